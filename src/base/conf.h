@@ -1,0 +1,67 @@
+/* conf.h: a closed-schema configuration read from YAML, from one table.
+ *
+ * The table says each key's path, type, range, default, choices and documentation, and where its value lands in
+ * a C struct. Parsing, `key=value` overrides, defaults, printing the resolved file, --help and errors
+ * (file:line, nearest key, wanted versus got) all derive from it. The YAML library (libyaml) is named in
+ * conf.c only.
+ *
+ * Invariants
+ *   1. An unknown key, a duplicate key, a wrong type, a value out of range is ERR_REQUEST with file:line.
+ *   2. conf_print of a parsed struct parses back to an equal struct.
+ * Order: Local.
+ */
+#ifndef TUTTI_BASE_CONF_H
+#define TUTTI_BASE_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+enum conf_type {
+    CONF_BOOL,   /* bool */
+    CONF_INT,    /* int64_t; accepts 1_000, 4k? no: plain decimal or 1e6 when integral */
+    CONF_REAL,   /* double */
+    CONF_STRING, /* const char * in the arena; null gives NULL */
+    CONF_CHOICE, /* int: index into choices */
+    CONF_REALS,  /* double[], fixed count `n`: betas: [0.9, 0.95] */
+    CONF_LIST,   /* struct conf_list: items described by `item` (a table of their own) */
+};
+
+struct conf_row {
+    const char *path;     /* "model.layers" */
+    enum conf_type type;
+    size_t offset;        /* in the target struct */
+    const char *otherwise;/* default as YAML text; NULL: required. "null" for absent strings */
+    double lo, hi;        /* CONF_INT and CONF_REAL: inclusive range; lo == hi == 0: any */
+    const char *choices;  /* CONF_CHOICE: "fp32|bf16|fp16" */
+    int n;                /* CONF_REALS: how many */
+    const struct conf_row *item; /* CONF_LIST: rows of one item, paths relative; ends with path NULL */
+    size_t item_bytes;
+    const char *item_short;      /* CONF_LIST: a plain scalar item sets this path ("path") */
+    const char *doc;      /* one line for --help and docs */
+};
+
+struct conf_list {
+    void *items; /* n structs of item_bytes each, in the arena */
+    int n;
+};
+
+/* Where each value came from, for later errors: conf_where(c, "model.heads") -> "tiny.yaml:7" or "default". */
+struct conf;
+struct conf *conf_new(const struct conf_row *rows, void *target, struct arena *a); /* fills in defaults */
+int conf_read_file(struct conf *c, const char *path, struct err *e);
+int conf_read_text(struct conf *c, const char *text, size_t n, const char *name, struct err *e);
+int conf_override(struct conf *c, const char *key_equals_value, struct err *e); /* "batch.micro=4" */
+int conf_finish(struct conf *c, struct err *e); /* required keys present */
+const char *conf_where(const struct conf *c, const char *path);
+/* An error that begins with the place of `path`: "tiny.yaml:7: model.heads: ..." */
+int conf_error(const struct conf *c, struct err *e, const char *path, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void conf_print(const struct conf_row *rows, const void *target, struct str *out);     /* resolved YAML */
+void conf_print_help(const struct conf_row *rows, struct str *out);                    /* key, default, doc */
+
+#endif

@@ -1,0 +1,63 @@
+/* json.h: reading and writing JSON. The library behind it (jansson) is named in json.c only.
+ * Documents come from outside: depth and size are limited, duplicate keys are an error, and every getter that
+ * fails says where in the document ("model.vocab: wanted an integer, got a string").
+ * Order: Local.
+ */
+#ifndef TUTTI_BASE_JSON_H
+#define TUTTI_BASE_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+struct json; /* a value inside a document */
+enum json_kind { JSON_NULL, JSON_BOOL, JSON_INT, JSON_REAL, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
+
+/* Parse; `what` names the document in errors. The root is freed with json_free; values inside are borrowed. */
+int json_parse(struct json **root, const char *text, size_t n, const char *what, struct err *e);
+int json_parse_file(struct json **root, const char *path, size_t limit, struct err *e);
+void json_free(struct json *root);
+
+enum json_kind json_kind(const struct json *v);
+const struct json *json_get(const struct json *object, const char *key); /* NULL when absent or not an object */
+size_t json_size(const struct json *v);                                  /* items of an array or object */
+const struct json *json_at(const struct json *array, size_t i);
+/* Walks an object in document order: for (it = json_iter(o); it; it = json_iter_next(o, it)) */
+void *json_iter(const struct json *object);
+void *json_iter_next(const struct json *object, void *it);
+const char *json_iter_key(void *it);
+const struct json *json_iter_value(void *it);
+
+/* The value itself; the default when v is NULL or of another kind. */
+const char *json_string(const struct json *v, size_t *n, const char *otherwise);
+int64_t json_int(const struct json *v, int64_t otherwise);
+double json_real(const struct json *v, double otherwise); /* integers too */
+bool json_bool(const struct json *v, bool otherwise);
+/* Required members; errors name what and key. */
+int json_need_int(const struct json *object, const char *key, int64_t lo, int64_t hi, int64_t *out, const char *what,
+                  struct err *e);
+int json_need_string(const struct json *object, const char *key, const char **out, const char *what, struct err *e);
+
+/* Writing: a small stateful printer onto a str; commas and escapes are its job. Reals are printed with the
+ * fewest digits that read back the same, NaN and Inf as null. */
+struct json_out {
+    struct str *s;
+    int depth;
+    bool need_comma;
+    bool pretty;
+};
+void json_begin_object(struct json_out *o, const char *key); /* key NULL inside arrays and at the root */
+void json_end_object(struct json_out *o);
+void json_begin_array(struct json_out *o, const char *key);
+void json_end_array(struct json_out *o);
+void json_put_int(struct json_out *o, const char *key, int64_t v);
+void json_put_real(struct json_out *o, const char *key, double v);
+void json_put_real_digits(struct json_out *o, const char *key, double v, int significant_digits);
+void json_put_bool(struct json_out *o, const char *key, bool v);
+void json_put_string(struct json_out *o, const char *key, const char *v);
+void json_put_null(struct json_out *o, const char *key);
+
+#endif

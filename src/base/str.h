@@ -1,0 +1,34 @@
+/* str.h: growing strings and small text helpers. Order: Local. */
+#ifndef TUTTI_BASE_STR_H
+#define TUTTI_BASE_STR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct str {
+    char *p; /* NUL-terminated once anything was added, else NULL */
+    size_t n, room;
+};
+void str_free(struct str *s);
+void str_clear(struct str *s);
+void str_add(struct str *s, const void *p, size_t n);
+void str_puts(struct str *s, const char *t);
+void str_putc(struct str *s, char c);
+void str_printf(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+const char *str_text(const struct str *s); /* "" when empty */
+
+bool str_ends(const char *s, const char *suffix);
+bool str_starts(const char *s, const char *prefix);
+/* Edit distance (Levenshtein), for "did you mean". */
+int str_distance(const char *a, const char *b);
+/* The nearest of n words, or NULL when none is near. */
+const char *str_nearest(const char *word, const char *const *words, int n);
+/* "1.5 GiB", "340 MB" style; out must hold 32 chars. Binary units. */
+char *str_bytes(char out[32], double bytes);
+/* "12.3k", "1.2M", "3.4G" decimal. */
+char *str_count(char out[32], double v);
+/* "1h 02m", "3m 10s", "4.2s". */
+char *str_duration(char out[32], double s);
+
+#endif

@@ -1,0 +1,105 @@
+/* device.h: where bytes live and work is enqueued.
+ *
+ * A device hands out buffers (each says what its bytes are for), copies between them, and runs streams. Work is
+ * enqueued on a stream; the host waits in stream_sync only. A cpu stream runs inline on the rank's team of
+ * threads; the null device hands out numbers instead of bytes, runs nothing, and keeps the same ledger: what it
+ * counts is what a real run allocates.
+ *
+ * Invariants
+ *   1. ledger.now[c] = sum of the bytes of live buffers of category c; ledger.peak_total = max over time of the
+ *      sum over categories. The null device and a real one given the same calls have equal ledgers.
+ *   2. Buffers of the null device have p = NULL: host code never dereferences a buffer, only kernels and
+ *      device_copy do.
+ * Floors 0-1 only. Order: Local to the owning rank.
+ */
+#ifndef TUTTI_DEVICE_DEVICE_H
+#define TUTTI_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/thread.h"
+
+enum mem_cat {
+    MEM_PARAM,      /* parameters in the compute dtype */
+    MEM_MASTER,     /* fp32 master copy where the compute dtype is narrower */
+    MEM_GRAD,       /* accumulated parameter gradients */
+    MEM_OPTIMIZER,  /* moments */
+    MEM_ACTIVATION, /* slabs: what forward keeps for backward, one per live (stage, microbatch) */
+    MEM_WGRAD,      /* what backward keeps for deferred weight gradients */
+    MEM_COMM,       /* communication buckets */
+    MEM_DATA,       /* tokens, targets, positions, constant tables */
+    MEM_SCRATCH,    /* lives within one action */
+    MEM_N
+};
+const char *mem_cat_name(enum mem_cat c); /* the names of INTERFACE: "param", "master", ... */
+
+struct ledger {
+    size_t now[MEM_N];
+    size_t peak[MEM_N];   /* each category's own maximum */
+    size_t now_total;
+    size_t peak_total;    /* the maximum of the sum: not the sum of the maxima */
+    size_t at_peak[MEM_N];/* categories at the moment of peak_total */
+};
+
+struct device;
+struct buffer {
+    struct device *dev;
+    void *p; /* NULL on the null device */
+    size_t bytes;
+    enum mem_cat cat;
+};
+
+struct stream;
+struct event;
+
+struct device_ops {
+    const char *name;
+    int (*alloc)(struct device *d, size_t bytes, void **p, struct err *e);
+    void (*release)(struct device *d, void *p, size_t bytes);
+    void (*copy)(struct stream *s, void *dst, const void *src, size_t bytes); /* device to device, same device */
+    void (*to_host)(struct stream *s, void *host, const void *src, size_t bytes);
+    void (*from_host)(struct stream *s, void *dst, const void *host, size_t bytes);
+    void (*zero)(struct stream *s, void *dst, size_t bytes);
+    void (*sync)(struct stream *s);
+    void (*event_record)(struct event *ev, struct stream *s);
+    void (*event_wait)(struct stream *s, struct event *ev);
+};
+
+struct device {
+    const struct device_ops *ops;
+    struct ledger ledger;
+    struct team *team; /* cpu: worker threads of this rank; NULL otherwise */
+    double virtual_s;  /* null: the virtual clock */
+    bool counts_only;  /* null: nothing is there to compute with */
+};
+
+struct stream {
+    struct device *dev;
+};
+struct event {
+    double at_s;
+};
+
+/* Create. n_threads counts the rank's own thread. */
+int device_cpu_new(struct device **d, int n_threads, struct err *e);
+int device_null_new(struct device **d, struct err *e);
+void device_free(struct device *d); /* CHECKs that no buffer is left */
+
+/* Buffers. Zero bytes is legal (p may be NULL). On failure the error says category, size and what was free. */
+int buffer_new(struct buffer *b, struct device *d, enum mem_cat cat, size_t bytes, struct err *e);
+void buffer_free(struct buffer *b); /* also of a zeroed struct */
+
+/* Enqueue on s. The null device does nothing (to_host leaves zeros). */
+void device_copy(struct stream *s, struct buffer *dst, size_t dst_off, const struct buffer *src, size_t src_off,
+                 size_t bytes);
+void device_to_host(struct stream *s, void *host, const struct buffer *src, size_t off, size_t bytes);
+void device_from_host(struct stream *s, struct buffer *dst, size_t off, const void *host, size_t bytes);
+void device_zero(struct stream *s, struct buffer *dst, size_t off, size_t bytes);
+void stream_sync(struct stream *s);
+void event_record(struct event *ev, struct stream *s);
+void event_wait(struct stream *s, struct event *ev);
+
+#endif

@@ -1,0 +1,211 @@
+/* kernel.h: the table of coarse operations. One row per operation (ops.c), one implementation per family.
+ *
+ * A row says: how many inputs and outputs, their shapes, which inputs are weights, what backward needs, FLOPs,
+ * bytes, and the rule of mesh types. The tape, the gradient checks, the planner, the tracer and the docs all read
+ * this table. A family (ref: plain loops, the executable specification; cpu: vectorised; onednn) fills slots;
+ * an empty slot falls through to the next family, and ref fills them all.
+ *
+ * Invariants
+ *   1. Kernels return void and cannot fail: shapes were checked when the operation was recorded.
+ *   2. `backward input` writes din[i] = acc[i] + d(loss)/d(in[i]) for the inputs that are not weights;
+ *      acc[i].p == NULL means 0; acc[i].p == din[i].p means accumulate in place; else acc is another buffer.
+ *      `backward weight` does the same for weights, in fp32 always.
+ *   3. The same call gives the same bits, whatever the number of threads or their timing.
+ *   4. Nothing allocates: scratch comes with the call, its size from kernel_scratch().
+ *   5. Every in/out pointer may be unaligned beyond its element size; rows may be strided, the last dim is dense.
+ *   6. din[0] may be the same memory as dout[0] or in[0] only where the row says so (inplace_bwd).
+ * Floors 0-1 and device only.
+ */
+#ifndef TUTTI_KERNEL_KERNEL_H
+#define TUTTI_KERNEL_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/thread.h"
+#include "layout/dtype.h"
+#include "layout/spmd.h"
+
+enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
+
+/* The rows. Legend: T tokens of the microbatch (B sequences x S positions, flattened), D hidden, K in-features,
+ * N out-features, H query heads, G key/value heads, A head size, F ffn width, V vocabulary.
+ *
+ *   op           inputs                                            outputs
+ *   EMBED        ids_T i32, w_VD                                   y_TD
+ *   LINEAR       x_TK, w_NK [, bias_N]                             y_TN = x w^T + bias
+ *   RMSNORM      x_TD, w_D                                         y_TD, rstd_T f32
+ *   LAYERNORM    x_TD, w_D, b_D                                    y_TD, stat_T2 f32 (mean, rstd)
+ *   ROTARY       x_T,(n*A), pos_T i32, table_PA f32                y = x rotated by position (same memory as x)
+ *   ATTENTION    q_T,HA  k_T,GA  v_T,GA [, doc_T i32]              o_T,HA, lse_TH f32
+ *   ACT          x_TF (gelu) or x_T,2F (swiglu: gate | up)         y_TF
+ *   ADD          a_TD, b_TD                                        y_TD = a + dropout(b)
+ *   DROPOUT      x_TD                                              y_TD
+ *   XENT         logits_TV, target_T i32 (-1: not trained)         stat_2 f64 {sum of nats, trained tokens}
+ *   ATTENTION_CACHED  q_T,HA  k_T,GA  v_T,GA, pos_T i32, cache_k_C,GA, cache_v_C,GA   o_T,HA   (no backward)
+ *   COPY         x                                                 y = x, cast to y's dtype
+ */
+enum op {
+    OP_EMBED,
+    OP_LINEAR,
+    OP_RMSNORM,
+    OP_LAYERNORM,
+    OP_ROTARY,
+    OP_ATTENTION,
+    OP_ACT,
+    OP_ADD,
+    OP_DROPOUT,
+    OP_XENT,
+    OP_ATTENTION_CACHED,
+    OP_COPY,
+    OP_N
+};
+
+enum act_kind { ACT_GELU /* tanh form, "gelu_new" */, ACT_SWIGLU, ACT_N };
+
+/* Attributes; an operation reads its own and leaves the rest zero. */
+struct op_attrs {
+    float eps;                       /* norms */
+    int heads, kv_heads, head_dim;   /* ATTENTION; ROTARY: heads = heads to rotate (q and k together) */
+    int64_t batch, seq;              /* ATTENTION: T = batch * seq */
+    float scale;                     /* ATTENTION: on q.k */
+    bool causal;
+    int64_t window;                  /* ATTENTION: 0 off; else query i sees keys in (i - window, i] */
+    enum act_kind act;
+    float dropout;                   /* ADD, DROPOUT, ATTENTION: probability of zero; kept values times 1/(1-p) */
+    uint64_t stream;                 /* random stream of this dropout */
+};
+
+/* What changes from step to step while shapes stay. */
+struct step_info {
+    uint64_t seed;        /* run.seed */
+    uint64_t step;        /* optimizer step, from 0 */
+    uint64_t first_token; /* global index, in this step, of the microbatch's first token: dropout's index base */
+    bool training;        /* false: dropout is the identity */
+    float loss_scale;     /* XENT: d(loss)/d(sum of nats): 1 / global count of trained tokens, times fp16 scale */
+};
+
+/* A window on memory for one call. p == NULL: absent, or the null device. */
+struct view {
+    void *p;
+    enum dtype dtype;
+    int nd;
+    int64_t n[KERNEL_MAX_DIM];
+    int64_t stride; /* elements from one row (all dims but the last) to the next; = n[nd-1] when dense */
+};
+static inline int64_t view_rows(const struct view *v)
+{
+    int64_t r = 1;
+    for (int i = 0; i + 1 < v->nd; i++) r *= v->n[i];
+    return r;
+}
+static inline int64_t view_cols(const struct view *v) { return v->nd ? v->n[v->nd - 1] : 1; }
+
+enum kernel_phase { KERNEL_FWD, KERNEL_BWD_IN, KERNEL_BWD_W, KERNEL_N_PHASES };
+
+struct kernel_call {
+    enum op op;
+    enum kernel_phase phase;
+    struct op_attrs at;
+    const struct step_info *step;
+    int n_in, n_out;
+    struct view in[KERNEL_MAX_IN];    /* backward: p set for those the row saves */
+    struct view out[KERNEL_MAX_OUT];  /* backward: p set for those the row saves */
+    struct view dout[KERNEL_MAX_OUT]; /* backward: gradients of outputs; p NULL where no gradient exists */
+    struct view din[KERNEL_MAX_IN];   /* backward: where to write; p NULL: not wanted */
+    struct view acc[KERNEL_MAX_IN];   /* backward: invariant 2 */
+    void *scratch;                    /* 64-byte aligned */
+    size_t scratch_bytes;
+    struct team *team;
+};
+typedef void kernel_fn(const struct kernel_call *c);
+
+/* ---- the row: everything about an operation that is not an implementation ---- */
+struct op_row {
+    const char *name;
+    int min_in, max_in, n_out;
+    uint8_t weight_in;   /* bit i: in[i] is a weight; its gradient is computed by backward-weight */
+    uint8_t grad_in;     /* bit i: in[i] gets a gradient from backward-input */
+    uint8_t save_in;     /* bit i: backward-input needs the values of in[i] */
+    uint8_t save_in_w;   /* bit i: backward-weight needs the values of in[i] */
+    uint8_t save_out;    /* bit i: backward needs the values of out[i] */
+    bool inplace_fwd;    /* out[0] may (and for ROTARY must) share in[0]'s memory when nobody else needs in[0] */
+    bool inplace_bwd;    /* din[0] may share dout[0]'s memory (ROTARY, DROPOUT), or in[0]'s (XENT) */
+    bool has_backward;
+    /* Output shapes and dtypes from the inputs; a text for the user when they do not fit, else NULL. */
+    const char *(*infer)(const struct op_attrs *at, int n_in, const struct view *in, struct view *out);
+    /* Floating-point operations (a multiply-add is 2) and bytes moved of one phase. */
+    double (*flops)(const struct kernel_call *c);
+    double (*bytes)(const struct kernel_call *c);
+    /* Mesh types on one axis; returns NULL, or why the inputs do not fit ("x partial"). */
+    const char *(*rule)(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out);
+};
+const struct op_row *op_row(enum op op);
+
+/* ---- families ---- */
+struct kernel_slot {
+    kernel_fn *run;
+    size_t (*scratch)(const struct kernel_call *c, int n_threads); /* NULL: none needed */
+    bool (*accepts)(const struct kernel_call *c);                  /* NULL: every call; else fall through */
+};
+struct kernel_family {
+    const char *name;
+    struct kernel_slot slot[OP_N][KERNEL_N_PHASES];
+};
+
+/* Flat operations outside the tape: optimizer updates, norms of gradients, initialisation. */
+struct adamw_args { /* all arrays of n elements; param in param_dtype (may be NULL or equal to master) */
+    int64_t n;
+    float *master, *m, *v;
+    const float *grad;
+    void *param;
+    enum dtype param_dtype;
+    float lr, beta1, beta2, eps, weight_decay;
+    float grad_scale; /* clipping and loss-scale factor, multiplies grad */
+    float bias1, bias2; /* 1 - beta^t */
+};
+struct sgd_args {
+    int64_t n;
+    float *master, *m; /* m NULL when momentum == 0 */
+    const float *grad;
+    void *param;
+    enum dtype param_dtype;
+    float lr, momentum, weight_decay, grad_scale;
+    bool nesterov;
+};
+struct flat_ops {
+    const char *name;
+    void (*adamw)(struct team *team, const struct adamw_args *a);
+    void (*sgd)(struct team *team, const struct sgd_args *a);
+    /* Sum of squares in fp64: blocks of 4096 elements, block sums added in order; the same for any team. */
+    double (*sum_squares)(struct team *team, const float *x, int64_t n);
+    /* Index of the first NaN or Inf, -1 if none. */
+    int64_t (*find_nonfinite)(struct team *team, const void *x, enum dtype dtype, int64_t n);
+    void (*cast)(struct team *team, void *dst, enum dtype to, const void *src, enum dtype from, int64_t n);
+};
+
+/* A device's kernels: a chain of families and the flat operations. For the null device nothing runs, but
+ * scratch sizes are those of the chain it stands for (so predicted bytes equal allocated bytes). */
+struct kernel_table {
+    const struct kernel_family *chain[4]; /* tried in order; the last is ref */
+    const struct flat_ops *flat;
+    int n_threads;
+    bool dry;    /* count, do not run */
+    const char *isa; /* "amx", "avx512-bf16", "avx512", "avx2", "ref": what was found and chosen */
+};
+/* name: "auto" (best for this CPU) or "ref". n_threads: size of the team that will run the calls. */
+int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, bool dry, struct err *e);
+/* The slot that would take this call: for printing, scratch and running. Shapes and dtypes suffice. */
+const struct kernel_slot *kernel_find(const struct kernel_table *t, const struct kernel_call *c, const char **family);
+size_t kernel_scratch(const struct kernel_table *t, const struct kernel_call *c);
+void kernel_run(const struct kernel_table *t, const struct kernel_call *c);
+
+extern const struct kernel_family kernel_family_ref;
+extern const struct kernel_family kernel_family_cpu;
+extern const struct kernel_family kernel_family_onednn;
+extern const struct flat_ops flat_ops_ref;
+extern const struct flat_ops flat_ops_cpu;
+
+#endif
