@@ -66,6 +66,7 @@ struct device_ops {
     void (*sync)(struct stream *s);
     void (*event_record)(struct event *ev, struct stream *s);
     void (*event_wait)(struct stream *s, struct event *ev);
+    void (*destroy)(struct device *d);
 };
 
 struct device {

@@ -1,0 +1,119 @@
+/* The cpu device: bytes are pages of this process, a stream runs inline on the calling rank, and so everything
+ * enqueued is done when the call returns; sync has nothing to wait for and an event only notes the time. Pages
+ * come zeroed and are touched first by the thread that fills them (NUMA placement follows use). Big copies are
+ * split over the team: one core does not fill a memory bus. Memory that the machine does not have is refused
+ * here, with figures, before the kernel's overcommit can turn it into a kill later. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "device/device.h"
+
+enum { COPY_ALONE = 1 << 20 }; /* bytes under which waking the team costs more than it saves */
+
+/* What Linux says could be handed out without swapping; 0 where it does not say. */
+static size_t available_bytes(void)
+{
+    FILE *f = fopen("/proc/meminfo", "r");
+    if (!f) return 0;
+    char line[128];
+    unsigned long long kib = 0;
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %llu", &kib) == 1) break;
+    fclose(f);
+    return (size_t)kib << 10;
+}
+
+static int cpu_alloc(struct device *d, size_t bytes, void **p, struct err *e)
+{
+    (void)d;
+    char want[32], free_[32];
+    size_t available = available_bytes();
+    *p = available && bytes > available ? NULL : mem_pages_new(bytes);
+    if (*p) return OK;
+    return err_set(e, ERR_MEMORY,
+                   "wanted %s of memory, %s is available; use a smaller model or batch.micro, or more ranks",
+                   str_bytes(want, (double)bytes), str_bytes(free_, (double)available));
+}
+
+static void cpu_release(struct device *d, void *p, size_t bytes)
+{
+    (void)d;
+    mem_pages_free(p, bytes);
+}
+
+struct move {
+    char *dst;
+    const char *src; /* NULL: zeros */
+    size_t bytes;
+};
+
+static void move_part(void *arg, int member, int n_members)
+{
+    const struct move *m = arg;
+    int64_t lo, hi;
+    team_split((int64_t)m->bytes, member, n_members, &lo, &hi);
+    if (m->src) memcpy(m->dst + lo, m->src + lo, (size_t)(hi - lo));
+    else memset(m->dst + lo, 0, (size_t)(hi - lo));
+}
+
+static void cpu_copy(struct stream *s, void *dst, const void *src, size_t bytes)
+{
+    struct move m = {dst, src, bytes};
+    team_run(bytes < COPY_ALONE ? NULL : s->dev->team, move_part, &m);
+}
+
+static void cpu_zero(struct stream *s, void *dst, size_t bytes)
+{
+    struct move m = {dst, NULL, bytes};
+    team_run(bytes < COPY_ALONE ? NULL : s->dev->team, move_part, &m);
+}
+
+static void cpu_sync(struct stream *s)
+{
+    (void)s;
+}
+
+static void cpu_event_record(struct event *ev, struct stream *s)
+{
+    (void)s;
+    ev->at_s = clock_now_s();
+}
+
+static void cpu_event_wait(struct stream *s, struct event *ev)
+{
+    (void)s;
+    (void)ev;
+}
+
+static void cpu_destroy(struct device *d)
+{
+    team_free(d->team);
+    xfree(d);
+}
+
+static const struct device_ops cpu_ops = {
+    .name = "cpu",
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .copy = cpu_copy,
+    .to_host = cpu_copy,
+    .from_host = cpu_copy,
+    .zero = cpu_zero,
+    .sync = cpu_sync,
+    .event_record = cpu_event_record,
+    .event_wait = cpu_event_wait,
+    .destroy = cpu_destroy,
+};
+
+int device_cpu_new(struct device **d, int n_threads, struct err *e)
+{
+    *d = NULL;
+    if (n_threads < 1) return err_set(e, ERR_REQUEST, "a cpu device needs at least 1 thread, got %d", n_threads);
+    *d = xcalloc(1, sizeof **d);
+    (*d)->ops = &cpu_ops;
+    (*d)->team = team_new(n_threads);
+    return OK;
+}

@@ -1,0 +1,119 @@
+/* Buffers, the ledger, and the calls that every device shares.
+ *
+ * The accounting is here, above the devices, so that the cpu and the null device cannot disagree: both count the
+ * bytes that were asked for. A device adds only what differs (where bytes come from, how they move). Every range
+ * is checked against its buffer. Cost: O(categories) per buffer. Rejected: counting rounded-up pages, because
+ * the plan should say what the program asked for on any machine. */
+#include "device/device.h"
+
+#include <string.h>
+
+#include "base/str.h"
+
+const char *mem_cat_name(enum mem_cat c)
+{
+    static const char *const names[MEM_N] = {"param",  "master", "grad", "optimizer", "activation",
+                                             "wgrad",  "comm",   "data", "scratch"};
+    return names[c];
+}
+
+static void ledger_add(struct ledger *l, enum mem_cat c, size_t bytes)
+{
+    l->now[c] += bytes;
+    l->now_total += bytes;
+    if (l->now[c] > l->peak[c]) l->peak[c] = l->now[c];
+    if (l->now_total <= l->peak_total) return;
+    l->peak_total = l->now_total;
+    memcpy(l->at_peak, l->now, sizeof l->now);
+}
+
+static void ledger_remove(struct ledger *l, enum mem_cat c, size_t bytes)
+{
+    CHECK(l->now[c] >= bytes, "%s: freeing %zu of %zu bytes", mem_cat_name(c), bytes, l->now[c]);
+    l->now[c] -= bytes;
+    l->now_total -= bytes;
+}
+
+int buffer_new(struct buffer *b, struct device *d, enum mem_cat cat, size_t bytes, struct err *e)
+{
+    *b = (struct buffer){.dev = d, .bytes = bytes, .cat = cat};
+    if (bytes) {
+        int rc = d->ops->alloc(d, bytes, &b->p, e);
+        if (rc) {
+            char held[32];
+            memset(b, 0, sizeof *b);
+            err_prefix(e, "%s (this rank holds %s so far)", mem_cat_name(cat),
+                       str_bytes(held, (double)d->ledger.now_total));
+            return rc;
+        }
+    }
+    ledger_add(&d->ledger, cat, bytes);
+    return OK;
+}
+
+void buffer_free(struct buffer *b)
+{
+    if (!b->dev) return;
+    ledger_remove(&b->dev->ledger, b->cat, b->bytes);
+    if (b->bytes) b->dev->ops->release(b->dev, b->p, b->bytes);
+    memset(b, 0, sizeof *b);
+}
+
+void device_free(struct device *d)
+{
+    if (!d) return;
+    for (int c = 0; c < MEM_N; c++)
+        CHECK(d->ledger.now[c] == 0, "device freed while %zu bytes of %s are live", d->ledger.now[c],
+              mem_cat_name((enum mem_cat)c));
+    d->ops->destroy(d);
+}
+
+/* Address of b[off, off + bytes); NULL on the null device. */
+static char *range(const struct stream *s, const struct buffer *b, size_t off, size_t bytes)
+{
+    CHECK(b->dev == s->dev, "a stream moves bytes of its own device only");
+    CHECK(off <= b->bytes && bytes <= b->bytes - off, "%s: bytes %zu..%zu of a buffer of %zu", mem_cat_name(b->cat),
+          off, off + bytes, b->bytes);
+    return b->p ? (char *)b->p + off : NULL;
+}
+
+void device_copy(struct stream *s, struct buffer *dst, size_t dst_off, const struct buffer *src, size_t src_off,
+                 size_t bytes)
+{
+    char *to = range(s, dst, dst_off, bytes);
+    const char *from = range(s, src, src_off, bytes);
+    if (bytes) s->dev->ops->copy(s, to, from, bytes);
+}
+
+void device_to_host(struct stream *s, void *host, const struct buffer *src, size_t off, size_t bytes)
+{
+    const char *from = range(s, src, off, bytes);
+    if (bytes) s->dev->ops->to_host(s, host, from, bytes);
+}
+
+void device_from_host(struct stream *s, struct buffer *dst, size_t off, const void *host, size_t bytes)
+{
+    char *to = range(s, dst, off, bytes);
+    if (bytes) s->dev->ops->from_host(s, to, host, bytes);
+}
+
+void device_zero(struct stream *s, struct buffer *dst, size_t off, size_t bytes)
+{
+    char *to = range(s, dst, off, bytes);
+    if (bytes) s->dev->ops->zero(s, to, bytes);
+}
+
+void stream_sync(struct stream *s)
+{
+    s->dev->ops->sync(s);
+}
+
+void event_record(struct event *ev, struct stream *s)
+{
+    s->dev->ops->event_record(ev, s);
+}
+
+void event_wait(struct stream *s, struct event *ev)
+{
+    s->dev->ops->event_wait(s, ev);
+}

@@ -1,0 +1,67 @@
+/* What the CPU can do, asked once. A level counts only when the operating system saves its registers too: the
+ * compiler's probe checks that for AVX and AVX-512; tiles need a request to Linux, which grants them per process
+ * (and to threads started later as well as before). Rejected: choosing at build time, because one binary must run
+ * on the laptop and on the cluster. */
+#include "kernel/cpuid.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[ISA_N] = {"ref", "avx2", "avx512", "avx512-bf16", "amx"};
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { ARCH_REQUEST_XCOMP = 0x1023, XCOMP_TILE_DATA = 18 };
+
+static int has_bit(unsigned leaf, unsigned subleaf, int reg, int bit)
+{
+    unsigned r[4] = {0};
+    if (!__get_cpuid_count(leaf, subleaf, &r[0], &r[1], &r[2], &r[3])) return 0;
+    return (int)(r[reg] >> bit & 1);
+}
+
+static enum isa probe(void)
+{
+    enum { EAX, EBX, ECX, EDX };
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_bit(1, 0, ECX, 29)) return ISA_REF;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl") ||
+        !__builtin_cpu_supports("avx512cd"))
+        return ISA_AVX2;
+    if (!has_bit(7, 1, EAX, 5)) return ISA_AVX512;
+    if (!has_bit(7, 0, EDX, 22) || !has_bit(7, 0, EDX, 24)) return ISA_AVX512_BF16;
+    return syscall(SYS_arch_prctl, ARCH_REQUEST_XCOMP, XCOMP_TILE_DATA) == 0 ? ISA_AMX : ISA_AVX512_BF16;
+}
+#else
+static enum isa probe(void)
+{
+    return ISA_REF;
+}
+#endif
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static enum isa found; /* written once, under `once` */
+
+static void probe_once(void)
+{
+    found = probe();
+    const char *limit = getenv("TUTTI_ISA");
+    for (int i = 0; limit && i < ISA_N; i++)
+        if (!strcmp(limit, names[i]) && (enum isa)i < found) found = (enum isa)i;
+}
+
+enum isa cpu_isa(void)
+{
+    pthread_once(&once, probe_once);
+    return found;
+}
+
+const char *isa_name(enum isa isa)
+{
+    return names[isa];
+}
