@@ -43,9 +43,21 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   ACT          x_TF (gelu) or x_T,2F (swiglu: gate | up)         y_TF
  *   ADD          a_TD, b_TD                                        y_TD = a + dropout(b)
  *   DROPOUT      x_TD                                              y_TD
- *   XENT         logits_TV, target_T i32 (-1: not trained)         stat_2 f64 {sum of nats, trained tokens}
+ *   XENT         logits_TV, target_T i32 (-1: not trained)         stat_2 f64 += {sum of nats, trained tokens}
  *   ATTENTION_CACHED  q_T,HA  k_T,GA  v_T,GA, pos_T i32, cache_k_C,GA, cache_v_C,GA   o_T,HA   (no backward)
  *   COPY         x                                                 y = x, cast to y's dtype
+ *
+ * Dtypes: x, y, q, k, v and the weights of one call share one float type (f32, bf16, f16), gradients of activations
+ * too; statistics and tables are f32, ids and positions i32. Tensors of T are 2-D, COPY takes any rank.
+ *   XENT adds into stat: the caller zeroes it (once a step, or once a microbatch). Its backward writes
+ *     dlogits = (softmax(logits) - onehot(target)) * step->loss_scale, zeros where target is -1; the loss is the
+ *     root, so dout[0] is not read, and stat is not needed.
+ *   COPY takes the dtype of y from out[0].dtype as the caller set it before infer.
+ *   ROTARY's y keeps x's stride, so a column slice of a wider tensor is rotated where it lies. Pairs are columns
+ *     (i, i + A/2) of a head; row p of the table holds A/2 cosines, then A/2 sines. Backward turns the other way.
+ *   ATTENTION: row t = b * S + s; query head h reads key head h / (H/G); lse is in nats.
+ *   ATTENTION_CACHED: pos are consecutive and pos[0] counts the tokens cached before; k and v go to the cache's
+ *     rows pos[t] first, then query t sees rows 0..pos[t] (and the window).
  */
 enum op {
     OP_EMBED,
@@ -87,7 +99,7 @@ struct step_info {
     float loss_scale;     /* XENT: d(loss)/d(sum of nats): 1 / global count of trained tokens, times fp16 scale */
 };
 
-/* A window on memory for one call. p == NULL: absent, or the null device. */
+/* A window on memory for one call. p == NULL: absent, or the null device. Absent for good: all zero (nd == 0). */
 struct view {
     void *p;
     enum dtype dtype;
@@ -132,11 +144,13 @@ struct op_row {
     uint8_t save_in_w;   /* bit i: backward-weight needs the values of in[i] */
     uint8_t save_out;    /* bit i: backward needs the values of out[i] */
     bool inplace_fwd;    /* out[0] may (and for ROTARY must) share in[0]'s memory when nobody else needs in[0] */
-    bool inplace_bwd;    /* din[0] may share dout[0]'s memory (ROTARY, DROPOUT), or in[0]'s (XENT) */
+    bool inplace_bwd;    /* din[0] may share dout[0]'s memory (ROTARY, DROPOUT, ADD: dout is read before din[0]
+                          * is written, element by element), or in[0]'s (XENT) */
     bool has_backward;
-    /* Output shapes and dtypes from the inputs; a text for the user when they do not fit, else NULL. */
+    /* Output shapes and dtypes from the inputs, p = NULL; a text for the user when they do not fit, else NULL. */
     const char *(*infer)(const struct op_attrs *at, int n_in, const struct view *in, struct view *out);
-    /* Floating-point operations (a multiply-add is 2) and bytes moved of one phase. */
+    /* Floating-point operations (a multiply-add is 2) and bytes moved of the call's phase. Only what the
+     * mathematics needs: masked pairs of attention and scores computed a second time in backward do not count. */
     double (*flops)(const struct kernel_call *c);
     double (*bytes)(const struct kernel_call *c);
     /* Mesh types on one axis; returns NULL, or why the inputs do not fit ("x partial"). */
@@ -195,9 +209,10 @@ struct kernel_table {
     bool dry;    /* count, do not run */
     const char *isa; /* "amx", "avx512-bf16", "avx512", "avx2", "ref": what was found and chosen */
 };
-/* name: "auto" (best for this CPU) or "ref". n_threads: size of the team that will run the calls. */
+/* name: "auto" (best for this CPU, see cpuid.h) or "ref". n_threads: the largest team that will run the calls. */
 int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, bool dry, struct err *e);
-/* The slot that would take this call: for printing, scratch and running. Shapes and dtypes suffice. */
+/* The slot that would take this call, NULL if the operation has no such phase: for printing, scratch and running.
+ * Shapes, dtypes and attributes decide, never pointers: the null device must find the same slot. */
 const struct kernel_slot *kernel_find(const struct kernel_table *t, const struct kernel_call *c, const char **family);
 size_t kernel_scratch(const struct kernel_table *t, const struct kernel_call *c);
 void kernel_run(const struct kernel_table *t, const struct kernel_call *c);

@@ -1,0 +1,58 @@
+/* The chain: for each call, the first family whose slot is filled and accepts it. What accepts looks at is shapes,
+ * dtypes and attributes, so that a dry table on the null device finds the same slot and counts the same scratch.
+ * Cost: at most three tests per call. A library that was not built in is a family with empty slots (the build
+ * picks its file), so there is nothing conditional here. */
+#include <string.h>
+
+#include "kernel/cpuid.h"
+#include "kernel/kernel.h"
+
+int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, bool dry, struct err *e)
+{
+    memset(t, 0, sizeof *t);
+    t->n_threads = n_threads;
+    t->dry = dry;
+    t->flat = &flat_ops_ref;
+    t->isa = isa_name(ISA_REF);
+    if (n_threads < 1) return err_set(e, ERR_REQUEST, "kernels need at least 1 thread, got %d", n_threads);
+    if (!strcmp(name, "ref")) {
+        t->chain[0] = &kernel_family_ref;
+        return OK;
+    }
+    if (strcmp(name, "auto")) return err_set(e, ERR_REQUEST, "kernels: wanted auto or ref, got %s", name);
+    t->chain[0] = &kernel_family_cpu;
+    t->chain[1] = &kernel_family_onednn;
+    t->chain[2] = &kernel_family_ref;
+    t->flat = &flat_ops_cpu;
+    t->isa = isa_name(cpu_isa());
+    return OK;
+}
+
+const struct kernel_slot *kernel_find(const struct kernel_table *t, const struct kernel_call *c, const char **family)
+{
+    for (int i = 0; i < (int)(sizeof t->chain / sizeof *t->chain) && t->chain[i]; i++) {
+        const struct kernel_slot *s = &t->chain[i]->slot[c->op][c->phase];
+        if (!s->run || (s->accepts && !s->accepts(c))) continue;
+        if (family) *family = t->chain[i]->name;
+        return s;
+    }
+    return NULL;
+}
+
+size_t kernel_scratch(const struct kernel_table *t, const struct kernel_call *c)
+{
+    const struct kernel_slot *s = kernel_find(t, c, NULL);
+    return s && s->scratch ? s->scratch(c, t->n_threads) : 0;
+}
+
+void kernel_run(const struct kernel_table *t, const struct kernel_call *c)
+{
+    const struct kernel_slot *s = kernel_find(t, c, NULL);
+    CHECK(s, "%s: no kernel for phase %d", op_row(c->op)->name, (int)c->phase);
+    if (t->dry) return;
+    size_t need = s->scratch ? s->scratch(c, t->n_threads) : 0;
+    CHECK(c->scratch_bytes >= need, "%s: %zu bytes of scratch, needs %zu", op_row(c->op)->name, c->scratch_bytes, need);
+    CHECK(team_size(c->team) <= t->n_threads, "a team of %d runs kernels made for %d threads", team_size(c->team),
+          t->n_threads);
+    s->run(c);
+}

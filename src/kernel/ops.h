@@ -1,0 +1,23 @@
+/* ops.h: the parts of the operation rows, one file each; only ops.c and its siblings include this.
+ *   ops_shape.c  infer_*   shapes and dtypes
+ *   ops_cost.c   flops_*, bytes_*
+ *   ops_rule.c   rule_*    mesh types
+ * Order: Local. */
+#ifndef TUTTI_KERNEL_OPS_H
+#define TUTTI_KERNEL_OPS_H
+
+#include "kernel/kernel.h"
+
+typedef const char *infer_fn(const struct op_attrs *at, int n_in, const struct view *in, struct view *out);
+typedef double cost_fn(const struct kernel_call *c);
+typedef const char *rule_fn(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out);
+
+infer_fn infer_embed, infer_linear, infer_rmsnorm, infer_layernorm, infer_rotary, infer_attention,
+    infer_attention_cached, infer_act, infer_add, infer_dropout, infer_xent, infer_copy;
+cost_fn flops_linear, flops_norm, flops_rotary, flops_attention, flops_attention_cached, flops_act,
+    flops_elementwise, flops_xent, flops_embed, flops_none;
+cost_fn bytes_whole, bytes_embed;
+rule_fn rule_embed, rule_linear, rule_norm, rule_rotary, rule_attention, rule_attention_cached, rule_act, rule_add,
+    rule_dropout, rule_xent, rule_copy;
+
+#endif

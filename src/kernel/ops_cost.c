@@ -1,0 +1,119 @@
+/* What an operation costs: floating-point operations and bytes moved, for one phase of one call.
+ *
+ * FLOPs follow the convention of published utilisation figures: a multiply-add is 2, transcendental functions and
+ * everything else per element are a handful, and work that a kernel repeats to save memory is not counted, so the
+ * sum over a step is the model's own. Attention counts the pairs (query, key) that the mask leaves, exactly
+ * (document masks are data and unknown here: they count as open). Bytes are inputs read plus outputs written,
+ * each once, as if caches were perfect: the lower bound that a roofline needs. */
+#include "kernel/ops.h"
+
+static double elements(const struct view *v)
+{
+    return v->nd ? (double)(view_rows(v) * view_cols(v)) : 0;
+}
+
+static double size_of(const struct view *v)
+{
+    return v->nd ? elements(v) * (double)dtype_bytes(v->dtype) : 0;
+}
+
+double bytes_whole(const struct kernel_call *c)
+{
+    const struct op_row *row = op_row(c->op);
+    double sum = 0;
+    if (c->phase == KERNEL_FWD) {
+        for (int i = 0; i < c->n_in; i++) sum += size_of(&c->in[i]);
+        for (int i = 0; i < c->n_out; i++) sum += size_of(&c->out[i]);
+        return sum;
+    }
+    bool weights = c->phase == KERNEL_BWD_W;
+    unsigned reads = weights ? row->save_in_w : row->save_in;
+    unsigned writes = weights ? row->weight_in : row->grad_in;
+    for (int i = 0; i < c->n_in; i++) {
+        if (reads >> i & 1) sum += size_of(&c->in[i]);
+        if (writes >> i & 1) sum += size_of(&c->din[i]) + size_of(&c->acc[i]);
+    }
+    for (int i = 0; i < c->n_out; i++) {
+        if (row->save_out >> i & 1) sum += size_of(&c->out[i]);
+        sum += size_of(&c->dout[i]);
+    }
+    return sum;
+}
+
+/* Only the rows that are looked up move, not the whole table. */
+double bytes_embed(const struct kernel_call *c)
+{
+    double ids = size_of(&c->in[0]), row = (double)view_cols(&c->in[1]);
+    double tokens = elements(&c->in[0]), each = (double)dtype_bytes(c->in[1].dtype);
+    if (c->phase == KERNEL_FWD) return ids + 2 * tokens * row * each;
+    return ids + tokens * row * (each + 2 * (double)dtype_bytes(DT_F32));
+}
+
+double flops_none(const struct kernel_call *c)
+{
+    (void)c;
+    return 0;
+}
+
+double flops_embed(const struct kernel_call *c)
+{
+    return c->phase == KERNEL_BWD_W ? elements(&c->in[0]) * (double)view_cols(&c->in[1]) : 0;
+}
+
+double flops_linear(const struct kernel_call *c)
+{
+    double tokens = (double)view_rows(&c->in[0]), out_features = (double)c->in[1].n[0];
+    double product = 2 * tokens * out_features * (double)view_cols(&c->in[0]);
+    bool bias = c->n_in > 2 && c->phase != KERNEL_BWD_IN;
+    return product + (bias ? tokens * out_features : 0);
+}
+
+double flops_norm(const struct kernel_call *c)
+{
+    static const double per_element[KERNEL_N_PHASES] = {[KERNEL_FWD] = 4, [KERNEL_BWD_IN] = 8, [KERNEL_BWD_W] = 3};
+    return per_element[c->phase] * elements(&c->in[0]);
+}
+
+double flops_rotary(const struct kernel_call *c)
+{
+    return 3 * elements(&c->in[0]);
+}
+
+double flops_act(const struct kernel_call *c)
+{
+    return (c->phase == KERNEL_FWD ? 8 : 16) * elements(&c->in[0]);
+}
+
+double flops_elementwise(const struct kernel_call *c)
+{
+    return 2 * elements(&c->in[0]);
+}
+
+double flops_xent(const struct kernel_call *c)
+{
+    return 5 * elements(&c->in[0]);
+}
+
+/* Pairs (query i, key j) of one sequence: all, or j <= i, or i - window < j <= i. */
+static double pairs_seen(const struct op_attrs *at)
+{
+    double s = (double)at->seq, w = (double)at->window;
+    if (!at->causal) return s * s;
+    if (at->window == 0 || at->window >= at->seq) return s * (s + 1) / 2;
+    return w * (w + 1) / 2 + (s - w) * w;
+}
+
+/* Two products forward (scores, values); four backward (dv, dp, dq, dk). */
+double flops_attention(const struct kernel_call *c)
+{
+    double per_pair = (c->phase == KERNEL_FWD ? 4.0 : 8.0) * c->at.head_dim + 5;
+    return (double)c->at.batch * c->at.heads * pairs_seen(&c->at) * per_pair;
+}
+
+/* Positions are data: counted as if the cache were full. */
+double flops_attention_cached(const struct kernel_call *c)
+{
+    double keys = (double)c->in[4].n[0];
+    if (c->at.window && (double)c->at.window < keys) keys = (double)c->at.window;
+    return elements(&c->in[0]) * keys * 4;
+}

@@ -1,0 +1,256 @@
+/* Mesh types: what each operation makes of the types of its inputs, on one axis of the mesh.
+ *
+ * A rule is data: lines of {sets of letters, one per input} -> {one letter per output}; the first line that fits
+ * decides. A combination that no line names is refused, with the first fitting line of a second table as text.
+ * A line may stand only if backward, run rank by rank on gradients of the dual types, gives gradients of the
+ * dual types (R <-> P, all others to themselves), because that is what makes a composition of layouts right
+ * without looking at it:
+ *
+ *   linear   y = x w^T, dx = dy w, dw = dy^T x
+ *     x I,  w I        -> I    all ranks do the same work on the same numbers, forward and backward
+ *     x R,  w R        -> R    the same forward; dy is each rank's part of a sum (P), so dx and dw are parts too
+ *     x V,  w R        -> V    other tokens on each rank: dw is a part of the sum over tokens, P, the dual of R
+ *     x S0, w R        -> S0   the same, with the tokens named as a dim
+ *     x R,  w S0       -> S1   a rank has some out-features; dx misses the others' contribution: P, the dual of R
+ *     x S1, w S1       -> P    a rank has some in-features: y is a part of the sum; dy comes back whole (R)
+ *     x I,  w S0 is refused: dx would be a part of a sum where the type promises the whole; par_copy (I -> R, whose
+ *     backward reduces) makes x fit. A bias goes with the out-features; with a partial product it would be added
+ *     once per rank.
+ *
+ *   norms    need whole rows: columns may not be split. Their weights are R where tokens differ by rank.
+ *   elementwise operations keep the type. Nothing but a sum or a cast of partial values is linear enough to take P.
+ *   attention: heads are independent, so q, k, v may be split by columns in whole heads (S1); batches may differ
+ *     (V). S0 would cut sequences: that is context parallelism, an operation of its own.
+ *   embed: a rank with some rows of the table (S0) gives zeros for other ids: the sum over ranks is y (P).
+ *   xent: the loss is a sum over tokens: from V or S0 each rank has its part (P). R is refused: every rank would
+ *     send back the whole gradient where R promises that the parts add up to it.
+ *   Integers (ids, positions, masks) have no gradient: I and R mean the same for them.
+ *
+ * Dropout on a tensor sharded by rows or columns draws by local index; the offset of the shard joins the
+ * attributes together with the first layout that shards one.
+ * Rejected: code per operation (cannot be listed, tested or printed as a whole). */
+#include "kernel/ops.h"
+
+enum {
+    I = 1 << SPMD_I,
+    R = 1 << SPMD_R,
+    S0 = 1 << SPMD_S0,
+    S1 = 1 << SPMD_S1,
+    V = 1 << SPMD_V,
+    P = 1 << SPMD_P,
+    ANY = (1 << SPMD_N) - 1,
+    WHOLE = I | R, /* of integers and constant tables */
+};
+
+struct type_line {
+    uint8_t in[KERNEL_MAX_IN]; /* sets of letters */
+    uint8_t out[KERNEL_MAX_OUT]; /* enum spmd */
+};
+struct type_refusal {
+    uint8_t in[KERNEL_MAX_IN];
+    const char *why;
+};
+struct type_rule {
+    const struct type_line *line;
+    int n_lines;
+    const struct type_refusal *refusal; /* the last fits everything */
+};
+
+static bool fits(const uint8_t *sets, int n_in, const enum spmd *in)
+{
+    for (int i = 0; i < n_in; i++)
+        if (!(sets[i] >> in[i] & 1)) return false;
+    return true;
+}
+
+static const char *apply(const struct type_rule *r, int n_in, const enum spmd *in, enum spmd *out, int n_out)
+{
+    for (int l = 0; l < r->n_lines; l++) {
+        if (!fits(r->line[l].in, n_in, in)) continue;
+        for (int o = 0; o < n_out; o++) out[o] = (enum spmd)r->line[l].out[o];
+        return NULL;
+    }
+    const struct type_refusal *no = r->refusal;
+    while (!fits(no->in, n_in, in)) no++;
+    return no->why;
+}
+
+#define RULE(name)                                                                                  \
+    static const struct type_rule name = {name##_lines, (int)(sizeof name##_lines / sizeof *name##_lines), \
+                                          name##_refusals}
+
+#define X_PARTIAL "x is partial: a sum over the axis is owed; reduce it first"
+#define ELSE {{ANY, ANY, ANY, ANY, ANY, ANY}, "these mesh types do not combine"}
+
+static const struct type_line embed_lines[] = {
+    {{WHOLE, I}, {SPMD_I}}, {{WHOLE, R}, {SPMD_R}}, {{V, R}, {SPMD_V}},
+    {{S0, R}, {SPMD_S0}},   {{WHOLE, S0}, {SPMD_P}},
+};
+static const struct type_refusal embed_refusals[] = {
+    {{P, ANY}, "ids cannot be partial"},
+    {{V | S0, I}, "ids differ by rank, so w's gradient is a sum over the axis: w must be replicated (R)"},
+    {{V | S0, S0}, "a table split by vocabulary needs the same ids on every rank: gather the ids first"},
+    {{ANY, S1}, "a table split by columns is not supported: split it by vocabulary (S0)"},
+    {{ANY, P}, "w is partial: reduce it first"},
+    ELSE,
+};
+RULE(embed);
+
+static const struct type_line linear_lines[] = {
+    {{I, I, I}, {SPMD_I}},   {{R, R, R}, {SPMD_R}},    {{V, R, R}, {SPMD_V}},
+    {{S0, R, R}, {SPMD_S0}}, {{R, S0, S0}, {SPMD_S1}}, {{S1, S1, 0}, {SPMD_P}},
+};
+static const struct type_refusal linear_refusals[] = {
+    {{P, ANY, ANY}, X_PARTIAL},
+    {{ANY, P, ANY}, "w is partial: reduce it first"},
+    {{I, S0, ANY}, "x is invariant, w is split by out-features: enter the region with par_copy first, whose backward "
+                   "reduces x's gradient"},
+    {{I, R, ANY}, "x is invariant, w replicated: w's gradient would be whole on every rank where R promises a part; "
+                  "make w invariant"},
+    {{R, I, ANY}, "x is replicated, w invariant: w's gradient would be a part where I promises the whole; make w "
+                  "replicated"},
+    {{V | S0, I, ANY}, "x differs by rank, so w's gradient is a sum over the axis: w must be replicated (R)"},
+    {{V | S0, S0 | S1, ANY}, "x and w are both split over the axis, but not along a common dim: gather one of them"},
+    {{I | R, S1, ANY}, "w is split by in-features, x is whole: split x by columns first"},
+    {{S1, I | R | S0, ANY}, "x is split by columns: w must be split by in-features (S1), or x gathered"},
+    {{S1, S1, ANY}, "the product is partial: a bias would be added once per rank; add it after the reduction"},
+    {{R, S0, ANY}, "bias must be split like w's out-features (S0)"},
+    {{I | R | V | S0, I | R, ANY}, "bias must have w's type"},
+    ELSE,
+};
+RULE(linear);
+
+static const struct type_line norm_lines[] = {
+    {{I, I, I}, {SPMD_I, SPMD_I}},
+    {{R, R, R}, {SPMD_R, SPMD_R}},
+    {{V, R, R}, {SPMD_V, SPMD_V}},
+    {{S0, R, R}, {SPMD_S0, SPMD_S0}},
+};
+static const struct type_refusal norm_refusals[] = {
+    {{P, ANY, ANY}, X_PARTIAL},
+    {{S1, ANY, ANY}, "x is split by columns: a norm needs whole rows; gather x first"},
+    {{I, R, ANY}, "x is invariant: the weights must be invariant too"},
+    {{R, I, ANY}, "x is replicated: the weights must be replicated too"},
+    {{V | S0, I, ANY}, "x differs by rank, so the weights' gradient is a sum over the axis: they must be replicated "
+                       "(R)"},
+    {{ANY, S0 | S1 | V | P, ANY}, "the norm's weights must be whole on every rank"},
+    {{I | R | V | S0, I | R, ANY}, "both weights of the norm must have one type"},
+    ELSE,
+};
+RULE(norm);
+
+static const struct type_line rotary_lines[] = {
+    {{I, WHOLE, WHOLE}, {SPMD_I}},  {{R, WHOLE, WHOLE}, {SPMD_R}},     {{S1, WHOLE, WHOLE}, {SPMD_S1}},
+    {{S0, S0, WHOLE}, {SPMD_S0}},   {{V, V | WHOLE, WHOLE}, {SPMD_V}},
+};
+static const struct type_refusal rotary_refusals[] = {
+    {{P, ANY, ANY}, X_PARTIAL},
+    {{ANY, ANY, ANY & ~WHOLE}, "the table of angles must be whole on every rank"},
+    {{S0, ANY, ANY}, "x is split by tokens: the positions must be split alike (S0)"},
+    {{I | R | S1, ANY, ANY}, "every rank has all tokens of x: the positions must be whole too"},
+    ELSE,
+};
+RULE(rotary);
+
+static const struct type_line attention_lines[] = {
+    {{I, I, I, WHOLE}, {SPMD_I, SPMD_I}},
+    {{R, R, R, WHOLE}, {SPMD_R, SPMD_R}},
+    {{S1, S1, S1, WHOLE}, {SPMD_S1, SPMD_S1}},
+    {{V, V, V, V}, {SPMD_V, SPMD_V}},
+};
+static const struct type_refusal attention_refusals[] = {
+    {{P, ANY, ANY, ANY}, "q is partial: reduce it first"},
+    {{ANY, P, ANY, ANY}, "k is partial: reduce it first"},
+    {{ANY, ANY, P, ANY}, "v is partial: reduce it first"},
+    {{S0, ANY, ANY, ANY}, "q is split by tokens: attention across ranks is an operation of its own (context "
+                          "parallelism)"},
+    {{V, V, V, ANY}, "q, k, v differ by rank: the document ids must too (V)"},
+    {{I, I, I, ANY}, "the document ids must be whole on every rank, as q, k and v are"},
+    {{R, R, R, ANY}, "the document ids must be whole on every rank, as q, k and v are"},
+    {{S1, S1, S1, ANY}, "q, k, v are split by heads: the document ids must be whole on every rank"},
+    {{ANY, ANY, ANY, ANY}, "q, k and v must have one type: all split by heads (S1), or all R, I or V"},
+    ELSE,
+};
+RULE(attention);
+
+static const struct type_line attention_cached_lines[] = {
+    {{I, I, I, WHOLE, WHOLE, WHOLE}, {SPMD_I}},
+    {{R, R, R, WHOLE, WHOLE, WHOLE}, {SPMD_R}},
+    {{S1, S1, S1, WHOLE, S1, S1}, {SPMD_S1}},
+    {{V, V, V, V | WHOLE, V, V}, {SPMD_V}},
+};
+static const struct type_refusal attention_cached_refusals[] = {
+    {{P, ANY, ANY, ANY, ANY, ANY}, "q is partial: reduce it first"},
+    {{S1, S1, S1, WHOLE, ANY, ANY}, "q, k, v are split by heads: the caches must be too (S1)"},
+    {{ANY, ANY, ANY, ANY, ANY, ANY}, "q, k, v and the caches must have one type: all S1, or all R, I or V"},
+    ELSE,
+};
+RULE(attention_cached);
+
+static const struct type_line keep_lines[] = {
+    {{I}, {SPMD_I}}, {{R}, {SPMD_R}}, {{S0}, {SPMD_S0}}, {{S1}, {SPMD_S1}}, {{V}, {SPMD_V}},
+};
+static const struct type_refusal keep_refusals[] = {
+    {{P}, X_PARTIAL},
+    {{ANY}, "x has two dims: it can be split along S0 or S1 only"},
+    ELSE,
+};
+RULE(keep);
+
+static const struct type_line add_lines[] = {
+    {{I, I}, {SPMD_I}},    {{R, R}, {SPMD_R}}, {{S0, S0}, {SPMD_S0}},
+    {{S1, S1}, {SPMD_S1}}, {{V, V}, {SPMD_V}}, {{P, P}, {SPMD_P}},
+};
+static const struct type_refusal add_refusals[] = {
+    {{P, ANY}, "a is partial, b is not: the sum would count b once per rank; reduce a first"},
+    {{ANY, P}, "b is partial, a is not: the sum would count a once per rank; reduce b first"},
+    {{ANY, ANY}, "a and b must have the same type"},
+    ELSE,
+};
+RULE(add);
+
+static const struct type_line xent_lines[] = {
+    {{I, WHOLE}, {SPMD_I}},
+    {{V, V}, {SPMD_P}},
+    {{S0, S0}, {SPMD_P}},
+};
+static const struct type_refusal xent_refusals[] = {
+    {{P, ANY}, "logits are partial: reduce them first"},
+    {{S1, ANY}, "logits are split by vocabulary: vocabulary-parallel cross-entropy needs its own row"},
+    {{R, ANY}, "logits are replicated: every rank would send back the whole gradient where R promises a part; make "
+               "them invariant, or split the tokens"},
+    {{ANY, ANY}, "logits and targets must be split alike"},
+    ELSE,
+};
+RULE(xent);
+
+static const struct type_line copy_lines[] = {
+    {{I}, {SPMD_I}},
+    {{R}, {SPMD_R}},
+    {{S0}, {SPMD_S0}},
+    {{S1}, {SPMD_S1}},
+    {{1 << SPMD_S2}, {SPMD_S2}},
+    {{1 << SPMD_S3}, {SPMD_S3}},
+    {{V}, {SPMD_V}},
+    {{P}, {SPMD_P}},
+};
+static const struct type_refusal copy_refusals[] = {ELSE};
+RULE(copy);
+
+#define RULE_FN(op, table, n_out)                                                                        \
+    const char *rule_##op(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out)     \
+    {                                                                                                   \
+        (void)at;                                                                                       \
+        return apply(&table, n_in, in, out, n_out);                                                     \
+    }
+RULE_FN(embed, embed, 1)
+RULE_FN(linear, linear, 1)
+RULE_FN(norm, norm, 2)
+RULE_FN(rotary, rotary, 1)
+RULE_FN(attention, attention, 2)
+RULE_FN(attention_cached, attention_cached, 1)
+RULE_FN(act, keep, 1)
+RULE_FN(dropout, keep, 1)
+RULE_FN(add, add, 1)
+RULE_FN(xent, xent, 1)
+RULE_FN(copy, copy, 1)

@@ -1,0 +1,200 @@
+/* Shapes and dtypes of the operations: checks the inputs, fills in the outputs (dense, p = NULL). Texts are
+ * constant and name the input and the wish; the tape puts the operation's name and the actual shapes around them.
+ * Checks that depend on data (ids in range, positions in the table) are the kernels'. */
+#include "kernel/ops.h"
+
+#define NEED(cond, text)        \
+    do {                        \
+        if (!(cond)) return text; \
+    } while (0)
+
+static bool is_act(const struct view *v)
+{
+    return v->dtype == DT_F32 || v->dtype == DT_BF16 || v->dtype == DT_F16;
+}
+
+static bool is_vector(const struct view *v, enum dtype t)
+{
+    return v->nd == 1 && v->dtype == t;
+}
+
+/* A matrix of activations or weights. */
+static bool is_matrix(const struct view *v)
+{
+    return v->nd == 2 && is_act(v) && v->stride >= v->n[1];
+}
+
+static struct view dense1(enum dtype t, int64_t n)
+{
+    return (struct view){.dtype = t, .nd = 1, .n = {n}, .stride = n};
+}
+
+static struct view dense2(enum dtype t, int64_t rows, int64_t cols)
+{
+    return (struct view){.dtype = t, .nd = 2, .n = {rows, cols}, .stride = cols};
+}
+
+const char *infer_embed(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)at;
+    (void)n_in;
+    NEED(is_vector(&in[0], DT_I32), "ids must be a vector of i32");
+    NEED(is_matrix(&in[1]), "w must be a float matrix: vocabulary by hidden");
+    out[0] = dense2(in[1].dtype, in[0].n[0], in[1].n[1]);
+    return NULL;
+}
+
+const char *infer_linear(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)at;
+    NEED(is_matrix(&in[0]), "x must be a float matrix: tokens by in-features");
+    NEED(is_matrix(&in[1]), "w must be a float matrix: out-features by in-features");
+    NEED(in[0].dtype == in[1].dtype, "x and w must have the same dtype");
+    NEED(in[0].n[1] == in[1].n[1], "x's columns and w's columns (in-features) differ");
+    if (n_in > 2) {
+        NEED(is_vector(&in[2], in[0].dtype), "bias must be a vector of x's dtype");
+        NEED(in[2].n[0] == in[1].n[0], "bias must have one element per out-feature (w's rows)");
+    }
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[1].n[0]);
+    return NULL;
+}
+
+static const char *infer_norm(const struct view *in, int n_weights)
+{
+    NEED(is_matrix(&in[0]), "x must be a float matrix: tokens by hidden");
+    for (int i = 1; i <= n_weights; i++)
+        NEED(is_vector(&in[i], in[0].dtype) && in[i].n[0] == in[0].n[1],
+             "the norm's weights must be vectors of x's dtype, one element per column of x");
+    return NULL;
+}
+
+const char *infer_rmsnorm(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)n_in;
+    NEED(at->eps > 0, "eps must be positive");
+    const char *why = infer_norm(in, 1);
+    if (why) return why;
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
+    out[1] = dense1(DT_F32, in[0].n[0]);
+    return NULL;
+}
+
+const char *infer_layernorm(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)n_in;
+    NEED(at->eps > 0, "eps must be positive");
+    const char *why = infer_norm(in, 2);
+    if (why) return why;
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
+    out[1] = dense2(DT_F32, in[0].n[0], 2);
+    return NULL;
+}
+
+const char *infer_rotary(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)n_in;
+    NEED(at->heads > 0 && at->head_dim > 0 && at->head_dim % 2 == 0, "heads must be positive and head_dim even");
+    NEED(is_matrix(&in[0]) && in[0].n[1] == (int64_t)at->heads * at->head_dim,
+         "x must be a float matrix: tokens by heads * head_dim");
+    NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == in[0].n[0], "positions must be i32, one per token");
+    NEED(in[2].nd == 2 && in[2].dtype == DT_F32 && in[2].n[1] == at->head_dim,
+         "the table must be f32: positions by head_dim (cosines, then sines)");
+    out[0] = in[0];
+    out[0].p = NULL;
+    return NULL;
+}
+
+static const char *infer_qkv(const struct op_attrs *at, const struct view *in)
+{
+    NEED(at->heads > 0 && at->kv_heads > 0 && at->head_dim > 0, "heads, kv_heads and head_dim must be positive");
+    NEED(at->heads % at->kv_heads == 0, "kv_heads must divide heads");
+    NEED(at->window >= 0, "window must be positive, or 0 for none");
+    for (int i = 0; i < 3; i++) {
+        NEED(is_matrix(&in[i]) && in[i].dtype == in[0].dtype && in[i].n[0] == in[0].n[0],
+             "q, k and v must be float matrices of one dtype with one row per token");
+        NEED(in[i].n[1] == (int64_t)(i ? at->kv_heads : at->heads) * at->head_dim,
+             "q must have heads * head_dim columns, k and v kv_heads * head_dim");
+    }
+    return NULL;
+}
+
+const char *infer_attention(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    const char *why = infer_qkv(at, in);
+    if (why) return why;
+    NEED(at->batch >= 0 && at->seq >= 0 && at->batch * at->seq == in[0].n[0], "tokens must be batch * seq");
+    NEED(at->dropout >= 0 && at->dropout < 1, "dropout must be in [0, 1)");
+    NEED(at->window == 0 || at->causal, "a window needs causal attention");
+    if (n_in > 3)
+        NEED(is_vector(&in[3], DT_I32) && in[3].n[0] == in[0].n[0], "document ids must be i32, one per token");
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
+    out[1] = dense2(DT_F32, in[0].n[0], at->heads);
+    return NULL;
+}
+
+const char *infer_attention_cached(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)n_in;
+    const char *why = infer_qkv(at, in);
+    if (why) return why;
+    NEED(is_vector(&in[3], DT_I32) && in[3].n[0] == in[0].n[0], "positions must be i32, one per token");
+    for (int i = 4; i < 6; i++)
+        NEED(is_matrix(&in[i]) && in[i].dtype == in[0].dtype && in[i].n[1] == in[1].n[1],
+             "the caches must be matrices of k's dtype and columns");
+    NEED(in[4].n[0] == in[5].n[0] && in[4].n[0] >= in[0].n[0], "the caches must have equal room for all tokens");
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
+    return NULL;
+}
+
+const char *infer_act(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)n_in;
+    NEED((int)at->act >= 0 && at->act < ACT_N, "no such activation");
+    NEED(is_matrix(&in[0]), "x must be a float matrix: tokens by features");
+    bool gated = at->act == ACT_SWIGLU;
+    NEED(!gated || in[0].n[1] % 2 == 0, "a gated activation needs an even number of columns: gate, then up");
+    out[0] = dense2(in[0].dtype, in[0].n[0], gated ? in[0].n[1] / 2 : in[0].n[1]);
+    return NULL;
+}
+
+const char *infer_dropout(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)n_in;
+    NEED(at->dropout >= 0 && at->dropout < 1, "dropout must be in [0, 1)");
+    NEED(is_matrix(&in[0]), "the input must be a float matrix: tokens by hidden");
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
+    return NULL;
+}
+
+const char *infer_add(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    NEED(is_matrix(&in[1]) && in[0].nd == 2 && in[0].dtype == in[1].dtype && in[0].n[0] == in[1].n[0] &&
+             in[0].n[1] == in[1].n[1],
+         "a and b must be float matrices of one shape and dtype");
+    return infer_dropout(at, n_in, in, out);
+}
+
+const char *infer_xent(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)at;
+    (void)n_in;
+    NEED(is_matrix(&in[0]), "logits must be a float matrix: tokens by vocabulary");
+    NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == in[0].n[0], "targets must be i32, one per token");
+    out[0] = dense1(DT_F64, 2);
+    return NULL;
+}
+
+const char *infer_copy(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)at;
+    (void)n_in;
+    enum dtype to = out[0].dtype;
+    NEED(in[0].nd >= 1 && in[0].nd <= KERNEL_MAX_DIM, "x must have 1 to 4 dims");
+    NEED((int)to >= 0 && to < DT_N && dtype_info(to)->is_float && dtype_info(in[0].dtype)->is_float,
+         "copy casts between float types");
+    out[0] = in[0];
+    out[0].p = NULL;
+    out[0].dtype = to;
+    out[0].stride = view_cols(&in[0]);
+    return NULL;
+}
