@@ -1,6 +1,6 @@
 /* json.h: reading and writing JSON. The library behind it (jansson) is named in json.c only.
- * Documents come from outside: depth and size are limited, duplicate keys are an error, and every getter that
- * fails says where in the document ("model.vocab: wanted an integer, got a string").
+ * Documents come from outside: depth and size are limited, duplicate keys are an error, a syntax error is
+ * ERR_CORRUPT with "file:line". Strings are UTF-8 and may hold NUL: json_string tells their length.
  * Order: Local.
  */
 #ifndef TUTTI_BASE_JSON_H
@@ -31,18 +31,21 @@ void *json_iter_next(const struct json *object, void *it);
 const char *json_iter_key(void *it);
 const struct json *json_iter_value(void *it);
 
-/* The value itself; the default when v is NULL or of another kind. */
-const char *json_string(const struct json *v, size_t *n, const char *otherwise);
+/* The value itself; the default when v is NULL or of another kind. (jansson exports json_string and json_real
+ * too; the assembler names keep the linker from taking one for the other.) */
+const char *json_string(const struct json *v, size_t *n, const char *otherwise) __asm__("tutti_json_string");
 int64_t json_int(const struct json *v, int64_t otherwise);
-double json_real(const struct json *v, double otherwise); /* integers too */
+double json_real(const struct json *v, double otherwise) __asm__("tutti_json_real"); /* integers too */
 bool json_bool(const struct json *v, bool otherwise);
-/* Required members; errors name what and key. */
+/* Required members; errors name what and key ("model: vocab: wanted an integer, got a string"). */
 int json_need_int(const struct json *object, const char *key, int64_t lo, int64_t hi, int64_t *out, const char *what,
                   struct err *e);
+/* The string holds no NUL. */
 int json_need_string(const struct json *object, const char *key, const char **out, const char *what, struct err *e);
 
 /* Writing: a small stateful printer onto a str; commas and escapes are its job. Reals are printed with the
- * fewest digits that read back the same, NaN and Inf as null. */
+ * fewest digits that read back the same, NaN and Inf as null; bytes that are not UTF-8 become U+FFFD.
+ * Start from {.s = &str}. Unbalanced begin and end are bugs. */
 struct json_out {
     struct str *s;
     int depth;

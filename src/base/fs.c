@@ -1,0 +1,375 @@
+/* fs.c: whole files, directories, locks, and a writer that notices a full disk.
+ *
+ * A file that others may read is never written in place: its bytes go to a temporary name beside it, are synced,
+ * and one rename publishes them, so that a crash leaves the old file or the new one and nothing between. The
+ * directory is synced too, because on Linux that is what makes the rename itself last.
+ *
+ * Something wrong with a path that the user named for reading (missing, a directory, forbidden) is ERR_REQUEST;
+ * whatever a disk does later is ERR_IO.
+ */
+#include "base/fs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+static int read_failed(struct err *e, int why, const char *path)
+{
+    if (why == ENOENT) return err_set(e, ERR_REQUEST, "%s: no such file", path);
+    int asked = why == EACCES || why == EPERM || why == ENOTDIR || why == ELOOP || why == ENAMETOOLONG;
+    return err_errno(e, asked ? ERR_REQUEST : ERR_IO, why, "%s: cannot be read", path);
+}
+
+static int write_failed(struct err *e, int why, const char *path, const char *what)
+{
+    if (why == ENOSPC || why == EDQUOT)
+        return err_set(e, ERR_IO, "%s: %s: %s; free some space or choose another directory", path, what, strerror(why));
+    return err_errno(e, ERR_IO, why, "%s: %s", path, what);
+}
+
+/* Opens a regular file for reading; *bytes is its size. */
+static int open_regular(const char *path, int *fd, size_t *bytes, struct err *e)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe must not hang us */
+    if (*fd < 0) return read_failed(e, errno, path);
+    struct stat st;
+    int code = OK;
+    if (fstat(*fd, &st)) code = read_failed(e, errno, path);
+    else if (S_ISDIR(st.st_mode)) code = err_set(e, ERR_REQUEST, "%s: is a directory; a file was wanted", path);
+    else if (!S_ISREG(st.st_mode)) code = err_set(e, ERR_REQUEST, "%s: is not a regular file", path);
+    if (code) close(*fd);
+    else *bytes = (size_t)st.st_size;
+    return code;
+}
+
+int fs_map_open(struct fs_map *m, const char *path, struct err *e)
+{
+    *m = (struct fs_map){0};
+    int fd;
+    size_t bytes;
+    int code = open_regular(path, &fd, &bytes, e);
+    if (code) return code;
+    if (bytes) {
+        void *p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+        if (p == MAP_FAILED) code = err_errno(e, ERR_IO, errno, "%s: cannot be mapped", path);
+        else *m = (struct fs_map){.p = p, .bytes = bytes};
+    }
+    close(fd);
+    return code;
+}
+
+void fs_map_close(struct fs_map *m)
+{
+    if (m->p) munmap((void *)(uintptr_t)m->p, m->bytes);
+    *m = (struct fs_map){0};
+}
+
+bool fs_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+bool fs_is_dir(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+int64_t fs_size(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) ? -1 : (int64_t)st.st_size;
+}
+
+int fs_mkdirs(const char *path, struct err *e)
+{
+    char *partial = xstrdup(path);
+    int code = OK;
+    for (char *p = partial + (*partial == '/'); !code; p++) {
+        char c = *p;
+        if (c && c != '/') continue;
+        *p = 0;
+        if (*partial && mkdir(partial, 0777)) {
+            int why = errno;
+            if (!fs_is_dir(partial)) code = write_failed(e, why, partial, "the directory cannot be created");
+        }
+        *p = c;
+        if (!c) break;
+    }
+    xfree(partial);
+    return code;
+}
+
+int fs_remove_tree(const char *path, struct err *e)
+{
+    struct stat st;
+    if (lstat(path, &st)) return errno == ENOENT ? OK : write_failed(e, errno, path, "cannot be removed");
+    if (!S_ISDIR(st.st_mode)) { /* a link is removed, not what it points to */
+        return unlink(path) && errno != ENOENT ? write_failed(e, errno, path, "cannot be removed") : OK;
+    }
+    char **names;
+    int n;
+    int code = fs_list(path, &names, &n, e);
+    if (code) return code;
+    for (int i = 0; i < n && !code; i++) {
+        char *child = fs_join(path, names[i]);
+        code = fs_remove_tree(child, e);
+        xfree(child);
+    }
+    fs_list_free(names, n);
+    if (!code && rmdir(path) && errno != ENOENT) code = write_failed(e, errno, path, "cannot be removed");
+    return code;
+}
+
+int fs_read_all(const char *path, size_t limit, char **out, size_t *n, struct err *e)
+{
+    *out = NULL;
+    *n = 0;
+    int fd;
+    size_t bytes;
+    int code = open_regular(path, &fd, &bytes, e);
+    if (code) return code;
+    char *p = NULL;
+    size_t got = 0;
+    if (bytes > limit) {
+        code = err_set(e, ERR_REQUEST, "%s: has %zu bytes; at most %zu are read here", path, bytes, limit);
+    } else {
+        p = xmalloc(bytes + 1);
+        while (!code && got < bytes) {
+            ssize_t k = read(fd, p + got, bytes - got);
+            if (k == 0) break; /* shrank while we read: what is there counts */
+            if (k < 0 && errno != EINTR) code = read_failed(e, errno, path);
+            if (k > 0) got += (size_t)k;
+        }
+    }
+    close(fd);
+    if (code) {
+        xfree(p);
+        return code;
+    }
+    p[got] = 0;
+    *out = p;
+    *n = got;
+    return OK;
+}
+
+char *fs_join(const char *dir, const char *name)
+{
+    size_t n = strlen(dir), k = strlen(name) + 1;
+    bool slash = n && dir[n - 1] != '/';
+    char *path = xmalloc(n + slash + k);
+    memcpy(path, dir, n);
+    if (slash) path[n] = '/';
+    memcpy(path + n + slash, name, k);
+    return path;
+}
+
+/* The directory part of a path: "a/b" gives "a", "b" gives ".", "/b" gives "/". */
+static char *parent_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash) return xstrdup(".");
+    return slash == path ? xstrdup("/") : xstrndup(path, (size_t)(slash - path));
+}
+
+int fs_sync_dir(const char *path, struct err *e)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return write_failed(e, errno, path, "the directory cannot be opened");
+    /* EINVAL: a file system that has no notion of syncing directories */
+    int code = fsync(fd) && errno != EINVAL ? write_failed(e, errno, path, "the directory cannot be synced") : OK;
+    close(fd);
+    return code;
+}
+
+int fs_rename(const char *from, const char *to, struct err *e)
+{
+    if (rename(from, to)) return err_errno(e, ERR_IO, errno, "%s: cannot be renamed to %s", from, to);
+    char *dir = parent_of(to);
+    int code = fs_sync_dir(dir, e);
+    xfree(dir);
+    return code;
+}
+
+int fs_write_atomic(const char *path, const void *p, size_t n, struct err *e)
+{
+    size_t room = strlen(path) + 40;
+    char *temporary = xmalloc(room);
+    snprintf(temporary, room, "%s.tmp-%d-%d", path, (int)getpid(), (int)gettid());
+    struct fs_writer *w;
+    int code = fs_writer_open(&w, temporary, e);
+    if (!code) {
+        int wrote = fs_writer_write(w, p, n, e);
+        code = fs_writer_close(w, true, wrote ? NULL : e);
+        if (wrote) code = wrote;
+        if (!code) code = fs_rename(temporary, path, e);
+        if (code) unlink(temporary);
+    }
+    xfree(temporary);
+    return code;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int fs_list(const char *path, char ***names, int *n, struct err *e)
+{
+    *names = NULL;
+    *n = 0;
+    DIR *d = opendir(path);
+    if (!d) return read_failed(e, errno, path);
+    int room = 0, why;
+    for (;;) {
+        errno = 0;
+        struct dirent *entry = readdir(d);
+        why = errno;
+        if (!entry) break;
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        if (*n == room) {
+            room = room ? room * 2 : 16;
+            *names = xrealloc(*names, (size_t)room * sizeof **names);
+        }
+        (*names)[(*n)++] = xstrdup(entry->d_name);
+    }
+    closedir(d);
+    if (why) {
+        fs_list_free(*names, *n);
+        *names = NULL;
+        *n = 0;
+        return read_failed(e, why, path);
+    }
+    if (*n) qsort(*names, (size_t)*n, sizeof **names, by_name);
+    return OK;
+}
+
+void fs_list_free(char **names, int n)
+{
+    for (int i = 0; i < n; i++) xfree(names[i]);
+    xfree(names);
+}
+
+int fs_lock_take(struct fs_lock *l, const char *path, struct err *e)
+{
+    l->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (l->fd < 0) return write_failed(e, errno, path, "the lock file cannot be opened");
+    int code = OK;
+    char text[32] = "";
+    if (flock(l->fd, LOCK_EX | LOCK_NB)) {
+        int why = errno;
+        ssize_t n = pread(l->fd, text, sizeof text - 1, 0);
+        text[n > 0 ? n : 0] = 0;
+        text[strcspn(text, "\n")] = 0;
+        if (why != EWOULDBLOCK) code = write_failed(e, why, path, "cannot be locked");
+        else
+            code = err_set(e, ERR_REQUEST, "%s: in use by process %s; wait for it, stop it, or choose another run.dir",
+                           path, *text ? text : "(unknown)");
+    } else {
+        int n = snprintf(text, sizeof text, "%d\n", (int)getpid());
+        if (ftruncate(l->fd, 0) || pwrite(l->fd, text, (size_t)n, 0) != n)
+            code = write_failed(e, errno, path, "cannot be written");
+    }
+    if (code) fs_lock_release(l);
+    return code;
+}
+
+/* The file stays: removing it would let a second and a third process lock two different files of that name. */
+void fs_lock_release(struct fs_lock *l)
+{
+    if (l->fd >= 0) close(l->fd);
+    l->fd = -1;
+}
+
+#define WRITER_BYTES ((size_t)1 << 20)
+
+struct fs_writer {
+    int fd;
+    char *path;
+    unsigned char *buffer;
+    size_t used;     /* bytes in the buffer */
+    int64_t offset;  /* bytes accepted, buffer included */
+    int64_t n_calls; /* write(2) calls so far */
+    int64_t fail_at; /* the call that is made to fail; 0: none */
+    int failed;      /* errno of the first failure: sticky, later calls change nothing */
+};
+
+int fs_writer_open(struct fs_writer **out, const char *path, struct err *e)
+{
+    *out = NULL;
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return write_failed(e, errno, path, "cannot be created");
+    struct fs_writer *w = xcalloc(1, sizeof *w);
+    w->fd = fd;
+    w->path = xstrdup(path);
+    w->buffer = xmalloc(WRITER_BYTES);
+    *out = w;
+    return OK;
+}
+
+void fs_writer_fail_at(struct fs_writer *w, int64_t n)
+{
+    w->fail_at = n;
+}
+
+static void push(struct fs_writer *w, const unsigned char *p, size_t n)
+{
+    while (n && !w->failed) {
+        ssize_t k = -1;
+        if (++w->n_calls == w->fail_at) errno = ENOSPC;
+        else k = write(w->fd, p, n);
+        if (k < 0) {
+            if (errno != EINTR) w->failed = errno;
+            continue;
+        }
+        p += k;
+        n -= (size_t)k;
+    }
+}
+
+static int status(const struct fs_writer *w, struct err *e)
+{
+    return w->failed ? write_failed(e, w->failed, w->path, "writing failed") : OK;
+}
+
+int fs_writer_write(struct fs_writer *w, const void *p, size_t n, struct err *e)
+{
+    if (w->used + n > WRITER_BYTES) {
+        push(w, w->buffer, w->used);
+        w->used = 0;
+    }
+    if (n > WRITER_BYTES) {
+        push(w, p, n);
+    } else if (n) {
+        memcpy(w->buffer + w->used, p, n);
+        w->used += n;
+    }
+    w->offset += (int64_t)n;
+    return status(w, e);
+}
+
+int64_t fs_writer_offset(const struct fs_writer *w)
+{
+    return w->offset;
+}
+
+int fs_writer_close(struct fs_writer *w, bool sync, struct err *e)
+{
+    push(w, w->buffer, w->used);
+    if (sync && !w->failed && fsync(w->fd)) w->failed = errno;
+    if (close(w->fd) && !w->failed) w->failed = errno; /* a network file system may report a full disk only now */
+    int code = status(w, e);
+    xfree(w->buffer);
+    xfree(w->path);
+    xfree(w);
+    return code;
+}

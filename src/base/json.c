@@ -1,0 +1,315 @@
+/* json.c: reading with jansson, writing by hand.
+ *
+ * Reading: the library's values are our values (struct json is its json_t by another name), so a document of
+ * 128,000 vocabulary entries is not copied. Strings may hold NUL, duplicate keys are refused, and the library
+ * stops at a depth of 2,048.
+ *
+ * Writing straight onto a str needs no document in memory: one flag says whether a comma is due. Text that is
+ * not UTF-8 (half a character from a tokenizer, say) becomes U+FFFD, so that what we write always parses.
+ */
+
+/* Names that the library and json.h both have: within this file the library's go by another one. */
+#define JSON_OBJECT LIB_OBJECT
+#define JSON_ARRAY LIB_ARRAY
+#define JSON_STRING LIB_STRING
+#define JSON_REAL LIB_REAL
+#define JSON_NULL LIB_NULL
+#define json_string lib_string
+#define json_real lib_real
+#include <jansson.h>
+#undef JSON_OBJECT
+#undef JSON_ARRAY
+#undef JSON_STRING
+#undef JSON_REAL
+#undef JSON_NULL
+#undef json_string
+#undef json_real
+
+#include "base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/mem.h"
+
+static const json_t *lib(const struct json *v)
+{
+    return (const json_t *)v;
+}
+
+static const struct json *ours(const json_t *v)
+{
+    return (const struct json *)v;
+}
+
+int json_parse(struct json **root, const char *text, size_t n, const char *what, struct err *e)
+{
+    json_error_t bad;
+    json_t *v = json_loadb(text ? text : "", n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &bad);
+    *root = (struct json *)v;
+    if (v) return OK;
+    return err_set(e, ERR_CORRUPT, "%s:%d: not valid JSON: %s (column %d)", what, bad.line > 0 ? bad.line : 1, bad.text,
+                   bad.column > 0 ? bad.column : 1);
+}
+
+int json_parse_file(struct json **root, const char *path, size_t limit, struct err *e)
+{
+    *root = NULL;
+    char *text;
+    size_t n;
+    int code = fs_read_all(path, limit, &text, &n, e);
+    if (code) return code;
+    code = json_parse(root, text, n, path, e);
+    xfree(text);
+    return code;
+}
+
+void json_free(struct json *root)
+{
+    json_decref((json_t *)root);
+}
+
+static const struct {
+    enum json_kind kind;
+    const char *name;
+} kinds[] = {
+    [LIB_OBJECT] = {JSON_OBJECT, "an object"},   [LIB_ARRAY] = {JSON_ARRAY, "an array"},
+    [LIB_STRING] = {JSON_STRING, "a string"},    [JSON_INTEGER] = {JSON_INT, "an integer"},
+    [LIB_REAL] = {JSON_REAL, "a fraction"},      [JSON_TRUE] = {JSON_BOOL, "true"},
+    [JSON_FALSE] = {JSON_BOOL, "false"},         [LIB_NULL] = {JSON_NULL, "null"},
+};
+
+enum json_kind json_kind(const struct json *v)
+{
+    return kinds[json_typeof(lib(v))].kind;
+}
+
+const struct json *json_get(const struct json *object, const char *key)
+{
+    return ours(json_object_get(lib(object), key));
+}
+
+size_t json_size(const struct json *v)
+{
+    return json_is_object(lib(v)) ? json_object_size(lib(v)) : json_array_size(lib(v));
+}
+
+const struct json *json_at(const struct json *array, size_t i)
+{
+    return ours(json_array_get(lib(array), i));
+}
+
+void *json_iter(const struct json *object)
+{
+    return json_object_iter((json_t *)(uintptr_t)object);
+}
+
+void *json_iter_next(const struct json *object, void *it)
+{
+    return json_object_iter_next((json_t *)(uintptr_t)object, it);
+}
+
+const char *json_iter_key(void *it)
+{
+    return json_object_iter_key(it);
+}
+
+const struct json *json_iter_value(void *it)
+{
+    return ours(json_object_iter_value(it));
+}
+
+const char *json_string(const struct json *v, size_t *n, const char *otherwise)
+{
+    bool is = json_is_string(lib(v));
+    if (n) *n = is ? json_string_length(lib(v)) : otherwise ? strlen(otherwise) : 0;
+    return is ? json_string_value(lib(v)) : otherwise;
+}
+
+int64_t json_int(const struct json *v, int64_t otherwise)
+{
+    return json_is_integer(lib(v)) ? (int64_t)json_integer_value(lib(v)) : otherwise;
+}
+
+double json_real(const struct json *v, double otherwise)
+{
+    return json_is_number(lib(v)) ? json_number_value(lib(v)) : otherwise;
+}
+
+bool json_bool(const struct json *v, bool otherwise)
+{
+    return json_is_boolean(lib(v)) ? json_is_true(lib(v)) : otherwise;
+}
+
+/* The member, or an error that says what was wanted of it. */
+static int need(const struct json *object, const char *key, const char *wanted, const json_t **v, const char *what,
+                struct err *e)
+{
+    *v = json_object_get(lib(object), key);
+    if (*v) return OK;
+    if (!json_is_object(lib(object)))
+        return err_set(e, ERR_CORRUPT, "%s: wanted an object with the key \"%s\", got %s", what, key,
+                       object ? kinds[json_typeof(lib(object))].name : "nothing");
+    return err_set(e, ERR_CORRUPT, "%s: %s: missing; wanted %s", what, key, wanted);
+}
+
+int json_need_int(const struct json *object, const char *key, int64_t lo, int64_t hi, int64_t *out, const char *what,
+                  struct err *e)
+{
+    const json_t *v;
+    int code = need(object, key, "an integer", &v, what, e);
+    if (code) return code;
+    if (!json_is_integer(v))
+        return err_set(e, ERR_CORRUPT, "%s: %s: wanted an integer, got %s", what, key, kinds[json_typeof(v)].name);
+    int64_t got = (int64_t)json_integer_value(v);
+    if (got < lo || got > hi)
+        return err_set(e, ERR_CORRUPT, "%s: %s: wanted an integer from %lld to %lld, got %lld", what, key,
+                       (long long)lo, (long long)hi, (long long)got);
+    *out = got;
+    return OK;
+}
+
+int json_need_string(const struct json *object, const char *key, const char **out, const char *what, struct err *e)
+{
+    const json_t *v;
+    int code = need(object, key, "a string", &v, what, e);
+    if (code) return code;
+    if (!json_is_string(v))
+        return err_set(e, ERR_CORRUPT, "%s: %s: wanted a string, got %s", what, key, kinds[json_typeof(v)].name);
+    const char *s = json_string_value(v);
+    if (strlen(s) != json_string_length(v))
+        return err_set(e, ERR_CORRUPT, "%s: %s: the string holds a NUL character", what, key);
+    *out = s;
+    return OK;
+}
+
+static void new_line(struct json_out *o)
+{
+    str_putc(o->s, '\n');
+    for (int i = 0; i < o->depth; i++) str_puts(o->s, "  ");
+}
+
+/* The length of the UTF-8 character at p (at most 4 bytes, no overlong form, no surrogate), 0 if it is none. */
+static int utf8_length(const unsigned char *p)
+{
+    if (p[0] < 0x80) return 1;
+    int n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
+    if (p[0] < 0xC2 || p[0] > 0xF4) return 0;
+    for (int i = 1; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0; /* a NUL stops here, before the end is passed */
+    unsigned first = (unsigned)p[0] << 8 | p[1];
+    bool bad = (n == 3 && (first < 0xE0A0 || (first >= 0xEDA0 && first < 0xEE00))) ||
+               (n == 4 && (first < 0xF090 || first >= 0xF490));
+    return bad ? 0 : n;
+}
+
+static void add_quoted(struct str *s, const char *text)
+{
+    static const char short_escapes[][2] = {{'"', '"'}, {'\\', '\\'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}};
+    str_putc(s, '"');
+    for (const unsigned char *p = (const unsigned char *)text; *p;) {
+        int n = utf8_length(p);
+        size_t k = 0;
+        while (k < 5 && *p != (unsigned char)short_escapes[k][0]) k++;
+        if (k < 5) str_printf(s, "\\%c", short_escapes[k][1]);
+        else if (n == 0) str_puts(s, "\xEF\xBF\xBD");
+        else if (*p < 0x20 || *p == 0x7F) str_printf(s, "\\u%04x", *p);
+        else str_add(s, p, (size_t)n);
+        p += n ? n : 1;
+    }
+    str_putc(s, '"');
+}
+
+/* Comma, line break and key: what comes before every value. */
+static void start(struct json_out *o, const char *key)
+{
+    if (o->need_comma) str_putc(o->s, ',');
+    if (o->pretty && o->depth > 0) new_line(o);
+    if (key) {
+        add_quoted(o->s, key);
+        str_puts(o->s, o->pretty ? ": " : ":");
+    }
+    o->need_comma = true;
+}
+
+static void begin(struct json_out *o, const char *key, char bracket)
+{
+    start(o, key);
+    str_putc(o->s, bracket);
+    o->depth++;
+    o->need_comma = false;
+}
+
+static void end(struct json_out *o, char bracket)
+{
+    CHECK(o->depth > 0, "'%c' without a beginning", bracket);
+    o->depth--;
+    if (o->pretty && o->need_comma) new_line(o); /* something is inside */
+    str_putc(o->s, bracket);
+    o->need_comma = true;
+}
+
+void json_begin_object(struct json_out *o, const char *key)
+{
+    begin(o, key, '{');
+}
+
+void json_end_object(struct json_out *o)
+{
+    end(o, '}');
+}
+
+void json_begin_array(struct json_out *o, const char *key)
+{
+    begin(o, key, '[');
+}
+
+void json_end_array(struct json_out *o)
+{
+    end(o, ']');
+}
+
+void json_put_int(struct json_out *o, const char *key, int64_t v)
+{
+    start(o, key);
+    str_printf(o->s, "%lld", (long long)v);
+}
+
+void json_put_real_digits(struct json_out *o, const char *key, double v, int significant_digits)
+{
+    start(o, key);
+    if (isfinite(v)) str_printf(o->s, "%.*g", significant_digits, v);
+    else str_puts(o->s, "null");
+}
+
+void json_put_real(struct json_out *o, const char *key, double v)
+{
+    int digits = 1;
+    char text[40];
+    for (; digits < 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v) break;
+    }
+    json_put_real_digits(o, key, v, digits);
+}
+
+void json_put_bool(struct json_out *o, const char *key, bool v)
+{
+    start(o, key);
+    str_puts(o->s, v ? "true" : "false");
+}
+
+void json_put_string(struct json_out *o, const char *key, const char *v)
+{
+    start(o, key);
+    add_quoted(o->s, v);
+}
+
+void json_put_null(struct json_out *o, const char *key)
+{
+    start(o, key);
+    str_puts(o->s, "null");
+}
