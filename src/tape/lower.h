@@ -1,0 +1,34 @@
+/* lower.h: what lower.c and place.c share; private to the room. */
+#ifndef TUTTI_TAPE_LOWER_H
+#define TUTTI_TAPE_LOWER_H
+
+#include "tape/program.h"
+
+struct code {
+    struct instr *p;
+    int n, room;
+};
+struct box {
+    int64_t row, rows, col, cols;
+};
+struct grad { /* of a root tensor, while it is being gathered */
+    int place;
+    struct box *boxes; /* what has been written; they do not overlap */
+    int n_boxes, room;
+};
+struct lower {
+    const struct tape *t;
+    struct lower_options o;
+    struct arena *arena;
+    struct program *p;
+    int room_places;
+    struct code code[PHASE_N];
+    int *value;        /* root tensor -> place of its values (the latest instance: recompute makes a new one) */
+    struct grad *grad; /* root tensor -> its gradient */
+    bool *w_seen;      /* gradient slot -> has a contribution in this program */
+};
+
+void instr_call(const struct instr *i, struct kernel_call *c); /* shapes only, pointers NULL */
+void program_place(struct program *p);                         /* lifetimes, homes, offsets */
+
+#endif

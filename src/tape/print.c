@@ -1,0 +1,93 @@
+/* A tape and a program as text: what `tutti explain CONFIG tape` shows. */
+#include <inttypes.h>
+
+#include "tape/program.h"
+
+static void print_tensor(const struct tape *t, tid id, struct str *out)
+{
+    if (id < 0) {
+        str_puts(out, "-");
+        return;
+    }
+    const struct tensor *x = tape_tensor(t, id);
+    char type[128];
+    str_printf(out, "%s %s[", x->name, dtype_name(x->dtype));
+    for (int i = 0; i < x->nd; i++) str_printf(out, "%s%" PRId64, i ? "," : "", x->n[i]);
+    str_printf(out, "] %s", spmd_print(type, x->type));
+}
+
+static void print_node(const struct tape *t, int index, struct str *out)
+{
+    const struct node *d = &t->nodes[index];
+    const char *what = d->retype ? "retype" : op_row(d->op)->name;
+    str_printf(out, "%4d ", index);
+    if (d->layer >= 0)
+        str_printf(out, "layer %-3d ", d->layer);
+    else
+        str_puts(out, "          ");
+    str_printf(out, "%-10s ", what);
+    if (d->retype) str_printf(out, "over %s: ", axis_name(d->axis));
+    for (int k = 0; k < d->n_in; k++) {
+        if (k) str_puts(out, ", ");
+        print_tensor(t, d->in[k], out);
+    }
+    str_puts(out, " -> ");
+    print_tensor(t, d->out[0], out);
+    if (d->at.dropout > 0) str_printf(out, " dropout=%g", (double)d->at.dropout);
+    str_putc(out, '\n');
+}
+
+void tape_print(const struct tape *t, struct str *out)
+{
+    static const char *const kind[] = {"recompute", "loss: backward runs inside forward"};
+    int open = -1;
+    for (int i = 0; i < t->n_nodes; i++) {
+        int s = t->nodes[i].segment;
+        if (s != open && s >= 0) str_printf(out, "     segment %d (%s)\n", s, kind[t->segments[s].kind]);
+        open = s;
+        print_node(t, i, out);
+    }
+}
+
+static void print_operand(const struct program *p, const struct operand *o, struct str *out)
+{
+    if (o->place == OPERAND_SLOT)
+        str_printf(out, "slot%d", o->slot);
+    else if (o->place >= 0)
+        str_printf(out, "%s@%zu", home_name(p->places[o->place].home), p->places[o->place].offset + o->offset);
+}
+
+static void print_operands(const struct program *p, const struct operand *o, int n, const char *label, struct str *out)
+{
+    bool any = false;
+    for (int k = 0; k < n; k++) {
+        if (o[k].place == OPERAND_NONE) continue;
+        str_puts(out, any ? "," : label);
+        any = true;
+        print_operand(p, &o[k], out);
+    }
+}
+
+void program_print(const struct program *p, struct str *out)
+{
+    static const char *const phase[PHASE_N] = {"F forward", "B backward (inputs)", "W backward (weights)"};
+    static const char *const kphase[KERNEL_N_PHASES] = {"fwd", "bwd_in", "bwd_w"};
+    for (int ph = 0; ph < PHASE_N; ph++) {
+        if (p->begin[ph] == p->begin[ph + 1]) continue;
+        str_printf(out, "%s: %d instructions, %.6g GFLOP\n", phase[ph], p->begin[ph + 1] - p->begin[ph],
+                   p->flops[ph] / 1e9);
+        for (int k = p->begin[ph]; k < p->begin[ph + 1]; k++) {
+            const struct instr *i = &p->code[k];
+            tid o = p->tape->nodes[i->node].out[0];
+            str_printf(out, "%5d %-10s %-6s%s %-28s", k, op_row(i->op)->name, kphase[i->kphase], i->again ? "*" : " ",
+                       tape_tensor(p->tape, o)->name);
+            print_operands(p, i->in, i->n_in, " in ", out);
+            print_operands(p, i->out, i->n_out, " out ", out);
+            print_operands(p, i->dout, i->n_out, " dout ", out);
+            print_operands(p, i->din, i->n_in, " din ", out);
+            str_putc(out, '\n');
+        }
+    }
+    str_printf(out, "bytes per microbatch: act %zu, wgrad %zu; shared scratch %zu\n", p->bytes[HOME_ACT],
+               p->bytes[HOME_WGRAD], p->bytes[HOME_SCRATCH]);
+}

@@ -1,0 +1,61 @@
+/* Running: resolve the operands of each instruction and hand it to the kernel table. It decides nothing. */
+#include "tape/program.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "tape/lower.h"
+
+static void *resolve(const struct program *p, const struct operand *o, const struct program_args *a)
+{
+    char *base = NULL;
+    if (o->place == OPERAND_SLOT) {
+        base = a->slot[o->slot];
+    } else if (o->place >= 0) {
+        const struct place *x = &p->places[o->place];
+        char *home = x->home == HOME_ACT ? a->act : x->home == HOME_WGRAD ? a->wgrad : a->scratch;
+        base = home ? home + x->offset : NULL;
+    }
+    return base ? base + o->offset : NULL;
+}
+
+static void run_one(const struct program *p, const struct instr *i, const struct program_args *a)
+{
+    struct kernel_call c;
+    instr_call(i, &c);
+    c.step = a->step;
+    c.team = a->team;
+    for (int k = 0; k < i->n_in; k++) {
+        c.in[k].p = resolve(p, &i->in[k], a);
+        c.din[k].p = resolve(p, &i->din[k], a);
+        c.acc[k].p = resolve(p, &i->acc[k], a);
+        if (i->kphase == KERNEL_BWD_W && i->din[k].place == OPERAND_SLOT) {
+            bool write = a->first_microbatch && (i->w_first >> k & 1);
+            c.acc[k] = c.din[k];
+            if (write) c.acc[k].p = NULL;
+        }
+    }
+    for (int k = 0; k < i->n_out; k++) {
+        c.out[k].p = resolve(p, &i->out[k], a);
+        c.dout[k].p = resolve(p, &i->dout[k], a);
+    }
+    if (i->scratch >= 0) {
+        c.scratch_bytes = p->places[i->scratch].bytes;
+        c.scratch = a->scratch ? (char *)a->scratch + p->places[i->scratch].offset : NULL;
+    }
+    if (a->profile) {
+        double from = clock_now_s();
+        kernel_run(a->kernels, &c);
+        a->profile->s[i->op][i->kphase] += clock_now_s() - from;
+        a->profile->flops[i->op][i->kphase] += i->flops;
+        a->profile->calls[i->op][i->kphase]++;
+    } else {
+        kernel_run(a->kernels, &c);
+    }
+    if (a->after) a->after(a->after_ctx, p, &c, i);
+}
+
+void program_run(const struct program *p, enum tape_phase phase, const struct program_args *a)
+{
+    for (int k = p->begin[phase]; k < p->begin[phase + 1]; k++) run_one(p, &p->code[k], a);
+}

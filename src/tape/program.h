@@ -1,0 +1,105 @@
+/* program.h: a tape lowered to instructions, with every byte placed before anything runs.
+ *
+ * Forward (F), backward for inputs (B) and backward for weights (W) are three lists over the same places. A place is
+ * memory with a lifetime [first, last] in instructions; from the lifetime follows its home:
+ *
+ *   first in F, last in B    ACT      slab of this (stage, microbatch), from F to B
+ *   last in a deferred W     WGRAD    slab of this (stage, microbatch), until W
+ *   within one phase         SCRATCH  shared by all; the same bytes serve many places in turn
+ *
+ * Invariants
+ *   1. Two places of one home whose lifetimes meet do not overlap (program_check proves it).
+ *   2. The sizes act_bytes, wgrad_bytes, scratch_bytes are final: running allocates nothing.
+ *   3. Gradients of activations are written (=) by their first contribution and added to (+=) by later ones; an
+ *      addition alone hands its gradient on without a copy.
+ *   4. Weight gradients are fp32; the first contribution of the first microbatch writes, all others add.
+ *   5. The same program and inputs give the same bits.
+ * Order: Local. Floors 0-2.
+ */
+#ifndef TUTTI_TAPE_PROGRAM_H
+#define TUTTI_TAPE_PROGRAM_H
+
+#include "tape/tape.h"
+
+enum tape_phase { PHASE_F, PHASE_B, PHASE_W, PHASE_N };
+enum home { HOME_ACT, HOME_WGRAD, HOME_SCRATCH, HOME_N };
+const char *home_name(enum home h);
+
+struct place {
+    size_t bytes;
+    enum home home;
+    size_t offset; /* in its home */
+    int first, last;
+    tid of;        /* the tensor it belongs to; -1: a kernel's scratch */
+    bool grad;     /* holds that tensor's gradient */
+    int holders;   /* while lowering: tensors whose gradient this is and is still wanted */
+    bool pinned;   /* while lowering: a deferred weight gradient will read it */
+};
+
+struct operand {
+    struct view view; /* p is filled in when running */
+    int place;        /* >= 0; OPERAND_NONE or OPERAND_SLOT */
+    int slot;         /* OPERAND_SLOT */
+    size_t offset;    /* bytes into the place or slot */
+};
+enum { OPERAND_NONE = -1, OPERAND_SLOT = -2 };
+
+struct instr {
+    enum op op;
+    enum kernel_phase kphase;
+    int node;
+    uint8_t w_first; /* bit i: din[i] is the first contribution of this program: writes on the first microbatch */
+    bool again;      /* recomputed */
+    struct op_attrs at;
+    int n_in, n_out;
+    struct operand in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT], dout[KERNEL_MAX_OUT], din[KERNEL_MAX_IN],
+        acc[KERNEL_MAX_IN];
+    int scratch; /* place, -1 none */
+    double flops;
+};
+
+struct program {
+    const struct tape *tape; /* borrowed; outlives the program */
+    struct instr *code;      /* F, then B, then W */
+    int begin[PHASE_N + 1];  /* phase p is code[begin[p]] .. code[begin[p + 1] - 1] */
+    struct place *places;
+    int n_places;
+    size_t bytes[HOME_N];
+    double flops[PHASE_N];       /* all instructions */
+    double flops_model;          /* without recomputation */
+    int n_slots;
+};
+
+struct lower_options {
+    bool training; /* false: F only, nothing is kept */
+    bool split_w;  /* W is a phase of its own; else weight gradients run inside B */
+};
+int program_new(struct program **p, const struct tape *t, const struct kernel_table *kt, struct lower_options o,
+                struct err *e);
+void program_free(struct program *p);
+/* CHECKs invariant 1 over all pairs (for tests). */
+void program_check(const struct program *p);
+void program_print(const struct program *p, struct str *out);
+
+/* Seconds and FLOPs by operation and phase, filled while running when asked. */
+struct tape_profile {
+    double s[OP_N][KERNEL_N_PHASES];
+    double flops[OP_N][KERNEL_N_PHASES];
+    int64_t calls[OP_N][KERNEL_N_PHASES];
+};
+
+struct program_args {
+    const struct kernel_table *kernels;
+    struct team *team;
+    const struct step_info *step;
+    void *const *slot;     /* what externals are bound to; NULL entries on the null device */
+    void *act, *wgrad, *scratch;
+    bool first_microbatch; /* weight gradients: write instead of add */
+    struct tape_profile *profile; /* NULL: no timing */
+    /* Called after each instruction; NULL: not. A window for debugging (finding the first NaN), never for deciding. */
+    void (*after)(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
+    void *after_ctx;
+};
+void program_run(const struct program *p, enum tape_phase phase, const struct program_args *a);
+
+#endif

@@ -1,0 +1,287 @@
+/* Recording: append a node, check it, name its outputs. Cost: nothing beside one kernel launch; no data is touched.
+ * Rejected: closures per node (hidden state that cannot be printed) and recording again for every microbatch
+ * (shapes are static, so one tape serves all). */
+#include "tape/tape.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct tape *tape_new(void)
+{
+    struct tape *t = xcalloc(1, sizeof *t);
+    t->arena = arena_new();
+    t->open_segment = -1;
+    t->layer = -1;
+    return t;
+}
+
+void tape_free(struct tape *t)
+{
+    if (!t) return;
+    xfree(t->tensors);
+    xfree(t->nodes);
+    xfree(t->segments);
+    arena_free(t->arena);
+    xfree(t);
+}
+
+int tape_status(const struct tape *t, struct err *e)
+{
+    if (t->err.code && e) *e = t->err;
+    return t->err.code;
+}
+
+int64_t tensor_numel(const struct tensor *x)
+{
+    int64_t k = 1;
+    for (int i = 0; i < x->nd; i++) k *= x->n[i];
+    return k;
+}
+
+int64_t tensor_cols(const struct tensor *x)
+{
+    return x->nd ? x->n[x->nd - 1] : 1;
+}
+
+int64_t tensor_rows(const struct tensor *x)
+{
+    int64_t r = 1;
+    for (int i = 0; i + 1 < x->nd; i++) r *= x->n[i];
+    return r;
+}
+
+static struct tensor *tensor_push(struct tape *t)
+{
+    if (t->n_tensors == t->room_tensors) {
+        t->room_tensors = t->room_tensors ? 2 * t->room_tensors : 64;
+        t->tensors = xrealloc(t->tensors, sizeof *t->tensors * (size_t)t->room_tensors);
+    }
+    struct tensor *x = &t->tensors[t->n_tensors];
+    memset(x, 0, sizeof *x);
+    x->slot = x->grad_slot = x->producer = -1;
+    x->root = t->n_tensors++;
+    return x;
+}
+
+static struct node *node_push(struct tape *t)
+{
+    if (t->n_nodes == t->room_nodes) {
+        t->room_nodes = t->room_nodes ? 2 * t->room_nodes : 64;
+        t->nodes = xrealloc(t->nodes, sizeof *t->nodes * (size_t)t->room_nodes);
+    }
+    struct node *d = &t->nodes[t->n_nodes++];
+    memset(d, 0, sizeof *d);
+    for (int i = 0; i < KERNEL_MAX_IN; i++) d->in[i] = TID_NONE;
+    for (int i = 0; i < KERNEL_MAX_OUT; i++) d->out[i] = TID_NONE;
+    d->segment = t->open_segment;
+    d->layer = t->layer;
+    return d;
+}
+
+static void name_set(struct tensor *x, const char *name)
+{
+    snprintf(x->name, sizeof x->name, "%s", name);
+}
+
+tid tape_param(struct tape *t, const char *name, int slot, int grad_slot, enum dtype dtype, int nd, const int64_t *n,
+               struct spmd_type type)
+{
+    CHECK(nd >= 1 && nd <= KERNEL_MAX_DIM, "%s has %d dims", name, nd);
+    struct tensor *x = tensor_push(t);
+    name_set(x, name);
+    x->kind = TENSOR_EXTERNAL;
+    x->dtype = dtype;
+    x->nd = nd;
+    for (int i = 0; i < nd; i++) x->n[i] = n[i];
+    x->type = type;
+    x->slot = slot;
+    x->grad_slot = grad_slot;
+    return x->root;
+}
+
+tid tape_input(struct tape *t, const char *name, int slot, enum dtype dtype, int nd, const int64_t *n,
+               struct spmd_type type)
+{
+    return tape_param(t, name, slot, -1, dtype, nd, n, type);
+}
+
+static tid view_push(struct tape *t, tid x, int64_t row, int64_t rows, int64_t col, int64_t cols, const char *suffix)
+{
+    struct tensor *v = tensor_push(t);
+    const struct tensor *of = &t->tensors[x];
+    tid id = v->root;
+    *v = *of;
+    v->kind = TENSOR_VIEW;
+    v->root = of->root;
+    v->row = of->row + row;
+    v->col = of->col + col;
+    if (v->nd > 0) v->n[v->nd - 1] = cols;
+    if (v->nd == 2) v->n[0] = rows;
+    if (suffix) {
+        char was[TAPE_NAME];
+        memcpy(was, of->name, sizeof was);
+        snprintf(v->name, sizeof v->name, "%.30s%.16s", was, suffix);
+    }
+    return id;
+}
+
+tid tape_cols(struct tape *t, tid x, int64_t col, int64_t n)
+{
+    if (t->err.code) return TID_NONE;
+    const struct tensor *of = &t->tensors[x];
+    CHECK(of->nd == 2 && col >= 0 && n >= 0 && col + n <= of->n[1], "columns %lld+%lld of %s", (long long)col,
+          (long long)n, of->name);
+    char s[40];
+    snprintf(s, sizeof s, "[:,%lld:%lld]", (long long)col, (long long)(col + n));
+    return view_push(t, x, 0, of->n[0], col, n, s);
+}
+
+tid tape_rows(struct tape *t, tid x, int64_t row, int64_t n)
+{
+    if (t->err.code) return TID_NONE;
+    const struct tensor *of = &t->tensors[x];
+    CHECK(of->nd <= 2 && row >= 0 && n >= 0 && row + n <= of->n[0], "rows %lld+%lld of %s", (long long)row,
+          (long long)n, of->name);
+    char s[40];
+    snprintf(s, sizeof s, "[%lld:%lld]", (long long)row, (long long)(row + n));
+    if (of->nd == 1) return view_push(t, x, 0, 1, row, n, s);
+    return view_push(t, x, row, n, 0, of->n[1], s);
+}
+
+struct view tensor_view(const struct tape *t, tid id)
+{
+    struct view v = {0};
+    if (id < 0) return v;
+    const struct tensor *x = &t->tensors[id];
+    v.dtype = x->dtype;
+    v.nd = x->nd;
+    for (int i = 0; i < x->nd; i++) v.n[i] = x->n[i];
+    v.stride = tensor_cols(&t->tensors[x->root]);
+    return v;
+}
+
+static tid record_fail(struct tape *t, enum op op, const char *name, const char *why, tid x, int axis)
+{
+    char type[128] = "", shape[96] = "";
+    if (x >= 0) {
+        const struct tensor *v = &t->tensors[x];
+        spmd_print(type, v->type);
+        size_t k = 0;
+        for (int i = 0; i < v->nd; i++)
+            k += (size_t)snprintf(shape + k, sizeof shape - k, "%s%lld", i ? "x" : "", (long long)v->n[i]);
+    }
+    err_set(&t->err, ERR_REQUEST, "%s '%s'%s%s got %s%s%s [%s] (%s)", op_row(op)->name, name,
+            axis >= 0 ? " over " : "", axis >= 0 ? axis_name((enum axis)axis) : "", why, x >= 0 ? ": " : "",
+            x >= 0 ? t->tensors[x].name : "", shape, type);
+    return TID_NONE;
+}
+
+/* Applies the row's rule on every axis; fills the outputs' types. */
+static int types_infer(struct tape *t, const struct node *d, const struct op_row *row, const char *name,
+                       struct spmd_type out[KERNEL_MAX_OUT])
+{
+    for (int a = 0; a < AXIS_N; a++) {
+        enum spmd in[KERNEL_MAX_IN], o[KERNEL_MAX_OUT] = {SPMD_I, SPMD_I, SPMD_I};
+        for (int i = 0; i < d->n_in; i++)
+            in[i] = d->in[i] >= 0 ? (enum spmd)t->tensors[d->in[i]].type.on[a] : SPMD_N;
+        const char *why = row->rule(&d->at, d->n_in, in, o);
+        if (why) {
+            record_fail(t, d->op, name, why, d->in[0], a);
+            return -1;
+        }
+        for (int i = 0; i < row->n_out; i++) out[i].on[a] = (uint8_t)o[i];
+    }
+    return 0;
+}
+
+tid tape_record(struct tape *t, enum op op, const struct op_attrs *at, int n_in, const tid *in, enum dtype out_dtype,
+                const char *name)
+{
+    if (t->err.code) return TID_NONE;
+    const struct op_row *row = op_row(op);
+    CHECK(n_in >= row->min_in && n_in <= row->max_in, "%s takes %d to %d inputs, got %d", row->name, row->min_in,
+          row->max_in, n_in);
+    struct node d = {.op = op, .at = *at, .n_in = n_in, .n_out = row->n_out};
+    struct view vin[KERNEL_MAX_IN] = {{0}}, vout[KERNEL_MAX_OUT] = {{0}};
+    for (int i = 0; i < n_in; i++) {
+        d.in[i] = in[i];
+        vin[i] = tensor_view(t, in[i]);
+    }
+    vout[0].dtype = out_dtype;
+    const char *why = row->infer(at, n_in, vin, vout);
+    if (why) return record_fail(t, op, name, why, in[0], -1);
+    if (out_dtype != DT_N) vout[0].dtype = out_dtype;
+    struct spmd_type types[KERNEL_MAX_OUT];
+    memset(types, 0, sizeof types);
+    if (types_infer(t, &d, row, name, types)) return TID_NONE;
+
+    struct node *node = node_push(t);
+    d.segment = node->segment;
+    d.layer = node->layer;
+    *node = d;
+    int index = t->n_nodes - 1;
+    tid first = TID_NONE;
+    for (int i = 0; i < row->n_out; i++) {
+        tid o;
+        if (i == 0 && row->inplace_fwd) {
+            o = view_push(t, in[0], 0, tensor_rows(&t->tensors[in[0]]), 0, tensor_cols(&t->tensors[in[0]]), NULL);
+        } else {
+            o = tensor_push(t)->root;
+            struct tensor *x = &t->tensors[o];
+            x->kind = TENSOR_LOCAL;
+            x->dtype = vout[i].dtype;
+            x->nd = vout[i].nd;
+            for (int k = 0; k < x->nd; k++) x->n[k] = vout[i].n[k];
+        }
+        struct tensor *x = &t->tensors[o];
+        x->type = types[i];
+        x->producer = index;
+        snprintf(x->name, sizeof x->name, i ? "%.40s.%d" : "%.46s", name, i);
+        t->nodes[index].out[i] = o;
+        if (i == 0) first = o;
+    }
+    return first;
+}
+
+void tape_bind(struct tape *t, tid x, int slot)
+{
+    if (t->err.code) return;
+    CHECK(t->tensors[x].kind == TENSOR_LOCAL, "%s is not a fresh output", t->tensors[x].name);
+    t->tensors[x].kind = TENSOR_EXTERNAL;
+    t->tensors[x].slot = slot;
+}
+
+tid tape_retype(struct tape *t, tid x, enum axis axis, enum spmd to, const char *name)
+{
+    if (t->err.code) return TID_NONE;
+    tid o = view_push(t, x, 0, tensor_rows(&t->tensors[x]), 0, tensor_cols(&t->tensors[x]), NULL);
+    struct tensor *v = &t->tensors[o];
+    v->type = spmd_with(v->type, axis, to);
+    name_set(v, name);
+    struct node *d = node_push(t);
+    d->retype = true;
+    d->axis = axis;
+    d->n_in = d->n_out = 1;
+    d->in[0] = x;
+    d->out[0] = o;
+    v->producer = t->n_nodes - 1;
+    return o;
+}
+
+void tape_segment_begin(struct tape *t, enum segment_kind kind)
+{
+    CHECK(t->open_segment < 0, "segments do not nest");
+    if (t->n_segments == t->room_segments) {
+        t->room_segments = t->room_segments ? 2 * t->room_segments : 16;
+        t->segments = xrealloc(t->segments, sizeof *t->segments * (size_t)t->room_segments);
+    }
+    t->open_segment = t->n_segments++;
+    t->segments[t->open_segment] = (struct segment){kind, t->n_nodes, t->n_nodes};
+}
+
+void tape_segment_end(struct tape *t)
+{
+    CHECK(t->open_segment >= 0, "no segment is open");
+    t->segments[t->open_segment].end = t->n_nodes;
+    t->open_segment = -1;
+}

@@ -1,0 +1,140 @@
+/* tape.h: WHAT one (stage, microbatch) computes: a list of coarse operations over tensors on paper.
+ *
+ * Recording checks shapes (op_row.infer) and mesh types (op_row.rule) and computes nothing. Lowering (program.h)
+ * turns a tape into instructions for forward, backward-input and backward-weight with every byte placed; a program
+ * then runs once per microbatch. Shapes are the same for every microbatch, so one tape serves them all.
+ *
+ * Invariants
+ *   1. A tensor is produced by one node, or is external: a slot that the caller binds when running (parameters,
+ *      inputs, constants, caches).
+ *   2. A view names columns or rows of another tensor; a view of a view is a view of the root.
+ *   3. In-place operations (ROTARY) make their output an alias of their input.
+ *   4. Errors of shape or type are found here, with the operation, the tensor and the axis in the text. They are
+ *      the model's fault, not the user's: the first one sticks, later calls do nothing, tape_status() tells.
+ * Order: Same(mesh): every rank of a stage records the same tape. Floors 0-2.
+ */
+#ifndef TUTTI_TAPE_TAPE_H
+#define TUTTI_TAPE_TAPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "kernel/kernel.h"
+#include "layout/spmd.h"
+
+typedef int tid; /* a tensor on a tape; negative: none */
+enum { TID_NONE = -1, TAPE_NAME = 48 };
+
+enum tensor_kind { TENSOR_LOCAL, TENSOR_EXTERNAL, TENSOR_VIEW };
+
+struct tensor {
+    char name[TAPE_NAME];
+    enum tensor_kind kind;
+    enum dtype dtype;
+    int nd;
+    int64_t n[KERNEL_MAX_DIM];
+    struct spmd_type type;
+    int slot;      /* EXTERNAL: index into the bindings given when running */
+    int grad_slot; /* EXTERNAL parameters: slot of the fp32 gradient, else -1 */
+    tid root;      /* VIEW: the tensor whose memory this is; itself otherwise */
+    int64_t row, col; /* VIEW: first row and column in the root */
+    int producer;  /* node, -1 for externals */
+};
+
+/* A change of mesh type: where a collective stands. On axes of size 1 the tensor is the same memory. */
+struct node {
+    enum op op;
+    bool retype; /* not a kernel: out[0] is in[0] under another mesh type (see parallel/) */
+    enum axis axis;
+    struct op_attrs at;
+    int n_in, n_out;
+    tid in[KERNEL_MAX_IN];
+    tid out[KERNEL_MAX_OUT];
+    int segment; /* index, -1 outside */
+    int layer;   /* label for printing and tracing, -1 none */
+};
+
+/* RECOMPUTE: forward keeps the inputs only and runs again in backward. LOSS: backward of these nodes runs inside
+ * forward, at once (the loss is a root: its gradient is a known constant), so that logits live for one chunk. */
+enum segment_kind { SEGMENT_RECOMPUTE, SEGMENT_LOSS };
+struct segment {
+    enum segment_kind kind;
+    int first, end; /* nodes [first, end) */
+};
+
+struct tape {
+    struct arena *arena;
+    struct tensor *tensors;
+    int n_tensors, room_tensors;
+    struct node *nodes;
+    int n_nodes, room_nodes;
+    struct segment *segments;
+    int n_segments, room_segments;
+    int open_segment; /* -1 none */
+    int layer;        /* label given to nodes recorded now */
+    struct err err;   /* sticks */
+};
+
+/* Create. */
+struct tape *tape_new(void);
+void tape_free(struct tape *t);
+int tape_status(const struct tape *t, struct err *e); /* OK, or the first recording error */
+
+/* Externals. n_slots used = 1 + the largest slot. */
+tid tape_input(struct tape *t, const char *name, int slot, enum dtype dtype, int nd, const int64_t *n,
+               struct spmd_type type);
+tid tape_param(struct tape *t, const char *name, int slot, int grad_slot, enum dtype dtype, int nd, const int64_t *n,
+               struct spmd_type type);
+
+/* Views of columns [col, col+n) or rows [row, row+n) of a 2-D tensor. */
+tid tape_cols(struct tape *t, tid x, int64_t col, int64_t n);
+tid tape_rows(struct tape *t, tid x, int64_t row, int64_t n);
+
+/* Record one operation. `in` may hold TID_NONE for absent optional inputs. Returns the first output; the others
+ * follow (out + 1, ...). out_dtype: DT_N takes what the row infers (COPY reads it). */
+tid tape_record(struct tape *t, enum op op, const struct op_attrs *at, int n_in, const tid *in, enum dtype out_dtype,
+                const char *name);
+/* x, just produced, lives in an external slot: a program's result (logits of a decoding step, sums of losses). */
+void tape_bind(struct tape *t, tid x, int slot);
+/* The same memory under another type on one axis (the caller, parallel/, owns the rules). */
+tid tape_retype(struct tape *t, tid x, enum axis axis, enum spmd to, const char *name);
+
+void tape_segment_begin(struct tape *t, enum segment_kind kind);
+void tape_segment_end(struct tape *t);
+
+/* Inspect. */
+static inline const struct tensor *tape_tensor(const struct tape *t, tid x) { return &t->tensors[x]; }
+int64_t tensor_numel(const struct tensor *x);
+int64_t tensor_cols(const struct tensor *x);
+int64_t tensor_rows(const struct tensor *x);
+struct view tensor_view(const struct tape *t, tid x); /* shape and stride; p NULL */
+void tape_print(const struct tape *t, struct str *out);
+
+/* ---- the operations, one call each (ops.c) ---- */
+tid op_embed(struct tape *t, tid ids_T, tid w_VD, const char *name);
+tid op_linear(struct tape *t, tid x_TK, tid w_NK, tid bias_N, const char *name);
+tid op_rmsnorm(struct tape *t, tid x_TD, tid w_D, float eps, const char *name);
+tid op_layernorm(struct tape *t, tid x_TD, tid w_D, tid b_D, float eps, const char *name);
+tid op_rotary(struct tape *t, tid x, tid pos_T, tid table_PA, int heads, int head_dim, const char *name);
+struct attention_shape {
+    int64_t batch, seq;
+    int heads, kv_heads, head_dim;
+    bool causal;
+    int64_t window;
+    float dropout;
+    uint64_t stream;
+};
+tid op_attention(struct tape *t, tid q, tid k, tid v, tid doc_T, const struct attention_shape *s, const char *name);
+tid op_attention_cached(struct tape *t, tid q, tid k, tid v, tid pos_T, tid cache_k, tid cache_v,
+                        const struct attention_shape *s, const char *name);
+tid op_act(struct tape *t, tid x, enum act_kind kind, const char *name);
+tid op_add(struct tape *t, tid a, tid b, float dropout, uint64_t stream, const char *name);
+tid op_dropout(struct tape *t, tid x, float dropout, uint64_t stream, const char *name);
+/* The sums {nats, trained tokens} are added into the f64[2] bound at stat_slot. */
+tid op_xent(struct tape *t, tid logits_TV, tid target_T, int stat_slot, const char *name);
+tid op_cast(struct tape *t, tid x, enum dtype to, const char *name);
+
+#endif
