@@ -1,0 +1,174 @@
+/* Passes: what generators leave out, put in by rule. Each rewrites every rank's list once, from left to right.
+ *
+ * Communication goes where the data appears and where it is needed. Posting receives early and letting sends fly is
+ * the executor's business: it may post any RECV whose turn is near, because messages are matched by key.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "schedule/schedule.h"
+
+/* A rank's list under rewriting: the old one is read, the new one grows in the schedule. */
+static struct action_list take_list(struct schedule *s, int rank)
+{
+    struct action_list old = s->rank[rank];
+    s->rank[rank] = (struct action_list){0};
+    return old;
+}
+
+void schedule_split_backward(struct schedule *s)
+{
+    for (int r = 0; r < s->n_ranks; r++) {
+        struct action_list old = take_list(s, r);
+        for (int64_t i = 0; i < old.n; i++) {
+            struct action a = old.a[i];
+            if (a.kind == ACTION_BW) {
+                a.kind = ACTION_B;
+                schedule_push(s, r, a);
+                a.kind = ACTION_W;
+            }
+            schedule_push(s, r, a);
+        }
+        xfree(old.a);
+    }
+}
+
+void schedule_fuse_backward(struct schedule *s)
+{
+    for (int r = 0; r < s->n_ranks; r++) {
+        struct action_list old = take_list(s, r);
+        for (int64_t i = 0; i < old.n; i++) {
+            struct action a = old.a[i], w = a;
+            w.kind = ACTION_W;
+            if (a.kind == ACTION_B && i + 1 < old.n && action_equal(old.a[i + 1], w)) {
+                a.kind = ACTION_BW;
+                i++;
+            }
+            schedule_push(s, r, a);
+        }
+        xfree(old.a);
+    }
+}
+
+/* Pushes the message `kind` of a's piece when the neighbour `step` stages on lives on another rank. */
+static void push_message(struct schedule *s, int rank, struct action a, enum action_kind kind, int step)
+{
+    int stage = a.stage + step;
+    if (stage < 0 || stage >= s->n_stages) return;
+    int other = schedule_rank_of(s, stage, a.microbatch);
+    if (other == rank) return;
+    struct action msg = action_of(kind, a.stage, a.microbatch);
+    msg.peer = (uint16_t)other;
+    schedule_push(s, rank, msg);
+}
+
+void schedule_add_comm(struct schedule *s)
+{
+    for (int r = 0; r < s->n_ranks; r++) {
+        struct action_list old = take_list(s, r);
+        for (int64_t i = 0; i < old.n; i++) {
+            struct action a = old.a[i];
+            bool f = a.kind == ACTION_F, b = a.kind == ACTION_B || a.kind == ACTION_BW;
+            if (f) push_message(s, r, a, ACTION_RECV_F, -1);
+            if (b) push_message(s, r, a, ACTION_RECV_B, +1);
+            schedule_push(s, r, a);
+            if (f) push_message(s, r, a, ACTION_SEND_F, +1);
+            if (b) push_message(s, r, a, ACTION_SEND_B, -1);
+        }
+        xfree(old.a);
+    }
+}
+
+/* The stage whose parameters the next computing action at or after i uses; -1: none. */
+static int next_stage(const struct action_list *l, int64_t i)
+{
+    for (; i < l->n; i++)
+        if (action_is_compute((enum action_kind)l->a[i].kind)) return l->a[i].stage;
+    return -1;
+}
+
+void schedule_add_gather(struct schedule *s, bool keep)
+{
+    uint8_t *whole = xmalloc(to_size(s->n_stages));
+    int64_t *last = xmalloc(to_size(s->n_stages) * sizeof *last);
+    for (int r = 0; r < s->n_ranks; r++) {
+        struct action_list old = take_list(s, r);
+        memset(whole, 0, to_size(s->n_stages));
+        for (int64_t i = 0; i < old.n; i++)
+            if (action_is_compute((enum action_kind)old.a[i].kind)) last[old.a[i].stage] = i;
+        for (int64_t i = 0; i < old.n; i++) {
+            struct action a = old.a[i];
+            bool compute = action_is_compute((enum action_kind)a.kind);
+            if (compute && !whole[a.stage]) {
+                schedule_push(s, r, action_of(ACTION_GATHER, a.stage, 0));
+                whole[a.stage] = 1;
+            }
+            schedule_push(s, r, a);
+            if (compute && (keep ? last[a.stage] == i : next_stage(&old, i + 1) != a.stage)) {
+                schedule_push(s, r, action_of(ACTION_RELEASE, a.stage, 0));
+                whole[a.stage] = 0;
+            }
+        }
+        xfree(old.a);
+    }
+    xfree(last);
+    xfree(whole);
+}
+
+void schedule_add_reduce(struct schedule *s)
+{
+    int64_t *last = xmalloc(to_size(s->n_stages) * sizeof *last);
+    for (int r = 0; r < s->n_ranks; r++) {
+        struct action_list old = take_list(s, r);
+        for (int i = 0; i < s->n_stages; i++) last[i] = -1;
+        for (int64_t i = 0; i < old.n; i++)
+            if (old.a[i].kind == ACTION_W || old.a[i].kind == ACTION_BW) last[old.a[i].stage] = i;
+        for (int64_t i = 0; i < old.n; i++) {
+            schedule_push(s, r, old.a[i]);
+            if (last[old.a[i].stage] == i) schedule_push(s, r, action_of(ACTION_REDUCE, old.a[i].stage, 0));
+        }
+        xfree(old.a);
+    }
+    xfree(last);
+}
+
+void schedule_add_recompute(struct schedule *s)
+{
+    for (int r = 0; r < s->n_ranks; r++) {
+        struct action_list old = take_list(s, r);
+        for (int64_t i = 0; i < old.n; i++) {
+            struct action a = old.a[i];
+            if (a.kind == ACTION_B || a.kind == ACTION_BW)
+                schedule_push(s, r, action_of(ACTION_RECOMPUTE, a.stage, a.microbatch));
+            schedule_push(s, r, a);
+        }
+        xfree(old.a);
+    }
+}
+
+void schedule_add_offload(struct schedule *s, int distance)
+{
+    int64_t pieces = (int64_t)s->n_stages * s->n_microbatches;
+    int64_t *forward = xmalloc(to_size(pieces) * sizeof *forward);
+    uint8_t *away = xmalloc(to_size(pieces));
+    for (int r = 0; r < s->n_ranks; r++) {
+        struct action_list old = take_list(s, r);
+        memset(away, 0, to_size(pieces));
+        for (int64_t i = 0; i < old.n; i++) {
+            int64_t piece = (int64_t)old.a[i].stage * s->n_microbatches + old.a[i].microbatch;
+            if (old.a[i].kind == ACTION_F) forward[piece] = i;
+            if (old.a[i].kind == ACTION_B || old.a[i].kind == ACTION_BW) away[piece] = i - forward[piece] > distance;
+        }
+        for (int64_t i = 0; i < old.n; i++) {
+            struct action a = old.a[i];
+            bool gone = away[(int64_t)a.stage * s->n_microbatches + a.microbatch];
+            if (gone && (a.kind == ACTION_B || a.kind == ACTION_BW))
+                schedule_push(s, r, action_of(ACTION_RELOAD, a.stage, a.microbatch));
+            schedule_push(s, r, a);
+            if (gone && a.kind == ACTION_F) schedule_push(s, r, action_of(ACTION_OFFLOAD, a.stage, a.microbatch));
+        }
+        xfree(old.a);
+    }
+    xfree(forward);
+    xfree(away);
+}

@@ -1,0 +1,154 @@
+/* schedule.h: WHEN. Which action each rank issues next, as data.
+ *
+ * A schedule is a list of actions per rank and a table that says which rank runs which stage. Generators write
+ * compute order only (F, B, W, BW); passes add receive/send, gather/release and reduce; the checker proves that
+ * the lists can run; the simulator says when; one executor runs them. Training on one rank is the one-stage
+ * schedule, so gradient accumulation and evaluation are not special.
+ *
+ *   generate -> pass -> check -> (simulate, print, draw) -> execute
+ *
+ * Invariants (schedule_check proves 2 to 6, schedule_new and schedule_push keep 1)
+ *   1. Stages, microbatches and ranks of all actions are in range.
+ *   2. Every (stage, microbatch) has one F and then one BW, or one B and then one W; only F when forward_only.
+ *   3. Each runs on the rank the placement names.
+ *   4. F(s) follows F(s-1); B(s) follows F(s) and B(s+1); W(s) follows B(s), for the same microbatch.
+ *   5. Where a schedule has sends and receives, every message has both ends, and data crosses ranks in no other way.
+ *   6. Issued in order, with any speed of ranks and links, all lists come to their end.
+ *
+ * Floor 1: includes base only. Order: Local; the same arguments give the same schedule on every rank.
+ */
+#ifndef TUTTI_SCHEDULE_SCHEDULE_H
+#define TUTTI_SCHEDULE_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/str.h"
+#include "schedule/action.h"
+
+#define SCHEDULE_MAX_RANKS 4096
+#define SCHEDULE_MAX_STAGES 16384
+#define SCHEDULE_MAX_MICROBATCHES 16384
+#define SCHEDULE_MAX_PIECES (1 << 22) /* stages x microbatches */
+
+struct action_list {
+    struct action *a;
+    int64_t n, room;
+};
+
+struct schedule {
+    char kind[24];      /* the generator's name: "1f1b" */
+    int n_ranks;        /* pipeline ranks */
+    int n_stages;       /* over all ranks: n_ranks x chunks */
+    int n_microbatches; /* per optimizer step */
+    int n_chunks;       /* stages per rank: n_stages / n_ranks, times 2 where each stage is placed twice */
+    bool forward_only;  /* evaluation: no backward at all */
+    /* Stage -> rank. One way for most schedules. Bidirectional schedules place every stage twice: microbatches
+     * from way_from on take way 1. */
+    int n_ways;
+    int way_from;
+    uint16_t *place;          /* [n_ways][n_stages] */
+    struct action_list *rank; /* [n_ranks] */
+};
+
+/* ---- create ---------------------------------------------------------------------------------------------- */
+
+/* ERR_REQUEST, naming the nearest legal value, for numbers that schedule_new would refuse. */
+int schedule_limits(int n_ranks, int n_stages, int n_microbatches, struct err *e);
+/* No actions yet; every stage s on rank s % n_ranks (looped). CHECKs schedule_limits. */
+struct schedule *schedule_new(const char *kind, int n_ranks, int n_stages, int n_microbatches);
+void schedule_free(struct schedule *s);
+void schedule_place(struct schedule *s, int way, int stage, int rank);
+/* Opens way 1 for microbatches >= way_from; place its stages next. */
+void schedule_add_way(struct schedule *s, int way_from);
+void schedule_push(struct schedule *s, int rank, struct action a);
+
+/* One rank, one stage, gradient accumulation: F0 BW0 F1 BW1 ..., or F0 B0 W0 ... when split_w. Then
+ * schedule_add_reduce(s) appends REDUCE. At most one (stage, microbatch) is alive at any time. */
+struct schedule *schedule_new_onestage(int n_microbatches, bool split_w);
+/* One rank, one stage, F0 F1 ...: validation. */
+struct schedule *schedule_new_evaluation(int n_microbatches);
+/* By name, for the command line and the config. n_chunks: stages per rank, 0 for the generator's own. Errors
+ * name the nearest legal value. */
+int schedule_generate(struct schedule **out, const char *kind, int n_ranks, int n_microbatches, int n_chunks,
+                      struct err *e);
+/* The names schedule_generate knows and one line about each, NULL after the last. */
+const char *schedule_kind_name(int i);
+const char *schedule_kind_doc(int i);
+
+/* ---- passes: each takes a correct schedule and leaves a correct schedule ---------------------------------- */
+
+void schedule_split_backward(struct schedule *s); /* BW becomes B W */
+void schedule_fuse_backward(struct schedule *s);  /* B and the W right after it become BW */
+/* RECV right before the action that needs the data, SEND right after the one that makes it. */
+void schedule_add_comm(struct schedule *s);
+/* GATHER before the first action of a run of actions on the same stage, RELEASE after its last. With
+ * `keep`, one GATHER before a stage's first use on a rank and one RELEASE after its last (ZeRO-2). */
+void schedule_add_gather(struct schedule *s, bool keep);
+/* REDUCE of each stage after its last weight gradient on each rank that runs it. */
+void schedule_add_reduce(struct schedule *s);
+/* RECOMPUTE right before every B and BW. */
+void schedule_add_recompute(struct schedule *s);
+/* OFFLOAD right after F and RELOAD right before backward, where `distance` or more actions lie between. */
+void schedule_add_offload(struct schedule *s, int distance);
+
+/* ---- inspect --------------------------------------------------------------------------------------------- */
+
+int schedule_rank_of(const struct schedule *s, int stage, int microbatch);
+bool schedule_has_stage(const struct schedule *s, int rank, int stage); /* some microbatches run it there */
+bool schedule_has(const struct schedule *s, enum action_kind kind);     /* anywhere */
+/* The actions that must be complete before a starts, at most two, out of the keys alone; returns how many. A BW
+ * counts as the B and the W of its key. crosses[i] is set where the i-th ran on another rank than a. With has_comm
+ * (the schedule holds sends and receives) data from other ranks comes through a RECV on a's own rank. */
+int schedule_needs(const struct schedule *s, struct action a, bool has_comm, struct action out[2], bool crosses[2]);
+
+/* What a rank holds at the worst moment, in (stage, microbatch) pieces. */
+struct schedule_peak {
+    int64_t activations; /* F done, backward for the input not yet: slabs of the pool, full size */
+    int64_t wgrads;      /* B done, W not yet: what the weight half still needs */
+    int64_t both;        /* the largest sum of the two at one moment: tapes alive */
+};
+/* Proves the invariants; fills peak[n_ranks] (may be NULL). A failure names rank, position and action:
+ * "rank 1, action 4 (1B0): waits for 2B0, which rank 2 never issues". Returns OK or ERR_REQUEST. */
+int schedule_check(const struct schedule *s, struct schedule_peak *peak, struct err *e);
+
+/* ---- simulate -------------------------------------------------------------------------------------------- */
+
+/* Seconds, or any unit, for one microbatch and ALL stages of a rank: a stage takes 1/n_chunks of it. */
+struct schedule_cost {
+    double f, b, w;
+    double comm; /* from the end of an action to the start of one that needs it on another rank */
+};
+struct schedule_time {
+    double start_s, end_s;
+};
+struct schedule_timeline {
+    double makespan;     /* first start to last end */
+    double ideal;        /* work of the busiest rank */
+    double bubble_ratio; /* (makespan - ideal) / ideal */
+    int n_ranks;
+    struct schedule_time **at; /* [rank][index in its list] */
+};
+/* The schedule must pass schedule_check. */
+void schedule_simulate(const struct schedule *s, const struct schedule_cost *c, struct schedule_timeline *t);
+void schedule_timeline_fini(struct schedule_timeline *t);
+
+/* ---- text and pictures ----------------------------------------------------------------------------------- */
+
+/* A whole schedule as text that schedule_parse reads back to an equal one:
+ *     schedule 1f1b ranks 2 stages 2 microbatches 2
+ *     place 0 1
+ *     rank 0: 0F0 0F1 0BW0 0BW1
+ *     rank 1: 1F0 1BW0 1F1 1BW1                                                                            */
+void schedule_print(const struct schedule *s, struct str *out);
+void schedule_print_rank(const struct schedule *s, int rank, struct str *out); /* the actions only, one line */
+int schedule_parse(struct schedule **out, const char *text, const char *what, struct err *e);
+bool schedule_equal(const struct schedule *a, const struct schedule *b);
+/* The timeline as a picture: a row per rank, a box per action. */
+void schedule_svg(const struct schedule *s, const struct schedule_timeline *t, struct str *out);
+/* The object of INTERFACE's `schedule` command. */
+void schedule_json(const struct schedule *s, const struct schedule_timeline *t, const struct schedule_peak *peak,
+                   struct str *out);
+
+#endif
