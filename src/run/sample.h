@@ -1,0 +1,41 @@
+/* sample.h: one row of logits to one token.
+ *
+ * The token is a function of (logits, spec, position) and of nothing else: the random number comes from a
+ * counter, so generating position 7 again, alone, or in another batch gives the same token.
+ *
+ * The distribution, in this order:
+ *   1. softmax(logits / temperature); temperature 0 means the largest logit (lowest id among equals);
+ *   2. top_k > 0 keeps the k likeliest tokens;
+ *   3. top_p < 1 keeps the fewest of those, likeliest first, whose share of what step 2 kept reaches p;
+ *   4. a draw in proportion to what is left.
+ * "Likeliest first" breaks ties by the lower id, so the kept set is always one definite set.
+ *
+ * Includes: base only. Order: Local; a sampler serves one thread at a time.
+ */
+#ifndef TUTTI_RUN_SAMPLE_H
+#define TUTTI_RUN_SAMPLE_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct sample_spec {
+    double temperature; /* >= 0, finite */
+    int64_t top_k;      /* 0: all */
+    double top_p;       /* (0, 1]; 1: all */
+    uint64_t seed;
+};
+/* ERR_REQUEST with what is wrong and what is legal. */
+int sample_check(const struct sample_spec *spec, struct err *e);
+
+/* Scratch for rows of n_vocab logits: 12 bytes each. */
+struct sampler;
+struct sampler *sampler_new(int64_t n_vocab);
+void sampler_free(struct sampler *s); /* NULL is fine */
+
+/* Picks the token that follows `position` tokens, from logits[n_vocab]. -inf is legal and never drawn. NaN, +inf
+ * or nothing but -inf is ERR_NUMERIC and names the token. The spec must pass sample_check. O(n_vocab) expected. */
+int sample_token(struct sampler *s, const struct sample_spec *spec, const float *logits_V, int64_t position,
+                 int64_t *token, struct err *e);
+
+#endif
