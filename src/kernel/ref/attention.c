@@ -1,0 +1,204 @@
+/* Attention, plainly: o_i = sum_j drop(p_ij) v_j, p = softmax over the visible j of scale q_i.k_j.
+ *
+ * One row of scores at a time, so memory is S numbers per thread. Backward needs no row of scores: with the saved
+ * lse_i, p_ij = exp(s_ij - lse_i), and with delta_i = do_i.o_i (which equals sum_j p_ij dp_ij)
+ *
+ *   dv_j += drop(p_ij) do_i    ds_ij = p_ij (drop'(do_i.v_j) - delta_i)    dq_i += scale ds_ij k_j    dk_j += scale ds_ij q_i
+ *
+ * (Dao et al. 2022, section 3.1). dq is formed by query and dk, dv by key, each sum by one thread; the scores are
+ * computed once for each. */
+#include <math.h>
+
+#include "kernel/dropout.h"
+#include "kernel/ref/ref.h"
+
+enum { Q, K, VALUE, DOC, CACHE_K, CACHE_V };
+
+/* Does query i see key j? Both are places in one sequence; base is the sequence's first row. */
+static bool sees(const struct kernel_call *c, int64_t base, int64_t i, int64_t j)
+{
+    if (c->at.causal && j > i) return false;
+    if (c->at.window && j <= i - c->at.window) return false;
+    return c->n_in <= DOC || ref_int(&c->in[DOC], base + i) == ref_int(&c->in[DOC], base + j);
+}
+
+static int64_t kv_column(const struct kernel_call *c, int64_t h)
+{
+    return h / (c->at.heads / c->at.kv_heads) * c->at.head_dim;
+}
+
+/* Product of `n` elements of a row of a and a row of b. */
+static double dot(const struct view *a, int64_t ra, int64_t ca, const struct view *b, int64_t rb, int64_t cb,
+                  int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += ref_get(a, ra, ca + i) * ref_get(b, rb, cb + i);
+    return sum;
+}
+
+static double drop_factor(const struct kernel_call *c, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    if (!dropout_active(&c->at, c->step)) return 1;
+    uint64_t seq = (uint64_t)c->at.seq, sequence = c->step->first_token / seq + (uint64_t)b;
+    uint64_t index = ((sequence * (uint64_t)c->at.heads + (uint64_t)h) * seq + (uint64_t)i) * seq + (uint64_t)j;
+    bool keep = dropout_keep(c->step->seed, c->at.stream, c->step->step, index, c->at.dropout);
+    return keep ? (double)dropout_scale(c->at.dropout) : 0;
+}
+
+/* Turns n scores into probabilities (-INFINITY: unseen); returns the log of the sum of their exponentials. */
+static double softmax(double *s, int64_t n)
+{
+    double max = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < n; j++) max = fmax(max, s[j]);
+    for (int64_t j = 0; j < n; j++) sum += s[j] = exp(s[j] - max);
+    for (int64_t j = 0; j < n; j++) s[j] /= sum;
+    return max + log(sum);
+}
+
+static void attention_row(const struct kernel_call *c, int64_t t, double *p_S)
+{
+    int64_t n_s = c->at.seq, n_a = c->at.head_dim, b = t / n_s, i = t % n_s, base = b * n_s;
+    for (int64_t h = 0; h < c->at.heads; h++) {
+        int64_t kv = kv_column(c, h);
+        for (int64_t j = 0; j < n_s; j++)
+            p_S[j] = sees(c, base, i, j)
+                         ? (double)c->at.scale * dot(&c->in[Q], t, h * n_a, &c->in[K], base + j, kv, n_a)
+                         : -INFINITY;
+        ref_set(&c->out[1], t, h, softmax(p_S, n_s));
+        for (int64_t j = 0; j < n_s; j++) p_S[j] *= p_S[j] > 0 ? drop_factor(c, b, h, i, j) : 0;
+        for (int64_t a = 0; a < n_a; a++) {
+            double o = 0;
+            for (int64_t j = 0; j < n_s; j++)
+                if (p_S[j] > 0) o += p_S[j] * ref_get(&c->in[VALUE], base + j, kv + a);
+            ref_set(&c->out[0], t, h * n_a + a, o);
+        }
+    }
+}
+
+void attention_fwd_ref(const struct kernel_call *c)
+{
+    ref_each_row(c, c->in[Q].n[0], c->at.seq, attention_row);
+}
+
+/* What one pair (query i, key j) of head h contributes. */
+struct pair {
+    double p_dropped; /* what multiplies do_i in dv_j */
+    double ds;        /* gradient of q_i.k_j */
+};
+
+static struct pair pair_backward(const struct kernel_call *c, int64_t b, int64_t h, int64_t i, int64_t j,
+                                 double delta)
+{
+    int64_t n_a = c->at.head_dim, ti = b * c->at.seq + i, tj = b * c->at.seq + j, kv = kv_column(c, h);
+    double scale = (double)c->at.scale, factor = drop_factor(c, b, h, i, j);
+    double s = scale * dot(&c->in[Q], ti, h * n_a, &c->in[K], tj, kv, n_a);
+    double p = exp(s - ref_get(&c->out[1], ti, h));
+    double dp = factor * dot(&c->dout[0], ti, h * n_a, &c->in[VALUE], tj, kv, n_a);
+    return (struct pair){p * factor, scale * p * (dp - delta)};
+}
+
+static double delta_of(const struct kernel_call *c, int64_t t, int64_t h)
+{
+    int64_t n_a = c->at.head_dim;
+    return dot(&c->dout[0], t, h * n_a, &c->out[0], t, h * n_a, n_a);
+}
+
+static void attention_dq_row(const struct kernel_call *c, int64_t t, double *dq_A)
+{
+    int64_t n_s = c->at.seq, n_a = c->at.head_dim, b = t / n_s, i = t % n_s;
+    for (int64_t h = 0; h < c->at.heads; h++) {
+        int64_t kv = kv_column(c, h);
+        double delta = delta_of(c, t, h);
+        for (int64_t a = 0; a < n_a; a++) dq_A[a] = 0;
+        for (int64_t j = 0; j < n_s; j++) {
+            if (!sees(c, b * n_s, i, j)) continue;
+            struct pair g = pair_backward(c, b, h, i, j, delta);
+            for (int64_t a = 0; a < n_a; a++) dq_A[a] += g.ds * ref_get(&c->in[K], b * n_s + j, kv + a);
+        }
+        for (int64_t a = 0; a < n_a; a++) ref_put_grad(c, Q, t, h * n_a + a, dq_A[a]);
+    }
+}
+
+static void attention_dkv_row(const struct kernel_call *c, int64_t t, double *dk_A)
+{
+    int64_t n_s = c->at.seq, n_a = c->at.head_dim, b = t / n_s, j = t % n_s;
+    int64_t group = c->at.heads / c->at.kv_heads;
+    double *dv_A = dk_A + n_a;
+    for (int64_t g = 0; g < c->at.kv_heads; g++) {
+        for (int64_t a = 0; a < 2 * n_a; a++) dk_A[a] = 0;
+        for (int64_t h = g * group; h < (g + 1) * group; h++)
+            for (int64_t i = 0; i < n_s; i++) {
+                if (!sees(c, b * n_s, i, j)) continue;
+                int64_t ti = b * n_s + i;
+                struct pair x = pair_backward(c, b, h, i, j, delta_of(c, ti, h));
+                for (int64_t a = 0; a < n_a; a++) {
+                    dk_A[a] += x.ds * ref_get(&c->in[Q], ti, h * n_a + a);
+                    dv_A[a] += x.p_dropped * ref_get(&c->dout[0], ti, h * n_a + a);
+                }
+            }
+        for (int64_t a = 0; a < n_a; a++) {
+            ref_put_grad(c, K, t, g * n_a + a, dk_A[a]);
+            ref_put_grad(c, VALUE, t, g * n_a + a, dv_A[a]);
+        }
+    }
+}
+
+void attention_bwd_in_ref(const struct kernel_call *c)
+{
+    int64_t n_t = c->in[Q].n[0], n_a = c->at.head_dim;
+    if (c->din[Q].p) ref_each_row(c, n_t, n_a, attention_dq_row);
+    if (c->din[K].p || c->din[VALUE].p) ref_each_row(c, n_t, 2 * n_a, attention_dkv_row);
+}
+
+/* ---- one or a few new tokens against a cache; in[3] holds positions here ---- */
+
+static int64_t cached_position(const struct kernel_call *c, int64_t t)
+{
+    int64_t pos = ref_int(&c->in[3], t);
+    CHECK(pos >= 0 && pos < c->in[CACHE_K].n[0], "position %lld is beyond the cache of %lld", (long long)pos,
+          (long long)c->in[CACHE_K].n[0]);
+    CHECK(pos == ref_int(&c->in[3], 0) + t, "positions in a cached call are consecutive");
+    return pos;
+}
+
+static void cache_row(const struct kernel_call *c, int64_t t, double *mine)
+{
+    (void)mine;
+    int64_t pos = cached_position(c, t);
+    for (int64_t a = 0; a < c->in[K].n[1]; a++) {
+        ref_set(&c->in[CACHE_K], pos, a, ref_get(&c->in[K], t, a));
+        ref_set(&c->in[CACHE_V], pos, a, ref_get(&c->in[VALUE], t, a));
+    }
+}
+
+static void cached_query_row(const struct kernel_call *c, int64_t t, double *p_C)
+{
+    int64_t n_a = c->at.head_dim, end = cached_position(c, t) + 1;
+    int64_t first = c->at.window && end > c->at.window ? end - c->at.window : 0;
+    for (int64_t h = 0; h < c->at.heads; h++) {
+        int64_t kv = kv_column(c, h);
+        for (int64_t j = first; j < end; j++)
+            p_C[j] = (double)c->at.scale * dot(&c->in[Q], t, h * n_a, &c->in[CACHE_K], j, kv, n_a);
+        softmax(p_C + first, end - first);
+        for (int64_t a = 0; a < n_a; a++) {
+            double o = 0;
+            for (int64_t j = first; j < end; j++) o += p_C[j] * ref_get(&c->in[CACHE_V], j, kv + a);
+            ref_set(&c->out[0], t, h * n_a + a, o);
+        }
+    }
+}
+
+void attention_cached_fwd_ref(const struct kernel_call *c)
+{
+    ref_each_row(c, c->in[Q].n[0], 0, cache_row);
+    ref_each_row(c, c->in[Q].n[0], c->in[CACHE_K].n[0], cached_query_row);
+}
+
+/* A row of scores forward; dk and dv of one head backward. */
+size_t attention_scratch_ref(const struct kernel_call *c, int n_threads)
+{
+    int64_t each = c->op == OP_ATTENTION_CACHED ? c->in[CACHE_K].n[0]
+                   : c->phase == KERNEL_FWD     ? c->at.seq
+                                                : 2 * (int64_t)c->at.head_dim;
+    return ref_scratch(each, n_threads);
+}

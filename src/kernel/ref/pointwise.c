@@ -1,0 +1,186 @@
+/* Operations on single elements (or pairs), plainly: rotary positions, activations, residual add, dropout, copy.
+ *
+ *   rotary (Su et al. 2021)   (x1, x2) turned by the angle of its position; x2 is half a head after x1
+ *   gelu (Hendrycks and Gimpel 2016), tanh form   y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+ *   swiglu (Shazeer 2020)     y = gate sigmoid(gate) up
+ *
+ * All read an element of dout before they write din there, so the two may share memory where the row says so. */
+#include <math.h>
+
+#include "kernel/dropout.h"
+#include "kernel/ref/ref.h"
+
+static void rotary_row(const struct kernel_call *c, int64_t t, double *mine)
+{
+    (void)mine;
+    bool backward = c->phase != KERNEL_FWD;
+    const struct view *x = backward ? &c->dout[0] : &c->in[0];
+    int64_t half = c->at.head_dim / 2, pos = ref_int(&c->in[1], t);
+    CHECK(pos >= 0 && pos < c->in[2].n[0], "position %lld is beyond the table of %lld", (long long)pos,
+          (long long)c->in[2].n[0]);
+    for (int h = 0; h < c->at.heads; h++)
+        for (int64_t i = 0; i < half; i++) {
+            int64_t c1 = h * 2 * half + i, c2 = c1 + half;
+            double co = ref_get(&c->in[2], pos, i), si = ref_get(&c->in[2], pos, half + i);
+            double x1 = ref_get(x, t, c1), x2 = ref_get(x, t, c2);
+            if (backward) {
+                ref_put_grad(c, 0, t, c1, x1 * co + x2 * si);
+                ref_put_grad(c, 0, t, c2, x2 * co - x1 * si);
+            } else {
+                ref_set(&c->out[0], t, c1, x1 * co - x2 * si);
+                ref_set(&c->out[0], t, c2, x2 * co + x1 * si);
+            }
+        }
+}
+
+void rotary_fwd_ref(const struct kernel_call *c)
+{
+    ref_each_row(c, c->in[0].n[0], 0, rotary_row);
+}
+
+void rotary_bwd_in_ref(const struct kernel_call *c)
+{
+    ref_each_row(c, c->in[0].n[0], 0, rotary_row);
+}
+
+/* Value and slope of an activation at one place. */
+struct tangent {
+    double y, dy;
+};
+
+static struct tangent gelu(double x)
+{
+    const double k = 0.79788456080286535588, cube = 0.044715; /* k = sqrt(2 / pi) */
+    double th = tanh(k * (x + cube * x * x * x));
+    double inner = k * (1 + 3 * cube * x * x);
+    return (struct tangent){0.5 * x * (1 + th), 0.5 * (1 + th) + 0.5 * x * (1 - th * th) * inner};
+}
+
+static struct tangent silu(double x)
+{
+    double s = 1 / (1 + exp(-x));
+    return (struct tangent){x * s, s * (1 + x * (1 - s))};
+}
+
+static void act_row(const struct kernel_call *c, int64_t t, double *mine)
+{
+    (void)mine;
+    int64_t n = c->out[0].n[1];
+    for (int64_t f = 0; f < n; f++) {
+        double x = ref_get(&c->in[0], t, f);
+        ref_set(&c->out[0], t, f,
+                c->at.act == ACT_SWIGLU ? silu(x).y * ref_get(&c->in[0], t, n + f) : gelu(x).y);
+    }
+}
+
+static void act_dx_row(const struct kernel_call *c, int64_t t, double *mine)
+{
+    (void)mine;
+    int64_t n = c->dout[0].n[1];
+    for (int64_t f = 0; f < n; f++) {
+        double x = ref_get(&c->in[0], t, f), dy = ref_get(&c->dout[0], t, f);
+        if (c->at.act == ACT_SWIGLU) {
+            double up = ref_get(&c->in[0], t, n + f);
+            struct tangent gate = silu(x);
+            ref_put_grad(c, 0, t, f, dy * up * gate.dy);
+            ref_put_grad(c, 0, t, n + f, dy * gate.y);
+        } else {
+            ref_put_grad(c, 0, t, f, dy * gelu(x).dy);
+        }
+    }
+}
+
+void act_fwd_ref(const struct kernel_call *c)
+{
+    ref_each_row(c, c->in[0].n[0], 0, act_row);
+}
+
+void act_bwd_in_ref(const struct kernel_call *c)
+{
+    ref_each_row(c, c->in[0].n[0], 0, act_dx_row);
+}
+
+/* What dropout multiplies element (t, d) of a tensor with n_d columns by: 0, or 1/(1-p), or 1 when it is off. */
+static double dropout_factor(const struct kernel_call *c, int64_t t, int64_t d, int64_t n_d)
+{
+    if (!dropout_active(&c->at, c->step)) return 1;
+    uint64_t index = (c->step->first_token + (uint64_t)t) * (uint64_t)n_d + (uint64_t)d;
+    bool keep = dropout_keep(c->step->seed, c->at.stream, c->step->step, index, c->at.dropout);
+    return keep ? (double)dropout_scale(c->at.dropout) : 0;
+}
+
+static void add_row(const struct kernel_call *c, int64_t t, double *mine)
+{
+    (void)mine;
+    int64_t n = c->in[0].n[1];
+    for (int64_t d = 0; d < n; d++)
+        ref_set(&c->out[0], t, d, ref_get(&c->in[0], t, d) + ref_get(&c->in[1], t, d) * dropout_factor(c, t, d, n));
+}
+
+static void add_dx_row(const struct kernel_call *c, int64_t t, double *mine)
+{
+    (void)mine;
+    int64_t n = c->dout[0].n[1];
+    for (int64_t d = 0; d < n; d++) {
+        double dy = ref_get(&c->dout[0], t, d);
+        ref_put_grad(c, 0, t, d, dy);
+        ref_put_grad(c, 1, t, d, dy * dropout_factor(c, t, d, n));
+    }
+}
+
+static void dropout_row(const struct kernel_call *c, int64_t t, double *mine)
+{
+    (void)mine;
+    int64_t n = c->in[0].n[1];
+    for (int64_t d = 0; d < n; d++) ref_set(&c->out[0], t, d, ref_get(&c->in[0], t, d) * dropout_factor(c, t, d, n));
+}
+
+static void dropout_dx_row(const struct kernel_call *c, int64_t t, double *mine)
+{
+    (void)mine;
+    int64_t n = c->dout[0].n[1];
+    for (int64_t d = 0; d < n; d++)
+        ref_put_grad(c, 0, t, d, ref_get(&c->dout[0], t, d) * dropout_factor(c, t, d, n));
+}
+
+void add_fwd_ref(const struct kernel_call *c)
+{
+    ref_each_row(c, c->in[0].n[0], 0, add_row);
+}
+
+void add_bwd_in_ref(const struct kernel_call *c)
+{
+    ref_each_row(c, c->dout[0].n[0], 0, add_dx_row);
+}
+
+void dropout_fwd_ref(const struct kernel_call *c)
+{
+    ref_each_row(c, c->in[0].n[0], 0, dropout_row);
+}
+
+void dropout_bwd_in_ref(const struct kernel_call *c)
+{
+    ref_each_row(c, c->dout[0].n[0], 0, dropout_dx_row);
+}
+
+static void copy_row(const struct kernel_call *c, int64_t r, double *mine)
+{
+    (void)mine;
+    for (int64_t i = 0; i < view_cols(&c->in[0]); i++) ref_set(&c->out[0], r, i, ref_get(&c->in[0], r, i));
+}
+
+static void copy_dx_row(const struct kernel_call *c, int64_t r, double *mine)
+{
+    (void)mine;
+    for (int64_t i = 0; i < view_cols(&c->dout[0]); i++) ref_put_grad(c, 0, r, i, ref_get(&c->dout[0], r, i));
+}
+
+void copy_fwd_ref(const struct kernel_call *c)
+{
+    ref_each_row(c, view_rows(&c->in[0]), 0, copy_row);
+}
+
+void copy_bwd_in_ref(const struct kernel_call *c)
+{
+    ref_each_row(c, view_rows(&c->dout[0]), 0, copy_dx_row);
+}

@@ -1,0 +1,56 @@
+/* The reference family: every row, every phase, plain loops. It is the last of every chain, so it accepts every
+ * call that infer accepted. */
+#include "kernel/ref/ref.h"
+
+struct row_job {
+    const struct kernel_call *c;
+    int64_t n, each;
+    ref_row_fn *fn;
+};
+
+static void run_rows(void *arg, int member, int n_members)
+{
+    const struct row_job *j = arg;
+    int64_t lo, hi;
+    team_split(j->n, member, n_members, &lo, &hi);
+    double *mine = j->each ? (double *)j->c->scratch + member * j->each : NULL;
+    for (int64_t row = lo; row < hi; row++) j->fn(j->c, row, mine);
+}
+
+void ref_each_row(const struct kernel_call *c, int64_t n, int64_t each, ref_row_fn *fn)
+{
+    struct row_job j = {c, n, each, fn};
+    team_run(c->team, run_rows, &j);
+}
+
+size_t ref_scratch(int64_t each, int n_threads)
+{
+    return (size_t)each * (size_t)n_threads * sizeof(double);
+}
+
+const struct kernel_family kernel_family_ref = {
+    .name = "ref",
+    .slot = {
+        [OP_EMBED] = {[KERNEL_FWD] = {.run = embed_fwd_ref}, [KERNEL_BWD_W] = {.run = embed_bwd_w_ref}},
+        [OP_LINEAR] = {[KERNEL_FWD] = {.run = linear_fwd_ref},
+                       [KERNEL_BWD_IN] = {.run = linear_bwd_in_ref, .scratch = linear_scratch_ref},
+                       [KERNEL_BWD_W] = {.run = linear_bwd_w_ref, .scratch = linear_scratch_ref}},
+        [OP_RMSNORM] = {[KERNEL_FWD] = {.run = rmsnorm_fwd_ref},
+                        [KERNEL_BWD_IN] = {.run = rmsnorm_bwd_in_ref},
+                        [KERNEL_BWD_W] = {.run = rmsnorm_bwd_w_ref}},
+        [OP_LAYERNORM] = {[KERNEL_FWD] = {.run = layernorm_fwd_ref},
+                          [KERNEL_BWD_IN] = {.run = layernorm_bwd_in_ref},
+                          [KERNEL_BWD_W] = {.run = layernorm_bwd_w_ref}},
+        [OP_ROTARY] = {[KERNEL_FWD] = {.run = rotary_fwd_ref}, [KERNEL_BWD_IN] = {.run = rotary_bwd_in_ref}},
+        [OP_ATTENTION] = {[KERNEL_FWD] = {.run = attention_fwd_ref, .scratch = attention_scratch_ref},
+                          [KERNEL_BWD_IN] = {.run = attention_bwd_in_ref, .scratch = attention_scratch_ref}},
+        [OP_ACT] = {[KERNEL_FWD] = {.run = act_fwd_ref}, [KERNEL_BWD_IN] = {.run = act_bwd_in_ref}},
+        [OP_ADD] = {[KERNEL_FWD] = {.run = add_fwd_ref}, [KERNEL_BWD_IN] = {.run = add_bwd_in_ref}},
+        [OP_DROPOUT] = {[KERNEL_FWD] = {.run = dropout_fwd_ref}, [KERNEL_BWD_IN] = {.run = dropout_bwd_in_ref}},
+        [OP_XENT] = {[KERNEL_FWD] = {.run = xent_fwd_ref, .scratch = xent_scratch_ref},
+                     [KERNEL_BWD_IN] = {.run = xent_bwd_in_ref}},
+        [OP_ATTENTION_CACHED] = {[KERNEL_FWD] = {.run = attention_cached_fwd_ref,
+                                                 .scratch = attention_scratch_ref}},
+        [OP_COPY] = {[KERNEL_FWD] = {.run = copy_fwd_ref}, [KERNEL_BWD_IN] = {.run = copy_bwd_in_ref}},
+    },
+};

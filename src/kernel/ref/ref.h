@@ -1,0 +1,78 @@
+/* ref.h: what the reference kernels share: element access by dtype and work split by row.
+ *
+ * The reference computes in double and rounds once, when it stores: it says what an operation means, and every
+ * other family is held against it. Each row of a result is formed by one thread in a fixed order, so the number
+ * of threads cannot change a bit. Only src/kernel/ref/ includes this. Order: Local.
+ */
+#ifndef TUTTI_KERNEL_REF_REF_H
+#define TUTTI_KERNEL_REF_REF_H
+
+#include "kernel/kernel.h"
+
+static inline double ref_load(const void *p, enum dtype t, int64_t i)
+{
+    switch (t) {
+    case DT_F32: return ((const float *)p)[i];
+    case DT_BF16: return bf16_to_f32(((const bf16 *)p)[i]);
+    case DT_F16: return f16_to_f32(((const uint16_t *)p)[i]);
+    case DT_F64: return ((const double *)p)[i];
+    default: CHECK(0, "no arithmetic on %s", dtype_name(t)); return 0;
+    }
+}
+
+static inline void ref_store(void *p, enum dtype t, int64_t i, double v)
+{
+    switch (t) {
+    case DT_F32: ((float *)p)[i] = (float)v; return;
+    case DT_BF16: ((bf16 *)p)[i] = bf16_from_f32((float)v); return;
+    case DT_F16: ((uint16_t *)p)[i] = f16_from_f32((float)v); return;
+    case DT_F64: ((double *)p)[i] = v; return;
+    default: CHECK(0, "no arithmetic on %s", dtype_name(t));
+    }
+}
+
+/* Element of row r (of all dims but the last), column c. */
+static inline double ref_get(const struct view *v, int64_t r, int64_t c)
+{
+    return ref_load(v->p, v->dtype, r * v->stride + c);
+}
+static inline void ref_set(const struct view *v, int64_t r, int64_t c, double x)
+{
+    ref_store(v->p, v->dtype, r * v->stride + c, x);
+}
+
+static inline int32_t ref_int(const struct view *v, int64_t i)
+{
+    return ((const int32_t *)v->p)[i];
+}
+
+/* din[i] = acc[i] + g at one element, where a gradient of in[i] is wanted. */
+static inline void ref_put_grad(const struct kernel_call *c, int i, int64_t row, int64_t col, double g)
+{
+    if (!c->din[i].p) return;
+    double before = c->acc[i].p ? ref_get(&c->acc[i], row, col) : 0;
+    ref_set(&c->din[i], row, col, before + g);
+}
+
+/* fn for every row in [0, n), split over the call's team. mine: the member's own `each` doubles of c->scratch. */
+typedef void ref_row_fn(const struct kernel_call *c, int64_t row, double *mine);
+void ref_each_row(const struct kernel_call *c, int64_t n, int64_t each, ref_row_fn *fn);
+/* Bytes of scratch for ref_each_row with `each` doubles per member. */
+size_t ref_scratch(int64_t each, int n_threads);
+
+kernel_fn embed_fwd_ref, embed_bwd_w_ref;
+kernel_fn linear_fwd_ref, linear_bwd_in_ref, linear_bwd_w_ref;
+kernel_fn rmsnorm_fwd_ref, rmsnorm_bwd_in_ref, rmsnorm_bwd_w_ref;
+kernel_fn layernorm_fwd_ref, layernorm_bwd_in_ref, layernorm_bwd_w_ref;
+kernel_fn rotary_fwd_ref, rotary_bwd_in_ref;
+kernel_fn attention_fwd_ref, attention_bwd_in_ref, attention_cached_fwd_ref;
+kernel_fn act_fwd_ref, act_bwd_in_ref;
+kernel_fn add_fwd_ref, add_bwd_in_ref, dropout_fwd_ref, dropout_bwd_in_ref;
+kernel_fn xent_fwd_ref, xent_bwd_in_ref;
+kernel_fn copy_fwd_ref, copy_bwd_in_ref;
+
+size_t linear_scratch_ref(const struct kernel_call *c, int n_threads);
+size_t attention_scratch_ref(const struct kernel_call *c, int n_threads);
+size_t xent_scratch_ref(const struct kernel_call *c, int n_threads);
+
+#endif
