@@ -65,10 +65,11 @@ static inline int golden_open(struct golden *g, const char *path, struct err *e)
 /* Looks an array up; ERR_REQUEST when there is none of that name, ERR_CORRUPT when its entry makes no sense. */
 static inline int golden_find(const struct golden *g, const char *name, struct golden_array *out, struct err *e)
 {
+    *out = (struct golden_array){0};
     const struct json *v = json_get(g->header, name), *shape = json_get(v, "shape");
     if (!v) return err_set(e, ERR_REQUEST, "golden: no array named %s", name);
     const char *dtype = json_string(json_get(v, "dtype"), NULL, "");
-    *out = (struct golden_array){.is_float = !strcmp(dtype, "F32"), .n = 1, .n_dims = (int)json_size(shape)};
+    out->is_float = !strcmp(dtype, "F32"), out->n = 1, out->n_dims = (int)json_size(shape);
     if ((!out->is_float && strcmp(dtype, "I32")) || out->n_dims > GOLDEN_MAX_DIMS)
         return err_set(e, ERR_CORRUPT, "golden: %s: %s with %d dims is not stored here", name, dtype, out->n_dims);
     for (int d = 0; d < out->n_dims; d++) {

@@ -61,7 +61,7 @@ static void test_loss_follows_from_logits(void **state)
 {
     (void)state;
     for (int m = 0; m < N_MODELS; m++) {
-        struct fixture f;
+        struct fixture f = {0};
         fixture_open(&f, models[m]);
         const int32_t *tokens = golden_i32(&f.g, "tokens", f.B * f.T);
         const int32_t *targets = golden_i32(&f.g, "targets", f.B * f.T);
@@ -94,7 +94,7 @@ static void test_parameters_and_first_norm(void **state)
 {
     (void)state;
     for (int m = 0; m < N_MODELS; m++) {
-        struct fixture f;
+        struct fixture f = {0};
         fixture_open(&f, models[m]);
         double square = 0;
         int n_params = 0;
@@ -131,7 +131,7 @@ static void test_parameters_and_first_norm(void **state)
 static void test_reader_refuses(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct fixture f = {0};
     struct err e = {0};
     struct golden_array a;
     fixture_open(&f, "llama_docs");
