@@ -39,6 +39,7 @@ static int write_failed(struct err *e, int why, const char *path, const char *wh
 /* Opens a regular file for reading; *bytes is its size. */
 static int open_regular(const char *path, int *fd, size_t *bytes, struct err *e)
 {
+    *bytes = 0;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe must not hang us */
     if (*fd < 0) return read_failed(e, errno, path);
     struct stat st;
