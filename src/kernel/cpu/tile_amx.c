@@ -1,0 +1,66 @@
+/* tile_amx.c: bf16 panels on AMX. The loops are tile_mul_amx.h's, tested everywhere through tile_sim.c; what only
+ * an AMX machine can test is this file: the configuration below and six names for six instructions.
+ *
+ * begin() loads a configuration of eight registers of 16 rows x 64 bytes; end() gives the tile state back, so
+ * that context switches of threads outside matmuls do not carry 8 KiB more. The operating system's permission was
+ * asked for by kernel/cpuid.c, or the level would be below ISA_AMX.
+ *
+ * Block sizes: depth 512 keeps a panel of B (32 KiB) in L1 while A streams from L2 (384 x 512, 384 KiB); L2 is
+ * 2 MiB on every CPU with AMX so far.
+ */
+#include <immintrin.h>
+
+#define TILE_REGS
+#define TILE_ZERO(t) _tile_zero(t)
+#define TILE_LOAD(t, p, bytes) _tile_loadd(t, p, bytes)
+#define TILE_STORE(p, bytes, t) _tile_stored(t, p, bytes)
+#define TILE_DOT(c, a, b) _tile_dpbf16ps(c, a, b)
+#include "kernel/cpu/tile_mul_amx.h"
+#include "kernel/cpu/tile_rows.h"
+
+static inline __m512 tile_dot_bf16(__m512 s, __m512i a, __m512i b)
+{
+    return _mm512_dpbf16_ps(s, (__m512bh)a, (__m512bh)b);
+}
+#include "kernel/cpu/tile_dot512.h"
+
+struct tile_config { /* as LDTILECFG reads it: Intel SDM vol. 1, 18.3 */
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+_Static_assert(sizeof(struct tile_config) == 64, "LDTILECFG reads 64 bytes");
+
+static void begin(void)
+{
+    struct tile_config g = {.palette = 1};
+    for (int t = 0; t < 8; t++) {
+        g.rows[t] = 16;
+        g.row_bytes[t] = 64;
+    }
+    _tile_loadconfig(&g);
+}
+static void end(void) { _tile_release(); }
+
+static void pack_a(void *dst, struct tile_src s, int64_t lanes, int64_t depth)
+{
+    pack512(dst, s, lanes, depth, DT_BF16, MR_AMX, true, STEP_AMX);
+}
+static void pack_b(void *dst, struct tile_src s, int64_t lanes, int64_t depth)
+{
+    pack512(dst, s, lanes, depth, DT_BF16, NR_AMX, false, STEP_AMX);
+}
+static void dot(float *y, int64_t ldy, const void *x, int64_t ldx, const void *w, int64_t ldw, enum dtype t, int m,
+                int64_t n, int64_t depth)
+{
+    if (t == DT_F32) dot512(y, ldy, x, ldx, w, ldw, DT_F32, m, n, depth);
+    else dot512(y, ldy, x, ldx, w, ldw, DT_BF16, m, n, depth);
+}
+
+const struct tile_ops tile_ops_amx = {
+    .name = "amx", .needs = ISA_AMX, .panel = DT_BF16,
+    .mr = MR_AMX, .nr = NR_AMX, .group_a = 32, .group_b = 2, .step = STEP_AMX,
+    .mc = 384, .kc = 512, .nc = 3072,
+    .pack_a = pack_a, .pack_b = pack_b, .mul = mul_amx, .finish = finish512, .dot = dot,
+    .begin = begin, .end = end,
+};

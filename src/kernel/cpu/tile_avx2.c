@@ -1,0 +1,67 @@
+/* tile_avx2.c: f32 panels on AVX2: tiles of 6 x 16, twelve sums in sixteen registers, two loads of B and six
+ * broadcasts for twelve multiply-adds. Packing and finishing are plain C, vectorised by the compiler.
+ */
+#include <immintrin.h>
+
+#include "kernel/cpu/tile_plain.h"
+#include "kernel/cpu/tile_rows.h"
+
+enum { MR = 6, NR = 16 };
+
+__attribute__((always_inline)) static inline void mul_rows(float *c, int64_t ldc, const float *a, const float *b,
+                                                           int64_t depth, bool add, const int rows)
+{
+    __m256 s[MR][2];
+#pragma GCC unroll 6
+    for (int i = 0; i < rows; i++) s[i][0] = s[i][1] = _mm256_setzero_ps();
+    for (int64_t d = 0; d < depth; d++) {
+        __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
+#pragma GCC unroll 6
+        for (int i = 0; i < rows; i++) {
+            __m256 ai = _mm256_broadcast_ss(a + i);
+            s[i][0] = _mm256_fmadd_ps(ai, b0, s[i][0]);
+            s[i][1] = _mm256_fmadd_ps(ai, b1, s[i][1]);
+        }
+        a += MR;
+        b += NR;
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < rows; i++) {
+        float *ci = c + i * ldc;
+        if (add) {
+            s[i][0] = _mm256_add_ps(_mm256_loadu_ps(ci), s[i][0]);
+            s[i][1] = _mm256_add_ps(_mm256_loadu_ps(ci + 8), s[i][1]);
+        }
+        _mm256_storeu_ps(ci, s[i][0]);
+        _mm256_storeu_ps(ci + 8, s[i][1]);
+    }
+}
+
+static void mul(float *c, int64_t ldc, const void *a, const void *b, int64_t depth_pad, int rows, bool add)
+{
+    switch (rows) {
+    case 1: mul_rows(c, ldc, a, b, depth_pad, add, 1); break;
+    case 2: mul_rows(c, ldc, a, b, depth_pad, add, 2); break;
+    case 3: mul_rows(c, ldc, a, b, depth_pad, add, 3); break;
+    case 4: mul_rows(c, ldc, a, b, depth_pad, add, 4); break;
+    case 5: mul_rows(c, ldc, a, b, depth_pad, add, 5); break;
+    default: mul_rows(c, ldc, a, b, depth_pad, add, 6); break;
+    }
+}
+static void pack_a(void *dst, struct tile_src s, int64_t lanes, int64_t depth)
+{
+    plain_pack(dst, s, lanes, depth, DT_F32, MR, 1, 1);
+}
+static void pack_b(void *dst, struct tile_src s, int64_t lanes, int64_t depth)
+{
+    plain_pack(dst, s, lanes, depth, DT_F32, NR, 1, 1);
+}
+static void nothing(void) {}
+
+const struct tile_ops tile_ops_avx2 = {
+    .name = "avx2", .needs = ISA_AVX2, .panel = DT_F32,
+    .mr = MR, .nr = NR, .group_a = 1, .group_b = 1, .step = 1,
+    .mc = 72, .kc = 256, .nc = 3072,
+    .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = plain_finish, .dot = plain_dots,
+    .begin = nothing, .end = nothing,
+};

@@ -1,0 +1,95 @@
+/* tile_mul_amx.h: the 32 x 32 micro-kernel over eight tile registers, written against six names so that one source
+ * runs on AMX (tile_amx.c) and on an emulation of its registers (tile_sim.c):
+ *
+ *   TILE_REGS                 declares what the emulation needs; nothing on AMX
+ *   TILE_ZERO(t)              register t, a constant 0..7, becomes zero
+ *   TILE_LOAD(t, p, bytes)    16 rows of 64 bytes, `bytes` from row to row
+ *   TILE_STORE(p, bytes, t)
+ *   TILE_DOT(c, a, b)         c[m][n] += sum over k of a[m][2k]*b[k][2n] + a[m][2k+1]*b[k][2n+1], 16 x 16 x 32
+ *
+ * Registers 0-3 hold C as 2 x 2 tiles, 4-5 two tiles of A, 6-7 two of B: four loads of 1 KiB feed four
+ * products. The panel of B (32 columns x 512 of depth, 32 KiB) stays in L1 while panels of A stream from L2.
+ */
+#ifndef TUTTI_KERNEL_CPU_TILE_MUL_AMX_H
+#define TUTTI_KERNEL_CPU_TILE_MUL_AMX_H
+
+#include <string.h>
+
+#include "kernel/cpu/tile.h"
+
+enum { MR_AMX = 32, NR_AMX = 32, STEP_AMX = 32 };
+
+/* A whole 32 x 32 tile of C at c, rows `row` bytes apart. */
+static inline void mul_amx_full(char *c, int64_t row, const char *a, const char *b, int64_t steps, bool add)
+{
+    TILE_REGS
+    if (add) {
+        TILE_LOAD(0, c, row);
+        TILE_LOAD(1, c + 64, row);
+        TILE_LOAD(2, c + 16 * row, row);
+        TILE_LOAD(3, c + 16 * row + 64, row);
+    } else {
+        TILE_ZERO(0);
+        TILE_ZERO(1);
+        TILE_ZERO(2);
+        TILE_ZERO(3);
+    }
+    for (int64_t s = 0; s < steps; s++, a += 2048, b += 2048) { /* 32 of depth: two tiles of A, two of B */
+        TILE_LOAD(6, b, 128);
+        TILE_LOAD(4, a, 64);
+        TILE_LOAD(7, b + 64, 128);
+        TILE_DOT(0, 4, 6);
+        TILE_LOAD(5, a + 1024, 64);
+        TILE_DOT(1, 4, 7);
+        TILE_DOT(2, 5, 6);
+        TILE_DOT(3, 5, 7);
+    }
+    TILE_STORE(c, row, 0);
+    TILE_STORE(c + 64, row, 1);
+    TILE_STORE(c + 16 * row, row, 2);
+    TILE_STORE(c + 16 * row + 64, row, 3);
+}
+
+/* The upper 16 rows only: half the work where C has 16 rows or fewer left. */
+static inline void mul_amx_half(char *c, int64_t row, const char *a, const char *b, int64_t steps, bool add)
+{
+    TILE_REGS
+    if (add) {
+        TILE_LOAD(0, c, row);
+        TILE_LOAD(1, c + 64, row);
+    } else {
+        TILE_ZERO(0);
+        TILE_ZERO(1);
+    }
+    for (int64_t s = 0; s < steps; s++, a += 2048, b += 2048) {
+        TILE_LOAD(4, a, 64);
+        TILE_LOAD(6, b, 128);
+        TILE_LOAD(7, b + 64, 128);
+        TILE_DOT(0, 4, 6);
+        TILE_DOT(1, 4, 7);
+    }
+    TILE_STORE(c, row, 0);
+    TILE_STORE(c + 64, row, 1);
+}
+
+/* Rows that are not there in C go through a tile of our own. */
+static void mul_amx(float *c, int64_t ldc, const void *a, const void *b, int64_t depth_pad, int rows, bool add)
+{
+    const int64_t steps = depth_pad / STEP_AMX, row = ldc * 4;
+    if (rows == MR_AMX) {
+        mul_amx_full((char *)c, row, a, b, steps, add);
+        return;
+    }
+    if (rows == 16) {
+        mul_amx_half((char *)c, row, a, b, steps, add);
+        return;
+    }
+    float edge[MR_AMX * NR_AMX] __attribute__((aligned(64)));
+    if (add)
+        for (int i = 0; i < rows; i++) memcpy(edge + i * NR_AMX, c + i * ldc, NR_AMX * sizeof(float));
+    if (rows > 16) mul_amx_full((char *)edge, NR_AMX * 4, a, b, steps, add);
+    else mul_amx_half((char *)edge, NR_AMX * 4, a, b, steps, add);
+    for (int i = 0; i < rows; i++) memcpy(c + i * ldc, edge + i * NR_AMX, NR_AMX * sizeof(float));
+}
+
+#endif

@@ -1,0 +1,15 @@
+/* tile_rows.h: the rows of tile.c's table; each is defined in the file of its instruction set. */
+#ifndef TUTTI_KERNEL_CPU_TILE_ROWS_H
+#define TUTTI_KERNEL_CPU_TILE_ROWS_H
+
+#include "kernel/cpu/tile.h"
+
+extern const struct tile_ops tile_ops_portable;
+extern const struct tile_ops tile_ops_avx2;
+extern const struct tile_ops tile_ops_avx512;
+extern const struct tile_ops tile_ops_avx512bf16;
+extern const struct tile_ops tile_ops_amx;
+extern const struct tile_ops tile_ops_sim;       /* the AMX row's loops over emulated tiles, plain packing */
+extern const struct tile_ops tile_ops_sim512;    /* the same with AMX's own packing: needs AVX-512 only */
+
+#endif

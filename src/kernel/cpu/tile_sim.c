@@ -1,0 +1,26 @@
+/* tile_sim.c: the AMX row on emulated registers and plain packing: slow, runs anywhere, never chosen. It exists so
+ * that the blocking, the edges and the panel formats of AMX are tested on every machine.
+ */
+#include "kernel/cpu/tile_reg_sim.h"
+
+#include "kernel/cpu/tile_mul_amx.h"
+#include "kernel/cpu/tile_plain.h"
+#include "kernel/cpu/tile_rows.h"
+
+static void pack_a(void *dst, struct tile_src s, int64_t lanes, int64_t depth)
+{
+    plain_pack(dst, s, lanes, depth, DT_BF16, MR_AMX, 32, STEP_AMX);
+}
+static void pack_b(void *dst, struct tile_src s, int64_t lanes, int64_t depth)
+{
+    plain_pack(dst, s, lanes, depth, DT_BF16, NR_AMX, 2, STEP_AMX);
+}
+static void nothing(void) {}
+
+const struct tile_ops tile_ops_sim = {
+    .name = "amx-sim", .needs = ISA_REF, .panel = DT_BF16,
+    .mr = MR_AMX, .nr = NR_AMX, .group_a = 32, .group_b = 2, .step = STEP_AMX,
+    .mc = 64, .kc = 128, .nc = 128,
+    .pack_a = pack_a, .pack_b = pack_b, .mul = mul_amx, .finish = plain_finish, .dot = plain_dots,
+    .begin = nothing, .end = nothing,
+};

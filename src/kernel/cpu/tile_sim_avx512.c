@@ -1,0 +1,27 @@
+/* tile_sim_avx512.c: the AMX row on emulated registers with AMX's own AVX-512 packing and block sizes: tests those
+ * on machines that have AVX-512 but no tiles. Never chosen.
+ */
+#include "kernel/cpu/tile_reg_sim.h"
+
+#include "kernel/cpu/tile_mul_amx.h"
+#include "kernel/cpu/tile_pack512.h"
+#include "kernel/cpu/tile_plain.h"
+#include "kernel/cpu/tile_rows.h"
+
+static void pack_a(void *dst, struct tile_src s, int64_t lanes, int64_t depth)
+{
+    pack512(dst, s, lanes, depth, DT_BF16, MR_AMX, true, STEP_AMX);
+}
+static void pack_b(void *dst, struct tile_src s, int64_t lanes, int64_t depth)
+{
+    pack512(dst, s, lanes, depth, DT_BF16, NR_AMX, false, STEP_AMX);
+}
+static void nothing(void) {}
+
+const struct tile_ops tile_ops_sim512 = {
+    .name = "amx-sim512", .needs = ISA_AVX512, .panel = DT_BF16,
+    .mr = MR_AMX, .nr = NR_AMX, .group_a = 32, .group_b = 2, .step = STEP_AMX,
+    .mc = 384, .kc = 512, .nc = 3072,
+    .pack_a = pack_a, .pack_b = pack_b, .mul = mul_amx, .finish = finish512, .dot = plain_dots,
+    .begin = nothing, .end = nothing,
+};
