@@ -88,6 +88,8 @@ struct op_attrs {
     enum act_kind act;
     float dropout;                   /* ADD, DROPOUT, ATTENTION: probability of zero; kept values times 1/(1-p) */
     uint64_t stream;                 /* random stream of this dropout */
+    bool bias_off;                   /* LINEAR with a partial product: only rank 0 of the axis adds the bias; the
+                                        tape leaves it out of the forward call elsewhere */
 };
 
 /* What changes from step to step while shapes stay. */

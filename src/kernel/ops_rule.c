@@ -14,8 +14,9 @@
  *     x R,  w S0       -> S1   a rank has some out-features; dx misses the others' contribution: P, the dual of R
  *     x S1, w S1       -> P    a rank has some in-features: y is a part of the sum; dy comes back whole (R)
  *     x I,  w S0 is refused: dx would be a part of a sum where the type promises the whole; par_copy (I -> R, whose
- *     backward reduces) makes x fit. A bias goes with the out-features; with a partial product it would be added
- *     once per rank.
+ *     backward reduces) makes x fit. A bias goes with the out-features; with a partial product it is invariant and
+ *     one rank of the axis adds it (op_attrs.bias_off on the others): dy comes back whole, so every rank finds the
+ *     whole gradient of the bias, as I promises.
  *
  *   norms    need whole rows: columns may not be split. Their weights are R where tokens differ by rank.
  *   elementwise operations keep the type. Nothing but a sum or a cast of partial values is linear enough to take P.
@@ -98,7 +99,7 @@ RULE(embed);
 
 static const struct type_line linear_lines[] = {
     {{I, I, I}, {SPMD_I}},   {{R, R, R}, {SPMD_R}},    {{V, R, R}, {SPMD_V}},
-    {{S0, R, R}, {SPMD_S0}}, {{R, S0, S0}, {SPMD_S1}}, {{S1, S1, 0}, {SPMD_P}},
+    {{S0, R, R}, {SPMD_S0}}, {{R, S0, S0}, {SPMD_S1}}, {{S1, S1, I}, {SPMD_P}},
 };
 static const struct type_refusal linear_refusals[] = {
     {{P, ANY, ANY}, X_PARTIAL},
@@ -113,7 +114,7 @@ static const struct type_refusal linear_refusals[] = {
     {{V | S0, S0 | S1, ANY}, "x and w are both split over the axis, but not along a common dim: gather one of them"},
     {{I | R, S1, ANY}, "w is split by in-features, x is whole: split x by columns first"},
     {{S1, I | R | S0, ANY}, "x is split by columns: w must be split by in-features (S1), or x gathered"},
-    {{S1, S1, ANY}, "the product is partial: a bias would be added once per rank; add it after the reduction"},
+    {{S1, S1, ANY}, "the product is partial: its bias must be invariant (I), and is added by one rank only"},
     {{R, S0, ANY}, "bias must be split like w's out-features (S0)"},
     {{I | R | V | S0, I | R, ANY}, "bias must have w's type"},
     ELSE,

@@ -76,6 +76,13 @@ static struct operand operand_shape(const struct lower *l, tid x)
     return o;
 }
 
+/* The output is the input's memory (ROTARY). */
+static bool node_is_alias(const struct tape *t, const struct node *d)
+{
+    tid o = d->out[0];
+    return tape_tensor(t, o)->root != o;
+}
+
 /* ---- forward ---- */
 static struct instr *emit_forward(struct lower *l, enum tape_phase phase, int index, bool again)
 {
@@ -268,7 +275,7 @@ static void backward_inputs(struct lower *l, enum tape_phase phase, int index)
         if (!(want >> k & 1)) continue;
         tid root = tape_tensor(l->t, d->in[k])->root;
         struct operand din, acc = operand_shape(l, d->in[k]);
-        if (row->inplace_fwd && k == 0) {
+        if (node_is_alias(l->t, d) && k == 0) {
             din = i->dout[0]; /* the output is the input's memory; so is its gradient */
         } else if (d->op == OP_XENT && k == 0 && d->in[0] == root && l->grad[root].place < 0) {
             grad_hold(l, &l->grad[root], l->value[root]); /* logits become their own gradient */
@@ -349,7 +356,7 @@ static void recompute_needed(const struct lower *l, const struct segment *s, boo
                     if (reads && (saved || needed[j - s->first])) needed[i - s->first] = true;
                 }
                 /* in-place: an alias written later makes its root's producer needed */
-                if (j > i && !c->retype && row->inplace_fwd && tape_tensor(t, c->out[0])->root == root &&
+                if (j > i && !c->retype && node_is_alias(t, c) && tape_tensor(t, c->out[0])->root == root &&
                     needed[j - s->first])
                     needed[i - s->first] = true;
             }

@@ -39,6 +39,7 @@ static void run_one(const struct program *p, const struct instr *i, const struct
         c.out[k].p = resolve(p, &i->out[k], a);
         c.dout[k].p = resolve(p, &i->dout[k], a);
     }
+    if (i->at.bias_off && i->kphase == KERNEL_FWD) c.n_in = 2;
     if (i->scratch >= 0) {
         c.scratch_bytes = p->places[i->scratch].bytes;
         c.scratch = a->scratch ? (char *)a->scratch + p->places[i->scratch].offset : NULL;

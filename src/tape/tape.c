@@ -223,7 +223,7 @@ tid tape_record(struct tape *t, enum op op, const struct op_attrs *at, int n_in,
     tid first = TID_NONE;
     for (int i = 0; i < row->n_out; i++) {
         tid o;
-        if (i == 0 && row->inplace_fwd) {
+        if (i == 0 && op == OP_ROTARY) { /* the one operation whose output must be its input's memory */
             o = view_push(t, in[0], 0, tensor_rows(&t->tensors[in[0]]), 0, tensor_cols(&t->tensors[in[0]]), NULL);
         } else {
             o = tensor_push(t)->root;

@@ -1,0 +1,181 @@
+/* What the families share: checks, rotary angles, counts; and the walk embedding -> layers -> head. Each family
+ * fills one row of a table (gpt2.c, llama.c). */
+#include "nn/model.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "nn/layers.h"
+
+static const struct family *const families[MODEL_N] = {[MODEL_GPT2] = &family_gpt2, [MODEL_LLAMA] = &family_llama};
+
+const char *model_family_name(enum model_family f)
+{
+    return families[f]->name;
+}
+
+/* The number nearest to n that divides `of`. */
+static int nearest_divisor(int of, int n)
+{
+    for (int d = 0;; d++) {
+        if (n - d > 0 && of % (n - d) == 0) return n - d;
+        if (n + d <= of && of % (n + d) == 0) return n + d;
+    }
+}
+
+int model_check(const struct model_config *c, struct err *e)
+{
+    if (c->kv_heads > c->heads || c->heads % c->kv_heads)
+        return err_set(e, ERR_REQUEST, "model.kv_heads: %d does not divide model.heads = %d; the nearest that does is %d",
+                       c->kv_heads, c->heads, nearest_divisor(c->heads, c->kv_heads < c->heads ? c->kv_heads : c->heads));
+    if (c->head_dim < 1)
+        return err_set(e, ERR_REQUEST, "model.heads: %d heads do not divide model.hidden = %lld; choose heads that do, "
+                       "or give model.head_dim", c->heads, (long long)c->hidden);
+    if (c->family == MODEL_LLAMA && c->head_dim % 2)
+        return err_set(e, ERR_REQUEST, "model.head_dim: rotary positions turn pairs of numbers, so the head size must be "
+                       "even, got %d (hidden %lld / heads %d)", c->head_dim, (long long)c->hidden, c->heads);
+    if (c->vocab < 2) return err_set(e, ERR_REQUEST, "model.vocab: wanted at least 2, got %lld", (long long)c->vocab);
+    if (c->vocab > INT32_MAX)
+        return err_set(e, ERR_REQUEST, "model.vocab: token ids are 32 bits, got %lld", (long long)c->vocab);
+    if (c->dropout < 0 || c->dropout >= 1)
+        return err_set(e, ERR_REQUEST, "model.dropout: wanted 0 <= p < 1, got %g", c->dropout);
+    return OK;
+}
+
+void model_declare(const struct model_config *c, struct param_table *t)
+{
+    families[c->family]->declare(c, t);
+}
+
+/* Llama 3.1's scaling: long wavelengths are stretched by `factor`, short ones kept, a smooth ramp between
+ * (Grattafiori et al. 2024; the published reference settings). */
+static double scaled_frequency(const struct rope_scaling *r, double freq)
+{
+    if (r->factor == 0) return freq;
+    double wavelength = 2 * acos(-1.0) / freq;
+    double low = (double)r->original_max_position / r->low_freq_factor;
+    double high = (double)r->original_max_position / r->high_freq_factor;
+    if (wavelength < high) return freq;
+    if (wavelength > low) return freq / r->factor;
+    double smooth = ((double)r->original_max_position / wavelength - r->low_freq_factor) /
+                    (r->high_freq_factor - r->low_freq_factor);
+    return (1 - smooth) * freq / r->factor + smooth * freq;
+}
+
+void model_rope_table(const struct model_config *c, float *out)
+{
+    int half = c->head_dim / 2;
+    for (int i = 0; i < half; i++) {
+        double freq = scaled_frequency(&c->rope, pow(c->rope_theta, -2.0 * i / c->head_dim));
+        for (int64_t p = 0; p < c->max_seq; p++) {
+            out[p * c->head_dim + i] = (float)cos((double)p * freq);
+            out[p * c->head_dim + half + i] = (float)sin((double)p * freq);
+        }
+    }
+}
+
+double model_flops_per_token(const struct model_config *c, const struct param_table *p, int64_t seq)
+{
+    double matrices = 0;
+    for (int i = 0; i < p->n; i++) {
+        const struct param *w = &p->p[i];
+        bool lookup = !strncmp(w->name, "embed.", 6) && !(c->tie && !strcmp(w->name, "embed.token"));
+        if (w->nd >= 2 && !lookup) matrices += (double)w->numel;
+    }
+    return 6 * matrices + 6.0 * c->layers * c->heads * c->head_dim * (double)(seq + 1);
+}
+
+/* Tokens differ along the data axes and along cp; everything else is the same on every rank. */
+static struct spmd_type type_tokens(void)
+{
+    struct spmd_type t = spmd_all(SPMD_I);
+    t = spmd_with(t, AXIS_DP_REPLICATE, SPMD_V);
+    t = spmd_with(t, AXIS_DP_SHARD, SPMD_V);
+    return spmd_with(t, AXIS_CP, SPMD_V);
+}
+
+struct spmd_type type_weight(enum spmd over_tp)
+{
+    struct spmd_type t = spmd_all(SPMD_I);
+    t = spmd_with(t, AXIS_DP_REPLICATE, SPMD_R);
+    t = spmd_with(t, AXIS_DP_SHARD, SPMD_R);
+    t = spmd_with(t, AXIS_CP, SPMD_R);
+    return spmd_with(t, AXIS_TP, over_tp);
+}
+
+tid layer_param(struct layer_ctx *x, const char *name, int span)
+{
+    int i = param_find(x->params, name);
+    CHECK(i >= 0, "the model declares no parameter %s", name);
+    const struct param *p = &x->params->p[i];
+    int64_t n[PARAM_MAX_DIM];
+    for (int k = 0; k < p->nd; k++) n[k] = p->n[k];
+    for (int k = 1; k < span; k++) {
+        const struct param *q = &x->params->p[i + k];
+        CHECK(q->nd == p->nd && (p->nd < 2 || q->n[1] == p->n[1]), "%s and %s do not form one matrix", p->name, q->name);
+        n[0] += q->n[0];
+    }
+    if (x->param_tid[i] < 0 || span > 1)
+        x->param_tid[i] = tape_param(x->t, p->name, slot_param(i), slot_grad(i), x->s->dtype, p->nd, n, p->type);
+    return x->param_tid[i];
+}
+
+/* Head and loss in chunks of rows: logits live for one chunk, forward and backward at once. */
+static void record_loss(struct layer_ctx *x, tid h_TD, tid w_VD, tid target_T)
+{
+    int64_t tokens = x->s->batch * x->s->seq;
+    int64_t chunk = x->s->loss_rows > 0 && x->s->loss_rows < tokens ? x->s->loss_rows : tokens;
+    for (int64_t row = 0; row < tokens; row += chunk) {
+        int64_t n = tokens - row < chunk ? tokens - row : chunk;
+        tape_segment_begin(x->t, SEGMENT_LOSS);
+        tid h_CD = tape_rows(x->t, h_TD, row, n);
+        tid target_C = tape_rows(x->t, target_T, row, n);
+        tid logits_CV = op_linear(x->t, h_CD, w_VD, TID_NONE, "logits");
+        op_xent(x->t, logits_CV, target_C, SLOT_STAT, "loss");
+        tape_segment_end(x->t);
+    }
+}
+
+static void record_head(struct layer_ctx *x, tid h_TD, tid target_T)
+{
+    tid w_VD = layer_param(x, x->c->tie ? "embed.token" : "head.weight", 1);
+    if (x->s->mode == MODEL_TRAIN) {
+        record_loss(x, h_TD, w_VD, target_T);
+        return;
+    }
+    int64_t tokens = x->s->batch * x->s->seq;
+    if (x->s->mode == MODEL_DECODE) h_TD = tape_rows(x->t, h_TD, tokens - 1, 1);
+    tid logits = op_linear(x->t, h_TD, w_VD, TID_NONE, "logits");
+    if (x->t->err.code) return;
+    if (x->s->dtype != DT_F32) logits = op_cast(x->t, logits, DT_F32, "logits32");
+    tape_bind(x->t, logits, SLOT_LOGITS);
+}
+
+void model_record(struct tape *t, const struct model_config *c, const struct param_table *p, const struct par *par,
+                  const struct model_shape *s)
+{
+    const struct family *f = families[c->family];
+    int64_t tokens = s->batch * s->seq;
+    struct spmd_type type = type_tokens();
+    struct layer_ctx x = {.t = t, .c = c, .params = p, .par = par, .s = s};
+    x.param_tid = arena_alloc(t->arena, sizeof *x.param_tid * (size_t)p->n);
+    for (int i = 0; i < p->n; i++) x.param_tid[i] = TID_NONE;
+    tid ids_T = tape_input(t, "tokens", SLOT_TOKENS, DT_I32, 1, &tokens, type);
+    tid target_T = s->mode == MODEL_TRAIN ? tape_input(t, "targets", SLOT_TARGETS, DT_I32, 1, &tokens, type) : TID_NONE;
+    x.pos_T = tape_input(t, "positions", SLOT_POSITIONS, DT_I32, 1, &tokens, type);
+    x.doc_T = c->document_mask && s->mode == MODEL_TRAIN
+                  ? tape_input(t, "documents", SLOT_DOCS, DT_I32, 1, &tokens, type)
+                  : TID_NONE;
+    if (f->uses_rope)
+        x.rope_PA = tape_input(t, "rope", SLOT_ROPE, DT_F32, 2, (int64_t[]){c->max_seq, c->head_dim}, spmd_all(SPMD_I));
+    tid h_TD = f->embed(&x, ids_T);
+    for (int l = 0; l < c->layers; l++) {
+        t->layer = l;
+        if (s->recompute && s->mode == MODEL_TRAIN) tape_segment_begin(t, SEGMENT_RECOMPUTE);
+        h_TD = f->block(&x, h_TD, l);
+        if (s->recompute && s->mode == MODEL_TRAIN) tape_segment_end(t);
+    }
+    t->layer = -1;
+    h_TD = f->norm(&x, h_TD);
+    record_head(&x, h_TD, target_T);
+}

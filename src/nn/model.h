@@ -1,0 +1,79 @@
+/* nn/model.h: models as tables of parameters and tapes of operations. A model knows no transport, no schedule, no
+ * optimizer; layers get plain values, not the config.
+ *
+ *   model_declare   which parameters there are (names, global shapes, initial values, mesh types)
+ *   model_record    what one stage does with one microbatch: layers [first, end), embedding before 0, head after the
+ *                   last
+ *
+ * Names of parameters (also in checkpoints):
+ *   embed.token [V,D]  embed.position [P,D] (gpt2)
+ *   layers.N.norm1.weight (.bias)   layers.N.attn.{q,k,v}.weight (.bias)   layers.N.attn.o.weight (.bias)
+ *   layers.N.norm2.weight (.bias)   layers.N.mlp.{gate,up}.weight (.bias)  layers.N.mlp.down.weight (.bias)
+ *   norm.weight (.bias)  head.weight [V,D] (absent when tied)
+ * Floors 0-4 (tape, parallel, state). Order: Same(mesh).
+ */
+#ifndef TUTTI_NN_MODEL_H
+#define TUTTI_NN_MODEL_H
+
+#include "parallel/parallel.h"
+#include "state/param.h"
+#include "tape/tape.h"
+
+enum model_family { MODEL_GPT2, MODEL_LLAMA, MODEL_N };
+
+struct rope_scaling { /* Llama 3.1; factor 0: none */
+    double factor, low_freq_factor, high_freq_factor;
+    int64_t original_max_position;
+};
+
+struct model_config {
+    enum model_family family;
+    int layers;
+    int64_t hidden;
+    int heads, kv_heads, head_dim;
+    int64_t ffn;
+    int64_t vocab;
+    int64_t max_seq; /* rows of the position table or of the rotary table */
+    bool tie;        /* head.weight is embed.token */
+    double dropout;
+    double norm_eps;
+    double rope_theta;
+    struct rope_scaling rope;
+    bool document_mask; /* attention stays inside a document */
+};
+
+/* Whether the numbers fit together; the error names the key and the nearest legal value. */
+int model_check(const struct model_config *c, struct err *e);
+void model_declare(const struct model_config *c, struct param_table *t);
+
+/* Slots of a tape's externals. Parameters follow: values at SLOT_PARAM + 2 i, gradients one later. Caches of layer l
+ * (decoding only) lie at slot_cache(n_params, l), keys then values. */
+enum { SLOT_TOKENS, SLOT_TARGETS, SLOT_POSITIONS, SLOT_DOCS, SLOT_ROPE, SLOT_STAT, SLOT_LOGITS, SLOT_PARAM };
+static inline int slot_param(int i) { return SLOT_PARAM + 2 * i; }
+static inline int slot_grad(int i) { return SLOT_PARAM + 2 * i + 1; }
+static inline int slot_cache(int n_params, int layer) { return SLOT_PARAM + 2 * n_params + 2 * layer; }
+
+enum model_mode {
+    MODEL_TRAIN,  /* loss, with what backward needs; evaluation lowers the same tape without backward */
+    MODEL_DECODE, /* keys and values go to caches; logits of the last token, fp32, to SLOT_LOGITS */
+    MODEL_LOGITS, /* logits of all tokens, fp32, to SLOT_LOGITS (tests, scoring) */
+};
+struct model_shape {
+    enum model_mode mode;
+    enum dtype dtype;    /* of activations and compute parameters */
+    int64_t batch, seq;  /* of the microbatch; decoding: batch 1, seq new tokens */
+    int64_t cache_rows;  /* decoding: room for this many positions */
+    int64_t loss_rows;   /* tokens per chunk of the head and loss; 0: all at once */
+    bool recompute;      /* keep only each layer's input */
+};
+/* Records the whole model (one stage). Check tape_status afterwards. */
+void model_record(struct tape *t, const struct model_config *c, const struct param_table *p, const struct par *par,
+                  const struct model_shape *s);
+
+/* cos and sin of the rotary angles, row p: head_dim/2 cosines, then head_dim/2 sines. out [max_seq, head_dim]. */
+void model_rope_table(const struct model_config *c, float *out);
+/* FLOPs of training one token the usual way: 6 per matrix parameter and attention's 12 L D S / 2 (causal). */
+double model_flops_per_token(const struct model_config *c, const struct param_table *p, int64_t seq);
+const char *model_family_name(enum model_family f);
+
+#endif
