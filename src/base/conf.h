@@ -3,11 +3,15 @@
  * The table says each key's path, type, range, default, choices and documentation, and where its value lands in
  * a C struct. Parsing, `key=value` overrides, defaults, printing the resolved file, --help and errors
  * (file:line, nearest key, wanted versus got) all derive from it. The YAML library (libyaml) is named in
- * conf.c only.
+ * conf_yaml.c only.
  *
  * Invariants
  *   1. An unknown key, a duplicate key, a wrong type, a value out of range is ERR_REQUEST with file:line.
  *   2. conf_print of a parsed struct parses back to an equal struct.
+ *   3. `key: null` asks for the default. A default passes its own row's range: an integer or number that may be
+ *      absent has the default "null", which stores 0 and prints as null.
+ *   4. Later sources win, row by row; a list is replaced whole. Within one source a key is given once.
+ *   5. After an error the target is unspecified: report and stop.
  * Order: Local.
  */
 #ifndef TUTTI_BASE_CONF_H
@@ -23,12 +27,13 @@
 
 enum conf_type {
     CONF_BOOL,   /* bool */
-    CONF_INT,    /* int64_t; accepts 1_000, 4k? no: plain decimal or 1e6 when integral */
+    CONF_INT,    /* int64_t; plain decimal, or 1e6 when integral */
     CONF_REAL,   /* double */
     CONF_STRING, /* const char * in the arena; null gives NULL */
     CONF_CHOICE, /* int: index into choices */
     CONF_REALS,  /* double[], fixed count `n`: betas: [0.9, 0.95] */
-    CONF_LIST,   /* struct conf_list: items described by `item` (a table of their own) */
+    CONF_LIST,   /* struct conf_list: items described by `item` (a table of their own); a single item that is
+                    not in brackets is a list of one */
 };
 
 struct conf_row {
@@ -50,13 +55,18 @@ struct conf_list {
     int n;
 };
 
-/* Where each value came from, for later errors: conf_where(c, "model.heads") -> "tiny.yaml:7" or "default". */
+/* Rows end with path NULL. Tables and target outlive the conf; strings and lists live in the arena, and so does
+ * the conf itself. */
 struct conf;
 struct conf *conf_new(const struct conf_row *rows, void *target, struct arena *a); /* fills in defaults */
 int conf_read_file(struct conf *c, const char *path, struct err *e);
 int conf_read_text(struct conf *c, const char *text, size_t n, const char *name, struct err *e);
-int conf_override(struct conf *c, const char *key_equals_value, struct err *e); /* "batch.micro=4" */
+/* "batch.micro=4", "data.train=a.txt", "data.train=[a.txt, {path: b.txt, weight: 2}]". A value that begins with
+ * a quote or bracket is YAML; any other is taken as it stands. */
+int conf_override(struct conf *c, const char *key_equals_value, struct err *e);
 int conf_finish(struct conf *c, struct err *e); /* required keys present */
+/* Where a value came from, for later errors: "tiny.yaml:7", "command line" or "default". Items too:
+ * conf_where(c, "data.train[1].path"). */
 const char *conf_where(const struct conf *c, const char *path);
 /* An error that begins with the place of `path`: "tiny.yaml:7: model.heads: ..." */
 int conf_error(const struct conf *c, struct err *e, const char *path, const char *fmt, ...)

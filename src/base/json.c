@@ -192,31 +192,17 @@ static void new_line(struct json_out *o)
     for (int i = 0; i < o->depth; i++) str_puts(o->s, "  ");
 }
 
-/* The length of the UTF-8 character at p (at most 4 bytes, no overlong form, no surrogate), 0 if it is none. */
-static int utf8_length(const unsigned char *p)
-{
-    if (p[0] < 0x80) return 1;
-    int n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
-    if (p[0] < 0xC2 || p[0] > 0xF4) return 0;
-    for (int i = 1; i < n; i++)
-        if ((p[i] & 0xC0) != 0x80) return 0; /* a NUL stops here, before the end is passed */
-    unsigned first = (unsigned)p[0] << 8 | p[1];
-    bool bad = (n == 3 && (first < 0xE0A0 || (first >= 0xEDA0 && first < 0xEE00))) ||
-               (n == 4 && (first < 0xF090 || first >= 0xF490));
-    return bad ? 0 : n;
-}
-
 static void add_quoted(struct str *s, const char *text)
 {
     static const char short_escapes[][2] = {{'"', '"'}, {'\\', '\\'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}};
     str_putc(s, '"');
-    for (const unsigned char *p = (const unsigned char *)text; *p;) {
-        int n = utf8_length(p);
+    for (const char *p = text; *p;) {
+        int n = str_utf8(p, NULL);
         size_t k = 0;
-        while (k < 5 && *p != (unsigned char)short_escapes[k][0]) k++;
+        while (k < 5 && *p != short_escapes[k][0]) k++;
         if (k < 5) str_printf(s, "\\%c", short_escapes[k][1]);
         else if (n == 0) str_puts(s, "\xEF\xBF\xBD");
-        else if (*p < 0x20 || *p == 0x7F) str_printf(s, "\\u%04x", *p);
+        else if ((unsigned char)*p < 0x20 || *p == 0x7F) str_printf(s, "\\u%04x", (unsigned)*p);
         else str_add(s, p, (size_t)n);
         p += n ? n : 1;
     }

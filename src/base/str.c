@@ -85,6 +85,21 @@ bool str_starts(const char *s, const char *prefix)
     return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
+int str_utf8(const char *p, uint32_t *c)
+{
+    static const uint32_t smallest[5] = {0, 0, 0x80, 0x800, 0x10000}; /* below it, the form is overlong */
+    const unsigned char *b = (const unsigned char *)p;
+    int n = b[0] < 0x80 ? 1 : b[0] < 0xC0 ? 0 : b[0] < 0xE0 ? 2 : b[0] < 0xF0 ? 3 : b[0] < 0xF8 ? 4 : 0;
+    uint32_t v = n < 2 ? b[0] : b[0] & (0x7Fu >> n);
+    for (int i = 1; i < n; i++) {
+        if ((b[i] & 0xC0) != 0x80) return 0; /* a NUL stops here, before the end is passed */
+        v = v << 6 | (b[i] & 0x3Fu);
+    }
+    if (n == 0 || v < smallest[n] || (v >= 0xD800 && v < 0xE000) || v > 0x10FFFF) return 0;
+    if (c) *c = v;
+    return n;
+}
+
 static int least(int a, int b)
 {
     return a < b ? a : b;

@@ -20,6 +20,9 @@ const char *str_text(const struct str *s); /* "" when empty */
 
 bool str_ends(const char *s, const char *suffix);
 bool str_starts(const char *s, const char *prefix);
+/* The UTF-8 character at p (NUL-terminated text): its length, 1 to 4, and its code point in *c (may be NULL). 0:
+ * no valid character begins here (stray byte, overlong form, surrogate, beyond U+10FFFF). */
+int str_utf8(const char *p, uint32_t *c);
 /* Edit distance (Levenshtein), for "did you mean". */
 int str_distance(const char *a, const char *b);
 /* The nearest of n words, or NULL when none is near. */
