@@ -1,0 +1,59 @@
+/* fuzz_json.c: any bytes as JSON: no crash, an error says where, and what parses survives write and parse. */
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void copy(const struct json *v, const char *key, struct json_out *o)
+{
+    switch (json_kind(v)) {
+    case JSON_NULL: json_put_null(o, key); break;
+    case JSON_BOOL: json_put_bool(o, key, json_bool(v, false)); break;
+    case JSON_INT: json_put_int(o, key, json_int(v, 0)); break;
+    case JSON_REAL: json_put_real(o, key, json_real(v, 0)); break;
+    case JSON_STRING: json_put_string(o, key, json_string(v, NULL, "")); break;
+    case JSON_ARRAY:
+        json_begin_array(o, key);
+        for (size_t i = 0; i < json_size(v); i++) copy(json_at(v, i), NULL, o);
+        json_end_array(o);
+        break;
+    case JSON_OBJECT:
+        json_begin_object(o, key);
+        for (void *it = json_iter(v); it; it = json_iter_next(v, it)) copy(json_iter_value(it), json_iter_key(it), o);
+        json_end_object(o);
+        break;
+    }
+}
+
+/* Parses and writes again; false after an error. */
+static bool read_and_write(const char *text, size_t n, bool pretty, struct str *out)
+{
+    struct json *root;
+    struct err e = {0};
+    if (json_parse(&root, text, n, "fuzz.json", &e)) {
+        CHECK(strstr(e.text, "fuzz.json:"), "an error without its place: %s", e.text);
+        return false;
+    }
+    struct json_out o = {.s = out, .pretty = pretty};
+    copy(root, NULL, &o);
+    int64_t number;
+    const char *text_member;
+    json_need_int(root, "a", -5, 5, &number, "fuzz.json", &e);
+    json_need_string(root, "b", &text_member, "fuzz.json", &e);
+    json_free(root);
+    return true;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    struct str once = {0}, twice = {0};
+    if (read_and_write((const char *)data, n, true, &once)) {
+        CHECK(read_and_write(once.p, once.n, true, &twice), "what was written does not parse:\n%s", str_text(&once));
+        CHECK(!strcmp(once.p, twice.p), "wrote\n%s\nand then\n%s", once.p, twice.p);
+    }
+    str_free(&once);
+    str_free(&twice);
+    return 0;
+}
