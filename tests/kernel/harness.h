@@ -1,0 +1,479 @@
+/* harness.h: random calls of kernel rows, for tests of any family.
+ *
+ *   struct kcase k;
+ *   kcase_random(&k, OP_LINEAR, DT_BF16, seed);        shapes, attributes, inputs, gradients of outputs
+ *   kcase_forward(&k, &kernel_family_ref, 2);          fills k.out (2 threads)
+ *   kcase_backward(&k, &kernel_family_ref, 2);         fills k.din from k.dout, k.acc
+ *   kcase_free(&k);
+ *
+ * Every tensor is its own allocation (AddressSanitizer sees overruns), lies at an odd element offset, and most
+ * have rows wider than their columns; the gap holds a pattern that kcase_check_gaps verifies. Scratch is full of
+ * NaNs and guarded. The case is a function of (op, dtype, seed) only. */
+#ifndef TUTTI_TESTS_KERNEL_HARNESS_H
+#define TUTTI_TESTS_KERNEL_HARNESS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "kernel/kernel.h"
+
+enum { KCASE_BLOCKS = 96, KCASE_GUARD = 64 };
+
+struct kcase {
+    enum op op;
+    enum dtype dtype;
+    uint64_t seed, drawn;
+    struct op_attrs at;
+    struct step_info step;
+    int n_in, n_out;
+    struct view in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT];
+    struct view dout[KERNEL_MAX_OUT], din[KERNEL_MAX_IN], acc[KERNEL_MAX_IN];
+    void *block[KCASE_BLOCKS];
+    int n_blocks;
+};
+
+static const enum dtype kcase_dtypes[] = {DT_F32, DT_BF16, DT_F16};
+
+/* ---- numbers ---- */
+
+static inline double view_get(const struct view *v, int64_t r, int64_t c)
+{
+    int64_t i = r * v->stride + c;
+    switch (v->dtype) {
+    case DT_F32: return ((const float *)v->p)[i];
+    case DT_BF16: return bf16_to_f32(((const bf16 *)v->p)[i]);
+    case DT_F16: return f16_to_f32(((const uint16_t *)v->p)[i]);
+    case DT_F64: return ((const double *)v->p)[i];
+    case DT_I32: return ((const int32_t *)v->p)[i];
+    default: fail_msg("no element of %s", dtype_name(v->dtype)); return 0;
+    }
+}
+
+static inline void view_set(const struct view *v, int64_t r, int64_t c, double x)
+{
+    int64_t i = r * v->stride + c;
+    switch (v->dtype) {
+    case DT_F32: ((float *)v->p)[i] = (float)x; break;
+    case DT_BF16: ((bf16 *)v->p)[i] = bf16_from_f32((float)x); break;
+    case DT_F16: ((uint16_t *)v->p)[i] = f16_from_f32((float)x); break;
+    case DT_F64: ((double *)v->p)[i] = x; break;
+    case DT_I32: ((int32_t *)v->p)[i] = (int32_t)x; break;
+    default: fail_msg("no element of %s", dtype_name(v->dtype));
+    }
+}
+
+/* An integer in [lo, hi], the next of the case's own sequence. */
+static inline int64_t kcase_int(struct kcase *k, int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)(rng_u64(k->seed, rng_stream("kcase/int"), k->drawn++) % (uint64_t)(hi - lo + 1));
+}
+
+static inline void view_fill(const struct view *v, uint64_t seed, uint64_t stream, double scale)
+{
+    int64_t n = view_cols(v);
+    for (int64_t r = 0; r < view_rows(v); r++)
+        for (int64_t c = 0; c < n; c++)
+            view_set(v, r, c, scale * (double)rng_normal(seed, stream, (uint64_t)(r * n + c)));
+}
+
+static inline void view_fill_zero(const struct view *v)
+{
+    for (int64_t r = 0; r < view_rows(v); r++)
+        for (int64_t c = 0; c < view_cols(v); c++) view_set(v, r, c, 0);
+}
+
+static inline void view_copy(const struct view *to, const struct view *from)
+{
+    for (int64_t r = 0; r < view_rows(from); r++)
+        for (int64_t c = 0; c < view_cols(from); c++) view_set(to, r, c, view_get(from, r, c));
+}
+
+static inline double view_max(const struct view *v)
+{
+    double m = 0;
+    for (int64_t r = 0; r < view_rows(v); r++)
+        for (int64_t c = 0; c < view_cols(v); c++) m = fmax(m, fabs(view_get(v, r, c)));
+    return m;
+}
+
+/* The largest difference, as a part of the largest element of b; NaN counts as infinite. */
+static inline double view_distance(const struct view *a, const struct view *b)
+{
+    double worst = 0, scale = fmax(view_max(b), 1e-30);
+    for (int64_t r = 0; r < view_rows(b); r++)
+        for (int64_t c = 0; c < view_cols(b); c++) {
+            double d = fabs(view_get(a, r, c) - view_get(b, r, c));
+            worst = isnan(d) ? INFINITY : fmax(worst, d);
+        }
+    return worst / scale;
+}
+
+static inline bool view_same_bits(const struct view *a, const struct view *b)
+{
+    for (int64_t r = 0; r < view_rows(b); r++)
+        if (memcmp((const char *)a->p + (size_t)(r * a->stride) * dtype_bytes(a->dtype),
+                   (const char *)b->p + (size_t)(r * b->stride) * dtype_bytes(b->dtype),
+                   (size_t)view_cols(b) * dtype_bytes(b->dtype)) != 0)
+            return false;
+    return true;
+}
+
+/* ---- tensors of a case ---- */
+
+/* Memory of a view whose shape is set: a fresh block, an odd offset, the pattern in every gap. */
+static inline void kcase_memory(struct kcase *k, struct view *v)
+{
+    size_t each = dtype_bytes(v->dtype), offset = each * (size_t)kcase_int(k, 0, 3);
+    size_t span = view_rows(v) ? (size_t)((view_rows(v) - 1) * v->stride + view_cols(v)) : 0;
+    assert_true(k->n_blocks < KCASE_BLOCKS);
+    char *p = xmalloc(offset + span * each + 1);
+    memset(p, 0xa5, offset + span * each);
+    k->block[k->n_blocks++] = p;
+    v->p = p + offset;
+}
+
+/* A tensor with n0 rows (0 dims: n1 = 0 makes a vector of n0), sometimes strided. */
+static inline struct view kcase_tensor(struct kcase *k, enum dtype t, int64_t n0, int64_t n1)
+{
+    struct view v = {.dtype = t, .nd = n1 ? 2 : 1, .n = {n0, n1}};
+    v.stride = view_cols(&v) + (n1 && kcase_int(k, 0, 2) ? kcase_int(k, 1, 9) : 0);
+    kcase_memory(k, &v);
+    return v;
+}
+
+static inline struct view kcase_floats(struct kcase *k, int64_t n0, int64_t n1, double scale)
+{
+    struct view v = kcase_tensor(k, k->dtype, n0, n1);
+    view_fill(&v, k->seed, rng_stream("kcase/float") + k->drawn++, scale);
+    return v;
+}
+
+static inline struct view kcase_ints(struct kcase *k, int64_t n, int64_t lo, int64_t hi)
+{
+    struct view v = kcase_tensor(k, DT_I32, n, 0);
+    for (int64_t i = 0; i < n; i++) view_set(&v, 0, i, (double)kcase_int(k, lo, hi));
+    return v;
+}
+
+/* The same values in memory of their own. */
+static inline struct view kcase_clone(struct kcase *k, const struct view *v)
+{
+    struct view w = *v;
+    kcase_memory(k, &w);
+    view_copy(&w, v);
+    return w;
+}
+
+static inline void kcase_free(struct kcase *k)
+{
+    for (int i = 0; i < k->n_blocks; i++) xfree(k->block[i]);
+    memset(k, 0, sizeof *k);
+}
+
+static inline void view_check_gap(const struct view *v, const char *what)
+{
+    if (!v->p) return;
+    size_t each = dtype_bytes(v->dtype);
+    for (int64_t r = 0; r + 1 < view_rows(v); r++)
+        for (size_t b = (size_t)view_cols(v) * each; b < (size_t)v->stride * each; b++)
+            if (((const unsigned char *)v->p)[(size_t)(r * v->stride) * each + b] != 0xa5)
+                fail_msg("%s: byte %zu after the end of row %lld was written", what, b, (long long)r);
+}
+
+static inline void kcase_check_gaps(const struct kcase *k)
+{
+    for (int i = 0; i < k->n_out; i++) view_check_gap(&k->out[i], op_row(k->op)->name);
+    for (int i = 0; i < k->n_in; i++) view_check_gap(&k->din[i], op_row(k->op)->name);
+    for (int i = 0; i < k->n_in; i++) view_check_gap(&k->in[i], op_row(k->op)->name);
+}
+
+static inline char *kcase_text(char out[200], const struct kcase *k)
+{
+    int n = snprintf(out, 200, "%s %s seed %llu:", op_row(k->op)->name, dtype_name(k->dtype),
+                     (unsigned long long)k->seed);
+    for (int i = 0; i < k->n_in; i++)
+        n += snprintf(out + n, (size_t)(200 - n), " [%lld%s%.0lld]", (long long)k->in[i].n[0],
+                      k->in[i].nd > 1 ? "," : "", (long long)(k->in[i].nd > 1 ? k->in[i].n[1] : 0));
+    return out;
+}
+
+/* ---- random cases, one builder per row ---- */
+
+static inline void kcase_tokens(struct kcase *k, int64_t *t, int64_t *d)
+{
+    *t = kcase_int(k, 1, 33);
+    *d = kcase_int(k, 1, 75);
+}
+
+static inline void build_embed(struct kcase *k)
+{
+    int64_t t, d, v = kcase_int(k, 1, 40);
+    kcase_tokens(k, &t, &d);
+    k->in[0] = kcase_ints(k, t, 0, v - 1);
+    k->in[1] = kcase_floats(k, v, d, 1);
+    k->n_in = 2;
+}
+
+static inline void build_linear(struct kcase *k)
+{
+    int64_t t, features, out_features = kcase_int(k, 1, 70);
+    kcase_tokens(k, &t, &features);
+    k->in[0] = kcase_floats(k, t, features, 1);
+    k->in[1] = kcase_floats(k, out_features, features, 0.2);
+    k->n_in = 2 + (int)kcase_int(k, 0, 1);
+    if (k->n_in > 2) k->in[2] = kcase_floats(k, out_features, 0, 0.5);
+}
+
+static inline void build_norm(struct kcase *k)
+{
+    int64_t t, d;
+    kcase_tokens(k, &t, &d);
+    d += 2; /* a row of one element has no variance: its gradient is all cancellation */
+    k->at.eps = 1e-5f;
+    k->in[0] = kcase_floats(k, t, d, 1.5);
+    k->in[1] = kcase_floats(k, d, 0, 1);
+    k->n_in = k->op == OP_LAYERNORM ? 3 : 2;
+    if (k->n_in > 2) k->in[2] = kcase_floats(k, d, 0, 1);
+}
+
+static inline void build_rotary(struct kcase *k)
+{
+    int64_t t = kcase_int(k, 1, 20), positions = kcase_int(k, 1, 50);
+    k->at.heads = (int)kcase_int(k, 1, 5);
+    k->at.head_dim = 2 * (int)kcase_int(k, 1, 20);
+    int64_t half = k->at.head_dim / 2;
+    k->in[0] = kcase_floats(k, t, k->at.heads * k->at.head_dim, 1);
+    k->in[1] = kcase_ints(k, t, 0, positions - 1);
+    k->in[2] = kcase_tensor(k, DT_F32, positions, k->at.head_dim);
+    for (int64_t p = 0; p < positions; p++)
+        for (int64_t i = 0; i < half; i++) {
+            double angle = (double)p * pow(10000, -(double)i / (double)half);
+            view_set(&k->in[2], p, i, cos(angle));
+            view_set(&k->in[2], p, half + i, sin(angle));
+        }
+    k->n_in = 3;
+}
+
+static inline void build_heads(struct kcase *k)
+{
+    k->at.kv_heads = (int)kcase_int(k, 1, 3);
+    k->at.heads = k->at.kv_heads * (int)kcase_int(k, 1, 3);
+    k->at.head_dim = (int)kcase_int(k, 1, 36);
+    k->at.scale = 1 / sqrtf((float)k->at.head_dim);
+    k->at.causal = true;
+}
+
+static inline void build_qkv(struct kcase *k, int64_t t)
+{
+    for (int i = 0; i < 3; i++)
+        k->in[i] = kcase_floats(k, t, (i ? k->at.kv_heads : k->at.heads) * k->at.head_dim, 1);
+    k->n_in = 3;
+}
+
+static inline void build_attention(struct kcase *k)
+{
+    build_heads(k);
+    k->at.batch = kcase_int(k, 1, 3);
+    k->at.seq = kcase_int(k, 1, 45);
+    k->at.causal = kcase_int(k, 0, 3) > 0;
+    if (k->at.causal && kcase_int(k, 0, 2) == 0) k->at.window = kcase_int(k, 1, k->at.seq);
+    if (kcase_int(k, 0, 2) == 0) k->at.dropout = 0.25f;
+    int64_t t = k->at.batch * k->at.seq;
+    build_qkv(k, t);
+    if (kcase_int(k, 0, 1)) { /* documents: runs of equal ids */
+        k->in[3] = kcase_tensor(k, DT_I32, t, 0);
+        k->n_in = 4;
+        int64_t id = 0;
+        for (int64_t i = 0; i < t; i++) view_set(&k->in[3], 0, i, (double)(id += kcase_int(k, 0, 5) == 0));
+    }
+    k->step.first_token = (uint64_t)(kcase_int(k, 0, 5) * k->at.seq);
+}
+
+static inline void build_attention_cached(struct kcase *k)
+{
+    int64_t t = kcase_int(k, 1, 6), cached = kcase_int(k, 0, 30), room = t + cached + kcase_int(k, 0, 7);
+    build_heads(k);
+    if (kcase_int(k, 0, 2) == 0) k->at.window = kcase_int(k, 1, room);
+    build_qkv(k, t);
+    k->in[3] = kcase_tensor(k, DT_I32, t, 0);
+    for (int64_t i = 0; i < t; i++) view_set(&k->in[3], 0, i, (double)(cached + i));
+    k->in[4] = kcase_floats(k, room, k->in[1].n[1], 1);
+    k->in[5] = kcase_floats(k, room, k->in[1].n[1], 1);
+    k->n_in = 6;
+}
+
+static inline void build_act(struct kcase *k)
+{
+    int64_t t, f;
+    kcase_tokens(k, &t, &f);
+    k->at.act = (enum act_kind)kcase_int(k, 0, ACT_N - 1);
+    k->in[0] = kcase_floats(k, t, k->at.act == ACT_SWIGLU ? 2 * f : f, 2);
+    k->n_in = 1;
+}
+
+static inline void build_add(struct kcase *k)
+{
+    int64_t t, d;
+    kcase_tokens(k, &t, &d);
+    if (kcase_int(k, 0, 1)) k->at.dropout = 0.3f;
+    k->n_in = k->op == OP_ADD ? 2 : 1;
+    for (int i = 0; i < k->n_in; i++) k->in[i] = kcase_floats(k, t, d, 1);
+}
+
+static inline void build_xent(struct kcase *k)
+{
+    int64_t t = kcase_int(k, 1, 20), v = kcase_int(k, 1, 90);
+    k->in[0] = kcase_floats(k, t, v, 2);
+    k->in[1] = kcase_ints(k, t, -1, v - 1);
+    k->n_in = 2;
+}
+
+static inline void build_copy(struct kcase *k)
+{
+    int64_t t, d;
+    kcase_tokens(k, &t, &d);
+    k->in[0] = kcase_floats(k, t, d, 1);
+    k->n_in = 1;
+    k->out[0].dtype = kcase_dtypes[kcase_int(k, 0, 2)];
+}
+
+/* Shapes of the outputs by the row, and memory; what accumulates starts from zero. */
+static inline void kcase_outputs(struct kcase *k)
+{
+    const struct op_row *row = op_row(k->op);
+    char text[200];
+    const char *why = row->infer(&k->at, k->n_in, k->in, k->out);
+    if (why) fail_msg("%s: %s", kcase_text(text, k), why);
+    k->n_out = row->n_out;
+    for (int i = 0; i < k->n_out; i++) {
+        kcase_memory(k, &k->out[i]);
+        view_fill_zero(&k->out[i]);
+    }
+}
+
+/* Random gradients of the outputs, and memory for those of the inputs; acc is absent. */
+static inline void kcase_gradients(struct kcase *k)
+{
+    const struct op_row *row = op_row(k->op);
+    if (!row->has_backward) return;
+    if (k->op != OP_XENT) {
+        k->dout[0] = k->out[0];
+        kcase_memory(k, &k->dout[0]);
+        view_fill(&k->dout[0], k->seed, rng_stream("kcase/dout"), 1);
+    }
+    for (int i = 0; i < k->n_in; i++) {
+        bool weight = row->weight_in >> i & 1;
+        if (!weight && !(row->grad_in >> i & 1)) continue;
+        k->din[i] = kcase_tensor(k, weight ? DT_F32 : k->in[i].dtype, k->in[i].n[0], k->in[i].nd > 1 ? k->in[i].n[1] : 0);
+    }
+}
+
+static inline void kcase_random(struct kcase *k, enum op op, enum dtype dtype, uint64_t seed)
+{
+    static void (*const build[OP_N])(struct kcase *) = {
+        [OP_EMBED] = build_embed,
+        [OP_LINEAR] = build_linear,
+        [OP_RMSNORM] = build_norm,
+        [OP_LAYERNORM] = build_norm,
+        [OP_ROTARY] = build_rotary,
+        [OP_ATTENTION] = build_attention,
+        [OP_ACT] = build_act,
+        [OP_ADD] = build_add,
+        [OP_DROPOUT] = build_add,
+        [OP_XENT] = build_xent,
+        [OP_ATTENTION_CACHED] = build_attention_cached,
+        [OP_COPY] = build_copy,
+    };
+    *k = (struct kcase){.op = op, .dtype = dtype, .seed = seed * 64 + (uint64_t)op * 4 + (uint64_t)dtype};
+    k->step = (struct step_info){.seed = 7, .step = seed, .first_token = 96, .training = true, .loss_scale = 0.125f};
+    k->at.stream = 5;
+    build[op](k);
+    kcase_outputs(k);
+    kcase_gradients(k);
+}
+
+/* ---- running ---- */
+
+static inline struct kernel_call kcase_call(const struct kcase *k, enum kernel_phase phase)
+{
+    struct kernel_call c = {.op = k->op, .phase = phase, .at = k->at, .step = &k->step, .n_in = k->n_in, .n_out = k->n_out};
+    memcpy(c.in, k->in, sizeof c.in);
+    memcpy(c.out, k->out, sizeof c.out);
+    memcpy(c.dout, k->dout, sizeof c.dout);
+    memcpy(c.din, k->din, sizeof c.din);
+    memcpy(c.acc, k->acc, sizeof c.acc);
+    return c;
+}
+
+/* What the row does not save is not there in backward: hide it. */
+static inline void hide_unsaved(struct kernel_call *c)
+{
+    const struct op_row *row = op_row(c->op);
+    unsigned in = c->phase == KERNEL_BWD_W ? row->save_in_w : row->save_in;
+    for (int i = 0; i < c->n_in; i++) {
+        if (!(in >> i & 1)) c->in[i].p = NULL;
+        bool here = (c->phase == KERNEL_BWD_W ? row->weight_in : row->grad_in) >> i & 1;
+        if (!here) c->din[i].p = c->acc[i].p = NULL;
+    }
+    for (int i = 0; i < c->n_out; i++)
+        if (!(row->save_out >> i & 1)) c->out[i].p = NULL;
+}
+
+/* One call with guarded scratch. False: the family has no such slot or does not accept the call. */
+static inline bool kcase_run(struct kernel_call *c, const struct kernel_family *f, int n_threads)
+{
+    const struct kernel_slot *s = &f->slot[c->op][c->phase];
+    if (!s->run || (s->accepts && !s->accepts(c))) return false;
+    if (c->phase != KERNEL_FWD) hide_unsaved(c);
+    c->scratch_bytes = s->scratch ? s->scratch(c, n_threads) : 0;
+    char *block = xmalloc(c->scratch_bytes + 2 * KCASE_GUARD);
+    memset(block, 0xff, c->scratch_bytes + 2 * KCASE_GUARD);
+    char *scratch = block + (KCASE_GUARD - (uintptr_t)block % KCASE_GUARD);
+    c->scratch = c->scratch_bytes ? scratch : NULL;
+    c->team = n_threads > 1 ? team_new(n_threads) : NULL;
+    s->run(c);
+    if (c->team) team_free(c->team);
+    for (const char *g = scratch + c->scratch_bytes; g < block + c->scratch_bytes + 2 * KCASE_GUARD; g++)
+        if (*g != (char)0xff) fail_msg("%s %s: wrote beyond %zu bytes of scratch", f->name, op_row(c->op)->name, c->scratch_bytes);
+    xfree(block);
+    return true;
+}
+
+/* ROTARY works in place: its input is copied to the output's place first. */
+static inline bool kcase_forward(struct kcase *k, const struct kernel_family *f, int n_threads)
+{
+    struct kernel_call c = kcase_call(k, KERNEL_FWD);
+    if (k->op == OP_ROTARY) {
+        view_copy(&k->out[0], &k->in[0]);
+        c.in[0] = c.out[0];
+    }
+    if (k->op == OP_XENT) view_fill_zero(&k->out[0]);
+    return kcase_run(&c, f, n_threads);
+}
+
+static inline bool kcase_backward_phase(struct kcase *k, enum kernel_phase phase, const struct kernel_family *f,
+                                        int n_threads)
+{
+    struct kernel_call c = kcase_call(k, phase);
+    return kcase_run(&c, f, n_threads);
+}
+
+/* Both halves; true when the family ran at least one of them. */
+static inline bool kcase_backward(struct kcase *k, const struct kernel_family *f, int n_threads)
+{
+    bool in = kcase_backward_phase(k, KERNEL_BWD_IN, f, n_threads);
+    bool w = kcase_backward_phase(k, KERNEL_BWD_W, f, n_threads);
+    return in || w;
+}
+
+#endif
