@@ -1,0 +1,195 @@
+/* tokenizer.c: opening, looking things up, saving.
+ *
+ * The byte tokenizer is not a special case on disk: it is the tokenizer.json of a BPE without merges whose ids are the
+ * bytes, made here as text and read by the same reader, so that a checkpoint always carries one kind of file.
+ */
+#include "data/tokenizer.h"
+
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "data/byte_level.h"
+#include "data/tokenizer_impl.h"
+
+enum { JSON_MAX = 256 << 20 };
+
+static int parse(struct tokenizer **out, char *json, size_t n, const char *what, const char *dir, struct err *e)
+{
+    struct tokenizer *t = xcalloc(1, sizeof *t);
+    t->json = json;
+    t->json_n = n;
+    int code = tokenizer_read_json(t, what, e);
+    if (!code) code = tokenizer_find_ends(t, dir, e);
+    if (code) {
+        tokenizer_free(t);
+        t = NULL;
+    }
+    *out = t;
+    return code;
+}
+
+int tokenizer_parse(struct tokenizer **t, const char *json, size_t n, const char *what, struct err *e)
+{
+    return parse(t, xstrndup(json, n), n, what, NULL, e);
+}
+
+/* The directory part of a path: "." when there is none. */
+static char *directory_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash) return xstrdup(".");
+    return slash == path ? xstrdup("/") : xstrndup(path, (size_t)(slash - path));
+}
+
+int tokenizer_open(struct tokenizer **t, const char *what, struct err *e)
+{
+    *t = NULL;
+    if (!strcmp(what, "byte")) {
+        *t = tokenizer_new_byte();
+        return OK;
+    }
+    char *path = fs_is_dir(what) ? fs_join(what, "tokenizer.json") : xstrdup(what);
+    char *dir = directory_of(path), *json = NULL;
+    size_t n = 0;
+    int code = fs_read_all(path, JSON_MAX, &json, &n, e);
+    if (!code) code = parse(t, json, n, path, dir, e);
+    else err_prefix(e, "tokenizer (wanted \"byte\" or a tokenizer.json)");
+    xfree(path);
+    xfree(dir);
+    return code;
+}
+
+struct tokenizer *tokenizer_new_byte(void)
+{
+    struct str text = {0};
+    struct json_out o = {.s = &text, .pretty = true};
+    json_begin_object(&o, NULL);
+    json_put_string(&o, "version", "1.0");
+    json_begin_array(&o, "added_tokens");
+    json_begin_object(&o, NULL);
+    json_put_int(&o, "id", 256);
+    json_put_string(&o, "content", "<|endoftext|>");
+    json_put_bool(&o, "single_word", false);
+    json_put_bool(&o, "lstrip", false);
+    json_put_bool(&o, "rstrip", false);
+    json_put_bool(&o, "normalized", false);
+    json_put_bool(&o, "special", true);
+    json_end_object(&o);
+    json_end_array(&o);
+    json_put_null(&o, "normalizer");
+    const char *byte_level[] = {"pre_tokenizer", "decoder"};
+    for (int i = 0; i < 2; i++) {
+        json_begin_object(&o, byte_level[i]);
+        json_put_string(&o, "type", "ByteLevel");
+        json_put_bool(&o, "add_prefix_space", false);
+        json_put_bool(&o, "trim_offsets", true);
+        json_put_bool(&o, "use_regex", false);
+        json_end_object(&o);
+    }
+    json_put_null(&o, "post_processor");
+    json_begin_object(&o, "model");
+    json_put_string(&o, "type", "BPE");
+    json_begin_object(&o, "vocab");
+    for (int i = 0; i < 256; i++) {
+        struct str letter = {0};
+        unsigned char byte = (unsigned char)i;
+        byte_level_write(&letter, &byte, 1);
+        json_put_int(&o, str_text(&letter), i);
+        str_free(&letter);
+    }
+    json_end_object(&o);
+    json_begin_array(&o, "merges");
+    json_end_array(&o);
+    json_end_object(&o);
+    json_end_object(&o);
+
+    struct err e;
+    struct tokenizer *t;
+    int code = tokenizer_parse(&t, str_text(&text), text.n, "byte tokenizer", &e);
+    CHECK(!code && t->kind == TOKENIZER_BYTE, "the byte tokenizer's own file: %s", e.text);
+    str_free(&text);
+    return t;
+}
+
+void tokenizer_free(struct tokenizer *t)
+{
+    if (!t) return;
+    xfree(t->json);
+    xfree(t->bytes);
+    xfree(t->at);
+    xfree(t->special);
+    piece_map_fini(&t->ids);
+    bpe_fini(&t->bpe);
+    added_fini(&t->cut.added);
+    split_free(t->cut.split);
+    xfree(t);
+}
+
+int tokenizer_save(const struct tokenizer *t, const char *dir, struct err *e)
+{
+    int code = fs_mkdirs(dir, e);
+    if (code) return code;
+    char *path = fs_join(dir, "tokenizer.json");
+    code = fs_write_atomic(path, t->json, t->json_n, e);
+    xfree(path);
+    if (code) return code;
+
+    struct str text = {0};
+    struct json_out o = {.s = &text, .pretty = true};
+    json_begin_object(&o, NULL);
+    json_put_string(&o, "tokenizer_class", "PreTrainedTokenizerFast");
+    if (t->eos >= 0) json_put_string(&o, "eos_token", tokenizer_piece(t, t->eos, NULL));
+    if (t->bos >= 0) json_put_string(&o, "bos_token", tokenizer_piece(t, t->bos, NULL));
+    json_end_object(&o);
+    str_putc(&text, '\n');
+    path = fs_join(dir, "tokenizer_config.json");
+    code = fs_write_atomic(path, str_text(&text), text.n, e);
+    xfree(path);
+    str_free(&text);
+    return code;
+}
+
+enum tokenizer_kind tokenizer_kind(const struct tokenizer *t)
+{
+    return t->kind;
+}
+
+int32_t tokenizer_vocab(const struct tokenizer *t)
+{
+    return t->vocab;
+}
+
+int32_t tokenizer_eos(const struct tokenizer *t)
+{
+    return t->eos;
+}
+
+int32_t tokenizer_bos(const struct tokenizer *t)
+{
+    return t->bos;
+}
+
+uint64_t tokenizer_fingerprint(const struct tokenizer *t)
+{
+    return hash64(t->json, t->json_n);
+}
+
+const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n)
+{
+    bool known = id >= 0 && id < t->vocab;
+    if (n) *n = known ? (size_t)(t->at[id + 1] - t->at[id] - 1) : 0;
+    return known ? t->bytes + t->at[id] : "";
+}
+
+bool tokenizer_is_special(const struct tokenizer *t, int32_t id)
+{
+    return id >= 0 && id < t->vocab && t->special[id];
+}
+
+int32_t tokenizer_find(const struct tokenizer *t, const char *piece, size_t n)
+{
+    return piece_map_get(&t->ids, (const unsigned char *)piece, n);
+}

@@ -1,0 +1,89 @@
+/* tokenizer.h: text to token ids and back, without loss and without holding the text in memory.
+ *
+ * Two kinds. `byte`: ids 0..255 are the bytes, 256 separates documents, vocabulary 257. `bpe`: byte-level BPE read from
+ * a Hugging Face tokenizer.json (the GPT-2 and Llama-3 families), with the ids the `tokenizers` library gives.
+ * What a file asks for beyond that (normalizers, other models, ...) is refused by name, never ignored.
+ *
+ * Invariants
+ *   1. decode(encode(x)) == x for any bytes x, valid UTF-8 or not, except where the file itself asks for text to be
+ *      dropped or added (lstrip, rstrip, add_prefix_space).
+ *   2. The ids do not depend on how the text was parted into encoder_feed calls.
+ *   3. Memory does not grow with the text.
+ *   4. Where text is not valid UTF-8 each offending byte is a piece of its own, and the valid text around it is
+ *      encoded as if it stood alone.
+ *   5. The byte tokenizer never looks for its end-of-text id in the text: bytes in, the same bytes out.
+ * Includes: base, tokens.h. Order: Local; a tokenizer is read-only after opening and may be shared by threads; an
+ * encoder or decoder belongs to one thread.
+ */
+#ifndef TUTTI_DATA_TOKENIZER_H
+#define TUTTI_DATA_TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/str.h"
+#include "data/tokens.h"
+
+enum tokenizer_kind { TOKENIZER_BYTE, TOKENIZER_BPE };
+
+/* -- create ------------------------------------------------------------------------------------------------- */
+
+struct tokenizer;
+/* `what`: "byte", a tokenizer.json, or a directory that holds one. A tokenizer_config.json and a config.json beside
+ * it are asked for the end-of-text and begin-of-text tokens. */
+int tokenizer_open(struct tokenizer **t, const char *what, struct err *e);
+/* From the text of a tokenizer.json; `what` names it in errors. */
+int tokenizer_parse(struct tokenizer **t, const char *json, size_t n, const char *what, struct err *e);
+struct tokenizer *tokenizer_new_byte(void);
+void tokenizer_free(struct tokenizer *t); /* NULL is fine */
+
+/* Writes dir/tokenizer.json (byte for byte what was read; for the byte tokenizer a file that tutti reads back as
+ * such and other libraries read as BPE without merges) and dir/tokenizer_config.json naming eos and bos. */
+int tokenizer_save(const struct tokenizer *t, const char *dir, struct err *e);
+
+/* -- inspect ------------------------------------------------------------------------------------------------ */
+
+enum tokenizer_kind tokenizer_kind(const struct tokenizer *t);
+int32_t tokenizer_vocab(const struct tokenizer *t); /* ids are 0 .. vocab - 1 */
+int32_t tokenizer_eos(const struct tokenizer *t);   /* separates documents; -1: the files name none */
+int32_t tokenizer_bos(const struct tokenizer *t);   /* -1: none */
+/* Equal for equal tokenizer.json, byte for byte. */
+uint64_t tokenizer_fingerprint(const struct tokenizer *t);
+/* The bytes a token stands for (NUL-terminated; borrowed); "" for an id that is not in use. */
+const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n);
+bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
+/* The id of the token with exactly these bytes, or -1. */
+int32_t tokenizer_find(const struct tokenizer *t, const char *piece, size_t n);
+
+/* -- use: encode -------------------------------------------------------------------------------------------- */
+
+/* One document at a time: feed any number of parts, then end; ids are added to `out` as soon as they are certain.
+ * Fails only when a regular expression of the file exceeds the matcher's limits. */
+struct encoder;
+struct encoder *encoder_new(const struct tokenizer *t);
+void encoder_free(struct encoder *c);
+int encoder_feed(struct encoder *c, const void *text, size_t n, struct tokens *out, struct err *e);
+int encoder_end(struct encoder *c, struct tokens *out, struct err *e);
+
+/* A whole text at once; adds no bos or eos. */
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, struct tokens *out, struct err *e);
+
+/* -- use: decode -------------------------------------------------------------------------------------------- */
+
+/* Adds the bytes of n ids; special tokens too when asked for. */
+void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, int64_t n, bool with_special, struct str *out);
+
+/* Text as ids come: what is added to `out` is valid UTF-8 always. A character whose last bytes have not come yet is
+ * held back; bytes that can no longer become valid are replaced by U+FFFD. Zero-initialised with `t` set. */
+struct decoder {
+    const struct tokenizer *t;
+    bool with_special;
+    unsigned char held[4];
+    int n_held;
+};
+void decoder_push(struct decoder *d, int32_t id, struct str *out);
+void decoder_end(struct decoder *d, struct str *out);
+
+#endif

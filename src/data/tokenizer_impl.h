@@ -1,0 +1,35 @@
+/* tokenizer_impl.h: what a tokenizer is made of; for the files of tokenizer.h and the trainer only. */
+#ifndef TUTTI_DATA_TOKENIZER_IMPL_H
+#define TUTTI_DATA_TOKENIZER_IMPL_H
+
+#include "data/added.h"
+#include "data/bpe.h"
+#include "data/split.h"
+#include "data/tokenizer.h"
+
+/* How text is cut into pieces before merging. */
+struct cut_rules {
+    struct added added;
+    struct split *split;
+    bool prefix_space; /* "add_prefix_space": a text that does not begin with a space gets one */
+};
+
+struct tokenizer {
+    enum tokenizer_kind kind;
+    char *json; /* the file, NUL-terminated */
+    size_t json_n;
+    int32_t vocab, eos, bos;
+    char *bytes;        /* the pieces, each followed by a NUL */
+    int64_t *at;        /* piece of id: bytes[at[id]] .. bytes[at[id + 1] - 1] */
+    bool *special;      /* [vocab] */
+    struct piece_map ids;
+    struct bpe bpe;     /* kind BPE */
+    struct cut_rules cut;
+};
+
+/* tokenizer_json.c: fills all but json and json_n. */
+int tokenizer_read_json(struct tokenizer *t, const char *what, struct err *e);
+/* tokenizer_ends.c: fills eos and bos from the names in use and from the files in dir (NULL: none). */
+int tokenizer_find_ends(struct tokenizer *t, const char *dir, struct err *e);
+
+#endif

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Makes tests/data/fixtures/*.json with the `tokenizers` library (pip install tokenizers), the reference.
+
+    python3 make_fixtures.py TEXT...
+
+Each NAME.json is a small tokenizer; NAME.cases.json lists [text, ids] that the reference gives for it. The tests
+only read the results: they need neither Python nor the library.
+"""
+import json
+import os
+import sys
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures")
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+          r"\s*[\r\n]+|\s+(?!\S)|\s+")
+
+TEXTS = [
+    "", " ", "  ", "a", " a", "a ", "  a  b  ", "Hello, world!", "hello world", " leading", "trailing   ",
+    "I'm we've you'll he'd it's they're don't", "I'M WE'VE YOU'LL HE'D IT'S", "'s't'x ''ll 'Ss '\u017f",
+    "It\u2019s \u201cquoted\u201d \u2014 dash\u2026", "1 12 123 1234 12345 3.14159 1,000,000 0x1F 2nd",
+    "\u00bd \u00b2 \u2167 \u0663\u0664 \u4e09", "tab\tseparated\t\tvalues", "line\nbreak\n\nparagraph\n\n\n",
+    "crlf\r\nline\r\n\r\nend\r", "  \n  indented\n\tif (x) {\n\t\treturn;\n\t}\n", "a\n b\n  c\n   d", "   \n", "\n   ", " \r\n \t",
+    "na\u00efve caf\u00e9 \u00fcber stra\u00dfe \u0130stanbul", "e\u0301 combining a\u030a\u0327",
+    "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440!", "\u4f60\u597d\uff0c\u4e16\u754c\uff01\u3053\u3093\u306b\u3061\u306f", "\uc548\ub155 \uc138\uc0c1",
+    "\u0645\u0631\u062d\u0628\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645", "\u0928\u092e\u0938\u094d\u0924\u0947", "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35",
+    "\U0001f600 \U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea \u2764\ufe0f", "\U0001d49c\U0001d4b7", "\U0010ffff\U00010000",
+    "\u00a0nbsp\u00a0\u00a0x\u2003em\u3000ideo\u2028line\u2029para\u0085nel\u1680ogham\u200bzero\u180emong\ufeffbom",
+    "\u2000 \u2001\u2009 x", "\x01\x02\x1b[0m\x7f\x1c\x1d\x1e\x1f", "C:\\path\\file.txt #include <stdio.h> /* x */ && || != ->",
+    "http://example.org/a?b=c&d=%20#e foo_bar fooBar FOO_BAR __init__", "!!! ??? ... --- === ***\n***", "(a)[b]{c}<d>\"e\"'f'`g`",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "abababababababababababababababababababababababababababababababababababababababababab the" * 3,
+    "thetheirthemselvestherethereforethesethenthencethereby" * 4, "." * 200, " " * 100 + "x", "\n" * 70, "-" * 65 + " " + "=" * 49,
+    "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\nSpeak, speak.\n",
+    "<|endoftext|>", "a<|endoftext|>b", "a <|endoftext|> b", "<|endoftext|><|endoftext|>", "<|endoftext", "<|endof<|endoftext|>", "<<|endoftext|>>",
+    "<|begin_of_text|>hi<|end_of_text|>", "<|begin_of_text|> hi <|end_of_text|> there", "x<mask>y", "x  <mask>  y", " <mask> <mask>\n<mask>\u3000z",
+    "a <pad>  b", "<pad>\n\n", "\u00a0<mask>", "<mask", "keep   three    four  two", "def f():\n    return 1\n        deeper",
+]
+
+
+def cases(t):
+    return [[x, t.encode(x, add_special_tokens=False).ids] for x in TEXTS]
+
+
+def write(name, t, change=None):
+    d = json.loads(t.to_str())
+    if change:
+        change(d)
+    text = json.dumps(d, ensure_ascii=False, separators=(",", ":"))
+    reference = Tokenizer.from_str(text)
+    with open(os.path.join(HERE, name + ".json"), "w", encoding="utf-8") as f:
+        f.write(text)
+    with open(os.path.join(HERE, name + ".cases.json"), "w", encoding="utf-8") as f:
+        rows = (json.dumps(c, ensure_ascii=True, separators=(",", ":")) for c in cases(reference))
+        f.write("[\n" + ",\n".join(rows) + "\n]\n")
+
+
+def train(pre, vocab, files, special):
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre
+    t.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=vocab, special_tokens=special, show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    t.train(files, trainer)
+    return t
+
+
+def merges_as_text(d):
+    d["model"]["merges"] = [m if isinstance(m, str) else " ".join(m) for m in d["model"]["merges"]]
+
+
+def whole_words(d):
+    d["model"]["ignore_merges"] = True
+    # Words that no merge reaches: only ignore_merges finds them.
+    next_id = max(d["model"]["vocab"].values()) + 1
+    for i, w in enumerate(["\u0120zebra", "Qwerty", "\u0120\u0120\u0120\u010a"]):
+        d["model"]["vocab"][w] = next_id + i
+    for i, s in enumerate(["<|begin_of_text|>", "<|end_of_text|>"]):
+        d["added_tokens"].append({"id": next_id + 3 + i, "content": s, "single_word": False, "lstrip": False,
+                                  "rstrip": False, "normalized": False, "special": True})
+    d["post_processor"] = {"type": "Sequence", "processors": [
+        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True},
+        {"type": "TemplateProcessing",
+         "single": [{"SpecialToken": {"id": "<|begin_of_text|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+         "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+         "special_tokens": {"<|begin_of_text|>": {"id": "<|begin_of_text|>", "ids": [next_id + 3],
+                                                  "tokens": ["<|begin_of_text|>"]}}}]}
+
+
+def main():
+    files = sys.argv[1:]
+    byte_level = lambda **k: pre_tokenizers.ByteLevel(**k)
+    gpt2 = train(byte_level(add_prefix_space=False), 1100, files, ["<|endoftext|>"])
+    write("gpt2", gpt2, merges_as_text)
+    llama3 = train(pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
+                                            byte_level(add_prefix_space=False, use_regex=False)]), 900, files, [])
+    write("llama3", llama3, whole_words)
+    prefix = train(byte_level(add_prefix_space=True), 320, files, ["<|endoftext|>"])
+    prefix.add_special_tokens([AddedToken("<mask>", lstrip=True, normalized=False), AddedToken("<pad>", rstrip=True, normalized=False)])
+    write("prefix", prefix)
+    digits = train(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                            byte_level(add_prefix_space=False)]), 400, files, ["<|endoftext|>"])
+    digits.add_tokens([AddedToken(" " * n, normalized=True) for n in range(2, 6)])
+    write("digits", digits)
+
+
+main()
