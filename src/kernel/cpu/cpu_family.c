@@ -1,8 +1,25 @@
 /* The cpu family: which vectorised kernel serves which row and phase. A slot left out falls through to the next
  * family. */
 #include "kernel/cpu/cpu.h"
+#include "kernel/cpu/vec_family.h"
+
+/* A slot that vec_avx512.c and vec_avx2.c fill: one function for all of them picks the build (vec_family.c). */
+#define VEC {vec_run, vec_scratch, vec_accepts}
 
 const struct kernel_family kernel_family_cpu = {
     .name = "cpu",
-    .slot = {0},
+    .slot = {
+        [OP_EMBED] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_W] = VEC},
+        [OP_LINEAR] = {[KERNEL_FWD] = {linear_fwd_cpu, linear_fwd_scratch, linear_accepts},
+                       [KERNEL_BWD_IN] = {linear_bwd_in_cpu, linear_bwd_in_scratch, linear_accepts},
+                       [KERNEL_BWD_W] = {linear_bwd_w_cpu, linear_bwd_w_scratch, linear_accepts}},
+        [OP_RMSNORM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
+        [OP_LAYERNORM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
+        [OP_ROTARY] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_ACT] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_ADD] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_DROPOUT] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_XENT] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_COPY] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+    },
 };

@@ -73,11 +73,13 @@ struct tile_ops {
      * both of dtype t (f32 or bf16). m <= TILE_DOT_ROWS. */
     void (*dot)(float *y, int64_t ldy, const void *x, int64_t ldx, const void *w, int64_t ldw, enum dtype t, int m,
                 int64_t n, int64_t depth);
+    /* sum[j] += p[r * stride + j] over rows r in order of groups of eight; cols <= TILE_SUM_COLS. Bias gradients. */
+    void (*add_rows)(float *sum, const void *p, enum dtype t, int64_t stride, int64_t rows, int cols);
     /* Around any number of mul calls on one thread (AMX: load and release the tile configuration). */
     void (*begin)(void);
     void (*end)(void);
 };
-enum { TILE_DOT_ROWS = 8 };
+enum { TILE_DOT_ROWS = 8, TILE_SUM_COLS = 1024 };
 
 /* The fastest row at this CPU's level for sources of dtype t (bf16 may still pick f32 panels). Never NULL. */
 const struct tile_ops *tile_ops_get(enum dtype t);

@@ -63,5 +63,6 @@ const struct tile_ops tile_ops_avx2 = {
     .mr = MR, .nr = NR, .group_a = 1, .group_b = 1, .step = 1,
     .mc = 72, .kc = 256, .nc = 3072,
     .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = plain_finish, .dot = plain_dots,
+    .add_rows = plain_add_rows,
     .begin = nothing, .end = nothing,
 };

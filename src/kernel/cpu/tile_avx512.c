@@ -50,5 +50,6 @@ const struct tile_ops tile_ops_avx512 = {
     .mr = MR512, .nr = NR512, .group_a = 1, .group_b = 1, .step = 1,
     .mc = 280, .kc = 384, .nc = 3072,
     .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = finish512, .dot = dot,
+    .add_rows = add_rows512,
     .begin = nothing, .end = nothing,
 };

@@ -4,7 +4,7 @@
  * (lanes dense); types are converted on the way. Two stores cover every panel: sixteen lanes of one unit side by
  * side (f32, and bf16 pairs), or sixteen units of one lane (the row tiles of AMX). Where the two disagree, a
  * 16 x 16 transposition in registers sits between: 64 shuffles per KiB, still faster than memory delivers.
- * Edges are masks, so there is one code path. Measured on Zen 5: 30 to 60 GB/s read from L2, transposing or not.
+ * Edges are masks, so there is one code path.
  */
 #ifndef TUTTI_KERNEL_CPU_TILE_PACK512_H
 #define TUTTI_KERNEL_CPU_TILE_PACK512_H
@@ -100,70 +100,81 @@ PACK_INLINE void transpose16(__m512i r[16])
     }
 }
 
-/* One panel. `by_lane`: the row tiles of AMX (sixteen units of a lane side by side). width, kind, by_lane and
- * depth_dense are constants where this is called. */
-PACK_INLINE void pack512_panel(int32_t *out, struct tile_src s, int64_t lanes, int64_t depth, int64_t pad,
-                               const int width, const bool by_lane, const bool depth_dense,
-                               const enum pack_kind kind)
+/* Sixteen units of depth, from depth d on, of one panel. `by_lane`: the row tiles of AMX (sixteen units of a lane side
+ * by side). width, by_lane, depth_dense and kind are constants where this is called. */
+PACK_INLINE void pack512_slab(int32_t *out, const struct tile_src *s, int64_t lanes, int64_t depth, int64_t d,
+                              int64_t pad, const int width, const bool by_lane, const bool depth_dense,
+                              const enum pack_kind kind)
 {
     const int per = kind == PACK_BF16_BF16 || kind == PACK_F32_BF16 ? 2 : 1; /* elements of depth in a unit */
     const size_t each = kind == PACK_F32_F32 || kind == PACK_F32_BF16 ? 4 : 2;
-    const size_t row = (size_t)s.stride * each;
-    const char *p = s.p;
-    for (int64_t d = 0; d < pad; d += 16 * per) {
-        const int n_units = (int)clamp_n((pad - d) / per, 16);
-        for (int l = 0; l < width; l += 16) {
-            const int n_lanes = (int)clamp_n(lanes - l, 16);
-            const __mmask16 in = mask16(n_lanes), fits = mask16(width - l);
-            int32_t *o = out + (by_lane ? (d / per) * width + l * 16 : (d / per) * width + l);
-            __m512i r[16];
-            if (depth_dense) {
-                const char *q = p + (size_t)l * row + (size_t)d * each;
+    const size_t row = (size_t)s->stride * each;
+    const int n_units = (int)clamp_n((pad - d) / per, 16);
+    for (int l = 0; l < width; l += 16) {
+        const int n_lanes = (int)clamp_n(lanes - l, 16);
+        const __mmask16 in = mask16(n_lanes), fits = mask16(width - l);
+        int32_t *o = out + (d / per) * width + (by_lane ? l * 16 : l);
+        __m512i r[16];
+        if (depth_dense) {
+            const char *q = (const char *)s->p + (size_t)l * row + (size_t)d * each;
 #pragma GCC unroll 16
-                for (int i = 0; i < 16; i++)
-                    r[i] = i < n_lanes ? units_of_lane(q + (size_t)i * row, kind, depth - d)
-                                       : _mm512_setzero_si512();
-            } else {
-                const char *q = p + (size_t)d * row + (size_t)l * each;
+            for (int i = 0; i < 16; i++)
+                r[i] = i < n_lanes ? units_of_lane(q + (size_t)i * row, kind, depth - d) : _mm512_setzero_si512();
+        } else {
+            const char *q = (const char *)s->p + (size_t)d * row + (size_t)l * each;
 #pragma GCC unroll 16
-                for (int i = 0; i < 16; i++)
-                    r[i] = d + i * per < depth
-                               ? unit_of_lanes(q + (size_t)(i * per) * row, kind, in, row, depth - d - i * per)
-                               : _mm512_setzero_si512();
-            }
-            if (depth_dense != by_lane) transpose16(r);
-            if (by_lane) {
+            for (int i = 0; i < 16; i++)
+                r[i] = d + i * per < depth
+                           ? unit_of_lanes(q + (size_t)(i * per) * row, kind, in, row, depth - d - i * per)
+                           : _mm512_setzero_si512();
+        }
+        if (depth_dense != by_lane) transpose16(r);
+        if (by_lane) {
 #pragma GCC unroll 16
-                for (int i = 0; i < 16; i++) _mm512_storeu_si512(o + i * 16, r[i]);
-            } else {
+            for (int i = 0; i < 16; i++) _mm512_storeu_si512(o + i * 16, r[i]);
+        } else {
 #pragma GCC unroll 16
-                for (int i = 0; i < 16; i++)
-                    if (i < n_units) _mm512_mask_storeu_epi32(o + i * width, fits, r[i]);
-            }
+            for (int i = 0; i < 16; i++)
+                if (i < n_units) _mm512_mask_storeu_epi32(o + i * width, fits, r[i]);
         }
     }
 }
 
-/* All panels, with the kind of source resolved once. */
+/* All panels. Memory is read along its dense dimension: panel by panel where depth is dense; else slab by slab
+ * across the panels, since rows of the source may be a page and more apart (the logits' are 100 KB). */
+PACK_INLINE void pack512_all(void *dst, const struct tile_src *s, int64_t lanes, int64_t depth, const int width,
+                             const bool by_lane, const int step, const enum pack_kind kind)
+{
+    const int per = kind == PACK_BF16_BF16 || kind == PACK_F32_BF16 ? 2 : 1;
+    const int64_t pad = (depth + step - 1) / step * step, panel = pad / per * width;
+    int32_t *out = dst;
+    if (s->depth_dense) {
+        for (int64_t l = 0; l < lanes; l += width, out += panel) {
+            struct tile_src from = tile_at(*s, l, 0);
+            for (int64_t d = 0; d < pad; d += 16 * per)
+                pack512_slab(out, &from, lanes - l, depth, d, pad, width, by_lane, true, kind);
+        }
+    } else {
+        for (int64_t d = 0; d < pad; d += 16 * per)
+            for (int64_t l = 0; l < lanes; l += width) {
+                struct tile_src from = tile_at(*s, l, 0);
+                pack512_slab(out + l / width * panel, &from, lanes - l, depth, d, pad, width, by_lane, false, kind);
+            }
+    }
+}
+
+/* The kind of source resolved, once a call. */
 PACK_INLINE void pack512(void *dst, struct tile_src s, int64_t lanes, int64_t depth, const enum dtype to,
                          const int width, const bool by_lane, const int step)
 {
-    const int64_t pad = (depth + step - 1) / step * step;
-    const size_t panel = (size_t)(pad * width) * (to == DT_F32 ? 4 : 2);
-#define PACK512_ALL(kind)                                                                                    \
-    for (int64_t l = 0; l < lanes; l += width, dst = (char *)dst + panel) {                                  \
-        if (s.depth_dense) pack512_panel(dst, tile_at(s, l, 0), lanes - l, depth, pad, width, by_lane, true, kind); \
-        else pack512_panel(dst, tile_at(s, l, 0), lanes - l, depth, pad, width, by_lane, false, kind);       \
-    }
     if (to == DT_F32) {
-        if (s.dtype == DT_F32) PACK512_ALL(PACK_F32_F32)
-        else if (s.dtype == DT_BF16) PACK512_ALL(PACK_BF16_F32)
-        else PACK512_ALL(PACK_F16_F32)
+        if (s.dtype == DT_F32) pack512_all(dst, &s, lanes, depth, width, by_lane, step, PACK_F32_F32);
+        else if (s.dtype == DT_BF16) pack512_all(dst, &s, lanes, depth, width, by_lane, step, PACK_BF16_F32);
+        else pack512_all(dst, &s, lanes, depth, width, by_lane, step, PACK_F16_F32);
     } else {
-        if (s.dtype == DT_BF16) PACK512_ALL(PACK_BF16_BF16)
-        else PACK512_ALL(PACK_F32_BF16)
+        if (s.dtype == DT_BF16) pack512_all(dst, &s, lanes, depth, width, by_lane, step, PACK_BF16_BF16);
+        else pack512_all(dst, &s, lanes, depth, width, by_lane, step, PACK_F32_BF16);
     }
-#undef PACK512_ALL
 }
 
 /* ---- finishing ---- */
@@ -171,6 +182,18 @@ PACK_INLINE __m512 load16_any(const void *p, enum dtype t, int64_t i, __mmask16 
 {
     if (t == DT_F32) return load16_f32((const float *)p + i, PACK_F32_F32, m);
     return load16_f32((const uint16_t *)p + i, t == DT_BF16 ? PACK_BF16_F32 : PACK_F16_F32, m);
+}
+/* Groups of eight rows: the error grows with rows / 8, and `sum` is touched an eighth as often. */
+static inline void add_rows512(float *sum, const void *p, enum dtype t, int64_t stride, int64_t rows, int cols)
+{
+    for (int64_t r = 0; r < rows; r += 8)
+        for (int j = 0; j < cols; j += 16) {
+            const __mmask16 m = mask16(cols - j);
+            __m512 part = _mm512_setzero_ps();
+            for (int64_t i = r; i < r + 8 && i < rows; i++)
+                part = _mm512_add_ps(part, load16_any(p, t, i * stride + j, m));
+            _mm512_mask_storeu_ps(sum + j, m, _mm512_add_ps(_mm512_maskz_loadu_ps(m, sum + j), part));
+        }
 }
 static inline void finish512(const float *t, int64_t ldt, int rows, int cols, const struct tile_out *o)
 {

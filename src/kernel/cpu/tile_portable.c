@@ -31,5 +31,6 @@ const struct tile_ops tile_ops_portable = {
     .mr = MR, .nr = NR, .group_a = 1, .group_b = 1, .step = 1,
     .mc = 64, .kc = 256, .nc = 2048,
     .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = plain_finish, .dot = plain_dots,
+    .add_rows = plain_add_rows,
     .begin = nothing, .end = nothing,
 };

@@ -1,0 +1,191 @@
+/* gemm.c: blocking, packing and threads around the micro-kernels of tile.h.
+ *
+ * After Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM TOMS 2008), and BLIS:
+ *
+ *     for each block of nc columns                                   (B's packed block lives in L3)
+ *       for each chunk of rows                                       (only where C needs an f32 stand-in)
+ *         for each slice of kc of depth, in order
+ *           the team packs the kc x nc block of B, panel by panel; all meet
+ *           each member, for its rows, mc at a time: packs mc x kc of A    (lives in L2)
+ *             for each panel of B (in L1), for each panel of A: one tile of C
+ *
+ * The block of B has two buffers, so the members meet once per slice. Members form a grid of tm x tn over C's rows and
+ * columns; members of one grid row pack the same A each for itself.
+ *
+ * C is touched once per slice of depth. f32 outputs are summed where they lie; narrower outputs that need several
+ * slices are summed in an f32 stand-in of at most 1024 rows x 1024 columns per member, tile by tile (contiguous,
+ * so that a tile is 28 lines of cache), and cast when the last slice is in. Cost of all packing: M K N/nc + K N
+ * M/rows elements at 0.03 to 0.1 ns, against 2 M N K operations: 1 to 3 % from 1024 rows on.
+ *
+ * Rejected: packing both operands whole (twice the scratch, and the vocabulary's weights would leave the cache
+ * before use); splitting depth among threads (bits would depend on the team).
+ */
+#include "kernel/cpu/gemm.h"
+
+#include "base/err.h"
+
+struct plan {
+    int tm, tn;               /* grid of members */
+    int64_t kc, mc, nc;       /* slice of depth; rows packed at once; columns of a block */
+    int64_t n_slices, n_blocks, n_chunks;
+    int64_t chunk;            /* panels of rows per member and chunk */
+    size_t a_bytes, b_bytes, t_bytes; /* one member's A, one buffer of B, one member's stand-in for C */
+};
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The grid with the least work for the busiest member: its tiles, and packing its rows of A, which costs about as
+ * much as 32 more columns. Ties go to more rows, which pack less. */
+static void plan_grid(struct plan *p, int64_t m_panels, int64_t n_panels, int nr, int n_threads)
+{
+    int64_t best = INT64_MAX;
+    for (int tm = n_threads; tm >= 1; tm--) {
+        if (n_threads % tm) continue;
+        int64_t cost = ceil_div(m_panels, tm) * (ceil_div(n_panels, n_threads / tm) * nr + 32);
+        if (cost >= best) continue;
+        best = cost;
+        p->tm = tm;
+        p->tn = n_threads / tm;
+    }
+}
+
+static struct plan plan_make(const struct tile_ops *o, const struct gemm *g, int n_threads)
+{
+    enum { MOST_ROWS = 1024, MOST_COLS = 1024 }; /* of a member's stand-in for C */
+    struct plan p = {.tm = 1, .tn = 1};
+    p.n_slices = ceil_div(g->k, o->kc);
+    p.kc = tile_depth(o, ceil_div(g->k, p.n_slices));
+    p.n_slices = ceil_div(g->k, p.kc);
+    const bool stand_in = g->out.c_dtype != DT_F32 && p.n_slices > 1;
+
+    p.n_blocks = ceil_div(g->n, stand_in ? min64(o->nc, MOST_COLS) : o->nc);
+    p.nc = ceil_div(ceil_div(g->n, p.n_blocks), o->nr) * o->nr;
+    p.n_blocks = ceil_div(g->n, p.nc);
+    const int64_t m_panels = ceil_div(g->m, o->mr), n_panels = p.nc / o->nr;
+    plan_grid(&p, m_panels, n_panels, o->nr, n_threads);
+
+    const int64_t mine = ceil_div(m_panels, p.tm);
+    p.n_chunks = stand_in ? ceil_div(mine * o->mr, MOST_ROWS) : 1;
+    p.chunk = ceil_div(mine, p.n_chunks);
+    p.mc = min64(o->mc / o->mr, p.chunk) * o->mr;
+    p.a_bytes = tile_a_bytes(o, p.mc, p.kc);
+    p.b_bytes = tile_b_bytes(o, p.nc, p.kc);
+    if (stand_in) p.t_bytes = (size_t)(p.chunk * o->mr * ceil_div(n_panels, p.tn) * o->nr) * sizeof(float);
+    return p;
+}
+
+static size_t plan_bytes(const struct plan *p, int n_threads)
+{
+    return 2 * p->b_bytes + (size_t)n_threads * (p->a_bytes + p->t_bytes);
+}
+
+size_t gemm_scratch(const struct tile_ops *o, const struct gemm *g, int n_threads)
+{
+    struct plan p = plan_make(o, g, n_threads);
+    return plan_bytes(&p, n_threads);
+}
+
+struct job {
+    const struct tile_ops *o;
+    const struct gemm *g;
+    struct plan p;
+    char *scratch;
+    struct team *team;
+};
+
+/* One tile of C in one slice of depth. `tile` is C's stand-in, or NULL. */
+static void tile_run(const struct job *w, const char *a, const char *b, float *tile, int64_t row, int64_t col,
+                     int64_t depth, bool first, bool last)
+{
+    const struct tile_ops *o = w->o;
+    const struct tile_out *out = &w->g->out;
+    const int rows = (int)min64(o->mr, w->g->m - row), cols = (int)min64(o->nr, w->g->n - col);
+    const bool f32 = out->c_dtype == DT_F32;
+    const bool in_place = out->acc == out->c;
+
+    if (f32 && cols == o->nr && !(first && (out->bias || (out->acc && !in_place)))) {
+        o->mul((float *)out->c + row * out->ldc + col, out->ldc, a, b, depth, rows, !first || in_place);
+        return;
+    }
+    float local[TILE_MAX_MR * TILE_MAX_NR] __attribute__((aligned(64)));
+    float *sum = tile ? tile : local;
+    o->mul(sum, o->nr, a, b, depth, rows, tile && !first);
+    if (!f32 && !last) return;
+
+    struct tile_out to = *out;
+    to.c = (char *)out->c + (size_t)(row * out->ldc + col) * dtype_bytes(out->c_dtype);
+    if (out->bias) to.bias = (const char *)out->bias + (size_t)col * dtype_bytes(out->bias_dtype);
+    if (out->acc) to.acc = (const char *)out->acc + (size_t)(row * out->ldacc + col) * dtype_bytes(out->acc_dtype);
+    if (f32 && !first) { /* bias and acc are in already */
+        to.bias = NULL;
+        to.acc = to.c;
+        to.acc_dtype = DT_F32;
+        to.ldacc = to.ldc;
+    }
+    o->finish(sum, o->nr, rows, cols, &to);
+}
+
+/* This member's part of one slice: rows [row0, row1), panels of columns [q0, q1) of the block at column jc. */
+static void slice_run(const struct job *w, int64_t row0, int64_t row1, int64_t jc, int64_t q0, int64_t q1, int64_t slice,
+                      char *a, const char *b, float *t)
+{
+    const struct tile_ops *o = w->o;
+    const int64_t d0 = slice * w->p.kc, depth = min64(w->p.kc, w->g->k - d0), pad = tile_depth(o, depth);
+    const size_t a_step = tile_a_step(o, depth), b_step = tile_b_step(o, depth);
+    const bool first = slice == 0, last = slice + 1 == w->p.n_slices;
+    for (int64_t ic = row0; ic < row1; ic += w->p.mc) {
+        const int64_t mc = min64(w->p.mc, row1 - ic);
+        o->pack_a(a, tile_at(w->g->a, ic, d0), mc, depth);
+        for (int64_t q = q0; q < q1; q++) {
+            const char *ai = a;
+            for (int64_t i = ic; i < ic + mc; i += o->mr, ai += a_step) {
+                float *tile = t ? t + ((i - row0) / o->mr * (q1 - q0) + q - q0) * o->mr * o->nr : NULL;
+                tile_run(w, ai, b + (size_t)q * b_step, tile, i, jc + q * o->nr, pad, first, last);
+            }
+        }
+    }
+}
+
+static void member_run(void *arg, int member, int n_members)
+{
+    const struct job *w = arg;
+    const struct tile_ops *o = w->o;
+    const struct gemm *g = w->g;
+    const struct plan *p = &w->p;
+    char *const b_buffer = w->scratch;
+    char *const a = w->scratch + 2 * p->b_bytes + (size_t)member * (p->a_bytes + p->t_bytes);
+    float *const t = p->t_bytes ? (float *)(void *)(a + p->a_bytes) : NULL;
+    int64_t panel0, panel1;
+    team_split(ceil_div(g->m, o->mr), member / p->tn, p->tm, &panel0, &panel1);
+
+    o->begin();
+    int turn = 0;
+    for (int64_t jc = 0; jc < g->n; jc += p->nc) {
+        const int64_t cols = min64(p->nc, g->n - jc), panels = ceil_div(cols, o->nr);
+        int64_t q0, q1, pack0, pack1;
+        team_split(panels, member % p->tn, p->tn, &q0, &q1);
+        team_split(panels, member, n_members, &pack0, &pack1);
+        for (int64_t chunk = 0; chunk < p->n_chunks; chunk++) {
+            const int64_t row0 = min64(panel0 + chunk * p->chunk, panel1) * o->mr;
+            const int64_t row1 = min64(min64(panel0 + (chunk + 1) * p->chunk, panel1) * o->mr, g->m);
+            for (int64_t slice = 0; slice < p->n_slices; slice++, turn ^= 1) {
+                char *b = b_buffer + (size_t)turn * p->b_bytes;
+                const int64_t d0 = slice * p->kc, depth = min64(p->kc, g->k - d0);
+                if (pack0 < pack1)
+                    o->pack_b(b + (size_t)pack0 * tile_b_step(o, depth), tile_at(g->b, jc + pack0 * o->nr, d0),
+                              min64(pack1 * o->nr, cols) - pack0 * o->nr, depth);
+                if (n_members > 1) team_barrier(w->team);
+                slice_run(w, row0, row1, jc, q0, q1, slice, a, b, t);
+            }
+        }
+    }
+    o->end();
+}
+
+void gemm_run(const struct tile_ops *o, const struct gemm *g, void *scratch, struct team *team)
+{
+    CHECK(g->m > 0 && g->n > 0 && g->k > 0, "empty product %ld x %ld x %ld", (long)g->m, (long)g->n, (long)g->k);
+    struct job w = {.o = o, .g = g, .p = plan_make(o, g, team_size(team)), .scratch = scratch, .team = team};
+    team_run(team, member_run, &w);
+}
