@@ -49,7 +49,7 @@ static bool is(const struct json *v, enum json_kind kind)
 
 static bool is_set(const struct json *v)
 {
-    return v && !is(v, JSON_NUL)L;
+    return v && json_kind(v) != JSON_NULL;
 }
 
 static const char *type_of(const struct json *v)
