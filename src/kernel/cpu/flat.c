@@ -1,0 +1,33 @@
+/* flat_ops_cpu: the flat operations at the widest vectors this CPU has, chosen at each call; a call moves whole
+ * arrays, so the choice costs nothing. Without AVX2 the reference does the work. */
+#include "kernel/cpu/vec_family.h"
+#include "kernel/cpuid.h"
+
+static const struct flat_ops *chosen(void)
+{
+    enum isa isa = cpu_isa();
+    return isa >= ISA_AVX512 ? &flat_ops_avx512 : isa >= ISA_AVX2 ? &flat_ops_avx2 : &flat_ops_ref;
+}
+
+static void adamw_cpu(struct team *team, const struct adamw_args *a)
+{
+    chosen()->adamw(team, a);
+}
+static void sgd_cpu(struct team *team, const struct sgd_args *a)
+{
+    chosen()->sgd(team, a);
+}
+static double sum_squares_cpu(struct team *team, const float *x, int64_t n)
+{
+    return chosen()->sum_squares(team, x, n);
+}
+static int64_t find_nonfinite_cpu(struct team *team, const void *x, enum dtype dtype, int64_t n)
+{
+    return chosen()->find_nonfinite(team, x, dtype, n);
+}
+static void cast_cpu(struct team *team, void *dst, enum dtype to, const void *src, enum dtype from, int64_t n)
+{
+    chosen()->cast(team, dst, to, src, from, n);
+}
+
+const struct flat_ops flat_ops_cpu = {"cpu", adamw_cpu, sgd_cpu, sum_squares_cpu, find_nonfinite_cpu, cast_cpu};

@@ -1,0 +1,74 @@
+/* vec.h: the small vocabulary in which the vector kernels are written once.
+ *
+ * A loop lives in a *_body.h file in terms of these words; *_avx2.c and *_avx512.c include the same bodies with
+ * 8 or 16 lanes. The compiler's own flags for the file choose the width, so one binary holds both.
+ *
+ *   vf, vi, vmask      VL floats, VL 32-bit integers, one truth value per lane; vf has + - * / and compares by
+ *                      the compiler's vector extension
+ *   v_get, v_put       load and store of f32 or bf16 elements as floats; n < VL touches only n elements, other
+ *                      lanes read as 0. The dtype is a constant wherever it is called, so the branch folds away
+ *   v_exp, v_sigmoid   relative error below 2e-7 (v_exp: degree-6 minimax polynomial after Cody-Waite reduction)
+ *
+ * Includes: libc, dtype.h. Order: Local.
+ */
+#ifndef TUTTI_KERNEL_CPU_VEC_H
+#define TUTTI_KERNEL_CPU_VEC_H
+
+#include "layout/dtype.h"
+#ifdef __AVX512F__
+#include "kernel/cpu/vec_avx512.h"
+#else
+#include "kernel/cpu/vec_avx2.h"
+#endif
+
+/* How many of the remaining elements the next vector takes. */
+VEC_INLINE int v_count(int64_t left) { return left < VL ? (int)left : VL; }
+
+VEC_INLINE vf vf_from_bf16(vi u) { return vi_float_bits(vi_shl(u, 16)); }
+/* Round to nearest even; NaN stays NaN: bit for bit bf16_from_f32, in the low half of each lane. */
+VEC_INLINE vi vf_to_bf16(vf a)
+{
+    vi u = vf_bits(a);
+    vi r = vi_shr(vi_add(u, vi_add(vi_set(0x7fff), vi_and(vi_shr(u, 16), vi_set(1)))), 16);
+    return vi_pick(vf_unordered(a), vi_or(vi_shr(u, 16), vi_set(0x40)), r);
+}
+
+VEC_INLINE vf v_get(const void *p, int64_t i, int n, enum dtype t)
+{
+    if (t == DT_BF16) {
+        const uint16_t *q = (const uint16_t *)p + i;
+        return vf_from_bf16(n == VL ? vi_load_u16(q) : vi_load_u16_n(q, n));
+    }
+    const float *q = (const float *)p + i;
+    return n == VL ? vf_load(q) : vf_load_n(q, n);
+}
+VEC_INLINE void v_put(void *p, int64_t i, int n, enum dtype t, vf a)
+{
+    if (t == DT_BF16) {
+        uint16_t *q = (uint16_t *)p + i;
+        if (n == VL) vi_store_u16(q, vf_to_bf16(a));
+        else vi_store_u16_n(q, vf_to_bf16(a), n);
+        return;
+    }
+    float *q = (float *)p + i;
+    if (n == VL) vf_store(q, a);
+    else vf_store_n(q, a, n);
+}
+
+VEC_INLINE vf v_exp(vf x)
+{
+    x = vf_min(vf_set(89.0f), vf_max(vf_set(-104.0f), x)); /* in this order NaN passes through */
+    vf n = vf_round(x * vf_set(1.44269504f));
+    vf r = vf_fma(n, vf_set(-0.693359375f), x); /* ln 2, high part: exact for these n */
+    r = vf_fma(n, vf_set(2.12194440e-4f), r);   /* and low part */
+    vf p = vf_fma(r, vf_set(0x1.709ba2p-10f), vf_set(0x1.129052p-7f));
+    p = vf_fma(p, r, vf_set(0x1.55515ep-5f));
+    p = vf_fma(p, r, vf_set(0x1.5553c0p-3f));
+    p = vf_fma(p, r, vf_set(0x1.000002p-1f));
+    p = vf_fma(p, r, vf_set(1.0f));
+    p = vf_fma(p, r, vf_set(1.0f));
+    return vf_scale2(p, n);
+}
+VEC_INLINE vf v_sigmoid(vf x) { return vf_set(1.0f) / (vf_set(1.0f) + v_exp(vf_zero() - x)); }
+
+#endif
