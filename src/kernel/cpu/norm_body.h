@@ -1,0 +1,197 @@
+/* norm_body.h: RMSNORM and LAYERNORM over vec.h.
+ *
+ * Forward and backward-input read a row two or three times, from L1 after the first: 4 bytes per bf16 element from
+ * memory forward, 6 to 8 backward. A layer norm's variance is the mean square of (x - mean), never E[x^2] - mean^2.
+ *
+ *     xhat = (x - mean) * rstd,  g = dy * w
+ *     dx   = rstd * (g - mean(g) - xhat * mean(g * xhat))        (RMSNORM: no means of x or g)
+ *     dw   = sum over rows of dy * xhat,  db = sum of dy
+ *
+ * Weight gradients sum over fixed chunks of NORM_CHUNK rows into scratch, then the chunks in order: the same bits
+ * for any team, and a shorter chain of roundings than one long sum.
+ */
+#ifndef TUTTI_KERNEL_CPU_NORM_BODY_H
+#define TUTTI_KERNEL_CPU_NORM_BODY_H
+
+#include <math.h>
+
+#include "kernel/cpu/vec_rows.h"
+
+/* Sum of (x - shift)^power over a row, power 1 or 2, in four chains. */
+VEC_INLINE float row_power_sum(const void *x, int64_t n, float shift, int power, enum dtype t)
+{
+    vf s[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()}, m = vf_set(shift);
+    int64_t i = 0;
+    for (; i + 4 * VL <= n; i += 4 * VL)
+        for (int k = 0; k < 4; k++) {
+            vf v = v_get(x, i + k * VL, VL, t) - m;
+            if (power == 2) v = v * v;
+            s[k] += v;
+        }
+    for (; i < n; i += VL) {
+        int k = v_count(n - i);
+        vf v = vf_pick(vm_first(k), v_get(x, i, k, t) - m, vf_zero());
+        if (power == 2) v = v * v;
+        s[0] += v;
+    }
+    return vf_sum((s[0] + s[1]) + (s[2] + s[3]));
+}
+
+/* y = (x - mean) * rstd * w + b; b NULL: none. */
+VEC_INLINE void norm_apply(void *y, const void *x, const void *w, const void *b, int64_t n, float mean, float rstd,
+                           enum dtype t)
+{
+    for (int64_t i = 0; i < n; i += VL) {
+        int k = v_count(n - i);
+        vf xhat = (v_get(x, i, k, t) - vf_set(mean)) * vf_set(rstd);
+        v_put(y, i, k, t, vf_fma(xhat, v_get(w, i, k, t), v_get_or_zero(b, i, k, t)));
+    }
+}
+
+VEC_INLINE void rmsnorm_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    int64_t n = view_cols(&c->in[0]);
+    for (int64_t r = lo; r < hi; r++) {
+        const void *x = row_at(&c->in[0], r);
+        float rstd = 1.0f / sqrtf(row_power_sum(x, n, 0, 2, t) / (float)n + c->at.eps);
+        ((float *)c->out[1].p)[r] = rstd;
+        norm_apply(row_at(&c->out[0], r), x, c->in[1].p, NULL, n, 0, rstd, t);
+    }
+}
+VEC_ROW_KERNEL(rmsnorm_fwd)
+
+VEC_INLINE void layernorm_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    int64_t n = view_cols(&c->in[0]);
+    for (int64_t r = lo; r < hi; r++) {
+        const void *x = row_at(&c->in[0], r);
+        float *stat = row_at(&c->out[1], r);
+        float mean = row_power_sum(x, n, 0, 1, t) / (float)n;
+        float rstd = 1.0f / sqrtf(row_power_sum(x, n, mean, 2, t) / (float)n + c->at.eps);
+        stat[0] = mean;
+        stat[1] = rstd;
+        norm_apply(row_at(&c->out[0], r), x, c->in[1].p, c->in[2].p, n, mean, rstd, t);
+    }
+}
+VEC_ROW_KERNEL(layernorm_fwd)
+
+/* ---- backward of x ---- */
+VEC_INLINE void norm_bwd_row(const struct kernel_call *c, int64_t r, float mean, float rstd, bool centred, enum dtype t)
+{
+    const void *x = row_at(&c->in[0], r), *w = c->in[1].p, *dy = row_at(&c->dout[0], r);
+    const void *acc = row_or_null(&c->acc[0], r);
+    void *dx = row_at(&c->din[0], r);
+    int64_t n = view_cols(&c->in[0]), i = 0;
+    vf sg[2] = {vf_zero(), vf_zero()}, sgx[2] = {vf_zero(), vf_zero()};
+    for (; i + 2 * VL <= n; i += 2 * VL)
+        for (int k = 0; k < 2; k++) {
+            vf g = v_get(dy, i + k * VL, VL, t) * v_get(w, i + k * VL, VL, t);
+            sgx[k] = vf_fma(g, v_get(x, i + k * VL, VL, t) - vf_set(mean), sgx[k]);
+            sg[k] += g;
+        }
+    for (; i < n; i += VL) { /* g is 0 in the lanes past the end */
+        int k = v_count(n - i);
+        vf g = v_get(dy, i, k, t) * v_get(w, i, k, t);
+        sgx[0] = vf_fma(g, v_get(x, i, k, t) - vf_set(mean), sgx[0]);
+        sg[0] += g;
+    }
+    vf mean_g = vf_set(centred ? vf_sum(sg[0] + sg[1]) / (float)n : 0);
+    vf mean_gx = vf_set(vf_sum(sgx[0] + sgx[1]) * rstd / (float)n);
+    for (i = 0; i < n; i += VL) {
+        int k = v_count(n - i);
+        vf g = v_get(dy, i, k, t) * v_get(w, i, k, t);
+        vf xhat = (v_get(x, i, k, t) - vf_set(mean)) * vf_set(rstd);
+        vf d = vf_set(rstd) * (g - mean_g - xhat * mean_gx);
+        v_put(dx, i, k, t, d + v_get_or_zero(acc, i, k, t));
+    }
+}
+VEC_INLINE void rmsnorm_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    for (int64_t r = lo; r < hi; r++) norm_bwd_row(c, r, 0, ((const float *)c->out[1].p)[r], false, t);
+}
+VEC_ROW_KERNEL(rmsnorm_bwd_in)
+
+VEC_INLINE void layernorm_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    for (int64_t r = lo; r < hi; r++) {
+        const float *stat = row_at(&c->out[1], r);
+        norm_bwd_row(c, r, stat[0], stat[1], true, t);
+    }
+}
+VEC_ROW_KERNEL(layernorm_bwd_in)
+
+/* ---- backward of the weights ---- */
+enum { NORM_CHUNK = 64, NORM_BLOCK = 4 /* vectors of columns held in registers */ };
+static int64_t norm_chunks(const struct kernel_call *c)
+{
+    return (view_rows(&c->in[0]) + NORM_CHUNK - 1) / NORM_CHUNK;
+}
+static size_t norm_bwd_w_scratch(const struct kernel_call *c, int n_threads)
+{
+    (void)n_threads;
+    return (size_t)(norm_chunks(c) * 2 * view_cols(&c->in[0])) * sizeof(float);
+}
+
+/* dw and db of columns i .. i + w*VL (the last vector short by k lanes when w is 1) over rows lo .. hi-1. */
+VEC_INLINE void norm_bwd_w_columns(const struct kernel_call *c, int64_t lo, int64_t hi, int64_t i, int w, int k,
+                                   float *dw, float *db, enum dtype t)
+{
+    vf sw[NORM_BLOCK], sb[NORM_BLOCK];
+    for (int j = 0; j < w; j++) sw[j] = sb[j] = vf_zero();
+    bool centred = c->op == OP_LAYERNORM;
+    for (int64_t r = lo; r < hi; r++) {
+        const float *stat = row_at(&c->out[1], centred ? r : 0);
+        float mean = centred ? stat[0] : 0, rstd = centred ? stat[1] : stat[r];
+        const void *x = row_at(&c->in[0], r), *dy = row_at(&c->dout[0], r);
+        for (int j = 0; j < w; j++) {
+            vf g = v_get(dy, i + j * VL, k, t);
+            sw[j] = vf_fma(g, (v_get(x, i + j * VL, k, t) - vf_set(mean)) * vf_set(rstd), sw[j]);
+            sb[j] += g;
+        }
+    }
+    for (int j = 0; j < w; j++) {
+        v_put(dw, i + j * VL, k, DT_F32, sw[j]);
+        v_put(db, i + j * VL, k, DT_F32, sb[j]);
+    }
+}
+VEC_INLINE void norm_bwd_w_chunk(const struct kernel_call *c, int64_t chunk, enum dtype t)
+{
+    int64_t n = view_cols(&c->in[0]), rows = view_rows(&c->in[0]), lo = chunk * NORM_CHUNK, i = 0;
+    int64_t hi = lo + NORM_CHUNK < rows ? lo + NORM_CHUNK : rows;
+    float *dw = (float *)c->scratch + chunk * 2 * n, *db = dw + n;
+    for (; i + NORM_BLOCK * VL <= n; i += NORM_BLOCK * VL)
+        norm_bwd_w_columns(c, lo, hi, i, NORM_BLOCK, VL, dw, db, t);
+    for (; i < n; i += VL) norm_bwd_w_columns(c, lo, hi, i, 1, v_count(n - i), dw, db, t);
+}
+/* din = acc + the chunks in order, columns lo .. hi-1; part 0 is dw, 1 is db. */
+static void norm_bwd_w_combine(const struct kernel_call *c, int part, int64_t lo, int64_t hi)
+{
+    float *d = c->din[1 + part].p;
+    const float *acc = c->acc[1 + part].p;
+    int64_t n = view_cols(&c->in[0]), n_chunks = norm_chunks(c);
+    if (!d) return;
+    for (int64_t i = lo; i < hi; i += VL) {
+        int k = v_count(hi - i);
+        vf s = vf_zero();
+        for (int64_t q = 0; q < n_chunks; q++) s += v_get((const float *)c->scratch + (2 * q + part) * n, i, k, DT_F32);
+        v_put(d, i, k, DT_F32, s + v_get_or_zero(acc, i, k, DT_F32));
+    }
+}
+static void norm_bwd_w_member(void *arg, int member, int n_members)
+{
+    const struct kernel_call *c = arg;
+    int64_t lo, hi, n = view_cols(&c->in[0]);
+    team_split(norm_chunks(c), member, n_members, &lo, &hi);
+    for (int64_t q = lo; q < hi; q++) {
+        if (c->in[0].dtype == DT_BF16) norm_bwd_w_chunk(c, q, DT_BF16);
+        else norm_bwd_w_chunk(c, q, DT_F32);
+    }
+    team_barrier(c->team);
+    team_split((n + VL - 1) / VL, member, n_members, &lo, &hi);
+    hi = hi * VL < n ? hi * VL : n;
+    norm_bwd_w_combine(c, 0, lo * VL, hi);
+    if (c->op == OP_LAYERNORM) norm_bwd_w_combine(c, 1, lo * VL, hi);
+}
+static void norm_bwd_w(const struct kernel_call *c) { team_run_call(norm_bwd_w_member, c); }
+
+#endif

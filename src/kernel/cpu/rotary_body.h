@@ -1,0 +1,46 @@
+/* rotary_body.h: ROTARY over vec.h: every head's pairs (i, i + A/2) turned by the position's angle, in place or not.
+ *
+ * The cosines and sines of a position come from the table and are used by all heads of the token, so the table's
+ * row stays in L1 and the operation moves its tensor once in and once out. Backward turns the other way.
+ */
+#ifndef TUTTI_KERNEL_CPU_ROTARY_BODY_H
+#define TUTTI_KERNEL_CPU_ROTARY_BODY_H
+
+#include "kernel/cpu/vec_rows.h"
+
+VEC_INLINE void rotary_turn(void *y, const void *acc, const void *x, const float *cosines, int64_t half, bool back,
+                            enum dtype t)
+{
+    for (int64_t i = 0; i < half; i += VL) {
+        int k = v_count(half - i);
+        vf co = v_get(cosines, i, k, DT_F32), si = v_get(cosines, half + i, k, DT_F32);
+        if (back) si = vf_zero() - si;
+        vf a = v_get(x, i, k, t), b = v_get(x, half + i, k, t);
+        vf u = a * co - b * si, v = b * co + a * si;
+        v_put(y, i, k, t, u + v_get_or_zero(acc, i, k, t));
+        v_put(y, half + i, k, t, v + v_get_or_zero(acc, half + i, k, t));
+    }
+}
+VEC_INLINE void rotary_run_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    bool back = c->phase != KERNEL_FWD;
+    const struct view *x = main_view(c), *y = back ? &c->din[0] : &c->out[0], absent = {0};
+    const struct view *acc = back ? &c->acc[0] : &absent;
+    int64_t half = c->at.head_dim / 2;
+    size_t head_bytes = 2 * (size_t)half * dtype_bytes(t);
+    for (int64_t r = lo; r < hi; r++) {
+        int32_t pos = ((const int32_t *)c->in[1].p)[r];
+        CHECK(pos >= 0 && pos < c->in[2].n[0], "position %d is beyond the table of %lld", (int)pos,
+              (long long)c->in[2].n[0]);
+        const float *cosines = row_at(&c->in[2], pos);
+        const char *xr = row_at(x, r), *ar = row_or_null(acc, r);
+        char *yr = row_at(y, r);
+        for (int h = 0; h < c->at.heads; h++) {
+            size_t off = (size_t)h * head_bytes;
+            rotary_turn(yr + off, ar ? ar + off : NULL, xr + off, cosines, half, back, t);
+        }
+    }
+}
+VEC_ROW_KERNEL(rotary_run)
+
+#endif

@@ -1,0 +1,52 @@
+/* vec_body.h: the table of vector kernels, defined once per build.
+ * All bodies are written in the words of vec.h; attention's matrix products come from tile.h and live elsewhere. */
+#ifndef TUTTI_KERNEL_CPU_VEC_BODY_H
+#define TUTTI_KERNEL_CPU_VEC_BODY_H
+
+#include "kernel/cpu/act_body.h"
+#include "kernel/cpu/add_body.h"
+#include "kernel/cpu/embed_body.h"
+#include "kernel/cpu/norm_body.h"
+#include "kernel/cpu/rotary_body.h"
+#include "kernel/cpu/vec_family.h"
+#include "kernel/cpu/xent_body.h"
+
+static bool accepts_embed(const struct kernel_call *c)
+{
+    enum dtype t = c->phase == KERNEL_FWD ? c->in[1].dtype : c->dout[0].dtype;
+    return t == DT_F32 || t == DT_BF16;
+}
+static bool accepts_main(const struct kernel_call *c)
+{
+    enum dtype t = main_view(c)->dtype;
+    return t == DT_F32 || t == DT_BF16;
+}
+
+#define VEC_TABLE(isa)                                                                       \
+    const struct kernel_family kernel_vec_##isa = {                                          \
+        .name = #isa,                                                                        \
+        .slot = {                                                                            \
+            [OP_EMBED] = {[KERNEL_FWD] = {embed_fwd, NULL, accepts_embed},                   \
+                          [KERNEL_BWD_W] = {embed_bwd_w, NULL, accepts_embed}},              \
+            [OP_RMSNORM] = {[KERNEL_FWD] = {rmsnorm_fwd, NULL, accepts_main},                \
+                            [KERNEL_BWD_IN] = {rmsnorm_bwd_in, NULL, accepts_main},          \
+                            [KERNEL_BWD_W] = {norm_bwd_w, norm_bwd_w_scratch, accepts_main}}, \
+            [OP_LAYERNORM] = {[KERNEL_FWD] = {layernorm_fwd, NULL, accepts_main},            \
+                              [KERNEL_BWD_IN] = {layernorm_bwd_in, NULL, accepts_main},      \
+                              [KERNEL_BWD_W] = {norm_bwd_w, norm_bwd_w_scratch, accepts_main}}, \
+            [OP_ROTARY] = {[KERNEL_FWD] = {rotary_run, NULL, accepts_main},                  \
+                           [KERNEL_BWD_IN] = {rotary_run, NULL, accepts_main}},              \
+            [OP_ACT] = {[KERNEL_FWD] = {act_fwd, NULL, accepts_main},                        \
+                        [KERNEL_BWD_IN] = {act_bwd_in, NULL, accepts_main}},                 \
+            [OP_ADD] = {[KERNEL_FWD] = {add_fwd, NULL, accepts_main},                        \
+                        [KERNEL_BWD_IN] = {add_bwd_in, NULL, accepts_main}},                 \
+            [OP_DROPOUT] = {[KERNEL_FWD] = {dropout_fwd, NULL, accepts_main},                \
+                            [KERNEL_BWD_IN] = {dropout_bwd_in, NULL, accepts_main}},         \
+            [OP_XENT] = {[KERNEL_FWD] = {xent_fwd, xent_fwd_scratch, accepts_main},          \
+                         [KERNEL_BWD_IN] = {xent_bwd_in, NULL, accepts_main}},               \
+            [OP_COPY] = {[KERNEL_FWD] = {copy_run, NULL, copy_accepts},                      \
+                         [KERNEL_BWD_IN] = {copy_run, NULL, copy_accepts}},                  \
+        },                                                                                   \
+    }
+
+#endif

@@ -1,0 +1,123 @@
+/* xent_body.h: XENT over vec.h.
+ *
+ * A row of logits (100 KB at 50257 bf16) fits in L2, so the maximum is one cheap pass and the sum of exponentials a
+ * second that reads L2; rescaling on the way (the online form) would put a dependent multiply on every vector to
+ * save nothing. Backward repeats both and writes softmax - onehot over the logits: three passes, one from memory.
+ * The log and the final difference are in double; per-token nats are added in token order by the caller.
+ */
+#ifndef TUTTI_KERNEL_CPU_XENT_BODY_H
+#define TUTTI_KERNEL_CPU_XENT_BODY_H
+
+#include <math.h>
+
+#include "kernel/cpu/vec_rows.h"
+
+VEC_INLINE float xent_max(const void *x, int64_t n, enum dtype t)
+{
+    vf low = vf_set(-INFINITY), m[4] = {low, low, low, low};
+    int64_t i = 0;
+    for (; i + 4 * VL <= n; i += 4 * VL)
+        for (int k = 0; k < 4; k++) m[k] = vf_max(m[k], v_get(x, i + k * VL, VL, t));
+    for (; i < n; i += VL) {
+        int k = v_count(n - i);
+        m[0] = vf_max(m[0], vf_pick(vm_first(k), v_get(x, i, k, t), low));
+    }
+    return vf_hmax(vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3])));
+}
+/* Sum of exp(x - max): float lanes over blocks of XENT_BLOCK elements, blocks in double. */
+enum { XENT_BLOCK = 4096 };
+VEC_INLINE double xent_sum(const void *x, int64_t n, float max, enum dtype t)
+{
+    double total = 0;
+    for (int64_t begin = 0; begin < n; begin += XENT_BLOCK) {
+        int64_t end = begin + XENT_BLOCK < n ? begin + XENT_BLOCK : n, i = begin;
+        vf s[2] = {vf_zero(), vf_zero()}, m = vf_set(max);
+        for (; i + 2 * VL <= end; i += 2 * VL)
+            for (int k = 0; k < 2; k++) s[k] += v_exp(v_get(x, i + k * VL, VL, t) - m);
+        for (; i < end; i += VL) {
+            int k = v_count(end - i);
+            s[0] += vf_pick(vm_first(k), v_exp(v_get(x, i, k, t) - m), vf_zero());
+        }
+        total += (double)vf_sum(s[0] + s[1]);
+    }
+    return total;
+}
+VEC_INLINE double xent_lse(const void *x, int64_t n, enum dtype t)
+{
+    float max = xent_max(x, n, t);
+    return (double)max + log(xent_sum(x, n, max, t));
+}
+static int32_t xent_target(const struct kernel_call *c, int64_t r)
+{
+    int32_t target = ((const int32_t *)c->in[1].p)[r];
+    CHECK(target >= -1 && target < c->in[0].n[1], "token %lld has target %d, the vocabulary has %lld", (long long)r,
+          (int)target, (long long)c->in[0].n[1]);
+    return target;
+}
+static float xent_logit(const struct kernel_call *c, int64_t r, int32_t v)
+{
+    const void *x = row_at(&c->in[0], r);
+    return c->in[0].dtype == DT_BF16 ? bf16_to_f32(((const bf16 *)x)[v]) : ((const float *)x)[v];
+}
+
+VEC_INLINE void xent_nats_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    double *nats = c->scratch;
+    for (int64_t r = lo; r < hi; r++) {
+        int32_t target = xent_target(c, r);
+        nats[r] = target < 0 ? 0 : xent_lse(row_at(&c->in[0], r), c->in[0].n[1], t) - (double)xent_logit(c, r, target);
+    }
+}
+VEC_ROW_KERNEL(xent_nats)
+
+static void xent_fwd(const struct kernel_call *c)
+{
+    xent_nats(c);
+    double sum = 0, trained = 0, *stat = c->out[0].p;
+    for (int64_t r = 0; r < view_rows(&c->in[0]); r++) {
+        sum += ((const double *)c->scratch)[r];
+        trained += xent_target(c, r) >= 0;
+    }
+    stat[0] += sum;
+    stat[1] += trained;
+}
+static size_t xent_fwd_scratch(const struct kernel_call *c, int n_threads)
+{
+    (void)n_threads;
+    return (size_t)view_rows(&c->in[0]) * sizeof(double);
+}
+
+/* d = acc + (softmax(x) - onehot(target)) * scale. exp(x - lse) in float: lse's rounding moves all of them alike, so
+ * it is taken apart into the maximum (exact) and a factor 1/sum. */
+VEC_INLINE void xent_grad_row(void *d, const void *acc, const void *x, int64_t n, int32_t target, float scale,
+                              enum dtype t)
+{
+    float max = xent_max(x, n, t);
+    vf m = vf_set(max), f = vf_set((float)((double)scale / xent_sum(x, n, max, t)));
+    float at = t == DT_BF16 ? bf16_to_f32(((const bf16 *)x)[target]) : ((const float *)x)[target];
+    float lane[VL], before = 0;
+    if (acc) before = t == DT_BF16 ? bf16_to_f32(((const bf16 *)acc)[target]) : ((const float *)acc)[target];
+    for (int64_t i = 0; i < n; i += VL) {
+        int k = v_count(n - i);
+        v_put(d, i, k, t, v_exp(v_get(x, i, k, t) - m) * f + v_get_or_zero(acc, i, k, t));
+    }
+    vf_store(lane, v_exp(vf_set(at - max)) * f);
+    float g = before + (lane[0] - scale);
+    if (t == DT_BF16) ((bf16 *)d)[target] = bf16_from_f32(g);
+    else ((float *)d)[target] = g;
+}
+VEC_INLINE void xent_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    int64_t n = c->in[0].n[1];
+    for (int64_t r = lo; r < hi; r++) {
+        int32_t target = xent_target(c, r);
+        void *d = row_at(&c->din[0], r);
+        const void *acc = row_or_null(&c->acc[0], r);
+        if (target >= 0) xent_grad_row(d, acc, row_at(&c->in[0], r), n, target, c->step->loss_scale, t);
+        else if (!acc) memset(d, 0, (size_t)n * dtype_bytes(t));
+        else if (acc != d) memcpy(d, acc, (size_t)n * dtype_bytes(t));
+    }
+}
+VEC_ROW_KERNEL(xent_bwd_in)
+
+#endif
