@@ -1,0 +1,223 @@
+/* Devices: bytes move where they should, bad ranges are bugs, and the null device keeps the ledger of the cpu. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "device/device.h"
+
+static void test_bytes_move(void **state)
+{
+    (void)state;
+    enum { BYTES = 3 << 20 }; /* large enough for the team */
+    struct device *d;
+    struct err e;
+    assert_int_equal(device_cpu_new(&d, 2, &e), OK);
+    struct stream s = {.dev = d};
+    struct buffer a, b;
+    assert_int_equal(buffer_new(&a, d, MEM_PARAM, BYTES, &e), OK);
+    assert_int_equal(buffer_new(&b, d, MEM_GRAD, BYTES, &e), OK);
+    unsigned char *in = xmalloc(BYTES), *out = xmalloc(BYTES);
+    for (int i = 0; i < BYTES; i++) in[i] = (unsigned char)rng_u32(1, 2, (uint64_t)i);
+    device_to_host(&s, out, &a, 0, BYTES);
+    stream_sync(&s);
+    for (int i = 0; i < BYTES; i++) assert_int_equal(out[i], 0); /* fresh pages are zero */
+    device_from_host(&s, &a, 5, in, BYTES - 5);
+    device_copy(&s, &b, 1, &a, 5, BYTES - 5);
+    device_zero(&s, &b, 100, 50);
+    device_to_host(&s, out, &b, 1, BYTES - 5);
+    stream_sync(&s);
+    memset(in + 99, 0, 50);
+    assert_memory_equal(out, in, BYTES - 5);
+    device_zero(&s, &b, 0, BYTES);
+    device_to_host(&s, out, &b, 0, BYTES);
+    for (int i = 0; i < BYTES; i++) assert_int_equal(out[i], 0);
+    xfree(in);
+    xfree(out);
+    buffer_free(&a);
+    buffer_free(&b);
+    device_free(d);
+}
+
+/* A random life of buffers, the same on both devices; a plain model keeps its own books. */
+static void live(struct device *d, struct ledger *model)
+{
+    enum { SLOTS = 12, MOVES = 600 };
+    struct buffer b[SLOTS] = {{0}};
+    struct stream s = {.dev = d};
+    struct err e;
+    memset(model, 0, sizeof *model);
+    for (uint64_t i = 0; i < MOVES; i++) {
+        int slot = (int)(rng_u32(3, 0, i) % SLOTS);
+        if (b[slot].dev) {
+            model->now[b[slot].cat] -= b[slot].bytes;
+            buffer_free(&b[slot]);
+        } else {
+            enum mem_cat cat = (enum mem_cat)(rng_u32(3, 1, i) % MEM_N);
+            size_t bytes = rng_u32(3, 2, i) % 5 ? rng_u32(3, 3, i) % 100000 : 0;
+            assert_int_equal(buffer_new(&b[slot], d, cat, bytes, &e), OK);
+            device_zero(&s, &b[slot], bytes / 2, bytes - bytes / 2);
+            model->now[cat] += bytes;
+        }
+        model->now_total = 0;
+        for (int c = 0; c < MEM_N; c++) {
+            model->now_total += model->now[c];
+            if (model->now[c] > model->peak[c]) model->peak[c] = model->now[c];
+        }
+        if (model->now_total > model->peak_total) {
+            model->peak_total = model->now_total;
+            memcpy(model->at_peak, model->now, sizeof model->now);
+        }
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        if (b[i].dev) model->now[b[i].cat] -= b[i].bytes;
+        buffer_free(&b[i]);
+    }
+    model->now_total = 0;
+}
+
+static void test_ledgers_are_equal(void **state)
+{
+    (void)state;
+    struct device *cpu, *null;
+    struct ledger model;
+    struct err e;
+    assert_int_equal(device_cpu_new(&cpu, 1, &e), OK);
+    assert_int_equal(device_null_new(&null, &e), OK);
+    live(cpu, &model);
+    assert_memory_equal(&cpu->ledger, &model, sizeof model);
+    live(null, &model);
+    assert_memory_equal(&null->ledger, &cpu->ledger, sizeof model);
+    assert_true(model.peak_total > 0);
+    device_free(cpu);
+    device_free(null);
+}
+
+static void test_null_is_empty(void **state)
+{
+    (void)state;
+    struct device *d;
+    struct err e;
+    assert_int_equal(device_null_new(&d, &e), OK);
+    assert_true(d->counts_only);
+    struct stream s = {.dev = d};
+    struct buffer b;
+    assert_int_equal(buffer_new(&b, d, MEM_OPTIMIZER, (size_t)1 << 50, &e), OK); /* a pebibyte is a number */
+    assert_null(b.p);
+    double x = 3;
+    device_from_host(&s, &b, 8, &x, sizeof x);
+    device_to_host(&s, &x, &b, 8, sizeof x);
+    assert_true(x == 0);
+    struct event ev = {0};
+    d->virtual_s = 2.5;
+    event_record(&ev, &s);
+    d->virtual_s = 1;
+    event_wait(&s, &ev);
+    assert_true(d->virtual_s == 2.5);
+    event_wait(&s, &(struct event){1});
+    assert_true(d->virtual_s == 2.5);
+    buffer_free(&b);
+    buffer_free(&b); /* zeroed: nothing to do */
+    device_free(d);
+}
+
+static void test_too_much_is_refused_in_words(void **state)
+{
+    (void)state;
+    struct device *d;
+    struct err e;
+    assert_int_equal(device_cpu_new(&d, 1, &e), OK);
+    struct buffer b;
+    assert_int_equal(buffer_new(&b, d, MEM_ACTIVATION, (size_t)1 << 50, &e), ERR_MEMORY);
+    assert_non_null(strstr(e.text, "activation"));
+    assert_non_null(strstr(e.text, "available"));
+    assert_true(d->ledger.now_total == 0 && d->ledger.peak_total == 0);
+    buffer_free(&b);
+    assert_int_equal(device_cpu_new(&(struct device *){0}, 0, &e), ERR_REQUEST);
+    device_free(d);
+}
+
+/* Runs fn in a child and expects it to stop as a bug does. */
+static void expect_bug(void (*fn)(struct device *d))
+{
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct device *d;
+        const struct rlimit no_core = {0, 0};
+        setrlimit(RLIMIT_CORE, &no_core);
+        if (!freopen("/dev/null", "w", stderr) || device_null_new(&d, NULL)) _exit(0);
+        signal(SIGABRT, SIG_DFL);
+        fn(d);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+static void read_beyond(struct device *d)
+{
+    struct buffer b;
+    struct stream s = {.dev = d};
+    char host[16];
+    buffer_new(&b, d, MEM_DATA, 10, NULL);
+    device_to_host(&s, host, &b, 4, 7);
+}
+
+static void read_huge_offset(struct device *d)
+{
+    struct buffer b;
+    struct stream s = {.dev = d};
+    char host[16];
+    buffer_new(&b, d, MEM_DATA, 10, NULL);
+    device_to_host(&s, host, &b, SIZE_MAX, 2);
+}
+
+static void leak(struct device *d)
+{
+    struct buffer b;
+    buffer_new(&b, d, MEM_DATA, 10, NULL);
+    device_free(d);
+}
+
+static void foreign_stream(struct device *d)
+{
+    struct device *other;
+    struct buffer b;
+    device_null_new(&other, NULL);
+    buffer_new(&b, other, MEM_DATA, 10, NULL);
+    device_zero(&(struct stream){.dev = d}, &b, 0, 10);
+}
+
+static void test_bugs_stop(void **state)
+{
+    (void)state;
+    expect_bug(read_beyond);
+    expect_bug(read_huge_offset);
+    expect_bug(leak);
+    expect_bug(foreign_stream);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bytes_move),
+        cmocka_unit_test(test_ledgers_are_equal),
+        cmocka_unit_test(test_null_is_empty),
+        cmocka_unit_test(test_too_much_is_refused_in_words),
+        cmocka_unit_test(test_bugs_stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
