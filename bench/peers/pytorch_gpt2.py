@@ -127,11 +127,13 @@ def main():
     seconds, optimizer_s = seconds[a.warmup:], optimizer_s[a.warmup:]
     n = a.batch * a.seq
     print(json.dumps({
-        "program": "pytorch " + torch.__version__, "model": "gpt2", "params": sum(p.numel() for p in model.parameters()),
-        "vocab": a.vocab, "batch": a.batch, "seq": a.seq, "threads": a.threads, "dtype": a.dtype, "compile": a.compile,
-        "adamw": kind, "best_step_s": round(min(seconds), 4), "median_step_s": round(statistics.median(seconds), 4),
-        "best_tokens_per_s": round(n / min(seconds), 1), "median_tokens_per_s": round(n / statistics.median(seconds), 1),
-        "clip_and_adamw_s": round(min(optimizer_s), 4), "loss": round(float(loss.detach()), 4),
+        "program": "pytorch " + torch.__version__, "model": "gpt2",
+        "params": sum(p.numel() for p in model.parameters()), "vocab": a.vocab, "batch": a.batch, "seq": a.seq,
+        "threads": a.threads, "dtype": a.dtype, "compile": a.compile, "adamw": kind,
+        "best_step_s": round(min(seconds), 4), "median_step_s": round(statistics.median(seconds), 4),
+        "best_tokens_per_s": round(n / min(seconds), 1),
+        "median_tokens_per_s": round(n / statistics.median(seconds), 1),
+        "clip_and_adamw_s": round(min(optimizer_s), 4), "loss": round(loss.item(), 4),
         "load_before": load_before, "load_after": load_average()}))
 
 

@@ -93,5 +93,6 @@ def compare(c, weights, batch, logits, loss, grads):
     their_loss = loss_nats(theirs, targets)
     their_loss.backward()
     worst = max((relative(grads[n], view(param.grad)), n) for n, (param, view) in table.items())
-    return (f"logits differ by {relative(logits, theirs.detach()):.1e}, loss by {abs(loss / their_loss.item() - 1):.1e}, "
-            f"gradients by at most {worst[0]:.1e} ({worst[1]}), relative; version {transformers.__version__}")
+    return (f"logits differ by {relative(logits, theirs.detach()):.1e}, "
+            f"loss by {abs(loss / their_loss.item() - 1):.1e}, gradients by at most {worst[0]:.1e} ({worst[1]}), "
+            f"relative; version {transformers.__version__}")

@@ -233,7 +233,8 @@ static void test_bad_logits(void **state)
     int64_t token = -7;
     struct err e = {0};
     const float not_a_number[] = {0, 1, NAN, 2}, infinite[] = {0, INFINITY, 1, 2};
-    const float nothing[] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, one[] = {-INFINITY, -5, -INFINITY, -INFINITY};
+    const float nothing[] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    const float one[] = {-INFINITY, -5, -INFINITY, -INFINITY};
     assert_int_equal(sample_token(s, &warm, not_a_number, 0, &token, &e), ERR_NUMERIC);
     assert_non_null(strstr(e.text, "token 2"));
     assert_int_equal(sample_token(s, &greedy, not_a_number, 0, &token, &e), ERR_NUMERIC);
@@ -251,8 +252,10 @@ static void test_bad_logits(void **state)
 static void test_spec_check(void **state)
 {
     (void)state;
-    static const struct sample_spec bad[] = {{-0.1, 0, 1, 0}, {NAN, 0, 1, 0},      {INFINITY, 0, 1, 0}, {1, -1, 1, 0},
-                                             {1, 0, 0, 0},    {1, 0, 1.000001, 0}, {1, 0, NAN, 0},      {1, 0, -0.5, 0}};
+    static const struct sample_spec bad[] = {
+        {-0.1, 0, 1, 0}, {NAN, 0, 1, 0},      {INFINITY, 0, 1, 0}, {1, -1, 1, 0},
+        {1, 0, 0, 0},    {1, 0, 1.000001, 0}, {1, 0, NAN, 0},      {1, 0, -0.5, 0},
+    };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct err e = {0};
         assert_int_equal(sample_check(&bad[i], &e), ERR_REQUEST);

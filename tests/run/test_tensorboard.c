@@ -191,9 +191,11 @@ static void test_values_come_back(void **state)
         const char *tag;
         int64_t step;
         double value;
-    } in[] = {{"train/loss", 0, 10.8249}, {"train/loss", 1, 10.5},      {"lr", 127, 3e-4},         {"lr", 128, -0.0},
-              {"Größe", 16384, 1e30},     {"", (int64_t)1 << 40, 1e-42}, {"nan", 3, NAN},          {"inf", 3, -INFINITY},
-              {"huge", 4, 1e300},         {"minus", -1, 1}};
+    } in[] = {
+        {"train/loss", 0, 10.8249}, {"train/loss", 1, 10.5},       {"lr", 127, 3e-4}, {"lr", 128, -0.0},
+        {"Größe", 16384, 1e30},     {"", (int64_t)1 << 40, 1e-42}, {"nan", 3, NAN},   {"inf", 3, -INFINITY},
+        {"huge", 4, 1e300},         {"minus", -1, 1},
+    };
     enum { N = sizeof in / sizeof in[0] };
     struct tb *tb;
     struct err e = {0};
