@@ -11,8 +11,8 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "data/byte_level.h"
 #include "data/tokenizer_impl.h"
+#include "data/tokenizer_write.h"
 
 enum { JSON_MAX = 256 << 20 };
 
@@ -64,47 +64,14 @@ int tokenizer_open(struct tokenizer **t, const char *what, struct err *e)
 
 struct tokenizer *tokenizer_new_byte(void)
 {
-    struct str text = {0};
-    struct json_out o = {.s = &text, .pretty = true};
-    json_begin_object(&o, NULL);
-    json_put_string(&o, "version", "1.0");
-    json_begin_array(&o, "added_tokens");
-    json_begin_object(&o, NULL);
-    json_put_int(&o, "id", 256);
-    json_put_string(&o, "content", "<|endoftext|>");
-    json_put_bool(&o, "single_word", false);
-    json_put_bool(&o, "lstrip", false);
-    json_put_bool(&o, "rstrip", false);
-    json_put_bool(&o, "normalized", false);
-    json_put_bool(&o, "special", true);
-    json_end_object(&o);
-    json_end_array(&o);
-    json_put_null(&o, "normalizer");
-    const char *byte_level[] = {"pre_tokenizer", "decoder"};
-    for (int i = 0; i < 2; i++) {
-        json_begin_object(&o, byte_level[i]);
-        json_put_string(&o, "type", "ByteLevel");
-        json_put_bool(&o, "add_prefix_space", false);
-        json_put_bool(&o, "trim_offsets", true);
-        json_put_bool(&o, "use_regex", false);
-        json_end_object(&o);
-    }
-    json_put_null(&o, "post_processor");
-    json_begin_object(&o, "model");
-    json_put_string(&o, "type", "BPE");
-    json_begin_object(&o, "vocab");
+    unsigned char bytes[256];
+    struct token_text pieces[256];
     for (int i = 0; i < 256; i++) {
-        struct str letter = {0};
-        unsigned char byte = (unsigned char)i;
-        byte_level_write(&letter, &byte, 1);
-        json_put_int(&o, str_text(&letter), i);
-        str_free(&letter);
+        bytes[i] = (unsigned char)i;
+        pieces[i] = (struct token_text){.p = &bytes[i], .n = 1};
     }
-    json_end_object(&o);
-    json_begin_array(&o, "merges");
-    json_end_array(&o);
-    json_end_object(&o);
-    json_end_object(&o);
+    struct str text = {0};
+    tokenizer_write(&text, &(struct tokenizer_draft){.pieces = pieces, .n_pieces = 256, .eos = "<|endoftext|>"});
 
     struct err e;
     struct tokenizer *t;

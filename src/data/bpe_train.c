@@ -1,0 +1,393 @@
+/* bpe_train.c: counting, then merging incrementally.
+ *
+ * Distinct pieces with their counts are all that is kept of the text. Every pair knows its count and the pieces it was
+ * seen in, so that a merge touches only those; counts of the neighbours are adjusted in place. The next pair comes
+ * from a heap whose entries may be stale: a popped entry whose count has since fallen goes back with the true one,
+ * and a pair whose count rises is pushed anew, so the top is always the true maximum.
+ *
+ * Cost: O(text) for counting, then about O(sum of occurrences of merged pairs * log pairs). Rejected: recounting all
+ * pairs for every merge (quadratic), approximate counts (not reproducible against the reference).
+ */
+#include "data/bpe_train.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "data/byte_level.h"
+#include "data/cutter.h"
+#include "data/tokenizer_write.h"
+
+#define EOS "<|endoftext|>"
+
+struct word {
+    size_t at;      /* bytes in the pool; later: symbols in symbols[] */
+    int64_t count;
+    int32_t n;      /* bytes; later: symbols left */
+};
+
+struct pair {
+    uint64_t key; /* left << 32 | right */
+    int64_t count;
+    int32_t *words; /* where it was seen; may hold words that lost it, and repeats */
+    int64_t n_words, room;
+    int64_t touched; /* the last merge that raised its count */
+};
+
+struct ranked {
+    int64_t count;
+    uint64_t key;
+};
+
+struct bpe_trainer {
+    struct cut_rules cut;
+    struct cutter *cutter;
+    const char *pattern;
+    int64_t n_pieces;
+
+    struct str pool; /* bytes of the distinct words */
+    struct word *words;
+    int64_t n_words, words_room;
+    int32_t *word_slots; /* hash table: index into words, -1 empty */
+    uint64_t word_mask;
+
+    int32_t *symbols;
+    struct pair *pairs;
+    int64_t n_pairs, pairs_room;
+    int64_t *pair_slots;
+    uint64_t pair_mask;
+    struct ranked *heap;
+    int64_t n_heap, heap_room;
+    int64_t *raised; /* pairs whose count the current merge raised */
+    int64_t n_raised, raised_room;
+
+    struct arena *arena; /* bytes of the tokens */
+    struct token_text *pieces;
+    int32_t n_tokens;
+    struct merge_pair *merges;
+    int32_t n_merges, merges_room;
+};
+
+/* -- counting ----------------------------------------------------------------------------------------------- */
+
+static uint64_t hash_text(const unsigned char *p, size_t n)
+{
+    uint64_t h = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * 0x100000001B3u;
+    return h ^ h >> 29;
+}
+
+static int32_t *word_slot(const struct bpe_trainer *t, const unsigned char *p, size_t n)
+{
+    uint64_t at = hash_text(p, n) & t->word_mask;
+    for (;; at = (at + 1) & t->word_mask) {
+        int32_t i = t->word_slots[at];
+        if (i < 0) return &t->word_slots[at];
+        if ((size_t)t->words[i].n == n && !memcmp(t->pool.p + t->words[i].at, p, n)) return &t->word_slots[at];
+    }
+}
+
+static void grow_words(struct bpe_trainer *t)
+{
+    if (t->n_words == t->words_room) {
+        t->words_room = t->words_room ? 2 * t->words_room : 1 << 12;
+        CHECK(t->words_room <= INT32_MAX / 2, "too many distinct words: %lld", (long long)t->n_words);
+        t->words = xrealloc(t->words, to_size(t->words_room) * sizeof *t->words);
+    }
+    if (t->word_slots && 2 * (uint64_t)t->n_words <= t->word_mask) return;
+    t->word_mask = 4 * (uint64_t)t->words_room - 1;
+    t->word_slots = xrealloc(t->word_slots, (t->word_mask + 1) * sizeof *t->word_slots);
+    memset(t->word_slots, 0xFF, (t->word_mask + 1) * sizeof *t->word_slots);
+    for (int64_t i = 0; i < t->n_words; i++)
+        *word_slot(t, (unsigned char *)t->pool.p + t->words[i].at, (size_t)t->words[i].n) = (int32_t)i;
+}
+
+static void count_piece(void *arg, const unsigned char *p, size_t n)
+{
+    struct bpe_trainer *t = arg;
+    t->n_pieces++;
+    int32_t *slot = word_slot(t, p, n);
+    if (*slot >= 0) {
+        t->words[*slot].count++;
+        return;
+    }
+    *slot = (int32_t)t->n_words;
+    t->words[t->n_words++] = (struct word){.at = t->pool.n, .count = 1, .n = (int32_t)n};
+    str_add(&t->pool, p, n);
+    grow_words(t);
+}
+
+static void skip_token(void *arg, int32_t id)
+{
+    (void)arg;
+    (void)id;
+}
+
+int bpe_trainer_new(struct bpe_trainer **out, const char *style, struct err *e)
+{
+    *out = NULL;
+    const char *pattern = !strcmp(style, "gpt2") ? SPLIT_GPT2 : !strcmp(style, "llama3") ? SPLIT_LLAMA3 : NULL;
+    if (!pattern) return err_set(e, ERR_REQUEST, "style \"%s\" is not known; choose gpt2 or llama3", style);
+    struct bpe_trainer *t = xcalloc(1, sizeof *t);
+    t->pattern = pattern;
+    t->cut.split = split_new();
+    char eos[] = EOS;
+    added_put(&t->cut.added, &(struct added_token){.text = eos, .n = sizeof eos - 1, .special = true});
+    int code = added_finish(&t->cut.added, style, e);
+    if (!code) code = split_add(t->cut.split, pattern, strlen(pattern), style, e);
+    CHECK(!code, "the built-in pattern: %s", e->text);
+    t->cutter = cutter_new(&t->cut, (struct cutter_sink){.piece = count_piece, .token = skip_token, .arg = t});
+    t->arena = arena_new();
+    grow_words(t);
+    *out = t;
+    return OK;
+}
+
+void bpe_trainer_free(struct bpe_trainer *t)
+{
+    if (!t) return;
+    cutter_free(t->cutter);
+    added_fini(&t->cut.added);
+    split_free(t->cut.split);
+    str_free(&t->pool);
+    for (int64_t i = 0; i < t->n_pairs; i++) xfree(t->pairs[i].words);
+    xfree(t->words);
+    xfree(t->word_slots);
+    xfree(t->symbols);
+    xfree(t->pairs);
+    xfree(t->pair_slots);
+    xfree(t->heap);
+    xfree(t->raised);
+    xfree(t->pieces);
+    xfree(t->merges);
+    arena_free(t->arena);
+    xfree(t);
+}
+
+int bpe_trainer_feed(struct bpe_trainer *t, const void *text, size_t n, struct err *e)
+{
+    return cutter_feed(t->cutter, text, n, e);
+}
+
+int bpe_trainer_end(struct bpe_trainer *t, struct err *e)
+{
+    return cutter_end(t->cutter, e);
+}
+
+/* -- pairs -------------------------------------------------------------------------------------------------- */
+
+static int64_t *pair_slot(const struct bpe_trainer *t, uint64_t key)
+{
+    uint64_t at = (key * 0x9E3779B97F4A7C15u) >> 20 & t->pair_mask;
+    while (t->pair_slots[at] >= 0 && t->pairs[t->pair_slots[at]].key != key) at = (at + 1) & t->pair_mask;
+    return &t->pair_slots[at];
+}
+
+static void grow_pairs(struct bpe_trainer *t)
+{
+    if (t->n_pairs < t->pairs_room) return;
+    t->pairs_room = t->pairs_room ? 2 * t->pairs_room : 1 << 12;
+    t->pairs = xrealloc(t->pairs, to_size(t->pairs_room) * sizeof *t->pairs);
+    t->pair_mask = 2 * (uint64_t)t->pairs_room - 1;
+    t->pair_slots = xrealloc(t->pair_slots, (t->pair_mask + 1) * sizeof *t->pair_slots);
+    memset(t->pair_slots, 0xFF, (t->pair_mask + 1) * sizeof *t->pair_slots);
+    for (int64_t i = 0; i < t->n_pairs; i++) *pair_slot(t, t->pairs[i].key) = i;
+}
+
+static struct pair *pair_get(struct bpe_trainer *t, int32_t left, int32_t right)
+{
+    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    int64_t *slot = pair_slot(t, key);
+    if (*slot >= 0) return &t->pairs[*slot];
+    *slot = t->n_pairs++;
+    t->pairs[t->n_pairs - 1] = (struct pair){.key = key, .touched = -2};
+    grow_pairs(t);
+    return &t->pairs[t->n_pairs - 1];
+}
+
+static void pair_raise(struct bpe_trainer *t, int32_t left, int32_t right, int32_t word)
+{
+    struct pair *p = pair_get(t, left, right);
+    p->count += t->words[word].count;
+    if (p->n_words == 0 || p->words[p->n_words - 1] != word) {
+        if (p->n_words == p->room) {
+            p->room = p->room ? 2 * p->room : 4;
+            p->words = xrealloc(p->words, to_size(p->room) * sizeof *p->words);
+        }
+        p->words[p->n_words++] = word;
+    }
+    if (p->touched == t->n_merges) return;
+    p->touched = t->n_merges;
+    if (t->n_raised == t->raised_room) {
+        t->raised_room = t->raised_room ? 2 * t->raised_room : 1024;
+        t->raised = xrealloc(t->raised, to_size(t->raised_room) * sizeof *t->raised);
+    }
+    t->raised[t->n_raised++] = p - t->pairs;
+}
+
+static void pair_lower(struct bpe_trainer *t, int32_t left, int32_t right, int32_t word)
+{
+    pair_get(t, left, right)->count -= t->words[word].count;
+}
+
+static bool before(const struct ranked *a, const struct ranked *b)
+{
+    return a->count != b->count ? a->count > b->count : a->key < b->key;
+}
+
+static void heap_push(struct bpe_trainer *t, struct ranked new)
+{
+    if (t->n_heap == t->heap_room) {
+        t->heap_room = t->heap_room ? 2 * t->heap_room : 1024;
+        t->heap = xrealloc(t->heap, to_size(t->heap_room) * sizeof *t->heap);
+    }
+    int64_t i = t->n_heap++;
+    for (; i > 0 && before(&new, &t->heap[(i - 1) / 2]); i = (i - 1) / 2) t->heap[i] = t->heap[(i - 1) / 2];
+    t->heap[i] = new;
+}
+
+static struct ranked heap_pop(struct bpe_trainer *t)
+{
+    struct ranked top = t->heap[0], last = t->heap[--t->n_heap];
+    int64_t i = 0;
+    for (int64_t child; (child = 2 * i + 1) < t->n_heap; i = child) {
+        if (child + 1 < t->n_heap && before(&t->heap[child + 1], &t->heap[child])) child++;
+        if (!before(&t->heap[child], &last)) break;
+        t->heap[i] = t->heap[child];
+    }
+    t->heap[i] = last;
+    return top;
+}
+
+/* Everything raised since the last call goes onto the heap with its count of now. */
+static void push_raised(struct bpe_trainer *t)
+{
+    for (int64_t i = 0; i < t->n_raised; i++) {
+        const struct pair *p = &t->pairs[t->raised[i]];
+        if (p->count > 0) heap_push(t, (struct ranked){p->count, p->key});
+    }
+    t->n_raised = 0;
+}
+
+/* -- merging ------------------------------------------------------------------------------------------------ */
+
+static void begin_symbols(struct bpe_trainer *t)
+{
+    int32_t id_of[256];
+    for (int i = 0; i < 256; i++) id_of[byte_level_letter(i)] = i;
+    t->symbols = xmalloc((t->pool.n + 1) * sizeof *t->symbols);
+    for (size_t i = 0; i < t->pool.n; i++) t->symbols[i] = id_of[(unsigned char)t->pool.p[i]];
+    str_free(&t->pool);
+    grow_pairs(t);
+    t->n_merges = -1; /* the counting round is a round of its own for `touched` */
+    for (int32_t w = 0; w < t->n_words; w++) {
+        const int32_t *s = t->symbols + t->words[w].at;
+        for (int32_t i = 0; i + 1 < t->words[w].n; i++) pair_raise(t, s[i], s[i + 1], w);
+    }
+    t->n_merges = 0;
+    push_raised(t);
+}
+
+static void merge_in_word(struct bpe_trainer *t, int32_t word, int32_t a, int32_t b, int32_t product)
+{
+    int32_t *s = t->symbols + t->words[word].at, n = t->words[word].n, out = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (i + 1 == n || s[i] != a || s[i + 1] != b) {
+            s[out++] = s[i];
+            continue;
+        }
+        if (out > 0) {
+            pair_lower(t, s[out - 1], a, word);
+            pair_raise(t, s[out - 1], product, word);
+        }
+        if (i + 2 < n) {
+            pair_lower(t, b, s[i + 2], word);
+            pair_raise(t, product, s[i + 2], word);
+        }
+        s[out++] = product;
+        i++;
+    }
+    t->words[word].n = out;
+}
+
+static void add_piece(struct bpe_trainer *t, struct piece_map *known, const void *a, size_t na, const void *b, size_t nb)
+{
+    unsigned char *p = arena_alloc(t->arena, na + nb);
+    memcpy(p, a, na);
+    if (nb) memcpy(p + na, b, nb);
+    t->pieces[t->n_tokens] = (struct token_text){.p = p, .n = na + nb};
+    piece_map_put(known, p, na + nb, t->n_tokens++);
+}
+
+/* The token of left + right: a new one, or one that another pair made before. */
+static int32_t product_of(struct bpe_trainer *t, struct piece_map *known, int32_t left, int32_t right)
+{
+    struct token_text a = t->pieces[left], b = t->pieces[right];
+    struct str whole = {0};
+    str_add(&whole, a.p, a.n);
+    str_add(&whole, b.p, b.n);
+    int32_t id = piece_map_get(known, (unsigned char *)whole.p, whole.n);
+    str_free(&whole);
+    if (id >= 0) return id;
+    add_piece(t, known, a.p, a.n, b.p, b.n);
+    return t->n_tokens - 1;
+}
+
+/* One merge; false when no pair occurs often enough. */
+static bool merge_next(struct bpe_trainer *t, struct piece_map *known, int64_t min_count)
+{
+    while (t->n_heap) {
+        struct ranked top = heap_pop(t);
+        int64_t index = *pair_slot(t, top.key), now = t->pairs[index].count;
+        if (now != top.count) {
+            if (now > 0 && now < top.count) heap_push(t, (struct ranked){now, top.key});
+            continue; /* a higher count was pushed when it rose */
+        }
+        if (top.count < min_count) return false;
+        int32_t left = (int32_t)(top.key >> 32), right = (int32_t)(uint32_t)top.key;
+        int32_t product = product_of(t, known, left, right);
+        int32_t *words = t->pairs[index].words;
+        int64_t n_words = t->pairs[index].n_words;
+        t->pairs[index].words = NULL;
+        t->pairs[index].n_words = t->pairs[index].room = 0;
+        for (int64_t i = 0; i < n_words; i++) merge_in_word(t, words[i], left, right, product);
+        xfree(words);
+        t->pairs[index].count = 0;
+        if (t->n_merges == t->merges_room) {
+            t->merges_room = t->merges_room ? 2 * t->merges_room : 1024;
+            t->merges = xrealloc(t->merges, (size_t)t->merges_room * sizeof *t->merges);
+        }
+        t->merges[t->n_merges] = (struct merge_pair){left, right};
+        push_raised(t);
+        t->n_merges++;
+        return true;
+    }
+    return false;
+}
+
+int bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab, int64_t min_count, struct str *json,
+                       struct bpe_train_result *r, struct err *e)
+{
+    if (vocab < BPE_TRAIN_VOCAB_MIN || vocab > BPE_TRAIN_VOCAB_MAX)
+        return err_set(e, ERR_REQUEST, "a vocabulary of %d: wanted %d (256 bytes and the end of text) to %d", vocab,
+                       BPE_TRAIN_VOCAB_MIN, BPE_TRAIN_VOCAB_MAX);
+    if (t->n_pieces == 0) return err_set(e, ERR_REQUEST, "there is no text to learn a vocabulary from");
+    *r = (struct bpe_train_result){.n_pieces = t->n_pieces, .n_distinct = t->n_words};
+    struct piece_map known;
+    piece_map_init(&known, vocab);
+    t->pieces = xmalloc((size_t)vocab * sizeof *t->pieces);
+    for (int i = 0; i < 256; i++) {
+        unsigned char byte = byte_level_letter(i);
+        add_piece(t, &known, &byte, 1, NULL, 0);
+    }
+    begin_symbols(t);
+    while (t->n_tokens < vocab - 1 && merge_next(t, &known, min_count)) continue;
+    piece_map_fini(&known);
+    r->vocab = t->n_tokens + 1;
+    tokenizer_write(json, &(struct tokenizer_draft){.pieces = t->pieces,
+                                                    .n_pieces = t->n_tokens,
+                                                    .merges = t->merges,
+                                                    .n_merges = t->n_merges,
+                                                    .split = t->pattern,
+                                                    .eos = EOS});
+    return OK;
+}

@@ -1,0 +1,105 @@
+/* tokenizer_write.c: tokenizer.json as the `tokenizers` library and tutti read it. Merges are written in the older
+ * "left right" form, which every version reads.
+ */
+#include "data/tokenizer_write.h"
+
+#include "base/json.h"
+#include "data/byte_level.h"
+#include "data/split.h"
+
+static void write_eos(struct json_out *o, const struct tokenizer_draft *d)
+{
+    json_begin_array(o, "added_tokens");
+    json_begin_object(o, NULL);
+    json_put_int(o, "id", d->n_pieces);
+    json_put_string(o, "content", d->eos);
+    json_put_bool(o, "single_word", false);
+    json_put_bool(o, "lstrip", false);
+    json_put_bool(o, "rstrip", false);
+    json_put_bool(o, "normalized", false);
+    json_put_bool(o, "special", true);
+    json_end_object(o);
+    json_end_array(o);
+}
+
+static void write_byte_level(struct json_out *o, const char *key, bool use_regex)
+{
+    json_begin_object(o, key);
+    json_put_string(o, "type", "ByteLevel");
+    json_put_bool(o, "add_prefix_space", false);
+    json_put_bool(o, "trim_offsets", true);
+    json_put_bool(o, "use_regex", use_regex);
+    json_end_object(o);
+}
+
+static void write_pre_tokenizer(struct json_out *o, const char *split)
+{
+    if (!split || split == SPLIT_GPT2) {
+        write_byte_level(o, "pre_tokenizer", split == SPLIT_GPT2);
+        return;
+    }
+    json_begin_object(o, "pre_tokenizer");
+    json_put_string(o, "type", "Sequence");
+    json_begin_array(o, "pretokenizers");
+    json_begin_object(o, NULL);
+    json_put_string(o, "type", "Split");
+    json_begin_object(o, "pattern");
+    json_put_string(o, "Regex", split);
+    json_end_object(o);
+    json_put_string(o, "behavior", "Isolated");
+    json_put_bool(o, "invert", false);
+    json_end_object(o);
+    write_byte_level(o, NULL, false);
+    json_end_array(o);
+    json_end_object(o);
+}
+
+static void write_model(struct json_out *o, const struct tokenizer_draft *d)
+{
+    struct str letters = {0};
+    json_begin_object(o, "model");
+    json_put_string(o, "type", "BPE");
+    json_put_null(o, "dropout");
+    json_put_null(o, "unk_token");
+    json_put_null(o, "continuing_subword_prefix");
+    json_put_null(o, "end_of_word_suffix");
+    json_put_bool(o, "fuse_unk", false);
+    json_put_bool(o, "byte_fallback", false);
+    json_put_bool(o, "ignore_merges", false);
+    json_begin_object(o, "vocab");
+    for (int32_t i = 0; i < d->n_pieces; i++) {
+        str_clear(&letters);
+        byte_level_write(&letters, d->pieces[i].p, d->pieces[i].n);
+        json_put_int(o, str_text(&letters), i);
+    }
+    json_end_object(o);
+    json_begin_array(o, "merges");
+    for (int32_t i = 0; i < d->n_merges; i++) {
+        const struct token_text *left = &d->pieces[d->merges[i].left], *right = &d->pieces[d->merges[i].right];
+        str_clear(&letters);
+        byte_level_write(&letters, left->p, left->n);
+        str_putc(&letters, ' ');
+        byte_level_write(&letters, right->p, right->n);
+        json_put_string(o, NULL, str_text(&letters));
+    }
+    json_end_array(o);
+    json_end_object(o);
+    str_free(&letters);
+}
+
+void tokenizer_write(struct str *out, const struct tokenizer_draft *d)
+{
+    struct json_out o = {.s = out, .pretty = true};
+    json_begin_object(&o, NULL);
+    json_put_string(&o, "version", "1.0");
+    json_put_null(&o, "truncation");
+    json_put_null(&o, "padding");
+    write_eos(&o, d);
+    json_put_null(&o, "normalizer");
+    write_pre_tokenizer(&o, d->split);
+    json_put_null(&o, "post_processor");
+    write_byte_level(&o, "decoder", true);
+    write_model(&o, d);
+    json_end_object(&o);
+    str_putc(out, '\n');
+}

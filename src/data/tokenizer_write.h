@@ -1,0 +1,31 @@
+/* tokenizer_write.h: the text of a tokenizer.json, for the byte tokenizer and for trained ones.
+ * Includes: base. Order: Local.
+ */
+#ifndef TUTTI_DATA_TOKENIZER_WRITE_H
+#define TUTTI_DATA_TOKENIZER_WRITE_H
+
+#include <stdint.h>
+
+#include "base/str.h"
+
+struct token_text {
+    const unsigned char *p;
+    size_t n;
+};
+
+struct merge_pair {
+    int32_t left, right;
+};
+
+struct tokenizer_draft {
+    const struct token_text *pieces; /* by id */
+    int32_t n_pieces;
+    const struct merge_pair *merges; /* by rank */
+    int32_t n_merges;
+    const char *split; /* NULL: none; SPLIT_GPT2: ByteLevel's own; else a Split step before ByteLevel */
+    const char *eos;   /* the end-of-text token; its id is n_pieces */
+};
+
+void tokenizer_write(struct str *out, const struct tokenizer_draft *d);
+
+#endif
