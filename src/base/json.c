@@ -17,6 +17,10 @@
 #define json_string lib_string
 #define json_real lib_real
 #include <jansson.h>
+/* The library's tests are macros over its own names, so they are used here, while those names stand. */
+static inline int is_string(const json_t *v) { return json_is_string(v); }
+static inline int is_object(const json_t *v) { return json_is_object(v); }
+static inline int is_number(const json_t *v) { return json_is_number(v); }
 #undef JSON_OBJECT
 #undef JSON_ARRAY
 #undef JSON_STRING
@@ -43,6 +47,12 @@ static const json_t *lib(const struct json *v)
 static const struct json *ours(const json_t *v)
 {
     return (const struct json *)v;
+}
+
+/* The library's own json_is_x macros would compare with our constants of the same names. */
+static bool is(const struct json *v, json_type type)
+{
+    return v && json_typeof(lib(v)) == type;
 }
 
 int json_parse(struct json **root, const char *text, size_t n, const char *what, struct err *e)
@@ -94,7 +104,7 @@ const struct json *json_get(const struct json *object, const char *key)
 
 size_t json_size(const struct json *v)
 {
-    return json_is_object(lib(v)) ? json_object_size(lib(v)) : json_array_size(lib(v));
+    return is_object(lib(v)) ? json_object_size(lib(v)) : json_array_size(lib(v));
 }
 
 const struct json *json_at(const struct json *array, size_t i)
@@ -124,24 +134,24 @@ const struct json *json_iter_value(void *it)
 
 const char *json_string(const struct json *v, size_t *n, const char *otherwise)
 {
-    bool is = json_is_string(lib(v));
-    if (n) *n = is ? json_string_length(lib(v)) : otherwise ? strlen(otherwise) : 0;
-    return is ? json_string_value(lib(v)) : otherwise;
+    bool is = is_string(lib(v));
+    if (n) *n = text ? json_string_length(lib(v)) : otherwise ? strlen(otherwise) : 0;
+    return text ? json_string_value(lib(v)) : otherwise;
 }
 
 int64_t json_int(const struct json *v, int64_t otherwise)
 {
-    return json_is_integer(lib(v)) ? (int64_t)json_integer_value(lib(v)) : otherwise;
+    return is(v, JSON_INTEGER) ? (int64_t)json_integer_value(lib(v)) : otherwise;
 }
 
 double json_real(const struct json *v, double otherwise)
 {
-    return json_is_number(lib(v)) ? json_number_value(lib(v)) : otherwise;
+    return is_number(lib(v)) ? json_number_value(lib(v)) : otherwise;
 }
 
 bool json_bool(const struct json *v, bool otherwise)
 {
-    return json_is_boolean(lib(v)) ? json_is_true(lib(v)) : otherwise;
+    return is(v, JSON_TRUE) || (!is(v, JSON_FALSE) && otherwise);
 }
 
 /* The member, or an error that says what was wanted of it. */
@@ -150,7 +160,7 @@ static int need(const struct json *object, const char *key, const char *wanted, 
 {
     *v = json_object_get(lib(object), key);
     if (*v) return OK;
-    if (!json_is_object(lib(object)))
+    if (!is_object(lib(object)))
         return err_set(e, ERR_CORRUPT, "%s: wanted an object with the key \"%s\", got %s", what, key,
                        object ? kinds[json_typeof(lib(object))].name : "nothing");
     return err_set(e, ERR_CORRUPT, "%s: %s: missing; wanted %s", what, key, wanted);
@@ -162,7 +172,7 @@ int json_need_int(const struct json *object, const char *key, int64_t lo, int64_
     const json_t *v;
     int code = need(object, key, "an integer", &v, what, e);
     if (code) return code;
-    if (!json_is_integer(v))
+    if (json_typeof(v) != JSON_INTEGER)
         return err_set(e, ERR_CORRUPT, "%s: %s: wanted an integer, got %s", what, key, kinds[json_typeof(v)].name);
     int64_t got = (int64_t)json_integer_value(v);
     if (got < lo || got > hi)
@@ -177,7 +187,7 @@ int json_need_string(const struct json *object, const char *key, const char **ou
     const json_t *v;
     int code = need(object, key, "a string", &v, what, e);
     if (code) return code;
-    if (!json_is_string(v))
+    if (!is_string(v))
         return err_set(e, ERR_CORRUPT, "%s: %s: wanted a string, got %s", what, key, kinds[json_typeof(v)].name);
     const char *s = json_string_value(v);
     if (strlen(s) != json_string_length(v))

@@ -16,23 +16,15 @@ uint64_t dropout_stream(const char *what, int layer)
 void attention_declare(const struct model_config *c, struct param_table *t, int layer, bool bias, double std,
                        double std_out)
 {
-    int64_t rows[3] = {(int64_t)c->heads * c->head_dim, (int64_t)c->kv_heads * c->head_dim,
-                       (int64_t)c->kv_heads * c->head_dim};
-    static const char part[3] = {'q', 'k', 'v'};
-    char name[PARAM_NAME];
-    for (int i = 0; i < 3; i++) {
-        snprintf(name, sizeof name, "layers.%d.attn.%c.weight", layer, part[i]);
-        param_add(t, name, 2, (int64_t[]){rows[i], c->hidden}, INIT_NORMAL, std, layer, type_weight(SPMD_S0));
-    }
-    for (int i = 0; bias && i < 3; i++) {
-        snprintf(name, sizeof name, "layers.%d.attn.%c.bias", layer, part[i]);
-        param_add(t, name, 1, &rows[i], INIT_ZEROS, 0, layer, type_weight(SPMD_S0));
-    }
-    snprintf(name, sizeof name, "layers.%d.attn.o.weight", layer);
-    param_add(t, name, 2, (int64_t[]){c->hidden, rows[0]}, INIT_NORMAL, std_out, layer, type_weight(SPMD_S1));
-    if (!bias) return;
-    snprintf(name, sizeof name, "layers.%d.attn.o.bias", layer);
-    param_add(t, name, 1, &c->hidden, INIT_ZEROS, 0, layer, type_weight(SPMD_I));
+    int64_t HA = (int64_t)c->heads * c->head_dim, GA = (int64_t)c->kv_heads * c->head_dim, rows[3] = {HA, GA, GA};
+    struct declare column = {INIT_NORMAL, std, layer, SPMD_S0}, zeros = {INIT_ZEROS, 0, layer, SPMD_S0};
+    for (int i = 0; i < 3; i++)
+        layer_declare(t, column, 2, (int64_t[]){rows[i], c->hidden}, "layers.%d.attn.%c.weight", layer, "qkv"[i]);
+    for (int i = 0; bias && i < 3; i++) layer_declare(t, zeros, 1, &rows[i], "layers.%d.attn.%c.bias", layer, "qkv"[i]);
+    layer_declare(t, (struct declare){INIT_NORMAL, std_out, layer, SPMD_S1}, 2, (int64_t[]){c->hidden, HA},
+                  "layers.%d.attn.o.weight", layer);
+    if (bias)
+        layer_declare(t, (struct declare){INIT_ZEROS, 0, layer, SPMD_I}, 1, &c->hidden, "layers.%d.attn.o.bias", layer);
 }
 
 static tid attend(struct layer_ctx *x, tid q, tid k, tid v, int layer)
@@ -62,12 +54,9 @@ tid attention_record(struct layer_ctx *x, tid h_TD, int layer, bool bias, bool r
 {
     const struct model_config *c = x->c;
     int64_t HA = (int64_t)c->heads * c->head_dim, GA = (int64_t)c->kv_heads * c->head_dim;
-    char name[PARAM_NAME];
     h_TD = par_enter(x->t, x->par, h_TD, AXIS_TP);
-    snprintf(name, sizeof name, "layers.%d.attn.q.weight", layer);
-    tid w_qkv = layer_param(x, name, 3);
-    snprintf(name, sizeof name, "layers.%d.attn.q.bias", layer);
-    tid b_qkv = bias ? layer_param(x, name, 3) : TID_NONE;
+    tid w_qkv = layer_param(x, 3, "layers.%d.attn.q.weight", layer);
+    tid b_qkv = bias ? layer_param(x, 3, "layers.%d.attn.q.bias", layer) : TID_NONE;
     tid qkv = op_linear(x->t, h_TD, w_qkv, b_qkv, "qkv");
     tid qk = tape_cols(x->t, qkv, 0, HA + GA);
     if (rope) qk = op_rotary(x->t, qk, x->pos_T, x->rope_PA, c->heads + c->kv_heads, c->head_dim, "qk");
@@ -75,9 +64,7 @@ tid attention_record(struct layer_ctx *x, tid h_TD, int layer, bool bias, bool r
     tid k_TGA = tape_cols(x->t, qk, HA, GA);
     tid v_TGA = tape_cols(x->t, qkv, HA + GA, GA);
     tid o_THA = attend(x, q_THA, k_TGA, v_TGA, layer);
-    snprintf(name, sizeof name, "layers.%d.attn.o.weight", layer);
-    tid w_o = layer_param(x, name, 1);
-    snprintf(name, sizeof name, "layers.%d.attn.o.bias", layer);
-    tid b_o = bias ? layer_param(x, name, 1) : TID_NONE;
+    tid w_o = layer_param(x, 1, "layers.%d.attn.o.weight", layer);
+    tid b_o = bias ? layer_param(x, 1, "layers.%d.attn.o.bias", layer) : TID_NONE;
     return par_reduce(x->t, x->par, op_linear(x->t, o_THA, w_o, b_o, "attn.o"), AXIS_TP);
 }

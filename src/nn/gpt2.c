@@ -6,64 +6,51 @@
 
 #include "nn/layers.h"
 
-static void declare_norm(const struct model_config *c, struct param_table *t, const char *prefix, int layer)
+static void declare_norm(const struct model_config *c, struct param_table *t, int layer, const char *prefix)
 {
-    char name[PARAM_NAME];
-    snprintf(name, sizeof name, "%s.weight", prefix);
-    param_add(t, name, 1, &c->hidden, INIT_ONES, 0, layer, type_weight(SPMD_I));
-    snprintf(name, sizeof name, "%s.bias", prefix);
-    param_add(t, name, 1, &c->hidden, INIT_ZEROS, 0, layer, type_weight(SPMD_I));
+    layer_declare(t, (struct declare){INIT_ONES, 0, layer, SPMD_I}, 1, &c->hidden, "%s.weight", prefix);
+    layer_declare(t, (struct declare){INIT_ZEROS, 0, layer, SPMD_I}, 1, &c->hidden, "%s.bias", prefix);
 }
 
 static void declare(const struct model_config *c, struct param_table *t)
 {
     double std = 0.02, std_out = 0.02 / sqrt(2.0 * c->layers);
-    char name[PARAM_NAME];
-    param_add(t, "embed.token", 2, (int64_t[]){c->vocab, c->hidden}, INIT_NORMAL, std, -1, type_weight(SPMD_I));
-    param_add(t, "embed.position", 2, (int64_t[]){c->max_seq, c->hidden}, INIT_NORMAL, std, -1, type_weight(SPMD_I));
+    struct declare whole = {INIT_NORMAL, std, -1, SPMD_I};
+    int64_t VD[2] = {c->vocab, c->hidden}, FD[2] = {c->ffn, c->hidden}, DF[2] = {c->hidden, c->ffn};
+    char prefix[32];
+    layer_declare(t, whole, 2, VD, "embed.token");
+    layer_declare(t, whole, 2, (int64_t[]){c->max_seq, c->hidden}, "embed.position");
     for (int l = 0; l < c->layers; l++) {
-        snprintf(name, sizeof name, "layers.%d.norm1", l);
-        declare_norm(c, t, name, l);
+        snprintf(prefix, sizeof prefix, "layers.%d.norm1", l);
+        declare_norm(c, t, l, prefix);
         attention_declare(c, t, l, true, std, std_out);
-        snprintf(name, sizeof name, "layers.%d.norm2", l);
-        declare_norm(c, t, name, l);
-        snprintf(name, sizeof name, "layers.%d.mlp.up.weight", l);
-        param_add(t, name, 2, (int64_t[]){c->ffn, c->hidden}, INIT_NORMAL, std, l, type_weight(SPMD_S0));
-        snprintf(name, sizeof name, "layers.%d.mlp.up.bias", l);
-        param_add(t, name, 1, &c->ffn, INIT_ZEROS, 0, l, type_weight(SPMD_S0));
-        snprintf(name, sizeof name, "layers.%d.mlp.down.weight", l);
-        param_add(t, name, 2, (int64_t[]){c->hidden, c->ffn}, INIT_NORMAL, std_out, l, type_weight(SPMD_S1));
-        snprintf(name, sizeof name, "layers.%d.mlp.down.bias", l);
-        param_add(t, name, 1, &c->hidden, INIT_ZEROS, 0, l, type_weight(SPMD_I));
+        snprintf(prefix, sizeof prefix, "layers.%d.norm2", l);
+        declare_norm(c, t, l, prefix);
+        layer_declare(t, (struct declare){INIT_NORMAL, std, l, SPMD_S0}, 2, FD, "layers.%d.mlp.up.weight", l);
+        layer_declare(t, (struct declare){INIT_ZEROS, 0, l, SPMD_S0}, 1, &c->ffn, "layers.%d.mlp.up.bias", l);
+        layer_declare(t, (struct declare){INIT_NORMAL, std_out, l, SPMD_S1}, 2, DF, "layers.%d.mlp.down.weight", l);
+        layer_declare(t, (struct declare){INIT_ZEROS, 0, l, SPMD_I}, 1, &c->hidden, "layers.%d.mlp.down.bias", l);
     }
-    declare_norm(c, t, "norm", -1);
-    if (!c->tie)
-        param_add(t, "head.weight", 2, (int64_t[]){c->vocab, c->hidden}, INIT_NORMAL, std, -1, type_weight(SPMD_I));
+    declare_norm(c, t, -1, "norm");
+    if (!c->tie) layer_declare(t, whole, 2, VD, "head.weight");
 }
 
 static tid norm(struct layer_ctx *x, tid h_TD, const char *prefix, const char *label)
 {
-    char name[PARAM_NAME];
-    snprintf(name, sizeof name, "%s.weight", prefix);
-    tid w_D = layer_param(x, name, 1);
-    snprintf(name, sizeof name, "%s.bias", prefix);
-    tid b_D = layer_param(x, name, 1);
-    return op_layernorm(x->t, h_TD, w_D, b_D, (float)x->c->norm_eps, label);
+    tid w_D = layer_param(x, 1, "%s.weight", prefix);
+    return op_layernorm(x->t, h_TD, w_D, layer_param(x, 1, "%s.bias", prefix), (float)x->c->norm_eps, label);
 }
 
-static tid linear(struct layer_ctx *x, tid h, int layer, const char *what)
+static tid linear(struct layer_ctx *x, tid h, int l, const char *what)
 {
-    char name[PARAM_NAME];
-    snprintf(name, sizeof name, "layers.%d.mlp.%s.weight", layer, what);
-    tid w = layer_param(x, name, 1);
-    snprintf(name, sizeof name, "layers.%d.mlp.%s.bias", layer, what);
-    return op_linear(x->t, h, w, layer_param(x, name, 1), what);
+    tid w = layer_param(x, 1, "layers.%d.mlp.%s.weight", l, what);
+    return op_linear(x->t, h, w, layer_param(x, 1, "layers.%d.mlp.%s.bias", l, what), what);
 }
 
 static tid embed(struct layer_ctx *x, tid ids_T)
 {
-    tid token_TD = op_embed(x->t, ids_T, layer_param(x, "embed.token", 1), "embed.token");
-    tid position_TD = op_embed(x->t, x->pos_T, layer_param(x, "embed.position", 1), "embed.position");
+    tid token_TD = op_embed(x->t, ids_T, layer_param(x, 1, "embed.token"), "embed.token");
+    tid position_TD = op_embed(x->t, x->pos_T, layer_param(x, 1, "embed.position"), "embed.position");
     tid h_TD = op_add(x->t, token_TD, position_TD, 0, 0, "embed");
     return op_dropout(x->t, h_TD, (float)x->c->dropout, dropout_stream("embed", 0), "embed.dropout");
 }
@@ -71,7 +58,7 @@ static tid embed(struct layer_ctx *x, tid ids_T)
 static tid block(struct layer_ctx *x, tid h_TD, int l)
 {
     float p = (float)x->c->dropout;
-    char prefix[PARAM_NAME];
+    char prefix[32];
     snprintf(prefix, sizeof prefix, "layers.%d.norm1", l);
     tid o_TD = attention_record(x, norm(x, h_TD, prefix, "norm1"), l, true, false);
     h_TD = op_add(x->t, h_TD, o_TD, p, dropout_stream("attn.o", l), "residual1");

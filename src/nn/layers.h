@@ -28,10 +28,18 @@ struct family {
 };
 extern const struct family family_gpt2, family_llama;
 
-/* A parameter as a tensor; span > 1: this and the following ones as one matrix (rows one after the other). */
-tid layer_param(struct layer_ctx *x, const char *name, int span);
-/* Mesh type of a weight: replicated over the data axes (its gradient is a sum over them), as told over tp. */
-struct spmd_type type_weight(enum spmd over_tp);
+/* A parameter as a tensor, its name printf-style; span > 1: this and the following ones as one matrix (rows one after
+ * the other). */
+tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* A row of the table of parameters: initial values are normal with `std`, or all zeros or ones. */
+struct declare {
+    enum param_init init;
+    double std;
+    int layer;
+    enum spmd over_tp;
+};
+void layer_declare(struct param_table *t, struct declare d, int nd, const int64_t *n, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
 
 /* attention.c: q, k, v projections as one matrix, rotary if the family has it, attention, output projection;
  * prefix is "layers.N.attn". Returns the projected output, summed over tp. */

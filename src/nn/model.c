@@ -3,6 +3,8 @@
 #include "nn/model.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "nn/layers.h"
@@ -94,7 +96,8 @@ static struct spmd_type type_tokens(void)
     return spmd_with(t, AXIS_CP, SPMD_V);
 }
 
-struct spmd_type type_weight(enum spmd over_tp)
+/* Replicated over the data axes: the gradient is a sum over them. */
+static struct spmd_type type_weight(enum spmd over_tp)
 {
     struct spmd_type t = spmd_all(SPMD_I);
     t = spmd_with(t, AXIS_DP_REPLICATE, SPMD_R);
@@ -103,8 +106,23 @@ struct spmd_type type_weight(enum spmd over_tp)
     return spmd_with(t, AXIS_TP, over_tp);
 }
 
-tid layer_param(struct layer_ctx *x, const char *name, int span)
+void layer_declare(struct param_table *t, struct declare d, int nd, const int64_t *n, const char *fmt, ...)
 {
+    char name[PARAM_NAME];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
+    param_add(t, name, nd, n, d.init, d.std, d.layer, type_weight(d.over_tp));
+}
+
+tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...)
+{
+    char name[PARAM_NAME];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
     int i = param_find(x->params, name);
     CHECK(i >= 0, "the model declares no parameter %s", name);
     const struct param *p = &x->params->p[i];
@@ -138,7 +156,7 @@ static void record_loss(struct layer_ctx *x, tid h_TD, tid w_VD, tid target_T)
 
 static void record_head(struct layer_ctx *x, tid h_TD, tid target_T)
 {
-    tid w_VD = layer_param(x, x->c->tie ? "embed.token" : "head.weight", 1);
+    tid w_VD = layer_param(x, 1, "%s", x->c->tie ? "embed.token" : "head.weight");
     if (x->s->mode == MODEL_TRAIN) {
         record_loss(x, h_TD, w_VD, target_T);
         return;

@@ -1,0 +1,280 @@
+/* The one table of configuration keys, and the checks between keys. Adding a key is adding a row and a field. */
+#include "run/config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/thread.h"
+
+#define AT(field) offsetof(struct config, field)
+
+static const struct conf_row source_rows[] = {
+    {.path = "path", .type = CONF_STRING, .offset = offsetof(struct config_source, path),
+     .doc = "text file, folder, .jsonl with a text field, or the prefix of a token file"},
+    {.path = "weight", .type = CONF_REAL, .offset = offsetof(struct config_source, weight), .otherwise = "1.0",
+     .lo = 1e-9, .hi = 1e9, .doc = "share of this source among the samples, relative to the others"},
+    {0},
+};
+
+#define LIST(p, f, def, d)                                                                                 \
+    {.path = p, .type = CONF_LIST, .offset = AT(f), .otherwise = def, .item = source_rows,                 \
+     .item_bytes = sizeof(struct config_source), .item_short = "path", .doc = d}
+#define INT(p, f, def, low, high, d) \
+    {.path = p, .type = CONF_INT, .offset = AT(f), .otherwise = def, .lo = low, .hi = high, .doc = d}
+#define REAL(p, f, def, low, high, d) \
+    {.path = p, .type = CONF_REAL, .offset = AT(f), .otherwise = def, .lo = low, .hi = high, .doc = d}
+#define TEXT(p, f, def, d) {.path = p, .type = CONF_STRING, .offset = AT(f), .otherwise = def, .doc = d}
+#define BOOL(p, f, def, d) {.path = p, .type = CONF_BOOL, .offset = AT(f), .otherwise = def, .doc = d}
+#define CHOICE(p, f, def, all, d) \
+    {.path = p, .type = CONF_CHOICE, .offset = AT(f), .otherwise = def, .choices = all, .doc = d}
+
+const struct conf_row config_rows[] = {
+    CHOICE("model.family", model.family, "llama", "gpt2|llama", "architecture"),
+    TEXT("model.from", model.from, "null", "Hugging Face directory: take architecture and starting weights from it"),
+    INT("model.layers", model.layers, "4", 1, 10000, "transformer blocks"),
+    INT("model.hidden", model.hidden, "256", 1, 1 << 20, "width of the residual stream"),
+    INT("model.heads", model.heads, "8", 1, 65536, "query heads"),
+    INT("model.kv_heads", model.kv_heads, "null", 1, 65536, "key/value heads; default: heads"),
+    INT("model.head_dim", model.head_dim, "null", 1, 65536, "size of a head; default: hidden / heads"),
+    INT("model.ffn", model.ffn, "null", 1, 1 << 24,
+        "width of the feed-forward layer; default: 4 hidden (gpt2), 8/3 hidden rounded up to 64 (llama)"),
+    INT("model.vocab", model.vocab, "null", 2, INT32_MAX, "vocabulary; default: the tokenizer's"),
+    INT("model.seq_len", model.seq_len, "256", 1, 1 << 24, "tokens in a sample"),
+    INT("model.max_positions", model.max_positions, "null", 1, 1 << 24,
+        "rows of the position table, the longest text to generate; default: seq_len"),
+    BOOL("model.tie_embeddings", model.tie_embeddings, "false", "the output matrix is the embedding"),
+    REAL("model.dropout", model.dropout, "0.0", 0, 0.999999, "probability of dropping a value"),
+    REAL("model.norm_eps", model.norm_eps, "1.0e-5", 1e-12, 1, "added to the variance in norms"),
+    REAL("model.rope_theta", model.rope_theta, "10000.0", 1, 1e12, "base of the rotary frequencies (llama)"),
+    REAL("model.rope_scaling.factor", model.rope_factor, "0", 0, 1e6, "Llama 3 scaling of positions; 0: none"),
+    REAL("model.rope_scaling.low_freq_factor", model.rope_low, "1.0", 1e-6, 1e6, "Llama 3 scaling"),
+    REAL("model.rope_scaling.high_freq_factor", model.rope_high, "4.0", 1e-6, 1e6, "Llama 3 scaling"),
+    INT("model.rope_scaling.original_max_position", model.rope_original, "8192", 1, 1 << 24, "Llama 3 scaling"),
+    BOOL("model.document_mask", model.document_mask, "false", "attention does not cross from one document to another"),
+
+    TEXT("data.tokenizer", data.tokenizer, "byte", "byte, or the path of a Hugging Face tokenizer.json"),
+    LIST("data.train", data.train, NULL, "what to train on: a path, a list of paths, or {path, weight} items"),
+    LIST("data.valid", data.valid, "[]", "held-out text for run.eval_every"),
+    CHOICE("data.order", data.order, "shuffled", "shuffled|sequential",
+           "sequential: sample i is tokens [i*seq_len, i*seq_len + seq_len] of the stream"),
+    INT("data.seed", data.seed, "1", 0, 9007199254740992.0, "seed of the sample order"),
+    TEXT("data.cache_dir", data.cache_dir, "null", "where tokenised text is kept; default: run.dir/data"),
+
+    INT("batch.global", batch.global, "32", 1, 1 << 24, "sequences per optimizer step, over all ranks"),
+    INT("batch.micro", batch.micro, "8", 1, 1 << 24, "sequences per forward and backward pass"),
+
+    CHOICE("optimizer.name", optimizer.name, "adamw", "adamw|sgd", "optimizer"),
+    REAL("optimizer.lr", optimizer.lr, "3.0e-4", 0, 1e6, "peak learning rate"),
+    {.path = "optimizer.betas", .type = CONF_REALS, .offset = AT(optimizer.betas), .otherwise = "[0.9, 0.95]", .n = 2,
+     .lo = 0, .hi = 0.9999999, .doc = "decay of the two moments (adamw)"},
+    REAL("optimizer.eps", optimizer.eps, "1.0e-8", 0, 1, "added to the root of the second moment (adamw)"),
+    REAL("optimizer.weight_decay", optimizer.weight_decay, "0.1", 0, 1e6, "on matrices; norms and biases have none"),
+    REAL("optimizer.clip", optimizer.clip, "1.0", 0, 1e12, "largest global gradient norm; 0 is off"),
+    REAL("optimizer.momentum", optimizer.momentum, "0.9", 0, 0.9999999, "of sgd"),
+    BOOL("optimizer.nesterov", optimizer.nesterov, "false", "of sgd"),
+    CHOICE("optimizer.schedule.name", optimizer.schedule, "cosine", "constant|linear|cosine|wsd",
+           "learning rate after warm-up"),
+    INT("optimizer.schedule.warmup_steps", optimizer.warmup_steps, "100", 0, 1e12, "steps of linear warm-up"),
+    REAL("optimizer.schedule.min_lr", optimizer.min_lr, "3.0e-5", 0, 1e6, "at the end"),
+    INT("optimizer.schedule.decay_steps", optimizer.decay_steps, "0", 0, 1e12, "length of wsd's final decay"),
+
+    CHOICE("precision.recipe", precision.recipe, "bf16", "fp32|bf16",
+           "bf16: compute in bf16, fp32 master weights and gradients"),
+
+    INT("parallel.dp_replicate", parallel.dp_replicate, "1", -1, 1 << 20, "data-parallel replicas; -1: what is left"),
+    INT("parallel.dp_shard", parallel.dp_shard, "-1", -1, 1 << 20, "data-parallel ranks that share state"),
+    INT("parallel.zero", parallel.zero, "0", 0, 3, "what dp_shard shares"),
+    INT("parallel.tp", parallel.tp, "1", -1, 1 << 20, "tensor parallel"),
+    INT("parallel.cp", parallel.cp, "1", -1, 1 << 20, "context parallel"),
+    INT("parallel.ep", parallel.ep, "1", -1, 1 << 20, "expert parallel"),
+    INT("parallel.pp", parallel.pp, "1", -1, 1 << 20, "pipeline stages"),
+
+    CHOICE("memory.recompute", memory.recompute, "none", "none|full",
+           "full: keep each layer's input only and compute the layer again in backward"),
+    INT("memory.loss_chunk", memory.loss_chunk, "null", 1, 1 << 24,
+        "tokens whose logits exist at one time; default: as many as fit 128 MiB"),
+
+    BOOL("numerics.deterministic", numerics.deterministic, "true", "the same bits on every run"),
+    BOOL("numerics.exact_order", numerics.exact_order, "false", "sum microbatches in an order no layout changes"),
+
+    INT("checkpoint.every", checkpoint.every, "500", 0, 1e12, "steps between checkpoints; 0: only at the end"),
+    INT("checkpoint.keep", checkpoint.keep, "3", 0, 1e9, "newest checkpoints to keep; 0: all"),
+    TEXT("checkpoint.resume", checkpoint.resume, "auto", "auto: from the newest of run.dir; never; or a checkpoint"),
+
+    TEXT("run.dir", run.dir, "runs/default", "where everything of this run is written"),
+    INT("run.steps", run.steps, "1000", 1, 1e12, "optimizer steps in all"),
+    INT("run.seed", run.seed, "1", 0, 9007199254740992.0, "seed of weights and dropout"),
+    INT("run.log_every", run.log_every, "10", 1, 1e9, "steps between progress lines"),
+    INT("run.eval_every", run.eval_every, "0", 0, 1e12, "steps between validations; 0: never"),
+    INT("run.eval_batches", run.eval_batches, "8", 1, 1e9, "global batches of validation text"),
+    INT("run.threads", run.threads, "0", 0, 4096, "threads of a rank; 0: all cores"),
+    CHOICE("run.device", run.device, "cpu", "cpu|null", "where to compute; null only counts"),
+    TEXT("run.kernels", run.kernels, "auto", "auto, or ref for the plain loops"),
+    BOOL("run.tensorboard", run.tensorboard, "true", "write event files for TensorBoard"),
+    {0},
+};
+
+int config_load(struct config *c, struct conf **conf, struct arena *a, const char *path, char *const *overrides,
+                int n_overrides, struct err *e)
+{
+    memset(c, 0, sizeof *c);
+    struct conf *f = conf_new(config_rows, c, a);
+    if (conf) *conf = f;
+    int rc = path ? conf_read_file(f, path, e) : OK;
+    for (int i = 0; !rc && i < n_overrides; i++) rc = conf_override(f, overrides[i], e);
+    if (!rc) rc = conf_finish(f, e);
+    return rc;
+}
+
+void config_print(const struct config *c, struct str *out)
+{
+    conf_print(config_rows, c, out);
+}
+
+static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab, struct err *e)
+{
+    if (!c->model.kv_heads) c->model.kv_heads = c->model.heads;
+    if (!c->model.head_dim && c->model.hidden % c->model.heads == 0) c->model.head_dim = c->model.hidden / c->model.heads;
+    if (!c->model.ffn)
+        c->model.ffn = c->model.family == MODEL_GPT2 ? 4 * c->model.hidden : (c->model.hidden * 8 / 3 + 63) / 64 * 64;
+    if (!c->model.max_positions) c->model.max_positions = c->model.seq_len;
+    if (c->model.max_positions < c->model.seq_len)
+        return conf_error(f, e, "model.max_positions", "%lld is less than model.seq_len = %lld; choose at least that",
+                          (long long)c->model.max_positions, (long long)c->model.seq_len);
+    if (!c->model.vocab) c->model.vocab = n_vocab;
+    if (!c->model.vocab) return conf_error(f, e, "model.vocab", "wanted a number: there is no tokenizer to ask");
+    if (n_vocab > c->model.vocab)
+        return conf_error(f, e, "model.vocab", "%lld is less than the tokenizer's %lld ids; leave it out, or choose %lld",
+                          (long long)c->model.vocab, (long long)n_vocab, (long long)n_vocab);
+    struct model_config m = config_model(c);
+    if (model_check(&m, e)) {
+        char text[sizeof e->text];
+        snprintf(text, sizeof text, "%s", e->text);
+        char key[64] = "model";
+        sscanf(text, "%63[a-z_.]", key);
+        return err_set(e, ERR_REQUEST, "%s: %s", conf_where(f, key), text);
+    }
+    return OK;
+}
+
+/* Today's program runs one rank; the axes are read, resolved and refused by name. */
+static int resolve_parallel(struct config *c, const struct conf *f, int n_ranks, struct err *e)
+{
+    static const char *const name[] = {"dp_replicate", "dp_shard", "tp", "cp", "ep", "pp"};
+    int64_t *size[] = {&c->parallel.dp_replicate, &c->parallel.dp_shard, &c->parallel.tp,
+                       &c->parallel.cp,           &c->parallel.ep,       &c->parallel.pp};
+    int64_t known = 1;
+    int left = -1;
+    for (int i = 0; i < 6; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "parallel.%s", name[i]);
+        if (*size[i] == 0) return conf_error(f, e, key, "wanted 1 or more, or -1 for what is left; got 0");
+        if (*size[i] == -1 && left >= 0)
+            return conf_error(f, e, key, "only one axis can take what is left (-1); %s does already", name[left]);
+        if (*size[i] == -1) left = i;
+        else if (strcmp(name[i], "ep")) known *= *size[i];
+    }
+    if (left >= 0) *size[left] = n_ranks % known == 0 && n_ranks >= known ? n_ranks / known : 1;
+    for (int i = 0; i < 6; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "parallel.%s", name[i]);
+        if (*size[i] > 1)
+            return conf_error(f, e, key, "%lld needs more ranks than the %d there is; choose 1", (long long)*size[i],
+                              n_ranks);
+    }
+    return OK;
+}
+
+int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int n_ranks, struct err *e)
+{
+    int rc = resolve_model(c, f, n_vocab, e);
+    if (!rc) rc = resolve_parallel(c, f, n_ranks, e);
+    if (rc) return rc;
+    if (c->batch.global % c->batch.micro) {
+        int64_t down = c->batch.micro;
+        while (c->batch.global % down) down--;
+        return conf_error(f, e, "batch.micro", "%lld does not divide batch.global = %lld; the nearest below is %lld",
+                          (long long)c->batch.micro, (long long)c->batch.global, (long long)down);
+    }
+    if (c->batch.global / c->batch.micro > 16384)
+        return conf_error(f, e, "batch.micro", "%lld makes %lld microbatches; at most 16384, so choose %lld or more",
+                          (long long)c->batch.micro, (long long)(c->batch.global / c->batch.micro),
+                          (long long)((c->batch.global + 16383) / 16384));
+    if (c->optimizer.min_lr > c->optimizer.lr) {
+        const char *where = conf_where(f, "optimizer.schedule.min_lr");
+        if (strcmp(where, "default"))
+            return conf_error(f, e, "optimizer.schedule.min_lr", "%g is above optimizer.lr = %g; choose at most that",
+                              c->optimizer.min_lr, c->optimizer.lr);
+        c->optimizer.min_lr = c->optimizer.lr;
+    }
+    if (c->optimizer.warmup_steps > c->run.steps && !strcmp(conf_where(f, "optimizer.schedule.warmup_steps"), "default"))
+        c->optimizer.warmup_steps = c->run.steps / 10;
+    if (strcmp(c->run.kernels, "auto") && strcmp(c->run.kernels, "ref"))
+        return conf_error(f, e, "run.kernels", "wanted auto or ref, got %s", c->run.kernels);
+    return OK;
+}
+
+struct model_config config_model(const struct config *c)
+{
+    return (struct model_config){
+        .family = (enum model_family)c->model.family,
+        .layers = to_int(c->model.layers),
+        .hidden = c->model.hidden,
+        .heads = to_int(c->model.heads),
+        .kv_heads = to_int(c->model.kv_heads),
+        .head_dim = to_int(c->model.head_dim),
+        .ffn = c->model.ffn,
+        .vocab = c->model.vocab,
+        .max_seq = c->model.max_positions,
+        .tie = c->model.tie_embeddings,
+        .dropout = c->model.dropout,
+        .norm_eps = c->model.norm_eps,
+        .rope_theta = c->model.rope_theta,
+        .rope = {c->model.rope_factor, c->model.rope_low, c->model.rope_high, c->model.rope_original},
+        .document_mask = c->model.document_mask,
+    };
+}
+
+struct optim_config config_optim(const struct config *c)
+{
+    return (struct optim_config){
+        .kind = (enum optim_kind)c->optimizer.name,
+        .beta1 = c->optimizer.betas[0],
+        .beta2 = c->optimizer.betas[1],
+        .eps = c->optimizer.eps,
+        .weight_decay = c->optimizer.weight_decay,
+        .momentum = c->optimizer.momentum,
+        .nesterov = c->optimizer.nesterov,
+        .clip = c->optimizer.clip,
+    };
+}
+
+struct lr_config config_lr(const struct config *c)
+{
+    return (struct lr_config){
+        .kind = (enum lr_kind)c->optimizer.schedule,
+        .lr = c->optimizer.lr,
+        .min_lr = c->optimizer.min_lr,
+        .warmup_steps = c->optimizer.warmup_steps,
+        .decay_steps = c->optimizer.decay_steps,
+        .steps = c->run.steps,
+    };
+}
+
+enum dtype config_dtype(const struct config *c)
+{
+    return c->precision.recipe == RECIPE_FP32 ? DT_F32 : DT_BF16;
+}
+
+int64_t config_loss_rows(const struct config *c)
+{
+    if (c->memory.loss_chunk) return c->memory.loss_chunk;
+    int64_t row_bytes = c->model.vocab * (int64_t)dtype_bytes(config_dtype(c));
+    int64_t rows = (128 << 20) / row_bytes / 64 * 64;
+    return rows < 64 ? 64 : rows;
+}
+
+int config_threads(const struct config *c)
+{
+    return c->run.threads ? to_int(c->run.threads) : thread_n_cores();
+}

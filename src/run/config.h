@@ -1,0 +1,101 @@
+/* run/config.h: the configuration as a plain struct, from one table (config.c) that also drives parsing, printing,
+ * --help and error places. Lower rooms get values taken from it, never the struct.
+ *
+ * Reading has two steps. config_load parses and checks each key by itself. config_resolve then fills in what follows
+ * from other keys and files (vocabulary from the tokenizer, heads, dp_shard: -1) and refuses combinations, with the
+ * line, the reason and the nearest legal value.
+ * Order: Same(config). Floor 6.
+ */
+#ifndef TUTTI_RUN_CONFIG_H
+#define TUTTI_RUN_CONFIG_H
+
+#include "base/conf.h"
+#include "layout/dtype.h"
+#include "nn/model.h"
+#include "optim/optim.h"
+
+struct config_source {
+    const char *path;
+    double weight;
+};
+
+enum config_order { ORDER_SHUFFLED, ORDER_SEQUENTIAL };
+enum config_recipe { RECIPE_FP32, RECIPE_BF16 };
+enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_FULL };
+enum config_device { DEVICE_CPU, DEVICE_NULL };
+
+struct config {
+    struct {
+        int family;
+        const char *from;
+        int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, seq_len, max_positions;
+        bool tie_embeddings;
+        double dropout, norm_eps, rope_theta;
+        double rope_factor, rope_low, rope_high;
+        int64_t rope_original;
+        bool document_mask;
+    } model;
+    struct {
+        const char *tokenizer;
+        struct conf_list train, valid;
+        int order;
+        int64_t seed;
+        const char *cache_dir;
+    } data;
+    struct {
+        int64_t global, micro;
+    } batch;
+    struct {
+        int name;
+        double lr, betas[2], eps, weight_decay, clip, momentum;
+        bool nesterov;
+        int schedule;
+        int64_t warmup_steps, decay_steps;
+        double min_lr;
+    } optimizer;
+    struct {
+        int recipe;
+    } precision;
+    struct {
+        int64_t dp_replicate, dp_shard, zero, tp, cp, ep, pp;
+    } parallel;
+    struct {
+        int recompute;
+        int64_t loss_chunk;
+    } memory;
+    struct {
+        bool deterministic, exact_order;
+    } numerics;
+    struct {
+        int64_t every, keep;
+        const char *resume;
+    } checkpoint;
+    struct {
+        const char *dir;
+        int64_t steps, seed, log_every, eval_every, eval_batches, threads;
+        int device;
+        const char *kernels;
+        bool tensorboard;
+    } run;
+};
+
+extern const struct conf_row config_rows[];
+
+/* Parses file and overrides into *c. conf (may be NULL) gets the handle for later errors. */
+int config_load(struct config *c, struct conf **conf, struct arena *a, const char *path, char *const *overrides,
+                int n_overrides, struct err *e);
+/* Fills in what follows from other keys; n_vocab from the tokenizer (0: unknown, the key must be given). n_ranks: how
+ * many ranks there are. Refuses what does not fit together. */
+int config_resolve(struct config *c, const struct conf *conf, int64_t n_vocab, int n_ranks, struct err *e);
+/* The whole config as YAML, every default filled in. */
+void config_print(const struct config *c, struct str *out);
+
+/* What the rooms below get. */
+struct model_config config_model(const struct config *c);
+struct optim_config config_optim(const struct config *c);
+struct lr_config config_lr(const struct config *c);
+enum dtype config_dtype(const struct config *c);
+int64_t config_loss_rows(const struct config *c); /* tokens per chunk of the head */
+int config_threads(const struct config *c);       /* 0 in the file: all cores */
+
+#endif

@@ -1,0 +1,270 @@
+/* Building: declare parameters, record the tape, lower it, ask the schedule's checker how many slabs live at once,
+ * allocate everything. Nothing here computes. */
+#include "run/engine.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "run/executor.h"
+
+enum { DATA_FIELDS = 4 };
+
+static int new_plans(struct engine *g, struct err *e)
+{
+    model_declare(&g->cfg.model, &g->params);
+    g->tape = tape_new();
+    struct model_shape s = {
+        .mode = MODEL_TRAIN,
+        .dtype = g->cfg.dtype,
+        .batch = g->cfg.micro,
+        .seq = g->cfg.seq,
+        .loss_rows = g->cfg.loss_rows,
+        .recompute = g->cfg.recompute,
+    };
+    model_record(g->tape, &g->cfg.model, &g->params, &g->par, &s);
+    int rc = tape_status(g->tape, e);
+    if (!rc && g->cfg.training)
+        rc = program_new(&g->train, g->tape, &g->kernels, (struct lower_options){.training = true}, e);
+    if (!rc) rc = program_new(&g->eval, g->tape, &g->kernels, (struct lower_options){.training = false}, e);
+    return rc;
+}
+
+static int new_schedule(struct engine *g, struct err *e)
+{
+    int n = to_int(g->cfg.n_microbatches);
+    int rc = schedule_limits(1, 1, n, e);
+    if (rc) return rc;
+    g->when = schedule_new_onestage(n, false);
+    g->when_eval = schedule_new_evaluation(n);
+    struct schedule_peak peak = {0};
+    rc = schedule_check(g->when, &peak, e);
+    g->n_slabs = to_int(peak.both);
+    return rc;
+}
+
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static int new_buffers(struct engine *g, struct err *e)
+{
+    int64_t tokens = g->cfg.n_microbatches * g->cfg.micro * g->cfg.seq;
+    int fields = g->cfg.model.document_mask ? DATA_FIELDS : DATA_FIELDS - 1;
+    size_t home[HOME_N];
+    for (int h = 0; h < HOME_N; h++) home[h] = max_size(g->train ? g->train->bytes[h] : 0, g->eval->bytes[h]);
+    int rc = store_new(&g->store, &g->params, g->dev, g->cfg.dtype, g->cfg.training, optim_n_moments(&g->cfg.optim), e);
+    if (!rc) rc = buffer_new(&g->data, g->dev, MEM_DATA, to_size(tokens) * sizeof(int32_t) * (size_t)fields, e);
+    if (!rc && g->cfg.model.family == MODEL_LLAMA)
+        rc = buffer_new(&g->rope, g->dev, MEM_DATA,
+                        to_size(g->cfg.model.max_seq * g->cfg.model.head_dim) * sizeof(float), e);
+    if (!rc) rc = buffer_new(&g->stat, g->dev, MEM_DATA, 2 * sizeof(double), e);
+    g->act = xcalloc((size_t)g->n_slabs + 1, sizeof *g->act);
+    g->wgrad = xcalloc((size_t)g->n_slabs + 1, sizeof *g->wgrad);
+    for (int i = 0; !rc && i < g->n_slabs; i++) {
+        rc = buffer_new(&g->act[i], g->dev, MEM_ACTIVATION, home[HOME_ACT], e);
+        if (!rc) rc = buffer_new(&g->wgrad[i], g->dev, MEM_WGRAD, home[HOME_WGRAD], e);
+    }
+    if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, home[HOME_SCRATCH], e);
+    return rc;
+}
+
+static void bind(struct engine *g)
+{
+    int n = g->eval->n_slots > slot_cache(g->params.n, 0) ? g->eval->n_slots : slot_cache(g->params.n, 0);
+    g->slot = xcalloc((size_t)n, sizeof *g->slot);
+    g->slot[SLOT_ROPE] = g->rope.p;
+    g->slot[SLOT_STAT] = g->stat.p;
+    for (int i = 0; i < g->params.n; i++) {
+        g->slot[slot_param(i)] = store_param_ptr(&g->store, i);
+        g->slot[slot_grad(i)] = store_grad_ptr(&g->store, i);
+    }
+    if (g->rope.p) {
+        float *table = xmalloc(g->rope.bytes);
+        model_rope_table(&g->cfg.model, table);
+        device_from_host(&g->stream, &g->rope, 0, table, g->rope.bytes);
+        stream_sync(&g->stream);
+        xfree(table);
+    }
+}
+
+int engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e)
+{
+    struct engine *g = xcalloc(1, sizeof *g);
+    *out = NULL;
+    g->cfg = *c;
+    g->dev = d;
+    g->stream.dev = d;
+    g->par = par_single();
+    int rc = model_check(&c->model, e);
+    if (!rc) rc = kernel_table_init(&g->kernels, c->kernels, c->threads, d->counts_only, e);
+    if (!rc) rc = new_plans(g, e);
+    if (!rc) rc = new_schedule(g, e);
+    if (!rc) rc = new_buffers(g, e);
+    if (rc) {
+        engine_free(g);
+        return rc;
+    }
+    bind(g);
+    *out = g;
+    return OK;
+}
+
+void engine_free(struct engine *g)
+{
+    if (!g) return;
+    for (int i = 0; g->act && i < g->n_slabs; i++) {
+        buffer_free(&g->act[i]);
+        buffer_free(&g->wgrad[i]);
+    }
+    xfree(g->act);
+    xfree(g->wgrad);
+    buffer_free(&g->scratch);
+    buffer_free(&g->data);
+    buffer_free(&g->rope);
+    buffer_free(&g->stat);
+    store_free(&g->store);
+    program_free(g->train);
+    program_free(g->eval);
+    tape_free(g->tape);
+    schedule_free(g->when);
+    schedule_free(g->when_eval);
+    param_table_free(&g->params);
+    xfree(g->slot);
+    xfree(g);
+}
+
+void engine_init(struct engine *g)
+{
+    store_init(&g->store, &g->kernels, &g->stream, g->cfg.seed);
+}
+
+static void feed(struct engine *g, const struct engine_batch *b)
+{
+    size_t field = to_size(g->cfg.n_microbatches * g->cfg.micro * g->cfg.seq) * sizeof(int32_t);
+    const int32_t *host[DATA_FIELDS] = {b->tokens, b->targets, b->positions, b->docs};
+    for (int f = 0; f < DATA_FIELDS; f++)
+        if (g->data.bytes > (size_t)f * field) device_from_host(&g->stream, &g->data, (size_t)f * field, host[f], field);
+}
+
+static void read_loss(struct engine *g, int64_t n_trained, struct engine_report *r)
+{
+    double stat[2] = {0, 0};
+    device_to_host(&g->stream, stat, &g->stat, 0, sizeof stat);
+    stream_sync(&g->stream);
+    CHECK(g->dev->counts_only || (int64_t)stat[1] == n_trained, "trained on %.0f tokens, the batch has %lld", stat[1],
+          (long long)n_trained);
+    r->nats = stat[0];
+    r->tokens = n_trained;
+    r->loss = n_trained ? stat[0] / (double)n_trained : 0;
+}
+
+static struct step_info step_info(const struct engine *g, const struct engine_batch *b, int64_t step, bool training)
+{
+    return (struct step_info){
+        .seed = g->cfg.seed,
+        .step = (uint64_t)step,
+        .training = training,
+        .loss_scale = b->n_trained ? (float)(1.0 / (double)b->n_trained) : 0,
+    };
+}
+
+void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t step, struct engine_report *r)
+{
+    CHECK(g->train, "this engine was built for evaluation");
+    *r = (struct engine_report){0};
+    struct step_info info = step_info(g, b, step, true);
+    feed(g, b);
+    device_zero(&g->stream, &g->stat, 0, g->stat.bytes);
+    executor_run(g, g->when, g->train, &info, NULL, NULL);
+    read_loss(g, b->n_trained, r);
+    r->grad_norm = optim_grad_norm(&g->store, &g->kernels);
+}
+
+bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r)
+{
+    engine_gradients(g, b, step, r);
+    if (!isfinite(r->loss) || !isfinite(r->grad_norm)) return false;
+    optim_step(&g->store, &g->kernels, &g->cfg.optim, lr, step, r->grad_norm);
+    return true;
+}
+
+void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engine_report *r)
+{
+    *r = (struct engine_report){0};
+    struct step_info info = step_info(g, b, 0, false);
+    feed(g, b);
+    device_zero(&g->stream, &g->stat, 0, g->stat.bytes);
+    executor_run(g, g->when_eval, g->eval, &info, NULL, NULL);
+    read_loss(g, b->n_trained, r);
+}
+
+/* ---- the first NaN ---- */
+struct blame {
+    const struct engine *g;
+    char *out;
+    size_t n;
+    bool found;
+};
+
+static int64_t bad_element(const struct engine *g, const struct view *v)
+{
+    if (!v->p || !dtype_info(v->dtype)->is_float || v->dtype == DT_F64) return -1;
+    int64_t rows = view_rows(v), cols = view_cols(v), width = (int64_t)dtype_bytes(v->dtype);
+    for (int64_t r = 0; r < rows; r++) {
+        const char *row = (const char *)v->p + r * (v->nd > 1 ? v->stride : cols) * width;
+        int64_t at = g->kernels.flat->find_nonfinite(NULL, row, v->dtype, cols);
+        if (at >= 0) return r * cols + at;
+    }
+    return -1;
+}
+
+static void blame_look(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i)
+{
+    static const char *const phase[KERNEL_N_PHASES] = {"forward", "backward", "weight gradient"};
+    struct blame *b = ctx;
+    if (b->found) return;
+    const struct node *d = &p->tape->nodes[i->node];
+    const struct view *v = i->kphase == KERNEL_FWD ? c->out : c->din;
+    int n = i->kphase == KERNEL_FWD ? c->n_out : c->n_in;
+    for (int k = 0; k < n && !b->found; k++) {
+        int64_t at = bad_element(b->g, &v[k]);
+        if (at < 0) continue;
+        b->found = true;
+        tid of = i->kphase == KERNEL_FWD ? d->out[k] : d->in[k];
+        int used = snprintf(b->out, b->n, "%s%s (operation %s, %s", i->kphase == KERNEL_FWD ? "" : "the gradient of ",
+                            tape_tensor(p->tape, of)->name, op_row(i->op)->name, phase[i->kphase]);
+        if (d->layer >= 0) used += snprintf(b->out + used, b->n - (size_t)used, ", layer %d", d->layer);
+        snprintf(b->out + used, b->n - (size_t)used, "), element %lld", (long long)at);
+    }
+}
+
+void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, char *out, size_t n)
+{
+    for (int i = 0; i < g->params.n; i++) {
+        int64_t at = g->kernels.flat->find_nonfinite(g->dev->team, store_param_ptr(&g->store, i), g->store.dtype,
+                                                     g->params.p[i].numel);
+        if (at < 0) continue;
+        snprintf(out, n, "the parameter %s, element %lld", g->params.p[i].name, (long long)at);
+        return;
+    }
+    struct blame look = {.g = g, .out = out, .n = n};
+    snprintf(out, n, "no single tensor (the sum itself overflows)");
+    struct step_info info = step_info(g, b, step, true);
+    feed(g, b);
+    device_zero(&g->stream, &g->stat, 0, g->stat.bytes);
+    executor_run(g, g->when, g->train, &info, blame_look, &look);
+}
+
+/* ---- counts ---- */
+double engine_flops_step(const struct engine *g)
+{
+    const struct program *p = g->train ? g->train : g->eval;
+    return (double)g->cfg.n_microbatches * (p->flops[PHASE_F] + p->flops[PHASE_B] + p->flops[PHASE_W]);
+}
+
+double engine_flops_model(const struct engine *g)
+{
+    return (double)g->cfg.n_microbatches * (g->train ? g->train : g->eval)->flops_model;
+}

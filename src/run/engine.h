@@ -1,0 +1,86 @@
+/* engine.h: one rank's machine room: parameters, tape, programs, slabs and batch buffers on a device, built once;
+ * then one call per optimizer step. Training, plans, benchmarks and layout checks all run this.
+ *
+ * Invariants
+ *   1. After engine_new nothing is allocated on the device: the ledger's totals are final.
+ *   2. On the null device the same calls give the same ledger.
+ *   3. One call of engine_step runs every action of the schedule, in its order; what decides is the schedule.
+ * Floor 6. Order: Collective over all ranks (one today).
+ */
+#ifndef TUTTI_RUN_ENGINE_H
+#define TUTTI_RUN_ENGINE_H
+
+#include "device/device.h"
+#include "nn/model.h"
+#include "optim/optim.h"
+#include "schedule/schedule.h"
+#include "state/store.h"
+#include "tape/program.h"
+
+struct engine_config {
+    struct model_config model;
+    enum dtype dtype;
+    int64_t micro, seq;      /* sequences per microbatch, tokens per sequence */
+    int64_t n_microbatches;  /* per optimizer step */
+    int64_t loss_rows;
+    bool recompute;
+    bool training;           /* false: forward only, no optimizer state */
+    struct optim_config optim;
+    uint64_t seed;
+    const char *kernels;     /* "auto" or "ref" */
+    int threads;             /* of the rank; the null device counts scratch for as many */
+};
+
+/* n = n_microbatches * micro sequences of seq tokens each; host memory, borrowed during the call. */
+struct engine_batch {
+    const int32_t *tokens, *targets, *positions, *docs; /* [n, seq]; docs may be NULL without document_mask */
+    int64_t n_trained;                                  /* targets that are not -1 */
+};
+
+struct engine_report {
+    double loss;      /* nats per trained token */
+    double nats;      /* sum */
+    int64_t tokens;   /* trained tokens of this step */
+    double grad_norm; /* before clipping */
+};
+
+struct engine {
+    struct engine_config cfg;
+    struct device *dev; /* borrowed */
+    struct stream stream;
+    struct kernel_table kernels;
+    struct par par;
+    struct param_table params;
+    struct store store;
+    struct tape *tape;
+    struct program *train, *eval;
+    struct schedule *when, *when_eval;
+    int n_slabs;               /* live (stage, microbatch) pairs, from the schedule's checker */
+    struct buffer *act, *wgrad;/* [n_slabs] */
+    struct buffer scratch;
+    struct buffer data;        /* tokens, targets, positions, documents of the batch */
+    struct buffer rope, stat;
+    void **slot;               /* bindings for the programs */
+    struct tape_profile *profile; /* NULL, or filled by every step */
+};
+
+int engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e);
+void engine_free(struct engine *g);
+/* Initial weights from the seed. */
+void engine_init(struct engine *g);
+
+/* Forward and backward of the whole batch; gradients stay in the store. */
+void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t step, struct engine_report *r);
+/* engine_gradients, then the update with the given learning rate. The update is left out (r tells) when the loss or
+ * the norm is not finite: the caller decides what that means. */
+bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r);
+/* Loss of a batch, dropout off. */
+void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engine_report *r);
+/* After a step whose loss or norm was not finite: runs forward again and names the first tensor with a NaN or Inf. */
+void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, char *out, size_t n);
+
+/* FLOPs of one optimizer step: what was computed, and without recomputation. */
+double engine_flops_step(const struct engine *g);
+double engine_flops_model(const struct engine *g);
+
+#endif

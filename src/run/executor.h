@@ -1,0 +1,17 @@
+/* executor.h: runs a schedule: loops over this rank's actions and hands each to a program or a communicator. It
+ * decides nothing: order, slabs and microbatches come from the schedule. There is no other training loop: gradient
+ * accumulation, evaluation and pipelines all pass here.
+ * Floor 6. Order: Collective over all ranks of the pipeline and data axes.
+ */
+#ifndef TUTTI_RUN_EXECUTOR_H
+#define TUTTI_RUN_EXECUTOR_H
+
+#include "run/engine.h"
+
+typedef void executor_look_fn(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
+
+/* look (may be NULL) is called after every instruction: a window. */
+void executor_run(struct engine *g, const struct schedule *s, const struct program *p, const struct step_info *info,
+                  executor_look_fn *look, void *ctx);
+
+#endif
