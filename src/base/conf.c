@@ -445,7 +445,8 @@ static int override_value(const struct conf *c, const char *value, struct conf_n
     if (*value && strchr("[{\"'", *value)) {
         struct err inner = {0};
         int code = conf_yaml_read(v, value, strlen(value), COMMAND_LINE, c->arena, &inner);
-        return code ? err_set(e, code, "%s (in %.200s)", inner.text, value) : OK;
+        const char *problem = strstr(inner.text, ": "); /* without the place: there is one line only */
+        return code ? err_set(e, code, COMMAND_LINE ": %.200s%s", value, problem) : OK;
     }
     *v = arena_alloc(c->arena, sizeof **v);
     (*v)->text = arena_strdup(c->arena, value);

@@ -17,10 +17,6 @@
 #define json_string lib_string
 #define json_real lib_real
 #include <jansson.h>
-/* The library's tests are macros over its own names, so they are used here, while those names stand. */
-static inline int is_string(const json_t *v) { return json_is_string(v); }
-static inline int is_object(const json_t *v) { return json_is_object(v); }
-static inline int is_number(const json_t *v) { return json_is_number(v); }
 #undef JSON_OBJECT
 #undef JSON_ARRAY
 #undef JSON_STRING
@@ -104,7 +100,7 @@ const struct json *json_get(const struct json *object, const char *key)
 
 size_t json_size(const struct json *v)
 {
-    return is_object(lib(v)) ? json_object_size(lib(v)) : json_array_size(lib(v));
+    return is(v, LIB_OBJECT) ? json_object_size(lib(v)) : json_array_size(lib(v));
 }
 
 const struct json *json_at(const struct json *array, size_t i)
@@ -134,7 +130,7 @@ const struct json *json_iter_value(void *it)
 
 const char *json_string(const struct json *v, size_t *n, const char *otherwise)
 {
-    bool is = is_string(lib(v));
+    bool text = is(v, LIB_STRING);
     if (n) *n = text ? json_string_length(lib(v)) : otherwise ? strlen(otherwise) : 0;
     return text ? json_string_value(lib(v)) : otherwise;
 }
@@ -146,7 +142,7 @@ int64_t json_int(const struct json *v, int64_t otherwise)
 
 double json_real(const struct json *v, double otherwise)
 {
-    return is_number(lib(v)) ? json_number_value(lib(v)) : otherwise;
+    return is(v, JSON_INTEGER) || is(v, LIB_REAL) ? json_number_value(lib(v)) : otherwise;
 }
 
 bool json_bool(const struct json *v, bool otherwise)
@@ -160,7 +156,7 @@ static int need(const struct json *object, const char *key, const char *wanted, 
 {
     *v = json_object_get(lib(object), key);
     if (*v) return OK;
-    if (!is_object(lib(object)))
+    if (!is(object, LIB_OBJECT))
         return err_set(e, ERR_CORRUPT, "%s: wanted an object with the key \"%s\", got %s", what, key,
                        object ? kinds[json_typeof(lib(object))].name : "nothing");
     return err_set(e, ERR_CORRUPT, "%s: %s: missing; wanted %s", what, key, wanted);
@@ -187,7 +183,7 @@ int json_need_string(const struct json *object, const char *key, const char **ou
     const json_t *v;
     int code = need(object, key, "a string", &v, what, e);
     if (code) return code;
-    if (!is_string(v))
+    if (json_typeof(v) != LIB_STRING)
         return err_set(e, ERR_CORRUPT, "%s: %s: wanted a string, got %s", what, key, kinds[json_typeof(v)].name);
     const char *s = json_string_value(v);
     if (strlen(s) != json_string_length(v))

@@ -204,7 +204,7 @@ void thread_name_get(char out[16])
 /* Cores that one cgroup v2 directory allows, rounded up; INT_MAX where it sets no limit. */
 static int quota_of(const char *dir)
 {
-    char path[4200];
+    char path[4300];
     snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", dir);
     FILE *f = fopen(path, "r");
     if (!f) return INT32_MAX;

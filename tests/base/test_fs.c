@@ -1,0 +1,229 @@
+/* Files: publishing is all or nothing at every byte, locks exclude, errors name the path and the remedy. */
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+static char *put(const char *dir, const char *name, const void *p, size_t n)
+{
+    struct err e = {0};
+    char *path = fs_join(dir, name);
+    assert_int_equal(fs_write_atomic(path, p, n, &e), OK);
+    return path;
+}
+
+static void assert_holds(const char *path, const char *want)
+{
+    struct err e = {0};
+    char *got;
+    size_t n;
+    assert_int_equal(fs_read_all(path, 1 << 20, &got, &n, &e), OK);
+    assert_int_equal(n, strlen(want));
+    assert_string_equal(got, want);
+    xfree(got);
+}
+
+static void reads_what_was_written(void **state)
+{
+    (void)state;
+    char *dir = directory_new(), *path = put(dir, "a.txt", "hello", 5);
+    assert_holds(path, "hello");
+    assert_int_equal(fs_size(path), 5);
+    struct fs_map m;
+    struct err e = {0};
+    assert_int_equal(fs_map_open(&m, path, &e), OK);
+    assert_int_equal(m.bytes, 5);
+    assert_memory_equal(m.p, "hello", 5);
+    fs_map_close(&m);
+    char *empty = put(dir, "empty", "", 0);
+    assert_int_equal(fs_map_open(&m, empty, &e), OK);
+    assert_true(m.p == NULL && m.bytes == 0);
+    assert_holds(empty, "");
+    assert_true(fs_exists(path) && !fs_is_dir(path) && fs_is_dir(dir));
+    char **names;
+    int n;
+    assert_int_equal(fs_list(dir, &names, &n, &e), OK);
+    assert_int_equal(n, 2); /* nothing temporary is left; sorted */
+    assert_string_equal(names[0], "a.txt");
+    assert_string_equal(names[1], "empty");
+    fs_list_free(names, n);
+    xfree(path);
+    xfree(empty);
+    directory_remove(dir);
+}
+
+static void refuses_what_cannot_be_read(void **state)
+{
+    (void)state;
+    char *dir = directory_new(), *path = put(dir, "big", "0123456789", 10), *none = fs_join(dir, "none");
+    char *pipe_path = fs_join(dir, "pipe");
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    struct err e = {0};
+    char *got;
+    size_t n;
+    assert_int_equal(fs_read_all(path, 9, &got, &n, &e), ERR_REQUEST);
+    assert_contains(e.text, "big: has 10 bytes; at most 9");
+    assert_null(got);
+    assert_int_equal(fs_read_all(none, 9, &got, &n, &e), ERR_REQUEST);
+    assert_contains(e.text, "none: no such file");
+    assert_int_equal(fs_read_all(dir, 9, &got, &n, &e), ERR_REQUEST);
+    assert_contains(e.text, "is a directory");
+    assert_int_equal(fs_read_all(pipe_path, 9, &got, &n, &e), ERR_REQUEST); /* and does not wait for a writer */
+    assert_contains(e.text, "not a regular file");
+    struct fs_map m;
+    assert_int_equal(fs_map_open(&m, none, &e), ERR_REQUEST);
+    assert_int_equal(fs_size(none), -1);
+    char **names;
+    int k;
+    assert_int_equal(fs_list(none, &names, &k, &e), ERR_REQUEST);
+    xfree(path);
+    xfree(none);
+    xfree(pipe_path);
+    directory_remove(dir);
+}
+
+/* The child may write n bytes to any one file; the rest fails as a full disk does. */
+static int publish_with_room_for(size_t n, const char *path, const char *text)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGXFSZ, SIG_IGN);
+        struct rlimit limit = {.rlim_cur = n, .rlim_max = n};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        struct err e = {0};
+        int code = fs_write_atomic(path, text, strlen(text), &e);
+        _exit(code == OK ? 0 : code == ERR_IO && strstr(e.text, path) ? 1 : 2);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void a_full_disk_leaves_the_old_file(void **state)
+{
+    (void)state;
+    char *dir = directory_new(), *path = put(dir, "latest", "old", 3);
+    const char *text = "a new version";
+    for (size_t n = 0; n <= strlen(text); n++) {
+        bool fits = n == strlen(text);
+        assert_int_equal(publish_with_room_for(n, path, text), fits ? 0 : 1);
+        assert_holds(path, fits ? text : "old");
+        struct err e = {0};
+        char **names;
+        int k;
+        assert_int_equal(fs_list(dir, &names, &k, &e), OK);
+        assert_int_equal(k, 1); /* no temporary is left behind */
+        fs_list_free(names, k);
+    }
+    xfree(path);
+    directory_remove(dir);
+}
+
+/* Fail each call to the system in turn: the error comes out by close at the latest, and sticks. */
+static void a_writer_reports_any_failed_write(void **state)
+{
+    (void)state;
+    char *dir = directory_new(), *path = fs_join(dir, "big");
+    size_t n = (size_t)3 << 20;
+    char *block = xcalloc(n, 1);
+    int64_t fail_at = 1;
+    for (bool failed = true; failed; fail_at++) {
+        struct fs_writer *w;
+        struct err e = {0}, late = {0};
+        assert_int_equal(fs_writer_open(&w, path, &e), OK);
+        fs_writer_fail_at(w, fail_at);
+        int code = OK;
+        for (int i = 0; i < 40; i++) {
+            int now = fs_writer_write(w, block, i % 10 == 9 ? n : 100000, &e);
+            assert_true(code == OK || now == code);
+            code = now;
+        }
+        assert_int_equal(fs_writer_offset(w), 36 * 100000 + 4 * (int64_t)n);
+        int closed = fs_writer_close(w, false, &late);
+        failed = closed != OK;
+        if (failed) {
+            assert_int_equal(closed, ERR_IO);
+            assert_contains(late.text, "free some space");
+            assert_contains(late.text, path);
+        } else {
+            assert_int_equal(fs_size(path), 36 * 100000 + 4 * (int64_t)n);
+        }
+    }
+    assert_true(fail_at > 5); /* the loop did fail several different calls */
+    struct fs_writer *w;
+    struct err e = {0};
+    assert_int_equal(fs_writer_open(&w, "/dev/full", &e), OK); /* and a device that really is full */
+    assert_int_equal(fs_writer_write(w, "x", 1, &e), OK);
+    assert_int_equal(fs_writer_close(w, false, &e), ERR_IO);
+    xfree(block);
+    xfree(path);
+    directory_remove(dir);
+}
+
+static void locks_exclude_and_name_the_holder(void **state)
+{
+    (void)state;
+    char *dir = directory_new(), *path = fs_join(dir, "lock"), pid[32];
+    struct fs_lock a, b;
+    struct err e = {0};
+    assert_int_equal(fs_lock_take(&a, path, &e), OK);
+    assert_int_equal(fs_lock_take(&b, path, &e), ERR_REQUEST);
+    snprintf(pid, sizeof pid, "process %d;", (int)getpid());
+    assert_contains(e.text, pid);
+    fs_lock_release(&b); /* harmless: it never was taken */
+    fs_lock_release(&a);
+    assert_int_equal(fs_lock_take(&b, path, &e), OK);
+    fs_lock_release(&b);
+    pid_t child = fork();
+    if (child == 0) _exit(fs_lock_take(&a, path, NULL)); /* dies with the lock in hand */
+    int status;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+    assert_int_equal(fs_lock_take(&a, path, &e), OK);
+    fs_lock_release(&a);
+    xfree(path);
+    directory_remove(dir);
+}
+
+static void trees_are_made_and_removed(void **state)
+{
+    (void)state;
+    char *dir = directory_new(), *deep = fs_join(dir, "a//b/c/"), *top = fs_join(dir, "a");
+    char *keep = put(dir, "keep", "x", 1), *link = fs_join(top, "link"), *under = fs_join(keep, "sub");
+    struct err e = {0};
+    assert_int_equal(fs_mkdirs(deep, &e), OK);
+    assert_int_equal(fs_mkdirs(deep, &e), OK);
+    assert_true(fs_is_dir(deep));
+    assert_int_equal(symlink("../keep", link), 0);
+    assert_int_equal(fs_mkdirs(under, &e), ERR_IO); /* a file is in the way */
+    assert_contains(e.text, "keep");
+    assert_int_equal(fs_remove_tree(top, &e), OK);
+    assert_true(!fs_exists(top) && fs_exists(keep));
+    assert_int_equal(fs_remove_tree(top, &e), OK);
+    assert_int_equal(fs_rename(keep, top, &e), OK);
+    assert_int_equal(fs_rename(keep, top, &e), ERR_IO);
+    xfree(deep);
+    xfree(top);
+    xfree(keep);
+    xfree(link);
+    xfree(under);
+    directory_remove(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_what_was_written),
+        cmocka_unit_test(refuses_what_cannot_be_read),
+        cmocka_unit_test(a_full_disk_leaves_the_old_file),
+        cmocka_unit_test(a_writer_reports_any_failed_write),
+        cmocka_unit_test(locks_exclude_and_name_the_holder),
+        cmocka_unit_test(trees_are_made_and_removed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,157 @@
+/* JSON: kinds, places in errors, and writing that reads back to the bit. */
+#include <float.h>
+#include <math.h>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "base/rng.h"
+
+static void reads_every_kind(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"z\": 1, \"a\": [1.5, true, null, \"t\\u00e9\\u0000x\"], \"m\": {\"k\": -9}}";
+    struct json *root;
+    struct err e = {0};
+    assert_int_equal(json_parse(&root, text, strlen(text), "t.json", &e), OK);
+    assert_int_equal(json_kind(root), JSON_OBJECT);
+    assert_int_equal(json_size(root), 3);
+    const struct json *a = json_get(root, "a");
+    assert_int_equal(json_size(a), 4);
+    assert_true(json_real(json_at(a, 0), 0) == 1.5);
+    assert_true(json_bool(json_at(a, 1), false));
+    assert_int_equal(json_kind(json_at(a, 2)), JSON_NULL);
+    size_t n;
+    const char *s = json_string(json_at(a, 3), &n, NULL);
+    assert_int_equal(n, 5);
+    assert_memory_equal(s, "t\xC3\xA9\0x", 5);
+    assert_null(json_at(a, 4));
+    assert_int_equal(json_int(json_get(json_get(root, "m"), "k"), 0), -9);
+    assert_int_equal(json_int(json_get(json_get(root, "none"), "k"), 7), 7); /* NULL passes through */
+    assert_true(json_real(json_get(root, "z"), 0) == 1);
+    assert_int_equal(json_int(json_at(a, 0), 3), 3); /* a fraction is no integer */
+    const char *order = "zam";
+    for (void *it = json_iter(root); it; it = json_iter_next(root, it)) assert_int_equal(json_iter_key(it)[0], *order++);
+    assert_int_equal(*order, 0);
+    json_free(root);
+    json_free(NULL);
+}
+
+static void errors_say_where(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *want;
+    } rows[] = {
+        {"{\n \"a\": 1,\n \"a\": 2}", "t.json:3: not valid JSON: duplicate object key"},
+        {"", "t.json:1: not valid JSON"},
+        {"[1, 2", "t.json:1: not valid JSON"},
+        {"[1]\n]", "t.json:2: not valid JSON"},
+        {"{\"a\": \"\xff\"}", "t.json:1: not valid JSON: unable to decode byte 0xff"},
+        {"[99999999999999999999]", "too big integer"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct json *root;
+        struct err e = {0};
+        assert_int_equal(json_parse(&root, rows[i].text, strlen(rows[i].text), "t.json", &e), ERR_CORRUPT);
+        assert_null(root);
+        assert_contains(e.text, rows[i].want);
+    }
+    struct json *root;
+    struct err e = {0};
+    static char deep[100000];
+    memset(deep, '[', sizeof deep);
+    assert_int_equal(json_parse(&root, deep, sizeof deep, "deep", &e), ERR_CORRUPT);
+    assert_contains(e.text, "depth");
+    assert_int_equal(json_parse_file(&root, "/nonexistent.json", 100, &e), ERR_REQUEST);
+}
+
+static void required_members_are_checked(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"vocab\": \"many\", \"heads\": 99, \"name\": \"x\\u0000y\", \"ok\": 5, \"s\": \"t\"}";
+    struct json *root;
+    struct err e = {0};
+    assert_int_equal(json_parse(&root, text, strlen(text), "c.json", &e), OK);
+    int64_t n = -1;
+    const char *s;
+    assert_int_equal(json_need_int(root, "vocab", 1, 9, &n, "c.json", &e), ERR_CORRUPT);
+    assert_string_equal(e.text, "c.json: vocab: wanted an integer, got a string");
+    assert_int_equal(json_need_int(root, "heads", 1, 9, &n, "c.json", &e), ERR_CORRUPT);
+    assert_string_equal(e.text, "c.json: heads: wanted an integer from 1 to 9, got 99");
+    assert_int_equal(json_need_int(root, "layers", 1, 9, &n, "c.json", &e), ERR_CORRUPT);
+    assert_string_equal(e.text, "c.json: layers: missing; wanted an integer");
+    assert_int_equal(json_need_int(json_get(root, "s"), "x", 1, 9, &n, "c.json", &e), ERR_CORRUPT);
+    assert_int_equal(json_need_int(NULL, "x", 1, 9, &n, "c.json", &e), ERR_CORRUPT);
+    assert_int_equal(n, -1);
+    assert_int_equal(json_need_int(root, "ok", 5, 5, &n, "c.json", &e), OK);
+    assert_int_equal(n, 5);
+    assert_int_equal(json_need_string(root, "name", &s, "c.json", &e), ERR_CORRUPT);
+    assert_int_equal(json_need_string(root, "s", &s, "c.json", &e), OK);
+    assert_string_equal(s, "t");
+    json_free(root);
+}
+
+static void writes_commas_and_escapes(void **state)
+{
+    (void)state;
+    struct str s = {0};
+    struct json_out o = {.s = &s};
+    json_begin_object(&o, NULL);
+    json_put_int(&o, "i", INT64_MIN);
+    json_begin_array(&o, "a");
+    json_begin_array(&o, NULL);
+    json_end_array(&o);
+    json_put_string(&o, NULL, "q\"\\\n\x01\xC3\xA9\xFF");
+    json_put_bool(&o, NULL, true);
+    json_put_null(&o, NULL);
+    json_end_array(&o);
+    json_put_real(&o, "nan", NAN);
+    json_put_real_digits(&o, "pi", 3.14159265358979, 3);
+    json_end_object(&o);
+    assert_string_equal(str_text(&s), "{\"i\":-9223372036854775808,\"a\":[[],\"q\\\"\\\\\\n\\u0001\xC3\xA9\xEF\xBF\xBD\","
+                                      "true,null],\"nan\":null,\"pi\":3.14}");
+    str_clear(&s);
+    o = (struct json_out){.s = &s, .pretty = true};
+    json_begin_object(&o, NULL);
+    json_put_int(&o, "a", 1);
+    json_begin_object(&o, "b");
+    json_end_object(&o);
+    json_end_object(&o);
+    assert_string_equal(str_text(&s), "{\n  \"a\": 1,\n  \"b\": {}\n}");
+    str_free(&s);
+}
+
+static void reals_read_back_to_the_bit(void **state)
+{
+    (void)state;
+    static const double special[] = {0, -0.0, 0.1, 1e308, DBL_MIN, 5e-324, DBL_MAX, 1.0 / 3, 1e22, 123456789.0};
+    for (uint64_t i = 0; i < 3000; i++) {
+        union {
+            uint64_t bits;
+            double x;
+        } v = {.bits = rng_u64(1, 2, i)};
+        if (i < sizeof special / sizeof *special) v.x = special[i];
+        if (!isfinite(v.x)) continue;
+        struct str s = {0};
+        struct json_out o = {.s = &s};
+        json_begin_array(&o, NULL);
+        json_put_real(&o, NULL, v.x);
+        json_end_array(&o);
+        struct json *root;
+        struct err e = {0};
+        assert_int_equal(json_parse(&root, s.p, s.n, "real", &e), OK);
+        assert_true(json_real(json_at(root, 0), NAN) == v.x);
+        json_free(root);
+        str_free(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_every_kind),          cmocka_unit_test(errors_say_where),
+        cmocka_unit_test(required_members_are_checked), cmocka_unit_test(writes_commas_and_escapes),
+        cmocka_unit_test(reals_read_back_to_the_bit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
