@@ -128,7 +128,7 @@ struct kernel_call {
     struct view in[KERNEL_MAX_IN];    /* backward: p set for those the row saves */
     struct view out[KERNEL_MAX_OUT];  /* backward: p set for those the row saves */
     struct view dout[KERNEL_MAX_OUT]; /* backward: gradients of outputs; p NULL where no gradient exists */
-    struct view din[KERNEL_MAX_IN];   /* backward: where to write; p NULL: not wanted */
+    struct view din[KERNEL_MAX_IN];   /* backward: where to write; p NULL: not wanted (not all of a phase's) */
     struct view acc[KERNEL_MAX_IN];   /* backward: invariant 2 */
     void *scratch;                    /* 64-byte aligned */
     size_t scratch_bytes;

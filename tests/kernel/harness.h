@@ -33,6 +33,7 @@ struct kcase {
     enum op op;
     enum dtype dtype;
     uint64_t seed, drawn;
+    bool large; /* every sixth case: beyond the blocks of blocked kernels */
     struct op_attrs at;
     struct step_info step;
     int n_in, n_out;
@@ -211,8 +212,8 @@ static inline char *kcase_text(char out[200], const struct kcase *k)
 
 static inline void kcase_tokens(struct kcase *k, int64_t *t, int64_t *d)
 {
-    *t = kcase_int(k, 1, 33);
-    *d = kcase_int(k, 1, 75);
+    *t = k->large ? kcase_int(k, 34, 140) : kcase_int(k, 1, 33);
+    *d = k->large ? kcase_int(k, 76, 400) : kcase_int(k, 1, 75);
 }
 
 static inline void build_embed(struct kcase *k)
@@ -226,7 +227,7 @@ static inline void build_embed(struct kcase *k)
 
 static inline void build_linear(struct kcase *k)
 {
-    int64_t t, features, out_features = kcase_int(k, 1, 70);
+    int64_t t, features, out_features = kcase_int(k, 1, k->large ? 250 : 70);
     kcase_tokens(k, &t, &features);
     k->in[0] = kcase_floats(k, t, features, 1);
     k->in[1] = kcase_floats(k, out_features, features, 0.2);
@@ -284,7 +285,7 @@ static inline void build_attention(struct kcase *k)
 {
     build_heads(k);
     k->at.batch = kcase_int(k, 1, 3);
-    k->at.seq = kcase_int(k, 1, 45);
+    k->at.seq = k->large ? kcase_int(k, 65, 150) : kcase_int(k, 1, 45);
     k->at.causal = kcase_int(k, 0, 3) > 0;
     if (k->at.causal && kcase_int(k, 0, 2) == 0) k->at.window = kcase_int(k, 1, k->at.seq);
     if (kcase_int(k, 0, 2) == 0) k->at.dropout = 0.25f;
@@ -301,7 +302,7 @@ static inline void build_attention(struct kcase *k)
 
 static inline void build_attention_cached(struct kcase *k)
 {
-    int64_t t = kcase_int(k, 1, 6), cached = kcase_int(k, 0, 30), room = t + cached + kcase_int(k, 0, 7);
+    int64_t t = kcase_int(k, 1, 6), cached = kcase_int(k, 0, k->large ? 300 : 30), room = t + cached + kcase_int(k, 0, 7);
     build_heads(k);
     if (kcase_int(k, 0, 2) == 0) k->at.window = kcase_int(k, 1, room);
     build_qkv(k, t);
@@ -332,7 +333,7 @@ static inline void build_add(struct kcase *k)
 
 static inline void build_xent(struct kcase *k)
 {
-    int64_t t = kcase_int(k, 1, 20), v = kcase_int(k, 1, 90);
+    int64_t t = kcase_int(k, 1, 20), v = kcase_int(k, 1, k->large ? 3000 : 90);
     k->in[0] = kcase_floats(k, t, v, 2);
     k->in[1] = kcase_ints(k, t, -1, v - 1);
     k->n_in = 2;
@@ -395,6 +396,7 @@ static inline void kcase_random(struct kcase *k, enum op op, enum dtype dtype, u
         [OP_COPY] = build_copy,
     };
     *k = (struct kcase){.op = op, .dtype = dtype, .seed = seed * 64 + (uint64_t)op * 4 + (uint64_t)dtype};
+    k->large = seed % 6 == 5;
     k->step = (struct step_info){.seed = 7, .step = seed, .first_token = 96, .training = true, .loss_scale = 0.125f};
     k->at.stream = 5;
     build[op](k);
@@ -415,26 +417,30 @@ static inline struct kernel_call kcase_call(const struct kcase *k, enum kernel_p
     return c;
 }
 
-/* What the row does not save is not there in backward: hide it. */
-static inline void hide_unsaved(struct kernel_call *c)
+/* What the row does not save is not there in backward: hide it. False: no gradient of this phase is wanted. */
+static inline bool hide_unsaved(struct kernel_call *c)
 {
+    bool wanted = false;
     const struct op_row *row = op_row(c->op);
     unsigned in = c->phase == KERNEL_BWD_W ? row->save_in_w : row->save_in;
     for (int i = 0; i < c->n_in; i++) {
         if (!(in >> i & 1)) c->in[i].p = NULL;
         bool here = (c->phase == KERNEL_BWD_W ? row->weight_in : row->grad_in) >> i & 1;
         if (!here) c->din[i].p = c->acc[i].p = NULL;
+        wanted |= c->din[i].p != NULL;
     }
     for (int i = 0; i < c->n_out; i++)
         if (!(row->save_out >> i & 1)) c->out[i].p = NULL;
+    return wanted;
 }
 
-/* One call with guarded scratch. False: the family has no such slot or does not accept the call. */
+/* One call with guarded scratch. False: the family has no such slot or does not accept the call, or nothing is
+ * wanted of it. */
 static inline bool kcase_run(struct kernel_call *c, const struct kernel_family *f, int n_threads)
 {
     const struct kernel_slot *s = &f->slot[c->op][c->phase];
     if (!s->run || (s->accepts && !s->accepts(c))) return false;
-    if (c->phase != KERNEL_FWD) hide_unsaved(c);
+    if (c->phase != KERNEL_FWD && !hide_unsaved(c)) return false;
     c->scratch_bytes = s->scratch ? s->scratch(c, n_threads) : 0;
     char *block = xmalloc(c->scratch_bytes + 2 * KCASE_GUARD);
     memset(block, 0xff, c->scratch_bytes + 2 * KCASE_GUARD);
