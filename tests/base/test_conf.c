@@ -250,11 +250,11 @@ static void what_is_printed_reads_back_equal(void **state)
         struct source sources[3];
         uint64_t k = i * 20;
         for (int j = 0; j < 3; j++)
-            sources[j] = (struct source){.path = texts[rng_u64(1, 1, k++) % n_texts],
-                                         .weight = rng_uniform(1, 1, k++) * 1e6, .loop = rng_u64(1, 1, k++) & 1};
-        struct config in = {.layers = 1 + (int64_t)(rng_u64(1, 1, k++) % 1000), .vocab = i % 3 ? (int64_t)i : 0,
+            sources[j] = (struct source){.path = texts[rng_u64(1, 1, k + (uint64_t)j) % n_texts],
+                                         .weight = rng_uniform(1, 2, k + (uint64_t)j) * 1e6, .loop = (i + 1) & 1};
+        struct config in = {.layers = 1 + (int64_t)(rng_u64(1, 3, i) % 1000), .vocab = i % 3 ? (int64_t)i : 0,
                             .dir = texts[i % n_texts], .from = i % 2 ? texts[i / 2 % n_texts] : NULL,
-                            .lr = rng_uniform(1, 1, k++), .betas = {rng_uniform(1, 1, k++), 1.0 / 3},
+                            .lr = rng_uniform(1, 4, i), .betas = {rng_uniform(1, 5, i), 1.0 / 3},
                             .temperature = -DBL_MIN, .family = (int)(i % 3), .tied = i & 1,
                             .train = {sources, (int)(i % 4)}, .valid = {sources + 1, (int)(i % 3)}};
         struct str once = {0}, twice = {0};

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Configures and builds tutti.
+#
+#   scripts/build.sh [DIRECTORY] [CMAKE OPTION ...]     default: build/
+#
+#   scripts/build.sh build-asan -DTUTTI_SANITIZE=address,undefined
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+directory=$root/build
+if [ $# -gt 0 ] && [ "${1#-}" = "$1" ]; then
+    case $1 in
+    /*) directory=$1 ;;
+    *) directory=$root/$1 ;;
+    esac
+    shift
+fi
+generator=()
+if [ ! -e "$directory/CMakeCache.txt" ] && command -v ninja >/dev/null; then generator=(-G Ninja); fi
+
+echo "build: $directory $*" >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# What a build that works has to say is of no use to anybody; what one that fails says is shown whole.
+if ! cmake -S "$root" -B "$directory" "${generator[@]}" "$@" >"$log" 2>&1 ||
+    ! cmake --build "$directory" --parallel "${TUTTI_JOBS:-$(nproc)}" >"$log" 2>&1; then
+    grep -v '^\[[0-9/]*\] Building\|^\[[0-9/]*\] Linking' "$log" >&2 || true
+    echo "build: failed in $directory" >&2
+    exit 1
+fi

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Builds what is needed and runs every test.
+#
+#   scripts/test.sh            normal build: all tests; AddressSanitizer and UndefinedBehaviorSanitizer: all but the
+#                              long ones; ThreadSanitizer: the rooms that use threads
+#   scripts/test.sh --fast     normal build only, without the long tests
+#   scripts/test.sh --long     the sanitizers run the long tests too
+#
+# TUTTI_JOBS: how many things run at once (default: the cores).
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+jobs=${TUTTI_JOBS:-$(nproc)}
+
+fast=0 long=0
+for arg in "$@"; do
+    case $arg in
+    --fast) fast=1 ;;
+    --long) long=1 ;;
+    *)
+        echo "usage: scripts/test.sh [--fast] [--long]" >&2
+        exit 2
+        ;;
+    esac
+done
+
+# Rooms whose code runs on several threads: what ThreadSanitizer is for.
+threaded='^(base|device|kernel|comm|run)$'
+# gcc warns falsely about formats and uninitialised values in the code that a sanitizer adds.
+quiet_flags='-Wno-format-truncation -Wno-maybe-uninitialized -Wno-stringop-overflow'
+case $(basename "$(readlink -f "$(command -v "${CC:-cc}")")") in
+*clang*) quiet_flags= ;;
+esac
+# A library that was not built with ThreadSanitizer synchronises in ways it cannot see.
+export TSAN_OPTIONS="suppressions=$root/scripts/tsan.supp ${TSAN_OPTIONS:-}"
+export ASAN_OPTIONS="allocator_may_return_null=1 ${ASAN_OPTIONS:-}"
+export UBSAN_OPTIONS="print_stacktrace=1 ${UBSAN_OPTIONS:-}"
+
+lines=() failed=0 prefix=()
+
+# suite NAME DIRECTORY CTEST_OPTION...: one ctest run; keeps the sentence it closes with.
+suite() {
+    local name=$1 directory=$2 log start=$SECONDS total
+    shift 2
+    log=$(mktemp)
+    echo "test: $name" >&2
+    if ! (cd "$directory" && "${prefix[@]}" ctest --output-on-failure --no-tests=error -j "$jobs" "$@") 2>&1 | tee "$log"; then
+        failed=1
+    fi
+    total=$(grep -E '^[0-9]+% tests passed' "$log" || echo "no tests ran")
+    lines+=("$(printf '%-10s %s in %d s' "$name" "$total" $((SECONDS - start)))")
+    rm -f "$log"
+}
+
+# build_sanitized DIRECTORY SANITIZERS
+build_sanitized() {
+    "$root/scripts/build.sh" "$1" -DTUTTI_SANITIZE="$2" -DCMAKE_BUILD_TYPE=Sanitize \
+        -DCMAKE_C_FLAGS="$quiet_flags" -DCMAKE_C_FLAGS_SANITIZE="-O1 -g1" -DFUZZ_SECONDS=5
+}
+
+bash "$root/scripts/deps.sh" --quiet
+"$root/scripts/build.sh"
+if [ "$fast" = 1 ]; then
+    suite normal "$root/build" -LE '^(long|fuzz)$'
+else
+    suite normal "$root/build" -LE '^fuzz$'
+    without=()
+    if [ "$long" = 0 ]; then without=(-LE '^long$'); fi
+    build_sanitized build-asan address,undefined
+    suite asan+ubsan "$root/build-asan" "${without[@]}"
+    build_sanitized build-tsan thread
+    # Old ThreadSanitizers cannot live with the address layouts of new kernels.
+    if setarch "$(uname -m)" -R true 2>/dev/null; then prefix=(setarch "$(uname -m)" -R); fi
+    suite tsan "$root/build-tsan" -L "$threaded" "${without[@]}"
+fi
+
+echo
+for line in "${lines[@]}"; do echo "$line"; done
+if [ "$failed" = 1 ]; then
+    echo "tests failed"
+    exit 1
+fi
+echo "all tests passed"
