@@ -1,0 +1,206 @@
+/* What the reference means, in cases whose answer is known without it: central differences cannot see a mask that
+ * is off by one, because backward would follow it. */
+#include "harness.h"
+
+enum { H = 4, G = 2, A = 3, B = 2, S = 9 };
+
+static void attention_case(struct kcase *k, bool causal, int64_t window, bool documents)
+{
+    *k = (struct kcase){.op = OP_ATTENTION, .dtype = DT_F32, .seed = 5, .n_in = documents ? 4 : 3};
+    k->at = (struct op_attrs){.heads = H, .kv_heads = G, .head_dim = A, .batch = B, .seq = S, .scale = 0.7f,
+                              .causal = causal, .window = window};
+    for (int i = 0; i < 3; i++) k->in[i] = kcase_floats(k, B * S, (i ? G : H) * A, 1);
+    if (documents) {
+        k->in[3] = kcase_tensor(k, DT_I32, B * S, 0);
+        for (int64_t t = 0; t < B * S; t++) view_set(&k->in[3], 0, t, (double)(t / 4));
+    }
+    kcase_outputs(k);
+}
+
+/* Queries of zero see all visible keys alike: o is the mean of their values, lse the log of their number. */
+static void test_masks_one_by_one(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 16; variant++) {
+        bool causal = variant & 1, documents = variant & 2;
+        int64_t window = causal ? (variant >> 2) * 2 : 0; /* 0 2 4 6 */
+        struct kcase k;
+        attention_case(&k, causal, window, documents);
+        view_fill_zero(&k.in[0]);
+        assert_true(kcase_forward(&k, &kernel_family_ref, 1));
+        for (int64_t t = 0; t < B * S; t++)
+            for (int h = 0; h < H; h++)
+                for (int a = 0; a < A; a++) {
+                    double sum = 0, n = 0;
+                    for (int64_t u = t / S * S; u < t / S * S + S; u++) {
+                        bool visible = (!causal || u <= t) && (window == 0 || t - u < window) &&
+                                       (!documents || u / 4 == t / 4);
+                        if (!visible) continue;
+                        sum += view_get(&k.in[2], u, h / (H / G) * A + a);
+                        n++;
+                    }
+                    assert_true(fabs(view_get(&k.out[0], t, h * A + a) - sum / n) < 1e-6);
+                    assert_true(fabs(view_get(&k.out[1], t, h) - log(n)) < 1e-6);
+                }
+        kcase_free(&k);
+    }
+}
+
+/* Feeding a sequence to the cache in pieces gives what attention gives over the whole. */
+static void test_cache_is_attention_in_pieces(void **state)
+{
+    (void)state;
+    static const int64_t piece[] = {3, 1, 1, 4};
+    for (int64_t window = 0; window < 5; window += 2) {
+        struct kcase whole, k;
+        attention_case(&whole, true, window, false);
+        assert_true(kcase_forward(&whole, &kernel_family_ref, 1));
+        k = (struct kcase){.op = OP_ATTENTION_CACHED, .dtype = DT_F32, .seed = 6, .n_in = 6, .at = whole.at};
+        struct view cache_k = kcase_floats(&k, S, G * A, 9), cache_v = kcase_floats(&k, S, G * A, 9);
+        int64_t at = 0;
+        for (size_t p = 0; p < sizeof piece / sizeof *piece; at += piece[p++]) {
+            for (int i = 0; i < 3; i++) {
+                k.in[i] = whole.in[i];
+                k.in[i].n[0] = piece[p];
+                k.in[i].p = (float *)whole.in[i].p + at * whole.in[i].stride;
+            }
+            k.in[3] = kcase_tensor(&k, DT_I32, piece[p], 0);
+            for (int64_t t = 0; t < piece[p]; t++) view_set(&k.in[3], 0, t, (double)(at + t));
+            k.in[4] = cache_k;
+            k.in[5] = cache_v;
+            kcase_outputs(&k);
+            assert_true(kcase_forward(&k, &kernel_family_ref, 1));
+            for (int64_t t = 0; t < piece[p]; t++)
+                for (int64_t c = 0; c < H * A; c++)
+                    assert_true(fabs(view_get(&k.out[0], t, c) - view_get(&whole.out[0], at + t, c)) < 1e-6);
+        }
+        assert_int_equal(at, S);
+        kcase_free(&k);
+        kcase_free(&whole);
+    }
+}
+
+/* Turned queries and keys know only how far apart they are; position 0 turns nothing; lengths stay. */
+static void test_rotary_is_relative(void **state)
+{
+    (void)state;
+    enum { HEAD = 6, POSITIONS = 40 };
+    struct kcase k = {.op = OP_ROTARY, .dtype = DT_F32, .seed = 2, .n_in = 3};
+    k.at = (struct op_attrs){.heads = 1, .head_dim = HEAD};
+    k.in[0] = kcase_tensor(&k, DT_F32, POSITIONS, HEAD);
+    k.in[1] = kcase_tensor(&k, DT_I32, POSITIONS, 0);
+    k.in[2] = kcase_tensor(&k, DT_F32, POSITIONS, HEAD);
+    for (int64_t p = 0; p < POSITIONS; p++) {
+        view_set(&k.in[1], 0, p, (double)p);
+        for (int64_t i = 0; i < HEAD; i++) view_set(&k.in[0], p, i, (double)(i * i) / 7 - 1); /* the same vector */
+        for (int64_t i = 0; i < HEAD / 2; i++) {
+            view_set(&k.in[2], p, i, cos(0.1 * (double)(p * (i + 1))));
+            view_set(&k.in[2], p, HEAD / 2 + i, sin(0.1 * (double)(p * (i + 1))));
+        }
+    }
+    kcase_outputs(&k);
+    assert_true(kcase_forward(&k, &kernel_family_ref, 1));
+    double x1 = -1, x2 = 9.0 / 7 - 1; /* columns 0 and 3 are a pair; at position 2 it turns by 0.2 */
+    assert_true(fabs(view_get(&k.out[0], 2, 0) - (x1 * cos(0.2) - x2 * sin(0.2))) < 1e-6);
+    assert_true(fabs(view_get(&k.out[0], 2, 3) - (x2 * cos(0.2) + x1 * sin(0.2))) < 1e-6);
+    double by_distance[POSITIONS];
+    for (int64_t p = 0; p < POSITIONS; p++)
+        for (int64_t q = 0; q <= p; q++) {
+            double dot = 0;
+            for (int64_t i = 0; i < HEAD; i++) dot += view_get(&k.out[0], p, i) * view_get(&k.out[0], q, i);
+            if (q == 0) by_distance[p] = dot;
+            assert_true(fabs(dot - by_distance[p - q]) < 1e-5);
+        }
+    for (int64_t i = 0; i < HEAD; i++) assert_true(view_get(&k.out[0], 0, i) == view_get(&k.in[0], 0, i));
+    kcase_free(&k);
+}
+
+struct point {
+    double x, up, y;
+};
+
+/* Values from tables of tanh and the logistic function. */
+static void test_activations(void **state)
+{
+    (void)state;
+    static const struct point gelu[] = {{0, 0, 0}, {1, 0, 0.84119199}, {-1, 0, -0.15880801}, {3, 0, 2.99636261}};
+    static const struct point swiglu[] = {{0, 5, 0}, {1, 2, 1.46211716}, {-2, 3, -0.71521754}, {30, -1, -30}};
+    for (int act = 0; act < ACT_N; act++)
+        for (int i = 0; i < 4; i++) {
+            struct point p = act == ACT_SWIGLU ? swiglu[i] : gelu[i];
+            struct kcase k = {.op = OP_ACT, .dtype = DT_F32, .n_in = 1, .at = {.act = (enum act_kind)act}};
+            k.in[0] = kcase_tensor(&k, DT_F32, 1, act == ACT_SWIGLU ? 2 : 1);
+            view_set(&k.in[0], 0, 0, p.x);
+            if (act == ACT_SWIGLU) view_set(&k.in[0], 0, 1, p.up);
+            kcase_outputs(&k);
+            assert_true(kcase_forward(&k, &kernel_family_ref, 1));
+            assert_true(fabs(view_get(&k.out[0], 0, 0) - p.y) < 1e-6);
+            kcase_free(&k);
+        }
+}
+
+/* Equal logits cost log V each; a certain one nothing; large logits do not overflow; -1 is not counted. */
+static void test_loss(void **state)
+{
+    (void)state;
+    enum { V = 50 };
+    struct kcase k = {.op = OP_XENT, .dtype = DT_F32, .n_in = 2};
+    k.in[0] = kcase_tensor(&k, DT_F32, 4, V);
+    k.in[1] = kcase_tensor(&k, DT_I32, 4, 0);
+    view_fill_zero(&k.in[0]);
+    for (int64_t v = 0; v < V; v++) view_set(&k.in[0], 1, v, 10000);
+    view_set(&k.in[0], 2, 7, 5000);
+    static const int target[] = {3, 49, 7, -1};
+    for (int64_t t = 0; t < 4; t++) view_set(&k.in[1], 0, t, target[t]);
+    kcase_outputs(&k);
+    assert_true(kcase_forward(&k, &kernel_family_ref, 1));
+    assert_true(fabs(view_get(&k.out[0], 0, 0) - 2 * log(V)) < 1e-9);
+    assert_true(view_get(&k.out[0], 0, 1) == 3);
+    kcase_free(&k);
+}
+
+/* With weights 1 and biases 0, rows come out with mean square 1, and for LayerNorm mean 0. */
+static void test_norms(void **state)
+{
+    (void)state;
+    for (int centred = 0; centred < 2; centred++) {
+        enum { D = 31 };
+        struct kcase k = {.op = centred ? OP_LAYERNORM : OP_RMSNORM, .dtype = DT_F32, .seed = 8, .n_in = 2 + centred};
+        k.at.eps = 1e-12f;
+        k.in[0] = kcase_floats(&k, 5, D, 3);
+        for (int i = 1; i < k.n_in; i++) {
+            k.in[i] = kcase_tensor(&k, DT_F32, D, 0);
+            for (int64_t d = 0; d < D; d++) view_set(&k.in[i], 0, d, i == 1);
+        }
+        kcase_outputs(&k);
+        assert_true(kcase_forward(&k, &kernel_family_ref, 1));
+        for (int64_t t = 0; t < 5; t++) {
+            double sum = 0, squares = 0;
+            for (int64_t d = 0; d < D; d++) {
+                double y = view_get(&k.out[0], t, d);
+                sum += y;
+                squares += y * y;
+                double x = view_get(&k.in[0], t, d);
+                double mean = centred ? view_get(&k.out[1], t, 0) : 0;
+                double rstd = centred ? view_get(&k.out[1], t, 1) : view_get(&k.out[1], 0, t);
+                assert_true(fabs((x - mean) * rstd - y) < 1e-5); /* the saved statistics are the ones used */
+            }
+            assert_true(fabs(squares / D - 1) < 1e-5);
+            if (centred) assert_true(fabs(sum) < 1e-4);
+        }
+        kcase_free(&k);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_masks_one_by_one),
+        cmocka_unit_test(test_cache_is_attention_in_pieces),
+        cmocka_unit_test(test_rotary_is_relative),
+        cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_norms),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
