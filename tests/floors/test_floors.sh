@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# Enforces floors.txt: who may include whom, where third-party headers and malloc may appear, and that the library
+# holds no mutable globals but those that are listed with a reason. Then it checks itself: a small tree that breaks
+# every rule once must be refused for each of them.
+#
+#   test_floors.sh PROGRAM SOURCE_ROOT LIBRARY      (PROGRAM is not used)
+set -euo pipefail
+root=$2 library=$3
+table=$root/tests/floors/floors.txt
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# check_sources TABLE SRC: prints "file:line: what is wrong", one per line.
+check_sources() {
+    (cd "$2" && find . -name '*.[ch]' -o -name '*.cu' | sed 's|^\./||' | sort) >"$work/files"
+    awk -v src="$2/" '
+        # The longest room that holds this path, or "".
+        function room_of(path,   p) {
+            for (p = path; sub(/\/[^\/]*$/, "", p);) if (p in rooms) return p
+            return ""
+        }
+        function allowed(path, places,   list, n, i) {
+            n = split(places, list, " ")
+            for (i = 1; i <= n; i++) if (index(path, list[i]) == 1) return 1
+            return 0
+        }
+        function complain(what) { print file ":" line ": " what }
+        function check_include(text,   name, to) {
+            if (text !~ /^[ \t]*#[ \t]*include[ \t]*["<]/) return
+            name = text
+            sub(/^[^"<]*["<]/, "", name)
+            sub(/[">].*$/, "", name)
+            if (name in header && !allowed(file, header[name]))
+                complain("includes " name ", which belongs to " header[name])
+            if (text ~ /</ || name !~ /\//) return
+            to = room_of(name)
+            if (to == "") complain("includes " name ", which is in no room of floors.txt")
+            else if (to != room && index(" " rooms[room] " ", " " to " ") == 0)
+                complain("room " room " may not include " name " (room " to ")")
+        }
+        function check_calls(code,   f) {
+            gsub(/"([^"\\]|\\.)*"/, "\"\"", code)
+            for (f in calls)
+                if (code ~ ("(^|[^A-Za-z0-9_])" f "[ \t]*\\(") && !allowed(file, calls[f]))
+                    complain("calls " f ", which belongs to " calls[f])
+        }
+        # The line without its comments; `inside` carries a block comment to the next line.
+        function strip(text,   out, at) {
+            out = ""
+            while (text != "") {
+                if (inside) {
+                    at = index(text, "*/")
+                    if (!at) return out
+                    text = substr(text, at + 2)
+                    inside = 0
+                }
+                at = index(text, "/*")
+                if (!at) break
+                out = out substr(text, 1, at - 1)
+                text = substr(text, at + 2)
+                inside = 1
+            }
+            sub(/\/\/.*/, "", text)
+            return out text
+        }
+        /^(room|header|call) / {
+            split($0, half, " *: *")
+            split(half[1], word, " +")
+            if (word[1] == "room") rooms[word[2]] = half[2]
+            if (word[1] == "header") header[word[2]] = half[2]
+            if (word[1] == "call") calls[word[2]] = half[2]
+            next
+        }
+        /^LIST$/ { listing = 1; next }
+        listing {
+            file = $0
+            line = 0
+            inside = 0
+            room = room_of(file)
+            if (room == "") { complain("is in no room of floors.txt"); next }
+            while ((getline text < (src file)) > 0) {
+                line++
+                text = strip(text)
+                check_include(text)
+                check_calls(text)
+            }
+            close(src file)
+        }' <(cat "$1"; echo LIST; cat "$work/files")
+}
+
+# check_globals TABLE LIBRARY: prints "object: symbol ..." for every mutable global that has no reason.
+check_globals() {
+    objdump -t "$2" | awk '
+        /^global / { reason[$2 ".o " $3] = 1; next }
+        /:     file format / { object = $1; sub(/:$/, "", object); next }
+        $1 ~ /^[0-9a-f]+$/ {
+            for (i = 2; i <= NF; i++) if ($i ~ /^\.(data|bss|tdata|tbss)/ || $i == "*COM*") break
+            if (i > NF || $i ~ /^\.data\.rel\.ro/ || i + 2 > NF) next # constant tables of pointers
+            name = $NF
+            if (name ~ /^\./) next # the section itself
+            sub(/\.[0-9]+$/, "", name) # a static inside a function
+            if (!((object " " name) in reason)) print object ": " name " is a mutable global (" $i ")"
+        }' "$1" -
+}
+
+# expect_refusal TEXT: the fixture's findings must contain it.
+expect_refusal() {
+    if ! grep -qF -- "$1" "$work/found"; then
+        echo "the check is blind: the fixture should have been refused with '$1'; it found:"
+        cat "$work/found"
+        exit 1
+    fi
+}
+
+# A tree with one breach of each rule.
+bad=$work/bad
+mkdir -p "$bad/base" "$bad/device" "$bad/nn" "$bad/kernel/ref" "$bad/kernel/cpu" "$bad/cellar"
+cat >"$bad/base/up.c" <<'C'
+#include "device/device.h"
+/* malloc( in a comment is fine */
+void *up(void) { return malloc (4); }
+C
+echo '#include "kernel/cpu/x.h"' >"$bad/kernel/ref/sibling.c"
+printf '#include <stdio.h>\n#include <yaml.h>\n' >"$bad/nn/third.c"
+printf '/* two\n lines */ #include "run/run.h"\n' >"$bad/nn/window.c"
+echo 'int x;' >"$bad/cellar/lost.c"
+echo '#include "attic/a.h"' >"$bad/nn/attic.c"
+printf '#include "base/err.h"\nconst char *s = "malloc(";\n' >"$bad/device/good.c"
+check_sources "$table" "$bad" >"$work/found"
+expect_refusal 'base/up.c:1: room base may not include device/device.h (room device)'
+expect_refusal 'base/up.c:3: calls malloc, which belongs to base/mem.c'
+expect_refusal 'kernel/ref/sibling.c:1: room kernel/ref may not include kernel/cpu/x.h (room kernel/cpu)'
+expect_refusal 'nn/third.c:2: includes yaml.h, which belongs to base/conf_yaml.c'
+expect_refusal 'nn/window.c:2: room nn may not include run/run.h (room run)'
+expect_refusal 'cellar/lost.c:0: is in no room of floors.txt'
+expect_refusal 'nn/attic.c:1: includes attic/a.h, which is in no room of floors.txt'
+if [ "$(wc -l <"$work/found")" != 7 ]; then
+    echo "the check is too strict; of these, only the seven known breaches are real:"
+    cat "$work/found"
+    exit 1
+fi
+
+cat >"$work/globals.c" <<'C'
+static const char *const table[] = {"a", "b"};
+int counter = 1;
+static int hidden;
+_Thread_local int mine;
+const char *pick(int i);
+const char *pick(int i) { static int calls; calls++; hidden += i; return table[(hidden + mine + i + calls) % 2]; }
+C
+"${CC:-cc}" -O1 -c "$work/globals.c" -o "$work/globals.o"
+check_globals "$table" "$work/globals.o" >"$work/found"
+for symbol in counter hidden mine calls; do expect_refusal "$symbol is a mutable global"; done
+if grep -q ': table is' "$work/found"; then
+    echo "the check takes a constant table for a mutable global"
+    exit 1
+fi
+
+# And now the real ones.
+check_sources "$table" "$root/src" >"$work/found"
+check_globals "$table" "$library" >>"$work/found"
+if [ -s "$work/found" ]; then
+    cat "$work/found"
+    echo "$(wc -l <"$work/found") breaches of tests/floors/floors.txt"
+    exit 1
+fi
+echo "floors: $(wc -l <"$work/files") files, no breach"
