@@ -78,6 +78,15 @@ static void run(struct gemm g, const struct kernel_call *c)
     gemm_run(ops_for(&g), &g, c->scratch, c->team);
 }
 
+const char *linear_path(const struct kernel_call *c)
+{
+    struct gemm g = c->phase == KERNEL_FWD ? forward(c) : c->phase == KERNEL_BWD_IN ? backward_in(c) : backward_w(c);
+    const bool widened = ops_for(&g)->panel == DT_F32 && (g.a.dtype != DT_F32 || g.b.dtype != DT_F32);
+    if (c->phase == KERNEL_FWD && gemm_is_few_rows(&g)) return "few rows: weights read in place";
+    if (!widened) return g.a.dtype == DT_F32 ? "packed f32 panels" : "packed bf16 panels";
+    return "packed f32 panels, inputs widened: no faster product of this type here";
+}
+
 size_t linear_fwd_scratch(const struct kernel_call *c, int n_threads)
 {
     struct gemm g = forward(c);

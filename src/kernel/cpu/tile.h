@@ -75,6 +75,8 @@ struct tile_ops {
                 int64_t n, int64_t depth);
     /* sum[j] += p[r * stride + j] over rows r in order of groups of eight; cols <= TILE_SUM_COLS. Bias gradients. */
     void (*add_rows)(float *sum, const void *p, enum dtype t, int64_t stride, int64_t rows, int cols);
+    /* n times the same multiply-adds on registers alone; returns their operations. The ceiling, for benchmarks. */
+    double (*spin)(int64_t n);
     /* Around any number of mul calls on one thread (AMX: load and release the tile configuration). */
     void (*begin)(void);
     void (*end)(void);

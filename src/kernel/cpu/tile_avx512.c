@@ -22,6 +22,7 @@ static inline __m512 tile_dot_bf16(__m512 s, __m512i a, __m512i b)
     return _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_and_si512(a, upper)),
                            _mm512_castsi512_ps(_mm512_and_si512(b, upper)), s);
 }
+#define TILE_MAC_OPERATIONS 2
 #include "kernel/cpu/tile_dot512.h"
 #include "kernel/cpu/tile_mul512.h"
 
@@ -50,6 +51,6 @@ const struct tile_ops tile_ops_avx512 = {
     .mr = MR512, .nr = NR512, .group_a = 1, .group_b = 1, .step = 1,
     .mc = 280, .kc = 384, .nc = 3072,
     .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = finish512, .dot = dot,
-    .add_rows = add_rows512,
+    .add_rows = add_rows512, .spin = spin512,
     .begin = nothing, .end = nothing,
 };

@@ -11,6 +11,7 @@ static inline __m512 tile_mac(__m512 s, __m512i a, __m512i b)
     return _mm512_dpbf16_ps(s, (__m512bh)a, (__m512bh)b);
 }
 static inline __m512 tile_dot_bf16(__m512 s, __m512i a, __m512i b) { return tile_mac(s, a, b); }
+#define TILE_MAC_OPERATIONS 4
 #include "kernel/cpu/tile_dot512.h"
 #include "kernel/cpu/tile_mul512.h"
 
@@ -39,6 +40,6 @@ const struct tile_ops tile_ops_avx512bf16 = {
     .mr = MR512, .nr = NR512, .group_a = 2, .group_b = 2, .step = 2,
     .mc = 280, .kc = 768, .nc = 3072,
     .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = finish512, .dot = dot,
-    .add_rows = add_rows512,
+    .add_rows = add_rows512, .spin = spin512,
     .begin = nothing, .end = nothing,
 };

@@ -1,5 +1,5 @@
-/* tile_mul512.h: the 14 x 32 micro-kernel of the AVX-512 files. The includer defines tile_mac() first: f32 and
- * bf16 differ in that one instruction, because a panel's unit is 32 bits wide in both (one f32, or a pair of bf16).
+/* tile_mul512.h: the 14 x 32 micro-kernel of the AVX-512 files. The includer defines tile_mac() and
+ * TILE_MAC_OPERATIONS (per 32-bit lane) first: f32 and bf16 differ in that one instruction, because a panel's unit is 32 bits wide in both (one f32, or a pair of bf16).
  *
  * 28 of 32 registers hold C; per unit of depth two loads of B and one broadcast per row of A feed two
  * multiply-adds per row: 16 loads for 28 multiply-adds, so two load ports and two FMA pipes are in balance with
@@ -67,6 +67,24 @@ static inline void mul512(float *c, int64_t ldc, const void *a, const void *b, i
 {
     if (rows == MR512) mul512_rows(c, ldc, a, b, units, add, MR512);
     else mul512_few(c, ldc, a, b, units, rows, add);
+}
+
+/* The micro-kernel's multiply-adds without its loads. */
+static double spin512(int64_t n)
+{
+    __m512 s[MR512][2];
+    __m512i a = _mm512_setzero_si512(), b0 = a, b1 = a;
+#pragma GCC unroll 14
+    for (int i = 0; i < MR512; i++) s[i][0] = s[i][1] = _mm512_setzero_ps();
+    for (int64_t u = 0; u < n; u++) {
+#pragma GCC unroll 14
+        for (int i = 0; i < MR512; i++) {
+            s[i][0] = tile_mac(s[i][0], a, b0);
+            s[i][1] = tile_mac(s[i][1], a, b1);
+            __asm__ volatile("" : "+v"(s[i][0]), "+v"(s[i][1])); /* each result counts as used */
+        }
+    }
+    return (double)n * MR512 * NR512 * TILE_MAC_OPERATIONS;
 }
 
 #endif

@@ -92,4 +92,25 @@ static void mul_amx(float *c, int64_t ldc, const void *a, const void *b, int64_t
     for (int i = 0; i < rows; i++) memcpy(c + i * ldc, edge + i * NR_AMX, NR_AMX * sizeof(float));
 }
 
+/* The micro-kernel's products without its loads; between begin() and end(). */
+static double spin_amx(int64_t n)
+{
+    TILE_REGS
+    TILE_ZERO(0);
+    TILE_ZERO(1);
+    TILE_ZERO(2);
+    TILE_ZERO(3);
+    TILE_ZERO(4);
+    TILE_ZERO(5);
+    TILE_ZERO(6);
+    TILE_ZERO(7);
+    for (int64_t i = 0; i < n; i++) {
+        TILE_DOT(0, 4, 6);
+        TILE_DOT(1, 4, 7);
+        TILE_DOT(2, 5, 6);
+        TILE_DOT(3, 5, 7);
+    }
+    return (double)n * 4 * 16 * 16 * 32 * 2;
+}
+
 #endif

@@ -22,6 +22,6 @@ const struct tile_ops tile_ops_sim = {
     .mr = MR_AMX, .nr = NR_AMX, .group_a = 32, .group_b = 2, .step = STEP_AMX,
     .mc = 64, .kc = 128, .nc = 128,
     .pack_a = pack_a, .pack_b = pack_b, .mul = mul_amx, .finish = plain_finish, .dot = plain_dots,
-    .add_rows = plain_add_rows,
+    .add_rows = plain_add_rows, .spin = spin_amx,
     .begin = nothing, .end = nothing,
 };

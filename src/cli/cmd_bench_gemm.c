@@ -1,0 +1,375 @@
+/* cmd_bench_gemm.c: `tutti bench gemm`: what matrix products reach on a model's shapes, and what they could reach.
+ *
+ * Every linear layer of the model, in forward, input gradient and weight gradient, runs through the kernel table as
+ * training does (packing included) and through oneDNN for comparison; before each run 64 MiB are written, so that
+ * operands come from memory as they do in a step. The ceilings are measured in the same run, before and after,
+ * since machines change their clock and share their cores. Cost: a few seconds for T = 1024.
+ *
+ * The averages weigh by operations: all products of one step (sum of operations) over the sum of their times.
+ */
+#include "cli/cmd_bench_gemm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/tile_rate.h"
+#include "kernel/kernel.h"
+
+/* ---- models: their linear layers ---- */
+enum { MAX_LAYERS = 8, FLUSH_BYTES = 64 << 20, HEAD_ROWS = 1024 };
+struct layer {
+    const char *name;
+    int64_t out, in;
+    int count;  /* in one model */
+    bool head;  /* runs in chunks of HEAD_ROWS tokens */
+};
+struct model {
+    const char *name;
+    struct layer layers[MAX_LAYERS];
+};
+static const struct model models[] = {
+    {"gpt2-124m", {{"qkv", 2304, 768, 12, false}, {"proj", 768, 768, 12, false}, {"fc", 3072, 768, 12, false},
+                   {"fc2", 768, 3072, 12, false}, {"head", 50257, 768, 1, true}}},
+    {"gpt2-355m", {{"qkv", 3072, 1024, 24, false}, {"proj", 1024, 1024, 24, false}, {"fc", 4096, 1024, 24, false},
+                   {"fc2", 1024, 4096, 24, false}, {"head", 50257, 1024, 1, true}}},
+    {"llama3.2-1b", {{"q", 2048, 2048, 16, false}, {"kv", 1024, 2048, 16, false}, {"o", 2048, 2048, 16, false},
+                     {"gate-up", 16384, 2048, 16, false}, {"down", 2048, 8192, 16, false},
+                     {"head", 128256, 2048, 1, true}}},
+    {"tiny", {{"qkv", 192, 64, 2, false}, {"fc", 256, 64, 2, false}, {"fc2", 64, 256, 2, false},
+              {"head", 257, 64, 1, true}}},
+};
+
+/* ---- the request ---- */
+struct options {
+    const struct model *model;
+    int64_t tokens, threads;
+    bool json, type[2]; /* bf16, f32 */
+    bool library;
+};
+static const enum dtype types[2] = {DT_BF16, DT_F32};
+
+static const char usage[] =
+    "usage: tutti bench gemm [--model NAME] [--tokens T] [--threads N] [--dtype bf16|f32|both] [--no-library] [--json]\n"
+    "\n"
+    "Measures the model's matrix products in three directions (forward, input_grad, weight_grad) as training runs\n"
+    "them, the same through oneDNN where it is built in, and what the CPU could do: multiply-adds on registers alone,\n"
+    "and micro-kernels on panels that lie in L2.\n"
+    "\n"
+    "  --model NAME     gpt2-124m (default), gpt2-355m, llama3.2-1b, tiny\n"
+    "  --tokens T       rows of the activations, default 1024\n"
+    "  --threads N      default: the cores this process may use\n"
+    "  --dtype T        bf16, f32 or both (default)\n"
+    "  --no-library     leave oneDNN out\n"
+    "  --json           one JSON object on stdout\n";
+
+static int parse_count(const char *name, const char *text, int64_t hi, int64_t *out)
+{
+    char *end;
+    long long v = text ? strtoll(text, &end, 10) : 0;
+    if (!text || *end || v < 1 || v > hi) {
+        fprintf(stderr, "tutti bench gemm: %s wants a number from 1 to %lld, got %s\n", name, (long long)hi,
+                text ? text : "nothing");
+        return ERR_REQUEST;
+    }
+    *out = v;
+    return OK;
+}
+
+static int parse_model(const char *text, const struct model **out)
+{
+    const char *names[sizeof models / sizeof models[0]];
+    const int n = (int)(sizeof models / sizeof models[0]);
+    for (int i = 0; i < n; i++) {
+        names[i] = models[i].name;
+        if (text && !strcmp(text, names[i])) {
+            *out = &models[i];
+            return OK;
+        }
+    }
+    const char *near = text ? str_nearest(text, names, n) : NULL;
+    fprintf(stderr, "tutti bench gemm: no model %s%s%s; there are gpt2-124m, gpt2-355m, llama3.2-1b, tiny\n",
+            text ? text : "given", near ? "; did you mean " : "", near ? near : "");
+    return ERR_REQUEST;
+}
+
+/* OK, a negative code, or 1 when help was asked for. */
+static int parse(struct options *o, int argc, char **argv)
+{
+    *o = (struct options){.model = &models[0], .tokens = 1024, .threads = thread_n_cores(), .type = {true, true},
+                          .library = kernel_family_onednn.slot[OP_LINEAR][KERNEL_FWD].run != NULL};
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
+        int rc = OK;
+        if (!strcmp(a, "--help") || !strcmp(a, "-h")) return 1;
+        else if (!strcmp(a, "--json")) o->json = true;
+        else if (!strcmp(a, "--no-library")) o->library = false;
+        else if (!strcmp(a, "--model")) rc = parse_model(next, &o->model), i++;
+        else if (!strcmp(a, "--tokens")) rc = parse_count(a, next, 1 << 20, &o->tokens), i++;
+        else if (!strcmp(a, "--threads")) rc = parse_count(a, next, 1024, &o->threads), i++;
+        else if (!strcmp(a, "--dtype")) {
+            o->type[0] = next && (!strcmp(next, "bf16") || !strcmp(next, "both"));
+            o->type[1] = next && (!strcmp(next, "f32") || !strcmp(next, "both"));
+            i++;
+            if (!o->type[0] && !o->type[1]) {
+                fprintf(stderr, "tutti bench gemm: --dtype wants bf16, f32 or both, got %s\n", next ? next : "nothing");
+                rc = ERR_REQUEST;
+            }
+        } else {
+            fprintf(stderr, "tutti bench gemm: unknown option %s; see tutti bench gemm --help\n", a);
+            rc = ERR_REQUEST;
+        }
+        if (rc) return rc;
+    }
+    return OK;
+}
+
+/* ---- one product ---- */
+struct result {
+    const struct layer *layer;
+    enum kernel_phase phase;
+    enum dtype dtype;
+    int64_t m, n, k;
+    double operations;          /* of one call */
+    double times;               /* calls in one step of the model */
+    double own_s, library_s;    /* one call, median; 0: not measured */
+    const char *family, *path;  /* what the kernel table picks, and how that computes it */
+};
+
+struct bench {
+    struct options o;
+    struct kernel_table table;
+    struct team *team;
+    char *flush;
+    struct result results[MAX_LAYERS * KERNEL_N_PHASES * 2];
+    int n_results;
+    double tile[2], tile_registers[2]; /* by type: panels in L2; registers only */
+};
+
+static struct view matrix(enum dtype t, int64_t rows, int64_t cols)
+{
+    struct view v = {.dtype = t, .nd = 2, .n = {rows, cols}, .stride = cols};
+    v.p = mem_pages_new((size_t)(rows * cols) * dtype_bytes(t));
+    CHECK(v.p, "no memory for a matrix of %lld x %lld", (long long)rows, (long long)cols);
+    return v;
+}
+static void matrix_free(struct view *v) { mem_pages_free(v->p, (size_t)(v->n[0] * v->n[1]) * dtype_bytes(v->dtype)); }
+
+/* Values in (-1, 1), the same for every run: random enough that no power is saved on zeros. */
+static void fill(struct view *v)
+{
+    uint32_t word[4] = {0};
+    for (int64_t i = 0; i < v->n[0] * v->n[1]; i++) {
+        if (i % 4 == 0) rng_block(1, 1, (uint64_t)(i % 4096) / 4, word);
+        float f = (float)(int32_t)word[i % 4] * 0x1p-31f;
+        if (v->dtype == DT_F32) ((float *)v->p)[i] = f;
+        else ((bf16 *)v->p)[i] = bf16_from_f32(f);
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median seconds of a call on one slot, caches cold: at least three runs, more while they are short. */
+static double measure(struct bench *b, const struct kernel_slot *slot, struct kernel_call c)
+{
+    enum { MOST = 9 };
+    double s[MOST], spent = 0;
+    c.scratch_bytes = slot->scratch ? slot->scratch(&c, (int)b->o.threads) : 0;
+    c.scratch = c.scratch_bytes ? mem_pages_new(c.scratch_bytes) : NULL;
+    CHECK(c.scratch || !c.scratch_bytes, "no memory for scratch");
+    slot->run(&c); /* touches the pages, fills the library's cache of compiled kernels */
+    int n = 0;
+    while (n < 3 || (n < MOST && spent < 0.25)) {
+        memset(b->flush, n, FLUSH_BYTES);
+        double start = clock_now_s();
+        slot->run(&c);
+        s[n] = clock_now_s() - start;
+        spent += s[n++];
+    }
+    mem_pages_free(c.scratch, c.scratch_bytes);
+    qsort(s, (size_t)n, sizeof s[0], by_value);
+    return s[n / 2];
+}
+
+static void one_layer(struct bench *b, const struct layer *l, enum dtype t)
+{
+    const int64_t rows = l->head && b->o.tokens > HEAD_ROWS ? HEAD_ROWS : b->o.tokens;
+    struct kernel_call c = {.op = OP_LINEAR, .n_in = 2, .n_out = 1, .team = b->team};
+    c.in[0] = matrix(t, rows, l->in);
+    c.in[1] = matrix(t, l->out, l->in);
+    c.out[0] = c.dout[0] = matrix(t, rows, l->out);
+    c.din[0] = matrix(t, rows, l->in);
+    c.din[1] = c.acc[1] = matrix(DT_F32, l->out, l->in);
+    fill(&c.in[0]);
+    fill(&c.in[1]);
+    fill(&c.dout[0]);
+    for (enum kernel_phase phase = KERNEL_FWD; phase < KERNEL_N_PHASES; phase++) {
+        c.phase = phase;
+        struct result r = {.layer = l, .phase = phase, .dtype = t, .m = rows, .n = l->out, .k = l->in};
+        if (phase == KERNEL_BWD_IN) r.n = l->in, r.k = l->out;
+        if (phase == KERNEL_BWD_W) r.m = l->out, r.n = l->in, r.k = rows;
+        r.operations = 2.0 * (double)r.m * (double)r.n * (double)r.k;
+        r.times = l->count * (double)b->o.tokens / (double)rows;
+        const struct kernel_slot *own = kernel_find(&b->table, &c, &r.family);
+        r.path = own->run == kernel_family_cpu.slot[OP_LINEAR][phase].run ? linear_path(&c) : "whole call";
+        r.own_s = measure(b, own, c);
+        const struct kernel_slot *library = &kernel_family_onednn.slot[OP_LINEAR][phase];
+        if (b->o.library && library->accepts(&c)) r.library_s = measure(b, library, c);
+        b->results[b->n_results++] = r;
+    }
+    matrix_free(&c.in[0]);
+    matrix_free(&c.in[1]);
+    matrix_free(&c.out[0]);
+    matrix_free(&c.din[0]);
+    matrix_free(&c.din[1]);
+}
+
+/* Keeps the better of two measurements of each ceiling: before and after the shapes. */
+static void measure_ceilings(struct bench *b)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct tile_ops *o = tile_ops_get(types[i]);
+        double l2 = tile_rate_l2(o, b->team), registers = tile_rate_registers(o, b->team);
+        if (l2 > b->tile[i]) b->tile[i] = l2;
+        if (registers > b->tile_registers[i]) b->tile_registers[i] = registers;
+    }
+}
+
+/* ---- averages ---- */
+struct average {
+    double own, library; /* operations per second over a step's products; 0: none */
+    double of_ceiling;   /* own over the type's ceiling: L2-resident tiles for bf16, register FMA for f32 */
+};
+static struct average average_of(const struct bench *b, int type)
+{
+    double operations = 0, own_s = 0, library_s = 0;
+    bool all = true;
+    for (int i = 0; i < b->n_results; i++) {
+        const struct result *r = &b->results[i];
+        if (r->dtype != types[type]) continue;
+        operations += r->operations * r->times;
+        own_s += r->own_s * r->times;
+        library_s += r->library_s * r->times;
+        all = all && r->library_s > 0;
+    }
+    struct average a = {.own = operations / own_s, .library = all ? operations / library_s : 0};
+    a.of_ceiling = a.own / (types[type] == DT_F32 ? b->tile_registers[type] : b->tile[type]);
+    return a;
+}
+
+/* ---- printing ---- */
+static const char *const pass_names[KERNEL_N_PHASES] = {"forward", "input_grad", "weight_grad"};
+
+static void print_json(const struct bench *b)
+{
+    struct str s = {0};
+    struct json_out o = {.s = &s, .pretty = true};
+    json_begin_object(&o, NULL);
+    json_put_string(&o, "model", b->o.model->name);
+    json_put_int(&o, "tokens", b->o.tokens);
+    json_put_int(&o, "threads", b->o.threads);
+    json_put_string(&o, "isa", b->table.isa);
+    json_put_real_digits(&o, "tile_rate_flops", b->tile[0], 6);
+    json_put_real_digits(&o, "tile_register_rate_flops", b->tile_registers[0], 6);
+    json_put_real_digits(&o, "fma_rate_flops", b->tile_registers[1], 6);
+    json_put_real_digits(&o, "fma_tile_rate_flops", b->tile[1], 6);
+    json_begin_array(&o, "shapes");
+    for (int i = 0; i < b->n_results; i++) {
+        const struct result *r = &b->results[i];
+        json_begin_object(&o, NULL);
+        json_put_string(&o, "layer", r->layer->name);
+        json_put_int(&o, "m", r->m);
+        json_put_int(&o, "n", r->n);
+        json_put_int(&o, "k", r->k);
+        json_put_string(&o, "pass", pass_names[r->phase]);
+        json_put_string(&o, "dtype", dtype_name(r->dtype));
+        json_put_real_digits(&o, "flops_per_s", r->operations / r->own_s, 6);
+        if (r->library_s > 0) json_put_real_digits(&o, "onednn_flops_per_s", r->operations / r->library_s, 6);
+        json_put_string(&o, "path", r->family);
+        json_put_string(&o, "how", r->path);
+        json_end_object(&o);
+    }
+    json_end_array(&o);
+    json_begin_object(&o, "average");
+    for (int t = 0; t < 2; t++) {
+        if (!b->o.type[t]) continue;
+        struct average a = average_of(b, t);
+        json_begin_object(&o, dtype_name(types[t]));
+        json_put_real_digits(&o, "flops_per_s", a.own, 6);
+        if (a.library > 0) json_put_real_digits(&o, "onednn_flops_per_s", a.library, 6);
+        json_put_real_digits(&o, types[t] == DT_F32 ? "of_fma_rate" : "of_tile_rate", a.of_ceiling, 4);
+        json_end_object(&o);
+    }
+    json_end_object(&o);
+    json_end_object(&o);
+    puts(str_text(&s));
+    str_free(&s);
+}
+
+static void print_text(const struct bench *b)
+{
+    printf("%s, %lld tokens, %lld threads, %s; GFLOP/s\n\n", b->o.model->name, (long long)b->o.tokens,
+           (long long)b->o.threads, b->table.isa);
+    printf("what the CPU could do      registers   panels in L2\n");
+    for (int t = 0; t < 2; t++)
+        printf("  %-4s (%-12s)      %9.0f      %9.0f\n", dtype_name(types[t]), tile_ops_get(types[t])->name,
+               b->tile_registers[t] * 1e-9, b->tile[t] * 1e-9);
+    printf("\n%-8s %-11s %-4s %6s %6s %6s %8s %8s  path\n", "layer", "pass", "type", "m", "n", "k", "tutti", "oneDNN");
+    for (int i = 0; i < b->n_results; i++) {
+        const struct result *r = &b->results[i];
+        char library[16] = "-";
+        if (r->library_s > 0) snprintf(library, sizeof library, "%.0f", r->operations / r->library_s * 1e-9);
+        printf("%-8s %-11s %-4s %6lld %6lld %6lld %8.0f %8s  %s: %s\n", r->layer->name, pass_names[r->phase],
+               dtype_name(r->dtype), (long long)r->m, (long long)r->n, (long long)r->k,
+               r->operations / r->own_s * 1e-9, library, r->family, r->path);
+    }
+    printf("\nall products of one step\n");
+    for (int t = 0; t < 2; t++) {
+        if (!b->o.type[t]) continue;
+        struct average a = average_of(b, t);
+        printf("  %-4s %8.0f, %.0f %% of %s", dtype_name(types[t]), a.own * 1e-9, a.of_ceiling * 100,
+               types[t] == DT_F32 ? "the multiply-add rate" : "the rate from L2");
+        if (a.library > 0) printf("; oneDNN %.0f", a.library * 1e-9);
+        printf("\n");
+    }
+}
+
+int cmd_bench_gemm(int argc, char **argv)
+{
+    struct bench b = {0};
+    struct err e;
+    int rc = parse(&b.o, argc, argv);
+    if (rc == 1) {
+        fputs(usage, stdout);
+        return 0;
+    }
+    if (rc) return err_exit_status(rc);
+    if (kernel_table_init(&b.table, "auto", (int)b.o.threads, false, &e)) {
+        fprintf(stderr, "tutti bench gemm: %s\n", e.text);
+        return err_exit_status(e.code);
+    }
+    b.team = team_new((int)b.o.threads);
+    b.flush = mem_pages_new(FLUSH_BYTES);
+    CHECK(b.flush, "no memory");
+    measure_ceilings(&b);
+    for (int t = 0; t < 2; t++)
+        for (int i = 0; b.o.type[t] && i < MAX_LAYERS && b.o.model->layers[i].name; i++)
+            one_layer(&b, &b.o.model->layers[i], types[t]);
+    measure_ceilings(&b);
+    if (b.o.json) print_json(&b);
+    else print_text(&b);
+    mem_pages_free(b.flush, FLUSH_BYTES);
+    team_free(b.team);
+    return 0;
+}
