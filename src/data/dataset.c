@@ -1,0 +1,259 @@
+/* dataset.c: opens sources and cuts samples out of them.
+ *
+ * Cost of a sample: O(log sources) arithmetic, one permutation (a few rounds of a hash), one copy out of the map.
+ * Pages that a shuffled read mapped are let go of at once: the page cache keeps them, the process does not, so
+ * memory stays flat however large the data is.
+ */
+#include "data/dataset.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "data/sampler.h"
+#include "data/tokenfile.h"
+#include "data/tokenize.h"
+
+struct stream {
+    struct tokenfile file;
+    int64_t n_samples;
+};
+
+struct dataset {
+    struct stream *streams;
+    int n;
+    struct blend blend;
+    int64_t seq_len, n_samples, n_tokens;
+    uint64_t seed;
+    int32_t eos;
+    bool shuffled, reset_positions, mask_boundaries;
+};
+
+void batch_init(struct batch *b, int64_t n_seqs, int64_t seq_len)
+{
+    *b = (struct batch){.n_seqs = n_seqs, .seq_len = seq_len};
+    size_t n = to_size(n_seqs * seq_len);
+    b->tokens = xcalloc(n, 4 * sizeof *b->tokens);
+    b->targets = b->tokens + n;
+    b->positions = b->targets + n;
+    b->documents = b->positions + n;
+}
+
+void batch_fini(struct batch *b)
+{
+    xfree(b->tokens);
+    *b = (struct batch){0};
+}
+
+static int check_tokenizer(const struct tokenfile *f, const struct tokenizer *t, const char *path, struct err *e)
+{
+    if (f->head.fingerprint == tokenizer_fingerprint(t)) return OK;
+    return err_set(e, ERR_REQUEST,
+                   "%s: was made with another tokenizer (vocabulary of %d, wanted %d); tokenise the text again, or name the "
+                   "tokenizer it was made with",
+                   path, f->head.vocab, tokenizer_vocab(t));
+}
+
+static int open_stream(struct stream *s, const char *path, const struct dataset_options *o, struct err *e)
+{
+    char *file = tokenfile_find(path);
+    int code = OK;
+    if (!file && !fs_exists(path))
+        return err_set(e, ERR_REQUEST, "%s: no such file or folder, and no token file %s.tok", path, path);
+    if (!file) code = tokenize_cached(o->tokenizer, path, o->cache_dir, &file, e);
+    if (!code) code = tokenfile_open(&s->file, file, e);
+    xfree(file);
+    if (!code) code = check_tokenizer(&s->file, o->tokenizer, path, e);
+    if (code) return code;
+    s->n_samples = (s->file.n_tokens - 1) / o->seq_len;
+    if (s->n_samples > 0) return OK;
+    return err_set(e, ERR_REQUEST,
+                   "%s: has %lld tokens, a sequence of %lld needs %lld; choose a sequence length of %lld or less, or more text", path,
+                   (long long)s->file.n_tokens, (long long)o->seq_len, (long long)o->seq_len + 1,
+                   (long long)(s->file.n_tokens > 1 ? s->file.n_tokens - 1 : 0));
+}
+
+static int check_options(const struct dataset_options *o, struct err *e)
+{
+    double total = 0;
+    if (o->n_sources < 1) return err_set(e, ERR_REQUEST, "no data: name at least one text, folder or token file");
+    if (o->seq_len < 1) return err_set(e, ERR_REQUEST, "a sequence length of %lld; at least 1 is needed", (long long)o->seq_len);
+    for (int i = 0; i < o->n_sources; i++) {
+        double w = o->sources[i].weight;
+        if (!(w >= 0) || !isfinite(w)) return err_set(e, ERR_REQUEST, "%s: weight %g; wanted a number >= 0", o->sources[i].path, w);
+        total += w;
+    }
+    if (!(total > 0) || !isfinite(total)) return err_set(e, ERR_REQUEST, "the weights of the data add up to %g", total);
+    return OK;
+}
+
+int dataset_open(struct dataset **out, const struct dataset_options *o, struct err *e)
+{
+    *out = NULL;
+    int code = check_options(o, e);
+    if (code) return code;
+    struct dataset *d = xcalloc(1, sizeof *d);
+    *d = (struct dataset){
+        .streams = xcalloc((size_t)o->n_sources, sizeof *d->streams),
+        .seq_len = o->seq_len,
+        .seed = o->seed,
+        .eos = tokenizer_eos(o->tokenizer),
+        .shuffled = o->shuffled,
+        .reset_positions = o->reset_positions,
+        .mask_boundaries = o->mask_boundaries,
+    };
+    double *weights = xmalloc((size_t)o->n_sources * sizeof *weights);
+    for (int i = 0; i < o->n_sources && !code; i++, d->n++) {
+        weights[i] = o->sources[i].weight;
+        code = open_stream(&d->streams[i], o->sources[i].path, o, e);
+        d->n_samples += d->streams[i].n_samples;
+        d->n_tokens += d->streams[i].file.n_tokens;
+    }
+    if (!code) blend_init(&d->blend, weights, o->n_sources);
+    xfree(weights);
+    if (code) dataset_close(d);
+    else *out = d;
+    return code;
+}
+
+void dataset_close(struct dataset *d)
+{
+    if (!d) return;
+    for (int i = 0; i < d->n; i++) tokenfile_close(&d->streams[i].file);
+    blend_fini(&d->blend);
+    xfree(d->streams);
+    xfree(d);
+}
+
+static int read_sample(const struct dataset *d, int source, int64_t sample, int32_t *tokens, struct err *e)
+{
+    const struct tokenfile *f = &d->streams[source].file;
+    int64_t at = sample * d->seq_len, n = d->seq_len + 1;
+    int code = tokenfile_read(f, at, n, tokens, e);
+    tokenfile_forget(f, at, n);
+    return code;
+}
+
+void dataset_where(const struct dataset *d, int64_t k, int *source, int64_t *epoch, int64_t *sample)
+{
+    int64_t r;
+    *source = blend_pick(&d->blend, k, &r);
+    *sample = order_pick(d->seed, *source, d->shuffled, d->streams[*source].n_samples, r, epoch);
+}
+
+int dataset_sample(const struct dataset *d, int64_t k, int32_t *tokens, struct err *e)
+{
+    int source;
+    int64_t epoch, sample;
+    dataset_where(d, k, &source, &epoch, &sample);
+    return read_sample(d, source, sample, tokens, e);
+}
+
+/* Row `row` of the batch from its seq_len + 1 tokens. */
+static void fill_row(const struct dataset *d, struct batch *b, int64_t row, const int32_t *sample)
+{
+    int64_t s = b->seq_len, at = row * s;
+    int32_t document = 0, position = 0;
+    memcpy(b->tokens + at, sample, to_size(s) * sizeof *sample);
+    for (int64_t i = 0; i < s; i++) {
+        bool ends = sample[i] == d->eos;
+        bool trained = !(ends && d->mask_boundaries);
+        b->targets[at + i] = trained ? sample[i + 1] : -1;
+        b->n_trained += trained;
+        b->positions[at + i] = d->reset_positions ? position : (int32_t)i;
+        b->documents[at + i] = document;
+        position = ends ? 0 : position + 1;
+        document += ends;
+    }
+}
+
+static void blank_row(struct batch *b, int64_t row)
+{
+    int64_t s = b->seq_len, at = row * s;
+    for (int64_t i = 0; i < s; i++) {
+        b->tokens[at + i] = 0;
+        b->targets[at + i] = -1;
+        b->positions[at + i] = (int32_t)i;
+        b->documents[at + i] = 0;
+    }
+}
+
+int dataset_batch(const struct dataset *d, int64_t step, int64_t global_batch, int64_t first, struct batch *b,
+                  struct err *e)
+{
+    CHECK(b->seq_len == d->seq_len, "a batch of sequences of %lld, data of %lld", (long long)b->seq_len, (long long)d->seq_len);
+    CHECK(step >= 0 && first >= 0 && first + b->n_seqs <= global_batch, "sequences [%lld, +%lld) of %lld", (long long)first,
+          (long long)b->n_seqs, (long long)global_batch);
+    int32_t *sample = xmalloc(to_size(d->seq_len + 1) * sizeof *sample);
+    int code = OK;
+    b->n_trained = 0;
+    for (int64_t row = 0; row < b->n_seqs && !code; row++) {
+        code = dataset_sample(d, step * global_batch + first + row, sample, e);
+        if (!code) fill_row(d, b, row, sample);
+    }
+    xfree(sample);
+    return code;
+}
+
+int dataset_n_trained(const struct dataset *d, int64_t step, int64_t global_batch, int64_t *n, struct err *e)
+{
+    *n = global_batch * d->seq_len;
+    if (!d->mask_boundaries) return OK;
+    int32_t *sample = xmalloc(to_size(d->seq_len + 1) * sizeof *sample);
+    int code = OK;
+    for (int64_t row = 0; row < global_batch && !code; row++) {
+        code = dataset_sample(d, step * global_batch + row, sample, e);
+        for (int64_t i = 0; i < d->seq_len && !code; i++) *n -= sample[i] == d->eos;
+    }
+    xfree(sample);
+    return code;
+}
+
+int64_t dataset_eval_batches(const struct dataset *d, int64_t global_batch)
+{
+    return (d->n_samples + global_batch - 1) / global_batch;
+}
+
+int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch, int64_t first, struct batch *b,
+                       struct err *e)
+{
+    CHECK(b->seq_len == d->seq_len, "a batch of sequences of %lld, data of %lld", (long long)b->seq_len, (long long)d->seq_len);
+    int32_t *sample = xmalloc(to_size(d->seq_len + 1) * sizeof *sample);
+    int code = OK;
+    b->n_trained = 0;
+    for (int64_t row = 0; row < b->n_seqs && !code; row++) {
+        int64_t k = i * global_batch + first + row;
+        int source = 0;
+        while (source < d->n && k >= d->streams[source].n_samples) k -= d->streams[source++].n_samples;
+        if (source == d->n) {
+            blank_row(b, row);
+            continue;
+        }
+        code = read_sample(d, source, k, sample, e);
+        if (!code) fill_row(d, b, row, sample);
+    }
+    xfree(sample);
+    return code;
+}
+
+int64_t dataset_seq_len(const struct dataset *d)
+{
+    return d->seq_len;
+}
+
+int64_t dataset_n_tokens(const struct dataset *d)
+{
+    return d->n_tokens;
+}
+
+int64_t dataset_n_samples(const struct dataset *d)
+{
+    return d->n_samples;
+}
+
+int64_t dataset_bytes(const struct dataset *d)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < d->n; i++) bytes += (int64_t)d->streams[i].file.map.bytes;
+    return bytes;
+}

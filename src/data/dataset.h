@@ -1,0 +1,72 @@
+/* dataset.h: token files → batches. Data order is f(seed, step): nothing is stored, nothing depends on ranks.
+ *
+ * A source of n tokens holds (n - 1) / seq_len samples; sample i is tokens [i*seq_len, i*seq_len + seq_len], both ends
+ * included: seq_len inputs, and the same shifted by one as targets. What is left at the end, less than a sample, is
+ * not used. Step s trains on the samples s*G .. s*G + G - 1 of the order in sampler.h, G the global batch; a rank takes
+ * a part [first, first + count) of them, so any split over ranks trains on the same sequences.
+ *
+ * Invariants: 1. an open dataset is read-only: any number of threads may read it at once; 2. the same options and
+ * files give the same batches, whatever was read before.
+ * Includes: base, batch.h, tokenizer.h. Order: Local (ranks that open the same cache_dir wait for one of them).
+ */
+#ifndef TUTTI_DATA_DATASET_H
+#define TUTTI_DATA_DATASET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "data/batch.h"
+#include "data/tokenizer.h"
+
+struct dataset_source {
+    const char *path; /* a text file, a folder, a .jsonl file, or the prefix of a token file */
+    double weight;    /* share of the samples, relative to the others' */
+};
+
+struct dataset_options {
+    const struct dataset_source *sources;
+    int n_sources;
+    const struct tokenizer *tokenizer; /* borrowed during open only */
+    int64_t seq_len;
+    uint64_t seed;
+    bool shuffled;            /* else every source in file order */
+    bool reset_positions;     /* positions start at 0 in every document */
+    bool mask_boundaries;     /* the first token of a document is no target: -1 after an end of text */
+    const char *cache_dir;    /* where texts are tokenised to */
+};
+
+/* -- create ------------------------------------------------------------------------------------------------- */
+
+struct dataset;
+int dataset_open(struct dataset **d, const struct dataset_options *o, struct err *e);
+void dataset_close(struct dataset *d); /* NULL is fine */
+
+/* -- train -------------------------------------------------------------------------------------------------- */
+
+/* Sample k of the order: seq_len + 1 tokens. */
+int dataset_sample(const struct dataset *d, int64_t k, int32_t *tokens, struct err *e);
+/* Sequences [first, first + b->n_seqs) of step's global_batch. */
+int dataset_batch(const struct dataset *d, int64_t step, int64_t global_batch, int64_t first, struct batch *b,
+                  struct err *e);
+/* Trained tokens of the whole global batch: what the loss is divided by. Reads only when boundaries are masked. */
+int dataset_n_trained(const struct dataset *d, int64_t step, int64_t global_batch, int64_t *n, struct err *e);
+
+/* -- evaluate ----------------------------------------------------------------------------------------------- */
+
+/* All samples of all sources, one after the other, weights ignored, in batches of global_batch sequences. In the last
+ * batch, sequences that do not exist have targets of -1. */
+int64_t dataset_eval_batches(const struct dataset *d, int64_t global_batch);
+int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch, int64_t first, struct batch *b,
+                       struct err *e);
+
+/* -- inspect ------------------------------------------------------------------------------------------------ */
+
+int64_t dataset_seq_len(const struct dataset *d);
+int64_t dataset_n_tokens(const struct dataset *d);  /* of all sources */
+int64_t dataset_n_samples(const struct dataset *d); /* of all sources: one epoch */
+int64_t dataset_bytes(const struct dataset *d);     /* of its token files, mapped */
+/* Where sample k comes from: source, epoch, sample in the source. For reports and tests. */
+void dataset_where(const struct dataset *d, int64_t k, int *source, int64_t *epoch, int64_t *sample);
+
+#endif

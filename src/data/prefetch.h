@@ -1,0 +1,23 @@
+/* prefetch.h: a thread that prepares the next training batches while the current one is trained on. The batches are
+ * those of dataset_batch, bit for bit.
+ *
+ *   owner  prefetch_new → prefetch_next, prefetch_next, ... → prefetch_free
+ *
+ * Includes: base, dataset.h. Order: Local; one owner thread.
+ */
+#ifndef TUTTI_DATA_PREFETCH_H
+#define TUTTI_DATA_PREFETCH_H
+
+#include "data/dataset.h"
+
+struct prefetch;
+/* Batches of steps first_step, first_step + 1, ...: sequences [first, first + count) of global_batch. `depth` >= 1 batches
+ * are prepared ahead. The dataset is borrowed until prefetch_free. */
+struct prefetch *prefetch_new(const struct dataset *d, int64_t first_step, int64_t global_batch, int64_t first,
+                              int64_t count, int depth);
+/* The next step's batch, which stays until the next call. An error comes at the step it belongs to, and again at every
+ * later call. */
+int prefetch_next(struct prefetch *p, const struct batch **b, struct err *e);
+void prefetch_free(struct prefetch *p); /* at any time; NULL is fine */
+
+#endif

@@ -1,0 +1,40 @@
+/* source.h: text inputs as one sequence of documents.
+ *
+ *   a text file      one document
+ *   a .jsonl file    one document per line: its member `text`; blank lines and empty texts are passed over
+ *   a folder         its text files, recursively, names in byte order. Passed over: names that begin with a dot,
+ *                    empty and binary files, what is no regular file, folders seen before (so links may loop);
+ *                    files that cannot be read, with one warning.
+ *
+ * A file is binary when its first 64 KiB hold a NUL, or when more than a tenth of them are control characters or
+ * bad UTF-8. An input named by the user that is missing, empty, binary or unreadable is an error.
+ *
+ * Invariants: 1. the order is a function of the names; 2. memory is one buffer, and for .jsonl one line.
+ * Includes: base. Order: Local.
+ */
+#ifndef TUTTI_DATA_SOURCE_H
+#define TUTTI_DATA_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct source;
+/* Lists the inputs; reads nothing yet. */
+int source_open(struct source **s, const char *const *paths, int n_paths, struct err *e);
+void source_close(struct source *s);
+
+/* 1: a document begins; 0: there are no more; < 0: an error. */
+int source_next(struct source *s, struct err *e);
+/* The next part of the document: 1 with bytes that stay until the next call, 0 at its end, < 0 an error. */
+int source_read(struct source *s, const char **p, size_t *n, struct err *e);
+
+/* A number that changes when a file is added, removed, resized or written to. */
+uint64_t source_key(const struct source *s);
+int64_t source_bytes(const struct source *s);      /* of all files */
+int64_t source_bytes_done(const struct source *s);
+int64_t source_n_files(const struct source *s);
+int64_t source_n_skipped(const struct source *s);  /* binary or unreadable, so far */
+
+#endif

@@ -1,0 +1,116 @@
+/* source_list.c: walks folders.
+ *
+ * Depth first, names in byte order. Links are followed; a folder is entered once, told apart by device and inode,
+ * which ends loops and also keeps text that is reachable twice from counting twice. Only names are kept (about a
+ * hundred bytes a file), and everything is listed before anything is read: progress knows the total.
+ */
+#include "data/source_list.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+enum { DEPTH_MAX = 200 };
+
+struct folder_id {
+    uint64_t device, inode;
+};
+
+struct walk {
+    struct source_list *list;
+    struct folder_id *seen; /* hash table, inode 0 is empty */
+    uint64_t n_seen, mask;
+    int64_t n_unreadable;
+};
+
+static void list_put(struct source_list *l, const char *path, const struct stat *st, bool named)
+{
+    if (l->n == l->room) {
+        l->room = l->room ? 2 * l->room : 64;
+        l->files = xrealloc(l->files, to_size(l->room) * sizeof *l->files);
+    }
+    l->files[l->n++] = (struct source_file){
+        .path = xstrdup(path),
+        .bytes = st->st_size,
+        .changed_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+        .named = named,
+    };
+    l->bytes += st->st_size;
+}
+
+/* True the first time. */
+static bool first_visit(struct walk *w, const struct stat *st)
+{
+    if (2 * w->n_seen >= w->mask) {
+        struct walk old = *w;
+        w->mask = old.seen ? 2 * old.mask + 1 : 255;
+        w->seen = xcalloc(w->mask + 1, sizeof *w->seen);
+        w->n_seen = 0;
+        for (uint64_t i = 0; old.seen && i <= old.mask; i++)
+            if (old.seen[i].inode) first_visit(w, &(struct stat){.st_dev = old.seen[i].device, .st_ino = old.seen[i].inode});
+        xfree(old.seen);
+    }
+    uint64_t at = ((uint64_t)st->st_ino * 0x9E3779B97F4A7C15u ^ (uint64_t)st->st_dev) & w->mask;
+    for (; w->seen[at].inode; at = (at + 1) & w->mask)
+        if (w->seen[at].inode == st->st_ino && w->seen[at].device == st->st_dev) return false;
+    w->seen[at] = (struct folder_id){.device = st->st_dev, .inode = st->st_ino};
+    w->n_seen++;
+    return true;
+}
+
+static void unreadable(struct walk *w, const char *path, const char *why)
+{
+    if (w->n_unreadable++ == 0) log_warn("data: %s cannot be read (%s); passed over, and others like it", path, why);
+}
+
+static void walk_folder(struct walk *w, const char *folder, int depth)
+{
+    char **names;
+    int n;
+    struct err e;
+    if (fs_list(folder, &names, &n, &e)) {
+        unreadable(w, folder, e.text);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        if (names[i][0] == '.') continue;
+        char *path = fs_join(folder, names[i]);
+        struct stat st;
+        if (stat(path, &st)) unreadable(w, path, strerror(errno));
+        else if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX && first_visit(w, &st)) walk_folder(w, path, depth + 1);
+        else if (S_ISREG(st.st_mode) && st.st_size > 0) list_put(w->list, path, &st, false);
+        xfree(path);
+    }
+    fs_list_free(names, n);
+}
+
+int source_list_add(struct source_list *l, const char *path, struct err *e)
+{
+    struct stat st;
+    if (stat(path, &st)) return err_errno(e, ERR_REQUEST, errno, "%s", path);
+    if (S_ISREG(st.st_mode)) {
+        if (st.st_size == 0) return err_set(e, ERR_REQUEST, "%s: is empty; a text was wanted", path);
+        list_put(l, path, &st, true);
+        return OK;
+    }
+    if (!S_ISDIR(st.st_mode)) return err_set(e, ERR_REQUEST, "%s: is neither a file nor a folder", path);
+    struct walk w = {.list = l};
+    int64_t before = l->n;
+    first_visit(&w, &st);
+    walk_folder(&w, path, 0);
+    xfree(w.seen);
+    if (l->n > before) return OK;
+    return err_set(e, ERR_REQUEST, "%s: holds no file to read (hidden and empty ones are passed over%s)", path,
+                   w.n_unreadable ? "; some could not be read" : "");
+}
+
+void source_list_fini(struct source_list *l)
+{
+    for (int64_t i = 0; i < l->n; i++) xfree(l->files[i].path);
+    xfree(l->files);
+    *l = (struct source_list){0};
+}

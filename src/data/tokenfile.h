@@ -1,0 +1,69 @@
+/* tokenfile.h: tokens on disk, PREFIX.tok: one file, memory-mapped, written front to back.
+ *
+ *   offset 0        head, 4096 bytes: magic "tuttitok", version, bytes per token (2 or 4), vocabulary, end-of-text id,
+ *                   fingerprint of the tokenizer, key of the inputs, zeros, checksum of all that
+ *   offset 4096     the tokens, little-endian, each document followed by the end-of-text id; zeros up to 8 bytes
+ *   then            one XXH64 per MiB of tokens
+ *   at the end      tail, 64 bytes: counts of tokens, documents and checksums, their checksum, magic "tuttiend"
+ *
+ * Invariants
+ *   1. A file under its final name is whole: it is written under another name, synced and renamed.
+ *   2. Opening checks head, tail and size against each other before anything is believed; a truncated, foreign or
+ *      damaged file is an error that says which. Damage inside the tokens is found by tokenfile_verify, and a token
+ *      outside the vocabulary is never handed out.
+ * Includes: base. Order: Local; an open file is read-only and may be shared by threads.
+ */
+#ifndef TUTTI_DATA_TOKENFILE_H
+#define TUTTI_DATA_TOKENFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/fs.h"
+
+struct tokenfile_head {
+    int32_t vocab, eos;    /* eos: the id after each document */
+    uint64_t fingerprint;  /* tokenizer_fingerprint */
+    uint64_t key;          /* source_key of what was tokenised */
+};
+
+/* -- read --------------------------------------------------------------------------------------------------- */
+
+struct tokenfile {
+    char *path;
+    struct tokenfile_head head;
+    int64_t n_tokens, n_documents;
+    int width;             /* bytes per token */
+    const unsigned char *tokens;
+    struct fs_map map;
+};
+
+/* The file that `path` means: itself when it ends in .tok, path.tok when that exists and `path` itself does not.
+ * NULL when it is neither; xfree it. */
+char *tokenfile_find(const char *path);
+int tokenfile_open(struct tokenfile *f, const char *path, struct err *e);
+void tokenfile_close(struct tokenfile *f);
+/* tokens [at, at + n) of the file, which must exist, as int32. ERR_CORRUPT when one is not below the vocabulary. */
+int tokenfile_read(const struct tokenfile *f, int64_t at, int64_t n, int32_t *out, struct err *e);
+/* Lets go of the memory that reading [at, at + n) mapped, so that random reading does not grow the process. */
+void tokenfile_forget(const struct tokenfile *f, int64_t at, int64_t n);
+/* Reads everything and compares the checksums. */
+int tokenfile_verify(const struct tokenfile *f, struct err *e);
+
+/* -- write -------------------------------------------------------------------------------------------------- */
+
+struct tokenfile_writer;
+/* One writer per path: ERR_REQUEST while another process writes it. */
+int tokenfile_create(struct tokenfile_writer **w, const char *path, const struct tokenfile_head *head, struct err *e);
+int tokenfile_append(struct tokenfile_writer *w, const int32_t *ids, int64_t n, struct err *e);
+int tokenfile_end_document(struct tokenfile_writer *w, struct err *e); /* appends eos */
+/* Publishes the file, or on failure leaves what was there before; frees w in both cases. */
+int tokenfile_publish(struct tokenfile_writer *w, struct err *e);
+void tokenfile_abandon(struct tokenfile_writer *w); /* removes what was written; NULL is fine */
+int64_t tokenfile_written(const struct tokenfile_writer *w); /* tokens */
+/* For tests: the n-th write to the disk fails. */
+void tokenfile_fail_at(struct tokenfile_writer *w, int64_t n);
+
+#endif

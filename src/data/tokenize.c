@@ -1,0 +1,179 @@
+/* tokenize.c: the loop source → encoder → token file, and the cache of its results.
+ *
+ * The cache is keyed by content: the checksum of every input's path, size and time of change together with the
+ * tokenizer's fingerprint names the file, so that a changed text or tokenizer simply misses, and several runs can
+ * share a directory. A cached file that turns out damaged is made again.
+ */
+#include "data/tokenize.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "data/source.h"
+
+static uint64_t cache_key(const struct tokenizer *t, const struct source *s)
+{
+    uint64_t parts[] = {source_key(s), tokenizer_fingerprint(t), (uint64_t)tokenizer_eos(t), 1};
+    return hash64(parts, sizeof parts);
+}
+
+struct progress {
+    double start_s, shown_s;
+    bool shown;
+};
+
+static void show_progress(struct progress *p, const struct source *s, const struct tokenfile_writer *w)
+{
+    double now = clock_now_s(), every = log_is_terminal() ? 0.2 : 10;
+    if (now - p->shown_s < every) return;
+    p->shown_s = now;
+    p->shown = true;
+    char done[32], total[32], rate[32], tokens[32];
+    int64_t bytes = source_bytes_done(s), all = source_bytes(s);
+    log_status("tokenizing: %s of %s (%.0f %%), %s tokens, %s/s", str_bytes(done, (double)bytes), str_bytes(total, (double)all),
+               all ? 100.0 * (double)bytes / (double)all : 100.0, str_count(tokens, (double)tokenfile_written(w)),
+               str_bytes(rate, (double)bytes / (now - p->start_s)));
+}
+
+static int tokenize_document(struct source *s, struct encoder *c, struct tokenfile_writer *w, struct tokens *ids,
+                             struct progress *p, struct tokenize_result *r, struct err *e)
+{
+    const char *text;
+    size_t n;
+    int got, code;
+    while ((got = source_read(s, &text, &n, e)) > 0) {
+        ids->n = 0;
+        r->bytes += (int64_t)n;
+        code = encoder_feed(c, text, n, ids, e);
+        if (!code) code = tokenfile_append(w, ids->ids, ids->n, e);
+        if (code) return code;
+        show_progress(p, s, w);
+    }
+    if (got < 0) return got;
+    ids->n = 0;
+    code = encoder_end(c, ids, e);
+    if (!code) code = tokenfile_append(w, ids->ids, ids->n, e);
+    if (!code) code = tokenfile_end_document(w, e);
+    r->documents++;
+    return code;
+}
+
+static int tokenize_source(const struct tokenizer *t, struct source *s, struct tokenfile_writer *w,
+                           struct tokenize_result *r, struct err *e)
+{
+    struct encoder *c = encoder_new(t);
+    struct tokens ids = {0};
+    struct progress p = {.start_s = clock_now_s()};
+    p.shown_s = p.start_s;
+    int code;
+    while ((code = source_next(s, e)) > 0) {
+        code = tokenize_document(s, c, w, &ids, &p, r, e);
+        if (code) break;
+    }
+    if (p.shown) log_status_end();
+    r->tokens = tokenfile_written(w);
+    r->skipped = source_n_skipped(s);
+    r->seconds = clock_now_s() - p.start_s;
+    tokens_free(&ids);
+    encoder_free(c);
+    return code;
+}
+
+static int tokenize_to(const struct tokenizer *t, struct source *s, const char *first_input, const char *out_path,
+                       struct tokenize_result *r, struct err *e)
+{
+    *r = (struct tokenize_result){0};
+    if (tokenizer_eos(t) < 0)
+        return err_set(e, ERR_REQUEST,
+                       "the tokenizer names no end-of-text token to separate documents with; put a tokenizer_config.json "
+                       "with an \"eos_token\" beside tokenizer.json");
+    struct tokenfile_head head = {
+        .vocab = tokenizer_vocab(t),
+        .eos = tokenizer_eos(t),
+        .fingerprint = tokenizer_fingerprint(t),
+        .key = cache_key(t, s),
+    };
+    struct tokenfile_writer *w;
+    int code = tokenfile_create(&w, out_path, &head, e);
+    if (code) return code;
+    code = tokenize_source(t, s, w, r, e);
+    if (!code && r->documents == 0)
+        code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files, %lld of them binary or unreadable)", first_input,
+                       (long long)source_n_files(s), (long long)r->skipped);
+    if (code) {
+        tokenfile_abandon(w);
+        return code;
+    }
+    return tokenfile_publish(w, e);
+}
+
+int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs, const char *out_path,
+             struct tokenize_result *r, struct err *e)
+{
+    struct source *s;
+    int code = source_open(&s, inputs, n_inputs, e);
+    if (!code) code = tokenize_to(t, s, inputs[0], out_path, r, e);
+    source_close(s);
+    return code;
+}
+
+/* Is there a whole token file with this key? */
+static bool is_cached(const char *path, uint64_t key)
+{
+    struct tokenfile f;
+    struct err e;
+    if (!fs_exists(path)) return false;
+    if (tokenfile_open(&f, path, &e)) {
+        log_warn("data: %s; making it again", e.text);
+        return false;
+    }
+    bool fits = f.head.key == key;
+    tokenfile_close(&f);
+    return fits;
+}
+
+static int make_cached(const struct tokenizer *t, struct source *s, const char *input, const char *path, struct err *e)
+{
+    uint64_t key = cache_key(t, s);
+    for (bool said = false;; said = true) {
+        if (is_cached(path, key)) return OK;
+        struct tokenize_result r;
+        int code = tokenize_to(t, s, input, path, &r, e);
+        if (!code) {
+            char bytes[32], tokens[32], rate[32];
+            log_info("data: %s: %s of text, %s tokens, %lld documents, tokenized at %s/s", input, str_bytes(bytes, (double)r.bytes),
+                     str_count(tokens, (double)r.tokens), (long long)r.documents,
+                     str_bytes(rate, (double)r.bytes / (r.seconds > 1e-9 ? r.seconds : 1e-9)));
+            return OK;
+        }
+        /* Somebody else holds the lock: nothing was read yet, so the source can be used again. */
+        if (code != ERR_REQUEST || source_bytes_done(s) > 0 || tokenizer_eos(t) < 0) return code;
+        if (!said) log_info("data: waiting for another process to tokenize %s", input);
+        clock_sleep_s(0.2);
+    }
+}
+
+int tokenize_cached(const struct tokenizer *t, const char *input, const char *cache_dir, char **path, struct err *e)
+{
+    *path = NULL;
+    struct source *s;
+    int code = source_open(&s, &input, 1, e);
+    if (!code) code = fs_mkdirs(cache_dir, e);
+    if (!code) {
+        char name[40];
+        snprintf(name, sizeof name, "%016" PRIx64 ".tok", cache_key(t, s));
+        *path = fs_join(cache_dir, name);
+        code = make_cached(t, s, input, *path, e);
+    }
+    source_close(s);
+    if (code) {
+        xfree(*path);
+        *path = NULL;
+    }
+    return code;
+}

@@ -1,0 +1,28 @@
+/* tokenize.h: text inputs → a token file, once.
+ * Includes: base, source.h, tokenizer.h, tokenfile.h. Order: Local.
+ */
+#ifndef TUTTI_DATA_TOKENIZE_H
+#define TUTTI_DATA_TOKENIZE_H
+
+#include <stdint.h>
+
+#include "data/tokenfile.h"
+#include "data/tokenizer.h"
+
+struct tokenize_result {
+    int64_t bytes, tokens, documents; /* bytes of text, without what was skipped; tokens with separators */
+    int64_t skipped;                  /* files passed over */
+    double seconds;
+};
+
+/* Writes out_path (…/NAME.tok) from the inputs, with a progress line on stderr. Until it is complete nothing stands
+ * under that name, or what stood there before. */
+int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs, const char *out_path,
+             struct tokenize_result *r, struct err *e);
+
+/* The token file of the input in cache_dir: an existing one when inputs and tokenizer are unchanged, else a new
+ * one. While another process makes it, waits. *path is to be xfreed.
+ *   cost  one stat per input file when nothing has changed */
+int tokenize_cached(const struct tokenizer *t, const char *input, const char *cache_dir, char **path, struct err *e);
+
+#endif
