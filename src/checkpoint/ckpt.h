@@ -1,0 +1,142 @@
+/* ckpt.h: checkpoints that know no layout, are published whole or not at all, and can be checked.
+ *
+ * A checkpoint is a directory step-00000500 below a root (run.dir/checkpoints): safetensors files with boxes of
+ * global tensors, attached files (config.yaml, tokenizer.json), and manifest.json that lists and seals them all.
+ * Ranks write the boxes they hold; a reader asks for any box of any tensor.
+ *
+ *   save     begin (one rank) -> rank (every rank, own file) -> publish (one rank, after all)
+ *   states   .tmp-step-N  being written        any moment: leftovers of a crash, removed by ckpt_clean
+ *            step-N       published            complete; its last byte was synced before it got this name
+ *            .trash-*     being removed
+ *            latest       a link to the newest published one
+ *
+ * Invariants
+ *   1. A directory named step-* is complete: every file synced, then the directory, then renamed.
+ *   2. A failed or killed save changes no published checkpoint; older ones are removed after publication only.
+ *   3. Every byte is under a checksum; what ckpt_read returns was compared with it.
+ * The caller holds the run's lock: one process at a time saves below a root.
+ * Includes: base, layout. Order: Local unless said otherwise; ranks agree through the caller.
+ */
+#ifndef TUTTI_CHECKPOINT_CKPT_H
+#define TUTTI_CHECKPOINT_CKPT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "layout/dtype.h"
+#include "layout/region.h"
+
+/* Memory that the host cannot reach directly. offset and bytes count from the start of the tensor's box. */
+struct ckpt_access {
+    int (*to_host)(void *ctx, int64_t offset, size_t bytes, void *dst, struct err *e);
+    int (*from_host)(void *ctx, int64_t offset, size_t bytes, const void *src, struct err *e);
+};
+
+/* The part of a global tensor that this rank holds, for saving and for loading. */
+struct ckpt_tensor {
+    const char *group; /* "param", "master", "m", "v", ... */
+    const char *name;  /* "layers.0.attn.q.weight" */
+    enum dtype dtype;
+    struct shape shape; /* global */
+    struct region box;  /* held here; may be empty */
+    void *p;            /* the box in host memory, row-major; NULL when access is set */
+    const struct ckpt_access *access;
+    void *ctx;
+};
+
+/* A file that travels with the checkpoint: its bytes, or the path to copy from. */
+struct ckpt_attachment {
+    const char *name; /* "config.yaml" */
+    const void *p;
+    size_t bytes;
+    const char *copy_from; /* p is NULL */
+};
+
+struct ckpt_info {
+    int64_t step;   /* optimizer steps done */
+    int64_t tokens; /* trained so far */
+    int64_t seed;
+    const char *extra; /* JSON text of an object: positions, and "model" (hf_model_put in hf.h); NULL: none */
+    const struct ckpt_attachment *attachments;
+    int n_attachments;
+    int keep; /* published checkpoints to keep, this one included; 0: all */
+};
+
+/* -- saving ------------------------------------------------------------------------------------------------- */
+
+/* Removes what crashed saves left below root (which may not exist yet). Call once, when the run starts. */
+int ckpt_clean(const char *root, struct err *e);
+/* One rank: makes root and the temporary directory of this step. */
+int ckpt_save_begin(const char *root, int64_t step, struct err *e);
+/* Every rank, after begin: writes boxes-RANK.safetensors with the boxes it holds. Over all ranks each element of
+ * each tensor must be given exactly once: of several replicas one is saved. */
+int ckpt_save_rank(const char *root, int64_t step, int rank, const struct ckpt_tensor *t, int64_t n, struct err *e);
+/* One rank, after all have written: checks that the boxes tile the tensors, writes the manifest, publishes, moves
+ * `latest`, removes the oldest beyond `keep`. An error means: not published. */
+int ckpt_save_publish(const char *root, int n_ranks, const struct ckpt_info *info, struct err *e);
+/* One rank, when any rank failed: removes the temporary directory. */
+void ckpt_save_abort(const char *root, int64_t step);
+/* All of it for one rank. On failure nothing is left behind, and the text says where, how much room there is and
+ * that the last published checkpoint is intact. */
+int ckpt_save(const char *root, const struct ckpt_info *info, const struct ckpt_tensor *t, int64_t n, struct err *e);
+
+/* -- finding ------------------------------------------------------------------------------------------------ */
+
+struct ckpt_listing {
+    char *path;
+    int64_t step, tokens, publication, bytes;
+    int n_tensors;
+    char problem[1000]; /* "" when complete */
+};
+/* Published checkpoints below root, oldest first (broken ones before all). A missing root holds none. */
+int ckpt_list(const char *root, struct ckpt_listing **out, int *n, struct err *e);
+void ckpt_list_free(struct ckpt_listing *l, int n);
+/* The newest one that is complete (*path = NULL: none; xfree it). Broken ones are skipped with a warning. */
+int ckpt_find_latest(const char *root, char **path, struct err *e);
+/* The checkpoint that a path means: itself, or the newest of a root or of a run directory; xfree *out. */
+int ckpt_resolve(const char *path, char **out, struct err *e);
+
+/* -- loading ------------------------------------------------------------------------------------------------ */
+
+struct ckpt;
+struct ckpt_entry {
+    const char *group, *name;
+    enum dtype dtype;
+    struct shape shape;
+    int n_boxes;
+};
+
+/* path: as in ckpt_resolve. The manifest is read and checked, the files' sizes are compared. */
+int ckpt_open(struct ckpt **c, const char *path, struct err *e);
+void ckpt_close(struct ckpt *c);
+const char *ckpt_path(const struct ckpt *c);
+int64_t ckpt_step(const struct ckpt *c);
+int64_t ckpt_tokens(const struct ckpt *c);
+int64_t ckpt_seed(const struct ckpt *c);
+const char *ckpt_writer(const struct ckpt *c);        /* version of the tutti that wrote it */
+const struct json *ckpt_extra(const struct ckpt *c);  /* NULL: none */
+char *ckpt_attachment_path(const struct ckpt *c, const char *name); /* NULL: not attached; xfree it */
+int64_t ckpt_count(const struct ckpt *c);
+struct ckpt_entry ckpt_at(const struct ckpt *c, int64_t i); /* in the writer's order */
+int64_t ckpt_find(const struct ckpt *c, const char *group, const char *name); /* -1: none */
+
+/* Fills dst (row-major, of the box's extent) with a box of tensor i, converted to `as`. The first touch of a stored box
+ * verifies its checksum, which reads all of it.
+ *   fails   ERR_CORRUPT naming file and tensor; ERR_REQUEST when the types do not convert */
+int ckpt_read(struct ckpt *c, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e);
+
+/* Is this the checkpoint of a model with these tensors (all of them; boxes and memory are not looked at)?
+ * ERR_REQUEST lists the first that differ: both shapes, those missing, and, in the groups that are asked for,
+ * those that nothing asks for. A rank that holds a part of the model checks the whole list all the same. */
+int ckpt_check(const struct ckpt *c, const struct ckpt_tensor *want, int64_t n, struct err *e);
+/* Fills every descriptor's box. Tensors that are missing or of another shape are ERR_REQUEST as in ckpt_check. */
+int ckpt_load(struct ckpt *c, const struct ckpt_tensor *t, int64_t n, struct err *e);
+
+/* Reads and compares everything. Each problem is told to `bad`; returns how many there were. */
+typedef void ckpt_problem_fn(void *ctx, const char *text);
+int64_t ckpt_verify(struct ckpt *c, ckpt_problem_fn *bad, void *ctx);
+
+#endif

@@ -1,0 +1,417 @@
+/* manifest.c: printing, parsing and checking the list of what a checkpoint holds.
+ *
+ * The text ends in a member of fixed length that carries the checksum of everything before it, so the first thing
+ * a reader does is to compare 8 bytes, and no later check has to guess whether a number was damaged. The checks
+ * that follow (boxes inside tensors, tiling) guard against wrong writers and hostile files. Tiling is exact:
+ * volumes must add up and no two boxes may share an element; boxes are sorted by their first row, so a pair is
+ * compared only while their rows overlap. Cost: O(k log k) for slices along one dimension, O(k^2) at worst, in
+ * the number k of boxes of one tensor.
+ * A checksum in a file beside the manifest was rejected: two files cannot be replaced by one rename.
+ */
+#include "checkpoint/manifest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/hash.h"
+
+#define FORMAT "tutti checkpoint"
+static const char seal_head[] = ",\n\"xxh64\":\"", seal_tail[] = "\"}\n";
+#define SEAL_BYTES (sizeof seal_head - 1 + 16 + sizeof seal_tail - 1)
+#define INT_LIMIT INT64_MAX
+
+void manifest_init(struct manifest *m)
+{
+    *m = (struct manifest){.arena = arena_new()};
+}
+
+void manifest_fini(struct manifest *m)
+{
+    json_free(m->root);
+    if (m->arena) arena_free(m->arena);
+    *m = (struct manifest){0};
+}
+
+void manifest_key(struct str *s, const struct manifest_tensor *t, const struct region *box)
+{
+    char text[256];
+    struct region whole = region_whole(&t->shape);
+    str_printf(s, "%s/%s", t->group, t->name);
+    if (!region_equal(&whole, box)) str_puts(s, region_print(text, box));
+}
+
+/* -- printing ----------------------------------------------------------------------------------------------- */
+
+void manifest_put_json(struct json_out *o, const char *key, const struct json *v)
+{
+    switch (json_kind(v)) {
+    case JSON_NULL: json_put_null(o, key); break;
+    case JSON_BOOL: json_put_bool(o, key, json_bool(v, false)); break;
+    case JSON_INT: json_put_int(o, key, json_int(v, 0)); break;
+    case JSON_REAL: json_put_real(o, key, json_real(v, 0)); break;
+    case JSON_STRING: json_put_string(o, key, json_string(v, NULL, "")); break;
+    case JSON_ARRAY:
+        json_begin_array(o, key);
+        for (size_t i = 0; i < json_size(v); i++) manifest_put_json(o, NULL, json_at(v, i));
+        json_end_array(o);
+        break;
+    case JSON_OBJECT:
+        json_begin_object(o, key);
+        for (void *it = json_iter(v); it; it = json_iter_next(v, it))
+            manifest_put_json(o, json_iter_key(it), json_iter_value(it));
+        json_end_object(o);
+        break;
+    }
+}
+
+static void put_hash(struct json_out *o, uint64_t hash)
+{
+    char text[17];
+    json_put_string(o, "xxh64", hash64_print(text, hash));
+}
+
+static void put_dims(struct json_out *o, const char *key, struct shape s)
+{
+    json_begin_array(o, key);
+    for (int d = 0; d < s.nd; d++) json_put_int(o, NULL, s.n[d]);
+    json_end_array(o);
+}
+
+static void put_tensor(struct json_out *o, const struct manifest_tensor *t)
+{
+    json_begin_object(o, NULL);
+    json_put_string(o, "group", t->group);
+    json_put_string(o, "name", t->name);
+    json_put_string(o, "dtype", dtype_name(t->dtype));
+    put_dims(o, "shape", t->shape);
+    json_begin_array(o, "boxes");
+    for (int i = 0; i < t->n_boxes; i++) {
+        const struct manifest_box *b = &t->boxes[i];
+        json_begin_object(o, NULL);
+        json_put_int(o, "file", b->file);
+        put_dims(o, "lo", shape_of(b->box.nd, b->box.lo));
+        put_dims(o, "n", region_shape(&b->box));
+        json_put_int(o, "bytes", b->bytes);
+        put_hash(o, b->hash);
+        json_end_object(o);
+    }
+    json_end_array(o);
+    json_end_object(o);
+}
+
+void manifest_print(const struct manifest *m, struct str *out)
+{
+    struct str s = {0};
+    struct json_out o = {.s = &s};
+    json_begin_object(&o, NULL);
+    json_put_string(&o, "format", FORMAT);
+    json_put_int(&o, "version", MANIFEST_VERSION);
+    json_put_string(&o, "tutti", m->tutti);
+    json_put_int(&o, "step", m->step);
+    json_put_int(&o, "tokens", m->tokens);
+    json_put_int(&o, "seed", m->seed);
+    json_put_int(&o, "publication", m->publication);
+    json_begin_array(&o, "files");
+    for (int i = 0; i < m->n_files; i++) {
+        str_putc(&s, '\n');
+        json_begin_object(&o, NULL);
+        json_put_string(&o, "name", m->files[i].name);
+        json_put_int(&o, "bytes", m->files[i].bytes);
+        put_hash(&o, m->files[i].hash);
+        json_end_object(&o);
+    }
+    json_end_array(&o);
+    json_begin_array(&o, "tensors");
+    for (int i = 0; i < m->n_tensors; i++) {
+        str_putc(&s, '\n'); /* a line per tensor: people will look at this with grep */
+        put_tensor(&o, &m->tensors[i]);
+    }
+    json_end_array(&o);
+    if (m->extra) manifest_put_json(&o, "extra", m->extra);
+    char hash[17];
+    str_puts(&s, seal_head);
+    str_puts(&s, hash64_print(hash, hash64(s.p, s.n - (sizeof seal_head - 1))));
+    str_puts(&s, seal_tail);
+    str_add(out, s.p, s.n);
+    str_free(&s);
+}
+
+/* -- parsing ------------------------------------------------------------------------------------------------ */
+
+static int check_seal(const char *text, size_t n, const char *what, struct err *e)
+{
+    if (n < SEAL_BYTES)
+        return err_set(e, ERR_CORRUPT, "%s: %zu bytes: cut short; use another checkpoint", what, n);
+    const char *seal = text + n - SEAL_BYTES, *digits = seal + sizeof seal_head - 1;
+    char hex[17] = {0};
+    memcpy(hex, digits, 16);
+    uint64_t written;
+    if (memcmp(seal, seal_head, sizeof seal_head - 1) || hash64_parse(hex, &written) ||
+        memcmp(digits + 16, seal_tail, sizeof seal_tail - 1))
+        return err_set(e, ERR_CORRUPT, "%s: does not end in its checksum: cut short or changed; use another checkpoint",
+                       what);
+    uint64_t found = hash64(text, n - SEAL_BYTES);
+    if (found != written)
+        return err_set(e, ERR_CORRUPT,
+                       "%s: its bytes have checksum %016llx, %016llx was written: it was changed or damaged; use "
+                       "another checkpoint",
+                       what, (unsigned long long)found, (unsigned long long)written);
+    return OK;
+}
+
+static int need_hash(const struct json *v, uint64_t *out, const char *what, struct err *e)
+{
+    const char *text;
+    int rc = json_need_string(v, "xxh64", &text, what, e);
+    if (rc < 0) return rc;
+    if (hash64_parse(text, out)) return err_set(e, ERR_CORRUPT, "%s: xxh64: not 16 hexadecimal digits", what);
+    return OK;
+}
+
+static int need_dims(const struct json *v, const char *key, int nd, int64_t *out, const char *what, struct err *e)
+{
+    const struct json *a = json_get(v, key);
+    if (!a || json_kind(a) != JSON_ARRAY || json_size(a) != (size_t)nd)
+        return err_set(e, ERR_CORRUPT, "%s: %s: wanted a list of %d numbers", what, key, nd);
+    for (int d = 0; d < nd; d++) {
+        out[d] = json_int(json_at(a, (size_t)d), -1);
+        if (out[d] < 0) return err_set(e, ERR_CORRUPT, "%s: %s: wanted numbers >= 0", what, key);
+    }
+    return OK;
+}
+
+static int need_array(const struct json *v, const char *key, const struct json **out, int *n, const char *what,
+                      struct err *e)
+{
+    *out = json_get(v, key);
+    if (!*out || json_kind(*out) != JSON_ARRAY || json_size(*out) > INT32_MAX)
+        return err_set(e, ERR_CORRUPT, "%s: %s: wanted a list", what, key);
+    *n = (int)json_size(*out);
+    return OK;
+}
+
+static int parse_file(struct manifest *m, const struct json *v, struct manifest_file *f, const char *what,
+                      struct err *e)
+{
+    const char *name;
+    int rc = json_need_string(v, "name", &name, what, e);
+    if (rc == OK && (!*name || *name == '.' || strchr(name, '/')))
+        rc = err_set(e, ERR_CORRUPT, "%s: files: %.100s is not a plain file name", what, name);
+    if (rc < 0) return rc;
+    f->name = arena_strdup(m->arena, name);
+    rc = json_need_int(v, "bytes", 0, INT_LIMIT, &f->bytes, what, e);
+    return rc < 0 ? rc : need_hash(v, &f->hash, what, e);
+}
+
+static int parse_box(const struct manifest *m, const struct manifest_tensor *t, const struct json *v,
+                     struct manifest_box *b, const char *what, struct err *e)
+{
+    int64_t file = 0;
+    int rc = json_need_int(v, "file", 0, (int64_t)m->n_files - 1, &file, what, e);
+    b->file = (int)file;
+    int64_t n[SHAPE_MAX_DIMS] = {0};
+    b->box.nd = t->shape.nd;
+    if (rc == OK) rc = need_dims(v, "lo", t->shape.nd, b->box.lo, what, e);
+    if (rc == OK) rc = need_dims(v, "n", t->shape.nd, n, what, e);
+    for (int d = 0; d < t->shape.nd && rc == OK; d++) {
+        if (b->box.lo[d] > t->shape.n[d] || n[d] > t->shape.n[d] - b->box.lo[d])
+            rc = err_set(e, ERR_CORRUPT, "%s: a box is not inside the tensor", what);
+        else
+            b->box.hi[d] = b->box.lo[d] + n[d];
+    }
+    if (rc == OK) rc = json_need_int(v, "bytes", 0, INT_LIMIT, &b->bytes, what, e);
+    return rc < 0 ? rc : need_hash(v, &b->hash, what, e);
+}
+
+static int parse_tensor(struct manifest *m, const struct json *v, struct manifest_tensor *t, const char *what,
+                        struct err *e)
+{
+    const char *group, *name, *type;
+    int rc = json_need_string(v, "group", &group, what, e);
+    if (rc == OK) rc = json_need_string(v, "name", &name, what, e);
+    if (rc == OK) rc = json_need_string(v, "dtype", &type, what, e);
+    if (rc < 0) return rc;
+    t->group = arena_strdup(m->arena, group);
+    t->name = arena_strdup(m->arena, name);
+    int dtype = 0;
+    while (dtype < DT_N && strcmp(dtype_name((enum dtype)dtype), type)) dtype++;
+    if (dtype == DT_N) return err_set(e, ERR_CORRUPT, "%s: %.200s: unknown dtype %.20s", what, name, type);
+    t->dtype = (enum dtype)dtype;
+    const struct json *shape, *boxes;
+    rc = need_array(v, "shape", &shape, &t->shape.nd, what, e);
+    if (rc == OK && t->shape.nd > SHAPE_MAX_DIMS)
+        rc = err_set(e, ERR_CORRUPT, "%s: %.200s: %d dimensions, at most %d are possible", what, name, t->shape.nd,
+                     SHAPE_MAX_DIMS);
+    if (rc == OK) rc = need_dims(v, "shape", t->shape.nd, t->shape.n, what, e);
+    int64_t count, bytes;
+    if (rc == OK && shape_measure(&t->shape, dtype_bytes(t->dtype), &count, &bytes))
+        rc = err_set(e, ERR_CORRUPT, "%s: %.200s: impossible shape", what, name);
+    if (rc == OK) rc = need_array(v, "boxes", &boxes, &t->n_boxes, what, e);
+    if (rc < 0) return rc;
+    t->boxes = arena_alloc(m->arena, (size_t)t->n_boxes * sizeof *t->boxes);
+    for (int i = 0; i < t->n_boxes && rc == OK; i++)
+        rc = parse_box(m, t, json_at(boxes, (size_t)i), &t->boxes[i], what, e);
+    return rc == OK ? OK : err_prefix(e, "%.200s", name);
+}
+
+static int parse_head(struct manifest *m, const struct json *v, const char *what, struct err *e)
+{
+    const char *format, *tutti;
+    int64_t version;
+    int rc = json_need_string(v, "format", &format, what, e);
+    if (rc == OK && strcmp(format, FORMAT)) rc = err_set(e, ERR_CORRUPT, "%s: not a manifest of tutti", what);
+    if (rc == OK) rc = json_need_int(v, "version", 1, INT_LIMIT, &version, what, e);
+    if (rc == OK) rc = json_need_string(v, "tutti", &tutti, what, e);
+    if (rc < 0) return rc;
+    m->tutti = arena_strdup(m->arena, tutti);
+    if (version > MANIFEST_VERSION)
+        return err_set(e, ERR_REQUEST,
+                       "%s: written in version %lld of the format by tutti %.40s; this tutti reads version %d: use that "
+                       "one",
+                       what, (long long)version, tutti, MANIFEST_VERSION);
+    rc = json_need_int(v, "step", 0, INT_LIMIT, &m->step, what, e);
+    if (rc == OK) rc = json_need_int(v, "tokens", 0, INT_LIMIT, &m->tokens, what, e);
+    if (rc == OK) rc = json_need_int(v, "seed", INT64_MIN, INT_LIMIT, &m->seed, what, e);
+    if (rc == OK) rc = json_need_int(v, "publication", 0, INT_LIMIT, &m->publication, what, e);
+    return rc;
+}
+
+static int parse_body(struct manifest *m, const char *what, bool part, struct err *e)
+{
+    const struct json *files, *tensors, *v = m->root;
+    int rc = parse_head(m, v, what, e);
+    if (rc == OK) rc = need_array(v, "files", &files, &m->n_files, what, e);
+    if (rc == OK) rc = need_array(v, "tensors", &tensors, &m->n_tensors, what, e);
+    if (rc < 0) return rc;
+    m->files = arena_alloc(m->arena, (size_t)m->n_files * sizeof *m->files);
+    m->tensors = arena_alloc(m->arena, (size_t)m->n_tensors * sizeof *m->tensors);
+    for (int i = 0; i < m->n_files && rc == OK; i++)
+        rc = parse_file(m, json_at(files, (size_t)i), &m->files[i], what, e);
+    for (int i = 0; i < m->n_tensors && rc == OK; i++)
+        rc = parse_tensor(m, json_at(tensors, (size_t)i), &m->tensors[i], what, e);
+    m->extra = json_get(v, "extra");
+    if (rc == OK && m->extra && json_kind(m->extra) != JSON_OBJECT)
+        rc = err_set(e, ERR_CORRUPT, "%s: extra: wanted an object", what);
+    return rc == OK ? manifest_finish(m, what, part, e) : rc;
+}
+
+int manifest_parse(struct manifest *m, const char *text, size_t n, const char *what, bool part, struct err *e)
+{
+    manifest_init(m);
+    int rc = check_seal(text, n, what, e);
+    if (rc == OK) rc = json_parse(&m->root, text, n, what, e);
+    if (rc == OK) rc = parse_body(m, what, part, e);
+    if (rc < 0) manifest_fini(m);
+    return rc;
+}
+
+int manifest_read(struct manifest *m, const char *path, bool part, struct err *e)
+{
+    char *text;
+    size_t n;
+    int rc = fs_read_all(path, MANIFEST_LIMIT, &text, &n, e);
+    if (rc < 0) return rc;
+    rc = manifest_parse(m, text, n, path, part, e);
+    xfree(text);
+    return rc;
+}
+
+/* -- checking ----------------------------------------------------------------------------------------------- */
+
+static int compare_names(const struct manifest_tensor *a, const char *group, const char *name)
+{
+    int c = strcmp(a->group, group);
+    return c ? c : strcmp(a->name, name);
+}
+
+static int by_name(const void *a, const void *b, void *tensors)
+{
+    const struct manifest_tensor *t = tensors, *x = &t[*(const int *)a], *y = &t[*(const int *)b];
+    return compare_names(x, y->group, y->name);
+}
+
+int manifest_find(const struct manifest *m, const char *group, const char *name)
+{
+    int lo = 0, hi = m->n_tensors;
+    while (lo < hi) {
+        int mid = lo + (hi - lo) / 2, c = compare_names(&m->tensors[m->by_name[mid]], group, name);
+        if (c == 0) return m->by_name[mid];
+        if (c < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return -1;
+}
+
+static int by_corner(const void *a, const void *b)
+{
+    const struct manifest_box *x = a, *y = b;
+    return region_compare(&x->box, &y->box);
+}
+
+static int overlap(const char *what, const struct manifest_tensor *t, const struct region *a,
+                   const struct region *b, struct err *e)
+{
+    char x[256], y[256];
+    return err_set(e, ERR_CORRUPT, "%s: %s/%.200s: boxes %s and %s overlap", what, t->group, t->name,
+                   region_print(x, a), region_print(y, b));
+}
+
+static int check_tiling(const struct manifest_tensor *t, const char *what, struct err *e)
+{
+    size_t n = (size_t)t->n_boxes;
+    int64_t found = 0, wanted = shape_numel(&t->shape);
+    for (size_t i = 0; i < n; i++) found += region_volume(&t->boxes[i].box);
+    struct manifest_box *sorted = xmalloc(n * sizeof *sorted + 1);
+    if (n) memcpy(sorted, t->boxes, n * sizeof *sorted);
+    if (n) qsort(sorted, n, sizeof *sorted, by_corner);
+    int rc = OK;
+    for (size_t i = 0; i < n && rc == OK; i++)
+        for (size_t j = i + 1; j < n && rc == OK; j++) {
+            const struct region *a = &sorted[i].box, *b = &sorted[j].box;
+            struct region shared;
+            if (t->shape.nd && b->lo[0] >= a->hi[0]) break;
+            if (region_intersect(a, b, &shared)) rc = overlap(what, t, a, b, e);
+        }
+    xfree(sorted);
+    if (rc == OK && found != wanted)
+        rc = err_set(e, ERR_CORRUPT, "%s: %s/%.200s: its boxes hold %lld of %lld elements", what, t->group, t->name,
+                     (long long)found, (long long)wanted);
+    return rc;
+}
+
+/* For boxes that lie in their tensors: parsing and the writer see to that. */
+static int check_tensor(const struct manifest_tensor *t, const char *what, bool part, struct err *e)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < t->n_boxes; i++) {
+        const struct manifest_box *b = &t->boxes[i];
+        int64_t count = region_volume(&b->box);
+        if (b->bytes != count * (int64_t)dtype_bytes(t->dtype))
+            return err_set(e, ERR_CORRUPT, "%s: %s/%.200s: box %d: bytes do not agree with its extent", what, t->group,
+                           t->name, i);
+        if (__builtin_add_overflow(sum, count, &sum))
+            return err_set(e, ERR_CORRUPT, "%s: %s/%.200s: its boxes hold more than any file", what, t->group, t->name);
+    }
+    return part ? OK : check_tiling(t, what, e);
+}
+
+int manifest_finish(struct manifest *m, const char *what, bool part, struct err *e)
+{
+    size_t n = (size_t)m->n_tensors;
+    m->by_name = arena_alloc(m->arena, (n + 1) * sizeof *m->by_name);
+    for (int i = 0; i < m->n_tensors; i++) m->by_name[i] = i;
+    if (n) qsort_r(m->by_name, n, sizeof *m->by_name, by_name, m->tensors);
+    for (size_t i = 1; i < n; i++) {
+        const struct manifest_tensor *t = &m->tensors[m->by_name[i]];
+        if (!part && by_name(&m->by_name[i - 1], &m->by_name[i], m->tensors) == 0)
+            return err_set(e, ERR_CORRUPT, "%s: %s/%.200s is listed twice", what, t->group, t->name);
+    }
+    for (int i = 0; i < m->n_tensors; i++) {
+        int rc = check_tensor(&m->tensors[i], what, part, e);
+        if (rc < 0) return rc;
+    }
+    return OK;
+}

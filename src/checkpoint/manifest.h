@@ -1,0 +1,98 @@
+/* manifest.h: what a checkpoint directory holds, as data, and its text form manifest.json.
+ *
+ * A tensor is known by (group, name): group says which of a parameter's companions it is ("param", "master",
+ * "m", "v"). Its elements lie in boxes, each a tensor of some safetensors file. The text is one JSON object
+ *
+ *   {"format": "tutti checkpoint", "version": 1, "tutti": "0.1.0", "step": 500, "tokens": 4096000, "seed": 1,
+ *    "publication": 7,
+ *    "files": [{"name": "boxes-00000.safetensors", "bytes": 1234, "xxh64": "..."}, ...],
+ *    "tensors": [{"group": "param", "name": "norm.weight", "dtype": "bf16", "shape": [256],
+ *                 "boxes": [{"file": 0, "lo": [0], "n": [256], "bytes": 512, "xxh64": "..."}]}, ...],
+ *    "extra": {...},
+ *    "xxh64": "of every byte before the comma that precedes this member"}
+ *
+ * A file's xxh64 covers its header when its name ends in .safetensors (the boxes have their own), else all of it:
+ * every byte of a checkpoint is under some checksum, the manifest's own bytes included.
+ *
+ * Invariants of a parsed manifest
+ *   1. Every box lies in its tensor; bytes = elements x element size.
+ *   2. Unless it is a part (one rank's list), (group, name) pairs are unique and the boxes of each tensor tile
+ *      it: no element twice, none missing.
+ * Includes: base, layout. Order: Local.
+ */
+#ifndef TUTTI_CHECKPOINT_MANIFEST_H
+#define TUTTI_CHECKPOINT_MANIFEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "layout/dtype.h"
+#include "layout/region.h"
+
+#define MANIFEST_NAME "manifest.json"
+#define MANIFEST_VERSION 1
+#define MANIFEST_LIMIT ((size_t)1 << 30)
+
+struct manifest_box {
+    struct region box;
+    int file; /* position in files */
+    int64_t bytes;
+    uint64_t hash;
+};
+
+struct manifest_tensor {
+    const char *group, *name;
+    enum dtype dtype;
+    struct shape shape;
+    struct manifest_box *boxes;
+    int n_boxes;
+};
+
+struct manifest_file {
+    const char *name;
+    int64_t bytes;
+    uint64_t hash;
+};
+
+struct manifest {
+    const char *tutti; /* version of the program that wrote it */
+    int64_t step;      /* optimizer steps done */
+    int64_t tokens;    /* trained so far */
+    int64_t seed;
+    int64_t publication; /* grows by one with every publication in a directory: which one is newest */
+    struct manifest_file *files;
+    int n_files;
+    struct manifest_tensor *tensors; /* in the writer's order */
+    int n_tensors;
+    int *by_name;             /* tensor positions sorted by (group, name) */
+    const struct json *extra; /* the writer's own object; NULL when there is none */
+    struct json *root;        /* owns extra; NULL for a manifest that was built, not parsed */
+    struct arena *arena;      /* owns everything else */
+};
+
+void manifest_init(struct manifest *m);
+void manifest_fini(struct manifest *m);
+
+/* what: the file's name in errors. part: one rank's list, whose boxes need not tile the tensors.
+ *   fails   ERR_CORRUPT with the place; ERR_REQUEST for a version that this program does not know */
+int manifest_parse(struct manifest *m, const char *text, size_t n, const char *what, bool part, struct err *e);
+int manifest_read(struct manifest *m, const char *path, bool part, struct err *e);
+void manifest_print(const struct manifest *m, struct str *out);
+
+/* Sorts by_name and checks invariants 1 and 2; manifest_parse does it, builders call it themselves. */
+int manifest_finish(struct manifest *m, const char *what, bool part, struct err *e);
+/* Position of a tensor, or -1. */
+int manifest_find(const struct manifest *m, const char *group, const char *name);
+
+/* The key of a box in its safetensors file: "param/norm.weight", or "param/norm.weight[0:128]" when the box is
+ * not the whole tensor. */
+void manifest_key(struct str *s, const struct manifest_tensor *t, const struct region *box);
+
+/* Writes a JSON value as a member (key NULL: element) of what `o` is printing. */
+void manifest_put_json(struct json_out *o, const char *key, const struct json *v);
+
+#endif

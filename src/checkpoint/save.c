@@ -1,0 +1,366 @@
+/* save.c: writing a checkpoint so that nothing can be lost.
+ *
+ * Each rank streams its boxes into its own file and notes their checksums in a part list beside it; one rank then
+ * merges the lists, proves that the boxes tile every tensor, and publishes with one rename. Everything that the
+ * rename makes visible was synced before it, so after a power cut a published name still means a complete
+ * checkpoint. Cost: the bytes once, their checksum on the way (about ten times as fast as a disk), two syncs per
+ * file; memory is one 8 MiB piece for tensors that the host cannot read in place.
+ * The part lists go through the file system rather than through messages, so that this room needs no
+ * communicator and ranks may be threads, processes or machines.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "checkpoint/ckpt.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/published.h"
+#include "checkpoint/safetensors.h"
+
+#define PIECE_BYTES ((size_t)8 << 20)
+
+static char *rank_file(const char *dir, int rank, const char *suffix)
+{
+    char name[64];
+    snprintf(name, sizeof name, "boxes-%05d.%s", rank, suffix);
+    return fs_join(dir, name);
+}
+
+int ckpt_save_begin(const char *root, int64_t step, struct err *e)
+{
+    char *dir = published_temporary(root, step);
+    int rc = fs_remove_tree(dir, e);
+    if (rc == OK) rc = fs_mkdirs(dir, e);
+    xfree(dir);
+    return rc;
+}
+
+void ckpt_save_abort(const char *root, int64_t step)
+{
+    char *dir = published_temporary(root, step);
+    struct err e;
+    if (fs_remove_tree(dir, &e) < 0) log_warn("%s", e.text);
+    xfree(dir);
+}
+
+/* -- one rank's file ---------------------------------------------------------------------------------------- */
+
+static int write_box(struct safetensors_writer *w, const struct ckpt_tensor *t, unsigned char *piece, struct err *e)
+{
+    size_t bytes = to_size(region_volume(&t->box)) * dtype_bytes(t->dtype);
+    if (!t->access) return safetensors_writer_write(w, t->p, bytes, e);
+    for (size_t at = 0; at < bytes;) {
+        size_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+        int rc = t->access->to_host(t->ctx, (int64_t)at, n, piece, e);
+        if (rc == OK) rc = safetensors_writer_write(w, piece, n, e);
+        if (rc < 0) return rc;
+        at += n;
+    }
+    return OK;
+}
+
+static int write_boxes(const char *path, const struct ckpt_tensor *const *held, const struct safetensors_spec *specs,
+                       int64_t n, struct manifest *part, struct err *e)
+{
+    static const char *const metadata[] = {"format", "tutti", "tutti", TUTTI_VERSION};
+    struct safetensors_writer *w;
+    int rc = safetensors_writer_open(&w, path, specs, n, metadata, 2, e);
+    if (rc < 0) return rc;
+    unsigned char *piece = xmalloc(PIECE_BYTES);
+    for (int64_t i; rc == OK && (i = safetensors_writer_next(w)) >= 0;) rc = write_box(w, held[i], piece, e);
+    xfree(piece);
+    for (int64_t i = 0; i < n && rc == OK; i++) part->tensors[i].boxes[0].hash = safetensors_writer_hash(w, i);
+    part->files[0].bytes = safetensors_writer_bytes(w);
+    part->files[0].hash = safetensors_writer_header_hash(w);
+    int closed = safetensors_writer_close(w, true, rc == OK ? e : NULL);
+    return rc < 0 ? rc : closed;
+}
+
+/* The part list: one entry per descriptor that holds anything; hashes are filled in by the writing. */
+static void describe(struct manifest *part, const struct ckpt_tensor *t, int64_t n, const struct ckpt_tensor **held,
+                     struct safetensors_spec *specs)
+{
+    struct arena *a = part->arena;
+    part->tutti = TUTTI_VERSION;
+    part->files = arena_alloc(a, sizeof *part->files);
+    part->n_files = 1;
+    part->tensors = arena_alloc(a, to_size(n) * sizeof *part->tensors + 1);
+    for (int64_t i = 0; i < n; i++) {
+        struct region whole = region_whole(&t[i].shape);
+        CHECK(t[i].box.nd == t[i].shape.nd && region_contains(&whole, &t[i].box), "%s/%s: the box is not inside",
+              t[i].group, t[i].name);
+        if (region_volume(&t[i].box) == 0 && region_volume(&whole) != 0) continue;
+        struct manifest_tensor *m = &part->tensors[part->n_tensors];
+        *m = (struct manifest_tensor){.group = t[i].group, .name = t[i].name, .dtype = t[i].dtype,
+                                      .shape = t[i].shape, .n_boxes = 1};
+        m->boxes = arena_alloc(a, sizeof *m->boxes);
+        m->boxes[0].box = t[i].box;
+        m->boxes[0].bytes = region_volume(&t[i].box) * (int64_t)dtype_bytes(t[i].dtype);
+        struct str key = {0};
+        manifest_key(&key, m, &t[i].box);
+        specs[part->n_tensors] = (struct safetensors_spec){
+            .name = arena_strdup(a, key.p), .dtype = t[i].dtype, .shape = region_shape(&t[i].box)};
+        str_free(&key);
+        held[part->n_tensors++] = &t[i];
+    }
+}
+
+int ckpt_save_rank(const char *root, int64_t step, int rank, const struct ckpt_tensor *t, int64_t n, struct err *e)
+{
+    char *dir = published_temporary(root, step);
+    char *file = rank_file(dir, rank, "safetensors"), *list = rank_file(dir, rank, "json");
+    struct manifest part;
+    manifest_init(&part);
+    const struct ckpt_tensor **held = xcalloc(to_size(n) + 1, sizeof *held);
+    struct safetensors_spec *specs = xcalloc(to_size(n) + 1, sizeof *specs);
+    struct str text = {0};
+    describe(&part, t, n, held, specs);
+    part.step = step;
+    part.files[0].name = arena_strdup(part.arena, strrchr(file, '/') + 1);
+    int rc = write_boxes(file, held, specs, part.n_tensors, &part, e);
+    if (rc == OK) {
+        manifest_print(&part, &text);
+        rc = fs_write_atomic(list, text.p, text.n, e);
+    }
+    str_free(&text);
+    xfree(specs);
+    xfree(held);
+    manifest_fini(&part);
+    xfree(list);
+    xfree(file);
+    xfree(dir);
+    return rc;
+}
+
+/* -- merging the ranks' lists ------------------------------------------------------------------------------- */
+
+/* One tensor as one rank lists it. */
+struct piece {
+    const struct manifest_tensor *t;
+    int rank;
+    int64_t place; /* over all ranks' lists */
+    int64_t first; /* place of the tensor's first mention: the merged list keeps that order */
+};
+
+static int by_name(const void *a, const void *b)
+{
+    const struct piece *x = a, *y = b;
+    int c = strcmp(x->t->group, y->t->group);
+    if (!c) c = strcmp(x->t->name, y->t->name);
+    return c ? c : (x->place > y->place) - (x->place < y->place);
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const struct piece *x = a, *y = b;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    return (x->place > y->place) - (x->place < y->place);
+}
+
+static bool same_tensor(const struct manifest_tensor *a, const struct manifest_tensor *b)
+{
+    return strcmp(a->group, b->group) == 0 && strcmp(a->name, b->name) == 0;
+}
+
+static int same_shape(const struct piece *a, const struct piece *b, struct err *e)
+{
+    if (a->t->dtype == b->t->dtype && shape_equal(&a->t->shape, &b->t->shape)) return OK;
+    char x[128], y[128];
+    return err_set(e, ERR_CORRUPT, "%s/%s: rank %d has %s %s, rank %d has %s %s", a->t->group, a->t->name, a->rank,
+                   dtype_name(a->t->dtype), shape_print(x, &a->t->shape), b->rank, dtype_name(b->t->dtype),
+                   shape_print(y, &b->t->shape));
+}
+
+/* pieces [first, last) are one tensor: its boxes, rank by rank, become one entry of m. */
+static int merge_tensor(struct manifest *m, const struct piece *pieces, int64_t first, int64_t last, struct err *e)
+{
+    struct manifest_tensor *t = &m->tensors[m->n_tensors++];
+    *t = *pieces[first].t;
+    t->n_boxes = 0;
+    for (int64_t i = first; i < last; i++) {
+        int rc = same_shape(&pieces[first], &pieces[i], e);
+        if (rc < 0) return rc;
+        t->n_boxes += pieces[i].t->n_boxes;
+    }
+    t->boxes = arena_alloc(m->arena, (size_t)t->n_boxes * sizeof *t->boxes);
+    struct manifest_box *b = t->boxes;
+    for (int64_t i = first; i < last; i++)
+        for (int k = 0; k < pieces[i].t->n_boxes; k++) {
+            *b = pieces[i].t->boxes[k];
+            b++->file = pieces[i].rank;
+        }
+    return OK;
+}
+
+static int merge(struct manifest *m, const struct manifest *parts, int n_parts, struct err *e)
+{
+    int64_t n = 0, at = 0;
+    for (int r = 0; r < n_parts; r++) n += parts[r].n_tensors;
+    struct piece *pieces = xcalloc(to_size(n) + 1, sizeof *pieces);
+    for (int r = 0; r < n_parts; r++)
+        for (int i = 0; i < parts[r].n_tensors; i++, at++)
+            pieces[at] = (struct piece){.t = &parts[r].tensors[i], .rank = r, .place = at, .first = at};
+    qsort(pieces, to_size(n), sizeof *pieces, by_name);
+    for (int64_t i = 1; i < n; i++)
+        if (same_tensor(pieces[i].t, pieces[i - 1].t)) pieces[i].first = pieces[i - 1].first;
+    qsort(pieces, to_size(n), sizeof *pieces, by_first);
+
+    int rc = OK;
+    m->tensors = arena_alloc(m->arena, to_size(n) * sizeof *m->tensors + 1);
+    for (int64_t i = 0, last; i < n && rc == OK; i = last) {
+        for (last = i; last < n && pieces[last].first == pieces[i].first; last++) continue;
+        rc = merge_tensor(m, pieces, i, last, e);
+    }
+    xfree(pieces);
+    return rc;
+}
+
+/* -- publishing --------------------------------------------------------------------------------------------- */
+
+/* Copies a file in pieces, hashing on the way. */
+static int copy_file(struct fs_writer *w, const char *from, struct hash64 *h, struct err *e)
+{
+    struct fs_map map;
+    int rc = fs_map_open(&map, from, e);
+    if (rc < 0) return rc;
+    hash64_add(h, map.p, map.bytes);
+    rc = fs_writer_write(w, map.p, map.bytes, e);
+    fs_map_close(&map);
+    return rc;
+}
+
+static int attach(const char *dir, const struct ckpt_attachment *a, struct manifest_file *f, struct err *e)
+{
+    char *path = fs_join(dir, a->name);
+    struct fs_writer *w;
+    struct hash64 h;
+    hash64_init(&h);
+    int rc = fs_writer_open(&w, path, e);
+    if (rc == OK) {
+        if (a->p || !a->copy_from) {
+            hash64_add(&h, a->p, a->bytes);
+            rc = fs_writer_write(w, a->p, a->bytes, e);
+        } else {
+            rc = copy_file(w, a->copy_from, &h, e);
+        }
+        *f = (struct manifest_file){.name = a->name, .bytes = fs_writer_offset(w), .hash = hash64_value(&h)};
+        int closed = fs_writer_close(w, true, rc == OK ? e : NULL);
+        if (rc == OK) rc = closed;
+    }
+    xfree(path);
+    return rc;
+}
+
+/* Reads the ranks' part lists into m and writes the attachments. */
+static int gather(struct manifest *m, const char *dir, struct manifest *parts, int n_ranks,
+                  const struct ckpt_info *info, struct err *e)
+{
+    m->files = arena_alloc(m->arena, (size_t)(n_ranks + info->n_attachments) * sizeof *m->files + 1);
+    for (int r = 0; r < n_ranks; r++) {
+        char *list = rank_file(dir, r, "json");
+        int rc = manifest_read(&parts[r], list, true, e);
+        xfree(list);
+        if (rc < 0) return err_prefix(e, "rank %d has not written its part", r);
+        if (parts[r].step != info->step || parts[r].n_files != 1)
+            return err_set(e, ERR_CORRUPT, "rank %d wrote step %" PRId64 ", not %" PRId64, r, parts[r].step, info->step);
+        m->files[m->n_files++] = parts[r].files[0];
+    }
+    int rc = merge(m, parts, n_ranks, e);
+    for (int i = 0; i < info->n_attachments && rc == OK; i++)
+        rc = attach(dir, &info->attachments[i], &m->files[m->n_files++], e);
+    return rc == OK ? manifest_finish(m, dir, false, e) : rc;
+}
+
+static int seal(const struct manifest *m, const char *dir, int n_ranks, struct err *e)
+{
+    struct str text = {0};
+    int rc = OK;
+    for (int r = 0; r < n_ranks && rc == OK; r++) {
+        char *list = rank_file(dir, r, "json");
+        rc = fs_remove_tree(list, e);
+        xfree(list);
+    }
+    manifest_print(m, &text);
+    char *path = fs_join(dir, MANIFEST_NAME);
+    if (rc == OK) rc = fs_write_atomic(path, text.p, text.n, e); /* syncs the directory, the data files' names too */
+    xfree(path);
+    str_free(&text);
+    return rc;
+}
+
+static int build(const char *root, const char *dir, int n_ranks, const struct ckpt_info *info, struct err *e)
+{
+    struct manifest m, *parts = xcalloc((size_t)n_ranks, sizeof *parts);
+    struct json *extra = NULL;
+    manifest_init(&m);
+    m.tutti = TUTTI_VERSION;
+    m.step = info->step;
+    m.tokens = info->tokens;
+    m.seed = info->seed;
+    int rc = info->extra ? json_parse(&extra, info->extra, strlen(info->extra), "extra", e) : OK;
+    m.extra = extra;
+    if (rc == OK) rc = published_next(root, &m.publication, e);
+    if (rc == OK) rc = gather(&m, dir, parts, n_ranks, info, e);
+    if (rc == OK) rc = seal(&m, dir, n_ranks, e);
+    for (int r = 0; r < n_ranks; r++) manifest_fini(&parts[r]);
+    manifest_fini(&m);
+    json_free(extra);
+    xfree(parts);
+    return rc;
+}
+
+int ckpt_save_publish(const char *root, int n_ranks, const struct ckpt_info *info, struct err *e)
+{
+    char *dir = published_temporary(root, info->step), *final = published_dir(root, info->step);
+    int rc = build(root, dir, n_ranks, info, e);
+    if (rc == OK) rc = published_rename(dir, final, e);
+    if (rc == OK) {
+        /* Published. What fails from here on is worth a warning, not the run. */
+        struct err later;
+        if (published_set_latest(root, final, &later) < 0) log_warn("%s", later.text);
+        if (published_prune(root, info->keep, final, &later) < 0) log_warn("%s", later.text);
+    }
+    xfree(final);
+    xfree(dir);
+    return rc;
+}
+
+/* -- one rank ----------------------------------------------------------------------------------------------- */
+
+/* Adds to *e what a person needs when a disk is full: room, need, and what is still there. */
+static void explain_failure(const char *root, const struct ckpt_info *info, const struct ckpt_tensor *t, int64_t n,
+                            struct err *e)
+{
+    struct statvfs fs;
+    double needed = 0;
+    char have[32] = "unknown", need[32];
+    for (int64_t i = 0; i < n; i++) needed += (double)region_volume(&t[i].box) * (double)dtype_bytes(t[i].dtype);
+    if (statvfs(root, &fs) == 0) str_bytes(have, (double)fs.f_bavail * (double)fs.f_frsize);
+    char *last = published_any(root);
+    char reason[sizeof e->text];
+    snprintf(reason, sizeof reason, "%s", e->text);
+    err_set(e, e->code, "the checkpoint of step %" PRId64 " was not saved: %s (it needs %s, the file system has %s free); %s%s",
+            info->step, reason, str_bytes(need, needed), have,
+            last ? "the last published one is intact: " : "no earlier one was published", last ? last : "");
+    xfree(last);
+}
+
+int ckpt_save(const char *root, const struct ckpt_info *info, const struct ckpt_tensor *t, int64_t n, struct err *e)
+{
+    struct err local;
+    if (!e) e = &local;
+    int rc = ckpt_save_begin(root, info->step, e);
+    if (rc == OK) rc = ckpt_save_rank(root, info->step, 0, t, n, e);
+    if (rc == OK) rc = ckpt_save_publish(root, 1, info, e);
+    if (rc < 0) {
+        explain_failure(root, info, t, n, e); /* before the removal: it says how full the disk was */
+        ckpt_save_abort(root, info->step);
+    }
+    return rc;
+}
