@@ -69,7 +69,6 @@ void schedule_add_way(struct schedule *s, int way_from)
           s->n_microbatches);
     s->n_ways = 2;
     s->way_from = way_from;
-    s->n_chunks *= 2;
     s->place = xrealloc(s->place, 2 * to_size(s->n_stages) * sizeof *s->place);
     memcpy(s->place + s->n_stages, s->place, to_size(s->n_stages) * sizeof *s->place);
 }

@@ -42,7 +42,7 @@ struct schedule {
     int n_ranks;        /* pipeline ranks */
     int n_stages;       /* over all ranks: n_ranks x chunks */
     int n_microbatches; /* per optimizer step */
-    int n_chunks;       /* stages per rank: n_stages / n_ranks, times 2 where each stage is placed twice */
+    int n_chunks;       /* n_stages / n_ranks: a stage is 1/n_chunks of a rank's share of the model */
     bool forward_only;  /* evaluation: no backward at all */
     /* Stage -> rank. One way for most schedules. Bidirectional schedules place every stage twice: microbatches
      * from way_from on take way 1. */
@@ -124,9 +124,12 @@ struct schedule_time {
     double start_s, end_s;
 };
 struct schedule_timeline {
-    double makespan;     /* first start to last end */
+    double makespan;     /* first start to last end, over all ranks */
     double ideal;        /* work of the busiest rank */
     double bubble_ratio; /* (makespan - ideal) / ideal */
+    /* The longest span of one rank from its own first start to its own last end: the time of a step when steps follow
+     * each other without all ranks meeting in between, as the zero-bubble papers count. */
+    double period, period_bubble_ratio;
     int n_ranks;
     struct schedule_time **at; /* [rank][index in its list] */
 };
@@ -145,6 +148,8 @@ void schedule_print(const struct schedule *s, struct str *out);
 void schedule_print_rank(const struct schedule *s, int rank, struct str *out); /* the actions only, one line */
 int schedule_parse(struct schedule **out, const char *text, const char *what, struct err *e);
 bool schedule_equal(const struct schedule *a, const struct schedule *b);
+/* The timeline for a terminal, a row per rank; -1 (and nothing printed) where `columns` are too few. */
+int schedule_draw(const struct schedule *s, const struct schedule_timeline *t, int columns, struct str *out);
 /* The timeline as a picture: a row per rank, a box per action. */
 void schedule_svg(const struct schedule *s, const struct schedule_timeline *t, struct str *out);
 /* The object of INTERFACE's `schedule` command. */

@@ -1,0 +1,92 @@
+/* The table of generators and what each asks of its numbers. A row is data, so that --help, errors and tests walk the
+ * same list. */
+#include <string.h>
+
+#include "schedule/generate.h"
+
+static struct schedule *gen_onestage(int n_ranks, int n_microbatches, int n_chunks)
+{
+    CHECK(n_ranks == 1 && n_chunks == 1, "onestage on %d ranks", n_ranks);
+    return schedule_new_onestage(n_microbatches, false);
+}
+
+static const struct generator {
+    const char *name;
+    schedule_gen_fn *make;
+    int min_chunks, max_chunks; /* stages per rank; the default is the least */
+    int max_ranks;              /* 0: no limit of its own */
+    bool even_ranks, even_microbatches;
+    bool whole_rounds;           /* microbatches are a multiple of ranks */
+    int min_microbatches;        /* times ranks */
+    const char *doc;
+} generators[] = {
+    {"onestage", gen_onestage, 1, 1, 1, false, false, false, 0, "no pipeline: gradient accumulation"},
+    {"naive", schedule_gen_naive, 1, 64, 0, false, false, false, 0, "one microbatch at a time: the model-parallel baseline"},
+    {"gpipe", schedule_gen_gpipe, 1, 64, 0, false, false, false, 0, "all forwards, then all backwards (Huang et al. 2019)"},
+    {"1f1b", schedule_gen_1f1b, 1, 1, 0, false, false, false, 0, "one forward, one backward (PipeDream-flush)"},
+    {"interleaved", schedule_gen_interleaved, 2, 64, 0, false, false, true, 0,
+     "1f1b with several chunks per rank (Narayanan et al. 2021)"},
+    {"zbh1", schedule_gen_zbh1, 1, 1, 0, false, false, false, 0, "weight gradients fill the end, memory of 1f1b (Qi et al. 2023)"},
+    {"zbh2", schedule_gen_zbh2, 1, 1, 0, false, false, false, 0, "no bubble between steps, twice the memory of 1f1b"},
+    {"zbv", schedule_gen_zbv, 2, 2, 0, false, false, false, 0, "two chunks in a V, memory of 1f1b, even over ranks"},
+    {"dualpipe", schedule_gen_dualpipe, 1, 1, 0, true, true, false, 2,
+     "two directions, every stage placed twice (DeepSeek-V3)"},
+    {"dualpipev", schedule_gen_dualpipev, 2, 2, 0, false, false, false, 2, "one half of dualpipe, folded into a V"},
+};
+enum { N_GENERATORS = (int)(sizeof generators / sizeof generators[0]) };
+
+const char *schedule_kind_name(int i)
+{
+    return i >= 0 && i < N_GENERATORS ? generators[i].name : NULL;
+}
+
+const char *schedule_kind_doc(int i)
+{
+    return i >= 0 && i < N_GENERATORS ? generators[i].doc : NULL;
+}
+
+static int check_numbers(const struct generator *g, int p, int m, int v, struct err *e)
+{
+    if (p < 1 || m < 1) return err_set(e, ERR_REQUEST, "%s: %d stages, %d microbatches: choose 1 or more", g->name, p, m);
+    if (g->max_ranks && p > g->max_ranks)
+        return err_set(e, ERR_REQUEST, "%s runs on %d rank, not %d; for a pipeline choose 1f1b", g->name, g->max_ranks, p);
+    if (v < g->min_chunks || v > g->max_chunks)
+        return err_set(e, ERR_REQUEST, "%s: %d chunks per rank; choose %d%s", g->name, v,
+                       v < g->min_chunks ? g->min_chunks : g->max_chunks, g->min_chunks < g->max_chunks ? " (2 to 64)" : "");
+    if (g->even_ranks && p % 2)
+        return err_set(e, ERR_REQUEST, "%s: %d stages; the two directions need an even number: choose %d or %d", g->name, p,
+                       p > 1 ? p - 1 : 2, p + 1);
+    if (g->even_microbatches && m % 2)
+        return err_set(e, ERR_REQUEST, "%s: %d microbatches; the two directions need an even number: choose %d or %d",
+                       g->name, m, m - 1, m + 1);
+    if (m < g->min_microbatches * p)
+        return err_set(e, ERR_REQUEST, "%s: %d microbatches on %d stages; choose %d or more", g->name, m, p,
+                       g->min_microbatches * p);
+    if (g->whole_rounds && m % p)
+        return err_set(e, ERR_REQUEST, "%s: %d microbatches go in rounds of %d; choose %d or %d", g->name, m, p,
+                       m < p ? p : m - m % p, m < p ? 2 * p : m - m % p + p);
+    return p > SCHEDULE_MAX_RANKS ? schedule_limits(p, p, m, e) : schedule_limits(p, p * v, m, e);
+}
+
+int schedule_generate(struct schedule **out, const char *kind, int n_ranks, int n_microbatches, int n_chunks,
+                      struct err *e)
+{
+    const char *names[N_GENERATORS];
+    *out = NULL;
+    for (int i = 0; i < N_GENERATORS; i++) {
+        const struct generator *g = &generators[i];
+        names[i] = g->name;
+        if (strcmp(g->name, kind)) continue;
+        int v = n_chunks ? n_chunks : g->min_chunks;
+        int rc = check_numbers(g, n_ranks, n_microbatches, v, e);
+        if (!rc) *out = g->make(n_ranks, n_microbatches, v);
+        return rc;
+    }
+    const char *near = str_nearest(kind, names, N_GENERATORS);
+    struct str all = {0};
+    for (int i = 0; i < N_GENERATORS; i++) str_printf(&all, "%s%s", i ? ", " : "", names[i]);
+    int rc = err_set(e, ERR_REQUEST, "no schedule '%s'%s%s%s; there are %s", kind, near ? "; did you mean '" : "",
+                     near ? near : "", near ? "'?" : "", str_text(&all));
+    str_free(&all);
+    return rc;
+}

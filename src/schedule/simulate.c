@@ -1,0 +1,134 @@
+/* When each action runs, if F, B, W and messages take what they are said to take.
+ *
+ * Each rank goes through its list in order; an action starts when the rank is free and what it needs has ended, plus
+ * the time of a message where that ended on another rank. Sends, receives and parameter traffic take no time of the
+ * rank: they run beside it. With fixed lists the start times are a longest path, found by letting ranks advance as far
+ * as they can, over and over. Cost: O(actions + sweeps x ranks).
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "schedule/schedule.h"
+
+struct simulation {
+    const struct schedule *s;
+    const struct schedule_cost *cost;
+    bool has_comm;
+    double *end; /* [ACTION_N][stages][microbatches]; -1: has not run */
+};
+
+static double *end_of(struct simulation *sim, struct action a)
+{
+    return &sim->end[((int64_t)a.kind * sim->s->n_stages + a.stage) * sim->s->n_microbatches + a.microbatch];
+}
+
+static double duration(const struct simulation *sim, struct action a)
+{
+    const struct schedule_cost *c = sim->cost;
+    double whole = a.kind == ACTION_F || a.kind == ACTION_RECOMPUTE ? c->f
+                   : a.kind == ACTION_B                             ? c->b
+                   : a.kind == ACTION_W                             ? c->w
+                   : a.kind == ACTION_BW                            ? c->b + c->w
+                                                                    : 0;
+    return whole / sim->s->n_chunks;
+}
+
+/* The earliest start by what a needs; -1: something has not run yet. */
+static double needed_until(struct simulation *sim, struct action a)
+{
+    struct action needed[2];
+    bool crosses[2];
+    double t = 0;
+    int n = schedule_needs(sim->s, a, sim->has_comm, needed, crosses);
+    for (int i = 0; i < n; i++) {
+        double end = *end_of(sim, needed[i]);
+        if (end < 0) return -1;
+        if (crosses[i]) end += sim->cost->comm;
+        if (end > t) t = end;
+    }
+    return t;
+}
+
+static void note_end(struct simulation *sim, struct action a, double end)
+{
+    *end_of(sim, a) = end;
+    if (a.kind != ACTION_BW) return;
+    a.kind = ACTION_B;
+    *end_of(sim, a) = end;
+    a.kind = ACTION_W;
+    *end_of(sim, a) = end;
+}
+
+static void advance_all(struct simulation *sim, struct schedule_timeline *t)
+{
+    const struct schedule *s = sim->s;
+    int64_t *pc = xcalloc(to_size(s->n_ranks), sizeof *pc), left = 0;
+    double *free_at = xcalloc(to_size(s->n_ranks), sizeof *free_at);
+    for (int r = 0; r < s->n_ranks; r++) left += s->rank[r].n;
+    for (bool moved = true; moved && left;) {
+        moved = false;
+        for (int r = 0; r < s->n_ranks; r++)
+            for (; pc[r] < s->rank[r].n; pc[r]++, left--, moved = true) {
+                struct action a = s->rank[r].a[pc[r]];
+                double start = needed_until(sim, a);
+                if (start < 0) break;
+                /* A receive is posted early and a send flies alone: neither holds the rank up. */
+                bool compute = action_is_compute((enum action_kind)a.kind);
+                if (compute && start < free_at[r]) start = free_at[r];
+                double end = start + duration(sim, a);
+                t->at[r][pc[r]] = (struct schedule_time){start, end};
+                note_end(sim, a, end);
+                if (compute) free_at[r] = end;
+            }
+    }
+    CHECK(left == 0, "%lld actions never start: the schedule was not checked", (long long)left);
+    xfree(pc);
+    xfree(free_at);
+}
+
+static void summarise(const struct simulation *sim, struct schedule_timeline *t)
+{
+    const struct schedule *s = sim->s;
+    double first = 0, last = 0;
+    bool any = false;
+    for (int r = 0; r < s->n_ranks; r++) {
+        double work = 0, begin = 0, end = 0;
+        bool here = false;
+        for (int64_t i = 0; i < s->rank[r].n; i++) {
+            if (!action_is_compute((enum action_kind)s->rank[r].a[i].kind)) continue;
+            work += duration(sim, s->rank[r].a[i]);
+            if (!here) begin = t->at[r][i].start_s;
+            end = t->at[r][i].end_s;
+            here = true;
+        }
+        if (!here) continue;
+        if (work > t->ideal) t->ideal = work;
+        if (end - begin > t->period) t->period = end - begin;
+        if (!any || begin < first) first = begin;
+        if (end > last) last = end;
+        any = true;
+    }
+    t->makespan = last - first;
+    t->bubble_ratio = t->ideal > 0 ? (t->makespan - t->ideal) / t->ideal : 0;
+    t->period_bubble_ratio = t->ideal > 0 ? (t->period - t->ideal) / t->ideal : 0;
+}
+
+void schedule_simulate(const struct schedule *s, const struct schedule_cost *c, struct schedule_timeline *t)
+{
+    size_t keys = (size_t)ACTION_N * to_size(s->n_stages) * to_size(s->n_microbatches);
+    struct simulation sim = {.s = s, .cost = c, .end = xmalloc(keys * sizeof(double))};
+    for (size_t i = 0; i < keys; i++) sim.end[i] = -1;
+    sim.has_comm = schedule_has(s, ACTION_RECV_F) || schedule_has(s, ACTION_RECV_B);
+    *t = (struct schedule_timeline){.n_ranks = s->n_ranks, .at = xcalloc(to_size(s->n_ranks), sizeof *t->at)};
+    for (int r = 0; r < s->n_ranks; r++) t->at[r] = xcalloc(to_size(s->rank[r].n) + 1, sizeof **t->at);
+    advance_all(&sim, t);
+    summarise(&sim, t);
+    xfree(sim.end);
+}
+
+void schedule_timeline_fini(struct schedule_timeline *t)
+{
+    for (int r = 0; r < t->n_ranks; r++) xfree(t->at[r]);
+    xfree(t->at);
+    *t = (struct schedule_timeline){0};
+}
