@@ -1,0 +1,102 @@
+/* hf.h: models in the form of Hugging Face: config.json, *.safetensors, tokenizer.json, in and out.
+ *
+ * The mapping between their tensors and ours is one table per family (hf_names.c): a name for a name, and for
+ * GPT-2 a transposition (its Conv1D keeps [in, out], ours is [out, in]) and the cutting of fused q, k, v. The
+ * rotary convention (halves, not pairs) is the same on both sides. Reading and writing are lazy, a box or a band
+ * of rows at a time: memory does not depend on the size of the model.
+ *
+ * What tutti cannot compute is refused when the config is read, by the name of its key, never ignored.
+ * Includes: base, layout. Order: Local.
+ */
+#ifndef TUTTI_CHECKPOINT_HF_H
+#define TUTTI_CHECKPOINT_HF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "layout/dtype.h"
+#include "layout/region.h"
+
+enum hf_family { HF_GPT2, HF_LLAMA, HF_N };
+const char *hf_family_name(enum hf_family f); /* "gpt2", "llama": also config.json's model_type */
+
+#define HF_EOS 8
+struct hf_model {
+    enum hf_family family;
+    int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
+    int64_t max_pos; /* rows of GPT-2's position table; the longest sequence Llama was made for */
+    double norm_eps;
+    double rope_theta;  /* Llama */
+    double rope_factor; /* Llama 3.1's scaling; 0: none */
+    double rope_low_freq_factor, rope_high_freq_factor;
+    int64_t rope_original_max_pos;
+    bool tie; /* the head is the token embedding */
+    double dropout, embed_dropout, attention_dropout; /* GPT-2: after each block's halves, embedding, attention */
+    double init_std;
+    int64_t bos, eos[HF_EOS]; /* token ids; bos -1: none */
+    int n_eos;
+};
+struct hf_model hf_model_default(enum hf_family f); /* dropouts 0, no rope scaling, eps and theta as is usual */
+
+/* -- config.json -------------------------------------------------------------------------------------------- */
+
+/* what: the file in errors. ERR_REQUEST names the key that is unknown to tutti or does not fit. */
+int hf_config_parse(struct hf_model *m, const struct json *config, const char *what, struct err *e);
+int hf_config_read(struct hf_model *m, const char *dir, struct err *e); /* dir/config.json */
+/* The object of config.json as a member (key NULL: the root). A checkpoint's manifest carries the same object as
+ * extra.model, so that it can be exported and used without the config it was trained from. */
+void hf_config_put(struct json_out *o, const char *key, const struct hf_model *m, enum dtype dtype);
+
+/* -- names -------------------------------------------------------------------------------------------------- */
+
+/* One of our parameters and where it lies among theirs: ours[o, i] = theirs[i, offset + o] when transposed, else
+ * ours[o, ...] = theirs[offset + o, ...]. */
+struct hf_param {
+    char name[80];
+    struct shape shape;
+    char theirs[96]; /* without the prefix "transformer." or "model." when `prefixed` */
+    bool prefixed;
+    struct shape their_shape;
+    bool transposed;
+    int64_t offset;
+};
+int64_t hf_n_params(const struct hf_model *m);
+struct hf_param hf_param_at(const struct hf_model *m, int64_t i); /* parts of one fused tensor are neighbours */
+/* A tensor that files may hold and that is no parameter (masks, rotary frequencies, a tied head). */
+bool hf_is_ignored(const struct hf_model *m, const char *theirs);
+const char *hf_prefix(enum hf_family f); /* "transformer.", "model." */
+
+/* -- reading ------------------------------------------------------------------------------------------------ */
+
+struct hf;
+/* Opens config and weights, and checks that every parameter is there with its shape and that nothing is left
+ * over: ERR_REQUEST lists the first that differ. */
+int hf_open(struct hf **h, const char *dir, struct err *e);
+void hf_close(struct hf *h);
+const struct hf_model *hf_model_get(const struct hf *h);
+const char *hf_path(const struct hf *h);
+int64_t hf_find(const struct hf *h, const char *name); /* index of parameter, or -1 */
+enum dtype hf_dtype(const struct hf *h, int64_t i);    /* as stored */
+/* Fills dst with a box of parameter i, converted to `as`. */
+int hf_read(struct hf *h, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e);
+bool hf_is_model_dir(const char *path); /* holds a config.json with a model_type */
+
+/* -- writing ------------------------------------------------------------------------------------------------ */
+
+/* Gives a box of one of our parameters as elements of type `as`. */
+typedef int hf_get_fn(void *ctx, const char *name, const struct region *box, enum dtype as, void *dst, struct err *e);
+#define HF_SHARD_BYTES 5000000000 /* their own limit for one file */
+struct hf_export {
+    const struct hf_model *model;
+    enum dtype dtype;      /* f32, bf16 or f16 */
+    hf_get_fn *get;
+    void *ctx;
+    const char *tokenizer; /* tokenizer.json to pass along, with what lies beside it; NULL: none */
+    int64_t shard_bytes;   /* 0: HF_SHARD_BYTES */
+};
+/* Writes the directory whole or not at all; it must not exist or be empty. */
+int hf_export(const char *dir, const struct hf_export *x, struct err *e);
+
+#endif

@@ -1,0 +1,314 @@
+/* hf_config.c: config.json to struct hf_model and back.
+ *
+ * Keys fall into three kinds, each a table: those with a meaning here (read one by one), those whose only value
+ * that tutti computes is known (`fixed`: anything else is refused with the key's name), and the rest, which say
+ * nothing about the mathematics of the model and are passed over. A config of an architecture with another model_type
+ * is refused outright, also when its keys would fit: the differences are in code that is not in the file.
+ */
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "checkpoint/hf.h"
+
+#define CONFIG_LIMIT ((size_t)16 << 20)
+
+static const char *const family_names[HF_N] = {[HF_GPT2] = "gpt2", [HF_LLAMA] = "llama"};
+
+const char *hf_family_name(enum hf_family f)
+{
+    CHECK((unsigned)f < HF_N, "family %d", (int)f);
+    return family_names[f];
+}
+
+struct hf_model hf_model_default(enum hf_family f)
+{
+    return (struct hf_model){.family = f, .norm_eps = f == HF_GPT2 ? 1e-5 : 1e-6, .rope_theta = 10000, .bos = -1,
+                             .tie = f == HF_GPT2, .init_std = 0.02};
+}
+
+/* Keys with one value that tutti computes; absent or null is fine. "|" separates several. */
+enum fixed_kind { IS_FALSE, IS_TRUE, IS_NULL, IS_ONE, IS_TEXT };
+struct fixed {
+    const char *key;
+    enum fixed_kind kind;
+    const char *text;
+};
+static const struct fixed fixed_any[] = {
+    {"quantization_config", IS_NULL, NULL},
+    {"is_encoder_decoder", IS_FALSE, NULL},
+    {NULL, IS_NULL, NULL},
+};
+static const struct fixed fixed_gpt2[] = {
+    {"activation_function", IS_TEXT, "gelu_new|gelu_pytorch_tanh"},
+    {"scale_attn_weights", IS_TRUE, NULL},
+    {"scale_attn_by_inverse_layer_idx", IS_FALSE, NULL},
+    {"add_cross_attention", IS_FALSE, NULL},
+    {NULL, IS_NULL, NULL},
+};
+static const struct fixed fixed_llama[] = {
+    {"hidden_act", IS_TEXT, "silu|swish"},
+    {"attention_bias", IS_FALSE, NULL},
+    {"mlp_bias", IS_FALSE, NULL},
+    {"sliding_window", IS_NULL, NULL},
+    {"partial_rotary_factor", IS_ONE, NULL},
+    {NULL, IS_NULL, NULL},
+};
+
+static bool listed(const char *value, const char *choices)
+{
+    size_t n = strlen(value);
+    for (const char *c = choices; c; c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL)
+        if (strncmp(c, value, n) == 0 && (c[n] == 0 || c[n] == '|')) return true;
+    return false;
+}
+
+static int check_fixed(const struct fixed *rows, const struct json *config, const char *what, struct err *e)
+{
+    static const char *const wanted[] = {"false", "true", "null", "1"};
+    for (; rows->key; rows++) {
+        const struct json *v = json_get(config, rows->key);
+        if (!v || json_kind(v) == JSON_NULL) continue;
+        bool fits = (rows->kind == IS_FALSE && json_kind(v) == JSON_BOOL && !json_bool(v, true)) ||
+                    (rows->kind == IS_TRUE && json_bool(v, false)) ||
+                    (rows->kind == IS_ONE && json_real(v, 0) == 1) ||
+                    (rows->kind == IS_TEXT && listed(json_string(v, NULL, "?"), rows->text));
+        if (!fits)
+            return err_set(e, ERR_REQUEST, "%s: %s: tutti computes this model only with %s here", what, rows->key,
+                           rows->kind == IS_TEXT ? rows->text : wanted[rows->kind]);
+    }
+    return OK;
+}
+
+/* -- reading ------------------------------------------------------------------------------------------------ */
+
+#define SIZE_LIMIT ((int64_t)1 << 31)
+
+static int need_size(const struct json *config, const char *key, int64_t *out, const char *what, struct err *e)
+{
+    return json_need_int(config, key, 1, SIZE_LIMIT, out, what, e);
+}
+
+/* An absent or null key keeps the value that is there. */
+static int may_size(const struct json *config, const char *key, int64_t *out, const char *what, struct err *e)
+{
+    const struct json *v = json_get(config, key);
+    return v && json_kind(v) != JSON_NULL ? need_size(config, key, out, what, e) : OK;
+}
+
+static int may_real(const struct json *config, const char *key, double lo, double hi, double *out, const char *what,
+                    struct err *e)
+{
+    const struct json *v = json_get(config, key);
+    if (!v || json_kind(v) == JSON_NULL) return OK;
+    *out = json_real(v, lo - 1);
+    if (!(*out >= lo && *out <= hi))
+        return err_set(e, ERR_REQUEST, "%s: %s: wanted a number from %g to %g", what, key, lo, hi);
+    return OK;
+}
+
+static void read_token_ids(struct hf_model *m, const struct json *config)
+{
+    const struct json *eos = json_get(config, "eos_token_id");
+    m->bos = json_int(json_get(config, "bos_token_id"), -1);
+    if (!eos) return;
+    if (json_kind(eos) == JSON_INT) m->eos[m->n_eos++] = json_int(eos, 0);
+    for (size_t i = 0; json_kind(eos) == JSON_ARRAY && i < json_size(eos) && m->n_eos < HF_EOS; i++)
+        m->eos[m->n_eos++] = json_int(json_at(eos, i), 0);
+}
+
+static int parse_gpt2(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+{
+    int rc = check_fixed(fixed_gpt2, config, what, e);
+    if (rc == OK) rc = need_size(config, "n_embd", &m->hidden, what, e);
+    if (rc == OK) rc = need_size(config, "n_layer", &m->layers, what, e);
+    if (rc == OK) rc = need_size(config, "n_head", &m->heads, what, e);
+    if (rc == OK) rc = need_size(config, "n_positions", &m->max_pos, what, e);
+    m->ffn = 4 * m->hidden;
+    if (rc == OK) rc = may_size(config, "n_inner", &m->ffn, what, e);
+    if (rc == OK) rc = may_real(config, "layer_norm_epsilon", 0, 1, &m->norm_eps, what, e);
+    if (rc == OK) rc = may_real(config, "resid_pdrop", 0, 1, &m->dropout, what, e);
+    if (rc == OK) rc = may_real(config, "embd_pdrop", 0, 1, &m->embed_dropout, what, e);
+    if (rc == OK) rc = may_real(config, "attn_pdrop", 0, 1, &m->attention_dropout, what, e);
+    m->kv_heads = m->heads;
+    if (rc == OK && m->hidden % m->heads)
+        rc = err_set(e, ERR_REQUEST, "%s: n_embd: %lld is not a multiple of n_head %lld", what, (long long)m->hidden,
+                     (long long)m->heads);
+    if (rc == OK) m->head_dim = m->hidden / m->heads;
+    return rc;
+}
+
+/* rope_scaling in files of transformers 4, rope_parameters (theta inside) from 5 on. */
+static int parse_rope(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+{
+    const char *key = json_get(config, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+    const struct json *rope = json_get(config, key);
+    int rc = may_real(config, "rope_theta", 1, 1e12, &m->rope_theta, what, e);
+    if (rc < 0 || !rope || json_kind(rope) == JSON_NULL) return rc;
+    rc = may_real(rope, "rope_theta", 1, 1e12, &m->rope_theta, what, e);
+    if (rc < 0) return rc;
+    const char *type = json_string(json_get(rope, "rope_type"), NULL, NULL);
+    if (!type) type = json_string(json_get(rope, "type"), NULL, "default");
+    if (strcmp(type, "default") == 0) return OK;
+    if (strcmp(type, "llama3"))
+        return err_set(e, ERR_REQUEST, "%s: %s: type %.40s is not computed here; only default and llama3 are", what, key,
+                       type);
+    rc = may_real(rope, "factor", 1, 1e6, &m->rope_factor, what, e);
+    if (rc == OK) rc = may_real(rope, "low_freq_factor", 1e-6, 1e6, &m->rope_low_freq_factor, what, e);
+    if (rc == OK) rc = may_real(rope, "high_freq_factor", 1e-6, 1e6, &m->rope_high_freq_factor, what, e);
+    if (rc == OK) rc = need_size(rope, "original_max_position_embeddings", &m->rope_original_max_pos, what, e);
+    if (rc == OK && (m->rope_factor == 0 || m->rope_low_freq_factor == 0 ||
+                     m->rope_high_freq_factor <= m->rope_low_freq_factor))
+        rc = err_set(e, ERR_REQUEST, "%s: %s: llama3 wants factor, low_freq_factor < high_freq_factor", what, key);
+    return rc;
+}
+
+static int parse_llama(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+{
+    int rc = check_fixed(fixed_llama, config, what, e);
+    if (rc == OK) rc = need_size(config, "hidden_size", &m->hidden, what, e);
+    if (rc == OK) rc = need_size(config, "num_hidden_layers", &m->layers, what, e);
+    if (rc == OK) rc = need_size(config, "num_attention_heads", &m->heads, what, e);
+    if (rc == OK) rc = need_size(config, "intermediate_size", &m->ffn, what, e);
+    if (rc == OK) rc = need_size(config, "max_position_embeddings", &m->max_pos, what, e);
+    m->kv_heads = m->heads;
+    if (rc == OK) rc = may_size(config, "num_key_value_heads", &m->kv_heads, what, e);
+    if (rc == OK) m->head_dim = m->hidden / m->heads;
+    if (rc == OK) rc = may_size(config, "head_dim", &m->head_dim, what, e);
+    if (rc == OK) rc = may_real(config, "rms_norm_eps", 0, 1, &m->norm_eps, what, e);
+    if (rc == OK) rc = may_real(config, "attention_dropout", 0, 1, &m->attention_dropout, what, e);
+    if (rc == OK) rc = parse_rope(m, config, what, e);
+    if (rc == OK && m->heads % m->kv_heads)
+        rc = err_set(e, ERR_REQUEST, "%s: num_attention_heads: %lld is not a multiple of num_key_value_heads %lld", what,
+                     (long long)m->heads, (long long)m->kv_heads);
+    if (rc == OK && (m->head_dim < 1 || m->head_dim % 2))
+        rc = err_set(e, ERR_REQUEST, "%s: head_dim: %lld is not even, as rotary embedding needs", what,
+                     (long long)m->head_dim);
+    return rc;
+}
+
+int hf_config_parse(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+{
+    const char *type;
+    int rc = json_need_string(config, "model_type", &type, what, e);
+    if (rc < 0) return rc;
+    int family = 0;
+    while (family < HF_N && strcmp(family_names[family], type)) family++;
+    if (family == HF_N)
+        return err_set(e, ERR_REQUEST, "%s: model_type: %.60s is not one of tutti's families: gpt2, llama", what, type);
+    *m = hf_model_default((enum hf_family)family);
+    rc = check_fixed(fixed_any, config, what, e);
+    if (rc == OK) rc = need_size(config, "vocab_size", &m->vocab, what, e);
+    if (rc == OK) rc = family == HF_GPT2 ? parse_gpt2(m, config, what, e) : parse_llama(m, config, what, e);
+    if (rc == OK) rc = may_real(config, "initializer_range", 0, 10, &m->init_std, what, e);
+    m->tie = json_bool(json_get(config, "tie_word_embeddings"), m->tie);
+    read_token_ids(m, config);
+    /* Sizes whose products are element counts: bounded so that no shape overflows. */
+    int64_t q, unused;
+    if (rc == OK && (__builtin_mul_overflow(m->heads, m->head_dim, &q) || q > SIZE_LIMIT || m->layers > 100000 ||
+                     __builtin_mul_overflow(q, m->ffn, &unused)))
+        rc = err_set(e, ERR_REQUEST, "%s: sizes beyond any model", what);
+    return rc;
+}
+
+int hf_config_read(struct hf_model *m, const char *dir, struct err *e)
+{
+    char *path = fs_join(dir, "config.json");
+    struct json *config = NULL;
+    int rc = json_parse_file(&config, path, CONFIG_LIMIT, e);
+    if (rc == OK) rc = hf_config_parse(m, config, path, e);
+    json_free(config);
+    xfree(path);
+    return rc;
+}
+
+bool hf_is_model_dir(const char *path)
+{
+    char *config = fs_join(path, "config.json");
+    struct json *root = NULL;
+    bool is = fs_exists(config) && json_parse_file(&root, config, CONFIG_LIMIT, NULL) == OK &&
+              json_get(root, "model_type") != NULL;
+    json_free(root);
+    xfree(config);
+    return is;
+}
+
+/* -- writing ------------------------------------------------------------------------------------------------ */
+
+static void put_gpt2(struct json_out *o, const struct hf_model *m)
+{
+    json_put_string(o, "activation_function", "gelu_new");
+    json_put_int(o, "n_embd", m->hidden);
+    json_put_int(o, "n_layer", m->layers);
+    json_put_int(o, "n_head", m->heads);
+    json_put_int(o, "n_positions", m->max_pos);
+    json_put_int(o, "n_ctx", m->max_pos);
+    json_put_int(o, "n_inner", m->ffn);
+    json_put_real(o, "layer_norm_epsilon", m->norm_eps);
+    json_put_real(o, "resid_pdrop", m->dropout);
+    json_put_real(o, "embd_pdrop", m->embed_dropout);
+    json_put_real(o, "attn_pdrop", m->attention_dropout);
+}
+
+static void put_llama(struct json_out *o, const struct hf_model *m)
+{
+    json_put_string(o, "hidden_act", "silu");
+    json_put_int(o, "hidden_size", m->hidden);
+    json_put_int(o, "num_hidden_layers", m->layers);
+    json_put_int(o, "num_attention_heads", m->heads);
+    json_put_int(o, "num_key_value_heads", m->kv_heads);
+    json_put_int(o, "head_dim", m->head_dim);
+    json_put_int(o, "intermediate_size", m->ffn);
+    json_put_int(o, "max_position_embeddings", m->max_pos);
+    json_put_real(o, "rms_norm_eps", m->norm_eps);
+    json_put_real(o, "rope_theta", m->rope_theta);
+    json_put_bool(o, "attention_bias", false);
+    json_put_bool(o, "mlp_bias", false);
+    json_put_real(o, "attention_dropout", m->attention_dropout);
+    if (m->rope_factor == 0) {
+        json_put_null(o, "rope_scaling");
+        return;
+    }
+    json_begin_object(o, "rope_scaling");
+    json_put_string(o, "rope_type", "llama3");
+    json_put_real(o, "factor", m->rope_factor);
+    json_put_real(o, "low_freq_factor", m->rope_low_freq_factor);
+    json_put_real(o, "high_freq_factor", m->rope_high_freq_factor);
+    json_put_int(o, "original_max_position_embeddings", m->rope_original_max_pos);
+    json_end_object(o);
+}
+
+static const char *torch_dtype(enum dtype t)
+{
+    return t == DT_BF16 ? "bfloat16" : t == DT_F16 ? "float16" : "float32";
+}
+
+void hf_config_put(struct json_out *o, const char *key, const struct hf_model *m, enum dtype dtype)
+{
+    json_begin_object(o, key);
+    json_begin_array(o, "architectures");
+    json_put_string(o, NULL, m->family == HF_GPT2 ? "GPT2LMHeadModel" : "LlamaForCausalLM");
+    json_end_array(o);
+    json_put_string(o, "model_type", hf_family_name(m->family));
+    json_put_int(o, "vocab_size", m->vocab);
+    if (m->family == HF_GPT2)
+        put_gpt2(o, m);
+    else
+        put_llama(o, m);
+    json_put_bool(o, "tie_word_embeddings", m->tie);
+    json_put_real(o, "initializer_range", m->init_std);
+    if (m->bos >= 0)
+        json_put_int(o, "bos_token_id", m->bos);
+    else
+        json_put_null(o, "bos_token_id"); /* absent would mean the library's default id */
+    if (m->n_eos == 0) json_put_null(o, "eos_token_id");
+    if (m->n_eos == 1) json_put_int(o, "eos_token_id", m->eos[0]);
+    if (m->n_eos > 1) {
+        json_begin_array(o, "eos_token_id");
+        for (int i = 0; i < m->n_eos; i++) json_put_int(o, NULL, m->eos[i]);
+        json_end_array(o);
+    }
+    json_put_string(o, "torch_dtype", torch_dtype(dtype));
+    json_put_bool(o, "use_cache", true);
+    json_end_object(o);
+}

@@ -1,0 +1,205 @@
+/* hf_export.c: our parameters as a directory that Hugging Face's libraries load.
+ *
+ * Neighbouring parameters that are parts of one tensor of theirs become one output tensor; a band of its rows is
+ * put together from boxes of ours, transposed where needed. Everything is written beside the target and renamed,
+ * so an export that fails leaves nothing that looks like a model. Cost: each weight is read once; a band of a
+ * transposed tensor is a band of columns of ours, so reading strides through the source, from memory or cache.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/hf.h"
+#include "checkpoint/safetensors.h"
+
+/* One tensor of theirs: parameters [first, first + n) of ours. */
+struct fused {
+    int64_t first, n;
+};
+
+struct plan {
+    const struct hf_export *x;
+    struct hf_param *params;
+    struct fused *groups;
+    struct safetensors_spec *specs;
+    char (*names)[128];
+    int64_t n;
+};
+
+static void plan_make(struct plan *p, const struct hf_export *x)
+{
+    int64_t n = hf_n_params(x->model);
+    *p = (struct plan){.x = x};
+    p->params = xcalloc(to_size(n), sizeof *p->params);
+    p->groups = xcalloc(to_size(n), sizeof *p->groups);
+    p->specs = xcalloc(to_size(n), sizeof *p->specs);
+    p->names = xcalloc(to_size(n), sizeof *p->names);
+    for (int64_t i = 0; i < n; i++) {
+        p->params[i] = hf_param_at(x->model, i);
+        if (i > 0 && strcmp(p->params[i].theirs, p->params[i - 1].theirs) == 0) {
+            p->groups[p->n - 1].n++;
+            continue;
+        }
+        const struct hf_param *q = &p->params[i];
+        snprintf(p->names[p->n], sizeof *p->names, "%s%s", q->prefixed ? hf_prefix(x->model->family) : "", q->theirs);
+        p->specs[p->n] =
+            (struct safetensors_spec){.name = p->names[p->n], .dtype = x->dtype, .shape = q->their_shape};
+        p->groups[p->n++] = (struct fused){.first = i, .n = 1};
+    }
+}
+
+static void plan_free(struct plan *p)
+{
+    xfree(p->params);
+    xfree(p->groups);
+    xfree(p->specs);
+    xfree(p->names);
+}
+
+/* Rows [row, row + n) of theirs from one transposed part: columns of ours. */
+static int get_transposed(const struct plan *p, const struct hf_param *q, int64_t row, int64_t n, unsigned char *dst,
+                          struct err *e)
+{
+    size_t element = dtype_bytes(p->x->dtype);
+    int64_t outs = q->shape.n[0];
+    struct region box = {.nd = 2, .lo = {0, row}, .hi = {outs, row + n}};
+    unsigned char *piece = xmalloc(to_size(outs * n) * element);
+    int rc = p->x->get(p->x->ctx, q->name, &box, p->x->dtype, piece, e);
+    if (rc == OK)
+        convert_transposed(dst + to_size(q->offset) * element, p->x->dtype, q->their_shape.n[1], piece, p->x->dtype, n,
+                           outs, n);
+    xfree(piece);
+    return rc;
+}
+
+/* The part of rows [row, row + n) of theirs that lies in q: whole rows of ours. */
+static int get_rows(const struct plan *p, const struct hf_param *q, int64_t row, int64_t n, unsigned char *dst,
+                    struct err *e)
+{
+    struct region theirs = region_whole(&q->their_shape), mine = theirs, box;
+    theirs.lo[0] = row;
+    theirs.hi[0] = row + n;
+    mine.lo[0] = q->offset;
+    mine.hi[0] = q->offset + q->shape.n[0];
+    if (!region_intersect(&theirs, &mine, &box)) return OK;
+    int64_t skipped = (box.lo[0] - row) * (q->shape.nd > 1 ? q->shape.n[1] : 1);
+    box.lo[0] -= q->offset;
+    box.hi[0] -= q->offset;
+    return p->x->get(p->x->ctx, q->name, &box, p->x->dtype, dst + to_size(skipped) * dtype_bytes(p->x->dtype), e);
+}
+
+static int source(void *ctx, int64_t i, int64_t row, int64_t n_rows, void *dst, struct err *e)
+{
+    const struct plan *p = ctx;
+    int rc = OK;
+    for (int64_t k = 0; k < p->groups[i].n && rc == OK; k++) {
+        const struct hf_param *q = &p->params[p->groups[i].first + k];
+        rc = q->transposed ? get_transposed(p, q, row, n_rows, dst, e) : get_rows(p, q, row, n_rows, dst, e);
+    }
+    return rc;
+}
+
+static int write_text(const char *dir, const char *name, const struct str *text, struct err *e)
+{
+    char *path = fs_join(dir, name);
+    int rc = fs_write_atomic(path, str_text(text), text->n, e);
+    xfree(path);
+    return rc;
+}
+
+static int write_configs(const char *dir, const struct hf_export *x, struct err *e)
+{
+    struct str text = {0};
+    struct json_out o = {.s = &text, .pretty = true};
+    hf_config_put(&o, NULL, x->model, x->dtype);
+    str_putc(&text, '\n');
+    int rc = write_text(dir, "config.json", &text, e);
+    str_clear(&text);
+    o = (struct json_out){.s = &text, .pretty = true};
+    json_begin_object(&o, NULL);
+    if (x->model->bos >= 0) json_put_int(&o, "bos_token_id", x->model->bos);
+    if (x->model->n_eos > 0) {
+        json_begin_array(&o, "eos_token_id");
+        for (int i = 0; i < x->model->n_eos; i++) json_put_int(&o, NULL, x->model->eos[i]);
+        json_end_array(&o);
+    }
+    json_end_object(&o);
+    str_putc(&text, '\n');
+    if (rc == OK) rc = write_text(dir, "generation_config.json", &text, e);
+    str_free(&text);
+    return rc;
+}
+
+static int copy_small(const char *from, const char *dir, const char *name, struct err *e)
+{
+    struct fs_map map;
+    int rc = fs_map_open(&map, from, e);
+    if (rc < 0) return rc;
+    char *to = fs_join(dir, name);
+    rc = fs_write_atomic(to, map.p, map.bytes, e);
+    xfree(to);
+    fs_map_close(&map);
+    return rc;
+}
+
+static int copy_tokenizer(const char *dir, const char *tokenizer, struct err *e)
+{
+    static const char *const beside[] = {"tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
+                                         "chat_template.jinja"};
+    if (!tokenizer) {
+        log_warn("no tokenizer.json is at hand: the exported model has none; put one beside it to use it with text");
+        return OK;
+    }
+    int rc = copy_small(tokenizer, dir, "tokenizer.json", e);
+    const char *slash = strrchr(tokenizer, '/');
+    char *home = slash ? xstrndup(tokenizer, (size_t)(slash - tokenizer) + 1) : xstrdup(".");
+    for (size_t i = 0; i < sizeof beside / sizeof *beside && rc == OK; i++) {
+        char *from = fs_join(home, beside[i]);
+        if (fs_exists(from)) rc = copy_small(from, dir, beside[i], e);
+        xfree(from);
+    }
+    xfree(home);
+    return rc;
+}
+
+static int claim(const char *dir, struct err *e)
+{
+    char **names;
+    int n;
+    if (!fs_exists(dir)) return OK;
+    int rc = fs_list(dir, &names, &n, e);
+    if (rc < 0) return rc;
+    fs_list_free(names, n);
+    if (n > 0) return err_set(e, ERR_REQUEST, "%s: is not empty; export into a new directory", dir);
+    return fs_remove_tree(dir, e);
+}
+
+int hf_export(const char *dir, const struct hf_export *x, struct err *e)
+{
+    struct str temporary = {0};
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/') n--;
+    str_add(&temporary, dir, n);
+    char *final = xstrdup(temporary.p);
+    str_puts(&temporary, ".partial");
+    int rc = claim(final, e);
+    if (rc == OK) rc = fs_remove_tree(temporary.p, e);
+    if (rc == OK) rc = fs_mkdirs(temporary.p, e);
+    if (rc == OK) {
+        struct plan p;
+        plan_make(&p, x);
+        rc = safetensors_write_set(temporary.p, "model", p.specs, p.n, x->shard_bytes ? x->shard_bytes : HF_SHARD_BYTES,
+                                   source, &p, e);
+        plan_free(&p);
+        if (rc == OK) rc = write_configs(temporary.p, x, e);
+        if (rc == OK) rc = copy_tokenizer(temporary.p, x->tokenizer, e);
+        if (rc == OK) rc = fs_rename(temporary.p, final, e);
+        if (rc < 0) fs_remove_tree(temporary.p, NULL);
+    }
+    xfree(final);
+    str_free(&temporary);
+    return rc;
+}

@@ -1,0 +1,128 @@
+/* weights.c: a tutti checkpoint and a Hugging Face directory behind the same few functions. Two rows of a table
+ * would need the same eight slots; with two kinds and no third in sight, a branch per function is shorter.
+ */
+#include "checkpoint/weights.h"
+
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/mem.h"
+
+#define PIECE_ELEMENTS ((int64_t)1 << 18)
+
+struct weights {
+    struct ckpt *ckpt; /* one of the two is set */
+    struct hf *hf;
+    struct hf_param *params; /* hf: names live here */
+};
+
+int weights_open(struct weights **out, const char *path, struct err *e)
+{
+    struct weights *w = xcalloc(1, sizeof *w);
+    int rc = hf_is_model_dir(path) ? hf_open(&w->hf, path, e) : ckpt_open(&w->ckpt, path, e);
+    *out = NULL;
+    if (rc < 0) {
+        xfree(w);
+        return rc;
+    }
+    if (w->hf) {
+        int64_t n = hf_n_params(hf_model_get(w->hf));
+        w->params = xcalloc(to_size(n), sizeof *w->params);
+        for (int64_t i = 0; i < n; i++) w->params[i] = hf_param_at(hf_model_get(w->hf), i);
+    }
+    *out = w;
+    return OK;
+}
+
+void weights_close(struct weights *w)
+{
+    if (!w) return;
+    ckpt_close(w->ckpt);
+    hf_close(w->hf);
+    xfree(w->params);
+    xfree(w);
+}
+
+struct ckpt *weights_ckpt(const struct weights *w)
+{
+    return w->ckpt;
+}
+
+const char *weights_path(const struct weights *w)
+{
+    return w->hf ? hf_path(w->hf) : ckpt_path(w->ckpt);
+}
+
+int weights_model(const struct weights *w, struct hf_model *m, struct err *e)
+{
+    if (w->hf) {
+        *m = *hf_model_get(w->hf);
+        return OK;
+    }
+    const struct json *extra = ckpt_extra(w->ckpt), *model = extra ? json_get(extra, "model") : NULL;
+    if (!model)
+        return err_set(e, ERR_REQUEST, "%s: its manifest does not say what the model is (extra.model is absent)",
+                       ckpt_path(w->ckpt));
+    int rc = hf_config_parse(m, model, "manifest.json: extra.model", e);
+    return rc == OK ? OK : err_prefix(e, "%s", ckpt_path(w->ckpt));
+}
+
+char *weights_tokenizer(const struct weights *w)
+{
+    if (w->ckpt) return ckpt_attachment_path(w->ckpt, "tokenizer.json");
+    char *path = fs_join(hf_path(w->hf), "tokenizer.json");
+    if (fs_exists(path)) return path;
+    xfree(path);
+    return NULL;
+}
+
+int64_t weights_count(const struct weights *w)
+{
+    return w->hf ? hf_n_params(hf_model_get(w->hf)) : ckpt_count(w->ckpt);
+}
+
+struct ckpt_entry weights_at(const struct weights *w, int64_t i)
+{
+    CHECK(i >= 0 && i < weights_count(w), "tensor %lld", (long long)i);
+    if (w->ckpt) return ckpt_at(w->ckpt, i);
+    return (struct ckpt_entry){.group = "param", .name = w->params[i].name, .dtype = hf_dtype(w->hf, i),
+                               .shape = w->params[i].shape, .n_boxes = 1};
+}
+
+int64_t weights_find(const struct weights *w, const char *group, const char *name)
+{
+    if (w->ckpt) return ckpt_find(w->ckpt, group, name);
+    return strcmp(group, "param") ? -1 : hf_find(w->hf, name);
+}
+
+int weights_read(struct weights *w, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e)
+{
+    return w->hf ? hf_read(w->hf, i, box, as, dst, e) : ckpt_read(w->ckpt, i, box, as, dst, e);
+}
+
+int weights_scan(struct weights *w, int64_t i, weights_scan_fn *fn, void *ctx, struct err *e)
+{
+    struct ckpt_entry t = weights_at(w, i);
+    struct region band = region_whole(&t.shape);
+    int64_t rows = t.shape.nd ? t.shape.n[0] : 1, all = region_volume(&band);
+    if (all == 0) return OK;
+    int64_t row = all / rows, step = row < PIECE_ELEMENTS ? PIECE_ELEMENTS / row : 1;
+    if (step > rows) step = rows;
+    bool real = dtype_info(t.dtype)->is_float;
+    double *x = xmalloc(to_size(step * row) * sizeof *x);
+    int rc = OK;
+    if (!real)
+        rc = err_set(e, ERR_REQUEST, "%s: %s/%s holds %s, not numbers with a point", weights_path(w), t.group, t.name,
+                     dtype_name(t.dtype));
+    for (int64_t at = 0; at < rows && rc == OK; at += step) {
+        int64_t n = rows - at < step ? rows - at : step;
+        if (t.shape.nd) {
+            band.lo[0] = at;
+            band.hi[0] = at + n;
+        }
+        rc = weights_read(w, i, &band, DT_F64, x, e);
+        if (rc == OK) fn(ctx, x, n * row);
+    }
+    xfree(x);
+    return rc;
+}

@@ -1,0 +1,28 @@
+/* weights.h: one view of what a user calls CHECKPOINT: a tutti checkpoint, a root or run of them, or a Hugging
+ * Face directory.
+ * Order: Local.
+ */
+#ifndef TUTTI_CHECKPOINT_WEIGHTS_H
+#define TUTTI_CHECKPOINT_WEIGHTS_H
+
+#include "checkpoint/ckpt.h"
+#include "checkpoint/hf.h"
+
+struct weights;
+int weights_open(struct weights **w, const char *path, struct err *e);
+void weights_close(struct weights *w);
+struct ckpt *weights_ckpt(const struct weights *w); /* borrowed; NULL: a Hugging Face directory */
+const char *weights_path(const struct weights *w);
+/* What the model is: config.json, or the manifest's extra.model. ERR_REQUEST when the checkpoint does not say. */
+int weights_model(const struct weights *w, struct hf_model *m, struct err *e);
+char *weights_tokenizer(const struct weights *w); /* path of its tokenizer.json; NULL: none; xfree it */
+
+int64_t weights_count(const struct weights *w);
+struct ckpt_entry weights_at(const struct weights *w, int64_t i); /* names borrowed until weights_close */
+int64_t weights_find(const struct weights *w, const char *group, const char *name); /* -1: none */
+int weights_read(struct weights *w, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e);
+/* All elements of tensor i as doubles, in pieces of whole rows; fn sees them once, in order. */
+typedef void weights_scan_fn(void *ctx, const double *x, int64_t n);
+int weights_scan(struct weights *w, int64_t i, weights_scan_fn *fn, void *ctx, struct err *e);
+
+#endif

@@ -1,0 +1,395 @@
+/* Models in the form of Hugging Face: fixtures written by its library are read element by element, what is
+ * exported is read back, and what tutti cannot compute is refused by name. */
+#include "scratch.h"
+
+#include "base/json.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/hf.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/weights.h"
+
+#define FIXTURES TEST_DIR "/checkpoint/fixtures/"
+
+/* The rule of fixtures/make.py: element i of their tensor `name`. */
+static float fixture_value(const char *name, int64_t i)
+{
+    int64_t sum = 0;
+    for (const char *c = name; *c; c++) sum += (unsigned char)*c;
+    return (float)((7 * sum + 3 * i) % 127 - 63) / 64;
+}
+
+/* What our element (o, i) of parameter p must be, by the definition in hf.h. */
+static float wanted_value(const struct hf_model *m, const struct hf_param *p, int64_t o, int64_t i)
+{
+    char name[128];
+    snprintf(name, sizeof name, "%s%s", p->prefixed ? hf_prefix(m->family) : "", p->theirs);
+    int64_t cols = p->their_shape.nd > 1 ? p->their_shape.n[1] : 1;
+    return fixture_value(name, p->transposed ? i * cols + p->offset + o : (p->offset + o) * cols + i);
+}
+
+static void check_elements(struct hf *h, struct dice *d)
+{
+    struct err e;
+    const struct hf_model *m = hf_model_get(h);
+    for (int64_t k = 0; k < hf_n_params(m); k++) {
+        struct hf_param p = hf_param_at(m, k);
+        assert_int_equal(hf_find(h, p.name), k);
+        for (int round = 0; round < 4; round++) {
+            struct region box = region_whole(&p.shape);
+            for (int a = 0; a < box.nd && round; a++) { /* the whole, then parts of it */
+                box.lo[a] = roll(d, p.shape.n[a] + 1);
+                box.hi[a] = box.lo[a] + roll(d, p.shape.n[a] - box.lo[a] + 1);
+            }
+            size_t n = (size_t)region_volume(&box);
+            float *x = xcalloc(n + 1, sizeof *x);
+            bf16 *half = xcalloc(n + 1, sizeof *half);
+            assert_ok(hf_read(h, k, &box, DT_F32, x, &e));
+            assert_ok(hf_read(h, k, &box, DT_BF16, half, &e));
+            int64_t cols = box.nd > 1 ? box.hi[1] - box.lo[1] : 1;
+            for (size_t i = 0; i < n; i++) {
+                int64_t row = box.lo[0] + (int64_t)i / cols, col = box.nd > 1 ? box.lo[1] + (int64_t)i % cols : 0;
+                float wanted = wanted_value(m, &p, row, col);
+                if (x[i] != wanted) fail_msg("%s[%zu]: %g, wanted %g", p.name, i, (double)x[i], (double)wanted);
+                if (half[i] != bf16_from_f32(wanted)) fail_msg("%s[%zu] as bf16", p.name, i);
+            }
+            xfree(half);
+            xfree(x);
+        }
+    }
+}
+
+static int same_model(const struct hf_model *a, const struct hf_model *b)
+{
+    return a->family == b->family && a->layers == b->layers && a->hidden == b->hidden && a->heads == b->heads &&
+           a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->ffn == b->ffn && a->vocab == b->vocab &&
+           a->max_pos == b->max_pos && a->norm_eps == b->norm_eps && a->rope_theta == b->rope_theta &&
+           a->rope_factor == b->rope_factor && a->rope_low_freq_factor == b->rope_low_freq_factor &&
+           a->rope_high_freq_factor == b->rope_high_freq_factor &&
+           a->rope_original_max_pos == b->rope_original_max_pos && a->tie == b->tie && a->dropout == b->dropout &&
+           a->embed_dropout == b->embed_dropout && a->attention_dropout == b->attention_dropout && a->bos == b->bos &&
+           a->n_eos == b->n_eos && memcmp(a->eos, b->eos, sizeof a->eos) == 0 && a->init_std == b->init_std;
+}
+
+static void gpt2_is_read(void **state)
+{
+    (void)state;
+    struct err e;
+    struct hf *h;
+    struct dice d = {.seed = 1};
+    assert_ok(hf_open(&h, FIXTURES "gpt2", &e));
+    const struct hf_model *m = hf_model_get(h);
+    const struct hf_model wanted = {.family = HF_GPT2, .layers = 2, .hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4,
+                                    .ffn = 32, .vocab = 11, .max_pos = 6, .norm_eps = 1e-5, .rope_theta = 10000,
+                                    .tie = true, .dropout = 0.1, .embed_dropout = 0.1, .attention_dropout = 0.1,
+                                    .init_std = 0.02, .bos = 50256, .eos = {50256}, .n_eos = 1};
+    assert_true(same_model(m, &wanted));
+    assert_int_equal(hf_n_params(m), 2 + 2 * 16 + 2);
+    assert_int_equal(hf_find(h, "head.weight"), -1);
+    assert_int_equal(hf_dtype(h, 0), DT_F32);
+    check_elements(h, &d);
+    /* One by hand: k of layer 1, output 2, input 5, is c_attn[5, 8 + 2] of 24 columns. */
+    struct region one = {.nd = 2, .lo = {2, 5}, .hi = {3, 6}};
+    float x;
+    assert_ok(hf_read(h, hf_find(h, "layers.1.attn.k.weight"), &one, DT_F32, &x, &e));
+    assert_true(x == fixture_value("transformer.h.1.attn.c_attn.weight", 5 * 24 + 10));
+    hf_close(h);
+}
+
+static void llama_is_read(void **state)
+{
+    (void)state;
+    struct err e;
+    struct hf *h;
+    struct dice d = {.seed = 2};
+    assert_ok(hf_open(&h, FIXTURES "llama", &e)); /* six files and an index */
+    const struct hf_model *m = hf_model_get(h);
+    const struct hf_model wanted = {.family = HF_LLAMA, .layers = 2, .hidden = 12, .heads = 3, .kv_heads = 1,
+                                    .head_dim = 4, .ffn = 20, .vocab = 13, .max_pos = 32, .norm_eps = 1e-6,
+                                    .rope_theta = 500000, .rope_factor = 8, .rope_low_freq_factor = 1,
+                                    .rope_high_freq_factor = 4, .rope_original_max_pos = 16, .init_std = 0.02,
+                                    .bos = 1, .eos = {2}, .n_eos = 1};
+    assert_true(same_model(m, &wanted));
+    assert_int_equal(hf_n_params(m), 1 + 2 * 9 + 2);
+    assert_int_equal(hf_dtype(h, 0), DT_BF16);
+    check_elements(h, &d);
+    hf_close(h);
+    assert_ok(hf_open(&h, FIXTURES "llama-tied", &e));
+    assert_true(hf_model_get(h)->tie);
+    assert_int_equal(hf_find(h, "head.weight"), -1);
+    assert_int_equal(hf_dtype(h, 0), DT_F16);
+    check_elements(h, &d);
+    hf_close(h);
+}
+
+static int get_from_hf(void *ctx, const char *name, const struct region *box, enum dtype as, void *dst, struct err *e)
+{
+    return hf_read(ctx, hf_find(ctx, name), box, as, dst, e);
+}
+
+/* Out and in again: the same tensors in their form, byte for byte, and the same config. */
+static void round_trip(void **state)
+{
+    (void)state;
+    static const char *const names[] = {FIXTURES "gpt2", FIXTURES "llama", FIXTURES "llama-tied"};
+    static const enum dtype types[] = {DT_F32, DT_BF16, DT_F16};
+    static const int64_t limits[] = {0, 700};
+    for (size_t k = 0; k < 6; k++) {
+        struct err e;
+        struct hf *h, *again;
+        struct safetensors *a, *b;
+        char *dir = scratch_new(), *out = fs_join(dir, "out"), *tokenizer = fs_join(dir, "tokenizer.json");
+        char *beside = fs_join(dir, "tokenizer_config.json"), *copy = fs_join(out, "tokenizer_config.json");
+        assert_ok(fs_write_atomic(tokenizer, "{}", 2, &e));
+        assert_ok(fs_write_atomic(beside, "{}", 2, &e));
+        assert_ok(hf_open(&h, names[k / 2], &e));
+        struct hf_export x = {.model = hf_model_get(h), .dtype = types[k / 2], .get = get_from_hf, .ctx = h,
+                              .tokenizer = tokenizer, .shard_bytes = limits[k % 2]};
+        assert_ok(hf_export(out, &x, &e));
+        assert_ok(hf_open(&again, out, &e));
+        assert_true(same_model(hf_model_get(h), hf_model_get(again)));
+        assert_ok(safetensors_open(&a, names[k / 2], &e));
+        assert_ok(safetensors_open(&b, out, &e));
+        assert_int_equal(safetensors_count(a), safetensors_count(b));
+        assert_true((safetensors_n_files(b) > 1) == (k % 2));
+        for (int64_t i = 0; i < safetensors_count(a); i++) {
+            const struct safetensors_entry *t = safetensors_at(a, i), *u = safetensors_at(b, i);
+            assert_string_equal(t->name, u->name);
+            assert_int_equal(t->dtype, u->dtype);
+            assert_true(shape_equal(&t->shape, &u->shape));
+            assert_memory_equal(t->p, u->p, t->bytes);
+        }
+        assert_true(fs_exists(copy));
+        assert_err(ERR_REQUEST, "not empty", hf_export(out, &x, &e));
+        safetensors_close(a);
+        safetensors_close(b);
+        hf_close(again);
+        hf_close(h);
+        xfree(copy);
+        xfree(beside);
+        xfree(tokenizer);
+        xfree(out);
+        scratch_free(dir);
+    }
+}
+
+/* Big enough for several bands of rows: the ffn's and the embedding's 11 MB do not fit in one. */
+static int counted(void *ctx, const char *name, const struct region *box, enum dtype as, void *dst, struct err *e)
+{
+    (void)ctx;
+    (void)e;
+    assert_int_equal(as, DT_F32);
+    float *out = dst;
+    int64_t k = 0;
+    for (int64_t i = box->lo[0]; i < box->hi[0]; i++)
+        for (int64_t j = box->nd > 1 ? box->lo[1] : 0; j < (box->nd > 1 ? box->hi[1] : 1); j++)
+            out[k++] = (float)((i * 31 + j * 7 + (int64_t)strlen(name)) % 1000);
+    return OK;
+}
+
+static void bands_of_rows(void **state)
+{
+    (void)state;
+    struct err e;
+    struct hf *h;
+    char *dir = scratch_new(), *out = fs_join(dir, "out/");
+    struct hf_model m = hf_model_default(HF_GPT2);
+    m.layers = 1, m.hidden = 96, m.heads = m.kv_heads = 3, m.head_dim = 32, m.ffn = 30011, m.vocab = 25013, m.max_pos = 7;
+    struct hf_export x = {.model = &m, .dtype = DT_F32, .get = counted};
+    assert_ok(hf_export(out, &x, &e));
+    assert_ok(hf_open(&h, out, &e));
+    for (int64_t k = 0; k < hf_n_params(&m); k++) {
+        struct hf_param p = hf_param_at(&m, k);
+        struct region whole = region_whole(&p.shape);
+        size_t bytes = (size_t)region_volume(&whole) * 4;
+        float *wanted = xmalloc(bytes), *got = xmalloc(bytes);
+        assert_ok(counted(NULL, p.name, &whole, DT_F32, wanted, &e));
+        assert_ok(hf_read(h, k, &whole, DT_F32, got, &e));
+        assert_memory_equal(got, wanted, bytes);
+        xfree(wanted);
+        xfree(got);
+    }
+    hf_close(h);
+    xfree(out);
+    scratch_free(dir);
+}
+
+/* part: what the refusal must say; NULL: it must be accepted. */
+static void config_is(const char *text, const char *part)
+{
+    struct err e = {0};
+    struct json *v;
+    struct hf_model m;
+    assert_ok(json_parse(&v, text, strlen(text), "config.json", &e));
+    int rc = hf_config_parse(&m, v, "config.json", &e);
+    if (!part != (rc == OK) || (part && !strstr(e.text, part))) fail_msg("%s: code %d, '%s'", text, rc, e.text);
+    json_free(v);
+}
+
+#define LLAMA                                                                                                  \
+    "{\"model_type\":\"llama\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,"                   \
+    "\"num_attention_heads\":2,\"intermediate_size\":8,\"max_position_embeddings\":8"
+#define GPT2 "{\"model_type\":\"gpt2\",\"vocab_size\":8,\"n_embd\":8,\"n_layer\":1,\"n_head\":2,\"n_positions\":8"
+
+static void what_is_not_computed_is_refused(void **state)
+{
+    (void)state;
+    config_is(LLAMA "}", NULL);
+    config_is(GPT2 "}", NULL);
+    config_is(LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":5000.0}}", NULL);
+    config_is(LLAMA ",\"attention_bias\":false,\"sliding_window\":null,\"rope_scaling\":null,\"head_dim\":null}", NULL);
+    static const struct {
+        const char *text, *part;
+    } rows[] = {
+        {"{\"model_type\":\"bert\",\"vocab_size\":8}", "model_type: bert"},
+        {"{\"vocab_size\":8}", "model_type"},
+        {LLAMA ",\"attention_bias\":true}", "attention_bias"},
+        {LLAMA ",\"mlp_bias\":true}", "mlp_bias"},
+        {LLAMA ",\"sliding_window\":4096}", "sliding_window"},
+        {LLAMA ",\"hidden_act\":\"gelu\"}", "hidden_act"},
+        {LLAMA ",\"quantization_config\":{}}", "quantization_config"},
+        {LLAMA ",\"partial_rotary_factor\":0.5}", "partial_rotary_factor"},
+        {LLAMA ",\"num_key_value_heads\":3}", "num_key_value_heads"},
+        {LLAMA ",\"head_dim\":3}", "head_dim"},
+        {LLAMA ",\"rms_norm_eps\":-1}", "rms_norm_eps"},
+        {LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4.0}}", "type yarn"},
+        {LLAMA ",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":4.0}}", "type linear"},
+        {LLAMA ",\"rope_parameters\":{\"rope_type\":\"dynamic\",\"factor\":4.0}}", "rope_parameters: type dynamic"},
+        {LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":4.0}}", "original_max_position_embeddings"},
+        {GPT2 ",\"activation_function\":\"relu\"}", "activation_function"},
+        {GPT2 ",\"activation_function\":\"gelu\"}", "activation_function"},
+        {GPT2 ",\"scale_attn_weights\":false}", "scale_attn_weights"},
+        {GPT2 ",\"scale_attn_by_inverse_layer_idx\":true}", "scale_attn_by_inverse_layer_idx"},
+        {GPT2 ",\"add_cross_attention\":true}", "add_cross_attention"},
+        {"{\"model_type\":\"gpt2\",\"vocab_size\":8,\"n_embd\":9,\"n_layer\":1,\"n_head\":2,\"n_positions\":8}", "n_embd"},
+        {"{\"model_type\":\"gpt2\",\"vocab_size\":0}", "vocab_size"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) config_is(rows[i].text, rows[i].part);
+}
+
+static void put(const char *dir, const char *name, const char *text)
+{
+    struct err e;
+    char *path = fs_join(dir, name);
+    assert_ok(fs_write_atomic(path, text, strlen(text), &e));
+    xfree(path);
+}
+
+static int empty_source(void *ctx, int64_t i, int64_t row, int64_t n, void *dst, struct err *e)
+{
+    (void)row, (void)e;
+    const struct safetensors_spec *t = (struct safetensors_spec *)ctx + i;
+    memset(dst, 0, (size_t)(n * (shape_numel(&t->shape) / t->shape.n[0])) * dtype_bytes(t->dtype));
+    return OK;
+}
+
+/* Config and weights that do not belong together. */
+static void disagreement_is_refused(void **state)
+{
+    (void)state;
+    struct err e;
+    struct hf *h;
+    char *dir = scratch_new();
+    put(dir, "config.json", LLAMA "}");
+    assert_err(ERR_REQUEST, "neither model.safetensors", hf_open(&h, dir, &e));
+    struct safetensors_spec wrong[] = {{"model.embed_tokens.weight", DT_F32, {2, {9, 8}}}};
+    assert_ok(safetensors_write_set(dir, "model", wrong, 1, 1 << 20, empty_source, wrong, &e));
+    assert_err(ERR_REQUEST, "model.embed_tokens.weight is [9, 8], config.json makes it [8, 8]", hf_open(&h, dir, &e));
+    assert_err(ERR_REQUEST, "layers.0.input_layernorm.weight is missing", hf_open(&h, dir, &e));
+    struct safetensors_spec more[] = {{"model.embed_tokens.weight", DT_I32, {2, {8, 8}}},
+                                      {"model.layers.0.self_attn.q_proj.bias", DT_F32, {1, {8}}}};
+    assert_ok(safetensors_write_set(dir, "model", more, 2, 1 << 20, empty_source, more, &e));
+    assert_err(ERR_REQUEST, "has type I32", hf_open(&h, dir, &e));
+    scratch_free(dir);
+}
+
+/* The biases that a Qwen-like file would bring: everything else fits, and still it is refused. */
+static void leftovers_are_refused(void **state)
+{
+    (void)state;
+    struct err e;
+    struct hf *h;
+    char *dir = scratch_new();
+    put(dir, "config.json", LLAMA ",\"tie_word_embeddings\":true}");
+    struct hf_model m;
+    assert_ok(hf_config_read(&m, dir, &e));
+    struct safetensors_spec specs[32];
+    char names[32][128];
+    int64_t n = hf_n_params(&m);
+    for (int64_t i = 0; i < n; i++) {
+        struct hf_param p = hf_param_at(&m, i);
+        snprintf(names[i], sizeof names[i], "%s", p.theirs); /* without the prefix: a bare model's files */
+        specs[i] = (struct safetensors_spec){names[i], DT_F32, p.their_shape};
+    }
+    specs[n] = (struct safetensors_spec){"layers.0.self_attn.rotary_emb.inv_freq", DT_F32, {1, {2}}};
+    specs[n + 1] = (struct safetensors_spec){"lm_head.weight", DT_F32, {2, {8, 8}}};
+    assert_ok(safetensors_write_set(dir, "model", specs, n + 2, 1 << 20, empty_source, specs, &e));
+    assert_ok(hf_open(&h, dir, &e));
+    hf_close(h);
+    specs[n + 2] = (struct safetensors_spec){"layers.0.self_attn.q_proj.bias", DT_F32, {1, {8}}};
+    assert_ok(safetensors_write_set(dir, "model", specs, n + 3, 1 << 20, empty_source, specs, &e));
+    assert_err(ERR_REQUEST, "layers.0.self_attn.q_proj.bias has no place in this model", hf_open(&h, dir, &e));
+    scratch_free(dir);
+}
+
+/* One view over both forms. */
+static void weights_of_both_kinds(void **state)
+{
+    (void)state;
+    struct err e;
+    struct weights *w;
+    struct hf_model m;
+    char *dir = scratch_new();
+    assert_err(ERR_REQUEST, "no such checkpoint", weights_open(&w, "/nowhere", &e));
+    assert_ok(weights_open(&w, FIXTURES "llama", &e));
+    assert_null(weights_ckpt(w));
+    assert_null(weights_tokenizer(w));
+    assert_ok(weights_model(w, &m, &e));
+    int64_t i = weights_find(w, "param", "layers.1.attn.k.weight");
+    struct ckpt_entry entry = weights_at(w, i);
+    assert_string_equal(entry.name, "layers.1.attn.k.weight");
+    struct region all = region_whole(&entry.shape);
+    float x[4 * 12];
+    assert_ok(weights_read(w, i, &all, DT_F32, x, &e));
+
+    struct str extra = {0};
+    struct json_out o = {.s = &extra};
+    json_begin_object(&o, NULL);
+    hf_config_put(&o, "model", &m, DT_BF16);
+    json_end_object(&o);
+    const struct ckpt_attachment tokenizer = {.name = "tokenizer.json", .p = "{}", .bytes = 2};
+    struct ckpt_info info = {.step = 1, .extra = extra.p, .attachments = &tokenizer, .n_attachments = 1};
+    struct ckpt_tensor t = {.group = "param", .name = "layers.1.attn.k.weight", .dtype = DT_F32,
+                            .shape = entry.shape, .box = all, .p = x};
+    assert_ok(ckpt_save(dir, &info, &t, 1, &e));
+    weights_close(w);
+    str_free(&extra);
+
+    struct hf_model again;
+    assert_ok(weights_open(&w, dir, &e));
+    assert_ok(weights_model(w, &again, &e));
+    assert_true(same_model(&m, &again));
+    char *path = weights_tokenizer(w);
+    assert_non_null(path);
+    float y[4 * 12];
+    assert_ok(weights_read(w, weights_find(w, "param", t.name), &all, DT_F32, y, &e));
+    assert_memory_equal(x, y, sizeof x);
+    xfree(path);
+    weights_close(w);
+    scratch_free(dir);
+}
+
+int main(void)
+{
+    setenv("LOG", "error", 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpt2_is_read),
+        cmocka_unit_test(llama_is_read),
+        cmocka_unit_test(round_trip),
+        cmocka_unit_test(bands_of_rows),
+        cmocka_unit_test(what_is_not_computed_is_refused),
+        cmocka_unit_test(disagreement_is_refused),
+        cmocka_unit_test(leftovers_are_refused),
+        cmocka_unit_test(weights_of_both_kinds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
