@@ -6,12 +6,16 @@
 set -euo pipefail
 
 quiet=0
+recommended=--no-install-recommends
 packages=(build-essential cmake ninja-build pkg-config libdnnl-dev libyaml-dev libjansson-dev libpcre2-dev
     libcmocka-dev libxxhash-dev)
 for arg in "$@"; do
     case $arg in
     --quiet) quiet=1 ;;
-    --fuzz) packages+=(clang) ;;
+    --fuzz)
+        packages+=(clang)
+        recommended=--install-recommends # clang's run-time libraries, libFuzzer among them, are only recommended
+        ;;
     *)
         echo "usage: scripts/deps.sh [--quiet] [--fuzz]" >&2
         exit 2
@@ -62,7 +66,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 say "installing ${missing[*]}"
 install() {
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q "$recommended" "${missing[@]}"
 }
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

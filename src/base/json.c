@@ -273,7 +273,8 @@ void json_put_int(struct json_out *o, const char *key, int64_t v)
 void json_put_real_digits(struct json_out *o, const char *key, double v, int significant_digits)
 {
     start(o, key);
-    if (isfinite(v)) str_printf(o->s, "%.*g", significant_digits, v);
+    if (v == 0 && signbit(v)) str_puts(o->s, "-0.0"); /* "-0" would be read as an integer, which has no sign there */
+    else if (isfinite(v)) str_printf(o->s, "%.*g", significant_digits, v);
     else str_puts(o->s, "null");
 }
 
