@@ -1,10 +1,12 @@
 /* The cpu family: which vectorised kernel serves which row and phase. A slot left out falls through to the next
  * family. */
+#include "kernel/cpu/attention.h"
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/vec_family.h"
 
 /* A slot that vec_avx512.c and vec_avx2.c fill: one function for all of them picks the build (vec_family.c). */
 #define VEC {vec_run, vec_scratch, vec_accepts}
+#define ATTENTION {attention_run, attention_scratch, attention_accepts}
 
 const struct kernel_family kernel_family_cpu = {
     .name = "cpu",
@@ -16,6 +18,8 @@ const struct kernel_family kernel_family_cpu = {
         [OP_RMSNORM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_LAYERNORM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_ROTARY] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_ATTENTION] = {[KERNEL_FWD] = ATTENTION, [KERNEL_BWD_IN] = ATTENTION},
+        [OP_ATTENTION_CACHED] = {[KERNEL_FWD] = ATTENTION},
         [OP_ACT] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_ADD] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_DROPOUT] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},

@@ -7,7 +7,7 @@
  *                      the compiler's vector extension
  *   v_get, v_put       load and store of f32 or bf16 elements as floats; n < VL touches only n elements, other
  *                      lanes read as 0. The dtype is a constant wherever it is called, so the branch folds away
- *   v_exp, v_sigmoid   relative error below 2e-7 (v_exp: degree-6 minimax polynomial after Cody-Waite reduction)
+ *   v_exp, v_exp2      relative error below 2e-7: degree-6 minimax polynomials
  *
  * Includes: libc, dtype.h. Order: Local.
  */
@@ -21,9 +21,6 @@
 #include "kernel/cpu/vec_avx2.h"
 #endif
 
-/* How many of the remaining elements the next vector takes. */
-VEC_INLINE int v_count(int64_t left) { return left < VL ? (int)left : VL; }
-
 VEC_INLINE vf vf_from_bf16(vi u) { return vi_float_bits(vi_shl(u, 16)); }
 /* Round to nearest even; NaN stays NaN: bit for bit bf16_from_f32, in the low half of each lane. */
 VEC_INLINE vi vf_to_bf16(vf a)
@@ -32,6 +29,15 @@ VEC_INLINE vi vf_to_bf16(vf a)
     vi r = vi_shr(vi_add(u, vi_add(vi_set(0x7fff), vi_and(vi_shr(u, 16), vi_set(1)))), 16);
     return vi_pick(vf_unordered(a), vi_or(vi_shr(u, 16), vi_set(0x40)), r);
 }
+
+#ifdef __AVX512BF16__
+#include "kernel/cpu/vec_narrow_bf16.h"
+#else
+#include "kernel/cpu/vec_narrow.h"
+#endif
+
+/* How many of the remaining elements the next vector takes. */
+VEC_INLINE int v_count(int64_t left) { return left < VL ? (int)left : VL; }
 
 VEC_INLINE vf v_get(const void *p, int64_t i, int n, enum dtype t)
 {
@@ -69,6 +75,22 @@ VEC_INLINE vf v_exp(vf x)
     p = vf_fma(p, r, vf_set(1.0f));
     return vf_scale2(p, n);
 }
-VEC_INLINE vf v_sigmoid(vf x) { return vf_set(1.0f) / (vf_set(1.0f) + v_exp(vf_zero() - x)); }
-
+/* 2^x for x <= 128, very negative x (also -1e30, never -inf) to 0: degree-6 minimax, or degree 5 (4e-7) with `rough`. */
+VEC_INLINE vf v_exp2(vf x, int rough)
+{
+    vf n = vf_round(x), r = x - n, p;
+    if (rough) {
+        p = vf_fma(r, vf_set(0x1.23a611p-10f), vf_set(0x1.3cbed1p-7f));
+        p = vf_fma(p, r, vf_set(0x1.c74332p-5f));
+        p = vf_fma(p, r, vf_set(0x1.ebfa4cp-3f));
+        p = vf_fma(p, r, vf_set(0x1.62e39ep-1f));
+    } else {
+        p = vf_fma(r, vf_set(0x1.470bb9p-13f), vf_set(0x1.5f72acp-10f));
+        p = vf_fma(p, r, vf_set(0x1.3b270ep-7f));
+        p = vf_fma(p, r, vf_set(0x1.c6ae72p-5f));
+        p = vf_fma(p, r, vf_set(0x1.ebfbe2p-3f));
+        p = vf_fma(p, r, vf_set(0x1.62e430p-1f));
+    }
+    return vf_scale2(vf_fma(p, r, vf_set(1.0f)), n);
+}
 #endif

@@ -32,10 +32,10 @@ VEC_INLINE vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
 #define vi_shl(a, n) _mm256_slli_epi32(a, n)
 #define vi_shr(a, n) _mm256_srli_epi32(a, n)
 
-/* a * 2^n for integral n in [-150, 128]: two factors, so that neither overflows. */
+/* a * 2^n for integral n <= 128: two factors, so that neither overflows; far below, the result is 0. */
 VEC_INLINE vf vf_scale2(vf a, vf n)
 {
-    vi k = _mm256_cvtps_epi32(n), h = _mm256_srai_epi32(k, 1), bias = vi_set(127);
+    vi k = _mm256_cvtps_epi32(_mm256_max_ps(n, _mm256_set1_ps(-252.0f))), h = _mm256_srai_epi32(k, 1), bias = vi_set(127);
     vf f = vi_float_bits(vi_shl(vi_add(h, bias), 23));
     vf g = vi_float_bits(vi_shl(vi_add(_mm256_sub_epi32(k, h), bias), 23));
     return a * f * g;
@@ -60,6 +60,7 @@ VEC_INLINE vmask vm_or(vmask a, vmask b) { return vi_or(a, b); }
 VEC_INLINE vmask vi_eq(vi a, vi b) { return _mm256_cmpeq_epi32(a, b); }
 VEC_INLINE vmask vi_gt(vi a, vi b) { return _mm256_cmpgt_epi32(a, b); } /* signed */
 VEC_INLINE vmask vf_unordered(vf a) { return vf_bits(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)); }
+VEC_INLINE vmask vf_gt(vf a, vf b) { return vf_bits(_mm256_cmp_ps(a, b, _CMP_GT_OQ)); }
 VEC_INLINE int vm_any(vmask m) { return _mm256_movemask_ps(vi_float_bits(m)) != 0; }
 VEC_INLINE int vm_lowest(vmask m) { return __builtin_ctz((unsigned)_mm256_movemask_ps(vi_float_bits(m))); }
 VEC_INLINE vf vf_pick(vmask m, vf yes, vf no) { return _mm256_blendv_ps(no, yes, vi_float_bits(m)); }
@@ -96,6 +97,33 @@ VEC_INLINE void vf_store_f16(uint16_t *p, vf a)
 {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+
+/* r[i][j] <-> r[j][i] over VL x VL: pairs of rows interleave 32 bits, then 64, then halves. */
+VEC_INLINE void vf_transpose(vf r[8])
+{
+    vf t[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i += 4) {
+        r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+        r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+        r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+        r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+        t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
+    }
+    memcpy(r, t, sizeof t);
+}
+
+/* Lane numbers 0 .. VL-1. */
+VEC_INLINE vi vi_iota(void) { return _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0); }
 
 /* Doubles: VL lanes are two vectors. */
 enum { VDL = 4 };

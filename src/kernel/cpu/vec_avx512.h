@@ -41,6 +41,7 @@ VEC_INLINE vmask vm_or(vmask a, vmask b) { return (vmask)(a | b); }
 VEC_INLINE vmask vi_eq(vi a, vi b) { return _mm512_cmpeq_epi32_mask(a, b); }
 VEC_INLINE vmask vi_gt(vi a, vi b) { return _mm512_cmpgt_epi32_mask(a, b); } /* signed */
 VEC_INLINE vmask vf_unordered(vf a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
+VEC_INLINE vmask vf_gt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
 VEC_INLINE int vm_any(vmask m) { return m != 0; }
 VEC_INLINE int vm_lowest(vmask m) { return __builtin_ctz(m); }
 VEC_INLINE vf vf_pick(vmask m, vf yes, vf no) { return _mm512_mask_blend_ps(m, no, yes); }
@@ -68,6 +69,39 @@ VEC_INLINE void vf_store_f16(uint16_t *p, vf a)
 {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+
+/* r[i][j] <-> r[j][i] over VL x VL: pairs of rows interleave 32 bits, then 64, then 128-bit quarters twice. */
+VEC_INLINE void vf_transpose(vf r[16])
+{
+    vf t[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i += 4) {
+        r[i] = _mm512_shuffle_ps(t[i], t[i + 2], 0x44);
+        r[i + 1] = _mm512_shuffle_ps(t[i], t[i + 2], 0xee);
+        r[i + 2] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+        r[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 8; i++) {
+        r[i] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88);
+        r[i + 8] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd);
+    }
+}
+
+/* Lane numbers 0 .. VL-1. */
+VEC_INLINE vi vi_iota(void) { return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0); }
 
 /* Doubles: VL lanes are two vectors. */
 enum { VDL = 8 };

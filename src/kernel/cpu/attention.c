@@ -1,0 +1,30 @@
+/* Which build of attention and which panels serve a call: panels by dtype as tile.c finds best, the vector work by
+ * the widest instructions at or below this CPU's level. Without AVX2 the call falls through to ref. */
+#include "kernel/cpu/attention.h"
+
+#include "kernel/cpuid.h"
+
+static const struct attention_build *chosen(void)
+{
+    enum isa isa = cpu_isa();
+    return isa >= ISA_AVX512_BF16 ? &attention_avx512bf16 : isa >= ISA_AVX512 ? &attention_avx512 : &attention_avx2;
+}
+
+bool attention_accepts(const struct kernel_call *c)
+{
+    enum dtype t = c->in[0].dtype;
+    return cpu_isa() >= ISA_AVX2 && (t == DT_F32 || t == DT_BF16) && c->at.scale > 0;
+}
+
+size_t attention_scratch(const struct kernel_call *c, int n_threads)
+{
+    return chosen()->scratch(c, tile_ops_get(c->in[0].dtype), n_threads);
+}
+
+void attention_run(const struct kernel_call *c)
+{
+    const struct tile_ops *o = tile_ops_get(c->in[0].dtype);
+    if (c->op == OP_ATTENTION_CACHED) chosen()->cached(c, o);
+    else if (c->phase == KERNEL_FWD) chosen()->fwd(c, o);
+    else chosen()->bwd(c, o);
+}

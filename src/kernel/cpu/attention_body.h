@@ -1,0 +1,251 @@
+/* attention_body.h: what forward and backward share: the geometry of a call, masks, products of blocks, dropout,
+ * and the way of results back into tensors. See attention.h for the plan.
+ *
+ * Blocks are ATTN_BQ queries by bk keys, bk the largest multiple of the tile's rows up to 128: S^T takes 32 KB and
+ * stays in the core's caches between the product that makes it and the softmax that reads it. Blocks that causality, the window or
+ * the documents hide entirely are skipped; masks are applied in blocks they cut.
+ */
+#ifndef TUTTI_KERNEL_CPU_ATTENTION_BODY_H
+#define TUTTI_KERNEL_CPU_ATTENTION_BODY_H
+
+#include <math.h>
+#include <stdatomic.h>
+
+#include "base/mem.h"
+#include "kernel/cpu/attention.h"
+#include "kernel/cpu/philox_body.h"
+#include "kernel/cpu/vec_rows.h"
+
+enum { ATTN_BQ = 64, ATTN_BK = 128, ATTN_GROUPS = ATTN_BQ / VL };
+#define ATTN_HIDDEN (-1e30f) /* a score that no exponential sees */
+#define ATTN_LOG2E 1.44269504088896340736f
+#define ATTN_LN2 0.69314718055994530942f
+
+/* A call taken apart. Query i of a sequence stands at place i + shift among its keys (cached calls: shift > 0). */
+struct attn {
+    const struct kernel_call *c;
+    const struct tile_ops *o;
+    enum dtype t;                   /* of q, k, v */
+    const struct view *q, *k, *v;   /* rows of sequence b: b * n_q + i, b * n_k + j */
+    const struct view *out, *lse;   /* lse NULL: not wanted */
+    const int32_t *doc;             /* per key of all sequences; NULL: none */
+    int64_t batch, n_q, n_k, shift;
+    int64_t heads, groups, a, a_pad; /* a_pad: head size up to whole vectors of a tile */
+    int64_t bk, n_qb, n_kb;
+    int64_t window;                 /* clamped; n_k + 1: none */
+    bool causal, drop;
+    float scale, log2_scale;
+};
+
+static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+static struct attn attn_of(const struct kernel_call *c, const struct tile_ops *o)
+{
+    struct attn x = {.c = c, .o = o, .t = c->in[0].dtype, .q = &c->in[0], .k = &c->in[1], .v = &c->in[2],
+                     .out = &c->out[0], .lse = &c->out[1], .batch = c->at.batch, .n_q = c->at.seq, .n_k = c->at.seq,
+                     .heads = c->at.heads, .groups = c->at.kv_heads, .a = c->at.head_dim, .causal = c->at.causal,
+                     .scale = c->at.scale, .log2_scale = c->at.scale * ATTN_LOG2E};
+    if (c->op == OP_ATTENTION && c->n_in > 3) x.doc = c->in[3].p;
+    x.drop = c->at.dropout > 0; /* memory for the mask; step->training decides whether it drops */
+    x.a_pad = round_up(x.a, o->nr);
+    x.bk = ATTN_BK / o->mr * o->mr;
+    return x;
+}
+/* After the sizes are final. */
+static void attn_count_blocks(struct attn *x)
+{
+    x->n_qb = (x->n_q + ATTN_BQ - 1) / ATTN_BQ;
+    x->n_kb = (x->n_k + x->bk - 1) / x->bk;
+    int64_t w = x->c->at.window;
+    x->window = w > 0 && w <= x->n_k ? w : x->n_k + 1;
+}
+
+/* Keys in block kb. */
+static int64_t attn_keys(const struct attn *x, int64_t kb)
+{
+    int64_t left = x->n_k - kb * x->bk;
+    return left < x->bk ? left : x->bk;
+}
+
+/* Scratch is handed out by bumping a pointer; with p NULL the same code counts. */
+struct carve {
+    char *p;
+    size_t used;
+};
+static void *carve(struct carve *s, size_t bytes)
+{
+    void *p = s->p ? s->p + s->used : NULL;
+    s->used += (bytes + 63) / 64 * 64;
+    return p;
+}
+static float *carve_floats(struct carve *s, int64_t n) { return carve(s, (size_t)n * sizeof(float)); }
+
+/* ---- which pairs are seen ---- */
+struct attn_block {
+    int64_t b, h, qb, kb; /* sequence, query head, blocks */
+    int64_t i0, nq, j0, nk; /* first query and key and how many; keys after the last query are left out */
+    int64_t nq_pad; /* lanes computed */
+    bool cut;  /* some pairs are hidden */
+    bool seen; /* false: all are */
+};
+static void doc_range(const int32_t *doc, int64_t n, int32_t *lo, int32_t *hi)
+{
+    *lo = *hi = doc[0];
+    for (int64_t i = 1; i < n; i++) {
+        *lo = doc[i] < *lo ? doc[i] : *lo;
+        *hi = doc[i] > *hi ? doc[i] : *hi;
+    }
+}
+static struct attn_block attn_block_at(const struct attn *x, int64_t b, int64_t h, int64_t qb, int64_t kb)
+{
+    struct attn_block k = {.b = b, .h = h, .qb = qb, .kb = kb, .i0 = qb * ATTN_BQ, .j0 = kb * x->bk, .seen = true};
+    k.nq = x->n_q - k.i0 < ATTN_BQ ? x->n_q - k.i0 : ATTN_BQ;
+    k.nk = attn_keys(x, kb);
+    k.nq_pad = round_up(k.nq, x->o->nr);
+    int64_t first = k.i0 + x->shift, last = first + k.nq - 1; /* the queries' places among the keys */
+    if (x->causal) {
+        if (k.nk > last - k.j0 + 1) k.nk = last - k.j0 + 1;
+        k.cut = k.j0 + k.nk - 1 > first;
+    }
+    k.seen = k.nk > 0 && k.j0 + k.nk - 1 > first - x->window;
+    k.cut |= k.j0 <= last - x->window;
+    if (x->doc && k.seen) {
+        int32_t qlo, qhi, klo, khi;
+        doc_range(x->doc + b * x->n_k + k.i0, k.nq, &qlo, &qhi);
+        doc_range(x->doc + b * x->n_k + k.j0, k.nk, &klo, &khi);
+        k.seen = qlo <= khi && klo <= qhi;
+        k.cut |= qlo != qhi || klo != khi || qlo != klo;
+    }
+    return k;
+}
+
+/* Lanes g*VL .. of the block's queries that may not see key j0 + j become ATTN_HIDDEN. */
+struct attn_mask {
+    vi place, doc; /* of the queries */
+    const int32_t *key_doc;
+    bool causal, window;
+    int32_t j0, reach;
+};
+VEC_INLINE struct attn_mask attn_mask_of(const struct attn *x, const struct attn_block *k, int g)
+{
+    int64_t i = k->i0 + g * VL;
+    struct attn_mask m = {.place = vi_add(vi_set((uint32_t)(i + x->shift)), vi_iota()), .causal = x->causal,
+                          .window = x->window <= x->n_k, .j0 = (int32_t)k->j0, .reach = (int32_t)x->window - 1};
+    if (x->doc) {
+        m.key_doc = x->doc + k->b * x->n_k + k->j0;
+        int left = v_count(k->i0 + k->nq - i > 0 ? k->i0 + k->nq - i : 0);
+        m.doc = vi_load_n(x->doc + k->b * x->n_k + (left ? i : 0), left);
+    }
+    return m;
+}
+VEC_INLINE vf attn_hide(const struct attn_mask *m, int64_t j, vf s)
+{
+    const vf hidden = vf_set(ATTN_HIDDEN);
+    vi at = vi_set((uint32_t)(m->j0 + (int32_t)j));
+    if (m->causal) s = vf_pick(vi_gt(at, m->place), hidden, s);
+    if (m->window) s = vf_pick(vi_gt(m->place, vi_add(at, vi_set((uint32_t)m->reach))), hidden, s);
+    if (m->key_doc) s = vf_pick(vi_eq(m->doc, vi_set((uint32_t)m->key_doc[j])), s, hidden);
+    return s;
+}
+
+/* ---- products ---- */
+
+/* C (m x n, n whole tiles) = or += A B from panels; the panels may be deeper than `depth`. */
+static void attn_mul(const struct tile_ops *o, float *c, int64_t ldc, const void *a, size_t a_step, const void *b,
+                     size_t b_step, int64_t m, int64_t n, int64_t depth, bool add)
+{
+    int64_t pad = tile_depth(o, depth);
+    for (int64_t j = 0; j < n; j += o->nr, b = (const char *)b + b_step) {
+        const char *ai = a;
+        for (int64_t i = 0; i < m; i += o->mr, ai += a_step)
+            o->mul(c + i * ldc + j, ldc, ai, b, pad, (int)(m - i < o->mr ? m - i : o->mr), add);
+    }
+}
+
+/* One head's columns of rows `row` .. of a tensor. */
+static struct tile_src attn_rows(const struct view *v, int64_t row, int64_t head, int64_t a, bool depth_dense)
+{
+    struct tile_src s = {.p = v->p, .dtype = v->dtype, .stride = v->stride, .depth_dense = depth_dense};
+    s.p = (const char *)v->p + (size_t)(row * v->stride + head * a) * dtype_bytes(v->dtype);
+    return s;
+}
+
+/* Where lane group g of depth (row of S^T) j stands in B-panels of queries. */
+VEC_INLINE int32_t *attn_unit(const struct tile_ops *o, void *panels, size_t b_step, int g, int64_t j, int per)
+{
+    int64_t lane = g * VL;
+    return (int32_t *)((char *)panels + (size_t)(lane / o->nr) * b_step) + j / per * o->nr + lane % o->nr;
+}
+/* The panels' rows between the block's keys and the tile's step: zero. */
+VEC_INLINE void attn_zero_depth(const struct tile_ops *o, void *panels, size_t b_step, int g, int64_t nk, int per)
+{
+    for (int64_t j = round_up(nk, per); j < tile_depth(o, nk); j += per)
+        vi_store(attn_unit(o, panels, b_step, g, j, per), vi_set(0));
+}
+
+/* ---- dropout: the factor of every pair of a block, laid out like S^T ---- */
+static void attn_dropout(const struct attn *x, const struct attn_block *k, float *factor)
+{
+    const struct kernel_call *c = x->c;
+    struct mask m;
+    mask_init(&m, &c->at, c->step);
+    uint64_t n = (uint64_t)x->n_q, sequence = c->step->first_token / n + (uint64_t)k->b;
+    uint64_t base = (sequence * (uint64_t)x->heads + (uint64_t)k->h) * n + (uint64_t)k->i0;
+    for (int64_t i = 0; i < k->nq_pad; i += VL)
+        for (int64_t j = 0; j < k->nk; j += VL) {
+            vf r[VL];
+            for (int l = 0; l < VL; l++) {
+                bool real = i + l < k->nq;
+                const uint32_t *w = mask_words(&m, (base + (uint64_t)(real ? i + l : 0)) * n + (uint64_t)(k->j0 + j), VL);
+                r[l] = mask_apply(&m, w, vf_set(1.0f));
+            }
+            vf_transpose(r);
+            for (int l = 0; l < VL && j + l < k->nk; l++) vf_store(factor + (j + l) * ATTN_BQ + i, r[l]);
+        }
+}
+
+/* ---- results ---- */
+
+/* n_rows x a elements whose transpose stands in t (row length ATTN_BQ), lane l times f[l] (NULL: 1): into rows of
+ * dst, added to acc where that is there. */
+VEC_INLINE void attn_put_transposed(const struct view *dst, const struct view *acc, int64_t row, int64_t col,
+                                    const float *t, const float *f, int64_t n_rows, int64_t a, enum dtype type)
+{
+    for (int64_t i = 0; i < n_rows; i += VL)
+        for (int64_t d = 0; d < a; d += VL) {
+            vf r[VL];
+            int n = v_count(a - d);
+            for (int l = 0; l < VL; l++) {
+                r[l] = vf_zero();
+                if (l < n) r[l] = vf_load(t + (d + l) * ATTN_BQ + i);
+                if (f) r[l] *= vf_load(f + i);
+            }
+            vf_transpose(r);
+            for (int l = 0; l < VL && i + l < n_rows; l++) {
+                const void *before = acc ? row_or_null(acc, row + i + l) : NULL;
+                v_put(row_at(dst, row + i + l), col + d, n, type, r[l] + v_get_or_zero(before, col + d, n, type));
+            }
+        }
+}
+
+/* Work is handed out one unit at a time, since causality makes units unequal; results do not depend on who takes
+ * which (invariant 1). */
+struct attn_job {
+    struct attn x;
+    atomic_llong next;
+    int64_t n_units, split; /* split: units per (sequence, key head) */
+    size_t each;            /* scratch of one member */
+};
+typedef void attn_unit_fn(struct attn *x, int64_t b, int64_t g, int64_t part, int64_t n_parts, void *scratch);
+static inline void attn_take_units(struct attn_job *job, int member, attn_unit_fn *fn)
+{
+    void *mine = (char *)job->x.c->scratch + (size_t)member * job->each;
+    job->x.o->begin();
+    for (int64_t u; (u = atomic_fetch_add(&job->next, 1)) < job->n_units;) {
+        int64_t pair = u % (job->x.batch * job->x.groups), part = u / (job->x.batch * job->x.groups);
+        fn(&job->x, pair / job->x.groups, pair % job->x.groups, job->split - 1 - part, job->split, mine);
+    }
+    job->x.o->end();
+}
+
+#endif

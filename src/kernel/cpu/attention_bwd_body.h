@@ -1,0 +1,245 @@
+/* attention_bwd_body.h: attention backward, P formed again block by block from the saved lse.
+ *
+ * With delta_i = do_i . o_i:  dS = P (dP - delta) scale. S^T and dP^T are made with queries as lanes; the same rows
+ * then serve as left operands of dV and dK (packed from rows of bf16 or f32) and, written as panels on the way, as
+ * right operand of dQ^T, so the only transpositions are those of packing. One unit is one key head of one sequence
+ * with all its query heads: dk and dv sum over heads, then blocks of queries; dq over blocks of keys, ascending.
+ *
+ * Cost per pair: 10 A FLOPs in products, about 25 vector instructions per VL pairs. Memory per thread: about
+ * 7 S A elements of panels and 3 S A floats.
+ */
+#ifndef TUTTI_KERNEL_CPU_ATTENTION_BWD_BODY_H
+#define TUTTI_KERNEL_CPU_ATTENTION_BWD_BODY_H
+
+#include "kernel/cpu/attention_body.h"
+
+struct attn_bwd {
+    /* left panels per block of keys: K and V (lanes keys), K^T (lanes A) */
+    char *k, *v, *kt;
+    size_t key_block, key_step, kt_block, kt_step;
+    /* right panels per block of queries: Q and dO (lanes queries), and again with lanes A */
+    char *q, *g, *qd, *gd;
+    size_t q_block, q_step, qd_block, qd_step;
+    /* one block: S^T (then nothing), dP^T; P^T and dS^T as rows of the panels' type, then packed */
+    float *s, *dp, *factor;
+    char *p_rows, *ds_rows, *left, *ds_right;
+    float *lse, *delta;  /* per query; lse in powers of 2 */
+    float *dq, *dk, *dv; /* dQ^T per block of queries; dK and dV (a_pad wide) */
+};
+
+static size_t attn_bwd_carve(const struct attn *x, struct attn_bwd *w, void *scratch)
+{
+    struct carve s = {scratch, 0};
+    const struct tile_ops *o = x->o;
+    size_t n_kb = (size_t)x->n_kb, n_qb = (size_t)x->n_qb, each = dtype_bytes(o->panel);
+    w->key_block = tile_a_bytes(o, x->bk, x->a);
+    w->key_step = tile_a_step(o, x->a);
+    w->kt_block = tile_a_bytes(o, x->a, x->bk);
+    w->kt_step = tile_a_step(o, x->bk);
+    w->q_block = tile_b_bytes(o, ATTN_BQ, x->a);
+    w->q_step = tile_b_step(o, x->a);
+    w->qd_block = tile_b_bytes(o, x->a, ATTN_BQ);
+    w->qd_step = tile_b_step(o, ATTN_BQ);
+    w->k = carve(&s, w->key_block * n_kb);
+    w->v = carve(&s, w->key_block * n_kb);
+    w->kt = carve(&s, w->kt_block * n_kb);
+    w->q = carve(&s, w->q_block * n_qb);
+    w->g = carve(&s, w->q_block * n_qb);
+    w->qd = carve(&s, w->qd_block * n_qb);
+    w->gd = carve(&s, w->qd_block * n_qb);
+    w->s = carve_floats(&s, x->bk * ATTN_BQ);
+    w->dp = carve_floats(&s, x->bk * ATTN_BQ);
+    w->factor = x->drop ? carve_floats(&s, x->bk * ATTN_BQ) : NULL;
+    w->p_rows = carve(&s, (size_t)(x->bk * ATTN_BQ) * each);
+    w->ds_rows = carve(&s, (size_t)(x->bk * ATTN_BQ) * each);
+    w->left = carve(&s, tile_a_bytes(o, x->bk, ATTN_BQ));
+    w->ds_right = carve(&s, tile_b_bytes(o, ATTN_BQ, x->bk));
+    w->lse = carve_floats(&s, x->n_qb * ATTN_BQ);
+    w->delta = carve_floats(&s, x->n_qb * ATTN_BQ);
+    w->dq = carve_floats(&s, x->n_qb * ATTN_BQ * round_up(x->a, o->mr));
+    w->dk = carve_floats(&s, x->n_kb * x->bk * x->a_pad);
+    w->dv = carve_floats(&s, x->n_kb * x->bk * x->a_pad);
+    return s.used;
+}
+
+VEC_INLINE float attn_row_dot(const void *p, const void *q, int64_t at, int64_t n, enum dtype t)
+{
+    vf s = vf_zero();
+    for (int64_t i = 0; i < n; i += VL) {
+        int k = v_count(n - i);
+        s = vf_fma(v_get(p, at + i, k, t), v_get(q, at + i, k, t), s);
+    }
+    return vf_sum(s);
+}
+
+static void attn_bwd_pack_keys(const struct attn *x, struct attn_bwd *w, int64_t b, int64_t g)
+{
+    const struct tile_ops *o = x->o;
+    for (int64_t kb = 0; kb < x->n_kb; kb++) {
+        int64_t row = b * x->n_k + kb * x->bk, n = attn_keys(x, kb);
+        o->pack_a(w->k + (size_t)kb * w->key_block, attn_rows(x->k, row, g, x->a, true), n, x->a);
+        o->pack_a(w->v + (size_t)kb * w->key_block, attn_rows(x->v, row, g, x->a, true), n, x->a);
+        o->pack_a(w->kt + (size_t)kb * w->kt_block, attn_rows(x->k, row, g, x->a, false), x->a, n);
+    }
+}
+static void attn_bwd_pack_queries(const struct attn *x, struct attn_bwd *w, int64_t b, int64_t h)
+{
+    const struct tile_ops *o = x->o;
+    const struct view *g = &x->c->dout[0];
+    for (int64_t qb = 0; qb < x->n_qb; qb++) {
+        int64_t i0 = qb * ATTN_BQ, row = b * x->n_q + i0, n = x->n_q - i0 < ATTN_BQ ? x->n_q - i0 : ATTN_BQ;
+        o->pack_b(w->q + (size_t)qb * w->q_block, attn_rows(x->q, row, h, x->a, true), n, x->a);
+        o->pack_b(w->g + (size_t)qb * w->q_block, attn_rows(g, row, h, x->a, true), n, x->a);
+        o->pack_b(w->qd + (size_t)qb * w->qd_block, attn_rows(x->q, row, h, x->a, false), x->a, n);
+        o->pack_b(w->gd + (size_t)qb * w->qd_block, attn_rows(g, row, h, x->a, false), x->a, n);
+        for (int64_t i = 0; i < ATTN_BQ; i++) { /* lanes past the end: probability 1 on rows of zeros */
+            const void *og = i < n ? row_at(x->out, row + i) : NULL, *gg = i < n ? row_at(g, row + i) : NULL;
+            w->lse[i0 + i] = i < n ? ((const float *)row_at(x->lse, row + i))[h] * ATTN_LOG2E : 0;
+            w->delta[i0 + i] = i >= n             ? 0
+                               : x->t == DT_BF16 ? attn_row_dot(og, gg, h * x->a, x->a, DT_BF16)
+                                                 : attn_row_dot(og, gg, h * x->a, x->a, DT_F32);
+        }
+    }
+}
+
+/* P and dS at row j of lane group g: p what multiplies dO, ds the gradient of q.k. */
+VEC_INLINE void attn_bwd_pair(const struct attn *x, const struct attn_bwd *w, const struct attn_mask *mask, int64_t j, int g,
+                              const float *factor, vf lse, vf delta, vf *p, vf *ds, enum dtype panel)
+{
+    int64_t at = j * ATTN_BQ + g * VL;
+    vf s = vf_load(w->s + at) * vf_set(x->log2_scale);
+    if (mask) s = attn_hide(mask, j, s);
+    vf dp = vf_load(w->dp + at);
+    *p = v_exp2(s - lse, panel == DT_BF16);
+    vf dropped = *p;
+    if (factor) {
+        vf f = vf_load(factor + at);
+        dp *= f;
+        dropped *= f;
+    }
+    *ds = *p * (dp - delta) * vf_set(x->scale);
+    *p = dropped;
+}
+VEC_INLINE void attn_bwd_group(const struct attn *x, struct attn_bwd *w, const struct attn_block *k, int g, bool dropping,
+                               enum dtype panel)
+{
+    const int per = panel == DT_BF16 ? 2 : 1;
+    size_t step = tile_b_step(x->o, k->nk), each = dtype_bytes(panel);
+    struct attn_mask hide, *mask = NULL;
+    if (k->cut) {
+        hide = attn_mask_of(x, k, g);
+        mask = &hide;
+    }
+    const float *factor = dropping ? w->factor : NULL;
+    vf lse = vf_load(w->lse + k->i0 + g * VL), delta = vf_load(w->delta + k->i0 + g * VL);
+    for (int64_t j = 0; j < k->nk; j += per) {
+        vf p[2], ds[2] = {vf_zero(), vf_zero()};
+        for (int u = 0; u < per && j + u < k->nk; u++) {
+            size_t at = (size_t)((j + u) * ATTN_BQ + g * VL) * each;
+            attn_bwd_pair(x, w, mask, j + u, g, factor, lse, delta, &p[u], &ds[u], panel);
+            if (panel == DT_BF16) {
+                vf_narrow_bf16((uint16_t *)(void *)(w->p_rows + at), p[u]);
+                vf_narrow_bf16((uint16_t *)(void *)(w->ds_rows + at), ds[u]);
+            } else {
+                vf_store((float *)(void *)(w->p_rows + at), p[u]);
+                vf_store((float *)(void *)(w->ds_rows + at), ds[u]);
+            }
+        }
+        int32_t *unit = attn_unit(x->o, w->ds_right, step, g, j, per);
+        if (panel == DT_BF16) vi_store(unit, vf_pair_bf16(ds[0], ds[1]));
+        else vi_store(unit, vf_bits(ds[0]));
+    }
+    attn_zero_depth(x->o, w->ds_right, step, g, k->nk, per);
+}
+
+static void attn_bwd_block(const struct attn *x, struct attn_bwd *w, const struct attn_block *k, bool dropping)
+{
+    const struct tile_ops *o = x->o;
+    size_t kb = (size_t)k->kb, qb = (size_t)k->qb;
+    attn_mul(o, w->s, ATTN_BQ, w->k + kb * w->key_block, w->key_step, w->q + qb * w->q_block, w->q_step, k->nk, k->nq_pad,
+             x->a, false);
+    attn_mul(o, w->dp, ATTN_BQ, w->v + kb * w->key_block, w->key_step, w->g + qb * w->q_block, w->q_step, k->nk, k->nq_pad,
+             x->a, false);
+    if (dropping) attn_dropout(x, k, w->factor);
+    for (int g = 0; g * VL < k->nq_pad; g++) {
+        if (o->panel == DT_BF16) attn_bwd_group(x, w, k, g, dropping, DT_BF16);
+        else attn_bwd_group(x, w, k, g, dropping, DT_F32);
+    }
+    struct tile_src rows = {.p = w->p_rows, .dtype = o->panel, .stride = ATTN_BQ, .depth_dense = true};
+    int64_t key_rows = k->j0 * x->a_pad;
+    o->pack_a(w->left, rows, k->nk, k->nq);
+    attn_mul(o, w->dv + key_rows, x->a_pad, w->left, tile_a_step(o, k->nq), w->gd + qb * w->qd_block,
+             tile_b_step(o, k->nq), k->nk, x->a_pad, k->nq, true);
+    rows.p = w->ds_rows;
+    o->pack_a(w->left, rows, k->nk, k->nq);
+    attn_mul(o, w->dk + key_rows, x->a_pad, w->left, tile_a_step(o, k->nq), w->qd + qb * w->qd_block,
+             tile_b_step(o, k->nq), k->nk, x->a_pad, k->nq, true);
+    attn_mul(o, w->dq + k->i0 * round_up(x->a, o->mr), ATTN_BQ, w->kt + kb * w->kt_block,
+             tile_a_step(o, attn_keys(x, k->kb)), w->ds_right, tile_b_step(o, k->nk), x->a, k->nq_pad, k->nk, true);
+}
+
+/* din = acc + rows of `sum` (a_pad wide). */
+VEC_INLINE void attn_put_rows(const struct kernel_call *c, int i, const float *sum, int64_t row, int64_t col, int64_t n_rows,
+                              int64_t a, int64_t a_pad, enum dtype t)
+{
+    if (!c->din[i].p) return;
+    for (int64_t r = 0; r < n_rows; r++)
+        for (int64_t d = 0; d < a; d += VL) {
+            int n = v_count(a - d);
+            vf before = v_get_or_zero(row_or_null(&c->acc[i], row + r), col + d, n, t);
+            v_put(row_at(&c->din[i], row + r), col + d, n, t, before + vf_load(sum + r * a_pad + d));
+        }
+}
+VEC_INLINE void attn_put_dq(const struct attn *x, const struct attn_bwd *w, int64_t b, int64_t h, enum dtype t)
+{
+    const struct kernel_call *c = x->c;
+    for (int64_t i0 = 0; i0 < x->n_q && c->din[0].p; i0 += ATTN_BQ)
+        attn_put_transposed(&c->din[0], &c->acc[0], b * x->n_q + i0, h * x->a, w->dq + i0 * round_up(x->a, x->o->mr), NULL,
+                            x->n_q - i0 < ATTN_BQ ? x->n_q - i0 : ATTN_BQ, x->a, t);
+}
+
+static void attn_bwd_unit(struct attn *x, int64_t b, int64_t g, int64_t part, int64_t n_parts, void *scratch)
+{
+    (void)part;
+    (void)n_parts;
+    struct attn_bwd w;
+    attn_bwd_carve(x, &w, scratch);
+    bool dropping = x->drop && dropout_active(&x->c->at, x->c->step);
+    int64_t group = x->heads / x->groups, key_floats = x->n_kb * x->bk * x->a_pad;
+    memset(w.dk, 0, (size_t)key_floats * sizeof(float));
+    memset(w.dv, 0, (size_t)key_floats * sizeof(float));
+    attn_bwd_pack_keys(x, &w, b, g);
+    for (int64_t h = g * group; h < (g + 1) * group; h++) {
+        attn_bwd_pack_queries(x, &w, b, h);
+        memset(w.dq, 0, (size_t)(x->n_qb * ATTN_BQ * round_up(x->a, x->o->mr)) * sizeof(float));
+        for (int64_t kb = 0; kb < x->n_kb; kb++)
+            for (int64_t qb = 0; qb < x->n_qb; qb++) {
+                struct attn_block k = attn_block_at(x, b, h, qb, kb);
+                if (k.seen) attn_bwd_block(x, &w, &k, dropping);
+            }
+        if (x->t == DT_BF16) attn_put_dq(x, &w, b, h, DT_BF16);
+        else attn_put_dq(x, &w, b, h, DT_F32);
+    }
+    for (int i = 1; i < 3; i++) {
+        const float *sum = i == 1 ? w.dk : w.dv;
+        if (x->t == DT_BF16) attn_put_rows(x->c, i, sum, b * x->n_k, g * x->a, x->n_k, x->a, x->a_pad, DT_BF16);
+        else attn_put_rows(x->c, i, sum, b * x->n_k, g * x->a, x->n_k, x->a, x->a_pad, DT_F32);
+    }
+}
+static void attn_bwd_member(void *arg, int member, int n_members)
+{
+    (void)n_members;
+    attn_take_units(arg, member, attn_bwd_unit);
+}
+
+static void attention_bwd(const struct kernel_call *c, const struct tile_ops *o)
+{
+    struct attn x = attn_of(c, o);
+    attn_count_blocks(&x);
+    struct attn_bwd w;
+    struct attn_job job = {.x = x, .each = attn_bwd_carve(&x, &w, NULL), .split = 1, .n_units = x.batch * x.groups};
+    atomic_init(&job.next, 0);
+    team_run(c->team, attn_bwd_member, &job);
+}
+
+#endif
