@@ -1,0 +1,365 @@
+/* Passes, text and the checker: every schedule passes, nearly every damaged one does not, and a second opinion decides
+ * which. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "schedule/schedule.h"
+
+struct dice {
+    uint64_t seed, at;
+};
+static int roll(struct dice *d, int n)
+{
+    return (int)(rng_u64(d->seed, 1, d->at++) % (uint64_t)n);
+}
+
+/* ---- a second opinion: ranks with mailboxes, played by hand ------------------------------------------------- */
+
+enum { BIG = 12 }; /* stages and microbatches of the damaged schedules stay below */
+
+struct player {
+    bool input[BIG][BIG], output_grad[BIG][BIG]; /* what has arrived for (stage, microbatch) */
+    bool forward[BIG][BIG], backward[BIG][BIG], weight[BIG][BIG];
+};
+
+/* One rank tries its next action. 1: done, 0: must wait, -1: it makes no sense. `mail` is what is under way: [0]
+ * activations for, [1] gradients for (stage, microbatch). */
+static int play(const struct schedule *s, int rank, struct action a, struct player *all, bool mail[2][BIG][BIG])
+{
+    int g = a.stage, m = a.microbatch, last = s->n_stages - 1;
+    struct player *me = &all[rank];
+    if (schedule_rank_of(s, g, m) != rank) return -1;
+    bool remote_before = g > 0 && schedule_rank_of(s, g - 1, m) != rank;
+    bool remote_after = g < last && schedule_rank_of(s, g + 1, m) != rank;
+    switch (a.kind) {
+    case ACTION_F:
+        if (me->forward[g][m]) return -1;
+        if (g > 0 && !(remote_before ? me->input[g][m] : me->forward[g - 1][m])) return 0;
+        return me->forward[g][m] = true;
+    case ACTION_B:
+    case ACTION_BW:
+        if (me->backward[g][m]) return -1;
+        if (!me->forward[g][m]) return 0;
+        if (g < last && !(remote_after ? me->output_grad[g][m] : me->backward[g + 1][m])) return 0;
+        if (a.kind == ACTION_BW && me->weight[g][m]) return -1;
+        if (a.kind == ACTION_BW) me->weight[g][m] = true;
+        return me->backward[g][m] = true;
+    case ACTION_W:
+        if (me->weight[g][m]) return -1;
+        if (!me->backward[g][m]) return 0;
+        return me->weight[g][m] = true;
+    case ACTION_SEND_F:
+        if (!remote_after || a.peer != schedule_rank_of(s, g + 1, m)) return -1;
+        if (!me->forward[g][m]) return 0;
+        if (mail[0][g + 1][m] || all[a.peer].input[g + 1][m]) return -1;
+        return mail[0][g + 1][m] = true;
+    case ACTION_SEND_B:
+        if (!remote_before || a.peer != schedule_rank_of(s, g - 1, m)) return -1;
+        if (!me->backward[g][m]) return 0;
+        if (mail[1][g - 1][m] || all[a.peer].output_grad[g - 1][m]) return -1;
+        return mail[1][g - 1][m] = true;
+    case ACTION_RECV_F:
+        if (!remote_before || a.peer != schedule_rank_of(s, g - 1, m) || me->input[g][m]) return -1;
+        if (!mail[0][g][m]) return 0;
+        mail[0][g][m] = false;
+        return me->input[g][m] = true;
+    case ACTION_RECV_B:
+        if (!remote_after || a.peer != schedule_rank_of(s, g + 1, m) || me->output_grad[g][m]) return -1;
+        if (!mail[1][g][m]) return 0;
+        mail[1][g][m] = false;
+        return me->output_grad[g][m] = true;
+    default:
+        return -1;
+    }
+}
+
+/* Whether a lowered schedule runs to its end, leaves no mail and did everything. */
+static bool plays(const struct schedule *s)
+{
+    struct player *all = xcalloc(to_size(s->n_ranks), sizeof *all);
+    bool mail[2][BIG][BIG] = {{{false}}}, good = true;
+    int64_t pc[BIG] = {0};
+    for (bool moved = true; moved && good;) {
+        moved = false;
+        for (int r = 0; r < s->n_ranks && good; r++)
+            if (pc[r] < s->rank[r].n) { /* one action at a time, round robin: not the checker's order */
+                int what = play(s, r, s->rank[r].a[pc[r]], all, mail);
+                good = what >= 0;
+                pc[r] += what > 0;
+                moved |= what > 0;
+            }
+    }
+    for (int r = 0; r < s->n_ranks; r++) good &= pc[r] == s->rank[r].n;
+    for (int g = 0; g < s->n_stages; g++)
+        for (int m = 0; m < s->n_microbatches; m++)
+            good &= !mail[0][g][m] && !mail[1][g][m] && all[schedule_rank_of(s, g, m)].weight[g][m];
+    xfree(all);
+    return good;
+}
+
+/* ---- all schedules ------------------------------------------------------------------------------------------ */
+
+typedef void visit_fn(struct schedule *s, void *arg);
+
+static void each_schedule(visit_fn *fn, void *arg)
+{
+    for (int k = 0; schedule_kind_name(k); k++)
+        for (int p = 1; p <= 4; p++)
+            for (int m = 1; m <= 10; m++)
+                for (int v = 0; v <= 3; v++) {
+                    struct schedule *s;
+                    if (schedule_generate(&s, schedule_kind_name(k), p, m, v, NULL)) continue;
+                    fn(s, arg);
+                    schedule_free(s);
+                }
+}
+
+static void must_pass(const struct schedule *s)
+{
+    struct err e = {0};
+    if (schedule_check(s, NULL, &e)) fail_msg("%s p %d m %d: %s", s->kind, s->n_ranks, s->n_microbatches, e.text);
+}
+
+static struct schedule *copy(const struct schedule *s)
+{
+    struct str t = {0};
+    struct schedule *back;
+    struct err e = {0};
+    schedule_print(s, &t);
+    if (schedule_parse(&back, str_text(&t), "copy", &e)) fail_msg("%s\n%s", e.text, str_text(&t));
+    str_free(&t);
+    return back;
+}
+
+static double makespan(const struct schedule *s)
+{
+    struct schedule_timeline t;
+    schedule_simulate(s, &(struct schedule_cost){1, 1.5, 0.75, 0.3}, &t);
+    double v = t.makespan;
+    schedule_timeline_fini(&t);
+    return v;
+}
+
+static void visit_passes(struct schedule *s, void *arg)
+{
+    int *n = arg;
+    (*n)++;
+    must_pass(s);
+    struct schedule *same = copy(s), *lowered = copy(s), *full = copy(s), *split = copy(s);
+    assert_true(schedule_equal(s, same));
+
+    schedule_add_comm(lowered);
+    must_pass(lowered);
+    assert_true(plays(lowered));
+    assert_true(makespan(lowered) == makespan(s)); /* messages take the same time whether written down or not */
+
+    struct schedule_peak a[8], b[8];
+    schedule_check(s, a, NULL);
+    schedule_split_backward(split);
+    must_pass(split);
+    schedule_fuse_backward(split);
+    schedule_fuse_backward(same);
+    assert_true(schedule_equal(split, same));
+
+    schedule_add_recompute(full);
+    schedule_add_offload(full, 4);
+    schedule_add_gather(full, *n % 2);
+    schedule_add_reduce(full);
+    schedule_add_comm(full);
+    must_pass(full);
+    schedule_check(full, b, NULL);
+    for (int r = 0; r < s->n_ranks; r++) assert_true(b[r].activations <= a[r].activations);
+    struct schedule *again = copy(full);
+    assert_true(schedule_equal(full, again));
+    for (struct schedule **x = (struct schedule *[]){same, lowered, full, split, again, NULL}; *x; x++) schedule_free(*x);
+}
+
+static void test_passes(void **state)
+{
+    (void)state;
+    int n = 0;
+    each_schedule(visit_passes, &n);
+    assert_true(n > 300);
+}
+
+/* ---- damage -------------------------------------------------------------------------------------------------- */
+
+struct damage {
+    struct dice d;
+    int n, refused, harmless;
+};
+
+static void remove_at(struct action_list *l, int64_t i)
+{
+    memmove(&l->a[i], &l->a[i + 1], to_size(--l->n - i) * sizeof *l->a);
+}
+
+static void insert_at(struct schedule *s, int r, int64_t i, struct action a)
+{
+    schedule_push(s, r, a);
+    struct action_list *l = &s->rank[r];
+    memmove(&l->a[i + 1], &l->a[i], to_size(l->n - 1 - i) * sizeof *l->a);
+    l->a[i] = a;
+}
+
+/* One random injury to a lowered schedule. */
+static void injure(struct schedule *s, struct dice *d)
+{
+    int r = roll(d, s->n_ranks);
+    struct action_list *l = &s->rank[r];
+    int64_t i = roll(d, (int)l->n), j = roll(d, (int)l->n);
+    struct action a = l->a[i];
+    switch (roll(d, 6)) {
+    case 0:
+        remove_at(l, i);
+        break;
+    case 1:
+        insert_at(s, r, j, a);
+        break;
+    case 2:
+        l->a[i].microbatch = (uint16_t)roll(d, s->n_microbatches);
+        break;
+    case 3:
+        l->a[i].stage = (uint16_t)roll(d, s->n_stages);
+        break;
+    case 4:
+        remove_at(l, i);
+        insert_at(s, roll(d, s->n_ranks), 0, a);
+        break;
+    default: /* move within the list: the only kind that may do no harm */
+        remove_at(l, i);
+        insert_at(s, r, j < l->n ? j : l->n, a);
+        break;
+    }
+}
+
+static void visit_damage(struct schedule *s, void *arg)
+{
+    struct damage *g = arg;
+    if (s->n_stages >= BIG || s->n_microbatches >= BIG) return;
+    schedule_add_comm(s);
+    for (int i = 0; i < 30; i++) {
+        struct schedule *hurt = copy(s);
+        struct err e = {0};
+        injure(hurt, &g->d);
+        bool plays_on = plays(hurt), passes = schedule_check(hurt, NULL, &e) == OK;
+        if (plays_on != passes) {
+            struct str t = {0};
+            schedule_print(hurt, &t);
+            fail_msg("it %s, but the checker says: %s\n%s", plays_on ? "runs" : "does not run", passes ? "fine" : e.text,
+                     str_text(&t));
+        }
+        if (!passes) assert_true(strlen(e.text) > 10);
+        g->n++;
+        g->refused += !passes;
+        g->harmless += passes;
+        schedule_free(hurt);
+    }
+}
+
+static void test_damage(void **state)
+{
+    (void)state;
+    struct damage g = {.d = {7, 0}};
+    each_schedule(visit_damage, &g);
+    print_message("%d damaged schedules: %d refused, %d harmless\n", g.n, g.refused, g.harmless);
+    assert_true(g.n > 5000 && g.refused > g.n / 2 && g.harmless > 100);
+}
+
+static void expect_error(const char *text, const char *want)
+{
+    struct schedule *s;
+    struct err e = {0};
+    int rc = schedule_parse(&s, text, "file", &e);
+    if (!rc) rc = schedule_check(s, NULL, &e);
+    schedule_free(s);
+    assert_int_equal(rc, ERR_REQUEST);
+    assert_string_equal(e.text, want);
+}
+
+#define TWO "schedule x ranks 2 stages 2 microbatches 1\nplace 0 1\n"
+#define ONE "schedule x ranks 1 stages 1 microbatches 2\nplace 0\n"
+
+/* The message names the action and what to do. */
+static void test_messages(void **state)
+{
+    (void)state;
+    expect_error(TWO "rank 0: 0F0 0BW0\nrank 1: 1F0", "rank 1 never issues 1B0");
+    expect_error(TWO "rank 0: 0F0 0BW0\nrank 1: 1BW0 1F0",
+                 "rank 0, action 1 (0BW0): waits for 1B0 of rank 1; rank 1, action 0 (1BW0): waits for 1F0, which stands "
+                 "later in its own list");
+    expect_error(TWO "rank 0: 0F0 0BW0 0F0\nrank 1: 1F0 1BW0", "rank 0, action 2 (0F0): issued twice");
+    expect_error(TWO "rank 0: 0F0 0BW0 1F0\nrank 1: 1BW0", "rank 0, action 2 (1F0): this stage is placed on another rank");
+    expect_error(TWO "rank 0: 0F0 0SF0@1 0RB0@1 0BW0\nrank 1: 1RF0@0 1F0 1BW0", "rank 1 never issues 1SB0");
+    expect_error(TWO "rank 0: 0F0 0SF0@0 0RB0@1 0BW0\nrank 1: 1RF0@0 1F0 1BW0 1SB0@0",
+                 "rank 0, action 1 (0SF0@0): the other end is on another rank than @ says");
+    expect_error(TWO "rank 0: 0F0 0RB0@1 0SF0@1 0BW0\nrank 1: 1RF0@0 1F0 1BW0 1SB0@0",
+                 "rank 0, action 1 (0RB0@1): waits for 1SB0 of rank 1; rank 1, action 0 (1RF0@0): waits for 0SF0 of rank 0: "
+                 "a circle");
+    expect_error(ONE "rank 0: 0F0 0BW0 0REDUCE 0F1 0BW1",
+                 "rank 0, action 4 (0BW1): its stage was already reduced: this gradient would be lost");
+    expect_error(ONE "rank 0: 0GATHER 0F0 0BW0 0RELEASE 0F1 0BW1",
+                 "rank 0, action 4 (0F1): the stage's parameters are not whole: GATHER comes first");
+    expect_error(ONE "rank 0: 0F0 0BW0 0RECOMPUTE0 0F1 0BW1", "rank 0, action 1 (0BW0): RECOMPUTE comes first");
+    expect_error(ONE "rank 0: 0F0 0OFFLOAD0 0BW0 0F1 0BW1 0RELOAD0",
+                 "rank 0, action 2 (0BW0): its activations are away: RELOAD comes first");
+    expect_error(ONE "rank 0: 0F0.1 0BW0 0F1 0BW1",
+                 "rank 0, action 0 (0F0.1): parts of a stage cannot be scheduled yet; leave the part out");
+    expect_error("schedule x ranks 1 stages 1 microbatches 1 forward_only\nplace 0\nrank 0: 0F0 0BW0",
+                 "rank 0, action 1 (0BW0): a forward-only schedule has no such action");
+    expect_error(ONE "rank 0: 0F0 0X0", "file:3: '0X0': no such kind of action; there are F, B, W, BW, RF, SF, RB, SB, GATHER, "
+                                        "RELEASE, REDUCE, RECOMPUTE, OFFLOAD, RELOAD");
+    expect_error(ONE "rank 0: 0F7", "file:3: wanted a stage and microbatch of this schedule, got '0F7'");
+    expect_error(ONE "rank 1: 0F0", "file:3: wanted 'rank I:' for every rank, in order, got '1:'");
+    expect_error("schedule x ranks 2 stages 3 microbatches 1\nplace 0 1 0",
+                 "file:1: 3 stages do not divide over 2 ranks: choose 2 or 4 stages");
+    expect_error("", "file:1: wanted 'schedule KIND ranks R stages S microbatches M', got ''");
+}
+
+/* Text from outside may be anything. */
+static void test_rubbish(void **state)
+{
+    (void)state;
+    struct schedule *s;
+    struct str t = {0};
+    struct dice d = {11, 0};
+    assert_int_equal(schedule_generate(&s, "dualpipe", 2, 4, 0, NULL), OK);
+    schedule_add_comm(s);
+    schedule_print(s, &t);
+    schedule_free(s);
+    int parsed = 0;
+    for (int i = 0; i < 20000; i++) {
+        char *text = xstrdup(str_text(&t));
+        for (int k = 1 + roll(&d, 3); k > 0; k--) text[roll(&d, (int)t.n)] = "0129FBWS@.:# \nrank\t\x80-"[roll(&d, 21)];
+        if (roll(&d, 4) == 0) text[roll(&d, (int)t.n)] = 0;
+        struct err e = {0};
+        if (!schedule_parse(&s, text, "rubbish", &e)) {
+            parsed++;
+            schedule_check(s, NULL, &e);
+            schedule_free(s);
+        } else {
+            assert_null(s);
+            assert_true(str_starts(e.text, "rubbish:"));
+        }
+        xfree(text);
+    }
+    assert_true(parsed > 100);
+    str_free(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_passes),   cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_messages), cmocka_unit_test(test_rubbish),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

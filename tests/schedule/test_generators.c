@@ -1,0 +1,300 @@
+/* Generators against the published figures: bubbles and memory as formulas, small cases as text. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "schedule/schedule.h"
+
+#define MAX_RANKS 16
+
+struct figures {
+    struct schedule_timeline t;
+    struct schedule_peak peak[MAX_RANKS];
+};
+
+static struct schedule *make(const char *kind, int p, int m, int v)
+{
+    struct schedule *s;
+    struct err e = {0};
+    if (schedule_generate(&s, kind, p, m, v, &e)) fail_msg("%s: %s", kind, e.text);
+    return s;
+}
+
+static struct figures measure(const char *kind, int p, int m, int v, struct schedule_cost c)
+{
+    struct schedule *s = make(kind, p, m, v);
+    struct figures f = {0};
+    struct err e = {0};
+    if (schedule_check(s, f.peak, &e)) fail_msg("%s p %d m %d v %d: %s", kind, p, m, v, e.text);
+    struct schedule_timeline t;
+    schedule_simulate(s, &c, &t);
+    f.t = t;
+    f.t.at = NULL; /* the figures only */
+    schedule_timeline_fini(&t);
+    schedule_free(s);
+    return f;
+}
+
+static void near(double got, double want)
+{
+    if (fabs(got - want) > 1e-9 * (1 + fabs(want))) fail_msg("got %.12g, wanted %.12g", got, want);
+}
+
+static const struct schedule_cost costs[] = {{1, 1, 1, 0}, {2, 3, 1, 0}, {1, 2, 0.5, 0}, {3, 1, 1, 0}};
+enum { N_COSTS = sizeof costs / sizeof costs[0] };
+
+/* (p-1)/m for both; the difference is memory. */
+static void test_gpipe_and_1f1b(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 8; p++)
+        for (int m = 1; m <= 20; m++)
+            for (int k = 0; k < N_COSTS; k++) {
+                struct figures g = measure("gpipe", p, m, 1, costs[k]), o = measure("1f1b", p, m, 1, costs[k]);
+                near(g.t.bubble_ratio, (double)(p - 1) / m);
+                near(o.t.bubble_ratio, (double)(p - 1) / m);
+                near(o.t.ideal, m * (costs[k].f + costs[k].b + costs[k].w));
+                for (int r = 0; r < p; r++) {
+                    assert_int_equal(g.peak[r].activations, m);
+                    assert_int_equal(o.peak[r].activations, p - r < m ? p - r : m);
+                    assert_int_equal(o.peak[r].wgrads, 0);
+                }
+            }
+}
+
+/* (p-1)/(v m), and p (1 + (p-1)/(p v)) microbatches of a whole rank on the first one. */
+static void test_interleaved(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 6; p++)
+        for (int v = 2; v <= 4; v++)
+            for (int rounds = 1; rounds <= 4; rounds++)
+                for (int k = 0; k < N_COSTS; k++) {
+                    int m = rounds * p;
+                    struct figures f = measure("interleaved", p, m, v, costs[k]);
+                    near(f.t.bubble_ratio, (double)(p - 1) / (v * m));
+                    for (int r = 0; r < p; r++) {
+                        int want = 2 * (p - 1 - r) + (v - 1) * p + 1;
+                        assert_int_equal(f.peak[r].activations, want < m * v ? want : m * v);
+                    }
+                    if (rounds > 1) near((double)f.peak[0].activations / v, p * (1 + (p - 1.0) / (p * v)));
+                }
+}
+
+static void test_naive(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 5; p++)
+        for (int m = 1; m <= 5; m++) {
+            struct figures f = measure("naive", p, m, 1, costs[1]);
+            near(f.t.makespan, 6.0 * p * m);
+            assert_int_equal(f.peak[0].activations, 1);
+        }
+}
+
+static void test_zero_bubble(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 8; p++)
+        for (int m = 1; m <= 4 * p; m++) {
+            struct figures h1 = measure("zbh1", p, m, 1, costs[0]), h2 = measure("zbh2", p, m, 1, costs[0]);
+            struct figures v = measure("zbv", p, m, 2, costs[0]);
+            if (m <= p) { /* too few to fill: all the zero-bubble schedules take the same time */
+                near(h1.t.makespan, 2.0 * (m + p - 1) + 1);
+                near(h2.t.makespan, 2.0 * (m + p - 1) + 1);
+            } else {
+                near(h1.t.makespan - h1.t.ideal, p - 1); /* (p-1)(F+B-W) */
+            }
+            if (m >= 2 * p) {
+                near(h2.t.period_bubble_ratio, 0); /* (p-1)(F+B-2W) */
+                near(v.t.period_bubble_ratio, 0);
+            }
+            for (int r = 0; r < p; r++) {
+                if (m >= p) assert_int_equal(h1.peak[r].activations, p - r);
+                assert_true(h1.peak[r].both <= p);
+                if (m >= 2 * p) {
+                    assert_int_equal(h2.peak[r].activations, 2 * (p - r) - 1);
+                    assert_int_equal(v.peak[r].activations, 2 * p); /* halves: p microbatches, on every rank */
+                }
+                assert_true(h2.peak[r].both <= 2 * p - 1 && v.peak[r].both <= 2 * p);
+            }
+        }
+}
+
+/* The published bubble counts a forward and a backward side by side as one block; apart they do no worse. */
+static void test_dualpipe(void **state)
+{
+    (void)state;
+    for (int p = 2; p <= 8; p += 2)
+        for (int m = 2 * p; m <= 4 * p; m += 2)
+            for (int k = 0; k < 2; k++) {
+                struct schedule_cost c = costs[k];
+                double both = c.f + c.b + c.w, published = both + c.b + c.w - 3 * c.w;
+                struct figures d = measure("dualpipe", p, m, 1, c), v = measure("dualpipev", p, m, 2, c);
+                assert_true(d.t.makespan - d.t.ideal <= (p / 2 - 1) * published + 1e-9);
+                assert_true(v.t.makespan - v.t.ideal <= (p - 1) * published / 2 + 1e-9);
+                assert_true(d.t.bubble_ratio < (p - 1.0) / m); /* better than 1f1b */
+                for (int r = 0; r < p; r++) {
+                    assert_int_equal(d.peak[r].activations, p + 1);
+                    assert_int_equal(v.peak[r].activations, 2 * p + 1);
+                }
+            }
+}
+
+/* A message costs GPipe one latency per hop down and one per hop back. */
+static void test_latency(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 6; p++) {
+        struct figures f = measure("gpipe", p, 7, 1, (struct schedule_cost){1, 1, 1, 0.25});
+        near(f.t.makespan, 3.0 * (7 + p - 1) + 2 * 0.25 * (p - 1));
+    }
+}
+
+static void expect_text(const char *kind, int p, int m, int v, const char *want)
+{
+    struct schedule *s = make(kind, p, m, v);
+    struct str t = {0};
+    schedule_print(s, &t);
+    assert_string_equal(str_text(&t), want);
+    str_free(&t);
+    schedule_free(s);
+}
+
+static void test_golden(void **state)
+{
+    (void)state;
+    expect_text("1f1b", 2, 3, 1,
+                "schedule 1f1b ranks 2 stages 2 microbatches 3\nplace 0 1\n"
+                "rank 0: 0F0 0F1 0BW0 0F2 0BW1 0BW2\n"
+                "rank 1: 1F0 1BW0 1F1 1BW1 1F2 1BW2\n");
+    expect_text("interleaved", 2, 2, 2,
+                "schedule interleaved ranks 2 stages 4 microbatches 2\nplace 0 1 0 1\n"
+                "rank 0: 0F0 0F1 2F0 2F1 2BW0 2BW1 0BW0 0BW1\n"
+                "rank 1: 1F0 1F1 3F0 3BW0 3F1 3BW1 1BW0 1BW1\n");
+    expect_text("zbh1", 2, 3, 1,
+                "schedule zbh1 ranks 2 stages 2 microbatches 3\nplace 0 1\n"
+                "rank 0: 0F0 0F1 0B0 0W0 0F2 0B1 0W1 0B2 0W2\n"
+                "rank 1: 1F0 1B0 1F1 1B1 1W0 1F2 1B2 1W1 1W2\n");
+    expect_text("zbv", 1, 2, 2,
+                "schedule zbv ranks 1 stages 2 microbatches 2\nplace 0 0\n"
+                "rank 0: 0F0 1F0 1B0 1W0 0F1 0B0 0W0 1F1 1B1 1W1 0B1 0W1\n");
+    expect_text("dualpipe", 2, 4, 1,
+                "schedule dualpipe ranks 2 stages 2 microbatches 4 way_from 2\nplace 0 1\nplace 1 0\n"
+                "rank 0: 0F0 1F2 0F1 1BW2 1F3 0BW0 1BW3 0B1 0W1\n"
+                "rank 1: 0F2 1F0 0F3 1BW0 1F1 0BW2 1BW1 0B3 0W3\n");
+}
+
+static void test_onestage(void **state)
+{
+    (void)state;
+    for (int split = 0; split < 2; split++)
+        for (int m = 1; m < 40; m += 7) {
+            struct schedule *s = schedule_new_onestage(m, split);
+            struct schedule_peak peak;
+            schedule_add_reduce(s);
+            assert_int_equal(schedule_check(s, &peak, NULL), OK);
+            assert_int_equal(peak.both, 1);
+            assert_int_equal(peak.activations, 1);
+            assert_int_equal(peak.wgrads, split);
+            assert_int_equal(s->rank[0].n, (split ? 3 : 2) * m + 1);
+            assert_int_equal(s->rank[0].a[s->rank[0].n - 1].kind, ACTION_REDUCE);
+            schedule_free(s);
+        }
+    struct schedule *s = schedule_new_evaluation(5);
+    struct schedule_peak peak;
+    assert_int_equal(schedule_check(s, &peak, NULL), OK);
+    assert_int_equal(peak.activations, 1);
+    assert_int_equal(s->rank[0].n, 5);
+    schedule_free(s);
+}
+
+static void expect_refusal(const char *kind, int p, int m, int v, const char *want)
+{
+    struct schedule *s;
+    struct err e = {0};
+    assert_int_equal(schedule_generate(&s, kind, p, m, v, &e), ERR_REQUEST);
+    assert_null(s);
+    assert_string_equal(e.text, want);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    expect_refusal("chimera", 2, 2, 0,
+                   "no schedule 'chimera'; there are onestage, naive, gpipe, 1f1b, interleaved, zbh1, zbh2, zbv, dualpipe, "
+                   "dualpipev");
+    expect_refusal("interleave", 2, 2, 0,
+                   "no schedule 'interleave'; did you mean 'interleaved'?; there are onestage, naive, gpipe, 1f1b, "
+                   "interleaved, zbh1, zbh2, zbv, dualpipe, dualpipev");
+    expect_refusal("interleaved", 4, 6, 2, "interleaved: 6 microbatches go in rounds of 4; choose 4 or 8");
+    expect_refusal("1f1b", 4, 6, 2, "1f1b: 2 chunks per rank; choose 1");
+    expect_refusal("dualpipe", 3, 6, 0, "dualpipe: 3 stages; the two directions need an even number: choose 2 or 4");
+    expect_refusal("dualpipe", 4, 6, 0, "dualpipe: 6 microbatches on 4 stages; choose 8 or more");
+    expect_refusal("onestage", 2, 6, 0, "onestage runs on 1 rank, not 2; for a pipeline choose 1f1b");
+    expect_refusal("gpipe", 2, 0, 0, "gpipe: 2 stages, 0 microbatches: choose 1 or more");
+    expect_refusal("gpipe", 1 << 20, 1, 0, "1048576 pipeline ranks: choose 1 to 4096");
+}
+
+/* The pictures show every action that computes, once; the JSON says what the figures are. */
+static void test_pictures(void **state)
+{
+    (void)state;
+    struct schedule *s = make("zbv", 2, 5, 0);
+    struct schedule_peak peak[2];
+    struct schedule_timeline t;
+    struct str svg = {0}, json = {0}, text = {0};
+    schedule_add_comm(s);
+    assert_int_equal(schedule_check(s, peak, NULL), OK);
+    schedule_simulate(s, &(struct schedule_cost){1, 1, 1, 0}, &t);
+    schedule_svg(s, &t, &svg);
+    int boxes = 0;
+    for (const char *p = str_text(&svg); (p = strstr(p, "<title>")); p++) boxes++;
+    assert_int_equal(boxes, 3 * 4 * 5);
+    assert_true(str_ends(str_text(&svg), "</svg>\n"));
+
+    schedule_json(s, &t, peak, &json);
+    struct json *root;
+    struct err e = {0};
+    if (json_parse(&root, str_text(&json), json.n, "json", &e)) fail_msg("%s", e.text);
+    assert_string_equal(json_string(json_get(root, "kind"), NULL, ""), "zbv");
+    assert_int_equal(json_int(json_get(root, "stages"), 0), 2);
+    assert_int_equal(json_int(json_get(root, "microbatches"), 0), 5);
+    assert_int_equal(json_int(json_get(root, "chunks"), 0), 2);
+    near(json_real(json_get(root, "ideal"), 0), 15);
+    near(json_real(json_get(root, "makespan"), 0), t.makespan);
+    near(json_real(json_get(root, "bubble_ratio"), -1), t.bubble_ratio);
+    assert_int_equal(json_int(json_at(json_get(root, "peak_activations"), 1), 0), peak[1].activations);
+    assert_int_equal(json_size(json_get(root, "actions")), 2);
+    json_free(root);
+
+    assert_int_equal(schedule_draw(s, &t, 20, &text), -1);
+    assert_int_equal(text.n, 0);
+    assert_int_equal(schedule_draw(s, &t, 300, &text), OK);
+    int letters = 0;
+    for (const char *p = str_text(&text); *p; p++) letters += *p == 'F' || *p == 'B' || *p == 'W';
+    assert_int_equal(letters, 3 * 4 * 5);
+    str_free(&svg);
+    str_free(&json);
+    str_free(&text);
+    schedule_timeline_fini(&t);
+    schedule_free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gpipe_and_1f1b), cmocka_unit_test(test_interleaved), cmocka_unit_test(test_naive),
+        cmocka_unit_test(test_zero_bubble),    cmocka_unit_test(test_dualpipe),    cmocka_unit_test(test_latency),
+        cmocka_unit_test(test_golden),         cmocka_unit_test(test_onestage),    cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_pictures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
