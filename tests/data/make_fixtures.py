@@ -88,7 +88,37 @@ def whole_words(d):
                                                   "tokens": ["<|begin_of_text|>"]}}}]}
 
 
+def training_text():
+    """Some kilobytes with ties, repeats, runs, digits, other scripts and line ends."""
+    words = ("the then there these other mother another banana bananas aaaa aaaaaaa low lower lowest new newer newest wide "
+             "widest na\u00efve \u043c\u0438\u0440 \u4e16\u754c 1234567 12 3.14 don't we're I'll <|endoftext|> ((x)) --- \U0001f600").split(" ")
+    state, text = 1, ""
+    while len(text) < 5000:
+        state = (state * 1103515245 + 12345) % (1 << 31)
+        text += words[(state >> 8) % len(words)] + (" ", " ", " ", " ", "\n", "  ", "\r\n", ", ")[(state >> 16) % 8]
+    return text
+
+
+def write_trained(text):
+    with open(os.path.join(HERE, "train.txt"), "w", encoding="utf-8", newline="") as f:
+        f.write(text)
+    result = {}
+    for style, pre in (("gpt2", pre_tokenizers.ByteLevel(add_prefix_space=False)),
+                       ("llama3", pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
+                                                           pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))):
+        t = Tokenizer(models.BPE())
+        t.pre_tokenizer = pre
+        # The reference does not cut added tokens out of the text it trains on.
+        t.train_from_iterator(text.split("<|endoftext|>"), trainers.BpeTrainer(
+            vocab_size=340, min_frequency=2, special_tokens=["<|endoftext|>"], show_progress=False,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+        result[style] = [m if isinstance(m, str) else " ".join(m) for m in json.loads(t.to_str())["model"]["merges"]]
+    with open(os.path.join(HERE, "train.merges.json"), "w", encoding="utf-8") as f:
+        json.dump(result, f, ensure_ascii=False, indent=0)
+
+
 def main():
+    write_trained(training_text())
     files = sys.argv[1:]
     byte_level = lambda **k: pre_tokenizers.ByteLevel(**k)
     gpt2 = train(byte_level(add_prefix_space=False), 1100, files, ["<|endoftext|>"])

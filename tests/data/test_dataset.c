@@ -1,0 +1,418 @@
+/* Sample order, blending, batches, evaluation, the cache, and fetching ahead. */
+#include "data_test.h"
+
+#include <sys/wait.h>
+
+#include "data/dataset.h"
+#include "data/prefetch.h"
+#include "data/sampler.h"
+#include "data/tokenfile.h"
+#include "data/tokenize.h"
+
+/* Every prefix is in proportion, every source's samples are taken in turn, none twice, none left out. */
+static void test_blend(void **state)
+{
+    (void)state;
+    uint64_t seed = 3;
+    for (int round = 0; round < 40; round++) {
+        int n = 1 + (int)(dice(&seed) % 17), depth = 0;
+        double weights[17], total = 0;
+        for (int i = 0; i < n; i++) {
+            weights[i] = dice(&seed) % 5 ? (double)(1 + dice(&seed) % 1000) : 0;
+            if (i == 0 && weights[i] == 0) weights[i] = 1;
+            total += weights[i];
+        }
+        while (1 << depth < n) depth++;
+        struct blend b;
+        blend_init(&b, weights, n);
+        int64_t taken[17] = {0};
+        for (int64_t k = 0; k < 3000; k++) {
+            int64_t r;
+            int s = blend_pick(&b, k, &r);
+            assert_in_range(s, 0, n - 1);
+            assert_true(weights[s] > 0);
+            assert_int_equal(r, taken[s]);
+            taken[s]++;
+            for (int i = 0; i < n; i++) {
+                double fair = (double)(k + 1) * weights[i] / total;
+                if ((double)taken[i] > fair + depth + 1e-6 || (double)taken[i] < fair - depth - 1e-6)
+                    fail_msg("after %lld: source %d of %d has %lld, fair is %g", (long long)k + 1, i, n, (long long)taken[i], fair);
+            }
+        }
+        blend_fini(&b);
+    }
+}
+
+static void test_blend_far_out(void **state)
+{
+    (void)state;
+    struct blend b;
+    blend_init(&b, (double[]){0.7, 0.2, 0.1}, 3);
+    const int64_t far = (int64_t)1 << 50;
+    int64_t next[3] = {-1, -1, -1};
+    for (int64_t k = far; k < far + 1000; k++) {
+        int64_t r;
+        int s = blend_pick(&b, k, &r);
+        if (next[s] >= 0) assert_int_equal(r, next[s]);
+        next[s] = r + 1;
+    }
+    assert_true(next[0] > (int64_t)(0.699999 * (double)far) && next[0] < (int64_t)(0.700001 * (double)far));
+    blend_fini(&b);
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    const int64_t n = 1001;
+    int64_t first[1001], same = 0, in_place = 0;
+    for (int pass = 0; pass < 3; pass++) {
+        bool seen[1001] = {false};
+        for (int64_t i = 0; i < n; i++) {
+            int64_t epoch, s = order_pick(5, 2, true, n, pass * n + i, &epoch);
+            assert_int_equal(epoch, pass);
+            assert_in_range(s, 0, n - 1);
+            assert_false(seen[s]);
+            seen[s] = true;
+            if (pass == 0) first[i] = s;
+            else same += first[i] == s;
+            in_place += s == i;
+            assert_int_equal(order_pick(5, 2, true, n, pass * n + i, NULL), s);
+        }
+    }
+    assert_true(same < 20 && in_place < 20); /* shuffled, and every epoch anew */
+    for (int64_t i = 0; i < 3 * n; i++) assert_int_equal(order_pick(5, 2, false, n, i, NULL), i % n);
+    assert_int_not_equal(order_pick(5, 2, true, 1 << 30, 7, NULL), order_pick(6, 2, true, 1 << 30, 7, NULL));
+    assert_int_not_equal(order_pick(5, 2, true, 1 << 30, 7, NULL), order_pick(5, 3, true, 1 << 30, 7, NULL));
+}
+
+/* A text whose i-th byte is known, so that tokens tell where they come from. */
+static char *put_counting(const char *dir, const char *name, size_t n)
+{
+    char *text = xmalloc(n);
+    for (size_t i = 0; i < n; i++) text[i] = (char)(32 + i * 7 % 89);
+    char *path = put_file(dir, name, text, n);
+    xfree(text);
+    return path;
+}
+
+static struct dataset *open_one(const char *path, const char *cache, int64_t seq_len, bool shuffled)
+{
+    struct tokenizer *t = tokenizer_new_byte();
+    struct dataset_source source = {.path = path, .weight = 1};
+    struct dataset *d;
+    struct err e;
+    assert_ok(dataset_open(&d,
+                           &(struct dataset_options){.sources = &source, .n_sources = 1, .tokenizer = t, .seq_len = seq_len,
+                                                     .seed = 1, .shuffled = shuffled, .cache_dir = cache},
+                           &e),
+              &e);
+    tokenizer_free(t);
+    return d;
+}
+
+static void test_sequential_samples_overlap_by_one(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *path = put_counting(dir, "t.txt", 1000);
+    struct dataset *d = open_one(path, dir, 10, false);
+    struct err e;
+    int32_t sample[11];
+    assert_int_equal(dataset_n_tokens(d), 1001);
+    assert_int_equal(dataset_n_samples(d), 100);
+    for (int64_t k = 0; k < 250; k++) {
+        assert_ok(dataset_sample(d, k, sample, &e), &e);
+        for (int64_t i = 0; i <= 10; i++) {
+            int64_t at = k % 100 * 10 + i;
+            assert_int_equal(sample[i], at == 1000 ? 256 : 32 + at * 7 % 89);
+        }
+    }
+    dataset_close(d);
+    xfree(path);
+    scratch_free(dir);
+}
+
+static void test_batch_parts_make_the_whole(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *path = put_counting(dir, "t.txt", 5000);
+    struct dataset *d = open_one(path, dir, 16, true);
+    struct batch whole, part;
+    struct err e;
+    batch_init(&whole, 12, 16);
+    batch_init(&part, 3, 16);
+    for (int64_t step = 0; step < 60; step++) {
+        assert_ok(dataset_batch(d, step, 12, 0, &whole, &e), &e);
+        int64_t trained = 0, n;
+        for (int64_t first = 0; first < 12; first += 3) {
+            assert_ok(dataset_batch(d, step, 12, first, &part, &e), &e);
+            assert_memory_equal(part.tokens, whole.tokens + first * 16, 3 * 16 * 4);
+            assert_memory_equal(part.targets, whole.targets + first * 16, 3 * 16 * 4);
+            trained += part.n_trained;
+        }
+        assert_int_equal(trained, whole.n_trained);
+        assert_ok(dataset_n_trained(d, step, 12, &n, &e), &e);
+        assert_int_equal(n, whole.n_trained);
+        for (int64_t i = 0; i < 12 * 16; i++) {
+            assert_int_equal(whole.positions[i], i % 16);
+            assert_int_equal(whole.documents[i], 0);
+            if (i % 16 < 15) assert_int_equal(whole.targets[i], whole.tokens[i + 1]);
+        }
+    }
+    batch_fini(&whole);
+    batch_fini(&part);
+    dataset_close(d);
+    xfree(path);
+    scratch_free(dir);
+}
+
+static void test_documents(void **state)
+{
+    (void)state;
+    char *dir = scratch_new();
+    char *path = put_text(dir, "d.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"cde\"}\n{\"text\":\"f\"}\n{\"text\":\"ghijk\"}\n");
+    struct tokenizer *t = tokenizer_new_byte();
+    struct dataset_source source = {.path = path, .weight = 1};
+    struct dataset_options o = {.sources = &source, .n_sources = 1, .tokenizer = t, .seq_len = 14, .cache_dir = dir,
+                                .reset_positions = true, .mask_boundaries = true};
+    struct dataset *d;
+    struct batch b;
+    struct err e;
+    int64_t n;
+    assert_ok(dataset_open(&d, &o, &e), &e);
+    batch_init(&b, 1, 14);
+    assert_ok(dataset_batch(d, 0, 1, 0, &b, &e), &e);
+    const int32_t positions[] = {0, 1, 2, 0, 1, 2, 3, 0, 1, 0, 1, 2, 3, 4};
+    const int32_t documents[] = {0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3, 3};
+    const int32_t targets[] = {'b', 256, -1, 'd', 'e', 256, -1, 256, -1, 'h', 'i', 'j', 'k', 256};
+    assert_memory_equal(b.positions, positions, sizeof positions);
+    assert_memory_equal(b.documents, documents, sizeof documents);
+    assert_memory_equal(b.targets, targets, sizeof targets);
+    assert_int_equal(b.n_trained, 11);
+    assert_ok(dataset_n_trained(d, 0, 1, &n, &e), &e);
+    assert_int_equal(n, 11);
+    batch_fini(&b);
+    dataset_close(d);
+    tokenizer_free(t);
+    xfree(path);
+    scratch_free(dir);
+}
+
+static void test_blended_sources_and_evaluation(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *a = put_counting(dir, "a.txt", 400), *b_path = put_counting(dir, "b.txt", 90);
+    struct tokenizer *t = tokenizer_new_byte();
+    struct dataset_source sources[] = {{.path = a, .weight = 3}, {.path = b_path, .weight = 1}};
+    struct dataset_options o = {.sources = sources, .n_sources = 2, .tokenizer = t, .seq_len = 8, .seed = 4, .shuffled = true, .cache_dir = dir};
+    struct dataset *d;
+    struct err e;
+    assert_ok(dataset_open(&d, &o, &e), &e);
+    assert_int_equal(dataset_n_samples(d), 50 + 11);
+    int64_t from[2] = {0};
+    int seen_epochs = 0;
+    for (int64_t k = 0; k < 400; k++) {
+        int source;
+        int64_t epoch, sample;
+        dataset_where(d, k, &source, &epoch, &sample);
+        from[source]++;
+        if (epoch > seen_epochs) seen_epochs = (int)epoch;
+    }
+    assert_int_equal(from[0], 300);
+    assert_int_equal(from[1], 100);
+    assert_int_equal(seen_epochs, 100 / 11);
+
+    /* Evaluation: all 61 samples once, in order, then rows that train nothing. */
+    struct batch b;
+    batch_init(&b, 10, 8);
+    assert_int_equal(dataset_eval_batches(d, 20), 4);
+    int64_t trained = 0;
+    for (int64_t i = 0; i < 4; i++)
+        for (int64_t first = 0; first < 20; first += 10) {
+            assert_ok(dataset_eval_batch(d, i, 20, first, &b, &e), &e);
+            trained += b.n_trained;
+            if (i == 0 && first == 0) assert_int_equal(b.tokens[8], 32 + 8 * 7 % 89);
+            if (i == 2 && first == 10) assert_int_equal(b.tokens[0], 32); /* sample 50 is the first of the second source */
+            if (i == 3 && first == 0) assert_int_equal(b.targets[8], -1);
+        }
+    assert_int_equal(trained, 61 * 8);
+    batch_fini(&b);
+    dataset_close(d);
+    tokenizer_free(t);
+    xfree(a);
+    xfree(b_path);
+    scratch_free(dir);
+}
+
+static int count_tok(const char *dir)
+{
+    char **names;
+    int n, found = 0;
+    struct err e;
+    assert_ok(fs_list(dir, &names, &n, &e), &e);
+    for (int i = 0; i < n; i++) found += str_ends(names[i], ".tok");
+    fs_list_free(names, n);
+    return found;
+}
+
+static void test_cache(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *cache = fs_join(dir, "cache"), *path = put_counting(dir, "t.txt", 1000), *file, *again;
+    struct tokenizer *t = tokenizer_new_byte(), *other;
+    struct err e;
+    assert_ok(tokenize_cached(t, path, cache, &file, &e), &e);
+    assert_int_equal(truncate(file, 100), 0); /* damage: noticed and made again */
+    assert_ok(tokenize_cached(t, path, cache, &again, &e), &e);
+    assert_string_equal(file, again);
+    struct tokenfile f;
+    assert_ok(tokenfile_open(&f, file, &e), &e);
+    assert_int_equal(f.n_tokens, 1001);
+    tokenfile_close(&f);
+    xfree(again);
+    assert_int_equal(count_tok(cache), 1);
+    assert_ok(tokenizer_open(&other, FIXTURE("gpt2.json"), &e), &e); /* another tokenizer, another file */
+    assert_ok(tokenize_cached(other, path, cache, &again, &e), &e);
+    assert_string_not_equal(file, again);
+    xfree(again);
+    xfree(put_counting(dir, "t.txt", 1001)); /* another text */
+    assert_ok(tokenize_cached(t, path, cache, &again, &e), &e);
+    assert_string_not_equal(file, again);
+    xfree(again);
+    assert_int_equal(count_tok(cache), 3);
+
+    /* Two processes at once: both end up with the file. */
+    xfree(put_counting(dir, "t.txt", 3000000));
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(tokenize_cached(t, path, cache, &again, &e) ? 1 : 0);
+    assert_ok(tokenize_cached(t, path, cache, &again, &e), &e);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_ok(tokenfile_open(&f, again, &e), &e);
+    assert_int_equal(f.n_tokens, 3000001);
+    tokenfile_close(&f);
+    xfree(again);
+    xfree(file);
+    tokenizer_free(t);
+    tokenizer_free(other);
+    xfree(path);
+    xfree(cache);
+    scratch_free(dir);
+}
+
+static void test_bad_requests(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *path = put_counting(dir, "t.txt", 100), *prefix = fs_join(dir, "made.tok");
+    struct tokenizer *byte = tokenizer_new_byte(), *other;
+    struct tokenize_result r;
+    struct dataset *d;
+    struct err e;
+    assert_ok(tokenizer_open(&other, FIXTURE("gpt2.json"), &e), &e);
+    assert_ok(tokenize(byte, (const char *[]){path}, 1, prefix, &r, &e), &e);
+    assert_int_equal(r.tokens, 101);
+    struct dataset_source source = {.path = path, .weight = 1};
+    struct dataset_options o = {.sources = &source, .n_sources = 1, .tokenizer = byte, .seq_len = 101, .cache_dir = dir};
+    assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "t.txt|101 tokens|needs 102|100 or less");
+    assert_null(d);
+    o.seq_len = 100;
+    assert_ok(dataset_open(&d, &o, &e), &e);
+    dataset_close(d);
+    o.seq_len = 0;
+    assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "sequence length");
+    o.seq_len = 10;
+    source.weight = -1;
+    assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "t.txt|weight");
+    source.weight = 0;
+    assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "weights");
+    source = (struct dataset_source){.path = "/nowhere/t", .weight = 1};
+    assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "/nowhere/t|/nowhere/t.tok");
+    source.path = prefix;
+    o.tokenizer = other;
+    assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "made.tok|another tokenizer|257");
+    o.n_sources = 0;
+    assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "no data");
+    xfree(put_file(dir, "bin/x", "\0\0", 2)); /* a folder with nothing but binaries */
+    char *bin = fs_join(dir, "bin");
+    assert_err(tokenize(byte, (const char *[]){bin}, 1, prefix, &r, &e), &e, ERR_REQUEST, "bin|holds no text");
+    assert_true(fs_exists(prefix)); /* what was there stays */
+    xfree(bin);
+    tokenizer_free(byte);
+    tokenizer_free(other);
+    xfree(prefix);
+    xfree(path);
+    scratch_free(dir);
+}
+
+static void test_prefetch(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *path = put_counting(dir, "t.txt", 5000);
+    struct dataset *d = open_one(path, dir, 16, true);
+    struct batch wanted;
+    struct err e;
+    batch_init(&wanted, 4, 16);
+    for (int depth = 1; depth <= 4; depth++) {
+        struct prefetch *p = prefetch_new(d, 7, 8, 4, 4, depth);
+        for (int64_t step = 7; step < 60; step++) {
+            const struct batch *got;
+            assert_ok(prefetch_next(p, &got, &e), &e);
+            assert_ok(dataset_batch(d, step, 8, 4, &wanted, &e), &e);
+            assert_memory_equal(got->tokens, wanted.tokens, 4 * 16 * 4);
+            assert_memory_equal(got->targets, wanted.targets, 4 * 16 * 4);
+            assert_int_equal(got->n_trained, wanted.n_trained);
+        }
+        prefetch_free(p);
+        prefetch_free(prefetch_new(d, 0, 8, 0, 4, depth)); /* never used */
+    }
+    batch_fini(&wanted);
+    dataset_close(d);
+    xfree(path);
+    scratch_free(dir);
+}
+
+/* A damaged token is an error at its step: the batches before are good, and the error stays. */
+static void test_prefetch_error(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *path = put_counting(dir, "t.txt", 1000), *tok = fs_join(dir, "x.tok");
+    struct tokenizer *t = tokenizer_new_byte();
+    struct tokenize_result r;
+    struct err e;
+    assert_ok(tokenize(t, (const char *[]){path}, 1, tok, &r, &e), &e);
+    FILE *f = fopen(tok, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 4096 + 2 * 505, SEEK_SET), 0);
+    assert_int_equal(fwrite("\xFF\xFF", 1, 2, f), 2);
+    assert_int_equal(fclose(f), 0);
+    struct dataset *d = open_one(tok, dir, 10, false);
+    struct prefetch *p = prefetch_new(d, 0, 10, 0, 10, 2);
+    const struct batch *b;
+    for (int i = 0; i < 5; i++) assert_ok(prefetch_next(p, &b, &e), &e);
+    for (int i = 0; i < 2; i++) assert_err(prefetch_next(p, &b, &e), &e, ERR_CORRUPT, "x.tok|65535");
+    prefetch_free(p);
+    dataset_close(d);
+    tokenizer_free(t);
+    xfree(tok);
+    xfree(path);
+    scratch_free(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blend),
+        cmocka_unit_test(test_blend_far_out),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_sequential_samples_overlap_by_one),
+        cmocka_unit_test(test_batch_parts_make_the_whole),
+        cmocka_unit_test(test_documents),
+        cmocka_unit_test(test_blended_sources_and_evaluation),
+        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_prefetch),
+        cmocka_unit_test(test_prefetch_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

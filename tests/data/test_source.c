@@ -1,0 +1,160 @@
+/* Folders, texts, .jsonl, and everything a disk may hold instead. */
+#include "data_test.h"
+
+#include <sys/stat.h>
+
+#include "data/source.h"
+
+/* All documents, joined with "|". */
+static int read_all(const char *const *paths, int n_paths, struct str *out, struct err *e)
+{
+    struct source *s;
+    int code = source_open(&s, paths, n_paths, e);
+    while (!code) {
+        code = source_next(s, e);
+        if (code <= 0) break;
+        const char *p;
+        size_t n;
+        if (out->n) str_putc(out, '|');
+        while ((code = source_read(s, &p, &n, e)) > 0) str_add(out, p, n);
+    }
+    source_close(s);
+    return code;
+}
+
+static void assert_reads(const char *path, const char *wanted)
+{
+    struct str got = {0};
+    struct err e;
+    assert_ok(read_all(&path, 1, &got, &e), &e);
+    assert_string_equal(str_text(&got), wanted);
+    str_free(&got);
+}
+
+static void assert_fails(const char *path, int wanted, const char *words)
+{
+    struct str got = {0};
+    struct err e;
+    assert_err(read_all(&path, 1, &got, &e), &e, wanted, words);
+    str_free(&got);
+}
+
+static void test_folder(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), link[300];
+    xfree(put_text(dir, "t/b.txt", "B"));
+    xfree(put_text(dir, "t/a.c", "A"));
+    xfree(put_text(dir, "t/sub/z.md", "Z"));
+    xfree(put_text(dir, "t/sub/deep/x", "X"));
+    xfree(put_text(dir, "t/sub/empty.txt", ""));
+    xfree(put_text(dir, "t/.hidden", "no"));
+    xfree(put_text(dir, "t/.git/config", "no"));
+    xfree(put_file(dir, "t/binary", "ab\0cd", 5));
+    xfree(put_file(dir, "t/noise", "\xFF\xFE\xF0\x01\x02\x03\x91\x92", 8));
+    xfree(put_text(dir, "t/latin1.txt", "na\xEFve and otherwise quite ordinary"));
+    xfree(put_text(dir, "t/k.jsonl", "{\"text\": \"one\"}\n\n{\"text\": \"two\", \"other\": [1]}\n"));
+    snprintf(link, sizeof link, "%s/t/sub/loop", dir);
+    assert_int_equal(symlink("..", link), 0);
+    snprintf(link, sizeof link, "%s/t/sub/nothing", dir);
+    assert_int_equal(symlink("/nowhere", link), 0);
+    snprintf(link, sizeof link, "%s/t/pipe", dir);
+    assert_int_equal(mkfifo(link, 0600), 0);
+    char *path = fs_join(dir, "t");
+    assert_reads(path, "A|B|one|two|na\xEFve and otherwise quite ordinary|X|Z");
+    xfree(path);
+    scratch_free(dir);
+}
+
+static void test_several_inputs_and_key(void **state)
+{
+    (void)state;
+    char *dir = scratch_new();
+    char *a = put_text(dir, "a", "first"), *b = put_text(dir, "b", "second");
+    struct source *s;
+    struct err e;
+    struct str got = {0};
+    const char *paths[] = {b, a};
+    assert_ok(read_all(paths, 2, &got, &e), &e);
+    assert_string_equal(got.p, "second|first");
+    assert_ok(source_open(&s, paths, 2, &e), &e);
+    uint64_t key = source_key(s);
+    assert_int_equal(source_bytes(s), 11);
+    source_close(s);
+    assert_ok(source_open(&s, paths, 2, &e), &e);
+    assert_true(source_key(s) == key);
+    source_close(s);
+    xfree(put_text(dir, "a", "first!"));
+    assert_ok(source_open(&s, paths, 2, &e), &e);
+    assert_true(source_key(s) != key);
+    source_close(s);
+    str_free(&got);
+    xfree(a);
+    xfree(b);
+    scratch_free(dir);
+}
+
+static void test_big_file_and_long_lines(void **state)
+{
+    (void)state;
+    char *dir = scratch_new();
+    struct str text = {0}, lines = {0};
+    while (text.n < 300000) str_printf(&text, "%zu ", text.n);
+    char *path = put_file(dir, "big.txt", text.p, text.n);
+    assert_reads(path, text.p);
+    xfree(path);
+    str_printf(&lines, "{\"text\": \"%s\"}\n{\"text\": \"\"}\n{\"text\": \"last, without a newline\"}", text.p);
+    path = put_file(dir, "big.jsonl", lines.p, lines.n);
+    str_puts(&text, "|last, without a newline");
+    assert_reads(path, text.p);
+    xfree(path);
+    str_free(&text);
+    str_free(&lines);
+    scratch_free(dir);
+}
+
+static void test_bad_input(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *path;
+    assert_fails("/nowhere/at/all", ERR_REQUEST, "/nowhere/at/all|No such file");
+    path = put_text(dir, "empty.txt", "");
+    assert_fails(path, ERR_REQUEST, "empty.txt|is empty");
+    xfree(path);
+    path = put_file(dir, "program", "\x7F" "ELF\0\0\0", 7);
+    assert_fails(path, ERR_REQUEST, "program|NUL");
+    xfree(path);
+    path = put_text(dir, "bad.jsonl", "{\"text\": \"fine\"}\n\n{\"text\": \"fi\n");
+    assert_fails(path, ERR_CORRUPT, "bad.jsonl:3|JSON");
+    xfree(path);
+    path = put_text(dir, "none.jsonl", "{\"text\": \"fine\"}\n{\"content\": \"x\"}\n");
+    assert_fails(path, ERR_CORRUPT, "none.jsonl:2|\"text\"");
+    xfree(path);
+    path = put_text(dir, "number.jsonl", "{\"text\": 7}\n");
+    assert_fails(path, ERR_CORRUPT, "number.jsonl:1|string");
+    xfree(path);
+    path = put_text(dir, "list.jsonl", "[\"text\"]\n");
+    assert_fails(path, ERR_CORRUPT, "list.jsonl:1|object");
+    xfree(path);
+    path = fs_join(dir, "folder");
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_fails(path, ERR_REQUEST, "folder|no file");
+    xfree(path);
+    assert_fails("/dev/zero", ERR_REQUEST, "/dev/zero|neither");
+    path = put_text(dir, "secret.txt", "text");
+    assert_int_equal(chmod(path, 0), 0);
+    if (geteuid() != 0) assert_fails(path, ERR_REQUEST, "secret.txt|cannot be read");
+    xfree(path);
+    scratch_free(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_folder),
+        cmocka_unit_test(test_several_inputs_and_key),
+        cmocka_unit_test(test_big_file_and_long_lines),
+        cmocka_unit_test(test_bad_input),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
