@@ -53,7 +53,7 @@ const struct conf_row config_rows[] = {
     BOOL("model.document_mask", model.document_mask, "false", "attention does not cross from one document to another"),
 
     TEXT("data.tokenizer", data.tokenizer, "byte", "byte, or the path of a Hugging Face tokenizer.json"),
-    LIST("data.train", data.train, NULL, "what to train on: a path, a list of paths, or {path, weight} items"),
+    LIST("data.train", data.train, "[]", "required to train: a path, a list of paths, or {path, weight} items"),
     LIST("data.valid", data.valid, "[]", "held-out text for run.eval_every"),
     CHOICE("data.order", data.order, "shuffled", "shuffled|sequential",
            "sequential: sample i is tokens [i*seq_len, i*seq_len + seq_len] of the stream"),
@@ -277,4 +277,22 @@ int64_t config_loss_rows(const struct config *c)
 int config_threads(const struct config *c)
 {
     return c->run.threads ? to_int(c->run.threads) : thread_n_cores();
+}
+
+struct engine_config config_engine(const struct config *c)
+{
+    return (struct engine_config){
+        .model = config_model(c),
+        .dtype = config_dtype(c),
+        .micro = c->batch.micro,
+        .seq = c->model.seq_len,
+        .n_microbatches = c->batch.global / c->batch.micro,
+        .loss_rows = config_loss_rows(c),
+        .recompute = c->memory.recompute == RECOMPUTE_FULL,
+        .training = true,
+        .optim = config_optim(c),
+        .seed = (uint64_t)c->run.seed,
+        .kernels = c->run.kernels,
+        .threads = config_threads(c),
+    };
 }

@@ -13,6 +13,7 @@
 #include "layout/dtype.h"
 #include "nn/model.h"
 #include "optim/optim.h"
+#include "run/engine.h"
 
 struct config_source {
     const char *path;
@@ -96,6 +97,7 @@ struct optim_config config_optim(const struct config *c);
 struct lr_config config_lr(const struct config *c);
 enum dtype config_dtype(const struct config *c);
 int64_t config_loss_rows(const struct config *c); /* tokens per chunk of the head */
+struct engine_config config_engine(const struct config *c); /* what train, plan, verify and bench all start from */
 int config_threads(const struct config *c);       /* 0 in the file: all cores */
 
 #endif

@@ -1,0 +1,120 @@
+/* What the commands share: options, usage errors, and reading a config. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/tokenizer.h"
+#include "run/setup.h"
+
+int cli_fail(const struct err *e)
+{
+    fprintf(stderr, "tutti: %s\n", e->text);
+    return err_exit_status(e->code);
+}
+
+int cli_usage(const char *command, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fprintf(stderr, "tutti %s: ", command);
+    vfprintf(stderr, fmt, ap);
+    fprintf(stderr, " (see tutti %s --help)\n", command);
+    va_end(ap);
+    return 2;
+}
+
+bool cli_wants_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;
+    return false;
+}
+
+int cli_option(const char *command, int argc, char **argv, int *i, const char *name, const char **value)
+{
+    size_t n = strlen(name);
+    if (!strncmp(argv[*i], name, n) && argv[*i][n] == '=') {
+        *value = argv[*i] + n + 1;
+        return 1;
+    }
+    if (strcmp(argv[*i], name)) return 0;
+    if (*i + 1 >= argc) {
+        cli_usage(command, "%s wants a value", name);
+        return -1;
+    }
+    *value = argv[++*i];
+    return 1;
+}
+
+int cli_int(const char *command, const char *name, const char *text, int64_t lo, int64_t hi, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (errno || !*text || *end || v < lo || v > hi) {
+        cli_usage(command, "%s: wanted a whole number from %lld to %lld, got '%s'", name, (long long)lo, (long long)hi,
+                  text);
+        return -1;
+    }
+    *out = v;
+    return 0;
+}
+
+int cli_real(const char *command, const char *name, const char *text, double lo, double hi, double *out)
+{
+    char *end;
+    errno = 0;
+    double v = strtod(text, &end);
+    if (errno || !*text || *end || !(v >= lo && v <= hi)) {
+        cli_usage(command, "%s: wanted a number from %g to %g, got '%s'", name, lo, hi, text);
+        return -1;
+    }
+    *out = v;
+    return 0;
+}
+
+int cli_config(struct config *c, struct conf **conf, struct arena *a, const char *path, char *const *overrides,
+               int n_overrides, int n_ranks, struct err *e)
+{
+    struct conf *f;
+    struct tokenizer *t = NULL;
+    int rc = config_load(c, &f, a, path, overrides, n_overrides, e);
+    if (conf) *conf = f;
+    if (!rc) rc = setup_model(c, f, a, &t, e);
+    if (!rc) rc = config_resolve(c, f, t ? tokenizer_vocab(t) : 0, n_ranks, e);
+    tokenizer_free(t);
+    return rc;
+}
+
+int cli_config_args(const char *command, int argc, char **argv, struct cli_args *a)
+{
+    const char *v;
+    *a = (struct cli_args){.ranks = 1};
+    for (int i = 1; i < argc; i++) {
+        int got = cli_option(command, argc, argv, &i, "-n", &v);
+        if (got < 0) return 2;
+        if (got) {
+            if (cli_int(command, "-n", v, 1, 1 << 20, &a->ranks)) return 2;
+        } else if (!strcmp(argv[i], "--json")) {
+            a->json = true;
+        } else if (argv[i][0] == '-') {
+            return cli_usage(command, "there is no option %s", argv[i]);
+        } else if (strchr(argv[i], '=')) {
+            if (a->n_overrides == CLI_MAX_KEYS) return cli_usage(command, "more than %d keys", CLI_MAX_KEYS);
+            a->overrides[a->n_overrides++] = argv[i];
+        } else if (!a->config) {
+            a->config = argv[i];
+        } else if (!a->word) {
+            a->word = argv[i];
+        } else {
+            return cli_usage(command, "one argument too many: %s", argv[i]);
+        }
+    }
+    if (!a->config) return cli_usage(command, "which CONFIG?");
+    if (a->ranks > 1) return cli_usage(command, "-n %lld: this version has one rank", (long long)a->ranks);
+    return 0;
+}

@@ -1,0 +1,27 @@
+/* tutti bench WHAT ...: the table of benchmarks. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const struct bench {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *what;
+} benches[] = {
+    {"gemm", cmd_bench_gemm, "matrix products of a model, beside the library and what the processor could do"},
+    {"train", cmd_bench_train, "whole training steps: tokens per second and where the time goes"},
+};
+
+int cmd_bench(int argc, char **argv)
+{
+    size_t n = sizeof benches / sizeof *benches;
+    for (size_t i = 0; argc > 1 && i < n; i++)
+        if (!strcmp(argv[1], benches[i].name)) return benches[i].run(argc - 1, argv + 1);
+    bool help = argc > 1 && cli_wants_help(argc, argv);
+    FILE *f = help ? stdout : stderr;
+    fprintf(f, "tutti bench WHAT [--json] ...\n\n");
+    for (size_t i = 0; i < n; i++) fprintf(f, "  %-8s %s\n", benches[i].name, benches[i].what);
+    fprintf(f, "\n  tutti bench WHAT --help tells more\n");
+    return help ? 0 : 2;
+}

@@ -1,0 +1,254 @@
+/* tutti bench train: whole training steps of a known model on random tokens, and where their time goes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "cli/cli.h"
+#include "kernel/cpu/tile_rate.h"
+
+static const char help[] =
+    "tutti bench train [options] [key=value ...]\n\n"
+    "Times whole optimizer steps (forward, backward, update) on random tokens.\n\n"
+    "  --model NAME   gpt2-124m (default), gpt2-355m, llama-110m, tiny\n"
+    "  --seq S        tokens per sequence (default 1024)\n"
+    "  --micro B      sequences per microbatch (default 4)\n"
+    "  --batch G      sequences per step (default: --micro)\n"
+    "  --dtype D      bf16 (default) or f32\n"
+    "  --steps N      timed steps, after one that is not (default 3)\n"
+    "  --threads N    default: all cores\n"
+    "  --kernels K    auto (default) or ref\n"
+    "  --json         one object on stdout\n"
+    "  key=value      any key of a config, e.g. memory.recompute=full\n";
+
+static const struct preset {
+    const char *name;
+    const char *keys[10];
+} presets[] = {
+    {"gpt2-124m", {"model.family=gpt2", "model.layers=12", "model.hidden=768", "model.heads=12", "model.vocab=50257",
+                   "model.tie_embeddings=true", "model.max_positions=1024"}},
+    {"gpt2-355m", {"model.family=gpt2", "model.layers=24", "model.hidden=1024", "model.heads=16", "model.vocab=50257",
+                   "model.tie_embeddings=true", "model.max_positions=1024"}},
+    {"llama-110m", {"model.family=llama", "model.layers=12", "model.hidden=768", "model.heads=12", "model.kv_heads=4",
+                    "model.ffn=2048", "model.vocab=32000"}},
+    {"tiny", {"model.family=llama", "model.layers=4", "model.hidden=256", "model.heads=8", "model.kv_heads=4",
+              "model.ffn=704", "model.vocab=257"}},
+};
+
+struct request {
+    const struct preset *model;
+    int64_t seq, micro, batch, steps, threads;
+    const char *dtype, *kernels;
+    bool json;
+    char *keys[CLI_MAX_KEYS];
+    int n_keys;
+};
+
+struct figures {
+    double step_s, matrix_s, matmul_flops, matmul_s, flops, rate_l2, rate_registers;
+    int64_t tokens, peak_bytes, rss;
+    struct tape_profile profile;
+};
+
+static int parse(int argc, char **argv, struct request *q)
+{
+    static const char *const names[] = {"--model", "--seq",     "--micro",   "--batch", "--dtype",
+                                        "--steps", "--threads", "--kernels"};
+    *q = (struct request){.model = &presets[0], .seq = 1024, .micro = 4, .steps = 3, .dtype = "bf16", .kernels = "auto"};
+    for (int i = 1; i < argc; i++) {
+        const char *v = NULL;
+        int which = -1, bad = 0;
+        for (int k = 0; k < 8 && which < 0; k++) {
+            int got = cli_option("bench train", argc, argv, &i, names[k], &v);
+            if (got < 0) return 2;
+            if (got) which = k;
+        }
+        int64_t *const number[] = {NULL, &q->seq, &q->micro, &q->batch, NULL, &q->steps, &q->threads};
+        if (which == 0) {
+            q->model = NULL;
+            for (size_t m = 0; m < sizeof presets / sizeof *presets; m++)
+                if (!strcmp(presets[m].name, v)) q->model = &presets[m];
+            if (!q->model) return cli_usage("bench train", "--model: there is no '%s'", v);
+        } else if (which == 4) {
+            if (strcmp(v, "bf16") && strcmp(v, "f32")) return cli_usage("bench train", "--dtype: bf16 or f32, not %s", v);
+            q->dtype = v;
+        } else if (which == 7) {
+            q->kernels = v;
+        } else if (which > 0) {
+            bad = cli_int("bench train", names[which], v, 1, 1 << 24, number[which]);
+        } else if (!strcmp(argv[i], "--json")) {
+            q->json = true;
+        } else if (strchr(argv[i], '=') && argv[i][0] != '-' && q->n_keys < CLI_MAX_KEYS) {
+            q->keys[q->n_keys++] = argv[i];
+        } else {
+            return cli_usage("bench train", "there is no option %s", argv[i]);
+        }
+        if (bad) return 2;
+    }
+    if (!q->batch) q->batch = q->micro;
+    return 0;
+}
+
+static int make_config(const struct request *q, struct config *c, struct arena *a, struct err *e)
+{
+    char *keys[CLI_MAX_KEYS + 16];
+    int n = 0;
+    for (int i = 0; i < 10 && q->model->keys[i]; i++) keys[n++] = arena_strdup(a, q->model->keys[i]);
+    keys[n++] = arena_printf(a, "model.seq_len=%lld", (long long)q->seq);
+    if (q->seq > 1024 && q->model->keys[6] && strstr(q->model->keys[6], "max_positions"))
+        keys[n++] = arena_printf(a, "model.max_positions=%lld", (long long)q->seq);
+    keys[n++] = arena_printf(a, "batch.global=%lld", (long long)q->batch);
+    keys[n++] = arena_printf(a, "batch.micro=%lld", (long long)q->micro);
+    keys[n++] = arena_printf(a, "run.threads=%lld", (long long)q->threads);
+    keys[n++] = arena_printf(a, "run.kernels=%s", q->kernels);
+    keys[n++] = arena_printf(a, "precision.recipe=%s", strcmp(q->dtype, "f32") ? "bf16" : "fp32");
+    for (int i = 0; i < q->n_keys; i++) keys[n++] = q->keys[i];
+    return cli_config(c, NULL, a, NULL, keys, n, 1, e);
+}
+
+static void random_batch(struct engine_batch *b, int32_t *memory, const struct request *q, int64_t vocab)
+{
+    int64_t n = q->batch * q->seq;
+    int32_t *tokens = memory, *targets = memory + n, *positions = memory + 2 * n, *docs = memory + 3 * n;
+    for (int64_t i = 0; i < n; i++) {
+        tokens[i] = (int32_t)(rng_u32(1, 1, (uint64_t)i) % (uint64_t)vocab);
+        targets[i] = (int32_t)(rng_u32(1, 2, (uint64_t)i) % (uint64_t)vocab);
+        positions[i] = (int32_t)(i % q->seq);
+        docs[i] = 0;
+    }
+    *b = (struct engine_batch){tokens, targets, positions, docs, n};
+}
+
+static void read_profile(struct figures *f, const struct tape_profile *p)
+{
+    for (int ph = 0; ph < KERNEL_N_PHASES; ph++) {
+        f->matrix_s += p->s[OP_LINEAR][ph] + p->s[OP_ATTENTION][ph];
+        f->matmul_s += p->s[OP_LINEAR][ph];
+        f->matmul_flops += p->flops[OP_LINEAR][ph];
+    }
+    f->profile = *p;
+}
+
+static int measure(const struct request *q, const struct config *c, struct figures *f, struct err *e)
+{
+    struct device *d = NULL;
+    struct engine *g = NULL;
+    struct engine_config ec = config_engine(c);
+    int rc = device_cpu_new(&d, ec.threads, e);
+    if (!rc) rc = engine_new(&g, &ec, d, e);
+    if (!rc) {
+        const struct tile_ops *tile = tile_ops_get(ec.dtype);
+        struct tape_profile profile = {0};
+        struct engine_batch b;
+        struct engine_report r;
+        int32_t *memory = xmalloc(to_size(4 * q->batch * q->seq) * sizeof *memory);
+        random_batch(&b, memory, q, c->model.vocab);
+        engine_init(g);
+        engine_step(g, &b, 0, 1e-4, &r);
+        f->rate_l2 = tile_rate_l2(tile, d->team);
+        f->rate_registers = tile_rate_registers(tile, d->team);
+        g->profile = &profile;
+        double from = clock_now_s();
+        for (int64_t s = 0; s < q->steps; s++) {
+            engine_step(g, &b, s + 1, 1e-4, &r);
+            if (!q->json) log_status("step %lld/%lld  loss %.4f", (long long)(s + 1), (long long)q->steps, r.loss);
+        }
+        f->step_s = (clock_now_s() - from) / (double)q->steps;
+        if (!q->json) log_status_end();
+        read_profile(f, &profile);
+        f->matrix_s /= (double)q->steps;
+        f->matmul_s /= (double)q->steps;
+        f->matmul_flops /= (double)q->steps;
+        f->flops = engine_flops_model(g);
+        f->tokens = q->batch * q->seq;
+        f->peak_bytes = (int64_t)d->ledger.peak_total;
+        f->rss = (int64_t)mem_rss_peak();
+        xfree(memory);
+    }
+    engine_free(g);
+    if (d) device_free(d);
+    return rc;
+}
+
+static void print_json(const struct request *q, const struct figures *f)
+{
+    struct str s = {0};
+    struct json_out o = {.s = &s};
+    json_begin_object(&o, NULL);
+    json_put_string(&o, "model", q->model->name);
+    json_put_string(&o, "dtype", q->dtype);
+    json_put_int(&o, "seq", q->seq);
+    json_put_int(&o, "micro", q->micro);
+    json_put_real(&o, "tokens_per_s", (double)f->tokens / f->step_s);
+    json_put_real(&o, "step_s", f->step_s);
+    json_put_real(&o, "mfu", f->flops / f->step_s / f->rate_registers);
+    json_put_real(&o, "matrix_share", f->matrix_s / f->step_s);
+    json_put_real(&o, "matmul_flops_per_s", f->matmul_flops / f->matmul_s);
+    json_put_real(&o, "tile_rate_flops", f->rate_l2);
+    json_put_int(&o, "peak_bytes", f->peak_bytes);
+    json_put_int(&o, "max_rss_bytes", f->rss);
+    json_begin_array(&o, "operations");
+    for (int op = 0; op < OP_N; op++)
+        for (int ph = 0; ph < KERNEL_N_PHASES; ph++) {
+            if (!f->profile.calls[op][ph]) continue;
+            static const char *const phase[] = {"forward", "input_grad", "weight_grad"};
+            json_begin_object(&o, NULL);
+            json_put_string(&o, "op", op_row((enum op)op)->name);
+            json_put_string(&o, "pass", phase[ph]);
+            json_put_real(&o, "step_s", f->profile.s[op][ph] / (double)q->steps);
+            json_put_real(&o, "flops_per_s", f->profile.flops[op][ph] / f->profile.s[op][ph]);
+            json_end_object(&o);
+        }
+    json_end_array(&o);
+    json_end_object(&o);
+    puts(str_text(&s));
+    str_free(&s);
+}
+
+static void print_table(const struct request *q, const struct figures *f)
+{
+    static const char *const phase[] = {"forward", "input grad", "weight grad"};
+    char a[32], b[32];
+    double other = f->step_s;
+    printf("%s, %lld x %lld tokens, %s\n\n  %-18s %-12s %9s %7s %12s\n", q->model->name, (long long)q->batch, (long long)q->seq,
+           q->dtype, "operation", "pass", "ms/step", "share", "GFLOP/s");
+    for (int op = 0; op < OP_N; op++)
+        for (int ph = 0; ph < KERNEL_N_PHASES; ph++) {
+            if (!f->profile.calls[op][ph]) continue;
+            double s = f->profile.s[op][ph] / (double)q->steps;
+            other -= s;
+            printf("  %-18s %-12s %9.2f %6.1f%% %12.1f\n", op_row((enum op)op)->name, phase[ph], 1e3 * s,
+                   100 * s / f->step_s, f->profile.flops[op][ph] / f->profile.s[op][ph] / 1e9);
+        }
+    printf("  %-18s %-12s %9.2f %6.1f%%\n\n", "norm, optimizer", "", 1e3 * other, 100 * other / f->step_s);
+    printf("%.1f tokens/s; step %.3f s; matrix work %.1f %% of it; MFU %.1f %%\n", (double)f->tokens / f->step_s, f->step_s,
+           100 * f->matrix_s / f->step_s, 100 * f->flops / f->step_s / f->rate_registers);
+    printf("matmuls %.1f GFLOP/s = %.1f %% of the L2-resident tile rate %.1f GFLOP/s (registers %.1f)\n",
+           f->matmul_flops / f->matmul_s / 1e9, 100 * f->matmul_flops / f->matmul_s / f->rate_l2, f->rate_l2 / 1e9,
+           f->rate_registers / 1e9);
+    printf("ledger peak %s, resident peak %s\n", str_bytes(a, (double)f->peak_bytes), str_bytes(b, (double)f->rss));
+}
+
+int cmd_bench_train(int argc, char **argv)
+{
+    if (cli_wants_help(argc, argv)) {
+        fputs(help, stdout);
+        return 0;
+    }
+    struct request q;
+    struct config c;
+    struct figures f = {0};
+    struct err e = {0};
+    int rc = parse(argc, argv, &q);
+    if (rc) return rc;
+    struct arena *a = arena_new();
+    rc = make_config(&q, &c, a, &e);
+    if (!rc) rc = measure(&q, &c, &f, &e);
+    if (!rc && q.json) print_json(&q, &f);
+    if (!rc && !q.json) print_table(&q, &f);
+    arena_free(a);
+    return rc ? cli_fail(&e) : 0;
+}

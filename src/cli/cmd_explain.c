@@ -1,0 +1,113 @@
+/* tutti explain CONFIG layout|tape|schedule|memory [key=value ...]: prints the three plans and what they weigh. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "layout/shape.h"
+#include "plan/plan.h"
+
+struct explain {
+    const struct config *c;
+    struct engine *g;
+    struct device *d;
+};
+
+static int explain_layout(const struct explain *x, struct str *out, struct err *e)
+{
+    char type[128];
+    (void)e;
+    str_printf(out, "%-32s %-18s %12s  %-8s %s\n", "parameter", "global shape", "elements", "init", "layout on the mesh");
+    for (int i = 0; i < x->g->params.n; i++) {
+        const struct param *p = &x->g->params.p[i];
+        struct shape n = shape_of(p->nd, p->n);
+        char shape[128], init[32];
+        if (p->init == INIT_NORMAL) snprintf(init, sizeof init, "N %.3g", p->std);
+        else snprintf(init, sizeof init, "%s", p->init == INIT_ONES ? "ones" : "zeros");
+        str_printf(out, "%-32s %-18s %12" PRId64 "  %-8s %s%s\n", p->name, shape_print(shape, &n), p->numel, init,
+                   spmd_print(type, p->type), p->decay ? "" : "  (no decay)");
+    }
+    str_printf(out, "%d parameters, %" PRId64 " elements\n", x->g->params.n, x->g->params.numel);
+    str_puts(out, "letters per axis: I invariant, R replicated (gradient is a sum over the axis), S sharded along a dim, "
+                  "V varying, P partial\n");
+    return OK;
+}
+
+static int explain_tape(const struct explain *x, struct str *out, struct err *e)
+{
+    (void)e;
+    tape_print(x->g->tape, out);
+    str_putc(out, '\n');
+    program_print(x->g->train, out);
+    return OK;
+}
+
+static int explain_schedule(const struct explain *x, struct str *out, struct err *e)
+{
+    struct schedule_peak peak;
+    int rc = schedule_check(x->g->when, &peak, e);
+    if (rc) return rc;
+    schedule_print(x->g->when, out);
+    str_printf(out, "live slabs at the worst moment: %" PRId64 "\n", peak.both);
+    return OK;
+}
+
+static int explain_memory(const struct explain *x, struct str *out, struct err *e)
+{
+    struct plan p;
+    int rc = plan_make(&p, x->c, e);
+    if (rc) return rc;
+    plan_print(&p, x->c, out);
+    const struct program *t = x->g->train;
+    char b[32];
+    str_printf(out, "\none microbatch keeps %s from forward to backward; the largest of it:\n",
+               str_bytes(b, (double)t->bytes[HOME_ACT]));
+    for (int i = 0; i < t->n_places; i++) {
+        const struct place *q = &t->places[i];
+        if (q->first < 0 || q->home != HOME_ACT || q->bytes * 200 < t->bytes[HOME_ACT]) continue;
+        str_printf(out, "  %-32s %s%12zu  %s\n", tape_tensor(t->tape, q->of)->name, q->grad ? "gradient " : "         ",
+                   q->bytes, str_bytes(b, (double)q->bytes));
+    }
+    return OK;
+}
+
+static const struct topic {
+    const char *name;
+    int (*print)(const struct explain *x, struct str *out, struct err *e);
+} topics[] = {
+    {"layout", explain_layout}, {"tape", explain_tape}, {"schedule", explain_schedule}, {"memory", explain_memory}};
+
+int cmd_explain(int argc, char **argv)
+{
+    if (cli_wants_help(argc, argv)) {
+        printf("tutti explain CONFIG layout|tape|schedule|memory [key=value ...]\n\n"
+               "  layout    every parameter, its shape, and where it lies on the mesh\n"
+               "  tape      the operations of one microbatch, and the instructions they become, with addresses\n"
+               "  schedule  which action comes when\n"
+               "  memory    bytes by category, and what a microbatch keeps\n");
+        return 0;
+    }
+    struct cli_args a;
+    int rc = cli_config_args("explain", argc, argv, &a);
+    if (rc) return rc;
+    const struct topic *t = NULL;
+    for (size_t i = 0; a.word && i < sizeof topics / sizeof *topics; i++)
+        if (!strcmp(a.word, topics[i].name)) t = &topics[i];
+    if (!t) return cli_usage("explain", "explain what? layout, tape, schedule or memory%s%s", a.word ? ", not " : "", a.word ? a.word : "");
+    struct err e = {0};
+    struct config c;
+    struct arena *arena = arena_new();
+    struct explain x = {.c = &c};
+    struct str out = {0};
+    rc = cli_config(&c, NULL, arena, a.config, a.overrides, a.n_overrides, (int)a.ranks, &e);
+    if (!rc) rc = device_null_new(&x.d, &e);
+    struct engine_config ec = rc ? (struct engine_config){0} : config_engine(&c);
+    if (!rc) rc = engine_new(&x.g, &ec, x.d, &e);
+    if (!rc) rc = t->print(&x, &out, &e);
+    if (!rc) fputs(str_text(&out), stdout);
+    engine_free(x.g);
+    if (x.d) device_free(x.d);
+    str_free(&out);
+    arena_free(arena);
+    return rc ? cli_fail(&e) : 0;
+}

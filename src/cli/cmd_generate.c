@@ -1,0 +1,131 @@
+/* tutti generate CHECKPOINT --prompt TEXT [...] */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "run/generate.h"
+
+static const char help[] =
+    "tutti generate CHECKPOINT --prompt TEXT [options]\n\n"
+    "Continues TEXT with the model of CHECKPOINT: a tutti checkpoint, a run directory, or a Hugging Face directory.\n"
+    "The text goes to stdout as it comes.\n\n"
+    "  --prompt TEXT      what to continue; --prompt-file FILE reads it from a file (- for standard input)\n"
+    "  --max-tokens N     at most N new tokens (default 128)\n"
+    "  --temperature T    0 takes the likeliest token always (default 0.8)\n"
+    "  --top-k K          only the K likeliest (default 0: all)\n"
+    "  --top-p P          only the likeliest that together reach P (default 1)\n"
+    "  --seed S           the same seed gives the same text (default 1)\n"
+    "  --dtype D          bf16 or f32 (default bf16)\n"
+    "  --threads N        default: all cores\n"
+    "  --tokenizer FILE   default: the checkpoint's own\n";
+
+struct request {
+    const char *checkpoint, *prompt, *prompt_file, *tokenizer;
+    int64_t max_tokens, threads;
+    struct sample_spec spec;
+    enum dtype dtype;
+};
+
+static int parse(int argc, char **argv, struct request *q)
+{
+    *q = (struct request){.max_tokens = 128, .spec = {.temperature = 0.8, .top_p = 1, .seed = 1}, .dtype = DT_BF16};
+    static const char *const names[] = {"--prompt",  "--prompt-file", "--max-tokens", "--temperature", "--top-k",
+                                        "--top-p",   "--seed",        "--dtype",      "--threads",     "--tokenizer"};
+    int64_t seed = 1;
+    for (int i = 1; i < argc; i++) {
+        const char *v = NULL;
+        int which = -1;
+        for (int k = 0; k < 10 && which < 0; k++) {
+            int got = cli_option("generate", argc, argv, &i, names[k], &v);
+            if (got < 0) return 2;
+            if (got) which = k;
+        }
+        int bad = 0;
+        switch (which) {
+        case 0: q->prompt = v; break;
+        case 1: q->prompt_file = v; break;
+        case 2: bad = cli_int("generate", names[2], v, 1, 1 << 30, &q->max_tokens); break;
+        case 3: bad = cli_real("generate", names[3], v, 0, 1e6, &q->spec.temperature); break;
+        case 4: bad = cli_int("generate", names[4], v, 0, INT32_MAX, &q->spec.top_k); break;
+        case 5: bad = cli_real("generate", names[5], v, 1e-9, 1, &q->spec.top_p); break;
+        case 6: bad = cli_int("generate", names[6], v, 0, INT64_MAX, &seed); break;
+        case 7:
+            if (strcmp(v, "bf16") && strcmp(v, "f32")) return cli_usage("generate", "--dtype: bf16 or f32, not %s", v);
+            q->dtype = strcmp(v, "f32") ? DT_BF16 : DT_F32;
+            break;
+        case 8: bad = cli_int("generate", names[8], v, 1, 4096, &q->threads); break;
+        case 9: q->tokenizer = v; break;
+        default:
+            if (argv[i][0] == '-') return cli_usage("generate", "there is no option %s", argv[i]);
+            if (q->checkpoint) return cli_usage("generate", "one CHECKPOINT, not two: %s and %s", q->checkpoint, argv[i]);
+            q->checkpoint = argv[i];
+        }
+        if (bad) return 2;
+    }
+    q->spec.seed = (uint64_t)seed;
+    if (!q->checkpoint) return cli_usage("generate", "which CHECKPOINT?");
+    if (!q->prompt && !q->prompt_file) return cli_usage("generate", "--prompt TEXT is needed");
+    return 0;
+}
+
+static bool emit(void *ctx, const char *text, size_t n)
+{
+    (void)ctx;
+    return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
+}
+
+static int read_prompt(const struct request *q, char **text, struct err *e)
+{
+    size_t n;
+    if (!q->prompt_file) {
+        *text = xstrdup(q->prompt);
+        return OK;
+    }
+    return fs_read_all(strcmp(q->prompt_file, "-") ? q->prompt_file : "/dev/stdin", 1 << 26, text, &n, e);
+}
+
+int cmd_generate(int argc, char **argv)
+{
+    if (cli_wants_help(argc, argv)) {
+        fputs(help, stdout);
+        return 0;
+    }
+    struct request q;
+    int rc = parse(argc, argv, &q);
+    if (rc) return rc;
+    struct err e = {0};
+    struct weights *w = NULL;
+    struct tokenizer *t = NULL;
+    struct device *d = NULL;
+    struct generator *g = NULL;
+    struct generate_result r;
+    char *prompt = NULL, *tokenizer = NULL;
+    int threads = q.threads ? (int)q.threads : thread_n_cores();
+    rc = weights_open(&w, q.checkpoint, &e);
+    if (!rc) {
+        tokenizer = q.tokenizer ? xstrdup(q.tokenizer) : weights_tokenizer(w);
+        rc = tokenizer ? tokenizer_open(&t, tokenizer, &e)
+                       : err_set(&e, ERR_REQUEST, "%s holds no tokenizer.json; give --tokenizer FILE", q.checkpoint);
+    }
+    if (!rc) rc = read_prompt(&q, &prompt, &e);
+    if (!rc) rc = device_cpu_new(&d, threads, &e);
+    if (!rc) rc = generator_new(&g, w, d, threads, (int64_t)strlen(prompt) + q.max_tokens + 1, q.dtype, &e);
+    if (!rc) {
+        fputs(prompt, stdout);
+        rc = generate(g, t, prompt, q.max_tokens, &q.spec, emit, NULL, &r, &e);
+        fputc('\n', stdout);
+    }
+    if (!rc && log_is_terminal())
+        log_info("%lld prompt tokens in %.2f s, %lld new ones at %.1f tokens/s (%s)", (long long)r.prompt_tokens, r.prompt_s,
+                 (long long)r.tokens, r.tokens_s > 0 ? (double)r.tokens / r.tokens_s : 0, r.stopped);
+    generator_free(g);
+    if (d) device_free(d);
+    tokenizer_free(t);
+    weights_close(w);
+    xfree(prompt);
+    xfree(tokenizer);
+    return rc ? cli_fail(&e) : 0;
+}

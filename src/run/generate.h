@@ -1,0 +1,39 @@
+/* generate.h: text from a model with a key/value cache.
+ *
+ * The model is recorded twice as a decoding tape: for a chunk of prompt tokens and for one token. Both write keys and
+ * values into the same caches and leave the logits of their last token. Everything is allocated once.
+ * Floor 6. Order: Local.
+ */
+#ifndef TUTTI_RUN_GENERATE_H
+#define TUTTI_RUN_GENERATE_H
+
+#include "checkpoint/weights.h"
+#include "data/tokenizer.h"
+#include "device/device.h"
+#include "run/sample.h"
+
+struct generator;
+/* room: positions the cache holds, prompt included; 0: as many as the model has. dtype DT_N: bf16. */
+int generator_new(struct generator **out, struct weights *w, struct device *d, int threads, int64_t room,
+                  enum dtype dtype, struct err *e);
+void generator_free(struct generator *g);
+int64_t generator_room(const struct generator *g);
+int64_t generator_vocab(const struct generator *g);
+
+/* Feeds n tokens after those fed before (0 starts over with generator_reset); logits_V of the last one, valid until
+ * the next call. ERR_REQUEST when the cache is full or an id is out of range. */
+void generator_reset(struct generator *g);
+int generator_feed(struct generator *g, const int32_t *ids, int64_t n, const float **logits_V, struct err *e);
+
+/* Prompt to text: calls emit with each piece of valid UTF-8 as it comes (return false to stop). Ends after max_tokens,
+ * at an end-of-text token, or when the cache is full. */
+typedef bool generate_emit_fn(void *ctx, const char *text, size_t n);
+struct generate_result {
+    int64_t prompt_tokens, tokens;
+    double prompt_s, tokens_s;
+    const char *stopped; /* "length", "end of text", "cache full", "stopped" */
+};
+int generate(struct generator *g, const struct tokenizer *t, const char *prompt, int64_t max_tokens,
+             const struct sample_spec *spec, generate_emit_fn *emit, void *ctx, struct generate_result *r, struct err *e);
+
+#endif

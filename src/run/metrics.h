@@ -1,0 +1,35 @@
+/* metrics.h: what a run says of itself: metrics.jsonl (one object per step), TensorBoard events, the progress line.
+ *
+ * Invariants
+ *   1. metrics.jsonl holds each step once, in order: a run that resumes at step s drops the lines after s.
+ *   2. Every line is whole: written in one piece and flushed.
+ * Floor 6. Order: Local to the rank that reports.
+ */
+#ifndef TUTTI_RUN_METRICS_H
+#define TUTTI_RUN_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct metrics_step {
+    int64_t step;    /* optimizer steps done, from 1 */
+    double loss, grad_norm, lr;
+    int64_t tokens;  /* trained so far */
+    int64_t step_tokens; /* processed in this step: what tokens_per_s counts */
+    double step_s, mfu;
+    int64_t peak_bytes;
+    int64_t skipped; /* steps left out so far */
+};
+
+struct metrics;
+/* after: steps already done; lines of later steps are dropped. */
+int metrics_open(struct metrics **m, const char *dir, int64_t after, bool tensorboard, struct err *e);
+int metrics_close(struct metrics *m, struct err *e);
+int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e);
+int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, struct err *e);
+/* The progress line: "step 120/1000  loss 2.345  12.3k tok/s  MFU 41 %  ETA 3m 10s". */
+void metrics_progress(const struct metrics *m, const struct metrics_step *s, int64_t steps, double eta_s);
+
+#endif

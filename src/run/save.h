@@ -1,0 +1,26 @@
+/* save.h: a run's checkpoints: what of the engine is written, and read back. The checkpoint room knows files and boxes;
+ * this one knows that a parameter has a master and moments.
+ *
+ * Groups: "master" (fp32 truth), "m" and "v" (AdamW) or "m" (SGD with momentum). The compute copy is not written: it
+ * follows from the master. Attached: config.yaml, tokenizer.json, tokenizer_config.json.
+ * Floor 6. Order: Collective over all ranks (one today).
+ */
+#ifndef TUTTI_RUN_SAVE_H
+#define TUTTI_RUN_SAVE_H
+
+#include "checkpoint/ckpt.h"
+#include "run/engine.h"
+
+struct save_info {
+    const char *root;         /* run.dir/checkpoints */
+    int64_t step, tokens;     /* done so far */
+    int64_t keep;
+    const char *config_text;  /* resolved config.yaml */
+    const char *tokenizer_dir;/* holds tokenizer.json; NULL: none */
+    int32_t bos, eos;
+};
+int save_checkpoint(const struct engine *g, const struct save_info *s, struct err *e);
+/* Weights, moments, step and tokens. A checkpoint without moments of the kind asked for is refused. */
+int save_resume(struct engine *g, const char *path, int64_t *step, int64_t *tokens, struct err *e);
+
+#endif

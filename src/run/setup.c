@@ -1,0 +1,73 @@
+/* model.from names a directory in Hugging Face's form: its config.json decides the architecture; what the file leaves
+ * open (dropout, sequence length) stays the config's. Keys given beside it are compared, not silently overridden. */
+#include "run/setup.h"
+
+#include <string.h>
+
+#include "run/source.h"
+
+struct taken {
+    const char *key;
+    int64_t *mine;
+    int64_t theirs;
+};
+
+static int take(const struct conf *f, const struct taken *k, struct err *e)
+{
+    const char *where = conf_where(f, k->key);
+    if (strcmp(where, "default") && *k->mine && *k->mine != k->theirs)
+        return conf_error(f, e, k->key, "%lld, but model.from has %lld; leave the key out", (long long)*k->mine,
+                          (long long)k->theirs);
+    *k->mine = k->theirs;
+    return OK;
+}
+
+static int from_directory(struct config *c, const struct conf *f, struct err *e)
+{
+    struct weights *w;
+    struct hf_model h;
+    int rc = weights_open(&w, c->model.from, e);
+    if (rc) return err_prefix(e, "%s: model.from", conf_where(f, "model.from"));
+    rc = weights_model(w, &h, e);
+    weights_close(w);
+    if (rc) return rc;
+    struct model_config m = source_model(&h);
+    int64_t family = c->model.family;
+    const struct taken keys[] = {
+        {"model.family", &family, m.family},
+        {"model.layers", &c->model.layers, m.layers},
+        {"model.hidden", &c->model.hidden, m.hidden},
+        {"model.heads", &c->model.heads, m.heads},
+        {"model.kv_heads", &c->model.kv_heads, m.kv_heads},
+        {"model.head_dim", &c->model.head_dim, m.head_dim},
+        {"model.ffn", &c->model.ffn, m.ffn},
+        {"model.vocab", &c->model.vocab, m.vocab},
+        {"model.max_positions", &c->model.max_positions, m.max_seq},
+    };
+    if (strcmp(conf_where(f, "model.family"), "default") && family != (int64_t)m.family)
+        return conf_error(f, e, "model.family", "%s, but model.from is a %s; leave the key out",
+                          model_family_name((enum model_family)family), model_family_name(m.family));
+    for (size_t i = 0; !rc && i < sizeof keys / sizeof *keys; i++) rc = take(f, &keys[i], e);
+    if (rc) return rc;
+    c->model.family = (int)m.family;
+    c->model.tie_embeddings = m.tie;
+    c->model.norm_eps = m.norm_eps;
+    c->model.rope_theta = m.rope_theta;
+    c->model.rope_factor = m.rope.factor;
+    c->model.rope_low = m.rope.low_freq_factor;
+    c->model.rope_high = m.rope.high_freq_factor;
+    c->model.rope_original = m.rope.original_max_position;
+    if (!strcmp(conf_where(f, "model.seq_len"), "default") && c->model.seq_len > m.max_seq) c->model.seq_len = m.max_seq;
+    return OK;
+}
+
+int setup_model(struct config *c, const struct conf *f, struct arena *a, struct tokenizer **t, struct err *e)
+{
+    (void)a;
+    *t = NULL;
+    int rc = c->model.from ? from_directory(c, f, e) : OK;
+    if (rc) return rc;
+    rc = tokenizer_open(t, c->data.tokenizer, e);
+    if (rc) return err_prefix(e, "%s: data.tokenizer", conf_where(f, "data.tokenizer"));
+    return OK;
+}

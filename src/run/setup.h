@@ -1,0 +1,14 @@
+/* setup.h: what a config's files decide: the architecture from model.from, the vocabulary from the tokenizer.
+ * Floor 6. Order: Same(config).
+ */
+#ifndef TUTTI_RUN_SETUP_H
+#define TUTTI_RUN_SETUP_H
+
+#include "data/tokenizer.h"
+#include "run/config.h"
+
+/* Copies the architecture of model.from into c->model (keys given beside it must agree), then opens the tokenizer.
+ * *t may be NULL afterwards when model.vocab is given and the tokenizer is not needed to resolve the config. */
+int setup_model(struct config *c, const struct conf *f, struct arena *a, struct tokenizer **t, struct err *e);
+
+#endif

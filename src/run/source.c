@@ -1,0 +1,88 @@
+/* A parameter's truth is the group "master" of a checkpoint, or "param" in a Hugging Face directory; both are read as
+ * fp32 one parameter at a time. */
+#include "run/source.h"
+
+#include "base/mem.h"
+
+struct model_config source_model(const struct hf_model *h)
+{
+    return (struct model_config){
+        .family = h->family == HF_GPT2 ? MODEL_GPT2 : MODEL_LLAMA,
+        .layers = to_int(h->layers),
+        .hidden = h->hidden,
+        .heads = to_int(h->heads),
+        .kv_heads = to_int(h->kv_heads),
+        .head_dim = to_int(h->head_dim),
+        .ffn = h->ffn,
+        .vocab = h->vocab,
+        .max_seq = h->max_pos,
+        .tie = h->tie,
+        .dropout = h->dropout,
+        .norm_eps = h->norm_eps,
+        .rope_theta = h->rope_theta,
+        .rope = {h->rope_factor, h->rope_low_freq_factor, h->rope_high_freq_factor, h->rope_original_max_pos},
+    };
+}
+
+struct hf_model source_hf_model(const struct model_config *m, int32_t bos, int32_t eos)
+{
+    struct hf_model h = hf_model_default(m->family == MODEL_GPT2 ? HF_GPT2 : HF_LLAMA);
+    h.layers = m->layers;
+    h.hidden = m->hidden;
+    h.heads = m->heads;
+    h.kv_heads = m->kv_heads;
+    h.head_dim = m->head_dim;
+    h.ffn = m->ffn;
+    h.vocab = m->vocab;
+    h.max_pos = m->max_seq;
+    h.norm_eps = m->norm_eps;
+    h.rope_theta = m->rope_theta;
+    h.rope_factor = m->rope.factor;
+    h.rope_low_freq_factor = m->rope.low_freq_factor;
+    h.rope_high_freq_factor = m->rope.high_freq_factor;
+    h.rope_original_max_pos = m->rope.original_max_position;
+    h.tie = m->tie;
+    h.dropout = h.embed_dropout = h.attention_dropout = m->dropout;
+    h.bos = bos;
+    h.n_eos = eos >= 0 ? 1 : 0;
+    h.eos[0] = eos;
+    return h;
+}
+
+static int64_t find(const struct weights *w, const char *name)
+{
+    int64_t i = weights_find(w, "master", name);
+    return i >= 0 ? i : weights_find(w, "param", name);
+}
+
+static int compare(const struct param *p, const struct weights *w, struct err *e)
+{
+    int64_t i = find(w, p->name);
+    if (i < 0) return err_set(e, ERR_REQUEST, "%s: holds no parameter %s: another model", weights_path(w), p->name);
+    struct ckpt_entry x = weights_at(w, i);
+    struct shape want = shape_of(p->nd, p->n);
+    if (shape_equal(&x.shape, &want)) return OK;
+    char theirs[128], ours[128];
+    return err_set(e, ERR_REQUEST, "%s: %s is %s there and %s in this model: another model", weights_path(w), p->name,
+                   shape_print(theirs, &x.shape), shape_print(ours, &want));
+}
+
+int source_load(struct store *s, const struct kernel_table *k, struct stream *st, struct weights *w, struct err *e)
+{
+    for (int i = 0; i < s->table->n; i++) {
+        int rc = compare(&s->table->p[i], w, e);
+        if (rc) return rc;
+    }
+    for (int i = 0; i < s->table->n; i++) {
+        const struct param *p = &s->table->p[i];
+        int64_t at = find(w, p->name);
+        struct ckpt_entry x = weights_at(w, at);
+        struct region box = region_whole(&x.shape);
+        float *v = xmalloc(to_size(p->numel) * sizeof *v);
+        int rc = weights_read(w, at, &box, DT_F32, v, e);
+        if (!rc) store_write(s, k, st, i, 0, v);
+        xfree(v);
+        if (rc) return rc;
+    }
+    return OK;
+}

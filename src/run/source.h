@@ -1,0 +1,18 @@
+/* source.h: starting weights from a Hugging Face directory or a checkpoint, and the model's description in the words
+ * of both. The bridge between nn/ (which knows no files) and checkpoint/ (which knows no models).
+ * Floor 6. Order: Local.
+ */
+#ifndef TUTTI_RUN_SOURCE_H
+#define TUTTI_RUN_SOURCE_H
+
+#include "checkpoint/weights.h"
+#include "nn/model.h"
+#include "state/store.h"
+
+struct model_config source_model(const struct hf_model *h);
+/* eos and bos: token ids, -1 none. */
+struct hf_model source_hf_model(const struct model_config *m, int32_t bos, int32_t eos);
+/* Fills the parameters (master and compute copy) from a checkpoint or directory; names and shapes are compared first. */
+int source_load(struct store *s, const struct kernel_table *k, struct stream *st, struct weights *w, struct err *e);
+
+#endif

@@ -1,0 +1,326 @@
+/* The corridor, walked once per step. Everything a step needs is made before the first; what can fail in the world
+ * (files, disk, memory) returns errors, what can go wrong with numbers is reported with step, tensor and remedy. */
+#include "run/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "data/dataset.h"
+#include "data/prefetch.h"
+#include "kernel/cpu/tile_rate.h"
+#include "run/metrics.h"
+#include "run/save.h"
+#include "run/setup.h"
+#include "run/signals.h"
+#include "run/source.h"
+
+struct trainer {
+    struct arena *arena;
+    struct config cfg;
+    struct conf *conf;
+    struct tokenizer *tokenizer;
+    struct dataset *train, *valid;
+    struct prefetch *feed;
+    struct device *dev;
+    struct engine *engine;
+    struct metrics *metrics;
+    struct signals *signals;
+    struct fs_lock lock;
+    bool locked;
+    struct str config_text;
+    char *checkpoints, *tokenizer_dir;
+    struct lr_config lr;
+    double rate;          /* FLOP/s this machine could do, for MFU */
+    int64_t step, tokens; /* done */
+    int64_t saved;        /* step of the newest checkpoint, -1 none */
+    int64_t skipped;
+    double started_s;
+    int64_t started_step;
+};
+
+/* ---- open ---- */
+static int open_directory(struct trainer *t, struct err *e)
+{
+    const char *dir = t->cfg.run.dir;
+    int rc = fs_mkdirs(dir, e);
+    if (rc) return err_prefix(e, "%s: run.dir", conf_where(t->conf, "run.dir"));
+    char *path = fs_join(dir, "lock");
+    rc = fs_lock_take(&t->lock, path, e);
+    if (rc) err_prefix(e, "another process trains in %s", dir);
+    t->locked = !rc;
+    xfree(path);
+    t->checkpoints = fs_join(dir, "checkpoints");
+    t->tokenizer_dir = fs_join(dir, "tokenizer");
+    return rc;
+}
+
+static int open_dataset(struct trainer *t, struct dataset **d, const struct conf_list *list, struct err *e)
+{
+    const struct config_source *items = list->items;
+    struct dataset_source *s = xcalloc((size_t)list->n + 1, sizeof *s);
+    for (int i = 0; i < list->n; i++) s[i] = (struct dataset_source){items[i].path, items[i].weight};
+    char *cache = t->cfg.data.cache_dir ? xstrdup(t->cfg.data.cache_dir) : fs_join(t->cfg.run.dir, "data");
+    struct dataset_options o = {
+        .sources = s,
+        .n_sources = list->n,
+        .tokenizer = t->tokenizer,
+        .seq_len = t->cfg.model.seq_len,
+        .seed = (uint64_t)t->cfg.data.seed,
+        .shuffled = t->cfg.data.order == ORDER_SHUFFLED,
+        .cache_dir = cache,
+    };
+    int rc = dataset_open(d, &o, e);
+    xfree(cache);
+    xfree(s);
+    return rc;
+}
+
+static int open_data(struct trainer *t, struct err *e)
+{
+    char n[32], s[32];
+    if (!t->cfg.data.train.n) return conf_error(t->conf, e, "data.train", "is required: a text file, a folder, a .jsonl file or a token file");
+    int rc = open_dataset(t, &t->train, &t->cfg.data.train, e);
+    if (rc) return err_prefix(e, "%s: data.train", conf_where(t->conf, "data.train"));
+    log_info("data: %s tokens, %s samples of %lld", str_count(n, (double)dataset_n_tokens(t->train)),
+             str_count(s, (double)dataset_n_samples(t->train)), (long long)t->cfg.model.seq_len);
+    if (t->cfg.run.eval_every && t->cfg.data.valid.n) {
+        rc = open_dataset(t, &t->valid, &t->cfg.data.valid, e);
+        if (rc) err_prefix(e, "%s: data.valid", conf_where(t->conf, "data.valid"));
+    }
+    return rc;
+}
+
+static int fresh_weights(struct trainer *t, struct err *e)
+{
+    engine_init(t->engine);
+    if (!t->cfg.model.from) return OK;
+    struct weights *w;
+    int rc = weights_open(&w, t->cfg.model.from, e);
+    if (rc) return rc;
+    rc = source_load(&t->engine->store, &t->engine->kernels, &t->engine->stream, w, e);
+    if (!rc) log_info("weights from %s", t->cfg.model.from);
+    weights_close(w);
+    return rc;
+}
+
+static int open_weights(struct trainer *t, struct err *e)
+{
+    char *path = NULL;
+    const char *how = t->cfg.checkpoint.resume;
+    int rc = ckpt_clean(t->checkpoints, e);
+    if (rc) return rc;
+    if (!strcmp(how, "auto"))
+        rc = ckpt_find_latest(t->checkpoints, &path, e);
+    else if (strcmp(how, "never"))
+        rc = ckpt_resolve(how, &path, e);
+    if (rc) return err_prefix(e, "%s: checkpoint.resume", conf_where(t->conf, "checkpoint.resume"));
+    if (!path) return fresh_weights(t, e);
+    rc = save_resume(t->engine, path, &t->step, &t->tokens, e);
+    if (!rc) {
+        log_info("resumed from %s: %lld steps done", path, (long long)t->step);
+        if (!strcmp(how, "auto")) t->saved = t->step;
+    }
+    xfree(path);
+    return rc;
+}
+
+static int open_engine(struct trainer *t, struct err *e)
+{
+    char a[32], b[32];
+    struct engine_config ec = config_engine(&t->cfg);
+    int rc = device_cpu_new(&t->dev, ec.threads, e);
+    if (!rc) rc = engine_new(&t->engine, &ec, t->dev, e);
+    if (rc) return rc;
+    t->rate = tile_rate_registers(tile_ops_get(ec.dtype), t->dev->team);
+    log_info("model: %s, %s parameters, %s on %d threads (%s), %s of memory",
+             model_family_name(ec.model.family), str_count(a, (double)t->engine->params.numel), dtype_name(ec.dtype),
+             ec.threads, t->engine->kernels.isa, str_bytes(b, (double)t->dev->ledger.now_total));
+    return OK;
+}
+
+static int write_config(struct trainer *t, struct err *e)
+{
+    char *path = fs_join(t->cfg.run.dir, "config.yaml");
+    config_print(&t->cfg, &t->config_text);
+    int rc = fs_write_atomic(path, str_text(&t->config_text), t->config_text.n, e);
+    if (!rc) rc = fs_mkdirs(t->tokenizer_dir, e);
+    if (!rc) rc = tokenizer_save(t->tokenizer, t->tokenizer_dir, e);
+    xfree(path);
+    return rc;
+}
+
+static int trainer_open(struct trainer *t, const char *path, char *const *overrides, int n, int n_ranks, struct err *e)
+{
+    t->arena = arena_new();
+    t->saved = -1;
+    int rc = signals_open(&t->signals, e);
+    if (!rc) rc = config_load(&t->cfg, &t->conf, t->arena, path, overrides, n, e);
+    if (!rc) rc = setup_model(&t->cfg, t->conf, t->arena, &t->tokenizer, e);
+    if (!rc) rc = config_resolve(&t->cfg, t->conf, tokenizer_vocab(t->tokenizer), n_ranks, e);
+    if (!rc && t->cfg.run.device == DEVICE_NULL)
+        rc = conf_error(t->conf, e, "run.device", "null only counts; use tutti plan, or choose cpu");
+    if (!rc) rc = open_directory(t, e);
+    if (!rc) rc = open_data(t, e);
+    if (!rc) rc = open_engine(t, e);
+    if (!rc) rc = open_weights(t, e);
+    if (!rc) rc = write_config(t, e);
+    if (!rc) rc = metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e);
+    t->lr = config_lr(&t->cfg);
+    return rc;
+}
+
+static int trainer_close(struct trainer *t, struct err *e)
+{
+    prefetch_free(t->feed);
+    int rc = metrics_close(t->metrics, e);
+    engine_free(t->engine);
+    if (t->dev) device_free(t->dev);
+    dataset_close(t->train);
+    dataset_close(t->valid);
+    tokenizer_free(t->tokenizer);
+    if (t->locked) fs_lock_release(&t->lock);
+    str_free(&t->config_text);
+    xfree(t->checkpoints);
+    xfree(t->tokenizer_dir);
+    signals_close(t->signals);
+    arena_free(t->arena);
+    return rc;
+}
+
+/* ---- loop ---- */
+static struct engine_batch view_batch(const struct batch *b)
+{
+    return (struct engine_batch){b->tokens, b->targets, b->positions, b->documents, b->n_trained};
+}
+
+static int save(struct trainer *t, struct err *e)
+{
+    double from = clock_now_s();
+    struct save_info s = {
+        .root = t->checkpoints,
+        .step = t->step,
+        .tokens = t->tokens,
+        .keep = t->cfg.checkpoint.keep,
+        .config_text = str_text(&t->config_text),
+        .tokenizer_dir = t->tokenizer_dir,
+        .bos = tokenizer_bos(t->tokenizer),
+        .eos = tokenizer_eos(t->tokenizer),
+    };
+    int rc = save_checkpoint(t->engine, &s, e);
+    if (rc) return rc;
+    t->saved = t->step;
+    log_status_end();
+    log_info("saved step %lld in %.2f s", (long long)t->step, clock_now_s() - from);
+    return OK;
+}
+
+static int validate(struct trainer *t, double *loss, struct err *e)
+{
+    int64_t n = dataset_eval_batches(t->valid, t->cfg.batch.global), trained = 0;
+    double nats = 0;
+    struct batch b;
+    int rc = OK;
+    batch_init(&b, t->cfg.batch.global, t->cfg.model.seq_len);
+    if (n > t->cfg.run.eval_batches) n = t->cfg.run.eval_batches;
+    for (int64_t i = 0; !rc && i < n; i++) {
+        struct engine_report r;
+        rc = dataset_eval_batch(t->valid, i, t->cfg.batch.global, 0, &b, e);
+        if (rc) break;
+        struct engine_batch view = view_batch(&b);
+        engine_evaluate(t->engine, &view, &r);
+        nats += r.nats;
+        trained += r.tokens;
+    }
+    batch_fini(&b);
+    if (rc) return rc;
+    *loss = trained ? nats / (double)trained : NAN;
+    log_status_end();
+    log_info("step %lld  validation loss %.4f (perplexity %.2f) over %lld tokens", (long long)t->step, *loss, exp(*loss),
+             (long long)trained);
+    return metrics_valid(t->metrics, t->step, t->tokens, *loss, e);
+}
+
+static int not_finite(struct trainer *t, const struct engine_batch *b, const struct engine_report *r, double lr,
+                      struct err *e)
+{
+    char what[256], saved[40] = "none";
+    if (t->saved >= 0) snprintf(saved, sizeof saved, "of step %lld", (long long)t->saved);
+    engine_blame(t->engine, b, t->step, what, sizeof what);
+    log_status_end();
+    return err_set(e, ERR_NUMERIC,
+                   "step %lld: loss %g, gradient norm %g: not finite; first seen in %s. Nothing was updated or saved. "
+                   "Lower optimizer.lr (now %g), raise warmup_steps, or set optimizer.clip (now %g); the last checkpoint "
+                   "is %s",
+                   (long long)t->step + 1, r->loss, r->grad_norm, what, lr, t->cfg.optimizer.clip,
+                   saved);
+}
+
+static int one_step(struct trainer *t, struct trainer_result *r, struct err *e)
+{
+    const struct batch *b;
+    struct engine_report report;
+    double from = clock_now_s(), lr = lr_at(&t->lr, t->step);
+    int rc = prefetch_next(t->feed, &b, e);
+    if (rc) return rc;
+    struct engine_batch view = view_batch(b);
+    if (!engine_step(t->engine, &view, t->step, lr, &report)) return not_finite(t, &view, &report, lr, e);
+    t->step++;
+    t->tokens += report.tokens;
+    double step_s = clock_now_s() - from;
+    struct metrics_step m = {
+        .step = t->step,
+        .loss = report.loss,
+        .grad_norm = report.grad_norm,
+        .lr = lr,
+        .tokens = t->tokens,
+        .step_tokens = t->cfg.batch.global * t->cfg.model.seq_len,
+        .step_s = step_s,
+        .mfu = engine_flops_model(t->engine) / step_s / t->rate,
+        .peak_bytes = (int64_t)t->dev->ledger.peak_total,
+        .skipped = t->skipped,
+    };
+    r->loss = report.loss;
+    if (t->step % t->cfg.run.log_every == 0 || t->step == t->cfg.run.steps || t->step == t->started_step + 1) {
+        double per = (clock_now_s() - t->started_s) / (double)(t->step - t->started_step);
+        metrics_progress(t->metrics, &m, t->cfg.run.steps, per * (double)(t->cfg.run.steps - t->step));
+    }
+    return metrics_step(t->metrics, &m, e);
+}
+
+static int loop(struct trainer *t, struct trainer_result *r, struct err *e)
+{
+    int rc = OK;
+    t->feed = prefetch_new(t->train, t->step, t->cfg.batch.global, 0, t->cfg.batch.global, 2);
+    t->started_s = clock_now_s();
+    t->started_step = t->step;
+    while (!rc && t->step < t->cfg.run.steps && !signals_stop_wanted(t->signals)) {
+        rc = one_step(t, r, e);
+        bool last = t->step == t->cfg.run.steps;
+        if (!rc && t->valid && (last || t->step % t->cfg.run.eval_every == 0)) rc = validate(t, &r->valid_loss, e);
+        if (!rc && t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0) rc = save(t, e);
+    }
+    r->stopped = !rc && t->step < t->cfg.run.steps;
+    if (!rc && t->saved != t->step && t->step > 0) rc = save(t, e);
+    log_status_end();
+    return rc;
+}
+
+int trainer_run(const char *config_path, char *const *overrides, int n_overrides, int n_ranks,
+                struct trainer_result *r, struct err *e)
+{
+    struct trainer t = {0};
+    memset(r, 0, sizeof *r);
+    r->loss = r->valid_loss = NAN;
+    int rc = trainer_open(&t, config_path, overrides, n_overrides, n_ranks, e);
+    r->first_step = t.step;
+    if (!rc) rc = loop(&t, r, e);
+    r->steps = t.step;
+    r->tokens = t.tokens;
+    if (t.saved >= 0) snprintf(r->checkpoint, sizeof r->checkpoint, "%s/step-%08lld", t.checkpoints, (long long)t.saved);
+    int closed = trainer_close(&t, rc ? NULL : e);
+    return rc ? rc : closed;
+}

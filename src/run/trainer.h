@@ -1,0 +1,28 @@
+/* trainer.h: a run from its config to its last checkpoint.
+ *
+ *   open     lock the run directory, tokenizer and data, engine, weights (fresh, model.from, or resumed)
+ *   loop     batch -> engine_step -> metrics -> validation -> checkpoint, until run.steps or a signal
+ *   close    last checkpoint, progress kept
+ *
+ * Invariants
+ *   1. The state after step s is a function of (config, data, s): stopping and resuming gives the same bits.
+ *   2. The last published checkpoint survives every failure here.
+ * Floor 6. Order: Collective over all ranks (one today).
+ */
+#ifndef TUTTI_RUN_TRAINER_H
+#define TUTTI_RUN_TRAINER_H
+
+#include "run/config.h"
+
+struct trainer_result {
+    int64_t first_step, steps; /* done before this call; done now in all */
+    int64_t tokens;
+    double loss, valid_loss;   /* of the last step; NaN when there was none */
+    bool stopped;              /* by a signal */
+    char checkpoint[4096];     /* the newest published one, "" when none */
+};
+/* config_path (may be NULL) and overrides as in config_load. */
+int trainer_run(const char *config_path, char *const *overrides, int n_overrides, int n_ranks,
+                struct trainer_result *r, struct err *e);
+
+#endif
