@@ -95,6 +95,21 @@ int64_t weights_find(const struct weights *w, const char *group, const char *nam
     return strcmp(group, "param") ? -1 : hf_find(w->hf, name);
 }
 
+int64_t weights_find_param(const struct weights *w, const char *name)
+{
+    int64_t i = weights_find(w, "master", name);
+    return i >= 0 ? i : weights_find(w, "param", name);
+}
+
+enum dtype weights_dtype(const struct weights *w)
+{
+    if (w->hf) return hf_dtype(w->hf, 0);
+    const struct json *model = ckpt_extra(w->ckpt) ? json_get(ckpt_extra(w->ckpt), "model") : NULL;
+    const char *name = model ? json_string(json_get(model, "torch_dtype"), NULL, "") : "";
+    if (strcmp(name, "bfloat16") == 0) return DT_BF16;
+    return strcmp(name, "float16") == 0 ? DT_F16 : DT_F32;
+}
+
 int weights_read(struct weights *w, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e)
 {
     return w->hf ? hf_read(w->hf, i, box, as, dst, e) : ckpt_read(w->ckpt, i, box, as, dst, e);

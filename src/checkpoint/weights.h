@@ -20,8 +20,12 @@ char *weights_tokenizer(const struct weights *w); /* path of its tokenizer.json;
 int64_t weights_count(const struct weights *w);
 struct ckpt_entry weights_at(const struct weights *w, int64_t i); /* names borrowed until weights_close */
 int64_t weights_find(const struct weights *w, const char *group, const char *name); /* -1: none */
+/* A parameter's values, in the form that training goes on from: group "master" where there is one, else "param". */
+int64_t weights_find_param(const struct weights *w, const char *name); /* -1: none */
+/* The element type the model was made for: as stored, or what training computed in. */
+enum dtype weights_dtype(const struct weights *w);
 int weights_read(struct weights *w, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e);
-/* All elements of tensor i as doubles, in pieces of whole rows; fn sees them once, in order. */
+/* All elements of tensor i as doubles, in order, in pieces: fn sees each once. Floating-point tensors only. */
 typedef void weights_scan_fn(void *ctx, const double *x, int64_t n);
 int weights_scan(struct weights *w, int64_t i, weights_scan_fn *fn, void *ctx, struct err *e);
 

@@ -1,0 +1,295 @@
+/* tutti checkpoint: list, inspect and verify checkpoints (diff, import and export are in files of their own).
+ *
+ * Every subcommand but list takes a tutti checkpoint, a run or directory of them (meaning the newest), or a Hugging
+ * Face directory. Results go to stdout. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "checkpoint/weights.h"
+#include "cli/cmd_checkpoint.h"
+
+/* -- arguments ---------------------------------------------------------------------------------------------- */
+
+static void drop(int *argc, char **argv, int at, int n)
+{
+    for (int i = at; i + n < *argc; i++) argv[i] = argv[i + n];
+    *argc -= n;
+}
+
+int checkpoint_option(int *argc, char **argv, const char *name, const char **value)
+{
+    for (int i = 1; i < *argc; i++) {
+        int at = i, taken = 0;
+        if (value)
+            taken = cli_option(CHECKPOINT_COMMAND, *argc, argv, &i, name, value);
+        else if (strcmp(argv[i], name) == 0)
+            taken = 1;
+        if (taken < 0) return -1;
+        if (taken) {
+            drop(argc, argv, at, i - at + 1);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int checkpoint_words(int argc, char **argv, int n, const char **out, const char *usage)
+{
+    for (int i = 1; i < argc; i++)
+        if (argv[i][0] == '-' && argv[i][1])
+            return cli_usage(CHECKPOINT_COMMAND, "%s: there is no option %s", argv[0], argv[i]);
+    if (argc - 1 != n) return cli_usage(CHECKPOINT_COMMAND, "wanted: tutti checkpoint %s", usage);
+    for (int i = 0; i < n; i++) out[i] = argv[i + 1];
+    return 0;
+}
+
+static int print_json(struct str *s)
+{
+    str_putc(s, '\n');
+    fwrite(s->p, 1, s->n, stdout);
+    str_free(s);
+    return 0;
+}
+
+/* -- list --------------------------------------------------------------------------------------------------- */
+
+static void list_json(const char *root, const struct ckpt_listing *list, int n)
+{
+    struct str s = {0};
+    struct json_out o = {.s = &s};
+    json_begin_object(&o, NULL);
+    json_put_string(&o, "root", root);
+    json_begin_array(&o, "checkpoints");
+    for (int i = 0; i < n; i++) {
+        json_begin_object(&o, NULL);
+        json_put_string(&o, "path", list[i].path);
+        json_put_int(&o, "step", list[i].step);
+        json_put_bool(&o, "complete", !*list[i].problem);
+        if (*list[i].problem) {
+            json_put_string(&o, "problem", list[i].problem);
+        } else {
+            json_put_int(&o, "tokens", list[i].tokens);
+            json_put_int(&o, "bytes", list[i].bytes);
+            json_put_int(&o, "tensors", list[i].n_tensors);
+        }
+        json_end_object(&o);
+    }
+    json_end_array(&o);
+    json_end_object(&o);
+    print_json(&s);
+}
+
+static void list_table(const struct ckpt_listing *list, int n)
+{
+    char bytes[32];
+    printf("%10s %16s %12s %8s  %s\n", "step", "tokens", "size", "tensors", "path");
+    for (int i = 0; i < n; i++) {
+        const struct ckpt_listing *l = &list[i];
+        if (*l->problem)
+            printf("%10" PRId64 " broken: %s\n", l->step, l->problem);
+        else
+            printf("%10" PRId64 " %16" PRId64 " %12s %8d  %s\n", l->step, l->tokens, str_bytes(bytes, (double)l->bytes),
+                   l->n_tensors, l->path);
+    }
+}
+
+static int checkpoint_list(int argc, char **argv)
+{
+    const char *path;
+    struct err e;
+    struct ckpt_listing *list;
+    int n;
+    int json = checkpoint_option(&argc, argv, "--json", NULL);
+    int status = checkpoint_words(argc, argv, 1, &path, "list DIR|RUN [--json]");
+    if (status) return status;
+    if (!fs_is_dir(path)) {
+        err_set(&e, ERR_REQUEST, "%s: no such directory", path);
+        return cli_fail(&e);
+    }
+    char *inner = fs_join(path, "checkpoints");
+    const char *root = fs_is_dir(inner) ? inner : path;
+    if (ckpt_list(root, &list, &n, &e) < 0) {
+        status = cli_fail(&e);
+    } else {
+        if (json)
+            list_json(root, list, n);
+        else if (n == 0)
+            printf("no checkpoints in %s\n", root);
+        else
+            list_table(list, n);
+        ckpt_list_free(list, n);
+    }
+    xfree(inner);
+    return status;
+}
+
+/* -- inspect ------------------------------------------------------------------------------------------------ */
+
+static void add_squares(void *ctx, const double *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+    *(double *)ctx += sum;
+}
+
+/* L2 norm of tensor i; NaN for integers, which have none worth printing. */
+static int norm_of(struct weights *w, int64_t i, double *norm, struct err *e)
+{
+    double squares = 0;
+    *norm = NAN;
+    if (!dtype_info(weights_at(w, i).dtype)->is_float) return OK;
+    int rc = weights_scan(w, i, add_squares, &squares, e);
+    *norm = sqrt(squares);
+    return rc;
+}
+
+static int inspect_json(struct weights *w, struct err *e)
+{
+    struct str s = {0};
+    struct json_out o = {.s = &s};
+    const struct ckpt *c = weights_ckpt(w);
+    int rc = OK;
+    json_begin_object(&o, NULL);
+    json_put_string(&o, "path", weights_path(w));
+    json_put_int(&o, "step", c ? ckpt_step(c) : 0);
+    json_put_int(&o, "tokens", c ? ckpt_tokens(c) : 0);
+    if (c) json_put_int(&o, "seed", ckpt_seed(c));
+    if (c) json_put_string(&o, "tutti", ckpt_writer(c));
+    json_begin_array(&o, "tensors");
+    for (int64_t i = 0; i < weights_count(w) && rc == OK; i++) {
+        struct ckpt_entry t = weights_at(w, i);
+        double norm;
+        rc = norm_of(w, i, &norm, e);
+        json_begin_object(&o, NULL);
+        json_put_string(&o, "group", t.group);
+        json_put_string(&o, "name", t.name);
+        json_begin_array(&o, "shape");
+        for (int d = 0; d < t.shape.nd; d++) json_put_int(&o, NULL, t.shape.n[d]);
+        json_end_array(&o);
+        json_put_string(&o, "dtype", dtype_name(t.dtype));
+        json_put_int(&o, "boxes", t.n_boxes);
+        json_put_real(&o, "norm", norm);
+        json_end_object(&o);
+    }
+    json_end_array(&o);
+    json_end_object(&o);
+    if (rc == OK)
+        print_json(&s);
+    else
+        str_free(&s);
+    return rc;
+}
+
+static int inspect_table(struct weights *w, struct err *e)
+{
+    const struct ckpt *c = weights_ckpt(w);
+    char shape[128], count[32];
+    double elements = 0;
+    int rc = OK;
+    printf("%s\n", weights_path(w));
+    if (c)
+        printf("step %" PRId64 ", %" PRId64 " tokens, seed %" PRId64 ", written by tutti %s\n", ckpt_step(c),
+               ckpt_tokens(c), ckpt_seed(c), ckpt_writer(c));
+    printf("%-8s %-36s %-20s %-5s %s\n", "group", "name", "shape", "type", "norm");
+    for (int64_t i = 0; i < weights_count(w) && rc == OK; i++) {
+        struct ckpt_entry t = weights_at(w, i);
+        double norm;
+        rc = norm_of(w, i, &norm, e);
+        elements += (double)shape_numel(&t.shape);
+        printf("%-8s %-36s %-20s %-5s %.7g\n", t.group, t.name, shape_print(shape, &t.shape), dtype_name(t.dtype), norm);
+    }
+    if (rc == OK) printf("%" PRId64 " tensors, %s elements\n", weights_count(w), str_count(count, elements));
+    return rc;
+}
+
+static int checkpoint_inspect(int argc, char **argv)
+{
+    const char *path;
+    struct err e;
+    struct weights *w;
+    int json = checkpoint_option(&argc, argv, "--json", NULL);
+    int status = checkpoint_words(argc, argv, 1, &path, "inspect CHECKPOINT [--json]");
+    if (status) return status;
+    if (weights_open(&w, path, &e) < 0) return cli_fail(&e);
+    if ((json ? inspect_json(w, &e) : inspect_table(w, &e)) < 0) status = cli_fail(&e);
+    weights_close(w);
+    return status;
+}
+
+/* -- verify ------------------------------------------------------------------------------------------------- */
+
+static void print_problem(void *ctx, const char *text)
+{
+    (void)ctx;
+    printf("%s\n", text);
+}
+
+static int checkpoint_verify(int argc, char **argv)
+{
+    const char *path;
+    struct err e;
+    struct weights *w;
+    int status = checkpoint_words(argc, argv, 1, &path, "verify CHECKPOINT");
+    if (status) return status;
+    if (weights_open(&w, path, &e) < 0) return cli_fail(&e);
+    struct ckpt *c = weights_ckpt(w);
+    if (!c) {
+        printf("%s: %" PRId64 " tensors, names and shapes agree with config.json; this form has no checksums\n",
+               weights_path(w), weights_count(w));
+    } else {
+        int64_t n = ckpt_verify(c, print_problem, NULL);
+        if (n == 0) printf("%s: ok: every byte is what was written\n", ckpt_path(c));
+        if (n > 0) status = 2;
+    }
+    weights_close(w);
+    return status;
+}
+
+/* -- the command -------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *usage, *what;
+} subcommands[] = {
+    {"list", checkpoint_list, "DIR|RUN [--json]", "published checkpoints, oldest first"},
+    {"inspect", checkpoint_inspect, "CHECKPOINT [--json]", "step, tokens, and each tensor's shape, type and norm"},
+    {"verify", checkpoint_verify, "CHECKPOINT", "compare every byte with its checksum; 2 when any differs"},
+    {"diff", checkpoint_diff, "A B [--tolerance X] [--all] [--json]", "compare tensor by tensor; 1 when any differs"},
+    {"import", checkpoint_import, "HF_DIR OUT", "a Hugging Face model as a checkpoint of step 0 in directory OUT"},
+    {"export", checkpoint_export, "CHECKPOINT OUT [--dtype f32|bf16|f16] [--shard-bytes N]",
+     "config.json, safetensors and tokenizer.json into a new directory OUT"},
+};
+enum { N_SUBCOMMANDS = sizeof subcommands / sizeof *subcommands };
+
+static void print_help(void)
+{
+    printf("usage: tutti checkpoint SUBCOMMAND ...\n\nLook at, compare and convert checkpoints.\n\n");
+    for (int i = 0; i < N_SUBCOMMANDS; i++)
+        printf("  %-8s %s\n             %s\n", subcommands[i].name, subcommands[i].usage, subcommands[i].what);
+    printf("\nCHECKPOINT is a directory step-N, a run or a directory of checkpoints (the newest complete one is meant), or a\n"
+           "Hugging Face model directory (config.json and *.safetensors).\n");
+}
+
+int cmd_checkpoint(int argc, char **argv)
+{
+    if (cli_wants_help(argc, argv)) {
+        print_help();
+        return 0;
+    }
+    if (argc < 2) return cli_usage(CHECKPOINT_COMMAND, "which of list, inspect, verify, diff, import, export?");
+    const char *names[N_SUBCOMMANDS];
+    for (int i = 0; i < N_SUBCOMMANDS; i++) {
+        if (strcmp(argv[1], subcommands[i].name) == 0) return subcommands[i].run(argc - 1, argv + 1);
+        names[i] = subcommands[i].name;
+    }
+    const char *near = str_nearest(argv[1], names, N_SUBCOMMANDS);
+    return cli_usage(CHECKPOINT_COMMAND, "there is no subcommand '%s'%s%s%s", argv[1], near ? "; did you mean '" : "",
+                     near ? near : "", near ? "'?" : "");
+}
