@@ -5,8 +5,10 @@
  * that context switches of threads outside matmuls do not carry 8 KiB more. The operating system's permission was
  * asked for by kernel/cpuid.c, or the level would be below ISA_AMX.
  *
- * Block sizes: depth 512 keeps a panel of B (32 KiB) in L1 while A streams from L2 (384 x 512, 384 KiB); L2 is
- * 2 MiB on every CPU with AMX so far.
+ * Block sizes, reasoned and not measured here: a tile of 32 x 32 needs 64 bytes a cycle of A and B, so a panel of B
+ * should be in L1 (depth 512 at most); but every slice of depth reads and writes C, which at this rate costs as
+ * much as it saves once C is larger than L2. Depth 1024 (panels of 64 KiB, from L2) takes the usual hidden sizes
+ * and 1024 tokens in one slice. 256 x 1024 of A are 512 KiB of an L2 of 2 MiB.
  */
 #include <immintrin.h>
 
@@ -60,7 +62,7 @@ static void dot(float *y, int64_t ldy, const void *x, int64_t ldx, const void *w
 const struct tile_ops tile_ops_amx = {
     .name = "amx", .needs = ISA_AMX, .panel = DT_BF16,
     .mr = MR_AMX, .nr = NR_AMX, .group_a = 32, .group_b = 2, .step = STEP_AMX,
-    .mc = 384, .kc = 512, .nc = 3072,
+    .mc = 256, .kc = 1024, .nc = 3072,
     .pack_a = pack_a, .pack_b = pack_b, .mul = mul_amx, .finish = finish512, .dot = dot,
     .add_rows = add_rows512, .spin = spin_amx,
     .begin = begin, .end = end,

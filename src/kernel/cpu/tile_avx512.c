@@ -1,9 +1,10 @@
 /* tile_avx512.c: f32 panels for any source, on AVX-512. bf16 is widened while it is packed (exact) and then costs
  * what f32 costs: the right thing on CPUs without a fast bf16 dot product.
  *
- * Block sizes: 280 rows x 384 of A are 420 KiB, under half of the smallest L2 found with AVX-512 (1 MiB); a panel
- * of B (32 x 384, 48 KiB) is read from L1 and L2 alike without loss (measured on Zen 5: 97 % of the register-only
- * rate for any depth from 128 to 768); two buffers of 384 x 3072 of B are 9 MiB of L3.
+ * Block sizes: 140 rows x 768 of A are 420 KiB, under half of the smallest L2 found with AVX-512 (1 MiB). A panel
+ * of B (32 x 768, 96 KiB) comes from L2 without loss, since a tile needs 13 bytes a cycle of A and B together; so
+ * depth is as large as that allows, and C is touched once for every 768 of depth. Two buffers of 768 x 3072 of
+ * B are 18 MiB of L3.
  */
 #include <immintrin.h>
 
@@ -49,7 +50,7 @@ static void nothing(void) {}
 const struct tile_ops tile_ops_avx512 = {
     .name = "avx512", .needs = ISA_AVX512, .panel = DT_F32,
     .mr = MR512, .nr = NR512, .group_a = 1, .group_b = 1, .step = 1,
-    .mc = 280, .kc = 384, .nc = 3072,
+    .mc = 140, .kc = 768, .nc = 3072,
     .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = finish512, .dot = dot,
     .add_rows = add_rows512, .spin = spin512,
     .begin = nothing, .end = nothing,

@@ -7,8 +7,7 @@
  *   TILE_STORE(p, bytes, t)
  *   TILE_DOT(c, a, b)         c[m][n] += sum over k of a[m][2k]*b[k][2n] + a[m][2k+1]*b[k][2n+1], 16 x 16 x 32
  *
- * Registers 0-3 hold C as 2 x 2 tiles, 4-5 two tiles of A, 6-7 two of B: four loads of 1 KiB feed four
- * products. The panel of B (32 columns x 512 of depth, 32 KiB) stays in L1 while panels of A stream from L2.
+ * Registers 0-3 hold C as 2 x 2 tiles, 4-5 two tiles of A, 6-7 two of B: four loads of 1 KiB feed four products.
  */
 #ifndef TUTTI_KERNEL_CPU_TILE_MUL_AMX_H
 #define TUTTI_KERNEL_CPU_TILE_MUL_AMX_H
