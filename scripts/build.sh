@@ -15,6 +15,8 @@ if [ $# -gt 0 ] && [ "${1#-}" = "$1" ]; then
     esac
     shift
 fi
+# Warnings are errors where changes are judged, not on the machine of somebody with a newer compiler.
+if [ -n "${CI:-}" ]; then set -- -DTUTTI_WERROR=ON "$@"; fi
 generator=()
 if [ ! -e "$directory/CMakeCache.txt" ] && command -v ninja >/dev/null; then generator=(-G Ninja); fi
 
