@@ -77,8 +77,9 @@ int ckpt_save_rank(const char *root, int64_t step, int rank, const struct ckpt_t
 /* One rank, after all have written: checks that the boxes tile the tensors, writes the manifest, publishes, moves
  * `latest`, removes the oldest beyond `keep`. An error means: not published. */
 int ckpt_save_publish(const char *root, int n_ranks, const struct ckpt_info *info, struct err *e);
-/* One rank, when any rank failed: removes the temporary directory. */
-void ckpt_save_abort(const char *root, int64_t step);
+/* One rank, when any rank failed: removes the temporary directory. e (NULL: nobody asks) holds what failed; added to
+ * it are the room there is, the bytes that the checkpoint needs (0: unknown) and which published one is intact. */
+void ckpt_save_abort(const char *root, int64_t step, int64_t needed, struct err *e);
 /* All of it for one rank. On failure nothing is left behind, and the text says where, how much room there is and
  * that the last published checkpoint is intact. */
 int ckpt_save(const char *root, const struct ckpt_info *info, const struct ckpt_tensor *t, int64_t n, struct err *e);

@@ -235,6 +235,15 @@ bool hf_is_model_dir(const char *path)
 
 /* -- writing ------------------------------------------------------------------------------------------------ */
 
+/* Always with a point or exponent: their config classes complain of an integer where a float is declared. */
+static void put_float(struct json_out *o, const char *key, double v)
+{
+    json_put_real(o, key, v);
+    const char *text = o->s->p, *at = text + o->s->n;
+    while (at > text && strchr("0123456789", at[-1])) at--;
+    if (at > text && (at[-1] == ':' || at[-1] == ' ')) str_puts(o->s, ".0"); /* digits only, since the key */
+}
+
 static void put_gpt2(struct json_out *o, const struct hf_model *m)
 {
     json_put_string(o, "activation_function", "gelu_new");
@@ -244,10 +253,10 @@ static void put_gpt2(struct json_out *o, const struct hf_model *m)
     json_put_int(o, "n_positions", m->max_pos);
     json_put_int(o, "n_ctx", m->max_pos);
     json_put_int(o, "n_inner", m->ffn);
-    json_put_real(o, "layer_norm_epsilon", m->norm_eps);
-    json_put_real(o, "resid_pdrop", m->dropout);
-    json_put_real(o, "embd_pdrop", m->embed_dropout);
-    json_put_real(o, "attn_pdrop", m->attention_dropout);
+    put_float(o, "layer_norm_epsilon", m->norm_eps);
+    put_float(o, "resid_pdrop", m->dropout);
+    put_float(o, "embd_pdrop", m->embed_dropout);
+    put_float(o, "attn_pdrop", m->attention_dropout);
 }
 
 static void put_llama(struct json_out *o, const struct hf_model *m)
@@ -260,20 +269,20 @@ static void put_llama(struct json_out *o, const struct hf_model *m)
     json_put_int(o, "head_dim", m->head_dim);
     json_put_int(o, "intermediate_size", m->ffn);
     json_put_int(o, "max_position_embeddings", m->max_pos);
-    json_put_real(o, "rms_norm_eps", m->norm_eps);
-    json_put_real(o, "rope_theta", m->rope_theta);
+    put_float(o, "rms_norm_eps", m->norm_eps);
+    put_float(o, "rope_theta", m->rope_theta);
     json_put_bool(o, "attention_bias", false);
     json_put_bool(o, "mlp_bias", false);
-    json_put_real(o, "attention_dropout", m->attention_dropout);
+    put_float(o, "attention_dropout", m->attention_dropout);
     if (m->rope_factor == 0) {
         json_put_null(o, "rope_scaling");
         return;
     }
     json_begin_object(o, "rope_scaling");
     json_put_string(o, "rope_type", "llama3");
-    json_put_real(o, "factor", m->rope_factor);
-    json_put_real(o, "low_freq_factor", m->rope_low_freq_factor);
-    json_put_real(o, "high_freq_factor", m->rope_high_freq_factor);
+    put_float(o, "factor", m->rope_factor);
+    put_float(o, "low_freq_factor", m->rope_low_freq_factor);
+    put_float(o, "high_freq_factor", m->rope_high_freq_factor);
     json_put_int(o, "original_max_position_embeddings", m->rope_original_max_pos);
     json_end_object(o);
 }
@@ -296,7 +305,7 @@ void hf_config_put(struct json_out *o, const char *key, const struct hf_model *m
     else
         put_llama(o, m);
     json_put_bool(o, "tie_word_embeddings", m->tie);
-    json_put_real(o, "initializer_range", m->init_std);
+    put_float(o, "initializer_range", m->init_std);
     if (m->bos >= 0)
         json_put_int(o, "bos_token_id", m->bos);
     else

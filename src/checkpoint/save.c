@@ -41,14 +41,6 @@ int ckpt_save_begin(const char *root, int64_t step, struct err *e)
     return rc;
 }
 
-void ckpt_save_abort(const char *root, int64_t step)
-{
-    char *dir = published_temporary(root, step);
-    struct err e;
-    if (fs_remove_tree(dir, &e) < 0) log_warn("%s", e.text);
-    xfree(dir);
-}
-
 /* -- one rank's file ---------------------------------------------------------------------------------------- */
 
 static int write_box(struct safetensors_writer *w, const struct ckpt_tensor *t, unsigned char *piece, struct err *e)
@@ -331,36 +323,39 @@ int ckpt_save_publish(const char *root, int n_ranks, const struct ckpt_info *inf
     return rc;
 }
 
-/* -- one rank ----------------------------------------------------------------------------------------------- */
+/* -- failing ------------------------------------------------------------------------------------------------ */
 
-/* Adds to *e what a person needs when a disk is full: room, need, and what is still there. */
-static void explain_failure(const char *root, const struct ckpt_info *info, const struct ckpt_tensor *t, int64_t n,
-                            struct err *e)
+/* What a person needs when a disk is full: what failed, room, need, and what is still there. */
+static void explain(const char *root, int64_t step, int64_t needed, struct err *e)
 {
     struct statvfs fs;
-    double needed = 0;
-    char have[32] = "unknown", need[32];
-    for (int64_t i = 0; i < n; i++) needed += (double)region_volume(&t[i].box) * (double)dtype_bytes(t[i].dtype);
+    char have[32] = "an unknown room", need[32], needs[64] = "", reason[sizeof e->text];
     if (statvfs(root, &fs) == 0) str_bytes(have, (double)fs.f_bavail * (double)fs.f_frsize);
-    char *last = published_any(root);
-    char reason[sizeof e->text];
+    if (needed > 0) snprintf(needs, sizeof needs, "it needs %s, ", str_bytes(need, (double)needed));
     snprintf(reason, sizeof reason, "%s", e->text);
-    err_set(e, e->code, "the checkpoint of step %" PRId64 " was not saved: %s (it needs %s, the file system has %s free); %s%s",
-            info->step, reason, str_bytes(need, needed), have,
-            last ? "the last published one is intact: " : "no earlier one was published", last ? last : "");
+    char *last = published_any(root);
+    err_set(e, e->code, "the checkpoint of step %" PRId64 " was not saved: %s (%sthe file system has %s free); %s%s", step,
+            reason, needs, have, last ? "the last published one is intact: " : "no earlier one was published",
+            last ? last : "");
     xfree(last);
+}
+
+void ckpt_save_abort(const char *root, int64_t step, int64_t needed, struct err *e)
+{
+    struct err trouble;
+    char *dir = published_temporary(root, step);
+    if (e) explain(root, step, needed, e); /* before the removal: how full it was */
+    if (fs_remove_tree(dir, &trouble) < 0) log_warn("%s", trouble.text);
+    xfree(dir);
 }
 
 int ckpt_save(const char *root, const struct ckpt_info *info, const struct ckpt_tensor *t, int64_t n, struct err *e)
 {
-    struct err local;
-    if (!e) e = &local;
+    int64_t needed = 0;
     int rc = ckpt_save_begin(root, info->step, e);
     if (rc == OK) rc = ckpt_save_rank(root, info->step, 0, t, n, e);
     if (rc == OK) rc = ckpt_save_publish(root, 1, info, e);
-    if (rc < 0) {
-        explain_failure(root, info, t, n, e); /* before the removal: it says how full the disk was */
-        ckpt_save_abort(root, info->step);
-    }
+    for (int64_t i = 0; i < n; i++) needed += region_volume(&t[i].box) * (int64_t)dtype_bytes(t[i].dtype);
+    if (rc < 0) ckpt_save_abort(root, info->step, needed, e);
     return rc;
 }

@@ -145,7 +145,9 @@ static void holes_and_overlaps_are_refused(void **state)
     assert_err(ERR_CORRUPT, "overlap", ckpt_save_publish(dir, 2, &info, &e));
     assert_ok(ckpt_save_rank(dir, 1, 1, &odd, 1, &e));
     assert_err(ERR_CORRUPT, "rank 0 has bf16 [29, 8], rank 1 has bf16 [8, 8]", ckpt_save_publish(dir, 2, &info, &e));
-    ckpt_save_abort(dir, 1);
+    ckpt_save_abort(dir, 1, 0, &e);
+    assert_non_null(strstr(e.text, "rank 1 has bf16 [8, 8] ("));
+    assert_non_null(strstr(e.text, "free); no earlier one was published"));
 
     char **names;
     int n;
