@@ -169,6 +169,12 @@ static void count_memory(struct check *c, int rank, struct action a)
 {
     struct schedule_peak *now = &c->now[rank], *peak = &c->peak[rank];
     switch (a.kind) {
+    case ACTION_GATHER:
+        if (++now->whole > peak->whole) peak->whole = now->whole;
+        return;
+    case ACTION_RELEASE:
+        now->whole--;
+        return;
     case ACTION_F:
     case ACTION_RELOAD:
         now->activations++;

@@ -115,6 +115,28 @@ void schedule_add_gather(struct schedule *s, bool keep)
     xfree(whole);
 }
 
+/* A GATHER cannot pass its own stage's RELEASE. Gathers of two stages keep their order. */
+void schedule_prefetch(struct schedule *s, int ahead)
+{
+    for (int r = 0; r < s->n_ranks; r++) {
+        struct action_list *l = &s->rank[r];
+        for (int64_t i = 0; i < l->n; i++) {
+            struct action gather = l->a[i];
+            if (gather.kind != ACTION_GATHER) continue;
+            int64_t to = i;
+            for (int64_t j = i - 1, passed = 0; j >= 0 && passed < ahead; j--) {
+                struct action above = l->a[j];
+                if (above.kind == ACTION_GATHER || (above.kind == ACTION_RELEASE && above.stage == gather.stage)) break;
+                if (!action_is_compute((enum action_kind)above.kind)) continue;
+                to = j;
+                passed++;
+            }
+            memmove(&l->a[to + 1], &l->a[to], to_size(i - to) * sizeof *l->a);
+            l->a[to] = gather;
+        }
+    }
+}
+
 void schedule_add_reduce(struct schedule *s)
 {
     int64_t *last = xmalloc(to_size(s->n_stages) * sizeof *last);

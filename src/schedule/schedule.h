@@ -86,6 +86,8 @@ void schedule_add_comm(struct schedule *s);
 /* GATHER before the first action of a run of actions on the same stage, RELEASE after its last. With
  * `keep`, one GATHER before a stage's first use on a rank and one RELEASE after its last (ZeRO-2). */
 void schedule_add_gather(struct schedule *s, bool keep);
+/* Moves every GATHER up, over at most `ahead` computing actions, so that it runs beside them. */
+void schedule_prefetch(struct schedule *s, int ahead);
 /* REDUCE of each stage after its last weight gradient on each rank that runs it. */
 void schedule_add_reduce(struct schedule *s);
 /* RECOMPUTE right before every B and BW. */
@@ -108,6 +110,7 @@ struct schedule_peak {
     int64_t activations; /* F done, backward for the input not yet: slabs of the pool, full size */
     int64_t wgrads;      /* B done, W not yet: what the weight half still needs */
     int64_t both;        /* the largest sum of the two at one moment: tapes alive */
+    int64_t whole;       /* stages whose parameters are gathered; 0 where nothing is gathered at all */
 };
 /* Proves the invariants; fills peak[n_ranks] (may be NULL). A failure names rank, position and action:
  * "rank 1, action 4 (1B0): waits for 2B0, which rank 2 never issues". Returns OK or ERR_REQUEST. */

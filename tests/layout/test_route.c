@@ -89,7 +89,7 @@ static void restrict_holders(struct dice *d, const struct mesh *m, struct layout
 }
 
 struct tally {
-    int routes, lowered, sums, empty, kept, kind[LOWER_N];
+    int routes, lowered, sums, empty, compared, kind[LOWER_N];
 };
 
 static void describe(const struct layout *from, const struct layout *to, uint64_t seed)
@@ -140,6 +140,18 @@ static bool one_pair(uint64_t seed, struct tally *tally)
         tally->empty += b.data[rank] && region_volume(&b.box[rank]) == 0;
     }
     good &= sent == received && sent == route_traffic_total(r);
+    for (int64_t i = 0; i < r->n; i++) { /* nothing travels that is there already */
+        const struct route_msg *m1 = &r->msg[i];
+        bool differs = layout_has(&from, SPMD_P) || layout_has(&from, SPMD_V);
+        if (m1->src != m1->dst && !differs && a.data[m1->dst]) good &= !region_contains(&a.box[m1->dst], &m1->box);
+    }
+    enum lower_kind only = low.n == 1 ? low.step[0].kind : LOWER_N;
+    if (only == LOWER_ALL_GATHER || only == LOWER_REDUCE_SCATTER || (only == LOWER_ALL_TO_ALL && low.step[0].even)) {
+        int64_t traffic = 0;
+        for (int rank = 0; rank < m.n_ranks; rank++) traffic += lower_traffic(&low.step[0], rank);
+        good &= traffic == sent;
+        tally->compared++;
+    }
     world_lowered(&c, &a, &low);
     for (int rank = 0; rank < m.n_ranks; rank++)
         good &= !b.data[rank] ||
@@ -169,7 +181,7 @@ static void test_random_pairs(void **state)
     for (int k = 0; k < LOWER_N; k++) print_message(" %s %d", lower_kind_name((enum lower_kind)k), t.kind[k]);
     print_message("\n");
     assert_int_equal(bad, 0);
-    assert_true(t.routes > 4000 && t.sums > 500 && t.empty > 500 && t.lowered > 1000);
+    assert_true(t.routes > 4000 && t.sums > 500 && t.empty > 500 && t.lowered > 1000 && t.compared > 50);
     for (int k = 0; k < LOWER_N; k++) assert_true(t.kind[k] > 10); /* the test sees every kind of step */
 }
 
@@ -289,6 +301,8 @@ static void test_known_lowerings(void **state)
     struct layout swapped = layout_with(layout_with(all, AXIS_DP_SHARD, SPMD_S0), AXIS_TP, SPMD_S0);
     struct layout straight = layout_with(layout_with(all, AXIS_TP, SPMD_S0), AXIS_DP_SHARD, SPMD_S0);
     expect_lowering(&straight, &swapped, "point-to-point");
+    expect_lowering(&all, &straight, "slice dim 0 over tp, dp_shard");
+    expect_lowering(&all, &swapped, "slice dim 0 over dp_shard, tp");
     /* A stage's parameters, and embeddings tied over the first and the last stage. */
     struct layout first = layout_hold_on(all, (int[]){0}, 1);
     expect_lowering(&first, &all, "broadcast over pp");

@@ -172,6 +172,7 @@ static void visit_passes(struct schedule *s, void *arg)
     schedule_add_recompute(full);
     schedule_add_offload(full, 4);
     schedule_add_gather(full, *n % 2);
+    schedule_prefetch(full, *n % 5);
     schedule_add_reduce(full);
     schedule_add_comm(full);
     must_pass(full);
@@ -188,6 +189,42 @@ static void test_passes(void **state)
     int n = 0;
     each_schedule(visit_passes, &n);
     assert_true(n > 300);
+}
+
+/* FSDP through gradient accumulation and a pipeline with chunks: gathered once per use, once per step, or early. */
+static void test_gathers(void **state)
+{
+    (void)state;
+    struct schedule *s = schedule_new_onestage(2, false), *chunks;
+    struct schedule_peak peak[2];
+    struct str t = {0};
+    schedule_add_gather(s, false);
+    schedule_print_rank(s, 0, &t);
+    assert_string_equal(str_text(&t), "0GATHER 0F0 0BW0 0F1 0BW1 0RELEASE");
+    schedule_free(s);
+    str_clear(&t);
+    static const struct {
+        bool keep;
+        int ahead, whole;
+        const char *text;
+    } cases[] = {
+        {false, 0, 1, "0GATHER 0F0 0F1 0RELEASE 2GATHER 2F0 2F1 2BW0 2BW1 2RELEASE 0GATHER 0BW0 0BW1 0RELEASE"},
+        {false, 1, 2, "0GATHER 0F0 2GATHER 0F1 0RELEASE 2F0 2F1 2BW0 0GATHER 2BW1 2RELEASE 0BW0 0BW1 0RELEASE"},
+        {false, 9, 2, "0GATHER 2GATHER 0F0 0F1 0RELEASE 0GATHER 2F0 2F1 2BW0 2BW1 2RELEASE 0BW0 0BW1 0RELEASE"},
+        {true, 0, 2, "0GATHER 0F0 0F1 2GATHER 2F0 2F1 2BW0 2BW1 2RELEASE 0BW0 0BW1 0RELEASE"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(schedule_generate(&chunks, "interleaved", 2, 2, 2, NULL), OK);
+        schedule_add_gather(chunks, cases[i].keep);
+        schedule_prefetch(chunks, cases[i].ahead);
+        assert_int_equal(schedule_check(chunks, peak, NULL), OK);
+        assert_int_equal(peak[0].whole, cases[i].whole);
+        schedule_print_rank(chunks, 0, &t);
+        assert_string_equal(str_text(&t), cases[i].text);
+        str_clear(&t);
+        schedule_free(chunks);
+    }
+    str_free(&t);
 }
 
 /* ---- damage -------------------------------------------------------------------------------------------------- */
@@ -358,7 +395,7 @@ static void test_rubbish(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_passes),   cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_passes), cmocka_unit_test(test_gathers), cmocka_unit_test(test_damage),
         cmocka_unit_test(test_messages), cmocka_unit_test(test_rubbish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
