@@ -30,18 +30,19 @@ static void print_help(void)
            "       tutti schedule --read FILE [...]\n\n"
            "Which action each pipeline rank issues next, how long that takes and what it holds at worst.\n\nKINDS\n");
     for (int i = 0; schedule_kind_name(i); i++) printf("  %-12s %s\n", schedule_kind_name(i), schedule_kind_doc(i));
-    printf("\nOPTIONS\n"
-           "  --stages P         pipeline ranks\n"
-           "  --microbatches M   per optimizer step\n"
-           "  --chunks V         stages per rank (default: the kind's own)\n"
-           "  --cost F,B,W,COMM  time of a rank's forward, backward for inputs, backward for weights, and of a message\n"
-           "                     (default 1,1,1,0); B and W fused take B + W\n"
-           "  --split            issue both halves of every backward apart\n"
-           "  --lower            add the sends and receives\n"
-           "  --read FILE        a schedule as --text prints it (- is standard input): check and simulate that\n"
-           "  --text             print the schedule itself\n"
-           "  --json             print one JSON object\n"
-           "  --svg FILE         write the timeline as a picture\n");
+    printf(
+        "\nOPTIONS\n"
+        "  --stages P         pipeline ranks\n"
+        "  --microbatches M   per optimizer step\n"
+        "  --chunks V         stages per rank (default: the kind's own)\n"
+        "  --cost F,B,W,COMM  time of a rank's forward, backward for inputs, backward for weights, and of a message\n"
+        "                     (default 1,1,1,0); B and W fused take B + W\n"
+        "  --split            issue both halves of every backward apart\n"
+        "  --lower            add the sends and receives\n"
+        "  --read FILE        a schedule as --text prints it (- is standard input): check and simulate that\n"
+        "  --text             print the schedule itself\n"
+        "  --json             print one JSON object\n"
+        "  --svg FILE         write the timeline as a picture\n");
 }
 
 static int read_cost(const char *value, struct schedule_cost *c)
@@ -52,8 +53,8 @@ static int read_cost(const char *value, struct schedule_cost *c)
         char *end;
         *field[i] = strtod(p, &end);
         if (end == p || !isfinite(*field[i]) || *field[i] < 0 || *field[i] > 1e12 || *end != (i < 3 ? ',' : '\0'))
-            return cli_usage(COMMAND, "--cost: wanted F,B,W,COMM as four times of 0 or more, such as 1,1,1,0.1; got '%s'",
-                             value);
+            return cli_usage(
+                COMMAND, "--cost: wanted F,B,W,COMM as four times of 0 or more, such as 1,1,1,0.1; got '%s'", value);
         p = end + 1;
     }
     return c->f + c->b + c->w > 0 ? 0 : cli_usage(COMMAND, "--cost: one of F, B, W must be more than 0");
@@ -66,12 +67,10 @@ static int read_valued(int argc, char **argv, int *i, struct options *o)
         const char *name;
         int64_t *count;
         const char **text;
-    } valued[] = {{"--stages", &o->stages, NULL},
-                  {"--microbatches", &o->microbatches, NULL},
-                  {"--chunks", &o->chunks, NULL},
-                  {"--svg", NULL, &o->svg},
-                  {"--read", NULL, &o->read},
-                  {"--cost", NULL, &o->cost_text}};
+    } valued[] = {
+        {"--stages", &o->stages, NULL}, {"--microbatches", &o->microbatches, NULL}, {"--chunks", &o->chunks, NULL},
+        {"--svg", NULL, &o->svg},       {"--read", NULL, &o->read},                 {"--cost", NULL, &o->cost_text},
+    };
     for (size_t k = 0; k < sizeof valued / sizeof valued[0]; k++) {
         const char *value;
         int taken = cli_option(COMMAND, argc, argv, i, valued[k].name, &value);
@@ -131,7 +130,8 @@ static int read_schedule(const char *path, struct schedule **s, struct err *e)
     return rc;
 }
 
-static void print_summary(const struct schedule *s, const struct schedule_timeline *t, const struct schedule_peak *peak)
+static void print_summary(const struct schedule *s, const struct schedule_timeline *t,
+                          const struct schedule_peak *peak)
 {
     struct str picture = {0};
     if (!schedule_draw(s, t, 200, &picture)) printf("%s\n", str_text(&picture));

@@ -115,7 +115,8 @@ int layout_check(const struct layout *l, struct err *e)
     char shape[128], axis[48];
     int64_t product = 1, numel, bytes;
     if (shape_measure(&l->shape, 8, &numel, &bytes))
-        return err_set(e, ERR_REQUEST, "%s: sizes must be 0 or more and fit in 63 bits", shape_print(shape, &l->shape));
+        return err_set(e, ERR_REQUEST, "%s: sizes must be 0 or more and fit in 63 bits",
+                       shape_print(shape, &l->shape));
     if (l->n_ranks < 1 || l->n_places < 1 || l->n_places > LAYOUT_MAX_PLACES || l->n_only < 0 ||
         l->n_only > LAYOUT_MAX_ONLY)
         return err_set(e, ERR_REQUEST, "%s: %d axes, %d explicit holders on %d ranks", shape_print(shape, &l->shape),
@@ -123,7 +124,8 @@ int layout_check(const struct layout *l, struct err *e)
     for (int i = 0; i < l->n_places; i++) {
         struct mesh_axis a = l->place[i].on;
         mesh_axis_print(axis, a);
-        if (a.size < 1 || a.stride < 1) return err_set(e, ERR_REQUEST, "%s: size %d, stride %d", axis, a.size, a.stride);
+        if (a.size < 1 || a.stride < 1)
+            return err_set(e, ERR_REQUEST, "%s: size %d, stride %d", axis, a.size, a.stride);
         if ((unsigned)l->place[i].type >= SPMD_N) return err_set(e, ERR_REQUEST, "%s: no such type", axis);
         int dim = (int)l->place[i].type - SPMD_S0;
         if (spmd_is_shard(l->place[i].type) && dim >= l->shape.nd)

@@ -26,7 +26,8 @@ const char *lower_kind_name(enum lower_kind k)
 static int find_place(const struct layout *l, struct mesh_axis a)
 {
     for (int i = 0; i < l->n_places; i++)
-        if (l->place[i].on.axis == a.axis && l->place[i].on.size == a.size && l->place[i].on.stride == a.stride) return i;
+        if (l->place[i].on.axis == a.axis && l->place[i].on.size == a.size && l->place[i].on.stride == a.stride)
+            return i;
     return -1;
 }
 
@@ -176,14 +177,14 @@ static bool change_holders(struct lowering *w, struct layout *now, const struct 
     int n_all = 0, n_common = 0, n_now, n_to, pp = -1;
     for (int i = 0; i < now->n_places; i++)
         if (now->place[i].on.axis == AXIS_PP) pp = i;
-    if (now->n_only == to->n_only && !memcmp(now->only, to->only, (size_t)to->n_only * sizeof to->only[0])) return true;
+    if (now->n_only == to->n_only && !memcmp(now->only, to->only, (size_t)to->n_only * sizeof to->only[0]))
+        return true;
     if (pp < 0 || !is_copy(now->place[pp].type)) return false;
     n_all = now->place[pp].on.size;
     n_now = now->n_only ? now->n_only : n_all;
     n_to = to->n_only ? to->n_only : n_all;
     for (int i = 0; i < n_now; i++)
-        for (int j = 0; j < n_to; j++)
-            n_common += (now->n_only ? now->only[i] : i) == (to->n_only ? to->only[j] : j);
+        for (int j = 0; j < n_to; j++) n_common += (now->n_only ? now->only[i] : i) == (to->n_only ? to->only[j] : j);
     struct lower_step s = {.n_axes = 1, .axis = {now->place[pp].on}, .before = *now, .after = *now};
     s.after.n_only = to->n_only;
     memcpy(s.after.only, to->only, sizeof to->only);

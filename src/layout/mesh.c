@@ -49,8 +49,8 @@ static int read_sizes(struct mesh *m, struct filling *f, enum mesh_view v, const
         enum axis a = f->axes[i];
         int size = v == MESH_EXPERT && a == AXIS_PP ? m->size[AXIS_PP] : degrees[a]; /* pp: the dense view's */
         if (size == 0 || size < -1)
-            return err_set(e, ERR_REQUEST, "%s: wanted a size of 1 or more, or -1 for what is left; got %d", axis_name(a),
-                           size);
+            return err_set(e, ERR_REQUEST, "%s: wanted a size of 1 or more, or -1 for what is left; got %d",
+                           axis_name(a), size);
         if (size == -1 && f->open >= 0)
             return err_set(e, ERR_REQUEST, "%s and %s are both -1; only one can be what is left: give one a size",
                            axis_name(f->axes[f->open]), axis_name(a));
@@ -74,9 +74,10 @@ static int refuse_product(const struct mesh *m, const struct filling *f, struct 
         if (others > 0 && (size > 1 || f->open < 0) && m->n_ranks % others == 0 && f->product < MANY)
             suggest(&fix, a, size, m->n_ranks / others, f->open < 0);
     }
-    int rc = err_set(e, ERR_REQUEST, "%s = %lld ranks%s, but there %s %d; choose %s", given.n ? str_text(&given) : "1",
-                     (long long)f->product, f->open < 0 ? "" : " or a multiple", m->n_ranks == 1 ? "is" : "are",
-                     m->n_ranks, fix.n ? str_text(&fix) : "sizes whose product divides it");
+    int rc = err_set(e, ERR_REQUEST, "%s = %lld ranks%s, but there %s %d; choose %s",
+                     given.n ? str_text(&given) : "1", (long long)f->product, f->open < 0 ? "" : " or a multiple",
+                     m->n_ranks == 1 ? "is" : "are", m->n_ranks,
+                     fix.n ? str_text(&fix) : "sizes whose product divides it");
     str_free(&given);
     str_free(&fix);
     return rc;

@@ -105,7 +105,8 @@ char *region_print(char out[256], const struct region *r)
 {
     int n = snprintf(out, 256, "[");
     for (int d = 0; d < r->nd; d++)
-        n += snprintf(out + n, (size_t)(256 - n), "%s%lld:%lld", d ? ", " : "", (long long)r->lo[d], (long long)r->hi[d]);
+        n += snprintf(out + n, (size_t)(256 - n), "%s%lld:%lld", d ? ", " : "", (long long)r->lo[d],
+                      (long long)r->hi[d]);
     snprintf(out + n, (size_t)(256 - n), "]");
     return out;
 }
@@ -122,7 +123,8 @@ static int64_t place_in(const struct region *holder, const struct region *box, i
     return offset;
 }
 
-bool region_run_first(struct region_run *run, const struct region *box, const struct region *a, const struct region *b)
+bool region_run_first(struct region_run *run, const struct region *box, const struct region *a,
+                      const struct region *b)
 {
     char x[256], y[256];
     CHECK(region_contains(a, box) && region_contains(b, box), "box %s is not inside its holder %s",

@@ -63,7 +63,7 @@ static void group_senders(struct chooser *c, const struct holding *from, int n, 
     for (int i = 0, first = 0, class = -1; i < c->n; i++) {
         if (i == 0 || compare_class(&c->sender[i - 1].h, &c->sender[i].h)) {
             first = c->sender[i].class_order; /* the smallest index of the class */
-            class++;
+            class ++;
         }
         c->sender[i].class_order = in_order ? first : class;
     }
@@ -270,7 +270,8 @@ static int holdings(const struct layout *l, const bool kept[LAYOUT_MAX_PLACES], 
 {
     int n = 0;
     for (int r = 0; r < l->n_ranks; r++)
-        if (layout_holds(l, r)) out[n++] = (struct holding){r, term_of(l, kept, r), lane_of(l, kept, r), layout_box(l, r)};
+        if (layout_holds(l, r))
+            out[n++] = (struct holding){r, term_of(l, kept, r), lane_of(l, kept, r), layout_box(l, r)};
     return n;
 }
 
@@ -292,10 +293,12 @@ static int check_types(const struct layout *from, const struct layout *to, const
     for (int i = 0; i < to->n_places; i++)
         if ((to->place[i].type == SPMD_P || to->place[i].type == SPMD_V) && !kept_to[i])
             return err_set(e, ERR_REQUEST, "%s: a route can keep %s but not make it",
-                           mesh_axis_print(axis, to->place[i].on), to->place[i].type == SPMD_P ? "a sum owed (P)" : "V");
+                           mesh_axis_print(axis, to->place[i].on),
+                           to->place[i].type == SPMD_P ? "a sum owed (P)" : "V");
     bool any = false;
     for (int i = 0; i < from->n_places; i++) any |= kept_from[i] && from->place[i].on.axis == AXIS_PP;
-    if (any && (from->n_only != to->n_only || memcmp(from->only, to->only, sizeof from->only[0] * (size_t)from->n_only)))
+    if (any &&
+        (from->n_only != to->n_only || memcmp(from->only, to->only, sizeof from->only[0] * (size_t)from->n_only)))
         return err_set(e, ERR_REQUEST, "pp: a sum that stays owed cannot change its holders");
     return OK;
 }
@@ -311,8 +314,8 @@ int route_may(const struct layout *from, const struct layout *to, struct err *e)
     char a[128], b[128];
     bool kept_from[LAYOUT_MAX_PLACES], kept_to[LAYOUT_MAX_PLACES];
     if (!shape_equal(&from->shape, &to->shape))
-        return err_set(e, ERR_REQUEST, "a route from %s to %s: the global shapes differ", shape_print(a, &from->shape),
-                       shape_print(b, &to->shape));
+        return err_set(e, ERR_REQUEST, "a route from %s to %s: the global shapes differ",
+                       shape_print(a, &from->shape), shape_print(b, &to->shape));
     if (from->n_ranks != to->n_ranks)
         return err_set(e, ERR_REQUEST, "a route from %d to %d ranks needs a common numbering: use route_new_holdings",
                        from->n_ranks, to->n_ranks);
@@ -356,8 +359,7 @@ struct route *route_new_transposed(const struct route *r)
     t->adds = true;
     t->n = r->n;
     t->msg = xmalloc((to_size(r->n) + 1) * sizeof *t->msg);
-    for (int64_t i = 0; i < r->n; i++)
-        t->msg[i] = (struct route_msg){r->msg[i].dst, r->msg[i].src, 0, r->msg[i].box};
+    for (int64_t i = 0; i < r->n; i++) t->msg[i] = (struct route_msg){r->msg[i].dst, r->msg[i].src, 0, r->msg[i].box};
     finish(t);
     return t;
 }
@@ -428,7 +430,8 @@ void route_print(const struct route *r, struct str *out)
     char box[256];
     for (int64_t i = 0; i < r->n; i++) {
         const struct route_msg *m = &r->msg[i];
-        str_printf(out, "%d -> %d %s%s", m->src, m->dst, region_print(box, &m->box), m->src == m->dst ? " (stays)" : "");
+        str_printf(out, "%d -> %d %s%s", m->src, m->dst, region_print(box, &m->box),
+                   m->src == m->dst ? " (stays)" : "");
         if (r->adds || m->term) str_puts(out, " +");
         if (m->term) str_printf(out, "%d", m->term);
         str_putc(out, '\n');

@@ -95,17 +95,20 @@ int action_parse(const char *text, struct action *out, int *used, struct err *e)
     int word = (int)strcspn(text, " \t\r\n");
     if (word > 40) word = 40;
     long stage = number_at(&p, 0xffff);
-    if (stage < 0) return err_set(e, ERR_REQUEST, "'%.*s': wanted a stage (0 to 65535) and a kind, as in 2F0", word, text);
+    if (stage < 0)
+        return err_set(e, ERR_REQUEST, "'%.*s': wanted a stage (0 to 65535) and a kind, as in 2F0", word, text);
     int kind = kind_at(p);
     if (kind < 0)
-        return err_set(e, ERR_REQUEST,
-                       "'%.*s': no such kind of action; there are F, B, W, BW, RF, SF, RB, SB, GATHER, RELEASE, REDUCE, "
-                       "RECOMPUTE, OFFLOAD, RELOAD",
-                       word, text);
+        return err_set(
+            e, ERR_REQUEST,
+            "'%.*s': no such kind of action; there are F, B, W, BW, RF, SF, RB, SB, GATHER, RELEASE, REDUCE, "
+            "RECOMPUTE, OFFLOAD, RELOAD",
+            word, text);
     p += strlen(kinds[kind].name);
     long microbatch = 0, part = ACTION_WHOLE, peer = 0;
     if (kinds[kind].has_microbatch && (microbatch = number_at(&p, 0xffff)) < 0)
-        return err_set(e, ERR_REQUEST, "'%.*s': wanted a microbatch (0 to 65535) after %s", word, text, kinds[kind].name);
+        return err_set(e, ERR_REQUEST, "'%.*s': wanted a microbatch (0 to 65535) after %s", word, text,
+                       kinds[kind].name);
     if (*p == '.') {
         p++;
         if ((part = number_at(&p, ACTION_WHOLE - 1)) < 0)

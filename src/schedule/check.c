@@ -22,9 +22,9 @@ struct check {
     uint8_t *done;   /* the same shape: dry run has passed it */
     int64_t *pc;     /* [ranks] next index */
     bool has_gather;
-    uint8_t *whole; /* [ranks][stages] parameters: enum whole */
-    uint8_t *grads; /* [ranks][stages] weight gradients: enum grads */
-    struct schedule_peak *now, *peak;      /* [ranks] */
+    uint8_t *whole;                   /* [ranks][stages] parameters: enum whole */
+    uint8_t *grads;                   /* [ranks][stages] weight gradients: enum grads */
+    struct schedule_peak *now, *peak; /* [ranks] */
 };
 
 enum whole { PARAMS_SHARDED, PARAMS_WHOLE };
@@ -36,10 +36,24 @@ static uint8_t *key(const struct check *c, uint8_t *set, int kind, int stage, in
     return &set[i];
 }
 
+/* Puts a into the set, a BW as its two halves; false: some of it was there. */
+static bool mark(const struct check *c, uint8_t *set, struct action a)
+{
+    int first = a.kind == ACTION_BW ? ACTION_B : a.kind, last = a.kind == ACTION_BW ? ACTION_W : a.kind;
+    bool is_new = true;
+    for (int k = first; k <= last; k++) {
+        uint8_t *here = key(c, set, k, a.stage, a.microbatch);
+        is_new &= !*here;
+        *here = 1;
+    }
+    return is_new;
+}
+
 static int fail(struct err *e, int rank, int64_t index, struct action a, const char *why)
 {
     char name[32];
-    return err_set(e, ERR_REQUEST, "rank %d, action %lld (%s): %s", rank, (long long)index, action_print(name, a), why);
+    return err_set(e, ERR_REQUEST, "rank %d, action %lld (%s): %s", rank, (long long)index, action_print(name, a),
+                   why);
 }
 
 /* The rank at the other end of a message, or -1 where there is nobody. */
@@ -72,13 +86,7 @@ static const char *check_alone(struct check *c, int rank, struct action a)
         if (other != a.peer) return "the other end is on another rank than @ says";
     }
     if (!action_has_microbatch((enum action_kind)a.kind)) return NULL; /* may come again; the dry run looks closer */
-    int first = a.kind == ACTION_BW ? ACTION_B : a.kind, last = a.kind == ACTION_BW ? ACTION_W : a.kind;
-    for (int k = first; k <= last; k++) {
-        uint8_t *i = key(c, c->issued, k, a.stage, a.microbatch);
-        if (*i) return "issued twice";
-        *i = 1;
-    }
-    return NULL;
+    return mark(c, c->issued, a) ? NULL : "issued twice";
 }
 
 static int check_nothing_missing(struct check *c, struct err *e)
@@ -154,12 +162,10 @@ static const char *check_in_place(struct check *c, int rank, struct action a)
     }
     if (c->has_gather && action_is_compute((enum action_kind)a.kind) && c->whole[here] != PARAMS_WHOLE)
         return "the stage's parameters are not whole: GATHER comes first";
-    if ((a.kind == ACTION_B || a.kind == ACTION_BW) &&
-        *key(c, c->done, ACTION_OFFLOAD, a.stage, a.microbatch) &&
+    if ((a.kind == ACTION_B || a.kind == ACTION_BW) && *key(c, c->done, ACTION_OFFLOAD, a.stage, a.microbatch) &&
         !*key(c, c->done, ACTION_RELOAD, a.stage, a.microbatch))
         return "its activations are away: RELOAD comes first";
-    if ((a.kind == ACTION_B || a.kind == ACTION_BW) &&
-        *key(c, c->issued, ACTION_RECOMPUTE, a.stage, a.microbatch) &&
+    if ((a.kind == ACTION_B || a.kind == ACTION_BW) && *key(c, c->issued, ACTION_RECOMPUTE, a.stage, a.microbatch) &&
         !*key(c, c->done, ACTION_RECOMPUTE, a.stage, a.microbatch))
         return "RECOMPUTE comes first";
     return NULL;
@@ -245,10 +251,7 @@ static int dry_run(struct check *c, struct err *e)
                 const char *why = check_in_place(c, r, a);
                 if (why) return fail(e, r, c->pc[r], a, why);
                 count_memory(c, r, a);
-                if (a.kind == ACTION_BW)
-                    *key(c, c->done, ACTION_B, a.stage, a.microbatch) = *key(c, c->done, ACTION_W, a.stage, a.microbatch) = 1;
-                else
-                    *key(c, c->done, a.kind, a.stage, a.microbatch) = 1;
+                mark(c, c->done, a);
             }
     }
     for (int r = 0; r < s->n_ranks; r++)

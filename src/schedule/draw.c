@@ -10,11 +10,12 @@
 
 /* ---- terminal ----------------------------------------------------------------------------------------------- */
 
-/* "F3" cut or padded to the width of the action; the kind's letter alone is worth showing, a part of a number is not. */
+/* "F3" padded to the width of the action; where it does not fit, the kind's letter alone: part of a number misleads. */
 static void paint(char *row, int from, int to, struct action a)
 {
     char label[32];
-    int width = to - from, n = snprintf(label, sizeof label, "%s%u", action_name((enum action_kind)a.kind), a.microbatch);
+    int width = to - from,
+        n = snprintf(label, sizeof label, "%s%u", action_name((enum action_kind)a.kind), a.microbatch);
     if (width < 1) return;
     if (n > width) n = 1;
     row[from] = '|';
@@ -54,22 +55,29 @@ enum { ROW = 26, LEFT = 64, TOP = 34, WIDTH = 1400 };
 
 static const char *colour(struct action a, int n_ranks)
 {
-    static const char *const even[ACTION_N] = {[ACTION_F] = "#8ecae6", [ACTION_B] = "#ffb703", [ACTION_W] = "#b5e48c",
-                                               [ACTION_BW] = "#fb8500", [ACTION_RECOMPUTE] = "#cdb4db"};
-    static const char *const odd[ACTION_N] = {[ACTION_F] = "#219ebc", [ACTION_B] = "#e09f00", [ACTION_W] = "#76c893",
-                                              [ACTION_BW] = "#d95f02", [ACTION_RECOMPUTE] = "#a98bc0"};
+    static const char *const even[ACTION_N] = {[ACTION_F] = "#8ecae6",
+                                               [ACTION_B] = "#ffb703",
+                                               [ACTION_W] = "#b5e48c",
+                                               [ACTION_BW] = "#fb8500",
+                                               [ACTION_RECOMPUTE] = "#cdb4db"};
+    static const char *const odd[ACTION_N] = {[ACTION_F] = "#219ebc",
+                                              [ACTION_B] = "#e09f00",
+                                              [ACTION_W] = "#76c893",
+                                              [ACTION_BW] = "#d95f02",
+                                              [ACTION_RECOMPUTE] = "#a98bc0"};
     return (a.stage / n_ranks % 2 ? odd : even)[a.kind];
 }
 
 void schedule_svg(const struct schedule *s, const struct schedule_timeline *t, struct str *out)
 {
     double scale = t->makespan > 0 ? (WIDTH - LEFT - 16) / t->makespan : 1;
-    str_printf(out,
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
-               "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
-               "<text x=\"8\" y=\"20\">%s: %d ranks, %d stages, %d microbatches; makespan %.6g, bubble %.1f %%</text>\n",
-               WIDTH, TOP + ROW * s->n_ranks + 12, s->kind, s->n_ranks, s->n_stages, s->n_microbatches, t->makespan,
-               100 * t->bubble_ratio);
+    str_printf(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
+        "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
+        "<text x=\"8\" y=\"20\">%s: %d ranks, %d stages, %d microbatches; makespan %.6g, bubble %.1f %%</text>\n",
+        WIDTH, TOP + ROW * s->n_ranks + 12, s->kind, s->n_ranks, s->n_stages, s->n_microbatches, t->makespan,
+        100 * t->bubble_ratio);
     for (int r = 0; r < s->n_ranks; r++) {
         int y = TOP + ROW * r;
         str_printf(out, "<text x=\"8\" y=\"%d\">rank %d</text>\n", y + 17, r);
@@ -84,7 +92,8 @@ void schedule_svg(const struct schedule *s, const struct schedule_timeline *t, s
                        "stroke-width=\"0.5\"><title>%s: %.6g to %.6g</title></rect>\n",
                        x, y, w, ROW - 4, colour(a, s->n_ranks), action_print(name, a), at.start_s, at.end_s);
             if (w > 16)
-                str_printf(out, "<text x=\"%.2f\" y=\"%d\" text-anchor=\"middle\" pointer-events=\"none\">%u</text>\n",
+                str_printf(out,
+                           "<text x=\"%.2f\" y=\"%d\" text-anchor=\"middle\" pointer-events=\"none\">%u</text>\n",
                            x + w / 2, y + 16, a.microbatch);
         }
     }

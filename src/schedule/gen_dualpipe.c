@@ -21,9 +21,9 @@
 struct phases {
     struct schedule *s;
     int rank;
-    int stage[2], first[2];  /* of phase 0 and 1: the stage here, the first microbatch */
+    int stage[2], first[2]; /* of phase 0 and 1: the stage here, the first microbatch */
     int forwards[2], backwards[2];
-    struct action *later;    /* weight halves that were put off, oldest first */
+    struct action *later; /* weight halves that were put off, oldest first */
     int n_later, at_later;
 };
 
@@ -92,7 +92,8 @@ struct schedule *schedule_gen_dualpipe(int n_ranks, int n_microbatches, int n_ch
     for (int r = 0; r < p; r++) {
         int near = r < p / 2 ? 0 : 1; /* the direction that enters on this side */
         int k = near ? p - 1 - r : r;
-        struct phases d = {.s = s, .rank = r, .stage = {k, p - 1 - k}, .first = {near ? n : 0, near ? 0 : n}, .later = later};
+        struct phases d = {
+            .s = s, .rank = r, .stage = {k, p - 1 - k}, .first = {near ? n : 0, near ? 0 : n}, .later = later};
         eight_steps(&d, p / 2, k, n);
     }
     xfree(later);

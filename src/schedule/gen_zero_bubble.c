@@ -6,8 +6,8 @@
  * zbh2   more forwards first, so that no rank waits for its first gradient: no bubble within a rank's own span where
  *        F = B = W, with 2p-1 microbatches alive instead of p. Ranks start and end shifted against each other, so the
  *        next step must begin without a meeting of all. Made by list scheduling: B before F before W, under two caps.
- * zbv    two chunks per rank in a V. The rank that starts the pipeline also ends it, so warm-up and cool-down of one arm
- *        fill those of the other; memory is even over ranks and that of 1f1b.
+ * zbv    two chunks per rank in a V. The rank that starts the pipeline also ends it, so warm-up and cool-down of one
+ *        arm fill those of the other; memory is even over ranks and that of 1f1b.
  *
  * (Qi et al., "Zero bubble pipeline parallelism", 2023, table 2 and section 6; Qi et al., "Pipeline parallelism with
  * controllable memory", 2024.) Rejected: list scheduling for all three; it loses ticks of zbh1 and zbv at most sizes.
@@ -95,7 +95,7 @@ struct schedule *schedule_gen_zbh2(int n_ranks, int n_microbatches, int n_chunks
 /* A rank's two arms: 0 on the way down, 1 on the way back up. */
 struct arms {
     struct schedule *s;
-    int rank, n; /* n: microbatches the pattern is written for */
+    int rank, n;    /* n: microbatches the pattern is written for */
     int next[3][2]; /* of F, B, W on each arm */
 };
 

@@ -11,27 +11,69 @@ static struct schedule *gen_onestage(int n_ranks, int n_microbatches, int n_chun
 }
 
 static const struct generator {
-    const char *name;
+    const char *name, *doc;
     schedule_gen_fn *make;
     int min_chunks, max_chunks; /* stages per rank; the default is the least */
     int max_ranks;              /* 0: no limit of its own */
-    bool even_ranks, even_microbatches;
-    bool whole_rounds;           /* microbatches are a multiple of ranks */
-    int min_microbatches;        /* times ranks */
-    const char *doc;
+    int min_rounds;             /* microbatches are at least this many times the ranks */
+    bool even;                  /* ranks and microbatches are even: two directions */
+    bool whole_rounds;          /* microbatches are a multiple of ranks */
 } generators[] = {
-    {"onestage", gen_onestage, 1, 1, 1, false, false, false, 0, "no pipeline: gradient accumulation"},
-    {"naive", schedule_gen_naive, 1, 64, 0, false, false, false, 0, "one microbatch at a time: the model-parallel baseline"},
-    {"gpipe", schedule_gen_gpipe, 1, 64, 0, false, false, false, 0, "all forwards, then all backwards (Huang et al. 2019)"},
-    {"1f1b", schedule_gen_1f1b, 1, 1, 0, false, false, false, 0, "one forward, one backward (PipeDream-flush)"},
-    {"interleaved", schedule_gen_interleaved, 2, 64, 0, false, false, true, 0,
-     "1f1b with several chunks per rank (Narayanan et al. 2021)"},
-    {"zbh1", schedule_gen_zbh1, 1, 1, 0, false, false, false, 0, "weight gradients fill the end, memory of 1f1b (Qi et al. 2023)"},
-    {"zbh2", schedule_gen_zbh2, 1, 1, 0, false, false, false, 0, "no bubble between steps, twice the memory of 1f1b"},
-    {"zbv", schedule_gen_zbv, 2, 2, 0, false, false, false, 0, "two chunks in a V, memory of 1f1b, even over ranks"},
-    {"dualpipe", schedule_gen_dualpipe, 1, 1, 0, true, true, false, 2,
-     "two directions, every stage placed twice (DeepSeek-V3)"},
-    {"dualpipev", schedule_gen_dualpipev, 2, 2, 0, false, false, false, 2, "one half of dualpipe, folded into a V"},
+    {.name = "onestage",
+     .doc = "no pipeline: gradient accumulation",
+     .make = gen_onestage,
+     .min_chunks = 1,
+     .max_chunks = 1,
+     .max_ranks = 1},
+    {.name = "naive",
+     .doc = "one microbatch at a time: the model-parallel baseline",
+     .make = schedule_gen_naive,
+     .min_chunks = 1,
+     .max_chunks = 64},
+    {.name = "gpipe",
+     .doc = "all forwards, then all backwards (Huang et al. 2019)",
+     .make = schedule_gen_gpipe,
+     .min_chunks = 1,
+     .max_chunks = 64},
+    {.name = "1f1b",
+     .doc = "one forward, one backward (PipeDream-flush)",
+     .make = schedule_gen_1f1b,
+     .min_chunks = 1,
+     .max_chunks = 1},
+    {.name = "interleaved",
+     .doc = "1f1b with several chunks per rank (Narayanan et al. 2021)",
+     .make = schedule_gen_interleaved,
+     .min_chunks = 2,
+     .max_chunks = 64,
+     .whole_rounds = true},
+    {.name = "zbh1",
+     .doc = "weight gradients fill the end, memory of 1f1b (Qi et al. 2023)",
+     .make = schedule_gen_zbh1,
+     .min_chunks = 1,
+     .max_chunks = 1},
+    {.name = "zbh2",
+     .doc = "no bubble between steps, twice the memory of 1f1b",
+     .make = schedule_gen_zbh2,
+     .min_chunks = 1,
+     .max_chunks = 1},
+    {.name = "zbv",
+     .doc = "two chunks in a V, memory of 1f1b, even over ranks",
+     .make = schedule_gen_zbv,
+     .min_chunks = 2,
+     .max_chunks = 2},
+    {.name = "dualpipe",
+     .doc = "two directions, every stage placed twice (DeepSeek-V3)",
+     .make = schedule_gen_dualpipe,
+     .min_chunks = 1,
+     .max_chunks = 1,
+     .min_rounds = 2,
+     .even = true},
+    {.name = "dualpipev",
+     .doc = "one half of dualpipe, folded into a V",
+     .make = schedule_gen_dualpipev,
+     .min_chunks = 2,
+     .max_chunks = 2,
+     .min_rounds = 2},
 };
 enum { N_GENERATORS = (int)(sizeof generators / sizeof generators[0]) };
 
@@ -47,21 +89,24 @@ const char *schedule_kind_doc(int i)
 
 static int check_numbers(const struct generator *g, int p, int m, int v, struct err *e)
 {
-    if (p < 1 || m < 1) return err_set(e, ERR_REQUEST, "%s: %d stages, %d microbatches: choose 1 or more", g->name, p, m);
+    if (p < 1 || m < 1)
+        return err_set(e, ERR_REQUEST, "%s: %d stages, %d microbatches: choose 1 or more", g->name, p, m);
     if (g->max_ranks && p > g->max_ranks)
-        return err_set(e, ERR_REQUEST, "%s runs on %d rank, not %d; for a pipeline choose 1f1b", g->name, g->max_ranks, p);
+        return err_set(e, ERR_REQUEST, "%s runs on %d rank, not %d; for a pipeline choose 1f1b", g->name,
+                       g->max_ranks, p);
     if (v < g->min_chunks || v > g->max_chunks)
         return err_set(e, ERR_REQUEST, "%s: %d chunks per rank; choose %d%s", g->name, v,
-                       v < g->min_chunks ? g->min_chunks : g->max_chunks, g->min_chunks < g->max_chunks ? " (2 to 64)" : "");
-    if (g->even_ranks && p % 2)
-        return err_set(e, ERR_REQUEST, "%s: %d stages; the two directions need an even number: choose %d or %d", g->name, p,
-                       p > 1 ? p - 1 : 2, p + 1);
-    if (g->even_microbatches && m % 2)
+                       v < g->min_chunks ? g->min_chunks : g->max_chunks,
+                       g->min_chunks < g->max_chunks ? " (2 to 64)" : "");
+    if (g->even && p % 2)
+        return err_set(e, ERR_REQUEST, "%s: %d stages; the two directions need an even number: choose %d or %d",
+                       g->name, p, p > 1 ? p - 1 : 2, p + 1);
+    if (g->even && m % 2)
         return err_set(e, ERR_REQUEST, "%s: %d microbatches; the two directions need an even number: choose %d or %d",
                        g->name, m, m - 1, m + 1);
-    if (m < g->min_microbatches * p)
+    if (m < g->min_rounds * p)
         return err_set(e, ERR_REQUEST, "%s: %d microbatches on %d stages; choose %d or more", g->name, m, p,
-                       g->min_microbatches * p);
+                       g->min_rounds * p);
     if (g->whole_rounds && m % p)
         return err_set(e, ERR_REQUEST, "%s: %d microbatches go in rounds of %d; choose %d or %d", g->name, m, p,
                        m < p ? p : m - m % p, m < p ? 2 * p : m - m % p + p);

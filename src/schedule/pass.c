@@ -126,7 +126,8 @@ void schedule_prefetch(struct schedule *s, int ahead)
             int64_t to = i;
             for (int64_t j = i - 1, passed = 0; j >= 0 && passed < ahead; j--) {
                 struct action above = l->a[j];
-                if (above.kind == ACTION_GATHER || (above.kind == ACTION_RELEASE && above.stage == gather.stage)) break;
+                if (above.kind == ACTION_GATHER || (above.kind == ACTION_RELEASE && above.stage == gather.stage))
+                    break;
                 if (!action_is_compute((enum action_kind)above.kind)) continue;
                 to = j;
                 passed++;

@@ -38,12 +38,12 @@ int schedule_limits(int n_ranks, int n_stages, int n_microbatches, struct err *e
     if (n_stages < 1 || n_stages > SCHEDULE_MAX_STAGES)
         return err_set(e, ERR_REQUEST, "%d stages: choose 1 to %d", n_stages, SCHEDULE_MAX_STAGES);
     if (n_stages % n_ranks)
-        return err_set(e, ERR_REQUEST, "%d stages do not divide over %d ranks: choose %d or %d stages", n_stages, n_ranks,
-                       n_stages < n_ranks ? n_ranks : n_stages - n_stages % n_ranks,
+        return err_set(e, ERR_REQUEST, "%d stages do not divide over %d ranks: choose %d or %d stages", n_stages,
+                       n_ranks, n_stages < n_ranks ? n_ranks : n_stages - n_stages % n_ranks,
                        n_stages - n_stages % n_ranks + n_ranks);
     if ((int64_t)n_stages * n_microbatches > SCHEDULE_MAX_PIECES)
-        return err_set(e, ERR_REQUEST, "%d stages x %d microbatches: choose at most %d together", n_stages, n_microbatches,
-                       SCHEDULE_MAX_PIECES);
+        return err_set(e, ERR_REQUEST, "%d stages x %d microbatches: choose at most %d together", n_stages,
+                       n_microbatches, SCHEDULE_MAX_PIECES);
     return OK;
 }
 
@@ -77,8 +77,8 @@ void schedule_push(struct schedule *s, int rank, struct action a)
 {
     CHECK(rank >= 0 && rank < s->n_ranks && a.kind < ACTION_N && a.stage < s->n_stages &&
               a.microbatch < s->n_microbatches,
-          "%s stage %d microbatch %d on rank %d is outside the schedule", action_name((enum action_kind)a.kind), a.stage,
-          a.microbatch, rank);
+          "%s stage %d microbatch %d on rank %d is outside the schedule", action_name((enum action_kind)a.kind),
+          a.stage, a.microbatch, rank);
     struct action_list *l = &s->rank[rank];
     if (l->n == l->room) {
         l->room = l->room ? 2 * l->room : 16;

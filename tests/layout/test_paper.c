@@ -49,7 +49,7 @@ static void test_f16(void **state)
         float middle = (f16_to_f32((uint16_t)v) + f16_to_f32((uint16_t)(v + 1))) / 2;
         assert_int_equal(f16_from_f32(middle), v + (v & 1));
     }
-    assert_true(bf16_to_f32(bf16_from_f32(1.00390625f)) == 1.0f);        /* a tie goes to even */
+    assert_true(bf16_to_f32(bf16_from_f32(1.00390625f)) == 1.0f); /* a tie goes to even */
     assert_true(bf16_to_f32(bf16_from_f32(1.01171875f)) == 1.015625f);
     assert_true(isnan(bf16_to_f32(bf16_from_f32(NAN))) && isinf(bf16_to_f32(bf16_from_f32(3.4e38f))));
 }
@@ -198,17 +198,19 @@ static void test_mesh_errors(void **state)
     (void)state;
     expect_refusal(8, (const int[AXIS_N]){1, 1, -1, 1, 3, -1, 1, 1},
                    "dp_shard (what is left) x tp 3 = 3 ranks or a multiple, but there are 8; choose tp 2 or 4");
-    expect_refusal(8, (const int[AXIS_N]){1, 1, 2, 1, 2, -1, 1, 1},
-                   "dp_shard 2 x tp 2 = 4 ranks, but there are 8; choose pp 2, or dp_replicate 2, or dp_shard 4, or cp 2, "
-                   "or tp 4");
+    expect_refusal(
+        8, (const int[AXIS_N]){1, 1, 2, 1, 2, -1, 1, 1},
+        "dp_shard 2 x tp 2 = 4 ranks, but there are 8; choose pp 2, or dp_replicate 2, or dp_shard 4, or cp 2, "
+        "or tp 4");
     expect_refusal(1, (const int[AXIS_N]){1, 1, -1, 1, 2, -1, 1, 1},
                    "dp_shard (what is left) x tp 2 = 2 ranks or a multiple, but there is 1; choose tp 1");
     expect_refusal(8, (const int[AXIS_N]){1, -1, -1, 1, 1, -1, 1, 1},
                    "dp_replicate and dp_shard are both -1; only one can be what is left: give one a size");
     expect_refusal(8, (const int[AXIS_N]){1, 1, -1, 0, 1, -1, 1, 1},
                    "cp: wanted a size of 1 or more, or -1 for what is left; got 0");
-    expect_refusal(8, (const int[AXIS_N]){2, 1, -1, 1, 1, -1, 8, 1},
-                   "pp 2 x edp (what is left) x ep 8 = 16 ranks or a multiple, but there are 8; choose pp 1, or ep 4");
+    expect_refusal(
+        8, (const int[AXIS_N]){2, 1, -1, 1, 1, -1, 8, 1},
+        "pp 2 x edp (what is left) x ep 8 = 16 ranks or a multiple, but there are 8; choose pp 1, or ep 4");
 }
 
 static void test_layouts(void **state)
@@ -266,9 +268,9 @@ static void test_layouts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dtypes),  cmocka_unit_test(test_f16),         cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_subtract), cmocka_unit_test(test_runs),       cmocka_unit_test(test_split),
-        cmocka_unit_test(test_mesh),    cmocka_unit_test(test_mesh_errors), cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_dtypes),   cmocka_unit_test(test_f16),         cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_subtract), cmocka_unit_test(test_runs),        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_mesh),     cmocka_unit_test(test_mesh_errors), cmocka_unit_test(test_layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -436,10 +436,10 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_pairs),      cmocka_unit_test(test_inverse),
-        cmocka_unit_test(test_transposed),        cmocka_unit_test(test_known_lowerings),
-        cmocka_unit_test(test_kv_heads),          cmocka_unit_test(test_choice_of_replica),
-        cmocka_unit_test(test_files),             cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_random_pairs), cmocka_unit_test(test_inverse),
+        cmocka_unit_test(test_transposed),   cmocka_unit_test(test_known_lowerings),
+        cmocka_unit_test(test_kv_heads),     cmocka_unit_test(test_choice_of_replica),
+        cmocka_unit_test(test_files),        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

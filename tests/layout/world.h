@@ -75,7 +75,10 @@ static inline int64_t key_of(const struct layout *l, int rank, bool (*counts)(en
         if (counts(l->place[i].type)) key += (int64_t)mesh_axis_coord(l->place[i].on, rank) * l->place[i].on.stride;
     return key;
 }
-static inline bool is_p_or_v(enum spmd t) { return t == SPMD_P || t == SPMD_V; }
+static inline bool is_p_or_v(enum spmd t)
+{
+    return t == SPMD_P || t == SPMD_V;
+}
 
 static inline int64_t value_of(int64_t index, int64_t key)
 {

@@ -180,7 +180,8 @@ static void visit_passes(struct schedule *s, void *arg)
     for (int r = 0; r < s->n_ranks; r++) assert_true(b[r].activations <= a[r].activations);
     struct schedule *again = copy(full);
     assert_true(schedule_equal(full, again));
-    for (struct schedule **x = (struct schedule *[]){same, lowered, full, split, again, NULL}; *x; x++) schedule_free(*x);
+    for (struct schedule **x = (struct schedule *[]){same, lowered, full, split, again, NULL}; *x; x++)
+        schedule_free(*x);
 }
 
 static void test_passes(void **state)
@@ -291,8 +292,8 @@ static void visit_damage(struct schedule *s, void *arg)
         if (plays_on != passes) {
             struct str t = {0};
             schedule_print(hurt, &t);
-            fail_msg("it %s, but the checker says: %s\n%s", plays_on ? "runs" : "does not run", passes ? "fine" : e.text,
-                     str_text(&t));
+            fail_msg("it %s, but the checker says: %s\n%s", plays_on ? "runs" : "does not run",
+                     passes ? "fine" : e.text, str_text(&t));
         }
         if (!passes) assert_true(strlen(e.text) > 10);
         g->n++;
@@ -330,17 +331,20 @@ static void test_messages(void **state)
 {
     (void)state;
     expect_error(TWO "rank 0: 0F0 0BW0\nrank 1: 1F0", "rank 1 never issues 1B0");
-    expect_error(TWO "rank 0: 0F0 0BW0\nrank 1: 1BW0 1F0",
-                 "rank 0, action 1 (0BW0): waits for 1B0 of rank 1; rank 1, action 0 (1BW0): waits for 1F0, which stands "
-                 "later in its own list");
+    expect_error(
+        TWO "rank 0: 0F0 0BW0\nrank 1: 1BW0 1F0",
+        "rank 0, action 1 (0BW0): waits for 1B0 of rank 1; rank 1, action 0 (1BW0): waits for 1F0, which stands "
+        "later in its own list");
     expect_error(TWO "rank 0: 0F0 0BW0 0F0\nrank 1: 1F0 1BW0", "rank 0, action 2 (0F0): issued twice");
-    expect_error(TWO "rank 0: 0F0 0BW0 1F0\nrank 1: 1BW0", "rank 0, action 2 (1F0): this stage is placed on another rank");
+    expect_error(TWO "rank 0: 0F0 0BW0 1F0\nrank 1: 1BW0",
+                 "rank 0, action 2 (1F0): this stage is placed on another rank");
     expect_error(TWO "rank 0: 0F0 0SF0@1 0RB0@1 0BW0\nrank 1: 1RF0@0 1F0 1BW0", "rank 1 never issues 1SB0");
     expect_error(TWO "rank 0: 0F0 0SF0@0 0RB0@1 0BW0\nrank 1: 1RF0@0 1F0 1BW0 1SB0@0",
                  "rank 0, action 1 (0SF0@0): the other end is on another rank than @ says");
-    expect_error(TWO "rank 0: 0F0 0RB0@1 0SF0@1 0BW0\nrank 1: 1RF0@0 1F0 1BW0 1SB0@0",
-                 "rank 0, action 1 (0RB0@1): waits for 1SB0 of rank 1; rank 1, action 0 (1RF0@0): waits for 0SF0 of rank 0: "
-                 "a circle");
+    expect_error(
+        TWO "rank 0: 0F0 0RB0@1 0SF0@1 0BW0\nrank 1: 1RF0@0 1F0 1BW0 1SB0@0",
+        "rank 0, action 1 (0RB0@1): waits for 1SB0 of rank 1; rank 1, action 0 (1RF0@0): waits for 0SF0 of rank 0: "
+        "a circle");
     expect_error(ONE "rank 0: 0F0 0BW0 0REDUCE 0F1 0BW1",
                  "rank 0, action 4 (0BW1): its stage was already reduced: this gradient would be lost");
     expect_error(ONE "rank 0: 0GATHER 0F0 0BW0 0RELEASE 0F1 0BW1",
@@ -352,8 +356,9 @@ static void test_messages(void **state)
                  "rank 0, action 0 (0F0.1): parts of a stage cannot be scheduled yet; leave the part out");
     expect_error("schedule x ranks 1 stages 1 microbatches 1 forward_only\nplace 0\nrank 0: 0F0 0BW0",
                  "rank 0, action 1 (0BW0): a forward-only schedule has no such action");
-    expect_error(ONE "rank 0: 0F0 0X0", "file:3: '0X0': no such kind of action; there are F, B, W, BW, RF, SF, RB, SB, GATHER, "
-                                        "RELEASE, REDUCE, RECOMPUTE, OFFLOAD, RELOAD");
+    expect_error(ONE "rank 0: 0F0 0X0",
+                 "file:3: '0X0': no such kind of action; there are F, B, W, BW, RF, SF, RB, SB, GATHER, "
+                 "RELEASE, REDUCE, RECOMPUTE, OFFLOAD, RELOAD");
     expect_error(ONE "rank 0: 0F7", "file:3: wanted a stage and microbatch of this schedule, got '0F7'");
     expect_error(ONE "rank 1: 0F0", "file:3: wanted 'rank I:' for every rank, in order, got '1:'");
     expect_error("schedule x ranks 2 stages 3 microbatches 1\nplace 0 1 0",
@@ -375,7 +380,8 @@ static void test_rubbish(void **state)
     int parsed = 0;
     for (int i = 0; i < 20000; i++) {
         char *text = xstrdup(str_text(&t));
-        for (int k = 1 + roll(&d, 3); k > 0; k--) text[roll(&d, (int)t.n)] = "0129FBWS@.:# \nrank\t\x80-"[roll(&d, 21)];
+        for (int k = 1 + roll(&d, 3); k > 0; k--)
+            text[roll(&d, (int)t.n)] = "0129FBWS@.:# \nrank\t\x80-"[roll(&d, 21)];
         if (roll(&d, 4) == 0) text[roll(&d, (int)t.n)] = 0;
         struct err e = {0};
         if (!schedule_parse(&s, text, "rubbish", &e)) {
@@ -395,7 +401,7 @@ static void test_rubbish(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_passes), cmocka_unit_test(test_gathers), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_passes),   cmocka_unit_test(test_gathers), cmocka_unit_test(test_damage),
         cmocka_unit_test(test_messages), cmocka_unit_test(test_rubbish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
