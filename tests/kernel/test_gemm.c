@@ -191,11 +191,11 @@ static void test_few_rows(void **state)
         const struct tile_ops *o = tile_ops_at(r);
         if (o->needs > cpu_isa()) continue;
         for (int i = 0; i < 40; i++) {
-            struct gemm g = {.m = 1 + draw(TILE_DOT_ROWS), .n = 1 + draw(300), .k = 1 + draw(200)};
+            struct gemm g = {.m = 1 + draw(o->dot_rows), .n = 1 + draw(300), .k = 1 + draw(200)};
             enum dtype t = draw(2) ? DT_F32 : DT_BF16;
             g.a = source_new(t, true, g.m, g.k);
             g.b = source_new(t, true, g.n, g.k);
-            assert_true(gemm_is_few_rows(&g));
+            assert_true(gemm_is_few_rows(o, &g));
             g.out.c_dtype = t;
             g.out.ldc = g.n + draw(3);
             void *bias = draw(2) ? random_new(t, g.n) : NULL, *before = random_new(t, g.m * g.out.ldc);

@@ -25,9 +25,9 @@ size_t gemm_scratch(const struct tile_ops *o, const struct gemm *g, int n_thread
 /* scratch: 64-byte aligned, gemm_scratch(o, g, team_size(team)) bytes or more. */
 void gemm_run(const struct tile_ops *o, const struct gemm *g, void *scratch, struct team *team);
 
-/* Few rows (m <= TILE_DOT_ROWS), both operands depth-dense and of one dtype, f32 or bf16: reads b once, packs
+/* Few rows (m <= o->dot_rows), both operands depth-dense and of one dtype, f32 or bf16: reads b once, packs
  * nothing, needs no scratch. */
-bool gemm_is_few_rows(const struct gemm *g);
+bool gemm_is_few_rows(const struct tile_ops *o, const struct gemm *g);
 void gemm_few_rows(const struct tile_ops *o, const struct gemm *g, struct team *team);
 
 #endif

@@ -1,4 +1,4 @@
-/* gemm_few.c: products with one to eight rows, as generation makes them token by token.
+/* gemm_few.c: products with few rows, as generation makes them token by token.
  *
  * Each weight is used once per row, so the memory that streams them sets the pace (2 bytes for 2 operations in
  * bf16). Columns are split among the members; a member computes 64 columns at a time into its stack and finishes
@@ -9,9 +9,9 @@
 
 enum { COLS = 64 };
 
-bool gemm_is_few_rows(const struct gemm *g)
+bool gemm_is_few_rows(const struct tile_ops *o, const struct gemm *g)
 {
-    return g->m <= TILE_DOT_ROWS && g->a.depth_dense && g->b.depth_dense && g->a.dtype == g->b.dtype &&
+    return g->m <= o->dot_rows && g->a.depth_dense && g->b.depth_dense && g->a.dtype == g->b.dtype &&
            (g->a.dtype == DT_F32 || g->a.dtype == DT_BF16);
 }
 
@@ -45,7 +45,7 @@ static void member_run(void *arg, int member, int n_members)
 
 void gemm_few_rows(const struct tile_ops *o, const struct gemm *g, struct team *team)
 {
-    CHECK(gemm_is_few_rows(g), "%ld rows", (long)g->m);
+    CHECK(gemm_is_few_rows(o, g), "%ld rows", (long)g->m);
     struct job w = {.o = o, .g = g};
     team_run(team, member_run, &w);
 }

@@ -7,7 +7,7 @@
  *
  * Packing brings each storage order into the same panels at nearly the same speed, so no operand is ever transposed in
  * memory. Panels are f32 or bf16 as tile_ops_get() decides by CPU; mixed and f16 inputs go through f32. The
- * forward product of up to eight tokens reads the weights in place instead (gemm_few.c).
+ * forward product of a few tokens reads the weights in place instead (gemm_few.c).
  *
  * dw always sums in f32 on top of acc inside the product, never in a second pass.
  */
@@ -82,7 +82,7 @@ const char *linear_path(const struct kernel_call *c)
 {
     struct gemm g = c->phase == KERNEL_FWD ? forward(c) : c->phase == KERNEL_BWD_IN ? backward_in(c) : backward_w(c);
     const bool widened = ops_for(&g)->panel == DT_F32 && (g.a.dtype != DT_F32 || g.b.dtype != DT_F32);
-    if (c->phase == KERNEL_FWD && gemm_is_few_rows(&g)) return "few rows: weights read in place";
+    if (c->phase == KERNEL_FWD && gemm_is_few_rows(ops_for(&g), &g)) return "few rows: weights read in place";
     if (!widened) return g.a.dtype == DT_F32 ? "packed f32 panels" : "packed bf16 panels";
     return "packed f32 panels, inputs widened: no faster product of this type here";
 }
@@ -90,12 +90,12 @@ const char *linear_path(const struct kernel_call *c)
 size_t linear_fwd_scratch(const struct kernel_call *c, int n_threads)
 {
     struct gemm g = forward(c);
-    return gemm_is_few_rows(&g) ? 0 : scratch_for(g, n_threads);
+    return gemm_is_few_rows(ops_for(&g), &g) ? 0 : scratch_for(g, n_threads);
 }
 void linear_fwd_cpu(const struct kernel_call *c)
 {
     struct gemm g = forward(c);
-    if (gemm_is_few_rows(&g)) gemm_few_rows(ops_for(&g), &g, c->team);
+    if (gemm_is_few_rows(ops_for(&g), &g)) gemm_few_rows(ops_for(&g), &g, c->team);
     else run(g, c);
 }
 

@@ -60,6 +60,7 @@ struct tile_ops {
     int mr, nr;        /* tile of C */
     int group_a, group_b, step;
     int64_t mc, kc, nc; /* block sizes for gemm.h: rows of A in L2, depth, columns of B (see gemm.c) */
+    int dot_rows;       /* up to so many rows of C `dot` is the faster way, at most TILE_DOT_ROWS */
 
     /* Packs lanes x depth of s into consecutive panels. */
     void (*pack_a)(void *dst, struct tile_src s, int64_t lanes, int64_t depth);
@@ -81,7 +82,7 @@ struct tile_ops {
     void (*begin)(void);
     void (*end)(void);
 };
-enum { TILE_DOT_ROWS = 8, TILE_SUM_COLS = 1024 };
+enum { TILE_DOT_ROWS = 32, TILE_SUM_COLS = 1024 };
 
 /* The fastest row at this CPU's level for sources of dtype t (bf16 may still pick f32 panels). Never NULL. */
 const struct tile_ops *tile_ops_get(enum dtype t);

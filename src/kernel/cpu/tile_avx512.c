@@ -3,8 +3,8 @@
  *
  * Block sizes: 140 rows x 768 of A are 420 KiB, under half of the smallest L2 found with AVX-512 (1 MiB). A panel
  * of B (32 x 768, 96 KiB) comes from L2 without loss, since a tile needs 13 bytes a cycle of A and B together; so
- * depth is as large as that allows, and C is touched once for every 768 of depth. Two buffers of 768 x 3072 of
- * B are 18 MiB of L3.
+ * depth is as large as that allows, and C is touched once for every 768 of depth. Blocks of B of 1024 columns
+ * were 2 to 4 % faster than of 3072: two buffers of 768 x 1024 are 6 MiB of L3.
  */
 #include <immintrin.h>
 
@@ -50,7 +50,7 @@ static void nothing(void) {}
 const struct tile_ops tile_ops_avx512 = {
     .name = "avx512", .needs = ISA_AVX512, .panel = DT_F32,
     .mr = MR512, .nr = NR512, .group_a = 1, .group_b = 1, .step = 1,
-    .mc = 140, .kc = 768, .nc = 3072,
+    .mc = 140, .kc = 768, .nc = 1024, .dot_rows = 32,
     .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = finish512, .dot = dot,
     .add_rows = add_rows512, .spin = spin512,
     .begin = nothing, .end = nothing,

@@ -38,7 +38,7 @@ static void nothing(void) {}
 const struct tile_ops tile_ops_avx512bf16 = {
     .name = "avx512-bf16", .needs = ISA_AVX512_BF16, .panel = DT_BF16,
     .mr = MR512, .nr = NR512, .group_a = 2, .group_b = 2, .step = 2,
-    .mc = 140, .kc = 1536, .nc = 3072,
+    .mc = 140, .kc = 1536, .nc = 1024, .dot_rows = 32,
     .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = finish512, .dot = dot,
     .add_rows = add_rows512, .spin = spin512,
     .begin = nothing, .end = nothing,

@@ -10,34 +10,43 @@
 
 #include "kernel/cpu/tile_pack512.h"
 
+/* One step of depth: 16 elements of f32, 32 of bf16, those past `left` as zeros. */
+PACK_INLINE __m512i dot512_load(const char *p, const enum dtype t, const bool whole, int64_t left)
+{
+    if (whole) return _mm512_loadu_si512(p);
+    return t == DT_F32 ? _mm512_maskz_loadu_epi32(mask16(left), p)
+                       : _mm512_maskz_loadu_epi16((__mmask32)((1ull << clamp_n(left, 32)) - 1), p);
+}
+PACK_INLINE void dot512_step(__m512 s[4][4], const char *x, size_t x_row, const char *w, size_t w_row,
+                             const enum dtype t, const int m, const int n, const bool whole, int64_t left)
+{
+    __m512i xv[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < m; i++) xv[i] = dot512_load(x + (size_t)i * x_row, t, whole, left);
+#pragma GCC unroll 4
+    for (int j = 0; j < n; j++) {
+        __m512i wv = dot512_load(w + (size_t)j * w_row, t, whole, left);
+        _mm_prefetch(w + (size_t)(n + j) * w_row, _MM_HINT_T0); /* the next block of rows */
+#pragma GCC unroll 4
+        for (int i = 0; i < m; i++)
+            s[i][j] = t == DT_F32 ? _mm512_fmadd_ps(_mm512_castsi512_ps(xv[i]), _mm512_castsi512_ps(wv), s[i][j])
+                                  : tile_dot_bf16(s[i][j], xv[i], wv);
+    }
+}
+
 /* m x n sums over one block of w rows; m, n <= 4 and t are constants where this is called. */
 PACK_INLINE void dot512_block(float *y, int64_t ldy, const char *x, size_t x_row, const char *w, size_t w_row,
                               const enum dtype t, const int m, const int n, int64_t depth)
 {
-    const int per = t == DT_F32 ? 16 : 32;
+    const int64_t per = t == DT_F32 ? 16 : 32;
     __m512 s[4][4];
 #pragma GCC unroll 4
     for (int i = 0; i < m; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++) s[i][j] = _mm512_setzero_ps();
-    for (int64_t d = 0; d < depth; d += per) {
-        __mmask16 m16 = mask16(depth - d);
-        __mmask32 m32 = (__mmask32)((1ull << clamp_n(depth - d, 32)) - 1);
-        __m512i xv[4];
-#pragma GCC unroll 4
-        for (int i = 0; i < m; i++)
-            xv[i] = t == DT_F32 ? _mm512_maskz_loadu_epi32(m16, x + (size_t)i * x_row + (size_t)d * 4)
-                                : _mm512_maskz_loadu_epi16(m32, x + (size_t)i * x_row + (size_t)d * 2);
-#pragma GCC unroll 4
-        for (int j = 0; j < n; j++) {
-            __m512i wv = t == DT_F32 ? _mm512_maskz_loadu_epi32(m16, w + (size_t)j * w_row + (size_t)d * 4)
-                                     : _mm512_maskz_loadu_epi16(m32, w + (size_t)j * w_row + (size_t)d * 2);
-#pragma GCC unroll 4
-            for (int i = 0; i < m; i++)
-                s[i][j] = t == DT_F32 ? _mm512_fmadd_ps(_mm512_castsi512_ps(xv[i]), _mm512_castsi512_ps(wv), s[i][j])
-                                      : tile_dot_bf16(s[i][j], xv[i], wv);
-        }
-    }
+    int64_t d = 0;
+    for (; d + per <= depth; d += per, x += 64, w += 64) dot512_step(s, x, x_row, w, w_row, t, m, n, true, per);
+    if (d < depth) dot512_step(s, x, x_row, w, w_row, t, m, n, false, depth - d);
 #pragma GCC unroll 4
     for (int i = 0; i < m; i++)
 #pragma GCC unroll 4
