@@ -211,10 +211,28 @@ static int build(struct route **out, const struct holding *from, int n_from, con
     return rc;
 }
 
+/* Holdings may come from files: they must be boxes of one tensor before the algebra sees them. */
+static int check_holdings(const struct holding *h, int n, int nd, struct err *e)
+{
+    for (int i = 0; i < n; i++) {
+        const struct region *b = &h[i].box;
+        bool good = h[i].holder >= 0 && h[i].term >= 0 && b->nd == nd && nd >= 0 && nd <= SHAPE_MAX_DIMS;
+        for (int d = 0; good && d < nd; d++) good = b->lo[d] >= 0 && b->lo[d] <= b->hi[d];
+        if (!good)
+            return err_set(e, ERR_CORRUPT, "box %d of %d (holder %d): wanted a box of %d dims with 0 <= begin <= end", i,
+                           n, h[i].holder, nd);
+    }
+    return OK;
+}
+
 int route_new_holdings(struct route **r, const struct holding *from, int n_from, const struct holding *to, int n_to,
                        struct err *e)
 {
-    return build(r, from, n_from, to, n_to, true, NULL, 0, e);
+    int nd = n_to ? to[0].box.nd : n_from ? from[0].box.nd : 0;
+    *r = NULL;
+    int rc = check_holdings(from, n_from, nd, e);
+    if (!rc) rc = check_holdings(to, n_to, nd, e);
+    return rc ? rc : build(r, from, n_from, to, n_to, true, NULL, 0, e);
 }
 
 /* ---- layouts --------------------------------------------------------------------------------------------- */

@@ -52,7 +52,7 @@ struct route {
 int route_may(const struct layout *from, const struct layout *to, struct err *e);
 int route_new(struct route **r, const struct layout *from, const struct layout *to, struct err *e);
 /* The general form, for files. Senders' boxes may overlap: then earlier ones are preferred. Terms must be 0..n_terms-1
- * and each must cover every receiver. ERR_CORRUPT names the box that nobody holds. */
+ * and each must cover every receiver. ERR_CORRUPT names the box that nobody holds, or that is none. */
 int route_new_holdings(struct route **r, const struct holding *from, int n_from, const struct holding *to, int n_to,
                        struct err *e);
 void route_free(struct route *r);

@@ -26,9 +26,9 @@ static struct mesh random_mesh(struct dice *d)
 
 static struct shape random_shape(struct dice *d)
 {
-    int64_t n[4];
-    int nd = 1 + roll(d, 4);
-    for (int i = 0; i < nd; i++) n[i] = roll(d, 40) == 0 ? 0 : 1 + roll(d, nd > 2 ? 5 : 13);
+    int64_t n[SHAPE_MAX_DIMS];
+    int nd = roll(d, 30) == 0 ? 0 : 1 + roll(d, SHAPE_MAX_DIMS);
+    for (int i = 0; i < nd; i++) n[i] = roll(d, 40) == 0 ? 0 : 1 + roll(d, nd > 3 ? 3 : nd > 2 ? 5 : 13);
     return shape_of(nd, n);
 }
 
@@ -37,8 +37,8 @@ static enum spmd random_letter(struct dice *d, int nd, bool allow_p)
     int k = roll(d, allow_p ? 6 : 5);
     if (k == 5) return SPMD_P;
     if (k == 0) return SPMD_I;
-    if (k == 1) return SPMD_R;
-    return (enum spmd)(SPMD_S0 + roll(d, nd));
+    if (k == 1 || nd == 0) return SPMD_R;
+    return (enum spmd)(SPMD_S0 + roll(d, nd < 4 ? nd : 4));
 }
 
 /* Axes get letters in random order, so that splitting orders vary. `from` (may be NULL) says where P and V may be
@@ -412,6 +412,11 @@ static void test_files(void **state)
     str_free(&t);
     route_free(read);
     route_free(write);
+    two[1].box.hi[0] = -1;
+    assert_int_equal(route_new_holdings(&read, two, 2, &whole, 1, &e), ERR_CORRUPT);
+    assert_string_equal(e.text, "box 1 of 2 (holder 101): wanted a box of 1 dims with 0 <= begin <= end");
+    two[1].box = (struct region){2, {0, 0}, {8, 1}};
+    assert_int_equal(route_new_holdings(&read, two, 2, &whole, 1, &e), ERR_CORRUPT);
 }
 
 static void test_refused(void **state)
