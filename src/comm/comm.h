@@ -1,0 +1,197 @@
+/* comm.h: ranks that work together. A communicator is a rank's membership in a group: transport x algorithm.
+ *
+ *   world       comm_world_local (ranks are threads of this process), comm_world_mpi (ranks come from a launcher),
+ *               comm_world_null (one rank that only counts)
+ *   group       comm_split: the ranks that differ along some axes of the mesh
+ *   operation   enqueued, returns a ticket; comm_wait(c, ticket) orders what follows behind it
+ *
+ * Invariants
+ *   1. Every rank of a communicator calls the same operations in the same order, with the same count, dtype, root.
+ *      Collective operations of one communicator run in that order; different communicators run independently.
+ *      comm_exchange starts in order and finishes in any order: a send that waits for its receiver holds up nobody.
+ *   2. An operation belongs to its buffers from the call until its ticket is done: nobody else writes them (or reads
+ *      what it writes). Buffers are device pointers of c's device. Work that c's stream held at the time of the call
+ *      comes before the operation; comm_wait puts later work of the stream after it. A cpu stream is the host itself,
+ *      so there comm_wait blocks; on a GPU it would not.
+ *   3. The same bits on every run. Sums of floats run in fp32 (f64: in f64) in rank order with one rounding at the
+ *      end, so they do not depend on the transport either; only an algorithm asked for by name, or
+ *      config.any_order, may add in another order (and then rounds 16-bit types at every hop).
+ *   4. Errors stick: after the first one operations do nothing, waits return at once, and comm_status says what
+ *      happened, first cause first. Ask once a step. An error on one rank reaches all ranks of the world.
+ *   5. Every byte and message that a rank sends to another is counted when the operation is enqueued, by algorithm,
+ *      whatever the transport: a null communicator counts exactly what a real one does.
+ *
+ * A world and its groups belong to one thread (the rank). Floors 0-1 and device. Order: as stated; Collective(c) means
+ * that every rank of c calls.
+ */
+#ifndef TUTTI_COMM_COMM_H
+#define TUTTI_COMM_COMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/str.h"
+#include "layout/dtype.h"
+#include "layout/mesh.h"
+
+enum comm_op {
+    COMM_BROADCAST,
+    COMM_REDUCE,
+    COMM_ALL_REDUCE,
+    COMM_REDUCE_SCATTER,
+    COMM_ALL_GATHER,
+    COMM_ALL_TO_ALL,
+    COMM_EXCHANGE,
+    COMM_BARRIER,
+    COMM_OP_N
+};
+const char *comm_op_name(enum comm_op op); /* "all_reduce" */
+int comm_op_from_name(const char *name);   /* or -1 */
+
+enum comm_red { COMM_SUM, COMM_MAX, COMM_MIN, COMM_AVG, COMM_RED_N };
+const char *comm_red_name(enum comm_red r);
+
+/* Who moves the data: the calling rank whenever it is inside comm (fewest threads; a rank that waits does the share of
+ * those that do not), or a thread of its own (backward goes on meanwhile, where cores allow). */
+enum comm_progress { COMM_INLINE, COMM_THREAD };
+
+struct comm_config {
+    double timeout_s;            /* a rank later than this is named and the job ends; 0: 600 */
+    enum comm_progress progress; /* default inline */
+    bool check;                  /* compare descriptors before data moves where that is not free (mpi across hosts);
+                                    within a host it is always done */
+    bool any_order;              /* allow algorithms that add in another order than the ranks' */
+    const char *algorithm;       /* NULL: by the measured table; a name: wherever that algorithm has the operation */
+    const char *dump_dir;        /* the flight recorder goes here when something fails; NULL: nowhere */
+    int ranks_per_host;          /* null and tests: pretend so many ranks share a host; 0: as it is */
+};
+
+struct comm;
+
+/* ---- worlds ---------------------------------------------------------------------------------------------- */
+
+/* out[0..n): one communicator per rank, each for one thread. Local. */
+int comm_world_local(struct comm **out, int n, const struct comm_config *cfg, struct err *e);
+/* Runs fn on n threads, rank i with its own world, waits for all and frees the worlds. fn's negative code takes the
+ * others down. Returns the first cause (0: all went well). Local. */
+typedef int comm_rank_fn(struct comm *world, void *arg, struct err *e);
+int comm_run_local(int n, const struct comm_config *cfg, comm_rank_fn *fn, void *arg, struct err *e);
+
+/* A launcher (mpirun, srun) started this process, by its environment. Cheap: MPI is not touched. Local. */
+bool comm_launched(void);
+const char *comm_mpi_name(void); /* "Open MPI 4.1.4", or NULL: not built in */
+/* The world of the launcher. Initialises MPI; ERR_REQUEST where no launcher is or MPI is not built in. Freeing the
+ * world finalises MPI. Collective(all processes). */
+int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err *e);
+
+/* Rank `rank` of n that only counts: operations are done at once and touch nothing (pointers may be NULL). Local. */
+int comm_world_null(struct comm **out, int rank, int n, const struct comm_config *cfg, struct err *e);
+
+/* The group of the ranks that differ from this one along these axes, in mesh_group's order; named after them
+ * ("dp_shard+cp"). Every member calls, in the same order among the groups they share; others need not. */
+int comm_split(struct comm **out, struct comm *world, const struct mesh_axis *axes, int n_axes, struct err *e);
+/* The same from a list of world ranks that contains this one; all members give the same list and name. Calling it
+ * again with the same list gives another communicator with its own order. */
+int comm_split_list(struct comm **out, struct comm *world, const int *ranks, int n, const char *name, struct err *e);
+
+/* Waits for what is enqueued. Groups first, the world last. Collective(c). NULL is fine. */
+void comm_free(struct comm *c);
+
+int comm_rank(const struct comm *c);
+int comm_size(const struct comm *c);
+int comm_world_rank(const struct comm *c, int rank); /* of a rank of c */
+const char *comm_name(const struct comm *c);         /* "world", "dp_shard" */
+const char *comm_transport(const struct comm *c);    /* "local", "mpi", "null" */
+
+/* ---- operations: Collective(c), return a ticket (>= 1) ---------------------------------------------------- */
+
+/* `what` names the tensor or the place in errors and in the flight recorder; the first 47 characters are kept.
+ * COMM_AT("wq gradient") puts file and line before the text. dtypes: all but u8 and u16, which may only be moved.
+ * Counts are elements; 0 is legal. `in` and `out` are the same or do not overlap, except as stated. */
+#define COMM_STR2(x) #x
+#define COMM_STR(x) COMM_STR2(x)
+#define COMM_AT(text) __FILE__ ":" COMM_STR(__LINE__) " " text
+
+/* buf[n] of root goes to buf of all. */
+int64_t comm_broadcast(struct comm *c, void *buf, int64_t n, enum dtype t, int root, const char *what);
+/* out[i] on root = fold over ranks of in[i]; out is not touched elsewhere (NULL is fine). */
+int64_t comm_reduce(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r, int root,
+                    const char *what);
+/* out[i] on all = fold over ranks of in[i]. */
+int64_t comm_all_reduce(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r,
+                        const char *what);
+/* out[i] = fold over ranks p of in_p[rank*n + i]; in has size*n elements, out may be in + rank*n. */
+int64_t comm_reduce_scatter(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r,
+                            const char *what);
+/* Pieces of counts[p] elements, one after the other; counts (copied) is the same on all ranks. */
+int64_t comm_reduce_scatter_v(struct comm *c, const void *in, void *out, const int64_t *counts, enum dtype t,
+                              enum comm_red r, const char *what);
+/* out[p*n + i] = in_p[i]; out has size*n elements, in may be out + rank*n. */
+int64_t comm_all_gather(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, const char *what);
+int64_t comm_all_gather_v(struct comm *c, const void *in, void *out, const int64_t *counts, enum dtype t,
+                          const char *what);
+/* out[p*n + i] = in_p[rank*n + i]; in and out do not overlap. */
+int64_t comm_all_to_all(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, const char *what);
+/* Piece p of in (send[p] elements, pieces one after the other) goes to rank p; piece p of out comes from rank p. */
+int64_t comm_all_to_all_v(struct comm *c, const void *in, void *out, const int64_t *send, const int64_t *recv,
+                          enum dtype t, const char *what);
+
+/* Sends and receives that belong together. Between two ranks the k-th send of one meets the k-th receive of the other.
+ * A message to oneself is legal when both halves are in one list. Only the peers named take part. */
+struct comm_p2p {
+    bool send;
+    int peer;
+    void *buf; /* not written when it is sent */
+    int64_t n;
+    enum dtype dtype;
+};
+int64_t comm_exchange(struct comm *c, const struct comm_p2p *list, int n, const char *what);
+int64_t comm_send(struct comm *c, const void *buf, int64_t n, enum dtype t, int peer, const char *what);
+int64_t comm_recv(struct comm *c, void *buf, int64_t n, enum dtype t, int peer, const char *what);
+
+/* Done when every rank has called it. */
+int64_t comm_barrier(struct comm *c, const char *what);
+
+/* ---- waiting: Local --------------------------------------------------------------------------------------- */
+
+void comm_wait(struct comm *c, int64_t ticket); /* what follows on c's stream sees the result */
+bool comm_done(struct comm *c, int64_t ticket); /* never blocks; moves things on when progress is inline */
+void comm_sync(struct comm *c);                 /* everything enqueued on c so far */
+
+/* ---- errors ------------------------------------------------------------------------------------------------ */
+
+/* 0, or the sticky error of this rank's world. Local. */
+int comm_status(struct comm *c, struct err *e);
+/* A decision that all ranks take together: gives OK when every rank brought OK; else every rank gets the error of the
+ * lowest rank that failed, with "rank 3: " before its text. Waits. Collective(c). */
+int comm_agree(struct comm *c, int code, struct err *e);
+/* This rank cannot go on: every rank of the world gets `why` as its first cause; under MPI all processes end with
+ * status 1 after the text is printed. Local. */
+void comm_abort(struct comm *c, const struct err *why);
+
+/* ---- inspect: Local ---------------------------------------------------------------------------------------- */
+
+/* What this rank sent to others through c. */
+struct comm_traffic {
+    int64_t bytes, messages, operations;
+};
+struct comm_traffic comm_traffic(const struct comm *c);
+struct comm_traffic comm_traffic_op(const struct comm *c, enum comm_op op);
+
+/* The algorithm that an operation of n elements (in all: size*n for gathers and scatters) would take. */
+const char *comm_choice(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r);
+/* What one operation would send, without doing it. */
+struct comm_traffic comm_predict(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r);
+/* Names of all algorithms, NULL-terminated; comm_has: whether one has an operation for a group of `size` ranks. */
+const char *const *comm_algorithms(void);
+bool comm_has(const char *algorithm, enum comm_op op, const char *transport, int size);
+/* Every later operation of c by this algorithm where it has the operation; NULL: by the table again. Collective(c). */
+int comm_algorithm_set(struct comm *c, const char *algorithm, struct err *e);
+
+/* The last operations of every rank this process can see, oldest first, as text. */
+void comm_print_recorder(struct comm *c, struct str *out);
+/* The same into DIR/flight-rank<r>.txt. */
+int comm_dump(struct comm *c, const char *dir, struct err *e);
+
+#endif
