@@ -151,8 +151,8 @@ static int parse_rope(struct hf_model *m, const struct json *config, const char 
     if (!type) type = json_string(json_get(rope, "type"), NULL, "default");
     if (strcmp(type, "default") == 0) return OK;
     if (strcmp(type, "llama3"))
-        return err_set(e, ERR_REQUEST, "%s: %s: type %.40s is not computed here; only default and llama3 are", what, key,
-                       type);
+        return err_set(e, ERR_REQUEST, "%s: %s: type %.40s is not computed here; only default and llama3 are", what,
+                       key, type);
     rc = may_real(rope, "factor", 1, 1e6, &m->rope_factor, what, e);
     if (rc == OK) rc = may_real(rope, "low_freq_factor", 1e-6, 1e6, &m->rope_low_freq_factor, what, e);
     if (rc == OK) rc = may_real(rope, "high_freq_factor", 1e-6, 1e6, &m->rope_high_freq_factor, what, e);
@@ -179,8 +179,8 @@ static int parse_llama(struct hf_model *m, const struct json *config, const char
     if (rc == OK) rc = may_real(config, "attention_dropout", 0, 1, &m->attention_dropout, what, e);
     if (rc == OK) rc = parse_rope(m, config, what, e);
     if (rc == OK && m->heads % m->kv_heads)
-        rc = err_set(e, ERR_REQUEST, "%s: num_attention_heads: %lld is not a multiple of num_key_value_heads %lld", what,
-                     (long long)m->heads, (long long)m->kv_heads);
+        rc = err_set(e, ERR_REQUEST, "%s: num_attention_heads: %lld is not a multiple of num_key_value_heads %lld",
+                     what, (long long)m->heads, (long long)m->kv_heads);
     if (rc == OK && (m->head_dim < 1 || m->head_dim % 2))
         rc = err_set(e, ERR_REQUEST, "%s: head_dim: %lld is not even, as rotary embedding needs", what,
                      (long long)m->head_dim);

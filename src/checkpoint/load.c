@@ -144,8 +144,9 @@ static int stored_box(struct ckpt *c, int64_t i, int k, const struct safetensors
     if (!s) {
         rc = err_set(e, ERR_CORRUPT, "%s: tensor %.200s is not in the file; use another checkpoint", file, key.p);
     } else if (s->dtype != (int)t->dtype || !shape_equal(&s->shape, &extent)) {
-        rc = err_set(e, ERR_CORRUPT, "%s: tensor %.200s: type or shape is not what the manifest says; use another checkpoint",
-                     file, key.p);
+        rc = err_set(e, ERR_CORRUPT,
+                     "%s: tensor %.200s: type or shape is not what the manifest says; use another checkpoint", file,
+                     key.p);
     } else if (!c->verified[i][k]) {
         uint64_t found = hash64(s->p, s->bytes);
         if (found != b->hash)
@@ -296,7 +297,8 @@ static int verify_file(struct ckpt *c, int file, struct err *e)
         if (rc == OK) fs_map_close(&map);
     }
     if (rc == OK && found != f->hash)
-        rc = err_set(e, ERR_CORRUPT, "%s: checksum %016" PRIx64 ", %016" PRIx64 " was written: damaged", path, found, f->hash);
+        rc = err_set(e, ERR_CORRUPT, "%s: checksum %016" PRIx64 ", %016" PRIx64 " was written: damaged", path, found,
+                     f->hash);
     xfree(path);
     return rc;
 }

@@ -267,8 +267,8 @@ static int parse_head(struct manifest *m, const struct json *v, const char *what
     m->tutti = arena_strdup(m->arena, tutti);
     if (version > MANIFEST_VERSION)
         return err_set(e, ERR_REQUEST,
-                       "%s: written in version %lld of the format by tutti %.40s; this tutti reads version %d: use that "
-                       "one",
+                       "%s: written in version %lld of the format by tutti %.40s; this tutti reads version %d: use "
+                       "that one",
                        what, (long long)version, tutti, MANIFEST_VERSION);
     rc = json_need_int(v, "step", 0, INT_LIMIT, &m->step, what, e);
     if (rc == OK) rc = json_need_int(v, "tokens", 0, INT_LIMIT, &m->tokens, what, e);

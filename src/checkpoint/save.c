@@ -34,9 +34,11 @@ static char *rank_file(const char *dir, int rank, const char *suffix)
 
 int ckpt_save_begin(const char *root, int64_t step, struct err *e)
 {
-    char *dir = published_temporary(root, step);
+    char *dir = published_temporary(root, step), *above = fs_join(root, "..");
     int rc = fs_remove_tree(dir, e);
     if (rc == OK) rc = fs_mkdirs(dir, e);
+    if (rc == OK) rc = fs_sync_dir(above, e); /* root's own name must outlast a power cut too */
+    xfree(above);
     xfree(dir);
     return rc;
 }
@@ -260,7 +262,8 @@ static int gather(struct manifest *m, const char *dir, struct manifest *parts, i
         xfree(list);
         if (rc < 0) return err_prefix(e, "rank %d has not written its part", r);
         if (parts[r].step != info->step || parts[r].n_files != 1)
-            return err_set(e, ERR_CORRUPT, "rank %d wrote step %" PRId64 ", not %" PRId64, r, parts[r].step, info->step);
+            return err_set(e, ERR_CORRUPT, "rank %d wrote step %" PRId64 ", not %" PRId64, r, parts[r].step,
+                           info->step);
         m->files[m->n_files++] = parts[r].files[0];
     }
     int rc = merge(m, parts, n_ranks, e);
@@ -334,8 +337,8 @@ static void explain(const char *root, int64_t step, int64_t needed, struct err *
     if (needed > 0) snprintf(needs, sizeof needs, "it needs %s, ", str_bytes(need, (double)needed));
     snprintf(reason, sizeof reason, "%s", e->text);
     char *last = published_any(root);
-    err_set(e, e->code, "the checkpoint of step %" PRId64 " was not saved: %s (%sthe file system has %s free); %s%s", step,
-            reason, needs, have, last ? "the last published one is intact: " : "no earlier one was published",
+    err_set(e, e->code, "the checkpoint of step %" PRId64 " was not saved: %s (%sthe file system has %s free); %s%s",
+            step, reason, needs, have, last ? "the last published one is intact: " : "no earlier one was published",
             last ? last : "");
     xfree(last);
 }

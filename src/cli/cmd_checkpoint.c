@@ -202,7 +202,8 @@ static int inspect_table(struct weights *w, struct err *e)
         double norm;
         rc = norm_of(w, i, &norm, e);
         elements += (double)shape_numel(&t.shape);
-        printf("%-8s %-36s %-20s %-5s %.7g\n", t.group, t.name, shape_print(shape, &t.shape), dtype_name(t.dtype), norm);
+        shape_print(shape, &t.shape);
+        printf("%-8s %-36s %-20s %-5s %.7g\n", t.group, t.name, shape, dtype_name(t.dtype), norm);
     }
     if (rc == OK) printf("%" PRId64 " tensors, %s elements\n", weights_count(w), str_count(count, elements));
     return rc;
@@ -273,8 +274,8 @@ static void print_help(void)
     printf("usage: tutti checkpoint SUBCOMMAND ...\n\nLook at, compare and convert checkpoints.\n\n");
     for (int i = 0; i < N_SUBCOMMANDS; i++)
         printf("  %-8s %s\n             %s\n", subcommands[i].name, subcommands[i].usage, subcommands[i].what);
-    printf("\nCHECKPOINT is a directory step-N, a run or a directory of checkpoints (the newest complete one is meant), or a\n"
-           "Hugging Face model directory (config.json and *.safetensors).\n");
+    printf("\nCHECKPOINT is a directory step-N, a run or a directory of checkpoints (meaning the newest complete one),\n"
+           "or a Hugging Face model directory (config.json and *.safetensors).\n");
 }
 
 int cmd_checkpoint(int argc, char **argv)

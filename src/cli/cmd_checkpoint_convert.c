@@ -144,7 +144,8 @@ int checkpoint_export(int argc, char **argv)
     if (checkpoint_option(&argc, argv, "--dtype", &dtype) < 0) return 2;
     if (checkpoint_option(&argc, argv, "--shard-bytes", &shard) < 0) return 2;
     if (cli_int(CHECKPOINT_COMMAND, "--shard-bytes", shard, 0, INT64_MAX, &x.shard_bytes)) return 2;
-    int status = checkpoint_words(argc, argv, 2, path, "export CHECKPOINT OUT [--dtype f32|bf16|f16] [--shard-bytes N]");
+    static const char usage[] = "export CHECKPOINT OUT [--dtype f32|bf16|f16] [--shard-bytes N]";
+    int status = checkpoint_words(argc, argv, 2, path, usage);
     if (status || read_dtype(dtype, &x.dtype)) return 2;
     if (weights_open(&w, path[0], &e) < 0) return cli_fail(&e);
     int rc = weights_model(w, &model, &e);

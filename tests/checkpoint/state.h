@@ -81,7 +81,8 @@ static inline void state_free(struct ckpt_tensor *t, int64_t n)
 static inline int state_save(const char *root, int64_t step, int version, int keep, struct err *e)
 {
     static const struct ckpt_attachment config = {.name = "config.yaml", .p = "model: {}\n", .bytes = 10};
-    struct ckpt_info info = {.step = step, .tokens = step * 1000, .seed = 7, .extra = "{\"note\": \"x\", \"order\": [1, 2.5, null]}",
+    struct ckpt_info info = {.step = step, .tokens = step * 1000, .seed = 7,
+                             .extra = "{\"note\": \"x\", \"order\": [1, 2.5, null]}",
                              .attachments = &config, .n_attachments = 1, .keep = keep};
     struct ckpt_tensor *t = state_new(version);
     int rc = ckpt_save(root, &info, t, N_KNOWN, e);

@@ -103,7 +103,8 @@ static int64_t newest_is_whole(const char *root, int64_t step)
     assert_ok(ckpt_open(&c, path, &e));
     int64_t found = ckpt_step(c);
     ckpt_close(c);
-    if (found != step && found != step + 1) fail_msg("newest is step %lld, not %lld", (long long)found, (long long)step);
+    if (found != step && found != step + 1)
+        fail_msg("newest is step %lld, not %lld", (long long)found, (long long)step);
     state_check(path, (int)found);
     xfree(path);
     return found;

@@ -78,9 +78,9 @@ static void gpt2_is_read(void **state)
     struct dice d = {.seed = 1};
     assert_ok(hf_open(&h, FIXTURES "gpt2", &e));
     const struct hf_model *m = hf_model_get(h);
-    const struct hf_model wanted = {.family = HF_GPT2, .layers = 2, .hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4,
-                                    .ffn = 32, .vocab = 11, .max_pos = 6, .norm_eps = 1e-5, .rope_theta = 10000,
-                                    .tie = true, .dropout = 0.1, .embed_dropout = 0.1, .attention_dropout = 0.1,
+    const struct hf_model wanted = {.family = HF_GPT2, .layers = 2, .hidden = 8, .heads = 2, .kv_heads = 2,
+                                    .head_dim = 4, .ffn = 32, .vocab = 11, .max_pos = 6, .norm_eps = 1e-5,
+                                    .rope_theta = 10000, .tie = true, .dropout = 0.1, .embed_dropout = 0.1, .attention_dropout = 0.1,
                                     .init_std = 0.02, .bos = 50256, .eos = {50256}, .n_eos = 1};
     assert_true(same_model(m, &wanted));
     assert_int_equal(hf_n_params(m), 2 + 2 * 16 + 2);
@@ -193,7 +193,8 @@ static void bands_of_rows(void **state)
     struct hf *h;
     char *dir = scratch_new(), *out = fs_join(dir, "out/");
     struct hf_model m = hf_model_default(HF_GPT2);
-    m.layers = 1, m.hidden = 96, m.heads = m.kv_heads = 3, m.head_dim = 32, m.ffn = 30011, m.vocab = 25013, m.max_pos = 7;
+    m.layers = 1, m.hidden = 96, m.heads = m.kv_heads = 3, m.head_dim = 32;
+    m.ffn = 30011, m.vocab = 25013, m.max_pos = 7;
     struct hf_export x = {.model = &m, .dtype = DT_F32, .get = counted};
     assert_ok(hf_export(out, &x, &e));
     assert_ok(hf_open(&h, out, &e));
@@ -260,7 +261,8 @@ static void what_is_not_computed_is_refused(void **state)
         {GPT2 ",\"scale_attn_weights\":false}", "scale_attn_weights"},
         {GPT2 ",\"scale_attn_by_inverse_layer_idx\":true}", "scale_attn_by_inverse_layer_idx"},
         {GPT2 ",\"add_cross_attention\":true}", "add_cross_attention"},
-        {"{\"model_type\":\"gpt2\",\"vocab_size\":8,\"n_embd\":9,\"n_layer\":1,\"n_head\":2,\"n_positions\":8}", "n_embd"},
+        {"{\"model_type\":\"gpt2\",\"vocab_size\":8,\"n_embd\":9,\"n_layer\":1,\"n_head\":2,\"n_positions\":8}",
+         "n_embd"},
         {"{\"model_type\":\"gpt2\",\"vocab_size\":0}", "vocab_size"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) config_is(rows[i].text, rows[i].part);

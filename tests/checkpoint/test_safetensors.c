@@ -153,7 +153,8 @@ static void truncation_is_noticed(void **state)
     write_file(path, 64);
     assert_ok(fs_read_all(path, 1 << 20, &text, &n, &e));
     for (size_t k = 0; k < n; k++)
-        if (safetensors_open_memory(&s, text, k, "t", &e) != ERR_CORRUPT) fail_msg("%zu of %zu bytes were accepted", k, n);
+        if (safetensors_open_memory(&s, text, k, "t", &e) != ERR_CORRUPT)
+            fail_msg("%zu of %zu bytes were accepted", k, n);
     assert_ok(safetensors_open_memory(&s, text, n, "t", &e));
     safetensors_close(s);
     xfree(text);
