@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "cli/cmd_data.h"
+#include "cli/cli.h"
 #include "data/bpe_train.h"
 #include "data/source.h"
 #include "data/tokenfile.h"

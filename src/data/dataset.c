@@ -47,7 +47,11 @@ void batch_fini(struct batch *b)
 
 static int check_tokenizer(const struct tokenfile *f, const struct tokenizer *t, const char *path, struct err *e)
 {
-    if (f->head.fingerprint == tokenizer_fingerprint(t)) return OK;
+    bool same = f->head.fingerprint == tokenizer_fingerprint(t);
+    if (same && f->head.eos != tokenizer_eos(t))
+        return err_set(e, ERR_REQUEST, "%s: separates documents with id %d, the tokenizer's end of text is %d; tokenise the text again", path,
+                       f->head.eos, tokenizer_eos(t));
+    if (same) return OK;
     return err_set(e, ERR_REQUEST,
                    "%s: was made with another tokenizer (vocabulary of %d, wanted %d); tokenise the text again, or name the "
                    "tokenizer it was made with",

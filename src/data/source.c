@@ -135,6 +135,19 @@ static const char *why_binary(const unsigned char *p, size_t n)
     return 10 * odd > n ? "is mostly control characters and bad UTF-8" : NULL;
 }
 
+/* Is the first line of the buffer a record with a text? A line that goes on beyond the buffer is taken for one. */
+static bool begins_with_record(const struct source *s)
+{
+    const char *newline = memchr(s->buf, '\n', s->n);
+    if (!newline && !s->at_end && s->n == s->room) return true;
+    struct json *record = NULL;
+    struct err e;
+    size_t n = newline ? (size_t)(newline - s->buf) : s->n;
+    bool good = !json_parse(&record, s->buf, n, "", &e) && json_string(json_get(record, "text"), NULL, NULL);
+    json_free(record);
+    return good;
+}
+
 /* Opens the next file and fills the buffer. 1: open; 0: to be passed over; < 0: an error. */
 static int open_file(struct source *s, struct err *e)
 {
@@ -155,6 +168,10 @@ static int open_file(struct source *s, struct err *e)
     int code = fill(s, e);
     if (code) return code;
     const char *why = why_binary((unsigned char *)s->buf, s->n);
+    if (!why && s->jsonl && !f->named && !begins_with_record(s)) {
+        log_info("data: %s: its lines have no member \"text\"; read as plain text", f->path);
+        s->jsonl = false;
+    }
     if (!why) return 1;
     if (f->named) return err_set(e, ERR_REQUEST, "%s: %s, so it is no text; only text can be tokenised", f->path, why);
     close_file(s);

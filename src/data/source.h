@@ -4,7 +4,8 @@
  *   a .jsonl file    one document per line: its member `text`; blank lines and empty texts are passed over
  *   a folder         its text files, recursively, names in byte order. Passed over: names that begin with a dot,
  *                    empty and binary files, what is no regular file, folders seen before (so links may loop);
- *                    files that cannot be read, with one warning.
+ *                    files that cannot be read, with one warning. A .jsonl file in it whose first line is no record
+ *                    with a `text` (a log, say) is plain text.
  *
  * A file is binary when its first 64 KiB hold a NUL, or when more than a tenth of them are control characters or
  * bad UTF-8. An input named by the user that is missing, empty, binary or unreadable is an error.

@@ -331,6 +331,16 @@ static void test_bad_requests(void **state)
     source.path = prefix;
     o.tokenizer = other;
     assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "made.tok|another tokenizer|257");
+    struct tokenfile_head head = {.vocab = 257, .eos = 7, .fingerprint = tokenizer_fingerprint(byte)};
+    struct tokenfile_writer *w; /* the same tokenizer, another end of text */
+    char *odd = fs_join(dir, "odd.tok");
+    assert_ok(tokenfile_create(&w, odd, &head, &e), &e);
+    for (int i = 0; i < 50; i++) assert_ok(tokenfile_end_document(w, &e), &e);
+    assert_ok(tokenfile_publish(w, &e), &e);
+    source.path = odd;
+    o.tokenizer = byte;
+    assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "odd.tok|id 7|256");
+    xfree(odd);
     o.n_sources = 0;
     assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "no data");
     xfree(put_file(dir, "bin/x", "\0\0", 2)); /* a folder with nothing but binaries */

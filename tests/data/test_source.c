@@ -54,6 +54,7 @@ static void test_folder(void **state)
     xfree(put_file(dir, "t/noise", "\xFF\xFE\xF0\x01\x02\x03\x91\x92", 8));
     xfree(put_text(dir, "t/latin1.txt", "na\xEFve and otherwise quite ordinary"));
     xfree(put_text(dir, "t/k.jsonl", "{\"text\": \"one\"}\n\n{\"text\": \"two\", \"other\": [1]}\n"));
+    xfree(put_text(dir, "t/log.jsonl", "{\"step\": 1}\n{\"step\": 2}\n"));
     snprintf(link, sizeof link, "%s/t/sub/loop", dir);
     assert_int_equal(symlink("..", link), 0);
     snprintf(link, sizeof link, "%s/t/sub/nothing", dir);
@@ -61,7 +62,7 @@ static void test_folder(void **state)
     snprintf(link, sizeof link, "%s/t/pipe", dir);
     assert_int_equal(mkfifo(link, 0600), 0);
     char *path = fs_join(dir, "t");
-    assert_reads(path, "A|B|one|two|na\xEFve and otherwise quite ordinary|X|Z");
+    assert_reads(path, "A|B|one|two|na\xEFve and otherwise quite ordinary|{\"step\": 1}\n{\"step\": 2}\n|X|Z");
     xfree(path);
     scratch_free(dir);
 }
