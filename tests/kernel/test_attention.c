@@ -55,6 +55,7 @@ static const struct variant variants[] = {
     {"window", 1, 400, 1, 1, 24, true, 37, 0, 0},
     {"window of one", 1, 70, 1, 1, 8, true, 1, 0, 0},
     {"documents", 2, 200, 2, 2, 24, true, 0, 30, 0},
+    {"documents in turns", 1, 274, 6, 3, 19, true, 0, 2, 0}, /* rows of a cut block that see nothing in it */
     {"documents both ways", 1, 290, 1, 1, 10, false, 0, 70, 0},
     {"dropout", 2, 81, 2, 2, 24, true, 0, 0, 0.3f},
     {"all of it", 1, 260, 4, 2, 34, true, 90, 60, 0.1f},

@@ -13,7 +13,8 @@ static const struct attention_build *chosen(void)
 bool attention_accepts(const struct kernel_call *c)
 {
     enum dtype t = c->in[0].dtype;
-    return cpu_isa() >= ISA_AVX2 && (t == DT_F32 || t == DT_BF16) && c->at.scale > 0;
+    bool usual = c->at.scale > 1e-6f && c->at.scale < 1e6f; /* keeps hidden scores hidden and finite when scaled */
+    return cpu_isa() >= ISA_AVX2 && (t == DT_F32 || t == DT_BF16) && usual;
 }
 
 size_t attention_scratch(const struct kernel_call *c, int n_threads)

@@ -17,7 +17,8 @@
 #include "kernel/cpu/vec_rows.h"
 
 enum { ATTN_BQ = 64, ATTN_BK = 128, ATTN_GROUPS = ATTN_BQ / VL };
-#define ATTN_HIDDEN (-1e30f) /* a score that no exponential sees */
+#define ATTN_HIDDEN (-1e30f) /* a score that no exponential sees: far below ATTN_FLOOR also when scaled */
+#define ATTN_FLOOR (-1e20f)  /* where running maxima start, in powers of 2 */
 #define ATTN_LOG2E 1.44269504088896340736f
 #define ATTN_LN2 0.69314718055994530942f
 

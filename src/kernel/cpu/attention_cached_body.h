@@ -23,7 +23,7 @@ static void cached_store(const struct kernel_call *c, int64_t first, int64_t g)
 /* Softmax over p[0..n) of scores in powers of 2; returns 1 / sum. */
 VEC_INLINE float cached_softmax(float *p, int64_t n)
 {
-    vf top = vf_set(ATTN_HIDDEN), sum = vf_zero();
+    vf top = vf_set(ATTN_FLOOR), sum = vf_zero();
     for (int64_t j = 0; j < n; j += VL) {
         int k = v_count(n - j);
         top = vf_max(top, vf_pick(vm_first(k), v_get(p, j, k, DT_F32), top));

@@ -91,7 +91,7 @@ VEC_INLINE void attn_softmax_group(const struct attn *x, struct attn_fwd *f, con
     const int per = panel == DT_BF16 ? 2 : 1;
     size_t p_step = tile_b_step(x->o, k->nk);
     vf top = attn_block_max(x, k, s, g);
-    vf max = first ? vf_set(ATTN_HIDDEN) : vf_load(f->max + g * VL), sum[2] = {vf_zero(), vf_zero()};
+    vf max = first ? vf_set(ATTN_FLOOR) : vf_load(f->max + g * VL), sum[2] = {vf_zero(), vf_zero()};
     if (!first) sum[0] = vf_load(f->sum + g * VL);
     vmask raise = vf_gt(top, max + vf_set(ATTN_SLACK));
     if (vm_any(raise)) {
