@@ -2,12 +2,14 @@
  *
  * Every linear layer of the model, in forward, input gradient and weight gradient, runs through the kernel table as
  * training does (packing included) and through oneDNN for comparison; before each run 64 MiB are written, so that
- * operands come from memory as they do in a step. The ceilings are measured in the same run, before and after,
- * since machines change their clock and share their cores. Cost: a few seconds for T = 1024.
+ * operands come from memory as they do in a step. Machines change their clock and share their cores, so the
+ * ceilings are measured again around every layer and each layer is held against its own; what is printed of them is
+ * the median. Cost: a few seconds for T = 1024.
  *
- * The averages weigh by operations: all products of one step (sum of operations) over the sum of their times.
+ * The averages weigh by operations: all products of one step (sum of operations) over the sum of their times; the
+ * share of the ceiling is the time that the step's products would take at it over the time they took.
  */
-#include "cli/cmd_bench_gemm.h"
+#include "cli/cli.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +26,7 @@
 #include "kernel/kernel.h"
 
 /* ---- models: their linear layers ---- */
-enum { MAX_LAYERS = 8, FLUSH_BYTES = 64 << 20, HEAD_ROWS = 1024 };
+enum { MAX_LAYERS = 8, MAX_CEILINGS = 2 * MAX_LAYERS + 1, FLUSH_BYTES = 64 << 20, HEAD_ROWS = 1024 };
 struct layer {
     const char *name;
     int64_t out, in;
@@ -70,18 +72,7 @@ static const char usage[] =
     "  --no-library     leave oneDNN out\n"
     "  --json           one JSON object on stdout\n";
 
-static int parse_count(const char *name, const char *text, int64_t hi, int64_t *out)
-{
-    char *end;
-    long long v = text ? strtoll(text, &end, 10) : 0;
-    if (!text || *end || v < 1 || v > hi) {
-        fprintf(stderr, "tutti bench gemm: %s wants a number from 1 to %lld, got %s\n", name, (long long)hi,
-                text ? text : "nothing");
-        return ERR_REQUEST;
-    }
-    *out = v;
-    return OK;
-}
+static const char command[] = "bench gemm";
 
 static int parse_model(const char *text, const struct model **out)
 {
@@ -89,46 +80,46 @@ static int parse_model(const char *text, const struct model **out)
     const int n = (int)(sizeof models / sizeof models[0]);
     for (int i = 0; i < n; i++) {
         names[i] = models[i].name;
-        if (text && !strcmp(text, names[i])) {
-            *out = &models[i];
-            return OK;
-        }
+        if (strcmp(text, names[i])) continue;
+        *out = &models[i];
+        return 0;
     }
-    const char *near = text ? str_nearest(text, names, n) : NULL;
-    fprintf(stderr, "tutti bench gemm: no model %s%s%s; there are gpt2-124m, gpt2-355m, llama3.2-1b, tiny\n",
-            text ? text : "given", near ? "; did you mean " : "", near ? near : "");
-    return ERR_REQUEST;
+    const char *near = str_nearest(text, names, n);
+    return cli_usage(command, "no model %s%s%s; there are gpt2-124m, gpt2-355m, llama3.2-1b, tiny", text,
+                     near ? "; did you mean " : "", near ? near : "");
 }
 
-/* OK, a negative code, or 1 when help was asked for. */
+static int parse_dtype(const char *text, bool type[2])
+{
+    type[0] = !strcmp(text, "bf16") || !strcmp(text, "both");
+    type[1] = !strcmp(text, "f32") || !strcmp(text, "both");
+    return type[0] || type[1] ? 0 : cli_usage(command, "--dtype wants bf16, f32 or both, got %s", text);
+}
+
+/* 0, or the exit status after saying what is wrong. */
 static int parse(struct options *o, int argc, char **argv)
 {
     *o = (struct options){.model = &models[0], .tokens = 1024, .threads = thread_n_cores(), .type = {true, true},
                           .library = kernel_family_onednn.slot[OP_LINEAR][KERNEL_FWD].run != NULL};
+    static const char *const with_value[] = {"--model", "--tokens", "--threads", "--dtype"};
     for (int i = 1; i < argc; i++) {
-        const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
-        int rc = OK;
-        if (!strcmp(a, "--help") || !strcmp(a, "-h")) return 1;
-        else if (!strcmp(a, "--json")) o->json = true;
-        else if (!strcmp(a, "--no-library")) o->library = false;
-        else if (!strcmp(a, "--model")) rc = parse_model(next, &o->model), i++;
-        else if (!strcmp(a, "--tokens")) rc = parse_count(a, next, 1 << 20, &o->tokens), i++;
-        else if (!strcmp(a, "--threads")) rc = parse_count(a, next, 1024, &o->threads), i++;
-        else if (!strcmp(a, "--dtype")) {
-            o->type[0] = next && (!strcmp(next, "bf16") || !strcmp(next, "both"));
-            o->type[1] = next && (!strcmp(next, "f32") || !strcmp(next, "both"));
-            i++;
-            if (!o->type[0] && !o->type[1]) {
-                fprintf(stderr, "tutti bench gemm: --dtype wants bf16, f32 or both, got %s\n", next ? next : "nothing");
-                rc = ERR_REQUEST;
-            }
-        } else {
-            fprintf(stderr, "tutti bench gemm: unknown option %s; see tutti bench gemm --help\n", a);
-            rc = ERR_REQUEST;
+        const char *value = NULL;
+        int which = 0, taken = 0, rc = 0;
+        for (; which < 4; which++) {
+            taken = cli_option(command, argc, argv, &i, with_value[which], &value);
+            if (taken) break;
         }
-        if (rc) return rc;
+        if (taken < 0) return err_exit_status(ERR_REQUEST);
+        if (!taken && !strcmp(argv[i], "--json")) o->json = true;
+        else if (!taken && !strcmp(argv[i], "--no-library")) o->library = false;
+        else if (!taken) rc = cli_usage(command, "unknown option %s", argv[i]);
+        else if (which == 0) rc = parse_model(value, &o->model);
+        else if (which == 1) rc = cli_int(command, "--tokens", value, 1, 1 << 20, &o->tokens);
+        else if (which == 2) rc = cli_int(command, "--threads", value, 1, 1024, &o->threads);
+        else rc = parse_dtype(value, o->type);
+        if (rc) return err_exit_status(ERR_REQUEST);
     }
-    return OK;
+    return 0;
 }
 
 /* ---- one product ---- */
@@ -140,7 +131,14 @@ struct result {
     double operations;          /* of one call */
     double times;               /* calls in one step of the model */
     double own_s, library_s;    /* one call, median; 0: not measured */
+    double ceiling;             /* measured beside it, operations per second */
     const char *family, *path;  /* what the kernel table picks, and how that computes it */
+};
+
+/* What the CPU could do with one type, measured again and again during the run. */
+struct ceiling {
+    double l2[MAX_CEILINGS], registers[MAX_CEILINGS]; /* panels in L2; registers only */
+    int n;
 };
 
 struct bench {
@@ -150,7 +148,7 @@ struct bench {
     char *flush;
     struct result results[MAX_LAYERS * KERNEL_N_PHASES * 2];
     int n_results;
-    double tile[2], tile_registers[2]; /* by type: panels in L2; registers only */
+    struct ceiling ceilings[2]; /* by type */
 };
 
 static struct view matrix(enum dtype t, int64_t rows, int64_t cols)
@@ -202,8 +200,27 @@ static double measure(struct bench *b, const struct kernel_slot *slot, struct ke
     return s[n / 2];
 }
 
-static void one_layer(struct bench *b, const struct layer *l, enum dtype t)
+/* Measures type i's ceilings once more; returns the one its products are held against: panels in L2 for bf16 (what no
+ * matmul from memory passes), the multiply-add rate for f32. */
+static double ceiling_measure(struct bench *b, int i)
 {
+    struct ceiling *c = &b->ceilings[i];
+    CHECK(c->n < MAX_CEILINGS, "too many ceilings");
+    c->l2[c->n] = tile_rate_l2(tile_ops_get(types[i]), b->team);
+    c->registers[c->n] = tile_rate_registers(tile_ops_get(types[i]), b->team);
+    return types[i] == DT_F32 ? c->registers[c->n++] : c->l2[c->n++];
+}
+static double median(const double *v, int n)
+{
+    double sorted[MAX_CEILINGS];
+    memcpy(sorted, v, (size_t)n * sizeof *v);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+    return sorted[n / 2];
+}
+
+static void one_layer(struct bench *b, const struct layer *l, int type)
+{
+    const enum dtype t = types[type];
     const int64_t rows = l->head && b->o.tokens > HEAD_ROWS ? HEAD_ROWS : b->o.tokens;
     struct kernel_call c = {.op = OP_LINEAR, .n_in = 2, .n_out = 1, .team = b->team};
     c.in[0] = matrix(t, rows, l->in);
@@ -214,6 +231,8 @@ static void one_layer(struct bench *b, const struct layer *l, enum dtype t)
     fill(&c.in[0]);
     fill(&c.in[1]);
     fill(&c.dout[0]);
+    const int first = b->n_results;
+    const double before = ceiling_measure(b, type);
     for (enum kernel_phase phase = KERNEL_FWD; phase < KERNEL_N_PHASES; phase++) {
         c.phase = phase;
         struct result r = {.layer = l, .phase = phase, .dtype = t, .m = rows, .n = l->out, .k = l->in};
@@ -228,6 +247,8 @@ static void one_layer(struct bench *b, const struct layer *l, enum dtype t)
         if (b->o.library && library->accepts(&c)) r.library_s = measure(b, library, c);
         b->results[b->n_results++] = r;
     }
+    const double after = ceiling_measure(b, type);
+    for (int i = first; i < b->n_results; i++) b->results[i].ceiling = (before + after) / 2;
     matrix_free(&c.in[0]);
     matrix_free(&c.in[1]);
     matrix_free(&c.out[0]);
@@ -235,37 +256,25 @@ static void one_layer(struct bench *b, const struct layer *l, enum dtype t)
     matrix_free(&c.din[1]);
 }
 
-/* Keeps the better of two measurements of each ceiling: before and after the shapes. */
-static void measure_ceilings(struct bench *b)
-{
-    for (int i = 0; i < 2; i++) {
-        const struct tile_ops *o = tile_ops_get(types[i]);
-        double l2 = tile_rate_l2(o, b->team), registers = tile_rate_registers(o, b->team);
-        if (l2 > b->tile[i]) b->tile[i] = l2;
-        if (registers > b->tile_registers[i]) b->tile_registers[i] = registers;
-    }
-}
-
 /* ---- averages ---- */
 struct average {
     double own, library; /* operations per second over a step's products; 0: none */
-    double of_ceiling;   /* own over the type's ceiling: L2-resident tiles for bf16, register FMA for f32 */
+    double of_ceiling;   /* the time at the ceiling over the time taken */
 };
 static struct average average_of(const struct bench *b, int type)
 {
-    double operations = 0, own_s = 0, library_s = 0;
+    double operations = 0, own_s = 0, library_s = 0, ceiling_s = 0;
     bool all = true;
     for (int i = 0; i < b->n_results; i++) {
         const struct result *r = &b->results[i];
         if (r->dtype != types[type]) continue;
         operations += r->operations * r->times;
         own_s += r->own_s * r->times;
+        ceiling_s += r->operations * r->times / r->ceiling;
         library_s += r->library_s * r->times;
         all = all && r->library_s > 0;
     }
-    struct average a = {.own = operations / own_s, .library = all ? operations / library_s : 0};
-    a.of_ceiling = a.own / (types[type] == DT_F32 ? b->tile_registers[type] : b->tile[type]);
-    return a;
+    return (struct average){operations / own_s, all ? operations / library_s : 0, ceiling_s / own_s};
 }
 
 /* ---- printing ---- */
@@ -280,10 +289,10 @@ static void print_json(const struct bench *b)
     json_put_int(&o, "tokens", b->o.tokens);
     json_put_int(&o, "threads", b->o.threads);
     json_put_string(&o, "isa", b->table.isa);
-    json_put_real_digits(&o, "tile_rate_flops", b->tile[0], 6);
-    json_put_real_digits(&o, "tile_register_rate_flops", b->tile_registers[0], 6);
-    json_put_real_digits(&o, "fma_rate_flops", b->tile_registers[1], 6);
-    json_put_real_digits(&o, "fma_tile_rate_flops", b->tile[1], 6);
+    json_put_real_digits(&o, "tile_rate_flops", median(b->ceilings[0].l2, b->ceilings[0].n), 6);
+    json_put_real_digits(&o, "tile_register_rate_flops", median(b->ceilings[0].registers, b->ceilings[0].n), 6);
+    json_put_real_digits(&o, "fma_rate_flops", median(b->ceilings[1].registers, b->ceilings[1].n), 6);
+    json_put_real_digits(&o, "fma_tile_rate_flops", median(b->ceilings[1].l2, b->ceilings[1].n), 6);
     json_begin_array(&o, "shapes");
     for (int i = 0; i < b->n_results; i++) {
         const struct result *r = &b->results[i];
@@ -324,7 +333,7 @@ static void print_text(const struct bench *b)
     printf("what the CPU could do      registers   panels in L2\n");
     for (int t = 0; t < 2; t++)
         printf("  %-4s (%-12s)      %9.0f      %9.0f\n", dtype_name(types[t]), tile_ops_get(types[t])->name,
-               b->tile_registers[t] * 1e-9, b->tile[t] * 1e-9);
+               median(b->ceilings[t].registers, b->ceilings[t].n) * 1e-9, median(b->ceilings[t].l2, b->ceilings[t].n) * 1e-9);
     printf("\n%-8s %-11s %-4s %6s %6s %6s %8s %8s  path\n", "layer", "pass", "type", "m", "n", "k", "tutti", "oneDNN");
     for (int i = 0; i < b->n_results; i++) {
         const struct result *r = &b->results[i];
@@ -349,24 +358,20 @@ int cmd_bench_gemm(int argc, char **argv)
 {
     struct bench b = {0};
     struct err e;
-    int rc = parse(&b.o, argc, argv);
-    if (rc == 1) {
+    if (cli_wants_help(argc, argv)) {
         fputs(usage, stdout);
         return 0;
     }
-    if (rc) return err_exit_status(rc);
-    if (kernel_table_init(&b.table, "auto", (int)b.o.threads, false, &e)) {
-        fprintf(stderr, "tutti bench gemm: %s\n", e.text);
-        return err_exit_status(e.code);
-    }
+    int rc = parse(&b.o, argc, argv);
+    if (rc) return rc;
+    if (kernel_table_init(&b.table, "auto", (int)b.o.threads, false, &e)) return cli_fail(&e);
     b.team = team_new((int)b.o.threads);
     b.flush = mem_pages_new(FLUSH_BYTES);
     CHECK(b.flush, "no memory");
-    measure_ceilings(&b);
+    for (int t = 0; t < 2; t++) ceiling_measure(&b, t);
     for (int t = 0; t < 2; t++)
         for (int i = 0; b.o.type[t] && i < MAX_LAYERS && b.o.model->layers[i].name; i++)
-            one_layer(&b, &b.o.model->layers[i], types[t]);
-    measure_ceilings(&b);
+            one_layer(&b, &b.o.model->layers[i], t);
     if (b.o.json) print_json(&b);
     else print_text(&b);
     mem_pages_free(b.flush, FLUSH_BYTES);
