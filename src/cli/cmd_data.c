@@ -102,7 +102,8 @@ static int set_option(struct options *o, const struct option *option, const char
     char *end;
     long long v = strtoll(value, &end, 10);
     if (end == value || *end || v < 1 || v > INT32_MAX)
-        return err_set(e, ERR_REQUEST, "%s: wanted a whole number from 1 to %d, got \"%s\"", option->name, INT32_MAX, value);
+        return err_set(e, ERR_REQUEST, "%s: wanted a whole number from 1 to %d, got \"%s\"", option->name, INT32_MAX,
+                       value);
     *(int64_t *)(void *)at = v;
     return OK;
 }
@@ -218,7 +219,8 @@ static int count_text(struct bpe_trainer *t, struct source *s, struct err *e)
             if (!log_is_terminal() || clock_now_s() - shown < 0.2) continue;
             shown = clock_now_s();
             char done[32], all[32];
-            log_status("counting: %s of %s", str_bytes(done, (double)source_bytes_done(s)), str_bytes(all, (double)source_bytes(s)));
+            log_status("counting: %s of %s", str_bytes(done, (double)source_bytes_done(s)),
+                       str_bytes(all, (double)source_bytes(s)));
         }
         if (got < 0) return got;
         code = bpe_trainer_end(t, e);
@@ -227,7 +229,8 @@ static int count_text(struct bpe_trainer *t, struct source *s, struct err *e)
     return code;
 }
 
-static int write_trained(const struct options *o, struct bpe_trainer *t, const struct source *s, double start, struct err *e)
+static int write_trained(const struct options *o, struct bpe_trainer *t, const struct source *s, double start,
+                         struct err *e)
 {
     struct str json = {0};
     struct bpe_train_result r;
@@ -237,8 +240,8 @@ static int write_trained(const struct options *o, struct bpe_trainer *t, const s
     if (code) return code;
     double seconds = clock_now_s() - start;
     if (r.vocab < o->vocab_size)
-        log_warn("data: the text has enough repeated pairs for %d tokens, not for %lld; use more text or --min-count 1", r.vocab,
-                 (long long)o->vocab_size);
+        log_warn("data: the text has enough repeated pairs for %d tokens, not for %lld; use more text or --min-count 1",
+                 r.vocab, (long long)o->vocab_size);
     if (o->json) {
         struct str text = {0};
         struct json_out j = {.s = &text};
@@ -265,8 +268,8 @@ static int run_train(const struct options *o, struct err *e)
     int code = need(o, "train-tokenizer", "--vocab-size", o->vocab_size ? o : NULL, e);
     if (!code) code = need(o, "train-tokenizer", "--out", o->out, e);
     if (!code && (o->vocab_size < BPE_TRAIN_VOCAB_MIN || o->vocab_size > BPE_TRAIN_VOCAB_MAX))
-        code = err_set(e, ERR_REQUEST, "--vocab-size: wanted %d (256 bytes and the end of text) to %d, got %lld", BPE_TRAIN_VOCAB_MIN,
-                       BPE_TRAIN_VOCAB_MAX, (long long)o->vocab_size);
+        code = err_set(e, ERR_REQUEST, "--vocab-size: wanted %d (256 bytes and the end of text) to %d, got %lld",
+                       BPE_TRAIN_VOCAB_MIN, BPE_TRAIN_VOCAB_MAX, (long long)o->vocab_size);
     if (code) return code;
     double start = clock_now_s();
     struct bpe_trainer *t;

@@ -16,10 +16,10 @@ struct added_token {
     char *text; /* owned; n bytes and a NUL */
     size_t n;
     int32_t id;
-    bool special;        /* left out when text is decoded for people */
-    bool normalized;     /* searched in a second pass by the reference; see added_finish */
-    bool strip_before;   /* "lstrip": takes the white space before it along */
-    bool strip_after;    /* "rstrip" */
+    bool special;      /* left out when text is decoded for people */
+    bool normalized;   /* searched in a second pass by the reference; see added_finish */
+    bool strip_before; /* "lstrip": takes the white space before it along */
+    bool strip_after;  /* "rstrip" */
 };
 
 struct added {
@@ -27,8 +27,8 @@ struct added {
     int n, room;
     size_t longest;
     bool any_strips_before;
-    int32_t first[257];    /* tokens[first[c] .. first[c + 1]) begin with byte c */
-    uint16_t common[256];  /* bytes that all tokens beginning with c have in common */
+    int32_t first[257];   /* tokens[first[c] .. first[c + 1]) begin with byte c */
+    uint16_t common[256]; /* bytes that all tokens beginning with c have in common */
 };
 
 void added_put(struct added *a, const struct added_token *t); /* copies text */

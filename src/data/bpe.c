@@ -127,7 +127,8 @@ void bpe_fini(struct bpe *b)
 static struct bpe_rule *rule_slot(const struct bpe *b, int32_t left, int32_t right)
 {
     uint64_t at = mix(0, (uint64_t)(uint32_t)left << 32 | (uint32_t)right) & b->mask;
-    while (b->rules[at].left >= 0 && (b->rules[at].left != left || b->rules[at].right != right)) at = (at + 1) & b->mask;
+    while (b->rules[at].left >= 0 && (b->rules[at].left != left || b->rules[at].right != right))
+        at = (at + 1) & b->mask;
     return &b->rules[at];
 }
 
@@ -199,10 +200,10 @@ static void heap_push(struct bpe_work *w, const struct bpe *b, int32_t at)
         w->heap_room = w->heap_room ? 2 * w->heap_room : 256;
         w->heap = xrealloc(w->heap, w->heap_room * sizeof *w->heap);
     }
-    struct pending new = {.order = (uint64_t)r->rank << 32 | (uint32_t)at, .product = r->product};
+    struct pending fresh = {.order = (uint64_t)r->rank << 32 | (uint32_t)at, .product = r->product};
     size_t i = w->heap_n++;
-    for (; i > 0 && w->heap[(i - 1) / 2].order > new.order; i = (i - 1) / 2) w->heap[i] = w->heap[(i - 1) / 2];
-    w->heap[i] = new;
+    for (; i > 0 && w->heap[(i - 1) / 2].order > fresh.order; i = (i - 1) / 2) w->heap[i] = w->heap[(i - 1) / 2];
+    w->heap[i] = fresh;
 }
 
 static struct pending heap_pop(struct bpe_work *w)

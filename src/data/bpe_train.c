@@ -20,9 +20,9 @@
 #define EOS "<|endoftext|>"
 
 struct word {
-    size_t at;      /* bytes in the pool; later: symbols in symbols[] */
+    size_t at; /* bytes in the pool; later: symbols in symbols[] */
     int64_t count;
-    int32_t n;      /* bytes; later: symbols left */
+    int32_t n; /* bytes; later: symbols left */
 };
 
 struct pair {
@@ -234,15 +234,15 @@ static bool before(const struct ranked *a, const struct ranked *b)
     return a->count != b->count ? a->count > b->count : a->key < b->key;
 }
 
-static void heap_push(struct bpe_trainer *t, struct ranked new)
+static void heap_push(struct bpe_trainer *t, struct ranked fresh)
 {
     if (t->n_heap == t->heap_room) {
         t->heap_room = t->heap_room ? 2 * t->heap_room : 1024;
         t->heap = xrealloc(t->heap, to_size(t->heap_room) * sizeof *t->heap);
     }
     int64_t i = t->n_heap++;
-    for (; i > 0 && before(&new, &t->heap[(i - 1) / 2]); i = (i - 1) / 2) t->heap[i] = t->heap[(i - 1) / 2];
-    t->heap[i] = new;
+    for (; i > 0 && before(&fresh, &t->heap[(i - 1) / 2]); i = (i - 1) / 2) t->heap[i] = t->heap[(i - 1) / 2];
+    t->heap[i] = fresh;
 }
 
 static struct ranked heap_pop(struct bpe_trainer *t)
@@ -309,7 +309,8 @@ static void merge_in_word(struct bpe_trainer *t, int32_t word, int32_t a, int32_
     t->words[word].n = out;
 }
 
-static void add_piece(struct bpe_trainer *t, struct piece_map *known, const void *a, size_t na, const void *b, size_t nb)
+static void add_piece(struct bpe_trainer *t, struct piece_map *known, const void *a, size_t na, const void *b,
+                      size_t nb)
 {
     unsigned char *p = arena_alloc(t->arena, na + nb);
     memcpy(p, a, na);

@@ -22,10 +22,10 @@ struct cutter {
     struct cutter_sink sink;
     struct split_work *split;
     unsigned char *buf;
-    size_t at, n, room;   /* undecided: buf[at..n); at >= 1 */
-    size_t scan;          /* no added token begins in buf[at..scan) */
-    bool text_begins;     /* nothing of the current text has been cut yet */
-    bool drop_space;      /* after an rstrip token */
+    size_t at, n, room; /* undecided: buf[at..n); at >= 1 */
+    size_t scan;        /* no added token begins in buf[at..scan) */
+    bool text_begins;   /* nothing of the current text has been cut yet */
+    bool drop_space;    /* after an rstrip token */
 };
 
 static void begin_document(struct cutter *c)

@@ -49,13 +49,15 @@ static int check_tokenizer(const struct tokenfile *f, const struct tokenizer *t,
 {
     bool same = f->head.fingerprint == tokenizer_fingerprint(t);
     if (same && f->head.eos != tokenizer_eos(t))
-        return err_set(e, ERR_REQUEST, "%s: separates documents with id %d, the tokenizer's end of text is %d; tokenise the text again", path,
-                       f->head.eos, tokenizer_eos(t));
+        return err_set(e, ERR_REQUEST,
+                       "%s: separates documents with id %d, the tokenizer's end of text is %d; tokenize the text again",
+                       path, f->head.eos, tokenizer_eos(t));
     if (same) return OK;
-    return err_set(e, ERR_REQUEST,
-                   "%s: was made with another tokenizer (vocabulary of %d, wanted %d); tokenise the text again, or name the "
-                   "tokenizer it was made with",
-                   path, f->head.vocab, tokenizer_vocab(t));
+    return err_set(
+        e, ERR_REQUEST,
+        "%s: was made with another tokenizer (vocabulary of %d, wanted %d); tokenize the text again, or name the "
+        "tokenizer it was made with",
+        path, f->head.vocab, tokenizer_vocab(t));
 }
 
 static int open_stream(struct stream *s, const char *path, const struct dataset_options *o, struct err *e)
@@ -71,20 +73,23 @@ static int open_stream(struct stream *s, const char *path, const struct dataset_
     if (code) return code;
     s->n_samples = (s->file.n_tokens - 1) / o->seq_len;
     if (s->n_samples > 0) return OK;
-    return err_set(e, ERR_REQUEST,
-                   "%s: has %lld tokens, a sequence of %lld needs %lld; choose a sequence length of %lld or less, or more text", path,
-                   (long long)s->file.n_tokens, (long long)o->seq_len, (long long)o->seq_len + 1,
-                   (long long)(s->file.n_tokens > 1 ? s->file.n_tokens - 1 : 0));
+    return err_set(
+        e, ERR_REQUEST,
+        "%s: has %lld tokens, a sequence of %lld needs %lld; choose a sequence length of %lld or less, or more text",
+        path, (long long)s->file.n_tokens, (long long)o->seq_len, (long long)o->seq_len + 1,
+        (long long)(s->file.n_tokens > 1 ? s->file.n_tokens - 1 : 0));
 }
 
 static int check_options(const struct dataset_options *o, struct err *e)
 {
     double total = 0;
     if (o->n_sources < 1) return err_set(e, ERR_REQUEST, "no data: name at least one text, folder or token file");
-    if (o->seq_len < 1) return err_set(e, ERR_REQUEST, "a sequence length of %lld; at least 1 is needed", (long long)o->seq_len);
+    if (o->seq_len < 1)
+        return err_set(e, ERR_REQUEST, "a sequence length of %lld; at least 1 is needed", (long long)o->seq_len);
     for (int i = 0; i < o->n_sources; i++) {
         double w = o->sources[i].weight;
-        if (!(w >= 0) || !isfinite(w)) return err_set(e, ERR_REQUEST, "%s: weight %g; wanted a number >= 0", o->sources[i].path, w);
+        if (!(w >= 0) || !isfinite(w))
+            return err_set(e, ERR_REQUEST, "%s: weight %g; wanted a number >= 0", o->sources[i].path, w);
         total += w;
     }
     if (!(total > 0) || !isfinite(total)) return err_set(e, ERR_REQUEST, "the weights of the data add up to %g", total);
@@ -185,9 +190,10 @@ static void blank_row(struct batch *b, int64_t row)
 int dataset_batch(const struct dataset *d, int64_t step, int64_t global_batch, int64_t first, struct batch *b,
                   struct err *e)
 {
-    CHECK(b->seq_len == d->seq_len, "a batch of sequences of %lld, data of %lld", (long long)b->seq_len, (long long)d->seq_len);
-    CHECK(step >= 0 && first >= 0 && first + b->n_seqs <= global_batch, "sequences [%lld, +%lld) of %lld", (long long)first,
-          (long long)b->n_seqs, (long long)global_batch);
+    CHECK(b->seq_len == d->seq_len, "a batch of sequences of %lld, data of %lld", (long long)b->seq_len,
+          (long long)d->seq_len);
+    CHECK(step >= 0 && first >= 0 && first + b->n_seqs <= global_batch, "sequences [%lld, +%lld) of %lld",
+          (long long)first, (long long)b->n_seqs, (long long)global_batch);
     int32_t *sample = xmalloc(to_size(d->seq_len + 1) * sizeof *sample);
     int code = OK;
     b->n_trained = 0;
@@ -221,7 +227,8 @@ int64_t dataset_eval_batches(const struct dataset *d, int64_t global_batch)
 int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch, int64_t first, struct batch *b,
                        struct err *e)
 {
-    CHECK(b->seq_len == d->seq_len, "a batch of sequences of %lld, data of %lld", (long long)b->seq_len, (long long)d->seq_len);
+    CHECK(b->seq_len == d->seq_len, "a batch of sequences of %lld, data of %lld", (long long)b->seq_len,
+          (long long)d->seq_len);
     int32_t *sample = xmalloc(to_size(d->seq_len + 1) * sizeof *sample);
     int code = OK;
     b->n_trained = 0;

@@ -30,10 +30,10 @@ struct dataset_options {
     const struct tokenizer *tokenizer; /* borrowed during open only */
     int64_t seq_len;
     uint64_t seed;
-    bool shuffled;            /* else every source in file order */
-    bool reset_positions;     /* positions start at 0 in every document */
-    bool mask_boundaries;     /* the first token of a document is no target: -1 after an end of text */
-    const char *cache_dir;    /* where texts are tokenised to */
+    bool shuffled;         /* else every source in file order */
+    bool reset_positions;  /* positions start at 0 in every document */
+    bool mask_boundaries;  /* the first token of a document is no target: -1 after an end of text */
+    const char *cache_dir; /* where texts are tokenized to */
 };
 
 /* -- create ------------------------------------------------------------------------------------------------- */

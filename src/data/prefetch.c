@@ -19,7 +19,7 @@ struct prefetch {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int64_t n_filled, n_taken;
-    int code;         /* the thread stopped with this after n_filled batches */
+    int code; /* the thread stopped with this after n_filled batches */
     struct err error;
     bool stop;
 };
@@ -60,7 +60,8 @@ struct prefetch *prefetch_new(const struct dataset *d, int64_t first_step, int64
 {
     CHECK(depth >= 1, "a prefetch of %d batches", depth);
     struct prefetch *p = xcalloc(1, sizeof *p);
-    *p = (struct prefetch){.d = d, .first_step = first_step, .global_batch = global_batch, .first = first, .n_slots = depth + 1};
+    *p = (struct prefetch){
+        .d = d, .first_step = first_step, .global_batch = global_batch, .first = first, .n_slots = depth + 1};
     p->slots = xcalloc((size_t)p->n_slots, sizeof *p->slots);
     for (int i = 0; i < p->n_slots; i++) batch_init(&p->slots[i], count, dataset_seq_len(d));
     pthread_mutex_init(&p->lock, NULL);

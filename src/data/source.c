@@ -105,7 +105,8 @@ static int fill(struct source *s, struct err *e)
     }
     if (s->n == s->room) {
         if (s->room >= LINE_MAX_BYTES)
-            return err_set(e, ERR_REQUEST, "%s:%lld: a line of more than 256 MiB", file_now(s)->path, (long long)s->line + 1);
+            return err_set(e, ERR_REQUEST, "%s:%lld: a line of more than 256 MiB", file_now(s)->path,
+                           (long long)s->line + 1);
         s->room *= 2;
         s->buf = xrealloc(s->buf, s->room);
     }
@@ -173,7 +174,7 @@ static int open_file(struct source *s, struct err *e)
         s->jsonl = false;
     }
     if (!why) return 1;
-    if (f->named) return err_set(e, ERR_REQUEST, "%s: %s, so it is no text; only text can be tokenised", f->path, why);
+    if (f->named) return err_set(e, ERR_REQUEST, "%s: %s, so it is no text; only text can be tokenized", f->path, why);
     close_file(s);
     s->n_skipped++;
     return 0;

@@ -33,9 +33,9 @@ int source_read(struct source *s, const char **p, size_t *n, struct err *e);
 
 /* A number that changes when a file is added, removed, resized or written to. */
 uint64_t source_key(const struct source *s);
-int64_t source_bytes(const struct source *s);      /* of all files */
+int64_t source_bytes(const struct source *s); /* of all files */
 int64_t source_bytes_done(const struct source *s);
 int64_t source_n_files(const struct source *s);
-int64_t source_n_skipped(const struct source *s);  /* binary or unreadable, so far */
+int64_t source_n_skipped(const struct source *s); /* binary or unreadable, so far */
 
 #endif

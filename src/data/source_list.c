@@ -51,7 +51,8 @@ static bool first_visit(struct walk *w, const struct stat *st)
         w->seen = xcalloc(w->mask + 1, sizeof *w->seen);
         w->n_seen = 0;
         for (uint64_t i = 0; old.seen && i <= old.mask; i++)
-            if (old.seen[i].inode) first_visit(w, &(struct stat){.st_dev = old.seen[i].device, .st_ino = old.seen[i].inode});
+            if (old.seen[i].inode)
+                first_visit(w, &(struct stat){.st_dev = old.seen[i].device, .st_ino = old.seen[i].inode});
         xfree(old.seen);
     }
     uint64_t at = ((uint64_t)st->st_ino * 0x9E3779B97F4A7C15u ^ (uint64_t)st->st_dev) & w->mask;

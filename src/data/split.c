@@ -93,16 +93,18 @@ int split_add(struct split *s, const char *pattern, size_t n, const char *what, 
 {
     if (s->n == MAX_STAGES) return err_set(e, ERR_REQUEST, "%s: more than %d splits in sequence", what, MAX_STAGES);
     if (n > PATTERN_MAX)
-        return err_set(e, ERR_REQUEST, "%s: a regular expression of %zu bytes; at most %d are read", what, n, PATTERN_MAX);
+        return err_set(e, ERR_REQUEST, "%s: a regular expression of %zu bytes; at most %d are read", what, n,
+                       PATTERN_MAX);
     struct str text = {0};
     if (!translate(&text, pattern, n)) {
         str_free(&text);
-        return err_set(e, ERR_REQUEST, "%s: nested character classes and && are not supported in %.200s", what, pattern);
+        return err_set(e, ERR_REQUEST, "%s: nested character classes and && are not supported in %.200s", what,
+                       pattern);
     }
     int why;
     PCRE2_SIZE where;
-    pcre2_code *code = pcre2_compile((PCRE2_SPTR)str_text(&text), text.n, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
-                                     &why, &where, NULL);
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)str_text(&text), text.n,
+                                     PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &why, &where, NULL);
     str_free(&text);
     if (!code) {
         PCRE2_UCHAR message[200];

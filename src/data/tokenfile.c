@@ -22,7 +22,7 @@ char *tokenfile_find(const char *path)
 
 static int damaged(struct err *e, const char *path, const char *what)
 {
-    return err_set(e, ERR_CORRUPT, "%s: damaged token file: %s; tokenise the text again", path, what);
+    return err_set(e, ERR_CORRUPT, "%s: damaged token file: %s; tokenize the text again", path, what);
 }
 
 /* Bytes of the tokens with the zeros after them; -1 when no file is that large. */
@@ -44,11 +44,14 @@ static int read_head(struct tokenfile *f, struct err *e)
         return err_set(e, ERR_CORRUPT, "%s: is not a token file (`tutti data tokenize` makes them)", f->path);
     memcpy(&head, f->map.p, sizeof head);
     if (head.version != TOKENFILE_VERSION)
-        return err_set(e, ERR_CORRUPT, "%s: token file of version %u, this program reads version %d; tokenise the text again",
-                       f->path, head.version, TOKENFILE_VERSION);
-    if (hash64(&head, offsetof(struct head_bytes, sum)) != head.sum) return damaged(e, f->path, "the head's checksum is wrong");
+        return err_set(e, ERR_CORRUPT,
+                       "%s: token file of version %u, this program reads version %d; tokenize the text again", f->path,
+                       head.version, TOKENFILE_VERSION);
+    if (hash64(&head, offsetof(struct head_bytes, sum)) != head.sum)
+        return damaged(e, f->path, "the head's checksum is wrong");
     int64_t ids = head.width == 2 ? 1 << 16 : INT32_MAX;
-    if ((head.width != 2 && head.width != 4) || head.vocab < 1 || head.vocab > ids || head.eos < -1 || head.eos >= head.vocab)
+    if ((head.width != 2 && head.width != 4) || head.vocab < 1 || head.vocab > ids || head.eos < -1 ||
+        head.eos >= head.vocab)
         return damaged(e, f->path, "the head contradicts itself");
     f->width = (int)head.width;
     f->head = (struct tokenfile_head){head.vocab, head.eos, head.fingerprint, head.key};
@@ -64,18 +67,20 @@ static int read_tail(struct tokenfile *f, struct err *e)
 {
     struct head_bytes *head = (struct head_bytes *)f->map.p;
     struct tail_bytes tail;
-    if (f->map.bytes < sizeof *head + sizeof tail || f->map.bytes % 8)
-        return damaged(e, f->path, "it is cut short");
+    if (f->map.bytes < sizeof *head + sizeof tail || f->map.bytes % 8) return damaged(e, f->path, "it is cut short");
     memcpy(&tail, tail_of(f), sizeof tail);
-    if (memcmp(tail.magic, TOKENFILE_END, 8)) return damaged(e, f->path, "its end is missing, so it was cut short or overwritten");
-    if (hash64(&tail, offsetof(struct tail_bytes, sum)) != tail.sum) return damaged(e, f->path, "the tail's checksum is wrong");
+    if (memcmp(tail.magic, TOKENFILE_END, 8))
+        return damaged(e, f->path, "its end is missing, so it was cut short or overwritten");
+    if (hash64(&tail, offsetof(struct tail_bytes, sum)) != tail.sum)
+        return damaged(e, f->path, "the tail's checksum is wrong");
     int64_t body = body_bytes(tail.n_tokens, f->width);
     int64_t rest = (int64_t)f->map.bytes - (int64_t)sizeof *head - (int64_t)sizeof tail;
     if (tail.head_sum != head->sum || body < 0 || body > rest || tail.n_sums != n_chunks(tail.n_tokens, f->width) ||
         tail.n_sums != (rest - body) / 8 || tail.n_documents < 0 || tail.n_documents > tail.n_tokens)
         return damaged(e, f->path, "its size and its counts do not fit");
     const unsigned char *sums = f->map.p + sizeof *head + body;
-    if (hash64(sums, to_size(tail.n_sums) * 8) != tail.sums_sum) return damaged(e, f->path, "the checksums are damaged");
+    if (hash64(sums, to_size(tail.n_sums) * 8) != tail.sums_sum)
+        return damaged(e, f->path, "the checksums are damaged");
     f->n_tokens = tail.n_tokens;
     f->n_documents = tail.n_documents;
     f->tokens = f->map.p + sizeof *head;
@@ -101,8 +106,8 @@ void tokenfile_close(struct tokenfile *f)
 
 int tokenfile_read(const struct tokenfile *f, int64_t at, int64_t n, int32_t *out, struct err *e)
 {
-    CHECK(at >= 0 && n >= 0 && at <= f->n_tokens && n <= f->n_tokens - at, "tokens [%lld, +%lld) of %lld", (long long)at,
-          (long long)n, (long long)f->n_tokens);
+    CHECK(at >= 0 && n >= 0 && at <= f->n_tokens && n <= f->n_tokens - at, "tokens [%lld, +%lld) of %lld",
+          (long long)at, (long long)n, (long long)f->n_tokens);
     uint32_t highest = 0;
     if (f->width == 2) {
         const uint16_t *p = (const uint16_t *)(const void *)f->tokens + at;
@@ -118,8 +123,10 @@ int tokenfile_read(const struct tokenfile *f, int64_t at, int64_t n, int32_t *ou
         }
     }
     if (highest < (uint32_t)f->head.vocab) return OK;
-    return err_set(e, ERR_CORRUPT, "%s: damaged token file: id %u among tokens %lld to %lld, the vocabulary has %d; tokenise the text again",
-                   f->path, highest, (long long)at, (long long)(at + n), f->head.vocab);
+    return err_set(
+        e, ERR_CORRUPT,
+        "%s: damaged token file: id %u among tokens %lld to %lld, the vocabulary has %d; tokenize the text again",
+        f->path, highest, (long long)at, (long long)(at + n), f->head.vocab);
 }
 
 void tokenfile_forget(const struct tokenfile *f, int64_t at, int64_t n)
@@ -144,7 +151,8 @@ int tokenfile_verify(const struct tokenfile *f, struct err *e)
         uint64_t got = hash64(f->tokens + at, to_size(n));
         tokenfile_forget(f, at / f->width, n / f->width);
         if (got != wanted)
-            return err_set(e, ERR_CORRUPT, "%s: damaged token file: checksum of tokens %lld to %lld is wrong; tokenise the text again",
+            return err_set(e, ERR_CORRUPT,
+                           "%s: damaged token file: checksum of tokens %lld to %lld is wrong; tokenize the text again",
                            f->path, (long long)(at / f->width), (long long)((at + n) / f->width));
     }
     return OK;

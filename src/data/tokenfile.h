@@ -24,9 +24,9 @@
 #include "base/fs.h"
 
 struct tokenfile_head {
-    int32_t vocab, eos;    /* eos: the id after each document */
-    uint64_t fingerprint;  /* tokenizer_fingerprint */
-    uint64_t key;          /* source_key of what was tokenised */
+    int32_t vocab, eos;   /* eos: the id after each document */
+    uint64_t fingerprint; /* tokenizer_fingerprint */
+    uint64_t key;         /* source_key of what was tokenized */
 };
 
 /* -- read --------------------------------------------------------------------------------------------------- */
@@ -35,7 +35,7 @@ struct tokenfile {
     char *path;
     struct tokenfile_head head;
     int64_t n_tokens, n_documents;
-    int width;             /* bytes per token */
+    int width; /* bytes per token */
     const unsigned char *tokens;
     struct fs_map map;
 };
@@ -61,7 +61,7 @@ int tokenfile_append(struct tokenfile_writer *w, const int32_t *ids, int64_t n, 
 int tokenfile_end_document(struct tokenfile_writer *w, struct err *e); /* appends eos */
 /* Publishes the file, or on failure leaves what was there before; frees w in both cases. */
 int tokenfile_publish(struct tokenfile_writer *w, struct err *e);
-void tokenfile_abandon(struct tokenfile_writer *w); /* removes what was written; NULL is fine */
+void tokenfile_abandon(struct tokenfile_writer *w);          /* removes what was written; NULL is fine */
 int64_t tokenfile_written(const struct tokenfile_writer *w); /* tokens */
 /* For tests: the n-th write to the disk fails. */
 void tokenfile_fail_at(struct tokenfile_writer *w, int64_t n);

@@ -35,9 +35,9 @@ static void show_progress(struct progress *p, const struct source *s, const stru
     p->shown = true;
     char done[32], total[32], rate[32], tokens[32];
     int64_t bytes = source_bytes_done(s), all = source_bytes(s);
-    log_status("tokenizing: %s of %s (%.0f %%), %s tokens, %s/s", str_bytes(done, (double)bytes), str_bytes(total, (double)all),
-               all ? 100.0 * (double)bytes / (double)all : 100.0, str_count(tokens, (double)tokenfile_written(w)),
-               str_bytes(rate, (double)bytes / (now - p->start_s)));
+    log_status("tokenizing: %s of %s (%.0f %%), %s tokens, %s/s", str_bytes(done, (double)bytes),
+               str_bytes(total, (double)all), all ? 100.0 * (double)bytes / (double)all : 100.0,
+               str_count(tokens, (double)tokenfile_written(w)), str_bytes(rate, (double)bytes / (now - p->start_s)));
 }
 
 static int tokenize_document(struct source *s, struct encoder *c, struct tokenfile_writer *w, struct tokens *ids,
@@ -89,9 +89,10 @@ static int tokenize_to(const struct tokenizer *t, struct source *s, const char *
 {
     *r = (struct tokenize_result){0};
     if (tokenizer_eos(t) < 0)
-        return err_set(e, ERR_REQUEST,
-                       "the tokenizer names no end-of-text token to separate documents with; put a tokenizer_config.json "
-                       "with an \"eos_token\" beside tokenizer.json");
+        return err_set(
+            e, ERR_REQUEST,
+            "the tokenizer names no end-of-text token to separate documents with; put a tokenizer_config.json "
+            "with an \"eos_token\" beside tokenizer.json");
     struct tokenfile_head head = {
         .vocab = tokenizer_vocab(t),
         .eos = tokenizer_eos(t),
@@ -146,8 +147,8 @@ static int make_cached(const struct tokenizer *t, struct source *s, const char *
         int code = tokenize_to(t, s, input, path, &r, e);
         if (!code) {
             char bytes[32], tokens[32], rate[32];
-            log_info("data: %s: %s of text, %s tokens, %lld documents, tokenized at %s/s", input, str_bytes(bytes, (double)r.bytes),
-                     str_count(tokens, (double)r.tokens), (long long)r.documents,
+            log_info("data: %s: %s of text, %s tokens, %lld documents, tokenized at %s/s", input,
+                     str_bytes(bytes, (double)r.bytes), str_count(tokens, (double)r.tokens), (long long)r.documents,
                      str_bytes(rate, (double)r.bytes / (r.seconds > 1e-9 ? r.seconds : 1e-9)));
             return OK;
         }

@@ -19,11 +19,11 @@ struct tokenizer {
     char *json; /* the file, NUL-terminated */
     size_t json_n;
     int32_t vocab, eos, bos;
-    char *bytes;        /* the pieces, each followed by a NUL */
-    int64_t *at;        /* piece of id: bytes[at[id]] .. bytes[at[id + 1] - 1] */
-    bool *special;      /* [vocab] */
+    char *bytes;   /* the pieces, each followed by a NUL */
+    int64_t *at;   /* piece of id: bytes[at[id]] .. bytes[at[id + 1] - 1] */
+    bool *special; /* [vocab] */
     struct piece_map ids;
-    struct bpe bpe;     /* kind BPE */
+    struct bpe bpe; /* kind BPE */
     struct cut_rules cut;
 };
 

@@ -39,7 +39,8 @@ static int corrupt(struct reader *r, const char *where, const char *why)
 static int unsupported(struct reader *r, const char *where, const char *what)
 {
     return err_set(r->e, ERR_REQUEST,
-                   "%s: %s: \"%.80s\" is not supported; byte-level BPE (GPT-2, Llama 3) tokenizers are", r->what, where, what);
+                   "%s: %s: \"%.80s\" is not supported; byte-level BPE (GPT-2, Llama 3) tokenizers are", r->what, where,
+                   what);
 }
 
 static bool is(const struct json *v, enum json_kind kind)
@@ -80,11 +81,12 @@ static int read_vocab(struct reader *r)
         const char *text = json_iter_key(it);
         int64_t id = json_int(json_iter_value(it), -1);
         if (id < 0 || id >= ID_MAX)
-            return err_set(r->e, ERR_CORRUPT, "%s: model.vocab: \"%.60s\": wanted an id from 0 to %d", r->what, text, ID_MAX - 1);
+            return err_set(r->e, ERR_CORRUPT, "%s: model.vocab: \"%.60s\": wanted an id from 0 to %d", r->what, text,
+                           ID_MAX - 1);
         struct entry *entry = entry_at(r, id);
         if (entry->used)
-            return err_set(r->e, ERR_CORRUPT, "%s: model.vocab: id %lld is given to two tokens, one is \"%.60s\"", r->what,
-                           (long long)id, text);
+            return err_set(r->e, ERR_CORRUPT, "%s: model.vocab: id %lld is given to two tokens, one is \"%.60s\"",
+                           r->what, (long long)id, text);
         entry->used = true;
         entry->at = r->pool.n;
         entry->letters = byte_level_read(&r->pool, text, strlen(text));
@@ -109,8 +111,9 @@ static int read_added_token(struct reader *r, const struct json *v)
         return err_set(r->e, ERR_CORRUPT, "%s: added_tokens: id %lld is given twice, once to \"%.60s\"", r->what,
                        (long long)id, text);
     if (entry->used && (entry->n != n || memcmp(r->pool.p + entry->at, text, n)))
-        return err_set(r->e, ERR_CORRUPT, "%s: added_tokens: \"%.60s\" has id %lld, which model.vocab gives to another token",
-                       r->what, text, (long long)id);
+        return err_set(r->e, ERR_CORRUPT,
+                       "%s: added_tokens: \"%.60s\" has id %lld, which model.vocab gives to another token", r->what,
+                       text, (long long)id);
     *entry = (struct entry){.at = r->pool.n, .n = n, .used = true, .letters = entry->letters, .added = true};
     entry->special = json_bool(json_get(v, "special"), false);
     str_add(&r->pool, text, n);
@@ -159,8 +162,8 @@ static int place_tokens(struct reader *r)
         for (size_t id = 0; id < vocab; id++) {
             const struct entry *entry = &r->entries[id];
             if (!entry->used || entry->letters != (pass == 0)) continue;
-            bool new = piece_map_put(&t->ids, (unsigned char *)t->bytes + t->at[id], entry->n, (int32_t)id);
-            if (!new && pass == 0) return corrupt(r, "model.vocab", "two ids stand for the same bytes");
+            bool fresh = piece_map_put(&t->ids, (unsigned char *)t->bytes + t->at[id], entry->n, (int32_t)id);
+            if (!fresh && pass == 0) return corrupt(r, "model.vocab", "two ids stand for the same bytes");
         }
     return OK;
 }
@@ -190,7 +193,8 @@ static int read_merge(struct reader *r, const struct json *v, int32_t rank, stru
     const char *left, *right;
     size_t left_n, right_n;
     if (!merge_sides(v, &left, &left_n, &right, &right_n))
-        return err_set(r->e, ERR_CORRUPT, "%s: model.merges[%d]: wanted \"left right\" or [\"left\", \"right\"]", r->what, rank);
+        return err_set(r->e, ERR_CORRUPT, "%s: model.merges[%d]: wanted \"left right\" or [\"left\", \"right\"]",
+                       r->what, rank);
     str_clear(scratch);
     bool known = byte_level_read(scratch, left, left_n);
     size_t cut = scratch->n;
@@ -199,10 +203,11 @@ static int read_merge(struct reader *r, const struct json *v, int32_t rank, stru
     int32_t a = known ? piece_map_get(&r->t->ids, p, cut) : -1;
     int32_t b = known ? piece_map_get(&r->t->ids, p + cut, scratch->n - cut) : -1;
     int32_t product = known ? piece_map_get(&r->t->ids, p, scratch->n) : -1;
-    if (a < 0 || b < 0 || product < 0)
-        return err_set(r->e, ERR_CORRUPT, "%s: model.merges[%d]: \"%.*s\" + \"%.*s\": %s is not in model.vocab", r->what, rank,
-                       (int)(left_n < 60 ? left_n : 60), left, (int)(right_n < 60 ? right_n : 60), right,
-                       a < 0 ? "the left part" : b < 0 ? "the right part" : "the result");
+    const char *missing = a < 0 ? "the left part" : b < 0 ? "the right part" : product < 0 ? "the result" : NULL;
+    if (missing)
+        return err_set(r->e, ERR_CORRUPT, "%s: model.merges[%d]: \"%.*s\" + \"%.*s\": %s is not in model.vocab",
+                       r->what, rank, (int)(left_n < 60 ? left_n : 60), left, (int)(right_n < 60 ? right_n : 60), right,
+                       missing);
     bpe_put(&r->t->bpe, a, b, rank, product);
     return OK;
 }
@@ -228,10 +233,11 @@ static int read_bytes(struct reader *r)
         unsigned char byte = (unsigned char)i;
         int32_t id = piece_map_get(&r->t->ids, &byte, 1);
         if (id < 0)
-            return err_set(r->e, ERR_REQUEST,
-                           "%s: model.vocab has no token for byte 0x%02X; only byte-level vocabularies, which have all 256, "
-                           "are supported",
-                           r->what, (unsigned)i);
+            return err_set(
+                r->e, ERR_REQUEST,
+                "%s: model.vocab has no token for byte 0x%02X; only byte-level vocabularies, which have all 256, "
+                "are supported",
+                r->what, (unsigned)i);
         r->t->bpe.byte_id[i] = id;
         identity = identity && id == i;
     }
@@ -245,7 +251,8 @@ static int check_model(struct reader *r)
     r->model = json_get(r->root, "model");
     if (!is(r->model, JSON_OBJECT)) return corrupt(r, "model", "wanted an object");
     const struct json *type = json_get(r->model, "type");
-    if (is_set(type) && strcmp(json_string(type, NULL, ""), "BPE")) return unsupported(r, "model.type", type_of(r->model));
+    if (is_set(type) && strcmp(json_string(type, NULL, ""), "BPE"))
+        return unsupported(r, "model.type", type_of(r->model));
     if (json_real(json_get(r->model, "dropout"), 0) != 0) return unsupported(r, "model", "dropout");
     if (json_bool(json_get(r->model, "byte_fallback"), false)) return unsupported(r, "model", "byte_fallback");
     const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
@@ -300,8 +307,10 @@ static int read_pre_tokenizer_item(struct reader *r, const struct json *v, bool 
     const char *type = type_of(v);
     bool byte_level = !strcmp(type, "ByteLevel");
     if (byte_level != last)
-        return err_set(r->e, ERR_REQUEST, "%s: pre_tokenizer: %s; only tokenizers whose last step, and no other, is ByteLevel are supported",
-                       r->what, type);
+        return err_set(
+            r->e, ERR_REQUEST,
+            "%s: pre_tokenizer: %s; only tokenizers whose last step, and no other, is ByteLevel are supported", r->what,
+            type);
     if (byte_level) return read_byte_level(r, v);
     if (!strcmp(type, "Split")) return read_split(r, v);
     if (!strcmp(type, "Digits")) return read_digits(r, v);

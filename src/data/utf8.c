@@ -65,11 +65,11 @@ int utf8_space(const unsigned char *p, size_t n)
     if (n >= 2 && p[0] == 0xC2 && (p[1] == 0x85 || p[1] == 0xA0)) return 2; /* U+0085, U+00A0 */
     if (n < 3) return 0;
     uint32_t c = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
-    bool space = c == 0xE19A80                            /* U+1680 */
-                 || (c >= 0xE28080 && c <= 0xE2808A)      /* U+2000 to U+200A */
-                 || c == 0xE280A8 || c == 0xE280A9        /* U+2028, U+2029 */
-                 || c == 0xE280AF || c == 0xE2819F        /* U+202F, U+205F */
-                 || c == 0xE38080;                        /* U+3000 */
+    bool space = c == 0xE19A80                       /* U+1680 */
+                 || (c >= 0xE28080 && c <= 0xE2808A) /* U+2000 to U+200A */
+                 || c == 0xE280A8 || c == 0xE280A9   /* U+2028, U+2029 */
+                 || c == 0xE280AF || c == 0xE2819F   /* U+202F, U+205F */
+                 || c == 0xE38080;                   /* U+3000 */
     return space ? 3 : 0;
 }
 

@@ -22,10 +22,10 @@
 #define FIXTURE(name) TEST_DIR "/data/fixtures/" name
 
 /* OK, or the error's text in the test's output. */
-#define assert_ok(call, e)                                             \
-    do {                                                               \
-        int code_ = (call);                                            \
-        if (code_) fail_msg("%s: %d: %s", #call, code_, (e)->text);     \
+#define assert_ok(call, e)                                                                                             \
+    do {                                                                                                               \
+        int code_ = (call);                                                                                            \
+        if (code_) fail_msg("%s: %d: %s", #call, code_, (e)->text);                                                    \
     } while (0)
 
 /* Fails with the code, and says all of the words ("a|b|c"). */

@@ -133,6 +133,10 @@ def main():
                                             byte_level(add_prefix_space=False)]), 400, files, ["<|endoftext|>"])
     digits.add_tokens([AddedToken(" " * n, normalized=True) for n in range(2, 6)])
     write("digits", digits)
+    literal = train(pre_tokenizers.Sequence([pre_tokenizers.Split("a.", "isolated"), pre_tokenizers.Split("\n", "isolated"),
+                                             pre_tokenizers.Split("\u3000", "isolated"),
+                                             byte_level(add_prefix_space=False, use_regex=False)]), 300, files, ["</s>"])
+    write("literal", literal)
 
 
 main()

@@ -18,7 +18,8 @@ static void train(const char *style, int32_t vocab, const char *text, size_t n, 
     struct bpe_trainer *t;
     struct err e;
     assert_ok(bpe_trainer_new(&t, style, &e), &e);
-    for (size_t at = 0; at < n; at += part) assert_ok(bpe_trainer_feed(t, text + at, n - at < part ? n - at : part, &e), &e);
+    for (size_t at = 0; at < n; at += part)
+        assert_ok(bpe_trainer_feed(t, text + at, n - at < part ? n - at : part, &e), &e);
     assert_ok(bpe_trainer_end(t, &e), &e);
     assert_ok(bpe_trainer_finish(t, vocab, 2, json, r, &e), &e);
     bpe_trainer_free(t);

@@ -58,7 +58,7 @@ expect 2 "not a token file" "$tutti" data inspect "$dir/text/a.txt"
 expect 2 "was not made with the tokenizer" "$tutti" data inspect "$dir/y" --show 5
 expect 1 "" "$tutti" data tokenize --tokenizer byte --out "$dir/no/such/place" "$dir/text"
 head -c 5000 "$dir/x.tok" >"$dir/cut.tok"
-expect 2 "cut.tok|cut short|tokenise the text again" "$tutti" data inspect "$dir/cut"
+expect 2 "cut.tok|cut short|tokenize the text again" "$tutti" data inspect "$dir/cut"
 cp "$dir/x.tok" "$dir/bad.tok"
 printf '\xff' | dd of="$dir/bad.tok" bs=1 seek=5000 conv=notrunc status=none
 expect 0 "documents" "$tutti" data inspect "$dir/bad"

@@ -36,7 +36,8 @@ static void test_blend(void **state)
             for (int i = 0; i < n; i++) {
                 double fair = (double)(k + 1) * weights[i] / total;
                 if ((double)taken[i] > fair + depth + 1e-6 || (double)taken[i] < fair - depth - 1e-6)
-                    fail_msg("after %lld: source %d of %d has %lld, fair is %g", (long long)k + 1, i, n, (long long)taken[i], fair);
+                    fail_msg("after %lld: source %d of %d has %lld, fair is %g", (long long)k + 1, i, n,
+                             (long long)taken[i], fair);
             }
         }
         blend_fini(&b);
@@ -102,8 +103,13 @@ static struct dataset *open_one(const char *path, const char *cache, int64_t seq
     struct dataset *d;
     struct err e;
     assert_ok(dataset_open(&d,
-                           &(struct dataset_options){.sources = &source, .n_sources = 1, .tokenizer = t, .seq_len = seq_len,
-                                                     .seed = 1, .shuffled = shuffled, .cache_dir = cache},
+                           &(struct dataset_options){.sources = &source,
+                                                     .n_sources = 1,
+                                                     .tokenizer = t,
+                                                     .seq_len = seq_len,
+                                                     .seed = 1,
+                                                     .shuffled = shuffled,
+                                                     .cache_dir = cache},
                            &e),
               &e);
     tokenizer_free(t);
@@ -169,11 +175,17 @@ static void test_documents(void **state)
 {
     (void)state;
     char *dir = scratch_new();
-    char *path = put_text(dir, "d.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"cde\"}\n{\"text\":\"f\"}\n{\"text\":\"ghijk\"}\n");
+    char *path =
+        put_text(dir, "d.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"cde\"}\n{\"text\":\"f\"}\n{\"text\":\"ghijk\"}\n");
     struct tokenizer *t = tokenizer_new_byte();
     struct dataset_source source = {.path = path, .weight = 1};
-    struct dataset_options o = {.sources = &source, .n_sources = 1, .tokenizer = t, .seq_len = 14, .cache_dir = dir,
-                                .reset_positions = true, .mask_boundaries = true};
+    struct dataset_options o = {.sources = &source,
+                                .n_sources = 1,
+                                .tokenizer = t,
+                                .seq_len = 14,
+                                .cache_dir = dir,
+                                .reset_positions = true,
+                                .mask_boundaries = true};
     struct dataset *d;
     struct batch b;
     struct err e;
@@ -203,7 +215,13 @@ static void test_blended_sources_and_evaluation(void **state)
     char *dir = scratch_new(), *a = put_counting(dir, "a.txt", 400), *b_path = put_counting(dir, "b.txt", 90);
     struct tokenizer *t = tokenizer_new_byte();
     struct dataset_source sources[] = {{.path = a, .weight = 3}, {.path = b_path, .weight = 1}};
-    struct dataset_options o = {.sources = sources, .n_sources = 2, .tokenizer = t, .seq_len = 8, .seed = 4, .shuffled = true, .cache_dir = dir};
+    struct dataset_options o = {.sources = sources,
+                                .n_sources = 2,
+                                .tokenizer = t,
+                                .seq_len = 8,
+                                .seed = 4,
+                                .shuffled = true,
+                                .cache_dir = dir};
     struct dataset *d;
     struct err e;
     assert_ok(dataset_open(&d, &o, &e), &e);
@@ -231,7 +249,8 @@ static void test_blended_sources_and_evaluation(void **state)
             assert_ok(dataset_eval_batch(d, i, 20, first, &b, &e), &e);
             trained += b.n_trained;
             if (i == 0 && first == 0) assert_int_equal(b.tokens[8], 32 + 8 * 7 % 89);
-            if (i == 2 && first == 10) assert_int_equal(b.tokens[0], 32); /* sample 50 is the first of the second source */
+            if (i == 2 && first == 10)
+                assert_int_equal(b.tokens[0], 32); /* sample 50 is the first of the second source */
             if (i == 3 && first == 0) assert_int_equal(b.targets[8], -1);
         }
     assert_int_equal(trained, 61 * 8);
@@ -313,7 +332,8 @@ static void test_bad_requests(void **state)
     assert_ok(tokenize(byte, (const char *[]){path}, 1, prefix, &r, &e), &e);
     assert_int_equal(r.tokens, 101);
     struct dataset_source source = {.path = path, .weight = 1};
-    struct dataset_options o = {.sources = &source, .n_sources = 1, .tokenizer = byte, .seq_len = 101, .cache_dir = dir};
+    struct dataset_options o = {
+        .sources = &source, .n_sources = 1, .tokenizer = byte, .seq_len = 101, .cache_dir = dir};
     assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "t.txt|101 tokens|needs 102|100 or less");
     assert_null(d);
     o.seq_len = 100;

@@ -122,7 +122,10 @@ static void test_bad_input(void **state)
     path = put_text(dir, "empty.txt", "");
     assert_fails(path, ERR_REQUEST, "empty.txt|is empty");
     xfree(path);
-    path = put_file(dir, "program", "\x7F" "ELF\0\0\0", 7);
+    path = put_file(dir, "program",
+                    "\x7F"
+                    "ELF\0\0\0",
+                    7);
     assert_fails(path, ERR_REQUEST, "program|NUL");
     xfree(path);
     path = put_text(dir, "bad.jsonl", "{\"text\": \"fine\"}\n\n{\"text\": \"fi\n");

@@ -33,7 +33,8 @@ static void test_round_trip(void **state)
 {
     (void)state;
     char *dir = scratch_new(), *path = fs_join(dir, "x.tok");
-    const int64_t sizes[] = {0, 1, 2, 3, 4, 5, 1000, (1 << 18) - 1, 1 << 18, (1 << 19) - 1, 1 << 19, (1 << 19) + 1, 1200000};
+    const int64_t sizes[] = {0,      1, 2, 3, 4, 5, 1000, (1 << 18) - 1, 1 << 18, (1 << 19) - 1, 1 << 19, (1 << 19) + 1,
+                             1200000};
     for (int h = 0; h < 2; h++) {
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             const struct tokenfile_head *head = h ? &wide : &narrow;
@@ -64,7 +65,8 @@ static void test_round_trip(void **state)
 static void test_find(void **state)
 {
     (void)state;
-    char *dir = scratch_new(), *tok = put_text(dir, "p.tok", "x"), *prefix = fs_join(dir, "p"), *other = fs_join(dir, "q");
+    char *dir = scratch_new(), *tok = put_text(dir, "p.tok", "x"), *prefix = fs_join(dir, "p"),
+         *other = fs_join(dir, "q");
     char *found = tokenfile_find(prefix);
     assert_string_equal(found, tok);
     xfree(found);
@@ -95,7 +97,8 @@ static void test_damage(void **state)
         xfree(put_file(dir, "x.tok", whole, cut));
         assert_err(tokenfile_open(&f, path, &e), &e, ERR_CORRUPT, "x.tok|token file");
     }
-    for (size_t at = 0; at < n; at += at > 60 && at < 4080 ? 13 : 1) {
+    for (size_t at = 0, step; at < n; at += step) {
+        step = at > 60 && at < 4080 ? 13 : 1;
         struct tokenfile f;
         whole[at] ^= 0x10;
         xfree(put_file(dir, "x.tok", whole, n));
@@ -203,9 +206,12 @@ static void test_one_writer_at_a_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_find),
-        cmocka_unit_test(test_damage),      cmocka_unit_test(test_token_out_of_range),
-        cmocka_unit_test(test_huge_claims), cmocka_unit_test(test_disk_full),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_find),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_token_out_of_range),
+        cmocka_unit_test(test_huge_claims),
+        cmocka_unit_test(test_disk_full),
         cmocka_unit_test(test_one_writer_at_a_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

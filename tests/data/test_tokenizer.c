@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "data/tokenizer.h"
 
-static const char *const fixtures[] = {"gpt2", "llama3", "prefix", "digits"};
+static const char *const fixtures[] = {"gpt2", "llama3", "prefix", "digits", "literal"};
 enum { N_FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 static struct tokenizer *open_fixture(const char *name)
@@ -87,9 +87,32 @@ static void test_reference_ids(void **state)
 /* Text that mixes everything, bad bytes included. */
 static void random_text(struct str *s, uint64_t *seed, size_t n)
 {
-    static const char *const bits[] = {"the ", " and", "don't", "12345", "\r\n", "\n\n", "   ", "\t", "\xC3\xA9", "\xF0\x9F\x98\x80",
-                                       "\xE2\x80\x83", "<|endoftext|>", "<|endof", "\xE4\xBD\xA0\xE5\xA5\xBD", ".", "!?", "\xFF",
-                                       "\xE2\x82", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90", "<mask>", "<pad>", "x", "'LL", "\xCC\x81"};
+    static const char *const bits[] = {"the ",
+                                       " and",
+                                       "don't",
+                                       "12345",
+                                       "\r\n",
+                                       "\n\n",
+                                       "   ",
+                                       "\t",
+                                       "\xC3\xA9",
+                                       "\xF0\x9F\x98\x80",
+                                       "\xE2\x80\x83",
+                                       "<|endoftext|>",
+                                       "<|endof",
+                                       "\xE4\xBD\xA0\xE5\xA5\xBD",
+                                       ".",
+                                       "!?",
+                                       "\xFF",
+                                       "\xE2\x82",
+                                       "\xC0\x80",
+                                       "\xED\xA0\x80",
+                                       "\xF4\x90",
+                                       "<mask>",
+                                       "<pad>",
+                                       "x",
+                                       "'LL",
+                                       "\xCC\x81"};
     while (s->n < n) {
         const char *bit = bits[dice(seed) % (sizeof bits / sizeof *bits)];
         for (uint32_t i = dice(seed) % 3; i < 3; i++) str_puts(s, bit);
@@ -236,7 +259,8 @@ static void test_save_and_side_files(void **state)
     assert_ok(tokenizer_save(t, dir, &e), &e);
     int32_t mask = tokenizer_find(t, "<mask>", 6), pad = tokenizer_find(t, "<pad>", 5);
     tokenizer_free(t);
-    xfree(put_text(dir, "tokenizer_config.json", "{\"eos_token\": {\"content\": \"<mask>\"}, \"bos_token\": \"<pad>\"}"));
+    xfree(
+        put_text(dir, "tokenizer_config.json", "{\"eos_token\": {\"content\": \"<mask>\"}, \"bos_token\": \"<pad>\"}"));
     assert_ok(tokenizer_open(&t, dir, &e), &e);
     assert_int_equal(tokenizer_eos(t), mask);
     assert_int_equal(tokenizer_bos(t), pad);
@@ -281,10 +305,14 @@ static void test_streaming_decoder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_ids),   cmocka_unit_test(test_parts_do_not_matter),
-        cmocka_unit_test(test_nothing_is_lost), cmocka_unit_test(test_very_long_pieces),
-        cmocka_unit_test(test_byte),            cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_save_and_side_files), cmocka_unit_test(test_streaming_decoder),
+        cmocka_unit_test(test_reference_ids),
+        cmocka_unit_test(test_parts_do_not_matter),
+        cmocka_unit_test(test_nothing_is_lost),
+        cmocka_unit_test(test_very_long_pieces),
+        cmocka_unit_test(test_byte),
+        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_save_and_side_files),
+        cmocka_unit_test(test_streaming_decoder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,8 +12,8 @@ struct draft {
 
 static void build(struct str *s, const struct draft *d)
 {
-    str_printf(s, "{\"added_tokens\":[%s],\"normalizer\":%s,\"pre_tokenizer\":%s,\"model\":{%s\"vocab\":{", d->added ? d->added : "",
-               d->normalizer ? d->normalizer : "null",
+    str_printf(s, "{\"added_tokens\":[%s],\"normalizer\":%s,\"pre_tokenizer\":%s,\"model\":{%s\"vocab\":{",
+               d->added ? d->added : "", d->normalizer ? d->normalizer : "null",
                d->pre_tokenizer ? d->pre_tokenizer : "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}",
                d->model_head ? d->model_head : "\"type\":\"BPE\",");
     struct tokenizer *byte = tokenizer_new_byte();
@@ -48,7 +48,8 @@ static void test_the_draft_is_good(void **state)
     (void)state;
     struct tokenizer *t;
     struct err e;
-    struct draft d = {.extra_vocab = ",\"th\":256,\"the\":257,\"he\":259", .merges = "\"t h\",[\"th\",\"e\"],[\"h\",\"e\"]",
+    struct draft d = {.extra_vocab = ",\"th\":256,\"the\":257,\"he\":259",
+                      .merges = "\"t h\",[\"th\",\"e\"],[\"h\",\"e\"]",
                       .added = "{\"id\":258,\"content\":\"<|endoftext|>\",\"special\":true}"};
     assert_ok(parse(&d, &t, &e), &e);
     struct tokens ids = {0};
@@ -64,14 +65,18 @@ static void test_the_draft_is_good(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-#define SPLIT_STEP(fields) "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\"," fields "},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]}"
+#define SPLIT_STEP(fields)                                                                                             \
+    "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\"," fields                                            \
+    "},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]}"
     static const struct {
         struct draft d;
         int code;
         const char *words;
     } cases[] = {
         {{.normalizer = "{\"type\":\"NFC\"}"}, ERR_REQUEST, "x.json|normalizer|NFC|not supported"},
-        {{.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Lowercase\"}]}"}, ERR_REQUEST, "normalizer|Sequence"},
+        {{.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Lowercase\"}]}"},
+         ERR_REQUEST,
+         "normalizer|Sequence"},
         {{.model_head = "\"type\":\"Unigram\","}, ERR_REQUEST, "model.type|Unigram"},
         {{.model_head = "\"type\":\"WordPiece\","}, ERR_REQUEST, "model.type|WordPiece"},
         {{.model_head = "\"dropout\":0.1,"}, ERR_REQUEST, "dropout"},
@@ -81,12 +86,25 @@ static void test_refused(void **state)
         {{.pre_tokenizer = "null"}, ERR_REQUEST, "pre_tokenizer|null"},
         {{.pre_tokenizer = "{\"type\":\"Whitespace\"}"}, ERR_REQUEST, "pre_tokenizer|Whitespace"},
         {{.pre_tokenizer = "{\"type\":\"Sequence\",\"pretokenizers\":[]}"}, ERR_CORRUPT, "pretokenizers"},
-        {{.pre_tokenizer = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}"}, ERR_REQUEST, "ByteLevel"},
-        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Removed\"")}, ERR_REQUEST, "behavior|Removed"},
-        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Isolated\",\"invert\":true")}, ERR_REQUEST, "invert"},
-        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"(a\"},\"behavior\":\"Isolated\"")}, ERR_REQUEST, "(a|regular expression"},
-        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"(?<=a)b\"},\"behavior\":\"Isolated\"")}, ERR_REQUEST, "look-behind"},
-        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"[a-z&&[^b]]\"},\"behavior\":\"Isolated\"")}, ERR_REQUEST, "&&"},
+        {{.pre_tokenizer =
+              "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}"},
+         ERR_REQUEST,
+         "ByteLevel"},
+        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Removed\"")},
+         ERR_REQUEST,
+         "behavior|Removed"},
+        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Isolated\",\"invert\":true")},
+         ERR_REQUEST,
+         "invert"},
+        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"(a\"},\"behavior\":\"Isolated\"")},
+         ERR_REQUEST,
+         "(a|regular expression"},
+        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"(?<=a)b\"},\"behavior\":\"Isolated\"")},
+         ERR_REQUEST,
+         "look-behind"},
+        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"[a-z&&[^b]]\"},\"behavior\":\"Isolated\"")},
+         ERR_REQUEST,
+         "&&"},
         {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{},\"behavior\":\"Isolated\"")}, ERR_CORRUPT, "pattern"},
         {{.extra_vocab = ",\"th\":-1"}, ERR_CORRUPT, "model.vocab|\"th\""},
         {{.extra_vocab = ",\"th\":99999999999"}, ERR_CORRUPT, "model.vocab|\"th\""},
@@ -105,7 +123,9 @@ static void test_refused(void **state)
         {{.added = "{\"id\":300,\"content\":\"x\",\"single_word\":true}"}, ERR_REQUEST, "single_word"},
         {{.added = "{\"id\":65,\"content\":\"<x>\"}"}, ERR_CORRUPT, "<x>|65"},
         {{.added = "{\"id\":300,\"content\":\"<x>\"},{\"id\":300,\"content\":\"<y>\"}"}, ERR_CORRUPT, "300|<y>"},
-        {{.added = "{\"id\":300,\"content\":\"<x>\",\"normalized\":true},{\"id\":301,\"content\":\"x>y\",\"normalized\":false}"}, ERR_REQUEST,
+        {{.added =
+              "{\"id\":300,\"content\":\"<x>\",\"normalized\":true},{\"id\":301,\"content\":\"x>y\",\"normalized\":false}"},
+         ERR_REQUEST,
          "<x>|x>y|overlap"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -124,8 +144,13 @@ static void test_no_tokenizer_at_all(void **state)
     static const struct {
         const char *text, *words;
     } cases[] = {
-        {"", "x.json"},       {"{", "x.json"},           {"[1,2]", "root|object"},           {"{}", "model|object"},
-        {"\"text\"", "root"}, {"{\"model\":7}", "model"}, {"{\"model\":{\"vocab\":{}}}", "pre_tokenizer"},
+        {"", "x.json"},
+        {"{", "x.json"},
+        {"[1,2]", "root|object"},
+        {"{}", "model|object"},
+        {"\"text\"", "root"},
+        {"{\"model\":7}", "model"},
+        {"{\"model\":{\"vocab\":{}}}", "pre_tokenizer"},
         {"{\"model\":{\"vocab\":{}},\"pre_tokenizer\":{\"type\":\"ByteLevel\"}}", "model.vocab|empty"},
         {"{\"model\":{\"merges\":[]},\"pre_tokenizer\":{\"type\":\"ByteLevel\"}}", "model.vocab"},
         {"{\"model\":{\"vocab\":{\"a\":0}},\"pre_tokenizer\":{\"type\":\"ByteLevel\"}}", "model.merges"},
@@ -153,7 +178,8 @@ static void test_files(void **state)
     xfree(path);
     path = put_file(dir, "tokenizer.json", "\0\1\2\3", 4);
     assert_err(tokenizer_open(&t, path, &e), &e, ERR_CORRUPT, "tokenizer.json");
-    assert_int_equal(truncate(path, (off_t)1 << 40), 0); /* a hole of a terabyte: refused before anything is allocated */
+    assert_int_equal(truncate(path, (off_t)1 << 40),
+                     0); /* a hole of a terabyte: refused before anything is allocated */
     assert_true(tokenizer_open(&t, path, &e) < 0);
     assert_non_null(strstr(e.text, "tokenizer.json"));
     xfree(path);
@@ -188,8 +214,9 @@ static void test_runaway_pattern(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_draft_is_good), cmocka_unit_test(test_refused), cmocka_unit_test(test_no_tokenizer_at_all),
-        cmocka_unit_test(test_files),             cmocka_unit_test(test_runaway_pattern),
+        cmocka_unit_test(test_the_draft_is_good),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_no_tokenizer_at_all), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_runaway_pattern),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

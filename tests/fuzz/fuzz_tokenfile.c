@@ -44,7 +44,8 @@ static void read_through(const char *path)
     for (int64_t at = 0; at < f.n_tokens; at += 64) {
         int64_t n = f.n_tokens - at < 64 ? f.n_tokens - at : 64;
         if (tokenfile_read(&f, at, n, ids, &e)) continue;
-        for (int64_t i = 0; i < n; i++) CHECK(ids[i] >= 0 && ids[i] < f.head.vocab, "id %d of %d", ids[i], f.head.vocab);
+        for (int64_t i = 0; i < n; i++)
+            CHECK(ids[i] >= 0 && ids[i] < f.head.vocab, "id %d of %d", ids[i], f.head.vocab);
         tokenfile_forget(&f, at, n);
     }
     (void)tokenfile_verify(&f, &e);

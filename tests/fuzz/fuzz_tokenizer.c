@@ -30,10 +30,12 @@ static void use(const struct tokenizer *t)
     struct str back = {0};
     bool good = encode(t, sizeof text, &whole);
     if (good && encode(t, 5, &parts)) {
-        CHECK(whole.n == parts.n && (whole.n == 0 || !memcmp(whole.ids, parts.ids, (size_t)whole.n * sizeof *whole.ids)),
+        CHECK(whole.n == parts.n &&
+                  (whole.n == 0 || !memcmp(whole.ids, parts.ids, (size_t)whole.n * sizeof *whole.ids)),
               "%lld ids at once, %lld in parts", (long long)whole.n, (long long)parts.n);
         for (int64_t i = 0; i < whole.n; i++)
-            CHECK(whole.ids[i] >= 0 && whole.ids[i] < tokenizer_vocab(t), "id %d of %d", whole.ids[i], tokenizer_vocab(t));
+            CHECK(whole.ids[i] >= 0 && whole.ids[i] < tokenizer_vocab(t), "id %d of %d", whole.ids[i],
+                  tokenizer_vocab(t));
         tokenizer_decode(t, whole.ids, whole.n, true, &back);
         struct decoder d = {.t = t};
         for (int64_t i = 0; i < whole.n; i++) decoder_push(&d, whole.ids[i], &back);
@@ -52,8 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         CHECK(!t && strstr(e.text, "fuzz.json"), "an error without its place: %s", e.text);
         return 0;
     }
-    CHECK(tokenizer_eos(t) < tokenizer_vocab(t) && tokenizer_bos(t) < tokenizer_vocab(t), "ends %d %d of %d", tokenizer_eos(t),
-          tokenizer_bos(t), tokenizer_vocab(t));
+    CHECK(tokenizer_eos(t) < tokenizer_vocab(t) && tokenizer_bos(t) < tokenizer_vocab(t), "ends %d %d of %d",
+          tokenizer_eos(t), tokenizer_bos(t), tokenizer_vocab(t));
     use(t);
     tokenizer_free(t);
     return 0;
