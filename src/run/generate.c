@@ -98,7 +98,7 @@ int generator_new(struct generator **out, struct weights *w, struct device *d, i
         rc = store_new(&g->store, &g->params, d, dtype, false, 0, e);
     }
     if (!rc) rc = source_load(&g->store, &g->kernels, &g->stream, w, e);
-    if (!rc) rc = record(g, &g->chunk, PROMPT_CHUNK, dtype, e);
+    if (!rc) rc = record(g, &g->chunk, g->room < PROMPT_CHUNK ? g->room : PROMPT_CHUNK, dtype, e);
     if (!rc) rc = record(g, &g->one, 1, dtype, e);
     if (!rc) rc = allocate(g, dtype, e);
     if (rc) {
