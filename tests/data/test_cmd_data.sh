@@ -2,6 +2,7 @@
 # `tutti data`: the round trip through its three commands, and what it says to wrong requests.
 set -u
 tutti=$1
+[ -x "$tutti" ] || { echo "no program $tutti"; exit 1; }
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 failures=0
