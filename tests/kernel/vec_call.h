@@ -176,13 +176,21 @@ static inline void call_backward(struct kernel_call *c, enum kernel_phase phase,
     }
 }
 
-/* Runs `c` through ref and through `slot` with teams of 1, 2 and 3: results within tolerance of ref, the same bits
- * for every team, nothing else written. Returns the worst error, in units of the tolerance. */
-static inline double call_compare(const struct kernel_call *c, const struct kernel_slot *slot, double atol, double rtol)
+/* What ref makes of a call. */
+static inline struct kernel_call call_reference(const struct kernel_call *c)
 {
-    struct kernel_call want = call_fresh(c), first = call_fresh(c);
-    double worst = 0;
+    struct kernel_call want = call_fresh(c);
     slot_run(&kernel_family_ref.slot[c->op][c->phase], &want, NULL);
+    return want;
+}
+
+/* Runs `c` through `slot` with teams of 1, 2 and 3: results within tolerance of `want` (call_reference), the same
+ * bits for every team, nothing else written. Returns the worst error, in units of the tolerance. */
+static inline double call_compare(const struct kernel_call *c, const struct kernel_call *want,
+                                  const struct kernel_slot *slot, double atol, double rtol)
+{
+    struct kernel_call first = call_fresh(c);
+    double worst = 0;
     for (int n = 1; n <= 3; n++) {
         struct kernel_call got = n == 1 ? first : call_fresh(c);
         struct team *team = team_new(n);
@@ -193,14 +201,13 @@ static inline double call_compare(const struct kernel_call *c, const struct kern
             int k = is_out ? i - KERNEL_MAX_IN : i;
             if (is_out ? c->phase != KERNEL_FWD || !c->out[k].p : c->phase == KERNEL_FWD || !c->din[k].p) continue;
             const struct view *g = is_out ? &got.out[k] : &got.din[k];
-            double e = view_error(g, is_out ? &want.out[k] : &want.din[k], atol, rtol);
+            double e = view_error(g, is_out ? &want->out[k] : &want->din[k], atol, rtol);
             if (!(e <= worst)) worst = e;
             if (!view_guarded(g)) worst = INFINITY;
             if (!view_same_bits(g, is_out ? &first.out[k] : &first.din[k])) worst = INFINITY;
         }
         if (n > 1) call_free(&got);
     }
-    call_free(&want);
     call_free(&first);
     return worst;
 }
