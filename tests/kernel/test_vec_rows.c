@@ -48,12 +48,13 @@ static void call_forward(struct kernel_call *c, double size, int64_t gap)
     if (c->op == OP_XENT) memset(c->out[0].p, 0, 16);
 }
 
-enum { N_BUILDS = 2 };
+enum { N_BUILDS = 3 };
 static const struct kernel_family *build(int i)
 {
     enum isa have = cpu_isa();
     if (i == 0 && have >= ISA_AVX2) return &kernel_vec_avx2;
     if (i == 1 && have >= ISA_AVX512) return &kernel_vec_avx512;
+    if (i == 2 && have >= ISA_AVX512_BF16) return &kernel_vec_avx512bf16;
     return NULL;
 }
 

@@ -17,8 +17,8 @@ struct logistic {
 };
 VEC_INLINE struct logistic logistic(vf z)
 {
-    vf e = v_exp(vf_min(vf_set(88.0f), vf_zero() - z)); /* finite, so that e * s is never inf * 0; NaN passes */
-    vf s = vf_set(1.0f) / (vf_set(1.0f) + e);
+    vf e = v_exp(vf_min(vf_set(86.0f), vf_zero() - z)); /* e and s stay normal numbers; NaN passes */
+    vf s = vf_reciprocal(vf_set(1.0f) + e);
     return (struct logistic){s, e * s};
 }
 

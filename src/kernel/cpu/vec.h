@@ -52,8 +52,8 @@ VEC_INLINE void v_put(void *p, int64_t i, int n, enum dtype t, vf a)
 {
     if (t == DT_BF16) {
         uint16_t *q = (uint16_t *)p + i;
-        if (n == VL) vi_store_u16(q, vf_to_bf16(a));
-        else vi_store_u16_n(q, vf_to_bf16(a), n);
+        if (n == VL) vf_narrow_bf16(q, a);
+        else vf_narrow_bf16_n(q, a, n);
         return;
     }
     float *q = (float *)p + i;

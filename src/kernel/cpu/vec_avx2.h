@@ -17,6 +17,7 @@ VEC_INLINE vf vf_zero(void) { return _mm256_setzero_ps(); }
 VEC_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
 VEC_INLINE vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 VEC_INLINE vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+VEC_INLINE vf vf_reciprocal(vf a) { return _mm256_div_ps(vf_set(1.0f), a); }
 VEC_INLINE vf vf_sqrt(vf a) { return _mm256_sqrt_ps(a); }
 VEC_INLINE vf vf_round(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 VEC_INLINE vi vf_bits(vf a) { return _mm256_castps_si256(a); }
