@@ -1,0 +1,150 @@
+/* First and last use of each unit per phase, from the slots that instructions name; slots by colouring intervals: units in
+ * order of their beginning take the lowest slot that is free, which is optimal for intervals. */
+#include "run/flow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/model.h"
+
+struct span {
+    int unit, first, last, from; /* from: where the slot is taken */
+    int slot;
+};
+
+static void push(struct flow *f, int instr, enum flow_kind kind, int unit, int slot)
+{
+    if (f->n == f->room) {
+        f->room = f->room ? 2 * f->room : 64;
+        f->event = xrealloc(f->event, sizeof *f->event * (size_t)f->room);
+    }
+    f->event[f->n++] = (struct flow_event){instr, kind, unit, slot};
+}
+
+/* The parameter behind a slot: values are even, gradients odd; -1 for other slots. */
+static int param_of_slot(int slot, int n_params, bool grad)
+{
+    int i = slot - SLOT_PARAM;
+    return i >= 0 && i < 2 * n_params && (i % 2 == 1) == grad ? i / 2 : -1;
+}
+
+static void touch(struct span *s, const struct operand *o, const struct units *u, bool grad, int at)
+{
+    if (o->place != OPERAND_SLOT) return;
+    int p = param_of_slot(o->slot, u->table->n, grad);
+    if (p < 0) return;
+    struct span *x = &s[u->of_param[p]];
+    if (x->first < 0) x->first = at;
+    x->last = at;
+}
+
+static void uses(const struct program *p, const struct units *u, bool grad, int begin, int end, struct span *s)
+{
+    for (int v = 0; v < u->n; v++) s[v] = (struct span){.unit = v, .first = -1, .last = -1};
+    for (int i = begin; i < end; i++)
+        for (int k = 0; k < p->code[i].n_in; k++) touch(s, grad ? &p->code[i].din[k] : &p->code[i].in[k], u, grad, i);
+}
+
+static int by_from(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+    return x->from != y->from ? (x->from < y->from ? -1 : 1) : x->first != y->first ? (x->first < y->first ? -1 : 1) : 0;
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* Gives slots; returns how many are needed. */
+static int colour(struct span *s, int n)
+{
+    int used = 0;
+    for (int i = 0; i < n; i++) {
+        for (s[i].slot = 0;; s[i].slot++) {
+            bool free = true;
+            for (int j = 0; j < i; j++) free &= s[j].slot != s[i].slot || s[j].last < s[i].from;
+            if (free) break;
+        }
+        if (s[i].slot + 1 > used) used = s[i].slot + 1;
+    }
+    return used;
+}
+
+static int used_spans(struct span *s, int n)
+{
+    int k = 0;
+    for (int i = 0; i < n; i++)
+        if (s[i].first >= 0) s[k++] = s[i];
+    qsort(s, (size_t)k, sizeof *s, by_first);
+    return k;
+}
+
+static void gather_events(struct flow *f, const struct program *p, const struct units *u, enum tape_phase ph)
+{
+    struct span *s = xcalloc((size_t)u->n + 1, sizeof *s);
+    uses(p, u, false, p->begin[ph], p->begin[ph + 1], s);
+    int n = used_spans(s, u->n);
+    for (int i = 0; i < n; i++) s[i].from = i ? s[i - 1].first : s[i].first; /* one unit ahead */
+    qsort(s, (size_t)n, sizeof *s, by_from);
+    int slots = colour(s, n);
+    if (slots > f->n_param_slots) f->n_param_slots = slots;
+    for (int i = 0; i < n; i++) {
+        push(f, s[i].from, FLOW_GATHER, s[i].unit, s[i].slot);
+        push(f, s[i].first, FLOW_NEED, s[i].unit, s[i].slot);
+        push(f, s[i].last, FLOW_RELEASE, s[i].unit, s[i].slot);
+    }
+    xfree(s);
+}
+
+/* Gradients are written from F (the loss segment) to W: one interval over all phases. */
+static void grad_events(struct flow *f, const struct program *p, const struct units *u, bool temporary)
+{
+    struct span *s = xcalloc((size_t)u->n + 1, sizeof *s);
+    uses(p, u, true, 0, p->begin[PHASE_N], s);
+    int n = used_spans(s, u->n);
+    for (int i = 0; i < n; i++) s[i].from = s[i].first;
+    int slots = colour(s, n);
+    if (temporary) f->n_grad_slots = slots;
+    for (int i = 0; i < n; i++) {
+        if (temporary) push(f, s[i].first, FLOW_OPEN, s[i].unit, s[i].slot);
+        push(f, s[i].last, FLOW_REDUCE, s[i].unit, temporary ? s[i].slot : -1);
+    }
+    xfree(s);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct flow_event *x = a, *y = b;
+    if (x->instr != y->instr) return x->instr < y->instr ? -1 : 1;
+    if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
+    return x->unit < y->unit ? -1 : x->unit > y->unit;
+}
+
+void flow_init(struct flow *f, const struct program *p, const struct units *u, bool gather, bool temporary)
+{
+    *f = (struct flow){0};
+    if (gather)
+        for (int ph = 0; ph < PHASE_N; ph++) gather_events(f, p, u, (enum tape_phase)ph);
+    grad_events(f, p, u, temporary);
+    if (f->n) qsort(f->event, (size_t)f->n, sizeof *f->event, by_place);
+}
+
+void flow_fini(struct flow *f)
+{
+    xfree(f->event);
+    *f = (struct flow){0};
+}
+
+void flow_print(const struct flow *f, const struct units *u, struct str *out)
+{
+    static const char *const name[] = {"gather", "need", "open", "release", "reduce"};
+    for (int i = 0; i < f->n; i++) {
+        const struct flow_event *v = &f->event[i];
+        str_printf(out, "%5d %-8s unit %-3d (%s ...)", v->instr, name[v->kind], v->unit,
+                   u->table->p[u->unit[v->unit].first].name);
+        if (v->slot >= 0) str_printf(out, " slot %d", v->slot);
+        str_putc(out, '\n');
+    }
+}

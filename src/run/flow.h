@@ -1,0 +1,37 @@
+/* flow.h: when, inside a program, a unit's parameters are needed and its gradients are complete. Derived from the
+ * program's instructions, printed by explain, carried out by the executor.
+ *
+ *   GATHER u k    before an instruction: start gathering unit u into slot k (one unit ahead of its use)
+ *   NEED u        before an instruction that reads u: its gathering must be finished
+ *   RELEASE u     after the last instruction that reads u: its slot is free
+ *   OPEN u k      before the first instruction that writes u's gradient: slot k is its temporary
+ *   REDUCE u      after the last instruction that writes u's gradient: it can be sent
+ *
+ * Invariants
+ *   1. Two units hold one slot at different times only (flow_new colours intervals).
+ *   2. Events of one instruction come in the order written above; the order of events is the same on every rank.
+ * Floor 6. Order: Same(program).
+ */
+#ifndef TUTTI_RUN_FLOW_H
+#define TUTTI_RUN_FLOW_H
+
+#include "state/units.h"
+#include "tape/program.h"
+
+enum flow_kind { FLOW_GATHER, FLOW_NEED, FLOW_OPEN, FLOW_RELEASE, FLOW_REDUCE };
+struct flow_event {
+    int instr; /* GATHER, NEED, OPEN: before it; RELEASE, REDUCE: after it */
+    enum flow_kind kind;
+    int unit, slot;
+};
+struct flow {
+    struct flow_event *event;
+    int n, room;
+    int n_param_slots, n_grad_slots;
+};
+/* gather: parameters are shared out (zero 3); temporary: gradients are (zero 2, 3). */
+void flow_init(struct flow *f, const struct program *p, const struct units *u, bool gather, bool temporary);
+void flow_fini(struct flow *f);
+void flow_print(const struct flow *f, const struct units *u, struct str *out);
+
+#endif

@@ -1,0 +1,53 @@
+/* Cutting the table. Dim 0 is the outermost, so a piece is a contiguous run: it can be reduced, stepped and gathered
+ * without packing. Rejected: flat buckets over parameter boundaries (a checkpoint could not say what a rank holds as one
+ * box per tensor). */
+#include "state/units.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "layout/region.h"
+
+static struct piece piece_of(const struct param *p, int rank, int n_ranks)
+{
+    int64_t lo, hi, row = p->numel / (p->n[0] ? p->n[0] : 1);
+    region_split(p->n[0], rank, n_ranks, &lo, &hi);
+    return (struct piece){.lo = lo * row, .n = (hi - lo) * row};
+}
+
+void units_init(struct units *u, const struct param_table *t, int rank, int n_ranks)
+{
+    *u = (struct units){.table = t, .rank = rank, .n_ranks = n_ranks};
+    u->unit = xcalloc((size_t)t->n + 1, sizeof *u->unit);
+    u->of_param = xcalloc((size_t)t->n + 1, sizeof *u->of_param);
+    u->piece = xcalloc((size_t)t->n + 1, sizeof *u->piece);
+    for (int i = 0; i < t->n; i++) {
+        const struct param *p = &t->p[i];
+        if (i == 0 || p->layer != t->p[i - 1].layer)
+            u->unit[u->n++] = (struct unit){.first = i, .offset = p->offset, .shard_offset = u->shard_numel};
+        struct unit *x = &u->unit[u->n - 1];
+        struct piece *q = &u->piece[i];
+        *q = piece_of(p, rank, n_ranks);
+        q->offset = u->shard_numel;
+        u->of_param[i] = u->n - 1;
+        u->shard_numel += q->n;
+        x->n++;
+        x->numel += p->numel;
+        x->shard_numel += q->n;
+        if (x->numel > u->largest_unit) u->largest_unit = x->numel;
+        if (x->shard_numel > u->largest_unit_shard) u->largest_unit_shard = x->shard_numel;
+    }
+}
+
+void units_fini(struct units *u)
+{
+    xfree(u->unit);
+    xfree(u->of_param);
+    xfree(u->piece);
+    memset(u, 0, sizeof *u);
+}
+
+void units_counts(const struct units *u, int param, int64_t *out)
+{
+    for (int r = 0; r < u->n_ranks; r++) out[r] = piece_of(&u->table->p[param], r, u->n_ranks).n;
+}

@@ -1,0 +1,47 @@
+/* units.h: how the table of parameters is cut: into units that travel together, and each parameter into the pieces that
+ * data-parallel ranks own. On paper only.
+ *
+ * A unit is a stretch of the table with one layer number: a transformer block, the embeddings, the head. It is what is
+ * gathered before use, and what is reduced as soon as its last gradient is there.
+ *
+ * The piece of a rank is the parameter's box along dim 0 (region_split: any remainder, empty pieces too). Pieces of one
+ * rank, in the table's order, make up its shard.
+ *
+ * Invariants
+ *   1. The pieces of all ranks tile each parameter, in rank order; a piece is contiguous in the parameter.
+ *   2. A shard holds its pieces without padding: shard elements = sum of piece elements.
+ * Source: ZeRO (Rajbhandari et al. 2020) for what is shared; FSDP2 for cutting each parameter along dim 0 instead of
+ * flattening them together. Floors 0-1. Order: Same(table).
+ */
+#ifndef TUTTI_STATE_UNITS_H
+#define TUTTI_STATE_UNITS_H
+
+#include "state/param.h"
+
+struct unit {
+    int first, n;          /* parameters [first, first + n) */
+    int64_t offset, numel; /* elements: where it begins in the table, how many */
+    int64_t shard_offset, shard_numel; /* the same in this rank's shard */
+};
+
+struct piece {
+    int64_t lo, n;  /* elements of the parameter: [lo, lo + n) */
+    int64_t offset; /* in this rank's shard */
+};
+
+struct units {
+    const struct param_table *table; /* borrowed */
+    int n_ranks, rank;
+    struct unit *unit;
+    int n;
+    int *of_param;        /* parameter -> unit */
+    struct piece *piece;  /* by parameter: this rank's */
+    int64_t shard_numel, largest_unit, largest_unit_shard;
+};
+
+void units_init(struct units *u, const struct param_table *t, int rank, int n_ranks);
+void units_fini(struct units *u);
+/* Elements of every rank's piece of a parameter; out holds n_ranks. */
+void units_counts(const struct units *u, int param, int64_t *out);
+
+#endif
