@@ -35,6 +35,7 @@ struct attn {
     int64_t bk, n_qb, n_kb;
     int64_t window;                 /* clamped; n_k + 1: none */
     bool causal, drop;
+    bool by_key, by_query;          /* backward: this pass forms dk and dv, dq */
     float scale, log2_scale;
 };
 

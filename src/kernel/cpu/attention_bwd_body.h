@@ -4,9 +4,11 @@
  * then serve as left operands of dV and dK (packed from rows of bf16 or f32) and, written as panels on the way, as
  * right operand of dQ^T, so the only transpositions are those of packing. One unit is one key head of one sequence
  * with all its query heads: dk and dv sum over heads, then blocks of queries; dq over blocks of keys, ascending.
+ * Where there are fewer such units than threads, two passes split them, by keys for dk and dv and by queries for dq:
+ * scores are formed twice, every sum keeps its order, and so the bits are those of one pass.
  *
- * Cost per pair: 10 A FLOPs in products, about 25 vector instructions per VL pairs. Memory per thread: about
- * 7 S A elements of panels and 3 S A floats.
+ * Cost per pair: 10 A FLOPs in products (14 in two passes), about 25 vector instructions per VL pairs. Memory per
+ * thread: about 7 S A elements of panels and 3 S A floats.
  */
 #ifndef TUTTI_KERNEL_CPU_ATTENTION_BWD_BODY_H
 #define TUTTI_KERNEL_CPU_ATTENTION_BWD_BODY_H
@@ -165,6 +167,10 @@ static void attn_bwd_block(const struct attn *x, struct attn_bwd *w, const struc
         if (o->panel == DT_BF16) attn_bwd_group(x, w, k, g, dropping, DT_BF16);
         else attn_bwd_group(x, w, k, g, dropping, DT_F32);
     }
+    if (x->by_query)
+        attn_mul(o, w->dq + k->i0 * round_up(x->a, o->mr), ATTN_BQ, w->kt + kb * w->kt_block,
+                 tile_a_step(o, attn_keys(x, k->kb)), w->ds_right, tile_b_step(o, k->nk), x->a, k->nq_pad, k->nk, true);
+    if (!x->by_key) return;
     struct tile_src rows = {.p = w->p_rows, .dtype = o->panel, .stride = ATTN_BQ, .depth_dense = true};
     int64_t key_rows = k->j0 * x->a_pad;
     o->pack_a(w->left, rows, k->nk, k->nq);
@@ -174,13 +180,11 @@ static void attn_bwd_block(const struct attn *x, struct attn_bwd *w, const struc
     o->pack_a(w->left, rows, k->nk, k->nq);
     attn_mul(o, w->dk + key_rows, x->a_pad, w->left, tile_a_step(o, k->nq), w->qd + qb * w->qd_block,
              tile_b_step(o, k->nq), k->nk, x->a_pad, k->nq, true);
-    attn_mul(o, w->dq + k->i0 * round_up(x->a, o->mr), ATTN_BQ, w->kt + kb * w->kt_block,
-             tile_a_step(o, attn_keys(x, k->kb)), w->ds_right, tile_b_step(o, k->nk), x->a, k->nq_pad, k->nk, true);
 }
 
-/* din = acc + rows of `sum` (a_pad wide). */
-VEC_INLINE void attn_put_rows(const struct kernel_call *c, int i, const float *sum, int64_t row, int64_t col, int64_t n_rows,
-                              int64_t a, int64_t a_pad, enum dtype t)
+/* Rows n_rows of dk or dv from `sum` (a_pad wide): din = acc + sum. */
+VEC_INLINE void attn_put_rows(const struct kernel_call *c, int i, const float *sum, int64_t row, int64_t col,
+                              int64_t n_rows, int64_t a, int64_t a_pad, enum dtype t)
 {
     if (!c->din[i].p) return;
     for (int64_t r = 0; r < n_rows; r++)
@@ -190,56 +194,79 @@ VEC_INLINE void attn_put_rows(const struct kernel_call *c, int i, const float *s
             v_put(row_at(&c->din[i], row + r), col + d, n, t, before + vf_load(sum + r * a_pad + d));
         }
 }
-VEC_INLINE void attn_put_dq(const struct attn *x, const struct attn_bwd *w, int64_t b, int64_t h, enum dtype t)
+static void attn_put_dkv(const struct attn *x, const struct attn_bwd *w, int64_t b, int64_t g, int64_t lo, int64_t hi)
 {
-    const struct kernel_call *c = x->c;
-    for (int64_t i0 = 0; i0 < x->n_q && c->din[0].p; i0 += ATTN_BQ)
-        attn_put_transposed(&c->din[0], &c->acc[0], b * x->n_q + i0, h * x->a, w->dq + i0 * round_up(x->a, x->o->mr), NULL,
-                            x->n_q - i0 < ATTN_BQ ? x->n_q - i0 : ATTN_BQ, x->a, t);
+    int64_t j0 = lo * x->bk, n = (hi * x->bk < x->n_k ? hi * x->bk : x->n_k) - j0, row = b * x->n_k + j0;
+    for (int i = 1; i < 3; i++) {
+        const float *sum = (i == 1 ? w->dk : w->dv) + j0 * x->a_pad;
+        if (x->t == DT_BF16) attn_put_rows(x->c, i, sum, row, g * x->a, n, x->a, x->a_pad, DT_BF16);
+        else attn_put_rows(x->c, i, sum, row, g * x->a, n, x->a, x->a_pad, DT_F32);
+    }
+}
+static void attn_put_dq(const struct attn *x, const struct attn_bwd *w, int64_t b, int64_t h, int64_t lo, int64_t hi)
+{
+    const struct view *d = &x->c->din[0], *acc = &x->c->acc[0];
+    for (int64_t qb = lo; qb < hi && d->p; qb++) {
+        int64_t i0 = qb * ATTN_BQ, n = x->n_q - i0 < ATTN_BQ ? x->n_q - i0 : ATTN_BQ, row = b * x->n_q + i0;
+        const float *sum = w->dq + i0 * round_up(x->a, x->o->mr);
+        if (x->t == DT_BF16) attn_put_transposed(d, acc, row, h * x->a, sum, NULL, n, x->a, DT_BF16);
+        else attn_put_transposed(d, acc, row, h * x->a, sum, NULL, n, x->a, DT_F32);
+    }
 }
 
+/* Part `part` of a pass over one key head: its blocks of keys (for dk, dv) or of queries (for dq alone). */
 static void attn_bwd_unit(struct attn *x, int64_t b, int64_t g, int64_t part, int64_t n_parts, void *scratch)
 {
-    (void)part;
-    (void)n_parts;
     struct attn_bwd w;
     attn_bwd_carve(x, &w, scratch);
     bool dropping = x->drop && dropout_active(&x->c->at, x->c->step);
-    int64_t group = x->heads / x->groups, key_floats = x->n_kb * x->bk * x->a_pad;
-    memset(w.dk, 0, (size_t)key_floats * sizeof(float));
-    memset(w.dv, 0, (size_t)key_floats * sizeof(float));
+    int64_t group = x->heads / x->groups, klo = 0, khi = x->n_kb, qlo = 0, qhi = x->n_qb;
+    if (x->by_key) team_split(x->n_kb, (int)part, (int)n_parts, &klo, &khi);
+    else team_split(x->n_qb, (int)part, (int)n_parts, &qlo, &qhi);
+    size_t key_bytes = (size_t)(x->n_kb * x->bk * x->a_pad) * sizeof(float);
+    memset(w.dk, 0, key_bytes);
+    memset(w.dv, 0, key_bytes);
     attn_bwd_pack_keys(x, &w, b, g);
     for (int64_t h = g * group; h < (g + 1) * group; h++) {
         attn_bwd_pack_queries(x, &w, b, h);
         memset(w.dq, 0, (size_t)(x->n_qb * ATTN_BQ * round_up(x->a, x->o->mr)) * sizeof(float));
-        for (int64_t kb = 0; kb < x->n_kb; kb++)
-            for (int64_t qb = 0; qb < x->n_qb; qb++) {
+        for (int64_t kb = klo; kb < khi; kb++)
+            for (int64_t qb = qlo; qb < qhi; qb++) {
                 struct attn_block k = attn_block_at(x, b, h, qb, kb);
                 if (k.seen) attn_bwd_block(x, &w, &k, dropping);
             }
-        if (x->t == DT_BF16) attn_put_dq(x, &w, b, h, DT_BF16);
-        else attn_put_dq(x, &w, b, h, DT_F32);
+        if (x->by_query) attn_put_dq(x, &w, b, h, qlo, qhi);
     }
-    for (int i = 1; i < 3; i++) {
-        const float *sum = i == 1 ? w.dk : w.dv;
-        if (x->t == DT_BF16) attn_put_rows(x->c, i, sum, b * x->n_k, g * x->a, x->n_k, x->a, x->a_pad, DT_BF16);
-        else attn_put_rows(x->c, i, sum, b * x->n_k, g * x->a, x->n_k, x->a, x->a_pad, DT_F32);
-    }
+    if (x->by_key) attn_put_dkv(x, &w, b, g, klo, khi);
 }
 static void attn_bwd_member(void *arg, int member, int n_members)
 {
     (void)n_members;
     attn_take_units(arg, member, attn_bwd_unit);
 }
+static void attn_bwd_pass(const struct attn *x, bool by_key, bool by_query, int64_t split)
+{
+    struct attn_bwd w;
+    struct attn_job job = {.x = *x, .each = attn_bwd_carve(x, &w, NULL), .split = split};
+    job.n_units = x->batch * x->groups * split;
+    job.x.by_key = by_key;
+    job.x.by_query = by_query;
+    atomic_init(&job.next, 0);
+    team_run(x->c->team, attn_bwd_member, &job);
+}
 
 static void attention_bwd(const struct kernel_call *c, const struct tile_ops *o)
 {
     struct attn x = attn_of(c, o);
     attn_count_blocks(&x);
-    struct attn_bwd w;
-    struct attn_job job = {.x = x, .each = attn_bwd_carve(&x, &w, NULL), .split = 1, .n_units = x.batch * x.groups};
-    atomic_init(&job.next, 0);
-    team_run(c->team, attn_bwd_member, &job);
+    int64_t pairs = x.batch * x.groups, size = team_size(c->team);
+    if (pairs == 0 || pairs >= size || x.n_kb == 1) {
+        attn_bwd_pass(&x, true, true, 1);
+        return;
+    }
+    int64_t split = (2 * size + pairs - 1) / pairs;
+    attn_bwd_pass(&x, true, false, split < x.n_kb ? split : x.n_kb);
+    attn_bwd_pass(&x, false, true, split < x.n_qb ? split : x.n_qb);
 }
 
 #endif
