@@ -31,6 +31,8 @@ static struct view tensor(enum dtype t, int64_t rows, int64_t cols, double size)
     return v;
 }
 
+static struct view like(const struct view *v, enum dtype t) { return tensor(t, v->n[0], v->nd > 1 ? v->n[1] : 0, 1); }
+
 /* With one thread its processor time, so that a busy machine does not count. */
 static double now_s(void)
 {
@@ -73,7 +75,7 @@ static void all_phases(struct kernel_call c, double fwd, double bwd_in, double b
     const struct op_row *row = op_row(c.op);
     c.n_out = row->n_out;
     row->infer(&c.at, c.n_in, c.in, c.out);
-    for (int i = 0; i < c.n_out; i++) c.out[i] = tensor(c.out[i].dtype, c.out[i].n[0], c.out[i].nd > 1 ? c.out[i].n[1] : 0, 1);
+    for (int i = 0; i < c.n_out; i++) c.out[i] = like(&c.out[i], c.out[i].dtype);
     if (c.op == OP_XENT) c.out[0].p = mem_pages_new(16);
     report(&c, fwd, 0);
     for (int i = 0; i < 1 && c.op != OP_XENT; i++) c.dout[i] = tensor(c.out[i].dtype, c.out[i].n[0], c.out[i].n[1], 1);
@@ -84,7 +86,7 @@ static void all_phases(struct kernel_call c, double fwd, double bwd_in, double b
         b.phase = (enum kernel_phase)p;
         for (int i = 0; i < c.n_in; i++)
             if (wanted >> i & 1) {
-                b.din[i] = tensor(p == KERNEL_BWD_W ? DT_F32 : c.in[i].dtype, c.in[i].n[0], c.in[i].nd > 1 ? c.in[i].n[1] : 0, 1);
+                b.din[i] = like(&c.in[i], p == KERNEL_BWD_W ? DT_F32 : c.in[i].dtype);
                 if (p == KERNEL_BWD_W) b.acc[i] = b.din[i];
             }
         report(&b, p == KERNEL_BWD_IN ? bwd_in : bwd_w, 0);
@@ -94,7 +96,8 @@ static void all_phases(struct kernel_call c, double fwd, double bwd_in, double b
 static void rows(enum dtype t)
 {
     const int64_t T = 4096, D = 768, F = 3072, V = 50257;
-    const double e = (double)dtype_bytes(t), td = (double)(T * D) * e, tf = (double)(T * F) * e, tv = (double)(T * V) * e;
+    const double e = (double)dtype_bytes(t);
+    const double td = (double)(T * D) * e, tf = (double)(T * F) * e, tv = (double)(T * V) * e;
     struct kernel_call ln = {.op = OP_LAYERNORM, .at = {.eps = 1e-5f}, .n_in = 3,
                              .in = {tensor(t, T, D, 1), tensor(t, D, 0, 1), tensor(t, D, 0, 1)}};
     all_phases(ln, 2 * td, 3 * td, 2 * td);
@@ -139,8 +142,8 @@ static void attention(enum dtype t, int64_t batch, int64_t seq, int heads, int k
 
 static void cached(int64_t room, int heads, int kv_heads, int a, int64_t n)
 {
-    struct kernel_call c = {.op = OP_ATTENTION_CACHED, .n_in = 6, .n_out = 1,
-                            .at = {.heads = heads, .kv_heads = kv_heads, .head_dim = a, .scale = 0.125f, .causal = true}};
+    struct kernel_call c = {.op = OP_ATTENTION_CACHED, .n_in = 6, .n_out = 1};
+    c.at = (struct op_attrs){.heads = heads, .kv_heads = kv_heads, .head_dim = a, .scale = 0.125f, .causal = true};
     for (int i = 0; i < 6; i++) c.in[i] = tensor(DT_BF16, i < 4 ? n : room, (int64_t)(i ? kv_heads : heads) * a, 1);
     c.in[3] = tensor(DT_I32, n, 0, 0);
     for (int64_t i = 0; i < n; i++) ((int32_t *)c.in[3].p)[i] = (int32_t)(room - n + i);
@@ -191,7 +194,8 @@ static void flat(void)
         }
     static const char *const names[] = {"adamw", "sum_squares", "find_nonfinite", "cast f32 bf16", "copy f32"};
     static const double per[] = {30, 4, 4, 6, 8};
-    for (int k = 0; k < 5; k++) printf("%-16s %9.3f ms %8.1f GB/s\n", names[k], best[k] * 1e3, per[k] * (double)n / best[k] * 1e-9);
+    for (int k = 0; k < 5; k++)
+        printf("%-16s %9.3f ms %8.1f GB/s\n", names[k], best[k] * 1e3, per[k] * (double)n / best[k] * 1e-9);
 }
 
 int main(int argc, char **argv)

@@ -64,7 +64,8 @@ enum { N_VARIANTS = sizeof variants / sizeof *variants };
 
 static struct kernel_call call_of(const struct variant *v, enum dtype t)
 {
-    struct kernel_call c = {.op = OP_ATTENTION, .phase = KERNEL_FWD, .step = &step, .n_in = v->docs ? 4 : 3, .n_out = 2};
+    struct kernel_call c = {.op = OP_ATTENTION, .phase = KERNEL_FWD, .step = &step, .n_out = 2};
+    c.n_in = v->docs ? 4 : 3;
     c.at = (struct op_attrs){.heads = v->heads, .kv_heads = v->kv_heads, .head_dim = v->head_dim, .batch = v->batch,
                              .seq = v->seq, .scale = 1.0f / sqrtf((float)v->head_dim), .causal = v->causal,
                              .window = v->window, .dropout = v->dropout, .stream = 77};
@@ -171,7 +172,8 @@ static void cached_case(enum dtype t, int64_t first, int64_t n, int heads, int k
     c.at = (struct op_attrs){.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .scale = 0.3f, .causal = true,
                              .window = window};
     for (int i = 0; i < 6; i++) {
-        c.in[i] = (struct view){.dtype = t, .nd = 2, .n = {i < 4 ? n : first + n + 9, (int64_t)(i ? kv_heads : heads) * head_dim}};
+        int64_t cols = (int64_t)(i ? kv_heads : heads) * head_dim;
+        c.in[i] = (struct view){.dtype = t, .nd = 2, .n = {i < 4 ? n : first + n + 9, cols}};
         if (i == 3) c.in[i] = (struct view){.dtype = DT_I32, .nd = 1, .n = {n}};
         view_alloc(&c.in[i], 2 + i);
         if (i != 3) view_random(&c.in[i], 200 + (uint64_t)i, 1);
@@ -191,8 +193,8 @@ static void cached_case(enum dtype t, int64_t first, int64_t n, int heads, int k
         team_free(team);
         double e = view_error(&got.out[0], &want.out[0], t == DT_BF16 ? 0.02 : 2e-5, t == DT_BF16 ? 0x1p-7 : 2e-5);
         if (!(e <= 1) || !view_guarded(&got.out[0]))
-            fail_msg("cached %s first %d n %d A %d panels %s: error %.3g of the tolerance", dtype_name(t), (int)first, (int)n,
-                     head_dim, ops->name, e);
+            fail_msg("cached %s first %d n %d A %d panels %s: error %.3g of the tolerance", dtype_name(t), (int)first,
+                     (int)n, head_dim, ops->name, e);
         assert_true(view_same_bits(&got.in[4], &want.in[4]) && view_same_bits(&got.in[5], &want.in[5]));
         call_free(&got);
     }

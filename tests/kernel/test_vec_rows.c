@@ -11,7 +11,8 @@
 
 static const struct step_info step = {.seed = 11, .step = 3, .first_token = 37, .training = true, .loss_scale = 0.25f};
 
-/* The tolerance of one result: a bf16 result may round the other way (one unit, 2^-7 at most), a float sum has a few roundings. */
+/* The tolerance of one result: a bf16 result may round the other way (one unit, 2^-7 at most), a float sum has a few
+ * roundings. */
 static double rtol_of(enum dtype t) { return t == DT_BF16 ? 0x1.02p-7 : 4e-6; }
 
 struct shape {

@@ -60,8 +60,8 @@ static inline void view_random(const struct view *v, uint64_t stream, double siz
     for (int64_t r = 0; r < view_rows(v); r++)
         for (int64_t i = 0; i < view_cols(v); i++) {
             uint64_t k = (uint64_t)(r * view_cols(v) + i);
-            view_set(v, r, i,
-                     v->dtype == DT_I32 ? floor(rng_uniform(3, stream, k) * size) : (double)rng_normal(3, stream, k) * size);
+            if (v->dtype == DT_I32) view_set(v, r, i, floor(rng_uniform(3, stream, k) * size));
+            else view_set(v, r, i, (double)rng_normal(3, stream, k) * size);
         }
 }
 

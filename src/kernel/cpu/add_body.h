@@ -78,8 +78,8 @@ VEC_INLINE void add_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t
     for (int64_t r = lo; r < hi; r++) {
         const void *dy = row_at(&c->dout[0], r);
         if (c->din[1].p)
-            dropout_row(row_at(&c->din[1], r), row_or_null(&c->acc[1], r), dy, n, &m, m.threshold ? mask_first(c, r) : 0,
-                        t);
+            dropout_row(row_at(&c->din[1], r), row_or_null(&c->acc[1], r), dy, n, &m,
+                        m.threshold ? mask_first(c, r) : 0, t);
         if (c->din[0].p) add_row(row_at(&c->din[0], r), row_or_null(&c->acc[0], r), dy, n, t);
     }
 }

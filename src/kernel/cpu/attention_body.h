@@ -2,8 +2,8 @@
  * and the way of results back into tensors. See attention.h for the plan.
  *
  * Blocks are ATTN_BQ queries by bk keys, bk the largest multiple of the tile's rows up to 128: S^T takes 32 KB and
- * stays in the core's caches between the product that makes it and the softmax that reads it. Blocks that causality, the window or
- * the documents hide entirely are skipped; masks are applied in blocks they cut.
+ * stays in the core's caches between the product that makes it and the softmax that reads it. Blocks that causality,
+ * the window or the documents hide entirely are skipped; masks are applied in blocks they cut.
  */
 #ifndef TUTTI_KERNEL_CPU_ATTENTION_BODY_H
 #define TUTTI_KERNEL_CPU_ATTENTION_BODY_H
@@ -197,9 +197,8 @@ static void attn_dropout(const struct attn *x, const struct attn_block *k, float
         for (int64_t j = 0; j < k->nk; j += VL) {
             vf r[VL];
             for (int l = 0; l < VL; l++) {
-                bool real = i + l < k->nq;
-                const uint32_t *w = mask_words(&m, (base + (uint64_t)(real ? i + l : 0)) * n + (uint64_t)(k->j0 + j), VL);
-                r[l] = mask_apply(&m, w, vf_set(1.0f));
+                uint64_t query = base + (uint64_t)(i + l < k->nq ? i + l : 0);
+                r[l] = mask_apply(&m, mask_words(&m, query * n + (uint64_t)(k->j0 + j), VL), vf_set(1.0f));
             }
             vf_transpose(r);
             for (int l = 0; l < VL && j + l < k->nk; l++) vf_store(factor + (j + l) * ATTN_BQ + i, r[l]);

@@ -16,7 +16,8 @@ static size_t attention_build_scratch(const struct kernel_call *c, const struct 
     return (c->phase == KERNEL_FWD ? attn_fwd_carve(&x, &f, NULL) : attn_bwd_carve(&x, &w, NULL)) * (size_t)n_threads;
 }
 
-#define ATTENTION_TABLE(isa) \
-    const struct attention_build attention_##isa = {attention_fwd, attention_bwd, attention_cached, attention_build_scratch}
+#define ATTENTION_TABLE(isa)                                                                  \
+    const struct attention_build attention_##isa = {attention_fwd, attention_bwd, attention_cached, \
+                                                    attention_build_scratch}
 
 #endif

@@ -105,8 +105,8 @@ static void attn_bwd_pack_queries(const struct attn *x, struct attn_bwd *w, int6
 }
 
 /* P and dS at row j of lane group g: p what multiplies dO, ds the gradient of q.k. */
-VEC_INLINE void attn_bwd_pair(const struct attn *x, const struct attn_bwd *w, const struct attn_mask *mask, int64_t j, int g,
-                              const float *factor, vf lse, vf delta, vf *p, vf *ds, enum dtype panel)
+VEC_INLINE void attn_bwd_pair(const struct attn *x, const struct attn_bwd *w, const struct attn_mask *mask, int64_t j,
+                              int g, const float *factor, vf lse, vf delta, vf *p, vf *ds, enum dtype panel)
 {
     int64_t at = j * ATTN_BQ + g * VL;
     vf s = vf_load(w->s + at) * vf_set(x->log2_scale);
@@ -122,8 +122,8 @@ VEC_INLINE void attn_bwd_pair(const struct attn *x, const struct attn_bwd *w, co
     *ds = *p * (dp - delta) * vf_set(x->scale);
     *p = dropped;
 }
-VEC_INLINE void attn_bwd_group(const struct attn *x, struct attn_bwd *w, const struct attn_block *k, int g, bool dropping,
-                               enum dtype panel)
+VEC_INLINE void attn_bwd_group(const struct attn *x, struct attn_bwd *w, const struct attn_block *k, int g,
+                               bool dropping, enum dtype panel)
 {
     const int per = panel == DT_BF16 ? 2 : 1;
     size_t step = tile_b_step(x->o, k->nk), each = dtype_bytes(panel);
@@ -158,10 +158,10 @@ static void attn_bwd_block(const struct attn *x, struct attn_bwd *w, const struc
 {
     const struct tile_ops *o = x->o;
     size_t kb = (size_t)k->kb, qb = (size_t)k->qb;
-    attn_mul(o, w->s, ATTN_BQ, w->k + kb * w->key_block, w->key_step, w->q + qb * w->q_block, w->q_step, k->nk, k->nq_pad,
-             x->a, false);
-    attn_mul(o, w->dp, ATTN_BQ, w->v + kb * w->key_block, w->key_step, w->g + qb * w->q_block, w->q_step, k->nk, k->nq_pad,
-             x->a, false);
+    attn_mul(o, w->s, ATTN_BQ, w->k + kb * w->key_block, w->key_step, w->q + qb * w->q_block, w->q_step, k->nk,
+             k->nq_pad, x->a, false);
+    attn_mul(o, w->dp, ATTN_BQ, w->v + kb * w->key_block, w->key_step, w->g + qb * w->q_block, w->q_step, k->nk,
+             k->nq_pad, x->a, false);
     if (dropping) attn_dropout(x, k, w->factor);
     for (int g = 0; g * VL < k->nq_pad; g++) {
         if (o->panel == DT_BF16) attn_bwd_group(x, w, k, g, dropping, DT_BF16);

@@ -39,7 +39,8 @@ VEC_INLINE float cached_softmax(float *p, int64_t n)
 }
 
 /* Query row t of head h against rows lo .. hi-1 of the cache. */
-VEC_INLINE void cached_query(const struct kernel_call *c, int64_t t, int64_t h, int64_t lo, int64_t hi, float *p, enum dtype type)
+VEC_INLINE void cached_query(const struct kernel_call *c, int64_t t, int64_t h, int64_t lo, int64_t hi, float *p,
+                             enum dtype type)
 {
     int64_t a = c->at.head_dim, kv = h / (c->at.heads / c->at.kv_heads) * a;
     size_t each = dtype_bytes(type);

@@ -83,8 +83,8 @@ VEC_INLINE void attn_exp_rows(const float *s, const float *factor, int64_t j, bo
 }
 
 /* One block's scores (at f->s) to probabilities (in f->p), for lane group g. */
-VEC_INLINE void attn_softmax_group(const struct attn *x, struct attn_fwd *f, const struct attn_block *k, int g, bool first,
-                                   bool dropping, enum dtype panel)
+VEC_INLINE void attn_softmax_group(const struct attn *x, struct attn_fwd *f, const struct attn_block *k, int g,
+                                   bool first, bool dropping, enum dtype panel)
 {
     float *s = f->s + g * VL;
     const float *factor = dropping ? f->factor + g * VL : NULL;
@@ -107,14 +107,16 @@ VEC_INLINE void attn_softmax_group(const struct attn *x, struct attn_fwd *f, con
     int32_t *unit = attn_unit(x->o, f->p, p_step, g, 0, per);
     const int nr = x->o->nr;
     vf by = vf_set(x->log2_scale);
-    for (; j + 2 <= k->nk; j += 2, unit += 2 / per * nr) attn_exp_rows(s, factor, j, true, by, max, sum, unit, nr, panel);
+    for (; j + 2 <= k->nk; j += 2, unit += 2 / per * nr)
+        attn_exp_rows(s, factor, j, true, by, max, sum, unit, nr, panel);
     if (j < k->nk) attn_exp_rows(s, factor, j, false, by, max, sum, unit, nr, panel);
     attn_zero_depth(x->o, f->p, p_step, g, k->nk, per);
     vf_store(f->max + g * VL, max);
     vf_store(f->sum + g * VL, sum[0] + sum[1]);
 }
 
-static void attn_softmax(const struct attn *x, struct attn_fwd *f, const struct attn_block *k, bool first, bool dropping)
+static void attn_softmax(const struct attn *x, struct attn_fwd *f, const struct attn_block *k, bool first,
+                         bool dropping)
 {
     for (int g = 0; g * VL < k->nq_pad; g++) {
         if (x->o->panel == DT_BF16) attn_softmax_group(x, f, k, g, first, dropping, DT_BF16);
@@ -147,7 +149,8 @@ static void attn_fwd_queries(struct attn *x, struct attn_fwd *f, int64_t b, int6
         k = attn_block_at(x, b, h, qb, kb);
         if (k.nk <= 0) break;
         if (!k.seen) continue;
-        attn_mul(o, f->s, ATTN_BQ, f->k + (size_t)kb * f->k_block, f->k_step, f->q, f->q_step, k.nk, k.nq_pad, x->a, false);
+        attn_mul(o, f->s, ATTN_BQ, f->k + (size_t)kb * f->k_block, f->k_step, f->q, f->q_step, k.nk, k.nq_pad, x->a,
+                 false);
         if (dropping) attn_dropout(x, &k, f->factor);
         attn_softmax(x, f, &k, first, dropping);
         attn_mul(o, f->o, ATTN_BQ, f->v + (size_t)kb * f->v_block, tile_a_step(o, attn_keys(x, kb)), f->p,
@@ -163,7 +166,7 @@ static void attn_fwd_unit(struct attn *x, int64_t b, int64_t g, int64_t part, in
     attn_fwd_carve(x, &f, scratch);
     int64_t lo, hi, group = x->heads / x->groups;
     team_split(x->n_qb, (int)part, (int)n_parts, &lo, &hi);
-    for (int64_t kb = 0; kb < x->n_kb && lo < hi; kb++) { /* what the last block of queries sees is all that is needed */
+    for (int64_t kb = 0; kb < x->n_kb && lo < hi; kb++) { /* what the last block of queries sees is all we need */
         struct attn_block k = attn_block_at(x, b, 0, hi - 1, kb);
         if (k.nk <= 0) break;
         int64_t row = b * x->n_k + k.j0, n = attn_keys(x, kb);

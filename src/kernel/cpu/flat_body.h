@@ -134,8 +134,8 @@ static void cast_member(void *arg, int member, int n_members)
     case DT_F16 * DT_N + DT_F32: cast_range(c, lo, hi, DT_F16, DT_F32); break;
     case DT_F16 * DT_N + DT_BF16: cast_range(c, lo, hi, DT_F16, DT_BF16); break;
     default: { /* the same type on both sides */
-        size_t b = dtype_bytes(c->to);
-        if (lo < hi) memcpy((char *)c->dst + (size_t)lo * b, (const char *)c->src + (size_t)lo * b, (size_t)(hi - lo) * b);
+        size_t b = dtype_bytes(c->to), at = (size_t)lo * b;
+        if (lo < hi) memcpy((char *)c->dst + at, (const char *)c->src + at, (size_t)(hi - lo) * b);
     }
     }
 }

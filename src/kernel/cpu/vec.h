@@ -75,7 +75,7 @@ VEC_INLINE vf v_exp(vf x)
     p = vf_fma(p, r, vf_set(1.0f));
     return vf_scale2(p, n);
 }
-/* 2^x for x <= 128, very negative x (also -1e30, never -inf) to 0: degree-6 minimax, or degree 5 (4e-7) with `rough`. */
+/* 2^x for x <= 128; very negative x (also -1e30, never -inf) gives 0. Degree 6, with `rough` degree 5 (4e-7). */
 VEC_INLINE vf v_exp2(vf x, int rough)
 {
     vf n = vf_round(x), r = x - n, p;

@@ -36,7 +36,8 @@ VEC_INLINE vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
 /* a * 2^n for integral n <= 128: two factors, so that neither overflows; far below, the result is 0. */
 VEC_INLINE vf vf_scale2(vf a, vf n)
 {
-    vi k = _mm256_cvtps_epi32(_mm256_max_ps(n, _mm256_set1_ps(-252.0f))), h = _mm256_srai_epi32(k, 1), bias = vi_set(127);
+    vi k = _mm256_cvtps_epi32(_mm256_max_ps(n, _mm256_set1_ps(-252.0f)));
+    vi h = _mm256_srai_epi32(k, 1), bias = vi_set(127);
     vf f = vi_float_bits(vi_shl(vi_add(h, bias), 23));
     vf g = vi_float_bits(vi_shl(vi_add(_mm256_sub_epi32(k, h), bias), 23));
     return a * f * g;
@@ -55,7 +56,10 @@ VEC_INLINE float vf_hmax(vf a)
 }
 
 /* Lanes 0 .. n-1. */
-VEC_INLINE vmask vm_first(int n) { return _mm256_cmpgt_epi32(vi_set((uint32_t)n), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0)); }
+VEC_INLINE vmask vm_first(int n)
+{
+    return _mm256_cmpgt_epi32(vi_set((uint32_t)n), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
+}
 VEC_INLINE vmask vm_and(vmask a, vmask b) { return vi_and(a, b); }
 VEC_INLINE vmask vm_or(vmask a, vmask b) { return vi_or(a, b); }
 VEC_INLINE vmask vi_eq(vi a, vi b) { return _mm256_cmpeq_epi32(a, b); }

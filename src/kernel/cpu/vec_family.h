@@ -1,7 +1,8 @@
 /* vec_family.h: the vector operations' builds per instruction set, and who chooses between them.
  *
  * cpu_family.c holds one function per slot. For the vector operations that function is vec_run: it looks at
- * cpu_isa() and hands the call to the same slot of one of the kernel_vec tables, builds of the same source. Below AVX2 vec_accepts says no and the call falls through to ref.
+ * cpu_isa() and hands the call to the same slot of one of the kernel_vec tables, builds of the same source. Below
+ * AVX2 vec_accepts says no and the call falls through to ref.
  * Includes: kernel.h. Order: Local.
  */
 #ifndef TUTTI_KERNEL_CPU_VEC_FAMILY_H
