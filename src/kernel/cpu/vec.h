@@ -1,10 +1,10 @@
 /* vec.h: the small vocabulary in which the vector kernels are written once.
  *
- * A loop lives in a *_body.h file in terms of these words; *_avx2.c and *_avx512.c include the same bodies with
- * 8 or 16 lanes. The compiler's own flags for the file choose the width, so one binary holds both.
+ * A loop lives in a *_body.h file in terms of these words; *_avx2.c, *_avx512.c and *_avx512bf16.c include the same
+ * bodies with 8 or 16 lanes. The compiler's own flags for the file choose the width, so one binary holds both.
  *
- *   vf, vi, vmask      VL floats, VL 32-bit integers, one truth value per lane; vf has + - * / and compares by
- *                      the compiler's vector extension
+ *   vf, vi, vmask      VL floats, VL 32-bit integers, one truth value per lane; vf has + - * / by the compiler's
+ *                      vector extension, everything else is a word here
  *   v_get, v_put       load and store of f32 or bf16 elements as floats; n < VL touches only n elements, other
  *                      lanes read as 0. The dtype is a constant wherever it is called, so the branch folds away
  *   v_exp, v_exp2      relative error below 2e-7: degree-6 minimax polynomials
