@@ -1,0 +1,189 @@
+/* Updates against the formulas in double precision, and learning rates against their closed forms. */
+#include "run/toy.h"
+
+enum { ROWS = 31, COLS = 17, BIAS = 23, N = ROWS * COLS + BIAS, STEPS = 12 };
+
+struct bench {
+    struct param_table t;
+    struct device *d;
+    struct kernel_table k;
+    struct store s;
+};
+
+static void open_bench(struct bench *b, enum dtype dtype, const struct optim_config *c, int threads)
+{
+    struct err e = {0};
+    memset(b, 0, sizeof *b);
+    param_add(&b->t, "w", 2, (int64_t[]){ROWS, COLS}, INIT_NORMAL, 0.5, -1, spmd_all(SPMD_I));
+    param_add(&b->t, "b", 1, (int64_t[]){BIAS}, INIT_NORMAL, 0.5, -1, spmd_all(SPMD_I));
+    assert_int_equal(device_cpu_new(&b->d, threads, &e), OK);
+    assert_int_equal(kernel_table_init(&b->k, "auto", threads, false, &e), OK);
+    assert_int_equal(store_new(&b->s, &b->t, b->d, dtype, true, optim_n_moments(c), &e), OK);
+    struct stream st = {b->d};
+    store_init(&b->s, &b->k, &st, 1);
+}
+
+static void close_bench(struct bench *b)
+{
+    store_free(&b->s);
+    device_free(b->d);
+    param_table_free(&b->t);
+}
+
+static void set_gradients(struct bench *b, int step)
+{
+    float *g = b->s.grad.p;
+    for (int i = 0; i < N; i++) g[i] = 0.3f * rng_normal(2, (uint64_t)step, (uint64_t)i);
+}
+
+static double norm_of(const float *g)
+{
+    double sum = 0;
+    for (int i = 0; i < N; i++) sum += (double)g[i] * g[i];
+    return sqrt(sum);
+}
+
+struct truth {
+    double w[N], m[N], v[N];
+};
+
+/* Loshchilov & Hutter 2019, Algorithm 2; the update of PyTorch's AdamW. */
+static void adamw_exact(struct truth *x, const float *grad, const struct optim_config *c, double lr, int t, double scale)
+{
+    for (int i = 0; i < N; i++) {
+        double g = grad[i] * scale, decay = i < ROWS * COLS ? c->weight_decay : 0;
+        x->m[i] = c->beta1 * x->m[i] + (1 - c->beta1) * g;
+        x->v[i] = c->beta2 * x->v[i] + (1 - c->beta2) * g * g;
+        double m = x->m[i] / (1 - pow(c->beta1, t)), v = x->v[i] / (1 - pow(c->beta2, t));
+        x->w[i] -= lr * (m / (sqrt(v) + c->eps) + decay * x->w[i]);
+    }
+}
+
+static void sgd_exact(struct truth *x, const float *grad, const struct optim_config *c, double lr, int t, double scale)
+{
+    for (int i = 0; i < N; i++) {
+        double g = grad[i] * scale + (i < ROWS * COLS ? c->weight_decay : 0) * x->w[i];
+        x->m[i] = t == 1 ? g : c->momentum * x->m[i] + g;
+        x->w[i] -= lr * (c->momentum == 0 ? g : c->nesterov ? g + c->momentum * x->m[i] : x->m[i]);
+    }
+}
+
+static void check_updates(const struct optim_config *c, enum dtype dtype, int threads)
+{
+    struct bench b;
+    static struct truth x;
+    memset(&x, 0, sizeof x);
+    open_bench(&b, dtype, c, threads);
+    const float *w = store_master(&b.s)->p;
+    for (int i = 0; i < N; i++) x.w[i] = w[i];
+    int clipped = 0;
+    for (int t = 1; t <= STEPS; t++) {
+        double lr = 0.01 + 0.002 * t;
+        set_gradients(&b, t);
+        if (t > STEPS / 2)
+            for (int i = 0; i < N; i++) ((float *)b.s.grad.p)[i] *= 0.01f; /* below the limit: no clipping */
+        double norm = optim_grad_norm(&b.s, &b.k), want = norm_of(b.s.grad.p);
+        assert_true(fabs(norm - want) < 1e-9 * want);
+        double scale = c->clip > 0 && norm > c->clip ? c->clip / norm : 1;
+        clipped += scale < 1;
+        (c->kind == OPTIM_ADAMW ? adamw_exact : sgd_exact)(&x, b.s.grad.p, c, lr, t, scale);
+        optim_step(&b.s, &b.k, c, lr, t - 1, norm);
+        for (int i = 0; i < N; i++)
+            if (!(fabs(w[i] - x.w[i]) < 2e-6 + 2e-6 * fabs(x.w[i])))
+                fail_msg("step %d, element %d: %.9g, wanted %.9g", t, i, (double)w[i], x.w[i]);
+    }
+    assert_int_equal(clipped, c->clip > 0 ? STEPS / 2 : 0);
+    for (int i = 0; i < N && dtype == DT_BF16; i++)
+        assert_int_equal(((bf16 *)b.s.param.p)[i], bf16_from_f32(w[i]));
+    close_bench(&b);
+}
+
+static void test_updates(void **state)
+{
+    (void)state;
+    const struct optim_config all[] = {
+        {.kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1},
+        {.kind = OPTIM_ADAMW, .beta1 = 0, .beta2 = 0.99, .eps = 1e-3, .weight_decay = 0, .clip = 0},
+        {.kind = OPTIM_SGD, .momentum = 0, .weight_decay = 0.2, .clip = 1},
+        {.kind = OPTIM_SGD, .momentum = 0.9, .weight_decay = 0.2, .clip = 0},
+        {.kind = OPTIM_SGD, .momentum = 0.9, .nesterov = true, .clip = 1},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int threads = 1; threads <= 3; threads++) {
+            check_updates(&all[i], DT_F32, threads);
+            check_updates(&all[i], DT_BF16, threads);
+        }
+    assert_int_equal(optim_n_moments(&all[0]), 2);
+    assert_int_equal(optim_n_moments(&all[2]), 0);
+    assert_int_equal(optim_n_moments(&all[3]), 1);
+}
+
+/* Teams of any size give the same norm and the same weights. */
+static void test_threads_change_nothing(void **state)
+{
+    (void)state;
+    struct optim_config c = {.kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1};
+    struct bench a, b;
+    open_bench(&a, DT_BF16, &c, 1);
+    open_bench(&b, DT_BF16, &c, 3);
+    for (int t = 0; t < 3; t++) {
+        set_gradients(&a, t);
+        set_gradients(&b, t);
+        double x = optim_grad_norm(&a.s, &a.k), y = optim_grad_norm(&b.s, &b.k);
+        assert_true(x == y);
+        optim_step(&a.s, &a.k, &c, 0.1, t, x);
+        optim_step(&b.s, &b.k, &c, 0.1, t, y);
+    }
+    assert_memory_equal(a.s.master.p, b.s.master.p, N * 4);
+    assert_memory_equal(a.s.param.p, b.s.param.p, N * 2);
+    close_bench(&a);
+    close_bench(&b);
+}
+
+static void near(double got, double want)
+{
+    if (!(fabs(got - want) <= 1e-12 * fabs(want))) fail_msg("%.15g, wanted %.15g", got, want);
+}
+
+static void test_schedules(void **state)
+{
+    (void)state;
+    enum { ALL = 111, WARM = 10, TAIL = 21 };
+    const double pi = acos(-1.0), lr = 0.8, min = 0.08;
+    struct lr_config c = {.lr = lr, .min_lr = min, .warmup_steps = WARM, .decay_steps = TAIL, .steps = ALL};
+    for (int kind = LR_CONSTANT; kind <= LR_WSD; kind++) {
+        c.kind = (enum lr_kind)kind;
+        for (int s = 0; s < WARM; s++) near(lr_at(&c, s), lr * (s + 1) / WARM);
+        near(lr_at(&c, WARM), lr);
+        near(lr_at(&c, ALL - 1), kind == LR_CONSTANT ? lr : min);
+        near(lr_at(&c, ALL + 5), kind == LR_CONSTANT ? lr : min); /* a run that goes on keeps the last */
+    }
+    for (int s = WARM; s < ALL; s++) {
+        double x = (double)(s - WARM) / (ALL - WARM - 1);
+        c.kind = LR_CONSTANT;
+        near(lr_at(&c, s), lr);
+        c.kind = LR_LINEAR;
+        near(lr_at(&c, s), lr + (min - lr) * x);
+        c.kind = LR_COSINE;
+        near(lr_at(&c, s), min + (lr - min) * (1 + cos(pi * x)) / 2);
+        c.kind = LR_WSD;
+        near(lr_at(&c, s), s < ALL - TAIL ? lr : lr + (min - lr) * (s - (ALL - TAIL)) / (TAIL - 1.0));
+    }
+    c = (struct lr_config){.kind = LR_COSINE, .lr = lr, .min_lr = min, .steps = 1}; /* no span to divide by */
+    assert_true(isfinite(lr_at(&c, 0)));
+    c = (struct lr_config){.kind = LR_LINEAR, .lr = lr, .min_lr = min, .warmup_steps = 5, .steps = 5};
+    for (int s = 0; s < 5; s++) near(lr_at(&c, s), lr * (s + 1) / 5);
+    c = (struct lr_config){.kind = LR_WSD, .lr = lr, .min_lr = min, .decay_steps = 1, .steps = 9};
+    near(lr_at(&c, 7), lr);
+    near(lr_at(&c, 8), min);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_threads_change_nothing),
+        cmocka_unit_test(test_schedules),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,128 @@
+/* toy.h: what the tests of the upper rooms share: small models that still have every feature, a batch for them, and
+ * an engine on a device. */
+#ifndef TUTTI_TESTS_RUN_TOY_H
+#define TUTTI_TESTS_RUN_TOY_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "run/engine.h"
+
+#define assert_contains(text, part)                                                                 \
+    do {                                                                                            \
+        if (!strstr(text, part)) fail_msg("'%s' does not contain '%s'", (const char *)(text), part); \
+    } while (0)
+
+/* Odd sizes on purpose: nothing is a multiple of a vector or a tile. */
+static inline struct model_config toy_model(enum model_family family)
+{
+    struct model_config m = {
+        .family = family,
+        .layers = 2,
+        .hidden = 36,
+        .heads = 3,
+        .kv_heads = family == MODEL_LLAMA ? 1 : 3,
+        .head_dim = 12,
+        .ffn = 52,
+        .vocab = 67,
+        .max_seq = 24,
+        .norm_eps = 1e-5,
+        .rope_theta = 10000,
+    };
+    return m;
+}
+
+static inline struct engine_config toy_config(enum model_family family, enum dtype dtype)
+{
+    return (struct engine_config){
+        .model = toy_model(family),
+        .dtype = dtype,
+        .micro = 2,
+        .seq = 24,
+        .n_microbatches = 2,
+        .training = true,
+        .optim = {.kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1.0},
+        .seed = 7,
+        .kernels = "auto",
+        .threads = 1,
+    };
+}
+
+struct toy {
+    struct device *dev;
+    struct engine *g;
+    struct engine_batch batch;
+    int32_t *tokens, *targets, *positions, *docs;
+};
+
+/* A batch in which the next token follows from this one most of the time, so that a model can learn it; some targets
+ * are not trained; documents end in the middle of a sequence. */
+static inline void toy_batch(struct toy *t, const struct engine_config *c)
+{
+    int64_t n = c->n_microbatches * c->micro * c->seq;
+    t->tokens = xcalloc((size_t)n, 4);
+    t->targets = xcalloc((size_t)n, 4);
+    t->positions = xcalloc((size_t)n, 4);
+    t->docs = xcalloc((size_t)n, 4);
+    t->batch = (struct engine_batch){t->tokens, t->targets, t->positions, t->docs, 0};
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = i % c->seq;
+        t->positions[i] = (int32_t)at;
+        t->docs[i] = at >= c->seq / 3;
+        bool start = at == 0 || rng_u32(3, 1, (uint64_t)i) % 8 == 0;
+        t->tokens[i] = start ? (int32_t)(rng_u32(3, 2, (uint64_t)i) % (uint32_t)c->model.vocab)
+                             : (int32_t)((t->tokens[i - 1] * 5 + 3) % c->model.vocab);
+        if (i) t->targets[i - 1] = at ? t->tokens[i] : -1;
+    }
+    t->targets[n - 1] = 1;
+    for (int64_t i = 0; i < n; i++) t->batch.n_trained += t->targets[i] >= 0;
+}
+
+static inline void toy_open(struct toy *t, const struct engine_config *c)
+{
+    struct err e = {0};
+    memset(t, 0, sizeof *t);
+    if (device_cpu_new(&t->dev, c->threads, &e)) fail_msg("%s", e.text);
+    if (engine_new(&t->g, c, t->dev, &e)) fail_msg("%s", e.text);
+    engine_init(t->g);
+    toy_batch(t, c);
+}
+
+static inline void toy_close(struct toy *t)
+{
+    engine_free(t->g);
+    device_free(t->dev);
+    xfree(t->tokens);
+    xfree(t->targets);
+    xfree(t->positions);
+    xfree(t->docs);
+}
+
+/* A copy of the whole gradient, in the table's order. */
+static inline float *toy_gradients(const struct toy *t)
+{
+    float *v = xmalloc(t->g->store.grad.bytes);
+    memcpy(v, t->g->store.grad.p, t->g->store.grad.bytes);
+    return v;
+}
+
+static inline double toy_relative_error(const float *got, const float *want, int64_t n)
+{
+    double diff = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) {
+        diff += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+        norm += (double)want[i] * want[i];
+    }
+    return norm > 0 ? sqrt(diff / norm) : sqrt(diff);
+}
+
+#endif

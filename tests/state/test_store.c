@@ -1,0 +1,162 @@
+/* Initial values, buffers and their bytes. */
+#include "run/toy.h"
+
+#include "base/thread.h"
+#include "state/store.h"
+
+static int add(struct param_table *t, const char *name, int64_t rows, int64_t cols, enum param_init init)
+{
+    return param_add(t, name, cols ? 2 : 1, (int64_t[]){rows, cols}, init, 0.02, -1, spmd_all(SPMD_I));
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    struct param_table t = {0};
+    for (int i = 0; i < 100; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%d", i);
+        assert_int_equal(add(&t, name, i + 1, i % 2 ? 3 : 0, INIT_NORMAL), i);
+    }
+    int64_t at = 0;
+    for (int i = 0; i < t.n; i++) { /* no padding; matrices decay, vectors do not */
+        assert_int_equal(t.p[i].offset, at);
+        assert_int_equal(t.p[i].numel, (i + 1) * (i % 2 ? 3 : 1));
+        assert_int_equal(t.p[i].decay, i % 2);
+        at += t.p[i].numel;
+    }
+    assert_int_equal(t.numel, at);
+    assert_int_equal(param_find(&t, "p42"), 42);
+    assert_int_equal(param_find(&t, "p100"), -1);
+    param_table_free(&t);
+}
+
+/* Element i is f(seed, name, i): not of the piece it is made in, the team, or where the parameter stands. */
+static void test_init_is_a_function_of_seed_name_index(void **state)
+{
+    (void)state;
+    enum { N = 10007 };
+    static float whole[N], piece[N], other[N];
+    struct param_table t = {0}, u = {0};
+    add(&t, "w", N, 1, INIT_NORMAL);
+    add(&u, "before", 33, 7, INIT_ONES);
+    add(&u, "w", 1, N, INIT_NORMAL);
+    add(&u, "v", 1, N, INIT_NORMAL);
+    struct team *team = team_new(3);
+    param_init_fill(&t.p[0], 5, 0, N, whole, NULL);
+    for (int64_t lo = 0; lo < N; lo += 1234) {
+        int64_t n = N - lo < 1234 ? N - lo : 1234;
+        param_init_fill(&u.p[1], 5, lo, n, piece + lo, team);
+    }
+    assert_memory_equal(whole, piece, sizeof whole);
+    param_init_fill(&u.p[2], 5, 0, N, other, team);
+    int same = 0;
+    for (int i = 0; i < N; i++) same += other[i] == whole[i];
+    assert_true(same < 5);
+    param_init_fill(&t.p[0], 6, 0, N, other, team);
+    same = 0;
+    for (int i = 0; i < N; i++) same += other[i] == whole[i];
+    assert_true(same < 5);
+    double sum = 0, square = 0;
+    for (int i = 0; i < N; i++) {
+        sum += whole[i];
+        square += (double)whole[i] * whole[i];
+    }
+    assert_true(fabs(sum / N) < 0.02 * 4 / sqrt(N));
+    assert_true(fabs(sqrt(square / N) / 0.02 - 1) < 4 / sqrt(2.0 * N));
+    team_free(team);
+    param_table_free(&t);
+    param_table_free(&u);
+}
+
+static void test_compute_copy_is_the_cast_master(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 3; threads++) {
+        struct param_table t = {0};
+        struct device *d;
+        struct store s, f;
+        struct kernel_table k;
+        struct err e = {0};
+        add(&t, "a", 37, 41, INIT_NORMAL);
+        add(&t, "b", 53, 0, INIT_ONES);
+        add(&t, "c", 19, 0, INIT_ZEROS);
+        assert_int_equal(device_cpu_new(&d, threads, &e), OK);
+        assert_int_equal(kernel_table_init(&k, "auto", threads, false, &e), OK);
+        assert_int_equal(store_new(&s, &t, d, DT_BF16, true, 2, &e), OK);
+        assert_int_equal(store_new(&f, &t, d, DT_F32, true, 1, &e), OK);
+        struct stream st = {d};
+        store_init(&s, &k, &st, 11);
+        store_init(&f, &k, &st, 11);
+        assert_memory_equal(s.master.p, f.param.p, (size_t)t.numel * 4);
+        assert_ptr_equal(store_master(&f), &f.param);
+        assert_ptr_equal(store_master(&s), &s.master);
+        float *master = s.master.p;
+        bf16 *copy = s.param.p;
+        for (int64_t i = 0; i < t.numel; i++) assert_int_equal(copy[i], bf16_from_f32(master[i]));
+        for (int64_t i = 0; i < 2 * t.numel; i++) assert_true(((float *)s.moment[i / t.numel].p)[i % t.numel] == 0);
+        assert_true(((float *)store_master(&f)->p)[t.p[1].offset] == 1 && master[t.p[2].offset] == 0);
+
+        float in[53], out[53]; /* what is written is what is read, and reaches the copy */
+        for (int i = 0; i < 53; i++) in[i] = 0.1f * (float)i - 1.3f;
+        store_write(&s, &k, &st, 1, 0, in);
+        store_read(&s, &st, 1, 0, out);
+        assert_memory_equal(in, out, sizeof in);
+        for (int i = 0; i < 53; i++) assert_int_equal(copy[t.p[1].offset + i], bf16_from_f32(in[i]));
+        assert_true(master[t.p[2].offset] == 0 && master[t.p[1].offset - 1] == ((float *)f.param.p)[t.p[1].offset - 1]);
+        store_write(&s, &k, &st, 1, 2, in);
+        store_read(&s, &st, 1, 2, out);
+        assert_memory_equal(in, out, sizeof in);
+        store_read(&s, &st, 1, 1, out);
+        assert_true(out[7] == 0);
+        store_free(&s);
+        store_free(&f);
+        device_free(d);
+        param_table_free(&t);
+    }
+}
+
+static size_t bytes_of(int64_t n, enum dtype dtype, bool training, size_t now[MEM_N])
+{
+    struct param_table t = {0};
+    struct device *d;
+    struct store s;
+    struct err e = {0};
+    add(&t, "w", n, 1000, INIT_NORMAL);
+    assert_int_equal(device_null_new(&d, &e), OK);
+    assert_int_equal(store_new(&s, &t, d, dtype, training, 2, &e), OK);
+    memcpy(now, d->ledger.now, sizeof d->ledger.now);
+    size_t total = d->ledger.now_total;
+    store_free(&s);
+    assert_int_equal(d->ledger.now_total, 0);
+    device_free(d);
+    param_table_free(&t);
+    return total;
+}
+
+/* Rajbhandari et al., "ZeRO", 2020: 7.5 billion parameters with Adam at 16 bytes are 120 GB; with fp32 gradients
+ * beside bf16 parameters (2+4+4+4+4) 340 billion are 6,120 GB. */
+static void test_bytes_per_parameter(void **state)
+{
+    (void)state;
+    size_t now[MEM_N];
+    assert_int_equal(bytes_of(340000000, DT_BF16, true, now), 6120000000000u);
+    assert_int_equal(now[MEM_PARAM], 680000000000u);
+    assert_int_equal(now[MEM_MASTER], 1360000000000u);
+    assert_int_equal(now[MEM_GRAD], 1360000000000u);
+    assert_int_equal(now[MEM_OPTIMIZER], 2720000000000u);
+    assert_int_equal(bytes_of(7500000, DT_F32, true, now), 120000000000u);
+    assert_int_equal(now[MEM_MASTER], 0);
+    assert_int_equal(bytes_of(7500000, DT_BF16, false, now), 15000000000u);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_init_is_a_function_of_seed_name_index),
+        cmocka_unit_test(test_compute_copy_is_the_cast_master),
+        cmocka_unit_test(test_bytes_per_parameter),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

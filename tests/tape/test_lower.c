@@ -1,0 +1,230 @@
+/* What lowering may not change: deferring weight gradients, recomputing, and cutting the loss into chunks leave the
+ * gradients as they are; and what it must keep small: bytes from forward to backward, and backward's scratch. */
+#include "run/toy.h"
+
+/* ---- deferred weight gradients: F0 F1 B0 B1 W0 W1 with two slabs, by hand ---- */
+static void run_phase(struct toy *t, const struct program *p, enum tape_phase phase, int m, void *const slab[HOME_N],
+                      const struct step_info *info)
+{
+    struct engine *g = t->g;
+    int64_t tokens = g->cfg.micro * g->cfg.seq;
+    struct step_info here = *info;
+    here.first_token = (uint64_t)(m * tokens);
+    g->slot[SLOT_TOKENS] = t->tokens + m * tokens;
+    g->slot[SLOT_TARGETS] = t->targets + m * tokens;
+    g->slot[SLOT_POSITIONS] = t->positions + m * tokens;
+    g->slot[SLOT_DOCS] = t->docs + m * tokens;
+    program_run(p, phase, &(struct program_args){.kernels = &g->kernels, .team = t->dev->team, .step = &here,
+                                                 .slot = g->slot, .act = slab[HOME_ACT], .wgrad = slab[HOME_WGRAD],
+                                                 .scratch = slab[HOME_SCRATCH], .first_microbatch = m == 0});
+}
+
+static void *garbage_new(size_t bytes)
+{
+    char *p = mem_pages_new(bytes ? bytes : 1);
+    assert_non_null(p);
+    memset(p, 0xff, bytes); /* NaN, so that reading what was not written shows */
+    return p;
+}
+
+static void run_split(struct toy *t, enum tape_phase order[], int microbatch[], int n)
+{
+    struct program *p;
+    struct err e = {0};
+    if (program_new(&p, t->g->tape, &t->g->kernels, (struct lower_options){.training = true, .split_w = true}, &e))
+        fail_msg("%s", e.text);
+    void *slab[2][HOME_N];
+    for (int m = 0; m < 2; m++)
+        for (int h = 0; h < HOME_N; h++) slab[m][h] = h == HOME_SCRATCH && m ? slab[0][h] : garbage_new(p->bytes[h]);
+    struct step_info info = {.seed = t->g->cfg.seed, .step = 3, .training = true,
+                             .loss_scale = (float)(1.0 / (double)t->batch.n_trained)};
+    memset(t->g->store.grad.p, 0xff, t->g->store.grad.bytes);
+    for (int i = 0; i < n; i++) run_phase(t, p, order[i], microbatch[i], slab[microbatch[i]], &info);
+    for (int m = 0; m < 2; m++)
+        for (int h = 0; h < HOME_N; h++)
+            if (!(h == HOME_SCRATCH && m)) mem_pages_free(slab[m][h], p->bytes[h] ? p->bytes[h] : 1);
+    program_free(p);
+}
+
+static void test_deferred_weights(void **state)
+{
+    (void)state;
+    enum tape_phase order[] = {PHASE_F, PHASE_F, PHASE_B, PHASE_B, PHASE_W, PHASE_W};
+    int microbatch[] = {0, 1, 0, 1, 0, 1};
+    for (int v = 0; v < 16; v++) {
+        struct engine_config c = toy_config(v & 1 ? MODEL_LLAMA : MODEL_GPT2, v & 2 ? DT_BF16 : DT_F32);
+        c.model.dropout = v & 4 ? 0.2 : 0;
+        c.recompute = v & 8;
+        c.model.document_mask = v & 8;
+        struct toy t;
+        struct engine_report r;
+        toy_open(&t, &c);
+        engine_gradients(t.g, &t.batch, 3, &r);
+        float *want = toy_gradients(&t);
+        run_split(&t, order, microbatch, 6);
+        for (int i = 0; i < t.g->params.n; i++) {
+            const struct param *p = &t.g->params.p[i];
+            if (memcmp(store_grad_ptr(&t.g->store, i), want + p->offset, (size_t)p->numel * 4))
+                fail_msg("variant %d: the gradient of %s changes by %g when it is deferred", v, p->name,
+                         toy_relative_error(store_grad_ptr(&t.g->store, i), want + p->offset, p->numel));
+        }
+        xfree(want);
+        toy_close(&t);
+    }
+}
+
+/* With tied embeddings the two contributions to one matrix change their order: equal but for rounding. */
+static void test_deferred_weights_tied(void **state)
+{
+    (void)state;
+    enum tape_phase order[] = {PHASE_F, PHASE_B, PHASE_F, PHASE_B, PHASE_W, PHASE_W};
+    int microbatch[] = {0, 0, 1, 1, 0, 1};
+    struct engine_config c = toy_config(MODEL_GPT2, DT_F32);
+    c.model.tie = true;
+    struct toy t;
+    struct engine_report r;
+    toy_open(&t, &c);
+    engine_gradients(t.g, &t.batch, 3, &r);
+    float *want = toy_gradients(&t);
+    run_split(&t, order, microbatch, 6);
+    assert_true(toy_relative_error(t.g->store.grad.p, want, t.g->params.numel) < 1e-6);
+    xfree(want);
+    toy_close(&t);
+}
+
+/* ---- recompute ---- */
+static void test_recompute_is_bit_identical(void **state)
+{
+    (void)state;
+    for (int v = 0; v < 8; v++) {
+        struct engine_config c = toy_config(v & 1 ? MODEL_LLAMA : MODEL_GPT2, v & 2 ? DT_BF16 : DT_F32);
+        c.model.dropout = v & 4 ? 0.3 : 0;
+        struct toy keep, again;
+        struct engine_report r, s;
+        toy_open(&keep, &c);
+        c.recompute = true;
+        toy_open(&again, &c);
+        engine_gradients(keep.g, &keep.batch, 5, &r);
+        engine_gradients(again.g, &again.batch, 5, &s);
+        assert_memory_equal(&r.loss, &s.loss, sizeof r.loss);
+        assert_memory_equal(keep.g->store.grad.p, again.g->store.grad.p, keep.g->store.grad.bytes);
+        assert_true(again.g->act[0].bytes < keep.g->act[0].bytes / 2);
+        assert_true(engine_flops_step(again.g) > 1.2 * engine_flops_step(keep.g));
+        assert_true(engine_flops_model(again.g) == engine_flops_model(keep.g));
+        toy_close(&keep);
+        toy_close(&again);
+    }
+}
+
+/* Dropout must do something, and depend on the step. */
+static void test_dropout_acts(void **state)
+{
+    (void)state;
+    for (int family = 0; family < MODEL_N; family++) {
+        struct engine_config c = toy_config((enum model_family)family, DT_F32);
+        struct toy t;
+        struct engine_report a, b, again, off;
+        c.model.dropout = 0.3;
+        toy_open(&t, &c);
+        engine_gradients(t.g, &t.batch, 0, &a);
+        engine_gradients(t.g, &t.batch, 1, &b);
+        engine_gradients(t.g, &t.batch, 0, &again);
+        engine_evaluate(t.g, &t.batch, &off);
+        assert_true(a.loss == again.loss && a.grad_norm == again.grad_norm);
+        assert_true(a.loss != b.loss && a.loss != off.loss);
+        toy_close(&t);
+    }
+}
+
+/* ---- bytes ---- */
+static void plan_program(size_t bytes[HOME_N], const struct model_config *c, const struct model_shape *s, bool split_w)
+{
+    struct kernel_table k;
+    struct err e = {0};
+    struct param_table p = {0};
+    struct par par = par_single();
+    struct tape *t = tape_new();
+    struct program *g;
+    assert_int_equal(kernel_table_init(&k, "auto", 2, true, &e), OK);
+    model_declare(c, &p);
+    model_record(t, c, &p, &par, s);
+    if (program_new(&g, t, &k, (struct lower_options){.training = true, .split_w = split_w}, &e)) fail_msg("%s", e.text);
+    memcpy(bytes, g->bytes, sizeof g->bytes);
+    program_free(g);
+    tape_free(t);
+    param_table_free(&p);
+}
+
+static struct model_config gpt2_small(int layers)
+{
+    return (struct model_config){.family = MODEL_GPT2, .layers = layers, .hidden = 768, .heads = 12, .kv_heads = 12,
+                                 .head_dim = 64, .ffn = 3072, .vocab = 50257, .max_seq = 1024, .tie = true,
+                                 .norm_eps = 1e-5};
+}
+
+/* Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022: 34 s b h bytes for a
+ * layer without its attention matrix, of which dropout masks are 3 s b h; masks from a counter cost nothing. */
+static void test_activation_bytes(void **state)
+{
+    (void)state;
+    for (int v = 0; v < 4; v++) {
+        struct model_shape s = {.mode = MODEL_TRAIN, .dtype = DT_BF16, .batch = v & 1 ? 4 : 1, .seq = 1024,
+                                .loss_rows = 1024};
+        size_t a[HOME_N], b[HOME_N];
+        struct model_config c = gpt2_small(3), d = gpt2_small(4);
+        c.dropout = d.dropout = v & 2 ? 0.1 : 0;
+        plan_program(a, &c, &s, false);
+        plan_program(b, &d, &s, false);
+        double per = (double)(b[HOME_ACT] - a[HOME_ACT]) / (double)(s.seq * s.batch * c.hidden);
+        if (!(per <= 34) || !(per >= 16)) fail_msg("a block keeps %g s b h bytes (dropout %g)", per, c.dropout);
+        s.recompute = true;
+        plan_program(a, &c, &s, false);
+        plan_program(b, &d, &s, false);
+        assert_int_equal(b[HOME_ACT] - a[HOME_ACT], 2 * s.seq * s.batch * c.hidden); /* the block's input */
+    }
+}
+
+/* Gradients of activations live from first to last use: a deeper model needs no more scratch. */
+static void test_backward_scratch(void **state)
+{
+    (void)state;
+    for (int v = 0; v < 4; v++) {
+        struct model_shape s = {.mode = MODEL_TRAIN, .dtype = DT_BF16, .batch = 1, .seq = 1024, .loss_rows = 256};
+        size_t a[HOME_N], b[HOME_N];
+        struct model_config c = gpt2_small(6), d = gpt2_small(12);
+        c.vocab = d.vocab = 512; /* so that the head does not decide */
+        c.dropout = d.dropout = v & 1 ? 0.1 : 0;
+        s.recompute = v & 2;
+        plan_program(a, &c, &s, false);
+        plan_program(b, &d, &s, false);
+        assert_int_equal(a[HOME_SCRATCH], b[HOME_SCRATCH]);
+        assert_true(s.recompute || b[HOME_SCRATCH] < b[HOME_ACT] / 2);
+    }
+}
+
+/* Logits live for one chunk. */
+static void test_loss_chunks_bound_logits(void **state)
+{
+    (void)state;
+    struct model_shape s = {.mode = MODEL_TRAIN, .dtype = DT_BF16, .batch = 1, .seq = 1024};
+    struct model_config c = gpt2_small(1);
+    size_t whole[HOME_N], chunk[HOME_N];
+    plan_program(whole, &c, &s, false);
+    s.loss_rows = 128;
+    plan_program(chunk, &c, &s, false);
+    size_t logits = (size_t)c.vocab * 2;
+    assert_true(whole[HOME_SCRATCH] >= 1024 * logits);
+    assert_true(chunk[HOME_SCRATCH] < 400 * logits);
+    assert_true(chunk[HOME_ACT] <= whole[HOME_ACT]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_deferred_weights),           cmocka_unit_test(test_deferred_weights_tied),
+        cmocka_unit_test(test_recompute_is_bit_identical), cmocka_unit_test(test_dropout_acts),
+        cmocka_unit_test(test_activation_bytes),           cmocka_unit_test(test_backward_scratch),
+        cmocka_unit_test(test_loss_chunks_bound_logits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
