@@ -130,7 +130,7 @@ tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...)
     for (int k = 0; k < p->nd; k++) n[k] = p->n[k];
     for (int k = 1; k < span; k++) {
         const struct param *q = &x->params->p[i + k];
-        CHECK(q->nd == p->nd && (p->nd < 2 || q->n[1] == p->n[1]), "%s and %s do not form one matrix", p->name, q->name);
+        CHECK(q->nd == p->nd && (p->nd < 2 || q->n[1] == p->n[1]) && spmd_equal(q->type, p->type), "%s and %s do not form one matrix", p->name, q->name);
         n[0] += q->n[0];
     }
     if (x->param_tid[i] < 0 || span > 1)
