@@ -82,7 +82,8 @@ int save_resume(struct engine *g, const char *path, int64_t *step, int64_t *toke
     if (rc) return rc;
     struct ckpt_tensor *t;
     int64_t n = describe(g, &t);
-    rc = ckpt_load(c, t, n, e);
+    rc = ckpt_check(c, t, n, e); /* also that it holds nothing more: a model of fewer layers is another model */
+    if (!rc) rc = ckpt_load(c, t, n, e);
     if (!rc && g->store.dtype != DT_F32)
         g->kernels.flat->cast(g->dev->team, g->store.param.p, g->store.dtype, g->store.master.p, DT_F32, g->params.numel);
     *step = ckpt_step(c);
