@@ -1,4 +1,5 @@
 /* tutti: the table of commands. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,6 +32,7 @@ static void print_help(FILE *f)
 
 int main(int argc, char **argv)
 {
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk, not a sudden end */
     if (argc < 2) {
         print_help(stderr);
         return 2;
