@@ -90,6 +90,7 @@ int cmd_explain(int argc, char **argv)
     struct cli_args a;
     int rc = cli_config_args("explain", argc, argv, &a);
     if (rc) return rc;
+    if (a.json) return cli_usage("explain", "there is no option --json: what it prints is for people");
     const struct topic *t = NULL;
     for (size_t i = 0; a.word && i < sizeof topics / sizeof *topics; i++)
         if (!strcmp(a.word, topics[i].name)) t = &topics[i];

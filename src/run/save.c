@@ -79,7 +79,7 @@ int save_resume(struct engine *g, const char *path, int64_t *step, int64_t *toke
 {
     struct ckpt *c;
     int rc = ckpt_open(&c, path, e);
-    if (rc) return rc;
+    if (rc) return err_prefix(e, "cannot resume");
     struct ckpt_tensor *t;
     int64_t n = describe(g, &t);
     rc = ckpt_check(c, t, n, e); /* also that it holds nothing more: a model of fewer layers is another model */
@@ -88,7 +88,7 @@ int save_resume(struct engine *g, const char *path, int64_t *step, int64_t *toke
         g->kernels.flat->cast(g->dev->team, g->store.param.p, g->store.dtype, g->store.master.p, DT_F32, g->params.numel);
     *step = ckpt_step(c);
     *tokens = ckpt_tokens(c);
-    if (rc) err_prefix(e, "cannot resume from %s", path);
+    if (rc) err_prefix(e, "cannot resume");
     xfree(t);
     ckpt_close(c);
     return rc;
