@@ -236,7 +236,7 @@ tid tape_record(struct tape *t, enum op op, const struct op_attrs *at, int n_in,
         struct tensor *x = &t->tensors[o];
         x->type = types[i];
         x->producer = index;
-        snprintf(x->name, sizeof x->name, i ? "%.40s.%d" : "%.46s", name, i);
+        snprintf(x->name, sizeof x->name, i ? "%.34s.%d" : "%.46s", name, i);
         t->nodes[index].out[i] = o;
         if (i == 0) first = o;
     }
