@@ -9,23 +9,12 @@
 #include "base/str.h"
 #include "run/trainer.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { OTHER_MEMORY = 1 }; /* sanitizers keep shadows of everything */
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-enum { OTHER_MEMORY = 1 };
-#else
-enum { OTHER_MEMORY = 0 };
-#endif
-#else
-enum { OTHER_MEMORY = 0 };
-#endif
 enum { CONSTANT = 4 << 20 }; /* libraries, stacks, the writer's and the tokenizer's buffers */
 
 static void test_resident_is_the_ledger(void **state)
 {
     (void)state;
-    if (OTHER_MEMORY) skip();
+    if (TOY_SANITIZED) skip();
     char dir[] = "/tmp/tutti-memory-XXXXXX", text[64], data[96], run[96], metrics[96];
     struct str s = {0};
     struct err e = {0};

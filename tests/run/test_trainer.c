@@ -359,6 +359,7 @@ static void test_no_growth(void **state)
 {
     (void)state;
     struct folder f;
+    if (TOY_SANITIZED) skip();
     folder_open(&f);
     const char *const quiet = "run.log_every=100000";
     train_ok(&f, "grow", KEYS("run.steps=300", "checkpoint.every=50", quiet));

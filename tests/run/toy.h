@@ -22,6 +22,19 @@
         if (!strstr(text, part)) fail_msg("'%s' does not contain '%s'", (const char *)(text), part); \
     } while (0)
 
+/* Whether resident memory says something about the program. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { TOY_SANITIZED = 1 }; /* shadows of everything, and freed memory held back */
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+enum { TOY_SANITIZED = 1 };
+#else
+enum { TOY_SANITIZED = 0 };
+#endif
+#else
+enum { TOY_SANITIZED = 0 };
+#endif
+
 /* Odd sizes on purpose: nothing is a multiple of a vector or a tile. */
 static inline struct model_config toy_model(enum model_family family)
 {
