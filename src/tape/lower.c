@@ -195,10 +195,11 @@ static void contribute(struct lower *l, tid x, struct operand *din, struct opera
 /* x's gradient is that of `from` (an addition's output): no copy if x has none yet. Returns false if it has. */
 static bool contribute_alias(struct lower *l, tid x, int place)
 {
-    const struct tensor *v = tape_tensor(l->t, x);
-    if (v->root != x || v->kind != TENSOR_LOCAL || l->grad[x].place >= 0) return false;
-    grad_hold(l, &l->grad[x], place);
-    grad_add_box(l, &l->grad[x], box_of(l->t, x));
+    const struct tensor *v = tape_tensor(l->t, x), *root = tape_tensor(l->t, v->root);
+    bool whole = tensor_numel(v) == tensor_numel(root); /* itself, or under another mesh type */
+    if (!whole || root->kind != TENSOR_LOCAL || l->grad[v->root].place >= 0) return false;
+    grad_hold(l, &l->grad[v->root], place);
+    grad_add_box(l, &l->grad[v->root], box_of(l->t, v->root));
     return true;
 }
 

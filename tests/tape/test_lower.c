@@ -92,6 +92,24 @@ static void test_deferred_weights_tied(void **state)
     toy_close(&t);
 }
 
+/* An addition hands its gradient on: without dropout backward has no instruction for the residual stream, also where
+ * a branch comes through a change of mesh type; the embeddings' sum neither. */
+static void test_additions_cost_nothing_backward(void **state)
+{
+    (void)state;
+    for (int v = 0; v < 4; v++) {
+        struct engine_config c = toy_config(v & 1 ? MODEL_LLAMA : MODEL_GPT2, DT_F32);
+        c.model.dropout = v & 2 ? 0.1 : 0;
+        struct toy t;
+        toy_open(&t, &c);
+        int adds = 0;
+        for (int i = t.g->train->begin[PHASE_B]; i < t.g->train->begin[PHASE_W]; i++)
+            adds += t.g->train->code[i].op == OP_ADD;
+        assert_int_equal(adds, v & 2 ? 2 * c.model.layers : 0);
+        toy_close(&t);
+    }
+}
+
 /* ---- recompute ---- */
 static void test_recompute_is_bit_identical(void **state)
 {
@@ -222,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_deferred_weights),           cmocka_unit_test(test_deferred_weights_tied),
+        cmocka_unit_test(test_additions_cost_nothing_backward),
         cmocka_unit_test(test_recompute_is_bit_identical), cmocka_unit_test(test_dropout_acts),
         cmocka_unit_test(test_activation_bytes),           cmocka_unit_test(test_backward_scratch),
         cmocka_unit_test(test_loss_chunks_bound_logits),
