@@ -110,6 +110,40 @@ static void test_additions_cost_nothing_backward(void **state)
     }
 }
 
+/* z = x + x w^T: x and the product share z's gradient, so what the product adds to x's must go elsewhere while the
+ * product still reads it. */
+static void test_shared_gradient_is_not_overwritten(void **state)
+{
+    (void)state;
+    struct kernel_table k;
+    struct err e = {0};
+    struct spmd_type type = spmd_all(SPMD_I);
+    int64_t n[2] = {8, 8};
+    struct tape *t = tape_new();
+    tid w1 = tape_param(t, "w1", 1, 2, DT_F32, 2, n, type), w2 = tape_param(t, "w2", 3, 4, DT_F32, 2, n, type);
+    tid x = op_linear(t, tape_input(t, "in", 0, DT_F32, 2, n, type), w1, TID_NONE, "x");
+    tid y = op_linear(t, x, w2, TID_NONE, "y");
+    tid z = op_add(t, x, y, 0, 0, "z");
+    tape_segment_begin(t, SEGMENT_LOSS);
+    op_xent(t, op_linear(t, z, w1, TID_NONE, "logits"), tape_input(t, "targets", 5, DT_I32, 1, n, type), 6, "loss");
+    tape_segment_end(t);
+    assert_int_equal(kernel_table_init(&k, "auto", 1, true, &e), OK);
+    struct program *p;
+    if (program_new(&p, t, &k, (struct lower_options){.training = true}, &e)) fail_msg("%s", e.text);
+    bool seen = false;
+    for (int i = p->begin[PHASE_B]; i < p->begin[PHASE_W]; i++) {
+        const struct instr *c = &p->code[i];
+        if (c->kphase != KERNEL_BWD_IN || t->nodes[c->node].out[0] != y) continue;
+        seen = true;
+        assert_int_equal(c->acc[0].place, c->dout[0].place);
+        assert_true(c->din[0].place >= 0 && c->din[0].place != c->dout[0].place);
+    }
+    assert_true(seen);
+    program_check(p);
+    program_free(p);
+    tape_free(t);
+}
+
 /* ---- recompute ---- */
 static void test_recompute_is_bit_identical(void **state)
 {
@@ -241,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_deferred_weights),           cmocka_unit_test(test_deferred_weights_tied),
         cmocka_unit_test(test_additions_cost_nothing_backward),
+        cmocka_unit_test(test_shared_gradient_is_not_overwritten),
         cmocka_unit_test(test_recompute_is_bit_identical), cmocka_unit_test(test_dropout_acts),
         cmocka_unit_test(test_activation_bytes),           cmocka_unit_test(test_backward_scratch),
         cmocka_unit_test(test_loss_chunks_bound_logits),
