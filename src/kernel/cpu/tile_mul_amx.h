@@ -1,7 +1,7 @@
 /* tile_mul_amx.h: the 32 x 32 micro-kernel over eight tile registers, written against six names so that one source
  * runs on AMX (tile_amx.c) and on an emulation of its registers (tile_sim.c):
  *
- *   TILE_REGS                 declares what the emulation needs; nothing on AMX
+ *   TILE_REGS                 opens a function: declares what the emulation needs; on AMX a compiler barrier
  *   TILE_ZERO(t)              register t, a constant 0..7, becomes zero
  *   TILE_LOAD(t, p, bytes)    16 rows of 64 bytes, `bytes` from row to row
  *   TILE_STORE(p, bytes, t)
