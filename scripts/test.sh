@@ -24,7 +24,7 @@ for arg in "$@"; do
 done
 
 # Rooms whose code runs on several threads: what ThreadSanitizer is for.
-threaded='^(base|device|kernel|comm|run)$'
+threaded='^(base|device|kernel|comm|run|verify)$'
 # gcc warns falsely about formats and uninitialised values in the code that a sanitizer adds.
 quiet_flags='-Wno-format-truncation -Wno-maybe-uninitialized -Wno-stringop-overflow'
 case $(basename "$(readlink -f "$(command -v "${CC:-cc}")")") in

@@ -115,6 +115,5 @@ int cli_config_args(const char *command, int argc, char **argv, struct cli_args 
         }
     }
     if (!a->config) return cli_usage(command, "which CONFIG?");
-    if (a->ranks > 1) return cli_usage(command, "-n %lld: this version has one rank", (long long)a->ranks);
     return 0;
 }

@@ -14,6 +14,7 @@ int cmd_train(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_data(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
 int cmd_checkpoint(int argc, char **argv);
 int cmd_schedule(int argc, char **argv);

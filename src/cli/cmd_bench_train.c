@@ -119,7 +119,8 @@ static void random_batch(struct engine_batch *b, int32_t *memory, const struct r
         positions[i] = (int32_t)(i % q->seq);
         docs[i] = 0;
     }
-    *b = (struct engine_batch){tokens, targets, positions, docs, n};
+    *b = (struct engine_batch){.tokens = tokens, .targets = targets, .positions = positions, .docs = docs, .n = q->batch,
+                               .n_trained = n};
 }
 
 static void read_profile(struct figures *f, const struct tape_profile *p)

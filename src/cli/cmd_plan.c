@@ -28,7 +28,7 @@ int cmd_plan(int argc, char **argv)
     if (!rc) rc = plan_make(&p, &c, &e);
     if (!rc) {
         if (a.json)
-            plan_json(&p, &c, &out);
+            plan_json(&p, &out);
         else
             plan_print(&p, &c, &out);
         fputs(str_text(&out), stdout);

@@ -13,7 +13,8 @@ static void print_help(void)
            "Trains the model that CONFIG (YAML) describes. Keys may be given or changed on the command line:\n"
            "  tutti train my.yaml run.steps=100 data.train=texts/\n"
            "Everything goes to run.dir; started again, the run goes on from its newest checkpoint. Ctrl-C finishes\n"
-           "the step, saves and stops.\n\nKeys:\n");
+           "the step, saves and stops. -n RANKS trains with RANKS ranks as threads of this process; under mpirun or srun\n"
+           "the ranks are the processes.\n\nKeys:\n");
     conf_print_help(config_rows, &s);
     fputs(str_text(&s), stdout);
     str_free(&s);
@@ -32,6 +33,7 @@ int cmd_train(int argc, char **argv)
     struct trainer_result r;
     struct err e = {0};
     if (trainer_run(a.config, a.overrides, a.n_overrides, (int)a.ranks, &r, &e)) return cli_fail(&e);
+    if (r.rank > 0) return 0;
     if (r.first_step == r.steps)
         log_info("nothing left to do: all %lld steps are done (%s)", (long long)r.steps, r.checkpoint);
     else

@@ -10,30 +10,92 @@ int optim_n_moments(const struct optim_config *c)
     return c->kind == OPTIM_ADAMW ? 2 : c->momentum != 0 ? 1 : 0;
 }
 
-double optim_grad_norm(const struct store *s, const struct kernel_table *k)
+double optim_sum_squares(const struct store *s, const struct kernel_table *k)
 {
-    if (k->dry) return 0;
     double sum = 0;
+    if (k->dry) return 0;
     for (int i = 0; i < s->table->n; i++)
-        sum += k->flat->sum_squares(s->dev->team, store_grad_ptr(s, i), s->table->p[i].numel);
-    return sqrt(sum);
+        sum += k->flat->sum_squares(s->dev->team, store_piece_grad(s, i), s->units.piece[i].n);
+    return sum;
 }
 
+double optim_grad_norm(const struct store *s, const struct kernel_table *k)
+{
+    CHECK(s->units.n_ranks == 1, "this rank has pieces only");
+    return sqrt(optim_sum_squares(s, k));
+}
+
+/* Parameters, or pieces of them, that lie one after the other in all buffers and share a decay setting. */
 struct stretch {
-    int64_t lo, n;
+    float *master, *m, *v;
+    const float *grad;
+    char *param; /* NULL: the parameters are the master */
+    int64_t n;
     bool decay;
 };
 
-static struct stretch next_stretch(const struct param_table *t, int *i)
+static struct stretch stretch_of(const struct store *s, int i)
 {
-    struct stretch r = {t->p[*i].offset, 0, t->p[*i].decay};
-    while (*i < t->n && t->p[*i].decay == r.decay) r.n += t->p[(*i)++].numel;
+    bool whole = store_state_is_whole(s), own = !s->master.dev;
+    int64_t off = s->table->p[i].offset;
+    size_t width = dtype_bytes(s->dtype);
+    struct stretch r = {.decay = s->table->p[i].decay};
+    float *state[1 + STORE_MAX_MOMENTS] = {NULL};
+    for (int what = 0; what <= s->n_moments; what++) {
+        const struct buffer *b = what ? &s->moment[what - 1] : store_master(s);
+        state[what] = whole ? (float *)b->p + off : store_piece_state(s, i, what);
+    }
+    r.master = state[0];
+    r.m = state[1];
+    r.v = state[2];
+    r.grad = whole ? store_grad_ptr(s, i) : store_piece_grad(s, i);
+    if (!own) r.param = whole ? (char *)s->param.p + (size_t)off * width : store_piece_param(s, i);
+    r.n = store_held(s, i, NULL);
     return r;
 }
 
-static float *f32_at(const struct buffer *b, int64_t i)
+static bool follows(const struct stretch *a, const struct stretch *b, size_t width)
 {
-    return b->p ? (float *)b->p + i : NULL;
+    return a->decay == b->decay && b->master == a->master + a->n && (!a->m || b->m == a->m + a->n) &&
+           (!a->v || b->v == a->v + a->n) && b->grad == a->grad + a->n &&
+           (!a->param || b->param == a->param + (size_t)a->n * width);
+}
+
+static void update(const struct store *s, const struct kernel_table *k, const struct optim_config *c, double lr,
+                   int64_t step, float scale, const struct stretch *r)
+{
+    if (c->kind == OPTIM_ADAMW)
+        k->flat->adamw(s->dev->team, &(struct adamw_args){
+                                         .n = r->n,
+                                         .master = r->master,
+                                         .m = r->m,
+                                         .v = r->v,
+                                         .grad = r->grad,
+                                         .param = r->param,
+                                         .param_dtype = s->dtype,
+                                         .lr = (float)lr,
+                                         .beta1 = (float)c->beta1,
+                                         .beta2 = (float)c->beta2,
+                                         .eps = (float)c->eps,
+                                         .weight_decay = r->decay ? (float)c->weight_decay : 0,
+                                         .grad_scale = scale,
+                                         .bias1 = (float)(1 - pow(c->beta1, (double)(step + 1))),
+                                         .bias2 = (float)(1 - pow(c->beta2, (double)(step + 1))),
+                                     });
+    else
+        k->flat->sgd(s->dev->team, &(struct sgd_args){
+                                       .n = r->n,
+                                       .master = r->master,
+                                       .m = r->m,
+                                       .grad = r->grad,
+                                       .param = r->param,
+                                       .param_dtype = s->dtype,
+                                       .lr = (float)lr,
+                                       .momentum = (float)c->momentum,
+                                       .weight_decay = r->decay ? (float)c->weight_decay : 0,
+                                       .grad_scale = scale,
+                                       .nesterov = c->nesterov,
+                                   });
 }
 
 void optim_step(struct store *s, const struct kernel_table *k, const struct optim_config *c, double lr, int64_t step,
@@ -41,41 +103,14 @@ void optim_step(struct store *s, const struct kernel_table *k, const struct opti
 {
     if (k->dry) return;
     double scale = c->clip > 0 ? fmin(1.0, c->clip / (grad_norm + 1e-6)) : 1.0;
-    const struct buffer *master = store_master(s);
     for (int i = 0; i < s->table->n;) {
-        struct stretch r = next_stretch(s->table, &i);
-        void *param = s->master.p ? (char *)s->param.p + (size_t)r.lo * dtype_bytes(s->dtype) : NULL;
-        if (c->kind == OPTIM_ADAMW)
-            k->flat->adamw(s->dev->team, &(struct adamw_args){
-                                             .n = r.n,
-                                             .master = f32_at(master, r.lo),
-                                             .m = f32_at(&s->moment[0], r.lo),
-                                             .v = f32_at(&s->moment[1], r.lo),
-                                             .grad = f32_at(&s->grad, r.lo),
-                                             .param = param,
-                                             .param_dtype = s->dtype,
-                                             .lr = (float)lr,
-                                             .beta1 = (float)c->beta1,
-                                             .beta2 = (float)c->beta2,
-                                             .eps = (float)c->eps,
-                                             .weight_decay = r.decay ? (float)c->weight_decay : 0,
-                                             .grad_scale = (float)scale,
-                                             .bias1 = (float)(1 - pow(c->beta1, (double)(step + 1))),
-                                             .bias2 = (float)(1 - pow(c->beta2, (double)(step + 1))),
-                                         });
-        else
-            k->flat->sgd(s->dev->team, &(struct sgd_args){
-                                           .n = r.n,
-                                           .master = f32_at(master, r.lo),
-                                           .m = s->n_moments ? f32_at(&s->moment[0], r.lo) : NULL,
-                                           .grad = f32_at(&s->grad, r.lo),
-                                           .param = param,
-                                           .param_dtype = s->dtype,
-                                           .lr = (float)lr,
-                                           .momentum = (float)c->momentum,
-                                           .weight_decay = r.decay ? (float)c->weight_decay : 0,
-                                           .grad_scale = (float)scale,
-                                           .nesterov = c->nesterov,
-                                       });
+        struct stretch r = stretch_of(s, i++);
+        while (i < s->table->n) {
+            struct stretch next = stretch_of(s, i);
+            if (!follows(&r, &next, dtype_bytes(s->dtype))) break;
+            r.n += next.n;
+            i++;
+        }
+        if (r.n) update(s, k, c, lr, step, (float)scale, &r);
     }
 }

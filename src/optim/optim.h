@@ -2,10 +2,10 @@
  * and the compute copy.
  *
  * Invariants
- *   1. The gradient norm is the square root of a sum in fp64 over parameters in the table's order: the same for any
- *      number of threads.
+ *   1. The gradient norm is the square root of a sum in fp64 over parameters in the table's order, then over ranks of
+ *      dp_shard in rank order: the same for any number of threads and at every zero level.
  *   2. Weight decay is decoupled (AdamW) and applies to parameters of two and more dims.
- * Floors 0-3. Order: Local here; the norm becomes Collective with several ranks.
+ * Floors 0-3. Order: Local; the caller sums over ranks (state/exchange.h).
  */
 #ifndef TUTTI_OPTIM_OPTIM_H
 #define TUTTI_OPTIM_OPTIM_H
@@ -35,7 +35,9 @@ struct lr_config {
  * last step. */
 double lr_at(const struct lr_config *c, int64_t step);
 
-/* Global L2 norm of the gradients. */
+/* Sum of squares of the gradients in this rank's pieces; over all ranks of dp_shard, the squared norm. */
+double optim_sum_squares(const struct store *s, const struct kernel_table *k);
+/* Global L2 norm of the gradients of one rank alone. */
 double optim_grad_norm(const struct store *s, const struct kernel_table *k);
 /* One update; step from 0; grad_norm from optim_grad_norm decides clipping. */
 void optim_step(struct store *s, const struct kernel_table *k, const struct optim_config *c, double lr, int64_t step,

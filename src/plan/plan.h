@@ -7,21 +7,28 @@
 #define TUTTI_PLAN_PLAN_H
 
 #include "run/config.h"
-#include "run/engine.h"
+#include "run/ranks.h"
+
+struct plan_rank {
+    int rank;
+    size_t bytes[MEM_N]; /* at the peak */
+    size_t peak_bytes;
+    int64_t act_bytes_microbatch; /* what one microbatch keeps from forward to backward */
+    struct comm_traffic comm[AXIS_N]; /* sent in one step */
+};
 
 struct plan {
     int64_t params;
-    double flops_per_step;  /* what is computed: recomputation counts */
-    double flops_per_token; /* per token of the batch, without recomputation */
-    size_t bytes[MEM_N];    /* at the peak, of the rank that needs most */
-    size_t peak_bytes;
-    int64_t tokens_per_step;
-    int64_t act_bytes_microbatch; /* what one microbatch keeps from forward to backward */
+    double flops_per_step;  /* what is computed, over all ranks: recomputation counts */
+    double flops_per_token; /* without recomputation */
+    int64_t tokens_per_step, microbatches; /* of the global batch; of one rank */
     int n_ranks;
+    struct plan_rank role[2]; /* each distinct role, the one that needs most first */
+    int n_roles;
 };
 
 int plan_make(struct plan *p, const struct config *c, struct err *e);
 void plan_print(const struct plan *p, const struct config *c, struct str *out);
-void plan_json(const struct plan *p, const struct config *c, struct str *out);
+void plan_json(const struct plan *p, struct str *out);
 
 #endif

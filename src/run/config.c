@@ -89,6 +89,11 @@ const struct conf_row config_rows[] = {
     INT("parallel.ep", parallel.ep, "1", -1, 1 << 20, "expert parallel"),
     INT("parallel.pp", parallel.pp, "1", -1, 1 << 20, "pipeline stages"),
 
+    REAL("comm.timeout_s", comm.timeout_s, "600", 0.1, 1e9, "a rank later than this is named and the run ends"),
+    CHOICE("comm.progress", comm.progress, "auto", "auto|inline|thread",
+           "who moves the bytes: the rank when it waits, or a thread of its own; auto: a thread where cores are left"),
+    BOOL("comm.check", comm.check, "false", "compare every operation between ranks also where that is not free"),
+
     CHOICE("memory.recompute", memory.recompute, "none", "none|full",
            "full: keep each layer's input only and compute the layer again in backward"),
     INT("memory.loss_chunk", memory.loss_chunk, "null", 1, 1 << 24,
@@ -157,7 +162,7 @@ static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab
     return OK;
 }
 
-/* Today's program runs one rank; the axes are read, resolved and refused by name. */
+/* The axes: which are -1, whether they multiply to the ranks; those that are not trained with yet are refused. */
 static int resolve_parallel(struct config *c, const struct conf *f, int n_ranks, struct err *e)
 {
     static const char *const name[] = {"dp_replicate", "dp_shard", "tp", "cp", "ep", "pp"};
@@ -165,24 +170,49 @@ static int resolve_parallel(struct config *c, const struct conf *f, int n_ranks,
                        &c->parallel.cp,           &c->parallel.ep,       &c->parallel.pp};
     int64_t known = 1;
     int left = -1;
+    char key[32];
     for (int i = 0; i < 6; i++) {
-        char key[32];
         snprintf(key, sizeof key, "parallel.%s", name[i]);
         if (*size[i] == 0) return conf_error(f, e, key, "wanted 1 or more, or -1 for what is left; got 0");
         if (*size[i] == -1 && left >= 0)
             return conf_error(f, e, key, "only one axis can take what is left (-1); %s does already", name[left]);
         if (*size[i] == -1) left = i;
-        else if (strcmp(name[i], "ep")) known *= *size[i];
+        else if (i > 1 && *size[i] > 1)
+            return conf_error(f, e, key, "this version shares work along dp_replicate and dp_shard only; choose 1, got %lld",
+                              (long long)*size[i]);
+        else known *= *size[i];
     }
-    if (left >= 0) *size[left] = n_ranks % known == 0 && n_ranks >= known ? n_ranks / known : 1;
-    for (int i = 0; i < 6; i++) {
-        char key[32];
-        snprintf(key, sizeof key, "parallel.%s", name[i]);
-        if (*size[i] > 1)
-            return conf_error(f, e, key, "%lld needs more ranks than the %d there is; choose 1", (long long)*size[i],
-                              n_ranks);
+    if (left > 1) *size[left] = 1;
+    if (left >= 0 && left <= 1) {
+        snprintf(key, sizeof key, "parallel.%s", name[1 - left]);
+        if (n_ranks % known)
+            return conf_error(f, e, key, "%lld does not divide the %d ranks", (long long)known, n_ranks);
+        *size[left] = n_ranks / known;
+    } else if (known != n_ranks) {
+        snprintf(key, sizeof key, "parallel.%s", name[1]);
+        return conf_error(f, e, key, "dp_replicate x dp_shard = %lld ranks are wanted, there are %d; start %lld (-n), or "
+                          "set dp_shard to -1", (long long)known, n_ranks, (long long)known);
     }
     return OK;
+}
+
+int64_t config_dp(const struct config *c)
+{
+    return c->parallel.dp_replicate * c->parallel.dp_shard;
+}
+
+void config_part(const struct config *c, int i, int64_t *first, int64_t *n)
+{
+    int64_t end;
+    team_split(c->batch.global, i, to_int(config_dp(c)), first, &end);
+    *n = end - *first;
+}
+
+/* Every rank runs as many microbatches as the one with the largest part. */
+static int64_t config_microbatches(const struct config *c)
+{
+    int64_t dp = config_dp(c), part = (c->batch.global + dp - 1) / dp;
+    return (part + c->batch.micro - 1) / c->batch.micro;
 }
 
 int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int n_ranks, struct err *e)
@@ -190,16 +220,17 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     int rc = resolve_model(c, f, n_vocab, e);
     if (!rc) rc = resolve_parallel(c, f, n_ranks, e);
     if (rc) return rc;
-    if (c->batch.global % c->batch.micro) {
-        int64_t down = c->batch.micro;
-        while (c->batch.global % down) down--;
-        return conf_error(f, e, "batch.micro", "%lld does not divide batch.global = %lld; the nearest below is %lld",
-                          (long long)c->batch.micro, (long long)c->batch.global, (long long)down);
+    if (c->batch.micro > c->batch.global) {
+        if (strcmp(conf_where(f, "batch.micro"), "default"))
+            return conf_error(f, e, "batch.micro", "%lld is more than batch.global = %lld; choose at most that",
+                              (long long)c->batch.micro, (long long)c->batch.global);
+        c->batch.micro = c->batch.global;
     }
-    if (c->batch.global / c->batch.micro > 16384)
-        return conf_error(f, e, "batch.micro", "%lld makes %lld microbatches; at most 16384, so choose %lld or more",
-                          (long long)c->batch.micro, (long long)(c->batch.global / c->batch.micro),
-                          (long long)((c->batch.global + 16383) / 16384));
+    if (config_microbatches(c) > 16384)
+        return conf_error(f, e, "batch.micro", "%lld makes %lld microbatches; at most 16384", (long long)c->batch.micro,
+                          (long long)config_microbatches(c));
+    if (c->numerics.exact_order && n_ranks > 1)
+        return conf_error(f, e, "numerics.exact_order", "is not there yet for several ranks; set it to false");
     if (c->optimizer.min_lr > c->optimizer.lr) {
         const char *where = conf_where(f, "optimizer.schedule.min_lr");
         if (strcmp(where, "default"))
@@ -276,7 +307,19 @@ int64_t config_loss_rows(const struct config *c)
 
 int config_threads(const struct config *c)
 {
-    return c->run.threads ? to_int(c->run.threads) : thread_n_cores();
+    int here = c->parallel.ranks_here > 1 ? c->parallel.ranks_here : 1, cores = thread_n_cores();
+    return c->run.threads ? to_int(c->run.threads) : cores > here ? cores / here : 1;
+}
+
+struct comm_config config_comm(const struct config *c)
+{
+    int busy = config_threads(c) * (c->parallel.ranks_here > 1 ? c->parallel.ranks_here : 1);
+    bool thread = c->comm.progress == PROGRESS_THREAD || (c->comm.progress == PROGRESS_AUTO && busy < thread_n_cores());
+    return (struct comm_config){
+        .timeout_s = c->comm.timeout_s,
+        .progress = thread ? COMM_THREAD : COMM_INLINE,
+        .check = c->comm.check,
+    };
 }
 
 struct engine_config config_engine(const struct config *c)
@@ -286,7 +329,7 @@ struct engine_config config_engine(const struct config *c)
         .dtype = config_dtype(c),
         .micro = c->batch.micro,
         .seq = c->model.seq_len,
-        .n_microbatches = c->batch.global / c->batch.micro,
+        .n_microbatches = config_microbatches(c),
         .loss_rows = config_loss_rows(c),
         .recompute = c->memory.recompute == RECOMPUTE_FULL,
         .training = true,
@@ -294,5 +337,6 @@ struct engine_config config_engine(const struct config *c)
         .seed = (uint64_t)c->run.seed,
         .kernels = c->run.kernels,
         .threads = config_threads(c),
+        .zero = to_int(c->parallel.zero),
     };
 }

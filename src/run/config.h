@@ -23,6 +23,7 @@ struct config_source {
 enum config_order { ORDER_SHUFFLED, ORDER_SEQUENTIAL };
 enum config_recipe { RECIPE_FP32, RECIPE_BF16 };
 enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_FULL };
+enum config_progress { PROGRESS_AUTO, PROGRESS_INLINE, PROGRESS_THREAD };
 enum config_device { DEVICE_CPU, DEVICE_NULL };
 
 struct config {
@@ -59,7 +60,13 @@ struct config {
     } precision;
     struct {
         int64_t dp_replicate, dp_shard, zero, tp, cp, ep, pp;
+        int ranks_here; /* not a key: ranks that share this machine's cores */
     } parallel;
+    struct {
+        double timeout_s;
+        int progress;
+        bool check;
+    } comm;
     struct {
         int recompute;
         int64_t loss_chunk;
@@ -98,6 +105,10 @@ struct lr_config config_lr(const struct config *c);
 enum dtype config_dtype(const struct config *c);
 int64_t config_loss_rows(const struct config *c); /* tokens per chunk of the head */
 struct engine_config config_engine(const struct config *c); /* what train, plan, verify and bench all start from */
-int config_threads(const struct config *c);       /* 0 in the file: all cores */
+int64_t config_dp(const struct config *c);         /* data-parallel ranks */
+/* Sequences [first, first + n) of the global batch that data-parallel rank i takes. */
+void config_part(const struct config *c, int i, int64_t *first, int64_t *n);
+struct comm_config config_comm(const struct config *c);
+int config_threads(const struct config *c);       /* of one rank; 0 in the file: the cores, shared out */
 
 #endif

@@ -48,13 +48,33 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Parameters, who holds what of them, and what travels when. */
+static int new_store(struct engine *g, struct err *e)
+{
+    struct store_config c = {
+        .dtype = g->cfg.dtype,
+        .training = g->cfg.training,
+        .n_moments = optim_n_moments(&g->cfg.optim),
+        .zero = g->cfg.zero,
+        .shard_rank = g->cfg.shard ? comm_rank(g->cfg.shard) : 0,
+        .n_shards = g->cfg.shard ? comm_size(g->cfg.shard) : 1,
+    };
+    int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e);
+    if (rc) return rc;
+    bool gather = !store_param_is_whole(&g->store), temporary = g->train && !store_grad_is_whole(&g->store);
+    if (g->train) flow_init(&g->flow, g->train, &g->store.units, gather, temporary);
+    flow_init(&g->flow_eval, g->eval, &g->store.units, gather, false);
+    int slots = g->flow.n_param_slots > g->flow_eval.n_param_slots ? g->flow.n_param_slots : g->flow_eval.n_param_slots;
+    return exchange_init(&g->exchange, &g->store, g->cfg.shard, g->cfg.replicate, slots, g->flow.n_grad_slots, e);
+}
+
 static int new_buffers(struct engine *g, struct err *e)
 {
     int64_t tokens = g->cfg.n_microbatches * g->cfg.micro * g->cfg.seq;
     int fields = g->cfg.model.document_mask ? DATA_FIELDS : DATA_FIELDS - 1;
     size_t home[HOME_N];
     for (int h = 0; h < HOME_N; h++) home[h] = max_size(g->train ? g->train->bytes[h] : 0, g->eval->bytes[h]);
-    int rc = store_new(&g->store, &g->params, g->dev, g->cfg.dtype, g->cfg.training, optim_n_moments(&g->cfg.optim), e);
+    int rc = new_store(g, e);
     if (!rc) rc = buffer_new(&g->data, g->dev, MEM_DATA, to_size(tokens) * sizeof(int32_t) * (size_t)fields, e);
     if (!rc && g->cfg.model.family == MODEL_LLAMA)
         rc = buffer_new(&g->rope, g->dev, MEM_DATA,
@@ -77,8 +97,8 @@ static void bind(struct engine *g)
     g->slot[SLOT_ROPE] = g->rope.p;
     g->slot[SLOT_STAT] = g->stat.p;
     for (int i = 0; i < g->params.n; i++) {
-        g->slot[slot_param(i)] = store_param_ptr(&g->store, i);
-        g->slot[slot_grad(i)] = store_grad_ptr(&g->store, i);
+        g->slot[slot_param(i)] = exchange_param_ptr(&g->exchange, i, -1);
+        g->slot[slot_grad(i)] = exchange_grad_ptr(&g->exchange, i, -1);
     }
     if (g->rope.p) {
         float *table = xmalloc(g->rope.bytes);
@@ -124,6 +144,9 @@ void engine_free(struct engine *g)
     buffer_free(&g->data);
     buffer_free(&g->rope);
     buffer_free(&g->stat);
+    exchange_fini(&g->exchange);
+    flow_fini(&g->flow);
+    flow_fini(&g->flow_eval);
     store_free(&g->store);
     program_free(g->train);
     program_free(g->eval);
@@ -140,12 +163,24 @@ void engine_init(struct engine *g)
     store_init(&g->store, &g->kernels, &g->stream, g->cfg.seed);
 }
 
+/* Tokens of the part; sequences that do not exist have targets of -1 and harmless tokens. */
 static void feed(struct engine *g, const struct engine_batch *b)
 {
-    size_t field = to_size(g->cfg.n_microbatches * g->cfg.micro * g->cfg.seq) * sizeof(int32_t);
+    int64_t room = g->cfg.n_microbatches * g->cfg.micro * g->cfg.seq;
+    int64_t have = b->n * g->cfg.seq;
+    CHECK(have <= room, "%lld sequences for room of %lld", (long long)b->n, (long long)(room / g->cfg.seq));
+    size_t field = to_size(room) * sizeof(int32_t), given = to_size(have) * sizeof(int32_t);
     const int32_t *host[DATA_FIELDS] = {b->tokens, b->targets, b->positions, b->docs};
-    for (int f = 0; f < DATA_FIELDS; f++)
-        if (g->data.bytes > (size_t)f * field) device_from_host(&g->stream, &g->data, (size_t)f * field, host[f], field);
+    int32_t *rest = given < field ? xcalloc(1, field - given) : NULL;
+    for (int f = 0; f < DATA_FIELDS; f++) {
+        if (g->data.bytes <= (size_t)f * field) continue;
+        if (given) device_from_host(&g->stream, &g->data, (size_t)f * field, host[f], given);
+        if (!rest) continue;
+        memset(rest, f == 1 ? 0xff : 0, field - given); /* targets -1, all else 0 */
+        device_from_host(&g->stream, &g->data, (size_t)f * field + given, rest, field - given);
+    }
+    stream_sync(&g->stream);
+    xfree(rest);
 }
 
 static void read_loss(struct engine *g, int64_t n_trained, struct engine_report *r)
@@ -153,20 +188,26 @@ static void read_loss(struct engine *g, int64_t n_trained, struct engine_report 
     double stat[2] = {0, 0};
     device_to_host(&g->stream, stat, &g->stat, 0, sizeof stat);
     stream_sync(&g->stream);
-    CHECK(g->dev->counts_only || (int64_t)stat[1] == n_trained, "trained on %.0f tokens, the batch has %lld", stat[1],
-          (long long)n_trained);
+    exchange_sum_f64(&g->exchange, stat, 2);
+    CHECK(g->dev->counts_only || (int64_t)stat[1] == n_trained || engine_status(g, NULL), "trained on %.0f tokens, the batch has %lld",
+          stat[1], (long long)n_trained);
     r->nats = stat[0];
     r->tokens = n_trained;
     r->loss = n_trained ? stat[0] / (double)n_trained : 0;
 }
 
-static struct step_info step_info(const struct engine *g, const struct engine_batch *b, int64_t step, bool training)
+/* The loss is divided by the trained tokens of all ranks: one number, known before forward. */
+static struct step_info step_info(struct engine *g, const struct engine_batch *b, int64_t step, bool training,
+                                  int64_t *n_trained)
 {
+    *n_trained = b->n_trained;
+    exchange_sum_i64(&g->exchange, n_trained, 1);
     return (struct step_info){
         .seed = g->cfg.seed,
         .step = (uint64_t)step,
+        .first_token = (uint64_t)(b->first * g->cfg.seq),
         .training = training,
-        .loss_scale = b->n_trained ? (float)(1.0 / (double)b->n_trained) : 0,
+        .loss_scale = *n_trained ? (float)(1.0 / (double)*n_trained) : 0,
     };
 }
 
@@ -174,12 +215,17 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
 {
     CHECK(g->train, "this engine was built for evaluation");
     *r = (struct engine_report){0};
-    struct step_info info = step_info(g, b, step, true);
+    int64_t n_trained;
+    struct step_info info = step_info(g, b, step, true, &n_trained);
     feed(g, b);
     device_zero(&g->stream, &g->stat, 0, g->stat.bytes);
-    executor_run(g, g->when, g->train, &info, NULL, NULL);
-    read_loss(g, b->n_trained, r);
-    r->grad_norm = optim_grad_norm(&g->store, &g->kernels);
+    exchange_step_begin(&g->exchange);
+    executor_run(g, g->when, g->train, &g->flow, &info, NULL, NULL);
+    exchange_reduce_finish(&g->exchange);
+    read_loss(g, n_trained, r);
+    double squares = optim_sum_squares(&g->store, &g->kernels);
+    exchange_sum_pieces_f64(&g->exchange, &squares, 1);
+    r->grad_norm = sqrt(squares);
 }
 
 bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r)
@@ -187,17 +233,19 @@ bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, d
     engine_gradients(g, b, step, r);
     if (!isfinite(r->loss) || !isfinite(r->grad_norm)) return false;
     optim_step(&g->store, &g->kernels, &g->cfg.optim, lr, step, r->grad_norm);
+    exchange_publish(&g->exchange);
     return true;
 }
 
 void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engine_report *r)
 {
     *r = (struct engine_report){0};
-    struct step_info info = step_info(g, b, 0, false);
+    int64_t n_trained;
+    struct step_info info = step_info(g, b, 0, false, &n_trained);
     feed(g, b);
     device_zero(&g->stream, &g->stat, 0, g->stat.bytes);
-    executor_run(g, g->when_eval, g->eval, &info, NULL, NULL);
-    read_loss(g, b->n_trained, r);
+    executor_run(g, g->when_eval, g->eval, &g->flow_eval, &info, NULL, NULL);
+    read_loss(g, n_trained, r);
 }
 
 /* ---- the first NaN ---- */
@@ -242,19 +290,28 @@ static void blame_look(void *ctx, const struct program *p, const struct kernel_c
 
 void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, char *out, size_t n)
 {
+    snprintf(out, n, "no single tensor of this rank (a sum overflows)");
     for (int i = 0; i < g->params.n; i++) {
-        int64_t at = g->kernels.flat->find_nonfinite(g->dev->team, store_param_ptr(&g->store, i), g->store.dtype,
-                                                     g->params.p[i].numel);
-        if (at < 0) continue;
-        snprintf(out, n, "the parameter %s, element %lld", g->params.p[i].name, (long long)at);
-        return;
+        int64_t at = g->kernels.flat->find_nonfinite(g->dev->team, store_piece_param(&g->store, i), g->store.dtype,
+                                                     g->store.units.piece[i].n);
+        if (at >= 0) snprintf(out, n, "the parameter %s, element %lld", g->params.p[i].name,
+                              (long long)(at + g->store.units.piece[i].lo));
+        if (at >= 0) break;
     }
-    struct blame look = {.g = g, .out = out, .n = n};
-    snprintf(out, n, "no single tensor (the sum itself overflows)");
-    struct step_info info = step_info(g, b, step, true);
+    struct blame look = {.g = g, .out = out, .n = n, .found = strncmp(out, "no", 2) != 0};
+    int64_t n_trained; /* every rank runs again, whatever it found: the collectives must meet */
+    struct step_info info = step_info(g, b, step, true, &n_trained);
     feed(g, b);
     device_zero(&g->stream, &g->stat, 0, g->stat.bytes);
-    executor_run(g, g->when, g->train, &info, blame_look, &look);
+    exchange_step_begin(&g->exchange);
+    executor_run(g, g->when, g->train, &g->flow, &info, blame_look, &look);
+    exchange_reduce_finish(&g->exchange);
+}
+
+int engine_status(const struct engine *g, struct err *e)
+{
+    struct comm *c = g->cfg.shard ? g->cfg.shard : g->cfg.replicate;
+    return c ? comm_status(c, e) : OK;
 }
 
 /* ---- counts ---- */

@@ -5,7 +5,7 @@
  *   1. After engine_new nothing is allocated on the device: the ledger's totals are final.
  *   2. On the null device the same calls give the same ledger.
  *   3. One call of engine_step runs every action of the schedule, in its order; what decides is the schedule.
- * Floor 6. Order: Collective over all ranks (one today).
+ * Floor 6. Order: Collective over all ranks.
  */
 #ifndef TUTTI_RUN_ENGINE_H
 #define TUTTI_RUN_ENGINE_H
@@ -13,7 +13,9 @@
 #include "device/device.h"
 #include "nn/model.h"
 #include "optim/optim.h"
+#include "run/flow.h"
 #include "schedule/schedule.h"
+#include "state/exchange.h"
 #include "state/store.h"
 #include "tape/program.h"
 
@@ -29,18 +31,24 @@ struct engine_config {
     uint64_t seed;
     const char *kernels;     /* "auto" or "ref" */
     int threads;             /* of the rank; the null device counts scratch for as many */
+    int rank;                /* in the world, for messages */
+    int zero;                /* what dp_shard shares */
+    struct comm *shard, *replicate; /* this rank's groups along dp_shard and dp_replicate; NULL: alone */
 };
 
-/* n = n_microbatches * micro sequences of seq tokens each; host memory, borrowed during the call. */
+/* This rank's part of a batch: n sequences of seq tokens each; host memory, borrowed during the call. n is at most
+ * n_microbatches * micro; what is missing counts as not trained, so parts of ranks may differ. */
 struct engine_batch {
     const int32_t *tokens, *targets, *positions, *docs; /* [n, seq]; docs may be NULL without document_mask */
-    int64_t n_trained;                                  /* targets that are not -1 */
+    int64_t n;              /* sequences here; 0: none, this rank only meets the others */
+    int64_t first;          /* index of the first sequence in the global batch */
+    int64_t n_trained;      /* targets of this part that are not -1 */
 };
 
 struct engine_report {
     double loss;      /* nats per trained token */
     double nats;      /* sum */
-    int64_t tokens;   /* trained tokens of this step */
+    int64_t tokens;   /* trained tokens of this step, over all ranks */
     double grad_norm; /* before clipping */
 };
 
@@ -52,8 +60,10 @@ struct engine {
     struct par par;
     struct param_table params;
     struct store store;
+    struct exchange exchange;
     struct tape *tape;
     struct program *train, *eval;
+    struct flow flow, flow_eval; /* units of parameters and gradients inside the programs */
     struct schedule *when, *when_eval;
     int n_slabs;               /* live (stage, microbatch) pairs, from the schedule's checker */
     struct buffer *act, *wgrad;/* [n_slabs] */
@@ -78,6 +88,9 @@ bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, d
 void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engine_report *r);
 /* After a step whose loss or norm was not finite: runs forward again and names the first tensor with a NaN or Inf. */
 void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, char *out, size_t n);
+
+/* OK, or what went wrong between the ranks; ask once a step. */
+int engine_status(const struct engine *g, struct err *e);
 
 /* FLOPs of one optimizer step: what was computed, and without recomputation. */
 double engine_flops_step(const struct engine *g);

@@ -11,7 +11,7 @@
 typedef void executor_look_fn(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
 
 /* look (may be NULL) is called after every instruction: a window. */
-void executor_run(struct engine *g, const struct schedule *s, const struct program *p, const struct step_info *info,
-                  executor_look_fn *look, void *ctx);
+void executor_run(struct engine *g, const struct schedule *s, const struct program *p, const struct flow *f,
+                  const struct step_info *info, executor_look_fn *look, void *ctx);
 
 #endif

@@ -12,25 +12,29 @@
 
 static const char *const moment_name[STORE_MAX_MOMENTS] = {"m", "v"};
 
-static int64_t describe(const struct engine *g, struct ckpt_tensor **out)
+/* What this rank holds (for loading), or the pieces it writes: contiguous rows of each parameter. */
+static int64_t describe(const struct engine *g, bool pieces, struct ckpt_tensor **out)
 {
     const struct store *s = &g->store;
     int groups = 1 + s->n_moments;
     struct ckpt_tensor *t = xcalloc((size_t)(g->params.n * groups) + 1, sizeof *t);
     int64_t n = 0;
-    for (int what = 0; what < groups; what++) {
-        const struct buffer *b = what ? &s->moment[what - 1] : store_master(s);
+    for (int what = 0; what < groups; what++)
         for (int i = 0; i < g->params.n; i++) {
             const struct param *p = &g->params.p[i];
             struct ckpt_tensor *x = &t[n++];
+            int64_t row = p->numel / p->n[0], lo, held = store_held(s, i, &lo);
+            const struct piece *q = &s->units.piece[i];
+            if (pieces) lo = q->lo, held = q->n;
             x->group = what ? moment_name[what - 1] : "master";
             x->name = p->name;
             x->dtype = DT_F32;
             x->shape = shape_of(p->nd, p->n);
             x->box = region_whole(&x->shape);
-            x->p = (float *)b->p + p->offset;
+            x->box.lo[0] = lo / row;
+            x->box.hi[0] = (lo + held) / row;
+            x->p = store_piece_state(s, i, what) + (lo - q->lo);
         }
-    }
     *out = t;
     return n;
 }
@@ -44,7 +48,29 @@ static void describe_model(const struct engine *g, const struct save_info *s, st
     json_end_object(&o);
 }
 
-int save_checkpoint(const struct engine *g, const struct save_info *s, struct err *e)
+static int agree(const struct ranks *r, int rc, struct err *e)
+{
+    return r->world ? comm_agree(r->world, rc, e) : rc;
+}
+
+/* Begin (one rank), write (those that hold the first replica), publish (one rank). */
+static int save_together(const struct engine *g, const struct ranks *r, const char *root, const struct ckpt_info *info,
+                         struct err *e)
+{
+    struct ckpt_tensor *t;
+    int64_t n = describe(g, true, &t);
+    int writers = g->store.units.n_ranks, writer = g->store.units.rank;
+    bool writes = mesh_coord(&r->mesh, AXIS_DP_REPLICATE, r->rank) == 0;
+    int rc = agree(r, r->rank == 0 ? ckpt_save_begin(root, info->step, e) : OK, e);
+    if (!rc) rc = agree(r, writes ? ckpt_save_rank(root, info->step, writer, t, n, e) : OK, e);
+    if (!rc) rc = agree(r, r->rank == 0 ? ckpt_save_publish(root, writers, info, e) : OK, e);
+    int64_t needed = g->params.numel * 4 * (1 + g->store.n_moments);
+    if (rc && r->rank == 0) ckpt_save_abort(root, info->step, needed, e);
+    xfree(t);
+    return rc;
+}
+
+int save_checkpoint(const struct engine *g, const struct ranks *r, const struct save_info *s, struct err *e)
 {
     struct ckpt_attachment files[3] = {{.name = "config.yaml", .p = s->config_text, .bytes = strlen(s->config_text)}};
     char *paths[2] = {NULL, NULL};
@@ -56,8 +82,6 @@ int save_checkpoint(const struct engine *g, const struct save_info *s, struct er
     }
     struct str extra = {0};
     describe_model(g, s, &extra);
-    struct ckpt_tensor *t;
-    int64_t n = describe(g, &t);
     struct ckpt_info info = {
         .step = s->step,
         .tokens = s->tokens,
@@ -67,12 +91,23 @@ int save_checkpoint(const struct engine *g, const struct save_info *s, struct er
         .n_attachments = n_files,
         .keep = to_int(s->keep),
     };
-    int rc = ckpt_save(s->root, &info, t, n, e);
-    xfree(t);
+    int rc = save_together(g, r, s->root, &info, e);
     xfree(paths[0]);
     xfree(paths[1]);
     str_free(&extra);
     return rc;
+}
+
+/* The compute copy of what was loaded; whole copies of shared state are completed by the others. */
+static void derive_compute(struct engine *g)
+{
+    const struct store *s = &g->store;
+    for (int i = 0; s->dtype != DT_F32 && i < g->params.n; i++) {
+        int64_t lo, n = store_held(s, i, &lo), shift = lo - s->units.piece[i].lo;
+        char *to = (char *)store_piece_param(s, i) + shift * (int64_t)dtype_bytes(s->dtype);
+        g->kernels.flat->cast(g->dev->team, to, s->dtype, store_piece_state(s, i, STORE_MASTER) + shift, DT_F32, n);
+    }
+    exchange_publish(&g->exchange);
 }
 
 int save_resume(struct engine *g, const char *path, int64_t *step, int64_t *tokens, struct err *e)
@@ -81,11 +116,10 @@ int save_resume(struct engine *g, const char *path, int64_t *step, int64_t *toke
     int rc = ckpt_open(&c, path, e);
     if (rc) return err_prefix(e, "cannot resume");
     struct ckpt_tensor *t;
-    int64_t n = describe(g, &t);
+    int64_t n = describe(g, false, &t);
     rc = ckpt_check(c, t, n, e); /* also that it holds nothing more: a model of fewer layers is another model */
     if (!rc) rc = ckpt_load(c, t, n, e);
-    if (!rc && g->store.dtype != DT_F32)
-        g->kernels.flat->cast(g->dev->team, g->store.param.p, g->store.dtype, g->store.master.p, DT_F32, g->params.numel);
+    if (!rc) derive_compute(g);
     *step = ckpt_step(c);
     *tokens = ckpt_tokens(c);
     if (rc) err_prefix(e, "cannot resume");

@@ -1,15 +1,17 @@
 /* save.h: a run's checkpoints: what of the engine is written, and read back. The checkpoint room knows files and boxes;
- * this one knows that a parameter has a master and moments.
+ * this one knows that a parameter has a master and moments, and which rank writes what.
  *
  * Groups: "master" (fp32 truth), "m" and "v" (AdamW) or "m" (SGD with momentum). The compute copy is not written: it
- * follows from the master. Attached: config.yaml, tokenizer.json, tokenizer_config.json.
- * Floor 6. Order: Collective over all ranks (one today).
+ * follows from the master. Attached: config.yaml, tokenizer.json, tokenizer_config.json. Every rank of dp_shard writes
+ * its pieces, whatever the zero level; replicas write nothing. Any layout reads what any layout wrote.
+ * Floor 6. Order: Collective over all ranks.
  */
 #ifndef TUTTI_RUN_SAVE_H
 #define TUTTI_RUN_SAVE_H
 
 #include "checkpoint/ckpt.h"
 #include "run/engine.h"
+#include "run/ranks.h"
 
 struct save_info {
     const char *root;         /* run.dir/checkpoints */
@@ -19,7 +21,7 @@ struct save_info {
     const char *tokenizer_dir;/* holds tokenizer.json; NULL: none */
     int32_t bos, eos;
 };
-int save_checkpoint(const struct engine *g, const struct save_info *s, struct err *e);
+int save_checkpoint(const struct engine *g, const struct ranks *r, const struct save_info *s, struct err *e);
 /* Weights, moments, step and tokens. A checkpoint without moments of the kind asked for is refused. */
 int save_resume(struct engine *g, const char *path, int64_t *step, int64_t *tokens, struct err *e);
 

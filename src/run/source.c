@@ -77,8 +77,11 @@ int source_load(struct store *s, const struct kernel_table *k, struct stream *st
         const struct param *p = &s->table->p[i];
         int64_t at = find(w, p->name);
         struct ckpt_entry x = weights_at(w, at);
+        int64_t row = p->numel / p->n[0], lo, held = store_held(s, i, &lo);
         struct region box = region_whole(&x.shape);
-        float *v = xmalloc(to_size(p->numel) * sizeof *v);
+        box.lo[0] = lo / row;
+        box.hi[0] = (lo + held) / row;
+        float *v = xmalloc(to_size(held) * sizeof *v + 1);
         int rc = weights_read(w, at, &box, DT_F32, v, e);
         if (!rc) store_write(s, k, st, i, 0, v);
         xfree(v);

@@ -13,12 +13,27 @@
 #include "data/prefetch.h"
 #include "kernel/cpu/tile_rate.h"
 #include "run/metrics.h"
+#include "run/ranks.h"
 #include "run/save.h"
 #include "run/setup.h"
 #include "run/signals.h"
 #include "run/source.h"
 
-struct trainer {
+/* What all ranks of a process share: the request, the directory, the signals. */
+struct job {
+    const char *config_path;
+    char *const *overrides;
+    int n_overrides, n_ranks, ranks_here;
+    struct signals *signals;
+    struct fs_lock lock;
+    bool locked;
+    struct trainer_result *result; /* filled by rank 0 */
+};
+
+struct trainer { /* one rank */
+    struct job *job;
+    struct ranks ranks;
+    bool leads; /* rank 0: logs, metrics, published checkpoints */
     struct arena *arena;
     struct config cfg;
     struct conf *conf;
@@ -27,10 +42,7 @@ struct trainer {
     struct prefetch *feed;
     struct device *dev;
     struct engine *engine;
-    struct metrics *metrics;
-    struct signals *signals;
-    struct fs_lock lock;
-    bool locked;
+    struct metrics *metrics; /* rank 0 */
     struct str config_text;
     char *checkpoints, *tokenizer_dir;
     struct lr_config lr;
@@ -40,21 +52,31 @@ struct trainer {
     int64_t skipped;
     double started_s;
     int64_t started_step;
+    double valid_loss;
 };
 
 /* ---- open ---- */
-static int open_directory(struct trainer *t, struct err *e)
+static int read_config(struct job *j, struct config *c, struct conf **f, struct arena *a, struct tokenizer **t,
+                       struct err *e)
 {
-    const char *dir = t->cfg.run.dir;
-    int rc = fs_mkdirs(dir, e);
-    if (rc) return err_prefix(e, "%s: run.dir", conf_where(t->conf, "run.dir"));
-    char *path = fs_join(dir, "lock");
-    rc = fs_lock_take(&t->lock, path, e);
-    if (rc) err_prefix(e, "another process trains in %s", dir);
-    t->locked = !rc;
+    int rc = config_load(c, f, a, j->config_path, j->overrides, j->n_overrides, e);
+    c->parallel.ranks_here = j->ranks_here;
+    if (!rc) rc = setup_model(c, *f, a, t, e);
+    if (!rc) rc = config_resolve(c, *f, tokenizer_vocab(*t), j->n_ranks, e);
+    if (!rc && c->run.device == DEVICE_NULL)
+        rc = conf_error(*f, e, "run.device", "null only counts; use tutti plan, or choose cpu");
+    return rc;
+}
+
+static int take_directory(struct job *j, const struct config *c, const struct conf *f, struct err *e)
+{
+    int rc = fs_mkdirs(c->run.dir, e);
+    if (rc) return err_prefix(e, "%s: run.dir", conf_where(f, "run.dir"));
+    char *path = fs_join(c->run.dir, "lock");
+    rc = fs_lock_take(&j->lock, path, e);
+    if (rc) err_prefix(e, "another process trains in %s", c->run.dir);
+    j->locked = !rc;
     xfree(path);
-    t->checkpoints = fs_join(dir, "checkpoints");
-    t->tokenizer_dir = fs_join(dir, "tokenizer");
     return rc;
 }
 
@@ -85,13 +107,20 @@ static int open_data(struct trainer *t, struct err *e)
     if (!t->cfg.data.train.n) return conf_error(t->conf, e, "data.train", "is required: a text file, a folder, a .jsonl file or a token file");
     int rc = open_dataset(t, &t->train, &t->cfg.data.train, e);
     if (rc) return err_prefix(e, "%s: data.train", conf_where(t->conf, "data.train"));
-    log_info("data: %s tokens, %s samples of %lld", str_count(n, (double)dataset_n_tokens(t->train)),
+    if (t->leads)
+        log_info("data: %s tokens, %s samples of %lld", str_count(n, (double)dataset_n_tokens(t->train)),
              str_count(s, (double)dataset_n_samples(t->train)), (long long)t->cfg.model.seq_len);
     if (t->cfg.run.eval_every && t->cfg.data.valid.n) {
         rc = open_dataset(t, &t->valid, &t->cfg.data.valid, e);
         if (rc) err_prefix(e, "%s: data.valid", conf_where(t->conf, "data.valid"));
     }
     return rc;
+}
+
+/* A decision of all ranks: an error on one is an error on all. */
+static int together(struct trainer *t, int rc, struct err *e)
+{
+    return t->ranks.world ? comm_agree(t->ranks.world, rc, e) : rc;
 }
 
 static int fresh_weights(struct trainer *t, struct err *e)
@@ -102,7 +131,8 @@ static int fresh_weights(struct trainer *t, struct err *e)
     int rc = weights_open(&w, t->cfg.model.from, e);
     if (rc) return rc;
     rc = source_load(&t->engine->store, &t->engine->kernels, &t->engine->stream, w, e);
-    if (!rc) log_info("weights from %s", t->cfg.model.from);
+    if (!rc && t->leads) log_info("weights from %s", t->cfg.model.from);
+    if (!rc) exchange_publish(&t->engine->exchange);
     weights_close(w);
     return rc;
 }
@@ -111,7 +141,7 @@ static int open_weights(struct trainer *t, struct err *e)
 {
     char *path = NULL;
     const char *how = t->cfg.checkpoint.resume;
-    int rc = ckpt_clean(t->checkpoints, e);
+    int rc = together(t, t->leads ? ckpt_clean(t->checkpoints, e) : OK, e);
     if (rc) return rc;
     if (!strcmp(how, "auto"))
         rc = ckpt_find_latest(t->checkpoints, &path, e);
@@ -121,7 +151,7 @@ static int open_weights(struct trainer *t, struct err *e)
     if (!path) return fresh_weights(t, e);
     rc = save_resume(t->engine, path, &t->step, &t->tokens, e);
     if (!rc) {
-        log_info("resumed from %s: %lld steps done", path, (long long)t->step);
+        if (t->leads) log_info("resumed from %s: %lld steps done", path, (long long)t->step);
         if (!strcmp(how, "auto")) t->saved = t->step;
     }
     xfree(path);
@@ -132,13 +162,21 @@ static int open_engine(struct trainer *t, struct err *e)
 {
     char a[32], b[32];
     struct engine_config ec = config_engine(&t->cfg);
+    ranks_engine(&t->ranks, &ec);
     int rc = device_cpu_new(&t->dev, ec.threads, e);
     if (!rc) rc = engine_new(&t->engine, &ec, t->dev, e);
     if (rc) return rc;
-    t->rate = tile_rate_registers(tile_ops_get(ec.dtype), t->dev->team);
-    log_info("model: %s, %s parameters, %s on %d threads (%s), %s of memory",
-             model_family_name(ec.model.family), str_count(a, (double)t->engine->params.numel), dtype_name(ec.dtype),
-             ec.threads, t->engine->kernels.isa, str_bytes(b, (double)t->dev->ledger.now_total));
+    t->rate = tile_rate_registers(tile_ops_get(ec.dtype), t->dev->team) * t->ranks.n;
+    if (!t->leads) return OK;
+    log_info("model: %s, %s parameters, %s on %d threads (%s), %s of memory", model_family_name(ec.model.family),
+             str_count(a, (double)t->engine->params.numel), dtype_name(ec.dtype), ec.threads, t->engine->kernels.isa,
+             str_bytes(b, (double)t->dev->ledger.now_total));
+    if (t->ranks.n > 1) {
+        struct str mesh = {0};
+        mesh_print(&t->ranks.mesh, &mesh);
+        log_info("ranks: %s, zero %d, over %s", str_text(&mesh), ec.zero, comm_transport(t->ranks.world));
+        str_free(&mesh);
+    }
     return OK;
 }
 
@@ -146,29 +184,32 @@ static int write_config(struct trainer *t, struct err *e)
 {
     char *path = fs_join(t->cfg.run.dir, "config.yaml");
     config_print(&t->cfg, &t->config_text);
-    int rc = fs_write_atomic(path, str_text(&t->config_text), t->config_text.n, e);
-    if (!rc) rc = fs_mkdirs(t->tokenizer_dir, e);
-    if (!rc) rc = tokenizer_save(t->tokenizer, t->tokenizer_dir, e);
+    int rc = OK;
+    if (t->leads) {
+        rc = fs_write_atomic(path, str_text(&t->config_text), t->config_text.n, e);
+        if (!rc) rc = fs_mkdirs(t->tokenizer_dir, e);
+        if (!rc) rc = tokenizer_save(t->tokenizer, t->tokenizer_dir, e);
+    }
     xfree(path);
     return rc;
 }
 
-static int trainer_open(struct trainer *t, const char *path, char *const *overrides, int n, int n_ranks, struct err *e)
+static int trainer_open(struct trainer *t, struct job *j, struct comm *world, struct err *e)
 {
+    t->job = j;
     t->arena = arena_new();
     t->saved = -1;
-    int rc = signals_open(&t->signals, e);
-    if (!rc) rc = config_load(&t->cfg, &t->conf, t->arena, path, overrides, n, e);
-    if (!rc) rc = setup_model(&t->cfg, t->conf, t->arena, &t->tokenizer, e);
-    if (!rc) rc = config_resolve(&t->cfg, t->conf, tokenizer_vocab(t->tokenizer), n_ranks, e);
-    if (!rc && t->cfg.run.device == DEVICE_NULL)
-        rc = conf_error(t->conf, e, "run.device", "null only counts; use tutti plan, or choose cpu");
-    if (!rc) rc = open_directory(t, e);
-    if (!rc) rc = open_data(t, e);
-    if (!rc) rc = open_engine(t, e);
-    if (!rc) rc = open_weights(t, e);
-    if (!rc) rc = write_config(t, e);
-    if (!rc) rc = metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e);
+    int rc = read_config(j, &t->cfg, &t->conf, t->arena, &t->tokenizer, e);
+    if (!rc) rc = ranks_init(&t->ranks, world, &t->cfg, e);
+    t->leads = t->ranks.rank == 0;
+    t->checkpoints = fs_join(t->cfg.run.dir, "checkpoints");
+    t->tokenizer_dir = fs_join(t->cfg.run.dir, "tokenizer");
+    if (!rc) rc = together(t, open_data(t, e), e);
+    if (!rc) rc = together(t, open_engine(t, e), e);
+    if (!rc) rc = together(t, open_weights(t, e), e);
+    if (!rc) rc = together(t, write_config(t, e), e);
+    if (!rc && t->leads) rc = metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e);
+    if (!rc) rc = together(t, rc, e);
     t->lr = config_lr(&t->cfg);
     return rc;
 }
@@ -178,23 +219,23 @@ static int trainer_close(struct trainer *t, struct err *e)
     prefetch_free(t->feed);
     int rc = metrics_close(t->metrics, e);
     engine_free(t->engine);
+    ranks_fini(&t->ranks);
     if (t->dev) device_free(t->dev);
     dataset_close(t->train);
     dataset_close(t->valid);
     tokenizer_free(t->tokenizer);
-    if (t->locked) fs_lock_release(&t->lock);
     str_free(&t->config_text);
     xfree(t->checkpoints);
     xfree(t->tokenizer_dir);
-    signals_close(t->signals);
     arena_free(t->arena);
     return rc;
 }
 
 /* ---- loop ---- */
-static struct engine_batch view_batch(const struct batch *b)
+static struct engine_batch view_batch(const struct batch *b, int64_t first)
 {
-    return (struct engine_batch){b->tokens, b->targets, b->positions, b->documents, b->n_trained};
+    return (struct engine_batch){.tokens = b->tokens, .targets = b->targets, .positions = b->positions,
+                                 .docs = b->documents, .n = b->n_seqs, .first = first, .n_trained = b->n_trained};
 }
 
 static int save(struct trainer *t, struct err *e)
@@ -210,9 +251,10 @@ static int save(struct trainer *t, struct err *e)
         .bos = tokenizer_bos(t->tokenizer),
         .eos = tokenizer_eos(t->tokenizer),
     };
-    int rc = save_checkpoint(t->engine, &s, e);
+    int rc = save_checkpoint(t->engine, &t->ranks, &s, e);
     if (rc) return rc;
     t->saved = t->step;
+    if (!t->leads) return OK;
     log_status_end();
     log_info("saved step %lld in %.2f s", (long long)t->step, clock_now_s() - from);
     return OK;
@@ -220,17 +262,18 @@ static int save(struct trainer *t, struct err *e)
 
 static int validate(struct trainer *t, double *loss, struct err *e)
 {
-    int64_t n = dataset_eval_batches(t->valid, t->cfg.batch.global), trained = 0;
+    int64_t n = dataset_eval_batches(t->valid, t->cfg.batch.global), trained = 0, first, count;
     double nats = 0;
     struct batch b;
     int rc = OK;
-    batch_init(&b, t->cfg.batch.global, t->cfg.model.seq_len);
+    config_part(&t->cfg, t->ranks.part, &first, &count);
+    batch_init(&b, count, t->cfg.model.seq_len);
     if (n > t->cfg.run.eval_batches) n = t->cfg.run.eval_batches;
     for (int64_t i = 0; !rc && i < n; i++) {
         struct engine_report r;
-        rc = dataset_eval_batch(t->valid, i, t->cfg.batch.global, 0, &b, e);
+        rc = together(t, dataset_eval_batch(t->valid, i, t->cfg.batch.global, first, &b, e), e);
         if (rc) break;
-        struct engine_batch view = view_batch(&b);
+        struct engine_batch view = view_batch(&b, first);
         engine_evaluate(t->engine, &view, &r);
         nats += r.nats;
         trained += r.tokens;
@@ -238,6 +281,7 @@ static int validate(struct trainer *t, double *loss, struct err *e)
     batch_fini(&b);
     if (rc) return rc;
     *loss = trained ? nats / (double)trained : NAN;
+    if (!t->leads) return OK;
     log_status_end();
     log_info("step %lld  validation loss %.4f (perplexity %.2f) over %lld tokens", (long long)t->step, *loss, exp(*loss),
              (long long)trained);
@@ -250,7 +294,7 @@ static int not_finite(struct trainer *t, const struct engine_batch *b, const str
     char what[256], saved[40] = "none";
     if (t->saved >= 0) snprintf(saved, sizeof saved, "of step %lld", (long long)t->saved);
     engine_blame(t->engine, b, t->step, what, sizeof what);
-    log_status_end();
+    if (t->leads) log_status_end();
     return err_set(e, ERR_NUMERIC,
                    "step %lld: loss %g, gradient norm %g: not finite; first seen in %s. Nothing was updated or saved. "
                    "Lower optimizer.lr (now %g), raise warmup_steps, or set optimizer.clip (now %g); the last checkpoint "
@@ -259,31 +303,21 @@ static int not_finite(struct trainer *t, const struct engine_batch *b, const str
                    saved);
 }
 
-static int one_step(struct trainer *t, struct trainer_result *r, struct err *e)
+static int report(struct trainer *t, const struct engine_report *r, double lr, double step_s, struct err *e)
 {
-    const struct batch *b;
-    struct engine_report report;
-    double from = clock_now_s(), lr = lr_at(&t->lr, t->step);
-    int rc = prefetch_next(t->feed, &b, e);
-    if (rc) return rc;
-    struct engine_batch view = view_batch(b);
-    if (!engine_step(t->engine, &view, t->step, lr, &report)) return not_finite(t, &view, &report, lr, e);
-    t->step++;
-    t->tokens += report.tokens;
-    double step_s = clock_now_s() - from;
     struct metrics_step m = {
         .step = t->step,
-        .loss = report.loss,
-        .grad_norm = report.grad_norm,
+        .loss = r->loss,
+        .grad_norm = r->grad_norm,
         .lr = lr,
         .tokens = t->tokens,
         .step_tokens = t->cfg.batch.global * t->cfg.model.seq_len,
         .step_s = step_s,
-        .mfu = engine_flops_model(t->engine) / step_s / t->rate,
+        .mfu = engine_flops_model(t->engine) * t->ranks.n / step_s / t->rate,
         .peak_bytes = (int64_t)t->dev->ledger.peak_total,
         .skipped = t->skipped,
     };
-    r->loss = report.loss;
+    t->job->result->loss = r->loss;
     if (t->step % t->cfg.run.log_every == 0 || t->step == t->cfg.run.steps || t->step == t->started_step + 1) {
         double per = (clock_now_s() - t->started_s) / (double)(t->step - t->started_step);
         metrics_progress(t->metrics, &m, t->cfg.run.steps, per * (double)(t->cfg.run.steps - t->step));
@@ -291,36 +325,116 @@ static int one_step(struct trainer *t, struct trainer_result *r, struct err *e)
     return metrics_step(t->metrics, &m, e);
 }
 
-static int loop(struct trainer *t, struct trainer_result *r, struct err *e)
+static int one_step(struct trainer *t, struct err *e)
 {
+    const struct batch *b;
+    struct engine_report r;
+    double from = clock_now_s(), lr = lr_at(&t->lr, t->step);
+    int64_t first, n;
+    int rc = prefetch_next(t->feed, &b, e);
+    if (rc) return rc;
+    config_part(&t->cfg, t->ranks.part, &first, &n);
+    struct engine_batch view = view_batch(b, first);
+    bool finite = engine_step(t->engine, &view, t->step, lr, &r);
+    rc = engine_status(t->engine, e);
+    if (rc) return rc;
+    if (!finite) return not_finite(t, &view, &r, lr, e);
+    t->step++;
+    t->tokens += r.tokens;
+    return t->leads ? report(t, &r, lr, clock_now_s() - from, e) : OK;
+}
+
+/* A signal reaches the ranks at different moments: they stop after the same step. */
+static bool stop_wanted(struct trainer *t)
+{
+    int64_t wanted = signals_stop_wanted(t->job->signals);
+    if (t->ranks.world)
+        comm_wait(t->ranks.world, comm_all_reduce(t->ranks.world, &wanted, &wanted, 1, DT_I64, COMM_MAX, "stop?"));
+    return wanted != 0;
+}
+
+static int loop(struct trainer *t, struct err *e)
+{
+    int64_t first, n;
     int rc = OK;
-    t->feed = prefetch_new(t->train, t->step, t->cfg.batch.global, 0, t->cfg.batch.global, 2);
+    config_part(&t->cfg, t->ranks.part, &first, &n);
+    t->feed = prefetch_new(t->train, t->step, t->cfg.batch.global, first, n, 2);
     t->started_s = clock_now_s();
     t->started_step = t->step;
-    while (!rc && t->step < t->cfg.run.steps && !signals_stop_wanted(t->signals)) {
-        rc = one_step(t, r, e);
+    while (!rc && t->step < t->cfg.run.steps && !stop_wanted(t)) {
+        rc = one_step(t, e);
         bool last = t->step == t->cfg.run.steps;
-        if (!rc && t->valid && (last || t->step % t->cfg.run.eval_every == 0)) rc = validate(t, &r->valid_loss, e);
+        if (!rc && t->valid && (last || t->step % t->cfg.run.eval_every == 0))
+            rc = validate(t, &t->valid_loss, e);
         if (!rc && t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0) rc = save(t, e);
     }
-    r->stopped = !rc && t->step < t->cfg.run.steps;
     if (!rc && t->saved != t->step && t->step > 0) rc = save(t, e);
-    log_status_end();
+    if (t->leads) log_status_end();
+    return rc;
+}
+
+/* ---- one rank, and all of them ---- */
+static int rank_main(struct comm *world, void *arg, struct err *e)
+{
+    struct job *j = arg;
+    struct trainer t = {.valid_loss = NAN};
+    int rc = trainer_open(&t, j, world, e);
+    int64_t first = t.step;
+    if (!rc) rc = loop(&t, e);
+    if (t.leads) {
+        struct trainer_result *r = j->result;
+        r->first_step = first;
+        r->steps = t.step;
+        r->tokens = t.tokens;
+        r->valid_loss = t.valid_loss;
+        r->stopped = !rc && t.step < t.cfg.run.steps;
+        if (t.saved >= 0)
+            snprintf(r->checkpoint, sizeof r->checkpoint, "%s/step-%08lld", t.checkpoints, (long long)t.saved);
+    }
+    int closed = trainer_close(&t, rc ? NULL : e);
+    return rc ? rc : closed;
+}
+
+static int run_job(struct job *j, struct comm *launched, struct err *e)
+{
+    struct config c;
+    struct conf *f = NULL;
+    struct tokenizer *t = NULL;
+    struct arena *a = arena_new();
+    bool takes = !launched || comm_rank(launched) == 0;
+    int rc = read_config(j, &c, &f, a, &t, e); /* refused before any rank starts */
+    if (!rc && takes) rc = take_directory(j, &c, f, e);
+    struct comm_config cc = {0};
+    if (!rc) cc = config_comm(&c);
+    cc.dump_dir = rc ? NULL : c.run.dir;
+    if (!rc && !launched) rc = j->n_ranks > 1 ? comm_run_local(j->n_ranks, &cc, rank_main, j, e) : rank_main(NULL, j, e);
+    if (launched) {
+        rc = comm_agree(launched, rc, e);
+        if (!rc) rc = rank_main(launched, j, e);
+    }
+    if (j->locked) fs_lock_release(&j->lock);
+    tokenizer_free(t);
+    arena_free(a);
     return rc;
 }
 
 int trainer_run(const char *config_path, char *const *overrides, int n_overrides, int n_ranks,
                 struct trainer_result *r, struct err *e)
 {
-    struct trainer t = {0};
+    struct job j = {.config_path = config_path, .overrides = overrides, .n_overrides = n_overrides,
+                    .n_ranks = n_ranks, .ranks_here = n_ranks, .result = r};
+    struct comm *launched = NULL;
     memset(r, 0, sizeof *r);
     r->loss = r->valid_loss = NAN;
-    int rc = trainer_open(&t, config_path, overrides, n_overrides, n_ranks, e);
-    r->first_step = t.step;
-    if (!rc) rc = loop(&t, r, e);
-    r->steps = t.step;
-    r->tokens = t.tokens;
-    if (t.saved >= 0) snprintf(r->checkpoint, sizeof r->checkpoint, "%s/step-%08lld", t.checkpoints, (long long)t.saved);
-    int closed = trainer_close(&t, rc ? NULL : e);
-    return rc ? rc : closed;
+    int rc = signals_open(&j.signals, e);
+    if (!rc && comm_launched()) {
+        rc = comm_world_mpi(&launched, &(struct comm_config){0}, e);
+        if (!rc) j.n_ranks = comm_size(launched), r->rank = comm_rank(launched);
+        j.ranks_here = j.n_ranks;
+    }
+    if (!rc) rc = run_job(&j, launched, e);
+    if (rc && launched) comm_abort(launched, e);
+    comm_free(launched);
+    signals_close(j.signals);
+    return rc;
 }

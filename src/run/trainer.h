@@ -7,7 +7,7 @@
  * Invariants
  *   1. The state after step s is a function of (config, data, s): stopping and resuming gives the same bits.
  *   2. The last published checkpoint survives every failure here.
- * Floor 6. Order: Collective over all ranks (one today).
+ * Floor 6. Order: Collective over all processes.
  */
 #ifndef TUTTI_RUN_TRAINER_H
 #define TUTTI_RUN_TRAINER_H
@@ -19,9 +19,10 @@ struct trainer_result {
     int64_t tokens;
     double loss, valid_loss;   /* of the last step; NaN when there was none */
     bool stopped;              /* by a signal */
+    int rank;                  /* of this process, when a launcher started it */
     char checkpoint[4096];     /* the newest published one, "" when none */
 };
-/* config_path (may be NULL) and overrides as in config_load. */
+/* n_ranks > 1: as threads of this process; a launcher (mpirun, srun) decides otherwise. config_path (may be NULL) and overrides as in config_load. */
 int trainer_run(const char *config_path, char *const *overrides, int n_overrides, int n_ranks,
                 struct trainer_result *r, struct err *e);
 

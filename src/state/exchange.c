@@ -132,19 +132,6 @@ static void reduce_to_pieces(struct exchange *x, int unit, int slot)
     }
 }
 
-void exchange_reduce(struct exchange *x, int unit, int slot)
-{
-    const struct store *s = x->s;
-    if (!exchange_is_needed(x)) return;
-    x->slot_of[unit] = slot;
-    x->pending[unit] = true;
-    if (!store_grad_is_whole(s)) /* the landing and the slots are few: one unit at a time */
-        for (int v = 0; v < s->units.n; v++)
-            if (v != unit && x->pending[v]) exchange_reduce_wait(x, v);
-    if (store_state_is_whole(s)) reduce_whole(x, unit);
-    else reduce_to_pieces(x, unit, slot);
-}
-
 struct adding {
     float *to;
     const float *from;
@@ -167,7 +154,7 @@ static void add_landing(struct exchange *x, int unit)
     team_run(x->s->dev->team, add_member, &a);
 }
 
-void exchange_reduce_wait(struct exchange *x, int unit)
+static void reduce_wait(struct exchange *x, int unit)
 {
     if (!x->pending[unit]) return;
     if (size_of(x->shard) > 1) comm_wait(x->shard, x->ticket[unit]);
@@ -176,6 +163,25 @@ void exchange_reduce_wait(struct exchange *x, int unit)
         x->added[unit] = true;
     }
     x->pending[unit] = false;
+}
+
+void exchange_reduce(struct exchange *x, int unit, int slot)
+{
+    const struct store *s = x->s;
+    if (!exchange_is_needed(x)) return;
+    x->slot_of[unit] = slot;
+    x->pending[unit] = true;
+    if (!store_grad_is_whole(s)) /* the landing and the slots are few: one unit at a time */
+        for (int v = 0; v < s->units.n; v++)
+            if (v != unit && x->pending[v]) reduce_wait(x, v);
+    if (store_state_is_whole(s)) reduce_whole(x, unit);
+    else reduce_to_pieces(x, unit, slot);
+}
+
+void exchange_slot_free(struct exchange *x, int slot)
+{
+    for (int u = 0; u < x->s->units.n; u++)
+        if (x->pending[u] && x->slot_of[u] == slot) reduce_wait(x, u);
 }
 
 void exchange_step_begin(struct exchange *x)
@@ -203,11 +209,16 @@ static void reduce_replicas(struct exchange *x)
 void exchange_reduce_finish(struct exchange *x)
 {
     if (!exchange_is_needed(x)) return;
-    for (int u = 0; u < x->s->units.n; u++) exchange_reduce_wait(x, u);
+    for (int u = 0; u < x->s->units.n; u++) reduce_wait(x, u);
     reduce_replicas(x);
 }
 
 /* ---- small sums ---- */
+void exchange_sum_pieces_f64(struct exchange *x, double *v, int64_t n)
+{
+    if (size_of(x->shard) > 1) comm_wait(x->shard, comm_all_reduce(x->shard, v, v, n, DT_F64, COMM_SUM, "sum of pieces"));
+}
+
 static void sum(struct exchange *x, void *v, int64_t n, enum dtype t)
 {
     if (size_of(x->shard) > 1) comm_wait(x->shard, comm_all_reduce(x->shard, v, v, n, t, COMM_SUM, "sum"));

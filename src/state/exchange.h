@@ -49,14 +49,16 @@ void exchange_gather(struct exchange *x, int unit, int slot);
 void exchange_gather_wait(struct exchange *x, int unit);
 /* Enqueue the reduction of a unit's gradients, which are complete (zero 0, 1: of the step; 2, 3: of the microbatch). */
 void exchange_reduce(struct exchange *x, int unit, int slot);
-/* zero 2, 3: the slot is wanted again: finish its reduction. */
-void exchange_reduce_wait(struct exchange *x, int unit);
+/* zero 2, 3: the slot is wanted again: finish the reduction that reads it. */
+void exchange_slot_free(struct exchange *x, int slot);
 void exchange_step_begin(struct exchange *x);
 /* All reductions of the step are finished when this returns. */
 void exchange_reduce_finish(struct exchange *x);
 /* After the update: parameters to everybody (zero 1 and 2). */
 void exchange_publish(struct exchange *x);
 
+/* Sum over the ranks that hold other pieces (dp_shard). */
+void exchange_sum_pieces_f64(struct exchange *x, double *v, int64_t n);
 /* Sum over all data-parallel ranks, in rank order; in place. */
 void exchange_sum_f64(struct exchange *x, double *v, int64_t n);
 void exchange_sum_i64(struct exchange *x, int64_t *v, int64_t n);

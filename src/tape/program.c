@@ -53,10 +53,14 @@ static void run_one(const struct program *p, const struct instr *i, const struct
     } else {
         kernel_run(a->kernels, &c);
     }
-    if (a->after) a->after(a->after_ctx, p, &c, i);
+    if (a->look) a->look(a->look_ctx, p, &c, i);
 }
 
 void program_run(const struct program *p, enum tape_phase phase, const struct program_args *a)
 {
-    for (int k = p->begin[phase]; k < p->begin[phase + 1]; k++) run_one(p, &p->code[k], a);
+    for (int k = p->begin[phase]; k < p->begin[phase + 1]; k++) {
+        if (a->before) a->before(a->flow_ctx, k);
+        run_one(p, &p->code[k], a);
+        if (a->after) a->after(a->flow_ctx, k);
+    }
 }

@@ -96,9 +96,13 @@ struct program_args {
     void *act, *wgrad, *scratch;
     bool first_microbatch; /* weight gradients: write instead of add */
     struct tape_profile *profile; /* NULL: no timing */
+    /* Called around each instruction with its index; NULL: not. What must be here before it, what may leave after it. */
+    void (*before)(void *ctx, int instr);
+    void (*after)(void *ctx, int instr);
+    void *flow_ctx;
     /* Called after each instruction; NULL: not. A window for debugging (finding the first NaN), never for deciding. */
-    void (*after)(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
-    void *after_ctx;
+    void (*look)(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
+    void *look_ctx;
 };
 void program_run(const struct program *p, enum tape_phase phase, const struct program_args *a);
 

@@ -41,12 +41,12 @@ static void check_law(int n, const char *const *keys)
     t.g->profile = NULL;
     engine_evaluate(t.g, &t.batch, &r);
     for (int c = 0; c < MEM_N; c++)
-        if (t.dev->ledger.at_peak[c] != x.p.bytes[c] || t.dev->ledger.now[c] != x.p.bytes[c])
-            fail_msg("%s ...: %s: planned %zu, allocated %zu", keys[0], mem_cat_name((enum mem_cat)c), x.p.bytes[c],
+        if (t.dev->ledger.at_peak[c] != x.p.role[0].bytes[c] || t.dev->ledger.now[c] != x.p.role[0].bytes[c])
+            fail_msg("%s ...: %s: planned %zu, allocated %zu", keys[0], mem_cat_name((enum mem_cat)c), x.p.role[0].bytes[c],
                      t.dev->ledger.at_peak[c]);
-    assert_int_equal(t.dev->ledger.peak_total, x.p.peak_bytes);
+    assert_int_equal(t.dev->ledger.peak_total, x.p.role[0].peak_bytes);
     assert_int_equal(t.g->params.numel, x.p.params);
-    assert_int_equal(x.p.bytes[MEM_OPTIMIZER], (ec.optim.kind == OPTIM_ADAMW ? 8 : 4) * x.p.params);
+    assert_int_equal(x.p.role[0].bytes[MEM_OPTIMIZER], (ec.optim.kind == OPTIM_ADAMW ? 8 : 4) * x.p.params);
     double flops = 0;
     for (int op = 0; op < OP_N; op++)
         for (int ph = 0; ph < KERNEL_N_PHASES; ph++) flops += profile.flops[op][ph];
@@ -91,9 +91,9 @@ static void big(int64_t params, int per_param, int n, const char *const *keys)
     plan_of(&x, n, keys);
     if (clock_now_s() - from > 30) fail_msg("planning took %.1f s", clock_now_s() - from);
     assert_int_equal(x.p.params, params);
-    size_t state = x.p.bytes[MEM_PARAM] + x.p.bytes[MEM_MASTER] + x.p.bytes[MEM_GRAD] + x.p.bytes[MEM_OPTIMIZER];
+    size_t state = x.p.role[0].bytes[MEM_PARAM] + x.p.role[0].bytes[MEM_MASTER] + x.p.role[0].bytes[MEM_GRAD] + x.p.role[0].bytes[MEM_OPTIMIZER];
     assert_int_equal(state, (size_t)params * (size_t)per_param);
-    assert_true(x.p.peak_bytes > state);
+    assert_true(x.p.role[0].peak_bytes > state);
     arena_free(x.arena);
 }
 #define BIG(params, per_param, ...)                                             \
@@ -127,13 +127,13 @@ static void test_printing(void **state)
     struct err e = {0};
     plan_of(&x, 6, (const char *const[]){"model.family=gpt2", TINY});
     plan_print(&x.p, &x.c, &text);
-    plan_json(&x.p, &x.c, &json);
+    plan_json(&x.p, &json);
     if (json_parse(&o, str_text(&json), json.n, "plan", &e)) fail_msg("%s", e.text);
     const struct json *bytes = json_get(o, "bytes");
     int64_t sum = 0;
     for (int c = 0; c < MEM_N; c++) {
         int64_t v = json_int(json_get(bytes, mem_cat_name((enum mem_cat)c)), -1);
-        assert_int_equal(v, x.p.bytes[c]);
+        assert_int_equal(v, x.p.role[0].bytes[c]);
         sum += v;
         char number[32];
         snprintf(number, sizeof number, "%lld", (long long)v);

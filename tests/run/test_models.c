@@ -107,6 +107,7 @@ static void open_world(struct world *w, const char *name, const char *kernels, i
         .targets = golden_i32(&w->file, "targets", n),
         .positions = w->positions,
         .docs = golden_i32(&w->file, "docs", n),
+        .n = w->n_seq,
         .n_trained = num(w->model, "trained_tokens", 0),
     };
     assert_non_null(w->batch.tokens);

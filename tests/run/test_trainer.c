@@ -265,7 +265,8 @@ static void test_sequential_order(void **state)
             targets[i] = (unsigned char)text[s * S * G + i + 1];
             positions[i] = i % S;
         }
-        struct engine_batch b = {tokens, targets, positions, NULL, S * G};
+        struct engine_batch b = {.tokens = tokens, .targets = targets, .positions = positions, .n = G,
+                                 .n_trained = S * G};
         struct engine_report r;
         engine_evaluate(g, &b, &r);
         double loss = json_real(json_get(line[s], "loss"), 0);

@@ -86,7 +86,9 @@ static inline void toy_batch(struct toy *t, const struct engine_config *c)
     t->targets = xcalloc((size_t)n, 4);
     t->positions = xcalloc((size_t)n, 4);
     t->docs = xcalloc((size_t)n, 4);
-    t->batch = (struct engine_batch){t->tokens, t->targets, t->positions, t->docs, 0};
+    t->batch = (struct engine_batch){
+        .tokens = t->tokens, .targets = t->targets, .positions = t->positions, .docs = t->docs,
+        .n = c->n_microbatches * c->micro};
     for (int64_t i = 0; i < n; i++) {
         int64_t at = i % c->seq;
         t->positions[i] = (int32_t)at;

@@ -1,0 +1,46 @@
+/* tutti verify CONFIG [-n RANKS] [--json] [key=value ...] */
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "verify/verify.h"
+
+enum { STEPS = 3 };
+
+int cmd_verify(int argc, char **argv)
+{
+    if (cli_wants_help(argc, argv)) {
+        printf("tutti verify CONFIG [-n RANKS] [--json] [key=value ...]\n\n"
+               "Trains CONFIG for %d steps on one rank and in every legal layout of up to RANKS ranks (threads of this\n"
+               "process, random tokens), and compares every gradient, every updated value, the gradient norm and the loss.\n"
+               "Exit status 1 when a layout differs by more than the bound (fp32: 1e-5). Make big models smaller with\n"
+               "keys, for example model.layers=2 model.hidden=64 batch.global=8 model.seq_len=64.\n", STEPS);
+        return 0;
+    }
+    struct cli_args a;
+    int rc = cli_config_args("verify", argc, argv, &a);
+    if (rc) return rc;
+    struct err e = {0};
+    struct config c;
+    struct verify v = {0};
+    struct arena *arena = arena_new();
+    struct str out = {0};
+    int ranks = a.ranks > 1 ? (int)a.ranks : 4;
+    if (ranks > 64) return cli_usage("verify", "-n %d: at most 64", ranks);
+    char *keys[CLI_MAX_KEYS + 2];
+    int n = 0;
+    for (; n < a.n_overrides; n++) keys[n] = a.overrides[n];
+    keys[n++] = arena_strdup(arena, "parallel.dp_replicate=1"); /* the config's own layout is one of those tried */
+    keys[n++] = arena_strdup(arena, "parallel.dp_shard=-1");
+    rc = cli_config(&c, NULL, arena, a.config, keys, n, 1, &e);
+    if (!rc) rc = verify_run(&v, &c, ranks, STEPS, &e);
+    if (!rc) {
+        if (a.json) verify_json(&v, &out);
+        else verify_print(&v, &out);
+        fputs(str_text(&out), stdout);
+    }
+    bool ok = v.ok;
+    verify_free(&v);
+    str_free(&out);
+    arena_free(arena);
+    return rc ? cli_fail(&e) : ok ? 0 : 1;
+}

@@ -1,0 +1,176 @@
+/* board.c: the flight recorder and the first cause. A row costs about 50 KB; recording an operation is a copy of 160
+ * bytes under an uncontended spin lock, twice more a store for its start and end. A pthread mutex would do within a
+ * process, but must be made robust between processes; a lock that is held for a copy never needs it. A reader that
+ * finds a row locked for long (its owner was killed inside the copy) reads it anyway.
+ */
+#include "comm/board.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+static void lock(atomic_int *l)
+{
+    for (int tries = 0; atomic_exchange_explicit(l, 1, memory_order_acquire); tries++) {
+        if (tries > 100000) return; /* its owner is dead */
+        if (tries > 100) sched_yield();
+    }
+}
+
+static void unlock(atomic_int *l)
+{
+    atomic_store_explicit(l, 0, memory_order_release);
+}
+
+char *desc_print(char out[DESC_TEXT], const struct desc *d)
+{
+    char root[24] = "";
+    bool reduces = d->op == COMM_REDUCE || d->op == COMM_ALL_REDUCE || d->op == COMM_REDUCE_SCATTER;
+    if (d->op == COMM_REDUCE || d->op == COMM_BROADCAST) snprintf(root, sizeof root, ", root %d", d->root);
+    if (d->op == COMM_BARRIER)
+        snprintf(out, DESC_TEXT, "barrier #%lld '%s' on %s", (long long)d->seq, d->what, d->group);
+    else
+        snprintf(out, DESC_TEXT, "%s #%lld '%s' (%s%s%lld %s%s) on %s", comm_op_name((enum comm_op)d->op),
+                 (long long)d->seq, d->what, reduces ? comm_red_name((enum comm_red)d->red) : "", reduces ? " " : "",
+                 (long long)d->n, d->op == COMM_EXCHANGE ? "messages" : dtype_name((enum dtype)d->dtype), root,
+                 d->group);
+    return out;
+}
+
+const char *desc_differ(const struct desc *a, const struct desc *b)
+{
+    if (a->op != b->op) return "operation";
+    if (a->dtype != b->dtype) return "dtype";
+    if (a->n != b->n) return "count";
+    if (a->red != b->red) return "reduction";
+    if (a->root != b->root) return "root";
+    if (a->counts != b->counts) return "counts of the pieces";
+    if (a->algorithm != b->algorithm) return "algorithm (config differs between ranks)";
+    return NULL;
+}
+
+size_t board_bytes(int n_rows)
+{
+    return sizeof(struct board) + (size_t)n_rows * sizeof(struct board_row);
+}
+
+void board_init(struct board *b, int n_rows)
+{
+    memset(b, 0, board_bytes(n_rows));
+    b->n_rows = n_rows;
+}
+
+int64_t board_queue(struct board *b, int row, const struct desc *d)
+{
+    struct board_row *r = &b->row[row];
+    lock(&r->lock);
+    int64_t i = r->n++;
+    r->record[i % BOARD_RECORDS] = (struct record){.desc = *d, .state = RECORD_QUEUED, .queued_s = clock_now_s()};
+    unlock(&r->lock);
+    return i;
+}
+
+void board_mark(struct board *b, int row, int64_t record, enum record_state s)
+{
+    struct board_row *r = &b->row[row];
+    double now = clock_now_s();
+    lock(&r->lock);
+    if (record > r->n - BOARD_RECORDS - 1) {
+        struct record *x = &r->record[record % BOARD_RECORDS];
+        x->state = s;
+        if (s == RECORD_RUNNING) x->started_s = now;
+        if (s == RECORD_DONE) x->done_s = now;
+    }
+    unlock(&r->lock);
+}
+
+void board_leave(struct board *b, int row)
+{
+    lock(&b->row[row].lock);
+    b->row[row].state = RANK_LEFT;
+    unlock(&b->row[row].lock);
+}
+
+bool board_left(struct board *b, int row)
+{
+    lock(&b->row[row].lock);
+    bool left = b->row[row].state == RANK_LEFT;
+    unlock(&b->row[row].lock);
+    return left;
+}
+
+/* The newest record in a state, or NULL. Under the row's lock. */
+static const struct record *newest(const struct board_row *r, int state)
+{
+    for (int64_t i = r->n - 1; i >= 0 && i >= r->n - BOARD_RECORDS; i--)
+        if (r->record[i % BOARD_RECORDS].state == state) return &r->record[i % BOARD_RECORDS];
+    return NULL;
+}
+
+char *board_doing(struct board *b, int row, char out[BOARD_TEXT])
+{
+    struct board_row *r = &b->row[row];
+    char text[DESC_TEXT];
+    double now = clock_now_s();
+    size_t n = 0;
+    out[0] = 0;
+    lock(&r->lock);
+    const struct record *running = newest(r, RECORD_RUNNING), *done = newest(r, RECORD_DONE);
+    if (r->state == RANK_LEFT) n += (size_t)snprintf(out + n, BOARD_TEXT - n, "has left; ");
+    if (running)
+        n += (size_t)snprintf(out + n, BOARD_TEXT - n, "is in %s since %.2f s; ", desc_print(text, &running->desc),
+                              now - running->started_s);
+    if (done)
+        n += (size_t)snprintf(out + n, BOARD_TEXT - n, "last finished %s %.2f s ago", desc_print(text, &done->desc),
+                              now - done->done_s);
+    else
+        n += (size_t)snprintf(out + n, BOARD_TEXT - n, "has finished no operation yet");
+    if (!running && r->state != RANK_LEFT) snprintf(out + n, BOARD_TEXT - n, " and is in none now");
+    unlock(&r->lock);
+    return out;
+}
+
+void board_print(struct board *b, int row, struct str *out)
+{
+    static const char *const states[] = {"queued ", "running", "done   "};
+    struct board_row *r = &b->row[row];
+    char text[DESC_TEXT];
+    double now = clock_now_s();
+    str_printf(out, "rank %d%s: %lld operations; seconds before now\n", row,
+               r->state == RANK_LEFT ? " (has left)" : "", (long long)r->n);
+    int64_t first = r->n > BOARD_RECORDS ? r->n - BOARD_RECORDS : 0;
+    for (int64_t i = first; i < first + BOARD_RECORDS; i++) {
+        lock(&r->lock);
+        bool there = i < r->n;
+        struct record x = r->record[i % BOARD_RECORDS];
+        unlock(&r->lock);
+        if (!there) break;
+        str_printf(out, "  %s queued %10.4f", states[x.state], now - x.queued_s);
+        if (x.state != RECORD_QUEUED) str_printf(out, "  began %10.4f", now - x.started_s);
+        if (x.state == RECORD_DONE) str_printf(out, "  took %10.6f", x.done_s - x.started_s);
+        str_printf(out, "  %s\n", desc_print(text, &x.desc));
+    }
+}
+
+bool board_fail(struct board *b, int rank, const struct err *e)
+{
+    lock(&b->lock);
+    bool first = !board_failed(b);
+    if (first) {
+        b->cause = *e;
+        b->cause_rank = rank;
+        atomic_store(&b->failed, 1);
+    }
+    unlock(&b->lock);
+    return first;
+}
+
+void board_cause(struct board *b, struct err *e, int *rank)
+{
+    lock(&b->lock);
+    *e = b->cause;
+    *rank = b->cause_rank;
+    unlock(&b->lock);
+}

@@ -1,0 +1,82 @@
+/* board.h: what every rank is doing, readable by the others: descriptors, the flight recorder, the first cause.
+ *
+ * One board per world in memory that its ranks share (one process, or the ranks of one host through a shared window).
+ * A rank writes its own row; anybody who reports trouble reads all of them. Memory is plain bytes without pointers, so
+ * that processes can share it.
+ *
+ * Invariants
+ *   1. A row is read and written under its lock, a spin lock held for the length of a copy.
+ *   2. The cause is set once: the first failure wins.
+ * Includes: comm.h. Order: Local; any thread.
+ */
+#ifndef TUTTI_COMM_BOARD_H
+#define TUTTI_COMM_BOARD_H
+
+#include <stdatomic.h>
+
+#include "comm/comm.h"
+
+#define DESC_WHAT 48
+#define DESC_GROUP 24
+#define BOARD_RECORDS 256
+
+/* What a rank asked for: what ranks compare, and what errors print. */
+struct desc {
+    int64_t seq;     /* of the communicator, from 1 */
+    int64_t n;       /* elements */
+    uint64_t counts; /* hash of uneven counts, 0 for even ones */
+    int16_t op, red, dtype, algorithm;
+    int32_t root;
+    char group[DESC_GROUP];
+    char what[DESC_WHAT];
+};
+/* "all_reduce #12 'wq gradient' (sum of 1024 f32) on dp_shard"; out holds 256 chars. */
+#define DESC_TEXT 256
+char *desc_print(char out[DESC_TEXT], const struct desc *d);
+/* NULL, or what makes the two different: "operation", "count", "dtype", "root", ... */
+const char *desc_differ(const struct desc *a, const struct desc *b);
+
+enum record_state { RECORD_QUEUED, RECORD_RUNNING, RECORD_DONE };
+struct record {
+    struct desc desc;
+    int32_t state;
+    double queued_s, started_s, done_s; /* clock_now_s */
+};
+
+enum rank_state { RANK_HERE, RANK_LEFT };
+struct board_row {
+    _Alignas(64) atomic_int lock;
+    int32_t state;
+    int64_t n; /* records ever made */
+    struct record record[BOARD_RECORDS];
+};
+
+struct board {
+    atomic_int failed; /* the cause is there */
+    atomic_int busy;   /* threads that are touching other ranks' buffers */
+    _Alignas(64) atomic_int lock;
+    int32_t n_rows, cause_rank;
+    struct err cause;
+    struct board_row row[];
+};
+size_t board_bytes(int n_rows);
+void board_init(struct board *b, int n_rows);
+
+int64_t board_queue(struct board *b, int row, const struct desc *d); /* returns the record's number */
+void board_mark(struct board *b, int row, int64_t record, enum record_state s);
+void board_leave(struct board *b, int row);
+bool board_left(struct board *b, int row);
+/* "last finished all_reduce #11 'x' 0.61 s ago; has begun nothing since"; out holds 700 chars. */
+#define BOARD_TEXT 700
+char *board_doing(struct board *b, int row, char out[BOARD_TEXT]);
+void board_print(struct board *b, int row, struct str *out);
+
+/* The first call wins and gives true; e's text becomes everybody's. rank: who failed, -1 for a finding about several. */
+bool board_fail(struct board *b, int rank, const struct err *e);
+static inline bool board_failed(struct board *b)
+{
+    return atomic_load(&b->failed) != 0;
+}
+void board_cause(struct board *b, struct err *e, int *rank);
+
+#endif

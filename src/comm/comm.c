@@ -1,0 +1,393 @@
+/* comm.c: the calls of comm.h. Each fills one slot of the communicator's ring (descriptor, buffers, program), counts what
+ * the program sends, and submits it; execute.c and the transports do the rest. A null communicator ends after counting.
+ *
+ * Cost of a call: writing a program of a few steps per peer, about a microsecond for small groups. */
+#include "comm/comm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/thread.h"
+#include "base/mem.h"
+#include "comm/impl.h"
+
+static const char *const op_names[COMM_OP_N] = {"broadcast",  "reduce",     "all_reduce", "reduce_scatter",
+                                                "all_gather", "all_to_all", "exchange",   "barrier"};
+static const char *const red_names[COMM_RED_N] = {"sum", "max", "min", "avg"};
+
+const char *comm_op_name(enum comm_op op) { return op_names[op]; }
+const char *comm_red_name(enum comm_red r) { return red_names[r]; }
+
+int comm_op_from_name(const char *name)
+{
+    for (int i = 0; i < COMM_OP_N; i++)
+        if (!strcmp(op_names[i], name)) return i;
+    return -1;
+}
+
+/* ---- one call ---- */
+struct call {
+    enum comm_op op;
+    enum comm_red red;
+    enum dtype dtype;
+    int root;
+    int64_t n;                  /* as struct coll has it */
+    const int64_t *in, *out;    /* [size] elements of pieces; NULL: none */
+    int64_t in_each, out_each;  /* even pieces where the pointer is NULL; -1: the operation has no pieces there */
+    const void *src;
+    void *dst;
+    const struct comm_p2p *list;
+    int n_list;
+    const char *what;
+};
+
+/* Where pieces begin, [size + 1]. */
+static const int64_t *begins(int64_t *at, const int64_t *counts, int64_t each, int size)
+{
+    if (!counts && each < 0) return NULL;
+    at[0] = 0;
+    for (int p = 0; p < size; p++) at[p + 1] = at[p] + (counts ? counts[p] : each);
+    return at;
+}
+
+static void fill_coll(struct coll *k, int64_t *pieces, const struct comm *c, const struct call *a)
+{
+    int size = c->size, cell = size + 1;
+    *k = (struct coll){.op = a->op, .red = a->red, .dtype = a->dtype, .root = a->root, .rank = c->rank, .size = size,
+                       .n = a->n, .host = c->host};
+    k->in_at = begins(pieces, a->in, a->in_each, size);
+    k->out_at = begins(pieces + cell, a->out, a->out_each, size);
+    int64_t *even = pieces + 2 * cell, lo;
+    for (int p = 0; p < size; p++) team_split(a->n, p, size, &lo, &even[p + 1]);
+    even[0] = 0;
+    k->even = even;
+}
+
+static struct desc describe(const struct comm *c, const struct call *a, int64_t seq)
+{
+    struct desc d = {.seq = seq, .n = a->n, .op = (int16_t)a->op, .red = (int16_t)a->red, .dtype = (int16_t)a->dtype,
+                     .root = a->root};
+    bool compared = a->op == COMM_REDUCE_SCATTER || a->op == COMM_ALL_GATHER; /* the same counts on all ranks */
+    const int64_t *counts = a->op == COMM_ALL_GATHER ? a->out : a->in;
+    if (counts && compared) d.counts = hash64(counts, (size_t)c->size * sizeof *counts) | 1;
+    snprintf(d.group, sizeof d.group, "%s", c->name);
+    snprintf(d.what, sizeof d.what, "%.*s", DESC_WHAT - 1, a->what ? a->what : "");
+    return d;
+}
+
+static void take_list(struct op *o, const struct call *a)
+{
+    if (a->n_list > o->list_room) {
+        o->list_room = a->n_list;
+        o->list = xrealloc(o->list, (size_t)o->list_room * sizeof *o->list);
+    }
+    if (a->n_list) memcpy(o->list, a->list, (size_t)a->n_list * sizeof *o->list);
+    o->n_list = a->n_list;
+}
+
+static void count(struct comm *c, const struct op *o)
+{
+    struct comm_traffic *t = &c->traffic[o->coll.op], now = {.operations = 1};
+    if (o->coll.op == COMM_EXCHANGE) {
+        for (int i = 0; i < o->n_list; i++)
+            if (o->list[i].send && o->list[i].peer != c->rank) {
+                now.bytes += o->list[i].n * (int64_t)dtype_bytes(o->list[i].dtype);
+                now.messages++;
+            }
+    } else {
+        struct comm_traffic p = comm_program_traffic(&o->program, c->rank, o->coll.dtype);
+        now.bytes = p.bytes;
+        now.messages = p.messages;
+    }
+    t->bytes += now.bytes;
+    t->messages += now.messages;
+    t->operations += now.operations;
+}
+
+static int64_t submit(struct comm *c, const struct call *a)
+{
+    int64_t ticket = atomic_load(&c->submitted) + 1;
+    if (board_failed(c->w->board)) return ticket;
+    if (ticket > COMM_RING) engine_wait(c, ticket - COMM_RING);
+    if (board_failed(c->w->board)) return ticket;
+    struct op *o = &c->ring[ticket % COMM_RING];
+    if (!o->pieces) o->pieces = xcalloc(3 * (size_t)(c->size + 1), sizeof *o->pieces);
+    fill_coll(&o->coll, o->pieces, c, a);
+    o->desc = describe(c, a, ticket);
+    o->in = a->src;
+    o->out = a->dst;
+    take_list(o, a);
+    o->stage = OP_QUEUED;
+    o->pc = o->n_req = 0;
+    o->at_work = 0;
+    comm_program_clear(&o->program);
+    if (a->op != COMM_EXCHANGE && a->op != COMM_BARRIER) {
+        o->algorithm = select_algorithm(c, &o->coll);
+        bool wrote = o->algorithm->write(&o->program, &o->coll);
+        CHECK(wrote, "%s has no %s", o->algorithm->name, op_names[a->op]);
+    }
+    count(c, o);
+    if (c->w->ops->counts_only) {
+        atomic_store(&o->done, ticket);
+        atomic_store(&c->submitted, ticket);
+        c->open = ticket + 1;
+        return ticket;
+    }
+    if (c->meet && a->op != COMM_EXCHANGE) o->meet = c->n_meets++;
+    o->record = board_queue(c->w->board, c->w->row, &o->desc);
+    engine_submit(c, ticket);
+    return ticket;
+}
+
+/* ---- operations ---- */
+int64_t comm_broadcast(struct comm *c, void *buf, int64_t n, enum dtype t, int root, const char *what)
+{
+    return submit(c, &(struct call){.op = COMM_BROADCAST, .dtype = t, .root = root, .n = n, .in_each = -1, .out_each = -1,
+                                    .src = buf, .dst = buf, .what = what});
+}
+
+int64_t comm_reduce(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r, int root,
+                    const char *what)
+{
+    return submit(c, &(struct call){.op = COMM_REDUCE, .red = r, .dtype = t, .root = root, .n = n, .in_each = -1,
+                                    .out_each = -1, .src = in, .dst = out, .what = what});
+}
+
+int64_t comm_all_reduce(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r,
+                        const char *what)
+{
+    return submit(c, &(struct call){.op = COMM_ALL_REDUCE, .red = r, .dtype = t, .n = n, .in_each = -1, .out_each = -1,
+                                    .src = in, .dst = out, .what = what});
+}
+
+static int64_t sum_of(const int64_t *counts, int size)
+{
+    int64_t n = 0;
+    for (int p = 0; p < size; p++) n += counts[p];
+    return n;
+}
+
+int64_t comm_reduce_scatter(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r,
+                            const char *what)
+{
+    return submit(c, &(struct call){.op = COMM_REDUCE_SCATTER, .red = r, .dtype = t, .n = n * c->size, .in_each = n,
+                                    .out_each = -1, .src = in, .dst = out, .what = what});
+}
+
+int64_t comm_reduce_scatter_v(struct comm *c, const void *in, void *out, const int64_t *counts, enum dtype t,
+                              enum comm_red r, const char *what)
+{
+    return submit(c, &(struct call){.op = COMM_REDUCE_SCATTER, .red = r, .dtype = t, .n = sum_of(counts, c->size),
+                                    .in = counts, .out_each = -1, .src = in, .dst = out, .what = what});
+}
+
+int64_t comm_all_gather(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, const char *what)
+{
+    return submit(c, &(struct call){.op = COMM_ALL_GATHER, .dtype = t, .n = n * c->size, .in_each = -1, .out_each = n,
+                                    .src = in, .dst = out, .what = what});
+}
+
+int64_t comm_all_gather_v(struct comm *c, const void *in, void *out, const int64_t *counts, enum dtype t,
+                          const char *what)
+{
+    return submit(c, &(struct call){.op = COMM_ALL_GATHER, .dtype = t, .n = sum_of(counts, c->size), .in_each = -1,
+                                    .out = counts, .src = in, .dst = out, .what = what});
+}
+
+int64_t comm_all_to_all(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, const char *what)
+{
+    return submit(c, &(struct call){.op = COMM_ALL_TO_ALL, .dtype = t, .n = n * c->size, .in_each = n, .out_each = n,
+                                    .src = in, .dst = out, .what = what});
+}
+
+int64_t comm_all_to_all_v(struct comm *c, const void *in, void *out, const int64_t *send, const int64_t *recv,
+                          enum dtype t, const char *what)
+{
+    return submit(c, &(struct call){.op = COMM_ALL_TO_ALL, .dtype = t, .in = send, .out = recv, .src = in, .dst = out,
+                                    .what = what});
+}
+
+int64_t comm_exchange(struct comm *c, const struct comm_p2p *list, int n, const char *what)
+{
+    return submit(c, &(struct call){.op = COMM_EXCHANGE, .dtype = DT_U8, .in_each = -1, .out_each = -1, .list = list,
+                                    .n_list = n, .what = what});
+}
+
+int64_t comm_send(struct comm *c, const void *buf, int64_t n, enum dtype t, int peer, const char *what)
+{
+    return comm_exchange(c, &(struct comm_p2p){true, peer, (void *)(uintptr_t)buf, n, t}, 1, what);
+}
+
+int64_t comm_recv(struct comm *c, void *buf, int64_t n, enum dtype t, int peer, const char *what)
+{
+    return comm_exchange(c, &(struct comm_p2p){false, peer, buf, n, t}, 1, what);
+}
+
+int64_t comm_barrier(struct comm *c, const char *what)
+{
+    return submit(c, &(struct call){.op = COMM_BARRIER, .dtype = DT_U8, .in_each = -1, .out_each = -1, .what = what});
+}
+
+/* ---- waiting ---- */
+void comm_wait(struct comm *c, int64_t ticket)
+{
+    if (!c->w->ops->counts_only && ticket <= atomic_load(&c->submitted)) engine_wait(c, ticket);
+}
+
+bool comm_done(struct comm *c, int64_t ticket)
+{
+    if (c->w->ops->counts_only || board_failed(c->w->board)) return true;
+    if (c->w->cfg.progress == COMM_INLINE) engine_poll(c->w);
+    return op_done(c, ticket) || ticket <= atomic_load(&c->submitted) - COMM_RING;
+}
+
+void comm_sync(struct comm *c)
+{
+    int64_t last = atomic_load(&c->submitted), first = last > COMM_RING ? last - COMM_RING + 1 : 1;
+    for (int64_t t = first; t <= last; t++) comm_wait(c, t); /* exchanges finish in any order */
+}
+
+/* ---- errors ---- */
+int comm_status(struct comm *c, struct err *e)
+{
+    if (!board_failed(c->w->board)) return OK;
+    struct err cause;
+    int rank;
+    board_cause(c->w->board, &cause, &rank);
+    if (e) *e = cause;
+    return cause.code;
+}
+
+struct verdict {
+    int64_t code;
+    char text[1000];
+};
+
+int comm_agree(struct comm *c, int code, struct err *e)
+{
+    if (c->w->ops->counts_only) return code;
+    struct verdict mine = {.code = code}, *all = xcalloc((size_t)c->size, sizeof *all);
+    if (code && e) snprintf(mine.text, sizeof mine.text, "%s", e->text);
+    comm_wait(c, comm_all_gather(c, &mine, all, sizeof mine, DT_U8, "agree"));
+    int rc = comm_status(c, e);
+    for (int p = 0; !rc && p < c->size; p++) {
+        if (!all[p].code) continue;
+        rc = (int)all[p].code;
+        err_set(e, (enum err_code)rc, "rank %d: %s", c->world_rank[p], all[p].text);
+    }
+    xfree(all);
+    return rc;
+}
+
+void comm_abort(struct comm *c, const struct err *why)
+{
+    struct err e = *why;
+    if (!strncmp(e.text, "rank ", 5)) world_fail(c->w, &e); /* agreed on: it names a rank already */
+    else {
+        err_prefix(&e, "rank %d", c->w->rank);
+        world_fail(c->w, &e);
+    }
+    if (c->w->ops->abort) c->w->ops->abort(c->w, &e);
+}
+
+/* ---- groups ---- */
+int comm_split(struct comm **out, struct comm *world, const struct mesh_axis *axes, int n_axes, struct err *e)
+{
+    int n = mesh_group(axes, n_axes, world->w->rank, NULL);
+    int *ranks = xcalloc((size_t)n, sizeof *ranks);
+    mesh_group(axes, n_axes, world->w->rank, ranks);
+    struct str name = {0};
+    for (int i = 0; i < n_axes; i++) {
+        char axis[48];
+        str_printf(&name, "%s%s", i ? "+" : "", mesh_axis_print(axis, axes[i]));
+    }
+    int rc = comm_split_list(out, world, ranks, n, str_text(&name), e);
+    str_free(&name);
+    xfree(ranks);
+    return rc;
+}
+
+int comm_split_list(struct comm **out, struct comm *world, const int *ranks, int n, const char *name, struct err *e)
+{
+    return world_comm(out, world->w, ranks, n, name, e);
+}
+
+/* ---- inspect ---- */
+int comm_rank(const struct comm *c) { return c->rank; }
+int comm_size(const struct comm *c) { return c->size; }
+int comm_world_rank(const struct comm *c, int rank) { return c->world_rank[rank]; }
+const char *comm_name(const struct comm *c) { return c->name; }
+const char *comm_transport(const struct comm *c) { return c->w->ops->name; }
+
+struct comm_traffic comm_traffic_op(const struct comm *c, enum comm_op op) { return c->traffic[op]; }
+
+struct comm_traffic comm_traffic(const struct comm *c)
+{
+    struct comm_traffic t = {0};
+    for (int i = 0; i < COMM_OP_N; i++) {
+        t.bytes += c->traffic[i].bytes;
+        t.messages += c->traffic[i].messages;
+        t.operations += c->traffic[i].operations;
+    }
+    return t;
+}
+
+/* An operation of n elements in even pieces, on paper. */
+static struct coll sketch(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r,
+                          int64_t *pieces)
+{
+    bool in = op == COMM_REDUCE_SCATTER || op == COMM_ALL_TO_ALL, out = op == COMM_ALL_GATHER || op == COMM_ALL_TO_ALL;
+    struct coll k;
+    fill_coll(&k, pieces, c, &(struct call){.op = op, .red = r, .dtype = t, .n = n, .in_each = in ? n / c->size : -1,
+                                            .out_each = out ? n / c->size : -1});
+    return k;
+}
+
+const char *comm_choice(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r)
+{
+    int64_t *pieces = xcalloc(3 * (size_t)(c->size + 1), sizeof *pieces);
+    struct coll k = sketch(c, op, n, t, r, pieces);
+    const char *name = select_algorithm(c, &k)->name;
+    xfree(pieces);
+    return name;
+}
+
+struct comm_traffic comm_predict(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r)
+{
+    int64_t *pieces = xcalloc(3 * (size_t)(c->size + 1), sizeof *pieces);
+    struct coll k = sketch(c, op, n, t, r, pieces);
+    struct program p = {0};
+    select_algorithm(c, &k)->write(&p, &k);
+    struct comm_traffic traffic = comm_program_traffic(&p, c->rank, t);
+    traffic.operations = 1;
+    comm_program_free(&p);
+    xfree(pieces);
+    return traffic;
+}
+
+int comm_algorithm_set(struct comm *c, const char *algorithm, struct err *e)
+{
+    const struct algorithm *a = algorithm ? select_named(algorithm) : NULL;
+    if (algorithm && !a) return err_set(e, ERR_REQUEST, "there is no algorithm '%s'; there is: direct", algorithm);
+    c->asked = a;
+    return OK;
+}
+
+void comm_print_recorder(struct comm *c, struct str *out)
+{
+    for (int r = 0; r < c->w->board->n_rows; r++) board_print(c->w->board, r, out);
+}
+
+int comm_dump(struct comm *c, const char *dir, struct err *e)
+{
+    struct str text = {0}, path = {0};
+    comm_print_recorder(c, &text);
+    str_printf(&path, "%s/flight-rank%d.txt", dir, c->w->rank);
+    int rc = fs_mkdirs(dir, e);
+    if (!rc) rc = fs_write_atomic(str_text(&path), str_text(&text), text.n, e);
+    str_free(&text);
+    str_free(&path);
+    return rc;
+}

@@ -1,0 +1,173 @@
+/* execute.c: carries one operation through its stages.
+ *
+ *     QUEUED -> ENTER -> FULL -> SHARED          meets, then runs in shared memory
+ *                             -> RUN             meets, then runs its program over messages
+ *     QUEUED -> RUN                              no common memory, or an exchange (nobody meets)
+ *
+ * op_advance never waits: it goes as far as others allow and is called again. A program is run step by step; sends and
+ * receives start at once, and a fence holds until all of them are complete.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "comm/impl.h"
+
+static char *place(struct comm *c, const struct op *o, enum place p, int64_t at)
+{
+    char *base = p == PLACE_IN ? (char *)(uintptr_t)o->in : p == PLACE_OUT ? (char *)o->out : c->tmp;
+    return base + (size_t)at * dtype_bytes(o->coll.dtype);
+}
+
+static void post(struct comm *c, struct op *o, bool send, int peer, void *p, int64_t n, enum dtype t)
+{
+    size_t most = c->w->ops->max_message, bytes = (size_t)n * dtype_bytes(t);
+    do {
+        size_t now = bytes < most ? bytes : most;
+        if (o->n_req == o->req_room) {
+            o->req_room = o->req_room ? 2 * o->req_room : 16;
+            o->req = xrealloc(o->req, (size_t)o->req_room * sizeof *o->req);
+        }
+        struct request *r = &o->req[o->n_req++];
+        *r = (struct request){.send = send, .peer = peer, .p = p, .bytes = now, .dtype = t,
+                              .desc = &o->desc};
+        c->w->ops->start(c, r);
+        p = (char *)p + now;
+        bytes -= now;
+    } while (bytes);
+}
+
+/* All posted messages are complete. */
+static bool settled(struct comm *c, struct op *o)
+{
+    bool all = true;
+    for (int i = 0; i < o->n_req; i++) {
+        struct request *r = &o->req[i];
+        if (!r->done) r->done = c->w->ops->test(c, r);
+        all &= r->done;
+    }
+    if (all) o->n_req = 0;
+    return all;
+}
+
+static void fold_step(struct comm *c, struct op *o, const struct step *s)
+{
+    const void **src = c->src;
+    for (int p = 0; p < s->n_src; p++)
+        src[p] = p == s->own ? place(c, o, PLACE_IN, s->own_at) : place(c, o, s->from_place, s->from + p * s->stride);
+    void *dst = place(c, o, s->to_place, s->to);
+    int64_t divisor = s->final && o->coll.red == COMM_AVG ? o->coll.size : 1;
+    fold_run(c->w->folds, o->coll.dtype, o->coll.red,
+             &(struct fold){.dst = &dst, .n_dst = 1, .src = src, .n_src = s->n_src, .n = s->n, .divisor = divisor});
+}
+
+static void step_run(struct comm *c, struct op *o, const struct step *s)
+{
+    size_t bytes = (size_t)s->n * dtype_bytes(o->coll.dtype);
+    char *from = place(c, o, s->from_place, s->from), *to = place(c, o, s->to_place, s->to);
+    const void *pair[2] = {to, from};
+    switch (s->kind) {
+    case STEP_SEND: post(c, o, true, s->peer, from, s->n, o->coll.dtype); break;
+    case STEP_RECV: post(c, o, false, s->peer, to, s->n, o->coll.dtype); break;
+    case STEP_COPY:
+        if (from != to) memmove(to, from, bytes);
+        break;
+    case STEP_ADD:
+        fold_run(c->w->folds, o->coll.dtype, o->coll.red,
+                 &(struct fold){.dst = (void *[]){to}, .n_dst = 1, .src = pair, .n_src = 2, .n = s->n, .divisor = 1});
+        break;
+    case STEP_SCALE:
+        fold_run(c->w->folds, o->coll.dtype, o->coll.red,
+                 &(struct fold){.dst = (void *[]){to}, .n_dst = 1, .src = pair, .n_src = 1, .n = s->n,
+                                .divisor = o->coll.size});
+        break;
+    case STEP_FOLD: fold_step(c, o, s); break;
+    case STEP_NATIVE: c->w->ops->native_start(c, o); break;
+    case STEP_FENCE: break;
+    }
+}
+
+static bool comm_program_run(struct comm *c, struct op *o)
+{
+    size_t need = (size_t)o->program.tmp * dtype_bytes(o->coll.dtype);
+    if (o->pc == 0 && need > c->tmp_bytes) {
+        xfree(c->tmp);
+        c->tmp = xmalloc(need);
+        c->tmp_bytes = need;
+    }
+    for (; o->pc < o->program.n; o->pc++) {
+        const struct step *s = &o->program.step[o->pc];
+        if (s->kind == STEP_FENCE && !settled(c, o)) return false;
+        if (s->kind == STEP_NATIVE && o->at_work) {
+            if (!c->w->ops->native_test(c, o)) return false;
+            continue;
+        }
+        step_run(c, o, s);
+        if (s->kind == STEP_NATIVE) {
+            o->at_work = 1;
+            if (!c->w->ops->native_test(c, o)) return false;
+        }
+        if (board_failed(c->w->board)) return false;
+    }
+    return settled(c, o);
+}
+
+static bool exchange_run(struct comm *c, struct op *o)
+{
+    for (; o->pc < o->n_list; o->pc++) {
+        const struct comm_p2p *m = &o->list[o->pc];
+        post(c, o, m->send, m->peer, m->buf, m->n, m->dtype);
+    }
+    return settled(c, o);
+}
+
+/* The descriptors are all there: equal, or the end of the job. */
+static bool agreed(struct comm *c, struct op *o)
+{
+    struct err e;
+    if (meet_compare(c->meet, o->meet, c->world_rank, &e) == OK) return true;
+    world_fail(c->w, &e);
+    return false;
+}
+
+static bool op_work(struct comm *c, struct op *o)
+{
+    switch (o->stage) {
+    case OP_QUEUED:
+        o->begun_s = clock_now_s();
+        board_mark(c->w->board, c->w->row, o->record, RECORD_RUNNING);
+        o->stage = c->meet && o->coll.op != COMM_EXCHANGE ? OP_ENTER : OP_RUN;
+        return op_work(c, o);
+    case OP_ENTER:
+        if (!meet_enter(c->meet, o->meet, c->rank,
+                        &(struct meet_part){.desc = o->desc, .in = o->in, .out = o->out, .in_at = o->coll.in_at,
+                                            .out_at = o->coll.out_at}))
+            return false;
+        o->stage = OP_FULL; /* fall through */
+    case OP_FULL:
+        if (!meet_full(c->meet, o->meet) || !agreed(c, o)) return false;
+        if (o->coll.op == COMM_BARRIER) {
+            meet_leave(c->meet, o->meet);
+            return true;
+        }
+        if (!(o->algorithm->shared && c->w->ops->shared && c->w->ops->shared_may(c))) {
+            meet_leave(c->meet, o->meet);
+            o->stage = OP_RUN;
+            return comm_program_run(c, o);
+        }
+        o->stage = OP_SHARED; /* fall through */
+    case OP_SHARED:
+        if (!c->w->ops->shared(c, o)) return false;
+        meet_leave(c->meet, o->meet);
+        return true;
+    case OP_RUN: return o->coll.op == COMM_EXCHANGE ? exchange_run(c, o) : comm_program_run(c, o);
+    }
+    return false;
+}
+
+bool op_advance(struct comm *c, struct op *o)
+{
+    if (!op_work(c, o) || board_failed(c->w->board)) return false;
+    board_mark(c->w->board, c->w->row, o->record, RECORD_DONE);
+    return true;
+}

@@ -1,0 +1,171 @@
+/* impl.h: inside the communicator. Who owns what:
+ *
+ *   world     one per rank: transport, board, settings, the engine that moves operations on
+ *   comm      one per rank and group: a ring of operations; the rank's thread submits, the engine completes
+ *   op        one operation: descriptor, buffers, program, where it stands
+ *
+ * The rank's thread writes ring slots beyond `submitted`; the engine (the same thread when progress is inline, else the
+ * world's own) reads slots up to `submitted` and publishes `done`. Nothing else is shared between the two.
+ * Includes: rooms below, this room. Not for other rooms.
+ */
+#ifndef TUTTI_COMM_IMPL_H
+#define TUTTI_COMM_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "comm/board.h"
+#include "comm/fold.h"
+#include "comm/meet.h"
+#include "comm/program.h"
+
+#define COMM_RING 64 /* operations in flight per communicator; one more makes the caller wait */
+#define WORLD_COMMS 128
+
+struct op;
+struct comm;
+struct world;
+
+/* One message on its way. */
+struct request {
+    bool send, posted, done;
+    int peer; /* rank in the communicator */
+    void *p;
+    size_t bytes;
+    int64_t number;    /* local: of this channel and direction */
+    uint64_t handle;   /* mpi: the library's */
+    enum dtype dtype;
+    const struct desc *desc;
+};
+
+struct transport_ops {
+    const char *name;
+    bool counts_only;
+    size_t max_message; /* bytes; longer ones are split */
+    bool own_collectives;
+    /* Sets c->group and c->meet for the world ranks in c->world_rank. Collective(c). */
+    int (*join)(struct comm *c, struct err *e);
+    void (*leave)(struct comm *c);
+    /* Starts what can be started; test says whether it is complete. A failure is reported with world_fail. */
+    void (*start)(struct comm *c, struct request *r);
+    bool (*test)(struct comm *c, struct request *r);
+    /* Runs an operation of an algorithm that is `shared` in the memory of c->meet: true when it is finished. */
+    bool (*shared_may)(const struct comm *c);
+    bool (*shared)(struct comm *c, struct op *o);
+    /* The transport's own collectives (STEP_NATIVE). */
+    void (*native_start)(struct comm *c, struct op *o);
+    bool (*native_test)(struct comm *c, struct op *o);
+    void (*abort)(struct world *w, const struct err *why);
+    void (*close)(struct world *w); /* the rank leaves the world */
+};
+
+enum op_stage { OP_QUEUED, OP_ENTER, OP_FULL, OP_SHARED, OP_RUN };
+struct op {
+    atomic_llong done; /* the last ticket of this slot that is complete */
+    struct desc desc;
+    struct coll coll;
+    const void *in;
+    void *out;
+    int64_t *pieces;         /* in_at, out_at, even: 3 * (size + 1) */
+    const struct algorithm *algorithm;
+    struct program program;
+    struct comm_p2p *list; /* exchange */
+    int n_list, list_room;
+    enum op_stage stage;
+    int64_t meet;   /* number among the operations that meet */
+    int64_t record; /* on the board */
+    double begun_s;
+    int pc; /* next step */
+    struct request *req;
+    int n_req, req_room;
+    int64_t at_work; /* shared and native operations: grows as they get on */
+    uint64_t native;       /* mpi: the library's handle */
+};
+
+struct comm {
+    struct world *w;
+    int rank, size;
+    int *world_rank; /* [size] */
+    int *host;       /* [size] numbered from 0 by first appearance */
+    char name[DESC_GROUP];
+    const struct algorithm *asked; /* by name, or NULL */
+    struct meet *meet;             /* or NULL */
+    void *group;                   /* the transport's */
+    int64_t n_meets;
+    struct comm_traffic traffic[COMM_OP_N];
+    atomic_llong submitted;
+    int64_t open; /* engine: the first ticket that is not complete */
+    char *tmp;    /* engine: TMP of the collective that runs */
+    size_t tmp_bytes;
+    struct program sketch; /* for predictions */
+    const void **src;      /* [size], engine: the sources of a fold */
+    void **dst;            /* [size] */
+    bool *late;            /* [size], late.c */
+    struct op ring[COMM_RING];
+};
+
+struct world {
+    const struct transport_ops *ops;
+    void *shared; /* the transport's */
+    struct board *board;
+    int row;  /* of this rank on the board; rows of others: row_of */
+    int rank, size;
+    int *host; /* [size] */
+    struct comm_config cfg;
+    char *dump_dir;
+    const struct algorithm *asked; /* config.algorithm, or NULL */
+    const struct fold_table *folds;
+    bool spin; /* the ranks of this host have a core each */
+    pthread_mutex_t comms_lock; /* guards comms, n_comms; held during a poll */
+    struct comm *comms[WORLD_COMMS];
+    int n_comms;
+    /* The thread of COMM_THREAD. */
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards quit, call and the two conditions' sleepers */
+    pthread_cond_t wake, woken;
+    bool quit;
+    void (*call)(void *);
+    void *call_arg;
+    atomic_int asleep, waiting; /* the thread; the rank */
+    atomic_llong pending;       /* operations submitted and not complete */
+};
+
+/* world.c */
+struct world *world_new(const struct transport_ops *ops, void *shared, struct board *board, int rank, int size,
+                        const int *host, const struct comm_config *cfg);
+int world_comm(struct comm **out, struct world *w, const int *ranks, int n, const char *name, struct err *e);
+void world_free(struct world *w);
+/* A failure of this rank or seen by it: the first one of the world becomes the cause; dumps the recorder. */
+void world_fail(struct world *w, const struct err *e);
+void world_quiet(struct world *w); /* nobody touches other ranks' buffers any more; after a failure only */
+/* The board's row of a world rank, or -1: not visible from here. */
+int world_row(const struct world *w, int rank);
+
+/* engine.c */
+void engine_start(struct world *w); /* the thread, where asked for */
+void engine_stop(struct world *w);
+/* Runs fn on the thread that may use the transport, and waits. */
+void engine_call(struct world *w, void (*fn)(void *), void *arg);
+void engine_submit(struct comm *c, int64_t ticket);
+void engine_wait(struct comm *c, int64_t ticket);
+bool engine_poll(struct world *w); /* true: something moved */
+static inline bool op_done(struct comm *c, int64_t ticket)
+{
+    return atomic_load_explicit(&c->ring[ticket % COMM_RING].done, memory_order_acquire) >= ticket;
+}
+
+/* execute.c: one operation, as far as it can go now; true when it is complete. */
+bool op_advance(struct comm *c, struct op *o);
+
+/* late.c: looks for operations that wait too long, or for a rank that has left; reports with world_fail. */
+void late_check(struct world *w);
+
+/* select.c */
+const struct algorithm *select_algorithm(const struct comm *c, const struct coll *k);
+const struct algorithm *select_named(const char *name); /* NULL: there is none */
+int comm_config_check(const struct comm_config *cfg, struct err *e); /* names in it are known; cfg may be NULL */
+
+/* meet_work.c: shared-memory operations whose parts hold pointers that this process can follow. */
+bool meet_work(struct comm *c, struct op *o);
+
+#endif

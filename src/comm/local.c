@@ -1,0 +1,311 @@
+/* local.c: ranks that are threads of one process. They read and write each other's memory.
+ *
+ * A group has a meeting place (meet.h) and a channel per ordered pair of ranks. A channel is a short ring of posts: the
+ * sender leaves a pointer, the receiver copies straight from the sender's buffer and ticks the post off, which is when
+ * the send is complete. One copy per message, no buffering, no lock: each field has one writer.
+ *
+ *     post k lives in slot k % POSTS; full == k+1: posted; taken == k+1: copied
+ *
+ * Groups are found by their list of ranks, so that creating one needs no meeting: a rank that asks for a list gets the
+ * oldest group of that list that it has not joined yet. The last member to leave frees it.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/thread.h"
+#include "comm/impl.h"
+
+#define POSTS 16
+
+struct post {
+    _Alignas(64) atomic_llong full;
+    const void *p;
+    size_t bytes;
+    enum dtype dtype;
+    const struct desc *desc;
+    _Alignas(64) atomic_llong taken;
+};
+
+struct group {
+    struct group *next;
+    int size, n_left;
+    int *ranks;
+    bool *joined;
+    struct meet *meet;
+    struct post *post; /* [size from][size to][POSTS] */
+};
+
+/* What the ranks share. */
+struct process {
+    pthread_mutex_t lock; /* guards groups and their n_left, joined; n_ranks */
+    struct group *groups;
+    struct board *board;
+    int n_ranks; /* still in the world */
+};
+
+/* A rank's view of a group. */
+struct member {
+    struct group *g;
+    int64_t *sent, *received; /* [size] messages so far */
+};
+
+static struct group *group_find(struct process *p, const struct comm *c)
+{
+    struct group *found = NULL;
+    for (struct group *g = p->groups; g; g = g->next) /* newest first */
+        if (g->size == c->size && !memcmp(g->ranks, c->world_rank, (size_t)c->size * sizeof *g->ranks) &&
+            !g->joined[c->rank])
+            found = g;
+    return found;
+}
+
+static size_t posts_bytes(int size)
+{
+    return (size_t)size * (size_t)size * POSTS * sizeof(struct post);
+}
+
+static struct group *group_new(const struct comm *c, struct err *e)
+{
+    size_t n = (size_t)c->size;
+    struct group *g = xcalloc(1, sizeof *g);
+    g->size = c->size;
+    g->meet = mem_pages_new(meet_bytes(c->size));
+    g->post = mem_pages_new(posts_bytes(c->size)); /* zeroed: nothing posted */
+    if (!g->meet || !g->post) {
+        if (g->meet) mem_pages_free(g->meet, meet_bytes(c->size));
+        xfree(g);
+        err_set(e, ERR_MEMORY, "no memory for the channels of %s (%d ranks)", c->name, c->size);
+        return NULL;
+    }
+    meet_init(g->meet, c->size);
+    g->ranks = xcalloc(n, sizeof *g->ranks);
+    memcpy(g->ranks, c->world_rank, n * sizeof *g->ranks);
+    g->joined = xcalloc(n, sizeof *g->joined);
+    return g;
+}
+
+static void group_free(struct group *g)
+{
+    mem_pages_free(g->meet, meet_bytes(g->size));
+    mem_pages_free(g->post, posts_bytes(g->size));
+    xfree(g->ranks);
+    xfree(g->joined);
+    xfree(g);
+}
+
+static int local_join(struct comm *c, struct err *e)
+{
+    struct process *p = c->w->shared;
+    pthread_mutex_lock(&p->lock);
+    struct group *g = group_find(p, c);
+    if (!g && (g = group_new(c, e))) {
+        g->next = p->groups;
+        p->groups = g;
+    }
+    if (g) g->joined[c->rank] = true;
+    pthread_mutex_unlock(&p->lock);
+    if (!g) return ERR_MEMORY;
+    struct member *m = xcalloc(1, sizeof *m);
+    m->g = g;
+    m->sent = xcalloc((size_t)c->size, sizeof *m->sent);
+    m->received = xcalloc((size_t)c->size, sizeof *m->received);
+    c->group = m;
+    c->meet = g->meet;
+    return OK;
+}
+
+static void local_leave(struct comm *c)
+{
+    struct process *p = c->w->shared;
+    struct member *m = c->group;
+    pthread_mutex_lock(&p->lock);
+    bool last = ++m->g->n_left == m->g->size;
+    if (last) {
+        struct group **at = &p->groups;
+        while (*at != m->g) at = &(*at)->next;
+        *at = m->g->next;
+        group_free(m->g);
+    }
+    pthread_mutex_unlock(&p->lock);
+    xfree(m->sent);
+    xfree(m->received);
+    xfree(m);
+}
+
+/* Groups that some members never joined, and what all ranks shared. */
+static void process_free(struct process *p, int size)
+{
+    while (p->groups) {
+        struct group *g = p->groups;
+        p->groups = g->next;
+        group_free(g);
+    }
+    mem_pages_free(p->board, board_bytes(size));
+    pthread_mutex_destroy(&p->lock);
+    xfree(p);
+}
+
+static void local_close(struct world *w)
+{
+    struct process *p = w->shared;
+    board_leave(w->board, w->rank);
+    pthread_mutex_lock(&p->lock);
+    bool last = --p->n_ranks == 0;
+    pthread_mutex_unlock(&p->lock);
+    if (last) process_free(p, w->size);
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------- */
+
+static struct post *post_at(struct group *g, int from, int to, int64_t number)
+{
+    return &g->post[((int64_t)from * g->size + to) * POSTS + number % POSTS];
+}
+
+static void local_start(struct comm *c, struct request *r)
+{
+    struct member *m = c->group;
+    r->number = r->send ? m->sent[r->peer]++ : m->received[r->peer]++;
+    r->done = c->w->ops->test(c, r);
+}
+
+static bool send_test(struct comm *c, struct request *r)
+{
+    struct post *p = post_at(((struct member *)c->group)->g, c->rank, r->peer, r->number);
+    int64_t taken = atomic_load_explicit(&p->taken, memory_order_acquire);
+    if (r->posted) return taken >= r->number + 1;
+    if (r->number >= POSTS && taken < r->number - POSTS + 1) return false; /* the slot's last message waits */
+    p->p = r->p;
+    p->bytes = r->bytes;
+    p->dtype = r->dtype;
+    p->desc = r->desc;
+    atomic_store_explicit(&p->full, r->number + 1, memory_order_release);
+    r->posted = true;
+    return false;
+}
+
+static bool fits(struct comm *c, const struct request *r, const struct post *p)
+{
+    if (p->bytes == r->bytes && p->dtype == r->dtype) return true;
+    struct err e;
+    char a[DESC_TEXT], b[DESC_TEXT];
+    err_set(&e, ERR_IO, "rank %d sends %lld %s to rank %d, which receives %lld %s: sender %s; receiver %s",
+            c->world_rank[r->peer], (long long)(p->bytes / dtype_bytes(p->dtype)), dtype_name(p->dtype),
+            c->world_rank[c->rank], (long long)(r->bytes / dtype_bytes(r->dtype)), dtype_name(r->dtype),
+            desc_print(a, p->desc), desc_print(b, r->desc));
+    world_fail(c->w, &e);
+    return false;
+}
+
+static bool recv_test(struct comm *c, struct request *r)
+{
+    struct post *p = post_at(((struct member *)c->group)->g, r->peer, c->rank, r->number);
+    if (atomic_load_explicit(&p->full, memory_order_acquire) != r->number + 1) return false;
+    struct board *b = c->w->board;
+    atomic_fetch_add(&b->busy, 1); /* as meet_work.c: the sender must not give up its buffer under us */
+    bool ok = !board_failed(b) && fits(c, r, p);
+    if (ok && r->bytes) memcpy(r->p, p->p, r->bytes);
+    atomic_fetch_sub(&b->busy, 1);
+    if (ok) atomic_store_explicit(&p->taken, r->number + 1, memory_order_release);
+    return ok;
+}
+
+static bool local_test(struct comm *c, struct request *r)
+{
+    return r->send ? send_test(c, r) : recv_test(c, r);
+}
+
+static bool always(const struct comm *c)
+{
+    (void)c;
+    return true;
+}
+
+static const struct transport_ops transport_local = {
+    .name = "local",
+    .max_message = SIZE_MAX,
+    .join = local_join,
+    .leave = local_leave,
+    .start = local_start,
+    .test = local_test,
+    .shared_may = always,
+    .shared = meet_work,
+    .close = local_close,
+};
+
+/* ---- worlds ------------------------------------------------------------------------------------------------ */
+
+int comm_world_local(struct comm **out, int n, const struct comm_config *cfg, struct err *e)
+{
+    CHECK(n >= 1, "a world of %d ranks", n);
+    int rc = comm_config_check(cfg, e);
+    if (rc) return rc;
+    struct board *board = mem_pages_new(board_bytes(n));
+    if (!board) return err_set(e, ERR_MEMORY, "no memory for the board of %d ranks", n);
+    board_init(board, n);
+    struct process *p = xcalloc(1, sizeof *p);
+    pthread_mutex_init(&p->lock, NULL);
+    p->board = board;
+    p->n_ranks = n;
+    int *all = xcalloc((size_t)n, sizeof *all);
+    for (int r = 0; r < n; r++) all[r] = r;
+    for (int r = 0; r < n; r++) {
+        struct world *w = world_new(&transport_local, p, board, r, n, NULL, cfg);
+        rc = world_comm(&out[r], w, all, n, "world", e);
+        CHECK(!rc, "%s", e ? e->text : "no world"); /* a few pages */
+    }
+    xfree(all);
+    return OK;
+}
+
+struct runner {
+    pthread_t thread;
+    struct comm *world;
+    comm_rank_fn *fn;
+    void *arg;
+    int rank;
+};
+
+static void *run_rank(void *arg)
+{
+    struct runner *r = arg;
+    struct err e = {0};
+    thread_name_set("r%d", r->rank);
+    e.code = (enum err_code)r->fn(r->world, r->arg, &e);
+    if (e.code) comm_abort(r->world, &e);
+    return NULL;
+}
+
+/* Ranks leave when they return, so that others notice; the memory of worlds goes when all have. */
+static void *run_and_leave(void *arg)
+{
+    struct runner *r = arg;
+    run_rank(r);
+    comm_sync(r->world);
+    board_leave(r->world->w->board, r->rank);
+    return NULL;
+}
+
+int comm_run_local(int n, const struct comm_config *cfg, comm_rank_fn *fn, void *arg, struct err *e)
+{
+    struct comm **worlds = xcalloc((size_t)n, sizeof *worlds);
+    struct runner *r = xcalloc((size_t)n, sizeof *r);
+    int rc = comm_world_local(worlds, n, cfg, e);
+    for (int i = 0; !rc && i < n; i++) {
+        r[i] = (struct runner){.world = worlds[i], .fn = fn, .arg = arg, .rank = i};
+        int failed = i ? pthread_create(&r[i].thread, NULL, run_and_leave, &r[i]) : 0;
+        CHECK(!failed, "thread for rank %d of %d could not be started: %s", i, n, strerror(failed));
+    }
+    if (!rc) {
+        char name[16];
+        thread_name_get(name);
+        run_and_leave(&r[0]); /* rank 0 is the caller's thread */
+        thread_name_set("%s", name);
+        for (int i = 1; i < n; i++) pthread_join(r[i].thread, NULL);
+        rc = comm_status(worlds[0], e);
+        for (int i = 0; i < n; i++) comm_free(worlds[i]);
+    }
+    xfree(worlds);
+    xfree(r);
+    return rc;
+}

@@ -1,0 +1,21 @@
+/* No MPI in this build: nothing was launched, and asking for its world is refused. */
+#include <stddef.h>
+
+#include "comm/comm.h"
+
+bool comm_launched(void)
+{
+    return false;
+}
+
+const char *comm_mpi_name(void)
+{
+    return NULL;
+}
+
+int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err *e)
+{
+    (void)cfg;
+    *out = NULL;
+    return err_set(e, ERR_REQUEST, "this tutti was built without MPI; ranks as threads: tutti train CONFIG -n RANKS");
+}

@@ -1,0 +1,94 @@
+/* program.h: what an algorithm is: a list of steps for one rank, over messages. Plain data.
+ *
+ * An algorithm (ring.c, tree.c, ...) writes the list and does nothing; engine.c executes it over any transport, the
+ * ledger counts its sends, the null transport stops there, and comm_program_print shows it.
+ *
+ * Invariants
+ *   1. Sends and receives are posted as they are met and complete at the next fence; the end is a fence. Nothing
+ *      touches what a pending step uses.
+ *   2. Between two ranks, the k-th send of one has the size of the k-th receive of the other.
+ *   3. Counts and places are elements. IN is only read; OUT may be the same memory as IN (all_reduce, broadcast).
+ *
+ * Order: Local; the same arguments give matching programs on all ranks.
+ */
+#ifndef TUTTI_COMM_PROGRAM_H
+#define TUTTI_COMM_PROGRAM_H
+
+#include "comm/comm.h"
+
+/* One collective, as an algorithm sees it. */
+struct coll {
+    enum comm_op op;
+    enum comm_red red;
+    enum dtype dtype;
+    int root, rank, size;
+    int64_t n;             /* elements: of the buffer; reduce_scatter: of in; all_gather: of out */
+    const int64_t *in_at;  /* [size+1] where piece p of IN begins: reduce_scatter, all_to_all; else NULL */
+    const int64_t *out_at; /* [size+1] the same for OUT: all_gather, all_to_all */
+    const int64_t *even;   /* [size+1] n cut evenly */
+    const int *host;       /* [size] the host of each rank, numbered from 0 by first appearance */
+};
+
+enum place { PLACE_IN, PLACE_OUT, PLACE_TMP };
+enum step_kind {
+    STEP_SEND,  /* n elements at `from` to peer */
+    STEP_RECV,  /* n elements from peer to `to` */
+    STEP_FENCE, /* all sends and receives so far are complete */
+    STEP_COPY,  /* to = from */
+    STEP_ADD,   /* to = to op from, one rounding */
+    STEP_SCALE, /* to /= size, for the average */
+    STEP_FOLD,  /* to = fold over p in 0..n_src-1 of source p: `from` + p*stride, but `own_at` in IN for p == own;
+                   divided by size when `final` */
+    STEP_NATIVE /* the transport's own collective */
+};
+struct step {
+    enum step_kind kind;
+    enum place from_place, to_place;
+    int peer;
+    int64_t from, to, n;
+    int n_src, own; /* FOLD */
+    int64_t stride, own_at;
+    bool final;
+};
+
+struct program {
+    struct step *step;
+    int n, room;
+    int64_t tmp; /* elements of TMP that it needs */
+};
+void comm_program_clear(struct program *p);
+void comm_program_free(struct program *p);
+void comm_program_send(struct program *p, int peer, enum place from, int64_t at, int64_t n);
+void comm_program_recv(struct program *p, int peer, enum place to, int64_t at, int64_t n);
+void comm_program_fence(struct program *p);
+void comm_program_copy(struct program *p, enum place from, int64_t from_at, enum place to, int64_t to_at, int64_t n);
+void comm_program_add(struct program *p, enum place from, int64_t from_at, enum place to, int64_t to_at, int64_t n);
+void comm_program_scale(struct program *p, enum place at, int64_t to, int64_t n);
+void comm_program_fold(struct program *p, struct step s); /* kind is set here */
+void comm_program_native(struct program *p);
+
+/* Bytes and messages to other ranks. */
+struct comm_traffic comm_program_traffic(const struct program *p, int rank, enum dtype t);
+/* Seconds by the alpha-beta model: per stretch between fences, messages * latency_s + the larger of bytes sent and
+ * received / bytes_per_s. */
+double comm_program_cost(const struct program *p, int rank, enum dtype t, double latency_s, double bytes_per_s);
+/* One line per step: "send 1 in[0:4]", "fence", "fold out[0:4] of 3 at tmp[0] + 4p". */
+void comm_program_print(const struct program *p, struct str *out);
+
+/* ---- the algorithms, one file each -------------------------------------------------------------------------- */
+
+/* Writes the program of rank c->rank; false: this algorithm does not do that operation for that group. */
+typedef bool algorithm_fn(struct program *p, const struct coll *c);
+struct algorithm {
+    const char *name;
+    bool (*write)(struct program *p, const struct coll *c);
+    bool rank_order; /* float sums have the bits of rank order with one rounding */
+    bool shared;     /* the transport may run it in shared memory; the program says what that counts as */
+    bool native;     /* needs a transport with collectives of its own */
+};
+enum { ALGORITHM_DIRECT, ALGORITHM_N };
+extern const struct algorithm algorithms[ALGORITHM_N];
+
+algorithm_fn direct_write;
+
+#endif

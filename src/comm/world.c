@@ -1,0 +1,177 @@
+/* world.c: a rank's membership in the job, and how a failure spreads: the first one is written on the board under its
+ * lock, everybody who waits looks at the board, and the recorder is dumped by the rank that failed first.
+ */
+#include <sched.h>
+#include <stdio.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "comm/impl.h"
+
+#define TIMEOUT_S 600
+
+struct world *world_new(const struct transport_ops *ops, void *shared, struct board *board, int rank, int size,
+                        const int *host, const struct comm_config *cfg)
+{
+    struct world *w = xcalloc(1, sizeof *w);
+    *w = (struct world){.ops = ops, .shared = shared, .board = board, .row = rank, .rank = rank, .size = size};
+    if (cfg) w->cfg = *cfg;
+    if (w->cfg.timeout_s <= 0) w->cfg.timeout_s = TIMEOUT_S;
+    if (w->cfg.dump_dir) w->dump_dir = xstrdup(w->cfg.dump_dir);
+    w->folds = fold_best();
+    w->host = xcalloc((size_t)size, sizeof *w->host);
+    int here = 0;
+    for (int r = 0; r < size; r++) {
+        w->host[r] = host ? host[r] : w->cfg.ranks_per_host > 0 ? r / w->cfg.ranks_per_host : 0;
+        here += w->host[r] == w->host[rank];
+    }
+    w->spin = here * (w->cfg.progress == COMM_THREAD ? 2 : 1) <= thread_n_cores();
+    engine_start(w);
+    return w;
+}
+
+/* The thread ends first: closing may free what it looks at (the board). From then on this thread is the only one. */
+void world_free(struct world *w)
+{
+    engine_stop(w);
+    w->ops->close(w);
+    xfree(w->host);
+    xfree(w->dump_dir);
+    xfree(w);
+}
+
+int world_row(const struct world *w, int rank)
+{
+    if (w->board->n_rows == w->size) return rank;
+    return rank == w->rank ? w->row : -1;
+}
+
+static void dump(struct world *w)
+{
+    struct str text = {0}, path = {0};
+    struct err e = {0};
+    str_printf(&text, "%s\n\n", w->board->cause.text);
+    for (int r = 0; r < w->board->n_rows; r++) board_print(w->board, r, &text);
+    str_printf(&path, "%s/flight-rank%d.txt", w->dump_dir, w->rank);
+    if (fs_mkdirs(w->dump_dir, &e) || fs_write_atomic(str_text(&path), text.p, text.n, &e)) log_warn("%s", e.text);
+    str_free(&text);
+    str_free(&path);
+}
+
+void world_fail(struct world *w, const struct err *e)
+{
+    if (board_fail(w->board, -1, e) && w->dump_dir) dump(w);
+}
+
+void world_quiet(struct world *w)
+{
+    while (atomic_load(&w->board->busy)) sched_yield();
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------ */
+
+static int listed(struct world *w, struct comm *c, struct err *e)
+{
+    pthread_mutex_lock(&w->comms_lock);
+    bool room = w->n_comms < WORLD_COMMS;
+    if (room) w->comms[w->n_comms++] = c;
+    pthread_mutex_unlock(&w->comms_lock);
+    return room ? OK : err_set(e, ERR_REQUEST, "more than %d communicators at once on one rank", WORLD_COMMS);
+}
+
+/* Hosts of a group's ranks, numbered from 0 in the order in which they appear. */
+static void number_hosts(struct comm *c)
+{
+    int n = 0;
+    for (int i = 0; i < c->size; i++) {
+        int first = 0;
+        while (c->w->host[c->world_rank[first]] != c->w->host[c->world_rank[i]]) first++;
+        c->host[i] = first == i ? n++ : c->host[first];
+    }
+}
+
+struct join {
+    struct comm *c;
+    struct err *e;
+    int rc;
+};
+
+static void join(void *arg)
+{
+    struct join *j = arg;
+    j->rc = j->c->w->ops->join(j->c, j->e);
+}
+
+static void leave(void *arg)
+{
+    struct comm *c = arg;
+    c->w->ops->leave(c);
+}
+
+static void release(struct comm *c)
+{
+    for (int i = 0; i < COMM_RING; i++) {
+        struct op *o = &c->ring[i];
+        xfree(o->pieces);
+        xfree(o->list);
+        xfree(o->req);
+        comm_program_free(&o->program);
+    }
+    comm_program_free(&c->sketch);
+    xfree(c->world_rank);
+    xfree(c->host);
+    xfree(c->src);
+    xfree(c->dst);
+    xfree(c->late);
+    xfree(c->tmp);
+    xfree(c);
+}
+
+int world_comm(struct comm **out, struct world *w, const int *ranks, int n, const char *name, struct err *e)
+{
+    struct comm *c = xcalloc(1, sizeof *c);
+    size_t size = (size_t)n;
+    *c = (struct comm){.w = w, .rank = -1, .size = n, .open = 1};
+    snprintf(c->name, sizeof c->name, "%.*s", DESC_GROUP - 1, name);
+    c->world_rank = xcalloc(size, sizeof *c->world_rank);
+    c->host = xcalloc(size, sizeof *c->host);
+    c->src = xcalloc(size, sizeof *c->src);
+    c->dst = xcalloc(size, sizeof *c->dst);
+    c->late = xcalloc(size, sizeof *c->late);
+    for (int i = 0; i < n; i++) {
+        CHECK(ranks[i] >= 0 && ranks[i] < w->size, "rank %d in a group of a world of %d", ranks[i], w->size);
+        c->world_rank[i] = ranks[i];
+        if (ranks[i] == w->rank) c->rank = i;
+    }
+    CHECK(c->rank >= 0, "rank %d splits off a group that it is not in", w->rank);
+    number_hosts(c);
+    c->asked = w->asked;
+    struct join j = {.c = c, .e = e};
+    engine_call(w, join, &j);
+    int rc = j.rc;
+    if (!rc && (rc = listed(w, c, e))) engine_call(w, leave, c);
+    if (rc) {
+        release(c);
+        return rc;
+    }
+    *out = c;
+    return OK;
+}
+
+void comm_free(struct comm *c)
+{
+    if (!c) return;
+    struct world *w = c->w;
+    comm_sync(c);
+    pthread_mutex_lock(&w->comms_lock);
+    int i = 0;
+    while (w->comms[i] != c) i++;
+    w->comms[i] = w->comms[--w->n_comms];
+    bool last = w->n_comms == 0;
+    pthread_mutex_unlock(&w->comms_lock);
+    engine_call(w, leave, c);
+    release(c);
+    if (last) world_free(w);
+}

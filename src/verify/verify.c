@@ -1,0 +1,298 @@
+/* One run of the oracle, then one run per layout; ranks write their pieces of gradients and values into arrays of the
+ * global shapes, so that comparing is the same loop for every layout. */
+#include "verify/verify.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/rng.h"
+#include "run/ranks.h"
+
+enum { MAX_STEPS = 100 };
+
+/* What a run leaves behind: global arrays, written piece by piece. */
+struct outcome {
+    float *grad, *value; /* [numel] */
+    double loss[MAX_STEPS], norm[MAX_STEPS];
+    int64_t comm_bytes, peak_bytes;
+};
+
+struct trial {
+    const struct config *c; /* with this layout's degrees */
+    const int32_t *tokens;  /* [4][global][seq]: tokens, targets, positions, documents */
+    int steps;
+    struct outcome *out;
+};
+
+static void outcome_init(struct outcome *o, int64_t numel)
+{
+    memset(o, 0, sizeof *o);
+    o->grad = xcalloc(to_size(numel), sizeof *o->grad);
+    o->value = xcalloc(to_size(numel), sizeof *o->value);
+}
+
+static void outcome_fini(struct outcome *o)
+{
+    xfree(o->grad);
+    xfree(o->value);
+}
+
+static int32_t *random_tokens(const struct config *c)
+{
+    int64_t n = c->batch.global * c->model.seq_len;
+    int32_t *t = xcalloc(to_size(4 * n), sizeof *t);
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t at = (uint64_t)i;
+        t[i] = (int32_t)(rng_u32(7, 1, at) % (uint64_t)c->model.vocab);
+        t[n + i] = rng_u32(7, 3, at) % 8 == 0 ? -1 : (int32_t)(rng_u32(7, 2, at) % (uint64_t)c->model.vocab);
+        t[2 * n + i] = (int32_t)(i % c->model.seq_len);
+        t[3 * n + i] = (int32_t)(i % c->model.seq_len / 5);
+    }
+    return t;
+}
+
+static struct engine_batch part_of(const struct trial *t, int part)
+{
+    int64_t first, count, seq = t->c->model.seq_len, field = t->c->batch.global * seq;
+    config_part(t->c, part, &first, &count);
+    const int32_t *at = t->tokens + first * seq;
+    struct engine_batch b = {.tokens = at, .targets = at + field, .positions = at + 2 * field, .docs = at + 3 * field,
+                             .n = count, .first = first};
+    for (int64_t i = 0; i < count * seq; i++) b.n_trained += b.targets[i] >= 0;
+    return b;
+}
+
+static void keep_gradients(const struct engine *g, float *to)
+{
+    const struct store *s = &g->store;
+    for (int i = 0; i < g->params.n; i++)
+        if (s->units.piece[i].n)
+            memcpy(to + g->params.p[i].offset + s->units.piece[i].lo, store_piece_grad(s, i),
+                   to_size(s->units.piece[i].n) * sizeof *to);
+}
+
+static void keep_values(const struct engine *g, float *to)
+{
+    const struct store *s = &g->store;
+    for (int i = 0; i < g->params.n; i++)
+        if (s->units.piece[i].n)
+            memcpy(to + g->params.p[i].offset + s->units.piece[i].lo, store_piece_state(s, i, STORE_MASTER),
+                   to_size(s->units.piece[i].n) * sizeof *to);
+}
+
+static void steps(struct trial *t, struct engine *g, const struct ranks *r)
+{
+    struct lr_config lr = config_lr(t->c);
+    struct engine_batch b = part_of(t, r->part);
+    bool writes = mesh_coord(&r->mesh, AXIS_DP_REPLICATE, r->rank) == 0;
+    for (int s = 0; s < t->steps && engine_status(g, NULL) == OK; s++) {
+        struct engine_report report;
+        engine_step(g, &b, s, lr_at(&lr, s), &report);
+        if (r->rank == 0) {
+            t->out->loss[s] = report.loss;
+            t->out->norm[s] = report.grad_norm;
+        }
+        if (s == 0 && writes) keep_gradients(g, t->out->grad);
+        if (s == 0 && r->rank == 0) {
+            t->out->comm_bytes = r->shard ? comm_traffic(r->shard).bytes : 0;
+            t->out->comm_bytes += r->replicate ? comm_traffic(r->replicate).bytes : 0;
+        }
+    }
+    if (writes) keep_values(g, t->out->value);
+}
+
+static int rank_main(struct comm *world, void *arg, struct err *e)
+{
+    struct trial *t = arg;
+    struct device *d = NULL;
+    struct engine *g = NULL;
+    struct ranks r;
+    struct engine_config ec = config_engine(t->c);
+    int rc = ranks_init(&r, world, t->c, e);
+    if (rc) return rc;
+    ranks_engine(&r, &ec);
+    rc = device_cpu_new(&d, ec.threads, e);
+    if (!rc) rc = engine_new(&g, &ec, d, e);
+    if (world) rc = comm_agree(world, rc, e);
+    if (!rc) {
+        engine_init(g);
+        steps(t, g, &r);
+        rc = engine_status(g, e);
+        if (r.rank == 0) t->out->peak_bytes = (int64_t)d->ledger.peak_total;
+    }
+    engine_free(g);
+    ranks_fini(&r);
+    if (d) device_free(d);
+    return rc;
+}
+
+static int run_trial(struct trial *t, struct err *e)
+{
+    int n = to_int(config_dp(t->c));
+    struct comm_config cc = config_comm(t->c);
+    return n > 1 ? comm_run_local(n, &cc, rank_main, t, e) : rank_main(NULL, t, e);
+}
+
+/* ---- comparing ---- */
+static double norm_of(const float *x, int64_t n)
+{
+    double s = 0;
+    for (int64_t i = 0; i < n; i++) s += (double)x[i] * x[i];
+    return sqrt(s);
+}
+
+static double distance(const float *a, const float *b, int64_t n)
+{
+    double s = 0;
+    for (int64_t i = 0; i < n; i++) s += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+    return sqrt(s);
+}
+
+static void worse(struct verify_layout *l, double error, const char *what, const char *name)
+{
+    if (!(error > l->max_rel_error) && !isnan(error)) return;
+    l->max_rel_error = error;
+    snprintf(l->tensor, sizeof l->tensor, "%s of %s", what, name);
+}
+
+static void compare(struct verify_layout *l, const struct param_table *p, const struct outcome *want,
+                    const struct outcome *got, int n_steps)
+{
+    double global = norm_of(want->grad, p->numel);
+    for (int i = 0; i < p->n; i++) {
+        int64_t o = p->p[i].offset, n = p->p[i].numel;
+        double own = norm_of(want->grad + o, n), values = norm_of(want->value + o, n);
+        worse(l, distance(got->grad + o, want->grad + o, n) / fmax(fmax(own, 1e-2 * global), 1e-30), "gradient",
+              p->p[i].name);
+        if (own > 1e-6 * global)
+            worse(l, distance(got->value + o, want->value + o, n) / fmax(values, 1e-30), "value", p->p[i].name);
+    }
+    size_t bytes = to_size(p->numel) * sizeof(float), losses = (size_t)n_steps * sizeof(double);
+    l->bit_identical = !memcmp(got->grad, want->grad, bytes) && !memcmp(got->value, want->value, bytes) &&
+                       !memcmp(got->loss, want->loss, losses);
+    for (int s = 0; s < n_steps; s++) {
+        l->loss_rel_error = fmax(l->loss_rel_error, fabs(got->loss[s] - want->loss[s]) / fabs(want->loss[s]));
+        l->norm_rel_error = fmax(l->norm_rel_error, fabs(got->norm[s] - want->norm[s]) / want->norm[s]);
+    }
+    l->bits = hash64(got->grad, bytes) * 31 + hash64(got->value, bytes) * 7 + hash64(got->loss, losses);
+    l->comm_bytes = got->comm_bytes;
+    l->peak_bytes = got->peak_bytes;
+}
+
+static struct verify_layout *layout_push(struct verify *v)
+{
+    v->layout = xrealloc(v->layout, sizeof *v->layout * (size_t)(v->n + 1));
+    struct verify_layout *l = &v->layout[v->n++];
+    memset(l, 0, sizeof *l);
+    return l;
+}
+
+static int one_layout(struct verify *v, struct trial *t, const struct param_table *p, const struct outcome *want,
+                      struct err *e)
+{
+    struct verify_layout *l = layout_push(v);
+    const struct config *c = t->c;
+    l->n_ranks = to_int(config_dp(c));
+    if (c->parallel.dp_replicate > 1)
+        snprintf(l->layout, sizeof l->layout, "dp%d replicate%" PRId64 " zero%" PRId64, l->n_ranks, c->parallel.dp_replicate,
+                 c->parallel.zero);
+    else
+        snprintf(l->layout, sizeof l->layout, "dp%d zero%" PRId64, l->n_ranks, c->parallel.zero);
+    struct outcome got;
+    outcome_init(&got, p->numel);
+    t->out = &got;
+    int rc = run_trial(t, e);
+    if (rc) err_prefix(e, "layout %s", l->layout);
+    else compare(l, p, want, &got, t->steps);
+    l->ok = !rc && l->max_rel_error <= v->bound && l->loss_rel_error <= v->bound && l->norm_rel_error <= v->bound;
+    v->ok &= l->ok;
+    outcome_fini(&got);
+    return rc;
+}
+
+int verify_run(struct verify *v, const struct config *config, int max_ranks, int n_steps, struct err *e)
+{
+    CHECK(n_steps >= 1 && n_steps <= MAX_STEPS, "%d steps", n_steps);
+    struct config c = *config;
+    struct model_config m = config_model(&c);
+    struct param_table p = {0};
+    struct outcome want;
+    *v = (struct verify){.ok = true, .bound = c.precision.recipe == RECIPE_FP32 ? 1e-5 : 1e-3};
+    model_declare(&m, &p);
+    outcome_init(&want, p.numel);
+    int32_t *tokens = random_tokens(&c);
+    struct trial t = {.c = &c, .tokens = tokens, .steps = n_steps, .out = &want};
+    c.parallel.dp_replicate = c.parallel.dp_shard = 1;
+    c.parallel.zero = 0;
+    int rc = run_trial(&t, e);
+    for (int n = 1; !rc && n <= max_ranks; n++)
+        for (int replicate = 1; !rc && replicate <= n; replicate++)
+            for (int zero = 0; !rc && zero <= 3; zero++) {
+                if (n % replicate || (zero > 0 && n == replicate)) continue;
+                c.parallel.dp_replicate = replicate;
+                c.parallel.dp_shard = n / replicate;
+                c.parallel.zero = zero;
+                c.parallel.ranks_here = n;
+                rc = one_layout(v, &t, &p, &want, e);
+            }
+    outcome_fini(&want);
+    param_table_free(&p);
+    xfree(tokens);
+    return rc;
+}
+
+void verify_free(struct verify *v)
+{
+    xfree(v->layout);
+    memset(v, 0, sizeof *v);
+}
+
+/* ---- telling ---- */
+void verify_print(const struct verify *v, struct str *out)
+{
+    char a[32], b[32];
+    str_printf(out, "%-28s %5s  %-9s %-9s %-9s %-5s %12s %10s  %s\n", "layout", "ranks", "error", "loss", "norm", "bits",
+               "sent/step", "peak", "largest error in");
+    for (int i = 0; i < v->n; i++) {
+        const struct verify_layout *l = &v->layout[i];
+        str_printf(out, "%-28s %5d  %-9.2g %-9.2g %-9.2g %-5s %12s %10s  %s%s\n", l->layout, l->n_ranks, l->max_rel_error,
+                   l->loss_rel_error, l->norm_rel_error, l->bit_identical ? "same" : "-",
+                   str_bytes(a, (double)l->comm_bytes), str_bytes(b, (double)l->peak_bytes), l->tensor,
+                   l->ok ? "" : "  <-- DIFFERS");
+    }
+    str_printf(out, "%s: %d layouts against one rank, bound %g\n", v->ok ? "equal" : "NOT EQUAL", v->n, v->bound);
+}
+
+void verify_json(const struct verify *v, struct str *out)
+{
+    struct json_out o = {.s = out};
+    json_begin_object(&o, NULL);
+    json_put_bool(&o, "ok", v->ok);
+    json_put_real(&o, "bound", v->bound);
+    json_begin_array(&o, "layouts");
+    for (int i = 0; i < v->n; i++) {
+        const struct verify_layout *l = &v->layout[i];
+        char bits[20];
+        snprintf(bits, sizeof bits, "%016" PRIx64, l->bits);
+        json_begin_object(&o, NULL);
+        json_put_string(&o, "layout", l->layout);
+        json_put_int(&o, "ranks", l->n_ranks);
+        json_put_bool(&o, "ok", l->ok);
+        json_put_real(&o, "max_rel_error", l->max_rel_error);
+        json_put_string(&o, "tensor", l->tensor);
+        json_put_bool(&o, "bit_identical", l->bit_identical);
+        json_put_real(&o, "loss_rel_error", l->loss_rel_error);
+        json_put_real(&o, "norm_rel_error", l->norm_rel_error);
+        json_put_int(&o, "comm_bytes", l->comm_bytes);
+        json_put_int(&o, "peak_bytes", l->peak_bytes);
+        json_put_string(&o, "bits", bits);
+        json_end_object(&o);
+    }
+    json_end_array(&o);
+    json_end_object(&o);
+    str_putc(out, '\n');
+}

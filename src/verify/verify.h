@@ -1,0 +1,43 @@
+/* verify.h: every legal layout of a config, trained for a few steps beside one rank, and compared: every parameter's
+ * gradient, every updated value, the gradient norm, the loss.
+ *
+ * The same engine, executor and communicator that train run here, with ranks as threads and random tokens (some targets
+ * untrained, so that masks count). One rank is the oracle.
+ *
+ * What is compared, per parameter and in the Euclidean norm: the gradient of the first step, relative to the larger of
+ * its own norm and a hundredth of the global norm (a gradient that is 0 by symmetry is rounding only); the master after the
+ * last step, relative to its norm, unless its gradient was such rounding (Adam makes full steps of it).
+ * Floor 6; may use run/. Order: Local: starts its ranks itself.
+ */
+#ifndef TUTTI_VERIFY_VERIFY_H
+#define TUTTI_VERIFY_VERIFY_H
+
+#include "run/config.h"
+
+struct verify_layout {
+    char layout[96];       /* "dp4 zero1", "dp4 replicate2 zero3" */
+    int n_ranks;
+    double max_rel_error;  /* over gradients and values */
+    char tensor[96];       /* where: "gradient of wq", "value of wq" */
+    bool bit_identical;    /* to one rank: gradients, values, losses */
+    double loss_rel_error; /* largest over the steps */
+    double norm_rel_error;
+    int64_t comm_bytes;    /* sent by rank 0 in one step */
+    int64_t peak_bytes;    /* of rank 0's ledger */
+    uint64_t bits;         /* hash of gradients, values and losses: equal for layouts with equal bits */
+    bool ok;
+};
+struct verify {
+    bool ok;
+    double bound;
+    struct verify_layout *layout;
+    int n;
+};
+
+/* steps >= 1. c is resolved for one rank. ERR_* only when something could not run; differences are in v. */
+int verify_run(struct verify *v, const struct config *c, int max_ranks, int steps, struct err *e);
+void verify_free(struct verify *v);
+void verify_print(const struct verify *v, struct str *out);
+void verify_json(const struct verify *v, struct str *out);
+
+#endif
