@@ -1,6 +1,6 @@
 /* tile_rate.h: what this machine could do in matrix products, measured now: the ceilings that benchmarks report their
- * results against. Operations per second of a whole team, a multiply-add counted as two; the median of several
- * rounds, a few tens of milliseconds in all. Order: Local to the owner of the team. */
+ * results against. Operations per second of a whole team, a multiply-add counted as two; the best of several
+ * rounds (a ceiling: what else runs on the machine must not lower it), a few tens of milliseconds in all. Order: Local to the owner of the team. */
 #ifndef TUTTI_KERNEL_CPU_TILE_RATE_H
 #define TUTTI_KERNEL_CPU_TILE_RATE_H
 
