@@ -87,20 +87,25 @@ static void take_list(struct op *o, const struct call *a)
     o->n_list = a->n_list;
 }
 
+struct comm_traffic comm_count(const struct algorithm *a, const struct program *p, const struct coll *k)
+{
+    if (!a->native) return comm_program_traffic(p, k->rank, k->dtype);
+    struct program direct = {0}; /* what the library sends is unknown: count the least it can */
+    direct_write(&direct, k);
+    struct comm_traffic t = comm_program_traffic(&direct, k->rank, k->dtype);
+    comm_program_free(&direct);
+    return t;
+}
+
 static void count(struct comm *c, const struct op *o)
 {
     struct comm_traffic *t = &c->traffic[o->coll.op], now = {.operations = 1};
-    if (o->coll.op == COMM_EXCHANGE) {
-        for (int i = 0; i < o->n_list; i++)
-            if (o->list[i].send && o->list[i].peer != c->rank) {
-                now.bytes += o->list[i].n * (int64_t)dtype_bytes(o->list[i].dtype);
-                now.messages++;
-            }
-    } else {
-        struct comm_traffic p = comm_program_traffic(&o->program, c->rank, o->coll.dtype);
-        now.bytes = p.bytes;
-        now.messages = p.messages;
-    }
+    for (int i = 0; o->coll.op == COMM_EXCHANGE && i < o->n_list; i++)
+        if (o->list[i].send && o->list[i].peer != c->rank) {
+            now.bytes += o->list[i].n * (int64_t)dtype_bytes(o->list[i].dtype);
+            now.messages++;
+        }
+    if (o->coll.op != COMM_EXCHANGE) now = comm_count(o->algorithm, &o->program, &o->coll);
     t->bytes += now.bytes;
     t->messages += now.messages;
     t->operations += now.operations;
@@ -123,10 +128,9 @@ static int64_t submit(struct comm *c, const struct call *a)
     o->pc = o->n_req = 0;
     o->at_work = 0;
     comm_program_clear(&o->program);
-    if (a->op != COMM_EXCHANGE && a->op != COMM_BARRIER) {
-        o->algorithm = select_algorithm(c, &o->coll);
-        bool wrote = o->algorithm->write(&o->program, &o->coll);
-        CHECK(wrote, "%s has no %s", o->algorithm->name, op_names[a->op]);
+    if (a->op != COMM_EXCHANGE) {
+        o->algorithm = select_algorithm(c, &o->coll, &o->program);
+        o->desc.algorithm = (int16_t)(o->algorithm - algorithms);
     }
     count(c, o);
     if (c->w->ops->counts_only) {
@@ -334,34 +338,35 @@ struct comm_traffic comm_traffic(const struct comm *c)
     return t;
 }
 
-/* An operation of n elements in even pieces, on paper. */
-static struct coll sketch(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r,
-                          int64_t *pieces)
+void comm_sketch(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r, int64_t **pieces,
+                 struct coll *k)
 {
     bool in = op == COMM_REDUCE_SCATTER || op == COMM_ALL_TO_ALL, out = op == COMM_ALL_GATHER || op == COMM_ALL_TO_ALL;
-    struct coll k;
-    fill_coll(&k, pieces, c, &(struct call){.op = op, .red = r, .dtype = t, .n = n, .in_each = in ? n / c->size : -1,
+    *pieces = xcalloc(3 * (size_t)(c->size + 1), sizeof **pieces);
+    fill_coll(k, *pieces, c, &(struct call){.op = op, .red = r, .dtype = t, .n = n, .in_each = in ? n / c->size : -1,
                                             .out_each = out ? n / c->size : -1});
-    return k;
 }
 
 const char *comm_choice(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r)
 {
-    int64_t *pieces = xcalloc(3 * (size_t)(c->size + 1), sizeof *pieces);
-    struct coll k = sketch(c, op, n, t, r, pieces);
-    const char *name = select_algorithm(c, &k)->name;
+    struct program p = {0};
+    struct coll k;
+    int64_t *pieces;
+    comm_sketch(c, op, n, t, r, &pieces, &k);
+    const char *name = select_algorithm(c, &k, &p)->name;
+    comm_program_free(&p);
     xfree(pieces);
     return name;
 }
 
 struct comm_traffic comm_predict(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r)
 {
-    int64_t *pieces = xcalloc(3 * (size_t)(c->size + 1), sizeof *pieces);
-    struct coll k = sketch(c, op, n, t, r, pieces);
     struct program p = {0};
-    select_algorithm(c, &k)->write(&p, &k);
-    struct comm_traffic traffic = comm_program_traffic(&p, c->rank, t);
-    traffic.operations = 1;
+    struct coll k;
+    int64_t *pieces;
+    comm_sketch(c, op, n, t, r, &pieces, &k);
+    const struct algorithm *a = select_algorithm(c, &k, &p);
+    struct comm_traffic traffic = comm_count(a, &p, &k);
     comm_program_free(&p);
     xfree(pieces);
     return traffic;
@@ -369,10 +374,9 @@ struct comm_traffic comm_predict(const struct comm *c, enum comm_op op, int64_t 
 
 int comm_algorithm_set(struct comm *c, const char *algorithm, struct err *e)
 {
-    const struct algorithm *a = algorithm ? select_named(algorithm) : NULL;
-    if (algorithm && !a) return err_set(e, ERR_REQUEST, "there is no algorithm '%s'; there is: direct", algorithm);
-    c->asked = a;
-    return OK;
+    int rc = comm_config_check(&(struct comm_config){.algorithm = algorithm}, e);
+    if (!rc) c->asked = select_named(algorithm);
+    return rc;
 }
 
 void comm_print_recorder(struct comm *c, struct str *out)

@@ -183,9 +183,9 @@ struct comm_traffic comm_traffic_op(const struct comm *c, enum comm_op op);
 const char *comm_choice(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r);
 /* What one operation would send, without doing it. */
 struct comm_traffic comm_predict(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r);
-/* Names of all algorithms, NULL-terminated; comm_has: whether one has an operation for a group of `size` ranks. */
+/* Names of all algorithms, NULL-terminated; comm_can: whether one has this operation for c. */
 const char *const *comm_algorithms(void);
-bool comm_has(const char *algorithm, enum comm_op op, const char *transport, int size);
+bool comm_can(const struct comm *c, const char *algorithm, enum comm_op op, int64_t n, enum dtype t, enum comm_red r);
 /* Every later operation of c by this algorithm where it has the operation; NULL: by the table again. Collective(c). */
 int comm_algorithm_set(struct comm *c, const char *algorithm, struct err *e);
 

@@ -81,6 +81,16 @@ static void all_to_all(struct program *p, const struct coll *c)
     }
 }
 
+/* Dissemination: after round i everybody has heard, directly or not, from 2^(i+1) ranks. */
+static void barrier(struct program *p, const struct coll *c)
+{
+    for (int d = 1; d < c->size; d *= 2) {
+        comm_program_send(p, (c->rank + d) % c->size, PLACE_TMP, 0, 1);
+        comm_program_recv(p, (c->rank - d + c->size) % c->size, PLACE_TMP, 1, 1);
+        comm_program_fence(p);
+    }
+}
+
 bool direct_write(struct program *p, const struct coll *c)
 {
     switch (c->op) {
@@ -93,6 +103,7 @@ bool direct_write(struct program *p, const struct coll *c)
         gather(p, c, c->out_at, PLACE_IN, 0);
         return true;
     case COMM_ALL_TO_ALL: all_to_all(p, c); return true;
+    case COMM_BARRIER: barrier(p, c); return true;
     default: return false;
     }
 }

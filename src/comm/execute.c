@@ -54,7 +54,7 @@ static void fold_step(struct comm *c, struct op *o, const struct step *s)
 {
     const void **src = c->src;
     for (int p = 0; p < s->n_src; p++)
-        src[p] = p == s->own ? place(c, o, PLACE_IN, s->own_at) : place(c, o, s->from_place, s->from + p * s->stride);
+        src[p] = p == s->own ? place(c, o, PLACE_IN, s->own_at) : place(c, o, s->from_place, s->from + (p + s->rotate) % s->n_src * s->stride);
     void *dst = place(c, o, s->to_place, s->to);
     int64_t divisor = s->final && o->coll.red == COMM_AVG ? o->coll.size : 1;
     fold_run(c->w->folds, o->coll.dtype, o->coll.red,

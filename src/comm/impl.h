@@ -161,9 +161,16 @@ bool op_advance(struct comm *c, struct op *o);
 void late_check(struct world *w);
 
 /* select.c */
-const struct algorithm *select_algorithm(const struct comm *c, const struct coll *k);
+/* Writes the program into p. */
+const struct algorithm *select_algorithm(const struct comm *c, const struct coll *k, struct program *p);
 const struct algorithm *select_named(const char *name); /* NULL: there is none */
 int comm_config_check(const struct comm_config *cfg, struct err *e); /* names in it are known; cfg may be NULL */
+
+/* comm.c: an operation of n elements in even pieces, on paper; *pieces is the caller's to free. */
+void comm_sketch(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r, int64_t **pieces,
+                 struct coll *k);
+/* Bytes and messages of an operation that `a` runs by program p. */
+struct comm_traffic comm_count(const struct algorithm *a, const struct program *p, const struct coll *k);
 
 /* meet_work.c: shared-memory operations whose parts hold pointers that this process can follow. */
 bool meet_work(struct comm *c, struct op *o);

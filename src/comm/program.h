@@ -37,8 +37,8 @@ enum step_kind {
     STEP_COPY,  /* to = from */
     STEP_ADD,   /* to = to op from, one rounding */
     STEP_SCALE, /* to /= size, for the average */
-    STEP_FOLD,  /* to = fold over p in 0..n_src-1 of source p: `from` + p*stride, but `own_at` in IN for p == own;
-                   divided by size when `final` */
+    STEP_FOLD,  /* to = fold over p in 0..n_src-1 of source p: `from` + (p + rotate) % n_src * stride, but `own_at` in IN
+                   for p == own (-1: none); divided by size when `final` */
     STEP_NATIVE /* the transport's own collective */
 };
 struct step {
@@ -48,6 +48,7 @@ struct step {
     int64_t from, to, n;
     int n_src, own; /* FOLD */
     int64_t stride, own_at;
+    int rotate;
     bool final;
 };
 
@@ -86,9 +87,11 @@ struct algorithm {
     bool shared;     /* the transport may run it in shared memory; the program says what that counts as */
     bool native;     /* needs a transport with collectives of its own */
 };
-enum { ALGORITHM_DIRECT, ALGORITHM_N };
+enum { ALGORITHM_DIRECT, ALGORITHM_RING, ALGORITHM_HALVING, ALGORITHM_TREE, ALGORITHM_CHAIN, ALGORITHM_PAIRWISE,
+       ALGORITHM_GATHER, ALGORITHM_TWO_LEVEL, ALGORITHM_NATIVE, ALGORITHM_N };
 extern const struct algorithm algorithms[ALGORITHM_N];
 
-algorithm_fn direct_write;
+algorithm_fn direct_write, ring_write, halving_write, tree_write, chain_write, pairwise_write, gather_write,
+    two_level_write, native_write;
 
 #endif

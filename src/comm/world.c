@@ -20,6 +20,7 @@ struct world *world_new(const struct transport_ops *ops, void *shared, struct bo
     if (cfg) w->cfg = *cfg;
     if (w->cfg.timeout_s <= 0) w->cfg.timeout_s = TIMEOUT_S;
     if (w->cfg.dump_dir) w->dump_dir = xstrdup(w->cfg.dump_dir);
+    w->asked = select_named(w->cfg.algorithm);
     w->folds = fold_best();
     w->host = xcalloc((size_t)size, sizeof *w->host);
     int here = 0;

@@ -1,0 +1,134 @@
+/* Every algorithm, operation, dtype and reduction, for odd numbers of ranks and elements. Alone: ranks as threads, on
+ * one host and pretending to be on several, and programs on paper. Under mpirun: the same checks between processes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "comm/every.h"
+
+static int run_everything(struct comm *c, void *arg, struct err *e)
+{
+    static const int64_t sizes[] = {0, 1, 5, 130, 4099};
+    int wrong = 0;
+    (void)arg;
+    for (const char *const *a = comm_algorithms(); *a; a++) {
+        for (int i = 0; i < EVERY_DTYPES; i++)
+            wrong += every_run(c, *a, sizes[1 + i % 4], every_dtype[i], (enum comm_red)(i % COMM_RED_N));
+        for (int i = 0; i < 5; i++) wrong += every_run(c, *a, sizes[i], DT_F32, COMM_SUM);
+        for (int r = 0; r < COMM_RED_N; r++) wrong += every_run(c, *a, 33, DT_I32, (enum comm_red)r);
+        wrong += every_run(c, *a, 70001, DT_F32, COMM_SUM); /* several chunks and segments */
+        if (comm_status(c, e)) return comm_status(c, e);
+    }
+    for (int i = 0; i < 3; i++) wrong += every_same_bits(c, 1003, every_dtype[i]);
+    int rc = comm_status(c, e);
+    return rc ? rc : wrong ? err_set(e, ERR_NUMERIC, "%d elements are wrong", wrong) : OK;
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    for (int hosts = 0; hosts < 3; hosts++) /* ranks per host: all, 1, 2 */
+        for (int ranks = 1; ranks <= 6; ranks++) {
+            struct comm_config cfg = {.timeout_s = 60, .ranks_per_host = hosts, .progress = (enum comm_progress)(ranks % 2)};
+            struct err e = {0};
+            if (comm_run_local(ranks, &cfg, run_everything, NULL, &e)) fail_msg("%d ranks: %s", ranks, e.text);
+        }
+}
+
+/* What goes over the wire, against the costs in the algorithms' headers. */
+static void test_costs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *algorithm;
+        enum comm_op op;
+        int64_t bytes, messages; /* of rank 0 of 4 for 4096 bytes */
+    } rows[] = {
+        {"direct", COMM_ALL_REDUCE, 6144, 6},     {"ring", COMM_ALL_REDUCE, 6144, 6},
+        {"ring", COMM_REDUCE_SCATTER, 3072, 3},   {"ring", COMM_ALL_GATHER, 3072, 3},
+        {"halving", COMM_ALL_REDUCE, 6144, 4},    {"tree", COMM_BROADCAST, 8192, 2},
+        {"tree", COMM_ALL_REDUCE, 8192, 2},       {"chain", COMM_BROADCAST, 4096, 1},
+        {"pairwise", COMM_ALL_TO_ALL, 3072, 3},   {"direct", COMM_ALL_TO_ALL, 3072, 3},
+        {"gather", COMM_ALL_REDUCE, 12288, 2},    {"gather", COMM_ALL_GATHER, 3072, 2},
+        {"two_level", COMM_ALL_REDUCE, 6144, 4},
+    };
+    struct comm *c;
+    struct err e;
+    struct comm_config cfg = {.ranks_per_host = 2};
+    assert_int_equal(comm_world_null(&c, 0, 4, &cfg, &e), OK);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(comm_algorithm_set(c, rows[i].algorithm, &e), OK);
+        struct comm_traffic t = comm_predict(c, rows[i].op, 1024, DT_F32, COMM_SUM);
+        if (t.bytes != rows[i].bytes || t.messages != rows[i].messages)
+            fail_msg("%s by %s: %lld bytes in %lld messages, not %lld in %lld", comm_op_name(rows[i].op),
+                     rows[i].algorithm, (long long)t.bytes, (long long)t.messages, (long long)rows[i].bytes,
+                     (long long)rows[i].messages);
+    }
+    assert_int_equal(comm_algorithm_set(c, "rings", &e), ERR_REQUEST);
+    assert_non_null(strstr(e.text, "did you mean 'ring'"));
+    comm_free(c);
+}
+
+static int64_t sent_bytes, sent_messages; /* of rank 1, counted by the real run */
+
+static int run_counted(struct comm *c, void *arg, struct err *e)
+{
+    (void)arg;
+    for (const char *const *a = comm_algorithms(); *a; a++)
+        if (every_run(c, *a, 97, DT_F32, COMM_SUM)) return err_set(e, ERR_NUMERIC, "wrong");
+    if (comm_rank(c) == 1) sent_bytes = comm_traffic(c).bytes, sent_messages = comm_traffic(c).messages;
+    return comm_status(c, e);
+}
+
+/* A null rank that makes the same calls counts what the real one counted. */
+static void test_predicted_is_counted(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct comm *null;
+    assert_int_equal(comm_run_local(3, NULL, run_counted, NULL, &e), OK);
+    assert_int_equal(comm_world_null(&null, 1, 3, NULL, &e), OK);
+    FILE *quiet = stderr;
+    stderr = fopen("/dev/null", "w"); /* nothing moves, so every element is "wrong" */
+    for (const char *const *a = comm_algorithms(); *a; a++) every_run(null, *a, 97, DT_F32, COMM_SUM);
+    fclose(stderr);
+    stderr = quiet;
+    assert_true(sent_bytes > 0);
+    assert_int_equal(comm_traffic(null).bytes, sent_bytes);
+    assert_int_equal(comm_traffic(null).messages, sent_messages);
+    comm_free(null);
+}
+
+/* One process of several, started by a launcher. */
+static int launched(void)
+{
+    struct comm *world;
+    struct err e = {0};
+    struct comm_config cfg = {.timeout_s = 60};
+    int rc = comm_world_mpi(&world, &cfg, &e);
+    if (rc) {
+        fprintf(stderr, "%s\n", e.text);
+        return err_exit_status(rc);
+    }
+    rc = run_everything(world, NULL, &e);
+    rc = comm_agree(world, rc, &e);
+    if (rc) comm_abort(world, &e);
+    if (comm_rank(world) == 0)
+        fprintf(stderr, "%d ranks over %s: %s\n", comm_size(world), comm_mpi_name(), rc ? e.text : "passed");
+    comm_free(world);
+    return rc ? 1 : 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_predicted_is_counted),
+    };
+    if (comm_launched()) return launched();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
