@@ -46,6 +46,7 @@ struct record {
 enum rank_state { RANK_HERE, RANK_LEFT };
 struct board_row {
     _Alignas(64) atomic_int lock;
+    atomic_int busy; /* this rank is touching other ranks' buffers */
     int32_t state;
     int64_t n; /* records ever made */
     struct record record[BOARD_RECORDS];
@@ -53,7 +54,6 @@ struct board_row {
 
 struct board {
     atomic_int failed; /* the cause is there */
-    atomic_int busy;   /* threads that are touching other ranks' buffers */
     _Alignas(64) atomic_int lock;
     int32_t n_rows, cause_rank;
     struct err cause;

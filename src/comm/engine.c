@@ -30,7 +30,7 @@ struct patience {
     double since_s, looked_s, nap_s;
 };
 
-enum { LOOKS = 2000, YIELDS_PER_CLOCK = 64 };
+enum { LOOKS = 200, YIELDS_PER_CLOCK = 64 };
 #define YIELD_S 2e-3
 #define NAP_LEAST_S 20e-6
 #define NAP_MOST_S 200e-6

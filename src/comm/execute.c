@@ -139,27 +139,19 @@ static bool op_work(struct comm *c, struct op *o)
         o->stage = c->meet && o->coll.op != COMM_EXCHANGE ? OP_ENTER : OP_RUN;
         return op_work(c, o);
     case OP_ENTER:
-        if (!meet_enter(c->meet, o->meet, c->rank,
-                        &(struct meet_part){.desc = o->desc, .in = o->in, .out = o->out, .in_at = o->coll.in_at,
-                                            .out_at = o->coll.out_at}))
-            return false;
+        meet_enter(c->meet, o->meet, c->rank, &o->desc,
+                   &(struct meet_seat){.in = o->in, .out = o->out, .in_at = o->coll.in_at, .out_at = o->coll.out_at});
+        o->seen = o->tries = 0;
         o->stage = OP_FULL; /* fall through */
     case OP_FULL:
-        if (!meet_full(c->meet, o->meet) || !agreed(c, o)) return false;
-        if (o->coll.op == COMM_BARRIER) {
-            meet_leave(c->meet, o->meet);
-            return true;
-        }
+        if (!meet_full(c->meet, o->meet, &o->seen) || !agreed(c, o)) return false;
+        if (o->coll.op == COMM_BARRIER) return true;
         if (!(o->algorithm->shared && c->w->ops->shared && c->w->ops->shared_may(c))) {
-            meet_leave(c->meet, o->meet);
             o->stage = OP_RUN;
             return comm_program_run(c, o);
         }
         o->stage = OP_SHARED; /* fall through */
-    case OP_SHARED:
-        if (!c->w->ops->shared(c, o)) return false;
-        meet_leave(c->meet, o->meet);
-        return true;
+    case OP_SHARED: return c->w->ops->shared(c, o);
     case OP_RUN: return o->coll.op == COMM_EXCHANGE ? exchange_run(c, o) : comm_program_run(c, o);
     }
     return false;

@@ -1,7 +1,7 @@
 /* fold_body.h: the loops of fold.h in the compilers' vector extension: vectors of VBYTES, four in flight.
  * Included once per instruction set, with VBYTES, FOLD_TABLE and FOLD_NAME defined and f16_load/f16_store converting a
- * vector of halves to and from fp32. The sources of the common group sizes are unrolled by a constant count; the loop
- * for any count is the same function. What does not fill four vectors goes through a copy on the stack, by the same
+ * vector of halves to and from fp32. Groups of 2 and 4 have loops of constant counts; the loop for any
+ * count is made of the same step. What does not fill four vectors goes through a copy on the stack, by the same
  * operations, so the bits cannot depend on the position.
  *
  * Rejected: an L1-sized block of accumulators that each source is added to (a third slower in L2), and stores that
@@ -84,52 +84,66 @@ INLINE vl scale_vl(vl v, int64_t divisor)
     return v;
 }
 
-/* One step of UNROLL vectors at byte offset `at`; n_src is a constant in the callers below. */
-#define FOLD(name, vec, bytes, op)                                                                              \
-    INLINE void step_##name##_##op(const struct fold *f, size_t at, int n_src, int64_t divisor)                 \
-    {                                                                                                           \
-        enum { STRIDE = sizeof(vec) / sizeof(((vec){0})[0]) * (bytes) };                                        \
-        vec acc[UNROLL];                                                                                        \
-        for (int u = 0; u < UNROLL; u++) acc[u] = load_##name((const char *)f->src[0] + at + u * STRIDE);       \
-        for (int s = 1; s < n_src; s++)                                                                         \
-            for (int u = 0; u < UNROLL; u++)                                                                    \
-                acc[u] = op##_##vec(acc[u], load_##name((const char *)f->src[s] + at + u * STRIDE));            \
-        if (divisor != 1)                                                                                       \
-            for (int u = 0; u < UNROLL; u++) acc[u] = scale_##vec(acc[u], divisor);                             \
-        for (int d = 0; d < f->n_dst; d++)                                                                      \
-            for (int u = 0; u < UNROLL; u++) store_##name((char *)f->dst[d] + at + u * STRIDE, acc[u]);         \
-    }                                                                                                           \
-    INLINE void run_##name##_##op(const struct fold *f, int n_src)                                              \
-    {                                                                                                           \
-        enum { STEP = UNROLL * sizeof(vec) / sizeof(((vec){0})[0]) };                                           \
-        int64_t i = 0;                                                                                          \
-        if (f->divisor == 1)                                                                                    \
-            for (; i + STEP <= f->n; i += STEP) step_##name##_##op(f, (size_t)i * (bytes), n_src, 1);           \
-        for (; i + STEP <= f->n; i += STEP) step_##name##_##op(f, (size_t)i * (bytes), n_src, f->divisor);      \
-        size_t left = (size_t)(f->n - i) * (bytes), at = (size_t)i * (bytes);                                   \
-        if (!left) return;                                                                                      \
-        char acc[STEP * (bytes)] = {0}, next[STEP * (bytes)] = {0};                                             \
-        vec sum[UNROLL];                                                                                        \
-        memcpy(acc, (const char *)f->src[0] + at, left);                                                        \
-        for (int u = 0; u < UNROLL; u++) sum[u] = load_##name(acc + u * (int)sizeof acc / UNROLL);              \
-        for (int s = 1; s < n_src; s++) {                                                                       \
-            memcpy(next, (const char *)f->src[s] + at, left);                                                   \
-            for (int u = 0; u < UNROLL; u++)                                                                    \
-                sum[u] = op##_##vec(sum[u], load_##name(next + u * (int)sizeof next / UNROLL));                 \
-        }                                                                                                       \
-        for (int u = 0; u < UNROLL; u++) {                                                                      \
-            if (f->divisor != 1) sum[u] = scale_##vec(sum[u], f->divisor);                                      \
-            store_##name(acc + u * (int)sizeof acc / UNROLL, sum[u]);                                           \
-        }                                                                                                       \
-        for (int d = 0; d < f->n_dst; d++) memcpy((char *)f->dst[d] + at, acc, left);                           \
-    }                                                                                                           \
-    static void fold_##name##_##op(const struct fold *f)                                                        \
-    {                                                                                                           \
-        switch (f->n_src) {                                                                                     \
-        case 2: run_##name##_##op(f, 2); break;                                                                 \
-        case 4: run_##name##_##op(f, 4); break;                                                                 \
-        default: run_##name##_##op(f, f->n_src); break;                                                         \
-        }                                                                                                       \
+/* step: UNROLL vectors at byte offset `at`. bulk: whole steps, with pointers in registers where both counts are
+ * constants (stores could change f, for all the compiler knows). tail: what is left, through the stack. */
+#define FOLD(name, vec, bytes, op)                                                                                    \
+    INLINE void step_##name##_##op(char *const *dst, int n_dst, const char *const *src, int n_src, size_t at,         \
+                                   int64_t divisor)                                                                   \
+    {                                                                                                                 \
+        enum { STRIDE = sizeof(vec) / sizeof(((vec){0})[0]) * (bytes) };                                              \
+        vec acc[UNROLL];                                                                                              \
+        for (int u = 0; u < UNROLL; u++) acc[u] = load_##name(src[0] + at + u * STRIDE);                              \
+        for (int s = 1; s < n_src; s++)                                                                               \
+            for (int u = 0; u < UNROLL; u++) acc[u] = op##_##vec(acc[u], load_##name(src[s] + at + u * STRIDE));      \
+        if (divisor != 1)                                                                                             \
+            for (int u = 0; u < UNROLL; u++) acc[u] = scale_##vec(acc[u], divisor);                                   \
+        for (int d = 0; d < n_dst; d++)                                                                               \
+            for (int u = 0; u < UNROLL; u++) store_##name(dst[d] + at + u * STRIDE, acc[u]);                          \
+    }                                                                                                                 \
+    enum { STEP_##name##_##op = UNROLL * sizeof(vec) / sizeof(((vec){0})[0]) };                                       \
+    INLINE void bulk_##name##_##op(const struct fold *f, int n_src, int n_dst, int64_t divisor)                       \
+    {                                                                                                                 \
+        const char *src[4] = {0};                                                                                     \
+        char *dst[4] = {0};                                                                                           \
+        for (int s = 0; s < n_src; s++) src[s] = f->src[s];                                                           \
+        for (int d = 0; d < n_dst; d++) dst[d] = f->dst[d];                                                           \
+        for (int64_t i = 0; i + STEP_##name##_##op <= f->n; i += STEP_##name##_##op)                                  \
+            step_##name##_##op(dst, n_dst, src, n_src, (size_t)i * (bytes), divisor);                                 \
+    }                                                                                                                 \
+    INLINE void any_##name##_##op(const struct fold *f)                                                               \
+    {                                                                                                                 \
+        for (int64_t i = 0; i + STEP_##name##_##op <= f->n; i += STEP_##name##_##op)                                  \
+            step_##name##_##op((char *const *)f->dst, f->n_dst, (const char *const *)f->src, f->n_src,                \
+                               (size_t)i * (bytes), f->divisor);                                                      \
+    }                                                                                                                 \
+    static void tail_##name##_##op(const struct fold *f)                                                              \
+    {                                                                                                                 \
+        enum { STEP = STEP_##name##_##op, PART = STEP * (bytes) / UNROLL };                                           \
+        size_t left = (size_t)(f->n % STEP) * (bytes), at = (size_t)(f->n / STEP * STEP) * (bytes);                   \
+        if (!left) return;                                                                                            \
+        char acc[STEP * (bytes)] = {0}, next[STEP * (bytes)] = {0};                                                   \
+        vec sum[UNROLL];                                                                                              \
+        memcpy(acc, (const char *)f->src[0] + at, left);                                                              \
+        for (int u = 0; u < UNROLL; u++) sum[u] = load_##name(acc + u * PART);                                        \
+        for (int s = 1; s < f->n_src; s++) {                                                                          \
+            memcpy(next, (const char *)f->src[s] + at, left);                                                         \
+            for (int u = 0; u < UNROLL; u++) sum[u] = op##_##vec(sum[u], load_##name(next + u * PART));               \
+        }                                                                                                             \
+        for (int u = 0; u < UNROLL; u++) {                                                                            \
+            if (f->divisor != 1) sum[u] = scale_##vec(sum[u], f->divisor);                                            \
+            store_##name(acc + u * PART, sum[u]);                                                                     \
+        }                                                                                                             \
+        for (int d = 0; d < f->n_dst; d++) memcpy((char *)f->dst[d] + at, acc, left);                                 \
+    }                                                                                                                 \
+    static void fold_##name##_##op(const struct fold *f)                                                              \
+    {                                                                                                                 \
+        bool plain = f->divisor == 1;                                                                                 \
+        if (plain && f->n_src == 2 && f->n_dst == 2) bulk_##name##_##op(f, 2, 2, 1);                                  \
+        else if (plain && f->n_src == 4 && f->n_dst == 4) bulk_##name##_##op(f, 4, 4, 1);                             \
+        else if (plain && f->n_src == 2 && f->n_dst == 1) bulk_##name##_##op(f, 2, 1, 1);                             \
+        else if (plain && f->n_src == 4 && f->n_dst == 1) bulk_##name##_##op(f, 4, 1, 1);                             \
+        else any_##name##_##op(f);                                                                                    \
+        tail_##name##_##op(f);                                                                                        \
     }
 #define FOLDS(name, vec, bytes) \
     FOLD(name, vec, bytes, sum) \

@@ -73,6 +73,8 @@ struct op {
     int n_list, list_room;
     enum op_stage stage;
     int64_t meet;   /* number among the operations that meet */
+    int seen;       /* meeting: ranks that have arrived, counted from 0 */
+    int tries;      /* shared: how often it was asked to go on */
     int64_t record; /* on the board */
     double begun_s;
     int pc; /* next step */

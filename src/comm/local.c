@@ -202,10 +202,10 @@ static bool recv_test(struct comm *c, struct request *r)
     struct post *p = post_at(((struct member *)c->group)->g, r->peer, c->rank, r->number);
     if (atomic_load_explicit(&p->full, memory_order_acquire) != r->number + 1) return false;
     struct board *b = c->w->board;
-    atomic_fetch_add(&b->busy, 1); /* as meet_work.c: the sender must not give up its buffer under us */
+    atomic_store(&b->row[c->w->row].busy, 1); /* as meet_work.c: the sender must not give up its buffer under us */
     bool ok = !board_failed(b) && fits(c, r, p);
     if (ok && r->bytes) memcpy(r->p, p->p, r->bytes);
-    atomic_fetch_sub(&b->busy, 1);
+    atomic_store_explicit(&b->row[c->w->row].busy, 0, memory_order_release);
     if (ok) atomic_store_explicit(&p->taken, r->number + 1, memory_order_release);
     return ok;
 }

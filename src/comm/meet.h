@@ -2,16 +2,17 @@
  * shared-memory operation dealt out in chunks. Memory that all ranks of the group see; between processes it holds no
  * pointer that another process follows.
  *
- * A slot goes through these states for its operation number m (the k-th operation that meets has m = k, from 0, and
- * uses slot m % MEET_SLOTS):
+ * The k-th operation that meets has number m = k, from 0, and uses slot m % MEET_SLOTS. In a slot every rank has two
+ * cache lines of its own, which it alone stores to (but for `next`, which whoever takes a chunk advances):
  *
- *     open (gen == m) --each rank writes its part, arrived++--> full (arrived == size)
- *     full --all chunks taken and done (none for plain meetings)--> finished (done == n_chunks)
- *     finished --each rank left++; the last clears it--> open for m + MEET_SLOTS
+ *     seat    arrived, and what the others need to know: written once, before `arrived`
+ *     share   chunks taken from this rank's share, chunks that this rank has done
  *
  * Invariants
- *   1. A part is written before its rank counts as arrived and not after; everybody reads parts only when full.
- *   2. No rank leaves before the slot is finished, so buffers in parts stay valid while chunks run.
+ *   1. A seat is written before its `arrived` and not after; everybody reads seats of ranks that have arrived.
+ *   2. A rank that enters m has left m-1, and has seen everybody arrive at m-1, hence leave m-2. So nobody uses the
+ *      slot of m any more when m % MEET_SLOTS comes round again (MEET_SLOTS >= 3), and nothing needs to be counted
+ *      or handed back.
  * Order: Collective(group) in effect; every function here returns at once.
  */
 #ifndef TUTTI_COMM_MEET_H
@@ -21,42 +22,37 @@
 
 #include "comm/board.h"
 
-#define MEET_SLOTS 16
+#define MEET_SLOTS 4
 
-struct meet_part {
-    struct desc desc;
+struct meet_seat {
+    _Alignas(64) atomic_llong arrived; /* m + 1 */
+    uint64_t print;                    /* of the descriptor: equal ones are not looked at further */
     const void *in;
     void *out;
     const int64_t *in_at, *out_at; /* pieces, as struct coll has them */
-    atomic_llong arrived;          /* m + 1 */
 };
-struct meet_cursor {
-    _Alignas(64) atomic_llong next; /* chunk */
-};
-struct meet_slot {
-    _Alignas(64) atomic_llong gen;
-    atomic_int arrived, left;
-    _Alignas(64) atomic_llong done; /* chunks */
+struct meet_share {
+    _Alignas(64) atomic_llong next; /* the first chunk of this rank's share that nobody has taken */
+    atomic_llong done;              /* chunks, of any share, that this rank has done */
 };
 struct meet {
     int32_t size;
-    int64_t part_at, cursor_at, slot_bytes; /* within a slot */
+    int64_t share_at, desc_at, slot_bytes; /* within a slot */
     _Alignas(64) char slots[];
 };
 
 size_t meet_bytes(int size);
 void meet_init(struct meet *m, int size);
 
-struct meet_slot *meet_slot(struct meet *m, int64_t number);
-struct meet_part *meet_part(struct meet *m, struct meet_slot *s, int rank);
-struct meet_cursor *meet_cursor(struct meet *m, struct meet_slot *s, int rank);
+struct meet_seat *meet_seat(struct meet *m, int64_t number, int rank);
+struct meet_share *meet_share(struct meet *m, int64_t number, int rank);
 
-/* False: the slot is still in use by stragglers of an earlier operation; try again later. */
-bool meet_enter(struct meet *m, int64_t number, int rank, const struct meet_part *part);
-bool meet_full(struct meet *m, int64_t number);
+/* Sits down; `seat` is copied but for its first two fields. */
+void meet_enter(struct meet *m, int64_t number, int rank, const struct desc *d, const struct meet_seat *seat);
 bool meet_arrived(struct meet *m, int64_t number, int rank);
-/* 0, or ERR_IO naming both sides. Full slots only. world: the world ranks of the group. */
+/* Everybody from *seen on has arrived; *seen (0 at first) remembers how far it looked. */
+bool meet_full(struct meet *m, int64_t number, int *seen);
+/* 0, or ERR_IO naming both sides. When full only. world: the world ranks of the group. */
 int meet_compare(struct meet *m, int64_t number, const int *world, struct err *e);
-void meet_leave(struct meet *m, int64_t number);
 
 #endif

@@ -3,14 +3,14 @@
  * Every rank can read and write the others' buffers. The result is cut into chunks; a chunk is reduced (in rank order,
  * in fp32) or copied straight from where the inputs are to everywhere the result is wanted. Rank r begins with the
  * r-th share of the chunks, so a rank finds its own share in its own cache step after step, and then takes chunks from
- * others: whoever waits works, so a rank that is busy computing slows nobody down. Who does a chunk does not change its
- * bits.
+ * ranks that have not begun or lag behind: whoever waits works, so a rank that is busy computing slows nobody down. Who
+ * does a chunk does not change its bits.
  *
  * Cost of an all-reduce of N bytes over K ranks: K N bytes read and K N written, by all ranks together, and one round
  * of cache lines to meet. A reduce-scatter followed by an all-gather reads and writes 2N more per rank, and meets twice.
  *
  * A chunk that is running while the world fails would touch buffers whose owners give up, so threads count themselves
- * in board.busy around the work, and nobody returns from a wait after a failure before that is 0.
+ * in the board (busy) around the work, and nobody returns from a wait after a failure while anybody is.
  */
 #include <string.h>
 
@@ -24,18 +24,17 @@
 struct work {
     struct comm *c;
     struct op *o;
-    struct meet_slot *slot;
     int64_t units, chunk, n_chunks; /* elements of all results in a row */
 };
 
-static struct meet_part *part(const struct work *w, int rank)
+static struct meet_seat *part(const struct work *w, int rank)
 {
-    return meet_part(w->c->meet, w->slot, rank);
+    return meet_seat(w->c->meet, w->o->meet, rank);
 }
 
 static struct work work_plan(struct comm *c, struct op *o)
 {
-    struct work w = {.c = c, .o = o, .slot = meet_slot(c->meet, o->meet), .units = o->coll.n};
+    struct work w = {.c = c, .o = o, .units = o->coll.n};
     if (o->coll.op == COMM_ALL_GATHER) w.units *= c->size;
     if (o->coll.op == COMM_ALL_TO_ALL) {
         w.units = 0;
@@ -121,10 +120,10 @@ static void all_to_all(const struct work *w, int64_t lo, int64_t hi)
     int size = w->c->size;
     int64_t base = 0, a, b;
     for (int r = 0; r < size; r++) {
-        const struct meet_part *to = part(w, r);
+        const struct meet_seat *to = part(w, r);
         for (int p = 0; p < size; p++)
             if (overlap(lo - base, hi - base, to->out_at[p], to->out_at[p + 1], &a, &b)) {
-                const struct meet_part *from = part(w, p);
+                const struct meet_seat *from = part(w, p);
                 copy(w, at(w, to->out, a), at(w, from->in, from->in_at[r] + a - to->out_at[p]), b - a);
             }
         base += to->out_at[size];
@@ -137,19 +136,38 @@ static chunk_fn *const chunks[COMM_OP_N] = {
     [COMM_ALL_GATHER] = all_gather, [COMM_ALL_TO_ALL] = all_to_all, [COMM_REDUCE_SCATTER] = reduce_scatter,
 };
 
+#define LAG 4         /* chunks left in a share that make it worth helping */
+#define PATIENT_TRIES 20
+
+/* Another rank's chunks lie in its cache: leave them to it unless it has not begun, has many left, or seems to sleep. */
+static bool may_take(const struct work *w, int rank, int64_t next, int64_t end)
+{
+    return rank == w->c->rank || next == 0 || end - next >= LAG || w->o->tries > PATIENT_TRIES;
+}
+
 /* Takes chunks from one rank's share; returns how many it did. */
 static int64_t take_from(const struct work *w, int rank, int64_t most)
 {
-    int64_t first = w->n_chunks * rank / w->c->size, end = w->n_chunks * (rank + 1) / w->c->size, n = 0;
-    atomic_llong *next = &meet_cursor(w->c->meet, w->slot, rank)->next;
+    int64_t first = w->n_chunks * rank / w->c->size, end = w->n_chunks * (rank + 1) / w->c->size - first, n = 0;
+    atomic_llong *next = &meet_share(w->c->meet, w->o->meet, rank)->next;
     while (n < most && !board_failed(w->c->w->board)) {
-        if (atomic_load_explicit(next, memory_order_relaxed) >= end - first) break;
-        int64_t i = first + atomic_fetch_add_explicit(next, 1, memory_order_relaxed);
+        int64_t i = atomic_load_explicit(next, memory_order_relaxed);
+        if (i >= end || !may_take(w, rank, i, end)) break;
+        i = atomic_fetch_add_explicit(next, 1, memory_order_relaxed);
         if (i >= end) break;
-        int64_t lo = i * w->chunk, hi = lo + w->chunk;
+        int64_t lo = (first + i) * w->chunk, hi = lo + w->chunk;
         chunks[w->o->coll.op](w, lo, hi < w->units ? hi : w->units);
         n++;
     }
+    return n;
+}
+
+/* Chunks done by all ranks. */
+static int64_t done_by_all(const struct work *w)
+{
+    int64_t n = 0;
+    for (int r = 0; r < w->c->size; r++)
+        n += atomic_load_explicit(&meet_share(w->c->meet, w->o->meet, r)->done, memory_order_acquire);
     return n;
 }
 
@@ -175,14 +193,15 @@ static bool pieces_fit(const struct work *w)
 bool meet_work(struct comm *c, struct op *o)
 {
     struct work w = work_plan(c, o);
-    struct board *board = c->w->board;
-    if (o->at_work == 0 && !pieces_fit(&w)) return false;
+    struct board_row *mine = &c->w->board->row[c->w->row];
+    if (o->tries++ == 0 && !pieces_fit(&w)) return false;
+    if (w.n_chunks == 0) return true;
     int64_t did = 0;
-    atomic_fetch_add(&board->busy, 1);
+    atomic_store(&mine->busy, 1);
     for (int d = 0; d < c->size && did < CHUNKS_PER_POLL; d++)
         did += take_from(&w, (c->rank + d) % c->size, CHUNKS_PER_POLL - did);
-    atomic_fetch_sub(&board->busy, 1);
-    o->at_work += did;
-    if (did) atomic_fetch_add_explicit(&w.slot->done, did, memory_order_acq_rel);
-    return atomic_load_explicit(&w.slot->done, memory_order_acquire) == w.n_chunks;
+    atomic_store_explicit(&mine->busy, 0, memory_order_release);
+    o->at_work += did; /* of this rank: it alone stores `done` */
+    if (did) atomic_store_explicit(&meet_share(c->meet, o->meet, c->rank)->done, o->at_work, memory_order_release);
+    return done_by_all(&w) == w.n_chunks;
 }

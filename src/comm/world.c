@@ -68,7 +68,8 @@ void world_fail(struct world *w, const struct err *e)
 
 void world_quiet(struct world *w)
 {
-    while (atomic_load(&w->board->busy)) sched_yield();
+    for (int r = 0; r < w->board->n_rows; r++)
+        while (atomic_load(&w->board->row[r].busy)) sched_yield();
 }
 
 /* ---- groups ------------------------------------------------------------------------------------------------ */

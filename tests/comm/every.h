@@ -151,9 +151,9 @@ static void every_pieces(struct every *x)
 static void every_to_all(struct every *x)
 {
     int me = comm_rank(x->c), k = comm_size(x->c);
-    int64_t send[64], recv[64], total = 0, each = x->n / k;
+    int64_t send[64], recv[64], each = x->n / k;
     for (int p = 0; p < k; p++) {
-        total += send[p] = each + (me + 2 * p) % 3;
+        send[p] = each + (me + 2 * p) % 3;
         recv[p] = each + (p + 2 * me) % 3;
     }
     for (int64_t p = 0, i = 0; p < k; p++)

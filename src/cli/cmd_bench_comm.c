@@ -1,0 +1,406 @@
+/* tutti bench comm: how fast ranks exchange data, by every algorithm, beside what the machine could do.
+ *
+ * Each row is one operation of one size: the mean time over a batch of operations one after the other, the best of
+ * three batches. Columns as in nccl-tests: algorithm bandwidth is bytes / time; bus bandwidth multiplies that by what an
+ * ideal algorithm must move per byte, so it can be compared with the hardware for any number of ranks. Bytes are those
+ * of the vector; of the whole, for gathers and scatters. In place where the operation can.
+ *
+ * Two more rows for ranks as threads: `one_pass`, a loop written by hand that does what an all_reduce must (each rank
+ * reads its slice of every buffer, adds, writes it into every buffer; two barriers), and `memory`, in which every rank
+ * copies as many bytes as an all_reduce reads and writes per rank.
+ */
+#include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "cli/cli.h"
+#include "comm/comm.h"
+
+static const char help[] =
+    "tutti bench comm [options]\n"
+    "mpirun -np N tutti bench comm [options]\n\n"
+    "Times operations between ranks, by every algorithm that has them.\n\n"
+    "  --op LIST         all_reduce (default), or several with commas, or all\n"
+    "  --ranks N         ranks as threads (default 2); under mpirun it is the launcher's number\n"
+    "  --bytes LIST      sizes such as 4K,256K,64M (default 4K,64K,256K,4M,64M)\n"
+    "  --algorithm LIST  default: all, and what the table chooses\n"
+    "  --dtype D         f32 (default), bf16, f16, f64, i32, i64\n"
+    "  --progress P      inline (default) or thread\n"
+    "  --seconds S       per row (default 0.3)\n"
+    "  --json            one object on stdout\n";
+
+enum { MAX_SIZES = 32, MAX_ROWS = 4096, BATCHES = 3, MAX_THREADS = 256 };
+
+struct options {
+    bool op[COMM_OP_N], json;
+    int64_t ranks, sizes[MAX_SIZES];
+    int n_sizes;
+    const char *algorithms; /* comma-separated, NULL: all */
+    enum dtype dtype;
+    enum comm_progress progress;
+    double seconds;
+};
+
+struct row {
+    enum comm_op op;
+    char algorithm[24];
+    bool chosen; /* by the table */
+    int64_t bytes;
+    double time_s;
+};
+
+/* What the rows by hand share between threads. */
+struct meeting {
+    atomic_int here, round;
+};
+
+struct bench {
+    const struct options *o;
+    struct row *rows; /* rank 0 writes */
+    int n_rows, ranks;
+    char transport[16];
+    struct meeting meeting;
+    float *buffer[MAX_THREADS]; /* by rank, for the rows by hand */
+};
+
+/* ---- options ------------------------------------------------------------------------------------------------ */
+
+static bool parse_size(const char *text, int64_t *out)
+{
+    char *end;
+    double v = strtod(text, &end);
+    double unit = *end == 'K' ? 1024 : *end == 'M' ? 1048576 : *end == 'G' ? 1073741824.0 : 1;
+    if (unit != 1) end++;
+    *out = (int64_t)(v * unit);
+    return end != text && (*end == 0 || *end == ',') && v > 0 && v * unit <= 64.0 * 1073741824.0;
+}
+
+static int parse_sizes(const char *text, struct options *o)
+{
+    o->n_sizes = 0;
+    for (const char *p = text; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        if (o->n_sizes == MAX_SIZES || !parse_size(p, &o->sizes[o->n_sizes++]))
+            return cli_usage("bench comm", "--bytes: '%s' is no list of up to %d sizes such as 4K,64M", text, MAX_SIZES);
+    }
+    return 0;
+}
+
+/* The word at p up to a comma equals `name`. */
+static bool word_is(const char *p, const char *name)
+{
+    size_t n = strcspn(p, ",");
+    return strlen(name) == n && !strncmp(p, name, n);
+}
+
+static int parse_ops(const char *text, struct options *o)
+{
+    memset(o->op, 0, sizeof o->op);
+    for (const char *p = text; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        bool known = false;
+        for (int op = 0; op < COMM_OP_N; op++) {
+            bool timed = op != COMM_EXCHANGE && op != COMM_BARRIER;
+            if (timed && (word_is(p, "all") || word_is(p, comm_op_name((enum comm_op)op)))) known = o->op[op] = true;
+        }
+        if (!known)
+            return cli_usage("bench comm", "--op: '%s': all, broadcast, reduce, all_reduce, reduce_scatter, all_gather "
+                             "or all_to_all", p);
+    }
+    return 0;
+}
+
+static int parse_algorithms(const char *text, struct options *o)
+{
+    for (const char *p = text; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        bool known = false;
+        for (const char *const *a = comm_algorithms(); *a; a++) known |= word_is(p, *a);
+        if (!known) return cli_usage("bench comm", "--algorithm: there is no '%s'", p);
+    }
+    o->algorithms = text;
+    return 0;
+}
+
+static int parse_dtype(const char *text, struct options *o)
+{
+    for (int t = 0; t < DT_U8; t++)
+        if (!strcmp(text, dtype_name((enum dtype)t))) return o->dtype = (enum dtype)t, 0;
+    return cli_usage("bench comm", "--dtype: f32, bf16, f16, f64, i32 or i64, not '%s'", text);
+}
+
+static int parse(int argc, char **argv, struct options *o)
+{
+    static const char *const names[] = {"--op", "--ranks", "--bytes", "--algorithm", "--dtype", "--progress", "--seconds"};
+    *o = (struct options){.ranks = 2, .seconds = 0.3, .dtype = DT_F32};
+    o->op[COMM_ALL_REDUCE] = true;
+    int rc = parse_sizes("4K,64K,256K,4M,64M", o);
+    for (int i = 1; !rc && i < argc; i++) {
+        const char *v = NULL;
+        int which = -1;
+        for (int k = 0; k < 7 && which < 0; k++) {
+            int got = cli_option("bench comm", argc, argv, &i, names[k], &v);
+            if (got < 0) return 2;
+            if (got) which = k;
+        }
+        switch (which) {
+        case 0: rc = parse_ops(v, o); break;
+        case 1: rc = cli_int("bench comm", "--ranks", v, 1, MAX_THREADS, &o->ranks) ? 2 : 0; break;
+        case 2: rc = parse_sizes(v, o); break;
+        case 3: rc = parse_algorithms(v, o); break;
+        case 4: rc = parse_dtype(v, o); break;
+        case 5:
+            if (strcmp(v, "inline") && strcmp(v, "thread")) return cli_usage("bench comm", "--progress: inline or thread");
+            o->progress = strcmp(v, "thread") ? COMM_INLINE : COMM_THREAD;
+            break;
+        case 6: rc = cli_real("bench comm", "--seconds", v, 0.001, 60, &o->seconds) ? 2 : 0; break;
+        default:
+            if (strcmp(argv[i], "--json")) return cli_usage("bench comm", "what is '%s'?", argv[i]);
+            o->json = true;
+        }
+    }
+    return rc;
+}
+
+/* ---- timing ------------------------------------------------------------------------------------------------- */
+
+struct measured {
+    struct comm *c;
+    struct bench *b;
+    enum comm_op op;
+    int64_t n; /* elements of the vector, a multiple of the ranks */
+    char *in, *out;
+    void (*once)(struct measured *m);
+};
+
+static void operation(struct measured *m)
+{
+    struct comm *c = m->c;
+    enum dtype t = m->b->o->dtype;
+    int64_t each = m->n / comm_size(c), ticket = 0;
+    size_t mine = (size_t)(each * comm_rank(c)) * dtype_bytes(t);
+    switch (m->op) {
+    case COMM_BROADCAST: ticket = comm_broadcast(c, m->in, m->n, t, 0, "bench"); break;
+    case COMM_REDUCE: ticket = comm_reduce(c, m->in, m->out, m->n, t, COMM_SUM, 0, "bench"); break;
+    case COMM_ALL_REDUCE: ticket = comm_all_reduce(c, m->in, m->in, m->n, t, COMM_SUM, "bench"); break;
+    case COMM_REDUCE_SCATTER: ticket = comm_reduce_scatter(c, m->in, m->in + mine, each, t, COMM_SUM, "bench"); break;
+    case COMM_ALL_GATHER: ticket = comm_all_gather(c, m->in + mine, m->in, each, t, "bench"); break;
+    default: ticket = comm_all_to_all(c, m->in, m->out, each, t, "bench"); break;
+    }
+    comm_wait(c, ticket);
+}
+
+static void meet(struct meeting *m, int n)
+{
+    int round = atomic_load(&m->round);
+    if (atomic_fetch_add(&m->here, 1) + 1 == n) {
+        atomic_store(&m->here, 0);
+        atomic_store(&m->round, round + 1);
+        return;
+    }
+    for (int i = 0; atomic_load_explicit(&m->round, memory_order_acquire) == round; i++)
+        if (i > 2000) sched_yield();
+}
+
+/* What anybody would write for this many threads. */
+static void one_pass(struct measured *m)
+{
+    int k = comm_size(m->c);
+    int64_t lo, hi;
+    float **x = m->b->buffer;
+    team_split(m->n, comm_rank(m->c), k, &lo, &hi);
+    meet(&m->b->meeting, k);
+    if (k == 2) {
+        float *a = x[0], *b = x[1];
+        for (int64_t i = lo; i < hi; i++) a[i] = b[i] = a[i] + b[i];
+    } else if (k == 4) {
+        float *a = x[0], *b = x[1], *c = x[2], *d = x[3];
+        for (int64_t i = lo; i < hi; i++) a[i] = b[i] = c[i] = d[i] = a[i] + b[i] + c[i] + d[i];
+    } else {
+        for (int64_t i = lo; i < hi; i++) {
+            float sum = x[0][i];
+            for (int p = 1; p < k; p++) sum += x[p][i];
+            for (int p = 0; p < k; p++) x[p][i] = sum;
+        }
+    }
+    meet(&m->b->meeting, k);
+}
+
+static void memory(struct measured *m)
+{
+    meet(&m->b->meeting, comm_size(m->c));
+    memcpy(m->out, m->in, (size_t)m->n * 4);
+    meet(&m->b->meeting, comm_size(m->c));
+}
+
+/* The mean of n runs, all ranks starting together; the slowest rank's. */
+static double batch(struct measured *m, int64_t n)
+{
+    comm_wait(m->c, comm_barrier(m->c, "bench"));
+    double from = clock_now_s();
+    for (int64_t i = 0; i < n; i++) m->once(m);
+    double s = (clock_now_s() - from) / (double)n;
+    comm_wait(m->c, comm_all_reduce(m->c, &s, &s, 1, DT_F64, COMM_MAX, "bench"));
+    return s;
+}
+
+static double measure(struct measured *m)
+{
+    double s = batch(m, 1), best = INFINITY;
+    s = batch(m, s < 0.01 ? 5 : 1);
+    int64_t n = 1 + (int64_t)(m->b->o->seconds / BATCHES / (s > 1e-7 ? s : 1e-7));
+    for (int i = 0; i < BATCHES; i++) {
+        double now = batch(m, n);
+        if (now < best) best = now;
+    }
+    return best;
+}
+
+static void add_row(struct measured *m, const char *algorithm, bool chosen)
+{
+    double s = measure(m);
+    struct bench *b = m->b;
+    if (comm_rank(m->c) != 0 || b->n_rows == MAX_ROWS) return;
+    struct row *r = &b->rows[b->n_rows++];
+    *r = (struct row){.op = m->op, .chosen = chosen, .time_s = s, .bytes = m->n * (int64_t)dtype_bytes(b->o->dtype)};
+    snprintf(r->algorithm, sizeof r->algorithm, "%s", algorithm);
+}
+
+static bool wanted(const struct options *o, const char *algorithm)
+{
+    for (const char *p = o->algorithms; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+        if (word_is(p, algorithm)) return true;
+    return !o->algorithms;
+}
+
+static int rows_of(struct measured *m, struct err *e)
+{
+    const struct options *o = m->b->o;
+    char chosen[24];
+    comm_algorithm_set(m->c, NULL, e);
+    snprintf(chosen, sizeof chosen, "%s", comm_choice(m->c, m->op, m->n, o->dtype, COMM_SUM));
+    m->once = operation;
+    for (const char *const *a = comm_algorithms(); *a; a++) {
+        if (!wanted(o, *a) || !comm_can(m->c, *a, m->op, m->n, o->dtype, COMM_SUM)) continue;
+        comm_algorithm_set(m->c, *a, e);
+        add_row(m, *a, !strcmp(*a, chosen));
+        if (comm_status(m->c, e)) return comm_status(m->c, e);
+    }
+    comm_algorithm_set(m->c, NULL, e);
+    if (m->op != COMM_ALL_REDUCE || strcmp(comm_transport(m->c), "local") || o->dtype != DT_F32) return OK;
+    m->b->buffer[comm_rank(m->c)] = (float *)(void *)m->in;
+    m->once = one_pass;
+    add_row(m, "one_pass", false);
+    m->once = memory;
+    add_row(m, "memory", false);
+    return comm_status(m->c, e);
+}
+
+static int run_rank(struct comm *c, void *arg, struct err *e)
+{
+    struct bench *b = arg;
+    if (comm_rank(c) == 0) {
+        b->ranks = comm_size(c);
+        snprintf(b->transport, sizeof b->transport, "%s", comm_transport(c));
+    }
+    for (int op = 0; op < COMM_OP_N; op++)
+        for (int s = 0; b->o->op[op] && s < b->o->n_sizes; s++) {
+            int64_t unit = 16 * comm_size(c), each = (int64_t)dtype_bytes(b->o->dtype);
+            struct measured m = {.c = c, .b = b, .op = (enum comm_op)op, .n = (b->o->sizes[s] / each + unit - 1) / unit * unit};
+            size_t bytes = (size_t)(m.n * each);
+            m.in = mem_pages_new(bytes);
+            m.out = mem_pages_new(bytes);
+            int rc = m.in && m.out ? OK : err_set(e, ERR_MEMORY, "no memory for buffers of %zu bytes", bytes);
+            if (!rc) memset(m.in, 0, bytes), memset(m.out, 0, bytes);
+            rc = comm_agree(c, rc, e);
+            if (!rc) rc = rows_of(&m, e);
+            if (m.in) mem_pages_free(m.in, bytes);
+            if (m.out) mem_pages_free(m.out, bytes);
+            if (rc) return rc;
+        }
+    return comm_status(c, e);
+}
+
+/* ---- output ------------------------------------------------------------------------------------------------- */
+
+static double bus_factor(enum comm_op op, int ranks)
+{
+    double k = ranks;
+    return op == COMM_ALL_REDUCE ? 2 * (k - 1) / k : op == COMM_BROADCAST || op == COMM_REDUCE ? 1 : (k - 1) / k;
+}
+
+static void print_table(const struct bench *b)
+{
+    const char *mpi = comm_mpi_name();
+    printf("%d ranks over %s%s%s, %s; * is what the table chooses\n\n", b->ranks, b->transport,
+           strcmp(b->transport, "mpi") ? "" : ", ", strcmp(b->transport, "mpi") || !mpi ? "" : mpi,
+           dtype_name(b->o->dtype));
+    printf("%-15s %-11s %12s %12s %12s %12s\n", "op", "algorithm", "bytes", "time (us)", "algbw (GB/s)", "busbw (GB/s)");
+    for (int i = 0; i < b->n_rows; i++) {
+        const struct row *r = &b->rows[i];
+        double rate = (double)r->bytes / r->time_s / 1e9;
+        printf("%-15s %-10s%s %12lld %12.1f %12.3f %12.3f\n", comm_op_name(r->op), r->algorithm, r->chosen ? "*" : " ",
+               (long long)r->bytes, r->time_s * 1e6, rate, rate * bus_factor(r->op, b->ranks));
+    }
+}
+
+static void print_json(const struct bench *b)
+{
+    struct str s = {0};
+    struct json_out j = {.s = &s, .pretty = true};
+    json_begin_object(&j, NULL);
+    if (!strcmp(b->transport, "mpi")) json_put_string(&j, "library", comm_mpi_name());
+    json_put_string(&j, "dtype", dtype_name(b->o->dtype));
+    json_begin_array(&j, "results");
+    for (int i = 0; i < b->n_rows; i++) {
+        const struct row *r = &b->rows[i];
+        double rate = (double)r->bytes / r->time_s / 1e9;
+        json_begin_object(&j, NULL);
+        json_put_string(&j, "op", comm_op_name(r->op));
+        json_put_string(&j, "algorithm", r->algorithm);
+        json_put_string(&j, "transport", b->transport);
+        json_put_int(&j, "ranks", b->ranks);
+        json_put_int(&j, "bytes", r->bytes);
+        json_put_real_digits(&j, "time_s", r->time_s, 6);
+        json_put_real_digits(&j, "algbw_GBps", rate, 6);
+        json_put_real_digits(&j, "busbw_GBps", rate * bus_factor(r->op, b->ranks), 6);
+        json_put_bool(&j, "chosen", r->chosen);
+        json_end_object(&j);
+    }
+    json_end_array(&j);
+    json_end_object(&j);
+    puts(str_text(&s));
+    str_free(&s);
+}
+
+static int run_launched(struct bench *b, const struct comm_config *cfg, bool *print, struct err *e)
+{
+    struct comm *world;
+    int rc = comm_world_mpi(&world, cfg, e);
+    if (rc) return rc;
+    rc = run_rank(world, b, e);
+    *print = comm_rank(world) == 0;
+    if (rc) comm_abort(world, e);
+    comm_free(world);
+    return rc;
+}
+
+int cmd_bench_comm(int argc, char **argv)
+{
+    struct options o;
+    if (cli_wants_help(argc, argv)) return fputs(help, stdout), 0;
+    int rc = parse(argc, argv, &o);
+    if (rc) return rc;
+    struct bench b = {.o = &o, .rows = xcalloc(MAX_ROWS, sizeof *b.rows)};
+    struct comm_config cfg = {.progress = o.progress, .any_order = false};
+    struct err e = {0};
+    bool print = true;
+    rc = comm_launched() ? run_launched(&b, &cfg, &print, &e) : comm_run_local((int)o.ranks, &cfg, run_rank, &b, &e);
+    if (!rc && print) (o.json ? print_json : print_table)(&b);
+    xfree(b.rows);
+    return rc ? cli_fail(&e) : 0;
+}
