@@ -47,6 +47,15 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   ATTENTION_CACHED  q_T,HA  k_T,GA  v_T,GA, pos_T i32, cache_k_C,GA, cache_v_C,GA   o_T,HA   (no backward)
  *   COPY         x                                                 y = x, cast to y's dtype
  *
+ * Collectives: N ranks of one axis of the mesh; rows are cut by region_split. Run by parallel/, not by a family.
+ *   op           forward                                           backward
+ *   ENTER        x_TK unchanged                     (I -> R)       dx = sum of the ranks' dy
+ *   REDUCE       y_TN = sum of the ranks' x_TN      (P -> I)       dx = dy
+ *   GATHER       y_TK = all ranks' rows x_tK        (S0 -> R)      dx = this rank's rows of the sum of dy
+ *   SCATTER      y_tN = this rank's rows of the sum (P -> S0)      dx = all ranks' rows dy
+ *   SPREAD       y_tK = this rank's rows of x_TK    (I -> S0)      dx = all ranks' rows dy
+ *   COLLECT      y_TK = all ranks' rows x_tK        (S0 -> I)      dx = this rank's rows of dy
+ *
  * Dtypes: x, y, q, k, v and the weights of one call share one float type (f32, bf16, f16), gradients of activations
  * too; statistics and tables are f32, ids and positions i32. Tensors of T are 2-D, COPY takes any rank.
  *   XENT adds into stat: the caller zeroes it (once a step, or once a microbatch). Its backward writes
@@ -72,7 +81,14 @@ enum op {
     OP_XENT,
     OP_ATTENTION_CACHED,
     OP_COPY,
-    OP_N
+    OP_ENTER, /* collectives from here on */
+    OP_REDUCE,
+    OP_GATHER,
+    OP_SCATTER,
+    OP_SPREAD,
+    OP_COLLECT,
+    OP_N,
+    OP_FIRST_COLLECTIVE = OP_ENTER
 };
 
 enum act_kind { ACT_GELU /* tanh form, "gelu_new" */, ACT_SWIGLU, ACT_N };
@@ -90,6 +106,9 @@ struct op_attrs {
     uint64_t stream;                 /* random stream of this dropout */
     bool bias_off;                   /* LINEAR with a partial product: only rank 0 of the axis adds the bias; the
                                         tape leaves it out of the forward call elsewhere */
+    enum axis axis;                  /* collectives: of the mesh, */
+    int n_parts, part;               /* its size, this rank's coordinate, */
+    int64_t whole;                   /* and the rows of all ranks together */
 };
 
 /* What changes from step to step while shapes stay. */
@@ -149,6 +168,9 @@ struct op_row {
     bool inplace_bwd;    /* din[0] may share dout[0]'s memory (ROTARY, DROPOUT, ADD: dout is read before din[0]
                           * is written, element by element), or in[0]'s (XENT) */
     bool has_backward;
+    bool collective;     /* done by parallel/ between the ranks of at.axis: families have no slot for it */
+    bool alias_fwd;      /* out[0] is in[0]'s memory, and nothing runs forward (ENTER) */
+    bool alias_bwd;      /* din[0] is dout[0]'s memory, and nothing runs backward (REDUCE) */
     /* Output shapes and dtypes from the inputs, p = NULL; a text for the user when they do not fit, else NULL. */
     const char *(*infer)(const struct op_attrs *at, int n_in, const struct view *in, struct view *out);
     /* Floating-point operations (a multiply-add is 2) and bytes moved of the call's phase. Only what the

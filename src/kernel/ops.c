@@ -6,6 +6,10 @@
 #include "kernel/ops.h"
 
 #define BIT(i) (1u << (i))
+/* One input, one output, linear: backward needs no values. The mesh types are parallel/'s, on one axis. */
+#define COLLECTIVE(text, shapes)                                                                             \
+    .name = (text), .min_in = 1, .max_in = 1, .n_out = 1, .grad_in = BIT(0), .has_backward = true,          \
+    .collective = true, .infer = (shapes), .flops = flops_none, .bytes = bytes_whole, .rule = rule_copy
 
 static const struct op_row rows[OP_N] = {
     [OP_EMBED] = {.name = "embed",
@@ -93,6 +97,12 @@ static const struct op_row rows[OP_N] = {
                  .grad_in = BIT(0),
                  .has_backward = true,
                  .infer = infer_copy, .flops = flops_none, .bytes = bytes_whole, .rule = rule_copy},
+    [OP_ENTER] = {COLLECTIVE("enter", infer_same), .alias_fwd = true, .inplace_bwd = true},
+    [OP_REDUCE] = {COLLECTIVE("reduce", infer_same), .inplace_fwd = true, .alias_bwd = true},
+    [OP_GATHER] = {COLLECTIVE("gather", infer_rows_whole)},
+    [OP_SCATTER] = {COLLECTIVE("scatter", infer_rows_part)},
+    [OP_SPREAD] = {COLLECTIVE("spread", infer_rows_part)},
+    [OP_COLLECT] = {COLLECTIVE("collect", infer_rows_whole)},
 };
 
 const struct op_row *op_row(enum op op)

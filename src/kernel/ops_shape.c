@@ -2,6 +2,7 @@
  * constant and name the input and the wish; the tape puts the operation's name and the actual shapes around them.
  * Checks that depend on data (ids in range, positions in the table) are the kernels'. */
 #include "kernel/ops.h"
+#include "layout/region.h"
 
 #define NEED(cond, text)        \
     do {                        \
@@ -196,5 +197,43 @@ const char *infer_copy(const struct op_attrs *at, int n_in, const struct view *i
     out[0].p = NULL;
     out[0].dtype = to;
     out[0].stride = view_cols(&in[0]);
+    return NULL;
+}
+
+/* ---- collectives ---- */
+const char *infer_same(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)at;
+    (void)n_in;
+    NEED(in[0].nd == 2, "x must have 2 dims");
+    out[0] = in[0];
+    out[0].p = NULL;
+    out[0].stride = view_cols(&in[0]);
+    return NULL;
+}
+
+/* The rows of rank `part`, as region_split (layout/region.h) cuts them. */
+static int64_t rows_of(const struct op_attrs *at)
+{
+    int64_t lo, hi;
+    region_split(at->whole, at->part, at->n_parts, &lo, &hi);
+    return hi - lo;
+}
+
+const char *infer_rows_whole(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    const char *why = infer_same(at, n_in, in, out);
+    if (why) return why;
+    NEED(in[0].n[0] == rows_of(at), "x must hold this rank's rows of the whole");
+    out[0].n[0] = at->whole;
+    return NULL;
+}
+
+const char *infer_rows_part(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    const char *why = infer_same(at, n_in, in, out);
+    if (why) return why;
+    NEED(in[0].n[0] == at->whole, "x must hold all rows");
+    out[0].n[0] = rows_of(at);
     return NULL;
 }

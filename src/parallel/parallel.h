@@ -1,12 +1,18 @@
 /* parallel.h: collectives as operations on the tape. A layer says where the type of a tensor changes on an axis; the
  * change tells the collective, its conjugate in backward, and, on an axis of size 1, that the memory is the same.
  *
- *   call           forward      collective      backward     (conjugate)
- *   par_enter      I -> R       none            P -> I       all-reduce     ("f" of Megatron-LM)
- *   par_reduce     P -> I       all-reduce      I -> R       none           ("g" of Megatron-LM)
+ *   call           forward      collective        backward     (conjugate)
+ *   par_enter      I -> R       none              P -> I       all-reduce       ("f" of Megatron-LM)
+ *   par_reduce     P -> I       all-reduce        I -> R       none             ("g" of Megatron-LM)
+ *   par_gather     S0 -> R      all-gather        P -> S0      reduce-scatter   ("g" of sequence parallelism)
+ *   par_scatter    P -> S0      reduce-scatter    S0 -> R      all-gather       ("g-bar" of sequence parallelism)
+ *   par_spread     I -> S0      none (a slice)    S0 -> I      all-gather
+ *   par_collect    S0 -> I      all-gather        I -> S0      none (a slice)
  *
- * Layers call these in every layout: the types are checked also where the axis has size 1, so a forgotten one is an
- * error on a single rank. Floors 0-3. Order: Collective over the axis when the program runs.
+ * Rows are cut by region_split, so any number of rows over any number of ranks is legal. Layers call these in every
+ * layout: the types are checked also where the axis has size 1, so a forgotten one is an error on a single rank.
+ * Sources: Shoeybi et al. 2019, section 3 (tensor parallelism); Korthikanti et al. 2022, section 4.2 (sequence
+ * parallelism). Floors 0-3. Order: Collective over the axis when the program runs.
  */
 #ifndef TUTTI_PARALLEL_PARALLEL_H
 #define TUTTI_PARALLEL_PARALLEL_H
@@ -22,5 +28,13 @@ struct par par_single(void); /* one rank */
 
 tid par_enter(struct tape *t, const struct par *p, tid x, enum axis a);
 tid par_reduce(struct tape *t, const struct par *p, tid x, enum axis a);
+/* rows: of all ranks together. */
+tid par_gather(struct tape *t, const struct par *p, tid x, enum axis a, int64_t rows);
+tid par_scatter(struct tape *t, const struct par *p, tid x, enum axis a);
+tid par_spread(struct tape *t, const struct par *p, tid x, enum axis a);
+tid par_collect(struct tape *t, const struct par *p, tid x, enum axis a, int64_t rows);
+
+/* This rank's share [*lo, *hi) of n things along an axis. */
+void par_share(const struct par *p, enum axis a, int64_t n, int64_t *lo, int64_t *hi);
 
 #endif

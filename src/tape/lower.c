@@ -84,10 +84,22 @@ static bool node_is_alias(const struct tape *t, const struct node *d)
 }
 
 /* ---- forward ---- */
+/* Partial values are read by their reduction only, so the sum takes their memory. */
+static bool reduces_in_place(const struct lower *l, const struct node *d)
+{
+    const struct op_row *row = op_row(d->op);
+    const struct tensor *x = tape_tensor(l->t, d->in[0]), *root = tape_tensor(l->t, x->root);
+    return row->collective && row->inplace_fwd && root->kind == TENSOR_LOCAL && tensor_numel(x) == tensor_numel(root);
+}
+
 static struct instr *emit_forward(struct lower *l, enum tape_phase phase, int index, bool again)
 {
     const struct node *d = &l->t->nodes[index];
     if (d->retype) return NULL;
+    if (op_row(d->op)->alias_fwd) { /* the same values; only its gradient is its own */
+        l->value[d->out[0]] = l->value[tape_tensor(l->t, d->in[0])->root];
+        return NULL;
+    }
     struct instr *i = emit(l, phase);
     i->op = d->op;
     i->kphase = KERNEL_FWD;
@@ -100,7 +112,8 @@ static struct instr *emit_forward(struct lower *l, enum tape_phase phase, int in
     for (int k = 0; k < d->n_out; k++) {
         const struct tensor *root = tape_tensor(l->t, tape_tensor(l->t, d->out[k])->root);
         if (root->kind == TENSOR_LOCAL && root->root == d->out[k])
-            l->value[root->root] = place_push(l, root->root, false, root_bytes(l->t, root->root));
+            l->value[root->root] = reduces_in_place(l, d) ? i->in[0].place
+                                                          : place_push(l, root->root, false, root_bytes(l->t, root->root));
         i->out[k] = operand_value(l, d->out[k]);
     }
     return i;
@@ -327,6 +340,12 @@ static void emit_node_backward(struct lower *l, enum tape_phase phase, int index
     tid out_root = tape_tensor(l->t, d->out[0])->root;
     bool is_loss = tape_tensor(l->t, out_root)->kind == TENSOR_EXTERNAL;
     if (!is_loss && l->grad[out_root].place < 0) return; /* nobody used the output */
+    if (row->alias_bwd) {
+        bool first = contribute_alias(l, d->in[0], l->grad[out_root].place);
+        CHECK(first, "%s: %s is read by others too", row->name, tape_tensor(l->t, d->in[0])->name);
+        grad_release(l, out_root);
+        return;
+    }
     if (!is_loss && d->out[0] == out_root) check_coverage(l, out_root);
     if (split_w) { /* weights first on paper: the gradient they read must not be added to in place */
         backward_weights(l, PHASE_W, index);
@@ -432,6 +451,16 @@ static void concatenate(struct lower *l)
             memcpy(p->code + p->begin[ph], l->code[ph].p, sizeof *p->code * (size_t)l->code[ph].n);
 }
 
+/* A collective's gradient that is added to another's lands in scratch first. */
+static size_t collective_scratch(const struct lower *l, const struct kernel_table *kt, const struct instr *i,
+                                 const struct kernel_call *c)
+{
+    size_t bytes = l->o.collective_scratch ? l->o.collective_scratch(kt, c) : 0;
+    if (i->acc[0].place != OPERAND_NONE)
+        bytes += to_size(view_rows(&c->din[0]) * view_cols(&c->din[0])) * dtype_bytes(c->din[0].dtype);
+    return bytes;
+}
+
 static void count_and_scratch(struct lower *l, const struct kernel_table *kt)
 {
     struct program *p = l->p;
@@ -443,7 +472,7 @@ static void count_and_scratch(struct lower *l, const struct kernel_table *kt)
             i->flops = op_row(i->op)->flops ? op_row(i->op)->flops(&c) : 0;
             p->flops[ph] += i->flops;
             if (!i->again) p->flops_model += i->flops;
-            size_t bytes = kernel_scratch(kt, &c);
+            size_t bytes = op_row(i->op)->collective ? collective_scratch(l, kt, i, &c) : kernel_scratch(kt, &c);
             if (bytes) i->scratch = place_push(l, TID_NONE, false, bytes);
         }
 }

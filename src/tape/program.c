@@ -19,6 +19,12 @@ static void *resolve(const struct program *p, const struct operand *o, const str
     return base ? base + o->offset : NULL;
 }
 
+static void call(const struct program_args *a, const struct kernel_call *c)
+{
+    if (op_row(c->op)->collective) a->collective(a->collective_ctx, a->kernels, c);
+    else kernel_run(a->kernels, c);
+}
+
 static void run_one(const struct program *p, const struct instr *i, const struct program_args *a)
 {
     struct kernel_call c;
@@ -46,12 +52,12 @@ static void run_one(const struct program *p, const struct instr *i, const struct
     }
     if (a->profile) {
         double from = clock_now_s();
-        kernel_run(a->kernels, &c);
+        call(a, &c);
         a->profile->s[i->op][i->kphase] += clock_now_s() - from;
         a->profile->flops[i->op][i->kphase] += i->flops;
         a->profile->calls[i->op][i->kphase]++;
     } else {
-        kernel_run(a->kernels, &c);
+        call(a, &c);
     }
     if (a->look) a->look(a->look_ctx, p, &c, i);
 }

@@ -73,6 +73,8 @@ struct program {
 struct lower_options {
     bool training; /* false: F only, nothing is kept */
     bool split_w;  /* W is a phase of its own; else weight gradients run inside B */
+    /* Scratch of a collective beyond the place where a gradient lands before it is added; NULL: none needs any. */
+    size_t (*collective_scratch)(const struct kernel_table *kt, const struct kernel_call *c);
 };
 int program_new(struct program **p, const struct tape *t, const struct kernel_table *kt, struct lower_options o,
                 struct err *e);
@@ -94,6 +96,9 @@ struct program_args {
     const struct step_info *step;
     void *const *slot;     /* what externals are bound to; NULL entries on the null device */
     void *act, *wgrad, *scratch;
+    /* Does a collective row; collective_ctx knows the communicators (parallel/run.h). */
+    void (*collective)(void *ctx, const struct kernel_table *kt, const struct kernel_call *c);
+    void *collective_ctx;
     bool first_microbatch; /* weight gradients: write instead of add */
     struct tape_profile *profile; /* NULL: no timing */
     /* Called around each instruction with its index; NULL: not. What must be here before it, what may leave after it. */

@@ -268,6 +268,19 @@ tid tape_retype(struct tape *t, tid x, enum axis axis, enum spmd to, const char 
     return o;
 }
 
+tid tape_collective(struct tape *t, enum op op, const struct op_attrs *at, tid x, enum spmd to, const char *name)
+{
+    if (t->err.code) return TID_NONE;
+    const struct tensor *v = &t->tensors[x], *root = &t->tensors[v->root];
+    CHECK(op_row(op)->collective, "%s is no collective", op_row(op)->name);
+    CHECK(v->nd == 2 && tensor_cols(v) == tensor_cols(root), "%s: columns of %s are not dense", op_row(op)->name, v->name);
+    CHECK(!op_row(op)->alias_fwd || (root->kind == TENSOR_LOCAL && tensor_numel(v) == tensor_numel(root)),
+          "%s: %s is not a whole tensor", op_row(op)->name, v->name);
+    tid o = tape_record(t, op, at, 1, &x, DT_N, name);
+    if (o >= 0) t->tensors[o].type = spmd_with(t->tensors[o].type, at->axis, to);
+    return o;
+}
+
 void tape_segment_begin(struct tape *t, enum segment_kind kind)
 {
     CHECK(t->open_segment < 0, "segments do not nest");

@@ -44,7 +44,8 @@ struct tensor {
     int producer;  /* node, -1 for externals */
 };
 
-/* A change of mesh type: where a collective stands. On axes of size 1 the tensor is the same memory. */
+/* A change of mesh type: where a collective stands. On axes of size 1 the tensor is the same memory (retype); on others
+ * the operation is a collective row. */
 struct node {
     enum op op;
     bool retype; /* not a kernel: out[0] is in[0] under another mesh type (see parallel/) */
@@ -99,6 +100,9 @@ tid tape_record(struct tape *t, enum op op, const struct op_attrs *at, int n_in,
                 const char *name);
 /* x, just produced, lives in an external slot: a program's result (logits of a decoding step, sums of losses). */
 void tape_bind(struct tape *t, tid x, int slot);
+/* A collective over an axis of several ranks: at says which (axis, n_parts, part, whole); the output is `to` on that
+ * axis and as x is on the others. x is a whole tensor or rows of one. The caller, parallel/, owns the rules. */
+tid tape_collective(struct tape *t, enum op op, const struct op_attrs *at, tid x, enum spmd to, const char *name);
 /* The same memory under another type on one axis (the caller, parallel/, owns the rules). */
 tid tape_retype(struct tape *t, tid x, enum axis axis, enum spmd to, const char *name);
 

@@ -1,0 +1,112 @@
+/* One function per row and phase, in a table. A result that must be added to a gradient that is there already lands in
+ * scratch first. The host waits for each operation here; the communicator may move data in between.
+ * Cost: one collective each, no copies but the slices of SPREAD and COLLECT. */
+#include "parallel/run.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+#include "layout/region.h"
+
+enum { MAX_PARTS = 4096 };
+
+static size_t row_bytes(const struct view *v)
+{
+    return to_size(view_cols(v)) * dtype_bytes(v->dtype);
+}
+
+static int64_t numel(const struct view *v)
+{
+    return view_rows(v) * view_cols(v);
+}
+
+/* Elements of every rank's rows. */
+static void counts(const struct op_attrs *at, int64_t cols, int64_t *out)
+{
+    CHECK(at->n_parts <= MAX_PARTS, "%d ranks along %s", at->n_parts, axis_name(at->axis));
+    for (int r = 0; r < at->n_parts; r++) {
+        int64_t lo, hi;
+        region_split(at->whole, r, at->n_parts, &lo, &hi);
+        out[r] = (hi - lo) * cols;
+    }
+}
+
+/* `from` and `to` as the row's direction has them: whole or this rank's rows. */
+typedef int64_t move_fn(struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to);
+
+static int64_t all_reduce(struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to)
+{
+    return comm_all_reduce(m, from->p, to->p, numel(from), from->dtype, COMM_SUM, op_row(c->op)->name);
+}
+
+static int64_t all_gather(struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to)
+{
+    int64_t n[MAX_PARTS];
+    counts(&c->at, view_cols(from), n);
+    return comm_all_gather_v(m, from->p, to->p, n, from->dtype, op_row(c->op)->name);
+}
+
+static int64_t reduce_scatter(struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to)
+{
+    int64_t n[MAX_PARTS];
+    counts(&c->at, view_cols(from), n);
+    return comm_reduce_scatter_v(m, from->p, to->p, n, from->dtype, COMM_SUM, op_row(c->op)->name);
+}
+
+static int64_t slice(struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to)
+{
+    (void)m;
+    int64_t lo, hi;
+    region_split(c->at.whole, c->at.part, c->at.n_parts, &lo, &hi);
+    if (from->p && to->p && hi > lo)
+        memcpy(to->p, (const char *)from->p + to_size(lo) * row_bytes(from), to_size(hi - lo) * row_bytes(from));
+    return 0;
+}
+
+struct way {
+    move_fn *forward, *backward; /* NULL: nothing moves (the row is an alias) */
+};
+static const struct way ways[OP_N] = {
+    [OP_ENTER] = {NULL, all_reduce},
+    [OP_REDUCE] = {all_reduce, NULL},
+    [OP_GATHER] = {all_gather, reduce_scatter},
+    [OP_SCATTER] = {reduce_scatter, all_gather},
+    [OP_SPREAD] = {slice, all_gather},
+    [OP_COLLECT] = {all_gather, slice},
+};
+
+static void add(const struct kernel_table *kt, const struct kernel_call *c, void *landed)
+{
+    struct step_info still = {.training = false};
+    struct kernel_call k = {.op = OP_ADD, .phase = KERNEL_FWD, .step = &still, .n_in = 2, .n_out = 1, .team = c->team};
+    k.in[0] = c->acc[0];
+    k.in[1] = c->din[0];
+    k.in[1].p = landed;
+    k.in[1].stride = view_cols(&c->din[0]);
+    k.out[0] = c->din[0];
+    kernel_run(kt, &k);
+}
+
+size_t par_run_scratch(const struct kernel_table *kt, const struct kernel_call *c)
+{
+    (void)kt;
+    (void)c;
+    return 0;
+}
+
+void par_run_collective(void *ctx, const struct kernel_table *kt, const struct kernel_call *c)
+{
+    struct par_run *x = ctx;
+    struct comm *m = x->axis[c->at.axis];
+    const struct way *w = &ways[c->op];
+    bool forward = c->phase == KERNEL_FWD;
+    struct view to = forward ? c->out[0] : c->din[0];
+    bool adds = !forward && c->acc[0].p;
+    CHECK(m && (forward ? w->forward : w->backward), "%s: nothing does this over %s", op_row(c->op)->name,
+          axis_name(c->at.axis));
+    if (adds) to.p = c->scratch;
+    int64_t ticket = forward ? w->forward(m, c, &c->in[0], &to) : w->backward(m, c, &c->dout[0], &to);
+    if (ticket) comm_wait(m, ticket);
+    if (adds) add(kt, c, to.p);
+}

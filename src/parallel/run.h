@@ -1,0 +1,19 @@
+/* run.h: carries out the collective rows of a program: which communicator, which operation, where the result goes.
+ * Floors 0-3. Order: Collective over the axis of each call.
+ */
+#ifndef TUTTI_PARALLEL_RUN_H
+#define TUTTI_PARALLEL_RUN_H
+
+#include "comm/comm.h"
+#include "kernel/kernel.h"
+
+struct par_run {
+    struct comm *axis[AXIS_N]; /* NULL: of size 1 */
+};
+
+/* For program_args.collective, ctx a struct par_run; on the null device nothing but the communicator's counting. */
+void par_run_collective(void *ctx, const struct kernel_table *kt, const struct kernel_call *c);
+/* For lower_options.collective_scratch. */
+size_t par_run_scratch(const struct kernel_table *kt, const struct kernel_call *c);
+
+#endif
