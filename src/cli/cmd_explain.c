@@ -36,19 +36,22 @@ static int explain_layout(const struct explain *x, struct str *out, struct err *
 static int explain_tape(const struct explain *x, struct str *out, struct err *e)
 {
     (void)e;
-    tape_print(x->g->tape, out);
-    str_putc(out, '\n');
-    program_print(x->g->train, out);
+    for (int i = 0; i < x->g->n_stages; i++) {
+        const struct engine_stage *s = &x->g->stage[i];
+        if (x->g->when->n_stages > 1) str_printf(out, "stage %d: layers %d to %d\n", s->index, s->part.first, s->part.end);
+        tape_print(s->tape, out);
+        str_putc(out, '\n');
+        program_print(s->train, out);
+    }
     return OK;
 }
 
 static int explain_schedule(const struct explain *x, struct str *out, struct err *e)
 {
-    struct schedule_peak peak;
-    int rc = schedule_check(x->g->when, &peak, e);
-    if (rc) return rc;
+    (void)e;
     schedule_print(x->g->when, out);
-    str_printf(out, "live slabs at the worst moment: %" PRId64 "\n", peak.both);
+    str_printf(out, "live slabs at the worst moment: %" PRId64 "\n", x->g->peak.both);
+    if (x->g->when->n_stages > 1) itinerary_print(&x->g->go, out);
     return OK;
 }
 
@@ -58,7 +61,7 @@ static int explain_memory(const struct explain *x, struct str *out, struct err *
     int rc = plan_make(&p, x->c, e);
     if (rc) return rc;
     plan_print(&p, x->c, out);
-    const struct program *t = x->g->train;
+    const struct program *t = x->g->stage[0].train;
     char b[32];
     str_printf(out, "\none microbatch keeps %s from forward to backward; the largest of it:\n",
                str_bytes(b, (double)t->bytes[HOME_ACT]));

@@ -169,31 +169,63 @@ static void record_head(struct layer_ctx *x, tid h_TD, tid target_T)
     tape_bind(x->t, logits, SLOT_LOGITS);
 }
 
+/* Layers of a stage, each in its own segment where they are computed again. */
+static tid record_layers(struct layer_ctx *x, const struct family *f, tid h_TD, int first, int end)
+{
+    bool again = x->s->recompute && x->s->mode == MODEL_TRAIN;
+    for (int l = first; l < end; l++) {
+        x->t->layer = l;
+        if (again) tape_segment_begin(x->t, SEGMENT_RECOMPUTE);
+        h_TD = f->block(x, h_TD, l);
+        if (again) tape_segment_end(x->t);
+    }
+    x->t->layer = -1;
+    return h_TD;
+}
+
 void model_record(struct tape *t, const struct model_config *c, const struct param_table *p, const struct par *par,
                   const struct model_shape *s)
 {
     const struct family *f = families[c->family];
+    const struct model_stage whole = {0, c->layers, true, true}, *g = s->stage ? s->stage : &whole;
     int64_t tokens = s->batch * s->seq;
     struct spmd_type type = type_tokens();
     struct layer_ctx x = {.t = t, .c = c, .params = p, .par = par, .s = s};
+    CHECK(g->embeds || g->heads || g->end > g->first, "a stage with nothing in it");
     x.param_tid = arena_alloc(t->arena, sizeof *x.param_tid * (size_t)p->n);
     for (int i = 0; i < p->n; i++) x.param_tid[i] = TID_NONE;
-    tid ids_T = tape_input(t, "tokens", SLOT_TOKENS, DT_I32, 1, &tokens, type);
-    tid target_T = s->mode == MODEL_TRAIN ? tape_input(t, "targets", SLOT_TARGETS, DT_I32, 1, &tokens, type) : TID_NONE;
+    tid ids_T = g->embeds ? tape_input(t, "tokens", SLOT_TOKENS, DT_I32, 1, &tokens, type) : TID_NONE;
+    bool trains = s->mode == MODEL_TRAIN;
+    tid target_T = g->heads && trains ? tape_input(t, "targets", SLOT_TARGETS, DT_I32, 1, &tokens, type) : TID_NONE;
     x.pos_T = tape_input(t, "positions", SLOT_POSITIONS, DT_I32, 1, &tokens, type);
-    x.doc_T = c->document_mask && s->mode == MODEL_TRAIN
-                  ? tape_input(t, "documents", SLOT_DOCS, DT_I32, 1, &tokens, type)
-                  : TID_NONE;
+    x.doc_T = c->document_mask && trains ? tape_input(t, "documents", SLOT_DOCS, DT_I32, 1, &tokens, type) : TID_NONE;
     if (f->uses_rope)
         x.rope_PA = tape_input(t, "rope", SLOT_ROPE, DT_F32, 2, (int64_t[]){c->max_seq, c->head_dim}, spmd_all(SPMD_I));
-    tid h_TD = f->embed(&x, ids_T);
-    for (int l = 0; l < c->layers; l++) {
-        t->layer = l;
-        if (s->recompute && s->mode == MODEL_TRAIN) tape_segment_begin(t, SEGMENT_RECOMPUTE);
-        h_TD = f->block(&x, h_TD, l);
-        if (s->recompute && s->mode == MODEL_TRAIN) tape_segment_end(t);
-    }
-    t->layer = -1;
-    h_TD = f->norm(&x, h_TD);
-    record_head(&x, h_TD, target_T);
+    tid h_TD = g->embeds ? f->embed(&x, ids_T)
+                         : tape_stage_in(t, "stage.in", SLOT_STAGE_IN, SLOT_STAGE_DIN, s->dtype, 2,
+                                         (int64_t[]){tokens, c->hidden}, type);
+    h_TD = record_layers(&x, f, h_TD, g->first, g->end);
+    if (g->heads) record_head(&x, f->norm(&x, h_TD), target_T);
+    else tape_stage_out(t, h_TD, SLOT_STAGE_OUT, SLOT_STAGE_DOUT);
+}
+
+bool model_stage_uses(const struct model_config *c, const struct model_stage *s, const struct param *p)
+{
+    if (p->layer >= 0) return p->layer >= s->first && p->layer < s->end;
+    bool embedding = !strncmp(p->name, "embed.", 6);
+    if (embedding && c->tie && s->heads && !strcmp(p->name, "embed.token")) return true;
+    return embedding ? s->embeds : s->heads;
+}
+
+void model_costs(const struct model_config *c, int64_t seq, double *layer, double *embed, double *head)
+{
+    struct param_table t = {0};
+    double matrices = 0;
+    model_declare(c, &t);
+    for (int i = 0; i < t.n; i++)
+        if (t.p[i].layer == 0 && t.p[i].nd >= 2) matrices += (double)t.p[i].numel;
+    param_table_free(&t);
+    *layer = matrices + (double)c->heads * c->head_dim * (double)(seq + 1);
+    *embed = 0; /* a table is looked up */
+    *head = (double)c->vocab * (double)c->hidden;
 }

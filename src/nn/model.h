@@ -48,7 +48,20 @@ void model_declare(const struct model_config *c, struct param_table *t);
 
 /* Slots of a tape's externals. Parameters follow: values at SLOT_PARAM + 2 i, gradients one later. Caches of layer l
  * (decoding only) lie at slot_cache(n_params, l), keys then values. */
-enum { SLOT_TOKENS, SLOT_TARGETS, SLOT_POSITIONS, SLOT_DOCS, SLOT_ROPE, SLOT_STAT, SLOT_LOGITS, SLOT_PARAM };
+enum {
+    SLOT_TOKENS,
+    SLOT_TARGETS,
+    SLOT_POSITIONS,
+    SLOT_DOCS,
+    SLOT_ROPE,
+    SLOT_STAT,
+    SLOT_LOGITS,
+    SLOT_STAGE_IN,   /* activations from the stage before, [tokens, hidden] in the compute dtype */
+    SLOT_STAGE_DIN,  /* their gradient, for that stage */
+    SLOT_STAGE_OUT,  /* activations for the stage after */
+    SLOT_STAGE_DOUT, /* their gradient, from that stage */
+    SLOT_PARAM
+};
 static inline int slot_param(int i) { return SLOT_PARAM + 2 * i; }
 static inline int slot_grad(int i) { return SLOT_PARAM + 2 * i + 1; }
 static inline int slot_cache(int n_params, int layer) { return SLOT_PARAM + 2 * n_params + 2 * layer; }
@@ -58,6 +71,11 @@ enum model_mode {
     MODEL_DECODE, /* keys and values go to caches; logits of the last token, fp32, to SLOT_LOGITS */
     MODEL_LOGITS, /* logits of all tokens, fp32, to SLOT_LOGITS (tests, scoring) */
 };
+/* A stage of a pipeline: layers [first, end), the embedding before them, the head and the loss after them. */
+struct model_stage {
+    int first, end;
+    bool embeds, heads;
+};
 struct model_shape {
     enum model_mode mode;
     enum dtype dtype;    /* of activations and compute parameters */
@@ -65,11 +83,17 @@ struct model_shape {
     int64_t cache_rows;  /* decoding: room for this many positions */
     int64_t loss_rows;   /* tokens per chunk of the head and loss; 0: all at once */
     bool recompute;      /* keep only each layer's input */
+    const struct model_stage *stage; /* NULL: the whole model */
 };
-/* Records the whole model (one stage). Check tape_status afterwards. */
+/* Records what one stage does with one microbatch: the tokens or what lies at SLOT_STAGE_IN, through its layers, to the
+ * loss or SLOT_STAGE_OUT. Check tape_status afterwards. */
 void model_record(struct tape *t, const struct model_config *c, const struct param_table *p, const struct par *par,
                   const struct model_shape *s);
 
+/* Whether a stage uses a parameter; a tied embedding is used by the first and by the last. */
+bool model_stage_uses(const struct model_config *c, const struct model_stage *s, const struct param *p);
+/* What a layer, the embedding and the head take of a step, relative to each other: FLOPs of matrix products. */
+void model_costs(const struct model_config *c, int64_t seq, double *layer, double *embed, double *head);
 /* cos and sin of the rotary angles, row p: head_dim/2 cosines, then head_dim/2 sines. out [max_seq, head_dim]. */
 void model_rope_table(const struct model_config *c, float *out);
 /* FLOPs of training one token the usual way: 6 per matrix parameter and attention's 12 L D S / 2 (causal). */

@@ -1,52 +1,18 @@
-/* Building: declare parameters, record the tape, lower it, ask the schedule's checker how many slabs live at once,
- * allocate everything. Nothing here computes. */
+/* One rank's machine: everything is allocated when it is made (what there must be, build.c says), then a step is feeding
+ * the batch, running the itinerary and adding up a few numbers over the ranks. */
 #include "run/engine.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "run/build.h"
 #include "run/executor.h"
 
 enum { DATA_FIELDS = 4 };
 
-static int new_plans(struct engine *g, struct err *e)
-{
-    model_declare(&g->cfg.model, &g->params);
-    g->tape = tape_new();
-    struct model_shape s = {
-        .mode = MODEL_TRAIN,
-        .dtype = g->cfg.dtype,
-        .batch = g->cfg.micro,
-        .seq = g->cfg.seq,
-        .loss_rows = g->cfg.loss_rows,
-        .recompute = g->cfg.recompute,
-    };
-    model_record(g->tape, &g->cfg.model, &g->params, &g->par, &s);
-    int rc = tape_status(g->tape, e);
-    if (!rc && g->cfg.training)
-        rc = program_new(&g->train, g->tape, &g->kernels, (struct lower_options){.training = true}, e);
-    if (!rc) rc = program_new(&g->eval, g->tape, &g->kernels, (struct lower_options){.training = false}, e);
-    return rc;
-}
-
-static int new_schedule(struct engine *g, struct err *e)
-{
-    int n = to_int(g->cfg.n_microbatches);
-    int rc = schedule_limits(1, 1, n, e);
-    if (rc) return rc;
-    g->when = schedule_new_onestage(n, false);
-    g->when_eval = schedule_new_evaluation(n);
-    struct schedule_peak peak = {0};
-    rc = schedule_check(g->when, &peak, e);
-    g->n_slabs = to_int(peak.both);
-    return rc;
-}
-
-static size_t max_size(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
+static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
+static int max_int(int a, int b) { return a > b ? a : b; }
 
 /* Parameters, who holds what of them, and what travels when. */
 static int new_store(struct engine *g, struct err *e)
@@ -59,41 +25,89 @@ static int new_store(struct engine *g, struct err *e)
         .shard_rank = g->cfg.shard ? comm_rank(g->cfg.shard) : 0,
         .n_shards = g->cfg.shard ? comm_size(g->cfg.shard) : 1,
     };
-    int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e);
+    int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e), param_slots = 0, grad_slots = 0;
     if (rc) return rc;
-    bool gather = !store_param_is_whole(&g->store), temporary = g->train && !store_grad_is_whole(&g->store);
-    if (g->train) flow_init(&g->flow, g->train, &g->store.units, gather, temporary);
-    flow_init(&g->flow_eval, g->eval, &g->store.units, gather, false);
-    int slots = g->flow.n_param_slots > g->flow_eval.n_param_slots ? g->flow.n_param_slots : g->flow_eval.n_param_slots;
-    return exchange_init(&g->exchange, &g->store, g->cfg.shard, g->cfg.replicate, slots, g->flow.n_grad_slots, e);
+    struct flow_options o = {.gather = !store_param_is_whole(&g->store), .by_phase = g->peak.both > 1};
+    for (int i = 0; i < g->n_stages; i++) {
+        struct engine_stage *s = &g->stage[i];
+        flow_init(&s->flow_eval, s->eval, &g->store.units, o);
+        struct flow_options train = o;
+        train.temporary = !store_grad_is_whole(&g->store);
+        if (s->train) flow_init(&s->flow, s->train, &g->store.units, train);
+        param_slots = max_int(param_slots, max_int(s->flow.n_param_slots, s->flow_eval.n_param_slots));
+        grad_slots = max_int(grad_slots, s->flow.n_grad_slots);
+    }
+    g->unit_left = xcalloc((size_t)g->store.units.n + 1, sizeof *g->unit_left);
+    return exchange_init(&g->exchange, &g->store, g->cfg.shard, g->cfg.replicate, param_slots, grad_slots, e);
+}
+
+/* n buffers of one size, after those that are there. */
+static int push_buffers(struct engine *g, struct buffer *list, int *have, int n, enum mem_cat cat, size_t bytes,
+                        struct err *e)
+{
+    int rc = OK;
+    for (int i = 0; !rc && i < n; i++) {
+        rc = buffer_new(&list[*have], g->dev, cat, bytes, e);
+        *have += !rc;
+    }
+    return rc;
+}
+
+/* Slabs, class after class, and the buffers between stages. */
+static int new_slabs(struct engine *g, struct err *e)
+{
+    int rc = OK, n_act = 0, n_wgrad = 0, n = max_int(g->go.n_keep + g->go.n_send, g->go_eval.n_keep + g->go_eval.n_send);
+    for (int c = 0; c < g->go.n_act; c++) n_act += g->go.act[c];
+    for (int c = 0; c < g->go.n_wgrad; c++) n_wgrad += g->go.wgrad[c];
+    g->act = xcalloc((size_t)n_act + 1, sizeof *g->act);
+    g->wgrad = xcalloc((size_t)n_wgrad + 1, sizeof *g->wgrad);
+    g->act_at = xcalloc((size_t)g->n_stages + 1, sizeof *g->act_at);
+    g->wgrad_at = xcalloc((size_t)g->n_stages + 1, sizeof *g->wgrad_at);
+    for (int i = 0; !rc && i < g->n_stages; i++) { /* classes are numbered by their first stage */
+        const struct engine_stage *s = &g->stage[i];
+        if (!s->train) continue;
+        if (s->act_class == i) {
+            g->act_at[i] = g->n_act;
+            rc = push_buffers(g, g->act, &g->n_act, g->go.act[i], MEM_ACTIVATION, s->train->bytes[HOME_ACT], e);
+        }
+        if (!rc && s->wgrad_class == i) {
+            g->wgrad_at[i] = g->n_wgrad;
+            rc = push_buffers(g, g->wgrad, &g->n_wgrad, g->go.wgrad[i], MEM_WGRAD, s->train->bytes[HOME_WGRAD], e);
+        }
+    }
+    size_t crossing = to_size(g->cfg.micro * g->cfg.seq * g->cfg.model.hidden) * dtype_bytes(g->cfg.dtype);
+    g->crossing = xcalloc((size_t)n + 1, sizeof *g->crossing);
+    g->ticket = xcalloc((size_t)n + 1, sizeof *g->ticket);
+    if (!rc) rc = push_buffers(g, g->crossing, &g->n_crossing, g->go.n_keep, MEM_ACTIVATION, crossing, e);
+    if (!rc) rc = push_buffers(g, g->crossing, &g->n_crossing, n - g->go.n_keep, MEM_COMM, crossing, e);
+    return rc;
 }
 
 static int new_buffers(struct engine *g, struct err *e)
 {
     int64_t tokens = g->cfg.n_microbatches * g->cfg.micro * g->cfg.seq;
     int fields = g->cfg.model.document_mask ? DATA_FIELDS : DATA_FIELDS - 1;
-    size_t home[HOME_N];
-    for (int h = 0; h < HOME_N; h++) home[h] = max_size(g->train ? g->train->bytes[h] : 0, g->eval->bytes[h]);
+    size_t scratch = 0;
+    for (int i = 0; i < g->n_stages; i++) {
+        const struct engine_stage *s = &g->stage[i];
+        scratch = max_size(scratch, max_size(s->train ? s->train->bytes[HOME_SCRATCH] : 0, s->eval->bytes[HOME_SCRATCH]));
+    }
     int rc = new_store(g, e);
     if (!rc) rc = buffer_new(&g->data, g->dev, MEM_DATA, to_size(tokens) * sizeof(int32_t) * (size_t)fields, e);
     if (!rc && g->cfg.model.family == MODEL_LLAMA)
         rc = buffer_new(&g->rope, g->dev, MEM_DATA,
                         to_size(g->cfg.model.max_seq * g->cfg.model.head_dim) * sizeof(float), e);
     if (!rc) rc = buffer_new(&g->stat, g->dev, MEM_DATA, 2 * sizeof(double), e);
-    g->act = xcalloc((size_t)g->n_slabs + 1, sizeof *g->act);
-    g->wgrad = xcalloc((size_t)g->n_slabs + 1, sizeof *g->wgrad);
-    for (int i = 0; !rc && i < g->n_slabs; i++) {
-        rc = buffer_new(&g->act[i], g->dev, MEM_ACTIVATION, home[HOME_ACT], e);
-        if (!rc) rc = buffer_new(&g->wgrad[i], g->dev, MEM_WGRAD, home[HOME_WGRAD], e);
-    }
-    if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, home[HOME_SCRATCH], e);
+    if (!rc) rc = new_slabs(g, e);
+    if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, scratch, e);
     return rc;
 }
 
 static void bind(struct engine *g)
 {
-    int n = g->eval->n_slots > slot_cache(g->params.n, 0) ? g->eval->n_slots : slot_cache(g->params.n, 0);
-    g->slot = xcalloc((size_t)n, sizeof *g->slot);
+    g->n_slots = slot_cache(g->params.n, 0);
+    g->slot = xcalloc((size_t)g->n_slots, sizeof *g->slot);
+    g->written = xcalloc((size_t)g->n_slots, 1);
     g->slot[SLOT_ROPE] = g->rope.p;
     g->slot[SLOT_STAT] = g->stat.p;
     for (int i = 0; i < g->params.n; i++) {
@@ -119,8 +133,10 @@ int engine_new(struct engine **out, const struct engine_config *c, struct device
     g->par = par_single();
     int rc = model_check(&c->model, e);
     if (!rc) rc = kernel_table_init(&g->kernels, c->kernels, c->threads, d->counts_only, e);
-    if (!rc) rc = new_plans(g, e);
-    if (!rc) rc = new_schedule(g, e);
+    if (!rc) model_declare(&c->model, &g->params);
+    if (!rc) rc = build_schedule(g, e);
+    if (!rc) rc = build_stages(g, e);
+    if (!rc) rc = build_itineraries(g, e);
     if (!rc) rc = new_buffers(g, e);
     if (rc) {
         engine_free(g);
@@ -131,29 +147,31 @@ int engine_new(struct engine **out, const struct engine_config *c, struct device
     return OK;
 }
 
+static void free_buffers(struct buffer *list, int n)
+{
+    for (int i = 0; i < n; i++) buffer_free(&list[i]);
+    xfree(list);
+}
+
 void engine_free(struct engine *g)
 {
     if (!g) return;
-    for (int i = 0; g->act && i < g->n_slabs; i++) {
-        buffer_free(&g->act[i]);
-        buffer_free(&g->wgrad[i]);
-    }
-    xfree(g->act);
-    xfree(g->wgrad);
+    free_buffers(g->act, g->n_act);
+    free_buffers(g->wgrad, g->n_wgrad);
+    free_buffers(g->crossing, g->n_crossing);
+    xfree(g->act_at);
+    xfree(g->wgrad_at);
+    xfree(g->ticket);
     buffer_free(&g->scratch);
     buffer_free(&g->data);
     buffer_free(&g->rope);
     buffer_free(&g->stat);
     exchange_fini(&g->exchange);
-    flow_fini(&g->flow);
-    flow_fini(&g->flow_eval);
+    build_free(g);
     store_free(&g->store);
-    program_free(g->train);
-    program_free(g->eval);
-    tape_free(g->tape);
-    schedule_free(g->when);
-    schedule_free(g->when_eval);
     param_table_free(&g->params);
+    xfree(g->unit_left);
+    xfree(g->written);
     xfree(g->slot);
     xfree(g);
 }
@@ -213,14 +231,14 @@ static struct step_info step_info(struct engine *g, const struct engine_batch *b
 
 void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t step, struct engine_report *r)
 {
-    CHECK(g->train, "this engine was built for evaluation");
+    CHECK(g->cfg.training, "this engine was built for evaluation");
     *r = (struct engine_report){0};
     int64_t n_trained;
     struct step_info info = step_info(g, b, step, true, &n_trained);
     feed(g, b);
     device_zero(&g->stream, &g->stat, 0, g->stat.bytes);
     exchange_step_begin(&g->exchange);
-    executor_run(g, g->when, g->train, &g->flow, &info, NULL, NULL);
+    executor_run(g, true, &info, NULL, NULL);
     exchange_reduce_finish(&g->exchange);
     read_loss(g, n_trained, r);
     double squares = optim_sum_squares(&g->store, &g->kernels);
@@ -244,7 +262,7 @@ void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engi
     struct step_info info = step_info(g, b, 0, false, &n_trained);
     feed(g, b);
     device_zero(&g->stream, &g->stat, 0, g->stat.bytes);
-    executor_run(g, g->when_eval, g->eval, &g->flow_eval, &info, NULL, NULL);
+    executor_run(g, false, &info, NULL, NULL);
     read_loss(g, n_trained, r);
 }
 
@@ -304,24 +322,37 @@ void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, 
     feed(g, b);
     device_zero(&g->stream, &g->stat, 0, g->stat.bytes);
     exchange_step_begin(&g->exchange);
-    executor_run(g, g->when, g->train, &g->flow, &info, blame_look, &look);
+    executor_run(g, true, &info, blame_look, &look);
     exchange_reduce_finish(&g->exchange);
 }
 
 int engine_status(const struct engine *g, struct err *e)
 {
-    struct comm *c = g->cfg.shard ? g->cfg.shard : g->cfg.replicate;
+    struct comm *c = g->cfg.shard ? g->cfg.shard : g->cfg.replicate ? g->cfg.replicate : g->cfg.pipeline.comm;
     return c ? comm_status(c, e) : OK;
 }
 
 /* ---- counts ---- */
+static double flops(const struct engine *g, bool model)
+{
+    double sum = 0;
+    for (int i = 0; i < g->n_stages; i++) {
+        const struct program *p = g->stage[i].train ? g->stage[i].train : g->stage[i].eval;
+        double one = model ? p->flops_model : p->flops[PHASE_F] + p->flops[PHASE_B] + p->flops[PHASE_W];
+        int runs = 0;
+        for (int m = 0; m < g->when->n_microbatches; m++)
+            runs += schedule_rank_of(g->when, g->stage[i].index, m) == build_pipe_rank(g);
+        sum += one * runs;
+    }
+    return sum;
+}
+
 double engine_flops_step(const struct engine *g)
 {
-    const struct program *p = g->train ? g->train : g->eval;
-    return (double)g->cfg.n_microbatches * (p->flops[PHASE_F] + p->flops[PHASE_B] + p->flops[PHASE_W]);
+    return flops(g, false);
 }
 
 double engine_flops_model(const struct engine *g)
 {
-    return (double)g->cfg.n_microbatches * (g->train ? g->train : g->eval)->flops_model;
+    return flops(g, true);
 }

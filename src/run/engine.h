@@ -14,10 +14,22 @@
 #include "nn/model.h"
 #include "optim/optim.h"
 #include "run/flow.h"
+#include "run/itinerary.h"
+#include "run/stages.h"
 #include "schedule/schedule.h"
 #include "state/exchange.h"
 #include "state/store.h"
 #include "tape/program.h"
+
+/* How the layers are spread over the ranks of pp, and in which order they work. */
+struct pipeline_config {
+    struct comm *comm;      /* this rank's group along pp; NULL: alone */
+    const char *kind;       /* a generator's name (schedule/generate.c); NULL: onestage alone, 1f1b on several ranks */
+    int chunks;             /* stages per rank; 0: the generator's own */
+    const char *text, *what;/* a schedule of the user's own and where it comes from; NULL: generated */
+    const int64_t *layers;  /* [n_layers] how many each stage takes; NULL: dealt by cost */
+    int n_layers;
+};
 
 struct engine_config {
     struct model_config model;
@@ -34,6 +46,7 @@ struct engine_config {
     int rank;                /* in the world, for messages */
     int zero;                /* what dp_shard shares */
     struct comm *shard, *replicate; /* this rank's groups along dp_shard and dp_replicate; NULL: alone */
+    struct pipeline_config pipeline;
 };
 
 /* This rank's part of a batch: n sequences of seq tokens each; host memory, borrowed during the call. n is at most
@@ -52,6 +65,16 @@ struct engine_report {
     double grad_norm; /* before clipping */
 };
 
+/* A stage held by this rank. */
+struct engine_stage {
+    int index; /* position in the pipeline */
+    struct model_stage part;
+    struct tape *tape;
+    struct program *train, *eval;
+    struct flow flow, flow_eval; /* units of parameters and gradients inside the programs */
+    int act_class, wgrad_class;  /* pools of slabs: stages with slabs of one size share them */
+};
+
 struct engine {
     struct engine_config cfg;
     struct device *dev; /* borrowed */
@@ -61,16 +84,24 @@ struct engine {
     struct param_table params;
     struct store store;
     struct exchange exchange;
-    struct tape *tape;
-    struct program *train, *eval;
-    struct flow flow, flow_eval; /* units of parameters and gradients inside the programs */
     struct schedule *when, *when_eval;
-    int n_slabs;               /* live (stage, microbatch) pairs, from the schedule's checker */
-    struct buffer *act, *wgrad;/* [n_slabs] */
+    struct schedule_peak peak;   /* of this rank, from the schedule's checker */
+    struct model_stage *parts;   /* [when->n_stages] of the whole pipeline */
+    struct engine_stage *stage;  /* [n_stages] held here, ascending */
+    int n_stages;
+    struct itinerary go, go_eval;/* what this rank does, buffers assigned */
+    struct buffer *act, *wgrad;  /* slabs, class after class */
+    int n_act, n_wgrad, *act_at, *wgrad_at; /* first slab of a class */
+    struct buffer *crossing;     /* [n_crossing] what passes between stages */
+    int n_crossing;
+    int64_t *ticket;             /* by crossing buffer: its last message */
     struct buffer scratch;
     struct buffer data;        /* tokens, targets, positions, documents of the batch */
     struct buffer rope, stat;
     void **slot;               /* bindings for the programs */
+    int n_slots;
+    uint8_t *written;          /* by slot: gradients that hold something */
+    int *unit_left;            /* by unit: stages here that have not added their last gradient to it */
     struct tape_profile *profile; /* NULL, or filled by every step */
 };
 
@@ -92,7 +123,7 @@ void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, 
 /* OK, or what went wrong between the ranks; ask once a step. */
 int engine_status(const struct engine *g, struct err *e);
 
-/* FLOPs of one optimizer step: what was computed, and without recomputation. */
+/* FLOPs of one optimizer step on this rank: what was computed, and without recomputation. */
 double engine_flops_step(const struct engine *g);
 double engine_flops_model(const struct engine *g);
 

@@ -1,27 +1,9 @@
-/* One action after another. A slab is taken by a microbatch's F and given back by its last backward action; the pool
- * has as many as the schedule's checker found alive at once, so taking never fails. The thread's name carries step
- * and action: a CHECK that fires, gdb and top all show it. */
+/* One step after another. What arrives and leaves goes by ticket: the rank waits where the itinerary says ARRIVE or
+ * CLEAR, and once at the end for messages that nobody had taken yet. The thread's name carries step and action: a CHECK
+ * that fires, gdb and top all show it. */
 #include "run/executor.h"
 
-struct pool {
-    int *owner; /* slab -> microbatch, -1 free */
-    int n;
-};
-
-static int pool_of(const struct pool *p, int microbatch)
-{
-    for (int i = 0; i < p->n; i++)
-        if (p->owner[i] == microbatch) return i;
-    return -1;
-}
-
-static int pool_take(struct pool *p, int microbatch)
-{
-    int i = pool_of(p, -1);
-    CHECK(i >= 0, "no slab is free for microbatch %d of %d slabs", microbatch, p->n);
-    p->owner[i] = microbatch;
-    return i;
-}
+#include <string.h>
 
 /* A microbatch is a view of the batch: no copy. */
 static void bind_microbatch(struct engine *g, int microbatch)
@@ -39,8 +21,8 @@ static void bind_microbatch(struct engine *g, int microbatch)
 struct stream_of_units {
     struct engine *g;
     const struct flow *f;
-    int next;          /* event */
-    bool last;         /* the last action of this kind in the step */
+    int next;        /* event */
+    bool last;       /* this phase of this stage runs for the last time in the step */
 };
 
 static void bind_unit(struct engine *g, int unit, int slot, bool grad)
@@ -49,6 +31,14 @@ static void bind_unit(struct engine *g, int unit, int slot, bool grad)
     for (int i = u->first; i < u->first + u->n; i++)
         if (grad) g->slot[slot_grad(i)] = exchange_grad_ptr(&g->exchange, i, slot);
         else g->slot[slot_param(i)] = exchange_param_ptr(&g->exchange, i, slot);
+}
+
+static void open_unit(struct engine *g, int unit, int slot)
+{
+    const struct unit *u = &g->store.units.unit[unit];
+    exchange_slot_free(&g->exchange, slot);
+    bind_unit(g, unit, slot, true);
+    for (int i = u->first; i < u->first + u->n; i++) g->written[slot_grad(i)] = 0;
 }
 
 static void before_instr(void *ctx, int instr)
@@ -66,73 +56,137 @@ static void before_instr(void *ctx, int instr)
             bind_unit(x->g, v->unit, v->slot, false);
             break;
         default:
-            exchange_slot_free(&x->g->exchange, v->slot);
-            bind_unit(x->g, v->unit, v->slot, true);
+            open_unit(x->g, v->unit, v->slot);
         }
     }
+}
+
+static void zero_gradient(struct engine *g, int param, int slot)
+{
+    void *p = exchange_grad_ptr(&g->exchange, param, slot);
+    if (p) g->dev->ops->zero(&g->stream, p, to_size(g->params.p[param].numel) * 4);
 }
 
 static void after_instr(void *ctx, int instr)
 {
     struct stream_of_units *x = ctx;
+    struct engine *g = x->g;
     for (; x->next < x->f->n && x->f->event[x->next].instr == instr; x->next++) {
         const struct flow_event *v = &x->f->event[x->next];
         bool whole = v->slot < 0; /* whole gradients gather all microbatches; temporary ones are sent each time */
-        if (v->kind == FLOW_REDUCE && (x->last || !whole)) exchange_reduce(&x->g->exchange, v->unit, v->slot);
+        if (v->kind == FLOW_ZERO) zero_gradient(g, v->param, v->slot);
+        if (v->kind != FLOW_REDUCE || (whole && (!x->last || --g->unit_left[v->unit] > 0))) continue;
+        exchange_reduce(&g->exchange, v->unit, v->slot);
     }
 }
 
-static void run_phase(struct stream_of_units *x, const struct program *p, enum tape_phase phase,
-                      const struct program_args *a)
+/* How many of the stages here add to each unit. */
+static void count_units(struct engine *g)
+{
+    for (int u = 0; u < g->store.units.n; u++) g->unit_left[u] = 0;
+    for (int i = 0; i < g->n_stages; i++)
+        for (int k = 0; k < g->stage[i].flow.n; k++) {
+            const struct flow_event *v = &g->stage[i].flow.event[k];
+            if (v->kind == FLOW_REDUCE && v->slot < 0) g->unit_left[v->unit]++;
+        }
+}
+
+static void run_phase(struct stream_of_units *x, const struct program *p, enum tape_phase phase, const struct step *s,
+                      struct program_args *a)
 {
     x->next = 0; /* phases may come in any order of microbatches: find this one's first event */
+    x->last = s->last[phase];
     while (x->next < x->f->n && x->f->event[x->next].instr < p->begin[phase]) x->next++;
     program_run(p, phase, a);
 }
 
-void executor_run(struct engine *g, const struct schedule *s, const struct program *p, const struct flow *f,
-                  const struct step_info *info, executor_look_fn *look, void *ctx)
+/* ---- steps ---- */
+static void *crossing(const struct engine *g, int buffer)
 {
-    int owner[SCHEDULE_MAX_RANKS];
-    struct pool pool = {owner, g->n_slabs};
-    for (int i = 0; i < g->n_slabs; i++) owner[i] = -1;
-    int first = -1; /* the first microbatch writes gradients, the others add */
-    int n_left[ACTION_N] = {0};
-    for (int64_t k = 0; k < s->rank[0].n; k++) n_left[s->rank[0].a[k].kind]++;
-    bool temporary = !store_grad_is_whole(&g->store), flows = exchange_is_needed(&g->exchange);
-    struct stream_of_units units = {.g = g, .f = f};
-    for (int64_t k = 0; k < s->rank[0].n; k++) {
-        struct action a = s->rank[0].a[k];
+    return buffer >= 0 ? g->crossing[buffer].p : NULL;
+}
+
+static void *slab(const struct buffer *pool, const int *at, int class, int i)
+{
+    return i >= 0 ? pool[at[class] + i].p : NULL;
+}
+
+struct running { /* what stays the same over a step */
+    struct engine *g;
+    bool training, flows;
+    const struct step_info *info;
+    executor_look_fn *look;
+    void *look_ctx;
+};
+
+static void run_stage(const struct running *r, const struct step *x)
+{
+    struct engine *g = r->g;
+    const struct engine_stage *s = &g->stage[x->stage];
+    const struct program *p = r->training ? s->train : s->eval;
+    struct stream_of_units units = {.g = g, .f = r->training ? &s->flow : &s->flow_eval};
+    bind_microbatch(g, x->a.microbatch);
+    g->slot[SLOT_STAGE_IN] = crossing(g, x->in);
+    g->slot[SLOT_STAGE_DIN] = crossing(g, x->din);
+    g->slot[SLOT_STAGE_OUT] = crossing(g, x->out);
+    g->slot[SLOT_STAGE_DOUT] = crossing(g, x->dout);
+    struct step_info here = *r->info;
+    here.first_token += (uint64_t)x->a.microbatch * (uint64_t)(g->cfg.micro * g->cfg.seq);
+    struct program_args args = {
+        .kernels = &g->kernels,
+        .team = g->dev->team,
+        .step = &here,
+        .slot = g->slot,
+        .act = slab(g->act, g->act_at, s->act_class, x->act),
+        .wgrad = slab(g->wgrad, g->wgrad_at, s->wgrad_class, x->wgrad),
+        .scratch = g->scratch.p,
+        .written = g->written,
+        .profile = g->profile,
+        .before = r->flows ? before_instr : NULL,
+        .after = r->flows ? after_instr : NULL,
+        .flow_ctx = &units,
+        .look = r->look,
+        .look_ctx = r->look_ctx,
+    };
+    if (x->a.kind == ACTION_F) run_phase(&units, p, PHASE_F, x, &args);
+    if (x->a.kind == ACTION_B || x->a.kind == ACTION_BW) run_phase(&units, p, PHASE_B, x, &args);
+    if (x->a.kind == ACTION_W || x->a.kind == ACTION_BW) run_phase(&units, p, PHASE_W, x, &args);
+}
+
+static void run_message(struct engine *g, const struct step *x, const char *what)
+{
+    struct comm *c = g->cfg.pipeline.comm;
+    int64_t n = g->cfg.micro * g->cfg.seq * g->cfg.model.hidden;
+    void *p = crossing(g, x->buffer);
+    g->ticket[x->buffer] = x->kind == STEP_POST ? comm_recv(c, p, n, g->cfg.dtype, x->a.peer, what)
+                                                : comm_send(c, p, n, g->cfg.dtype, x->a.peer, what);
+}
+
+void executor_run(struct engine *g, bool training, const struct step_info *info, executor_look_fn *look, void *ctx)
+{
+    const struct itinerary *t = training ? &g->go : &g->go_eval;
+    struct running r = {g, training, exchange_is_needed(&g->exchange), info, look, ctx};
+    count_units(g);
+    memset(g->written, 0, (size_t)g->n_slots);
+    memset(g->ticket, 0, (size_t)g->n_crossing * sizeof *g->ticket);
+    for (int64_t i = 0; i < t->n; i++) {
+        const struct step *x = &t->step[i];
         char text[32];
-        if (!action_is_compute((enum action_kind)a.kind)) continue; /* per stage; the flow does the same per unit */
-        thread_name_set("r%d s%lld %s", g->cfg.rank, (long long)info->step, action_print(text, a));
-        if (a.kind == ACTION_F && first < 0) first = a.microbatch;
-        units.last = --n_left[a.kind] == 0;
-        bind_microbatch(g, a.microbatch);
-        int slab = a.kind == ACTION_F ? pool_take(&pool, a.microbatch) : pool_of(&pool, a.microbatch);
-        CHECK(slab >= 0, "microbatch %d has no slab", a.microbatch);
-        struct step_info here = *info;
-        here.first_token += (uint64_t)a.microbatch * (uint64_t)(g->cfg.micro * g->cfg.seq);
-        struct program_args args = {
-            .kernels = &g->kernels,
-            .team = g->dev->team,
-            .step = &here,
-            .slot = g->slot,
-            .act = g->act[slab].p,
-            .wgrad = g->wgrad[slab].p,
-            .scratch = g->scratch.p,
-            .first_microbatch = temporary || a.microbatch == first,
-            .profile = g->profile,
-            .before = flows ? before_instr : NULL,
-            .after = flows ? after_instr : NULL,
-            .flow_ctx = &units,
-            .look = look,
-            .look_ctx = ctx,
-        };
-        if (a.kind == ACTION_F) run_phase(&units, p, PHASE_F, &args);
-        if (a.kind == ACTION_B || a.kind == ACTION_BW) run_phase(&units, p, PHASE_B, &args);
-        if (a.kind == ACTION_W || a.kind == ACTION_BW) run_phase(&units, p, PHASE_W, &args);
-        if (a.kind == ACTION_W || a.kind == ACTION_BW || s->forward_only) owner[slab] = -1;
+        action_print(text, x->a);
+        thread_name_set("r%d s%lld %s", g->cfg.rank, (long long)info->step, text);
+        switch (x->kind) {
+        case STEP_RUN:
+            run_stage(&r, x);
+            break;
+        case STEP_POST:
+        case STEP_SEND:
+            run_message(g, x, text);
+            break;
+        default:
+            comm_wait(g->cfg.pipeline.comm, g->ticket[x->buffer]);
+        }
     }
+    for (int b = 0; b < g->n_crossing; b++)
+        if (g->ticket[b]) comm_wait(g->cfg.pipeline.comm, g->ticket[b]);
     thread_name_set("r%d s%lld", g->cfg.rank, (long long)info->step);
 }

@@ -1,5 +1,5 @@
-/* executor.h: runs a schedule: loops over this rank's actions and hands each to a program or a communicator. It
- * decides nothing: order, slabs and microbatches come from the schedule. There is no other training loop: gradient
+/* executor.h: runs an itinerary: loops over this rank's steps and hands each to a program or a communicator. It
+ * decides nothing: order, slabs, buffers and microbatches are written there. There is no other training loop: gradient
  * accumulation, evaluation and pipelines all pass here.
  * Floor 6. Order: Collective over all ranks of the pipeline and data axes.
  */
@@ -10,8 +10,7 @@
 
 typedef void executor_look_fn(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
 
-/* look (may be NULL) is called after every instruction: a window. */
-void executor_run(struct engine *g, const struct schedule *s, const struct program *p, const struct flow *f,
-                  const struct step_info *info, executor_look_fn *look, void *ctx);
+/* One step's worth of g->go (training) or g->go_eval. look (may be NULL) is called after every instruction: a window. */
+void executor_run(struct engine *g, bool training, const struct step_info *info, executor_look_fn *look, void *ctx);
 
 #endif

@@ -18,7 +18,7 @@ static void push(struct flow *f, int instr, enum flow_kind kind, int unit, int s
         f->room = f->room ? 2 * f->room : 64;
         f->event = xrealloc(f->event, sizeof *f->event * (size_t)f->room);
     }
-    f->event[f->n++] = (struct flow_event){instr, kind, unit, slot};
+    f->event[f->n++] = (struct flow_event){instr, kind, unit, slot, -1};
 }
 
 /* The parameter behind a slot: values are even, gradients odd; -1 for other slots. */
@@ -98,17 +98,44 @@ static void gather_events(struct flow *f, const struct program *p, const struct 
     xfree(s);
 }
 
-/* Gradients are written from F (the loss segment) to W: one interval over all phases. */
-static void grad_events(struct flow *f, const struct program *p, const struct units *u, bool temporary)
+/* Parameters whose gradient the instructions write; several that form one matrix are written together. */
+static void written(const struct program *p, const struct param_table *t, int begin, int end, bool *out)
+{
+    for (int i = begin; i < end; i++)
+        for (int k = 0; k < p->code[i].n_in; k++) {
+            const struct operand *o = &p->code[i].din[k];
+            int param = o->place == OPERAND_SLOT ? param_of_slot(o->slot, t->n, true) : -1;
+            int64_t left = param < 0 ? 0 : view_rows(&o->view) * view_cols(&o->view);
+            for (; left > 0 && param < t->n; left -= t->p[param++].numel) out[param] = true;
+        }
+}
+
+/* What is sent must be whole: the rest of the unit's temporary is zeros. */
+static void zero_events(struct flow *f, const struct program *p, const struct units *u, const struct span *s, int begin,
+                        int end)
+{
+    bool *seen = xcalloc((size_t)u->table->n + 1, sizeof *seen);
+    written(p, u->table, begin, end, seen);
+    for (int i = u->unit[s->unit].first; i < u->unit[s->unit].first + u->unit[s->unit].n; i++) {
+        if (seen[i]) continue;
+        push(f, s->last, FLOW_ZERO, s->unit, s->slot);
+        f->event[f->n - 1].param = i;
+    }
+    xfree(seen);
+}
+
+/* Gradients are written from F (the loss segment) to W: one interval over all phases, or one in each. */
+static void grad_events(struct flow *f, const struct program *p, const struct units *u, bool temporary, int begin, int end)
 {
     struct span *s = xcalloc((size_t)u->n + 1, sizeof *s);
-    uses(p, u, true, 0, p->begin[PHASE_N], s);
+    uses(p, u, true, begin, end, s);
     int n = used_spans(s, u->n);
     for (int i = 0; i < n; i++) s[i].from = s[i].first;
     int slots = colour(s, n);
-    if (temporary) f->n_grad_slots = slots;
+    if (temporary && slots > f->n_grad_slots) f->n_grad_slots = slots;
     for (int i = 0; i < n; i++) {
         if (temporary) push(f, s[i].first, FLOW_OPEN, s[i].unit, s[i].slot);
+        if (temporary) zero_events(f, p, u, &s[i], begin, end);
         push(f, s[i].last, FLOW_REDUCE, s[i].unit, temporary ? s[i].slot : -1);
     }
     xfree(s);
@@ -119,15 +146,16 @@ static int by_place(const void *a, const void *b)
     const struct flow_event *x = a, *y = b;
     if (x->instr != y->instr) return x->instr < y->instr ? -1 : 1;
     if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
-    return x->unit < y->unit ? -1 : x->unit > y->unit;
+    return x->unit != y->unit ? (x->unit < y->unit ? -1 : 1) : x->param < y->param ? -1 : x->param > y->param;
 }
 
-void flow_init(struct flow *f, const struct program *p, const struct units *u, bool gather, bool temporary)
+void flow_init(struct flow *f, const struct program *p, const struct units *u, struct flow_options o)
 {
     *f = (struct flow){0};
-    if (gather)
-        for (int ph = 0; ph < PHASE_N; ph++) gather_events(f, p, u, (enum tape_phase)ph);
-    grad_events(f, p, u, temporary);
+    for (int ph = 0; o.gather && ph < PHASE_N; ph++) gather_events(f, p, u, (enum tape_phase)ph);
+    if (!o.temporary || !o.by_phase) grad_events(f, p, u, o.temporary, 0, p->begin[PHASE_N]);
+    for (int ph = 0; o.temporary && o.by_phase && ph < PHASE_N; ph++)
+        grad_events(f, p, u, true, p->begin[ph], p->begin[ph + 1]);
     if (f->n) qsort(f->event, (size_t)f->n, sizeof *f->event, by_place);
 }
 
@@ -139,7 +167,7 @@ void flow_fini(struct flow *f)
 
 void flow_print(const struct flow *f, const struct units *u, struct str *out)
 {
-    static const char *const name[] = {"gather", "need", "open", "release", "reduce"};
+    static const char *const name[] = {"gather", "need", "open", "release", "zero", "reduce"};
     for (int i = 0; i < f->n; i++) {
         const struct flow_event *v = &f->event[i];
         str_printf(out, "%5d %-8s unit %-3d (%s ...)", v->instr, name[v->kind], v->unit,

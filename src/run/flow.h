@@ -5,6 +5,7 @@
  *   NEED u        before an instruction that reads u: its gathering must be finished
  *   RELEASE u     after the last instruction that reads u: its slot is free
  *   OPEN u k      before the first instruction that writes u's gradient: slot k is its temporary
+ *   ZERO u p      before REDUCE, in a temporary: parameter p of u has no gradient in this phase
  *   REDUCE u      after the last instruction that writes u's gradient: it can be sent
  *
  * Invariants
@@ -18,19 +19,24 @@
 #include "state/units.h"
 #include "tape/program.h"
 
-enum flow_kind { FLOW_GATHER, FLOW_NEED, FLOW_OPEN, FLOW_RELEASE, FLOW_REDUCE };
+enum flow_kind { FLOW_GATHER, FLOW_NEED, FLOW_OPEN, FLOW_RELEASE, FLOW_ZERO, FLOW_REDUCE };
 struct flow_event {
-    int instr; /* GATHER, NEED, OPEN: before it; RELEASE, REDUCE: after it */
+    int instr; /* GATHER, NEED, OPEN: before it; RELEASE, ZERO, REDUCE: after it */
     enum flow_kind kind;
     int unit, slot;
+    int param; /* ZERO */
 };
 struct flow {
     struct flow_event *event;
     int n, room;
     int n_param_slots, n_grad_slots;
 };
-/* gather: parameters are shared out (zero 3); temporary: gradients are (zero 2, 3). */
-void flow_init(struct flow *f, const struct program *p, const struct units *u, bool gather, bool temporary);
+/* gather: parameters are shared out (zero 3); temporary: gradients are (zero 2, 3). by_phase: other microbatches run
+ * between the phases of one, so a temporary does not outlive the phase that opened it. */
+struct flow_options {
+    bool gather, temporary, by_phase;
+};
+void flow_init(struct flow *f, const struct program *p, const struct units *u, struct flow_options o);
 void flow_fini(struct flow *f);
 void flow_print(const struct flow *f, const struct units *u, struct str *out);
 

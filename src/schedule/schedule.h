@@ -69,6 +69,8 @@ void schedule_push(struct schedule *s, int rank, struct action a);
 struct schedule *schedule_new_onestage(int n_microbatches, bool split_w);
 /* One rank, one stage, F0 F1 ...: validation. */
 struct schedule *schedule_new_evaluation(int n_microbatches);
+/* Evaluation with the stages where s has them: forward only. */
+struct schedule *schedule_new_forward(const struct schedule *s);
 /* By name, for the command line and the config. n_chunks: stages per rank, 0 for the generator's own. Errors
  * name the nearest legal value. */
 int schedule_generate(struct schedule **out, const char *kind, int n_ranks, int n_microbatches, int n_chunks,

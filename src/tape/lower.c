@@ -35,7 +35,7 @@ static int place_push(struct lower *l, tid of, bool grad, size_t bytes)
         l->room_places = l->room_places ? 2 * l->room_places : 128;
         p->places = xrealloc(p->places, sizeof *p->places * (size_t)l->room_places);
     }
-    p->places[p->n_places] = (struct place){.bytes = bytes, .of = of, .grad = grad, .first = -1, .last = -1};
+    p->places[p->n_places] = (struct place){.bytes = bytes, .of = of, .grad = grad, .first = -1, .last = -1, .slot = -1};
     return p->n_places++;
 }
 
@@ -183,7 +183,7 @@ static void contribute(struct lower *l, tid x, struct operand *din, struct opera
     const struct tensor *v = tape_tensor(l->t, x);
     const struct tensor *root = tape_tensor(l->t, v->root);
     *din = *acc = operand_shape(l, x);
-    if (root->kind == TENSOR_EXTERNAL) {
+    if (root->kind == TENSOR_EXTERNAL && !root->boundary) {
         CHECK(root->grad_slot >= 0, "%s wants no gradient", root->name);
         *din = operand_at(l, x, OPERAND_SLOT);
         din->slot = root->grad_slot;
@@ -210,7 +210,8 @@ static bool contribute_alias(struct lower *l, tid x, int place)
 {
     const struct tensor *v = tape_tensor(l->t, x), *root = tape_tensor(l->t, v->root);
     bool whole = tensor_numel(v) == tensor_numel(root); /* itself, or under another mesh type */
-    if (!whole || root->kind != TENSOR_LOCAL || l->grad[v->root].place >= 0) return false;
+    bool activation = root->kind == TENSOR_LOCAL || root->boundary;
+    if (!whole || !activation || l->grad[v->root].place >= 0) return false;
     grad_hold(l, &l->grad[v->root], place);
     grad_add_box(l, &l->grad[v->root], box_of(l->t, v->root));
     return true;
@@ -325,8 +326,6 @@ static void backward_weights(struct lower *l, enum tape_phase phase, int index)
         i->din[k].view.dtype = DT_F32;
         i->din[k].offset = to_size(w->row * i->din[k].view.stride + w->col) * dtype_bytes(DT_F32);
         i->din[k].slot = w->grad_slot;
-        if (!l->w_seen[w->grad_slot]) i->w_first |= (uint8_t)(1 << k);
-        l->w_seen[w->grad_slot] = true;
     }
     if (phase == PHASE_W && i->dout[0].place >= 0) l->p->places[i->dout[0].place].pinned = true;
 }
@@ -338,7 +337,8 @@ static void emit_node_backward(struct lower *l, enum tape_phase phase, int index
     const struct op_row *row = op_row(d->op);
     CHECK(row->has_backward, "%s has no backward", row->name);
     tid out_root = tape_tensor(l->t, d->out[0])->root;
-    bool is_loss = tape_tensor(l->t, out_root)->kind == TENSOR_EXTERNAL;
+    const struct tensor *result = tape_tensor(l->t, out_root);
+    bool is_loss = result->kind == TENSOR_EXTERNAL && !result->boundary;
     if (!is_loss && l->grad[out_root].place < 0) return; /* nobody used the output */
     if (row->alias_bwd) {
         bool first = contribute_alias(l, d->in[0], l->grad[out_root].place);
@@ -404,9 +404,36 @@ static void lower_forward(struct lower *l)
     }
 }
 
+/* The gradient of the stage's output comes from the next stage: nothing is added to those bytes in place, because a
+ * deferred weight gradient may read them and because they may be the input's gradient of nobody else. */
+static void begin_at_output(struct lower *l)
+{
+    tid out = l->t->stage_out;
+    if (out < 0) return;
+    int place = place_push(l, out, true, root_bytes(l->t, out));
+    l->p->places[place].slot = tape_tensor(l->t, out)->grad_slot;
+    l->p->places[place].pinned = true;
+    grad_hold(l, &l->grad[out], place);
+    grad_add_box(l, &l->grad[out], box_of(l->t, out));
+}
+
+/* What has gathered as the input's gradient goes where the stage before will look for it. */
+static void end_at_input(struct lower *l)
+{
+    tid in = l->t->stage_in;
+    if (in < 0) return;
+    int place = l->grad[in].place;
+    CHECK(place >= 0, "the input of the stage is not used");
+    check_coverage(l, in);
+    CHECK(!l->p->places[place].pinned && l->p->places[place].holders == 1, "the gradient of %s is somebody else's too",
+          tape_tensor(l->t, in)->name);
+    l->p->places[place].slot = tape_tensor(l->t, in)->grad_slot;
+}
+
 static void lower_backward(struct lower *l)
 {
     const struct tape *t = l->t;
+    begin_at_output(l);
     for (int i = t->n_nodes - 1; i >= 0; i--) {
         int s = t->nodes[i].segment;
         if (s >= 0 && t->segments[s].kind == SEGMENT_LOSS) continue;
@@ -414,6 +441,7 @@ static void lower_backward(struct lower *l)
             emit_recompute(l, &t->segments[s]);
         emit_node_backward(l, PHASE_B, i, l->o.split_w);
     }
+    end_at_input(l);
 }
 
 /* ---- the program ---- */
@@ -493,7 +521,6 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
         if (x->slot >= l.p->n_slots) l.p->n_slots = x->slot + 1;
         if (x->grad_slot >= l.p->n_slots) l.p->n_slots = x->grad_slot + 1;
     }
-    l.w_seen = arena_alloc(l.arena, (size_t)(l.p->n_slots + 1));
     lower_forward(&l);
     if (o.training) lower_backward(&l);
     concatenate(&l);

@@ -25,7 +25,6 @@ struct lower {
     struct code code[PHASE_N];
     int *value;        /* root tensor -> place of its values (the latest instance: recompute makes a new one) */
     struct grad *grad; /* root tensor -> its gradient */
-    bool *w_seen;      /* gradient slot -> has a contribution in this program */
 };
 
 void instr_call(const struct instr *i, struct kernel_call *c); /* shapes only, pointers NULL */

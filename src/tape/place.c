@@ -91,6 +91,7 @@ void program_place(struct program *p)
         struct place *x = &p->places[i];
         if (x->first < 0) continue; /* never read nor written */
         x->home = home_of(p, x);
+        if (x->slot >= 0) continue; /* bound when running */
         todo[n++] = x;
     }
     qsort(todo, (size_t)n, sizeof *todo, by_size);
@@ -113,12 +114,31 @@ void program_place(struct program *p)
     xfree(near);
 }
 
+static bool names_slot(const struct program *p, const struct operand *o, int slot)
+{
+    return o->place == OPERAND_SLOT ? o->slot == slot : o->place >= 0 && p->places[o->place].slot == slot;
+}
+
+int program_slot_last(const struct program *p, int slot)
+{
+    for (int i = p->begin[PHASE_N] - 1; i >= 0; i--) {
+        const struct instr *c = &p->code[i];
+        bool here = false;
+        for (int k = 0; k < KERNEL_MAX_IN; k++)
+            here |= names_slot(p, &c->in[k], slot) || names_slot(p, &c->din[k], slot) || names_slot(p, &c->acc[k], slot);
+        for (int k = 0; k < KERNEL_MAX_OUT; k++)
+            here |= names_slot(p, &c->out[k], slot) || names_slot(p, &c->dout[k], slot);
+        if (here) return phase_of(p, i);
+    }
+    return -1;
+}
+
 void program_check(const struct program *p)
 {
     for (int i = 0; i < p->n_places; i++)
         for (int j = 0; j < i; j++) {
             const struct place *a = &p->places[i], *b = &p->places[j];
-            if (a->first < 0 || b->first < 0 || !clash(a, b)) continue;
+            if (a->first < 0 || b->first < 0 || a->slot >= 0 || b->slot >= 0 || !clash(a, b)) continue;
             CHECK(a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset,
                   "places %d and %d overlap in %s", i, j, home_name(a->home));
         }

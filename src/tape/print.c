@@ -53,6 +53,8 @@ static void print_operand(const struct program *p, const struct operand *o, stru
 {
     if (o->place == OPERAND_SLOT)
         str_printf(out, "slot%d", o->slot);
+    else if (o->place >= 0 && p->places[o->place].slot >= 0)
+        str_printf(out, "slot%d", p->places[o->place].slot);
     else if (o->place >= 0)
         str_printf(out, "%s@%zu", home_name(p->places[o->place].home), p->places[o->place].offset + o->offset);
 }

@@ -13,6 +13,7 @@ static void *resolve(const struct program *p, const struct operand *o, const str
         base = a->slot[o->slot];
     } else if (o->place >= 0) {
         const struct place *x = &p->places[o->place];
+        if (x->slot >= 0) return a->slot[x->slot] ? (char *)a->slot[x->slot] + o->offset : NULL;
         char *home = x->home == HOME_ACT ? a->act : x->home == HOME_WGRAD ? a->wgrad : a->scratch;
         base = home ? home + x->offset : NULL;
     }
@@ -36,9 +37,9 @@ static void run_one(const struct program *p, const struct instr *i, const struct
         c.din[k].p = resolve(p, &i->din[k], a);
         c.acc[k].p = resolve(p, &i->acc[k], a);
         if (i->kphase == KERNEL_BWD_W && i->din[k].place == OPERAND_SLOT) {
-            bool write = a->first_microbatch && (i->w_first >> k & 1);
             c.acc[k] = c.din[k];
-            if (write) c.acc[k].p = NULL;
+            if (!a->written[i->din[k].slot]) c.acc[k].p = NULL;
+            a->written[i->din[k].slot] = 1;
         }
     }
     for (int k = 0; k < i->n_out; k++) {

@@ -12,7 +12,7 @@
  *   2. The sizes act_bytes, wgrad_bytes, scratch_bytes are final: running allocates nothing.
  *   3. Gradients of activations are written (=) by their first contribution and added to (+=) by later ones; an
  *      addition alone hands its gradient on without a copy.
- *   4. Weight gradients are fp32; the first contribution of the first microbatch writes, all others add.
+ *   4. Weight gradients are fp32; the first contribution since the caller cleared `written` writes, others add.
  *   5. The same program and inputs give the same bits.
  * Order: Local. Floors 0-2.
  */
@@ -33,7 +33,8 @@ struct place {
     tid of;        /* the tensor it belongs to; -1: a kernel's scratch */
     bool grad;     /* holds that tensor's gradient */
     int holders;   /* while lowering: tensors whose gradient this is and is still wanted */
-    bool pinned;   /* while lowering: a deferred weight gradient will read it */
+    bool pinned;   /* while lowering: a deferred weight gradient will read it, or its bytes are not ours to add to */
+    int slot;      /* >= 0: these bytes are bound there when running (gradients at the ends of a stage); -1: placed */
 };
 
 struct operand {
@@ -48,7 +49,6 @@ struct instr {
     enum op op;
     enum kernel_phase kphase;
     int node;
-    uint8_t w_first; /* bit i: din[i] is the first contribution of this program: writes on the first microbatch */
     bool again;      /* recomputed */
     struct op_attrs at;
     int n_in, n_out;
@@ -82,6 +82,8 @@ void program_free(struct program *p);
 /* CHECKs invariant 1 over all pairs (for tests). */
 void program_check(const struct program *p);
 void program_print(const struct program *p, struct str *out);
+/* The last phase that reads or writes what is bound at a slot; -1: none does. */
+int program_slot_last(const struct program *p, int slot);
 
 /* Seconds and FLOPs by operation and phase, filled while running when asked. */
 struct tape_profile {
@@ -99,7 +101,9 @@ struct program_args {
     /* Does a collective row; collective_ctx knows the communicators (parallel/run.h). */
     void (*collective)(void *ctx, const struct kernel_table *kt, const struct kernel_call *c);
     void *collective_ctx;
-    bool first_microbatch; /* weight gradients: write instead of add */
+    /* By slot: this gradient holds something already. The first contribution writes and sets it, later ones add; the
+     * caller clears it when a step begins (or when a slot is bound to other bytes). */
+    uint8_t *written;
     struct tape_profile *profile; /* NULL: no timing */
     /* Called around each instruction with its index; NULL: not. What must be here before it, what may leave after it. */
     void (*before)(void *ctx, int instr);

@@ -12,6 +12,7 @@ struct tape *tape_new(void)
     t->arena = arena_new();
     t->open_segment = -1;
     t->layer = -1;
+    t->stage_in = t->stage_out = TID_NONE;
     return t;
 }
 
@@ -249,6 +250,25 @@ void tape_bind(struct tape *t, tid x, int slot)
     CHECK(t->tensors[x].kind == TENSOR_LOCAL, "%s is not a fresh output", t->tensors[x].name);
     t->tensors[x].kind = TENSOR_EXTERNAL;
     t->tensors[x].slot = slot;
+}
+
+tid tape_stage_in(struct tape *t, const char *name, int slot, int grad_slot, enum dtype dtype, int nd, const int64_t *n,
+                  struct spmd_type type)
+{
+    CHECK(t->stage_in < 0, "a stage has one input");
+    t->stage_in = tape_param(t, name, slot, grad_slot, dtype, nd, n, type);
+    t->tensors[t->stage_in].boundary = true;
+    return t->stage_in;
+}
+
+void tape_stage_out(struct tape *t, tid x, int slot, int grad_slot)
+{
+    if (t->err.code) return;
+    CHECK(t->stage_out < 0, "a stage has one output");
+    tape_bind(t, x, slot);
+    t->tensors[x].grad_slot = grad_slot;
+    t->tensors[x].boundary = true;
+    t->stage_out = x;
 }
 
 tid tape_retype(struct tape *t, tid x, enum axis axis, enum spmd to, const char *name)

@@ -39,6 +39,7 @@ struct tensor {
     struct spmd_type type;
     int slot;      /* EXTERNAL: index into the bindings given when running */
     int grad_slot; /* EXTERNAL parameters: slot of the fp32 gradient, else -1 */
+    bool boundary; /* EXTERNAL: passes between stages; grad_slot holds an activation's gradient in its own dtype */
     tid root;      /* VIEW: the tensor whose memory this is; itself otherwise */
     int64_t row, col; /* VIEW: first row and column in the root */
     int producer;  /* node, -1 for externals */
@@ -76,6 +77,7 @@ struct tape {
     int n_segments, room_segments;
     int open_segment; /* -1 none */
     int layer;        /* label given to nodes recorded now */
+    tid stage_in, stage_out; /* TID_NONE: the model begins, ends here */
     struct err err;   /* sticks */
 };
 
@@ -103,6 +105,12 @@ void tape_bind(struct tape *t, tid x, int slot);
 /* A collective over an axis of several ranks: at says which (axis, n_parts, part, whole); the output is `to` on that
  * axis and as x is on the others. x is a whole tensor or rows of one. The caller, parallel/, owns the rules. */
 tid tape_collective(struct tape *t, enum op op, const struct op_attrs *at, tid x, enum spmd to, const char *name);
+/* The ends of a pipeline stage. The input's values lie at slot; backward leaves its gradient at grad_slot, whole. The
+ * output, just produced, is written to slot; backward starts from the gradient that lies at grad_slot. At most one of
+ * each on a tape; something must come between them. */
+tid tape_stage_in(struct tape *t, const char *name, int slot, int grad_slot, enum dtype dtype, int nd, const int64_t *n,
+                  struct spmd_type type);
+void tape_stage_out(struct tape *t, tid x, int slot, int grad_slot);
 /* The same memory under another type on one axis (the caller, parallel/, owns the rules). */
 tid tape_retype(struct tape *t, tid x, enum axis axis, enum spmd to, const char *name);
 

@@ -97,8 +97,8 @@ static void open_world(struct world *w, const char *name, const char *kernels, i
                                          .weight_decay = 0.1, .clip = 1.0};
     if (device_cpu_new(&w->dev, threads, &e)) fail_msg("%s", e.text);
     if (engine_new(&w->g, &w->cfg, w->dev, &e)) fail_msg("%s", e.text);
-    program_check(w->g->train);
-    program_check(w->g->eval);
+    program_check(w->g->stage[0].train);
+    program_check(w->g->stage[0].eval);
     int64_t n = w->n_seq * w->cfg.seq;
     w->positions = xcalloc((size_t)n, sizeof *w->positions);
     for (int64_t i = 0; i < n; i++) w->positions[i] = (int32_t)(i % w->cfg.seq);

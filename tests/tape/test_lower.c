@@ -16,7 +16,7 @@ static void run_phase(struct toy *t, const struct program *p, enum tape_phase ph
     g->slot[SLOT_DOCS] = t->docs + m * tokens;
     program_run(p, phase, &(struct program_args){.kernels = &g->kernels, .team = t->dev->team, .step = &here,
                                                  .slot = g->slot, .act = slab[HOME_ACT], .wgrad = slab[HOME_WGRAD],
-                                                 .scratch = slab[HOME_SCRATCH], .first_microbatch = m == 0});
+                                                 .scratch = slab[HOME_SCRATCH], .written = g->written});
 }
 
 static void *garbage_new(size_t bytes)
@@ -31,7 +31,7 @@ static void run_split(struct toy *t, enum tape_phase order[], int microbatch[], 
 {
     struct program *p;
     struct err e = {0};
-    if (program_new(&p, t->g->tape, &t->g->kernels, (struct lower_options){.training = true, .split_w = true}, &e))
+    if (program_new(&p, t->g->stage[0].tape, &t->g->kernels, (struct lower_options){.training = true, .split_w = true}, &e))
         fail_msg("%s", e.text);
     void *slab[2][HOME_N];
     for (int m = 0; m < 2; m++)
@@ -39,6 +39,7 @@ static void run_split(struct toy *t, enum tape_phase order[], int microbatch[], 
     struct step_info info = {.seed = t->g->cfg.seed, .step = 3, .training = true,
                              .loss_scale = (float)(1.0 / (double)t->batch.n_trained)};
     memset(t->g->store.grad.p, 0xff, t->g->store.grad.bytes);
+    memset(t->g->written, 0, (size_t)t->g->n_slots);
     for (int i = 0; i < n; i++) run_phase(t, p, order[i], microbatch[i], slab[microbatch[i]], &info);
     for (int m = 0; m < 2; m++)
         for (int h = 0; h < HOME_N; h++)
@@ -103,8 +104,8 @@ static void test_additions_cost_nothing_backward(void **state)
         struct toy t;
         toy_open(&t, &c);
         int adds = 0;
-        for (int i = t.g->train->begin[PHASE_B]; i < t.g->train->begin[PHASE_W]; i++)
-            adds += t.g->train->code[i].op == OP_ADD;
+        for (int i = t.g->stage[0].train->begin[PHASE_B]; i < t.g->stage[0].train->begin[PHASE_W]; i++)
+            adds += t.g->stage[0].train->code[i].op == OP_ADD;
         assert_int_equal(adds, v & 2 ? 2 * c.model.layers : 0);
         toy_close(&t);
     }

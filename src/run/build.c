@@ -1,0 +1,159 @@
+/* From a config to paper that can be carried out: generate or read the schedule, put in its messages, have it proved,
+ * deal the layers, record and lower the stages that are here, and assign every buffer. Nothing here allocates on the
+ * device or computes.
+ *
+ * A stage's weight gradients are a phase of their own only where the schedule puts them off (a W of that stage):
+ * elsewhere they run inside the backward and nothing is kept for them.
+ */
+#include "run/build.h"
+
+#include "base/mem.h"
+
+enum { SENDS = 4 }; /* buffers for sending that a rank likes to have: a slow neighbour does not stop it at once */
+
+int build_pipe_rank(const struct engine *g)
+{
+    return g->cfg.pipeline.comm ? comm_rank(g->cfg.pipeline.comm) : 0;
+}
+
+/* ---- the schedule ---- */
+static int make_schedule(struct engine *g, struct err *e)
+{
+    const struct pipeline_config *c = &g->cfg.pipeline;
+    int ranks = c->comm ? comm_size(c->comm) : 1, m = to_int(g->cfg.n_microbatches);
+    int rc = OK;
+    if (c->text) {
+        rc = schedule_parse(&g->when, c->text, c->what, e);
+        if (!rc && (g->when->n_ranks != ranks || g->when->n_microbatches != m || g->when->forward_only))
+            rc = err_set(e, ERR_REQUEST, "%s: a %sschedule of %d ranks and %d microbatches; this run has %d and %d", c->what,
+                         g->when->forward_only ? "forward-only " : "", g->when->n_ranks, g->when->n_microbatches, ranks, m);
+        if (!rc && (schedule_has(g->when, ACTION_OFFLOAD) || schedule_has(g->when, ACTION_RELOAD)))
+            rc = err_set(e, ERR_REQUEST, "%s: OFFLOAD and RELOAD are not carried out; leave them out", c->what);
+        if (!rc && schedule_check(g->when, NULL, e)) rc = err_prefix(e, "%s", c->what);
+    } else if (!c->kind && ranks == 1) {
+        rc = schedule_limits(1, 1, m, e);
+        if (!rc) g->when = schedule_new_onestage(m, false);
+    } else {
+        rc = schedule_generate(&g->when, c->kind ? c->kind : "1f1b", ranks, m, c->chunks, e);
+    }
+    if (rc || ranks == 1) return rc;
+    if (!schedule_has(g->when, ACTION_RECV_F)) schedule_add_comm(g->when);
+    return rc;
+}
+
+int build_schedule(struct engine *g, struct err *e)
+{
+    int rc = make_schedule(g, e);
+    if (rc) return rc;
+    const struct pipeline_config *c = &g->cfg.pipeline;
+    struct schedule_peak *peak = xcalloc(to_size(g->when->n_ranks), sizeof *peak);
+    rc = schedule_check(g->when, peak, e);
+    g->peak = peak[build_pipe_rank(g)];
+    xfree(peak);
+    if (rc) return rc;
+    g->when_eval = schedule_new_forward(g->when);
+    schedule_add_comm(g->when_eval);
+    g->parts = xcalloc(to_size(g->when->n_stages), sizeof *g->parts);
+    return stages_split(g->parts, g->when->n_stages, &g->cfg.model, g->cfg.seq, c->layers, c->n_layers, e);
+}
+
+/* ---- stages ---- */
+static bool puts_off_weights(const struct schedule *s, int rank, int stage)
+{
+    for (int64_t i = 0; i < s->rank[rank].n; i++)
+        if (s->rank[rank].a[i].kind == ACTION_W && s->rank[rank].a[i].stage == stage) return true;
+    return false;
+}
+
+static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
+{
+    struct model_shape shape = {
+        .mode = MODEL_TRAIN,
+        .dtype = g->cfg.dtype,
+        .batch = g->cfg.micro,
+        .seq = g->cfg.seq,
+        .loss_rows = g->cfg.loss_rows,
+        .recompute = g->cfg.recompute,
+        .stage = &s->part,
+    };
+    struct lower_options o = {.training = true, .split_w = puts_off_weights(g->when, build_pipe_rank(g), s->index)};
+    s->tape = tape_new();
+    model_record(s->tape, &g->cfg.model, &g->params, &g->par, &shape);
+    int rc = tape_status(s->tape, e);
+    if (!rc && g->cfg.training) rc = program_new(&s->train, s->tape, &g->kernels, o, e);
+    o.training = o.split_w = false;
+    if (!rc) rc = program_new(&s->eval, s->tape, &g->kernels, o, e);
+    return rc;
+}
+
+/* Slabs of one size are shared by the stages that want it; a class is named after the first of them. */
+static int class_of(const struct engine *g, int stage, enum home h)
+{
+    for (int i = 0; i < stage && g->cfg.training; i++)
+        if (g->stage[i].train->bytes[h] == g->stage[stage].train->bytes[h]) return i;
+    return stage;
+}
+
+int build_stages(struct engine *g, struct err *e)
+{
+    int *held = xcalloc(to_size(g->when->n_stages) + 1, sizeof *held), rc = OK;
+    int n = stages_on(g->when, build_pipe_rank(g), held);
+    g->stage = xcalloc((size_t)n + 1, sizeof *g->stage);
+    for (int i = 0; !rc && i < n; i++) {
+        struct engine_stage *s = &g->stage[g->n_stages++];
+        s->index = held[i];
+        s->part = g->parts[held[i]];
+        rc = new_stage(g, s, e);
+        if (rc) break;
+        s->act_class = class_of(g, i, HOME_ACT);
+        s->wgrad_class = class_of(g, i, HOME_WGRAD);
+    }
+    xfree(held);
+    return rc;
+}
+
+/* ---- itineraries ---- */
+static int itinerary(struct engine *g, struct itinerary *t, const struct schedule *s, const struct stage_use *use,
+                     struct err *e)
+{
+    int sends = s->n_ranks > 1 ? itinerary_choose_sends(s, SENDS) : SENDS;
+    if (!sends)
+        return err_set(e, ERR_REQUEST, "schedule %s has too many messages under way at once; put receives nearer to sends",
+                       s->kind);
+    itinerary_init(t, s, build_pipe_rank(g), use, g->n_stages, sends);
+    return OK;
+}
+
+int build_itineraries(struct engine *g, struct err *e)
+{
+    struct stage_use *use = xcalloc((size_t)g->n_stages + 1, sizeof *use);
+    for (int i = 0; i < g->n_stages; i++) {
+        const struct engine_stage *s = &g->stage[i];
+        use[i] = (struct stage_use){.stage = s->index, .act_class = s->act_class, .wgrad_class = s->wgrad_class};
+        if (!s->train) continue;
+        use[i].in_until = program_slot_last(s->train, SLOT_STAGE_IN);
+        use[i].dout_until = program_slot_last(s->train, SLOT_STAGE_DOUT);
+    }
+    int rc = g->cfg.training ? itinerary(g, &g->go, g->when, use, e) : OK;
+    if (!rc) rc = itinerary(g, &g->go_eval, g->when_eval, use, e);
+    xfree(use);
+    return rc;
+}
+
+void build_free(struct engine *g)
+{
+    for (int i = 0; i < g->n_stages; i++) {
+        struct engine_stage *s = &g->stage[i];
+        flow_fini(&s->flow);
+        flow_fini(&s->flow_eval);
+        program_free(s->train);
+        program_free(s->eval);
+        tape_free(s->tape);
+    }
+    xfree(g->stage);
+    xfree(g->parts);
+    itinerary_fini(&g->go);
+    itinerary_fini(&g->go_eval);
+    schedule_free(g->when);
+    schedule_free(g->when_eval);
+}

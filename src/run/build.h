@@ -1,0 +1,18 @@
+/* build.h: what engine_new makes on paper: the schedule, the stages this rank holds with their programs, and its
+ * itinerary. Private to run/. Floor 6. Order: Same(config) but for what belongs to one rank.
+ */
+#ifndef TUTTI_RUN_BUILD_H
+#define TUTTI_RUN_BUILD_H
+
+#include "run/engine.h"
+
+int build_pipe_rank(const struct engine *g); /* along pp */
+/* g->when, when_eval, peak, parts; and the table of parameters. */
+int build_schedule(struct engine *g, struct err *e);
+/* g->stage: tapes and programs. */
+int build_stages(struct engine *g, struct err *e);
+/* g->go, go_eval. */
+int build_itineraries(struct engine *g, struct err *e);
+void build_free(struct engine *g);
+
+#endif

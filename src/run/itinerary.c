@@ -1,0 +1,422 @@
+/* One walk over the rank's actions with a clock of list positions: take at first use, give back after last use, lowest
+ * free index first (optimal for intervals that are met in order of their beginning). Receives are posted one action
+ * ahead, so that data travels beside the action before; where the peer sends in another order than this rank needs,
+ * everything it sends earlier is posted first and waits in its buffer.
+ *
+ * Sends are the one thing whose end depends on somebody else's speed. Their number is therefore fixed, and a dry run of
+ * all ranks, in which a send ends when its receiver posts, proves that nobody waits in a circle; as in schedule_check
+ * one dry run decides for all speeds. Cost: O(actions of all ranks).
+ *
+ * Rejected: an output buffer in every slab (no waiting at all, but one more activation per live microbatch), and
+ * allocating when a message comes (the plan would not know how much).
+ */
+#include "run/itinerary.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+enum {
+    RING = 60,          /* operations that a communicator takes before one more waits for the oldest (comm/impl.h) */
+    SENDING = 1 << 24,  /* while building: buffers for sending count from here */
+};
+
+struct inbox { /* what one peer sends here, in its order, named as this rank receives it */
+    struct action *a;
+    int64_t n, room, posted;
+};
+
+struct free_list { /* owner[i]: in use */
+    bool *used;
+    int n, room;
+};
+
+struct build {
+    const struct schedule *s;
+    int rank;
+    const struct stage_use *use;
+    int n_use;
+    struct itinerary *t;
+    struct inbox *inbox;    /* [ranks] */
+    int64_t *place[2];      /* [stage, microbatch] -> index in the inbox of RECV_F, RECV_B */
+    int *in, *din, *out, *dout, *act, *wgrad; /* [stage, microbatch] -> buffer or slab, -1 */
+    struct free_list keep, *acts, *wgrads;
+    bool *filled, *sent;    /* sending buffers: written and not sent yet; sent at least once */
+    int n_send, next_send;
+};
+
+static int64_t key(const struct schedule *s, int stage, int microbatch)
+{
+    return (int64_t)stage * s->n_microbatches + microbatch;
+}
+
+static int take(struct free_list *f)
+{
+    int i = 0;
+    while (i < f->n && f->used[i]) i++;
+    if (i == f->room) {
+        f->room = f->room ? 2 * f->room : 8;
+        f->used = xrealloc(f->used, (size_t)f->room * sizeof *f->used);
+    }
+    if (i == f->n) f->n++;
+    f->used[i] = true;
+    return i;
+}
+
+static void give(struct free_list *f, int *i)
+{
+    CHECK(*i >= 0 && *i < f->n && f->used[*i], "giving back %d of %d", *i, f->n);
+    f->used[*i] = false;
+    *i = -1;
+}
+
+static struct step *push(struct itinerary *t, enum step_kind kind, struct action a)
+{
+    if (t->n == t->room) {
+        t->room = t->room ? 2 * t->room : 64;
+        t->step = xrealloc(t->step, to_size(t->room) * sizeof *t->step);
+    }
+    struct step *x = &t->step[t->n++];
+    *x = (struct step){.kind = kind, .a = a, .stage = -1, .act = -1, .wgrad = -1, .in = -1, .din = -1, .out = -1,
+                       .dout = -1, .buffer = -1};
+    return x;
+}
+
+/* ---- messages ---- */
+static void read_inboxes(struct build *b)
+{
+    const struct schedule *s = b->s;
+    for (int r = 0; r < s->n_ranks; r++)
+        for (int64_t i = 0; i < s->rank[r].n; i++) {
+            struct action a = s->rank[r].a[i];
+            bool forward = a.kind == ACTION_SEND_F;
+            if ((!forward && a.kind != ACTION_SEND_B) || a.peer != b->rank) continue;
+            a = action_of(forward ? ACTION_RECV_F : ACTION_RECV_B, forward ? a.stage + 1 : a.stage - 1, a.microbatch);
+            a.peer = (uint16_t)r;
+            struct inbox *x = &b->inbox[r];
+            if (x->n == x->room) {
+                x->room = x->room ? 2 * x->room : 16;
+                x->a = xrealloc(x->a, to_size(x->room) * sizeof *x->a);
+            }
+            b->place[!forward][key(s, a.stage, a.microbatch)] = x->n;
+            x->a[x->n++] = a;
+        }
+}
+
+static void post_until(struct build *b, struct action recv)
+{
+    struct inbox *x = &b->inbox[recv.peer];
+    int64_t at = b->place[recv.kind == ACTION_RECV_B][key(b->s, recv.stage, recv.microbatch)];
+    for (; x->posted <= at; x->posted++) {
+        struct action a = x->a[x->posted];
+        int *to = a.kind == ACTION_RECV_F ? b->in : b->dout, buffer = take(&b->keep);
+        to[key(b->s, a.stage, a.microbatch)] = buffer;
+        push(b->t, STEP_POST, a)->buffer = buffer;
+    }
+}
+
+/* Messages that the next computing action after position i waits for. */
+static void post_ahead(struct build *b, const struct action_list *l, int64_t i)
+{
+    for (i++; i < l->n && !action_is_compute((enum action_kind)l->a[i].kind); i++)
+        if (l->a[i].kind == ACTION_RECV_F || l->a[i].kind == ACTION_RECV_B) post_until(b, l->a[i]);
+}
+
+/* A buffer to write and then send; its last message must have been taken. */
+static int take_sending(struct build *b, struct action a)
+{
+    int i = 0;
+    while (i < b->n_send && b->filled[(b->next_send + i) % b->n_send]) i++;
+    i = i < b->n_send ? (b->next_send + i) % b->n_send : b->n_send; /* all wait for a late SEND: one more */
+    if (i == b->n_send) {
+        b->n_send++;
+        b->filled = xrealloc(b->filled, (size_t)b->n_send * sizeof *b->filled);
+        b->sent = xrealloc(b->sent, (size_t)b->n_send * sizeof *b->sent);
+        b->sent[i] = false;
+    }
+    b->next_send = (i + 1) % b->n_send;
+    b->filled[i] = true;
+    if (b->sent[i]) push(b->t, STEP_CLEAR, a)->buffer = SENDING + i;
+    return SENDING + i;
+}
+
+static void send(struct build *b, struct action a)
+{
+    int buffer = (a.kind == ACTION_SEND_F ? b->out : b->din)[key(b->s, a.stage, a.microbatch)];
+    CHECK(buffer >= SENDING, "nothing to send");
+    push(b->t, STEP_SEND, a)->buffer = buffer;
+    b->filled[buffer - SENDING] = false;
+    b->sent[buffer - SENDING] = true;
+}
+
+/* ---- computing ---- */
+static const struct stage_use *use_of(const struct build *b, int stage)
+{
+    for (int i = 0; i < b->n_use; i++)
+        if (b->use[i].stage == stage) return &b->use[i];
+    CHECK(false, "stage %d is not on rank %d", stage, b->rank);
+    return NULL;
+}
+
+/* The buffer for what crosses to a neighbouring stage: kept there when it is on this rank. */
+static int crossing(struct build *b, struct action a, int to_stage, int *kept)
+{
+    if (to_stage < 0 || to_stage >= b->s->n_stages) return -1;
+    if (schedule_rank_of(b->s, to_stage, a.microbatch) != b->rank) return take_sending(b, a);
+    return kept[key(b->s, to_stage, a.microbatch)] = take(&b->keep);
+}
+
+static void run_forward(struct build *b, struct action a, const struct stage_use *u)
+{
+    int64_t k = key(b->s, a.stage, a.microbatch);
+    b->out[k] = crossing(b, a, a.stage + 1, b->in);
+    if (!b->s->forward_only) {
+        b->act[k] = take(&b->acts[u->act_class]);
+        b->wgrad[k] = take(&b->wgrads[u->wgrad_class]);
+    }
+    struct step *x = push(b->t, STEP_RUN, a);
+    x->stage = (int)(u - b->use);
+    x->act = b->act[k];
+    x->wgrad = b->wgrad[k];
+    x->in = b->in[k];
+    x->out = b->out[k];
+    if (b->in[k] >= 0 && (b->s->forward_only || u->in_until == PHASE_F)) give(&b->keep, &b->in[k]);
+}
+
+static void run_backward(struct build *b, struct action a, const struct stage_use *u)
+{
+    int64_t k = key(b->s, a.stage, a.microbatch);
+    bool inputs = a.kind != ACTION_W, weights = a.kind != ACTION_B;
+    if (inputs) b->din[k] = crossing(b, a, a.stage - 1, b->dout);
+    struct step *x = push(b->t, STEP_RUN, a);
+    x->stage = (int)(u - b->use);
+    x->act = b->act[k];
+    x->wgrad = b->wgrad[k];
+    x->in = b->in[k];
+    x->dout = b->dout[k];
+    x->din = inputs ? b->din[k] : -1;
+    if (b->in[k] >= 0 && ((inputs && u->in_until == PHASE_B) || (weights && u->in_until == PHASE_W)))
+        give(&b->keep, &b->in[k]);
+    if (b->dout[k] >= 0 && ((inputs && u->dout_until == PHASE_B) || (weights && u->dout_until == PHASE_W)))
+        give(&b->keep, &b->dout[k]);
+    if (inputs) give(&b->acts[u->act_class], &b->act[k]);
+    if (weights) give(&b->wgrads[u->wgrad_class], &b->wgrad[k]);
+}
+
+static void walk(struct build *b)
+{
+    const struct action_list *l = &b->s->rank[b->rank];
+    for (int64_t i = 0; i < l->n; i++) {
+        struct action a = l->a[i];
+        switch (a.kind) {
+        case ACTION_RECV_F:
+        case ACTION_RECV_B:
+            post_until(b, a);
+            push(b->t, STEP_ARRIVE, a)->buffer =
+                (a.kind == ACTION_RECV_F ? b->in : b->dout)[key(b->s, a.stage, a.microbatch)];
+            break;
+        case ACTION_SEND_F:
+        case ACTION_SEND_B:
+            send(b, a);
+            break;
+        case ACTION_F:
+            post_ahead(b, l, i);
+            run_forward(b, a, use_of(b, a.stage));
+            break;
+        case ACTION_B:
+        case ACTION_W:
+        case ACTION_BW:
+            post_ahead(b, l, i);
+            run_backward(b, a, use_of(b, a.stage));
+            break;
+        default:
+            break; /* gathering, reducing and recomputing are in the programs' flow, unit by unit */
+        }
+    }
+}
+
+/* Which step runs a phase of a stage for the last time. */
+static void mark_last(struct itinerary *t, int n_use)
+{
+    bool *seen = xcalloc((size_t)n_use * PHASE_N, sizeof *seen);
+    for (int64_t i = t->n - 1; i >= 0; i--) {
+        struct step *x = &t->step[i];
+        if (x->kind != STEP_RUN) continue;
+        const bool runs[PHASE_N] = {x->a.kind == ACTION_F, x->a.kind == ACTION_B || x->a.kind == ACTION_BW,
+                                    x->a.kind == ACTION_W || x->a.kind == ACTION_BW};
+        for (int p = 0; p < PHASE_N; p++) {
+            if (!runs[p]) continue;
+            x->last[p] = !seen[x->stage * PHASE_N + p];
+            seen[x->stage * PHASE_N + p] = true;
+        }
+    }
+    xfree(seen);
+}
+
+static void number(int *buffer, int n_keep)
+{
+    if (*buffer >= SENDING) *buffer += n_keep - SENDING;
+}
+
+static int *sizes(struct free_list *f, int n)
+{
+    int *out = xcalloc((size_t)n + 1, sizeof *out);
+    for (int i = 0; i < n; i++) {
+        out[i] = f[i].n;
+        xfree(f[i].used);
+    }
+    xfree(f);
+    return out;
+}
+
+void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, const struct stage_use *use, int n_use,
+                    int n_send)
+{
+    size_t keys = to_size(s->n_stages) * to_size(s->n_microbatches);
+    struct build b = {.s = s, .rank = rank, .use = use, .n_use = n_use, .t = t, .n_send = n_send};
+    int **of[] = {&b.in, &b.din, &b.out, &b.dout, &b.act, &b.wgrad};
+    *t = (struct itinerary){0};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        *of[i] = xmalloc(keys * sizeof(int));
+        memset(*of[i], 0xff, keys * sizeof(int));
+    }
+    for (int i = 0; i < 2; i++) b.place[i] = xcalloc(keys, sizeof **b.place);
+    b.inbox = xcalloc(to_size(s->n_ranks), sizeof *b.inbox);
+    b.filled = xcalloc((size_t)n_send + 1, sizeof *b.filled);
+    b.sent = xcalloc((size_t)n_send + 1, sizeof *b.sent);
+    for (int i = 0; i < n_use; i++) {
+        if (use[i].act_class >= t->n_act) t->n_act = use[i].act_class + 1;
+        if (use[i].wgrad_class >= t->n_wgrad) t->n_wgrad = use[i].wgrad_class + 1;
+    }
+    b.acts = xcalloc((size_t)t->n_act + 1, sizeof *b.acts);
+    b.wgrads = xcalloc((size_t)t->n_wgrad + 1, sizeof *b.wgrads);
+    read_inboxes(&b);
+    walk(&b);
+    mark_last(t, n_use);
+    t->n_keep = b.keep.n;
+    for (int i = 0; i < b.n_send; i++) t->n_send += b.sent[i]; /* taken in turn: the first ones */
+    for (int64_t i = 0; i < t->n; i++) {
+        int *field[] = {&t->step[i].in, &t->step[i].din, &t->step[i].out, &t->step[i].dout, &t->step[i].buffer};
+        for (int k = 0; k < 5; k++) number(field[k], t->n_keep);
+    }
+    t->act = sizes(b.acts, t->n_act);
+    t->wgrad = sizes(b.wgrads, t->n_wgrad);
+    for (int r = 0; r < s->n_ranks; r++) xfree(b.inbox[r].a);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) xfree(*of[i]);
+    for (int i = 0; i < 2; i++) xfree(b.place[i]);
+    xfree(b.inbox);
+    xfree(b.filled);
+    xfree(b.sent);
+    xfree(b.keep.used);
+}
+
+void itinerary_fini(struct itinerary *t)
+{
+    xfree(t->step);
+    xfree(t->act);
+    xfree(t->wgrad);
+    *t = (struct itinerary){0};
+}
+
+/* ---- does it come to its end? ---- */
+struct message { /* the number-th from one rank to another */
+    int from, to, number;
+};
+struct runner {
+    int64_t pc, n_ops;
+    struct message ring[RING];
+    struct message *of; /* by buffer: the last message through it */
+};
+struct dry {
+    int n;
+    struct itinerary *t; /* [n] */
+    struct runner *r;    /* [n] */
+    int *sent, *posted;  /* [from][to] */
+};
+
+static bool is_through(const struct dry *d, const struct message *m)
+{
+    int at = m->from * d->n + m->to;
+    return d->sent[at] > m->number && d->posted[at] > m->number;
+}
+
+static bool step_may(const struct dry *d, int rank)
+{
+    const struct runner *r = &d->r[rank];
+    const struct step *x = &d->t[rank].step[r->pc];
+    if (x->kind == STEP_RUN) return true;
+    if (x->kind == STEP_ARRIVE || x->kind == STEP_CLEAR) return is_through(d, &r->of[x->buffer]);
+    return r->n_ops < RING || is_through(d, &r->ring[r->n_ops % RING]);
+}
+
+static void step_do(struct dry *d, int rank)
+{
+    struct runner *r = &d->r[rank];
+    const struct step *x = &d->t[rank].step[r->pc++];
+    if (x->kind != STEP_POST && x->kind != STEP_SEND) return;
+    bool sends = x->kind == STEP_SEND;
+    struct message m = {sends ? rank : x->a.peer, sends ? x->a.peer : rank, 0};
+    m.number = (sends ? d->sent : d->posted)[m.from * d->n + m.to]++;
+    r->of[x->buffer] = r->ring[r->n_ops++ % RING] = m;
+}
+
+static bool comes_to_its_end(const struct schedule *s, int n_send)
+{
+    size_t n = to_size(s->n_ranks);
+    struct dry d = {.n = s->n_ranks, .t = xcalloc(n, sizeof *d.t), .r = xcalloc(n, sizeof *d.r),
+                    .sent = xcalloc(n * n, sizeof *d.sent), .posted = xcalloc(n * n, sizeof *d.posted)};
+    struct stage_use *use = xmalloc(to_size(s->n_stages) * sizeof *use);
+    for (int r = 0; r < s->n_ranks; r++) {
+        int n_use = 0;
+        for (int i = 0; i < s->n_stages; i++)
+            if (schedule_has_stage(s, r, i)) use[n_use++] = (struct stage_use){i, PHASE_W, PHASE_W, 0, 0};
+        itinerary_init(&d.t[r], s, r, use, n_use, n_send);
+        d.r[r].of = xcalloc((size_t)(d.t[r].n_keep + d.t[r].n_send) + 1, sizeof *d.r[r].of);
+    }
+    bool end = false;
+    for (bool moved = true; moved && !end;) {
+        moved = false;
+        end = true;
+        for (int r = 0; r < s->n_ranks; r++) {
+            for (; d.r[r].pc < d.t[r].n && step_may(&d, r); moved = true) step_do(&d, r);
+            end &= d.r[r].pc == d.t[r].n;
+        }
+    }
+    for (int r = 0; r < s->n_ranks; r++) {
+        itinerary_fini(&d.t[r]);
+        xfree(d.r[r].of);
+    }
+    xfree(use);
+    xfree(d.t);
+    xfree(d.r);
+    xfree(d.sent);
+    xfree(d.posted);
+    return end;
+}
+
+int itinerary_choose_sends(const struct schedule *s, int wanted)
+{
+    int most = RING;
+    for (int n = wanted; n <= most; n = n < 8 ? n + 1 : 2 * n)
+        if (comes_to_its_end(s, n)) return n;
+    return 0;
+}
+
+/* ---- telling ---- */
+void itinerary_print(const struct itinerary *t, struct str *out)
+{
+    static const char *const name[] = {"post", "arrive", "clear", "run", "send"};
+    char text[32];
+    for (int64_t i = 0; i < t->n; i++) {
+        const struct step *x = &t->step[i];
+        str_printf(out, "%5lld %-7s %-10s", (long long)i, name[x->kind], action_print(text, x->a));
+        if (x->buffer >= 0) str_printf(out, " buffer %d", x->buffer);
+        if (x->act >= 0) str_printf(out, " slab %d", x->act);
+        if (x->in >= 0) str_printf(out, " in %d", x->in);
+        if (x->out >= 0) str_printf(out, " out %d", x->out);
+        if (x->dout >= 0) str_printf(out, " dout %d", x->dout);
+        if (x->din >= 0) str_printf(out, " din %d", x->din);
+        str_putc(out, '\n');
+    }
+    str_printf(out, "buffers between stages: %d kept, %d for sending\n", t->n_keep, t->n_send);
+}

@@ -1,0 +1,66 @@
+/* itinerary.h: a rank's list of actions with every buffer assigned: what the executor carries out, one step after the
+ * other, deciding nothing. Made from the schedule before anything runs; it also says how many slabs and buffers there
+ * must be, so what is planned is what is allocated.
+ *
+ *   POST    start to receive a message into a buffer, in the order in which the peer sends
+ *   ARRIVE  wait until it is there
+ *   CLEAR   wait until the last message out of a buffer has been taken
+ *   RUN     F, B, W or BW of a stage
+ *   SEND    start to send a buffer
+ *
+ * Buffers hold what passes between stages: [tokens, hidden] of one microbatch. Kept ones are filled by a message, or by
+ * the neighbouring stage where that is on this rank too, and live until the last action that reads them; sending ones
+ * are used in turn, each until its message was taken.
+ *
+ * Invariants
+ *   1. A buffer or slab has one use at a time; F takes a slab, B (activations) and W (inputs of weight gradients) give
+ *      it back.
+ *   2. Between two ranks messages are received in the order they are sent.
+ *   3. itineraries_check: with sends that wait for their receiver, and COMM_RING operations under way at most, all
+ *      ranks come to their end at any speed.
+ * Floor 6. Order: Same(schedule).
+ */
+#ifndef TUTTI_RUN_ITINERARY_H
+#define TUTTI_RUN_ITINERARY_H
+
+#include "base/str.h"
+#include "schedule/schedule.h"
+#include "tape/program.h"
+
+enum step_kind { STEP_POST, STEP_ARRIVE, STEP_CLEAR, STEP_RUN, STEP_SEND };
+struct step {
+    enum step_kind kind;
+    struct action a;
+    int stage;              /* RUN: which of the stages held here */
+    int act, wgrad;         /* RUN: slab in the pool of the stage's size class; -1: none */
+    int in, din, out, dout; /* RUN: buffers at the stage's ends; -1: none */
+    int buffer;             /* POST, ARRIVE, CLEAR, SEND */
+    bool last[PHASE_N];     /* RUN: no later step runs this phase of this stage */
+};
+
+/* How long a stage's program needs what came in. Stages of one class have slabs of one size. */
+struct stage_use {
+    int stage;           /* position in the pipeline */
+    int in_until;        /* the last phase that reads the input, the gradient of the output */
+    int dout_until;
+    int act_class, wgrad_class;
+};
+
+struct itinerary {
+    struct step *step;
+    int64_t n, room;
+    int n_keep, n_send;      /* buffers: [0, n_keep) kept, [n_keep, n_keep + n_send) for sending */
+    int n_act, n_wgrad;      /* classes with at least one slab: length of the lists below */
+    int *act, *wgrad;        /* slabs per class */
+};
+
+/* rank's itinerary; use[n_use] tells about the stages held here, in ascending order. n_send: buffers for sending. */
+void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, const struct stage_use *use, int n_use,
+                    int n_send);
+void itinerary_fini(struct itinerary *t);
+/* How many buffers for sending every rank gets: the fewest, but at least `wanted`, with which all ranks come to their
+ * end. The schedule has passed schedule_check and has its messages. */
+int itinerary_choose_sends(const struct schedule *s, int wanted);
+void itinerary_print(const struct itinerary *t, struct str *out);
+
+#endif
