@@ -140,6 +140,12 @@ int build_itineraries(struct engine *g, struct err *e)
     return rc;
 }
 
+int build_holders(void *ctx, int param, int *out)
+{
+    const struct engine *g = ctx;
+    return stages_holders(g->when, g->parts, &g->cfg.model, &g->params.p[param], out);
+}
+
 void build_free(struct engine *g)
 {
     for (int i = 0; i < g->n_stages; i++) {

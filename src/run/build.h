@@ -13,6 +13,8 @@ int build_schedule(struct engine *g, struct err *e);
 int build_stages(struct engine *g, struct err *e);
 /* g->go, go_eval. */
 int build_itineraries(struct engine *g, struct err *e);
+/* For copies_init: pipeline ranks that hold a parameter; ctx is the engine. */
+int build_holders(void *ctx, int param, int *out);
 void build_free(struct engine *g);
 
 #endif

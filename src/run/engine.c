@@ -38,7 +38,9 @@ static int new_store(struct engine *g, struct err *e)
         grad_slots = max_int(grad_slots, s->flow.n_grad_slots);
     }
     g->unit_left = xcalloc((size_t)g->store.units.n + 1, sizeof *g->unit_left);
-    return exchange_init(&g->exchange, &g->store, g->cfg.shard, g->cfg.replicate, param_slots, grad_slots, e);
+    rc = exchange_init(&g->exchange, &g->store, g->cfg.shard, g->cfg.replicate, param_slots, grad_slots, e);
+    if (!rc) rc = copies_init(&g->copies, &g->store, g->cfg.pipeline.comm, build_holders, g, e);
+    return rc;
 }
 
 /* n buffers of one size, after those that are there. */
@@ -167,6 +169,7 @@ void engine_free(struct engine *g)
     buffer_free(&g->rope);
     buffer_free(&g->stat);
     exchange_fini(&g->exchange);
+    copies_fini(&g->copies);
     build_free(g);
     store_free(&g->store);
     param_table_free(&g->params);
@@ -207,6 +210,8 @@ static void read_loss(struct engine *g, int64_t n_trained, struct engine_report 
     device_to_host(&g->stream, stat, &g->stat, 0, sizeof stat);
     stream_sync(&g->stream);
     exchange_sum_f64(&g->exchange, stat, 2);
+    struct comm *pipe = g->cfg.pipeline.comm; /* the loss is where the head is */
+    if (pipe) comm_wait(pipe, comm_all_reduce(pipe, stat, stat, 2, DT_F64, COMM_SUM, "loss over stages"));
     CHECK(g->dev->counts_only || (int64_t)stat[1] == n_trained || engine_status(g, NULL), "trained on %.0f tokens, the batch has %lld",
           stat[1], (long long)n_trained);
     r->nats = stat[0];
@@ -240,6 +245,7 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
     exchange_step_begin(&g->exchange);
     executor_run(g, true, &info, NULL, NULL);
     exchange_reduce_finish(&g->exchange);
+    copies_sum(&g->copies);
     read_loss(g, n_trained, r);
     double squares = optim_sum_squares(&g->store, &g->kernels);
     exchange_sum_pieces_f64(&g->exchange, &squares, 1);

@@ -17,6 +17,7 @@
 #include "run/itinerary.h"
 #include "run/stages.h"
 #include "schedule/schedule.h"
+#include "state/copies.h"
 #include "state/exchange.h"
 #include "state/store.h"
 #include "tape/program.h"
@@ -84,6 +85,7 @@ struct engine {
     struct param_table params;
     struct store store;
     struct exchange exchange;
+    struct copies copies;        /* parameters that other stages hold too */
     struct schedule *when, *when_eval;
     struct schedule_peak peak;   /* of this rank, from the schedule's checker */
     struct model_stage *parts;   /* [when->n_stages] of the whole pipeline */
