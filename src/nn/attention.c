@@ -13,35 +13,59 @@ uint64_t dropout_stream(const char *what, int layer)
     return rng_stream(name);
 }
 
-void attention_declare(const struct model_config *c, struct param_table *t, int layer, bool bias, double std,
-                       double std_out)
+struct heads heads_here(const struct model_config *c, const struct par *p)
 {
-    int64_t HA = (int64_t)c->heads * c->head_dim, GA = (int64_t)c->kv_heads * c->head_dim, rows[3] = {HA, GA, GA};
-    struct declare column = {INIT_NORMAL, std, layer, SPMD_S0}, zeros = {INIT_ZEROS, 0, layer, SPMD_S0};
-    for (int i = 0; i < 3; i++)
-        layer_declare(t, column, 2, (int64_t[]){rows[i], c->hidden}, "layers.%d.attn.%c.weight", layer, "qkv"[i]);
-    for (int i = 0; bias && i < 3; i++) layer_declare(t, zeros, 1, &rows[i], "layers.%d.attn.%c.bias", layer, "qkv"[i]);
-    layer_declare(t, (struct declare){INIT_NORMAL, std_out, layer, SPMD_S1}, 2, (int64_t[]){c->hidden, HA},
+    struct heads h = {.kv_split = c->kv_heads >= p->size[AXIS_TP]};
+    int64_t group = c->heads / c->kv_heads;
+    if (h.kv_split) {
+        par_share(p, AXIS_TP, c->kv_heads, &h.kv.lo, &h.kv.hi);
+        h.q = (struct share){h.kv.lo * group, h.kv.hi * group};
+    } else {
+        par_share(p, AXIS_TP, c->heads, &h.q.lo, &h.q.hi);
+        h.kv.hi = c->kv_heads;
+    }
+    return h;
+}
+
+static int64_t count(struct share s) { return s.hi - s.lo; }
+
+void attention_declare(struct declare_ctx *x, int layer, bool bias, double std, double std_out)
+{
+    const struct model_config *c = x->c;
+    int64_t A = c->head_dim, HA = c->heads * A, GA = c->kv_heads * A, rows[3] = {HA, GA, GA};
+    struct heads h = heads_here(c, x->par);
+    struct share q = {h.q.lo * A, h.q.hi * A}, kv = {h.kv.lo * A, h.kv.hi * A};
+    for (int i = 0; i < 3; i++) {
+        struct declare d = {INIT_NORMAL, std, layer, i == 0 || h.kv_split ? SPMD_S0 : SPMD_R, i ? kv : q};
+        layer_declare(x, d, 2, (int64_t[]){rows[i], c->hidden}, "layers.%d.attn.%c.weight", layer, "qkv"[i]);
+    }
+    for (int i = 0; bias && i < 3; i++) {
+        struct declare d = {INIT_ZEROS, 0, layer, i == 0 || h.kv_split ? SPMD_S0 : SPMD_R, i ? kv : q};
+        layer_declare(x, d, 1, &rows[i], "layers.%d.attn.%c.bias", layer, "qkv"[i]);
+    }
+    layer_declare(x, (struct declare){INIT_NORMAL, std_out, layer, SPMD_S1, q}, 2, (int64_t[]){c->hidden, HA},
                   "layers.%d.attn.o.weight", layer);
     if (bias)
-        layer_declare(t, (struct declare){INIT_ZEROS, 0, layer, SPMD_I}, 1, &c->hidden, "layers.%d.attn.o.bias", layer);
+        layer_declare(x, (struct declare){INIT_ZEROS, 0, layer, SPMD_I, {0, 0}}, 1, &c->hidden, "layers.%d.attn.o.bias",
+                      layer);
 }
 
 static tid attend(struct layer_ctx *x, tid q, tid k, tid v, int layer)
 {
     const struct model_config *c = x->c;
+    struct heads h = heads_here(c, x->par);
     struct attention_shape shape = {
         .batch = x->s->batch,
         .seq = x->s->seq,
-        .heads = c->heads,
-        .kv_heads = c->kv_heads,
+        .heads = to_int(count(h.q)),
+        .kv_heads = to_int(count(h.kv)),
         .head_dim = c->head_dim,
         .causal = true,
         .dropout = (float)c->dropout,
         .stream = dropout_stream("attention", layer),
     };
     if (x->s->mode != MODEL_DECODE) return op_attention(x->t, q, k, v, x->doc_T, &shape, "attention");
-    int64_t n[2] = {x->s->cache_rows, (int64_t)c->kv_heads * c->head_dim};
+    int64_t n[2] = {x->s->cache_rows, count(h.kv) * c->head_dim};
     int slot = slot_cache(x->params->n, layer);
     if (x->t->err.code) return TID_NONE;
     struct spmd_type type = tape_tensor(x->t, k)->type; /* a cache lies where its keys and values lie */
@@ -50,21 +74,46 @@ static tid attend(struct layer_ctx *x, tid q, tid k, tid v, int layer)
     return op_attention_cached(x->t, q, k, v, x->pos_T, cache_k, cache_v, &shape, "attention");
 }
 
-tid attention_record(struct layer_ctx *x, tid h_TD, int layer, bool bias, bool rope)
+struct qkv {
+    tid q_THA, k_TGA, v_TGA;
+};
+
+/* One product makes q, k and v of this rank's heads. */
+static void project_together(struct layer_ctx *x, tid h_TD, int layer, bool bias, bool rope, struct qkv *p)
 {
-    const struct model_config *c = x->c;
-    int64_t HA = (int64_t)c->heads * c->head_dim, GA = (int64_t)c->kv_heads * c->head_dim;
-    h_TD = par_enter(x->t, x->par, h_TD, AXIS_TP);
+    struct heads h = heads_here(x->c, x->par);
+    int64_t A = x->c->head_dim, HA = count(h.q) * A, GA = count(h.kv) * A;
     tid w_qkv = layer_param(x, 3, "layers.%d.attn.q.weight", layer);
     tid b_qkv = bias ? layer_param(x, 3, "layers.%d.attn.q.bias", layer) : TID_NONE;
     tid qkv = op_linear(x->t, h_TD, w_qkv, b_qkv, "qkv");
     tid qk = tape_cols(x->t, qkv, 0, HA + GA);
-    if (rope) qk = op_rotary(x->t, qk, x->pos_T, x->rope_PA, c->heads + c->kv_heads, c->head_dim, "qk");
-    tid q_THA = tape_cols(x->t, qk, 0, HA);
-    tid k_TGA = tape_cols(x->t, qk, HA, GA);
-    tid v_TGA = tape_cols(x->t, qkv, HA + GA, GA);
-    tid o_THA = attend(x, q_THA, k_TGA, v_TGA, layer);
+    if (rope) qk = op_rotary(x->t, qk, x->pos_T, x->rope_PA, to_int(count(h.q) + count(h.kv)), to_int(A), "qk");
+    *p = (struct qkv){tape_cols(x->t, qk, 0, HA), tape_cols(x->t, qk, HA, GA), tape_cols(x->t, qkv, HA + GA, GA)};
+}
+
+/* More ranks than key heads: q is split, k and v are made whole on every rank. */
+static void project_apart(struct layer_ctx *x, tid h_TD, int layer, bool bias, bool rope, struct qkv *p)
+{
+    struct heads h = heads_here(x->c, x->par);
+    int64_t A = x->c->head_dim, GA = count(h.kv) * A;
+    tid w_q = layer_param(x, 1, "layers.%d.attn.q.weight", layer), w_kv = layer_param(x, 2, "layers.%d.attn.k.weight", layer);
+    tid b_q = bias ? layer_param(x, 1, "layers.%d.attn.q.bias", layer) : TID_NONE;
+    tid b_kv = bias ? layer_param(x, 2, "layers.%d.attn.k.bias", layer) : TID_NONE;
+    tid q = op_linear(x->t, h_TD, w_q, b_q, "q"), kv = op_linear(x->t, h_TD, w_kv, b_kv, "kv");
+    tid k = tape_cols(x->t, kv, 0, GA);
+    if (rope) q = op_rotary(x->t, q, x->pos_T, x->rope_PA, to_int(count(h.q)), to_int(A), "q");
+    if (rope) k = op_rotary(x->t, k, x->pos_T, x->rope_PA, to_int(count(h.kv)), to_int(A), "k");
+    *p = (struct qkv){q, k, tape_cols(x->t, kv, GA, GA)};
+}
+
+tid attention_record(struct layer_ctx *x, tid h_TD, int layer, bool bias, bool rope)
+{
+    struct qkv p;
+    h_TD = region_enter(x, h_TD);
+    if (heads_here(x->c, x->par).kv_split) project_together(x, h_TD, layer, bias, rope, &p);
+    else project_apart(x, h_TD, layer, bias, rope, &p);
+    tid o_THA = attend(x, p.q_THA, p.k_TGA, p.v_TGA, layer);
     tid w_o = layer_param(x, 1, "layers.%d.attn.o.weight", layer);
     tid b_o = bias ? layer_param(x, 1, "layers.%d.attn.o.bias", layer) : TID_NONE;
-    return par_reduce(x->t, x->par, op_linear(x->t, o_THA, w_o, b_o, "attn.o"), AXIS_TP);
+    return region_leave(x, op_linear_partial(x->t, o_THA, w_o, b_o, x->par->rank[AXIS_TP] != 0, "attn.o"));
 }

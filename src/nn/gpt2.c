@@ -6,33 +6,35 @@
 
 #include "nn/layers.h"
 
-static void declare_norm(const struct model_config *c, struct param_table *t, int layer, const char *prefix)
+static void declare_norm(struct declare_ctx *x, int layer, const char *prefix)
 {
-    layer_declare(t, (struct declare){INIT_ONES, 0, layer, SPMD_I}, 1, &c->hidden, "%s.weight", prefix);
-    layer_declare(t, (struct declare){INIT_ZEROS, 0, layer, SPMD_I}, 1, &c->hidden, "%s.bias", prefix);
+    enum spmd over_tp = over_stream(x->par);
+    layer_declare(x, (struct declare){INIT_ONES, 0, layer, over_tp, {0, 0}}, 1, &x->c->hidden, "%s.weight", prefix);
+    layer_declare(x, (struct declare){INIT_ZEROS, 0, layer, over_tp, {0, 0}}, 1, &x->c->hidden, "%s.bias", prefix);
 }
 
-static void declare(const struct model_config *c, struct param_table *t)
+static void declare(struct declare_ctx *x)
 {
+    const struct model_config *c = x->c;
     double std = 0.02, std_out = 0.02 / sqrt(2.0 * c->layers);
-    struct declare whole = {INIT_NORMAL, std, -1, SPMD_I};
+    struct declare whole = {INIT_NORMAL, std, -1, SPMD_I, {0, 0}};
     int64_t VD[2] = {c->vocab, c->hidden}, FD[2] = {c->ffn, c->hidden}, DF[2] = {c->hidden, c->ffn};
     char prefix[32];
-    layer_declare(t, whole, 2, VD, "embed.token");
-    layer_declare(t, whole, 2, (int64_t[]){c->max_seq, c->hidden}, "embed.position");
+    layer_declare(x, whole, 2, VD, "embed.token");
+    layer_declare(x, whole, 2, (int64_t[]){c->max_seq, c->hidden}, "embed.position");
     for (int l = 0; l < c->layers; l++) {
         snprintf(prefix, sizeof prefix, "layers.%d.norm1", l);
-        declare_norm(c, t, l, prefix);
-        attention_declare(c, t, l, true, std, std_out);
+        declare_norm(x, l, prefix);
+        attention_declare(x, l, true, std, std_out);
         snprintf(prefix, sizeof prefix, "layers.%d.norm2", l);
-        declare_norm(c, t, l, prefix);
-        layer_declare(t, (struct declare){INIT_NORMAL, std, l, SPMD_S0}, 2, FD, "layers.%d.mlp.up.weight", l);
-        layer_declare(t, (struct declare){INIT_ZEROS, 0, l, SPMD_S0}, 1, &c->ffn, "layers.%d.mlp.up.bias", l);
-        layer_declare(t, (struct declare){INIT_NORMAL, std_out, l, SPMD_S1}, 2, DF, "layers.%d.mlp.down.weight", l);
-        layer_declare(t, (struct declare){INIT_ZEROS, 0, l, SPMD_I}, 1, &c->hidden, "layers.%d.mlp.down.bias", l);
+        declare_norm(x, l, prefix);
+        layer_declare(x, (struct declare){INIT_NORMAL, std, l, SPMD_S0, {0, 0}}, 2, FD, "layers.%d.mlp.up.weight", l);
+        layer_declare(x, (struct declare){INIT_ZEROS, 0, l, SPMD_S0, {0, 0}}, 1, &c->ffn, "layers.%d.mlp.up.bias", l);
+        layer_declare(x, (struct declare){INIT_NORMAL, std_out, l, SPMD_S1, {0, 0}}, 2, DF, "layers.%d.mlp.down.weight", l);
+        layer_declare(x, (struct declare){INIT_ZEROS, 0, l, SPMD_I, {0, 0}}, 1, &c->hidden, "layers.%d.mlp.down.bias", l);
     }
-    declare_norm(c, t, -1, "norm");
-    if (!c->tie) layer_declare(t, whole, 2, VD, "head.weight");
+    declare_norm(x, -1, "norm");
+    if (!c->tie) layer_declare(x, whole, 2, VD, "head.weight");
 }
 
 static tid norm(struct layer_ctx *x, tid h_TD, const char *prefix, const char *label)
@@ -41,10 +43,10 @@ static tid norm(struct layer_ctx *x, tid h_TD, const char *prefix, const char *l
     return op_layernorm(x->t, h_TD, w_D, layer_param(x, 1, "%s.bias", prefix), (float)x->c->norm_eps, label);
 }
 
-static tid linear(struct layer_ctx *x, tid h, int l, const char *what)
+static tid up(struct layer_ctx *x, tid h, int l)
 {
-    tid w = layer_param(x, 1, "layers.%d.mlp.%s.weight", l, what);
-    return op_linear(x->t, h, w, layer_param(x, 1, "layers.%d.mlp.%s.bias", l, what), what);
+    tid w = layer_param(x, 1, "layers.%d.mlp.up.weight", l);
+    return op_linear(x->t, h, w, layer_param(x, 1, "layers.%d.mlp.up.bias", l), "up");
 }
 
 static tid embed(struct layer_ctx *x, tid ids_T)
@@ -64,9 +66,10 @@ static tid block(struct layer_ctx *x, tid h_TD, int l)
     h_TD = op_add(x->t, h_TD, o_TD, p, dropout_stream("attn.o", l), "residual1");
 
     snprintf(prefix, sizeof prefix, "layers.%d.norm2", l);
-    tid n_TD = par_enter(x->t, x->par, norm(x, h_TD, prefix, "norm2"), AXIS_TP);
-    tid a_TF = op_act(x->t, linear(x, n_TD, l, "up"), ACT_GELU, "gelu");
-    tid d_TD = par_reduce(x->t, x->par, linear(x, a_TF, l, "down"), AXIS_TP);
+    tid n_TD = region_enter(x, norm(x, h_TD, prefix, "norm2"));
+    tid a_TF = op_act(x->t, up(x, n_TD, l), ACT_GELU, "gelu");
+    tid w_down = layer_param(x, 1, "layers.%d.mlp.down.weight", l), b_down = layer_param(x, 1, "layers.%d.mlp.down.bias", l);
+    tid d_TD = region_leave(x, op_linear_partial(x->t, a_TF, w_down, b_down, x->par->rank[AXIS_TP] != 0, "down"));
     return op_add(x->t, h_TD, d_TD, p, dropout_stream("mlp.down", l), "residual2");
 }
 

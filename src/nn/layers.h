@@ -18,10 +18,17 @@ struct layer_ctx {
     tid pos_T, doc_T, rope_PA;
 };
 
+/* Where rows of the table of parameters go, and this rank's place, which says what it holds of each. */
+struct declare_ctx {
+    const struct model_config *c;
+    const struct par *par;
+    struct param_table *t;
+};
+
 struct family {
     const char *name;
     bool uses_rope;
-    void (*declare)(const struct model_config *c, struct param_table *t);
+    void (*declare)(struct declare_ctx *x);
     tid (*embed)(struct layer_ctx *x, tid ids_T);
     tid (*block)(struct layer_ctx *x, tid h_TD, int layer);
     tid (*norm)(struct layer_ctx *x, tid h_TD);
@@ -31,21 +38,43 @@ extern const struct family family_gpt2, family_llama;
 /* A parameter as a tensor, its name printf-style; span > 1: this and the following ones as one matrix (rows one after
  * the other). */
 tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* A row of the table of parameters: initial values are normal with `std`, or all zeros or ones. */
+/* A row of the table of parameters: initial values are normal with `std`, or all zeros or ones. over_tp: S0 or S1, the
+ * dim that tp splits, evenly unless `share` says which part is held here; I, the same on all ranks; R, the same, but each
+ * rank's gradient is only a part of the sum. */
+struct share {
+    int64_t lo, hi;
+};
 struct declare {
     enum param_init init;
     double std;
     int layer;
     enum spmd over_tp;
+    struct share share; /* {0, 0}: even */
 };
-void layer_declare(struct param_table *t, struct declare d, int nd, const int64_t *n, const char *fmt, ...)
+void layer_declare(struct declare_ctx *x, struct declare d, int nd, const int64_t *n, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+
+/* Parameters used on the residual stream itself: norms, positions. Where the stream's tokens are sharded (sequence
+ * parallelism) each rank's gradient is a part of the sum. */
+static inline enum spmd over_stream(const struct par *p) { return p->sequence ? SPMD_R : SPMD_I; }
+
+/* The way into and out of a region that tp splits, and how the stream lies outside of it: whole on every rank (enter,
+ * reduce), or sharded over tokens (gather, scatter). */
+tid region_enter(struct layer_ctx *x, tid h_TD);
+tid region_leave(struct layer_ctx *x, tid partial_TD);
+
+/* The heads of this rank: query heads [lo, hi) and the key heads they read. Key heads are split along tp while there is
+ * one for every rank; else all ranks hold all of them. */
+struct heads {
+    struct share q, kv;
+    bool kv_split;
+};
+struct heads heads_here(const struct model_config *c, const struct par *p);
 
 /* attention.c: q, k, v projections as one matrix, rotary if the family has it, attention, output projection;
  * prefix is "layers.N.attn". Returns the projected output, summed over tp. */
 tid attention_record(struct layer_ctx *x, tid h_TD, int layer, bool bias, bool rope);
-void attention_declare(const struct model_config *c, struct param_table *t, int layer, bool bias, double std,
-                       double std_out);
+void attention_declare(struct declare_ctx *x, int layer, bool bias, double std, double std_out);
 /* The random stream of a dropout, from where it stands. */
 uint64_t dropout_stream(const char *what, int layer);
 

@@ -5,24 +5,25 @@
 
 #include "nn/layers.h"
 
-static void declare(const struct model_config *c, struct param_table *t)
+static void declare(struct declare_ctx *x)
 {
+    const struct model_config *c = x->c;
     double std = 0.02, std_out = 0.02 / sqrt(2.0 * c->layers);
-    struct declare whole = {INIT_NORMAL, std, -1, SPMD_I};
+    struct declare whole = {INIT_NORMAL, std, -1, SPMD_I, {0, 0}};
     int64_t VD[2] = {c->vocab, c->hidden}, FD[2] = {c->ffn, c->hidden}, DF[2] = {c->hidden, c->ffn};
-    layer_declare(t, whole, 2, VD, "embed.token");
+    layer_declare(x, whole, 2, VD, "embed.token");
     for (int l = 0; l < c->layers; l++) {
-        struct declare gain = {INIT_ONES, 0, l, SPMD_I}, column = {INIT_NORMAL, std, l, SPMD_S0},
-                       row = {INIT_NORMAL, std_out, l, SPMD_S1};
-        layer_declare(t, gain, 1, &c->hidden, "layers.%d.norm1.weight", l);
-        attention_declare(c, t, l, false, std, std_out);
-        layer_declare(t, gain, 1, &c->hidden, "layers.%d.norm2.weight", l);
-        layer_declare(t, column, 2, FD, "layers.%d.mlp.gate.weight", l);
-        layer_declare(t, column, 2, FD, "layers.%d.mlp.up.weight", l);
-        layer_declare(t, row, 2, DF, "layers.%d.mlp.down.weight", l);
+        struct declare gain = {INIT_ONES, 0, l, over_stream(x->par), {0, 0}},
+                       column = {INIT_NORMAL, std, l, SPMD_S0, {0, 0}}, row = {INIT_NORMAL, std_out, l, SPMD_S1, {0, 0}};
+        layer_declare(x, gain, 1, &c->hidden, "layers.%d.norm1.weight", l);
+        attention_declare(x, l, false, std, std_out);
+        layer_declare(x, gain, 1, &c->hidden, "layers.%d.norm2.weight", l);
+        layer_declare(x, column, 2, FD, "layers.%d.mlp.gate.weight", l);
+        layer_declare(x, column, 2, FD, "layers.%d.mlp.up.weight", l);
+        layer_declare(x, row, 2, DF, "layers.%d.mlp.down.weight", l);
     }
-    layer_declare(t, (struct declare){INIT_ONES, 0, -1, SPMD_I}, 1, &c->hidden, "norm.weight");
-    if (!c->tie) layer_declare(t, whole, 2, VD, "head.weight");
+    layer_declare(x, (struct declare){INIT_ONES, 0, -1, over_stream(x->par), {0, 0}}, 1, &c->hidden, "norm.weight");
+    if (!c->tie) layer_declare(x, whole, 2, VD, "head.weight");
 }
 
 static tid embed(struct layer_ctx *x, tid ids_T)
@@ -44,11 +45,11 @@ static tid block(struct layer_ctx *x, tid h_TD, int l)
     h_TD = op_add(x->t, h_TD, o_TD, p, dropout_stream("attn.o", l), "residual1");
 
     n_TD = norm(x, h_TD, layer_param(x, 1, "layers.%d.norm2.weight", l), "norm2");
-    n_TD = par_enter(x->t, x->par, n_TD, AXIS_TP);
+    n_TD = region_enter(x, n_TD);
     tid w_gate_up = layer_param(x, 2, "layers.%d.mlp.gate.weight", l);
     tid a_TF = op_act(x->t, op_linear(x->t, n_TD, w_gate_up, TID_NONE, "gate_up"), ACT_SWIGLU, "swiglu");
     tid d_TD = op_linear(x->t, a_TF, layer_param(x, 1, "layers.%d.mlp.down.weight", l), TID_NONE, "down");
-    d_TD = par_reduce(x->t, x->par, d_TD, AXIS_TP);
+    d_TD = region_leave(x, d_TD);
     return op_add(x->t, h_TD, d_TD, p, dropout_stream("mlp.down", l), "residual2");
 }
 

@@ -44,9 +44,10 @@ int model_check(const struct model_config *c, struct err *e)
     return OK;
 }
 
-void model_declare(const struct model_config *c, struct param_table *t)
+void model_declare(const struct model_config *c, const struct par *par, struct param_table *t)
 {
-    families[c->family]->declare(c, t);
+    struct par single = par_single();
+    families[c->family]->declare(&(struct declare_ctx){c, par ? par : &single, t});
 }
 
 /* Llama 3.1's scaling: long wavelengths are stretched by `factor`, short ones kept, a smooth ramp between
@@ -106,14 +107,56 @@ static struct spmd_type type_weight(enum spmd over_tp)
     return spmd_with(t, AXIS_TP, over_tp);
 }
 
-void layer_declare(struct param_table *t, struct declare d, int nd, const int64_t *n, const char *fmt, ...)
+void layer_declare(struct declare_ctx *x, struct declare d, int nd, const int64_t *n, const char *fmt, ...)
 {
     char name[PARAM_NAME];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(name, sizeof name, fmt, ap);
     va_end(ap);
-    param_add(t, name, nd, n, d.init, d.std, d.layer, type_weight(d.over_tp));
+    int i = param_add(x->t, name, nd, n, d.init, d.std, d.layer, type_weight(d.over_tp));
+    if (spmd_is_shard(d.over_tp)) {
+        int dim = (int)(d.over_tp - SPMD_S0);
+        if (!d.share.hi) par_share(x->par, AXIS_TP, n[dim], &d.share.lo, &d.share.hi);
+        param_hold(x->t, dim, d.share.lo, d.share.hi - d.share.lo);
+    } else {
+        x->t->p[i].counted = x->par->rank[AXIS_TP] == 0;
+    }
+}
+
+/* The residual stream: its tokens are sharded over tp under sequence parallelism, from the embedding to the head. */
+static tid stream_begin(struct layer_ctx *x, tid h_TD)
+{
+    return x->par->sequence ? par_spread(x->t, x->par, h_TD, AXIS_TP) : h_TD;
+}
+
+static tid stream_end(struct layer_ctx *x, tid h_TD)
+{
+    return x->par->sequence ? par_collect(x->t, x->par, h_TD, AXIS_TP, x->s->batch * x->s->seq) : h_TD;
+}
+
+/* What the stage before sends: the stream as it lies here. */
+static tid stream_arrives(struct layer_ctx *x, struct spmd_type type)
+{
+    int64_t lo = 0, hi = x->s->batch * x->s->seq;
+    if (x->par->sequence) {
+        par_share(x->par, AXIS_TP, hi, &lo, &hi);
+        type = spmd_with(type, AXIS_TP, SPMD_S0);
+    }
+    return tape_stage_in(x->t, "stage.in", SLOT_STAGE_IN, SLOT_STAGE_DIN, x->s->dtype, 2,
+                         (int64_t[]){hi - lo, x->c->hidden}, type);
+}
+
+tid region_enter(struct layer_ctx *x, tid h_TD)
+{
+    if (x->par->sequence) return par_gather(x->t, x->par, h_TD, AXIS_TP, x->s->batch * x->s->seq);
+    return par_enter(x->t, x->par, h_TD, AXIS_TP);
+}
+
+tid region_leave(struct layer_ctx *x, tid partial_TD)
+{
+    if (x->par->sequence) return par_scatter(x->t, x->par, partial_TD, AXIS_TP);
+    return par_reduce(x->t, x->par, partial_TD, AXIS_TP);
 }
 
 tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...)
@@ -127,11 +170,11 @@ tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...)
     CHECK(i >= 0, "the model declares no parameter %s", name);
     const struct param *p = &x->params->p[i];
     int64_t n[PARAM_MAX_DIM];
-    for (int k = 0; k < p->nd; k++) n[k] = p->n[k];
+    for (int k = 0; k < p->nd; k++) n[k] = p->ln[k];
     for (int k = 1; k < span; k++) {
         const struct param *q = &x->params->p[i + k];
-        CHECK(q->nd == p->nd && (p->nd < 2 || q->n[1] == p->n[1]) && spmd_equal(q->type, p->type), "%s and %s do not form one matrix", p->name, q->name);
-        n[0] += q->n[0];
+        CHECK(q->nd == p->nd && (p->nd < 2 || q->ln[1] == p->ln[1]) && spmd_equal(q->type, p->type), "%s and %s do not form one matrix", p->name, q->name);
+        n[0] += q->ln[0];
     }
     if (x->param_tid[i] < 0 || span > 1)
         x->param_tid[i] = tape_param(x->t, p->name, slot_param(i), slot_grad(i), x->s->dtype, p->nd, n, p->type);
@@ -201,11 +244,9 @@ void model_record(struct tape *t, const struct model_config *c, const struct par
     x.doc_T = c->document_mask && trains ? tape_input(t, "documents", SLOT_DOCS, DT_I32, 1, &tokens, type) : TID_NONE;
     if (f->uses_rope)
         x.rope_PA = tape_input(t, "rope", SLOT_ROPE, DT_F32, 2, (int64_t[]){c->max_seq, c->head_dim}, spmd_all(SPMD_I));
-    tid h_TD = g->embeds ? f->embed(&x, ids_T)
-                         : tape_stage_in(t, "stage.in", SLOT_STAGE_IN, SLOT_STAGE_DIN, s->dtype, 2,
-                                         (int64_t[]){tokens, c->hidden}, type);
+    tid h_TD = g->embeds ? stream_begin(&x, f->embed(&x, ids_T)) : stream_arrives(&x, type);
     h_TD = record_layers(&x, f, h_TD, g->first, g->end);
-    if (g->heads) record_head(&x, f->norm(&x, h_TD), target_T);
+    if (g->heads) record_head(&x, stream_end(&x, f->norm(&x, h_TD)), target_T);
     else tape_stage_out(t, h_TD, SLOT_STAGE_OUT, SLOT_STAGE_DOUT);
 }
 
@@ -221,7 +262,7 @@ void model_costs(const struct model_config *c, int64_t seq, double *layer, doubl
 {
     struct param_table t = {0};
     double matrices = 0;
-    model_declare(c, &t);
+    model_declare(c, NULL, &t);
     for (int i = 0; i < t.n; i++)
         if (t.p[i].layer == 0 && t.p[i].nd >= 2) matrices += (double)t.p[i].numel;
     param_table_free(&t);

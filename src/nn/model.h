@@ -44,7 +44,8 @@ struct model_config {
 
 /* Whether the numbers fit together; the error names the key and the nearest legal value. */
 int model_check(const struct model_config *c, struct err *e);
-void model_declare(const struct model_config *c, struct param_table *t);
+/* par: this rank's place, which says which box of each parameter it holds; NULL: one rank, all of it. */
+void model_declare(const struct model_config *c, const struct par *par, struct param_table *t);
 
 /* Slots of a tape's externals. Parameters follow: values at SLOT_PARAM + 2 i, gradients one later. Caches of layer l
  * (decoding only) lie at slot_cache(n_params, l), keys then values. */

@@ -15,7 +15,7 @@ double optim_sum_squares(const struct store *s, const struct kernel_table *k)
     double sum = 0;
     if (k->dry) return 0;
     for (int i = 0; i < s->table->n; i++)
-        sum += k->flat->sum_squares(s->dev->team, store_piece_grad(s, i), s->units.piece[i].n);
+        if (s->table->p[i].counted) sum += k->flat->sum_squares(s->dev->team, store_piece_grad(s, i), s->units.piece[i].n);
     return sum;
 }
 

@@ -23,6 +23,7 @@
 struct par {
     int size[AXIS_N];
     int rank[AXIS_N];
+    bool sequence; /* tokens are sharded over tp between the regions that tp splits (sequence parallelism) */
 };
 struct par par_single(void); /* one rank */
 

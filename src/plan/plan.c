@@ -33,8 +33,7 @@ static int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c
         memcpy(r->bytes, d->ledger.at_peak, sizeof r->bytes);
         r->peak_bytes = d->ledger.peak_total;
         r->act_bytes_microbatch = (int64_t)g->act[0].bytes;
-        if (ranks.shard) r->comm[AXIS_DP_SHARD] = comm_traffic(ranks.shard);
-        if (ranks.replicate) r->comm[AXIS_DP_REPLICATE] = comm_traffic(ranks.replicate);
+        ranks_traffic(&ranks, r->comm);
     }
     engine_free(g);
     ranks_fini(&ranks);

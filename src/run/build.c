@@ -76,9 +76,10 @@ static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
         .recompute = g->cfg.recompute,
         .stage = &s->part,
     };
-    struct lower_options o = {.training = true, .split_w = puts_off_weights(g->when, build_pipe_rank(g), s->index)};
+    struct lower_options o = {.training = true, .split_w = puts_off_weights(g->when, build_pipe_rank(g), s->index),
+                              .collective_scratch = par_run_scratch};
     s->tape = tape_new();
-    model_record(s->tape, &g->cfg.model, &g->params, &g->par, &shape);
+    model_record(s->tape, &g->cfg.model, &g->params, &g->cfg.par, &shape);
     int rc = tape_status(s->tape, e);
     if (!rc && g->cfg.training) rc = program_new(&s->train, s->tape, &g->kernels, o, e);
     o.training = o.split_w = false;

@@ -85,6 +85,8 @@ const struct conf_row config_rows[] = {
     INT("parallel.dp_shard", parallel.dp_shard, "-1", -1, 1 << 20, "data-parallel ranks that share state"),
     INT("parallel.zero", parallel.zero, "0", 0, 3, "what dp_shard shares"),
     INT("parallel.tp", parallel.tp, "1", -1, 1 << 20, "tensor parallel"),
+    BOOL("parallel.sequence_parallel", parallel.sequence_parallel, "false",
+         "tensor parallel: shard the tokens of the residual stream over tp as well"),
     INT("parallel.cp", parallel.cp, "1", -1, 1 << 20, "context parallel"),
     INT("parallel.ep", parallel.ep, "1", -1, 1 << 20, "expert parallel"),
     INT("parallel.pp", parallel.pp, "1", -1, 1 << 20, "pipeline stages"),
@@ -162,38 +164,61 @@ static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab
     return OK;
 }
 
-/* The axes: which are -1, whether they multiply to the ranks; those that are not trained with yet are refused. */
-static int resolve_parallel(struct config *c, const struct conf *f, int n_ranks, struct err *e)
+/* The axes of the dense view: which are -1, whether they multiply to the ranks; what cannot be is refused. */
+struct degree {
+    const char *key;
+    int64_t *size;
+};
+
+static int resolve_left(struct degree *d, int n, int n_ranks, const struct conf *f, struct err *e)
 {
-    static const char *const name[] = {"dp_replicate", "dp_shard", "tp", "cp", "ep", "pp"};
-    int64_t *size[] = {&c->parallel.dp_replicate, &c->parallel.dp_shard, &c->parallel.tp,
-                       &c->parallel.cp,           &c->parallel.ep,       &c->parallel.pp};
     int64_t known = 1;
     int left = -1;
-    char key[32];
-    for (int i = 0; i < 6; i++) {
-        snprintf(key, sizeof key, "parallel.%s", name[i]);
-        if (*size[i] == 0) return conf_error(f, e, key, "wanted 1 or more, or -1 for what is left; got 0");
-        if (*size[i] == -1 && left >= 0)
-            return conf_error(f, e, key, "only one axis can take what is left (-1); %s does already", name[left]);
-        if (*size[i] == -1) left = i;
-        else if (i > 1 && *size[i] > 1)
-            return conf_error(f, e, key, "this version shares work along dp_replicate and dp_shard only; choose 1, got %lld",
-                              (long long)*size[i]);
-        else known *= *size[i];
+    for (int i = 0; i < n; i++) {
+        if (*d[i].size == 0) return conf_error(f, e, d[i].key, "wanted 1 or more, or -1 for what is left; got 0");
+        if (*d[i].size == -1 && left >= 0)
+            return conf_error(f, e, d[i].key, "only one axis can take what is left (-1); %s does already", d[left].key);
+        if (*d[i].size == -1) left = i;
+        else known *= *d[i].size;
     }
-    if (left > 1) *size[left] = 1;
-    if (left >= 0 && left <= 1) {
-        snprintf(key, sizeof key, "parallel.%s", name[1 - left]);
-        if (n_ranks % known)
-            return conf_error(f, e, key, "%lld does not divide the %d ranks", (long long)known, n_ranks);
-        *size[left] = n_ranks / known;
+    if (left >= 0 && n_ranks % known == 0) {
+        *d[left].size = n_ranks / known;
+    } else if (left >= 0) {
+        return conf_error(f, e, d[left].key, "the other axes make %lld ranks, which does not divide the %d there are; start a "
+                          "multiple of %lld (-n)", (long long)known, n_ranks, (long long)known);
     } else if (known != n_ranks) {
-        snprintf(key, sizeof key, "parallel.%s", name[1]);
-        return conf_error(f, e, key, "dp_replicate x dp_shard = %lld ranks are wanted, there are %d; start %lld (-n), or "
-                          "set dp_shard to -1", (long long)known, n_ranks, (long long)known);
+        return conf_error(f, e, "parallel.dp_shard", "dp_replicate x dp_shard x tp x cp x pp = %lld ranks are wanted, there are "
+                          "%d; start %lld (-n), or set dp_shard to -1", (long long)known, n_ranks, (long long)known);
     }
     return OK;
+}
+
+static int resolve_parallel(struct config *c, const struct conf *f, int n_ranks, struct err *e)
+{
+    struct degree dense[] = {{"parallel.dp_shard", &c->parallel.dp_shard}, {"parallel.dp_replicate", &c->parallel.dp_replicate},
+                             {"parallel.tp", &c->parallel.tp},             {"parallel.cp", &c->parallel.cp},
+                             {"parallel.pp", &c->parallel.pp}};
+    int rc = resolve_left(dense, 5, n_ranks, f, e);
+    if (rc) return rc;
+    static const char *const later[] = {"parallel.cp", "parallel.ep", "parallel.pp"};
+    int64_t size[] = {c->parallel.cp, c->parallel.ep, c->parallel.pp};
+    for (int i = 0; i < 3; i++)
+        if (size[i] != 1) return conf_error(f, e, later[i], "this version cannot split this axis; choose 1, got %lld",
+                                            (long long)size[i]);
+    if (c->parallel.tp > c->model.hidden)
+        return conf_error(f, e, "parallel.tp", "%lld ranks for %lld columns; choose at most that", (long long)c->parallel.tp,
+                          (long long)c->model.hidden);
+    if (c->parallel.tp > c->model.kv_heads)
+        return conf_error(f, e, "parallel.tp", "%lld ranks for %lld key heads; choose at most that", (long long)c->parallel.tp,
+                          (long long)c->model.kv_heads);
+    if (c->parallel.tp > 1 && c->model.dropout > 0)
+        return conf_error(f, e, "parallel.tp", "dropout does not know about split heads yet; set model.dropout to 0");
+    return OK;
+}
+
+int config_ranks(const struct config *c)
+{
+    return to_int(config_dp(c) * c->parallel.tp * c->parallel.cp * c->parallel.pp);
 }
 
 int64_t config_dp(const struct config *c)

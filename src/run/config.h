@@ -60,6 +60,7 @@ struct config {
     } precision;
     struct {
         int64_t dp_replicate, dp_shard, zero, tp, cp, ep, pp;
+        bool sequence_parallel;
         int ranks_here; /* not a key: ranks that share this machine's cores */
     } parallel;
     struct {
@@ -105,6 +106,7 @@ struct lr_config config_lr(const struct config *c);
 enum dtype config_dtype(const struct config *c);
 int64_t config_loss_rows(const struct config *c); /* tokens per chunk of the head */
 struct engine_config config_engine(const struct config *c); /* what train, plan, verify and bench all start from */
+int config_ranks(const struct config *c); /* of all axes */
 int64_t config_dp(const struct config *c);         /* data-parallel ranks */
 /* Sequences [first, first + n) of the global batch that data-parallel rank i takes. */
 void config_part(const struct config *c, int i, int64_t *first, int64_t *n);

@@ -40,6 +40,7 @@ static int new_store(struct engine *g, struct err *e)
     g->unit_left = xcalloc((size_t)g->store.units.n + 1, sizeof *g->unit_left);
     rc = exchange_init(&g->exchange, &g->store, g->cfg.shard, g->cfg.replicate, param_slots, grad_slots, e);
     if (!rc) rc = copies_init(&g->copies, &g->store, g->cfg.pipeline.comm, build_holders, g, e);
+    g->exchange.across[AXIS_TP] = g->cfg.axis[AXIS_TP];
     return rc;
 }
 
@@ -53,6 +54,13 @@ static int push_buffers(struct engine *g, struct buffer *list, int *have, int n,
         *have += !rc;
     }
     return rc;
+}
+
+int64_t engine_crossing(const struct engine *g)
+{
+    int64_t lo = 0, hi = g->cfg.micro * g->cfg.seq;
+    if (g->cfg.par.sequence) par_share(&g->cfg.par, AXIS_TP, hi, &lo, &hi);
+    return (hi - lo) * g->cfg.model.hidden;
 }
 
 /* Slabs, class after class, and the buffers between stages. */
@@ -77,7 +85,7 @@ static int new_slabs(struct engine *g, struct err *e)
             rc = push_buffers(g, g->wgrad, &g->n_wgrad, g->go.wgrad[i], MEM_WGRAD, s->train->bytes[HOME_WGRAD], e);
         }
     }
-    size_t crossing = to_size(g->cfg.micro * g->cfg.seq * g->cfg.model.hidden) * dtype_bytes(g->cfg.dtype);
+    size_t crossing = to_size(engine_crossing(g)) * dtype_bytes(g->cfg.dtype);
     g->crossing = xcalloc((size_t)n + 1, sizeof *g->crossing);
     g->ticket = xcalloc((size_t)n + 1, sizeof *g->ticket);
     if (!rc) rc = push_buffers(g, g->crossing, &g->n_crossing, g->go.n_keep, MEM_ACTIVATION, crossing, e);
@@ -132,10 +140,11 @@ int engine_new(struct engine **out, const struct engine_config *c, struct device
     g->cfg = *c;
     g->dev = d;
     g->stream.dev = d;
-    g->par = par_single();
+    if (!c->par.size[0]) g->cfg.par = par_single();
+    memcpy(g->collectives.axis, c->axis, sizeof g->collectives.axis);
     int rc = model_check(&c->model, e);
     if (!rc) rc = kernel_table_init(&g->kernels, c->kernels, c->threads, d->counts_only, e);
-    if (!rc) model_declare(&c->model, &g->params);
+    if (!rc) model_declare(&c->model, &g->cfg.par, &g->params);
     if (!rc) rc = build_schedule(g, e);
     if (!rc) rc = build_stages(g, e);
     if (!rc) rc = build_itineraries(g, e);
@@ -248,7 +257,9 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
     copies_sum(&g->copies);
     read_loss(g, n_trained, r);
     double squares = optim_sum_squares(&g->store, &g->kernels);
-    exchange_sum_pieces_f64(&g->exchange, &squares, 1);
+    if (g->cfg.model_group)
+        comm_wait(g->cfg.model_group,
+                  comm_all_reduce(g->cfg.model_group, &squares, &squares, 1, DT_F64, COMM_SUM, "gradient norm"));
     r->grad_norm = sqrt(squares);
 }
 
@@ -334,8 +345,7 @@ void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, 
 
 int engine_status(const struct engine *g, struct err *e)
 {
-    struct comm *c = g->cfg.shard ? g->cfg.shard : g->cfg.replicate ? g->cfg.replicate : g->cfg.pipeline.comm;
-    return c ? comm_status(c, e) : OK;
+    return g->cfg.world ? comm_status(g->cfg.world, e) : OK;
 }
 
 /* ---- counts ---- */

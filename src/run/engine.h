@@ -13,6 +13,7 @@
 #include "device/device.h"
 #include "nn/model.h"
 #include "optim/optim.h"
+#include "parallel/run.h"
 #include "run/flow.h"
 #include "run/itinerary.h"
 #include "run/stages.h"
@@ -46,7 +47,9 @@ struct engine_config {
     int threads;             /* of the rank; the null device counts scratch for as many */
     int rank;                /* in the world, for messages */
     int zero;                /* what dp_shard shares */
-    struct comm *shard, *replicate; /* this rank's groups along dp_shard and dp_replicate; NULL: alone */
+    struct par par;          /* this rank's place on the mesh; all zero: alone */
+    /* This rank's groups (run/ranks.h); NULL: of size 1. */
+    struct comm *world, *shard, *replicate, *model_group, *axis[AXIS_N];
     struct pipeline_config pipeline;
 };
 
@@ -81,7 +84,7 @@ struct engine {
     struct device *dev; /* borrowed */
     struct stream stream;
     struct kernel_table kernels;
-    struct par par;
+    struct par_run collectives;
     struct param_table params;
     struct store store;
     struct exchange exchange;
@@ -106,6 +109,9 @@ struct engine {
     int *unit_left;            /* by unit: stages here that have not added their last gradient to it */
     struct tape_profile *profile; /* NULL, or filled by every step */
 };
+
+/* Elements of what one stage hands to the next: this rank's tokens of a microbatch. */
+int64_t engine_crossing(const struct engine *g);
 
 int engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e);
 void engine_free(struct engine *g);

@@ -64,7 +64,7 @@ static void before_instr(void *ctx, int instr)
 static void zero_gradient(struct engine *g, int param, int slot)
 {
     void *p = exchange_grad_ptr(&g->exchange, param, slot);
-    if (p) g->dev->ops->zero(&g->stream, p, to_size(g->params.p[param].numel) * 4);
+    if (p) g->dev->ops->zero(&g->stream, p, to_size(g->params.p[param].held) * 4);
 }
 
 static void after_instr(void *ctx, int instr)
@@ -141,6 +141,8 @@ static void run_stage(const struct running *r, const struct step *x)
         .wgrad = slab(g->wgrad, g->wgrad_at, s->wgrad_class, x->wgrad),
         .scratch = g->scratch.p,
         .written = g->written,
+        .collective = par_run_collective,
+        .collective_ctx = &g->collectives,
         .profile = g->profile,
         .before = r->flows ? before_instr : NULL,
         .after = r->flows ? after_instr : NULL,
@@ -156,7 +158,7 @@ static void run_stage(const struct running *r, const struct step *x)
 static void run_message(struct engine *g, const struct step *x, const char *what)
 {
     struct comm *c = g->cfg.pipeline.comm;
-    int64_t n = g->cfg.micro * g->cfg.seq * g->cfg.model.hidden;
+    int64_t n = engine_crossing(g);
     void *p = crossing(g, x->buffer);
     g->ticket[x->buffer] = x->kind == STEP_POST ? comm_recv(c, p, n, g->cfg.dtype, x->a.peer, what)
                                                 : comm_send(c, p, n, g->cfg.dtype, x->a.peer, what);

@@ -106,7 +106,7 @@ static void written(const struct program *p, const struct param_table *t, int be
             const struct operand *o = &p->code[i].din[k];
             int param = o->place == OPERAND_SLOT ? param_of_slot(o->slot, t->n, true) : -1;
             int64_t left = param < 0 ? 0 : view_rows(&o->view) * view_cols(&o->view);
-            for (; left > 0 && param < t->n; left -= t->p[param++].numel) out[param] = true;
+            for (; left > 0 && param < t->n; left -= t->p[param++].held) out[param] = true;
         }
 }
 

@@ -94,7 +94,7 @@ int generator_new(struct generator **out, struct weights *w, struct device *d, i
     if (!rc) rc = kernel_table_init(&g->kernels, "auto", threads, false, e);
     if (dtype == DT_N) dtype = DT_BF16;
     if (!rc) {
-        model_declare(&g->model, &g->params);
+        model_declare(&g->model, NULL, &g->params);
         rc = store_new(&g->store, &g->params, d, dtype, false, 0, e);
     }
     if (!rc) rc = source_load(&g->store, &g->kernels, &g->stream, w, e);

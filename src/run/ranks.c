@@ -3,10 +3,28 @@
 
 #include <string.h>
 
-static int group(struct comm **out, struct ranks *r, enum axis a, struct err *e)
+static int group(struct comm **out, struct ranks *r, int n, const enum axis *axes, struct err *e)
 {
-    struct mesh_axis along = mesh_axis(&r->mesh, a);
-    return r->mesh.size[a] > 1 ? comm_split(out, r->world, &along, 1, e) : OK;
+    struct mesh_axis along[AXIS_N];
+    int k = 0;
+    for (int i = 0; i < n; i++)
+        if (r->mesh.size[axes[i]] > 1) along[k++] = mesh_axis(&r->mesh, axes[i]);
+    return k ? comm_split(out, r->world, along, k, e) : OK;
+}
+
+static int groups(struct ranks *r, struct err *e)
+{
+    static const enum axis shard[] = {AXIS_DP_SHARD, AXIS_CP}, replicate[] = {AXIS_DP_REPLICATE},
+                           model[] = {AXIS_PP, AXIS_DP_SHARD, AXIS_CP, AXIS_TP};
+    int rc = group(&r->shard, r, 2, shard, e);
+    if (!rc) rc = group(&r->replicate, r, 1, replicate, e);
+    if (!rc) rc = group(&r->model, r, 4, model, e);
+    for (int a = 0; !rc && a < AXIS_N; a++) {
+        enum axis one = (enum axis)a;
+        bool data = one == AXIS_DP_SHARD || one == AXIS_DP_REPLICATE || one == AXIS_EDP;
+        if (!data) rc = group(&r->axis[a], r, 1, &one, e);
+    }
+    return rc;
 }
 
 int ranks_init(struct ranks *r, struct comm *world, const struct config *c, struct err *e)
@@ -19,28 +37,66 @@ int ranks_init(struct ranks *r, struct comm *world, const struct config *c, stru
     for (int a = 0; a < AXIS_N; a++) degrees[a] = 1;
     degrees[AXIS_DP_REPLICATE] = to_int(c->parallel.dp_replicate);
     degrees[AXIS_DP_SHARD] = to_int(c->parallel.dp_shard);
+    degrees[AXIS_TP] = to_int(c->parallel.tp);
+    degrees[AXIS_CP] = to_int(c->parallel.cp);
+    degrees[AXIS_PP] = to_int(c->parallel.pp);
     degrees[AXIS_EDP] = -1;
     int rc = mesh_init(&r->mesh, r->n, degrees, e);
     if (rc) return rc;
-    r->part = mesh_coord(&r->mesh, AXIS_DP_REPLICATE, r->rank) * r->mesh.size[AXIS_DP_SHARD] +
-              mesh_coord(&r->mesh, AXIS_DP_SHARD, r->rank);
+    for (int a = 0; a < AXIS_N; a++) {
+        r->par.size[a] = r->mesh.size[a];
+        r->par.rank[a] = mesh_coord(&r->mesh, (enum axis)a, r->rank);
+    }
+    r->par.sequence = c->parallel.sequence_parallel && c->parallel.tp > 1;
+    r->part = r->par.rank[AXIS_DP_REPLICATE] * r->mesh.size[AXIS_DP_SHARD] + r->par.rank[AXIS_DP_SHARD];
     if (!world) return OK;
-    rc = group(&r->shard, r, AXIS_DP_SHARD, e);
-    if (!rc) rc = group(&r->replicate, r, AXIS_DP_REPLICATE, e);
+    rc = groups(r, e);
     if (rc) ranks_fini(r);
     return rc;
 }
 
 void ranks_fini(struct ranks *r)
 {
+    for (int a = 0; a < AXIS_N; a++) {
+        comm_free(r->axis[a]);
+        r->axis[a] = NULL;
+    }
+    comm_free(r->model);
     comm_free(r->shard);
     comm_free(r->replicate);
-    r->shard = r->replicate = NULL;
+    r->shard = r->replicate = r->model = NULL;
 }
 
 void ranks_engine(const struct ranks *r, struct engine_config *ec)
 {
     ec->rank = r->rank;
+    ec->world = r->world;
     ec->shard = r->shard;
     ec->replicate = r->replicate;
+    ec->model_group = r->model;
+    ec->par = r->par;
+    memcpy(ec->axis, r->axis, sizeof ec->axis);
+}
+
+static void count(const struct comm *c, struct comm_traffic *to)
+{
+    if (!c) return;
+    struct comm_traffic t = comm_traffic(c);
+    to->bytes += t.bytes;
+    to->messages += t.messages;
+    to->operations += t.operations;
+}
+
+void ranks_traffic(const struct ranks *r, struct comm_traffic out[AXIS_N])
+{
+    static const enum axis outer[] = {AXIS_PP, AXIS_DP_SHARD, AXIS_CP, AXIS_TP};
+    memset(out, 0, sizeof *out * AXIS_N);
+    count(r->shard, &out[r->mesh.size[AXIS_DP_SHARD] > 1 ? AXIS_DP_SHARD : AXIS_CP]);
+    count(r->replicate, &out[AXIS_DP_REPLICATE]);
+    for (int a = 0; a < AXIS_N; a++) count(r->axis[a], &out[a]);
+    for (int i = 0; i < 4; i++)
+        if (r->mesh.size[outer[i]] > 1) {
+            count(r->model, &out[outer[i]]);
+            break;
+        }
 }

@@ -9,13 +9,20 @@
 
 struct ranks {
     struct comm *world;            /* borrowed; NULL: alone */
-    struct comm *shard, *replicate;/* groups along dp_shard and dp_replicate; NULL: of size 1 */
+    /* Groups; NULL: of size 1. shard: dp_shard and cp together, over which state is shared out; replicate: its copies;
+     * model: all ranks that hold one copy (everything but dp_replicate); axis: along one axis. */
+    struct comm *shard, *replicate, *model, *axis[AXIS_N];
     struct mesh mesh;
     int rank, n;
     int part;                      /* which part of the batch: dp_replicate-major */
+    struct par par;                /* sizes and coordinates, for recording */
 };
 int ranks_init(struct ranks *r, struct comm *world, const struct config *c, struct err *e);
 void ranks_fini(struct ranks *r);
+/* What this rank sent so far, by axis. The groups of several axes count for one: shard for dp_shard (cp where that has size
+ * 1), model for the outermost of its axes. */
+void ranks_traffic(const struct ranks *r, struct comm_traffic out[AXIS_N]);
+
 /* Writes groups, rank and zero level into the engine's settings. */
 void ranks_engine(const struct ranks *r, struct engine_config *ec);
 

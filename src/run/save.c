@@ -23,16 +23,14 @@ static int64_t describe(const struct engine *g, bool pieces, struct ckpt_tensor 
         for (int i = 0; i < g->params.n; i++) {
             const struct param *p = &g->params.p[i];
             struct ckpt_tensor *x = &t[n++];
-            int64_t row = p->numel / p->n[0], lo, held = store_held(s, i, &lo);
+            int64_t row = param_row_numel(p), lo, held = store_held(s, i, &lo);
             const struct piece *q = &s->units.piece[i];
-            if (pieces) lo = q->lo, held = q->n;
+            if (pieces) lo = q->lo, held = p->counted ? q->n : 0;
             x->group = what ? moment_name[what - 1] : "master";
             x->name = p->name;
             x->dtype = DT_F32;
             x->shape = shape_of(p->nd, p->n);
-            x->box = region_whole(&x->shape);
-            x->box.lo[0] = lo / row;
-            x->box.hi[0] = (lo + held) / row;
+            x->box = param_rows(p, lo / row, held / row);
             x->p = store_piece_state(s, i, what) + (lo - q->lo);
         }
     *out = t;
@@ -59,7 +57,7 @@ static int save_together(const struct engine *g, const struct ranks *r, const ch
 {
     struct ckpt_tensor *t;
     int64_t n = describe(g, true, &t);
-    int writers = g->store.units.n_ranks, writer = g->store.units.rank;
+    int writers = r->model ? comm_size(r->model) : 1, writer = r->model ? comm_rank(r->model) : 0;
     bool writes = mesh_coord(&r->mesh, AXIS_DP_REPLICATE, r->rank) == 0;
     int rc = agree(r, r->rank == 0 ? ckpt_save_begin(root, info->step, e) : OK, e);
     if (!rc) rc = agree(r, writes ? ckpt_save_rank(root, info->step, writer, t, n, e) : OK, e);

@@ -76,11 +76,9 @@ int source_load(struct store *s, const struct kernel_table *k, struct stream *st
     for (int i = 0; i < s->table->n; i++) {
         const struct param *p = &s->table->p[i];
         int64_t at = find(w, p->name);
-        struct ckpt_entry x = weights_at(w, at);
-        int64_t row = p->numel / p->n[0], lo, held = store_held(s, i, &lo);
-        struct region box = region_whole(&x.shape);
-        box.lo[0] = lo / row;
-        box.hi[0] = (lo + held) / row;
+        int64_t row = param_row_numel(p), lo, held = store_held(s, i, &lo);
+        if (!held) continue;
+        struct region box = param_rows(p, lo / row, held / row);
         float *v = xmalloc(to_size(held) * sizeof *v + 1);
         int rc = weights_read(w, at, &box, DT_F32, v, e);
         if (!rc) store_write(s, k, st, i, 0, v);

@@ -12,7 +12,9 @@ static int size_of(const struct comm *c) { return c ? comm_size(c) : 1; }
 
 bool exchange_is_needed(const struct exchange *x)
 {
-    return size_of(x->shard) > 1 || size_of(x->replicate) > 1;
+    bool any = size_of(x->shard) > 1 || size_of(x->replicate) > 1;
+    for (int a = 0; a < AXIS_N; a++) any |= size_of(x->across[a]) > 1;
+    return any;
 }
 
 int exchange_init(struct exchange *x, struct store *s, struct comm *shard, struct comm *replicate, int param_slots,
@@ -196,7 +198,7 @@ static void reduce_replicas(struct exchange *x)
     if (size_of(x->replicate) == 1) return;
     if (store_state_is_whole(s)) {
         float *g = s->grad.p;
-        comm_all_reduce(x->replicate, g, g, s->table->numel, DT_F32, COMM_SUM, "gradients");
+        comm_all_reduce(x->replicate, g, g, s->table->held, DT_F32, COMM_SUM, "gradients");
     } else {
         for (int i = 0; i < s->table->n; i++) {
             float *g = store_piece_grad(s, i);
@@ -206,19 +208,30 @@ static void reduce_replicas(struct exchange *x)
     comm_sync(x->replicate);
 }
 
+/* What each rank of a model axis has only a part of. */
+static void reduce_across(struct exchange *x, enum axis a)
+{
+    const struct store *s = x->s;
+    if (size_of(x->across[a]) == 1) return;
+    for (int i = 0; i < s->table->n; i++) {
+        const struct param *p = &s->table->p[i];
+        if (p->type.on[a] != SPMD_R || !p->held) continue;
+        bool whole = store_state_is_whole(s);
+        float *g = whole ? store_grad_ptr(s, i) : store_piece_grad(s, i);
+        comm_all_reduce(x->across[a], g, g, whole ? p->held : s->units.piece[i].n, DT_F32, COMM_SUM, p->name);
+    }
+    comm_sync(x->across[a]);
+}
+
 void exchange_reduce_finish(struct exchange *x)
 {
     if (!exchange_is_needed(x)) return;
     for (int u = 0; u < x->s->units.n; u++) reduce_wait(x, u);
     reduce_replicas(x);
+    for (int a = 0; a < AXIS_N; a++) reduce_across(x, (enum axis)a);
 }
 
 /* ---- small sums ---- */
-void exchange_sum_pieces_f64(struct exchange *x, double *v, int64_t n)
-{
-    if (size_of(x->shard) > 1) comm_wait(x->shard, comm_all_reduce(x->shard, v, v, n, DT_F64, COMM_SUM, "sum of pieces"));
-}
-
 static void sum(struct exchange *x, void *v, int64_t n, enum dtype t)
 {
     if (size_of(x->shard) > 1) comm_wait(x->shard, comm_all_reduce(x->shard, v, v, n, t, COMM_SUM, "sum"));

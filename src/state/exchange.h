@@ -6,6 +6,8 @@
  *   publish   -                  all-gather              all-gather (2), nothing (3)
  *   gather    -                  -                       - (2), all-gather into a temporary unit (3)
  *
+ * Parameters that are R on tp (norms under sequence parallelism, key heads that all ranks hold) have a part of their gradient
+ * on each rank of the axis: pieces are summed over it, once a step.
  * With dp_replicate > 1 a piece is then summed over the replicas as well. Bytes sent per rank and step for a
  * parameter of n bytes in fp32 gradients (g) and compute width (p), N ranks:
  *   zero 0: 2 g (N-1)/N;  1: (g + p)(N-1)/N;  3 with m microbatches: m (g + 2 p)(N-1)/N
@@ -24,6 +26,7 @@
 struct exchange {
     struct store *s;
     struct comm *shard, *replicate; /* NULL: of size 1 */
+    struct comm *across[AXIS_N];    /* axes over which parameters that are R there are summed; NULL: of size 1 */
     int64_t *counts;                /* scratch: elements per rank */
     struct buffer *param_slot, *grad_slot; /* temporary units: zero 3, zero 2 and 3 */
     int n_param_slots, n_grad_slots;
@@ -57,8 +60,6 @@ void exchange_reduce_finish(struct exchange *x);
 /* After the update: parameters to everybody (zero 1 and 2). */
 void exchange_publish(struct exchange *x);
 
-/* Sum over the ranks that hold other pieces (dp_shard). */
-void exchange_sum_pieces_f64(struct exchange *x, double *v, int64_t n);
 /* Sum over all data-parallel ranks, in rank order; in place. */
 void exchange_sum_f64(struct exchange *x, double *v, int64_t n);
 void exchange_sum_i64(struct exchange *x, int64_t *v, int64_t n);

@@ -31,16 +31,64 @@ int param_add(struct param_table *t, const char *name, int nd, const int64_t *n,
         t->p = xrealloc(t->p, sizeof *t->p * (size_t)t->room);
     }
     struct param *p = &t->p[t->n];
-    *p = (struct param){.nd = nd, .numel = 1, .offset = t->numel, .init = init, .std = std, .layer = layer};
+    *p = (struct param){.nd = nd, .numel = 1, .held = 1, .offset = t->held, .counted = true, .init = init, .std = std, .layer = layer};
     snprintf(p->name, sizeof p->name, "%s", name);
     for (int i = 0; i < nd; i++) {
-        p->n[i] = n[i];
+        p->n[i] = p->ln[i] = n[i];
         p->numel *= n[i];
+        p->held *= n[i];
     }
     p->decay = nd >= 2;
     p->type = type;
     t->numel += p->numel;
+    t->held += p->held;
     return t->n++;
+}
+
+void param_hold(struct param_table *t, int dim, int64_t lo, int64_t n)
+{
+    struct param *p = &t->p[t->n - 1];
+    CHECK(dim < p->nd && lo >= 0 && n >= 0 && lo + n <= p->n[dim], "%s: %lld+%lld of %lld", p->name, (long long)lo,
+          (long long)n, (long long)p->n[dim]);
+    t->held -= p->held;
+    p->lo[dim] = lo;
+    p->ln[dim] = n;
+    p->held = 1;
+    for (int i = 0; i < p->nd; i++) p->held *= p->ln[i];
+    t->held += p->held;
+}
+
+int64_t param_row_numel(const struct param *p)
+{
+    return p->held ? p->held / p->ln[0] : 1;
+}
+
+struct region param_rows(const struct param *p, int64_t first, int64_t n)
+{
+    struct region r = {.nd = p->nd};
+    for (int i = 0; i < p->nd; i++) {
+        r.lo[i] = p->lo[i];
+        r.hi[i] = p->lo[i] + p->ln[i];
+    }
+    r.lo[0] = p->lo[0] + first;
+    r.hi[0] = r.lo[0] + n;
+    return r;
+}
+
+/* Where held element i lies in the global parameter. *run: so many held elements from there on are neighbours in both:
+ * to the end of the innermost dim that is cut. */
+static int64_t global_of(const struct param *p, int64_t i, int64_t *run)
+{
+    int64_t at = 0, stride = 1, inner = 1, rest = i;
+    *run = p->held - i;
+    for (int d = p->nd - 1; d >= 0; d--) {
+        if (p->ln[d] != p->n[d] && *run == p->held - i) *run = p->ln[d] * inner - i % (p->ln[d] * inner);
+        at += (p->lo[d] + rest % p->ln[d]) * stride;
+        rest /= p->ln[d];
+        stride *= p->n[d];
+        inner *= p->ln[d];
+    }
+    return at;
 }
 
 struct fill {
@@ -50,23 +98,34 @@ struct fill {
     float *out;
 };
 
+static void fill_run(const struct fill *f, int64_t global, int64_t n, float *out)
+{
+    float std = (float)f->p->std;
+    for (int64_t i = 0; i < n; i++) out[i] = std * rng_normal(f->seed, f->stream, (uint64_t)(global + i));
+}
+
 static void fill_member(void *arg, int member, int members)
 {
     const struct fill *f = arg;
-    int64_t a, b;
+    int64_t a, b, run;
     team_split(f->n, member, members, &a, &b);
     if (f->p->init != INIT_NORMAL) {
         float v = f->p->init == INIT_ONES ? 1.0f : 0.0f;
         for (int64_t i = a; i < b; i++) f->out[i] = v;
         return;
     }
-    float std = (float)f->p->std;
-    for (int64_t i = a; i < b; i++) f->out[i] = std * rng_normal(f->seed, f->stream, (uint64_t)(f->lo + i));
+    for (int64_t i = a; i < b; i += run) {
+        int64_t global = global_of(f->p, f->lo + i, &run);
+        if (run > b - i) run = b - i;
+        fill_run(f, global, run, f->out + i);
+    }
 }
 
 void param_init_fill(const struct param *p, uint64_t seed, int64_t lo, int64_t n, float *out, struct team *team)
 {
     char label[PARAM_NAME + 8];
+    CHECK(lo >= 0 && n >= 0 && lo + n <= p->held, "%s: %lld+%lld of %lld held", p->name, (long long)lo, (long long)n,
+          (long long)p->held);
     snprintf(label, sizeof label, "init/%s", p->name);
     struct fill f = {p, seed, rng_stream(label), lo, n, out};
     team_run(team, fill_member, &f);

@@ -13,7 +13,7 @@ bool store_state_is_whole(const struct store *s) { return alone(s) || s->zero < 
 
 static size_t bytes_of(const struct store *s, bool whole, size_t width)
 {
-    return to_size(whole ? s->table->numel : s->units.shard_numel) * width;
+    return to_size(whole ? s->table->held : s->units.shard_numel) * width;
 }
 
 int store_new_shared(struct store *s, const struct param_table *t, struct device *d, const struct store_config *c,
@@ -117,7 +117,7 @@ int64_t store_held(const struct store *s, int param, int64_t *lo)
     const struct piece *q = &s->units.piece[param];
     bool whole = store_state_is_whole(s);
     if (lo) *lo = whole ? 0 : q->lo;
-    return whole ? s->table->p[param].numel : q->n;
+    return whole ? s->table->p[param].held : q->n;
 }
 
 static size_t held_at(const struct store *s, int param, int what)
@@ -154,7 +154,7 @@ void store_init(struct store *s, const struct kernel_table *k, struct stream *st
     void *narrow = xmalloc(CHUNK * 4);
     for (int i = 0; i < s->table->n; i++) {
         int64_t lo, n = store_held(s, i, &lo), first = lo, end = lo + n;
-        if (store_param_is_whole(s)) first = 0, end = s->table->p[i].numel;
+        if (store_param_is_whole(s)) first = 0, end = s->table->p[i].held;
         for (int64_t a = first; a < end; a += CHUNK) {
             int64_t m = end - a < CHUNK ? end - a : CHUNK;
             param_init_fill(&s->table->p[i], seed, a, m, wide, s->dev->team);

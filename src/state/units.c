@@ -10,8 +10,8 @@
 
 static struct piece piece_of(const struct param *p, int rank, int n_ranks)
 {
-    int64_t lo, hi, row = p->numel / (p->n[0] ? p->n[0] : 1);
-    region_split(p->n[0], rank, n_ranks, &lo, &hi);
+    int64_t lo, hi, row = param_row_numel(p);
+    region_split(p->held ? p->ln[0] : 0, rank, n_ranks, &lo, &hi);
     return (struct piece){.lo = lo * row, .n = (hi - lo) * row};
 }
 
@@ -32,7 +32,7 @@ void units_init(struct units *u, const struct param_table *t, int rank, int n_ra
         u->of_param[i] = u->n - 1;
         u->shard_numel += q->n;
         x->n++;
-        x->numel += p->numel;
+        x->numel += p->held;
         x->shard_numel += q->n;
         if (x->numel > u->largest_unit) u->largest_unit = x->numel;
         if (x->shard_numel > u->largest_unit_shard) u->largest_unit_shard = x->shard_numel;

@@ -4,7 +4,7 @@
  * A unit is a stretch of the table with one layer number: a transformer block, the embeddings, the head. It is what is
  * gathered before use, and what is reduced as soon as its last gradient is there.
  *
- * The piece of a rank is the parameter's box along dim 0 (region_split: any remainder, empty pieces too). Pieces of one
+ * The piece of a rank is rows of the box held here (param.h) (region_split: any remainder, empty pieces too). Pieces of one
  * rank, in the table's order, make up its shard.
  *
  * Invariants
@@ -20,12 +20,12 @@
 
 struct unit {
     int first, n;          /* parameters [first, first + n) */
-    int64_t offset, numel; /* elements: where it begins in the table, how many */
+    int64_t offset, numel; /* held elements: where it begins, how many */
     int64_t shard_offset, shard_numel; /* the same in this rank's shard */
 };
 
 struct piece {
-    int64_t lo, n;  /* elements of the parameter: [lo, lo + n) */
+    int64_t lo, n;  /* elements of the held box: [lo, lo + n) */
     int64_t offset; /* in this rank's shard */
 };
 

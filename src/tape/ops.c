@@ -15,6 +15,12 @@ tid op_linear(struct tape *t, tid x_TK, tid w_NK, tid bias_N, const char *name)
                        name);
 }
 
+tid op_linear_partial(struct tape *t, tid x_TK, tid w_NK, tid bias_N, bool bias_off, const char *name)
+{
+    struct op_attrs at = {.bias_off = bias_N >= 0 && bias_off};
+    return tape_record(t, OP_LINEAR, &at, bias_N >= 0 ? 3 : 2, (tid[]){x_TK, w_NK, bias_N}, DT_N, name);
+}
+
 tid op_rmsnorm(struct tape *t, tid x_TD, tid w_D, float eps, const char *name)
 {
     return tape_record(t, OP_RMSNORM, &(struct op_attrs){.eps = eps}, 2, (tid[]){x_TD, w_D}, DT_N, name);

@@ -128,6 +128,8 @@ void tape_print(const struct tape *t, struct str *out);
 /* ---- the operations, one call each (ops.c) ---- */
 tid op_embed(struct tape *t, tid ids_T, tid w_VD, const char *name);
 tid op_linear(struct tape *t, tid x_TK, tid w_NK, tid bias_N, const char *name);
+/* A product that is a part of a sum over ranks: one of them adds the bias, bias_off on the others. */
+tid op_linear_partial(struct tape *t, tid x_TK, tid w_NK, tid bias_N, bool bias_off, const char *name);
 tid op_rmsnorm(struct tape *t, tid x_TD, tid w_D, float eps, const char *name);
 tid op_layernorm(struct tape *t, tid x_TD, tid w_D, tid b_D, float eps, const char *name);
 tid op_rotary(struct tape *t, tid x, tid pos_T, tid table_PA, int heads, int head_dim, const char *name);

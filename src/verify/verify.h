@@ -17,6 +17,7 @@
 struct verify_layout {
     char layout[96];       /* "dp4 zero1", "dp4 replicate2 zero3" */
     int n_ranks;
+    double bound;          /* for the errors of this layout */
     double max_rel_error;  /* over gradients and values */
     char tensor[96];       /* where: "gradient of wq", "value of wq" */
     bool bit_identical;    /* to one rank: gradients, values, losses */
@@ -29,7 +30,7 @@ struct verify_layout {
 };
 struct verify {
     bool ok;
-    double bound;
+    double bound; /* where only whole sequences are shared out */
     struct verify_layout *layout;
     int n;
 };

@@ -32,7 +32,7 @@ static void test_published_counts(void **state)
         struct param_table t = {0};
         struct err e = {0};
         if (model_check(&models[i].c, &e)) fail_msg("%s: %s", models[i].name, e.text);
-        model_declare(&models[i].c, &t);
+        model_declare(&models[i].c, NULL, &t);
         if (t.numel != models[i].params)
             fail_msg("%s: %lld parameters, published %lld", models[i].name, (long long)t.numel, (long long)models[i].params);
         param_table_free(&t);
@@ -80,7 +80,7 @@ static void test_names(void **state)
                                         "layers.1.mlp.gate.weight", "layers.1.mlp.down.weight", "norm.weight"};
     struct param_table t = {0};
     struct model_config c = toy_model(MODEL_GPT2);
-    model_declare(&c, &t);
+    model_declare(&c, NULL, &t);
     for (size_t i = 0; i < sizeof gpt2 / sizeof *gpt2; i++) assert_true(param_find(&t, gpt2[i]) >= 0);
     int q = param_find(&t, "layers.1.attn.q.weight");
     assert_int_equal(param_find(&t, "layers.1.attn.k.weight"), q + 1); /* one buffer, one matrix product */
@@ -88,7 +88,7 @@ static void test_names(void **state)
     param_table_free(&t);
     c = toy_model(MODEL_LLAMA);
     c.tie = true;
-    model_declare(&c, &t);
+    model_declare(&c, NULL, &t);
     for (size_t i = 0; i < sizeof llama / sizeof *llama; i++) assert_true(param_find(&t, llama[i]) >= 0);
     assert_true(param_find(&t, "head.weight") < 0 && param_find(&t, "layers.0.attn.q.bias") < 0);
     assert_int_equal(t.p[param_find(&t, "layers.0.attn.k.weight")].n[0], 12);

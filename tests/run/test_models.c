@@ -243,7 +243,7 @@ static void test_logits(void **state)
         }
         int64_t tokens = w.n_seq * w.cfg.seq, n = tokens * w.cfg.model.vocab;
         struct tape *t = tape_new();
-        model_record(t, &w.cfg.model, &w.g->params, &w.g->par,
+        model_record(t, &w.cfg.model, &w.g->params, &w.g->cfg.par,
                      &(struct model_shape){.mode = MODEL_LOGITS, .dtype = DT_F32, .batch = w.n_seq, .seq = w.cfg.seq});
         struct program *p;
         if (program_new(&p, t, &w.g->kernels, (struct lower_options){0}, &e)) fail_msg("%s", e.text);

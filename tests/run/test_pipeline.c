@@ -135,7 +135,7 @@ static void compare(const struct engine_config *c, const struct layout *y)
     struct toy data = {0};
     toy_batch(&data, &one);
     struct param_table p = {0};
-    model_declare(&c->model, &p);
+    model_declare(&c->model, NULL, &p);
     struct trial want = {.c = one, .y = {.pp = 1, .dp = 1, .n_microbatches = (int)one.n_microbatches}, .data = &data};
     struct trial got = {.c = *c, .y = *y, .data = &data};
     run(&want, p.numel);

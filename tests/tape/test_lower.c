@@ -199,7 +199,7 @@ static void plan_program(size_t bytes[HOME_N], const struct model_config *c, con
     struct tape *t = tape_new();
     struct program *g;
     assert_int_equal(kernel_table_init(&k, "auto", 2, true, &e), OK);
-    model_declare(c, &p);
+    model_declare(c, NULL, &p);
     model_record(t, c, &p, &par, s);
     if (program_new(&g, t, &k, (struct lower_options){.training = true, .split_w = split_w}, &e)) fail_msg("%s", e.text);
     memcpy(bytes, g->bytes, sizeof g->bytes);

@@ -159,7 +159,7 @@ static void test_every_wrong_layout(void **state)
         struct model_config c = toy_model((enum model_family)family);
         struct param_table p = {0};
         struct err e = {0};
-        model_declare(&c, &p);
+        model_declare(&c, NULL, &p);
         for (int i = 0; i < p.n; i += rows_of_matrix(&c, p.p[i].name)) {
             int rows = rows_of_matrix(&c, p.p[i].name);
             struct spmd_type right = p.p[i].type;
@@ -228,7 +228,7 @@ static void test_all_programs(void **state)
         c.dropout = v & 4 ? 0.1 : 0;
         c.document_mask = v & 8;
         struct param_table p = {0};
-        model_declare(&c, &p);
+        model_declare(&c, NULL, &p);
         struct tape *t = record_model(&c, &p, MODEL_TRAIN, v & 16, v & 2 ? 7 : 0);
         if (tape_status(t, &e)) fail_msg("%s", e.text);
         for (int o = 0; o < 4; o++) check_program(t, &k, (struct lower_options){.training = o & 1, .split_w = (o & 3) == 3});

@@ -58,7 +58,7 @@ static void test_layouts_equal_one_rank(void **state)
         struct str out = {0};
         verify_print(&v, &out);
         if (!v.ok) fail_msg("variant %zu:\n%s", i, str_text(&out));
-        assert_int_equal(v.n, 1 + 5 + 5 + 9);
+        assert_true(v.n >= 1 + 5 + 5 + 9); /* the data-parallel ones alone */
         assert_true(v.layout[0].bit_identical); /* one rank twice */
         str_free(&out);
         verify_free(&v);
@@ -84,7 +84,7 @@ static void test_zero_levels_have_the_same_bits(void **state)
             fail_msg("%s and %s have other bits", v.layout[i - 1].layout, v.layout[i].layout);
         compared++;
     }
-    assert_int_equal(compared, 9);
+    assert_true(compared >= 9);
     verify_free(&v);
     arena_free(a);
 }
