@@ -17,6 +17,7 @@
 #include "run/flow.h"
 #include "run/itinerary.h"
 #include "run/stages.h"
+#include "run/trace.h"
 #include "schedule/schedule.h"
 #include "state/copies.h"
 #include "state/exchange.h"
@@ -108,6 +109,7 @@ struct engine {
     uint8_t *written;          /* by slot: gradients that hold something */
     int *unit_left;            /* by unit: stages here that have not added their last gradient to it */
     struct tape_profile *profile; /* NULL, or filled by every step */
+    struct trace *trace;          /* NULL, or where spans go; borrowed */
 };
 
 /* Elements of what one stage hands to the next: this rank's tokens of a microbatch. */

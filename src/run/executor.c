@@ -3,7 +3,10 @@
  * that fires, gdb and top all show it. */
 #include "run/executor.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "base/clock.h"
 
 /* A microbatch is a view of the batch: no copy. */
 static void bind_microbatch(struct engine *g, int microbatch)
@@ -164,6 +167,16 @@ static void run_message(struct engine *g, const struct step *x, const char *what
                                                 : comm_send(c, p, n, g->cfg.dtype, x->a.peer, what);
 }
 
+static void trace_step(struct trace *t, const struct step *x, const char *text, const struct step_info *info, double from)
+{
+    static const enum trace_kind kind[ACTION_N] = {[ACTION_F] = TRACE_F, [ACTION_B] = TRACE_B, [ACTION_BW] = TRACE_B,
+                                                   [ACTION_W] = TRACE_W};
+    char name[48];
+    if (x->kind == STEP_POST) return; /* takes no time */
+    snprintf(name, sizeof name, "%s%s", x->kind == STEP_RUN || x->kind == STEP_SEND ? "" : "wait ", text);
+    trace_add(t, x->kind == STEP_RUN ? kind[x->a.kind] : TRACE_COMM, name, (int64_t)info->step, from, clock_now_s());
+}
+
 void executor_run(struct engine *g, bool training, const struct step_info *info, executor_look_fn *look, void *ctx)
 {
     const struct itinerary *t = training ? &g->go : &g->go_eval;
@@ -176,6 +189,7 @@ void executor_run(struct engine *g, bool training, const struct step_info *info,
         char text[32];
         action_print(text, x->a);
         thread_name_set("r%d s%lld %s", g->cfg.rank, (long long)info->step, text);
+        double from = g->trace ? clock_now_s() : 0;
         switch (x->kind) {
         case STEP_RUN:
             run_stage(&r, x);
@@ -187,6 +201,7 @@ void executor_run(struct engine *g, bool training, const struct step_info *info,
         default:
             comm_wait(g->cfg.pipeline.comm, g->ticket[x->buffer]);
         }
+        if (g->trace) trace_step(g->trace, x, text, info, from);
     }
     for (int b = 0; b < g->n_crossing; b++)
         if (g->ticket[b]) comm_wait(g->cfg.pipeline.comm, g->ticket[b]);

@@ -1,0 +1,151 @@
+/* The executor beside the simulator: ranks are threads, and a layer's kernels sleep for as long as the model says, so
+ * that any number of cores will do. When each action begins, and when all is over, must agree within 5 % of the whole.
+ * Other programs may hold a rank up: the best of a few tries counts. */
+#include "run/toy.h"
+
+#include "base/clock.h"
+#include "comm/comm.h"
+
+#define F_S 0.010
+#define B_S 0.012
+#define W_S 0.008
+enum { VOCAB = 67, FFN = 52, TRIES = 5, MAX_RANKS = 8 };
+
+static void nothing(const struct kernel_call *c)
+{
+    (void)c;
+}
+
+static void forward(const struct kernel_call *c)
+{
+    (void)c;
+    clock_sleep_s(F_S);
+}
+
+static void backward(const struct kernel_call *c)
+{
+    (void)c;
+    clock_sleep_s(B_S);
+}
+
+static void weights(const struct kernel_call *c)
+{
+    if (c->in[1].n[1] == FFN) clock_sleep_s(W_S); /* one of the layer's four matrices does for all */
+}
+
+static struct kernel_family sleeping(void)
+{
+    struct kernel_family f = {.name = "sleeping"};
+    for (int op = 0; op < OP_N; op++)
+        for (int p = 0; p < KERNEL_N_PHASES; p++) f.slot[op][p].run = nothing;
+    f.slot[OP_ATTENTION][KERNEL_FWD].run = forward;
+    f.slot[OP_ATTENTION][KERNEL_BWD_IN].run = backward;
+    f.slot[OP_LINEAR][KERNEL_BWD_W].run = weights;
+    return f;
+}
+
+struct run {
+    const char *kind;
+    int p, m, v;
+    const struct kernel_family *family;
+    struct trace trace[MAX_RANKS];
+};
+
+static int rank_main(struct comm *world, void *arg, struct err *e)
+{
+    struct run *r = arg;
+    int rank = comm_rank(world);
+    struct engine_config c = toy_config(MODEL_LLAMA, DT_F32);
+    struct device *d;
+    struct engine *g;
+    c.micro = 1;
+    c.n_microbatches = r->m;
+    c.model.layers = r->p * r->v;
+    c.rank = rank;
+    int64_t one[64];
+    for (int i = 0; i < r->p * r->v; i++) one[i] = 1;
+    c.pipeline = (struct pipeline_config){.comm = world, .kind = r->kind, .chunks = r->v, .layers = one, .n_layers = r->p * r->v};
+    int rc = device_cpu_new(&d, 1, e);
+    if (!rc) rc = engine_new(&g, &c, d, e);
+    if (rc) return rc;
+    struct engine_report report;
+    g->kernels.chain[0] = r->family;
+    g->trace = &r->trace[rank];
+    g->trace->on = true;
+    struct engine_batch nobody = {0};
+    comm_wait(world, comm_barrier(world, "start"));
+    engine_gradients(g, &nobody, 0, &report);
+    rc = engine_status(g, e);
+    engine_free(g);
+    device_free(d);
+    return rc;
+}
+
+/* The k-th action of a rank's list that computes began here, for the trace's k-th span that does. */
+static double worst_start(const struct schedule *s, const struct schedule_timeline *t, const struct run *r, double begin)
+{
+    double worst = 0;
+    for (int rank = 0; rank < s->n_ranks; rank++) {
+        int64_t k = 0;
+        for (int64_t i = 0; i < s->rank[rank].n; i++) {
+            if (!action_is_compute((enum action_kind)s->rank[rank].a[i].kind)) continue;
+            while (r->trace[rank].span[k].kind > TRACE_W) k++;
+            char text[32];
+            assert_string_equal(r->trace[rank].span[k].name, action_print(text, s->rank[rank].a[i]));
+            double late = r->trace[rank].span[k++].from_s - begin - t->at[rank][i].start_s;
+            if (fabs(late) > worst) worst = fabs(late);
+        }
+    }
+    return worst;
+}
+
+static void expect_timeline(const char *kind, int p, int m, int v)
+{
+    struct schedule *s;
+    struct schedule_timeline t;
+    struct err e = {0};
+    struct kernel_family family = sleeping();
+    double best = 1;
+    if (schedule_generate(&s, kind, p, m, v, &e)) fail_msg("%s", e.text);
+    schedule_add_comm(s);
+    schedule_simulate(s, &(struct schedule_cost){F_S * v, B_S * v, W_S * v, 0}, &t);
+    for (int try = 0; try < TRIES && best > 0.05; try++) {
+        struct run r = {.kind = kind, .p = p, .m = m, .v = v, .family = &family};
+        struct comm_config cc = {.timeout_s = 30};
+        if (comm_run_local(p, &cc, rank_main, &r, &e)) fail_msg("%s", e.text);
+        double begin = 1e300, end = 0;
+        for (int k = 0; k < p; k++)
+            for (int64_t i = 0; i < r.trace[k].n; i++) {
+                const struct trace_span *x = &r.trace[k].span[i];
+                if (x->kind > TRACE_W) continue;
+                begin = fmin(begin, x->from_s);
+                end = fmax(end, x->to_s);
+            }
+        double off = fmax(fabs(end - begin - t.makespan), worst_start(s, &t, &r, begin)) / t.makespan;
+        best = fmin(best, off);
+        for (int k = 0; k < p; k++) trace_free(&r.trace[k]);
+    }
+    if (best > 0.05) fail_msg("%s: the executor is %.1f %% away from the simulator", kind, 100 * best);
+    print_message("%-12s p %d m %d: within %.2f %% of %.0f ms\n", kind, p, m, 100 * best, 1e3 * t.makespan);
+    schedule_timeline_fini(&t);
+    schedule_free(s);
+}
+
+static void test_timelines(void **state)
+{
+    (void)state;
+    expect_timeline("gpipe", 4, 6, 1);
+    expect_timeline("1f1b", 4, 8, 1);
+    expect_timeline("interleaved", 3, 6, 2);
+    expect_timeline("zbh1", 4, 8, 1);
+    expect_timeline("zbh2", 3, 7, 1);
+    expect_timeline("zbv", 3, 6, 2);
+    expect_timeline("dualpipe", 4, 8, 1);
+    expect_timeline("dualpipev", 3, 6, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_timelines)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
