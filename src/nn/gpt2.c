@@ -34,6 +34,7 @@ static void declare(struct declare_ctx *x)
         layer_declare(x, (struct declare){INIT_ZEROS, 0, l, SPMD_I, {0, 0}}, 1, &c->hidden, "layers.%d.mlp.down.bias", l);
     }
     declare_norm(x, -1, "norm");
+    whole.layer = -2; /* by itself: its gradient is there after the forward pass, the norm's only after the backward */
     if (!c->tie) layer_declare(x, whole, 2, VD, "head.weight");
 }
 

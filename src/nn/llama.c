@@ -23,6 +23,7 @@ static void declare(struct declare_ctx *x)
         layer_declare(x, row, 2, DF, "layers.%d.mlp.down.weight", l);
     }
     layer_declare(x, (struct declare){INIT_ONES, 0, -1, over_stream(x->par), {0, 0}}, 1, &c->hidden, "norm.weight");
+    whole.layer = -2; /* by itself: its gradient is there after the forward pass, the norm's only after the backward */
     if (!c->tie) layer_declare(x, whole, 2, VD, "head.weight");
 }
 

@@ -13,39 +13,59 @@ enum { SENDS = 4 }; /* buffers for sending that a rank likes to have: a slow nei
 
 int build_pipe_rank(const struct engine *g)
 {
-    return g->cfg.pipeline.comm ? comm_rank(g->cfg.pipeline.comm) : 0;
+    return g->cfg.axis[AXIS_PP] ? comm_rank(g->cfg.axis[AXIS_PP]) : 0;
 }
 
 /* ---- the schedule ---- */
-static int make_schedule(struct engine *g, struct err *e)
+static int from_text(struct schedule **s, const struct pipeline_config *c, int ranks, int m, struct err *e)
 {
-    const struct pipeline_config *c = &g->cfg.pipeline;
-    int ranks = c->comm ? comm_size(c->comm) : 1, m = to_int(g->cfg.n_microbatches);
+    int rc = schedule_parse(s, c->text, c->what, e);
+    if (rc) return rc;
+    if ((*s)->n_ranks != ranks || (*s)->n_microbatches != m || (*s)->forward_only)
+        return err_set(e, ERR_REQUEST, "%s: a %sschedule of %d ranks and %d microbatches; this run has %d and %d", c->what,
+                       (*s)->forward_only ? "forward-only " : "", (*s)->n_ranks, (*s)->n_microbatches, ranks, m);
+    if (schedule_has(*s, ACTION_OFFLOAD) || schedule_has(*s, ACTION_RELOAD))
+        return err_set(e, ERR_REQUEST, "%s: OFFLOAD and RELOAD are not carried out; leave them out", c->what);
+    rc = schedule_check(*s, NULL, e);
+    return rc ? err_prefix(e, "%s", c->what) : OK;
+}
+
+int build_plan(struct schedule **s, const struct pipeline_config *c, int ranks, int m, struct err *e)
+{
+    *s = NULL;
     int rc = OK;
     if (c->text) {
-        rc = schedule_parse(&g->when, c->text, c->what, e);
-        if (!rc && (g->when->n_ranks != ranks || g->when->n_microbatches != m || g->when->forward_only))
-            rc = err_set(e, ERR_REQUEST, "%s: a %sschedule of %d ranks and %d microbatches; this run has %d and %d", c->what,
-                         g->when->forward_only ? "forward-only " : "", g->when->n_ranks, g->when->n_microbatches, ranks, m);
-        if (!rc && (schedule_has(g->when, ACTION_OFFLOAD) || schedule_has(g->when, ACTION_RELOAD)))
-            rc = err_set(e, ERR_REQUEST, "%s: OFFLOAD and RELOAD are not carried out; leave them out", c->what);
-        if (!rc && schedule_check(g->when, NULL, e)) rc = err_prefix(e, "%s", c->what);
+        rc = from_text(s, c, ranks, m, e);
     } else if (!c->kind && ranks == 1) {
         rc = schedule_limits(1, 1, m, e);
-        if (!rc) g->when = schedule_new_onestage(m, false);
+        if (!rc) *s = schedule_new_onestage(m, false);
     } else {
-        rc = schedule_generate(&g->when, c->kind ? c->kind : "1f1b", ranks, m, c->chunks, e);
+        rc = schedule_generate(s, c->kind ? c->kind : "1f1b", ranks, m, c->chunks, e);
     }
-    if (rc || ranks == 1) return rc;
-    if (!schedule_has(g->when, ACTION_RECV_F)) schedule_add_comm(g->when);
+    if (!rc && ranks > 1 && !schedule_has(*s, ACTION_RECV_F)) schedule_add_comm(*s);
     return rc;
+}
+
+/* What no stage of this rank uses is not here; what other ranks hold too is counted by the first of them. */
+static void drop_params(struct engine *g)
+{
+    int *ranks = xcalloc(to_size(g->when->n_ranks), sizeof *ranks);
+    for (int i = g->params.n - 1; i >= 0; i--) {
+        int n = build_holders(g, i, ranks), me = build_pipe_rank(g);
+        bool here = false;
+        for (int k = 0; k < n; k++) here |= ranks[k] == me;
+        if (!here) param_drop(&g->params, i);
+        else g->params.p[i].counted &= ranks[0] == me;
+    }
+    xfree(ranks);
 }
 
 int build_schedule(struct engine *g, struct err *e)
 {
-    int rc = make_schedule(g, e);
-    if (rc) return rc;
     const struct pipeline_config *c = &g->cfg.pipeline;
+    struct comm *pipe = g->cfg.axis[AXIS_PP];
+    int rc = build_plan(&g->when, c, pipe ? comm_size(pipe) : 1, to_int(g->cfg.n_microbatches), e);
+    if (rc) return rc;
     struct schedule_peak *peak = xcalloc(to_size(g->when->n_ranks), sizeof *peak);
     rc = schedule_check(g->when, peak, e);
     g->peak = peak[build_pipe_rank(g)];
@@ -54,7 +74,9 @@ int build_schedule(struct engine *g, struct err *e)
     g->when_eval = schedule_new_forward(g->when);
     schedule_add_comm(g->when_eval);
     g->parts = xcalloc(to_size(g->when->n_stages), sizeof *g->parts);
-    return stages_split(g->parts, g->when->n_stages, &g->cfg.model, g->cfg.seq, c->layers, c->n_layers, e);
+    rc = stages_split(g->parts, g->when->n_stages, &g->cfg.model, g->cfg.seq, c->layers, c->n_layers, e);
+    if (!rc) drop_params(g);
+    return rc;
 }
 
 /* ---- stages ---- */

@@ -6,6 +6,9 @@
 
 #include "run/engine.h"
 
+/* The schedule that a config asks for, with its messages, for `ranks` pipeline ranks and m microbatches. *s may be set
+ * when it fails; free it. */
+int build_plan(struct schedule **s, const struct pipeline_config *c, int ranks, int m, struct err *e);
 int build_pipe_rank(const struct engine *g); /* along pp */
 /* g->when, when_eval, peak, parts; and the table of parameters. */
 int build_schedule(struct engine *g, struct err *e);

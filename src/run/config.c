@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fs.h"
+#include "base/mem.h"
 #include "base/thread.h"
+#include "run/build.h"
 
 #define AT(field) offsetof(struct config, field)
 
@@ -13,6 +16,11 @@ static const struct conf_row source_rows[] = {
      .doc = "text file, folder, .jsonl with a text field, or the prefix of a token file"},
     {.path = "weight", .type = CONF_REAL, .offset = offsetof(struct config_source, weight), .otherwise = "1.0",
      .lo = 1e-9, .hi = 1e9, .doc = "share of this source among the samples, relative to the others"},
+    {0},
+};
+
+static const struct conf_row layers_rows[] = {
+    {.path = "layers", .type = CONF_INT, .offset = 0, .hi = 10000, .doc = "layers of a stage"},
     {0},
 };
 
@@ -89,7 +97,15 @@ const struct conf_row config_rows[] = {
          "tensor parallel: shard the tokens of the residual stream over tp as well"),
     INT("parallel.cp", parallel.cp, "1", -1, 1 << 20, "context parallel"),
     INT("parallel.ep", parallel.ep, "1", -1, 1 << 20, "expert parallel"),
-    INT("parallel.pp", parallel.pp, "1", -1, 1 << 20, "pipeline stages"),
+    INT("parallel.pp", parallel.pp, "1", -1, 1 << 20, "pipeline ranks"),
+    TEXT("parallel.schedule", parallel.schedule, "auto",
+         "order of work in the pipeline (tutti schedule --help lists them); auto: 1f1b"),
+    INT("parallel.chunks", parallel.chunks, "0", 0, 64, "stages per pipeline rank; 0: as few as the schedule takes"),
+    {.path = "parallel.pp_layers", .type = CONF_LIST, .offset = AT(parallel.pp_layers), .otherwise = "[]",
+     .item = layers_rows, .item_bytes = sizeof(int64_t), .item_short = "layers",
+     .doc = "layers of each stage, such as [8, 8, 8, 6]; default: by cost, embedding and head counted"},
+    TEXT("parallel.schedule_file", parallel.schedule_file, "null",
+         "a schedule of your own, as tutti schedule --text writes it, or CSV"),
 
     REAL("comm.timeout_s", comm.timeout_s, "600", 0.1, 1e9, "a rank later than this is named and the run ends"),
     CHOICE("comm.progress", comm.progress, "auto", "auto|inline|thread",
@@ -130,7 +146,14 @@ int config_load(struct config *c, struct conf **conf, struct arena *a, const cha
     int rc = path ? conf_read_file(f, path, e) : OK;
     for (int i = 0; !rc && i < n_overrides; i++) rc = conf_override(f, overrides[i], e);
     if (!rc) rc = conf_finish(f, e);
-    return rc;
+    if (rc || !c->parallel.schedule_file) return rc;
+    char *text;
+    size_t n;
+    rc = fs_read_all(c->parallel.schedule_file, (size_t)64 << 20, &text, &n, e);
+    if (rc) return err_prefix(e, "%s: parallel.schedule_file", conf_where(f, "parallel.schedule_file"));
+    c->parallel.schedule_text = arena_strdup(a, text);
+    xfree(text);
+    return OK;
 }
 
 void config_print(const struct config *c, struct str *out)
@@ -200,9 +223,9 @@ static int resolve_parallel(struct config *c, const struct conf *f, int n_ranks,
                              {"parallel.pp", &c->parallel.pp}};
     int rc = resolve_left(dense, 5, n_ranks, f, e);
     if (rc) return rc;
-    static const char *const later[] = {"parallel.cp", "parallel.ep", "parallel.pp"};
-    int64_t size[] = {c->parallel.cp, c->parallel.ep, c->parallel.pp};
-    for (int i = 0; i < 3; i++)
+    static const char *const later[] = {"parallel.cp", "parallel.ep"};
+    int64_t size[] = {c->parallel.cp, c->parallel.ep};
+    for (int i = 0; i < 2; i++)
         if (size[i] != 1) return conf_error(f, e, later[i], "this version cannot split this axis; choose 1, got %lld",
                                             (long long)size[i]);
     if (c->parallel.tp > c->model.hidden)
@@ -240,6 +263,49 @@ static int64_t config_microbatches(const struct config *c)
     return (part + c->batch.micro - 1) / c->batch.micro;
 }
 
+static struct pipeline_config config_pipeline(const struct config *c)
+{
+    return (struct pipeline_config){
+        .kind = strcmp(c->parallel.schedule, "auto") ? c->parallel.schedule : NULL,
+        .chunks = to_int(c->parallel.chunks),
+        .text = c->parallel.schedule_text,
+        .what = c->parallel.schedule_file,
+        .layers = c->parallel.pp_layers.n ? c->parallel.pp_layers.items : NULL,
+        .n_layers = c->parallel.pp_layers.n,
+    };
+}
+
+/* The schedule is made once to see whether it can be. *key: the key that is most likely wrong. */
+static int check_pipeline(const struct config *c, const char **key, struct err *e)
+{
+    struct pipeline_config p = config_pipeline(c);
+    struct model_config m = config_model(c);
+    struct schedule *s = NULL;
+    int rc = build_plan(&s, &p, to_int(c->parallel.pp), to_int(config_microbatches(c)), e);
+    *key = p.text ? "parallel.schedule_file" : p.chunks ? "parallel.chunks" : p.kind ? "parallel.schedule" : "parallel.pp";
+    if (!rc) {
+        struct model_stage *parts = xcalloc(to_size(s->n_stages), sizeof *parts);
+        rc = stages_split(parts, s->n_stages, &m, c->model.seq_len, p.layers, p.n_layers, e);
+        *key = p.layers ? "parallel.pp_layers" : "parallel.pp";
+        xfree(parts);
+    }
+    schedule_free(s);
+    return rc;
+}
+
+int config_check_pipeline(const struct config *c, struct err *e)
+{
+    const char *key;
+    return check_pipeline(c, &key, e);
+}
+
+static int resolve_pipeline(const struct config *c, const struct conf *f, struct err *e)
+{
+    const char *key;
+    struct err why = {0};
+    return check_pipeline(c, &key, &why) ? conf_error(f, e, key, "%s", why.text) : OK;
+}
+
 int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int n_ranks, struct err *e)
 {
     int rc = resolve_model(c, f, n_vocab, e);
@@ -254,6 +320,8 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     if (config_microbatches(c) > 16384)
         return conf_error(f, e, "batch.micro", "%lld makes %lld microbatches; at most 16384", (long long)c->batch.micro,
                           (long long)config_microbatches(c));
+    rc = resolve_pipeline(c, f, e);
+    if (rc) return rc;
     if (c->numerics.exact_order && n_ranks > 1)
         return conf_error(f, e, "numerics.exact_order", "is not there yet for several ranks; set it to false");
     if (c->optimizer.min_lr > c->optimizer.lr) {
@@ -363,5 +431,6 @@ struct engine_config config_engine(const struct config *c)
         .kernels = c->run.kernels,
         .threads = config_threads(c),
         .zero = to_int(c->parallel.zero),
+        .pipeline = config_pipeline(c),
     };
 }

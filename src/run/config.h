@@ -61,6 +61,10 @@ struct config {
     struct {
         int64_t dp_replicate, dp_shard, zero, tp, cp, ep, pp;
         bool sequence_parallel;
+        const char *schedule, *schedule_file;
+        const char *schedule_text; /* not a key: what is in the file */
+        int64_t chunks;
+        struct conf_list pp_layers; /* of int64_t */
         int ranks_here; /* not a key: ranks that share this machine's cores */
     } parallel;
     struct {
@@ -106,6 +110,8 @@ struct lr_config config_lr(const struct config *c);
 enum dtype config_dtype(const struct config *c);
 int64_t config_loss_rows(const struct config *c); /* tokens per chunk of the head */
 struct engine_config config_engine(const struct config *c); /* what train, plan, verify and bench all start from */
+/* Whether the pipeline that c (resolved) asks for can be made of its ranks, microbatches and layers. */
+int config_check_pipeline(const struct config *c, struct err *e);
 int config_ranks(const struct config *c); /* of all axes */
 int64_t config_dp(const struct config *c);         /* data-parallel ranks */
 /* Sequences [first, first + n) of the global batch that data-parallel rank i takes. */

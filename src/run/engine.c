@@ -39,7 +39,7 @@ static int new_store(struct engine *g, struct err *e)
     }
     g->unit_left = xcalloc((size_t)g->store.units.n + 1, sizeof *g->unit_left);
     rc = exchange_init(&g->exchange, &g->store, g->cfg.shard, g->cfg.replicate, param_slots, grad_slots, e);
-    if (!rc) rc = copies_init(&g->copies, &g->store, g->cfg.pipeline.comm, build_holders, g, e);
+    if (!rc) rc = copies_init(&g->copies, &g->store, g->cfg.axis[AXIS_PP], build_holders, g, e);
     g->exchange.across[AXIS_TP] = g->cfg.axis[AXIS_TP];
     return rc;
 }
@@ -219,7 +219,7 @@ static void read_loss(struct engine *g, int64_t n_trained, struct engine_report 
     device_to_host(&g->stream, stat, &g->stat, 0, sizeof stat);
     stream_sync(&g->stream);
     exchange_sum_f64(&g->exchange, stat, 2);
-    struct comm *pipe = g->cfg.pipeline.comm; /* the loss is where the head is */
+    struct comm *pipe = g->cfg.axis[AXIS_PP]; /* the loss is where the head is */
     if (pipe) comm_wait(pipe, comm_all_reduce(pipe, stat, stat, 2, DT_F64, COMM_SUM, "loss over stages"));
     CHECK(g->dev->counts_only || (int64_t)stat[1] == n_trained || engine_status(g, NULL), "trained on %.0f tokens, the batch has %lld",
           stat[1], (long long)n_trained);

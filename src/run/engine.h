@@ -24,9 +24,8 @@
 #include "state/store.h"
 #include "tape/program.h"
 
-/* How the layers are spread over the ranks of pp, and in which order they work. */
+/* How the layers are spread over the ranks of pp (axis[AXIS_PP]), and in which order they work. */
 struct pipeline_config {
-    struct comm *comm;      /* this rank's group along pp; NULL: alone */
     const char *kind;       /* a generator's name (schedule/generate.c); NULL: onestage alone, 1f1b on several ranks */
     int chunks;             /* stages per rank; 0: the generator's own */
     const char *text, *what;/* a schedule of the user's own and where it comes from; NULL: generated */

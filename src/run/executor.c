@@ -160,7 +160,7 @@ static void run_stage(const struct running *r, const struct step *x)
 
 static void run_message(struct engine *g, const struct step *x, const char *what)
 {
-    struct comm *c = g->cfg.pipeline.comm;
+    struct comm *c = g->cfg.axis[AXIS_PP];
     int64_t n = engine_crossing(g);
     void *p = crossing(g, x->buffer);
     g->ticket[x->buffer] = x->kind == STEP_POST ? comm_recv(c, p, n, g->cfg.dtype, x->a.peer, what)
@@ -199,11 +199,11 @@ void executor_run(struct engine *g, bool training, const struct step_info *info,
             run_message(g, x, text);
             break;
         default:
-            comm_wait(g->cfg.pipeline.comm, g->ticket[x->buffer]);
+            comm_wait(g->cfg.axis[AXIS_PP], g->ticket[x->buffer]);
         }
         if (g->trace) trace_step(g->trace, x, text, info, from);
     }
     for (int b = 0; b < g->n_crossing; b++)
-        if (g->ticket[b]) comm_wait(g->cfg.pipeline.comm, g->ticket[b]);
+        if (g->ticket[b]) comm_wait(g->cfg.axis[AXIS_PP], g->ticket[b]);
     thread_name_set("r%d s%lld", g->cfg.rank, (long long)info->step);
 }

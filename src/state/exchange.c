@@ -103,7 +103,8 @@ void exchange_gather_wait(struct exchange *x, int unit)
 void exchange_publish(struct exchange *x)
 {
     if (size_of(x->shard) == 1 || store_state_is_whole(x->s) || !store_param_is_whole(x->s)) return;
-    for (int i = 0; i < x->s->table->n; i++) gather_param(x, i, store_piece_param(x->s, i), store_param_ptr(x->s, i));
+    for (int i = 0; i < x->s->table->n; i++)
+        if (x->s->table->p[i].held) gather_param(x, i, store_piece_param(x->s, i), store_param_ptr(x->s, i));
     comm_sync(x->shard);
 }
 
@@ -202,6 +203,7 @@ static void reduce_replicas(struct exchange *x)
     } else {
         for (int i = 0; i < s->table->n; i++) {
             float *g = store_piece_grad(s, i);
+            if (!s->table->p[i].held) continue;
             comm_all_reduce(x->replicate, g, g, s->units.piece[i].n, DT_F32, COMM_SUM, s->table->p[i].name);
         }
     }

@@ -58,6 +58,15 @@ void param_hold(struct param_table *t, int dim, int64_t lo, int64_t n)
     t->held += p->held;
 }
 
+void param_drop(struct param_table *t, int param)
+{
+    struct param *p = &t->p[param];
+    for (int i = param + 1; i < t->n; i++) t->p[i].offset -= p->held;
+    t->held -= p->held;
+    p->held = p->ln[0] = 0;
+    p->counted = false;
+}
+
 int64_t param_row_numel(const struct param *p)
 {
     return p->held ? p->held / p->ln[0] : 1;

@@ -38,7 +38,8 @@ struct param {
     enum param_init init;
     double std;               /* INIT_NORMAL */
     bool decay;               /* weight decay applies */
-    int layer;                /* which layer it belongs to, -1 none: the unit of gathering and bucketing */
+    int layer;                /* which layer it belongs to, negative none; neighbours with one number are the unit of
+                               * gathering and bucketing */
     struct spmd_type type;    /* how compute sees it on the mesh */
 };
 
@@ -54,6 +55,8 @@ int param_add(struct param_table *t, const char *name, int nd, const int64_t *n,
               int layer, struct spmd_type type);
 /* The parameter added last is held here along this dim only from lo, n long (0: nothing of it is here). */
 void param_hold(struct param_table *t, int dim, int64_t lo, int64_t n);
+/* Nothing of this parameter is here (it belongs to other pipeline stages); what lies behind it moves up. */
+void param_drop(struct param_table *t, int param);
 /* Rows [first, first + n) of the held box as a box of the global parameter. */
 struct region param_rows(const struct param *p, int64_t first, int64_t n);
 int64_t param_row_numel(const struct param *p); /* held elements per row; 1 where nothing is held */

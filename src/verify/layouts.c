@@ -15,14 +15,48 @@ static void push(struct layouts *l, struct layout_try t)
     l->at[l->n++] = t;
 }
 
-static void data_layouts(struct layouts *l, struct layout_try t, int dp)
+/* Whether a schedule takes so many ranks and microbatches, and the model so many stages. */
+static bool fits(const struct config *c, const struct layout_try *t, const char *kind)
+{
+    struct config with = *c;
+    struct err e;
+    layouts_apply(t, &with);
+    with.parallel.schedule = kind;
+    return config_check_pipeline(&with, &e) == OK;
+}
+
+/* Every schedule where nothing else is shared out; in the other layouts they take turns. */
+static void pipelines(struct layouts *l, const struct config *c, struct layout_try t)
+{
+    if (t.pp == 1) {
+        push(l, t);
+        return;
+    }
+    int n = 0, at = 0;
+    const char *kind[32];
+    for (int i = 0; schedule_kind_name(i) && n < 32; i++)
+        if (fits(c, &t, schedule_kind_name(i))) kind[n++] = schedule_kind_name(i);
+    bool all = t.zero == 0 && t.tp == 1;
+    if (n) at = l->n % n;
+    for (int i = 0; i < (all ? n : n > 0); i++) {
+        t.schedule = kind[all ? i : at];
+        push(l, t);
+    }
+}
+
+static void data_layouts(struct layouts *l, const struct config *c, struct layout_try t, int dp)
 {
     for (t.dp_replicate = 1; t.dp_replicate <= dp; t.dp_replicate++)
         for (t.zero = 0; t.zero <= 3; t.zero++) {
             if (dp % t.dp_replicate || (t.zero > 0 && dp == t.dp_replicate)) continue;
             t.dp_shard = dp / t.dp_replicate;
-            push(l, t);
+            pipelines(l, c, t);
         }
+}
+
+static bool tp_fits(const struct config *c, int tp)
+{
+    return tp == 1 || (c->model.dropout == 0 && tp <= c->model.kv_heads);
 }
 
 void layouts_enumerate(struct layouts *l, const struct config *c, int max_ranks)
@@ -30,8 +64,10 @@ void layouts_enumerate(struct layouts *l, const struct config *c, int max_ranks)
     *l = (struct layouts){0};
     for (int n = 1; n <= max_ranks; n++)
         for (int tp = 1; tp <= n; tp++)
-            for (int sequence = 0; sequence <= (tp > 1); sequence++)
-                if (n % tp == 0 && (tp == 1 || (c->model.dropout == 0 && tp <= c->model.kv_heads))) data_layouts(l, (struct layout_try){.tp = tp, .sequence = sequence}, n / tp);
+            for (int pp = 1; pp <= n / tp; pp++)
+                for (int sequence = 0; sequence <= (tp > 1); sequence++)
+                    if (n % (tp * pp) == 0 && tp_fits(c, tp))
+                        data_layouts(l, c, (struct layout_try){.tp = tp, .pp = pp, .sequence = sequence}, n / tp / pp);
 }
 
 void layouts_free(struct layouts *l)
@@ -46,7 +82,12 @@ void layouts_apply(const struct layout_try *t, struct config *c)
     c->parallel.dp_shard = t->dp_shard;
     c->parallel.zero = t->zero;
     c->parallel.tp = t->tp;
+    c->parallel.pp = t->pp;
     c->parallel.sequence_parallel = t->sequence;
+    c->parallel.schedule_text = c->parallel.schedule_file = NULL;
+    c->parallel.schedule = t->schedule ? t->schedule : "auto";
+    c->parallel.chunks = 0;
+    c->parallel.pp_layers = (struct conf_list){0};
     c->parallel.ranks_here = config_ranks(c);
 }
 
@@ -56,5 +97,6 @@ void layout_name(const struct config *c, char *out, size_t n)
     if (c->parallel.dp_replicate > 1 && k < n) k += (size_t)snprintf(out + k, n - k, " replicate%" PRId64, c->parallel.dp_replicate);
     if (k < n) k += (size_t)snprintf(out + k, n - k, " zero%" PRId64, c->parallel.zero);
     if (c->parallel.tp > 1 && k < n)
-        snprintf(out + k, n - k, " tp%" PRId64 "%s", c->parallel.tp, c->parallel.sequence_parallel ? "+seq" : "");
+        k += (size_t)snprintf(out + k, n - k, " tp%" PRId64 "%s", c->parallel.tp, c->parallel.sequence_parallel ? "+seq" : "");
+    if (c->parallel.pp > 1 && k < n) snprintf(out + k, n - k, " pp%" PRId64 ":%s", c->parallel.pp, c->parallel.schedule);
 }

@@ -7,8 +7,9 @@
 #include "run/config.h"
 
 struct layout_try {
-    int dp_replicate, dp_shard, zero, tp;
+    int dp_replicate, dp_shard, zero, tp, pp;
     bool sequence;
+    const char *schedule; /* of the pipeline; NULL: as the config says */
 };
 struct layouts {
     struct layout_try *at;

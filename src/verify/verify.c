@@ -266,11 +266,11 @@ void verify_free(struct verify *v)
 void verify_print(const struct verify *v, struct str *out)
 {
     char a[32], b[32];
-    str_printf(out, "%-28s %5s  %-9s %-9s %-9s %-5s %12s %10s  %s\n", "layout", "ranks", "error", "loss", "norm", "bits",
+    str_printf(out, "%-38s %5s  %-9s %-9s %-9s %-5s %12s %10s  %s\n", "layout", "ranks", "error", "loss", "norm", "bits",
                "sent/step", "peak", "largest error in");
     for (int i = 0; i < v->n; i++) {
         const struct verify_layout *l = &v->layout[i];
-        str_printf(out, "%-28s %5d  %-9.2g %-9.2g %-9.2g %-5s %12s %10s  %s%s\n", l->layout, l->n_ranks, l->max_rel_error,
+        str_printf(out, "%-38s %5d  %-9.2g %-9.2g %-9.2g %-5s %12s %10s  %s%s\n", l->layout, l->n_ranks, l->max_rel_error,
                    l->loss_rel_error, l->norm_rel_error, l->bit_identical ? "same" : "-",
                    str_bytes(a, (double)l->comm_bytes), str_bytes(b, (double)l->peak_bytes), l->tensor,
                    l->ok ? "" : "  <-- DIFFERS");

@@ -233,7 +233,7 @@ static void test_holders(void **state)
     struct model_stage part[4];
     int out[4];
     struct err e = {0};
-    model_declare(&c, &t);
+    model_declare(&c, NULL, &t);
     assert_int_equal(stages_split(part, 4, &c, 32, NULL, 0, &e), OK);
     struct schedule *s = make("1f1b", 4, 8, 1), *d = make("dualpipe", 4, 8, 1);
     const struct param *embed = &t.p[param_find(&t, "embed.token")], *norm = &t.p[param_find(&t, "layers.1.norm1.weight")];

@@ -62,9 +62,10 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     c.n_microbatches = r->m;
     c.model.layers = r->p * r->v;
     c.rank = rank;
+    c.world = c.axis[AXIS_PP] = world;
     int64_t one[64];
     for (int i = 0; i < r->p * r->v; i++) one[i] = 1;
-    c.pipeline = (struct pipeline_config){.comm = world, .kind = r->kind, .chunks = r->v, .layers = one, .n_layers = r->p * r->v};
+    c.pipeline = (struct pipeline_config){.kind = r->kind, .chunks = r->v, .layers = one, .n_layers = r->p * r->v};
     int rc = device_cpu_new(&d, 1, e);
     if (!rc) rc = engine_new(&g, &c, d, e);
     if (rc) return rc;
