@@ -61,6 +61,7 @@ static int explain_memory(const struct explain *x, struct str *out, struct err *
     int rc = plan_make(&p, x->c, e);
     if (rc) return rc;
     plan_print(&p, x->c, out);
+    plan_free(&p);
     const struct program *t = x->g->stage[0].train;
     char b[32];
     str_printf(out, "\none microbatch keeps %s from forward to backward; the largest of it:\n",

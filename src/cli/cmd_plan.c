@@ -32,6 +32,7 @@ int cmd_plan(int argc, char **argv)
         else
             plan_print(&p, &c, &out);
         fputs(str_text(&out), stdout);
+        plan_free(&p);
     }
     str_free(&out);
     arena_free(arena);

@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -27,12 +28,13 @@ static int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c
         p->params = g->params.numel;
         p->microbatches = ec.n_microbatches;
         p->tokens_per_step = c->batch.global * c->model.seq_len;
-        p->flops_per_step = engine_flops_step(g) * p->n_ranks;
-        p->flops_per_token = engine_flops_model(g) / (double)(ec.n_microbatches * ec.micro * ec.seq);
+        p->flops_per_token += engine_flops_model(g) * (double)r->n_alike / (double)(ec.n_microbatches * ec.micro * ec.seq * config_dp(c));
+        r->flops = engine_flops_step(g);
+        r->at = ranks.par;
         r->rank = rank;
         memcpy(r->bytes, d->ledger.at_peak, sizeof r->bytes);
         r->peak_bytes = d->ledger.peak_total;
-        r->act_bytes_microbatch = (int64_t)g->act[0].bytes;
+        r->act_bytes_microbatch = g->n_act ? (int64_t)g->act[0].bytes : 0;
         ranks_traffic(&ranks, r->comm);
     }
     engine_free(g);
@@ -42,13 +44,68 @@ static int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c
     return rc;
 }
 
-/* The first rank has the largest pieces, the last the smallest: those two roles there are. */
+static bool uneven(const struct config *c)
+{
+    int64_t tp = c->parallel.tp, of[] = {c->model.heads, c->model.kv_heads, c->model.ffn, c->model.vocab};
+    for (int i = 0; i < 4; i++)
+        if (of[i] % tp) return true;
+    return false;
+}
+
+static int by_need(const void *a, const void *b)
+{
+    const struct plan_rank *x = a, *y = b;
+    if (x->peak_bytes != y->peak_bytes) return x->peak_bytes < y->peak_bytes ? 1 : -1;
+    return x->rank - y->rank;
+}
+
+/* The ranks that play other roles than their neighbours: their numbers, and how many are like each. */
+static int roles_list(const struct config *c, int n_ranks, struct plan_rank *out)
+{
+    int tp = to_int(c->parallel.tp), pp = to_int(c->parallel.pp), tps = uneven(c) ? tp : 1, inner = n_ranks / pp, n = 0;
+    for (int stage = 0; stage < pp; stage++)
+        for (int t = 0; t < tps; t++) {
+            int data = inner / tp, first = stage * inner + t, alike = tps > 1 ? data : inner;
+            out[n++] = (struct plan_rank){.rank = first, .n_alike = data > 1 ? alike / 2 : alike};
+            if (data > 1) out[n++] = (struct plan_rank){.rank = first + (data - 1) * tp, .n_alike = alike - alike / 2};
+        }
+    return n;
+}
+
 int plan_make(struct plan *p, const struct config *c, struct err *e)
 {
-    *p = (struct plan){.n_ranks = to_int(config_dp(c))};
-    int last = p->n_ranks - 1, rc = plan_rank(&p->role[p->n_roles++], p, c, 0, e);
-    if (!rc && last > 0) rc = plan_rank(&p->role[p->n_roles++], p, c, last, e);
+    *p = (struct plan){.n_ranks = config_ranks(c)};
+    p->role = xcalloc(to_size(2 * c->parallel.pp * c->parallel.tp), sizeof *p->role);
+    p->n_roles = roles_list(c, p->n_ranks, p->role);
+    int rc = OK;
+    for (int i = 0; !rc && i < p->n_roles; i++) {
+        rc = plan_rank(&p->role[i], p, c, p->role[i].rank, e);
+        p->flops_per_step += p->role[i].flops * p->role[i].n_alike;
+    }
+    if (!rc) qsort(p->role, (size_t)p->n_roles, sizeof *p->role, by_need);
+    else plan_free(p);
     return rc;
+}
+
+void plan_free(struct plan *p)
+{
+    xfree(p->role);
+    *p = (struct plan){0};
+}
+
+static void print_roles(const struct plan *p, struct str *out)
+{
+    char a[32], b[32], m[32];
+    if (p->n_roles < 2) return;
+    str_puts(out, "\nroles (a rank of each, how many are like it):\n");
+    str_printf(out, "  %8s %8s %6s %4s %12s %12s %14s\n", "rank", "alike", "stage", "tp", "peak", "microbatch", "sent per step");
+    for (int i = 0; i < p->n_roles; i++) {
+        const struct plan_rank *r = &p->role[i];
+        double sent = 0;
+        for (int x = 0; x < AXIS_N; x++) sent += (double)r->comm[x].bytes;
+        str_printf(out, "  %8d %8d %6d %4d %12s %12s %14s\n", r->rank, r->n_alike, r->at.rank[AXIS_PP], r->at.rank[AXIS_TP],
+                   str_bytes(a, (double)r->peak_bytes), str_bytes(m, (double)r->act_bytes_microbatch), str_bytes(b, sent));
+    }
 }
 
 void plan_print(const struct plan *p, const struct config *c, struct str *out)
@@ -76,6 +133,7 @@ void plan_print(const struct plan *p, const struct config *c, struct str *out)
         if (most->comm[x].operations)
             str_printf(out, "  sent over %-12s %16" PRId64 " bytes in %" PRId64 " messages per step\n",
                        axis_name((enum axis)x), most->comm[x].bytes, most->comm[x].messages);
+    print_roles(p, out);
 }
 
 static void json_bytes(const struct plan_rank *r, struct json_out *o)
@@ -114,6 +172,9 @@ void plan_json(const struct plan *p, struct str *out)
         const struct plan_rank *r = &p->role[i];
         json_begin_object(&o, NULL);
         json_put_int(&o, "rank", r->rank);
+        json_put_int(&o, "alike", r->n_alike);
+        json_put_int(&o, "stage", r->at.rank[AXIS_PP]);
+        json_put_int(&o, "tp", r->at.rank[AXIS_TP]);
         json_put_int(&o, "microbatches", p->microbatches);
         json_put_int(&o, "activation_bytes_per_microbatch", r->act_bytes_microbatch);
         json_bytes(r, &o);

@@ -10,7 +10,10 @@
 #include "run/ranks.h"
 
 struct plan_rank {
-    int rank;
+    int rank;            /* one of those that play this role */
+    int n_alike;         /* how many play it */
+    struct par at;       /* its place on the mesh */
+    double flops;        /* of one step */
     size_t bytes[MEM_N]; /* at the peak */
     size_t peak_bytes;
     int64_t act_bytes_microbatch; /* what one microbatch keeps from forward to backward */
@@ -23,11 +26,14 @@ struct plan {
     double flops_per_token; /* without recomputation */
     int64_t tokens_per_step, microbatches; /* of the global batch; of one rank */
     int n_ranks;
-    struct plan_rank role[2]; /* each distinct role, the one that needs most first */
+    struct plan_rank *role; /* each distinct role, the one that needs most first */
     int n_roles;
 };
 
+/* Roles: every stage of the pipeline; the first and the last rank along the data axes, whose pieces differ by a row; along tp
+ * every rank where its shares are uneven, else one. */
 int plan_make(struct plan *p, const struct config *c, struct err *e);
+void plan_free(struct plan *p);
 void plan_print(const struct plan *p, const struct config *c, struct str *out);
 void plan_json(const struct plan *p, struct str *out);
 

@@ -53,6 +53,7 @@ static void check_law(int n, const char *const *keys)
     if (!(fabs(flops / x.p.flops_per_step - 1) < 1e-12))
         fail_msg("%s ...: planned %.17g FLOPs, ran %.17g", keys[0], x.p.flops_per_step, flops);
     toy_close(&t);
+    plan_free(&x.p);
     arena_free(x.arena);
 }
 
@@ -94,6 +95,7 @@ static void big(int64_t params, int per_param, int n, const char *const *keys)
     size_t state = x.p.role[0].bytes[MEM_PARAM] + x.p.role[0].bytes[MEM_MASTER] + x.p.role[0].bytes[MEM_GRAD] + x.p.role[0].bytes[MEM_OPTIMIZER];
     assert_int_equal(state, (size_t)params * (size_t)per_param);
     assert_true(x.p.role[0].peak_bytes > state);
+    plan_free(&x.p);
     arena_free(x.arena);
 }
 #define BIG(params, per_param, ...)                                             \
@@ -148,6 +150,7 @@ static void test_printing(void **state)
     json_free(o);
     str_free(&text);
     str_free(&json);
+    plan_free(&x.p);
     arena_free(x.arena);
 }
 
