@@ -133,6 +133,8 @@ const struct conf_row config_rows[] = {
     INT("run.threads", run.threads, "0", 0, 4096, "threads of a rank; 0: all cores"),
     CHOICE("run.device", run.device, "cpu", "cpu|null", "where to compute; null only counts"),
     TEXT("run.kernels", run.kernels, "auto", "auto, or ref for the plain loops"),
+    TEXT("run.trace", run.trace, "null", "a Chrome trace of a few steps goes here: what each rank did when"),
+    INT("run.trace_steps", run.trace_steps, "2", 1, 10000, "optimizer steps in the trace; it begins with the second one"),
     BOOL("run.tensorboard", run.tensorboard, "true", "write event files for TensorBoard"),
     {0},
 };

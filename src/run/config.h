@@ -89,6 +89,8 @@ struct config {
         int device;
         const char *kernels;
         bool tensorboard;
+        const char *trace;
+        int64_t trace_steps;
     } run;
 };
 

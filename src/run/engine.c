@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "run/build.h"
 #include "run/executor.h"
 
@@ -253,8 +254,10 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
     device_zero(&g->stream, &g->stat, 0, g->stat.bytes);
     exchange_step_begin(&g->exchange);
     executor_run(g, true, &info, NULL, NULL);
+    double from = clock_now_s();
     exchange_reduce_finish(&g->exchange);
     copies_sum(&g->copies);
+    trace_add(g->trace, TRACE_COMM, "reduce", step, from, clock_now_s());
     read_loss(g, n_trained, r);
     double squares = optim_sum_squares(&g->store, &g->kernels);
     if (g->cfg.model_group)
@@ -267,8 +270,12 @@ bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, d
 {
     engine_gradients(g, b, step, r);
     if (!isfinite(r->loss) || !isfinite(r->grad_norm)) return false;
+    double from = clock_now_s();
     optim_step(&g->store, &g->kernels, &g->cfg.optim, lr, step, r->grad_norm);
+    trace_add(g->trace, TRACE_OPTIMIZER, "update", step, from, clock_now_s());
+    from = clock_now_s();
     exchange_publish(&g->exchange);
+    trace_add(g->trace, TRACE_COMM, "publish", step, from, clock_now_s());
     return true;
 }
 
@@ -289,7 +296,30 @@ struct blame {
     char *out;
     size_t n;
     bool found;
+    int64_t key; /* how near to the cause, over ranks: the least is told */
 };
+
+/* A broken parameter comes first; then what broke in forward, in the earliest stage; then what broke in backward, in the
+ * latest: the others only saw what was handed to them. */
+enum { BLAME_PARAM, BLAME_FORWARD = 1 << 20, BLAME_BACKWARD = 3 << 20, BLAME_NOTHING = 1 << 22 };
+
+static int64_t blame_key(const struct engine *g, const struct program *p, const struct instr *i)
+{
+    int stage = 0;
+    for (int k = 0; k < g->n_stages; k++)
+        if (g->stage[k].train == p) stage = g->stage[k].index;
+    return i->kphase == KERNEL_FWD ? BLAME_FORWARD + stage : BLAME_BACKWARD - stage;
+}
+
+/* The words of the rank that is nearest to the cause go to all. */
+static void blame_agree(struct engine *g, struct blame *b)
+{
+    struct comm *w = g->cfg.world;
+    if (!w) return;
+    int64_t best = b->key * comm_size(w) + comm_rank(w);
+    comm_wait(w, comm_all_reduce(w, &best, &best, 1, DT_I64, COMM_MIN, "who saw it first"));
+    comm_wait(w, comm_broadcast(w, b->out, (int64_t)b->n, DT_U8, (int)(best % comm_size(w)), "what was seen"));
+}
 
 static int64_t bad_element(const struct engine *g, const struct view *v)
 {
@@ -315,6 +345,7 @@ static void blame_look(void *ctx, const struct program *p, const struct kernel_c
         int64_t at = bad_element(b->g, &v[k]);
         if (at < 0) continue;
         b->found = true;
+        b->key = blame_key(b->g, p, i);
         tid of = i->kphase == KERNEL_FWD ? d->out[k] : d->in[k];
         int used = snprintf(b->out, b->n, "%s%s (operation %s, %s", i->kphase == KERNEL_FWD ? "" : "the gradient of ",
                             tape_tensor(p->tape, of)->name, op_row(i->op)->name, phase[i->kphase]);
@@ -325,7 +356,8 @@ static void blame_look(void *ctx, const struct program *p, const struct kernel_c
 
 void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, char *out, size_t n)
 {
-    snprintf(out, n, "no single tensor of this rank (a sum overflows)");
+    memset(out, 0, n);
+    snprintf(out, n, "no single tensor (a sum overflows)");
     for (int i = 0; i < g->params.n; i++) {
         int64_t at = g->kernels.flat->find_nonfinite(g->dev->team, store_piece_param(&g->store, i), g->store.dtype,
                                                      g->store.units.piece[i].n);
@@ -334,6 +366,7 @@ void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, 
         if (at >= 0) break;
     }
     struct blame look = {.g = g, .out = out, .n = n, .found = strncmp(out, "no", 2) != 0};
+    look.key = look.found ? BLAME_PARAM : BLAME_NOTHING;
     int64_t n_trained; /* every rank runs again, whatever it found: the collectives must meet */
     struct step_info info = step_info(g, b, step, true, &n_trained);
     feed(g, b);
@@ -341,6 +374,7 @@ void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, 
     exchange_step_begin(&g->exchange);
     executor_run(g, true, &info, blame_look, &look);
     exchange_reduce_finish(&g->exchange);
+    blame_agree(g, &look);
 }
 
 int engine_status(const struct engine *g, struct err *e)

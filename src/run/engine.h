@@ -126,7 +126,8 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
 bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r);
 /* Loss of a batch, dropout off. */
 void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engine_report *r);
-/* After a step whose loss or norm was not finite: runs forward again and names the first tensor with a NaN or Inf. */
+/* After a step whose loss or norm was not finite: runs it again and names the first tensor with a NaN or Inf, of the rank
+ * nearest to the cause; every rank gets the same words and gives the same n. Collective(world). */
 void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, char *out, size_t n);
 
 /* OK, or what went wrong between the ranks; ask once a step. */

@@ -47,6 +47,9 @@ struct trainer { /* one rank */
     char *checkpoints, *tokenizer_dir;
     struct lr_config lr;
     double rate;          /* FLOP/s this machine could do, for MFU */
+    double flops;         /* of a step over all ranks, without recomputation */
+    int64_t peak_bytes;   /* of the rank that needs most */
+    struct trace trace;
     int64_t step, tokens; /* done */
     int64_t saved;        /* step of the newest checkpoint, -1 none */
     int64_t skipped;
@@ -180,6 +183,17 @@ static int open_engine(struct trainer *t, struct err *e)
     return OK;
 }
 
+/* Ranks differ (stages of a pipeline): one number for all of them. */
+static void sum_ranks(struct trainer *t)
+{
+    struct comm *w = t->ranks.world;
+    t->flops = engine_flops_model(t->engine);
+    t->peak_bytes = (int64_t)t->dev->ledger.peak_total;
+    if (!w) return;
+    comm_wait(w, comm_all_reduce(w, &t->flops, &t->flops, 1, DT_F64, COMM_SUM, "FLOPs of a step"));
+    comm_wait(w, comm_all_reduce(w, &t->peak_bytes, &t->peak_bytes, 1, DT_I64, COMM_MAX, "bytes of the largest rank"));
+}
+
 static int write_config(struct trainer *t, struct err *e)
 {
     char *path = fs_join(t->cfg.run.dir, "config.yaml");
@@ -206,6 +220,7 @@ static int trainer_open(struct trainer *t, struct job *j, struct comm *world, st
     t->tokenizer_dir = fs_join(t->cfg.run.dir, "tokenizer");
     if (!rc) rc = together(t, open_data(t, e), e);
     if (!rc) rc = together(t, open_engine(t, e), e);
+    if (!rc) sum_ranks(t);
     if (!rc) rc = together(t, open_weights(t, e), e);
     if (!rc) rc = together(t, write_config(t, e), e);
     if (!rc && t->leads) rc = metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e);
@@ -219,6 +234,7 @@ static int trainer_close(struct trainer *t, struct err *e)
     prefetch_free(t->feed);
     int rc = metrics_close(t->metrics, e);
     engine_free(t->engine);
+    trace_free(&t->trace);
     ranks_fini(&t->ranks);
     if (t->dev) device_free(t->dev);
     dataset_close(t->train);
@@ -313,8 +329,8 @@ static int report(struct trainer *t, const struct engine_report *r, double lr, d
         .tokens = t->tokens,
         .step_tokens = t->cfg.batch.global * t->cfg.model.seq_len,
         .step_s = step_s,
-        .mfu = engine_flops_model(t->engine) * t->ranks.n / step_s / t->rate,
-        .peak_bytes = (int64_t)t->dev->ledger.peak_total,
+        .mfu = t->flops / step_s / t->rate,
+        .peak_bytes = t->peak_bytes,
         .skipped = t->skipped,
     };
     t->job->result->loss = r->loss;
@@ -344,6 +360,21 @@ static int one_step(struct trainer *t, struct err *e)
     return t->leads ? report(t, &r, lr, clock_now_s() - from, e) : OK;
 }
 
+/* The first step after the start is not traced: it is the one that touches every page for the first time. */
+static int trace(struct trainer *t, bool last, struct err *e)
+{
+    int64_t first = t->started_step + 1, end = first + t->cfg.run.trace_steps;
+    if (!t->cfg.run.trace) return OK;
+    t->engine->trace = &t->trace;
+    t->trace.on = t->step >= first && t->step < end;
+    bool write = t->step == end ? !last || t->step == t->cfg.run.steps : last && t->step > first && t->step < end;
+    if (!write) return OK;
+    if (t->leads) log_info("trace of steps %lld to %lld: %s", (long long)first + 1, (long long)t->step, t->cfg.run.trace);
+    int rc = together(t, trace_write(&t->trace, t->ranks.world, t->cfg.run.trace, e), e);
+    trace_free(&t->trace);
+    return rc;
+}
+
 /* A signal reaches the ranks at different moments: they stop after the same step. */
 static bool stop_wanted(struct trainer *t)
 {
@@ -362,12 +393,14 @@ static int loop(struct trainer *t, struct err *e)
     t->started_s = clock_now_s();
     t->started_step = t->step;
     while (!rc && t->step < t->cfg.run.steps && !stop_wanted(t)) {
-        rc = one_step(t, e);
+        rc = trace(t, false, e);
+        if (!rc) rc = one_step(t, e);
         bool last = t->step == t->cfg.run.steps;
         if (!rc && t->valid && (last || t->step % t->cfg.run.eval_every == 0))
             rc = validate(t, &t->valid_loss, e);
         if (!rc && t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0) rc = save(t, e);
     }
+    if (!rc) rc = trace(t, true, e);
     if (!rc && t->saved != t->step && t->step > 0) rc = save(t, e);
     if (t->leads) log_status_end();
     return rc;
