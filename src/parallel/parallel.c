@@ -21,7 +21,7 @@ static const struct change collect = {"par_collect", OP_COLLECT, SPMD_S0, SPMD_I
 
 struct par par_single(void)
 {
-    struct par p = {{0}, {0}, false};
+    struct par p = {{0}, {0}, 0, false};
     for (int a = 0; a < AXIS_N; a++) p.size[a] = 1;
     return p;
 }
@@ -41,6 +41,7 @@ static tid apply(struct tape *t, const struct par *p, const struct change *c, ti
                 spmd_print(type, v->type));
         return TID_NONE;
     }
+    if (++t->n_changes == p->forget) return x;
     char name[TAPE_NAME];
     snprintf(name, sizeof name, "%.40s", v->name);
     if (p->size[a] == 1) return tape_retype(t, x, a, c->to, name);

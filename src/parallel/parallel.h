@@ -23,6 +23,7 @@
 struct par {
     int size[AXIS_N];
     int rank[AXIS_N];
+    int forget;    /* 0, or the number (from 1) of a change of type to leave out: what tests of the type rules break */
     bool sequence; /* tokens are sharded over tp between the regions that tp splits (sequence parallelism) */
 };
 struct par par_single(void); /* one rank */

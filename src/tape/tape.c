@@ -141,8 +141,13 @@ tid tape_rows(struct tape *t, tid x, int64_t row, int64_t n)
 {
     if (t->err.code) return TID_NONE;
     const struct tensor *of = &t->tensors[x];
-    CHECK(of->nd <= 2 && row >= 0 && n >= 0 && row + n <= of->n[0], "rows %lld+%lld of %s", (long long)row,
-          (long long)n, of->name);
+    CHECK(of->nd <= 2 && row >= 0 && n >= 0, "rows %lld+%lld of %s", (long long)row, (long long)n, of->name);
+    if (row + n > of->n[0]) {
+        char type[128];
+        err_set(&t->err, ERR_REQUEST, "rows %lld to %lld of %s are wanted, it has %lld (%s)", (long long)row,
+                (long long)(row + n), of->name, (long long)of->n[0], spmd_print(type, of->type));
+        return TID_NONE;
+    }
     char s[40];
     snprintf(s, sizeof s, "[%lld:%lld]", (long long)row, (long long)(row + n));
     if (of->nd == 1) return view_push(t, x, 0, 1, row, n, s);
@@ -210,11 +215,11 @@ tid tape_record(struct tape *t, enum op op, const struct op_attrs *at, int n_in,
     }
     vout[0].dtype = out_dtype;
     const char *why = row->infer(at, n_in, vin, vout);
-    if (why) return record_fail(t, op, name, why, in[0], -1);
-    if (out_dtype != DT_N) vout[0].dtype = out_dtype;
     struct spmd_type types[KERNEL_MAX_OUT];
     memset(types, 0, sizeof types);
-    if (types_infer(t, &d, row, name, types)) return TID_NONE;
+    if (types_infer(t, &d, row, name, types)) return TID_NONE; /* first: a forgotten collective shows in shapes too */
+    if (why) return record_fail(t, op, name, why, in[0], -1);
+    if (out_dtype != DT_N) vout[0].dtype = out_dtype;
 
     struct node *node = node_push(t);
     d.segment = node->segment;

@@ -76,6 +76,7 @@ struct tape {
     struct segment *segments;
     int n_segments, room_segments;
     int open_segment; /* -1 none */
+    int n_changes;    /* of mesh type, recorded so far (parallel/) */
     int layer;        /* label given to nodes recorded now */
     tid stage_in, stage_out; /* TID_NONE: the model begins, ends here */
     struct err err;   /* sticks */

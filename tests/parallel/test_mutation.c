@@ -1,0 +1,62 @@
+/* What the type rules are for: a model with one collective left out is refused while it is recorded, before any step, and
+ * the refusal names the operation and the axis. Every change of type of every family is left out in turn, in every way the
+ * tokens can lie, on one rank as well as on one of several: types do not depend on sizes. */
+#include "run/toy.h"
+
+#include "nn/model.h"
+
+struct spot {
+    int tp, rank;
+    bool sequence;
+};
+
+static int record(enum model_family family, const struct spot *at, int forget, int *n_changes, struct err *e)
+{
+    struct model_config m = toy_model(family);
+    m.kv_heads = m.heads;
+    m.tie = family == MODEL_GPT2;
+    struct par par = par_single();
+    par.size[AXIS_TP] = at->tp;
+    par.rank[AXIS_TP] = at->rank;
+    par.sequence = at->sequence;
+    par.forget = forget;
+    struct param_table p = {0};
+    struct tape *t = tape_new();
+    model_declare(&m, &par, &p);
+    struct model_shape s = {.mode = MODEL_TRAIN, .dtype = DT_F32, .batch = 2, .seq = 7};
+    model_record(t, &m, &p, &par, &s);
+    int rc = tape_status(t, e);
+    *n_changes = t->n_changes;
+    tape_free(t);
+    param_table_free(&p);
+    return rc;
+}
+
+static void test_forgotten_collectives(void **state)
+{
+    (void)state;
+    static const struct spot places[] = {{1, 0, false}, {2, 0, false}, {2, 1, false}, {2, 0, true}, {3, 2, true}};
+    int refused = 0;
+    for (int family = 0; family < MODEL_N; family++)
+        for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+            struct err e = {0};
+            int n, ignored;
+            if (record((enum model_family)family, &places[i], 0, &n, &e)) fail_msg("%s", e.text);
+            assert_true(n >= 8); /* in and out of attention and MLP, two layers */
+            for (int k = 1; k <= n; k++) {
+                e = (struct err){0};
+                int rc = record((enum model_family)family, &places[i], k, &ignored, &e);
+                if (rc != ERR_REQUEST || (!strstr(e.text, "over tp") && !strstr(e.text, "tp:")))
+                    fail_msg("%s, tp %d%s: without change %d of %d: %d %s", model_family_name((enum model_family)family),
+                             places[i].tp, places[i].sequence ? " sequence" : "", k, n, rc, e.text);
+                refused++;
+            }
+        }
+    print_message("  %d mutants, all refused\n", refused);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forgotten_collectives)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
