@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "base/mem.h"
+
 int optim_n_moments(const struct optim_config *c)
 {
     return c->kind == OPTIM_ADAMW ? 2 : c->momentum != 0 ? 1 : 0;
@@ -14,9 +16,24 @@ double optim_sum_squares(const struct store *s, const struct kernel_table *k)
 {
     double sum = 0;
     if (k->dry) return 0;
-    for (int i = 0; i < s->table->n; i++)
-        if (s->table->p[i].counted) sum += k->flat->sum_squares(s->dev->team, store_piece_grad(s, i), s->units.piece[i].n);
+    for (int i = 0; i < s->table->n; i++) {
+        int64_t n = s->table->p[i].counted ? s->units.piece[i].n : 0;
+        const char *g = store_piece_grad(s, i);
+        for (int64_t at = 0, m; at < n; at += m) { /* all at once where nothing has to be widened */
+            const float *wide = optim_widen(s, k, g + to_size(at) * dtype_bytes(s->grad_dtype), n - at, &m);
+            sum += k->flat->sum_squares(s->dev->team, wide, m);
+        }
+    }
     return sum;
+}
+
+const float *optim_widen(const struct store *s, const struct kernel_table *k, const void *grad, int64_t n, int64_t *m)
+{
+    *m = n;
+    if (s->grad_dtype == DT_F32) return grad;
+    if (*m > STORE_WIDEN) *m = STORE_WIDEN;
+    k->flat->cast(s->dev->team, s->widen.p, DT_F32, grad, s->grad_dtype, *m);
+    return s->widen.p;
 }
 
 double optim_grad_norm(const struct store *s, const struct kernel_table *k)
@@ -28,7 +45,7 @@ double optim_grad_norm(const struct store *s, const struct kernel_table *k)
 /* Parameters, or pieces of them, that lie one after the other in all buffers and share a decay setting. */
 struct stretch {
     float *master, *m, *v;
-    const float *grad;
+    const char *grad;
     char *param; /* NULL: the parameters are the master */
     int64_t n;
     bool decay;
@@ -54,15 +71,15 @@ static struct stretch stretch_of(const struct store *s, int i)
     return r;
 }
 
-static bool follows(const struct stretch *a, const struct stretch *b, size_t width)
+static bool follows(const struct stretch *a, const struct stretch *b, size_t width, size_t grad_width)
 {
     return a->decay == b->decay && b->master == a->master + a->n && (!a->m || b->m == a->m + a->n) &&
-           (!a->v || b->v == a->v + a->n) && b->grad == a->grad + a->n &&
+           (!a->v || b->v == a->v + a->n) && b->grad == a->grad + (size_t)a->n * grad_width &&
            (!a->param || b->param == a->param + (size_t)a->n * width);
 }
 
 static void update(const struct store *s, const struct kernel_table *k, const struct optim_config *c, double lr,
-                   int64_t step, float scale, const struct stretch *r)
+                   int64_t step, float scale, const struct stretch *r, const float *grad)
 {
     if (c->kind == OPTIM_ADAMW)
         k->flat->adamw(s->dev->team, &(struct adamw_args){
@@ -70,7 +87,7 @@ static void update(const struct store *s, const struct kernel_table *k, const st
                                          .master = r->master,
                                          .m = r->m,
                                          .v = r->v,
-                                         .grad = r->grad,
+                                         .grad = grad,
                                          .param = r->param,
                                          .param_dtype = s->dtype,
                                          .lr = (float)lr,
@@ -87,7 +104,7 @@ static void update(const struct store *s, const struct kernel_table *k, const st
                                        .n = r->n,
                                        .master = r->master,
                                        .m = r->m,
-                                       .grad = r->grad,
+                                       .grad = grad,
                                        .param = r->param,
                                        .param_dtype = s->dtype,
                                        .lr = (float)lr,
@@ -96,6 +113,22 @@ static void update(const struct store *s, const struct kernel_table *k, const st
                                        .grad_scale = scale,
                                        .nesterov = c->nesterov,
                                    });
+}
+
+/* Elementwise: cutting a stretch changes no bits. */
+static void update_stretch(const struct store *s, const struct kernel_table *k, const struct optim_config *c, double lr,
+                           int64_t step, float scale, struct stretch r)
+{
+    for (int64_t left = r.n, m; left > 0; left -= m) {
+        const float *grad = optim_widen(s, k, r.grad, left, &m);
+        r.n = m;
+        update(s, k, c, lr, step, scale, &r, grad);
+        r.master += m;
+        if (r.m) r.m += m;
+        if (r.v) r.v += m;
+        r.grad += to_size(m) * dtype_bytes(s->grad_dtype);
+        if (r.param) r.param += to_size(m) * dtype_bytes(s->dtype);
+    }
 }
 
 void optim_step(struct store *s, const struct kernel_table *k, const struct optim_config *c, double lr, int64_t step,
@@ -107,10 +140,10 @@ void optim_step(struct store *s, const struct kernel_table *k, const struct opti
         struct stretch r = stretch_of(s, i++);
         while (i < s->table->n) {
             struct stretch next = stretch_of(s, i);
-            if (!follows(&r, &next, dtype_bytes(s->dtype))) break;
+            if (!follows(&r, &next, dtype_bytes(s->dtype), dtype_bytes(s->grad_dtype))) break;
             r.n += next.n;
             i++;
         }
-        if (r.n) update(s, k, c, lr, step, (float)scale, &r);
+        update_stretch(s, k, c, lr, step, (float)scale, r);
     }
 }

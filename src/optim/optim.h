@@ -1,4 +1,4 @@
-/* optim.h: one optimizer step on this rank's shard: norm, clip, update. Reads fp32 gradients, writes master, moments
+/* optim.h: one optimizer step on this rank's shard: norm, clip, update. Reads gradients (fp32, or bf16 widened a stretch at a time), writes master, moments
  * and the compute copy.
  *
  * Invariants
@@ -37,6 +37,8 @@ double lr_at(const struct lr_config *c, int64_t step);
 
 /* Sum of squares of the gradients in this rank's pieces; over all ranks of dp_shard, the squared norm. */
 double optim_sum_squares(const struct store *s, const struct kernel_table *k);
+/* The first elements of gradients `grad`, at most n, in fp32; *m: how many. Overwritten by the next call. */
+const float *optim_widen(const struct store *s, const struct kernel_table *k, const void *grad, int64_t n, int64_t *m);
 /* Global L2 norm of the gradients of one rank alone. */
 double optim_grad_norm(const struct store *s, const struct kernel_table *k);
 /* One update; step from 0; grad_norm from optim_grad_norm decides clipping. */

@@ -88,10 +88,14 @@ const struct conf_row config_rows[] = {
 
     CHOICE("precision.recipe", precision.recipe, "bf16", "fp32|bf16",
            "bf16: compute in bf16, fp32 master weights and gradients"),
+    CHOICE("precision.grad", precision.grad, "fp32", "fp32|bf16",
+           "bf16: gradients are kept and sent in bf16 (16 bytes per parameter, not 18), rounded once per microbatch"),
 
     INT("parallel.dp_replicate", parallel.dp_replicate, "1", -1, 1 << 20, "data-parallel replicas; -1: what is left"),
     INT("parallel.dp_shard", parallel.dp_shard, "-1", -1, 1 << 20, "data-parallel ranks that share state"),
     INT("parallel.zero", parallel.zero, "0", 0, 3, "what dp_shard shares"),
+    CHOICE("parallel.reduce", parallel.reduce, "microbatch", "microbatch|step",
+           "when dp_shard adds up gradients; step: whole gradients on every rank meanwhile, fewer bytes sent"),
     INT("parallel.tp", parallel.tp, "1", -1, 1 << 20, "tensor parallel"),
     BOOL("parallel.sequence_parallel", parallel.sequence_parallel, "false",
          "tensor parallel: shard the tokens of the residual stream over tp as well"),
@@ -434,5 +438,8 @@ struct engine_config config_engine(const struct config *c)
         .threads = config_threads(c),
         .zero = to_int(c->parallel.zero),
         .pipeline = config_pipeline(c),
+        .grad_dtype = c->precision.grad == GRAD_BF16 ? DT_BF16 : DT_F32,
+        .reduce_once = c->parallel.reduce == REDUCE_STEP,
+        .exact_order = c->numerics.exact_order,
     };
 }

@@ -22,6 +22,8 @@ struct config_source {
 
 enum config_order { ORDER_SHUFFLED, ORDER_SEQUENTIAL };
 enum config_recipe { RECIPE_FP32, RECIPE_BF16 };
+enum config_grad { GRAD_FP32, GRAD_BF16 };
+enum config_reduce { REDUCE_MICROBATCH, REDUCE_STEP };
 enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_FULL };
 enum config_progress { PROGRESS_AUTO, PROGRESS_INLINE, PROGRESS_THREAD };
 enum config_device { DEVICE_CPU, DEVICE_NULL };
@@ -56,7 +58,7 @@ struct config {
         double min_lr;
     } optimizer;
     struct {
-        int recipe;
+        int recipe, grad;
     } precision;
     struct {
         int64_t dp_replicate, dp_shard, zero, tp, cp, ep, pp;
@@ -65,6 +67,7 @@ struct config {
         const char *schedule_text; /* not a key: what is in the file */
         int64_t chunks;
         struct conf_list pp_layers; /* of int64_t */
+        int reduce;
         int ranks_here; /* not a key: ranks that share this machine's cores */
     } parallel;
     struct {

@@ -25,6 +25,9 @@ static int new_store(struct engine *g, struct err *e)
         .zero = g->cfg.zero,
         .shard_rank = g->cfg.shard ? comm_rank(g->cfg.shard) : 0,
         .n_shards = g->cfg.shard ? comm_size(g->cfg.shard) : 1,
+        .grad = g->cfg.grad_dtype,
+        .many = g->cfg.n_microbatches > 1 || g->n_stages > 1,
+        .once = g->cfg.reduce_once || g->cfg.exact_order,
     };
     int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e), param_slots = 0, grad_slots = 0;
     if (rc) return rc;
@@ -33,13 +36,20 @@ static int new_store(struct engine *g, struct err *e)
         struct engine_stage *s = &g->stage[i];
         flow_init(&s->flow_eval, s->eval, &g->store.units, o);
         struct flow_options train = o;
-        train.temporary = !store_grad_is_whole(&g->store);
+        train.temporary = store_grad_is_temporary(&g->store);
         if (s->train) flow_init(&s->flow, s->train, &g->store.units, train);
         param_slots = max_int(param_slots, max_int(s->flow.n_param_slots, s->flow_eval.n_param_slots));
         grad_slots = max_int(grad_slots, s->flow.n_grad_slots);
     }
     g->unit_left = xcalloc((size_t)g->store.units.n + 1, sizeof *g->unit_left);
-    rc = exchange_init(&g->exchange, &g->store, g->cfg.shard, g->cfg.replicate, param_slots, grad_slots, e);
+    rc = exchange_init(&g->exchange, &g->store, &(struct exchange_config){
+        .shard = g->cfg.shard,
+        .replicate = g->cfg.replicate,
+        .param_slots = param_slots,
+        .grad_slots = grad_slots,
+        .exact = g->cfg.exact_order,
+        .n_microbatches = g->cfg.n_microbatches,
+    }, e);
     if (!rc) rc = copies_init(&g->copies, &g->store, g->cfg.axis[AXIS_PP], build_holders, g, e);
     g->exchange.across[AXIS_TP] = g->cfg.axis[AXIS_TP];
     return rc;

@@ -47,6 +47,9 @@ struct engine_config {
     int threads;             /* of the rank; the null device counts scratch for as many */
     int rank;                /* in the world, for messages */
     int zero;                /* what dp_shard shares */
+    enum dtype grad_dtype;   /* f32 or bf16 */
+    bool reduce_once;        /* sum microbatches here, then ranks, once a step (exchange.h) */
+    bool exact_order;        /* exact.h */
     struct par par;          /* this rank's place on the mesh; all zero: alone */
     /* This rank's groups (run/ranks.h); NULL: of size 1. */
     struct comm *world, *shard, *replicate, *model_group, *axis[AXIS_N];

@@ -26,6 +26,7 @@ struct stream_of_units {
     const struct flow *f;
     int next;        /* event */
     bool last;       /* this phase of this stage runs for the last time in the step */
+    int microbatch;
 };
 
 static void bind_unit(struct engine *g, int unit, int slot, bool grad)
@@ -70,27 +71,39 @@ static void zero_gradient(struct engine *g, int param, int slot)
     if (p) g->dev->ops->zero(&g->stream, p, to_size(g->params.p[param].held) * 4);
 }
 
+/* exact_order: a run of microbatches is in the gradient buffer, the next one starts anew. */
+static void run_end(const struct stream_of_units *x, int unit)
+{
+    struct exchange *e = &x->g->exchange;
+    if (!e->exact || (x->microbatch + 1) % e->tree.run) return;
+    int64_t run = x->microbatch / e->tree.run;
+    const struct unit *u = &x->g->store.units.unit[unit];
+    exact_run_end(&e->tree, unit, run);
+    for (int i = u->first; run + 1 < e->tree.n_runs && i < u->first + u->n; i++) x->g->written[slot_grad(i)] = 0;
+}
+
 static void after_instr(void *ctx, int instr)
 {
     struct stream_of_units *x = ctx;
     struct engine *g = x->g;
     for (; x->next < x->f->n && x->f->event[x->next].instr == instr; x->next++) {
         const struct flow_event *v = &x->f->event[x->next];
-        bool whole = v->slot < 0; /* whole gradients gather all microbatches; temporary ones are sent each time */
         if (v->kind == FLOW_ZERO) zero_gradient(g, v->param, v->slot);
-        if (v->kind != FLOW_REDUCE || (whole && (!x->last || --g->unit_left[v->unit] > 0))) continue;
-        exchange_reduce(&g->exchange, v->unit, v->slot);
+        if (v->kind != FLOW_REDUCE) continue;
+        bool last = x->last && --g->unit_left[v->unit] == 0;
+        if (v->slot < 0) run_end(x, v->unit);
+        if (last || v->slot >= 0) exchange_reduce(&g->exchange, v->unit, v->slot, last);
     }
 }
 
-/* How many of the stages here add to each unit. */
+/* How often each unit is completed for the last time: by every stage here, in every phase that ends one. */
 static void count_units(struct engine *g)
 {
     for (int u = 0; u < g->store.units.n; u++) g->unit_left[u] = 0;
     for (int i = 0; i < g->n_stages; i++)
         for (int k = 0; k < g->stage[i].flow.n; k++) {
             const struct flow_event *v = &g->stage[i].flow.event[k];
-            if (v->kind == FLOW_REDUCE && v->slot < 0) g->unit_left[v->unit]++;
+            if (v->kind == FLOW_REDUCE) g->unit_left[v->unit]++;
         }
 }
 
@@ -127,7 +140,7 @@ static void run_stage(const struct running *r, const struct step *x)
     struct engine *g = r->g;
     const struct engine_stage *s = &g->stage[x->stage];
     const struct program *p = r->training ? s->train : s->eval;
-    struct stream_of_units units = {.g = g, .f = r->training ? &s->flow : &s->flow_eval};
+    struct stream_of_units units = {.g = g, .f = r->training ? &s->flow : &s->flow_eval, .microbatch = x->a.microbatch};
     bind_microbatch(g, x->a.microbatch);
     g->slot[SLOT_STAGE_IN] = crossing(g, x->in);
     g->slot[SLOT_STAGE_DIN] = crossing(g, x->din);
@@ -180,7 +193,7 @@ static void trace_step(struct trace *t, const struct step *x, const char *text, 
 void executor_run(struct engine *g, bool training, const struct step_info *info, executor_look_fn *look, void *ctx)
 {
     const struct itinerary *t = training ? &g->go : &g->go_eval;
-    struct running r = {g, training, exchange_is_needed(&g->exchange), info, look, ctx};
+    struct running r = {g, training, exchange_is_active(&g->exchange), info, look, ctx};
     count_units(g);
     memset(g->written, 0, (size_t)g->n_slots);
     memset(g->ticket, 0, (size_t)g->n_crossing * sizeof *g->ticket);

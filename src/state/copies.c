@@ -64,7 +64,7 @@ void copies_fini(struct copies *x)
     memset(x, 0, sizeof *x);
 }
 
-static float *stepped(const struct store *s, int param, int64_t *n)
+static char *stepped(const struct store *s, int param, int64_t *n)
 {
     *n = store_held(s, param, NULL);
     return store_state_is_whole(s) ? store_grad_ptr(s, param) : store_piece_grad(s, param);
@@ -75,14 +75,14 @@ void copies_sum(struct copies *x)
     for (int i = 0; x->n && i < x->s->table->n;) {
         int set = x->set_of[i];
         int64_t n, more;
-        float *g = stepped(x->s, i, &n);
+        char *g = stepped(x->s, i, &n);
         const char *name = x->s->table->p[i++].name;
         if (set < 0) continue;
         for (; i < x->s->table->n && x->set_of[i] == set; i++, n += more) {
-            float *next = stepped(x->s, i, &more);
-            if (next != (g ? g + n : NULL)) break;
+            char *next = stepped(x->s, i, &more);
+            if (next != (g ? g + to_size(n) * dtype_bytes(x->s->grad_dtype) : NULL)) break;
         }
-        comm_all_reduce(x->set[set].group, g, g, n, DT_F32, COMM_SUM, name);
+        comm_all_reduce(x->set[set].group, g, g, n, x->s->grad_dtype, COMM_SUM, name);
     }
     for (int i = 0; i < x->n; i++) comm_sync(x->set[i].group);
 }

@@ -1,58 +1,105 @@
 /* exchange.h: what data-parallel ranks send each other: gradients to where they are stepped, parameters to where they are
  * used. Per unit, enqueued, waited for when needed: the schedule of it is flow (run/flow.h), this only carries it out.
  *
- *   zero      0                  1                       2, 3
- *   reduce    all-reduce         reduce-scatter          reduce-scatter out of a temporary unit, per microbatch
- *   publish   -                  all-gather              all-gather (2), nothing (3)
- *   gather    -                  -                       - (2), all-gather into a temporary unit (3)
+ * The order of sums. Four levels of sharing, one order: that is what makes zero 0 to 3 the same bits. With several
+ * microbatches there are two orders to choose from, for all levels alike (store_config.once):
  *
- * Parameters that are R on tp (norms under sequence parallelism, key heads that all ranks hold) have a part of their gradient
- * on each rank of the axis: pieces are summed over it, once a step.
- * With dp_replicate > 1 a piece is then summed over the replicas as well. Bytes sent per rank and step for a
- * parameter of n bytes in fp32 gradients (g) and compute width (p), N ranks:
- *   zero 0: 2 g (N-1)/N;  1: (g + p)(N-1)/N;  3 with m microbatches: m (g + 2 p)(N-1)/N
+ *   each   sum over microbatches of (sum over ranks of the microbatch's gradients)
+ *          zero 2 and 3 never hold more than a shard of gradients: the papers' memory. One reduction per microbatch.
+ *   once   sum over ranks of (sum over microbatches of the rank's gradients)
+ *          one reduction per step; every rank holds whole gradients between microbatches, at zero 2 and 3 too.
+ *
+ * No third order has both: the owner of a piece can only form `once` from N sums that nobody may have rounded together
+ * yet, and someone must keep those, or `each` from as many messages as there are microbatches. Rejected: fixed-point
+ * sums, which no order changes (twice the bytes, and a scale that must be known before the gradients are); running all
+ * microbatches through one layer before the next (their activations are then all alive).
+ * With one microbatch the two are the same.
+ *
+ *   zero      0                     1                2, 3
+ *   once      all-reduce            reduce-scatter   reduce-scatter
+ *   each      reduce-scatters,      reduce-scatters  reduce-scatters
+ *             one all-gather
+ *   publish   -                     all-gather       all-gather (2), nothing (3)
+ *   gather    -                     -                - (2), all-gather before each use, forward and backward (3)
+ *
+ * Bytes that a rank sends over N ranks of dp_shard per step, with m microbatches, for g bytes of gradients and p of
+ * parameters in the compute dtype, each times (N-1)/N:
+ *   zero        0          1        2        3
+ *   once        2 g        g + p    g + p    g + 2 m p
+ *   each        (m+1) g    m g + p  m g + p  m (g + 2 p)
+ * With m = 1 and g = p: 2, 2, 2, 3: zero 3 sends 1.5 times what plain data parallelism does, the papers' figure.
+ * Over R ranks of dp_replicate pieces are summed once a step at every level: 2 g (R-1)/R / N.
+ *
+ * bf16 gradients travel as bf16; sums over ranks run in fp32 and are rounded once (comm.h), sums over microbatches are
+ * rounded once per microbatch (store.h).
+ *
+ * exact (numerics.exact_order): sums form one binary tree over the microbatches of the global batch, whoever computes
+ * them: exact.h.
+ *
+ * Parameters that are R on a model axis (norms under sequence parallelism, key heads that all ranks of tp hold) have a part
+ * of their gradient on each rank of it: what is stepped is summed over the axis at the end of the step.
  *
  * Invariants
- *   1. Sums run in rank order in fp32: zero 0 to 3 give the same bits where gradients are reduced as often.
+ *   1. Sums over ranks run in rank order in fp32, inside dp_shard first, then over dp_replicate.
  *   2. Temporary units are used one after the other; a slot is free again when its unit was reduced or released.
+ *   3. One unit is under way in the landing at a time; sums over replicas and what follows them overlap freely.
  * Floors 0-2. Order: Collective over the groups; every rank calls the same sequence.
  */
 #ifndef TUTTI_STATE_EXCHANGE_H
 #define TUTTI_STATE_EXCHANGE_H
 
 #include "comm/comm.h"
+#include "state/exact.h"
 #include "state/store.h"
+
+struct exchange_config {
+    struct comm *shard, *replicate; /* NULL: of size 1 */
+    int param_slots, grad_slots;    /* how many temporary units live at once, from the flow */
+    bool exact;                     /* needs fp32 gradients, groups of a power of two, store_config.once */
+    int64_t n_microbatches;         /* exact: of this rank */
+};
+
+enum reduction_stage { REDUCTION_NONE, REDUCTION_SHARD, REDUCTION_REPLICATE, REDUCTION_SPREAD };
+struct reduction { /* of one unit's gradients */
+    enum reduction_stage stage;
+    int64_t ticket;
+    int slot;   /* temporary that it reads, -1 none */
+    bool last;  /* of this step: replicas follow */
+    bool added; /* the store holds something of this step */
+};
 
 struct exchange {
     struct store *s;
     struct comm *shard, *replicate; /* NULL: of size 1 */
     struct comm *across[AXIS_N];    /* axes over which parameters that are R there are summed; NULL: of size 1 */
     int64_t *counts;                /* scratch: elements per rank */
-    struct buffer *param_slot, *grad_slot; /* temporary units: zero 3, zero 2 and 3 */
+    struct buffer *param_slot, *grad_slot; /* temporary units: zero 3; store_grad_is_temporary */
     int n_param_slots, n_grad_slots;
+    struct buffer wire;             /* a temporary unit of bf16 gradients as it is sent */
     struct buffer landing;          /* a reduced unit's pieces, before they are added to the shard */
-    int64_t *ticket;                /* per unit: the last operation on shard or replicate, 0 none */
-    bool *pending;                  /* per unit: a reduction that must still be summed over replicas or added */
-    bool *added;                    /* per unit: the shard holds something of this step */
-    int *slot_of;                   /* per unit: grad slot of the reduction under way */
+    int64_t *gathered;              /* per unit: ticket of its gathering */
+    struct reduction *unit;         /* per unit */
+    bool exact;
+    struct exact tree;
 };
 
-/* param_slots and grad_slots: how many temporary units live at once, from the flow. */
-int exchange_init(struct exchange *x, struct store *s, struct comm *shard, struct comm *replicate, int param_slots,
-                  int grad_slots, struct err *e);
+int exchange_init(struct exchange *x, struct store *s, const struct exchange_config *c, struct err *e);
 void exchange_fini(struct exchange *x);
-bool exchange_is_needed(const struct exchange *x);
+/* Whether units have to be told about at all: gathered, opened, reduced. */
+bool exchange_is_active(const struct exchange *x);
 
-/* Where a parameter's values and gradient are for the program: in the store, or in the slot its unit was given. */
+/* Where a parameter's values and gradient are for the program: in the store, or in the slot its unit was given. The
+ * program writes gradients in fp32. */
 void *exchange_param_ptr(const struct exchange *x, int param, int slot);
 void *exchange_grad_ptr(const struct exchange *x, int param, int slot);
 
 /* zero 3: enqueue the gathering of a unit into a slot; wait for it. */
 void exchange_gather(struct exchange *x, int unit, int slot);
 void exchange_gather_wait(struct exchange *x, int unit);
-/* Enqueue the reduction of a unit's gradients, which are complete (zero 0, 1: of the step; 2, 3: of the microbatch). */
-void exchange_reduce(struct exchange *x, int unit, int slot);
-/* zero 2, 3: the slot is wanted again: finish the reduction that reads it. */
+/* A unit's gradients are complete: in its slot, or in the store when slot < 0 (then only for the last time in the step).
+ * last: nothing of this step follows for this unit. Enqueues; the host does not wait for its own unit. */
+void exchange_reduce(struct exchange *x, int unit, int slot, bool last);
+/* The slot is wanted again: finish the reduction that reads it. */
 void exchange_slot_free(struct exchange *x, int slot);
 void exchange_step_begin(struct exchange *x);
 /* All reductions of the step are finished when this returns. */

@@ -8,8 +8,18 @@
 
 static bool alone(const struct store *s) { return s->units.n_ranks == 1; }
 bool store_param_is_whole(const struct store *s) { return alone(s) || s->zero < 3; }
-bool store_grad_is_whole(const struct store *s) { return alone(s) || s->zero < 2; }
+bool store_grad_is_whole(const struct store *s) { return alone(s) || s->zero < 2 || (s->many && s->once); }
 bool store_state_is_whole(const struct store *s) { return alone(s) || s->zero < 1; }
+
+bool store_reduces_each(const struct store *s)
+{
+    return !alone(s) && (!store_grad_is_whole(s) || (s->many && !s->once));
+}
+
+bool store_grad_is_temporary(const struct store *s)
+{
+    return s->grad_dtype != DT_F32 || store_reduces_each(s);
+}
 
 static size_t bytes_of(const struct store *s, bool whole, size_t width)
 {
@@ -22,12 +32,15 @@ int store_new_shared(struct store *s, const struct param_table *t, struct device
     CHECK(c->n_moments >= 0 && c->n_moments <= STORE_MAX_MOMENTS, "%d moments", c->n_moments);
     memset(s, 0, sizeof *s);
     *s = (struct store){.table = t, .dev = d, .dtype = c->dtype, .n_moments = c->training ? c->n_moments : 0,
-                        .zero = c->zero, .has_grad = c->training};
+                        .zero = c->zero, .has_grad = c->training, .grad_dtype = c->grad, .many = c->many, .once = c->once};
     units_init(&s->units, t, c->shard_rank, c->n_shards);
     bool whole = store_state_is_whole(s);
     int rc = buffer_new(&s->param, d, MEM_PARAM, bytes_of(s, store_param_is_whole(s), dtype_bytes(c->dtype)), e);
     if (!rc && c->training && c->dtype != DT_F32) rc = buffer_new(&s->master, d, MEM_MASTER, bytes_of(s, whole, 4), e);
-    if (!rc && c->training) rc = buffer_new(&s->grad, d, MEM_GRAD, bytes_of(s, store_grad_is_whole(s), 4), e);
+    if (!rc && c->training) {
+        rc = buffer_new(&s->grad, d, MEM_GRAD, bytes_of(s, store_grad_is_whole(s), dtype_bytes(c->grad)), e);
+        if (!rc && c->grad != DT_F32) rc = buffer_new(&s->widen, d, MEM_SCRATCH, STORE_WIDEN * sizeof(float), e);
+    }
     for (int i = 0; !rc && i < s->n_moments; i++)
         rc = buffer_new(&s->moment[i], d, MEM_OPTIMIZER, bytes_of(s, whole, 4), e);
     if (rc) store_free(s);
@@ -37,7 +50,8 @@ int store_new_shared(struct store *s, const struct param_table *t, struct device
 int store_new(struct store *s, const struct param_table *t, struct device *d, enum dtype dtype, bool training,
               int n_moments, struct err *e)
 {
-    return store_new_shared(s, t, d, &(struct store_config){dtype, training, n_moments, 0, 0, 1}, e);
+    return store_new_shared(
+        s, t, d, &(struct store_config){.dtype = dtype, .training = training, .n_moments = n_moments, .n_shards = 1}, e);
 }
 
 void store_free(struct store *s)
@@ -45,6 +59,7 @@ void store_free(struct store *s)
     buffer_free(&s->param);
     buffer_free(&s->master);
     buffer_free(&s->grad);
+    buffer_free(&s->widen);
     for (int i = 0; i < STORE_MAX_MOMENTS; i++) buffer_free(&s->moment[i]);
     units_fini(&s->units);
     memset(s, 0, sizeof *s);
@@ -77,7 +92,7 @@ void *store_param_ptr(const struct store *s, int param)
 void *store_grad_ptr(const struct store *s, int param)
 {
     CHECK(store_grad_is_whole(s), "the gradients are shared out");
-    return at(&s->grad, s->table->p[param].offset, 4);
+    return at(&s->grad, s->table->p[param].offset, dtype_bytes(s->grad_dtype));
 }
 
 void *store_piece_param(const struct store *s, int param)
@@ -85,9 +100,9 @@ void *store_piece_param(const struct store *s, int param)
     return at(&s->param, piece_at(s, param, store_param_is_whole(s)), dtype_bytes(s->dtype));
 }
 
-float *store_piece_grad(const struct store *s, int param)
+void *store_piece_grad(const struct store *s, int param)
 {
-    return at(&s->grad, piece_at(s, param, store_grad_is_whole(s)), 4);
+    return at(&s->grad, piece_at(s, param, store_grad_is_whole(s)), dtype_bytes(s->grad_dtype));
 }
 
 static const struct buffer *state_buffer(const struct store *s, int what)

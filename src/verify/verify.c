@@ -69,7 +69,7 @@ static struct engine_batch part_of(const struct trial *t, int part)
 }
 
 /* This rank's piece of parameter i, from where it works on it to its place in the array of global shapes. */
-static void keep(const struct trial *t, const struct engine *g, int i, const float *from, float *to)
+static void keep(const struct trial *t, const struct engine *g, int i, const void *from, enum dtype dtype, float *to)
 {
     const struct param *p = &g->params.p[i];
     const struct piece *q = &g->store.units.piece[i];
@@ -79,17 +79,17 @@ static void keep(const struct trial *t, const struct engine *g, int i, const flo
     struct region_run run;
     to += t->global->p[i].offset;
     for (bool more = region_run_first(&run, &mine, &mine, &whole); more; more = region_run_next(&run))
-        memcpy(to + run.b, from + run.a, to_size(run.n) * sizeof *to);
+        g->kernels.flat->cast(NULL, to + run.b, DT_F32, (const char *)from + to_size(run.a) * dtype_bytes(dtype), dtype, run.n);
 }
 
 static void keep_gradients(const struct trial *t, const struct engine *g)
 {
-    for (int i = 0; i < g->params.n; i++) keep(t, g, i, store_piece_grad(&g->store, i), t->out->grad);
+    for (int i = 0; i < g->params.n; i++) keep(t, g, i, store_piece_grad(&g->store, i), g->store.grad_dtype, t->out->grad);
 }
 
 static void keep_values(const struct trial *t, const struct engine *g)
 {
-    for (int i = 0; i < g->params.n; i++) keep(t, g, i, store_piece_state(&g->store, i, STORE_MASTER), t->out->value);
+    for (int i = 0; i < g->params.n; i++) keep(t, g, i, store_piece_state(&g->store, i, STORE_MASTER), DT_F32, t->out->value);
 }
 
 static void steps(struct trial *t, struct engine *g, const struct ranks *r)

@@ -1,0 +1,234 @@
+/* A unit's gradients on their way, in up to three stages, each enqueued when the one before it is done:
+ *
+ *   SHARD      over dp_shard: into pieces, or everywhere at once (zero 0 with nothing else to do)
+ *   REPLICATE  the pieces over dp_replicate, after the last contribution of the step
+ *   SPREAD     zero 0: the finished pieces to all ranks of dp_shard
+ *
+ * Stages move on when another unit wants the landing or a slot, which happens at the same place of the program on every
+ * rank, and at the end of the step: so every group sees one order of operations. Replicas sum pieces, never wholes: N
+ * times fewer bytes. */
+#include "base/mem.h"
+#include "state/exchange.h"
+#include "state/sum.h"
+
+static int size_of(const struct comm *c) { return c ? comm_size(c) : 1; }
+static bool counts_only(const struct exchange *x) { return x->s->dev->counts_only; }
+
+/* Element `i` of a unit, in a buffer that holds one unit. */
+static void *in_unit(const struct buffer *b, int64_t i, enum dtype t)
+{
+    return b->p ? (char *)b->p + to_size(i) * dtype_bytes(t) : NULL;
+}
+
+/* The unit's pieces lie one after the other in the gradient buffer. */
+static bool pieces_in_a_row(const struct exchange *x)
+{
+    return !store_grad_is_whole(x->s) || size_of(x->shard) == 1;
+}
+
+static void *landing_of(const struct exchange *x, int unit, int param)
+{
+    const struct units *u = &x->s->units;
+    return in_unit(&x->landing, u->piece[param].offset - u->unit[unit].shard_offset, x->s->grad_dtype);
+}
+
+/* What is sent for a parameter: out of the store, of the temporary, or of the temporary rounded to bf16. */
+static const void *source_of(const struct exchange *x, int unit, int param, int slot)
+{
+    const struct store *s = x->s;
+    if (!store_reduces_each(s)) return store_grad_ptr(s, param);
+    if (s->grad_dtype == DT_F32) return exchange_grad_ptr(x, param, slot);
+    return in_unit(&x->wire, s->table->p[param].offset - s->units.unit[unit].offset, s->grad_dtype);
+}
+
+/* One message can bring the sum to everybody: nothing else happens to it here. */
+static bool in_one_go(const struct exchange *x)
+{
+    return store_state_is_whole(x->s) && !store_reduces_each(x->s) && size_of(x->replicate) == 1 &&
+           !(x->exact && size_of(x->shard) > 2);
+}
+
+/* ---- stages ---- */
+static void start_spread(struct exchange *x, int unit)
+{
+    const struct store *s = x->s;
+    struct reduction *r = &x->unit[unit];
+    const struct unit *u = &s->units.unit[unit];
+    r->stage = REDUCTION_NONE;
+    r->ticket = 0;
+    if (size_of(x->shard) == 1 || !store_state_is_whole(s) || in_one_go(x)) return;
+    for (int i = u->first; i < u->first + u->n; i++) {
+        if (!s->table->p[i].held) continue;
+        units_counts(&s->units, i, x->counts);
+        r->ticket = comm_all_gather_v(x->shard, store_piece_grad(s, i), store_grad_ptr(s, i), x->counts, s->grad_dtype,
+                                      s->table->p[i].name);
+    }
+    r->stage = REDUCTION_SPREAD;
+}
+
+static void sum_replicas(struct exchange *x, int unit, int param, int64_t n)
+{
+    const struct store *s = x->s;
+    void *v = store_piece_grad(s, param);
+    const char *name = s->table->p[param].name;
+    if (x->exact && size_of(x->replicate) > 2) exact_all_reduce(&x->tree, x->replicate, v, n, name);
+    else x->unit[unit].ticket = comm_all_reduce(x->replicate, v, v, n, s->grad_dtype, COMM_SUM, name);
+}
+
+static void start_replicate(struct exchange *x, int unit)
+{
+    const struct unit *u = &x->s->units.unit[unit];
+    x->unit[unit].stage = REDUCTION_REPLICATE;
+    x->unit[unit].ticket = 0;
+    if (size_of(x->replicate) == 1) {
+        start_spread(x, unit);
+    } else if (pieces_in_a_row(x) && !x->exact) {
+        sum_replicas(x, unit, u->first, u->shard_numel);
+    } else {
+        for (int i = u->first; i < u->first + u->n; i++)
+            if (x->s->table->p[i].held) sum_replicas(x, unit, i, x->s->units.piece[i].n);
+    }
+}
+
+static void add_landing(struct exchange *x, int unit)
+{
+    const struct store *s = x->s;
+    const struct unit *u = &s->units.unit[unit];
+    enum dtype t = s->grad_dtype;
+    if (counts_only(x)) return;
+    if (pieces_in_a_row(x)) {
+        sum_into(s->dev->team, store_piece_grad(s, u->first), t, x->landing.p, t, u->shard_numel, true);
+        return;
+    }
+    for (int i = u->first; i < u->first + u->n; i++)
+        sum_into(s->dev->team, store_piece_grad(s, i), t, landing_of(x, unit, i), t, s->units.piece[i].n, true);
+}
+
+/* Zero 1 in place; out of a temporary into the store when it holds nothing yet, else to the landing. */
+static void start_shard(struct exchange *x, int unit)
+{
+    const struct store *s = x->s;
+    const struct unit *u = &s->units.unit[unit];
+    struct reduction *r = &x->unit[unit];
+    r->stage = REDUCTION_SHARD;
+    r->ticket = 0;
+    if (size_of(x->shard) == 1) return;
+    if (in_one_go(x)) {
+        void *g = store_grad_ptr(s, u->first);
+        r->ticket = comm_all_reduce(x->shard, g, g, u->numel, s->grad_dtype, COMM_SUM, s->table->p[u->first].name);
+        return;
+    }
+    bool land = store_reduces_each(s) && r->added;
+    CHECK(!land || s->many, "unit %d is reduced twice without a landing", unit);
+    for (int i = u->first; i < u->first + u->n; i++) {
+        if (!s->table->p[i].held) continue;
+        const void *whole = source_of(x, unit, i, r->slot);
+        void *to = land ? landing_of(x, unit, i) : store_piece_grad(s, i);
+        if (x->exact && size_of(x->shard) > 2) {
+            exact_reduce_scatter(&x->tree, x->shard, whole, to, i);
+            continue;
+        }
+        units_counts(&s->units, i, x->counts);
+        r->ticket = comm_reduce_scatter_v(x->shard, whole, to, x->counts, s->grad_dtype, COMM_SUM, s->table->p[i].name);
+    }
+}
+
+static void end_shard(struct exchange *x, int unit)
+{
+    struct reduction *r = &x->unit[unit];
+    if (r->ticket) comm_wait(x->shard, r->ticket);
+    if (store_reduces_each(x->s)) {
+        if (r->added) add_landing(x, unit);
+        r->added = true;
+    }
+    r->slot = -1;
+    if (r->last) start_replicate(x, unit);
+    else r->stage = REDUCTION_NONE;
+}
+
+/* Ends the stage that a unit is in, and starts the next. */
+static void move_on(struct exchange *x, int unit)
+{
+    struct reduction *r = &x->unit[unit];
+    switch (r->stage) {
+    case REDUCTION_NONE: return;
+    case REDUCTION_SHARD: end_shard(x, unit); return;
+    case REDUCTION_REPLICATE:
+        if (r->ticket) comm_wait(x->replicate, r->ticket);
+        start_spread(x, unit);
+        return;
+    case REDUCTION_SPREAD:
+        if (r->ticket) comm_wait(x->shard, r->ticket);
+        r->stage = REDUCTION_NONE;
+        return;
+    }
+}
+
+/* ---- calls ---- */
+/* A temporary of fp32 is added to gradients that this rank sums up in bf16, or rounded for sending. */
+static void round_unit(struct exchange *x, int unit, int slot, bool keep)
+{
+    const struct store *s = x->s;
+    const struct unit *u = &s->units.unit[unit];
+    struct reduction *r = &x->unit[unit];
+    void *to = keep ? store_grad_ptr(s, u->first) : x->wire.p;
+    if (!counts_only(x))
+        sum_into(s->dev->team, to, s->grad_dtype, x->grad_slot[slot].p, DT_F32, u->numel, keep && r->added);
+    if (keep) r->added = true;
+}
+
+void exchange_reduce(struct exchange *x, int unit, int slot, bool last)
+{
+    const struct store *s = x->s;
+    struct reduction *r = &x->unit[unit];
+    bool each = store_reduces_each(s);
+    if (!exchange_is_active(x)) return;
+    if (each && (x->landing.dev || x->wire.dev)) /* there is one of them */
+        for (int v = 0; v < s->units.n; v++)
+            if (x->unit[v].stage == REDUCTION_SHARD) move_on(x, v);
+    CHECK(r->stage == REDUCTION_NONE, "unit %d is reduced again before its turn", unit);
+    if (s->grad_dtype != DT_F32) round_unit(x, unit, slot, !each);
+    if (!each && !last) return;
+    r->slot = each && !x->wire.dev ? slot : -1;
+    r->last = last;
+    start_shard(x, unit);
+    if (size_of(x->shard) == 1) move_on(x, unit);
+}
+
+void exchange_slot_free(struct exchange *x, int slot)
+{
+    for (int u = 0; u < x->s->units.n; u++)
+        if (x->unit[u].stage == REDUCTION_SHARD && x->unit[u].slot == slot) move_on(x, u);
+}
+
+void exchange_step_begin(struct exchange *x)
+{
+    for (int u = 0; u < x->s->units.n; u++) x->unit[u] = (struct reduction){.slot = -1};
+}
+
+/* What each rank of a model axis has only a part of. */
+static void sum_across(struct exchange *x, enum axis a)
+{
+    const struct store *s = x->s;
+    if (size_of(x->across[a]) == 1) return;
+    for (int i = 0; i < s->table->n; i++) {
+        const struct param *p = &s->table->p[i];
+        if (p->type.on[a] != SPMD_R || !p->held) continue;
+        bool whole = store_state_is_whole(s);
+        void *g = whole ? store_grad_ptr(s, i) : store_piece_grad(s, i);
+        comm_all_reduce(x->across[a], g, g, whole ? p->held : s->units.piece[i].n, s->grad_dtype, COMM_SUM, p->name);
+    }
+    comm_sync(x->across[a]);
+}
+
+void exchange_reduce_finish(struct exchange *x)
+{
+    for (bool busy = true; busy;) {
+        busy = false;
+        for (int u = 0; u < x->s->units.n; u++) {
+            move_on(x, u);
+            busy |= x->unit[u].stage != REDUCTION_NONE;
+        }
+    }
+    for (int a = 0; a < AXIS_N; a++) sum_across(x, (enum axis)a);
+}
