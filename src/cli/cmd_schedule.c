@@ -39,7 +39,8 @@ static void print_help(void)
         "                     (default 1,1,1,0); B and W fused take B + W\n"
         "  --split            issue both halves of every backward apart\n"
         "  --lower            add the sends and receives\n"
-        "  --read FILE        a schedule as --text prints it (- is standard input): check and simulate that\n"
+        "  --read FILE        a schedule as --text prints it, or CSV with a row per rank (- is standard input):\n"
+        "                     check and simulate that\n"
         "  --text             print the schedule itself\n"
         "  --json             print one JSON object\n"
         "  --svg FILE         write the timeline as a picture\n");

@@ -36,6 +36,10 @@ static int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c
         r->peak_bytes = d->ledger.peak_total;
         r->act_bytes_microbatch = g->n_act ? (int64_t)g->act[0].bytes : 0;
         ranks_traffic(&ranks, r->comm);
+        struct comm_traffic copies = copies_traffic(&g->copies); /* between stages with the same parameters */
+        r->comm[AXIS_PP].bytes += copies.bytes;
+        r->comm[AXIS_PP].messages += copies.messages;
+        r->comm[AXIS_PP].operations += copies.operations;
     }
     engine_free(g);
     ranks_fini(&ranks);

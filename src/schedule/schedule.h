@@ -151,6 +151,7 @@ void schedule_timeline_fini(struct schedule_timeline *t);
  *     rank 1: 1F0 1BW0 1F1 1BW1                                                                            */
 void schedule_print(const struct schedule *s, struct str *out);
 void schedule_print_rank(const struct schedule *s, int rank, struct str *out); /* the actions only, one line */
+/* Reads that text, or a table of actions (CSV: a row per rank, csv.c); what: the file's name for errors. */
 int schedule_parse(struct schedule **out, const char *text, const char *what, struct err *e);
 bool schedule_equal(const struct schedule *a, const struct schedule *b);
 /* The timeline for a terminal, a row per rank; -1 (and nothing printed) where `columns` are too few. */

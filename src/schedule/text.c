@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "schedule/schedule.h"
+#include "schedule/csv.h"
 
 void schedule_print_rank(const struct schedule *s, int rank, struct str *out)
 {
@@ -151,6 +151,8 @@ int schedule_parse(struct schedule **out, const char *text, const char *what, st
 {
     struct reader r = {text, what, 1, e};
     *out = NULL;
+    next_line(&r);
+    if (isdigit((unsigned char)*r.p) || *r.p == ',' || *r.p == '"') return schedule_parse_csv(out, text, what, e);
     int rc = read_head(&r, out);
     if (!rc) rc = read_places(&r, *out);
     for (int i = 0; !rc && i < (*out)->n_ranks; i++) rc = read_rank(&r, *out, i);

@@ -86,3 +86,15 @@ void copies_sum(struct copies *x)
     }
     for (int i = 0; i < x->n; i++) comm_sync(x->set[i].group);
 }
+
+struct comm_traffic copies_traffic(const struct copies *x)
+{
+    struct comm_traffic sum = {0};
+    for (int i = 0; i < x->n; i++) {
+        struct comm_traffic t = comm_traffic(x->set[i].group);
+        sum.bytes += t.bytes;
+        sum.messages += t.messages;
+        sum.operations += t.operations;
+    }
+    return sum;
+}

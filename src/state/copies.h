@@ -31,6 +31,8 @@ typedef int copies_holders_fn(void *ctx, int param, int *out);
 int copies_init(struct copies *x, struct store *s, struct comm *along, copies_holders_fn *holders, void *ctx,
                 struct err *e);
 void copies_fini(struct copies *x);
+/* What this rank sent so far. */
+struct comm_traffic copies_traffic(const struct copies *x);
 /* Adds up the gradients of what this rank steps. Collective(every set), the same order everywhere. */
 void copies_sum(struct copies *x);
 

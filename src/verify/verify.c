@@ -109,6 +109,7 @@ static void steps(struct trial *t, struct engine *g, const struct ranks *r)
             struct comm_traffic sent[AXIS_N];
             ranks_traffic(r, sent);
             for (int a = 0; a < AXIS_N; a++) t->out->comm_bytes += sent[a].bytes;
+            t->out->comm_bytes += copies_traffic(&g->copies).bytes;
         }
     }
     if (writes) keep_values(t, g);

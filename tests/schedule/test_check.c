@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -327,6 +328,61 @@ static void expect_error(const char *text, const char *want)
 #define ONE "schedule x ranks 1 stages 1 microbatches 2\nplace 0\n"
 
 /* The message names the action and what to do. */
+static void expect_csv(const char *text, const char *want)
+{
+    struct schedule *s;
+    struct err e = {0};
+    struct str t = {0};
+    if (schedule_parse(&s, text, "t.csv", &e)) str_puts(&t, e.text);
+    else schedule_print(s, &t);
+    assert_string_equal(str_text(&t), want);
+    if (!e.code) schedule_free(s);
+    str_free(&t);
+}
+
+/* Tables: idle cells, spreadsheet quotes, PyTorch's letters, two ways; what is wrong with a cell is said with its line. */
+static void test_csv(void **state)
+{
+    (void)state;
+    expect_csv("0F0,0F1,,0B0,0B1\n,1F0,1B0,1F1,1B1\n",
+               "schedule csv ranks 2 stages 2 microbatches 2\nplace 0 1\n"
+               "rank 0: 0F0 0F1 0BW0 0BW1\nrank 1: 1F0 1BW0 1F1 1BW1\n");
+    expect_csv("# by hand\r\n\"0F0\", 0I0 , 0F1, 0B1, 0W0 # done\n",
+               "schedule csv ranks 1 stages 1 microbatches 2\nplace 0\nrank 0: 0F0 0B0 0F1 0BW1 0W0\n");
+    expect_csv("0F0,1F1,0B0,1B1\n1F0,0F1,1B0,0B1\n",
+               "schedule csv ranks 2 stages 2 microbatches 2 way_from 1\nplace 0 1\nplace 1 0\n"
+               "rank 0: 0F0 1F1 0BW0 1BW1\nrank 1: 1F0 0F1 1BW0 0BW1\n");
+    expect_csv("0F0\n1F0\n", "schedule csv ranks 2 stages 2 microbatches 1 forward_only\nplace 0 1\n"
+                             "rank 0: 0F0\nrank 1: 1F0\n");
+    expect_csv("0F0,0X0\n", "t.csv:1: '0X0': wanted F, B, I, W or BW after the stage");
+    expect_csv("0F0\n\n0F\n", "t.csv:3: '0F': wanted a microbatch and nothing after it");
+    expect_csv("0F0,F1\n", "t.csv:1: 'F1': wanted a stage, a kind and a microbatch, as in 2F0");
+    expect_csv(",,,\n", "t.csv: no action in it");
+    expect_csv("0F0,1F0,2F0\n3F0,4F0\n", "5 stages do not divide over 2 ranks: choose 4 or 6 stages");
+}
+
+/* A table of a generator's schedule is that schedule. */
+static void test_csv_round(void **state)
+{
+    (void)state;
+    for (int i = 1; schedule_kind_name(i); i++) {
+        struct schedule *s, *again;
+        struct err e = {0};
+        struct str t = {0};
+        char name[32];
+        if (schedule_generate(&s, schedule_kind_name(i), 4, 8, 0, &e)) fail_msg("%s", e.text);
+        for (int r = 0; r < s->n_ranks; r++)
+            for (int64_t k = 0; k < s->rank[r].n; k++)
+                str_printf(&t, "%s%s", action_print(name, s->rank[r].a[k]), k + 1 < s->rank[r].n ? "," : "\n");
+        if (schedule_parse(&again, str_text(&t), "round.csv", &e)) fail_msg("%s: %s", s->kind, e.text);
+        snprintf(again->kind, sizeof again->kind, "%s", s->kind);
+        if (!schedule_equal(s, again)) fail_msg("%s does not come back", s->kind);
+        schedule_free(s);
+        schedule_free(again);
+        str_free(&t);
+    }
+}
+
 static void test_messages(void **state)
 {
     (void)state;
@@ -402,7 +458,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_passes),   cmocka_unit_test(test_gathers), cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_messages), cmocka_unit_test(test_rubbish),
+        cmocka_unit_test(test_messages), cmocka_unit_test(test_csv), cmocka_unit_test(test_csv_round), cmocka_unit_test(test_rubbish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
