@@ -141,6 +141,10 @@ static void test_dualpipe(void **state)
                 assert_true(d.t.makespan - d.t.ideal <= (p / 2 - 1) * published + 1e-9);
                 assert_true(v.t.makespan - v.t.ideal <= (p - 1) * published / 2 + 1e-9);
                 assert_true(d.t.bubble_ratio < (p - 1.0) / m); /* better than 1f1b */
+                if (k == 0) { /* F = B = W, a forward hidden behind the backward beside it: F&B + B - 3W = 1 */
+                    near(d.t.makespan - d.t.ideal, p / 2 - 1);
+                    near(v.t.makespan - v.t.ideal, (p - 1) / 2.0);
+                }
                 for (int r = 0; r < p; r++) {
                     assert_int_equal(d.peak[r].activations, p + 1);
                     assert_int_equal(v.peak[r].activations, 2 * p + 1);
