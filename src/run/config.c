@@ -292,7 +292,7 @@ static int check_pipeline(const struct config *c, const char **key, struct err *
     if (!rc) {
         struct model_stage *parts = xcalloc(to_size(s->n_stages), sizeof *parts);
         rc = stages_split(parts, s->n_stages, &m, c->model.seq_len, p.layers, p.n_layers, e);
-        *key = p.layers ? "parallel.pp_layers" : "parallel.pp";
+        *key = p.layers ? "parallel.pp_layers" : p.chunks ? "parallel.chunks" : "parallel.pp";
         xfree(parts);
     }
     schedule_free(s);
