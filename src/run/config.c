@@ -122,7 +122,7 @@ const struct conf_row config_rows[] = {
         "tokens whose logits exist at one time; default: as many as fit 128 MiB"),
 
     BOOL("numerics.deterministic", numerics.deterministic, "true", "the same bits on every run"),
-    BOOL("numerics.exact_order", numerics.exact_order, "false", "sum microbatches in an order no layout changes"),
+    BOOL("numerics.exact_order", numerics.exact_order, "false", "any power of two of data-parallel ranks gives the bits of one; costs memory and traffic (tutti plan)"),
 
     INT("checkpoint.every", checkpoint.every, "500", 0, 1e12, "steps between checkpoints; 0: only at the end"),
     INT("checkpoint.keep", checkpoint.keep, "3", 0, 1e9, "newest checkpoints to keep; 0: all"),
@@ -312,6 +312,60 @@ static int resolve_pipeline(const struct config *c, const struct conf *f, struct
     return check_pipeline(c, &key, &why) ? conf_error(f, e, key, "%s", why.text) : OK;
 }
 
+/* The largest divisor of n below k, and the smallest above. */
+static void divisors_near(int64_t n, int64_t k, int64_t *below, int64_t *above)
+{
+    for (*below = k < n ? k : n; n % *below; --*below) {}
+    for (*above = k; *above < n && n % *above; ++*above) {}
+}
+
+/* exact_order: every rank has a subtree of the tree of microbatches (state/exact.h). */
+static int check_exact(const struct config *c, const char **key, struct err *e)
+{
+    int64_t dp = config_dp(c), below = 1, above, m = c->batch.micro, n = c->batch.global;
+    while (2 * below <= dp) below *= 2;
+    *key = c->parallel.dp_replicate > 1 ? "parallel.dp_replicate" : "parallel.dp_shard";
+    if (below != dp)
+        return err_set(e, ERR_REQUEST, "numerics.exact_order halves the batch: wanted a power of two data-parallel ranks, got "
+                       "%lld; choose %lld or %lld", (long long)dp, (long long)below, (long long)(2 * below));
+    *key = "parallel.cp";
+    if (c->parallel.cp > 1 || c->parallel.ep > 1)
+        return err_set(e, ERR_REQUEST, "numerics.exact_order shares out whole sequences only; choose cp: 1 and ep: 1");
+    *key = "precision.grad";
+    if (c->precision.grad != GRAD_FP32)
+        return err_set(e, ERR_REQUEST, "bf16 rounds sums where ranks meet, which numerics.exact_order cannot allow; choose fp32");
+    *key = "batch.micro";
+    divisors_near(n, m, &below, &above);
+    if (n % m)
+        return err_set(e, ERR_REQUEST, "numerics.exact_order wants equal microbatches: %lld does not divide batch.global = "
+                       "%lld; choose %lld or %lld", (long long)m, (long long)n, (long long)below, (long long)above);
+    *key = "batch.global";
+    above = (n / (dp * m) + 1) * dp * m;
+    below = above > dp * m ? above - dp * m : above;
+    if (n % (dp * m))
+        return err_set(e, ERR_REQUEST, "numerics.exact_order wants as many microbatches on every rank: %lld of %lld sequences "
+                       "over %lld ranks; choose %lld or %lld", (long long)(n / m), (long long)m, (long long)dp,
+                       (long long)below, (long long)(below < above ? above : 2 * above));
+    *key = "parallel.pp";
+    if (c->parallel.pp > 1 && config_microbatches(c) > 1)
+        return err_set(e, ERR_REQUEST, "numerics.exact_order finishes a microbatch before the next begins, a pipeline has "
+                       "several under way; choose pp: 1, or batch.global = %lld", (long long)(dp * m));
+    return OK;
+}
+
+int config_check_exact(const struct config *c, struct err *e)
+{
+    const char *key;
+    return c->numerics.exact_order ? check_exact(c, &key, e) : OK;
+}
+
+static int resolve_exact(const struct config *c, const struct conf *f, struct err *e)
+{
+    const char *key;
+    struct err why = {0};
+    return check_exact(c, &key, &why) ? conf_error(f, e, key, "%s", why.text) : OK;
+}
+
 int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int n_ranks, struct err *e)
 {
     int rc = resolve_model(c, f, n_vocab, e);
@@ -328,8 +382,8 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
                           (long long)config_microbatches(c));
     rc = resolve_pipeline(c, f, e);
     if (rc) return rc;
-    if (c->numerics.exact_order && n_ranks > 1)
-        return conf_error(f, e, "numerics.exact_order", "is not there yet for several ranks; set it to false");
+    rc = c->numerics.exact_order ? resolve_exact(c, f, e) : OK;
+    if (rc) return rc;
     if (c->optimizer.min_lr > c->optimizer.lr) {
         const char *where = conf_where(f, "optimizer.schedule.min_lr");
         if (strcmp(where, "default"))

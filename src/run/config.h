@@ -117,6 +117,8 @@ int64_t config_loss_rows(const struct config *c); /* tokens per chunk of the hea
 struct engine_config config_engine(const struct config *c); /* what train, plan, verify and bench all start from */
 /* Whether the pipeline that c (resolved) asks for can be made of its ranks, microbatches and layers. */
 int config_check_pipeline(const struct config *c, struct err *e);
+/* Whether numerics.exact_order, where it is on, can have these degrees and this batch. */
+int config_check_exact(const struct config *c, struct err *e);
 int config_ranks(const struct config *c); /* of all axes */
 int64_t config_dp(const struct config *c);         /* data-parallel ranks */
 /* Sequences [first, first + n) of the global batch that data-parallel rank i takes. */

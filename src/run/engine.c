@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "run/build.h"
 #include "run/executor.h"
+#include "run/tally.h"
 
 enum { DATA_FIELDS = 4 };
 
@@ -29,6 +30,8 @@ static int new_store(struct engine *g, struct err *e)
         .many = g->cfg.n_microbatches > 1 || g->n_stages > 1,
         .once = g->cfg.reduce_once || g->cfg.exact_order,
     };
+    CHECK(!c.once || !g->cfg.exact_order || (g->n_stages == 1 && (g->peak.both == 1 || g->cfg.n_microbatches == 1)),
+          "exact_order with several microbatches alive");
     int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e), param_slots = 0, grad_slots = 0;
     if (rc) return rc;
     struct flow_options o = {.gather = !store_param_is_whole(&g->store), .by_phase = g->peak.both > 1};
@@ -118,7 +121,7 @@ static int new_buffers(struct engine *g, struct err *e)
     if (!rc && g->cfg.model.family == MODEL_LLAMA)
         rc = buffer_new(&g->rope, g->dev, MEM_DATA,
                         to_size(g->cfg.model.max_seq * g->cfg.model.head_dim) * sizeof(float), e);
-    if (!rc) rc = buffer_new(&g->stat, g->dev, MEM_DATA, 2 * sizeof(double), e);
+    if (!rc) rc = buffer_new(&g->stat, g->dev, MEM_DATA, tally_bytes(&g->cfg), e);
     if (!rc) rc = new_slabs(g, e);
     if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, scratch, e);
     return rc;
@@ -226,17 +229,13 @@ static void feed(struct engine *g, const struct engine_batch *b)
 
 static void read_loss(struct engine *g, int64_t n_trained, struct engine_report *r)
 {
-    double stat[2] = {0, 0};
-    device_to_host(&g->stream, stat, &g->stat, 0, sizeof stat);
-    stream_sync(&g->stream);
-    exchange_sum_f64(&g->exchange, stat, 2);
-    struct comm *pipe = g->cfg.axis[AXIS_PP]; /* the loss is where the head is */
-    if (pipe) comm_wait(pipe, comm_all_reduce(pipe, stat, stat, 2, DT_F64, COMM_SUM, "loss over stages"));
-    CHECK(g->dev->counts_only || (int64_t)stat[1] == n_trained || engine_status(g, NULL), "trained on %.0f tokens, the batch has %lld",
-          stat[1], (long long)n_trained);
-    r->nats = stat[0];
+    double nats, tokens;
+    tally_loss(g, &nats, &tokens);
+    CHECK(g->dev->counts_only || (int64_t)tokens == n_trained || engine_status(g, NULL), "trained on %.0f tokens, the batch has %lld",
+          tokens, (long long)n_trained);
+    r->nats = nats;
     r->tokens = n_trained;
-    r->loss = n_trained ? stat[0] / (double)n_trained : 0;
+    r->loss = n_trained ? nats / (double)n_trained : 0;
 }
 
 /* The loss is divided by the trained tokens of all ranks: one number, known before forward. */
@@ -269,11 +268,7 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
     copies_sum(&g->copies);
     trace_add(g->trace, TRACE_COMM, "reduce", step, from, clock_now_s());
     read_loss(g, n_trained, r);
-    double squares = optim_sum_squares(&g->store, &g->kernels);
-    if (g->cfg.model_group)
-        comm_wait(g->cfg.model_group,
-                  comm_all_reduce(g->cfg.model_group, &squares, &squares, 1, DT_F64, COMM_SUM, "gradient norm"));
-    r->grad_norm = sqrt(squares);
+    r->grad_norm = tally_norm(g);
 }
 
 bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r)

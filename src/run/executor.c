@@ -3,6 +3,8 @@
  * that fires, gdb and top all show it. */
 #include "run/executor.h"
 
+#include "run/tally.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +15,7 @@ static void bind_microbatch(struct engine *g, int microbatch)
 {
     int64_t tokens = g->cfg.micro * g->cfg.seq;
     size_t one = to_size(tokens) * sizeof(int32_t), field = one * to_size(g->cfg.n_microbatches);
+    g->slot[SLOT_STAT] = tally_at(g, microbatch);
     static const int slots[] = {SLOT_TOKENS, SLOT_TARGETS, SLOT_POSITIONS, SLOT_DOCS};
     for (int f = 0; f < 4; f++) {
         bool there = g->data.p && g->data.bytes > (size_t)f * field;

@@ -50,6 +50,10 @@ static void data_layouts(struct layouts *l, const struct config *c, struct layou
         for (t.zero = 0; t.zero <= 3; t.zero++) {
             if (dp % t.dp_replicate || (t.zero > 0 && dp == t.dp_replicate)) continue;
             t.dp_shard = dp / t.dp_replicate;
+            struct config with = *c;
+            struct err e;
+            layouts_apply(&t, &with);
+            if (config_check_exact(&with, &e)) continue;
             pipelines(l, c, t);
         }
 }

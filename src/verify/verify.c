@@ -224,6 +224,7 @@ static int one_layout(struct verify *v, struct trial *t, const struct param_tabl
     else compare(l, p, want, &got, t->steps);
     l->bound = bound_of(c);
     l->ok = !rc && l->max_rel_error <= l->bound && l->loss_rel_error <= l->bound && l->norm_rel_error <= l->bound;
+    if (c->numerics.exact_order && l->n_ranks == config_dp(c)) l->ok &= l->bit_identical && l->norm_rel_error == 0;
     v->ok &= l->ok;
     outcome_fini(&got);
     return rc;

@@ -145,6 +145,7 @@ static void test_state_bytes(void **state)
                     assert_int_equal(psi % n, 0);
                     assert_int_equal(state_bytes(&p), whole[zero] * psi + shared[zero] * psi / n);
                 }
+                plan_free(&p);
                 arena_free(m.arena);
             }
 }
@@ -174,6 +175,7 @@ static void test_zero3_sends_half_more(void **state)
             int64_t elements = times[zero] * p.params - (zero == 3 ? ONCE : 0);
             int64_t small = sent(&p, AXIS_DP_SHARD) - 4 * elements * (shard - 1) / shard;
             if (small < 0 || small > 512) fail_msg("dp%d zero%d: %lld bytes too many", shard, zero, (long long)small);
+            plan_free(&p);
             arena_free(m.arena);
         }
 }
@@ -198,6 +200,7 @@ static void test_traffic(void **state)
         if (small < 0 || small > 512) fail_msg("case %d: %lld bytes too many over dp_shard", i, (long long)small);
         small = sent(&p, AXIS_DP_REPLICATE) - (replicate == 2 ? 2 * (g / 4) / 2 : 0);
         if (small < 0 || small > 512) fail_msg("case %d: %lld bytes too many over dp_replicate", i, (long long)small);
+        plan_free(&p);
         arena_free(m.arena);
     }
 }
@@ -238,26 +241,38 @@ static int count(struct comm *world, void *arg, struct err *e)
     return rc;
 }
 
+static void check_counts(const char *const *keys, int replicate, int shard, int zero)
+{
+    struct made m;
+    struct err e = {0};
+    make(&m, keys);
+    struct plan p = planned(&m, replicate, shard, zero);
+    struct counting x = {.c = &m.c};
+    struct comm_config cc = config_comm(&m.c);
+    if (comm_run_local(p.n_ranks, &cc, count, &x, &e)) fail_msg("%s", e.text);
+    for (int c = 0; c < MEM_N; c++) assert_int_equal(x.bytes[c], p.role[0].bytes[c]);
+    for (int a = 0; a < AXIS_N; a++) {
+        assert_int_equal(x.sent[a].bytes, p.role[0].comm[a].bytes);
+        assert_int_equal(x.sent[a].messages, p.role[0].comm[a].messages);
+    }
+    plan_free(&p);
+    arena_free(m.arena);
+}
+
 static void test_planned_is_counted(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
-        for (int k = 0; k < 12; k++) {
-            static const int sizes[][2] = {{1, 3}, {2, 2}, {3, 1}};
-            struct made m;
-            struct err e = {0};
-            make(&m, bits[i]);
-            struct plan p = planned(&m, sizes[k / 4][0], sizes[k / 4][1], k % 4);
-            struct counting x = {.c = &m.c};
-            struct comm_config cc = config_comm(&m.c);
-            if (comm_run_local(p.n_ranks, &cc, count, &x, &e)) fail_msg("%s", e.text);
-            for (int c = 0; c < MEM_N; c++) assert_int_equal(x.bytes[c], p.role[0].bytes[c]);
-            for (int a = 0; a < AXIS_N; a++) {
-                assert_int_equal(x.sent[a].bytes, p.role[0].comm[a].bytes);
-                assert_int_equal(x.sent[a].messages, p.role[0].comm[a].messages);
-            }
-            arena_free(m.arena);
+    static const char *const exact[MAX_KEYS] = {"numerics.exact_order=true", "batch.global=24"};
+    for (int zero = 0; zero <= 3; zero++) {
+        for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) {
+            check_counts(bits[i], 1, 3, zero);
+            check_counts(bits[i], 2, 2, zero);
+            check_counts(bits[i], 3, 1, zero);
         }
+        check_counts(exact, 1, 4, zero);
+        check_counts(exact, 4, 2, zero);
+        check_counts(exact, 1, 8, zero);
+    }
 }
 
 int main(void)
