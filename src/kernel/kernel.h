@@ -41,9 +41,10 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   ROTARY       x_T,(n*A), pos_T i32, table_PA f32                y = x rotated by position (same memory as x)
  *   ATTENTION    q_T,HA  k_T,GA  v_T,GA [, doc_T i32]              o_T,HA, lse_TH f32
  *   ACT          x_TF (gelu) or x_T,2F (swiglu: gate | up)         y_TF
- *   ADD          a_TD, b_TD                                        y_TD = a + dropout(b)
- *   DROPOUT      x_TD                                              y_TD
- *   XENT         logits_TV, target_T i32 (-1: not trained)         stat_2 f64 += {sum of nats, trained tokens}
+ *   ADD          a_TD, b_TD [, index_T i32]                        y_TD = a + dropout(b)
+ *   DROPOUT      x_TD [, index_T i32]                              y_TD
+ *   XENT         logits_TV, target_T i32 [, stats_{N*T,3} f32]     stat_2 f64 += {sum of nats, trained tokens}
+ *   XENT_PART    logits_TV, target_T i32                           stats_T3 f32 (max, sum of exp(x - max), target's logit)
  *   ATTENTION_CACHED  q_T,HA  k_T,GA  v_T,GA, pos_T i32, cache_k_C,GA, cache_v_C,GA   o_T,HA   (no backward)
  *   COPY         x                                                 y = x, cast to y's dtype
  *
@@ -61,6 +62,10 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   XENT adds into stat: the caller zeroes it (once a step, or once a microbatch). Its backward writes
  *     dlogits = (softmax(logits) - onehot(target)) * step->loss_scale, zeros where target is -1; the loss is the
  *     root, so dout[0] is not read, and stat is not needed.
+ *     target -1: not trained. With stats, logits are some columns of the vocabulary on each of N ranks, and stats are all
+ *     ranks' XENT_PART, rank after rank: combined in rank order, so that every rank finds the same bits.
+ *   ADD, DROPOUT: index_T says which token of the microbatch a row is; absent: rows are tokens in order.
+ *   EMBED: with part of the table (first, whole), other ids give zero rows and no gradient.
  *   COPY takes the dtype of y from out[0].dtype as the caller set it before infer.
  *   ROTARY's y keeps x's stride, so a column slice of a wider tensor is rotated where it lies. Pairs are columns
  *     (i, i + A/2) of a head; row p of the table holds A/2 cosines, then A/2 sines. Backward turns the other way.
@@ -79,6 +84,7 @@ enum op {
     OP_ADD,
     OP_DROPOUT,
     OP_XENT,
+    OP_XENT_PART,
     OP_ATTENTION_CACHED,
     OP_COPY,
     OP_ENTER, /* collectives from here on */
@@ -97,6 +103,8 @@ enum act_kind { ACT_GELU /* tanh form, "gelu_new" */, ACT_SWIGLU, ACT_N };
 struct op_attrs {
     float eps;                       /* norms */
     int heads, kv_heads, head_dim;   /* ATTENTION; ROTARY: heads = heads to rotate (q and k together) */
+    int head_first, kv_first, group, heads_all; /* ATTENTION on some of the model's heads (attention_heads.h): the first
+                                        of each kind, query heads per key head, query heads of the model; group 0: all */
     int64_t batch, seq;              /* ATTENTION: T = batch * seq */
     float scale;                     /* ATTENTION: on q.k */
     bool causal;
@@ -108,7 +116,8 @@ struct op_attrs {
                                         tape leaves it out of the forward call elsewhere */
     enum axis axis;                  /* collectives: of the mesh, */
     int n_parts, part;               /* its size, this rank's coordinate, */
-    int64_t whole;                   /* and the rows of all ranks together */
+    int64_t whole;                   /* and the rows of all ranks together. EMBED, XENT on a part of the vocabulary: */
+    int64_t first;                   /* its first id; whole: all ids (0: the part is all); XENT: n_parts in stats */
 };
 
 /* What changes from step to step while shapes stay. */

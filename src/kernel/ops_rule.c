@@ -27,8 +27,9 @@
  *     send back the whole gradient where R promises that the parts add up to it.
  *   Integers (ids, positions, masks) have no gradient: I and R mean the same for them.
  *
- * Dropout on a tensor sharded by rows or columns draws by local index; the offset of the shard joins the
- * attributes together with the first layout that shards one.
+ *   Logits split by vocabulary (S1) need every rank's statistics (xent_part, collected): then each knows the whole loss (I).
+ *
+ * Dropout on rows that are sharded draws by the token's index (index_T), so every layout draws the same.
  * Rejected: code per operation (cannot be listed, tested or printed as a whole). */
 #include "kernel/ops.h"
 
@@ -157,6 +158,7 @@ static const struct type_line attention_lines[] = {
     {{I, I, I, WHOLE}, {SPMD_I, SPMD_I}},
     {{R, R, R, WHOLE}, {SPMD_R, SPMD_R}},
     {{S1, S1, S1, WHOLE}, {SPMD_S1, SPMD_S1}},
+    {{S1, R, R, WHOLE}, {SPMD_S1, SPMD_S1}},
     {{V, V, V, V}, {SPMD_V, SPMD_V}},
 };
 static const struct type_refusal attention_refusals[] = {
@@ -189,41 +191,55 @@ static const struct type_refusal attention_cached_refusals[] = {
 RULE(attention_cached);
 
 static const struct type_line keep_lines[] = {
-    {{I}, {SPMD_I}}, {{R}, {SPMD_R}}, {{S0}, {SPMD_S0}}, {{S1}, {SPMD_S1}}, {{V}, {SPMD_V}},
+    {{I, WHOLE}, {SPMD_I}},   {{R, WHOLE}, {SPMD_R}},     {{S0, S0}, {SPMD_S0}},
+    {{S1, WHOLE}, {SPMD_S1}}, {{V, V | WHOLE}, {SPMD_V}},
 };
 static const struct type_refusal keep_refusals[] = {
     {{P}, X_PARTIAL},
-    {{ANY}, "x has two dims: it can be split along S0 or S1 only"},
+    {{ANY & ~(I | R | S0 | S1 | V), ANY}, "x has two dims: it can be split along S0 or S1 only"},
+    {{ANY, ANY}, "the index must say which tokens x's rows are: split alike, or whole"},
     ELSE,
 };
 RULE(keep);
 
 static const struct type_line add_lines[] = {
-    {{I, I}, {SPMD_I}},    {{R, R}, {SPMD_R}}, {{S0, S0}, {SPMD_S0}},
-    {{S1, S1}, {SPMD_S1}}, {{V, V}, {SPMD_V}}, {{P, P}, {SPMD_P}},
+    {{I, I, WHOLE}, {SPMD_I}},   {{R, R, WHOLE}, {SPMD_R}},     {{S0, S0, S0}, {SPMD_S0}},
+    {{S1, S1, WHOLE}, {SPMD_S1}}, {{V, V, V | WHOLE}, {SPMD_V}}, {{P, P, WHOLE}, {SPMD_P}},
 };
 static const struct type_refusal add_refusals[] = {
-    {{P, ANY}, "a is partial, b is not: the sum would count b once per rank; reduce a first"},
-    {{ANY, P}, "b is partial, a is not: the sum would count a once per rank; reduce b first"},
-    {{ANY, ANY}, "a and b must have the same type"},
+    {{P, ANY, ANY}, "a is partial, b is not: the sum would count b once per rank; reduce a first"},
+    {{ANY, P, ANY}, "b is partial, a is not: the sum would count a once per rank; reduce b first"},
+    {{I, I, ANY}, "the index must be whole, as a and b are"},
+    {{S0, S0, ANY}, "a and b are split by tokens: the index must be too (S0)"},
+    {{ANY, ANY, ANY}, "a and b must have the same type"},
     ELSE,
 };
 RULE(add);
 
 static const struct type_line xent_lines[] = {
-    {{I, WHOLE}, {SPMD_I}},
-    {{V, V}, {SPMD_P}},
-    {{S0, S0}, {SPMD_P}},
+    {{I, WHOLE, WHOLE}, {SPMD_I}},
+    {{V, V, V}, {SPMD_P}},
+    {{S0, S0, S0}, {SPMD_P}},
+    {{S1, WHOLE, I}, {SPMD_I}}, /* part of the vocabulary on each rank, everybody's statistics */
 };
 static const struct type_refusal xent_refusals[] = {
-    {{P, ANY}, "logits are partial: reduce them first"},
-    {{S1, ANY}, "logits are split by vocabulary: vocabulary-parallel cross-entropy needs its own row"},
-    {{R, ANY}, "logits are replicated: every rank would send back the whole gradient where R promises a part; make "
+    {{P, ANY, ANY}, "logits are partial: reduce them first"},
+    {{S1, WHOLE, ANY & ~I}, "logits are split by vocabulary: every rank's statistics must be collected first (xent_part)"},
+    {{R, ANY, ANY}, "logits are replicated: every rank would send back the whole gradient where R promises a part; make "
                "them invariant, or split the tokens"},
-    {{ANY, ANY}, "logits and targets must be split alike"},
+    {{ANY, ANY, ANY}, "logits and targets must be split alike"},
     ELSE,
 };
 RULE(xent);
+
+static const struct type_line xent_part_lines[] = {
+    {{I, WHOLE}, {SPMD_I}}, {{V, V}, {SPMD_V}}, {{S0, S0}, {SPMD_S0}}, {{S1, WHOLE}, {SPMD_S0}},
+};
+static const struct type_refusal xent_part_refusals[] = {
+    {{P, ANY}, "logits are partial: reduce them first"},
+    {{ANY, ANY}, "logits and targets must be split alike"},
+};
+RULE(xent_part);
 
 static const struct type_line copy_lines[] = {
     {{I}, {SPMD_I}},
@@ -253,5 +269,12 @@ RULE_FN(attention_cached, attention_cached, 1)
 RULE_FN(act, keep, 1)
 RULE_FN(dropout, keep, 1)
 RULE_FN(add, add, 1)
-RULE_FN(xent, xent, 1)
+/* Without statistics (n_in 2) a part of the vocabulary is refused: the letter of an absent input is partial. */
+const char *rule_xent(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out)
+{
+    (void)at;
+    enum spmd all[3] = {in[0], in[1], n_in > 2 ? in[2] : in[0] == SPMD_S1 ? SPMD_P : in[0]};
+    return apply(&xent, 3, all, out, 1);
+}
+RULE_FN(xent_part, xent_part, 1)
 RULE_FN(copy, copy, 1)

@@ -1,6 +1,7 @@
 /* Shapes and dtypes of the operations: checks the inputs, fills in the outputs (dense, p = NULL). Texts are
  * constant and name the input and the wish; the tape puts the operation's name and the actual shapes around them.
  * Checks that depend on data (ids in range, positions in the table) are the kernels'. */
+#include "kernel/attention_heads.h"
 #include "kernel/ops.h"
 #include "layout/region.h"
 
@@ -37,10 +38,10 @@ static struct view dense2(enum dtype t, int64_t rows, int64_t cols)
 
 const char *infer_embed(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
 {
-    (void)at;
     (void)n_in;
     NEED(is_vector(&in[0], DT_I32), "ids must be a vector of i32");
     NEED(is_matrix(&in[1]), "w must be a float matrix: vocabulary by hidden");
+    NEED(at->first >= 0 && (!at->whole || at->first + in[1].n[0] <= at->whole), "w's rows must lie inside the vocabulary");
     out[0] = dense2(in[1].dtype, in[0].n[0], in[1].n[1]);
     return NULL;
 }
@@ -94,7 +95,7 @@ const char *infer_layernorm(const struct op_attrs *at, int n_in, const struct vi
 const char *infer_rotary(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
 {
     (void)n_in;
-    NEED(at->heads > 0 && at->head_dim > 0 && at->head_dim % 2 == 0, "heads must be positive and head_dim even");
+    NEED(at->heads >= 0 && at->head_dim > 0 && at->head_dim % 2 == 0, "heads must be positive and head_dim even");
     NEED(is_matrix(&in[0]) && in[0].n[1] == (int64_t)at->heads * at->head_dim,
          "x must be a float matrix: tokens by heads * head_dim");
     NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == in[0].n[0], "positions must be i32, one per token");
@@ -107,8 +108,10 @@ const char *infer_rotary(const struct op_attrs *at, int n_in, const struct view 
 
 static const char *infer_qkv(const struct op_attrs *at, const struct view *in)
 {
-    NEED(at->heads > 0 && at->kv_heads > 0 && at->head_dim > 0, "heads, kv_heads and head_dim must be positive");
-    NEED(at->heads % at->kv_heads == 0, "kv_heads must divide heads");
+    NEED(at->heads >= 0 && at->kv_heads > 0 && at->head_dim > 0, "heads, kv_heads and head_dim must be positive");
+    NEED(at->group > 0 || (at->heads > 0 && at->heads % at->kv_heads == 0), "kv_heads must divide heads");
+    NEED(!at->heads || (attention_kv_of(at, 0) >= 0 && attention_kv_of(at, at->heads - 1) < at->kv_heads),
+         "every query head must find its key head");
     NEED(at->window >= 0, "window must be positive, or 0 for none");
     for (int i = 0; i < 3; i++) {
         NEED(is_matrix(&in[i]) && in[i].dtype == in[0].dtype && in[i].n[0] == in[0].n[0],
@@ -175,13 +178,31 @@ const char *infer_add(const struct op_attrs *at, int n_in, const struct view *in
     return infer_dropout(at, n_in, in, out);
 }
 
-const char *infer_xent(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+static const char *infer_logits(const struct op_attrs *at, const struct view *in)
 {
-    (void)at;
-    (void)n_in;
     NEED(is_matrix(&in[0]), "logits must be a float matrix: tokens by vocabulary");
     NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == in[0].n[0], "targets must be i32, one per token");
+    NEED(at->first >= 0 && (!at->whole || at->first + in[0].n[1] <= at->whole), "logits must lie inside the vocabulary");
+    return NULL;
+}
+
+const char *infer_xent(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    const char *why = infer_logits(at, in);
+    if (why) return why;
+    if (n_in > 2)
+        NEED(in[2].nd == 2 && in[2].dtype == DT_F32 && in[2].n[0] == at->n_parts * in[0].n[0] && in[2].n[1] == 3,
+             "stats must be f32: 3 per token and part");
     out[0] = dense1(DT_F64, 2);
+    return NULL;
+}
+
+const char *infer_xent_part(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)n_in;
+    const char *why = infer_logits(at, in);
+    if (why) return why;
+    out[0] = dense2(DT_F32, in[0].n[0], 3);
     return NULL;
 }
 

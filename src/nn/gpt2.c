@@ -17,11 +17,12 @@ static void declare(struct declare_ctx *x)
 {
     const struct model_config *c = x->c;
     double std = 0.02, std_out = 0.02 / sqrt(2.0 * c->layers);
-    struct declare whole = {INIT_NORMAL, std, -1, SPMD_I, {0, 0}};
+    struct declare table = {INIT_NORMAL, std, -1, over_vocab(x->par), {0, 0}};
+    struct declare position = {INIT_NORMAL, std, -1, over_stream(x->par), {0, 0}};
     int64_t VD[2] = {c->vocab, c->hidden}, FD[2] = {c->ffn, c->hidden}, DF[2] = {c->hidden, c->ffn};
     char prefix[32];
-    layer_declare(x, whole, 2, VD, "embed.token");
-    layer_declare(x, whole, 2, (int64_t[]){c->max_seq, c->hidden}, "embed.position");
+    layer_declare(x, table, 2, VD, "embed.token");
+    layer_declare(x, position, 2, (int64_t[]){c->max_seq, c->hidden}, "embed.position");
     for (int l = 0; l < c->layers; l++) {
         snprintf(prefix, sizeof prefix, "layers.%d.norm1", l);
         declare_norm(x, l, prefix);
@@ -34,8 +35,8 @@ static void declare(struct declare_ctx *x)
         layer_declare(x, (struct declare){INIT_ZEROS, 0, l, SPMD_I, {0, 0}}, 1, &c->hidden, "layers.%d.mlp.down.bias", l);
     }
     declare_norm(x, -1, "norm");
-    whole.layer = -2; /* by itself: its gradient is there after the forward pass, the norm's only after the backward */
-    if (!c->tie) layer_declare(x, whole, 2, VD, "head.weight");
+    table.layer = -2; /* by itself: its gradient is there after the forward pass, the norm's only after the backward */
+    if (!c->tie) layer_declare(x, table, 2, VD, "head.weight");
 }
 
 static tid norm(struct layer_ctx *x, tid h_TD, const char *prefix, const char *label)
@@ -52,10 +53,11 @@ static tid up(struct layer_ctx *x, tid h, int l)
 
 static tid embed(struct layer_ctx *x, tid ids_T)
 {
-    tid token_TD = op_embed(x->t, ids_T, layer_param(x, 1, "embed.token"), "embed.token");
-    tid position_TD = op_embed(x->t, x->pos_T, layer_param(x, 1, "embed.position"), "embed.position");
-    tid h_TD = op_add(x->t, token_TD, position_TD, 0, 0, "embed");
-    return op_dropout(x->t, h_TD, (float)x->c->dropout, dropout_stream("embed", 0), "embed.dropout");
+    tid pos_T = x->par->sequence ? par_rows(x->t, x->par, x->pos_T, AXIS_TP) : x->pos_T;
+    tid token_TD = embed_tokens(x, ids_T);
+    tid position_TD = op_embed(x->t, pos_T, layer_param(x, 1, "embed.position"), "embed.position");
+    tid h_TD = op_add(x->t, token_TD, position_TD, 0, 0, TID_NONE, "embed");
+    return op_dropout(x->t, h_TD, (float)x->c->dropout, dropout_stream("embed", 0), x->index_T, "embed.dropout");
 }
 
 static tid block(struct layer_ctx *x, tid h_TD, int l)
@@ -64,14 +66,14 @@ static tid block(struct layer_ctx *x, tid h_TD, int l)
     char prefix[32];
     snprintf(prefix, sizeof prefix, "layers.%d.norm1", l);
     tid o_TD = attention_record(x, norm(x, h_TD, prefix, "norm1"), l, true, false);
-    h_TD = op_add(x->t, h_TD, o_TD, p, dropout_stream("attn.o", l), "residual1");
+    h_TD = op_add(x->t, h_TD, o_TD, p, dropout_stream("attn.o", l), x->index_T, "residual1");
 
     snprintf(prefix, sizeof prefix, "layers.%d.norm2", l);
     tid n_TD = region_enter(x, norm(x, h_TD, prefix, "norm2"));
     tid a_TF = op_act(x->t, up(x, n_TD, l), ACT_GELU, "gelu");
     tid w_down = layer_param(x, 1, "layers.%d.mlp.down.weight", l), b_down = layer_param(x, 1, "layers.%d.mlp.down.bias", l);
     tid d_TD = region_leave(x, op_linear_partial(x->t, a_TF, w_down, b_down, x->par->rank[AXIS_TP] != 0, "down"));
-    return op_add(x->t, h_TD, d_TD, p, dropout_stream("mlp.down", l), "residual2");
+    return op_add(x->t, h_TD, d_TD, p, dropout_stream("mlp.down", l), x->index_T, "residual2");
 }
 
 static tid final_norm(struct layer_ctx *x, tid h_TD)

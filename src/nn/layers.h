@@ -16,6 +16,7 @@ struct layer_ctx {
     const struct model_shape *s;
     tid *param_tid; /* by parameter, -1 not on the tape yet */
     tid pos_T, doc_T, rope_PA;
+    tid index_T; /* which token each row of the stream is, for dropout; TID_NONE: rows are tokens in order */
 };
 
 /* Where rows of the table of parameters go, and this rank's place, which says what it holds of each. */
@@ -57,6 +58,11 @@ void layer_declare(struct declare_ctx *x, struct declare d, int nd, const int64_
 /* Parameters used on the residual stream itself: norms, positions. Where the stream's tokens are sharded (sequence
  * parallelism) each rank's gradient is a part of the sum. */
 static inline enum spmd over_stream(const struct par *p) { return p->sequence ? SPMD_R : SPMD_I; }
+
+/* The table of tokens is shared out over tp by vocabulary: its rows on this rank, and how embedding and head use it. */
+struct vocab_part vocab_here(const struct model_config *c, const struct par *p);
+enum spmd over_vocab(const struct par *p); /* S0, or I on one rank */
+tid embed_tokens(struct layer_ctx *x, tid ids_T); /* onto the stream */
 
 /* The way into and out of a region that tp splits, and how the stream lies outside of it: whole on every rank (enter,
  * reduce), or sharded over tokens (gather, scatter). */

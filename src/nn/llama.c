@@ -9,9 +9,9 @@ static void declare(struct declare_ctx *x)
 {
     const struct model_config *c = x->c;
     double std = 0.02, std_out = 0.02 / sqrt(2.0 * c->layers);
-    struct declare whole = {INIT_NORMAL, std, -1, SPMD_I, {0, 0}};
+    struct declare table = {INIT_NORMAL, std, -1, over_vocab(x->par), {0, 0}};
     int64_t VD[2] = {c->vocab, c->hidden}, FD[2] = {c->ffn, c->hidden}, DF[2] = {c->hidden, c->ffn};
-    layer_declare(x, whole, 2, VD, "embed.token");
+    layer_declare(x, table, 2, VD, "embed.token");
     for (int l = 0; l < c->layers; l++) {
         struct declare gain = {INIT_ONES, 0, l, over_stream(x->par), {0, 0}},
                        column = {INIT_NORMAL, std, l, SPMD_S0, {0, 0}}, row = {INIT_NORMAL, std_out, l, SPMD_S1, {0, 0}};
@@ -23,14 +23,14 @@ static void declare(struct declare_ctx *x)
         layer_declare(x, row, 2, DF, "layers.%d.mlp.down.weight", l);
     }
     layer_declare(x, (struct declare){INIT_ONES, 0, -1, over_stream(x->par), {0, 0}}, 1, &c->hidden, "norm.weight");
-    whole.layer = -2; /* by itself: its gradient is there after the forward pass, the norm's only after the backward */
-    if (!c->tie) layer_declare(x, whole, 2, VD, "head.weight");
+    table.layer = -2; /* by itself: its gradient is there after the forward pass, the norm's only after the backward */
+    if (!c->tie) layer_declare(x, table, 2, VD, "head.weight");
 }
 
 static tid embed(struct layer_ctx *x, tid ids_T)
 {
-    tid h_TD = op_embed(x->t, ids_T, layer_param(x, 1, "embed.token"), "embed");
-    return op_dropout(x->t, h_TD, (float)x->c->dropout, dropout_stream("embed", 0), "embed.dropout");
+    tid h_TD = embed_tokens(x, ids_T);
+    return op_dropout(x->t, h_TD, (float)x->c->dropout, dropout_stream("embed", 0), x->index_T, "embed.dropout");
 }
 
 static tid norm(struct layer_ctx *x, tid h_TD, tid w_D, const char *label)
@@ -43,7 +43,7 @@ static tid block(struct layer_ctx *x, tid h_TD, int l)
     float p = (float)x->c->dropout;
     tid n_TD = norm(x, h_TD, layer_param(x, 1, "layers.%d.norm1.weight", l), "norm1");
     tid o_TD = attention_record(x, n_TD, l, false, true);
-    h_TD = op_add(x->t, h_TD, o_TD, p, dropout_stream("attn.o", l), "residual1");
+    h_TD = op_add(x->t, h_TD, o_TD, p, dropout_stream("attn.o", l), x->index_T, "residual1");
 
     n_TD = norm(x, h_TD, layer_param(x, 1, "layers.%d.norm2.weight", l), "norm2");
     n_TD = region_enter(x, n_TD);
@@ -51,7 +51,7 @@ static tid block(struct layer_ctx *x, tid h_TD, int l)
     tid a_TF = op_act(x->t, op_linear(x->t, n_TD, w_gate_up, TID_NONE, "gate_up"), ACT_SWIGLU, "swiglu");
     tid d_TD = op_linear(x->t, a_TF, layer_param(x, 1, "layers.%d.mlp.down.weight", l), TID_NONE, "down");
     d_TD = region_leave(x, d_TD);
-    return op_add(x->t, h_TD, d_TD, p, dropout_stream("mlp.down", l), "residual2");
+    return op_add(x->t, h_TD, d_TD, p, dropout_stream("mlp.down", l), x->index_T, "residual2");
 }
 
 static tid final_norm(struct layer_ctx *x, tid h_TD)

@@ -124,15 +124,24 @@ void layer_declare(struct declare_ctx *x, struct declare d, int nd, const int64_
     }
 }
 
-/* The residual stream: its tokens are sharded over tp under sequence parallelism, from the embedding to the head. */
-static tid stream_begin(struct layer_ctx *x, tid h_TD)
+struct vocab_part vocab_here(const struct model_config *c, const struct par *p)
 {
-    return x->par->sequence ? par_spread(x->t, x->par, h_TD, AXIS_TP) : h_TD;
+    int64_t lo, hi;
+    par_share(p, AXIS_TP, c->vocab, &lo, &hi);
+    return (struct vocab_part){lo, c->vocab, p->size[AXIS_TP]};
 }
 
-static tid stream_end(struct layer_ctx *x, tid h_TD)
+enum spmd over_vocab(const struct par *p)
 {
-    return x->par->sequence ? par_collect(x->t, x->par, h_TD, AXIS_TP, x->s->batch * x->s->seq) : h_TD;
+    return p->size[AXIS_TP] > 1 ? SPMD_S0 : SPMD_I;
+}
+
+tid embed_tokens(struct layer_ctx *x, tid ids_T)
+{
+    tid w_VD = layer_param(x, 1, "embed.token");
+    if (x->par->size[AXIS_TP] == 1) return op_embed(x->t, ids_T, w_VD, "embed.token");
+    struct vocab_part v = vocab_here(x->c, x->par);
+    return region_leave(x, op_embed_part(x->t, ids_T, w_VD, v.first, v.whole, "embed.token"));
 }
 
 /* What the stage before sends: the stream as it lies here. */
@@ -181,18 +190,32 @@ tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...)
     return x->param_tid[i];
 }
 
+/* Nats of a chunk of tokens; over tp each rank has the logits of its part of the vocabulary, and only three numbers per token
+ * travel. */
+static void record_chunk(struct layer_ctx *x, tid h_CD, tid w_VD, tid target_C)
+{
+    tid logits_CV = op_linear(x->t, h_CD, w_VD, TID_NONE, "logits");
+    if (x->par->size[AXIS_TP] == 1) {
+        op_xent(x->t, logits_CV, target_C, SLOT_STAT, "loss");
+        return;
+    }
+    struct vocab_part v = vocab_here(x->c, x->par);
+    tid stats_C3 = op_xent_part(x->t, logits_CV, target_C, v, "loss.part");
+    int64_t rows = x->t->err.code ? 0 : tensor_rows(tape_tensor(x->t, stats_C3)) * v.n_parts;
+    tid stats_N3 = par_collect(x->t, x->par, stats_C3, AXIS_TP, rows);
+    op_xent_join(x->t, logits_CV, target_C, stats_N3, v, SLOT_STAT, "loss");
+}
+
 /* Head and loss in chunks of rows: logits live for one chunk, forward and backward at once. */
 static void record_loss(struct layer_ctx *x, tid h_TD, tid w_VD, tid target_T)
 {
     int64_t tokens = x->s->batch * x->s->seq;
     int64_t chunk = x->s->loss_rows > 0 && x->s->loss_rows < tokens ? x->s->loss_rows : tokens;
+    if (x->par->size[AXIS_TP] > 1) h_TD = region_enter(x, h_TD);
     for (int64_t row = 0; row < tokens; row += chunk) {
         int64_t n = tokens - row < chunk ? tokens - row : chunk;
         tape_segment_begin(x->t, SEGMENT_LOSS);
-        tid h_CD = tape_rows(x->t, h_TD, row, n);
-        tid target_C = tape_rows(x->t, target_T, row, n);
-        tid logits_CV = op_linear(x->t, h_CD, w_VD, TID_NONE, "logits");
-        op_xent(x->t, logits_CV, target_C, SLOT_STAT, "loss");
+        record_chunk(x, tape_rows(x->t, h_TD, row, n), w_VD, tape_rows(x->t, target_T, row, n));
         tape_segment_end(x->t);
     }
 }
@@ -242,11 +265,14 @@ void model_record(struct tape *t, const struct model_config *c, const struct par
     tid target_T = g->heads && trains ? tape_input(t, "targets", SLOT_TARGETS, DT_I32, 1, &tokens, type) : TID_NONE;
     x.pos_T = tape_input(t, "positions", SLOT_POSITIONS, DT_I32, 1, &tokens, type);
     x.doc_T = c->document_mask && trains ? tape_input(t, "documents", SLOT_DOCS, DT_I32, 1, &tokens, type) : TID_NONE;
+    x.index_T = par->sequence && c->dropout > 0
+                    ? par_rows(t, par, tape_input(t, "index", SLOT_INDEX, DT_I32, 1, &tokens, spmd_all(SPMD_I)), AXIS_TP)
+                    : TID_NONE;
     if (f->uses_rope)
         x.rope_PA = tape_input(t, "rope", SLOT_ROPE, DT_F32, 2, (int64_t[]){c->max_seq, c->head_dim}, spmd_all(SPMD_I));
-    tid h_TD = g->embeds ? stream_begin(&x, f->embed(&x, ids_T)) : stream_arrives(&x, type);
+    tid h_TD = g->embeds ? f->embed(&x, ids_T) : stream_arrives(&x, type);
     h_TD = record_layers(&x, f, h_TD, g->first, g->end);
-    if (g->heads) record_head(&x, stream_end(&x, f->norm(&x, h_TD)), target_T);
+    if (g->heads) record_head(&x, f->norm(&x, h_TD), target_T);
     else tape_stage_out(t, h_TD, SLOT_STAGE_OUT, SLOT_STAGE_DOUT);
 }
 

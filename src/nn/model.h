@@ -56,6 +56,7 @@ enum {
     SLOT_DOCS,
     SLOT_ROPE,
     SLOT_STAT,
+    SLOT_INDEX,      /* i32 [tokens]: which token of the microbatch each row is, where rows are sharded */
     SLOT_LOGITS,
     SLOT_STAGE_IN,   /* activations from the stage before, [tokens, hidden] in the compute dtype */
     SLOT_STAGE_DIN,  /* their gradient, for that stage */

@@ -83,3 +83,14 @@ tid par_collect(struct tape *t, const struct par *p, tid x, enum axis a, int64_t
 {
     return apply(t, p, &collect, x, a, rows);
 }
+
+tid par_rows(struct tape *t, const struct par *p, tid x, enum axis a)
+{
+    if (t->err.code || x < 0) return TID_NONE;
+    int64_t lo, hi;
+    par_share(p, a, tape_tensor(t, x)->n[0], &lo, &hi);
+    tid rows = tape_rows(t, x, lo, hi - lo);
+    CHECK(!dtype_info(tape_tensor(t, x)->dtype)->is_float, "%s wants a gradient: spread it", tape_tensor(t, x)->name);
+    t->tensors[rows].type = spmd_with(t->tensors[rows].type, a, SPMD_S0);
+    return rows;
+}

@@ -36,6 +36,9 @@ tid par_scatter(struct tape *t, const struct par *p, tid x, enum axis a);
 tid par_spread(struct tape *t, const struct par *p, tid x, enum axis a);
 tid par_collect(struct tape *t, const struct par *p, tid x, enum axis a, int64_t rows);
 
+/* This rank's rows of integers that every rank has (ids, positions): a view, I or R -> S0. */
+tid par_rows(struct tape *t, const struct par *p, tid x, enum axis a);
+
 /* This rank's share [*lo, *hi) of n things along an axis. */
 void par_share(const struct par *p, enum axis a, int64_t n, int64_t *lo, int64_t *hi);
 

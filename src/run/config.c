@@ -237,11 +237,6 @@ static int resolve_parallel(struct config *c, const struct conf *f, int n_ranks,
     if (c->parallel.tp > c->model.hidden)
         return conf_error(f, e, "parallel.tp", "%lld ranks for %lld columns; choose at most that", (long long)c->parallel.tp,
                           (long long)c->model.hidden);
-    if (c->parallel.tp > c->model.kv_heads)
-        return conf_error(f, e, "parallel.tp", "%lld ranks for %lld key heads; choose at most that", (long long)c->parallel.tp,
-                          (long long)c->model.kv_heads);
-    if (c->parallel.tp > 1 && c->model.dropout > 0)
-        return conf_error(f, e, "parallel.tp", "dropout does not know about split heads yet; set model.dropout to 0");
     return OK;
 }
 

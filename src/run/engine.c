@@ -122,6 +122,8 @@ static int new_buffers(struct engine *g, struct err *e)
         rc = buffer_new(&g->rope, g->dev, MEM_DATA,
                         to_size(g->cfg.model.max_seq * g->cfg.model.head_dim) * sizeof(float), e);
     if (!rc) rc = buffer_new(&g->stat, g->dev, MEM_DATA, tally_bytes(&g->cfg), e);
+    bool indexed = g->cfg.par.sequence && g->cfg.model.dropout > 0;
+    if (!rc && indexed) rc = buffer_new(&g->index, g->dev, MEM_DATA, to_size(g->cfg.micro * g->cfg.seq) * sizeof(int32_t), e);
     if (!rc) rc = new_slabs(g, e);
     if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, scratch, e);
     return rc;
@@ -134,6 +136,15 @@ static void bind(struct engine *g)
     g->written = xcalloc((size_t)g->n_slots, 1);
     g->slot[SLOT_ROPE] = g->rope.p;
     g->slot[SLOT_STAT] = g->stat.p;
+    g->slot[SLOT_INDEX] = g->index.p;
+    if (g->index.p) {
+        int64_t n = g->cfg.micro * g->cfg.seq;
+        int32_t *index = xcalloc(to_size(n), sizeof *index);
+        for (int64_t i = 0; i < n; i++) index[i] = (int32_t)i;
+        device_from_host(&g->stream, &g->index, 0, index, g->index.bytes);
+        stream_sync(&g->stream);
+        xfree(index);
+    }
     for (int i = 0; i < g->params.n; i++) {
         g->slot[slot_param(i)] = exchange_param_ptr(&g->exchange, i, -1);
         g->slot[slot_grad(i)] = exchange_grad_ptr(&g->exchange, i, -1);
@@ -191,6 +202,7 @@ void engine_free(struct engine *g)
     buffer_free(&g->data);
     buffer_free(&g->rope);
     buffer_free(&g->stat);
+    buffer_free(&g->index);
     exchange_fini(&g->exchange);
     copies_fini(&g->copies);
     build_free(g);

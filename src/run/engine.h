@@ -105,7 +105,7 @@ struct engine {
     int64_t *ticket;             /* by crossing buffer: its last message */
     struct buffer scratch;
     struct buffer data;        /* tokens, targets, positions, documents of the batch */
-    struct buffer rope, stat;
+    struct buffer rope, stat, index;
     void **slot;               /* bindings for the programs */
     int n_slots;
     uint8_t *written;          /* by slot: gradients that hold something */

@@ -335,11 +335,11 @@ static void emit_node_backward(struct lower *l, enum tape_phase phase, int index
     const struct node *d = &l->t->nodes[index];
     if (d->retype) return;
     const struct op_row *row = op_row(d->op);
-    CHECK(row->has_backward, "%s has no backward", row->name);
     tid out_root = tape_tensor(l->t, d->out[0])->root;
     const struct tensor *result = tape_tensor(l->t, out_root);
     bool is_loss = result->kind == TENSOR_EXTERNAL && !result->boundary;
-    if (!is_loss && l->grad[out_root].place < 0) return; /* nobody used the output */
+    if (!is_loss && l->grad[out_root].place < 0) return; /* nobody used the output, or not for gradients */
+    CHECK(row->has_backward, "%s has no backward", row->name);
     if (row->alias_bwd) {
         bool first = contribute_alias(l, d->in[0], l->grad[out_root].place);
         CHECK(first, "%s: %s is read by others too", row->name, tape_tensor(l->t, d->in[0])->name);

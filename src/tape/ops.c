@@ -9,6 +9,11 @@ tid op_embed(struct tape *t, tid ids_T, tid w_VD, const char *name)
     return tape_record(t, OP_EMBED, &(struct op_attrs){0}, 2, (tid[]){ids_T, w_VD}, DT_N, name);
 }
 
+tid op_embed_part(struct tape *t, tid ids_T, tid w_VD, int64_t first, int64_t whole, const char *name)
+{
+    return tape_record(t, OP_EMBED, &(struct op_attrs){.first = first, .whole = whole}, 2, (tid[]){ids_T, w_VD}, DT_N, name);
+}
+
 tid op_linear(struct tape *t, tid x_TK, tid w_NK, tid bias_N, const char *name)
 {
     return tape_record(t, OP_LINEAR, &(struct op_attrs){0}, bias_N >= 0 ? 3 : 2, (tid[]){x_TK, w_NK, bias_N}, DT_N,
@@ -43,6 +48,10 @@ static struct op_attrs attention_attrs(const struct attention_shape *s)
         .heads = s->heads,
         .kv_heads = s->kv_heads,
         .head_dim = s->head_dim,
+        .head_first = s->head_first,
+        .kv_first = s->kv_first,
+        .group = s->group,
+        .heads_all = s->heads_all,
         .batch = s->batch,
         .seq = s->seq,
         .scale = 1.0f / sqrtf((float)s->head_dim),
@@ -71,17 +80,18 @@ tid op_act(struct tape *t, tid x, enum act_kind kind, const char *name)
     return tape_record(t, OP_ACT, &(struct op_attrs){.act = kind}, 1, (tid[]){x}, DT_N, name);
 }
 
-tid op_add(struct tape *t, tid a, tid b, float dropout, uint64_t stream, const char *name)
+tid op_add(struct tape *t, tid a, tid b, float dropout, uint64_t stream, tid index_T, const char *name)
 {
-    return tape_record(t, OP_ADD, &(struct op_attrs){.dropout = dropout, .stream = stream}, 2, (tid[]){a, b}, DT_N,
-                       name);
+    bool indexed = dropout > 0 && index_T >= 0;
+    return tape_record(t, OP_ADD, &(struct op_attrs){.dropout = dropout, .stream = stream}, indexed ? 3 : 2,
+                       (tid[]){a, b, index_T}, DT_N, name);
 }
 
-tid op_dropout(struct tape *t, tid x, float dropout, uint64_t stream, const char *name)
+tid op_dropout(struct tape *t, tid x, float dropout, uint64_t stream, tid index_T, const char *name)
 {
     if (dropout == 0) return x;
-    return tape_record(t, OP_DROPOUT, &(struct op_attrs){.dropout = dropout, .stream = stream}, 1, (tid[]){x}, DT_N,
-                       name);
+    return tape_record(t, OP_DROPOUT, &(struct op_attrs){.dropout = dropout, .stream = stream}, index_T >= 0 ? 2 : 1,
+                       (tid[]){x, index_T}, DT_N, name);
 }
 
 tid op_cast(struct tape *t, tid x, enum dtype to, const char *name)
@@ -93,6 +103,21 @@ tid op_cast(struct tape *t, tid x, enum dtype to, const char *name)
 tid op_xent(struct tape *t, tid logits_TV, tid target_T, int stat_slot, const char *name)
 {
     tid stat = tape_record(t, OP_XENT, &(struct op_attrs){0}, 2, (tid[]){logits_TV, target_T}, DT_N, name);
+    tape_bind(t, stat, stat_slot);
+    return stat;
+}
+
+tid op_xent_part(struct tape *t, tid logits_TV, tid target_T, struct vocab_part v, const char *name)
+{
+    return tape_record(t, OP_XENT_PART, &(struct op_attrs){.first = v.first, .whole = v.whole}, 2,
+                       (tid[]){logits_TV, target_T}, DT_N, name);
+}
+
+tid op_xent_join(struct tape *t, tid logits_TV, tid target_T, tid stats_N3, struct vocab_part v, int stat_slot,
+                 const char *name)
+{
+    struct op_attrs at = {.first = v.first, .whole = v.whole, .n_parts = v.n_parts};
+    tid stat = tape_record(t, OP_XENT, &at, 3, (tid[]){logits_TV, target_T, stats_N3}, DT_N, name);
     tape_bind(t, stat, stat_slot);
     return stat;
 }

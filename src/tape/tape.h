@@ -128,6 +128,8 @@ void tape_print(const struct tape *t, struct str *out);
 
 /* ---- the operations, one call each (ops.c) ---- */
 tid op_embed(struct tape *t, tid ids_T, tid w_VD, const char *name);
+/* w holds rows [first, first + V') of a vocabulary of `whole`: a part of the sum over the ranks that share it out. */
+tid op_embed_part(struct tape *t, tid ids_T, tid w_VD, int64_t first, int64_t whole, const char *name);
 tid op_linear(struct tape *t, tid x_TK, tid w_NK, tid bias_N, const char *name);
 /* A product that is a part of a sum over ranks: one of them adds the bias, bias_off on the others. */
 tid op_linear_partial(struct tape *t, tid x_TK, tid w_NK, tid bias_N, bool bias_off, const char *name);
@@ -137,6 +139,7 @@ tid op_rotary(struct tape *t, tid x, tid pos_T, tid table_PA, int heads, int hea
 struct attention_shape {
     int64_t batch, seq;
     int heads, kv_heads, head_dim;
+    int head_first, kv_first, group, heads_all; /* some of the model's heads (kernel/attention_heads.h); 0: all */
     bool causal;
     int64_t window;
     float dropout;
@@ -146,10 +149,20 @@ tid op_attention(struct tape *t, tid q, tid k, tid v, tid doc_T, const struct at
 tid op_attention_cached(struct tape *t, tid q, tid k, tid v, tid pos_T, tid cache_k, tid cache_v,
                         const struct attention_shape *s, const char *name);
 tid op_act(struct tape *t, tid x, enum act_kind kind, const char *name);
-tid op_add(struct tape *t, tid a, tid b, float dropout, uint64_t stream, const char *name);
-tid op_dropout(struct tape *t, tid x, float dropout, uint64_t stream, const char *name);
+/* index_T: which token of the microbatch each row is; TID_NONE: rows are tokens in order. Read by dropout only. */
+tid op_add(struct tape *t, tid a, tid b, float dropout, uint64_t stream, tid index_T, const char *name);
+tid op_dropout(struct tape *t, tid x, float dropout, uint64_t stream, tid index_T, const char *name);
 /* The sums {nats, trained tokens} are added into the f64[2] bound at stat_slot. */
 tid op_xent(struct tape *t, tid logits_TV, tid target_T, int stat_slot, const char *name);
+/* The same where logits are columns [first, first + V') of `whole`, on one of n_parts ranks: statistics of the part, then the
+ * loss from everybody's, collected one part after the other. */
+struct vocab_part {
+    int64_t first, whole;
+    int n_parts;
+};
+tid op_xent_part(struct tape *t, tid logits_TV, tid target_T, struct vocab_part v, const char *name);
+tid op_xent_join(struct tape *t, tid logits_TV, tid target_T, tid stats_N3, struct vocab_part v, int stat_slot,
+                 const char *name);
 tid op_cast(struct tape *t, tid x, enum dtype to, const char *name);
 
 #endif

@@ -58,11 +58,6 @@ static void data_layouts(struct layouts *l, const struct config *c, struct layou
         }
 }
 
-static bool tp_fits(const struct config *c, int tp)
-{
-    return tp == 1 || (c->model.dropout == 0 && tp <= c->model.kv_heads);
-}
-
 void layouts_enumerate(struct layouts *l, const struct config *c, int max_ranks)
 {
     *l = (struct layouts){0};
@@ -70,7 +65,7 @@ void layouts_enumerate(struct layouts *l, const struct config *c, int max_ranks)
         for (int tp = 1; tp <= n; tp++)
             for (int pp = 1; pp <= n / tp; pp++)
                 for (int sequence = 0; sequence <= (tp > 1); sequence++)
-                    if (n % (tp * pp) == 0 && tp_fits(c, tp))
+                    if (n % (tp * pp) == 0)
                         data_layouts(l, c, (struct layout_try){.tp = tp, .pp = pp, .sequence = sequence}, n / tp / pp);
 }
 

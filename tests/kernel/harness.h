@@ -392,6 +392,7 @@ static inline void kcase_random(struct kcase *k, enum op op, enum dtype dtype, u
         [OP_ADD] = build_add,
         [OP_DROPOUT] = build_add,
         [OP_XENT] = build_xent,
+        [OP_XENT_PART] = build_xent,
         [OP_ATTENTION_CACHED] = build_attention_cached,
         [OP_COPY] = build_copy,
     };

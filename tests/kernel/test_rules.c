@@ -76,7 +76,8 @@ static const struct expectation expected[] = {
     {OP_ROTARY, "S0 I I", "split alike"},
     {OP_ATTENTION, "S1 S1 S1", "S1"},
     {OP_ATTENTION, "V V V V", "V"},
-    {OP_ATTENTION, "S1 R R", "one type"},
+    {OP_ATTENTION, "S1 R R", "S1"},
+    {OP_ATTENTION, "S1 I I", "one type"},
     {OP_ATTENTION, "S0 S0 S0", "context"},
     {OP_ACT, "S1", "S1"},
     {OP_ACT, "P", "partial"},
@@ -88,7 +89,10 @@ static const struct expectation expected[] = {
     {OP_EMBED, "V I", "must be replicated"},
     {OP_XENT, "V V", "P"},
     {OP_XENT, "I R", "I"},
-    {OP_XENT, "S1 R", "own row"},
+    {OP_XENT, "S1 R", "collected first"},
+    {OP_XENT, "S1 R S0", "collected first"},
+    {OP_XENT, "S1 R I", "I"},
+    {OP_XENT_PART, "S1 R", "S0"},
     {OP_XENT, "R R", "whole gradient"},
     {OP_COPY, "P", "P"},
 };
@@ -142,6 +146,7 @@ static void build_whole(struct kcase *k, enum op op, int n_in)
         [OP_ADD] = {{T, D, 0}, {T, D, 0}},
         [OP_DROPOUT] = {{T, D, 0}},
         [OP_XENT] = {{T, V, 0}, {T, 0, V}},
+        [OP_XENT_PART] = {{T, V, 0}, {T, 0, V}},
         [OP_ATTENTION_CACHED] = {{T, H * A, 0}, {T, G * A, 0}, {T, G * A, 0}, {T, 0, 1}, {T + 3, G * A, 0}, {T + 3, G * A, 0}},
         [OP_COPY] = {{T, D, 0}},
     };
@@ -244,11 +249,15 @@ static void check_true(enum op op, int n_in, const enum spmd *in, const enum spm
     kcase_free(&whole);
 }
 
-/* What two ranks of one microbatch cannot act out: a table split by vocabulary needs the ranks' id offsets; tokens
+/* What two ranks of one microbatch cannot act out: a table split by vocabulary needs the ranks' id offsets, heads
+ * and rows their places in the model (test_parts.c acts those out); tokens
  * that vary at equal positions, and a cache that varies, are other sequences; S2 and S3 need more dims than any row's tensors have here. */
 static bool can_act_out(enum op op, int n_in, const enum spmd *in)
 {
     if (op == OP_EMBED && in[1] == SPMD_S0) return false;
+    if ((op == OP_XENT || op == OP_XENT_PART) && in[0] == SPMD_S1) return false;
+    if ((op == OP_XENT && n_in > 2) || (op == OP_ADD && n_in > 2) || (op == OP_DROPOUT && n_in > 1)) return false;
+    if (op == OP_ATTENTION && in[0] == SPMD_S1 && in[1] == SPMD_R) return false;
     if (op == OP_ROTARY && in[0] == SPMD_V && in[1] != SPMD_V) return false;
     if (op == OP_ATTENTION_CACHED && in[0] == SPMD_V) return false;
     for (int i = 0; i < n_in; i++)

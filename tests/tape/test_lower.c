@@ -124,7 +124,7 @@ static void test_shared_gradient_is_not_overwritten(void **state)
     tid w1 = tape_param(t, "w1", 1, 2, DT_F32, 2, n, type), w2 = tape_param(t, "w2", 3, 4, DT_F32, 2, n, type);
     tid x = op_linear(t, tape_input(t, "in", 0, DT_F32, 2, n, type), w1, TID_NONE, "x");
     tid y = op_linear(t, x, w2, TID_NONE, "y");
-    tid z = op_add(t, x, y, 0, 0, "z");
+    tid z = op_add(t, x, y, 0, 0, TID_NONE, "z");
     tape_segment_begin(t, SEGMENT_LOSS);
     op_xent(t, op_linear(t, z, w1, TID_NONE, "logits"), tape_input(t, "targets", 5, DT_I32, 1, n, type), 6, "loss");
     tape_segment_end(t);

@@ -43,7 +43,7 @@ static void record_mlp(struct tape *t, int omit, int twice)
     tid down = op_linear(t, act, weight(t, "down.weight", shape_DF, SPMD_S1), TID_NONE, "down");
     if (omit != REDUCE) down = par_reduce(t, &par, down, AXIS_TP);
     if (twice == REDUCE) down = par_reduce(t, &par, down, AXIS_TP);
-    op_add(t, h, down, 0, 0, "residual");
+    op_add(t, h, down, 0, 0, TID_NONE, "residual");
 }
 
 static void check_status(struct tape *t, const char *const *words)
@@ -97,7 +97,7 @@ static void test_shapes(void **state)
 
     t = tape_new();
     tid y = tape_input(t, "y", 3, DT_BF16, 2, shape_TD, tokens_type());
-    op_add(t, x_input(t), y, 0, 0, "sum");
+    op_add(t, x_input(t), y, 0, 0, TID_NONE, "sum");
     check_status(t, (const char *[]){"add 'sum'", NULL});
 
     t = tape_new();
@@ -119,7 +119,7 @@ static void test_sticky(void **state)
     tid z = op_act(t, x, ACT_GELU, "second");
     assert_true(z < 0);
     z = par_enter(t, &par, z, AXIS_TP);
-    z = op_dropout(t, z, 0.5f, 1, "third");
+    z = op_dropout(t, z, 0.5f, 1, TID_NONE, "third");
     z = tape_cols(t, z, 0, 4);
     assert_true(op_cast(t, z, DT_BF16, "fourth") < 0);
     assert_int_equal(t->n_nodes, nodes);

@@ -50,7 +50,7 @@ static void test_bits_of_one_rank(void **state)
         int seen = 0;
         for (int k = 0; k < v.n; k++) {
             const struct verify_layout *l = &v.layout[k];
-            if (strstr(l->layout, "pp")) continue;
+            if (strstr(l->layout, "pp") || strstr(l->layout, "tp")) continue; /* sums inside a layer keep no order */
             seen++;
             if (!l->bit_identical || l->norm_rel_error != 0 || !l->ok)
                 fail_msg("variant %zu: %s is not one rank: %g in %s, norm %g", i, l->layout, l->max_rel_error, l->tensor,

@@ -25,9 +25,12 @@ VEC_INLINE void dropout_row(void *y, const void *a, const void *b, int64_t n, st
         }
     }
 }
+/* The counter of row r's first element; the index of rows is the last input, if there. */
 VEC_INLINE uint64_t mask_first(const struct kernel_call *c, int64_t r)
 {
-    return (c->step->first_token + (uint64_t)r) * (uint64_t)view_cols(main_view(c));
+    const struct view *index = &c->in[c->op == OP_ADD ? 2 : 1];
+    uint64_t token = index->p ? (uint64_t)((const int32_t *)index->p)[r] : (uint64_t)r;
+    return (c->step->first_token + token) * (uint64_t)view_cols(main_view(c));
 }
 
 VEC_INLINE void add_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)

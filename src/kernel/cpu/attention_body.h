@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "base/mem.h"
+#include "kernel/attention_heads.h"
 #include "kernel/cpu/attention.h"
 #include "kernel/cpu/philox_body.h"
 #include "kernel/cpu/vec_rows.h"
@@ -192,7 +193,7 @@ static void attn_dropout(const struct attn *x, const struct attn_block *k, float
     struct mask m;
     mask_init(&m, &c->at, c->step);
     uint64_t n = (uint64_t)x->n_q, sequence = c->step->first_token / n + (uint64_t)k->b;
-    uint64_t base = (sequence * (uint64_t)x->heads + (uint64_t)k->h) * n + (uint64_t)k->i0;
+    uint64_t base = attention_drop_row(&c->at, sequence, (uint64_t)k->h) * n + (uint64_t)k->i0;
     for (int64_t i = 0; i < k->nq_pad; i += VL)
         for (int64_t j = 0; j < k->nk; j += VL) {
             vf r[VL];

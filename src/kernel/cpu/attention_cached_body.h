@@ -42,7 +42,7 @@ VEC_INLINE float cached_softmax(float *p, int64_t n)
 VEC_INLINE void cached_query(const struct kernel_call *c, int64_t t, int64_t h, int64_t lo, int64_t hi, float *p,
                              enum dtype type)
 {
-    int64_t a = c->at.head_dim, kv = h / (c->at.heads / c->at.kv_heads) * a;
+    int64_t a = c->at.head_dim, kv = attention_kv_of(&c->at, h) * a;
     size_t each = dtype_bytes(type);
     const char *q = (const char *)row_at(&c->in[0], t) + (size_t)(h * a) * each;
     float by = c->at.scale * ATTN_LOG2E;
@@ -73,14 +73,15 @@ VEC_INLINE void cached_query(const struct kernel_call *c, int64_t t, int64_t h, 
 static void cached_few_member(void *arg, int member, int n_members)
 {
     const struct kernel_call *c = arg;
-    int64_t first = ((const int32_t *)c->in[CACHED_POS].p)[0], group = c->at.heads / c->at.kv_heads, lo, hi;
+    int64_t first = ((const int32_t *)c->in[CACHED_POS].p)[0], lo, hi, hlo, hhi;
     float *p = (float *)c->scratch + member * c->in[CACHED_K].n[0];
     team_split(c->at.kv_heads, member, n_members, &lo, &hi);
     for (int64_t g = lo; g < hi; g++) {
         cached_store(c, first, g);
+        attention_heads_of(&c->at, g, &hlo, &hhi);
         for (int64_t t = 0; t < c->in[0].n[0]; t++) {
             int64_t end = first + t + 1, begin = c->at.window && end > c->at.window ? end - c->at.window : 0;
-            for (int64_t h = g * group; h < (g + 1) * group; h++) {
+            for (int64_t h = hlo; h < hhi; h++) {
                 if (c->in[0].dtype == DT_BF16) cached_query(c, t, h, begin, end, p, DT_BF16);
                 else cached_query(c, t, h, begin, end, p, DT_F32);
             }

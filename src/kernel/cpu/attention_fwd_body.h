@@ -164,7 +164,9 @@ static void attn_fwd_unit(struct attn *x, int64_t b, int64_t g, int64_t part, in
 {
     struct attn_fwd f;
     attn_fwd_carve(x, &f, scratch);
-    int64_t lo, hi, group = x->heads / x->groups;
+    int64_t lo, hi, hlo, hhi;
+    attention_heads_of(&x->c->at, g, &hlo, &hhi);
+    if (hlo == hhi) return;
     team_split(x->n_qb, (int)part, (int)n_parts, &lo, &hi);
     for (int64_t kb = 0; kb < x->n_kb && lo < hi; kb++) { /* what the last block of queries sees is all we need */
         struct attn_block k = attn_block_at(x, b, 0, hi - 1, kb);
@@ -174,7 +176,7 @@ static void attn_fwd_unit(struct attn *x, int64_t b, int64_t g, int64_t part, in
         x->o->pack_a(f.k + (size_t)kb * f.k_block, attn_rows(x->k, row, g, x->a, true), n, x->a);
         x->o->pack_a(f.v + (size_t)kb * f.v_block, attn_rows(x->v, row, g, x->a, false), x->a, n);
     }
-    for (int64_t h = g * group; h < (g + 1) * group; h++)
+    for (int64_t h = hlo; h < hhi; h++)
         for (int64_t qb = lo; qb < hi; qb++) attn_fwd_queries(x, &f, b, h, qb);
 }
 

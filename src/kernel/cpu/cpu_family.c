@@ -24,6 +24,7 @@ const struct kernel_family kernel_family_cpu = {
         [OP_ADD] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_DROPOUT] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_XENT] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_XENT_PART] = {[KERNEL_FWD] = VEC},
         [OP_COPY] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
     },
 };

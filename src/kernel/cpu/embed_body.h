@@ -9,13 +9,14 @@
 
 #include "kernel/cpu/vec_rows.h"
 
-static int64_t embed_id(const struct kernel_call *c, int64_t t)
+/* The row of the table, or -1: in another part of the vocabulary. */
+static int64_t embed_row(const struct kernel_call *c, int64_t t)
 {
-    int32_t id = ((const int32_t *)c->in[0].p)[t];
-    int64_t vocab = c->phase == KERNEL_FWD ? c->in[1].n[0] : c->din[1].n[0];
-    CHECK(id >= 0 && id < vocab, "token %lld has id %d, the vocabulary has %lld", (long long)t, (int)id,
-          (long long)vocab);
-    return id;
+    int64_t id = ((const int32_t *)c->in[0].p)[t], n = c->phase == KERNEL_FWD ? c->in[1].n[0] : c->din[1].n[0];
+    int64_t whole = c->at.whole ? c->at.whole : n, row = id - c->at.first;
+    CHECK(id >= 0 && id < whole, "token %lld has id %lld, the vocabulary has %lld", (long long)t, (long long)id,
+          (long long)whole);
+    return row >= 0 && row < n ? row : -1;
 }
 
 static void embed_fwd_member(void *arg, int member, int n_members)
@@ -24,7 +25,11 @@ static void embed_fwd_member(void *arg, int member, int n_members)
     int64_t lo, hi;
     team_split(view_cols(&c->in[0]), member, n_members, &lo, &hi);
     size_t bytes = (size_t)view_cols(&c->in[1]) * dtype_bytes(c->in[1].dtype);
-    for (int64_t t = lo; t < hi; t++) memcpy(row_at(&c->out[0], t), row_at(&c->in[1], embed_id(c, t)), bytes);
+    for (int64_t t = lo; t < hi; t++) {
+        int64_t row = embed_row(c, t);
+        if (row >= 0) memcpy(row_at(&c->out[0], t), row_at(&c->in[1], row), bytes);
+        else memset(row_at(&c->out[0], t), 0, bytes);
+    }
 }
 static void embed_fwd(const struct kernel_call *c) { team_run_call(embed_fwd_member, c); }
 
@@ -43,7 +48,9 @@ VEC_INLINE void embed_bwd_w_columns(const struct kernel_call *c, int64_t lo, int
 {
     embed_start(c, lo, hi - lo);
     for (int64_t r = 0; r < view_rows(&c->dout[0]); r++) {
-        float *d = row_at(&c->din[1], embed_id(c, r));
+        int64_t row = embed_row(c, r);
+        if (row < 0) continue;
+        float *d = row_at(&c->din[1], row);
         const void *dy = row_at(&c->dout[0], r);
         for (int64_t i = lo; i < hi; i += VL) {
             int k = v_count(hi - i);

@@ -44,6 +44,7 @@ static bool accepts_main(const struct kernel_call *c)
                             [KERNEL_BWD_IN] = {dropout_bwd_in, NULL, accepts_main}},         \
             [OP_XENT] = {[KERNEL_FWD] = {xent_fwd, xent_fwd_scratch, accepts_main},          \
                          [KERNEL_BWD_IN] = {xent_bwd_in, NULL, accepts_main}},               \
+            [OP_XENT_PART] = {[KERNEL_FWD] = {xent_part, NULL, accepts_main}},               \
             [OP_COPY] = {[KERNEL_FWD] = {copy_run, NULL, copy_accepts},                      \
                          [KERNEL_BWD_IN] = {copy_run, NULL, copy_accepts}},                  \
         },                                                                                   \

@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "kernel/cpu/vec_rows.h"
+#include "kernel/xent_parts.h"
 
 VEC_INLINE float xent_max(const void *x, int64_t n, enum dtype t)
 {
@@ -47,30 +48,44 @@ VEC_INLINE double xent_sum(const void *x, int64_t n, float max, enum dtype t)
     }
     return total;
 }
-VEC_INLINE double xent_lse(const void *x, int64_t n, enum dtype t)
-{
-    float max = xent_max(x, n, t);
-    return (double)max + log(xent_sum(x, n, max, t));
-}
-static int32_t xent_target(const struct kernel_call *c, int64_t r)
-{
-    int32_t target = ((const int32_t *)c->in[1].p)[r];
-    CHECK(target >= -1 && target < c->in[0].n[1], "token %lld has target %d, the vocabulary has %lld", (long long)r,
-          (int)target, (long long)c->in[0].n[1]);
-    return target;
-}
-static float xent_logit(const struct kernel_call *c, int64_t r, int32_t v)
+static float xent_logit(const struct kernel_call *c, int64_t r, int64_t v)
 {
     const void *x = row_at(&c->in[0], r);
     return c->in[0].dtype == DT_BF16 ? bf16_to_f32(((const bf16 *)x)[v]) : ((const float *)x)[v];
 }
 
+/* Of the columns that are here; of the whole row, from all parts where there are several. */
+VEC_INLINE struct xent_row xent_here(const struct kernel_call *c, int64_t r, enum dtype t)
+{
+    const void *x = row_at(&c->in[0], r);
+    int64_t n = c->in[0].n[1], target = xent_column(c, r);
+    float max = xent_max(x, n, t);
+    return (struct xent_row){(double)max, xent_sum(x, n, max, t), target < 0 ? 0 : (double)xent_logit(c, r, target)};
+}
+VEC_INLINE struct xent_row xent_whole(const struct kernel_call *c, int64_t r, enum dtype t)
+{
+    return xent_has_parts(c) ? xent_combine(c, r) : xent_here(c, r, t);
+}
+
+VEC_INLINE void xent_part_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
+{
+    for (int64_t r = lo; r < hi; r++) {
+        struct xent_row x = xent_here(c, r, t);
+        float *s = row_at(&c->out[0], r);
+        s[0] = (float)x.max;
+        s[1] = (float)x.sum;
+        s[2] = (float)x.logit;
+    }
+}
+VEC_ROW_KERNEL(xent_part)
+
 VEC_INLINE void xent_nats_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     double *nats = c->scratch;
     for (int64_t r = lo; r < hi; r++) {
-        int32_t target = xent_target(c, r);
-        nats[r] = target < 0 ? 0 : xent_lse(row_at(&c->in[0], r), c->in[0].n[1], t) - (double)xent_logit(c, r, target);
+        struct xent_row x = {0, 1, 0};
+        if (xent_column(c, r) != -1) x = xent_whole(c, r, t);
+        nats[r] = x.max + log(x.sum) - x.logit;
     }
 }
 VEC_ROW_KERNEL(xent_nats)
@@ -81,7 +96,7 @@ static void xent_fwd(const struct kernel_call *c)
     double sum = 0, trained = 0, *stat = c->out[0].p;
     for (int64_t r = 0; r < view_rows(&c->in[0]); r++) {
         sum += ((const double *)c->scratch)[r];
-        trained += xent_target(c, r) >= 0;
+        trained += xent_column(c, r) != -1;
     }
     stat[0] += sum;
     stat[1] += trained;
@@ -94,18 +109,18 @@ static size_t xent_fwd_scratch(const struct kernel_call *c, int n_threads)
 
 /* d = acc + (softmax(x) - onehot(target)) * scale. exp(x - lse) in float: lse's rounding moves all of them alike, so
  * it is taken apart into the maximum (exact) and a factor 1/sum. */
-VEC_INLINE void xent_grad_row(void *d, const void *acc, const void *x, int64_t n, int32_t target, float scale,
-                              enum dtype t)
+VEC_INLINE void xent_grad_row(void *d, const void *acc, const void *x, int64_t n, int64_t target, float scale,
+                              const struct xent_row *whole, enum dtype t)
 {
-    float max = xent_max(x, n, t);
-    vf m = vf_set(max), f = vf_set((float)((double)scale / xent_sum(x, n, max, t)));
-    float at = t == DT_BF16 ? bf16_to_f32(((const bf16 *)x)[target]) : ((const float *)x)[target];
-    float lane[VL], before = 0;
-    if (acc) before = t == DT_BF16 ? bf16_to_f32(((const bf16 *)acc)[target]) : ((const float *)acc)[target];
+    float max = (float)whole->max, at = 0, lane[VL], before = 0;
+    vf m = vf_set(max), f = vf_set((float)((double)scale / whole->sum));
+    if (target >= 0) at = t == DT_BF16 ? bf16_to_f32(((const bf16 *)x)[target]) : ((const float *)x)[target];
+    if (acc && target >= 0) before = t == DT_BF16 ? bf16_to_f32(((const bf16 *)acc)[target]) : ((const float *)acc)[target];
     for (int64_t i = 0; i < n; i += VL) {
         int k = v_count(n - i);
         v_put(d, i, k, t, xent_exp(v_get(x, i, k, t) - m) * f + v_get_or_zero(acc, i, k, t));
     }
+    if (target < 0) return; /* in another part */
     vf_store(lane, xent_exp(vf_set(at - max)) * f);
     float g = before + (lane[0] - scale);
     if (t == DT_BF16) ((bf16 *)d)[target] = bf16_from_f32(g);
@@ -115,10 +130,12 @@ VEC_INLINE void xent_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_
 {
     int64_t n = c->in[0].n[1];
     for (int64_t r = lo; r < hi; r++) {
-        int32_t target = xent_target(c, r);
+        int64_t target = xent_column(c, r);
         void *d = row_at(&c->din[0], r);
         const void *acc = row_or_null(&c->acc[0], r);
-        if (target >= 0) xent_grad_row(d, acc, row_at(&c->in[0], r), n, target, c->step->loss_scale, t);
+        struct xent_row whole = {0, 1, 0};
+        if (target != -1) whole = xent_whole(c, r, t);
+        if (target != -1) xent_grad_row(d, acc, row_at(&c->in[0], r), n, target, c->step->loss_scale, &whole, t);
         else if (!acc) memset(d, 0, (size_t)n * dtype_bytes(t));
         else if (acc != d) memcpy(d, acc, (size_t)n * dtype_bytes(t));
     }

@@ -9,6 +9,7 @@
  * computed once for each. */
 #include <math.h>
 
+#include "kernel/attention_heads.h"
 #include "kernel/dropout.h"
 #include "kernel/ref/ref.h"
 
@@ -24,7 +25,7 @@ static bool sees(const struct kernel_call *c, int64_t base, int64_t i, int64_t j
 
 static int64_t kv_column(const struct kernel_call *c, int64_t h)
 {
-    return h / (c->at.heads / c->at.kv_heads) * c->at.head_dim;
+    return attention_kv_of(&c->at, h) * c->at.head_dim;
 }
 
 /* Product of `n` elements of a row of a and a row of b. */
@@ -40,7 +41,7 @@ static double drop_factor(const struct kernel_call *c, int64_t b, int64_t h, int
 {
     if (!dropout_active(&c->at, c->step)) return 1;
     uint64_t seq = (uint64_t)c->at.seq, sequence = c->step->first_token / seq + (uint64_t)b;
-    uint64_t index = ((sequence * (uint64_t)c->at.heads + (uint64_t)h) * seq + (uint64_t)i) * seq + (uint64_t)j;
+    uint64_t index = (attention_drop_row(&c->at, sequence, (uint64_t)h) * seq + (uint64_t)i) * seq + (uint64_t)j;
     bool keep = dropout_keep(c->step->seed, c->at.stream, c->step->step, index, c->at.dropout);
     return keep ? (double)dropout_scale(c->at.dropout) : 0;
 }
@@ -122,11 +123,12 @@ static void attention_dq_row(const struct kernel_call *c, int64_t t, double *dq_
 static void attention_dkv_row(const struct kernel_call *c, int64_t t, double *dk_A)
 {
     int64_t n_s = c->at.seq, n_a = c->at.head_dim, b = t / n_s, j = t % n_s;
-    int64_t group = c->at.heads / c->at.kv_heads;
+    int64_t lo, hi;
     double *dv_A = dk_A + n_a;
     for (int64_t g = 0; g < c->at.kv_heads; g++) {
         for (int64_t a = 0; a < 2 * n_a; a++) dk_A[a] = 0;
-        for (int64_t h = g * group; h < (g + 1) * group; h++)
+        attention_heads_of(&c->at, g, &lo, &hi);
+        for (int64_t h = lo; h < hi; h++)
             for (int64_t i = 0; i < n_s; i++) {
                 if (!sees(c, b * n_s, i, j)) continue;
                 int64_t ti = b * n_s + i;

@@ -3,19 +3,20 @@
  * rows into a row of double sums. 2 T N K operations per phase. */
 #include "kernel/ref/ref.h"
 
-static int64_t token_id(const struct kernel_call *c, int64_t t)
+/* The row of the table, or -1: in another part of the vocabulary. */
+static int64_t token_row(const struct kernel_call *c, int64_t t)
 {
-    int32_t id = ref_int(&c->in[0], t);
-    CHECK(id >= 0 && id < c->in[1].n[0], "token %lld has id %d, the vocabulary has %lld", (long long)t, (int)id,
-          (long long)c->in[1].n[0]);
-    return id;
+    int64_t id = ref_int(&c->in[0], t), n = c->in[1].n[0], whole = c->at.whole ? c->at.whole : n, row = id - c->at.first;
+    CHECK(id >= 0 && id < whole, "token %lld has id %lld, the vocabulary has %lld", (long long)t, (long long)id,
+          (long long)whole);
+    return row >= 0 && row < n ? row : -1;
 }
 
 static void embed_row(const struct kernel_call *c, int64_t t, double *mine)
 {
     (void)mine;
-    int64_t id = token_id(c, t);
-    for (int64_t d = 0; d < c->in[1].n[1]; d++) ref_set(&c->out[0], t, d, ref_get(&c->in[1], id, d));
+    int64_t row = token_row(c, t);
+    for (int64_t d = 0; d < c->in[1].n[1]; d++) ref_set(&c->out[0], t, d, row < 0 ? 0 : ref_get(&c->in[1], row, d));
 }
 
 void embed_fwd_ref(const struct kernel_call *c)
@@ -30,8 +31,8 @@ static void embed_column(const struct kernel_call *c, int64_t d, double *mine)
     const struct view *dw = &c->din[1];
     for (int64_t v = 0; v < c->in[1].n[0]; v++) ref_put_grad(c, 1, v, d, 0);
     for (int64_t t = 0; t < c->in[0].n[0]; t++) {
-        int64_t id = token_id(c, t);
-        ref_set(dw, id, d, ref_get(dw, id, d) + ref_get(&c->dout[0], t, d));
+        int64_t row = token_row(c, t);
+        if (row >= 0) ref_set(dw, row, d, ref_get(dw, row, d) + ref_get(&c->dout[0], t, d));
     }
 }
 

@@ -104,7 +104,9 @@ void act_bwd_in_ref(const struct kernel_call *c)
 static double dropout_factor(const struct kernel_call *c, int64_t t, int64_t d, int64_t n_d)
 {
     if (!dropout_active(&c->at, c->step)) return 1;
-    uint64_t index = (c->step->first_token + (uint64_t)t) * (uint64_t)n_d + (uint64_t)d;
+    const struct view *index_T = &c->in[c->op == OP_ADD ? 2 : 1];
+    uint64_t token = index_T->p ? (uint64_t)ref_int(index_T, t) : (uint64_t)t;
+    uint64_t index = (c->step->first_token + token) * (uint64_t)n_d + (uint64_t)d;
     bool keep = dropout_keep(c->step->seed, c->at.stream, c->step->step, index, c->at.dropout);
     return keep ? (double)dropout_scale(c->at.dropout) : 0;
 }

@@ -49,6 +49,7 @@ const struct kernel_family kernel_family_ref = {
         [OP_DROPOUT] = {[KERNEL_FWD] = {.run = dropout_fwd_ref}, [KERNEL_BWD_IN] = {.run = dropout_bwd_in_ref}},
         [OP_XENT] = {[KERNEL_FWD] = {.run = xent_fwd_ref, .scratch = xent_scratch_ref},
                      [KERNEL_BWD_IN] = {.run = xent_bwd_in_ref}},
+        [OP_XENT_PART] = {[KERNEL_FWD] = {.run = xent_part_ref}},
         [OP_ATTENTION_CACHED] = {[KERNEL_FWD] = {.run = attention_cached_fwd_ref,
                                                  .scratch = attention_scratch_ref}},
         [OP_COPY] = {[KERNEL_FWD] = {.run = copy_fwd_ref}, [KERNEL_BWD_IN] = {.run = copy_bwd_in_ref}},

@@ -68,7 +68,7 @@ kernel_fn rotary_fwd_ref, rotary_bwd_in_ref;
 kernel_fn attention_fwd_ref, attention_bwd_in_ref, attention_cached_fwd_ref;
 kernel_fn act_fwd_ref, act_bwd_in_ref;
 kernel_fn add_fwd_ref, add_bwd_in_ref, dropout_fwd_ref, dropout_bwd_in_ref;
-kernel_fn xent_fwd_ref, xent_bwd_in_ref;
+kernel_fn xent_fwd_ref, xent_bwd_in_ref, xent_part_ref;
 kernel_fn copy_fwd_ref, copy_bwd_in_ref;
 
 size_t linear_scratch_ref(const struct kernel_call *c, int n_threads);

@@ -5,29 +5,30 @@
 #include <math.h>
 
 #include "kernel/ref/ref.h"
+#include "kernel/xent_parts.h"
 
-static int32_t target_of(const struct kernel_call *c, int64_t t)
+/* Of the columns that are here. */
+static struct xent_row row_here(const struct kernel_call *c, int64_t t)
 {
-    int32_t target = ref_int(&c->in[1], t);
-    CHECK(target >= -1 && target < c->in[0].n[1], "token %lld has target %d, the vocabulary has %lld", (long long)t,
-          (int)target, (long long)c->in[0].n[1]);
-    return target;
+    const struct view *logits = &c->in[XENT_LOGITS];
+    int64_t target = xent_column(c, t);
+    struct xent_row x = {-INFINITY, 0, target < 0 ? 0 : ref_get(logits, t, target)};
+    for (int64_t v = 0; v < logits->n[1]; v++) x.max = fmax(x.max, ref_get(logits, t, v));
+    for (int64_t v = 0; v < logits->n[1]; v++) x.sum += exp(ref_get(logits, t, v) - x.max);
+    return x;
 }
 
-static double row_lse(const struct view *logits, int64_t t)
+static struct xent_row row_whole(const struct kernel_call *c, int64_t t)
 {
-    double max = -INFINITY, sum = 0;
-    for (int64_t v = 0; v < logits->n[1]; v++) max = fmax(max, ref_get(logits, t, v));
-    for (int64_t v = 0; v < logits->n[1]; v++) sum += exp(ref_get(logits, t, v) - max);
-    return max + log(sum);
+    return xent_has_parts(c) ? xent_combine(c, t) : row_here(c, t);
 }
 
 static void xent_row(const struct kernel_call *c, int64_t t, double *mine)
 {
     (void)mine;
-    int32_t target = target_of(c, t);
     double *nats_T = c->scratch;
-    nats_T[t] = target < 0 ? 0 : row_lse(&c->in[0], t) - ref_get(&c->in[0], t, target);
+    struct xent_row x = row_whole(c, t);
+    nats_T[t] = xent_column(c, t) == -1 ? 0 : x.max + log(x.sum) - x.logit;
 }
 
 void xent_fwd_ref(const struct kernel_call *c)
@@ -38,20 +39,35 @@ void xent_fwd_ref(const struct kernel_call *c)
     ref_each_row(c, n_t, 0, xent_row);
     for (int64_t t = 0; t < n_t; t++) {
         nats += nats_T[t];
-        trained += target_of(c, t) >= 0;
+        trained += xent_column(c, t) != -1;
     }
     ref_set(&c->out[0], 0, 0, ref_get(&c->out[0], 0, 0) + nats);
     ref_set(&c->out[0], 0, 1, ref_get(&c->out[0], 0, 1) + (double)trained);
+}
+
+static void xent_part_row(const struct kernel_call *c, int64_t t, double *mine)
+{
+    (void)mine;
+    struct xent_row x = row_here(c, t);
+    ref_set(&c->out[0], t, 0, x.max);
+    ref_set(&c->out[0], t, 1, x.sum);
+    ref_set(&c->out[0], t, 2, x.logit);
+}
+
+void xent_part_ref(const struct kernel_call *c)
+{
+    ref_each_row(c, c->in[0].n[0], 0, xent_part_row);
 }
 
 static void xent_dx_row(const struct kernel_call *c, int64_t t, double *mine)
 {
     (void)mine;
     const struct view *logits = &c->in[0];
-    int32_t target = target_of(c, t);
-    double lse = target < 0 ? 0 : row_lse(logits, t);
+    int64_t target = xent_column(c, t);
+    struct xent_row x = {0, 1, 0};
+    if (target != -1) x = row_whole(c, t);
     for (int64_t v = 0; v < logits->n[1]; v++) {
-        double g = target < 0 ? 0 : exp(ref_get(logits, t, v) - lse) - (v == target);
+        double g = target == -1 ? 0 : exp(ref_get(logits, t, v) - x.max) / x.sum - (v == target);
         ref_put_grad(c, 0, t, v, g * (double)c->step->loss_scale);
     }
 }

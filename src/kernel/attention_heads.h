@@ -1,0 +1,39 @@
+/* attention_heads.h: which key head a query head reads, for every kernel family. A call may hold any range of the
+ * model's heads: query heads from head_first, key heads from kv_first, `group` query heads per key head (0: what the
+ * call's own numbers make). Floors 0-1 and kernel.h only. Order: Local.
+ */
+#ifndef TUTTI_KERNEL_ATTENTION_HEADS_H
+#define TUTTI_KERNEL_ATTENTION_HEADS_H
+
+#include "kernel/kernel.h"
+
+static inline int64_t attention_group(const struct op_attrs *at)
+{
+    return at->group ? at->group : at->heads / at->kv_heads;
+}
+
+/* The key head, of those in the call, that query head h of the call reads. */
+static inline int64_t attention_kv_of(const struct op_attrs *at, int64_t h)
+{
+    return (at->head_first + h) / attention_group(at) - at->kv_first;
+}
+
+/* The query heads [*lo, *hi) of the call that read its key head g; none: *lo == *hi. */
+static inline void attention_heads_of(const struct op_attrs *at, int64_t g, int64_t *lo, int64_t *hi)
+{
+    int64_t group = attention_group(at);
+    *lo = (at->kv_first + g) * group - at->head_first;
+    *hi = *lo + group;
+    *lo = *lo < 0 ? 0 : *lo;
+    *hi = *hi > at->heads ? at->heads : *hi;
+    if (*lo > *hi) *lo = *hi = 0;
+}
+
+/* Dropout counts pairs by the model's heads: row h of sequence `b` among heads_all. */
+static inline uint64_t attention_drop_row(const struct op_attrs *at, uint64_t b, uint64_t h)
+{
+    uint64_t all = (uint64_t)(at->heads_all ? at->heads_all : at->heads);
+    return b * all + (uint64_t)at->head_first + h;
+}
+
+#endif

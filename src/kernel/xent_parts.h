@@ -1,0 +1,50 @@
+/* xent_parts.h: cross-entropy over a vocabulary that several ranks share, for every kernel family: where a target stands in a
+ * part, and how the parts' statistics become the whole row's. Floors 0-1 and kernel.h only. Order: Local.
+ *
+ *   max = max_p m_p     sum = sum_p s_p exp(m_p - max)     nats = max + log(sum) - target's logit (0 but in one part)
+ *
+ * Parts are combined in rank order, in double: every rank finds the same bits. (Shoeybi et al. 2019, section 3.)
+ */
+#ifndef TUTTI_KERNEL_XENT_PARTS_H
+#define TUTTI_KERNEL_XENT_PARTS_H
+
+#include <math.h>
+
+#include "kernel/kernel.h"
+
+enum { XENT_LOGITS, XENT_TARGET, XENT_STATS, XENT_STATS_N = 3 };
+
+/* -1: not trained; -2: in another part; else the column. */
+static inline int64_t xent_column(const struct kernel_call *c, int64_t r)
+{
+    int32_t target = ((const int32_t *)c->in[XENT_TARGET].p)[r];
+    int64_t n = c->in[XENT_LOGITS].n[1], whole = c->at.whole ? c->at.whole : n, at = target - c->at.first;
+    CHECK(target >= -1 && target < whole, "token %lld has target %d, the vocabulary has %lld", (long long)r, (int)target,
+          (long long)whole);
+    return target < 0 ? -1 : at >= 0 && at < n ? at : -2;
+}
+
+struct xent_row {
+    double max, sum, logit; /* of the whole row */
+};
+
+static inline struct xent_row xent_combine(const struct kernel_call *c, int64_t r)
+{
+    const struct view *s = &c->in[XENT_STATS];
+    int64_t rows = c->in[XENT_LOGITS].n[0];
+    struct xent_row x = {-INFINITY, 0, 0};
+    for (int p = 0; p < c->at.n_parts; p++) {
+        const float *v = (const float *)s->p + (p * rows + r) * s->stride;
+        x.max = fmax(x.max, (double)v[0]);
+        x.logit += (double)v[2];
+    }
+    for (int p = 0; p < c->at.n_parts; p++) {
+        const float *v = (const float *)s->p + (p * rows + r) * s->stride;
+        if (v[1] > 0) x.sum += (double)v[1] * exp((double)v[0] - x.max);
+    }
+    return x;
+}
+
+static inline bool xent_has_parts(const struct kernel_call *c) { return c->n_in > XENT_STATS; }
+
+#endif
