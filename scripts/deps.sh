@@ -8,7 +8,9 @@ set -euo pipefail
 quiet=0
 recommended=--no-install-recommends
 packages=(build-essential cmake ninja-build pkg-config libdnnl-dev libyaml-dev libjansson-dev libpcre2-dev
-    libcmocka-dev libxxhash-dev)
+    libcmocka-dev libxxhash-dev
+    openmpi-bin libopenmpi-dev # ranks as processes; optional
+    mpich libmpich-dev)        # only for the tests: the other MPI library
 for arg in "$@"; do
     case $arg in
     --quiet) quiet=1 ;;
@@ -34,11 +36,11 @@ have_everything() {
 
 if ! command -v dpkg-query >/dev/null; then
     if have_everything; then
-        say "compiler, cmake and libraries found (not a Debian system; oneDNN is optional)"
+        say "compiler, cmake and libraries found (not a Debian system; oneDNN and MPI are optional)"
         exit 0
     fi
     echo "deps: this is not Debian or Ubuntu, and something is missing. Install a C compiler, cmake, ninja," >&2
-    echo "      pkg-config, and the development files of libyaml, jansson, pcre2, cmocka, xxhash and oneDNN." >&2
+    echo "      pkg-config, and the development files of libyaml, jansson, pcre2, cmocka, xxhash, oneDNN and MPI." >&2
     exit 1
 fi
 

@@ -51,6 +51,17 @@ const char *desc_differ(const struct desc *a, const struct desc *b)
     return NULL;
 }
 
+int desc_compare(const struct desc *a, int rank_a, const struct desc *b, int rank_b, struct err *e)
+{
+    const char *differs = desc_differ(a, b);
+    char text[2][DESC_TEXT];
+    if (!differs) return OK;
+    return err_set(e, ERR_IO,
+                   "ranks of %s called different operations: rank %d: %s; rank %d: %s; the %s differs. Every rank must "
+                   "call the same operations in the same order",
+                   a->group, rank_a, desc_print(text[0], a), rank_b, desc_print(text[1], b), differs);
+}
+
 size_t board_bytes(int n_rows)
 {
     return sizeof(struct board) + (size_t)n_rows * sizeof(struct board_row);

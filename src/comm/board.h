@@ -35,6 +35,8 @@ struct desc {
 char *desc_print(char out[DESC_TEXT], const struct desc *d);
 /* NULL, or what makes the two different: "operation", "count", "dtype", "root", ... */
 const char *desc_differ(const struct desc *a, const struct desc *b);
+/* ERR_IO naming both world ranks where they differ. */
+int desc_compare(const struct desc *a, int rank_a, const struct desc *b, int rank_b, struct err *e);
 
 enum record_state { RECORD_QUEUED, RECORD_RUNNING, RECORD_DONE };
 struct record {

@@ -322,6 +322,13 @@ int comm_split_list(struct comm **out, struct comm *world, const int *ranks, int
 int comm_rank(const struct comm *c) { return c->rank; }
 int comm_size(const struct comm *c) { return c->size; }
 int comm_world_rank(const struct comm *c, int rank) { return c->world_rank[rank]; }
+int comm_ranks_here(const struct comm *c)
+{
+    int n = 0;
+    for (int r = 0; r < c->size; r++) n += c->host[r] == c->host[c->rank];
+    return n;
+}
+
 const char *comm_name(const struct comm *c) { return c->name; }
 const char *comm_transport(const struct comm *c) { return c->w->ops->name; }
 

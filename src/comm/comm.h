@@ -85,6 +85,11 @@ const char *comm_mpi_name(void); /* "Open MPI 4.1.4", or NULL: not built in */
  * world finalises MPI. Collective(all processes). */
 int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err *e);
 
+/* Other settings for a world that nothing is open on and no group was split from: a launched program learns how many
+ * ranks there are from its world, and reads its config then. ranks_per_host stays as it was. ERR_REQUEST where a name in it
+ * is unknown, or the MPI library allows no communication thread. Collective(world): the same settings on all ranks. */
+int comm_configure(struct comm *world, const struct comm_config *cfg, struct err *e);
+
 /* Rank `rank` of n that only counts: operations are done at once and touch nothing (pointers may be NULL). Local. */
 int comm_world_null(struct comm **out, int rank, int n, const struct comm_config *cfg, struct err *e);
 
@@ -101,6 +106,7 @@ void comm_free(struct comm *c);
 int comm_rank(const struct comm *c);
 int comm_size(const struct comm *c);
 int comm_world_rank(const struct comm *c, int rank); /* of a rank of c */
+int comm_ranks_here(const struct comm *c);           /* ranks of c on this rank's host, itself included */
 const char *comm_name(const struct comm *c);         /* "world", "dp_shard" */
 const char *comm_transport(const struct comm *c);    /* "local", "mpi", "null" */
 

@@ -130,23 +130,45 @@ static bool agreed(struct comm *c, struct op *o)
     return false;
 }
 
+/* The operation runs in the group's common memory. */
+static bool shared(const struct comm *c, const struct op *o)
+{
+    return o->coll.op != COMM_BARRIER && o->algorithm->shared && c->w->ops->shared && c->w->ops->shared_may(c);
+}
+
+/* Elements of the largest piece that this rank sends. */
+static int64_t widest(const struct coll *k)
+{
+    const int64_t *at = k->in_at ? k->in_at : k->out_at;
+    int64_t most = 0;
+    for (int p = 0; at && p < k->size; p++)
+        if (at[p + 1] - at[p] > most) most = at[p + 1] - at[p];
+    return most;
+}
+
 static bool op_work(struct comm *c, struct op *o)
 {
     switch (o->stage) {
     case OP_QUEUED:
         o->begun_s = clock_now_s();
         board_mark(c->w->board, c->w->row, o->record, RECORD_RUNNING);
-        o->stage = c->meet && o->coll.op != COMM_EXCHANGE ? OP_ENTER : OP_RUN;
+        o->stage = o->coll.op == COMM_EXCHANGE ? OP_RUN : c->meet ? OP_ENTER : c->w->cfg.check ? OP_COMPARE : OP_RUN;
+        return op_work(c, o);
+    case OP_COMPARE:
+        if (c->w->ops->compare && !c->w->ops->compare(c, o)) return false;
+        o->stage = OP_RUN;
         return op_work(c, o);
     case OP_ENTER:
+        if (shared(c, o) && c->w->ops->prepare && !c->w->ops->prepare(c, o)) return false;
         meet_enter(c->meet, o->meet, c->rank, &o->desc,
-                   &(struct meet_seat){.in = o->in, .out = o->out, .in_at = o->coll.in_at, .out_at = o->coll.out_at});
+                   &(struct meet_seat){.in = o->in, .out = o->out, .in_at = o->coll.in_at, .out_at = o->coll.out_at,
+                                       .most = widest(&o->coll)});
         o->seen = o->tries = 0;
         o->stage = OP_FULL; /* fall through */
     case OP_FULL:
         if (!meet_full(c->meet, o->meet, &o->seen) || !agreed(c, o)) return false;
         if (o->coll.op == COMM_BARRIER) return true;
-        if (!(o->algorithm->shared && c->w->ops->shared && c->w->ops->shared_may(c))) {
+        if (!shared(c, o)) {
             o->stage = OP_RUN;
             return comm_program_run(c, o);
         }

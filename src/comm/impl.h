@@ -51,7 +51,11 @@ struct transport_ops {
     bool (*test)(struct comm *c, struct request *r);
     /* Runs an operation of an algorithm that is `shared` in the memory of c->meet: true when it is finished. */
     bool (*shared_may)(const struct comm *c);
+    bool (*prepare)(struct comm *c, struct op *o); /* before meeting; NULL: nothing to prepare */
     bool (*shared)(struct comm *c, struct op *o);
+    bool (*behind)(struct comm *c, int rank); /* a rank of a shared operation holds up this one; NULL: cannot be */
+    /* Compares descriptors of a group that shares no memory, where the config asks: true when done. */
+    bool (*compare)(struct comm *c, struct op *o);
     /* The transport's own collectives (STEP_NATIVE). */
     void (*native_start)(struct comm *c, struct op *o);
     bool (*native_test)(struct comm *c, struct op *o);
@@ -59,7 +63,7 @@ struct transport_ops {
     void (*close)(struct world *w); /* the rank leaves the world */
 };
 
-enum op_stage { OP_QUEUED, OP_ENTER, OP_FULL, OP_SHARED, OP_RUN };
+enum op_stage { OP_QUEUED, OP_COMPARE, OP_ENTER, OP_FULL, OP_SHARED, OP_RUN };
 struct op {
     atomic_llong done; /* the last ticket of this slot that is complete */
     struct desc desc;
@@ -94,6 +98,7 @@ struct comm {
     struct meet *meet;             /* or NULL */
     void *group;                   /* the transport's */
     int64_t n_meets;
+    int64_t rounds; /* engine: through the window so far, staged.c */
     struct comm_traffic traffic[COMM_OP_N];
     atomic_llong submitted;
     int64_t open; /* engine: the first ticket that is not complete */
@@ -110,13 +115,15 @@ struct world {
     const struct transport_ops *ops;
     void *shared; /* the transport's */
     struct board *board;
-    int row;  /* of this rank on the board; rows of others: row_of */
+    int row;     /* of this rank on the board */
+    int *row_of; /* [size] of every rank, -1: on another host; NULL: rows are ranks */
     int rank, size;
     int *host; /* [size] */
     struct comm_config cfg;
     char *dump_dir;
     const struct algorithm *asked; /* config.algorithm, or NULL */
     const struct fold_table *folds;
+    bool one_thread; /* the transport allows no second thread */
     bool spin; /* the ranks of this host have a core each */
     pthread_mutex_t comms_lock; /* guards comms, n_comms; held during a poll */
     struct comm *comms[WORLD_COMMS];

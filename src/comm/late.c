@@ -17,6 +17,8 @@ static int missing(struct comm *c, const struct op *o, bool *out)
     for (int r = 0; r < c->size; r++) out[r] = false;
     if (o->stage == OP_ENTER || o->stage == OP_FULL)
         for (int r = 0; r < c->size; r++) out[r] = r != c->rank && !meet_arrived(c->meet, o->meet, r);
+    for (int r = 0; o->stage == OP_SHARED && c->w->ops->behind && r < c->size; r++)
+        out[r] = r != c->rank && c->w->ops->behind(c, r);
     for (int i = 0; i < o->n_req; i++)
         if (!o->req[i].done) out[o->req[i].peer] = true;
     for (int r = 0; r < c->size; r++) n += out[r];

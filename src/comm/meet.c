@@ -73,6 +73,7 @@ void meet_enter(struct meet *m, int64_t number, int rank, const struct desc *d, 
     s->out = from->out;
     s->in_at = from->in_at;
     s->out_at = from->out_at;
+    s->most = from->most;
     atomic_store_explicit(&s->arrived, number + 1, memory_order_release);
 }
 
@@ -92,14 +93,7 @@ int meet_compare(struct meet *m, int64_t number, const int *world, struct err *e
     uint64_t print = meet_seat(m, number, 0)->print;
     for (int r = 1; r < m->size; r++) {
         if (meet_seat(m, number, r)->print == print) continue;
-        const struct desc *first = desc_at(m, number, 0), *d = desc_at(m, number, r);
-        const char *differs = desc_differ(first, d);
-        char a[DESC_TEXT], b[DESC_TEXT];
-        return err_set(e, ERR_IO,
-                       "ranks of %s called different operations: rank %d: %s; rank %d: %s; the %s differs. Every rank "
-                       "must call the same operations in the same order",
-                       first->group, world[0], desc_print(a, first), world[r], desc_print(b, d),
-                       differs ? differs : "checksum");
+        return desc_compare(desc_at(m, number, 0), world[0], desc_at(m, number, r), world[r], e);
     }
     return OK;
 }

@@ -12,25 +12,49 @@
 
 #define TIMEOUT_S 600
 
+/* What follows from the settings. */
+static void settle(struct world *w)
+{
+    int here = 0;
+    if (w->cfg.timeout_s <= 0) w->cfg.timeout_s = TIMEOUT_S;
+    xfree(w->dump_dir);
+    w->cfg.dump_dir = w->dump_dir = w->cfg.dump_dir ? xstrdup(w->cfg.dump_dir) : NULL;
+    w->asked = select_named(w->cfg.algorithm);
+    for (int r = 0; r < w->size; r++) here += w->host[r] == w->host[w->rank];
+    w->spin = here * (w->cfg.progress == COMM_THREAD ? 2 : 1) <= thread_n_cores();
+}
+
 struct world *world_new(const struct transport_ops *ops, void *shared, struct board *board, int rank, int size,
                         const int *host, const struct comm_config *cfg)
 {
     struct world *w = xcalloc(1, sizeof *w);
     *w = (struct world){.ops = ops, .shared = shared, .board = board, .row = rank, .rank = rank, .size = size};
     if (cfg) w->cfg = *cfg;
-    if (w->cfg.timeout_s <= 0) w->cfg.timeout_s = TIMEOUT_S;
-    if (w->cfg.dump_dir) w->dump_dir = xstrdup(w->cfg.dump_dir);
-    w->asked = select_named(w->cfg.algorithm);
     w->folds = fold_best();
     w->host = xcalloc((size_t)size, sizeof *w->host);
-    int here = 0;
-    for (int r = 0; r < size; r++) {
+    for (int r = 0; r < size; r++)
         w->host[r] = host ? host[r] : w->cfg.ranks_per_host > 0 ? r / w->cfg.ranks_per_host : 0;
-        here += w->host[r] == w->host[rank];
-    }
-    w->spin = here * (w->cfg.progress == COMM_THREAD ? 2 : 1) <= thread_n_cores();
+    settle(w);
     engine_start(w);
     return w;
+}
+
+int comm_configure(struct comm *world, const struct comm_config *cfg, struct err *e)
+{
+    struct world *w = world->w;
+    int rc = comm_config_check(cfg, e), ranks_per_host = w->cfg.ranks_per_host;
+    if (rc) return rc;
+    if (cfg->progress == COMM_THREAD && w->one_thread)
+        return err_set(e, ERR_REQUEST, "%s allows no calls from a second thread: set comm.progress to inline",
+                       comm_mpi_name());
+    CHECK(w->n_comms == 1 && atomic_load(&w->pending) == 0, "settings come before groups and operations");
+    engine_stop(w);
+    w->cfg = *cfg;
+    w->cfg.ranks_per_host = ranks_per_host;
+    settle(w);
+    world->asked = w->asked;
+    engine_start(w);
+    return OK;
 }
 
 /* The thread ends first: closing may free what it looks at (the board). From then on this thread is the only one. */
@@ -39,14 +63,14 @@ void world_free(struct world *w)
     engine_stop(w);
     w->ops->close(w);
     xfree(w->host);
+    xfree(w->row_of);
     xfree(w->dump_dir);
     xfree(w);
 }
 
 int world_row(const struct world *w, int rank)
 {
-    if (w->board->n_rows == w->size) return rank;
-    return rank == w->rank ? w->row : -1;
+    return w->row_of ? w->row_of[rank] : w->board->n_rows == w->size ? rank : rank == w->rank ? w->row : -1;
 }
 
 static void dump(struct world *w)
@@ -63,7 +87,7 @@ static void dump(struct world *w)
 
 void world_fail(struct world *w, const struct err *e)
 {
-    if (board_fail(w->board, -1, e) && w->dump_dir) dump(w);
+    if (board_fail(w->board, w->rank, e) && w->dump_dir) dump(w);
 }
 
 void world_quiet(struct world *w)

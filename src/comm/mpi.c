@@ -1,0 +1,437 @@
+/* mpi.c: ranks are processes that a launcher started. The only file that knows MPI.
+ *
+ * MPI serves three ends: messages for the algorithms (tagged sends and receives that never block), windows of shared
+ * memory for the ranks of one host (the board; per group a meeting place and stages, see staged.c), and the library's
+ * own collectives as one more algorithm. MPI is called by one thread at a time: the rank's, or the engine's when
+ * progress has a thread of its own.
+ *
+ * Counts: a message is at most 1 GiB; execute.c splits longer ones, so counts beyond 2^31 need nothing special. Errors
+ * of the library are returned, not fatal: they become the world's cause. A rank that gives up calls MPI_Abort, the one
+ * thing that reaches ranks on other hosts; the rank that failed first prints the cause before that.
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "comm/staged.h"
+
+#define MESSAGE_MOST ((size_t)1 << 30)
+#define TAG 7
+#define PAGE ((size_t)4096)
+
+#if defined(OPEN_MPI)
+#define LIBRARY \
+    "Open MPI " COMM_STR(OMPI_MAJOR_VERSION) "." COMM_STR(OMPI_MINOR_VERSION) "." COMM_STR(OMPI_RELEASE_VERSION)
+#elif defined(MPICH_VERSION)
+#define LIBRARY "MPICH " MPICH_VERSION
+#else
+#define LIBRARY "MPI"
+#endif
+
+_Static_assert(sizeof(MPI_Request) <= sizeof(uint64_t), "a request fits in the handle of struct request");
+
+/* What the world holds. */
+struct launch {
+    MPI_Comm world, host; /* all; the ranks of this host */
+    MPI_Win board;
+};
+
+/* What a group holds. */
+struct group {
+    MPI_Comm comm;
+    MPI_Win window; /* MPI_WIN_NULL: no common memory */
+    int *counts;    /* [4 * size] of the collective that runs */
+    struct desc *descs; /* [size] compared by request */
+    bool copy_back;     /* the result is in c->tmp */
+};
+
+static int failed(int rc, struct err *e, const char *what)
+{
+    if (rc == MPI_SUCCESS) return OK;
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int n = 0;
+    MPI_Error_string(rc, text, &n);
+    return err_set(e, ERR_IO, "MPI: %s: %s", what, text);
+}
+
+/* A failure inside an operation. */
+static void fail(struct comm *c, int rc, const struct desc *d, const char *what)
+{
+    struct err e;
+    char text[DESC_TEXT];
+    if (failed(rc, &e, what) == OK) return;
+    err_prefix(&e, "rank %d: %s", c->w->rank, desc_print(text, d));
+    world_fail(c->w, &e);
+}
+
+static uint64_t handle_of(MPI_Request r)
+{
+    uint64_t h = 0;
+    memcpy(&h, &r, sizeof r);
+    return h;
+}
+
+static MPI_Request request_of(uint64_t h)
+{
+    MPI_Request r;
+    memcpy(&r, &h, sizeof r);
+    return r;
+}
+
+/* ---- messages ----------------------------------------------------------------------------------------------- */
+
+static void mpi_start(struct comm *c, struct request *r)
+{
+    struct group *g = c->group;
+    MPI_Request q;
+    int rc = r->send ? MPI_Isend(r->p, (int)r->bytes, MPI_BYTE, r->peer, TAG, g->comm, &q)
+                     : MPI_Irecv(r->p, (int)r->bytes, MPI_BYTE, r->peer, TAG, g->comm, &q);
+    if (rc != MPI_SUCCESS) return fail(c, rc, r->desc, r->send ? "send" : "receive");
+    r->handle = handle_of(q);
+    r->posted = true;
+}
+
+static bool mpi_test(struct comm *c, struct request *r)
+{
+    MPI_Status status;
+    int done = 0, n = 0;
+    if (!r->posted) return false; /* failed */
+    MPI_Request q = request_of(r->handle);
+    int rc = MPI_Test(&q, &done, &status);
+    r->handle = handle_of(q);
+    if (rc != MPI_SUCCESS) return fail(c, rc, r->desc, r->send ? "send" : "receive"), false;
+    if (!done || r->send) return done;
+    MPI_Get_count(&status, MPI_BYTE, &n);
+    if ((size_t)n == r->bytes) return true;
+    struct err e;
+    char text[DESC_TEXT];
+    err_set(&e, ERR_IO, "rank %d sends %d bytes to rank %d, which receives %zu: %s", c->world_rank[r->peer], n,
+            c->w->rank, r->bytes, desc_print(text, r->desc));
+    world_fail(c->w, &e);
+    return false;
+}
+
+/* ---- the library's collectives ------------------------------------------------------------------------------ */
+
+static MPI_Datatype type_of(enum dtype t)
+{
+    switch (t) {
+    case DT_F32: return MPI_FLOAT;
+    case DT_F64: return MPI_DOUBLE;
+    case DT_I32: return MPI_INT32_T;
+    case DT_I64: return MPI_INT64_T;
+    case DT_U8: return MPI_BYTE;
+    default: return MPI_UINT16_T; /* moved only */
+    }
+}
+
+static MPI_Op op_of(enum comm_red r)
+{
+    return r == COMM_MAX ? MPI_MAX : r == COMM_MIN ? MPI_MIN : MPI_SUM;
+}
+
+/* counts and displacements of pieces, for calls that take ints. */
+static void ints(int *counts, int *at, const int64_t *from, int size)
+{
+    for (int p = 0; p < size; p++) {
+        counts[p] = (int)(from[p + 1] - from[p]);
+        at[p] = (int)from[p];
+    }
+}
+
+static int start_scatter(struct comm *c, struct op *o, MPI_Request *q)
+{
+    struct group *g = c->group;
+    const struct coll *k = &o->coll;
+    size_t each = dtype_bytes(k->dtype), need = (size_t)(k->in_at[c->rank + 1] - k->in_at[c->rank]) * each;
+    char *from = (char *)(uintptr_t)o->in, *to = o->out;
+    ints(g->counts, g->counts + c->size, k->in_at, c->size);
+    g->copy_back = to >= from && to < from + (size_t)k->n * each; /* MPI allows no overlap */
+    if (g->copy_back && need > c->tmp_bytes) {
+        xfree(c->tmp);
+        c->tmp = xmalloc(need);
+        c->tmp_bytes = need;
+    }
+    return MPI_Ireduce_scatter(from, g->copy_back ? c->tmp : to, g->counts, type_of(k->dtype), op_of(k->red), g->comm, q);
+}
+
+static int start_gather(struct comm *c, struct op *o, MPI_Request *q)
+{
+    struct group *g = c->group;
+    const struct coll *k = &o->coll;
+    MPI_Datatype t = type_of(k->dtype);
+    ints(g->counts, g->counts + c->size, k->out_at, c->size);
+    bool in_place = o->in == (char *)o->out + (size_t)k->out_at[c->rank] * dtype_bytes(k->dtype);
+    return MPI_Iallgatherv(in_place ? MPI_IN_PLACE : o->in, g->counts[c->rank], t, o->out, g->counts,
+                           g->counts + c->size, t, g->comm, q);
+}
+
+static int start_to_all(struct comm *c, struct op *o, MPI_Request *q)
+{
+    struct group *g = c->group;
+    int *n = g->counts, size = c->size;
+    MPI_Datatype t = type_of(o->coll.dtype);
+    ints(n, n + size, o->coll.in_at, size);
+    ints(n + 2 * size, n + 3 * size, o->coll.out_at, size);
+    return MPI_Ialltoallv(o->in, n, n + size, t, o->out, n + 2 * size, n + 3 * size, t, g->comm, q);
+}
+
+static void native_start(struct comm *c, struct op *o)
+{
+    struct group *g = c->group;
+    const struct coll *k = &o->coll;
+    MPI_Datatype t = type_of(k->dtype);
+    MPI_Request q = MPI_REQUEST_NULL;
+    bool in_place = o->in == o->out, root = c->rank == k->root;
+    int n = (int)k->n, rc = MPI_SUCCESS;
+    g->copy_back = false;
+    switch (k->op) {
+    case COMM_BROADCAST: rc = MPI_Ibcast(o->out, n, t, k->root, g->comm, &q); break;
+    case COMM_REDUCE:
+        rc = MPI_Ireduce(in_place && root ? MPI_IN_PLACE : o->in, o->out, n, t, op_of(k->red), k->root, g->comm, &q);
+        break;
+    case COMM_ALL_REDUCE:
+        rc = MPI_Iallreduce(in_place ? MPI_IN_PLACE : o->in, o->out, n, t, op_of(k->red), g->comm, &q);
+        break;
+    case COMM_REDUCE_SCATTER: rc = start_scatter(c, o, &q); break;
+    case COMM_ALL_GATHER: rc = start_gather(c, o, &q); break;
+    case COMM_ALL_TO_ALL: rc = start_to_all(c, o, &q); break;
+    default: CHECK(false, "%s is not the library's", comm_op_name(k->op));
+    }
+    fail(c, rc, &o->desc, "collective");
+    o->native = handle_of(q);
+}
+
+static bool native_test(struct comm *c, struct op *o)
+{
+    struct group *g = c->group;
+    MPI_Request q = request_of(o->native);
+    int done = 0, rc = MPI_Test(&q, &done, MPI_STATUS_IGNORE);
+    o->native = handle_of(q);
+    fail(c, rc, &o->desc, "collective");
+    if (rc != MPI_SUCCESS || !done) return false;
+    const int64_t *at = o->coll.in_at;
+    if (g->copy_back) memcpy(o->out, c->tmp, (size_t)(at[c->rank + 1] - at[c->rank]) * dtype_bytes(o->coll.dtype));
+    g->copy_back = false;
+    return true;
+}
+
+/* ---- comparing, for groups across hosts --------------------------------------------------------------------- */
+
+static bool mpi_compare(struct comm *c, struct op *o)
+{
+    struct group *g = c->group;
+    if (!o->at_work++) {
+        MPI_Request q;
+        int rc = MPI_Iallgather(&o->desc, (int)sizeof o->desc, MPI_BYTE, g->descs, (int)sizeof o->desc, MPI_BYTE,
+                                g->comm, &q);
+        fail(c, rc, &o->desc, "comparison");
+        o->native = handle_of(q);
+    }
+    MPI_Request q = request_of(o->native);
+    int done = 0, rc = MPI_Test(&q, &done, MPI_STATUS_IGNORE);
+    o->native = handle_of(q);
+    fail(c, rc, &o->desc, "comparison");
+    if (rc != MPI_SUCCESS || !done) return false;
+    o->at_work = 0;
+    for (int r = 1; r < c->size; r++) {
+        struct err e;
+        if (desc_compare(&g->descs[0], c->world_rank[0], &g->descs[r], c->world_rank[r], &e) == OK) continue;
+        world_fail(c->w, &e);
+        return false;
+    }
+    return true;
+}
+
+/* ---- groups -------------------------------------------------------------------------------------------------- */
+
+/* Memory that the ranks of a communicator of one host see, page-aligned: windows are mapped by pages, so what a rank
+ * skips to align is the same for all. */
+static int window_new(MPI_Comm comm, size_t bytes, MPI_Win *win, void **p, struct err *e)
+{
+    int rank, unit;
+    MPI_Aint size;
+    void *mine, *first;
+    MPI_Comm_rank(comm, &rank);
+    int rc = MPI_Win_allocate_shared(rank == 0 ? (MPI_Aint)(bytes + PAGE) : 0, 1, MPI_INFO_NULL, comm, &mine, win);
+    if (rc == MPI_SUCCESS) rc = MPI_Win_shared_query(*win, 0, &size, &unit, &first);
+    if (rc == MPI_SUCCESS) *p = (void *)(((uintptr_t)first + PAGE - 1) / PAGE * PAGE);
+    return failed(rc, e, "shared memory");
+}
+
+static bool one_host(const struct comm *c)
+{
+    for (int r = 1; r < c->size; r++)
+        if (c->host[r] != c->host[0]) return false;
+    return true;
+}
+
+static int mpi_join(struct comm *c, struct err *e)
+{
+    struct launch *l = c->w->shared;
+    struct group *g = xcalloc(1, sizeof *g);
+    MPI_Group all, some;
+    MPI_Comm_group(l->world, &all);
+    MPI_Group_incl(all, c->size, c->world_rank, &some);
+    int rc = failed(MPI_Comm_create_group(l->world, some, TAG, &g->comm), e, "a group");
+    MPI_Group_free(&all);
+    MPI_Group_free(&some);
+    g->window = MPI_WIN_NULL;
+    if (!rc) MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
+    void *p = NULL;
+    if (!rc && one_host(c)) {
+        rc = window_new(g->comm, staged_bytes(c->size), &g->window, &p, e);
+        c->meet = p;
+        if (!rc && c->rank == 0) meet_init(c->meet, c->size);
+        if (!rc) MPI_Barrier(g->comm);
+    }
+    g->counts = xcalloc(4 * (size_t)c->size, sizeof *g->counts);
+    g->descs = xcalloc((size_t)c->size, sizeof *g->descs);
+    c->group = g;
+    return rc;
+}
+
+static void mpi_leave(struct comm *c)
+{
+    struct group *g = c->group;
+    bool well = !board_failed(c->w->board); /* else the others may never come */
+    if (well && g->window != MPI_WIN_NULL) MPI_Win_free(&g->window);
+    if (well) MPI_Comm_free(&g->comm);
+    xfree(g->counts);
+    xfree(g->descs);
+    xfree(g);
+}
+
+static bool has_window(const struct comm *c)
+{
+    return c->meet != NULL;
+}
+
+/* ---- the world ------------------------------------------------------------------------------------------------ */
+
+/* The rank that failed first speaks; the others give it time to. */
+static void mpi_abort(struct world *w, const struct err *why)
+{
+    struct err cause;
+    int rank;
+    board_cause(w->board, &cause, &rank);
+    if (rank == w->rank) log_error("%s", why->text);
+    else clock_sleep_s(0.3);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void mpi_close(struct world *w)
+{
+    struct launch *l = w->shared;
+    if (board_failed(w->board)) {
+        struct err cause;
+        int rank;
+        board_cause(w->board, &cause, &rank);
+        mpi_abort(w, &cause);
+    }
+    board_leave(w->board, w->row);
+    MPI_Win_free(&l->board);
+    MPI_Comm_free(&l->host);
+    MPI_Comm_free(&l->world);
+    MPI_Finalize();
+    xfree(l);
+}
+
+static const struct transport_ops transport_mpi = {
+    .name = "mpi",
+    .max_message = MESSAGE_MOST,
+    .own_collectives = true,
+    .join = mpi_join,
+    .leave = mpi_leave,
+    .start = mpi_start,
+    .test = mpi_test,
+    .shared_may = has_window,
+    .prepare = staged_prepare,
+    .shared = staged_work,
+    .behind = staged_behind,
+    .compare = mpi_compare,
+    .native_start = native_start,
+    .native_test = native_test,
+    .abort = mpi_abort,
+    .close = mpi_close,
+};
+
+const char *comm_mpi_name(void)
+{
+    return LIBRARY;
+}
+
+static int initialise(const struct comm_config *cfg, bool *one_thread, struct err *e)
+{
+    int have = 0;
+    MPI_Initialized(&have);
+    if (have) return err_set(e, ERR_REQUEST, "the world of the launcher can be made once");
+    int rc = failed(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &have), e, "start");
+    *one_thread = have < MPI_THREAD_SERIALIZED;
+    if (!rc && *one_thread && cfg && cfg->progress == COMM_THREAD)
+        rc = err_set(e, ERR_REQUEST, "%s allows no calls from a second thread: set comm.progress to inline",
+                     comm_mpi_name());
+    return rc;
+}
+
+/* Each rank's host, as the lowest world rank there; and its row on the board. */
+static void find_hosts(const struct launch *l, int size, int *host, int *row)
+{
+    int here, first, mine[2], *all = xcalloc(2 * (size_t)size, sizeof *all);
+    MPI_Comm_rank(l->world, &first);
+    MPI_Comm_rank(l->host, &here);
+    MPI_Bcast(&first, 1, MPI_INT, 0, l->host);
+    mine[0] = first;
+    mine[1] = here;
+    MPI_Allgather(mine, 2, MPI_INT, all, 2, MPI_INT, l->world);
+    for (int r = 0; r < size; r++) {
+        host[r] = all[2 * r];
+        row[r] = host[r] == first ? all[2 * r + 1] : -1;
+    }
+    xfree(all);
+}
+
+int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err *e)
+{
+    if (!comm_launched())
+        return err_set(e, ERR_REQUEST, "no launcher started this process: mpirun -np N tutti ..., or tutti train -n N");
+    int rc = comm_config_check(cfg, e), rank, size, here;
+    bool one_thread = false;
+    if (!rc) rc = initialise(cfg, &one_thread, e);
+    if (rc) return rc;
+    struct launch *l = xcalloc(1, sizeof *l);
+    MPI_Comm_dup(MPI_COMM_WORLD, &l->world);
+    MPI_Comm_set_errhandler(l->world, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(l->world, &rank);
+    MPI_Comm_size(l->world, &size);
+    MPI_Comm_split_type(l->world, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &l->host);
+    if (cfg && cfg->ranks_per_host > 0) {
+        MPI_Comm real = l->host;
+        MPI_Comm_split(real, rank / cfg->ranks_per_host, rank, &l->host);
+        MPI_Comm_free(&real);
+    }
+    MPI_Comm_size(l->host, &here);
+    int *host = xcalloc((size_t)size, sizeof *host), *row = xcalloc((size_t)size, sizeof *row);
+    find_hosts(l, size, host, row);
+    void *board = NULL;
+    rc = window_new(l->host, board_bytes(here), &l->board, &board, e);
+    if (!rc) {
+        if (host[rank] == rank) board_init(board, here);
+        MPI_Barrier(l->host);
+        struct world *w = world_new(&transport_mpi, l, board, rank, size, host, cfg);
+        w->row = row[rank];
+        w->row_of = row;
+        w->one_thread = one_thread;
+        int *all = xcalloc((size_t)size, sizeof *all);
+        for (int r = 0; r < size; r++) all[r] = r;
+        rc = world_comm(out, w, all, size, "world", e);
+        xfree(all);
+    } else {
+        xfree(row);
+    }
+    xfree(host);
+    return rc;
+}
