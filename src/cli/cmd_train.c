@@ -32,7 +32,8 @@ int cmd_train(int argc, char **argv)
     if (a.word || a.json) return cli_usage("train", "one argument too many: %s", a.word ? a.word : "--json");
     struct trainer_result r;
     struct err e = {0};
-    if (trainer_run(a.config, a.overrides, a.n_overrides, (int)a.ranks, &r, &e)) return cli_fail(&e);
+    if (trainer_run(a.config, a.overrides, a.n_overrides, (int)a.ranks, &r, &e))
+        return r.rank > 0 ? err_exit_status(e.code) : cli_fail(&e); /* one rank speaks */
     if (r.rank > 0) return 0;
     if (r.first_step == r.steps)
         log_info("nothing left to do: all %lld steps are done (%s)", (long long)r.steps, r.checkpoint);

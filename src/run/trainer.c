@@ -26,7 +26,7 @@ struct job {
     int n_overrides, n_ranks, ranks_here;
     struct signals *signals;
     struct fs_lock lock;
-    bool locked;
+    bool locked, refused; /* all ranks know that the request cannot be carried out: nothing to tear down */
     struct trainer_result *result; /* filled by rank 0 */
 };
 
@@ -443,6 +443,8 @@ static int run_job(struct job *j, struct comm *launched, struct err *e)
     if (!rc && !launched) rc = j->n_ranks > 1 ? comm_run_local(j->n_ranks, &cc, rank_main, j, e) : rank_main(NULL, j, e);
     if (launched) {
         rc = comm_agree(launched, rc, e);
+        if (!rc) rc = comm_configure(launched, &cc, e);
+        j->refused = rc != OK && comm_status(launched, NULL) == OK;
         if (!rc) rc = rank_main(launched, j, e);
     }
     if (j->locked) fs_lock_release(&j->lock);
@@ -462,11 +464,14 @@ int trainer_run(const char *config_path, char *const *overrides, int n_overrides
     int rc = signals_open(&j.signals, e);
     if (!rc && comm_launched()) {
         rc = comm_world_mpi(&launched, &(struct comm_config){0}, e);
-        if (!rc) j.n_ranks = comm_size(launched), r->rank = comm_rank(launched);
-        j.ranks_here = j.n_ranks;
+        if (!rc) {
+            j.n_ranks = comm_size(launched);
+            j.ranks_here = comm_ranks_here(launched);
+            r->rank = comm_rank(launched);
+        }
     }
     if (!rc) rc = run_job(&j, launched, e);
-    if (rc && launched) comm_abort(launched, e);
+    if (rc && launched && !j.refused) comm_abort(launched, e);
     comm_free(launched);
     signals_close(j.signals);
     return rc;
