@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "cli/cli.h"
 #include "kernel/cpu/tile_rate.h"
+#include "run/ranks.h"
 
 static const char help[] =
     "tutti bench train [options] [key=value ...]\n\n"
@@ -21,8 +22,12 @@ static const char help[] =
     "  --steps N      timed steps, after one that is not (default 3)\n"
     "  --threads N    default: all cores\n"
     "  --kernels K    auto (default) or ref\n"
+    "  --ranks N      ranks as threads of this process, each with --threads threads (default 1)\n"
     "  --json         one object on stdout\n"
-    "  key=value      any key of a config, e.g. memory.recompute=full\n";
+    "  key=value      any key of a config, e.g. memory.recompute=full\n\n"
+    "With several ranks the time that rank 0 waits for messages is shown; with comm.link_GBps=X (every rank sends over a\n"
+    "pretended link) beside the time they take, so what is hidden behind backward. --batch counts all ranks' sequences\n"
+    "(default: one microbatch each).\n";
 
 static const struct preset {
     const char *name;
@@ -40,7 +45,7 @@ static const struct preset {
 
 struct request {
     const struct preset *model;
-    int64_t seq, micro, batch, steps, threads;
+    int64_t seq, micro, batch, steps, threads, ranks;
     const char *dtype, *kernels;
     bool json;
     char *keys[CLI_MAX_KEYS];
@@ -49,24 +54,25 @@ struct request {
 
 struct figures {
     double step_s, matrix_s, matmul_flops, matmul_s, flops, rate_l2, rate_registers;
-    int64_t tokens, peak_bytes, rss;
+    int64_t tokens, peak_bytes, rss, sent_bytes;
+    double waited_s, link_s, exposed_s; /* for messages; that they take on the pretended link; of that, waited for */
     struct tape_profile profile;
 };
 
 static int parse(int argc, char **argv, struct request *q)
 {
     static const char *const names[] = {"--model", "--seq",     "--micro",   "--batch", "--dtype",
-                                        "--steps", "--threads", "--kernels"};
-    *q = (struct request){.model = &presets[0], .seq = 1024, .micro = 4, .steps = 3, .dtype = "bf16", .kernels = "auto"};
+                                        "--steps", "--threads", "--kernels", "--ranks"};
+    *q = (struct request){.model = &presets[0], .seq = 1024, .micro = 4, .steps = 3, .ranks = 1, .dtype = "bf16", .kernels = "auto"};
     for (int i = 1; i < argc; i++) {
         const char *v = NULL;
         int which = -1, bad = 0;
-        for (int k = 0; k < 8 && which < 0; k++) {
+        for (int k = 0; k < 9 && which < 0; k++) {
             int got = cli_option("bench train", argc, argv, &i, names[k], &v);
             if (got < 0) return 2;
             if (got) which = k;
         }
-        int64_t *const number[] = {NULL, &q->seq, &q->micro, &q->batch, NULL, &q->steps, &q->threads};
+        int64_t *const number[] = {NULL, &q->seq, &q->micro, &q->batch, NULL, &q->steps, &q->threads, NULL, &q->ranks};
         if (which == 0) {
             q->model = NULL;
             for (size_t m = 0; m < sizeof presets / sizeof *presets; m++)
@@ -78,7 +84,7 @@ static int parse(int argc, char **argv, struct request *q)
         } else if (which == 7) {
             q->kernels = v;
         } else if (which > 0) {
-            bad = cli_int("bench train", names[which], v, 1, 1 << 24, number[which]);
+            bad = cli_int("bench train", names[which], v, 1, which == 8 ? 1024 : 1 << 24, number[which]);
         } else if (!strcmp(argv[i], "--json")) {
             q->json = true;
         } else if (strchr(argv[i], '=') && argv[i][0] != '-' && q->n_keys < CLI_MAX_KEYS) {
@@ -88,7 +94,7 @@ static int parse(int argc, char **argv, struct request *q)
         }
         if (bad) return 2;
     }
-    if (!q->batch) q->batch = q->micro;
+    if (!q->batch) q->batch = q->micro * q->ranks;
     return 0;
 }
 
@@ -106,21 +112,24 @@ static int make_config(const struct request *q, struct config *c, struct arena *
     keys[n++] = arena_printf(a, "run.kernels=%s", q->kernels);
     keys[n++] = arena_printf(a, "precision.recipe=%s", strcmp(q->dtype, "f32") ? "bf16" : "fp32");
     for (int i = 0; i < q->n_keys; i++) keys[n++] = q->keys[i];
-    return cli_config(c, NULL, a, NULL, keys, n, 1, e);
+    return cli_config(c, NULL, a, NULL, keys, n, to_int(q->ranks), e);
 }
 
-static void random_batch(struct engine_batch *b, int32_t *memory, const struct request *q, int64_t vocab)
+/* This rank's part of a batch of random tokens. */
+static void random_batch(struct engine_batch *b, int32_t *memory, const struct config *c, int part)
 {
-    int64_t n = q->batch * q->seq;
+    int64_t seq = c->model.seq_len, n = c->batch.global * seq, first, count;
     int32_t *tokens = memory, *targets = memory + n, *positions = memory + 2 * n, *docs = memory + 3 * n;
     for (int64_t i = 0; i < n; i++) {
-        tokens[i] = (int32_t)(rng_u32(1, 1, (uint64_t)i) % (uint64_t)vocab);
-        targets[i] = (int32_t)(rng_u32(1, 2, (uint64_t)i) % (uint64_t)vocab);
-        positions[i] = (int32_t)(i % q->seq);
+        tokens[i] = (int32_t)(rng_u32(1, 1, (uint64_t)i) % (uint64_t)c->model.vocab);
+        targets[i] = (int32_t)(rng_u32(1, 2, (uint64_t)i) % (uint64_t)c->model.vocab);
+        positions[i] = (int32_t)(i % seq);
         docs[i] = 0;
     }
-    *b = (struct engine_batch){.tokens = tokens, .targets = targets, .positions = positions, .docs = docs, .n = q->batch,
-                               .n_trained = n};
+    config_part(c, part, &first, &count);
+    *b = (struct engine_batch){.tokens = tokens + first * seq, .targets = targets + first * seq,
+                               .positions = positions + first * seq, .docs = docs + first * seq, .n = count,
+                               .first = first, .n_trained = count * seq};
 }
 
 static void read_profile(struct figures *f, const struct tape_profile *p)
@@ -133,45 +142,110 @@ static void read_profile(struct figures *f, const struct tape_profile *p)
     f->profile = *p;
 }
 
-static int measure(const struct request *q, const struct config *c, struct figures *f, struct err *e)
+struct measured { /* what the ranks share */
+    const struct request *q;
+    const struct config *c;
+    struct figures *f; /* rank 0's */
+};
+
+/* Over all groups of this rank, until now. */
+static void read_comm(const struct ranks *r, struct comm_times *t, int64_t *bytes)
 {
+    struct comm *const group[] = {r->shard, r->replicate, r->model, r->axis[AXIS_TP], r->axis[AXIS_PP]};
+    struct comm_traffic sent[AXIS_N];
+    *t = (struct comm_times){0};
+    *bytes = 0;
+    for (int i = 0; i < 5; i++) {
+        bool again = !group[i];
+        for (int k = 0; k < i; k++) again |= group[k] == group[i];
+        if (again) continue;
+        struct comm_times one = comm_times(group[i]);
+        t->waited_s += one.waited_s;
+        t->link_s += one.link_s;
+        t->exposed_s += one.exposed_s;
+    }
+    ranks_traffic(r, sent);
+    for (int x = 0; x < AXIS_N; x++) *bytes += sent[x].bytes;
+}
+
+static void time_steps(const struct measured *m, struct engine *g, const struct ranks *r, struct figures *f)
+{
+    const struct tile_ops *tile = tile_ops_get(g->cfg.dtype);
+    struct tape_profile profile = {0};
+    struct engine_batch b;
+    struct engine_report report;
+    struct comm_times before, after;
+    int64_t sent_before, sent_after, steps = m->q->steps;
+    bool shows = r->rank == 0 && !m->q->json;
+    int32_t *memory = xmalloc(to_size(4 * m->c->batch.global * m->c->model.seq_len) * sizeof *memory);
+    random_batch(&b, memory, m->c, r->part);
+    engine_init(g);
+    engine_step(g, &b, 0, 1e-4, &report);
+    if (r->rank == 0) {
+        f->rate_l2 = tile_rate_l2(tile, g->dev->team) * r->n;
+        f->rate_registers = tile_rate_registers(tile, g->dev->team) * r->n;
+    }
+    if (r->world) comm_wait(r->world, comm_barrier(r->world, "start together"));
+    g->profile = &profile;
+    read_comm(r, &before, &sent_before);
+    double from = clock_now_s();
+    for (int64_t s = 0; s < steps; s++) {
+        engine_step(g, &b, s + 1, 1e-4, &report);
+        if (shows) log_status("step %lld/%lld  loss %.4f", (long long)(s + 1), (long long)steps, report.loss);
+    }
+    f->step_s = (clock_now_s() - from) / (double)steps;
+    if (shows) log_status_end();
+    read_comm(r, &after, &sent_after);
+    f->waited_s = (after.waited_s - before.waited_s) / (double)steps;
+    f->exposed_s = (after.exposed_s - before.exposed_s) / (double)steps;
+    f->link_s = (after.link_s - before.link_s) / (double)steps;
+    f->sent_bytes = (sent_after - sent_before) / steps;
+    read_profile(f, &profile);
+    f->matrix_s /= (double)steps;
+    f->matmul_s /= (double)steps;
+    f->matmul_flops *= (double)r->n / (double)steps;
+    f->flops = engine_flops_model(g) * r->n;
+    f->tokens = m->c->batch.global * m->c->model.seq_len;
+    f->peak_bytes = (int64_t)g->dev->ledger.peak_total;
+    f->rss = (int64_t)mem_rss_peak();
+    xfree(memory);
+}
+
+static int rank_main(struct comm *world, void *arg, struct err *e)
+{
+    const struct measured *m = arg;
     struct device *d = NULL;
     struct engine *g = NULL;
-    struct engine_config ec = config_engine(c);
-    int rc = device_cpu_new(&d, ec.threads, e);
+    struct ranks r;
+    struct figures here = {0};
+    struct engine_config ec = config_engine(m->c);
+    int rc = ranks_init(&r, world, m->c, e);
+    if (rc) return rc;
+    ranks_engine(&r, &ec);
+    rc = device_cpu_new(&d, ec.threads, e);
     if (!rc) rc = engine_new(&g, &ec, d, e);
+    if (world) rc = comm_agree(world, rc, e);
     if (!rc) {
-        const struct tile_ops *tile = tile_ops_get(ec.dtype);
-        struct tape_profile profile = {0};
-        struct engine_batch b;
-        struct engine_report r;
-        int32_t *memory = xmalloc(to_size(4 * q->batch * q->seq) * sizeof *memory);
-        random_batch(&b, memory, q, c->model.vocab);
-        engine_init(g);
-        engine_step(g, &b, 0, 1e-4, &r);
-        f->rate_l2 = tile_rate_l2(tile, d->team);
-        f->rate_registers = tile_rate_registers(tile, d->team);
-        g->profile = &profile;
-        double from = clock_now_s();
-        for (int64_t s = 0; s < q->steps; s++) {
-            engine_step(g, &b, s + 1, 1e-4, &r);
-            if (!q->json) log_status("step %lld/%lld  loss %.4f", (long long)(s + 1), (long long)q->steps, r.loss);
-        }
-        f->step_s = (clock_now_s() - from) / (double)q->steps;
-        if (!q->json) log_status_end();
-        read_profile(f, &profile);
-        f->matrix_s /= (double)q->steps;
-        f->matmul_s /= (double)q->steps;
-        f->matmul_flops /= (double)q->steps;
-        f->flops = engine_flops_model(g);
-        f->tokens = q->batch * q->seq;
-        f->peak_bytes = (int64_t)d->ledger.peak_total;
-        f->rss = (int64_t)mem_rss_peak();
-        xfree(memory);
+        time_steps(m, g, &r, &here);
+        rc = engine_status(g, e);
+        if (r.rank == 0) *m->f = here;
     }
     engine_free(g);
+    ranks_fini(&r);
     if (d) device_free(d);
     return rc;
+}
+
+static int measure(const struct request *q, const struct config *c, struct figures *f, struct err *e)
+{
+    struct measured m = {q, c, f};
+    struct comm_config cc = config_comm(c);
+    return q->ranks > 1 ? comm_run_local(to_int(q->ranks), &cc, rank_main, &m, e) : rank_main(NULL, &m, e);
+}
+
+static double hidden_share(const struct figures *f)
+{
+    return f->link_s > f->exposed_s ? 1 - f->exposed_s / f->link_s : 0;
 }
 
 static void print_json(const struct request *q, const struct figures *f)
@@ -191,6 +265,12 @@ static void print_json(const struct request *q, const struct figures *f)
     json_put_real(&o, "tile_rate_flops", f->rate_l2);
     json_put_int(&o, "peak_bytes", f->peak_bytes);
     json_put_int(&o, "max_rss_bytes", f->rss);
+    json_put_int(&o, "ranks", q->ranks);
+    json_put_int(&o, "sent_bytes", f->sent_bytes);
+    json_put_real(&o, "waited_s", f->waited_s);
+    json_put_real(&o, "link_s", f->link_s);
+    json_put_real(&o, "exposed_s", f->exposed_s);
+    json_put_real(&o, "hidden_share", hidden_share(f));
     json_begin_array(&o, "operations");
     for (int op = 0; op < OP_N; op++)
         for (int ph = 0; ph < KERNEL_N_PHASES; ph++) {
@@ -230,6 +310,10 @@ static void print_table(const struct request *q, const struct figures *f)
     printf("matmuls %.1f GFLOP/s = %.1f %% of the L2-resident tile rate %.1f GFLOP/s (registers %.1f)\n",
            f->matmul_flops / f->matmul_s / 1e9, 100 * f->matmul_flops / f->matmul_s / f->rate_l2, f->rate_l2 / 1e9,
            f->rate_registers / 1e9);
+    if (q->ranks > 1) printf("%lld ranks: rank 0 sends %s per step and waits %.3f s", (long long)q->ranks,
+                             str_bytes(a, (double)f->sent_bytes), f->waited_s);
+    if (q->ranks > 1 && f->link_s > 0) printf("; of %.3f s on the pretended link %.0f %% are hidden", f->link_s, 100 * hidden_share(f));
+    if (q->ranks > 1) printf("\n");
     printf("ledger peak %s, resident peak %s\n", str_bytes(a, (double)f->peak_bytes), str_bytes(b, (double)f->rss));
 }
 
@@ -247,6 +331,7 @@ int cmd_bench_train(int argc, char **argv)
     if (rc) return rc;
     struct arena *a = arena_new();
     rc = make_config(&q, &c, a, &e);
+    c.parallel.ranks_here = to_int(q.ranks);
     if (!rc) rc = measure(&q, &c, &f, &e);
     if (!rc && q.json) print_json(&q, &f);
     if (!rc && !q.json) print_table(&q, &f);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/thread.h"
@@ -97,7 +98,7 @@ struct comm_traffic comm_count(const struct algorithm *a, const struct program *
     return t;
 }
 
-static void count(struct comm *c, const struct op *o)
+static void count(struct comm *c, struct op *o)
 {
     struct comm_traffic *t = &c->traffic[o->coll.op], now = {.operations = 1};
     for (int i = 0; o->coll.op == COMM_EXCHANGE && i < o->n_list; i++)
@@ -109,13 +110,28 @@ static void count(struct comm *c, const struct op *o)
     t->bytes += now.bytes;
     t->messages += now.messages;
     t->operations += now.operations;
+    const struct comm_config *f = &c->w->cfg;
+    o->link_s = now.messages ? (f->link_GBps > 0 ? (double)now.bytes / (f->link_GBps * 1e9) : 0) + f->link_latency_s : 0;
+    c->times.link_s += o->link_s;
+}
+
+static void wait_for(struct comm *c, int64_t ticket)
+{
+    bool done = op_done(c, ticket);
+    long long link = atomic_load(&c->link_ns);
+    double from = done ? 0 : clock_now_s();
+    engine_wait(c, ticket);
+    if (done) return;
+    double waited = clock_now_s() - from, linked = 1e-9 * (double)(atomic_load(&c->link_ns) - link);
+    c->times.waited_s += waited;
+    c->times.exposed_s += linked < waited ? linked : waited;
 }
 
 static int64_t submit(struct comm *c, const struct call *a)
 {
     int64_t ticket = atomic_load(&c->submitted) + 1;
     if (board_failed(c->w->board)) return ticket;
-    if (ticket > COMM_RING) engine_wait(c, ticket - COMM_RING);
+    if (ticket > COMM_RING) wait_for(c, ticket - COMM_RING);
     if (board_failed(c->w->board)) return ticket;
     struct op *o = &c->ring[ticket % COMM_RING];
     if (!o->pieces) o->pieces = xcalloc(3 * (size_t)(c->size + 1), sizeof *o->pieces);
@@ -237,7 +253,7 @@ int64_t comm_barrier(struct comm *c, const char *what)
 /* ---- waiting ---- */
 void comm_wait(struct comm *c, int64_t ticket)
 {
-    if (!c->w->ops->counts_only && ticket <= atomic_load(&c->submitted)) engine_wait(c, ticket);
+    if (!c->w->ops->counts_only && ticket <= atomic_load(&c->submitted)) wait_for(c, ticket);
 }
 
 bool comm_done(struct comm *c, int64_t ticket)
@@ -333,6 +349,8 @@ const char *comm_name(const struct comm *c) { return c->name; }
 const char *comm_transport(const struct comm *c) { return c->w->ops->name; }
 
 struct comm_traffic comm_traffic_op(const struct comm *c, enum comm_op op) { return c->traffic[op]; }
+
+struct comm_times comm_times(const struct comm *c) { return c->times; }
 
 struct comm_traffic comm_traffic(const struct comm *c)
 {

@@ -64,6 +64,9 @@ struct comm_config {
     bool any_order;              /* allow algorithms that add in another order than the ranks' */
     const char *algorithm;       /* NULL: by the measured table; a name: wherever that algorithm has the operation */
     const char *dump_dir;        /* the flight recorder goes here when something fails; NULL: nowhere */
+    double link_GBps;            /* pretend that what a rank sends passes a link this fast: an operation is done no
+                                    earlier, without using a core. For measuring overlap on one machine; 0: none */
+    double link_latency_s;       /* and that each operation waits so long in it */
     int ranks_per_host;          /* null and tests: pretend so many ranks share a host; 0: as it is */
 };
 
@@ -184,6 +187,13 @@ struct comm_traffic {
 };
 struct comm_traffic comm_traffic(const struct comm *c);
 struct comm_traffic comm_traffic_op(const struct comm *c, enum comm_op op);
+
+/* How long this rank was blocked in waits for c; how long its messages occupied the pretended link, and for how much of that
+ * it waited: waiting for a rank that comes late is not counted there. */
+struct comm_times {
+    double waited_s, link_s, exposed_s;
+};
+struct comm_times comm_times(const struct comm *c);
 
 /* The algorithm that an operation of n elements (in all: size*n for gathers and scatters) would take. */
 const char *comm_choice(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r);

@@ -63,6 +63,8 @@ static bool patience(struct patience *p, bool spin)
 static void complete(struct comm *c, struct op *o, int64_t ticket)
 {
     struct world *w = c->w;
+    if (o->stage == OP_LINK && o->ready_s > o->through_s)
+        atomic_fetch_add(&c->link_ns, (long long)(1e9 * (o->ready_s - o->through_s)));
     o->stage = OP_QUEUED;
     atomic_store_explicit(&o->done, ticket, memory_order_release);
     atomic_fetch_sub(&w->pending, 1);

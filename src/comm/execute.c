@@ -3,6 +3,7 @@
  *     QUEUED -> ENTER -> FULL -> SHARED          meets, then runs in shared memory
  *                             -> RUN             meets, then runs its program over messages
  *     QUEUED -> RUN                              no common memory, or an exchange (nobody meets)
+ *                                    ... -> LINK its bytes are through, but not yet through a pretended link
  *
  * op_advance never waits: it goes as far as others allow and is called again. A program is run step by step; sends and
  * receives start at once, and a fence holds until all of them are complete.
@@ -150,7 +151,7 @@ static bool op_work(struct comm *c, struct op *o)
 {
     switch (o->stage) {
     case OP_QUEUED:
-        o->begun_s = clock_now_s();
+        o->begun_s = o->met_s = clock_now_s();
         board_mark(c->w->board, c->w->row, o->record, RECORD_RUNNING);
         o->stage = o->coll.op == COMM_EXCHANGE ? OP_RUN : c->meet ? OP_ENTER : c->w->cfg.check ? OP_COMPARE : OP_RUN;
         return op_work(c, o);
@@ -168,6 +169,7 @@ static bool op_work(struct comm *c, struct op *o)
     case OP_FULL:
         if (!meet_full(c->meet, o->meet, &o->seen) || !agreed(c, o)) return false;
         if (o->coll.op == COMM_BARRIER) return true;
+        if (o->link_s > 0) o->met_s = clock_now_s();
         if (!shared(c, o)) {
             o->stage = OP_RUN;
             return comm_program_run(c, o);
@@ -175,13 +177,25 @@ static bool op_work(struct comm *c, struct op *o)
         o->stage = OP_SHARED; /* fall through */
     case OP_SHARED: return c->w->ops->shared(c, o);
     case OP_RUN: return o->coll.op == COMM_EXCHANGE ? exchange_run(c, o) : comm_program_run(c, o);
+    case OP_LINK: return clock_now_s() >= o->ready_s;
     }
     return false;
 }
 
+/* The bytes are there; a link that is pretended takes them one operation after the other. */
+static bool through_link(struct comm *c, struct op *o)
+{
+    if (o->stage == OP_LINK || o->link_s <= 0) return true;
+    o->ready_s = (c->w->link_free_s > o->met_s ? c->w->link_free_s : o->met_s) + o->link_s;
+    c->w->link_free_s = o->ready_s;
+    o->stage = OP_LINK;
+    o->through_s = clock_now_s();
+    return o->through_s >= o->ready_s;
+}
+
 bool op_advance(struct comm *c, struct op *o)
 {
-    if (!op_work(c, o) || board_failed(c->w->board)) return false;
+    if (!op_work(c, o) || board_failed(c->w->board) || !through_link(c, o)) return false;
     board_mark(c->w->board, c->w->row, o->record, RECORD_DONE);
     return true;
 }

@@ -63,7 +63,7 @@ struct transport_ops {
     void (*close)(struct world *w); /* the rank leaves the world */
 };
 
-enum op_stage { OP_QUEUED, OP_COMPARE, OP_ENTER, OP_FULL, OP_SHARED, OP_RUN };
+enum op_stage { OP_QUEUED, OP_COMPARE, OP_ENTER, OP_FULL, OP_SHARED, OP_RUN, OP_LINK };
 struct op {
     atomic_llong done; /* the last ticket of this slot that is complete */
     struct desc desc;
@@ -81,6 +81,8 @@ struct op {
     int tries;      /* shared: how often it was asked to go on */
     int64_t record; /* on the board */
     double begun_s;
+    double link_s, met_s, ready_s; /* time on the pretended link, since when it may run, when it is over */
+    double through_s;              /* when the bytes were through without it */
     int pc; /* next step */
     struct request *req;
     int n_req, req_room;
@@ -100,6 +102,8 @@ struct comm {
     int64_t n_meets;
     int64_t rounds; /* engine: through the window so far, staged.c */
     struct comm_traffic traffic[COMM_OP_N];
+    struct comm_times times; /* the rank's own thread */
+    atomic_llong link_ns;    /* engine: operations spent so long on nothing but the pretended link */
     atomic_llong submitted;
     int64_t open; /* engine: the first ticket that is not complete */
     char *tmp;    /* engine: TMP of the collective that runs */
@@ -124,6 +128,7 @@ struct world {
     const struct algorithm *asked; /* config.algorithm, or NULL */
     const struct fold_table *folds;
     bool one_thread; /* the transport allows no second thread */
+    double link_free_s; /* engine: when the pretended link has sent what it was given */
     bool spin; /* the ranks of this host have a core each */
     pthread_mutex_t comms_lock; /* guards comms, n_comms; held during a poll */
     struct comm *comms[WORLD_COMMS];

@@ -114,6 +114,9 @@ const struct conf_row config_rows[] = {
     REAL("comm.timeout_s", comm.timeout_s, "600", 0.1, 1e9, "a rank later than this is named and the run ends"),
     CHOICE("comm.progress", comm.progress, "auto", "auto|inline|thread",
            "who moves the bytes: the rank when it waits, or a thread of its own; auto: a thread where cores are left"),
+    REAL("comm.link_GBps", comm.link_GBps, "0", 0, 1e6,
+         "pretend that each rank sends over a link this fast, to see on one machine what is hidden behind it; 0: no"),
+    REAL("comm.link_latency_us", comm.link_latency_us, "0", 0, 1e9, "and that each operation takes so long in it"),
     BOOL("comm.check", comm.check, "false", "compare every operation between ranks also where that is not free"),
 
     CHOICE("memory.recompute", memory.recompute, "none", "none|full",
@@ -467,6 +470,8 @@ struct comm_config config_comm(const struct config *c)
         .timeout_s = c->comm.timeout_s,
         .progress = thread ? COMM_THREAD : COMM_INLINE,
         .check = c->comm.check,
+        .link_GBps = c->comm.link_GBps,
+        .link_latency_s = 1e-6 * c->comm.link_latency_us,
     };
 }
 

@@ -74,6 +74,7 @@ struct config {
         double timeout_s;
         int progress;
         bool check;
+        double link_GBps, link_latency_us;
     } comm;
     struct {
         int recompute;

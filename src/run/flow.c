@@ -2,6 +2,7 @@
  * order of their beginning take the lowest slot that is free, which is optimal for intervals. */
 #include "run/flow.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 
 struct span {
     int unit, first, last, from; /* from: where the slot is taken */
+    int until;                   /* the last instruction at which nobody else may take it */
     int slot;
 };
 
@@ -64,7 +66,7 @@ static int colour(struct span *s, int n)
     for (int i = 0; i < n; i++) {
         for (s[i].slot = 0;; s[i].slot++) {
             bool free = true;
-            for (int j = 0; j < i; j++) free &= s[j].slot != s[i].slot || s[j].last < s[i].from;
+            for (int j = 0; j < i; j++) free &= s[j].slot != s[i].slot || s[j].until < s[i].from;
             if (free) break;
         }
         if (s[i].slot + 1 > used) used = s[i].slot + 1;
@@ -86,7 +88,10 @@ static void gather_events(struct flow *f, const struct program *p, const struct 
     struct span *s = xcalloc((size_t)u->n + 1, sizeof *s);
     uses(p, u, false, p->begin[ph], p->begin[ph + 1], s);
     int n = used_spans(s, u->n);
-    for (int i = 0; i < n; i++) s[i].from = i ? s[i - 1].first : s[i].first; /* one unit ahead */
+    for (int i = 0; i < n; i++) {
+        s[i].from = i ? s[i - 1].first : s[i].first; /* one unit ahead */
+        s[i].until = s[i].last;
+    }
     qsort(s, (size_t)n, sizeof *s, by_from);
     int slots = colour(s, n);
     if (slots > f->n_param_slots) f->n_param_slots = slots;
@@ -124,13 +129,25 @@ static void zero_events(struct flow *f, const struct program *p, const struct un
     xfree(seen);
 }
 
+/* A temporary is read by its reduction until the next unit is complete: the one after it works in another slot meanwhile. */
+static int reduced_until(const struct span *s, int n, int i)
+{
+    int until = INT_MAX;
+    for (int j = 0; j < n; j++)
+        if (s[j].last > s[i].last && s[j].last < until) until = s[j].last;
+    return until == INT_MAX ? s[i].last : until;
+}
+
 /* Gradients are written from F (the loss segment) to W: one interval over all phases, or one in each. */
 static void grad_events(struct flow *f, const struct program *p, const struct units *u, bool temporary, int begin, int end)
 {
     struct span *s = xcalloc((size_t)u->n + 1, sizeof *s);
     uses(p, u, true, begin, end, s);
     int n = used_spans(s, u->n);
-    for (int i = 0; i < n; i++) s[i].from = s[i].first;
+    for (int i = 0; i < n; i++) {
+        s[i].from = s[i].first;
+        s[i].until = reduced_until(s, n, i);
+    }
     int slots = colour(s, n);
     if (temporary && slots > f->n_grad_slots) f->n_grad_slots = slots;
     for (int i = 0; i < n; i++) {
