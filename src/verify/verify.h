@@ -30,6 +30,7 @@ struct verify_layout {
 };
 struct verify {
     bool ok;
+    double loss;  /* of one rank after the last step */
     double bound; /* where only whole sequences are shared out */
     struct verify_layout *layout;
     int n;
