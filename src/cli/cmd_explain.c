@@ -1,4 +1,5 @@
-/* tutti explain CONFIG layout|tape|schedule|memory [key=value ...]: prints the three plans and what they weigh. */
+/* tutti explain CONFIG layout|tape|schedule|memory|comm [-n RANKS] [key=value ...]: prints the three plans and what they
+ * weigh, as rank 0 has them, on the null device. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,7 @@ struct explain {
     const struct config *c;
     struct engine *g;
     struct device *d;
+    struct ranks ranks;
 };
 
 static int explain_layout(const struct explain *x, struct str *out, struct err *e)
@@ -75,20 +77,61 @@ static int explain_memory(const struct explain *x, struct str *out, struct err *
     return OK;
 }
 
+static void explain_group(const struct comm *c, struct str *out)
+{
+    if (!c) return;
+    str_printf(out, "%s: %d ranks, this is %d\n", comm_name(c), comm_size(c), comm_rank(c));
+    for (int op = 0; op < COMM_OP_N; op++) {
+        struct comm_traffic t = comm_traffic_op(c, (enum comm_op)op);
+        if (t.operations)
+            str_printf(out, "  %-16s %10" PRId64 " operations %10" PRId64 " messages %16" PRId64 " bytes\n",
+                       comm_op_name((enum comm_op)op), t.operations, t.messages, t.bytes);
+    }
+}
+
+/* What rank 0 sends in one step, by group and operation, and when: one step is taken on the null device. */
+static int explain_comm(const struct explain *x, struct str *out, struct err *e)
+{
+    const struct ranks *r = &x->ranks;
+    struct comm *const group[] = {r->shard, r->replicate, r->model, r->axis[AXIS_TP], r->axis[AXIS_PP]};
+    const int n = (int)(sizeof group / sizeof *group);
+    struct engine_batch nothing = {0};
+    struct engine_report report;
+    (void)e;
+    engine_init(x->g);
+    engine_step(x->g, &nothing, 0, 0, &report);
+    if (!r->world) str_puts(out, "one rank: nothing is sent (-n RANKS)\n");
+    for (int i = 0; i < n; i++) {
+        bool again = false;
+        for (int k = 0; k < i; k++) again |= group[k] == group[i];
+        if (!again) explain_group(group[i], out);
+    }
+    for (int i = 0; i < x->g->n_stages; i++) {
+        const struct engine_stage *s = &x->g->stage[i];
+        str_printf(out, "\nstage %d, of each microbatch: before or after which instruction (explain tape) a unit is gathered,\n"
+                        "needed, released; its gradient gets a temporary, and is complete\n", s->index);
+        flow_print(&s->flow, &x->g->store.units, out);
+    }
+    return OK;
+}
+
 static const struct topic {
     const char *name;
     int (*print)(const struct explain *x, struct str *out, struct err *e);
 } topics[] = {
-    {"layout", explain_layout}, {"tape", explain_tape}, {"schedule", explain_schedule}, {"memory", explain_memory}};
+    {"layout", explain_layout}, {"tape", explain_tape}, {"schedule", explain_schedule}, {"memory", explain_memory},
+    {"comm", explain_comm}};
 
 int cmd_explain(int argc, char **argv)
 {
     if (cli_wants_help(argc, argv)) {
-        printf("tutti explain CONFIG layout|tape|schedule|memory [key=value ...]\n\n"
+        printf("tutti explain CONFIG layout|tape|schedule|memory|comm [-n RANKS] [key=value ...]\n\n"
                "  layout    every parameter, its shape, and where it lies on the mesh\n"
                "  tape      the operations of one microbatch, and the instructions they become, with addresses\n"
                "  schedule  which action comes when\n"
-               "  memory    bytes by category, and what a microbatch keeps\n");
+               "  memory    bytes by category, and what a microbatch keeps\n"
+               "  comm      what is sent in a step, and when\n"
+               "As rank 0 of RANKS (default 1) has it.\n");
         return 0;
     }
     struct cli_args a;
@@ -98,19 +141,25 @@ int cmd_explain(int argc, char **argv)
     const struct topic *t = NULL;
     for (size_t i = 0; a.word && i < sizeof topics / sizeof *topics; i++)
         if (!strcmp(a.word, topics[i].name)) t = &topics[i];
-    if (!t) return cli_usage("explain", "explain what? layout, tape, schedule or memory%s%s", a.word ? ", not " : "", a.word ? a.word : "");
+    if (!t) return cli_usage("explain", "explain what? layout, tape, schedule, memory or comm%s%s", a.word ? ", not " : "", a.word ? a.word : "");
     struct err e = {0};
     struct config c;
     struct arena *arena = arena_new();
     struct explain x = {.c = &c};
+    struct comm *world = NULL;
     struct str out = {0};
     rc = cli_config(&c, NULL, arena, a.config, a.overrides, a.n_overrides, (int)a.ranks, &e);
     if (!rc) rc = device_null_new(&x.d, &e);
+    if (!rc && a.ranks > 1) rc = comm_world_null(&world, 0, (int)a.ranks, NULL, &e);
+    if (!rc) rc = ranks_init(&x.ranks, world, &c, &e);
     struct engine_config ec = rc ? (struct engine_config){0} : config_engine(&c);
+    if (!rc) ranks_engine(&x.ranks, &ec);
     if (!rc) rc = engine_new(&x.g, &ec, x.d, &e);
     if (!rc) rc = t->print(&x, &out, &e);
     if (!rc) fputs(str_text(&out), stdout);
     engine_free(x.g);
+    ranks_fini(&x.ranks);
+    comm_free(world);
     if (x.d) device_free(x.d);
     str_free(&out);
     arena_free(arena);

@@ -112,6 +112,21 @@ static void print_roles(const struct plan *p, struct str *out)
     }
 }
 
+/* What two keys cost here (state/exchange.h, state/exact.h). */
+static void print_choices(const struct plan *p, const struct config *c, struct str *out)
+{
+    char a[32];
+    int64_t each = p->microbatches, runs = each / exact_run(each);
+    int levels = 0;
+    while ((int64_t)1 << levels < runs) levels++;
+    if (c->numerics.exact_order && levels)
+        str_printf(out, "  exact_order holds %d more gradients, %s, for microbatches that wait for their neighbours\n", levels,
+                   str_bytes(a, (double)p->role[0].bytes[MEM_GRAD] * levels / (levels + 1)));
+    else if (!c->numerics.exact_order && c->parallel.reduce == REDUCE_MICROBATCH && c->parallel.dp_shard > 1 && each > 1)
+        str_printf(out, "  gradients are added up over dp_shard %" PRId64 " times a step; parallel.reduce=step: once, and whole "
+                        "meanwhile\n", each);
+}
+
 void plan_print(const struct plan *p, const struct config *c, struct str *out)
 {
     char a[32], b[32];
@@ -137,6 +152,7 @@ void plan_print(const struct plan *p, const struct config *c, struct str *out)
         if (most->comm[x].operations)
             str_printf(out, "  sent over %-12s %16" PRId64 " bytes in %" PRId64 " messages per step\n",
                        axis_name((enum axis)x), most->comm[x].bytes, most->comm[x].messages);
+    print_choices(p, c, out);
     print_roles(p, out);
 }
 

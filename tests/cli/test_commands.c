@@ -289,7 +289,7 @@ static void test_bad_usage(void **state)
     expect(w, 2, "-n|whole number|two", cmd_plan, "plan @/tiny.yaml -n two");
     expect(w, 2, "one argument too many: more", cmd_train, "train @/tiny.yaml more");
     expect(w, 2, "one argument too many: more", cmd_plan, "plan @/tiny.yaml more");
-    expect(w, 2, "layout, tape, schedule or memory", cmd_explain, "explain @/tiny.yaml");
+    expect(w, 2, "layout, tape, schedule, memory or comm", cmd_explain, "explain @/tiny.yaml");
     expect(w, 2, "not taip", cmd_explain, "explain @/tiny.yaml taip");
     expect(w, 2, "--json", cmd_explain, "explain @/tiny.yaml tape --json");
     expect(w, 2, "which CHECKPOINT", cmd_generate, "generate --prompt x");
@@ -315,7 +315,7 @@ static void test_help(void **state)
     expect(w, 0, "--prompt|--prompt-file|--max-tokens|--temperature|--top-k|--top-p|--seed|--dtype|--threads|--tokenizer",
            cmd_generate, "generate --help");
     expect(w, 0, "CONFIG|--json|-n|key=value", cmd_plan, "plan -h");
-    expect(w, 0, "layout|tape|schedule|memory|key=value", cmd_explain, "explain --help");
+    expect(w, 0, "layout|tape|schedule|memory|comm|key=value", cmd_explain, "explain --help");
     expect(w, 0, "tokenize|train-tokenizer|inspect|--tokenizer|--out|--vocab-size|--json", cmd_data, "data --help");
     expect(w, 0, "list|inspect|verify|diff|import|export|--json|--tolerance|--all|--dtype|--shard-bytes", cmd_checkpoint,
            "checkpoint --help");
@@ -364,6 +364,9 @@ static void test_explain(void **state)
     expect(w, 0, "attention|over tp|F forward|B backward|scratch", cmd_explain, "explain @/tiny.yaml tape");
     expect(w, 0, "F|live slabs at the worst moment: 1", cmd_explain, "explain @/tiny.yaml schedule");
     expect(w, 0, "activation|peak|one microbatch keeps", cmd_explain, "explain @/tiny.yaml memory");
+    expect(w, 0, "one rank|reduce", cmd_explain, "explain @/tiny.yaml comm");
+    expect(w, 0, "dp_shard: 2 ranks|reduce_scatter|all_gather|gather|release", cmd_explain,
+           "explain @/tiny.yaml comm -n 2 parallel.zero=3");
 }
 
 /* ---- text ---- */
