@@ -46,6 +46,7 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   XENT         logits_TV, target_T i32 [, stats_{N*T,3} f32]     stat_2 f64 += {sum of nats, trained tokens}
  *   XENT_PART    logits_TV, target_T i32                           stats_T3 f32 (max, sum of exp(x - max), target's logit)
  *   ATTENTION_CACHED  q_T,HA  k_T,GA  v_T,GA, pos_T i32, cache_k_C,GA, cache_v_C,GA   o_T,HA   (no backward)
+ *   ATTENTION_PART  q  k  v [, doc_W i32]                          o f32, lse f32 (below)
  *   COPY         x                                                 y = x, cast to y's dtype
  *
  * Collectives: N ranks of one axis of the mesh; rows are cut by region_split. Run by parallel/, not by a family.
@@ -56,6 +57,7 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   SCATTER      y_tN = this rank's rows of the sum (P -> S0)      dx = all ranks' rows dy
  *   SPREAD       y_tK = this rank's rows of x_TK    (I -> S0)      dx = all ranks' rows dy
  *   COLLECT      y_TK = all ranks' rows x_tK        (S0 -> I)      dx = this rank's rows of dy
+ *   CONTEXT      o, lse of q k v [, doc_W]: attention over all ranks' keys (parallel/context.h), S0 on cp
  *
  * Dtypes: x, y, q, k, v and the weights of one call share one float type (f32, bf16, f16), gradients of activations
  * too; statistics and tables are f32, ids and positions i32. Tensors of T are 2-D, COPY takes any rank.
@@ -70,6 +72,11 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   ROTARY's y keeps x's stride, so a column slice of a wider tensor is rotated where it lies. Pairs are columns
  *     (i, i + A/2) of a head; row p of the table holds A/2 cosines, then A/2 sines. Backward turns the other way.
  *   ATTENTION: row t = b * S + s; query head h reads key head h / (H/G); lse is in nats.
+ *   ATTENTION_PART: some rows of every sequence against some others (at.context). seq is the whole sequence, doc_W has
+ *     batch * seq ids in the sequence's order. o and lse are those of the keys in the call; with context.more they hold
+ *     the result of other keys already and become the result of both; a query that has seen nothing has o = 0,
+ *     lse = -inf. Backward (not on tapes) takes the final o (q's dtype) and lse of all keys and gives these keys' share of
+ *     din, which are f32 and may be accumulated.
  *   ATTENTION_CACHED: pos are consecutive and pos[0] counts the tokens cached before; k and v go to the cache's
  *     rows pos[t] first, then query t sees rows 0..pos[t] (and the window).
  */
@@ -86,6 +93,7 @@ enum op {
     OP_XENT,
     OP_XENT_PART,
     OP_ATTENTION_CACHED,
+    OP_ATTENTION_PART,
     OP_COPY,
     OP_ENTER, /* collectives from here on */
     OP_REDUCE,
@@ -93,6 +101,7 @@ enum op {
     OP_SCATTER,
     OP_SPREAD,
     OP_COLLECT,
+    OP_CONTEXT,
     OP_N,
     OP_FIRST_COLLECTIVE = OP_ENTER
 };
@@ -114,6 +123,13 @@ struct op_attrs {
     uint64_t stream;                 /* random stream of this dropout */
     bool bias_off;                   /* LINEAR with a partial product: only rank 0 of the axis adds the bias; the
                                         tape leaves it out of the forward call elsewhere */
+    struct {                         /* ATTENTION_PART, CONTEXT: sequences shared out over `parts` (layout/context.h); */
+        int parts;
+        int q_first, q_count, k_first, k_count; /* q and k have the rows of these parts, one after the other; */
+        bool more;                   /* o and lse hold something; */
+        int inner;                   /* CONTEXT: ranks that exchange heads (1: none), the others rows; */
+        bool gather;                 /* rows travel all at once instead of around a ring */
+    } context;
     enum axis axis;                  /* collectives: of the mesh, */
     int n_parts, part;               /* its size, this rank's coordinate, */
     int64_t whole;                   /* and the rows of all ranks together. EMBED, XENT on a part of the vocabulary: */

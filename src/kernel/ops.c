@@ -97,6 +97,10 @@ static const struct op_row rows[OP_N] = {
                              .min_in = 6, .max_in = 6, .n_out = 1,
                              .infer = infer_attention_cached, .flops = flops_attention_cached,
                              .bytes = bytes_whole, .rule = rule_attention_cached},
+    [OP_ATTENTION_PART] = {.name = "attention_part", /* not on tapes: inside CONTEXT, which has the gradients */
+                           .min_in = 3, .max_in = 4, .n_out = 2,
+                           .infer = infer_attention_part, .flops = flops_attention_part, .bytes = bytes_whole,
+                           .rule = rule_attention},
     [OP_COPY] = {.name = "copy",
                  .min_in = 1, .max_in = 1, .n_out = 1,
                  .grad_in = BIT(0),
@@ -108,6 +112,14 @@ static const struct op_row rows[OP_N] = {
     [OP_SCATTER] = {COLLECTIVE("scatter", infer_rows_part)},
     [OP_SPREAD] = {COLLECTIVE("spread", infer_rows_part)},
     [OP_COLLECT] = {COLLECTIVE("collect", infer_rows_whole)},
+    [OP_CONTEXT] = {.name = "context",
+                    .min_in = 3, .max_in = 4, .n_out = 2,
+                    .grad_in = BIT(0) | BIT(1) | BIT(2),
+                    .save_in = BIT(0) | BIT(1) | BIT(2) | BIT(3),
+                    .save_out = BIT(0) | BIT(1),
+                    .has_backward = true,
+                    .collective = true,
+                    .infer = infer_context, .flops = flops_context, .bytes = bytes_whole, .rule = rule_context},
 };
 
 const struct op_row *op_row(enum op op)

@@ -6,6 +6,7 @@
  * (document masks are data and unknown here: they count as open). Bytes are inputs read plus outputs written,
  * each once, as if caches were perfect: the lower bound that a roofline needs. */
 #include "kernel/ops.h"
+#include "layout/context.h"
 
 static double elements(const struct view *v)
 {
@@ -108,6 +109,47 @@ double flops_attention(const struct kernel_call *c)
 {
     double per_pair = (c->phase == KERNEL_FWD ? 4.0 : 8.0) * c->at.head_dim + 5;
     return (double)c->at.batch * c->at.heads * pairs_seen(&c->at) * per_pair;
+}
+
+/* Pairs of one sequence between the rows of parts [q, q + nq) and [k, k + nk). */
+static double pairs_between(const struct op_attrs *at, int parts, int q, int nq, int k, int nk)
+{
+    double sum = 0;
+    for (int i = 0; i < 2 * nq; i++)
+        for (int j = 0; j < 2 * nk; j++) {
+            int64_t q0, q1, k0, k1;
+            context_chunk(at->seq, parts, q + i / 2, i % 2, &q0, &q1);
+            context_chunk(at->seq, parts, k + j / 2, j % 2, &k0, &k1);
+            sum += context_pairs(q0, q1, k0, k1, at->causal, at->window);
+        }
+    return sum;
+}
+
+static double flops_pairs(const struct kernel_call *c, int64_t heads, double pairs)
+{
+    double per_pair = (c->phase == KERNEL_FWD ? 4.0 : 8.0) * c->at.head_dim + 5;
+    return (double)c->at.batch * (double)heads * pairs * per_pair;
+}
+
+double flops_attention_part(const struct kernel_call *c)
+{
+    const struct op_attrs *at = &c->at;
+    return flops_pairs(c, at->heads, pairs_between(at, at->context.parts, at->context.q_first, at->context.q_count,
+                                                   at->context.k_first, at->context.k_count));
+}
+
+/* This rank's heads and its inner group's rows against all keys: one chunk, as far as counting goes. */
+double flops_context(const struct kernel_call *c)
+{
+    const struct op_attrs *at = &c->at;
+    int inner = at->context.inner;
+    double pairs = 0;
+    for (int i = 0; i < 2 * inner; i++) {
+        int64_t lo, hi;
+        context_chunk(at->seq, at->n_parts, at->part / inner * inner + i / 2, i % 2, &lo, &hi);
+        pairs += context_pairs(lo, hi, 0, at->seq, at->causal, at->window);
+    }
+    return flops_pairs(c, view_cols(&c->out[1]), pairs);
 }
 
 /* Positions are data: counted as if the cache were full. */

@@ -176,6 +176,24 @@ static const struct type_refusal attention_refusals[] = {
 };
 RULE(attention);
 
+/* On cp the tokens are shared out and this is where they meet; par_attention sees to it that it is cp. */
+static const struct type_line context_lines[] = {
+    {{I, I, I, WHOLE}, {SPMD_I, SPMD_I}},
+    {{R, R, R, WHOLE}, {SPMD_R, SPMD_R}},
+    {{S0, S0, S0, WHOLE}, {SPMD_S0, SPMD_S0}},
+    {{S1, S1, S1, WHOLE}, {SPMD_S1, SPMD_S1}},
+    {{V, V, V, V}, {SPMD_V, SPMD_V}},
+};
+static const struct type_refusal context_refusals[] = {
+    {{P, ANY, ANY, ANY}, "q is partial: reduce it first"},
+    {{ANY, P, ANY, ANY}, "k is partial: reduce it first"},
+    {{ANY, ANY, P, ANY}, "v is partial: reduce it first"},
+    {{S0, S0, S0, ANY}, "the document ids must be those of the whole sequence on every rank"},
+    {{ANY, ANY, ANY, ANY}, "q, k and v must have one type, and the document ids be whole (or V with V)"},
+    ELSE,
+};
+RULE(context);
+
 static const struct type_line attention_cached_lines[] = {
     {{I, I, I, WHOLE, WHOLE, WHOLE}, {SPMD_I}},
     {{R, R, R, WHOLE, WHOLE, WHOLE}, {SPMD_R}},
@@ -266,6 +284,7 @@ RULE_FN(norm, norm, 2)
 RULE_FN(rotary, rotary, 1)
 RULE_FN(attention, attention, 2)
 RULE_FN(attention_cached, attention_cached, 1)
+RULE_FN(context, context, 2)
 RULE_FN(act, keep, 1)
 RULE_FN(dropout, keep, 1)
 RULE_FN(add, add, 1)

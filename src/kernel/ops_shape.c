@@ -3,6 +3,7 @@
  * Checks that depend on data (ids in range, positions in the table) are the kernels'. */
 #include "kernel/attention_heads.h"
 #include "kernel/ops.h"
+#include "layout/context.h"
 #include "layout/region.h"
 
 #define NEED(cond, text)        \
@@ -106,7 +107,8 @@ const char *infer_rotary(const struct op_attrs *at, int n_in, const struct view 
     return NULL;
 }
 
-static const char *infer_qkv(const struct op_attrs *at, const struct view *in)
+/* Heads and columns; rows of q, and of k and v. */
+static const char *infer_heads(const struct op_attrs *at, const struct view *in)
 {
     NEED(at->heads >= 0 && at->kv_heads > 0 && at->head_dim > 0, "heads, kv_heads and head_dim must be positive");
     NEED(at->group > 0 || (at->heads > 0 && at->heads % at->kv_heads == 0), "kv_heads must divide heads");
@@ -114,11 +116,19 @@ static const char *infer_qkv(const struct op_attrs *at, const struct view *in)
          "every query head must find its key head");
     NEED(at->window >= 0, "window must be positive, or 0 for none");
     for (int i = 0; i < 3; i++) {
-        NEED(is_matrix(&in[i]) && in[i].dtype == in[0].dtype && in[i].n[0] == in[0].n[0],
+        NEED(is_matrix(&in[i]) && in[i].dtype == in[0].dtype && in[i].n[0] == in[i ? 1 : 0].n[0],
              "q, k and v must be float matrices of one dtype with one row per token");
         NEED(in[i].n[1] == (int64_t)(i ? at->kv_heads : at->heads) * at->head_dim,
              "q must have heads * head_dim columns, k and v kv_heads * head_dim");
     }
+    return NULL;
+}
+
+static const char *infer_qkv(const struct op_attrs *at, const struct view *in)
+{
+    const char *why = infer_heads(at, in);
+    if (why) return why;
+    NEED(in[0].n[0] == in[1].n[0], "q, k and v must be float matrices of one dtype with one row per token");
     return NULL;
 }
 
@@ -133,6 +143,46 @@ const char *infer_attention(const struct op_attrs *at, int n_in, const struct vi
         NEED(is_vector(&in[3], DT_I32) && in[3].n[0] == in[0].n[0], "document ids must be i32, one per token");
     out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
     out[1] = dense2(DT_F32, in[0].n[0], at->heads);
+    return NULL;
+}
+
+static const char *infer_shared(const struct op_attrs *at, int n_in, const struct view *in, int64_t q_rows, int64_t k_rows)
+{
+    const char *why = infer_heads(at, in);
+    if (why) return why;
+    NEED(at->batch >= 0 && at->seq >= 0, "batch and seq must not be negative");
+    NEED(at->batch * q_rows == in[0].n[0], "q must have the rows of its parts of every sequence");
+    NEED(at->batch * k_rows == in[1].n[0], "k and v must have the rows of their parts of every sequence");
+    NEED(at->dropout >= 0 && at->dropout < 1, "dropout must be in [0, 1)");
+    NEED(at->window == 0 || at->causal, "a window needs causal attention");
+    if (n_in > 3)
+        NEED(is_vector(&in[3], DT_I32) && in[3].n[0] == at->batch * at->seq,
+             "document ids must be i32, of all tokens of the microbatch in order");
+    return NULL;
+}
+
+const char *infer_attention_part(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    int n = at->context.parts, q = at->context.q_first, nq = at->context.q_count, k = at->context.k_first,
+        nk = at->context.k_count;
+    NEED(n > 0 && q >= 0 && nq >= 0 && q + nq <= n && k >= 0 && nk >= 0 && k + nk <= n, "no such parts of a sequence");
+    const char *why = infer_shared(at, n_in, in, context_rows(at->seq, n, q, nq), context_rows(at->seq, n, k, nk));
+    if (why) return why;
+    out[0] = dense2(DT_F32, in[0].n[0], in[0].n[1]);
+    out[1] = dense2(DT_F32, in[0].n[0], at->heads);
+    return NULL;
+}
+
+const char *infer_context(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    int n = at->n_parts, inner = at->context.inner;
+    NEED(n > 0 && at->part >= 0 && at->part < n && inner > 0 && n % inner == 0, "no such rank");
+    int64_t mine = context_rows(at->seq, n, at->part, 1), lo, hi;
+    const char *why = infer_shared(at, n_in, in, mine, mine);
+    if (why) return why;
+    region_split(at->heads, at->part % inner, inner, &lo, &hi); /* lse stays where it is computed: with these heads */
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
+    out[1] = dense2(DT_F32, at->batch * context_rows(at->seq, n, at->part / inner * inner, inner), hi - lo);
     return NULL;
 }
 

@@ -300,6 +300,13 @@ static inline void build_attention(struct kcase *k)
     k->step.first_token = (uint64_t)(kcase_int(k, 0, 5) * k->at.seq);
 }
 
+/* All parts on both sides, in the order of parts. What single parts make together is test_context.c's. */
+static inline void build_attention_part(struct kcase *k)
+{
+    build_attention(k);
+    k->at.context.parts = k->at.context.q_count = k->at.context.k_count = (int)kcase_int(k, 1, 4);
+}
+
 static inline void build_attention_cached(struct kcase *k)
 {
     int64_t t = kcase_int(k, 1, 6), cached = kcase_int(k, 0, k->large ? 300 : 30), room = t + cached + kcase_int(k, 0, 7);
@@ -394,6 +401,7 @@ static inline void kcase_random(struct kcase *k, enum op op, enum dtype dtype, u
         [OP_XENT] = build_xent,
         [OP_XENT_PART] = build_xent,
         [OP_ATTENTION_CACHED] = build_attention_cached,
+        [OP_ATTENTION_PART] = build_attention_part,
         [OP_COPY] = build_copy,
     };
     *k = (struct kcase){.op = op, .dtype = dtype, .seed = seed * 64 + (uint64_t)op * 4 + (uint64_t)dtype};

@@ -130,7 +130,8 @@ static void build_whole(struct kcase *k, enum op op, int n_in)
 {
     *k = (struct kcase){.op = op, .dtype = DT_F32, .seed = 40 + (uint64_t)op, .n_in = n_in};
     k->step = (struct step_info){.training = true, .loss_scale = 0.5f};
-    k->at = (struct op_attrs){.eps = 1e-5f, .heads = H, .kv_heads = G, .head_dim = A, .batch = B, .seq = T / B,
+    k->at = (struct op_attrs){.eps = 1e-5f, .heads = H, .kv_heads = G, .head_dim = A, .context = {.parts = 1, .q_count = 1, .k_count = 1},
+                              .batch = B, .seq = T / B,
                               .scale = 0.5f, .causal = true, .act = ACT_SWIGLU};
     struct {
         int64_t n0, n1;
@@ -146,6 +147,7 @@ static void build_whole(struct kcase *k, enum op op, int n_in)
         [OP_ADD] = {{T, D, 0}, {T, D, 0}},
         [OP_DROPOUT] = {{T, D, 0}},
         [OP_XENT] = {{T, V, 0}, {T, 0, V}},
+        [OP_ATTENTION_PART] = {{T, H * A, 0}, {T, G * A, 0}, {T, G * A, 0}, {T, 0, 1}},
         [OP_XENT_PART] = {{T, V, 0}, {T, 0, V}},
         [OP_ATTENTION_CACHED] = {{T, H * A, 0}, {T, G * A, 0}, {T, G * A, 0}, {T, 0, 1}, {T + 3, G * A, 0}, {T + 3, G * A, 0}},
         [OP_COPY] = {{T, D, 0}},
@@ -257,7 +259,7 @@ static bool can_act_out(enum op op, int n_in, const enum spmd *in)
     if (op == OP_EMBED && in[1] == SPMD_S0) return false;
     if ((op == OP_XENT || op == OP_XENT_PART) && in[0] == SPMD_S1) return false;
     if ((op == OP_XENT && n_in > 2) || (op == OP_ADD && n_in > 2) || (op == OP_DROPOUT && n_in > 1)) return false;
-    if (op == OP_ATTENTION && in[0] == SPMD_S1 && in[1] == SPMD_R) return false;
+    if ((op == OP_ATTENTION || op == OP_ATTENTION_PART) && in[0] == SPMD_S1 && in[1] == SPMD_R) return false;
     if (op == OP_ROTARY && in[0] == SPMD_V && in[1] != SPMD_V) return false;
     if (op == OP_ATTENTION_CACHED && in[0] == SPMD_V) return false;
     for (int i = 0; i < n_in; i++)

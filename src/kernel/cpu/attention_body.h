@@ -16,6 +16,7 @@
 #include "kernel/cpu/attention.h"
 #include "kernel/cpu/philox_body.h"
 #include "kernel/cpu/vec_rows.h"
+#include "layout/context.h"
 
 enum { ATTN_BQ = 64, ATTN_BK = 128, ATTN_GROUPS = ATTN_BQ / VL };
 #define ATTN_HIDDEN (-1e30f) /* a score that no exponential sees: far below ATTN_FLOOR also when scaled */
@@ -23,14 +24,25 @@ enum { ATTN_BQ = 64, ATTN_BK = 128, ATTN_GROUPS = ATTN_BQ / VL };
 #define ATTN_LOG2E 1.44269504088896340736f
 #define ATTN_LN2 0.69314718055994530942f
 
-/* A call taken apart. Query i of a sequence stands at place i + shift among its keys (cached calls: shift > 0). */
+/* A block of rows of a sequence that stand at consecutive places in it. Blocks never cross the chunks of a sequence that is
+ * shared out over ranks; else a sequence is one chunk. */
+struct attn_span {
+    int64_t row, place, n;
+};
+
+/* A call taken apart. Query i of a sequence stands at place i + shift among its keys (cached calls: shift > 0); of a part,
+ * where layout/context.h says. */
 struct attn {
     const struct kernel_call *c;
     const struct tile_ops *o;
     enum dtype t;                   /* of q, k, v */
     const struct view *q, *k, *v;   /* rows of sequence b: b * n_q + i, b * n_k + j */
     const struct view *out, *lse;   /* lse NULL: not wanted */
-    const int32_t *doc;             /* per key of all sequences; NULL: none */
+    const int32_t *doc;             /* per token of all sequences, in order; NULL: none */
+    const int32_t *q_doc, *k_doc;   /* per query and per key of all sequences */
+    const struct attn_span *q_span, *k_span; /* [n_qb], [n_kb] */
+    size_t tables;                  /* bytes at the front of scratch: all of these where they are not the caller's */
+    int64_t seq;                    /* tokens of a sequence: dropout counts by it */
     int64_t batch, n_q, n_k, shift;
     int64_t heads, groups, a, a_pad; /* a_pad: head size up to whole vectors of a tile */
     int64_t bk, n_qb, n_kb;
@@ -45,29 +57,18 @@ static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; 
 static struct attn attn_of(const struct kernel_call *c, const struct tile_ops *o)
 {
     struct attn x = {.c = c, .o = o, .t = c->in[0].dtype, .q = &c->in[0], .k = &c->in[1], .v = &c->in[2],
-                     .out = &c->out[0], .lse = &c->out[1], .batch = c->at.batch, .n_q = c->at.seq, .n_k = c->at.seq,
+                     .out = &c->out[0], .lse = &c->out[1], .batch = c->at.batch, .seq = c->at.seq, .n_q = c->at.seq, .n_k = c->at.seq,
                      .heads = c->at.heads, .groups = c->at.kv_heads, .a = c->at.head_dim, .causal = c->at.causal,
                      .scale = c->at.scale, .log2_scale = c->at.scale * ATTN_LOG2E};
-    if (c->op == OP_ATTENTION && c->n_in > 3) x.doc = c->in[3].p;
+    if (c->op != OP_ATTENTION_CACHED && c->n_in > 3) x.doc = c->in[3].p;
+    if (c->op == OP_ATTENTION_PART) {
+        x.n_q = context_rows(x.seq, c->at.context.parts, c->at.context.q_first, c->at.context.q_count);
+        x.n_k = context_rows(x.seq, c->at.context.parts, c->at.context.k_first, c->at.context.k_count);
+    }
     x.drop = c->at.dropout > 0; /* memory for the mask; step->training decides whether it drops */
     x.a_pad = round_up(x.a, o->nr);
     x.bk = ATTN_BK / o->mr * o->mr;
     return x;
-}
-/* After the sizes are final. */
-static void attn_count_blocks(struct attn *x)
-{
-    x->n_qb = (x->n_q + ATTN_BQ - 1) / ATTN_BQ;
-    x->n_kb = (x->n_k + x->bk - 1) / x->bk;
-    int64_t w = x->c->at.window;
-    x->window = w > 0 && w <= x->n_k ? w : x->n_k + 1;
-}
-
-/* Keys in block kb. */
-static int64_t attn_keys(const struct attn *x, int64_t kb)
-{
-    int64_t left = x->n_k - kb * x->bk;
-    return left < x->bk ? left : x->bk;
 }
 
 /* Scratch is handed out by bumping a pointer; with p NULL the same code counts. */
@@ -83,10 +84,81 @@ static void *carve(struct carve *s, size_t bytes)
 }
 static float *carve_floats(struct carve *s, int64_t n) { return carve(s, (size_t)n * sizeof(float)); }
 
+/* ---- blocks ---- */
+
+/* Chunk i of the queries or keys; false: there are no more. */
+static bool attn_chunk(const struct attn *x, bool keys, int i, int64_t *place, int64_t *n)
+{
+    const struct op_attrs *at = &x->c->at;
+    if (x->c->op != OP_ATTENTION_PART) {
+        *place = keys ? 0 : x->shift;
+        *n = keys ? x->n_k : x->n_q;
+        return i == 0;
+    }
+    int first = keys ? at->context.k_first : at->context.q_first, count = keys ? at->context.k_count : at->context.q_count;
+    if (i >= 2 * count) return false;
+    int64_t hi;
+    context_chunk(x->seq, at->context.parts, first + i / 2, i % 2, place, &hi);
+    *n = hi - *place;
+    return true;
+}
+
+/* Cuts the chunks into blocks; `to` NULL: counts. */
+static int64_t attn_cut(const struct attn *x, bool keys, struct attn_span *to)
+{
+    int64_t blocks = 0, row = 0, place, n, size = keys ? x->bk : ATTN_BQ;
+    for (int i = 0; attn_chunk(x, keys, i, &place, &n); i++)
+        for (int64_t at = 0; at < n; at += size, blocks++) {
+            int64_t here = n - at < size ? n - at : size;
+            if (to) to[blocks] = (struct attn_span){row, place + at, here};
+            row += here;
+        }
+    return blocks;
+}
+
+static void attn_docs_of(const struct attn *x, int32_t *to, const struct attn_span *span, int64_t n_blocks, int64_t rows)
+{
+    for (int64_t b = 0; b < x->batch; b++)
+        for (int64_t k = 0; k < n_blocks; k++)
+            memcpy(to + b * rows + span[k].row, x->doc + b * x->seq + span[k].place, (size_t)span[k].n * sizeof *to);
+}
+
+/* After the sizes are final: blocks and documents by row, at the front of scratch; with scratch NULL it counts. */
+static void attn_tables(struct attn *x, void *scratch)
+{
+    struct carve s = {scratch, 0};
+    x->n_qb = attn_cut(x, false, NULL);
+    x->n_kb = attn_cut(x, true, NULL);
+    int64_t w = x->c->at.window;
+    x->window = w > 0 && w <= x->seq ? w : (x->seq > x->n_k ? x->seq : x->n_k) + 1;
+    struct attn_span *q = carve(&s, (size_t)x->n_qb * sizeof *q), *k = carve(&s, (size_t)x->n_kb * sizeof *k);
+    int32_t *q_doc = NULL, *k_doc = NULL;
+    bool docs = x->c->op == OP_ATTENTION_PART && x->c->n_in > 3;
+    if (docs) {
+        q_doc = carve(&s, (size_t)(x->batch * x->n_q) * sizeof *q_doc);
+        k_doc = carve(&s, (size_t)(x->batch * x->n_k) * sizeof *k_doc);
+    }
+    x->tables = s.used;
+    x->q_span = q;
+    x->k_span = k;
+    x->q_doc = docs ? q_doc : x->doc;
+    x->k_doc = docs ? k_doc : x->doc;
+    if (!scratch) return;
+    attn_cut(x, false, q);
+    attn_cut(x, true, k);
+    if (!docs) return;
+    attn_docs_of(x, q_doc, q, x->n_qb, x->n_q);
+    attn_docs_of(x, k_doc, k, x->n_kb, x->n_k);
+}
+
+/* Keys in block kb. */
+static int64_t attn_keys(const struct attn *x, int64_t kb) { return x->k_span[kb].n; }
+
 /* ---- which pairs are seen ---- */
 struct attn_block {
     int64_t b, h, qb, kb; /* sequence, query head, blocks */
-    int64_t i0, nq, j0, nk; /* first query and key and how many; keys after the last query are left out */
+    int64_t i0, nq, j0, nk; /* first row of queries and keys and how many; keys after the last query are left out */
+    int64_t at_q, at_k;     /* where these rows stand in the sequence */
     int64_t nq_pad; /* lanes computed */
     bool cut;  /* some pairs are hidden */
     bool seen; /* false: all are */
@@ -101,21 +173,21 @@ static void doc_range(const int32_t *doc, int64_t n, int32_t *lo, int32_t *hi)
 }
 static struct attn_block attn_block_at(const struct attn *x, int64_t b, int64_t h, int64_t qb, int64_t kb)
 {
-    struct attn_block k = {.b = b, .h = h, .qb = qb, .kb = kb, .i0 = qb * ATTN_BQ, .j0 = kb * x->bk, .seen = true};
-    k.nq = x->n_q - k.i0 < ATTN_BQ ? x->n_q - k.i0 : ATTN_BQ;
-    k.nk = attn_keys(x, kb);
+    const struct attn_span *q = &x->q_span[qb], *key = &x->k_span[kb];
+    struct attn_block k = {.b = b, .h = h, .qb = qb, .kb = kb, .i0 = q->row, .nq = q->n, .j0 = key->row, .nk = key->n,
+                           .at_q = q->place, .at_k = key->place};
     k.nq_pad = round_up(k.nq, x->o->nr);
-    int64_t first = k.i0 + x->shift, last = first + k.nq - 1; /* the queries' places among the keys */
+    int64_t first = k.at_q, last = first + k.nq - 1;
     if (x->causal) {
-        if (k.nk > last - k.j0 + 1) k.nk = last - k.j0 + 1;
-        k.cut = k.j0 + k.nk - 1 > first;
+        if (k.nk > last - k.at_k + 1) k.nk = last - k.at_k + 1;
+        k.cut = k.at_k + k.nk - 1 > first;
     }
-    k.seen = k.nk > 0 && k.j0 + k.nk - 1 > first - x->window;
-    k.cut |= k.j0 <= last - x->window;
-    if (x->doc && k.seen) {
+    k.seen = k.nk > 0 && k.at_k + k.nk - 1 > first - x->window;
+    k.cut |= k.at_k <= last - x->window;
+    if (x->q_doc && k.seen) {
         int32_t qlo, qhi, klo, khi;
-        doc_range(x->doc + b * x->n_k + k.i0, k.nq, &qlo, &qhi);
-        doc_range(x->doc + b * x->n_k + k.j0, k.nk, &klo, &khi);
+        doc_range(x->q_doc + b * x->n_q + k.i0, k.nq, &qlo, &qhi);
+        doc_range(x->k_doc + b * x->n_k + k.j0, k.nk, &klo, &khi);
         k.seen = qlo <= khi && klo <= qhi;
         k.cut |= qlo != qhi || klo != khi || qlo != klo;
     }
@@ -131,13 +203,13 @@ struct attn_mask {
 };
 VEC_INLINE struct attn_mask attn_mask_of(const struct attn *x, const struct attn_block *k, int g)
 {
-    int64_t i = k->i0 + g * VL;
-    struct attn_mask m = {.place = vi_add(vi_set((uint32_t)(i + x->shift)), vi_iota()), .causal = x->causal,
-                          .window = x->window <= x->n_k, .j0 = (int32_t)k->j0, .reach = (int32_t)x->window - 1};
-    if (x->doc) {
-        m.key_doc = x->doc + k->b * x->n_k + k->j0;
-        int left = v_count(k->i0 + k->nq - i > 0 ? k->i0 + k->nq - i : 0);
-        m.doc = vi_load_n(x->doc + k->b * x->n_k + (left ? i : 0), left);
+    int64_t lane = g * VL;
+    struct attn_mask m = {.place = vi_add(vi_set((uint32_t)(k->at_q + lane)), vi_iota()), .causal = x->causal,
+                          .window = x->c->at.window > 0, .j0 = (int32_t)k->at_k, .reach = (int32_t)x->window - 1};
+    if (x->q_doc) {
+        m.key_doc = x->k_doc + k->b * x->n_k + k->j0;
+        int left = v_count(k->nq - lane > 0 ? k->nq - lane : 0);
+        m.doc = vi_load_n(x->q_doc + k->b * x->n_q + k->i0 + (left ? lane : 0), left);
     }
     return m;
 }
@@ -192,14 +264,14 @@ static void attn_dropout(const struct attn *x, const struct attn_block *k, float
     const struct kernel_call *c = x->c;
     struct mask m;
     mask_init(&m, &c->at, c->step);
-    uint64_t n = (uint64_t)x->n_q, sequence = c->step->first_token / n + (uint64_t)k->b;
-    uint64_t base = attention_drop_row(&c->at, sequence, (uint64_t)k->h) * n + (uint64_t)k->i0;
+    uint64_t n = (uint64_t)x->seq, sequence = c->step->first_token / n + (uint64_t)k->b;
+    uint64_t base = attention_drop_row(&c->at, sequence, (uint64_t)k->h) * n + (uint64_t)k->at_q;
     for (int64_t i = 0; i < k->nq_pad; i += VL)
         for (int64_t j = 0; j < k->nk; j += VL) {
             vf r[VL];
             for (int l = 0; l < VL; l++) {
                 uint64_t query = base + (uint64_t)(i + l < k->nq ? i + l : 0);
-                r[l] = mask_apply(&m, mask_words(&m, query * n + (uint64_t)(k->j0 + j), VL), vf_set(1.0f));
+                r[l] = mask_apply(&m, mask_words(&m, query * n + (uint64_t)(k->at_k + j), VL), vf_set(1.0f));
             }
             vf_transpose(r);
             for (int l = 0; l < VL && j + l < k->nk; l++) vf_store(factor + (j + l) * ATTN_BQ + i, r[l]);
@@ -241,7 +313,7 @@ struct attn_job {
 typedef void attn_unit_fn(struct attn *x, int64_t b, int64_t g, int64_t part, int64_t n_parts, void *scratch);
 static inline void attn_take_units(struct attn_job *job, int member, attn_unit_fn *fn)
 {
-    void *mine = (char *)job->x.c->scratch + (size_t)member * job->each;
+    void *mine = (char *)job->x.c->scratch + job->x.tables + (size_t)member * job->each;
     job->x.o->begin();
     for (int64_t u; (u = atomic_fetch_add(&job->next, 1)) < job->n_units;) {
         int64_t pair = u % (job->x.batch * job->x.groups), part = u / (job->x.batch * job->x.groups);

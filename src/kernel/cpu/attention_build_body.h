@@ -10,10 +10,11 @@ static size_t attention_build_scratch(const struct kernel_call *c, const struct 
 {
     if (c->op == OP_ATTENTION_CACHED) return attention_cached_scratch(c, o, n_threads);
     struct attn x = attn_of(c, o);
-    attn_count_blocks(&x);
+    attn_tables(&x, NULL);
     struct attn_fwd f;
     struct attn_bwd w;
-    return (c->phase == KERNEL_FWD ? attn_fwd_carve(&x, &f, NULL) : attn_bwd_carve(&x, &w, NULL)) * (size_t)n_threads;
+    size_t each = c->phase == KERNEL_FWD ? attn_fwd_carve(&x, &f, NULL) : attn_bwd_carve(&x, &w, NULL);
+    return x.tables + each * (size_t)n_threads;
 }
 
 #define ATTENTION_TABLE(isa)                                                                  \

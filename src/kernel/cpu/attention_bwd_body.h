@@ -78,7 +78,7 @@ static void attn_bwd_pack_keys(const struct attn *x, struct attn_bwd *w, int64_t
 {
     const struct tile_ops *o = x->o;
     for (int64_t kb = 0; kb < x->n_kb; kb++) {
-        int64_t row = b * x->n_k + kb * x->bk, n = attn_keys(x, kb);
+        int64_t row = b * x->n_k + x->k_span[kb].row, n = attn_keys(x, kb);
         o->pack_a(w->k + (size_t)kb * w->key_block, attn_rows(x->k, row, g, x->a, true), n, x->a);
         o->pack_a(w->v + (size_t)kb * w->key_block, attn_rows(x->v, row, g, x->a, true), n, x->a);
         o->pack_a(w->kt + (size_t)kb * w->kt_block, attn_rows(x->k, row, g, x->a, false), x->a, n);
@@ -89,7 +89,7 @@ static void attn_bwd_pack_queries(const struct attn *x, struct attn_bwd *w, int6
     const struct tile_ops *o = x->o;
     const struct view *g = &x->c->dout[0];
     for (int64_t qb = 0; qb < x->n_qb; qb++) {
-        int64_t i0 = qb * ATTN_BQ, row = b * x->n_q + i0, n = x->n_q - i0 < ATTN_BQ ? x->n_q - i0 : ATTN_BQ;
+        int64_t i0 = qb * ATTN_BQ, row = b * x->n_q + x->q_span[qb].row, n = x->q_span[qb].n;
         o->pack_b(w->q + (size_t)qb * w->q_block, attn_rows(x->q, row, h, x->a, true), n, x->a);
         o->pack_b(w->g + (size_t)qb * w->q_block, attn_rows(g, row, h, x->a, true), n, x->a);
         o->pack_b(w->qd + (size_t)qb * w->qd_block, attn_rows(x->q, row, h, x->a, false), x->a, n);
@@ -133,7 +133,7 @@ VEC_INLINE void attn_bwd_group(const struct attn *x, struct attn_bwd *w, const s
         mask = &hide;
     }
     const float *factor = dropping ? w->factor : NULL;
-    vf lse = vf_load(w->lse + k->i0 + g * VL), delta = vf_load(w->delta + k->i0 + g * VL);
+    vf lse = vf_load(w->lse + k->qb * ATTN_BQ + g * VL), delta = vf_load(w->delta + k->qb * ATTN_BQ + g * VL);
     for (int64_t j = 0; j < k->nk; j += per) {
         vf p[2], ds[2] = {vf_zero(), vf_zero()};
         for (int u = 0; u < per && j + u < k->nk; u++) {
@@ -168,11 +168,11 @@ static void attn_bwd_block(const struct attn *x, struct attn_bwd *w, const struc
         else attn_bwd_group(x, w, k, g, dropping, DT_F32);
     }
     if (x->by_query)
-        attn_mul(o, w->dq + k->i0 * round_up(x->a, o->mr), ATTN_BQ, w->kt + kb * w->kt_block,
+        attn_mul(o, w->dq + k->qb * ATTN_BQ * round_up(x->a, o->mr), ATTN_BQ, w->kt + kb * w->kt_block,
                  tile_a_step(o, attn_keys(x, k->kb)), w->ds_right, tile_b_step(o, k->nk), x->a, k->nq_pad, k->nk, true);
     if (!x->by_key) return;
     struct tile_src rows = {.p = w->p_rows, .dtype = o->panel, .stride = ATTN_BQ, .depth_dense = true};
-    int64_t key_rows = k->j0 * x->a_pad;
+    int64_t key_rows = k->kb * x->bk * x->a_pad;
     o->pack_a(w->left, rows, k->nk, k->nq);
     attn_mul(o, w->dv + key_rows, x->a_pad, w->left, tile_a_step(o, k->nq), w->gd + qb * w->qd_block,
              tile_b_step(o, k->nq), k->nk, x->a_pad, k->nq, true);
@@ -196,20 +196,21 @@ VEC_INLINE void attn_put_rows(const struct kernel_call *c, int i, const float *s
 }
 static void attn_put_dkv(const struct attn *x, const struct attn_bwd *w, int64_t b, int64_t g, int64_t lo, int64_t hi)
 {
-    int64_t j0 = lo * x->bk, n = (hi * x->bk < x->n_k ? hi * x->bk : x->n_k) - j0, row = b * x->n_k + j0;
-    for (int i = 1; i < 3; i++) {
-        const float *sum = (i == 1 ? w->dk : w->dv) + j0 * x->a_pad;
-        if (x->t == DT_BF16) attn_put_rows(x->c, i, sum, row, g * x->a, n, x->a, x->a_pad, DT_BF16);
-        else attn_put_rows(x->c, i, sum, row, g * x->a, n, x->a, x->a_pad, DT_F32);
-    }
+    for (int i = 1; i < 3; i++)
+        for (int64_t kb = lo; kb < hi; kb++) {
+            const float *sum = (i == 1 ? w->dk : w->dv) + kb * x->bk * x->a_pad;
+            int64_t row = b * x->n_k + x->k_span[kb].row, n = attn_keys(x, kb);
+            if (x->c->din[i].dtype == DT_BF16) attn_put_rows(x->c, i, sum, row, g * x->a, n, x->a, x->a_pad, DT_BF16);
+            else attn_put_rows(x->c, i, sum, row, g * x->a, n, x->a, x->a_pad, DT_F32);
+        }
 }
 static void attn_put_dq(const struct attn *x, const struct attn_bwd *w, int64_t b, int64_t h, int64_t lo, int64_t hi)
 {
     const struct view *d = &x->c->din[0], *acc = &x->c->acc[0];
     for (int64_t qb = lo; qb < hi && d->p; qb++) {
-        int64_t i0 = qb * ATTN_BQ, n = x->n_q - i0 < ATTN_BQ ? x->n_q - i0 : ATTN_BQ, row = b * x->n_q + i0;
-        const float *sum = w->dq + i0 * round_up(x->a, x->o->mr);
-        if (x->t == DT_BF16) attn_put_transposed(d, acc, row, h * x->a, sum, NULL, n, x->a, DT_BF16);
+        int64_t n = x->q_span[qb].n, row = b * x->n_q + x->q_span[qb].row;
+        const float *sum = w->dq + qb * ATTN_BQ * round_up(x->a, x->o->mr);
+        if (d->dtype == DT_BF16) attn_put_transposed(d, acc, row, h * x->a, sum, NULL, n, x->a, DT_BF16);
         else attn_put_transposed(d, acc, row, h * x->a, sum, NULL, n, x->a, DT_F32);
     }
 }
@@ -259,9 +260,9 @@ static void attn_bwd_pass(const struct attn *x, bool by_key, bool by_query, int6
 static void attention_bwd(const struct kernel_call *c, const struct tile_ops *o)
 {
     struct attn x = attn_of(c, o);
-    attn_count_blocks(&x);
+    attn_tables(&x, c->scratch);
     int64_t pairs = x.batch * x.groups, size = team_size(c->team);
-    if (pairs == 0 || pairs >= size || x.n_kb == 1) {
+    if (pairs == 0 || pairs >= size || x.n_kb <= 1 || x.n_qb <= 1) {
         attn_bwd_pass(&x, true, true, 1);
         return;
     }

@@ -97,7 +97,7 @@ static void cached_store_member(void *arg, int member, int n_members)
 }
 
 /* The blocked forward over the cache's first n_keys rows. */
-static struct attn attn_of_cached(const struct kernel_call *c, const struct tile_ops *o, int64_t n_keys)
+static struct attn attn_of_cached(const struct kernel_call *c, const struct tile_ops *o, int64_t n_keys, void *scratch)
 {
     struct attn x = attn_of(c, o);
     x.k = &c->in[CACHED_K];
@@ -109,7 +109,8 @@ static struct attn attn_of_cached(const struct kernel_call *c, const struct tile
     x.shift = n_keys - x.n_q;
     x.causal = true;
     x.drop = false;
-    attn_count_blocks(&x);
+    x.seq = n_keys;
+    attn_tables(&x, scratch);
     return x;
 }
 
@@ -126,17 +127,17 @@ static void attention_cached(const struct kernel_call *c, const struct tile_ops 
         return;
     }
     team_run_call(cached_store_member, c);
-    struct attn x = attn_of_cached(c, o, pos[0] + n);
+    struct attn x = attn_of_cached(c, o, pos[0] + n, c->scratch);
     attn_fwd_run(&x);
 }
 
 /* Positions are data: memory for a full cache. */
 static size_t attention_cached_scratch(const struct kernel_call *c, const struct tile_ops *o, int n_threads)
 {
-    struct attn x = attn_of_cached(c, o, c->in[CACHED_K].n[0]);
+    struct attn x = attn_of_cached(c, o, c->in[CACHED_K].n[0], NULL);
     struct attn_fwd f;
     size_t few = (size_t)(c->in[CACHED_K].n[0] * n_threads) * sizeof(float);
-    return c->in[0].n[0] <= ATTN_FEW ? few : attn_fwd_carve(&x, &f, NULL) * (size_t)n_threads;
+    return c->in[0].n[0] <= ATTN_FEW ? few : x.tables + attn_fwd_carve(&x, &f, NULL) * (size_t)n_threads;
 }
 
 #endif

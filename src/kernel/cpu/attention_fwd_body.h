@@ -138,16 +138,37 @@ static void attn_fwd_finish(const struct attn *x, struct attn_fwd *f, const stru
         attn_put_transposed(x->out, NULL, row, k->h * x->a, f->o, f->sum, k->nq, x->a, DT_F32);
 }
 
+/* The same where other keys' results may be there already and these keys may hide from some queries, or (none) from all. */
+static void attn_fwd_join(const struct attn *x, struct attn_fwd *f, const struct attn_block *k, bool none)
+{
+    int64_t row = k->b * x->n_q + k->i0, col = k->h * x->a;
+    bool more = x->c->at.context.more;
+    if (none && more) return;
+    for (int64_t i = 0; i < k->nq_pad; i++) {
+        bool real = i < k->nq, seen = !none && real && f->max[i] > 0.5f * ATTN_FLOOR;
+        float here = seen ? f->max[i] * ATTN_LN2 + logf(f->sum[i]) : -INFINITY, was = -INFINITY, keep = 0, lse;
+        float *o = real ? (float *)row_at(x->out, row + i) + col : NULL, *at = real ? (float *)row_at(x->lse, row + i) + k->h : NULL;
+        if (real && more) was = *at;
+        float top = here > was ? here : was;
+        lse = top > -INFINITY ? top + logf(expf(here - top) + expf(was - top)) : -INFINITY;
+        if (was > -INFINITY) keep = expf(was - lse);
+        f->sum[i] = seen ? expf(here - lse) / f->sum[i] : 0;
+        if (!real) continue;
+        *at = lse;
+        for (int64_t d = 0; d < x->a; d++) o[d] = keep > 0 ? o[d] * keep : 0;
+    }
+    if (!none) attn_put_transposed(x->out, x->out, row, col, f->o, f->sum, k->nq, x->a, DT_F32);
+}
+
 /* All blocks of keys for one block of queries of head h. */
 static void attn_fwd_queries(struct attn *x, struct attn_fwd *f, int64_t b, int64_t h, int64_t qb)
 {
     const struct tile_ops *o = x->o;
+    const struct attn_span *q = &x->q_span[qb];
     bool first = true, dropping = x->drop && dropout_active(&x->c->at, x->c->step);
-    struct attn_block k = attn_block_at(x, b, h, qb, 0);
-    o->pack_b(f->q, attn_rows(x->q, b * x->n_q + k.i0, h, x->a, true), k.nq, x->a);
+    o->pack_b(f->q, attn_rows(x->q, b * x->n_q + q->row, h, x->a, true), q->n, x->a);
     for (int64_t kb = 0; kb < x->n_kb; kb++) {
-        k = attn_block_at(x, b, h, qb, kb);
-        if (k.nk <= 0) break;
+        struct attn_block k = attn_block_at(x, b, h, qb, kb);
         if (!k.seen) continue;
         attn_mul(o, f->s, ATTN_BQ, f->k + (size_t)kb * f->k_block, f->k_step, f->q, f->q_step, k.nk, k.nq_pad, x->a,
                  false);
@@ -157,24 +178,38 @@ static void attn_fwd_queries(struct attn *x, struct attn_fwd *f, int64_t b, int6
                  tile_b_step(o, k.nk), x->a, k.nq_pad, k.nk, !first);
         first = false;
     }
-    attn_fwd_finish(x, f, &k);
+    struct attn_block k = {.b = b, .h = h, .i0 = q->row, .nq = q->n, .nq_pad = round_up(q->n, o->nr)};
+    if (x->c->op == OP_ATTENTION_PART) attn_fwd_join(x, f, &k, first);
+    else attn_fwd_finish(x, f, &k);
+}
+
+/* Places from the first to the last of blocks of queries [lo, hi). */
+static void attn_reach(const struct attn *x, int64_t lo, int64_t hi, int64_t *first, int64_t *last)
+{
+    *first = INT64_MAX;
+    *last = -1;
+    for (int64_t qb = lo; qb < hi; qb++) {
+        const struct attn_span *q = &x->q_span[qb];
+        if (q->place < *first) *first = q->place;
+        if (q->place + q->n - 1 > *last) *last = q->place + q->n - 1;
+    }
 }
 
 static void attn_fwd_unit(struct attn *x, int64_t b, int64_t g, int64_t part, int64_t n_parts, void *scratch)
 {
     struct attn_fwd f;
     attn_fwd_carve(x, &f, scratch);
-    int64_t lo, hi, hlo, hhi;
+    int64_t lo, hi, hlo, hhi, first, last;
     attention_heads_of(&x->c->at, g, &hlo, &hhi);
     if (hlo == hhi) return;
     team_split(x->n_qb, (int)part, (int)n_parts, &lo, &hi);
-    for (int64_t kb = 0; kb < x->n_kb && lo < hi; kb++) { /* what the last block of queries sees is all we need */
-        struct attn_block k = attn_block_at(x, b, 0, hi - 1, kb);
-        if (k.nk <= 0) break;
-        int64_t row = b * x->n_k + k.j0, n = attn_keys(x, kb);
-        if (k.j0 + n - 1 <= lo * ATTN_BQ + x->shift - x->window) continue;
-        x->o->pack_a(f.k + (size_t)kb * f.k_block, attn_rows(x->k, row, g, x->a, true), n, x->a);
-        x->o->pack_a(f.v + (size_t)kb * f.v_block, attn_rows(x->v, row, g, x->a, false), x->a, n);
+    attn_reach(x, lo, hi, &first, &last);
+    for (int64_t kb = 0; kb < x->n_kb && lo < hi; kb++) { /* what no query here can see is not needed */
+        const struct attn_span *k = &x->k_span[kb];
+        if ((x->causal && k->place > last) || k->place + k->n - 1 <= first - x->window) continue;
+        int64_t row = b * x->n_k + k->row;
+        x->o->pack_a(f.k + (size_t)kb * f.k_block, attn_rows(x->k, row, g, x->a, true), k->n, x->a);
+        x->o->pack_a(f.v + (size_t)kb * f.v_block, attn_rows(x->v, row, g, x->a, false), x->a, k->n);
     }
     for (int64_t h = hlo; h < hhi; h++)
         for (int64_t qb = lo; qb < hi; qb++) attn_fwd_queries(x, &f, b, h, qb);
@@ -202,7 +237,7 @@ static void attn_fwd_run(struct attn *x)
 static void attention_fwd(const struct kernel_call *c, const struct tile_ops *o)
 {
     struct attn x = attn_of(c, o);
-    attn_count_blocks(&x);
+    attn_tables(&x, c->scratch);
     attn_fwd_run(&x);
 }
 

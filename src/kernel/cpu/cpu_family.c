@@ -19,6 +19,7 @@ const struct kernel_family kernel_family_cpu = {
         [OP_LAYERNORM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_ROTARY] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_ATTENTION] = {[KERNEL_FWD] = ATTENTION, [KERNEL_BWD_IN] = ATTENTION},
+        [OP_ATTENTION_PART] = {[KERNEL_FWD] = ATTENTION, [KERNEL_BWD_IN] = ATTENTION},
         [OP_ATTENTION_CACHED] = {[KERNEL_FWD] = ATTENTION},
         [OP_ACT] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_ADD] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},

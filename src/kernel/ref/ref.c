@@ -52,6 +52,9 @@ const struct kernel_family kernel_family_ref = {
         [OP_XENT_PART] = {[KERNEL_FWD] = {.run = xent_part_ref}},
         [OP_ATTENTION_CACHED] = {[KERNEL_FWD] = {.run = attention_cached_fwd_ref,
                                                  .scratch = attention_scratch_ref}},
+        [OP_ATTENTION_PART] = {[KERNEL_FWD] = {.run = attention_part_fwd_ref, .scratch = attention_part_scratch_ref},
+                               [KERNEL_BWD_IN] = {.run = attention_part_bwd_in_ref,
+                                                  .scratch = attention_part_scratch_ref}},
         [OP_COPY] = {[KERNEL_FWD] = {.run = copy_fwd_ref}, [KERNEL_BWD_IN] = {.run = copy_bwd_in_ref}},
     },
 };

@@ -65,7 +65,7 @@ kernel_fn linear_fwd_ref, linear_bwd_in_ref, linear_bwd_w_ref;
 kernel_fn rmsnorm_fwd_ref, rmsnorm_bwd_in_ref, rmsnorm_bwd_w_ref;
 kernel_fn layernorm_fwd_ref, layernorm_bwd_in_ref, layernorm_bwd_w_ref;
 kernel_fn rotary_fwd_ref, rotary_bwd_in_ref;
-kernel_fn attention_fwd_ref, attention_bwd_in_ref, attention_cached_fwd_ref;
+kernel_fn attention_fwd_ref, attention_bwd_in_ref, attention_cached_fwd_ref, attention_part_fwd_ref, attention_part_bwd_in_ref;
 kernel_fn act_fwd_ref, act_bwd_in_ref;
 kernel_fn add_fwd_ref, add_bwd_in_ref, dropout_fwd_ref, dropout_bwd_in_ref;
 kernel_fn xent_fwd_ref, xent_bwd_in_ref, xent_part_ref;
@@ -73,6 +73,7 @@ kernel_fn copy_fwd_ref, copy_bwd_in_ref;
 
 size_t linear_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t attention_scratch_ref(const struct kernel_call *c, int n_threads);
+size_t attention_part_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t xent_scratch_ref(const struct kernel_call *c, int n_threads);
 
 #endif

@@ -1,0 +1,161 @@
+/* Attention of some rows of every sequence against some others, plainly: one row of scores at a time, put together with
+ * what earlier calls left. With o_1, lse_1 of some keys and o_2, lse_2 of others,
+ *
+ *   lse = log(exp lse_1 + exp lse_2)    o = o_1 exp(lse_1 - lse) + o_2 exp(lse_2 - lse)
+ *
+ * Backward is attention.c's with the final lse: each pair's share needs no other pair, so keys may come in any parts
+ * (Liu et al. 2023, "Ring Attention with Blockwise Transformers"). */
+#include <math.h>
+
+#include "kernel/attention_heads.h"
+#include "kernel/dropout.h"
+#include "kernel/ref/ref.h"
+#include "layout/context.h"
+
+enum { Q, K, VALUE, DOC };
+
+/* Rows of one sequence on the parts of q or of k; the position of row i. */
+static int64_t rows_of(const struct kernel_call *c, bool keys)
+{
+    const struct op_attrs *at = &c->at;
+    return context_rows(at->seq, at->context.parts, keys ? at->context.k_first : at->context.q_first,
+                        keys ? at->context.k_count : at->context.q_count);
+}
+
+static int64_t place_of(const struct kernel_call *c, bool keys, int64_t i)
+{
+    int n = c->at.context.parts, part = keys ? c->at.context.k_first : c->at.context.q_first;
+    for (int64_t rows; i >= (rows = context_rows(c->at.seq, n, part, 1)); part++) i -= rows;
+    return context_place(c->at.seq, n, part, i);
+}
+
+static bool sees(const struct kernel_call *c, int64_t b, int64_t i, int64_t j)
+{
+    if (c->at.causal && j > i) return false;
+    if (c->at.window && j <= i - c->at.window) return false;
+    return c->n_in <= DOC || ref_int(&c->in[DOC], b * c->at.seq + i) == ref_int(&c->in[DOC], b * c->at.seq + j);
+}
+
+static double dot(const struct view *a, int64_t ra, int64_t ca, const struct view *b, int64_t rb, int64_t cb, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += ref_get(a, ra, ca + i) * ref_get(b, rb, cb + i);
+    return sum;
+}
+
+static double drop_factor(const struct kernel_call *c, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    if (!dropout_active(&c->at, c->step)) return 1;
+    uint64_t seq = (uint64_t)c->at.seq, sequence = c->step->first_token / seq + (uint64_t)b;
+    uint64_t index = (attention_drop_row(&c->at, sequence, (uint64_t)h) * seq + (uint64_t)i) * seq + (uint64_t)j;
+    return dropout_keep(c->step->seed, c->at.stream, c->step->step, index, c->at.dropout)
+               ? (double)dropout_scale(c->at.dropout) : 0;
+}
+
+/* One head of one query: p_K the scores, place_K the keys' positions. */
+static void head_row(const struct kernel_call *c, int64_t t, int64_t h, double *p_K, const double *place_K)
+{
+    int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = c->at.head_dim, b = t / n_q, i = place_of(c, false, t % n_q);
+    int64_t kv = attention_kv_of(&c->at, h) * n_a;
+    double max = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < n_k; j++) {
+        p_K[j] = sees(c, b, i, (int64_t)place_K[j])
+                     ? (double)c->at.scale * dot(&c->in[Q], t, h * n_a, &c->in[K], b * n_k + j, kv, n_a) : -INFINITY;
+        max = fmax(max, p_K[j]);
+    }
+    for (int64_t j = 0; j < n_k && max > -INFINITY; j++) sum += p_K[j] = exp(p_K[j] - max);
+    double here = sum > 0 ? max + log(sum) : -INFINITY, was = c->at.context.more ? ref_get(&c->out[1], t, h) : -INFINITY;
+    double top = fmax(here, was), lse = top > -INFINITY ? top + log(exp(here - top) + exp(was - top)) : -INFINITY;
+    double keep = was > -INFINITY ? exp(was - lse) : 0, by = sum > 0 ? exp(here - lse) / sum : 0;
+    ref_set(&c->out[1], t, h, lse);
+    for (int64_t j = 0; j < n_k && sum > 0; j++)
+        p_K[j] = p_K[j] > 0 ? p_K[j] * by * drop_factor(c, b, h, i, (int64_t)place_K[j]) : 0;
+    for (int64_t a = 0; a < n_a; a++) {
+        double o = keep > 0 ? keep * ref_get(&c->out[0], t, h * n_a + a) : 0;
+        for (int64_t j = 0; j < n_k && sum > 0; j++)
+            if (p_K[j] > 0) o += p_K[j] * ref_get(&c->in[VALUE], b * n_k + j, kv + a);
+        ref_set(&c->out[0], t, h * n_a + a, o);
+    }
+}
+
+static void part_row(const struct kernel_call *c, int64_t t, double *mine)
+{
+    int64_t n_k = rows_of(c, true);
+    for (int64_t j = 0; j < n_k; j++) mine[n_k + j] = (double)place_of(c, true, j);
+    for (int64_t h = 0; h < c->at.heads; h++) head_row(c, t, h, mine, mine + n_k);
+}
+
+void attention_part_fwd_ref(const struct kernel_call *c)
+{
+    ref_each_row(c, c->in[Q].n[0], 2 * rows_of(c, true), part_row);
+}
+
+/* What a pair (row ti at position i, row tj at position j) contributes: to dv per do, and the gradient of q.k. */
+struct pair {
+    double p_dropped, ds;
+};
+
+static struct pair pair_backward(const struct kernel_call *c, int64_t b, int64_t h, int64_t ti, int64_t i, int64_t tj,
+                                 int64_t j)
+{
+    int64_t n_a = c->at.head_dim, kv = attention_kv_of(&c->at, h) * n_a;
+    double scale = (double)c->at.scale, factor = drop_factor(c, b, h, i, j);
+    double p = exp(scale * dot(&c->in[Q], ti, h * n_a, &c->in[K], tj, kv, n_a) - ref_get(&c->out[1], ti, h));
+    double dp = factor * dot(&c->dout[0], ti, h * n_a, &c->in[VALUE], tj, kv, n_a);
+    double delta = dot(&c->dout[0], ti, h * n_a, &c->out[0], ti, h * n_a, n_a);
+    return (struct pair){p * factor, scale * p * (dp - delta)};
+}
+
+static void dq_row(const struct kernel_call *c, int64_t t, double *dq_A)
+{
+    int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = c->at.head_dim, b = t / n_q, i = place_of(c, false, t % n_q);
+    for (int64_t h = 0; h < c->at.heads; h++) {
+        int64_t kv = attention_kv_of(&c->at, h) * n_a;
+        for (int64_t a = 0; a < n_a; a++) dq_A[a] = 0;
+        for (int64_t r = 0; r < n_k; r++) {
+            int64_t j = place_of(c, true, r);
+            if (!sees(c, b, i, j)) continue;
+            double ds = pair_backward(c, b, h, t, i, b * n_k + r, j).ds;
+            for (int64_t a = 0; a < n_a; a++) dq_A[a] += ds * ref_get(&c->in[K], b * n_k + r, kv + a);
+        }
+        for (int64_t a = 0; a < n_a; a++) ref_put_grad(c, Q, t, h * n_a + a, dq_A[a]);
+    }
+}
+
+static void dkv_row(const struct kernel_call *c, int64_t t, double *dk_A)
+{
+    int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = c->at.head_dim, b = t / n_k, j = place_of(c, true, t % n_k);
+    double *dv_A = dk_A + n_a;
+    for (int64_t g = 0; g < c->at.kv_heads; g++) {
+        int64_t lo, hi;
+        attention_heads_of(&c->at, g, &lo, &hi);
+        for (int64_t a = 0; a < 2 * n_a; a++) dk_A[a] = 0;
+        for (int64_t h = lo; h < hi; h++)
+            for (int64_t r = 0; r < n_q; r++) {
+                int64_t ti = b * n_q + r, i = place_of(c, false, r);
+                if (!sees(c, b, i, j)) continue;
+                struct pair x = pair_backward(c, b, h, ti, i, t, j);
+                for (int64_t a = 0; a < n_a; a++) {
+                    dk_A[a] += x.ds * ref_get(&c->in[Q], ti, h * n_a + a);
+                    dv_A[a] += x.p_dropped * ref_get(&c->dout[0], ti, h * n_a + a);
+                }
+            }
+        for (int64_t a = 0; a < n_a; a++) {
+            ref_put_grad(c, K, t, g * n_a + a, dk_A[a]);
+            ref_put_grad(c, VALUE, t, g * n_a + a, dv_A[a]);
+        }
+    }
+}
+
+void attention_part_bwd_in_ref(const struct kernel_call *c)
+{
+    int64_t n_a = c->at.head_dim;
+    if (c->din[Q].p) ref_each_row(c, c->in[Q].n[0], n_a, dq_row);
+    if (c->din[K].p || c->din[VALUE].p) ref_each_row(c, c->in[K].n[0], 2 * n_a, dkv_row);
+}
+
+/* A row of scores and the keys' positions forward; dk and dv of one head backward. */
+size_t attention_part_scratch_ref(const struct kernel_call *c, int n_threads)
+{
+    return ref_scratch(c->phase == KERNEL_FWD ? 2 * rows_of(c, true) : 2 * (int64_t)c->at.head_dim, n_threads);
+}
