@@ -21,7 +21,7 @@ static const struct change collect = {"par_collect", OP_COLLECT, SPMD_S0, SPMD_I
 
 struct par par_single(void)
 {
-    struct par p = {{0}, {0}, 0, false};
+    struct par p = {.forget = 0};
     for (int a = 0; a < AXIS_N; a++) p.size[a] = 1;
     return p;
 }

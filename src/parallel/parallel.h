@@ -24,6 +24,8 @@ struct par {
     int size[AXIS_N];
     int rank[AXIS_N];
     int forget;    /* 0, or the number (from 1) of a change of type to leave out: what tests of the type rules break */
+    int context_inner;   /* cp: ranks that exchange heads, 0 or 1 none (context.h) */
+    bool context_gather; /* cp: keys and values all at once instead of around a ring */
     bool sequence; /* tokens are sharded over tp between the regions that tp splits (sequence parallelism) */
 };
 struct par par_single(void); /* one rank */

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 
 #include "layout/region.h"
+#include "parallel/context.h"
 
 enum { MAX_PARTS = 4096 };
 
@@ -90,14 +91,16 @@ static void add(const struct kernel_table *kt, const struct kernel_call *c, void
 
 size_t par_run_scratch(const struct kernel_table *kt, const struct kernel_call *c)
 {
-    (void)kt;
-    (void)c;
-    return 0;
+    return c->op == OP_CONTEXT ? context_scratch(kt, c) : 0;
 }
 
 void par_run_collective(void *ctx, const struct kernel_table *kt, const struct kernel_call *c)
 {
     struct par_run *x = ctx;
+    if (c->op == OP_CONTEXT) {
+        context_run(x, kt, c);
+        return;
+    }
     struct comm *m = x->axis[c->at.axis];
     const struct way *w = &ways[c->op];
     bool forward = c->phase == KERNEL_FWD;

@@ -9,6 +9,7 @@
 
 struct par_run {
     struct comm *axis[AXIS_N]; /* NULL: of size 1 */
+    struct comm *inner, *outer;/* parts of cp, where it has two levels (context.h); else NULL */
 };
 
 /* For program_args.collective, ctx a struct par_run; on the null device nothing but the communicator's counting. */

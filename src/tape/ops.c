@@ -42,7 +42,7 @@ tid op_rotary(struct tape *t, tid x, tid pos_T, tid table_PA, int heads, int hea
                        (tid[]){x, pos_T, table_PA}, DT_N, name);
 }
 
-static struct op_attrs attention_attrs(const struct attention_shape *s)
+struct op_attrs attention_attrs(const struct attention_shape *s)
 {
     return (struct op_attrs){
         .heads = s->heads,

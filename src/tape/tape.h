@@ -145,6 +145,7 @@ struct attention_shape {
     float dropout;
     uint64_t stream;
 };
+struct op_attrs attention_attrs(const struct attention_shape *s);
 tid op_attention(struct tape *t, tid q, tid k, tid v, tid doc_T, const struct attention_shape *s, const char *name);
 tid op_attention_cached(struct tape *t, tid q, tid k, tid v, tid pos_T, tid cache_k, tid cache_v,
                         const struct attention_shape *s, const char *name);
