@@ -26,11 +26,14 @@ int cmd_verify(int argc, char **argv)
     struct str out = {0};
     int ranks = a.ranks > 1 ? (int)a.ranks : 4;
     if (ranks > 64) return cli_usage("verify", "-n %d: at most 64", ranks);
-    char *keys[CLI_MAX_KEYS + 2];
+    static const char *const one_rank[] = {"dp_replicate=1", "dp_shard=-1", "zero=0",    "tp=1",         "cp=1",
+                                           "ep=1",           "pp=1",        "servers=0", "schedule=auto"};
+    enum { N_ONE_RANK = (int)(sizeof one_rank / sizeof *one_rank) };
+    char *keys[CLI_MAX_KEYS + N_ONE_RANK];
     int n = 0;
     for (; n < a.n_overrides; n++) keys[n] = a.overrides[n];
-    keys[n++] = arena_strdup(arena, "parallel.dp_replicate=1"); /* the config's own layout is one of those tried */
-    keys[n++] = arena_strdup(arena, "parallel.dp_shard=-1");
+    for (int i = 0; i < N_ONE_RANK; i++) /* the config's own layout is one of those tried */
+        keys[n++] = arena_printf(arena, "parallel.%s", one_rank[i]);
     rc = cli_config(&c, NULL, arena, a.config, keys, n, 1, &e);
     if (!rc) rc = verify_run(&v, &c, ranks, STEPS, &e);
     if (!rc) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "run/serve.h"
 
 /* Steps rank `rank` of n on the null device and reads its books. */
 static int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c, int rank, struct err *e)
@@ -20,11 +21,18 @@ static int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c
     if (!rc) rc = ranks_init(&ranks, world, c, e);
     if (!rc) ranks_engine(&ranks, &ec);
     if (!rc) rc = engine_new(&g, &ec, d, e);
+    struct serve *serve = NULL;
+    struct serve_config sc = {.async = c->parallel.server_mode == SERVER_ASYNC, .optim = ec.optim, .lr = config_lr(c)};
+    if (!rc && ranks.n_servers) rc = serve_new(&serve, &sc, g, &ranks, e);
     if (!rc) {
         struct engine_batch nothing = {0};
         struct engine_report report;
         engine_init(g);
-        engine_step(g, &nothing, 0, 0, &report);
+        if (serve) serve_begin(serve, 0);
+        int64_t before = serve ? serve_traffic(serve) : 0;
+        if (serve) serve_step(serve, &nothing, 0, 0, &report);
+        else engine_step(g, &nothing, 0, 0, &report);
+        if (serve) r->serve_bytes = serve_traffic(serve) - before;
         p->params = g->params.numel;
         p->microbatches = ec.n_microbatches;
         p->tokens_per_step = c->batch.global * c->model.seq_len;
@@ -41,6 +49,7 @@ static int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c
         r->comm[AXIS_PP].messages += copies.messages;
         r->comm[AXIS_PP].operations += copies.operations;
     }
+    serve_free(serve);
     engine_free(g);
     ranks_fini(&ranks);
     comm_free(world);
@@ -66,20 +75,23 @@ static int by_need(const void *a, const void *b)
 /* The ranks that play other roles than their neighbours: their numbers, and how many are like each. */
 static int roles_list(const struct config *c, int n_ranks, struct plan_rank *out)
 {
-    int tp = to_int(c->parallel.tp), pp = to_int(c->parallel.pp), tps = uneven(c) ? tp : 1, inner = n_ranks / pp, n = 0;
+    int tp = to_int(c->parallel.tp), pp = to_int(c->parallel.pp), servers = to_int(c->parallel.servers);
+    int tps = uneven(c) ? tp : 1, inner = (n_ranks - servers) / pp, n = 0;
     for (int stage = 0; stage < pp; stage++)
         for (int t = 0; t < tps; t++) {
             int data = inner / tp, first = stage * inner + t, alike = tps > 1 ? data : inner;
             out[n++] = (struct plan_rank){.rank = first, .n_alike = data > 1 ? alike / 2 : alike};
             if (data > 1) out[n++] = (struct plan_rank){.rank = first + (data - 1) * tp, .n_alike = alike - alike / 2};
         }
+    if (servers) out[n++] = (struct plan_rank){.rank = n_ranks - servers, .n_alike = servers > 1 ? servers / 2 : 1};
+    if (servers > 1) out[n++] = (struct plan_rank){.rank = n_ranks - 1, .n_alike = servers - servers / 2};
     return n;
 }
 
 int plan_make(struct plan *p, const struct config *c, struct err *e)
 {
     *p = (struct plan){.n_ranks = config_ranks(c)};
-    p->role = xcalloc(to_size(2 * c->parallel.pp * c->parallel.tp), sizeof *p->role);
+    p->role = xcalloc(to_size(2 * c->parallel.pp * c->parallel.tp + 2), sizeof *p->role);
     p->n_roles = roles_list(c, p->n_ranks, p->role);
     int rc = OK;
     for (int i = 0; !rc && i < p->n_roles; i++) {
@@ -105,7 +117,7 @@ static void print_roles(const struct plan *p, struct str *out)
     str_printf(out, "  %8s %8s %6s %4s %12s %12s %14s\n", "rank", "alike", "stage", "tp", "peak", "microbatch", "sent per step");
     for (int i = 0; i < p->n_roles; i++) {
         const struct plan_rank *r = &p->role[i];
-        double sent = 0;
+        double sent = (double)r->serve_bytes;
         for (int x = 0; x < AXIS_N; x++) sent += (double)r->comm[x].bytes;
         str_printf(out, "  %8d %8d %6d %4d %12s %12s %14s\n", r->rank, r->n_alike, r->at.rank[AXIS_PP], r->at.rank[AXIS_TP],
                    str_bytes(a, (double)r->peak_bytes), str_bytes(m, (double)r->act_bytes_microbatch), str_bytes(b, sent));
@@ -153,6 +165,7 @@ void plan_print(const struct plan *p, const struct config *c, struct str *out)
             str_printf(out, "  sent over %-12s %16" PRId64 " bytes in %" PRId64 " messages per step\n",
                        axis_name((enum axis)x), most->comm[x].bytes, most->comm[x].messages);
     print_choices(p, c, out);
+    if (most->serve_bytes) str_printf(out, "  sent to or from servers  %16" PRId64 " bytes per step\n", most->serve_bytes);
     print_roles(p, out);
 }
 
@@ -195,6 +208,7 @@ void plan_json(const struct plan *p, struct str *out)
         json_put_int(&o, "alike", r->n_alike);
         json_put_int(&o, "stage", r->at.rank[AXIS_PP]);
         json_put_int(&o, "tp", r->at.rank[AXIS_TP]);
+        json_put_int(&o, "server_bytes", r->serve_bytes);
         json_put_int(&o, "microbatches", p->microbatches);
         json_put_int(&o, "activation_bytes_per_microbatch", r->act_bytes_microbatch);
         json_bytes(r, &o);

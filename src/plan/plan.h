@@ -14,6 +14,7 @@ struct plan_rank {
     int n_alike;         /* how many play it */
     struct par at;       /* its place on the mesh */
     double flops;        /* of one step */
+    int64_t serve_bytes; /* sent in one step between workers and a parameter server */
     size_t bytes[MEM_N]; /* at the peak */
     size_t peak_bytes;
     int64_t act_bytes_microbatch; /* what one microbatch keeps from forward to backward */

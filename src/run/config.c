@@ -101,6 +101,12 @@ const struct conf_row config_rows[] = {
          "tensor parallel: shard the tokens of the residual stream over tp as well"),
     INT("parallel.cp", parallel.cp, "1", -1, 1 << 20, "context parallel"),
     INT("parallel.ep", parallel.ep, "1", -1, 1 << 20, "expert parallel"),
+    INT("parallel.servers", parallel.servers, "0", 0, 1 << 16,
+        "ranks that are a parameter server; the others are its workers; 0: none"),
+    CHOICE("parallel.server_mode", parallel.server_mode, "sync", "sync|async",
+           "sync: one update per step of all workers; async: one per push, as they come"),
+    INT("parallel.staleness", parallel.staleness, "1", 0, 1 << 20,
+        "async: steps that a worker may be ahead of the slowest; 0: none begins a step before all ended the one before"),
     INT("parallel.pp", parallel.pp, "1", -1, 1 << 20, "pipeline ranks"),
     TEXT("parallel.schedule", parallel.schedule, "auto",
          "order of work in the pipeline (tutti schedule --help lists them); auto: 1f1b"),
@@ -225,12 +231,38 @@ static int resolve_left(struct degree *d, int n, int n_ranks, const struct conf 
     return OK;
 }
 
+/* Workers share out sequences only, and keep no state that could be shared. */
+static int resolve_servers(const struct config *c, const struct conf *f, int n_ranks, struct err *e)
+{
+    int64_t s = c->parallel.servers;
+    struct {
+        const char *key;
+        bool bad;
+        const char *set;
+    } no[] = {
+        {"parallel.tp", c->parallel.tp != 1, "1"},       {"parallel.cp", c->parallel.cp != 1, "1"},
+        {"parallel.pp", c->parallel.pp != 1, "1"},       {"parallel.ep", c->parallel.ep != 1, "1"},
+        {"parallel.zero", c->parallel.zero != 0, "0"},   {"parallel.dp_replicate", c->parallel.dp_replicate != 1, "1"},
+        {"precision.grad", c->precision.grad != 0, "fp32"}, {"numerics.exact_order", c->numerics.exact_order, "false"},
+    };
+    if (!s) return OK;
+    if (s >= n_ranks)
+        return conf_error(f, e, "parallel.servers", "%lld of %d ranks leave no worker; choose at most %d, or start more ranks (-n)",
+                          (long long)s, n_ranks, n_ranks - 1);
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        if (no[i].bad)
+            return conf_error(f, e, no[i].key, "does not go together with a parameter server; choose %s, or set parallel.servers "
+                              "to 0", no[i].set);
+    return OK;
+}
+
 static int resolve_parallel(struct config *c, const struct conf *f, int n_ranks, struct err *e)
 {
     struct degree dense[] = {{"parallel.dp_shard", &c->parallel.dp_shard}, {"parallel.dp_replicate", &c->parallel.dp_replicate},
                              {"parallel.tp", &c->parallel.tp},             {"parallel.cp", &c->parallel.cp},
                              {"parallel.pp", &c->parallel.pp}};
-    int rc = resolve_left(dense, 5, n_ranks, f, e);
+    int rc = resolve_servers(c, f, n_ranks, e);
+    if (!rc) rc = resolve_left(dense, 5, n_ranks - to_int(c->parallel.servers), f, e);
     if (rc) return rc;
     static const char *const later[] = {"parallel.cp", "parallel.ep"};
     int64_t size[] = {c->parallel.cp, c->parallel.ep};
@@ -245,7 +277,7 @@ static int resolve_parallel(struct config *c, const struct conf *f, int n_ranks,
 
 int config_ranks(const struct config *c)
 {
-    return to_int(config_dp(c) * c->parallel.tp * c->parallel.cp * c->parallel.pp);
+    return to_int(config_dp(c) * c->parallel.tp * c->parallel.cp * c->parallel.pp + c->parallel.servers);
 }
 
 int64_t config_dp(const struct config *c)

@@ -25,6 +25,7 @@ enum config_recipe { RECIPE_FP32, RECIPE_BF16 };
 enum config_grad { GRAD_FP32, GRAD_BF16 };
 enum config_reduce { REDUCE_MICROBATCH, REDUCE_STEP };
 enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_FULL };
+enum config_server { SERVER_SYNC, SERVER_ASYNC };
 enum config_progress { PROGRESS_AUTO, PROGRESS_INLINE, PROGRESS_THREAD };
 enum config_device { DEVICE_CPU, DEVICE_NULL };
 
@@ -63,6 +64,8 @@ struct config {
     struct {
         int64_t dp_replicate, dp_shard, zero, tp, cp, ep, pp;
         bool sequence_parallel;
+        int64_t servers, staleness;
+        int server_mode;
         const char *schedule, *schedule_file;
         const char *schedule_text; /* not a key: what is in the file */
         int64_t chunks;

@@ -17,9 +17,21 @@ static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 static int max_int(int a, int b) { return a > b ? a : b; }
 
 /* Parameters, who holds what of them, and what travels when. */
+static bool is_server(const struct engine_config *c) { return c->n_servers && c->server >= 0; }
+
+/* A server's shard: as at zero 3, and nobody to exchange it with but the workers. */
+static int new_shard(struct engine *g, struct err *e)
+{
+    struct store_config c = {.dtype = g->cfg.dtype, .training = true, .n_moments = optim_n_moments(&g->cfg.optim), .zero = 3,
+                             .shard_rank = g->cfg.server, .n_shards = g->cfg.n_servers};
+    int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e);
+    return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){0}, e);
+}
+
 static int new_store(struct engine *g, struct err *e)
 {
     struct store_config c = {
+        .stateless = g->cfg.n_servers > 0,
         .dtype = g->cfg.dtype,
         .training = g->cfg.training,
         .n_moments = optim_n_moments(&g->cfg.optim),
@@ -51,6 +63,7 @@ static int new_store(struct engine *g, struct err *e)
         .param_slots = param_slots,
         .grad_slots = grad_slots,
         .exact = g->cfg.exact_order,
+        .sums = g->cfg.workers,
         .n_microbatches = g->cfg.n_microbatches,
     }, e);
     if (!rc) rc = copies_init(&g->copies, &g->store, g->cfg.axis[AXIS_PP], build_holders, g, e);
@@ -170,6 +183,12 @@ int engine_new(struct engine **out, const struct engine_config *c, struct device
     int rc = model_check(&c->model, e);
     if (!rc) rc = kernel_table_init(&g->kernels, c->kernels, c->threads, d->counts_only, e);
     if (!rc) model_declare(&c->model, &g->cfg.par, &g->params);
+    if (!rc && is_server(c)) {
+        rc = new_shard(g, e);
+        if (!rc) *out = g;
+        if (rc) engine_free(g);
+        return rc;
+    }
     if (!rc) rc = build_schedule(g, e);
     if (!rc) rc = build_stages(g, e);
     if (!rc) rc = build_itineraries(g, e);

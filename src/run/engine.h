@@ -54,6 +54,10 @@ struct engine_config {
     /* This rank's groups (run/ranks.h); NULL: of size 1. */
     struct comm *world, *shard, *replicate, *model_group, *axis[AXIS_N];
     struct pipeline_config pipeline;
+    /* A parameter server (run/serve.h): a worker keeps no optimizer state and reduces nothing itself, a server keeps its shard
+     * and runs no model. */
+    int n_servers, server;   /* 0: none; server: which, -1 a worker */
+    struct comm *workers;    /* over which workers add up counts and losses; NULL: each counts its own */
 };
 
 /* This rank's part of a batch: n sequences of seq tokens each; host memory, borrowed during the call. n is at most

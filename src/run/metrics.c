@@ -108,6 +108,10 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
     json_put_real_digits(&o, "mfu", s->mfu, 4);
     json_put_int(&o, "peak_bytes", s->peak_bytes);
     json_put_int(&o, "skipped", s->skipped);
+    if (s->async) {
+        json_put_real(&o, "staleness_mean", s->staleness_mean);
+        json_put_int(&o, "staleness_max", s->staleness_max);
+    }
     json_end_object(&o);
     if (m->tb) {
         tb_scalar(m->tb, "train/loss", s->step, s->loss);

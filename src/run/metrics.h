@@ -20,6 +20,9 @@ struct metrics_step {
     int64_t step_tokens; /* processed in this step: what tokens_per_s counts */
     double step_s, mfu;
     int64_t peak_bytes;
+    bool async;      /* a parameter server's updates as they come: */
+    double staleness_mean; /* updates between a pull and its push, over those since the last report */
+    int64_t staleness_max;
     int64_t skipped; /* steps left out so far */
 };
 

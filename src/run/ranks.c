@@ -27,6 +27,19 @@ static int groups(struct ranks *r, struct err *e)
     return rc;
 }
 
+/* Workers are ranks of a mesh of their own; they meet in one group, and the servers do what else goes over ranks. */
+static int worker_groups(struct ranks *r, int n_workers, struct err *e)
+{
+    int *list = xcalloc((size_t)n_workers, sizeof *list);
+    for (int i = 0; i < n_workers; i++) list[i] = i;
+    int rc = r->server < 0 && n_workers > 1 ? comm_split_list(&r->workers, r->world, list, n_workers, "workers", e) : OK;
+    xfree(list);
+    r->writes = r->server >= 0;
+    r->writer = r->server;
+    r->n_writers = r->n_servers;
+    return rc;
+}
+
 int ranks_init(struct ranks *r, struct comm *world, const struct config *c, struct err *e)
 {
     memset(r, 0, sizeof *r);
@@ -41,16 +54,24 @@ int ranks_init(struct ranks *r, struct comm *world, const struct config *c, stru
     degrees[AXIS_CP] = to_int(c->parallel.cp);
     degrees[AXIS_PP] = to_int(c->parallel.pp);
     degrees[AXIS_EDP] = -1;
-    int rc = mesh_init(&r->mesh, r->n, degrees, e);
+    r->n_servers = to_int(c->parallel.servers);
+    int n = r->n - r->n_servers, rc = mesh_init(&r->mesh, n, degrees, e);
     if (rc) return rc;
+    r->server = r->rank >= n ? r->rank - n : -1;
     for (int a = 0; a < AXIS_N; a++) {
         r->par.size[a] = r->mesh.size[a];
-        r->par.rank[a] = mesh_coord(&r->mesh, (enum axis)a, r->rank);
+        r->par.rank[a] = r->server < 0 ? mesh_coord(&r->mesh, (enum axis)a, r->rank) : 0;
     }
     r->par.sequence = c->parallel.sequence_parallel && c->parallel.tp > 1;
     r->part = r->par.rank[AXIS_DP_REPLICATE] * r->mesh.size[AXIS_DP_SHARD] + r->par.rank[AXIS_DP_SHARD];
+    r->writes = r->par.rank[AXIS_DP_REPLICATE] == 0;
+    r->n_writers = 1;
     if (!world) return OK;
-    rc = groups(r, e);
+    rc = r->n_servers ? worker_groups(r, n, e) : groups(r, e);
+    if (!r->n_servers && r->model) {
+        r->writer = comm_rank(r->model);
+        r->n_writers = comm_size(r->model);
+    }
     if (rc) ranks_fini(r);
     return rc;
 }
@@ -61,10 +82,11 @@ void ranks_fini(struct ranks *r)
         comm_free(r->axis[a]);
         r->axis[a] = NULL;
     }
+    comm_free(r->workers);
     comm_free(r->model);
     comm_free(r->shard);
     comm_free(r->replicate);
-    r->shard = r->replicate = r->model = NULL;
+    r->shard = r->replicate = r->model = r->workers = NULL;
 }
 
 void ranks_engine(const struct ranks *r, struct engine_config *ec)
@@ -74,6 +96,9 @@ void ranks_engine(const struct ranks *r, struct engine_config *ec)
     ec->shard = r->shard;
     ec->replicate = r->replicate;
     ec->model_group = r->model;
+    ec->n_servers = r->n_servers;
+    ec->server = r->server;
+    ec->workers = r->workers;
     ec->par = r->par;
     memcpy(ec->axis, r->axis, sizeof ec->axis);
 }

@@ -14,6 +14,10 @@ struct ranks {
     struct comm *shard, *replicate, *model, *axis[AXIS_N];
     struct mesh mesh;
     int rank, n;
+    int n_servers, server;         /* the last n_servers ranks are a parameter server; which of them this is, -1: a worker */
+    struct comm *workers;          /* NULL: no servers, or one of them, or one worker */
+    bool writes;                   /* this rank writes a part of checkpoints: */
+    int writer, n_writers;         /* which */
     int part;                      /* which part of the batch: dp_replicate-major */
     struct par par;                /* sizes and coordinates, for recording */
 };

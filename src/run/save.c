@@ -57,11 +57,9 @@ static int save_together(const struct engine *g, const struct ranks *r, const ch
 {
     struct ckpt_tensor *t;
     int64_t n = describe(g, true, &t);
-    int writers = r->model ? comm_size(r->model) : 1, writer = r->model ? comm_rank(r->model) : 0;
-    bool writes = mesh_coord(&r->mesh, AXIS_DP_REPLICATE, r->rank) == 0;
     int rc = agree(r, r->rank == 0 ? ckpt_save_begin(root, info->step, e) : OK, e);
-    if (!rc) rc = agree(r, writes ? ckpt_save_rank(root, info->step, writer, t, n, e) : OK, e);
-    if (!rc) rc = agree(r, r->rank == 0 ? ckpt_save_publish(root, writers, info, e) : OK, e);
+    if (!rc) rc = agree(r, r->writes ? ckpt_save_rank(root, info->step, r->writer, t, n, e) : OK, e);
+    if (!rc) rc = agree(r, r->rank == 0 ? ckpt_save_publish(root, r->n_writers, info, e) : OK, e);
     int64_t needed = g->params.numel * 4 * (1 + g->store.n_moments);
     if (rc && r->rank == 0) ckpt_save_abort(root, info->step, needed, e);
     xfree(t);
@@ -124,4 +122,15 @@ int save_resume(struct engine *g, const char *path, int64_t *step, int64_t *toke
     xfree(t);
     ckpt_close(c);
     return rc;
+}
+
+int save_position(const char *path, int64_t *step, int64_t *tokens, struct err *e)
+{
+    struct ckpt *c;
+    int rc = ckpt_open(&c, path, e);
+    if (rc) return err_prefix(e, "cannot resume");
+    *step = ckpt_step(c);
+    *tokens = ckpt_tokens(c);
+    ckpt_close(c);
+    return OK;
 }

@@ -24,5 +24,7 @@ struct save_info {
 int save_checkpoint(const struct engine *g, const struct ranks *r, const struct save_info *s, struct err *e);
 /* Weights, moments, step and tokens. A checkpoint without moments of the kind asked for is refused. */
 int save_resume(struct engine *g, const char *path, int64_t *step, int64_t *tokens, struct err *e);
+/* Step and tokens alone, for a rank that gets its weights from others. Local. */
+int save_position(const char *path, int64_t *step, int64_t *tokens, struct err *e);
 
 #endif

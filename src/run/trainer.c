@@ -15,6 +15,7 @@
 #include "run/metrics.h"
 #include "run/ranks.h"
 #include "run/save.h"
+#include "run/serve.h"
 #include "run/setup.h"
 #include "run/signals.h"
 #include "run/source.h"
@@ -42,6 +43,8 @@ struct trainer { /* one rank */
     struct prefetch *feed;
     struct device *dev;
     struct engine *engine;
+    struct serve *serve;  /* a parameter server's end of this rank; NULL: none */
+    struct staleness stale;
     struct metrics *metrics; /* rank 0 */
     struct str config_text;
     char *checkpoints, *tokenizer_dir;
@@ -126,10 +129,14 @@ static int together(struct trainer *t, int rc, struct err *e)
     return t->ranks.world ? comm_agree(t->ranks.world, rc, e) : rc;
 }
 
+static bool is_server(const struct trainer *t) { return t->ranks.server >= 0; }
+static bool is_worker(const struct trainer *t) { return t->serve && !is_server(t); }
+static bool is_async(const struct trainer *t) { return t->serve && t->cfg.parallel.server_mode == SERVER_ASYNC; }
+
 static int fresh_weights(struct trainer *t, struct err *e)
 {
     engine_init(t->engine);
-    if (!t->cfg.model.from) return OK;
+    if (!t->cfg.model.from || is_worker(t)) return OK; /* a worker gets its weights from the servers */
     struct weights *w;
     int rc = weights_open(&w, t->cfg.model.from, e);
     if (rc) return rc;
@@ -152,7 +159,8 @@ static int open_weights(struct trainer *t, struct err *e)
         rc = ckpt_resolve(how, &path, e);
     if (rc) return err_prefix(e, "%s: checkpoint.resume", conf_where(t->conf, "checkpoint.resume"));
     if (!path) return fresh_weights(t, e);
-    rc = save_resume(t->engine, path, &t->step, &t->tokens, e);
+    rc = is_worker(t) ? save_position(path, &t->step, &t->tokens, e)
+                      : save_resume(t->engine, path, &t->step, &t->tokens, e);
     if (!rc) {
         if (t->leads) log_info("resumed from %s: %lld steps done", path, (long long)t->step);
         if (!strcmp(how, "auto")) t->saved = t->step;
@@ -166,6 +174,7 @@ static int open_engine(struct trainer *t, struct err *e)
     char a[32], b[32];
     struct engine_config ec = config_engine(&t->cfg);
     ranks_engine(&t->ranks, &ec);
+    if (t->cfg.parallel.server_mode == SERVER_ASYNC) ec.workers = NULL; /* each counts its own */
     int rc = device_cpu_new(&t->dev, ec.threads, e);
     if (!rc) rc = engine_new(&t->engine, &ec, t->dev, e);
     if (rc) return rc;
@@ -174,13 +183,31 @@ static int open_engine(struct trainer *t, struct err *e)
     log_info("model: %s, %s parameters, %s on %d threads (%s), %s of memory", model_family_name(ec.model.family),
              str_count(a, (double)t->engine->params.numel), dtype_name(ec.dtype), ec.threads, t->engine->kernels.isa,
              str_bytes(b, (double)t->dev->ledger.now_total));
-    if (t->ranks.n > 1) {
+    if (t->ranks.n_servers)
+        log_info("ranks: %d workers, %d servers, %s, over %s", t->ranks.n - t->ranks.n_servers, t->ranks.n_servers,
+                 t->cfg.parallel.server_mode == SERVER_ASYNC ? "asynchronous" : "synchronous", comm_transport(t->ranks.world));
+    else if (t->ranks.n > 1) {
         struct str mesh = {0};
         mesh_print(&t->ranks.mesh, &mesh);
         log_info("ranks: %s, zero %d, over %s", str_text(&mesh), ec.zero, comm_transport(t->ranks.world));
         str_free(&mesh);
     }
     return OK;
+}
+
+static int open_serve(struct trainer *t, struct err *e)
+{
+    if (!t->ranks.n_servers) return OK;
+    struct serve_config c = {
+        .async = t->cfg.parallel.server_mode == SERVER_ASYNC,
+        .staleness = t->cfg.parallel.staleness,
+        .optim = config_optim(&t->cfg),
+        .lr = config_lr(&t->cfg),
+        .steps = t->cfg.run.steps,
+        .eval_every = t->valid || t->cfg.data.valid.n ? t->cfg.run.eval_every : 0,
+        .checkpoint_every = t->cfg.checkpoint.every,
+    };
+    return serve_new(&t->serve, &c, t->engine, &t->ranks, e);
 }
 
 /* Ranks differ (stages of a pipeline): one number for all of them. */
@@ -218,10 +245,12 @@ static int trainer_open(struct trainer *t, struct job *j, struct comm *world, st
     t->leads = t->ranks.rank == 0;
     t->checkpoints = fs_join(t->cfg.run.dir, "checkpoints");
     t->tokenizer_dir = fs_join(t->cfg.run.dir, "tokenizer");
-    if (!rc) rc = together(t, open_data(t, e), e);
+    if (!rc) rc = together(t, is_server(t) ? OK : open_data(t, e), e);
     if (!rc) rc = together(t, open_engine(t, e), e);
     if (!rc) sum_ranks(t);
+    if (!rc) rc = together(t, open_serve(t, e), e);
     if (!rc) rc = together(t, open_weights(t, e), e);
+    if (!rc && t->serve) serve_begin(t->serve, t->step);
     if (!rc) rc = together(t, write_config(t, e), e);
     if (!rc && t->leads) rc = metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e);
     if (!rc) rc = together(t, rc, e);
@@ -233,6 +262,7 @@ static int trainer_close(struct trainer *t, struct err *e)
 {
     prefetch_free(t->feed);
     int rc = metrics_close(t->metrics, e);
+    serve_free(t->serve);
     engine_free(t->engine);
     trace_free(&t->trace);
     ranks_fini(&t->ranks);
@@ -276,8 +306,19 @@ static int save(struct trainer *t, struct err *e)
     return OK;
 }
 
+/* Servers know of validation only that workers agree on each batch. */
+static int validate_server(struct trainer *t, struct err *e)
+{
+    int64_t n = 0;
+    int rc = OK;
+    comm_wait(t->ranks.world, comm_broadcast(t->ranks.world, &n, 1, DT_I64, 0, "batches of validation"));
+    for (int64_t i = 0; !rc && i < n; i++) rc = together(t, OK, e);
+    return rc;
+}
+
 static int validate(struct trainer *t, double *loss, struct err *e)
 {
+    if (is_server(t)) return validate_server(t, e);
     int64_t n = dataset_eval_batches(t->valid, t->cfg.batch.global), trained = 0, first, count;
     double nats = 0;
     struct batch b;
@@ -285,6 +326,10 @@ static int validate(struct trainer *t, double *loss, struct err *e)
     config_part(&t->cfg, t->ranks.part, &first, &count);
     batch_init(&b, count, t->cfg.model.seq_len);
     if (n > t->cfg.run.eval_batches) n = t->cfg.run.eval_batches;
+    if (t->serve) {
+        comm_wait(t->ranks.world, comm_broadcast(t->ranks.world, &n, 1, DT_I64, 0, "batches of validation"));
+        t->engine->exchange.sums = t->ranks.workers; /* also of workers that otherwise count their own */
+    }
     for (int64_t i = 0; !rc && i < n; i++) {
         struct engine_report r;
         rc = together(t, dataset_eval_batch(t->valid, i, t->cfg.batch.global, first, &b, e), e);
@@ -295,6 +340,7 @@ static int validate(struct trainer *t, double *loss, struct err *e)
         trained += r.tokens;
     }
     batch_fini(&b);
+    if (is_async(t)) t->engine->exchange.sums = NULL;
     if (rc) return rc;
     *loss = trained ? nats / (double)trained : NAN;
     if (!t->leads) return OK;
@@ -309,7 +355,8 @@ static int not_finite(struct trainer *t, const struct engine_batch *b, const str
 {
     char what[256], saved[40] = "none";
     if (t->saved >= 0) snprintf(saved, sizeof saved, "of step %lld", (long long)t->saved);
-    engine_blame(t->engine, b, t->step, what, sizeof what);
+    snprintf(what, sizeof what, "a worker's gradients");
+    if (!t->serve) engine_blame(t->engine, b, t->step, what, sizeof what);
     if (t->leads) log_status_end();
     return err_set(e, ERR_NUMERIC,
                    "step %lld: loss %g, gradient norm %g: not finite; first seen in %s. Nothing was updated or saved. "
@@ -332,6 +379,9 @@ static int report(struct trainer *t, const struct engine_report *r, double lr, d
         .mfu = t->flops / step_s / t->rate,
         .peak_bytes = t->peak_bytes,
         .skipped = t->skipped,
+        .async = is_async(t),
+        .staleness_mean = t->stale.mean,
+        .staleness_max = t->stale.max,
     };
     t->job->result->loss = r->loss;
     if (t->step % t->cfg.run.log_every == 0 || t->step == t->cfg.run.steps || t->step == t->started_step + 1) {
@@ -341,8 +391,22 @@ static int report(struct trainer *t, const struct engine_report *r, double lr, d
     return metrics_step(t->metrics, &m, e);
 }
 
+/* The steps of a synchronous server: what workers push, once per step. */
+static int server_step(struct trainer *t, struct err *e)
+{
+    struct engine_report r;
+    double lr = lr_at(&t->lr, t->step);
+    bool finite = serve_step(t->serve, NULL, t->step, lr, &r);
+    int rc = engine_status(t->engine, e);
+    if (!rc && !finite) rc = not_finite(t, NULL, &r, lr, e);
+    t->step += !rc;
+    t->tokens += rc ? 0 : r.tokens;
+    return rc;
+}
+
 static int one_step(struct trainer *t, struct err *e)
 {
+    if (is_server(t)) return server_step(t, e);
     const struct batch *b;
     struct engine_report r;
     double from = clock_now_s(), lr = lr_at(&t->lr, t->step);
@@ -351,7 +415,7 @@ static int one_step(struct trainer *t, struct err *e)
     if (rc) return rc;
     config_part(&t->cfg, t->ranks.part, &first, &n);
     struct engine_batch view = view_batch(b, first);
-    bool finite = engine_step(t->engine, &view, t->step, lr, &r);
+    bool finite = t->serve ? serve_step(t->serve, &view, t->step, lr, &r) : engine_step(t->engine, &view, t->step, lr, &r);
     rc = engine_status(t->engine, e);
     if (rc) return rc;
     if (!finite) return not_finite(t, &view, &r, lr, e);
@@ -384,19 +448,71 @@ static bool stop_wanted(struct trainer *t)
     return wanted != 0;
 }
 
+/* ---- asynchronous: workers and servers walk alone from one meeting to the next ---- */
+static int worker_until_meeting(struct trainer *t, struct err *e)
+{
+    for (bool meet = false; !meet;) {
+        const struct batch *b;
+        struct engine_report r;
+        double from = clock_now_s(), lr = lr_at(&t->lr, t->step);
+        int rc = prefetch_next(t->feed, &b, e);
+        if (rc) return rc;
+        int64_t first, n;
+        config_part(&t->cfg, t->ranks.part, &first, &n);
+        struct engine_batch view = view_batch(b, first);
+        rc = serve_push(t->serve, &view, t->step, signals_stop_wanted(t->job->signals), &r, &t->stale, &meet, e);
+        if (!rc) rc = engine_status(t->engine, e);
+        if (rc) return rc;
+        t->step++;
+        t->tokens += r.tokens; /* of this worker; at a meeting of all */
+        if (t->leads && (rc = report(t, &r, lr, clock_now_s() - from, e))) return rc;
+    }
+    return OK;
+}
+
+static int meeting(struct trainer *t, struct err *e)
+{
+    bool last = t->step == t->cfg.run.steps;
+    int rc = together(t, OK, e);
+    comm_wait(t->ranks.world, comm_broadcast(t->ranks.world, &t->tokens, 1, DT_I64, t->ranks.n - 1, "tokens"));
+    if (!rc && t->cfg.data.valid.n && t->cfg.run.eval_every && (last || t->step % t->cfg.run.eval_every == 0))
+        rc = validate(t, &t->valid_loss, e);
+    if (!rc && ((t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0) || serve_is_over(t->serve))) rc = save(t, e);
+    return rc;
+}
+
+static int loop_async(struct trainer *t, struct err *e)
+{
+    int rc = OK;
+    while (!rc && t->step < t->cfg.run.steps && !serve_is_over(t->serve)) {
+        if (is_server(t)) {
+            int64_t at = serve_until_meeting(t->serve, &t->tokens, e);
+            rc = at < 0 ? (int)at : OK;
+            t->step = at;
+        } else {
+            rc = worker_until_meeting(t, e);
+        }
+        if (!rc) rc = meeting(t, e);
+    }
+    if (t->leads) log_status_end();
+    return rc;
+}
+
 static int loop(struct trainer *t, struct err *e)
 {
     int64_t first, n;
     int rc = OK;
-    config_part(&t->cfg, t->ranks.part, &first, &n);
-    t->feed = prefetch_new(t->train, t->step, t->cfg.batch.global, first, n, 2);
+    config_part(&t->cfg, is_server(t) ? 0 : t->ranks.part, &first, &n);
+    if (!is_server(t)) t->feed = prefetch_new(t->train, t->step, t->cfg.batch.global, first, n, 2);
     t->started_s = clock_now_s();
     t->started_step = t->step;
+    if (is_async(t)) return loop_async(t, e);
     while (!rc && t->step < t->cfg.run.steps && !stop_wanted(t)) {
         rc = trace(t, false, e);
         if (!rc) rc = one_step(t, e);
         bool last = t->step == t->cfg.run.steps;
-        if (!rc && t->valid && (last || t->step % t->cfg.run.eval_every == 0))
+        bool valid = t->cfg.data.valid.n && t->cfg.run.eval_every;
+        if (!rc && valid && (last || t->step % t->cfg.run.eval_every == 0))
             rc = validate(t, &t->valid_loss, e);
         if (!rc && t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0) rc = save(t, e);
     }

@@ -38,7 +38,7 @@ static int new_slots(struct exchange *x, const struct exchange_config *c, struct
 
 int exchange_init(struct exchange *x, struct store *s, const struct exchange_config *c, struct err *e)
 {
-    *x = (struct exchange){.s = s, .shard = c->shard, .replicate = c->replicate};
+    *x = (struct exchange){.s = s, .shard = c->shard, .replicate = c->replicate, .sums = c->sums};
     const struct units *u = &s->units;
     x->counts = xcalloc((size_t)u->n_ranks + 1, sizeof *x->counts);
     x->gathered = xcalloc((size_t)u->n + 1, sizeof *x->gathered);
@@ -120,6 +120,7 @@ static void sum(struct exchange *x, void *v, int64_t n, enum dtype t)
 {
     if (size_of(x->shard) > 1) comm_wait(x->shard, comm_all_reduce(x->shard, v, v, n, t, COMM_SUM, "sum"));
     if (size_of(x->replicate) > 1) comm_wait(x->replicate, comm_all_reduce(x->replicate, v, v, n, t, COMM_SUM, "sum"));
+    if (size_of(x->sums) > 1) comm_wait(x->sums, comm_all_reduce(x->sums, v, v, n, t, COMM_SUM, "sum"));
 }
 
 void exchange_sum_f64(struct exchange *x, double *v, int64_t n) { sum(x, v, n, DT_F64); }

@@ -55,6 +55,7 @@
 struct exchange_config {
     struct comm *shard, *replicate; /* NULL: of size 1 */
     int param_slots, grad_slots;    /* how many temporary units live at once, from the flow */
+    struct comm *sums;              /* over which counts and losses are added where gradients are not reduced here; or NULL */
     bool exact;                     /* needs fp32 gradients, groups of a power of two, store_config.once */
     int64_t n_microbatches;         /* exact: of this rank */
 };
@@ -71,6 +72,7 @@ struct reduction { /* of one unit's gradients */
 struct exchange {
     struct store *s;
     struct comm *shard, *replicate; /* NULL: of size 1 */
+    struct comm *sums;
     struct comm *across[AXIS_N];    /* axes over which parameters that are R there are summed; NULL: of size 1 */
     int64_t *counts;                /* scratch: elements per rank */
     struct buffer *param_slot, *grad_slot; /* temporary units: zero 3; store_grad_is_temporary */

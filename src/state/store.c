@@ -31,12 +31,12 @@ int store_new_shared(struct store *s, const struct param_table *t, struct device
 {
     CHECK(c->n_moments >= 0 && c->n_moments <= STORE_MAX_MOMENTS, "%d moments", c->n_moments);
     memset(s, 0, sizeof *s);
-    *s = (struct store){.table = t, .dev = d, .dtype = c->dtype, .n_moments = c->training ? c->n_moments : 0,
+    *s = (struct store){.table = t, .dev = d, .dtype = c->dtype, .n_moments = c->training && !c->stateless ? c->n_moments : 0,
                         .zero = c->zero, .has_grad = c->training, .grad_dtype = c->grad, .many = c->many, .once = c->once};
     units_init(&s->units, t, c->shard_rank, c->n_shards);
     bool whole = store_state_is_whole(s);
     int rc = buffer_new(&s->param, d, MEM_PARAM, bytes_of(s, store_param_is_whole(s), dtype_bytes(c->dtype)), e);
-    if (!rc && c->training && c->dtype != DT_F32) rc = buffer_new(&s->master, d, MEM_MASTER, bytes_of(s, whole, 4), e);
+    if (!rc && c->training && !c->stateless && c->dtype != DT_F32) rc = buffer_new(&s->master, d, MEM_MASTER, bytes_of(s, whole, 4), e);
     if (!rc && c->training) {
         rc = buffer_new(&s->grad, d, MEM_GRAD, bytes_of(s, store_grad_is_whole(s), dtype_bytes(c->grad)), e);
         if (!rc && c->grad != DT_F32) rc = buffer_new(&s->widen, d, MEM_SCRATCH, STORE_WIDEN * sizeof(float), e);

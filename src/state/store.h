@@ -38,6 +38,7 @@ enum { STORE_MAX_MOMENTS = 2, STORE_WIDEN = 1 << 18 /* elements */, STORE_MASTER
 struct store_config {
     enum dtype dtype;      /* of the compute copy */
     bool training;         /* false: the compute copy only (generation) */
+    bool stateless;        /* no master, no moments: somebody else steps (run/serve.h) */
     int n_moments;
     int zero;
     int shard_rank, n_shards; /* along dp_shard; 0 of 1: alone */

@@ -67,6 +67,10 @@ void layouts_enumerate(struct layouts *l, const struct config *c, int max_ranks)
                 for (int sequence = 0; sequence <= (tp > 1); sequence++)
                     if (n % (tp * pp) == 0)
                         data_layouts(l, c, (struct layout_try){.tp = tp, .pp = pp, .sequence = sequence}, n / tp / pp);
+    bool plain = !c->numerics.exact_order && c->precision.grad == GRAD_FP32;
+    for (int n = 2; plain && n <= max_ranks; n++)
+        for (int s = 1; s < n; s++)
+            push(l, (struct layout_try){.dp_replicate = 1, .dp_shard = n - s, .tp = 1, .pp = 1, .servers = s});
 }
 
 void layouts_free(struct layouts *l)
@@ -82,6 +86,7 @@ void layouts_apply(const struct layout_try *t, struct config *c)
     c->parallel.zero = t->zero;
     c->parallel.tp = t->tp;
     c->parallel.pp = t->pp;
+    c->parallel.servers = t->servers;
     c->parallel.sequence_parallel = t->sequence;
     c->parallel.schedule_text = c->parallel.schedule_file = NULL;
     c->parallel.schedule = t->schedule ? t->schedule : "auto";
@@ -97,5 +102,6 @@ void layout_name(const struct config *c, char *out, size_t n)
     if (k < n) k += (size_t)snprintf(out + k, n - k, " zero%" PRId64, c->parallel.zero);
     if (c->parallel.tp > 1 && k < n)
         k += (size_t)snprintf(out + k, n - k, " tp%" PRId64 "%s", c->parallel.tp, c->parallel.sequence_parallel ? "+seq" : "");
+    if (c->parallel.servers && k < n) k += (size_t)snprintf(out + k, n - k, " servers%" PRId64, c->parallel.servers);
     if (c->parallel.pp > 1 && k < n) snprintf(out + k, n - k, " pp%" PRId64 ":%s", c->parallel.pp, c->parallel.schedule);
 }

@@ -7,7 +7,7 @@
 #include "run/config.h"
 
 struct layout_try {
-    int dp_replicate, dp_shard, zero, tp, pp;
+    int dp_replicate, dp_shard, zero, tp, pp, servers;
     bool sequence;
     const char *schedule; /* of the pipeline; NULL: as the config says */
 };

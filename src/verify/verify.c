@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "run/ranks.h"
+#include "run/serve.h"
 #include "verify/layouts.h"
 
 enum { MAX_STEPS = 100 };
@@ -28,6 +29,7 @@ struct trial {
     int steps;
     const struct param_table *global; /* as one rank holds it */
     struct outcome *out;
+    int64_t began; /* bytes that rank 0 had sent to servers before the first step */
 };
 
 static void outcome_init(struct outcome *o, int64_t numel)
@@ -95,14 +97,15 @@ static void keep_values(const struct trial *t, const struct engine *g)
     for (int i = 0; i < g->params.n; i++) keep(t, g, i, store_piece_state(&g->store, i, STORE_MASTER), DT_F32, t->out->value);
 }
 
-static void steps(struct trial *t, struct engine *g, const struct ranks *r)
+static void steps(struct trial *t, struct engine *g, struct serve *v, const struct ranks *r)
 {
     struct lr_config lr = config_lr(t->c);
-    struct engine_batch b = part_of(t, r->part);
-    bool writes = mesh_coord(&r->mesh, AXIS_DP_REPLICATE, r->rank) == 0;
+    struct engine_batch b = part_of(t, r->server < 0 ? r->part : 0);
+    bool writes = r->writes;
     for (int s = 0; s < t->steps && engine_status(g, NULL) == OK; s++) {
         struct engine_report report;
-        engine_step(g, &b, s, lr_at(&lr, s), &report);
+        if (v) serve_step(v, r->server < 0 ? &b : NULL, s, lr_at(&lr, s), &report);
+        else engine_step(g, &b, s, lr_at(&lr, s), &report);
         if (r->rank == 0) {
             t->out->loss[s] = report.loss;
             t->out->norm[s] = report.grad_norm;
@@ -112,7 +115,7 @@ static void steps(struct trial *t, struct engine *g, const struct ranks *r)
             struct comm_traffic sent[AXIS_N];
             ranks_traffic(r, sent);
             for (int a = 0; a < AXIS_N; a++) t->out->comm_bytes += sent[a].bytes;
-            t->out->comm_bytes += copies_traffic(&g->copies).bytes;
+            t->out->comm_bytes += copies_traffic(&g->copies).bytes + (v ? serve_traffic(v) - t->began : 0);
         }
     }
     if (writes) keep_values(t, g);
@@ -130,13 +133,19 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     ranks_engine(&r, &ec);
     rc = device_cpu_new(&d, ec.threads, e);
     if (!rc) rc = engine_new(&g, &ec, d, e);
+    struct serve_config sc = {.optim = ec.optim, .lr = config_lr(t->c)};
+    struct serve *v = NULL;
+    if (!rc && r.n_servers) rc = serve_new(&v, &sc, g, &r, e);
     if (world) rc = comm_agree(world, rc, e);
     if (!rc) {
         engine_init(g);
-        steps(t, g, &r);
+        if (v) serve_begin(v, 0);
+        if (v && r.rank == 0) t->began = serve_traffic(v);
+        steps(t, g, v, &r);
         rc = engine_status(g, e);
         if (r.rank == 0) t->out->peak_bytes = (int64_t)d->ledger.peak_total;
     }
+    serve_free(v);
     engine_free(g);
     ranks_fini(&r);
     if (d) device_free(d);

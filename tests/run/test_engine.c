@@ -156,7 +156,7 @@ static void test_decoding_equals_forward(void **state)
         char dir[] = "/tmp/tutti-engine-XXXXXX";
         assert_non_null(mkdtemp(dir));
         struct save_info info = {.root = dir, .step = 10, .keep = 1, .config_text = "", .bos = -1, .eos = -1};
-        struct ranks alone = {.mesh = mesh_single(), .n = 1};
+        struct ranks alone = {.mesh = mesh_single(), .n = 1, .server = -1, .writes = true, .n_writers = 1};
         if (save_checkpoint(t.g, &alone, &info, &e)) fail_msg("%s", e.text);
         struct weights *w;
         struct generator *g;

@@ -108,6 +108,7 @@ static void check_planned(struct config *c)
         const struct plan_rank *first = p.role;
         while (first->rank != 0) first++;
         for (int a = 0; a < AXIS_N; a++) sent += first->comm[a].bytes;
+        sent += first->serve_bytes;
         if (v.layout[i].peak_bytes != (int64_t)first->peak_bytes || v.layout[i].comm_bytes != sent)
             fail_msg("%s: %" PRId64 " bytes allocated, %zu planned; %" PRId64 " sent, %" PRId64 " planned", v.layout[i].layout,
                      v.layout[i].peak_bytes, first->peak_bytes, v.layout[i].comm_bytes, sent);

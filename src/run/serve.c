@@ -1,0 +1,361 @@
+/* Both roles in one file, because every message here has its two ends side by side. Workers keep no clocks: who may go on is
+ * decided by the servers, each from the pushes it has seen, and all of them decide alike since they see the same clocks. A
+ * worker that wants to stop says with its push after which step: far enough ahead that nobody can have passed it.
+ * Rejected: a key-value store per tensor (a message per tensor and server), and servers as threads of the workers (then
+ * nothing is taken off them). */
+#include "run/serve.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+
+enum { HEAD = 8 };
+enum { HEAD_NATS, HEAD_TOKENS, HEAD_NORM, HEAD_STOP }; /* push */
+enum { BACK_STALE, BACK_MEAN, BACK_MAX, BACK_N, BACK_MEET, BACK_OVER, BACK_NATS, BACK_COUNT }; /* answer */
+
+struct client { /* what a server knows of a worker */
+    double head[HEAD], back[HEAD];
+    struct buffer landing;
+    int64_t ticket; /* of the receive that is posted, 0 none */
+    int64_t clock;  /* steps done */
+    int64_t pulled; /* updates made when it last pulled */
+    double nats, tokens;
+    bool waits;
+};
+
+struct serve {
+    struct serve_config c;
+    struct engine *g;
+    int n_workers, n_servers, me; /* me: which server, -1 a worker */
+    struct comm *world, *servers, **pull; /* pull[s]: all workers, then server s; only its own on a server */
+    struct comm *post;            /* async: everybody, point to point */
+    struct units *shard;          /* worker: [n_servers] */
+    struct buffer *push, *take;   /* worker, several servers: packed gradients, parameters */
+    struct client *client;        /* async server: [n_workers] */
+    int64_t updates, stop_at;     /* stop_at: 0 not known */
+    double stale_sum;
+    int64_t stale_max, stale_n;
+    bool over;
+};
+
+static bool serves(const struct serve *v) { return v->me >= 0; }
+
+static int new_groups(struct serve *v, struct err *e)
+{
+    int *list = xcalloc((size_t)(v->n_workers + v->n_servers), sizeof *list), rc = OK;
+    for (int i = 0; i < v->n_workers; i++) list[i] = i;
+    v->pull = xcalloc((size_t)v->n_servers, sizeof *v->pull);
+    for (int s = 0; !rc && s < v->n_servers; s++) {
+        char name[32];
+        snprintf(name, sizeof name, "server %d", s);
+        list[v->n_workers] = v->n_workers + s;
+        if (!serves(v) || s == v->me) rc = comm_split_list(&v->pull[s], v->world, list, v->n_workers + 1, name, e);
+    }
+    for (int s = 0; s < v->n_servers; s++) list[s] = v->n_workers + s;
+    if (!rc && serves(v) && v->n_servers > 1) rc = comm_split_list(&v->servers, v->world, list, v->n_servers, "servers", e);
+    for (int i = 0; i < v->n_workers + v->n_servers; i++) list[i] = i;
+    if (!rc && v->c.async) rc = comm_split_list(&v->post, v->world, list, v->n_workers + v->n_servers, "post", e);
+    xfree(list);
+    return rc;
+}
+
+static int new_memory(struct serve *v, struct err *e)
+{
+    struct engine *g = v->g;
+    int rc = OK;
+    if (serves(v)) {
+        v->client = xcalloc((size_t)v->n_workers, sizeof *v->client);
+        for (int w = 0; !rc && v->c.async && w < v->n_workers; w++)
+            rc = buffer_new(&v->client[w].landing, g->dev, MEM_COMM, to_size(g->store.units.shard_numel) * 4, e);
+        return rc;
+    }
+    v->shard = xcalloc((size_t)v->n_servers, sizeof *v->shard);
+    v->push = xcalloc((size_t)v->n_servers, sizeof *v->push);
+    v->take = xcalloc((size_t)v->n_servers, sizeof *v->take);
+    for (int s = 0; !rc && s < v->n_servers; s++) {
+        units_init(&v->shard[s], &g->params, s, v->n_servers);
+        if (v->n_servers == 1) break; /* one shard lies packed as it is */
+        rc = buffer_new(&v->push[s], g->dev, MEM_COMM, to_size(v->shard[s].shard_numel) * 4, e);
+        if (!rc)
+            rc = buffer_new(&v->take[s], g->dev, MEM_COMM, to_size(v->shard[s].shard_numel) * dtype_bytes(g->store.dtype), e);
+    }
+    return rc;
+}
+
+int serve_new(struct serve **out, const struct serve_config *c, struct engine *g, const struct ranks *r, struct err *e)
+{
+    struct serve *v = xcalloc(1, sizeof *v);
+    *out = NULL;
+    *v = (struct serve){.c = *c, .g = g, .n_workers = r->n - r->n_servers, .n_servers = r->n_servers, .me = r->server,
+                        .world = r->world};
+    int rc = new_groups(v, e);
+    if (!rc) rc = new_memory(v, e);
+    if (rc) serve_free(v);
+    else *out = v;
+    return rc;
+}
+
+void serve_free(struct serve *v)
+{
+    if (!v) return;
+    for (int s = 0; s < v->n_servers; s++) {
+        comm_free(v->pull ? v->pull[s] : NULL);
+        if (v->shard) units_fini(&v->shard[s]);
+        if (v->push) buffer_free(&v->push[s]);
+        if (v->take) buffer_free(&v->take[s]);
+    }
+    for (int w = 0; v->client && w < v->n_workers; w++) buffer_free(&v->client[w].landing);
+    comm_free(v->servers);
+    comm_free(v->post);
+    xfree(v->pull);
+    xfree(v->shard);
+    xfree(v->push);
+    xfree(v->take);
+    xfree(v->client);
+    xfree(v);
+}
+
+/* ---- packing: between a worker's buffers in the table's order and a server's shard ---- */
+static int64_t shard_numel(const struct serve *v, int s)
+{
+    return serves(v) ? v->g->store.units.shard_numel : v->shard[s].shard_numel;
+}
+
+static void *pack(struct serve *v, int s)
+{
+    const struct store *store = &v->g->store;
+    if (v->n_servers == 1 || !v->push[s].p) return store->grad.p;
+    for (int i = 0; i < store->table->n; i++) {
+        const struct piece *q = &v->shard[s].piece[i];
+        if (q->n)
+            memcpy((float *)v->push[s].p + q->offset, (const float *)store_grad_ptr(store, i) + q->lo, to_size(q->n) * 4);
+    }
+    return v->push[s].p;
+}
+
+static void *packed_params(struct serve *v, int s)
+{
+    return v->n_servers == 1 || serves(v) ? v->g->store.param.p : v->take[s].p;
+}
+
+static void unpack(struct serve *v, int s)
+{
+    const struct store *store = &v->g->store;
+    size_t width = dtype_bytes(store->dtype);
+    if (v->n_servers == 1 || !v->take[s].p) return;
+    for (int i = 0; i < store->table->n; i++) {
+        const struct piece *q = &v->shard[s].piece[i];
+        if (q->n)
+            memcpy((char *)store_param_ptr(store, i) + to_size(q->lo) * width,
+                   (const char *)v->take[s].p + to_size(q->offset) * width, to_size(q->n) * width);
+    }
+}
+
+/* ---- sync ---- */
+static void pull_all(struct serve *v)
+{
+    int64_t *ticket = xcalloc((size_t)v->n_servers, sizeof *ticket);
+    for (int s = 0; s < v->n_servers; s++)
+        if (v->pull[s])
+            ticket[s] = comm_broadcast(v->pull[s], packed_params(v, s), shard_numel(v, s), v->g->store.dtype, v->n_workers, "pull");
+    for (int s = 0; s < v->n_servers; s++) {
+        if (!v->pull[s]) continue;
+        comm_wait(v->pull[s], ticket[s]);
+        if (!serves(v)) unpack(v, s);
+    }
+    xfree(ticket);
+}
+
+void serve_begin(struct serve *v, int64_t step)
+{
+    pull_all(v);
+    for (int w = 0; serves(v) && w < v->n_workers; w++) v->client[w].clock = step;
+    v->updates = v->c.async ? step * v->n_workers : step;
+    for (int w = 0; serves(v) && w < v->n_workers; w++) v->client[w].pulled = v->updates;
+}
+
+static void push_all(struct serve *v)
+{
+    int64_t *ticket = xcalloc((size_t)v->n_servers, sizeof *ticket);
+    struct store *store = &v->g->store;
+    if (serves(v)) device_zero(&v->g->stream, &store->grad, 0, store->grad.bytes); /* a server adds nothing of its own */
+    for (int s = 0; s < v->n_servers; s++)
+        if (v->pull[s]) {
+            void *in = serves(v) ? store->grad.p : pack(v, s);
+            ticket[s] = comm_reduce(v->pull[s], in, serves(v) ? in : NULL, shard_numel(v, s), DT_F32, COMM_SUM, v->n_workers, "push");
+        }
+    for (int s = 0; s < v->n_servers; s++)
+        if (v->pull[s]) comm_wait(v->pull[s], ticket[s]);
+    xfree(ticket);
+}
+
+bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r)
+{
+    double seen[3] = {0}, norm = 0;
+    if (!serves(v)) {
+        engine_gradients(v->g, b, step, r);
+        seen[0] = r->loss;
+        seen[1] = r->nats;
+        seen[2] = (double)r->tokens;
+    }
+    comm_wait(v->world, comm_broadcast(v->world, seen, 3, DT_F64, 0, "loss"));
+    push_all(v);
+    if (serves(v)) {
+        double squares = optim_sum_squares(&v->g->store, &v->g->kernels);
+        if (v->servers)
+            comm_wait(v->servers, comm_all_reduce(v->servers, &squares, &squares, 1, DT_F64, COMM_SUM, "gradient norm"));
+        norm = sqrt(squares);
+    }
+    comm_wait(v->world, comm_broadcast(v->world, &norm, 1, DT_F64, v->n_workers, "gradient norm"));
+    *r = (struct engine_report){.loss = seen[0], .nats = seen[1], .tokens = (int64_t)seen[2], .grad_norm = norm};
+    if (!isfinite(r->loss) || !isfinite(norm)) return false;
+    if (serves(v)) optim_step(&v->g->store, &v->g->kernels, &v->c.optim, lr, step, norm);
+    pull_all(v);
+    return true;
+}
+
+/* ---- async ---- */
+static bool meets_after(const struct serve *v, int64_t step)
+{
+    return step == v->c.steps || step == v->stop_at || (v->c.eval_every && step % v->c.eval_every == 0) ||
+           (v->c.checkpoint_every && step % v->c.checkpoint_every == 0);
+}
+
+int serve_push(struct serve *v, const struct engine_batch *b, int64_t step, bool stop, struct engine_report *r,
+               struct staleness *s, bool *meet, struct err *e)
+{
+    double head[HEAD] = {0}, *back = xcalloc((size_t)v->n_servers * HEAD, sizeof *back);
+    int64_t *ticket = xcalloc((size_t)v->n_servers * 2, sizeof *ticket);
+    engine_gradients(v->g, b, step, r);
+    bool finite = isfinite(r->loss) && isfinite(r->grad_norm);
+    head[HEAD_NATS] = r->nats;
+    head[HEAD_TOKENS] = (double)r->tokens;
+    head[HEAD_NORM] = r->grad_norm;
+    head[HEAD_STOP] = stop ? (double)(step + v->c.staleness + 2) : 0; /* others are at most staleness + 1 ahead of `step` */
+    for (int k = 0; finite && k < v->n_servers; k++) {
+        int peer = v->n_workers + k;
+        struct comm_p2p out[2] = {{true, peer, head, HEAD, DT_F64}, {true, peer, pack(v, k), shard_numel(v, k), DT_F32}};
+        struct comm_p2p in[2] = {{false, peer, back + k * HEAD, HEAD, DT_F64},
+                                 {false, peer, packed_params(v, k), shard_numel(v, k), v->g->store.dtype}};
+        ticket[2 * k] = comm_exchange(v->post, out, 2, "push");
+        ticket[2 * k + 1] = comm_exchange(v->post, in, 2, "pull");
+    }
+    for (int k = 0; finite && k < v->n_servers; k++) {
+        comm_wait(v->post, ticket[2 * k]);
+        comm_wait(v->post, ticket[2 * k + 1]);
+        unpack(v, k);
+    }
+    *s = (struct staleness){.mean = back[BACK_MEAN], .max = (int64_t)back[BACK_MAX], .n = (int64_t)back[BACK_N]};
+    if (back[BACK_MEET] != 0) { /* all workers' losses of the step */
+        r->nats = back[BACK_NATS];
+        r->tokens = (int64_t)back[BACK_COUNT];
+        r->loss = r->tokens ? r->nats / (double)r->tokens : 0;
+    }
+    *meet = back[BACK_MEET] != 0;
+    v->over = back[BACK_OVER] != 0;
+    xfree(back);
+    xfree(ticket);
+    if (!finite)
+        return err_set(e, ERR_NUMERIC, "step %lld: loss %g, gradient norm %g of this worker: not finite; nothing was pushed. "
+                       "Lower optimizer.lr, raise warmup_steps, or set optimizer.clip", (long long)step + 1, r->loss, r->grad_norm);
+    return OK;
+}
+
+static void post_receive(struct serve *v, int w)
+{
+    struct client *c = &v->client[w];
+    struct comm_p2p in[2] = {{false, w, c->head, HEAD, DT_F64}, {false, w, c->landing.p, shard_numel(v, v->me), DT_F32}};
+    c->ticket = comm_exchange(v->post, in, 2, "push");
+}
+
+static void apply(struct serve *v, int w, int64_t *tokens)
+{
+    struct client *c = &v->client[w];
+    struct store *store = &v->g->store;
+    double stale = (double)(v->updates - c->pulled), lr = lr_at(&v->c.lr, c->clock) / v->n_workers;
+    memcpy(store->grad.p, c->landing.p, c->landing.bytes);
+    optim_step(store, &v->g->kernels, &v->c.optim, lr, v->updates, c->head[HEAD_NORM]);
+    v->updates++;
+    c->clock++;
+    c->waits = true;
+    c->ticket = 0;
+    c->nats = c->head[HEAD_NATS];
+    c->tokens = c->head[HEAD_TOKENS];
+    *tokens += (int64_t)c->tokens;
+    c->back[BACK_STALE] = stale;
+    v->stale_sum += stale;
+    v->stale_max = (int64_t)stale > v->stale_max ? (int64_t)stale : v->stale_max;
+    v->stale_n++;
+    int64_t stop = (int64_t)c->head[HEAD_STOP];
+    if (stop && (!v->stop_at || stop < v->stop_at)) v->stop_at = stop;
+}
+
+static void answer(struct serve *v, int w, bool meet, bool over)
+{
+    struct client *c = &v->client[w];
+    c->back[BACK_MEAN] = v->stale_n ? v->stale_sum / (double)v->stale_n : 0;
+    c->back[BACK_MAX] = (double)v->stale_max;
+    c->back[BACK_N] = (double)v->stale_n;
+    c->back[BACK_MEET] = meet;
+    c->back[BACK_OVER] = over;
+    c->back[BACK_NATS] = c->back[BACK_COUNT] = 0;
+    for (int i = 0; meet && i < v->n_workers; i++) {
+        c->back[BACK_NATS] += v->client[i].nats;
+        c->back[BACK_COUNT] += v->client[i].tokens;
+    }
+    struct comm_p2p out[2] = {{true, w, c->back, HEAD, DT_F64},
+                              {true, w, v->g->store.param.p, shard_numel(v, v->me), v->g->store.dtype}};
+    comm_wait(v->post, comm_exchange(v->post, out, 2, "answer"));
+    c->pulled = v->updates;
+    c->waits = false;
+    if (w == 0) v->stale_sum = 0, v->stale_max = v->stale_n = 0; /* reported by worker 0 */
+    if (!meet) post_receive(v, w);
+}
+
+/* Everyone who may go on is answered; true when all stand where all meet. */
+static bool release(struct serve *v)
+{
+    int64_t slowest = v->client[0].clock;
+    bool all = true;
+    for (int w = 1; w < v->n_workers; w++) slowest = v->client[w].clock < slowest ? v->client[w].clock : slowest;
+    for (int w = 0; w < v->n_workers; w++) all &= v->client[w].waits && v->client[w].clock == slowest;
+    if (all && meets_after(v, slowest)) {
+        v->over = slowest == v->c.steps || slowest == v->stop_at;
+        for (int w = 0; w < v->n_workers; w++) answer(v, w, true, v->over);
+        return true;
+    }
+    for (int w = 0; w < v->n_workers; w++) {
+        struct client *c = &v->client[w];
+        if (c->waits && !meets_after(v, c->clock) && c->clock - slowest <= v->c.staleness) answer(v, w, false, false);
+    }
+    return false;
+}
+
+int64_t serve_until_meeting(struct serve *v, int64_t *tokens, struct err *e)
+{
+    for (int w = 0; w < v->n_workers; w++) post_receive(v, w);
+    for (;;) {
+        bool moved = false;
+        for (int w = 0; w < v->n_workers; w++) {
+            if (!v->client[w].ticket || !comm_done(v->post, v->client[w].ticket)) continue;
+            if (comm_status(v->world, e)) return e->code;
+            apply(v, w, tokens);
+            moved = true;
+            if (release(v)) return v->client[0].clock;
+        }
+        if (comm_status(v->world, e)) return e->code;
+        if (!moved) clock_sleep_s(50e-6);
+    }
+}
+
+bool serve_is_over(const struct serve *v) { return v->over; }
+
+int64_t serve_traffic(const struct serve *v)
+{
+    int64_t n = v->servers ? comm_traffic(v->servers).bytes : 0;
+    for (int s = 0; s < v->n_servers; s++) n += v->pull[s] ? comm_traffic(v->pull[s]).bytes : 0;
+    return n + (v->post ? comm_traffic(v->post).bytes : 0);
+}
