@@ -49,6 +49,16 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   ATTENTION_PART  q  k  v [, doc_W i32]                          o f32, lse f32 (below)
  *   COPY         x                                                 y = x, cast to y's dtype
  *
+ * Experts: E of them, k chosen per token, U rows of a buffer of which the first `used` hold tokens. S sequences.
+ *   ROUTER       logits_TE [, bias_E]                              gate_Tk f32, pick_Tk i32
+ *   LOAD         pick_Tk i32, target_T i32                         load_S,(E+1) f32: picks per expert, trained tokens
+ *   BALANCE      logits_TE, pick_Tk, target_T, load_S,(E+1)        stat_(E+2) f64 += {balance, z, picks per expert}
+ *   PERMUTE      x_TD, pick_Tk                                     y_UD, row_Tk i32 (-1: dropped), rows_E i32
+ *   GROUPED      x_UK, w_(E*N),K, rows_E                           y_UN: expert e's rows times its N rows of w
+ *   UNPERMUTE    y_UD, gate_Tk, row_Tk                             z_TD = sum over k of gate times row of y
+ *   MLA_KV       kv_T,H*(nope+value), rope_T,(A-nope)              k | v, both T,HA: k is nope | rope, v padded with 0
+ *   TRIM         x_T,HA                                            y_T,H*value: the first `value` columns of a head
+ *
  * Collectives: N ranks of one axis of the mesh; rows are cut by region_split. Run by parallel/, not by a family.
  *   op           forward                                           backward
  *   ENTER        x_TK unchanged                     (I -> R)       dx = sum of the ranks' dy
@@ -77,6 +87,20 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *     the result of other keys already and become the result of both; a query that has seen nothing has o = 0,
  *     lse = -inf. Backward (not on tapes) takes the final o (q's dtype) and lse of all keys and gives these keys' share of
  *     din, which are f32 and may be accumulated.
+ *     rotary_dim > 0 turns only columns [rotary_at, rotary_at + rotary_dim) of each head, and the table has rotary_dim
+ *     columns; rotary_pairs: pairs are columns (2i, 2i+1) of what is turned.
+ *   ROUTER: score = softmax or logistic of the logits; the k largest of score + bias are chosen, largest first, of equal
+ *     ones the lower index (with groups: only inside the top_groups groups whose largest one, or whose two largest
+ *     together, are largest). gate = gate_scale * score (/ their sum with norm_topk). The bias has no gradient (Wang et al.
+ *     2024, "Auxiliary-loss-free load balancing").
+ *   LOAD, BALANCE: only tokens whose target is not -1 count. Token t of the call is number moe.first + t of the
+ *     microbatch of batch x seq tokens. BALANCE adds, per token t of sequence s with n_s trained tokens and picks f_se,
+ *     moe.aux * E/k * sum_e f_se/n_s p_te, where p are the scores scaled to sum 1 (Shazeer et al. 2017; Fedus et al. 2021;
+ *     DeepSeek-V3, eq. 17-20), and moe.z * lse(logits_t)^2 (Zoph et al. 2022). It is a root like XENT: its backward is
+ *     times step->loss_scale, so both are means over trained tokens.
+ *   PERMUTE: rows of expert 0 first, and so on; inside an expert by choice, then by token. moe.capacity > 0: of one
+ *     sequence an expert takes the first so many, in that order, and drops the rest. Rows from `used` on are zero.
+ *   GROUPED: rows beyond the sum of rows_E are zero, forward and backward.
  *   ATTENTION_CACHED: pos are consecutive and pos[0] counts the tokens cached before; k and v go to the cache's
  *     rows pos[t] first, then query t sees rows 0..pos[t] (and the window).
  */
@@ -95,6 +119,14 @@ enum op {
     OP_ATTENTION_CACHED,
     OP_ATTENTION_PART,
     OP_COPY,
+    OP_ROUTER,
+    OP_LOAD,
+    OP_BALANCE,
+    OP_PERMUTE,
+    OP_GROUPED,
+    OP_UNPERMUTE,
+    OP_MLA_KV,
+    OP_TRIM,
     OP_ENTER, /* collectives from here on */
     OP_REDUCE,
     OP_GATHER,
@@ -107,6 +139,19 @@ enum op {
 };
 
 enum act_kind { ACT_GELU /* tanh form, "gelu_new" */, ACT_SWIGLU, ACT_N };
+
+enum moe_score { SCORE_SOFTMAX, SCORE_SIGMOID };
+struct moe_attrs {
+    int experts, top_k;
+    enum moe_score score;
+    bool norm_topk;           /* the chosen scores are scaled to sum 1 */
+    int groups, top_groups;   /* 0: no groups */
+    bool group_pairs;         /* a group counts by its two largest scores, else by its largest */
+    float gate_scale;
+    float aux, z;             /* coefficients of BALANCE's two losses */
+    int64_t capacity;         /* rows of one expert for one sequence; 0: no limit */
+    int64_t first;            /* number of the first token in the microbatch */
+};
 
 /* Attributes; an operation reads its own and leaves the rest zero. */
 struct op_attrs {
@@ -130,6 +175,10 @@ struct op_attrs {
         int inner;                   /* CONTEXT: ranks that exchange heads (1: none), the others rows; */
         bool gather;                 /* rows travel all at once instead of around a ring */
     } context;
+    int rotary_dim, rotary_at;       /* ROTARY: part of a head; 0: all of it */
+    bool rotary_pairs;
+    int nope, value;                 /* MLA_KV, TRIM: columns of a head without rotation, of a value */
+    struct moe_attrs moe;
     enum axis axis;                  /* collectives: of the mesh, */
     int n_parts, part;               /* its size, this rank's coordinate, */
     int64_t whole;                   /* and the rows of all ranks together. EMBED, XENT on a part of the vocabulary: */

@@ -69,6 +69,13 @@ double flops_linear(const struct kernel_call *c)
     return product + (bias ? tokens * out_features : 0);
 }
 
+/* The buffer as if it were full: how many rows hold tokens is data. */
+double flops_grouped(const struct kernel_call *c)
+{
+    double out_features = (double)c->in[1].n[0] / (double)c->in[2].n[0];
+    return 2 * (double)view_rows(&c->in[0]) * out_features * (double)view_cols(&c->in[0]);
+}
+
 double flops_norm(const struct kernel_call *c)
 {
     static const double per_element[KERNEL_N_PHASES] = {[KERNEL_FWD] = 4, [KERNEL_BWD_IN] = 8, [KERNEL_BWD_W] = 3};

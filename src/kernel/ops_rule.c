@@ -272,6 +272,97 @@ static const struct type_line copy_lines[] = {
 static const struct type_refusal copy_refusals[] = {ELSE};
 RULE(copy);
 
+/* Experts. Picks, loads and row numbers have no gradient. Rows of a buffer of tokens sorted by expert are no dim of
+ * anything: where tokens are split over ranks (S0), the buffers vary (V). */
+static const struct type_line router_lines[] = {
+    {{I, WHOLE}, {SPMD_I, SPMD_I}},
+    {{R, WHOLE}, {SPMD_R, SPMD_R}},
+    {{S0, WHOLE}, {SPMD_S0, SPMD_S0}},
+    {{V, WHOLE}, {SPMD_V, SPMD_V}},
+};
+static const struct type_refusal router_refusals[] = {
+    {{P, ANY}, "logits are partial: reduce them first"},
+    {{S1, ANY}, "logits are split by experts: every token must see them all; gather them first"},
+    {{ANY, ANY & ~WHOLE}, "the bias must be whole on every rank"},
+    ELSE,
+};
+RULE(router);
+
+static const struct type_line load_lines[] = {
+    {{WHOLE, WHOLE}, {SPMD_I}},
+    {{V, V}, {SPMD_V}},
+    {{S0, S0 | WHOLE}, {SPMD_P}},
+};
+static const struct type_refusal load_refusals[] = {{{ANY, ANY}, "picks and targets must be split alike"}, ELSE};
+RULE(load);
+
+static const struct type_line balance_lines[] = {
+    {{I, WHOLE, WHOLE, WHOLE}, {SPMD_I}},
+    {{V, V, V, V}, {SPMD_P}},
+    {{S0, S0, S0 | WHOLE, WHOLE}, {SPMD_P}},
+};
+static const struct type_refusal balance_refusals[] = {
+    {{P, ANY, ANY, ANY}, "logits are partial: reduce them first"},
+    {{R, ANY, ANY, ANY}, "logits are replicated: every rank would send back the whole gradient where R promises a part; "
+                         "make them invariant, or split the tokens"},
+    {{ANY, ANY, ANY, P}, "the load is partial: reduce it over the ranks that share a sequence first"},
+    {{ANY, ANY, ANY, ANY}, "logits, picks and targets must be split alike"},
+    ELSE,
+};
+RULE(balance);
+
+static const struct type_line permute_lines[] = {
+    {{I, WHOLE}, {SPMD_I, SPMD_I, SPMD_I}},
+    {{R, WHOLE}, {SPMD_R, SPMD_R, SPMD_R}},
+    {{V, V}, {SPMD_V, SPMD_V, SPMD_V}},
+    {{S0, S0}, {SPMD_V, SPMD_V, SPMD_V}},
+};
+static const struct type_refusal permute_refusals[] = {
+    {{P, ANY}, X_PARTIAL},
+    {{S1, ANY}, "x is split by columns: gather it first"},
+    {{ANY, ANY}, "x and the picks must be split alike"},
+    ELSE,
+};
+RULE(permute);
+
+static const struct type_line grouped_lines[] = {
+    {{I, I, WHOLE}, {SPMD_I}},   {{R, R, WHOLE}, {SPMD_R}},   {{V, R, V}, {SPMD_V}},
+    {{R, S0, WHOLE}, {SPMD_S1}}, {{S1, S1, WHOLE}, {SPMD_P}}, {{V, S0, V}, {SPMD_V}},
+};
+static const struct type_refusal grouped_refusals[] = {
+    {{P, ANY, ANY}, X_PARTIAL},
+    {{I, S0, ANY}, "x is invariant, w is split: enter the region first (par_enter), or dispatch the tokens to the ranks "
+                   "that hold their experts (par_dispatch)"},
+    {{V | S0, I, ANY}, "x differs by rank, so w's gradient is a sum over the axis: w must be replicated (R)"},
+    {{I | R, S1, ANY}, "w is split by in-features, x is whole: split x by columns first"},
+    {{ANY, ANY, ANY}, "x, w and the rows per expert do not lie on the mesh as one"},
+    ELSE,
+};
+RULE(grouped);
+
+static const struct type_line unpermute_lines[] = {
+    {{I, I, WHOLE}, {SPMD_I}}, {{R, R, WHOLE}, {SPMD_R}}, {{P, R, WHOLE}, {SPMD_P}},
+    {{V, V, V}, {SPMD_V}},     {{V, S0, V}, {SPMD_S0}},
+};
+static const struct type_refusal unpermute_refusals[] = {
+    {{P, I, ANY}, "y is partial, so the gates' gradient is a part of a sum: enter the gates (I -> R) first"},
+    {{V, I, ANY}, "y lies where its experts are: combine it first (par_combine)"},
+    {{ANY, ANY, ANY}, "y, the gates and the row numbers must belong to the same tokens"},
+    ELSE,
+};
+RULE(unpermute);
+
+static const struct type_line mla_kv_lines[] = {
+    {{I, I}, {SPMD_I}}, {{R, R}, {SPMD_R}}, {{S0, S0}, {SPMD_S0}}, {{V, V}, {SPMD_V}}, {{S1, R}, {SPMD_S1}},
+};
+static const struct type_refusal mla_kv_refusals[] = {
+    {{P, ANY}, "kv is partial: reduce it first"},
+    {{S1, I}, "kv is split by heads: the rotated part must be replicated (R), its gradient is a sum over the heads"},
+    {{ANY, ANY}, "kv and the rotated part must be split alike"},
+    ELSE,
+};
+RULE(mla_kv);
+
 #define RULE_FN(op, table, n_out)                                                                        \
     const char *rule_##op(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out)     \
     {                                                                                                   \
@@ -297,3 +388,10 @@ const char *rule_xent(const struct op_attrs *at, int n_in, const enum spmd *in, 
 }
 RULE_FN(xent_part, xent_part, 1)
 RULE_FN(copy, copy, 1)
+RULE_FN(router, router, 2)
+RULE_FN(load, load, 1)
+RULE_FN(balance, balance, 1)
+RULE_FN(permute, permute, 3)
+RULE_FN(grouped, grouped, 1)
+RULE_FN(unpermute, unpermute, 1)
+RULE_FN(mla_kv, mla_kv, 1)

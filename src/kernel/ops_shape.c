@@ -100,8 +100,11 @@ const char *infer_rotary(const struct op_attrs *at, int n_in, const struct view 
     NEED(is_matrix(&in[0]) && in[0].n[1] == (int64_t)at->heads * at->head_dim,
          "x must be a float matrix: tokens by heads * head_dim");
     NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == in[0].n[0], "positions must be i32, one per token");
-    NEED(in[2].nd == 2 && in[2].dtype == DT_F32 && in[2].n[1] == at->head_dim,
-         "the table must be f32: positions by head_dim (cosines, then sines)");
+    NEED(at->rotary_dim >= 0 && at->rotary_at >= 0 && at->rotary_at + at->rotary_dim <= at->head_dim &&
+             at->rotary_dim % 2 == 0,
+         "the part of a head that is turned must lie inside it and be even");
+    NEED(in[2].nd == 2 && in[2].dtype == DT_F32 && in[2].n[1] == (at->rotary_dim ? at->rotary_dim : at->head_dim),
+         "the table must be f32: positions by the columns that are turned (cosines, then sines)");
     out[0] = in[0];
     out[0].p = NULL;
     return NULL;
@@ -268,6 +271,143 @@ const char *infer_copy(const struct op_attrs *at, int n_in, const struct view *i
     out[0].p = NULL;
     out[0].dtype = to;
     out[0].stride = view_cols(&in[0]);
+    return NULL;
+}
+
+/* ---- experts ---- */
+static bool is_ints(const struct view *v, int64_t rows, int64_t cols)
+{
+    return v->nd == 2 && v->dtype == DT_I32 && v->n[0] == rows && v->n[1] == cols;
+}
+
+static const char *infer_choice(const struct op_attrs *at)
+{
+    NEED(at->moe.experts > 0 && at->moe.top_k > 0 && at->moe.top_k <= at->moe.experts,
+         "top_k must be from 1 to the number of experts");
+    return NULL;
+}
+
+const char *infer_router(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    const struct moe_attrs *m = &at->moe;
+    const char *why = infer_choice(at);
+    if (why) return why;
+    NEED(is_matrix(&in[0]) && in[0].n[1] == m->experts, "logits must be a float matrix: tokens by experts");
+    if (n_in > 1)
+        NEED(in[1].nd == 1 && is_act(&in[1]) && in[1].n[0] == m->experts, "the bias must have one element per expert");
+    NEED(m->groups == 0 || (m->experts % m->groups == 0 && m->top_groups > 0 && m->top_groups <= m->groups &&
+                            m->top_k <= m->experts / m->groups * m->top_groups),
+         "groups must divide the experts, and top_groups of them must hold top_k experts");
+    NEED(!m->group_pairs || m->groups == 0 || m->experts / m->groups >= 2, "a group by pairs needs two experts");
+    out[0] = dense2(DT_F32, in[0].n[0], m->top_k);
+    out[1] = dense2(DT_I32, in[0].n[0], m->top_k);
+    return NULL;
+}
+
+/* Tokens [first, first + n) of the microbatch. */
+static const char *infer_tokens(const struct op_attrs *at, int64_t n)
+{
+    NEED(at->batch >= 0 && at->seq >= 0 && at->moe.first >= 0 && at->moe.first + n <= at->batch * at->seq,
+         "tokens must lie in the microbatch of batch * seq");
+    return NULL;
+}
+
+const char *infer_load(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)n_in;
+    const char *why = infer_choice(at);
+    if (!why) why = infer_tokens(at, in[0].n[0]);
+    if (why) return why;
+    NEED(is_ints(&in[0], in[0].n[0], at->moe.top_k), "picks must be i32: tokens by top_k");
+    NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == in[0].n[0], "targets must be i32, one per token");
+    out[0] = dense2(DT_F32, at->batch, at->moe.experts + 1);
+    return NULL;
+}
+
+const char *infer_balance(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)n_in;
+    const char *why = infer_choice(at);
+    if (!why) why = infer_tokens(at, in[0].n[0]);
+    if (why) return why;
+    int64_t tokens = in[0].n[0], experts = at->moe.experts;
+    NEED(is_matrix(&in[0]) && in[0].n[1] == experts, "logits must be a float matrix: tokens by experts");
+    NEED(is_ints(&in[1], tokens, at->moe.top_k), "picks must be i32: tokens by top_k");
+    NEED(is_vector(&in[2], DT_I32) && in[2].n[0] == tokens, "targets must be i32, one per token");
+    NEED(in[3].nd == 2 && in[3].dtype == DT_F32 && in[3].n[0] == at->batch && in[3].n[1] == experts + 1,
+         "the load must be f32: sequences by experts + 1");
+    out[0] = dense1(DT_F64, experts + 2);
+    return NULL;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+const char *infer_permute(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)n_in;
+    const struct moe_attrs *m = &at->moe;
+    const char *why = infer_choice(at);
+    if (why) return why;
+    int64_t tokens = in[0].n[0], rows = tokens * m->top_k;
+    NEED(is_matrix(&in[0]), "x must be a float matrix: tokens by hidden");
+    NEED(is_ints(&in[1], tokens, m->top_k), "picks must be i32: tokens by top_k");
+    NEED(m->capacity >= 0, "capacity must be positive, or 0 for none");
+    if (m->capacity) {
+        NEED(at->batch * at->seq == tokens, "a capacity needs whole sequences: tokens must be batch * seq");
+        rows = least(rows, at->batch * m->experts * m->capacity);
+    }
+    out[0] = dense2(in[0].dtype, rows, in[0].n[1]);
+    out[1] = dense2(DT_I32, tokens, m->top_k);
+    out[2] = dense1(DT_I32, m->experts);
+    return NULL;
+}
+
+const char *infer_grouped(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)at;
+    (void)n_in;
+    NEED(is_matrix(&in[0]), "x must be a float matrix: rows by in-features");
+    NEED(is_vector(&in[2], DT_I32) && in[2].n[0] > 0, "rows must be i32, one number per expert");
+    NEED(is_matrix(&in[1]) && in[1].n[0] % in[2].n[0] == 0, "w must be a float matrix with as many rows for each expert");
+    NEED(in[0].dtype == in[1].dtype, "x and w must have the same dtype");
+    NEED(in[0].n[1] == in[1].n[1], "x's columns and w's columns (in-features) differ");
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[1].n[0] / in[2].n[0]);
+    return NULL;
+}
+
+const char *infer_unpermute(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)n_in;
+    int64_t tokens = in[1].n[0];
+    NEED(is_matrix(&in[0]), "y must be a float matrix: rows by hidden");
+    NEED(in[1].nd == 2 && in[1].dtype == DT_F32 && in[1].n[1] == at->moe.top_k, "gates must be f32: tokens by top_k");
+    NEED(is_ints(&in[2], tokens, at->moe.top_k), "row numbers must be i32: tokens by top_k");
+    out[0] = dense2(in[0].dtype, tokens, in[0].n[1]);
+    return NULL;
+}
+
+/* ---- latent attention ---- */
+const char *infer_mla_kv(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)n_in;
+    NEED(at->heads > 0 && at->nope > 0 && at->nope < at->head_dim && at->value > 0 && at->value <= at->head_dim,
+         "nope must be less than head_dim, value at most that");
+    NEED(is_matrix(&in[0]) && in[0].n[1] == (int64_t)at->heads * (at->nope + at->value),
+         "kv must be a float matrix: tokens by heads * (nope + value)");
+    NEED(is_matrix(&in[1]) && in[1].dtype == in[0].dtype && in[1].n[0] == in[0].n[0] &&
+             in[1].n[1] == at->head_dim - at->nope,
+         "rope must be a float matrix: tokens by head_dim - nope");
+    out[0] = dense2(in[0].dtype, in[0].n[0], 2 * (int64_t)at->heads * at->head_dim);
+    return NULL;
+}
+
+const char *infer_trim(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+{
+    (void)n_in;
+    NEED(at->heads > 0 && at->value > 0 && at->value <= at->head_dim, "value must be from 1 to head_dim");
+    NEED(is_matrix(&in[0]) && in[0].n[1] == (int64_t)at->heads * at->head_dim,
+         "x must be a float matrix: tokens by heads * head_dim");
+    out[0] = dense2(in[0].dtype, in[0].n[0], (int64_t)at->heads * at->value);
     return NULL;
 }
 

@@ -252,10 +252,16 @@ static inline void build_rotary(struct kcase *k)
     int64_t t = kcase_int(k, 1, 20), positions = kcase_int(k, 1, 50);
     k->at.heads = (int)kcase_int(k, 1, 5);
     k->at.head_dim = 2 * (int)kcase_int(k, 1, 20);
-    int64_t half = k->at.head_dim / 2;
+    int64_t wide = k->at.head_dim;
+    if (kcase_int(k, 0, 2) == 0) { /* a part of each head */
+        wide = k->at.rotary_dim = 2 * (int)kcase_int(k, 1, k->at.head_dim / 2);
+        k->at.rotary_at = (int)kcase_int(k, 0, k->at.head_dim - k->at.rotary_dim);
+    }
+    k->at.rotary_pairs = kcase_int(k, 0, 2) == 0;
+    int64_t half = wide / 2;
     k->in[0] = kcase_floats(k, t, k->at.heads * k->at.head_dim, 1);
     k->in[1] = kcase_ints(k, t, 0, positions - 1);
-    k->in[2] = kcase_tensor(k, DT_F32, positions, k->at.head_dim);
+    k->in[2] = kcase_tensor(k, DT_F32, positions, wide);
     for (int64_t p = 0; p < positions; p++)
         for (int64_t i = 0; i < half; i++) {
             double angle = (double)p * pow(10000, -(double)i / (double)half);
@@ -355,6 +361,157 @@ static inline void build_copy(struct kcase *k)
     k->out[0].dtype = kcase_dtypes[kcase_int(k, 0, 2)];
 }
 
+/* ---- experts ---- */
+
+/* Logits of a token are a random order of values at some distance from each other, so that a small step in any
+ * direction changes no choice; a bias decides the order alone. */
+static inline struct view kcase_logits(struct kcase *k, int64_t t)
+{
+    struct view v = kcase_tensor(k, k->dtype, t, k->at.moe.experts);
+    int n = k->at.moe.experts, order[64];
+    for (int64_t r = 0; r < t; r++) {
+        for (int e = 0; e < n; e++) order[e] = e;
+        for (int e = n - 1; e > 0; e--) {
+            int other = (int)kcase_int(k, 0, e), was = order[e];
+            order[e] = order[other];
+            order[other] = was;
+        }
+        for (int e = 0; e < n; e++) view_set(&v, r, order[e], 0.25 * e + 0.013 * e * e - 1.5);
+    }
+    return v;
+}
+
+static inline struct view kcase_picks(struct kcase *k, int64_t t)
+{
+    struct view v = kcase_tensor(k, DT_I32, t, k->at.moe.top_k);
+    for (int64_t r = 0; r < t; r++)
+        for (int j = 0; j < k->at.moe.top_k; j++)
+            for (bool again = true; again;) {
+                view_set(&v, r, j, (double)kcase_int(k, 0, k->at.moe.experts - 1));
+                again = false;
+                for (int i = 0; i < j; i++) again |= view_get(&v, r, i) == view_get(&v, r, j);
+            }
+    return v;
+}
+
+static inline void kcase_experts(struct kcase *k, int64_t *tokens)
+{
+    k->at.batch = kcase_int(k, 1, 3);
+    k->at.seq = k->large ? kcase_int(k, 17, 60) : kcase_int(k, 1, 9);
+    *tokens = k->at.batch * k->at.seq;
+    k->at.moe.experts = (int)kcase_int(k, 1, 9);
+    k->at.moe.top_k = (int)kcase_int(k, 1, k->at.moe.experts < 4 ? k->at.moe.experts : 4);
+    k->at.moe.gate_scale = 1.5f;
+}
+
+static inline void build_router(struct kcase *k)
+{
+    int64_t t;
+    kcase_experts(k, &t);
+    k->at.moe.score = (enum moe_score)kcase_int(k, 0, 1);
+    k->at.moe.norm_topk = kcase_int(k, 0, 1);
+    if (kcase_int(k, 0, 1)) {
+        k->at.moe.groups = (int)kcase_int(k, 2, 4);
+        k->at.moe.experts = k->at.moe.groups * (int)kcase_int(k, 2, 3);
+        k->at.moe.top_groups = (int)kcase_int(k, 1, k->at.moe.groups);
+        k->at.moe.top_k = (int)kcase_int(k, 1, 2);
+        k->at.moe.group_pairs = kcase_int(k, 0, 1);
+    }
+    k->in[0] = kcase_logits(k, t);
+    k->n_in = 1 + (int)kcase_int(k, 0, 1);
+    if (k->n_in == 1) return;
+    k->in[1] = kcase_tensor(k, k->dtype, k->at.moe.experts, 0);
+    for (int e = 0; e < k->at.moe.experts; e++) view_set(&k->in[1], 0, e, (double)(1 << (e * 5 % k->at.moe.experts) % 13));
+}
+
+static inline void build_load(struct kcase *k)
+{
+    int64_t t;
+    kcase_experts(k, &t);
+    k->at.moe.first = kcase_int(k, 0, t - 1);
+    t -= k->at.moe.first;
+    k->in[0] = kcase_picks(k, t);
+    k->in[1] = kcase_ints(k, t, -1, 3);
+    k->n_in = 2;
+}
+
+static inline void build_balance(struct kcase *k)
+{
+    int64_t t;
+    kcase_experts(k, &t);
+    k->at.moe.score = (enum moe_score)kcase_int(k, 0, 1);
+    k->at.moe.aux = 2.0f;
+    k->at.moe.z = kcase_int(k, 0, 1) ? 0.3f : 0;
+    k->in[0] = kcase_floats(k, t, k->at.moe.experts, 1);
+    k->in[1] = kcase_picks(k, t);
+    k->in[2] = kcase_ints(k, t, -1, 3);
+    k->in[3] = kcase_tensor(k, DT_F32, k->at.batch, k->at.moe.experts + 1);
+    for (int64_t s = 0; s < k->at.batch; s++)
+        for (int e = 0; e <= k->at.moe.experts; e++)
+            view_set(&k->in[3], s, e, (double)(e < k->at.moe.experts ? kcase_int(k, 0, k->at.seq) : k->at.seq));
+    k->n_in = 4;
+}
+
+static inline void build_permute(struct kcase *k)
+{
+    int64_t t, d = kcase_int(k, 1, 90);
+    kcase_experts(k, &t);
+    if (kcase_int(k, 0, 1)) k->at.moe.capacity = kcase_int(k, 1, 1 + k->at.seq);
+    k->in[0] = kcase_floats(k, t, d, 1);
+    k->in[1] = kcase_picks(k, t);
+    k->n_in = 2;
+}
+
+static inline void build_grouped(struct kcase *k)
+{
+    int64_t experts = kcase_int(k, 1, 5), used = 0, n = kcase_int(k, 1, k->large ? 150 : 40), d = kcase_int(k, 1, k->large ? 400 : 60);
+    k->in[2] = kcase_tensor(k, DT_I32, experts, 0);
+    for (int64_t e = 0; e < experts; e++) {
+        int64_t rows = kcase_int(k, 0, 3) ? kcase_int(k, 0, k->large ? 70 : 12) : 0;
+        view_set(&k->in[2], 0, e, (double)rows);
+        used += rows;
+    }
+    k->in[0] = kcase_floats(k, used + kcase_int(k, 0, 3) + (used == 0), d, 1);
+    k->in[1] = kcase_floats(k, experts * n, d, 0.2);
+    k->n_in = 3;
+}
+
+static inline void build_unpermute(struct kcase *k)
+{
+    int64_t t, used = 0, d = kcase_int(k, 1, 90);
+    kcase_experts(k, &t);
+    int64_t n = t * k->at.moe.top_k;
+    k->in[2] = kcase_tensor(k, DT_I32, t, k->at.moe.top_k);
+    for (int64_t i = 0; i < n; i++) /* a tenth is dropped; the others in a scattered order */
+        view_set(&k->in[2], i / k->at.moe.top_k, i % k->at.moe.top_k, kcase_int(k, 0, 9) ? (double)used++ : -1);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t other = kcase_int(k, 0, n - 1), a = i / k->at.moe.top_k, b = other / k->at.moe.top_k;
+        double x = view_get(&k->in[2], a, i % k->at.moe.top_k), y = view_get(&k->in[2], b, other % k->at.moe.top_k);
+        view_set(&k->in[2], a, i % k->at.moe.top_k, y);
+        view_set(&k->in[2], b, other % k->at.moe.top_k, x);
+    }
+    k->in[0] = kcase_floats(k, used + 1 + kcase_int(k, 0, 2), d, 1);
+    k->in[1] = kcase_tensor(k, DT_F32, t, k->at.moe.top_k);
+    view_fill(&k->in[1], k->seed, 11, 0.5);
+    k->n_in = 3;
+}
+
+static inline void build_mla(struct kcase *k)
+{
+    int64_t t = kcase_int(k, 1, 20);
+    k->at.heads = (int)kcase_int(k, 1, 4);
+    k->at.nope = (int)kcase_int(k, 1, 20);
+    k->at.head_dim = k->at.nope + (int)kcase_int(k, 1, 12);
+    k->at.value = (int)kcase_int(k, 1, k->at.head_dim);
+    k->n_in = k->op == OP_MLA_KV ? 2 : 1;
+    if (k->op == OP_TRIM) k->in[0] = kcase_floats(k, t, k->at.heads * k->at.head_dim, 1);
+    else k->in[0] = kcase_floats(k, t, k->at.heads * (k->at.nope + k->at.value), 1);
+    if (k->op == OP_MLA_KV) k->in[1] = kcase_floats(k, t, k->at.head_dim - k->at.nope, 1);
+}
+
+/* A root of the loss: no gradient comes in, and forward adds to what is there. */
+static inline bool kcase_is_root(enum op op) { return op == OP_XENT || op == OP_BALANCE; }
+
 /* Shapes of the outputs by the row, and memory; what accumulates starts from zero. */
 static inline void kcase_outputs(struct kcase *k)
 {
@@ -374,7 +531,7 @@ static inline void kcase_gradients(struct kcase *k)
 {
     const struct op_row *row = op_row(k->op);
     if (!row->has_backward) return;
-    if (k->op != OP_XENT) {
+    if (!kcase_is_root(k->op)) {
         k->dout[0] = k->out[0];
         kcase_memory(k, &k->dout[0]);
         view_fill(&k->dout[0], k->seed, rng_stream("kcase/dout"), 1);
@@ -403,6 +560,14 @@ static inline void kcase_random(struct kcase *k, enum op op, enum dtype dtype, u
         [OP_ATTENTION_CACHED] = build_attention_cached,
         [OP_ATTENTION_PART] = build_attention_part,
         [OP_COPY] = build_copy,
+        [OP_ROUTER] = build_router,
+        [OP_LOAD] = build_load,
+        [OP_BALANCE] = build_balance,
+        [OP_PERMUTE] = build_permute,
+        [OP_GROUPED] = build_grouped,
+        [OP_UNPERMUTE] = build_unpermute,
+        [OP_MLA_KV] = build_mla,
+        [OP_TRIM] = build_mla,
     };
     *k = (struct kcase){.op = op, .dtype = dtype, .seed = seed * 64 + (uint64_t)op * 4 + (uint64_t)dtype};
     k->large = seed % 6 == 5;
@@ -472,7 +637,7 @@ static inline bool kcase_forward(struct kcase *k, const struct kernel_family *f,
         view_copy(&k->out[0], &k->in[0]);
         c.in[0] = c.out[0];
     }
-    if (k->op == OP_XENT) view_fill_zero(&k->out[0]);
+    if (kcase_is_root(k->op)) view_fill_zero(&k->out[0]);
     return kcase_run(&c, f, n_threads);
 }
 

@@ -12,6 +12,7 @@ static double loss(struct kcase *k)
 {
     assert_true(kcase_forward(k, &kernel_family_ref, 1));
     if (k->op == OP_XENT) return view_get(&k->out[0], 0, 0) * (double)k->step.loss_scale;
+    if (k->op == OP_BALANCE) return (view_get(&k->out[0], 0, 0) + view_get(&k->out[0], 0, 1)) * (double)k->step.loss_scale;
     double sum = 0;
     for (int64_t r = 0; r < view_rows(&k->out[0]); r++)
         for (int64_t c = 0; c < view_cols(&k->out[0]); c++)

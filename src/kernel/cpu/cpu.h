@@ -13,4 +13,9 @@ size_t linear_bwd_w_scratch(const struct kernel_call *c, int n_threads);
 const char *linear_path(const struct kernel_call *c); /* how this call would be computed, in words */
 kernel_fn linear_fwd_cpu, linear_bwd_in_cpu, linear_bwd_w_cpu;
 
+/* grouped.c */
+bool grouped_accepts(const struct kernel_call *c);
+size_t grouped_scratch(const struct kernel_call *c, int n_threads);
+kernel_fn grouped_run;
+
 #endif

@@ -6,6 +6,7 @@
 
 /* A slot that vec_avx512.c and vec_avx2.c fill: one function for all of them picks the build (vec_family.c). */
 #define VEC {vec_run, vec_scratch, vec_accepts}
+#define GROUPED {grouped_run, grouped_scratch, grouped_accepts}
 #define ATTENTION {attention_run, attention_scratch, attention_accepts}
 
 const struct kernel_family kernel_family_cpu = {
@@ -27,5 +28,10 @@ const struct kernel_family kernel_family_cpu = {
         [OP_XENT] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_XENT_PART] = {[KERNEL_FWD] = VEC},
         [OP_COPY] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_PERMUTE] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_UNPERMUTE] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_GROUPED] = {[KERNEL_FWD] = GROUPED, [KERNEL_BWD_IN] = GROUPED, [KERNEL_BWD_W] = GROUPED},
+        [OP_MLA_KV] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
+        [OP_TRIM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
     },
 };

@@ -50,9 +50,10 @@ static void plan_grid(struct plan *p, int64_t m_panels, int64_t n_panels, int nr
     }
 }
 
+enum { MOST_ROWS = 1024, MOST_COLS = 1024 }; /* of a member's stand-in for C */
+
 static struct plan plan_make(const struct tile_ops *o, const struct gemm *g, int n_threads)
 {
-    enum { MOST_ROWS = 1024, MOST_COLS = 1024 }; /* of a member's stand-in for C */
     struct plan p = {.tm = 1, .tn = 1};
     p.n_slices = ceil_div(g->k, o->kc);
     p.kc = tile_depth(o, ceil_div(g->k, p.n_slices));
@@ -83,6 +84,25 @@ static size_t plan_bytes(const struct plan *p, int n_threads)
 size_t gemm_scratch(const struct tile_ops *o, const struct gemm *g, int n_threads)
 {
     struct plan p = plan_make(o, g, n_threads);
+    return plan_bytes(&p, n_threads);
+}
+
+/* Fewer rows: other grids of members, so the stand-in's largest share over all grids. Less depth: one slice is the
+ * deepest, unless a stand-in comes with the second. */
+size_t gemm_scratch_most(const struct tile_ops *o, const struct gemm *g, int n_threads)
+{
+    struct gemm one = *g;
+    one.k = min64(g->k, o->kc);
+    struct plan p = plan_make(o, g, n_threads), flat = plan_make(o, &one, n_threads);
+    if (flat.b_bytes > p.b_bytes) p.b_bytes = flat.b_bytes;
+    int64_t m_panels = ceil_div(g->m, o->mr), n_panels = p.nc / o->nr;
+    p.a_bytes = tile_a_bytes(o, min64(o->mc / o->mr, m_panels) * o->mr, one.k);
+    bool stand_in = p.t_bytes > 0;
+    for (int tm = 1; stand_in && tm <= n_threads; tm++) {
+        int64_t chunk = min64(ceil_div(m_panels, tm), ceil_div(MOST_ROWS, o->mr));
+        size_t t = (size_t)(chunk * o->mr * ceil_div(n_panels, n_threads / tm) * o->nr) * sizeof(float);
+        if (n_threads % tm == 0 && t > p.t_bytes) p.t_bytes = t;
+    }
     return plan_bytes(&p, n_threads);
 }
 

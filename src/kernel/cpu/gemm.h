@@ -22,6 +22,8 @@ struct gemm {
 };
 
 size_t gemm_scratch(const struct tile_ops *o, const struct gemm *g, int n_threads);
+/* Enough for this product and for those with fewer rows or less depth. */
+size_t gemm_scratch_most(const struct tile_ops *o, const struct gemm *g, int n_threads);
 /* scratch: 64-byte aligned, gemm_scratch(o, g, team_size(team)) bytes or more. */
 void gemm_run(const struct tile_ops *o, const struct gemm *g, void *scratch, struct team *team);
 

@@ -1,7 +1,8 @@
 /* rotary_body.h: ROTARY over vec.h: every head's pairs (i, i + A/2) turned by the position's angle, in place or not.
  *
  * The cosines and sines of a position come from the table and are used by all heads of the token, so the table's
- * row stays in L1 and the operation moves its tensor once in and once out. Backward turns the other way.
+ * row stays in L1 and the operation moves its tensor once in and once out. Backward turns the other way. A part of a
+ * head, or neighbours as pairs (latent attention), go one by one: they are a tenth of the columns or fewer.
  */
 #ifndef TUTTI_KERNEL_CPU_ROTARY_BODY_H
 #define TUTTI_KERNEL_CPU_ROTARY_BODY_H
@@ -21,12 +22,39 @@ VEC_INLINE void rotary_turn(void *y, const void *acc, const void *x, const float
         v_put(y, half + i, k, t, v + v_get_or_zero(acc, half + i, k, t));
     }
 }
+VEC_INLINE float rotary_get(const void *p, int64_t i, enum dtype t)
+{
+    return t == DT_BF16 ? bf16_to_f32(((const bf16 *)p)[i]) : ((const float *)p)[i];
+}
+VEC_INLINE void rotary_put(void *p, const void *acc, int64_t i, enum dtype t, float x)
+{
+    if (acc) x += rotary_get(acc, i, t);
+    if (t == DT_BF16) ((bf16 *)p)[i] = bf16_from_f32(x);
+    else ((float *)p)[i] = x;
+}
+/* One head whose columns [at, at + wide) are turned, the rest copied. */
+VEC_INLINE void rotary_part(const struct op_attrs *a, void *y, const void *acc, const void *x, const float *cosines,
+                            bool back, enum dtype t)
+{
+    int64_t wide = a->rotary_dim ? a->rotary_dim : a->head_dim, half = wide / 2;
+    int64_t step = a->rotary_pairs ? 2 : 1, apart = a->rotary_pairs ? 1 : half;
+    for (int64_t i = 0; (x != y || acc) && i < a->head_dim; i++)
+        if (i < a->rotary_at || i >= a->rotary_at + wide) rotary_put(y, acc, i, t, rotary_get(x, i, t));
+    for (int64_t i = 0; i < half; i++) {
+        int64_t c1 = a->rotary_at + i * step, c2 = c1 + apart;
+        float co = cosines[i], si = back ? -cosines[half + i] : cosines[half + i];
+        float u = rotary_get(x, c1, t), v = rotary_get(x, c2, t);
+        rotary_put(y, acc, c1, t, u * co - v * si);
+        rotary_put(y, acc, c2, t, v * co + u * si);
+    }
+}
 VEC_INLINE void rotary_run_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     bool back = c->phase != KERNEL_FWD;
     const struct view *x = main_view(c), *y = back ? &c->din[0] : &c->out[0], absent = {0};
     const struct view *acc = back ? &c->acc[0] : &absent;
     int64_t half = c->at.head_dim / 2;
+    bool plain = !c->at.rotary_dim && !c->at.rotary_pairs;
     size_t head_bytes = 2 * (size_t)half * dtype_bytes(t);
     for (int64_t r = lo; r < hi; r++) {
         int32_t pos = ((const int32_t *)c->in[1].p)[r];
@@ -37,7 +65,8 @@ VEC_INLINE void rotary_run_rows(const struct kernel_call *c, int64_t lo, int64_t
         char *yr = row_at(y, r);
         for (int h = 0; h < c->at.heads; h++) {
             size_t off = (size_t)h * head_bytes;
-            rotary_turn(yr + off, ar ? ar + off : NULL, xr + off, cosines, half, back, t);
+            if (plain) rotary_turn(yr + off, ar ? ar + off : NULL, xr + off, cosines, half, back, t);
+            else rotary_part(&c->at, yr + off, ar ? ar + off : NULL, xr + off, cosines, back, t);
         }
     }
 }

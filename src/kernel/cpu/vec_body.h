@@ -6,6 +6,7 @@
 #include "kernel/cpu/act_body.h"
 #include "kernel/cpu/add_body.h"
 #include "kernel/cpu/embed_body.h"
+#include "kernel/cpu/experts_body.h"
 #include "kernel/cpu/norm_body.h"
 #include "kernel/cpu/rotary_body.h"
 #include "kernel/cpu/vec_family.h"
@@ -47,6 +48,14 @@ static bool accepts_main(const struct kernel_call *c)
             [OP_XENT_PART] = {[KERNEL_FWD] = {xent_part, NULL, accepts_main}},               \
             [OP_COPY] = {[KERNEL_FWD] = {copy_run, NULL, copy_accepts},                      \
                          [KERNEL_BWD_IN] = {copy_run, NULL, copy_accepts}},                  \
+            [OP_PERMUTE] = {[KERNEL_FWD] = {permute_fwd, permute_fwd_scratch, accepts_main}, \
+                            [KERNEL_BWD_IN] = {permute_bwd_in, NULL, accepts_main}},         \
+            [OP_UNPERMUTE] = {[KERNEL_FWD] = {unpermute_fwd, NULL, accepts_main},            \
+                              [KERNEL_BWD_IN] = {unpermute_bwd_in, NULL, accepts_main}},     \
+            [OP_MLA_KV] = {[KERNEL_FWD] = {mla_kv_fwd, NULL, accepts_main},                  \
+                           [KERNEL_BWD_IN] = {mla_kv_bwd, NULL, accepts_main}},              \
+            [OP_TRIM] = {[KERNEL_FWD] = {trim_run, NULL, accepts_main},                      \
+                         [KERNEL_BWD_IN] = {trim_run, NULL, accepts_main}},                  \
         },                                                                                   \
     }
 

@@ -10,17 +10,30 @@
 #include "kernel/dropout.h"
 #include "kernel/ref/ref.h"
 
+/* Columns of the token that are not turned. */
+static void rotary_rest(const struct kernel_call *c, int64_t t)
+{
+    int64_t head = c->at.head_dim, from = c->at.rotary_at, end = from + c->at.rotary_dim;
+    for (int64_t col = 0; col < c->at.heads * head; col++) {
+        if (col % head >= from && col % head < end) continue;
+        if (c->phase == KERNEL_FWD) ref_set(&c->out[0], t, col, ref_get(&c->in[0], t, col));
+        else ref_put_grad(c, 0, t, col, ref_get(&c->dout[0], t, col));
+    }
+}
+
 static void rotary_row(const struct kernel_call *c, int64_t t, double *mine)
 {
     (void)mine;
     bool backward = c->phase != KERNEL_FWD;
     const struct view *x = backward ? &c->dout[0] : &c->in[0];
-    int64_t half = c->at.head_dim / 2, pos = ref_int(&c->in[1], t);
+    int64_t wide = c->at.rotary_dim ? c->at.rotary_dim : c->at.head_dim, half = wide / 2, pos = ref_int(&c->in[1], t);
+    int64_t step = c->at.rotary_pairs ? 2 : 1, apart = c->at.rotary_pairs ? 1 : half;
     CHECK(pos >= 0 && pos < c->in[2].n[0], "position %lld is beyond the table of %lld", (long long)pos,
           (long long)c->in[2].n[0]);
+    if (c->at.rotary_dim) rotary_rest(c, t);
     for (int h = 0; h < c->at.heads; h++)
         for (int64_t i = 0; i < half; i++) {
-            int64_t c1 = h * 2 * half + i, c2 = c1 + half;
+            int64_t c1 = h * c->at.head_dim + c->at.rotary_at + i * step, c2 = c1 + apart;
             double co = ref_get(&c->in[2], pos, i), si = ref_get(&c->in[2], pos, half + i);
             double x1 = ref_get(x, t, c1), x2 = ref_get(x, t, c2);
             if (backward) {

@@ -70,10 +70,18 @@ kernel_fn act_fwd_ref, act_bwd_in_ref;
 kernel_fn add_fwd_ref, add_bwd_in_ref, dropout_fwd_ref, dropout_bwd_in_ref;
 kernel_fn xent_fwd_ref, xent_bwd_in_ref, xent_part_ref;
 kernel_fn copy_fwd_ref, copy_bwd_in_ref;
+kernel_fn router_fwd_ref, router_bwd_in_ref, load_fwd_ref, balance_fwd_ref, balance_bwd_in_ref;
+kernel_fn permute_fwd_ref, permute_bwd_in_ref, unpermute_fwd_ref, unpermute_bwd_in_ref;
+kernel_fn grouped_fwd_ref, grouped_bwd_in_ref, grouped_bwd_w_ref;
+kernel_fn mla_kv_fwd_ref, mla_kv_bwd_in_ref, trim_fwd_ref, trim_bwd_in_ref;
 
 size_t linear_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t attention_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t attention_part_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t xent_scratch_ref(const struct kernel_call *c, int n_threads);
+size_t router_scratch_ref(const struct kernel_call *c, int n_threads);
+size_t permute_scratch_ref(const struct kernel_call *c, int n_threads);
+size_t unpermute_scratch_ref(const struct kernel_call *c, int n_threads);
+size_t grouped_scratch_ref(const struct kernel_call *c, int n_threads);
 
 #endif
