@@ -50,7 +50,7 @@ void attention_declare(struct declare_ctx *x, int layer, bool bias, double std, 
                       layer);
 }
 
-static tid attend(struct layer_ctx *x, tid q, tid k, tid v, int layer)
+tid attention_between(struct layer_ctx *x, tid q, tid k, tid v, int layer, double scale)
 {
     const struct model_config *c = x->c;
     struct heads h = heads_here(c, x->par);
@@ -67,6 +67,7 @@ static tid attend(struct layer_ctx *x, tid q, tid k, tid v, int layer)
         .causal = true,
         .dropout = (float)c->dropout,
         .stream = dropout_stream("attention", layer),
+        .scale = (float)scale,
     };
     if (x->s->mode != MODEL_DECODE) return op_attention(x->t, q, k, v, x->doc_T, &shape, "attention");
     int64_t n[2] = {x->s->cache_rows, count(h.kv) * c->head_dim};
@@ -116,7 +117,7 @@ tid attention_record(struct layer_ctx *x, tid h_TD, int layer, bool bias, bool r
     h_TD = region_enter(x, h_TD);
     if (heads_here(x->c, x->par).kv_split) project_together(x, h_TD, layer, bias, rope, &p);
     else project_apart(x, h_TD, layer, bias, rope, &p);
-    tid o_THA = attend(x, p.q_THA, p.k_TGA, p.v_TGA, layer);
+    tid o_THA = attention_between(x, p.q_THA, p.k_TGA, p.v_TGA, layer, 0);
     tid w_o = layer_param(x, 1, "layers.%d.attn.o.weight", layer);
     tid b_o = bias ? layer_param(x, 1, "layers.%d.attn.o.bias", layer) : TID_NONE;
     return region_leave(x, op_linear_partial(x->t, o_THA, w_o, b_o, x->par->rank[AXIS_TP] != 0, "attn.o"));

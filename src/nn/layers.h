@@ -15,7 +15,7 @@ struct layer_ctx {
     const struct par *par;
     const struct model_shape *s;
     tid *param_tid; /* by parameter, -1 not on the tape yet */
-    tid pos_T, doc_T, rope_PA;
+    tid pos_T, doc_T, target_T, rope_PA;
     tid index_T; /* which token each row of the stream is, for dropout; TID_NONE: rows are tokens in order */
 };
 
@@ -34,7 +34,7 @@ struct family {
     tid (*block)(struct layer_ctx *x, tid h_TD, int layer);
     tid (*norm)(struct layer_ctx *x, tid h_TD);
 };
-extern const struct family family_gpt2, family_llama;
+extern const struct family family_gpt2, family_llama, family_mixtral, family_deepseek;
 
 /* A parameter as a tensor, its name printf-style; span > 1: this and the following ones as one matrix (rows one after
  * the other). */
@@ -81,6 +81,25 @@ struct heads heads_here(const struct model_config *c, const struct par *p);
  * prefix is "layers.N.attn". Returns the projected output, summed over tp. */
 tid attention_record(struct layer_ctx *x, tid h_TD, int layer, bool bias, bool rope);
 void attention_declare(struct declare_ctx *x, int layer, bool bias, double std, double std_out);
+/* mla.c: latent attention instead. */
+tid mla_record(struct layer_ctx *x, tid h_TD, int layer);
+void mla_declare(struct declare_ctx *x, int layer, double std, double std_out);
+/* What yarn multiplies the angles' cosines and sines with, and the scores of attention. */
+double yarn_angles(const struct rope_scaling *r);
+double yarn_scores(const struct rope_scaling *r);
+/* mlp.c: gate, up, down with SwiGLU; prefix is "layers.N.mlp". Takes what region_enter gives, returns a partial sum. */
+void mlp_declare(struct declare_ctx *x, int layer, const char *name, int64_t ffn, double std, double std_out);
+tid mlp_record(struct layer_ctx *x, tid h_TD, int layer, const char *name);
+/* moe.c: experts instead, from the stream to the stream. */
+void moe_declare(struct declare_ctx *x, int layer, double std, double std_out);
+tid moe_record(struct layer_ctx *x, tid h_TD, int layer);
+/* llama.c: a block of norm, attention, norm, MLP or experts, as Llama, Mixtral and DeepSeek have it. */
+void llama_declare(struct declare_ctx *x);
+tid llama_embed(struct layer_ctx *x, tid ids_T);
+tid llama_block(struct layer_ctx *x, tid h_TD, int layer);
+tid llama_norm(struct layer_ctx *x, tid h_TD);
+/* Attention between q, k and v of this rank's heads, through the caches when decoding; scale 0: 1 / sqrt(head_dim). */
+tid attention_between(struct layer_ctx *x, tid q, tid k, tid v, int layer, double scale);
 /* The random stream of a dropout, from where it stands. */
 uint64_t dropout_stream(const char *what, int layer);
 

@@ -9,7 +9,8 @@
 
 #include "nn/layers.h"
 
-static const struct family *const families[MODEL_N] = {[MODEL_GPT2] = &family_gpt2, [MODEL_LLAMA] = &family_llama};
+static const struct family *const families[MODEL_N] = {[MODEL_GPT2] = &family_gpt2, [MODEL_LLAMA] = &family_llama,
+                                                     [MODEL_MIXTRAL] = &family_mixtral, [MODEL_DEEPSEEK] = &family_deepseek};
 
 const char *model_family_name(enum model_family f)
 {
@@ -25,6 +26,51 @@ static int nearest_divisor(int of, int n)
     }
 }
 
+static int check_experts(const struct model_config *c, struct err *e)
+{
+    const struct moe_config *m = &c->moe;
+    bool family = c->family == MODEL_MIXTRAL || c->family == MODEL_DEEPSEEK;
+    if (!family && m->experts)
+        return err_set(e, ERR_REQUEST, "model.moe.experts: %s has no experts; choose model.family mixtral or deepseek",
+                       model_family_name(c->family));
+    if (!m->experts) return family ? err_set(e, ERR_REQUEST, "model.moe.experts: %s wants a number of experts, 1 or more",
+                                             model_family_name(c->family)) : OK;
+    if (m->top_k < 1 || m->top_k > m->experts)
+        return err_set(e, ERR_REQUEST, "model.moe.top_k: wanted 1 to model.moe.experts = %d, got %d", m->experts, m->top_k);
+    if (m->ffn < 1) return err_set(e, ERR_REQUEST, "model.moe.ffn: wanted 1 or more, got %lld", (long long)m->ffn);
+    if (m->first_dense > c->layers)
+        return err_set(e, ERR_REQUEST, "model.moe.first_dense: %d of %d layers; choose at most that", m->first_dense, c->layers);
+    if (!m->groups) return OK;
+    if (m->experts % m->groups)
+        return err_set(e, ERR_REQUEST, "model.moe.groups: %d does not divide model.moe.experts = %d; the nearest that does is %d",
+                       m->groups, m->experts, nearest_divisor(m->experts, m->groups < m->experts ? m->groups : m->experts));
+    if (m->top_groups < 1 || m->top_groups > m->groups || m->top_k > m->top_groups * (m->experts / m->groups))
+        return err_set(e, ERR_REQUEST, "model.moe.top_groups: wanted 1 to %d groups that together hold the %d chosen experts, "
+                       "got %d groups of %d", m->groups, m->top_k, m->top_groups, m->experts / m->groups);
+    if (m->group_pairs && m->experts / m->groups < 2)
+        return err_set(e, ERR_REQUEST, "model.moe.groups: a group that counts by its two largest scores needs two experts, "
+                       "%d groups of %d have fewer; choose at most %d", m->groups, m->experts, m->experts / 2);
+    return OK;
+}
+
+static int check_latent(const struct model_config *c, struct err *e)
+{
+    const struct mla_config *m = &c->mla;
+    if ((m->kv_rank > 0) != (c->family == MODEL_DEEPSEEK))
+        return err_set(e, ERR_REQUEST, "model.mla.kv_rank: latent attention is the deepseek family's, and it has no other");
+    if (!m->kv_rank) return OK;
+    if (m->nope < 1 || m->rope < 2 || m->rope % 2 || m->value < 1)
+        return err_set(e, ERR_REQUEST, "model.mla.rope_dim: wanted an even number, and nope_dim and value_dim of 1 or more; "
+                       "got %d, %d, %d", m->rope, m->nope, m->value);
+    if (m->value > m->nope + m->rope)
+        return err_set(e, ERR_REQUEST, "model.mla.value_dim: %d is more than a key's nope_dim + rope_dim = %d; choose at most "
+                       "that", m->value, m->nope + m->rope);
+    if (c->head_dim != m->nope + m->rope || c->kv_heads != c->heads)
+        return err_set(e, ERR_REQUEST, "model.head_dim: latent attention has head_dim = nope_dim + rope_dim = %d and kv_heads "
+                       "= heads = %d; leave both out", m->nope + m->rope, c->heads);
+    return OK;
+}
+
 int model_check(const struct model_config *c, struct err *e)
 {
     if (c->kv_heads > c->heads || c->heads % c->kv_heads)
@@ -33,9 +79,12 @@ int model_check(const struct model_config *c, struct err *e)
     if (c->head_dim < 1)
         return err_set(e, ERR_REQUEST, "model.heads: %d heads do not divide model.hidden = %lld; choose heads that do, "
                        "or give model.head_dim", c->heads, (long long)c->hidden);
-    if (c->family == MODEL_LLAMA && c->head_dim % 2)
+    if (families[c->family]->uses_rope && !c->mla.kv_rank && c->head_dim % 2)
         return err_set(e, ERR_REQUEST, "model.head_dim: rotary positions turn pairs of numbers, so the head size must be "
                        "even, got %d (hidden %lld / heads %d)", c->head_dim, (long long)c->hidden, c->heads);
+    int rc = check_experts(c, e);
+    if (!rc) rc = check_latent(c, e);
+    if (rc) return rc;
     if (c->vocab < 2) return err_set(e, ERR_REQUEST, "model.vocab: wanted at least 2, got %lld", (long long)c->vocab);
     if (c->vocab > INT32_MAX)
         return err_set(e, ERR_REQUEST, "model.vocab: token ids are 32 bits, got %lld", (long long)c->vocab);
@@ -65,16 +114,63 @@ static double scaled_frequency(const struct rope_scaling *r, double freq)
     return (1 - smooth) * freq / r->factor + smooth * freq;
 }
 
+/* YaRN's: what turns many times over the original length is kept, what turns less than once is stretched, a ramp over
+ * the pairs between. */
+static double yarn_frequency(const struct rope_scaling *r, double theta, int i, int64_t cols)
+{
+    double freq = pow(theta, -2.0 * i / (double)cols), n = (double)r->original_max_position, pi = acos(-1.0);
+    double low = floor((double)cols * log(n / (r->beta_fast * 2 * pi)) / (2 * log(theta)));
+    double high = ceil((double)cols * log(n / (r->beta_slow * 2 * pi)) / (2 * log(theta)));
+    low = fmax(low, 0);
+    high = fmin(high, (double)cols - 1);
+    double ramp = fmin(1, fmax(0, (i - low) / (high == low ? 0.001 : high - low)));
+    return freq / r->factor * ramp + freq * (1 - ramp);
+}
+
+static double yarn_mscale(double factor, double m)
+{
+    return factor <= 1 ? 1 : 0.1 * m * log(factor) + 1;
+}
+
+double yarn_angles(const struct rope_scaling *r)
+{
+    if (r->factor == 0 || !r->yarn) return 1;
+    if (r->mscale != 0 && r->mscale_all_dim != 0) return yarn_mscale(r->factor, r->mscale) / yarn_mscale(r->factor, r->mscale_all_dim);
+    return yarn_mscale(r->factor, 1);
+}
+
+double yarn_scores(const struct rope_scaling *r)
+{
+    if (r->factor == 0 || !r->yarn || r->mscale_all_dim == 0) return 1;
+    double m = yarn_mscale(r->factor, r->mscale_all_dim);
+    return m * m;
+}
+
+int64_t model_rope_cols(const struct model_config *c)
+{
+    if (!families[c->family]->uses_rope) return 0;
+    return c->mla.kv_rank ? c->mla.rope : c->head_dim;
+}
+
 void model_rope_table(const struct model_config *c, float *out)
 {
-    int half = c->head_dim / 2;
+    int64_t cols = model_rope_cols(c), half = cols / 2;
+    double scale = yarn_angles(&c->rope);
     for (int i = 0; i < half; i++) {
-        double freq = scaled_frequency(&c->rope, pow(c->rope_theta, -2.0 * i / c->head_dim));
+        double freq = c->rope.yarn && c->rope.factor != 0
+                          ? yarn_frequency(&c->rope, c->rope_theta, i, cols)
+                          : scaled_frequency(&c->rope, pow(c->rope_theta, -2.0 * i / (double)cols));
         for (int64_t p = 0; p < c->max_seq; p++) {
-            out[p * c->head_dim + i] = (float)cos((double)p * freq);
-            out[p * c->head_dim + half + i] = (float)sin((double)p * freq);
+            out[p * cols + i] = (float)(scale * cos((double)p * freq));
+            out[p * cols + half + i] = (float)(scale * sin((double)p * freq));
         }
     }
+}
+
+/* Of an expert's matrices a token sees top_k / experts. */
+static double share_used(const struct model_config *c, const struct param *p)
+{
+    return strstr(p->name, ".moe.experts.") ? (double)c->moe.top_k / c->moe.experts : 1;
 }
 
 double model_flops_per_token(const struct model_config *c, const struct param_table *p, int64_t seq)
@@ -83,9 +179,10 @@ double model_flops_per_token(const struct model_config *c, const struct param_ta
     for (int i = 0; i < p->n; i++) {
         const struct param *w = &p->p[i];
         bool lookup = !strncmp(w->name, "embed.", 6) && !(c->tie && !strcmp(w->name, "embed.token"));
-        if (w->nd >= 2 && !lookup) matrices += (double)w->numel;
+        if (w->nd >= 2 && !lookup) matrices += (double)w->numel * share_used(c, w);
     }
-    return 6 * matrices + 6.0 * c->layers * c->heads * c->head_dim * (double)(seq + 1);
+    double columns = c->mla.kv_rank ? (c->head_dim + c->mla.value) / 2.0 : c->head_dim;
+    return 6 * matrices + 6.0 * c->layers * c->heads * columns * (double)(seq + 1);
 }
 
 /* Tokens differ along the data axes and along cp; everything else is the same on every rank. */
@@ -262,17 +359,19 @@ void model_record(struct tape *t, const struct model_config *c, const struct par
     for (int i = 0; i < p->n; i++) x.param_tid[i] = TID_NONE;
     tid ids_T = g->embeds ? tape_input(t, "tokens", SLOT_TOKENS, DT_I32, 1, &tokens, type) : TID_NONE;
     bool trains = s->mode == MODEL_TRAIN;
-    tid target_T = g->heads && trains ? tape_input(t, "targets", SLOT_TARGETS, DT_I32, 1, &tokens, type) : TID_NONE;
+    bool weighs = c->moe.experts && g->end > g->first && g->end > c->moe.first_dense; /* balance is over trained tokens */
+    x.target_T = trains && (g->heads || weighs) ? tape_input(t, "targets", SLOT_TARGETS, DT_I32, 1, &tokens, type) : TID_NONE;
     x.pos_T = tape_input(t, "positions", SLOT_POSITIONS, DT_I32, 1, &tokens, type);
     x.doc_T = c->document_mask && trains ? tape_input(t, "documents", SLOT_DOCS, DT_I32, 1, &tokens, type) : TID_NONE;
     x.index_T = par->sequence && c->dropout > 0
                     ? par_rows(t, par, tape_input(t, "index", SLOT_INDEX, DT_I32, 1, &tokens, spmd_all(SPMD_I)), AXIS_TP)
                     : TID_NONE;
     if (f->uses_rope)
-        x.rope_PA = tape_input(t, "rope", SLOT_ROPE, DT_F32, 2, (int64_t[]){c->max_seq, c->head_dim}, spmd_all(SPMD_I));
+        x.rope_PA = tape_input(t, "rope", SLOT_ROPE, DT_F32, 2, (int64_t[]){c->max_seq, model_rope_cols(c)},
+                               spmd_all(SPMD_I));
     tid h_TD = g->embeds ? f->embed(&x, ids_T) : stream_arrives(&x, type);
     h_TD = record_layers(&x, f, h_TD, g->first, g->end);
-    if (g->heads) record_head(&x, f->norm(&x, h_TD), target_T);
+    if (g->heads) record_head(&x, f->norm(&x, h_TD), x.target_T);
     else tape_stage_out(t, h_TD, SLOT_STAGE_OUT, SLOT_STAGE_DOUT);
 }
 
@@ -290,7 +389,7 @@ void model_costs(const struct model_config *c, int64_t seq, double *layer, doubl
     double matrices = 0;
     model_declare(c, NULL, &t);
     for (int i = 0; i < t.n; i++)
-        if (t.p[i].layer == 0 && t.p[i].nd >= 2) matrices += (double)t.p[i].numel;
+        if (t.p[i].layer == c->layers - 1 && t.p[i].nd >= 2) matrices += (double)t.p[i].numel * share_used(c, &t.p[i]);
     param_table_free(&t);
     *layer = matrices + (double)c->heads * c->head_dim * (double)(seq + 1);
     *embed = 0; /* a table is looked up */

@@ -9,6 +9,9 @@
  *   embed.token [V,D]  embed.position [P,D] (gpt2)
  *   layers.N.norm1.weight (.bias)   layers.N.attn.{q,k,v}.weight (.bias)   layers.N.attn.o.weight (.bias)
  *   layers.N.norm2.weight (.bias)   layers.N.mlp.{gate,up}.weight (.bias)  layers.N.mlp.down.weight (.bias)
+ *   layers.N.moe.router.weight [E,D] (.bias [E]: shifts the choice only)   layers.N.moe.experts.E.{gate,up,down}.weight
+ *   layers.N.moe.shared.{gate,up,down}.weight
+ *   layers.N.attn.{q_a,q_a_norm,q_b | q, kv_a, kv_a_norm, k_rope, kv_b}.weight (latent attention)
  *   norm.weight (.bias)  head.weight [V,D] (absent when tied)
  * Floors 0-4 (tape, parallel, state). Order: Same(mesh).
  */
@@ -19,11 +22,38 @@
 #include "state/param.h"
 #include "tape/tape.h"
 
-enum model_family { MODEL_GPT2, MODEL_LLAMA, MODEL_N };
+enum model_family { MODEL_GPT2, MODEL_LLAMA, MODEL_MIXTRAL, MODEL_DEEPSEEK, MODEL_N };
 
-struct rope_scaling { /* Llama 3.1; factor 0: none */
-    double factor, low_freq_factor, high_freq_factor;
+struct rope_scaling { /* factor 0: none */
+    double factor, low_freq_factor, high_freq_factor; /* Llama 3.1 */
     int64_t original_max_position;
+    bool yarn; /* Peng et al. 2023, "YaRN"; the rest is its own */
+    double beta_fast, beta_slow, mscale, mscale_all_dim;
+};
+
+/* Mixture of experts; experts 0: none. */
+struct moe_config {
+    int experts, top_k;
+    int64_t ffn;         /* of one expert */
+    int shared;          /* experts that see every token: one MLP of shared * ffn */
+    int first_dense;     /* so many layers have a plain MLP of model_config.ffn */
+    enum moe_score score;
+    bool norm_topk;
+    int groups, top_groups;
+    bool group_pairs;
+    double scale;        /* of the gates */
+    double aux, z;       /* coefficients of the losses */
+    bool aux_microbatch; /* the balance loss is over each microbatch, else over each sequence */
+    bool bias;           /* the choice has a bias per expert */
+    double bias_speed;   /* how far it moves each step, against the load's error */
+    double capacity;     /* times the mean: rows an expert takes of a sequence; 0: all */
+};
+/* Latent attention (DeepSeek-V2); kv_rank 0: none. head_dim is nope + rope. */
+struct mla_config {
+    int64_t q_rank;        /* 0: q in one step */
+    int64_t kv_rank;
+    int nope, rope, value; /* columns of a head: without, with rotation; of its value */
+    bool pairs;            /* neighbouring columns are turned together */
 };
 
 struct model_config {
@@ -39,6 +69,8 @@ struct model_config {
     double norm_eps;
     double rope_theta;
     struct rope_scaling rope;
+    struct moe_config moe;
+    struct mla_config mla;
     bool document_mask; /* attention stays inside a document */
 };
 
@@ -67,6 +99,13 @@ enum {
 static inline int slot_param(int i) { return SLOT_PARAM + 2 * i; }
 static inline int slot_grad(int i) { return SLOT_PARAM + 2 * i + 1; }
 static inline int slot_cache(int n_params, int layer) { return SLOT_PARAM + 2 * n_params + 2 * layer; }
+/* Balance of a layer's router, f64: {balance loss, z loss, picks of each expert}, sums over trained tokens. */
+static inline int slot_balance(int n_params, int n_layers, int layer) { return slot_cache(n_params, n_layers) + layer; }
+static inline int64_t balance_numel(const struct model_config *c) { return c->moe.experts ? c->moe.experts + 2 : 0; }
+static inline bool model_layer_is_moe(const struct model_config *c, int layer)
+{
+    return c->moe.experts && layer >= c->moe.first_dense;
+}
 
 enum model_mode {
     MODEL_TRAIN,  /* loss, with what backward needs; evaluation lowers the same tape without backward */
@@ -96,7 +135,9 @@ void model_record(struct tape *t, const struct model_config *c, const struct par
 bool model_stage_uses(const struct model_config *c, const struct model_stage *s, const struct param *p);
 /* What a layer, the embedding and the head take of a step, relative to each other: FLOPs of matrix products. */
 void model_costs(const struct model_config *c, int64_t seq, double *layer, double *embed, double *head);
-/* cos and sin of the rotary angles, row p: head_dim/2 cosines, then head_dim/2 sines. out [max_seq, head_dim]. */
+/* Columns of the table of rotary angles; 0: the family has none. */
+int64_t model_rope_cols(const struct model_config *c);
+/* cos and sin of the rotary angles, row p: cols/2 cosines, then cols/2 sines. out [max_seq, cols]. */
 void model_rope_table(const struct model_config *c, float *out);
 /* FLOPs of training one token the usual way: 6 per matrix parameter and attention's 12 L D S / 2 (causal). */
 double model_flops_per_token(const struct model_config *c, const struct param_table *p, int64_t seq);

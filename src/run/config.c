@@ -37,7 +37,7 @@ static const struct conf_row layers_rows[] = {
     {.path = p, .type = CONF_CHOICE, .offset = AT(f), .otherwise = def, .choices = all, .doc = d}
 
 const struct conf_row config_rows[] = {
-    CHOICE("model.family", model.family, "llama", "gpt2|llama", "architecture"),
+    CHOICE("model.family", model.family, "llama", "gpt2|llama|mixtral|deepseek", "architecture"),
     TEXT("model.from", model.from, "null", "Hugging Face directory: take architecture and starting weights from it"),
     INT("model.layers", model.layers, "4", 1, 10000, "transformer blocks"),
     INT("model.hidden", model.hidden, "256", 1, 1 << 20, "width of the residual stream"),
@@ -58,6 +58,35 @@ const struct conf_row config_rows[] = {
     REAL("model.rope_scaling.low_freq_factor", model.rope_low, "1.0", 1e-6, 1e6, "Llama 3 scaling"),
     REAL("model.rope_scaling.high_freq_factor", model.rope_high, "4.0", 1e-6, 1e6, "Llama 3 scaling"),
     INT("model.rope_scaling.original_max_position", model.rope_original, "8192", 1, 1 << 24, "Llama 3 scaling"),
+    INT("model.moe.experts", model.moe.experts, "0", 0, 65536, "experts of a layer (mixtral, deepseek)"),
+    INT("model.moe.top_k", model.moe.top_k, "2", 1, 1024, "experts chosen for a token"),
+    INT("model.moe.ffn", model.moe.ffn, "null", 1, 1 << 24, "width of one expert; default: model.ffn"),
+    INT("model.moe.shared", model.moe.shared, "0", 0, 1024, "experts that see every token"),
+    INT("model.moe.first_dense", model.moe.first_dense, "0", 0, 10000, "first layers that have a plain MLP"),
+    CHOICE("model.moe.score", model.moe.score, "softmax", "softmax|sigmoid", "how the router weighs experts"),
+    BOOL("model.moe.norm_topk", model.moe.norm_topk, "true", "the weights of the chosen experts sum to 1"),
+    REAL("model.moe.scale", model.moe.scale, "1.0", 1e-6, 1e6, "times the weights of the chosen experts"),
+    INT("model.moe.groups", model.moe.groups, "0", 0, 256, "groups of experts to choose inside of; 0: none"),
+    INT("model.moe.top_groups", model.moe.top_groups, "1", 1, 256, "groups chosen for a token"),
+    BOOL("model.moe.group_pairs", model.moe.group_pairs, "false", "a group counts by its two largest scores, not by its largest"),
+    REAL("model.moe.aux", model.moe.aux, "0.01", 0, 1e6, "weight of the loss that balances load; 0: off"),
+    CHOICE("model.moe.aux_scope", model.moe.aux_scope, "sequence", "sequence|microbatch", "what load is balanced over"),
+    REAL("model.moe.z", model.moe.z, "0.0", 0, 1e6, "weight of the loss on large router logits"),
+    BOOL("model.moe.bias", model.moe.bias, "false", "a bias per expert shifts the choice, moved after each step to balance load"),
+    REAL("model.moe.bias_speed", model.moe.bias_speed, "0.001", 0, 1e3, "how far the bias moves in a step"),
+    REAL("model.moe.capacity", model.moe.capacity, "0", 0, 1e6,
+         "most tokens an expert takes from a sequence, times the mean; the rest are dropped; 0: all are taken"),
+    INT("model.mla.q_rank", model.mla.q_rank, "0", 0, 1 << 20, "length of a token's short query; 0: none (deepseek)"),
+    INT("model.mla.kv_rank", model.mla.kv_rank, "0", 0, 1 << 20, "length of a token's short key and value (deepseek)"),
+    INT("model.mla.nope_dim", model.mla.nope, "0", 0, 65536, "columns of a head without positions"),
+    INT("model.mla.rope_dim", model.mla.rope, "0", 0, 65536, "columns of a head with positions"),
+    INT("model.mla.value_dim", model.mla.value, "0", 0, 65536, "columns of a head's value"),
+    BOOL("model.mla.rope_pairs", model.mla.pairs, "true", "positions turn neighbouring columns, not halves"),
+    REAL("model.yarn.factor", model.yarn.factor, "0", 0, 1e6, "YaRN scaling of positions; 0: none"),
+    REAL("model.yarn.beta_fast", model.yarn.beta_fast, "32", 1e-6, 1e6, "YaRN scaling"),
+    REAL("model.yarn.beta_slow", model.yarn.beta_slow, "1", 1e-6, 1e6, "YaRN scaling"),
+    REAL("model.yarn.mscale", model.yarn.mscale, "0", 0, 1e6, "YaRN scaling"),
+    REAL("model.yarn.mscale_all_dim", model.yarn.mscale_all_dim, "0", 0, 1e6, "YaRN scaling"),
     BOOL("model.document_mask", model.document_mask, "false", "attention does not cross from one document to another"),
 
     TEXT("data.tokenizer", data.tokenizer, "byte", "byte, or the path of a Hugging Face tokenizer.json"),
@@ -148,6 +177,7 @@ const struct conf_row config_rows[] = {
     TEXT("run.kernels", run.kernels, "auto", "auto, or ref for the plain loops"),
     TEXT("run.trace", run.trace, "null", "a Chrome trace of a few steps goes here: what each rank did when"),
     INT("run.trace_steps", run.trace_steps, "2", 1, 10000, "optimizer steps in the trace; it begins with the second one"),
+    BOOL("run.log_experts", run.log_experts, "false", "the busiest expert's load on the progress line"),
     BOOL("run.tensorboard", run.tensorboard, "true", "write event files for TensorBoard"),
     {0},
 };
@@ -179,9 +209,11 @@ void config_print(const struct config *c, struct str *out)
 static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab, struct err *e)
 {
     if (!c->model.kv_heads) c->model.kv_heads = c->model.heads;
+    if (!c->model.head_dim && c->model.mla.kv_rank) c->model.head_dim = c->model.mla.nope + c->model.mla.rope;
     if (!c->model.head_dim && c->model.hidden % c->model.heads == 0) c->model.head_dim = c->model.hidden / c->model.heads;
     if (!c->model.ffn)
         c->model.ffn = c->model.family == MODEL_GPT2 ? 4 * c->model.hidden : (c->model.hidden * 8 / 3 + 63) / 64 * 64;
+    if (!c->model.moe.ffn) c->model.moe.ffn = c->model.ffn;
     if (!c->model.max_positions) c->model.max_positions = c->model.seq_len;
     if (c->model.max_positions < c->model.seq_len)
         return conf_error(f, e, "model.max_positions", "%lld is less than model.seq_len = %lld; choose at least that",
@@ -428,6 +460,39 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     return OK;
 }
 
+static struct moe_config config_moe(const struct config *c)
+{
+    return (struct moe_config){
+        .experts = to_int(c->model.moe.experts),
+        .top_k = to_int(c->model.moe.top_k),
+        .ffn = c->model.moe.ffn,
+        .shared = to_int(c->model.moe.shared),
+        .first_dense = to_int(c->model.moe.first_dense),
+        .score = (enum moe_score)c->model.moe.score,
+        .norm_topk = c->model.moe.norm_topk,
+        .groups = to_int(c->model.moe.groups),
+        .top_groups = to_int(c->model.moe.top_groups),
+        .group_pairs = c->model.moe.group_pairs,
+        .scale = c->model.moe.scale,
+        .aux = c->model.moe.aux,
+        .z = c->model.moe.z,
+        .aux_microbatch = c->model.moe.aux_scope == 1,
+        .bias = c->model.moe.bias,
+        .bias_speed = c->model.moe.bias_speed,
+        .capacity = c->model.moe.capacity,
+    };
+}
+
+static struct rope_scaling config_rope(const struct config *c)
+{
+    if (c->model.yarn.factor > 0)
+        return (struct rope_scaling){.factor = c->model.yarn.factor, .original_max_position = c->model.rope_original,
+                                     .yarn = true, .beta_fast = c->model.yarn.beta_fast, .beta_slow = c->model.yarn.beta_slow,
+                                     .mscale = c->model.yarn.mscale, .mscale_all_dim = c->model.yarn.mscale_all_dim};
+    return (struct rope_scaling){.factor = c->model.rope_factor, .low_freq_factor = c->model.rope_low,
+                                 .high_freq_factor = c->model.rope_high, .original_max_position = c->model.rope_original};
+}
+
 struct model_config config_model(const struct config *c)
 {
     return (struct model_config){
@@ -444,7 +509,10 @@ struct model_config config_model(const struct config *c)
         .dropout = c->model.dropout,
         .norm_eps = c->model.norm_eps,
         .rope_theta = c->model.rope_theta,
-        .rope = {c->model.rope_factor, c->model.rope_low, c->model.rope_high, c->model.rope_original},
+        .rope = config_rope(c),
+        .moe = config_moe(c),
+        .mla = {c->model.mla.q_rank, c->model.mla.kv_rank, to_int(c->model.mla.nope), to_int(c->model.mla.rope),
+                to_int(c->model.mla.value), c->model.mla.pairs},
         .document_mask = c->model.document_mask,
     };
 }

@@ -39,6 +39,19 @@ struct config {
         double rope_factor, rope_low, rope_high;
         int64_t rope_original;
         bool document_mask;
+        struct {
+            int64_t experts, top_k, ffn, shared, first_dense, groups, top_groups;
+            int score, aux_scope;
+            bool norm_topk, group_pairs, bias;
+            double scale, aux, z, bias_speed, capacity;
+        } moe;
+        struct {
+            int64_t q_rank, kv_rank, nope, rope, value;
+            bool pairs;
+        } mla;
+        struct {
+            double factor, beta_fast, beta_slow, mscale, mscale_all_dim;
+        } yarn;
     } model;
     struct {
         const char *tokenizer;
@@ -96,6 +109,7 @@ struct config {
         int device;
         const char *kernels;
         bool tensorboard;
+        bool log_experts;
         const char *trace;
         int64_t trace_steps;
     } run;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "run/balance.h"
 #include "run/build.h"
 #include "run/executor.h"
 #include "run/tally.h"
@@ -131,12 +132,13 @@ static int new_buffers(struct engine *g, struct err *e)
     }
     int rc = new_store(g, e);
     if (!rc) rc = buffer_new(&g->data, g->dev, MEM_DATA, to_size(tokens) * sizeof(int32_t) * (size_t)fields, e);
-    if (!rc && g->cfg.model.family == MODEL_LLAMA)
+    if (!rc && model_rope_cols(&g->cfg.model))
         rc = buffer_new(&g->rope, g->dev, MEM_DATA,
-                        to_size(g->cfg.model.max_seq * g->cfg.model.head_dim) * sizeof(float), e);
+                        to_size(g->cfg.model.max_seq * model_rope_cols(&g->cfg.model)) * sizeof(float), e);
     if (!rc) rc = buffer_new(&g->stat, g->dev, MEM_DATA, tally_bytes(&g->cfg), e);
     bool indexed = g->cfg.par.sequence && g->cfg.model.dropout > 0;
     if (!rc && indexed) rc = buffer_new(&g->index, g->dev, MEM_DATA, to_size(g->cfg.micro * g->cfg.seq) * sizeof(int32_t), e);
+    if (!rc && balance_bytes(&g->cfg)) rc = buffer_new(&g->balance, g->dev, MEM_DATA, balance_bytes(&g->cfg), e);
     if (!rc) rc = new_slabs(g, e);
     if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, scratch, e);
     return rc;
@@ -144,7 +146,7 @@ static int new_buffers(struct engine *g, struct err *e)
 
 static void bind(struct engine *g)
 {
-    g->n_slots = slot_cache(g->params.n, 0);
+    g->n_slots = slot_balance(g->params.n, g->cfg.model.layers, g->cfg.model.layers);
     g->slot = xcalloc((size_t)g->n_slots, sizeof *g->slot);
     g->written = xcalloc((size_t)g->n_slots, 1);
     g->slot[SLOT_ROPE] = g->rope.p;
@@ -158,6 +160,7 @@ static void bind(struct engine *g)
         stream_sync(&g->stream);
         xfree(index);
     }
+    balance_bind(g);
     for (int i = 0; i < g->params.n; i++) {
         g->slot[slot_param(i)] = exchange_param_ptr(&g->exchange, i, -1);
         g->slot[slot_grad(i)] = exchange_grad_ptr(&g->exchange, i, -1);
@@ -222,6 +225,8 @@ void engine_free(struct engine *g)
     buffer_free(&g->rope);
     buffer_free(&g->stat);
     buffer_free(&g->index);
+    buffer_free(&g->balance);
+    xfree(g->load);
     exchange_fini(&g->exchange);
     copies_fini(&g->copies);
     build_free(g);
@@ -258,6 +263,12 @@ static void feed(struct engine *g, const struct engine_batch *b)
     xfree(rest);
 }
 
+static void zero_sums(struct engine *g)
+{
+    device_zero(&g->stream, &g->stat, 0, g->stat.bytes);
+    if (g->balance.bytes) device_zero(&g->stream, &g->balance, 0, g->balance.bytes);
+}
+
 static void read_loss(struct engine *g, int64_t n_trained, struct engine_report *r)
 {
     double nats, tokens;
@@ -267,6 +278,7 @@ static void read_loss(struct engine *g, int64_t n_trained, struct engine_report 
     r->nats = nats;
     r->tokens = n_trained;
     r->loss = n_trained ? nats / (double)n_trained : 0;
+    balance_read(g, r);
 }
 
 /* The loss is divided by the trained tokens of all ranks: one number, known before forward. */
@@ -291,7 +303,7 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
     int64_t n_trained;
     struct step_info info = step_info(g, b, step, true, &n_trained);
     feed(g, b);
-    device_zero(&g->stream, &g->stat, 0, g->stat.bytes);
+    zero_sums(g);
     exchange_step_begin(&g->exchange);
     executor_run(g, true, &info, NULL, NULL);
     double from = clock_now_s();
@@ -309,6 +321,7 @@ bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, d
     double from = clock_now_s();
     optim_step(&g->store, &g->kernels, &g->cfg.optim, lr, step, r->grad_norm);
     trace_add(g->trace, TRACE_OPTIMIZER, "update", step, from, clock_now_s());
+    balance_step(g);
     from = clock_now_s();
     exchange_publish(&g->exchange);
     trace_add(g->trace, TRACE_COMM, "publish", step, from, clock_now_s());
@@ -321,7 +334,7 @@ void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engi
     int64_t n_trained;
     struct step_info info = step_info(g, b, 0, false, &n_trained);
     feed(g, b);
-    device_zero(&g->stream, &g->stat, 0, g->stat.bytes);
+    zero_sums(g);
     executor_run(g, false, &info, NULL, NULL);
     read_loss(g, n_trained, r);
 }
@@ -406,7 +419,7 @@ void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, 
     int64_t n_trained; /* every rank runs again, whatever it found: the collectives must meet */
     struct step_info info = step_info(g, b, step, true, &n_trained);
     feed(g, b);
-    device_zero(&g->stream, &g->stat, 0, g->stat.bytes);
+    zero_sums(g);
     exchange_step_begin(&g->exchange);
     executor_run(g, true, &info, blame_look, &look);
     exchange_reduce_finish(&g->exchange);

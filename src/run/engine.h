@@ -74,6 +74,7 @@ struct engine_report {
     double nats;      /* sum */
     int64_t tokens;   /* trained tokens of this step, over all ranks */
     double grad_norm; /* before clipping */
+    double balance_loss, z_loss; /* of the routers, per trained token; not in loss */
 };
 
 /* A stage held by this rank. */
@@ -109,7 +110,8 @@ struct engine {
     int64_t *ticket;             /* by crossing buffer: its last message */
     struct buffer scratch;
     struct buffer data;        /* tokens, targets, positions, documents of the batch */
-    struct buffer rope, stat, index;
+    struct buffer rope, stat, index, balance;
+    double *load;              /* balance of the last step over all ranks, layer after layer (run/balance.h) */
     void **slot;               /* bindings for the programs */
     int n_slots;
     uint8_t *written;          /* by slot: gradients that hold something */

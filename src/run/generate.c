@@ -51,8 +51,8 @@ static int allocate(struct generator *g, enum dtype dtype, struct err *e)
     if (!rc) rc = buffer_new(&g->data, g->dev, MEM_DATA, 2 * PROMPT_CHUNK * sizeof(int32_t), e);
     if (!rc) rc = buffer_new(&g->logits, g->dev, MEM_DATA, to_size(g->model.vocab) * sizeof(float), e);
     if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, scratch, e);
-    if (!rc && g->model.family == MODEL_LLAMA)
-        rc = buffer_new(&g->rope, g->dev, MEM_DATA, to_size(g->model.max_seq * g->model.head_dim) * sizeof(float), e);
+    if (!rc && model_rope_cols(&g->model))
+        rc = buffer_new(&g->rope, g->dev, MEM_DATA, to_size(g->model.max_seq * model_rope_cols(&g->model)) * sizeof(float), e);
     if (rc) return rc;
     int n_slots = slot_cache(g->params.n, g->model.layers);
     g->slot = xcalloc((size_t)n_slots, sizeof *g->slot);

@@ -92,6 +92,23 @@ static int append(struct metrics *m, struct str *line, struct err *e)
     return rc;
 }
 
+static void put_experts(struct json_out *o, const struct metrics_step *s)
+{
+    json_put_real_digits(o, "balance_loss", s->balance_loss, 9);
+    json_put_real_digits(o, "z_loss", s->z_loss, 9);
+    json_put_real_digits(o, "load_worst", s->load_worst, 4);
+    json_begin_object(o, "expert_load");
+    for (int l = 0; l < s->layers; l++) {
+        char key[16];
+        if (!s->load[l]) continue;
+        snprintf(key, sizeof key, "%d", l);
+        json_begin_array(o, key);
+        for (int e = 0; e < s->experts; e++) json_put_int(o, NULL, (int64_t)s->load[l][e]);
+        json_end_array(o);
+    }
+    json_end_object(o);
+}
+
 int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
 {
     struct str line = {0};
@@ -112,6 +129,7 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
         json_put_real(&o, "staleness_mean", s->staleness_mean);
         json_put_int(&o, "staleness_max", s->staleness_max);
     }
+    if (s->load) put_experts(&o, s);
     json_end_object(&o);
     if (m->tb) {
         tb_scalar(m->tb, "train/loss", s->step, s->loss);
@@ -119,6 +137,8 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
         tb_scalar(m->tb, "train/lr", s->step, s->lr);
         tb_scalar(m->tb, "speed/tokens_per_s", s->step, rate);
         tb_scalar(m->tb, "speed/mfu", s->step, s->mfu);
+        if (s->load) tb_scalar(m->tb, "experts/balance_loss", s->step, s->balance_loss);
+        if (s->load) tb_scalar(m->tb, "experts/load_worst", s->step, s->load_worst);
         int rc = tb_flush(m->tb, e);
         if (rc) return rc;
     }
@@ -141,8 +161,9 @@ int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, 
 void metrics_progress(const struct metrics *m, const struct metrics_step *s, int64_t steps, double eta_s)
 {
     (void)m;
-    char rate[32], eta[32];
+    char rate[32], eta[32], load[48] = "";
+    if (s->load && s->progress_load) snprintf(load, sizeof load, "  busiest expert %.2fx", s->load_worst);
     str_count(rate, s->step_s > 0 ? (double)s->step_tokens / s->step_s : 0);
-    log_status("step %lld/%lld  loss %.4f  grad norm %.3g  lr %.2e  %s tok/s  MFU %.0f %%  ETA %s", (long long)s->step,
-               (long long)steps, s->loss, s->grad_norm, s->lr, rate, 100 * s->mfu, str_duration(eta, eta_s));
+    log_status("step %lld/%lld  loss %.4f  grad norm %.3g  lr %.2e  %s tok/s  MFU %.0f %%%s  ETA %s", (long long)s->step,
+               (long long)steps, s->loss, s->grad_norm, s->lr, rate, 100 * s->mfu, load, str_duration(eta, eta_s));
 }

@@ -12,6 +12,7 @@
 #include "data/dataset.h"
 #include "data/prefetch.h"
 #include "kernel/cpu/tile_rate.h"
+#include "run/balance.h"
 #include "run/metrics.h"
 #include "run/ranks.h"
 #include "run/save.h"
@@ -366,6 +367,22 @@ static int not_finite(struct trainer *t, const struct engine_batch *b, const str
                    saved);
 }
 
+/* Fills what metrics say of experts; returns the list of layers, NULL without experts. */
+static const double **experts_load(const struct engine *g, const struct engine_report *r, struct metrics_step *m)
+{
+    const struct model_config *c = &g->cfg.model;
+    if (!c->moe.experts) return NULL;
+    const double **load = xcalloc((size_t)c->layers, sizeof *load);
+    for (int l = 0; l < c->layers; l++) load[l] = balance_load(g, l);
+    m->balance_loss = r->balance_loss;
+    m->z_loss = r->z_loss;
+    m->load_worst = balance_worst(g);
+    m->load = load;
+    m->layers = c->layers;
+    m->experts = c->moe.experts;
+    return load;
+}
+
 static int report(struct trainer *t, const struct engine_report *r, double lr, double step_s, struct err *e)
 {
     struct metrics_step m = {
@@ -383,12 +400,16 @@ static int report(struct trainer *t, const struct engine_report *r, double lr, d
         .staleness_mean = t->stale.mean,
         .staleness_max = t->stale.max,
     };
+    const double **load = experts_load(t->engine, r, &m);
+    m.progress_load = t->cfg.run.log_experts;
     t->job->result->loss = r->loss;
     if (t->step % t->cfg.run.log_every == 0 || t->step == t->cfg.run.steps || t->step == t->started_step + 1) {
         double per = (clock_now_s() - t->started_s) / (double)(t->step - t->started_step);
         metrics_progress(t->metrics, &m, t->cfg.run.steps, per * (double)(t->cfg.run.steps - t->step));
     }
-    return metrics_step(t->metrics, &m, e);
+    int rc = metrics_step(t->metrics, &m, e);
+    xfree(load);
+    return rc;
 }
 
 /* The steps of a synchronous server: what workers push, once per step. */

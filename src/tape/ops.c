@@ -54,7 +54,7 @@ struct op_attrs attention_attrs(const struct attention_shape *s)
         .heads_all = s->heads_all,
         .batch = s->batch,
         .seq = s->seq,
-        .scale = 1.0f / sqrtf((float)s->head_dim),
+        .scale = s->scale > 0 ? s->scale : 1.0f / sqrtf((float)s->head_dim),
         .causal = s->causal,
         .window = s->window,
         .dropout = s->dropout,
@@ -92,6 +92,31 @@ tid op_dropout(struct tape *t, tid x, float dropout, uint64_t stream, tid index_
     if (dropout == 0) return x;
     return tape_record(t, OP_DROPOUT, &(struct op_attrs){.dropout = dropout, .stream = stream}, index_T >= 0 ? 2 : 1,
                        (tid[]){x, index_T}, DT_N, name);
+}
+
+tid op_rotary_part(struct tape *t, tid x, tid pos_T, tid table_PA, const struct op_attrs *at, const char *name)
+{
+    return tape_record(t, OP_ROTARY, at, 3, (tid[]){x, pos_T, table_PA}, DT_N, name);
+}
+
+tid op_moe(struct tape *t, enum op op, const struct op_attrs *at, int n_in, const tid *in, const char *name)
+{
+    return tape_record(t, op, at, n_in, in, DT_N, name);
+}
+
+tid op_grouped(struct tape *t, tid x_UK, tid w, tid rows_E, const char *name)
+{
+    return tape_record(t, OP_GROUPED, &(struct op_attrs){0}, 3, (tid[]){x_UK, w, rows_E}, DT_N, name);
+}
+
+tid op_mla_kv(struct tape *t, tid kv, tid rope, const struct op_attrs *at, const char *name)
+{
+    return tape_record(t, OP_MLA_KV, at, 2, (tid[]){kv, rope}, DT_N, name);
+}
+
+tid op_trim(struct tape *t, tid x, const struct op_attrs *at, const char *name)
+{
+    return tape_record(t, OP_TRIM, at, 1, (tid[]){x}, DT_N, name);
 }
 
 tid op_cast(struct tape *t, tid x, enum dtype to, const char *name)

@@ -136,6 +136,8 @@ tid op_linear_partial(struct tape *t, tid x_TK, tid w_NK, tid bias_N, bool bias_
 tid op_rmsnorm(struct tape *t, tid x_TD, tid w_D, float eps, const char *name);
 tid op_layernorm(struct tape *t, tid x_TD, tid w_D, tid b_D, float eps, const char *name);
 tid op_rotary(struct tape *t, tid x, tid pos_T, tid table_PA, int heads, int head_dim, const char *name);
+/* Turns part of each head, or neighbouring columns: at's rotary fields and heads, head_dim. */
+tid op_rotary_part(struct tape *t, tid x, tid pos_T, tid table_PA, const struct op_attrs *at, const char *name);
 struct attention_shape {
     int64_t batch, seq;
     int heads, kv_heads, head_dim;
@@ -144,6 +146,7 @@ struct attention_shape {
     int64_t window;
     float dropout;
     uint64_t stream;
+    float scale; /* of q.k; 0: 1 / sqrt(head_dim) */
 };
 struct op_attrs attention_attrs(const struct attention_shape *s);
 tid op_attention(struct tape *t, tid q, tid k, tid v, tid doc_T, const struct attention_shape *s, const char *name);
@@ -164,6 +167,11 @@ struct vocab_part {
 tid op_xent_part(struct tape *t, tid logits_TV, tid target_T, struct vocab_part v, const char *name);
 tid op_xent_join(struct tape *t, tid logits_TV, tid target_T, tid stats_N3, struct vocab_part v, int stat_slot,
                  const char *name);
+/* ROUTER, LOAD, BALANCE, PERMUTE, UNPERMUTE, as kernel.h has them. */
+tid op_moe(struct tape *t, enum op op, const struct op_attrs *at, int n_in, const tid *in, const char *name);
+tid op_grouped(struct tape *t, tid x_UK, tid w, tid rows_E, const char *name);
+tid op_mla_kv(struct tape *t, tid kv, tid rope, const struct op_attrs *at, const char *name);
+tid op_trim(struct tape *t, tid x, const struct op_attrs *at, const char *name);
 tid op_cast(struct tape *t, tid x, enum dtype to, const char *name);
 
 #endif
