@@ -19,8 +19,8 @@
 #include "layout/dtype.h"
 #include "layout/region.h"
 
-enum hf_family { HF_GPT2, HF_LLAMA, HF_N };
-const char *hf_family_name(enum hf_family f); /* "gpt2", "llama": also config.json's model_type */
+enum hf_family { HF_GPT2, HF_LLAMA, HF_MIXTRAL, HF_DEEPSEEK_V2, HF_DEEPSEEK_V3, HF_N };
+const char *hf_family_name(enum hf_family f); /* "gpt2", "llama", "mixtral", "deepseek_v3": also config.json's model_type */
 
 #define HF_EOS 8
 struct hf_model {
@@ -32,6 +32,17 @@ struct hf_model {
     double rope_factor; /* Llama 3.1's scaling; 0: none */
     double rope_low_freq_factor, rope_high_freq_factor;
     int64_t rope_original_max_pos;
+    struct { /* experts 0: none */
+        int64_t experts, top_k, ffn, shared, first_dense, groups, top_groups; /* groups 0: none */
+        bool sigmoid, norm_topk, group_pairs, bias;
+        double scale;
+    } moe;
+    struct { /* latent attention; kv_rank 0: none; q_rank 0: q in one step */
+        int64_t q_rank, kv_rank, nope, rope, value;
+        bool pairs;
+    } mla;
+    bool yarn; /* rope_factor and original_max_pos are YaRN's */
+    double yarn_beta_fast, yarn_beta_slow, yarn_mscale, yarn_mscale_all_dim;
     bool tie; /* the head is the token embedding */
     double dropout, embed_dropout, attention_dropout; /* GPT-2: after each block's halves, embedding, attention */
     double init_std;
@@ -47,6 +58,8 @@ int hf_config_parse(struct hf_model *m, const struct json *config, const char *w
 int hf_config_read(struct hf_model *m, const char *dir, struct err *e); /* dir/config.json */
 /* The object of config.json as a member (key NULL: the root). A checkpoint's manifest carries the same object as
  * extra.model, so that it can be exported and used without the config it was trained from. */
+/* Whether their code for this model_type computes this model: DeepSeek's does not know every router that tutti does. */
+int hf_config_expressible(const struct hf_model *m, struct err *e);
 void hf_config_put(struct json_out *o, const char *key, const struct hf_model *m, enum dtype dtype);
 
 /* -- names -------------------------------------------------------------------------------------------------- */

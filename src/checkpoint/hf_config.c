@@ -13,7 +13,8 @@
 
 #define CONFIG_LIMIT ((size_t)16 << 20)
 
-static const char *const family_names[HF_N] = {[HF_GPT2] = "gpt2", [HF_LLAMA] = "llama"};
+static const char *const family_names[HF_N] = {[HF_GPT2] = "gpt2", [HF_LLAMA] = "llama", [HF_MIXTRAL] = "mixtral",
+                                                 [HF_DEEPSEEK_V2] = "deepseek_v2", [HF_DEEPSEEK_V3] = "deepseek_v3"};
 
 const char *hf_family_name(enum hf_family f)
 {
@@ -28,7 +29,7 @@ struct hf_model hf_model_default(enum hf_family f)
 }
 
 /* Keys with one value that tutti computes; absent or null is fine. "|" separates several. */
-enum fixed_kind { IS_FALSE, IS_TRUE, IS_NULL, IS_ONE, IS_TEXT };
+enum fixed_kind { IS_FALSE, IS_TRUE, IS_NULL, IS_ONE, IS_ZERO, IS_TEXT };
 struct fixed {
     const char *key;
     enum fixed_kind kind;
@@ -55,6 +56,17 @@ static const struct fixed fixed_llama[] = {
     {NULL, IS_NULL, NULL},
 };
 
+static const struct fixed fixed_mixtral[] = {
+    {"router_jitter_noise", IS_ZERO, NULL},
+    {NULL, IS_NULL, NULL},
+};
+static const struct fixed fixed_deepseek[] = {
+    {"moe_layer_freq", IS_ONE, NULL},
+    {"scoring_func", IS_TEXT, "softmax|sigmoid"},
+    {"topk_method", IS_TEXT, "greedy|group_limited_greedy|noaux_tc"},
+    {NULL, IS_NULL, NULL},
+};
+
 static bool listed(const char *value, const char *choices)
 {
     size_t n = strlen(value);
@@ -65,13 +77,14 @@ static bool listed(const char *value, const char *choices)
 
 static int check_fixed(const struct fixed *rows, const struct json *config, const char *what, struct err *e)
 {
-    static const char *const wanted[] = {"false", "true", "null", "1"};
+    static const char *const wanted[] = {"false", "true", "null", "1", "0"};
     for (; rows->key; rows++) {
         const struct json *v = json_get(config, rows->key);
         if (!v || json_kind(v) == JSON_NULL) continue;
         bool fits = (rows->kind == IS_FALSE && json_kind(v) == JSON_BOOL && !json_bool(v, true)) ||
                     (rows->kind == IS_TRUE && json_bool(v, false)) ||
                     (rows->kind == IS_ONE && json_real(v, 0) == 1) ||
+                    (rows->kind == IS_ZERO && json_real(v, 1) == 0) ||
                     (rows->kind == IS_TEXT && listed(json_string(v, NULL, "?"), rows->text));
         if (!fits)
             return err_set(e, ERR_REQUEST, "%s: %s: tutti computes this model only with %s here", what, rows->key,
@@ -138,6 +151,26 @@ static int parse_gpt2(struct hf_model *m, const struct json *config, const char 
     return rc;
 }
 
+static int parse_yarn(struct hf_model *m, const struct json *rope, const char *what, const char *key, struct err *e)
+{
+    m->yarn = true;
+    m->yarn_beta_fast = 32;
+    m->yarn_beta_slow = 1;
+    m->rope_original_max_pos = m->max_pos;
+    int rc = may_real(rope, "factor", 1, 1e6, &m->rope_factor, what, e);
+    if (rc == OK) rc = may_real(rope, "beta_fast", 1e-6, 1e6, &m->yarn_beta_fast, what, e);
+    if (rc == OK) rc = may_real(rope, "beta_slow", 1e-6, 1e6, &m->yarn_beta_slow, what, e);
+    if (rc == OK) rc = may_real(rope, "mscale", 0, 1e6, &m->yarn_mscale, what, e);
+    if (rc == OK) rc = may_real(rope, "mscale_all_dim", 0, 1e6, &m->yarn_mscale_all_dim, what, e);
+    if (rc == OK) rc = may_size(rope, "original_max_position_embeddings", &m->rope_original_max_pos, what, e);
+    const struct json *factor = json_get(rope, "attention_factor");
+    if (rc == OK && factor && json_kind(factor) != JSON_NULL)
+        rc = err_set(e, ERR_REQUEST, "%s: %s: attention_factor is not computed here; mscale and mscale_all_dim are", what, key);
+    if (rc == OK && (m->rope_factor == 0 || !m->mla.kv_rank))
+        rc = err_set(e, ERR_REQUEST, "%s: %s: yarn wants a factor, and is computed for latent attention only", what, key);
+    return rc;
+}
+
 /* rope_scaling in files of transformers 4, rope_parameters (theta inside) from 5 on. */
 static int parse_rope(struct hf_model *m, const struct json *config, const char *what, struct err *e)
 {
@@ -150,8 +183,9 @@ static int parse_rope(struct hf_model *m, const struct json *config, const char 
     const char *type = json_string(json_get(rope, "rope_type"), NULL, NULL);
     if (!type) type = json_string(json_get(rope, "type"), NULL, "default");
     if (strcmp(type, "default") == 0) return OK;
+    if (strcmp(type, "yarn") == 0) return parse_yarn(m, rope, what, key, e);
     if (strcmp(type, "llama3"))
-        return err_set(e, ERR_REQUEST, "%s: %s: type %.40s is not computed here; only default and llama3 are", what,
+        return err_set(e, ERR_REQUEST, "%s: %s: type %.40s is not computed here; only default, llama3 and yarn are", what,
                        key, type);
     rc = may_real(rope, "factor", 1, 1e6, &m->rope_factor, what, e);
     if (rc == OK) rc = may_real(rope, "low_freq_factor", 1e-6, 1e6, &m->rope_low_freq_factor, what, e);
@@ -175,6 +209,7 @@ static int parse_llama(struct hf_model *m, const struct json *config, const char
     if (rc == OK) rc = may_size(config, "num_key_value_heads", &m->kv_heads, what, e);
     if (rc == OK) m->head_dim = m->hidden / m->heads;
     if (rc == OK) rc = may_size(config, "head_dim", &m->head_dim, what, e);
+    if (m->mla.kv_rank) m->head_dim = m->mla.rope; /* what is turned */
     if (rc == OK) rc = may_real(config, "rms_norm_eps", 0, 1, &m->norm_eps, what, e);
     if (rc == OK) rc = may_real(config, "attention_dropout", 0, 1, &m->attention_dropout, what, e);
     if (rc == OK) rc = parse_rope(m, config, what, e);
@@ -187,26 +222,105 @@ static int parse_llama(struct hf_model *m, const struct json *config, const char
     return rc;
 }
 
+static int parse_mixtral(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+{
+    int rc = check_fixed(fixed_mixtral, config, what, e);
+    if (rc == OK) rc = parse_llama(m, config, what, e);
+    m->moe.experts = 8;
+    m->moe.top_k = 2;
+    m->moe.ffn = m->ffn;
+    m->moe.norm_topk = true;
+    m->moe.scale = 1;
+    if (rc == OK) rc = may_size(config, "num_local_experts", &m->moe.experts, what, e);
+    if (rc == OK) rc = may_size(config, "num_experts_per_tok", &m->moe.top_k, what, e);
+    return rc;
+}
+
+/* A number that may be absent, null or 0, which all mean none. */
+static int may_count(const struct json *config, const char *key, int64_t *out, const char *what, struct err *e)
+{
+    const struct json *v = json_get(config, key);
+    if (v && json_kind(v) == JSON_INT && json_int(v, -1) == 0) {
+        *out = 0;
+        return OK;
+    }
+    return may_size(config, key, out, what, e);
+}
+
+static int parse_router(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+{
+    bool v3 = m->family == HF_DEEPSEEK_V3;
+    const char *score = json_string(json_get(config, "scoring_func"), NULL, v3 ? "sigmoid" : "softmax");
+    const char *method = json_string(json_get(config, "topk_method"), NULL, v3 ? "noaux_tc" : "greedy");
+    m->moe.sigmoid = !strcmp(score, "sigmoid");
+    m->moe.bias = m->moe.group_pairs = !strcmp(method, "noaux_tc");
+    m->moe.norm_topk = json_bool(json_get(config, "norm_topk_prob"), v3);
+    m->moe.scale = v3 ? 2.5 : 1;
+    m->moe.first_dense = v3 ? 3 : 0;
+    m->moe.shared = v3 ? 1 : 2;
+    int rc = need_size(config, "n_routed_experts", &m->moe.experts, what, e);
+    if (rc == OK) rc = need_size(config, "num_experts_per_tok", &m->moe.top_k, what, e);
+    if (rc == OK) rc = need_size(config, "moe_intermediate_size", &m->moe.ffn, what, e);
+    if (rc == OK) rc = may_count(config, "n_shared_experts", &m->moe.shared, what, e);
+    if (rc == OK) rc = may_count(config, "first_k_dense_replace", &m->moe.first_dense, what, e);
+    if (rc == OK) rc = may_real(config, "routed_scaling_factor", 1e-6, 1e6, &m->moe.scale, what, e);
+    if (rc == OK && strcmp(method, "greedy")) rc = may_count(config, "n_group", &m->moe.groups, what, e);
+    if (rc == OK && strcmp(method, "greedy")) rc = may_count(config, "topk_group", &m->moe.top_groups, what, e);
+    if (m->moe.groups <= 1) m->moe.groups = m->moe.top_groups = 0;
+    m->moe.group_pairs = m->moe.groups && json_bool(json_get(config, "tutti_group_pairs"), m->moe.group_pairs);
+    if (rc == OK && (m->moe.top_k > m->moe.experts || m->moe.first_dense > m->layers ||
+                     (m->moe.groups && m->moe.experts % m->moe.groups)))
+        rc = err_set(e, ERR_REQUEST, "%s: n_routed_experts: %lld experts do not fit num_experts_per_tok, n_group or "
+                     "first_k_dense_replace", what, (long long)m->moe.experts);
+    return rc;
+}
+
+static int parse_deepseek(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+{
+    int rc = check_fixed(fixed_deepseek, config, what, e);
+    m->mla.kv_rank = 512;
+    m->mla.nope = 128;
+    m->mla.rope = 64;
+    m->mla.value = 128;
+    m->mla.pairs = m->family == HF_DEEPSEEK_V2 || json_bool(json_get(config, "rope_interleave"), true);
+    if (rc == OK) rc = may_count(config, "q_lora_rank", &m->mla.q_rank, what, e);
+    if (rc == OK) rc = may_size(config, "kv_lora_rank", &m->mla.kv_rank, what, e);
+    if (rc == OK) rc = may_size(config, "qk_nope_head_dim", &m->mla.nope, what, e);
+    if (rc == OK) rc = may_size(config, "qk_rope_head_dim", &m->mla.rope, what, e);
+    if (rc == OK) rc = may_size(config, "v_head_dim", &m->mla.value, what, e);
+    if (rc == OK) rc = parse_llama(m, config, what, e);
+    m->kv_heads = m->heads; /* their number is that of the queries, whatever num_key_value_heads says */
+    m->head_dim = m->mla.nope + m->mla.rope;
+    if (rc == OK) rc = parse_router(m, config, what, e);
+    return rc;
+}
+
 int hf_config_parse(struct hf_model *m, const struct json *config, const char *what, struct err *e)
 {
+    static int (*const parse[HF_N])(struct hf_model *, const struct json *, const char *, struct err *) = {
+        [HF_GPT2] = parse_gpt2, [HF_LLAMA] = parse_llama, [HF_MIXTRAL] = parse_mixtral,
+        [HF_DEEPSEEK_V2] = parse_deepseek, [HF_DEEPSEEK_V3] = parse_deepseek};
     const char *type;
     int rc = json_need_string(config, "model_type", &type, what, e);
     if (rc < 0) return rc;
     int family = 0;
     while (family < HF_N && strcmp(family_names[family], type)) family++;
     if (family == HF_N)
-        return err_set(e, ERR_REQUEST, "%s: model_type: %.60s is not one of tutti's families: gpt2, llama", what, type);
+        return err_set(e, ERR_REQUEST, "%s: model_type: %.60s is not one of tutti's families: gpt2, llama, mixtral, deepseek_v2, "
+                       "deepseek_v3", what, type);
     *m = hf_model_default((enum hf_family)family);
     rc = check_fixed(fixed_any, config, what, e);
     if (rc == OK) rc = need_size(config, "vocab_size", &m->vocab, what, e);
-    if (rc == OK) rc = family == HF_GPT2 ? parse_gpt2(m, config, what, e) : parse_llama(m, config, what, e);
+    if (rc == OK) rc = parse[family](m, config, what, e);
     if (rc == OK) rc = may_real(config, "initializer_range", 0, 10, &m->init_std, what, e);
     m->tie = json_bool(json_get(config, "tie_word_embeddings"), m->tie);
     read_token_ids(m, config);
     /* Sizes whose products are element counts: bounded so that no shape overflows. */
     int64_t q, unused;
     if (rc == OK && (__builtin_mul_overflow(m->heads, m->head_dim, &q) || q > SIZE_LIMIT || m->layers > 100000 ||
-                     __builtin_mul_overflow(q, m->ffn, &unused)))
+                     __builtin_mul_overflow(q, m->ffn, &unused) || m->moe.experts > 1 << 20 || m->moe.shared > 1 << 16 ||
+                     m->mla.q_rank > 1 << 24 || m->mla.kv_rank > 1 << 24 || m->mla.rope > 1 << 20 ||
+                     m->mla.nope > 1 << 20 || m->mla.value > 1 << 20 || m->moe.ffn > SIZE_LIMIT / 65536 * 4096))
         rc = err_set(e, ERR_REQUEST, "%s: sizes beyond any model", what);
     return rc;
 }
@@ -259,6 +373,64 @@ static void put_gpt2(struct json_out *o, const struct hf_model *m)
     put_float(o, "attn_pdrop", m->attention_dropout);
 }
 
+static void put_yarn(struct json_out *o, const struct hf_model *m)
+{
+    json_put_string(o, "type", "yarn");
+    json_put_string(o, "rope_type", "yarn");
+    put_float(o, "factor", m->rope_factor);
+    put_float(o, "beta_fast", m->yarn_beta_fast);
+    put_float(o, "beta_slow", m->yarn_beta_slow);
+    put_float(o, "mscale", m->yarn_mscale);
+    put_float(o, "mscale_all_dim", m->yarn_mscale_all_dim);
+    json_put_int(o, "original_max_position_embeddings", m->rope_original_max_pos);
+    json_end_object(o);
+}
+
+static void put_mixtral(struct json_out *o, const struct hf_model *m)
+{
+    json_put_int(o, "num_local_experts", m->moe.experts);
+    json_put_int(o, "num_experts_per_tok", m->moe.top_k);
+}
+
+static void put_deepseek(struct json_out *o, const struct hf_model *m)
+{
+    bool pairs = m->family == HF_DEEPSEEK_V3;
+    json_put_int(o, "n_routed_experts", m->moe.experts);
+    json_put_int(o, "num_experts_per_tok", m->moe.top_k);
+    json_put_int(o, "moe_intermediate_size", m->moe.ffn);
+    json_put_int(o, "n_shared_experts", m->moe.shared);
+    json_put_int(o, "first_k_dense_replace", m->moe.first_dense);
+    json_put_int(o, "moe_layer_freq", 1);
+    put_float(o, "routed_scaling_factor", m->moe.scale);
+    json_put_bool(o, "norm_topk_prob", m->moe.norm_topk);
+    json_put_int(o, "n_group", m->moe.groups ? m->moe.groups : 1);
+    json_put_int(o, "topk_group", m->moe.groups ? m->moe.top_groups : 1);
+    json_put_string(o, "scoring_func", m->moe.sigmoid ? "sigmoid" : "softmax");
+    json_put_string(o, "topk_method", m->moe.bias ? "noaux_tc" : m->moe.groups ? "group_limited_greedy" : "greedy");
+    if (m->mla.q_rank) json_put_int(o, "q_lora_rank", m->mla.q_rank);
+    else json_put_null(o, "q_lora_rank");
+    json_put_int(o, "kv_lora_rank", m->mla.kv_rank);
+    json_put_int(o, "qk_nope_head_dim", m->mla.nope);
+    json_put_int(o, "qk_rope_head_dim", m->mla.rope);
+    json_put_int(o, "v_head_dim", m->mla.value);
+    if (pairs) json_put_bool(o, "rope_interleave", m->mla.pairs);
+    if (m->moe.groups && m->moe.group_pairs != m->moe.bias) json_put_bool(o, "tutti_group_pairs", m->moe.group_pairs);
+}
+
+int hf_config_expressible(const struct hf_model *m, struct err *e)
+{
+    if (m->family != HF_DEEPSEEK_V2 && m->family != HF_DEEPSEEK_V3) return OK;
+    if (m->moe.shared == 0)
+        return err_set(e, ERR_REQUEST, "%s: their code wants shared experts, this model has none", hf_family_name(m->family));
+    if (m->family == HF_DEEPSEEK_V2)
+        return m->moe.sigmoid || m->moe.norm_topk || m->moe.bias || !m->mla.pairs
+                   ? err_set(e, ERR_REQUEST, "deepseek_v2: their code computes softmax scores that are not scaled to sum 1") : OK;
+    if (!m->moe.sigmoid || !m->moe.bias || (m->moe.groups && !m->moe.group_pairs))
+        return err_set(e, ERR_REQUEST, "deepseek_v3: their code computes sigmoid scores with a bias of choice and groups by "
+                       "their two largest; this model's router is another (model.moe.score, bias, group_pairs)");
+    return OK;
+}
+
 static void put_llama(struct json_out *o, const struct hf_model *m)
 {
     json_put_string(o, "hidden_act", "silu");
@@ -266,7 +438,7 @@ static void put_llama(struct json_out *o, const struct hf_model *m)
     json_put_int(o, "num_hidden_layers", m->layers);
     json_put_int(o, "num_attention_heads", m->heads);
     json_put_int(o, "num_key_value_heads", m->kv_heads);
-    json_put_int(o, "head_dim", m->head_dim);
+    json_put_int(o, "head_dim", m->mla.kv_rank ? m->mla.rope : m->head_dim);
     json_put_int(o, "intermediate_size", m->ffn);
     json_put_int(o, "max_position_embeddings", m->max_pos);
     put_float(o, "rms_norm_eps", m->norm_eps);
@@ -279,6 +451,10 @@ static void put_llama(struct json_out *o, const struct hf_model *m)
         return;
     }
     json_begin_object(o, "rope_scaling");
+    if (m->yarn) {
+        put_yarn(o, m);
+        return;
+    }
     json_put_string(o, "rope_type", "llama3");
     put_float(o, "factor", m->rope_factor);
     put_float(o, "low_freq_factor", m->rope_low_freq_factor);
@@ -294,9 +470,11 @@ static const char *torch_dtype(enum dtype t)
 
 void hf_config_put(struct json_out *o, const char *key, const struct hf_model *m, enum dtype dtype)
 {
+    static const char *const architecture[HF_N] = {"GPT2LMHeadModel", "LlamaForCausalLM", "MixtralForCausalLM",
+                                                   "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"};
     json_begin_object(o, key);
     json_begin_array(o, "architectures");
-    json_put_string(o, NULL, m->family == HF_GPT2 ? "GPT2LMHeadModel" : "LlamaForCausalLM");
+    json_put_string(o, NULL, architecture[m->family]);
     json_end_array(o);
     json_put_string(o, "model_type", hf_family_name(m->family));
     json_put_int(o, "vocab_size", m->vocab);
@@ -304,6 +482,8 @@ void hf_config_put(struct json_out *o, const char *key, const struct hf_model *m
         put_gpt2(o, m);
     else
         put_llama(o, m);
+    if (m->family == HF_MIXTRAL) put_mixtral(o, m);
+    if (m->mla.kv_rank) put_deepseek(o, m);
     json_put_bool(o, "tie_word_embeddings", m->tie);
     put_float(o, "initializer_range", m->init_std);
     if (m->bos >= 0)

@@ -185,7 +185,8 @@ int hf_export(const char *dir, const struct hf_export *x, struct err *e)
     str_add(&temporary, dir, n);
     char *final = xstrdup(temporary.p);
     str_puts(&temporary, ".partial");
-    int rc = claim(final, e);
+    int rc = hf_config_expressible(x->model, e);
+    if (rc == OK) rc = claim(final, e);
     if (rc == OK) rc = fs_remove_tree(temporary.p, e);
     if (rc == OK) rc = fs_mkdirs(temporary.p, e);
     if (rc == OK) {

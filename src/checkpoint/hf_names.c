@@ -1,9 +1,12 @@
 /* hf_names.c: which of our parameters is which of theirs: the one table per family that reading, writing and
  * checking go by.
  *
- * Three runs of rows (before the layers, per layer, after the layers) are enumerated in that order; %d is the
- * layer. Sizes are letters: V vocabulary, P positions, D hidden, F ffn, Q = heads x head size, K = kv heads x head
- * size. `part` numbers the pieces of one fused tensor of theirs, which all have the same first size.
+ * Runs of rows (before the layers, per layer, after the layers) are enumerated in that order; the first %d is the
+ * layer, the second the expert: a run of a layer may be repeated for each. Sizes are letters: V vocabulary, P positions,
+ * D hidden, F ffn, Q = heads x head size, K = kv heads x head size; E experts, X ffn of an expert, S of the shared ones;
+ * a and c the short vectors of queries and of keys and values, r rotated columns, B = heads x (nope + value),
+ * O = heads x value. `part` numbers the pieces of one fused tensor of theirs, which all have the same first size, unless
+ * `before` and `whole` say where the piece begins and how long the tensor is.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,19 +20,23 @@ struct row {
     bool transposed;
     int part, parts; /* parts 0: not fused */
     bool head;       /* absent when tied, and never prefixed */
+    char when;       /* 0: always; q, n: with, without a short query; b: with a bias of choice; s: with shared experts */
+    char before, whole;
 };
 
 #define PAIR(our, their, rows, cols)                                       \
-    {our ".weight", their ".weight", {rows, cols, 0}, true, 0, 0, false},  \
-    {our ".bias", their ".bias", {rows, 0, 0}, false, 0, 0, false}
+    {our ".weight", their ".weight", {rows, cols, 0}, true, 0, 0, false, 0, 0, 0},  \
+    {our ".bias", their ".bias", {rows, 0, 0}, false, 0, 0, false, 0, 0, 0}
 #define NORM(our, their)                                                   \
-    {our ".weight", their ".weight", {'D', 0, 0}, false, 0, 0, false},     \
-    {our ".bias", their ".bias", {'D', 0, 0}, false, 0, 0, false}
+    {our ".weight", their ".weight", {'D', 0, 0}, false, 0, 0, false, 0, 0, 0},     \
+    {our ".bias", their ".bias", {'D', 0, 0}, false, 0, 0, false, 0, 0, 0}
 #define FUSED(our, their, i) \
-    {our ".weight", their ".weight", {'D', 'D', 0}, true, i, 3, false}
-#define FUSED_BIAS(our, their, i) {our ".bias", their ".bias", {'D', 0, 0}, false, i, 3, false}
-#define PLAIN(our, their, rows, cols) {our, their, {rows, cols, 0}, false, 0, 0, false}
-#define END {NULL, NULL, {0, 0, 0}, false, 0, 0, false}
+    {our ".weight", their ".weight", {'D', 'D', 0}, true, i, 3, false, 0, 0, 0}
+#define FUSED_BIAS(our, their, i) {our ".bias", their ".bias", {'D', 0, 0}, false, i, 3, false, 0, 0, 0}
+#define PLAIN(our, their, rows, cols) {our, their, {rows, cols, 0}, false, 0, 0, false, 0, 0, 0}
+#define WHEN(c, our, their, rows, cols) {our, their, {rows, cols, 0}, false, 0, 0, false, c, 0, 0}
+#define PIECE(our, their, rows, cols, from, all) {our, their, {rows, cols, 0}, false, 0, 0, false, 0, from, all}
+#define END {NULL, NULL, {0, 0, 0}, false, 0, 0, false, 0, 0, 0}
 
 static const struct row gpt2_first[] = {
     PLAIN("embed.token", "wte.weight", 'V', 'D'),
@@ -52,7 +59,7 @@ static const struct row gpt2_layer[] = {
 };
 static const struct row gpt2_last[] = {
     NORM("norm", "ln_f"),
-    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true},
+    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true, 0, 0, 0},
     END,
 };
 
@@ -60,31 +67,100 @@ static const struct row llama_first[] = {
     PLAIN("embed.token", "embed_tokens.weight", 'V', 'D'),
     END,
 };
-static const struct row llama_layer[] = {
+static const struct row llama_attention[] = {
     PLAIN("layers.%d.norm1.weight", "layers.%d.input_layernorm.weight", 'D', 0),
     PLAIN("layers.%d.attn.q.weight", "layers.%d.self_attn.q_proj.weight", 'Q', 'D'),
     PLAIN("layers.%d.attn.k.weight", "layers.%d.self_attn.k_proj.weight", 'K', 'D'),
     PLAIN("layers.%d.attn.v.weight", "layers.%d.self_attn.v_proj.weight", 'K', 'D'),
     PLAIN("layers.%d.attn.o.weight", "layers.%d.self_attn.o_proj.weight", 'D', 'Q'),
     PLAIN("layers.%d.norm2.weight", "layers.%d.post_attention_layernorm.weight", 'D', 0),
+    END,
+};
+static const struct row llama_mlp[] = {
     PLAIN("layers.%d.mlp.gate.weight", "layers.%d.mlp.gate_proj.weight", 'F', 'D'),
     PLAIN("layers.%d.mlp.up.weight", "layers.%d.mlp.up_proj.weight", 'F', 'D'),
     PLAIN("layers.%d.mlp.down.weight", "layers.%d.mlp.down_proj.weight", 'D', 'F'),
     END,
 };
+static const struct row mixtral_router[] = {
+    PLAIN("layers.%d.moe.router.weight", "layers.%d.block_sparse_moe.gate.weight", 'E', 'D'),
+    END,
+};
+static const struct row mixtral_open[] = {
+    PLAIN("layers.%d.moe.experts.%d.gate.weight", "layers.%d.block_sparse_moe.experts.%d.w1.weight", 'X', 'D'),
+    PLAIN("layers.%d.moe.experts.%d.up.weight", "layers.%d.block_sparse_moe.experts.%d.w3.weight", 'X', 'D'),
+    END,
+};
+static const struct row mixtral_close[] = {
+    PLAIN("layers.%d.moe.experts.%d.down.weight", "layers.%d.block_sparse_moe.experts.%d.w2.weight", 'D', 'X'),
+    END,
+};
+static const struct row deepseek_attention[] = {
+    PLAIN("layers.%d.norm1.weight", "layers.%d.input_layernorm.weight", 'D', 0),
+    WHEN('q', "layers.%d.attn.q_a.weight", "layers.%d.self_attn.q_a_proj.weight", 'a', 'D'),
+    WHEN('q', "layers.%d.attn.q_a_norm.weight", "layers.%d.self_attn.q_a_layernorm.weight", 'a', 0),
+    WHEN('q', "layers.%d.attn.q_b.weight", "layers.%d.self_attn.q_b_proj.weight", 'Q', 'a'),
+    WHEN('n', "layers.%d.attn.q.weight", "layers.%d.self_attn.q_proj.weight", 'Q', 'D'),
+    PIECE("layers.%d.attn.kv_a.weight", "layers.%d.self_attn.kv_a_proj_with_mqa.weight", 'c', 'D', 0, 'k'),
+    PIECE("layers.%d.attn.k_rope.weight", "layers.%d.self_attn.kv_a_proj_with_mqa.weight", 'r', 'D', 'c', 'k'),
+    PLAIN("layers.%d.attn.kv_a_norm.weight", "layers.%d.self_attn.kv_a_layernorm.weight", 'c', 0),
+    PLAIN("layers.%d.attn.kv_b.weight", "layers.%d.self_attn.kv_b_proj.weight", 'B', 'c'),
+    PLAIN("layers.%d.attn.o.weight", "layers.%d.self_attn.o_proj.weight", 'D', 'O'),
+    PLAIN("layers.%d.norm2.weight", "layers.%d.post_attention_layernorm.weight", 'D', 0),
+    END,
+};
+static const struct row deepseek_router[] = {
+    PLAIN("layers.%d.moe.router.weight", "layers.%d.mlp.gate.weight", 'E', 'D'),
+    WHEN('b', "layers.%d.moe.router.bias", "layers.%d.mlp.gate.e_score_correction_bias", 'E', 0),
+    END,
+};
+static const struct row deepseek_open[] = {
+    PLAIN("layers.%d.moe.experts.%d.gate.weight", "layers.%d.mlp.experts.%d.gate_proj.weight", 'X', 'D'),
+    PLAIN("layers.%d.moe.experts.%d.up.weight", "layers.%d.mlp.experts.%d.up_proj.weight", 'X', 'D'),
+    END,
+};
+static const struct row deepseek_close[] = {
+    PLAIN("layers.%d.moe.experts.%d.down.weight", "layers.%d.mlp.experts.%d.down_proj.weight", 'D', 'X'),
+    END,
+};
+static const struct row deepseek_shared[] = {
+    WHEN('s', "layers.%d.moe.shared.gate.weight", "layers.%d.mlp.shared_experts.gate_proj.weight", 'S', 'D'),
+    WHEN('s', "layers.%d.moe.shared.up.weight", "layers.%d.mlp.shared_experts.up_proj.weight", 'S', 'D'),
+    WHEN('s', "layers.%d.moe.shared.down.weight", "layers.%d.mlp.shared_experts.down_proj.weight", 'D', 'S'),
+    END,
+};
 static const struct row llama_last[] = {
     PLAIN("norm.weight", "norm.weight", 'D', 0),
-    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true},
+    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true, 0, 0, 0},
     END,
 };
 
-static const struct {
-    const struct row *first, *layer, *last;
+/* A layer is these runs, up to NULL; `each` runs once per expert. */
+struct run {
+    const struct row *rows;
+    bool each;
+};
+#define LAYER_RUNS 6
+static const struct family_names {
+    const struct row *first, *last;
+    struct run dense[LAYER_RUNS], moe[LAYER_RUNS];
     const char *prefix;
     const char *ignored[4]; /* endings of tensors that are no parameters */
 } families[HF_N] = {
-    [HF_GPT2] = {gpt2_first, gpt2_layer, gpt2_last, "transformer.", {".attn.bias", ".attn.masked_bias", NULL}},
-    [HF_LLAMA] = {llama_first, llama_layer, llama_last, "model.", {".rotary_emb.inv_freq", NULL}},
+    [HF_GPT2] = {gpt2_first, gpt2_last, {{gpt2_layer, false}}, {{NULL, false}}, "transformer.",
+                 {".attn.bias", ".attn.masked_bias", NULL}},
+    [HF_LLAMA] = {llama_first, llama_last, {{llama_attention, false}, {llama_mlp, false}}, {{NULL, false}}, "model.",
+                  {".rotary_emb.inv_freq", NULL}},
+    [HF_MIXTRAL] = {llama_first, llama_last, {{llama_attention, false}, {llama_mlp, false}},
+                    {{llama_attention, false}, {mixtral_router, false}, {mixtral_open, true}, {mixtral_close, true}}, "model.",
+                    {".rotary_emb.inv_freq", NULL}},
+#define DEEPSEEK                                                                                                       \
+    {llama_first, llama_last, {{deepseek_attention, false}, {llama_mlp, false}},                                      \
+     {{deepseek_attention, false}, {deepseek_router, false}, {deepseek_open, true}, {deepseek_close, true},           \
+      {deepseek_shared, false}},                                                                                      \
+     "model.", {".rotary_emb.inv_freq", NULL}}
+    [HF_DEEPSEEK_V2] = DEEPSEEK,
+    [HF_DEEPSEEK_V3] = DEEPSEEK,
 };
 
 const char *hf_prefix(enum hf_family f)
@@ -92,18 +168,50 @@ const char *hf_prefix(enum hf_family f)
     return families[f].prefix;
 }
 
-static int64_t count_rows(const struct row *r)
+static bool is_there(const struct hf_model *m, const struct row *r)
+{
+    switch (r->when) {
+    case 'q': return m->mla.q_rank > 0;
+    case 'n': return m->mla.q_rank == 0;
+    case 'b': return m->moe.bias;
+    case 's': return m->moe.shared > 0;
+    default: return true;
+    }
+}
+
+static int64_t count_rows(const struct hf_model *m, const struct row *r)
 {
     int64_t n = 0;
-    while (r[n].ours) n++;
+    for (; r->ours; r++) n += is_there(m, r);
+    return n;
+}
+
+static const struct run *layer_runs(const struct hf_model *m, int64_t layer)
+{
+    const struct family_names *f = &families[m->family];
+    return m->moe.experts && layer >= m->moe.first_dense ? f->moe : f->dense;
+}
+
+static int64_t count_run(const struct hf_model *m, const struct run *r)
+{
+    return count_rows(m, r->rows) * (r->each ? m->moe.experts : 1);
+}
+
+static int64_t count_layer(const struct hf_model *m, int64_t layer)
+{
+    const struct run *r = layer_runs(m, layer);
+    int64_t n = 0;
+    for (int k = 0; k < LAYER_RUNS && r[k].rows; k++) n += count_run(m, &r[k]);
     return n;
 }
 
 int64_t hf_n_params(const struct hf_model *m)
 {
+    int64_t dense = m->moe.experts ? m->moe.first_dense : m->layers, experts = m->layers - dense;
+    if (dense > m->layers) dense = m->layers, experts = 0;
     /* The head is the last row of each family. */
-    return count_rows(families[m->family].first) + m->layers * count_rows(families[m->family].layer) +
-           count_rows(families[m->family].last) - m->tie;
+    return count_rows(m, families[m->family].first) + dense * count_layer(m, 0) * (dense > 0) +
+           (experts ? experts * count_layer(m, m->layers - 1) : 0) + count_rows(m, families[m->family].last) - m->tie;
 }
 
 static int64_t size_of(const struct hf_model *m, char letter)
@@ -115,41 +223,84 @@ static int64_t size_of(const struct hf_model *m, char letter)
     case 'F': return m->ffn;
     case 'Q': return m->heads * m->head_dim;
     case 'K': return m->kv_heads * m->head_dim;
+    case 'E': return m->moe.experts;
+    case 'X': return m->moe.ffn;
+    case 'S': return m->moe.ffn * m->moe.shared;
+    case 'a': return m->mla.q_rank;
+    case 'c': return m->mla.kv_rank;
+    case 'r': return m->mla.rope;
+    case 'k': return m->mla.kv_rank + m->mla.rope;
+    case 'B': return m->heads * (m->mla.nope + m->mla.value);
+    case 'O': return m->heads * m->mla.value;
+    case 0: return 0;
     default: CHECK(0, "size letter %c", letter);
     }
 }
 
-/* The pattern with %d replaced by the layer. */
-static void put_name(char *out, size_t room, const char *pattern, int64_t layer)
+/* The pattern with its first %d replaced by the layer, its second by the expert. */
+static void put_name(char *out, size_t room, const char *pattern, int64_t layer, int64_t expert)
 {
-    const char *mark = strstr(pattern, "%d");
-    if (!mark)
-        snprintf(out, room, "%s", pattern);
-    else
-        snprintf(out, room, "%.*s%lld%s", (int)(mark - pattern), pattern, (long long)layer, mark + 2);
+    const int64_t number[2] = {layer, expert};
+    size_t n = 0;
+    for (int k = 0; *pattern && n + 24 < room;) {
+        if (strncmp(pattern, "%d", 2) == 0 && k < 2) {
+            n += (size_t)snprintf(out + n, room - n, "%lld", (long long)number[k++]);
+            pattern += 2;
+        } else {
+            out[n++] = *pattern++;
+        }
+    }
+    out[n] = 0;
+    CHECK(!*pattern, "a name that is too long");
+}
+
+static const struct row *row_at(const struct hf_model *m, const struct row *r, int64_t i)
+{
+    for (;; r++) {
+        CHECK(r->ours, "no such row");
+        if (is_there(m, r) && i-- == 0) return r;
+    }
+}
+
+struct place {
+    const struct row *row;
+    int64_t layer, expert;
+};
+
+static struct place place_of(const struct hf_model *m, int64_t i)
+{
+    const struct family_names *f = &families[m->family];
+    int64_t n = count_rows(m, f->first);
+    if (i < n) return (struct place){row_at(m, f->first, i), 0, 0};
+    i -= n;
+    for (int64_t l = 0; l < m->layers; l++) {
+        n = count_layer(m, l);
+        if (i >= n) {
+            i -= n;
+            continue;
+        }
+        for (const struct run *r = layer_runs(m, l);; r++) {
+            int64_t each = count_rows(m, r->rows);
+            if (i < count_run(m, r)) return (struct place){row_at(m, r->rows, i % each), l, i / each};
+            i -= count_run(m, r);
+        }
+    }
+    return (struct place){row_at(m, f->last, i), 0, 0};
 }
 
 struct hf_param hf_param_at(const struct hf_model *m, int64_t i)
 {
     CHECK(i >= 0 && i < hf_n_params(m), "parameter %lld", (long long)i);
-    const struct row *first = families[m->family].first, *layer = families[m->family].layer;
-    int64_t n_first = count_rows(first), n_layer = count_rows(layer), in_layers = m->layers * n_layer, number = 0;
-    const struct row *r;
-    if (i < n_first) {
-        r = &first[i];
-    } else if (i < n_first + in_layers) {
-        number = (i - n_first) / n_layer;
-        r = &layer[(i - n_first) % n_layer];
-    } else {
-        r = &families[m->family].last[i - n_first - in_layers];
-    }
+    struct place at = place_of(m, i);
+    const struct row *r = at.row;
     struct hf_param p = {.prefixed = !r->head, .transposed = r->transposed};
-    put_name(p.name, sizeof p.name, r->ours, number);
-    put_name(p.theirs, sizeof p.theirs, r->theirs, number);
+    put_name(p.name, sizeof p.name, r->ours, at.layer, at.expert);
+    put_name(p.theirs, sizeof p.theirs, r->theirs, at.layer, at.expert);
     for (; r->size[p.shape.nd]; p.shape.nd++) p.shape.n[p.shape.nd] = size_of(m, r->size[p.shape.nd]);
     p.their_shape = p.shape;
-    p.offset = r->part * p.shape.n[0];
+    p.offset = r->whole ? size_of(m, r->before) : r->part * p.shape.n[0];
     if (r->parts) p.their_shape.n[0] *= r->parts;
+    if (r->whole) p.their_shape.n[0] = size_of(m, r->whole);
     if (r->transposed) {
         int64_t rows = p.their_shape.n[0];
         p.their_shape.n[0] = p.their_shape.n[1];
@@ -158,9 +309,17 @@ struct hf_param hf_param_at(const struct hf_model *m, int64_t i)
     return p;
 }
 
+/* Layers beyond the model's: DeepSeek-V3's files carry one that predicts further tokens. */
+static bool is_beyond(const struct hf_model *m, const char *theirs)
+{
+    long long layer;
+    return m->mla.kv_rank && sscanf(theirs, "model.layers.%lld.", &layer) == 1 && layer >= m->layers;
+}
+
 bool hf_is_ignored(const struct hf_model *m, const char *theirs)
 {
     if (m->tie && strcmp(theirs, "lm_head.weight") == 0) return true;
+    if (is_beyond(m, theirs)) return true;
     for (const char *const *end = families[m->family].ignored; *end; end++)
         if (str_ends(theirs, *end)) return true;
     return false;

@@ -273,17 +273,18 @@ static const struct type_refusal copy_refusals[] = {ELSE};
 RULE(copy);
 
 /* Experts. Picks, loads and row numbers have no gradient. Rows of a buffer of tokens sorted by expert are no dim of
- * anything: where tokens are split over ranks (S0), the buffers vary (V). */
+ * anything: where tokens are split over ranks (S0), the buffers vary (V). Over ep, the experts of all ranks are one matrix
+ * split by rows, and so is the buffer of all their tokens (S0). */
 static const struct type_line router_lines[] = {
-    {{I, WHOLE}, {SPMD_I, SPMD_I}},
-    {{R, WHOLE}, {SPMD_R, SPMD_R}},
-    {{S0, WHOLE}, {SPMD_S0, SPMD_S0}},
-    {{V, WHOLE}, {SPMD_V, SPMD_V}},
+    {{I, I}, {SPMD_I, SPMD_I}},
+    {{R, R}, {SPMD_R, SPMD_R}},
+    {{S0, R}, {SPMD_S0, SPMD_S0}},
+    {{V, R}, {SPMD_V, SPMD_V}},
 };
 static const struct type_refusal router_refusals[] = {
     {{P, ANY}, "logits are partial: reduce them first"},
     {{S1, ANY}, "logits are split by experts: every token must see them all; gather them first"},
-    {{ANY, ANY & ~WHOLE}, "the bias must be whole on every rank"},
+    {{ANY, ANY}, "the bias must lie as a weight of the logits does: whole, I or R with them"},
     ELSE,
 };
 RULE(router);
@@ -327,13 +328,13 @@ RULE(permute);
 
 static const struct type_line grouped_lines[] = {
     {{I, I, WHOLE}, {SPMD_I}},   {{R, R, WHOLE}, {SPMD_R}},   {{V, R, V}, {SPMD_V}},
-    {{R, S0, WHOLE}, {SPMD_S1}}, {{S1, S1, WHOLE}, {SPMD_P}}, {{V, S0, V}, {SPMD_V}},
+    {{R, S0, WHOLE}, {SPMD_S1}}, {{S1, S1, WHOLE}, {SPMD_P}}, {{S0, S0, S0}, {SPMD_S0}},
 };
 static const struct type_refusal grouped_refusals[] = {
     {{P, ANY, ANY}, X_PARTIAL},
     {{I, S0, ANY}, "x is invariant, w is split: enter the region first (par_enter), or dispatch the tokens to the ranks "
                    "that hold their experts (par_dispatch)"},
-    {{V | S0, I, ANY}, "x differs by rank, so w's gradient is a sum over the axis: w must be replicated (R)"},
+    {{V, I | S0, ANY}, "x differs by rank, so w's gradient is a sum over the axis: w must be replicated (R)"},
     {{I | R, S1, ANY}, "w is split by in-features, x is whole: split x by columns first"},
     {{ANY, ANY, ANY}, "x, w and the rows per expert do not lie on the mesh as one"},
     ELSE,
@@ -346,16 +347,17 @@ static const struct type_line unpermute_lines[] = {
 };
 static const struct type_refusal unpermute_refusals[] = {
     {{P, I, ANY}, "y is partial, so the gates' gradient is a part of a sum: enter the gates (I -> R) first"},
-    {{V, I, ANY}, "y lies where its experts are: combine it first (par_combine)"},
+    {{S0, ANY, ANY}, "y lies where its experts are: combine it first (par_combine)"},
     {{ANY, ANY, ANY}, "y, the gates and the row numbers must belong to the same tokens"},
     ELSE,
 };
 RULE(unpermute);
 
 static const struct type_line mla_kv_lines[] = {
-    {{I, I}, {SPMD_I}}, {{R, R}, {SPMD_R}}, {{S0, S0}, {SPMD_S0}}, {{V, V}, {SPMD_V}}, {{S1, R}, {SPMD_S1}},
+    {{I, I}, {SPMD_I}}, {{S0, S0}, {SPMD_S0}}, {{V, V}, {SPMD_V}}, {{S1, R}, {SPMD_S1}},
 };
 static const struct type_refusal mla_kv_refusals[] = {
+    {{R, ANY}, "kv is made whole on every rank: split what opens it by heads (S0), or leave x invariant"},
     {{P, ANY}, "kv is partial: reduce it first"},
     {{S1, I}, "kv is split by heads: the rotated part must be replicated (R), its gradient is a sum over the heads"},
     {{ANY, ANY}, "kv and the rotated part must be split alike"},

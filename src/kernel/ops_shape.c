@@ -96,7 +96,7 @@ const char *infer_layernorm(const struct op_attrs *at, int n_in, const struct vi
 const char *infer_rotary(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
 {
     (void)n_in;
-    NEED(at->heads >= 0 && at->head_dim > 0 && at->head_dim % 2 == 0, "heads must be positive and head_dim even");
+    NEED(at->heads >= 0 && at->head_dim > 0 && (at->head_dim % 2 == 0 || at->rotary_dim), "heads must be positive and head_dim even");
     NEED(is_matrix(&in[0]) && in[0].n[1] == (int64_t)at->heads * at->head_dim,
          "x must be a float matrix: tokens by heads * head_dim");
     NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == in[0].n[0], "positions must be i32, one per token");

@@ -37,6 +37,10 @@ static int check_experts(const struct model_config *c, struct err *e)
                                              model_family_name(c->family)) : OK;
     if (m->top_k < 1 || m->top_k > m->experts)
         return err_set(e, ERR_REQUEST, "model.moe.top_k: wanted 1 to model.moe.experts = %d, got %d", m->experts, m->top_k);
+    if (c->family == MODEL_MIXTRAL && (m->score != SCORE_SOFTMAX || !m->norm_topk || m->scale != 1 || m->groups || m->bias ||
+                                       m->shared || m->first_dense))
+        return err_set(e, ERR_REQUEST, "model.moe: mixtral has softmax scores scaled to sum 1, and no groups, bias, shared "
+                       "experts or dense layers; the deepseek family has them");
     if (m->ffn < 1) return err_set(e, ERR_REQUEST, "model.moe.ffn: wanted 1 or more, got %lld", (long long)m->ffn);
     if (m->first_dense > c->layers)
         return err_set(e, ERR_REQUEST, "model.moe.first_dense: %d of %d layers; choose at most that", m->first_dense, c->layers);

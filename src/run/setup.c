@@ -22,6 +22,29 @@ static int take(const struct conf *f, const struct taken *k, struct err *e)
     return OK;
 }
 
+/* What training adds (losses, speed of the bias, capacity) stays the config's. */
+static void take_experts(struct config *c, const struct model_config *m)
+{
+    c->model.moe.experts = m->moe.experts;
+    c->model.moe.top_k = m->moe.experts ? m->moe.top_k : c->model.moe.top_k;
+    c->model.moe.ffn = m->moe.ffn;
+    c->model.moe.shared = m->moe.shared;
+    c->model.moe.first_dense = m->moe.first_dense;
+    c->model.moe.groups = m->moe.groups;
+    c->model.moe.top_groups = m->moe.top_groups ? m->moe.top_groups : 1;
+    c->model.moe.group_pairs = m->moe.group_pairs;
+    c->model.moe.score = (int)m->moe.score;
+    if (m->moe.experts) c->model.moe.norm_topk = m->moe.norm_topk;
+    if (m->moe.experts) c->model.moe.scale = m->moe.scale;
+    c->model.moe.bias = m->moe.bias;
+    c->model.mla.q_rank = m->mla.q_rank;
+    c->model.mla.kv_rank = m->mla.kv_rank;
+    c->model.mla.nope = m->mla.nope;
+    c->model.mla.rope = m->mla.rope;
+    c->model.mla.value = m->mla.value;
+    if (m->mla.kv_rank) c->model.mla.pairs = m->mla.pairs;
+}
+
 static int from_directory(struct config *c, const struct conf *f, struct err *e)
 {
     struct weights *w;
@@ -53,7 +76,13 @@ static int from_directory(struct config *c, const struct conf *f, struct err *e)
     c->model.tie_embeddings = m.tie;
     c->model.norm_eps = m.norm_eps;
     c->model.rope_theta = m.rope_theta;
-    c->model.rope_factor = m.rope.factor;
+    take_experts(c, &m);
+    c->model.rope_factor = m.rope.yarn ? 0 : m.rope.factor;
+    c->model.yarn.factor = m.rope.yarn ? m.rope.factor : 0;
+    c->model.yarn.beta_fast = m.rope.beta_fast;
+    c->model.yarn.beta_slow = m.rope.beta_slow;
+    c->model.yarn.mscale = m.rope.mscale;
+    c->model.yarn.mscale_all_dim = m.rope.mscale_all_dim;
     c->model.rope_low = m.rope.low_freq_factor;
     c->model.rope_high = m.rope.high_freq_factor;
     c->model.rope_original = m.rope.original_max_position;

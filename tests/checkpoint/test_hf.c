@@ -252,7 +252,7 @@ static void what_is_not_computed_is_refused(void **state)
         {LLAMA ",\"num_key_value_heads\":3}", "num_key_value_heads"},
         {LLAMA ",\"head_dim\":3}", "head_dim"},
         {LLAMA ",\"rms_norm_eps\":-1}", "rms_norm_eps"},
-        {LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4.0}}", "type yarn"},
+        {LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4.0}}", "latent attention only"},
         {LLAMA ",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":4.0}}", "type linear"},
         {LLAMA ",\"rope_parameters\":{\"rope_type\":\"dynamic\",\"factor\":4.0}}", "rope_parameters: type dynamic"},
         {LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":4.0}}", "original_max_position_embeddings"},

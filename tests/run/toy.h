@@ -51,6 +51,14 @@ static inline struct model_config toy_model(enum model_family family)
         .norm_eps = 1e-5,
         .rope_theta = 10000,
     };
+    if (family == MODEL_MIXTRAL)
+        m.moe = (struct moe_config){.experts = 5, .top_k = 2, .ffn = 52, .norm_topk = true, .scale = 1, .aux = 0.02, .z = 0.001};
+    if (family != MODEL_DEEPSEEK) return m;
+    m.moe = (struct moe_config){.experts = 6, .top_k = 3, .ffn = 20, .shared = 2, .first_dense = 1, .score = SCORE_SIGMOID,
+                                .norm_topk = true, .groups = 3, .top_groups = 2, .group_pairs = true, .scale = 1.5,
+                                .aux = 0.001, .bias = true, .bias_speed = 0.001};
+    m.mla = (struct mla_config){.q_rank = 14, .kv_rank = 10, .nope = 7, .rope = 6, .value = 9, .pairs = true};
+    m.head_dim = 13;
     return m;
 }
 

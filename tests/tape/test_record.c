@@ -147,7 +147,10 @@ static struct tape *record_model(const struct model_config *c, const struct para
 /* Parameters that are used as one matrix lie alike. */
 static int rows_of_matrix(const struct model_config *c, const char *name)
 {
-    return strstr(name, "attn.q") ? 3 : c->family == MODEL_LLAMA && strstr(name, "mlp.gate") ? 2 : 1;
+    if (strstr(name, "experts.0.gate")) return 2 * c->moe.experts;
+    if (strstr(name, "experts.0.down")) return c->moe.experts;
+    if (strstr(name, "shared.gate") || (c->family != MODEL_GPT2 && strstr(name, "mlp.gate"))) return 2;
+    return strstr(name, "attn.q") && !c->mla.kv_rank ? 3 : 1;
 }
 
 /* A parameter that lies on an axis in any other way than the model says is refused, whichever parameter and axis. */
@@ -222,8 +225,8 @@ static void test_all_programs(void **state)
     struct kernel_table k;
     struct err e = {0};
     assert_int_equal(kernel_table_init(&k, "auto", 2, true, &e), OK);
-    for (int v = 0; v < 32; v++) {
-        struct model_config c = toy_model(v & 1 ? MODEL_LLAMA : MODEL_GPT2);
+    for (int v = 0; v < 64; v++) {
+        struct model_config c = toy_model((enum model_family)(v % MODEL_N));
         c.tie = v & 2;
         c.dropout = v & 4 ? 0.1 : 0;
         c.document_mask = v & 8;
