@@ -1,0 +1,90 @@
+"""Makes the golden directories of models with experts: experts/NAME holds a tiny model as the transformers library saves
+it, experts/NAME.grad the gradients of its loss under the same names, experts/NAME.json tokens, targets, logits and loss.
+
+    python3 make_experts.py [--out DIR]
+
+Development only, like make_golden.py: the library's own models compute everything, in float64.
+"""
+import argparse
+import json
+import os
+
+import torch
+import transformers
+
+COMMON = dict(vocab_size=37, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=64,
+              rms_norm_eps=1e-5, attention_dropout=0.0, tie_word_embeddings=False, bos_token_id=0, eos_token_id=1)
+LATENT = dict(COMMON, num_hidden_layers=3, intermediate_size=28, moe_intermediate_size=12, n_routed_experts=8,
+              num_experts_per_tok=3, first_k_dense_replace=1, kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4,
+              v_head_dim=8, num_key_value_heads=2)
+PLAIN = {"rope_type": "default", "rope_theta": 500.0}
+YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16,
+        "beta_fast": 2.0, "beta_slow": 0.2, "mscale": 0.7, "mscale_all_dim": 0.9}
+MODELS = {
+    "mixtral": (transformers.MixtralForCausalLM, transformers.MixtralConfig(
+        **dict(COMMON, num_attention_heads=4), num_key_value_heads=2, intermediate_size=14, num_local_experts=5,
+        num_experts_per_tok=2, rope_parameters=PLAIN)),
+    "deepseek_v2": (transformers.DeepseekV2ForCausalLM, transformers.DeepseekV2Config(
+        **LATENT, q_lora_rank=None, n_shared_experts=2, topk_method="group_limited_greedy", n_group=4, topk_group=2,
+        routed_scaling_factor=1.5, rope_parameters=PLAIN)),
+    "deepseek_v3": (transformers.DeepseekV3ForCausalLM, transformers.DeepseekV3Config(
+        **LATENT, q_lora_rank=12, n_shared_experts=1, n_group=4, topk_group=2, routed_scaling_factor=2.5,
+        norm_topk_prob=True, rope_parameters=YARN)),
+}
+
+
+def randomize(model, g):
+    with torch.no_grad():
+        for name, p in list(model.named_parameters()) + list(model.named_buffers()):
+            if "inv_freq" in name:
+                continue
+            x = torch.randn(p.shape, generator=g, dtype=torch.float64)
+            gain = "norm" in name
+            x = 1 + 0.1 * x if gain else (0.5 if "embed" in name or "lm_head" in name else 0.3) * x
+            p.copy_(x.float().double())
+
+
+def save(model, state, path):
+    """Under the names that the library writes, in float32."""
+    with torch.no_grad():
+        for name, p in list(model.named_parameters()) + list(model.named_buffers()):
+            if "inv_freq" not in name:
+                p.copy_(state[name])
+    model.float().save_pretrained(path)
+    model.double()
+    for extra in ("generation_config.json",):
+        if os.path.exists(os.path.join(path, extra)):
+            os.remove(os.path.join(path, extra))
+
+
+def make(name, kind, config, out):
+    g = torch.Generator().manual_seed(11)
+    torch.set_default_dtype(torch.float64)
+    config._attn_implementation = config._experts_implementation = "eager"
+    model = kind(config).double().eval()
+    randomize(model, g)
+    tokens = torch.randint(0, config.vocab_size, (2, 13), generator=g)
+    targets = torch.randint(0, config.vocab_size, (2, 13), generator=g)
+    targets[torch.rand(2, 13, generator=g) < 0.2] = -1
+    logits = model(tokens).logits
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
+    loss.backward()
+    buffers = {n: b.detach().clone() for n, b in model.named_buffers()}
+    values = {**{n: p.detach().clone() for n, p in model.named_parameters()}, **buffers}
+    grads = {**{n: p.grad.detach().clone() for n, p in model.named_parameters()},
+             **{n: torch.zeros_like(b) for n, b in buffers.items()}}
+    save(model, values, os.path.join(out, name))
+    save(model, grads, os.path.join(out, name + ".grad"))
+    with open(os.path.join(out, name + ".json"), "w") as f:
+        json.dump({"tokens": tokens.flatten().tolist(), "targets": targets.flatten().tolist(), "loss": loss.item(),
+                   "trained": int((targets >= 0).sum()),
+                   "logits": [float(f"{x:.8g}") for x in logits.flatten().tolist()]}, f)
+    print(name, "loss", loss.item())
+
+
+if __name__ == "__main__":
+    a = argparse.ArgumentParser()
+    a.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "experts"))
+    out = a.parse_args().out
+    for name, (kind, config) in MODELS.items():
+        make(name, kind, config, out)
