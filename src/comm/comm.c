@@ -143,6 +143,7 @@ static int64_t submit(struct comm *c, const struct call *a)
     o->stage = OP_QUEUED;
     o->pc = o->n_req = 0;
     o->at_work = 0;
+    o->may_block = false;
     comm_program_clear(&o->program);
     if (a->op != COMM_EXCHANGE) {
         o->algorithm = select_algorithm(c, &o->coll, &o->program);

@@ -137,6 +137,15 @@ static bool shared(const struct comm *c, const struct op *o)
     return o->coll.op != COMM_BARRIER && o->algorithm->shared && c->w->ops->shared && c->w->ops->shared_may(c);
 }
 
+/* A rank has at most one open operation that it brought alone. So where all ranks of an operation did, none of them sits
+ * in another's blocking call, and all of them will come to this one's. */
+static bool all_alone(struct comm *c, const struct op *o)
+{
+    for (int r = 0; r < c->size; r++)
+        if (!meet_seat(c->meet, o->meet, r)->alone) return false;
+    return true;
+}
+
 /* Elements of the largest piece that this rank sends. */
 static int64_t widest(const struct coll *k)
 {
@@ -163,7 +172,7 @@ static bool op_work(struct comm *c, struct op *o)
         if (shared(c, o) && c->w->ops->prepare && !c->w->ops->prepare(c, o)) return false;
         meet_enter(c->meet, o->meet, c->rank, &o->desc,
                    &(struct meet_seat){.in = o->in, .out = o->out, .in_at = o->coll.in_at, .out_at = o->coll.out_at,
-                                       .most = widest(&o->coll)});
+                                       .most = widest(&o->coll), .alone = atomic_load(&c->w->pending) == 1});
         o->seen = o->tries = 0;
         o->stage = OP_FULL; /* fall through */
     case OP_FULL:
@@ -171,6 +180,7 @@ static bool op_work(struct comm *c, struct op *o)
         if (o->coll.op == COMM_BARRIER) return true;
         if (o->link_s > 0) o->met_s = clock_now_s();
         if (!shared(c, o)) {
+            o->may_block = all_alone(c, o);
             o->stage = OP_RUN;
             return comm_program_run(c, o);
         }

@@ -86,6 +86,7 @@ struct op {
     int pc; /* next step */
     struct request *req;
     int n_req, req_room;
+    bool may_block;  /* native: every rank has come, and none has anything else open */
     int64_t at_work; /* shared and native operations: grows as they get on */
     uint64_t native;       /* mpi: the library's handle */
 };
@@ -100,7 +101,8 @@ struct comm {
     struct meet *meet;             /* or NULL */
     void *group;                   /* the transport's */
     int64_t n_meets;
-    int64_t rounds; /* engine: through the window so far, staged.c */
+    size_t stage_bytes; /* staged.c */
+    int64_t rounds;     /* engine: through the stages so far */
     struct comm_traffic traffic[COMM_OP_N];
     struct comm_times times; /* the rank's own thread */
     atomic_llong link_ns;    /* engine: operations spent so long on nothing but the pretended link */

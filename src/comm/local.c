@@ -13,7 +13,7 @@
 
 #include "base/mem.h"
 #include "base/thread.h"
-#include "comm/impl.h"
+#include "comm/staged.h"
 
 #define POSTS 16
 
@@ -69,10 +69,10 @@ static struct group *group_new(const struct comm *c, struct err *e)
     size_t n = (size_t)c->size;
     struct group *g = xcalloc(1, sizeof *g);
     g->size = c->size;
-    g->meet = mem_pages_new(meet_bytes(c->size));
+    g->meet = mem_pages_new(staged_bytes(c->size, STAGE_LOCAL));
     g->post = mem_pages_new(posts_bytes(c->size)); /* zeroed: nothing posted */
     if (!g->meet || !g->post) {
-        if (g->meet) mem_pages_free(g->meet, meet_bytes(c->size));
+        if (g->meet) mem_pages_free(g->meet, staged_bytes(c->size, STAGE_LOCAL));
         xfree(g);
         err_set(e, ERR_MEMORY, "no memory for the channels of %s (%d ranks)", c->name, c->size);
         return NULL;
@@ -86,7 +86,7 @@ static struct group *group_new(const struct comm *c, struct err *e)
 
 static void group_free(struct group *g)
 {
-    mem_pages_free(g->meet, meet_bytes(g->size));
+    mem_pages_free(g->meet, staged_bytes(g->size, STAGE_LOCAL));
     mem_pages_free(g->post, posts_bytes(g->size));
     xfree(g->ranks);
     xfree(g->joined);
@@ -111,6 +111,7 @@ static int local_join(struct comm *c, struct err *e)
     m->received = xcalloc((size_t)c->size, sizeof *m->received);
     c->group = m;
     c->meet = g->meet;
+    c->stage_bytes = STAGE_LOCAL;
     return OK;
 }
 
@@ -221,6 +222,17 @@ static bool always(const struct comm *c)
     return true;
 }
 
+/* Small vectors are copied to where all can read them before the ranks meet: then nobody waits for a second meeting. */
+static bool local_prepare(struct comm *c, struct op *o)
+{
+    return !staged_small(c, o) || staged_prepare(c, o);
+}
+
+static bool local_shared(struct comm *c, struct op *o)
+{
+    return staged_small(c, o) ? staged_work(c, o) : meet_work(c, o);
+}
+
 static const struct transport_ops transport_local = {
     .name = "local",
     .max_message = SIZE_MAX,
@@ -229,7 +241,8 @@ static const struct transport_ops transport_local = {
     .start = local_start,
     .test = local_test,
     .shared_may = always,
-    .shared = meet_work,
+    .prepare = local_prepare,
+    .shared = local_shared,
     .close = local_close,
 };
 

@@ -31,6 +31,7 @@ struct meet_seat {
     void *out;
     const int64_t *in_at, *out_at; /* pieces, as struct coll has them */
     int64_t most;                  /* elements of the largest piece */
+    bool alone;                    /* the rank has nothing else open */
 };
 struct meet_share {
     _Alignas(64) atomic_llong next; /* the first chunk of this rank's share that nobody has taken */

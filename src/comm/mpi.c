@@ -146,6 +146,7 @@ static int start_scatter(struct comm *c, struct op *o, MPI_Request *q)
 {
     struct group *g = c->group;
     const struct coll *k = &o->coll;
+    MPI_Datatype t = type_of(k->dtype);
     size_t each = dtype_bytes(k->dtype), need = (size_t)(k->in_at[c->rank + 1] - k->in_at[c->rank]) * each;
     char *from = (char *)(uintptr_t)o->in, *to = o->out;
     ints(g->counts, g->counts + c->size, k->in_at, c->size);
@@ -155,7 +156,9 @@ static int start_scatter(struct comm *c, struct op *o, MPI_Request *q)
         c->tmp = xmalloc(need);
         c->tmp_bytes = need;
     }
-    return MPI_Ireduce_scatter(from, g->copy_back ? c->tmp : to, g->counts, type_of(k->dtype), op_of(k->red), g->comm, q);
+    to = g->copy_back ? c->tmp : to;
+    return o->may_block ? MPI_Reduce_scatter(from, to, g->counts, t, op_of(k->red), g->comm)
+                        : MPI_Ireduce_scatter(from, to, g->counts, t, op_of(k->red), g->comm, q);
 }
 
 static int start_gather(struct comm *c, struct op *o, MPI_Request *q)
@@ -163,38 +166,48 @@ static int start_gather(struct comm *c, struct op *o, MPI_Request *q)
     struct group *g = c->group;
     const struct coll *k = &o->coll;
     MPI_Datatype t = type_of(k->dtype);
-    ints(g->counts, g->counts + c->size, k->out_at, c->size);
+    int *n = g->counts, *at = g->counts + c->size;
+    ints(n, at, k->out_at, c->size);
     bool in_place = o->in == (char *)o->out + (size_t)k->out_at[c->rank] * dtype_bytes(k->dtype);
-    return MPI_Iallgatherv(in_place ? MPI_IN_PLACE : o->in, g->counts[c->rank], t, o->out, g->counts,
-                           g->counts + c->size, t, g->comm, q);
+    const void *from = in_place ? MPI_IN_PLACE : o->in;
+    return o->may_block ? MPI_Allgatherv(from, n[c->rank], t, o->out, n, at, t, g->comm)
+                        : MPI_Iallgatherv(from, n[c->rank], t, o->out, n, at, t, g->comm, q);
 }
 
 static int start_to_all(struct comm *c, struct op *o, MPI_Request *q)
 {
     struct group *g = c->group;
-    int *n = g->counts, size = c->size;
+    int *n = g->counts, *at = n + c->size, *m = at + c->size, *to = m + c->size;
     MPI_Datatype t = type_of(o->coll.dtype);
-    ints(n, n + size, o->coll.in_at, size);
-    ints(n + 2 * size, n + 3 * size, o->coll.out_at, size);
-    return MPI_Ialltoallv(o->in, n, n + size, t, o->out, n + 2 * size, n + 3 * size, t, g->comm, q);
+    ints(n, at, o->coll.in_at, c->size);
+    ints(m, to, o->coll.out_at, c->size);
+    return o->may_block ? MPI_Alltoallv(o->in, n, at, t, o->out, m, to, t, g->comm)
+                        : MPI_Ialltoallv(o->in, n, at, t, o->out, m, to, t, g->comm, q);
 }
 
+/* The blocking call is up to twice as fast as the other (Open MPI 4.1) and does not wait for anybody who is not there:
+ * see all_alone in execute.c. Which of the two is called is the same on all ranks: they do not match each other. */
 static void native_start(struct comm *c, struct op *o)
 {
-    struct group *g = c->group;
     const struct coll *k = &o->coll;
+    MPI_Comm in = ((struct group *)c->group)->comm;
     MPI_Datatype t = type_of(k->dtype);
+    MPI_Op sum = op_of(k->red);
     MPI_Request q = MPI_REQUEST_NULL;
-    bool in_place = o->in == o->out, root = c->rank == k->root;
+    bool wait = o->may_block;
+    const void *from = o->in == o->out && (k->op == COMM_ALL_REDUCE || c->rank == k->root) ? MPI_IN_PLACE : o->in;
     int n = (int)k->n, rc = MPI_SUCCESS;
-    g->copy_back = false;
+    ((struct group *)c->group)->copy_back = false;
     switch (k->op) {
-    case COMM_BROADCAST: rc = MPI_Ibcast(o->out, n, t, k->root, g->comm, &q); break;
+    case COMM_BROADCAST:
+        rc = wait ? MPI_Bcast(o->out, n, t, k->root, in) : MPI_Ibcast(o->out, n, t, k->root, in, &q);
+        break;
     case COMM_REDUCE:
-        rc = MPI_Ireduce(in_place && root ? MPI_IN_PLACE : o->in, o->out, n, t, op_of(k->red), k->root, g->comm, &q);
+        rc = wait ? MPI_Reduce(from, o->out, n, t, sum, k->root, in)
+                  : MPI_Ireduce(from, o->out, n, t, sum, k->root, in, &q);
         break;
     case COMM_ALL_REDUCE:
-        rc = MPI_Iallreduce(in_place ? MPI_IN_PLACE : o->in, o->out, n, t, op_of(k->red), g->comm, &q);
+        rc = wait ? MPI_Allreduce(from, o->out, n, t, sum, in) : MPI_Iallreduce(from, o->out, n, t, sum, in, &q);
         break;
     case COMM_REDUCE_SCATTER: rc = start_scatter(c, o, &q); break;
     case COMM_ALL_GATHER: rc = start_gather(c, o, &q); break;
@@ -283,7 +296,8 @@ static int mpi_join(struct comm *c, struct err *e)
     if (!rc) MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
     void *p = NULL;
     if (!rc && one_host(c)) {
-        rc = window_new(g->comm, staged_bytes(c->size), &g->window, &p, e);
+        c->stage_bytes = STAGE_MPI;
+        rc = window_new(g->comm, staged_bytes(c->size, c->stage_bytes), &g->window, &p, e);
         c->meet = p;
         if (!rc && c->rank == 0) meet_init(c->meet, c->size);
         if (!rc) MPI_Barrier(g->comm);

@@ -24,15 +24,17 @@
 
 #define SMALL_BYTES (8 << 10)
 
+_Static_assert(SMALL_BYTES <= STAGE_LOCAL, "a small operation is one round");
+
 static size_t lines_at(int size)
 {
     return (meet_bytes(size) + 63) / 64 * 64;
 }
 
-size_t staged_bytes(int size)
+size_t staged_bytes(int size, size_t stage)
 {
     size_t n = (size_t)size;
-    return lines_at(size) + n * sizeof(struct staged_line) + 4096 + (2 * n + 2) * STAGE_BYTES;
+    return lines_at(size) + n * sizeof(struct staged_line) + 4096 + (2 * n + 2) * stage;
 }
 
 struct round {
@@ -56,12 +58,12 @@ static char *areas(const struct comm *c)
 
 static char *stage(const struct round *r, int rank, int64_t element)
 {
-    return areas(r->c) + (size_t)(2 * rank + r->number % 2) * STAGE_BYTES + (size_t)element * r->each;
+    return areas(r->c) + (size_t)(2 * rank + r->number % 2) * r->c->stage_bytes + (size_t)element * r->each;
 }
 
 static char *result(const struct round *r, int64_t element)
 {
-    return areas(r->c) + (size_t)(2 * r->c->size + r->number % 2) * STAGE_BYTES + (size_t)element * r->each;
+    return areas(r->c) + (size_t)(2 * r->c->size + r->number % 2) * r->c->stage_bytes + (size_t)element * r->each;
 }
 
 static char *in(const struct round *r, int64_t i)
@@ -237,7 +239,7 @@ static struct round round_of(struct comm *c, struct op *o, int64_t k)
 {
     size_t each = dtype_bytes(o->coll.dtype);
     return (struct round){.c = c, .o = o, .k = k, .number = c->rounds + k, .each = each,
-                          .room = (int64_t)(STAGE_BYTES / each)};
+                          .room = (int64_t)(c->stage_bytes / each)};
 }
 
 /* The largest piece that any rank sends to any other, from the seats. */
@@ -253,7 +255,7 @@ static int64_t widest(struct comm *c, const struct op *o)
 
 static int64_t n_rounds(struct comm *c, const struct op *o)
 {
-    int64_t room = (int64_t)(STAGE_BYTES / dtype_bytes(o->coll.dtype)), n = o->coll.n;
+    int64_t room = (int64_t)(c->stage_bytes / dtype_bytes(o->coll.dtype)), n = o->coll.n;
     bool in_pieces = o->coll.in_at || o->coll.out_at;
     if (in_pieces) room /= c->size, n = widest(c, o);
     return (n + room - 1) / room;
@@ -310,6 +312,12 @@ bool staged_prepare(struct comm *c, struct op *o)
     struct round first = round_of(c, o, 0);
     bool empty = !o->coll.in_at && !o->coll.out_at && o->coll.n == 0;
     return empty || try_in(&first);
+}
+
+bool staged_small(const struct comm *c, const struct op *o)
+{
+    bool same_n = o->coll.op != COMM_ALL_TO_ALL; /* there ranks differ in what they send */
+    return c->size > 1 && same_n && small(o);
 }
 
 /* at_work counts the parts done after the first `in`: in(1), work(0), out(0), in(2), work(1), ... */

@@ -13,13 +13,18 @@
 
 #include "comm/impl.h"
 
-#define STAGE_BYTES (256 << 10)
+/* Bytes of a stage, the group's c->stage_bytes: the larger the fewer meetings, as long as stages stay in cache. */
+#define STAGE_MPI ((size_t)256 << 10)
+#define STAGE_LOCAL ((size_t)8 << 10) /* threads: only for operations of one round */
 
 struct staged_line {
     _Alignas(64) atomic_llong in, worked, out; /* rounds */
 };
 
-size_t staged_bytes(int size);
+size_t staged_bytes(int size, size_t stage);
+/* Of a group whose ranks could read each other's buffers: small enough that copies cost less than a second meeting. The
+ * same answer on all ranks. */
+bool staged_small(const struct comm *c, const struct op *o);
 /* Copies the first round in, before the rank arrives at the meeting: its arrival then says both. False: the stage is
  * still being read, try again. */
 bool staged_prepare(struct comm *c, struct op *o);
