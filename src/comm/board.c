@@ -5,9 +5,13 @@
  */
 #include "comm/board.h"
 
+#include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -71,6 +75,7 @@ void board_init(struct board *b, int n_rows)
 {
     memset(b, 0, board_bytes(n_rows));
     b->n_rows = n_rows;
+    for (int i = 0; i < n_rows; i++) b->row[i].rank = i;
 }
 
 int64_t board_queue(struct board *b, int row, const struct desc *d)
@@ -95,6 +100,47 @@ void board_mark(struct board *b, int row, int64_t record, enum record_state s)
         if (s == RECORD_DONE) x->done_s = now;
     }
     unlock(&r->lock);
+}
+
+static uint64_t pid_space(void)
+{
+    struct stat s;
+    return stat("/proc/self/ns/pid", &s) ? 0 : (uint64_t)s.st_ino;
+}
+
+void board_enter(struct board *b, int row, int rank)
+{
+    struct board_row *r = &b->row[row];
+    lock(&r->lock);
+    r->rank = rank;
+    r->pid = getpid();
+    r->pid_space = pid_space();
+    unlock(&r->lock);
+}
+
+/* Ended, whether its parent has asked for its status or not. */
+static bool ended(int64_t pid)
+{
+    char path[48], text[256] = "";
+    if (kill((pid_t)pid, 0) != 0) return errno == ESRCH;
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+    FILE *f = fopen(path, "r");
+    if (!f) return false;
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = 0;
+    const char *name_end = strrchr(text, ')'); /* PID (NAME) STATE ... */
+    return name_end && (!strncmp(name_end, ") Z", 3) || !strncmp(name_end, ") X", 3));
+}
+
+bool board_died(struct board *b, int row, int64_t *pid)
+{
+    struct board_row *r = &b->row[row];
+    lock(&r->lock);
+    *pid = r->pid;
+    bool visible = r->pid != 0 && r->pid_space != 0 && r->pid_space == pid_space();
+    unlock(&r->lock);
+    return visible && ended(*pid);
 }
 
 void board_leave(struct board *b, int row)
@@ -143,13 +189,28 @@ char *board_doing(struct board *b, int row, char out[BOARD_TEXT])
     return out;
 }
 
+void board_running(struct board *b, int row, const char *group, struct desc *out)
+{
+    struct board_row *r = &b->row[row];
+    *out = (struct desc){0};
+    lock(&r->lock);
+    for (int64_t i = r->n - 1; i >= 0 && i >= r->n - BOARD_RECORDS; i--) {
+        const struct record *x = &r->record[i % BOARD_RECORDS];
+        bool here = !strcmp(x->desc.group, group);
+        if (x->state != RECORD_RUNNING || (out->seq && !here)) continue;
+        *out = x->desc;
+        if (here) break;
+    }
+    unlock(&r->lock);
+}
+
 void board_print(struct board *b, int row, struct str *out)
 {
     static const char *const states[] = {"queued ", "running", "done   "};
     struct board_row *r = &b->row[row];
     char text[DESC_TEXT];
     double now = clock_now_s();
-    str_printf(out, "rank %d%s: %lld operations; seconds before now\n", row,
+    str_printf(out, "rank %d%s: %lld operations; seconds before now\n", r->rank,
                r->state == RANK_LEFT ? " (has left)" : "", (long long)r->n);
     int64_t first = r->n > BOARD_RECORDS ? r->n - BOARD_RECORDS : 0;
     for (int64_t i = first; i < first + BOARD_RECORDS; i++) {

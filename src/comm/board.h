@@ -22,7 +22,7 @@
 
 /* What a rank asked for: what ranks compare, and what errors print. */
 struct desc {
-    int64_t seq;     /* of the communicator, from 1 */
+    int64_t seq;     /* among the collectives of the communicator, or its exchanges, from 1 */
     int64_t n;       /* elements */
     uint64_t counts; /* hash of uneven counts, 0 for even ones */
     int16_t op, red, dtype, algorithm;
@@ -49,13 +49,17 @@ enum rank_state { RANK_HERE, RANK_LEFT };
 struct board_row {
     _Alignas(64) atomic_int lock;
     atomic_int busy; /* this rank is touching other ranks' buffers */
-    int32_t state;
-    int64_t n; /* records ever made */
+    int32_t state, rank; /* of the world */
+    int64_t pid;         /* 0: not a process of its own */
+    uint64_t pid_space;  /* processes of equal spaces see each other's pids */
+    int64_t n;           /* records ever made */
     struct record record[BOARD_RECORDS];
 };
 
 struct board {
     atomic_int failed; /* the cause is there */
+    atomic_int told;   /* somebody has printed it */
+    atomic_int kept;   /* and the recorder is on disk, where that was asked for */
     _Alignas(64) atomic_int lock;
     int32_t n_rows, cause_rank;
     struct err cause;
@@ -66,11 +70,15 @@ void board_init(struct board *b, int n_rows);
 
 int64_t board_queue(struct board *b, int row, const struct desc *d); /* returns the record's number */
 void board_mark(struct board *b, int row, int64_t record, enum record_state s);
+void board_enter(struct board *b, int row, int rank); /* this process is that rank */
 void board_leave(struct board *b, int row);
 bool board_left(struct board *b, int row);
+bool board_died(struct board *b, int row, int64_t *pid); /* its process is no more */
 /* "last finished all_reduce #11 'x' 0.61 s ago; has begun nothing since"; out holds 700 chars. */
 #define BOARD_TEXT 700
 char *board_doing(struct board *b, int row, char out[BOARD_TEXT]);
+/* The newest operation that the row is in, of this group if there is one; desc->seq 0: none. */
+void board_running(struct board *b, int row, const char *group, struct desc *out);
 void board_print(struct board *b, int row, struct str *out);
 
 /* The first call wins and gives true; e's text becomes everybody's. rank: who failed, -1 for a finding about several. */

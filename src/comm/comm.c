@@ -68,7 +68,7 @@ static void fill_coll(struct coll *k, int64_t *pieces, const struct comm *c, con
 
 static struct desc describe(const struct comm *c, const struct call *a, int64_t seq)
 {
-    struct desc d = {.seq = seq, .n = a->n, .op = (int16_t)a->op, .red = (int16_t)a->red, .dtype = (int16_t)a->dtype,
+    struct desc d = {.seq = seq, .n = a->op == COMM_EXCHANGE ? a->n_list : a->n, .op = (int16_t)a->op, .red = (int16_t)a->red, .dtype = (int16_t)a->dtype,
                      .root = a->root};
     bool compared = a->op == COMM_REDUCE_SCATTER || a->op == COMM_ALL_GATHER; /* the same counts on all ranks */
     const int64_t *counts = a->op == COMM_ALL_GATHER ? a->out : a->in;
@@ -136,7 +136,7 @@ static int64_t submit(struct comm *c, const struct call *a)
     struct op *o = &c->ring[ticket % COMM_RING];
     if (!o->pieces) o->pieces = xcalloc(3 * (size_t)(c->size + 1), sizeof *o->pieces);
     fill_coll(&o->coll, o->pieces, c, a);
-    o->desc = describe(c, a, ticket);
+    o->desc = describe(c, a, a->op == COMM_EXCHANGE ? ++c->n_exchanges : ++c->n_collectives);
     o->in = a->src;
     o->out = a->dst;
     take_list(o, a);
@@ -156,7 +156,7 @@ static int64_t submit(struct comm *c, const struct call *a)
         c->open = ticket + 1;
         return ticket;
     }
-    if (c->meet && a->op != COMM_EXCHANGE) o->meet = c->n_meets++;
+    if (a->op != COMM_EXCHANGE) o->meet = c->n_collectives - 1;
     o->record = board_queue(c->w->board, c->w->row, &o->desc);
     engine_submit(c, ticket);
     return ticket;

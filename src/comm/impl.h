@@ -56,6 +56,10 @@ struct transport_ops {
     bool (*behind)(struct comm *c, int rank); /* a rank of a shared operation holds up this one; NULL: cannot be */
     /* Compares descriptors of a group that shares no memory, where the config asks: true when done. */
     bool (*compare)(struct comm *c, struct op *o);
+    /* Where ranks cannot look at each other's row: asks all of c what they are in, waits a second for answers; and
+     * answers such questions, on a rank that waits. NULL: rows are always visible. */
+    void (*roll)(struct comm *c, struct desc *of, bool *here);
+    void (*answer)(struct world *w);
     /* The transport's own collectives (STEP_NATIVE). */
     void (*native_start)(struct comm *c, struct op *o);
     bool (*native_test)(struct comm *c, struct op *o);
@@ -100,7 +104,7 @@ struct comm {
     const struct algorithm *asked; /* by name, or NULL */
     struct meet *meet;             /* or NULL */
     void *group;                   /* the transport's */
-    int64_t n_meets;
+    int64_t n_collectives, n_exchanges; /* enqueued */
     size_t stage_bytes; /* staged.c */
     int64_t rounds;     /* engine: through the stages so far */
     struct comm_traffic traffic[COMM_OP_N];
@@ -113,7 +117,8 @@ struct comm {
     struct program sketch; /* for predictions */
     const void **src;      /* [size], engine: the sources of a fold */
     void **dst;            /* [size] */
-    bool *late;            /* [size], late.c */
+    bool *late, *fate;     /* [size], late.c */
+    struct desc *heard;    /* [size], late.c: answers to a roll call */
     struct op ring[COMM_RING];
 };
 

@@ -7,7 +7,7 @@
  *
  * Counts: a message is at most 1 GiB; execute.c splits longer ones, so counts beyond 2^31 need nothing special. Errors
  * of the library are returned, not fatal: they become the world's cause. A rank that gives up calls MPI_Abort, the one
- * thing that reaches ranks on other hosts; the rank that failed first prints the cause before that.
+ * thing that reaches ranks on other hosts; the first cause is printed before that, once a host.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -19,7 +19,8 @@
 #include "comm/staged.h"
 
 #define MESSAGE_MOST ((size_t)1 << 30)
-#define TAG 7
+enum { TAG = 7, TAG_ROLL, TAG_ANSWER, TAG_COLLECTIVE = 16, TAG_TURNS = 1024 }; /* below 32767, MPI's least bound */
+#define ROLL_S 1.0 /* a rank that waits looks for calls every 20 ms */
 #define PAGE ((size_t)4096)
 
 #if defined(OPEN_MPI)
@@ -83,12 +84,20 @@ static MPI_Request request_of(uint64_t h)
 
 /* ---- messages ----------------------------------------------------------------------------------------------- */
 
+/* Messages of different operations never meet, so ranks that disagree wait, which is found out, and do not go on with
+ * wrong numbers. */
+static int tag_of(const struct desc *d)
+{
+    return d->op == COMM_EXCHANGE ? TAG : TAG_COLLECTIVE + (int)(d->seq % TAG_TURNS) * COMM_OP_N + d->op;
+}
+
 static void mpi_start(struct comm *c, struct request *r)
 {
     struct group *g = c->group;
     MPI_Request q;
-    int rc = r->send ? MPI_Isend(r->p, (int)r->bytes, MPI_BYTE, r->peer, TAG, g->comm, &q)
-                     : MPI_Irecv(r->p, (int)r->bytes, MPI_BYTE, r->peer, TAG, g->comm, &q);
+    int tag = tag_of(r->desc);
+    int rc = r->send ? MPI_Isend(r->p, (int)r->bytes, MPI_BYTE, r->peer, tag, g->comm, &q)
+                     : MPI_Irecv(r->p, (int)r->bytes, MPI_BYTE, r->peer, tag, g->comm, &q);
     if (rc != MPI_SUCCESS) return fail(c, rc, r->desc, r->send ? "send" : "receive");
     r->handle = handle_of(q);
     r->posted = true;
@@ -97,19 +106,22 @@ static void mpi_start(struct comm *c, struct request *r)
 static bool mpi_test(struct comm *c, struct request *r)
 {
     MPI_Status status;
-    int done = 0, n = 0;
+    int done = 0, n = 0, class = MPI_SUCCESS;
     if (!r->posted) return false; /* failed */
     MPI_Request q = request_of(r->handle);
     int rc = MPI_Test(&q, &done, &status);
     r->handle = handle_of(q);
-    if (rc != MPI_SUCCESS) return fail(c, rc, r->desc, r->send ? "send" : "receive"), false;
-    if (!done || r->send) return done;
-    MPI_Get_count(&status, MPI_BYTE, &n);
-    if ((size_t)n == r->bytes) return true;
+    if (rc != MPI_SUCCESS) MPI_Error_class(rc, &class);
+    if (rc != MPI_SUCCESS && class != MPI_ERR_TRUNCATE) return fail(c, rc, r->desc, r->send ? "send" : "receive"), false;
+    if (rc == MPI_SUCCESS && (!done || r->send)) return done;
+    if (rc == MPI_SUCCESS) MPI_Get_count(&status, MPI_BYTE, &n);
+    if (rc == MPI_SUCCESS && (size_t)n == r->bytes) return true;
     struct err e;
-    char text[DESC_TEXT];
-    err_set(&e, ERR_IO, "rank %d sends %d bytes to rank %d, which receives %zu: %s", c->world_rank[r->peer], n,
+    char text[DESC_TEXT], sent[32] = "more";
+    if (rc == MPI_SUCCESS) snprintf(sent, sizeof sent, "%d bytes", n);
+    err_set(&e, ERR_IO, "rank %d sends %s to rank %d, which receives %zu bytes: %s", c->world_rank[r->peer], sent,
             c->w->rank, r->bytes, desc_print(text, r->desc));
+    r->posted = false;
     world_fail(c->w, &e);
     return false;
 }
@@ -237,7 +249,8 @@ static bool native_test(struct comm *c, struct op *o)
 static bool mpi_compare(struct comm *c, struct op *o)
 {
     struct group *g = c->group;
-    if (!o->at_work++) {
+    if (!o->at_work) {
+        o->at_work = 1;
         MPI_Request q;
         int rc = MPI_Iallgather(&o->desc, (int)sizeof o->desc, MPI_BYTE, g->descs, (int)sizeof o->desc, MPI_BYTE,
                                 g->comm, &q);
@@ -257,6 +270,42 @@ static bool mpi_compare(struct comm *c, struct op *o)
         return false;
     }
     return true;
+}
+
+/* Ranks that wait for something answer whoever asks for their group: with what they are in there, or elsewhere. */
+static void mpi_answer(struct world *w)
+{
+    struct launch *l = w->shared;
+    for (int asked = 1; asked;) {
+        MPI_Status from;
+        char group[DESC_GROUP];
+        struct desc d;
+        if (MPI_Iprobe(MPI_ANY_SOURCE, TAG_ROLL, l->world, &asked, &from) != MPI_SUCCESS || !asked) return;
+        MPI_Recv(group, DESC_GROUP, MPI_CHAR, from.MPI_SOURCE, TAG_ROLL, l->world, MPI_STATUS_IGNORE);
+        board_running(w->board, w->row, group, &d);
+        MPI_Send(&d, (int)sizeof d, MPI_BYTE, from.MPI_SOURCE, TAG_ANSWER, l->world);
+    }
+}
+
+static void mpi_roll(struct comm *c, struct desc *of, bool *here)
+{
+    struct launch *l = c->w->shared;
+    int left = c->size - 1;
+    for (int r = 0; r < c->size; r++) {
+        here[r] = r == c->rank;
+        if (r != c->rank) MPI_Send(c->name, DESC_GROUP, MPI_CHAR, c->world_rank[r], TAG_ROLL, l->world);
+    }
+    for (double until = clock_now_s() + ROLL_S; left && clock_now_s() < until; clock_sleep_s(1e-3)) {
+        MPI_Status from;
+        struct desc d;
+        int there = 0;
+        mpi_answer(c->w);
+        while (MPI_Iprobe(MPI_ANY_SOURCE, TAG_ANSWER, l->world, &there, &from) == MPI_SUCCESS && there) {
+            MPI_Recv(&d, (int)sizeof d, MPI_BYTE, from.MPI_SOURCE, TAG_ANSWER, l->world, MPI_STATUS_IGNORE);
+            for (int r = 0; r < c->size; r++)
+                if (c->world_rank[r] == from.MPI_SOURCE && !here[r]) here[r] = true, of[r] = d, left--;
+        }
+    }
 }
 
 /* ---- groups -------------------------------------------------------------------------------------------------- */
@@ -326,14 +375,17 @@ static bool has_window(const struct comm *c)
 
 /* ---- the world ------------------------------------------------------------------------------------------------ */
 
-/* The rank that failed first speaks; the others give it time to. */
+/* The first rank of a host to get here speaks; the others give it time to. */
 static void mpi_abort(struct world *w, const struct err *why)
 {
+    (void)why; /* the board has the first cause */
     struct err cause;
     int rank;
     board_cause(w->board, &cause, &rank);
-    if (rank == w->rank) log_error("%s", why->text);
+    if (!atomic_exchange(&w->board->told, 1)) log_error("%s", cause.text);
     else clock_sleep_s(0.3);
+    for (double from = clock_now_s(); !atomic_load(&w->board->kept) && clock_now_s() - from < 2;) clock_sleep_s(0.01);
+    clock_sleep_s(0.1); /* launchers drop what they have not read yet */
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
@@ -367,6 +419,8 @@ static const struct transport_ops transport_mpi = {
     .shared = staged_work,
     .behind = staged_behind,
     .compare = mpi_compare,
+    .roll = mpi_roll,
+    .answer = mpi_answer,
     .native_start = native_start,
     .native_test = native_test,
     .abort = mpi_abort,
@@ -417,6 +471,7 @@ int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err 
     if (!rc) rc = initialise(cfg, &one_thread, e);
     if (rc) return rc;
     struct launch *l = xcalloc(1, sizeof *l);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_dup(MPI_COMM_WORLD, &l->world);
     MPI_Comm_set_errhandler(l->world, MPI_ERRORS_RETURN);
     MPI_Comm_rank(l->world, &rank);
@@ -437,6 +492,7 @@ int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err 
         MPI_Barrier(l->host);
         struct world *w = world_new(&transport_mpi, l, board, rank, size, host, cfg);
         w->row = row[rank];
+        board_enter(board, w->row, rank);
         w->row_of = row;
         w->one_thread = one_thread;
         int *all = xcalloc((size_t)size, sizeof *all);

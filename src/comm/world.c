@@ -87,7 +87,9 @@ static void dump(struct world *w)
 
 void world_fail(struct world *w, const struct err *e)
 {
-    if (board_fail(w->board, w->rank, e) && w->dump_dir) dump(w);
+    if (!board_fail(w->board, w->rank, e)) return;
+    if (w->dump_dir) dump(w);
+    atomic_store(&w->board->kept, 1);
 }
 
 void world_quiet(struct world *w)
@@ -151,6 +153,8 @@ static void release(struct comm *c)
     xfree(c->src);
     xfree(c->dst);
     xfree(c->late);
+    xfree(c->fate);
+    xfree(c->heard);
     xfree(c->tmp);
     xfree(c);
 }
@@ -166,6 +170,8 @@ int world_comm(struct comm **out, struct world *w, const int *ranks, int n, cons
     c->src = xcalloc(size, sizeof *c->src);
     c->dst = xcalloc(size, sizeof *c->dst);
     c->late = xcalloc(size, sizeof *c->late);
+    c->fate = xcalloc(size, sizeof *c->fate);
+    c->heard = xcalloc(size, sizeof *c->heard);
     for (int i = 0; i < n; i++) {
         CHECK(ranks[i] >= 0 && ranks[i] < w->size, "rank %d in a group of a world of %d", ranks[i], w->size);
         c->world_rank[i] = ranks[i];

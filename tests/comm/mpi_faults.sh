@@ -1,0 +1,47 @@
+#!/bin/bash
+# A rank that goes wrong ends the job in seconds, with the culprit named in the first line, a status that is not 0, and the
+# flight recorder written: on one host, and between (pretended) hosts, where descriptors are compared on request.
+set -u
+# shellcheck source=tests/comm/mpirun.sh
+. "$2/tests/comm/mpirun.sh"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+# fault WHAT RANKS-PER-HOST STATUS PATTERN: rank 2 of 3 does WHAT. The launcher's own banners may come before the line
+# when it is the launcher that notices; "-": any status but 0, as the launcher likes.
+fault() {
+    local what=$1 hosts=$2 want=$3 pattern=$4 from=$SECONDS
+    rm -rf "$dir/run"
+    ranks 3 "$programs/ranks_faults" "$what" "$dir/run" "$hosts" >"$dir/log" 2>&1
+    local status=$? took=$((SECONDS - from)) case="$what, $hosts ranks a host"
+    [ $status != 0 ] && { [ "$want" = - ] || [ $status = "$want" ]; } || fail "$case: status $status"
+    [ $took -le 12 ] || fail "$case: $took s"
+    [ -n "$pattern" ] || return
+    grep -qE -- "$pattern" "$dir/log" || fail "$case: no line like '$pattern' in: $(head -20 "$dir/log")"
+    [ "$(grep -c '^error: ' "$dir/log")" -le $((hosts ? 3 / hosts : 1)) ] || fail "$case: more than one cause: $(cat "$dir/log")"
+    grep -qs "rank [0-9].*operations" "$dir"/run/flight-rank*.txt || fail "$case: no flight recorder"
+}
+
+fault operation 0 1 "^error: .*rank 0: all_reduce #4 'gradient'.*rank 2: broadcast #4 'in the wrong branch'.*the operation differs"
+fault count 0 1 "^error: .*rank 0: all_reduce #4.*sum 8 f32.*rank 2: all_reduce #4.*sum 7 f32.*the count differs"
+fault fail 0 1 "^error: rank 2: /data/a.bin: no space left"
+fault message 0 1 "^error: rank 2 sends .* to rank 0, which receives 16 bytes: exchange #1 'activation' \(1 messages\)"
+fault hang 0 1 "^error: rank 2 is late: all_reduce #4 'gradient'.*rank 2 last finished all_reduce #3"
+fault native 0 1 "^error: rank 2 is late: all_reduce #4"
+fault operation 1 1 "^error: .*rank 2: broadcast #4 'in the wrong branch'.*the operation differs"
+fault count 1 1 "^error: .*rank 2: all_reduce #4.*sum 7 f32.*the count differs"
+fault "operation unchecked" 1 1 "^error: .*rank 2: broadcast #4 'in the wrong branch'.*the operation differs"
+fault fail 1 1 "^error: rank 2: /data/a.bin: no space left"
+fault hang 1 1 "^error: rank 2 is late.*rank 2 is on another host and does not answer"
+fault native 1 1 "^error: rank 2 is late.*rank 2 is on another host and does not answer"
+fault kill 1 - ""
+# MPICH's launcher kills everybody at once when one is killed, before anybody can look, and ends with status 0 when one
+# just exits, unless told not to clean up.
+if [ "$library" = mpich ]; then
+    options=(-disable-auto-cleanup)
+    fault kill 0 - ""
+else
+    fault kill 0 - "^error: rank 2 is gone"
+fi
+fault exit 0 - "^error: rank 2 is gone"
+[ $failures = 0 ]

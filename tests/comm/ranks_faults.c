@@ -1,0 +1,59 @@
+/* One process of several, of which the last does something wrong: ranks_faults WHAT FOLDER RANKS-PER-HOST, under a
+ * launcher.
+ *
+ *     operation   calls another operation than the others      hang    stops for good
+ *     count       brings another number of elements            exit    ends without a word
+ *     fail        gives up with an error of its own            kill    kills itself
+ *     message     sends more than its neighbour receives       native  hangs where others are in the library's collective
+ *
+ * "operation unchecked": descriptors are not compared before data moves.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+
+static int go_wrong(struct comm *c, const char *what, struct err *e)
+{
+    float x[8] = {0};
+    if (!strncmp(what, "operation", 9)) comm_wait(c, comm_broadcast(c, x, 8, DT_F32, 0, "in the wrong branch"));
+    if (!strcmp(what, "count")) comm_wait(c, comm_all_reduce(c, x, x, 7, DT_F32, COMM_SUM, "gradient"));
+    if (!strcmp(what, "fail")) return err_set(e, ERR_IO, "/data/a.bin: no space left");
+    if (!strcmp(what, "message")) comm_wait(c, comm_send(c, x, 8, DT_F32, 0, "activation"));
+    if (!strcmp(what, "exit")) _exit(0);
+    if (!strcmp(what, "kill")) raise(SIGKILL);
+    if (!strcmp(what, "hang") || !strcmp(what, "native")) sleep(1000);
+    return comm_status(c, e);
+}
+
+static int work(struct comm *c, const char *what, struct err *e)
+{
+    float x[8] = {0};
+    bool last = comm_rank(c) == comm_size(c) - 1;
+    if (!strcmp(what, "native") && comm_algorithm_set(c, "native", e)) return e->code;
+    for (int i = 0; i < 3; i++) comm_wait(c, comm_all_reduce(c, x, x, 8, DT_F32, COMM_SUM, "gradient"));
+    if (last) return go_wrong(c, what, e);
+    if (!strcmp(what, "message") && comm_rank(c) == 0)
+        comm_wait(c, comm_recv(c, x, 4, DT_F32, comm_size(c) - 1, "activation"));
+    else comm_wait(c, comm_all_reduce(c, x, x, 8, DT_F32, COMM_SUM, "gradient"));
+    return comm_status(c, e);
+}
+
+int main(int argc, char **argv)
+{
+    struct comm *world;
+    struct err e = {0};
+    if (argc != 4) return 2;
+    struct comm_config cfg = {.timeout_s = 1, .dump_dir = argv[2], .check = !strstr(argv[1], "unchecked"),
+                              .ranks_per_host = atoi(argv[3])};
+    signal(SIGTERM, SIG_IGN); /* as the trainer, which stops after a step: launchers send it first */
+    int rc = comm_world_mpi(&world, &cfg, &e);
+    if (rc) return fprintf(stderr, "%s\n", e.text), 2;
+    rc = work(world, argv[1], &e);
+    if (rc) comm_abort(world, &e);
+    comm_free(world);
+    return 0;
+}
