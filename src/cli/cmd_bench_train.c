@@ -151,11 +151,11 @@ struct measured { /* what the ranks share */
 /* Over all groups of this rank, until now. */
 static void read_comm(const struct ranks *r, struct comm_times *t, int64_t *bytes)
 {
-    struct comm *const group[] = {r->shard, r->replicate, r->model, r->axis[AXIS_TP], r->axis[AXIS_PP]};
+    struct comm *const group[] = {r->shard, r->small, r->replicate, r->model, r->axis[AXIS_TP], r->axis[AXIS_PP]};
     struct comm_traffic sent[AXIS_N];
     *t = (struct comm_times){0};
     *bytes = 0;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         bool again = !group[i];
         for (int k = 0; k < i; k++) again |= group[k] == group[i];
         if (again) continue;

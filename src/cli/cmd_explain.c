@@ -93,7 +93,7 @@ static void explain_group(const struct comm *c, struct str *out)
 static int explain_comm(const struct explain *x, struct str *out, struct err *e)
 {
     const struct ranks *r = &x->ranks;
-    struct comm *const group[] = {r->shard, r->replicate, r->model, r->axis[AXIS_TP], r->axis[AXIS_PP]};
+    struct comm *const group[] = {r->shard, r->small, r->replicate, r->model, r->axis[AXIS_TP], r->axis[AXIS_PP]};
     const int n = (int)(sizeof group / sizeof *group);
     struct engine_batch nothing = {0};
     struct engine_report report;

@@ -19,7 +19,7 @@
 #include "comm/meet.h"
 #include "comm/program.h"
 
-#define COMM_RING 64 /* operations in flight per communicator; one more makes the caller wait */
+#define COMM_RING 256 /* operations in flight per communicator; one more makes the caller wait */
 #define WORLD_COMMS 128
 
 struct op;

@@ -47,7 +47,9 @@ static int new_store(struct engine *g, struct err *e)
           "exact_order with several microbatches alive");
     int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e), param_slots = 0, grad_slots = 0;
     if (rc) return rc;
-    struct flow_options o = {.gather = !store_param_is_whole(&g->store), .by_phase = g->peak.both > 1};
+    struct flow_options o = {.gather = !store_param_is_whole(&g->store),
+                             .arrive = store_param_is_whole(&g->store) && !store_state_is_whole(&g->store),
+                             .by_phase = g->peak.both > 1};
     for (int i = 0; i < g->n_stages; i++) {
         struct engine_stage *s = &g->stage[i];
         flow_init(&s->flow_eval, s->eval, &g->store.units, o);
@@ -60,6 +62,7 @@ static int new_store(struct engine *g, struct err *e)
     g->unit_left = xcalloc((size_t)g->store.units.n + 1, sizeof *g->unit_left);
     rc = exchange_init(&g->exchange, &g->store, &(struct exchange_config){
         .shard = g->cfg.shard,
+        .small = g->cfg.small,
         .replicate = g->cfg.replicate,
         .param_slots = param_slots,
         .grad_slots = grad_slots,

@@ -60,7 +60,7 @@ static void before_instr(void *ctx, int instr)
             break;
         case FLOW_NEED:
             exchange_gather_wait(&x->g->exchange, v->unit);
-            bind_unit(x->g, v->unit, v->slot, false);
+            if (v->slot >= 0) bind_unit(x->g, v->unit, v->slot, false);
             break;
         default:
             open_unit(x->g, v->unit, v->slot);

@@ -115,6 +115,16 @@ static void written(const struct program *p, const struct param_table *t, int be
         }
 }
 
+/* Forward meets every unit first. */
+static void arrive_events(struct flow *f, const struct program *p, const struct units *u)
+{
+    struct span *s = xcalloc((size_t)u->n + 1, sizeof *s);
+    uses(p, u, false, p->begin[PHASE_F], p->begin[PHASE_F + 1], s);
+    int n = used_spans(s, u->n);
+    for (int i = 0; i < n; i++) push(f, s[i].first, FLOW_NEED, s[i].unit, -1);
+    xfree(s);
+}
+
 /* What is sent must be whole: the rest of the unit's temporary is zeros. */
 static void zero_events(struct flow *f, const struct program *p, const struct units *u, const struct span *s, int begin,
                         int end)
@@ -170,6 +180,7 @@ void flow_init(struct flow *f, const struct program *p, const struct units *u, s
 {
     *f = (struct flow){0};
     for (int ph = 0; o.gather && ph < PHASE_N; ph++) gather_events(f, p, u, (enum tape_phase)ph);
+    if (o.arrive) arrive_events(f, p, u);
     if (!o.temporary || !o.by_phase) grad_events(f, p, u, o.temporary, 0, p->begin[PHASE_N]);
     for (int ph = 0; o.temporary && o.by_phase && ph < PHASE_N; ph++)
         grad_events(f, p, u, true, p->begin[ph], p->begin[ph + 1]);

@@ -2,7 +2,8 @@
  * program's instructions, printed by explain, carried out by the executor.
  *
  *   GATHER u k    before an instruction: start gathering unit u into slot k (one unit ahead of its use)
- *   NEED u        before an instruction that reads u: its gathering must be finished
+ *   NEED u        before an instruction that reads u: its gathering must be finished (or, zero 1 and 2, the publishing of
+ *                 the last step)
  *   RELEASE u     after the last instruction that reads u: its slot is free
  *   OPEN u k      before the first instruction that writes u's gradient: slot k is its temporary
  *   ZERO u p      before REDUCE, in a temporary: parameter p of u has no gradient in this phase
@@ -31,10 +32,10 @@ struct flow {
     int n, room;
     int n_param_slots, n_grad_slots;
 };
-/* gather: parameters are shared out (zero 3); temporary: gradients are (zero 2, 3). by_phase: other microbatches run
+/* gather: parameters are shared out (zero 3); arrive: they are whole, but on their way until they are needed; temporary: gradients are (zero 2, 3). by_phase: other microbatches run
  * between the phases of one, so a temporary does not outlive the phase that opened it. */
 struct flow_options {
-    bool gather, temporary, by_phase;
+    bool gather, arrive, temporary, by_phase;
 };
 void flow_init(struct flow *f, const struct program *p, const struct units *u, struct flow_options o);
 void flow_fini(struct flow *f);

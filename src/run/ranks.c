@@ -17,6 +17,7 @@ static int groups(struct ranks *r, struct err *e)
     static const enum axis shard[] = {AXIS_DP_SHARD, AXIS_CP}, replicate[] = {AXIS_DP_REPLICATE},
                            model[] = {AXIS_PP, AXIS_DP_SHARD, AXIS_CP, AXIS_TP};
     int rc = group(&r->shard, r, 2, shard, e);
+    if (!rc) rc = group(&r->small, r, 2, shard, e);
     if (!rc) rc = group(&r->replicate, r, 1, replicate, e);
     if (!rc) rc = group(&r->model, r, 4, model, e);
     for (int a = 0; !rc && a < AXIS_N; a++) {
@@ -84,9 +85,10 @@ void ranks_fini(struct ranks *r)
     }
     comm_free(r->workers);
     comm_free(r->model);
+    comm_free(r->small);
     comm_free(r->shard);
     comm_free(r->replicate);
-    r->shard = r->replicate = r->model = r->workers = NULL;
+    r->shard = r->small = r->replicate = r->model = r->workers = NULL;
 }
 
 void ranks_engine(const struct ranks *r, struct engine_config *ec)
@@ -94,6 +96,7 @@ void ranks_engine(const struct ranks *r, struct engine_config *ec)
     ec->rank = r->rank;
     ec->world = r->world;
     ec->shard = r->shard;
+    ec->small = r->small;
     ec->replicate = r->replicate;
     ec->model_group = r->model;
     ec->n_servers = r->n_servers;
@@ -116,7 +119,9 @@ void ranks_traffic(const struct ranks *r, struct comm_traffic out[AXIS_N])
 {
     static const enum axis outer[] = {AXIS_PP, AXIS_DP_SHARD, AXIS_CP, AXIS_TP};
     memset(out, 0, sizeof *out * AXIS_N);
-    count(r->shard, &out[r->mesh.size[AXIS_DP_SHARD] > 1 ? AXIS_DP_SHARD : AXIS_CP]);
+    enum axis shared = r->mesh.size[AXIS_DP_SHARD] > 1 ? AXIS_DP_SHARD : AXIS_CP;
+    count(r->shard, &out[shared]);
+    count(r->small, &out[shared]);
     count(r->replicate, &out[AXIS_DP_REPLICATE]);
     for (int a = 0; a < AXIS_N; a++) count(r->axis[a], &out[a]);
     for (int i = 0; i < 4; i++)

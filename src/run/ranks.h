@@ -12,6 +12,7 @@ struct ranks {
     /* Groups; NULL: of size 1. shard: dp_shard and cp together, over which state is shared out; replicate: its copies;
      * model: all ranks that hold one copy (everything but dp_replicate); axis: along one axis. */
     struct comm *shard, *replicate, *model, *axis[AXIS_N];
+    struct comm *small;            /* shard once more, for small sums that must not queue behind parameters */
     struct mesh mesh;
     int rank, n;
     int n_servers, server;         /* the last n_servers ranks are a parameter server; which of them this is, -1: a worker */

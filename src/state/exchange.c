@@ -38,7 +38,8 @@ static int new_slots(struct exchange *x, const struct exchange_config *c, struct
 
 int exchange_init(struct exchange *x, struct store *s, const struct exchange_config *c, struct err *e)
 {
-    *x = (struct exchange){.s = s, .shard = c->shard, .replicate = c->replicate, .sums = c->sums};
+    *x = (struct exchange){.s = s, .shard = c->shard, .replicate = c->replicate, .sums = c->sums,
+                           .small = c->small ? c->small : c->shard};
     const struct units *u = &s->units;
     x->counts = xcalloc((size_t)u->n_ranks + 1, sizeof *x->counts);
     x->gathered = xcalloc((size_t)u->n + 1, sizeof *x->gathered);
@@ -56,6 +57,7 @@ int exchange_init(struct exchange *x, struct store *s, const struct exchange_con
 
 void exchange_fini(struct exchange *x)
 {
+    for (int u = 0; x->gathered && u < x->s->units.n; u++) exchange_gather_wait(x, u);
     for (int i = 0; i < x->n_param_slots; i++) buffer_free(&x->param_slot[i]);
     for (int i = 0; i < x->n_grad_slots; i++) buffer_free(&x->grad_slot[i]);
     buffer_free(&x->wire);
@@ -104,21 +106,21 @@ void exchange_gather(struct exchange *x, int unit, int slot)
 
 void exchange_gather_wait(struct exchange *x, int unit)
 {
-    comm_wait(x->shard, x->gathered[unit]);
+    if (x->gathered[unit]) comm_wait(x->shard, x->gathered[unit]);
 }
 
 void exchange_publish(struct exchange *x)
 {
     if (size_of(x->shard) == 1 || store_state_is_whole(x->s) || !store_param_is_whole(x->s)) return;
     for (int i = 0; i < x->s->table->n; i++)
-        if (x->s->table->p[i].held) gather_param(x, i, store_piece_param(x->s, i), store_param_ptr(x->s, i));
-    comm_sync(x->shard);
+        if (x->s->table->p[i].held)
+            x->gathered[x->s->units.of_param[i]] = gather_param(x, i, store_piece_param(x->s, i), store_param_ptr(x->s, i));
 }
 
 /* ---- small sums ---- */
 static void sum(struct exchange *x, void *v, int64_t n, enum dtype t)
 {
-    if (size_of(x->shard) > 1) comm_wait(x->shard, comm_all_reduce(x->shard, v, v, n, t, COMM_SUM, "sum"));
+    if (size_of(x->small) > 1) comm_wait(x->small, comm_all_reduce(x->small, v, v, n, t, COMM_SUM, "sum"));
     if (size_of(x->replicate) > 1) comm_wait(x->replicate, comm_all_reduce(x->replicate, v, v, n, t, COMM_SUM, "sum"));
     if (size_of(x->sums) > 1) comm_wait(x->sums, comm_all_reduce(x->sums, v, v, n, t, COMM_SUM, "sum"));
 }

@@ -42,7 +42,8 @@
  * Invariants
  *   1. Sums over ranks run in rank order in fp32, inside dp_shard first, then over dp_replicate.
  *   2. Temporary units are used one after the other; a slot is free again when its unit was reduced or released.
- *   3. One unit is under way in the landing at a time; sums over replicas and what follows them overlap freely.
+ *   3. Pieces are not written while they are published: all of it has been waited for when exchange_reduce_finish returns.
+ *   4. One unit is under way in the landing at a time; sums over replicas and what follows them overlap freely.
  * Floors 0-2. Order: Collective over the groups; every rank calls the same sequence.
  */
 #ifndef TUTTI_STATE_EXCHANGE_H
@@ -54,6 +55,7 @@
 
 struct exchange_config {
     struct comm *shard, *replicate; /* NULL: of size 1 */
+    struct comm *small;             /* the ranks of shard again, for small sums; NULL: shard itself */
     int param_slots, grad_slots;    /* how many temporary units live at once, from the flow */
     struct comm *sums;              /* over which counts and losses are added where gradients are not reduced here; or NULL */
     bool exact;                     /* needs fp32 gradients, groups of a power of two, store_config.once */
@@ -72,7 +74,7 @@ struct reduction { /* of one unit's gradients */
 struct exchange {
     struct store *s;
     struct comm *shard, *replicate; /* NULL: of size 1 */
-    struct comm *sums;
+    struct comm *small, *sums;
     struct comm *across[AXIS_N];    /* axes over which parameters that are R there are summed; NULL: of size 1 */
     int64_t *counts;                /* scratch: elements per rank */
     struct buffer *param_slot, *grad_slot; /* temporary units: zero 3; store_grad_is_temporary */
@@ -95,7 +97,7 @@ bool exchange_is_active(const struct exchange *x);
 void *exchange_param_ptr(const struct exchange *x, int param, int slot);
 void *exchange_grad_ptr(const struct exchange *x, int param, int slot);
 
-/* zero 3: enqueue the gathering of a unit into a slot; wait for it. */
+/* zero 3: enqueue the gathering of a unit into a slot; wait for it, or for what the last exchange_publish sent of it. */
 void exchange_gather(struct exchange *x, int unit, int slot);
 void exchange_gather_wait(struct exchange *x, int unit);
 /* A unit's gradients are complete: in its slot, or in the store when slot < 0 (then only for the last time in the step).
@@ -106,7 +108,7 @@ void exchange_slot_free(struct exchange *x, int slot);
 void exchange_step_begin(struct exchange *x);
 /* All reductions of the step are finished when this returns. */
 void exchange_reduce_finish(struct exchange *x);
-/* After the update: parameters to everybody (zero 1 and 2). */
+/* After the update: parameters to everybody (zero 1 and 2). Enqueues; who reads the whole of a parameter waits for its unit. */
 void exchange_publish(struct exchange *x);
 
 /* Sum over all data-parallel ranks, in rank order; in place. */

@@ -223,6 +223,7 @@ static void sum_across(struct exchange *x, enum axis a)
 
 void exchange_reduce_finish(struct exchange *x)
 {
+    for (int u = 0; u < x->s->units.n; u++) exchange_gather_wait(x, u); /* of units that no program here reads */
     for (bool busy = true; busy;) {
         busy = false;
         for (int u = 0; u < x->s->units.n; u++) {
