@@ -1,5 +1,5 @@
 /* One function per row and phase, in a table. A result that must be added to a gradient that is there already lands in
- * scratch first. The host waits for each operation here; the communicator may move data in between.
+ * scratch first. What is begun is finished when the program says so; work that needs nothing of it runs in between.
  * Cost: one collective each, no copies but the slices of SPREAD and COLLECT. */
 #include "parallel/run.h"
 
@@ -94,22 +94,28 @@ size_t par_run_scratch(const struct kernel_table *kt, const struct kernel_call *
     return c->op == OP_CONTEXT ? context_scratch(kt, c) : 0;
 }
 
-void par_run_collective(void *ctx, const struct kernel_table *kt, const struct kernel_call *c)
+int64_t par_run_collective(void *ctx, const struct kernel_table *kt, const struct kernel_call *c)
 {
     struct par_run *x = ctx;
     if (c->op == OP_CONTEXT) {
         context_run(x, kt, c);
-        return;
+        return 0;
     }
     struct comm *m = x->axis[c->at.axis];
     const struct way *w = &ways[c->op];
     bool forward = c->phase == KERNEL_FWD;
     struct view to = forward ? c->out[0] : c->din[0];
-    bool adds = !forward && c->acc[0].p;
     CHECK(m && (forward ? w->forward : w->backward), "%s: nothing does this over %s", op_row(c->op)->name,
           axis_name(c->at.axis));
-    if (adds) to.p = c->scratch;
+    if (!forward && c->acc[0].p) to.p = c->scratch;
     int64_t ticket = forward ? w->forward(m, c, &c->in[0], &to) : w->backward(m, c, &c->dout[0], &to);
-    if (ticket) comm_wait(m, ticket);
-    if (adds) add(kt, c, to.p);
+    if (!ticket) par_run_end(ctx, kt, c, 0);
+    return ticket;
+}
+
+void par_run_end(void *ctx, const struct kernel_table *kt, const struct kernel_call *c, int64_t ticket)
+{
+    struct par_run *x = ctx;
+    if (ticket) comm_wait(x->axis[c->at.axis], ticket);
+    if (c->phase != KERNEL_FWD && c->acc[0].p) add(kt, c, c->scratch);
 }

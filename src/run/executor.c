@@ -161,6 +161,7 @@ static void run_stage(const struct running *r, const struct step *x)
         .scratch = g->scratch.p,
         .written = g->written,
         .collective = par_run_collective,
+        .collective_end = par_run_end,
         .collective_ctx = &g->collectives,
         .profile = g->profile,
         .before = r->flows ? before_instr : NULL,

@@ -330,10 +330,21 @@ static void backward_weights(struct lower *l, enum tape_phase phase, int index)
     if (phase == PHASE_W && i->dout[0].place >= 0) l->p->places[i->dout[0].place].pinned = true;
 }
 
+/* The collective that made the input of this node, right before it: its backward can travel while the weight gradient, which
+ * needs nothing of it, is computed. -1: none. */
+static int collective_before(const struct lower *l, int index)
+{
+    const struct node *d = &l->t->nodes[index];
+    if (index == 0 || !op_row(d->op)->weight_in) return -1;
+    const struct node *c = &l->t->nodes[index - 1];
+    bool makes = !c->retype && op_row(c->op)->collective && !op_row(c->op)->alias_bwd && c->out[0] == d->in[0];
+    return makes && c->segment == d->segment ? index - 1 : -1;
+}
+
 static void emit_node_backward(struct lower *l, enum tape_phase phase, int index, bool split_w)
 {
     const struct node *d = &l->t->nodes[index];
-    if (d->retype) return;
+    if (d->retype || l->done[index]) return;
     const struct op_row *row = op_row(d->op);
     tid out_root = tape_tensor(l->t, d->out[0])->root;
     const struct tensor *result = tape_tensor(l->t, out_root);
@@ -351,7 +362,12 @@ static void emit_node_backward(struct lower *l, enum tape_phase phase, int index
         backward_weights(l, PHASE_W, index);
         backward_inputs(l, phase, index);
     } else {
+        int ahead = collective_before(l, index);
         backward_inputs(l, phase, index);
+        if (ahead >= 0) {
+            emit_node_backward(l, phase, ahead, false);
+            l->done[ahead] = true;
+        }
         backward_weights(l, phase, index);
     }
     if (!is_loss && d->out[0] == out_root) grad_release(l, out_root);
@@ -505,6 +521,37 @@ static void count_and_scratch(struct lower *l, const struct kernel_table *kt)
         }
 }
 
+/* ---- collectives under way ---- */
+static bool same_memory(const struct operand *a, const struct operand *b)
+{
+    return a->place >= 0 ? a->place == b->place : a->place == OPERAND_SLOT && b->place == OPERAND_SLOT && a->slot == b->slot;
+}
+
+static bool instr_touches(const struct instr *i, const struct operand *o)
+{
+    bool any = false;
+    for (int k = 0; k < KERNEL_MAX_IN; k++)
+        any |= same_memory(o, &i->in[k]) || same_memory(o, &i->din[k]) || same_memory(o, &i->acc[k]);
+    for (int k = 0; k < KERNEL_MAX_OUT; k++) any |= same_memory(o, &i->out[k]) || same_memory(o, &i->dout[k]);
+    return any;
+}
+
+/* A collective is begun in its turn and finished before the first instruction that touches what it reads or writes, or at the
+ * end of the phase. */
+static void finish_late(struct program *p, int begin, int end)
+{
+    for (int i = begin; i < end; i++) {
+        struct instr *c = &p->code[i];
+        if (!op_row(c->op)->collective) continue;
+        const struct operand *own[] = {&c->in[0], &c->out[0], &c->dout[0], &c->din[0], &c->acc[0]};
+        for (c->until = i + 1; c->until < end; c->until++) {
+            bool touched = false;
+            for (size_t k = 0; k < sizeof own / sizeof *own; k++) touched |= instr_touches(&p->code[c->until], own[k]);
+            if (touched) break;
+        }
+    }
+}
+
 int program_new(struct program **out, const struct tape *t, const struct kernel_table *kt, struct lower_options o,
                 struct err *e)
 {
@@ -521,10 +568,12 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
         if (x->slot >= l.p->n_slots) l.p->n_slots = x->slot + 1;
         if (x->grad_slot >= l.p->n_slots) l.p->n_slots = x->grad_slot + 1;
     }
+    l.done = arena_alloc(l.arena, (size_t)t->n_nodes + 1);
     lower_forward(&l);
     if (o.training) lower_backward(&l);
     concatenate(&l);
     count_and_scratch(&l, kt);
+    for (int ph = 0; ph < PHASE_N; ph++) finish_late(l.p, l.p->begin[ph], l.p->begin[ph + 1]);
     program_place(l.p);
     for (int ph = 0; ph < PHASE_N; ph++) xfree(l.code[ph].p);
     arena_free(l.arena);

@@ -18,6 +18,7 @@ struct grad { /* of a root tensor, while it is being gathered */
 };
 struct lower {
     const struct tape *t;
+    bool *done;        /* nodes whose backward was emitted ahead of its turn */
     struct lower_options o;
     struct arena *arena;
     struct program *p;

@@ -23,6 +23,18 @@ static void touch(struct program *p, int place, int at)
     if (at > x->last) x->last = at;
 }
 
+/* What a collective works on is its own until it is finished. */
+static void touch_until(struct program *p, const struct instr *c)
+{
+    int last = c->until - 1;
+    touch(p, c->in[0].place, last);
+    touch(p, c->out[0].place, last);
+    touch(p, c->dout[0].place, last);
+    touch(p, c->din[0].place, last);
+    touch(p, c->acc[0].place, last);
+    touch(p, c->scratch, last);
+}
+
 static void lifetimes(struct program *p)
 {
     for (int i = 0; i < p->begin[PHASE_N]; i++) {
@@ -37,6 +49,7 @@ static void lifetimes(struct program *p)
             touch(p, c->dout[k].place, i);
         }
         touch(p, c->scratch, i);
+        if (op_row(c->op)->collective) touch_until(p, c);
     }
 }
 

@@ -20,13 +20,41 @@ static void *resolve(const struct program *p, const struct operand *o, const str
     return base ? base + o->offset : NULL;
 }
 
-static void call(const struct program_args *a, const struct kernel_call *c)
+enum { MAX_UNDER_WAY = 16 };
+struct under_way { /* collectives that have begun */
+    struct kernel_call call;
+    int64_t ticket;
+    int until;
+};
+struct walk {
+    struct under_way list[MAX_UNDER_WAY];
+    int n;
+};
+
+/* Those that must be done before instruction k, in the order in which they began. */
+static void finish(struct walk *w, const struct program_args *a, int k)
 {
-    if (op_row(c->op)->collective) a->collective(a->collective_ctx, a->kernels, c);
-    else kernel_run(a->kernels, c);
+    int kept = 0;
+    for (int i = 0; i < w->n; i++) {
+        struct under_way *u = &w->list[i];
+        if (u->until <= k) a->collective_end(a->collective_ctx, a->kernels, &u->call, u->ticket);
+        else if (kept++ != i) w->list[kept - 1] = *u;
+    }
+    w->n = kept;
 }
 
-static void run_one(const struct program *p, const struct instr *i, const struct program_args *a)
+static void call(struct walk *w, const struct program_args *a, const struct instr *i, const struct kernel_call *c)
+{
+    if (!op_row(c->op)->collective) {
+        kernel_run(a->kernels, c);
+        return;
+    }
+    CHECK(w->n < MAX_UNDER_WAY, "%d collectives under way", w->n);
+    int64_t ticket = a->collective(a->collective_ctx, a->kernels, c);
+    if (ticket) w->list[w->n++] = (struct under_way){*c, ticket, i->until};
+}
+
+static void run_one(const struct program *p, const struct instr *i, struct walk *w, const struct program_args *a)
 {
     struct kernel_call c;
     instr_call(i, &c);
@@ -53,21 +81,24 @@ static void run_one(const struct program *p, const struct instr *i, const struct
     }
     if (a->profile) {
         double from = clock_now_s();
-        call(a, &c);
+        call(w, a, i, &c);
         a->profile->s[i->op][i->kphase] += clock_now_s() - from;
         a->profile->flops[i->op][i->kphase] += i->flops;
         a->profile->calls[i->op][i->kphase]++;
     } else {
-        call(a, &c);
+        call(w, a, i, &c);
     }
     if (a->look) a->look(a->look_ctx, p, &c, i);
 }
 
 void program_run(const struct program *p, enum tape_phase phase, const struct program_args *a)
 {
+    struct walk w = {.n = 0};
     for (int k = p->begin[phase]; k < p->begin[phase + 1]; k++) {
+        if (w.n) finish(&w, a, k);
         if (a->before) a->before(a->flow_ctx, k);
-        run_one(p, &p->code[k], a);
+        run_one(p, &p->code[k], &w, a);
         if (a->after) a->after(a->flow_ctx, k);
     }
+    if (w.n) finish(&w, a, p->begin[PHASE_N]);
 }

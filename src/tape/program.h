@@ -50,6 +50,7 @@ struct instr {
     enum kernel_phase kphase;
     int node;
     bool again;      /* recomputed */
+    int until;       /* collectives: finished before this instruction, at the latest before the end of the phase */
     struct op_attrs at;
     int n_in, n_out;
     struct operand in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT], dout[KERNEL_MAX_OUT], din[KERNEL_MAX_IN],
@@ -98,8 +99,10 @@ struct program_args {
     const struct step_info *step;
     void *const *slot;     /* what externals are bound to; NULL entries on the null device */
     void *act, *wgrad, *scratch;
-    /* Does a collective row; collective_ctx knows the communicators (parallel/run.h). */
-    void (*collective)(void *ctx, const struct kernel_table *kt, const struct kernel_call *c);
+    /* Begins a collective row and returns its ticket (0: it is done); finishes it. collective_ctx knows the communicators
+     * (parallel/run.h). */
+    int64_t (*collective)(void *ctx, const struct kernel_table *kt, const struct kernel_call *c);
+    void (*collective_end)(void *ctx, const struct kernel_table *kt, const struct kernel_call *c, int64_t ticket);
     void *collective_ctx;
     /* By slot: this gradient holds something already. The first contribution writes and sets it, later ones add; the
      * caller clears it when a step begins (or when a slot is bound to other bytes). */

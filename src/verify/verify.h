@@ -6,7 +6,9 @@
  *
  * What is compared, per parameter and in the Euclidean norm: the gradient of the first step, relative to the larger of
  * its own norm and a hundredth of the global norm (a gradient that is 0 by symmetry is rounding only); the master after the
- * last step, relative to its norm, unless its gradient was such rounding (Adam makes full steps of it).
+ * last step, relative to its norm, unless its gradient was such rounding (Adam makes full steps of it). Where partial sums are
+ * rounded to bf16 (model axes), small elements of any gradient are: parameters that began at 0 and are all steps are then
+ * compared by their gradients alone.
  * Floor 6; may use run/. Order: Local: starts its ranks itself.
  */
 #ifndef TUTTI_VERIFY_VERIFY_H
