@@ -1,0 +1,51 @@
+#!/bin/bash
+# Every layout of up to eight ranks against one rank, through the program, with sizes that divide by nothing: 6 heads over tp 4, 257
+# ids over 3, 5 layers over 3 stages, an odd batch, an odd sequence. The table is kept when something differs.
+set -u
+tutti=$1
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+
+# matrix NAME RANKS LEAST WANTED... -- KEYS...: at least LEAST layouts, among them the wanted ones
+matrix() {
+    local name=$1 ranks=$2 least=$3 wanted=()
+    shift 3
+    while [ "$1" != -- ]; do
+        wanted+=("$1")
+        shift
+    done
+    shift
+    local start=$SECONDS
+    "$tutti" verify "$dir/$name.yaml" -n "$ranks" "$@" >"$dir/table" 2>&1 || fail "$name $*: $(grep -E 'DIFFERS|tutti:' "$dir/table" | head -5)"
+    local n
+    n=$(grep -cE '^dp[0-9]' "$dir/table")
+    echo "$name: $n layouts in $((SECONDS - start)) s: $(tail -1 "$dir/table")"
+    [ "$n" -ge "$least" ] || fail "$name: only $n layouts"
+    for layout in "${wanted[@]}"; do
+        grep -qE "^dp[0-9]+.*$layout +[0-9]+ " "$dir/table" || fail "$name: no layout like '$layout'"
+    done
+}
+
+cat >"$dir/dense.yaml" <<END
+model: {family: llama, layers: 5, hidden: 48, heads: 6, kv_heads: 2, ffn: 38, vocab: 257, seq_len: 11, dropout: 0.1}
+batch: {global: 7, micro: 1}
+precision: {recipe: fp32}
+optimizer: {lr: 1.0e-2, clip: 0.5}
+run: {threads: 1}
+comm: {timeout_s: 60}
+END
+matrix dense 8 60 tp4 tp3 tp8 'tp2\+seq pp2:[a-z0-9]+' pp3:1f1b pp4:zbh1 pp2:zbv 'zero3 tp2' 'replicate2 zero3' servers2 --
+cat >"$dir/tied.yaml" <<END
+model: {family: gpt2, layers: 5, hidden: 36, heads: 3, ffn: 50, vocab: 257, seq_len: 9, tie_embeddings: true}
+batch: {global: 5, micro: 2}
+precision: {recipe: bf16}
+memory: {recompute: full}
+run: {threads: 1}
+comm: {timeout_s: 60}
+END
+matrix tied 6 60 tp3 pp5:1f1b 'zero3 pp2:[a-z0-9]+' --
+
+echo "$failures failures"
+exit $((failures > 0))
