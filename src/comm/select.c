@@ -47,11 +47,24 @@ const struct algorithm *select_named(const char *name)
     return NULL;
 }
 
+static bool several_hosts(const struct comm *c)
+{
+    for (int i = 1; i < c->size; i++)
+        if (c->host[i] != c->host[0]) return true;
+    return false;
+}
+
+/* A rank that only counts stands for one of a transport that spans hosts where there are several. */
+static bool has_native(const struct comm *c)
+{
+    return c->w->ops->native_start || (c->w->ops->counts_only && several_hosts(c));
+}
+
 /* Writes the program if the algorithm has the operation for this group. */
 static bool take(struct program *p, const struct comm *c, const struct coll *k, const struct algorithm *a)
 {
     comm_program_clear(p);
-    if (a->native && !c->w->ops->native_start) return false;
+    if (a->native && !has_native(c)) return false;
     return a->write(p, k);
 }
 
@@ -65,9 +78,7 @@ static bool order_matters(const struct comm *c, const struct coll *k)
 /* A rank that only counts assumes that ranks of one host share memory, which is what all transports do. */
 static bool shares_memory(const struct comm *c)
 {
-    for (int i = 1; i < c->size; i++)
-        if (c->host[i] != c->host[0]) return false;
-    return c->w->ops->counts_only || (c->w->ops->shared && c->w->ops->shared_may(c));
+    return !several_hosts(c) && (c->w->ops->counts_only || (c->w->ops->shared && c->w->ops->shared_may(c)));
 }
 
 const struct algorithm *select_algorithm(const struct comm *c, const struct coll *k, struct program *p)

@@ -1,9 +1,16 @@
 #!/bin/bash
-# Every operation by every algorithm between processes: on one host, and pretending to be on several.
+# Every operation by every algorithm, and messages that cross, between processes: on one host, and pretending to be on several.
 set -u
 # shellcheck source=tests/comm/mpirun.sh
 . "$2/tests/comm/mpirun.sh"
-for n in 2 4; do
-    ranks $n "$programs/test_algorithms" || fail "$n ranks over $library: status $?"
-done
+while read -r n hosts; do
+    ranks "$n" "$programs/test_algorithms" "$hosts" || fail "$n ranks, $hosts a host, over $library: status $?"
+    ranks "$n" "$programs/test_crossing" "$hosts" || fail "crossing, $n ranks, $hosts a host, over $library: status $?"
+done <<'CASES'
+2 0
+4 0
+2 1
+4 2
+3 2
+CASES
 [ $failures = 0 ]

@@ -1,9 +1,11 @@
 /* Every algorithm, operation, dtype and reduction, for odd numbers of ranks and elements. Alone: ranks as threads, on
- * one host and pretending to be on several, and programs on paper. Under mpirun: the same checks between processes. */
+ * one host and pretending to be on several, and programs on paper. Under mpirun: the same checks between processes
+ * (argument: ranks that share a host). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -102,33 +104,55 @@ static void test_predicted_is_counted(void **state)
     comm_free(null);
 }
 
+/* A null rank in the place of this one counts what this one sent. */
+static int same_count(struct comm *world, const struct comm_config *cfg, struct err *e)
+{
+    struct comm *null;
+    struct comm_traffic sent = comm_traffic(world), said;
+    int rc = comm_world_null(&null, comm_rank(world), comm_size(world), cfg, e);
+    if (rc) return rc;
+    FILE *quiet = stderr;
+    stderr = fopen("/dev/null", "w"); /* nothing moves, so every element is "wrong" */
+    run_everything(null, NULL, e);
+    fclose(stderr);
+    stderr = quiet;
+    said = comm_traffic(null);
+    comm_free(null);
+    bool same = sent.bytes == said.bytes && sent.messages == said.messages && sent.operations == said.operations;
+    if (same) return OK;
+    return err_set(e, ERR_NUMERIC, "sent %lld bytes in %lld messages, predicted %lld in %lld", (long long)sent.bytes,
+                   (long long)sent.messages, (long long)said.bytes, (long long)said.messages);
+}
+
 /* One process of several, started by a launcher. */
-static int launched(void)
+static int launched(int ranks_per_host)
 {
     struct comm *world;
     struct err e = {0};
-    struct comm_config cfg = {.timeout_s = 60};
+    struct comm_config cfg = {.timeout_s = 60, .ranks_per_host = ranks_per_host};
     int rc = comm_world_mpi(&world, &cfg, &e);
     if (rc) {
         fprintf(stderr, "%s\n", e.text);
         return err_exit_status(rc);
     }
     rc = run_everything(world, NULL, &e);
+    if (!rc) rc = same_count(world, &cfg, &e);
     rc = comm_agree(world, rc, &e);
     if (rc) comm_abort(world, &e);
     if (comm_rank(world) == 0)
-        fprintf(stderr, "%d ranks over %s: %s\n", comm_size(world), comm_mpi_name(), rc ? e.text : "passed");
+        fprintf(stderr, "%d ranks over %s, %d a host: %s\n", comm_size(world), comm_mpi_name(), comm_ranks_here(world),
+                rc ? e.text : "passed");
     comm_free(world);
     return rc ? 1 : 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_costs),
         cmocka_unit_test(test_predicted_is_counted),
     };
-    if (comm_launched()) return launched();
+    if (comm_launched()) return launched(argc > 1 ? atoi(argv[1]) : 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
