@@ -136,6 +136,7 @@ static int launched(int ranks_per_host)
         return err_exit_status(rc);
     }
     rc = run_everything(world, NULL, &e);
+    if (!cfg.ranks_per_host) cfg.ranks_per_host = comm_ranks_here(world);
     if (!rc) rc = same_count(world, &cfg, &e);
     rc = comm_agree(world, rc, &e);
     if (rc) comm_abort(world, &e);
