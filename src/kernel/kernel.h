@@ -66,6 +66,8 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   GATHER       y_TK = all ranks' rows x_tK        (S0 -> R)      dx = this rank's rows of the sum of dy
  *   SCATTER      y_tN = this rank's rows of the sum (P -> S0)      dx = all ranks' rows dy
  *   SPREAD       y_tK = this rank's rows of x_TK    (I -> S0)      dx = all ranks' rows dy
+ *   DISPATCH     y_UD, rows_E i32 -> z_WD, rows_E' i32, from_nE' i32: rows to the ranks of their experts (parallel/expert.h)
+ *   COMBINE      z_WD, rows_E i32, from_nE' i32 -> y_UD: and back; the backward of one is the other
  *   COLLECT      y_TK = all ranks' rows x_tK        (S0 -> I)      dx = this rank's rows of dy
  *   CONTEXT      o, lse of q k v [, doc_W]: attention over all ranks' keys (parallel/context.h), S0 on cp
  *
@@ -133,6 +135,8 @@ enum op {
     OP_SCATTER,
     OP_SPREAD,
     OP_COLLECT,
+    OP_DISPATCH,
+    OP_COMBINE,
     OP_CONTEXT,
     OP_N,
     OP_FIRST_COLLECTIVE = OP_ENTER

@@ -21,8 +21,9 @@ cost_fn bytes_whole, bytes_embed;
 rule_fn rule_embed, rule_linear, rule_norm, rule_rotary, rule_attention, rule_attention_cached, rule_context, rule_act, rule_add,
     rule_dropout, rule_xent, rule_xent_part, rule_copy;
 
-infer_fn infer_router, infer_load, infer_balance, infer_permute, infer_grouped, infer_unpermute, infer_mla_kv, infer_trim;
+infer_fn infer_router, infer_load, infer_balance, infer_permute, infer_grouped, infer_unpermute, infer_mla_kv, infer_trim,
+    infer_dispatch, infer_combine;
 cost_fn flops_grouped;
-rule_fn rule_router, rule_load, rule_balance, rule_permute, rule_grouped, rule_unpermute, rule_mla_kv;
+rule_fn rule_router, rule_load, rule_balance, rule_permute, rule_grouped, rule_unpermute, rule_mla_kv, rule_dispatch, rule_combine;
 
 #endif

@@ -365,6 +365,17 @@ static const struct type_refusal mla_kv_refusals[] = {
 };
 RULE(mla_kv);
 
+/* On the axes that they do not move along: the rows keep their letter. */
+static const struct type_line travel_lines[] = {
+    {{I, WHOLE | S0, WHOLE | S0}, {SPMD_I, SPMD_I, SPMD_I}},
+    {{R, WHOLE, WHOLE}, {SPMD_R, SPMD_R, SPMD_R}},
+    {{V, V, V}, {SPMD_V, SPMD_V, SPMD_V}},
+    {{P, WHOLE, WHOLE}, {SPMD_P, SPMD_P, SPMD_P}},
+    {{S0, WHOLE, S0}, {SPMD_S0, SPMD_S0, SPMD_S0}},
+};
+static const struct type_refusal travel_refusals[] = {{{ANY, ANY, ANY}, "rows and their numbers must belong to the same tokens"}, ELSE};
+RULE(travel);
+
 #define RULE_FN(op, table, n_out)                                                                        \
     const char *rule_##op(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out)     \
     {                                                                                                   \
@@ -397,3 +408,5 @@ RULE_FN(permute, permute, 3)
 RULE_FN(grouped, grouped, 1)
 RULE_FN(unpermute, unpermute, 1)
 RULE_FN(mla_kv, mla_kv, 1)
+RULE_FN(dispatch, travel, 3)
+RULE_FN(combine, travel, 1)

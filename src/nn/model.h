@@ -102,6 +102,11 @@ static inline int slot_cache(int n_params, int layer) { return SLOT_PARAM + 2 * 
 /* Balance of a layer's router, f64: {balance loss, z loss, picks of each expert}, sums over trained tokens. */
 static inline int slot_balance(int n_params, int n_layers, int layer) { return slot_cache(n_params, n_layers) + layer; }
 static inline int64_t balance_numel(const struct model_config *c) { return c->moe.experts ? c->moe.experts + 2 : 0; }
+/* The router sees a part of the microbatch's tokens on each rank of tp. */
+static inline bool model_tokens_split(const struct par *p)
+{
+    return p->sequence || (p->size[AXIS_TP] > 1 && p->size[AXIS_ETP] == 1);
+}
 static inline bool model_layer_is_moe(const struct model_config *c, int layer)
 {
     return c->moe.experts && layer >= c->moe.first_dense;

@@ -5,30 +5,52 @@
  * All experts' gate and up matrices lie one after the other, then all down matrices, so each half is one grouped product.
  * Buffers are sized for what the choice can be at worst; how many rows are used is data.
  *
- * The router works on the stream as it lies (whole, or sharded over tokens), so each token is weighed once. Over tp every
- * rank has all experts' copies of the tokens and a part of each expert's columns, as in the MLP; the gates enter that
- * region with the tokens, because each rank finds only its part of their gradient.
+ * The router works on the stream as it lies (whole, or sharded over tokens), so each token is weighed once. Over tp there
+ * are two ways, parallel.etp says which. etp = tp: every rank of tp has all experts' copies of the tokens and a part of
+ * each expert's columns, as in the MLP; the gates enter that region with the tokens, because each rank finds only its part
+ * of their gradient. etp = 1: tokens are shared out over tp, and whole experts over more ranks.
+ *
+ * Over ep every rank has some of the experts: rows are dispatched to them and results combined (parallel/expert.h).
  *
  * Losses of balance are roots on the tape like the cross-entropy (kernel.h, BALANCE): they add to the router's gradient
  * and to sums that are reported, per sequence of the batch, so no layout changes them. */
 #include <math.h>
 
 #include "nn/layers.h"
+#include "parallel/expert.h"
+
+/* Experts are whole on a rank of tp. */
+static bool experts_whole(const struct par *p) { return p->size[AXIS_TP] > 1 && p->size[AXIS_ETP] == 1; }
+static bool folded(const struct par *p) { return p->size[AXIS_EP] > 1 || experts_whole(p); }
+
+/* One matrix of one expert: here if the expert is. */
+static void declare_expert(struct declare_ctx *x, struct declare d, const int64_t *n, int layer, int e, const char *name)
+{
+    int64_t lo, hi;
+    par_share(x->par, AXIS_EP, x->c->moe.experts, &lo, &hi);
+    if (experts_whole(x->par)) d.over_tp = SPMD_R;
+    layer_declare(x, d, 2, n, "layers.%d.moe.experts.%d.%s.weight", layer, e, name);
+    struct param *p = &x->t->p[x->t->n - 1];
+    p->type = spmd_with(p->type, AXIS_EP, SPMD_S0);
+    p->expert = folded(x->par);
+    if (experts_whole(x->par)) p->counted = true; /* pieces of all ranks of edp, some of them along tp */
+    if (e < lo || e >= hi) param_hold(x->t, 0, 0, 0);
+}
 
 void moe_declare(struct declare_ctx *x, int layer, double std, double std_out)
 {
     const struct moe_config *m = &x->c->moe;
     int64_t E = m->experts, D = x->c->hidden, ED[2] = {E, D}, FD[2] = {m->ffn, D}, DF[2] = {D, m->ffn};
-    struct declare router = {INIT_NORMAL, std, layer, over_stream(x->par), {0, 0}},
-                   bias = {INIT_ZEROS, 0, layer, over_stream(x->par), {0, 0}},
+    enum spmd over_tp = model_tokens_split(x->par) ? SPMD_R : SPMD_I;
+    struct declare router = {INIT_NORMAL, std, layer, over_tp, {0, 0}}, bias = {INIT_ZEROS, 0, layer, over_tp, {0, 0}},
                    column = {INIT_NORMAL, std, layer, SPMD_S0, {0, 0}}, row = {INIT_NORMAL, std_out, layer, SPMD_S1, {0, 0}};
     layer_declare(x, router, 2, ED, "layers.%d.moe.router.weight", layer);
     if (m->bias) layer_declare(x, bias, 1, &E, "layers.%d.moe.router.bias", layer);
     for (int e = 0; e < m->experts; e++) {
-        layer_declare(x, column, 2, FD, "layers.%d.moe.experts.%d.gate.weight", layer, e);
-        layer_declare(x, column, 2, FD, "layers.%d.moe.experts.%d.up.weight", layer, e);
+        declare_expert(x, column, FD, layer, e, "gate");
+        declare_expert(x, column, FD, layer, e, "up");
     }
-    for (int e = 0; e < m->experts; e++) layer_declare(x, row, 2, DF, "layers.%d.moe.experts.%d.down.weight", layer, e);
+    for (int e = 0; e < m->experts; e++) declare_expert(x, row, DF, layer, e, "down");
     if (m->shared) mlp_declare(x, layer, "moe.shared", m->shared * m->ffn, std, std_out);
 }
 
@@ -36,7 +58,7 @@ void moe_declare(struct declare_ctx *x, int layer, double std, double std_out)
 static struct share tokens_here(const struct layer_ctx *x)
 {
     struct share s = {0, x->s->batch * x->s->seq};
-    if (x->par->sequence) par_share(x->par, AXIS_TP, s.hi, &s.lo, &s.hi);
+    if (model_tokens_split(x->par)) par_share(x->par, AXIS_TP, s.hi, &s.lo, &s.hi);
     return s;
 }
 
@@ -77,7 +99,7 @@ static void record_balance(struct layer_ctx *x, const struct op_attrs *router, t
     }
     tid target_T = tape_rows(x->t, x->target_T, here.lo, here.hi - here.lo);
     tid load_SE = op_moe(x->t, OP_LOAD, &a, 2, (tid[]){pick_Tk, target_T}, "load");
-    if (x->par->sequence) load_SE = par_reduce(x->t, x->par, load_SE, AXIS_TP);
+    if (model_tokens_split(x->par)) load_SE = par_reduce(x->t, x->par, load_SE, AXIS_TP);
     tid stat = op_moe(x->t, OP_BALANCE, &a, 4, (tid[]){logits_TE, pick_Tk, target_T, load_SE}, "balance");
     tape_bind(x->t, stat, slot_balance(x->params->n, x->c->layers, layer));
 }
@@ -94,29 +116,52 @@ static struct routed route(struct layer_ctx *x, tid h_TD, int layer)
     return r;
 }
 
-/* Each expert's MLP over the rows of a buffer sorted by expert. */
+/* Each expert's MLP over the rows of a buffer sorted by expert; the experts of this rank. */
 static tid experts(struct layer_ctx *x, tid y_UD, tid rows_E, int layer)
 {
-    int n = x->c->moe.experts;
-    tid w_gate_up = layer_param(x, 2 * n, "layers.%d.moe.experts.0.gate.weight", layer);
-    tid w_down = layer_param(x, n, "layers.%d.moe.experts.0.down.weight", layer);
+    int64_t lo, hi;
+    par_share(x->par, AXIS_EP, x->c->moe.experts, &lo, &hi);
+    int n = to_int(hi - lo), first = to_int(lo);
+    tid w_gate_up = layer_param(x, 2 * n, "layers.%d.moe.experts.%d.gate.weight", layer, first);
+    tid w_down = layer_param(x, n, "layers.%d.moe.experts.%d.down.weight", layer, first);
     tid a_UF = op_act(x->t, op_grouped(x->t, y_UD, w_gate_up, rows_E, "experts.gate_up"), ACT_SWIGLU, "experts.swiglu");
     return op_grouped(x->t, a_UF, w_down, rows_E, "experts.down");
 }
 
-tid moe_record(struct layer_ctx *x, tid h_TD, int layer)
+/* Sorted, sent, multiplied, brought back, added up. */
+static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r, int layer)
 {
     struct op_attrs a = attrs(x);
+    a.moe.first = 0;
+    tid y_UD = op_moe(x->t, OP_PERMUTE, &a, 2, (tid[]){h_TD, r->pick_Tk}, "permute");
+    if (x->t->err.code) return TID_NONE;
+    tid row_Tk = y_UD + 1;
+    int64_t tokens = x->s->batch * x->s->seq, parts = experts_whole(x->par) ? x->par->size[AXIS_TP] : 1;
+    struct dispatched d = par_dispatch(x->t, x->par, y_UD, y_UD + 2, &a, (tokens + parts - 1) / parts);
+    y_UD = par_combine(x->t, x->par, experts(x, d.z_WD, d.rows_E, layer), &d);
+    return op_moe(x->t, OP_UNPERMUTE, &a, 3, (tid[]){y_UD, r->gate_Tk, row_Tk}, "unpermute");
+}
+
+/* etp = 1: each rank of tp has its own tokens and whole experts. */
+static tid record_whole(struct layer_ctx *x, tid h_TD, int layer)
+{
+    tid own_TD = x->par->sequence ? h_TD : par_spread(x->t, x->par, h_TD, AXIS_TP);
+    struct routed r = route(x, own_TD, layer);
+    tid z_TD = routed_experts(x, own_TD, &r, layer);
+    if (!x->par->sequence) z_TD = par_collect(x->t, x->par, z_TD, AXIS_TP, x->s->batch * x->s->seq);
+    if (!x->c->moe.shared) return z_TD;
+    tid s_TD = region_leave(x, mlp_record(x, region_enter(x, h_TD), layer, "moe.shared"));
+    return op_add(x->t, s_TD, z_TD, 0, 0, TID_NONE, "experts");
+}
+
+tid moe_record(struct layer_ctx *x, tid h_TD, int layer)
+{
+    if (experts_whole(x->par)) return record_whole(x, h_TD, layer);
     struct routed r = route(x, h_TD, layer);
     h_TD = region_enter(x, h_TD);
     r.gate_Tk = region_enter(x, r.gate_Tk);
     if (x->par->sequence) r.pick_Tk = region_enter(x, r.pick_Tk);
-    a.moe.first = 0;
-    tid y_UD = op_moe(x->t, OP_PERMUTE, &a, 2, (tid[]){h_TD, r.pick_Tk}, "permute");
-    if (x->t->err.code) return TID_NONE;
-    tid row_Tk = y_UD + 1, rows_E = y_UD + 2;
-    y_UD = experts(x, y_UD, rows_E, layer);
-    tid z_TD = op_moe(x->t, OP_UNPERMUTE, &a, 3, (tid[]){y_UD, r.gate_Tk, row_Tk}, "unpermute");
+    tid z_TD = routed_experts(x, h_TD, &r, layer);
     if (x->c->moe.shared) z_TD = op_add(x->t, mlp_record(x, h_TD, layer, "moe.shared"), z_TD, 0, 0, TID_NONE, "experts");
     return region_leave(x, z_TD);
 }

@@ -9,6 +9,7 @@
 
 #include "layout/region.h"
 #include "parallel/context.h"
+#include "parallel/expert.h"
 
 enum { MAX_PARTS = 4096 };
 
@@ -91,6 +92,7 @@ static void add(const struct kernel_table *kt, const struct kernel_call *c, void
 
 size_t par_run_scratch(const struct kernel_table *kt, const struct kernel_call *c)
 {
+    if (c->op == OP_DISPATCH || c->op == OP_COMBINE) return expert_scratch(c);
     return c->op == OP_CONTEXT ? context_scratch(kt, c) : 0;
 }
 
@@ -99,6 +101,10 @@ int64_t par_run_collective(void *ctx, const struct kernel_table *kt, const struc
     struct par_run *x = ctx;
     if (c->op == OP_CONTEXT) {
         context_run(x, kt, c);
+        return 0;
+    }
+    if (c->op == OP_DISPATCH || c->op == OP_COMBINE) {
+        expert_run(x, c);
         return 0;
     }
     struct comm *m = x->axis[c->at.axis];

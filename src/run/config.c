@@ -129,7 +129,8 @@ const struct conf_row config_rows[] = {
     BOOL("parallel.sequence_parallel", parallel.sequence_parallel, "false",
          "tensor parallel: shard the tokens of the residual stream over tp as well"),
     INT("parallel.cp", parallel.cp, "1", -1, 1 << 20, "context parallel"),
-    INT("parallel.ep", parallel.ep, "1", -1, 1 << 20, "expert parallel"),
+    INT("parallel.ep", parallel.ep, "1", -1, 1 << 20, "ranks that share out the experts; -1: what is left of dp_shard x cp x tp"),
+    INT("parallel.etp", parallel.etp, "null", 1, 1 << 20, "ranks that share each expert's columns: 1, or tp; default: tp"),
     INT("parallel.servers", parallel.servers, "0", 0, 1 << 16,
         "ranks that are a parameter server; the others are its workers; 0: none"),
     CHOICE("parallel.server_mode", parallel.server_mode, "sync", "sync|async",
@@ -276,6 +277,7 @@ static int resolve_servers(const struct config *c, const struct conf *f, int n_r
         {"parallel.pp", c->parallel.pp != 1, "1"},       {"parallel.ep", c->parallel.ep != 1, "1"},
         {"parallel.zero", c->parallel.zero != 0, "0"},   {"parallel.dp_replicate", c->parallel.dp_replicate != 1, "1"},
         {"precision.grad", c->precision.grad != 0, "fp32"}, {"numerics.exact_order", c->numerics.exact_order, "false"},
+        {"model.moe.bias_speed", c->model.moe.bias && c->model.moe.bias_speed != 0, "0"},
     };
     if (!s) return OK;
     if (s >= n_ranks)
@@ -288,6 +290,34 @@ static int resolve_servers(const struct config *c, const struct conf *f, int n_r
     return OK;
 }
 
+/* The expert view folds the ranks of one replica again: ep x etp x (inside of edp) = dp_shard x cp x tp. */
+static int resolve_experts(struct config *c, const struct conf *f, struct err *e)
+{
+    int64_t ranks = c->parallel.dp_shard * c->parallel.cp * c->parallel.tp;
+    if (!c->parallel.etp) c->parallel.etp = c->parallel.tp;
+    if (c->parallel.etp != 1 && c->parallel.etp != c->parallel.tp)
+        return conf_error(f, e, "parallel.etp", "wanted 1 (whole experts) or parallel.tp = %lld (their columns split as the MLP's), got "
+                          "%lld", (long long)c->parallel.tp, (long long)c->parallel.etp);
+    if (c->parallel.ep == -1) c->parallel.ep = ranks / c->parallel.etp;
+    if (c->parallel.ep == 0) return conf_error(f, e, "parallel.ep", "wanted 1 or more, or -1 for what is left; got 0");
+    if (c->parallel.ep > 1 && !c->model.moe.experts)
+        return conf_error(f, e, "parallel.ep", "the model has no experts; choose 1, got %lld", (long long)c->parallel.ep);
+    if (c->parallel.ep > c->model.moe.experts && c->parallel.ep > 1)
+        return conf_error(f, e, "parallel.ep", "%lld ranks for %lld experts; choose at most that", (long long)c->parallel.ep,
+                          (long long)c->model.moe.experts);
+    int64_t good = c->parallel.ep;
+    while (ranks / c->parallel.etp % good) good--;
+    if (good != c->parallel.ep)
+        return conf_error(f, e, "parallel.ep", "ep x etp = %lld x %lld must divide the dp_shard x cp x tp = %lld ranks of a replica; "
+                          "the nearest ep that does is %lld", (long long)c->parallel.ep, (long long)c->parallel.etp,
+                          (long long)ranks, (long long)good);
+    bool split = c->parallel.cp > 1 || (c->parallel.tp > 1 && c->parallel.etp == 1);
+    if (c->model.moe.capacity > 0 && split && c->model.moe.experts)
+        return conf_error(f, e, "model.moe.capacity", "a capacity is per sequence, and here ranks share a sequence's tokens; choose 0, "
+                          "or etp = tp and cp = 1");
+    return OK;
+}
+
 static int resolve_parallel(struct config *c, const struct conf *f, int n_ranks, struct err *e)
 {
     struct degree dense[] = {{"parallel.dp_shard", &c->parallel.dp_shard}, {"parallel.dp_replicate", &c->parallel.dp_replicate},
@@ -296,11 +326,10 @@ static int resolve_parallel(struct config *c, const struct conf *f, int n_ranks,
     int rc = resolve_servers(c, f, n_ranks, e);
     if (!rc) rc = resolve_left(dense, 5, n_ranks - to_int(c->parallel.servers), f, e);
     if (rc) return rc;
-    static const char *const later[] = {"parallel.cp", "parallel.ep"};
-    int64_t size[] = {c->parallel.cp, c->parallel.ep};
-    for (int i = 0; i < 2; i++)
-        if (size[i] != 1) return conf_error(f, e, later[i], "this version cannot split this axis; choose 1, got %lld",
-                                            (long long)size[i]);
+    if (c->parallel.cp != 1)
+        return conf_error(f, e, "parallel.cp", "this version cannot split this axis; choose 1, got %lld", (long long)c->parallel.cp);
+    rc = resolve_experts(c, f, e);
+    if (rc) return rc;
     if (c->parallel.tp > c->model.hidden)
         return conf_error(f, e, "parallel.tp", "%lld ranks for %lld columns; choose at most that", (long long)c->parallel.tp,
                           (long long)c->model.hidden);

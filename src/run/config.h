@@ -75,7 +75,7 @@ struct config {
         int recipe, grad;
     } precision;
     struct {
-        int64_t dp_replicate, dp_shard, zero, tp, cp, ep, pp;
+        int64_t dp_replicate, dp_shard, zero, tp, cp, ep, etp, pp;
         bool sequence_parallel;
         int64_t servers, staleness;
         int server_mode;

@@ -39,6 +39,8 @@ static int new_store(struct engine *g, struct err *e)
         .zero = g->cfg.zero,
         .shard_rank = g->cfg.shard ? comm_rank(g->cfg.shard) : 0,
         .n_shards = g->cfg.shard ? comm_size(g->cfg.shard) : 1,
+        .expert_rank = g->cfg.expert ? comm_rank(g->cfg.expert) : 0,
+        .n_expert_ranks = g->cfg.expert ? comm_size(g->cfg.expert) : 1,
         .grad = g->cfg.grad_dtype,
         .many = g->cfg.n_microbatches > 1 || g->n_stages > 1,
         .once = g->cfg.reduce_once || g->cfg.exact_order,
@@ -63,6 +65,7 @@ static int new_store(struct engine *g, struct err *e)
     rc = exchange_init(&g->exchange, &g->store, &(struct exchange_config){
         .shard = g->cfg.shard,
         .small = g->cfg.small,
+        .expert = g->cfg.expert,
         .replicate = g->cfg.replicate,
         .param_slots = param_slots,
         .grad_slots = grad_slots,

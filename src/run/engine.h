@@ -52,7 +52,7 @@ struct engine_config {
     bool exact_order;        /* exact.h */
     struct par par;          /* this rank's place on the mesh; all zero: alone */
     /* This rank's groups (run/ranks.h); NULL: of size 1. */
-    struct comm *world, *shard, *small, *replicate, *model_group, *axis[AXIS_N];
+    struct comm *world, *shard, *small, *expert, *replicate, *model_group, *axis[AXIS_N];
     struct pipeline_config pipeline;
     /* A parameter server (run/serve.h): a worker keeps no optimizer state and reduces nothing itself, a server keeps its shard
      * and runs no model. */

@@ -12,6 +12,15 @@ static int group(struct comm **out, struct ranks *r, int n, const enum axis *axe
     return k ? comm_split(out, r->world, along, k, e) : OK;
 }
 
+/* Ranks of one replica that hold the same experts: edp without its outer part, dp_replicate. */
+static int expert_group(struct ranks *r, struct err *e)
+{
+    struct mesh_axis edp = mesh_axis(&r->mesh, AXIS_EDP), outer, inner;
+    if (r->mesh.size[AXIS_EP] == 1 && r->mesh.size[AXIS_ETP] == r->mesh.size[AXIS_TP]) return OK; /* as all others */
+    mesh_axis_factor(edp, r->mesh.size[AXIS_DP_REPLICATE], &outer, &inner);
+    return inner.size > 1 ? comm_split(&r->expert, r->world, &inner, 1, e) : OK;
+}
+
 static int groups(struct ranks *r, struct err *e)
 {
     static const enum axis shard[] = {AXIS_DP_SHARD, AXIS_CP}, replicate[] = {AXIS_DP_REPLICATE},
@@ -20,6 +29,7 @@ static int groups(struct ranks *r, struct err *e)
     if (!rc) rc = group(&r->small, r, 2, shard, e);
     if (!rc) rc = group(&r->replicate, r, 1, replicate, e);
     if (!rc) rc = group(&r->model, r, 4, model, e);
+    if (!rc) rc = expert_group(r, e);
     for (int a = 0; !rc && a < AXIS_N; a++) {
         enum axis one = (enum axis)a;
         bool data = one == AXIS_DP_SHARD || one == AXIS_DP_REPLICATE || one == AXIS_EDP;
@@ -54,6 +64,8 @@ int ranks_init(struct ranks *r, struct comm *world, const struct config *c, stru
     degrees[AXIS_TP] = to_int(c->parallel.tp);
     degrees[AXIS_CP] = to_int(c->parallel.cp);
     degrees[AXIS_PP] = to_int(c->parallel.pp);
+    degrees[AXIS_EP] = to_int(c->parallel.ep);
+    degrees[AXIS_ETP] = to_int(c->parallel.etp);
     degrees[AXIS_EDP] = -1;
     r->n_servers = to_int(c->parallel.servers);
     int n = r->n - r->n_servers, rc = mesh_init(&r->mesh, n, degrees, e);
@@ -87,8 +99,9 @@ void ranks_fini(struct ranks *r)
     comm_free(r->model);
     comm_free(r->small);
     comm_free(r->shard);
+    comm_free(r->expert);
     comm_free(r->replicate);
-    r->shard = r->small = r->replicate = r->model = r->workers = NULL;
+    r->shard = r->small = r->expert = r->replicate = r->model = r->workers = NULL;
 }
 
 void ranks_engine(const struct ranks *r, struct engine_config *ec)
@@ -97,6 +110,7 @@ void ranks_engine(const struct ranks *r, struct engine_config *ec)
     ec->world = r->world;
     ec->shard = r->shard;
     ec->small = r->small;
+    ec->expert = r->expert;
     ec->replicate = r->replicate;
     ec->model_group = r->model;
     ec->n_servers = r->n_servers;
@@ -123,6 +137,7 @@ void ranks_traffic(const struct ranks *r, struct comm_traffic out[AXIS_N])
     count(r->shard, &out[shared]);
     count(r->small, &out[shared]);
     count(r->replicate, &out[AXIS_DP_REPLICATE]);
+    count(r->expert, &out[AXIS_EDP]);
     for (int a = 0; a < AXIS_N; a++) count(r->axis[a], &out[a]);
     for (int i = 0; i < 4; i++)
         if (r->mesh.size[outer[i]] > 1) {

@@ -14,7 +14,7 @@ static int size_of(const struct comm *c) { return c ? comm_size(c) : 1; }
 
 bool exchange_is_active(const struct exchange *x)
 {
-    bool any = size_of(x->shard) > 1 || size_of(x->replicate) > 1;
+    bool any = size_of(x->shard) > 1 || size_of(x->expert) > 1 || size_of(x->replicate) > 1;
     for (int a = 0; a < AXIS_N; a++) any |= size_of(x->across[a]) > 1;
     return any || (x->s->has_grad && store_grad_is_temporary(x->s)) || (x->exact && x->tree.n_runs > 1);
 }
@@ -38,10 +38,10 @@ static int new_slots(struct exchange *x, const struct exchange_config *c, struct
 
 int exchange_init(struct exchange *x, struct store *s, const struct exchange_config *c, struct err *e)
 {
-    *x = (struct exchange){.s = s, .shard = c->shard, .replicate = c->replicate, .sums = c->sums,
+    *x = (struct exchange){.s = s, .shard = c->shard, .replicate = c->replicate, .expert = c->expert, .sums = c->sums,
                            .small = c->small ? c->small : c->shard};
     const struct units *u = &s->units;
-    x->counts = xcalloc((size_t)u->n_ranks + 1, sizeof *x->counts);
+    x->counts = xcalloc((size_t)(u->n_ranks + u->n_expert_ranks) + 1, sizeof *x->counts);
     x->gathered = xcalloc((size_t)u->n + 1, sizeof *x->gathered);
     x->unit = xcalloc((size_t)u->n + 1, sizeof *x->unit);
     x->param_slot = xcalloc((size_t)c->param_slots + 1, sizeof *x->param_slot);
@@ -91,10 +91,21 @@ void *exchange_grad_ptr(const struct exchange *x, int param, int slot)
 }
 
 /* ---- parameters ---- */
+struct comm *exchange_group(const struct exchange *x, int param)
+{
+    return x->s->table->p[param].expert ? x->expert : x->shard;
+}
+
 static int64_t gather_param(struct exchange *x, int param, const void *piece, void *whole)
 {
+    struct comm *g = exchange_group(x, param);
+    if (size_of(g) == 1) { /* shared out over nobody else: here already, or in another place */
+        if (piece && whole && piece != whole)
+            memcpy(whole, piece, to_size(x->s->table->p[param].held) * dtype_bytes(x->s->dtype));
+        return 0;
+    }
     units_counts(&x->s->units, param, x->counts);
-    return comm_all_gather_v(x->shard, piece, whole, x->counts, x->s->dtype, x->s->table->p[param].name);
+    return comm_all_gather_v(g, piece, whole, x->counts, x->s->dtype, x->s->table->p[param].name);
 }
 
 void exchange_gather(struct exchange *x, int unit, int slot)
@@ -106,12 +117,12 @@ void exchange_gather(struct exchange *x, int unit, int slot)
 
 void exchange_gather_wait(struct exchange *x, int unit)
 {
-    if (x->gathered[unit]) comm_wait(x->shard, x->gathered[unit]);
+    if (x->gathered[unit]) comm_wait(exchange_group(x, x->s->units.unit[unit].first), x->gathered[unit]);
 }
 
 void exchange_publish(struct exchange *x)
 {
-    if (size_of(x->shard) == 1 || store_state_is_whole(x->s) || !store_param_is_whole(x->s)) return;
+    if (store_state_is_whole(x->s) || !store_param_is_whole(x->s)) return;
     for (int i = 0; i < x->s->table->n; i++)
         if (x->s->table->p[i].held)
             x->gathered[x->s->units.of_param[i]] = gather_param(x, i, store_piece_param(x->s, i), store_param_ptr(x->s, i));

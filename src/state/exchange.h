@@ -56,6 +56,7 @@
 struct exchange_config {
     struct comm *shard, *replicate; /* NULL: of size 1 */
     struct comm *small;             /* the ranks of shard again, for small sums; NULL: shard itself */
+    struct comm *expert;            /* shard of experts: ranks of one replica that hold the same ones; NULL: of size 1 */
     int param_slots, grad_slots;    /* how many temporary units live at once, from the flow */
     struct comm *sums;              /* over which counts and losses are added where gradients are not reduced here; or NULL */
     bool exact;                     /* needs fp32 gradients, groups of a power of two, store_config.once */
@@ -73,7 +74,7 @@ struct reduction { /* of one unit's gradients */
 
 struct exchange {
     struct store *s;
-    struct comm *shard, *replicate; /* NULL: of size 1 */
+    struct comm *shard, *replicate, *expert; /* NULL: of size 1 */
     struct comm *small, *sums;
     struct comm *across[AXIS_N];    /* axes over which parameters that are R there are summed; NULL: of size 1 */
     int64_t *counts;                /* scratch: elements per rank */
@@ -92,6 +93,8 @@ void exchange_fini(struct exchange *x);
 /* Whether units have to be told about at all: gathered, opened, reduced. */
 bool exchange_is_active(const struct exchange *x);
 
+/* Over which ranks a parameter is shared out; NULL: one. */
+struct comm *exchange_group(const struct exchange *x, int param);
 /* Where a parameter's values and gradient are for the program: in the store, or in the slot its unit was given. The
  * program writes gradients in fp32. */
 void *exchange_param_ptr(const struct exchange *x, int param, int slot);

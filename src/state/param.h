@@ -34,6 +34,7 @@ struct param {
     int64_t lo[PARAM_MAX_DIM], ln[PARAM_MAX_DIM]; /* the box held here: from lo, ln long */
     int64_t held;             /* its elements */
     int64_t offset;           /* held elements before it in the table */
+    bool expert;              /* summed and shared out over edp, not over the dense data axes (units.h) */
     bool counted;             /* this rank is the one of its replicas along tp and pp that counts it in norms and saves it */
     enum param_init init;
     double std;               /* INIT_NORMAL */

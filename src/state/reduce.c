@@ -7,6 +7,8 @@
  * Stages move on when another unit wants the landing or a slot, which happens at the same place of the program on every
  * rank, and at the end of the step: so every group sees one order of operations. Replicas sum pieces, never wholes: N
  * times fewer bytes. */
+#include <string.h>
+
 #include "base/mem.h"
 #include "state/exchange.h"
 #include "state/sum.h"
@@ -20,10 +22,16 @@ static void *in_unit(const struct buffer *b, int64_t i, enum dtype t)
     return b->p ? (char *)b->p + to_size(i) * dtype_bytes(t) : NULL;
 }
 
-/* The unit's pieces lie one after the other in the gradient buffer. */
-static bool pieces_in_a_row(const struct exchange *x)
+/* Over which ranks a unit is shared out. */
+static struct comm *group_of(const struct exchange *x, int unit)
 {
-    return !store_grad_is_whole(x->s) || size_of(x->shard) == 1;
+    return exchange_group(x, x->s->units.unit[unit].first);
+}
+
+/* The unit's pieces lie one after the other in the gradient buffer. */
+static bool pieces_in_a_row(const struct exchange *x, int unit)
+{
+    return !store_grad_is_whole(x->s) || size_of(group_of(x, unit)) == 1;
 }
 
 static void *landing_of(const struct exchange *x, int unit, int param)
@@ -42,10 +50,10 @@ static const void *source_of(const struct exchange *x, int unit, int param, int 
 }
 
 /* One message can bring the sum to everybody: nothing else happens to it here. */
-static bool in_one_go(const struct exchange *x)
+static bool in_one_go(const struct exchange *x, int unit)
 {
     return store_state_is_whole(x->s) && !store_reduces_each(x->s) && size_of(x->replicate) == 1 &&
-           !(x->exact && size_of(x->shard) > 2);
+           !(x->exact && size_of(group_of(x, unit)) > 2);
 }
 
 /* ---- stages ---- */
@@ -56,11 +64,11 @@ static void start_spread(struct exchange *x, int unit)
     const struct unit *u = &s->units.unit[unit];
     r->stage = REDUCTION_NONE;
     r->ticket = 0;
-    if (size_of(x->shard) == 1 || !store_state_is_whole(s) || in_one_go(x)) return;
+    if (size_of(group_of(x, unit)) == 1 || !store_state_is_whole(s) || in_one_go(x, unit)) return;
     for (int i = u->first; i < u->first + u->n; i++) {
         if (!s->table->p[i].held) continue;
         units_counts(&s->units, i, x->counts);
-        r->ticket = comm_all_gather_v(x->shard, store_piece_grad(s, i), store_grad_ptr(s, i), x->counts, s->grad_dtype,
+        r->ticket = comm_all_gather_v(group_of(x, unit), store_piece_grad(s, i), store_grad_ptr(s, i), x->counts, s->grad_dtype,
                                       s->table->p[i].name);
     }
     r->stage = REDUCTION_SPREAD;
@@ -82,7 +90,7 @@ static void start_replicate(struct exchange *x, int unit)
     x->unit[unit].ticket = 0;
     if (size_of(x->replicate) == 1) {
         start_spread(x, unit);
-    } else if (pieces_in_a_row(x) && !x->exact) {
+    } else if (pieces_in_a_row(x, unit) && !x->exact) {
         sum_replicas(x, unit, u->first, u->shard_numel);
     } else {
         for (int i = u->first; i < u->first + u->n; i++)
@@ -96,7 +104,7 @@ static void add_landing(struct exchange *x, int unit)
     const struct unit *u = &s->units.unit[unit];
     enum dtype t = s->grad_dtype;
     if (counts_only(x)) return;
-    if (pieces_in_a_row(x)) {
+    if (pieces_in_a_row(x, unit)) {
         sum_into(s->dev->team, store_piece_grad(s, u->first), t, x->landing.p, t, u->shard_numel, true);
         return;
     }
@@ -112,10 +120,11 @@ static void start_shard(struct exchange *x, int unit)
     struct reduction *r = &x->unit[unit];
     r->stage = REDUCTION_SHARD;
     r->ticket = 0;
-    if (size_of(x->shard) == 1) return;
-    if (in_one_go(x)) {
+    struct comm *group = group_of(x, unit);
+    if (size_of(group) == 1 && !store_reduces_each(s)) return; /* the pieces are where they belong */
+    if (in_one_go(x, unit)) {
         void *g = store_grad_ptr(s, u->first);
-        r->ticket = comm_all_reduce(x->shard, g, g, u->numel, s->grad_dtype, COMM_SUM, s->table->p[u->first].name);
+        r->ticket = comm_all_reduce(group, g, g, u->numel, s->grad_dtype, COMM_SUM, s->table->p[u->first].name);
         return;
     }
     bool land = store_reduces_each(s) && r->added;
@@ -124,19 +133,23 @@ static void start_shard(struct exchange *x, int unit)
         if (!s->table->p[i].held) continue;
         const void *whole = source_of(x, unit, i, r->slot);
         void *to = land ? landing_of(x, unit, i) : store_piece_grad(s, i);
-        if (x->exact && size_of(x->shard) > 2) {
-            exact_reduce_scatter(&x->tree, x->shard, whole, to, i);
+        if (size_of(group) == 1) { /* others share out theirs, nobody shares this */
+            if (whole && to && whole != to) memcpy(to, whole, to_size(s->table->p[i].held) * dtype_bytes(s->grad_dtype));
+            continue;
+        }
+        if (x->exact && size_of(group) > 2) {
+            exact_reduce_scatter(&x->tree, group, whole, to, i);
             continue;
         }
         units_counts(&s->units, i, x->counts);
-        r->ticket = comm_reduce_scatter_v(x->shard, whole, to, x->counts, s->grad_dtype, COMM_SUM, s->table->p[i].name);
+        r->ticket = comm_reduce_scatter_v(group, whole, to, x->counts, s->grad_dtype, COMM_SUM, s->table->p[i].name);
     }
 }
 
 static void end_shard(struct exchange *x, int unit)
 {
     struct reduction *r = &x->unit[unit];
-    if (r->ticket) comm_wait(x->shard, r->ticket);
+    if (r->ticket) comm_wait(group_of(x, unit), r->ticket);
     if (store_reduces_each(x->s)) {
         if (r->added) add_landing(x, unit);
         r->added = true;
@@ -158,7 +171,7 @@ static void move_on(struct exchange *x, int unit)
         start_spread(x, unit);
         return;
     case REDUCTION_SPREAD:
-        if (r->ticket) comm_wait(x->shard, r->ticket);
+        if (r->ticket) comm_wait(group_of(x, unit), r->ticket);
         r->stage = REDUCTION_NONE;
         return;
     }
@@ -192,7 +205,7 @@ void exchange_reduce(struct exchange *x, int unit, int slot, bool last)
     r->slot = each && !x->wire.dev ? slot : -1;
     r->last = last;
     start_shard(x, unit);
-    if (size_of(x->shard) == 1) move_on(x, unit);
+    if (size_of(group_of(x, unit)) == 1) move_on(x, unit);
 }
 
 void exchange_slot_free(struct exchange *x, int slot)
@@ -213,7 +226,7 @@ static void sum_across(struct exchange *x, enum axis a)
     if (size_of(x->across[a]) == 1) return;
     for (int i = 0; i < s->table->n; i++) {
         const struct param *p = &s->table->p[i];
-        if (p->type.on[a] != SPMD_R || !p->held) continue;
+        if (p->type.on[a] != SPMD_R || !p->held || p->expert) continue;
         bool whole = store_state_is_whole(s);
         void *g = whole ? store_grad_ptr(s, i) : store_piece_grad(s, i);
         comm_all_reduce(x->across[a], g, g, whole ? p->held : s->units.piece[i].n, s->grad_dtype, COMM_SUM, p->name);

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 
-static bool alone(const struct store *s) { return s->units.n_ranks == 1; }
+static bool alone(const struct store *s) { return s->units.n_ranks == 1 && s->units.n_expert_ranks == 1; }
 bool store_param_is_whole(const struct store *s) { return alone(s) || s->zero < 3; }
 bool store_grad_is_whole(const struct store *s) { return alone(s) || s->zero < 2 || (s->many && s->once); }
 bool store_state_is_whole(const struct store *s) { return alone(s) || s->zero < 1; }
@@ -33,7 +33,7 @@ int store_new_shared(struct store *s, const struct param_table *t, struct device
     memset(s, 0, sizeof *s);
     *s = (struct store){.table = t, .dev = d, .dtype = c->dtype, .n_moments = c->training && !c->stateless ? c->n_moments : 0,
                         .zero = c->zero, .has_grad = c->training, .grad_dtype = c->grad, .many = c->many, .once = c->once};
-    units_init(&s->units, t, c->shard_rank, c->n_shards);
+    units_init_experts(&s->units, t, c->shard_rank, c->n_shards, c->expert_rank, c->n_expert_ranks > 0 ? c->n_expert_ranks : 1);
     bool whole = store_state_is_whole(s);
     int rc = buffer_new(&s->param, d, MEM_PARAM, bytes_of(s, store_param_is_whole(s), dtype_bytes(c->dtype)), e);
     if (!rc && c->training && !c->stateless && c->dtype != DT_F32) rc = buffer_new(&s->master, d, MEM_MASTER, bytes_of(s, whole, 4), e);

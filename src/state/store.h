@@ -42,6 +42,7 @@ struct store_config {
     int n_moments;
     int zero;
     int shard_rank, n_shards; /* along dp_shard; 0 of 1: alone */
+    int expert_rank, n_expert_ranks; /* the same along edp, for experts; 0 ranks: no such parameters */
     enum dtype grad;          /* f32 or bf16 */
     bool many;                /* units complete several times a step: microbatches, stages */
     bool once;                /* and are summed here first, reduced once: gradients are whole meanwhile */

@@ -1,6 +1,9 @@
 /* units.h: how the table of parameters is cut: into units that travel together, and each parameter into the pieces that
  * data-parallel ranks own. On paper only.
  *
+ * Parameters of experts that ranks of ep hold a part of are shared out over other ranks than the rest: those that hold the
+ * same experts (edp). They are units of their own.
+ *
  * A unit is a stretch of the table with one layer number: a transformer block, the embeddings, the head. It is what is
  * gathered before use, and what is reduced as soon as its last gradient is there.
  *
@@ -32,6 +35,7 @@ struct piece {
 struct units {
     const struct param_table *table; /* borrowed */
     int n_ranks, rank;
+    int n_expert_ranks, expert_rank; /* for parameters with `expert` */
     struct unit *unit;
     int n;
     int *of_param;        /* parameter -> unit */
@@ -40,8 +44,10 @@ struct units {
 };
 
 void units_init(struct units *u, const struct param_table *t, int rank, int n_ranks);
+void units_init_experts(struct units *u, const struct param_table *t, int rank, int n_ranks, int expert_rank,
+                        int n_expert_ranks);
 void units_fini(struct units *u);
-/* Elements of every rank's piece of a parameter; out holds n_ranks. */
+/* Elements of every rank's piece of a parameter; out holds as many as there are. */
 void units_counts(const struct units *u, int param, int64_t *out);
 
 #endif

@@ -306,6 +306,17 @@ tid tape_collective(struct tape *t, enum op op, const struct op_attrs *at, tid x
     return o;
 }
 
+tid tape_collective_n(struct tape *t, enum op op, const struct op_attrs *at, int n_in, const tid *in, enum spmd to,
+                      const char *name)
+{
+    if (t->err.code) return TID_NONE;
+    CHECK(op_row(op)->collective, "%s is no collective", op_row(op)->name);
+    tid o = tape_record(t, op, at, n_in, in, DT_N, name);
+    for (int i = 0; o >= 0 && i < op_row(op)->n_out; i++)
+        t->tensors[o + i].type = spmd_with(t->tensors[o + i].type, at->axis, to);
+    return o;
+}
+
 void tape_segment_begin(struct tape *t, enum segment_kind kind)
 {
     CHECK(t->open_segment < 0, "segments do not nest");

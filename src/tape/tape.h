@@ -106,6 +106,9 @@ void tape_bind(struct tape *t, tid x, int slot);
 /* A collective over an axis of several ranks: at says which (axis, n_parts, part, whole); the output is `to` on that
  * axis and as x is on the others. x is a whole tensor or rows of one. The caller, parallel/, owns the rules. */
 tid tape_collective(struct tape *t, enum op op, const struct op_attrs *at, tid x, enum spmd to, const char *name);
+/* The same for a row with several inputs; all outputs are `to` on the axis. */
+tid tape_collective_n(struct tape *t, enum op op, const struct op_attrs *at, int n_in, const tid *in, enum spmd to,
+                      const char *name);
 /* The ends of a pipeline stage. The input's values lie at slot; backward leaves its gradient at grad_slot, whole. The
  * output, just produced, is written to slot; backward starts from the gradient that lies at grad_slot. At most one of
  * each on a tape; something must come between them. */

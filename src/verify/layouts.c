@@ -44,6 +44,18 @@ static void pipelines(struct layouts *l, const struct config *c, struct layout_t
     }
 }
 
+/* Experts folded over the ranks of a replica in every way: whole or by columns over tp, shared out over ep or not. */
+static void expert_layouts(struct layouts *l, const struct config *c, struct layout_try t)
+{
+    int ranks = t.dp_shard * t.tp, tp = t.tp;
+    bool exact = c->numerics.exact_order;
+    for (t.etp = 1; c->model.moe.experts && !exact && t.etp <= tp; t.etp += tp > 1 ? tp - 1 : 1)
+        for (t.ep = 1; t.ep <= ranks / t.etp && t.ep <= c->model.moe.experts; t.ep++) {
+            bool plain = t.ep == 1 && t.etp == tp, split = tp > 1 && t.etp == 1;
+            if (!plain && ranks / t.etp % t.ep == 0 && !(split && c->model.moe.capacity > 0)) pipelines(l, c, t);
+        }
+}
+
 static void data_layouts(struct layouts *l, const struct config *c, struct layout_try t, int dp)
 {
     for (t.dp_replicate = 1; t.dp_replicate <= dp; t.dp_replicate++)
@@ -55,6 +67,7 @@ static void data_layouts(struct layouts *l, const struct config *c, struct layou
             layouts_apply(&t, &with);
             if (config_check_exact(&with, &e)) continue;
             pipelines(l, c, t);
+            expert_layouts(l, c, t);
         }
 }
 
@@ -67,7 +80,8 @@ void layouts_enumerate(struct layouts *l, const struct config *c, int max_ranks)
                 for (int sequence = 0; sequence <= (tp > 1); sequence++)
                     if (n % (tp * pp) == 0)
                         data_layouts(l, c, (struct layout_try){.tp = tp, .pp = pp, .sequence = sequence}, n / tp / pp);
-    bool plain = !c->numerics.exact_order && c->precision.grad == GRAD_FP32;
+    bool moved = c->model.moe.bias && c->model.moe.bias_speed != 0; /* servers know no loads */
+    bool plain = !moved && !c->numerics.exact_order && c->precision.grad == GRAD_FP32;
     for (int n = 2; plain && n <= max_ranks; n++)
         for (int s = 1; s < n; s++)
             push(l, (struct layout_try){.dp_replicate = 1, .dp_shard = n - s, .tp = 1, .pp = 1, .servers = s});
@@ -86,6 +100,8 @@ void layouts_apply(const struct layout_try *t, struct config *c)
     c->parallel.zero = t->zero;
     c->parallel.tp = t->tp;
     c->parallel.pp = t->pp;
+    c->parallel.ep = t->ep ? t->ep : 1;
+    c->parallel.etp = t->etp ? t->etp : t->tp;
     c->parallel.servers = t->servers;
     c->parallel.sequence_parallel = t->sequence;
     c->parallel.schedule_text = c->parallel.schedule_file = NULL;
@@ -102,6 +118,8 @@ void layout_name(const struct config *c, char *out, size_t n)
     if (k < n) k += (size_t)snprintf(out + k, n - k, " zero%" PRId64, c->parallel.zero);
     if (c->parallel.tp > 1 && k < n)
         k += (size_t)snprintf(out + k, n - k, " tp%" PRId64 "%s", c->parallel.tp, c->parallel.sequence_parallel ? "+seq" : "");
+    if (c->parallel.ep > 1 && k < n) k += (size_t)snprintf(out + k, n - k, " ep%" PRId64, c->parallel.ep);
+    if (c->model.moe.experts && c->parallel.tp > 1 && c->parallel.etp == 1 && k < n) k += (size_t)snprintf(out + k, n - k, " etp1");
     if (c->parallel.servers && k < n) k += (size_t)snprintf(out + k, n - k, " servers%" PRId64, c->parallel.servers);
     if (c->parallel.pp > 1 && k < n) snprintf(out + k, n - k, " pp%" PRId64 ":%s", c->parallel.pp, c->parallel.schedule);
 }

@@ -8,6 +8,7 @@
 
 struct layout_try {
     int dp_replicate, dp_shard, zero, tp, pp, servers;
+    int ep, etp; /* 0: 1, and tp */
     bool sequence;
     const char *schedule; /* of the pipeline; NULL: as the config says */
 };

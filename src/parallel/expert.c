@@ -1,0 +1,209 @@
+/* Rows for one rank lie together, because experts are shared out in order: what is sent needs no packing. What arrives lies
+ * rank after rank, and each rank's part expert after expert; it lands in scratch and is dealt out by expert, block by
+ * block. On the way back the blocks are collected into scratch and sent from there, and what arrives is in order.
+ * Cost: U row copies and one pass over memory. Rejected: one all-to-all per expert (no copies, E times the latency). */
+#include "parallel/expert.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "layout/region.h"
+
+enum { MAX_EXPERT_RANKS = 4096 };
+
+/* ---- recording ---- */
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static tid refuse(struct tape *t, const char *call, const char *want, tid x)
+{
+    char type[128];
+    const struct tensor *v = tape_tensor(t, x);
+    err_set(&t->err, ERR_REQUEST, "%s over ep wants %s, got %s (%s)", call, want, v->name, spmd_print(type, v->type));
+    return TID_NONE;
+}
+
+static tid as(struct tape *t, tid x, enum spmd to)
+{
+    char name[TAPE_NAME];
+    if (t->err.code) return TID_NONE;
+    snprintf(name, sizeof name, "%s", tape_tensor(t, x)->name);
+    return tape_retype(t, x, AXIS_EP, to, name);
+}
+
+struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, tid rows_E, const struct op_attrs *at,
+                               int64_t tokens)
+{
+    struct dispatched d = {.z_WD = y_UD, .rows_E = rows_E, .sent_E = rows_E, .from = TID_NONE, .at = *at};
+    if (t->err.code) return d;
+    if (tape_tensor(t, y_UD)->type.on[AXIS_EP] != SPMD_I) d.z_WD = refuse(t, "par_dispatch", "I", y_UD);
+    if (t->err.code || ++t->n_changes == p->forget) return d;
+    d.n_sent = tensor_rows(tape_tensor(t, y_UD));
+    if (p->size[AXIS_EP] == 1) {
+        d.z_WD = as(t, y_UD, SPMD_S0);
+        d.rows_E = as(t, rows_E, SPMD_S0);
+        return d;
+    }
+    int64_t lo, hi, n = p->size[AXIS_EP];
+    CHECK(n <= MAX_EXPERT_RANKS, "%lld ranks of ep", (long long)n);
+    par_share(p, AXIS_EP, at->moe.experts, &lo, &hi);
+    d.at.axis = AXIS_EP;
+    d.at.n_parts = p->size[AXIS_EP];
+    d.at.part = p->rank[AXIS_EP];
+    d.at.whole = n * tokens * least(at->moe.top_k, hi - lo);
+    if (at->moe.capacity) d.at.whole = least(d.at.whole, n * at->batch * (hi - lo) * at->moe.capacity);
+    d.z_WD = tape_collective_n(t, OP_DISPATCH, &d.at, 2, (tid[]){y_UD, rows_E}, SPMD_S0, "dispatch");
+    if (t->err.code) return d;
+    d.rows_E = d.z_WD + 1;
+    d.from = d.z_WD + 2;
+    return d;
+}
+
+tid par_combine(struct tape *t, const struct par *p, tid z_WD, const struct dispatched *d)
+{
+    if (t->err.code) return TID_NONE;
+    if (tape_tensor(t, z_WD)->type.on[AXIS_EP] != SPMD_S0) return refuse(t, "par_combine", "S0", z_WD);
+    if (++t->n_changes == p->forget) return z_WD;
+    if (p->size[AXIS_EP] == 1) return as(t, z_WD, SPMD_I);
+    struct op_attrs at = d->at;
+    at.whole = d->n_sent;
+    return tape_collective_n(t, OP_COMBINE, &at, 3, (tid[]){z_WD, d->sent_E, d->from}, SPMD_I, "combine");
+}
+
+/* ---- running ---- */
+struct traffic {
+    int64_t sent[MAX_EXPERT_RANKS], got[MAX_EXPERT_RANKS]; /* rows to, from each rank */
+    int64_t lo, n_here;                                    /* experts here */
+};
+
+/* The row's sides: a buffer in the sender's order, one in the experts', numbers of both. */
+struct sides {
+    struct view ours, theirs;
+    const int32_t *sent_E, *from; /* from[rank * n_here + expert] */
+};
+
+/* Without a router to ask, the choice is even. */
+static int64_t even(int64_t rows, int64_t e, int64_t experts)
+{
+    int64_t lo, hi;
+    region_split(rows, (int)e, (int)experts, &lo, &hi);
+    return hi - lo;
+}
+
+static void count(const struct kernel_call *c, const struct sides *s, struct traffic *t)
+{
+    int64_t hi, experts = c->at.moe.experts;
+    region_split(experts, c->at.part, c->at.n_parts, &t->lo, &hi);
+    t->n_here = hi - t->lo;
+    for (int r = 0; r < c->at.n_parts; r++) {
+        int64_t first, end;
+        region_split(experts, r, c->at.n_parts, &first, &end);
+        t->sent[r] = t->got[r] = 0;
+        for (int64_t e = first; e < end; e++) t->sent[r] += s->sent_E ? s->sent_E[e] : even(s->ours.n[0], e, experts);
+        for (int64_t e = 0; e < t->n_here; e++)
+            t->got[r] += s->from ? s->from[r * t->n_here + e] : even(s->ours.n[0], t->lo + e, experts);
+    }
+}
+
+static void scale(int64_t *n, int parts, int64_t by)
+{
+    for (int r = 0; r < parts; r++) n[r] *= by;
+}
+
+/* Between the landing (rank after rank) and the buffer by expert; to_experts says which way. Returns the rows. */
+static int64_t deal(const struct kernel_call *c, const struct sides *s, const struct traffic *t, char *landing, bool to_experts)
+{
+    size_t bytes = to_size(s->theirs.n[1]) * dtype_bytes(s->theirs.dtype);
+    int64_t row = 0;
+    for (int64_t e = 0; e < t->n_here; e++) {
+        int64_t before = 0;
+        for (int r = 0; r < c->at.n_parts; before += t->got[r++]) {
+            int64_t at = before, n = s->from[r * t->n_here + e];
+            for (int64_t i = 0; i < e; i++) at += s->from[r * t->n_here + i];
+            CHECK(row + n <= s->theirs.n[0], "%lld rows for room of %lld", (long long)(row + n), (long long)s->theirs.n[0]);
+            char *by_expert = (char *)s->theirs.p + to_size(row) * bytes, *by_rank = landing + to_size(at) * bytes;
+            if (to_experts) memcpy(by_expert, by_rank, to_size(n) * bytes);
+            else memcpy(by_rank, by_expert, to_size(n) * bytes);
+            row += n;
+        }
+    }
+    return row;
+}
+
+static void wait(struct comm *m, int64_t ticket)
+{
+    if (ticket) comm_wait(m, ticket);
+}
+
+static void to_experts(struct comm *m, const struct kernel_call *c, const struct sides *s)
+{
+    struct traffic t;
+    count(c, s, &t);
+    int64_t cols = s->theirs.n[1];
+    char *landing = c->scratch;
+    scale(t.sent, c->at.n_parts, cols);
+    scale(t.got, c->at.n_parts, cols);
+    wait(m, comm_all_to_all_v(m, s->ours.p, landing, t.sent, t.got, s->ours.dtype, "dispatch"));
+    if (!s->theirs.p) return;
+    count(c, s, &t);
+    int64_t used = deal(c, s, &t, landing, true);
+    size_t bytes = to_size(cols) * dtype_bytes(s->theirs.dtype);
+    memset((char *)s->theirs.p + to_size(used) * bytes, 0, to_size(s->theirs.n[0] - used) * bytes);
+}
+
+static void to_owners(struct comm *m, const struct kernel_call *c, const struct sides *s)
+{
+    struct traffic t;
+    count(c, s, &t);
+    int64_t cols = s->theirs.n[1], used = 0;
+    char *landing = c->scratch;
+    if (s->theirs.p) (void)deal(c, s, &t, landing, false);
+    for (int r = 0; r < c->at.n_parts; r++) used += t.sent[r];
+    scale(t.sent, c->at.n_parts, cols);
+    scale(t.got, c->at.n_parts, cols);
+    wait(m, comm_all_to_all_v(m, landing, s->ours.p, t.got, t.sent, s->ours.dtype, "combine"));
+    size_t bytes = to_size(cols) * dtype_bytes(s->ours.dtype);
+    if (s->ours.p) memset((char *)s->ours.p + to_size(used) * bytes, 0, to_size(s->ours.n[0] - used) * bytes);
+}
+
+/* How many rows each rank has for each expert here. */
+static void exchange_numbers(struct comm *m, const struct kernel_call *c)
+{
+    int64_t send[MAX_EXPERT_RANKS], recv[MAX_EXPERT_RANKS], n_here = c->out[1].n[0];
+    for (int r = 0; r < c->at.n_parts; r++) {
+        int64_t lo, hi;
+        region_split(c->at.moe.experts, r, c->at.n_parts, &lo, &hi);
+        send[r] = hi - lo;
+        recv[r] = n_here;
+    }
+    wait(m, comm_all_to_all_v(m, c->in[1].p, c->out[2].p, send, recv, DT_I32, "dispatch numbers"));
+    const int32_t *from = c->out[2].p;
+    int32_t *rows_E = c->out[1].p;
+    for (int64_t e = 0; rows_E && e < n_here; e++) {
+        rows_E[e] = 0;
+        for (int r = 0; r < c->at.n_parts; r++) rows_E[e] += from[r * n_here + e];
+    }
+}
+
+void expert_run(struct par_run *x, const struct kernel_call *c)
+{
+    struct comm *m = x->axis[AXIS_EP];
+    CHECK(m && !c->acc[0].p, "%s: no group, or a gradient that is somebody else's too", op_row(c->op)->name);
+    bool forward = c->phase == KERNEL_FWD;
+    if (c->op == OP_DISPATCH) {
+        if (forward) exchange_numbers(m, c);
+        struct sides s = {forward ? c->in[0] : c->din[0], forward ? c->out[0] : c->dout[0], c->in[1].p, c->out[2].p};
+        if (forward) to_experts(m, c, &s);
+        else to_owners(m, c, &s);
+    } else {
+        struct sides s = {forward ? c->out[0] : c->dout[0], forward ? c->in[0] : c->din[0], c->in[1].p, c->in[2].p};
+        if (forward) to_owners(m, c, &s);
+        else to_experts(m, c, &s);
+    }
+}
+
+size_t expert_scratch(const struct kernel_call *c)
+{
+    const struct view *w = c->op == OP_DISPATCH ? &c->out[0] : &c->in[0];
+    return to_size(view_rows(w) * view_cols(w)) * dtype_bytes(w->dtype);
+}

@@ -1,0 +1,38 @@
+/* expert.h: expert parallelism: experts are shared out over ep, and a token's copies travel to where their experts are.
+ *
+ * par_dispatch takes a buffer of rows sorted by expert (PERMUTE) and how many each expert has; on every rank it gives the
+ * rows of all ranks for the experts here, again sorted by expert (and by source rank inside one), and their numbers.
+ * par_combine brings results of such rows back to where they came from, into the order of the first buffer.
+ *
+ *   call           forward      moves                                   backward
+ *   par_dispatch   I -> S0      numbers, then rows: two all-to-alls     combine of the gradients
+ *   par_combine    S0 -> I      rows: one all-to-all                    dispatch of the gradients
+ *
+ * Buffers are sized for the worst choice: with n ranks, T tokens on the fullest of them, k choices and E' experts here,
+ * n T min(k, E') rows, or n E' capacity S where a capacity limits S sequences. How many rows travel is the router's: on the
+ * null device the choice counts as even. Rows beyond the used ones are zero.
+ * Source: Lepikhin et al. 2021 (GShard); Hwang et al. 2023 (Tutel) for exchanging numbers first. Floors 0-3.
+ * Order: Collective over ep when the program runs.
+ */
+#ifndef TUTTI_PARALLEL_EXPERT_H
+#define TUTTI_PARALLEL_EXPERT_H
+
+#include "parallel/parallel.h"
+#include "parallel/run.h"
+
+struct dispatched {
+    tid z_WD, rows_E;   /* rows for the experts here, and how many each has */
+    tid sent_E, from;   /* what the way back needs */
+    int64_t n_sent;     /* rows of the buffer that was dispatched */
+    struct op_attrs at;
+};
+/* at: PERMUTE's attributes; tokens: of the fullest rank. Experts are cut by region_split. */
+struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, tid rows_E, const struct op_attrs *at,
+                               int64_t tokens);
+tid par_combine(struct tape *t, const struct par *p, tid z_WD, const struct dispatched *d);
+
+/* Carries OP_DISPATCH and OP_COMBINE out, both phases, and their scratch; called by parallel/run.c. */
+void expert_run(struct par_run *x, const struct kernel_call *c);
+size_t expert_scratch(const struct kernel_call *c);
+
+#endif
