@@ -243,6 +243,31 @@ static int one_layout(struct verify *v, struct trial *t, const struct param_tabl
     return rc;
 }
 
+/* The layout that differs from l by being zero 0 and shares nothing but sequences; NULL: there is none. */
+static const struct verify_layout *at_zero0(const struct verify *v, const struct verify_layout *l)
+{
+    char name[sizeof l->layout];
+    memcpy(name, l->layout, sizeof name);
+    char *zero = strstr(name, "zero");
+    if (!zero || strchr(zero, ' ')) return NULL; /* model axes come after it */
+    zero[4] = '0';
+    for (int i = 0; i < v->n; i++)
+        if (!strcmp(v->layout[i].layout, name)) return &v->layout[i];
+    return NULL;
+}
+
+/* What zero shares out does not change in which order anything is added (state/exchange.h). */
+static void check_zero_bits(struct verify *v)
+{
+    for (int i = 0; i < v->n; i++) {
+        struct verify_layout *l = &v->layout[i];
+        const struct verify_layout *zero0 = at_zero0(v, l);
+        if (!zero0 || zero0->bits == l->bits) continue;
+        l->ok = v->ok = false;
+        snprintf(l->tensor, sizeof l->tensor, "bits: not those of zero 0");
+    }
+}
+
 int verify_run(struct verify *v, const struct config *config, int max_ranks, int n_steps, struct err *e)
 {
     CHECK(n_steps >= 1 && n_steps <= MAX_STEPS, "%d steps", n_steps);
@@ -265,6 +290,7 @@ int verify_run(struct verify *v, const struct config *config, int max_ranks, int
         layouts_apply(&all.at[i], &c);
         rc = one_layout(v, &t, &p, &want, e);
     }
+    if (!rc) check_zero_bits(v);
     layouts_free(&all);
     outcome_fini(&want);
     param_table_free(&p);
@@ -279,18 +305,37 @@ void verify_free(struct verify *v)
 }
 
 /* ---- telling ---- */
+/* "same" as one rank, or a number that layouts with equal bits share; "-" when no other layout has them. */
+static const char *bits_mark(const struct verify *v, int layout, char mark[16])
+{
+    const struct verify_layout *l = v->layout;
+    int class = 0, others = 0;
+    if (l[layout].bit_identical) return "same";
+    for (int i = 0; i < v->n; i++) others += i != layout && l[i].bits == l[layout].bits;
+    if (!others) return "-";
+    for (int i = 0; l[i].bits != l[layout].bits; i++) {
+        bool first = !l[i].bit_identical, again = false;
+        for (int k = 0; k < i; k++) first &= l[k].bits != l[i].bits;
+        for (int k = i + 1; k < v->n; k++) again |= l[k].bits == l[i].bits;
+        class += first && again;
+    }
+    snprintf(mark, 16, "=%d", class + 1);
+    return mark;
+}
+
 void verify_print(const struct verify *v, struct str *out)
 {
-    char a[32], b[32];
+    char a[32], b[32], mark[16];
     str_printf(out, "%-38s %5s  %-9s %-9s %-9s %-5s %12s %10s  %s\n", "layout", "ranks", "error", "loss", "norm", "bits",
                "sent/step", "peak", "largest error in");
     for (int i = 0; i < v->n; i++) {
         const struct verify_layout *l = &v->layout[i];
         str_printf(out, "%-38s %5d  %-9.2g %-9.2g %-9.2g %-5s %12s %10s  %s%s\n", l->layout, l->n_ranks, l->max_rel_error,
-                   l->loss_rel_error, l->norm_rel_error, l->bit_identical ? "same" : "-",
+                   l->loss_rel_error, l->norm_rel_error, bits_mark(v, i, mark),
                    str_bytes(a, (double)l->comm_bytes), str_bytes(b, (double)l->peak_bytes), l->tensor,
                    l->ok ? "" : "  <-- DIFFERS");
     }
+    str_puts(out, "bits: same as one rank; layouts with one number have the same bits among them\n");
     str_printf(out, "%s: %d layouts against one rank, bound %g\n", v->ok ? "equal" : "NOT EQUAL", v->n, v->bound);
 }
 

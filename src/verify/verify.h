@@ -9,6 +9,7 @@
  * last step, relative to its norm, unless its gradient was such rounding (Adam makes full steps of it). Where partial sums are
  * rounded to bf16 (model axes), small elements of any gradient are: parameters that began at 0 and are all steps are then
  * compared by their gradients alone.
+ * Layouts of one data-parallel size that differ by their zero level must have the same bits.
  * Floor 6; may use run/. Order: Local: starts its ranks itself.
  */
 #ifndef TUTTI_VERIFY_VERIFY_H
