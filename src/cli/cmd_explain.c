@@ -86,20 +86,26 @@ static int explain_memory(const struct explain *x, struct str *out, struct err *
 static void explain_group(const struct comm *c, struct str *out)
 {
     if (!c) return;
-    str_printf(out, "%s: %d ranks, this is %d\n", comm_name(c), comm_size(c), comm_rank(c));
-    for (int op = 0; op < COMM_OP_N; op++) {
-        struct comm_traffic t = comm_traffic_op(c, (enum comm_op)op);
-        if (t.operations)
-            str_printf(out, "  %-16s %10" PRId64 " operations %10" PRId64 " messages %16" PRId64 " bytes\n",
-                       comm_op_name((enum comm_op)op), t.operations, t.messages, t.bytes);
-    }
+    struct comm_traffic all = comm_traffic(c);
+    int n;
+    const struct comm_tally *t = comm_tally(c, &n);
+    if (!n) return;
+    str_printf(out, "%s: %d ranks, this is %d; %" PRId64 " operations, %" PRId64 " messages, %" PRId64 " bytes sent\n",
+               comm_name(c), comm_size(c), comm_rank(c), all.operations, all.messages, all.bytes);
+    str_printf(out, "  %-14s %-10s %6s %12s %-5s %9s %14s %12s  %s\n", "operation", "algorithm", "times", "elements", "dtype",
+               "messages", "bytes sent", "predicted us", "of");
+    for (int i = 0; i < n; i++)
+        str_printf(out, "  %-14s %-10s %6" PRId64 " %12" PRId64 " %-5s %9" PRId64 " %14" PRId64 " %12.1f  %s\n",
+                   comm_op_name(t[i].op), t[i].algorithm, t[i].traffic.operations, t[i].n, dtype_name(t[i].dtype),
+                   t[i].traffic.messages, t[i].traffic.bytes, 1e6 * t[i].seconds, t[i].what);
 }
 
 /* What rank 0 sends in one step, by group and operation, and when: one step is taken on the null device. */
 static int explain_comm(const struct explain *x, struct str *out, struct err *e)
 {
     const struct ranks *r = &x->ranks;
-    struct comm *const group[] = {r->shard, r->small, r->replicate, r->model, r->axis[AXIS_TP], r->axis[AXIS_PP]};
+    struct comm *const group[] = {r->shard, r->small, r->replicate, r->model, r->axis[AXIS_TP], r->axis[AXIS_CP],
+                                  r->axis[AXIS_PP], r->axis[AXIS_EP], r->axis[AXIS_ETP], r->axis[AXIS_EDP], r->world};
     const int n = (int)(sizeof group / sizeof *group);
     struct engine_batch nothing = {0};
     struct engine_report report;
@@ -107,6 +113,8 @@ static int explain_comm(const struct explain *x, struct str *out, struct err *e)
     engine_init(x->g);
     engine_step(x->g, &nothing, 0, 0, &report);
     if (!r->world) str_puts(out, "one rank: nothing is sent (-n RANKS)\n");
+    else str_puts(out, "one step of rank 0; times are those of the model for a link of comm.link_GBps and link_latency_us, or of\n"
+                       "10 GB/s and 2 us, if nothing else were going on\n\n");
     for (int i = 0; i < n; i++) {
         bool again = false;
         for (int k = 0; k < i; k++) again |= group[k] == group[i];
@@ -156,7 +164,8 @@ int cmd_explain(int argc, char **argv)
     struct str out = {0};
     rc = cli_config(&c, NULL, arena, a.config, a.overrides, a.n_overrides, (int)a.ranks, &e);
     if (!rc) rc = device_null_new(&x.d, &e);
-    if (!rc && a.ranks > 1) rc = comm_world_null(&world, 0, (int)a.ranks, NULL, &e);
+    struct comm_config link = rc ? (struct comm_config){0} : config_comm(&c);
+    if (!rc && a.ranks > 1) rc = comm_world_null(&world, 0, (int)a.ranks, &link, &e);
     if (!rc) rc = ranks_init(&x.ranks, world, &c, &e);
     struct engine_config ec = rc ? (struct engine_config){0} : config_engine(&c);
     if (!rc) ranks_engine(&x.ranks, &ec);

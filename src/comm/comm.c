@@ -110,6 +110,7 @@ static void count(struct comm *c, struct op *o)
     t->bytes += now.bytes;
     t->messages += now.messages;
     t->operations += now.operations;
+    if (c->w->ops->counts_only) tally_add(c, o, now);
     const struct comm_config *f = &c->w->cfg;
     o->link_s = now.messages ? (f->link_GBps > 0 ? (double)now.bytes / (f->link_GBps * 1e9) : 0) + f->link_latency_s : 0;
     c->times.link_s += o->link_s;

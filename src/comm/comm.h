@@ -195,6 +195,21 @@ struct comm_times {
 };
 struct comm_times comm_times(const struct comm *c);
 
+/* What a null communicator was asked for so far: a row per distinct operation, in order of first appearance. The rows are
+ * c's, until its next operation. Other transports keep none. */
+#define COMM_LINK_LATENCY_S 2e-6 /* what `seconds` assumes where config names no link: docs/benchmarks.md */
+#define COMM_LINK_GBPS 10.0
+struct comm_tally {
+    enum comm_op op;
+    enum dtype dtype;
+    int64_t n; /* elements of one operation; of an exchange: of its first message */
+    const char *algorithm;
+    char what[48];
+    struct comm_traffic traffic; /* of all of them */
+    double seconds;              /* of all of them, by the alpha-beta model, if nothing else were going on */
+};
+const struct comm_tally *comm_tally(const struct comm *c, int *n);
+
 /* The algorithm that an operation of n elements (in all: size*n for gathers and scatters) would take. */
 const char *comm_choice(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r);
 /* What one operation would send, without doing it. */

@@ -114,6 +114,8 @@ struct comm {
     int64_t open; /* engine: the first ticket that is not complete */
     char *tmp;    /* engine: TMP of the collective that runs */
     size_t tmp_bytes;
+    struct comm_tally *tally; /* counts only */
+    int n_tally, tally_room;
     struct program sketch; /* for predictions */
     const void **src;      /* [size], engine: the sources of a fold */
     void **dst;            /* [size] */
@@ -186,6 +188,9 @@ void late_check(struct world *w);
 const struct algorithm *select_algorithm(const struct comm *c, const struct coll *k, struct program *p);
 const struct algorithm *select_named(const char *name); /* NULL: there is none */
 int comm_config_check(const struct comm_config *cfg, struct err *e); /* names in it are known; cfg may be NULL */
+
+/* tally.c: one more operation of a rank that only counts. */
+void tally_add(struct comm *c, const struct op *o, struct comm_traffic t);
 
 /* comm.c: an operation of n elements in even pieces, on paper; *pieces is the caller's to free. */
 void comm_sketch(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r, int64_t **pieces,

@@ -155,6 +155,7 @@ static void release(struct comm *c)
     xfree(c->late);
     xfree(c->fate);
     xfree(c->heard);
+    xfree(c->tally);
     xfree(c->tmp);
     xfree(c);
 }

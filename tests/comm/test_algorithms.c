@@ -104,6 +104,38 @@ static void test_predicted_is_counted(void **state)
     comm_free(null);
 }
 
+/* The plan of a step: a row per distinct operation, which add up to the ledger; times follow the link that is named. */
+static void test_tally(void **state)
+{
+    (void)state;
+    struct comm *c;
+    struct err e;
+    struct comm_config cfg = {.link_GBps = 1, .link_latency_s = 1e-3, .ranks_per_host = 1};
+    int n;
+    assert_int_equal(comm_world_null(&c, 1, 4, &cfg, &e), OK);
+    for (int i = 0; i < 3; i++) {
+        comm_wait(c, comm_reduce_scatter(c, NULL, NULL, 1000, DT_F32, COMM_SUM, "a"));
+        comm_wait(c, comm_all_gather(c, NULL, NULL, 1000, DT_BF16, "a"));
+    }
+    comm_wait(c, comm_all_gather(c, NULL, NULL, 1000, DT_BF16, "b"));
+    comm_wait(c, comm_send(c, NULL, 500000, DT_F32, 2, "c"));
+    const struct comm_tally *t = comm_tally(c, &n);
+    assert_int_equal(n, 4);
+    assert_string_equal(t[0].what, "a");
+    assert_int_equal(t[0].op, COMM_REDUCE_SCATTER);
+    assert_int_equal(t[0].traffic.operations, 3);
+    assert_int_equal(t[0].traffic.bytes, 3 * 3 * 4000);
+    assert_int_equal(t[0].traffic.messages, 9);
+    assert_true(t[0].seconds > 9e-3 && t[0].seconds < 9e-3 + 4 * 36e-6);
+    assert_int_equal(t[3].op, COMM_EXCHANGE);
+    assert_true(t[3].seconds > 2.9e-3 && t[3].seconds < 3.1e-3);
+    struct comm_traffic all = {0};
+    for (int i = 0; i < n; i++) all.bytes += t[i].traffic.bytes, all.messages += t[i].traffic.messages;
+    assert_int_equal(all.bytes, comm_traffic(c).bytes);
+    assert_int_equal(all.messages, comm_traffic(c).messages);
+    comm_free(c);
+}
+
 /* A null rank in the place of this one counts what this one sent. */
 static int same_count(struct comm *world, const struct comm_config *cfg, struct err *e)
 {
@@ -153,6 +185,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_costs),
         cmocka_unit_test(test_predicted_is_counted),
+        cmocka_unit_test(test_tally),
     };
     if (comm_launched()) return launched(argc > 1 ? atoi(argv[1]) : 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
