@@ -33,6 +33,7 @@ struct group {
     bool *joined;
     struct meet *meet;
     struct post *post; /* [size from][size to][POSTS] */
+    int64_t *pieces;   /* [2][size][2][size + 1] where the pieces of all_to_all begin, for all to read */
 };
 
 /* What the ranks share. */
@@ -81,6 +82,7 @@ static struct group *group_new(const struct comm *c, struct err *e)
     g->ranks = xcalloc(n, sizeof *g->ranks);
     memcpy(g->ranks, c->world_rank, n * sizeof *g->ranks);
     g->joined = xcalloc(n, sizeof *g->joined);
+    g->pieces = xcalloc(4 * n * (n + 1), sizeof *g->pieces);
     return g;
 }
 
@@ -90,6 +92,7 @@ static void group_free(struct group *g)
     mem_pages_free(g->post, posts_bytes(g->size));
     xfree(g->ranks);
     xfree(g->joined);
+    xfree(g->pieces);
     xfree(g);
 }
 
@@ -222,9 +225,23 @@ static bool always(const struct comm *c)
     return true;
 }
 
+/* A rank whose part was done by others may be through, and use its own arrays anew, before a slow one has looked at them. Two
+ * sets do: a rank comes to the next meeting but one when all have left this one. */
+static void lay_out_pieces(struct comm *c, struct op *o)
+{
+    size_t cell = (size_t)c->size + 1;
+    int64_t *at = ((struct member *)c->group)->g->pieces;
+    at += ((size_t)(o->meet % 2) * (size_t)c->size + (size_t)c->rank) * 2 * cell;
+    memcpy(at, o->coll.in_at, cell * sizeof *at);
+    memcpy(at + cell, o->coll.out_at, cell * sizeof *at);
+    o->coll.in_at = at;
+    o->coll.out_at = at + cell;
+}
+
 /* Small vectors are copied to where all can read them before the ranks meet: then nobody waits for a second meeting. */
 static bool local_prepare(struct comm *c, struct op *o)
 {
+    if (o->coll.op == COMM_ALL_TO_ALL) lay_out_pieces(c, o);
     return !staged_small(c, o) || staged_prepare(c, o);
 }
 
