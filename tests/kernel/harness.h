@@ -254,6 +254,7 @@ static inline void build_rotary(struct kcase *k)
     k->at.head_dim = 2 * (int)kcase_int(k, 1, 20);
     int64_t wide = k->at.head_dim;
     if (kcase_int(k, 0, 2) == 0) { /* a part of each head */
+        k->at.head_dim += (int)kcase_int(k, 0, 1);
         wide = k->at.rotary_dim = 2 * (int)kcase_int(k, 1, k->at.head_dim / 2);
         k->at.rotary_at = (int)kcase_int(k, 0, k->at.head_dim - k->at.rotary_dim);
     }

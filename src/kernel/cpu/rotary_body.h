@@ -55,7 +55,7 @@ VEC_INLINE void rotary_run_rows(const struct kernel_call *c, int64_t lo, int64_t
     const struct view *acc = back ? &c->acc[0] : &absent;
     int64_t half = c->at.head_dim / 2;
     bool plain = !c->at.rotary_dim && !c->at.rotary_pairs;
-    size_t head_bytes = 2 * (size_t)half * dtype_bytes(t);
+    size_t head_bytes = (size_t)c->at.head_dim * dtype_bytes(t);
     for (int64_t r = lo; r < hi; r++) {
         int32_t pos = ((const int32_t *)c->in[1].p)[r];
         CHECK(pos >= 0 && pos < c->in[2].n[0], "position %d is beyond the table of %lld", (int)pos,
