@@ -40,6 +40,7 @@ static void test_uneven(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) check(sizes[i][0], sizes[i][1], "parallel.reduce=microbatch");
     check(11, 2, "parallel.reduce=step");
     check(6, 1, "numerics.exact_order=true");
+    check(7, 2, "precision.grad=bf16");
 }
 
 /* Splitting a batch into microbatches of any size changes rounding only. */
