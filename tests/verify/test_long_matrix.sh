@@ -45,17 +45,17 @@ memory: {recompute: full}
 run: {threads: 1}
 comm: {timeout_s: 60}
 END
-matrix tied 6 60 tp3 pp5:1f1b 'zero3 pp2:[a-z0-9]+' --
+matrix tied 5 60 tp3 pp5:1f1b 'zero3 pp2:[a-z0-9]+' --
 
 cat >"$dir/mixtral.yaml" <<END
-model: {family: mixtral, layers: 3, hidden: 32, heads: 4, kv_heads: 2, ffn: 40, vocab: 67, seq_len: 9, moe: {experts: 5, top_k: 2, z: 0.001}}
+model: {family: mixtral, layers: 3, hidden: 32, heads: 4, kv_heads: 2, ffn: 40, seq_len: 9, moe: {experts: 5, top_k: 2, z: 0.001}}
 batch: {global: 5, micro: 1}
 precision: {recipe: fp32}
 optimizer: {lr: 1.0e-2, clip: 0.5}
 run: {threads: 1}
 comm: {timeout_s: 60}
 END
-matrix mixtral 5 60 ep5 'zero3 ep2' 'tp2 ep2 etp1' --
+matrix mixtral 4 60 ep4 'zero3 ep2' 'tp2 ep2 etp1' --
 matrix mixtral 4 60 ep4 'zero3 ep2' -- model.family=deepseek model.kv_heads=4 model.moe.shared=1 model.moe.first_dense=1 \
     model.moe.score=sigmoid model.moe.bias=true model.mla.kv_rank=10 model.mla.q_rank=12 model.mla.nope_dim=8 model.mla.rope_dim=4 \
     model.mla.value_dim=8
