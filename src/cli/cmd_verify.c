@@ -27,7 +27,7 @@ int cmd_verify(int argc, char **argv)
     int ranks = a.ranks > 1 ? (int)a.ranks : 4;
     if (ranks > 64) return cli_usage("verify", "-n %d: at most 64", ranks);
     static const char *const one_rank[] = {"dp_replicate=1", "dp_shard=-1", "zero=0",    "tp=1",         "cp=1",
-                                           "ep=1",           "pp=1",        "servers=0", "schedule=auto"};
+                                           "ep=1",           "pp=1",        "servers=0", "schedule=auto", "cp_inner=0"};
     enum { N_ONE_RANK = (int)(sizeof one_rank / sizeof *one_rank) };
     char *keys[CLI_MAX_KEYS + N_ONE_RANK];
     int n = 0;

@@ -182,6 +182,7 @@ static const struct type_line context_lines[] = {
     {{R, R, R, WHOLE}, {SPMD_R, SPMD_R}},
     {{S0, S0, S0, WHOLE}, {SPMD_S0, SPMD_S0}},
     {{S1, S1, S1, WHOLE}, {SPMD_S1, SPMD_S1}},
+    {{S1, R, R, WHOLE}, {SPMD_S1, SPMD_S1}}, /* key heads that several ranks read */
     {{V, V, V, V}, {SPMD_V, SPMD_V}},
 };
 static const struct type_refusal context_refusals[] = {

@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "nn/layers.h"
+#include "parallel/context.h"
 
 uint64_t dropout_stream(const char *what, int layer)
 {
@@ -69,7 +70,7 @@ tid attention_between(struct layer_ctx *x, tid q, tid k, tid v, int layer, doubl
         .stream = dropout_stream("attention", layer),
         .scale = (float)scale,
     };
-    if (x->s->mode != MODEL_DECODE) return op_attention(x->t, q, k, v, x->doc_T, &shape, "attention");
+    if (x->s->mode != MODEL_DECODE) return par_attention(x->t, x->par, q, k, v, x->doc_T, &shape, "attention");
     int64_t n[2] = {x->s->cache_rows, count(h.kv) * c->head_dim};
     int slot = slot_cache(x->params->n, layer);
     if (x->t->err.code) return TID_NONE;

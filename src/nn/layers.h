@@ -14,6 +14,7 @@ struct layer_ctx {
     const struct param_table *params;
     const struct par *par;
     const struct model_shape *s;
+    int64_t tokens;  /* of the microbatch on this rank: its rows of every sequence */
     tid *param_tid; /* by parameter, -1 not on the tape yet */
     tid pos_T, doc_T, target_T, rope_PA;
     tid index_T; /* which token each row of the stream is, for dropout; TID_NONE: rows are tokens in order */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "layout/context.h"
 #include "nn/layers.h"
 
 static const struct family *const families[MODEL_N] = {[MODEL_GPT2] = &family_gpt2, [MODEL_LLAMA] = &family_llama,
@@ -189,13 +190,13 @@ double model_flops_per_token(const struct model_config *c, const struct param_ta
     return 6 * matrices + 6.0 * c->layers * c->heads * columns * (double)(seq + 1);
 }
 
-/* Tokens differ along the data axes and along cp; everything else is the same on every rank. */
-static struct spmd_type type_tokens(void)
+/* Tokens differ along the data axes, and cp shares out those of every sequence; everything else is the same on every rank. */
+static struct spmd_type type_tokens(enum spmd over_cp)
 {
     struct spmd_type t = spmd_all(SPMD_I);
     t = spmd_with(t, AXIS_DP_REPLICATE, SPMD_V);
     t = spmd_with(t, AXIS_DP_SHARD, SPMD_V);
-    return spmd_with(t, AXIS_CP, SPMD_V);
+    return spmd_with(t, AXIS_CP, over_cp);
 }
 
 /* Replicated over the data axes: the gradient is a sum over them. */
@@ -248,7 +249,7 @@ tid embed_tokens(struct layer_ctx *x, tid ids_T)
 /* What the stage before sends: the stream as it lies here. */
 static tid stream_arrives(struct layer_ctx *x, struct spmd_type type)
 {
-    int64_t lo = 0, hi = x->s->batch * x->s->seq;
+    int64_t lo = 0, hi = x->tokens;
     if (x->par->sequence) {
         par_share(x->par, AXIS_TP, hi, &lo, &hi);
         type = spmd_with(type, AXIS_TP, SPMD_S0);
@@ -259,7 +260,7 @@ static tid stream_arrives(struct layer_ctx *x, struct spmd_type type)
 
 tid region_enter(struct layer_ctx *x, tid h_TD)
 {
-    if (x->par->sequence) return par_gather(x->t, x->par, h_TD, AXIS_TP, x->s->batch * x->s->seq);
+    if (x->par->sequence) return par_gather(x->t, x->par, h_TD, AXIS_TP, x->tokens);
     return par_enter(x->t, x->par, h_TD, AXIS_TP);
 }
 
@@ -310,7 +311,7 @@ static void record_chunk(struct layer_ctx *x, tid h_CD, tid w_VD, tid target_C)
 /* Head and loss in chunks of rows: logits live for one chunk, forward and backward at once. */
 static void record_loss(struct layer_ctx *x, tid h_TD, tid w_VD, tid target_T)
 {
-    int64_t tokens = x->s->batch * x->s->seq;
+    int64_t tokens = x->tokens;
     int64_t chunk = x->s->loss_rows > 0 && x->s->loss_rows < tokens ? x->s->loss_rows : tokens;
     if (x->par->size[AXIS_TP] > 1) h_TD = region_enter(x, h_TD);
     for (int64_t row = 0; row < tokens; row += chunk) {
@@ -328,7 +329,7 @@ static void record_head(struct layer_ctx *x, tid h_TD, tid target_T)
         record_loss(x, h_TD, w_VD, target_T);
         return;
     }
-    int64_t tokens = x->s->batch * x->s->seq;
+    int64_t tokens = x->tokens;
     if (x->s->mode == MODEL_DECODE) h_TD = tape_rows(x->t, h_TD, tokens - 1, 1);
     tid logits = op_linear(x->t, h_TD, w_VD, TID_NONE, "logits");
     if (x->t->err.code) return;
@@ -350,14 +351,26 @@ static tid record_layers(struct layer_ctx *x, const struct family *f, tid h_TD, 
     return h_TD;
 }
 
+/* Rows are not tokens in order where cp or tp (sequence parallelism) shares them out. */
+static tid record_index(struct layer_ctx *x)
+{
+    bool apart = x->par->sequence || x->par->size[AXIS_CP] > 1;
+    if (!apart || x->c->dropout == 0 || x->s->mode == MODEL_DECODE) return TID_NONE;
+    struct spmd_type type = spmd_with(spmd_all(SPMD_I), AXIS_CP, SPMD_S0);
+    tid index_T = tape_input(x->t, "index", SLOT_INDEX, DT_I32, 1, &x->tokens, type);
+    return x->par->sequence ? par_rows(x->t, x->par, index_T, AXIS_TP) : index_T;
+}
+
 void model_record(struct tape *t, const struct model_config *c, const struct param_table *p, const struct par *par,
                   const struct model_shape *s)
 {
     const struct family *f = families[c->family];
     const struct model_stage whole = {0, c->layers, true, true}, *g = s->stage ? s->stage : &whole;
-    int64_t tokens = s->batch * s->seq;
-    struct spmd_type type = type_tokens();
-    struct layer_ctx x = {.t = t, .c = c, .params = p, .par = par, .s = s};
+    bool decode = s->mode == MODEL_DECODE; /* no loss of a whole sequence: its cache is on this rank */
+    int64_t tokens = s->batch * (decode ? s->seq : context_rows(s->seq, par->size[AXIS_CP], par->rank[AXIS_CP], 1));
+    int64_t all = s->batch * s->seq; /* on all ranks of cp */
+    struct spmd_type type = type_tokens(decode ? SPMD_V : SPMD_S0);
+    struct layer_ctx x = {.t = t, .c = c, .params = p, .par = par, .s = s, .tokens = tokens};
     CHECK(g->embeds || g->heads || g->end > g->first, "a stage with nothing in it");
     x.param_tid = arena_alloc(t->arena, sizeof *x.param_tid * (size_t)p->n);
     for (int i = 0; i < p->n; i++) x.param_tid[i] = TID_NONE;
@@ -366,10 +379,8 @@ void model_record(struct tape *t, const struct model_config *c, const struct par
     bool weighs = c->moe.experts && g->end > g->first && g->end > c->moe.first_dense; /* balance is over trained tokens */
     x.target_T = trains && (g->heads || weighs) ? tape_input(t, "targets", SLOT_TARGETS, DT_I32, 1, &tokens, type) : TID_NONE;
     x.pos_T = tape_input(t, "positions", SLOT_POSITIONS, DT_I32, 1, &tokens, type);
-    x.doc_T = c->document_mask && trains ? tape_input(t, "documents", SLOT_DOCS, DT_I32, 1, &tokens, type) : TID_NONE;
-    x.index_T = par->sequence && c->dropout > 0
-                    ? par_rows(t, par, tape_input(t, "index", SLOT_INDEX, DT_I32, 1, &tokens, spmd_all(SPMD_I)), AXIS_TP)
-                    : TID_NONE;
+    x.doc_T = c->document_mask && trains ? tape_input(t, "documents", SLOT_DOCS, DT_I32, 1, &all, type_tokens(SPMD_I)) : TID_NONE;
+    x.index_T = record_index(&x);
     if (f->uses_rope)
         x.rope_PA = tape_input(t, "rope", SLOT_ROPE, DT_F32, 2, (int64_t[]){c->max_seq, model_rope_cols(c)},
                                spmd_all(SPMD_I));

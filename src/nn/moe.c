@@ -16,6 +16,7 @@
  * and to sums that are reported, per sequence of the batch, so no layout changes them. */
 #include <math.h>
 
+#include "layout/context.h"
 #include "nn/layers.h"
 #include "parallel/expert.h"
 
@@ -57,7 +58,7 @@ void moe_declare(struct declare_ctx *x, int layer, double std, double std_out)
 /* The tokens that this rank's router sees, of the microbatch's. */
 static struct share tokens_here(const struct layer_ctx *x)
 {
-    struct share s = {0, x->s->batch * x->s->seq};
+    struct share s = {0, x->tokens};
     if (model_tokens_split(x->par)) par_share(x->par, AXIS_TP, s.hi, &s.lo, &s.hi);
     return s;
 }
@@ -65,7 +66,7 @@ static struct share tokens_here(const struct layer_ctx *x)
 static struct op_attrs attrs(const struct layer_ctx *x)
 {
     const struct moe_config *m = &x->c->moe;
-    struct op_attrs a = {.batch = x->s->batch, .seq = x->s->seq};
+    struct op_attrs a = {.batch = x->s->batch, .seq = x->tokens / x->s->batch};
     a.moe = (struct moe_attrs){
         .experts = m->experts,
         .top_k = m->top_k,
@@ -100,6 +101,7 @@ static void record_balance(struct layer_ctx *x, const struct op_attrs *router, t
     tid target_T = tape_rows(x->t, x->target_T, here.lo, here.hi - here.lo);
     tid load_SE = op_moe(x->t, OP_LOAD, &a, 2, (tid[]){pick_Tk, target_T}, "load");
     if (model_tokens_split(x->par)) load_SE = par_reduce(x->t, x->par, load_SE, AXIS_TP);
+    load_SE = par_reduce(x->t, x->par, load_SE, AXIS_CP); /* a sequence's picks, from all its rows */
     tid stat = op_moe(x->t, OP_BALANCE, &a, 4, (tid[]){logits_TE, pick_Tk, target_T, load_SE}, "balance");
     tape_bind(x->t, stat, slot_balance(x->params->n, x->c->layers, layer));
 }
@@ -128,6 +130,17 @@ static tid experts(struct layer_ctx *x, tid y_UD, tid rows_E, int layer)
     return op_grouped(x->t, a_UF, w_down, rows_E, "experts.down");
 }
 
+/* On the rank of cp that has the most. */
+static int64_t most_tokens(const struct layer_ctx *x)
+{
+    int64_t most = x->tokens;
+    for (int r = 0; r < x->par->size[AXIS_CP] && x->par->size[AXIS_CP] > 1; r++) {
+        int64_t n = x->s->batch * context_rows(x->s->seq, x->par->size[AXIS_CP], r, 1);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 /* Sorted, sent, multiplied, brought back, added up. */
 static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r, int layer)
 {
@@ -136,7 +149,7 @@ static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r,
     tid y_UD = op_moe(x->t, OP_PERMUTE, &a, 2, (tid[]){h_TD, r->pick_Tk}, "permute");
     if (x->t->err.code) return TID_NONE;
     tid row_Tk = y_UD + 1;
-    int64_t tokens = x->s->batch * x->s->seq, parts = experts_whole(x->par) ? x->par->size[AXIS_TP] : 1;
+    int64_t tokens = most_tokens(x), parts = experts_whole(x->par) ? x->par->size[AXIS_TP] : 1;
     struct dispatched d = par_dispatch(x->t, x->par, y_UD, y_UD + 2, &a, (tokens + parts - 1) / parts);
     y_UD = par_combine(x->t, x->par, experts(x, d.z_WD, d.rows_E, layer), &d);
     return op_moe(x->t, OP_UNPERMUTE, &a, 3, (tid[]){y_UD, r->gate_Tk, row_Tk}, "unpermute");
@@ -148,7 +161,7 @@ static tid record_whole(struct layer_ctx *x, tid h_TD, int layer)
     tid own_TD = x->par->sequence ? h_TD : par_spread(x->t, x->par, h_TD, AXIS_TP);
     struct routed r = route(x, own_TD, layer);
     tid z_TD = routed_experts(x, own_TD, &r, layer);
-    if (!x->par->sequence) z_TD = par_collect(x->t, x->par, z_TD, AXIS_TP, x->s->batch * x->s->seq);
+    if (!x->par->sequence) z_TD = par_collect(x->t, x->par, z_TD, AXIS_TP, x->tokens);
     if (!x->c->moe.shared) return z_TD;
     tid s_TD = region_leave(x, mlp_record(x, region_enter(x, h_TD), layer, "moe.shared"));
     return op_add(x->t, s_TD, z_TD, 0, 0, TID_NONE, "experts");

@@ -129,6 +129,11 @@ const struct conf_row config_rows[] = {
     BOOL("parallel.sequence_parallel", parallel.sequence_parallel, "false",
          "tensor parallel: shard the tokens of the residual stream over tp as well"),
     INT("parallel.cp", parallel.cp, "1", -1, 1 << 20, "context parallel"),
+    CHOICE("parallel.cp_algorithm", parallel.cp_algorithm, "ring", "ring|all_gather|all_to_all|two_level",
+           "how attention goes over cp: keys visit around a ring, all at once, heads are exchanged for rows, or heads inside "
+           "groups and a ring between them"),
+    INT("parallel.cp_inner", parallel.cp_inner, "0", 0, 1024,
+        "two_level: ranks that exchange heads, next to each other; 0: the divisor of cp nearest to its root"),
     INT("parallel.ep", parallel.ep, "1", -1, 1 << 20, "ranks that share out the experts; -1: what is left of dp_shard x cp x tp"),
     INT("parallel.etp", parallel.etp, "null", 1, 1 << 20, "ranks that share each expert's columns: 1, or tp; default: tp"),
     INT("parallel.servers", parallel.servers, "0", 0, 1 << 16,
@@ -264,6 +269,39 @@ static int resolve_left(struct degree *d, int n, int n_ranks, const struct conf 
     return OK;
 }
 
+static int64_t divisor_near_root(int64_t n)
+{
+    int64_t best = 1;
+    for (int64_t d = 1; d * d <= n; d++)
+        if (n % d == 0) best = d;
+    return best;
+}
+
+void config_context(const struct config *c, struct par *par)
+{
+    int64_t cp = c->parallel.cp, inner = 1;
+    if (c->parallel.cp_algorithm == CP_ALL_TO_ALL) inner = cp;
+    if (c->parallel.cp_algorithm == CP_TWO_LEVEL) inner = c->parallel.cp_inner ? c->parallel.cp_inner : divisor_near_root(cp);
+    par->context_inner = to_int(inner);
+    par->context_gather = c->parallel.cp_algorithm == CP_ALL_GATHER;
+}
+
+static int resolve_context(const struct config *c, const struct conf *f, struct err *e)
+{
+    int64_t cp = c->parallel.cp, inner = c->parallel.cp_inner;
+    if (cp > c->model.seq_len)
+        return conf_error(f, e, "parallel.cp", "%lld ranks for sequences of %lld tokens; choose at most that", (long long)cp,
+                          (long long)c->model.seq_len);
+    if (inner && c->parallel.cp_algorithm != CP_TWO_LEVEL)
+        return conf_error(f, e, "parallel.cp_inner", "is for cp_algorithm two_level only; set it to 0");
+    if (!inner || cp % inner == 0) return OK;
+    int64_t below = inner < cp ? inner : cp, above = below;
+    while (cp % below) below--;
+    while (above < cp && cp % above) above++;
+    return conf_error(f, e, "parallel.cp_inner", "%lld does not divide cp = %lld; the nearest that does is %lld", (long long)inner,
+                      (long long)cp, (long long)(inner - below <= above - inner || inner > cp ? below : above));
+}
+
 /* Workers share out sequences only, and keep no state that could be shared. */
 static int resolve_servers(const struct config *c, const struct conf *f, int n_ranks, struct err *e)
 {
@@ -326,9 +364,8 @@ static int resolve_parallel(struct config *c, const struct conf *f, int n_ranks,
     int rc = resolve_servers(c, f, n_ranks, e);
     if (!rc) rc = resolve_left(dense, 5, n_ranks - to_int(c->parallel.servers), f, e);
     if (rc) return rc;
-    if (c->parallel.cp != 1)
-        return conf_error(f, e, "parallel.cp", "this version cannot split this axis; choose 1, got %lld", (long long)c->parallel.cp);
-    rc = resolve_experts(c, f, e);
+    rc = resolve_context(c, f, e);
+    if (!rc) rc = resolve_experts(c, f, e);
     if (rc) return rc;
     if (c->parallel.tp > c->model.hidden)
         return conf_error(f, e, "parallel.tp", "%lld ranks for %lld columns; choose at most that", (long long)c->parallel.tp,

@@ -24,6 +24,7 @@ enum config_order { ORDER_SHUFFLED, ORDER_SEQUENTIAL };
 enum config_recipe { RECIPE_FP32, RECIPE_BF16 };
 enum config_grad { GRAD_FP32, GRAD_BF16 };
 enum config_reduce { REDUCE_MICROBATCH, REDUCE_STEP };
+enum config_cp { CP_RING, CP_ALL_GATHER, CP_ALL_TO_ALL, CP_TWO_LEVEL };
 enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_FULL };
 enum config_server { SERVER_SYNC, SERVER_ASYNC };
 enum config_progress { PROGRESS_AUTO, PROGRESS_INLINE, PROGRESS_THREAD };
@@ -79,6 +80,8 @@ struct config {
         bool sequence_parallel;
         int64_t servers, staleness;
         int server_mode;
+        int cp_algorithm;
+        int64_t cp_inner;
         const char *schedule, *schedule_file;
         const char *schedule_text; /* not a key: what is in the file */
         int64_t chunks;
@@ -137,6 +140,8 @@ struct engine_config config_engine(const struct config *c); /* what train, plan,
 int config_check_pipeline(const struct config *c, struct err *e);
 /* Whether numerics.exact_order, where it is on, can have these degrees and this batch. */
 int config_check_exact(const struct config *c, struct err *e);
+/* How attention goes over cp: par's context_inner and context_gather. */
+void config_context(const struct config *c, struct par *par);
 int config_ranks(const struct config *c); /* of all axes */
 int64_t config_dp(const struct config *c);         /* data-parallel ranks */
 /* Sequences [first, first + n) of the global batch that data-parallel rank i takes. */

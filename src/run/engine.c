@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "run/balance.h"
+#include "layout/context.h"
 #include "run/build.h"
 #include "run/executor.h"
 #include "run/tally.h"
@@ -90,9 +91,14 @@ static int push_buffers(struct engine *g, struct buffer *list, int *have, int n,
     return rc;
 }
 
+int64_t engine_seq_here(const struct engine *g)
+{
+    return context_rows(g->cfg.seq, g->cfg.par.size[AXIS_CP], g->cfg.par.rank[AXIS_CP], 1);
+}
+
 int64_t engine_crossing(const struct engine *g)
 {
-    int64_t lo = 0, hi = g->cfg.micro * g->cfg.seq;
+    int64_t lo = 0, hi = g->cfg.micro * engine_seq_here(g);
     if (g->cfg.par.sequence) par_share(&g->cfg.par, AXIS_TP, hi, &lo, &hi);
     return (hi - lo) * g->cfg.model.hidden;
 }
@@ -129,25 +135,31 @@ static int new_slabs(struct engine *g, struct err *e)
 
 static int new_buffers(struct engine *g, struct err *e)
 {
-    int64_t tokens = g->cfg.n_microbatches * g->cfg.micro * g->cfg.seq;
-    int fields = g->cfg.model.document_mask ? DATA_FIELDS : DATA_FIELDS - 1;
+    int64_t sequences = g->cfg.n_microbatches * g->cfg.micro, here = engine_seq_here(g);
+    int64_t ints = sequences * ((DATA_FIELDS - 1) * here + (g->cfg.model.document_mask ? g->cfg.seq : 0));
     size_t scratch = 0;
     for (int i = 0; i < g->n_stages; i++) {
         const struct engine_stage *s = &g->stage[i];
         scratch = max_size(scratch, max_size(s->train ? s->train->bytes[HOME_SCRATCH] : 0, s->eval->bytes[HOME_SCRATCH]));
     }
     int rc = new_store(g, e);
-    if (!rc) rc = buffer_new(&g->data, g->dev, MEM_DATA, to_size(tokens) * sizeof(int32_t) * (size_t)fields, e);
+    if (!rc) rc = buffer_new(&g->data, g->dev, MEM_DATA, to_size(ints) * sizeof(int32_t), e);
     if (!rc && model_rope_cols(&g->cfg.model))
         rc = buffer_new(&g->rope, g->dev, MEM_DATA,
                         to_size(g->cfg.model.max_seq * model_rope_cols(&g->cfg.model)) * sizeof(float), e);
     if (!rc) rc = buffer_new(&g->stat, g->dev, MEM_DATA, tally_bytes(&g->cfg), e);
-    bool indexed = g->cfg.par.sequence && g->cfg.model.dropout > 0;
-    if (!rc && indexed) rc = buffer_new(&g->index, g->dev, MEM_DATA, to_size(g->cfg.micro * g->cfg.seq) * sizeof(int32_t), e);
+    bool indexed = (g->cfg.par.sequence || g->cfg.par.size[AXIS_CP] > 1) && g->cfg.model.dropout > 0;
+    if (!rc && indexed) rc = buffer_new(&g->index, g->dev, MEM_DATA, to_size(g->cfg.micro * here) * sizeof(int32_t), e);
     if (!rc && balance_bytes(&g->cfg)) rc = buffer_new(&g->balance, g->dev, MEM_DATA, balance_bytes(&g->cfg), e);
     if (!rc) rc = new_slabs(g, e);
     if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, scratch, e);
     return rc;
+}
+
+/* Where row i of this rank's rows stands in its sequence. */
+static int64_t place(const struct engine *g, int64_t i)
+{
+    return context_place(g->cfg.seq, g->cfg.par.size[AXIS_CP], g->cfg.par.rank[AXIS_CP], i);
 }
 
 static void bind(struct engine *g)
@@ -159,9 +171,9 @@ static void bind(struct engine *g)
     g->slot[SLOT_STAT] = g->stat.p;
     g->slot[SLOT_INDEX] = g->index.p;
     if (g->index.p) {
-        int64_t n = g->cfg.micro * g->cfg.seq;
+        int64_t here = engine_seq_here(g), n = g->cfg.micro * here;
         int32_t *index = xcalloc(to_size(n), sizeof *index);
-        for (int64_t i = 0; i < n; i++) index[i] = (int32_t)i;
+        for (int64_t i = 0; i < n; i++) index[i] = (int32_t)(i / here * g->cfg.seq + place(g, i % here));
         device_from_host(&g->stream, &g->index, 0, index, g->index.bytes);
         stream_sync(&g->stream);
         xfree(index);
@@ -189,6 +201,8 @@ int engine_new(struct engine **out, const struct engine_config *c, struct device
     g->stream.dev = d;
     if (!c->par.size[0]) g->cfg.par = par_single();
     memcpy(g->collectives.axis, c->axis, sizeof g->collectives.axis);
+    g->collectives.inner = c->cp_inner;
+    g->collectives.outer = c->cp_outer;
     int rc = model_check(&c->model, e);
     if (!rc) rc = kernel_table_init(&g->kernels, c->kernels, c->threads, d->counts_only, e);
     if (!rc) model_declare(&c->model, &g->cfg.par, &g->params);
@@ -249,24 +263,54 @@ void engine_init(struct engine *g)
     store_init(&g->store, &g->kernels, &g->stream, g->cfg.seed);
 }
 
+/* This rank's rows of n sequences. */
+static int32_t *rows_here(const struct engine *g, const int32_t *from, int64_t n)
+{
+    int64_t here = engine_seq_here(g);
+    int32_t *to = xcalloc(to_size(n * here) + 1, sizeof *to);
+    for (int64_t i = 0; i < here; i++)
+        for (int64_t b = 0, at = place(g, i); b < n; b++) to[b * here + i] = from[b * g->cfg.seq + at];
+    return to;
+}
+
+/* One field of the batch to its place at `at`, then fill for the sequences that do not exist. */
+static void feed_field(struct engine *g, size_t at, const int32_t *host, int64_t given, int64_t room, int fill)
+{
+    size_t have = to_size(given) * sizeof *host, rest = to_size(room - given) * sizeof *host;
+    void *none = rest ? xmalloc(rest) : NULL;
+    if (rest) memset(none, fill, rest);
+    if (have) device_from_host(&g->stream, &g->data, at, host, have);
+    if (rest) device_from_host(&g->stream, &g->data, at + have, none, rest);
+    stream_sync(&g->stream);
+    xfree(none);
+}
+
 /* Tokens of the part; sequences that do not exist have targets of -1 and harmless tokens. */
 static void feed(struct engine *g, const struct engine_batch *b)
 {
-    int64_t room = g->cfg.n_microbatches * g->cfg.micro * g->cfg.seq;
-    int64_t have = b->n * g->cfg.seq;
-    CHECK(have <= room, "%lld sequences for room of %lld", (long long)b->n, (long long)(room / g->cfg.seq));
-    size_t field = to_size(room) * sizeof(int32_t), given = to_size(have) * sizeof(int32_t);
+    int64_t room = g->cfg.n_microbatches * g->cfg.micro, here = engine_seq_here(g);
+    CHECK(b->n <= room, "%lld sequences for room of %lld", (long long)b->n, (long long)room);
     const int32_t *host[DATA_FIELDS] = {b->tokens, b->targets, b->positions, b->docs};
-    int32_t *rest = given < field ? xcalloc(1, field - given) : NULL;
+    size_t at = 0;
     for (int f = 0; f < DATA_FIELDS; f++) {
-        if (g->data.bytes <= (size_t)f * field) continue;
-        if (given) device_from_host(&g->stream, &g->data, (size_t)f * field, host[f], given);
-        if (!rest) continue;
-        memset(rest, f == 1 ? 0xff : 0, field - given); /* targets -1, all else 0 */
-        device_from_host(&g->stream, &g->data, (size_t)f * field + given, rest, field - given);
+        bool whole = f == DATA_FIELDS - 1 || here == g->cfg.seq; /* documents of all keys are wanted on every rank */
+        int64_t seq = whole ? g->cfg.seq : here;
+        if (g->data.bytes <= at) break;
+        int32_t *rows = whole || !b->n ? NULL : rows_here(g, host[f], b->n);
+        feed_field(g, at, rows ? rows : host[f], b->n * seq, room * seq, f == 1 ? 0xff : 0); /* targets -1, all else 0 */
+        xfree(rows);
+        at += to_size(room * seq) * sizeof(int32_t);
     }
-    stream_sync(&g->stream);
-    xfree(rest);
+}
+
+/* Of the rows here. */
+static int64_t trained_here(const struct engine *g, const struct engine_batch *b)
+{
+    int64_t here = engine_seq_here(g), n = 0;
+    if (here == g->cfg.seq) return b->n_trained;
+    for (int64_t i = 0; i < here; i++)
+        for (int64_t s = 0, at = place(g, i); s < b->n; s++) n += b->targets[s * g->cfg.seq + at] >= 0;
+    return n;
 }
 
 static void zero_sums(struct engine *g)
@@ -291,7 +335,7 @@ static void read_loss(struct engine *g, int64_t n_trained, struct engine_report 
 static struct step_info step_info(struct engine *g, const struct engine_batch *b, int64_t step, bool training,
                                   int64_t *n_trained)
 {
-    *n_trained = b->n_trained;
+    *n_trained = trained_here(g, b);
     exchange_sum_i64(&g->exchange, n_trained, 1);
     return (struct step_info){
         .seed = g->cfg.seed,

@@ -52,7 +52,7 @@ struct engine_config {
     bool exact_order;        /* exact.h */
     struct par par;          /* this rank's place on the mesh; all zero: alone */
     /* This rank's groups (run/ranks.h); NULL: of size 1. */
-    struct comm *world, *shard, *small, *expert, *replicate, *model_group, *axis[AXIS_N];
+    struct comm *world, *shard, *small, *expert, *replicate, *model_group, *axis[AXIS_N], *cp_inner, *cp_outer;
     struct pipeline_config pipeline;
     /* A parameter server (run/serve.h): a worker keeps no optimizer state and reduces nothing itself, a server keeps its shard
      * and runs no model. */
@@ -60,7 +60,8 @@ struct engine_config {
     struct comm *workers;    /* over which workers add up counts and losses; NULL: each counts its own */
 };
 
-/* This rank's part of a batch: n sequences of seq tokens each; host memory, borrowed during the call. n is at most
+/* This rank's part of a batch: n whole sequences of seq tokens each (cp takes its rows of them; n_trained counts all);
+ * host memory, borrowed during the call. n is at most
  * n_microbatches * micro; what is missing counts as not trained, so parts of ranks may differ. */
 struct engine_batch {
     const int32_t *tokens, *targets, *positions, *docs; /* [n, seq]; docs may be NULL without document_mask */
@@ -109,7 +110,7 @@ struct engine {
     int n_crossing;
     int64_t *ticket;             /* by crossing buffer: its last message */
     struct buffer scratch;
-    struct buffer data;        /* tokens, targets, positions, documents of the batch */
+    struct buffer data;        /* tokens, targets, positions of the batch's rows here; documents of all its rows */
     struct buffer rope, stat, index, balance;
     double *load;              /* balance of the last step over all ranks, layer after layer (run/balance.h) */
     void **slot;               /* bindings for the programs */
@@ -120,6 +121,8 @@ struct engine {
     struct trace *trace;          /* NULL, or where spans go; borrowed */
 };
 
+/* Tokens of a sequence that this rank holds: all, but for context parallelism. */
+int64_t engine_seq_here(const struct engine *g);
 /* Elements of what one stage hands to the next: this rank's tokens of a microbatch. */
 int64_t engine_crossing(const struct engine *g);
 

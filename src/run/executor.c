@@ -13,13 +13,15 @@
 /* A microbatch is a view of the batch: no copy. */
 static void bind_microbatch(struct engine *g, int microbatch)
 {
-    int64_t tokens = g->cfg.micro * g->cfg.seq;
-    size_t one = to_size(tokens) * sizeof(int32_t), field = one * to_size(g->cfg.n_microbatches);
+    size_t at = 0;
     g->slot[SLOT_STAT] = tally_at(g, microbatch);
     static const int slots[] = {SLOT_TOKENS, SLOT_TARGETS, SLOT_POSITIONS, SLOT_DOCS};
     for (int f = 0; f < 4; f++) {
-        bool there = g->data.p && g->data.bytes > (size_t)f * field;
-        g->slot[slots[f]] = there ? (char *)g->data.p + (size_t)f * field + (size_t)microbatch * one : NULL;
+        bool docs = slots[f] == SLOT_DOCS; /* of whole sequences */
+        size_t one = to_size(g->cfg.micro * (docs ? g->cfg.seq : engine_seq_here(g))) * sizeof(int32_t);
+        bool there = g->data.p && g->data.bytes > at;
+        g->slot[slots[f]] = there ? (char *)g->data.p + at + (size_t)microbatch * one : NULL;
+        at += one * to_size(g->cfg.n_microbatches);
     }
 }
 

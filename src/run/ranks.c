@@ -51,6 +51,22 @@ static int worker_groups(struct ranks *r, int n_workers, struct err *e)
     return rc;
 }
 
+/* Ranks of cp that exchange heads, and those that exchange rows. */
+static int levels(struct ranks *r, struct err *e)
+{
+    struct comm *cp = r->axis[AXIS_CP];
+    int n = r->par.size[AXIS_CP], inner = r->par.context_inner, me = r->par.rank[AXIS_CP], k = 0;
+    if (!cp || inner <= 1 || inner == n) return OK;
+    int *list = xcalloc(to_size(n), sizeof *list);
+    for (int i = 0; i < inner; i++) list[k++] = comm_world_rank(cp, me / inner * inner + i);
+    int rc = comm_split_list(&r->cp_inner, r->world, list, k, "cp.inner", e);
+    k = 0;
+    for (int o = 0; o < n / inner; o++) list[k++] = comm_world_rank(cp, o * inner + me % inner);
+    if (!rc) rc = comm_split_list(&r->cp_outer, r->world, list, k, "cp.outer", e);
+    xfree(list);
+    return rc;
+}
+
 int ranks_init(struct ranks *r, struct comm *world, const struct config *c, struct err *e)
 {
     memset(r, 0, sizeof *r);
@@ -75,12 +91,14 @@ int ranks_init(struct ranks *r, struct comm *world, const struct config *c, stru
         r->par.size[a] = r->mesh.size[a];
         r->par.rank[a] = r->server < 0 ? mesh_coord(&r->mesh, (enum axis)a, r->rank) : 0;
     }
+    config_context(c, &r->par);
     r->par.sequence = c->parallel.sequence_parallel && c->parallel.tp > 1;
     r->part = r->par.rank[AXIS_DP_REPLICATE] * r->mesh.size[AXIS_DP_SHARD] + r->par.rank[AXIS_DP_SHARD];
     r->writes = r->par.rank[AXIS_DP_REPLICATE] == 0;
     r->n_writers = 1;
     if (!world) return OK;
     rc = r->n_servers ? worker_groups(r, n, e) : groups(r, e);
+    if (!rc && !r->n_servers) rc = levels(r, e);
     if (!r->n_servers && r->model) {
         r->writer = comm_rank(r->model);
         r->n_writers = comm_size(r->model);
@@ -91,6 +109,9 @@ int ranks_init(struct ranks *r, struct comm *world, const struct config *c, stru
 
 void ranks_fini(struct ranks *r)
 {
+    comm_free(r->cp_inner);
+    comm_free(r->cp_outer);
+    r->cp_inner = r->cp_outer = NULL;
     for (int a = 0; a < AXIS_N; a++) {
         comm_free(r->axis[a]);
         r->axis[a] = NULL;
@@ -118,6 +139,8 @@ void ranks_engine(const struct ranks *r, struct engine_config *ec)
     ec->workers = r->workers;
     ec->par = r->par;
     memcpy(ec->axis, r->axis, sizeof ec->axis);
+    ec->cp_inner = r->cp_inner;
+    ec->cp_outer = r->cp_outer;
 }
 
 static void count(const struct comm *c, struct comm_traffic *to)
@@ -139,6 +162,8 @@ void ranks_traffic(const struct ranks *r, struct comm_traffic out[AXIS_N])
     count(r->replicate, &out[AXIS_DP_REPLICATE]);
     count(r->expert, &out[AXIS_EDP]);
     for (int a = 0; a < AXIS_N; a++) count(r->axis[a], &out[a]);
+    count(r->cp_inner, &out[AXIS_CP]);
+    count(r->cp_outer, &out[AXIS_CP]);
     for (int i = 0; i < 4; i++)
         if (r->mesh.size[outer[i]] > 1) {
             count(r->model, &out[outer[i]]);

@@ -14,6 +14,7 @@ struct ranks {
     struct comm *shard, *replicate, *model, *axis[AXIS_N];
     struct comm *small;            /* shard once more, for small sums that must not queue behind parameters */
     struct comm *expert;           /* ranks of one replica with the same experts; NULL: of size 1, or no experts folded */
+    struct comm *cp_inner, *cp_outer; /* cp's two levels (parallel/context.h), where it has two */
     struct mesh mesh;
     int rank, n;
     int n_servers, server;         /* the last n_servers ranks are a parameter server; which of them this is, -1: a worker */

@@ -36,7 +36,7 @@ static void pipelines(struct layouts *l, const struct config *c, struct layout_t
     const char *kind[32];
     for (int i = 0; schedule_kind_name(i) && n < 32; i++)
         if (fits(c, &t, schedule_kind_name(i))) kind[n++] = schedule_kind_name(i);
-    bool all = t.zero == 0 && t.tp == 1;
+    bool all = t.zero == 0 && t.tp == 1 && t.cp == 1;
     if (n) at = l->n % n;
     for (int i = 0; i < (all ? n : n > 0); i++) {
         t.schedule = kind[all ? i : at];
@@ -47,26 +47,38 @@ static void pipelines(struct layouts *l, const struct config *c, struct layout_t
 /* Experts folded over the ranks of a replica in every way: whole or by columns over tp, shared out over ep or not. */
 static void expert_layouts(struct layouts *l, const struct config *c, struct layout_try t)
 {
-    int ranks = t.dp_shard * t.tp, tp = t.tp;
+    int ranks = t.dp_shard * t.cp * t.tp, tp = t.tp;
     bool exact = c->numerics.exact_order;
     for (t.etp = 1; c->model.moe.experts && !exact && t.etp <= tp; t.etp += tp > 1 ? tp - 1 : 1)
         for (t.ep = 1; t.ep <= ranks / t.etp && t.ep <= c->model.moe.experts; t.ep++) {
-            bool plain = t.ep == 1 && t.etp == tp, split = tp > 1 && t.etp == 1;
+            bool plain = t.ep == 1 && t.etp == tp, split = t.cp > 1 || (tp > 1 && t.etp == 1);
             if (!plain && ranks / t.etp % t.ep == 0 && !(split && c->model.moe.capacity > 0)) pipelines(l, c, t);
         }
+}
+
+/* Every algorithm of attention where nothing but zero levels is mixed with cp; else they take turns. */
+static void contexts(struct layouts *l, const struct config *c, struct layout_try t)
+{
+    enum { ALGORITHMS = CP_TWO_LEVEL + 1 };
+    bool all = t.tp == 1 && t.pp == 1 && t.dp_shard * t.dp_replicate == 1;
+    for (int i = 0; i < (t.cp > 1 && all ? ALGORITHMS : 1); i++) {
+        t.cp_algorithm = t.cp == 1 ? CP_RING : all ? i : l->n % ALGORITHMS;
+        pipelines(l, c, t);
+    }
 }
 
 static void data_layouts(struct layouts *l, const struct config *c, struct layout_try t, int dp)
 {
     for (t.dp_replicate = 1; t.dp_replicate <= dp; t.dp_replicate++)
         for (t.zero = 0; t.zero <= 3; t.zero++) {
-            if (dp % t.dp_replicate || (t.zero > 0 && dp == t.dp_replicate)) continue;
+            if (dp % t.dp_replicate || (t.zero > 0 && dp == t.dp_replicate && t.cp == 1)) continue;
             t.dp_shard = dp / t.dp_replicate;
             struct config with = *c;
             struct err e;
             layouts_apply(&t, &with);
             if (config_check_exact(&with, &e)) continue;
-            pipelines(l, c, t);
+            if (t.cp > 1 && c->model.moe.experts && c->model.moe.capacity > 0) continue; /* counted by sequence */
+            contexts(l, c, t);
             expert_layouts(l, c, t);
         }
 }
@@ -77,14 +89,16 @@ void layouts_enumerate(struct layouts *l, const struct config *c, int max_ranks)
     for (int n = 1; n <= max_ranks; n++)
         for (int tp = 1; tp <= n; tp++)
             for (int pp = 1; pp <= n / tp; pp++)
-                for (int sequence = 0; sequence <= (tp > 1); sequence++)
-                    if (n % (tp * pp) == 0)
-                        data_layouts(l, c, (struct layout_try){.tp = tp, .pp = pp, .sequence = sequence}, n / tp / pp);
+                for (int cp = 1; cp <= n / tp / pp && cp <= c->model.seq_len; cp++)
+                    for (int sequence = 0; sequence <= (tp > 1); sequence++)
+                        if (n % (tp * pp * cp) == 0)
+                            data_layouts(l, c, (struct layout_try){.tp = tp, .cp = cp, .pp = pp, .sequence = sequence},
+                                         n / tp / pp / cp);
     bool moved = c->model.moe.bias && c->model.moe.bias_speed != 0; /* servers know no loads */
     bool plain = !moved && !c->numerics.exact_order && c->precision.grad == GRAD_FP32;
     for (int n = 2; plain && n <= max_ranks; n++)
         for (int s = 1; s < n; s++)
-            push(l, (struct layout_try){.dp_replicate = 1, .dp_shard = n - s, .tp = 1, .pp = 1, .servers = s});
+            push(l, (struct layout_try){.dp_replicate = 1, .dp_shard = n - s, .tp = 1, .cp = 1, .pp = 1, .servers = s});
 }
 
 void layouts_free(struct layouts *l)
@@ -99,6 +113,9 @@ void layouts_apply(const struct layout_try *t, struct config *c)
     c->parallel.dp_shard = t->dp_shard;
     c->parallel.zero = t->zero;
     c->parallel.tp = t->tp;
+    c->parallel.cp = t->cp;
+    c->parallel.cp_algorithm = t->cp_algorithm;
+    c->parallel.cp_inner = 0;
     c->parallel.pp = t->pp;
     c->parallel.ep = t->ep ? t->ep : 1;
     c->parallel.etp = t->etp ? t->etp : t->tp;
@@ -121,5 +138,8 @@ void layout_name(const struct config *c, char *out, size_t n)
     if (c->parallel.ep > 1 && k < n) k += (size_t)snprintf(out + k, n - k, " ep%" PRId64, c->parallel.ep);
     if (c->model.moe.experts && c->parallel.tp > 1 && c->parallel.etp == 1 && k < n) k += (size_t)snprintf(out + k, n - k, " etp1");
     if (c->parallel.servers && k < n) k += (size_t)snprintf(out + k, n - k, " servers%" PRId64, c->parallel.servers);
+    static const char *const algorithm[] = {"ring", "gather", "a2a", "two"};
+    if (c->parallel.cp > 1 && k < n)
+        k += (size_t)snprintf(out + k, n - k, " cp%" PRId64 ":%s", c->parallel.cp, algorithm[c->parallel.cp_algorithm]);
     if (c->parallel.pp > 1 && k < n) snprintf(out + k, n - k, " pp%" PRId64 ":%s", c->parallel.pp, c->parallel.schedule);
 }

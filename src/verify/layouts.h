@@ -7,9 +7,10 @@
 #include "run/config.h"
 
 struct layout_try {
-    int dp_replicate, dp_shard, zero, tp, pp, servers;
+    int dp_replicate, dp_shard, zero, tp, cp, pp, servers;
     int ep, etp; /* 0: 1, and tp */
     bool sequence;
+    int cp_algorithm; /* enum config_cp */
     const char *schedule; /* of the pipeline; NULL: as the config says */
 };
 struct layouts {

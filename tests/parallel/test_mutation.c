@@ -50,7 +50,7 @@ static void test_forgotten_collectives(void **state)
             for (int k = 1; k <= n; k++) {
                 e = (struct err){0};
                 int rc = record((enum model_family)family, &places[i], k, &ignored, &e);
-                if (rc != ERR_REQUEST || (!strstr(e.text, "over tp") && !strstr(e.text, "tp:") && !strstr(e.text, "over ep")))
+                if (rc != ERR_REQUEST || (!strstr(e.text, "over tp") && !strstr(e.text, "tp:") && !strstr(e.text, "over cp") && !strstr(e.text, "cp:") && !strstr(e.text, "over ep")))
                     fail_msg("%s, tp %d%s: without change %d of %d: %d %s", model_family_name((enum model_family)family),
                              places[i].tp, places[i].sequence ? " sequence" : "", k, n, rc, e.text);
                 refused++;
