@@ -56,13 +56,14 @@ static void expert_layouts(struct layouts *l, const struct config *c, struct lay
         }
 }
 
-/* Every algorithm of attention where nothing but zero levels is mixed with cp; else they take turns. */
+/* Every algorithm of attention where cp is alone; else they take turns, and zero levels 1 and 2 are tried where cp is alone. */
 static void contexts(struct layouts *l, const struct config *c, struct layout_try t)
 {
     enum { ALGORITHMS = CP_TWO_LEVEL + 1 };
-    bool all = t.tp == 1 && t.pp == 1 && t.dp_shard * t.dp_replicate == 1;
+    bool alone = t.tp == 1 && t.pp == 1 && t.dp_shard * t.dp_replicate == 1, all = alone && t.zero == 0;
+    if (t.cp > 1 && !alone && t.zero % 3) return;
     for (int i = 0; i < (t.cp > 1 && all ? ALGORITHMS : 1); i++) {
-        t.cp_algorithm = t.cp == 1 ? CP_RING : all ? i : l->n % ALGORITHMS;
+        t.cp_algorithm = t.cp == 1 ? CP_RING : all ? i : (t.cp + t.tp + t.pp + t.zero) % ALGORITHMS;
         pipelines(l, c, t);
     }
 }
@@ -79,7 +80,7 @@ static void data_layouts(struct layouts *l, const struct config *c, struct layou
             if (config_check_exact(&with, &e)) continue;
             if (t.cp > 1 && c->model.moe.experts && c->model.moe.capacity > 0) continue; /* counted by sequence */
             contexts(l, c, t);
-            expert_layouts(l, c, t);
+            if (t.cp == 1 || t.zero % 3 == 0) expert_layouts(l, c, t);
         }
 }
 
