@@ -20,6 +20,7 @@ int cmd_checkpoint(int argc, char **argv);
 int cmd_schedule(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_bench_gemm(int argc, char **argv);
+int cmd_bench_experts(int argc, char **argv);
 int cmd_bench_train(int argc, char **argv);
 int cmd_bench_comm(int argc, char **argv);
 

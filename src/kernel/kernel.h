@@ -102,7 +102,7 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *     times step->loss_scale, so both are means over trained tokens.
  *   PERMUTE: rows of expert 0 first, and so on; inside an expert by choice, then by token. moe.capacity > 0: of one
  *     sequence an expert takes the first so many, in that order, and drops the rest. Rows from `used` on are zero.
- *   GROUPED: rows beyond the sum of rows_E are zero, forward and backward.
+ *   GROUPED: rows beyond the sum of rows_E are zero, forward and backward. at.whole: rows expected, for counting FLOPs.
  *   ATTENTION_CACHED: pos are consecutive and pos[0] counts the tokens cached before; k and v go to the cache's
  *     rows pos[t] first, then query t sees rows 0..pos[t] (and the window).
  */

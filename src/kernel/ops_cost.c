@@ -69,11 +69,12 @@ double flops_linear(const struct kernel_call *c)
     return product + (bias ? tokens * out_features : 0);
 }
 
-/* The buffer as if it were full: how many rows hold tokens is data. */
+/* How many rows hold tokens is data: at.whole, what is expected, or the buffer as if it were full. */
 double flops_grouped(const struct kernel_call *c)
 {
+    double rows = c->at.whole ? (double)c->at.whole : (double)view_rows(&c->in[0]);
     double out_features = (double)c->in[1].n[0] / (double)c->in[2].n[0];
-    return 2 * (double)view_rows(&c->in[0]) * out_features * (double)view_cols(&c->in[0]);
+    return 2 * rows * out_features * (double)view_cols(&c->in[0]);
 }
 
 double flops_norm(const struct kernel_call *c)

@@ -119,15 +119,15 @@ static struct routed route(struct layer_ctx *x, tid h_TD, int layer)
 }
 
 /* Each expert's MLP over the rows of a buffer sorted by expert; the experts of this rank. */
-static tid experts(struct layer_ctx *x, tid y_UD, tid rows_E, int layer)
+static tid experts(struct layer_ctx *x, tid y_UD, tid rows_E, int64_t expected, int layer)
 {
     int64_t lo, hi;
     par_share(x->par, AXIS_EP, x->c->moe.experts, &lo, &hi);
     int n = to_int(hi - lo), first = to_int(lo);
     tid w_gate_up = layer_param(x, 2 * n, "layers.%d.moe.experts.%d.gate.weight", layer, first);
     tid w_down = layer_param(x, n, "layers.%d.moe.experts.%d.down.weight", layer, first);
-    tid a_UF = op_act(x->t, op_grouped(x->t, y_UD, w_gate_up, rows_E, "experts.gate_up"), ACT_SWIGLU, "experts.swiglu");
-    return op_grouped(x->t, a_UF, w_down, rows_E, "experts.down");
+    tid a_UF = op_act(x->t, op_grouped(x->t, y_UD, w_gate_up, rows_E, expected, "experts.gate_up"), ACT_SWIGLU, "experts.swiglu");
+    return op_grouped(x->t, a_UF, w_down, rows_E, expected, "experts.down");
 }
 
 /* On the rank of cp that has the most. */
@@ -151,7 +151,7 @@ static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r,
     tid row_Tk = y_UD + 1;
     int64_t tokens = most_tokens(x), parts = experts_whole(x->par) ? x->par->size[AXIS_TP] : 1;
     struct dispatched d = par_dispatch(x->t, x->par, y_UD, y_UD + 2, &a, (tokens + parts - 1) / parts);
-    y_UD = par_combine(x->t, x->par, experts(x, d.z_WD, d.rows_E, layer), &d);
+    y_UD = par_combine(x->t, x->par, experts(x, d.z_WD, d.rows_E, d.n_sent, layer), &d);
     return op_moe(x->t, OP_UNPERMUTE, &a, 3, (tid[]){y_UD, r->gate_Tk, row_Tk}, "unpermute");
 }
 

@@ -104,9 +104,9 @@ tid op_moe(struct tape *t, enum op op, const struct op_attrs *at, int n_in, cons
     return tape_record(t, op, at, n_in, in, DT_N, name);
 }
 
-tid op_grouped(struct tape *t, tid x_UK, tid w, tid rows_E, const char *name)
+tid op_grouped(struct tape *t, tid x_UK, tid w, tid rows_E, int64_t expected, const char *name)
 {
-    return tape_record(t, OP_GROUPED, &(struct op_attrs){0}, 3, (tid[]){x_UK, w, rows_E}, DT_N, name);
+    return tape_record(t, OP_GROUPED, &(struct op_attrs){.whole = expected}, 3, (tid[]){x_UK, w, rows_E}, DT_N, name);
 }
 
 tid op_mla_kv(struct tape *t, tid kv, tid rope, const struct op_attrs *at, const char *name)

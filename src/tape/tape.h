@@ -172,7 +172,8 @@ tid op_xent_join(struct tape *t, tid logits_TV, tid target_T, tid stats_N3, stru
                  const char *name);
 /* ROUTER, LOAD, BALANCE, PERMUTE, UNPERMUTE, as kernel.h has them. */
 tid op_moe(struct tape *t, enum op op, const struct op_attrs *at, int n_in, const tid *in, const char *name);
-tid op_grouped(struct tape *t, tid x_UK, tid w, tid rows_E, const char *name);
+/* expected: rows that hold tokens when the choice is even, for counting; 0: all. */
+tid op_grouped(struct tape *t, tid x_UK, tid w, tid rows_E, int64_t expected, const char *name);
 tid op_mla_kv(struct tape *t, tid kv, tid rope, const struct op_attrs *at, const char *name);
 tid op_trim(struct tape *t, tid x, const struct op_attrs *at, const char *name);
 tid op_cast(struct tape *t, tid x, enum dtype to, const char *name);
