@@ -57,8 +57,14 @@ static int explain_tape(const struct explain *x, struct str *out, struct err *e)
 static int explain_schedule(const struct explain *x, struct str *out, struct err *e)
 {
     (void)e;
+    for (int i = 0; i < x->g->when->n_stages; i++) {
+        const struct model_stage *s = &x->g->parts[i];
+        str_printf(out, "stage %d: %s%d layers%s\n", i, s->embeds ? "embedding, " : "", s->end - s->first,
+                   s->heads ? ", head" : "");
+    }
     schedule_print(x->g->when, out);
     str_printf(out, "live slabs at the worst moment: %" PRId64 "\n", x->g->peak.both);
+    if (x->g->when->n_stages > 1) str_puts(out, "\nwhat rank 0 does, and in which buffers:\n");
     if (x->g->when->n_stages > 1) itinerary_print(&x->g->go, out);
     return OK;
 }
