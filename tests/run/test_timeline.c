@@ -1,6 +1,7 @@
 /* The executor beside the simulator: ranks are threads, and a layer's kernels sleep for as long as the model says, so
  * that any number of cores will do. When each action begins, and when all is over, must agree within 5 % of the whole.
- * Other programs may hold a rank up: the best of a few tries counts. */
+ * Other programs may hold a rank up: the best of a few tries counts, and later tries take longer times, beside which a
+ * late wake-up is smaller. */
 #include "run/toy.h"
 
 #include "base/clock.h"
@@ -9,28 +10,27 @@
 #define F_S 0.010
 #define B_S 0.012
 #define W_S 0.008
-enum { VOCAB = 67, FFN = 52, TRIES = 8, MAX_RANKS = 8 };
+enum { VOCAB = 67, FFN = 52, MAX_RANKS = 8 };
 
 static void nothing(const struct kernel_call *c)
 {
     (void)c;
 }
 
+/* The step's number says how many times longer than F_S and so on. */
 static void forward(const struct kernel_call *c)
 {
-    (void)c;
-    clock_sleep_s(F_S);
+    clock_sleep_s(F_S * (double)c->step->step);
 }
 
 static void backward(const struct kernel_call *c)
 {
-    (void)c;
-    clock_sleep_s(B_S);
+    clock_sleep_s(B_S * (double)c->step->step);
 }
 
 static void weights(const struct kernel_call *c)
 {
-    if (c->in[1].n[1] == FFN) clock_sleep_s(W_S); /* one of the layer's four matrices does for all */
+    if (c->in[1].n[1] == FFN) clock_sleep_s(W_S * (double)c->step->step); /* one of the layer's four matrices does for all */
 }
 
 static struct kernel_family sleeping(void)
@@ -46,7 +46,7 @@ static struct kernel_family sleeping(void)
 
 struct run {
     const char *kind;
-    int p, m, v;
+    int p, m, v, longer;
     const struct kernel_family *family;
     struct trace trace[MAX_RANKS];
 };
@@ -75,7 +75,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     g->trace->on = true;
     struct engine_batch nobody = {0};
     comm_wait(world, comm_barrier(world, "start"));
-    engine_gradients(g, &nobody, 0, &report);
+    engine_gradients(g, &nobody, r->longer, &report);
     rc = engine_status(g, e);
     engine_free(g);
     device_free(d);
@@ -106,13 +106,15 @@ static void expect_timeline(const char *kind, int p, int m, int v)
     struct schedule_timeline t;
     struct err e = {0};
     struct kernel_family family = sleeping();
-    double best = 1;
+    double best = 1, whole = 0;
     if (schedule_generate(&s, kind, p, m, v, &e)) fail_msg("%s", e.text);
     schedule_add_comm(s);
-    schedule_simulate(s, &(struct schedule_cost){F_S * v, B_S * v, W_S * v, 0}, &t);
-    for (int try = 0; try < TRIES && best > 0.05; try++) {
-        struct run r = {.kind = kind, .p = p, .m = m, .v = v, .family = &family};
+    static const int longer[] = {1, 1, 2, 4, 8, 8};
+    for (size_t try = 0; try < sizeof longer / sizeof *longer && best > 0.05; try++) {
+        struct run r = {.kind = kind, .p = p, .m = m, .v = v, .longer = longer[try], .family = &family};
         struct comm_config cc = {.timeout_s = 30};
+        double scale = v * longer[try];
+        schedule_simulate(s, &(struct schedule_cost){F_S * scale, B_S * scale, W_S * scale, 0}, &t);
         if (comm_run_local(p, &cc, rank_main, &r, &e)) fail_msg("%s", e.text);
         double begin = 1e300, end = 0;
         for (int k = 0; k < p; k++)
@@ -124,11 +126,12 @@ static void expect_timeline(const char *kind, int p, int m, int v)
             }
         double off = fmax(fabs(end - begin - t.makespan), worst_start(s, &t, &r, begin)) / t.makespan;
         best = fmin(best, off);
+        whole = t.makespan;
+        schedule_timeline_fini(&t);
         for (int k = 0; k < p; k++) trace_free(&r.trace[k]);
     }
     if (best > 0.05) fail_msg("%s: the executor is %.1f %% away from the simulator", kind, 100 * best);
-    print_message("%-12s p %d m %d: within %.2f %% of %.0f ms\n", kind, p, m, 100 * best, 1e3 * t.makespan);
-    schedule_timeline_fini(&t);
+    print_message("%-12s p %d m %d: within %.2f %% of %.0f ms\n", kind, p, m, 100 * best, 1e3 * whole);
     schedule_free(s);
 }
 
