@@ -318,7 +318,7 @@ int hf_config_parse(struct hf_model *m, const struct json *config, const char *w
     /* Sizes whose products are element counts: bounded so that no shape overflows. */
     int64_t q, unused;
     if (rc == OK && (__builtin_mul_overflow(m->heads, m->head_dim, &q) || q > SIZE_LIMIT || m->layers > 100000 ||
-                     __builtin_mul_overflow(q, m->ffn, &unused) || m->moe.experts > 1 << 20 || m->moe.shared > 1 << 16 ||
+                     __builtin_mul_overflow(q, m->ffn, &unused) || m->moe.experts > 1 << 20 || m->moe.experts * m->layers > 1 << 20 || m->moe.shared > 1 << 16 ||
                      m->mla.q_rank > 1 << 24 || m->mla.kv_rank > 1 << 24 || m->mla.rope > 1 << 20 ||
                      m->mla.nope > 1 << 20 || m->mla.value > 1 << 20 || m->moe.ffn > SIZE_LIMIT / 65536 * 4096))
         rc = err_set(e, ERR_REQUEST, "%s: sizes beyond any model", what);

@@ -12,6 +12,9 @@ struct published {
 #define GPT2(l, h, n_heads, seq)                                                                                      \
     {.family = MODEL_GPT2, .layers = l, .hidden = h, .heads = n_heads, .kv_heads = n_heads, .head_dim = (h) / (n_heads), \
      .ffn = 4 * (h), .vocab = 50257, .max_seq = seq, .tie = true, .norm_eps = 1e-5}
+#define MLA(l, h, n_heads, f, v, q)                                                                                    \
+    .family = MODEL_DEEPSEEK, .layers = l, .hidden = h, .heads = n_heads, .kv_heads = n_heads, .head_dim = 192, .ffn = f,  \
+    .vocab = v, .max_seq = 4096, .norm_eps = 1e-6, .rope_theta = 10000, .mla = {q, 512, 128, 64, 128, true}
 /* Trainable values: counts of Llama 2 that include the rotary tables are larger by 64 per layer. */
 static const struct published models[] = {
     {"Llama-2-7B", 6738415616, LLAMA(32, 4096, 32, 32, 11008, 32000)},
@@ -20,6 +23,18 @@ static const struct published models[] = {
     {"Llama-3.1-8B", 8030261248, LLAMA(32, 4096, 32, 8, 14336, 128256)},
     {"Llama-3.1-70B", 70553706496, LLAMA(80, 8192, 64, 8, 28672, 128256)},
     {"Llama-3.1-405B", 405853388800, LLAMA(126, 16384, 128, 8, 53248, 128256)},
+    {"Mixtral-8x7B", 46702792704,
+     {.family = MODEL_MIXTRAL, .layers = 32, .hidden = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .ffn = 14336,
+      .vocab = 32000, .max_seq = 8192, .norm_eps = 1e-5, .rope_theta = 1e6,
+      .moe = {.experts = 8, .top_k = 2, .ffn = 14336, .norm_topk = true, .scale = 1}}},
+    {"DeepSeek-V2-Lite", 15706484224,
+     {MLA(27, 2048, 16, 10944, 102400, 0),
+      .moe = {.experts = 64, .top_k = 6, .ffn = 1408, .shared = 2, .first_dense = 1, .scale = 1}}},
+    /* without the layer that predicts further tokens; the biases of choice are counted */
+    {"DeepSeek-V3", 671026419200,
+     {MLA(61, 7168, 128, 18432, 129280, 1536),
+      .moe = {.experts = 256, .top_k = 8, .ffn = 2048, .shared = 1, .first_dense = 3, .score = SCORE_SIGMOID, .norm_topk = true,
+              .groups = 8, .top_groups = 4, .group_pairs = true, .scale = 2.5, .bias = true}}},
     {"GPT-2 124M", 124439808, GPT2(12, 768, 12, 1024)},
     {"GPT-2 1.5B", 1557611200, GPT2(48, 1600, 25, 1024)},
     {"GPT-3 175B, tied, learned positions", 174604259328, GPT2(96, 12288, 96, 2048)},
