@@ -65,6 +65,15 @@ static bool uneven(const struct config *c)
     return false;
 }
 
+/* Ranks of cp with unlike rows, or unlike heads where some exchange them. */
+static bool uneven_context(const struct config *c)
+{
+    struct par par = {.context_inner = 1};
+    config_context(c, &par);
+    return c->parallel.cp > 1 && (c->model.seq_len % (2 * c->parallel.cp) ||
+                                  c->model.kv_heads % (c->parallel.tp * par.context_inner));
+}
+
 static int by_need(const void *a, const void *b)
 {
     const struct plan_rank *x = a, *y = b;
@@ -76,12 +85,13 @@ static int by_need(const void *a, const void *b)
 static int roles_list(const struct config *c, int n_ranks, struct plan_rank *out)
 {
     int tp = to_int(c->parallel.tp), pp = to_int(c->parallel.pp), servers = to_int(c->parallel.servers);
-    int tps = uneven(c) ? tp : 1, inner = (n_ranks - servers) / pp, n = 0;
+    int tps = uneven(c) ? tp : 1, cps = uneven_context(c) ? to_int(c->parallel.cp) : 1, inner = (n_ranks - servers) / pp, n = 0;
     for (int stage = 0; stage < pp; stage++)
-        for (int t = 0; t < tps; t++) {
-            int data = inner / tp, first = stage * inner + t, alike = tps > 1 ? data : inner;
+        for (int i = 0; i < tps * cps; i++) {
+            int apart = tp * cps, data = inner / apart, first = stage * inner + i / tps * tp + i % tps;
+            int alike = tps > 1 ? data : data * tp;
             out[n++] = (struct plan_rank){.rank = first, .n_alike = data > 1 ? alike / 2 : alike};
-            if (data > 1) out[n++] = (struct plan_rank){.rank = first + (data - 1) * tp, .n_alike = alike - alike / 2};
+            if (data > 1) out[n++] = (struct plan_rank){.rank = first + (data - 1) * apart, .n_alike = alike - alike / 2};
         }
     if (servers) out[n++] = (struct plan_rank){.rank = n_ranks - servers, .n_alike = servers > 1 ? servers / 2 : 1};
     if (servers > 1) out[n++] = (struct plan_rank){.rank = n_ranks - 1, .n_alike = servers - servers / 2};
@@ -91,7 +101,7 @@ static int roles_list(const struct config *c, int n_ranks, struct plan_rank *out
 int plan_make(struct plan *p, const struct config *c, struct err *e)
 {
     *p = (struct plan){.n_ranks = config_ranks(c)};
-    p->role = xcalloc(to_size(2 * c->parallel.pp * c->parallel.tp + 2), sizeof *p->role);
+    p->role = xcalloc(to_size(2 * c->parallel.pp * c->parallel.tp * c->parallel.cp + 2), sizeof *p->role);
     p->n_roles = roles_list(c, p->n_ranks, p->role);
     int rc = OK;
     for (int i = 0; !rc && i < p->n_roles; i++) {

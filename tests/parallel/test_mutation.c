@@ -9,6 +9,7 @@ struct spot {
     int tp, rank;
     bool sequence;
     int ep, etp; /* 0: 1, tp */
+    int cp;      /* 0: 1 */
 };
 
 static int record(enum model_family family, const struct spot *at, int forget, int *n_changes, struct err *e)
@@ -22,6 +23,8 @@ static int record(enum model_family family, const struct spot *at, int forget, i
     par.sequence = at->sequence;
     par.size[AXIS_EP] = at->ep ? at->ep : 1;
     par.size[AXIS_ETP] = at->etp ? at->etp : at->tp;
+    par.size[AXIS_CP] = at->cp ? at->cp : 1;
+    par.rank[AXIS_CP] = par.size[AXIS_CP] - 1;
     par.forget = forget;
     struct param_table p = {0};
     struct tape *t = tape_new();
@@ -38,8 +41,9 @@ static int record(enum model_family family, const struct spot *at, int forget, i
 static void test_forgotten_collectives(void **state)
 {
     (void)state;
-    static const struct spot places[] = {{1, 0, false, 0, 0}, {2, 0, false, 0, 0}, {2, 1, false, 0, 0}, {2, 0, true, 0, 0}, {3, 2, true, 0, 0},
-                                         {1, 0, false, 2, 1},  {2, 1, false, 2, 2}, {2, 0, false, 2, 1}, {2, 1, true, 3, 1}};
+    static const struct spot places[] = {{1, 0, false, 0, 0, 0}, {2, 0, false, 0, 0, 0}, {2, 1, false, 0, 0, 0}, {2, 0, true, 0, 0, 0}, {3, 2, true, 0, 0, 0},
+                                         {1, 0, false, 2, 1, 0},  {2, 1, false, 2, 2, 0}, {2, 0, false, 2, 1, 0}, {2, 1, true, 3, 1, 0},
+                                         {1, 0, false, 0, 0, 3}, {2, 1, true, 0, 0, 2}, {2, 1, false, 2, 1, 2}};
     int refused = 0;
     for (int family = 0; family < MODEL_N; family++)
         for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
