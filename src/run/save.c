@@ -62,6 +62,7 @@ static int save_together(const struct engine *g, const struct ranks *r, const ch
     if (!rc) rc = agree(r, r->rank == 0 ? ckpt_save_publish(root, r->n_writers, info, e) : OK, e);
     int64_t needed = g->params.numel * 4 * (1 + g->store.n_moments);
     if (rc && r->rank == 0) ckpt_save_abort(root, info->step, needed, e);
+    if (rc) agree(r, r->rank == 0 ? rc : OK, e); /* all leave with the explanation, whoever is the first to */
     xfree(t);
     return rc;
 }
