@@ -161,9 +161,11 @@ int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, 
 void metrics_progress(const struct metrics *m, const struct metrics_step *s, int64_t steps, double eta_s)
 {
     (void)m;
-    char rate[32], eta[32], load[48] = "";
+    char rate[32], eta[32], load[48] = "", stale[64] = "";
     if (s->load && s->progress_load) snprintf(load, sizeof load, "  busiest expert %.2fx", s->load_worst);
+    if (s->async)
+        snprintf(stale, sizeof stale, "  stale %.1f, at most %lld", s->staleness_mean, (long long)s->staleness_max);
     str_count(rate, s->step_s > 0 ? (double)s->step_tokens / s->step_s : 0);
-    log_status("step %lld/%lld  loss %.4f  grad norm %.3g  lr %.2e  %s tok/s  MFU %.0f %%%s  ETA %s", (long long)s->step,
-               (long long)steps, s->loss, s->grad_norm, s->lr, rate, 100 * s->mfu, load, str_duration(eta, eta_s));
+    log_status("step %lld/%lld  loss %.4f  grad norm %.3g  lr %.2e  %s tok/s  MFU %.0f %%%s%s  ETA %s", (long long)s->step,
+               (long long)steps, s->loss, s->grad_norm, s->lr, rate, 100 * s->mfu, load, stale, str_duration(eta, eta_s));
 }
