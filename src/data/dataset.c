@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "data/sampler.h"
 #include "data/tokenfile.h"
@@ -260,6 +261,30 @@ int64_t dataset_n_tokens(const struct dataset *d)
 int64_t dataset_n_samples(const struct dataset *d)
 {
     return d->n_samples;
+}
+
+int dataset_fingerprint(const struct dataset *d, uint64_t *out, struct err *e)
+{
+    enum { PROBES = 64 };
+    int32_t *tokens = xcalloc(to_size(d->seq_len + 1), sizeof *tokens);
+    struct hash64 h;
+    int code = OK;
+    hash64_init(&h);
+    for (int i = 0; !code && i < d->n; i++) {
+        const struct stream *s = &d->streams[i];
+        int64_t about[] = {s->file.n_tokens, s->n_samples, (int64_t)s->file.head.fingerprint, s->file.head.eos};
+        int64_t n = s->n_samples < PROBES ? s->n_samples : PROBES;
+        hash64_add(&h, about, sizeof about);
+        for (int64_t k = 0; !code && k < n; k++) { /* the last one is the last sample */
+            int64_t at = n == 1 ? 0 : k * ((s->n_samples - 1) / (n - 1)) + k * ((s->n_samples - 1) % (n - 1)) / (n - 1);
+            code = tokenfile_read(&s->file, at * d->seq_len, d->seq_len + 1, tokens, e);
+            hash64_add(&h, tokens, to_size(d->seq_len + 1) * sizeof *tokens);
+            if (d->shuffled) tokenfile_forget(&s->file, at * d->seq_len, d->seq_len + 1);
+        }
+    }
+    *out = hash64_value(&h);
+    xfree(tokens);
+    return code;
 }
 
 int64_t dataset_bytes(const struct dataset *d)

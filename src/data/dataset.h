@@ -66,6 +66,9 @@ int64_t dataset_seq_len(const struct dataset *d);
 int64_t dataset_n_tokens(const struct dataset *d);  /* of all sources */
 int64_t dataset_n_samples(const struct dataset *d); /* of all sources: one epoch */
 int64_t dataset_bytes(const struct dataset *d);     /* of its token files, mapped */
+/* Of what is trained on: sizes, tokenizer, and the tokens of up to 64 samples of each source, spread over all of it, so that the
+ * cost does not grow with the data. Ranks compare it: files of one name can differ between hosts. */
+int dataset_fingerprint(const struct dataset *d, uint64_t *out, struct err *e);
 /* Where sample k comes from: source, epoch, sample in the source. For reports and tests. */
 void dataset_where(const struct dataset *d, int64_t k, int *source, int64_t *epoch, int64_t *sample);
 

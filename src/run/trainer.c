@@ -131,6 +131,38 @@ static int together(struct trainer *t, int rc, struct err *e)
 }
 
 static bool is_server(const struct trainer *t) { return t->ranks.server >= 0; }
+
+/* Every rank reads files of its own host: that they are the same as rank 0's is checked, or each would take its part of other
+ * samples. Servers read none. Collective(world). */
+static int same_data(struct trainer *t, struct err *e)
+{
+    enum { TRAIN, TOKENS, VALID, VALID_TOKENS, N };
+    int64_t mine[N] = {0}, first[N];
+    uint64_t print;
+    int rc = OK;
+    if (!t->ranks.world) return OK;
+    if (!is_server(t)) {
+        rc = dataset_fingerprint(t->train, &print, e);
+        mine[TRAIN] = (int64_t)print;
+        mine[TOKENS] = dataset_n_tokens(t->train);
+        if (!rc && t->valid) {
+            rc = dataset_fingerprint(t->valid, &print, e);
+            mine[VALID] = (int64_t)print;
+            mine[VALID_TOKENS] = dataset_n_tokens(t->valid);
+        }
+    }
+    if ((rc = together(t, rc, e))) return rc;
+    memcpy(first, mine, sizeof first);
+    comm_wait(t->ranks.world, comm_broadcast(t->ranks.world, first, N, DT_I64, 0, "what the data is"));
+    if ((rc = comm_status(t->ranks.world, e))) return together(t, rc, e);
+    for (int i = TRAIN; !rc && !is_server(t) && i < N; i += 2)
+        if (first[i] != mine[i])
+            rc = err_set(e, ERR_REQUEST, "%s: %s: not the data of rank 0, which has %lld tokens; here are %lld%s; copy the same "
+                         "files to every host, and remove what was tokenized from others (data.cache_dir)",
+                         conf_where(t->conf, i == TRAIN ? "data.train" : "data.valid"), i == TRAIN ? "data.train" : "data.valid",
+                         (long long)first[i + 1], (long long)mine[i + 1], first[i + 1] == mine[i + 1] ? ", other ones" : "");
+    return together(t, rc, e);
+}
 static bool is_worker(const struct trainer *t) { return t->serve && !is_server(t); }
 static bool is_async(const struct trainer *t) { return t->serve && t->cfg.parallel.server_mode == SERVER_ASYNC; }
 
@@ -247,6 +279,7 @@ static int trainer_open(struct trainer *t, struct job *j, struct comm *world, st
     t->checkpoints = fs_join(t->cfg.run.dir, "checkpoints");
     t->tokenizer_dir = fs_join(t->cfg.run.dir, "tokenizer");
     if (!rc) rc = together(t, is_server(t) ? OK : open_data(t, e), e);
+    if (!rc) rc = same_data(t, e);
     if (!rc) rc = together(t, open_engine(t, e), e);
     if (!rc) sum_ranks(t);
     if (!rc) rc = together(t, open_serve(t, e), e);

@@ -137,6 +137,41 @@ static void test_sequential_samples_overlap_by_one(void **state)
     scratch_free(dir);
 }
 
+static uint64_t print_of(const char *dir, const char *text, size_t n, bool shuffled)
+{
+    uint64_t print;
+    struct err e;
+    char *path = put_file(dir, "same.txt", text, n);
+    struct dataset *d = open_one(path, dir, 16, shuffled);
+    assert_ok(dataset_fingerprint(d, &print, &e), &e);
+    dataset_close(d);
+    xfree(path);
+    return print;
+}
+
+/* Equal for equal files, whatever the order; other for a change at either end, and anywhere in a small file; also of one sample. */
+static void test_fingerprint(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), text[20000];
+    const size_t sizes[] = {16, 40, 64 * 16, sizeof text - 16};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t n = sizes[i], used = n / 16 * 16;
+        for (size_t k = 0; k < sizeof text; k++) text[k] = (char)(32 + k * 7 % 89);
+        uint64_t want = print_of(dir, text, n, true);
+        assert_int_equal(want, print_of(dir, text, n, false));
+        assert_int_not_equal(want, print_of(dir, text, n + 1, true));
+        size_t places[] = {0, used / 2, used - 1};
+        for (int p = 0; p < 3; p++) {
+            if (p == 1 && used > 64 * 16) continue;
+            text[places[p]] ^= 1;
+            assert_int_not_equal(want, print_of(dir, text, n, true));
+            text[places[p]] ^= 1;
+        }
+    }
+    scratch_free(dir);
+}
+
 static void test_batch_parts_make_the_whole(void **state)
 {
     (void)state;
@@ -436,6 +471,7 @@ int main(void)
         cmocka_unit_test(test_blend_far_out),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_sequential_samples_overlap_by_one),
+        cmocka_unit_test(test_fingerprint),
         cmocka_unit_test(test_batch_parts_make_the_whole),
         cmocka_unit_test(test_documents),
         cmocka_unit_test(test_blended_sources_and_evaluation),
