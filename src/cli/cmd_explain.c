@@ -111,7 +111,7 @@ static int explain_comm(const struct explain *x, struct str *out, struct err *e)
 {
     const struct ranks *r = &x->ranks;
     struct comm *const group[] = {r->shard, r->small, r->replicate, r->model, r->axis[AXIS_TP], r->axis[AXIS_CP],
-                                  r->axis[AXIS_PP], r->axis[AXIS_EP], r->axis[AXIS_ETP], r->axis[AXIS_EDP], r->world};
+                                  r->cp_inner, r->cp_outer, r->axis[AXIS_PP], r->axis[AXIS_EP], r->axis[AXIS_ETP], r->axis[AXIS_EDP], r->world};
     const int n = (int)(sizeof group / sizeof *group);
     struct engine_batch nothing = {0};
     struct engine_report report;
