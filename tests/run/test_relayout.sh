@@ -1,6 +1,6 @@
 #!/bin/bash
-# Checkpoints know no layout: a run that changes its layout at every stop (data, zero, tensor, sequence, pipeline; more ranks
-# and fewer) ends with the weights and moments of one rank that never stopped, to rounding; and what one layout saves is, right
+# Checkpoints know no layout: a run that changes its layout at every stop (data, zero, tensor, sequence, context, pipeline; more
+# ranks and fewer) ends with the weights and moments of one rank that never stopped, to rounding; and what one layout saves is, right
 # after loading by another, saved again bit for bit.
 set -u
 tutti=$1
@@ -42,6 +42,8 @@ layouts=(
     "4 parallel.pp=2 parallel.schedule=zbv parallel.zero=2"
     "6 parallel.dp_shard=3 parallel.zero=1 parallel.pp=2"
     "3 parallel.tp=3"
+    "4 parallel.cp=4 parallel.cp_algorithm=two_level parallel.zero=3"
+    "6 parallel.dp_shard=3 parallel.cp=2 parallel.cp_algorithm=all_to_all parallel.zero=1"
     "8 parallel.dp_replicate=2 parallel.dp_shard=2 parallel.zero=3 parallel.tp=2"
     "2 parallel.pp=2 parallel.schedule=dualpipe"
     "8 parallel.pp=2 parallel.tp=2 parallel.zero=3"

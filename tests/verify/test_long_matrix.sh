@@ -36,7 +36,8 @@ optimizer: {lr: 1.0e-2, clip: 0.5}
 run: {threads: 1}
 comm: {timeout_s: 60}
 END
-matrix dense 8 60 tp4 tp3 tp8 'tp2\+seq pp2:[a-z0-9]+' pp3:1f1b pp4:zbh1 pp2:zbv 'zero3 tp2' 'replicate2 zero3' servers2 --
+matrix dense 8 60 tp4 tp3 tp8 'tp2\+seq pp2:[a-z0-9]+' pp3:1f1b pp4:zbh1 pp2:zbv 'zero3 tp2' 'replicate2 zero3' servers2 cp8:two \
+    cp7:a2a cp5:gather 'tp2\+seq cp4:[a-z0-9]+' 'cp2:[a-z0-9]+ pp4:[a-z0-9]+' 'replicate2 zero3 cp2:[a-z0-9]+' --
 cat >"$dir/tied.yaml" <<END
 model: {family: gpt2, layers: 5, hidden: 36, heads: 3, ffn: 50, vocab: 257, seq_len: 9, tie_embeddings: true}
 batch: {global: 5, micro: 2}
