@@ -17,9 +17,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "cli/bench_comm.h"
 #include "cli/cli.h"
 #include "comm/comm.h"
 
@@ -34,26 +34,20 @@ static const char help[] =
     "  --dtype D         f32 (default), bf16, f16, f64, i32, i64\n"
     "  --progress P      inline (default) or thread\n"
     "  --seconds S       per row (default 0.3)\n"
+    "  --ranks-per-host N  pretend that so many threads share a host\n"
+    "  --table           rules for comm.table on stdout: the fastest algorithm for each operation and size\n"
     "  --json            one object on stdout\n";
 
 enum { MAX_SIZES = 32, MAX_ROWS = 4096, BATCHES = 3, MAX_THREADS = 256 };
 
 struct options {
-    bool op[COMM_OP_N], json;
-    int64_t ranks, sizes[MAX_SIZES];
+    bool op[COMM_OP_N], json, table;
+    int64_t ranks, ranks_per_host, sizes[MAX_SIZES];
     int n_sizes;
     const char *algorithms; /* comma-separated, NULL: all */
     enum dtype dtype;
     enum comm_progress progress;
     double seconds;
-};
-
-struct row {
-    enum comm_op op;
-    char algorithm[24];
-    bool chosen; /* by the table */
-    int64_t bytes;
-    double time_s;
 };
 
 /* What the rows by hand share between threads. */
@@ -63,9 +57,7 @@ struct meeting {
 
 struct bench {
     const struct options *o;
-    struct row *rows; /* rank 0 writes */
-    int n_rows, ranks;
-    char transport[16];
+    struct bench_comm r; /* rank 0 writes */
     struct meeting meeting;
     float *buffer[MAX_THREADS]; /* by rank, for the rows by hand */
 };
@@ -135,14 +127,15 @@ static int parse_dtype(const char *text, struct options *o)
 
 static int parse(int argc, char **argv, struct options *o)
 {
-    static const char *const names[] = {"--op", "--ranks", "--bytes", "--algorithm", "--dtype", "--progress", "--seconds"};
+    static const char *const names[] = {"--op", "--ranks", "--bytes", "--algorithm", "--dtype", "--progress", "--seconds",
+                                        "--ranks-per-host"};
     *o = (struct options){.ranks = 2, .seconds = 0.3, .dtype = DT_F32};
     o->op[COMM_ALL_REDUCE] = true;
     int rc = parse_sizes("4K,64K,256K,4M,64M", o);
     for (int i = 1; !rc && i < argc; i++) {
         const char *v = NULL;
         int which = -1;
-        for (int k = 0; k < 7 && which < 0; k++) {
+        for (int k = 0; k < 8 && which < 0; k++) {
             int got = cli_option("bench comm", argc, argv, &i, names[k], &v);
             if (got < 0) return 2;
             if (got) which = k;
@@ -158,9 +151,11 @@ static int parse(int argc, char **argv, struct options *o)
             o->progress = strcmp(v, "thread") ? COMM_INLINE : COMM_THREAD;
             break;
         case 6: rc = cli_real("bench comm", "--seconds", v, 0.001, 60, &o->seconds) ? 2 : 0; break;
+        case 7: rc = cli_int("bench comm", "--ranks-per-host", v, 1, MAX_THREADS, &o->ranks_per_host) ? 2 : 0; break;
         default:
-            if (strcmp(argv[i], "--json")) return cli_usage("bench comm", "what is '%s'?", argv[i]);
-            o->json = true;
+            if (strcmp(argv[i], "--json") && strcmp(argv[i], "--table"))
+                return cli_usage("bench comm", "what is '%s'?", argv[i]);
+            *(strcmp(argv[i], "--json") ? &o->table : &o->json) = true;
         }
     }
     return rc;
@@ -264,10 +259,11 @@ static void add_row(struct measured *m, const char *algorithm, bool chosen)
 {
     double s = measure(m);
     struct bench *b = m->b;
-    if (comm_rank(m->c) != 0 || b->n_rows == MAX_ROWS) return;
-    struct row *r = &b->rows[b->n_rows++];
-    *r = (struct row){.op = m->op, .chosen = chosen, .time_s = s, .bytes = m->n * (int64_t)dtype_bytes(b->o->dtype)};
+    if (comm_rank(m->c) != 0 || b->r.n_rows == MAX_ROWS) return;
+    struct bench_comm_row *r = &b->r.rows[b->r.n_rows++];
+    *r = (struct bench_comm_row){.op = m->op, .chosen = chosen, .time_s = s, .bytes = m->n * (int64_t)dtype_bytes(b->o->dtype)};
     snprintf(r->algorithm, sizeof r->algorithm, "%s", algorithm);
+    r->rank_order = comm_keeps_order(algorithm);
 }
 
 static bool wanted(const struct options *o, const char *algorithm)
@@ -304,8 +300,9 @@ static int run_rank(struct comm *c, void *arg, struct err *e)
 {
     struct bench *b = arg;
     if (comm_rank(c) == 0) {
-        b->ranks = comm_size(c);
-        snprintf(b->transport, sizeof b->transport, "%s", comm_transport(c));
+        b->r.ranks = comm_size(c);
+        b->r.hosts = comm_ranks_here(c) < comm_size(c);
+        snprintf(b->r.transport, sizeof b->r.transport, "%s", comm_transport(c));
     }
     for (int op = 0; op < COMM_OP_N; op++)
         for (int s = 0; b->o->op[op] && s < b->o->n_sizes; s++) {
@@ -323,58 +320,6 @@ static int run_rank(struct comm *c, void *arg, struct err *e)
             if (rc) return rc;
         }
     return comm_status(c, e);
-}
-
-/* ---- output ------------------------------------------------------------------------------------------------- */
-
-static double bus_factor(enum comm_op op, int ranks)
-{
-    double k = ranks;
-    return op == COMM_ALL_REDUCE ? 2 * (k - 1) / k : op == COMM_BROADCAST || op == COMM_REDUCE ? 1 : (k - 1) / k;
-}
-
-static void print_table(const struct bench *b)
-{
-    const char *mpi = comm_mpi_name();
-    printf("%d ranks over %s%s%s, %s; * is what the table chooses\n\n", b->ranks, b->transport,
-           strcmp(b->transport, "mpi") ? "" : ", ", strcmp(b->transport, "mpi") || !mpi ? "" : mpi,
-           dtype_name(b->o->dtype));
-    printf("%-15s %-11s %12s %12s %12s %12s\n", "op", "algorithm", "bytes", "time (us)", "algbw (GB/s)", "busbw (GB/s)");
-    for (int i = 0; i < b->n_rows; i++) {
-        const struct row *r = &b->rows[i];
-        double rate = (double)r->bytes / r->time_s / 1e9;
-        printf("%-15s %-10s%s %12lld %12.1f %12.3f %12.3f\n", comm_op_name(r->op), r->algorithm, r->chosen ? "*" : " ",
-               (long long)r->bytes, r->time_s * 1e6, rate, rate * bus_factor(r->op, b->ranks));
-    }
-}
-
-static void print_json(const struct bench *b)
-{
-    struct str s = {0};
-    struct json_out j = {.s = &s, .pretty = true};
-    json_begin_object(&j, NULL);
-    if (!strcmp(b->transport, "mpi")) json_put_string(&j, "library", comm_mpi_name());
-    json_put_string(&j, "dtype", dtype_name(b->o->dtype));
-    json_begin_array(&j, "results");
-    for (int i = 0; i < b->n_rows; i++) {
-        const struct row *r = &b->rows[i];
-        double rate = (double)r->bytes / r->time_s / 1e9;
-        json_begin_object(&j, NULL);
-        json_put_string(&j, "op", comm_op_name(r->op));
-        json_put_string(&j, "algorithm", r->algorithm);
-        json_put_string(&j, "transport", b->transport);
-        json_put_int(&j, "ranks", b->ranks);
-        json_put_int(&j, "bytes", r->bytes);
-        json_put_real_digits(&j, "time_s", r->time_s, 6);
-        json_put_real_digits(&j, "algbw_GBps", rate, 6);
-        json_put_real_digits(&j, "busbw_GBps", rate * bus_factor(r->op, b->ranks), 6);
-        json_put_bool(&j, "chosen", r->chosen);
-        json_end_object(&j);
-    }
-    json_end_array(&j);
-    json_end_object(&j);
-    puts(str_text(&s));
-    str_free(&s);
 }
 
 static int run_launched(struct bench *b, const struct comm_config *cfg, bool *print, struct err *e)
@@ -395,12 +340,12 @@ int cmd_bench_comm(int argc, char **argv)
     if (cli_wants_help(argc, argv)) return fputs(help, stdout), 0;
     int rc = parse(argc, argv, &o);
     if (rc) return rc;
-    struct bench b = {.o = &o, .rows = xcalloc(MAX_ROWS, sizeof *b.rows)};
-    struct comm_config cfg = {.progress = o.progress, .any_order = false};
+    struct bench b = {.o = &o, .r.rows = xcalloc(MAX_ROWS, sizeof *b.r.rows), .r.dtype = o.dtype};
+    struct comm_config cfg = {.progress = o.progress, .ranks_per_host = (int)o.ranks_per_host};
     struct err e = {0};
     bool print = true;
     rc = comm_launched() ? run_launched(&b, &cfg, &print, &e) : comm_run_local((int)o.ranks, &cfg, run_rank, &b, &e);
-    if (!rc && print) (o.json ? print_json : print_table)(&b);
-    xfree(b.rows);
+    if (!rc && print) (o.json ? bench_comm_json : o.table ? bench_comm_rules : bench_comm_print)(&b.r);
+    xfree(b.r.rows);
     return rc ? cli_fail(&e) : 0;
 }

@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "cli/cli.h"
+#include "comm/comm.h"
 
 static const struct command {
     const char *name;
@@ -19,7 +20,7 @@ static const struct command {
     {"explain", cmd_explain, "CONFIG layout|tape|schedule|memory|comm [-n RANKS] [key=value ...]", "print the plans of a config"},
     {"checkpoint", cmd_checkpoint, "list|inspect|verify|diff|import|export ...", "look at, compare, convert checkpoints"},
     {"schedule", cmd_schedule, "KIND --stages P --microbatches M [...]", "a pipeline schedule: text, picture, figures"},
-    {"bench", cmd_bench, "gemm|train [--json] ...", "measure this machine"},
+    {"bench", cmd_bench, "train|gemm|comm|experts [--json] ...", "measure this machine"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -43,7 +44,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (!strcmp(argv[1], "--version")) {
-        printf("tutti %s\n", TUTTI_VERSION);
+        printf("tutti %s%s%s\n", TUTTI_VERSION, comm_mpi_name() ? ", " : "", comm_mpi_name() ? comm_mpi_name() : "");
         return 0;
     }
     const char *names[N_COMMANDS];

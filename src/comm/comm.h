@@ -62,7 +62,8 @@ struct comm_config {
     bool check;                  /* compare descriptors before data moves where that is not free (mpi across hosts);
                                     within a host it is always done */
     bool any_order;              /* allow algorithms that add in another order than the ranks' */
-    const char *algorithm;       /* NULL: by the measured table; a name: wherever that algorithm has the operation */
+    const char *algorithm;       /* NULL: by the table; a name: wherever that algorithm has the operation */
+    const char *table;           /* text of comm/table.h; NULL: the one this program was measured with */
     const char *dump_dir;        /* the flight recorder goes here when something fails; NULL: nowhere */
     double link_GBps;            /* pretend that what a rank sends passes a link this fast: an operation is done no
                                     earlier, without using a core. For measuring overlap on one machine; 0: none */
@@ -71,6 +72,9 @@ struct comm_config {
 };
 
 struct comm;
+
+/* ERR_REQUEST naming what is unknown in it. Worlds check their config themselves. NULL is fine. Local. */
+int comm_config_check(const struct comm_config *cfg, struct err *e);
 
 /* ---- worlds ---------------------------------------------------------------------------------------------- */
 
@@ -217,6 +221,8 @@ struct comm_traffic comm_predict(const struct comm *c, enum comm_op op, int64_t 
 /* Names of all algorithms, NULL-terminated; comm_can: whether one has this operation for c. */
 const char *const *comm_algorithms(void);
 bool comm_can(const struct comm *c, const char *algorithm, enum comm_op op, int64_t n, enum dtype t, enum comm_red r);
+/* Adds in the order of the ranks, hence to the same bits as every other algorithm that does. */
+bool comm_keeps_order(const char *algorithm);
 /* Every later operation of c by this algorithm where it has the operation; NULL: by the table again. Collective(c). */
 int comm_algorithm_set(struct comm *c, const char *algorithm, struct err *e);
 

@@ -18,6 +18,7 @@
 #include "comm/fold.h"
 #include "comm/meet.h"
 #include "comm/program.h"
+#include "comm/table.h"
 
 #define COMM_RING 256 /* operations in flight per communicator; one more makes the caller wait */
 #define WORLD_COMMS 128
@@ -135,6 +136,7 @@ struct world {
     struct comm_config cfg;
     char *dump_dir;
     const struct algorithm *asked; /* config.algorithm, or NULL */
+    struct table table;            /* of config.table */
     const struct fold_table *folds;
     bool one_thread; /* the transport allows no second thread */
     double link_free_s; /* engine: when the pretended link has sent what it was given */
@@ -187,7 +189,6 @@ void late_check(struct world *w);
 /* Writes the program into p. */
 const struct algorithm *select_algorithm(const struct comm *c, const struct coll *k, struct program *p);
 const struct algorithm *select_named(const char *name); /* NULL: there is none */
-int comm_config_check(const struct comm_config *cfg, struct err *e); /* names in it are known; cfg may be NULL */
 
 /* tally.c: one more operation of a rank that only counts. */
 void tally_add(struct comm *c, const struct op *o, struct comm_traffic t);

@@ -1,11 +1,10 @@
-/* select.c: the table of algorithms, and which one an operation takes.
+/* select.c: the algorithms, and which one an operation takes.
  *
- * First choice: the algorithm asked for by name, where it has the operation. Else the first rule of the table that fits
- * transport, operation, ranks and bytes. Sums of floats pass over algorithms that add in another order than the ranks'
- * unless config.any_order allows them, so that the choice never changes bits. direct has everything and comes last.
- *
- * The rules follow the costs in the algorithms' headers; they are to be replaced by measurements between hosts once a
- * transport between hosts is there. On one host they are never asked: direct moves the data in one pass.
+ * First choice: the algorithm asked for by name, where it has the operation. Else the rule of the table (table.h) for
+ * operation, place, ranks and bytes: the first of its algorithms that has the operation and keeps its bits. Sums of floats pass
+ * over algorithms that add in another order than the ranks' unless config.any_order allows them, so that the choice never
+ * changes bits; two ranks have one order only. direct has everything and comes last: between ranks that share memory it
+ * moves the data in one pass.
  */
 #include <string.h>
 
@@ -22,22 +21,6 @@ const struct algorithm algorithms[ALGORITHM_N] = {
     [ALGORITHM_GATHER] = {.name = "gather", .write = gather_write, .rank_order = true},
     [ALGORITHM_TWO_LEVEL] = {.name = "two_level", .write = two_level_write},
     [ALGORITHM_NATIVE] = {.name = "native", .write = native_write, .native = true},
-};
-
-/* Groups that share memory (one process, or one host under mpi) need no rule: direct moves the data in one pass. */
-struct rule {
-    enum comm_op op;
-    int least_ranks;
-    int64_t most_bytes; /* of the vector; INT64_MAX: any */
-    int algorithm;
-};
-static const struct rule rules[] = {
-    {COMM_ALL_REDUCE, 3, 4 << 10, ALGORITHM_GATHER},
-    {COMM_ALL_REDUCE, 3, 64 << 10, ALGORITHM_HALVING},
-    {COMM_ALL_REDUCE, 3, INT64_MAX, ALGORITHM_TWO_LEVEL},
-    {COMM_ALL_GATHER, 5, 4 << 10, ALGORITHM_GATHER},
-    {COMM_BROADCAST, 3, 64 << 10, ALGORITHM_TREE},
-    {COMM_REDUCE, 5, 4 << 10, ALGORITHM_TREE},
 };
 
 const struct algorithm *select_named(const char *name)
@@ -72,7 +55,7 @@ static bool order_matters(const struct comm *c, const struct coll *k)
 {
     bool reduces = k->op == COMM_REDUCE || k->op == COMM_ALL_REDUCE || k->op == COMM_REDUCE_SCATTER;
     bool adds = k->red == COMM_SUM || k->red == COMM_AVG;
-    return reduces && adds && dtype_info(k->dtype)->is_float && !c->w->cfg.any_order;
+    return k->size > 2 && reduces && adds && dtype_info(k->dtype)->is_float && !c->w->cfg.any_order;
 }
 
 /* A rank that only counts assumes that ranks of one host share memory, which is what all transports do. */
@@ -84,28 +67,37 @@ static bool shares_memory(const struct comm *c)
 const struct algorithm *select_algorithm(const struct comm *c, const struct coll *k, struct program *p)
 {
     if (c->asked && take(p, c, k, c->asked)) return c->asked;
-    bool shared = shares_memory(c), ordered = order_matters(c, k);
     int64_t bytes = k->n * (int64_t)dtype_bytes(k->dtype);
-    for (size_t i = 0; !shared && i < sizeof rules / sizeof *rules; i++) {
-        const struct rule *r = &rules[i];
-        const struct algorithm *a = &algorithms[r->algorithm];
-        if (r->op == k->op && k->size >= r->least_ranks && bytes <= r->most_bytes && (a->rank_order || !ordered) &&
-            take(p, c, k, a))
-            return a;
+    const struct rule *r = table_find(&c->w->table, k->op, !shares_memory(c), k->size, bytes);
+    bool ordered = order_matters(c, k);
+    for (int i = 0; r && i < r->n_choices; i++) {
+        const struct algorithm *a = &algorithms[r->choice[i]];
+        if ((a->rank_order || !ordered) && take(p, c, k, a)) return a;
     }
     bool written = take(p, c, k, &algorithms[ALGORITHM_DIRECT]);
     CHECK(written, "direct has no %s", comm_op_name(k->op));
     return &algorithms[ALGORITHM_DIRECT];
 }
 
-int comm_config_check(const struct comm_config *cfg, struct err *e)
+static int check_name(const char *name, struct err *e)
 {
-    if (!cfg || !cfg->algorithm || select_named(cfg->algorithm)) return OK;
-    const char *near = str_nearest(cfg->algorithm, comm_algorithms(), ALGORITHM_N);
+    if (!name || select_named(name)) return OK;
+    const char *near = str_nearest(name, comm_algorithms(), ALGORITHM_N);
     return err_set(e, ERR_REQUEST,
                    "comm.algorithm: there is no '%s'%s%s%s; there are direct, ring, halving, tree, chain, pairwise, "
                    "gather, two_level, native",
-                   cfg->algorithm, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+                   name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+int comm_config_check(const struct comm_config *cfg, struct err *e)
+{
+    struct table t;
+    int rc = cfg ? check_name(cfg->algorithm, e) : OK;
+    if (rc || !cfg || !cfg->table) return rc;
+    rc = table_parse(&t, cfg->table, e);
+    if (rc) return err_prefix(e, "comm.table");
+    table_fini(&t);
+    return OK;
 }
 
 const char *const *comm_algorithms(void)
@@ -127,4 +119,10 @@ bool comm_can(const struct comm *c, const char *algorithm, enum comm_op op, int6
     comm_program_free(&p);
     xfree(pieces);
     return can;
+}
+
+bool comm_keeps_order(const char *algorithm)
+{
+    const struct algorithm *a = select_named(algorithm);
+    return a && a->rank_order;
 }

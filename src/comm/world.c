@@ -20,6 +20,10 @@ static void settle(struct world *w)
     xfree(w->dump_dir);
     w->cfg.dump_dir = w->dump_dir = w->cfg.dump_dir ? xstrdup(w->cfg.dump_dir) : NULL;
     w->asked = select_named(w->cfg.algorithm);
+    table_fini(&w->table);
+    int rc = table_parse(&w->table, w->cfg.table, NULL);
+    CHECK(!rc, "a table that comm_config_check refuses");
+    w->cfg.table = w->cfg.algorithm = NULL; /* the caller's */
     for (int r = 0; r < w->size; r++) here += w->host[r] == w->host[w->rank];
     w->spin = here * (w->cfg.progress == COMM_THREAD ? 2 : 1) <= thread_n_cores();
 }
@@ -65,6 +69,7 @@ void world_free(struct world *w)
     xfree(w->host);
     xfree(w->row_of);
     xfree(w->dump_dir);
+    table_fini(&w->table);
     xfree(w);
 }
 

@@ -16,8 +16,10 @@ static int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c
     struct comm *world = NULL;
     struct ranks ranks = {0};
     struct engine_config ec = config_engine(c);
+    struct comm_config cc = config_comm(c);
+    cc.link_GBps = cc.link_latency_s = 0;
     int rc = device_null_new(&d, e);
-    if (!rc && p->n_ranks > 1) rc = comm_world_null(&world, rank, p->n_ranks, NULL, e);
+    if (!rc && p->n_ranks > 1) rc = comm_world_null(&world, rank, p->n_ranks, &cc, e);
     if (!rc) rc = ranks_init(&ranks, world, c, e);
     if (!rc) ranks_engine(&ranks, &ec);
     if (!rc) rc = engine_new(&g, &ec, d, e);

@@ -155,6 +155,12 @@ const struct conf_row config_rows[] = {
     REAL("comm.timeout_s", comm.timeout_s, "600", 0.1, 1e9, "a rank later than this is named and the run ends"),
     CHOICE("comm.progress", comm.progress, "auto", "auto|inline|thread",
            "who moves the bytes: the rank when it waits, or a thread of its own; auto: a thread where cores are left"),
+    TEXT("comm.algorithm", comm.algorithm, "auto",
+         "auto: by the table; or wherever it has the operation: direct|ring|halving|tree|chain|pairwise|gather|two_level|native"),
+    TEXT("comm.table", comm.table, "null",
+         "file of rules measured on your network, as tutti bench comm --op all --table writes them"),
+    INT("comm.ranks_per_host", comm.ranks_per_host, "0", 0, 1 << 20,
+        "pretend that so many ranks share a host (plan, explain, ranks as threads); 0: all. Launched ranks see for themselves"),
     REAL("comm.link_GBps", comm.link_GBps, "0", 0, 1e6,
          "pretend that each rank sends over a link this fast, to see on one machine what is hidden behind it; 0: no"),
     REAL("comm.link_latency_us", comm.link_latency_us, "0", 0, 1e9, "and that each operation takes so long in it"),
@@ -165,7 +171,7 @@ const struct conf_row config_rows[] = {
     INT("memory.loss_chunk", memory.loss_chunk, "null", 1, 1 << 24,
         "tokens whose logits exist at one time; default: as many as fit 128 MiB"),
 
-    BOOL("numerics.deterministic", numerics.deterministic, "true", "the same bits on every run"),
+    BOOL("numerics.deterministic", numerics.deterministic, "true", "the same bits on every run; false: between hosts, algorithms may add in another order where that is faster"),
     BOOL("numerics.exact_order", numerics.exact_order, "false", "any power of two of data-parallel ranks gives the bits of one; costs memory and traffic (tutti plan)"),
 
     INT("checkpoint.every", checkpoint.every, "500", 0, 1e12, "steps between checkpoints; 0: only at the end"),
@@ -188,6 +194,19 @@ const struct conf_row config_rows[] = {
     {0},
 };
 
+/* The text of the file that a key names; nothing where it names none. */
+static int read_text(const char **out, const char *path, const struct conf *f, const char *key, struct arena *a, struct err *e)
+{
+    char *text;
+    size_t n;
+    if (!path) return OK;
+    int rc = fs_read_all(path, (size_t)64 << 20, &text, &n, e);
+    if (rc) return err_prefix(e, "%s: %s", conf_where(f, key), key);
+    *out = arena_strdup(a, text);
+    xfree(text);
+    return OK;
+}
+
 int config_load(struct config *c, struct conf **conf, struct arena *a, const char *path, char *const *overrides,
                 int n_overrides, struct err *e)
 {
@@ -197,14 +216,9 @@ int config_load(struct config *c, struct conf **conf, struct arena *a, const cha
     int rc = path ? conf_read_file(f, path, e) : OK;
     for (int i = 0; !rc && i < n_overrides; i++) rc = conf_override(f, overrides[i], e);
     if (!rc) rc = conf_finish(f, e);
-    if (rc || !c->parallel.schedule_file) return rc;
-    char *text;
-    size_t n;
-    rc = fs_read_all(c->parallel.schedule_file, (size_t)64 << 20, &text, &n, e);
-    if (rc) return err_prefix(e, "%s: parallel.schedule_file", conf_where(f, "parallel.schedule_file"));
-    c->parallel.schedule_text = arena_strdup(a, text);
-    xfree(text);
-    return OK;
+    if (!rc) rc = read_text(&c->parallel.schedule_text, c->parallel.schedule_file, f, "parallel.schedule_file", a, e);
+    if (!rc) rc = read_text(&c->comm.table_text, c->comm.table, f, "comm.table", a, e);
+    return rc;
 }
 
 void config_print(const struct config *c, struct str *out)
@@ -494,6 +508,15 @@ static int resolve_exact(const struct config *c, const struct conf *f, struct er
     return check_exact(c, &key, &why) ? conf_error(f, e, key, "%s", why.text) : OK;
 }
 
+static int resolve_comm(const struct config *c, const struct conf *f, struct err *e)
+{
+    struct err why;
+    struct comm_config cc = config_comm(c);
+    if (!comm_config_check(&cc, &why)) return OK;
+    const char *key = strncmp(why.text, "comm.table", 10) ? "comm.algorithm" : "comm.table";
+    return err_set(e, ERR_REQUEST, "%s: %s", conf_where(f, key), why.text);
+}
+
 int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int n_ranks, struct err *e)
 {
     int rc = resolve_model(c, f, n_vocab, e);
@@ -523,7 +546,7 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
         c->optimizer.warmup_steps = c->run.steps / 10;
     if (strcmp(c->run.kernels, "auto") && strcmp(c->run.kernels, "ref"))
         return conf_error(f, e, "run.kernels", "wanted auto or ref, got %s", c->run.kernels);
-    return OK;
+    return resolve_comm(c, f, e);
 }
 
 static struct moe_config config_moe(const struct config *c)
@@ -636,6 +659,10 @@ struct comm_config config_comm(const struct config *c)
         .timeout_s = c->comm.timeout_s,
         .progress = thread ? COMM_THREAD : COMM_INLINE,
         .check = c->comm.check,
+        .any_order = !c->numerics.deterministic,
+        .algorithm = strcmp(c->comm.algorithm, "auto") ? c->comm.algorithm : NULL,
+        .table = c->comm.table_text,
+        .ranks_per_host = to_int(c->comm.ranks_per_host),
         .link_GBps = c->comm.link_GBps,
         .link_latency_s = 1e-6 * c->comm.link_latency_us,
     };

@@ -93,6 +93,9 @@ struct config {
         double timeout_s;
         int progress;
         bool check;
+        const char *algorithm, *table;
+        const char *table_text; /* not a key: what is in the file */
+        int64_t ranks_per_host;
         double link_GBps, link_latency_us;
     } comm;
     struct {
