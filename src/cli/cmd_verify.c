@@ -1,4 +1,4 @@
-/* tutti verify CONFIG [-n RANKS] [--json] [key=value ...] */
+/* tutti verify CONFIG [-n RANKS] [--axes LIST] [--json] [key=value ...] */
 #include <stdio.h>
 
 #include "cli/cli.h"
@@ -6,18 +6,38 @@
 
 enum { STEPS = 3 };
 
+/* Takes --axes LIST out of the arguments; 0, or 2 after a word about what is wrong. */
+static int take_axes(int *argc, char **argv, unsigned *axes)
+{
+    const char *list;
+    int kept = 1;
+    for (int i = 1; i < *argc; i++) {
+        int got = cli_option("verify", *argc, argv, &i, "--axes", &list);
+        if (got < 0) return 2;
+        if (!got) argv[kept++] = argv[i];
+        else if (!verify_axes_parse(list, axes))
+            return cli_usage("verify", "--axes: '%s' is no list of dp, tp, cp, pp, ep, servers", list);
+    }
+    *argc = kept;
+    return 0;
+}
+
 int cmd_verify(int argc, char **argv)
 {
     if (cli_wants_help(argc, argv)) {
-        printf("tutti verify CONFIG [-n RANKS] [--json] [key=value ...]\n\n"
+        printf("tutti verify CONFIG [-n RANKS] [--axes LIST] [--json] [key=value ...]\n\n"
                "Trains CONFIG for %d steps on one rank and in every legal layout of up to RANKS ranks (threads of this\n"
                "process, random tokens), and compares every gradient, every updated value, the gradient norm and the loss.\n"
+               "--axes dp,tp: only layouts that use no other axes; of dp, tp, cp, pp, ep, servers.\n"
                "Exit status 1 when a layout differs by more than the bound (fp32: 1e-5). Make big models smaller with\n"
                "keys, for example model.layers=2 model.hidden=64 batch.global=8 model.seq_len=64.\n", STEPS);
         return 0;
     }
     struct cli_args a;
-    int rc = cli_config_args("verify", argc, argv, &a);
+    unsigned axes = VERIFY_ALL;
+    int rc = take_axes(&argc, argv, &axes);
+    if (!rc) rc = cli_config_args("verify", argc, argv, &a);
+    if (!rc && a.word) rc = cli_usage("verify", "one argument too many: %s", a.word);
     if (rc) return rc;
     struct err e = {0};
     struct config c;
@@ -35,7 +55,7 @@ int cmd_verify(int argc, char **argv)
     for (int i = 0; i < N_ONE_RANK; i++) /* the config's own layout is one of those tried */
         keys[n++] = arena_printf(arena, "parallel.%s", one_rank[i]);
     rc = cli_config(&c, NULL, arena, a.config, keys, n, 1, &e);
-    if (!rc) rc = verify_run(&v, &c, ranks, STEPS, &e);
+    if (!rc) rc = verify_run(&v, &c, ranks, axes, STEPS, &e);
     if (!rc) {
         if (a.json) verify_json(&v, &out);
         else verify_print(&v, &out);

@@ -270,7 +270,27 @@ static void check_zero_bits(struct verify *v)
     }
 }
 
-int verify_run(struct verify *v, const struct config *config, int max_ranks, int n_steps, struct err *e)
+bool verify_axes_parse(const char *text, unsigned *axes)
+{
+    static const char *const names[] = {"tp", "cp", "pp", "ep", "servers"};
+    *axes = 0;
+    for (size_t n; *text; text += n + (text[n] == ',')) {
+        n = strcspn(text, ",");
+        int i = 0;
+        while (i < 5 && (strlen(names[i]) != n || strncmp(names[i], text, n))) i++;
+        if (i == 5 && (n != 2 || strncmp(text, "dp", 2))) return false;
+        if (i < 5) *axes |= 1U << i;
+    }
+    return true;
+}
+
+static unsigned axes_of(const struct layout_try *t)
+{
+    return (t->tp > 1 ? VERIFY_TP : 0U) | (t->cp > 1 ? VERIFY_CP : 0U) | (t->pp > 1 ? VERIFY_PP : 0U) |
+           (t->ep > 1 ? VERIFY_EP : 0U) | (t->servers ? VERIFY_SERVERS : 0U);
+}
+
+int verify_run(struct verify *v, const struct config *config, int max_ranks, unsigned axes, int n_steps, struct err *e)
 {
     CHECK(n_steps >= 1 && n_steps <= MAX_STEPS, "%d steps", n_steps);
     struct config c = *config;
@@ -289,6 +309,7 @@ int verify_run(struct verify *v, const struct config *config, int max_ranks, int
     struct layouts all = {0};
     layouts_enumerate(&all, config, max_ranks);
     for (int i = 0; !rc && i < all.n; i++) {
+        if (axes_of(&all.at[i]) & ~axes) continue;
         layouts_apply(&all.at[i], &c);
         rc = one_layout(v, &t, &p, &want, e);
     }

@@ -15,6 +15,7 @@
 #include "plan/plan.h"
 #include "verify/layouts.h"
 #include "verify/verify.h"
+#include "sanitized.h"
 
 static void resolve(struct config *c, struct arena *a, const char *const *keys)
 {
@@ -49,13 +50,13 @@ static const char *const variants[][24] = {
 static void test_equal_one_rank(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i += (CASE_STRIDE + 1) / 2) { /* 1, 1 or 3 */
         struct arena *a = arena_new();
         struct config c;
         struct verify v;
         struct err e = {0};
         resolve(&c, a, variants[i]);
-        if (verify_run(&v, &c, 3, 2, &e)) fail_msg("variant %zu: %s", i, e.text);
+        if (verify_run(&v, &c, 3, VERIFY_ALL, 2, &e)) fail_msg("variant %zu: %s", i, e.text);
         struct str out = {0};
         verify_print(&v, &out);
         if (!v.ok) { fputs(str_text(&out), stderr); fail_msg("variant %zu", i); }
@@ -76,7 +77,7 @@ static void test_planned_is_counted(void **state)
     struct layouts all;
     struct err e = {0};
     resolve(&c, a, variants[0]);
-    if (verify_run(&v, &c, 3, 1, &e)) fail_msg("%s", e.text);
+    if (verify_run(&v, &c, 3, VERIFY_ALL, 1, &e)) fail_msg("%s", e.text);
     layouts_enumerate(&all, &c, 3);
     assert_int_equal(all.n, v.n);
     int sent_alike = 0;
