@@ -53,13 +53,14 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   ROUTER       logits_TE [, bias_E]                              gate_Tk f32, pick_Tk i32
  *   LOAD         pick_Tk i32, target_T i32                         load_S,(E+1) f32: picks per expert, trained tokens
  *   BALANCE      logits_TE, pick_Tk, target_T, load_S,(E+1)        stat_(E+2) f64 += {balance, z, picks per expert}
- *   PERMUTE      x_TD, pick_Tk                                     y_UD, row_Tk i32 (-1: dropped), rows_E i32
+ *   PERMUTE      x_TD, pick_Nk i32                                 y_UD, row_Tk i32 (-1: dropped), rows_E i32
  *   GROUPED      x_UK, w_(E*N),K, rows_E                           y_UN: expert e's rows times its N rows of w
  *   UNPERMUTE    y_UD, gate_Tk, row_Tk                             z_TD = sum over k of gate times row of y
  *   MLA_KV       kv_T,H*(nope+value), rope_T,(A-nope)              k | v, both T,HA: k is nope | rope, v padded with 0
  *   TRIM         x_T,HA                                            y_T,H*value: the first `value` columns of a head
  *
- * Collectives: N ranks of one axis of the mesh; rows are cut by region_split. Run by parallel/, not by a family.
+ * Collectives: N ranks of one axis of the mesh; rows are cut by region_split, or, with context.parts, as the tokens of
+ * `batch` sequences of `seq` are shared out over cp (op_rows_here). Run by parallel/, not by a family.
  *   op           forward                                           backward
  *   ENTER        x_TK unchanged                     (I -> R)       dx = sum of the ranks' dy
  *   REDUCE       y_TN = sum of the ranks' x_TN      (P -> I)       dx = dy
@@ -100,8 +101,10 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *     moe.aux * E/k * sum_e f_se/n_s p_te, where p are the scores scaled to sum 1 (Shazeer et al. 2017; Fedus et al. 2021;
  *     DeepSeek-V3, eq. 17-20), and moe.z * lse(logits_t)^2 (Zoph et al. 2022). It is a root like XENT: its backward is
  *     times step->loss_scale, so both are means over trained tokens.
- *   PERMUTE: rows of expert 0 first, and so on; inside an expert by choice, then by token. moe.capacity > 0: of one
- *     sequence an expert takes the first so many, in that order, and drops the rest. Rows from `used` on are zero.
+ *   PERMUTE: rows of expert 0 first, and so on; inside an expert by choice, then by token. Rows from `used` on are zero.
+ *     N = T, unless moe.capacity > 0: of one sequence an expert takes the first so many, by choice, then by place in the
+ *     sequence, and drops the rest. That takes the picks of whole sequences: N = batch * seq, of which x is rows moe.first
+ *     on. context.parts > 1: these rows are as layout/context.h shares them out, part after part; else in order.
  *   GROUPED: rows beyond the sum of rows_E are zero, forward and backward. at.whole: rows expected, for counting FLOPs.
  *   ATTENTION_CACHED: pos are consecutive and pos[0] counts the tokens cached before; k and v go to the cache's
  *     rows pos[t] first, then query t sees rows 0..pos[t] (and the window).
@@ -154,7 +157,7 @@ struct moe_attrs {
     float gate_scale;
     float aux, z;             /* coefficients of BALANCE's two losses */
     int64_t capacity;         /* rows of one expert for one sequence; 0: no limit */
-    int64_t first;            /* number of the first token in the microbatch */
+    int64_t first;            /* number of the first token in the microbatch; PERMUTE: its row among the picks */
 };
 
 /* Attributes; an operation reads its own and leaves the rest zero. */
@@ -172,7 +175,7 @@ struct op_attrs {
     uint64_t stream;                 /* random stream of this dropout */
     bool bias_off;                   /* LINEAR with a partial product: only rank 0 of the axis adds the bias; the
                                         tape leaves it out of the forward call elsewhere */
-    struct {                         /* ATTENTION_PART, CONTEXT: sequences shared out over `parts` (layout/context.h); */
+    struct {                         /* sequences shared out over `parts` (layout/context.h); ATTENTION_PART, CONTEXT: */
         int parts;
         int q_first, q_count, k_first, k_count; /* q and k have the rows of these parts, one after the other; */
         bool more;                   /* o and lse hold something; */
@@ -259,6 +262,8 @@ struct op_row {
     const char *(*rule)(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out);
 };
 const struct op_row *op_row(enum op op);
+/* Of at->whole rows, those of rank `part`: how the rows of collectives are cut. */
+int64_t op_rows_here(const struct op_attrs *at, int part);
 
 /* ---- families ---- */
 struct kernel_slot {

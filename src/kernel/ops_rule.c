@@ -327,6 +327,22 @@ static const struct type_refusal permute_refusals[] = {
 };
 RULE(permute);
 
+/* A capacity counts over whole sequences, wherever x's tokens lie. */
+static const struct type_line permute_capacity_lines[] = {
+    {{I, WHOLE}, {SPMD_I, SPMD_I, SPMD_I}},
+    {{R, WHOLE}, {SPMD_R, SPMD_R, SPMD_R}},
+    {{V, V}, {SPMD_V, SPMD_V, SPMD_V}},
+    {{S0, WHOLE}, {SPMD_V, SPMD_V, SPMD_V}},
+};
+static const struct type_refusal permute_capacity_refusals[] = {
+    {{P, ANY}, X_PARTIAL},
+    {{S1, ANY}, "x is split by columns: gather it first"},
+    {{ANY, S0}, "a capacity counts the picks of whole sequences: collect them from the ranks that share a sequence's tokens"},
+    {{ANY, ANY}, "x and the picks must belong to the same sequences"},
+    ELSE,
+};
+RULE(permute_capacity);
+
 static const struct type_line grouped_lines[] = {
     {{I, I, WHOLE}, {SPMD_I}},   {{R, R, WHOLE}, {SPMD_R}},   {{V, R, V}, {SPMD_V}},
     {{R, S0, WHOLE}, {SPMD_S1}}, {{S1, S1, WHOLE}, {SPMD_P}}, {{S0, S0, S0}, {SPMD_S0}},
@@ -405,7 +421,10 @@ RULE_FN(copy, copy, 1)
 RULE_FN(router, router, 2)
 RULE_FN(load, load, 1)
 RULE_FN(balance, balance, 1)
-RULE_FN(permute, permute, 3)
+const char *rule_permute(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out)
+{
+    return apply(at->moe.capacity ? &permute_capacity : &permute, n_in, in, out, 3);
+}
 RULE_FN(grouped, grouped, 1)
 RULE_FN(unpermute, unpermute, 1)
 RULE_FN(mla_kv, mla_kv, 1)

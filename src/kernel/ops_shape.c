@@ -350,11 +350,14 @@ const char *infer_permute(const struct op_attrs *at, int n_in, const struct view
     if (why) return why;
     int64_t tokens = in[0].n[0], rows = tokens * m->top_k;
     NEED(is_matrix(&in[0]), "x must be a float matrix: tokens by hidden");
-    NEED(is_ints(&in[1], tokens, m->top_k), "picks must be i32: tokens by top_k");
     NEED(m->capacity >= 0, "capacity must be positive, or 0 for none");
     if (m->capacity) {
-        NEED(at->batch * at->seq == tokens, "a capacity needs whole sequences: tokens must be batch * seq");
+        NEED(is_ints(&in[1], at->batch * at->seq, m->top_k), "a capacity counts the picks of whole sequences: they must be i32, "
+                                                             "batch * seq by top_k");
+        NEED(m->first >= 0 && m->first + tokens <= at->batch * at->seq, "x must be rows of the picks'");
         rows = least(rows, at->batch * m->experts * m->capacity);
+    } else {
+        NEED(is_ints(&in[1], tokens, m->top_k), "picks must be i32: tokens by top_k");
     }
     out[0] = dense2(in[0].dtype, rows, in[0].n[1]);
     out[1] = dense2(DT_I32, tokens, m->top_k);
@@ -423,11 +426,11 @@ const char *infer_same(const struct op_attrs *at, int n_in, const struct view *i
     return NULL;
 }
 
-/* The rows of rank `part`, as region_split (layout/region.h) cuts them. */
-static int64_t rows_of(const struct op_attrs *at)
+int64_t op_rows_here(const struct op_attrs *at, int part)
 {
     int64_t lo, hi;
-    region_split(at->whole, at->part, at->n_parts, &lo, &hi);
+    if (at->context.parts) return at->batch * context_rows(at->seq, at->context.parts, part, 1);
+    region_split(at->whole, part, at->n_parts, &lo, &hi);
     return hi - lo;
 }
 
@@ -435,7 +438,7 @@ const char *infer_rows_whole(const struct op_attrs *at, int n_in, const struct v
 {
     const char *why = infer_same(at, n_in, in, out);
     if (why) return why;
-    NEED(in[0].n[0] == rows_of(at), "x must hold this rank's rows of the whole");
+    NEED(in[0].n[0] == op_rows_here(at, at->part), "x must hold this rank's rows of the whole");
     out[0].n[0] = at->whole;
     return NULL;
 }
@@ -445,7 +448,7 @@ const char *infer_rows_part(const struct op_attrs *at, int n_in, const struct vi
     const char *why = infer_same(at, n_in, in, out);
     if (why) return why;
     NEED(in[0].n[0] == at->whole, "x must hold all rows");
-    out[0].n[0] = rows_of(at);
+    out[0].n[0] = op_rows_here(at, at->part);
     return NULL;
 }
 

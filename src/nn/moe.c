@@ -10,6 +10,9 @@
  * each expert's columns, as in the MLP; the gates enter that region with the tokens, because each rank finds only its part
  * of their gradient. etp = 1: tokens are shared out over tp, and whole experts over more ranks.
  *
+ * A capacity is a number per sequence: the picks of whole sequences, integers, are collected from the ranks that share out
+ * its tokens, so that each finds out alone what is dropped; only its own rows go on (kernel/experts.h).
+ *
  * Over ep every rank has some of the experts: rows are dispatched to them and results combined (parallel/expert.h).
  *
  * Losses of balance are roots on the tape like the cross-entropy (kernel.h, BALANCE): they add to the router's gradient
@@ -141,12 +144,27 @@ static int64_t most_tokens(const struct layer_ctx *x)
     return most;
 }
 
+/* Tokens' copies sorted by expert; h_TD and r begin with token `first` of this rank of cp. */
+static tid permute(struct layer_ctx *x, struct op_attrs a, tid h_TD, const struct routed *r, int64_t first)
+{
+    tid pick_Nk = r->pick_Tk;
+    if (a.moe.capacity) {
+        const struct par *p = x->par;
+        if (experts_whole(p)) pick_Nk = par_collect(x->t, p, pick_Nk, AXIS_TP, x->tokens);
+        pick_Nk = par_collect_tokens(x->t, p, pick_Nk, x->s->batch, x->s->seq);
+        a.seq = x->s->seq;
+        a.context.parts = p->size[AXIS_CP];
+        a.moe.first = x->s->batch * context_rows(x->s->seq, p->size[AXIS_CP], 0, p->rank[AXIS_CP]) + first;
+    }
+    return op_moe(x->t, OP_PERMUTE, &a, 2, (tid[]){h_TD, pick_Nk}, "permute");
+}
+
 /* Sorted, sent, multiplied, brought back, added up. */
-static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r, int layer)
+static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r, int64_t first, int layer)
 {
     struct op_attrs a = attrs(x);
     a.moe.first = 0;
-    tid y_UD = op_moe(x->t, OP_PERMUTE, &a, 2, (tid[]){h_TD, r->pick_Tk}, "permute");
+    tid y_UD = permute(x, a, h_TD, r, first);
     if (x->t->err.code) return TID_NONE;
     tid row_Tk = y_UD + 1;
     int64_t tokens = most_tokens(x), parts = experts_whole(x->par) ? x->par->size[AXIS_TP] : 1;
@@ -160,7 +178,7 @@ static tid record_whole(struct layer_ctx *x, tid h_TD, int layer)
 {
     tid own_TD = x->par->sequence ? h_TD : par_spread(x->t, x->par, h_TD, AXIS_TP);
     struct routed r = route(x, own_TD, layer);
-    tid z_TD = routed_experts(x, own_TD, &r, layer);
+    tid z_TD = routed_experts(x, own_TD, &r, tokens_here(x).lo, layer);
     if (!x->par->sequence) z_TD = par_collect(x->t, x->par, z_TD, AXIS_TP, x->tokens);
     if (!x->c->moe.shared) return z_TD;
     tid s_TD = region_leave(x, mlp_record(x, region_enter(x, h_TD), layer, "moe.shared"));
@@ -174,7 +192,7 @@ tid moe_record(struct layer_ctx *x, tid h_TD, int layer)
     h_TD = region_enter(x, h_TD);
     r.gate_Tk = region_enter(x, r.gate_Tk);
     if (x->par->sequence) r.pick_Tk = region_enter(x, r.pick_Tk);
-    tid z_TD = routed_experts(x, h_TD, &r, layer);
+    tid z_TD = routed_experts(x, h_TD, &r, 0, layer);
     if (x->c->moe.shared) z_TD = op_add(x->t, mlp_record(x, h_TD, layer, "moe.shared"), z_TD, 0, 0, TID_NONE, "experts");
     return region_leave(x, z_TD);
 }

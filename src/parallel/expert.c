@@ -31,6 +31,16 @@ static tid as(struct tape *t, tid x, enum spmd to)
     return tape_retype(t, x, AXIS_EP, to, name);
 }
 
+/* Microbatches of different sequences whose tokens can meet on a rank of ep: its ranks are neighbours, and so are the ranks
+ * of cp and tp that share out the tokens of one. */
+static int64_t batches_met(const struct par *p)
+{
+    bool whole = p->size[AXIS_TP] > 1 && p->size[AXIS_ETP] == 1; /* experts are, so tokens are not */
+    int64_t n = p->size[AXIS_EP], share = (int64_t)p->size[AXIS_CP] * (whole ? p->size[AXIS_TP] : 1);
+    if (n % share == 0 || share % n == 0) return n < share ? 1 : n / share;
+    return (n + share - 2) / share + 1; /* wherever the first of them lies */
+}
+
 struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, tid rows_E, const struct op_attrs *at,
                                int64_t tokens)
 {
@@ -51,7 +61,7 @@ struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, ti
     d.at.n_parts = p->size[AXIS_EP];
     d.at.part = p->rank[AXIS_EP];
     d.at.whole = n * tokens * least(at->moe.top_k, hi - lo);
-    if (at->moe.capacity) d.at.whole = least(d.at.whole, n * at->batch * (hi - lo) * at->moe.capacity);
+    if (at->moe.capacity) d.at.whole = least(d.at.whole, batches_met(p) * at->batch * (hi - lo) * at->moe.capacity);
     d.z_WD = tape_collective_n(t, OP_DISPATCH, &d.at, 2, (tid[]){y_UD, rows_E}, SPMD_S0, "dispatch");
     if (t->err.code) return d;
     d.rows_E = d.z_WD + 1;

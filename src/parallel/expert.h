@@ -9,7 +9,8 @@
  *   par_combine    S0 -> I      rows: one all-to-all                    dispatch of the gradients
  *
  * Buffers are sized for the worst choice: with n ranks, T tokens on the fullest of them, k choices and E' experts here,
- * n T min(k, E') rows, or n E' capacity S where a capacity limits S sequences. How many rows travel is the router's: on the
+ * n T min(k, E') rows, or m E' capacity S where a capacity limits S sequences and the n ranks hold tokens of m microbatches
+ * (less than n where they share a sequence: cp, and tp with whole experts). How many rows travel is the router's: on the
  * null device the choice counts as even. Rows beyond the used ones are zero.
  * Source: Lepikhin et al. 2021 (GShard); Hwang et al. 2023 (Tutel) for exchanging numbers first. Floors 0-3.
  * Order: Collective over ep when the program runs.

@@ -31,27 +31,38 @@ void par_share(const struct par *p, enum axis a, int64_t n, int64_t *lo, int64_t
     region_split(n, p->rank[a], p->size[a], lo, hi);
 }
 
-static tid apply(struct tape *t, const struct par *p, const struct change *c, tid x, enum axis a, int64_t rows)
+static tid refuse(struct tape *t, const char *call, enum axis a, const char *want, tid x)
+{
+    char type[128];
+    const struct tensor *v = tape_tensor(t, x);
+    err_set(&t->err, ERR_REQUEST, "%s over %s wants %s, got %s (%s)", call, axis_name(a), want, v->name, spmd_print(type, v->type));
+    return TID_NONE;
+}
+
+/* at: how rows are cut (whole, or batch, seq and context.parts as well). */
+static tid apply(struct tape *t, const struct par *p, const struct change *c, tid x, enum axis a, struct op_attrs at)
 {
     if (t->err.code) return TID_NONE;
     const struct tensor *v = tape_tensor(t, x);
-    if (v->type.on[a] != c->from) {
-        char type[128];
-        err_set(&t->err, ERR_REQUEST, "%s over %s wants %s, got %s (%s)", c->call, axis_name(a), spmd_name(c->from), v->name,
-                spmd_print(type, v->type));
-        return TID_NONE;
-    }
+    if (v->type.on[a] != c->from) return refuse(t, c->call, a, spmd_name(c->from), x);
     if (++t->n_changes == p->forget) return x;
     char name[TAPE_NAME];
     snprintf(name, sizeof name, "%.40s", v->name);
     if (p->size[a] == 1) return tape_retype(t, x, a, c->to, name);
-    struct op_attrs at = {.axis = a, .n_parts = p->size[a], .part = p->rank[a], .whole = rows};
+    at.axis = a;
+    at.n_parts = p->size[a];
+    at.part = p->rank[a];
     return tape_collective(t, c->op, &at, x, c->to, name);
 }
 
-static int64_t rows_of(const struct tape *t, tid x)
+static struct op_attrs rows(int64_t n)
 {
-    return t->err.code ? 0 : tensor_rows(tape_tensor(t, x));
+    return (struct op_attrs){.whole = n};
+}
+
+static struct op_attrs rows_of(const struct tape *t, tid x)
+{
+    return rows(t->err.code ? 0 : tensor_rows(tape_tensor(t, x)));
 }
 
 tid par_enter(struct tape *t, const struct par *p, tid x, enum axis a)
@@ -64,9 +75,9 @@ tid par_reduce(struct tape *t, const struct par *p, tid x, enum axis a)
     return apply(t, p, &reduce, x, a, rows_of(t, x));
 }
 
-tid par_gather(struct tape *t, const struct par *p, tid x, enum axis a, int64_t rows)
+tid par_gather(struct tape *t, const struct par *p, tid x, enum axis a, int64_t n)
 {
-    return apply(t, p, &gather, x, a, rows);
+    return apply(t, p, &gather, x, a, rows(n));
 }
 
 tid par_scatter(struct tape *t, const struct par *p, tid x, enum axis a)
@@ -79,9 +90,18 @@ tid par_spread(struct tape *t, const struct par *p, tid x, enum axis a)
     return apply(t, p, &spread, x, a, rows_of(t, x));
 }
 
-tid par_collect(struct tape *t, const struct par *p, tid x, enum axis a, int64_t rows)
+tid par_collect(struct tape *t, const struct par *p, tid x, enum axis a, int64_t n)
 {
-    return apply(t, p, &collect, x, a, rows);
+    return apply(t, p, &collect, x, a, rows(n));
+}
+
+tid par_collect_tokens(struct tape *t, const struct par *p, tid x, int64_t batch, int64_t seq)
+{
+    struct op_attrs at = {.whole = batch * seq, .batch = batch, .seq = seq, .context.parts = p->size[AXIS_CP]};
+    for (int i = 0; i < AXIS_N && !t->err.code; i++)
+        if (i != AXIS_CP && tape_tensor(t, x)->type.on[i] == SPMD_S0)
+            return refuse(t, "par_collect_tokens", (enum axis)i, "whole sequences of this rank of cp", x);
+    return apply(t, p, &collect, x, AXIS_CP, at);
 }
 
 tid par_rows(struct tape *t, const struct par *p, tid x, enum axis a)
@@ -89,8 +109,8 @@ tid par_rows(struct tape *t, const struct par *p, tid x, enum axis a)
     if (t->err.code || x < 0) return TID_NONE;
     int64_t lo, hi;
     par_share(p, a, tape_tensor(t, x)->n[0], &lo, &hi);
-    tid rows = tape_rows(t, x, lo, hi - lo);
+    tid own = tape_rows(t, x, lo, hi - lo);
     CHECK(!dtype_info(tape_tensor(t, x)->dtype)->is_float, "%s wants a gradient: spread it", tape_tensor(t, x)->name);
-    t->tensors[rows].type = spmd_with(t->tensors[rows].type, a, SPMD_S0);
-    return rows;
+    t->tensors[own].type = spmd_with(t->tensors[own].type, a, SPMD_S0);
+    return own;
 }

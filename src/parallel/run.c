@@ -7,7 +7,6 @@
 
 #include "base/mem.h"
 
-#include "layout/region.h"
 #include "parallel/context.h"
 #include "parallel/expert.h"
 
@@ -27,11 +26,7 @@ static int64_t numel(const struct view *v)
 static void counts(const struct op_attrs *at, int64_t cols, int64_t *out)
 {
     CHECK(at->n_parts <= MAX_PARTS, "%d ranks along %s", at->n_parts, axis_name(at->axis));
-    for (int r = 0; r < at->n_parts; r++) {
-        int64_t lo, hi;
-        region_split(at->whole, r, at->n_parts, &lo, &hi);
-        out[r] = (hi - lo) * cols;
-    }
+    for (int r = 0; r < at->n_parts; r++) out[r] = op_rows_here(at, r) * cols;
 }
 
 /* `from` and `to` as the row's direction has them: whole or this rank's rows. */
@@ -59,10 +54,10 @@ static int64_t reduce_scatter(struct comm *m, const struct kernel_call *c, const
 static int64_t slice(struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to)
 {
     (void)m;
-    int64_t lo, hi;
-    region_split(c->at.whole, c->at.part, c->at.n_parts, &lo, &hi);
-    if (from->p && to->p && hi > lo)
-        memcpy(to->p, (const char *)from->p + to_size(lo) * row_bytes(from), to_size(hi - lo) * row_bytes(from));
+    int64_t before = 0, n = op_rows_here(&c->at, c->at.part);
+    for (int r = 0; r < c->at.part; r++) before += op_rows_here(&c->at, r);
+    if (from->p && to->p && n)
+        memcpy(to->p, (const char *)from->p + to_size(before) * row_bytes(from), to_size(n) * row_bytes(from));
     return 0;
 }
 

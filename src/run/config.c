@@ -363,10 +363,6 @@ static int resolve_experts(struct config *c, const struct conf *f, struct err *e
         return conf_error(f, e, "parallel.ep", "ep x etp = %lld x %lld must divide the dp_shard x cp x tp = %lld ranks of a replica; "
                           "the nearest ep that does is %lld", (long long)c->parallel.ep, (long long)c->parallel.etp,
                           (long long)ranks, (long long)good);
-    bool split = c->parallel.cp > 1 || (c->parallel.tp > 1 && c->parallel.etp == 1);
-    if (c->model.moe.capacity > 0 && split && c->model.moe.experts)
-        return conf_error(f, e, "model.moe.capacity", "a capacity is per sequence, and here ranks share a sequence's tokens; choose 0, "
-                          "or etp = tp and cp = 1");
     return OK;
 }
 

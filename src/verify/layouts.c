@@ -51,8 +51,8 @@ static void expert_layouts(struct layouts *l, const struct config *c, struct lay
     bool exact = c->numerics.exact_order;
     for (t.etp = 1; c->model.moe.experts && !exact && t.etp <= tp; t.etp += tp > 1 ? tp - 1 : 1)
         for (t.ep = 1; t.ep <= ranks / t.etp && t.ep <= c->model.moe.experts; t.ep++) {
-            bool plain = t.ep == 1 && t.etp == tp, split = t.cp > 1 || (tp > 1 && t.etp == 1);
-            if (!plain && ranks / t.etp % t.ep == 0 && !(split && c->model.moe.capacity > 0)) pipelines(l, c, t);
+            bool plain = t.ep == 1 && t.etp == tp;
+            if (!plain && ranks / t.etp % t.ep == 0) pipelines(l, c, t);
         }
 }
 
@@ -78,7 +78,6 @@ static void data_layouts(struct layouts *l, const struct config *c, struct layou
             struct err e;
             layouts_apply(&t, &with);
             if (config_check_exact(&with, &e)) continue;
-            if (t.cp > 1 && c->model.moe.experts && c->model.moe.capacity > 0) continue; /* counted by sequence */
             contexts(l, c, t);
             if (t.cp == 1 || t.zero % 3 == 0) expert_layouts(l, c, t);
         }

@@ -457,8 +457,14 @@ static inline void build_permute(struct kcase *k)
 {
     int64_t t, d = kcase_int(k, 1, 90);
     kcase_experts(k, &t);
-    if (kcase_int(k, 0, 1)) k->at.moe.capacity = kcase_int(k, 1, 1 + k->at.seq);
-    k->in[0] = kcase_floats(k, t, d, 1);
+    int64_t own = t;
+    if (kcase_int(k, 0, 1)) { /* picks of whole sequences, x some of their rows */
+        k->at.moe.capacity = kcase_int(k, 1, 1 + k->at.seq);
+        k->at.context.parts = (int)kcase_int(k, 0, 4);
+        k->at.moe.first = kcase_int(k, 0, t - 1);
+        own = kcase_int(k, 1, t - k->at.moe.first);
+    }
+    k->in[0] = kcase_floats(k, own, d, 1);
     k->in[1] = kcase_picks(k, t);
     k->n_in = 2;
 }

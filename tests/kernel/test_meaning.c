@@ -2,6 +2,8 @@
  * is off by one, because backward would follow it. */
 #include "harness.h"
 
+#include "layout/context.h"
+
 enum { H = 4, G = 2, A = 3, B = 2, S = 9 };
 
 static void attention_case(struct kcase *k, bool causal, int64_t window, bool documents)
@@ -192,9 +194,60 @@ static void test_norms(void **state)
     }
 }
 
+/* A capacity by counting, pick by pick: an expert takes a token when fewer than its number chose it before, at an earlier
+ * choice, or at this one and an earlier place of the sequence. */
+static bool taken(const struct view *pick, int64_t seq, int64_t capacity, int64_t t, int j)
+{
+    int64_t before = 0, first = t / seq * seq;
+    for (int i = 0; i <= j; i++)
+        for (int64_t u = first; u < (i < j ? first + seq : t); u++) before += view_get(pick, u, i) == view_get(pick, t, j);
+    return before < capacity;
+}
+
+/* Whoever holds a sequence's tokens, ranks of cp and of tp or one rank alone: the same copies are dropped, and a rank's rows
+ * are its own. */
+static void test_capacity_is_of_the_sequence(void **state)
+{
+    (void)state;
+    enum { EXPERTS = 3, CHOICES = 2, CAPACITY = 4 };
+    int dropped = 0;
+    for (int cp = 1; cp <= 4; cp++)
+        for (int part = 0; part < cp; part++)
+            for (int half = 0; half < 2; half++) { /* of a rank's tokens, as tp would */
+                struct kcase k = {.op = OP_PERMUTE, .dtype = DT_F32, .seed = 3, .n_in = 2};
+                k.at = (struct op_attrs){.batch = B, .seq = S, .context.parts = cp,
+                                         .moe = {.experts = EXPERTS, .top_k = CHOICES, .capacity = CAPACITY}};
+                struct view in_order = kcase_picks(&k, B * S);
+                int64_t place[B * S], n = 0, before = B * context_rows(S, cp, 0, part), rows = B * context_rows(S, cp, part, 1);
+                for (int r = 0; r < cp; r++)
+                    for (int64_t s = 0; s < B; s++)
+                        for (int64_t i = 0; i < context_rows(S, cp, r, 1); i++) place[n++] = s * S + context_place(S, cp, r, i);
+                int64_t cut = rows / 2, own = half ? rows - cut : cut;
+                k.at.moe.first = before + (half ? cut : 0);
+                k.in[0] = kcase_floats(&k, own, 5, 1);
+                k.in[1] = kcase_tensor(&k, DT_I32, B * S, CHOICES);
+                for (int64_t t = 0; t < n; t++)
+                    for (int j = 0; j < CHOICES; j++) view_set(&k.in[1], t, j, view_get(&in_order, place[t], j));
+                kcase_outputs(&k);
+                assert_true(kcase_forward(&k, &kernel_family_ref, 1));
+                for (int64_t t = 0; t < own; t++)
+                    for (int j = 0; j < CHOICES; j++) {
+                        int64_t row = (int64_t)view_get(&k.out[1], t, j), from = place[k.at.moe.first + t];
+                        bool wanted = taken(&in_order, S, CAPACITY, from, j);
+                        assert_int_equal(row >= 0, wanted);
+                        dropped += !wanted;
+                        for (int64_t d = 0; row >= 0 && d < 5; d++)
+                            assert_true(view_get(&k.out[0], row, d) == view_get(&k.in[0], t, d));
+                    }
+                kcase_free(&k);
+            }
+    assert_true(dropped > 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_capacity_is_of_the_sequence),
         cmocka_unit_test(test_masks_one_by_one),
         cmocka_unit_test(test_cache_is_attention_in_pieces),
         cmocka_unit_test(test_rotary_is_relative),

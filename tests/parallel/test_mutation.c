@@ -10,6 +10,7 @@ struct spot {
     bool sequence;
     int ep, etp; /* 0: 1, tp */
     int cp;      /* 0: 1 */
+    double capacity;
 };
 
 static int record(enum model_family family, const struct spot *at, int forget, int *n_changes, struct err *e)
@@ -17,6 +18,7 @@ static int record(enum model_family family, const struct spot *at, int forget, i
     struct model_config m = toy_model(family);
     m.kv_heads = m.heads;
     m.tie = family == MODEL_GPT2;
+    m.moe.capacity = at->capacity;
     struct par par = par_single();
     par.size[AXIS_TP] = at->tp;
     par.rank[AXIS_TP] = at->rank;
@@ -41,10 +43,15 @@ static int record(enum model_family family, const struct spot *at, int forget, i
 static void test_forgotten_collectives(void **state)
 {
     (void)state;
-    static const struct spot places[] = {{1, 0, false, 0, 0, 0}, {2, 0, false, 0, 0, 0}, {2, 1, false, 0, 0, 0}, {2, 0, true, 0, 0, 0}, {3, 2, true, 0, 0, 0},
-                                         {1, 0, false, 2, 1, 0},  {2, 1, false, 2, 2, 0}, {2, 0, false, 2, 1, 0}, {2, 1, true, 3, 1, 0},
-                                         {1, 0, false, 0, 0, 3}, {2, 1, true, 0, 0, 2}, {2, 1, false, 2, 1, 2}};
-    int refused = 0;
+    static const struct spot places[] = {
+        {.tp = 1}, {.tp = 2}, {.tp = 2, .rank = 1}, {.tp = 2, .sequence = true}, {.tp = 3, .rank = 2, .sequence = true},
+        {.tp = 1, .ep = 2}, {.tp = 2, .rank = 1, .ep = 2}, {.tp = 2, .ep = 2, .etp = 1},
+        {.tp = 2, .rank = 1, .sequence = true, .ep = 3, .etp = 1}, {.tp = 1, .cp = 3},
+        {.tp = 2, .rank = 1, .sequence = true, .cp = 2}, {.tp = 2, .rank = 1, .ep = 2, .etp = 1, .cp = 2},
+        {.tp = 1, .capacity = 0.7}, {.tp = 3, .rank = 1, .ep = 2, .etp = 1, .cp = 2, .capacity = 0.7},
+        {.tp = 2, .rank = 1, .sequence = true, .ep = 2, .etp = 1, .cp = 3, .capacity = 0.7},
+        {.tp = 2, .sequence = true, .cp = 2, .capacity = 0.7}};
+    int refused = 0, uncounted = 0;
     for (int family = 0; family < MODEL_N; family++)
         for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
             struct err e = {0};
@@ -58,8 +65,10 @@ static void test_forgotten_collectives(void **state)
                     fail_msg("%s, tp %d%s: without change %d of %d: %d %s", model_family_name((enum model_family)family),
                              places[i].tp, places[i].sequence ? " sequence" : "", k, n, rc, e.text);
                 refused++;
+                uncounted += strstr(e.text, "whole sequences") != NULL;
             }
         }
+    assert_int_equal(uncounted, 3 * (1 + 2 + 2 + 2)); /* layers with experts: over cp, and over tp where it shares out tokens */
     print_message("  %d mutants, all refused\n", refused);
 }
 

@@ -2,7 +2,7 @@
  *
  * PERMUTE counts, sums up and deals: two passes over the picks, rows of one expert by choice and then by token, so the
  * order is a function of the picks alone. With a capacity a pick is dropped when its expert has had its number from this
- * sequence; dropped picks have row -1 and contribute nothing to z, forward or backward (Switch Transformer's residual
+ * sequence (kernel/experts.h); dropped picks have row -1 and contribute nothing to z, forward or backward (Switch Transformer's residual
  * stream carries such a token on). Backward of a gather is a sum over a token's k rows in order of choice. */
 #include <string.h>
 
