@@ -1,8 +1,8 @@
 /* table.c: rules of table.h: read, checked, looked up. A table has tens of lines and is asked once per operation, between
  * ranks that then move data over a network or through the kernel: a walk over all lines costs less than either.
  *
- * `measured` comes from two hosts as network namespaces, 2 and 4 ranks, Open MPI 4.1 over TCP (docs/benchmarks.md has the
- * command). A network of another kind deserves its own: comm.table.
+ * `measured` is what two runs of bench/comm_hosts.sh agreed on, for 2 and 4 hosts of one rank and 2 hosts of two: Open MPI 4.1
+ * over TCP between network namespaces. A network of another kind deserves its own: comm.table.
  */
 #include "comm/table.h"
 
@@ -14,12 +14,37 @@
 #include "comm/impl.h"
 
 static const char measured[] =
-    "all_reduce hosts 3 4K gather,halving\n"
-    "all_reduce hosts 3 64K halving\n"
-    "all_reduce hosts 3 any two_level\n"
-    "all_gather hosts 5 4K gather\n"
-    "broadcast hosts 3 64K tree\n"
-    "reduce hosts 5 4K tree\n";
+    "broadcast      hosts 2   8K two_level,chain\n"
+    "broadcast      hosts 2   4M direct\n"
+    "broadcast      hosts 2  any two_level,direct\n"
+    "reduce         hosts 2   8K tree,native\n"
+    "reduce         hosts 2  64K native,tree\n"
+    "reduce         hosts 2  any tree,native\n"
+    "all_reduce     hosts 2   8K gather\n"
+    "all_reduce     hosts 2  64K direct\n"
+    "all_reduce     hosts 2 512K native,direct\n"
+    "reduce_scatter hosts 2  64K direct\n"
+    "reduce_scatter hosts 2 512K native,direct\n"
+    "all_gather     hosts 2  64K direct\n"
+    "all_gather     hosts 2   4M native,direct\n"
+    "all_to_all     hosts 2  64K direct\n"
+    "all_to_all     hosts 2   4M native,direct\n"
+    "broadcast      hosts 4   8K chain\n"
+    "broadcast      hosts 4  64K direct\n"
+    "broadcast      hosts 4 512K chain\n"
+    "broadcast      hosts 4  any two_level,native,direct\n"
+    "reduce         hosts 4  any tree,native\n"
+    "all_reduce     hosts 4   8K gather\n"
+    "all_reduce     hosts 4  64K two_level,halving,ring,native,direct\n"
+    "all_reduce     hosts 4  any two_level,ring,halving,direct\n"
+    "reduce_scatter hosts 4   1K ring,native\n"
+    "reduce_scatter hosts 4   8K direct\n"
+    "reduce_scatter hosts 4  any ring,native,direct\n"
+    "all_gather     hosts 4   8K gather\n"
+    "all_gather     hosts 4 512K native,gather\n"
+    "all_gather     hosts 4  any native,ring,direct\n"
+    "all_to_all     hosts 4   1K native,pairwise\n"
+    "all_to_all     hosts 4  any native,direct\n";
 
 /* A word of a line, without blanks around it. */
 struct word {

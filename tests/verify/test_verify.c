@@ -122,7 +122,8 @@ static void check_planned(struct config *c)
 static void test_planned_is_counted(void **state)
 {
     (void)state;
-    static const char *const keys[][2] = {{"batch.global=7", "model.family=llama"}, {"model.family=gpt2", "precision.recipe=bf16"}};
+    static const char *const keys[][2] = {{"batch.global=7", "model.family=llama"}, {"model.family=gpt2", "precision.recipe=bf16"},
+                                         {"comm.ranks_per_host=2", "model.family=llama"}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i += CASE_STRIDE) {
         struct arena *a = arena_new();
         struct config c;
