@@ -8,7 +8,7 @@
 # hand), library/threads, library/windows.
 set -euo pipefail
 build=${1:-build} rounds=${2:-5} seconds=${3:-0.2}
-sizes=4K,16K,64K,256K,1M,4M,16M,64M,256M
+sizes=${SIZES:-4K,16K,64K,256K,1M,4M,16M,64M,256M}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "kernel/cpu/tile_rate.h"
 #include "run/ranks.h"
+#include "run/serve.h"
 
 static const char help[] =
     "tutti bench train [options] [key=value ...]\n\n"
@@ -149,13 +150,15 @@ struct measured { /* what the ranks share */
 };
 
 /* Over all groups of this rank, until now. */
-static void read_comm(const struct ranks *r, struct comm_times *t, int64_t *bytes)
+static void read_comm(const struct ranks *r, const struct serve *v, struct comm_times *t, int64_t *bytes)
 {
-    struct comm *const group[] = {r->shard, r->small, r->replicate, r->model, r->axis[AXIS_TP], r->axis[AXIS_PP]};
+    enum { OWN = 7 };
+    struct comm *group[OWN + AXIS_N] = {r->shard, r->small, r->replicate, r->model, r->expert, r->workers, r->world};
     struct comm_traffic sent[AXIS_N];
     *t = (struct comm_times){0};
-    *bytes = 0;
-    for (int i = 0; i < 6; i++) {
+    *bytes = v ? serve_traffic(v) : 0;
+    for (int x = 0; x < AXIS_N; x++) group[OWN + x] = r->axis[x];
+    for (int i = 0; i < OWN + AXIS_N; i++) {
         bool again = !group[i];
         for (int k = 0; k < i; k++) again |= group[k] == group[i];
         if (again) continue;
@@ -168,9 +171,25 @@ static void read_comm(const struct ranks *r, struct comm_times *t, int64_t *byte
     for (int x = 0; x < AXIS_N; x++) *bytes += sent[x].bytes;
 }
 
-static void time_steps(const struct measured *m, struct engine *g, const struct ranks *r, struct figures *f)
+/* One step of all ranks; of this worker, or all that are left of this server, where servers step with each push. */
+static int one_step(const struct measured *m, struct engine *g, struct serve *v, const struct ranks *r,
+                    const struct engine_batch *b, int64_t step, struct engine_report *report, struct err *e)
+{
+    struct staleness stale;
+    int64_t tokens = 0;
+    bool meet, server = r->server >= 0;
+    if (!v) engine_step(g, b, step, 1e-4, report);
+    else if (m->c->parallel.server_mode == SERVER_SYNC) serve_step(v, server ? NULL : b, step, 1e-4, report);
+    else if (!server) return serve_push(v, b, step, false, report, &stale, &meet, e);
+    else if (step == 0) return serve_until_meeting(v, &tokens, e) < 0 ? ERR_IO : OK;
+    return OK;
+}
+
+static int time_steps(const struct measured *m, struct engine *g, struct serve *v, const struct ranks *r, struct figures *f,
+                      struct err *e)
 {
     const struct tile_ops *tile = tile_ops_get(g->cfg.dtype);
+    double workers = r->n - r->n_servers;
     struct tape_profile profile = {0};
     struct engine_batch b;
     struct engine_report report;
@@ -178,24 +197,26 @@ static void time_steps(const struct measured *m, struct engine *g, const struct 
     int64_t sent_before, sent_after, steps = m->q->steps;
     bool shows = r->rank == 0 && !m->q->json;
     int32_t *memory = xmalloc(to_size(4 * m->c->batch.global * m->c->model.seq_len) * sizeof *memory);
-    random_batch(&b, memory, m->c, r->part);
+    random_batch(&b, memory, m->c, r->server < 0 ? r->part : 0);
     engine_init(g);
-    engine_step(g, &b, 0, 1e-4, &report);
+    if (v) serve_begin(v, 0);
+    int rc = one_step(m, g, v, r, &b, 0, &report, e);
     if (r->rank == 0) {
-        f->rate_l2 = tile_rate_l2(tile, g->dev->team) * r->n;
-        f->rate_registers = tile_rate_registers(tile, g->dev->team) * r->n;
+        f->rate_l2 = tile_rate_l2(tile, g->dev->team) * workers;
+        f->rate_registers = tile_rate_registers(tile, g->dev->team) * workers;
     }
-    if (r->world) comm_wait(r->world, comm_barrier(r->world, "start together"));
+    bool together = r->world && !(v && m->c->parallel.server_mode == SERVER_ASYNC);
+    if (together) comm_wait(r->world, comm_barrier(r->world, "start together"));
     g->profile = &profile;
-    read_comm(r, &before, &sent_before);
+    read_comm(r, v, &before, &sent_before);
     double from = clock_now_s();
-    for (int64_t s = 0; s < steps; s++) {
-        engine_step(g, &b, s + 1, 1e-4, &report);
+    for (int64_t s = 0; s < steps && !rc; s++) {
+        rc = one_step(m, g, v, r, &b, s + 1, &report, e);
         if (shows) log_status("step %lld/%lld  loss %.4f", (long long)(s + 1), (long long)steps, report.loss);
     }
     f->step_s = (clock_now_s() - from) / (double)steps;
     if (shows) log_status_end();
-    read_comm(r, &after, &sent_after);
+    read_comm(r, v, &after, &sent_after);
     f->waited_s = (after.waited_s - before.waited_s) / (double)steps;
     f->exposed_s = (after.exposed_s - before.exposed_s) / (double)steps;
     f->link_s = (after.link_s - before.link_s) / (double)steps;
@@ -203,12 +224,13 @@ static void time_steps(const struct measured *m, struct engine *g, const struct 
     read_profile(f, &profile);
     f->matrix_s /= (double)steps;
     f->matmul_s /= (double)steps;
-    f->matmul_flops *= (double)r->n / (double)steps;
-    f->flops = engine_flops_model(g) * r->n;
+    f->matmul_flops *= workers / (double)steps;
+    f->flops = engine_flops_model(g) * workers;
     f->tokens = m->c->batch.global * m->c->model.seq_len;
     f->peak_bytes = (int64_t)g->dev->ledger.peak_total;
     f->rss = (int64_t)mem_rss_peak();
     xfree(memory);
+    return rc;
 }
 
 static int rank_main(struct comm *world, void *arg, struct err *e)
@@ -224,12 +246,17 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     ranks_engine(&r, &ec);
     rc = device_cpu_new(&d, ec.threads, e);
     if (!rc) rc = engine_new(&g, &ec, d, e);
+    struct serve *v = NULL;
+    struct serve_config sc = {.async = m->c->parallel.server_mode == SERVER_ASYNC, .staleness = m->c->parallel.staleness,
+                              .optim = ec.optim, .lr = config_lr(m->c), .steps = m->q->steps + 1};
+    if (!rc && r.n_servers) rc = serve_new(&v, &sc, g, &r, e);
     if (world) rc = comm_agree(world, rc, e);
     if (!rc) {
-        time_steps(m, g, &r, &here);
-        rc = engine_status(g, e);
+        rc = time_steps(m, g, v, &r, &here, e);
+        if (!rc) rc = engine_status(g, e);
         if (r.rank == 0) *m->f = here;
     }
+    serve_free(v);
     engine_free(g);
     ranks_fini(&r);
     if (d) device_free(d);
