@@ -188,8 +188,11 @@ struct op_attrs {
     struct moe_attrs moe;
     enum axis axis;                  /* collectives: of the mesh, */
     int n_parts, part;               /* its size, this rank's coordinate, */
-    int64_t whole;                   /* and the rows of all ranks together. EMBED, XENT on a part of the vocabulary: */
-    int64_t first;                   /* its first id; whole: all ids (0: the part is all); XENT: n_parts in stats */
+    int64_t whole;                   /* and the rows of all ranks together; */
+    int pieces, piece;               /* GATHER, SCATTER: only piece `piece` of each rank's rows (region_window); pieces 0: all.
+                                        The side that has all ranks' rows is given whole. */
+    int64_t first;                   /* EMBED, XENT on a part of the vocabulary: its first id; whole: all ids (0: the part is
+                                        all); XENT: n_parts in stats */
 };
 
 /* What changes from step to step while shapes stay. */
@@ -245,6 +248,9 @@ struct op_row {
     uint8_t save_in;     /* bit i: backward-input needs the values of in[i] */
     uint8_t save_in_w;   /* bit i: backward-weight needs the values of in[i] */
     uint8_t save_out;    /* bit i: backward needs the values of out[i] */
+    uint8_t row_in, row_out; /* bit i: in[i], out[i] have one row per token, and forward and backward-input make a row of what
+                          * they write from the same row of what they read: any rows may be done by themselves (ADD and
+                          * DROPOUT: where index_T says which token a row is). 0: not so */
     bool inplace_fwd;    /* out[0] may (and for ROTARY must) share in[0]'s memory when nobody else needs in[0] */
     bool inplace_bwd;    /* din[0] may share dout[0]'s memory (ROTARY, DROPOUT, ADD: dout is read before din[0]
                           * is written, element by element), or in[0]'s (XENT) */

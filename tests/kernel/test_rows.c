@@ -6,6 +6,7 @@
  *   wanted       a gradient that is not wanted is not needed for the others: the same bits
  *   linear       backward of 2 dy1 + dy2 is 2 backward(dy1) + backward(dy2)
  *   threads      1, 2 and 3 threads: the same bits
+ *   rows         some rows by themselves, then the others, where the table says so: the same bits
  *
  * A family is run slot by slot; slots that are empty or do not accept a call are left out (they fall through to
  * the next family in use, too). The program runs itself once per instruction set, so one machine tests them all. */
@@ -211,6 +212,85 @@ static bool takes_backward(struct kcase *k, const struct kernel_family *f)
     return row->has_backward;
 }
 
+static void cut_view(struct view *v, int64_t lo, int64_t hi)
+{
+    if (!v->nd) return;
+    if (v->p) v->p = (char *)v->p + to_size(lo * (v->nd > 1 ? v->stride : 1)) * dtype_bytes(v->dtype);
+    v->n[0] = hi - lo;
+}
+
+static void run_rows(const struct kcase *k, enum kernel_phase phase, const struct kernel_family *f, int64_t lo, int64_t hi)
+{
+    const struct op_row *row = op_row(k->op);
+    struct kernel_call c = kcase_call(k, phase);
+    if (k->op == OP_ROTARY && phase == KERNEL_FWD) c.in[0] = c.out[0];
+    for (int i = 0; i < KERNEL_MAX_IN; i++) {
+        if (!(row->row_in >> i & 1)) continue;
+        cut_view(&c.in[i], lo, hi);
+        cut_view(&c.din[i], lo, hi);
+        cut_view(&c.acc[i], lo, hi);
+    }
+    for (int i = 0; i < KERNEL_MAX_OUT; i++) {
+        if (!(row->row_out >> i & 1)) continue;
+        cut_view(&c.out[i], lo, hi);
+        cut_view(&c.dout[i], lo, hi);
+    }
+    assert_true(kcase_run(&c, f, 2));
+}
+
+/* Where to cut, 0: nowhere. A few rows are multiplied in another way, which adds in another order; the library's order is its own. */
+static int64_t cut_at(const struct kcase *k, const struct kernel_family *f)
+{
+    int64_t rows = k->in[0].n[0], at = rows / 3;
+    bool counts = (k->op == OP_ADD || k->op == OP_DROPOUT) && k->at.dropout > 0;
+    if (!op_row(k->op)->row_in || rows < 3 || (counts && !k->in[k->op == OP_ADD ? 2 : 1].p)) return 0;
+    if (k->op != OP_LINEAR || f == &kernel_family_ref) return at;
+    return f == &kernel_family_onednn || rows < 66 ? 0 : at < 33 ? 33 : at;
+}
+
+static int by_rows(enum op op, enum dtype dtype, uint64_t seed, const struct kernel_family *f)
+{
+    struct kcase k;
+    struct view out[KERNEL_MAX_OUT] = {0}, din[KERNEL_MAX_IN] = {0};
+    kcase_random(&k, op, dtype, seed);
+    int64_t at = cut_at(&k, f), rows = k.in[0].n[0];
+    int ran = 0;
+    if (at && kcase_forward(&k, f, 2)) {
+        clone_all(&k, out, k.out, k.n_out);
+        for (int i = 0; i < k.n_out; i++) view_fill(&k.out[i], 1, 1, 9);
+        if (op == OP_ROTARY) view_copy(&k.out[0], &k.in[0]);
+        run_rows(&k, KERNEL_FWD, f, at, rows);
+        run_rows(&k, KERNEL_FWD, f, 0, at);
+        for (int i = 0; i < k.n_out; i++) same(&k, &k.out[i], &out[i], f->name, "output by rows", i);
+        ran++;
+    }
+    if (at) assert_true(forward_ref(&k));
+    if (at && takes_backward(&k, f) && kcase_backward_phase(&k, KERNEL_BWD_IN, f, 2)) {
+        clone_all(&k, din, k.din, k.n_in);
+        for (int i = 0; i < k.n_in; i++)
+            if (k.din[i].p && op_row(op)->grad_in >> i & 1) view_fill(&k.din[i], 1, 1, 9);
+        run_rows(&k, KERNEL_BWD_IN, f, at, rows);
+        run_rows(&k, KERNEL_BWD_IN, f, 0, at);
+        for (int i = 0; i < k.n_in; i++)
+            if (k.din[i].p) same(&k, &k.din[i], &din[i], f->name, "gradient by rows", i);
+        ran++;
+    }
+    kcase_free(&k);
+    return ran;
+}
+
+static void test_by_rows(void **state)
+{
+    (void)state;
+    for (int fam = first_family(); fam < N_FAMILIES; fam++) {
+        int ran = 0;
+        for (int op = 0; op < OP_FIRST_COLLECTIVE; op++)
+            for (int t = 0; t < 3; t++)
+                for (uint64_t seed = 0; seed < CASES / 3; seed++) ran += by_rows((enum op)op, kcase_dtypes[t], seed, families[fam]);
+        if (fam == 0) assert_true(ran > 3 * CASES); /* LINEAR, two norms, ROTARY, ACT, ADD, DROPOUT, MLA_KV, TRIM */
+    }
+}
+
 static void against_itself(enum op op, enum dtype dtype, uint64_t seed, const struct kernel_family *f)
 {
     struct kcase k;
@@ -286,6 +366,7 @@ static int run_group(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_reference),
         cmocka_unit_test(test_against_itself),
+        cmocka_unit_test(test_by_rows),
         cmocka_unit_test(test_loss_accumulates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
