@@ -101,6 +101,15 @@ void region_split(int64_t n, int i, int k, int64_t *lo, int64_t *hi)
     team_split(n, i, k, lo, hi);
 }
 
+void region_window(int64_t n, int i, int k, int j, int m, int64_t *lo, int64_t *hi)
+{
+    int64_t first, end;
+    region_split(n, i, k, &first, &end);
+    region_split(end - first, j, m, lo, hi);
+    *lo += first;
+    *hi += first;
+}
+
 char *region_print(char out[256], const struct region *r)
 {
     int n = snprintf(out, 256, "[");

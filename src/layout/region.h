@@ -31,6 +31,9 @@ int region_subtract(const struct region *a, const struct region *b, struct regio
 /* [*lo, *hi) of piece i when n items are cut into k: contiguous, in order, the first n % k pieces one longer.
  * Pieces may be empty. The only rule by which anything is cut here: ranks, threads and files agree. */
 void region_split(int64_t n, int i, int k, int64_t *lo, int64_t *hi);
+/* The same twice: of holder i's share when n items are shared out over k, piece j of m. Piece j of all holders together is
+ * what one of m messages brings when everybody's share is sent in m parts. */
+void region_window(int64_t n, int i, int k, int j, int m, int64_t *lo, int64_t *hi);
 
 /* "[0:10, 768:1536]"; out holds 256 chars. */
 char *region_print(char out[256], const struct region *r);

@@ -22,11 +22,21 @@ static int64_t numel(const struct view *v)
     return view_rows(v) * view_cols(v);
 }
 
-/* Elements of every rank's rows. */
+/* Rank r's rows of the piece. */
+static void piece_of(const struct op_attrs *at, int r, int64_t *lo, int64_t *hi)
+{
+    region_window(at->whole, r, at->n_parts, at->piece, at->pieces, lo, hi);
+}
+
+/* Elements of every rank's rows, or of the piece of them. */
 static void counts(const struct op_attrs *at, int64_t cols, int64_t *out)
 {
     CHECK(at->n_parts <= MAX_PARTS, "%d ranks along %s", at->n_parts, axis_name(at->axis));
-    for (int r = 0; r < at->n_parts; r++) out[r] = op_rows_here(at, r) * cols;
+    for (int r = 0; r < at->n_parts; r++) {
+        int64_t lo = 0, hi = 0;
+        if (at->pieces) piece_of(at, r, &lo, &hi);
+        out[r] = (at->pieces ? hi - lo : op_rows_here(at, r)) * cols;
+    }
 }
 
 /* `from` and `to` as the row's direction has them: whole or this rank's rows. */
@@ -73,21 +83,84 @@ static const struct way ways[OP_N] = {
     [OP_COLLECT] = {all_gather, slice},
 };
 
-static void add(const struct kernel_table *kt, const struct kernel_call *c, void *landed)
+static void add(const struct kernel_table *kt, const struct kernel_call *c, const struct view *acc, const struct view *landed,
+                const struct view *to)
 {
     struct step_info still = {.training = false};
-    struct kernel_call k = {.op = OP_ADD, .phase = KERNEL_FWD, .step = &still, .n_in = 2, .n_out = 1, .team = c->team};
-    k.in[0] = c->acc[0];
-    k.in[1] = c->din[0];
-    k.in[1].p = landed;
-    k.in[1].stride = view_cols(&c->din[0]);
-    k.out[0] = c->din[0];
+    struct kernel_call k = {.op = OP_ADD, .phase = KERNEL_FWD, .step = &still, .n_in = 2, .n_out = 1, .team = c->team,
+                            .in = {*acc, *landed}, .out = {*to}};
     kernel_run(kt, &k);
+}
+
+/* What arrived in scratch, laid out as `to` is but dense. */
+static struct view landed(const struct view *to, void *p)
+{
+    struct view v = *to;
+    v.p = p;
+    v.stride = view_cols(to);
+    return v;
+}
+
+/* ---- pieces: some rows of every rank. A message has them one rank after the other; the side with all ranks' rows has them
+ * apart, so it is packed before or dealt out after, through scratch: one copy of the piece. ---- */
+static struct view rows_in(const struct view *v, int64_t lo, int64_t hi)
+{
+    struct view w = *v;
+    w.n[0] = hi - lo;
+    if (v->p) w.p = (char *)v->p + to_size(lo * v->stride) * dtype_bytes(v->dtype);
+    return w;
+}
+
+static int64_t piece_rows(const struct op_attrs *at)
+{
+    int64_t n = 0, lo, hi;
+    for (int r = 0; r < at->n_parts; r++) {
+        piece_of(at, r, &lo, &hi);
+        n += hi - lo;
+    }
+    return n;
+}
+
+static void copy_rows(const struct view *from, const struct view *to)
+{
+    size_t each = dtype_bytes(from->dtype);
+    for (int64_t r = 0; r < from->n[0]; r++)
+        memcpy((char *)to->p + to_size(r * to->stride) * each, (const char *)from->p + to_size(r * from->stride) * each,
+               row_bytes(from));
+}
+
+/* Between all ranks' rows and scratch, where the piece lies one rank after the other. acc: added on the way out. */
+static void deal(const struct kernel_table *kt, const struct kernel_call *c, const struct view *all, const struct view *acc, bool out)
+{
+    int64_t lo, hi;
+    char *at = c->scratch;
+    for (int r = 0; r < c->at.n_parts && all->p; r++) {
+        piece_of(&c->at, r, &lo, &hi);
+        struct view here = rows_in(all, lo, hi), there = landed(&here, at), more = acc ? rows_in(acc, lo, hi) : here;
+        at += to_size(hi - lo) * row_bytes(all);
+        if (hi == lo) continue;
+        if (!out) copy_rows(&here, &there);
+        else if (acc) add(kt, c, &more, &there, &here);
+        else copy_rows(&there, &here);
+    }
+}
+
+static bool gathers(const struct kernel_call *c)
+{
+    return (c->op == OP_GATHER) == (c->phase == KERNEL_FWD);
+}
+
+/* Where a gradient lands that is added to another. */
+static void *landing(const struct kernel_call *c)
+{
+    const struct view *all = &c->dout[0];
+    return c->at.pieces && c->scratch ? (char *)c->scratch + to_size(piece_rows(&c->at)) * row_bytes(all) : c->scratch;
 }
 
 size_t par_run_scratch(const struct kernel_table *kt, const struct kernel_call *c)
 {
     if (c->op == OP_DISPATCH || c->op == OP_COMBINE) return expert_scratch(c);
+    if (c->at.pieces) return to_size(piece_rows(&c->at)) * row_bytes(c->phase == KERNEL_FWD ? &c->in[0] : &c->dout[0]);
     return c->op == OP_CONTEXT ? context_scratch(kt, c) : 0;
 }
 
@@ -105,11 +178,17 @@ int64_t par_run_collective(void *ctx, const struct kernel_table *kt, const struc
     struct comm *m = x->axis[c->at.axis];
     const struct way *w = &ways[c->op];
     bool forward = c->phase == KERNEL_FWD;
-    struct view to = forward ? c->out[0] : c->din[0];
+    struct view from = forward ? c->in[0] : c->dout[0], to = forward ? c->out[0] : c->din[0];
     CHECK(m && (forward ? w->forward : w->backward), "%s: nothing does this over %s", op_row(c->op)->name,
           axis_name(c->at.axis));
-    if (!forward && c->acc[0].p) to.p = c->scratch;
-    int64_t ticket = forward ? w->forward(m, c, &c->in[0], &to) : w->backward(m, c, &c->dout[0], &to);
+    if (!forward && c->acc[0].p) to.p = landing(c);
+    if (c->at.pieces && gathers(c)) {
+        to.p = c->scratch;
+    } else if (c->at.pieces) {
+        deal(kt, c, &from, NULL, false);
+        from.p = c->scratch;
+    }
+    int64_t ticket = (forward ? w->forward : w->backward)(m, c, &from, &to);
     if (!ticket) par_run_end(ctx, kt, c, 0);
     return ticket;
 }
@@ -117,6 +196,20 @@ int64_t par_run_collective(void *ctx, const struct kernel_table *kt, const struc
 void par_run_end(void *ctx, const struct kernel_table *kt, const struct kernel_call *c, int64_t ticket)
 {
     struct par_run *x = ctx;
+    bool forward = c->phase == KERNEL_FWD;
     if (ticket) comm_wait(x->axis[c->at.axis], ticket);
-    if (c->phase != KERNEL_FWD && c->acc[0].p) add(kt, c, c->scratch);
+    const struct view *to = forward ? &c->out[0] : &c->din[0], *acc = !forward && c->acc[0].p ? &c->acc[0] : NULL;
+    if (c->at.pieces && gathers(c)) {
+        deal(kt, c, to, acc, true);
+    } else if (acc) {
+        struct view there = landed(to, landing(c));
+        add(kt, c, acc, &there, to);
+    }
+}
+
+/* Where the rank itself moves the bytes, they move now or not before somebody waits. */
+void par_run_poll(void *ctx, const struct kernel_call *c, int64_t ticket)
+{
+    struct par_run *x = ctx;
+    (void)comm_done(x->axis[c->at.axis], ticket);
 }

@@ -12,10 +12,11 @@ struct par_run {
     struct comm *inner, *outer;/* parts of cp, where it has two levels (context.h); else NULL */
 };
 
-/* For program_args.collective and collective_end, ctx a struct par_run; on the null device nothing but the communicator's
+/* For program_args.collective, collective_end and collective_poll, ctx a struct par_run; on the null device nothing but the communicator's
  * counting. */
 int64_t par_run_collective(void *ctx, const struct kernel_table *kt, const struct kernel_call *c);
 void par_run_end(void *ctx, const struct kernel_table *kt, const struct kernel_call *c, int64_t ticket);
+void par_run_poll(void *ctx, const struct kernel_call *c, int64_t ticket);
 /* For lower_options.collective_scratch. */
 size_t par_run_scratch(const struct kernel_table *kt, const struct kernel_call *c);
 

@@ -99,7 +99,7 @@ static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
         .stage = &s->part,
     };
     struct lower_options o = {.training = true, .split_w = puts_off_weights(g->when, build_pipe_rank(g), s->index),
-                              .collective_scratch = par_run_scratch};
+                              .collective_scratch = par_run_scratch, .pieces = g->cfg.pieces};
     s->tape = tape_new();
     model_record(s->tape, &g->cfg.model, &g->params, &g->cfg.par, &shape);
     int rc = tape_status(s->tape, e);

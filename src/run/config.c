@@ -128,6 +128,9 @@ const struct conf_row config_rows[] = {
     INT("parallel.tp", parallel.tp, "1", -1, 1 << 20, "tensor parallel"),
     BOOL("parallel.sequence_parallel", parallel.sequence_parallel, "false",
          "tensor parallel: shard the tokens of the residual stream over tp as well"),
+    TEXT("parallel.tp_overlap", parallel.tp_overlap, "auto",
+         "tensor parallel: matrix products and the messages beside them in so many pieces of rows (2 to 8), so that one travels "
+         "while the next is computed; off; auto: up to 4 where messages have cores of their own, or a pretended link"),
     INT("parallel.cp", parallel.cp, "1", -1, 1 << 20, "context parallel"),
     CHOICE("parallel.cp_algorithm", parallel.cp_algorithm, "ring", "ring|all_gather|all_to_all|two_level",
            "how attention goes over cp: keys visit around a ring, all at once, heads are exchanged for rows, or heads inside "
@@ -366,6 +369,22 @@ static int resolve_experts(struct config *c, const struct conf *f, struct err *e
     return OK;
 }
 
+/* auto: 0, off: 1, or the number that is written; -1: something else is. */
+static int overlap_asked(const char *text)
+{
+    if (!strcmp(text, "auto")) return 0;
+    if (!strcmp(text, "off")) return 1;
+    bool digit = text[0] >= '2' && text[0] <= '0' + PIECES_MOST && !text[1];
+    return digit ? text[0] - '0' : -1;
+}
+
+static int resolve_overlap(const struct config *c, const struct conf *f, struct err *e)
+{
+    if (overlap_asked(c->parallel.tp_overlap) >= 0) return OK;
+    return conf_error(f, e, "parallel.tp_overlap", "wanted auto, off, or pieces from 2 to %d; got '%s'", PIECES_MOST,
+                      c->parallel.tp_overlap);
+}
+
 static int resolve_parallel(struct config *c, const struct conf *f, int n_ranks, struct err *e)
 {
     struct degree dense[] = {{"parallel.dp_shard", &c->parallel.dp_shard}, {"parallel.dp_replicate", &c->parallel.dp_replicate},
@@ -380,7 +399,7 @@ static int resolve_parallel(struct config *c, const struct conf *f, int n_ranks,
     if (c->parallel.tp > c->model.hidden)
         return conf_error(f, e, "parallel.tp", "%lld ranks for %lld columns; choose at most that", (long long)c->parallel.tp,
                           (long long)c->model.hidden);
-    return OK;
+    return resolve_overlap(c, f, e);
 }
 
 int config_ranks(const struct config *c)
@@ -647,13 +666,33 @@ int config_threads(const struct config *c)
     return c->run.threads ? to_int(c->run.threads) : cores > here ? cores / here : 1;
 }
 
+/* Cores are left beside the ranks' own threads. */
+static bool cores_left(const struct config *c)
+{
+    return config_threads(c) * (c->parallel.ranks_here > 1 ? c->parallel.ranks_here : 1) < thread_n_cores();
+}
+
+static bool moves_by_thread(const struct config *c)
+{
+    return c->comm.progress == PROGRESS_THREAD || (c->comm.progress == PROGRESS_AUTO && cores_left(c));
+}
+
+/* By itself: pieces of 256 KiB, which take a link of 10 GB/s ten times as long as a message's own latency, and products of 256
+ * rows, which lose a few hundredths to packing weights once more (docs/benchmarks.md). Asked for: whatever keeps the bits; up to
+ * 32 rows are multiplied in another order (kernel/cpu/gemm_few.c). */
+static struct pieces_rule config_pieces(const struct config *c)
+{
+    int asked = overlap_asked(c->parallel.tp_overlap);
+    bool pays = moves_by_thread(c) && (cores_left(c) || c->comm.link_GBps > 0);
+    if (asked == 0) return (struct pieces_rule){.most = pays ? 4 : 1, .least_bytes = 256 << 10, .least_rows = 256};
+    return (struct pieces_rule){.most = asked, .least_rows = 64};
+}
+
 struct comm_config config_comm(const struct config *c)
 {
-    int busy = config_threads(c) * (c->parallel.ranks_here > 1 ? c->parallel.ranks_here : 1);
-    bool thread = c->comm.progress == PROGRESS_THREAD || (c->comm.progress == PROGRESS_AUTO && busy < thread_n_cores());
     return (struct comm_config){
         .timeout_s = c->comm.timeout_s,
-        .progress = thread ? COMM_THREAD : COMM_INLINE,
+        .progress = moves_by_thread(c) ? COMM_THREAD : COMM_INLINE,
         .check = c->comm.check,
         .any_order = !c->numerics.deterministic,
         .algorithm = strcmp(c->comm.algorithm, "auto") ? c->comm.algorithm : NULL,
@@ -684,5 +723,6 @@ struct engine_config config_engine(const struct config *c)
         .grad_dtype = c->precision.grad == GRAD_BF16 ? DT_BF16 : DT_F32,
         .reduce_once = c->parallel.reduce == REDUCE_STEP,
         .exact_order = c->numerics.exact_order,
+        .pieces = config_pieces(c),
     };
 }

@@ -78,6 +78,7 @@ struct config {
     struct {
         int64_t dp_replicate, dp_shard, zero, tp, cp, ep, etp, pp;
         bool sequence_parallel;
+        const char *tp_overlap;
         int64_t servers, staleness;
         int server_mode;
         int cp_algorithm;

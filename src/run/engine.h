@@ -50,6 +50,7 @@ struct engine_config {
     enum dtype grad_dtype;   /* f32 or bf16 */
     bool reduce_once;        /* sum microbatches here, then ranks, once a step (exchange.h) */
     bool exact_order;        /* exact.h */
+    struct pieces_rule pieces;/* what is cut so that tp's messages travel beside products (tape/pieces.c) */
     struct par par;          /* this rank's place on the mesh; all zero: alone */
     /* This rank's groups (run/ranks.h); NULL: of size 1. */
     struct comm *world, *shard, *small, *expert, *replicate, *model_group, *axis[AXIS_N], *cp_inner, *cp_outer;

@@ -164,6 +164,7 @@ static void run_stage(const struct running *r, const struct step *x)
         .written = g->written,
         .collective = par_run_collective,
         .collective_end = par_run_end,
+        .collective_poll = par_run_poll,
         .collective_ctx = &g->collectives,
         .profile = g->profile,
         .before = r->flows ? before_instr : NULL,

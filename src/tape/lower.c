@@ -13,9 +13,8 @@
 #include "tape/lower.h"
 
 /* ---- lists ---- */
-static struct instr *emit(struct lower *l, enum tape_phase phase)
+struct instr *lower_emit(struct code *c)
 {
-    struct code *c = &l->code[phase];
     if (c->n == c->room) {
         c->room = c->room ? 2 * c->room : 64;
         c->p = xrealloc(c->p, sizeof *c->p * (size_t)c->room);
@@ -26,6 +25,11 @@ static struct instr *emit(struct lower *l, enum tape_phase phase)
     for (int k = 0; k < KERNEL_MAX_OUT; k++) i->out[k].place = i->dout[k].place = OPERAND_NONE;
     i->scratch = -1;
     return i;
+}
+
+static struct instr *emit(struct lower *l, enum tape_phase phase)
+{
+    return lower_emit(&l->code[phase]);
 }
 
 static int place_push(struct lower *l, tid of, bool grad, size_t bytes)
@@ -495,12 +499,14 @@ static void concatenate(struct lower *l)
             memcpy(p->code + p->begin[ph], l->code[ph].p, sizeof *p->code * (size_t)l->code[ph].n);
 }
 
-/* A collective's gradient that is added to another's lands in scratch first. */
+/* A collective's gradient that is added to another's lands in scratch first; a piece that is dealt out to all ranks' rows lies
+ * in scratch anyhow and is added from there. */
 static size_t collective_scratch(const struct lower *l, const struct kernel_table *kt, const struct instr *i,
                                  const struct kernel_call *c)
 {
     size_t bytes = l->o.collective_scratch ? l->o.collective_scratch(kt, c) : 0;
-    if (i->acc[0].place != OPERAND_NONE)
+    bool dealt = c->at.pieces && c->op == OP_SCATTER;
+    if (i->acc[0].place != OPERAND_NONE && !dealt)
         bytes += to_size(view_rows(&c->din[0]) * view_cols(&c->din[0])) * dtype_bytes(c->din[0].dtype);
     return bytes;
 }
@@ -519,37 +525,6 @@ static void count_and_scratch(struct lower *l, const struct kernel_table *kt)
             size_t bytes = op_row(i->op)->collective ? collective_scratch(l, kt, i, &c) : kernel_scratch(kt, &c);
             if (bytes) i->scratch = place_push(l, TID_NONE, false, bytes);
         }
-}
-
-/* ---- collectives under way ---- */
-static bool same_memory(const struct operand *a, const struct operand *b)
-{
-    return a->place >= 0 ? a->place == b->place : a->place == OPERAND_SLOT && b->place == OPERAND_SLOT && a->slot == b->slot;
-}
-
-static bool instr_touches(const struct instr *i, const struct operand *o)
-{
-    bool any = false;
-    for (int k = 0; k < KERNEL_MAX_IN; k++)
-        any |= same_memory(o, &i->in[k]) || same_memory(o, &i->din[k]) || same_memory(o, &i->acc[k]);
-    for (int k = 0; k < KERNEL_MAX_OUT; k++) any |= same_memory(o, &i->out[k]) || same_memory(o, &i->dout[k]);
-    return any;
-}
-
-/* A collective is begun in its turn and finished before the first instruction that touches what it reads or writes, or at the
- * end of the phase. */
-static void finish_late(struct program *p, int begin, int end)
-{
-    for (int i = begin; i < end; i++) {
-        struct instr *c = &p->code[i];
-        if (!op_row(c->op)->collective) continue;
-        const struct operand *own[] = {&c->in[0], &c->out[0], &c->dout[0], &c->din[0], &c->acc[0]};
-        for (c->until = i + 1; c->until < end; c->until++) {
-            bool touched = false;
-            for (size_t k = 0; k < sizeof own / sizeof *own; k++) touched |= instr_touches(&p->code[c->until], own[k]);
-            if (touched) break;
-        }
-    }
 }
 
 int program_new(struct program **out, const struct tape *t, const struct kernel_table *kt, struct lower_options o,
@@ -571,9 +546,10 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
     l.done = arena_alloc(l.arena, (size_t)t->n_nodes + 1);
     lower_forward(&l);
     if (o.training) lower_backward(&l);
+    for (int ph = 0; ph < PHASE_N; ph++) lower_pieces(&l, &l.code[ph]);
     concatenate(&l);
     count_and_scratch(&l, kt);
-    for (int ph = 0; ph < PHASE_N; ph++) finish_late(l.p, l.p->begin[ph], l.p->begin[ph + 1]);
+    program_finish_late(l.p);
     program_place(l.p);
     for (int ph = 0; ph < PHASE_N; ph++) xfree(l.code[ph].p);
     arena_free(l.arena);

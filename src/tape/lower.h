@@ -28,6 +28,10 @@ struct lower {
     struct grad *grad; /* root tensor -> its gradient */
 };
 
+struct instr *lower_emit(struct code *c);                      /* one more, empty */
+void lower_pieces(struct lower *l, struct code *c);            /* pieces.c: cuts what the options say */
+bool instr_touches(const struct instr *i, const struct instr *collective);
+void program_finish_late(struct program *p);                   /* underway.c: until when each collective may travel */
 void instr_call(const struct instr *i, struct kernel_call *c); /* shapes only, pointers NULL */
 void program_place(struct program *p);                         /* lifetimes, homes, offsets */
 

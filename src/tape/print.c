@@ -1,5 +1,6 @@
 /* A tape and a program as text: what `tutti explain CONFIG tape` shows. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "tape/program.h"
 
@@ -81,12 +82,15 @@ void program_print(const struct program *p, struct str *out)
         for (int k = p->begin[ph]; k < p->begin[ph + 1]; k++) {
             const struct instr *i = &p->code[k];
             tid o = p->tape->nodes[i->node].out[0];
-            str_printf(out, "%5d %-10s %-6s%s %-28s", k, op_row(i->op)->name, kphase[i->kphase], i->again ? "*" : " ",
-                       tape_tensor(p->tape, o)->name);
+            char name[TAPE_NAME + 32];
+            int n = snprintf(name, sizeof name, "%s", tape_tensor(p->tape, o)->name);
+            if (i->run) snprintf(name + n, sizeof name - (size_t)n, " %d/%d", i->piece + 1, i->pieces);
+            str_printf(out, "%5d %-10s %-6s%s %-28s", k, op_row(i->op)->name, kphase[i->kphase], i->again ? "*" : " ", name);
             print_operands(p, i->in, i->n_in, " in ", out);
             print_operands(p, i->out, i->n_out, " out ", out);
             print_operands(p, i->dout, i->n_out, " dout ", out);
             print_operands(p, i->din, i->n_in, " din ", out);
+            if (op_row(i->op)->collective && i->until > k + 1) str_printf(out, " travels until %d", i->until);
             str_putc(out, '\n');
         }
     }

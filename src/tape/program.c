@@ -20,7 +20,7 @@ static void *resolve(const struct program *p, const struct operand *o, const str
     return base ? base + o->offset : NULL;
 }
 
-enum { MAX_UNDER_WAY = 16 };
+enum { MAX_UNDER_WAY = 4 * PIECES_MOST };
 struct under_way { /* collectives that have begun */
     struct kernel_call call;
     int64_t ticket;
@@ -41,6 +41,7 @@ static void finish(struct walk *w, const struct program_args *a, int k)
         else if (kept++ != i) w->list[kept - 1] = *u;
     }
     w->n = kept;
+    if (kept && a->collective_poll) a->collective_poll(a->collective_ctx, &w->list[0].call, w->list[0].ticket);
 }
 
 static void call(struct walk *w, const struct program_args *a, const struct instr *i, const struct kernel_call *c)

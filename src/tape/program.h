@@ -57,6 +57,8 @@ struct instr {
         acc[KERNEL_MAX_IN];
     int scratch; /* place, -1 none */
     double flops;
+    int run, piece, pieces; /* run > 0: piece `piece` of `pieces` of an instruction that was cut with its neighbours (pieces.c).
+                       Different pieces of one run touch different bytes, though their places are the same */
 };
 
 struct program {
@@ -71,7 +73,17 @@ struct program {
     int n_slots;
 };
 
+/* Products and the collectives beside them are done in pieces of rows, so that one piece travels while the next is computed
+ * (pieces.c). Same on all ranks of the axis. */
+struct pieces_rule {
+    int most;          /* pieces; 0 or 1: nothing is cut */
+    size_t least_bytes;/* of a message, all ranks' rows together */
+    int64_t least_rows;/* of a product: fewer waste the packing of its weights, and kernels for few rows add in another order */
+};
+enum { PIECES_MOST = 8 };
+
 struct lower_options {
+    struct pieces_rule pieces;
     bool training; /* false: F only, nothing is kept */
     bool split_w;  /* W is a phase of its own; else weight gradients run inside B */
     /* Scratch of a collective beyond the place where a gradient lands before it is added; NULL: none needs any. */
@@ -99,10 +111,11 @@ struct program_args {
     const struct step_info *step;
     void *const *slot;     /* what externals are bound to; NULL entries on the null device */
     void *act, *wgrad, *scratch;
-    /* Begins a collective row and returns its ticket (0: it is done); finishes it. collective_ctx knows the communicators
-     * (parallel/run.h). */
+    /* Begins a collective row and returns its ticket (0: it is done); finishes it; moves what is under way on without waiting
+     * (asked between instructions; NULL: not). collective_ctx knows the communicators (parallel/run.h). */
     int64_t (*collective)(void *ctx, const struct kernel_table *kt, const struct kernel_call *c);
     void (*collective_end)(void *ctx, const struct kernel_table *kt, const struct kernel_call *c, int64_t ticket);
+    void (*collective_poll)(void *ctx, const struct kernel_call *c, int64_t ticket);
     void *collective_ctx;
     /* By slot: this gradient holds something already. The first contribution writes and sets it, later ones add; the
      * caller clears it when a step begins (or when a slot is bound to other bytes). */

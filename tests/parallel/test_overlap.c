@@ -1,11 +1,18 @@
 /* Collectives of backward travel while weight gradients are computed: in the program, between the beginning of each and the
- * first instruction that needs it, lie the weight products of its layer; and nothing else uses its bytes meanwhile. */
+ * first instruction that needs it, lie the weight products of its layer; and nothing else uses its bytes meanwhile. In pieces, so do
+ * the others: products lie beside all but the last of each run, and no two pieces meet in a byte. */
 #include "run/toy.h"
 
+#include "layout/region.h"
 #include "nn/model.h"
 #include "parallel/run.h"
 
-static struct program *lower(struct tape **t, struct param_table *p, bool sequence, bool recompute)
+struct variant {
+    bool sequence, recompute, split_w;
+    int pieces;
+};
+
+static struct program *lower(struct tape **t, struct param_table *p, struct variant v)
 {
     struct model_config m = toy_model(MODEL_LLAMA);
     struct par par = par_single();
@@ -14,13 +21,15 @@ static struct program *lower(struct tape **t, struct param_table *p, bool sequen
     struct err e = {0};
     m.kv_heads = 3;
     par.size[AXIS_TP] = 2;
-    par.sequence = sequence;
+    par.sequence = v.sequence;
     model_declare(&m, &par, p);
     *t = tape_new();
-    struct model_shape s = {.mode = MODEL_TRAIN, .dtype = DT_F32, .batch = 2, .seq = 8, .recompute = recompute};
+    struct model_shape s = {.mode = MODEL_TRAIN, .dtype = DT_F32, .batch = 2, .seq = 8, .recompute = v.recompute};
     model_record(*t, &m, p, &par, &s);
     if (kernel_table_init(&kt, "auto", 1, true, &e)) fail_msg("%s", e.text);
-    if (program_new(&program, *t, &kt, (struct lower_options){.training = true, .collective_scratch = par_run_scratch}, &e))
+    struct lower_options o = {.training = true, .split_w = v.split_w, .collective_scratch = par_run_scratch,
+                              .pieces = {.most = v.pieces}};
+    if (program_new(&program, *t, &kt, o, &e))
         fail_msg("%s", e.text);
     program_check(program);
     return program;
@@ -32,7 +41,7 @@ static void test_weights_beside_messages(void **state)
     for (int v = 0; v < 4; v++) {
         struct tape *t;
         struct param_table params = {0};
-        struct program *p = lower(&t, &params, v & 1, v & 2);
+        struct program *p = lower(&t, &params, (struct variant){.sequence = v & 1, .recompute = v & 2});
         int hidden = 0;
         for (int i = p->begin[PHASE_B]; i < p->begin[PHASE_W]; i++) {
             const struct instr *c = &p->code[i];
@@ -54,8 +63,128 @@ static void test_weights_beside_messages(void **state)
     }
 }
 
+/* ---- pieces ---- */
+struct bytes { /* rows of a place: [from + i * step, + n) for i < rows */
+    size_t from, step, n;
+    int64_t rows;
+};
+
+static struct bytes rows_of(const struct operand *o, int64_t lo, int64_t hi)
+{
+    size_t each = dtype_bytes(o->view.dtype), step = to_size(o->view.nd > 1 ? o->view.stride : 1) * each;
+    return (struct bytes){o->offset + to_size(lo) * step, step, to_size(o->view.nd > 1 ? view_cols(&o->view) : 1) * each, hi - lo};
+}
+
+/* What an instruction's operand really is: of a piece that is given all ranks' rows, the windows. */
+static int bytes_of(const struct instr *i, const struct operand *o, struct bytes *out)
+{
+    int n = 0;
+    if (!i->at.pieces || o->view.n[0] != i->at.whole) {
+        out[n++] = rows_of(o, 0, o->view.n[0]);
+        return n;
+    }
+    for (int r = 0; r < i->at.n_parts; r++) {
+        int64_t lo, hi;
+        region_window(i->at.whole, r, i->at.n_parts, i->at.piece, i->at.pieces, &lo, &hi);
+        out[n++] = rows_of(o, lo, hi);
+    }
+    return n;
+}
+
+static bool bytes_meet(const struct bytes *a, const struct bytes *b)
+{
+    for (int64_t i = 0; i < a->rows; i++)
+        for (int64_t k = 0; k < b->rows; k++) {
+            size_t x = a->from + to_size(i) * a->step, y = b->from + to_size(k) * b->step;
+            if (x < y + b->n && y < x + a->n) return true;
+        }
+    return false;
+}
+
+static int operands(const struct instr *i, const struct operand **out)
+{
+    int n = 0;
+    for (int k = 0; k < KERNEL_MAX_IN; k++) {
+        out[n++] = &i->in[k];
+        out[n++] = &i->din[k];
+        out[n++] = &i->acc[k];
+    }
+    for (int k = 0; k < KERNEL_MAX_OUT; k++) {
+        out[n++] = &i->out[k];
+        out[n++] = &i->dout[k];
+    }
+    int kept = 0;
+    for (int k = 0; k < n; k++)
+        if (out[k]->place >= 0) out[kept++] = out[k];
+    return kept;
+}
+
+enum { MAX_OPERANDS = 3 * KERNEL_MAX_IN + 2 * KERNEL_MAX_OUT };
+
+static bool instrs_meet(const struct instr *a, const struct instr *b)
+{
+    const struct operand *of_a[MAX_OPERANDS], *of_b[MAX_OPERANDS];
+    int n = operands(a, of_a), m = operands(b, of_b);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < m; k++) {
+            struct bytes x[4], y[4];
+            if (of_a[i]->place != of_b[k]->place) continue;
+            int n_x = bytes_of(a, of_a[i], x), n_y = bytes_of(b, of_b[k], y);
+            for (int p = 0; p < n_x; p++)
+                for (int q = 0; q < n_y; q++)
+                    if (bytes_meet(&x[p], &y[q])) return true;
+        }
+    return false;
+}
+
+static void check_pieces(const struct program *p, const struct variant *v, const struct tape *t)
+{
+    int cut = 0, beside = 0;
+    for (int i = 0; i < p->begin[PHASE_N]; i++) {
+        const struct instr *c = &p->code[i];
+        if (!op_row(c->op)->collective || !c->run) continue;
+        double flops = 0;
+        for (int k = i + 1; k < c->until; k++) {
+            flops += p->code[k].flops;
+            if (instrs_meet(c, &p->code[k]))
+                fail_msg("%s %d/%d at %d is under way until %d and meets %s at %d", op_row(c->op)->name, c->piece + 1, c->pieces,
+                         i, c->until, op_row(p->code[k].op)->name, k);
+        }
+        assert_int_equal(c->pieces, v->pieces);
+        if (t->nodes[c->node].layer < 0) continue;
+        cut++;
+        beside += flops > 0;
+    }
+    /* Forward: both of a layer's sums, and the two gathers under sequence parallelism; what recomputation needs of them, and backward
+     * where its weights wait, come on top. */
+    assert_true(cut >= 2 * (v->sequence ? 4 : 2) * v->pieces);
+    assert_true(beside >= cut * (v->pieces - 1) / v->pieces / (v->sequence ? 2 : 1));
+}
+
+static void test_pieces(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 16; k++) {
+        struct variant v = {.sequence = k & 1, .recompute = k & 2, .split_w = k & 4, .pieces = k & 8 ? 3 : 2}, plain = v;
+        struct tape *t, *t0;
+        struct param_table params = {0}, params0 = {0};
+        plain.pieces = 0;
+        struct program *p = lower(&t, &params, v), *p0 = lower(&t0, &params0, plain);
+        check_pieces(p, &v, t);
+        for (int ph = 0; ph < PHASE_N; ph++) assert_true(p->flops[ph] == p0->flops[ph]);
+        assert_true(p->flops_model == p0->flops_model);
+        assert_int_equal(p->bytes[HOME_ACT], p0->bytes[HOME_ACT]);
+        program_free(p);
+        program_free(p0);
+        tape_free(t);
+        tape_free(t0);
+        param_table_free(&params);
+        param_table_free(&params0);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_weights_beside_messages)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_weights_beside_messages), cmocka_unit_test(test_pieces)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
