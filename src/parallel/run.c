@@ -1,12 +1,13 @@
 /* One function per row and phase, in a table. A result that must be added to a gradient that is there already lands in
  * scratch first. What is begun is finished when the program says so; work that needs nothing of it runs in between.
- * Cost: one collective each, no copies but the slices of SPREAD and COLLECT. */
+ * Cost: one collective each, no copies but the slices of SPREAD and COLLECT, and pieces of GATHER and SCATTER once through
+ * scratch. */
 #include "parallel/run.h"
 
 #include <string.h>
 
 #include "base/mem.h"
-
+#include "layout/region.h"
 #include "parallel/context.h"
 #include "parallel/expert.h"
 
