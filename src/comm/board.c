@@ -28,8 +28,27 @@ static void unlock(atomic_int *l)
     atomic_store_explicit(l, 0, memory_order_release);
 }
 
+/* "64 bytes to rank 3"; nothing where there is nobody. */
+static void print_way(char *out, size_t n, int64_t bytes, const char *way, int32_t peer)
+{
+    out[0] = 0;
+    if (peer == DESC_SEVERAL) snprintf(out, n, "%lld bytes %s several ranks", (long long)bytes, way);
+    else if (peer != DESC_NOBODY) snprintf(out, n, "%lld bytes %s rank %d", (long long)bytes, way, peer);
+}
+
+static char *exchange_print(char out[DESC_TEXT], const struct desc *d)
+{
+    char to[56], from[56];
+    print_way(to, sizeof to, d->sent, "to", d->to);
+    print_way(from, sizeof from, d->received, "from", d->from);
+    snprintf(out, DESC_TEXT, "exchange #%lld '%s' (%s%s%s) on %s", (long long)d->seq, d->what, to, *to && *from ? ", " : "", from,
+             d->group);
+    return out;
+}
+
 char *desc_print(char out[DESC_TEXT], const struct desc *d)
 {
+    if (d->op == COMM_EXCHANGE) return exchange_print(out, d);
     char root[24] = "";
     bool reduces = d->op == COMM_REDUCE || d->op == COMM_ALL_REDUCE || d->op == COMM_REDUCE_SCATTER;
     if (d->op == COMM_REDUCE || d->op == COMM_BROADCAST) snprintf(root, sizeof root, ", root %d", d->root);
@@ -38,8 +57,7 @@ char *desc_print(char out[DESC_TEXT], const struct desc *d)
     else
         snprintf(out, DESC_TEXT, "%s #%lld '%s' (%s%s%lld %s%s) on %s", comm_op_name((enum comm_op)d->op),
                  (long long)d->seq, d->what, reduces ? comm_red_name((enum comm_red)d->red) : "", reduces ? " " : "",
-                 (long long)d->n, d->op == COMM_EXCHANGE ? "messages" : dtype_name((enum dtype)d->dtype), root,
-                 d->group);
+                 (long long)d->n, dtype_name((enum dtype)d->dtype), root, d->group);
     return out;
 }
 
@@ -143,6 +161,16 @@ bool board_died(struct board *b, int row, int64_t *pid)
     return visible && ended(*pid);
 }
 
+void board_beat(struct board *b, int row)
+{
+    atomic_store_explicit(&b->row[row].beat_ns, (long long)(1e9 * clock_now_s()), memory_order_relaxed);
+}
+
+bool board_waits(struct board *b, int row, double within_s)
+{
+    return clock_now_s() - 1e-9 * (double)atomic_load_explicit(&b->row[row].beat_ns, memory_order_relaxed) < within_s;
+}
+
 void board_leave(struct board *b, int row)
 {
     lock(&b->row[row].lock);
@@ -204,26 +232,42 @@ void board_running(struct board *b, int row, const char *group, struct desc *out
     unlock(&r->lock);
 }
 
-void board_print(struct board *b, int row, struct str *out)
+#define PRINT_WITHIN_S 1.0 /* late.c; a rank that computes, hangs or was stopped does not say that it waits */
+
+static void print_record(const struct record *x, double now, struct str *out)
 {
-    static const char *const states[] = {"queued ", "running", "done   "};
-    struct board_row *r = &b->row[row];
     char text[DESC_TEXT];
-    double now = clock_now_s();
-    str_printf(out, "rank %d%s: %lld operations; seconds before now\n", r->rank,
-               r->state == RANK_LEFT ? " (has left)" : "", (long long)r->n);
-    int64_t first = r->n > BOARD_RECORDS ? r->n - BOARD_RECORDS : 0;
-    for (int64_t i = first; i < first + BOARD_RECORDS; i++) {
+    str_printf(out, "  %10.4f", now - x->queued_s);
+    if (x->state == RECORD_QUEUED) str_printf(out, "  %10s", "");
+    else str_printf(out, "  %10.4f", now - x->started_s);
+    if (x->state == RECORD_DONE) str_printf(out, "  %10.6f", x->done_s - x->started_s);
+    else str_printf(out, "  %10s", x->state == RECORD_QUEUED ? "queued" : "RUNNING");
+    str_printf(out, "  %s\n", desc_print(text, &x->desc));
+}
+
+static void print_row(struct board *b, int row, double now, struct str *out)
+{
+    struct board_row *r = &b->row[row];
+    int64_t n = r->n < BOARD_RECORDS ? r->n : BOARD_RECORDS, first = r->n - n;
+    str_printf(out, "\nrank %d, the last %lld of %lld operations (seconds)\n", r->rank, (long long)n, (long long)r->n);
+    str_printf(out, "  %10s  %10s  %10s\n", "queued ago", "began ago", "took");
+    for (int64_t i = first; i < first + n; i++) {
         lock(&r->lock);
-        bool there = i < r->n;
         struct record x = r->record[i % BOARD_RECORDS];
         unlock(&r->lock);
-        if (!there) break;
-        str_printf(out, "  %s queued %10.4f", states[x.state], now - x.queued_s);
-        if (x.state != RECORD_QUEUED) str_printf(out, "  began %10.4f", now - x.started_s);
-        if (x.state == RECORD_DONE) str_printf(out, "  took %10.6f", x.done_s - x.started_s);
-        str_printf(out, "  %s\n", desc_print(text, &x.desc));
+        print_record(&x, now, out);
     }
+}
+
+void board_print(struct board *b, struct str *out)
+{
+    double now = clock_now_s();
+    for (int i = 0; i < b->n_rows; i++) {
+        char text[BOARD_TEXT];
+        str_printf(out, "rank %d %s%s\n", b->row[i].rank, board_waits(b, i, PRINT_WITHIN_S) ? "waits: " : "",
+                   board_doing(b, i, text));
+    }
+    for (int i = 0; i < b->n_rows; i++) print_row(b, i, now, out);
 }
 
 bool board_fail(struct board *b, int rank, const struct err *e)

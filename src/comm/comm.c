@@ -66,6 +66,14 @@ static void fill_coll(struct coll *k, int64_t *pieces, const struct comm *c, con
     k->even = even;
 }
 
+/* Adds a message to what an exchange does. */
+static void describe_message(const struct comm *c, struct desc *d, const struct comm_p2p *m)
+{
+    int32_t *peer = m->send ? &d->to : &d->from, its = c->world_rank[m->peer];
+    *(m->send ? &d->sent : &d->received) += m->n * (int64_t)dtype_bytes(m->dtype);
+    *peer = *peer == DESC_NOBODY || *peer == its ? its : DESC_SEVERAL;
+}
+
 static struct desc describe(const struct comm *c, const struct call *a, int64_t seq)
 {
     struct desc d = {.seq = seq, .n = a->op == COMM_EXCHANGE ? a->n_list : a->n, .op = (int16_t)a->op, .red = (int16_t)a->red, .dtype = (int16_t)a->dtype,
@@ -73,6 +81,8 @@ static struct desc describe(const struct comm *c, const struct call *a, int64_t 
     bool compared = a->op == COMM_REDUCE_SCATTER || a->op == COMM_ALL_GATHER; /* the same counts on all ranks */
     const int64_t *counts = a->op == COMM_ALL_GATHER ? a->out : a->in;
     if (counts && compared) d.counts = hash64(counts, (size_t)c->size * sizeof *counts) | 1;
+    d.to = d.from = DESC_NOBODY;
+    for (int i = 0; a->op == COMM_EXCHANGE && i < a->n_list; i++) describe_message(c, &d, &a->list[i]);
     snprintf(d.group, sizeof d.group, "%s", c->name);
     snprintf(d.what, sizeof d.what, "%.*s", DESC_WHAT - 1, a->what ? a->what : "");
     return d;
@@ -262,7 +272,9 @@ bool comm_done(struct comm *c, int64_t ticket)
 {
     if (c->w->ops->counts_only || board_failed(c->w->board)) return true;
     if (c->w->cfg.progress == COMM_INLINE) engine_poll(c->w);
-    return op_done(c, ticket) || ticket <= atomic_load(&c->submitted) - COMM_RING;
+    bool done = op_done(c, ticket) || ticket <= atomic_load(&c->submitted) - COMM_RING;
+    if (!done) engine_look(c->w);
+    return done;
 }
 
 void comm_sync(struct comm *c)
@@ -408,7 +420,7 @@ int comm_algorithm_set(struct comm *c, const char *algorithm, struct err *e)
 
 void comm_print_recorder(struct comm *c, struct str *out)
 {
-    for (int r = 0; r < c->w->board->n_rows; r++) board_print(c->w->board, r, out);
+    board_print(c->w->board, out);
 }
 
 int comm_dump(struct comm *c, const char *dir, struct err *e)

@@ -169,7 +169,7 @@ int64_t comm_barrier(struct comm *c, const char *what);
 /* ---- waiting: Local --------------------------------------------------------------------------------------- */
 
 void comm_wait(struct comm *c, int64_t ticket); /* what follows on c's stream sees the result */
-bool comm_done(struct comm *c, int64_t ticket); /* never blocks; moves things on when progress is inline */
+bool comm_done(struct comm *c, int64_t ticket); /* never blocks; moves things on when progress is inline, notices who is late */
 void comm_sync(struct comm *c);                 /* everything enqueued on c so far */
 
 /* ---- errors ------------------------------------------------------------------------------------------------ */

@@ -190,6 +190,20 @@ void engine_submit(struct comm *c, int64_t ticket)
 
 /* ---- waiting --------------------------------------------------------------------------------------------- */
 
+/* With a thread of its own the thread asks. */
+static void look(struct world *w, double now)
+{
+    w->looked_s = now;
+    board_beat(w->board, w->row);
+    if (w->cfg.progress == COMM_INLINE) late_check(w);
+}
+
+void engine_look(struct world *w)
+{
+    double now = clock_now_s();
+    if (now - w->looked_s >= LOOK_EVERY_S) look(w, now);
+}
+
 /* The thread does the work and wakes us; a failure elsewhere wakes nobody, so look now and then. */
 static void wait_thread(struct comm *c, int64_t ticket)
 {
@@ -200,6 +214,7 @@ static void wait_thread(struct comm *c, int64_t ticket)
             patience(&p, w->spin);
             continue;
         }
+        engine_look(w);
         pthread_mutex_lock(&w->lock);
         atomic_store(&w->waiting, 1);
         struct timespec until;
@@ -221,7 +236,7 @@ void engine_wait(struct comm *c, int64_t ticket)
         struct patience p = {0};
         while (!op_done(c, ticket) && !board_failed(w->board)) {
             if (engine_poll(w)) p = (struct patience){0};
-            else if (patience(&p, w->spin)) late_check(w);
+            else if (patience(&p, w->spin)) look(w, clock_now_s());
         }
     }
     if (board_failed(w->board)) world_quiet(w);

@@ -120,8 +120,9 @@ struct comm {
     struct program sketch; /* for predictions */
     const void **src;      /* [size], engine: the sources of a fold */
     void **dst;            /* [size] */
-    bool *late, *fate;     /* [size], late.c */
-    struct desc *heard;    /* [size], late.c: answers to a roll call */
+    bool *late;            /* [size of the world], late.c */
+    bool *fate;            /* [size], late.c: answered a roll call */
+    struct desc *heard;    /* [size], late.c: with this */
     struct op ring[COMM_RING];
 };
 
@@ -139,6 +140,7 @@ struct world {
     struct table table;            /* of config.table */
     const struct fold_table *folds;
     bool one_thread; /* the transport allows no second thread */
+    double looked_s;    /* the rank's thread: when it last asked who is late */
     double link_free_s; /* engine: when the pretended link has sent what it was given */
     bool spin; /* the ranks of this host have a core each */
     pthread_mutex_t comms_lock; /* guards comms, n_comms; held during a poll */
@@ -174,6 +176,8 @@ void engine_call(struct world *w, void (*fn)(void *), void *arg);
 void engine_submit(struct comm *c, int64_t ticket);
 void engine_wait(struct comm *c, int64_t ticket);
 bool engine_poll(struct world *w); /* true: something moved */
+/* The rank's thread waits for others: says so on the board and asks who is late, now and then. */
+void engine_look(struct world *w);
 static inline bool op_done(struct comm *c, int64_t ticket)
 {
     return atomic_load_explicit(&c->ring[ticket % COMM_RING].done, memory_order_acquire) >= ticket;

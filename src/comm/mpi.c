@@ -300,6 +300,7 @@ static void mpi_roll(struct comm *c, struct desc *of, bool *here)
         struct desc d;
         int there = 0;
         mpi_answer(c->w);
+        board_beat(c->w->board, c->w->row);
         while (MPI_Iprobe(MPI_ANY_SOURCE, TAG_ANSWER, l->world, &there, &from) == MPI_SUCCESS && there) {
             MPI_Recv(&d, (int)sizeof d, MPI_BYTE, from.MPI_SOURCE, TAG_ANSWER, l->world, MPI_STATUS_IGNORE);
             for (int r = 0; r < c->size; r++)

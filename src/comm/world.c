@@ -83,7 +83,7 @@ static void dump(struct world *w)
     struct str text = {0}, path = {0};
     struct err e = {0};
     str_printf(&text, "%s\n\n", w->board->cause.text);
-    for (int r = 0; r < w->board->n_rows; r++) board_print(w->board, r, &text);
+    board_print(w->board, &text);
     str_printf(&path, "%s/flight-rank%d.txt", w->dump_dir, w->rank);
     if (fs_mkdirs(w->dump_dir, &e) || fs_write_atomic(str_text(&path), text.p, text.n, &e)) log_warn("%s", e.text);
     str_free(&text);
@@ -175,7 +175,7 @@ int world_comm(struct comm **out, struct world *w, const int *ranks, int n, cons
     c->host = xcalloc(size, sizeof *c->host);
     c->src = xcalloc(size, sizeof *c->src);
     c->dst = xcalloc(size, sizeof *c->dst);
-    c->late = xcalloc(size, sizeof *c->late);
+    c->late = xcalloc((size_t)w->size, sizeof *c->late);
     c->fate = xcalloc(size, sizeof *c->fate);
     c->heard = xcalloc(size, sizeof *c->heard);
     for (int i = 0; i < n; i++) {

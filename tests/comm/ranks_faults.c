@@ -3,8 +3,9 @@
  *
  *     operation   calls another operation than the others      hang    stops for good
  *     count       brings another number of elements            exit    ends without a word
- *     fail        gives up with an error of its own            kill    kills itself
- *     message     sends more than its neighbour receives       native  hangs where others are in the library's collective
+ *     dtype       brings elements of another type              kill    kills itself
+ *     fail        gives up with an error of its own            native  hangs where others are in the library's collective
+ *     message     sends more than its neighbour receives       behind  hangs; rank 0 waits for rank 1, that for the last
  *
  * "operation unchecked": descriptors are not compared before data moves.
  */
@@ -21,11 +22,21 @@ static int go_wrong(struct comm *c, const char *what, struct err *e)
     float x[8] = {0};
     if (!strncmp(what, "operation", 9)) comm_wait(c, comm_broadcast(c, x, 8, DT_F32, 0, "in the wrong branch"));
     if (!strcmp(what, "count")) comm_wait(c, comm_all_reduce(c, x, x, 7, DT_F32, COMM_SUM, "gradient"));
+    if (!strcmp(what, "dtype")) comm_wait(c, comm_all_reduce(c, x, x, 8, DT_I32, COMM_SUM, "gradient"));
     if (!strcmp(what, "fail")) return err_set(e, ERR_IO, "/data/a.bin: no space left");
     if (!strcmp(what, "message")) comm_wait(c, comm_send(c, x, 8, DT_F32, 0, "activation"));
     if (!strcmp(what, "exit")) _exit(0);
     if (!strcmp(what, "kill")) raise(SIGKILL);
-    if (!strcmp(what, "hang") || !strcmp(what, "native")) sleep(1000);
+    if (!strcmp(what, "hang") || !strcmp(what, "native") || !strcmp(what, "behind")) sleep(1000);
+    return comm_status(c, e);
+}
+
+/* Rank 0 waits first, so it is the first to wait too long: for a rank that waits itself. */
+static int wait_behind(struct comm *c, struct err *e)
+{
+    float x[8];
+    if (comm_rank(c) == 1) usleep(300000);
+    comm_wait(c, comm_recv(c, x, 8, DT_F32, comm_rank(c) + 1, "activation"));
     return comm_status(c, e);
 }
 
@@ -36,6 +47,7 @@ static int work(struct comm *c, const char *what, struct err *e)
     if (!strcmp(what, "native") && comm_algorithm_set(c, "native", e)) return e->code;
     for (int i = 0; i < 3; i++) comm_wait(c, comm_all_reduce(c, x, x, 8, DT_F32, COMM_SUM, "gradient"));
     if (last) return go_wrong(c, what, e);
+    if (!strcmp(what, "behind")) return wait_behind(c, e);
     if (!strcmp(what, "message") && comm_rank(c) == 0)
         comm_wait(c, comm_recv(c, x, 4, DT_F32, comm_size(c) - 1, "activation"));
     else comm_wait(c, comm_all_reduce(c, x, x, 8, DT_F32, COMM_SUM, "gradient"));
