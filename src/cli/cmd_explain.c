@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "layout/shape.h"
 #include "plan/plan.h"
+#include "run/serve.h"
 
 struct explain {
     const struct config *c;
@@ -106,6 +107,27 @@ static void explain_group(const struct comm *c, struct str *out)
                    t[i].traffic.messages, t[i].traffic.bytes, 1e6 * t[i].seconds, t[i].what);
 }
 
+/* Of a worker: its groups with the servers. What was sent before the step, once, is part of it. */
+static int explain_servers(const struct explain *x, struct str *out, struct err *e)
+{
+    bool async = x->c->parallel.server_mode == SERVER_ASYNC;
+    struct engine_config ec = config_engine(x->c);
+    struct serve_config sc = {.async = async, .optim = ec.optim, .lr = config_lr(x->c), .steps = 1};
+    struct serve *v = NULL;
+    struct comm *c;
+    int64_t sent;
+    int rc = serve_new(&v, &sc, x->g, &x->ranks, e);
+    if (rc) return rc;
+    rc = serve_dry_step(v, &sent, e);
+    str_printf(out, "rank 0 is a worker: the first pull and one %s; it sends %" PRId64 " bytes to and for servers in each\n\n",
+               async ? "update" : "step", sent);
+    for (int i = 0; (c = serve_group(v, i)); i++) explain_group(c, out);
+    explain_group(x->ranks.workers, out);
+    explain_group(x->ranks.world, out);
+    serve_free(v);
+    return rc;
+}
+
 /* What rank 0 sends in one step, by group and operation, and when: one step is taken on the null device. */
 static int explain_comm(const struct explain *x, struct str *out, struct err *e)
 {
@@ -115,8 +137,8 @@ static int explain_comm(const struct explain *x, struct str *out, struct err *e)
     const int n = (int)(sizeof group / sizeof *group);
     struct engine_batch nothing = {0};
     struct engine_report report;
-    (void)e;
     engine_init(x->g);
+    if (r->n_servers) return explain_servers(x, out, e);
     engine_step(x->g, &nothing, 0, 0, &report);
     if (!r->world) str_puts(out, "one rank: nothing is sent (-n RANKS)\n");
     else str_puts(out, "one step of rank 0; times are those of the model for a link of comm.link_GBps and link_latency_us, or of\n"

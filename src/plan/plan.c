@@ -24,17 +24,14 @@ static int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c
     if (!rc) ranks_engine(&ranks, &ec);
     if (!rc) rc = engine_new(&g, &ec, d, e);
     struct serve *serve = NULL;
-    struct serve_config sc = {.async = c->parallel.server_mode == SERVER_ASYNC, .optim = ec.optim, .lr = config_lr(c)};
+    struct serve_config sc = {.async = c->parallel.server_mode == SERVER_ASYNC, .optim = ec.optim, .lr = config_lr(c), .steps = 1};
     if (!rc && ranks.n_servers) rc = serve_new(&serve, &sc, g, &ranks, e);
+    if (!rc) engine_init(g);
+    if (!rc && serve) rc = serve_dry_step(serve, &r->serve_bytes, e);
     if (!rc) {
         struct engine_batch nothing = {0};
         struct engine_report report;
-        engine_init(g);
-        if (serve) serve_begin(serve, 0);
-        int64_t before = serve ? serve_traffic(serve) : 0;
-        if (serve) serve_step(serve, &nothing, 0, 0, &report);
-        else engine_step(g, &nothing, 0, 0, &report);
-        if (serve) r->serve_bytes = serve_traffic(serve) - before;
+        if (!serve) engine_step(g, &nothing, 0, 0, &report);
         p->params = g->params.numel;
         p->microbatches = ec.n_microbatches;
         p->tokens_per_step = c->batch.global * c->model.seq_len;
@@ -83,6 +80,20 @@ static int by_need(const void *a, const void *b)
     return x->rank - y->rank;
 }
 
+/* Up to here every server is looked at, since each may hold a row more or less of some parameter; of more than that the first
+ * and the last. */
+enum { SERVERS_EACH = 64 };
+
+static int servers_list(int first, int n, struct plan_rank *out)
+{
+    bool each = n <= SERVERS_EACH;
+    int roles = each || n < 2 ? n : 2;
+    for (int i = 0; i < roles; i++)
+        out[i] = each ? (struct plan_rank){.rank = first + i, .n_alike = 1}
+                      : (struct plan_rank){.rank = first + (i ? n - 1 : 0), .n_alike = i ? n - n / 2 : n / 2};
+    return roles;
+}
+
 /* The ranks that play other roles than their neighbours: their numbers, and how many are like each. */
 static int roles_list(const struct config *c, int n_ranks, struct plan_rank *out)
 {
@@ -95,21 +106,34 @@ static int roles_list(const struct config *c, int n_ranks, struct plan_rank *out
             out[n++] = (struct plan_rank){.rank = first, .n_alike = data > 1 ? alike / 2 : alike};
             if (data > 1) out[n++] = (struct plan_rank){.rank = first + (data - 1) * apart, .n_alike = alike - alike / 2};
         }
-    if (servers) out[n++] = (struct plan_rank){.rank = n_ranks - servers, .n_alike = servers > 1 ? servers / 2 : 1};
-    if (servers > 1) out[n++] = (struct plan_rank){.rank = n_ranks - 1, .n_alike = servers - servers / 2};
-    return n;
+    return n + servers_list(n_ranks - servers, servers, out + n);
+}
+
+/* Neighbours that turned out to be the same: servers with equal shards. */
+static void merge_servers(struct plan *p, int first_server)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_roles; i++) {
+        struct plan_rank *r = &p->role[i], *before = n ? &p->role[n - 1] : NULL;
+        bool same = before && before->rank >= first_server && r->serve_bytes == before->serve_bytes &&
+                    !memcmp(r->bytes, before->bytes, sizeof r->bytes);
+        if (same) before->n_alike += r->n_alike;
+        else p->role[n++] = *r;
+    }
+    p->n_roles = n;
 }
 
 int plan_make(struct plan *p, const struct config *c, struct err *e)
 {
     *p = (struct plan){.n_ranks = config_ranks(c)};
-    p->role = xcalloc(to_size(2 * c->parallel.pp * c->parallel.tp * c->parallel.cp + 2), sizeof *p->role);
+    p->role = xcalloc(to_size(2 * c->parallel.pp * c->parallel.tp * c->parallel.cp + SERVERS_EACH), sizeof *p->role);
     p->n_roles = roles_list(c, p->n_ranks, p->role);
     int rc = OK;
     for (int i = 0; !rc && i < p->n_roles; i++) {
         rc = plan_rank(&p->role[i], p, c, p->role[i].rank, e);
         p->flops_per_step += p->role[i].flops * p->role[i].n_alike;
     }
+    if (!rc) merge_servers(p, p->n_ranks - to_int(c->parallel.servers));
     if (!rc) qsort(p->role, (size_t)p->n_roles, sizeof *p->role, by_need);
     else plan_free(p);
     return rc;
@@ -146,7 +170,8 @@ static void print_choices(const struct plan *p, const struct config *c, struct s
     if (c->numerics.exact_order && levels)
         str_printf(out, "  exact_order holds %d more gradients, %s, for microbatches that wait for their neighbours\n", levels,
                    str_bytes(a, (double)p->role[0].bytes[MEM_GRAD] * levels / (levels + 1)));
-    else if (!c->numerics.exact_order && c->parallel.reduce == REDUCE_MICROBATCH && c->parallel.dp_shard > 1 && each > 1)
+    else if (!c->numerics.exact_order && c->parallel.reduce == REDUCE_MICROBATCH && c->parallel.dp_shard > 1 && each > 1 &&
+             !c->parallel.servers)
         str_printf(out, "  gradients are added up over dp_shard %" PRId64 " times a step; parallel.reduce=step: once, and whole "
                         "meanwhile\n", each);
 }

@@ -14,7 +14,7 @@ struct plan_rank {
     int n_alike;         /* how many play it */
     struct par at;       /* its place on the mesh */
     double flops;        /* of one step */
-    int64_t serve_bytes; /* sent in one step between workers and a parameter server */
+    int64_t serve_bytes; /* sent in one step between workers and a parameter server; asynchronous: in one update of each worker */
     size_t bytes[MEM_N]; /* at the peak */
     size_t peak_bytes;
     int64_t act_bytes_microbatch; /* what one microbatch keeps from forward to backward */
@@ -32,7 +32,7 @@ struct plan {
 };
 
 /* Roles: every stage of the pipeline; the first and the last rank along the data axes, whose pieces differ by a row; along tp
- * every rank where its shares are uneven, else one. */
+ * every rank where its shares are uneven, else one; servers whose shards differ. */
 int plan_make(struct plan *p, const struct config *c, struct err *e);
 void plan_free(struct plan *p);
 void plan_print(const struct plan *p, const struct config *c, struct str *out);

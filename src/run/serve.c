@@ -91,6 +91,7 @@ int serve_new(struct serve **out, const struct serve_config *c, struct engine *g
     *out = NULL;
     *v = (struct serve){.c = *c, .g = g, .n_workers = r->n - r->n_servers, .n_servers = r->n_servers, .me = r->server,
                         .world = r->world};
+    if (c->async) g->exchange.sums = NULL; /* each worker counts its own */
     int rc = new_groups(v, e);
     if (!rc) rc = new_memory(v, e);
     if (rc) serve_free(v);
@@ -276,7 +277,7 @@ static void apply(struct serve *v, int w, int64_t *tokens)
     struct client *c = &v->client[w];
     struct store *store = &v->g->store;
     double stale = (double)(v->updates - c->pulled), lr = lr_at(&v->c.lr, c->clock) / v->n_workers;
-    memcpy(store->grad.p, c->landing.p, c->landing.bytes);
+    device_copy(&v->g->stream, &store->grad, 0, &c->landing, 0, c->landing.bytes);
     optim_step(store, &v->g->kernels, &v->c.optim, lr, v->updates, c->head[HEAD_NORM]);
     v->updates++;
     c->clock++;
@@ -353,9 +354,37 @@ int64_t serve_until_meeting(struct serve *v, int64_t *tokens, struct err *e)
 
 bool serve_is_over(const struct serve *v) { return v->over; }
 
+struct comm *serve_group(const struct serve *v, int i)
+{
+    int n = serves(v) ? 1 : v->n_servers;
+    if (i < n) return v->pull[serves(v) ? v->me : i];
+    struct comm *more[] = {v->servers, v->post};
+    for (int k = 0; k < 2; k++)
+        if (more[k] && n++ == i) return more[k];
+    return NULL;
+}
+
 int64_t serve_traffic(const struct serve *v)
 {
-    int64_t n = v->servers ? comm_traffic(v->servers).bytes : 0;
-    for (int s = 0; s < v->n_servers; s++) n += v->pull[s] ? comm_traffic(v->pull[s]).bytes : 0;
-    return n + (v->post ? comm_traffic(v->post).bytes : 0);
+    int64_t n = 0;
+    struct comm *c;
+    for (int i = 0; (c = serve_group(v, i)); i++) n += comm_traffic(c).bytes;
+    return n;
+}
+
+/* On a null communicator every message is there at once, so each worker has pushed when a server first looks. */
+int serve_dry_step(struct serve *v, int64_t *sent, struct err *e)
+{
+    struct engine_batch nothing = {0};
+    struct engine_report report;
+    struct staleness stale;
+    bool meet;
+    int64_t tokens = 0, rc = OK;
+    serve_begin(v, 0);
+    int64_t before = serve_traffic(v);
+    if (!v->c.async) serve_step(v, &nothing, 0, 0, &report);
+    else if (serves(v)) rc = serve_until_meeting(v, &tokens, e);
+    else rc = serve_push(v, &nothing, 0, false, &report, &stale, &meet, e);
+    *sent = serve_traffic(v) - before;
+    return rc < 0 ? (int)rc : OK;
 }

@@ -16,6 +16,7 @@
  * Memory: worker 1 compute copy + fp32 gradients + both again packed where there are several servers; server 1/S of
  * master, moments, compute copy, gradients; async: 1/S of a gradient per worker more.
  * Source: Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014.
+ * serve_new makes an asynchronous worker's engine count its own tokens only; validation over all workers says otherwise.
  * Floor 6. Order: Collective over all ranks but where it says otherwise.
  */
 #ifndef TUTTI_RUN_SERVE_H
@@ -51,8 +52,12 @@ int serve_push(struct serve *v, const struct engine_batch *b, int64_t step, bool
                struct staleness *s, bool *meet, struct err *e);
 /* async, server: serves until all meet; returns the step they stand after, or an error. *tokens grows by what was trained. */
 int64_t serve_until_meeting(struct serve *v, int64_t *tokens, struct err *e);
-/* Bytes that this rank sent through the groups of the server. Local. */
+/* On the null device, for who wants to know what it costs (config.steps = 1): this rank's part of one step of all workers, each
+ * of which pushes once. *sent: bytes between workers and servers. Local. */
+int serve_dry_step(struct serve *v, int64_t *sent, struct err *e);
+/* Bytes that this rank sent through the groups of the server; the groups, NULL after the last. Local. */
 int64_t serve_traffic(const struct serve *v);
+struct comm *serve_group(const struct serve *v, int i);
 /* async: the steps end at this meeting. */
 bool serve_is_over(const struct serve *v);
 

@@ -207,7 +207,6 @@ static int open_engine(struct trainer *t, struct err *e)
     char a[32], b[32];
     struct engine_config ec = config_engine(&t->cfg);
     ranks_engine(&t->ranks, &ec);
-    if (t->cfg.parallel.server_mode == SERVER_ASYNC) ec.workers = NULL; /* each counts its own */
     int rc = device_cpu_new(&t->dev, ec.threads, e);
     if (!rc) rc = engine_new(&t->engine, &ec, t->dev, e);
     if (rc) return rc;

@@ -120,14 +120,19 @@ static inline void toy_open(struct toy *t, const struct engine_config *c)
     toy_batch(t, c);
 }
 
-static inline void toy_close(struct toy *t)
+static inline void toy_batch_free(struct toy *t)
 {
-    engine_free(t->g);
-    device_free(t->dev);
     xfree(t->tokens);
     xfree(t->targets);
     xfree(t->positions);
     xfree(t->docs);
+}
+
+static inline void toy_close(struct toy *t)
+{
+    engine_free(t->g);
+    device_free(t->dev);
+    toy_batch_free(t);
 }
 
 /* A copy of the whole gradient, in the table's order. */
