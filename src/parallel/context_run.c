@@ -16,7 +16,6 @@
 #include "layout/region.h"
 
 enum { Q, K, VALUE, O, DO, TENSORS };
-enum { MAX_INNER = 1024, MAX_OUTER = 4096 };
 
 /* Heads that an inner rank works on, counted from the first in the call. */
 struct heads_part {
@@ -222,7 +221,7 @@ static void ring(struct run *r, void **home)
 
 static void gathered(struct run *r, void **home)
 {
-    int64_t counts[MAX_OUTER];
+    int64_t counts[PAR_MAX_RANKS];
     for (int o = 0; o < r->outer; o++) counts[o] = block_n(r, o);
     int64_t there = comm_all_gather_v(r->outer_comm, r->block[0], r->all, counts, r->t, "keys and values");
     for (int s = 0; s < r->outer; s++) { /* in a ring's order: its own while the others arrive, and the same bits */
@@ -285,7 +284,7 @@ static void move(const struct run *r, const struct trade *list, int n, bool apar
 
 static void trade(struct run *r, const struct trade *list, int n, bool back, const char *what)
 {
-    int64_t out[MAX_INNER], in[MAX_INNER];
+    int64_t out[PAR_MAX_INNER], in[PAR_MAX_INNER];
     for (int j = 0; j < r->inner; j++) {
         out[j] = pieces_n(r, list, n, !back, j);
         in[j] = pieces_n(r, list, n, back, j);
@@ -342,7 +341,7 @@ static void lay_out(struct run *r, const struct kernel_table *kt, const struct k
     *r = (struct run){.kt = kt, .c = c, .inner = inner, .outer = c->at.n_parts / inner, .i = c->at.part % inner,
                       .o = c->at.part / inner, .a = c->at.head_dim, .mine = heads_of(c, c->at.part % inner, inner),
                       .backward = c->phase != KERNEL_FWD, .t = c->in[0].dtype, .base = base};
-    CHECK(r->inner <= MAX_INNER && r->outer <= MAX_OUTER, "%d x %d ranks along cp", r->outer, r->inner);
+    CHECK(r->inner <= PAR_MAX_INNER && r->outer <= PAR_MAX_RANKS, "%d x %d ranks along cp", r->outer, r->inner);
     bool gather = c->at.context.gather && r->outer > 1;
     int64_t rows = rows_outer(r, r->o), most = most_block(r), all = block_at(r, r->outer);
     for (int i = 0; i < (gather || r->outer == 1 ? 1 : 2); i++) {

@@ -10,8 +10,6 @@
 #include "base/mem.h"
 #include "layout/region.h"
 
-enum { MAX_EXPERT_RANKS = 4096 };
-
 /* ---- recording ---- */
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -55,7 +53,7 @@ struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, ti
         return d;
     }
     int64_t lo, hi, n = p->size[AXIS_EP];
-    CHECK(n <= MAX_EXPERT_RANKS, "%lld ranks of ep", (long long)n);
+    CHECK(n <= PAR_MAX_RANKS, "%lld ranks of ep", (long long)n);
     par_share(p, AXIS_EP, at->moe.experts, &lo, &hi);
     d.at.axis = AXIS_EP;
     d.at.n_parts = p->size[AXIS_EP];
@@ -82,7 +80,7 @@ tid par_combine(struct tape *t, const struct par *p, tid z_WD, const struct disp
 
 /* ---- running ---- */
 struct traffic {
-    int64_t sent[MAX_EXPERT_RANKS], got[MAX_EXPERT_RANKS]; /* rows to, from each rank */
+    int64_t sent[PAR_MAX_RANKS], got[PAR_MAX_RANKS]; /* rows to, from each rank */
     int64_t lo, n_here;                                    /* experts here */
 };
 
@@ -179,7 +177,7 @@ static void to_owners(struct comm *m, const struct kernel_call *c, const struct 
 /* How many rows each rank has for each expert here. */
 static void exchange_numbers(struct comm *m, const struct kernel_call *c)
 {
-    int64_t send[MAX_EXPERT_RANKS], recv[MAX_EXPERT_RANKS], n_here = c->out[1].n[0];
+    int64_t send[PAR_MAX_RANKS], recv[PAR_MAX_RANKS], n_here = c->out[1].n[0];
     for (int r = 0; r < c->at.n_parts; r++) {
         int64_t lo, hi;
         region_split(c->at.moe.experts, r, c->at.n_parts, &lo, &hi);

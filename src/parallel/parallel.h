@@ -20,6 +20,9 @@
 
 #include "tape/tape.h"
 
+/* Ranks along tp, cp or ep; ranks of cp that exchange heads. */
+enum { PAR_MAX_RANKS = 4096, PAR_MAX_INNER = 1024 };
+
 /* Ranks along each axis; this rank's coordinate. */
 struct par {
     int size[AXIS_N];

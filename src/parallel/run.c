@@ -11,8 +11,6 @@
 #include "parallel/context.h"
 #include "parallel/expert.h"
 
-enum { MAX_PARTS = 4096 };
-
 static size_t row_bytes(const struct view *v)
 {
     return to_size(view_cols(v)) * dtype_bytes(v->dtype);
@@ -32,7 +30,7 @@ static void piece_of(const struct op_attrs *at, int r, int64_t *lo, int64_t *hi)
 /* Elements of every rank's rows, or of the piece of them. */
 static void counts(const struct op_attrs *at, int64_t cols, int64_t *out)
 {
-    CHECK(at->n_parts <= MAX_PARTS, "%d ranks along %s", at->n_parts, axis_name(at->axis));
+    CHECK(at->n_parts <= PAR_MAX_RANKS, "%d ranks along %s", at->n_parts, axis_name(at->axis));
     for (int r = 0; r < at->n_parts; r++) {
         int64_t lo = 0, hi = 0;
         if (at->pieces) piece_of(at, r, &lo, &hi);
@@ -50,14 +48,14 @@ static int64_t all_reduce(struct comm *m, const struct kernel_call *c, const str
 
 static int64_t all_gather(struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to)
 {
-    int64_t n[MAX_PARTS];
+    int64_t n[PAR_MAX_RANKS];
     counts(&c->at, view_cols(from), n);
     return comm_all_gather_v(m, from->p, to->p, n, from->dtype, op_row(c->op)->name);
 }
 
 static int64_t reduce_scatter(struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to)
 {
-    int64_t n[MAX_PARTS];
+    int64_t n[PAR_MAX_RANKS];
     counts(&c->at, view_cols(from), n);
     return comm_reduce_scatter_v(m, from->p, to->p, n, from->dtype, COMM_SUM, op_row(c->op)->name);
 }

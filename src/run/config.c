@@ -7,7 +7,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "run/build.h"
+#include "run/config_layout.h"
 
 #define AT(field) offsetof(struct config, field)
 
@@ -121,7 +121,7 @@ const struct conf_row config_rows[] = {
            "bf16: gradients are kept and sent in bf16 (16 bytes per parameter, not 18), rounded once per microbatch"),
 
     INT("parallel.dp_replicate", parallel.dp_replicate, "1", -1, 1 << 20, "data-parallel replicas; -1: what is left"),
-    INT("parallel.dp_shard", parallel.dp_shard, "-1", -1, 1 << 20, "data-parallel ranks that share state"),
+    INT("parallel.dp_shard", parallel.dp_shard, "-1", -1, 1 << 20, "data-parallel ranks that share state; -1: what is left"),
     INT("parallel.zero", parallel.zero, "0", 0, 3, "what dp_shard shares"),
     CHOICE("parallel.reduce", parallel.reduce, "microbatch", "microbatch|step",
            "when dp_shard adds up gradients; step: whole gradients on every rank meanwhile, fewer bytes sent"),
@@ -137,9 +137,9 @@ const struct conf_row config_rows[] = {
            "groups and a ring between them"),
     INT("parallel.cp_inner", parallel.cp_inner, "0", 0, 1024,
         "two_level: ranks that exchange heads, next to each other; 0: the divisor of cp nearest to its root"),
-    INT("parallel.ep", parallel.ep, "1", -1, 1 << 20, "ranks that share out the experts; -1: what is left of dp_shard x cp x tp"),
+    INT("parallel.ep", parallel.ep, "1", -1, 1 << 20, "ranks that share out the experts; -1: as many of dp_shard x cp x tp as there are experts for"),
     INT("parallel.etp", parallel.etp, "null", 1, 1 << 20, "ranks that share each expert's columns: 1, or tp; default: tp"),
-    INT("parallel.servers", parallel.servers, "0", 0, 1 << 16,
+    INT("parallel.servers", parallel.servers, "0", 0, 100,
         "ranks that are a parameter server; the others are its workers; 0: none"),
     CHOICE("parallel.server_mode", parallel.server_mode, "sync", "sync|async",
            "sync: one update per step of all workers; async: one per push, as they come"),
@@ -257,118 +257,6 @@ static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab
     return OK;
 }
 
-/* The axes of the dense view: which are -1, whether they multiply to the ranks; what cannot be is refused. */
-struct degree {
-    const char *key;
-    int64_t *size;
-};
-
-static int resolve_left(struct degree *d, int n, int n_ranks, const struct conf *f, struct err *e)
-{
-    int64_t known = 1;
-    int left = -1;
-    for (int i = 0; i < n; i++) {
-        if (*d[i].size == 0) return conf_error(f, e, d[i].key, "wanted 1 or more, or -1 for what is left; got 0");
-        if (*d[i].size == -1 && left >= 0)
-            return conf_error(f, e, d[i].key, "only one axis can take what is left (-1); %s does already", d[left].key);
-        if (*d[i].size == -1) left = i;
-        else known *= *d[i].size;
-    }
-    if (left >= 0 && n_ranks % known == 0) {
-        *d[left].size = n_ranks / known;
-    } else if (left >= 0) {
-        return conf_error(f, e, d[left].key, "the other axes make %lld ranks, which does not divide the %d there are; start a "
-                          "multiple of %lld (-n)", (long long)known, n_ranks, (long long)known);
-    } else if (known != n_ranks) {
-        return conf_error(f, e, "parallel.dp_shard", "dp_replicate x dp_shard x tp x cp x pp = %lld ranks are wanted, there are "
-                          "%d; start %lld (-n), or set dp_shard to -1", (long long)known, n_ranks, (long long)known);
-    }
-    return OK;
-}
-
-static int64_t divisor_near_root(int64_t n)
-{
-    int64_t best = 1;
-    for (int64_t d = 1; d * d <= n; d++)
-        if (n % d == 0) best = d;
-    return best;
-}
-
-void config_context(const struct config *c, struct par *par)
-{
-    int64_t cp = c->parallel.cp, inner = 1;
-    if (c->parallel.cp_algorithm == CP_ALL_TO_ALL) inner = cp;
-    if (c->parallel.cp_algorithm == CP_TWO_LEVEL) inner = c->parallel.cp_inner ? c->parallel.cp_inner : divisor_near_root(cp);
-    par->context_inner = to_int(inner);
-    par->context_gather = c->parallel.cp_algorithm == CP_ALL_GATHER;
-}
-
-static int resolve_context(const struct config *c, const struct conf *f, struct err *e)
-{
-    int64_t cp = c->parallel.cp, inner = c->parallel.cp_inner;
-    if (cp > c->model.seq_len)
-        return conf_error(f, e, "parallel.cp", "%lld ranks for sequences of %lld tokens; choose at most that", (long long)cp,
-                          (long long)c->model.seq_len);
-    if (inner && c->parallel.cp_algorithm != CP_TWO_LEVEL)
-        return conf_error(f, e, "parallel.cp_inner", "is for cp_algorithm two_level only; set it to 0");
-    if (!inner || cp % inner == 0) return OK;
-    int64_t below = inner < cp ? inner : cp, above = below;
-    while (cp % below) below--;
-    while (above < cp && cp % above) above++;
-    return conf_error(f, e, "parallel.cp_inner", "%lld does not divide cp = %lld; the nearest that does is %lld", (long long)inner,
-                      (long long)cp, (long long)(inner - below <= above - inner || inner > cp ? below : above));
-}
-
-/* Workers share out sequences only, and keep no state that could be shared. */
-static int resolve_servers(const struct config *c, const struct conf *f, int n_ranks, struct err *e)
-{
-    int64_t s = c->parallel.servers;
-    struct {
-        const char *key;
-        bool bad;
-        const char *set;
-    } no[] = {
-        {"parallel.tp", c->parallel.tp != 1, "1"},       {"parallel.cp", c->parallel.cp != 1, "1"},
-        {"parallel.pp", c->parallel.pp != 1, "1"},       {"parallel.ep", c->parallel.ep != 1, "1"},
-        {"parallel.zero", c->parallel.zero != 0, "0"},   {"parallel.dp_replicate", c->parallel.dp_replicate != 1, "1"},
-        {"precision.grad", c->precision.grad != 0, "fp32"}, {"numerics.exact_order", c->numerics.exact_order, "false"},
-        {"model.moe.bias_speed", c->model.moe.bias && c->model.moe.bias_speed != 0, "0"},
-    };
-    if (!s) return OK;
-    if (s >= n_ranks)
-        return conf_error(f, e, "parallel.servers", "%lld of %d ranks leave no worker; choose at most %d, or start more ranks (-n)",
-                          (long long)s, n_ranks, n_ranks - 1);
-    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
-        if (no[i].bad)
-            return conf_error(f, e, no[i].key, "does not go together with a parameter server; choose %s, or set parallel.servers "
-                              "to 0", no[i].set);
-    return OK;
-}
-
-/* The expert view folds the ranks of one replica again: ep x etp x (inside of edp) = dp_shard x cp x tp. */
-static int resolve_experts(struct config *c, const struct conf *f, struct err *e)
-{
-    int64_t ranks = c->parallel.dp_shard * c->parallel.cp * c->parallel.tp;
-    if (!c->parallel.etp) c->parallel.etp = c->parallel.tp;
-    if (c->parallel.etp != 1 && c->parallel.etp != c->parallel.tp)
-        return conf_error(f, e, "parallel.etp", "wanted 1 (whole experts) or parallel.tp = %lld (their columns split as the MLP's), got "
-                          "%lld", (long long)c->parallel.tp, (long long)c->parallel.etp);
-    if (c->parallel.ep == -1) c->parallel.ep = ranks / c->parallel.etp;
-    if (c->parallel.ep == 0) return conf_error(f, e, "parallel.ep", "wanted 1 or more, or -1 for what is left; got 0");
-    if (c->parallel.ep > 1 && !c->model.moe.experts)
-        return conf_error(f, e, "parallel.ep", "the model has no experts; choose 1, got %lld", (long long)c->parallel.ep);
-    if (c->parallel.ep > c->model.moe.experts && c->parallel.ep > 1)
-        return conf_error(f, e, "parallel.ep", "%lld ranks for %lld experts; choose at most that", (long long)c->parallel.ep,
-                          (long long)c->model.moe.experts);
-    int64_t good = c->parallel.ep;
-    while (ranks / c->parallel.etp % good) good--;
-    if (good != c->parallel.ep)
-        return conf_error(f, e, "parallel.ep", "ep x etp = %lld x %lld must divide the dp_shard x cp x tp = %lld ranks of a replica; "
-                          "the nearest ep that does is %lld", (long long)c->parallel.ep, (long long)c->parallel.etp,
-                          (long long)ranks, (long long)good);
-    return OK;
-}
-
 /* auto: 0, off: 1, or the number that is written; -1: something else is. */
 static int overlap_asked(const char *text)
 {
@@ -383,23 +271,6 @@ static int resolve_overlap(const struct config *c, const struct conf *f, struct 
     if (overlap_asked(c->parallel.tp_overlap) >= 0) return OK;
     return conf_error(f, e, "parallel.tp_overlap", "wanted auto, off, or pieces from 2 to %d; got '%s'", PIECES_MOST,
                       c->parallel.tp_overlap);
-}
-
-static int resolve_parallel(struct config *c, const struct conf *f, int n_ranks, struct err *e)
-{
-    struct degree dense[] = {{"parallel.dp_shard", &c->parallel.dp_shard}, {"parallel.dp_replicate", &c->parallel.dp_replicate},
-                             {"parallel.tp", &c->parallel.tp},             {"parallel.cp", &c->parallel.cp},
-                             {"parallel.pp", &c->parallel.pp}};
-    int rc = resolve_servers(c, f, n_ranks, e);
-    if (!rc) rc = resolve_left(dense, 5, n_ranks - to_int(c->parallel.servers), f, e);
-    if (rc) return rc;
-    rc = resolve_context(c, f, e);
-    if (!rc) rc = resolve_experts(c, f, e);
-    if (rc) return rc;
-    if (c->parallel.tp > c->model.hidden)
-        return conf_error(f, e, "parallel.tp", "%lld ranks for %lld columns; choose at most that", (long long)c->parallel.tp,
-                          (long long)c->model.hidden);
-    return resolve_overlap(c, f, e);
 }
 
 int config_ranks(const struct config *c)
@@ -419,110 +290,6 @@ void config_part(const struct config *c, int i, int64_t *first, int64_t *n)
     *n = end - *first;
 }
 
-/* Every rank runs as many microbatches as the one with the largest part. */
-static int64_t config_microbatches(const struct config *c)
-{
-    int64_t dp = config_dp(c), part = (c->batch.global + dp - 1) / dp;
-    return (part + c->batch.micro - 1) / c->batch.micro;
-}
-
-static struct pipeline_config config_pipeline(const struct config *c)
-{
-    return (struct pipeline_config){
-        .kind = strcmp(c->parallel.schedule, "auto") ? c->parallel.schedule : NULL,
-        .chunks = to_int(c->parallel.chunks),
-        .text = c->parallel.schedule_text,
-        .what = c->parallel.schedule_file,
-        .layers = c->parallel.pp_layers.n ? c->parallel.pp_layers.items : NULL,
-        .n_layers = c->parallel.pp_layers.n,
-    };
-}
-
-/* The schedule is made once to see whether it can be. *key: the key that is most likely wrong. */
-static int check_pipeline(const struct config *c, const char **key, struct err *e)
-{
-    struct pipeline_config p = config_pipeline(c);
-    struct model_config m = config_model(c);
-    struct schedule *s = NULL;
-    int rc = build_plan(&s, &p, to_int(c->parallel.pp), to_int(config_microbatches(c)), e);
-    *key = p.text ? "parallel.schedule_file" : p.chunks ? "parallel.chunks" : p.kind ? "parallel.schedule" : "parallel.pp";
-    if (!rc) {
-        struct model_stage *parts = xcalloc(to_size(s->n_stages), sizeof *parts);
-        rc = stages_split(parts, s->n_stages, &m, c->model.seq_len, p.layers, p.n_layers, e);
-        *key = p.layers ? "parallel.pp_layers" : p.chunks ? "parallel.chunks" : "parallel.pp";
-        xfree(parts);
-    }
-    schedule_free(s);
-    return rc;
-}
-
-int config_check_pipeline(const struct config *c, struct err *e)
-{
-    const char *key;
-    return check_pipeline(c, &key, e);
-}
-
-static int resolve_pipeline(const struct config *c, const struct conf *f, struct err *e)
-{
-    const char *key;
-    struct err why = {0};
-    return check_pipeline(c, &key, &why) ? conf_error(f, e, key, "%s", why.text) : OK;
-}
-
-/* The largest divisor of n below k, and the smallest above. */
-static void divisors_near(int64_t n, int64_t k, int64_t *below, int64_t *above)
-{
-    for (*below = k < n ? k : n; n % *below; --*below) {}
-    for (*above = k; *above < n && n % *above; ++*above) {}
-}
-
-/* exact_order: every rank has a subtree of the tree of microbatches (state/exact.h). */
-static int check_exact(const struct config *c, const char **key, struct err *e)
-{
-    int64_t dp = config_dp(c), below = 1, above, m = c->batch.micro, n = c->batch.global;
-    while (2 * below <= dp) below *= 2;
-    *key = c->parallel.dp_replicate > 1 ? "parallel.dp_replicate" : "parallel.dp_shard";
-    if (below != dp)
-        return err_set(e, ERR_REQUEST, "numerics.exact_order halves the batch: wanted a power of two data-parallel ranks, got "
-                       "%lld; choose %lld or %lld", (long long)dp, (long long)below, (long long)(2 * below));
-    *key = "parallel.cp";
-    if (c->parallel.cp > 1 || c->parallel.ep > 1)
-        return err_set(e, ERR_REQUEST, "numerics.exact_order shares out whole sequences only; choose cp: 1 and ep: 1");
-    *key = "precision.grad";
-    if (c->precision.grad != GRAD_FP32)
-        return err_set(e, ERR_REQUEST, "bf16 rounds sums where ranks meet, which numerics.exact_order cannot allow; choose fp32");
-    *key = "batch.micro";
-    divisors_near(n, m, &below, &above);
-    if (n % m)
-        return err_set(e, ERR_REQUEST, "numerics.exact_order wants equal microbatches: %lld does not divide batch.global = "
-                       "%lld; choose %lld or %lld", (long long)m, (long long)n, (long long)below, (long long)above);
-    *key = "batch.global";
-    above = (n / (dp * m) + 1) * dp * m;
-    below = above > dp * m ? above - dp * m : above;
-    if (n % (dp * m))
-        return err_set(e, ERR_REQUEST, "numerics.exact_order wants as many microbatches on every rank: %lld of %lld sequences "
-                       "over %lld ranks; choose %lld or %lld", (long long)(n / m), (long long)m, (long long)dp,
-                       (long long)below, (long long)(below < above ? above : 2 * above));
-    *key = "parallel.pp";
-    if (c->parallel.pp > 1 && config_microbatches(c) > 1)
-        return err_set(e, ERR_REQUEST, "numerics.exact_order finishes a microbatch before the next begins, a pipeline has "
-                       "several under way; choose pp: 1, or batch.global = %lld", (long long)(dp * m));
-    return OK;
-}
-
-int config_check_exact(const struct config *c, struct err *e)
-{
-    const char *key;
-    return c->numerics.exact_order ? check_exact(c, &key, e) : OK;
-}
-
-static int resolve_exact(const struct config *c, const struct conf *f, struct err *e)
-{
-    const char *key;
-    struct err why = {0};
-    return check_exact(c, &key, &why) ? conf_error(f, e, key, "%s", why.text) : OK;
-}
-
 static int resolve_comm(const struct config *c, const struct conf *f, struct err *e)
 {
     struct err why;
@@ -535,7 +302,8 @@ static int resolve_comm(const struct config *c, const struct conf *f, struct err
 int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int n_ranks, struct err *e)
 {
     int rc = resolve_model(c, f, n_vocab, e);
-    if (!rc) rc = resolve_parallel(c, f, n_ranks, e);
+    if (!rc) rc = config_resolve_degrees(c, f, n_ranks, e);
+    if (!rc) rc = resolve_overlap(c, f, e);
     if (rc) return rc;
     if (c->batch.micro > c->batch.global) {
         if (strcmp(conf_where(f, "batch.micro"), "default"))
@@ -543,12 +311,12 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
                               (long long)c->batch.micro, (long long)c->batch.global);
         c->batch.micro = c->batch.global;
     }
-    if (config_microbatches(c) > 16384)
-        return conf_error(f, e, "batch.micro", "%lld makes %lld microbatches; at most 16384", (long long)c->batch.micro,
-                          (long long)config_microbatches(c));
-    rc = resolve_pipeline(c, f, e);
-    if (rc) return rc;
-    rc = c->numerics.exact_order ? resolve_exact(c, f, e) : OK;
+    int64_t dp = config_dp(c), part = (c->batch.global + dp - 1) / dp, most = SCHEDULE_MAX_MICROBATCHES;
+    if (config_microbatches(c) > most)
+        return conf_error(f, e, "batch.micro", "%lld makes %lld microbatches, of at most %lld; choose at least %lld",
+                          (long long)c->batch.micro, (long long)config_microbatches(c), (long long)most,
+                          (long long)((part + most - 1) / most));
+    rc = config_resolve_schedule(c, f, e);
     if (rc) return rc;
     if (c->optimizer.min_lr > c->optimizer.lr) {
         const char *where = conf_where(f, "optimizer.schedule.min_lr");

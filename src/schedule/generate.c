@@ -101,12 +101,12 @@ static int check_numbers(const struct generator *g, int p, int m, int v, struct 
     if (g->even && p % 2)
         return err_set(e, ERR_REQUEST, "%s: %d stages; the two directions need an even number: choose %d or %d",
                        g->name, p, p > 1 ? p - 1 : 2, p + 1);
-    if (g->even && m % 2)
-        return err_set(e, ERR_REQUEST, "%s: %d microbatches; the two directions need an even number: choose %d or %d",
-                       g->name, m, m - 1, m + 1);
     if (m < g->min_rounds * p)
         return err_set(e, ERR_REQUEST, "%s: %d microbatches on %d stages; choose %d or more", g->name, m, p,
                        g->min_rounds * p);
+    if (g->even && m % 2)
+        return err_set(e, ERR_REQUEST, "%s: %d microbatches; the two directions need an even number: choose %d or %d",
+                       g->name, m, m - 1, m + 1);
     if (g->whole_rounds && m % p)
         return err_set(e, ERR_REQUEST, "%s: %d microbatches go in rounds of %d; choose %d or %d", g->name, m, p,
                        m < p ? p : m - m % p, m < p ? 2 * p : m - m % p + p);

@@ -179,7 +179,7 @@ static void test_bad_config(void **state)
     expect(w, 2, "batch.micro|more than batch.global = 4", cmd_train, "train @/tiny.yaml batch.micro=5");
     expect(w, 2, "model.max_positions|seq_len", cmd_train, "train @/tiny.yaml model.max_positions=16");
     expect(w, 2, "model.vocab|257", cmd_train, "train @/tiny.yaml model.vocab=100");
-    expect(w, 2, "dp_shard|other axes make 2 ranks", cmd_train, "train @/tiny.yaml parallel.tp=2");
+    expect(w, 2, "parallel.tp|2 ranks do not divide the 1 there are|start 2 ranks", cmd_train, "train @/tiny.yaml parallel.tp=2");
     expect(w, 2, "min_lr|optimizer.lr", cmd_train, "train @/tiny.yaml optimizer.schedule.min_lr=0.1");
     expect(w, 2, "run.kernels|auto or ref", cmd_train, "train @/tiny.yaml run.kernels=fast");
     expect(w, 2, "run.device|tutti plan", cmd_train, "train @/tiny.yaml run.device=\"null\"");
@@ -284,7 +284,7 @@ static void test_bad_usage(void **state)
     expect(w, 2, "--fast", cmd_train, "train @/tiny.yaml --fast");
     expect(w, 2, "-n|from 1 to", cmd_train, "train @/tiny.yaml -n 0");
     expect(w, 2, "parallel.ep|choose 1", cmd_train, "train @/tiny.yaml -n 2 parallel.ep=2");
-    expect(w, 2, "dp_shard|there are 2", cmd_train, "train @/tiny.yaml -n 2 parallel.dp_shard=3");
+    expect(w, 2, "dp_shard|the 2 there are", cmd_train, "train @/tiny.yaml -n 2 parallel.dp_shard=3");
     expect(w, 2, "-n|wants a value", cmd_train, "train @/tiny.yaml -n");
     expect(w, 2, "-n|whole number|two", cmd_plan, "plan @/tiny.yaml -n two");
     expect(w, 2, "one argument too many: more", cmd_train, "train @/tiny.yaml more");

@@ -95,12 +95,12 @@ static void test_refused(void **state)
     (void)state;
     refused(3, "choose 2 or 4", (const char *const[MAX_KEYS]){"batch.global=12"});
     refused(6, "choose 4 or 8", (const char *const[MAX_KEYS]){"batch.global=12", "parallel.dp_replicate=2"});
-    refused(2, "choose 2 or 4", (const char *const[MAX_KEYS]){"batch.global=8", "batch.micro=3"});
-    refused(1, "choose 3 or 9", (const char *const[MAX_KEYS]){"batch.global=9", "batch.micro=4"});
+    refused(2, "nearest that does is 2", (const char *const[MAX_KEYS]){"batch.global=8", "batch.micro=3"});
+    refused(1, "nearest that does is 3", (const char *const[MAX_KEYS]){"batch.global=9", "batch.micro=4"});
     refused(4, "choose 8 or 12", (const char *const[MAX_KEYS]){"batch.global=10"});
     refused(8, "choose 8 or 16", (const char *const[MAX_KEYS]){"batch.global=4"});
     refused(2, "choose fp32", (const char *const[MAX_KEYS]){"batch.global=8", "precision.grad=bf16"});
-    refused(2, "choose pp: 1", (const char *const[MAX_KEYS]){"batch.global=8", "parallel.pp=2"});
+    refused(2, "choose 1, or batch.global", (const char *const[MAX_KEYS]){"batch.global=8", "parallel.pp=2"});
 }
 
 /* What it costs is in the plan: gradients that wait for their neighbours, and as many bytes as one reduction a step. */

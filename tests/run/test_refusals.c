@@ -1,0 +1,211 @@
+/* Every layout that is refused, before anything starts: the refusal begins with the key to change, gives the reason, and what it
+ * advises is accepted. Beside them layouts that look odd and are legal. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "run/config.h"
+
+#define DENSE "model.layers=4 model.hidden=32 model.heads=4 model.seq_len=8 batch.global=8 batch.micro=1 "
+#define EXPERTS DENSE "model.family=mixtral model.moe.experts=5 "
+#define BIAS DENSE "model.family=deepseek model.moe.experts=4 model.moe.bias=true model.mla.kv_rank=4 model.mla.nope_dim=4 model.mla.rope_dim=2 model.mla.value_dim=4 "
+#define EXACT DENSE "numerics.exact_order=true "
+#define PIPE "parallel.schedule="
+#define SERVERS DENSE "parallel.servers=1 "
+
+struct refusal {
+    const char *keys;
+    int ranks;
+    const char *key, *reason; /* what the text begins with, after the place; a part of it */
+    const char *cure;         /* more keys; NULL: there is none but another number of ranks */
+    int cure_ranks;           /* 0: the same */
+};
+
+static const struct refusal refusals[] = {
+    /* degrees and ranks */
+    {DENSE "parallel.cp=3", 4, "parallel.cp", "3 ranks do not divide the 4 there are; choose 2, or start 3", "parallel.cp=2", 0},
+    {DENSE "parallel.cp=3", 4, "parallel.cp", "start 3", "", 3},
+    {DENSE "parallel.tp=2 parallel.cp=3", 4, "parallel.cp", "times 2 along the other axes", "parallel.cp=2", 0},
+    {DENSE "parallel.tp=3", 8, "parallel.tp", "choose 2, or start 3", "parallel.tp=2", 0},
+    {DENSE "parallel.pp=3", 4, "parallel.pp", "choose 2", "parallel.pp=2", 0},
+    {DENSE "parallel.dp_replicate=3", 4, "parallel.dp_replicate", "choose 2", "parallel.dp_replicate=2", 0},
+    {DENSE "parallel.dp_shard=3", 4, "parallel.dp_shard", "choose 4, or start 3", "parallel.dp_shard=4", 0},
+    {DENSE "parallel.dp_shard=2 parallel.tp=3", 4, "parallel.tp", "choose 2, or start 6", "parallel.tp=2", 0},
+    {DENSE "parallel.dp_shard=2 parallel.tp=3", 4, "parallel.tp", "start 6", "", 6},
+    {DENSE "parallel.tp=3 parallel.pp=3", 4, "parallel.pp", "choose tp: 2, pp: 2, or start 9", "parallel.tp=2 parallel.pp=2", 0},
+    {DENSE "parallel.tp=2", 1, "parallel.tp", "start 2 ranks (-n)", "", 2},
+    {DENSE "parallel.tp=0", 4, "parallel.tp", "wanted 1 or more, or -1", "parallel.tp=1", 0},
+    {DENSE "parallel.tp=-1 parallel.cp=-1", 4, "parallel.tp", "parallel.cp does; choose 1", "parallel.tp=1", 0},
+    {DENSE "parallel.tp=8192", 8192, "parallel.tp", "at most 4096", "parallel.tp=4096", 0},
+    /* context */
+    {DENSE "parallel.cp=9", 9, "parallel.cp", "without a token of model.seq_len = 8; choose 3", "parallel.cp=3", 0},
+    {DENSE "parallel.cp=4 parallel.cp_inner=2", 4, "parallel.cp_inner", "two_level", "parallel.cp_algorithm=two_level", 0},
+    {DENSE "parallel.cp=4 parallel.cp_inner=2", 4, "parallel.cp_inner", "or 0", "parallel.cp_inner=0", 0},
+    {DENSE "parallel.cp=4 parallel.cp_algorithm=two_level parallel.cp_inner=3", 4, "parallel.cp_inner", "nearest that does is 2", "parallel.cp_inner=2", 0},
+    {DENSE "parallel.cp=6 parallel.cp_algorithm=two_level parallel.cp_inner=9", 6, "parallel.cp_inner", "nearest that does is 6", "parallel.cp_inner=6", 0},
+    {DENSE "parallel.cp=2048 parallel.cp_algorithm=all_to_all model.seq_len=4096", 2048, "parallel.cp_algorithm", "at most 1024", "parallel.cp_algorithm=two_level", 0},
+    /* experts */
+    {EXPERTS "parallel.ep=3", 4, "parallel.ep", "nearest ep that does is 2", "parallel.ep=2", 0},
+    {EXPERTS "parallel.ep=8", 8, "parallel.ep", "5 experts; the nearest ep that fits is 4", "parallel.ep=4", 0},
+    {EXPERTS "parallel.ep=0", 4, "parallel.ep", "or -1", "parallel.ep=-1", 0},
+    {EXPERTS "parallel.tp=4 parallel.etp=2", 4, "parallel.etp", "parallel.tp = 4", "parallel.etp=4", 0},
+    {EXPERTS "parallel.tp=4 parallel.etp=2", 4, "parallel.etp", "wanted 1", "parallel.etp=1", 0},
+    {EXPERTS "parallel.tp=2 parallel.ep=4", 4, "parallel.ep", "ep x etp = 4 x 2", "parallel.ep=2", 0},
+    {DENSE "parallel.ep=2", 2, "parallel.ep", "no experts", "parallel.ep=1", 0},
+    /* pipelines */
+    {DENSE PIPE "gpip parallel.pp=4", 4, "parallel.schedule", "did you mean 'gpipe'", PIPE "gpipe", 0},
+    {DENSE PIPE "onestage parallel.pp=4", 4, "parallel.schedule", "choose 1f1b", PIPE "1f1b", 0},
+    {DENSE PIPE "1f1b parallel.pp=4 parallel.chunks=2", 4, "parallel.chunks", "choose 1", "parallel.chunks=1", 0},
+    {DENSE PIPE "interleaved parallel.pp=2 parallel.chunks=1", 2, "parallel.chunks", "choose 2", "parallel.chunks=2", 0},
+    {DENSE PIPE "interleaved parallel.pp=2 parallel.chunks=4", 2, "parallel.chunks", "nearest that fits is 2", "parallel.chunks=2", 0},
+    {DENSE PIPE "interleaved parallel.pp=2 batch.global=7", 2, "batch.global", "batch.global = 6 or 8", "batch.global=6", 0},
+    {DENSE PIPE "interleaved parallel.pp=2 batch.global=14 batch.micro=2", 2, "batch.global", "batch.global = 12 or 16", "batch.global=16", 0},
+    {DENSE PIPE "dualpipe parallel.pp=3", 3, "parallel.pp", "choose 2 or 4", "parallel.pp=2", 2},
+    {DENSE PIPE "dualpipe parallel.pp=4 batch.global=3", 4, "batch.global", "batch.global = 8", "batch.global=8", 0},
+    {DENSE PIPE "dualpipe parallel.pp=4 batch.global=18 batch.micro=2", 4, "batch.global", "batch.global = 16 or 20", "batch.global=20", 0},
+    {DENSE PIPE "zbv parallel.pp=4", 4, "parallel.pp", "4 layers leave stage 4 of 8 empty", "parallel.pp=2", 0},
+    {DENSE "parallel.pp=8", 8, "parallel.pp", "nearest pp that fits is 5", "parallel.pp=5", 5},
+    {DENSE "parallel.pp=2 parallel.pp_layers=[1,1,2]", 2, "parallel.pp_layers", "3 numbers of layers for 2 stages", "parallel.pp_layers=[2,2]", 0},
+    {DENSE "parallel.pp=2 parallel.pp_layers=[1,1]", 2, "parallel.pp_layers", "2 layers together, the model has 4", "parallel.pp_layers=[1,3]", 0},
+    {DENSE "parallel.pp=3 parallel.pp_layers=[2,0,2]", 3, "parallel.pp_layers", "only the first (embedding) and the last (head) may", "parallel.pp_layers=[0,2,2]", 0},
+    {DENSE "parallel.tp_overlap=9", 1, "parallel.tp_overlap", "from 2 to 8", "parallel.tp_overlap=8", 0},
+    {DENSE "batch.micro=9", 1, "batch.micro", "choose at most that", "batch.micro=8", 0},
+    {DENSE "batch.global=16777216", 1, "batch.micro", "choose at least 1024", "batch.micro=1024", 0},
+    /* servers */
+    {DENSE "parallel.servers=4", 4, "parallel.servers", "at most 3", "parallel.servers=3", 0},
+    {SERVERS "parallel.dp_shard=4", 4, "parallel.dp_shard", "3 workers there are (4 ranks, 1 servers); choose 3, or start 5", "parallel.dp_shard=3", 0},
+    {SERVERS "parallel.dp_shard=4", 4, "parallel.dp_shard", "start 5", "", 5},
+    {SERVERS "parallel.tp=3", 4, "parallel.tp", "whole model", "parallel.tp=1", 0},
+    {SERVERS "parallel.cp=3", 4, "parallel.cp", "whole sequences", "parallel.cp=1", 0},
+    {SERVERS "parallel.pp=3", 4, "parallel.pp", "set parallel.servers to 0", "parallel.servers=0", 3},
+    {EXPERTS "parallel.servers=1 parallel.ep=3", 4, "parallel.ep", "whole model", "parallel.ep=1", 0},
+    {SERVERS "parallel.dp_replicate=3", 4, "parallel.dp_replicate", "alike", "parallel.dp_replicate=1", 0},
+    {SERVERS "parallel.zero=1", 4, "parallel.zero", "none to share out", "parallel.zero=0", 0},
+    {SERVERS "precision.grad=bf16", 4, "precision.grad", "fp32", "precision.grad=fp32", 0},
+    {SERVERS "numerics.exact_order=true", 4, "numerics.exact_order", "choose false", "numerics.exact_order=false", 0},
+    {BIAS "parallel.servers=1", 4, "model.moe.bias_speed", "no loads", "model.moe.bias_speed=0", 0},
+    /* exact order */
+    {EXACT, 3, "parallel.dp_shard", "choose 2 or 4", "", 4},
+    {EXACT "parallel.dp_replicate=6", 6, "parallel.dp_replicate", "choose 4 or 8", "parallel.dp_replicate=4", 4},
+    {EXACT "parallel.cp=2", 2, "parallel.cp", "sums over parts of them; choose 1", "parallel.cp=1", 0},
+    {EXACT "parallel.cp=2", 2, "parallel.cp", "numerics.exact_order: false", "numerics.exact_order=false", 0},
+    {EXPERTS "numerics.exact_order=true parallel.ep=2", 2, "parallel.ep", "choose 1", "parallel.ep=1", 0},
+    {EXPERTS "numerics.exact_order=true parallel.tp=2 parallel.etp=1", 4, "parallel.etp", "choose 2", "parallel.etp=2", 0},
+    {EXACT "precision.grad=bf16", 2, "precision.grad", "choose fp32", "precision.grad=fp32", 0},
+    {EXACT "batch.micro=3", 2, "batch.micro", "nearest that does is 2", "batch.micro=2", 0},
+    {EXACT "batch.micro=4", 4, "batch.micro", "nearest that fits is 2", "batch.micro=2", 0},
+    {EXACT "batch.global=6", 4, "batch.global", "choose 4 or 8", "batch.global=8", 0},
+    {EXACT "parallel.pp=2", 2, "parallel.pp", "batch.global = 1", "batch.global=1", 0},
+    {EXACT "parallel.pp=2", 2, "parallel.pp", "choose 1", "parallel.pp=1", 0},
+};
+
+/* Loads and resolves; keys are separated by blanks. */
+static int resolve(struct config *c, struct arena *a, const char *keys, const char *more, int ranks, struct err *e)
+{
+    char *all[64];
+    int n = 0;
+    struct conf *f;
+    const char *const part[] = {keys, more};
+    for (int i = 0; i < 2; i++)
+        for (char *word = strtok(arena_strdup(a, part[i]), " "); word; word = strtok(NULL, " ")) all[n++] = word;
+    int rc = config_load(c, &f, a, NULL, all, n, e);
+    return rc ? rc : config_resolve(c, f, 257, ranks, e);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        const struct refusal *r = &refusals[i];
+        struct arena *a = arena_new();
+        struct config c;
+        struct err e = {0};
+        char start[96];
+        int rc = resolve(&c, a, r->keys, "", r->ranks, &e);
+        const char *text = strstr(e.text, ": ");
+        snprintf(start, sizeof start, ": %s: ", r->key);
+        if (rc != ERR_REQUEST || !text || strncmp(text, start, strlen(start)) || !strstr(e.text, r->reason))
+            fail_msg("'%s' on %d ranks: wanted %s: ...%s..., got %d '%s'", r->keys, r->ranks, r->key, r->reason, rc, e.text);
+        int ranks = r->cure_ranks ? r->cure_ranks : r->ranks;
+        if (resolve(&c, a, r->keys, r->cure, ranks, &e))
+            fail_msg("'%s' with the advised '%s' on %d ranks is refused: %s", r->keys, r->cure, ranks, e.text);
+        assert_int_equal(config_ranks(&c), ranks);
+        arena_free(a);
+    }
+}
+
+/* A schedule of one's own must be for this run. */
+static void test_schedule_file(void **state)
+{
+    (void)state;
+    static const char text[] = "0F0,0B0\n1F0,1B0\n";
+    struct arena *a = arena_new();
+    struct config c;
+    struct err e = {0};
+    char path[] = "/tmp/tutti-schedule-XXXXXX", keys[256];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, sizeof text - 1), (ssize_t)sizeof text - 1);
+    close(fd);
+    snprintf(keys, sizeof keys, DENSE "parallel.pp=2 parallel.schedule_file=%s", path);
+    assert_int_equal(resolve(&c, a, keys, "", 2, &e), ERR_REQUEST);
+    if (!strstr(e.text, ": parallel.schedule_file: ") || !strstr(e.text, "1 microbatches; this run has parallel.pp = 2 and 8"))
+        fail_msg("%s", e.text);
+    if (resolve(&c, a, keys, "batch.global=1", 2, &e)) fail_msg("%s", e.text);
+    remove(path);
+    assert_true(resolve(&c, a, keys, "", 2, &e) != OK && strstr(e.text, "parallel.schedule_file"));
+    arena_free(a);
+}
+
+struct legal {
+    const char *keys;
+    int ranks;
+    int64_t dp_shard, tp, cp, ep;
+};
+
+static const struct legal legals[] = {
+    {DENSE "parallel.tp=-1", 4, 1, 4, 1, 1}, /* dp_shard gives way when it is not asked for */
+    {DENSE "parallel.cp=-1 parallel.tp=2", 4, 1, 2, 2, 1},
+    {DENSE "parallel.dp_replicate=-1 parallel.cp=2", 4, 1, 1, 2, 1},
+    {DENSE "parallel.tp=40", 40, 1, 40, 1, 1}, /* more ranks than columns */
+    {DENSE "parallel.cp=8", 8, 1, 1, 8, 1},    /* a token each */
+    {EXPERTS "parallel.ep=-1", 8, 8, 1, 1, 4}, /* as many as there are experts for */
+    {EXPERTS "parallel.ep=-1 parallel.tp=2", 8, 4, 2, 1, 4},
+    {EXPERTS "parallel.ep=-1 parallel.tp=2 parallel.etp=1", 6, 3, 2, 1, 3},
+    {EXPERTS "parallel.ep=4 parallel.cp=4 model.moe.capacity=0.5", 4, 1, 1, 4, 4},
+    {EXPERTS "parallel.tp=4 parallel.etp=1 model.moe.capacity=0.5 parallel.pp=2", 8, 1, 4, 1, 1},
+    {DENSE "parallel.ep=-1", 4, 4, 1, 1, 1},
+};
+
+static void test_legal(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof legals / sizeof *legals; i++) {
+        const struct legal *l = &legals[i];
+        struct arena *a = arena_new();
+        struct config c;
+        struct err e = {0};
+        if (resolve(&c, a, l->keys, "", l->ranks, &e)) fail_msg("'%s' on %d ranks: %s", l->keys, l->ranks, e.text);
+        if (c.parallel.dp_shard != l->dp_shard || c.parallel.tp != l->tp || c.parallel.cp != l->cp || c.parallel.ep != l->ep)
+            fail_msg("'%s' on %d ranks: dp_shard %d tp %d cp %d ep %d", l->keys, l->ranks, (int)c.parallel.dp_shard,
+                     (int)c.parallel.tp, (int)c.parallel.cp, (int)c.parallel.ep);
+        arena_free(a);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_schedule_file),
+        cmocka_unit_test(test_legal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
