@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fs.h"
 #include "cli/cli.h"
+#include "cli/layout_picture.h"
 #include "layout/shape.h"
 #include "plan/plan.h"
 #include "run/serve.h"
@@ -164,6 +166,28 @@ static const struct topic {
     {"layout", explain_layout}, {"tape", explain_tape}, {"schedule", explain_schedule}, {"memory", explain_memory},
     {"comm", explain_comm}};
 
+/* Takes --svg FILE out of the arguments; 0, or 2 after a word about what is wrong. */
+static int take_svg(int *argc, char **argv, const char **file)
+{
+    int kept = 1;
+    for (int i = 1; i < *argc; i++) {
+        int got = cli_option("explain", *argc, argv, &i, "--svg", file);
+        if (got < 0) return 2;
+        if (!got) argv[kept++] = argv[i];
+    }
+    *argc = kept;
+    return 0;
+}
+
+static int write_picture(const struct config *c, int n, const char *file, struct err *e)
+{
+    struct str out = {0};
+    int rc = layout_picture(c, n, &out, e);
+    if (!rc) rc = fs_write_atomic(file, str_text(&out), out.n, e);
+    str_free(&out);
+    return rc;
+}
+
 int cmd_explain(int argc, char **argv)
 {
     if (cli_wants_help(argc, argv)) {
@@ -173,17 +197,21 @@ int cmd_explain(int argc, char **argv)
                "  schedule  which action comes when\n"
                "  memory    bytes by category, and what a microbatch keeps\n"
                "  comm      what is sent in a step, and when\n"
-               "As rank 0 of RANKS (default 1) has it.\n");
+               "As rank 0 of RANKS (default 1) has it.\n\n"
+               "  layout --svg FILE   a picture of all ranks: who has which tokens, layers and parts of parameters\n");
         return 0;
     }
     struct cli_args a;
-    int rc = cli_config_args("explain", argc, argv, &a);
+    const char *svg = NULL;
+    int rc = take_svg(&argc, argv, &svg);
+    if (!rc) rc = cli_config_args("explain", argc, argv, &a);
     if (rc) return rc;
     if (a.json) return cli_usage("explain", "there is no option --json: what it prints is for people");
     const struct topic *t = NULL;
     for (size_t i = 0; a.word && i < sizeof topics / sizeof *topics; i++)
         if (!strcmp(a.word, topics[i].name)) t = &topics[i];
     if (!t) return cli_usage("explain", "explain what? layout, tape, schedule, memory or comm%s%s", a.word ? ", not " : "", a.word ? a.word : "");
+    if (svg && t->print != explain_layout) return cli_usage("explain", "--svg is a picture of the layout, not of %s", t->name);
     struct err e = {0};
     struct config c;
     struct arena *arena = arena_new();
@@ -198,7 +226,8 @@ int cmd_explain(int argc, char **argv)
     struct engine_config ec = rc ? (struct engine_config){0} : config_engine(&c);
     if (!rc) ranks_engine(&x.ranks, &ec);
     if (!rc) rc = engine_new(&x.g, &ec, x.d, &e);
-    if (!rc) rc = t->print(&x, &out, &e);
+    if (!rc && svg) rc = write_picture(&c, (int)a.ranks, svg, &e);
+    else if (!rc) rc = t->print(&x, &out, &e);
     if (!rc) fputs(str_text(&out), stdout);
     engine_free(x.g);
     ranks_fini(&x.ranks);
