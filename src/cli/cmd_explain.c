@@ -6,17 +6,10 @@
 
 #include "base/fs.h"
 #include "cli/cli.h"
+#include "cli/explain.h"
 #include "cli/layout_picture.h"
 #include "layout/shape.h"
 #include "plan/plan.h"
-#include "run/serve.h"
-
-struct explain {
-    const struct config *c;
-    struct engine *g;
-    struct device *d;
-    struct ranks ranks;
-};
 
 static int explain_layout(const struct explain *x, struct str *out, struct err *e)
 {
@@ -88,73 +81,6 @@ static int explain_memory(const struct explain *x, struct str *out, struct err *
         if (q->first < 0 || q->home != HOME_ACT || q->bytes * 200 < t->bytes[HOME_ACT]) continue;
         str_printf(out, "  %-32s %s%12zu  %s\n", tape_tensor(t->tape, q->of)->name, q->grad ? "gradient " : "         ",
                    q->bytes, str_bytes(b, (double)q->bytes));
-    }
-    return OK;
-}
-
-static void explain_group(const struct comm *c, struct str *out)
-{
-    if (!c) return;
-    struct comm_traffic all = comm_traffic(c);
-    int n;
-    const struct comm_tally *t = comm_tally(c, &n);
-    if (!n) return;
-    str_printf(out, "%s: %d ranks, this is %d; %" PRId64 " operations, %" PRId64 " messages, %" PRId64 " bytes sent\n",
-               comm_name(c), comm_size(c), comm_rank(c), all.operations, all.messages, all.bytes);
-    str_printf(out, "  %-14s %-10s %6s %12s %-5s %9s %14s %12s  %s\n", "operation", "algorithm", "times", "elements", "dtype",
-               "messages", "bytes sent", "predicted us", "of");
-    for (int i = 0; i < n; i++)
-        str_printf(out, "  %-14s %-10s %6" PRId64 " %12" PRId64 " %-5s %9" PRId64 " %14" PRId64 " %12.1f  %s\n",
-                   comm_op_name(t[i].op), t[i].algorithm, t[i].traffic.operations, t[i].n, dtype_name(t[i].dtype),
-                   t[i].traffic.messages, t[i].traffic.bytes, 1e6 * t[i].seconds, t[i].what);
-}
-
-/* Of a worker: its groups with the servers. What was sent before the step, once, is part of it. */
-static int explain_servers(const struct explain *x, struct str *out, struct err *e)
-{
-    bool async = x->c->parallel.server_mode == SERVER_ASYNC;
-    struct engine_config ec = config_engine(x->c);
-    struct serve_config sc = {.async = async, .optim = ec.optim, .lr = config_lr(x->c), .steps = 1};
-    struct serve *v = NULL;
-    struct comm *c;
-    int64_t sent;
-    int rc = serve_new(&v, &sc, x->g, &x->ranks, e);
-    if (rc) return rc;
-    rc = serve_dry_step(v, &sent, e);
-    str_printf(out, "rank 0 is a worker: the first pull and one %s; it sends %" PRId64 " bytes to and for servers in each\n\n",
-               async ? "update" : "step", sent);
-    for (int i = 0; (c = serve_group(v, i)); i++) explain_group(c, out);
-    explain_group(x->ranks.workers, out);
-    explain_group(x->ranks.world, out);
-    serve_free(v);
-    return rc;
-}
-
-/* What rank 0 sends in one step, by group and operation, and when: one step is taken on the null device. */
-static int explain_comm(const struct explain *x, struct str *out, struct err *e)
-{
-    const struct ranks *r = &x->ranks;
-    struct comm *const group[] = {r->shard, r->small, r->replicate, r->model, r->axis[AXIS_TP], r->axis[AXIS_CP],
-                                  r->cp_inner, r->cp_outer, r->axis[AXIS_PP], r->axis[AXIS_EP], r->axis[AXIS_ETP], r->axis[AXIS_EDP], r->world};
-    const int n = (int)(sizeof group / sizeof *group);
-    struct engine_batch nothing = {0};
-    struct engine_report report;
-    engine_init(x->g);
-    if (r->n_servers) return explain_servers(x, out, e);
-    engine_step(x->g, &nothing, 0, 0, &report);
-    if (!r->world) str_puts(out, "one rank: nothing is sent (-n RANKS)\n");
-    else str_puts(out, "one step of rank 0; times are those of the model for a link of comm.link_GBps and link_latency_us, or of\n"
-                       "10 GB/s and 2 us, if nothing else were going on\n\n");
-    for (int i = 0; i < n; i++) {
-        bool again = false;
-        for (int k = 0; k < i; k++) again |= group[k] == group[i];
-        if (!again) explain_group(group[i], out);
-    }
-    for (int i = 0; i < x->g->n_stages; i++) {
-        const struct engine_stage *s = &x->g->stage[i];
-        str_printf(out, "\nstage %d, of each microbatch: before or after which instruction (explain tape) a unit is gathered,\n"
-                        "needed, released; its gradient gets a temporary, and is complete\n", s->index);
-        flow_print(&s->flow, &x->g->store.units, out);
     }
     return OK;
 }

@@ -360,6 +360,7 @@ int comm_ranks_here(const struct comm *c)
 }
 
 const char *comm_name(const struct comm *c) { return c->name; }
+const struct comm *comm_nth(const struct comm *world, int i) { return i < world->w->n_comms ? world->w->comms[i] : NULL; }
 const char *comm_transport(const struct comm *c) { return c->w->ops->name; }
 
 struct comm_traffic comm_traffic_op(const struct comm *c, enum comm_op op) { return c->traffic[op]; }

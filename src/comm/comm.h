@@ -115,6 +115,9 @@ int comm_size(const struct comm *c);
 int comm_world_rank(const struct comm *c, int rank); /* of a rank of c */
 int comm_ranks_here(const struct comm *c);           /* ranks of c on this rank's host, itself included */
 const char *comm_name(const struct comm *c);         /* "world", "dp_shard" */
+/* The communicators of a rank: the world is number 0, then groups in the order in which they were made, as long as none is freed;
+ * NULL after the last. Local. */
+const struct comm *comm_nth(const struct comm *world, int i);
 const char *comm_transport(const struct comm *c);    /* "local", "mpi", "null" */
 
 /* ---- operations: Collective(c), return a ticket (>= 1) ---------------------------------------------------- */

@@ -3,13 +3,31 @@
 
 #include <string.h>
 
-static int group(struct comm **out, struct ranks *r, int n, const enum axis *axes, struct err *e)
+static int split(struct comm **out, struct ranks *r, int n, const struct mesh_axis *along, const char *name, struct err *e)
+{
+    int size = mesh_group(along, n, r->rank, NULL), *list = xcalloc((size_t)size, sizeof *list);
+    mesh_group(along, n, r->rank, list);
+    int rc = comm_split_list(out, r->world, list, size, name, e);
+    xfree(list);
+    return rc;
+}
+
+/* Axes of size 1 are left out, and there is no group of one rank. The name says the axes, and what for where there are several
+ * groups along the same ones. */
+static int group(struct comm **out, struct ranks *r, int n, const enum axis *axes, const char *what, struct err *e)
 {
     struct mesh_axis along[AXIS_N];
+    struct str name = {0};
     int k = 0;
-    for (int i = 0; i < n; i++)
-        if (r->mesh.size[axes[i]] > 1) along[k++] = mesh_axis(&r->mesh, axes[i]);
-    return k ? comm_split(out, r->world, along, k, e) : OK;
+    for (int i = 0; i < n; i++) {
+        if (r->mesh.size[axes[i]] == 1) continue;
+        str_printf(&name, "%s%s", k ? "+" : "", axis_name(axes[i]));
+        along[k++] = mesh_axis(&r->mesh, axes[i]);
+    }
+    str_printf(&name, "%s", what);
+    int rc = k ? split(out, r, k, along, str_text(&name), e) : OK;
+    str_free(&name);
+    return rc;
 }
 
 /* Ranks of one replica that hold the same experts: edp without its outer part, dp_replicate. */
@@ -18,22 +36,22 @@ static int expert_group(struct ranks *r, struct err *e)
     struct mesh_axis edp = mesh_axis(&r->mesh, AXIS_EDP), outer, inner;
     if (r->mesh.size[AXIS_EP] == 1 && r->mesh.size[AXIS_ETP] == r->mesh.size[AXIS_TP]) return OK; /* as all others */
     mesh_axis_factor(edp, r->mesh.size[AXIS_DP_REPLICATE], &outer, &inner);
-    return inner.size > 1 ? comm_split(&r->expert, r->world, &inner, 1, e) : OK;
+    return inner.size > 1 ? split(&r->expert, r, 1, &inner, "edp state", e) : OK;
 }
 
 static int groups(struct ranks *r, struct err *e)
 {
     static const enum axis shard[] = {AXIS_DP_SHARD, AXIS_CP}, replicate[] = {AXIS_DP_REPLICATE},
                            model[] = {AXIS_PP, AXIS_DP_SHARD, AXIS_CP, AXIS_TP};
-    int rc = group(&r->shard, r, 2, shard, e);
-    if (!rc) rc = group(&r->small, r, 2, shard, e);
-    if (!rc) rc = group(&r->replicate, r, 1, replicate, e);
-    if (!rc) rc = group(&r->model, r, 4, model, e);
+    int rc = group(&r->shard, r, 2, shard, " state", e);
+    if (!rc) rc = group(&r->small, r, 2, shard, " sums", e);
+    if (!rc) rc = group(&r->replicate, r, 1, replicate, "", e);
+    if (!rc) rc = group(&r->model, r, 4, model, " model", e);
     if (!rc) rc = expert_group(r, e);
     for (int a = 0; !rc && a < AXIS_N; a++) {
         enum axis one = (enum axis)a;
         bool data = one == AXIS_DP_SHARD || one == AXIS_DP_REPLICATE || one == AXIS_EDP;
-        if (!data) rc = group(&r->axis[a], r, 1, &one, e);
+        if (!data) rc = group(&r->axis[a], r, 1, &one, "", e);
     }
     return rc;
 }

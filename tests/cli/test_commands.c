@@ -365,7 +365,7 @@ static void test_explain(void **state)
     expect(w, 0, "F|live slabs at the worst moment: 1", cmd_explain, "explain @/tiny.yaml schedule");
     expect(w, 0, "activation|peak|one microbatch keeps", cmd_explain, "explain @/tiny.yaml memory");
     expect(w, 0, "one rank|reduce", cmd_explain, "explain @/tiny.yaml comm");
-    expect(w, 0, "dp_shard: 2 ranks|reduce_scatter|all_gather|gather|release", cmd_explain,
+    expect(w, 0, "dp_shard state: 2 ranks along dp_shard 2; rank 0's are 0 1|reduce_scatter|all_gather|gather|release", cmd_explain,
            "explain @/tiny.yaml comm -n 2 parallel.zero=3");
 }
 

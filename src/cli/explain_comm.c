@@ -1,0 +1,141 @@
+/* tutti explain CONFIG comm: takes one step on the null device and prints what every communicator of rank 0 was asked for. The
+ * communicators come from the world's own list, so none can be left out. Axes of the expert view fold those of the dense view,
+ * and two groups may be alike in size: so each is printed with the dense axes along which its members differ, and with its
+ * members. */
+#include "cli/explain.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "run/serve.h"
+
+/* "dp_shard 2 x cp 2 of 4": how many coordinates of each axis the members have. */
+static void print_axes(const struct mesh *m, const struct comm *c, struct str *out)
+{
+    enum axis axes[MESH_VIEW_MAX];
+    int n_axes = mesh_view_axes(MESH_DENSE, axes), n = comm_size(c), shown = 0, others = 0;
+    int64_t box = 1;
+    for (int i = 0; i < n; i++) others += comm_world_rank(c, i) >= m->n_ranks;
+    for (int k = 0; k < n_axes; k++) {
+        int size = m->size[axes[k]], met = 0;
+        bool *seen = xcalloc((size_t)size, sizeof *seen);
+        for (int i = 0; i < n; i++)
+            if (comm_world_rank(c, i) < m->n_ranks) seen[mesh_coord(m, axes[k], comm_world_rank(c, i))] = true;
+        for (int i = 0; i < size; i++) met += seen[i];
+        xfree(seen);
+        if (met < 2) continue;
+        box *= met;
+        str_printf(out, "%s%s %d", shown++ ? " x " : "", axis_name(axes[k]), met);
+        if (met < size) str_printf(out, " of %d", size);
+    }
+    if (box > n - others) str_printf(out, ", %d of these %" PRId64, n - others, box);
+    if (others) str_printf(out, "%s%d server%s", shown ? " and " : "", others, others > 1 ? "s" : "");
+}
+
+static void print_members(const struct comm *c, struct str *out)
+{
+    enum { MOST = 8 };
+    int n = comm_size(c);
+    for (int i = 0; i < n && i < (n > MOST ? MOST - 1 : MOST); i++) str_printf(out, " %d", comm_world_rank(c, i));
+    if (n > MOST) str_printf(out, " ... %d", comm_world_rank(c, n - 1));
+}
+
+static const char *purpose(const struct explain *x, const struct comm *c)
+{
+    const struct ranks *r = &x->ranks;
+    const struct {
+        const struct comm *c;
+        const char *text;
+    } of[] = {
+        {r->shard, "parameters, gradients and state, shared out or summed"},
+        {r->small, "losses, counts and other small sums"},
+        {r->replicate, "gradients of the replicas"},
+        {r->model, "all ranks of one copy of the model: the gradient norm"},
+        {r->expert, "parameters, gradients and state of experts"},
+        {r->axis[AXIS_TP], "what a layer's columns and heads have in common"},
+        {r->axis[AXIS_CP], "the tokens of a sequence"},
+        {r->cp_inner, "heads for rows"},
+        {r->cp_outer, "keys and values of the other groups of cp"},
+        {r->axis[AXIS_PP], "activations from stage to stage"},
+        {r->axis[AXIS_EP], "tokens' copies to their experts and back"},
+        {r->axis[AXIS_ETP], "the columns of an expert"},
+        {r->workers, "losses and counts of the workers"},
+        {r->world, "all ranks"},
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (of[i].c == c) return of[i].text;
+    return r->n_servers ? "gradients to a server, parameters back" : "gradients of parameters that several stages hold";
+}
+
+static int64_t print_group(const struct explain *x, const struct comm *c, struct str *out)
+{
+    struct comm_traffic all = comm_traffic(c);
+    int n;
+    const struct comm_tally *t = comm_tally(c, &n);
+    if (!n) return 0;
+    str_printf(out, "%s: %d ranks along ", comm_name(c), comm_size(c));
+    print_axes(&x->ranks.mesh, c, out);
+    str_puts(out, "; rank 0's are");
+    print_members(c, out);
+    str_printf(out, "\n  %s; %" PRId64 " operations, %" PRId64 " messages, %" PRId64 " bytes a step\n", purpose(x, c), all.operations,
+               all.messages, all.bytes);
+    int width = (int)strlen(comm_name(c)) > 4 ? (int)strlen(comm_name(c)) : 4;
+    str_printf(out, "  %-*s %-14s %-10s %6s %12s %-5s %9s %14s %12s  %s\n", width, "over", "operation", "algorithm", "times", "elements",
+               "dtype", "messages", "bytes a step", "predicted us", "of");
+    for (int i = 0; i < n; i++)
+        str_printf(out, "  %-*s %-14s %-10s %6" PRId64 " %12" PRId64 " %-5s %9" PRId64 " %14" PRId64 " %12.1f  %s\n", width,
+                   comm_name(c), comm_op_name(t[i].op), t[i].algorithm, t[i].traffic.operations, t[i].n, dtype_name(t[i].dtype),
+                   t[i].traffic.messages, t[i].traffic.bytes, 1e6 * t[i].seconds, t[i].what);
+    str_putc(out, '\n');
+    return all.bytes;
+}
+
+static void print_groups(const struct explain *x, struct str *out)
+{
+    int64_t bytes = 0;
+    const struct comm *c;
+    if (!x->ranks.world) {
+        str_puts(out, "one rank: nothing is sent (-n RANKS)\n");
+        return;
+    }
+    str_puts(out, "what rank 0 sends, by group; times are those of the model for a link of comm.link_GBps and link_latency_us, or\n"
+                  "of 10 GB/s and 2 us, if nothing else were going on\n\n");
+    for (int i = 0; (c = comm_nth(x->ranks.world, i)); i++) bytes += print_group(x, c, out);
+    str_printf(out, "%" PRId64 " bytes in all\n", bytes);
+}
+
+/* Of a worker. What was sent before the step, once, is part of it. */
+static int serve_step_dry(const struct explain *x, struct serve **v, struct str *out, struct err *e)
+{
+    bool async = x->c->parallel.server_mode == SERVER_ASYNC;
+    struct engine_config ec = config_engine(x->c);
+    struct serve_config sc = {.async = async, .optim = ec.optim, .lr = config_lr(x->c), .steps = 1};
+    int64_t sent;
+    int rc = serve_new(v, &sc, x->g, &x->ranks, e);
+    if (!rc) rc = serve_dry_step(*v, &sent, e);
+    if (!rc)
+        str_printf(out, "rank 0 is a worker: the first pull and one %s; it sends %" PRId64 " bytes to and for servers in each\n\n",
+                   async ? "update" : "step", sent);
+    return rc;
+}
+
+int explain_comm(const struct explain *x, struct str *out, struct err *e)
+{
+    struct engine_batch nothing = {0};
+    struct engine_report report;
+    struct serve *v = NULL;
+    int rc = OK;
+    engine_init(x->g);
+    if (x->ranks.n_servers) rc = serve_step_dry(x, &v, out, e);
+    else engine_step(x->g, &nothing, 0, 0, &report);
+    if (!rc) print_groups(x, out);
+    for (int i = 0; !rc && !x->ranks.n_servers && i < x->g->n_stages; i++) {
+        const struct engine_stage *s = &x->g->stage[i];
+        str_printf(out, "\nstage %d, of each microbatch: before or after which instruction (explain tape) a unit is gathered,\n"
+                        "needed, released; its gradient gets a temporary, and is complete\n", s->index);
+        flow_print(&s->flow, &x->g->store.units, out);
+    }
+    serve_free(v);
+    return rc;
+}

@@ -1,0 +1,52 @@
+#!/bin/bash
+# tutti explain CONFIG comm: no two groups read alike, every line says its group, every group its axes and members, and all of them
+# together send what the plan says, so none is left out.
+set -u
+tutti=$1 root=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+
+# Bytes that rank 0 sends in a step, as planned.
+planned() {
+    "$tutti" plan "$@" --json | grep -o '{"rank":0,.*' | sed 's/},{"rank":.*//' >"$dir/rank0"
+    { grep -o '"server_bytes":[0-9]*' "$dir/rank0"; grep -o '"comm":.*' "$dir/rank0" | grep -o '"bytes":[0-9]*'; } |
+        awk -F: '{ sum += $2 } END { print sum }'
+}
+
+# check GROUPS CONFIG...: the names of the groups, separated by |
+check() {
+    local want=$1
+    shift
+    "$tutti" explain "$1" comm "${@:2}" >"$dir/out" || fail "$*: status $?"
+    sed -n '/^stage /q; s/: [0-9]* ranks along .*; rank 0.s are 0.*//p' "$dir/out" >"$dir/names"
+    [ "$(paste -sd'|' "$dir/names")" = "$want" ] || fail "$*: groups $(paste -sd'|' "$dir/names"), wanted $want"
+    [ -z "$(sort "$dir/names" | uniq -d)" ] || fail "$*: alike: $(sort "$dir/names" | uniq -d)"
+    # Rows begin with the name of the group above them, and add up to what it says.
+    awk '/^stage / { exit }
+         / ranks along / { sub(/: [0-9]+ ranks along .*/, ""); name = $0 }
+         / bytes a step$/ { said = $(NF - 3); sum = 0 }
+         /^  / && index($0, "  " name " ") == 1 { rest = substr($0, length(name) + 3); split(rest, f, " "); sum += f[7]; rows++ }
+         /^$/ && name != "" { if (sum != said) print name ": rows send " sum ", it says " said; total += said; name = "" }
+         / bytes in all$/ { if ($1 != total) print "in all " $1 ", groups " total; seen = 1 }
+         END { if (!rows || !seen) print "no rows, or no sum" }' "$dir/out" >"$dir/wrong"
+    [ -s "$dir/wrong" ] && fail "$*: $(cat "$dir/wrong")"
+    local sent
+    sent=$(sed -n 's/ bytes in all$//p' "$dir/out")
+    [ "${servers:-}" = yes ] || [ "$sent" = "$(planned "$@")" ] || fail "$*: $sent bytes, planned $(planned "$@")"
+}
+
+check 'dp_shard+cp state|dp_shard+cp sums|pp+dp_shard+cp+tp model|pp|cp|tp|ep' "$root/examples/five_d.yaml" -n 16
+grep -q '^ep: 4 ranks along dp_shard 2 x cp 2; rank 0.s are 0 2 4 6$' "$dir/out" || fail "ep's ranks in the dense view"
+check 'cp state|cp sums|pp+cp model|pp|cp.inner|cp.outer|pp holders 0' "$root/examples/context_parallel.yaml" -n 8 parallel.cp=4 \
+    parallel.pp=2 parallel.cp_algorithm=two_level model.tie_embeddings=true
+grep -q '^cp.outer: 2 ranks along cp 2 of 4; rank 0.s are 0 2$' "$dir/out" || fail "a part of cp"
+check 'dp_shard state|dp_shard sums|dp_replicate|dp_shard+tp model|edp state|tp|ep' "$root/examples/mixtral-ep.yaml" -n 16 \
+    parallel.dp_replicate=2 parallel.dp_shard=4 parallel.tp=2 parallel.etp=1 parallel.ep=2 parallel.zero=3
+grep -q '^edp state: 4 ranks along dp_shard 4; rank 0.s are 0 2 4 6$' "$dir/out" || fail "experts' state"
+servers=yes check 'world|workers|server 0|server 1' "$root/examples/fsdp.yaml" -n 6 parallel.servers=2 parallel.zero=0
+grep -q '^server 1: 5 ranks along dp_shard 4 and 1 server; rank 0.s are 0 1 2 3 5$' "$dir/out" || fail "a server's ranks"
+
+echo "$failures failures"
+exit $((failures > 0))
