@@ -1,0 +1,32 @@
+#!/bin/bash
+# A process of a training run calls another operation than the others, brings another count or type, hangs, exits, is killed: the
+# run ends in seconds, says what is wrong and who it was, with the flight recorder in the run's folder (test_train_faults.c).
+set -u
+# shellcheck source=tests/comm/mpirun.sh
+. "$2/tests/comm/mpirun.sh"
+# shellcheck source=tests/run/faults.sh
+. "$2/tests/run/faults.sh"
+
+# fault WHAT STATUS PATTERN: "-": any status but 0, as the launcher likes
+fault() {
+    local from=$SECONDS
+    ranks 3 "$programs/test_train_faults" "$1" "$dir/tiny.yaml" run.dir="$dir/$1" parallel.reduce=step batch.global=6 \
+        checkpoint.every=2 >"$dir/log" 2>&1
+    status=$?
+    [ $status != 0 ] && [ $status != 124 ] && { [ "$2" = - ] || [ $status = "$2" ]; } || fail "$1: status $status: $(tail -20 "$dir/log")"
+    [ $((SECONDS - from)) -le 15 ] || fail "$1: took $((SECONDS - from)) s"
+    [ -z "$3" ] || named "$1" "$3"
+    "$tutti" checkpoint verify "$dir/$1" >"$dir/out" 2>&1 || fail "$1: a broken checkpoint: $(cat "$dir/out")"
+}
+
+both="ranks of dp_shard called different operations: rank 0: all_reduce #[0-9]+ 'head.weight' \(sum 8224 f32\).*"
+fault operation 1 "$both; rank 1: broadcast #[0-9]+ 'head.weight'.*the operation differs"
+fault count 1 "$both; rank 1: all_reduce #[0-9]+ 'head.weight' \(sum 8223 f32\).*the count differs"
+fault dtype 1 "$both; rank 1: all_reduce #[0-9]+ 'head.weight' \(sum 8224 i32\).*the dtype differs"
+fault hang 1 "rank 1 is late: all_reduce #[0-9]+ 'head.weight'"
+# MPICH's launcher kills the others at once when one is killed, before anybody can look, and ends with status 0 when one just
+# exits, unless told not to clean up.
+[ "$library" = mpich ] && options=(-disable-auto-cleanup)
+fault exit - "rank 1 is gone: its process ended: all_reduce #[0-9]+ 'head.weight'"
+fault kill - "$([ "$library" = mpich ] || echo "rank 1 is gone: its process ended")"
+[ $failures = 0 ]
