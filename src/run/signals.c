@@ -17,7 +17,7 @@ struct signals {
     int fd, pipe[2];
     sigset_t set, before;
     pthread_t watcher;
-    atomic_int number;
+    atomic_int number, silent;
 };
 
 static void *watch(void *arg)
@@ -35,6 +35,7 @@ static void *watch(void *arg)
             _exit(128 + (int)info.ssi_signo);
         }
         atomic_store(&s->number, (int)info.ssi_signo);
+        if (atomic_load(&s->silent)) continue;
         log_status_end();
         log_info("%s: finishing this step, then saving; once more to stop at once",
                  info.ssi_signo == SIGINT ? "interrupted" : "asked to terminate");
@@ -73,6 +74,11 @@ void signals_close(struct signals *s)
     close(s->fd);
     pthread_sigmask(SIG_SETMASK, &s->before, NULL);
     xfree(s);
+}
+
+void signals_speak(struct signals *s, bool speaks)
+{
+    if (s) atomic_store(&s->silent, !speaks);
 }
 
 bool signals_stop_wanted(const struct signals *s)

@@ -14,6 +14,8 @@
 struct signals;
 int signals_open(struct signals **s, struct err *e);
 void signals_close(struct signals *s);
+/* Whether this process says what it will do: one of several is enough. Yes, until told otherwise. */
+void signals_speak(struct signals *s, bool speaks);
 bool signals_stop_wanted(const struct signals *s); /* NULL: never */
 int signals_number(const struct signals *s);       /* which one, 0 none */
 

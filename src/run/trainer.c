@@ -15,6 +15,7 @@
 #include "run/balance.h"
 #include "run/metrics.h"
 #include "run/ranks.h"
+#include "run/same.h"
 #include "run/save.h"
 #include "run/serve.h"
 #include "run/setup.h"
@@ -612,6 +613,7 @@ static int run_job(struct job *j, struct comm *launched, struct err *e)
     if (!rc && !launched) rc = j->n_ranks > 1 ? comm_run_local(j->n_ranks, &cc, rank_main, j, e) : rank_main(NULL, j, e);
     if (launched) {
         rc = comm_agree(launched, rc, e);
+        if (!rc) rc = same_config(launched, &c, f, e);
         if (!rc) rc = comm_configure(launched, &cc, e);
         j->refused = rc != OK && comm_status(launched, NULL) == OK;
         if (!rc) rc = rank_main(launched, j, e);
@@ -637,6 +639,7 @@ int trainer_run(const char *config_path, char *const *overrides, int n_overrides
             j.n_ranks = comm_size(launched);
             j.ranks_here = comm_ranks_here(launched);
             r->rank = comm_rank(launched);
+            signals_speak(j.signals, r->rank == 0);
         }
     }
     if (!rc) rc = run_job(&j, launched, e);

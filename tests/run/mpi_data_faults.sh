@@ -1,6 +1,6 @@
 #!/bin/bash
 # Hosts with files of their own: one of them cannot read its data, has other data under the same name, cannot write what it
-# tokenizes. Every process ends, the rank and its reason are named, the status is 1 or 2, and nothing was trained or saved.
+# tokenizes, has another config. Every process ends, the rank and its reason are named, the status is 1 or 2, and nothing was trained or saved.
 set -u
 # shellcheck source=tests/comm/mpirun.sh
 . "$2/tests/comm/mpirun.sh"
@@ -14,11 +14,12 @@ batch: {global: 6, micro: 1}
 comm: {timeout_s: 20}
 run: {threads: 1, steps: 3, tensorboard: false, eval_every: 3, eval_batches: 1}
 YAML
-# A rank works in the folder of its host.
+# A rank works in the folder of its host, which may have keys of its own.
 cat >"$dir/host.sh" <<'HOST'
 #!/bin/bash
 cd "$1/host${OMPI_COMM_WORLD_RANK:-${PMI_RANK:?no rank}}" || exit 9
-exec "${@:2}"
+# shellcheck disable=SC2046
+exec "${@:2}" $(cat keys 2>/dev/null)
 HOST
 chmod +x "$dir/host.sh"
 
@@ -77,6 +78,17 @@ refused "other words to validate with" "^error: rank 1: .*data.valid: not the da
 hosts
 touch "$dir/host1/cache"
 refused "no folder for tokens on rank 1" "^error: rank 1: .*data.train: .*cache"
+
+for key in precision.recipe=fp32 parallel.zero=1 optimizer.lr=0.001 run.steps=4 data.seed=2 "parallel.servers=1"; do
+    hosts
+    echo "$key" >"$dir/host1/keys"
+    refused "another config on rank 1: $key" "^tutti: rank 1: command line: ${key%=*}: '${key#*=}' here, '[a-z0-9.]+' on rank 0; start every"
+    [ $status = 2 ] || fail "another config on rank 1: $key: status $status"
+done
+hosts
+echo "run.threads=2 data.cache_dir=elsewhere" >"$dir/host1/keys"
+run
+[ $status = 0 ] || fail "other threads and folders: status $status: $(tail -5 "$dir/log")"
 
 echo "$failures failures"
 [ $failures = 0 ]
