@@ -44,5 +44,5 @@ LAYOUTS
 ranks 2 "$tutti" train "$dir/tiny.yaml" run.dir="$dir/refused" parallel.tp=3 >"$dir/log" 2>&1
 status=$?
 [ $status = 2 ] || fail "tp 3 over 2 ranks: status $status: $(cat "$dir/log")"
-[ "$(grep -c "^tutti: .*the other axes" "$dir/log")" = 1 ] || fail "tp 3 over 2 ranks is not refused once: $(cat "$dir/log")"
+[ "$(grep -c "^tutti: .*parallel.tp: 3 ranks" "$dir/log")" = 1 ] || fail "tp 3 over 2 ranks is not refused once: $(cat "$dir/log")"
 [ $failures = 0 ]
