@@ -137,6 +137,8 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
         tb_scalar(m->tb, "train/lr", s->step, s->lr);
         tb_scalar(m->tb, "speed/tokens_per_s", s->step, rate);
         tb_scalar(m->tb, "speed/mfu", s->step, s->mfu);
+        if (s->async) tb_scalar(m->tb, "async/staleness_mean", s->step, s->staleness_mean);
+        if (s->async) tb_scalar(m->tb, "async/staleness_max", s->step, (double)s->staleness_max);
         if (s->load) tb_scalar(m->tb, "experts/balance_loss", s->step, s->balance_loss);
         if (s->load) tb_scalar(m->tb, "experts/load_worst", s->step, s->load_worst);
         int rc = tb_flush(m->tb, e);

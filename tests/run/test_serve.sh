@@ -53,6 +53,9 @@ for k in 0 1 3; do
     # A pull and its push: the others can have pushed at most what lies between k + 1 steps behind and k + 1 ahead.
     max=$(grep -o '"staleness_max":[0-9]*' "$dir/async-$k/metrics.jsonl" | cut -d: -f2 | sort -n | tail -1)
     [ "${max:-99}" -le $((2 * (2 * k + 1))) ] || fail "staleness $k: measured up to ${max:-nothing}"
+    lines=$(grep -c '"staleness_mean":[0-9.]*,"staleness_max"' "$dir/async-$k/metrics.jsonl")
+    [ "$lines" = 60 ] || fail "staleness $k: measured in $lines of 60 steps"
+    grep -q "^step 60/60 .* stale [0-9.]*, at most [0-9]" "$dir/log" || fail "staleness $k: progress does not say it: $(grep ^step "$dir/log" | tail -1)"
     first=$(grep -m1 -o '"loss":[0-9.]*' "$dir/async-$k/metrics.jsonl" | cut -d: -f2)
     last=$(grep -o '"valid_loss":[0-9.]*' "$dir/async-$k/metrics.jsonl" | tail -1 | cut -d: -f2)
     awk "BEGIN {exit !($last < 0.8 * $first)}" || fail "staleness $k: loss from $first to $last only"
