@@ -62,7 +62,7 @@ refuse "have 5 layers together, the model has 4" 'parallel.pp_layers=[2, 3]'
 refuse "3 numbers of layers for 2 stages" 'parallel.pp_layers=[1, 1, 2]'
 sed 's/1F3 //' "$dir/mine.txt" >"$dir/broken.txt"
 refuse "broken.txt: rank 1 never issues 1F3" parallel.schedule_file="$dir/broken.txt"
-refuse "this run has 2 and 8" parallel.schedule_file="$dir/mine.txt" batch.global=8
+refuse "this run has parallel.pp = 2 and 8" parallel.schedule_file="$dir/mine.txt" batch.global=8
 
 # A run that diverges says which tensor, from the stage where it began.
 train nan 2 optimizer.lr=1e6 optimizer.clip=0 optimizer.schedule.warmup_steps=0 && fail "a learning rate of a million works"
