@@ -546,6 +546,7 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
     l.done = arena_alloc(l.arena, (size_t)t->n_nodes + 1);
     lower_forward(&l);
     if (o.training) lower_backward(&l);
+    if (!o.split_w) lower_fill(&l.code[PHASE_B]);
     for (int ph = 0; ph < PHASE_N; ph++) lower_pieces(&l, &l.code[ph]);
     concatenate(&l);
     count_and_scratch(&l, kt);

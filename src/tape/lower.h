@@ -30,6 +30,8 @@ struct lower {
 
 struct instr *lower_emit(struct code *c);                      /* one more, empty */
 void lower_pieces(struct lower *l, struct code *c);            /* pieces.c: cuts what the options say */
+void lower_fill(struct code *c);                               /* fill.c: weight gradients of B beside its collectives */
+bool instr_same_memory(const struct operand *a, const struct operand *b);
 bool instr_touches(const struct instr *i, const struct instr *collective);
 void program_finish_late(struct program *p);                   /* underway.c: until when each collective may travel */
 void instr_call(const struct instr *i, struct kernel_call *c); /* shapes only, pointers NULL */

@@ -15,7 +15,7 @@
  *                                everybody; instructions on all rows run once for each rank's window
  *
  * What is cut is the same on all ranks of the axis: it follows from types, sizes of all ranks' rows, and the rule.
- * Backward's sums that travel beside weight gradients are left alone: those hide them at no cost. Cost: weights are packed once
+ * Collectives of backward that travel beside weight gradients (fill.c) are left alone: those hide them at no cost. Cost: weights are packed once
  * per piece and window. Rejected: cutting in each layer (said many times, and attention would end every run); one piece per rank
  * (one receiver at a time has the whole link to itself). */
 #include "layout/region.h"

@@ -3,7 +3,7 @@
  * itself that its pieces do not meet. Cost: O(instructions) per collective. */
 #include "tape/lower.h"
 
-static bool same_memory(const struct operand *a, const struct operand *b)
+bool instr_same_memory(const struct operand *a, const struct operand *b)
 {
     return a->place >= 0 ? a->place == b->place : a->place == OPERAND_SLOT && b->place == OPERAND_SLOT && a->slot == b->slot;
 }
@@ -12,8 +12,8 @@ static bool touches(const struct instr *i, const struct operand *o)
 {
     bool any = false;
     for (int k = 0; k < KERNEL_MAX_IN; k++)
-        any |= same_memory(o, &i->in[k]) || same_memory(o, &i->din[k]) || same_memory(o, &i->acc[k]);
-    for (int k = 0; k < KERNEL_MAX_OUT; k++) any |= same_memory(o, &i->out[k]) || same_memory(o, &i->dout[k]);
+        any |= instr_same_memory(o, &i->in[k]) || instr_same_memory(o, &i->din[k]) || instr_same_memory(o, &i->acc[k]);
+    for (int k = 0; k < KERNEL_MAX_OUT; k++) any |= instr_same_memory(o, &i->out[k]) || instr_same_memory(o, &i->dout[k]);
     return any;
 }
 

@@ -42,7 +42,7 @@ static void test_weights_beside_messages(void **state)
         struct tape *t;
         struct param_table params = {0};
         struct program *p = lower(&t, &params, (struct variant){.sequence = v & 1, .recompute = v & 2});
-        int hidden = 0;
+        int hidden = 0, gathered = 0;
         for (int i = p->begin[PHASE_B]; i < p->begin[PHASE_W]; i++) {
             const struct instr *c = &p->code[i];
             if (!op_row(c->op)->collective || c->kphase != KERNEL_BWD_IN) continue;
@@ -55,8 +55,10 @@ static void test_weights_beside_messages(void **state)
             }
             bool enters = c->op == OP_ENTER || c->op == OP_GATHER;
             if (enters && t->nodes[c->node].layer >= 0) hidden += flops > 0;
+            if (c->op == OP_SCATTER) gathered += flops > 0;
         }
         assert_int_equal(hidden, 2 * 2); /* into attention and into the MLP of two layers */
+        if (v == 1) assert_int_equal(gathered, 2 * 2); /* but the first of backward, which nothing comes before; and the embedding's */
         program_free(p);
         tape_free(t);
         param_table_free(&params);
