@@ -16,10 +16,13 @@
 
 static inline int32_t *ints_row(const struct view *v, int64_t t) { return (int32_t *)v->p + t * v->stride; }
 
+/* Sequences that are counted apart. */
+static inline int64_t permute_sequences(const struct kernel_call *c) { return c->at.moe.capacity ? c->at.batch : 1; }
+
 /* By sequence and expert: how many picks so far. */
 static inline size_t permute_taken(const struct kernel_call *c)
 {
-    return (size_t)c->at.moe.experts * (size_t)(c->at.moe.capacity ? c->at.batch : 1);
+    return (size_t)c->at.moe.experts * (size_t)permute_sequences(c);
 }
 
 static inline size_t permute_scratch_bytes(const struct kernel_call *c)
@@ -27,15 +30,21 @@ static inline size_t permute_scratch_bytes(const struct kernel_call *c)
     return (permute_taken(c) + (size_t)c->at.moe.experts) * sizeof(int64_t);
 }
 
-/* Rows of the picks that lie together in a sequence: chunk c (head or tail of a part) of sequence s. */
-static inline void permute_chunk(const struct kernel_call *c, int64_t s, int chunk, int64_t *lo, int64_t *hi)
+/* Picks that lie together: rows [first, first + n) of the first sequence, `apart` further on of the next. */
+struct permute_chunk {
+    int64_t first, n, apart;
+};
+
+/* The i-th chunk of a sequence: the head of a part, or, from the middle on, its tail. */
+static inline struct permute_chunk permute_chunk_of(const struct kernel_call *c, int i)
 {
-    int n = c->at.context.parts > 1 ? c->at.context.parts : 1, part = chunk < n ? chunk : 2 * n - 1 - chunk;
-    int64_t from, to, head_from, head_to, before = c->at.batch * context_rows(c->at.seq, n, 0, part);
-    context_chunk(c->at.seq, n, part, chunk >= n, &from, &to);
-    context_chunk(c->at.seq, n, part, false, &head_from, &head_to);
-    *lo = before + s * context_rows(c->at.seq, n, part, 1) + (chunk >= n ? head_to - head_from : 0);
-    *hi = *lo + to - from;
+    int n = c->at.context.parts, part = i < n ? i : 2 * n - 1 - i;
+    int64_t lo, hi, head_lo, head_hi;
+    if (!c->at.moe.capacity || n <= 1) return (struct permute_chunk){0, c->in[1].n[0] / permute_sequences(c), c->at.seq};
+    context_chunk(c->at.seq, n, part, i >= n, &lo, &hi);
+    context_chunk(c->at.seq, n, part, false, &head_lo, &head_hi);
+    return (struct permute_chunk){c->at.batch * context_rows(c->at.seq, n, 0, part) + (i >= n ? head_hi - head_lo : 0), hi - lo,
+                                  context_rows(c->at.seq, n, part, 1)};
 }
 
 /* Choice j of picks [lo, hi), of which those from `first` on are of row_Tk: a row (0 for now), or -1 when the expert has had
@@ -61,19 +70,17 @@ static inline int64_t permute_deal(const struct kernel_call *c)
 {
     const struct moe_attrs *m = &c->at.moe;
     const struct view *pick = &c->in[1], *row = &c->out[1];
-    int64_t *taken = c->scratch, *next = taken + permute_taken(c), first = m->capacity ? m->first : 0, used = 0, lo, hi;
+    int64_t *taken = c->scratch, *next = taken + permute_taken(c), first = m->capacity ? m->first : 0, used = 0;
     int32_t *rows_E = c->out[2].p;
-    int chunks = c->at.context.parts > 1 ? 2 * c->at.context.parts : 2;
+    int chunks = m->capacity && c->at.context.parts > 1 ? 2 * c->at.context.parts : 1;
     memset(taken, 0, permute_scratch_bytes(c));
     memset(rows_E, 0, (size_t)m->experts * sizeof *rows_E);
-    for (int j = 0; j < m->top_k; j++) {
-        if (!m->capacity) permute_take(c, j, 0, pick->n[0], 0, taken);
-        for (int64_t s = 0; m->capacity && s < c->at.batch; s++)
-            for (int chunk = 0; chunk < chunks; chunk++) {
-                permute_chunk(c, s, chunk, &lo, &hi);
-                permute_take(c, j, lo, hi, first, taken + s * m->experts);
-            }
-    }
+    for (int j = 0; j < m->top_k; j++)
+        for (int i = 0; i < chunks; i++) {
+            struct permute_chunk k = permute_chunk_of(c, i);
+            for (int64_t s = 0; s < permute_sequences(c); s++, k.first += k.apart)
+                permute_take(c, j, k.first, k.first + k.n, first, taken + s * m->experts);
+        }
     for (int e = 0; e < m->experts; e++) {
         next[e] = used;
         used += rows_E[e];
