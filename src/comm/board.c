@@ -264,8 +264,9 @@ void board_print(struct board *b, struct str *out)
     double now = clock_now_s();
     for (int i = 0; i < b->n_rows; i++) {
         char text[BOARD_TEXT];
-        str_printf(out, "rank %d %s%s\n", b->row[i].rank, board_waits(b, i, PRINT_WITHIN_S) ? "waits: " : "",
-                   board_doing(b, i, text));
+        board_doing(b, i, text);
+        bool waits = !strncmp(text, "is in ", 6) && board_waits(b, i, PRINT_WITHIN_S);
+        str_printf(out, "rank %d %s%s\n", b->row[i].rank, waits ? "waits: " : "", text);
     }
     for (int i = 0; i < b->n_rows; i++) print_row(b, i, now, out);
 }

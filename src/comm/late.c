@@ -98,19 +98,19 @@ static void report(struct comm *c, const struct finding *f)
     world_fail(c->w, &e);
 }
 
+static bool has(struct comm *c, int rank, enum fate fate)
+{
+    int row = world_row(c->w, rank);
+    int64_t pid;
+    return row >= 0 && (fate == LEFT ? board_left(c->w->board, row) : board_died(c->w->board, row, &pid));
+}
+
 /* Keeps in c->late the ranks of this fate, if there are any. */
 static bool any(struct comm *c, enum fate fate)
 {
     bool found = false;
-    for (int keep = 0; keep < 2; keep++)
-        for (int r = 0; (found || !keep) && r < c->w->size; r++) {
-            int row = world_row(c->w, r);
-            int64_t pid;
-            if (!c->late[r]) continue;
-            bool is = row >= 0 && (fate == LEFT ? board_left(c->w->board, row) : board_died(c->w->board, row, &pid));
-            found |= is;
-            if (keep) c->late[r] = is;
-        }
+    for (int r = 0; r < c->w->size; r++) found |= c->late[r] && has(c, r, fate);
+    for (int r = 0; found && r < c->w->size; r++) c->late[r] = c->late[r] && has(c, r, fate);
     return found;
 }
 

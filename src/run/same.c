@@ -39,7 +39,7 @@ static bool read_line(struct reader *r)
     r->level = spaces / 2 < LEVELS ? (int)(spaces / 2) : LEVELS - 1;
     size_t from = r->begins[r->level];
     snprintf(r->key + from, sizeof r->key - from, "%s%.*s", from ? "." : "", (int)n, line + spaces);
-    r->begins[r->level + 1] = strlen(r->key);
+    for (int l = r->level + 1; l <= LEVELS; l++) r->begins[l] = strlen(r->key); /* items of a list lie two levels deeper */
     const char *value = line + spaces + n;
     value += strspn(value, ": ");
     if (value > end) value = end;

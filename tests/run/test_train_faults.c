@@ -67,15 +67,15 @@ static int be_a_rank(int argc, char **argv)
 
 /* ---- threads ---- */
 /* What is said, in this order, the first part at the beginning. */
-#define DIFFER "ranks of dp_shard called different operations: rank 0: all_reduce #", "'head.weight' (sum 8224 f32) on dp_shard; rank 1: "
-enum { PARTS = 5 };
+#define DIFFER "ranks of dp_shard", " called different operations: rank 0: all_reduce #", "'head.weight' (sum 8224 f32) on dp_shard"
+enum { PARTS = 6 };
 static const struct row {
     const char *what, *says[PARTS];
 } rows[] = {
-    {"operation", {DIFFER "broadcast #", "'head.weight' (8224 f32, root 0) on dp_shard; ", "the operation differs"}},
-    {"count", {DIFFER "all_reduce #", "'head.weight' (sum 8223 f32) on dp_shard; ", "the count differs"}},
-    {"dtype", {DIFFER "all_reduce #", "'head.weight' (sum 8224 i32) on dp_shard; ", "the dtype differs"}},
-    {"hang", {"rank 1 is late: all_reduce #", "'head.weight' (sum 8224 f32) on dp_shard has waited 1.", "(here: 0, 2); rank 1 "}},
+    {"operation", {DIFFER, "; rank 1: broadcast #", "'head.weight' (8224 f32, root 0) on dp_shard", "; the operation differs"}},
+    {"count", {DIFFER, "; rank 1: all_reduce #", "'head.weight' (sum 8223 f32) on dp_shard", "; the count differs"}},
+    {"dtype", {DIFFER, "; rank 1: all_reduce #", "'head.weight' (sum 8224 i32) on dp_shard", "; the dtype differs"}},
+    {"hang", {"rank 1 is late: all_reduce #", "'head.weight' (sum 8224 f32) on dp_shard", "has waited 1.", "(here: 0, 2); rank 1 "}},
 };
 
 static void check_says(const struct row *row, const char *text)
