@@ -56,7 +56,7 @@ optimizer: {lr: 1.0e-2, clip: 0.5}
 run: {threads: 1}
 comm: {timeout_s: 60}
 END
-matrix mixtral 4 60 ep4 'zero3 ep2' 'tp2 ep2 etp1' --
+matrix mixtral 8 60 ep4 'zero3 ep2' 'tp2 ep2 etp1' 'zero3 ep2 cp2:ring pp2:[a-z0-9]+' 'tp2\+seq ep2 cp2:[a-z0-9]+ pp2:[a-z0-9]+' --
 matrix mixtral 4 60 ep4 'zero3 ep2' -- model.family=deepseek model.kv_heads=4 model.moe.shared=1 model.moe.first_dense=1 \
     model.moe.score=sigmoid model.moe.bias=true model.mla.kv_rank=10 model.mla.q_rank=12 model.mla.nope_dim=8 model.mla.rope_dim=4 \
     model.mla.value_dim=8
