@@ -6,7 +6,8 @@
  *
  * What is compared, per parameter and in the Euclidean norm: the gradient of the first step, relative to the larger of
  * its own norm and a hundredth of the global norm (a gradient that is 0 by symmetry is rounding only); the master after the
- * last step, relative to its norm, unless its gradient was such rounding (Adam makes full steps of it). Where partial sums are
+ * last step, relative to its norm, unless its gradient was such rounding (Adam makes full steps of it; for the same reason its eps
+ * is at least a tenth of the gradient's mean size, and said). Where partial sums are
  * rounded to bf16 (model axes), small elements of any gradient are: parameters that began at 0 and are all steps are then
  * compared by their gradients alone.
  * Layouts of one data-parallel size that differ by their zero level must have the same bits.
@@ -35,6 +36,7 @@ struct verify {
     bool ok;
     double loss;  /* of one rank after the last step */
     double bound; /* where only whole sequences are shared out */
+    double eps;   /* of Adam in every run: the config's, or what gradients that are rounding drown in; 0: no Adam */
     struct verify_layout *layout;
     int n;
 };
