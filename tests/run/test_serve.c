@@ -37,7 +37,8 @@ struct job { /* of all ranks */
     bool lead;          /* rank 0 is slow: it takes a step when the others can go no further */
     enum fault fault;
     int culprit;
-    struct comm_config comm;
+    double timeout_s;    /* 0: 60 */
+    const char *dump_dir;
     atomic_int begun[MOST]; /* steps that each worker has begun */
     atomic_int ahead;       /* most steps that a worker began beyond the slowest */
     atomic_int ended;
@@ -179,8 +180,8 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
 static int run(struct job *j, struct err *e)
 {
     struct comm_config cc = config_comm(j->c);
-    cc.timeout_s = j->comm.timeout_s > 0 ? j->comm.timeout_s : 60;
-    cc.dump_dir = j->comm.dump_dir;
+    cc.timeout_s = j->timeout_s > 0 ? j->timeout_s : 60;
+    cc.dump_dir = j->dump_dir;
     return comm_run_local(config_ranks(j->c), &cc, rank_main, j, e);
 }
 
@@ -261,7 +262,7 @@ static void check_fault(enum fault fault, int culprit, const char *mode, const c
     char want[64];
     double from = clock_now_s();
     make(&c, a, 5, (const char *const[]){"parallel.servers=2", mode, NULL});
-    struct job j = {.c = &c, .fault = fault, .culprit = culprit, .comm = {.timeout_s = 0.5, .dump_dir = dir}};
+    struct job j = {.c = &c, .fault = fault, .culprit = culprit, .timeout_s = 1, .dump_dir = dir};
     assert_true(run(&j, &e) < 0);
     snprintf(want, sizeof want, says[fault], culprit);
     if (strncmp(e.text, want, strlen(want))) fail_msg("%s: '%s' does not begin with '%s'", mode, e.text, want);
