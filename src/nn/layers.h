@@ -91,6 +91,9 @@ double yarn_scores(const struct rope_scaling *r);
 /* mlp.c: gate, up, down with SwiGLU; prefix is "layers.N.mlp". Takes what region_enter gives, returns a partial sum. */
 void mlp_declare(struct declare_ctx *x, int layer, const char *name, int64_t ffn, double std, double std_out);
 tid mlp_record(struct layer_ctx *x, tid h_TD, int layer, const char *name);
+/* Its halves, for who has something to do between them. */
+tid mlp_up(struct layer_ctx *x, tid h_TD, int layer, const char *name);
+tid mlp_down(struct layer_ctx *x, tid a_TF, int layer, const char *name);
 /* moe.c: experts instead, from the stream to the stream. */
 void moe_declare(struct declare_ctx *x, int layer, double std, double std_out);
 tid moe_record(struct layer_ctx *x, tid h_TD, int layer);

@@ -11,9 +11,18 @@ void mlp_declare(struct declare_ctx *x, int layer, const char *name, int64_t ffn
     layer_declare(x, row, 2, DF, "layers.%d.%s.down.weight", layer, name);
 }
 
-tid mlp_record(struct layer_ctx *x, tid h_TD, int layer, const char *name)
+tid mlp_up(struct layer_ctx *x, tid h_TD, int layer, const char *name)
 {
     tid w_gate_up = layer_param(x, 2, "layers.%d.%s.gate.weight", layer, name);
-    tid a_TF = op_act(x->t, op_linear(x->t, h_TD, w_gate_up, TID_NONE, "gate_up"), ACT_SWIGLU, "swiglu");
+    return op_act(x->t, op_linear(x->t, h_TD, w_gate_up, TID_NONE, "gate_up"), ACT_SWIGLU, "swiglu");
+}
+
+tid mlp_down(struct layer_ctx *x, tid a_TF, int layer, const char *name)
+{
     return op_linear(x->t, a_TF, layer_param(x, 1, "layers.%d.%s.down.weight", layer, name), TID_NONE, "down");
+}
+
+tid mlp_record(struct layer_ctx *x, tid h_TD, int layer, const char *name)
+{
+    return mlp_down(x, mlp_up(x, h_TD, layer, name), layer, name);
 }

@@ -159,8 +159,9 @@ static tid permute(struct layer_ctx *x, struct op_attrs a, tid h_TD, const struc
     return op_moe(x->t, OP_PERMUTE, &a, 2, (tid[]){h_TD, pick_Nk}, "permute");
 }
 
-/* Sorted, sent, multiplied, brought back, added up. */
-static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r, int64_t first, int layer)
+/* Sorted, sent, multiplied, brought back, added up. The shared expert (of shared_TD; TID_NONE: there is none) is recorded where
+ * rows travel, one half beside the way out and one beside the way back; shared_TD becomes its result, before region_leave. */
+static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r, int64_t first, int layer, tid *shared_TD)
 {
     struct op_attrs a = attrs(x);
     a.moe.first = 0;
@@ -169,7 +170,11 @@ static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r,
     tid row_Tk = y_UD + 1;
     int64_t tokens = most_tokens(x), parts = experts_whole(x->par) ? x->par->size[AXIS_TP] : 1;
     struct dispatched d = par_dispatch(x->t, x->par, y_UD, y_UD + 2, &a, (tokens + parts - 1) / parts);
+    bool shared = *shared_TD >= 0;
+    if (shared && experts_whole(x->par)) *shared_TD = region_enter(x, *shared_TD);
+    if (shared) *shared_TD = mlp_up(x, *shared_TD, layer, "moe.shared");
     y_UD = par_combine(x->t, x->par, experts(x, d.z_WD, d.rows_E, d.n_sent, layer), &d);
+    if (shared) *shared_TD = mlp_down(x, *shared_TD, layer, "moe.shared");
     return op_moe(x->t, OP_UNPERMUTE, &a, 3, (tid[]){y_UD, r->gate_Tk, row_Tk}, "unpermute");
 }
 
@@ -178,11 +183,11 @@ static tid record_whole(struct layer_ctx *x, tid h_TD, int layer)
 {
     tid own_TD = x->par->sequence ? h_TD : par_spread(x->t, x->par, h_TD, AXIS_TP);
     struct routed r = route(x, own_TD, layer);
-    tid z_TD = routed_experts(x, own_TD, &r, tokens_here(x).lo, layer);
+    tid s_TD = x->c->moe.shared ? h_TD : TID_NONE;
+    tid z_TD = routed_experts(x, own_TD, &r, tokens_here(x).lo, layer, &s_TD);
+    if (x->c->moe.shared) s_TD = region_leave(x, s_TD);
     if (!x->par->sequence) z_TD = par_collect(x->t, x->par, z_TD, AXIS_TP, x->tokens);
-    if (!x->c->moe.shared) return z_TD;
-    tid s_TD = region_leave(x, mlp_record(x, region_enter(x, h_TD), layer, "moe.shared"));
-    return op_add(x->t, s_TD, z_TD, 0, 0, TID_NONE, "experts");
+    return x->c->moe.shared ? op_add(x->t, s_TD, z_TD, 0, 0, TID_NONE, "experts") : z_TD;
 }
 
 tid moe_record(struct layer_ctx *x, tid h_TD, int layer)
@@ -192,8 +197,9 @@ tid moe_record(struct layer_ctx *x, tid h_TD, int layer)
     h_TD = region_enter(x, h_TD);
     r.gate_Tk = region_enter(x, r.gate_Tk);
     if (x->par->sequence) r.pick_Tk = region_enter(x, r.pick_Tk);
-    tid z_TD = routed_experts(x, h_TD, &r, 0, layer);
-    if (x->c->moe.shared) z_TD = op_add(x->t, mlp_record(x, h_TD, layer, "moe.shared"), z_TD, 0, 0, TID_NONE, "experts");
+    tid s_TD = x->c->moe.shared ? h_TD : TID_NONE;
+    tid z_TD = routed_experts(x, h_TD, &r, 0, layer, &s_TD);
+    if (x->c->moe.shared) z_TD = op_add(x->t, s_TD, z_TD, 0, 0, TID_NONE, "experts");
     return region_leave(x, z_TD);
 }
 

@@ -143,35 +143,44 @@ static void wait(struct comm *m, int64_t ticket)
     if (ticket) comm_wait(m, ticket);
 }
 
-static void to_experts(struct comm *m, const struct kernel_call *c, const struct sides *s)
+static int64_t to_experts(struct comm *m, const struct kernel_call *c, const struct sides *s)
 {
     struct traffic t;
     count(c, s, &t);
-    int64_t cols = s->theirs.n[1];
-    char *landing = c->scratch;
-    scale(t.sent, c->at.n_parts, cols);
-    scale(t.got, c->at.n_parts, cols);
-    wait(m, comm_all_to_all_v(m, s->ours.p, landing, t.sent, t.got, s->ours.dtype, "dispatch"));
+    scale(t.sent, c->at.n_parts, s->theirs.n[1]);
+    scale(t.got, c->at.n_parts, s->theirs.n[1]);
+    return comm_all_to_all_v(m, s->ours.p, c->scratch, t.sent, t.got, s->ours.dtype, "dispatch");
+}
+
+static void at_experts(const struct kernel_call *c, const struct sides *s)
+{
+    struct traffic t;
     if (!s->theirs.p) return;
     count(c, s, &t);
-    int64_t used = deal(c, s, &t, landing, true);
-    size_t bytes = to_size(cols) * dtype_bytes(s->theirs.dtype);
+    int64_t used = deal(c, s, &t, c->scratch, true);
+    size_t bytes = to_size(s->theirs.n[1]) * dtype_bytes(s->theirs.dtype);
     memset((char *)s->theirs.p + to_size(used) * bytes, 0, to_size(s->theirs.n[0] - used) * bytes);
 }
 
-static void to_owners(struct comm *m, const struct kernel_call *c, const struct sides *s)
+static int64_t to_owners(struct comm *m, const struct kernel_call *c, const struct sides *s)
 {
     struct traffic t;
     count(c, s, &t);
-    int64_t cols = s->theirs.n[1], used = 0;
-    char *landing = c->scratch;
-    if (s->theirs.p) (void)deal(c, s, &t, landing, false);
+    if (s->theirs.p) (void)deal(c, s, &t, c->scratch, false);
+    scale(t.sent, c->at.n_parts, s->theirs.n[1]);
+    scale(t.got, c->at.n_parts, s->theirs.n[1]);
+    return comm_all_to_all_v(m, c->scratch, s->ours.p, t.got, t.sent, s->ours.dtype, "combine");
+}
+
+static void at_owners(const struct kernel_call *c, const struct sides *s)
+{
+    struct traffic t;
+    int64_t used = 0;
+    if (!s->ours.p) return;
+    count(c, s, &t);
     for (int r = 0; r < c->at.n_parts; r++) used += t.sent[r];
-    scale(t.sent, c->at.n_parts, cols);
-    scale(t.got, c->at.n_parts, cols);
-    wait(m, comm_all_to_all_v(m, landing, s->ours.p, t.got, t.sent, s->ours.dtype, "combine"));
-    size_t bytes = to_size(cols) * dtype_bytes(s->ours.dtype);
-    if (s->ours.p) memset((char *)s->ours.p + to_size(used) * bytes, 0, to_size(s->ours.n[0] - used) * bytes);
+    size_t bytes = to_size(s->theirs.n[1]) * dtype_bytes(s->ours.dtype);
+    memset((char *)s->ours.p + to_size(used) * bytes, 0, to_size(s->ours.n[0] - used) * bytes);
 }
 
 /* How many rows each rank has for each expert here. */
@@ -193,21 +202,35 @@ static void exchange_numbers(struct comm *m, const struct kernel_call *c)
     }
 }
 
-void expert_run(struct par_run *x, const struct kernel_call *c)
+/* Towards the experts go dispatched rows, and backward the gradients of what is combined. */
+static bool outward(const struct kernel_call *c)
+{
+    return (c->op == OP_DISPATCH) == (c->phase == KERNEL_FWD);
+}
+
+static struct sides sides_of(const struct kernel_call *c)
+{
+    bool forward = c->phase == KERNEL_FWD;
+    if (c->op == OP_DISPATCH)
+        return (struct sides){forward ? c->in[0] : c->din[0], forward ? c->out[0] : c->dout[0], c->in[1].p, c->out[2].p};
+    return (struct sides){forward ? c->out[0] : c->dout[0], forward ? c->in[0] : c->din[0], c->in[1].p, c->in[2].p};
+}
+
+int64_t expert_begin(struct par_run *x, const struct kernel_call *c)
 {
     struct comm *m = x->axis[AXIS_EP];
+    struct sides s = sides_of(c);
     CHECK(m && !c->acc[0].p, "%s: no group, or a gradient that is somebody else's too", op_row(c->op)->name);
-    bool forward = c->phase == KERNEL_FWD;
-    if (c->op == OP_DISPATCH) {
-        if (forward) exchange_numbers(m, c);
-        struct sides s = {forward ? c->in[0] : c->din[0], forward ? c->out[0] : c->dout[0], c->in[1].p, c->out[2].p};
-        if (forward) to_experts(m, c, &s);
-        else to_owners(m, c, &s);
-    } else {
-        struct sides s = {forward ? c->out[0] : c->dout[0], forward ? c->in[0] : c->din[0], c->in[1].p, c->in[2].p};
-        if (forward) to_owners(m, c, &s);
-        else to_experts(m, c, &s);
-    }
+    if (c->op == OP_DISPATCH && c->phase == KERNEL_FWD) exchange_numbers(m, c);
+    return outward(c) ? to_experts(m, c, &s) : to_owners(m, c, &s);
+}
+
+void expert_end(struct par_run *x, const struct kernel_call *c, int64_t ticket)
+{
+    struct sides s = sides_of(c);
+    wait(x->axis[AXIS_EP], ticket);
+    if (outward(c)) at_experts(c, &s);
+    else at_owners(c, &s);
 }
 
 size_t expert_scratch(const struct kernel_call *c)

@@ -170,10 +170,7 @@ int64_t par_run_collective(void *ctx, const struct kernel_table *kt, const struc
         context_run(x, kt, c);
         return 0;
     }
-    if (c->op == OP_DISPATCH || c->op == OP_COMBINE) {
-        expert_run(x, c);
-        return 0;
-    }
+    if (c->op == OP_DISPATCH || c->op == OP_COMBINE) return expert_begin(x, c);
     struct comm *m = x->axis[c->at.axis];
     const struct way *w = &ways[c->op];
     bool forward = c->phase == KERNEL_FWD;
@@ -196,6 +193,10 @@ void par_run_end(void *ctx, const struct kernel_table *kt, const struct kernel_c
 {
     struct par_run *x = ctx;
     bool forward = c->phase == KERNEL_FWD;
+    if (c->op == OP_DISPATCH || c->op == OP_COMBINE) {
+        expert_end(x, c, ticket);
+        return;
+    }
     if (ticket) comm_wait(x->axis[c->at.axis], ticket);
     const struct view *to = forward ? &c->out[0] : &c->din[0], *acc = !forward && c->acc[0].p ? &c->acc[0] : NULL;
     if (c->at.pieces && gathers(c)) {

@@ -9,15 +9,15 @@
  *
  * (| is where the message is waited for.) From the last instruction to the first: a collective with nothing beside it takes the
  * nearest weight gradient before it; the collective that loses that one, if any did, takes the next. A weight gradient that still lies
- * beside no collective joins the next one, unless it lies in the way of another. What moves later keeps its operands longer: mostly what
- * backward of the layer holds anyway. Nothing moves past an instruction that writes what it reads. Order between gradients of one
+ * beside no collective joins the next one; an expert's does not, whose operands are large. What moves later keeps its operands
+ * longer: mostly what backward of the layer holds anyway. Nothing moves past an instruction that writes what it reads. Order between gradients of one
  * weight stays, so bits stay. Cost: O(instructions x distance). */
 #include "base/mem.h"
 #include "tape/lower.h"
 
 static bool is_filler(const struct instr *i)
 {
-    return i->op == OP_LINEAR && i->kphase == KERNEL_BWD_W;
+    return (i->op == OP_LINEAR || i->op == OP_GROUPED) && i->kphase == KERNEL_BWD_W;
 }
 
 static bool reads(const struct instr *i, const struct operand *o)
@@ -40,10 +40,10 @@ static bool movable(const struct code *c, int w, int to)
     return true;
 }
 
-/* What parallel/run.c begins and ends later; the others are done at once. */
+/* What parallel/run.c begins and ends later; attention over cp is done at once. */
 static bool travels(const struct instr *i)
 {
-    return op_row(i->op)->collective && i->op != OP_DISPATCH && i->op != OP_COMBINE && i->op != OP_CONTEXT;
+    return op_row(i->op)->collective && i->op != OP_CONTEXT;
 }
 
 /* over[i]: something is under way at i. */
@@ -69,7 +69,7 @@ static void assign(const struct code *c, const bool *over, bool *moves)
         if (travels(&c->p[i])) {
             next = i;
             alone = !has_filler(c, i, moves);
-        } else if (is_filler(&c->p[i]) && next >= 0 && (alone || !over[i]) && movable(c, i, next)) {
+        } else if (is_filler(&c->p[i]) && next >= 0 && (alone || (!over[i] && c->p[i].op == OP_LINEAR)) && movable(c, i, next)) {
             moves[i] = true;
             alone = false;
         }

@@ -23,33 +23,26 @@ static void touch(struct program *p, int place, int at)
     if (at > x->last) x->last = at;
 }
 
-/* What a collective works on is its own until it is finished. */
-static void touch_until(struct program *p, const struct instr *c)
+static void touch_all(struct program *p, const struct instr *c, int at)
 {
-    int last = c->until - 1;
-    touch(p, c->in[0].place, last);
-    touch(p, c->out[0].place, last);
-    touch(p, c->dout[0].place, last);
-    touch(p, c->din[0].place, last);
-    touch(p, c->acc[0].place, last);
-    touch(p, c->scratch, last);
+    for (int k = 0; k < KERNEL_MAX_IN; k++) {
+        touch(p, c->in[k].place, at);
+        touch(p, c->din[k].place, at);
+        touch(p, c->acc[k].place, at);
+    }
+    for (int k = 0; k < KERNEL_MAX_OUT; k++) {
+        touch(p, c->out[k].place, at);
+        touch(p, c->dout[k].place, at);
+    }
+    touch(p, c->scratch, at);
 }
 
+/* What a collective works on is its own until it is finished. */
 static void lifetimes(struct program *p)
 {
     for (int i = 0; i < p->begin[PHASE_N]; i++) {
-        const struct instr *c = &p->code[i];
-        for (int k = 0; k < KERNEL_MAX_IN; k++) {
-            touch(p, c->in[k].place, i);
-            touch(p, c->din[k].place, i);
-            touch(p, c->acc[k].place, i);
-        }
-        for (int k = 0; k < KERNEL_MAX_OUT; k++) {
-            touch(p, c->out[k].place, i);
-            touch(p, c->dout[k].place, i);
-        }
-        touch(p, c->scratch, i);
-        if (op_row(c->op)->collective) touch_until(p, c);
+        touch_all(p, &p->code[i], i);
+        if (op_row(p->code[i].op)->collective) touch_all(p, &p->code[i], p->code[i].until - 1);
     }
 }
 

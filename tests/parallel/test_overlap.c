@@ -1,6 +1,6 @@
 /* Collectives of backward travel while weight gradients are computed: in the program, between the beginning of each and the
- * first instruction that needs it, lie the weight products of its layer; and nothing else uses its bytes meanwhile. In pieces, so do
- * the others: products lie beside all but the last of each run, and no two pieces meet in a byte. */
+ * first instruction that needs it, lie the weight products of its layer; and nothing else uses its bytes meanwhile. So do rows that
+ * go to experts, beside the shared one. In pieces, forward does too: products lie beside all but the last of each run, and no two pieces meet in a byte. */
 #include "run/toy.h"
 
 #include "layout/region.h"
@@ -8,19 +8,19 @@
 #include "parallel/run.h"
 
 struct variant {
-    bool sequence, recompute, split_w;
+    bool sequence, recompute, split_w, experts;
     int pieces;
 };
 
 static struct program *lower(struct tape **t, struct param_table *p, struct variant v)
 {
-    struct model_config m = toy_model(MODEL_LLAMA);
+    struct model_config m = toy_model(v.experts ? MODEL_DEEPSEEK : MODEL_LLAMA);
     struct par par = par_single();
     struct kernel_table kt;
     struct program *program;
     struct err e = {0};
     m.kv_heads = 3;
-    par.size[AXIS_TP] = 2;
+    par.size[v.experts ? AXIS_EP : AXIS_TP] = 2;
     par.sequence = v.sequence;
     model_declare(&m, &par, p);
     *t = tape_new();
@@ -59,6 +59,36 @@ static void test_weights_beside_messages(void **state)
         }
         assert_int_equal(hidden, 2 * 2); /* into attention and into the MLP of two layers */
         if (v == 1) assert_int_equal(gathered, 2 * 2); /* but the first of backward, which nothing comes before; and the embedding's */
+        program_free(p);
+        tape_free(t);
+        param_table_free(&params);
+    }
+}
+
+/* Rows travel to the experts and back beside the two halves of the shared one, their gradients beside weight gradients. */
+static void test_shared_expert_beside_rows(void **state)
+{
+    (void)state;
+    for (int recompute = 0; recompute < 2; recompute++) {
+        struct tape *t;
+        struct param_table params = {0};
+        struct program *p = lower(&t, &params, (struct variant){.experts = true, .recompute = recompute});
+        int forward = 0, backward = 0, all = 0;
+        for (int i = 0; i < p->begin[PHASE_N]; i++) {
+            const struct instr *c = &p->code[i];
+            if (c->op != OP_DISPATCH && c->op != OP_COMBINE) continue;
+            int dense = 0, weights = 0;
+            for (int k = i + 1; k < c->until; k++) {
+                dense += p->code[k].op == OP_LINEAR && p->code[k].kphase == KERNEL_FWD;
+                weights += p->code[k].kphase == KERNEL_BWD_W && p->code[k].flops > 0;
+            }
+            all++;
+            forward += c->kphase == KERNEL_FWD && dense > 0;
+            backward += c->kphase == KERNEL_BWD_IN && weights > 0;
+        }
+        assert_int_equal(backward, 2);
+        assert_int_equal(all, recompute ? 6 : 4);
+        assert_int_equal(forward, recompute ? 3 : 2); /* coming back once more, there is no second half to compute */
         program_free(p);
         tape_free(t);
         param_table_free(&params);
@@ -187,6 +217,8 @@ static void test_pieces(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_weights_beside_messages), cmocka_unit_test(test_pieces)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_weights_beside_messages),
+                                       cmocka_unit_test(test_shared_expert_beside_rows),
+                                       cmocka_unit_test(test_pieces)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
