@@ -114,7 +114,7 @@ static void against_null(const struct trial *t, int rank, int n)
     struct engine_report report;
     struct device *d;
     struct engine *g;
-    struct comm *world;
+    struct comm *world = NULL;
     struct ranks r;
     struct err e = {0};
     if (device_null_new(&d, &e) || comm_world_null(&world, rank, n, NULL, &e) || ranks_init(&r, world, t->c, &e))
