@@ -113,7 +113,7 @@ const char *infer_rotary(const struct op_attrs *at, int n_in, const struct view 
 /* Heads and columns; rows of q, and of k and v. */
 static const char *infer_heads(const struct op_attrs *at, const struct view *in)
 {
-    NEED(at->heads >= 0 && at->kv_heads > 0 && at->head_dim > 0, "heads, kv_heads and head_dim must be positive");
+    NEED(at->heads >= 0 && at->kv_heads >= (at->heads > 0) && at->head_dim > 0, "heads, kv_heads and head_dim must be positive");
     NEED(at->group > 0 || (at->heads > 0 && at->heads % at->kv_heads == 0), "kv_heads must divide heads");
     NEED(!at->heads || (attention_kv_of(at, 0) >= 0 && attention_kv_of(at, at->heads - 1) < at->kv_heads),
          "every query head must find its key head");
@@ -393,7 +393,7 @@ const char *infer_unpermute(const struct op_attrs *at, int n_in, const struct vi
 const char *infer_mla_kv(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
 {
     (void)n_in;
-    NEED(at->heads > 0 && at->nope > 0 && at->nope < at->head_dim && at->value > 0 && at->value <= at->head_dim,
+    NEED(at->heads >= 0 && at->nope > 0 && at->nope < at->head_dim && at->value > 0 && at->value <= at->head_dim,
          "nope must be less than head_dim, value at most that");
     NEED(is_matrix(&in[0]) && in[0].n[1] == (int64_t)at->heads * (at->nope + at->value),
          "kv must be a float matrix: tokens by heads * (nope + value)");
@@ -407,7 +407,7 @@ const char *infer_mla_kv(const struct op_attrs *at, int n_in, const struct view 
 const char *infer_trim(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
 {
     (void)n_in;
-    NEED(at->heads > 0 && at->value > 0 && at->value <= at->head_dim, "value must be from 1 to head_dim");
+    NEED(at->heads >= 0 && at->value > 0 && at->value <= at->head_dim, "value must be from 1 to head_dim");
     NEED(is_matrix(&in[0]) && in[0].n[1] == (int64_t)at->heads * at->head_dim,
          "x must be a float matrix: tokens by heads * head_dim");
     out[0] = dense2(in[0].dtype, in[0].n[0], (int64_t)at->heads * at->value);

@@ -16,7 +16,8 @@ uint64_t dropout_stream(const char *what, int layer)
 
 struct heads heads_here(const struct model_config *c, const struct par *p)
 {
-    struct heads h = {.kv_split = c->kv_heads >= p->size[AXIS_TP]};
+    bool own = c->mla.kv_rank > 0; /* every query head has its keys and values made for it */
+    struct heads h = {.kv_split = own || c->kv_heads >= p->size[AXIS_TP]};
     int64_t group = c->heads / c->kv_heads;
     if (h.kv_split) {
         par_share(p, AXIS_TP, c->kv_heads, &h.kv.lo, &h.kv.hi);
