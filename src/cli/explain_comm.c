@@ -59,7 +59,6 @@ static const char *purpose(const struct explain *x, const struct comm *c)
         {r->cp_outer, "keys and values of the other groups of cp"},
         {r->axis[AXIS_PP], "activations from stage to stage"},
         {r->axis[AXIS_EP], "tokens' copies to their experts and back"},
-        {r->axis[AXIS_ETP], "the columns of an expert"},
         {r->workers, "losses and counts of the workers"},
         {r->world, "all ranks"},
     };

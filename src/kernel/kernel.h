@@ -157,6 +157,7 @@ struct moe_attrs {
     float gate_scale;
     float aux, z;             /* coefficients of BALANCE's two losses */
     int64_t capacity;         /* rows of one expert for one sequence; 0: no limit */
+    int copies;               /* DISPATCH, COMBINE: ranks that each get the rows of an expert, one behind the other; 0: 1 */
     int64_t first;            /* number of the first token in the microbatch; PERMUTE: its row among the picks */
 };
 

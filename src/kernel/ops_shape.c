@@ -452,6 +452,9 @@ const char *infer_rows_part(const struct op_attrs *at, int n_in, const struct vi
     return NULL;
 }
 
+/* Ranks that rows come from. */
+static int64_t dispatch_ranks(const struct op_attrs *at) { return (int64_t)at->n_parts * (at->moe.copies > 1 ? at->moe.copies : 1); }
+
 /* at.whole: rows of the buffer that comes out. */
 const char *infer_dispatch(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
 {
@@ -463,7 +466,7 @@ const char *infer_dispatch(const struct op_attrs *at, int n_in, const struct vie
     region_split(at->moe.experts, at->part, at->n_parts, &lo, &hi);
     out[0] = dense2(in[0].dtype, at->whole, in[0].n[1]);
     out[1] = dense1(DT_I32, hi - lo);
-    out[2] = dense2(DT_I32, at->n_parts, hi - lo);
+    out[2] = dense2(DT_I32, dispatch_ranks(at), hi - lo);
     return NULL;
 }
 
@@ -472,7 +475,7 @@ const char *infer_combine(const struct op_attrs *at, int n_in, const struct view
     (void)n_in;
     NEED(is_matrix(&in[0]) && in[0].stride == in[0].n[1], "x must be a dense float matrix: rows by hidden");
     NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == at->moe.experts, "rows must be i32, one number per expert");
-    NEED(in[2].nd == 2 && in[2].dtype == DT_I32 && in[2].n[0] == at->n_parts, "numbers must be i32, a row for each rank");
+    NEED(in[2].nd == 2 && in[2].dtype == DT_I32 && in[2].n[0] == dispatch_ranks(at), "numbers must be i32, a row for each rank");
     out[0] = dense2(in[0].dtype, at->whole, in[0].n[1]);
     return NULL;
 }

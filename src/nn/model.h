@@ -105,7 +105,7 @@ static inline int64_t balance_numel(const struct model_config *c) { return c->mo
 /* The router sees a part of the microbatch's tokens on each rank of tp. */
 static inline bool model_tokens_split(const struct par *p)
 {
-    return p->sequence || (p->size[AXIS_TP] > 1 && p->size[AXIS_ETP] == 1);
+    return p->sequence || par_experts_apart(p);
 }
 static inline bool model_layer_is_moe(const struct model_config *c, int layer)
 {

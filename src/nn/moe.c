@@ -8,7 +8,8 @@
  * The router works on the stream as it lies (whole, or sharded over tokens), so each token is weighed once. Over tp there
  * are two ways, parallel.etp says which. etp = tp: every rank of tp has all experts' copies of the tokens and a part of
  * each expert's columns, as in the MLP; the gates enter that region with the tokens, because each rank finds only its part
- * of their gradient. etp = 1: tokens are shared out over tp, and whole experts over more ranks.
+ * of their gradient. etp < tp: tokens are shared out over tp; experts are whole (etp = 1), over more ranks, or their columns
+ * are cut over etp of them, which are all sent their tokens' copies.
  *
  * A capacity is a number per sequence: the picks of whole sequences, integers, are collected from the ranks that share out
  * its tokens, so that each finds out alone what is dropped; only its own rows go on (kernel/experts.h).
@@ -23,21 +24,27 @@
 #include "nn/layers.h"
 #include "parallel/expert.h"
 
-/* Experts are whole on a rank of tp. */
-static bool experts_whole(const struct par *p) { return p->size[AXIS_TP] > 1 && p->size[AXIS_ETP] == 1; }
-static bool folded(const struct par *p) { return p->size[AXIS_EP] > 1 || experts_whole(p); }
+static bool folded(const struct par *p) { return p->size[AXIS_EP] > 1 || par_experts_apart(p); }
 
 /* One matrix of one expert: here if the expert is. */
 static void declare_expert(struct declare_ctx *x, struct declare d, const int64_t *n, int layer, int e, const char *name)
 {
     int64_t lo, hi;
+    enum spmd cut = d.over_tp;
     par_share(x->par, AXIS_EP, x->c->moe.experts, &lo, &hi);
-    if (experts_whole(x->par)) d.over_tp = SPMD_R;
+    if (par_experts_apart(x->par)) d.over_tp = SPMD_R;
     layer_declare(x, d, 2, n, "layers.%d.moe.experts.%d.%s.weight", layer, e, name);
     struct param *p = &x->t->p[x->t->n - 1];
     p->type = spmd_with(p->type, AXIS_EP, SPMD_S0);
     p->expert = folded(x->par);
-    if (experts_whole(x->par)) p->counted = true; /* pieces of all ranks of edp, some of them along tp */
+    if (par_experts_apart(x->par)) p->counted = true; /* pieces of all ranks of edp, some of them along tp */
+    if (par_expert_copies(x->par) > 1) {
+        int64_t from, to;
+        int dim = (int)(cut - SPMD_S0);
+        par_share(x->par, AXIS_ETP, n[dim], &from, &to);
+        param_hold(x->t, dim, from, to - from);
+        p->type = spmd_with(p->type, AXIS_ETP, cut);
+    }
     if (e < lo || e >= hi) param_hold(x->t, 0, 0, 0);
 }
 
@@ -150,7 +157,7 @@ static tid permute(struct layer_ctx *x, struct op_attrs a, tid h_TD, const struc
     tid pick_Nk = r->pick_Tk;
     if (a.moe.capacity) {
         const struct par *p = x->par;
-        if (experts_whole(p)) pick_Nk = par_collect(x->t, p, pick_Nk, AXIS_TP, x->tokens);
+        if (par_experts_apart(p)) pick_Nk = par_collect(x->t, p, pick_Nk, AXIS_TP, x->tokens);
         pick_Nk = par_collect_tokens(x->t, p, pick_Nk, x->s->batch, x->s->seq);
         a.seq = x->s->seq;
         a.context.parts = p->size[AXIS_CP];
@@ -168,18 +175,18 @@ static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r,
     tid y_UD = permute(x, a, h_TD, r, first);
     if (x->t->err.code) return TID_NONE;
     tid row_Tk = y_UD + 1;
-    int64_t tokens = most_tokens(x), parts = experts_whole(x->par) ? x->par->size[AXIS_TP] : 1;
+    int64_t tokens = most_tokens(x), parts = par_experts_apart(x->par) ? x->par->size[AXIS_TP] : 1;
     struct dispatched d = par_dispatch(x->t, x->par, y_UD, y_UD + 2, &a, (tokens + parts - 1) / parts);
     bool shared = *shared_TD >= 0;
-    if (shared && experts_whole(x->par)) *shared_TD = region_enter(x, *shared_TD);
+    if (shared && par_experts_apart(x->par)) *shared_TD = region_enter(x, *shared_TD);
     if (shared) *shared_TD = mlp_up(x, *shared_TD, layer, "moe.shared");
-    y_UD = par_combine(x->t, x->par, experts(x, d.z_WD, d.rows_E, d.n_sent, layer), &d);
+    y_UD = par_combine(x->t, x->par, experts(x, d.z_WD, d.rows_E, d.n_expected, layer), &d);
     if (shared) *shared_TD = mlp_down(x, *shared_TD, layer, "moe.shared");
     return op_moe(x->t, OP_UNPERMUTE, &a, 3, (tid[]){y_UD, r->gate_Tk, row_Tk}, "unpermute");
 }
 
-/* etp = 1: each rank of tp has its own tokens and whole experts. */
-static tid record_whole(struct layer_ctx *x, tid h_TD, int layer)
+/* etp < tp: each rank of tp has its own tokens. */
+static tid record_apart(struct layer_ctx *x, tid h_TD, int layer)
 {
     tid own_TD = x->par->sequence ? h_TD : par_spread(x->t, x->par, h_TD, AXIS_TP);
     struct routed r = route(x, own_TD, layer);
@@ -192,7 +199,7 @@ static tid record_whole(struct layer_ctx *x, tid h_TD, int layer)
 
 tid moe_record(struct layer_ctx *x, tid h_TD, int layer)
 {
-    if (experts_whole(x->par)) return record_whole(x, h_TD, layer);
+    if (par_experts_apart(x->par)) return record_apart(x, h_TD, layer);
     struct routed r = route(x, h_TD, layer);
     h_TD = region_enter(x, h_TD);
     r.gate_Tk = region_enter(x, r.gate_Tk);

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
+#include "layout/dtype.h"
 #include "layout/region.h"
 
 /* ---- recording ---- */
@@ -29,12 +31,20 @@ static tid as(struct tape *t, tid x, enum spmd to)
     return tape_retype(t, x, AXIS_EP, to, name);
 }
 
+/* The collective is over etp too, where rows go to several of its ranks. */
+static void over_etp(struct tape *t, tid first, int n, enum spmd to)
+{
+    for (tid x = first; !t->err.code && x < first + n; x++) t->tensors[x].type = spmd_with(t->tensors[x].type, AXIS_ETP, to);
+}
+
+static enum spmd on_etp(const struct tape *t, tid x) { return (enum spmd)tape_tensor(t, x)->type.on[AXIS_ETP]; }
+
 /* Microbatches of different sequences whose tokens can meet on a rank of ep: its ranks are neighbours, and so are the ranks
  * of cp and tp that share out the tokens of one. */
 static int64_t batches_met(const struct par *p)
 {
-    bool whole = p->size[AXIS_TP] > 1 && p->size[AXIS_ETP] == 1; /* experts are, so tokens are not */
-    int64_t n = p->size[AXIS_EP], share = (int64_t)p->size[AXIS_CP] * (whole ? p->size[AXIS_TP] : 1);
+    int64_t n = (int64_t)p->size[AXIS_EP] * par_expert_copies(p);
+    int64_t share = (int64_t)p->size[AXIS_CP] * (par_experts_apart(p) ? p->size[AXIS_TP] : 1);
     if (n % share == 0 || share % n == 0) return n < share ? 1 : n / share;
     return (n + share - 2) / share + 1; /* wherever the first of them lies */
 }
@@ -46,36 +56,43 @@ struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, ti
     if (t->err.code) return d;
     if (tape_tensor(t, y_UD)->type.on[AXIS_EP] != SPMD_I) d.z_WD = refuse(t, "par_dispatch", "I", y_UD);
     if (t->err.code || ++t->n_changes == p->forget) return d;
-    d.n_sent = tensor_rows(tape_tensor(t, y_UD));
-    if (p->size[AXIS_EP] == 1) {
+    d.n_sent = d.n_expected = tensor_rows(tape_tensor(t, y_UD));
+    int64_t lo, hi, copies = par_expert_copies(p), n = p->size[AXIS_EP] * copies;
+    if (n == 1) {
         d.z_WD = as(t, y_UD, SPMD_S0);
         d.rows_E = as(t, rows_E, SPMD_S0);
         return d;
     }
-    int64_t lo, hi, n = p->size[AXIS_EP];
     CHECK(n <= PAR_MAX_RANKS, "%lld ranks of ep", (long long)n);
     par_share(p, AXIS_EP, at->moe.experts, &lo, &hi);
     d.at.axis = AXIS_EP;
     d.at.n_parts = p->size[AXIS_EP];
     d.at.part = p->rank[AXIS_EP];
+    d.at.moe.copies = to_int(copies);
     d.at.whole = n * tokens * least(at->moe.top_k, hi - lo);
     if (at->moe.capacity) d.at.whole = least(d.at.whole, batches_met(p) * at->batch * (hi - lo) * at->moe.capacity);
     d.z_WD = tape_collective_n(t, OP_DISPATCH, &d.at, 2, (tid[]){y_UD, rows_E}, SPMD_S0, "dispatch");
     if (t->err.code) return d;
+    if (copies > 1) over_etp(t, d.z_WD, 3, SPMD_R);
     d.rows_E = d.z_WD + 1;
     d.from = d.z_WD + 2;
+    d.n_expected *= copies;
     return d;
 }
 
 tid par_combine(struct tape *t, const struct par *p, tid z_WD, const struct dispatched *d)
 {
     if (t->err.code) return TID_NONE;
+    bool shared = par_expert_copies(p) > 1;
     if (tape_tensor(t, z_WD)->type.on[AXIS_EP] != SPMD_S0) return refuse(t, "par_combine", "S0", z_WD);
+    if (shared && on_etp(t, z_WD) != SPMD_P) return refuse(t, "par_combine", "P over etp", z_WD);
     if (++t->n_changes == p->forget) return z_WD;
-    if (p->size[AXIS_EP] == 1) return as(t, z_WD, SPMD_I);
+    if (p->size[AXIS_EP] == 1 && !shared) return as(t, z_WD, SPMD_I);
     struct op_attrs at = d->at;
     at.whole = d->n_sent;
-    return tape_collective_n(t, OP_COMBINE, &at, 3, (tid[]){z_WD, d->sent_E, d->from}, SPMD_I, "combine");
+    tid y_UD = tape_collective_n(t, OP_COMBINE, &at, 3, (tid[]){z_WD, d->sent_E, d->from}, SPMD_I, "combine");
+    if (shared) over_etp(t, y_UD, 1, SPMD_I);
+    return y_UD;
 }
 
 /* ---- running ---- */
@@ -90,6 +107,9 @@ struct sides {
     const int32_t *sent_E, *from; /* from[rank * n_here + expert] */
 };
 
+static int copies_of(const struct kernel_call *c) { return c->at.moe.copies > 1 ? c->at.moe.copies : 1; }
+static int ranks_of(const struct kernel_call *c) { return c->at.n_parts * copies_of(c); }
+
 /* Without a router to ask, the choice is even. */
 static int64_t even(int64_t rows, int64_t e, int64_t experts)
 {
@@ -103,9 +123,9 @@ static void count(const struct kernel_call *c, const struct sides *s, struct tra
     int64_t hi, experts = c->at.moe.experts;
     region_split(experts, c->at.part, c->at.n_parts, &t->lo, &hi);
     t->n_here = hi - t->lo;
-    for (int r = 0; r < c->at.n_parts; r++) {
+    for (int r = 0; r < ranks_of(c); r++) {
         int64_t first, end;
-        region_split(experts, r, c->at.n_parts, &first, &end);
+        region_split(experts, r / copies_of(c), c->at.n_parts, &first, &end);
         t->sent[r] = t->got[r] = 0;
         for (int64_t e = first; e < end; e++) t->sent[r] += s->sent_E ? s->sent_E[e] : even(s->ours.n[0], e, experts);
         for (int64_t e = 0; e < t->n_here; e++)
@@ -125,7 +145,7 @@ static int64_t deal(const struct kernel_call *c, const struct sides *s, const st
     int64_t row = 0;
     for (int64_t e = 0; e < t->n_here; e++) {
         int64_t before = 0;
-        for (int r = 0; r < c->at.n_parts; before += t->got[r++]) {
+        for (int r = 0; r < ranks_of(c); before += t->got[r++]) {
             int64_t at = before, n = s->from[r * t->n_here + e];
             for (int64_t i = 0; i < e; i++) at += s->from[r * t->n_here + i];
             CHECK(row + n <= s->theirs.n[0], "%lld rows for room of %lld", (long long)(row + n), (long long)s->theirs.n[0]);
@@ -143,13 +163,79 @@ static void wait(struct comm *m, int64_t ticket)
     if (ticket) comm_wait(m, ticket);
 }
 
+/* ---- copies: what goes to several ranks is packed once for each, after the landing; what comes back is added up there ---- */
+static size_t bytes_of(const struct view *v) { return to_size(view_rows(v) * view_cols(v)) * dtype_bytes(v->dtype); }
+
+static void *after_landing(const struct kernel_call *c, const struct sides *s)
+{
+    return c->scratch ? (char *)c->scratch + bytes_of(&s->theirs) : NULL;
+}
+
+/* n_of[r] elements of `bytes` for rank r, the same for all copies, one rank after the other. */
+static void pack(const struct kernel_call *c, const void *from, const int64_t *n_of, size_t bytes, void *to)
+{
+    const char *at = from;
+    char *out = to;
+    for (int r = 0; r < ranks_of(c); r++) {
+        size_t size = to_size(n_of[r]) * bytes;
+        memcpy(out, at, size);
+        out += size;
+        if (r % copies_of(c) == copies_of(c) - 1) at += size;
+    }
+}
+
+static float get(const void *p, int64_t i, enum dtype t)
+{
+    return t == DT_F32 ? ((const float *)p)[i] : t == DT_BF16 ? bf16_to_f32(((const bf16 *)p)[i]) : f16_to_f32(((const uint16_t *)p)[i]);
+}
+
+static void put(void *p, int64_t i, enum dtype t, float v)
+{
+    if (t == DT_F32) ((float *)p)[i] = v;
+    else if (t == DT_BF16) ((bf16 *)p)[i] = bf16_from_f32(v);
+    else ((uint16_t *)p)[i] = f16_from_f32(v);
+}
+
+struct sums {
+    const struct kernel_call *c;
+    const struct sides *s;
+    const int64_t *n_of;
+    const char *from;
+};
+
+/* Each member sums a range of every block. */
+static void sum_member(void *arg, int member, int n_members)
+{
+    const struct sums *x = arg;
+    int k = copies_of(x->c);
+    enum dtype t = x->s->ours.dtype;
+    int64_t in = 0, out = 0;
+    for (int r = 0; r < ranks_of(x->c); r += k) {
+        int64_t n = x->n_of[r], lo, hi;
+        team_split(n, member, n_members, &lo, &hi);
+        for (int64_t i = lo; i < hi; i++) {
+            float sum = get(x->from, in + i, t);
+            for (int j = 1; j < k; j++) sum += get(x->from, in + j * n + i, t);
+            put(x->s->ours.p, out + i, t, sum);
+        }
+        in += k * n;
+        out += n;
+    }
+}
+
+/* ---- rows to experts, and back ---- */
 static int64_t to_experts(struct comm *m, const struct kernel_call *c, const struct sides *s)
 {
     struct traffic t;
     count(c, s, &t);
-    scale(t.sent, c->at.n_parts, s->theirs.n[1]);
-    scale(t.got, c->at.n_parts, s->theirs.n[1]);
-    return comm_all_to_all_v(m, s->ours.p, c->scratch, t.sent, t.got, s->ours.dtype, "dispatch");
+    scale(t.sent, ranks_of(c), s->theirs.n[1]);
+    scale(t.got, ranks_of(c), s->theirs.n[1]);
+    const void *send = s->ours.p;
+    if (copies_of(c) > 1 && send) {
+        pack(c, send, t.sent, dtype_bytes(s->ours.dtype), after_landing(c, s));
+        send = after_landing(c, s);
+    }
+    return comm_all_to_all_v(m, send, c->scratch, t.sent, t.got, s->ours.dtype, "dispatch");
 }
 
 static void at_experts(const struct kernel_call *c, const struct sides *s)
@@ -167,9 +253,9 @@ static int64_t to_owners(struct comm *m, const struct kernel_call *c, const stru
     struct traffic t;
     count(c, s, &t);
     if (s->theirs.p) (void)deal(c, s, &t, c->scratch, false);
-    scale(t.sent, c->at.n_parts, s->theirs.n[1]);
-    scale(t.got, c->at.n_parts, s->theirs.n[1]);
-    return comm_all_to_all_v(m, c->scratch, s->ours.p, t.got, t.sent, s->ours.dtype, "combine");
+    scale(t.sent, ranks_of(c), s->theirs.n[1]);
+    scale(t.got, ranks_of(c), s->theirs.n[1]);
+    return comm_all_to_all_v(m, c->scratch, copies_of(c) > 1 ? after_landing(c, s) : s->ours.p, t.got, t.sent, s->ours.dtype, "combine");
 }
 
 static void at_owners(const struct kernel_call *c, const struct sides *s)
@@ -178,7 +264,9 @@ static void at_owners(const struct kernel_call *c, const struct sides *s)
     int64_t used = 0;
     if (!s->ours.p) return;
     count(c, s, &t);
-    for (int r = 0; r < c->at.n_parts; r++) used += t.sent[r];
+    for (int r = 0; r < ranks_of(c); r += copies_of(c)) used += t.sent[r];
+    scale(t.sent, ranks_of(c), s->theirs.n[1]);
+    if (copies_of(c) > 1) team_run(c->team, sum_member, &(struct sums){c, s, t.sent, after_landing(c, s)});
     size_t bytes = to_size(s->theirs.n[1]) * dtype_bytes(s->ours.dtype);
     memset((char *)s->ours.p + to_size(used) * bytes, 0, to_size(s->ours.n[0] - used) * bytes);
 }
@@ -187,18 +275,23 @@ static void at_owners(const struct kernel_call *c, const struct sides *s)
 static void exchange_numbers(struct comm *m, const struct kernel_call *c)
 {
     int64_t send[PAR_MAX_RANKS], recv[PAR_MAX_RANKS], n_here = c->out[1].n[0];
-    for (int r = 0; r < c->at.n_parts; r++) {
+    const void *numbers = c->in[1].p;
+    for (int r = 0; r < ranks_of(c); r++) {
         int64_t lo, hi;
-        region_split(c->at.moe.experts, r, c->at.n_parts, &lo, &hi);
+        region_split(c->at.moe.experts, r / copies_of(c), c->at.n_parts, &lo, &hi);
         send[r] = hi - lo;
         recv[r] = n_here;
     }
-    wait(m, comm_all_to_all_v(m, c->in[1].p, c->out[2].p, send, recv, DT_I32, "dispatch numbers"));
+    if (copies_of(c) > 1 && numbers) {
+        pack(c, numbers, send, sizeof(int32_t), c->scratch);
+        numbers = c->scratch;
+    }
+    wait(m, comm_all_to_all_v(m, numbers, c->out[2].p, send, recv, DT_I32, "dispatch numbers"));
     const int32_t *from = c->out[2].p;
     int32_t *rows_E = c->out[1].p;
     for (int64_t e = 0; rows_E && e < n_here; e++) {
         rows_E[e] = 0;
-        for (int r = 0; r < c->at.n_parts; r++) rows_E[e] += from[r * n_here + e];
+        for (int r = 0; r < ranks_of(c); r++) rows_E[e] += from[r * n_here + e];
     }
 }
 
@@ -235,6 +328,9 @@ void expert_end(struct par_run *x, const struct kernel_call *c, int64_t ticket)
 
 size_t expert_scratch(const struct kernel_call *c)
 {
-    const struct view *w = c->op == OP_DISPATCH ? &c->out[0] : &c->in[0];
-    return to_size(view_rows(w) * view_cols(w)) * dtype_bytes(w->dtype);
+    bool to = c->op == OP_DISPATCH;
+    size_t landing = bytes_of(to ? &c->out[0] : &c->in[0]), copies = (size_t)copies_of(c);
+    size_t packed = copies > 1 ? copies * bytes_of(to ? &c->in[0] : &c->out[0]) : 0;
+    size_t numbers = copies > 1 && to ? copies * (size_t)c->at.moe.experts * sizeof(int32_t) : 0;
+    return landing + packed > numbers ? landing + packed : numbers;
 }

@@ -8,12 +8,15 @@
  *   par_dispatch   I -> S0      numbers, then rows: two all-to-alls     combine of the gradients
  *   par_combine    S0 -> I      rows: one all-to-all                    dispatch of the gradients
  *
- * Buffers are sized for the worst choice: with n ranks, T tokens on the fullest of them, k choices and E' experts here,
+ * Where several ranks share the columns of an expert, and tp's other ranks have other tokens (1 < etp < tp), a row goes to each
+ * of them (over etp I -> R), and what comes back is added up (P -> I), in fp32 and in the ranks' order, as the gradients are.
+ *
+ * Buffers are sized for the worst choice: with n ranks (ep, times these etp), T tokens on the fullest, k choices, E' experts here,
  * n T min(k, E') rows, or m E' capacity S where a capacity limits S sequences and the n ranks hold tokens of m microbatches
  * (less than n where they share a sequence: cp, and tp with whole experts). How many rows travel is the router's: on the
  * null device the choice counts as even. Rows beyond the used ones are zero.
  * Source: Lepikhin et al. 2021 (GShard); Hwang et al. 2023 (Tutel) for exchanging numbers first. Floors 0-3.
- * Order: Collective over ep when the program runs.
+ * Order: Collective over the group at par_run.axis[AXIS_EP] when the program runs: ep, and inside it these ranks of etp.
  */
 #ifndef TUTTI_PARALLEL_EXPERT_H
 #define TUTTI_PARALLEL_EXPERT_H
@@ -25,6 +28,7 @@ struct dispatched {
     tid z_WD, rows_E;   /* rows for the experts here, and how many each has */
     tid sent_E, from;   /* what the way back needs */
     int64_t n_sent;     /* rows of the buffer that was dispatched */
+    int64_t n_expected; /* rows here when the choice is even */
     struct op_attrs at;
 };
 /* at: PERMUTE's attributes; tokens: of the fullest rank. Experts are cut by region_split. */

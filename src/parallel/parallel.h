@@ -48,6 +48,11 @@ tid par_collect_tokens(struct tape *t, const struct par *p, tid x, int64_t batch
 /* This rank's rows of integers that every rank has (ids, positions): a view, I or R -> S0. */
 tid par_rows(struct tape *t, const struct par *p, tid x, enum axis a);
 
+/* Experts are cut over fewer ranks than tp has, or whole: so tp shares out the tokens that they see. */
+static inline bool par_experts_apart(const struct par *p) { return p->size[AXIS_ETP] < p->size[AXIS_TP]; }
+/* Ranks that share the columns of an expert and are each sent its tokens' copies; where tp is one of the MLP they have them. */
+static inline int par_expert_copies(const struct par *p) { return par_experts_apart(p) ? p->size[AXIS_ETP] : 1; }
+
 /* This rank's share [*lo, *hi) of n things along an axis. */
 void par_share(const struct par *p, enum axis a, int64_t n, int64_t *lo, int64_t *hi);
 

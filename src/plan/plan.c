@@ -59,6 +59,7 @@ static int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c
 static bool uneven(const struct config *c)
 {
     int64_t tp = c->parallel.tp, of[] = {c->model.heads, c->model.kv_heads, c->model.ffn, c->model.vocab};
+    if (c->model.moe.experts && c->model.moe.ffn % c->parallel.etp) return true;
     for (int i = 0; i < 4; i++)
         if (of[i] % tp) return true;
     return false;

@@ -138,7 +138,7 @@ const struct conf_row config_rows[] = {
     INT("parallel.cp_inner", parallel.cp_inner, "0", 0, 1024,
         "two_level: ranks that exchange heads, next to each other; 0: the divisor of cp nearest to its root"),
     INT("parallel.ep", parallel.ep, "1", -1, 1 << 20, "ranks that share out the experts; -1: as many of dp_shard x cp x tp as there are experts for"),
-    INT("parallel.etp", parallel.etp, "null", 1, 1 << 20, "ranks that share each expert's columns: 1, or tp; default: tp"),
+    INT("parallel.etp", parallel.etp, "null", 1, 1 << 20, "ranks that share each expert's columns: a divisor of tp; default: tp"),
     INT("parallel.servers", parallel.servers, "0", 0, 100,
         "ranks that are a parameter server; the others are its workers; 0: none"),
     CHOICE("parallel.server_mode", parallel.server_mode, "sync", "sync|async",

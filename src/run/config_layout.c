@@ -193,10 +193,9 @@ static int resolve_experts(struct config *c, const struct conf *f, struct err *e
 {
     int64_t tp = c->parallel.tp, experts = c->model.moe.experts, *etp = &c->parallel.etp, *ep = &c->parallel.ep;
     if (!*etp) *etp = tp;
-    if (*etp != 1 && *etp != tp)
-        return conf_error(f, e, "parallel.etp", "wanted 1 (experts are whole, tp shares out the tokens) or parallel.tp = %lld (tp shares "
-                          "out an expert's columns, as the MLP's): experts are not cut over a part of tp, got %lld", (long long)tp,
-                          (long long)*etp);
+    if (tp % *etp)
+        return conf_error(f, e, "parallel.etp", "%lld does not divide parallel.tp = %lld, whose ranks it shares out; the nearest that does "
+                          "is %lld", (long long)*etp, (long long)tp, (long long)nearest_divisor(tp, *etp));
     int64_t ranks = c->parallel.dp_shard * c->parallel.cp * tp / *etp, most = experts ? largest_divisor(ranks, experts) : 1;
     if (*ep == 0) return conf_error(f, e, "parallel.ep", "wanted 1 or more, or -1 for what is left; got 0");
     if (*ep == -1) *ep = most;
@@ -218,7 +217,7 @@ static int check_sizes(const struct config *c, const struct conf *f, struct err 
     const struct {
         const char *key;
         int64_t size;
-    } axis[] = {{"parallel.tp", c->parallel.tp}, {"parallel.cp", c->parallel.cp}, {"parallel.ep", c->parallel.ep}};
+    } axis[] = {{"parallel.tp", c->parallel.tp}, {"parallel.cp", c->parallel.cp}, {"parallel.ep", c->parallel.ep * c->parallel.etp}};
     for (size_t i = 0; i < sizeof axis / sizeof *axis; i++)
         if (axis[i].size > PAR_MAX_RANKS)
             return conf_error(f, e, axis[i].key, "%lld ranks along one axis; choose at most %d", (long long)axis[i].size, PAR_MAX_RANKS);
@@ -366,9 +365,9 @@ static int check_exact(const struct config *c, const char **key, struct err *e)
         return err_set(e, ERR_REQUEST, "numerics.exact_order adds up gradients of whole microbatches in one order, and over ep an expert "
                        "sums over those of all ranks at once; choose 1, or numerics.exact_order: false");
     *key = "parallel.etp";
-    if (c->model.moe.experts && tp > 1 && c->parallel.etp == 1)
-        return err_set(e, ERR_REQUEST, "numerics.exact_order adds up gradients of whole sequences in one order, and where experts are "
-                       "whole ranks of tp have sums over parts of them; choose %lld, or numerics.exact_order: false", (long long)tp);
+    if (c->model.moe.experts && c->parallel.etp < tp)
+        return err_set(e, ERR_REQUEST, "numerics.exact_order adds up gradients of whole sequences in one order, and with etp below tp "
+                       "ranks of tp have sums over parts of them; choose %lld, or numerics.exact_order: false", (long long)tp);
     *key = "precision.grad";
     if (c->precision.grad != GRAD_FP32)
         return err_set(e, ERR_REQUEST, "bf16 rounds sums where ranks meet, which numerics.exact_order cannot allow; choose fp32");

@@ -50,9 +50,10 @@ static int groups(struct ranks *r, struct err *e)
     if (!rc) rc = expert_group(r, e);
     for (int a = 0; !rc && a < AXIS_N; a++) {
         enum axis one = (enum axis)a;
-        bool data = one == AXIS_DP_SHARD || one == AXIS_DP_REPLICATE || one == AXIS_EDP;
-        if (!data) rc = group(&r->axis[a], r, 1, &one, "", e);
+        bool elsewhere = one == AXIS_DP_SHARD || one == AXIS_DP_REPLICATE || one == AXIS_EDP || one == AXIS_EP || one == AXIS_ETP;
+        if (!elsewhere) rc = group(&r->axis[a], r, 1, &one, "", e);
     }
+    if (!rc) rc = group(&r->axis[AXIS_EP], r, par_expert_copies(&r->par) > 1 ? 2 : 1, (const enum axis[]){AXIS_EP, AXIS_ETP}, "", e);
     return rc;
 }
 

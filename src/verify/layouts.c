@@ -44,15 +44,15 @@ static void pipelines(struct layouts *l, const struct config *c, struct layout_t
     }
 }
 
-/* Experts folded over the ranks of a replica in every way: whole or by columns over tp, shared out over ep or not. */
+/* Experts folded over the ranks of a replica in every way: whole or by columns over tp or a part of it, shared out over ep or not. */
 static void expert_layouts(struct layouts *l, const struct config *c, struct layout_try t)
 {
     int ranks = t.dp_shard * t.cp * t.tp, tp = t.tp;
     bool exact = c->numerics.exact_order;
-    for (t.etp = 1; c->model.moe.experts && !exact && t.etp <= tp; t.etp += tp > 1 ? tp - 1 : 1)
+    for (t.etp = 1; c->model.moe.experts && !exact && t.etp <= tp; t.etp++)
         for (t.ep = 1; t.ep <= ranks / t.etp && t.ep <= c->model.moe.experts; t.ep++) {
             bool plain = t.ep == 1 && t.etp == tp;
-            if (!plain && ranks / t.etp % t.ep == 0) pipelines(l, c, t);
+            if (!plain && tp % t.etp == 0 && ranks / t.etp % t.ep == 0) pipelines(l, c, t);
         }
 }
 
@@ -136,7 +136,7 @@ void layout_name(const struct config *c, char *out, size_t n)
     if (c->parallel.tp > 1 && k < n)
         k += (size_t)snprintf(out + k, n - k, " tp%" PRId64 "%s", c->parallel.tp, c->parallel.sequence_parallel ? "+seq" : "");
     if (c->parallel.ep > 1 && k < n) k += (size_t)snprintf(out + k, n - k, " ep%" PRId64, c->parallel.ep);
-    if (c->model.moe.experts && c->parallel.tp > 1 && c->parallel.etp == 1 && k < n) k += (size_t)snprintf(out + k, n - k, " etp1");
+    if (c->model.moe.experts && c->parallel.etp < c->parallel.tp && k < n) k += (size_t)snprintf(out + k, n - k, " etp%" PRId64, c->parallel.etp);
     if (c->parallel.servers && k < n) k += (size_t)snprintf(out + k, n - k, " servers%" PRId64, c->parallel.servers);
     static const char *const algorithm[] = {"ring", "gather", "a2a", "two"};
     if (c->parallel.cp > 1 && k < n)

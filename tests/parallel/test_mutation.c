@@ -50,7 +50,8 @@ static void test_forgotten_collectives(void **state)
         {.tp = 2, .rank = 1, .sequence = true, .cp = 2}, {.tp = 2, .rank = 1, .ep = 2, .etp = 1, .cp = 2},
         {.tp = 1, .capacity = 0.7}, {.tp = 3, .rank = 1, .ep = 2, .etp = 1, .cp = 2, .capacity = 0.7},
         {.tp = 2, .rank = 1, .sequence = true, .ep = 2, .etp = 1, .cp = 3, .capacity = 0.7},
-        {.tp = 2, .sequence = true, .cp = 2, .capacity = 0.7}};
+        {.tp = 2, .sequence = true, .cp = 2, .capacity = 0.7},
+        {.tp = 4, .rank = 1, .etp = 2}, {.tp = 6, .rank = 3, .sequence = true, .ep = 2, .etp = 3, .cp = 2}};
     int refused = 0, uncounted = 0;
     for (int family = 0; family < MODEL_N; family++)
         for (size_t i = 0; i < sizeof places / sizeof *places; i++) {

@@ -55,8 +55,9 @@ static const struct refusal refusals[] = {
     {EXPERTS "parallel.ep=3", 4, "parallel.ep", "nearest ep that does is 2", "parallel.ep=2", 0},
     {EXPERTS "parallel.ep=8", 8, "parallel.ep", "5 experts; the nearest ep that fits is 4", "parallel.ep=4", 0},
     {EXPERTS "parallel.ep=0", 4, "parallel.ep", "or -1", "parallel.ep=-1", 0},
-    {EXPERTS "parallel.tp=4 parallel.etp=2", 4, "parallel.etp", "parallel.tp = 4", "parallel.etp=4", 0},
-    {EXPERTS "parallel.tp=4 parallel.etp=2", 4, "parallel.etp", "wanted 1", "parallel.etp=1", 0},
+    {EXPERTS "parallel.tp=4 parallel.etp=3", 4, "parallel.etp", "does not divide parallel.tp = 4", "parallel.etp=2", 0},
+    {EXPERTS "parallel.tp=2 parallel.etp=4", 4, "parallel.etp", "nearest that does is 2", "parallel.etp=2", 0},
+    {EXPERTS "parallel.tp=4 parallel.etp=2 parallel.ep=4", 4, "parallel.ep", "ep x etp = 4 x 2 must divide", "parallel.ep=2", 0},
     {EXPERTS "parallel.tp=2 parallel.ep=4", 4, "parallel.ep", "ep x etp = 4 x 2", "parallel.ep=2", 0},
     {DENSE "parallel.ep=2", 2, "parallel.ep", "no experts", "parallel.ep=1", 0},
     /* pipelines */
@@ -98,6 +99,7 @@ static const struct refusal refusals[] = {
     {EXACT "parallel.cp=2", 2, "parallel.cp", "numerics.exact_order: false", "numerics.exact_order=false", 0},
     {EXPERTS "numerics.exact_order=true parallel.ep=2", 2, "parallel.ep", "choose 1", "parallel.ep=1", 0},
     {EXPERTS "numerics.exact_order=true parallel.tp=2 parallel.etp=1", 4, "parallel.etp", "choose 2", "parallel.etp=2", 0},
+    {EXPERTS "numerics.exact_order=true parallel.tp=4 parallel.etp=2", 4, "parallel.etp", "choose 4", "parallel.etp=4", 0},
     {EXACT "precision.grad=bf16", 2, "precision.grad", "choose fp32", "precision.grad=fp32", 0},
     {EXACT "batch.micro=3", 2, "batch.micro", "nearest that does is 2", "batch.micro=2", 0},
     {EXACT "batch.micro=4", 4, "batch.micro", "nearest that fits is 2", "batch.micro=2", 0},
@@ -181,6 +183,7 @@ static const struct legal legals[] = {
     {EXPERTS "parallel.ep=-1 parallel.tp=2 parallel.etp=1", 6, 3, 2, 1, 3},
     {EXPERTS "parallel.ep=4 parallel.cp=4 model.moe.capacity=0.5", 4, 1, 1, 4, 4},
     {EXPERTS "parallel.tp=4 parallel.etp=1 model.moe.capacity=0.5 parallel.pp=2", 8, 1, 4, 1, 1},
+    {EXPERTS "parallel.ep=-1 parallel.tp=4 parallel.etp=2", 8, 2, 4, 1, 4},
     {DENSE "parallel.ep=-1", 4, 4, 1, 1, 1},
 };
 

@@ -61,7 +61,7 @@ matrix mixtral 4 60 ep4 'zero3 ep2' -- model.family=deepseek model.kv_heads=4 mo
     model.moe.score=sigmoid model.moe.bias=true model.mla.kv_rank=10 model.mla.q_rank=12 model.mla.nope_dim=8 model.mla.rope_dim=4 \
     model.mla.value_dim=8
 matrix mixtral 5 60 'ep2 cp4:ring' 'tp2 ep2 etp1 cp2:[a-z0-9]+' 'tp2\+seq ep2 cp2:[a-z0-9]+' cp2:gather cp2:a2a cp4:two 'tp4\+seq ep2 etp1' \
-    'ep2 pp2:[a-z0-9]+' -- model.moe.capacity=0.7 batch.global=4 batch.micro=2 optimizer.eps=1e-5
+    'tp4 etp2' 'tp4\+seq ep2 etp2' 'ep2 pp2:[a-z0-9]+' -- model.moe.capacity=0.7 batch.global=4 batch.micro=2 optimizer.eps=1e-5
 
 echo "$failures failures"
 exit $((failures > 0))
