@@ -1,6 +1,7 @@
-/* Rows for one rank lie together, because experts are shared out in order: what is sent needs no packing. What arrives lies
- * rank after rank, and each rank's part expert after expert; it lands in scratch and is dealt out by expert, block by
- * block. On the way back the blocks are collected into scratch and sent from there, and what arrives is in order.
+/* Rows for one rank lie together, because experts are shared out in order: what is sent needs no packing, unless it goes to
+ * several ranks (etp between 1 and tp), for each of which it is packed once. What arrives lies rank after rank, and each rank's
+ * part expert after expert; it lands in scratch and is dealt out by expert, block by block. On the way back the blocks are
+ * collected into scratch and sent from there, and what arrives is in order; of several ranks' parts the sum.
  * Cost: U row copies and one pass over memory. Rejected: one all-to-all per expert (no copies, E times the latency). */
 #include "parallel/expert.h"
 
@@ -186,7 +187,8 @@ static void pack(const struct kernel_call *c, const void *from, const int64_t *n
 
 static float get(const void *p, int64_t i, enum dtype t)
 {
-    return t == DT_F32 ? ((const float *)p)[i] : t == DT_BF16 ? bf16_to_f32(((const bf16 *)p)[i]) : f16_to_f32(((const uint16_t *)p)[i]);
+    if (t == DT_F32) return ((const float *)p)[i];
+    return t == DT_BF16 ? bf16_to_f32(((const bf16 *)p)[i]) : f16_to_f32(((const uint16_t *)p)[i]);
 }
 
 static void put(void *p, int64_t i, enum dtype t, float v)
@@ -255,7 +257,8 @@ static int64_t to_owners(struct comm *m, const struct kernel_call *c, const stru
     if (s->theirs.p) (void)deal(c, s, &t, c->scratch, false);
     scale(t.sent, ranks_of(c), s->theirs.n[1]);
     scale(t.got, ranks_of(c), s->theirs.n[1]);
-    return comm_all_to_all_v(m, c->scratch, copies_of(c) > 1 ? after_landing(c, s) : s->ours.p, t.got, t.sent, s->ours.dtype, "combine");
+    void *back = copies_of(c) > 1 ? after_landing(c, s) : s->ours.p;
+    return comm_all_to_all_v(m, c->scratch, back, t.got, t.sent, s->ours.dtype, "combine");
 }
 
 static void at_owners(const struct kernel_call *c, const struct sides *s)

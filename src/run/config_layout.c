@@ -113,8 +113,9 @@ static int resolve_dense(struct config *c, const struct conf *f, int n_ranks, st
             return conf_error(f, e, d[i].key, "only one axis can take what is left (-1), and %s does; choose 1", d[left].key);
         if (*d[i].size == -1) left = i;
     }
-    if (servers) snprintf(who, sizeof who, "the %lld workers there are (%d ranks, %lld servers)", (long long)n, n_ranks, (long long)servers);
-    else snprintf(who, sizeof who, "the %d there are", n_ranks);
+    snprintf(who, sizeof who, "the %d there are", n_ranks);
+    if (servers)
+        snprintf(who, sizeof who, "the %lld workers there are (%d ranks, %lld servers)", (long long)n, n_ranks, (long long)servers);
     int64_t known = product(d, -1);
     if (left < 0 ? known != n : n % known) return refuse_product(d, left >= 0, n, who, known + servers, f, e);
     if (left >= 0) *d[left].size = n / known;
@@ -171,10 +172,12 @@ static int check_servers(const struct config *c, const struct conf *f, int n_ran
         {"parallel.cp", c->parallel.cp != 1, "1", whole},
         {"parallel.pp", c->parallel.pp != 1, "1", whole},
         {"parallel.ep", c->parallel.ep != 1, "1", whole},
-        {"parallel.dp_replicate", c->parallel.dp_replicate != 1, "1", "all workers of a parameter server are alike, and no shards are copied"},
+        {"parallel.dp_replicate", c->parallel.dp_replicate != 1, "1",
+         "all workers of a parameter server are alike, and no shards are copied"},
         {"parallel.zero", c->parallel.zero != 0, "0", "the servers hold the state, so workers have none to share out"},
         {"precision.grad", c->precision.grad != GRAD_FP32, "fp32", "servers add up gradients in fp32"},
-        {"numerics.exact_order", c->numerics.exact_order, "false", "servers add up gradients worker by worker, which depends on their number"},
+        {"numerics.exact_order", c->numerics.exact_order, "false",
+         "servers add up gradients worker by worker, which depends on their number"},
         {"model.moe.bias_speed", c->model.moe.bias && c->model.moe.bias_speed != 0, "0",
          "servers step parameters by gradients, and see no loads of experts"},
     };
@@ -214,13 +217,15 @@ static int resolve_experts(struct config *c, const struct conf *f, struct err *e
 /* Counts per rank are kept in arrays of fixed size. */
 static int check_sizes(const struct config *c, const struct conf *f, struct err *e)
 {
+    int64_t copies = c->parallel.etp < c->parallel.tp ? c->parallel.etp : 1; /* they exchange rows in one group with ep */
     const struct {
         const char *key;
         int64_t size;
-    } axis[] = {{"parallel.tp", c->parallel.tp}, {"parallel.cp", c->parallel.cp}, {"parallel.ep", c->parallel.ep * c->parallel.etp}};
+    } axis[] = {{"parallel.tp", c->parallel.tp}, {"parallel.cp", c->parallel.cp}, {"parallel.ep", c->parallel.ep * copies}};
     for (size_t i = 0; i < sizeof axis / sizeof *axis; i++)
         if (axis[i].size > PAR_MAX_RANKS)
-            return conf_error(f, e, axis[i].key, "%lld ranks along one axis; choose at most %d", (long long)axis[i].size, PAR_MAX_RANKS);
+            return conf_error(f, e, axis[i].key, "%lld ranks in one group; choose at most %d", (long long)axis[i].size,
+                              PAR_MAX_RANKS);
     return OK;
 }
 
@@ -342,7 +347,8 @@ static int check_pipeline(const struct config *c, const struct conf *f, struct e
     int64_t pp = first_that_fits(c, &s, &s.pp, s.pp - 1, 1, true);
     char advice[64] = "";
     if (pp) snprintf(advice, sizeof advice, "; the nearest pp that fits is %lld", (long long)pp);
-    return conf_error(f, e, "parallel.pp", "%s (%d on each of %lld ranks)%s", why.text, stages / to_int(s.pp), (long long)s.pp, advice);
+    return conf_error(f, e, "parallel.pp", "%s (%d on each of %lld ranks)%s", why.text, stages / to_int(s.pp), (long long)s.pp,
+                      advice);
 }
 
 /* ---- exact order ---- */

@@ -42,7 +42,7 @@ static int expert_group(struct ranks *r, struct err *e)
 static int groups(struct ranks *r, struct err *e)
 {
     static const enum axis shard[] = {AXIS_DP_SHARD, AXIS_CP}, replicate[] = {AXIS_DP_REPLICATE},
-                           model[] = {AXIS_PP, AXIS_DP_SHARD, AXIS_CP, AXIS_TP};
+                           model[] = {AXIS_PP, AXIS_DP_SHARD, AXIS_CP, AXIS_TP}, experts[] = {AXIS_EP, AXIS_ETP};
     int rc = group(&r->shard, r, 2, shard, " state", e);
     if (!rc) rc = group(&r->small, r, 2, shard, " sums", e);
     if (!rc) rc = group(&r->replicate, r, 1, replicate, "", e);
@@ -53,7 +53,7 @@ static int groups(struct ranks *r, struct err *e)
         bool elsewhere = one == AXIS_DP_SHARD || one == AXIS_DP_REPLICATE || one == AXIS_EDP || one == AXIS_EP || one == AXIS_ETP;
         if (!elsewhere) rc = group(&r->axis[a], r, 1, &one, "", e);
     }
-    if (!rc) rc = group(&r->axis[AXIS_EP], r, par_expert_copies(&r->par) > 1 ? 2 : 1, (const enum axis[]){AXIS_EP, AXIS_ETP}, "", e);
+    if (!rc) rc = group(&r->axis[AXIS_EP], r, par_expert_copies(&r->par) > 1 ? 2 : 1, experts, "", e);
     return rc;
 }
 

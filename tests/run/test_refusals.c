@@ -44,6 +44,8 @@ static const struct refusal refusals[] = {
     {DENSE "parallel.tp=0", 4, "parallel.tp", "wanted 1 or more, or -1", "parallel.tp=1", 0},
     {DENSE "parallel.tp=-1 parallel.cp=-1", 4, "parallel.tp", "parallel.cp does; choose 1", "parallel.tp=1", 0},
     {DENSE "parallel.tp=8192", 8192, "parallel.tp", "at most 4096", "parallel.tp=4096", 0},
+    {EXPERTS "parallel.ep=128 parallel.tp=128 parallel.etp=64 model.moe.experts=128", 16384, "parallel.ep", "at most 4096",
+     "parallel.ep=64", 0},
     /* context */
     {DENSE "parallel.cp=9", 9, "parallel.cp", "without a token of model.seq_len = 8; choose 3", "parallel.cp=3", 0},
     {DENSE "parallel.cp=4 parallel.cp_inner=2", 4, "parallel.cp_inner", "two_level", "parallel.cp_algorithm=two_level", 0},
@@ -185,6 +187,7 @@ static const struct legal legals[] = {
     {EXPERTS "parallel.tp=4 parallel.etp=1 model.moe.capacity=0.5 parallel.pp=2", 8, 1, 4, 1, 1},
     {EXPERTS "parallel.ep=-1 parallel.tp=4 parallel.etp=2", 8, 2, 4, 1, 4},
     {DENSE "parallel.ep=-1", 4, 4, 1, 1, 1},
+    {EXPERTS "parallel.ep=128 parallel.tp=64 model.moe.experts=256", 8192, 128, 64, 1, 128}, /* no group has them all */
 };
 
 static void test_legal(void **state)
