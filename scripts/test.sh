@@ -37,7 +37,7 @@ export UBSAN_OPTIONS="print_stacktrace=1 ${UBSAN_OPTIONS:-}"
 
 lines=() failed=0 prefix=()
 
-# suite NAME DIRECTORY CTEST_OPTION...: one ctest run; keeps the sentence it closes with.
+# suite NAME DIRECTORY CTEST_OPTION...: one ctest run (-j may be given again); keeps the sentence it closes with.
 suite() {
     local name=$1 directory=$2 log start=$SECONDS total
     shift 2
@@ -60,9 +60,11 @@ build_sanitized() {
 bash "$root/scripts/deps.sh" --quiet
 "$root/scripts/build.sh"
 if [ "$fast" = 1 ]; then
-    suite normal "$root/build" -LE '^(long|fuzz)$'
+    suite normal "$root/build" -LE '^(long|fuzz|waits)$'
+    suite waits "$root/build" -L '^waits$' -j $((4 * jobs))
 else
-    suite normal "$root/build" -LE '^fuzz$'
+    suite normal "$root/build" -LE '^(fuzz|waits)$'
+    suite waits "$root/build" -L '^waits$' -j $((4 * jobs))
     without=()
     if [ "$long" = 0 ]; then without=(-LE '^long$'); fi
     build_sanitized build-asan address,undefined
