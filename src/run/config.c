@@ -130,7 +130,7 @@ const struct conf_row config_rows[] = {
          "tensor parallel: shard the tokens of the residual stream over tp as well"),
     TEXT("parallel.tp_overlap", parallel.tp_overlap, "auto",
          "tensor parallel: matrix products and the messages beside them in so many pieces of rows (2 to 8), so that one travels "
-         "while the next is computed; off; auto: up to 4 where messages have cores of their own, or a pretended link"),
+         "while the next is computed; off; auto: up to 4 where tp spans hosts and a thread moves messages"),
     INT("parallel.cp", parallel.cp, "1", -1, 1 << 20, "context parallel"),
     CHOICE("parallel.cp_algorithm", parallel.cp_algorithm, "ring", "ring|all_gather|all_to_all|two_level",
            "how attention goes over cp: keys visit around a ring, all at once, heads are exchanged for rows, or heads inside "
@@ -445,13 +445,14 @@ static bool moves_by_thread(const struct config *c)
     return c->comm.progress == PROGRESS_THREAD || (c->comm.progress == PROGRESS_AUTO && cores_left(c));
 }
 
-/* By itself: pieces of 256 KiB, which take a link of 10 GB/s ten times as long as a message's own latency, and products of 256
- * rows, which lose a few hundredths to packing weights once more (docs/benchmarks.md). Asked for: whatever keeps the bits; up to
- * 32 rows are multiplied in another order (kernel/cpu/gemm_few.c). */
+/* By itself where tp's messages leave the host, which takes longer than cutting costs: pieces of 256 KiB, which take a link of
+ * 10 GB/s ten times as long as a message's own latency, and products of 256 rows (docs/benchmarks.md). Asked for: whatever keeps
+ * the bits; up to 32 rows are multiplied in another order (kernel/cpu/gemm_few.c). */
 static struct pieces_rule config_pieces(const struct config *c)
 {
-    int asked = overlap_asked(c->parallel.tp_overlap);
-    bool pays = moves_by_thread(c) && (cores_left(c) || c->comm.link_GBps > 0);
+    int asked = overlap_asked(c->parallel.tp_overlap), here = c->parallel.ranks_here; /* 0: not known, as in a plan */
+    bool far = cores_left(c) && here && c->parallel.tp > here;
+    bool pays = moves_by_thread(c) && (far || c->comm.link_GBps > 0);
     if (asked == 0) return (struct pieces_rule){.most = pays ? 4 : 1, .least_bytes = 256 << 10, .least_rows = 256};
     return (struct pieces_rule){.most = asked, .least_rows = 64};
 }
