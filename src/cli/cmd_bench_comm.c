@@ -3,7 +3,9 @@
  * Each row is one operation of one size: the mean time over a batch of operations one after the other, the best of
  * three batches. Columns as in nccl-tests: algorithm bandwidth is bytes / time; bus bandwidth multiplies that by what an
  * ideal algorithm must move per byte, so it can be compared with the hardware for any number of ranks. Bytes are those
- * of the vector; of the whole, for gathers and scatters. In place where the operation can.
+ * of the vector; of the whole, for gathers and scatters. In place where the operation can. Buffers come from comm_pages_new,
+ * as those of a training run do: processes of one host see them in each other. The library gets ordinary ones, in huge
+ * pages where the system has them.
  *
  * Two more rows for ranks as threads: `one_pass`, a loop written by hand that does what an all_reduce must (each rank
  * reads its slice of every buffer, adds, writes it into every buffer; two barriers), and `memory`, in which every rank
@@ -273,6 +275,22 @@ static bool wanted(const struct options *o, const char *algorithm)
     return !o->algorithms;
 }
 
+/* Collective(c). */
+static int library_row(struct measured *m, bool chosen, struct err *e)
+{
+    struct measured plain = *m;
+    size_t bytes = (size_t)m->n * dtype_bytes(m->b->o->dtype);
+    plain.in = mem_pages_new(bytes);
+    plain.out = mem_pages_new(bytes);
+    int rc = plain.in && plain.out ? OK : err_set(e, ERR_MEMORY, "no memory for buffers of %zu bytes", bytes);
+    if (!rc) memset(plain.in, 0, bytes), memset(plain.out, 0, bytes);
+    rc = comm_agree(m->c, rc, e);
+    if (!rc) add_row(&plain, "native", chosen);
+    mem_pages_free(plain.in, bytes);
+    mem_pages_free(plain.out, bytes);
+    return rc;
+}
+
 static int rows_of(struct measured *m, struct err *e)
 {
     const struct options *o = m->b->o;
@@ -283,7 +301,11 @@ static int rows_of(struct measured *m, struct err *e)
     for (const char *const *a = comm_algorithms(); *a; a++) {
         if (!wanted(o, *a) || !comm_can(m->c, *a, m->op, m->n, o->dtype, COMM_SUM)) continue;
         comm_algorithm_set(m->c, *a, e);
-        add_row(m, *a, !strcmp(*a, chosen));
+        bool picked = !strcmp(*a, chosen);
+        int rc = OK;
+        if (!strcmp(*a, "native") && comm_pages_shared(m->c)) rc = library_row(m, picked, e);
+        else add_row(m, *a, picked);
+        if (rc) return rc;
         if (comm_status(m->c, e)) return comm_status(m->c, e);
     }
     comm_algorithm_set(m->c, NULL, e);
@@ -309,14 +331,14 @@ static int run_rank(struct comm *c, void *arg, struct err *e)
             int64_t unit = 16 * comm_size(c), each = (int64_t)dtype_bytes(b->o->dtype);
             struct measured m = {.c = c, .b = b, .op = (enum comm_op)op, .n = (b->o->sizes[s] / each + unit - 1) / unit * unit};
             size_t bytes = (size_t)(m.n * each);
-            m.in = mem_pages_new(bytes);
-            m.out = mem_pages_new(bytes);
+            m.in = comm_pages_new(c, bytes);
+            m.out = comm_pages_new(c, bytes);
             int rc = m.in && m.out ? OK : err_set(e, ERR_MEMORY, "no memory for buffers of %zu bytes", bytes);
             if (!rc) memset(m.in, 0, bytes), memset(m.out, 0, bytes);
             rc = comm_agree(c, rc, e);
             if (!rc) rc = rows_of(&m, e);
-            if (m.in) mem_pages_free(m.in, bytes);
-            if (m.out) mem_pages_free(m.out, bytes);
+            if (m.in) comm_pages_free(c, m.in, bytes);
+            if (m.out) comm_pages_free(c, m.out, bytes);
             if (rc) return rc;
         }
     return comm_status(c, e);

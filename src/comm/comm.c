@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/thread.h"
 #include "base/mem.h"
+#include "comm/blocks.h"
 #include "comm/impl.h"
 
 static const char *const op_names[COMM_OP_N] = {"broadcast",  "reduce",     "all_reduce", "reduce_scatter",
@@ -154,7 +155,8 @@ static int64_t submit(struct comm *c, const struct call *a)
     o->stage = OP_QUEUED;
     o->pc = o->n_req = 0;
     o->at_work = 0;
-    o->may_block = false;
+    o->may_block = o->named = false;
+    o->way = WAY_OPEN;
     comm_program_clear(&o->program);
     if (a->op != COMM_EXCHANGE) {
         o->algorithm = select_algorithm(c, &o->coll, &o->program);
@@ -262,6 +264,23 @@ int64_t comm_barrier(struct comm *c, const char *what)
     return submit(c, &(struct call){.op = COMM_BARRIER, .dtype = DT_U8, .in_each = -1, .out_each = -1, .what = what});
 }
 
+/* ---- buffers ---- */
+void *comm_pages_new(struct comm *c, size_t bytes)
+{
+    void *p = c->w->blocks ? blocks_alloc(c->w->blocks, bytes) : NULL;
+    return p ? p : mem_pages_new(bytes);
+}
+
+void comm_pages_free(struct comm *c, void *p, size_t bytes)
+{
+    if (!c->w->blocks || !blocks_release(c->w->blocks, p)) mem_pages_free(p, bytes);
+}
+
+bool comm_pages_shared(const struct comm *c)
+{
+    return blocks_work(c->w->blocks) && !c->w->cfg.staged;
+}
+
 /* ---- waiting ---- */
 void comm_wait(struct comm *c, int64_t ticket)
 {
@@ -366,6 +385,11 @@ const char *comm_transport(const struct comm *c) { return c->w->ops->name; }
 struct comm_traffic comm_traffic_op(const struct comm *c, enum comm_op op) { return c->traffic[op]; }
 
 struct comm_times comm_times(const struct comm *c) { return c->times; }
+
+int64_t comm_one_pass(const struct comm *c)
+{
+    return atomic_load_explicit(&c->one_pass, memory_order_relaxed);
+}
 
 struct comm_traffic comm_traffic(const struct comm *c)
 {

@@ -68,6 +68,8 @@ struct comm_config {
     double link_GBps;            /* pretend that what a rank sends passes a link this fast: an operation is done no
                                     earlier, without using a core. For measuring overlap on one machine; 0: none */
     double link_latency_s;       /* and that each operation waits so long in it */
+    bool staged;                 /* processes of a host copy through stages even where they could see each other's
+                                    buffers. For tests and for measuring */
     int ranks_per_host;          /* null and tests: pretend so many ranks share a host; 0: as it is */
 };
 
@@ -169,6 +171,17 @@ int64_t comm_recv(struct comm *c, void *buf, int64_t n, enum dtype t, int peer, 
 /* Done when every rank has called it. */
 int64_t comm_barrier(struct comm *c, const char *what);
 
+/* ---- buffers: Local ---------------------------------------------------------------------------------------- */
+
+/* Memory for the buffers of large operations: zeroed pages. Between processes of one host an operation runs in the buffers
+ * themselves, in one pass, where those of all ranks are such memory; others are copied on the way. Elsewhere, and where
+ * the system does not let processes see each other's memory, it is like any other (threads always see it). NULL: the
+ * system has none. Freed before its world is, when no operation on it is open; a child of fork shares it. */
+void *comm_pages_new(struct comm *c, size_t bytes);
+void comm_pages_free(struct comm *c, void *p, size_t bytes);
+/* Processes of this rank's host see such memory of each other. The same on all ranks of the host. */
+bool comm_pages_shared(const struct comm *c);
+
 /* ---- waiting: Local --------------------------------------------------------------------------------------- */
 
 void comm_wait(struct comm *c, int64_t ticket); /* what follows on c's stream sees the result */
@@ -201,6 +214,9 @@ struct comm_times {
     double waited_s, link_s, exposed_s;
 };
 struct comm_times comm_times(const struct comm *c);
+
+/* Operations on c so far that ran in the buffers of all ranks themselves. */
+int64_t comm_one_pass(const struct comm *c);
 
 /* What a null communicator was asked for so far: a row per distinct operation, in order of first appearance. The rows are
  * c's, until its next operation. Other transports keep none. */

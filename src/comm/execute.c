@@ -171,7 +171,7 @@ static bool op_work(struct comm *c, struct op *o)
     case OP_ENTER:
         if (shared(c, o) && c->w->ops->prepare && !c->w->ops->prepare(c, o)) return false;
         meet_enter(c->meet, o->meet, c->rank, &o->desc,
-                   &(struct meet_seat){.in = o->in, .out = o->out, .in_at = o->coll.in_at, .out_at = o->coll.out_at,
+                   &(struct meet_seat){.in = o->seat_in, .out = o->seat_out,
                                        .most = widest(&o->coll), .alone = atomic_load(&c->w->pending) == 1});
         o->seen = o->tries = 0;
         o->stage = OP_FULL; /* fall through */

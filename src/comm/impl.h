@@ -68,6 +68,9 @@ struct transport_ops {
     void (*close)(struct world *w); /* the rank leaves the world */
 };
 
+/* How an operation between processes of a host goes: known after the meeting, the same on all ranks. */
+enum op_way { WAY_OPEN, WAY_ONE_PASS, WAY_STAGED };
+
 enum op_stage { OP_QUEUED, OP_COMPARE, OP_ENTER, OP_FULL, OP_SHARED, OP_RUN, OP_LINK };
 struct op {
     atomic_llong done; /* the last ticket of this slot that is complete */
@@ -81,6 +84,9 @@ struct op {
     struct comm_p2p *list; /* exchange */
     int n_list, list_room;
     enum op_stage stage;
+    uint64_t seat_in, seat_out; /* what the seat says of the buffers */
+    bool named;                 /* host.c: by names */
+    enum op_way way;
     int64_t meet;   /* number among the operations that meet */
     int seen;       /* meeting: ranks that have arrived, counted from 0 */
     int tries;      /* shared: how often it was asked to go on */
@@ -94,6 +100,12 @@ struct op {
     bool may_block;  /* native: every rank has come, and none has anything else open */
     int64_t at_work; /* shared and native operations: grows as they get on */
     uint64_t native;       /* mpi: the library's handle */
+};
+
+/* What a rank brings to an operation in one pass, as this process sees it. */
+struct part {
+    char *in, *out;
+    const int64_t *in_at, *out_at; /* all_to_all */
 };
 
 struct comm {
@@ -118,6 +130,9 @@ struct comm {
     struct comm_tally *tally; /* counts only */
     int n_tally, tally_room;
     struct program sketch; /* for predictions */
+    struct part *part;     /* [size], engine: the operation that runs in one pass */
+    int64_t *pieces;       /* [2][size][2][size + 1] that all ranks see: where pieces of all_to_all begin */
+    atomic_llong one_pass; /* operations that ran so */
     const void **src;      /* [size], engine: the sources of a fold */
     void **dst;            /* [size] */
     bool *late;            /* [size of the world], late.c */
@@ -139,6 +154,7 @@ struct world {
     const struct algorithm *asked; /* config.algorithm, or NULL */
     struct table table;            /* of config.table */
     const struct fold_table *folds;
+    struct blocks *blocks; /* memory that processes of this host see in each other; NULL: of threads, or one process */
     bool one_thread; /* the transport allows no second thread */
     double looked_s;    /* the rank's thread: when it last asked who is late */
     double link_free_s; /* engine: when the pretended link has sent what it was given */
@@ -203,7 +219,11 @@ void comm_sketch(const struct comm *c, enum comm_op op, int64_t n, enum dtype t,
 /* Bytes and messages of an operation that `a` runs by program p. */
 struct comm_traffic comm_count(const struct algorithm *a, const struct program *p, const struct coll *k);
 
-/* meet_work.c: shared-memory operations whose parts hold pointers that this process can follow. */
+/* meet_work.c: an operation in one pass over the buffers that c->part says. */
 bool meet_work(struct comm *c, struct op *o);
+/* all_to_all: copies the pieces to where all see them, before the meeting; afterwards fills in those of c->part[rank]. */
+size_t meet_pieces_bytes(int size);
+void meet_lay_out(struct comm *c, struct op *o);
+void meet_laid_out(struct comm *c, const struct op *o, int rank);
 
 #endif

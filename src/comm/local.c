@@ -33,7 +33,7 @@ struct group {
     bool *joined;
     struct meet *meet;
     struct post *post; /* [size from][size to][POSTS] */
-    int64_t *pieces;   /* [2][size][2][size + 1] where the pieces of all_to_all begin, for all to read */
+    int64_t *pieces;   /* as struct comm has it */
 };
 
 /* What the ranks share. */
@@ -82,7 +82,7 @@ static struct group *group_new(const struct comm *c, struct err *e)
     g->ranks = xcalloc(n, sizeof *g->ranks);
     memcpy(g->ranks, c->world_rank, n * sizeof *g->ranks);
     g->joined = xcalloc(n, sizeof *g->joined);
-    g->pieces = xcalloc(4 * n * (n + 1), sizeof *g->pieces);
+    g->pieces = xcalloc(1, meet_pieces_bytes(c->size));
     return g;
 }
 
@@ -114,6 +114,7 @@ static int local_join(struct comm *c, struct err *e)
     m->received = xcalloc((size_t)c->size, sizeof *m->received);
     c->group = m;
     c->meet = g->meet;
+    c->pieces = g->pieces;
     c->stage_bytes = STAGE_LOCAL;
     return OK;
 }
@@ -225,29 +226,29 @@ static bool always(const struct comm *c)
     return true;
 }
 
-/* A rank whose part was done by others may be through, and use its own arrays anew, before a slow one has looked at them. Two
- * sets do: a rank comes to the next meeting but one when all have left this one. */
-static void lay_out_pieces(struct comm *c, struct op *o)
-{
-    size_t cell = (size_t)c->size + 1;
-    int64_t *at = ((struct member *)c->group)->g->pieces;
-    at += ((size_t)(o->meet % 2) * (size_t)c->size + (size_t)c->rank) * 2 * cell;
-    memcpy(at, o->coll.in_at, cell * sizeof *at);
-    memcpy(at + cell, o->coll.out_at, cell * sizeof *at);
-    o->coll.in_at = at;
-    o->coll.out_at = at + cell;
-}
-
 /* Small vectors are copied to where all can read them before the ranks meet: then nobody waits for a second meeting. */
 static bool local_prepare(struct comm *c, struct op *o)
 {
-    if (o->coll.op == COMM_ALL_TO_ALL) lay_out_pieces(c, o);
+    if (o->coll.op == COMM_ALL_TO_ALL) meet_lay_out(c, o);
+    o->seat_in = (uintptr_t)o->in;
+    o->seat_out = (uintptr_t)o->out;
     return !staged_small(c, o) || staged_prepare(c, o);
+}
+
+static void follow_seats(struct comm *c, const struct op *o)
+{
+    for (int r = 0; r < c->size; r++) {
+        const struct meet_seat *s = meet_seat(c->meet, o->meet, r);
+        c->part[r] = (struct part){.in = (char *)(uintptr_t)s->in, .out = (char *)(uintptr_t)s->out};
+        if (o->coll.op == COMM_ALL_TO_ALL) meet_laid_out(c, o, r);
+    }
 }
 
 static bool local_shared(struct comm *c, struct op *o)
 {
-    return staged_small(c, o) ? staged_work(c, o) : meet_work(c, o);
+    if (staged_small(c, o)) return staged_work(c, o);
+    if (o->tries == 0) follow_seats(c, o);
+    return meet_work(c, o);
 }
 
 static const struct transport_ops transport_local = {

@@ -71,8 +71,6 @@ void meet_enter(struct meet *m, int64_t number, int rank, const struct desc *d, 
     s->print = print_of(d);
     s->in = from->in;
     s->out = from->out;
-    s->in_at = from->in_at;
-    s->out_at = from->out_at;
     s->most = from->most;
     s->alone = from->alone;
     atomic_store_explicit(&s->arrived, number + 1, memory_order_release);

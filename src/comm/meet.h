@@ -27,9 +27,7 @@
 struct meet_seat {
     _Alignas(64) atomic_llong arrived; /* m + 1 */
     uint64_t print;                    /* of the descriptor: equal ones are not looked at further */
-    const void *in;
-    void *out;
-    const int64_t *in_at, *out_at; /* pieces, as struct coll has them */
+    uint64_t in, out;                  /* threads: pointers; processes: names of blocks.h, or 0 */
     int64_t most;                  /* elements of the largest piece */
     bool alone;                    /* the rank has nothing else open */
 };

@@ -1,6 +1,7 @@
-/* meet_work.c: collectives in common memory, one pass, zero copies ("direct" for ranks that are threads).
+/* meet_work.c: collectives in common memory, one pass, zero copies ("direct" for ranks that are threads, and for processes
+ * whose buffers lie in blocks).
  *
- * Every rank can read and write the others' buffers. The result is cut into chunks; a chunk is reduced (in rank order,
+ * Every rank can read and write the others' buffers, where c->part says. The result is cut into chunks; a chunk is reduced (in rank order,
  * in fp32) or copied straight from where the inputs are to everywhere the result is wanted. Rank r begins with the
  * r-th share of the chunks, so a rank finds its own share in its own cache step after step, and then takes chunks from
  * ranks that have not begun or lag behind: whoever waits works, so a rank that is busy computing slows nobody down. Who
@@ -9,8 +10,9 @@
  * Cost of an all-reduce of N bytes over K ranks: K N bytes read and K N written, by all ranks together, and one round
  * of cache lines to meet. A reduce-scatter followed by an all-gather reads and writes 2N more per rank, and meets twice.
  *
- * A chunk that is running while the world fails would touch buffers whose owners give up, so threads count themselves
- * in the board (busy) around the work, and nobody returns from a wait after a failure while anybody is.
+ * A chunk that is running while the world fails would touch buffers whose owners give up, so ranks count themselves
+ * in the board (busy) around the work, and nobody returns from a wait after a failure while anybody is. A process that
+ * dies at work stays busy, by which the others know whom they wait for.
  */
 #include <string.h>
 
@@ -27,9 +29,37 @@ struct work {
     int64_t units, chunk, n_chunks; /* elements of all results in a row */
 };
 
-static struct meet_seat *part(const struct work *w, int rank)
+static const struct part *part(const struct work *w, int rank)
 {
-    return meet_seat(w->c->meet, w->o->meet, rank);
+    return &w->c->part[rank];
+}
+
+/* A rank whose part was done by others may be through, and use its own arrays anew, before a slow one has looked at them. Two
+ * sets do: a rank comes to the next meeting but one when all have left this one. */
+static int64_t *laid_out(const struct comm *c, const struct op *o, int rank)
+{
+    size_t set = (size_t)(o->meet % 2), cell = (size_t)c->size + 1;
+    return c->pieces + (set * (size_t)c->size + (size_t)rank) * 2 * cell;
+}
+
+size_t meet_pieces_bytes(int size)
+{
+    size_t n = (size_t)size;
+    return 4 * n * (n + 1) * sizeof(int64_t);
+}
+
+void meet_lay_out(struct comm *c, struct op *o)
+{
+    size_t cell = (size_t)c->size + 1;
+    int64_t *at = laid_out(c, o, c->rank);
+    memcpy(at, o->coll.in_at, cell * sizeof *at);
+    memcpy(at + cell, o->coll.out_at, cell * sizeof *at);
+}
+
+void meet_laid_out(struct comm *c, const struct op *o, int rank)
+{
+    c->part[rank].in_at = laid_out(c, o, rank);
+    c->part[rank].out_at = c->part[rank].in_at + c->size + 1;
 }
 
 static struct work work_plan(struct comm *c, struct op *o)
@@ -120,10 +150,10 @@ static void all_to_all(const struct work *w, int64_t lo, int64_t hi)
     int size = w->c->size;
     int64_t base = 0, a, b;
     for (int r = 0; r < size; r++) {
-        const struct meet_seat *to = part(w, r);
+        const struct part *to = part(w, r);
         for (int p = 0; p < size; p++)
             if (overlap(lo - base, hi - base, to->out_at[p], to->out_at[p + 1], &a, &b)) {
-                const struct meet_seat *from = part(w, p);
+                const struct part *from = part(w, p);
                 copy(w, at(w, to->out, a), at(w, from->in, from->in_at[r] + a - to->out_at[p]), b - a);
             }
         base += to->out_at[size];
@@ -200,8 +230,10 @@ bool meet_work(struct comm *c, struct op *o)
     atomic_store(&mine->busy, 1);
     for (int d = 0; d < c->size && did < CHUNKS_PER_POLL; d++)
         did += take_from(&w, (c->rank + d) % c->size, CHUNKS_PER_POLL - did);
-    atomic_store_explicit(&mine->busy, 0, memory_order_release);
     o->at_work += did; /* of this rank: it alone stores `done` */
     if (did) atomic_store_explicit(&meet_share(c->meet, o->meet, c->rank)->done, o->at_work, memory_order_release);
-    return done_by_all(&w) == w.n_chunks;
+    atomic_store_explicit(&mine->busy, 0, memory_order_release);
+    if (done_by_all(&w) < w.n_chunks) return false;
+    atomic_fetch_add_explicit(&c->one_pass, 1, memory_order_relaxed);
+    return true;
 }

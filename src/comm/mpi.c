@@ -16,6 +16,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "comm/blocks.h"
+#include "comm/host.h"
 #include "comm/staged.h"
 
 #define MESSAGE_MOST ((size_t)1 << 30)
@@ -347,8 +349,10 @@ static int mpi_join(struct comm *c, struct err *e)
     void *p = NULL;
     if (!rc && one_host(c)) {
         c->stage_bytes = STAGE_MPI;
-        rc = window_new(g->comm, staged_bytes(c->size, c->stage_bytes), &g->window, &p, e);
+        size_t bytes = (staged_bytes(c->size, c->stage_bytes) + 63) / 64 * 64;
+        rc = window_new(g->comm, bytes + meet_pieces_bytes(c->size), &g->window, &p, e);
         c->meet = p;
+        c->pieces = (int64_t *)(void *)((char *)p + bytes);
         if (!rc && c->rank == 0) meet_init(c->meet, c->size);
         if (!rc) MPI_Barrier(g->comm);
     }
@@ -400,6 +404,7 @@ static void mpi_close(struct world *w)
         mpi_abort(w, &cause);
     }
     board_leave(w->board, w->row);
+    blocks_free(w->blocks);
     MPI_Win_free(&l->board);
     MPI_Comm_free(&l->host);
     MPI_Comm_free(&l->world);
@@ -416,9 +421,9 @@ static const struct transport_ops transport_mpi = {
     .start = mpi_start,
     .test = mpi_test,
     .shared_may = has_window,
-    .prepare = staged_prepare,
-    .shared = staged_work,
-    .behind = staged_behind,
+    .prepare = host_prepare,
+    .shared = host_work,
+    .behind = host_behind,
     .compare = mpi_compare,
     .roll = mpi_roll,
     .answer = mpi_answer,
@@ -463,6 +468,20 @@ static void find_hosts(const struct launch *l, int size, int *host, int *row)
     xfree(all);
 }
 
+/* Do the processes of this host see each other's blocks? Found out once, together: operations have no time to disagree. */
+static void show_blocks(struct world *w, void *tables, int here)
+{
+    struct launch *l = w->shared;
+    struct err e = {0};
+    w->blocks = blocks_new(tables, here, w->row, w->board);
+    MPI_Barrier(l->host);
+    int works = blocks_try(w->blocks, &e) == OK, all = 0;
+    if (MPI_Allreduce(&works, &all, 1, MPI_INT, MPI_MIN, l->host) != MPI_SUCCESS) all = 0;
+    blocks_use(w->blocks, all);
+    if (!works) log_debug("rank %d: %s: collectives copy through stages", w->rank, e.text);
+    else if (w->row == 0) log_debug("processes of this host %s", all ? "see each other's buffers" : "copy through stages");
+}
+
 int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err *e)
 {
     if (!comm_launched())
@@ -487,7 +506,8 @@ int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err 
     int *host = xcalloc((size_t)size, sizeof *host), *row = xcalloc((size_t)size, sizeof *row);
     find_hosts(l, size, host, row);
     void *board = NULL;
-    rc = window_new(l->host, board_bytes(here), &l->board, &board, e);
+    size_t board_end = (board_bytes(here) + 63) / 64 * 64;
+    rc = window_new(l->host, board_end + blocks_table_bytes(here), &l->board, &board, e);
     if (!rc) {
         if (host[rank] == rank) board_init(board, here);
         MPI_Barrier(l->host);
@@ -496,6 +516,7 @@ int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err 
         board_enter(board, w->row, rank);
         w->row_of = row;
         w->one_thread = one_thread;
+        if (here > 1) show_blocks(w, (char *)board + board_end, here);
         int *all = xcalloc((size_t)size, sizeof *all);
         for (int r = 0; r < size; r++) all[r] = r;
         rc = world_comm(out, w, all, size, "world", e);

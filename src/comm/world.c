@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -11,6 +12,7 @@
 #include "comm/impl.h"
 
 #define TIMEOUT_S 600
+#define QUIET_S 0.5
 
 /* What follows from the settings. */
 static void settle(struct world *w)
@@ -97,10 +99,13 @@ void world_fail(struct world *w, const struct err *e)
     atomic_store(&w->board->kept, 1);
 }
 
+/* Threads come to rest for certain. A process that is stopped or dead does not; what it would touch are its own mappings,
+ * which stay valid, so after a while the others go on. */
 void world_quiet(struct world *w)
 {
+    double until = w->blocks ? clock_now_s() + QUIET_S : 0;
     for (int r = 0; r < w->board->n_rows; r++)
-        while (atomic_load(&w->board->row[r].busy)) sched_yield();
+        while (atomic_load(&w->board->row[r].busy) && (until <= 0 || clock_now_s() < until)) sched_yield();
 }
 
 /* ---- groups ------------------------------------------------------------------------------------------------ */
@@ -157,6 +162,7 @@ static void release(struct comm *c)
     xfree(c->host);
     xfree(c->src);
     xfree(c->dst);
+    xfree(c->part);
     xfree(c->late);
     xfree(c->fate);
     xfree(c->heard);
@@ -175,6 +181,7 @@ int world_comm(struct comm **out, struct world *w, const int *ranks, int n, cons
     c->host = xcalloc(size, sizeof *c->host);
     c->src = xcalloc(size, sizeof *c->src);
     c->dst = xcalloc(size, sizeof *c->dst);
+    c->part = xcalloc(size, sizeof *c->part);
     c->late = xcalloc((size_t)w->size, sizeof *c->late);
     c->fate = xcalloc(size, sizeof *c->fate);
     c->heard = xcalloc(size, sizeof *c->heard);

@@ -169,13 +169,11 @@ static void every_to_all(struct every *x)
             every_check(x, COMM_ALL_TO_ALL, "", i, x->out, i, (double)((p * k + me * each + j) % 100));
 }
 
-/* All operations with one algorithm, dtype, reduction and size; returns elements that were wrong. */
-static int every_run(struct comm *c, const char *algorithm, int64_t n, enum dtype t, enum comm_red r)
+/* All operations with one algorithm, dtype, reduction and size; returns elements that were wrong. `in` and `out` have room for
+ * n + 64 * ranks + 64 elements. */
+static int every_run_in(struct comm *c, const char *algorithm, int64_t n, enum dtype t, enum comm_red r, char *in, char *out)
 {
-    int k = comm_size(c);
-    size_t bytes = (size_t)(n + 64 * k + 64) * dtype_bytes(t);
-    struct every x = {.c = c, .algorithm = algorithm, .n = n, .t = t, .r = r, .in = xmalloc(bytes),
-                      .out = xmalloc(bytes)};
+    struct every x = {.c = c, .algorithm = algorithm, .n = n, .t = t, .r = r, .in = in, .out = out};
     struct err e;
     if (comm_algorithm_set(c, algorithm, &e)) x.wrong++;
     every_all_reduce(&x);
@@ -183,9 +181,17 @@ static int every_run(struct comm *c, const char *algorithm, int64_t n, enum dtyp
     every_pieces(&x);
     every_to_all(&x);
     comm_wait(c, comm_barrier(c, "end of a round"));
-    xfree(x.in);
-    xfree(x.out);
     return x.wrong;
+}
+
+static int every_run(struct comm *c, const char *algorithm, int64_t n, enum dtype t, enum comm_red r)
+{
+    size_t bytes = (size_t)(n + 64 * comm_size(c) + 64) * dtype_bytes(t);
+    char *in = xmalloc(bytes), *out = xmalloc(bytes);
+    int wrong = every_run_in(c, algorithm, n, t, r, in, out);
+    xfree(in);
+    xfree(out);
+    return wrong;
 }
 
 /* Sums that do not add exactly have the same bits by every algorithm in rank order. Returns how many differ. */
