@@ -26,22 +26,27 @@ static size_t available_bytes(void)
     return (size_t)kib << 10;
 }
 
-static int cpu_alloc(struct device *d, size_t bytes, void **p, struct err *e)
+static bool from_elsewhere(const struct device *d, enum mem_cat cat)
 {
-    (void)d;
+    return d->pages.take && (d->pages.cats & 1u << cat);
+}
+
+static int cpu_alloc(struct device *d, enum mem_cat cat, size_t bytes, void **p, struct err *e)
+{
     char want[32], free_[32];
     size_t available = available_bytes();
-    *p = available && bytes > available ? NULL : mem_pages_new(bytes);
+    bool there = !available || bytes <= available;
+    *p = !there ? NULL : from_elsewhere(d, cat) ? d->pages.take(d->pages.arg, bytes) : mem_pages_new(bytes);
     if (*p) return OK;
     return err_set(e, ERR_MEMORY,
                    "wanted %s of memory, %s is available; use a smaller model or batch.micro, or more ranks",
                    str_bytes(want, (double)bytes), str_bytes(free_, (double)available));
 }
 
-static void cpu_release(struct device *d, void *p, size_t bytes)
+static void cpu_release(struct device *d, enum mem_cat cat, void *p, size_t bytes)
 {
-    (void)d;
-    mem_pages_free(p, bytes);
+    if (from_elsewhere(d, cat)) d->pages.give(d->pages.arg, p, bytes);
+    else mem_pages_free(p, bytes);
 }
 
 struct move {

@@ -38,7 +38,7 @@ int buffer_new(struct buffer *b, struct device *d, enum mem_cat cat, size_t byte
 {
     *b = (struct buffer){.dev = d, .bytes = bytes, .cat = cat};
     if (bytes) {
-        int rc = d->ops->alloc(d, bytes, &b->p, e);
+        int rc = d->ops->alloc(d, cat, bytes, &b->p, e);
         if (rc) {
             char held[32];
             memset(b, 0, sizeof *b);
@@ -55,8 +55,14 @@ void buffer_free(struct buffer *b)
 {
     if (!b->dev) return;
     ledger_remove(&b->dev->ledger, b->cat, b->bytes);
-    if (b->bytes) b->dev->ops->release(b->dev, b->p, b->bytes);
+    if (b->bytes) b->dev->ops->release(b->dev, b->cat, b->p, b->bytes);
     memset(b, 0, sizeof *b);
+}
+
+void device_pages_set(struct device *d, const struct device_pages *pages)
+{
+    CHECK(d->ledger.peak_total == 0, "a device takes other pages before its first buffer");
+    d->pages = *pages;
 }
 
 void device_free(struct device *d)

@@ -57,8 +57,8 @@ struct event;
 
 struct device_ops {
     const char *name;
-    int (*alloc)(struct device *d, size_t bytes, void **p, struct err *e);
-    void (*release)(struct device *d, void *p, size_t bytes);
+    int (*alloc)(struct device *d, enum mem_cat cat, size_t bytes, void **p, struct err *e);
+    void (*release)(struct device *d, enum mem_cat cat, void *p, size_t bytes);
     void (*copy)(struct stream *s, void *dst, const void *src, size_t bytes); /* device to device, same device */
     void (*to_host)(struct stream *s, void *host, const void *src, size_t bytes);
     void (*from_host)(struct stream *s, void *dst, const void *host, size_t bytes);
@@ -69,12 +69,22 @@ struct device_ops {
     void (*destroy)(struct device *d);
 };
 
+/* Where the memory of some categories comes from instead, zeroed and page-aligned: pages that other processes see
+ * (comm_pages_new). NULL from take: none left. */
+struct device_pages {
+    void *(*take)(void *arg, size_t bytes);
+    void (*give)(void *arg, void *p, size_t bytes);
+    void *arg;
+    unsigned cats; /* bit 1u << category */
+};
+
 struct device {
     const struct device_ops *ops;
     struct ledger ledger;
     struct team *team; /* cpu: worker threads of this rank; NULL otherwise */
     double virtual_s;  /* null: the virtual clock */
     bool counts_only;  /* null: nothing is there to compute with */
+    struct device_pages pages; /* cpu; all zeros: its own */
 };
 
 struct stream {
@@ -87,6 +97,8 @@ struct event {
 /* Create. n_threads counts the rank's own thread. */
 int device_cpu_new(struct device **d, int n_threads, struct err *e);
 int device_null_new(struct device **d, struct err *e);
+/* Before the first buffer; the ledger stays what it is. The null device takes none. */
+void device_pages_set(struct device *d, const struct device_pages *pages);
 void device_free(struct device *d); /* CHECKs that no buffer is left */
 
 /* Buffers. Zero bytes is legal (p may be NULL). On failure the error says category, size and what was free. */

@@ -7,18 +7,20 @@
 #include "base/mem.h"
 #include "device/device.h"
 
-static int null_alloc(struct device *d, size_t bytes, void **p, struct err *e)
+static int null_alloc(struct device *d, enum mem_cat cat, size_t bytes, void **p, struct err *e)
 {
     (void)d;
+    (void)cat;
     (void)bytes;
     (void)e;
     *p = NULL;
     return OK;
 }
 
-static void null_release(struct device *d, void *p, size_t bytes)
+static void null_release(struct device *d, enum mem_cat cat, void *p, size_t bytes)
 {
     (void)d;
+    (void)cat;
     (void)p;
     (void)bytes;
 }

@@ -189,3 +189,24 @@ void ranks_traffic(const struct ranks *r, struct comm_traffic out[AXIS_N])
             break;
         }
 }
+
+static void *take_pages(void *world, size_t bytes)
+{
+    return comm_pages_new(world, bytes);
+}
+
+static void give_pages(void *world, void *p, size_t bytes)
+{
+    comm_pages_free(world, p, bytes);
+}
+
+/* Parameters, gradients and buckets; activations where a layer is shared out over ranks, whose collectives run on the tape.
+ * Everything else stays in ordinary pages, which the system may make huge ones. */
+void ranks_device(const struct ranks *r, struct device *d)
+{
+    unsigned cats = 1u << MEM_PARAM | 1u << MEM_GRAD | 1u << MEM_COMM;
+    bool in_layers = r->axis[AXIS_TP] || r->axis[AXIS_CP] || r->axis[AXIS_EP];
+    if (in_layers) cats |= 1u << MEM_ACTIVATION | 1u << MEM_SCRATCH;
+    if (r->world && comm_pages_shared(r->world))
+        device_pages_set(d, &(struct device_pages){.take = take_pages, .give = give_pages, .arg = r->world, .cats = cats});
+}

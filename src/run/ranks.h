@@ -31,6 +31,10 @@ void ranks_fini(struct ranks *r);
  * 1), model for the outermost of its axes. */
 void ranks_traffic(const struct ranks *r, struct comm_traffic out[AXIS_N]);
 
+/* Buffers that collectives touch come from memory that the other processes of the host see, where there are any. Before the
+ * device's first buffer; the world outlives its buffers. */
+void ranks_device(const struct ranks *r, struct device *d);
+
 /* Writes groups, rank and zero level into the engine's settings. */
 void ranks_engine(const struct ranks *r, struct engine_config *ec);
 

@@ -209,6 +209,7 @@ static int open_engine(struct trainer *t, struct err *e)
     struct engine_config ec = config_engine(&t->cfg);
     ranks_engine(&t->ranks, &ec);
     int rc = device_cpu_new(&t->dev, ec.threads, e);
+    if (!rc) ranks_device(&t->ranks, t->dev);
     if (!rc) rc = engine_new(&t->engine, &ec, t->dev, e);
     if (rc) return rc;
     t->rate = tile_rate_registers(tile_ops_get(ec.dtype), t->dev->team) * t->ranks.n;
