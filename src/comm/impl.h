@@ -92,6 +92,7 @@ struct op {
     int tries;      /* shared: how often it was asked to go on */
     int64_t record; /* on the board */
     double begun_s;
+    double left_s; /* since when a rank that it waits for is known to have left; 0: none has */
     double link_s, met_s, ready_s; /* time on the pretended link, since when it may run, when it is over */
     double through_s;              /* when the bytes were through without it */
     int pc; /* next step */

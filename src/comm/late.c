@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "comm/impl.h"
 
+#define LEFT_MOMENT_S 1.0
 #define BEAT_WITHIN_S 1.0 /* ranks that wait look every 20 ms; a busy machine may keep them from it */
 
 /* Marks the ranks of c that hold up o; returns how many. Here and below `late` is by world rank. */
@@ -171,6 +172,14 @@ static bool roll(struct comm *c, const struct op *o)
     return false;
 }
 
+/* What a rank sent before it left is the transport's to bring, and may need a moment. */
+static bool under_way(struct op *o, double now)
+{
+    if (o->stage != OP_RUN) return false;
+    if (o->left_s <= 0) o->left_s = now;
+    return now - o->left_s < LEFT_MOMENT_S;
+}
+
 static bool comm_check(struct comm *c, double now)
 {
     int64_t last = atomic_load_explicit(&c->submitted, memory_order_acquire);
@@ -184,6 +193,7 @@ static bool comm_check(struct comm *c, double now)
         if (!missing(c, o, c->late) && !(over && unseen)) continue;
         f.fate = any(c, LEFT) ? LEFT : any(c, DIED) ? DIED : LATE;
         if (f.fate == LATE && !over) continue;
+        if (f.fate == LEFT && under_way(o, now)) continue;
         f.asked = f.fate == LATE && unseen;
         if (f.asked && roll(c, o)) return true;
         if (f.fate == LATE) blame(c, &f);

@@ -13,6 +13,4 @@ done <<'CASES'
 4 2
 3 2
 CASES
-ranks 2 "$programs/ranks_large" 0 || fail "2^31 elements, one host, over $library: status $?"
-ranks 2 "$programs/ranks_large" 1 || fail "2^31 elements, two hosts, over $library: status $?"
 [ $failures = 0 ]
