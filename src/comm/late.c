@@ -173,11 +173,12 @@ static bool roll(struct comm *c, const struct op *o)
 }
 
 /* What a rank sent before it left is the transport's to bring, and may need a moment. */
-static bool under_way(struct op *o, double now)
+static bool under_way(const struct comm *c, struct op *o, double now)
 {
+    double most_s = c->w->cfg.timeout_s / 4;
     if (o->stage != OP_RUN) return false;
     if (o->left_s <= 0) o->left_s = now;
-    return now - o->left_s < LEFT_MOMENT_S;
+    return now - o->left_s < (most_s < LEFT_MOMENT_S ? most_s : LEFT_MOMENT_S);
 }
 
 static bool comm_check(struct comm *c, double now)
@@ -193,7 +194,7 @@ static bool comm_check(struct comm *c, double now)
         if (!missing(c, o, c->late) && !(over && unseen)) continue;
         f.fate = any(c, LEFT) ? LEFT : any(c, DIED) ? DIED : LATE;
         if (f.fate == LATE && !over) continue;
-        if (f.fate == LEFT && under_way(o, now)) continue;
+        if (f.fate == LEFT && under_way(c, o, now)) continue;
         f.asked = f.fate == LATE && unseen;
         if (f.asked && roll(c, o)) return true;
         if (f.fate == LATE) blame(c, &f);
