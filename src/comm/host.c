@@ -13,7 +13,7 @@
 #include "comm/blocks.h"
 #include "comm/staged.h"
 
-#define NAMED_FROM ((int64_t)16 << 10) /* bytes; measured: docs/communicators.md */
+#define NAMED_FROM ((int64_t)16 << 10) /* bytes; about where one pass and stages take as long (bench/comm.sh) */
 
 /* Elements of this rank's own buffers that others read or write. */
 static void extent(const struct op *o, int64_t *in, int64_t *out)
@@ -65,8 +65,8 @@ static bool all_named(struct comm *c, const struct op *o)
 }
 
 /* Where this process sees the buffers of all. A rank that comes late may find nothing there: others have done every chunk, and
- * the owner, whose operation is complete, has released the memory. Then it takes no chunk either. Pieces differ between ranks in an all_to_all only, and there they lie in the
- * window. */
+ * the owner, whose operation is complete, has released the memory. Then it takes no chunk either. Pieces differ between ranks
+ * in an all_to_all only, and there they lie in the window. */
 static bool see_all(struct comm *c, struct op *o)
 {
     for (int r = 0; r < c->size; r++) {
