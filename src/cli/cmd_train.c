@@ -33,7 +33,7 @@ int cmd_train(int argc, char **argv)
     struct trainer_result r;
     struct err e = {0};
     if (trainer_run(a.config, a.overrides, a.n_overrides, (int)a.ranks, &r, &e))
-        return r.rank > 0 ? err_exit_status(e.code) : cli_fail(&e); /* one rank speaks */
+        return r.rank > 0 || r.told ? err_exit_status(e.code) : cli_fail(&e); /* one rank speaks */
     if (r.rank > 0) return 0;
     if (r.first_step == r.steps)
         log_info("nothing left to do: all %lld steps are done (%s)", (long long)r.steps, r.checkpoint);

@@ -645,6 +645,10 @@ int trainer_run(const char *config_path, char *const *overrides, int n_overrides
     }
     if (!rc) rc = run_job(&j, launched, e);
     if (rc && launched && !j.refused) comm_abort(launched, e);
+    if (rc && launched) { /* a launcher kills the others when the first of them ends with a status: rank 0 speaks before that */
+        r->told = r->rank == 0 && fprintf(stderr, "tutti: %s\n", e->text) > 0;
+        comm_wait(launched, comm_barrier(launched, "refused"));
+    }
     comm_free(launched);
     signals_close(j.signals);
     return rc;

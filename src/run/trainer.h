@@ -21,6 +21,7 @@ struct trainer_result {
     bool stopped;              /* by a signal */
     int rank;                  /* of this process, when a launcher started it */
     char checkpoint[4096];     /* the newest published one, "" when none */
+    bool told; /* what was wrong is on stderr already */
 };
 /* n_ranks > 1: as threads of this process; a launcher (mpirun, srun) decides otherwise. config_path (may be NULL) and overrides as in config_load. */
 int trainer_run(const char *config_path, char *const *overrides, int n_overrides, int n_ranks,
