@@ -90,6 +90,18 @@ int cli_config(struct config *c, struct conf **conf, struct arena *a, const char
     return rc;
 }
 
+int cli_take(const char *command, int *argc, char **argv, const char *name, const char **value)
+{
+    int kept = 1;
+    for (int i = 1; i < *argc; i++) {
+        int got = cli_option(command, *argc, argv, &i, name, value);
+        if (got < 0) return 2;
+        if (!got) argv[kept++] = argv[i];
+    }
+    *argc = kept;
+    return 0;
+}
+
 int cli_config_args(const char *command, int argc, char **argv, struct cli_args *a)
 {
     const char *v;

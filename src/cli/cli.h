@@ -32,6 +32,9 @@ bool cli_wants_help(int argc, char **argv); /* --help or -h anywhere */
 /* An option with a value, as "--name VALUE" or "--name=VALUE": 1 taken (*i moves past it), 0 another argument, -1 the
  * value is missing (said on stderr). */
 int cli_option(const char *command, int argc, char **argv, int *i, const char *name, const char **value);
+/* Takes such an option out of the arguments, wherever it stands: *value is the last one given, or as it was. 0, or 2 after saying
+ * what is wrong. */
+int cli_take(const char *command, int *argc, char **argv, const char *name, const char **value);
 /* A whole number within bounds, or -1 after saying what is wrong. */
 int cli_int(const char *command, const char *name, const char *text, int64_t lo, int64_t hi, int64_t *out);
 int cli_real(const char *command, const char *name, const char *text, double lo, double hi, double *out);

@@ -92,19 +92,6 @@ static const struct topic {
     {"layout", explain_layout}, {"tape", explain_tape}, {"schedule", explain_schedule}, {"memory", explain_memory},
     {"comm", explain_comm}};
 
-/* Takes --svg FILE out of the arguments; 0, or 2 after a word about what is wrong. */
-static int take_svg(int *argc, char **argv, const char **file)
-{
-    int kept = 1;
-    for (int i = 1; i < *argc; i++) {
-        int got = cli_option("explain", *argc, argv, &i, "--svg", file);
-        if (got < 0) return 2;
-        if (!got) argv[kept++] = argv[i];
-    }
-    *argc = kept;
-    return 0;
-}
-
 static int write_picture(const struct config *c, int n, const char *file, struct err *e)
 {
     struct str out = {0};
@@ -129,7 +116,7 @@ int cmd_explain(int argc, char **argv)
     }
     struct cli_args a;
     const char *svg = NULL;
-    int rc = take_svg(&argc, argv, &svg);
+    int rc = cli_take("explain", &argc, argv, "--svg", &svg);
     if (!rc) rc = cli_config_args("explain", argc, argv, &a);
     if (rc) return rc;
     if (a.json) return cli_usage("explain", "there is no option --json: what it prints is for people");

@@ -6,22 +6,6 @@
 
 enum { STEPS = 3 };
 
-/* Takes --axes LIST out of the arguments; 0, or 2 after a word about what is wrong. */
-static int take_axes(int *argc, char **argv, unsigned *axes)
-{
-    const char *list;
-    int kept = 1;
-    for (int i = 1; i < *argc; i++) {
-        int got = cli_option("verify", *argc, argv, &i, "--axes", &list);
-        if (got < 0) return 2;
-        if (!got) argv[kept++] = argv[i];
-        else if (!verify_axes_parse(list, axes))
-            return cli_usage("verify", "--axes: '%s' is no list of dp, tp, cp, pp, ep, servers", list);
-    }
-    *argc = kept;
-    return 0;
-}
-
 int cmd_verify(int argc, char **argv)
 {
     if (cli_wants_help(argc, argv)) {
@@ -34,8 +18,11 @@ int cmd_verify(int argc, char **argv)
         return 0;
     }
     struct cli_args a;
-    unsigned axes = VERIFY_ALL;
-    int rc = take_axes(&argc, argv, &axes);
+    unsigned axes = 0;
+    const char *list = "dp,tp,cp,pp,ep,servers";
+    int rc = cli_take("verify", &argc, argv, "--axes", &list);
+    if (!rc && !verify_axes_parse(list, &axes))
+        rc = cli_usage("verify", "--axes: '%s' is no list of dp, tp, cp, pp, ep, servers", list);
     if (!rc) rc = cli_config_args("verify", argc, argv, &a);
     if (!rc && a.word) rc = cli_usage("verify", "one argument too many: %s", a.word);
     if (rc) return rc;
