@@ -208,6 +208,15 @@ static int split_choices(const char *choices, const char ***words, struct arena 
     return n;
 }
 
+/* A row one of whose choices is called null means it by that word, and not the default. */
+static bool chooses_null(const struct conf_row *row, const struct conf_node *v)
+{
+    if (row->type != CONF_CHOICE || v->kind != CONF_NODE_SCALAR || strcmp(v->text, "null") != 0) return false;
+    for (const char *p = row->choices; *p; p += strcspn(p, "|"), p += *p == '|')
+        if (strcspn(p, "|") == 4 && !strncmp(p, "null", 4)) return true;
+    return false;
+}
+
 static int set_choice(const struct source *s, const struct scope *sc, const struct conf_row *row,
                       const struct conf_node *v)
 {
@@ -334,7 +343,7 @@ static int apply_row(const struct source *s, struct scope *sc, const struct conf
     if (p->where && p->source == s->number)
         return refuse(s, v->line, sc->label, row->path, "given twice, first at %s; keep one of the two", p->where);
     int code = OK;
-    if (!conf_node_is_null(v)) {
+    if (!conf_node_is_null(v) || chooses_null(row, v)) {
         code = setters[row->type](s, sc, row, v);
     } else if (row->otherwise) {
         set_default(sc, row, s->arena); /* `key: null` asks for the default */

@@ -9,7 +9,8 @@
  *   1. An unknown key, a duplicate key, a wrong type, a value out of range is ERR_REQUEST with file:line.
  *   2. conf_print of a parsed struct parses back to an equal struct.
  *   3. `key: null` asks for the default. A default passes its own row's range: an integer or number that may be
- *      absent has the default "null", which stores 0 and prints as null.
+ *      absent has the default "null", which stores 0 and prints as null. Where null is the name of a choice, the word
+ *      means that choice.
  *   4. Later sources win, row by row; a list is replaced whole. Within one source a key is given once.
  *   5. After an error the target is unspecified: report and stop.
  * Order: Local.

@@ -47,6 +47,7 @@ static void print_text(struct str *out, const char *text)
     else print_quoted(out, text);
 }
 
+/* YAML 1.1 takes 3e-05 for text: a number with an exponent needs a point. */
 static void print_real(struct str *out, double x)
 {
     char text[40];
@@ -54,7 +55,9 @@ static void print_real(struct str *out, double x)
         snprintf(text, sizeof text, "%.*g", digits, x);
         if (strtod(text, NULL) == x) break;
     }
-    str_puts(out, text);
+    const char *exponent = strchr(text, 'e');
+    if (!exponent || strchr(text, '.')) str_puts(out, text);
+    else str_printf(out, "%.*s.0%s", (int)(exponent - text), text, exponent);
 }
 
 static void print_choice(struct str *out, const char *choices, int index)

@@ -15,7 +15,7 @@ struct config {
     int64_t layers, vocab;
     const char *dir, *from;
     double lr, betas[2], temperature;
-    int family;
+    int family, device;
     bool tied;
     struct conf_list train, valid;
 };
@@ -45,6 +45,7 @@ static const struct conf_row rows[] = {
     {.path = "model.from", .type = CONF_STRING, AT(from), .otherwise = "null", .doc = "weights"},
     {.path = "data.valid", .type = CONF_LIST, AT(valid), SOURCES, .otherwise = "[]", .doc = "text to test on"},
     {.path = "run.dir", .type = CONF_STRING, AT(dir), .otherwise = "runs/x", .doc = "where"},
+    {.path = "run.device", .type = CONF_CHOICE, AT(device), .otherwise = "cpu", .choices = "cpu|null", .doc = "machine"},
     {.path = "run.sample.temperature", .type = CONF_REAL, AT(temperature), .otherwise = "1", .doc = "heat"},
     {.path = NULL},
 };
@@ -78,7 +79,7 @@ static void refuses_with_place_and_remedy(void **state)
         {"model:\n  layrs: 4\n", "t.yaml:2: model.layrs: unknown key; did you mean model.layers?"},
         {"modle:\n  layers: 4\n", "t.yaml:1: modle: unknown key; did you mean model?"},
         {"\n\nlr: 1\n", "t.yaml:3: lr: unknown key; did you mean optimizer.lr?"},
-        {"run: {colour: red}", "t.yaml:1: run.colour: unknown key; known here: dir, sample"},
+        {"run: {colour: red}", "t.yaml:1: run.colour: unknown key; known here: dir, device, sample"},
         {"model: {layers: 0}", "t.yaml:1: model.layers: wanted an integer from 1 to 1000, got '0'"},
         {"model: {layers: 1e9}", "t.yaml:1: model.layers: wanted an integer from 1 to 1000, got '1e9'"},
         {"model: {layers: 2.5}", "t.yaml:1: model.layers: wanted an integer from 1 to 1000, got '2.5'"},
@@ -236,6 +237,39 @@ static void overrides_win_and_are_checked(void **state)
     arena_free(s.a);
 }
 
+/* `null` is the default everywhere but where it is the name of a choice. */
+static void null_is_a_choice_where_it_names_one(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int device;
+    } table[] = {{"run.device=null", 1}, {"run.device='null'", 1}, {"run.device=cpu", 0}, {"run={device: null}", 1},
+                 {"run={device: ~}", 0}, {"run={device: }", 0},    {"model.family=null", 0}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct session s;
+        assert_int_equal(session_read(&s, "data: {train: a}\n"), OK);
+        if (conf_override(s.c, table[i].text, &s.e)) fail_msg("%s: %s", table[i].text, s.e.text);
+        assert_int_equal(s.v.device, table[i].device);
+        assert_int_equal(s.v.family, 1); /* llama, the default, whatever was said */
+        arena_free(s.a);
+    }
+}
+
+/* Numbers that every reader of YAML takes for numbers: 1.1 wants a point before an exponent. */
+static void numbers_print_with_a_point_before_the_exponent(void **state)
+{
+    (void)state;
+    struct config v = {.lr = 3e-5, .betas = {1e-20, 0.95}, .temperature = 2.5e-7, .dir = "", .device = 1};
+    struct str s = {0};
+    conf_print(rows, &v, &s);
+    assert_contains(str_text(&s), "lr: 3.0e-05\n");
+    assert_contains(str_text(&s), "betas: [1.0e-20, 0.95]\n");
+    assert_contains(str_text(&s), "temperature: 2.5e-07\n");
+    assert_contains(str_text(&s), "device: null\n");
+    str_free(&s);
+}
+
 /* Random structs: print, parse, print: the same text and the same values. */
 static void what_is_printed_reads_back_equal(void **state)
 {
@@ -255,7 +289,7 @@ static void what_is_printed_reads_back_equal(void **state)
         struct config in = {.layers = 1 + (int64_t)(rng_u64(1, 3, i) % 1000), .vocab = i % 3 ? (int64_t)i : 0,
                             .dir = texts[i % n_texts], .from = i % 2 ? texts[i / 2 % n_texts] : NULL,
                             .lr = rng_uniform(1, 4, i), .betas = {rng_uniform(1, 5, i), 1.0 / 3},
-                            .temperature = -DBL_MIN, .family = (int)(i % 3), .tied = i & 1,
+                            .temperature = -DBL_MIN, .family = (int)(i % 3), .device = i & 1, .tied = i & 1,
                             .train = {sources, (int)(i % 4)}, .valid = {sources + 1, (int)(i % 3)}};
         struct str once = {0}, twice = {0};
         conf_print(rows, &in, &once);
@@ -263,7 +297,7 @@ static void what_is_printed_reads_back_equal(void **state)
         conf_print(rows, &s.v, &twice);
         assert_string_equal(once.p, twice.p);
         assert_true(in.lr == s.v.lr && in.betas[0] == s.v.betas[0] && in.betas[1] == s.v.betas[1]);
-        assert_true(in.temperature == s.v.temperature && in.layers == s.v.layers && in.vocab == s.v.vocab);
+        assert_true(in.device == s.v.device && in.temperature == s.v.temperature && in.layers == s.v.layers && in.vocab == s.v.vocab);
         assert_string_equal(in.dir, s.v.dir);
         for (int j = 0; j < in.train.n; j++) {
             const struct source *got = (const struct source *)s.v.train.items + j;
@@ -298,6 +332,8 @@ int main(void)
         cmocka_unit_test(refuses_with_place_and_remedy),    cmocka_unit_test(defaults_fill_what_is_not_said),
         cmocka_unit_test(reads_values_of_every_type),       cmocka_unit_test(remembers_where_values_came_from),
         cmocka_unit_test(overrides_win_and_are_checked),    cmocka_unit_test(what_is_printed_reads_back_equal),
+        cmocka_unit_test(null_is_a_choice_where_it_names_one),
+        cmocka_unit_test(numbers_print_with_a_point_before_the_exponent),
         cmocka_unit_test(help_names_every_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
