@@ -220,29 +220,62 @@ int dataset_n_trained(const struct dataset *d, int64_t step, int64_t global_batc
     return code;
 }
 
-int64_t dataset_eval_batches(const struct dataset *d, int64_t global_batch)
+/* Samples of a source for evaluation: the short one at its end, too. */
+static int64_t eval_samples_of(const struct dataset *d, int source)
 {
-    return (d->n_samples + global_batch - 1) / global_batch;
+    return (d->streams[source].file.n_tokens - 1 + d->seq_len - 1) / d->seq_len;
 }
 
-int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch, int64_t first, struct batch *b,
+/* How many samples there are, and how many of them `most` batches take. */
+static int64_t eval_samples(const struct dataset *d, int64_t global_batch, int64_t most, int64_t *all)
+{
+    *all = 0;
+    for (int i = 0; i < d->n; i++) *all += eval_samples_of(d, i);
+    return most == 0 || most > *all / global_batch ? *all : most * global_batch;
+}
+
+int64_t dataset_eval_batches(const struct dataset *d, int64_t global_batch, int64_t most)
+{
+    int64_t all, n = eval_samples(d, global_batch, most, &all);
+    return (n + global_batch - 1) / global_batch;
+}
+
+int64_t dataset_eval_tokens(const struct dataset *d)
+{
+    return d->n_tokens - d->n;
+}
+
+/* Sample k of the list into a row. What lies behind the end of its source repeats the last token and is no target. */
+static int eval_row(const struct dataset *d, int64_t k, struct batch *b, int64_t row, int32_t *sample, struct err *e)
+{
+    int source = 0;
+    while (k >= eval_samples_of(d, source)) k -= eval_samples_of(d, source++);
+    int64_t at = k * d->seq_len, left = d->streams[source].file.n_tokens - at, n = left < d->seq_len + 1 ? left : d->seq_len + 1;
+    int code = tokenfile_read(&d->streams[source].file, at, n, sample, e);
+    tokenfile_forget(&d->streams[source].file, at, n);
+    if (code) return code;
+    for (int64_t i = n; i <= d->seq_len; i++) sample[i] = sample[n - 1];
+    fill_row(d, b, row, sample);
+    for (int64_t i = n - 1; i < d->seq_len; i++) {
+        b->n_trained -= b->targets[row * d->seq_len + i] >= 0;
+        b->targets[row * d->seq_len + i] = -1;
+    }
+    return OK;
+}
+
+int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch, int64_t most, int64_t first, struct batch *b,
                        struct err *e)
 {
     CHECK(b->seq_len == d->seq_len, "a batch of sequences of %lld, data of %lld", (long long)b->seq_len,
           (long long)d->seq_len);
+    int64_t all, n = eval_samples(d, global_batch, most, &all);
     int32_t *sample = xmalloc(to_size(d->seq_len + 1) * sizeof *sample);
     int code = OK;
     b->n_trained = 0;
     for (int64_t row = 0; row < b->n_seqs && !code; row++) {
-        int64_t k = i * global_batch + first + row;
-        int source = 0;
-        while (source < d->n && k >= d->streams[source].n_samples) k -= d->streams[source++].n_samples;
-        if (source == d->n) {
-            blank_row(b, row);
-            continue;
-        }
-        code = read_sample(d, source, k, sample, e);
-        if (!code) fill_row(d, b, row, sample);
+        int64_t j = i * global_batch + first + row; /* the middle of the j-th of n equal parts of the list */
+        if (j >= n) blank_row(b, row);
+        else code = eval_row(d, (int64_t)((2 * (__int128)j + 1) * all / (2 * n)), b, row, sample, e);
     }
     xfree(sample);
     return code;

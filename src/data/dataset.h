@@ -54,11 +54,15 @@ int dataset_n_trained(const struct dataset *d, int64_t step, int64_t global_batc
 
 /* -- evaluate ----------------------------------------------------------------------------------------------- */
 
-/* All samples of all sources, one after the other, weights ignored, in batches of global_batch sequences. In the last
- * batch, sequences that do not exist have targets of -1. */
-int64_t dataset_eval_batches(const struct dataset *d, int64_t global_batch);
-int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch, int64_t first, struct batch *b,
+/* What is evaluated is a function of the files, seq_len, global_batch and `most` alone: not of seed, ranks or weights. The list of
+ * samples is all of all sources, one after the other; here the last one of a source also counts when it is short, with targets
+ * of -1 after its end, so that each token after the first of a source is a target once. Of this list `most` batches are taken
+ * at equal distances, from the first source to the last; 0, or more than there are: every sample once. In the last batch,
+ * sequences that do not exist have targets of -1. */
+int64_t dataset_eval_batches(const struct dataset *d, int64_t global_batch, int64_t most);
+int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch, int64_t most, int64_t first, struct batch *b,
                        struct err *e);
+int64_t dataset_eval_tokens(const struct dataset *d); /* targets in all samples; with masked boundaries at most so many */
 
 /* -- inspect ------------------------------------------------------------------------------------------------ */
 

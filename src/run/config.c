@@ -186,7 +186,7 @@ const struct conf_row config_rows[] = {
     INT("run.seed", run.seed, "1", 0, 9007199254740992.0, "seed of weights and dropout"),
     INT("run.log_every", run.log_every, "10", 1, 1e9, "steps between progress lines"),
     INT("run.eval_every", run.eval_every, "0", 0, 1e12, "steps between validations; 0: never"),
-    INT("run.eval_batches", run.eval_batches, "8", 1, 1e9, "global batches of validation text"),
+    INT("run.eval_batches", run.eval_batches, "8", 0, 1e9, "global batches of validation text, spread evenly over all of it; 0: all of it"),
     INT("run.threads", run.threads, "0", 0, 4096, "threads of a rank; 0: all cores"),
     CHOICE("run.device", run.device, "cpu", "cpu|null", "where to compute; null only counts"),
     TEXT("run.kernels", run.kernels, "auto", "auto, or ref for the plain loops"),

@@ -147,13 +147,14 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
     return append(m, &line, e);
 }
 
-int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, struct err *e)
+int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, int64_t valid_tokens, struct err *e)
 {
     struct str line = {0};
     struct json_out o = {.s = &line};
     json_begin_object(&o, NULL);
     json_put_int(&o, "step", step);
     json_put_real_digits(&o, "valid_loss", loss, 9);
+    json_put_int(&o, "valid_tokens", valid_tokens);
     json_put_int(&o, "tokens", tokens);
     json_end_object(&o);
     if (m->tb) tb_scalar(m->tb, "valid/loss", step, loss);

@@ -354,20 +354,19 @@ static int validate_server(struct trainer *t, struct err *e)
 static int validate(struct trainer *t, double *loss, struct err *e)
 {
     if (is_server(t)) return validate_server(t, e);
-    int64_t n = dataset_eval_batches(t->valid, t->cfg.batch.global), trained = 0, first, count;
+    int64_t most = t->cfg.run.eval_batches, n = dataset_eval_batches(t->valid, t->cfg.batch.global, most), trained = 0, first, count;
     double nats = 0;
     struct batch b;
     int rc = OK;
     config_part(&t->cfg, t->ranks.part, &first, &count);
     batch_init(&b, count, t->cfg.model.seq_len);
-    if (n > t->cfg.run.eval_batches) n = t->cfg.run.eval_batches;
     if (t->serve) {
         comm_wait(t->ranks.world, comm_broadcast(t->ranks.world, &n, 1, DT_I64, 0, "batches of validation"));
         t->engine->exchange.sums = t->ranks.workers; /* also of workers that otherwise count their own */
     }
     for (int64_t i = 0; !rc && i < n; i++) {
         struct engine_report r;
-        rc = together(t, dataset_eval_batch(t->valid, i, t->cfg.batch.global, first, &b, e), e);
+        rc = together(t, dataset_eval_batch(t->valid, i, t->cfg.batch.global, most, first, &b, e), e);
         if (rc) break;
         struct engine_batch view = view_batch(&b, first);
         engine_evaluate(t->engine, &view, &r);
@@ -380,9 +379,9 @@ static int validate(struct trainer *t, double *loss, struct err *e)
     *loss = trained ? nats / (double)trained : NAN;
     if (!t->leads) return OK;
     log_status_end();
-    log_info("step %lld  validation loss %.4f (perplexity %.2f) over %lld tokens", (long long)t->step, *loss, exp(*loss),
-             (long long)trained);
-    return metrics_valid(t->metrics, t->step, t->tokens, *loss, e);
+    log_info("step %lld  validation loss %.4f (perplexity %.2f) over %lld of %lld tokens", (long long)t->step, *loss, exp(*loss),
+             (long long)trained, (long long)dataset_eval_tokens(t->valid));
+    return metrics_valid(t->metrics, t->step, t->tokens, *loss, trained, e);
 }
 
 static int not_finite(struct trainer *t, const struct engine_batch *b, const struct engine_report *r, double lr,

@@ -1,6 +1,7 @@
 /* Sample order, blending, batches, evaluation, the cache, and fetching ahead. */
 #include "data_test.h"
 
+#include <math.h>
 #include <sys/wait.h>
 
 #include "data/dataset.h"
@@ -244,7 +245,7 @@ static void test_documents(void **state)
     scratch_free(dir);
 }
 
-static void test_blended_sources_and_evaluation(void **state)
+static void test_blended_sources(void **state)
 {
     (void)state;
     char *dir = scratch_new(), *a = put_counting(dir, "a.txt", 400), *b_path = put_counting(dir, "b.txt", 90);
@@ -274,26 +275,111 @@ static void test_blended_sources_and_evaluation(void **state)
     assert_int_equal(from[1], 100);
     assert_int_equal(seen_epochs, 100 / 11);
 
-    /* Evaluation: all 61 samples once, in order, then rows that train nothing. */
-    struct batch b;
-    batch_init(&b, 10, 8);
-    assert_int_equal(dataset_eval_batches(d, 20), 4);
-    int64_t trained = 0;
-    for (int64_t i = 0; i < 4; i++)
-        for (int64_t first = 0; first < 20; first += 10) {
-            assert_ok(dataset_eval_batch(d, i, 20, first, &b, &e), &e);
-            trained += b.n_trained;
-            if (i == 0 && first == 0) assert_int_equal(b.tokens[8], 32 + 8 * 7 % 89);
-            if (i == 2 && first == 10)
-                assert_int_equal(b.tokens[0], 32); /* sample 50 is the first of the second source */
-            if (i == 3 && first == 0) assert_int_equal(b.targets[8], -1);
-        }
-    assert_int_equal(trained, 61 * 8);
-    batch_fini(&b);
     dataset_close(d);
     tokenizer_free(t);
     xfree(a);
     xfree(b_path);
+    scratch_free(dir);
+}
+
+/* Two sources whose every token is another one: what stands in a batch tells where it comes from. */
+enum { A = 1000, B = 777, EVAL_VOCAB = A + B };
+
+static char *put_numbers(const char *dir, const char *name, int from, int n)
+{
+    struct tokenizer *t = tokenizer_new_byte();
+    struct tokenfile_head head = {.vocab = EVAL_VOCAB, .eos = 256, .fingerprint = tokenizer_fingerprint(t)};
+    struct tokenfile_writer *w;
+    struct err e;
+    char *path = fs_join(dir, name);
+    assert_ok(tokenfile_create(&w, path, &head, &e), &e);
+    for (int32_t i = from; i < from + n; i++) assert_ok(tokenfile_append(w, &i, 1, &e), &e);
+    assert_ok(tokenfile_publish(w, &e), &e);
+    tokenizer_free(t);
+    return path;
+}
+
+static struct dataset *open_two(const char *a, const char *b, int64_t seq_len, uint64_t seed, double weight)
+{
+    struct tokenizer *t = tokenizer_new_byte();
+    struct dataset_source sources[] = {{.path = a, .weight = weight}, {.path = b, .weight = 1}};
+    struct dataset_options o = {.sources = sources, .n_sources = 2, .tokenizer = t, .seq_len = seq_len, .seed = seed,
+                                .shuffled = seed % 2};
+    struct dataset *d;
+    struct err e;
+    assert_ok(dataset_open(&d, &o, &e), &e);
+    tokenizer_free(t);
+    return d;
+}
+
+/* How often each token is a target of what is evaluated, read in parts as `ranks` ranks would. */
+static void count_targets(const struct dataset *d, int64_t global, int64_t most, int ranks, int *times)
+{
+    struct batch b;
+    struct err e;
+    int64_t seq = dataset_seq_len(d), part = global / ranks;
+    memset(times, 0, EVAL_VOCAB * sizeof *times);
+    batch_init(&b, part, seq);
+    for (int64_t i = 0; i < dataset_eval_batches(d, global, most); i++)
+        for (int r = 0; r < ranks; r++) {
+            assert_ok(dataset_eval_batch(d, i, global, most, r * part, &b, &e), &e);
+            int64_t trained = 0;
+            for (int64_t k = 0; k < part * seq; k++) {
+                if (b.targets[k] < 0) continue;
+                assert_int_equal(b.targets[k], b.tokens[k] + 1);
+                times[b.targets[k]]++;
+                trained++;
+            }
+            assert_int_equal(b.n_trained, trained);
+        }
+    batch_fini(&b);
+}
+
+/* Of the targets in [lo, hi), the share that was taken once; none may be taken twice. */
+static double taken(const int *times, int lo, int hi)
+{
+    int n = 0;
+    for (int i = lo; i < hi; i++) {
+        if (times[i] > 1) fail_msg("token %d is evaluated %d times", i, times[i]);
+        n += times[i];
+    }
+    return (double)n / (hi - lo);
+}
+
+static void test_evaluation(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *a = put_numbers(dir, "a.tok", 0, A), *b = put_numbers(dir, "b.tok", A, B);
+    int times[EVAL_VOCAB], other[EVAL_VOCAB];
+    for (int64_t seq = 1; seq <= 40; seq += 3)
+        for (int64_t most = 0; most < 12; most += 1 + most / 4) {
+            struct dataset *d = open_two(a, b, seq, 1, 1), *e = open_two(a, b, seq, 2, 50);
+            int64_t samples = (A - 1 + seq - 1) / seq + (B - 1 + seq - 1) / seq, n = most * 6 < samples ? most * 6 : samples;
+            bool all = most == 0 || n == samples;
+            count_targets(d, 6, most, 1, times);
+            assert_int_equal(dataset_eval_batches(d, 6, most), all ? (samples + 5) / 6 : most);
+            assert_int_equal(dataset_eval_tokens(d), A - 1 + B - 1);
+            assert_true(times[0] == 0 && times[A] == 0); /* nothing comes before a source's first token */
+            for (int ranks = 2; ranks <= 6; ranks += ranks == 3 ? 3 : 1) {
+                count_targets(d, 6, most, ranks, other);
+                assert_memory_equal(times, other, sizeof times);
+            }
+            count_targets(e, 6, most, 1, other); /* another seed, order and weights: the same samples */
+            assert_memory_equal(times, other, sizeof times);
+            if (all) {
+                if (taken(times, 1, A) < 1 || taken(times, A + 1, A + B) < 1) fail_msg("%lld: not all", (long long)seq);
+            } else { /* every stretch of the list has its share, to within one sample at each of its ends */
+                double want = (double)(n * seq) / (A + B);
+                for (int lo = 0; lo < EVAL_VOCAB - 300; lo += 100)
+                    if (fabs(taken(times, lo, lo + 300) - want) * 300 > 2 * (double)seq + 2)
+                        fail_msg("sequences of %lld, %lld batches: of tokens %d to %d %.3f are taken, of all %.3f",
+                                 (long long)seq, (long long)most, lo, lo + 300, taken(times, lo, lo + 300), want);
+            }
+            dataset_close(d);
+            dataset_close(e);
+        }
+    xfree(a);
+    xfree(b);
     scratch_free(dir);
 }
 
@@ -474,7 +560,8 @@ int main(void)
         cmocka_unit_test(test_fingerprint),
         cmocka_unit_test(test_batch_parts_make_the_whole),
         cmocka_unit_test(test_documents),
-        cmocka_unit_test(test_blended_sources_and_evaluation),
+        cmocka_unit_test(test_blended_sources),
+        cmocka_unit_test(test_evaluation),
         cmocka_unit_test(test_cache),
         cmocka_unit_test(test_bad_requests),
         cmocka_unit_test(test_prefetch),

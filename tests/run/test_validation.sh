@@ -1,0 +1,60 @@
+#!/bin/bash
+# What validation measures: of a validation set with two very different halves a few batches tell what all of it tells, a run with
+# run.eval_batches=0 weighs every token once, and neither depends on the ranks.
+set -u
+tutti=$1
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+
+for i in $(seq 300); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/known.txt"
+for i in $(seq 600); do echo $((i * i * 7919 % 100003 * 31)) | tr 0-9 'QZ#@~XJ^WV'; done >"$dir/strange.txt"
+cat >"$dir/tiny.yaml" <<END
+model: {layers: 2, hidden: 24, heads: 4, kv_heads: 2, ffn: 32, seq_len: 20}
+data: {train: [$dir/known.txt], valid: [$dir/known.txt, $dir/strange.txt], cache_dir: $dir/cache}
+batch: {global: 6, micro: 1}
+precision: {recipe: fp32}
+optimizer: {lr: 0.01, schedule: {name: constant, warmup_steps: 0}}
+run: {threads: 1, tensorboard: false, steps: 40, eval_every: 40}
+checkpoint: {every: 0}
+END
+
+# valid NAME RANKS KEYS...: "loss tokens" of the last validation
+valid() {
+    local name=$1 ranks=$2
+    shift 2
+    "$tutti" train "$dir/tiny.yaml" -n "$ranks" run.dir="$dir/$name" "$@" >"$dir/log" 2>&1 || fail "$name: $(tail -3 "$dir/log")"
+    sed -nE 's/.*"valid_loss":([0-9.]+),"valid_tokens":([0-9]+).*/\1 \2/p' "$dir/$name/metrics.jsonl" | tail -1
+}
+# near WHAT GOT WANT TOLERANCE: relative
+near() { awk "BEGIN {d = $2 - $3; exit !((d < 0 ? -d : d) <= $4 * $3)}" || fail "$1: $2, wanted $3"; }
+
+read -r known n_known <<<"$(valid known 1 run.eval_batches=0 "data.valid=$dir/known.txt")"
+read -r strange n_strange <<<"$(valid strange 1 run.eval_batches=0 "data.valid=$dir/strange.txt")"
+read -r all n_all <<<"$(valid all 1 run.eval_batches=0)"
+awk "BEGIN {exit !($strange > 2 * $known)}" || fail "the halves are alike: $known and $strange"
+[ "$n_known" = "$(wc -c <"$dir/known.txt")" ] || fail "known: $n_known tokens of $(wc -c <"$dir/known.txt")"
+[ "$n_strange" = "$(wc -c <"$dir/strange.txt")" ] || fail "strange: $n_strange tokens of $(wc -c <"$dir/strange.txt")"
+[ "$n_all" = $((n_known + n_strange)) ] || fail "all: $n_all tokens of $((n_known + n_strange))"
+near "all" "$all" "$(awk "BEGIN {printf \"%.9f\", ($known * $n_known + $strange * $n_strange) / $n_all}")" 1e-7
+grep -q "over $n_all of $n_all tokens" "$dir/log" || fail "does not say how much was read: $(grep validation "$dir/log")"
+
+read -r few n_few <<<"$(valid few 1 run.eval_batches=8)"
+[ "$n_few" = 960 ] || fail "8 batches: $n_few tokens, wanted 960"
+near "8 batches" "$few" "$all" 0.1
+# Other ranks train to other bits, so weights come from one checkpoint and the learning rate is 0.
+for keys in "2 parallel.dp_shard=2" "3 parallel.dp_replicate=3" "2 parallel.tp=2" "2 parallel.pp=2" "2 parallel.cp=2" "2 parallel.servers=1"; do
+    for batches in 0 8; do
+        # shellcheck disable=SC2086
+        read -r loss n <<<"$(valid "ranks$batches-${keys// /-}" $keys run.eval_batches=$batches run.steps=41 run.eval_every=41 \
+            optimizer.lr=0 optimizer.weight_decay=0 checkpoint.resume="$dir/all/checkpoints/latest")"
+        [ $batches = 0 ] && want=$all || want=$few
+        [ $batches = 0 ] && n_want=$n_all || n_want=$n_few
+        [ "$n" = "$n_want" ] || fail "$keys: $n tokens, wanted $n_want"
+        near "$keys" "$loss" "$want" 2e-6
+    done
+done
+
+[ $failures = 0 ] || exit 1
+echo "all right"
