@@ -401,12 +401,11 @@ bool model_stage_uses(const struct model_config *c, const struct model_stage *s,
 void model_costs(const struct model_config *c, int64_t seq, double *layer, double *embed, double *head)
 {
     struct param_table t = {0};
-    double matrices = 0;
     model_declare(c, NULL, &t);
+    for (int l = 0; l < c->layers; l++) layer[l] = (double)c->heads * c->head_dim * (double)(seq + 1);
     for (int i = 0; i < t.n; i++)
-        if (t.p[i].layer == c->layers - 1 && t.p[i].nd >= 2) matrices += (double)t.p[i].numel * share_used(c, &t.p[i]);
+        if (t.p[i].layer >= 0 && t.p[i].nd >= 2) layer[t.p[i].layer] += (double)t.p[i].numel * share_used(c, &t.p[i]);
     param_table_free(&t);
-    *layer = matrices + (double)c->heads * c->head_dim * (double)(seq + 1);
     *embed = 0; /* a table is looked up */
     *head = (double)c->vocab * (double)c->hidden;
 }

@@ -138,7 +138,8 @@ void model_record(struct tape *t, const struct model_config *c, const struct par
 
 /* Whether a stage uses a parameter; a tied embedding is used by the first and by the last. */
 bool model_stage_uses(const struct model_config *c, const struct model_stage *s, const struct param *p);
-/* What a layer, the embedding and the head take of a step, relative to each other: FLOPs of matrix products. */
+/* What each layer, the embedding and the head take of a step, relative to each other: FLOPs of matrix products.
+ * layer [layers]. */
 void model_costs(const struct model_config *c, int64_t seq, double *layer, double *embed, double *head);
 /* Columns of the table of rotary angles; 0: the family has none. */
 int64_t model_rope_cols(const struct model_config *c);

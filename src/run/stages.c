@@ -1,25 +1,24 @@
-/* Dealing layers: they all cost the same, only the ends of the pipeline carry more. So layers go one by one to the stage
- * that is cheapest so far, which makes the dearest stage as cheap as possible; of equal ones the first takes it. Cost
- * O(layers x stages). Rejected: dynamic programming over cuts, which finds the same numbers. */
+/* What layers cost is counted in FLOPs; dealing them is arithmetic on whole numbers (run/deal.c). */
 #include "run/stages.h"
 
-#include "base/mem.h"
+#include <math.h>
 
+#include "base/mem.h"
+#include "run/deal.h"
+
+/* In units small enough that dealing is exact: of layers that are alike the numbers are the same. */
 static void deal(int64_t *n, int n_stages, const struct model_config *c, int64_t seq)
 {
-    double layer, embed, head;
-    model_costs(c, seq, &layer, &embed, &head);
-    double *cost = xcalloc((size_t)n_stages, sizeof *cost);
-    cost[0] += embed;
-    cost[n_stages - 1] += head;
-    for (int l = 0; l < c->layers; l++) {
-        int to = 0;
-        for (int s = 1; s < n_stages; s++)
-            if (cost[s] < cost[to]) to = s;
-        n[to]++;
-        cost[to] += layer;
-    }
+    double *layer = xcalloc((size_t)c->layers + 1, sizeof *layer), embed, head, most = (double)DEAL_MOST / 2;
+    int64_t *cost = xcalloc((size_t)c->layers + 1, sizeof *cost);
+    model_costs(c, seq, layer, &embed, &head);
+    double all = embed + head;
+    for (int l = 0; l < c->layers; l++) all += layer[l];
+    double unit = all > most ? all / most : 1; /* rounding up to a whole unit each is within the other half */
+    for (int l = 0; l < c->layers; l++) cost[l] = llround(layer[l] / unit);
+    deal_layers(n, n_stages, cost, c->layers, llround(embed / unit), llround(head / unit));
     xfree(cost);
+    xfree(layer);
 }
 
 int stages_split(struct model_stage *out, int n_stages, const struct model_config *c, int64_t seq,
@@ -29,6 +28,9 @@ int stages_split(struct model_stage *out, int n_stages, const struct model_confi
     int rc = OK, first = 0;
     if (layers && n_layers != n_stages)
         rc = err_set(e, ERR_REQUEST, "%d numbers of layers for %d stages; give one per stage", n_layers, n_stages);
+    if (!rc && !layers && !deal_possible(c->layers, n_stages))
+        rc = err_set(e, ERR_REQUEST, "%d layers are too few for %d stages, of which only the first (embedding) and the last (head) "
+                     "may have none; choose at most %d stages", c->layers, n_stages, c->layers + 2);
     if (!rc && !layers) deal(n, n_stages, c, seq);
     for (int s = 0; !rc && s < n_stages; s++) {
         if (layers) n[s] = layers[s];
@@ -38,12 +40,9 @@ int stages_split(struct model_stage *out, int n_stages, const struct model_confi
     }
     if (!rc && sum != c->layers)
         rc = err_set(e, ERR_REQUEST, "the stages have %lld layers together, the model has %d", (long long)sum, c->layers);
-    for (int s = 1; !rc && s + 1 < n_stages; s++) {
-        if (n[s] > 0) continue;
-        rc = layers ? err_set(e, ERR_REQUEST, "stage %d has no layers; only the first (embedding) and the last (head) may", s)
-                    : err_set(e, ERR_REQUEST, "%d layers leave stage %d of %d empty; choose at most %d stages", c->layers, s,
-                              n_stages, c->layers);
-    }
+    for (int s = 0; !rc && s < n_stages; s++)
+        if (n[s] < deal_least(s, n_stages))
+            rc = err_set(e, ERR_REQUEST, "stage %d has no layers; only the first (embedding) and the last (head) may", s);
     xfree(n);
     return rc;
 }

@@ -1,8 +1,9 @@
 /* stages.h: which layers make up each stage of the pipeline, and which pipeline ranks hold a parameter. On paper.
  *
  * Layers are dealt to the stages so that the slowest stage is as fast as can be; the embedding counts with the first
- * stage and the head with the last (nn/model.h knows what they cost), so 30 layers over 4 stages are legal, and a large
- * vocabulary moves layers away from the last stage. A list from the config overrides that.
+ * stage and the head with the last (nn/model.h knows what they cost), so 30 layers over 4 stages are legal, a large
+ * vocabulary moves layers away from the last stage, and the ends may have none (run/deal.h). A list from the config
+ * overrides that.
  * Floor 6. Order: Same(config).
  */
 #ifndef TUTTI_RUN_STAGES_H

@@ -212,7 +212,24 @@ static void test_split(void **state)
     expect_split(5, 4, 3, "2 2 1");
     expect_split(4, 100000, 3, "2 2 0"); /* the last stage has enough to do with the head */
     expect_split(1, 4, 1, "1");
-    expect_split(3, 4, 6, "3 layers leave stage 3 of 6 empty; choose at most 3 stages");
+    expect_split(5, 4, 7, "0 1 1 1 1 1 0"); /* the ends may be empty, no others */
+    expect_split(5, 4, 6, "1 1 1 1 1 0");
+    expect_split(1, 4, 2, "1 0");
+    expect_split(3, 4, 6, "3 layers are too few for 6 stages, of which only the first (embedding) and the last (head) may have none; "
+                 "choose at most 5 stages");
+    struct model_config llama = model(126, 4); /* Llama 3 405B on 16 ranks with 8 stages each */
+    struct model_stage stage[128];
+    struct err why = {0};
+    assert_int_equal(stages_split(stage, 128, &llama, 32, NULL, 0, &why), OK);
+    for (int s = 0; s < 128; s++) assert_int_equal(stage[s].end - stage[s].first, s > 0 && s < 127);
+    struct model_config some = model(6, 4); /* three plain layers, then three of eight times the width for each token */
+    struct model_stage half[2];
+    some.moe.experts = 16;
+    some.moe.top_k = 8;
+    some.moe.ffn = some.ffn;
+    some.moe.first_dense = 3;
+    assert_int_equal(stages_split(half, 2, &some, 32, NULL, 0, &why), OK);
+    assert_int_equal(half[0].end, 4);
     struct model_config c = model(5, 4);
     struct model_stage part[4];
     struct err e = {0};

@@ -11,7 +11,10 @@ struct layout {
     int pp, chunks, dp, zero, n_microbatches; /* of one data-parallel part */
     const int64_t *layers;
     int n_layers;
+    bool exact; /* the bits of one rank: sums keep their order */
 };
+
+#define ROW(k, ranks, v, d, z, m) .kind = k, .pp = ranks, .chunks = v, .dp = d, .zero = z, .n_microbatches = m
 
 struct trial {
     struct engine_config c; /* of one rank of the layout */
@@ -156,6 +159,9 @@ static void compare(const struct engine_config *c, const struct layout *y)
         if (!(g < bound)) fail_msg("%s: the gradient of %s is off by %g", name, p.p[i].name, g);
         if (!(v < 10 * bound)) fail_msg("%s: the value of %s is off by %g", name, p.p[i].name, v);
     }
+    if (y->exact && (memcmp(got.grad, want.grad, (size_t)p.numel * 4) || memcmp(got.value, want.value, (size_t)p.numel * 4) ||
+                     got.loss != want.loss || got.eval != want.eval))
+        fail_msg("%s: near one rank, and not its bits", name);
     if (!(fabs(got.loss - want.loss) < bound * want.loss)) fail_msg("%s: loss %g, not %g", name, got.loss, want.loss);
     if (!(fabs(got.norm - want.norm) < bound * want.norm)) fail_msg("%s: norm %g, not %g", name, got.norm, want.norm);
     if (!(fabs(got.eval - want.eval) < bound * want.eval)) fail_msg("%s: loss %g, not %g", name, got.eval, want.eval);
@@ -188,12 +194,12 @@ static void test_schedules(void **state)
 {
     (void)state;
     static const struct layout all[] = {
-        {"naive", 2, 2, 1, 0, 2, NULL, 0},    {"naive", 3, 1, 1, 0, 2, NULL, 0},  {"gpipe", 3, 1, 1, 0, 4, NULL, 0},
-        {"gpipe", 2, 2, 1, 0, 3, NULL, 0},    {"1f1b", 4, 1, 1, 0, 6, NULL, 0},   {"1f1b", 3, 1, 1, 0, 2, NULL, 0},
-        {"interleaved", 2, 2, 1, 0, 4, NULL, 0}, {"interleaved", 2, 3, 1, 0, 4, NULL, 0}, {"zbh1", 3, 1, 1, 0, 5, NULL, 0},
-        {"zbh2", 3, 1, 1, 0, 7, NULL, 0},     {"zbv", 2, 2, 1, 0, 5, NULL, 0},    {"zbv", 1, 2, 1, 0, 3, NULL, 0},
-        {"dualpipe", 2, 1, 1, 0, 4, NULL, 0}, {"dualpipe", 4, 1, 1, 0, 10, NULL, 0}, {"dualpipev", 2, 2, 1, 0, 5, NULL, 0},
-        {"dualpipev", 3, 2, 1, 0, 7, NULL, 0}, {"onestage", 1, 1, 1, 0, 3, NULL, 0},
+        {ROW("naive", 2, 2, 1, 0, 2)}, {ROW("naive", 3, 1, 1, 0, 2)}, {ROW("gpipe", 3, 1, 1, 0, 4)},
+        {ROW("gpipe", 2, 2, 1, 0, 3)}, {ROW("1f1b", 4, 1, 1, 0, 6)}, {ROW("1f1b", 3, 1, 1, 0, 2)},
+        {ROW("interleaved", 2, 2, 1, 0, 4)}, {ROW("interleaved", 2, 3, 1, 0, 4)}, {ROW("zbh1", 3, 1, 1, 0, 5)},
+        {ROW("zbh2", 3, 1, 1, 0, 7)}, {ROW("zbv", 2, 2, 1, 0, 5)}, {ROW("zbv", 1, 2, 1, 0, 3)},
+        {ROW("dualpipe", 2, 1, 1, 0, 4)}, {ROW("dualpipe", 4, 1, 1, 0, 10)}, {ROW("dualpipev", 2, 2, 1, 0, 5)},
+        {ROW("dualpipev", 3, 2, 1, 0, 7)}, {ROW("onestage", 1, 1, 1, 0, 3)},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int v = 0; v < 2; v++) {
@@ -211,9 +217,9 @@ static void test_zero_inside(void **state)
 {
     (void)state;
     static const struct layout all[] = {
-        {"1f1b", 2, 1, 2, 0, 3, NULL, 0},  {"gpipe", 2, 1, 2, 0, 3, NULL, 0},       {"interleaved", 2, 2, 2, 0, 4, NULL, 0},
-        {"zbh1", 2, 1, 2, 0, 4, NULL, 0},  {"zbv", 2, 2, 2, 0, 4, NULL, 0},         {"dualpipe", 2, 1, 2, 0, 4, NULL, 0},
-        {"1f1b", 2, 1, 3, 0, 2, NULL, 0},  {"dualpipev", 2, 2, 2, 0, 4, NULL, 0},
+        {ROW("1f1b", 2, 1, 2, 0, 3)}, {ROW("gpipe", 2, 1, 2, 0, 3)}, {ROW("interleaved", 2, 2, 2, 0, 4)},
+        {ROW("zbh1", 2, 1, 2, 0, 4)}, {ROW("zbv", 2, 2, 2, 0, 4)}, {ROW("dualpipe", 2, 1, 2, 0, 4)},
+        {ROW("1f1b", 2, 1, 3, 0, 2)}, {ROW("dualpipev", 2, 2, 2, 0, 4)},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int zero = 0; zero <= 3; zero++) {
@@ -232,8 +238,9 @@ static void test_uneven(void **state)
 {
     (void)state;
     static const int64_t a[] = {0, 3, 2, 0}, b[] = {1, 1, 3}, d[] = {2, 1, 1, 1};
-    const struct layout all[] = {{"1f1b", 4, 1, 1, 0, 4, a, 4}, {"zbh1", 3, 1, 1, 0, 4, b, 3}, {"zbv", 2, 2, 1, 0, 4, d, 4},
-                                 {"1f1b", 3, 1, 1, 0, 3, NULL, 0}, {"dualpipe", 4, 1, 1, 0, 8, a, 4}};
+    const struct layout all[] = {{ROW("1f1b", 4, 1, 1, 0, 4), .layers = a, .n_layers = 4}, {ROW("zbh1", 3, 1, 1, 0, 4), .layers = b, .n_layers = 3},
+                                 {ROW("zbv", 2, 2, 1, 0, 4), .layers = d, .n_layers = 4},
+                                 {ROW("1f1b", 3, 1, 1, 0, 3)}, {ROW("dualpipe", 4, 1, 1, 0, 8), .layers = a, .n_layers = 4}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int tie = 0; tie < 2; tie++) {
             struct engine_config c = small(MODEL_LLAMA, 5);
@@ -242,9 +249,33 @@ static void test_uneven(void **state)
         }
 }
 
+/* As many stages as layers and two more: the first embeds, the last has the head, dealt so or said so. */
+static void test_empty_ends(void **state)
+{
+    (void)state;
+    static const int64_t by_hand[] = {0, 1, 1, 1, 0};
+    const struct layout all[] = {{ROW("1f1b", 5, 1, 1, 0, 6), .exact = true},
+                                 {ROW("1f1b", 5, 1, 1, 0, 6), .layers = by_hand, .n_layers = 5, .exact = true},
+                                 {ROW("zbh2", 5, 1, 1, 0, 3), .exact = true}, {ROW("1f1b", 4, 1, 1, 0, 5), .exact = true},
+                                 {ROW("zbh1", 4, 1, 2, 3, 5)}, {ROW("gpipe", 5, 1, 2, 1, 2)},
+                                 {ROW("dualpipe", 4, 1, 1, 0, 8)}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int k = 0; k < 2; k++) {
+            struct engine_config c = small(k ? MODEL_LLAMA : MODEL_GPT2, all[i].pp == 5 ? 3 : 2);
+            c.recompute = i % 2;
+            c.model.tie = !all[i].exact && k;
+            compare(&c, &all[i]);
+        }
+    struct engine_config c = small(MODEL_LLAMA, 5);
+    c.model.layers = 4; /* six stages: on the same rank one with a layer and one without */
+    compare(&c, &(struct layout){ROW("zbv", 3, 2, 1, 0, 5), .exact = true});
+    compare(&c, &(struct layout){ROW("interleaved", 2, 3, 1, 0, 4), .exact = true});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_corridor), cmocka_unit_test(test_schedules),
-                                       cmocka_unit_test(test_zero_inside), cmocka_unit_test(test_uneven)};
+                                       cmocka_unit_test(test_zero_inside), cmocka_unit_test(test_uneven),
+                                       cmocka_unit_test(test_empty_ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
