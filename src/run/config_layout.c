@@ -143,10 +143,11 @@ void config_context(const struct config *c, struct par *par)
 static int check_context(const struct config *c, const struct conf *f, struct err *e)
 {
     int64_t cp = c->parallel.cp, inner = c->parallel.cp_inner, seq = c->model.seq_len;
+    int64_t fits = largest_divisor(cp * c->parallel.dp_shard, seq);
     if (cp > seq)
-        return conf_error(f, e, "parallel.cp", "%lld ranks leave some without a token of model.seq_len = %lld; choose %lld, which "
-                          "leaves more to dp_shard, or a longer sequence", (long long)cp, (long long)seq,
-                          (long long)largest_divisor(cp * c->parallel.dp_shard, seq));
+        return conf_error(f, e, "parallel.cp", "%lld ranks leave some without a token of model.seq_len = %lld; choose %lld and "
+                          "parallel.dp_shard: %lld, or a longer sequence", (long long)cp, (long long)seq, (long long)fits,
+                          (long long)(cp * c->parallel.dp_shard / fits));
     if (inner && c->parallel.cp_algorithm != CP_TWO_LEVEL)
         return conf_error(f, e, "parallel.cp_inner", "is for cp_algorithm: two_level, which has two levels; choose that, or 0");
     if (inner && cp % inner)
@@ -185,9 +186,12 @@ static int check_servers(const struct config *c, const struct conf *f, int n_ran
     if (s >= n_ranks)
         return conf_error(f, e, "parallel.servers", "%lld of %d ranks leave no worker; choose at most %d, or start more ranks (-n)",
                           (long long)s, n_ranks, n_ranks - 1);
-    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
-        if (no[i].bad)
-            return conf_error(f, e, no[i].key, "%s; choose %s, or set parallel.servers to 0", no[i].why, no[i].set);
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
+        char without[64] = "";
+        if (strcmp(no[i].key, "numerics.exact_order")) /* which may refuse so many ranks, servers or not */
+            snprintf(without, sizeof without, ", or parallel.servers: 0 (-n %lld)", (long long)(n_ranks - s));
+        if (no[i].bad) return conf_error(f, e, no[i].key, "%s; choose %s%s", no[i].why, no[i].set, without);
+    }
     return OK;
 }
 
@@ -214,18 +218,24 @@ static int resolve_experts(struct config *c, const struct conf *f, struct err *e
     return OK;
 }
 
-/* Counts per rank are kept in arrays of fixed size. */
+/* Counts per rank are kept in arrays of fixed size. What an axis gives up goes to dp_shard, so the ranks stay as many. */
 static int check_sizes(const struct config *c, const struct conf *f, struct err *e)
 {
-    int64_t copies = c->parallel.etp < c->parallel.tp ? c->parallel.etp : 1; /* they exchange rows in one group with ep */
+    int64_t shard = c->parallel.dp_shard, etp = c->parallel.etp, copies = etp < c->parallel.tp ? etp : 1; /* one group with ep */
     const struct {
         const char *key;
         int64_t size;
-    } axis[] = {{"parallel.tp", c->parallel.tp}, {"parallel.cp", c->parallel.cp}, {"parallel.ep", c->parallel.ep * copies}};
-    for (size_t i = 0; i < sizeof axis / sizeof *axis; i++)
+    } axis[] = {{"parallel.tp", c->parallel.tp}, {"parallel.cp", c->parallel.cp}};
+    for (size_t i = 0; i < sizeof axis / sizeof *axis; i++) {
+        int64_t fits = largest_divisor(axis[i].size, PAR_MAX_RANKS);
         if (axis[i].size > PAR_MAX_RANKS)
-            return conf_error(f, e, axis[i].key, "%lld ranks in one group; choose at most %d", (long long)axis[i].size,
-                              PAR_MAX_RANKS);
+            return conf_error(f, e, axis[i].key, "%lld ranks in one group, of at most %d; choose %lld and parallel.dp_shard: %lld",
+                              (long long)axis[i].size, PAR_MAX_RANKS, (long long)fits, (long long)(axis[i].size / fits * shard));
+    }
+    int64_t most = PAR_MAX_RANKS / copies, ranks = shard * c->parallel.cp * c->parallel.tp / etp;
+    if (c->parallel.ep > most)
+        return conf_error(f, e, "parallel.ep", "%lld ranks in one group, of at most %d; choose %lld", (long long)(c->parallel.ep * copies),
+                          PAR_MAX_RANKS, (long long)largest_divisor(ranks, most < c->model.moe.experts ? most : c->model.moe.experts));
     return OK;
 }
 
@@ -318,6 +328,16 @@ static int refuse_batch(const struct config *c, const struct conf *f, int64_t be
                       (long long)dp, (long long)c->batch.micro, (long long)((below ? below : above) * each), other);
 }
 
+/* Another number of stages would do, on as many ranks as then come together. */
+static int refuse_stages(const struct config *c, const struct conf *f, int64_t fewer, int64_t more, const char *why, struct err *e)
+{
+    int64_t first = fewer ? fewer : more, others = config_ranks(c) / c->parallel.pp;
+    char other[64] = "";
+    if (fewer && more) snprintf(other, sizeof other, " or %lld (-n %lld)", (long long)more, (long long)(others * more));
+    return conf_error(f, e, "parallel.pp", "%s; the nearest that fits is %lld (-n %lld)%s", why, (long long)first,
+                      (long long)(others * first), other);
+}
+
 /* There is no such schedule: of which number is there another one? */
 static int refuse_schedule(const struct config *c, const struct conf *f, const char *why, struct err *e)
 {
@@ -329,8 +349,9 @@ static int refuse_schedule(const struct config *c, const struct conf *f, const c
     int64_t below = first_that_fits(c, &s, &s.microbatches, m - 1, 1, false);
     int64_t above = first_that_fits(c, &s, &s.microbatches, m + 1, m + 4 * s.pp, false);
     if (below || above) return refuse_batch(c, f, below, above, why, e);
-    bool others = first_that_fits(c, &s, &s.pp, s.pp - 1, 2, false) || first_that_fits(c, &s, &s.pp, s.pp + 1, 2 * s.pp, false);
-    return conf_error(f, e, others ? "parallel.pp" : "parallel.schedule", "%s", why);
+    int64_t fewer = first_that_fits(c, &s, &s.pp, s.pp - 1, 2, true), more = first_that_fits(c, &s, &s.pp, s.pp + 1, 2 * s.pp, true);
+    if (fewer || more) return refuse_stages(c, f, fewer, more, why, e);
+    return conf_error(f, e, "parallel.schedule", "%s", why);
 }
 
 static int check_pipeline(const struct config *c, const struct conf *f, struct err *e)
@@ -346,26 +367,109 @@ static int check_pipeline(const struct config *c, const struct conf *f, struct e
     if (chunks) return conf_error(f, e, "parallel.chunks", "%s; the nearest that fits is %lld", why.text, (long long)chunks);
     int64_t pp = first_that_fits(c, &s, &s.pp, s.pp - 1, 1, true);
     char advice[64] = "";
-    if (pp) snprintf(advice, sizeof advice, "; the nearest pp that fits is %lld", (long long)pp);
+    if (pp) snprintf(advice, sizeof advice, "; the nearest pp that fits is %lld (-n %lld)", (long long)pp,
+                     (long long)(config_ranks(c) / s.pp * pp));
     return conf_error(f, e, "parallel.pp", "%s (%d on each of %lld ranks)%s", why.text, stages / to_int(s.pp), (long long)s.pp,
                       advice);
 }
 
 /* ---- exact order ---- */
+static int64_t power_below(int64_t n)
+{
+    int64_t p = 1;
+    while (2 * p <= n) p *= 2;
+    return p;
+}
+
+/* What check_exact wants, all of it, of a layout that is advised: its degrees say how many ranks to start, so nothing else has to
+ * change. */
+static bool exact_fits(const struct config *c)
+{
+    int64_t dp = config_dp(c);
+    struct err ignored;
+    bool apart = c->model.moe.experts && c->parallel.etp < c->parallel.tp, pipe = c->parallel.pp > 1;
+    return power_below(dp) == dp && c->parallel.cp == 1 && c->parallel.ep == 1 && !apart && c->precision.grad == GRAD_FP32 &&
+           c->batch.global % (dp * c->batch.micro) == 0 && !(pipe && config_microbatches(c) > 1) &&
+           !config_check_pipeline(c, &ignored);
+}
+
+/* Both data-parallel degrees as powers of two, the next ones above, or the nearest ones below with which the batch can be halved. */
+static bool halving_degrees(const struct config *c, bool above, struct config *with)
+{
+    int64_t *const degree[] = {&with->parallel.dp_replicate, &with->parallel.dp_shard};
+    *with = *c;
+    for (int i = 0; i < 2; i++) {
+        int64_t below = power_below(*degree[i]);
+        if (below != *degree[i]) *degree[i] = above ? 2 * below : below;
+    }
+    while (!above && !exact_fits(with) && config_dp(with) > 1)
+        *degree[*degree[0] > *degree[1] ? 0 : 1] /= 2;
+    return exact_fits(with);
+}
+
+/* " parallel.dp_shard: 2 (-n 2), or": what differs, and the ranks that then have to be started. */
+static void advise_degrees(const struct config *c, const struct config *with, char *out, size_t n)
+{
+    size_t k = 0;
+    if (with->parallel.dp_replicate != c->parallel.dp_replicate)
+        k += (size_t)snprintf(out, n, " parallel.dp_replicate: %lld", (long long)with->parallel.dp_replicate);
+    if (with->parallel.dp_shard != c->parallel.dp_shard)
+        k += (size_t)snprintf(out + k, n - k, "%s parallel.dp_shard: %lld", k ? " and" : "", (long long)with->parallel.dp_shard);
+    snprintf(out + k, n - k, " (-n %d), or", config_ranks(with));
+}
+
+static int refuse_halving(const struct config *c, struct err *e)
+{
+    struct config with;
+    char below[128] = "", above[128] = "";
+    if (halving_degrees(c, false, &with)) advise_degrees(c, &with, below, sizeof below);
+    if (halving_degrees(c, true, &with)) advise_degrees(c, &with, above, sizeof above);
+    return err_set(e, ERR_REQUEST, "numerics.exact_order halves the batch: wanted a power of two data-parallel ranks, got %lld; choose"
+                   "%s%s numerics.exact_order: false", (long long)config_dp(c), below, above);
+}
+
+/* The number of sequences nearest to batch.micro with which the batch can be halved; 0: there is none. */
+static int64_t halving_micro(const struct config *c)
+{
+    struct config with = *c;
+    for (int64_t d = 1; d < c->batch.global; d++)
+        for (int up = 0; up < 2; up++) {
+            int64_t m = with.batch.micro = up ? c->batch.micro + d : c->batch.micro - d;
+            if (m >= 1 && m <= c->batch.global && exact_fits(&with)) return m;
+        }
+    return 0;
+}
+
+/* The batch has to be a multiple of `unit`. */
+static int refuse_unequal(const struct config *c, int64_t unit, struct err *e)
+{
+    struct config with = *c;
+    int64_t below = c->batch.global / unit * unit, fits[2], n = 0;
+    for (int up = 0; up < 2; up++) {
+        with.batch.global = below + (up || !below ? unit : 0);
+        if (up && !below) with.batch.global += unit;
+        if (exact_fits(&with)) fits[n++] = with.batch.global;
+    }
+    with.batch.global = unit;
+    if (!n) fits[n++] = unit; /* a microbatch on each rank */
+    char other[32] = "";
+    if (n > 1) snprintf(other, sizeof other, " or %lld", (long long)fits[1]);
+    return err_set(e, ERR_REQUEST, "numerics.exact_order wants as many microbatches of %lld on each of %lld data-parallel ranks, got "
+                   "%lld sequences; choose %lld%s", (long long)c->batch.micro, (long long)config_dp(c), (long long)c->batch.global,
+                   (long long)fits[0], other);
+}
 
 /* Every rank has a subtree of the tree of microbatches (state/exact.h). *key: what to change. */
 static int check_exact(const struct config *c, const char **key, struct err *e)
 {
-    int64_t dp = config_dp(c), below = 1, m = c->batch.micro, n = c->batch.global, tp = c->parallel.tp;
-    while (2 * below <= dp) below *= 2;
-    *key = c->parallel.dp_replicate > 1 ? "parallel.dp_replicate" : "parallel.dp_shard";
-    if (below != dp)
-        return err_set(e, ERR_REQUEST, "numerics.exact_order halves the batch: wanted a power of two data-parallel ranks, got "
-                       "%lld; choose %lld or %lld", (long long)dp, (long long)below, (long long)(2 * below));
+    int64_t dp = config_dp(c), m = c->batch.micro, n = c->batch.global, tp = c->parallel.tp;
+    int ranks = config_ranks(c);
+    *key = power_below(c->parallel.dp_replicate) != c->parallel.dp_replicate ? "parallel.dp_replicate" : "parallel.dp_shard";
+    if (power_below(dp) != dp) return refuse_halving(c, e);
     *key = "parallel.cp";
     if (c->parallel.cp > 1)
         return err_set(e, ERR_REQUEST, "numerics.exact_order adds up gradients of whole sequences in one order, and ranks of cp have "
-                       "sums over parts of them; choose 1, or numerics.exact_order: false");
+                       "sums over parts of them; choose 1 (-n %d), or numerics.exact_order: false", ranks / to_int(c->parallel.cp));
     *key = "parallel.ep";
     if (c->parallel.ep > 1)
         return err_set(e, ERR_REQUEST, "numerics.exact_order adds up gradients of whole microbatches in one order, and over ep an expert "
@@ -378,23 +482,21 @@ static int check_exact(const struct config *c, const char **key, struct err *e)
     if (c->precision.grad != GRAD_FP32)
         return err_set(e, ERR_REQUEST, "bf16 rounds sums where ranks meet, which numerics.exact_order cannot allow; choose fp32");
     *key = "batch.micro";
-    if (n % m)
+    int64_t micro = n % (dp * m) ? halving_micro(c) : m;
+    if (n % m && micro)
         return err_set(e, ERR_REQUEST, "numerics.exact_order wants equal microbatches: %lld does not divide batch.global = "
-                       "%lld; the nearest that does is %lld", (long long)m, (long long)n, (long long)nearest_divisor(n, m));
-    if (n % dp == 0 && n % (dp * m))
+                       "%lld; the nearest that fits is %lld", (long long)m, (long long)n, (long long)micro);
+    if (n % (dp * m) && micro)
         return err_set(e, ERR_REQUEST, "numerics.exact_order wants as many microbatches of %lld on each of %lld data-parallel ranks, "
                        "which have %lld sequences; the nearest that fits is %lld", (long long)m, (long long)dp, (long long)(n / dp),
-                       (long long)nearest_divisor(n / dp, m));
+                       (long long)micro);
     *key = "batch.global";
-    below = n / (dp * m) * dp * m;
-    if (n % (dp * m))
-        return err_set(e, ERR_REQUEST, "numerics.exact_order wants as many microbatches of %lld on each of %lld data-parallel ranks, got "
-                       "%lld sequences; choose %lld or %lld", (long long)m, (long long)dp, (long long)n,
-                       (long long)(below ? below : dp * m), (long long)(below + (below ? 1 : 2) * dp * m));
+    if (n % (dp * m)) return refuse_unequal(c, dp * m, e);
     *key = "parallel.pp";
     if (c->parallel.pp > 1 && config_microbatches(c) > 1)
         return err_set(e, ERR_REQUEST, "numerics.exact_order finishes a microbatch before the next begins, a pipeline has several under "
-                       "way; choose 1, or batch.global = %lld: one microbatch a rank", (long long)(dp * m));
+                       "way; choose 1 (-n %d), or batch.global = %lld: one microbatch a rank", ranks / to_int(c->parallel.pp),
+                       (long long)(dp * m));
     return OK;
 }
 

@@ -43,11 +43,13 @@ static const struct refusal refusals[] = {
     {DENSE "parallel.tp=2", 1, "parallel.tp", "start 2 ranks (-n)", "", 2},
     {DENSE "parallel.tp=0", 4, "parallel.tp", "wanted 1 or more, or -1", "parallel.tp=1", 0},
     {DENSE "parallel.tp=-1 parallel.cp=-1", 4, "parallel.tp", "parallel.cp does; choose 1", "parallel.tp=1", 0},
-    {DENSE "parallel.tp=8192", 8192, "parallel.tp", "at most 4096", "parallel.tp=4096", 0},
+    {DENSE "parallel.tp=8192", 8192, "parallel.tp", "at most 4096; choose 4096 and", "parallel.tp=4096", 0},
+    {DENSE "parallel.dp_shard=1 parallel.tp=8192", 8192, "parallel.tp", "parallel.dp_shard: 2", "parallel.tp=4096 parallel.dp_shard=2", 0},
+    {DENSE "parallel.dp_shard=1 parallel.cp=9", 9, "parallel.cp", "choose 3 and parallel.dp_shard: 3", "parallel.cp=3 parallel.dp_shard=3", 0},
     {EXPERTS "parallel.ep=128 parallel.tp=128 parallel.etp=64 model.moe.experts=128", 16384, "parallel.ep", "at most 4096",
      "parallel.ep=64", 0},
     /* context */
-    {DENSE "parallel.cp=9", 9, "parallel.cp", "without a token of model.seq_len = 8; choose 3", "parallel.cp=3", 0},
+    {DENSE "parallel.cp=9", 9, "parallel.cp", "without a token of model.seq_len = 8; choose 3 and", "parallel.cp=3", 0},
     {DENSE "parallel.cp=4 parallel.cp_inner=2", 4, "parallel.cp_inner", "two_level", "parallel.cp_algorithm=two_level", 0},
     {DENSE "parallel.cp=4 parallel.cp_inner=2", 4, "parallel.cp_inner", "or 0", "parallel.cp_inner=0", 0},
     {DENSE "parallel.cp=4 parallel.cp_algorithm=two_level parallel.cp_inner=3", 4, "parallel.cp_inner", "nearest that does is 2", "parallel.cp_inner=2", 0},
@@ -87,7 +89,7 @@ static const struct refusal refusals[] = {
     {SERVERS "parallel.dp_shard=4", 4, "parallel.dp_shard", "start 5", "", 5},
     {SERVERS "parallel.tp=3", 4, "parallel.tp", "whole model", "parallel.tp=1", 0},
     {SERVERS "parallel.cp=3", 4, "parallel.cp", "whole sequences", "parallel.cp=1", 0},
-    {SERVERS "parallel.pp=3", 4, "parallel.pp", "set parallel.servers to 0", "parallel.servers=0", 3},
+    {SERVERS "parallel.pp=3", 4, "parallel.pp", "or parallel.servers: 0 (-n 3)", "parallel.servers=0", 3},
     {EXPERTS "parallel.servers=1 parallel.ep=3", 4, "parallel.ep", "whole model", "parallel.ep=1", 0},
     {SERVERS "parallel.dp_replicate=3", 4, "parallel.dp_replicate", "alike", "parallel.dp_replicate=1", 0},
     {SERVERS "parallel.zero=1", 4, "parallel.zero", "none to share out", "parallel.zero=0", 0},
@@ -95,20 +97,95 @@ static const struct refusal refusals[] = {
     {SERVERS "numerics.exact_order=true", 4, "numerics.exact_order", "choose false", "numerics.exact_order=false", 0},
     {BIAS "parallel.servers=1", 4, "model.moe.bias_speed", "no loads", "model.moe.bias_speed=0", 0},
     /* exact order */
-    {EXACT, 3, "parallel.dp_shard", "choose 2 or 4", "", 4},
-    {EXACT "parallel.dp_replicate=6", 6, "parallel.dp_replicate", "choose 4 or 8", "parallel.dp_replicate=4", 4},
+    {EXACT, 3, "parallel.dp_shard", "choose parallel.dp_shard: 2 (-n 2), or parallel.dp_shard: 4 (-n 4), or numerics", "", 4},
+    {EXACT "parallel.dp_replicate=6", 6, "parallel.dp_replicate", "dp_replicate: 4 (-n 4), or parallel.dp_replicate: 8 (-n 8), or", "parallel.dp_replicate=4", 4},
+    {EXACT "parallel.dp_shard=3 parallel.dp_replicate=2 parallel.tp=2", 12, "parallel.dp_shard", "choose parallel.dp_shard: 2 (-n 8), or parallel.dp_shard: 4 (-n 16)", "parallel.dp_shard=4", 16},
+    {EXACT "parallel.dp_shard=3 parallel.dp_replicate=3", 9, "parallel.dp_replicate", "dp_replicate: 2 and parallel.dp_shard: 2 (-n 4)", "parallel.dp_shard=2 parallel.dp_replicate=2", 4},
+    {EXACT "batch.global=6", 3, "parallel.dp_shard", "choose parallel.dp_shard: 2 (-n 2), or numerics", "", 2},
+    {EXACT "batch.global=7", 3, "parallel.dp_shard", "choose parallel.dp_shard: 1 (-n 1), or numerics", "", 1},
+    {EXACT "batch.global=7 batch.micro=2", 3, "parallel.dp_shard", "data-parallel ranks, got 3; choose numerics.exact_order: false", "numerics.exact_order=false", 0},
+    {EXACT "parallel.dp_shard=1 parallel.pp=2", 2, "parallel.pp", "choose 1 (-n 1), or batch", "parallel.pp=1", 1},
+    {EXACT "batch.global=12 batch.micro=5", 2, "batch.micro", "nearest that fits is 6", "batch.micro=6", 0},
+    {EXACT "parallel.pp=2 batch.global=6 parallel.dp_shard=4", 8, "batch.global", "got 6 sequences; choose 4", "batch.global=4", 0},
     {EXACT "parallel.cp=2", 2, "parallel.cp", "sums over parts of them; choose 1", "parallel.cp=1", 0},
     {EXACT "parallel.cp=2", 2, "parallel.cp", "numerics.exact_order: false", "numerics.exact_order=false", 0},
     {EXPERTS "numerics.exact_order=true parallel.ep=2", 2, "parallel.ep", "choose 1", "parallel.ep=1", 0},
     {EXPERTS "numerics.exact_order=true parallel.tp=2 parallel.etp=1", 4, "parallel.etp", "choose 2", "parallel.etp=2", 0},
     {EXPERTS "numerics.exact_order=true parallel.tp=4 parallel.etp=2", 4, "parallel.etp", "choose 4", "parallel.etp=4", 0},
     {EXACT "precision.grad=bf16", 2, "precision.grad", "choose fp32", "precision.grad=fp32", 0},
-    {EXACT "batch.micro=3", 2, "batch.micro", "nearest that does is 2", "batch.micro=2", 0},
+    {EXACT "batch.micro=3", 2, "batch.micro", "nearest that fits is 2", "batch.micro=2", 0},
     {EXACT "batch.micro=4", 4, "batch.micro", "nearest that fits is 2", "batch.micro=2", 0},
     {EXACT "batch.global=6", 4, "batch.global", "choose 4 or 8", "batch.global=8", 0},
     {EXACT "parallel.pp=2", 2, "parallel.pp", "batch.global = 1", "batch.global=1", 0},
     {EXACT "parallel.pp=2", 2, "parallel.pp", "choose 1", "parallel.pp=1", 0},
 };
+
+/* ---- what is advised, followed ---- */
+struct advice { /* one piece of it */
+    char keys[256];
+    int ranks; /* 0: as many as there were */
+};
+enum { PIECES = 8 };
+
+static int word_len(const char *at) { return (int)strcspn(at, " ,;?'"); }
+static bool begins(const char *at, const char *with) { return !strncmp(at, with, strlen(with)); }
+
+/* "3" (for key), "tp: 3", "parallel.tp: 3" or "batch.global = 8": one key and value to the end of out; where it ends. */
+static const char *read_pair(const char *at, const char *key, char *out, size_t room)
+{
+    int len = word_len(at);
+    char name[64];
+    snprintf(name, sizeof name, "%s", key);
+    if (len > 1 && at[len - 1] == ':') {
+        snprintf(name, sizeof name, "%s%.*s", memchr(at, '.', (size_t)len) ? "" : "parallel.", len - 1, at);
+        at += len + 1;
+    } else if (begins(at + len, " = ")) {
+        snprintf(name, sizeof name, "%.*s", len, at);
+        at += len + 3;
+    }
+    len = word_len(at);
+    snprintf(out, room, " %s=%.*s", name, len - (at[len - 1] == ':'), at);
+    return at + len;
+}
+
+static bool names_key(const char *at)
+{
+    int len = word_len(at);
+    return len > 1 && at[len - 1] == ':';
+}
+
+/* "3 or 5", "3 (-n 3) or parallel.tp: 5 and parallel.cp: 2 (-n 10), or numerics.exact_order: false". Ends where it goes on in words. */
+static int read_list(const char *at, const char *key, struct advice *p, int n)
+{
+    for (bool more = true; more && !begins(at, "start ") && !begins(at, "a longer") && !begins(at, "that");) {
+        struct advice *x = &p[n++];
+        assert_true(n <= PIECES);
+        *x = (struct advice){0};
+        at = read_pair(at, key, x->keys, sizeof x->keys);
+        for (int skip; (skip = begins(at, " and ") ? 5 : begins(at, ", ") ? 2 : 0) && names_key(at + skip);)
+            at = read_pair(at + skip, key, x->keys + strlen(x->keys), sizeof x->keys - strlen(x->keys));
+        if (sscanf(at, " (-n %d)", &x->ranks) == 1) at = strchr(at, ')') + 1;
+        int skip = begins(at, " or ") ? 4 : begins(at, ", or ") ? 5 : 0;
+        at += skip;
+        more = skip > 0;
+    }
+    return n;
+}
+
+/* Everything that the text says could be done; of an explanation that ends in advice the end. */
+static int read_advice(const char *text, const char *key, struct advice *p)
+{
+    static const char *const before[] = {"that is ", "the nearest that does is ", "the nearest that fits is ", "the nearest ep that does is ",
+                                         "the nearest ep that fits is ", "the nearest pp that fits is ", "did you mean '",
+                                         "choose at most ", "choose at least ", "choose that, or ", "choose ", "wanted 1 or more, or "};
+    int n = 0, ranks;
+    const char *at = NULL, *start = strstr(text, "start ");
+    for (size_t i = 0; !at && i < sizeof before / sizeof *before; i++)
+        if ((at = strstr(text, before[i]))) at += strlen(before[i]);
+    if (at) n = read_list(at, key, p, 0);
+    if (start && sscanf(start, "start %d ranks (-n)", &ranks) == 1) p[n++] = (struct advice){.ranks = ranks};
+    return n;
+}
 
 /* Loads and resolves; keys are separated by blanks. */
 static int resolve(struct config *c, struct arena *a, const char *keys, const char *more, int ranks, struct err *e)
@@ -143,6 +220,34 @@ static void test_refusals(void **state)
         assert_int_equal(config_ranks(&c), ranks);
         arena_free(a);
     }
+}
+
+/* Whatever a refusal advises is accepted by who follows it to the letter: with these keys, on so many ranks, and nothing else. */
+static void test_advice(void **state)
+{
+    (void)state;
+    int followed = 0, without = 0;
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        const struct refusal *r = &refusals[i];
+        struct arena *a = arena_new();
+        struct config c;
+        struct err e = {0};
+        struct advice p[PIECES];
+        resolve(&c, a, r->keys, "", r->ranks, &e);
+        int n = read_advice(e.text, r->key, p);
+        without += n == 0;
+        for (int k = 0; k < n; k++) {
+            struct err again = {0};
+            int ranks = p[k].ranks ? p[k].ranks : r->ranks;
+            if (getenv("TELL")) print_message("%s\n    -> %s -n %d\n", e.text, p[k].keys, ranks);
+            if (resolve(&c, a, r->keys, p[k].keys, ranks, &again))
+                fail_msg("'%s' on %d ranks says '%s'; with '%s' on %d ranks it says '%s'", r->keys, r->ranks, e.text, p[k].keys, ranks,
+                         again.text);
+            followed++;
+        }
+        arena_free(a);
+    }
+    assert_true(followed > 100 && without < 8);
 }
 
 /* A schedule of one's own must be for this run. */
@@ -210,6 +315,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_advice),
         cmocka_unit_test(test_schedule_file),
         cmocka_unit_test(test_legal),
     };
