@@ -12,7 +12,7 @@ int cmd_verify(int argc, char **argv)
         printf("tutti verify CONFIG [-n RANKS] [--axes LIST] [--json] [key=value ...]\n\n"
                "Trains CONFIG for %d steps on one rank and in every legal layout of up to RANKS ranks (threads of this\n"
                "process, random tokens), and compares every gradient, every updated value, the gradient norm and the loss.\n"
-               "--axes dp,tp: only layouts that use no other axes; of dp, tp, cp, pp, ep, servers.\n"
+               "--axes dp,tp: only layouts that use these axes and no others (tp: none with dp); of dp, tp, cp, pp, ep, servers.\n"
                "Exit status 1 when a layout differs by more than the bound (fp32: 1e-5). Make big models smaller with\n"
                "keys, for example model.layers=2 model.hidden=64 batch.global=8 model.seq_len=64.\n", STEPS);
         return 0;

@@ -182,11 +182,11 @@ static void print_view(const struct mesh *m, enum mesh_view v, bool skip_pp, str
     if (!printed) str_puts(out, " all axes 1");
 }
 
-void mesh_print(const struct mesh *m, struct str *out)
+void mesh_print(const struct mesh *m, bool experts, struct str *out)
 {
     str_printf(out, "%d rank%s:", m->n_ranks, m->n_ranks == 1 ? "" : "s");
     print_view(m, MESH_DENSE, false, out);
-    if (m->size[AXIS_EP] == 1 && m->size[AXIS_ETP] == 1) return;
+    if (!experts || (m->size[AXIS_EP] == 1 && m->size[AXIS_ETP] == 1)) return;
     str_puts(out, "; experts:");
     print_view(m, MESH_EXPERT, true, out);
 }

@@ -58,7 +58,7 @@ int mesh_group_at(const struct mesh_axis *axes, int n_axes, int rank, int i); /*
 /* Where rank stands in that list. */
 int mesh_group_index(const struct mesh_axis *axes, int n_axes, int rank);
 
-/* "8 ranks: dp_shard 2 x tp 4; experts: edp 8" (axes of size 1 left out). */
-void mesh_print(const struct mesh *m, struct str *out);
+/* "8 ranks: dp_shard 2 x tp 4; experts: edp 8" (axes of size 1 left out; experts: whether there are any). */
+void mesh_print(const struct mesh *m, bool experts, struct str *out);
 
 #endif

@@ -222,7 +222,7 @@ static int open_engine(struct trainer *t, struct err *e)
                  t->cfg.parallel.server_mode == SERVER_ASYNC ? "asynchronous" : "synchronous", comm_transport(t->ranks.world));
     else if (t->ranks.n > 1) {
         struct str mesh = {0};
-        mesh_print(&t->ranks.mesh, &mesh);
+        mesh_print(&t->ranks.mesh, ec.model.moe.experts > 0, &mesh);
         log_info("ranks: %s, zero %d, over %s", str_text(&mesh), ec.zero, comm_transport(t->ranks.world));
         str_free(&mesh);
     }

@@ -285,24 +285,39 @@ static int settle_eps(struct trial *t, struct config *c, int64_t numel, struct e
     return rc;
 }
 
+static const char *const axis_names[] = {"tp", "cp", "pp", "ep", "servers", "dp"}; /* by bit */
+enum { N_AXES = (int)(sizeof axis_names / sizeof *axis_names) };
+
 bool verify_axes_parse(const char *text, unsigned *axes)
 {
-    static const char *const names[] = {"tp", "cp", "pp", "ep", "servers"};
     *axes = 0;
     for (size_t n; *text; text += n + (text[n] == ',')) {
         n = strcspn(text, ",");
         int i = 0;
-        while (i < 5 && (strlen(names[i]) != n || strncmp(names[i], text, n))) i++;
-        if (i == 5 && (n != 2 || strncmp(text, "dp", 2))) return false;
-        if (i < 5) *axes |= 1U << i;
+        while (i < N_AXES && (strlen(axis_names[i]) != n || strncmp(axis_names[i], text, n))) i++;
+        if (i == N_AXES) return false;
+        *axes |= 1U << i;
     }
     return true;
 }
 
 static unsigned axes_of(const struct layout_try *t)
 {
+    bool dp = t->dp_replicate * t->dp_shard > 1 && !t->servers; /* a parameter server's workers are part of it */
     return (t->tp > 1 ? VERIFY_TP : 0U) | (t->cp > 1 ? VERIFY_CP : 0U) | (t->pp > 1 ? VERIFY_PP : 0U) |
-           (t->ep > 1 ? VERIFY_EP : 0U) | (t->servers ? VERIFY_SERVERS : 0U);
+           (t->ep > 1 ? VERIFY_EP : 0U) | (t->servers ? VERIFY_SERVERS : 0U) | (dp ? VERIFY_DP : 0U);
+}
+
+/* Asked for axes that no layout uses alone. */
+static int nothing_to_compare(unsigned axes, int max_ranks, struct err *e)
+{
+    struct str list = {0};
+    for (int i = 0; i < N_AXES; i++)
+        if (axes & 1U << i) str_printf(&list, "%s%s", list.n ? "," : "", axis_names[i]);
+    int rc = err_set(e, ERR_REQUEST, "--axes %s: no layout of 2 to %d ranks uses these and no others; add dp (ep and zero levels share out "
+                     "the ranks of others), or start more ranks (-n)", str_text(&list), max_ranks);
+    str_free(&list);
+    return rc;
 }
 
 int verify_run(struct verify *v, const struct config *config, int max_ranks, unsigned axes, int n_steps, struct err *e)
@@ -330,6 +345,7 @@ int verify_run(struct verify *v, const struct config *config, int max_ranks, uns
         layouts_apply(&all.at[i], &c);
         rc = one_layout(v, &t, &p, &want, e);
     }
+    if (!rc && v->n < 2 && max_ranks > 1) rc = nothing_to_compare(axes, max_ranks, e);
     if (!rc) check_zero_bits(v);
     layouts_free(&all);
     outcome_fini(&want);

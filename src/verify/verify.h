@@ -41,13 +41,14 @@ struct verify {
     int n;
 };
 
-/* Which layouts: those that share out work along these axes and no other. Data parallelism is always among them. */
-enum verify_axes { VERIFY_TP = 1, VERIFY_CP = 2, VERIFY_PP = 4, VERIFY_EP = 8, VERIFY_SERVERS = 16, VERIFY_ALL = 31 };
-/* "tp,pp" (and dp, which changes nothing); false: another word is among them. */
+/* Which layouts: those that share out work along these axes and no other; one rank, run twice, is always among them. ep takes its
+ * ranks from dp, cp and tp, so alone it has no layout. */
+enum verify_axes { VERIFY_TP = 1, VERIFY_CP = 2, VERIFY_PP = 4, VERIFY_EP = 8, VERIFY_SERVERS = 16, VERIFY_DP = 32, VERIFY_ALL = 63 };
+/* "dp,tp"; false: another word is among them. */
 bool verify_axes_parse(const char *text, unsigned *axes);
 
-/* steps >= 1. c is resolved for one rank. axes: of enum verify_axes. ERR_* only when something could not run; differences
- * are in v. */
+/* steps >= 1. c is resolved for one rank. axes: of enum verify_axes. ERR_* only when something could not run, or when no layout of
+ * several ranks uses only these axes; differences are in v. */
 int verify_run(struct verify *v, const struct config *c, int max_ranks, unsigned axes, int steps, struct err *e);
 void verify_free(struct verify *v);
 void verify_print(const struct verify *v, struct str *out);

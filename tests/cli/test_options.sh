@@ -25,10 +25,18 @@ echo "all_reduce hosts 2 any rink" >"$dir/rules"
 grep -q "comm.table: line 1: algorithms" "$dir/out" || fail "a wrong table: $(cat "$dir/out")"
 
 "$tutti" verify "$dir/toy.yaml" -n 2 --axes tp >"$dir/out" 2>&1 || fail "verify --axes tp: $(tail -1 "$dir/out")"
-grep -q "^dp1 zero0 tp2 " "$dir/out" && ! grep -qE "^dp.*(cp|pp|servers)[0-9]" "$dir/out" || fail "verify --axes tp: other layouts: $(cat "$dir/out")"
+grep -q "^dp1 zero0 tp2 " "$dir/out" && ! grep -qE "^dp([2-9]|.*(cp|pp|servers)[0-9])" "$dir/out" || fail "verify --axes tp: other layouts: $(cat "$dir/out")"
 grep -q "optimizer.eps is" "$dir/out" || fail "verify does not say which eps it takes"
 "$tutti" verify "$dir/toy.yaml" --axes tp,xp 2>"$dir/out"
 [ $? = 2 ] || fail "--axes xp is not refused"
+
+"$tutti" verify "$dir/toy.yaml" -n 2 --axes dp,tp >"$dir/out" 2>&1 || fail "verify --axes dp,tp: $(tail -1 "$dir/out")"
+grep -q "^dp2 zero1 " "$dir/out" && grep -q "^dp1 zero0 tp2 " "$dir/out" || fail "verify --axes dp,tp: $(cat "$dir/out")"
+"$tutti" verify "$dir/toy.yaml" -n 2 --axes ep 2>"$dir/out"
+[ $? = 2 ] && grep -q "axes ep: no layout of 2 to 2 ranks" "$dir/out" || fail "--axes ep compares nothing and does not say so: $(cat "$dir/out")"
+
+"$tutti" train "$dir/toy.yaml" -n 2 parallel.tp=2 run.steps=1 run.dir="$dir/run" data.train="$dir/rules" model.seq_len=4 batch.global=2 >"$dir/out" 2>&1 || fail "$(cat "$dir/out")"
+grep -q "ranks: 2 ranks: tp 2, zero 0" "$dir/out" || fail "a dense model's ranks: $(grep ranks: "$dir/out")"
 
 for mode in sync async; do
     "$tutti" bench train --model tiny --seq 16 --micro 1 --batch 2 --steps 1 --ranks 3 --threads 1 --json parallel.servers=1 \

@@ -180,8 +180,11 @@ static void test_mesh(void **state)
     for (int r = 0; r < 32; r++)
         assert_int_equal(mesh_axis_coord(outer, r) * 2 + mesh_axis_coord(inner, r), mesh_axis_coord(fsdp[0], r));
     struct str t = {0};
-    mesh_print(&m, &t);
+    mesh_print(&m, true, &t);
     assert_string_equal(str_text(&t), "32 ranks: pp 2 x dp_shard 4 x cp 2 x tp 2; experts: edp 4 x ep 4");
+    str_free(&t);
+    mesh_print(&m, false, &t); /* nothing is said of experts that there are not */
+    assert_string_equal(str_text(&t), "32 ranks: pp 2 x dp_shard 4 x cp 2 x tp 2");
     str_free(&t);
 }
 

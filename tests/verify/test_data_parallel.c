@@ -87,7 +87,7 @@ static void test_zero_levels_have_the_same_bits(void **state)
         struct verify v;
         struct err e = {0};
         make(&m, bits[i]);
-        if (verify_run(&v, &m.c, 4, VERIFY_TP, 2, &e)) fail_msg("%s", e.text);
+        if (verify_run(&v, &m.c, 4, VERIFY_DP | VERIFY_TP, 2, &e)) fail_msg("%s", e.text);
         int compared = 0;
         for (int k = 0; k < v.n; k++) {
             const struct verify_layout *zero0 = at_zero0(&v, v.layout[k].layout);

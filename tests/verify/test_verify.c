@@ -78,7 +78,7 @@ static void test_zero_levels_have_the_same_bits(void **state)
     struct verify v;
     struct err e = {0};
     resolve(&c, a, keys, 3);
-    if (verify_run(&v, &c, 4, VERIFY_TP | VERIFY_PP, 3, &e)) fail_msg("%s", e.text);
+    if (verify_run(&v, &c, 4, VERIFY_DP | VERIFY_TP | VERIFY_PP, 3, &e)) fail_msg("%s", e.text);
     int compared = 0;
     for (int i = 1; i < v.n; i++) {
         if (v.layout[i].n_ranks < 2 || strstr(v.layout[i].layout, "replicate")) continue;
