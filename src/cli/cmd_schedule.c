@@ -18,14 +18,14 @@
 
 struct options {
     const char *kind, *read, *svg, *cost_text;
-    int64_t stages, microbatches, chunks; /* 0: not given */
+    int64_t stages, microbatches, chunks, round; /* 0: not given */
     struct schedule_cost cost;
     bool text, json, split, lower;
 };
 
 static void print_help(void)
 {
-    printf("usage: tutti schedule KIND --stages P --microbatches M [--chunks V] [--cost F,B,W,COMM]\n"
+    printf("usage: tutti schedule KIND --stages P --microbatches M [--chunks V] [--round N] [--cost F,B,W,COMM]\n"
            "                      [--split] [--lower] [--text] [--json] [--svg FILE]\n"
            "       tutti schedule --read FILE [...]\n\n"
            "Which action each pipeline rank issues next, how long that takes and what it holds at worst.\n\nKINDS\n");
@@ -35,6 +35,8 @@ static void print_help(void)
         "  --stages P         pipeline ranks\n"
         "  --microbatches M   per optimizer step\n"
         "  --chunks V         stages per rank (default: the kind's own)\n"
+        "  --round N          interleaved: microbatches that go through a chunk before the next chunk (default P); the\n"
+        "                     last round may be shorter\n"
         "  --cost F,B,W,COMM  time of a rank's forward, backward for inputs, backward for weights, and of a message\n"
         "                     (default 1,1,1,0); B and W fused take B + W\n"
         "  --split            issue both halves of every backward apart\n"
@@ -70,6 +72,7 @@ static int read_valued(int argc, char **argv, int *i, struct options *o)
         const char **text;
     } valued[] = {
         {"--stages", &o->stages, NULL}, {"--microbatches", &o->microbatches, NULL}, {"--chunks", &o->chunks, NULL},
+        {"--round", &o->round, NULL},
         {"--svg", NULL, &o->svg},       {"--read", NULL, &o->read},                 {"--cost", NULL, &o->cost_text},
     };
     for (size_t k = 0; k < sizeof valued / sizeof valued[0]; k++) {
@@ -87,7 +90,7 @@ static int read_valued(int argc, char **argv, int *i, struct options *o)
 /* 0, or the exit status after saying what is wrong. */
 static int read_options(int argc, char **argv, struct options *o)
 {
-    static const char *const known[] = {"--stages", "--microbatches", "--chunks", "--cost",  "--svg",
+    static const char *const known[] = {"--stages", "--microbatches", "--chunks", "--round", "--cost", "--svg",
                                         "--read",   "--text",         "--json",   "--split", "--lower"};
     *o = (struct options){.cost = {1, 1, 1, 0}};
     for (int i = 1; i < argc; i++) {
@@ -111,7 +114,7 @@ static int read_options(int argc, char **argv, struct options *o)
     }
     if (o->text && o->json) return cli_usage(COMMAND, "--text and --json: choose one");
     if (o->cost_text && read_cost(o->cost_text, &o->cost)) return 2;
-    if (o->read && (o->kind || o->stages || o->microbatches || o->chunks))
+    if (o->read && (o->kind || o->stages || o->microbatches || o->chunks || o->round))
         return cli_usage(COMMAND, "--read: the file says kind, stages and microbatches; leave them out");
     if (o->read) return 0;
     if (!o->kind) return cli_usage(COMMAND, "wanted a kind, such as 1f1b");
@@ -172,7 +175,7 @@ static int run(const struct options *o, struct err *e)
 {
     struct schedule *s = NULL;
     int rc = o->read ? read_schedule(o->read, &s, e)
-                     : schedule_generate(&s, o->kind, (int)o->stages, (int)o->microbatches, (int)o->chunks, e);
+                     : schedule_generate(&s, o->kind, (int)o->stages, (int)o->microbatches, (int)o->chunks, (int)o->round, e);
     if (rc) return rc;
     struct schedule_peak *peak = xcalloc(to_size(s->n_ranks), sizeof *peak);
     /* A file may be wrong in every way; the passes want a correct schedule. */

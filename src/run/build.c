@@ -35,13 +35,15 @@ int build_plan(struct schedule **s, const struct pipeline_config *c, int ranks, 
 {
     *s = NULL;
     int rc = OK;
+    if (c->round && (c->text || (!c->kind && ranks == 1)))
+        return err_set(e, ERR_REQUEST, "rounds of %d microbatches are for schedule: interleaved; choose 0", c->round);
     if (c->text) {
         rc = from_text(s, c, ranks, m, e);
     } else if (!c->kind && ranks == 1) {
         rc = schedule_limits(1, 1, m, e);
         if (!rc) *s = schedule_new_onestage(m, false);
     } else {
-        rc = schedule_generate(s, c->kind ? c->kind : "1f1b", ranks, m, c->chunks, e);
+        rc = schedule_generate(s, c->kind ? c->kind : "1f1b", ranks, m, c->chunks, c->round, e);
     }
     if (!rc && ranks > 1 && !schedule_has(*s, ACTION_RECV_F)) schedule_add_comm(*s);
     return rc;

@@ -149,6 +149,8 @@ const struct conf_row config_rows[] = {
     TEXT("parallel.schedule", parallel.schedule, "auto",
          "order of work in the pipeline (tutti schedule --help lists them); auto: 1f1b"),
     INT("parallel.chunks", parallel.chunks, "0", 0, 64, "stages per pipeline rank; 0: as few as the schedule takes"),
+    INT("parallel.round", parallel.round, "0", 0, 16384,
+        "interleaved: microbatches that go through one stage before a rank's next stage; 0: as many as parallel.pp"),
     {.path = "parallel.pp_layers", .type = CONF_LIST, .offset = AT(parallel.pp_layers), .otherwise = "[]",
      .item = layers_rows, .item_bytes = sizeof(int64_t), .item_short = "layers",
      .doc = "layers of each stage, such as [8, 8, 8, 6]; default: by cost, embedding and head counted"},

@@ -85,7 +85,7 @@ struct config {
         int64_t cp_inner;
         const char *schedule, *schedule_file;
         const char *schedule_text; /* not a key: what is in the file */
-        int64_t chunks;
+        int64_t chunks, round;
         struct conf_list pp_layers; /* of int64_t */
         int reduce;
         int ranks_here; /* not a key: ranks that share this machine's cores */

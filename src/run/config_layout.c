@@ -261,6 +261,7 @@ struct pipeline_config config_pipeline(const struct config *c)
     return (struct pipeline_config){
         .kind = strcmp(c->parallel.schedule, "auto") ? c->parallel.schedule : NULL,
         .chunks = to_int(c->parallel.chunks),
+        .round = to_int(c->parallel.round),
         .text = c->parallel.schedule_text,
         .what = c->parallel.schedule_file,
         .layers = c->parallel.pp_layers.n ? c->parallel.pp_layers.items : NULL,
@@ -343,9 +344,13 @@ static int refuse_schedule(const struct config *c, const struct conf *f, const c
 {
     struct numbers s = numbers_of(c);
     int64_t m = s.microbatches;
-    if (c->parallel.schedule_text) return conf_error(f, e, "parallel.schedule_file", "%s", why);
+    if (c->parallel.schedule_text)
+        return conf_error(f, e, c->parallel.round ? "parallel.round" : "parallel.schedule_file", "%s", why);
     struct numbers own = {s.pp, 0, m}; /* the schedule's own number of chunks */
     if (s.chunks && first_that_fits(c, &own, &own.microbatches, m, m, false)) return conf_error(f, e, "parallel.chunks", "%s", why);
+    struct config with = *c; /* the schedule's own rounds */
+    with.parallel.round = 0;
+    if (c->parallel.round && first_that_fits(&with, &s, &s.microbatches, m, m, false)) return conf_error(f, e, "parallel.round", "%s", why);
     int64_t below = first_that_fits(c, &s, &s.microbatches, m - 1, 1, false);
     int64_t above = first_that_fits(c, &s, &s.microbatches, m + 1, m + 4 * s.pp, false);
     if (below || above) return refuse_batch(c, f, below, above, why, e);

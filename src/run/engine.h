@@ -28,6 +28,7 @@
 struct pipeline_config {
     const char *kind;       /* a generator's name (schedule/generate.c); NULL: onestage alone, 1f1b on several ranks */
     int chunks;             /* stages per rank; 0: the generator's own */
+    int round;              /* microbatches per round, where there are rounds; 0: the generator's own */
     const char *text, *what;/* a schedule of the user's own and where it comes from; NULL: generated */
     const int64_t *layers;  /* [n_layers] how many each stage takes; NULL: dealt by cost */
     int n_layers;

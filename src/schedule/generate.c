@@ -13,11 +13,11 @@ static struct schedule *gen_onestage(int n_ranks, int n_microbatches, int n_chun
 static const struct generator {
     const char *name, *doc;
     schedule_gen_fn *make;
+    schedule_gen_rounds_fn *make_rounds; /* instead, where microbatches go in rounds */
     int min_chunks, max_chunks; /* stages per rank; the default is the least */
     int max_ranks;              /* 0: no limit of its own */
     int min_rounds;             /* microbatches are at least this many times the ranks */
     bool even;                  /* ranks and microbatches are even: two directions */
-    bool whole_rounds;          /* microbatches are a multiple of ranks */
 } generators[] = {
     {.name = "onestage",
      .doc = "no pipeline: gradient accumulation",
@@ -42,10 +42,9 @@ static const struct generator {
      .max_chunks = 1},
     {.name = "interleaved",
      .doc = "1f1b with several chunks per rank (Narayanan et al. 2021)",
-     .make = schedule_gen_interleaved,
+     .make_rounds = schedule_gen_interleaved,
      .min_chunks = 2,
-     .max_chunks = 64,
-     .whole_rounds = true},
+     .max_chunks = 64},
     {.name = "zbh1",
      .doc = "weight gradients fill the end, memory of 1f1b (Qi et al. 2023)",
      .make = schedule_gen_zbh1,
@@ -87,7 +86,7 @@ const char *schedule_kind_doc(int i)
     return i >= 0 && i < N_GENERATORS ? generators[i].doc : NULL;
 }
 
-static int check_numbers(const struct generator *g, int p, int m, int v, struct err *e)
+static int check_numbers(const struct generator *g, int p, int m, int v, int round, struct err *e)
 {
     if (p < 1 || m < 1)
         return err_set(e, ERR_REQUEST, "%s: %d stages, %d microbatches: choose 1 or more", g->name, p, m);
@@ -107,14 +106,16 @@ static int check_numbers(const struct generator *g, int p, int m, int v, struct 
     if (g->even && m % 2)
         return err_set(e, ERR_REQUEST, "%s: %d microbatches; the two directions need an even number: choose %d or %d",
                        g->name, m, m - 1, m + 1);
-    if (g->whole_rounds && m % p)
-        return err_set(e, ERR_REQUEST, "%s: %d microbatches go in rounds of %d; choose %d or %d", g->name, m, p,
-                       m < p ? p : m - m % p, m < p ? 2 * p : m - m % p + p);
+    if (round && !g->make_rounds)
+        return err_set(e, ERR_REQUEST, "%s: rounds of %d microbatches; it has no rounds, only interleaved has: choose 0", g->name,
+                       round);
+    if (round < 0 || round > m)
+        return err_set(e, ERR_REQUEST, "%s: rounds of %d microbatches, and there are %d; choose 1 to %d", g->name, round, m, m);
     return p > SCHEDULE_MAX_RANKS ? schedule_limits(p, p, m, e) : schedule_limits(p, p * v, m, e);
 }
 
 int schedule_generate(struct schedule **out, const char *kind, int n_ranks, int n_microbatches, int n_chunks,
-                      struct err *e)
+                      int round, struct err *e)
 {
     const char *names[N_GENERATORS];
     *out = NULL;
@@ -123,8 +124,9 @@ int schedule_generate(struct schedule **out, const char *kind, int n_ranks, int 
         names[i] = g->name;
         if (strcmp(g->name, kind)) continue;
         int v = n_chunks ? n_chunks : g->min_chunks;
-        int rc = check_numbers(g, n_ranks, n_microbatches, v, e);
-        if (!rc) *out = g->make(n_ranks, n_microbatches, v);
+        int rc = check_numbers(g, n_ranks, n_microbatches, v, round, e), most = n_ranks < n_microbatches ? n_ranks : n_microbatches;
+        if (!rc && g->make_rounds) *out = g->make_rounds(n_ranks, n_microbatches, v, round ? round : most);
+        else if (!rc) *out = g->make(n_ranks, n_microbatches, v);
         return rc;
     }
     const char *near = str_nearest(kind, names, N_GENERATORS);

@@ -8,8 +8,11 @@
 #include "schedule/schedule.h"
 
 typedef struct schedule *schedule_gen_fn(int n_ranks, int n_microbatches, int n_chunks);
+/* Where microbatches go in rounds: of `round` (1 to n_microbatches), the last one of what is left. */
+typedef struct schedule *schedule_gen_rounds_fn(int n_ranks, int n_microbatches, int n_chunks, int round);
 
-schedule_gen_fn schedule_gen_naive, schedule_gen_gpipe, schedule_gen_1f1b, schedule_gen_interleaved;
+schedule_gen_fn schedule_gen_naive, schedule_gen_gpipe, schedule_gen_1f1b;
+schedule_gen_rounds_fn schedule_gen_interleaved;
 schedule_gen_fn schedule_gen_zbh1, schedule_gen_zbh2, schedule_gen_zbv;
 schedule_gen_fn schedule_gen_dualpipe, schedule_gen_dualpipev;
 

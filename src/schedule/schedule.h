@@ -71,10 +71,11 @@ struct schedule *schedule_new_onestage(int n_microbatches, bool split_w);
 struct schedule *schedule_new_evaluation(int n_microbatches);
 /* Evaluation with the stages where s has them: forward only. */
 struct schedule *schedule_new_forward(const struct schedule *s);
-/* By name, for the command line and the config. n_chunks: stages per rank, 0 for the generator's own. Errors
- * name the nearest legal value. */
+/* By name, for the command line and the config. n_chunks: stages per rank, 0 for the generator's own. round: microbatches
+ * that go through one chunk before the next one, for kinds that have rounds; 0 for as many as ranks. Errors name the
+ * nearest legal value. */
 int schedule_generate(struct schedule **out, const char *kind, int n_ranks, int n_microbatches, int n_chunks,
-                      struct err *e);
+                      int round, struct err *e);
 /* The names schedule_generate knows and one line about each, NULL after the last. */
 const char *schedule_kind_name(int i);
 const char *schedule_kind_doc(int i);

@@ -123,7 +123,7 @@ void layouts_apply(const struct layout_try *t, struct config *c)
     c->parallel.sequence_parallel = t->sequence;
     c->parallel.schedule_text = c->parallel.schedule_file = NULL;
     c->parallel.schedule = t->schedule ? t->schedule : "auto";
-    c->parallel.chunks = 0;
+    c->parallel.chunks = c->parallel.round = 0;
     c->parallel.pp_layers = (struct conf_list){0};
     c->parallel.ranks_here = config_ranks(c);
 }

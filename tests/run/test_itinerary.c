@@ -14,13 +14,18 @@
 
 enum { MAX = 128 };
 
-static struct schedule *make(const char *kind, int p, int m, int v)
+static struct schedule *make_rounds(const char *kind, int p, int m, int v, int round)
 {
     struct schedule *s;
     struct err e = {0};
-    if (schedule_generate(&s, kind, p, m, v, &e)) fail_msg("%s: %s", kind, e.text);
+    if (schedule_generate(&s, kind, p, m, v, round, &e)) fail_msg("%s: %s", kind, e.text);
     if (p > 1) schedule_add_comm(s);
     return s;
+}
+
+static struct schedule *make(const char *kind, int p, int m, int v)
+{
+    return make_rounds(kind, p, m, v, 0);
 }
 
 static int uses(const struct schedule *s, int rank, struct stage_use *use)
@@ -83,10 +88,11 @@ static void check_contents(const struct schedule *s, const struct itinerary *t, 
 
 static const struct {
     const char *kind;
-    int p, m, v;
-} all[] = {{"naive", 3, 4, 2},       {"gpipe", 4, 6, 1},  {"1f1b", 4, 9, 1}, {"interleaved", 3, 6, 3}, {"zbh1", 4, 9, 1},
-           {"zbh2", 3, 8, 1},        {"zbv", 4, 9, 2},    {"zbv", 1, 3, 2},  {"dualpipe", 4, 8, 1},    {"dualpipe", 6, 14, 1},
-           {"dualpipev", 4, 8, 2},   {"gpipe", 2, 40, 2}, {"onestage", 1, 5, 1}};
+    int p, m, v, round;
+} all[] = {{"naive", 3, 4, 2, 0}, {"gpipe", 4, 6, 1, 0}, {"1f1b", 4, 9, 1, 0}, {"interleaved", 3, 6, 3, 0}, {"zbh1", 4, 9, 1, 0},
+           {"interleaved", 4, 7, 2, 0}, {"interleaved", 4, 9, 3, 5}, {"interleaved", 4, 7, 2, 2}, {"interleaved", 3, 2, 2, 0},
+           {"zbh2", 3, 8, 1, 0}, {"zbv", 4, 9, 2, 0}, {"zbv", 1, 3, 2, 0}, {"dualpipe", 4, 8, 1, 0}, {"dualpipe", 6, 14, 1, 0},
+           {"dualpipev", 4, 8, 2, 0}, {"gpipe", 2, 40, 2, 0}, {"onestage", 1, 5, 1, 0}};
 
 /* Slabs are as many as the checker says; no generator needs more buffers for sending than it is given. */
 static void test_generators(void **state)
@@ -94,7 +100,7 @@ static void test_generators(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int forward = 0; forward < 2; forward++) {
-            struct schedule *s = make(all[i].kind, all[i].p, all[i].m, all[i].v);
+            struct schedule *s = make_rounds(all[i].kind, all[i].p, all[i].m, all[i].v, all[i].round);
             struct schedule_peak peak[16];
             struct err e = {0};
             if (forward) {

@@ -11,6 +11,7 @@ struct layout {
     int pp, chunks, dp, zero, n_microbatches; /* of one data-parallel part */
     const int64_t *layers;
     int n_layers;
+    int round;
     bool exact; /* the bits of one rank: sums keep their order */
 };
 
@@ -66,8 +67,8 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     c.model_group = model;
     c.zero = t->y.zero;
     c.rank = rank;
-    c.pipeline = (struct pipeline_config){.kind = t->y.kind, .chunks = t->y.chunks, .layers = t->y.layers,
-                                          .n_layers = t->y.n_layers};
+    c.pipeline = (struct pipeline_config){.kind = t->y.kind, .chunks = t->y.chunks, .round = t->y.round,
+                                          .layers = t->y.layers, .n_layers = t->y.n_layers};
     c.n_microbatches = t->y.n_microbatches;
     if ((rc = device_cpu_new(&d, 1, e))) return rc;
     rc = engine_new(&g, &c, d, e);
@@ -272,10 +273,24 @@ static void test_empty_ends(void **state)
     compare(&c, &(struct layout){ROW("interleaved", 2, 3, 1, 0, 4), .exact = true});
 }
 
+/* Interleaved with any number of microbatches in rounds of any length, a short one at the end. */
+static void test_rounds(void **state)
+{
+    (void)state;
+    static const int m[] = {1, 3, 4, 5, 7};
+    for (int i = 0; i < 5; i++)
+        for (int round = 0; round <= m[i]; round += round ? 2 : 1) {
+            struct engine_config c = small(i % 2 ? MODEL_LLAMA : MODEL_GPT2, 6);
+            c.recompute = round == 3;
+            compare(&c, &(struct layout){ROW("interleaved", 4, 2, 1, 0, m[i]), .round = round, .exact = true});
+            if (round % 2) compare(&c, &(struct layout){ROW("interleaved", 2, 3, 2, round % 4, m[i]), .round = round});
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_corridor), cmocka_unit_test(test_schedules),
                                        cmocka_unit_test(test_zero_inside), cmocka_unit_test(test_uneven),
-                                       cmocka_unit_test(test_empty_ends)};
+                                       cmocka_unit_test(test_empty_ends), cmocka_unit_test(test_rounds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

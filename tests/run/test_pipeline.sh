@@ -41,6 +41,22 @@ done
 "$tutti" train "$dir/layers/config.yaml" -n 2 run.dir="$dir/again" run.trace=null >"$dir/log" 2>&1 || fail "again: $(tail -2 "$dir/log")"
 [ "$(loss again)" = "$(loss one)" ] || fail "the resolved config trains something else"
 
+# Interleaved with any number of microbatches, in rounds of any length.
+for global in 3 5 7; do
+    train "one$global" 1 parallel.pp=1 batch.global=$global || fail "one rank: $(tail -2 "$dir/log")"
+    for round in 0 1 3; do
+        train rounds 2 parallel.schedule=interleaved batch.global=$global parallel.round=$round ||
+            fail "interleaved, $global microbatches in rounds of $round: $(tail -2 "$dir/log")"
+        [ "$(loss rounds)" = "$(loss "one$global")" ] ||
+            fail "$global microbatches in rounds of $round end with $(loss rounds), not $(loss "one$global")"
+        planned=$("$tutti" plan "$dir/tiny.yaml" -n 2 parallel.schedule=interleaved batch.global=$global parallel.round=$round --json |
+            grep -o '"peak_bytes":[0-9]*' | head -1)
+        grep -q "$planned[,}]" "$dir/rounds/metrics.jsonl" ||
+            fail "planned $planned bytes, trained with $(grep -o '"peak_bytes":[0-9]*' "$dir/rounds/metrics.jsonl" | tail -1)"
+        rm -rf "$dir/rounds"
+    done
+done
+
 # The trace has a lane per rank, every kind of span, and every action of two steps.
 for word in '"name": "rank 0"' '"name": "rank 1"' '"cat": "F"' '"cat": "B"' '"cat": "comm"' '"cat": "optimizer"'; do
     grep -q "$word" "$dir/trace.json" || fail "no $word in the trace"
@@ -57,7 +73,9 @@ refuse() {
     grep -q -e "$want" "$dir/log" || fail "$*: no '$want' in: $(cat "$dir/log")"
 }
 refuse "did you mean '1f1b'" parallel.schedule=1f1
-refuse "rounds of 2; choose 2 or 4" parallel.schedule=interleaved batch.global=3
+refuse "parallel.round.*there are 3; choose 1 to 3" parallel.schedule=interleaved batch.global=3 parallel.round=4
+refuse "parallel.round.*only interleaved has: choose 0" parallel.schedule=zbh1 parallel.round=2
+refuse "parallel.round.*choose 0" parallel.schedule_file="$dir/mine.txt" parallel.round=2
 refuse "have 5 layers together, the model has 4" 'parallel.pp_layers=[2, 3]'
 refuse "3 numbers of layers for 2 stages" 'parallel.pp_layers=[1, 1, 2]'
 sed 's/1F3 //' "$dir/mine.txt" >"$dir/broken.txt"

@@ -107,7 +107,7 @@ static void expect_timeline(const char *kind, int p, int m, int v)
     struct err e = {0};
     struct kernel_family family = sleeping();
     double best = 1, whole = 0;
-    if (schedule_generate(&s, kind, p, m, v, &e)) fail_msg("%s", e.text);
+    if (schedule_generate(&s, kind, p, m, v, 0, &e)) fail_msg("%s", e.text);
     schedule_add_comm(s);
     static const int longer[] = {1, 1, 2, 4, 8, 8};
     for (size_t try = 0; try < sizeof longer / sizeof *longer && best > 0.05; try++) {

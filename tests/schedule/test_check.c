@@ -117,7 +117,7 @@ static void each_schedule(visit_fn *fn, void *arg)
             for (int m = 1; m <= 10; m++)
                 for (int v = 0; v <= 3; v++) {
                     struct schedule *s;
-                    if (schedule_generate(&s, schedule_kind_name(k), p, m, v, NULL)) continue;
+                    if (schedule_generate(&s, schedule_kind_name(k), p, m, v, 0, NULL)) continue;
                     fn(s, arg);
                     schedule_free(s);
                 }
@@ -216,7 +216,7 @@ static void test_gathers(void **state)
         {true, 0, 2, "0GATHER 0F0 0F1 2GATHER 2F0 2F1 2BW0 2BW1 2RELEASE 0BW0 0BW1 0RELEASE"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(schedule_generate(&chunks, "interleaved", 2, 2, 2, NULL), OK);
+        assert_int_equal(schedule_generate(&chunks, "interleaved", 2, 2, 2, 0, NULL), OK);
         schedule_add_gather(chunks, cases[i].keep);
         schedule_prefetch(chunks, cases[i].ahead);
         assert_int_equal(schedule_check(chunks, peak, NULL), OK);
@@ -370,7 +370,7 @@ static void test_csv_round(void **state)
         struct err e = {0};
         struct str t = {0};
         char name[32];
-        if (schedule_generate(&s, schedule_kind_name(i), 4, 8, 0, &e)) fail_msg("%s", e.text);
+        if (schedule_generate(&s, schedule_kind_name(i), 4, 8, 0, 0, &e)) fail_msg("%s", e.text);
         for (int r = 0; r < s->n_ranks; r++)
             for (int64_t k = 0; k < s->rank[r].n; k++)
                 str_printf(&t, "%s%s", action_print(name, s->rank[r].a[k]), k + 1 < s->rank[r].n ? "," : "\n");
@@ -429,7 +429,7 @@ static void test_rubbish(void **state)
     struct schedule *s;
     struct str t = {0};
     struct dice d = {11, 0};
-    assert_int_equal(schedule_generate(&s, "dualpipe", 2, 4, 0, NULL), OK);
+    assert_int_equal(schedule_generate(&s, "dualpipe", 2, 4, 0, 0, NULL), OK);
     schedule_add_comm(s);
     schedule_print(s, &t);
     schedule_free(s);

@@ -33,7 +33,10 @@ refuse() {
 }
 refuse "did you mean 'gpipe'" gpip --stages 2 --microbatches 2
 refuse "did you mean '--stages'" gpipe --stage 2 --microbatches 2
-refuse "choose 4 or 8" interleaved --stages 4 --microbatches 6
+refuse "and there are 6; choose 1 to 6" interleaved --stages 4 --microbatches 6 --round 7
+refuse "it has no rounds" 1f1b --stages 4 --microbatches 6 --round 4
+refuse "leave them out" --read "$dir/s.txt" --round 2
+"$tutti" schedule interleaved --stages 4 --microbatches 6 --round 6 --json | grep -q '"bubble_ratio": 0.25' || fail "6 microbatches in one round: not (p-1)/(v m)"
 refuse "wanted F,B,W,COMM" gpipe --stages 2 --microbatches 2 --cost 1,2
 refuse "how many pipeline ranks" gpipe
 sed 's/1F3 //' "$dir/s.txt" > "$dir/broken.txt"

@@ -19,20 +19,25 @@ struct figures {
     struct schedule_peak peak[MAX_RANKS];
 };
 
-static struct schedule *make(const char *kind, int p, int m, int v)
+static struct schedule *make_rounds(const char *kind, int p, int m, int v, int round)
 {
     struct schedule *s;
     struct err e = {0};
-    if (schedule_generate(&s, kind, p, m, v, &e)) fail_msg("%s: %s", kind, e.text);
+    if (schedule_generate(&s, kind, p, m, v, round, &e)) fail_msg("%s: %s", kind, e.text);
     return s;
 }
 
-static struct figures measure(const char *kind, int p, int m, int v, struct schedule_cost c)
+static struct schedule *make(const char *kind, int p, int m, int v)
 {
-    struct schedule *s = make(kind, p, m, v);
+    return make_rounds(kind, p, m, v, 0);
+}
+
+static struct figures measure_rounds(const char *kind, int p, int m, int v, int round, struct schedule_cost c)
+{
+    struct schedule *s = make_rounds(kind, p, m, v, round);
     struct figures f = {0};
     struct err e = {0};
-    if (schedule_check(s, f.peak, &e)) fail_msg("%s p %d m %d v %d: %s", kind, p, m, v, e.text);
+    if (schedule_check(s, f.peak, &e)) fail_msg("%s p %d m %d v %d round %d: %s", kind, p, m, v, round, e.text);
     struct schedule_timeline t;
     schedule_simulate(s, &c, &t);
     f.t = t;
@@ -40,6 +45,11 @@ static struct figures measure(const char *kind, int p, int m, int v, struct sche
     schedule_timeline_fini(&t);
     schedule_free(s);
     return f;
+}
+
+static struct figures measure(const char *kind, int p, int m, int v, struct schedule_cost c)
+{
+    return measure_rounds(kind, p, m, v, 0, c);
 }
 
 static void near(double got, double want)
@@ -86,6 +96,71 @@ static void test_interleaved(void **state)
                     }
                     if (rounds > 1) near((double)f.peak[0].activations / v, p * (1 + (p - 1.0) / (p * v)));
                 }
+}
+
+static void expect_text(const char *kind, int p, int m, int v, const char *want)
+{
+    struct schedule *s = make(kind, p, m, v);
+    struct str t = {0};
+    schedule_print(s, &t);
+    assert_string_equal(str_text(&t), want);
+    str_free(&t);
+    schedule_free(s);
+}
+
+static int min(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Any number of microbatches in rounds of any size. No round shorter than p: the bubble is (p-1)/(v m), which nothing can be
+ * below. A last round of n < p: besides at most the time of the p - n places that nobody takes, in each chunk. Memory is
+ * that of whole rounds, (v-1) N + 2(p-1-r) + 1 stages on rank r, and never more. */
+static void test_rounds(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 8; p++)
+        for (int v = 2; v <= 4; v++)
+            for (int m = 1; m <= 24; m++)
+                for (int size = 1; size <= m; size++) {
+                    struct schedule_cost c = costs[(p + v + m + size) % N_COSTS];
+                    struct figures f = measure_rounds("interleaved", p, m, v, size, c);
+                    double step = (c.f + c.b + c.w) / v; /* forward and backward of a stage */
+                    int last = m % size ? m % size : size, missing = last < p ? p - last : 0;
+                    double least = fmax((p - 1) * step, (p * v + m - 1) * step - f.t.ideal);
+                    near(f.t.ideal, m * v * step);
+                    double idle = f.t.makespan - f.t.ideal;
+                    if (size < p && m > size) missing = (m / size) * (p - size) + (m % size ? missing : 0); /* in every round */
+                    assert_true(idle >= least - 1e-9 && idle <= (p - 1 + v * missing) * step + 1e-9);
+                    if (!missing) near(f.t.bubble_ratio, (double)(p - 1) / (v * m));
+                    if (m <= p && size == m) near(f.t.makespan, (p * v + m - 1) * step); /* a microbatch and m-1 behind it */
+                    for (int r = 0; r < p; r++) {
+                        int most = min(m * v, 2 * (p - 1 - r) + (v - 1) * (size > p ? size : p) + 1);
+                        assert_true(f.peak[r].activations <= most);
+                        if (size >= p && m >= 2 * size) assert_int_equal(f.peak[r].activations, most);
+                        assert_int_equal(f.peak[r].wgrads, 0);
+                    }
+                }
+}
+
+/* Without a word rounds are as long as the pipeline, and what is asked for is what is made. */
+static void test_default_round(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 6; p++)
+        for (int m = 1; m <= 13; m++) {
+            struct schedule *a = make("interleaved", p, m, 2), *b = make_rounds("interleaved", p, m, 2, min(p, m));
+            struct schedule *all = make_rounds("interleaved", p, m, 2, m);
+            assert_true(schedule_equal(a, b));
+            if (p > 1) assert_true(schedule_equal(a, all) == (m <= p));
+            schedule_free(a);
+            schedule_free(b);
+            schedule_free(all);
+        }
+    expect_text("interleaved", 2, 3, 2,
+                "schedule interleaved ranks 2 stages 4 microbatches 3\nplace 0 1 0 1\n"
+                "rank 0: 0F0 0F1 2F0 2F1 0F2 2BW0 2BW1 2F2 0BW0 0BW1 2BW2 0BW2\n"
+                "rank 1: 1F0 1F1 3F0 3BW0 3F1 3BW1 1F2 1BW0 1BW1 3F2 3BW2 1BW2\n");
 }
 
 static void test_naive(void **state)
@@ -162,16 +237,6 @@ static void test_latency(void **state)
     }
 }
 
-static void expect_text(const char *kind, int p, int m, int v, const char *want)
-{
-    struct schedule *s = make(kind, p, m, v);
-    struct str t = {0};
-    schedule_print(s, &t);
-    assert_string_equal(str_text(&t), want);
-    str_free(&t);
-    schedule_free(s);
-}
-
 static void test_golden(void **state)
 {
     (void)state;
@@ -224,7 +289,16 @@ static void expect_refusal(const char *kind, int p, int m, int v, const char *wa
 {
     struct schedule *s;
     struct err e = {0};
-    assert_int_equal(schedule_generate(&s, kind, p, m, v, &e), ERR_REQUEST);
+    assert_int_equal(schedule_generate(&s, kind, p, m, v, 0, &e), ERR_REQUEST);
+    assert_null(s);
+    assert_string_equal(e.text, want);
+}
+
+static void expect_round_refusal(const char *kind, int p, int m, int round, const char *want)
+{
+    struct schedule *s;
+    struct err e = {0};
+    assert_int_equal(schedule_generate(&s, kind, p, m, 0, round, &e), ERR_REQUEST);
     assert_null(s);
     assert_string_equal(e.text, want);
 }
@@ -239,7 +313,8 @@ static void test_refusals(void **state)
     expect_refusal("interleave", 2, 2, 0,
                    "no schedule 'interleave'; did you mean 'interleaved'?; there are onestage, naive, gpipe, 1f1b, "
                    "interleaved, zbh1, zbh2, zbv, dualpipe, dualpipev");
-    expect_refusal("interleaved", 4, 6, 2, "interleaved: 6 microbatches go in rounds of 4; choose 4 or 8");
+    expect_round_refusal("interleaved", 4, 6, 7, "interleaved: rounds of 7 microbatches, and there are 6; choose 1 to 6");
+    expect_round_refusal("1f1b", 4, 6, 4, "1f1b: rounds of 4 microbatches; it has no rounds, only interleaved has: choose 0");
     expect_refusal("1f1b", 4, 6, 2, "1f1b: 2 chunks per rank; choose 1");
     expect_refusal("dualpipe", 3, 6, 0, "dualpipe: 3 stages; the two directions need an even number: choose 2 or 4");
     expect_refusal("dualpipe", 4, 6, 0, "dualpipe: 6 microbatches on 4 stages; choose 8 or more");
@@ -297,6 +372,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gpipe_and_1f1b), cmocka_unit_test(test_interleaved), cmocka_unit_test(test_naive),
+        cmocka_unit_test(test_rounds),         cmocka_unit_test(test_default_round),
         cmocka_unit_test(test_zero_bubble),    cmocka_unit_test(test_dualpipe),    cmocka_unit_test(test_latency),
         cmocka_unit_test(test_golden),         cmocka_unit_test(test_onestage),    cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_pictures),
