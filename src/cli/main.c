@@ -20,6 +20,7 @@ static const struct command {
     {"explain", cmd_explain, "CONFIG layout|tape|schedule|memory|comm [-n RANKS] [key=value ...]", "print the plans of a config"},
     {"checkpoint", cmd_checkpoint, "list|inspect|verify|diff|import|export ...", "look at, compare, convert checkpoints"},
     {"schedule", cmd_schedule, "KIND --stages P --microbatches M [...]", "a pipeline schedule: text, picture, figures"},
+    {"report", cmd_report, "RUN [--html FILE]", "one page of a run: curves, samples, memory, pictures"},
     {"bench", cmd_bench, "train|gemm|comm|experts [--json] ...", "measure this machine"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

@@ -189,6 +189,11 @@ const struct conf_row config_rows[] = {
     INT("run.log_every", run.log_every, "10", 1, 1e9, "steps between progress lines"),
     INT("run.eval_every", run.eval_every, "0", 0, 1e12, "steps between validations; 0: never"),
     INT("run.eval_batches", run.eval_batches, "8", 0, 1e9, "global batches of validation text, spread evenly over all of it; 0: all of it"),
+    INT("run.sample_every", run.sample_every, "0", 0, 1e12,
+        "steps between texts that the model writes, a multiple of checkpoint.every: its newest checkpoint writes; 0: none"),
+    TEXT("run.sample_prompt", run.sample_prompt, "The ", "what those texts begin with"),
+    INT("run.sample_tokens", run.sample_tokens, "120", 1, 1 << 20, "tokens of such a text"),
+    REAL("run.sample_temperature", run.sample_temperature, "0.8", 0, 1e6, "of those texts; 0: the likeliest token always"),
     INT("run.threads", run.threads, "0", 0, 4096, "threads of a rank; 0: all cores"),
     CHOICE("run.device", run.device, "cpu", "cpu|null", "where to compute; null only counts"),
     TEXT("run.kernels", run.kernels, "auto", "auto, or ref for the plain loops"),
@@ -331,6 +336,13 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
         c->optimizer.warmup_steps = c->run.steps / 10;
     if (strcmp(c->run.kernels, "auto") && strcmp(c->run.kernels, "ref"))
         return conf_error(f, e, "run.kernels", "wanted auto or ref, got %s", c->run.kernels);
+    if (c->run.sample_every && (!c->checkpoint.every || c->run.sample_every % c->checkpoint.every)) {
+        long long every = c->checkpoint.every, n = every ? (c->run.sample_every + every - 1) / every * every : 0;
+        return every ? conf_error(f, e, "run.sample_every", "a checkpoint writes the text, and there is one every %lld steps "
+                                  "(checkpoint.every), not every %lld; choose %lld", every, (long long)c->run.sample_every, n)
+                     : conf_error(f, e, "run.sample_every", "a checkpoint writes the text, and checkpoint.every: 0 makes none "
+                                  "before the end; choose checkpoint.every: %lld", (long long)c->run.sample_every);
+    }
     return resolve_comm(c, f, e);
 }
 

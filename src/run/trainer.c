@@ -16,11 +16,13 @@
 #include "run/metrics.h"
 #include "run/ranks.h"
 #include "run/same.h"
+#include "run/samples.h"
 #include "run/save.h"
 #include "run/serve.h"
 #include "run/setup.h"
 #include "run/signals.h"
 #include "run/source.h"
+#include "run/starts.h"
 
 /* What all ranks of a process share: the request, the directory, the signals. */
 struct job {
@@ -289,6 +291,13 @@ static int trainer_open(struct trainer *t, struct job *j, struct comm *world, st
     if (!rc) rc = together(t, write_config(t, e), e);
     if (!rc && t->leads) rc = metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e);
     if (!rc) rc = together(t, rc, e);
+    if (!rc && t->leads) {
+        struct err why = {0};
+        const struct starts_note note = {.step = t->step, .ranks = t->ranks.n, .threads = t->engine->cfg.threads,
+                                         .kernels = t->engine->kernels.isa,
+                                         .transport = t->ranks.world ? comm_transport(t->ranks.world) : NULL};
+        if (starts_write(t->cfg.run.dir, &note, &why)) log_warn("%s", why.text);
+    }
     t->lr = config_lr(&t->cfg);
     return rc;
 }
@@ -319,6 +328,15 @@ static struct engine_batch view_batch(const struct batch *b, int64_t first)
                                  .docs = b->documents, .n = b->n_seqs, .first = first, .n_trained = b->n_trained};
 }
 
+/* A text that cannot be written is no reason to end a run. */
+static void write_sample(struct trainer *t)
+{
+    struct err e = {0};
+    const int64_t every = t->cfg.run.sample_every;
+    if (!every || (t->step % every && t->step != t->cfg.run.steps)) return;
+    if (samples_write(&t->cfg, t->checkpoints, t->step, &e)) log_warn("no sample of step %lld: %s", (long long)t->step, e.text);
+}
+
 static int save(struct trainer *t, struct err *e)
 {
     double from = clock_now_s();
@@ -338,6 +356,7 @@ static int save(struct trainer *t, struct err *e)
     if (!t->leads) return OK;
     log_status_end();
     log_info("saved step %lld in %.2f s", (long long)t->step, clock_now_s() - from);
+    write_sample(t);
     return OK;
 }
 

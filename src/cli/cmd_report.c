@@ -1,0 +1,147 @@
+/* tutti report RUN [--html FILE]: what a run did, as one page. The numbers are the run's own files (report/history.h); memory
+ * and pictures come from the plans of its config, made again on the null device. Where the config cannot be planned any more
+ * (its tokenizer moved away, say), the page says so and shows the rest. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "cli/cli.h"
+#include "cli/layout_picture.h"
+#include "plan/plan.h"
+#include "report/page.h"
+#include "run/build.h"
+#include "schedule/schedule.h"
+
+enum { CONFIG_BYTES = 1 << 20 };
+
+static const char help[] =
+    "tutti report RUN [--html FILE]\n\n"
+    "Makes one self-contained page of a run, finished or under way: loss and validation, learning rate, gradient norm,\n"
+    "speed, what it wrote (run.sample_every), memory by category, pictures of layout and schedule, machine, config.\n"
+    "RUN is a run's directory (run.dir).\n\n"
+    "  --html FILE    where the page goes (default: RUN/report.html)\n";
+
+/* What the page borrows from while it is written. */
+struct material {
+    struct history history;
+    char *config_path, *config_text;
+    struct arena *arena;
+    struct config cfg;
+    struct plan plan;
+    bool planned;
+    struct str layout, schedule, model, why;
+};
+
+/* The ranks that a resolved config is for. */
+static int64_t ranks_of(const struct config *c)
+{
+    return c->parallel.dp_replicate * c->parallel.dp_shard * c->parallel.tp * c->parallel.cp * c->parallel.pp + c->parallel.servers;
+}
+
+/* The schedule that the engine carries out, as long as forward, backward and weight gradients take the same time. */
+static int draw_schedule(const struct config *c, struct str *out, struct err *e)
+{
+    struct engine_config ec = config_engine(c);
+    struct schedule *s;
+    struct schedule_timeline t;
+    int rc = build_plan(&s, &ec.pipeline, (int)c->parallel.pp, to_int(ec.n_microbatches), e);
+    if (!rc) {
+        schedule_simulate(s, &(struct schedule_cost){.f = 1, .b = 1, .w = 1}, &t);
+        schedule_svg(s, &t, out);
+        schedule_timeline_fini(&t);
+    }
+    schedule_free(s);
+    return rc;
+}
+
+static void add_picture(struct page *p, const char *title, const char *about, struct str *svg)
+{
+    p->picture[p->n_pictures++] = (struct page_picture){title, about, str_text(svg)};
+}
+
+static void add_plan(struct page *p, struct material *m, struct err *e)
+{
+    const struct config *c = &m->cfg;
+    char params[32];
+    const struct plan_rank *r = &m->plan.role[0];
+    str_printf(&m->model, "%s, %s parameters, %lld layers of %lld, sequences of %lld tokens, %lld in a batch; %d rank%s",
+               model_family_name((enum model_family)c->model.family), str_count(params, (double)m->plan.params), (long long)c->model.layers,
+               (long long)c->model.hidden, (long long)c->model.seq_len, (long long)c->batch.global, m->plan.n_ranks,
+               m->plan.n_ranks == 1 ? "" : "s");
+    p->model = str_text(&m->model);
+    for (int i = 0; i < MEM_N && p->n_memory < PAGE_ROWS; i++)
+        p->memory[p->n_memory++] = (struct page_memory){mem_cat_name((enum mem_cat)i), (double)r->bytes[i]};
+    if (m->plan.n_ranks > 1) {
+        if (!layout_picture(c, m->plan.n_ranks, &m->layout, e))
+            add_picture(p, "Layout", "which rank has which tokens, layers and parts of parameters", &m->layout);
+        else p->notes[p->n_notes++] = arena_printf(m->arena, "No picture of the layout: %s", e->text);
+    }
+    if (c->parallel.pp > 1) {
+        if (!draw_schedule(c, &m->schedule, e))
+            add_picture(p, "Schedule", "what each pipeline rank does when; forward, backward and weight gradients drawn as equally long", &m->schedule);
+        else p->notes[p->n_notes++] = arena_printf(m->arena, "No picture of the schedule: %s", e->text);
+    }
+}
+
+static void read_plan(struct page *p, struct material *m)
+{
+    struct err e = {0};
+    size_t n;
+    int rc = fs_read_all(m->config_path, CONFIG_BYTES, &m->config_text, &n, &e);
+    if (!rc) p->config = m->config_text;
+    struct conf *f = NULL;
+    if (!rc) rc = config_load(&m->cfg, &f, m->arena, m->config_path, NULL, 0, &e);
+    if (!rc) rc = cli_config(&m->cfg, NULL, m->arena, m->config_path, NULL, 0, (int)ranks_of(&m->cfg), &e);
+    if (!rc) rc = plan_make(&m->plan, &m->cfg, &e);
+    m->planned = !rc;
+    if (rc) p->notes[p->n_notes++] = arena_printf(m->arena, "Memory and pictures are left out: %s", e.text);
+    else add_plan(p, m, &e);
+}
+
+static int write_report(const char *run, const char *file, struct err *e)
+{
+    struct material m = {.arena = arena_new()};
+    struct str html = {0};
+    int rc = history_read(&m.history, run, e);
+    if (!rc) {
+        struct page p = {.title = run, .history = &m.history};
+        m.config_path = fs_join(run, "config.yaml");
+        read_plan(&p, &m);
+        page_html(&p, &html);
+        rc = fs_write_atomic(file, str_text(&html), html.n, e);
+        history_free(&m.history);
+    }
+    if (m.planned) plan_free(&m.plan);
+    str_free(&m.layout);
+    str_free(&m.schedule);
+    str_free(&m.model);
+    str_free(&html);
+    xfree(m.config_text);
+    xfree(m.config_path);
+    arena_free(m.arena);
+    return rc;
+}
+
+int cmd_report(int argc, char **argv)
+{
+    const char *run = NULL, *html = NULL;
+    if (cli_wants_help(argc, argv)) {
+        fputs(help, stdout);
+        return 0;
+    }
+    int rc = cli_take("report", &argc, argv, "--html", &html);
+    if (rc) return rc;
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] == '-') return cli_usage("report", "there is no option %s", argv[i]);
+        if (run) return cli_usage("report", "one RUN, not two: %s and %s", run, argv[i]);
+        run = argv[i];
+    }
+    if (!run) return cli_usage("report", "which RUN?");
+    struct err e = {0};
+    char *file = html ? xstrdup(html) : fs_join(run, "report.html");
+    rc = write_report(run, file, &e);
+    if (!rc) printf("%s\n", file);
+    xfree(file);
+    return rc ? cli_fail(&e) : 0;
+}

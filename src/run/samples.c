@@ -1,0 +1,62 @@
+#include "run/samples.h"
+
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "run/generate.h"
+#include "run/lines.h"
+
+static bool collect(void *ctx, const char *text, size_t n)
+{
+    str_add(ctx, text, n);
+    return true;
+}
+
+static int write_text(const struct config *c, const char *checkpoint, struct str *out, struct err *e)
+{
+    struct weights *w = NULL;
+    struct tokenizer *t = NULL;
+    struct device *d = NULL;
+    struct generator *g = NULL;
+    struct generate_result r;
+    const struct sample_spec spec = {.temperature = c->run.sample_temperature, .top_p = 1, .seed = (uint64_t)c->run.seed};
+    const char *prompt = c->run.sample_prompt;
+    int threads = c->run.threads ? (int)c->run.threads : thread_n_cores();
+    char *tokenizer = NULL;
+    int rc = weights_open(&w, checkpoint, e);
+    if (!rc) {
+        tokenizer = weights_tokenizer(w);
+        rc = tokenizer ? tokenizer_open(&t, tokenizer, e) : err_set(e, ERR_REQUEST, "%s holds no tokenizer.json", checkpoint);
+    }
+    if (!rc) rc = device_cpu_new(&d, threads, e);
+    if (!rc) rc = generator_new(&g, w, d, threads, (int64_t)strlen(prompt) + c->run.sample_tokens + 1, DT_BF16, e);
+    if (!rc) rc = generate(g, t, prompt, c->run.sample_tokens, &spec, collect, out, &r, e);
+    generator_free(g);
+    if (d) device_free(d);
+    tokenizer_free(t);
+    weights_close(w);
+    xfree(tokenizer);
+    return rc;
+}
+
+int samples_write(const struct config *c, const char *checkpoint, int64_t step, struct err *e)
+{
+    struct str text = {0}, line = {0};
+    int rc = write_text(c, checkpoint, &text, e);
+    if (!rc) {
+        log_status_end();
+        log_info("step %lld writes: %s%s", (long long)step, c->run.sample_prompt, str_text(&text));
+        struct json_out o = {.s = &line};
+        json_begin_object(&o, NULL);
+        json_put_int(&o, "step", step);
+        json_put_string(&o, "prompt", c->run.sample_prompt);
+        json_put_string(&o, "text", str_text(&text));
+        json_end_object(&o);
+        rc = lines_append(c->run.dir, "samples.jsonl", &line, e);
+    }
+    str_free(&text);
+    str_free(&line);
+    return rc;
+}

@@ -1,0 +1,55 @@
+#!/bin/bash
+# A run, its samples and starts, and the page made of it: with one rank, with several, damaged, under way; seen in a browser
+# where one is installed.
+tutti=$1 root=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+tiny=(model.layers=2 model.hidden=32 model.heads=2 model.seq_len=32 batch.global=8 batch.micro=2 run.threads=1
+    "data.train=$root/README.md" "data.valid=$root/README.md" run.steps=6 run.eval_every=3 checkpoint.every=2 run.sample_every=4)
+echo "model: {family: llama}" >"$dir/tiny.yaml"
+train() { "$tutti" train "$dir/tiny.yaml" "${tiny[@]}" "$@" 2>"$dir/log" || fail "train $*: $(cat "$dir/log")"; }
+has() { grep -q -- "$1" "$dir/page.html" || fail "$2: the page lacks $1"; }
+
+train "run.dir=$dir/one" "run.sample_prompt=<b>&"
+grep -q '^step 4 writes: <b>&' "$dir/log" || fail "no sample in the log: $(cat "$dir/log")"
+[ "$(cut -d, -f1 "$dir/one/samples.jsonl" | tr '\n' ' ')" = '{"step":4 {"step":6 ' ] || fail "samples: $(cat "$dir/one/samples.jsonl")"
+grep -q '"ranks":1,"threads":1,.*"step":0}' "$dir/one/starts.jsonl" || fail "starts: $(cat "$dir/one/starts.jsonl")"
+[ "$("$tutti" report "$dir/one")" = "$dir/one/report.html" ] || fail "does not say where the page is"
+"$tutti" report "$dir/one" --html "$dir/page.html" >"$dir/out" || fail "report"
+cmp -s "$dir/page.html" "$dir/one/report.html" || fail "two pages of one run differ"
+for what in '<polyline' 'Loss, nats per token' '&lt;b&gt;&amp;' 'peak memory of a rank' '<td>optimizer</td>' 'kernels' 'eval_every: 3'; do has "$what" one; done
+! grep -qE '<script|https?://[^w]|nan|-inf' "$dir/page.html" || fail "the page needs something beside it, or has numbers that are none"
+
+# What the page says is what the run wrote.
+last=$(grep '"step":6,"loss"' "$dir/one/metrics.jsonl" | sed 's/.*"loss":\([0-9.]*\),.*/\1/')
+has "$(printf '%.4f' "$last")" "the last loss"
+
+train "run.dir=$dir/many" -n 4 parallel.pp=2 parallel.zero=1
+"$tutti" report "$dir/many" --html "$dir/page.html" >"$dir/out" || fail "report of four ranks"
+[ "$(grep -c '<div class="picture"><svg' "$dir/page.html")" = 2 ] || fail "layout and schedule are not both there"
+has 'over threads\|threads</td>\|local' "four ranks"
+grep -q '"ranks":4' "$dir/many/starts.jsonl" || fail "starts of four ranks: $(cat "$dir/many/starts.jsonl")"
+
+# Stopped in the middle of a line, config gone, directory wrong.
+head -c $(($(stat -c %s "$dir/one/metrics.jsonl") - 20)) "$dir/one/metrics.jsonl" >"$dir/cut" && cp "$dir/cut" "$dir/one/metrics.jsonl"
+rm "$dir/one/config.yaml"
+"$tutti" report "$dir/one" --html "$dir/page.html" >"$dir/out" || fail "report of a damaged run"
+has '1 lines of the run' "a damaged run" && has 'left out' "a damaged run"
+"$tutti" report "$dir" 2>"$dir/err"
+[ $? = 2 ] && grep -q "is not the directory of a run" "$dir/err" || fail "a folder that is no run: $(cat "$dir/err")"
+"$tutti" train "$dir/tiny.yaml" "${tiny[@]}" "run.dir=$dir/never" run.sample_every=3 2>"$dir/err"
+[ $? = 2 ] && grep -q "run.sample_every: .*choose 4" "$dir/err" || fail "a sample between checkpoints: $(cat "$dir/err")"
+
+browser=
+for b in chromium chromium-browser google-chrome; do command -v "$b" >/dev/null && browser=$b && break; done
+if [ -n "$browser" ]; then
+    "$tutti" report "$dir/many" --html "$dir/page.html" >"$dir/out"
+    timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$dir/browser" --window-size=1200,2400 \
+        --screenshot="$dir/page.png" "file://$dir/page.html" >"$dir/browser.log" 2>&1 || fail "$browser: $(tail -3 "$dir/browser.log")"
+    [ "$(stat -c %s "$dir/page.png" 2>/dev/null || echo 0)" -gt 20000 ] || fail "the browser's picture of the page is empty"
+else
+    echo "no browser: the page was not looked at"
+fi
+[ $failures = 0 ]
