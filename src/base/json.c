@@ -1,8 +1,8 @@
 /* json.c: reading with jansson, writing by hand.
  *
  * Reading: the library's values are our values (struct json is its json_t by another name), so a document of
- * 128,000 vocabulary entries is not copied. Strings may hold NUL, duplicate keys are refused, and the library
- * stops at a depth of 2,048.
+ * 128,000 vocabulary entries is not copied. Strings may hold NUL, keys too (json_keys.h), duplicate keys are
+ * refused, and the library stops at a depth of 2,048.
  *
  * Writing straight onto a str needs no document in memory: one flag says whether a comma is due. Text that is
  * not UTF-8 (half a character from a tokenizer, say) becomes U+FFFD, so that what we write always parses.
@@ -33,6 +33,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/json_keys.h"
 #include "base/mem.h"
 
 static const json_t *lib(const struct json *v)
@@ -54,7 +55,13 @@ static bool is(const struct json *v, json_type type)
 int json_parse(struct json **root, const char *text, size_t n, const char *what, struct err *e)
 {
     json_error_t bad;
+    struct str spelt = {0};
+    if (json_keys_spell(&spelt, text ? text : "", n)) {
+        text = str_text(&spelt);
+        n = spelt.n;
+    }
     json_t *v = json_loadb(text ? text : "", n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &bad);
+    str_free(&spelt);
     *root = (struct json *)v;
     if (v) return OK;
     return err_set(e, ERR_CORRUPT, "%s:%d: not valid JSON: %s (column %d)", what, bad.line > 0 ? bad.line : 1, bad.text,
@@ -121,6 +128,12 @@ void *json_iter_next(const struct json *object, void *it)
 const char *json_iter_key(void *it)
 {
     return json_object_iter_key(it);
+}
+
+void json_iter_key_text(void *it, struct str *out)
+{
+    str_clear(out);
+    json_keys_read(out, json_object_iter_key(it));
 }
 
 const struct json *json_iter_value(void *it)

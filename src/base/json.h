@@ -1,6 +1,7 @@
 /* json.h: reading and writing JSON. The library behind it (jansson) is named in json.c only.
  * Documents come from outside: depth and size are limited, duplicate keys are an error, a syntax error is
- * ERR_CORRUPT with "file:line". Strings are UTF-8 and may hold NUL: json_string tells their length.
+ * ERR_CORRUPT with "file:line". Strings are UTF-8 and may hold NUL: json_string and json_iter_key_text
+ * tell their length.
  * Order: Local.
  */
 #ifndef TUTTI_BASE_JSON_H
@@ -28,7 +29,8 @@ const struct json *json_at(const struct json *array, size_t i);
 /* Walks an object in document order: for (it = json_iter(o); it; it = json_iter_next(o, it)) */
 void *json_iter(const struct json *object);
 void *json_iter_next(const struct json *object, void *it);
-const char *json_iter_key(void *it);
+const char *json_iter_key(void *it); /* for keys with names we know: one that holds NUL is spelt otherwise */
+void json_iter_key_text(void *it, struct str *out); /* the key itself, which may hold NUL; out->n bytes and a NUL */
 const struct json *json_iter_value(void *it);
 
 /* The value itself; the default when v is NULL or of another kind. (jansson exports json_string and json_real

@@ -147,10 +147,43 @@ static void reals_read_back_to_the_bit(void **state)
     }
 }
 
+/* NUL in keys, and the mark that stands for it on the way through the library: no two keys become one. */
+static void test_keys_with_nul(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"\\u0000\": 1, \"a\\u0000b\" : {\"\\u0000\\u0000\":\"\\u0000\"}, \"\xF4\x8F\xBF\xBF" "0\": 3, "
+                               "\"\\uDBFF\\udfff\": 4, \"\\\\u0000\": 5, \"\": \"\\u0000:\", \"\\\"\\u0000\" \n: 6}";
+    static const struct {
+        const char *key;
+        size_t n;
+    } wanted[] = {{"", 1}, {"a\0b", 3}, {"\xF4\x8F\xBF\xBF" "0", 5}, {"\xF4\x8F\xBF\xBF", 4}, {"\\u0000", 6}, {"", 0}, {"\"\0", 2}};
+    struct json *root;
+    struct err e;
+    struct str key = {0};
+    assert_int_equal(json_parse(&root, text, sizeof text - 1, "k.json", &e), OK);
+    size_t i = 0;
+    for (void *it = json_iter(root); it; it = json_iter_next(root, it), i++) {
+        assert_true(i < 7);
+        json_iter_key_text(it, &key);
+        assert_int_equal(key.n, wanted[i].n);
+        assert_memory_equal(str_text(&key), wanted[i].key, key.n);
+    }
+    assert_int_equal(i, 7);
+    size_t n;
+    assert_memory_equal(json_string(json_get(root, ""), &n, NULL), "\0:", 2); /* values are as they were */
+    assert_int_equal(n, 2);
+    json_free(root);
+    static const char twice[] = "{\"\\u0000\": 1, \"\\u0000\": 2}";
+    assert_int_equal(json_parse(&root, twice, sizeof twice - 1, "k.json", &e), ERR_CORRUPT);
+    static const char *const bad[] = {"{\"\\u0000", "{\"\\u0000\"", "{\"\\u0000\":", "\\u0000", "{\"a\\"};
+    for (i = 0; i < 5; i++) assert_int_equal(json_parse(&root, bad[i], strlen(bad[i]), "k.json", &e), ERR_CORRUPT);
+    str_free(&key);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_every_kind),          cmocka_unit_test(errors_say_where),
+        cmocka_unit_test(test_keys_with_nul), cmocka_unit_test(reads_every_kind),          cmocka_unit_test(errors_say_where),
         cmocka_unit_test(required_members_are_checked), cmocka_unit_test(writes_commas_and_escapes),
         cmocka_unit_test(reals_read_back_to_the_bit),
     };
