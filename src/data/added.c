@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/mem.h"
 
 void added_put(struct added *a, const struct added_token *t)
@@ -35,32 +36,8 @@ static int by_first_byte_then_length(const void *x, const void *y)
     return memcmp(a->text, b->text, a->n);
 }
 
-/* Can occurrences of a and b share a byte of text? (b inside a, or an end of a that begins b.) */
-static bool overlaps(const struct added_token *a, const struct added_token *b)
+void added_finish(struct added *a)
 {
-    for (size_t i = 0; i < a->n; i++) {
-        size_t n = a->n - i < b->n ? a->n - i : b->n;
-        if (!memcmp(a->text + i, b->text, n)) return true;
-    }
-    return false;
-}
-
-static int check_passes(const struct added *a, const char *what, struct err *e)
-{
-    for (int i = 0; i < a->n; i++)
-        for (int j = 0; j < a->n; j++)
-            if (a->tokens[i].normalized != a->tokens[j].normalized && overlaps(&a->tokens[i], &a->tokens[j]))
-                return err_set(e, ERR_REQUEST,
-                               "%s: added tokens \"%.60s\" and \"%.60s\" overlap and differ in `normalized`, which is "
-                               "not supported; give both the same value",
-                               what, a->tokens[i].text, a->tokens[j].text);
-    return OK;
-}
-
-int added_finish(struct added *a, const char *what, struct err *e)
-{
-    int code = check_passes(a, what, e);
-    if (code) return code;
     if (a->n) qsort(a->tokens, (size_t)a->n, sizeof *a->tokens, by_first_byte_then_length);
     int i = 0;
     for (int c = 0; c < 256; c++) {
@@ -78,7 +55,19 @@ int added_finish(struct added *a, const char *what, struct err *e)
         a->common[c] = (uint16_t)(common < UINT16_MAX ? common : UINT16_MAX);
     }
     a->first[256] = i;
-    return OK;
+}
+
+const struct added_token *added_twice(const struct added *a, const struct added *b, const struct added_token **other)
+{
+    for (int i = 0; i < a->n; i++) {
+        const struct added_token *t = &a->tokens[i];
+        int c = (unsigned char)t->text[0];
+        for (int k = b->first[c]; k < b->first[c + 1]; k++) {
+            *other = &b->tokens[k];
+            if (*other != t && (*other)->n == t->n && !memcmp((*other)->text, t->text, t->n)) return t;
+        }
+    }
+    return NULL;
 }
 
 void added_fini(struct added *a)

@@ -131,9 +131,9 @@ int bpe_trainer_new(struct bpe_trainer **out, const char *style, struct err *e)
     t->pattern = pattern;
     t->cut.split = split_new();
     char eos[] = EOS;
-    added_put(&t->cut.added, &(struct added_token){.text = eos, .n = sizeof eos - 1, .special = true});
-    int code = added_finish(&t->cut.added, style, e);
-    if (!code) code = split_add(t->cut.split, pattern, strlen(pattern), style, e);
+    added_put(&t->cut.added[0], &(struct added_token){.text = eos, .n = sizeof eos - 1, .special = true});
+    for (int i = 0; i < 2; i++) added_finish(&t->cut.added[i]);
+    int code = split_add(t->cut.split, pattern, strlen(pattern), style, e);
     CHECK(!code, "the built-in pattern: %s", e->text);
     t->cutter = cutter_new(&t->cut, (struct cutter_sink){.piece = count_piece, .token = skip_token, .arg = t});
     t->arena = arena_new();
@@ -146,7 +146,7 @@ void bpe_trainer_free(struct bpe_trainer *t)
 {
     if (!t) return;
     cutter_free(t->cutter);
-    added_fini(&t->cut.added);
+    for (int i = 0; i < 2; i++) added_fini(&t->cut.added[i]);
     split_free(t->cut.split);
     str_free(&t->pool);
     for (int64_t i = 0; i < t->n_pairs; i++) xfree(t->pairs[i].words);

@@ -1,6 +1,7 @@
-/* cutter.c: three nested cuts over one sliding buffer.
+/* cutter.c: four nested cuts over one sliding buffer.
  *
- *   document  = text (added token  text)*          added.h
+ *   document  = sentence (added token  sentence)*  added.h, tokens that are not `normalized`
+ *   sentence  = text (added token  text)*          added.h, tokens that are
  *   text      = (valid UTF-8 | one bad byte)*      utf8.h
  *   valid     = pieces                             split.h
  *
@@ -13,32 +14,53 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "data/unicode.h"
+#include "data/unicode_table.h"
 #include "data/utf8.h"
 
-enum { STEP = 64 << 10 };
+enum { STEP = 64 << 10, HISTORY = 8 }; /* HISTORY: bytes kept before what is not decided: single_word looks back */
+
+/* A search for one set of added tokens, as the reference does it: from left to right; a token that is no single word though
+ * it has to be is passed over whole; lstrip takes white space back to the token before and no further; rstrip takes white
+ * space after it, in which the next token may begin all the same. */
+struct pass {
+    const struct added *tokens;
+    size_t begin; /* of the sentence, or some byte of it that is far enough back */
+    size_t from;  /* what is before belongs to the last token */
+    size_t scan;  /* no more tokens begin before */
+    bool strips;  /* the last token takes white space at `from` along */
+};
 
 struct cutter {
     const struct cut_rules *rules;
     struct cutter_sink sink;
     struct split_work *split;
     unsigned char *buf;
-    size_t at, n, room; /* undecided: buf[at..n); at >= 1 */
-    size_t scan;        /* no added token begins in buf[at..scan) */
-    bool text_begins;   /* nothing of the current text has been cut yet */
-    bool drop_space;    /* after an rstrip token */
+    size_t at, n, room;   /* undecided: buf[at..n); at >= 1 */
+    struct pass raw, left; /* of the document; of a sentence */
+    bool sentence_begins; /* nothing of the current sentence was looked at yet */
+    bool text_begins;     /* nothing of the current text has been cut yet */
 };
+
+static void pass_begin(struct pass *s, size_t at)
+{
+    s->begin = s->from = s->scan = at;
+    s->strips = false;
+}
 
 static void begin_document(struct cutter *c)
 {
-    c->at = c->scan = c->n = 1;
-    c->text_begins = true;
-    c->drop_space = false;
+    c->at = c->n = 1;
+    pass_begin(&c->raw, 1);
+    pass_begin(&c->left, 1);
+    c->sentence_begins = c->text_begins = true;
 }
 
 struct cutter *cutter_new(const struct cut_rules *rules, struct cutter_sink sink)
 {
     struct cutter *c = xcalloc(1, sizeof *c);
-    *c = (struct cutter){.rules = rules, .sink = sink, .split = split_work_new(rules->split)};
+    *c = (struct cutter){.rules = rules, .sink = sink, .split = split_work_new(rules->split),
+                         .raw.tokens = &rules->added[0], .left.tokens = &rules->added[1]};
     c->room = 2 * STEP;
     c->buf = xmalloc(c->room);
     begin_document(c);
@@ -53,10 +75,92 @@ void cutter_free(struct cutter *c)
     xfree(c);
 }
 
+/* -- added tokens ------------------------------------------------------------------------------------------- */
+
+/* What a pass found: a token, with the end of the text before it; or none, with the end of what is surely text. */
+struct hit {
+    const struct added_token *t;
+    size_t end, stop; /* stop: where the token ends */
+};
+
+static bool is_word(const unsigned char *p, size_t n)
+{
+    int len;
+    return utf8_char(p, n) > 0 && (unicode_kind_of(utf8_code(p, &len)) & UNI_RUST_WORD);
+}
+
+enum verdict { ALONE, IN_A_WORD, UNDECIDED };
+
+static enum verdict stands_alone(const struct pass *s, const unsigned char *buf, size_t at, size_t stop, size_t n, bool final)
+{
+    size_t back = at;
+    while (back > s->begin && at - back < 4 && (back == at || (buf[back] & 0xC0) == 0x80)) back--;
+    if (back < at && utf8_char(buf + back, at - back) == (int)(at - back) && is_word(buf + back, at - back)) return IN_A_WORD;
+    if (!final && (stop == n || utf8_char(buf + stop, n - stop) < 0)) return UNDECIDED;
+    return stop < n && is_word(buf + stop, n - stop) ? IN_A_WORD : ALONE;
+}
+
+/* The end of the text that ends at `end`, when a token behind it takes white space along. */
+static size_t without_space(const struct pass *s, const unsigned char *buf, size_t end)
+{
+    return end > s->from ? s->from + utf8_space_before(buf + s->from, end - s->from) : s->from;
+}
+
+/* What is surely text when it is known up to `end` and the next token may take white space along: all but white space, and
+ * but a character that `end` cuts, which may become some. */
+static size_t surely_text(const struct pass *s, const unsigned char *buf, size_t end)
+{
+    for (size_t back = 1; back <= 3 && s->from + back <= end; back++) {
+        if ((buf[end - back] & 0xC0) == 0x80) continue;
+        if (utf8_char(buf + end - back, back) < 0) end -= back;
+        break;
+    }
+    return without_space(s, buf, end);
+}
+
+static void strip(struct pass *s, const unsigned char *buf, size_t n, bool final)
+{
+    int len;
+    while (s->from < n && (len = utf8_space(buf + s->from, n - s->from))) s->from += (size_t)len;
+    if (final || (s->from < n && utf8_char(buf + s->from, n - s->from) >= 0)) s->strips = false;
+}
+
+/* The next token in a sentence of which buf[..n) is there, all of it if `final`. */
+static struct hit pass_next(struct pass *s, const unsigned char *buf, size_t n, bool final)
+{
+    if (s->strips) strip(s, buf, n, final);
+    for (;;) {
+        size_t at = 0, sure;
+        const struct added_token *t = added_find(s->tokens, buf, s->scan, n, final, &at, &sure);
+        enum verdict verdict = ALONE;
+        if (t && t->single_word) verdict = stands_alone(s, buf, at, at + t->n, n, final);
+        if (verdict == IN_A_WORD) {
+            s->scan = at + t->n;
+            continue;
+        }
+        if (!t || verdict == UNDECIDED) {
+            s->scan = t ? at : sure;
+            bool held = s->tokens->any_strips_before && !final;
+            size_t end = s->strips ? s->from : held ? surely_text(s, buf, s->scan) : s->scan;
+            return (struct hit){.end = end > s->from ? end : s->from};
+        }
+        size_t end = t->strip_before ? without_space(s, buf, at) : at;
+        return (struct hit){.t = t, .end = end > s->from ? end : s->from, .stop = at + t->n};
+    }
+}
+
+static void pass_over(struct pass *s, const struct hit *h)
+{
+    s->from = s->scan = h->stop;
+    s->strips = h->t->strip_after;
+}
+
+/* -- text --------------------------------------------------------------------------------------------------- */
+
 /* Cuts buf[at..end), a text or the beginning of one; moves `at` over what is decided. */
 static int cut_text(struct cutter *c, size_t end, bool final, struct err *e)
 {
-    if (c->at == end) return OK;
+    if (c->at >= end) return OK;
     if (c->text_begins && c->rules->prefix_space && c->buf[c->at] != ' ') c->buf[--c->at] = ' ';
     c->text_begins = false;
     while (c->at < end) {
@@ -75,40 +179,54 @@ static int cut_text(struct cutter *c, size_t end, bool final, struct err *e)
     return OK;
 }
 
-/* Drops white space after an rstrip token; false when more text is needed to know where it ends. */
-static bool drop_space(struct cutter *c, bool final)
+/* Cuts what is between two tokens of the first pass, or its beginning, up to buf[end). */
+static int cut_sentence(struct cutter *c, size_t end, bool final, struct err *e)
 {
-    while (c->at < c->n) {
-        int len = utf8_space(c->buf + c->at, c->n - c->at);
-        if (len == 0) {
-            bool whole = final || utf8_char(c->buf + c->at, c->n - c->at) >= 0;
-            if (whole) c->drop_space = false;
-            return whole;
-        }
-        c->at += (size_t)len;
-        c->scan = c->at;
+    for (;;) {
+        struct hit h = pass_next(&c->left, c->buf, end, final);
+        if (c->text_begins) c->at = c->left.from;
+        int code = cut_text(c, h.end, h.t || final, e);
+        if (code || !h.t) return code;
+        c->sink.token(c->sink.arg, h.t->id);
+        pass_over(&c->left, &h);
+        c->at = h.stop;
+        c->text_begins = true;
     }
-    if (final) c->drop_space = false;
-    return final;
 }
 
 static int cut(struct cutter *c, bool final, struct err *e)
 {
-    const struct added *added = &c->rules->added;
     for (;;) {
-        if (c->drop_space && !drop_space(c, final)) return OK;
-        size_t found_at = 0;
-        const struct added_token *t = added_find(added, c->buf, c->scan, c->n, final, &found_at, &c->scan);
-        size_t end = t ? found_at : c->scan;
-        if (t ? t->strip_before : added->any_strips_before && !final)
-            end = c->at + utf8_space_before(c->buf + c->at, end - c->at);
-        int code = cut_text(c, end, t || final, e);
-        if (code || !t) return code;
-        c->sink.token(c->sink.arg, t->id);
-        c->at = c->scan = found_at + t->n;
-        c->text_begins = true;
-        c->drop_space = t->strip_after;
+        struct hit h = pass_next(&c->raw, c->buf, c->n, final);
+        if (c->sentence_begins) {
+            c->at = c->raw.from;
+            pass_begin(&c->left, c->at);
+            c->text_begins = true;
+            c->sentence_begins = h.end == c->at;
+        }
+        int code = cut_sentence(c, h.end, h.t || final, e);
+        if (code || !h.t) return code;
+        c->sink.token(c->sink.arg, h.t->id);
+        pass_over(&c->raw, &h);
+        c->at = h.stop;
+        c->sentence_begins = true;
     }
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Moves what is not decided to the front. */
+static void compact(struct cutter *c)
+{
+    size_t needed = least(c->at, least(c->raw.scan, c->left.scan));
+    if (needed <= HISTORY + 1) return;
+    size_t gone = needed - HISTORY - 1, *const all[] = {&c->raw.begin,  &c->raw.from,  &c->raw.scan, &c->left.begin,
+                                                        &c->left.from, &c->left.scan, &c->at,       &c->n};
+    memmove(c->buf, c->buf + gone, c->n - gone);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) *all[i] = *all[i] > gone ? *all[i] - gone : 1;
 }
 
 int cutter_feed(struct cutter *c, const void *text, size_t n, struct err *e)
@@ -116,12 +234,7 @@ int cutter_feed(struct cutter *c, const void *text, size_t n, struct err *e)
     const unsigned char *p = text;
     while (n > 0) {
         size_t step = n < STEP ? n : STEP;
-        if (c->n + step > c->room && c->at > 1) {
-            memmove(c->buf + 1, c->buf + c->at, c->n - c->at);
-            c->n -= c->at - 1;
-            c->scan -= c->at - 1;
-            c->at = 1;
-        }
+        if (c->n + step > c->room) compact(c);
         if (c->n + step > c->room) {
             c->room = 2 * (c->n + step);
             c->buf = xrealloc(c->buf, c->room);

@@ -90,7 +90,7 @@ void tokenizer_free(struct tokenizer *t)
     xfree(t->special);
     piece_map_fini(&t->ids);
     bpe_fini(&t->bpe);
-    added_fini(&t->cut.added);
+    for (int i = 0; i < 2; i++) added_fini(&t->cut.added[i]);
     split_free(t->cut.split);
     xfree(t);
 }

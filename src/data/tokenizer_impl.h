@@ -9,7 +9,7 @@
 
 /* How text is cut into pieces before merging. */
 struct cut_rules {
-    struct added added;
+    struct added added[2]; /* cut out of the text as it comes; then, `normalized`, out of what is left */
     struct split *split;
     bool prefix_space; /* "add_prefix_space": a text that does not begin with a space gets one */
 };

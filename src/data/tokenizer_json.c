@@ -29,6 +29,7 @@ struct reader {
     struct str pool;
     struct entry *entries; /* by id */
     int64_t room;
+    int64_t next_added; /* the id that the reference gives the next added token that model.vocab does not have */
 };
 
 static int corrupt(struct reader *r, const char *where, const char *why)
@@ -73,27 +74,36 @@ static struct entry *entry_at(struct reader *r, int64_t id)
     return &r->entries[id];
 }
 
+static int read_token(struct reader *r, const char *text, size_t n, int64_t id)
+{
+    if (id < 0 || id >= ID_MAX)
+        return err_set(r->e, ERR_CORRUPT, "%s: model.vocab: \"%.60s\": wanted an id from 0 to %d", r->what, text,
+                       ID_MAX - 1);
+    struct entry *entry = entry_at(r, id);
+    if (entry->used)
+        return err_set(r->e, ERR_CORRUPT, "%s: model.vocab: id %lld is given to two tokens, one is \"%.60s\"", r->what,
+                       (long long)id, text);
+    entry->used = true;
+    entry->at = r->pool.n;
+    entry->letters = byte_level_read(&r->pool, text, n);
+    if (!entry->letters) str_add(&r->pool, text, n);
+    entry->n = r->pool.n - entry->at;
+    str_putc(&r->pool, 0);
+    return OK;
+}
+
 static int read_vocab(struct reader *r)
 {
     const struct json *vocab = json_get(r->model, "vocab");
     if (!is(vocab, JSON_OBJECT)) return corrupt(r, "model.vocab", "wanted an object of token: id");
-    for (void *it = json_iter(vocab); it; it = json_iter_next(vocab, it)) {
-        const char *text = json_iter_key(it);
-        int64_t id = json_int(json_iter_value(it), -1);
-        if (id < 0 || id >= ID_MAX)
-            return err_set(r->e, ERR_CORRUPT, "%s: model.vocab: \"%.60s\": wanted an id from 0 to %d", r->what, text,
-                           ID_MAX - 1);
-        struct entry *entry = entry_at(r, id);
-        if (entry->used)
-            return err_set(r->e, ERR_CORRUPT, "%s: model.vocab: id %lld is given to two tokens, one is \"%.60s\"",
-                           r->what, (long long)id, text);
-        entry->used = true;
-        entry->at = r->pool.n;
-        entry->letters = byte_level_read(&r->pool, text, strlen(text));
-        if (!entry->letters) str_puts(&r->pool, text);
-        entry->n = r->pool.n - entry->at;
-        str_putc(&r->pool, 0);
+    struct str key = {0};
+    int code = OK;
+    for (void *it = json_iter(vocab); it && !code; it = json_iter_next(vocab, it)) {
+        json_iter_key_text(it, &key);
+        code = read_token(r, str_text(&key), key.n, json_int(json_iter_value(it), -1));
     }
+    str_free(&key);
+    if (code) return code;
     return r->t->vocab ? OK : corrupt(r, "model.vocab", "is empty");
 }
 
@@ -105,26 +115,32 @@ static int read_added_token(struct reader *r, const struct json *v)
     if (!text || n == 0 || id < 0 || id >= ID_MAX)
         return corrupt(r, "added_tokens", "wanted objects with `content` (text) and `id`");
     if (n > UINT16_MAX) return corrupt(r, "added_tokens", "a token of more than 65535 bytes");
-    if (json_bool(json_get(v, "single_word"), false)) return unsupported(r, "added_tokens", "single_word: true");
     struct entry *entry = entry_at(r, id);
     if (entry->added)
         return err_set(r->e, ERR_CORRUPT, "%s: added_tokens: id %lld is given twice, once to \"%.60s\"", r->what,
                        (long long)id, text);
-    if (entry->used && (entry->n != n || memcmp(r->pool.p + entry->at, text, n)))
-        return err_set(r->e, ERR_CORRUPT,
-                       "%s: added_tokens: \"%.60s\" has id %lld, which model.vocab gives to another token", r->what,
-                       text, (long long)id);
+    /* The reference finds the id in model.vocab by the text, whatever `id` says. */
+    const struct json *known = memchr(text, 0, n) ? NULL : json_get(json_get(r->model, "vocab"), text);
+    if (known ? json_int(known, -1) != id : entry->used)
+        return err_set(r->e, ERR_CORRUPT, "%s: added_tokens: \"%.60s\" has id %lld, %s", r->what, text, (long long)id,
+                       known ? "in model.vocab it has another" : "which model.vocab gives to another token");
+    if (!known && id != r->next_added++)
+        return err_set(r->e, ERR_REQUEST,
+                       "%s: added_tokens: \"%.60s\" has id %lld, but readers that go by the order of the list give it %lld (model.vocab "
+                       "has as many entries); correct the ids, or add the token to model.vocab",
+                       r->what, text, (long long)id, (long long)r->next_added - 1);
     *entry = (struct entry){.at = r->pool.n, .n = n, .used = true, .letters = entry->letters, .added = true};
     entry->special = json_bool(json_get(v, "special"), false);
     str_add(&r->pool, text, n);
     str_putc(&r->pool, 0);
-    added_put(&r->t->cut.added, &(struct added_token){.text = r->pool.p + entry->at,
-                                                      .n = n,
-                                                      .id = (int32_t)id,
-                                                      .special = entry->special,
-                                                      .normalized = json_bool(json_get(v, "normalized"), true),
-                                                      .strip_before = json_bool(json_get(v, "lstrip"), false),
-                                                      .strip_after = json_bool(json_get(v, "rstrip"), false)});
+    bool normalized = json_bool(json_get(v, "normalized"), !entry->special);
+    added_put(&r->t->cut.added[normalized], &(struct added_token){.text = r->pool.p + entry->at,
+                                                                  .n = n,
+                                                                  .id = (int32_t)id,
+                                                                  .special = entry->special,
+                                                                  .single_word = json_bool(json_get(v, "single_word"), false),
+                                                                  .strip_before = json_bool(json_get(v, "lstrip"), false),
+                                                                  .strip_after = json_bool(json_get(v, "rstrip"), false)});
     return OK;
 }
 
@@ -132,11 +148,19 @@ static int read_added(struct reader *r)
 {
     const struct json *list = json_get(r->root, "added_tokens");
     if (is_set(list) && !is(list, JSON_ARRAY)) return corrupt(r, "added_tokens", "wanted a list");
+    r->next_added = (int64_t)json_size(json_get(r->model, "vocab"));
     for (size_t i = 0; i < json_size(list); i++) {
         int code = read_added_token(r, json_at(list, i));
         if (code) return code;
     }
-    return added_finish(&r->t->cut.added, r->what, r->e);
+    const struct added *added = r->t->cut.added;
+    const struct added_token *t, *other;
+    for (int i = 0; i < 2; i++) added_finish(&r->t->cut.added[i]);
+    if ((t = added_twice(&added[0], &added[0], &other)) || (t = added_twice(&added[1], &added[1], &other)) ||
+        (t = added_twice(&added[0], &added[1], &other)))
+        return err_set(r->e, ERR_CORRUPT, "%s: added_tokens: \"%.60s\" is there twice, with ids %d and %d", r->what, t->text, t->id,
+                       other->id);
+    return OK;
 }
 
 /* Moves the tokens into the tokenizer, ordered by id, and indexes their bytes. */

@@ -39,11 +39,11 @@ TEXTS = [
 ]
 
 
-def cases(t):
-    return [[x, t.encode(x, add_special_tokens=False).ids] for x in TEXTS]
+def cases(t, texts):
+    return [[x, t.encode(x, add_special_tokens=False).ids] for x in texts]
 
 
-def write(name, t, change=None):
+def write(name, t, change=None, texts=TEXTS):
     d = json.loads(t.to_str())
     if change:
         change(d)
@@ -52,7 +52,7 @@ def write(name, t, change=None):
     with open(os.path.join(HERE, name + ".json"), "w", encoding="utf-8") as f:
         f.write(text)
     with open(os.path.join(HERE, name + ".cases.json"), "w", encoding="utf-8") as f:
-        rows = (json.dumps(c, ensure_ascii=True, separators=(",", ":")) for c in cases(reference))
+        rows = (json.dumps(c, ensure_ascii=True, separators=(",", ":")) for c in cases(reference, texts))
         f.write("[\n" + ",\n".join(rows) + "\n]\n")
 
 
@@ -117,6 +117,43 @@ def write_trained(text):
         json.dump(result, f, ensure_ascii=False, indent=0)
 
 
+# Texts around added tokens: both searches, overlaps, white space taken along and shared, words. Also as random mixtures.
+ADDED_BITS = ["<a", "<ab", "<abc>", "bc>", "c><a", "x", " ", "  ", "\n", "\u3000", "_", "\u0301", "9", "\u200d", ".", "one", "<one>", "\t", "<l>", "<r>", "<lr>",
+              "<w>", "\u00e9", "\u4e16", "\u24b6", "stone", "<n>", " <n", "n>", "\u0020\u0020\u0020\u0020"]
+
+
+def added_texts():
+    state, texts = 9, []
+    for _ in range(400):
+        text = ""
+        for _ in range(1 + len(texts) % 12):
+            state = (state * 6364136223846793005 + 1442695040888963407) % (1 << 64)
+            text += ADDED_BITS[(state >> 33) % len(ADDED_BITS)]
+        texts.append(text)
+    return texts
+
+
+def write_added(files):
+    """Overlapping tokens of both kinds; DeepSeek-V3's file has such a pair."""
+    t = train(pre_tokenizers.ByteLevel(add_prefix_space=False), 300, files, ["<|endoftext|>"])
+    t.add_tokens([AddedToken("<abc>", normalized=True), AddedToken("<ab", normalized=False), AddedToken("bc>", normalized=True),
+                  AddedToken("c><a", normalized=False), AddedToken("one", single_word=True, normalized=True),
+                  AddedToken("<w>", single_word=True, normalized=False, lstrip=True), AddedToken("<l>", lstrip=True, normalized=False),
+                  AddedToken("<r>", rstrip=True, normalized=True), AddedToken("<lr>", lstrip=True, rstrip=True, normalized=False),
+                  AddedToken("  ", normalized=True), AddedToken("\n", normalized=False, rstrip=True), AddedToken("<n>", normalized=True, lstrip=True),
+                  AddedToken("<one>", normalized=False)])
+    write("added", t, nul_key, texts=TEXTS + added_texts())
+
+
+def nul_key(d):
+    """Legal JSON, and no text reaches it. The ids of added tokens go on after the vocabulary, in the order of the list."""
+    for key in ("\0", "a\0b"):
+        d["model"]["vocab"][key] = len(d["model"]["vocab"])
+    n = len(d["model"]["vocab"])
+    for i, t in enumerate(t for t in d["added_tokens"] if t["content"] not in d["model"]["vocab"]):
+        t["id"] = n + i
+
+
 def main():
     write_trained(training_text())
     files = sys.argv[1:]
@@ -137,6 +174,7 @@ def main():
                                              pre_tokenizers.Split("\u3000", "isolated"),
                                              byte_level(add_prefix_space=False, use_regex=False)]), 300, files, ["</s>"])
     write("literal", literal)
+    write_added(files)
 
 
 main()

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "data/tokenizer.h"
 
-static const char *const fixtures[] = {"gpt2", "llama3", "prefix", "digits", "literal"};
+static const char *const fixtures[] = {"gpt2", "llama3", "prefix", "digits", "literal", "added"};
 enum { N_FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 static struct tokenizer *open_fixture(const char *name)
@@ -110,6 +110,9 @@ static void random_text(struct str *s, uint64_t *seed, size_t n)
                                        "\xF4\x90",
                                        "<mask>",
                                        "<pad>",
+                                       "<ab",
+                                       "c>",
+                                       "one",
                                        "x",
                                        "'LL",
                                        "\xCC\x81"};
@@ -302,6 +305,30 @@ static void test_streaming_decoder(void **state)
     tokenizer_free(t);
 }
 
+/* "\u0000" in a vocabulary: the tokens are there, NUL and all, and not taken for each other. */
+static void test_nul_in_keys(void **state)
+{
+    (void)state;
+    struct tokenizer *t = open_fixture("added");
+    int32_t nul = tokenizer_find(t, "a\0b", 3);
+    size_t n;
+    assert_int_equal(nul, 301);
+    assert_memory_equal(tokenizer_piece(t, nul, &n), "a\0b", 3);
+    assert_int_equal(n, 3);
+    assert_memory_equal(tokenizer_piece(t, 300, &n), "\0", 2);
+    assert_int_equal(n, 1);
+    struct tokens ids = {0};
+    struct str back = {0};
+    encode(t, "a\0b\0", 4, &ids); /* text with NUL is bytes as any other */
+    assert_int_equal(ids.n, 4);
+    tokenizer_decode(t, ids.ids, ids.n, true, &back);
+    assert_int_equal(back.n, 4);
+    assert_memory_equal(back.p, "a\0b\0", 4);
+    str_free(&back);
+    tokens_free(&ids);
+    tokenizer_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,6 +340,7 @@ int main(void)
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_save_and_side_files),
         cmocka_unit_test(test_streaming_decoder),
+        cmocka_unit_test(test_nul_in_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
