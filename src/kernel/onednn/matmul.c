@@ -28,10 +28,25 @@ static dnnl_data_type_t type_of(enum dtype t)
     return t == DT_F32 ? dnnl_f32 : t == DT_BF16 ? dnnl_bf16 : t == DT_F16 ? dnnl_f16 : dnnl_data_type_undef;
 }
 
+/* A matrix of one row or one column whose elements do not lie next to each other. oneDNN 3.7.2 (Debian 13; from AVX-512
+ * on, all types) takes such a vector for a dense one: a product of one column is then written into the gaps between
+ * its rows, and one row of A is read from them. Strides of matrices with a side of one were mended for years, in one
+ * kernel after the other, so no version is given any. */
+static bool spread_vector(int64_t rows, int64_t cols, int64_t rs, int64_t cs)
+{
+    return (rows == 1 && cols > 1 && cs != 1) || (cols == 1 && rows > 1 && rs != 1);
+}
+static bool has_spread_vector(const struct matmul *m)
+{
+    return spread_vector(m->m, m->k, m->a_rs, m->a_cs) || spread_vector(m->k, m->n, m->b_rs, m->b_cs) ||
+           spread_vector(m->m, m->n, m->ldc, 1);
+}
+
 /* Up to the primitive's descriptor: enough to know whether the library can, and its scratch. */
 static dnnl_status_t describe(struct handles *h, const struct matmul *m)
 {
     memset(h, 0, sizeof *h);
+    if (has_spread_vector(m)) return dnnl_unimplemented;
     dnnl_status_t s = dnnl_engine_create(&h->engine, dnnl_cpu, 0);
     if (s == dnnl_success) s = dnnl_primitive_attr_create(&h->attr);
     if (s == dnnl_success) s = dnnl_primitive_attr_set_scratchpad_mode(h->attr, dnnl_scratchpad_mode_user);
