@@ -132,7 +132,7 @@ tid tape_cols(struct tape *t, tid x, int64_t col, int64_t n)
     const struct tensor *of = &t->tensors[x];
     CHECK(of->nd == 2 && col >= 0 && n >= 0 && col + n <= of->n[1], "columns %lld+%lld of %s", (long long)col,
           (long long)n, of->name);
-    char s[40];
+    char s[48]; /* two numbers of up to 20 characters */
     snprintf(s, sizeof s, "[:,%lld:%lld]", (long long)col, (long long)(col + n));
     return view_push(t, x, 0, of->n[0], col, n, s);
 }
@@ -148,7 +148,7 @@ tid tape_rows(struct tape *t, tid x, int64_t row, int64_t n)
                 (long long)(row + n), of->name, (long long)of->n[0], spmd_print(type, of->type));
         return TID_NONE;
     }
-    char s[40];
+    char s[48]; /* two numbers of up to 20 characters */
     snprintf(s, sizeof s, "[%lld:%lld]", (long long)row, (long long)(row + n));
     if (of->nd == 1) return view_push(t, x, 0, 1, row, n, s);
     return view_push(t, x, row, n, 0, of->n[1], s);
