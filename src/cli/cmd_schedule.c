@@ -142,6 +142,9 @@ static void print_summary(const struct schedule *s, const struct schedule_timeli
     str_free(&picture);
     printf("%s: %d ranks, %d stages, %d microbatches\n", s->kind, s->n_ranks, s->n_stages, s->n_microbatches);
     printf("makespan %.6g, ideal %.6g, bubble %.2f %%\n", t->makespan, t->ideal, 100 * t->bubble_ratio);
+    printf("idle, of all ranks' time %.2f %%; per rank", 100 * t->idle_share);
+    for (int r = 0; r < s->n_ranks; r++) printf(" %.2f %%", t->makespan > 0 ? 100 * t->idle[r] / t->makespan : 0);
+    printf("\n");
     printf("longest rank %.6g, bubble %.2f %% when steps follow each other without a meeting\n", t->period,
            100 * t->period_bubble_ratio);
     printf("at worst, per rank: activations");

@@ -1,5 +1,5 @@
-/* The timeline as a picture: in a terminal, as SVG, and as JSON for other programs. All three read the same arrays
- * that the executor and the simulator read; none of them computes a time. */
+/* The timeline in a terminal, and as JSON for other programs (as SVG: svg.c). All read the same arrays that the executor
+ * and the simulator read; none of them computes a time. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,94 +49,6 @@ int schedule_draw(const struct schedule *s, const struct schedule_timeline *t, i
     return OK;
 }
 
-/* ---- SVG ---------------------------------------------------------------------------------------------------- */
-
-#define IDLE "#eeeeee"
-enum { ROW = 26, LEFT = 64, TOP = 34, WIDTH = 1400 };
-
-static const char *colour(struct action a, int n_ranks)
-{
-    static const char *const even[ACTION_N] = {[ACTION_F] = "#8ecae6",
-                                               [ACTION_B] = "#ffb703",
-                                               [ACTION_W] = "#b5e48c",
-                                               [ACTION_BW] = "#fb8500",
-                                               [ACTION_RECOMPUTE] = "#cdb4db"};
-    static const char *const odd[ACTION_N] = {[ACTION_F] = "#219ebc",
-                                              [ACTION_B] = "#e09f00",
-                                              [ACTION_W] = "#76c893",
-                                              [ACTION_BW] = "#d95f02",
-                                              [ACTION_RECOMPUTE] = "#a98bc0"};
-    return (a.stage / n_ranks % 2 ? odd : even)[a.kind];
-}
-
-/* What the colours mean: the kinds that this schedule has, and idle time. */
-static void legend(const struct schedule *s, int y, struct str *out)
-{
-    static const struct {
-        enum action_kind kind;
-        const char *name;
-    } rows[] = {{ACTION_F, "forward"},
-                {ACTION_BW, "backward"},
-                {ACTION_B, "backward, inputs"},
-                {ACTION_W, "backward, weights"},
-                {ACTION_RECOMPUTE, "recompute"}};
-    int x = LEFT;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (!schedule_has(s, rows[i].kind)) continue;
-        for (int chunk = 0; chunk < (s->n_stages > s->n_ranks ? 2 : 1); chunk++, x += 20) {
-            struct action a = action_of(rows[i].kind, chunk * s->n_ranks, 0);
-            str_printf(out, "<rect x=\"%d\" y=\"%d\" width=\"16\" height=\"12\" fill=\"%s\" stroke=\"#333\" stroke-width=\"0.5\"/>",
-                       x, y - 10, colour(a, s->n_ranks));
-        }
-        str_printf(out, "<text x=\"%d\" y=\"%d\">%s</text>\n", x + 2, y, rows[i].name);
-        x += 24 + 7 * (int)strlen(rows[i].name);
-    }
-    str_printf(out, "<rect x=\"%d\" y=\"%d\" width=\"16\" height=\"12\" fill=\"%s\" stroke=\"#333\" stroke-width=\"0.5\"/>"
-               "<text x=\"%d\" y=\"%d\">idle</text>\n", x, y - 10, IDLE, x + 22, y);
-}
-
-/* The boxes of a rank, or the numbers in them. */
-static void draw_rank(const struct schedule *s, const struct schedule_timeline *t, int rank, bool numbers, double scale,
-                      struct str *out)
-{
-    int y = TOP + ROW * rank;
-    char name[32];
-    for (int64_t i = 0; i < s->rank[rank].n; i++) {
-        struct action a = s->rank[rank].a[i];
-        struct schedule_time at = t->at[rank][i];
-        double x = LEFT + at.start_s * scale, w = (at.end_s - at.start_s) * scale;
-        if (!action_is_compute((enum action_kind)a.kind) || w <= 0) continue;
-        if (!numbers)
-            str_printf(out, "<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\"><title>%s: %.6g to %.6g"
-                       "</title></rect>\n", x, y, w, ROW - 4, colour(a, s->n_ranks), action_print(name, a), at.start_s, at.end_s);
-        else if (w > 16)
-            str_printf(out, "<text x=\"%.1f\" y=\"%d\">%u</text>\n", x + w / 2, y + 16, a.microbatch);
-    }
-}
-
-void schedule_svg(const struct schedule *s, const struct schedule_timeline *t, struct str *out)
-{
-    double scale = t->makespan > 0 ? (WIDTH - LEFT - 16) / t->makespan : 1;
-    int foot = TOP + ROW * s->n_ranks;
-    str_printf(out,
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
-               "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
-               "<text x=\"8\" y=\"20\">%s: %d ranks, %d stages, %d microbatches; makespan %.6g, bubble %.1f %%</text>\n",
-               WIDTH, foot + 30, WIDTH, foot + 30, s->kind, s->n_ranks, s->n_stages, s->n_microbatches, t->makespan,
-               100 * t->bubble_ratio);
-    for (int r = 0; r < s->n_ranks; r++) {
-        int y = TOP + ROW * r;
-        str_printf(out, "<text x=\"8\" y=\"%d\">rank %d</text><rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\"/>\n"
-                   "<g stroke=\"#333\" stroke-width=\"0.5\">\n", y + 17, r, LEFT, y, t->makespan * scale, ROW - 4, IDLE);
-        draw_rank(s, t, r, false, scale, out);
-        str_puts(out, "</g><g text-anchor=\"middle\" pointer-events=\"none\">\n");
-        draw_rank(s, t, r, true, scale, out);
-        str_puts(out, "</g>\n");
-    }
-    legend(s, foot + 18, out);
-    str_puts(out, "</svg>\n");
-}
-
 /* ---- JSON --------------------------------------------------------------------------------------------------- */
 
 static void put_peaks(struct json_out *o, const char *key, const struct schedule_peak *peak, int n,
@@ -174,6 +86,10 @@ void schedule_json(const struct schedule *s, const struct schedule_timeline *t, 
     json_put_real(&o, "bubble_ratio", t->bubble_ratio);
     json_put_real(&o, "period", t->period);
     json_put_real(&o, "period_bubble_ratio", t->period_bubble_ratio);
+    json_put_real(&o, "idle_share", t->idle_share);
+    json_begin_array(&o, "idle");
+    for (int r = 0; r < s->n_ranks; r++) json_put_real(&o, NULL, t->idle[r]);
+    json_end_array(&o);
     put_peaks(&o, "peak_activations", peak, s->n_ranks, get_activations);
     put_peaks(&o, "peak_wgrads", peak, s->n_ranks, get_wgrads);
     put_peaks(&o, "peak_tapes", peak, s->n_ranks, get_both);

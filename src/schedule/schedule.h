@@ -136,6 +136,9 @@ struct schedule_timeline {
     /* The longest span of one rank from its own first start to its own last end: the time of a step when steps follow
      * each other without all ranks meeting in between, as the zero-bubble papers count. */
     double period, period_bubble_ratio;
+    double *idle;      /* [rank]: of the makespan, the time in which it computes nothing */
+    double idle_share; /* of all ranks' time together */
+    struct schedule_cost cost; /* what it was simulated with */
     int n_ranks;
     struct schedule_time **at; /* [rank][index in its list] */
 };
@@ -157,7 +160,7 @@ int schedule_parse(struct schedule **out, const char *text, const char *what, st
 bool schedule_equal(const struct schedule *a, const struct schedule *b);
 /* The timeline for a terminal, a row per rank; -1 (and nothing printed) where `columns` are too few. */
 int schedule_draw(const struct schedule *s, const struct schedule_timeline *t, int columns, struct str *out);
-/* The timeline as a picture: a row per rank, a box per action. */
+/* The timeline as a picture: a row per rank, a box per action, an axis of time and how much of it each rank idles. */
 void schedule_svg(const struct schedule *s, const struct schedule_timeline *t, struct str *out);
 /* The object of INTERFACE's `schedule` command. */
 void schedule_json(const struct schedule *s, const struct schedule_timeline *t, const struct schedule_peak *peak,

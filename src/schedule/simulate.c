@@ -101,6 +101,7 @@ static void summarise(const struct simulation *sim, struct schedule_timeline *t)
             end = t->at[r][i].end_s;
             here = true;
         }
+        t->idle[r] = -work; /* the makespan is not known yet */
         if (!here) continue;
         if (work > t->ideal) t->ideal = work;
         if (end - begin > t->period) t->period = end - begin;
@@ -109,6 +110,10 @@ static void summarise(const struct simulation *sim, struct schedule_timeline *t)
         any = true;
     }
     t->makespan = last - first;
+    for (int r = 0; r < s->n_ranks; r++) {
+        t->idle[r] += t->makespan;
+        t->idle_share += t->makespan > 0 ? t->idle[r] / t->makespan / s->n_ranks : 0;
+    }
     t->bubble_ratio = t->ideal > 0 ? (t->makespan - t->ideal) / t->ideal : 0;
     t->period_bubble_ratio = t->ideal > 0 ? (t->period - t->ideal) / t->ideal : 0;
 }
@@ -119,7 +124,8 @@ void schedule_simulate(const struct schedule *s, const struct schedule_cost *c, 
     struct simulation sim = {.s = s, .cost = c, .end = xmalloc(keys * sizeof(double))};
     for (size_t i = 0; i < keys; i++) sim.end[i] = -1;
     sim.has_comm = schedule_has(s, ACTION_RECV_F) || schedule_has(s, ACTION_RECV_B);
-    *t = (struct schedule_timeline){.n_ranks = s->n_ranks, .at = xcalloc(to_size(s->n_ranks), sizeof *t->at)};
+    *t = (struct schedule_timeline){.n_ranks = s->n_ranks, .cost = *c, .at = xcalloc(to_size(s->n_ranks), sizeof *t->at)};
+    t->idle = xcalloc(to_size(s->n_ranks), sizeof *t->idle);
     for (int r = 0; r < s->n_ranks; r++) t->at[r] = xcalloc(to_size(s->rank[r].n) + 1, sizeof **t->at);
     advance_all(&sim, t);
     summarise(&sim, t);
@@ -130,5 +136,6 @@ void schedule_timeline_fini(struct schedule_timeline *t)
 {
     for (int r = 0; r < t->n_ranks; r++) xfree(t->at[r]);
     xfree(t->at);
+    xfree(t->idle);
     *t = (struct schedule_timeline){0};
 }

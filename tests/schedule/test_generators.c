@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -368,6 +370,74 @@ static void test_pictures(void **state)
     schedule_free(s);
 }
 
+/* The numbers of <text class="..."> in a picture; returns how many. */
+static int numbers(const char *svg, const char *class, double *out, int room)
+{
+    char mark[32];
+    int n = 0;
+    snprintf(mark, sizeof mark, "class=\"%s\"", class);
+    for (const char *p = svg; (p = strstr(p, mark)) && n < room; p++) out[n++] = strtod(strchr(p, '>') + 1, NULL);
+    return n;
+}
+
+/* What ranks idle adds up to the bubble; the axis has few ticks, from 0 to the end or later; both are in the picture. */
+static void test_idle_and_axis(void **state)
+{
+    (void)state;
+    static const double unit[] = {1e-9, 1, 0.37, 6e5};
+    for (int k = 0; schedule_kind_name(k); k++)
+        for (int u = 0; u < 4; u++) {
+            int p = k ? 4 : 1, m = 8 + 4 * u;
+            struct schedule *s = make(schedule_kind_name(k), p, m, 0);
+            struct schedule_timeline t;
+            struct str svg = {0};
+            double tick[64], idle[64], sum = 0;
+            schedule_simulate(s, &(struct schedule_cost){2 * unit[u], 3 * unit[u], unit[u], unit[u] / 4}, &t);
+            schedule_svg(s, &t, &svg);
+            for (int r = 0; r < p; r++) sum += t.idle[r];
+            near(sum / (p * t.ideal), t.bubble_ratio); /* every rank has the same work */
+            near(t.idle_share, t.bubble_ratio / (1 + t.bubble_ratio));
+            int n = numbers(str_text(&svg), "tick", tick, 64);
+            assert_true(n >= 6 && n <= 18);
+            for (int i = 0; i < n; i++) assert_true(fabs(tick[i] - i * tick[1]) < 1e-5 * tick[n - 1]);
+            assert_true(tick[n - 1] >= t.makespan * (1 - 1e-5) && tick[n - 2] < t.makespan);
+            assert_int_equal(numbers(str_text(&svg), "idle", idle, 64), p);
+            for (int r = 0; r < p; r++) assert_true(fabs(idle[r] - 100 * t.idle[r] / t.makespan) <= 0.051);
+            str_free(&svg);
+            schedule_timeline_fini(&t);
+            schedule_free(s);
+        }
+}
+
+/* Ranks with unlike work idle unlike; a schedule that takes no time has a picture too. */
+static void test_uneven_idle(void **state)
+{
+    (void)state;
+    struct schedule *s;
+    struct err e = {0};
+    struct schedule_timeline t;
+    struct str svg = {0};
+    double idle[4];
+    const char *text = "schedule mine ranks 2 stages 4 microbatches 1\nplace 0 1 1 1\nrank 0: 0F0 0BW0\n"
+                       "rank 1: 1F0 2F0 3F0 3BW0 2BW0 1BW0\n";
+    if (schedule_parse(&s, text, "text", &e)) fail_msg("%s", e.text);
+    assert_int_equal(schedule_check(s, NULL, &e), OK);
+    schedule_simulate(s, &(struct schedule_cost){1, 1, 1, 0}, &t);
+    near(t.idle[0] + t.ideal / 3, t.makespan); /* a third of the work of the other */
+    near(t.idle[1], t.makespan - t.ideal);
+    schedule_svg(s, &t, &svg);
+    assert_int_equal(numbers(str_text(&svg), "idle", idle, 4), 2);
+    assert_true(idle[0] > idle[1]);
+    schedule_timeline_fini(&t);
+    str_clear(&svg);
+    schedule_simulate(s, &(struct schedule_cost){0, 0, 0, 0}, &t);
+    schedule_svg(s, &t, &svg);
+    assert_true(str_ends(str_text(&svg), "</svg>\n") && !strstr(str_text(&svg), "nan"));
+    schedule_timeline_fini(&t);
+    str_free(&svg);
+    schedule_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,7 +445,7 @@ int main(void)
         cmocka_unit_test(test_rounds),         cmocka_unit_test(test_default_round),
         cmocka_unit_test(test_zero_bubble),    cmocka_unit_test(test_dualpipe),    cmocka_unit_test(test_latency),
         cmocka_unit_test(test_golden),         cmocka_unit_test(test_onestage),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_pictures),
+        cmocka_unit_test(test_pictures),       cmocka_unit_test(test_idle_and_axis), cmocka_unit_test(test_uneven_idle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
