@@ -1,4 +1,4 @@
-/* fs.c: whole files, directories, locks, and a writer that notices a full disk.
+/* fs.c: writing whole files, directories, locks, and a writer that notices a full disk. Reading is in fs_read.c.
  *
  * A file that others may read is never written in place: its bytes go to a temporary name beside it, are synced,
  * and one rename publishes them, so that a crash leaves the old file or the new one and nothing between. The
@@ -16,62 +16,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
-
-static int read_failed(struct err *e, int why, const char *path)
-{
-    if (why == ENOENT) return err_set(e, ERR_REQUEST, "%s: no such file", path);
-    int asked = why == EACCES || why == EPERM || why == ENOTDIR || why == ELOOP || why == ENAMETOOLONG;
-    return err_errno(e, asked ? ERR_REQUEST : ERR_IO, why, "%s: cannot be read", path);
-}
 
 static int write_failed(struct err *e, int why, const char *path, const char *what)
 {
     if (why == ENOSPC || why == EDQUOT)
         return err_set(e, ERR_IO, "%s: %s: %s; free some space or choose another directory", path, what, strerror(why));
     return err_errno(e, ERR_IO, why, "%s: %s", path, what);
-}
-
-/* Opens a regular file for reading; *bytes is its size. */
-static int open_regular(const char *path, int *fd, size_t *bytes, struct err *e)
-{
-    *bytes = 0;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe must not hang us */
-    if (*fd < 0) return read_failed(e, errno, path);
-    struct stat st;
-    int code = OK;
-    if (fstat(*fd, &st)) code = read_failed(e, errno, path);
-    else if (S_ISDIR(st.st_mode)) code = err_set(e, ERR_REQUEST, "%s: is a directory; a file was wanted", path);
-    else if (!S_ISREG(st.st_mode)) code = err_set(e, ERR_REQUEST, "%s: is not a regular file", path);
-    if (code) close(*fd);
-    else *bytes = (size_t)st.st_size;
-    return code;
-}
-
-int fs_map_open(struct fs_map *m, const char *path, struct err *e)
-{
-    *m = (struct fs_map){0};
-    int fd;
-    size_t bytes;
-    int code = open_regular(path, &fd, &bytes, e);
-    if (code) return code;
-    if (bytes) {
-        void *p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
-        if (p == MAP_FAILED) code = err_errno(e, ERR_IO, errno, "%s: cannot be mapped", path);
-        else *m = (struct fs_map){.p = p, .bytes = bytes};
-    }
-    close(fd);
-    return code;
-}
-
-void fs_map_close(struct fs_map *m)
-{
-    if (m->p) munmap((void *)(uintptr_t)m->p, m->bytes);
-    *m = (struct fs_map){0};
 }
 
 bool fs_exists(const char *path)
@@ -129,38 +83,6 @@ int fs_remove_tree(const char *path, struct err *e)
     fs_list_free(names, n);
     if (!code && rmdir(path) && errno != ENOENT) code = write_failed(e, errno, path, "cannot be removed");
     return code;
-}
-
-int fs_read_all(const char *path, size_t limit, char **out, size_t *n, struct err *e)
-{
-    *out = NULL;
-    *n = 0;
-    int fd;
-    size_t bytes;
-    int code = open_regular(path, &fd, &bytes, e);
-    if (code) return code;
-    char *p = NULL;
-    size_t got = 0;
-    if (bytes > limit) {
-        code = err_set(e, ERR_REQUEST, "%s: has %zu bytes; at most %zu are read here", path, bytes, limit);
-    } else {
-        p = xmalloc(bytes + 1);
-        while (!code && got < bytes) {
-            ssize_t k = read(fd, p + got, bytes - got);
-            if (k == 0) break; /* shrank while we read: what is there counts */
-            if (k < 0 && errno != EINTR) code = read_failed(e, errno, path);
-            if (k > 0) got += (size_t)k;
-        }
-    }
-    close(fd);
-    if (code) {
-        xfree(p);
-        return code;
-    }
-    p[got] = 0;
-    *out = p;
-    *n = got;
-    return OK;
 }
 
 char *fs_join(const char *dir, const char *name)
@@ -229,7 +151,7 @@ int fs_list(const char *path, char ***names, int *n, struct err *e)
     *names = NULL;
     *n = 0;
     DIR *d = opendir(path);
-    if (!d) return read_failed(e, errno, path);
+    if (!d) return fs_read_failed(e, errno, path);
     int room = 0, why;
     for (;;) {
         errno = 0;
@@ -248,7 +170,7 @@ int fs_list(const char *path, char ***names, int *n, struct err *e)
         fs_list_free(*names, *n);
         *names = NULL;
         *n = 0;
-        return read_failed(e, why, path);
+        return fs_read_failed(e, why, path);
     }
     if (*n) qsort(*names, (size_t)*n, sizeof **names, by_name);
     return OK;

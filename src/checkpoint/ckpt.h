@@ -13,7 +13,7 @@
  * Invariants
  *   1. A directory named step-* is complete: every file synced, then the directory, then renamed.
  *   2. A failed or killed save changes no published checkpoint; older ones are removed after publication only.
- *   3. Every byte is under a checksum; what ckpt_read returns was compared with it.
+ *   3. Every byte is under a checksum; what ckpt_read and ckpt_attachment return was compared with it.
  * The caller holds the run's lock: one process at a time saves below a root.
  * Includes: base, layout. Order: Local unless said otherwise; ranks agree through the caller.
  */
@@ -119,14 +119,17 @@ int64_t ckpt_tokens(const struct ckpt *c);
 int64_t ckpt_seed(const struct ckpt *c);
 const char *ckpt_writer(const struct ckpt *c);        /* version of the tutti that wrote it */
 const struct json *ckpt_extra(const struct ckpt *c);  /* NULL: none */
-char *ckpt_attachment_path(const struct ckpt *c, const char *name); /* NULL: not attached; xfree it */
+/* The bytes of an attachment, compared with their checksum (NUL-terminated, not counted; xfree *text). Not attached: OK, *text NULL.
+ *   fails   ERR_CORRUPT naming the file; ERR_IO, ERR_REQUEST as fs_read_all */
+int ckpt_attachment(const struct ckpt *c, const char *name, char **text, size_t *n, struct err *e);
+int ckpt_check_attachments(const struct ckpt *c, struct err *e); /* all of them */
 int64_t ckpt_count(const struct ckpt *c);
 struct ckpt_entry ckpt_at(const struct ckpt *c, int64_t i); /* in the writer's order */
 int64_t ckpt_find(const struct ckpt *c, const char *group, const char *name); /* -1: none */
 
-/* Fills dst (row-major, of the box's extent) with a box of tensor i, converted to `as`. The first touch of a stored box
- * verifies its checksum, which reads all of it.
- *   fails   ERR_CORRUPT naming file and tensor; ERR_REQUEST when the types do not convert */
+/* Fills dst (row-major, of the box's extent) with a box of tensor i, converted to `as`. The first touch of a chunk
+ * of a stored box (4 MiB; all of it in checkpoints of before there were chunks) reads and compares all of the chunk.
+ *   fails   ERR_CORRUPT naming file and tensor, ERR_IO also the offset; ERR_REQUEST when the types do not convert */
 int ckpt_read(struct ckpt *c, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e);
 
 /* Is this the checkpoint of a model with these tensors (all of them; boxes and memory are not looked at)?

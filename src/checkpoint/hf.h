@@ -100,13 +100,15 @@ bool hf_is_model_dir(const char *path); /* holds a config.json with a model_type
 
 /* Gives a box of one of our parameters as elements of type `as`. */
 typedef int hf_get_fn(void *ctx, const char *name, const struct region *box, enum dtype as, void *dst, struct err *e);
+/* Gives a file that goes with the weights, whole (xfree *text); *text NULL: there is none. */
+typedef int hf_file_fn(void *ctx, const char *name, char **text, size_t *n, struct err *e);
 #define HF_SHARD_BYTES 5000000000 /* their own limit for one file */
 struct hf_export {
     const struct hf_model *model;
     enum dtype dtype;      /* f32, bf16 or f16 */
     hf_get_fn *get;
+    hf_file_fn *file; /* tokenizer.json and what goes with it are passed along; NULL: none */
     void *ctx;
-    const char *tokenizer; /* tokenizer.json to pass along, with what lies beside it; NULL: none */
     int64_t shard_bytes;   /* 0: HF_SHARD_BYTES */
 };
 /* Writes the directory whole or not at all; it must not exist or be empty. */

@@ -133,35 +133,24 @@ static int write_configs(const char *dir, const struct hf_export *x, struct err 
     return rc;
 }
 
-static int copy_small(const char *from, const char *dir, const char *name, struct err *e)
+/* The tokenizer's files, from where the weights come from: what is written is what was compared there. */
+static int write_tokenizer(const char *dir, const struct hf_export *x, struct err *e)
 {
-    struct fs_map map;
-    int rc = fs_map_open(&map, from, e);
-    if (rc < 0) return rc;
-    char *to = fs_join(dir, name);
-    rc = fs_write_atomic(to, map.p, map.bytes, e);
-    xfree(to);
-    fs_map_close(&map);
-    return rc;
-}
-
-static int copy_tokenizer(const char *dir, const char *tokenizer, struct err *e)
-{
-    static const char *const beside[] = {"tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
-                                         "chat_template.jinja"};
-    if (!tokenizer) {
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
+                                        "merges.txt", "chat_template.jinja"};
+    bool none = !x->file;
+    int rc = OK;
+    for (size_t i = 0; !none && i < sizeof names / sizeof *names && rc == OK; i++) {
+        char *text, *path = fs_join(dir, names[i]);
+        size_t n;
+        rc = x->file(x->ctx, names[i], &text, &n, e);
+        if (rc == OK && text) rc = fs_write_atomic(path, text, n, e);
+        none = i == 0 && !text;
+        xfree(text);
+        xfree(path);
+    }
+    if (rc == OK && none)
         log_warn("no tokenizer.json is at hand: the exported model has none; put one beside it to use it with text");
-        return OK;
-    }
-    int rc = copy_small(tokenizer, dir, "tokenizer.json", e);
-    const char *slash = strrchr(tokenizer, '/');
-    char *home = slash ? xstrndup(tokenizer, (size_t)(slash - tokenizer) + 1) : xstrdup(".");
-    for (size_t i = 0; i < sizeof beside / sizeof *beside && rc == OK; i++) {
-        char *from = fs_join(home, beside[i]);
-        if (fs_exists(from)) rc = copy_small(from, dir, beside[i], e);
-        xfree(from);
-    }
-    xfree(home);
     return rc;
 }
 
@@ -196,7 +185,7 @@ int hf_export(const char *dir, const struct hf_export *x, struct err *e)
                                    source, &p, e);
         plan_free(&p);
         if (rc == OK) rc = write_configs(temporary.p, x, e);
-        if (rc == OK) rc = copy_tokenizer(temporary.p, x->tokenizer, e);
+        if (rc == OK) rc = write_tokenizer(temporary.p, x, e);
         if (rc == OK) rc = fs_rename(temporary.p, final, e);
         if (rc < 0) fs_remove_tree(temporary.p, NULL);
     }

@@ -3,7 +3,8 @@
  * Opening matches every parameter with a tensor of the files, in both directions: one that is missing, one whose
  * shape differs and one that nothing asks for are all refused, because each means that the config says something
  * else than the weights, and training or generating would go on with a silently different model. Reading a box
- * cuts it out of the mapped file, transposing in cache-sized tiles where the two conventions differ.
+ * cuts it out of slabs of the file (stored.c), transposing in cache-sized tiles where the two conventions differ. Their files carry
+ * no checksums: what is checked is that header, sizes and model agree.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/hf.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/stored.h"
 
 #define MAX_LISTED 5
 
@@ -137,6 +139,35 @@ enum dtype hf_dtype(const struct hf *h, int64_t i)
     return (enum dtype)h->entries[i]->dtype;
 }
 
+struct reading {
+    const struct hf_param *p;
+    const struct region *box;
+    struct region theirs; /* the same in their tensor */
+    void *dst;
+    enum dtype as, from;
+};
+
+static void take(void *ctx, const struct region *slab, const void *p)
+{
+    struct reading *x = ctx;
+    struct region shared;
+    if (region_intersect(slab, &x->theirs, &shared)) convert_box(x->dst, x->as, &x->theirs, p, x->from, slab, &shared);
+}
+
+/* Some of their rows become columns of ours. A slab has one row at least, and all of its columns but when a row is huge. */
+static void take_transposed(void *ctx, const struct region *slab, const void *p)
+{
+    struct reading *x = ctx;
+    struct region shared;
+    if (!region_intersect(slab, &x->theirs, &shared)) return;
+    int64_t stride = slab->hi[1] - slab->lo[1], ins = x->box->hi[1] - x->box->lo[1];
+    int64_t from = (shared.lo[0] - slab->lo[0]) * stride + shared.lo[1] - slab->lo[1];
+    int64_t to = (shared.lo[1] - x->theirs.lo[1]) * ins + shared.lo[0] - x->theirs.lo[0];
+    convert_transposed((unsigned char *)x->dst + to_size(to) * dtype_bytes(x->as), x->as, ins,
+                       (const unsigned char *)p + to_size(from) * dtype_bytes(x->from), x->from, stride, shared.hi[0] - shared.lo[0],
+                       shared.hi[1] - shared.lo[1]);
+}
+
 int hf_read(struct hf *h, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e)
 {
     CHECK(i >= 0 && i < h->n, "parameter %lld", (long long)i);
@@ -147,17 +178,13 @@ int hf_read(struct hf *h, int64_t i, const struct region *box, enum dtype as, vo
     if (!convertible((enum dtype)t->dtype, as))
         return err_set(e, ERR_REQUEST, "%s: %s does not convert to %s", h->dir, t->name, dtype_name(as));
     if (region_volume(box) == 0) return OK;
+    struct stored f = {.file = h->files, .t = t, .box = region_whole(&t->shape), .width = dtype_bytes((enum dtype)t->dtype)};
+    struct reading x = {p, box, box->nd ? *box : whole, dst, as, (enum dtype)t->dtype};
     if (p->transposed) {
-        int64_t outs = box->hi[0] - box->lo[0], ins = box->hi[1] - box->lo[1], stride = t->shape.n[1];
-        const unsigned char *src =
-            t->p + to_size(box->lo[1] * stride + p->offset + box->lo[0]) * dtype_bytes((enum dtype)t->dtype);
-        convert_transposed(dst, as, ins, src, (enum dtype)t->dtype, stride, ins, outs);
+        x.theirs.lo[0] = box->lo[1], x.theirs.hi[0] = box->hi[1];
+        x.theirs.lo[1] = p->offset + box->lo[0], x.theirs.hi[1] = p->offset + box->hi[0];
     } else {
-        struct region theirs = *box, all = region_whole(&t->shape);
-        theirs.lo[0] += p->offset;
-        theirs.hi[0] += p->offset;
-        convert_box(dst, as, &theirs, t->p, (enum dtype)t->dtype, &all, &theirs);
+        x.theirs.lo[0] += p->offset, x.theirs.hi[0] += p->offset;
     }
-    safetensors_forget(h->files, t);
-    return OK;
+    return stored_each(&f, &x.theirs, p->transposed ? take_transposed : take, &x, e);
 }

@@ -1,10 +1,9 @@
 /* load.c: reading any box of any tensor from whatever boxes the files hold.
  *
- * A request is cut with every stored box of the tensor; what they share is copied, converted on the way. Files
- * are mapped when first needed. The first touch of a stored box compares its checksum, whole, even when only a
- * corner is wanted: damage is found where it is read, and a box is seldom larger than what one rank held. The
- * pages of a box are given back after use, so loading a model does not keep a second copy of it in memory.
- * Cost: each stored byte that is touched is read twice (checksum, copy), the second time from cache.
+ * A request is cut with every stored box of the tensor; what they share is copied, converted on the way. The first touch of a file
+ * compares its header's checksum, the first touch of a chunk of a stored box the chunk's (stored.c): damage is found where it is
+ * read, and a rank reads what it holds, in whole chunks. Big boxes of checkpoints that were written before there were chunks are
+ * read through once first. A few files are open at a time: ranks that are threads share the process's descriptors.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,15 +17,19 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/published.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/stored.h"
 
 #define PIECE_BYTES ((int64_t)8 << 20)
 #define MAX_LISTED 5
+#define ATTACHMENT_LIMIT ((size_t)1 << 30)
+enum { MAX_OPEN = 8 };
 
 struct ckpt {
     char *dir;
     struct manifest m;
     struct safetensors **files; /* NULL until needed */
-    bool **verified;            /* per tensor and box */
+    int recent[MAX_OPEN];       /* the files that may have a descriptor, newest first; -1: none */
+    bool ***seen;               /* per tensor, box and chunk: was compared; NULL until needed */
 };
 
 int ckpt_open(struct ckpt **out, const char *path, struct err *e)
@@ -44,9 +47,9 @@ int ckpt_open(struct ckpt **out, const char *path, struct err *e)
         return rc;
     }
     c->files = xcalloc((size_t)c->m.n_files + 1, sizeof *c->files);
-    c->verified = xcalloc((size_t)c->m.n_tensors + 1, sizeof *c->verified);
-    for (int i = 0; i < c->m.n_tensors; i++)
-        c->verified[i] = xcalloc((size_t)c->m.tensors[i].n_boxes + 1, sizeof **c->verified);
+    for (int i = 0; i < MAX_OPEN; i++) c->recent[i] = -1;
+    c->seen = xcalloc((size_t)c->m.n_tensors + 1, sizeof *c->seen);
+    for (int i = 0; i < c->m.n_tensors; i++) c->seen[i] = xcalloc((size_t)c->m.tensors[i].n_boxes + 1, sizeof **c->seen);
     *out = c;
     return OK;
 }
@@ -55,9 +58,12 @@ void ckpt_close(struct ckpt *c)
 {
     if (!c) return;
     for (int i = 0; i < c->m.n_files; i++) safetensors_close(c->files[i]);
-    for (int i = 0; i < c->m.n_tensors; i++) xfree(c->verified[i]);
+    for (int i = 0; i < c->m.n_tensors; i++) {
+        for (int k = 0; k < c->m.tensors[i].n_boxes; k++) xfree(c->seen[i][k]);
+        xfree(c->seen[i]);
+    }
     xfree(c->files);
-    xfree(c->verified);
+    xfree(c->seen);
     manifest_fini(&c->m);
     xfree(c->dir);
     xfree(c);
@@ -93,13 +99,6 @@ const struct json *ckpt_extra(const struct ckpt *c)
     return c->m.extra;
 }
 
-char *ckpt_attachment_path(const struct ckpt *c, const char *name)
-{
-    for (int i = 0; i < c->m.n_files; i++)
-        if (strcmp(c->m.files[i].name, name) == 0) return fs_join(c->dir, name);
-    return NULL;
-}
-
 int64_t ckpt_count(const struct ckpt *c)
 {
     return c->m.n_tensors;
@@ -120,17 +119,44 @@ int64_t ckpt_find(const struct ckpt *c, const char *group, const char *name)
 
 /* -- stored boxes ------------------------------------------------------------------------------------------- */
 
+/* The file is the newest of those that may have a descriptor; the oldest gives its own back. */
+static void use(struct ckpt *c, int file)
+{
+    int at = 0;
+    while (at < MAX_OPEN - 1 && c->recent[at] != file) at++;
+    if (c->recent[at] >= 0 && c->recent[at] != file) safetensors_rest(c->files[c->recent[at]]);
+    memmove(c->recent + 1, c->recent, (size_t)at * sizeof *c->recent);
+    c->recent[0] = file;
+}
+
+static int damaged(const char *path, uint64_t found, uint64_t written, struct err *e)
+{
+    return err_set(e, ERR_CORRUPT, "%s: checksum %016" PRIx64 ", %016" PRIx64 " was written: damaged; use another checkpoint", path,
+                   found, written);
+}
+
 static int open_file(struct ckpt *c, int file, struct err *e)
 {
-    if (c->files[file]) return OK;
+    if (c->files[file]) {
+        use(c, file);
+        return OK;
+    }
     char *path = fs_join(c->dir, c->m.files[file].name);
+    size_t bytes;
     int rc = safetensors_open(&c->files[file], path, e);
+    uint64_t found = rc < 0 ? 0 : safetensors_header(c->files[file], 0, &bytes);
+    if (rc == OK && found != c->m.files[file].hash) {
+        rc = damaged(path, found, c->m.files[file].hash, e);
+        safetensors_close(c->files[file]);
+        c->files[file] = NULL;
+    }
+    if (rc == OK) use(c, file);
     xfree(path);
     return rc;
 }
 
-/* The bytes of stored box k of tensor i, checked against the manifest. */
-static int stored_box(struct ckpt *c, int64_t i, int k, const struct safetensors_entry **out, struct err *e)
+/* Stored box k of tensor i, with the checksums there are for its parts. */
+static int stored_box(struct ckpt *c, int64_t i, int k, struct stored *out, struct err *e)
 {
     const struct manifest_tensor *t = &c->m.tensors[i];
     const struct manifest_box *b = &t->boxes[k];
@@ -141,25 +167,44 @@ static int stored_box(struct ckpt *c, int64_t i, int k, const struct safetensors
     struct shape extent = region_shape(&b->box);
     manifest_key(&key, t, &b->box);
     const struct safetensors_entry *s = safetensors_find(c->files[b->file], key.p);
-    if (!s) {
+    if (!s)
         rc = err_set(e, ERR_CORRUPT, "%s: tensor %.200s is not in the file; use another checkpoint", file, key.p);
-    } else if (s->dtype != (int)t->dtype || !shape_equal(&s->shape, &extent)) {
+    else if (s->dtype != (int)t->dtype || !shape_equal(&s->shape, &extent))
         rc = err_set(e, ERR_CORRUPT,
                      "%s: tensor %.200s: type or shape is not what the manifest says; use another checkpoint", file,
                      key.p);
-    } else if (!c->verified[i][k]) {
-        uint64_t found = hash64(s->p, s->bytes);
-        if (found != b->hash)
-            rc = err_set(e, ERR_CORRUPT,
-                         "%s: tensor %.200s: its bytes have checksum %016" PRIx64 ", %016" PRIx64
-                         " was written: the file is damaged; use another checkpoint",
-                         file, key.p, found, b->hash);
-        else
-            c->verified[i][k] = true;
-    }
     str_free(&key);
-    *out = s;
+    if (rc < 0) return rc;
+    bool *seen = c->seen[i][k];
+    if (!seen) seen = c->seen[i][k] = xcalloc(to_size(b->n_chunks) + 1, sizeof *seen);
+    *out = (struct stored){.file = c->files[b->file], .t = s, .box = b->box, .width = dtype_bytes(t->dtype), .seen = seen,
+                           .chunk = b->n_chunks ? c->m.chunk : b->bytes, .sums = b->n_chunks ? b->chunks : &b->hash};
+    return OK;
+}
+
+/* The same for reading a part: one sum for more bytes than a buffer should hold is compared beforehand. */
+static int checked_box(struct ckpt *c, int64_t i, int k, struct stored *out, struct err *e)
+{
+    const struct manifest_box *b = &c->m.tensors[i].boxes[k];
+    int rc = stored_box(c, i, k, out, e);
+    if (rc < 0 || b->n_chunks || b->bytes <= MANIFEST_CHUNK) return rc;
+    out->sums = NULL;
+    if (!out->seen[0]) rc = stored_verify(out, b->hash, e);
+    if (rc == OK) out->seen[0] = true;
     return rc;
+}
+
+struct target { /* what is filled, and what of it one stored box holds */
+    void *dst;
+    enum dtype as, from;
+    const struct region *box, *part;
+};
+
+static void fill(void *ctx, const struct region *slab, const void *p)
+{
+    struct target *x = ctx;
+    struct region shared;
+    if (region_intersect(slab, x->part, &shared)) convert_box(x->dst, x->as, x->box, p, x->from, slab, &shared);
 }
 
 int ckpt_read(struct ckpt *c, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e)
@@ -175,12 +220,12 @@ int ckpt_read(struct ckpt *c, int64_t i, const struct region *box, enum dtype as
     for (int k = 0; k < t->n_boxes; k++) {
         const struct manifest_box *b = &t->boxes[k];
         struct region part;
-        const struct safetensors_entry *s;
+        struct stored f;
         if (!region_intersect(box, &b->box, &part)) continue;
-        int rc = stored_box(c, i, k, &s, e);
+        int rc = checked_box(c, i, k, &f, e);
+        struct target x = {dst, as, t->dtype, box, &part};
+        if (rc == OK) rc = stored_each(&f, &part, fill, &x, e);
         if (rc < 0) return rc;
-        convert_box(dst, as, box, s->p, t->dtype, &b->box, &part);
-        safetensors_forget(c->files[b->file], s);
     }
     return OK;
 }
@@ -277,29 +322,57 @@ int ckpt_load(struct ckpt *c, const struct ckpt_tensor *t, int64_t n, struct err
     return rc;
 }
 
+/* -- attachments -------------------------------------------------------------------------------------------- */
+
+int ckpt_attachment(const struct ckpt *c, const char *name, char **text, size_t *n, struct err *e)
+{
+    *text = NULL;
+    *n = 0;
+    const struct manifest_file *f = NULL;
+    for (int i = 0; i < c->m.n_files && !f; i++)
+        if (strcmp(c->m.files[i].name, name) == 0) f = &c->m.files[i];
+    if (!f) return OK;
+    char *path = fs_join(c->dir, name);
+    int rc = fs_read_all(path, ATTACHMENT_LIMIT, text, n, e);
+    uint64_t found = rc < 0 ? 0 : hash64(*text, *n);
+    if (rc == OK && (found != f->hash || (int64_t)*n != f->bytes)) {
+        rc = damaged(path, found, f->hash, e);
+        xfree(*text);
+        *text = NULL;
+        *n = 0;
+    }
+    xfree(path);
+    return rc;
+}
+
+static bool is_attachment(const struct manifest_file *f)
+{
+    return !str_ends(f->name, ".safetensors");
+}
+
+int ckpt_check_attachments(const struct ckpt *c, struct err *e)
+{
+    int rc = OK;
+    for (int i = 0; i < c->m.n_files && rc == OK; i++) {
+        char *text;
+        size_t n;
+        if (!is_attachment(&c->m.files[i])) continue;
+        rc = ckpt_attachment(c, c->m.files[i].name, &text, &n, e);
+        xfree(text);
+    }
+    return rc;
+}
+
 /* -- verifying ---------------------------------------------------------------------------------------------- */
 
 static int verify_file(struct ckpt *c, int file, struct err *e)
 {
     const struct manifest_file *f = &c->m.files[file];
-    uint64_t found;
-    int rc = OK;
-    char *path = fs_join(c->dir, f->name);
-    if (str_ends(f->name, ".safetensors")) {
-        rc = open_file(c, file, e);
-        size_t bytes = 0;
-        const unsigned char *p = rc < 0 ? NULL : safetensors_header(c->files[file], 0, &bytes);
-        found = hash64(p, bytes);
-    } else {
-        struct fs_map map;
-        rc = fs_map_open(&map, path, e);
-        found = rc < 0 ? 0 : hash64(map.p, map.bytes);
-        if (rc == OK) fs_map_close(&map);
-    }
-    if (rc == OK && found != f->hash)
-        rc = err_set(e, ERR_CORRUPT, "%s: checksum %016" PRIx64 ", %016" PRIx64 " was written: damaged", path, found,
-                     f->hash);
-    xfree(path);
+    char *text;
+    size_t n;
+    if (!is_attachment(f)) return open_file(c, file, e);
+    int rc = ckpt_attachment(c, f->name, &text, &n, e);
+    xfree(text);
     return rc;
 }
 
@@ -314,14 +387,15 @@ int64_t ckpt_verify(struct ckpt *c, ckpt_problem_fn *bad, void *ctx)
         }
     for (int i = 0; i < c->m.n_tensors; i++)
         for (int k = 0; k < c->m.tensors[i].n_boxes; k++) {
-            const struct safetensors_entry *s;
-            if (!c->files[c->m.tensors[i].boxes[k].file]) continue; /* the file itself was told already */
-            c->verified[i][k] = false;
-            if (stored_box(c, i, k, &s, &e) < 0) {
+            const struct manifest_box *b = &c->m.tensors[i].boxes[k];
+            struct stored f;
+            if (!c->files[b->file]) continue; /* the file itself was told already */
+            int rc = stored_box(c, i, k, &f, &e);
+            if (rc == OK && !b->n_chunks) f.sums = NULL; /* its one sum is compared below */
+            if (rc == OK) rc = stored_verify(&f, b->hash, &e);
+            if (rc < 0) {
                 n_bad++;
                 bad(ctx, e.text);
-            } else {
-                safetensors_forget(c->files[c->m.tensors[i].boxes[k].file], s);
             }
         }
     return n_bad;

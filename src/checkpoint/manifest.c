@@ -20,6 +20,7 @@
 static const char seal_head[] = ",\n\"xxh64\":\"", seal_tail[] = "\"}\n";
 #define SEAL_BYTES (sizeof seal_head - 1 + 16 + sizeof seal_tail - 1)
 #define INT_LIMIT INT64_MAX
+#define CHUNK_LIMIT ((int64_t)64 << 20) /* readers have a buffer of this size */
 
 void manifest_init(struct manifest *m)
 {
@@ -71,6 +72,15 @@ static void put_hash(struct json_out *o, uint64_t hash)
     json_put_string(o, "xxh64", hash64_print(text, hash));
 }
 
+static void put_chunks(struct json_out *o, const struct manifest_box *b)
+{
+    struct str digits = {0};
+    char one[17];
+    for (int64_t i = 0; i < b->n_chunks; i++) str_puts(&digits, hash64_print(one, b->chunks[i]));
+    json_put_string(o, "chunks", digits.p);
+    str_free(&digits);
+}
+
 static void put_dims(struct json_out *o, const char *key, struct shape s)
 {
     json_begin_array(o, key);
@@ -94,6 +104,7 @@ static void put_tensor(struct json_out *o, const struct manifest_tensor *t)
         put_dims(o, "n", region_shape(&b->box));
         json_put_int(o, "bytes", b->bytes);
         put_hash(o, b->hash);
+        if (b->n_chunks) put_chunks(o, b);
         json_end_object(o);
     }
     json_end_array(o);
@@ -112,6 +123,7 @@ void manifest_print(const struct manifest *m, struct str *out)
     json_put_int(&o, "tokens", m->tokens);
     json_put_int(&o, "seed", m->seed);
     json_put_int(&o, "publication", m->publication);
+    if (m->chunk) json_put_int(&o, "chunk", m->chunk);
     json_begin_array(&o, "files");
     for (int i = 0; i < m->n_files; i++) {
         str_putc(&s, '\n');
@@ -169,6 +181,27 @@ static int need_hash(const struct json *v, uint64_t *out, const char *what, stru
     return OK;
 }
 
+/* "chunks" of a box, when it has any: as many as its bytes make. */
+static int parse_chunks(const struct manifest *m, const struct json *v, struct manifest_box *b, const char *what, struct err *e)
+{
+    size_t n = 0;
+    const struct json *found = json_get(v, "chunks");
+    const char *digits = json_string(found, &n, NULL);
+    if (!found) return OK;
+    int64_t wanted = m->chunk ? b->bytes / m->chunk + (b->bytes % m->chunk > 0) : 0;
+    if (!digits || !wanted || n % 16 || n / 16 != (size_t)wanted)
+        return err_set(e, ERR_CORRUPT, "%s: chunks: wanted 16 digits for each of %lld chunks", what, (long long)wanted);
+    uint64_t *sums = arena_alloc(m->arena, n / 16 * sizeof *sums);
+    for (size_t i = 0; i < n / 16; i++) {
+        char one[17] = {0};
+        memcpy(one, digits + 16 * i, 16);
+        if (hash64_parse(one, &sums[i])) return err_set(e, ERR_CORRUPT, "%s: chunks: not hexadecimal digits", what);
+    }
+    b->chunks = sums;
+    b->n_chunks = wanted;
+    return OK;
+}
+
 static int need_dims(const struct json *v, const char *key, int nd, int64_t *out, const char *what, struct err *e)
 {
     const struct json *a = json_get(v, key);
@@ -221,7 +254,8 @@ static int parse_box(const struct manifest *m, const struct manifest_tensor *t, 
             b->box.hi[d] = b->box.lo[d] + n[d];
     }
     if (rc == OK) rc = json_need_int(v, "bytes", 0, INT_LIMIT, &b->bytes, what, e);
-    return rc < 0 ? rc : need_hash(v, &b->hash, what, e);
+    if (rc == OK) rc = need_hash(v, &b->hash, what, e);
+    return rc < 0 ? rc : parse_chunks(m, v, b, what, e);
 }
 
 static int parse_tensor(struct manifest *m, const struct json *v, struct manifest_tensor *t, const char *what,
@@ -274,6 +308,7 @@ static int parse_head(struct manifest *m, const struct json *v, const char *what
     if (rc == OK) rc = json_need_int(v, "tokens", 0, INT_LIMIT, &m->tokens, what, e);
     if (rc == OK) rc = json_need_int(v, "seed", INT64_MIN, INT_LIMIT, &m->seed, what, e);
     if (rc == OK) rc = json_need_int(v, "publication", 0, INT_LIMIT, &m->publication, what, e);
+    if (rc == OK && json_get(v, "chunk")) rc = json_need_int(v, "chunk", 1, CHUNK_LIMIT, &m->chunk, what, e);
     return rc;
 }
 

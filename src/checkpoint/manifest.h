@@ -4,13 +4,15 @@
  * "m", "v"). Its elements lie in boxes, each a tensor of some safetensors file. The text is one JSON object
  *
  *   {"format": "tutti checkpoint", "version": 1, "tutti": "0.1.0", "step": 500, "tokens": 4096000, "seed": 1,
- *    "publication": 7,
+ *    "publication": 7, "chunk": 4194304,
  *    "files": [{"name": "boxes-00000.safetensors", "bytes": 1234, "xxh64": "..."}, ...],
  *    "tensors": [{"group": "param", "name": "norm.weight", "dtype": "bf16", "shape": [256],
  *                 "boxes": [{"file": 0, "lo": [0], "n": [256], "bytes": 512, "xxh64": "..."}]}, ...],
  *    "extra": {...},
  *    "xxh64": "of every byte before the comma that precedes this member"}
  *
+ * A box of more than "chunk" bytes also has "chunks": the xxh64 of each of its chunks, 16 digits after 16 digits, so that who
+ * reads a part of it compares what it reads and no more. Manifests without (written before there were chunks) are read whole.
  * A file's xxh64 covers its header when its name ends in .safetensors (the boxes have their own), else all of it:
  * every byte of a checkpoint is under some checksum, the manifest's own bytes included.
  *
@@ -36,12 +38,15 @@
 #define MANIFEST_NAME "manifest.json"
 #define MANIFEST_VERSION 1
 #define MANIFEST_LIMIT ((size_t)1 << 30)
+#define MANIFEST_CHUNK ((int64_t)4 << 20) /* what is written: 16 digits of manifest for each 4 MiB */
 
 struct manifest_box {
     struct region box;
     int file; /* position in files */
     int64_t bytes;
     uint64_t hash;
+    const uint64_t *chunks; /* of every m.chunk bytes; NULL: none, and compare all of it with hash */
+    int64_t n_chunks;
 };
 
 struct manifest_tensor {
@@ -64,6 +69,7 @@ struct manifest {
     int64_t tokens;    /* trained so far */
     int64_t seed;
     int64_t publication; /* grows by one with every publication in a directory: which one is newest */
+    int64_t chunk;       /* bytes under one sum of a box's chunks; 0: there are none */
     struct manifest_file *files;
     int n_files;
     struct manifest_tensor *tensors; /* in the writer's order */

@@ -4,32 +4,32 @@
  * data exactly (no overlap, no hole, nothing beyond the end), sorting it by name gives lookups by bisection and
  * finds a name that two files of a set share. The header's length is checked against the file and the format's
  * limit before anything is allocated for it. Cost: O(n log n) in the number of tensors; the data are not
- * touched. Reading with pread into a buffer was rejected: a map lets many ranks of a process read their boxes
- * of one file without a copy each.
+ * touched. A map of the file was rejected: a file that shrinks or fails would kill the process (base/fs_read.c).
  */
 #include "checkpoint/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
 
 struct file {
     char *path;
-    struct fs_map map; /* p NULL when the bytes are the caller's */
-    const unsigned char *p;
-    size_t bytes;
-    size_t data_at; /* where the data begin */
+    struct fs_file disk;    /* resting unless it is the set's open one */
+    const unsigned char *p; /* the caller's bytes instead; else NULL */
+    int64_t bytes;
+    int64_t data_at; /* where the data begin */
+    uint64_t header_hash;
     struct json *header;
 };
 
 struct safetensors {
     struct file *files;
     int n_files;
+    int open; /* the file with a descriptor; -1: none */
     struct safetensors_entry *entries; /* sorted by name */
     int64_t n, room;
 };
@@ -89,7 +89,7 @@ static int parse_entry(const struct file *f, int file, const char *name, const s
     if (!offsets || json_kind(offsets) != JSON_ARRAY || json_size(offsets) != 2)
         return bad(e, f, name, "data_offsets is not a pair");
     const struct json *first = json_at(offsets, 0), *last = json_at(offsets, 1);
-    int64_t begin = json_int(first, -1), end = json_int(last, -1), data = (int64_t)(f->bytes - f->data_at);
+    int64_t begin = json_int(first, -1), end = json_int(last, -1), data = f->bytes - f->data_at;
     if (json_kind(first) != JSON_INT || json_kind(last) != JSON_INT || begin < 0 || end < begin)
         return bad(e, f, name, "data_offsets is not a range");
     if (end > data)
@@ -98,7 +98,7 @@ static int parse_entry(const struct file *f, int file, const char *name, const s
                        "short: copy it again",
                        f->path, name, (long long)end, (long long)data);
     if (end - begin != total_bits / 8) return bad(e, f, name, "data_offsets do not agree with dtype and shape");
-    t->p = f->p + f->data_at + begin;
+    t->at = f->data_at + begin;
     t->bytes = (size_t)(end - begin);
     return OK;
 }
@@ -106,7 +106,7 @@ static int parse_entry(const struct file *f, int file, const char *name, const s
 static int by_place(const void *a, const void *b)
 {
     const struct safetensors_entry *x = a, *y = b;
-    if (x->p != y->p) return x->p < y->p ? -1 : 1;
+    if (x->at != y->at) return x->at < y->at ? -1 : 1;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
     return strcmp(x->name, y->name);
 }
@@ -121,29 +121,58 @@ static int by_name(const void *a, const void *b)
 static int check_tiling(const struct file *f, struct safetensors_entry *t, int64_t n, struct err *e)
 {
     qsort(t, (size_t)n, sizeof *t, by_place);
-    const unsigned char *at = f->p + f->data_at;
+    int64_t at = f->data_at;
     for (int64_t i = 0; i < n; i++) {
-        if (t[i].p < at) return bad(e, f, t[i].name, "its bytes overlap another tensor's");
-        if (t[i].p > at) return bad(e, f, t[i].name, "there is a hole before its bytes");
-        at = t[i].p + t[i].bytes;
+        if (t[i].at < at) return bad(e, f, t[i].name, "its bytes overlap another tensor's");
+        if (t[i].at > at) return bad(e, f, t[i].name, "there is a hole before its bytes");
+        at = t[i].at + (int64_t)t[i].bytes;
     }
-    if (at != f->p + f->bytes)
+    if (at != f->bytes)
         return err_set(e, ERR_CORRUPT, "%s: %lld bytes after the last tensor belong to none", f->path,
-                       (long long)(f->p + f->bytes - at));
+                       (long long)(f->bytes - at));
+    return OK;
+}
+
+static int read_file(const struct file *f, int64_t at, size_t n, void *out, struct err *e)
+{
+    if (!f->p) return fs_file_read(&f->disk, at, n, out, e);
+    memcpy(out, f->p + at, n);
+    return OK;
+}
+
+/* Length word and header, compared with nothing but the format; *text is the header, of *n bytes; xfree it. */
+static int read_header(struct file *f, char **text, size_t *n, struct err *e)
+{
+    unsigned char word[8];
+    struct hash64 hash;
+    if (f->bytes < 8) return bad(e, f, NULL, "shorter than the 8-byte length of the header");
+    int rc = read_file(f, 0, sizeof word, word, e);
+    uint64_t header = 0;
+    for (int i = 7; i >= 0 && rc == OK; i--) header = header << 8 | word[i];
+    if (rc < 0) return rc;
+    if (header > SAFETENSORS_HEADER_LIMIT) return bad(e, f, NULL, "the header claims more than 100 MiB");
+    if (header > (uint64_t)(f->bytes - 8)) return bad(e, f, NULL, "the header is longer than the file");
+    *n = (size_t)header;
+    *text = xmalloc(*n + 1);
+    rc = read_file(f, 8, *n, *text, e);
+    if (rc < 0) return rc;
+    if (*n == 0 || **text != '{') return bad(e, f, NULL, "the header does not begin with '{'");
+    f->data_at = 8 + (int64_t)*n;
+    hash64_init(&hash);
+    hash64_add(&hash, word, sizeof word);
+    hash64_add(&hash, *text, *n);
+    f->header_hash = hash64_value(&hash);
     return OK;
 }
 
 static int parse_file(struct safetensors *s, int file, struct err *e)
 {
     struct file *f = &s->files[file];
-    if (f->bytes < 8) return bad(e, f, NULL, "shorter than the 8-byte length of the header");
-    uint64_t header = 0;
-    for (int i = 7; i >= 0; i--) header = header << 8 | f->p[i];
-    if (header > SAFETENSORS_HEADER_LIMIT) return bad(e, f, NULL, "the header claims more than 100 MiB");
-    if (header > f->bytes - 8) return bad(e, f, NULL, "the header is longer than the file");
-    if (header == 0 || f->p[8] != '{') return bad(e, f, NULL, "the header does not begin with '{'");
-    f->data_at = 8 + (size_t)header;
-    int rc = json_parse(&f->header, (const char *)f->p + 8, (size_t)header, f->path, e);
+    char *text = NULL;
+    size_t n;
+    int rc = read_header(f, &text, &n, e);
+    if (rc == OK) rc = json_parse(&f->header, text, n, f->path, e);
+    xfree(text);
     if (rc < 0) return rc;
     if (json_kind(f->header) != JSON_OBJECT) return bad(e, f, NULL, "the header is not an object");
 
@@ -177,18 +206,19 @@ static struct file *add_file(struct safetensors *s, const char *path)
 {
     s->files = xrealloc(s->files, ((size_t)s->n_files + 1) * sizeof *s->files);
     struct file *f = &s->files[s->n_files++];
-    *f = (struct file){.path = xstrdup(path)};
+    *f = (struct file){.path = xstrdup(path), .disk = {.fd = -1}};
     return f;
 }
 
 static int open_one(struct safetensors *s, const char *path, struct err *e)
 {
     struct file *f = add_file(s, path);
-    int rc = fs_map_open(&f->map, path, e);
+    int rc = fs_file_open(&f->disk, path, e);
     if (rc < 0) return rc;
-    f->p = f->map.p;
-    f->bytes = f->map.bytes;
-    return parse_file(s, s->n_files - 1, e);
+    f->bytes = f->disk.bytes;
+    rc = parse_file(s, s->n_files - 1, e);
+    fs_file_rest(&s->files[s->n_files - 1].disk);
+    return rc;
 }
 
 static char *sibling(const char *path, const char *name)
@@ -268,6 +298,7 @@ static int open_dir(struct safetensors *s, const char *dir, struct err *e)
 int safetensors_open(struct safetensors **out, const char *path, struct err *e)
 {
     struct safetensors *s = xcalloc(1, sizeof *s);
+    s->open = -1;
     int rc;
     *out = NULL;
     if (fs_is_dir(path))
@@ -287,9 +318,10 @@ int safetensors_open(struct safetensors **out, const char *path, struct err *e)
 int safetensors_open_memory(struct safetensors **out, const void *p, size_t bytes, const char *what, struct err *e)
 {
     struct safetensors *s = xcalloc(1, sizeof *s);
+    s->open = -1;
     struct file *f = add_file(s, what);
     f->p = p;
-    f->bytes = bytes;
+    f->bytes = (int64_t)bytes;
     *out = NULL;
     int rc = parse_file(s, 0, e);
     if (rc == OK) rc = finish(s, e);
@@ -305,7 +337,7 @@ void safetensors_close(struct safetensors *s)
     if (!s) return;
     for (int i = 0; i < s->n_files; i++) {
         json_free(s->files[i].header);
-        if (s->files[i].map.p) fs_map_close(&s->files[i].map);
+        fs_file_close(&s->files[i].disk);
         xfree(s->files[i].path);
     }
     xfree(s->files);
@@ -342,11 +374,11 @@ const char *safetensors_file(const struct safetensors *s, int file)
     return s->files[file].path;
 }
 
-const unsigned char *safetensors_header(const struct safetensors *s, int file, size_t *bytes)
+uint64_t safetensors_header(const struct safetensors *s, int file, size_t *bytes)
 {
     CHECK(file >= 0 && file < s->n_files, "file %d of %d", file, s->n_files);
-    *bytes = s->files[file].data_at;
-    return s->files[file].p;
+    *bytes = (size_t)s->files[file].data_at;
+    return s->files[file].header_hash;
 }
 
 const char *safetensors_metadata(const struct safetensors *s, const char *key)
@@ -355,11 +387,23 @@ const char *safetensors_metadata(const struct safetensors *s, const char *key)
     return json_string(json_get(json_get(s->files[0].header, "__metadata__"), key), NULL, NULL);
 }
 
-void safetensors_forget(const struct safetensors *s, const struct safetensors_entry *t)
+void safetensors_rest(struct safetensors *s)
 {
-    const struct file *f = &s->files[t->file];
-    if (!f->map.p) return;
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t lo = ((uintptr_t)t->p + page - 1) / page * page, hi = ((uintptr_t)t->p + t->bytes) / page * page;
-    if (hi > lo) madvise((void *)lo, hi - lo, MADV_DONTNEED);
+    if (s->open >= 0) fs_file_rest(&s->files[s->open].disk);
+    s->open = -1;
+}
+
+int safetensors_read(struct safetensors *s, const struct safetensors_entry *t, int64_t at, size_t n, void *out, struct err *e)
+{
+    CHECK(at >= 0 && at <= (int64_t)t->bytes && n <= t->bytes - (size_t)at, "%s: bytes [%lld, +%zu) of %zu", t->name, (long long)at,
+          n, t->bytes);
+    struct file *f = &s->files[t->file];
+    int rc = OK;
+    if (!f->p && s->open != t->file) {
+        safetensors_rest(s);
+        rc = fs_file_reopen(&f->disk, e);
+        if (rc == OK) s->open = t->file;
+    }
+    if (rc == OK) rc = read_file(f, t->at + at, n, out, e);
+    return rc < 0 ? err_prefix(e, "tensor %.200s", t->name) : OK;
 }

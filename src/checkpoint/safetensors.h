@@ -1,8 +1,8 @@
 /* safetensors.h: the file format of weights: an 8-byte length, a JSON header, then the tensors' bytes.
  *
- * Reading maps the file and hands out pointers; nothing is copied. A set of files behind an index
+ * Opening reads the header only; a tensor's bytes are read when they are asked for. A set of files behind an index
  * (model.safetensors.index.json) is opened like one file. Files come from outside: every number of the header is
- * checked before it is used.
+ * checked before it is used. The format carries no checksums: who has some compares them (load.c).
  *
  * Invariants of an open file
  *   1. Every tensor's bytes lie inside its file, none overlap, none are left over, and their number is what
@@ -33,7 +33,7 @@ struct safetensors_entry {
     const char *dtype_text; /* as the header says: "BF16" */
     int dtype;              /* enum dtype, or -1: a type of the format that tutti does not compute with */
     struct shape shape;
-    const unsigned char *p; /* the bytes; not aligned to anything */
+    int64_t at; /* where its bytes begin in the file */
     size_t bytes;
     int file; /* position in the set */
 };
@@ -52,12 +52,14 @@ const struct safetensors_entry *safetensors_at(const struct safetensors *s, int6
 const struct safetensors_entry *safetensors_find(const struct safetensors *s, const char *name); /* or NULL */
 int safetensors_n_files(const struct safetensors *s);
 const char *safetensors_file(const struct safetensors *s, int file); /* its path */
-/* Length word and header of a file: what lies before the data. */
-const unsigned char *safetensors_header(const struct safetensors *s, int file, size_t *bytes);
+/* XXH64 of length word and header of a file, which is what lies before the data; *bytes: their number. */
+uint64_t safetensors_header(const struct safetensors *s, int file, size_t *bytes);
 const char *safetensors_metadata(const struct safetensors *s, const char *key); /* first file; NULL: absent */
-/* Tells the system that the tensor's pages are not needed again soon, so that reading a big file does not grow
- * the process. The pointers stay valid. */
-void safetensors_forget(const struct safetensors *s, const struct safetensors_entry *t);
+/* Bytes [at, at + n) of tensor t. One file of a set is open at a time.
+ *   fails   ERR_IO with file and offset: it cannot be read, was cut short or replaced since the opening */
+int safetensors_read(struct safetensors *s, const struct safetensors_entry *t, int64_t at, size_t n, void *out, struct err *e);
+/* Closes the descriptor; the next read opens it again. For who holds many. */
+void safetensors_rest(struct safetensors *s);
 
 /* -- writing ------------------------------------------------------------------------------------------------ */
 
@@ -78,6 +80,10 @@ int64_t safetensors_writer_next(const struct safetensors_writer *w);
 int safetensors_writer_write(struct safetensors_writer *w, const void *p, size_t n, struct err *e);
 /* XXH64 of tensor i's bytes, once they are all written; and of length word and header. */
 uint64_t safetensors_writer_hash(const struct safetensors_writer *w, int64_t i);
+/* Before the first byte: wants an XXH64 of every `chunk` bytes of each tensor that has more. */
+void safetensors_writer_chunks(struct safetensors_writer *w, int64_t chunk);
+/* Those of tensor i, borrowed until the closing; NULL, *n = 0 when it has one chunk. */
+const uint64_t *safetensors_writer_sums(const struct safetensors_writer *w, int64_t i, int64_t *n);
 uint64_t safetensors_writer_header_hash(const struct safetensors_writer *w);
 int64_t safetensors_writer_bytes(const struct safetensors_writer *w); /* the whole file */
 /* Ends the file (synced when asked) and frees w, also on failure. Closing before all bytes are written is only

@@ -3,7 +3,7 @@
  * The specs fix every offset before the first byte, so the header goes first and the data follow in pieces of
  * any size: memory is one write buffer, whatever the model. Tensors are laid out by falling element size (stable
  * within a size), which keeps each aligned for its type without padding between them, as the format demands. A
- * running XXH64 per tensor comes with the bytes, so that nobody reads them twice.
+ * running XXH64 per tensor, and one per chunk of it where that is wanted, come with the bytes, so that nobody reads them twice.
  * A set is planned first (greedy, in the caller's order), because every file's name carries the number of files.
  */
 #include <stdlib.h>
@@ -30,6 +30,9 @@ struct safetensors_writer {
     size_t done;        /* its bytes so far */
     int64_t file_bytes; /* header and data */
     struct hash64 hash;
+    int64_t chunk;      /* 0: no sums of chunks are wanted */
+    uint64_t **sums;    /* of each spec: its chunks, when it has more than one */
+    struct hash64 chunk_hash;
     struct fs_writer *out;
 };
 
@@ -105,8 +108,16 @@ static void skip_empty(struct safetensors_writer *w)
     }
 }
 
+static int64_t chunks_of(const struct safetensors_writer *w, int64_t i)
+{
+    int64_t bytes = (int64_t)w->bytes[i];
+    return w->chunk && bytes > w->chunk ? (bytes + w->chunk - 1) / w->chunk : 0;
+}
+
 static void writer_free(struct safetensors_writer *w)
 {
+    for (int64_t i = 0; w->sums && i < w->n; i++) xfree(w->sums[i]);
+    xfree(w->sums);
     xfree(w->path);
     xfree(w->order);
     xfree(w->bytes);
@@ -146,6 +157,36 @@ int64_t safetensors_writer_next(const struct safetensors_writer *w)
     return w->at < w->n ? w->order[w->at] : -1;
 }
 
+void safetensors_writer_chunks(struct safetensors_writer *w, int64_t chunk)
+{
+    CHECK(chunk > 0 && !w->done && !w->sums, "%s: chunks of %lld bytes, asked for late", w->path, (long long)chunk);
+    w->chunk = chunk;
+    w->sums = xcalloc(to_size(w->n) + 1, sizeof *w->sums);
+    for (int64_t i = 0; i < w->n; i++)
+        if (chunks_of(w, i)) w->sums[i] = xcalloc(to_size(chunks_of(w, i)), sizeof **w->sums);
+    hash64_init(&w->chunk_hash);
+}
+
+const uint64_t *safetensors_writer_sums(const struct safetensors_writer *w, int64_t i, int64_t *n)
+{
+    CHECK(i >= 0 && i < w->n, "tensor %lld of %lld", (long long)i, (long long)w->n);
+    *n = chunks_of(w, i);
+    return *n ? w->sums[i] : NULL;
+}
+
+/* Adds bytes of tensor i to the sums of the chunks that they lie in. */
+static void sum_chunks(struct safetensors_writer *w, int64_t i, const unsigned char *p, size_t n)
+{
+    for (size_t at = 0, step; at < n; at += step) {
+        size_t place = w->done + at, left = (size_t)w->chunk - place % (size_t)w->chunk;
+        step = n - at < left ? n - at : left;
+        hash64_add(&w->chunk_hash, p + at, step);
+        if (step < left && place + step < w->bytes[i]) return;
+        w->sums[i][place / (size_t)w->chunk] = hash64_value(&w->chunk_hash);
+        hash64_init(&w->chunk_hash);
+    }
+}
+
 int safetensors_writer_write(struct safetensors_writer *w, const void *p, size_t n, struct err *e)
 {
     if (n == 0) return OK;
@@ -155,6 +196,7 @@ int safetensors_writer_write(struct safetensors_writer *w, const void *p, size_t
     int rc = fs_writer_write(w->out, p, n, e);
     if (rc < 0) return rc;
     hash64_add(&w->hash, p, n);
+    if (chunks_of(w, w->order[w->at])) sum_chunks(w, w->order[w->at], p, n);
     w->done += n;
     skip_empty(w);
     return OK;

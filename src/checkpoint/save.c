@@ -59,6 +59,17 @@ static int write_box(struct safetensors_writer *w, const struct ckpt_tensor *t, 
     return OK;
 }
 
+static void note_sums(struct manifest *part, const struct safetensors_writer *w, int64_t i)
+{
+    struct manifest_box *b = &part->tensors[i].boxes[0];
+    b->hash = safetensors_writer_hash(w, i);
+    const uint64_t *sums = safetensors_writer_sums(w, i, &b->n_chunks);
+    if (!sums) return;
+    uint64_t *kept = arena_alloc(part->arena, to_size(b->n_chunks) * sizeof *kept);
+    memcpy(kept, sums, to_size(b->n_chunks) * sizeof *kept);
+    b->chunks = kept;
+}
+
 static int write_boxes(const char *path, const struct ckpt_tensor *const *held, const struct safetensors_spec *specs,
                        int64_t n, struct manifest *part, struct err *e)
 {
@@ -67,9 +78,10 @@ static int write_boxes(const char *path, const struct ckpt_tensor *const *held, 
     int rc = safetensors_writer_open(&w, path, specs, n, metadata, 2, e);
     if (rc < 0) return rc;
     unsigned char *piece = xmalloc(PIECE_BYTES);
+    safetensors_writer_chunks(w, part->chunk);
     for (int64_t i; rc == OK && (i = safetensors_writer_next(w)) >= 0;) rc = write_box(w, held[i], piece, e);
     xfree(piece);
-    for (int64_t i = 0; i < n && rc == OK; i++) part->tensors[i].boxes[0].hash = safetensors_writer_hash(w, i);
+    for (int64_t i = 0; i < n && rc == OK; i++) note_sums(part, w, i);
     part->files[0].bytes = safetensors_writer_bytes(w);
     part->files[0].hash = safetensors_writer_header_hash(w);
     int closed = safetensors_writer_close(w, true, rc == OK ? e : NULL);
@@ -82,6 +94,7 @@ static void describe(struct manifest *part, const struct ckpt_tensor *t, int64_t
 {
     struct arena *a = part->arena;
     part->tutti = TUTTI_VERSION;
+    part->chunk = MANIFEST_CHUNK;
     part->files = arena_alloc(a, sizeof *part->files);
     part->n_files = 1;
     part->tensors = arena_alloc(a, to_size(n) * sizeof *part->tensors + 1);
@@ -220,12 +233,21 @@ static int merge(struct manifest *m, const struct manifest *parts, int n_parts, 
 /* Copies a file in pieces, hashing on the way. */
 static int copy_file(struct fs_writer *w, const char *from, struct hash64 *h, struct err *e)
 {
-    struct fs_map map;
-    int rc = fs_map_open(&map, from, e);
+    struct fs_file f;
+    int rc = fs_file_open(&f, from, e);
     if (rc < 0) return rc;
-    hash64_add(h, map.p, map.bytes);
-    rc = fs_writer_write(w, map.p, map.bytes, e);
-    fs_map_close(&map);
+    unsigned char *piece = xmalloc(PIECE_BYTES);
+    for (int64_t at = 0; at < f.bytes && rc == OK;) {
+        size_t n = f.bytes - at < (int64_t)PIECE_BYTES ? to_size(f.bytes - at) : PIECE_BYTES;
+        rc = fs_file_read(&f, at, n, piece, e);
+        if (rc == OK) {
+            hash64_add(h, piece, n);
+            rc = fs_writer_write(w, piece, n, e);
+        }
+        at += (int64_t)n;
+    }
+    xfree(piece);
+    fs_file_close(&f);
     return rc;
 }
 
@@ -261,7 +283,7 @@ static int gather(struct manifest *m, const char *dir, struct manifest *parts, i
         int rc = manifest_read(&parts[r], list, true, e);
         xfree(list);
         if (rc < 0) return err_prefix(e, "rank %d has not written its part", r);
-        if (parts[r].step != info->step || parts[r].n_files != 1)
+        if (parts[r].step != info->step || parts[r].n_files != 1 || parts[r].chunk != m->chunk)
             return err_set(e, ERR_CORRUPT, "rank %d wrote step %" PRId64 ", not %" PRId64, r, parts[r].step,
                            info->step);
         m->files[m->n_files++] = parts[r].files[0];
@@ -295,6 +317,7 @@ static int build(const char *root, const char *dir, int n_ranks, const struct ck
     struct json *extra = NULL;
     manifest_init(&m);
     m.tutti = TUTTI_VERSION;
+    m.chunk = MANIFEST_CHUNK;
     m.step = info->step;
     m.tokens = info->tokens;
     m.seed = info->seed;

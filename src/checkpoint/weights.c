@@ -8,6 +8,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 
+#define FILE_LIMIT ((size_t)1 << 30)
 #define PIECE_ELEMENTS ((int64_t)1 << 18)
 
 struct weights {
@@ -67,13 +68,15 @@ int weights_model(const struct weights *w, struct hf_model *m, struct err *e)
     return rc == OK ? OK : err_prefix(e, "%s", ckpt_path(w->ckpt));
 }
 
-char *weights_tokenizer(const struct weights *w)
+int weights_file(const struct weights *w, const char *name, char **text, size_t *n, struct err *e)
 {
-    if (w->ckpt) return ckpt_attachment_path(w->ckpt, "tokenizer.json");
-    char *path = fs_join(hf_path(w->hf), "tokenizer.json");
-    if (fs_exists(path)) return path;
+    *text = NULL;
+    *n = 0;
+    if (w->ckpt) return ckpt_attachment(w->ckpt, name, text, n, e);
+    char *path = fs_join(hf_path(w->hf), name);
+    int rc = fs_exists(path) ? fs_read_all(path, FILE_LIMIT, text, n, e) : OK;
     xfree(path);
-    return NULL;
+    return rc;
 }
 
 int64_t weights_count(const struct weights *w)

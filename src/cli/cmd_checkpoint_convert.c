@@ -34,7 +34,7 @@ static int read_range(void *ctx, int64_t offset, size_t bytes, void *dst, struct
     }
     unsigned char *piece = xmalloc(to_size((last - first) * row_bytes));
     int rc = weights_read(l->w, l->i, &box, t.dtype, piece, e);
-    memcpy(dst, piece + (offset - first * row_bytes), bytes);
+    if (rc == OK) memcpy(dst, piece + (offset - first * row_bytes), bytes);
     xfree(piece);
     return rc;
 }
@@ -107,6 +107,11 @@ static int get_param(void *ctx, const char *name, const struct region *box, enum
     return weights_read(w, weights_find_param(w, name), box, as, dst, e);
 }
 
+static int get_file(void *ctx, const char *name, char **text, size_t *n, struct err *e)
+{
+    return weights_file(ctx, name, text, n, e);
+}
+
 /* Every parameter of the model is there, with its shape, before the first byte is written. */
 static int check_params(const struct weights *w, const struct hf_model *m, struct err *e)
 {
@@ -140,7 +145,7 @@ int checkpoint_export(int argc, char **argv)
     struct err e;
     struct weights *w;
     struct hf_model model;
-    struct hf_export x = {.model = &model, .get = get_param};
+    struct hf_export x = {.model = &model, .get = get_param, .file = get_file};
     if (checkpoint_option(&argc, argv, "--dtype", &dtype) < 0) return 2;
     if (checkpoint_option(&argc, argv, "--shard-bytes", &shard) < 0) return 2;
     if (cli_int(CHECKPOINT_COMMAND, "--shard-bytes", shard, 0, INT64_MAX, &x.shard_bytes)) return 2;
@@ -151,12 +156,9 @@ int checkpoint_export(int argc, char **argv)
     int rc = weights_model(w, &model, &e);
     if (rc == OK) rc = check_params(w, &model, &e);
     if (rc == OK) {
-        char *tokenizer = weights_tokenizer(w);
         x.ctx = w;
-        x.tokenizer = tokenizer;
         if (!dtype) x.dtype = weights_dtype(w);
         rc = hf_export(path[1], &x, &e);
-        xfree(tokenizer);
     }
     if (rc == OK) log_info("%s: exported to %s as %s", weights_path(w), path[1], dtype_name(x.dtype));
     weights_close(w);

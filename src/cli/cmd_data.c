@@ -318,7 +318,7 @@ static void report_inspect(const struct options *o, const struct tokenfile *f, c
         json_put_int(&j, "vocab", f->head.vocab);
         json_put_int(&j, "eos", f->head.eos);
         json_put_int(&j, "bytes_per_token", f->width);
-        json_put_int(&j, "file_bytes", (int64_t)f->map.bytes);
+        json_put_int(&j, "file_bytes", f->file.bytes);
         json_put_string(&j, "tokenizer_fingerprint", fingerprint);
         if (o->verify) json_put_bool(&j, "verified", true);
         if (o->show) json_put_string(&j, "text", str_text(shown));
@@ -329,7 +329,7 @@ static void report_inspect(const struct options *o, const struct tokenfile *f, c
     char bytes[32];
     printf("%s\n  tokens      %lld (%d bytes each, %s on disk)\n  documents   %lld\n  vocabulary  %d, end of text %d\n"
            "  tokenizer   %s\n",
-           f->path, (long long)f->n_tokens, f->width, str_bytes(bytes, (double)f->map.bytes), (long long)f->n_documents,
+           f->path, (long long)f->n_tokens, f->width, str_bytes(bytes, (double)f->file.bytes), (long long)f->n_documents,
            f->head.vocab, f->head.eos, fingerprint);
     if (o->verify) printf("  checksums   all right\n");
     if (o->show) printf("%s\n", str_text(shown));

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "run/generate.h"
+#include "run/source.h"
 
 static const char help[] =
     "tutti generate CHECKPOINT --prompt TEXT [options]\n\n"
@@ -102,14 +103,10 @@ int cmd_generate(int argc, char **argv)
     struct device *d = NULL;
     struct generator *g = NULL;
     struct generate_result r;
-    char *prompt = NULL, *tokenizer = NULL;
+    char *prompt = NULL;
     int threads = q.threads ? (int)q.threads : thread_n_cores();
     rc = weights_open(&w, q.checkpoint, &e);
-    if (!rc) {
-        tokenizer = q.tokenizer ? xstrdup(q.tokenizer) : weights_tokenizer(w);
-        rc = tokenizer ? tokenizer_open(&t, tokenizer, &e)
-                       : err_set(&e, ERR_REQUEST, "%s holds no tokenizer.json; give --tokenizer FILE", q.checkpoint);
-    }
+    if (!rc) rc = q.tokenizer ? tokenizer_open(&t, q.tokenizer, &e) : source_tokenizer(w, &t, &e);
     if (!rc) rc = read_prompt(&q, &prompt, &e);
     if (!rc) rc = device_cpu_new(&d, threads, &e);
     if (!rc) rc = generator_new(&g, w, d, threads, (int64_t)strlen(prompt) + q.max_tokens + 1, q.dtype, &e);
@@ -126,6 +123,5 @@ int cmd_generate(int argc, char **argv)
     tokenizer_free(t);
     weights_close(w);
     xfree(prompt);
-    xfree(tokenizer);
     return rc ? cli_fail(&e) : 0;
 }

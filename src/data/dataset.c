@@ -1,8 +1,7 @@
 /* dataset.c: opens sources and cuts samples out of them.
  *
- * Cost of a sample: O(log sources) arithmetic, one permutation (a few rounds of a hash), one copy out of the map.
- * Pages that a shuffled read mapped are let go of at once: the page cache keeps them, the process does not, so
- * memory stays flat however large the data is.
+ * Cost of a sample: O(log sources) arithmetic, one permutation (a few rounds of a hash), one read, and the first time one in a
+ * chunk of the file its checksum. Nothing of a file is kept, so memory stays flat however large the data is.
  */
 #include "data/dataset.h"
 
@@ -64,11 +63,13 @@ static int check_tokenizer(const struct tokenfile *f, const struct tokenizer *t,
 static int open_stream(struct stream *s, const char *path, const struct dataset_options *o, struct err *e)
 {
     char *file = tokenfile_find(path);
+    bool cached = !file;
     int code = OK;
     if (!file && !fs_exists(path))
         return err_set(e, ERR_REQUEST, "%s: no such file or folder, and no token file %s.tok", path, path);
     if (!file) code = tokenize_cached(o->tokenizer, path, o->cache_dir, &file, e);
     if (!code) code = tokenfile_open(&s->file, file, e);
+    if (!code && cached) s->file.made_from = xstrdup(path);
     xfree(file);
     if (!code) code = check_tokenizer(&s->file, o->tokenizer, path, e);
     if (code) return code;
@@ -138,10 +139,7 @@ void dataset_close(struct dataset *d)
 static int read_sample(const struct dataset *d, int source, int64_t sample, int32_t *tokens, struct err *e)
 {
     const struct tokenfile *f = &d->streams[source].file;
-    int64_t at = sample * d->seq_len, n = d->seq_len + 1;
-    int code = tokenfile_read(f, at, n, tokens, e);
-    tokenfile_forget(f, at, n);
-    return code;
+    return tokenfile_read(f, sample * d->seq_len, d->seq_len + 1, tokens, e);
 }
 
 void dataset_where(const struct dataset *d, int64_t k, int *source, int64_t *epoch, int64_t *sample)
@@ -252,7 +250,6 @@ static int eval_row(const struct dataset *d, int64_t k, struct batch *b, int64_t
     while (k >= eval_samples_of(d, source)) k -= eval_samples_of(d, source++);
     int64_t at = k * d->seq_len, left = d->streams[source].file.n_tokens - at, n = left < d->seq_len + 1 ? left : d->seq_len + 1;
     int code = tokenfile_read(&d->streams[source].file, at, n, sample, e);
-    tokenfile_forget(&d->streams[source].file, at, n);
     if (code) return code;
     for (int64_t i = n; i <= d->seq_len; i++) sample[i] = sample[n - 1];
     fill_row(d, b, row, sample);
@@ -312,7 +309,6 @@ int dataset_fingerprint(const struct dataset *d, uint64_t *out, struct err *e)
             int64_t at = n == 1 ? 0 : k * ((s->n_samples - 1) / (n - 1)) + k * ((s->n_samples - 1) % (n - 1)) / (n - 1);
             code = tokenfile_read(&s->file, at * d->seq_len, d->seq_len + 1, tokens, e);
             hash64_add(&h, tokens, to_size(d->seq_len + 1) * sizeof *tokens);
-            if (d->shuffled) tokenfile_forget(&s->file, at * d->seq_len, d->seq_len + 1);
         }
     }
     *out = hash64_value(&h);
@@ -320,9 +316,15 @@ int dataset_fingerprint(const struct dataset *d, uint64_t *out, struct err *e)
     return code;
 }
 
-int64_t dataset_bytes(const struct dataset *d)
+void dataset_cost(const struct dataset *d, int64_t *bytes, double *seconds)
 {
-    int64_t bytes = 0;
-    for (int i = 0; i < d->n; i++) bytes += (int64_t)d->streams[i].file.map.bytes;
-    return bytes;
+    *bytes = 0;
+    *seconds = 0;
+    for (int i = 0; i < d->n; i++) {
+        int64_t b;
+        double s;
+        tokenfile_cost(&d->streams[i].file, &b, &s);
+        *bytes += b;
+        *seconds += s;
+    }
 }

@@ -5,8 +5,8 @@
  * not used. Step s trains on the samples s*G .. s*G + G - 1 of the order in sampler.h, G the global batch; a rank takes
  * a part [first, first + count) of them, so any split over ranks trains on the same sequences.
  *
- * Invariants: 1. an open dataset is read-only: any number of threads may read it at once; 2. the same options and
- * files give the same batches, whatever was read before.
+ * Invariants: 1. any number of threads may read an open dataset at once; 2. the same options and files give the same batches,
+ * whatever was read before; 3. tokens are compared with their checksums before they are handed out the first time.
  * Includes: base, batch.h, tokenizer.h. Order: Local (ranks that open the same cache_dir wait for one of them).
  */
 #ifndef TUTTI_DATA_DATASET_H
@@ -69,7 +69,8 @@ int64_t dataset_eval_tokens(const struct dataset *d); /* targets in all samples;
 int64_t dataset_seq_len(const struct dataset *d);
 int64_t dataset_n_tokens(const struct dataset *d);  /* of all sources */
 int64_t dataset_n_samples(const struct dataset *d); /* of all sources: one epoch */
-int64_t dataset_bytes(const struct dataset *d);     /* of its token files, mapped */
+/* What comparing the tokens with their checksums has cost so far: bytes, and seconds of whoever read them. */
+void dataset_cost(const struct dataset *d, int64_t *bytes, double *seconds);
 /* Of what is trained on: sizes, tokenizer, and the tokens of up to 64 samples of each source, spread over all of it, so that the
  * cost does not grow with the data. Ranks compare it: files of one name can differ between hosts. */
 int dataset_fingerprint(const struct dataset *d, uint64_t *out, struct err *e);

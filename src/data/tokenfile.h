@@ -1,21 +1,25 @@
-/* tokenfile.h: tokens on disk, PREFIX.tok: one file, memory-mapped, written front to back.
+/* tokenfile.h: tokens on disk, PREFIX.tok: one file, written front to back, read in places.
  *
  *   offset 0        head, 4096 bytes: magic "tuttitok", version, bytes per token (2 or 4), vocabulary, end-of-text id,
  *                   fingerprint of the tokenizer, key of the inputs, zeros, checksum of all that
  *   offset 4096     the tokens, little-endian, each document followed by the end-of-text id; zeros up to 8 bytes
- *   then            one XXH64 per MiB of tokens
+ *   then            one XXH64 per chunk of 64 KiB of tokens (version 1: 1 MiB)
  *   at the end      tail, 64 bytes: counts of tokens, documents and checksums, their checksum, magic "tuttiend"
  *
  * Invariants
  *   1. A file under its final name is whole: it is written under another name, synced and renamed.
- *   2. Opening checks head, tail and size against each other before anything is believed; a truncated, foreign or
- *      damaged file is an error that says which. Damage inside the tokens is found by tokenfile_verify, and a token
- *      outside the vocabulary is never handed out.
- * Includes: base. Order: Local; an open file is read-only and may be shared by threads.
+ *   2. Opening checks head, tail, checksums and size against each other before anything is believed; a truncated, foreign or
+ *      damaged file is an error that says which.
+ *   3. Every byte is compared with its checksum when it is first read: whatever is handed out from a chunk of which nothing was
+ *      handed out before comes from the very bytes that were compared. A token outside the vocabulary is never handed out.
+ *   4. A file that shrinks or fails while it is open is an error with file and offset.
+ * Cost of a first touch: reading and hashing 64 KiB, about 15 us from the page cache; later reads take their own bytes only.
+ * Includes: base. Order: Local; an open file may be shared by threads.
  */
 #ifndef TUTTI_DATA_TOKENFILE_H
 #define TUTTI_DATA_TOKENFILE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,8 +40,12 @@ struct tokenfile {
     struct tokenfile_head head;
     int64_t n_tokens, n_documents;
     int width; /* bytes per token */
-    const unsigned char *tokens;
-    struct fs_map map;
+    int64_t chunk;   /* bytes under one checksum */
+    int64_t sums_at; /* where the checksums begin */
+    char *made_from; /* the text that this file is a cache of, for the remedy in errors; NULL: none */
+    struct fs_file file;
+    _Atomic uint64_t *seen; /* a bit per chunk: was compared */
+    _Atomic int64_t *checked; /* [2]: bytes compared, nanoseconds it took, reading of those bytes included */
 };
 
 /* The file that `path` means: itself when it ends in .tok, path.tok when that exists and `path` itself does not.
@@ -45,12 +53,13 @@ struct tokenfile {
 char *tokenfile_find(const char *path);
 int tokenfile_open(struct tokenfile *f, const char *path, struct err *e);
 void tokenfile_close(struct tokenfile *f);
-/* tokens [at, at + n) of the file, which must exist, as int32. ERR_CORRUPT when one is not below the vocabulary. */
+/* tokens [at, at + n) of the file, which must exist, as int32.
+ *   fails   ERR_CORRUPT: a checksum is wrong, or a token is not below the vocabulary; ERR_IO: cut short or unreadable */
 int tokenfile_read(const struct tokenfile *f, int64_t at, int64_t n, int32_t *out, struct err *e);
-/* Lets go of the memory that reading [at, at + n) mapped, so that random reading does not grow the process. */
-void tokenfile_forget(const struct tokenfile *f, int64_t at, int64_t n);
-/* Reads everything and compares the checksums. */
+/* Reads everything and compares the checksums, again where they were compared before. */
 int tokenfile_verify(const struct tokenfile *f, struct err *e);
+/* What comparing has cost since the file was opened. */
+void tokenfile_cost(const struct tokenfile *f, int64_t *bytes, double *seconds);
 
 /* -- write -------------------------------------------------------------------------------------------------- */
 

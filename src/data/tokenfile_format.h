@@ -4,9 +4,10 @@
 
 #include <stdint.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "token files are mapped, and little-endian");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "token files are read as they lie, little-endian");
 
-enum { TOKENFILE_VERSION = 1, TOKENFILE_CHUNK = 1 << 20 };
+/* Version 1 had a checksum per MiB. A sample is a few KiB, and its first touch reads all that lies under the same checksum. */
+enum { TOKENFILE_VERSION = 2, TOKENFILE_CHUNK = 64 << 10, TOKENFILE_CHUNK_1 = 1 << 20 };
 #define TOKENFILE_MAGIC "tuttitok"
 #define TOKENFILE_END "tuttiend"
 

@@ -2,7 +2,8 @@
  *
  * The cache is keyed by content: the checksum of every input's path, size and time of change together with the
  * tokenizer's fingerprint names the file, so that a changed text or tokenizer simply misses, and several runs can
- * share a directory. A cached file that turns out damaged is made again.
+ * share a directory. A cached file that turns out damaged when it is opened is made again; one that cannot be read is an error, since
+ * what was not read is not replaced.
  */
 #include "data/tokenize.h"
 
@@ -123,16 +124,14 @@ int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs,
     return code;
 }
 
-/* Is there a whole token file with this key? */
-static bool is_cached(const char *path, uint64_t key)
+/* Is there a token file with this key? 1, 0, or an error. */
+static int is_cached(const char *path, uint64_t key, struct err *e)
 {
     struct tokenfile f;
-    struct err e;
-    if (!fs_exists(path)) return false;
-    if (tokenfile_open(&f, path, &e)) {
-        log_warn("data: %s; making it again", e.text);
-        return false;
-    }
+    if (!fs_exists(path)) return 0;
+    int code = tokenfile_open(&f, path, e);
+    if (code == ERR_CORRUPT) log_warn("data: %s; making it again", e->text);
+    if (code) return code == ERR_CORRUPT ? 0 : code;
     bool fits = f.head.key == key;
     tokenfile_close(&f);
     return fits;
@@ -142,9 +141,10 @@ static int make_cached(const struct tokenizer *t, struct source *s, const char *
 {
     uint64_t key = cache_key(t, s);
     for (bool said = false;; said = true) {
-        if (is_cached(path, key)) return OK;
         struct tokenize_result r;
-        int code = tokenize_to(t, s, input, path, &r, e);
+        int code = is_cached(path, key, e);
+        if (code) return code < 0 ? code : OK;
+        code = tokenize_to(t, s, input, path, &r, e);
         if (!code) {
             char bytes[32], tokens[32], rate[32];
             log_info("data: %s: %s of text, %s tokens, %lld documents, tokenized at %s/s", input,

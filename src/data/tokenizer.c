@@ -36,6 +36,18 @@ int tokenizer_parse(struct tokenizer **t, const char *json, size_t n, const char
     return parse(t, xstrndup(json, n), n, what, NULL, e);
 }
 
+int tokenizer_parse_files(struct tokenizer **t, const char *json, size_t n, const char *config, size_t config_n, const char *what,
+                          struct err *e)
+{
+    int code = tokenizer_parse(t, json, n, what, e);
+    if (!code && config) code = tokenizer_take_ends(*t, config, config_n, what, e);
+    if (code) {
+        tokenizer_free(*t);
+        *t = NULL;
+    }
+    return code;
+}
+
 /* The directory part of a path: "." when there is none. */
 static char *directory_of(const char *path)
 {

@@ -66,3 +66,15 @@ int tokenizer_find_ends(struct tokenizer *t, const char *dir, struct err *e)
     t->bos = bos >= 0 ? bos : usual(t, beginnings, sizeof beginnings / sizeof *beginnings);
     return OK;
 }
+
+int tokenizer_take_ends(struct tokenizer *t, const char *config, size_t n, const char *what, struct err *e)
+{
+    struct json *root;
+    int code = json_parse(&root, config, n, what, e);
+    if (code) return code;
+    int32_t eos = named(t, json_get(root, "eos_token")), bos = named(t, json_get(root, "bos_token"));
+    if (eos >= 0) t->eos = eos;
+    if (bos >= 0) t->bos = bos;
+    json_free(root);
+    return OK;
+}

@@ -31,5 +31,7 @@ struct tokenizer {
 int tokenizer_read_json(struct tokenizer *t, const char *what, struct err *e);
 /* tokenizer_ends.c: fills eos and bos from the names in use and from the files in dir (NULL: none). */
 int tokenizer_find_ends(struct tokenizer *t, const char *dir, struct err *e);
+/* The same from the text of a tokenizer_config.json, which goes before what was found. */
+int tokenizer_take_ends(struct tokenizer *t, const char *config, size_t n, const char *what, struct err *e);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "run/generate.h"
 #include "run/lines.h"
+#include "run/source.h"
 
 static bool collect(void *ctx, const char *text, size_t n)
 {
@@ -24,12 +25,8 @@ static int write_text(const struct config *c, const char *checkpoint, struct str
     const struct sample_spec spec = {.temperature = c->run.sample_temperature, .top_p = 1, .seed = (uint64_t)c->run.seed};
     const char *prompt = c->run.sample_prompt;
     int threads = c->run.threads ? (int)c->run.threads : thread_n_cores();
-    char *tokenizer = NULL;
     int rc = weights_open(&w, checkpoint, e);
-    if (!rc) {
-        tokenizer = weights_tokenizer(w);
-        rc = tokenizer ? tokenizer_open(&t, tokenizer, e) : err_set(e, ERR_REQUEST, "%s holds no tokenizer.json", checkpoint);
-    }
+    if (!rc) rc = source_tokenizer(w, &t, e);
     if (!rc) rc = device_cpu_new(&d, threads, e);
     if (!rc) rc = generator_new(&g, w, d, threads, (int64_t)strlen(prompt) + c->run.sample_tokens + 1, DT_BF16, e);
     if (!rc) rc = generate(g, t, prompt, c->run.sample_tokens, &spec, collect, out, &r, e);
@@ -37,7 +34,6 @@ static int write_text(const struct config *c, const char *checkpoint, struct str
     if (d) device_free(d);
     tokenizer_free(t);
     weights_close(w);
-    xfree(tokenizer);
     return rc;
 }
 

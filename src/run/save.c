@@ -114,7 +114,8 @@ int save_resume(struct engine *g, const char *path, int64_t *step, int64_t *toke
     if (rc) return err_prefix(e, "cannot resume");
     struct ckpt_tensor *t;
     int64_t n = describe(g, false, &t);
-    rc = ckpt_check(c, t, n, e); /* also that it holds nothing more: a model of fewer layers is another model */
+    rc = ckpt_check_attachments(c, e);
+    if (!rc) rc = ckpt_check(c, t, n, e); /* also that it holds nothing more: a model of fewer layers is another model */
     if (!rc) rc = ckpt_load(c, t, n, e);
     if (!rc) derive_compute(g);
     *step = ckpt_step(c);

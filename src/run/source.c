@@ -2,6 +2,7 @@
  * fp32 one parameter at a time. */
 #include "run/source.h"
 
+#include "base/fs.h"
 #include "base/mem.h"
 
 struct model_config source_model(const struct hf_model *h)
@@ -126,4 +127,24 @@ int source_load(struct store *s, const struct kernel_table *k, struct stream *st
         if (rc) return rc;
     }
     return OK;
+}
+
+/* A directory's may ask its config.json too; of a checkpoint what is parsed is what was compared with its checksum. */
+int source_tokenizer(const struct weights *w, struct tokenizer **t, struct err *e)
+{
+    char *json = NULL, *config = NULL, *path = fs_join(weights_path(w), "tokenizer.json");
+    size_t n, config_n = 0;
+    *t = NULL;
+    int rc = weights_file(w, "tokenizer.json", &json, &n, e);
+    if (!rc && !json) rc = err_set(e, ERR_REQUEST, "%s holds no tokenizer.json; give --tokenizer FILE", weights_path(w));
+    if (!rc && !weights_ckpt(w)) {
+        rc = tokenizer_open(t, path, e);
+    } else if (!rc) {
+        rc = weights_file(w, "tokenizer_config.json", &config, &config_n, e);
+        if (!rc) rc = tokenizer_parse_files(t, json, n, config, config_n, path, e);
+    }
+    xfree(config);
+    xfree(json);
+    xfree(path);
+    return rc;
 }

@@ -6,6 +6,7 @@
 #define TUTTI_RUN_SOURCE_H
 
 #include "checkpoint/weights.h"
+#include "data/tokenizer.h"
 #include "nn/model.h"
 #include "state/store.h"
 
@@ -14,5 +15,7 @@ struct model_config source_model(const struct hf_model *h);
 struct hf_model source_hf_model(const struct model_config *m, int32_t bos, int32_t eos);
 /* Fills the parameters (master and compute copy) from a checkpoint or directory; names and shapes are compared first. */
 int source_load(struct store *s, const struct kernel_table *k, struct stream *st, struct weights *w, struct err *e);
+/* The tokenizer that goes with the weights. ERR_REQUEST when there is none. */
+int source_tokenizer(const struct weights *w, struct tokenizer **t, struct err *e);
 
 #endif

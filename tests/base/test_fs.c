@@ -34,15 +34,19 @@ static void reads_what_was_written(void **state)
     char *dir = directory_new(), *path = put(dir, "a.txt", "hello", 5);
     assert_holds(path, "hello");
     assert_int_equal(fs_size(path), 5);
-    struct fs_map m;
+    struct fs_file f;
     struct err e = {0};
-    assert_int_equal(fs_map_open(&m, path, &e), OK);
-    assert_int_equal(m.bytes, 5);
-    assert_memory_equal(m.p, "hello", 5);
-    fs_map_close(&m);
+    char bytes[8] = "";
+    assert_int_equal(fs_file_open(&f, path, &e), OK);
+    assert_int_equal(f.bytes, 5);
+    assert_int_equal(fs_file_read(&f, 1, 4, bytes, &e), OK);
+    assert_string_equal(bytes, "ello");
+    assert_int_equal(fs_file_read(&f, 5, 0, bytes, &e), OK);
+    fs_file_close(&f);
     char *empty = put(dir, "empty", "", 0);
-    assert_int_equal(fs_map_open(&m, empty, &e), OK);
-    assert_true(m.p == NULL && m.bytes == 0);
+    assert_int_equal(fs_file_open(&f, empty, &e), OK);
+    assert_int_equal(f.bytes, 0);
+    fs_file_close(&f);
     assert_holds(empty, "");
     assert_true(fs_exists(path) && !fs_is_dir(path) && fs_is_dir(dir));
     char **names;
@@ -75,8 +79,9 @@ static void refuses_what_cannot_be_read(void **state)
     assert_contains(e.text, "is a directory");
     assert_int_equal(fs_read_all(pipe_path, 9, &got, &n, &e), ERR_REQUEST); /* and does not wait for a writer */
     assert_contains(e.text, "not a regular file");
-    struct fs_map m;
-    assert_int_equal(fs_map_open(&m, none, &e), ERR_REQUEST);
+    struct fs_file f;
+    assert_int_equal(fs_file_open(&f, none, &e), ERR_REQUEST);
+    fs_file_close(&f); /* of one that never was */
     assert_int_equal(fs_size(none), -1);
     char **names;
     int k;
@@ -84,6 +89,31 @@ static void refuses_what_cannot_be_read(void **state)
     xfree(path);
     xfree(none);
     xfree(pipe_path);
+    directory_remove(dir);
+}
+
+/* A file that rests is the same one when it is read again, or there is an error; and one that shrinks says where it ends. */
+static void open_files_stay_what_they_are(void **state)
+{
+    (void)state;
+    char *dir = directory_new(), *path = put(dir, "a", "0123456789", 10), bytes[8] = "";
+    struct fs_file f;
+    struct err e = {0};
+    assert_int_equal(fs_file_open(&f, path, &e), OK);
+    fs_file_rest(&f);
+    assert_int_equal(fs_file_reopen(&f, &e), OK);
+    assert_int_equal(fs_file_read(&f, 8, 2, bytes, &e), OK);
+    assert_string_equal(bytes, "89");
+    assert_int_equal(fs_file_read(&f, 8, 3, bytes, &e), ERR_IO);
+    assert_contains(e.text, "a: ends at or before byte 10: wanted 3 bytes at offset 8, got 2");
+    fs_file_rest(&f);
+    xfree(put(dir, "a", "0123456789", 10)); /* another file of that name */
+    assert_int_equal(fs_file_reopen(&f, &e), ERR_IO);
+    assert_contains(e.text, "a: is not the file it was");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(fs_file_reopen(&f, &e), ERR_REQUEST);
+    fs_file_close(&f);
+    xfree(path);
     directory_remove(dir);
 }
 
@@ -220,6 +250,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_what_was_written),
         cmocka_unit_test(refuses_what_cannot_be_read),
+        cmocka_unit_test(open_files_stay_what_they_are),
         cmocka_unit_test(a_full_disk_leaves_the_old_file),
         cmocka_unit_test(a_writer_reports_any_failed_write),
         cmocka_unit_test(locks_exclude_and_name_the_holder),

@@ -523,25 +523,25 @@ static void test_prefetch(void **state)
     scratch_free(dir);
 }
 
-/* A damaged token is an error at its step: the batches before are good, and the error stays. */
+/* A damaged token is an error at the step that first reads its chunk: the batches before are good, and the error stays. */
 static void test_prefetch_error(void **state)
 {
     (void)state;
-    char *dir = scratch_new(), *path = put_counting(dir, "t.txt", 1000), *tok = fs_join(dir, "x.tok");
+    char *dir = scratch_new(), *path = put_counting(dir, "t.txt", 40000), *tok = fs_join(dir, "x.tok");
     struct tokenizer *t = tokenizer_new_byte();
     struct tokenize_result r;
     struct err e;
     assert_ok(tokenize(t, (const char *[]){path}, 1, tok, &r, &e), &e);
     FILE *f = fopen(tok, "r+b");
     assert_non_null(f);
-    assert_int_equal(fseek(f, 4096 + 2 * 505, SEEK_SET), 0);
+    assert_int_equal(fseek(f, 4096 + 2 * 33333, SEEK_SET), 0);
     assert_int_equal(fwrite("\xFF\xFF", 1, 2, f), 2);
     assert_int_equal(fclose(f), 0);
     struct dataset *d = open_one(tok, dir, 10, false);
     struct prefetch *p = prefetch_new(d, 0, 10, 0, 10, 2);
     const struct batch *b;
-    for (int i = 0; i < 5; i++) assert_ok(prefetch_next(p, &b, &e), &e);
-    for (int i = 0; i < 2; i++) assert_err(prefetch_next(p, &b, &e), &e, ERR_CORRUPT, "x.tok|65535");
+    for (int i = 0; i < 327; i++) assert_ok(prefetch_next(p, &b, &e), &e); /* tokens 0 to 32700; a chunk has 32768 */
+    for (int i = 0; i < 2; i++) assert_err(prefetch_next(p, &b, &e), &e, ERR_CORRUPT, "x.tok|tokens 32768 to 40001");
     prefetch_free(p);
     dataset_close(d);
     tokenizer_free(t);

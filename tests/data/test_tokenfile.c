@@ -1,7 +1,32 @@
-/* Token files: round trips at every size that matters, damage at every byte, and writes that fail. */
+/* Token files: round trips at every size that matters, damage at every byte, writes that fail, and reads that fail: the linker
+ * puts this file between the program and pread (--wrap). */
 #include "data_test.h"
 
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "base/hash.h"
 #include "data/tokenfile.h"
+#include "data/tokenfile_format.h"
+
+ssize_t __real_pread(int fd, void *p, size_t n, off_t at);
+ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at);
+static struct {
+    int64_t calls, fail_at; /* the call that fails; 0: none */
+    int64_t ends;           /* bytes that the file seems to have from now on; 0: as it is */
+} reads;
+
+ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at)
+{
+    reads.calls++;
+    if (reads.calls == reads.fail_at) {
+        errno = EIO;
+        return -1;
+    }
+    if (reads.ends && at >= reads.ends) return 0;
+    if (reads.ends && at + (off_t)n > reads.ends) n = (size_t)(reads.ends - at);
+    return __real_pread(fd, p, n > 5000 ? 5000 : n, at); /* calls may give less than was asked for */
+}
 
 static const struct tokenfile_head narrow = {.vocab = 65536, .eos = 65535, .fingerprint = 1234, .key = 99};
 static const struct tokenfile_head wide = {.vocab = 65537, .eos = 0, .fingerprint = 5678, .key = 98};
@@ -51,8 +76,7 @@ static void test_round_trip(void **state)
             assert_ok(tokenfile_read(&f, 0, f.n_tokens, ids, &e), &e);
             for (int64_t i = 0; i < sizes[s]; i++) assert_int_equal(ids[i], token(head, i));
             assert_int_equal(ids[sizes[s]], head->eos);
-            tokenfile_forget(&f, 0, f.n_tokens);
-            assert_ok(tokenfile_read(&f, sizes[s] / 2, 1, ids, &e), &e); /* still there after forgetting */
+            assert_ok(tokenfile_read(&f, sizes[s] / 2, 1, ids, &e), &e); /* of a chunk that was compared before */
             assert_int_equal(ids[0], sizes[s] / 2 < sizes[s] ? token(head, sizes[s] / 2) : head->eos);
             xfree(ids);
             tokenfile_close(&f);
@@ -104,11 +128,13 @@ static void test_damage(void **state)
         xfree(put_file(dir, "x.tok", whole, n));
         int code = tokenfile_open(&f, path, &e);
         if (!code) {
-            code = tokenfile_verify(&f, &e);
+            int32_t one;
+            code = tokenfile_read(&f, 7, 1, &one, &e); /* whichever is read first: its chunk is all of this file */
+            struct err again;
+            assert_int_equal(tokenfile_verify(&f, &again), code);
             tokenfile_close(&f);
         }
-        bool padding = at >= 4096 + 301 * 2 && at < 4096 + 608;
-        if (!padding) assert_err(code, &e, ERR_CORRUPT, "x.tok|tokeni");
+        assert_err(code, &e, ERR_CORRUPT, "x.tok|tokeni");
         whole[at] ^= 0x10;
     }
     xfree(whole);
@@ -116,28 +142,172 @@ static void test_damage(void **state)
     scratch_free(dir);
 }
 
-/* A token beyond the vocabulary is not handed out, even when nobody verified. */
+/* A token beyond the vocabulary is not handed out, even when whoever wrote it made a checksum of it. */
 static void test_token_out_of_range(void **state)
 {
     (void)state;
     char *dir = scratch_new(), *path = fs_join(dir, "x.tok");
     struct tokenfile_head small = {.vocab = 10, .eos = 9};
+    struct tokenfile_writer *w;
     struct err e;
-    assert_ok(write_tokens(path, &small, 100, 0, &e), &e);
-    FILE *f = fopen(path, "r+b");
-    assert_non_null(f);
-    assert_int_equal(fseek(f, 4096 + 2 * 50, SEEK_SET), 0);
-    assert_int_equal(fputc(10, f), 10);
-    assert_int_equal(fclose(f), 0);
+    int32_t ids[101] = {0};
+    ids[50] = 10;
+    assert_ok(tokenfile_create(&w, path, &small, &e), &e);
+    assert_ok(tokenfile_append(w, ids, 100, &e), &e);
+    assert_ok(tokenfile_publish(w, &e), &e);
     struct tokenfile t;
-    int32_t ids[101];
     assert_ok(tokenfile_open(&t, path, &e), &e);
     assert_ok(tokenfile_read(&t, 0, 50, ids, &e), &e);
-    assert_err(tokenfile_read(&t, 0, 101, ids, &e), &e, ERR_CORRUPT, "x.tok|id 10|vocabulary");
-    assert_err(tokenfile_verify(&t, &e), &e, ERR_CORRUPT, "checksum");
+    assert_err(tokenfile_read(&t, 0, 100, ids, &e), &e, ERR_CORRUPT, "x.tok|id 10|vocabulary");
     tokenfile_close(&t);
     xfree(path);
     scratch_free(dir);
+}
+
+static void poke(const char *path, long at, const void *p, size_t n)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    assert_int_equal(fwrite(p, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* A page zeroed in place: samples of its chunk are refused whenever they come, with what to do; the others are read. */
+static void test_zeroed_page(void **state)
+{
+    (void)state;
+    static const char zeros[4096];
+    char *dir = scratch_new(), *path = fs_join(dir, "x.tok");
+    struct tokenfile f;
+    struct err e;
+    int32_t ids[64];
+    assert_ok(write_tokens(path, &narrow, 100000, 0, &e), &e); /* chunks of 32768 tokens: four */
+    assert_ok(tokenfile_open(&f, path, &e), &e);
+    assert_ok(tokenfile_read(&f, 40000, 64, ids, &e), &e); /* chunk 1 was compared */
+    poke(path, 4096 + 2 * 70000 / 4096 * 4096, zeros, sizeof zeros); /* chunk 2 */
+    assert_ok(tokenfile_read(&f, 50000, 64, ids, &e), &e);
+    for (int i = 0; i < 64; i++) assert_int_equal(ids[i], token(&narrow, 50000 + i));
+    assert_ok(tokenfile_read(&f, 98304, 64, ids, &e), &e);
+    for (int i = 0; i < 2; i++) /* also far from the page, and again */
+        assert_err(tokenfile_read(&f, 98303, 64, ids, &e), &e, ERR_CORRUPT,
+                   "x.tok|tokens 65536 to 98304, which are bytes 135168 to 200704 of the file|tokenize the text again");
+    f.made_from = xstrdup("/some/text");
+    assert_err(tokenfile_read(&f, 65530, 64, ids, &e), &e, ERR_CORRUPT, "x.tok|remove it and start again|made anew from /some/text");
+    int64_t bytes;
+    double seconds;
+    tokenfile_cost(&f, &bytes, &seconds);
+    assert_int_equal(bytes, 65536 + (100001 - 98304) * 2);
+    assert_true(seconds > 0);
+    tokenfile_close(&f);
+    xfree(path);
+    scratch_free(dir);
+}
+
+/* A file of version 1, as earlier programs wrote it: the same with a checksum per MiB. */
+static void test_version_1(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *path = fs_join(dir, "x.tok"), *whole;
+    struct tokenfile f;
+    struct err e;
+    struct head_bytes head;
+    struct tail_bytes tail;
+    size_t n, body = 1200008; /* of 600001 tokens, 6 zeros after them: chunks of 1 MiB and the rest */
+    assert_ok(write_tokens(path, &narrow, 600000, 0, &e), &e);
+    assert_ok(fs_read_all(path, 1 << 24, &whole, &n, &e), &e);
+    memcpy(&head, whole, sizeof head);
+    memcpy(&tail, whole + n - sizeof tail, sizeof tail);
+    head.version = 1;
+    head.sum = hash64(&head, offsetof(struct head_bytes, sum));
+    memcpy(whole, &head, sizeof head);
+    uint64_t sums[2] = {hash64(whole + 4096, 1 << 20), hash64(whole + 4096 + (1 << 20), 1200002 - (1 << 20))};
+    memcpy(whole + 4096 + body, sums, sizeof sums);
+    tail.n_sums = 2;
+    tail.sums_sum = hash64(sums, sizeof sums);
+    tail.head_sum = head.sum;
+    tail.sum = hash64(&tail, offsetof(struct tail_bytes, sum));
+    memcpy(whole + 4096 + body + sizeof sums, &tail, sizeof tail);
+    n = 4096 + body + sizeof sums + sizeof tail;
+    xfree(put_file(dir, "x.tok", whole, n));
+    assert_ok(tokenfile_open(&f, path, &e), &e);
+    int32_t id;
+    for (int64_t at = 0; at < 600000; at += 9973) {
+        assert_ok(tokenfile_read(&f, at, 1, &id, &e), &e);
+        assert_int_equal(id, token(&narrow, at));
+    }
+    tokenfile_close(&f);
+    poke(path, 4096 + 1100000, "?", 1);
+    assert_ok(tokenfile_open(&f, path, &e), &e);
+    assert_ok(tokenfile_read(&f, 1000, 1, &id, &e), &e);
+    assert_err(tokenfile_read(&f, 599000, 1, &id, &e), &e, ERR_CORRUPT, "x.tok|tokens 524288 to 600001|tokenize the text again");
+    tokenfile_close(&f);
+    xfree(whole);
+    xfree(path);
+    scratch_free(dir);
+}
+
+/* Opens, reads some samples, all of it, and verifies. */
+static int use(const char *path, struct err *e)
+{
+    struct tokenfile f;
+    int32_t ids[5000];
+    int code = tokenfile_open(&f, path, e);
+    if (code) return code;
+    for (int64_t at = 0; at + 5000 < f.n_tokens && !code; at += 13000) code = tokenfile_read(&f, at, 5000, ids, e);
+    if (!code) code = tokenfile_verify(&f, e);
+    tokenfile_close(&f);
+    return code;
+}
+
+/* Whichever read fails: an error that names file and offset, and nothing else happens. */
+static void test_reads_that_fail(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *path = fs_join(dir, "x.tok");
+    struct err e;
+    assert_ok(write_tokens(path, &narrow, 100000, 0, &e), &e);
+    for (reads.fail_at = 1;; reads.fail_at++) {
+        reads.calls = 0;
+        int code = use(path, &e);
+        if (reads.calls < reads.fail_at) {
+            assert_int_equal(code, OK);
+            break;
+        }
+        assert_err(code, &e, ERR_IO, "x.tok: cannot be read at offset |wanted |Input/output error");
+    }
+    assert_true(reads.fail_at > 50);
+    reads.fail_at = 0;
+    scratch_free(dir);
+    xfree(path);
+}
+
+/* A file that gets shorter while it is open: an error at the first byte that is gone. The map of it would have been a SIGBUS. */
+static void test_shrinks_while_open(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *path = fs_join(dir, "x.tok");
+    struct tokenfile f;
+    struct err e;
+    int32_t ids[64];
+    assert_ok(write_tokens(path, &narrow, 100000, 0, &e), &e);
+    assert_ok(tokenfile_open(&f, path, &e), &e);
+    assert_int_equal(f.file.bytes, 204200);
+    assert_ok(tokenfile_read(&f, 0, 64, ids, &e), &e);
+    assert_int_equal(truncate(path, 70000), 0);
+    assert_ok(tokenfile_read(&f, 64, 64, ids, &e), &e); /* compared before, and still there */
+    assert_err(tokenfile_read(&f, 33000, 64, ids, &e), &e, ERR_IO,
+               "x.tok: ends at or before byte 70000: wanted 65536 bytes at offset 69632, got 368; it had 204200 bytes when it was opened");
+    assert_err(tokenfile_verify(&f, &e), &e, ERR_IO, "x.tok: ends at or before byte 204104"); /* where a checksum was */
+    tokenfile_close(&f);
+    assert_err(tokenfile_open(&f, path, &e), &e, ERR_CORRUPT, "x.tok|cut short");
+    for (reads.ends = 1; reads.ends < 204200; reads.ends += 997) { /* between the opening and any read */
+        int code = use(path, &e);
+        assert_true(code == ERR_CORRUPT || code == ERR_IO);
+    }
+    reads.ends = 0;
+    scratch_free(dir);
+    xfree(path);
 }
 
 /* Heads and tails that claim a terabyte, in files that are small, or that are a hole of that size. */
@@ -210,6 +380,10 @@ int main(void)
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_token_out_of_range),
+        cmocka_unit_test(test_zeroed_page),
+        cmocka_unit_test(test_version_1),
+        cmocka_unit_test(test_reads_that_fail),
+        cmocka_unit_test(test_shrinks_while_open),
         cmocka_unit_test(test_huge_claims),
         cmocka_unit_test(test_disk_full),
         cmocka_unit_test(test_one_writer_at_a_time),

@@ -46,7 +46,6 @@ static void read_through(const char *path)
         if (tokenfile_read(&f, at, n, ids, &e)) continue;
         for (int64_t i = 0; i < n; i++)
             CHECK(ids[i] >= 0 && ids[i] < f.head.vocab, "id %d of %d", ids[i], f.head.vocab);
-        tokenfile_forget(&f, at, n);
     }
     (void)tokenfile_verify(&f, &e);
     tokenfile_close(&f);

@@ -2,7 +2,7 @@
  *
  * A golden file is a safetensors file with F32 and I32 arrays only: 8 bytes of header length (little endian), a
  * JSON header {name: {dtype, shape, data_offsets}}, then the bytes. The reader is separate from src/checkpoint on
- * purpose: a mistake there cannot hide itself here. Arrays are borrowed from the file's map and stay valid until
+ * purpose: a mistake there cannot hide itself here. Arrays are borrowed from the file's bytes and stay valid until
  * golden_close. Includes: base only. Order: Local.
  */
 #ifndef TUTTI_TESTS_GOLDEN_H
@@ -15,9 +15,11 @@
 #include "base/err.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/mem.h"
 
 struct golden {
-    struct fs_map map;
+    char *bytes;
+    size_t n;
     struct json *header;
     const unsigned char *data; /* what data_offsets count from */
     int64_t data_bytes;
@@ -36,29 +38,29 @@ struct golden_array {
 static inline void golden_close(struct golden *g)
 {
     if (g->header) json_free(g->header);
-    fs_map_close(&g->map);
+    xfree(g->bytes);
     *g = (struct golden){0};
 }
 
 static inline int golden_open(struct golden *g, const char *path, struct err *e)
 {
     *g = (struct golden){0};
-    int rc = fs_map_open(&g->map, path, e);
+    int rc = fs_read_all(path, (size_t)1 << 30, &g->bytes, &g->n, e);
     if (rc != OK) return rc;
     uint64_t n = 0;
-    for (size_t i = 0; i < 8 && i < g->map.bytes; i++) n |= (uint64_t)g->map.p[i] << (8 * i);
-    if (g->map.bytes < 8 || n > g->map.bytes - 8) {
+    for (size_t i = 0; i < 8 && i < g->n; i++) n |= (uint64_t)(unsigned char)g->bytes[i] << (8 * i);
+    if (g->n < 8 || n > g->n - 8) {
         golden_close(g);
         return err_set(e, ERR_CORRUPT, "%s: the header does not fit in the file", path);
     }
-    rc = json_parse(&g->header, (const char *)g->map.p + 8, (size_t)n, path, e);
+    rc = json_parse(&g->header, g->bytes + 8, (size_t)n, path, e);
     if (rc != OK) {
         g->header = NULL;
         golden_close(g);
         return rc;
     }
-    g->data = g->map.p + 8 + n;
-    g->data_bytes = (int64_t)(g->map.bytes - 8 - n);
+    g->data = (unsigned char *)g->bytes + 8 + n;
+    g->data_bytes = (int64_t)(g->n - 8 - n);
     return OK;
 }
 
