@@ -194,6 +194,8 @@ const struct conf_row config_rows[] = {
     TEXT("run.sample_prompt", run.sample_prompt, "The ", "what those texts begin with"),
     INT("run.sample_tokens", run.sample_tokens, "120", 1, 1 << 20, "tokens of such a text"),
     REAL("run.sample_temperature", run.sample_temperature, "0.8", 0, 1e6, "of those texts; 0: the likeliest token always"),
+    INT("run.compare_every", run.compare_every, "100", 0, 1e12,
+        "steps between comparisons of what several ranks hold; before every checkpoint too; 0: only then"),
     INT("run.threads", run.threads, "0", 0, 4096, "threads of a rank; 0: all cores"),
     CHOICE("run.device", run.device, "cpu", "cpu|null", "where to compute; null only counts"),
     TEXT("run.kernels", run.kernels, "auto", "auto, or ref for the plain loops"),

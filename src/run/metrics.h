@@ -39,6 +39,8 @@ int metrics_close(struct metrics *m, struct err *e);
 int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e);
 /* tokens: trained so far; loss: the mean over valid_tokens. */
 int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, int64_t valid_tokens, struct err *e);
+/* Ranks that must hold the same numbers do not (run/replicas.h): which tensor, where in it, which ranks. */
+int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const char *element, const int *ranks, int n_ranks, struct err *e);
 /* The progress line: "step 120/1000  loss 2.345  12.3k tok/s  MFU 41 %  ETA 3m 10s". */
 void metrics_progress(const struct metrics *m, const struct metrics_step *s, int64_t steps, double eta_s);
 

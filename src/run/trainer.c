@@ -15,6 +15,7 @@
 #include "run/balance.h"
 #include "run/metrics.h"
 #include "run/ranks.h"
+#include "run/replicas.h"
 #include "run/same.h"
 #include "run/samples.h"
 #include "run/save.h"
@@ -59,6 +60,7 @@ struct trainer { /* one rank */
     struct trace trace;
     int64_t step, tokens; /* done */
     int64_t saved;        /* step of the newest checkpoint, -1 none */
+    int64_t compared;     /* step after which replicas were compared last */
     int64_t skipped;
     double started_s;
     int64_t started_step;
@@ -275,7 +277,7 @@ static int trainer_open(struct trainer *t, struct job *j, struct comm *world, st
 {
     t->job = j;
     t->arena = arena_new();
-    t->saved = -1;
+    t->saved = t->compared = -1;
     int rc = read_config(j, &t->cfg, &t->conf, t->arena, &t->tokenizer, e);
     if (!rc) rc = ranks_init(&t->ranks, world, &t->cfg, e);
     t->leads = t->ranks.rank == 0;
@@ -337,9 +339,30 @@ static void write_sample(struct trainer *t)
     if (samples_write(&t->cfg, t->checkpoints, t->step, &e)) log_warn("no sample of step %lld: %s", (long long)t->step, e.text);
 }
 
+/* Ranks that must hold the same numbers do, or the run ends before anything of them is published. Workers of an asynchronous
+ * server go ways of their own. */
+static int compare(struct trainer *t, struct err *e)
+{
+    struct replicas_report r;
+    if (is_async(t) || t->compared == t->step) return OK;
+    t->compared = t->step;
+    int rc = replicas_compare(t->engine, &r, e);
+    if (rc || !r.differ) return rc;
+    if (t->leads) {
+        log_status_end();
+        metrics_differ(t->metrics, t->step, r.tensor, r.element, r.ranks, r.n_ranks, NULL);
+    }
+    char saved[80] = "there is no checkpoint";
+    if (t->saved >= 0) snprintf(saved, sizeof saved, "the last checkpoint, of step %lld, is from before that", (long long)t->saved);
+    return err_set(e, ERR_NUMERIC, "step %lld: ranks that must hold the same numbers do not: %s. Nothing of it was saved; %s. "
+                   "Memory or a transfer went wrong there: look at that machine before you start again", (long long)t->step, r.text, saved);
+}
+
 static int save(struct trainer *t, struct err *e)
 {
     double from = clock_now_s();
+    int same = compare(t, e);
+    if (same) return same;
     struct save_info s = {
         .root = t->checkpoints,
         .step = t->step,
@@ -580,9 +603,11 @@ static int loop(struct trainer *t, struct err *e)
     t->started_s = clock_now_s();
     t->started_step = t->step;
     if (is_async(t)) return loop_async(t, e);
+    rc = compare(t, e);
     while (!rc && t->step < t->cfg.run.steps && !stop_wanted(t)) {
         rc = trace(t, false, e);
         if (!rc) rc = one_step(t, e);
+        if (!rc && t->cfg.run.compare_every && t->step % t->cfg.run.compare_every == 0) rc = compare(t, e);
         bool last = t->step == t->cfg.run.steps;
         bool valid = t->cfg.data.valid.n && t->cfg.run.eval_every;
         if (!rc && valid && (last || t->step % t->cfg.run.eval_every == 0))
