@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 
 static int write_failed(struct err *e, int why, const char *path, const char *what)
 {
@@ -43,6 +44,17 @@ int64_t fs_size(const char *path)
 {
     struct stat st;
     return stat(path, &st) ? -1 : (int64_t)st.st_size;
+}
+
+int fs_look(const char *path, int64_t *bytes, struct err *e)
+{
+    struct stat st;
+    *bytes = -1;
+    if (stat(path, &st) == 0) {
+        *bytes = (int64_t)st.st_size;
+        return OK;
+    }
+    return errno == ENOENT || errno == ENOTDIR ? OK : err_errno(e, ERR_IO, errno, "%s: cannot be read", path);
 }
 
 int fs_mkdirs(const char *path, struct err *e)
@@ -120,6 +132,23 @@ int fs_rename(const char *from, const char *to, struct err *e)
     char *dir = parent_of(to);
     int code = fs_sync_dir(dir, e);
     xfree(dir);
+    return code;
+}
+
+int fs_set_aside(const char *path, char **to, struct err *e)
+{
+    struct stat st;
+    struct str name = {0};
+    int code = OK, i = 0;
+    *to = NULL;
+    do {
+        name.n = 0;
+        str_printf(&name, "%s.aside-%d", path, ++i);
+    } while (lstat(str_text(&name), &st) == 0);
+    if (errno != ENOENT) code = err_errno(e, ERR_IO, errno, "%s: cannot be looked at", str_text(&name));
+    if (!code) code = fs_rename(path, str_text(&name), e);
+    if (!code) *to = xstrdup(str_text(&name));
+    str_free(&name);
     return code;
 }
 

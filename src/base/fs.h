@@ -33,6 +33,9 @@ int fs_read_failed(struct err *e, int errno_value, const char *path);
 bool fs_exists(const char *path);
 bool fs_is_dir(const char *path);
 int64_t fs_size(const char *path); /* -1: no such file */
+/* Where "no" must not be said for "cannot tell": *bytes is the size of what is there, -1 when nothing is.
+ *   fails   ERR_IO: the path cannot be looked at (forbidden, a disk or network that fails) */
+int fs_look(const char *path, int64_t *bytes, struct err *e);
 int fs_mkdirs(const char *path, struct err *e);
 int fs_remove_tree(const char *path, struct err *e); /* nothing there: OK; links are not followed */
 /* Reads a whole file (NUL appended, not counted); refuses more than limit bytes. xfree(*out). */
@@ -41,6 +44,8 @@ int fs_read_all(const char *path, size_t limit, char **out, size_t *n, struct er
 int fs_write_atomic(const char *path, const void *p, size_t n, struct err *e);
 int fs_sync_dir(const char *path, struct err *e);
 int fs_rename(const char *from, const char *to, struct err *e); /* and syncs the directory of `to` */
+/* Renames path to the first free of path.aside-1, path.aside-2, ...; xfree *to. The caller alone names files there. */
+int fs_set_aside(const char *path, char **to, struct err *e);
 /* Sorted names in a directory ("." and ".." left out); xfree each and the array. */
 int fs_list(const char *path, char ***names, int *n, struct err *e);
 void fs_list_free(char **names, int n);

@@ -14,6 +14,7 @@
  *   1. A directory named step-* is complete: every file synced, then the directory, then renamed.
  *   2. A failed or killed save changes no published checkpoint; older ones are removed after publication only.
  *   3. Every byte is under a checksum; what ckpt_read and ckpt_attachment return was compared with it.
+ *   4. What cannot be read is never removed or replaced: it keeps its name, or is moved aside.
  * The caller holds the run's lock: one process at a time saves below a root.
  * Includes: base, layout. Order: Local unless said otherwise; ranks agree through the caller.
  */
@@ -67,7 +68,10 @@ struct ckpt_info {
 
 /* -- saving ------------------------------------------------------------------------------------------------- */
 
-/* Removes what crashed saves left below root (which may not exist yet). Call once, when the run starts. */
+/* Gives a checkpoint its name back that a crash caught between two names (ckpt_clean does it too). Call before looking for the
+ * newest: nothing is removed. */
+int ckpt_recover(const char *root, struct err *e);
+/* Removes what crashed saves left below root (which may not exist yet). Call once, when the run starts and has loaded. */
 int ckpt_clean(const char *root, struct err *e);
 /* One rank: makes root and the temporary directory of this step. */
 int ckpt_save_begin(const char *root, int64_t step, struct err *e);
@@ -88,17 +92,27 @@ int ckpt_save(const char *root, const struct ckpt_info *info, const struct ckpt_
 
 struct ckpt_listing {
     char *path;
-    int64_t step, tokens, publication, bytes;
+    int64_t step, tokens, bytes;
+    int64_t publication; /* -1: its manifest cannot be read */
     int n_tensors;
+    int code;           /* OK: complete. ERR_CORRUPT: damaged; ERR_REQUEST: a newer format; ERR_IO: could not be looked at */
     char problem[1000]; /* "" when complete */
 };
-/* Published checkpoints below root, oldest first (broken ones before all). A missing root holds none. */
+/* Published checkpoints below root, oldest first (those without a readable manifest before all). A missing root holds none;
+ * one that cannot be looked at is ERR_IO. */
 int ckpt_list(const char *root, struct ckpt_listing **out, int *n, struct err *e);
 void ckpt_list_free(struct ckpt_listing *l, int n);
-/* The newest one that is complete (*path = NULL: none; xfree it). Broken ones are skipped with a warning. */
+/* The newest one below root (*path = NULL: there is none; xfree it). It is never guessed: one that cannot be used and is, or may
+ * be, newer than all that can is an error, and so is any that could not be looked at; damaged ones that are certainly older are
+ * skipped with a warning. On such an error *nearest (may be NULL) is the newest that can be used, NULL when none can; xfree it. */
+int ckpt_newest(const char *root, char **path, char **nearest, struct err *e);
+/* The same, for who has no other way to choose than to name a path. */
 int ckpt_find_latest(const char *root, char **path, struct err *e);
 /* The checkpoint that a path means: itself, or the newest of a root or of a run directory; xfree *out. */
 int ckpt_resolve(const char *path, char **out, struct err *e);
+/* After the checkpoint `chosen` of root was loaded because a person said so: what would stop the next ckpt_newest is renamed
+ * (step-00000500.aside-1), so that the run that goes on from here can be found. Removes nothing. */
+int ckpt_set_aside(const char *root, const char *chosen, struct err *e);
 
 /* -- loading ------------------------------------------------------------------------------------------------ */
 
@@ -117,6 +131,8 @@ const char *ckpt_path(const struct ckpt *c);
 int64_t ckpt_step(const struct ckpt *c);
 int64_t ckpt_tokens(const struct ckpt *c);
 int64_t ckpt_seed(const struct ckpt *c);
+int64_t ckpt_publication(const struct ckpt *c); /* which one below its root this is */
+uint64_t ckpt_hash(const struct ckpt *c);       /* of the manifest's bytes: equal for the same checkpoint only */
 const char *ckpt_writer(const struct ckpt *c);        /* version of the tutti that wrote it */
 const struct json *ckpt_extra(const struct ckpt *c);  /* NULL: none */
 /* The bytes of an attachment, compared with their checksum (NUL-terminated, not counted; xfree *text). Not attached: OK, *text NULL.

@@ -89,6 +89,16 @@ int64_t ckpt_seed(const struct ckpt *c)
     return c->m.seed;
 }
 
+int64_t ckpt_publication(const struct ckpt *c)
+{
+    return c->m.publication;
+}
+
+uint64_t ckpt_hash(const struct ckpt *c)
+{
+    return c->m.hash;
+}
+
 const char *ckpt_writer(const struct ckpt *c)
 {
     return c->m.tutti;

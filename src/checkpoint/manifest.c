@@ -334,6 +334,7 @@ static int parse_body(struct manifest *m, const char *what, bool part, struct er
 int manifest_parse(struct manifest *m, const char *text, size_t n, const char *what, bool part, struct err *e)
 {
     manifest_init(m);
+    m->hash = hash64(text, n);
     int rc = check_seal(text, n, what, e);
     if (rc == OK) rc = json_parse(&m->root, text, n, what, e);
     if (rc == OK) rc = parse_body(m, what, part, e);

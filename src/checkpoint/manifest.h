@@ -75,6 +75,7 @@ struct manifest {
     struct manifest_tensor *tensors; /* in the writer's order */
     int n_tensors;
     int *by_name;             /* tensor positions sorted by (group, name) */
+    uint64_t hash;            /* of the text that was parsed */
     const struct json *extra; /* the writer's own object; NULL when there is none */
     struct json *root;        /* owns extra; NULL for a manifest that was built, not parsed */
     struct arena *arena;      /* owns everything else */

@@ -1,6 +1,6 @@
-/* published.c: which checkpoints are there, which is the newest, and getting rid of the oldest.
+/* published.c: which checkpoints are there, giving them their names, and getting rid of the oldest.
  *
- * "Newest" is the one with the highest publication number, a counter kept in the manifests. Step numbers would do
+ * "Newest" (newest.c chooses it) is the one with the highest publication number, a counter kept in the manifests. Step numbers would do
  * until a run is rewound to an earlier step and goes on from there; file times would do until a clock is wrong
  * or a directory is copied. The link `latest` is for people and scripts: after a crash between the rename and
  * the link it names the last but one, so searching does not rely on it. Removal goes through a rename to
@@ -21,7 +21,9 @@
 #include "base/log.h"
 #include "checkpoint/ckpt.h"
 
+#define STEP "step-"
 #define TEMPORARY ".tmp-"
+#define OLD ".old"
 #define TRASH ".trash-"
 #define LATEST "latest"
 #define LATEST_TEMPORARY ".tmp-latest"
@@ -45,12 +47,12 @@ char *published_temporary(const char *root, int64_t step)
     return step_path(root, TEMPORARY, step);
 }
 
-static bool is_step_name(const char *name)
+int64_t published_step(const char *name)
 {
-    if (!str_starts(name, "step-") || !name[5]) return false;
+    if (!str_starts(name, STEP) || !name[5] || strlen(name) > 5 + 18) return -1;
     for (const char *c = name + 5; *c; c++)
-        if (*c < '0' || *c > '9') return false;
-    return true;
+        if (*c < '0' || *c > '9') return -1;
+    return strtoll(name + 5, NULL, 10);
 }
 
 static const char *last_part(const char *path)
@@ -61,22 +63,44 @@ static const char *last_part(const char *path)
 
 /* -- reading ------------------------------------------------------------------------------------------------ */
 
-int published_read(struct manifest *m, const char *dir, struct err *e)
+static int read_manifest(struct manifest *m, const char *dir, struct err *e)
 {
-    char *path = fs_join(dir, MANIFEST_NAME);
-    int rc = manifest_read(m, path, false, e);
+    char *path = fs_join(dir, MANIFEST_NAME), *text = NULL;
+    int64_t bytes;
+    size_t n;
+    int rc = fs_look(path, &bytes, e);
+    if (rc == OK && bytes < 0)
+        rc = err_set(e, ERR_CORRUPT, "%s: missing: the checkpoint is not complete; use another one", path);
+    if (rc == OK && fs_read_all(path, MANIFEST_LIMIT, &text, &n, e) < 0) rc = e ? (int)(e->code = ERR_IO) : ERR_IO;
+    if (rc == OK) rc = manifest_parse(m, text, n, path, false, e);
+    xfree(text);
     xfree(path);
+    return rc;
+}
+
+static int compare_sizes(const struct manifest *m, const char *dir, struct err *e)
+{
+    int rc = OK;
     for (int i = 0; rc == OK && i < m->n_files; i++) {
-        path = fs_join(dir, m->files[i].name);
-        int64_t bytes = fs_size(path);
-        if (bytes < 0)
+        char *path = fs_join(dir, m->files[i].name);
+        int64_t bytes;
+        rc = fs_look(path, &bytes, e);
+        if (rc == OK && bytes < 0)
             rc = err_set(e, ERR_CORRUPT, "%s: missing: the checkpoint is not complete; use another one", path);
-        else if (bytes != m->files[i].bytes)
+        else if (rc == OK && bytes != m->files[i].bytes)
             rc = err_set(e, ERR_CORRUPT, "%s: has %" PRId64 " bytes, %" PRId64 " were written; use another checkpoint",
                          path, bytes, m->files[i].bytes);
         xfree(path);
-        if (rc < 0) manifest_fini(m);
     }
+    return rc;
+}
+
+int published_read(struct manifest *m, const char *dir, struct err *e)
+{
+    int rc = read_manifest(m, dir, e);
+    if (rc < 0) return rc;
+    rc = compare_sizes(m, dir, e);
+    if (rc < 0) manifest_fini(m);
     return rc;
 }
 
@@ -94,34 +118,41 @@ static int by_publication(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
-int ckpt_list(const char *root, struct ckpt_listing **out, int *n, struct err *e)
+static void describe(struct ckpt_listing *l)
 {
-    *out = NULL;
-    *n = 0;
-    if (!fs_exists(root)) return OK;
-    char **names;
-    int n_names;
-    int rc = fs_list(root, &names, &n_names, e);
-    if (rc < 0) return rc;
-    struct ckpt_listing *list = xcalloc((size_t)n_names + 1, sizeof *list);
-    for (int i = 0; i < n_names; i++) {
-        if (!is_step_name(names[i])) continue;
-        struct ckpt_listing *l = &list[(*n)++];
-        struct manifest m;
-        struct err problem = {0};
-        l->path = fs_join(root, names[i]);
-        l->step = strtoll(names[i] + 5, NULL, 10);
-        if (published_read(&m, l->path, &problem) < 0) {
-            snprintf(l->problem, sizeof l->problem, "%s", problem.text);
-            l->publication = -1;
-            continue;
-        }
+    struct manifest m;
+    struct err problem = {0};
+    l->publication = -1;
+    l->code = read_manifest(&m, l->path, &problem);
+    if (l->code == OK) {
         l->step = m.step;
         l->tokens = m.tokens;
         l->publication = m.publication;
         l->bytes = total_bytes(&m);
         l->n_tensors = m.n_tensors;
+        l->code = compare_sizes(&m, l->path, &problem);
         manifest_fini(&m);
+    }
+    if (l->code < 0) snprintf(l->problem, sizeof l->problem, "%s", problem.text);
+}
+
+int ckpt_list(const char *root, struct ckpt_listing **out, int *n, struct err *e)
+{
+    char **names;
+    int n_names;
+    int64_t there;
+    *out = NULL;
+    *n = 0;
+    int rc = fs_look(root, &there, e);
+    if (rc < 0 || there < 0) return rc;
+    rc = fs_list(root, &names, &n_names, e);
+    if (rc < 0) return rc;
+    struct ckpt_listing *list = xcalloc((size_t)n_names + 1, sizeof *list);
+    for (int i = 0; i < n_names; i++) {
+        int64_t step = published_step(names[i]);
+        if (step < 0) continue;
+        list[*n] = (struct ckpt_listing){.path = fs_join(root, names[i]), .step = step};
+        describe(&list[(*n)++]);
     }
     fs_list_free(names, n_names);
     qsort(list, (size_t)*n, sizeof *list, by_publication);
@@ -135,64 +166,42 @@ void ckpt_list_free(struct ckpt_listing *l, int n)
     xfree(l);
 }
 
-int ckpt_find_latest(const char *root, char **path, struct err *e)
+char *published_any(const char *root)
 {
     struct ckpt_listing *list;
     int n;
-    *path = NULL;
-    int rc = ckpt_list(root, &list, &n, e);
-    if (rc < 0) return rc;
-    for (int i = 0; i < n; i++)
-        if (*list[i].problem) log_warn("skipping %s: %s", list[i].path, list[i].problem);
-    if (n > 0 && !*list[n - 1].problem) *path = xstrdup(list[n - 1].path);
-    ckpt_list_free(list, n);
-    return OK;
-}
-
-int ckpt_resolve(const char *path, char **out, struct err *e)
-{
-    *out = NULL;
-    char *manifest = fs_join(path, MANIFEST_NAME);
-    bool itself = fs_exists(manifest);
-    xfree(manifest);
-    if (itself) {
-        *out = xstrdup(path);
-        return OK;
-    }
-    if (!fs_exists(path)) return err_set(e, ERR_REQUEST, "%s: no such checkpoint", path);
-    if (!fs_is_dir(path)) return err_set(e, ERR_REQUEST, "%s: is a file; a checkpoint is a directory", path);
-    char *inner = fs_join(path, "checkpoints");
-    int rc = ckpt_find_latest(fs_is_dir(inner) ? inner : path, out, e);
-    xfree(inner);
-    if (rc == OK && !*out)
-        rc = err_set(e, ERR_REQUEST, "%s: holds no complete checkpoint (no step-*/%s)", path, MANIFEST_NAME);
-    return rc;
-}
-
-char *published_any(const char *root)
-{
-    char *link = fs_join(root, LATEST), target[256] = "", *answer = NULL;
-    bool found = fs_is_dir(link) && readlink(link, target, sizeof target - 1) > 0;
-    xfree(link);
-    if (found) return fs_join(root, last_part(target));
-    char **names;
-    int n;
-    if (fs_list(root, &names, &n, NULL) < 0) return NULL;
+    char *answer = NULL;
+    if (ckpt_list(root, &list, &n, NULL) < 0) return NULL;
     for (int i = n - 1; i >= 0 && !answer; i--)
-        if (is_step_name(names[i])) answer = fs_join(root, names[i]);
-    fs_list_free(names, n);
+        if (list[i].code == OK) answer = xstrdup(list[i].path);
+    ckpt_list_free(list, n);
     return answer;
 }
 
+/* Those whose manifest cannot be read may have been the last ones published. */
 int published_next(const char *root, int64_t *publication, struct err *e)
 {
     struct ckpt_listing *list;
     int n;
     int rc = ckpt_list(root, &list, &n, e);
     if (rc < 0) return rc;
-    *publication = (n > 0 && list[n - 1].publication > 0 ? list[n - 1].publication : 0) + 1;
+    *publication = n > 0 && list[n - 1].publication > 0 ? list[n - 1].publication : 0;
+    for (int i = 0; i < n && list[i].publication < 0; i++) ++*publication;
+    ++*publication;
     ckpt_list_free(list, n);
     return OK;
+}
+
+int published_latest(const char *root, char **name, struct err *e)
+{
+    char *link = fs_join(root, LATEST), target[256] = "";
+    *name = NULL;
+    ssize_t n = readlink(link, target, sizeof target - 1);
+    int why = n < 0 ? errno : 0, rc = OK;
+    if (n > 0) *name = xstrdup(last_part(target));
+    else if (why && why != ENOENT && why != ENOTDIR && why != EINVAL) rc = err_errno(e, ERR_IO, why, "%s: cannot be read", link);
+    xfree(link);
+    return rc;
 }
 
 /* -- changing ----------------------------------------------------------------------------------------------- */
@@ -210,25 +219,52 @@ static int remove_via_trash(const char *root, const char *path, struct err *e)
     return rc;
 }
 
+/* What cannot be read is not replaced. */
+static int make_room(const char *final, struct err *e)
+{
+    struct manifest m;
+    struct err why;
+    char *to;
+    if (published_read(&m, final, &why) == OK) {
+        manifest_fini(&m);
+        return OK;
+    }
+    int rc = fs_set_aside(final, &to, e);
+    if (rc == OK) log_warn("%s cannot be used and was moved to %s: %s", final, to, why.text);
+    xfree(to);
+    return rc;
+}
+
+/* Where a file system cannot swap two names: ckpt_recover mends what a crash between the two renames leaves. */
+static int rename_by_turns(const char *temporary, const char *final, struct err *e)
+{
+    struct str old = {0};
+    str_printf(&old, "%s" OLD, temporary);
+    int rc = fs_remove_tree(old.p, e);
+    if (rc == OK) rc = fs_rename(final, old.p, e);
+    if (rc == OK && (rc = fs_rename(temporary, final, e)) < 0) {
+        struct err trouble;
+        if (fs_rename(old.p, final, &trouble) < 0) log_warn("%s", trouble.text);
+    }
+    if (rc == OK) rc = fs_remove_tree(old.p, e);
+    str_free(&old);
+    return rc;
+}
+
 int published_rename(const char *temporary, const char *final, struct err *e)
 {
     if (!fs_exists(final)) return fs_rename(temporary, final, e);
+    int rc = make_room(final, e);
+    if (rc < 0) return rc;
+    if (!fs_exists(final)) return fs_rename(temporary, final, e);
     /* The step was saved before (a run was rewound): swap the two, so that there is always a complete one. */
     if (renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE)) {
-        if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP)
-            return err_errno(e, ERR_IO, errno, "%s: cannot be swapped with %s", temporary, final);
-        struct str aside = {0};
-        str_printf(&aside, "%s.old", temporary); /* begins with .tmp-: ckpt_clean removes it after a crash */
-        int rc = fs_remove_tree(aside.p, e);
-        if (rc == OK) rc = fs_rename(final, aside.p, e);
-        if (rc == OK) rc = fs_rename(temporary, final, e);
-        if (rc == OK) rc = fs_remove_tree(aside.p, e);
-        str_free(&aside);
-        return rc;
+        if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP) return rename_by_turns(temporary, final, e);
+        return err_errno(e, ERR_IO, errno, "%s: cannot be swapped with %s", temporary, final);
     }
     struct str root = {0};
     str_add(&root, final, (size_t)(last_part(final) - final));
-    int rc = fs_sync_dir(root.n ? root.p : ".", e);
+    rc = fs_sync_dir(root.n ? root.p : ".", e);
     str_free(&root);
     if (rc < 0) return rc;
     struct err ignored;
@@ -266,20 +302,56 @@ int published_prune(const char *root, int keep, const char *newest, struct err *
     return rc;
 }
 
-int ckpt_clean(const char *root, struct err *e)
+/* Calls what(root, name) for each name below root; a root that is not there has none. */
+static int for_names(const char *root, int (*what)(const char *root, const char *name, struct err *e), struct err *e)
 {
-    if (!fs_exists(root)) return OK;
     char **names;
     int n;
-    int rc = fs_list(root, &names, &n, e);
+    int64_t there;
+    int rc = fs_look(root, &there, e);
+    if (rc < 0 || there < 0) return rc;
+    rc = fs_list(root, &names, &n, e);
     if (rc < 0) return rc;
-    for (int i = 0; i < n && rc == OK; i++) {
-        if (!str_starts(names[i], TEMPORARY) && !str_starts(names[i], TRASH)) continue;
-        char *path = fs_join(root, names[i]);
-        log_info("removing %s, left by a save that did not finish", path);
-        rc = fs_remove_tree(path, e);
-        xfree(path);
-    }
+    for (int i = 0; i < n && rc == OK; i++) rc = what(root, names[i], e);
     fs_list_free(names, n);
     return rc;
+}
+
+static int recover(const char *root, const char *name, struct err *e)
+{
+    if (!str_starts(name, TEMPORARY STEP) || !str_ends(name, OLD)) return OK;
+    struct str published = {0};
+    int64_t there;
+    str_add(&published, name + sizeof TEMPORARY - 1, strlen(name) - (sizeof TEMPORARY - 1) - (sizeof OLD - 1));
+    char *from = fs_join(root, name), *to = fs_join(root, str_text(&published));
+    int rc = fs_look(to, &there, e);
+    if (rc == OK && there < 0) {
+        log_warn("%s gets its name back: a save was interrupted while it was replaced", to);
+        rc = fs_rename(from, to, e);
+    }
+    xfree(from);
+    xfree(to);
+    str_free(&published);
+    return rc;
+}
+
+static int remove_leftover(const char *root, const char *name, struct err *e)
+{
+    if (!str_starts(name, TEMPORARY) && !str_starts(name, TRASH)) return OK;
+    char *path = fs_join(root, name);
+    log_info("removing %s, left by a save that did not finish", path);
+    int rc = fs_remove_tree(path, e);
+    xfree(path);
+    return rc;
+}
+
+int ckpt_recover(const char *root, struct err *e)
+{
+    return for_names(root, recover, e);
+}
+
+int ckpt_clean(const char *root, struct err *e)
+{
+    int rc = ckpt_recover(root, e);
+    return rc < 0 ? rc : for_names(root, remove_leftover, e);
 }

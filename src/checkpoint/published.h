@@ -13,17 +13,23 @@
 
 char *published_dir(const char *root, int64_t step);           /* root/step-00000500; xfree it */
 char *published_temporary(const char *root, int64_t step);     /* root/.tmp-step-00000500; xfree it */
-/* Reads dir's manifest and compares the sizes of its files; manifest_fini(m) after OK. */
+/* Reads dir's manifest and compares the sizes of its files; manifest_fini(m) after OK.
+ *   fails   ERR_CORRUPT: damaged, or a file is missing; ERR_REQUEST: a newer format; ERR_IO: could not be looked at */
 int published_read(struct manifest *m, const char *dir, struct err *e);
-/* Gives a finished temporary directory its published name, in one step even when that name is taken. */
+/* Gives a finished temporary directory its published name, in one step even when that name is taken: a checkpoint that can be
+ * read is replaced, one that cannot is moved aside. */
 int published_rename(const char *temporary, const char *final, struct err *e);
 /* Points root/latest to dir (a child of root). */
 int published_set_latest(const char *root, const char *dir, struct err *e);
-/* One more than any publication below root. */
+/* Where root/latest points: the name, xfree it; NULL: there is no such link. ERR_IO: it cannot be looked at. */
+int published_latest(const char *root, char **name, struct err *e);
+/* step-00000500: 500; -1: not the name of a published checkpoint. */
+int64_t published_step(const char *name);
+/* More than any publication below root. */
 int published_next(const char *root, int64_t *publication, struct err *e);
 /* Removes the earliest publications until `keep` complete ones are left; never `newest`. */
 int published_prune(const char *root, int keep, const char *newest, struct err *e);
-/* The published checkpoint that `latest` names or else the last by name; NULL: none; xfree it. For messages. */
+/* The newest complete one, whatever else is there; NULL: none; xfree it. For messages. */
 char *published_any(const char *root);
 
 #endif

@@ -17,6 +17,7 @@ static struct {
     int64_t at;  /* calls so far */
     int64_t n;   /* the call that goes wrong; 0: none */
     int die;     /* it is the process's last */
+    int no_swap; /* a file system that cannot exchange two names */
 } fault;
 
 static int goes_wrong(void)
@@ -46,6 +47,10 @@ int rename(const char *from, const char *to)
 
 int renameat2(int fd, const char *from, int fd2, const char *to, unsigned flags)
 {
+    if (fault.no_swap) {
+        errno = EINVAL;
+        return -1;
+    }
     return goes_wrong() ? -1 : (int)syscall(SYS_renameat2, fd, from, fd2, to, flags);
 }
 
@@ -171,11 +176,11 @@ static void killed_at_every_call(void **state)
 }
 
 /* The same step saved again (a rewound run): killed anywhere, one of the two is there. */
-static void replaced_at_every_call(void **state)
+static void replaced(int no_swap)
 {
-    (void)state;
     struct err e;
     char *root = scratch_new();
+    fault.no_swap = no_swap;
     for (int64_t n = 1;; n++) {
         assert_ok(fs_remove_tree(root, &e));
         assert_ok(state_save(root, 5, 1, 0, &e));
@@ -189,6 +194,7 @@ static void replaced_at_every_call(void **state)
         char *path;
         struct ckpt *c;
         double first;
+        assert_ok(ckpt_recover(root, &e));
         assert_ok(ckpt_find_latest(root, &path, &e));
         assert_ok(ckpt_open(&c, path, &e));
         struct region corner = {.nd = 2, .lo = {0, 0}, .hi = {1, 1}};
@@ -201,7 +207,20 @@ static void replaced_at_every_call(void **state)
             break;
         }
     }
+    fault.no_swap = 0;
     scratch_free(root);
+}
+
+static void replaced_at_every_call(void **state)
+{
+    (void)state;
+    replaced(0);
+}
+
+static void replaced_without_a_swap(void **state)
+{
+    (void)state;
+    replaced(1);
 }
 
 /* A limit that the kernel itself enforces, as a full disk would. */
@@ -277,6 +296,7 @@ int main(void)
         cmocka_unit_test(every_failing_call),
         cmocka_unit_test(killed_at_every_call),
         cmocka_unit_test(replaced_at_every_call),
+        cmocka_unit_test(replaced_without_a_swap),
         cmocka_unit_test(files_may_not_grow),
         cmocka_unit_test(first_save_fails),
         cmocka_unit_test(two_writers),

@@ -90,46 +90,116 @@ static char *member(const char *root, int64_t step, const char *name)
     return path;
 }
 
-static void broken_ones_are_skipped(void **state)
+/* 4 cut short, 2 with a changed manifest; 1 and 3 are whole. */
+static char *half_broken(void)
 {
-    (void)state;
     struct err e;
-    char *root = scratch_new(), *path, *text;
+    char *root = scratch_new(), *text;
     size_t n;
     for (int step = 1; step <= 4; step++) save(root, step, step, 0);
-
-    char *data = member(root, 4, "boxes-00000.safetensors"); /* cut short */
+    char *data = member(root, 4, "boxes-00000.safetensors"), *manifest = member(root, 2, "manifest.json");
     assert_int_equal(truncate(data, 500), 0);
-    state_check(root, 3);
-
-    char *config = member(root, 3, "config.yaml"); /* missing */
-    assert_int_equal(unlink(config), 0);
-    state_check(root, 2);
-
-    char *manifest = member(root, 2, "manifest.json"); /* changed */
     assert_ok(fs_read_all(manifest, 1 << 20, &text, &n, &e));
     *strchr(text, '2') = '3';
     assert_ok(fs_write_atomic(manifest, text, n, &e));
-    state_check(root, 1);
+    xfree(text);
+    xfree(manifest);
+    xfree(data);
+    return root;
+}
+
+/* The newest is never guessed: what may be newer than all that can be used is an error that names both. */
+static void the_newest_is_not_guessed(void **state)
+{
+    (void)state;
+    struct err e;
+    char *root = half_broken(), *path, *nearest;
+    assert_err(ERR_CORRUPT, "step-00000004 cannot be used", ckpt_newest(root, &path, &nearest, &e));
+    assert_null(path);
+    assert_string_equal(strrchr(nearest, '/'), "/step-00000003");
+    xfree(nearest);
+    assert_err(ERR_CORRUPT, "boxes-00000.safetensors: has 500 bytes", ckpt_find_latest(root, &path, &e));
+    assert_non_null(strstr(e.text, "the nearest that can be used is"));
+
+    /* a person chose 3: what is in the way is moved, the broken one that is older is left, nothing is lost */
+    char *three = fs_join(root, "step-00000003"), *aside = fs_join(root, "step-00000004.aside-1");
+    assert_ok(ckpt_set_aside(root, three, &e));
+    assert_true(fs_is_dir(aside));
+    latest_is(root, 3);
+    state_check(root, 3);
 
     struct ckpt_listing *list;
     int count;
     assert_ok(ckpt_list(root, &list, &count, &e));
-    assert_int_equal(count, 4);
-    for (int i = 0; i < count; i++) assert_true((*list[i].problem == 0) == (list[i].step == 1));
+    assert_int_equal(count, 3);
+    for (int i = 0; i < count; i++) assert_int_equal(list[i].code, list[i].step == 2 ? ERR_CORRUPT : OK);
     ckpt_list_free(list, count);
 
     save(root, 5, 5, 1); /* keeping one removes the complete ones only: the broken are for a person to look at */
-    assert_ok(ckpt_find_latest(root, &path, &e));
-    state_check(path, 5);
+    latest_is(root, 5);
     assert_ok(ckpt_list(root, &list, &count, &e));
-    assert_int_equal(count, 4);
+    assert_int_equal(count, 2);
     ckpt_list_free(list, count);
-    xfree(path);
-    xfree(text);
+    assert_true(fs_is_dir(aside));
+    xfree(aside);
+    xfree(three);
+    scratch_free(root);
+}
+
+/* Rewound to 2, which was published last and has lost its manifest: `latest` tells that it may be the newest. */
+static void a_rewound_one_without_manifest(void **state)
+{
+    (void)state;
+    struct err e;
+    char *root = scratch_new(), *path;
+    for (int step = 1; step <= 4; step++) save(root, step, step, 0);
+    save(root, 2, 20, 0);
+    char *manifest = member(root, 2, "manifest.json");
+    assert_int_equal(unlink(manifest), 0);
+    assert_err(ERR_CORRUPT, "step-00000002 cannot be used", ckpt_find_latest(root, &path, &e));
+    save(root, 5, 5, 0); /* published since: 2 is older for certain */
+    state_check(root, 5);
     xfree(manifest);
+    scratch_free(root);
+}
+
+/* Nothing that can be used: an error, not "there is none". The same for what `latest` alone speaks of. */
+static void none_can_be_used(void **state)
+{
+    (void)state;
+    struct err e;
+    char *root = scratch_new(), *path, *nearest;
+    save(root, 7, 7, 0);
+    char *config = member(root, 7, "config.yaml");
+    assert_int_equal(truncate(config, 9), 0); /* an attachment, one byte short */
+    assert_err(ERR_CORRUPT, "there is no other", ckpt_newest(root, &path, &nearest, &e));
+    assert_null(nearest);
+    assert_err(ERR_CORRUPT, "config.yaml: has 9 bytes", ckpt_find_latest(root, &path, &e));
+    char *dir = fs_join(root, "step-00000007");
+    assert_ok(fs_remove_tree(dir, &e));
+    assert_err(ERR_CORRUPT, "latest names step-00000007, which is not there", ckpt_find_latest(root, &path, &e));
+    save(root, 3, 3, 0);
+    state_check(root, 3);
+    xfree(dir);
     xfree(config);
+    scratch_free(root);
+}
+
+/* Saving a step again replaces what can be read, and moves aside what cannot. */
+static void the_unreadable_is_not_replaced(void **state)
+{
+    (void)state;
+    char *root = half_broken(), *aside = fs_join(root, "step-00000004.aside-1"), *three = fs_join(root, "step-00000003.aside-1");
+    save(root, 4, 40, 0);
+    save(root, 3, 30, 0);
+    assert_true(fs_is_dir(aside));
+    assert_false(fs_exists(three));
+    char *data = fs_join(aside, "boxes-00000.safetensors");
+    assert_int_equal(fs_size(data), 500);
+    state_check(root, 30);
     xfree(data);
+    xfree(three);
+    xfree(aside);
     scratch_free(root);
 }
 
@@ -250,7 +320,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(oldest_are_removed),
         cmocka_unit_test(paths_that_mean_a_checkpoint),
-        cmocka_unit_test(broken_ones_are_skipped),
+        cmocka_unit_test(the_newest_is_not_guessed),
+        cmocka_unit_test(a_rewound_one_without_manifest),
+        cmocka_unit_test(none_can_be_used),
+        cmocka_unit_test(the_unreadable_is_not_replaced),
         cmocka_unit_test(every_byte_counts),
         cmocka_unit_test(damage_is_named),
         cmocka_unit_test(newer_formats_are_refused),
