@@ -1,7 +1,6 @@
-/* Plain appends to one file; on resume the file is rewritten up to the step that the checkpoint holds. */
+/* Plain appends to one file. On resume it is cut behind the step that the checkpoint holds, from its end: what is kept is not read. */
 #include "run/metrics.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,11 +8,15 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "run/append.h"
+#include "run/loads.h"
+#include "run/tail.h"
 #include "run/tensorboard.h"
 
 struct metrics {
-    FILE *f;
-    char *path;
+    struct append to;
+    char *path, *dir;
+    struct loads *loads; /* NULL until a step has any */
     struct tb *tb;
 };
 
@@ -26,24 +29,22 @@ static int64_t line_step(const char *line, size_t n)
     return step;
 }
 
-/* Keeps whole lines of steps up to `after`. */
-static int keep_until(const char *path, int64_t after, struct err *e)
+static bool is_done(void *after, const char *line, size_t n)
 {
-    char *text;
-    size_t n;
-    if (!fs_exists(path)) return OK;
-    int rc = fs_read_all(path, (size_t)1 << 32, &text, &n, e);
-    if (rc) return rc;
-    struct str keep = {0};
-    for (char *p = text, *end; p < text + n; p = end + 1) {
-        end = memchr(p, '\n', (size_t)(text + n - p));
-        if (!end) break;
-        int64_t step = line_step(p, (size_t)(end - p));
-        if (step >= 0 && step <= after) str_add(&keep, p, (size_t)(end - p) + 1);
-    }
-    if (keep.n != n) rc = fs_write_atomic(path, str_text(&keep), keep.n, e);
-    str_free(&keep);
-    xfree(text);
+    int64_t step = line_step(line, n);
+    return step >= 0 && step <= *(int64_t *)after;
+}
+
+/* A run that begins writes a file of its own: what is there is of another, and stays. */
+static int set_aside(const char *path, struct err *e)
+{
+    int64_t bytes;
+    char *to;
+    int rc = fs_look(path, &bytes, e);
+    if (rc || bytes <= 0) return rc;
+    rc = fs_set_aside(path, &to, e);
+    if (!rc) log_warn("%s is of a run that this one does not go on from: it was moved to %s", path, to);
+    xfree(to);
     return rc;
 }
 
@@ -52,11 +53,10 @@ int metrics_open(struct metrics **out, const char *dir, int64_t after, bool tens
     struct metrics *m = xcalloc(1, sizeof *m);
     *out = NULL;
     m->path = fs_join(dir, "metrics.jsonl");
-    int rc = keep_until(m->path, after, e);
-    if (!rc) {
-        m->f = fopen(m->path, "a");
-        if (!m->f) rc = err_errno(e, ERR_IO, errno, "cannot write %s", m->path);
-    }
+    m->dir = xstrdup(dir);
+    int64_t cut;
+    int rc = after > 0 ? tail_cut(m->path, is_done, &after, &cut, e) : set_aside(m->path, e);
+    if (!rc) rc = append_open(&m->to, m->path, e);
     if (!rc && tensorboard) {
         char *tb = fs_join(dir, "tensorboard");
         rc = tb_open(&m->tb, tb, e);
@@ -74,20 +74,20 @@ int metrics_open(struct metrics **out, const char *dir, int64_t after, bool tens
 int metrics_close(struct metrics *m, struct err *e)
 {
     if (!m) return OK;
-    int rc = OK;
-    if (m->f && fclose(m->f)) rc = err_errno(e, ERR_IO, errno, "cannot write %s", m->path);
+    int rc = append_close(&m->to, e);
     int tb = tb_close(m->tb, rc ? NULL : e);
+    if (!rc) rc = tb;
+    int loads = loads_close(m->loads, rc ? NULL : e);
     xfree(m->path);
+    xfree(m->dir);
     xfree(m);
-    return rc ? rc : tb;
+    return rc ? rc : loads;
 }
 
 static int append(struct metrics *m, struct str *line, struct err *e)
 {
     str_putc(line, '\n');
-    int rc = OK;
-    if (fwrite(line->p, 1, line->n, m->f) != line->n || fflush(m->f))
-        rc = err_errno(e, ERR_IO, errno, "cannot write %s", m->path);
+    int rc = append_add(&m->to, line->p, line->n, e);
     str_free(line);
     return rc;
 }
@@ -97,16 +97,12 @@ static void put_experts(struct json_out *o, const struct metrics_step *s)
     json_put_real_digits(o, "balance_loss", s->balance_loss, 9);
     json_put_real_digits(o, "z_loss", s->z_loss, 9);
     json_put_real_digits(o, "load_worst", s->load_worst, 4);
-    json_begin_object(o, "expert_load");
-    for (int l = 0; l < s->layers; l++) {
-        char key[16];
-        if (!s->load[l]) continue;
-        snprintf(key, sizeof key, "%d", l);
-        json_begin_array(o, key);
-        for (int e = 0; e < s->experts; e++) json_put_int(o, NULL, (int64_t)s->load[l][e]);
-        json_end_array(o);
-    }
-    json_end_object(o);
+}
+
+static int add_loads(struct metrics *m, const struct metrics_step *s, struct err *e)
+{
+    int rc = m->loads ? OK : loads_open(&m->loads, m->dir, s->step, s->load, s->layers, s->experts, e);
+    return rc ? rc : loads_add(m->loads, s->step, s->load, e);
 }
 
 int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
@@ -141,10 +137,15 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
         if (s->async) tb_scalar(m->tb, "async/staleness_max", s->step, (double)s->staleness_max);
         if (s->load) tb_scalar(m->tb, "experts/balance_loss", s->step, s->balance_loss);
         if (s->load) tb_scalar(m->tb, "experts/load_worst", s->step, s->load_worst);
-        int rc = tb_flush(m->tb, e);
-        if (rc) return rc;
+        struct err why;
+        if (tb_flush(m->tb, &why)) { /* a picture of the run, not the run */
+            log_warn("%s: no more events for TensorBoard are written", why.text);
+            (void)tb_close(m->tb, NULL);
+            m->tb = NULL;
+        }
     }
-    return append(m, &line, e);
+    int rc = append(m, &line, e);
+    return rc || !s->load ? rc : add_loads(m, s, e);
 }
 
 int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, int64_t valid_tokens, struct err *e)

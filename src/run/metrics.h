@@ -1,7 +1,8 @@
-/* metrics.h: what a run says of itself: metrics.jsonl (one object per step), TensorBoard events, the progress line.
+/* metrics.h: what a run says of itself: metrics.jsonl (one object per step), expert_load.bin, TensorBoard events, the progress line.
  *
  * Invariants
- *   1. metrics.jsonl holds each step once, in order: a run that resumes at step s drops the lines after s.
+ *   1. metrics.jsonl holds each step once, in order: a run that resumes at step s drops the lines after s, when its checkpoint was
+ *      loaded. A run that begins moves the file of another one aside.
  *   2. Every line is whole: written in one piece and flushed.
  * Floor 6. Order: Local to the rank that reports.
  */
@@ -33,7 +34,7 @@ struct metrics_step {
 };
 
 struct metrics;
-/* after: steps already done; lines of later steps are dropped. */
+/* after: steps already done, whose checkpoint was loaded; lines of later steps are dropped. 0: a run that begins. */
 int metrics_open(struct metrics **m, const char *dir, int64_t after, bool tensorboard, struct err *e);
 int metrics_close(struct metrics *m, struct err *e);
 int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e);
