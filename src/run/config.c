@@ -181,7 +181,9 @@ const struct conf_row config_rows[] = {
 
     INT("checkpoint.every", checkpoint.every, "500", 0, 1e12, "steps between checkpoints; 0: only at the end"),
     INT("checkpoint.keep", checkpoint.keep, "3", 0, 1e9, "newest checkpoints to keep; 0: all"),
-    TEXT("checkpoint.resume", checkpoint.resume, "auto", "auto: from the newest of run.dir; never; or a checkpoint"),
+    TEXT("checkpoint.resume", checkpoint.resume, "auto",
+         "auto: from the newest of run.dir, and an error where that cannot be used; step-00000500: that one of run.dir; a path; never: "
+         "afresh, what is there is moved aside"),
 
     TEXT("run.dir", run.dir, "runs/default", "where everything of this run is written"),
     INT("run.steps", run.steps, "1000", 1, 1e12, "optimizer steps in all"),

@@ -95,8 +95,7 @@ int save_checkpoint(const struct engine *g, const struct ranks *r, const struct 
     return rc;
 }
 
-/* The compute copy of what was loaded; whole copies of shared state are completed by the others. */
-static void derive_compute(struct engine *g)
+void save_derive(struct engine *g)
 {
     const struct store *s = &g->store;
     for (int i = 0; s->dtype != DT_F32 && i < g->params.n; i++) {
@@ -107,32 +106,14 @@ static void derive_compute(struct engine *g)
     exchange_publish(&g->exchange);
 }
 
-int save_resume(struct engine *g, const char *path, int64_t *step, int64_t *tokens, struct err *e)
+int save_resume(struct engine *g, struct ckpt *c, struct err *e)
 {
-    struct ckpt *c;
-    int rc = ckpt_open(&c, path, e);
-    if (rc) return err_prefix(e, "cannot resume");
     struct ckpt_tensor *t;
     int64_t n = describe(g, false, &t);
-    rc = ckpt_check_attachments(c, e);
+    int rc = ckpt_check_attachments(c, e);
     if (!rc) rc = ckpt_check(c, t, n, e); /* also that it holds nothing more: a model of fewer layers is another model */
     if (!rc) rc = ckpt_load(c, t, n, e);
-    if (!rc) derive_compute(g);
-    *step = ckpt_step(c);
-    *tokens = ckpt_tokens(c);
     if (rc) err_prefix(e, "cannot resume");
     xfree(t);
-    ckpt_close(c);
     return rc;
-}
-
-int save_position(const char *path, int64_t *step, int64_t *tokens, struct err *e)
-{
-    struct ckpt *c;
-    int rc = ckpt_open(&c, path, e);
-    if (rc) return err_prefix(e, "cannot resume");
-    *step = ckpt_step(c);
-    *tokens = ckpt_tokens(c);
-    ckpt_close(c);
-    return OK;
 }

@@ -22,9 +22,9 @@ struct save_info {
     int32_t bos, eos;
 };
 int save_checkpoint(const struct engine *g, const struct ranks *r, const struct save_info *s, struct err *e);
-/* Weights, moments, step and tokens. A checkpoint without moments of the kind asked for is refused. */
-int save_resume(struct engine *g, const char *path, int64_t *step, int64_t *tokens, struct err *e);
-/* Step and tokens alone, for a rank that gets its weights from others. Local. */
-int save_position(const char *path, int64_t *step, int64_t *tokens, struct err *e);
+/* Weights and moments. A checkpoint without moments of the kind asked for is refused. Local: the ranks agree before save_derive. */
+int save_resume(struct engine *g, struct ckpt *c, struct err *e);
+/* The compute copy of what was loaded; whole copies of shared state are completed by the others. */
+void save_derive(struct engine *g);
 
 #endif

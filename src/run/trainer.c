@@ -16,6 +16,7 @@
 #include "run/metrics.h"
 #include "run/ranks.h"
 #include "run/replicas.h"
+#include "run/resume.h"
 #include "run/same.h"
 #include "run/samples.h"
 #include "run/save.h"
@@ -180,30 +181,29 @@ static int fresh_weights(struct trainer *t, struct err *e)
     if (rc) return rc;
     rc = source_load(&t->engine->store, &t->engine->kernels, &t->engine->stream, w, e);
     if (!rc && t->leads) log_info("weights from %s", t->cfg.model.from);
-    if (!rc) exchange_publish(&t->engine->exchange);
     weights_close(w);
     return rc;
 }
 
 static int open_weights(struct trainer *t, struct err *e)
 {
-    char *path = NULL;
-    const char *how = t->cfg.checkpoint.resume;
-    int rc = together(t, t->leads ? ckpt_clean(t->checkpoints, e) : OK, e);
+    struct resume r;
+    int rc = resume_choose(&r, t->ranks.world, &t->cfg, t->conf, t->checkpoints, e);
     if (rc) return rc;
-    if (!strcmp(how, "auto"))
-        rc = ckpt_find_latest(t->checkpoints, &path, e);
-    else if (strcmp(how, "never"))
-        rc = ckpt_resolve(how, &path, e);
-    if (rc) return err_prefix(e, "%s: checkpoint.resume", conf_where(t->conf, "checkpoint.resume"));
-    if (!path) return fresh_weights(t, e);
-    rc = is_worker(t) ? save_position(path, &t->step, &t->tokens, e)
-                      : save_resume(t->engine, path, &t->step, &t->tokens, e);
-    if (!rc) {
-        if (t->leads) log_info("resumed from %s: %lld steps done", path, (long long)t->step);
-        if (!strcmp(how, "auto")) t->saved = t->step;
+    if (!r.ckpt) rc = fresh_weights(t, e);
+    else if (!is_worker(t)) rc = save_resume(t->engine, r.ckpt, e);
+    if (rc && r.ckpt && rc != ERR_REQUEST) resume_advise(t->checkpoints, ckpt_path(r.ckpt), e);
+    rc = together(t, rc, e); /* before any rank sends what it read */
+    if (!rc && !is_worker(t) && r.ckpt) save_derive(t->engine);
+    if (!rc && !is_worker(t) && !r.ckpt && t->cfg.model.from) exchange_publish(&t->engine->exchange);
+    if (!rc && r.ckpt) {
+        t->step = ckpt_step(r.ckpt);
+        t->tokens = ckpt_tokens(r.ckpt);
+        if (r.own) t->saved = t->step;
+        if (t->leads) log_info("resumed from %s: %lld steps done", ckpt_path(r.ckpt), (long long)t->step);
     }
-    xfree(path);
+    if (!rc) rc = together(t, t->leads ? resume_done(&r, t->checkpoints, e) : OK, e);
+    resume_free(&r);
     return rc;
 }
 
@@ -288,7 +288,7 @@ static int trainer_open(struct trainer *t, struct job *j, struct comm *world, st
     if (!rc) rc = together(t, open_engine(t, e), e);
     if (!rc) sum_ranks(t);
     if (!rc) rc = together(t, open_serve(t, e), e);
-    if (!rc) rc = together(t, open_weights(t, e), e);
+    if (!rc) rc = open_weights(t, e);
     if (!rc && t->serve) serve_begin(t->serve, t->step);
     if (!rc) rc = together(t, write_config(t, e), e);
     if (!rc && t->leads) rc = metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e);

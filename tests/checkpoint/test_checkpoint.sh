@@ -71,7 +71,7 @@ wants 2 "$file" $c verify gpt2
 head -c $((size - 1)) good >"$file"
 wants 0 'broken' $c list gpt2
 wants 2 'bytes' $c verify gpt2/step-00000000
-wants 2 'no complete checkpoint' $c verify gpt2
+wants 2 'there is no other' $c verify gpt2
 cp good "$file"
 wants 0 'ok' $c verify gpt2
 echo PASSED

@@ -1,105 +1,11 @@
 /* Runs from config to checkpoint, in this process: stopping and resuming changes no bit, the files say what they
  * promise, and what goes wrong leaves the last checkpoint as it was. Signals and kills are in test_stop.sh. */
-#include "run/toy.h"
+#include "run/runs.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include "base/fs.h"
-#include "base/json.h"
-#include "base/str.h"
 #include "data/dataset.h"
-#include "run/trainer.h"
-
-enum { MAX_KEYS = 40 };
-struct folder {
-    char dir[64], text[96];
-};
-
-static void folder_open(struct folder *f)
-{
-    struct err e = {0};
-    struct str s = {0};
-    snprintf(f->dir, sizeof f->dir, "/tmp/tutti-trainer-XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
-    snprintf(f->text, sizeof f->text, "%s/text.txt", f->dir);
-    for (int i = 0; i < 400; i++)
-        str_printf(&s, "%d. The quick brown fox jumps over %u lazy dogs; they sleep.\n", i, rng_u32(1, 1, (uint64_t)i) % 9);
-    assert_int_equal(fs_write_atomic(f->text, str_text(&s), s.n, &e), OK);
-    str_free(&s);
-}
-
-static void folder_close(struct folder *f)
-{
-    struct err e = {0};
-    assert_int_equal(fs_remove_tree(f->dir, &e), OK);
-}
-
-/* Trains in f->dir/name with the given keys (NULL-terminated) over those of a toy. */
-static int train(const struct folder *f, const char *name, const char *const *more, struct trainer_result *r, struct err *e)
-{
-    static const char *const usual[] = {"model.layers=2", "model.hidden=32", "model.heads=4", "model.kv_heads=2",
-                                        "model.ffn=44", "model.seq_len=24", "batch.global=4", "batch.micro=2",
-                                        "optimizer.lr=0.01", "optimizer.schedule.warmup_steps=3", "run.steps=8",
-                                        "run.threads=1", "checkpoint.every=5", NULL};
-    char data[160], dir[160];
-    char *keys[MAX_KEYS];
-    int n = 0;
-    snprintf(data, sizeof data, "data.train=%s", f->text);
-    snprintf(dir, sizeof dir, "run.dir=%s/%s", f->dir, name);
-    keys[n++] = data;
-    keys[n++] = dir;
-    for (int i = 0; usual[i]; i++) keys[n++] = (char *)(uintptr_t)usual[i];
-    for (int i = 0; more && more[i]; i++) keys[n++] = (char *)(uintptr_t)more[i];
-    assert_true(n <= MAX_KEYS);
-    memset(e, 0, sizeof *e);
-    return trainer_run(NULL, keys, n, 1, r, e);
-}
-
-static struct trainer_result train_ok(const struct folder *f, const char *name, const char *const *more)
-{
-    struct trainer_result r;
-    struct err e;
-    if (train(f, name, more, &r, &e)) fail_msg("%s: %s", name, e.text);
-    return r;
-}
-#define KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
-static char *read_file(const struct folder *f, const char *name, const char *file, size_t *n)
-{
-    char path[256], *text;
-    struct err e = {0};
-    snprintf(path, sizeof path, "%s/%s/%s", f->dir, name, file);
-    if (fs_read_all(path, 1 << 26, &text, n, &e)) fail_msg("%s", e.text);
-    return text;
-}
-
-static void same_file(const struct folder *f, const char *a, const char *b, const char *file)
-{
-    size_t n, m;
-    char *x = read_file(f, a, file, &n), *y = read_file(f, b, file, &m);
-    if (n != m || memcmp(x, y, n)) fail_msg("%s of %s and %s differ", file, a, b);
-    xfree(x);
-    xfree(y);
-}
-
-/* Lines of metrics.jsonl as JSON, up to `most`. */
-static int read_metrics(const struct folder *f, const char *name, struct json **line, int most)
-{
-    size_t n;
-    struct err e = {0};
-    char *text = read_file(f, name, "metrics.jsonl", &n);
-    int count = 0;
-    for (char *p = text, *end; (end = strchr(p, '\n')); p = end + 1) {
-        assert_true(count < most);
-        if (json_parse(&line[count++], p, (size_t)(end - p), "metrics.jsonl", &e)) fail_msg("%s", e.text);
-    }
-    assert_int_equal(text[n - 1], '\n');
-    xfree(text);
-    return count;
-}
 
 /* Everything but times and bytes is the same (more threads take more scratch). */
 static void same_metrics(const struct folder *f, const char *a, const char *b, int lines)
