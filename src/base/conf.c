@@ -355,7 +355,7 @@ static int apply_row(const struct source *s, struct scope *sc, const struct conf
     return code;
 }
 
-/* An unknown key: the nearest known path, or what there is in this section. */
+/* An unknown key: the nearest known path, or what there is in this section. `path` is the whole of what was asked for. */
 static int refuse_key(const struct source *s, const struct scope *sc, const char *prefix, const char *key,
                       const char *path, int line)
 {
@@ -378,6 +378,13 @@ static int refuse_key(const struct source *s, const struct scope *sc, const char
         const char *dot = strrchr(sc->rows[i].path, '.');
         if (!strcmp(dot ? dot + 1 : sc->rows[i].path, key))
             return refuse(s, line, sc->label, path, "unknown key; did you mean %s?", sc->rows[i].path);
+    }
+    if (!n_here) { /* a section that does not exist: what there is in the one around it */
+        char *outer = arena_strdup(s->arena, prefix), *name, *dot;
+        outer[n_prefix - 1] = 0; /* without its last dot */
+        dot = strrchr(outer, '.');
+        name = dot ? dot + 1 : outer;
+        return refuse_key(s, sc, dot ? arena_printf(s->arena, "%.*s", (int)(name - outer), outer) : "", name, path, line);
     }
     struct str all = {0};
     for (int i = 0; i < n_here; i++) str_printf(&all, "%s%s", i ? ", " : "", here[i]);

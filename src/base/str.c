@@ -123,6 +123,18 @@ int str_distance(const char *a, const char *b)
     return d;
 }
 
+/* fp16 and fp32, h100 and h200: names that differ in their numbers alone are two things, not one mistyped. */
+static bool differ_in_numbers_alone(const char *a, const char *b)
+{
+    static const char digits[] = "0123456789";
+    for (;; a++, b++) {
+        a += strspn(a, digits);
+        b += strspn(b, digits);
+        if (*a != *b) return false;
+        if (!*a) return true;
+    }
+}
+
 const char *str_nearest(const char *word, const char *const *words, int n)
 {
     /* Near: one edit for every three letters. More, and the suggestion reads as a non sequitur. */
@@ -130,7 +142,7 @@ const char *str_nearest(const char *word, const char *const *words, int n)
     const char *nearest = NULL;
     for (int i = 0; i < n; i++) {
         int d = str_distance(word, words[i]);
-        if (d >= best) continue;
+        if (d >= best || (d && differ_in_numbers_alone(word, words[i]))) continue;
         best = d;
         nearest = words[i];
     }

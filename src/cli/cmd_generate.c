@@ -118,6 +118,9 @@ int cmd_generate(int argc, char **argv)
     if (!rc && log_is_terminal())
         log_info("%lld prompt tokens in %.2f s, %lld new ones at %.1f tokens/s (%s)", (long long)r.prompt_tokens, r.prompt_s,
                  (long long)r.tokens, r.tokens_s > 0 ? (double)r.tokens / r.tokens_s : 0, r.stopped);
+    if (!rc && !strcmp(r.stopped, "cache full"))
+        log_warn("stopped after %lld of %lld new tokens: with the prompt these are the %lld positions that the model has", (long long)r.tokens,
+                 (long long)q.max_tokens, (long long)generator_room(g));
     generator_free(g);
     if (d) device_free(d);
     tokenizer_free(t);

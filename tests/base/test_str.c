@@ -44,6 +44,11 @@ static void suggests_what_is_near_and_nothing_else(void **state)
     assert_string_equal(str_nearest("lrr", words, 5), "lr");
     assert_null(str_nearest("optimizer", words, 5));
     assert_null(str_nearest("zz", words, 5));
+    static const char *const numbers[] = {"fp32", "bf16", "h100-sxm"};
+    assert_null(str_nearest("fp16", numbers, 1));
+    assert_null(str_nearest("h200-sxm", numbers, 3));
+    assert_null(str_nearest("fp8", numbers, 1));
+    assert_string_equal(str_nearest("pf32", numbers, 1), "fp32");
 }
 
 static void utf8_takes_only_what_is_valid(void **state)
