@@ -2,6 +2,7 @@
  *
  *     fuzz_x [-max_total_time=SECONDS] [-runs=N] [-seed=N] SCRATCH_DIR [SEED_DIR ...]
  *
+ * -runs=0 replays the seeds only; with -runs the clock ends nothing, so that what ran is the same everywhere.
  * Runs every seed as it is, then mutants of seeds: flipped bits, replaced bytes, cuts, doubled stretches, and
  * two seeds spliced. Mutant i is a pure function of (seed number, i), so a crash repeats. Every input is written
  * to SCRATCH_DIR/last-input before it runs: after a crash or a hang (10 s) that file is the culprit. There is no
@@ -157,7 +158,7 @@ static double flag(int argc, char **argv, const char *name, double otherwise)
 
 int main(int argc, char **argv)
 {
-    double seconds = flag(argc, argv, "-max_total_time=", 5), runs = flag(argc, argv, "-runs=", 1e18);
+    double runs = flag(argc, argv, "-runs=", -1), seconds = flag(argc, argv, "-max_total_time=", runs < 0 ? 5 : 1e9);
     uint64_t seed = (uint64_t)flag(argc, argv, "-seed=", 1);
     struct corpus c = {.last_input = -1};
     for (int i = 1; i < argc; i++) {
@@ -178,7 +179,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < c.n; i++) run_one(&c, &c.inputs[i]);
     char *room = xmalloc(INPUT_BYTES);
     uint64_t n = 0;
-    while ((double)n < runs && clock_now_s() < until) run_mutant(&c, seed, n++, room);
+    while ((runs < 0 || (double)n < runs) && clock_now_s() < until) run_mutant(&c, seed, n++, room);
     fprintf(stderr, "%d seeds and %llu mutants\n", c.n, (unsigned long long)n);
     for (int i = 0; i < c.n; i++) xfree(c.inputs[i].p);
     xfree(c.inputs);
