@@ -111,7 +111,7 @@ int cmd_explain(int argc, char **argv)
                "  memory    bytes by category, and what a microbatch keeps\n"
                "  comm      what is sent in a step, and when\n"
                "As rank 0 of RANKS (default 1) has it.\n\n"
-               "  layout --svg FILE   a picture of all ranks: who has which tokens, layers and parts of parameters\n");
+               "  layout --svg FILE   a picture of all ranks (any number; those alike are folded): who has which tokens, layers and\n                      parts of parameters\n");
         return 0;
     }
     struct cli_args a;
@@ -132,6 +132,11 @@ int cmd_explain(int argc, char **argv)
     struct comm *world = NULL;
     struct str out = {0};
     rc = cli_config(&c, NULL, arena, a.config, a.overrides, a.n_overrides, (int)a.ranks, &e);
+    if (!rc && svg) { /* it makes every rank that it draws, and no tape */
+        rc = write_picture(&c, (int)a.ranks, svg, &e);
+        arena_free(arena);
+        return rc ? cli_fail(&e) : 0;
+    }
     if (!rc) rc = device_null_new(&x.d, &e);
     struct comm_config link = rc ? (struct comm_config){0} : config_comm(&c);
     if (!rc && a.ranks > 1) rc = comm_world_null(&world, 0, (int)a.ranks, &link, &e);
@@ -139,8 +144,7 @@ int cmd_explain(int argc, char **argv)
     struct engine_config ec = rc ? (struct engine_config){0} : config_engine(&c);
     if (!rc) ranks_engine(&x.ranks, &ec);
     if (!rc) rc = engine_new(&x.g, &ec, x.d, &e);
-    if (!rc && svg) rc = write_picture(&c, (int)a.ranks, svg, &e);
-    else if (!rc) rc = t->print(&x, &out, &e);
+    if (!rc) rc = t->print(&x, &out, &e);
     if (!rc) fputs(str_text(&out), stdout);
     engine_free(x.g);
     ranks_fini(&x.ranks);

@@ -30,9 +30,9 @@ static int new_shard(struct engine *g, struct err *e)
     return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){0}, e);
 }
 
-static int new_store(struct engine *g, struct err *e)
+static struct store_config store_of(const struct engine *g)
 {
-    struct store_config c = {
+    return (struct store_config){
         .stateless = g->cfg.n_servers > 0,
         .dtype = g->cfg.dtype,
         .training = g->cfg.training,
@@ -46,6 +46,11 @@ static int new_store(struct engine *g, struct err *e)
         .many = g->cfg.n_microbatches > 1 || g->n_stages > 1,
         .once = g->cfg.reduce_once || g->cfg.exact_order,
     };
+}
+
+static int new_store(struct engine *g, struct err *e)
+{
+    struct store_config c = store_of(g);
     CHECK(!c.once || !g->cfg.exact_order || (g->n_stages == 1 && (g->peak.both == 1 || g->cfg.n_microbatches == 1)),
           "exact_order with several microbatches alive");
     int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e), param_slots = 0, grad_slots = 0;
@@ -192,10 +197,10 @@ static void bind(struct engine *g)
     }
 }
 
-int engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e)
+/* The rank's place and its table of parameters. */
+static int begin(struct engine **out, const struct engine_config *c, struct device *d, struct err *e)
 {
-    struct engine *g = xcalloc(1, sizeof *g);
-    *out = NULL;
+    struct engine *g = *out = xcalloc(1, sizeof *g);
     g->cfg = *c;
     g->dev = d;
     g->stream.dev = d;
@@ -204,25 +209,43 @@ int engine_new(struct engine **out, const struct engine_config *c, struct device
     g->collectives.inner = c->cp_inner;
     g->collectives.outer = c->cp_outer;
     int rc = model_check(&c->model, e);
-    if (!rc) rc = kernel_table_init(&g->kernels, c->kernels, c->threads, d->counts_only, e);
     if (!rc) model_declare(&c->model, &g->cfg.par, &g->params);
-    if (!rc && is_server(c)) {
-        rc = new_shard(g, e);
-        if (!rc) *out = g;
-        if (rc) engine_free(g);
-        return rc;
-    }
+    return rc;
+}
+
+/* Done, or nothing at all. */
+static int finish(struct engine **out, int rc)
+{
+    if (!rc) return OK;
+    engine_free(*out);
+    *out = NULL;
+    return rc;
+}
+
+int engine_new_paper(struct engine **out, const struct engine_config *c, struct device *d, struct err *e)
+{
+    CHECK(d->counts_only, "paper on a device with bytes");
+    int rc = begin(out, c, d, e);
+    struct engine *g = *out;
+    if (!rc && is_server(c)) return finish(out, new_shard(g, e));
+    if (!rc) rc = build_schedule(g, e);
+    struct store_config sc = store_of(g);
+    if (!rc) rc = store_new_shared(&g->store, &g->params, d, &sc, e);
+    return finish(out, rc);
+}
+
+int engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e)
+{
+    int rc = begin(out, c, d, e);
+    struct engine *g = *out;
+    if (!rc) rc = kernel_table_init(&g->kernels, c->kernels, c->threads, d->counts_only, e);
+    if (!rc && is_server(c)) return finish(out, new_shard(g, e));
     if (!rc) rc = build_schedule(g, e);
     if (!rc) rc = build_stages(g, e);
     if (!rc) rc = build_itineraries(g, e);
     if (!rc) rc = new_buffers(g, e);
-    if (rc) {
-        engine_free(g);
-        return rc;
-    }
-    bind(g);
-    *out = g;
-    return OK;
+    if (!rc) bind(g);
+    return finish(out, rc);
 }
 
 static void free_buffers(struct buffer *list, int n)

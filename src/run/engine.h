@@ -129,6 +129,9 @@ int64_t engine_seq_here(const struct engine *g);
 int64_t engine_crossing(const struct engine *g);
 
 int engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e);
+/* As far as its paper goes: parameters, schedule, stages and the store, without the programs; it says who holds what, and
+ * cannot step. d only counts. Local. */
+int engine_new_paper(struct engine **out, const struct engine_config *c, struct device *d, struct err *e);
 void engine_free(struct engine *g);
 /* Initial weights from the seed. */
 void engine_init(struct engine *g);

@@ -19,6 +19,16 @@ done
 grep -q "no/such" "$dir/err" || fail "does not name the folder: $(cat "$dir/err")"
 "$tutti" explain examples/fsdp.yaml tape -n 4 --svg "$dir/x.svg" 2>"$dir/err"
 [ $? = 2 ] || fail "a picture of the tape is not refused"
-"$tutti" explain examples/fsdp.yaml layout -n 32 batch.global=32 --svg "$dir/x.svg" 2>"$dir/err" && fail "32 ranks are drawn"
-grep -q "room for 16 ranks" "$dir/err" || fail "32 ranks: $(cat "$dir/err")"
+# More ranks than there is room for: those that are alike are folded, and it says so.
+"$tutti" explain examples/fsdp.yaml layout -n 32 batch.global=32 --svg "$dir/x.svg" || fail "32 ranks are not drawn"
+grep -q "ranks 2 to 30: 29 more along dp, alike" "$dir/x.svg" || fail "what is folded of 32 ranks is not said: $(grep -o '>ranks[^<]*' "$dir/x.svg")"
+grep -q "3 ranks are drawn; bands stand for the other 29" "$dir/x.svg" || fail "32 ranks: no word on how many are drawn"
+"$tutti" explain examples/fsdp.yaml layout -n 16384 batch.global=16384 parallel.tp=4 parallel.pp=8 model.hidden=4096 model.heads=32 model.kv_heads=8 model.ffn=12288 model.vocab=65536 model.layers=48 --svg "$dir/x.svg" || fail "16384 ranks are not drawn"
+grep -q "more groups of 4 along dp, alike" "$dir/x.svg" || fail "16384 ranks: $(grep -o '>ranks[^<]*' "$dir/x.svg")"
+# Every expert is named, in ranges; what colours mean is said in sentences.
+grep -q ">experts 0 to 3 of 8: gate<" docs/layouts/mixtral-ep-2.svg && grep -q ">experts 4 to 7 of 8: gate<" docs/layouts/mixtral-ep-2.svg ||
+    fail "experts of mixtral-ep: $(grep -o '>expert[^<]*' docs/layouts/mixtral-ep-2.svg)"
+for picture in docs/layouts/*.svg; do
+    grep -q "this rank computes with it" "$picture" && grep -q "other ranks have it, this one does not" "$picture" || fail "legend of $picture"
+done
 [ $failures = 0 ]
