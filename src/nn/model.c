@@ -398,14 +398,28 @@ bool model_stage_uses(const struct model_config *c, const struct model_stage *s,
     return embedding ? s->embeds : s->heads;
 }
 
+/* Of a layer with experts, or without: declared as a model of its own, so that a deep model need not be. */
+static double layer_cost(const struct model_config *c, int64_t seq, bool moe)
+{
+    struct model_config one = *c;
+    struct param_table t = {0};
+    double cost = (double)c->heads * c->head_dim * (double)(seq + 1);
+    one.layers = 1;
+    one.moe.first_dense = !moe;
+    model_declare(&one, NULL, &t);
+    for (int i = 0; i < t.n; i++)
+        if (t.p[i].layer == 0 && t.p[i].nd >= 2) cost += (double)t.p[i].numel * share_used(c, &t.p[i]);
+    param_table_free(&t);
+    return cost;
+}
+
 void model_costs(const struct model_config *c, int64_t seq, double *layer, double *embed, double *head)
 {
-    struct param_table t = {0};
-    model_declare(c, NULL, &t);
-    for (int l = 0; l < c->layers; l++) layer[l] = (double)c->heads * c->head_dim * (double)(seq + 1);
-    for (int i = 0; i < t.n; i++)
-        if (t.p[i].layer >= 0 && t.p[i].nd >= 2) layer[t.p[i].layer] += (double)t.p[i].numel * share_used(c, &t.p[i]);
-    param_table_free(&t);
+    bool last = model_layer_is_moe(c, c->layers - 1), first = model_layer_is_moe(c, 0);
+    double of[2] = {0};
+    of[last] = layer_cost(c, seq, last);
+    if (first != last) of[first] = layer_cost(c, seq, first);
+    for (int l = 0; l < c->layers; l++) layer[l] = of[model_layer_is_moe(c, l)];
     *embed = 0; /* a table is looked up */
     *head = (double)c->vocab * (double)c->hidden;
 }

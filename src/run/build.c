@@ -52,14 +52,17 @@ int build_plan(struct schedule **s, const struct pipeline_config *c, int ranks, 
 /* What no stage of this rank uses is not here; what other ranks hold too is counted by the first of them. */
 static void drop_params(struct engine *g)
 {
-    int *ranks = xcalloc(to_size(g->when->n_ranks), sizeof *ranks);
-    for (int i = g->params.n - 1; i >= 0; i--) {
-        int n = build_holders(g, i, ranks), me = build_pipe_rank(g);
+    int *ranks = xcalloc(to_size(g->when->n_ranks), sizeof *ranks), me = build_pipe_rank(g);
+    bool *drop = xcalloc((size_t)g->params.n + 1, sizeof *drop);
+    for (int i = 0; i < g->params.n; i++) {
+        int n = build_holders(g, i, ranks);
         bool here = false;
         for (int k = 0; k < n; k++) here |= ranks[k] == me;
-        if (!here) param_drop(&g->params, i);
-        else g->params.p[i].counted &= ranks[0] == me;
+        drop[i] = !here;
+        if (here) g->params.p[i].counted &= ranks[0] == me;
     }
+    param_drop(&g->params, drop);
+    xfree(drop);
     xfree(ranks);
 }
 
@@ -166,10 +169,19 @@ int build_itineraries(struct engine *g, struct err *e)
     return rc;
 }
 
+/* A layer's parameters are in the same hands, and there may be many of them (experts): asked once per layer. */
 int build_holders(void *ctx, int param, int *out)
 {
-    const struct engine *g = ctx;
-    return stages_holders(g->when, g->parts, &g->cfg.model, &g->params.p[param], out);
+    struct engine *g = ctx;
+    struct holders *h = &g->holders;
+    const struct param *p = &g->params.p[param];
+    if (!h->rank) h->rank = xcalloc(to_size(g->when->n_ranks), sizeof *h->rank);
+    if (!h->asked || p->layer < 0 || p->layer != h->layer)
+        h->n = stages_holders(g->when, g->parts, &g->cfg.model, p, h->rank);
+    h->asked = true;
+    h->layer = p->layer;
+    for (int i = 0; i < h->n; i++) out[i] = h->rank[i];
+    return h->n;
 }
 
 void build_free(struct engine *g)
@@ -184,6 +196,7 @@ void build_free(struct engine *g)
     }
     xfree(g->stage);
     xfree(g->parts);
+    xfree(g->holders.rank);
     itinerary_fini(&g->go);
     itinerary_fini(&g->go_eval);
     schedule_free(g->when);

@@ -90,6 +90,13 @@ struct engine_stage {
     int act_class, wgrad_class;  /* pools of slabs: stages with slabs of one size share them */
 };
 
+/* Which ranks of the pipeline hold the parameters of the layer asked for last (build_holders). */
+struct holders {
+    bool asked;
+    int layer, n;
+    int *rank;
+};
+
 struct engine {
     struct engine_config cfg;
     struct device *dev; /* borrowed */
@@ -103,6 +110,7 @@ struct engine {
     struct schedule *when, *when_eval;
     struct schedule_peak peak;   /* of this rank, from the schedule's checker */
     struct model_stage *parts;   /* [when->n_stages] of the whole pipeline */
+    struct holders holders;
     struct engine_stage *stage;  /* [n_stages] held here, ascending */
     int n_stages;
     struct itinerary go, go_eval;/* what this rank does, buffers assigned */

@@ -11,14 +11,45 @@
 void param_table_free(struct param_table *t)
 {
     xfree(t->p);
+    xfree(t->bucket);
     memset(t, 0, sizeof *t);
+}
+
+/* ---- rows by name ---- */
+/* FNV-1a: names differ in a few digits, and a table has at most some 100,000 of them. */
+static uint32_t hash_of(const char *name)
+{
+    uint32_t h = 2166136261u;
+    for (; *name; name++) h = (h ^ (uint8_t)*name) * 16777619u;
+    return h ^ h >> 15;
+}
+
+/* The bucket of this name: where its row stands, or a free one. Open addressing, at most half full. */
+static int bucket_of(const struct param_table *t, const char *name)
+{
+    uint32_t mask = (uint32_t)t->n_buckets - 1, at = hash_of(name) & mask;
+    while (t->bucket[at] && strcmp(t->p[t->bucket[at] - 1].name, name)) at = (at + 1) & mask;
+    return (int)at;
+}
+
+static void index_row(struct param_table *t, int i)
+{
+    int at = bucket_of(t, t->p[i].name);
+    CHECK(!t->bucket[at], "two parameters are called %s", t->p[i].name);
+    t->bucket[at] = i + 1;
+}
+
+static void index_grow(struct param_table *t)
+{
+    xfree(t->bucket);
+    t->n_buckets = 2 * t->room;
+    t->bucket = xcalloc((size_t)t->n_buckets, sizeof *t->bucket);
+    for (int i = 0; i < t->n; i++) index_row(t, i);
 }
 
 int param_find(const struct param_table *t, const char *name)
 {
-    for (int i = 0; i < t->n; i++)
-        if (!strcmp(t->p[i].name, name)) return i;
-    return -1;
+    return t->n ? t->bucket[bucket_of(t, name)] - 1 : -1;
 }
 
 int param_add(struct param_table *t, const char *name, int nd, const int64_t *n, enum param_init init, double std,
@@ -29,6 +60,7 @@ int param_add(struct param_table *t, const char *name, int nd, const int64_t *n,
     if (t->n == t->room) {
         t->room = t->room ? 2 * t->room : 64;
         t->p = xrealloc(t->p, sizeof *t->p * (size_t)t->room);
+        index_grow(t);
     }
     struct param *p = &t->p[t->n];
     *p = (struct param){.nd = nd, .numel = 1, .held = 1, .offset = t->held, .counted = true, .init = init, .std = std, .layer = layer};
@@ -42,6 +74,7 @@ int param_add(struct param_table *t, const char *name, int nd, const int64_t *n,
     p->type = type;
     t->numel += p->numel;
     t->held += p->held;
+    index_row(t, t->n);
     return t->n++;
 }
 
@@ -58,13 +91,18 @@ void param_hold(struct param_table *t, int dim, int64_t lo, int64_t n)
     t->held += p->held;
 }
 
-void param_drop(struct param_table *t, int param)
+void param_drop(struct param_table *t, const bool *drop)
 {
-    struct param *p = &t->p[param];
-    for (int i = param + 1; i < t->n; i++) t->p[i].offset -= p->held;
-    t->held -= p->held;
-    p->held = p->ln[0] = 0;
-    p->counted = false;
+    t->held = 0;
+    for (int i = 0; i < t->n; i++) {
+        struct param *p = &t->p[i];
+        p->offset = t->held;
+        if (drop[i]) {
+            p->held = p->ln[0] = 0;
+            p->counted = false;
+        }
+        t->held += p->held;
+    }
 }
 
 int64_t param_row_numel(const struct param *p)

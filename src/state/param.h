@@ -5,7 +5,7 @@
  * along tp (some rows or some columns), or nothing (a layer of another stage, an expert of another rank).
  *
  * Invariants
- *   1. Names are unique, shapes are global, order of declaration is order in memory: rows that a model wants to use
+ *   1. Names are unique (CHECKed), shapes are global, order of declaration is order in memory: rows that a model wants to use
  *      as one matrix (q, k, v; gate, up) are declared one after the other and share a buffer without padding.
  *   2. The initial value of an element is f(seed, name, global index): the same in every layout.
  *   3. What a rank holds of a parameter is one box, row-major and dense in memory; offsets count held elements.
@@ -47,6 +47,7 @@ struct param {
 struct param_table {
     struct param *p;
     int n, room;
+    int *bucket, n_buckets; /* rows by name: index + 1, 0 where free (param.c) */
     int64_t numel; /* of all */
     int64_t held;  /* on this rank */
 };
@@ -56,12 +57,13 @@ int param_add(struct param_table *t, const char *name, int nd, const int64_t *n,
               int layer, struct spmd_type type);
 /* The parameter added last is held here along this dim only from lo, n long (0: nothing of it is here). */
 void param_hold(struct param_table *t, int dim, int64_t lo, int64_t n);
-/* Nothing of this parameter is here (it belongs to other pipeline stages); what lies behind it moves up. */
-void param_drop(struct param_table *t, int param);
+/* Nothing is here of the parameters with drop[i] (they belong to other pipeline stages); what lies behind them moves up. One pass over
+ * the table, so drop all at once. */
+void param_drop(struct param_table *t, const bool *drop);
 /* Rows [first, first + n) of the held box as a box of the global parameter. */
 struct region param_rows(const struct param *p, int64_t first, int64_t n);
 int64_t param_row_numel(const struct param *p); /* held elements per row; 1 where nothing is held */
-int param_find(const struct param_table *t, const char *name); /* index or -1 */
+int param_find(const struct param_table *t, const char *name); /* index or -1; by hash */
 /* Writes elements [lo, lo + n) of the initial value of what is held here. */
 void param_init_fill(const struct param *p, uint64_t seed, int64_t lo, int64_t n, float *out, struct team *team);
 

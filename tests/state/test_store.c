@@ -28,6 +28,36 @@ static void test_table(void **state)
     assert_int_equal(t.numel, at);
     assert_int_equal(param_find(&t, "p42"), 42);
     assert_int_equal(param_find(&t, "p100"), -1);
+    for (int i = 0; i < t.n; i++) assert_int_equal(param_find(&t, t.p[i].name), i);
+    param_table_free(&t);
+}
+
+/* What is dropped takes no room, and what lies behind it moves up. */
+static void test_drop(void **state)
+{
+    (void)state;
+    enum { N = 200 };
+    struct param_table t = {0};
+    bool drop[N];
+    int64_t at = 0;
+    for (int i = 0; i < N; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%d", i);
+        add(&t, name, i + 1, i % 2 ? 3 : 0, INIT_NORMAL);
+        drop[i] = i % 3 == 0 || (i > 50 && i < 90);
+    }
+    int64_t numel = t.numel;
+    param_drop(&t, drop);
+    for (int i = 0; i < N; i++) {
+        const struct param *p = &t.p[i];
+        assert_int_equal(p->offset, at);
+        assert_int_equal(p->held, drop[i] ? 0 : p->numel);
+        assert_int_equal(p->counted, !drop[i]);
+        assert_int_equal(p->ln[0], drop[i] ? 0 : p->n[0]);
+        at += p->held;
+    }
+    assert_int_equal(t.held, at);
+    assert_int_equal(t.numel, numel);
     param_table_free(&t);
 }
 
@@ -153,7 +183,7 @@ static void test_bytes_per_parameter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_table), cmocka_unit_test(test_drop),
         cmocka_unit_test(test_init_is_a_function_of_seed_name_index),
         cmocka_unit_test(test_compute_copy_is_the_cast_master),
         cmocka_unit_test(test_bytes_per_parameter),
