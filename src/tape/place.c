@@ -1,6 +1,8 @@
 /* Placement: lifetimes from the instructions, homes from the lifetimes, offsets by greedy packing: the largest place
  * first, each at the lowest offset where no place with a meeting lifetime lies. On transformer steps this comes
- * within a few percent of the lower bound (the largest sum of live bytes). Cost O(n^2) for n places, milliseconds.
+ * within a few percent of the lower bound (the largest sum of live bytes). Places of a slab never share bytes, so each comes
+ * after the last. Scratch places are few at a time and many in all: those that meet a lifetime are found in a tree over
+ * all places by first use. Cost O(n k log n) for n places of which k live at once, so linear in layers.
  * Rejected: first-fit in time order (fragments; 10-20 % more). */
 #include <stdlib.h>
 #include <string.h>
@@ -82,42 +84,121 @@ static int by_offset(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
+static int by_first(const void *a, const void *b)
+{
+    const struct place *x = *(const struct place *const *)a, *y = *(const struct place *const *)b;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : x < y ? -1 : x > y;
+}
+
 static size_t align_up(size_t n)
 {
     return (n + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
 }
 
+/* Scratch places in the order of their first use, under a binary tree: a node says when the last of the places below it
+ * that have an offset already dies. */
+struct lives {
+    struct place **by_first;
+    int n, leaves;
+    int *last; /* [2 * leaves]; node i has the children 2i and 2i + 1, leaf k is node leaves + k; -1: none has an offset */
+    struct place **near; /* [n] what was found */
+    int n_near;
+};
+
+static void lives_init(struct lives *l, struct place *const *todo, int n)
+{
+    *l = (struct lives){.n = n, .leaves = 1};
+    while (l->leaves < n) l->leaves *= 2;
+    l->by_first = xcalloc((size_t)n + 1, sizeof *l->by_first);
+    l->near = xcalloc((size_t)n + 1, sizeof *l->near);
+    l->last = xmalloc(2 * (size_t)l->leaves * sizeof *l->last);
+    memset(l->last, 0xff, 2 * (size_t)l->leaves * sizeof *l->last);
+    if (n) memcpy(l->by_first, todo, (size_t)n * sizeof *todo);
+    qsort(l->by_first, (size_t)n, sizeof *l->by_first, by_first);
+}
+
+static void lives_fini(struct lives *l)
+{
+    xfree(l->by_first);
+    xfree(l->near);
+    xfree(l->last);
+}
+
+static void lives_add(struct lives *l, const struct place *x)
+{
+    const struct place *const *at = bsearch(&x, l->by_first, (size_t)l->n, sizeof *l->by_first, by_first);
+    for (int i = l->leaves + (int)((struct place *const *)at - l->by_first); i; i /= 2)
+        if (l->last[i] < x->last) l->last[i] = x->last;
+}
+
+/* Below node i, whose leaves begin at place `from` and are n: those that begin by x's end and die at its beginning or later. */
+static void lives_find(struct lives *l, const struct place *x, int i, int from, int n)
+{
+    if (l->last[i] < x->first || l->by_first[from]->first > x->last) return;
+    if (n == 1) {
+        l->near[l->n_near++] = l->by_first[from];
+        return;
+    }
+    lives_find(l, x, 2 * i, from, n / 2);
+    if (from + n / 2 < l->n) lives_find(l, x, 2 * i + 1, from + n / 2, n / 2);
+}
+
+/* The lowest offset where nothing lies that lives at the same time. */
+static size_t lowest(struct lives *l, const struct place *x)
+{
+    size_t at = 0;
+    l->n_near = 0;
+    lives_find(l, x, 1, 0, l->leaves);
+    qsort(l->near, (size_t)l->n_near, sizeof *l->near, by_offset);
+    for (int j = 0; j < l->n_near; j++) {
+        if (l->near[j]->offset >= at + align_up(x->bytes)) break;
+        size_t end = l->near[j]->offset + align_up(l->near[j]->bytes);
+        if (end > at) at = end;
+    }
+    return at;
+}
+
+static void put(struct program *p, struct place *x, size_t at)
+{
+    size_t end = at + align_up(x->bytes);
+    x->offset = at;
+    if (end > p->bytes[x->home]) p->bytes[x->home] = end;
+}
+
+/* Those that need an offset, slabs' first, scratch behind them; returns how many, *n_slab of the former. */
+static int places_todo(struct program *p, struct place **todo, int *n_slab)
+{
+    int n = 0;
+    for (int scratch = 0; scratch < 2; scratch++) {
+        for (int i = 0; i < p->n_places; i++) {
+            struct place *x = &p->places[i];
+            if (x->first < 0 || x->slot >= 0) continue; /* never read nor written; bound when running */
+            if ((x->home == HOME_SCRATCH) == (scratch == 1)) todo[n++] = x;
+        }
+        if (!scratch) *n_slab = n;
+    }
+    return n;
+}
+
 void program_place(struct program *p)
 {
-    lifetimes(p);
     struct place **todo = xcalloc((size_t)(p->n_places + 1), sizeof *todo);
-    struct place **near = xcalloc((size_t)(p->n_places + 1), sizeof *near);
-    int n = 0;
-    for (int i = 0; i < p->n_places; i++) {
-        struct place *x = &p->places[i];
-        if (x->first < 0) continue; /* never read nor written */
-        x->home = home_of(p, x);
-        if (x->slot >= 0) continue; /* bound when running */
-        todo[n++] = x;
+    struct lives l;
+    int n_slab;
+    lifetimes(p);
+    for (int i = 0; i < p->n_places; i++)
+        if (p->places[i].first >= 0) p->places[i].home = home_of(p, &p->places[i]);
+    int n = places_todo(p, todo, &n_slab);
+    qsort(todo, (size_t)n_slab, sizeof *todo, by_size);
+    for (int i = 0; i < n_slab; i++) put(p, todo[i], todo[i]->bytes ? p->bytes[todo[i]->home] : 0);
+    lives_init(&l, todo + n_slab, n - n_slab);
+    qsort(todo + n_slab, (size_t)(n - n_slab), sizeof *todo, by_size);
+    for (int i = n_slab; i < n; i++) {
+        put(p, todo[i], lowest(&l, todo[i]));
+        lives_add(&l, todo[i]);
     }
-    qsort(todo, (size_t)n, sizeof *todo, by_size);
-    for (int i = 0; i < n; i++) {
-        int k = 0;
-        for (int j = 0; j < i; j++)
-            if (clash(todo[i], todo[j])) near[k++] = todo[j];
-        qsort(near, (size_t)k, sizeof *near, by_offset);
-        size_t at = 0;
-        for (int j = 0; j < k; j++) {
-            if (near[j]->offset >= at + align_up(todo[i]->bytes)) break;
-            size_t end = near[j]->offset + align_up(near[j]->bytes);
-            if (end > at) at = end;
-        }
-        todo[i]->offset = at;
-        size_t end = at + align_up(todo[i]->bytes);
-        if (end > p->bytes[todo[i]->home]) p->bytes[todo[i]->home] = end;
-    }
+    lives_fini(&l);
     xfree(todo);
-    xfree(near);
 }
 
 static bool names_slot(const struct program *p, const struct operand *o, int slot)
