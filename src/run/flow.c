@@ -2,7 +2,6 @@
  * order of their beginning take the lowest slot that is free, which is optimal for intervals. */
 #include "run/flow.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,18 +58,18 @@ static int by_first(const void *a, const void *b)
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-/* Gives slots; returns how many are needed. */
+/* Gives slots to spans in order of `from`; returns how many are needed. Cost: O(spans x slots), and slots are few. */
 static int colour(struct span *s, int n)
 {
-    int used = 0;
+    int used = 0, *until = xcalloc((size_t)n + 1, sizeof *until); /* by slot: of the last span that has it */
     for (int i = 0; i < n; i++) {
-        for (s[i].slot = 0;; s[i].slot++) {
-            bool free = true;
-            for (int j = 0; j < i; j++) free &= s[j].slot != s[i].slot || s[j].until < s[i].from;
-            if (free) break;
-        }
-        if (s[i].slot + 1 > used) used = s[i].slot + 1;
+        int slot = 0;
+        while (slot < used && until[slot] >= s[i].from) slot++;
+        if (slot == used) until[used++] = s[i].until;
+        if (until[slot] < s[i].until) until[slot] = s[i].until;
+        s[i].slot = slot;
     }
+    xfree(until);
     return used;
 }
 
@@ -126,46 +125,58 @@ static void arrive_events(struct flow *f, const struct program *p, const struct 
 }
 
 /* What is sent must be whole: the rest of the unit's temporary is zeros. */
-static void zero_events(struct flow *f, const struct program *p, const struct units *u, const struct span *s, int begin,
-                        int end)
+static void zero_events(struct flow *f, const struct units *u, const struct span *s, const bool *seen)
 {
-    bool *seen = xcalloc((size_t)u->table->n + 1, sizeof *seen);
-    written(p, u->table, begin, end, seen);
     for (int i = u->unit[s->unit].first; i < u->unit[s->unit].first + u->unit[s->unit].n; i++) {
         if (seen[i]) continue;
         push(f, s->last, FLOW_ZERO, s->unit, s->slot);
         f->event[f->n - 1].param = i;
     }
-    xfree(seen);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+    return x < y ? -1 : x > y;
 }
 
 /* A temporary is read by its reduction until the next unit is complete: the one after it works in another slot meanwhile. */
-static int reduced_until(const struct span *s, int n, int i)
+static void reduced_until(struct span *s, int n)
 {
-    int until = INT_MAX;
-    for (int j = 0; j < n; j++)
-        if (s[j].last > s[i].last && s[j].last < until) until = s[j].last;
-    return until == INT_MAX ? s[i].last : until;
+    int *end = xcalloc((size_t)n + 1, sizeof *end);
+    for (int i = 0; i < n; i++) end[i] = s[i].last;
+    qsort(end, (size_t)n, sizeof *end, by_number);
+    for (int i = 0; i < n; i++) {
+        int lo = 0, hi = n; /* the first end after this one's */
+        while (lo < hi) {
+            int mid = lo + (hi - lo) / 2;
+            if (end[mid] > s[i].last) hi = mid;
+            else lo = mid + 1;
+        }
+        s[i].until = lo < n ? end[lo] : s[i].last;
+    }
+    xfree(end);
 }
 
 /* Gradients are written from F (the loss segment) to W: one interval over all phases, or one in each. */
 static void grad_events(struct flow *f, const struct program *p, const struct units *u, bool temporary, int begin, int end)
 {
     struct span *s = xcalloc((size_t)u->n + 1, sizeof *s);
+    bool *seen = xcalloc((size_t)u->table->n + 1, sizeof *seen);
     uses(p, u, true, begin, end, s);
+    if (temporary) written(p, u->table, begin, end, seen);
     int n = used_spans(s, u->n);
-    for (int i = 0; i < n; i++) {
-        s[i].from = s[i].first;
-        s[i].until = reduced_until(s, n, i);
-    }
+    for (int i = 0; i < n; i++) s[i].from = s[i].first;
+    reduced_until(s, n);
     int slots = colour(s, n);
     if (temporary && slots > f->n_grad_slots) f->n_grad_slots = slots;
     for (int i = 0; i < n; i++) {
         if (temporary) push(f, s[i].first, FLOW_OPEN, s[i].unit, s[i].slot);
-        if (temporary) zero_events(f, p, u, &s[i], begin, end);
+        if (temporary) zero_events(f, u, &s[i], seen);
         push(f, s[i].last, FLOW_REDUCE, s[i].unit, temporary ? s[i].slot : -1);
     }
     xfree(s);
+    xfree(seen);
 }
 
 static int by_place(const void *a, const void *b)
