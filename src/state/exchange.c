@@ -44,6 +44,7 @@ int exchange_init(struct exchange *x, struct store *s, const struct exchange_con
     x->counts = xcalloc((size_t)(u->n_ranks + u->n_expert_ranks) + 1, sizeof *x->counts);
     x->gathered = xcalloc((size_t)u->n + 1, sizeof *x->gathered);
     x->unit = xcalloc((size_t)u->n + 1, sizeof *x->unit);
+    x->landing_units = xcalloc((size_t)u->n + 1, sizeof *x->landing_units);
     x->param_slot = xcalloc((size_t)c->param_slots + 1, sizeof *x->param_slot);
     x->grad_slot = xcalloc((size_t)c->grad_slots + 1, sizeof *x->grad_slot);
     int rc = new_slots(x, c, e);
@@ -68,6 +69,7 @@ void exchange_fini(struct exchange *x)
     xfree(x->counts);
     xfree(x->gathered);
     xfree(x->unit);
+    xfree(x->landing_units);
     memset(x, 0, sizeof *x);
 }
 

@@ -84,6 +84,7 @@ struct exchange {
     struct buffer landing;          /* a reduced unit's pieces, before they are added to the shard */
     int64_t *gathered;              /* per unit: ticket of its gathering */
     struct reduction *unit;         /* per unit */
+    int *landing_units, n_landing_units; /* units in REDUCTION_SHARD whose gradients are reduced each time, ascending: few */
     bool exact;
     struct exact tree;
 };

@@ -56,6 +56,23 @@ static bool in_one_go(const struct exchange *x, int unit)
            !(x->exact && size_of(group_of(x, unit)) > 2);
 }
 
+/* ---- units on their way to a landing, or out of a slot ---- */
+static void landing_add(struct exchange *x, int unit)
+{
+    int at = x->n_landing_units++;
+    for (; at > 0 && x->landing_units[at - 1] > unit; at--) x->landing_units[at] = x->landing_units[at - 1];
+    x->landing_units[at] = unit;
+}
+
+static void landing_remove(struct exchange *x, int unit)
+{
+    int n = 0;
+    for (int i = 0; i < x->n_landing_units; i++)
+        if (x->landing_units[i] != unit) x->landing_units[n++] = x->landing_units[i];
+    CHECK(n == x->n_landing_units - 1, "unit %d was not on its way", unit);
+    x->n_landing_units = n;
+}
+
 /* ---- stages ---- */
 static void start_spread(struct exchange *x, int unit)
 {
@@ -120,6 +137,7 @@ static void start_shard(struct exchange *x, int unit)
     struct reduction *r = &x->unit[unit];
     r->stage = REDUCTION_SHARD;
     r->ticket = 0;
+    if (store_reduces_each(s)) landing_add(x, unit);
     struct comm *group = group_of(x, unit);
     if (size_of(group) == 1 && !store_reduces_each(s)) return; /* the pieces are where they belong */
     if (in_one_go(x, unit)) {
@@ -151,6 +169,7 @@ static void end_shard(struct exchange *x, int unit)
     struct reduction *r = &x->unit[unit];
     if (r->ticket) comm_wait(group_of(x, unit), r->ticket);
     if (store_reduces_each(x->s)) {
+        landing_remove(x, unit);
         if (r->added) add_landing(x, unit);
         r->added = true;
     }
@@ -197,8 +216,7 @@ void exchange_reduce(struct exchange *x, int unit, int slot, bool last)
     bool each = store_reduces_each(s);
     if (!exchange_is_active(x)) return;
     if (each && (x->landing.dev || x->wire.dev)) /* there is one of them */
-        for (int v = 0; v < s->units.n; v++)
-            if (x->unit[v].stage == REDUCTION_SHARD) move_on(x, v);
+        while (x->n_landing_units) move_on(x, x->landing_units[0]);
     CHECK(r->stage == REDUCTION_NONE, "unit %d is reduced again before its turn", unit);
     if (s->grad_dtype != DT_F32) round_unit(x, unit, slot, !each);
     if (!each && !last) return;
@@ -210,12 +228,13 @@ void exchange_reduce(struct exchange *x, int unit, int slot, bool last)
 
 void exchange_slot_free(struct exchange *x, int slot)
 {
-    for (int u = 0; u < x->s->units.n; u++)
-        if (x->unit[u].stage == REDUCTION_SHARD && x->unit[u].slot == slot) move_on(x, u);
+    for (int i = x->n_landing_units - 1; i >= 0; i--) /* one at most */
+        if (x->unit[x->landing_units[i]].slot == slot) move_on(x, x->landing_units[i]);
 }
 
 void exchange_step_begin(struct exchange *x)
 {
+    x->n_landing_units = 0;
     for (int u = 0; u < x->s->units.n; u++) x->unit[u] = (struct reduction){.slot = -1};
 }
 
