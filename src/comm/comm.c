@@ -109,22 +109,19 @@ struct comm_traffic comm_count(const struct algorithm *a, const struct program *
     return t;
 }
 
-static void count(struct comm *c, struct op *o)
+/* What this operation sends, and how long a pretended link has with it. */
+static struct comm_traffic count(const struct comm *c, struct op *o)
 {
-    struct comm_traffic *t = &c->traffic[o->coll.op], now = {.operations = 1};
+    struct comm_traffic now = {.operations = 1};
     for (int i = 0; o->coll.op == COMM_EXCHANGE && i < o->n_list; i++)
         if (o->list[i].send && o->list[i].peer != c->rank) {
             now.bytes += o->list[i].n * (int64_t)dtype_bytes(o->list[i].dtype);
             now.messages++;
         }
     if (o->coll.op != COMM_EXCHANGE) now = comm_count(o->algorithm, &o->program, &o->coll);
-    t->bytes += now.bytes;
-    t->messages += now.messages;
-    t->operations += now.operations;
-    if (c->w->ops->counts_only) tally_add(c, o, now);
     const struct comm_config *f = &c->w->cfg;
     o->link_s = now.messages ? (f->link_GBps > 0 ? (double)now.bytes / (f->link_GBps * 1e9) : 0) + f->link_latency_s : 0;
-    c->times.link_s += o->link_s;
+    return now;
 }
 
 static void wait_for(struct comm *c, int64_t ticket)
@@ -139,36 +136,82 @@ static void wait_for(struct comm *c, int64_t ticket)
     c->times.exposed_s += linked < waited ? linked : waited;
 }
 
+/* The operation on paper: pieces, messages, algorithm and program. */
+static void write_op(struct comm *c, struct op *o, const struct call *a)
+{
+    if (!o->pieces) o->pieces = xcalloc(3 * (size_t)(c->size + 1), sizeof *o->pieces);
+    fill_coll(&o->coll, o->pieces, c, a);
+    o->desc = describe(c, a, a->op == COMM_EXCHANGE ? ++c->n_exchanges : ++c->n_collectives);
+    take_list(o, a);
+    comm_program_clear(&o->program);
+    if (a->op == COMM_EXCHANGE) return;
+    o->algorithm = select_algorithm(c, &o->coll, &o->program);
+    o->desc.algorithm = (int16_t)(o->algorithm - algorithms);
+}
+
+/* All that the plan of an operation depends on. */
+static struct tally_key key_of(const struct comm *c, const struct call *a)
+{
+    struct tally_key k;
+    memset(&k, 0, sizeof k);
+    k.n = a->n;
+    k.in_each = a->in_each;
+    k.out_each = a->out_each;
+    if (a->in) k.in = hash64(a->in, (size_t)c->size * sizeof *a->in) | 1;
+    if (a->out) k.out = hash64(a->out, (size_t)c->size * sizeof *a->out) | 1;
+    for (int i = 0; i < a->n_list; i++) { /* where the bytes lie does not matter */
+        const struct comm_p2p *m = &a->list[i];
+        uint64_t words[] = {k.in, m->send, (uint64_t)m->peer, (uint64_t)m->n, (uint64_t)m->dtype};
+        k.in = hash64(words, sizeof words);
+    }
+    k.algorithm = c->asked;
+    k.op = (int32_t)a->op;
+    k.red = (int32_t)a->red;
+    k.dtype = (int32_t)a->dtype;
+    k.root = a->root;
+    snprintf(k.what, sizeof k.what, "%s", a->what ? a->what : "");
+    return k;
+}
+
+/* A rank that only counts: done at once, and written once however often it comes. */
+static int64_t submit_counted(struct comm *c, const struct call *a, int64_t ticket)
+{
+    struct tally_key k = key_of(c, a);
+    const struct tally_plan *p = tally_find(c, &k);
+    struct op *o = &c->ring[ticket % COMM_RING];
+    if (!p) {
+        write_op(c, o, a);
+        struct comm_traffic t = count(c, o);
+        p = tally_plan(c, &k, o, t, o->link_s);
+    }
+    tally_add(c, p);
+    atomic_store(&o->done, ticket);
+    atomic_store(&c->submitted, ticket);
+    c->open = ticket + 1;
+    return ticket;
+}
+
 static int64_t submit(struct comm *c, const struct call *a)
 {
     int64_t ticket = atomic_load(&c->submitted) + 1;
     if (board_failed(c->w->board)) return ticket;
+    if (c->w->ops->counts_only) return submit_counted(c, a, ticket);
     if (ticket > COMM_RING) wait_for(c, ticket - COMM_RING);
     if (board_failed(c->w->board)) return ticket;
     struct op *o = &c->ring[ticket % COMM_RING];
-    if (!o->pieces) o->pieces = xcalloc(3 * (size_t)(c->size + 1), sizeof *o->pieces);
-    fill_coll(&o->coll, o->pieces, c, a);
-    o->desc = describe(c, a, a->op == COMM_EXCHANGE ? ++c->n_exchanges : ++c->n_collectives);
+    write_op(c, o, a);
     o->in = a->src;
     o->out = a->dst;
-    take_list(o, a);
     o->stage = OP_QUEUED;
     o->pc = o->n_req = 0;
     o->at_work = 0;
     o->may_block = o->named = false;
     o->way = WAY_OPEN;
-    comm_program_clear(&o->program);
-    if (a->op != COMM_EXCHANGE) {
-        o->algorithm = select_algorithm(c, &o->coll, &o->program);
-        o->desc.algorithm = (int16_t)(o->algorithm - algorithms);
-    }
-    count(c, o);
-    if (c->w->ops->counts_only) {
-        atomic_store(&o->done, ticket);
-        atomic_store(&c->submitted, ticket);
-        c->open = ticket + 1;
-        return ticket;
-    }
+    struct comm_traffic *t = &c->traffic[a->op], now = count(c, o);
+    t->bytes += now.bytes;
+    t->messages += now.messages;
+    t->operations += now.operations;
+    c->times.link_s += o->link_s;
     if (a->op != COMM_EXCHANGE) o->meet = c->n_collectives - 1;
     o->record = board_queue(c->w->board, c->w->row, &o->desc);
     engine_submit(c, ticket);

@@ -109,6 +109,30 @@ struct part {
     const int64_t *in_at, *out_at; /* all_to_all */
 };
 
+/* tally.c: the operations of a rank that only counts, each planned once however often it is asked for. No padding: keys are hashed
+ * and compared as bytes. */
+struct tally_key {
+    int64_t n, in_each, out_each;
+    uint64_t in, out; /* hashes of counts or messages, 0: none */
+    const struct algorithm *algorithm;
+    int32_t op, red, dtype, root;
+    char what[DESC_WHAT];
+};
+struct tally_keys { /* by hash; a key's number is the order of first appearance */
+    struct tally_key *key;
+    int n, room, *bucket, n_buckets;
+};
+struct tally_plan { /* of one such operation */
+    struct comm_traffic traffic;
+    double seconds, link_s;
+    int row;
+};
+struct tally {
+    struct tally_keys asked, told; /* operations; rows, which leave out what a reader does not see */
+    struct tally_plan *plan;       /* [asked.room] */
+    struct comm_tally *row;        /* [told.room] */
+};
+
 struct comm {
     struct world *w;
     int rank, size;
@@ -128,8 +152,7 @@ struct comm {
     int64_t open; /* engine: the first ticket that is not complete */
     char *tmp;    /* engine: TMP of the collective that runs */
     size_t tmp_bytes;
-    struct comm_tally *tally; /* counts only */
-    int n_tally, tally_room;
+    struct tally tally; /* counts only */
     struct program sketch; /* for predictions */
     struct part *part;     /* [size], engine: the operation that runs in one pass */
     int64_t *pieces;       /* [2][size][2][size + 1] that all ranks see: where pieces of all_to_all begin */
@@ -211,8 +234,11 @@ void late_check(struct world *w);
 const struct algorithm *select_algorithm(const struct comm *c, const struct coll *k, struct program *p);
 const struct algorithm *select_named(const char *name); /* NULL: there is none */
 
-/* tally.c: one more operation of a rank that only counts. */
-void tally_add(struct comm *c, const struct op *o, struct comm_traffic t);
+/* What is known of this operation; NULL: it is new, and tally_plan says it. Valid until the next tally_plan. */
+const struct tally_plan *tally_find(struct comm *c, const struct tally_key *k);
+const struct tally_plan *tally_plan(struct comm *c, const struct tally_key *k, const struct op *o, struct comm_traffic t, double link_s);
+void tally_add(struct comm *c, const struct tally_plan *p); /* once more */
+void tally_free(struct tally *t);
 
 /* comm.c: an operation of n elements in even pieces, on paper; *pieces is the caller's to free. */
 void comm_sketch(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r, int64_t **pieces,

@@ -166,7 +166,7 @@ static void release(struct comm *c)
     xfree(c->late);
     xfree(c->fate);
     xfree(c->heard);
-    xfree(c->tally);
+    tally_free(&c->tally);
     xfree(c->tmp);
     xfree(c);
 }

@@ -3,6 +3,7 @@
  * (argument: ranks that share a host). */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -105,6 +106,69 @@ static void test_predicted_is_counted(void **state)
     comm_free(null);
 }
 
+/* A rank that only counts plans an operation once: what differs in counts, root, messages or algorithm alone is another one, though a
+ * reader sees one row. */
+static void repeated(struct comm *c, int which)
+{
+    static const int64_t even[4] = {10, 10, 10, 10}, odd[4] = {0, 40, 0, 0}, other[4] = {40, 0, 0, 0};
+    struct err e;
+    switch (which) {
+    case 0: comm_wait(c, comm_all_gather_v(c, NULL, NULL, even, DT_F32, "x")); return;
+    case 1: comm_wait(c, comm_all_gather_v(c, NULL, NULL, odd, DT_F32, "x")); return;
+    case 2: comm_wait(c, comm_all_gather_v(c, NULL, NULL, other, DT_F32, "x")); return;
+    case 3: comm_wait(c, comm_broadcast(c, NULL, 40, DT_F32, 0, "x")); return;
+    case 4: comm_wait(c, comm_broadcast(c, NULL, 40, DT_F32, 1, "x")); return;
+    case 5: comm_wait(c, comm_send(c, NULL, 40, DT_F32, 2, "x")); return;
+    case 6: comm_wait(c, comm_recv(c, NULL, 40, DT_F32, 2, "x")); return;
+    case 7: comm_wait(c, comm_all_to_all_v(c, NULL, NULL, even, odd, DT_F32, "x")); return;
+    case 8: comm_wait(c, comm_all_to_all_v(c, NULL, NULL, odd, even, DT_F32, "x")); return;
+    case 9: comm_wait(c, comm_reduce_scatter_v(c, NULL, NULL, odd, DT_F32, COMM_SUM, "x")); return;
+    default:
+        assert_int_equal(comm_algorithm_set(c, "ring", &e), OK);
+        comm_wait(c, comm_all_gather_v(c, NULL, NULL, even, DT_F32, "x"));
+        assert_int_equal(comm_algorithm_set(c, NULL, &e), OK);
+    }
+}
+
+static void test_planned_once(void **state)
+{
+    (void)state;
+    enum { WAYS = 11, TIMES = 3 };
+    struct comm *c, *all;
+    struct err e;
+    struct comm_config cfg = {.link_GBps = 1, .link_latency_s = 1e-3, .ranks_per_host = 1};
+    struct comm_traffic want = {0};
+    double link_s = 0;
+    assert_int_equal(comm_world_null(&all, 1, 4, &cfg, &e), OK);
+    for (int w = 0; w < WAYS; w++) {
+        assert_int_equal(comm_world_null(&c, 1, 4, &cfg, &e), OK);
+        repeated(c, w);
+        want.operations += TIMES * comm_traffic(c).operations;
+        want.messages += TIMES * comm_traffic(c).messages;
+        want.bytes += TIMES * comm_traffic(c).bytes;
+        link_s += TIMES * comm_times(c).link_s;
+        comm_free(c);
+    }
+    for (int i = 0; i < TIMES; i++)
+        for (int w = 0; w < WAYS; w++) repeated(all, w);
+    struct comm_traffic got = comm_traffic(all), rows = {0};
+    assert_int_equal(got.operations, want.operations);
+    assert_int_equal(got.messages, want.messages);
+    assert_int_equal(got.bytes, want.bytes);
+    assert_true(fabs(comm_times(all).link_s - link_s) < 1e-9);
+    int n;
+    const struct comm_tally *t = comm_tally(all, &n);
+    for (int i = 0; i < n; i++) {
+        rows.operations += t[i].traffic.operations;
+        rows.bytes += t[i].traffic.bytes;
+        for (int j = 0; j < i; j++)
+            assert_false(t[i].op == t[j].op && t[i].n == t[j].n && !strcmp(t[i].algorithm, t[j].algorithm));
+    }
+    assert_int_equal(rows.operations, want.operations);
+    assert_int_equal(rows.bytes, want.bytes);
+    comm_free(all);
+}
+
 /* The plan of a step: a row per distinct operation, which add up to the ledger; times follow the link that is named. */
 static void test_tally(void **state)
 {
@@ -187,6 +251,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_costs),
         cmocka_unit_test(test_predicted_is_counted),
         cmocka_unit_test(test_tally),
+        cmocka_unit_test(test_planned_once),
     };
     if (comm_launched()) return launched(argc > 1 ? atoi(argv[1]) : 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
