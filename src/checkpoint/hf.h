@@ -40,8 +40,10 @@ struct hf_model {
     struct { /* latent attention; kv_rank 0: none; q_rank 0: q in one step */
         int64_t q_rank, kv_rank, nope, rope, value;
         bool pairs;
+        double norm_eps; /* of the short vectors: 1e-6 in their code, whatever rms_norm_eps says */
     } mla;
     bool yarn; /* rope_factor and original_max_pos are YaRN's */
+    bool yarn_parts; /* "truncate" false: the ramp begins and ends between columns */
     double yarn_beta_fast, yarn_beta_slow, yarn_mscale, yarn_mscale_all_dim;
     bool tie; /* the head is the token embedding */
     double dropout, embed_dropout, attention_dropout; /* GPT-2: after each block's halves, embedding, attention */
@@ -53,9 +55,15 @@ struct hf_model hf_model_default(enum hf_family f); /* dropouts 0, no rope scali
 
 /* -- config.json -------------------------------------------------------------------------------------------- */
 
-/* what: the file in errors. ERR_REQUEST names the key that is unknown to tutti or does not fit. */
-int hf_config_parse(struct hf_model *m, const struct json *config, const char *what, struct err *e);
-int hf_config_read(struct hf_model *m, const char *dir, struct err *e); /* dir/config.json */
+/* Keys that a person said do not matter (model.ignore): passed over where they would be refused. */
+struct hf_ignore {
+    const char *const *keys;
+    int n;
+};
+/* what: the file in errors; ignore: NULL: none. ERR_REQUEST names the key that is unknown to tutti or does not fit. */
+int hf_config_parse(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                    struct err *e);
+int hf_config_read(struct hf_model *m, const char *dir, const struct hf_ignore *ignore, struct err *e); /* dir/config.json */
 /* The object of config.json as a member (key NULL: the root). A checkpoint's manifest carries the same object as
  * extra.model, so that it can be exported and used without the config it was trained from. */
 /* Whether their code for this model_type computes this model: DeepSeek's does not know every router that tutti does. */
@@ -86,7 +94,7 @@ const char *hf_prefix(enum hf_family f); /* "transformer.", "model." */
 struct hf;
 /* Opens config and weights, and checks that every parameter is there with its shape and that nothing is left
  * over: ERR_REQUEST lists the first that differ. */
-int hf_open(struct hf **h, const char *dir, struct err *e);
+int hf_open(struct hf **h, const char *dir, const struct hf_ignore *ignore, struct err *e);
 void hf_close(struct hf *h);
 const struct hf_model *hf_model_get(const struct hf *h);
 const char *hf_path(const struct hf *h);

@@ -1,8 +1,7 @@
 /* hf_config.c: config.json to struct hf_model and back.
  *
- * Keys fall into three kinds, each a table: those with a meaning here (read one by one), those whose only value
- * that tutti computes is known (`fixed`: anything else is refused with the key's name), and the rest, which say
- * nothing about the mathematics of the model and are passed over. A config of an architecture with another model_type
+ * Which keys there may be is hf_keys.c's; here those with a meaning are read one by one. What a file leaves out is what the
+ * library's own config class takes for it, family by family. A config of an architecture with another model_type
  * is refused outright, also when its keys would fit: the differences are in code that is not in the file.
  */
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "checkpoint/hf.h"
+#include "checkpoint/hf_keys.h"
 
 #define CONFIG_LIMIT ((size_t)16 << 20)
 
@@ -24,73 +24,9 @@ const char *hf_family_name(enum hf_family f)
 
 struct hf_model hf_model_default(enum hf_family f)
 {
-    return (struct hf_model){.family = f, .norm_eps = f == HF_GPT2 ? 1e-5 : 1e-6, .rope_theta = 10000, .bos = -1,
-                             .tie = f == HF_GPT2, .init_std = 0.02};
-}
-
-/* Keys with one value that tutti computes; absent or null is fine. "|" separates several. */
-enum fixed_kind { IS_FALSE, IS_TRUE, IS_NULL, IS_ONE, IS_ZERO, IS_TEXT };
-struct fixed {
-    const char *key;
-    enum fixed_kind kind;
-    const char *text;
-};
-static const struct fixed fixed_any[] = {
-    {"quantization_config", IS_NULL, NULL},
-    {"is_encoder_decoder", IS_FALSE, NULL},
-    {NULL, IS_NULL, NULL},
-};
-static const struct fixed fixed_gpt2[] = {
-    {"activation_function", IS_TEXT, "gelu_new|gelu_pytorch_tanh"},
-    {"scale_attn_weights", IS_TRUE, NULL},
-    {"scale_attn_by_inverse_layer_idx", IS_FALSE, NULL},
-    {"add_cross_attention", IS_FALSE, NULL},
-    {NULL, IS_NULL, NULL},
-};
-static const struct fixed fixed_llama[] = {
-    {"hidden_act", IS_TEXT, "silu|swish"},
-    {"attention_bias", IS_FALSE, NULL},
-    {"mlp_bias", IS_FALSE, NULL},
-    {"sliding_window", IS_NULL, NULL},
-    {"partial_rotary_factor", IS_ONE, NULL},
-    {NULL, IS_NULL, NULL},
-};
-
-static const struct fixed fixed_mixtral[] = {
-    {"router_jitter_noise", IS_ZERO, NULL},
-    {NULL, IS_NULL, NULL},
-};
-static const struct fixed fixed_deepseek[] = {
-    {"moe_layer_freq", IS_ONE, NULL},
-    {"scoring_func", IS_TEXT, "softmax|sigmoid"},
-    {"topk_method", IS_TEXT, "greedy|group_limited_greedy|noaux_tc"},
-    {NULL, IS_NULL, NULL},
-};
-
-static bool listed(const char *value, const char *choices)
-{
-    size_t n = strlen(value);
-    for (const char *c = choices; c; c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL)
-        if (strncmp(c, value, n) == 0 && (c[n] == 0 || c[n] == '|')) return true;
-    return false;
-}
-
-static int check_fixed(const struct fixed *rows, const struct json *config, const char *what, struct err *e)
-{
-    static const char *const wanted[] = {"false", "true", "null", "1", "0"};
-    for (; rows->key; rows++) {
-        const struct json *v = json_get(config, rows->key);
-        if (!v || json_kind(v) == JSON_NULL) continue;
-        bool fits = (rows->kind == IS_FALSE && json_kind(v) == JSON_BOOL && !json_bool(v, true)) ||
-                    (rows->kind == IS_TRUE && json_bool(v, false)) ||
-                    (rows->kind == IS_ONE && json_real(v, 0) == 1) ||
-                    (rows->kind == IS_ZERO && json_real(v, 1) == 0) ||
-                    (rows->kind == IS_TEXT && listed(json_string(v, NULL, "?"), rows->text));
-        if (!fits)
-            return err_set(e, ERR_REQUEST, "%s: %s: tutti computes this model only with %s here", what, rows->key,
-                           rows->kind == IS_TEXT ? rows->text : wanted[rows->kind]);
-    }
-    return OK;
+    bool mixtral = f == HF_MIXTRAL;
+    return (struct hf_model){.family = f, .norm_eps = f == HF_GPT2 || mixtral ? 1e-5 : 1e-6, .rope_theta = mixtral ? 1e6 : 10000, .bos = -1,
+                             .tie = f == HF_GPT2, .init_std = 0.02, .mla.norm_eps = 1e-6};
 }
 
 /* -- reading ------------------------------------------------------------------------------------------------ */
@@ -130,10 +66,11 @@ static void read_token_ids(struct hf_model *m, const struct json *config)
         m->eos[m->n_eos++] = json_int(json_at(eos, i), 0);
 }
 
-static int parse_gpt2(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+static int parse_gpt2(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                      struct err *e)
 {
-    int rc = check_fixed(fixed_gpt2, config, what, e);
-    if (rc == OK) rc = need_size(config, "n_embd", &m->hidden, what, e);
+    (void)ignore; /* no nested keys here */
+    int rc = need_size(config, "n_embd", &m->hidden, what, e);
     if (rc == OK) rc = need_size(config, "n_layer", &m->layers, what, e);
     if (rc == OK) rc = need_size(config, "n_head", &m->heads, what, e);
     if (rc == OK) rc = need_size(config, "n_positions", &m->max_pos, what, e);
@@ -163,30 +100,34 @@ static int parse_yarn(struct hf_model *m, const struct json *rope, const char *w
     if (rc == OK) rc = may_real(rope, "mscale", 0, 1e6, &m->yarn_mscale, what, e);
     if (rc == OK) rc = may_real(rope, "mscale_all_dim", 0, 1e6, &m->yarn_mscale_all_dim, what, e);
     if (rc == OK) rc = may_size(rope, "original_max_position_embeddings", &m->rope_original_max_pos, what, e);
-    const struct json *factor = json_get(rope, "attention_factor");
-    if (rc == OK && factor && json_kind(factor) != JSON_NULL)
-        rc = err_set(e, ERR_REQUEST, "%s: %s: attention_factor is not computed here; mscale and mscale_all_dim are", what, key);
+    m->yarn_parts = !json_bool(json_get(rope, "truncate"), true);
     if (rc == OK && (m->rope_factor == 0 || !m->mla.kv_rank))
         rc = err_set(e, ERR_REQUEST, "%s: %s: yarn wants a factor, and is computed for latent attention only", what, key);
     return rc;
 }
 
 /* rope_scaling in files of transformers 4, rope_parameters (theta inside) from 5 on. */
-static int parse_rope(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+static int parse_rope(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                      struct err *e)
 {
-    const char *key = json_get(config, "rope_parameters") ? "rope_parameters" : "rope_scaling";
-    const struct json *rope = json_get(config, key);
+    const struct json *rope = json_get(config, "rope_parameters"), *older = json_get(config, "rope_scaling");
+    bool newer = rope && json_kind(rope) != JSON_NULL;
+    const char *key = newer ? "rope_parameters" : "rope_scaling";
+    if (newer && older && json_kind(older) != JSON_NULL)
+        return err_set(e, ERR_REQUEST, "%s: rope_parameters and rope_scaling are both there; which one counts is not said", what);
+    if (!newer) rope = older;
     int rc = may_real(config, "rope_theta", 1, 1e12, &m->rope_theta, what, e);
     if (rc < 0 || !rope || json_kind(rope) == JSON_NULL) return rc;
     rc = may_real(rope, "rope_theta", 1, 1e12, &m->rope_theta, what, e);
     if (rc < 0) return rc;
     const char *type = json_string(json_get(rope, "rope_type"), NULL, NULL);
     if (!type) type = json_string(json_get(rope, "type"), NULL, "default");
-    if (strcmp(type, "default") == 0) return OK;
-    if (strcmp(type, "yarn") == 0) return parse_yarn(m, rope, what, key, e);
-    if (strcmp(type, "llama3"))
+    if (json_kind(rope) != JSON_OBJECT || (strcmp(type, "default") && strcmp(type, "yarn") && strcmp(type, "llama3")))
         return err_set(e, ERR_REQUEST, "%s: %s: type %.40s is not computed here; only default, llama3 and yarn are", what,
                        key, type);
+    rc = hf_keys_check_rope(rope, key, type, ignore, what, e);
+    if (rc < 0 || strcmp(type, "default") == 0) return rc;
+    if (strcmp(type, "yarn") == 0) return parse_yarn(m, rope, what, key, e);
     rc = may_real(rope, "factor", 1, 1e6, &m->rope_factor, what, e);
     if (rc == OK) rc = may_real(rope, "low_freq_factor", 1e-6, 1e6, &m->rope_low_freq_factor, what, e);
     if (rc == OK) rc = may_real(rope, "high_freq_factor", 1e-6, 1e6, &m->rope_high_freq_factor, what, e);
@@ -197,10 +138,10 @@ static int parse_rope(struct hf_model *m, const struct json *config, const char 
     return rc;
 }
 
-static int parse_llama(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+static int parse_llama(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                      struct err *e)
 {
-    int rc = check_fixed(fixed_llama, config, what, e);
-    if (rc == OK) rc = need_size(config, "hidden_size", &m->hidden, what, e);
+    int rc = need_size(config, "hidden_size", &m->hidden, what, e);
     if (rc == OK) rc = need_size(config, "num_hidden_layers", &m->layers, what, e);
     if (rc == OK) rc = need_size(config, "num_attention_heads", &m->heads, what, e);
     if (rc == OK) rc = need_size(config, "intermediate_size", &m->ffn, what, e);
@@ -212,7 +153,7 @@ static int parse_llama(struct hf_model *m, const struct json *config, const char
     if (m->mla.kv_rank) m->head_dim = m->mla.rope; /* what is turned */
     if (rc == OK) rc = may_real(config, "rms_norm_eps", 0, 1, &m->norm_eps, what, e);
     if (rc == OK) rc = may_real(config, "attention_dropout", 0, 1, &m->attention_dropout, what, e);
-    if (rc == OK) rc = parse_rope(m, config, what, e);
+    if (rc == OK) rc = parse_rope(m, config, ignore, what, e);
     if (rc == OK && m->heads % m->kv_heads)
         rc = err_set(e, ERR_REQUEST, "%s: num_attention_heads: %lld is not a multiple of num_key_value_heads %lld",
                      what, (long long)m->heads, (long long)m->kv_heads);
@@ -222,10 +163,11 @@ static int parse_llama(struct hf_model *m, const struct json *config, const char
     return rc;
 }
 
-static int parse_mixtral(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+static int parse_mixtral(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                      struct err *e)
 {
-    int rc = check_fixed(fixed_mixtral, config, what, e);
-    if (rc == OK) rc = parse_llama(m, config, what, e);
+    int rc = parse_llama(m, config, ignore, what, e);
+    if (rc == OK && !json_get(config, "num_key_value_heads")) m->kv_heads = m->heads % 8 ? m->heads : 8;
     m->moe.experts = 8;
     m->moe.top_k = 2;
     m->moe.ffn = m->ffn;
@@ -258,6 +200,8 @@ static int parse_router(struct hf_model *m, const struct json *config, const cha
     m->moe.scale = v3 ? 2.5 : 1;
     m->moe.first_dense = v3 ? 3 : 0;
     m->moe.shared = v3 ? 1 : 2;
+    m->moe.groups = v3 && !json_get(config, "n_group") ? 8 : 0;
+    m->moe.top_groups = v3 && !json_get(config, "topk_group") ? 4 : 0;
     int rc = need_size(config, "n_routed_experts", &m->moe.experts, what, e);
     if (rc == OK) rc = need_size(config, "num_experts_per_tok", &m->moe.top_k, what, e);
     if (rc == OK) rc = need_size(config, "moe_intermediate_size", &m->moe.ffn, what, e);
@@ -275,9 +219,11 @@ static int parse_router(struct hf_model *m, const struct json *config, const cha
     return rc;
 }
 
-static int parse_deepseek(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+static int parse_deepseek(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                      struct err *e)
 {
-    int rc = check_fixed(fixed_deepseek, config, what, e);
+    int rc = OK;
+    m->mla.q_rank = json_get(config, "q_lora_rank") ? 0 : 1536; /* null: none */
     m->mla.kv_rank = 512;
     m->mla.nope = 128;
     m->mla.rope = 64;
@@ -288,16 +234,19 @@ static int parse_deepseek(struct hf_model *m, const struct json *config, const c
     if (rc == OK) rc = may_size(config, "qk_nope_head_dim", &m->mla.nope, what, e);
     if (rc == OK) rc = may_size(config, "qk_rope_head_dim", &m->mla.rope, what, e);
     if (rc == OK) rc = may_size(config, "v_head_dim", &m->mla.value, what, e);
-    if (rc == OK) rc = parse_llama(m, config, what, e);
+    if (rc == OK) rc = may_real(config, "tutti_latent_norm_eps", 0, 1, &m->mla.norm_eps, what, e);
+    if (rc == OK) rc = parse_llama(m, config, ignore, what, e);
     m->kv_heads = m->heads; /* their number is that of the queries, whatever num_key_value_heads says */
     m->head_dim = m->mla.nope + m->mla.rope;
     if (rc == OK) rc = parse_router(m, config, what, e);
     return rc;
 }
 
-int hf_config_parse(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+int hf_config_parse(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                    struct err *e)
 {
-    static int (*const parse[HF_N])(struct hf_model *, const struct json *, const char *, struct err *) = {
+    static int (*const parse[HF_N])(struct hf_model *, const struct json *, const struct hf_ignore *, const char *,
+                                    struct err *) = {
         [HF_GPT2] = parse_gpt2, [HF_LLAMA] = parse_llama, [HF_MIXTRAL] = parse_mixtral,
         [HF_DEEPSEEK_V2] = parse_deepseek, [HF_DEEPSEEK_V3] = parse_deepseek};
     const char *type;
@@ -309,9 +258,9 @@ int hf_config_parse(struct hf_model *m, const struct json *config, const char *w
         return err_set(e, ERR_REQUEST, "%s: model_type: %.60s is not one of tutti's families: gpt2, llama, mixtral, deepseek_v2, "
                        "deepseek_v3", what, type);
     *m = hf_model_default((enum hf_family)family);
-    rc = check_fixed(fixed_any, config, what, e);
+    rc = hf_keys_check(m->family, config, ignore, what, e);
     if (rc == OK) rc = need_size(config, "vocab_size", &m->vocab, what, e);
-    if (rc == OK) rc = parse[family](m, config, what, e);
+    if (rc == OK) rc = parse[family](m, config, ignore, what, e);
     if (rc == OK) rc = may_real(config, "initializer_range", 0, 10, &m->init_std, what, e);
     m->tie = json_bool(json_get(config, "tie_word_embeddings"), m->tie);
     read_token_ids(m, config);
@@ -325,12 +274,12 @@ int hf_config_parse(struct hf_model *m, const struct json *config, const char *w
     return rc;
 }
 
-int hf_config_read(struct hf_model *m, const char *dir, struct err *e)
+int hf_config_read(struct hf_model *m, const char *dir, const struct hf_ignore *ignore, struct err *e)
 {
     char *path = fs_join(dir, "config.json");
     struct json *config = NULL;
     int rc = json_parse_file(&config, path, CONFIG_LIMIT, e);
-    if (rc == OK) rc = hf_config_parse(m, config, path, e);
+    if (rc == OK) rc = hf_config_parse(m, config, ignore, path, e);
     json_free(config);
     xfree(path);
     return rc;
@@ -382,6 +331,7 @@ static void put_yarn(struct json_out *o, const struct hf_model *m)
     put_float(o, "beta_slow", m->yarn_beta_slow);
     put_float(o, "mscale", m->yarn_mscale);
     put_float(o, "mscale_all_dim", m->yarn_mscale_all_dim);
+    if (m->yarn_parts) json_put_bool(o, "truncate", false);
     json_put_int(o, "original_max_position_embeddings", m->rope_original_max_pos);
     json_end_object(o);
 }
@@ -414,6 +364,7 @@ static void put_deepseek(struct json_out *o, const struct hf_model *m)
     json_put_int(o, "qk_rope_head_dim", m->mla.rope);
     json_put_int(o, "v_head_dim", m->mla.value);
     if (pairs) json_put_bool(o, "rope_interleave", m->mla.pairs);
+    if (m->mla.norm_eps != 1e-6) put_float(o, "tutti_latent_norm_eps", m->mla.norm_eps);
     if (m->moe.groups && m->moe.group_pairs != m->moe.bias) json_put_bool(o, "tutti_group_pairs", m->moe.group_pairs);
 }
 
@@ -422,6 +373,9 @@ int hf_config_expressible(const struct hf_model *m, struct err *e)
     if (m->family != HF_DEEPSEEK_V2 && m->family != HF_DEEPSEEK_V3) return OK;
     if (m->moe.shared == 0)
         return err_set(e, ERR_REQUEST, "%s: their code wants shared experts, this model has none", hf_family_name(m->family));
+    if (m->mla.norm_eps != 1e-6)
+        return err_set(e, ERR_REQUEST, "%s: their code adds 1e-6 in the norms of short vectors, this model %g (model.mla.norm_eps)",
+                       hf_family_name(m->family), m->mla.norm_eps);
     if (m->family == HF_DEEPSEEK_V2)
         return m->moe.sigmoid || m->moe.norm_topk || m->moe.bias || !m->mla.pairs
                    ? err_set(e, ERR_REQUEST, "deepseek_v2: their code computes softmax scores that are not scaled to sum 1") : OK;

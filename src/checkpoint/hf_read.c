@@ -84,12 +84,12 @@ static int match(struct hf *h, struct err *e)
     return rc;
 }
 
-int hf_open(struct hf **out, const char *dir, struct err *e)
+int hf_open(struct hf **out, const char *dir, const struct hf_ignore *ignore, struct err *e)
 {
     struct hf *h = xcalloc(1, sizeof *h);
     h->dir = xstrdup(dir);
     *out = NULL;
-    int rc = hf_config_read(&h->model, dir, e);
+    int rc = hf_config_read(&h->model, dir, ignore, e);
     if (rc == OK) rc = safetensors_open(&h->files, dir, e);
     if (rc == OK && safetensors_count(h->files) == 0) rc = err_set(e, ERR_REQUEST, "%s: holds no tensors", dir);
     if (rc == OK) {

@@ -19,8 +19,13 @@ struct weights {
 
 int weights_open(struct weights **out, const char *path, struct err *e)
 {
+    return weights_open_ignoring(out, path, NULL, e);
+}
+
+int weights_open_ignoring(struct weights **out, const char *path, const struct hf_ignore *ignore, struct err *e)
+{
     struct weights *w = xcalloc(1, sizeof *w);
-    int rc = hf_is_model_dir(path) ? hf_open(&w->hf, path, e) : ckpt_open(&w->ckpt, path, e);
+    int rc = hf_is_model_dir(path) ? hf_open(&w->hf, path, ignore, e) : ckpt_open(&w->ckpt, path, e);
     *out = NULL;
     if (rc < 0) {
         xfree(w);
@@ -64,7 +69,7 @@ int weights_model(const struct weights *w, struct hf_model *m, struct err *e)
     if (!model)
         return err_set(e, ERR_REQUEST, "%s: its manifest does not say what the model is (extra.model is absent)",
                        ckpt_path(w->ckpt));
-    int rc = hf_config_parse(m, model, "manifest.json: extra.model", e);
+    int rc = hf_config_parse(m, model, NULL, "manifest.json: extra.model", e);
     return rc == OK ? OK : err_prefix(e, "%s", ckpt_path(w->ckpt));
 }
 

@@ -10,6 +10,8 @@
 
 struct weights;
 int weights_open(struct weights **w, const char *path, struct err *e);
+/* The same; keys of a Hugging Face config.json that a person named are passed over where they would be refused. */
+int weights_open_ignoring(struct weights **w, const char *path, const struct hf_ignore *ignore, struct err *e);
 void weights_close(struct weights *w);
 struct ckpt *weights_ckpt(const struct weights *w); /* borrowed; NULL: a Hugging Face directory */
 const char *weights_path(const struct weights *w);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "checkpoint/hf.h"
 #include "run/config.h"
 
 int cmd_train(int argc, char **argv);
@@ -36,6 +37,15 @@ int cli_option(const char *command, int argc, char **argv, int *i, const char *n
 /* Takes such an option out of the arguments, wherever it stands: *value is the last one given, or as it was. 0, or 2 after saying
  * what is wrong. */
 int cli_take(const char *command, int *argc, char **argv, const char *name, const char **value);
+/* Takes "--ignore KEY,KEY" out of the arguments: keys of a Hugging Face config.json that are not to be refused. The names lie in
+ * `text`, which the caller xfrees with `keys`. 0, or 2 after saying what is wrong. */
+struct cli_ignore {
+    struct hf_ignore list;
+    char *text;
+    const char **keys;
+};
+int cli_take_ignore(const char *command, int *argc, char **argv, struct cli_ignore *out);
+void cli_ignore_fini(struct cli_ignore *g);
 /* A whole number within bounds, or -1 after saying what is wrong. */
 int cli_int(const char *command, const char *name, const char *text, int64_t lo, int64_t hi, int64_t *out);
 int cli_real(const char *command, const char *name, const char *text, double lo, double hi, double *out);

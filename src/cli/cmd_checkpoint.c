@@ -263,7 +263,7 @@ static const struct {
     {"inspect", checkpoint_inspect, "CHECKPOINT [--json]", "step, tokens, and each tensor's shape, type and norm"},
     {"verify", checkpoint_verify, "CHECKPOINT", "compare every byte with its checksum; 2 when any differs"},
     {"diff", checkpoint_diff, "A B [--tolerance X] [--all] [--json]", "compare tensor by tensor; 1 when any differs"},
-    {"import", checkpoint_import, "HF_DIR OUT", "a Hugging Face model as a checkpoint of step 0 in directory OUT"},
+    {"import", checkpoint_import, "HF_DIR OUT [--ignore KEY,KEY]", "a Hugging Face model as a checkpoint of step 0 in directory OUT"},
     {"export", checkpoint_export, "CHECKPOINT OUT [--dtype f32|bf16|f16] [--shard-bytes N]",
      "config.json, safetensors and tokenizer.json into a new directory OUT"},
 };

@@ -85,14 +85,15 @@ int checkpoint_import(int argc, char **argv)
     const char *path[2];
     struct err e;
     struct weights *w;
-    int status = checkpoint_words(argc, argv, 2, path, "import HF_DIR OUT");
-    if (status) return status;
-    if (!hf_is_model_dir(path[0])) {
-        err_set(&e, ERR_REQUEST, "%s: no config.json with a model_type: not a Hugging Face model", path[0]);
-        return cli_fail(&e);
-    }
-    int rc = weights_open(&w, path[0], &e);
-    if (rc < 0) return cli_fail(&e);
+    struct cli_ignore ignore;
+    int status = cli_take_ignore(CHECKPOINT_COMMAND, &argc, argv, &ignore);
+    if (!status) status = checkpoint_words(argc, argv, 2, path, "import HF_DIR OUT [--ignore KEY,KEY]");
+    int rc = OK;
+    if (!status && !hf_is_model_dir(path[0]))
+        rc = err_set(&e, ERR_REQUEST, "%s: no config.json with a model_type: not a Hugging Face model", path[0]);
+    if (!status && !rc) rc = weights_open_ignoring(&w, path[0], &ignore.list, &e);
+    cli_ignore_fini(&ignore);
+    if (status || rc < 0) return status ? status : cli_fail(&e);
     rc = import_weights(w, path[1], &e);
     if (rc == OK) log_info("%s: %" PRId64 " tensors imported into %s", path[0], weights_count(w), path[1]);
     weights_close(w);

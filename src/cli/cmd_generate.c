@@ -21,7 +21,8 @@ static const char help[] =
     "  --seed S           the same seed gives the same text (default 1)\n"
     "  --dtype D          bf16 or f32 (default bf16)\n"
     "  --threads N        default: all cores\n"
-    "  --tokenizer FILE   default: the checkpoint's own\n";
+    "  --tokenizer FILE   default: the checkpoint's own\n"
+    "  --ignore KEY,KEY   keys of a Hugging Face config.json that tutti does not know and that do not matter\n";
 
 struct request {
     const char *checkpoint, *prompt, *prompt_file, *tokenizer;
@@ -95,8 +96,13 @@ int cmd_generate(int argc, char **argv)
         return 0;
     }
     struct request q;
-    int rc = parse(argc, argv, &q);
-    if (rc) return rc;
+    struct cli_ignore ignore;
+    int rc = cli_take_ignore("generate", &argc, argv, &ignore);
+    if (!rc) rc = parse(argc, argv, &q);
+    if (rc) {
+        cli_ignore_fini(&ignore);
+        return rc;
+    }
     struct err e = {0};
     struct weights *w = NULL;
     struct tokenizer *t = NULL;
@@ -105,7 +111,7 @@ int cmd_generate(int argc, char **argv)
     struct generate_result r;
     char *prompt = NULL;
     int threads = q.threads ? (int)q.threads : thread_n_cores();
-    rc = weights_open(&w, q.checkpoint, &e);
+    rc = weights_open_ignoring(&w, q.checkpoint, &ignore.list, &e);
     if (!rc) rc = q.tokenizer ? tokenizer_open(&t, q.tokenizer, &e) : source_tokenizer(w, &t, &e);
     if (!rc) rc = read_prompt(&q, &prompt, &e);
     if (!rc) rc = device_cpu_new(&d, threads, &e);
@@ -125,6 +131,7 @@ int cmd_generate(int argc, char **argv)
     if (d) device_free(d);
     tokenizer_free(t);
     weights_close(w);
+    cli_ignore_fini(&ignore);
     xfree(prompt);
     return rc ? cli_fail(&e) : 0;
 }

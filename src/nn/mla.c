@@ -46,7 +46,7 @@ static tid latent(struct layer_ctx *x, tid h_TD, const char *name, int layer)
 {
     tid c_TR = op_linear(x->t, h_TD, layer_param(x, 1, "layers.%d.attn.%s.weight", layer, name), TID_NONE, name);
     tid g_R = layer_param(x, 1, "layers.%d.attn.%s_norm.weight", layer, name);
-    return region_enter(x, op_rmsnorm(x->t, c_TR, g_R, (float)x->c->norm_eps, "latent.norm"));
+    return region_enter(x, op_rmsnorm(x->t, c_TR, g_R, (float)x->c->mla.norm_eps, "latent.norm"));
 }
 
 static tid queries(struct layer_ctx *x, tid h_TD, int layer)

@@ -124,10 +124,10 @@ static double scaled_frequency(const struct rope_scaling *r, double freq)
 static double yarn_frequency(const struct rope_scaling *r, double theta, int i, int64_t cols)
 {
     double freq = pow(theta, -2.0 * i / (double)cols), n = (double)r->original_max_position, pi = acos(-1.0);
-    double low = floor((double)cols * log(n / (r->beta_fast * 2 * pi)) / (2 * log(theta)));
-    double high = ceil((double)cols * log(n / (r->beta_slow * 2 * pi)) / (2 * log(theta)));
-    low = fmax(low, 0);
-    high = fmin(high, (double)cols - 1);
+    double low = (double)cols * log(n / (r->beta_fast * 2 * pi)) / (2 * log(theta));
+    double high = (double)cols * log(n / (r->beta_slow * 2 * pi)) / (2 * log(theta));
+    low = fmax(r->parts ? low : floor(low), 0);
+    high = fmin(r->parts ? high : ceil(high), (double)cols - 1);
     double ramp = fmin(1, fmax(0, (i - low) / (high == low ? 0.001 : high - low)));
     return freq / r->factor * ramp + freq * (1 - ramp);
 }

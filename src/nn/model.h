@@ -29,6 +29,7 @@ struct rope_scaling { /* factor 0: none */
     int64_t original_max_position;
     bool yarn; /* Peng et al. 2023, "YaRN"; the rest is its own */
     double beta_fast, beta_slow, mscale, mscale_all_dim;
+    bool parts; /* the ramp begins and ends between columns ("truncate: false"), not at whole ones */
 };
 
 /* Mixture of experts; experts 0: none. */
@@ -54,6 +55,7 @@ struct mla_config {
     int64_t kv_rank;
     int nope, rope, value; /* columns of a head: without, with rotation; of its value */
     bool pairs;            /* neighbouring columns are turned together */
+    double norm_eps;       /* in the norms of the short vectors; 1e-6 in DeepSeek's models, whatever the other norms have */
 };
 
 struct model_config {

@@ -24,6 +24,11 @@ static const struct conf_row layers_rows[] = {
     {0},
 };
 
+static const struct conf_row ignore_rows[] = {
+    {.path = "key", .type = CONF_STRING, .offset = offsetof(struct config_key, name), .doc = "key of config.json"},
+    {0},
+};
+
 #define LIST(p, f, def, d)                                                                                 \
     {.path = p, .type = CONF_LIST, .offset = AT(f), .otherwise = def, .item = source_rows,                 \
      .item_bytes = sizeof(struct config_source), .item_short = "path", .doc = d}
@@ -39,6 +44,9 @@ static const struct conf_row layers_rows[] = {
 const struct conf_row config_rows[] = {
     CHOICE("model.family", model.family, "llama", "gpt2|llama|mixtral|deepseek", "architecture"),
     TEXT("model.from", model.from, "null", "Hugging Face directory: take architecture and starting weights from it"),
+    {.path = "model.ignore", .type = CONF_LIST, .offset = AT(model.ignore), .otherwise = "[]", .item = ignore_rows,
+     .item_bytes = sizeof(struct config_key), .item_short = "key",
+     .doc = "keys of model.from's config.json that tutti does not know and that do not matter: not refused"},
     INT("model.layers", model.layers, "4", 1, 10000, "transformer blocks"),
     INT("model.hidden", model.hidden, "256", 1, 1 << 20, "width of the residual stream"),
     INT("model.heads", model.heads, "8", 1, 65536, "query heads"),
@@ -82,11 +90,13 @@ const struct conf_row config_rows[] = {
     INT("model.mla.rope_dim", model.mla.rope, "0", 0, 65536, "columns of a head with positions"),
     INT("model.mla.value_dim", model.mla.value, "0", 0, 65536, "columns of a head's value"),
     BOOL("model.mla.rope_pairs", model.mla.pairs, "true", "positions turn neighbouring columns, not halves"),
+    REAL("model.mla.norm_eps", model.mla.norm_eps, "1.0e-6", 1e-12, 1, "added to the variance in the norms of the short vectors"),
     REAL("model.yarn.factor", model.yarn.factor, "0", 0, 1e6, "YaRN scaling of positions; 0: none"),
     REAL("model.yarn.beta_fast", model.yarn.beta_fast, "32", 1e-6, 1e6, "YaRN scaling"),
     REAL("model.yarn.beta_slow", model.yarn.beta_slow, "1", 1e-6, 1e6, "YaRN scaling"),
     REAL("model.yarn.mscale", model.yarn.mscale, "0", 0, 1e6, "YaRN scaling"),
     REAL("model.yarn.mscale_all_dim", model.yarn.mscale_all_dim, "0", 0, 1e6, "YaRN scaling"),
+    BOOL("model.yarn.truncate", model.yarn.truncate, "true", "YaRN scaling: the ramp begins and ends at whole columns"),
     BOOL("model.document_mask", model.document_mask, "false", "attention does not cross from one document to another"),
 
     TEXT("data.tokenizer", data.tokenizer, "byte", "byte, or the path of a Hugging Face tokenizer.json"),
@@ -378,7 +388,8 @@ static struct rope_scaling config_rope(const struct config *c)
     if (c->model.yarn.factor > 0)
         return (struct rope_scaling){.factor = c->model.yarn.factor, .original_max_position = c->model.rope_original,
                                      .yarn = true, .beta_fast = c->model.yarn.beta_fast, .beta_slow = c->model.yarn.beta_slow,
-                                     .mscale = c->model.yarn.mscale, .mscale_all_dim = c->model.yarn.mscale_all_dim};
+                                     .mscale = c->model.yarn.mscale, .mscale_all_dim = c->model.yarn.mscale_all_dim,
+                                     .parts = !c->model.yarn.truncate};
     return (struct rope_scaling){.factor = c->model.rope_factor, .low_freq_factor = c->model.rope_low,
                                  .high_freq_factor = c->model.rope_high, .original_max_position = c->model.rope_original};
 }
@@ -402,7 +413,7 @@ struct model_config config_model(const struct config *c)
         .rope = config_rope(c),
         .moe = config_moe(c),
         .mla = {c->model.mla.q_rank, c->model.mla.kv_rank, to_int(c->model.mla.nope), to_int(c->model.mla.rope),
-                to_int(c->model.mla.value), c->model.mla.pairs},
+                to_int(c->model.mla.value), c->model.mla.pairs, c->model.mla.norm_eps},
         .document_mask = c->model.document_mask,
     };
 }

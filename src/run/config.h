@@ -19,6 +19,9 @@ struct config_source {
     const char *path;
     double weight;
 };
+struct config_key {
+    const char *name;
+};
 
 enum config_order { ORDER_SHUFFLED, ORDER_SEQUENTIAL };
 enum config_recipe { RECIPE_FP32, RECIPE_BF16 };
@@ -34,6 +37,7 @@ struct config {
     struct {
         int family;
         const char *from;
+        struct conf_list ignore; /* of struct config_key */
         int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, seq_len, max_positions;
         bool tie_embeddings;
         double dropout, norm_eps, rope_theta;
@@ -49,9 +53,11 @@ struct config {
         struct {
             int64_t q_rank, kv_rank, nope, rope, value;
             bool pairs;
+            double norm_eps;
         } mla;
         struct {
             double factor, beta_fast, beta_slow, mscale, mscale_all_dim;
+            bool truncate;
         } yarn;
     } model;
     struct {

@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+#include "base/log.h"
+#include "base/mem.h"
+
 #include "run/source.h"
 
 struct taken {
@@ -43,13 +46,36 @@ static void take_experts(struct config *c, const struct model_config *m)
     c->model.mla.rope = m->mla.rope;
     c->model.mla.value = m->mla.value;
     if (m->mla.kv_rank) c->model.mla.pairs = m->mla.pairs;
+    if (m->mla.kv_rank) c->model.mla.norm_eps = m->mla.norm_eps;
+}
+
+int setup_weights(struct weights **w, const struct config *c, struct err *e)
+{
+    const struct config_key *keys = c->model.ignore.items;
+    struct hf_ignore ignore = {.n = c->model.ignore.n};
+    const char **names = xcalloc((size_t)ignore.n + 1, sizeof *names);
+    for (int i = 0; i < ignore.n; i++) names[i] = keys[i].name;
+    ignore.keys = names;
+    int rc = weights_open_ignoring(w, c->model.from, &ignore, e);
+    xfree(names);
+    return rc;
+}
+
+void setup_say_dropout(const struct weights *w, const struct config *c)
+{
+    struct hf_model h;
+    struct err ignored;
+    if (weights_model(w, &h, &ignored)) return;
+    double theirs = h.dropout > h.attention_dropout ? h.dropout : h.attention_dropout;
+    if (theirs != c->model.dropout)
+        log_info("%s has dropout %g; training goes by model.dropout, which is %g", weights_path(w), theirs, c->model.dropout);
 }
 
 static int from_directory(struct config *c, const struct conf *f, struct err *e)
 {
     struct weights *w;
     struct hf_model h;
-    int rc = weights_open(&w, c->model.from, e);
+    int rc = setup_weights(&w, c, e);
     if (rc) return err_prefix(e, "%s: model.from", conf_where(f, "model.from"));
     rc = weights_model(w, &h, e);
     weights_close(w);
@@ -83,6 +109,7 @@ static int from_directory(struct config *c, const struct conf *f, struct err *e)
     c->model.yarn.beta_slow = m.rope.beta_slow;
     c->model.yarn.mscale = m.rope.mscale;
     c->model.yarn.mscale_all_dim = m.rope.mscale_all_dim;
+    c->model.yarn.truncate = !m.rope.parts;
     c->model.rope_low = m.rope.low_freq_factor;
     c->model.rope_high = m.rope.high_freq_factor;
     c->model.rope_original = m.rope.original_max_position;

@@ -23,13 +23,15 @@ struct model_config source_model(const struct hf_model *h)
         .norm_eps = h->norm_eps,
         .rope_theta = h->rope_theta,
         .rope = {h->rope_factor, h->rope_low_freq_factor, h->rope_high_freq_factor, h->rope_original_max_pos, h->yarn,
-                 h->yarn_beta_fast, h->yarn_beta_slow, h->yarn_mscale, h->yarn_mscale_all_dim},
+                 h->yarn_beta_fast, h->yarn_beta_slow, h->yarn_mscale, h->yarn_mscale_all_dim,
+                 h->yarn_parts},
         .moe = {.experts = to_int(h->moe.experts), .top_k = to_int(h->moe.top_k), .ffn = h->moe.ffn,
                 .shared = to_int(h->moe.shared), .first_dense = to_int(h->moe.first_dense),
                 .score = h->moe.sigmoid ? SCORE_SIGMOID : SCORE_SOFTMAX, .norm_topk = h->moe.norm_topk,
                 .groups = to_int(h->moe.groups), .top_groups = to_int(h->moe.top_groups),
                 .group_pairs = h->moe.group_pairs, .scale = h->moe.scale, .bias = h->moe.bias},
-        .mla = {h->mla.q_rank, h->mla.kv_rank, to_int(h->mla.nope), to_int(h->mla.rope), to_int(h->mla.value), h->mla.pairs},
+        .mla = {h->mla.q_rank, h->mla.kv_rank, to_int(h->mla.nope), to_int(h->mla.rope), to_int(h->mla.value), h->mla.pairs,
+                h->mla.norm_eps},
     };
 }
 
@@ -62,7 +64,9 @@ struct hf_model source_hf_model(const struct model_config *m, int32_t bos, int32
     h.mla.rope = m->mla.rope;
     h.mla.value = m->mla.value;
     h.mla.pairs = m->mla.pairs;
+    if (m->mla.kv_rank) h.mla.norm_eps = m->mla.norm_eps;
     h.yarn = m->rope.yarn;
+    h.yarn_parts = m->rope.parts;
     h.yarn_beta_fast = m->rope.beta_fast;
     h.yarn_beta_slow = m->rope.beta_slow;
     h.yarn_mscale = m->rope.mscale;

@@ -177,10 +177,11 @@ static int fresh_weights(struct trainer *t, struct err *e)
     engine_init(t->engine);
     if (!t->cfg.model.from || is_worker(t)) return OK; /* a worker gets its weights from the servers */
     struct weights *w;
-    int rc = weights_open(&w, t->cfg.model.from, e);
+    int rc = setup_weights(&w, &t->cfg, e);
     if (rc) return rc;
     rc = source_load(&t->engine->store, &t->engine->kernels, &t->engine->stream, w, e);
     if (!rc && t->leads) log_info("weights from %s", t->cfg.model.from);
+    if (!rc && t->leads) setup_say_dropout(w, &t->cfg);
     weights_close(w);
     return rc;
 }

@@ -76,7 +76,7 @@ static void gpt2_is_read(void **state)
     struct err e;
     struct hf *h;
     struct dice d = {.seed = 1};
-    assert_ok(hf_open(&h, FIXTURES "gpt2", &e));
+    assert_ok(hf_open(&h, FIXTURES "gpt2", NULL, &e));
     const struct hf_model *m = hf_model_get(h);
     const struct hf_model wanted = {.family = HF_GPT2, .layers = 2, .hidden = 8, .heads = 2, .kv_heads = 2,
                                     .head_dim = 4, .ffn = 32, .vocab = 11, .max_pos = 6, .norm_eps = 1e-5,
@@ -101,7 +101,7 @@ static void llama_is_read(void **state)
     struct err e;
     struct hf *h;
     struct dice d = {.seed = 2};
-    assert_ok(hf_open(&h, FIXTURES "llama", &e)); /* six files and an index */
+    assert_ok(hf_open(&h, FIXTURES "llama", NULL, &e)); /* six files and an index */
     const struct hf_model *m = hf_model_get(h);
     const struct hf_model wanted = {.family = HF_LLAMA, .layers = 2, .hidden = 12, .heads = 3, .kv_heads = 1,
                                     .head_dim = 4, .ffn = 20, .vocab = 13, .max_pos = 32, .norm_eps = 1e-6,
@@ -113,7 +113,7 @@ static void llama_is_read(void **state)
     assert_int_equal(hf_dtype(h, 0), DT_BF16);
     check_elements(h, &d);
     hf_close(h);
-    assert_ok(hf_open(&h, FIXTURES "llama-tied", &e));
+    assert_ok(hf_open(&h, FIXTURES "llama-tied", NULL, &e));
     assert_true(hf_model_get(h)->tie);
     assert_int_equal(hf_find(h, "head.weight"), -1);
     assert_int_equal(hf_dtype(h, 0), DT_F16);
@@ -148,11 +148,11 @@ static void round_trip(void **state)
         struct safetensors *a, *b;
         char *dir = scratch_new(), *out = fs_join(dir, "out"), *copy = fs_join(out, "tokenizer_config.json");
         char *absent = fs_join(out, "merges.txt");
-        assert_ok(hf_open(&h, names[k / 2], &e));
+        assert_ok(hf_open(&h, names[k / 2], NULL, &e));
         struct hf_export x = {.model = hf_model_get(h), .dtype = types[k / 2], .get = get_from_hf, .ctx = h,
                               .file = two_files, .shard_bytes = limits[k % 2]};
         assert_ok(hf_export(out, &x, &e));
-        assert_ok(hf_open(&again, out, &e));
+        assert_ok(hf_open(&again, out, NULL, &e));
         assert_true(same_model(hf_model_get(h), hf_model_get(again)));
         assert_ok(safetensors_open(&a, names[k / 2], &e));
         assert_ok(safetensors_open(&b, out, &e));
@@ -209,7 +209,7 @@ static void bands_of_rows(void **state)
     m.ffn = 30011, m.vocab = 25013, m.max_pos = 7;
     struct hf_export x = {.model = &m, .dtype = DT_F32, .get = counted};
     assert_ok(hf_export(out, &x, &e));
-    assert_ok(hf_open(&h, out, &e));
+    assert_ok(hf_open(&h, out, NULL, &e));
     for (int64_t k = 0; k < hf_n_params(&m); k++) {
         struct hf_param p = hf_param_at(&m, k);
         struct region whole = region_whole(&p.shape);
@@ -233,7 +233,7 @@ static void config_is(const char *text, const char *part)
     struct json *v;
     struct hf_model m;
     assert_ok(json_parse(&v, text, strlen(text), "config.json", &e));
-    int rc = hf_config_parse(&m, v, "config.json", &e);
+    int rc = hf_config_parse(&m, v, NULL, "config.json", &e);
     if (!part != (rc == OK) || (part && !strstr(e.text, part))) fail_msg("%s: code %d, '%s'", text, rc, e.text);
     json_free(v);
 }
@@ -304,15 +304,15 @@ static void disagreement_is_refused(void **state)
     struct hf *h;
     char *dir = scratch_new();
     put(dir, "config.json", LLAMA "}");
-    assert_err(ERR_REQUEST, "neither model.safetensors", hf_open(&h, dir, &e));
+    assert_err(ERR_REQUEST, "neither model.safetensors", hf_open(&h, dir, NULL, &e));
     struct safetensors_spec wrong[] = {{"model.embed_tokens.weight", DT_F32, {2, {9, 8}}}};
     assert_ok(safetensors_write_set(dir, "model", wrong, 1, 1 << 20, empty_source, wrong, &e));
-    assert_err(ERR_REQUEST, "model.embed_tokens.weight is [9, 8], config.json makes it [8, 8]", hf_open(&h, dir, &e));
-    assert_err(ERR_REQUEST, "layers.0.input_layernorm.weight is missing", hf_open(&h, dir, &e));
+    assert_err(ERR_REQUEST, "model.embed_tokens.weight is [9, 8], config.json makes it [8, 8]", hf_open(&h, dir, NULL, &e));
+    assert_err(ERR_REQUEST, "layers.0.input_layernorm.weight is missing", hf_open(&h, dir, NULL, &e));
     struct safetensors_spec more[] = {{"model.embed_tokens.weight", DT_I32, {2, {8, 8}}},
                                       {"model.layers.0.self_attn.q_proj.bias", DT_F32, {1, {8}}}};
     assert_ok(safetensors_write_set(dir, "model", more, 2, 1 << 20, empty_source, more, &e));
-    assert_err(ERR_REQUEST, "has type I32", hf_open(&h, dir, &e));
+    assert_err(ERR_REQUEST, "has type I32", hf_open(&h, dir, NULL, &e));
     scratch_free(dir);
 }
 
@@ -325,7 +325,7 @@ static void leftovers_are_refused(void **state)
     char *dir = scratch_new();
     put(dir, "config.json", LLAMA ",\"tie_word_embeddings\":true}");
     struct hf_model m;
-    assert_ok(hf_config_read(&m, dir, &e));
+    assert_ok(hf_config_read(&m, dir, NULL, &e));
     struct safetensors_spec specs[32];
     char names[32][128];
     int64_t n = hf_n_params(&m);
@@ -337,11 +337,11 @@ static void leftovers_are_refused(void **state)
     specs[n] = (struct safetensors_spec){"layers.0.self_attn.rotary_emb.inv_freq", DT_F32, {1, {2}}};
     specs[n + 1] = (struct safetensors_spec){"lm_head.weight", DT_F32, {2, {8, 8}}};
     assert_ok(safetensors_write_set(dir, "model", specs, n + 2, 1 << 20, empty_source, specs, &e));
-    assert_ok(hf_open(&h, dir, &e));
+    assert_ok(hf_open(&h, dir, NULL, &e));
     hf_close(h);
     specs[n + 2] = (struct safetensors_spec){"layers.0.self_attn.q_proj.bias", DT_F32, {1, {8}}};
     assert_ok(safetensors_write_set(dir, "model", specs, n + 3, 1 << 20, empty_source, specs, &e));
-    assert_err(ERR_REQUEST, "layers.0.self_attn.q_proj.bias has no place in this model", hf_open(&h, dir, &e));
+    assert_err(ERR_REQUEST, "layers.0.self_attn.q_proj.bias has no place in this model", hf_open(&h, dir, NULL, &e));
     scratch_free(dir);
 }
 

@@ -30,6 +30,15 @@ MODELS = {
     "deepseek_v3": (transformers.DeepseekV3ForCausalLM, transformers.DeepseekV3Config(
         **LATENT, q_lora_rank=12, n_shared_experts=1, n_group=4, topk_group=2, routed_scaling_factor=2.5,
         norm_topk_prob=True, rope_parameters=YARN)),
+    # The norms of the short vectors have 1e-6 whatever rms_norm_eps says: a large one shows it. The ramp of YaRN falls between
+    # columns, and "truncate" says whether it may.
+    "deepseek_v3_parts": (transformers.DeepseekV3ForCausalLM, transformers.DeepseekV3Config(
+        **dict(LATENT, rms_norm_eps=0.05, qk_rope_head_dim=8), q_lora_rank=12, n_shared_experts=1, n_group=1, topk_group=1,
+        routed_scaling_factor=2.5, norm_topk_prob=True,
+        rope_parameters={**YARN, "truncate": False, "mscale": 1.0, "mscale_all_dim": 1.0, "beta_fast": 1.3, "beta_slow": 0.3})),
+    "deepseek_v2_yarn": (transformers.DeepseekV2ForCausalLM, transformers.DeepseekV2Config(
+        **dict(LATENT, rms_norm_eps=0.05, qk_rope_head_dim=8), q_lora_rank=12, n_shared_experts=2, topk_method="greedy",
+        routed_scaling_factor=1.0, rope_parameters={k: v for k, v in YARN.items() if k != "mscale_all_dim"} | {"truncate": True})),
 }
 
 
@@ -85,6 +94,9 @@ def make(name, kind, config, out):
 if __name__ == "__main__":
     a = argparse.ArgumentParser()
     a.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "experts"))
-    out = a.parse_args().out
+    a.add_argument("names", nargs="*", help="default: all")
+    args = a.parse_args()
+    out = args.out
     for name, (kind, config) in MODELS.items():
-        make(name, kind, config, out)
+        if not args.names or name in args.names:
+            make(name, kind, config, out)

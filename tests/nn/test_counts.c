@@ -14,7 +14,7 @@ struct published {
      .ffn = 4 * (h), .vocab = 50257, .max_seq = seq, .tie = true, .norm_eps = 1e-5}
 #define MLA(l, h, n_heads, f, v, q)                                                                                    \
     .family = MODEL_DEEPSEEK, .layers = l, .hidden = h, .heads = n_heads, .kv_heads = n_heads, .head_dim = 192, .ffn = f,  \
-    .vocab = v, .max_seq = 4096, .norm_eps = 1e-6, .rope_theta = 10000, .mla = {q, 512, 128, 64, 128, true}
+    .vocab = v, .max_seq = 4096, .norm_eps = 1e-6, .rope_theta = 10000, .mla = {q, 512, 128, 64, 128, true, 1e-6}
 /* Trainable values: counts of Llama 2 that include the rotary tables are larger by 64 per layer. */
 static const struct published models[] = {
     {"Llama-2-7B", 6738415616, LLAMA(32, 4096, 32, 32, 11008, 32000)},

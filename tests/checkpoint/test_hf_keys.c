@@ -1,0 +1,159 @@
+/* Keys of config.json: every published file of our families is accepted as it is, and each of its keys is one we know; any key
+ * that is not known, or has a value that is not computed, is refused by its name and value, also inside rope_scaling and
+ * rope_parameters; naming it lifts the refusal of that key and of no other. */
+#include "scratch.h"
+
+#include "checkpoint/hf.h"
+
+#define PUBLISHED TEST_DIR "/checkpoint/fixtures/published"
+
+static int parse(const char *text, const char *ignore, struct hf_model *m, struct err *out)
+{
+    struct json *v;
+    struct err e = {0};
+    struct hf_ignore list = {.keys = &ignore, .n = 1};
+    assert_ok(json_parse(&v, text, strlen(text), "config.json", &e));
+    int rc = hf_config_parse(m, v, ignore ? &list : NULL, "config.json", out);
+    json_free(v);
+    return rc;
+}
+
+/* The text with one more member in front. */
+static char *with(const char *text, const char *member)
+{
+    struct str s = {0};
+    str_printf(&s, "{%s,%s", member, strchr(text, '{') + 1);
+    return s.p;
+}
+
+static void published_files_are_accepted(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    char **names;
+    int n, families = 0;
+    assert_ok(fs_list(PUBLISHED, &names, &n, &e));
+    assert_true(n >= 13);
+    for (int i = 0; i < n; i++) {
+        char *path = fs_join(PUBLISHED, names[i]), *text;
+        size_t bytes;
+        struct hf_model m;
+        assert_ok(fs_read_all(path, 1 << 20, &text, &bytes, &e));
+        const char *ignore = NULL;
+        if (strstr(names[i], "fp8")) { /* its weights are not numbers that we read */
+            assert_err(ERR_REQUEST, "quantization_config is an object of 4", parse(text, NULL, &m, &e));
+            ignore = "quantization_config";
+        }
+        int rc = parse(text, ignore, &m, &e);
+        if (rc) fail_msg("%s: %s", names[i], e.text);
+        families |= 1 << m.family;
+        /* And one key more is one too many. */
+        char *more = with(text, "\"attn_logit_softcapping\":50.0");
+        assert_err(ERR_REQUEST, "config.json: attn_logit_softcapping is 50", parse(more, ignore, &m, &e));
+        if (!ignore) assert_ok(parse(more, "attn_logit_softcapping", &m, &e));
+        xfree(more);
+        xfree(text);
+        xfree(path);
+    }
+    assert_int_equal(families, (1 << HF_N) - 1);
+    fs_list_free(names, n);
+}
+
+#define LLAMA                                                                                                                    \
+    "{\"model_type\":\"llama\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_heads\":2,"            \
+    "\"intermediate_size\":8,\"max_position_embeddings\":8}"
+#define DEEPSEEK                                                                                                                 \
+    "{\"model_type\":\"deepseek_v3\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_heads\":2,"      \
+    "\"intermediate_size\":8,\"max_position_embeddings\":8,\"n_routed_experts\":8,\"num_experts_per_tok\":1,"                    \
+    "\"moe_intermediate_size\":4,\"first_k_dense_replace\":0,\"n_group\":null,\"q_lora_rank\":null}"
+
+static void others_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *base, *member, *says, *key;
+    } rows[] = {
+        {LLAMA, "\"use_qk_norm\":true", "use_qk_norm is true", "use_qk_norm"},
+        {LLAMA, "\"layer_types\":[\"full_attention\",\"x\"]", "layer_types is a list of 2", "layer_types"},
+        {LLAMA, "\"embedding_multiplier\":12", "embedding_multiplier is 12", "embedding_multiplier"},
+        {LLAMA, "\"attention_multiplier\":0.5", "attention_multiplier is 0.5", "attention_multiplier"},
+        {LLAMA, "\"rope_type\":\"yarn\"", "rope_type is \"yarn\"", "rope_type"},
+        {LLAMA, "\"attention_bias\":true", "attention_bias is true: tutti computes this model only with false", "attention_bias"},
+        {LLAMA, "\"sliding_window\":4096", "sliding_window is 4096", "sliding_window"},
+        {LLAMA, "\"pruned_heads\":{\"0\":[1]}", "pruned_heads is an object of 1", "pruned_heads"},
+        {LLAMA, "\"q_lora_rank\":4", "q_lora_rank is 4", "q_lora_rank"}, /* another family's */
+        {LLAMA, "\"n_embd\":4", "n_embd is 4", "n_embd"},
+        {LLAMA, "\"Hidden_size\":4", "Hidden_size is 4", "Hidden_size"},
+        {DEEPSEEK, "\"scoring_func\":\"softplus\"", "scoring_func is \"softplus\"", "scoring_func"},
+        {DEEPSEEK, "\"moe_layer_freq\":2", "moe_layer_freq is 2", "moe_layer_freq"},
+        {DEEPSEEK, "\"index_topk\":2048", "index_topk is 2048", "index_topk"},
+        {LLAMA, "\"rope_scaling\":{\"type\":\"default\",\"factor\":2.0}", "rope_scaling.factor is 2", "rope_scaling.factor"},
+        {LLAMA, "\"rope_parameters\":{\"rope_type\":\"default\",\"partial_rotary_factor\":0.5}",
+         "rope_parameters.partial_rotary_factor is 0.5: tutti computes this model only with 1", "rope_parameters.partial_rotary_factor"},
+        {LLAMA, "\"rope_parameters\":{\"rope_theta\":1e4,\"mrope_section\":[1,1,2]}", "rope_parameters.mrope_section is a list of 3",
+         "rope_parameters.mrope_section"},
+        {DEEPSEEK, "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0,\"attention_factor\":1.5}", "rope_scaling.attention_factor is 1.5",
+         "rope_scaling.attention_factor"},
+        {DEEPSEEK, "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0,\"low_freq_factor\":1.5}", "rope_scaling.low_freq_factor is 1.5",
+         "rope_scaling.low_freq_factor"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct hf_model m;
+        struct err e = {0};
+        char *text = with(rows[i].base, rows[i].member), key[80];
+        assert_ok(parse(rows[i].base, NULL, &m, &e));
+        assert_err(ERR_REQUEST, rows[i].says, parse(text, NULL, &m, &e));
+        snprintf(key, sizeof key, "model.ignore: [%s]", rows[i].key);
+        assert_non_null(strstr(e.text, key));
+        if (parse(text, rows[i].key, &m, &e)) fail_msg("%s", e.text);
+        assert_int_equal(parse(text, "another_key", &m, &e), ERR_REQUEST);
+        xfree(text);
+    }
+}
+
+static void null_is_absent(void **state)
+{
+    (void)state;
+    struct hf_model m;
+    struct err e = {0};
+    char *text = with(LLAMA, "\"use_qk_norm\":null,\"sliding_window\":null,\"rope_scaling\":null,\"rope_parameters\":null,\"mlp_bias\":null");
+    assert_ok(parse(text, NULL, &m, &e));
+    xfree(text);
+}
+
+/* What a file leaves out is the library's default, which is another one in each family. */
+static void what_is_left_out(void **state)
+{
+    (void)state;
+    struct hf_model m;
+    struct err e = {0};
+    assert_ok(parse(LLAMA, NULL, &m, &e));
+    assert_true(m.norm_eps == 1e-6 && m.rope_theta == 10000);
+    assert_ok(parse("{\"model_type\":\"mixtral\",\"vocab_size\":8,\"hidden_size\":64,\"num_hidden_layers\":1,\"num_attention_heads\":16,"
+                    "\"intermediate_size\":8,\"max_position_embeddings\":8}", NULL, &m, &e));
+    assert_true(m.norm_eps == 1e-5 && m.rope_theta == 1e6 && m.kv_heads == 8 && m.moe.experts == 8);
+    assert_ok(parse(DEEPSEEK, NULL, &m, &e));
+    assert_true(m.mla.q_rank == 0 && m.moe.groups == 0);
+    char *text = with(DEEPSEEK, "\"rms_norm_eps\":1e-5,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0,\"truncate\":false}");
+    assert_ok(parse(text, NULL, &m, &e));
+    assert_true(m.norm_eps == 1e-5 && m.mla.norm_eps == 1e-6 && m.yarn_parts);
+    xfree(text);
+    assert_ok(parse("{\"model_type\":\"deepseek_v3\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_heads\":2,"
+                    "\"intermediate_size\":8,\"max_position_embeddings\":8,\"n_routed_experts\":8,\"num_experts_per_tok\":1,"
+                    "\"moe_intermediate_size\":4,\"first_k_dense_replace\":0}", NULL, &m, &e));
+    assert_true(m.mla.q_rank == 1536 && m.moe.groups == 8 && m.moe.top_groups == 4);
+    text = with(LLAMA, "\"rope_parameters\":{\"rope_theta\":7.0},\"rope_scaling\":{\"type\":\"default\"}");
+    assert_err(ERR_REQUEST, "rope_parameters and rope_scaling are both there", parse(text, NULL, &m, &e));
+    xfree(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_files_are_accepted),
+        cmocka_unit_test(others_are_refused_by_name),
+        cmocka_unit_test(null_is_absent),
+        cmocka_unit_test(what_is_left_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
