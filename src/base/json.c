@@ -262,6 +262,14 @@ void json_begin_object(struct json_out *o, const char *key)
     begin(o, key, '{');
 }
 
+void json_begin_document(struct json_out *o, const char *name, int version)
+{
+    char schema[80];
+    snprintf(schema, sizeof schema, "tutti.%s.%d", name, version);
+    json_begin_object(o, NULL);
+    json_put_string(o, "schema", schema);
+}
+
 void json_end_object(struct json_out *o)
 {
     end(o, '}');

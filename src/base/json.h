@@ -55,6 +55,9 @@ struct json_out {
     bool pretty;
 };
 void json_begin_object(struct json_out *o, const char *key); /* key NULL inside arrays and at the root */
+/* The root of what a command prints with --json: an object whose first member is "schema": "tutti.NAME.VERSION". A field that
+ * goes, or means something else, makes a new version; a field more does not. docs/json.md lists them all. */
+void json_begin_document(struct json_out *o, const char *name, int version);
 void json_end_object(struct json_out *o);
 void json_begin_array(struct json_out *o, const char *key);
 void json_end_array(struct json_out *o);

@@ -95,7 +95,7 @@ void bench_comm_json(const struct bench_comm *b)
 {
     struct str s = {0};
     struct json_out j = {.s = &s, .pretty = true};
-    json_begin_object(&j, NULL);
+    json_begin_document(&j, "bench-comm", 1);
     if (!strcmp(b->transport, "mpi")) json_put_string(&j, "library", comm_mpi_name());
     json_put_string(&j, "dtype", dtype_name(b->dtype));
     json_begin_array(&j, "results");

@@ -178,7 +178,7 @@ int cmd_bench_experts(int argc, char **argv)
     char *flush = mem_pages_new(FLUSH_BYTES);
     struct str text = {0};
     struct json_out out = {.s = &text};
-    json_begin_object(&out, NULL);
+    json_begin_document(&out, "bench-experts", 1);
     json_put_int(&out, "rows", o.rows);
     json_put_int(&out, "in", o.hidden);
     json_put_int(&out, "out", o.ffn);

@@ -284,7 +284,7 @@ static void print_json(const struct bench *b)
 {
     struct str s = {0};
     struct json_out o = {.s = &s, .pretty = true};
-    json_begin_object(&o, NULL);
+    json_begin_document(&o, "bench-gemm", 1);
     json_put_string(&o, "model", b->o.model->name);
     json_put_int(&o, "tokens", b->o.tokens);
     json_put_int(&o, "threads", b->o.threads);

@@ -279,7 +279,7 @@ static void print_json(const struct request *q, const struct figures *f)
 {
     struct str s = {0};
     struct json_out o = {.s = &s};
-    json_begin_object(&o, NULL);
+    json_begin_document(&o, "bench-train", 1);
     json_put_string(&o, "model", q->model->name);
     json_put_string(&o, "dtype", q->dtype);
     json_put_int(&o, "seq", q->seq);

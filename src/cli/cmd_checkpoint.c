@@ -63,7 +63,7 @@ static void list_json(const char *root, const struct ckpt_listing *list, int n)
 {
     struct str s = {0};
     struct json_out o = {.s = &s};
-    json_begin_object(&o, NULL);
+    json_begin_document(&o, "checkpoint-list", 1);
     json_put_string(&o, "root", root);
     json_begin_array(&o, "checkpoints");
     for (int i = 0; i < n; i++) {
@@ -155,7 +155,7 @@ static int inspect_json(struct weights *w, struct err *e)
     struct json_out o = {.s = &s};
     const struct ckpt *c = weights_ckpt(w);
     int rc = OK;
-    json_begin_object(&o, NULL);
+    json_begin_document(&o, "checkpoint-inspect", 1);
     json_put_string(&o, "path", weights_path(w));
     json_put_int(&o, "step", c ? ckpt_step(c) : 0);
     json_put_int(&o, "tokens", c ? ckpt_tokens(c) : 0);

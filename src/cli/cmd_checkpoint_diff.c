@@ -148,7 +148,7 @@ static void print_json(const struct comparison *c)
 {
     struct str s = {0};
     struct json_out o = {.s = &s};
-    json_begin_object(&o, NULL);
+    json_begin_document(&o, "checkpoint-diff", 1);
     json_put_bool(&o, "equal", c->n_differ == 0);
     json_put_int(&o, "differ", c->n_differ);
     json_begin_array(&o, "tensors");

@@ -165,7 +165,7 @@ static void report_tokenize(const struct options *o, const char *path, const str
     if (o->json) {
         struct str text = {0};
         struct json_out j = {.s = &text};
-        json_begin_object(&j, NULL);
+        json_begin_document(&j, "data-tokenize", 1);
         json_put_string(&j, "path", path);
         json_put_int(&j, "bytes", r->bytes);
         json_put_int(&j, "tokens", r->tokens);
@@ -245,7 +245,7 @@ static int write_trained(const struct options *o, struct bpe_trainer *t, const s
     if (o->json) {
         struct str text = {0};
         struct json_out j = {.s = &text};
-        json_begin_object(&j, NULL);
+        json_begin_document(&j, "data-train-tokenizer", 1);
         json_put_string(&j, "path", o->out);
         json_put_int(&j, "vocab", r.vocab);
         json_put_int(&j, "bytes", source_bytes_done(s));
@@ -311,7 +311,7 @@ static void report_inspect(const struct options *o, const struct tokenfile *f, c
     if (o->json) {
         struct str text = {0};
         struct json_out j = {.s = &text};
-        json_begin_object(&j, NULL);
+        json_begin_document(&j, "data-inspect", 1);
         json_put_string(&j, "path", f->path);
         json_put_int(&j, "tokens", f->n_tokens);
         json_put_int(&j, "documents", f->n_documents);

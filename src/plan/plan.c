@@ -231,7 +231,7 @@ static void json_comm(const struct plan_rank *r, struct json_out *o)
 void plan_json(const struct plan *p, struct str *out)
 {
     struct json_out o = {.s = out};
-    json_begin_object(&o, NULL);
+    json_begin_document(&o, "plan", 1);
     json_put_int(&o, "params", p->params);
     json_put_real(&o, "flops_per_step", p->flops_per_step);
     json_put_real(&o, "flops_per_token", p->flops_per_token);

@@ -76,7 +76,7 @@ void schedule_json(const struct schedule *s, const struct schedule_timeline *t, 
                    struct str *out)
 {
     struct json_out o = {.s = out, .pretty = true};
-    json_begin_object(&o, NULL);
+    json_begin_document(&o, "schedule", 1);
     json_put_string(&o, "kind", s->kind);
     json_put_int(&o, "stages", s->n_ranks);
     json_put_int(&o, "microbatches", s->n_microbatches);

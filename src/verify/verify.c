@@ -399,7 +399,7 @@ void verify_print(const struct verify *v, struct str *out)
 void verify_json(const struct verify *v, struct str *out)
 {
     struct json_out o = {.s = out};
-    json_begin_object(&o, NULL);
+    json_begin_document(&o, "verify", 1);
     json_put_bool(&o, "ok", v->ok);
     json_put_real(&o, "bound", v->bound);
     if (v->eps > 0) json_put_real(&o, "eps", v->eps);

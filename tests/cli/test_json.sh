@@ -1,0 +1,52 @@
+#!/bin/bash
+# What --json prints: one object, the schema first, and no field that docs/json.md does not name in the section of that schema.
+tutti=$1 root=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+tiny=(model.layers=2 model.hidden=32 model.heads=2 model.kv_heads=2 model.ffn=64 model.seq_len=32 batch.global=4 batch.micro=2)
+config=$root/examples/quickstart.yaml
+
+# documented NAME: the words in backquotes of the section of tutti.NAME.
+documented() { sed -n "/^## tutti\.$1\.[0-9]/,/^## /p" "$root/docs/json.md" | grep -oE '`[^`]+`' | tr -d '`' | sort -u; }
+names=()
+# check NAME COMMAND...: the command's output, 0 or 1 its status.
+check() {
+    local name=$1 status
+    shift
+    names+=("$name")
+    "$tutti" "$@" >"$dir/out" 2>"$dir/err"
+    status=$?
+    [ $status -le 1 ] || { fail "$*: status $status: $(tail -2 "$dir/err")"; return; }
+    tr -d '\n' <"$dir/out" | grep -qE "^\{ *\"schema\": ?\"tutti\.$name\.[0-9]+\",.*\} *$" || fail "$*: no object that begins with the schema of $name: $(head -c 200 "$dir/out")"
+    [ "$(documented "$name" | wc -l)" -gt 3 ] || fail "docs/json.md has no section of $name"
+    grep -oE '"[A-Za-z_0-9.]+": ?' "$dir/out" | tr -d '": ' | sort -u | grep -v '^schema$' | while read -r key; do
+        documented "$name" | grep -qx "$key" || echo "$key"
+    done >"$dir/missing"
+    [ ! -s "$dir/missing" ] || fail "$name: docs/json.md does not name $(tr '\n' ' ' <"$dir/missing")"
+}
+
+check plan plan "$root/examples/five_d.yaml" -n 16 --json
+check plan plan "$config" -n 3 --json "${tiny[@]}" parallel.servers=1
+check verify verify "$config" -n 2 --json "${tiny[@]}"
+check schedule schedule interleaved --stages 2 --microbatches 4 --json
+check bench-gemm bench gemm --model tiny --tokens 32 --threads 1 --json
+check bench-train bench train --model tiny --seq 32 --micro 1 --ranks 2 --threads 1 --steps 1 --json comm.link_GBps=1
+check bench-experts bench experts --rows 64 --hidden 32 --ffn 32 --threads 1 --json
+check bench-comm bench comm --bytes 4K --seconds 0.01 --json
+"$tutti" train "$config" "${tiny[@]}" "data.train=$root/README.md" data.valid=[] run.steps=2 run.threads=1 checkpoint.every=1 "run.dir=$dir/run" \
+    2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"
+check checkpoint-list checkpoint list "$dir/run" --json
+check checkpoint-inspect checkpoint inspect "$dir/run" --json
+check checkpoint-diff checkpoint diff "$dir/run/checkpoints/step-00000001" "$dir/run/checkpoints/step-00000002" --json
+check data-tokenize data tokenize --tokenizer byte --out "$dir/t" "$root/README.md" --json
+check data-inspect data inspect "$dir/t" --tokenizer byte --show 10 --verify --json
+check data-train-tokenizer data train-tokenizer --vocab-size 300 --out "$dir/tok.json" "$root/README.md" --json
+
+# A section for each schema, and a schema for each section.
+[ "$(printf '%s\n' "${names[@]}" | sort -u)" = "$(grep -oE '^## tutti\.[a-z-]+' "$root/docs/json.md" | sed 's/## tutti.//' | sort -u)" ] ||
+    fail "the sections of docs/json.md are not the commands' schemas"
+[ "$(grep -rhoE 'json_begin_document\([^,]*, "[a-z-]+"' "$root/src" | sed 's/.*"\(.*\)"/\1/' | sort -u)" = "$(printf '%s\n' "${names[@]}" | sort -u)" ] ||
+    fail "a schema of the program is not tried here"
+[ $failures = 0 ]
