@@ -8,34 +8,7 @@
 #include "cli/cli.h"
 #include "cli/explain.h"
 #include "cli/layout_picture.h"
-#include "layout/shape.h"
 #include "plan/plan.h"
-
-static int explain_layout(const struct explain *x, struct str *out, struct err *e)
-{
-    char type[128];
-    (void)e;
-    const struct units *u = &x->g->store.units;
-    str_printf(out, "%-32s %-18s %12s  %-8s %-26s %12s  %s\n", "parameter", "global shape", "elements", "init",
-               "rank 0 computes with", "and steps", "mesh type");
-    for (int i = 0; i < x->g->params.n; i++) {
-        const struct param *p = &x->g->params.p[i];
-        struct shape n = shape_of(p->nd, p->n);
-        char shape[128], init[32];
-        if (p->init == INIT_NORMAL) snprintf(init, sizeof init, "N %.3g", p->std);
-        else snprintf(init, sizeof init, "%s", p->init == INIT_ONES ? "ones" : "zeros");
-        struct region held = param_rows(p, 0, p->ln[0]);
-        char box[256] = "-", text[256];
-        if (p->held) snprintf(box, sizeof box, "%s", region_print(text, &held));
-        str_printf(out, "%-32s %-18s %12" PRId64 "  %-8s %-26s %12" PRId64 "  %s%s\n", p->name, shape_print(shape, &n), p->numel,
-                   init, box, u->piece[i].n, spmd_print(type, p->type), p->decay ? "" : "  (no decay)");
-    }
-    str_printf(out, "%d parameters, %" PRId64 " elements; rank 0 computes with %" PRId64 " and steps %" PRId64 "\n", x->g->params.n,
-               x->g->params.numel, x->g->params.held, u->shard_numel);
-    str_puts(out, "letters per axis: I invariant, R replicated (gradient is a sum over the axis), S sharded along a dim, "
-                  "V varying, P partial\n");
-    return OK;
-}
 
 static int explain_tape(const struct explain *x, struct str *out, struct err *e)
 {

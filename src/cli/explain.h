@@ -13,6 +13,8 @@ struct explain {
     struct ranks ranks;
 };
 
+/* Every parameter, and what rank 0 has of it. */
+int explain_layout(const struct explain *x, struct str *out, struct err *e);
 /* What rank 0 sends in one step, by group and operation, and when. */
 int explain_comm(const struct explain *x, struct str *out, struct err *e);
 

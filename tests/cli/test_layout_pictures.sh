@@ -31,4 +31,10 @@ grep -q ">experts 0 to 3 of 8: gate<" docs/layouts/mixtral-ep-2.svg && grep -q "
 for picture in docs/layouts/*.svg; do
     grep -q "this rank computes with it" "$picture" && grep -q "other ranks have it, this one does not" "$picture" || fail "legend of $picture"
 done
+# The same as text: a line per parameter, every expert among them, what rank 0 has not is said, letters are explained.
+"$tutti" explain examples/mixtral-ep.yaml layout -n 2 model.moe.experts=300 model.layers=1 >"$dir/text" || fail "300 experts as text"
+[ "$(grep -c '^layers.0.moe.experts.[0-9]*.gate.weight ' "$dir/text")" = 300 ] || fail "not 300 experts in the text"
+[ "$(grep -c '^layers.0.moe.experts.[0-9]*.gate.weight .* nothing ' "$dir/text")" = 150 ] || fail "not 150 experts elsewhere"
+grep -q "^rank 0 of 2: dp_shard 0 of 2, ep 0 of 2" "$dir/text" || fail "the text does not say which rank: $(head -1 "$dir/text")"
+for letter in S0 R "not named"; do grep -q "^  $letter.*rank of the axis has" "$dir/text" || fail "the text does not explain $letter"; done
 [ $failures = 0 ]
