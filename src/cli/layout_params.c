@@ -140,6 +140,9 @@ static void draw_row(struct canvas *v, const struct kind *k, const char *name, c
     if (h < 8) h = 8;
     if (w < 10) w = 10;
     for (int d = 0; d < p->nd; d++) at += snprintf(more + at, sizeof more - (size_t)at, "%s%lld", d ? "×" : "", (long long)p->n[d]);
+    bool anywhere = false;
+    for (int r = 0; r < v->fold.drawn; r++) anywhere |= k->here[r] >= 0;
+    if (!anywhere) snprintf(more + at, sizeof more - (size_t)at, ", on ranks not drawn");
     canvas_label(v, v->y + 10, name, more);
     for (int r = 0; r < v->fold.drawn; r++) draw_part(v, r, k->here[r], w, h);
     v->y += (int)(h > 12 ? h : 12) + GAP;
