@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -54,5 +55,20 @@ int append_close(struct append *a, struct err *e)
     str_free(&a->waiting);
     xfree(a->path);
     a->path = NULL;
+    return rc;
+}
+
+int append_line(const char *dir, const char *name, struct str *line, struct err *e)
+{
+    char *path = fs_join(dir, name);
+    struct append a;
+    int rc = append_open(&a, path, e);
+    if (!rc) {
+        str_putc(line, '\n');
+        rc = append_add(&a, line->p, line->n, e);
+        int closed = append_close(&a, rc ? NULL : e);
+        if (!rc) rc = closed;
+    }
+    xfree(path);
     return rc;
 }

@@ -22,5 +22,7 @@ int append_open(struct append *a, const char *path, struct err *e);
 int append_add(struct append *a, const void *p, size_t n, struct err *e);
 /* Fails when something could not be written to the end. */
 int append_close(struct append *a, struct err *e);
+/* One line to dir/name, with its end, which line gets too: for files that grow now and then. */
+int append_line(const char *dir, const char *name, struct str *line, struct err *e);
 
 #endif

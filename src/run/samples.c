@@ -5,8 +5,8 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "run/append.h"
 #include "run/generate.h"
-#include "run/lines.h"
 #include "run/source.h"
 
 static bool collect(void *ctx, const char *text, size_t n)
@@ -50,7 +50,7 @@ int samples_write(const struct config *c, const char *checkpoint, int64_t step, 
         json_put_string(&o, "prompt", c->run.sample_prompt);
         json_put_string(&o, "text", str_text(&text));
         json_end_object(&o);
-        rc = lines_append(c->run.dir, "samples.jsonl", &line, e);
+        rc = append_line(c->run.dir, "samples.jsonl", &line, e);
     }
     str_free(&text);
     str_free(&line);

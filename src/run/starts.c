@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "base/thread.h"
-#include "run/lines.h"
+#include "run/append.h"
 
 /* The first "model name" of /proc/cpuinfo; "" where the system tells none (ARM). */
 static void cpu_name(char out[128])
@@ -48,7 +48,7 @@ int starts_write(const char *dir, const struct starts_note *s, struct err *e)
     json_put_string(&o, "transport", s->transport ? s->transport : "");
     json_put_int(&o, "step", s->step);
     json_end_object(&o);
-    int rc = lines_append(dir, "starts.jsonl", &line, e);
+    int rc = append_line(dir, "starts.jsonl", &line, e);
     str_free(&line);
     return rc;
 }
