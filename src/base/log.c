@@ -7,6 +7,7 @@
  */
 #include "base/log.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 
 static struct {
@@ -34,9 +36,9 @@ static const struct {
     [LOG_DEBUG] = {"debug", "debug: ", "debug: "},
 };
 
-static void take(void)
+/* With the lock held. */
+static void prepare(void)
 {
-    pthread_mutex_lock(&sink.lock);
     if (sink.ready) return;
     const char *want = getenv("LOG"), *term = getenv("TERM");
     sink.level = LOG_INFO;
@@ -44,6 +46,12 @@ static void take(void)
         if (strcasecmp(want, levels[i].name) == 0) sink.level = (enum log_level)i;
     sink.terminal = isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
     sink.ready = 1;
+}
+
+static void take(void)
+{
+    pthread_mutex_lock(&sink.lock);
+    prepare();
 }
 
 static void release(void)
@@ -71,23 +79,45 @@ static void add_text(struct str *s, const char *fmt, va_list args)
 
 #define WIPE "\r\033[K"
 
+/* With the lock held. */
+static void line(enum log_level level, const char *fmt, va_list args)
+{
+    struct str s = {0};
+    if (level > sink.level) return;
+    if (sink.status.n) str_puts(&s, WIPE);
+    str_puts(&s, sink.terminal ? levels[level].colour : levels[level].plain);
+    add_text(&s, fmt, args);
+    str_putc(&s, '\n');
+    str_add(&s, str_text(&sink.status), sink.status.n);
+    emit(&s);
+    str_free(&s);
+}
+
 void log_line(enum log_level level, const char *fmt, ...)
 {
+    va_list args;
     take();
-    if (level <= sink.level) {
-        struct str s = {0};
-        if (sink.status.n) str_puts(&s, WIPE);
-        str_puts(&s, sink.terminal ? levels[level].colour : levels[level].plain);
-        va_list args;
-        va_start(args, fmt);
-        add_text(&s, fmt, args);
-        va_end(args);
-        str_putc(&s, '\n');
-        str_add(&s, str_text(&sink.status), sink.status.n);
-        emit(&s);
-        str_free(&s);
-    }
+    va_start(args, fmt);
+    line(level, fmt, args);
+    va_end(args);
     release();
+}
+
+void log_or_drop(enum log_level level, const char *fmt, ...)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    for (int i = 0; i < 20; i++) {
+        if (!pthread_mutex_trylock(&sink.lock)) {
+            va_list args;
+            prepare();
+            va_start(args, fmt);
+            if (poll(&p, 1, 0) > 0 && (p.revents & POLLOUT)) line(level, fmt, args);
+            va_end(args);
+            release();
+            return;
+        }
+        clock_sleep_s(0.01);
+    }
 }
 
 void log_status(const char *fmt, ...)

@@ -1,4 +1,5 @@
 /* tutti train CONFIG [-n RANKS] [key=value ...] */
+#include <signal.h>
 #include <stdio.h>
 
 #include "base/log.h"
@@ -12,9 +13,13 @@ static void print_help(void)
     printf("tutti train CONFIG [-n RANKS] [key=value ...]\n\n"
            "Trains the model that CONFIG (YAML) describes. Keys may be given or changed on the command line:\n"
            "  tutti train my.yaml run.steps=100 data.train=texts/\n"
-           "Everything goes to run.dir; started again, the run goes on from its newest checkpoint. Ctrl-C finishes\n"
-           "the step, saves and stops. -n RANKS trains with RANKS ranks as threads of this process; under mpirun or srun\n"
-           "the ranks are the processes.\n\nKeys:\n");
+           "Everything goes to run.dir; started again, the run goes on from its newest checkpoint. -n RANKS trains with RANKS\n"
+           "ranks as threads of this process; under mpirun or srun the ranks are the processes.\n\n"
+           "Signals: Ctrl-C (SIGINT), SIGTERM, SIGHUP (unless nohup), SIGUSR1, SIGUSR2 and SIGXCPU, to any of the ranks, let all\n"
+           "finish the step, save and stop, with status 0. Before the first step there is nothing to save: the run ends within\n"
+           "seconds, with status 128 + the signal's number. So does a second SIGINT or SIGTERM, more than a second after the\n"
+           "first: at once, without saving. When nobody reads stderr any more (| head), the run goes on; metrics.jsonl has it all.\n"
+           "Status: 0 done, or stopped and saved; 2 the request was wrong; 1 it failed while running.\n\nKeys:\n");
     conf_print_help(config_rows, &s);
     fputs(str_text(&s), stdout);
     str_free(&s);
@@ -32,9 +37,16 @@ int cmd_train(int argc, char **argv)
     if (a.word || a.json) return cli_usage("train", "one argument too many: %s", a.word ? a.word : "--json");
     struct trainer_result r;
     struct err e = {0};
-    if (trainer_run(a.config, a.overrides, a.n_overrides, (int)a.ranks, &r, &e))
-        return r.rank > 0 || r.told ? err_exit_status(e.code) : cli_fail(&e); /* one rank speaks */
+    signal(SIGPIPE, SIG_IGN); /* who reads our lines may go, the run stays: its work is in files */
+    rc = trainer_run(a.config, a.overrides, a.n_overrides, (int)a.ranks, &r, &e);
+    if (rc && r.rank == 0 && !r.told) cli_fail(&e); /* one rank speaks */
+    if (rc == ERR_SIGNAL) return 128 + (r.signal ? r.signal : SIGTERM);
+    if (rc) return err_exit_status(e.code);
     if (r.rank > 0) return 0;
+    if (r.stopped && r.first_step == r.steps) {
+        log_info("stopped before the first step; nothing is lost");
+        return 128 + r.signal;
+    }
     if (r.first_step == r.steps)
         log_info("nothing left to do: all %lld steps are done (%s)", (long long)r.steps, r.checkpoint);
     else

@@ -1,7 +1,9 @@
 /* tutti: the table of commands. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/str.h"
 #include "cli/cli.h"
@@ -33,8 +35,19 @@ static void print_help(FILE *f)
     fprintf(f, "\n  tutti COMMAND --help tells more; tutti --version\n");
 }
 
+/* A file that is opened while stdin, stdout or stderr is closed would take its number, and get what is printed. */
+static void open_standard_files(void)
+{
+    for (int fd; (fd = open("/dev/null", O_RDWR)) >= 0;)
+        if (fd > STDERR_FILENO) {
+            close(fd);
+            return;
+        }
+}
+
 int main(int argc, char **argv)
 {
+    open_standard_files();
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk, not a sudden end */
     if (argc < 2) {
         print_help(stderr);

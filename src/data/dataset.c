@@ -67,7 +67,7 @@ static int open_stream(struct stream *s, const char *path, const struct dataset_
     int code = OK;
     if (!file && !fs_exists(path))
         return err_set(e, ERR_REQUEST, "%s: no such file or folder, and no token file %s.tok", path, path);
-    if (!file) code = tokenize_cached(o->tokenizer, path, o->cache_dir, &file, e);
+    if (!file) code = tokenize_cached(o->tokenizer, path, o->cache_dir, o->give_up, &file, e);
     if (!code) code = tokenfile_open(&s->file, file, e);
     if (!code && cached) s->file.made_from = xstrdup(path);
     xfree(file);

@@ -12,6 +12,7 @@
 #ifndef TUTTI_DATA_DATASET_H
 #define TUTTI_DATA_DATASET_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -34,6 +35,7 @@ struct dataset_options {
     bool reset_positions;  /* positions start at 0 in every document */
     bool mask_boundaries;  /* the first token of a document is no target: -1 after an end of text */
     const char *cache_dir; /* where texts are tokenized to */
+    const atomic_int *give_up; /* other than 0: what takes long ends with ERR_SIGNAL, nothing half done is left; NULL: never */
 };
 
 /* -- create ------------------------------------------------------------------------------------------------- */

@@ -26,7 +26,14 @@ static uint64_t cache_key(const struct tokenizer *t, const struct source *s)
 struct progress {
     double start_s, shown_s;
     bool shown;
+    const atomic_int *give_up;
 };
+
+/* The caller wants to end, and this takes long. */
+static int given_up(const atomic_int *give_up, struct err *e)
+{
+    return give_up && atomic_load(give_up) ? err_set(e, ERR_SIGNAL, "stopped while texts were tokenized") : OK;
+}
 
 static void show_progress(struct progress *p, const struct source *s, const struct tokenfile_writer *w)
 {
@@ -52,6 +59,7 @@ static int tokenize_document(struct source *s, struct encoder *c, struct tokenfi
         r->bytes += (int64_t)n;
         code = encoder_feed(c, text, n, ids, e);
         if (!code) code = tokenfile_append(w, ids->ids, ids->n, e);
+        if (!code) code = given_up(p->give_up, e);
         if (code) return code;
         show_progress(p, s, w);
     }
@@ -65,11 +73,11 @@ static int tokenize_document(struct source *s, struct encoder *c, struct tokenfi
 }
 
 static int tokenize_source(const struct tokenizer *t, struct source *s, struct tokenfile_writer *w,
-                           struct tokenize_result *r, struct err *e)
+                           const atomic_int *give_up, struct tokenize_result *r, struct err *e)
 {
     struct encoder *c = encoder_new(t);
     struct tokens ids = {0};
-    struct progress p = {.start_s = clock_now_s()};
+    struct progress p = {.start_s = clock_now_s(), .give_up = give_up};
     p.shown_s = p.start_s;
     int code;
     while ((code = source_next(s, e)) > 0) {
@@ -86,7 +94,7 @@ static int tokenize_source(const struct tokenizer *t, struct source *s, struct t
 }
 
 static int tokenize_to(const struct tokenizer *t, struct source *s, const char *first_input, const char *out_path,
-                       struct tokenize_result *r, struct err *e)
+                       const atomic_int *give_up, struct tokenize_result *r, struct err *e)
 {
     *r = (struct tokenize_result){0};
     if (tokenizer_eos(t) < 0)
@@ -103,7 +111,7 @@ static int tokenize_to(const struct tokenizer *t, struct source *s, const char *
     struct tokenfile_writer *w;
     int code = tokenfile_create(&w, out_path, &head, e);
     if (code) return code;
-    code = tokenize_source(t, s, w, r, e);
+    code = tokenize_source(t, s, w, give_up, r, e);
     if (!code && r->documents == 0)
         code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files, %lld of them binary or unreadable)", first_input,
                        (long long)source_n_files(s), (long long)r->skipped);
@@ -119,7 +127,7 @@ int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs,
 {
     struct source *s;
     int code = source_open(&s, inputs, n_inputs, e);
-    if (!code) code = tokenize_to(t, s, inputs[0], out_path, r, e);
+    if (!code) code = tokenize_to(t, s, inputs[0], out_path, NULL, r, e);
     source_close(s);
     return code;
 }
@@ -137,14 +145,15 @@ static int is_cached(const char *path, uint64_t key, struct err *e)
     return fits;
 }
 
-static int make_cached(const struct tokenizer *t, struct source *s, const char *input, const char *path, struct err *e)
+static int make_cached(const struct tokenizer *t, struct source *s, const char *input, const char *path,
+                       const atomic_int *give_up, struct err *e)
 {
     uint64_t key = cache_key(t, s);
     for (bool said = false;; said = true) {
         struct tokenize_result r;
         int code = is_cached(path, key, e);
         if (code) return code < 0 ? code : OK;
-        code = tokenize_to(t, s, input, path, &r, e);
+        code = tokenize_to(t, s, input, path, give_up, &r, e);
         if (!code) {
             char bytes[32], tokens[32], rate[32];
             log_info("data: %s: %s of text, %s tokens, %lld documents, tokenized at %s/s", input,
@@ -154,12 +163,14 @@ static int make_cached(const struct tokenizer *t, struct source *s, const char *
         }
         /* Somebody else holds the lock: nothing was read yet, so the source can be used again. */
         if (code != ERR_REQUEST || source_bytes_done(s) > 0 || tokenizer_eos(t) < 0) return code;
+        if ((code = given_up(give_up, e))) return code;
         if (!said) log_info("data: waiting for another process to tokenize %s", input);
         clock_sleep_s(0.2);
     }
 }
 
-int tokenize_cached(const struct tokenizer *t, const char *input, const char *cache_dir, char **path, struct err *e)
+int tokenize_cached(const struct tokenizer *t, const char *input, const char *cache_dir, const atomic_int *give_up, char **path,
+                    struct err *e)
 {
     *path = NULL;
     struct source *s;
@@ -169,7 +180,7 @@ int tokenize_cached(const struct tokenizer *t, const char *input, const char *ca
         char name[40];
         snprintf(name, sizeof name, "%016" PRIx64 ".tok", cache_key(t, s));
         *path = fs_join(cache_dir, name);
-        code = make_cached(t, s, input, *path, e);
+        code = make_cached(t, s, input, *path, give_up, e);
     }
     source_close(s);
     if (code) {

@@ -5,55 +5,123 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+
+static const struct {
+    int number;
+    const char *name;
+    bool again_now; /* a second one means at once */
+    bool always;    /* also where the process was started with it ignored */
+} caught[] = {
+    {SIGINT, "SIGINT", true, true},      {SIGTERM, "SIGTERM", true, true},    {SIGHUP, "SIGHUP", false, false},
+    {SIGUSR1, "SIGUSR1", false, false},  {SIGUSR2, "SIGUSR2", false, false},  {SIGXCPU, "SIGXCPU", false, false},
+};
+enum { N_CAUGHT = sizeof caught / sizeof *caught };
 
 struct signals {
     int fd, pipe[2];
     sigset_t set, before;
     pthread_t watcher;
-    atomic_int number, silent;
+    atomic_int number, silent, ready;
 };
+
+const char *signals_name(int number)
+{
+    for (int i = 0; i < N_CAUGHT; i++)
+        if (caught[i].number == number) return caught[i].name;
+    return "a signal";
+}
+
+static bool means_now(int number)
+{
+    for (int i = 0; i < N_CAUGHT; i++)
+        if (caught[i].number == number) return caught[i].again_now;
+    return false;
+}
+
+/* The next signal, waiting for at most this long (< 0: for ever): its number, 0 when none came, -1 when the watcher is to go. */
+static int next_signal(struct signals *s, double wait_s)
+{
+    struct pollfd p[2] = {{.fd = s->fd, .events = POLLIN}, {.fd = s->pipe[0], .events = POLLIN}};
+    struct signalfd_siginfo info;
+    if (poll(p, 2, wait_s < 0 ? -1 : (int)(1e3 * wait_s) + 1) < 0) return errno == EINTR ? 0 : -1;
+    if (p[1].revents) return -1;
+    return (p[0].revents & POLLIN) && read(s->fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
+}
+
+_Noreturn static void end_now(int number, const char *what)
+{
+    if (what) log_or_drop(LOG_WARN, "%s: %s", signals_name(number), what);
+    _exit(128 + number);
+}
+
+/* A process that need not speak ends a second after the one that does, whose launcher ends it before; else it alone got the signal,
+ * and speaks. */
+static double set_up_left_s(const struct signals *s, double first_s)
+{
+    return first_s + SIGNALS_SETUP_S + (atomic_load(&s->silent) ? 1.0 : 0.0) - clock_now_s();
+}
+
+static void first_wish(struct signals *s, int number)
+{
+    atomic_store(&s->number, number);
+    if (atomic_load(&s->silent)) return;
+    if (atomic_load(&s->ready))
+        log_or_drop(LOG_INFO, "%s: finishing this step, then saving; SIGINT or SIGTERM once more stops at once", signals_name(number));
+    else
+        log_or_drop(LOG_INFO, "%s: stopping; no step was done yet, there is nothing to save", signals_name(number));
+}
 
 static void *watch(void *arg)
 {
     struct signals *s = arg;
+    double first_s = 0;
     thread_name_set("signals");
     for (;;) {
-        struct pollfd p[2] = {{.fd = s->fd, .events = POLLIN}, {.fd = s->pipe[0], .events = POLLIN}};
-        if (poll(p, 2, -1) < 0 && errno != EINTR) return NULL;
-        if (p[1].revents) return NULL;
-        struct signalfd_siginfo info;
-        if (!(p[0].revents & POLLIN) || read(s->fd, &info, sizeof info) != sizeof info) continue;
-        if (atomic_load(&s->number)) {
-            log_warn("stopped at once, without saving");
-            _exit(128 + (int)info.ssi_signo);
-        }
-        atomic_store(&s->number, (int)info.ssi_signo);
-        if (atomic_load(&s->silent)) continue;
-        log_status_end();
-        log_info("%s: finishing this step, then saving; once more to stop at once",
-                 info.ssi_signo == SIGINT ? "interrupted" : "asked to terminate");
+        bool wished = atomic_load(&s->number) != 0, ready = atomic_load(&s->ready) != 0;
+        double left_s = set_up_left_s(s, first_s);
+        if (wished && !ready && left_s <= 0)
+            end_now(atomic_load(&s->number), "stopped while the run was being set up; no step was done, nothing is lost");
+        int number = next_signal(s, wished && !ready ? left_s : -1.0);
+        if (number < 0) return NULL;
+        if (!number) continue;
+        if (wished && means_now(number) && clock_now_s() - first_s > SIGNALS_GRACE_S)
+            end_now(number, atomic_load(&s->silent) ? NULL : "stopped at once, without saving");
+        if (wished) continue;
+        first_wish(s, number);
+        while ((number = next_signal(s, 0)) > 0) continue; /* came together with it, however late the watcher reads them */
+        if (number < 0) return NULL;
+        first_s = clock_now_s();
     }
+}
+
+/* Those that are not ignored on purpose. */
+static void choose(sigset_t *set)
+{
+    struct sigaction now;
+    sigemptyset(set);
+    for (int i = 0; i < N_CAUGHT; i++)
+        if (caught[i].always || sigaction(caught[i].number, NULL, &now) || now.sa_handler != SIG_IGN)
+            sigaddset(set, caught[i].number);
 }
 
 int signals_open(struct signals **out, struct err *e)
 {
     struct signals *s = xcalloc(1, sizeof *s);
     *out = NULL;
-    sigemptyset(&s->set);
-    sigaddset(&s->set, SIGINT);
-    sigaddset(&s->set, SIGTERM);
+    choose(&s->set);
     pthread_sigmask(SIG_BLOCK, &s->set, &s->before);
-    s->fd = signalfd(-1, &s->set, SFD_CLOEXEC);
+    s->fd = signalfd(-1, &s->set, SFD_CLOEXEC | SFD_NONBLOCK);
     s->pipe[0] = s->pipe[1] = -1;
-    if (s->fd < 0 || pipe(s->pipe) < 0 || pthread_create(&s->watcher, NULL, watch, s)) {
-        int rc = err_errno(e, ERR_IO, errno, "cannot watch for signals");
+    int failed = s->fd < 0 || pipe(s->pipe) < 0 ? errno : pthread_create(&s->watcher, NULL, watch, s);
+    if (failed) {
+        int rc = err_errno(e, ERR_IO, failed, "cannot watch for signals");
         if (s->fd >= 0) close(s->fd);
         if (s->pipe[0] >= 0) close(s->pipe[0]);
         if (s->pipe[1] >= 0) close(s->pipe[1]);
@@ -72,7 +140,7 @@ void signals_close(struct signals *s)
     pthread_join(s->watcher, NULL);
     close(s->pipe[0]);
     close(s->fd);
-    pthread_sigmask(SIG_SETMASK, &s->before, NULL);
+    if (!atomic_load(&s->number)) pthread_sigmask(SIG_SETMASK, &s->before, NULL);
     xfree(s);
 }
 
@@ -81,12 +149,22 @@ void signals_speak(struct signals *s, bool speaks)
     if (s) atomic_store(&s->silent, !speaks);
 }
 
+void signals_set_up(struct signals *s)
+{
+    if (s) atomic_store(&s->ready, 1);
+}
+
 bool signals_stop_wanted(const struct signals *s)
 {
-    return s && atomic_load(&s->number) != 0;
+    return signals_number(s) != 0;
 }
 
 int signals_number(const struct signals *s)
 {
     return s ? atomic_load(&s->number) : 0;
+}
+
+const atomic_int *signals_flag(const struct signals *s)
+{
+    return s ? &s->number : NULL;
 }

@@ -41,6 +41,8 @@ struct trainer { /* one rank */
     struct job *job;
     struct ranks ranks;
     bool leads; /* rank 0: logs, metrics, published checkpoints */
+    bool ready; /* set up, on all ranks: from now on a wish to stop ends with a save */
+    int stopped_by; /* the signal that a rank got, agreed on; 0: none */
     struct arena *arena;
     struct config cfg;
     struct conf *conf;
@@ -93,6 +95,12 @@ static int take_directory(struct job *j, const struct config *c, const struct co
     return rc;
 }
 
+static int stop_here(const struct trainer *t, const char *during, struct err *e)
+{
+    int number = signals_number(t->job->signals);
+    return number ? err_set(e, ERR_SIGNAL, "stopped by %s while %s", signals_name(number), during) : OK;
+}
+
 static int open_dataset(struct trainer *t, struct dataset **d, const struct conf_list *list, struct err *e)
 {
     const struct config_source *items = list->items;
@@ -107,6 +115,7 @@ static int open_dataset(struct trainer *t, struct dataset **d, const struct conf
         .seed = (uint64_t)t->cfg.data.seed,
         .shuffled = t->cfg.data.order == ORDER_SHUFFLED,
         .cache_dir = cache,
+        .give_up = signals_flag(t->job->signals),
     };
     int rc = dataset_open(d, &o, e);
     xfree(cache);
@@ -130,9 +139,10 @@ static int open_data(struct trainer *t, struct err *e)
     return rc;
 }
 
-/* A decision of all ranks: an error on one is an error on all. */
+/* A decision of all ranks: an error on one is an error on all. During the set-up a wish to stop is one. */
 static int together(struct trainer *t, int rc, struct err *e)
 {
+    if (!rc && !t->ready) rc = stop_here(t, "the run was set up; no step was done, nothing is lost", e);
     return t->ranks.world ? comm_agree(t->ranks.world, rc, e) : rc;
 }
 
@@ -292,8 +302,8 @@ static int trainer_open(struct trainer *t, struct job *j, struct comm *world, st
     if (!rc) rc = open_weights(t, e);
     if (!rc && t->serve) serve_begin(t->serve, t->step);
     if (!rc) rc = together(t, write_config(t, e), e);
-    if (!rc && t->leads) rc = metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e);
-    if (!rc) rc = together(t, rc, e);
+    if (!rc)
+        rc = together(t, t->leads ? metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e) : OK, e);
     if (!rc && t->leads) {
         struct err why = {0};
         const struct starts_note note = {.step = t->step, .ranks = t->ranks.n, .threads = t->engine->cfg.threads,
@@ -301,6 +311,8 @@ static int trainer_open(struct trainer *t, struct job *j, struct comm *world, st
                                          .transport = t->ranks.world ? comm_transport(t->ranks.world) : NULL};
         if (starts_write(t->cfg.run.dir, &note, &why)) log_warn("%s", why.text);
     }
+    t->ready = !rc;
+    if (!rc) signals_set_up(j->signals);
     t->lr = config_lr(&t->cfg);
     return rc;
 }
@@ -390,8 +402,8 @@ static int validate_server(struct trainer *t, struct err *e)
     int64_t n = 0;
     int rc = OK;
     comm_wait(t->ranks.world, comm_broadcast(t->ranks.world, &n, 1, DT_I64, 0, "batches of validation"));
-    for (int64_t i = 0; !rc && i < n; i++) rc = together(t, OK, e);
-    return rc;
+    for (int64_t i = 0; !rc && i < n; i++) rc = together(t, stop_here(t, "validating", e), e);
+    return rc == ERR_SIGNAL ? OK : rc;
 }
 
 static int validate(struct trainer *t, double *loss, struct err *e)
@@ -409,7 +421,8 @@ static int validate(struct trainer *t, double *loss, struct err *e)
     }
     for (int64_t i = 0; !rc && i < n; i++) {
         struct engine_report r;
-        rc = together(t, dataset_eval_batch(t->valid, i, t->cfg.batch.global, most, first, &b, e), e);
+        rc = dataset_eval_batch(t->valid, i, t->cfg.batch.global, most, first, &b, e);
+        rc = together(t, rc ? rc : stop_here(t, "validating", e), e);
         if (rc) break;
         struct engine_batch view = view_batch(&b, first);
         engine_evaluate(t->engine, &view, &r);
@@ -418,6 +431,7 @@ static int validate(struct trainer *t, double *loss, struct err *e)
     }
     batch_fini(&b);
     if (is_async(t)) t->engine->exchange.sums = NULL;
+    if (rc == ERR_SIGNAL) return OK; /* of a part nothing is said; the loop stops */
     if (rc) return rc;
     *loss = trained ? nats / (double)trained : NAN;
     if (!t->leads) return OK;
@@ -539,9 +553,11 @@ static int trace(struct trainer *t, bool last, struct err *e)
 /* A signal reaches the ranks at different moments: they stop after the same step. */
 static bool stop_wanted(struct trainer *t)
 {
-    int64_t wanted = signals_stop_wanted(t->job->signals);
+    int64_t here = signals_number(t->job->signals), wanted = here;
     if (t->ranks.world)
         comm_wait(t->ranks.world, comm_all_reduce(t->ranks.world, &wanted, &wanted, 1, DT_I64, COMM_MAX, "stop?"));
+    if (t->leads && wanted && !here) log_info("another rank got %s: saving", signals_name((int)wanted));
+    t->stopped_by = (int)wanted;
     return wanted != 0;
 }
 
@@ -636,6 +652,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
         r->tokens = t.tokens;
         r->valid_loss = t.valid_loss;
         r->stopped = !rc && t.step < t.cfg.run.steps;
+        r->signal = t.stopped_by;
         if (t.saved >= 0)
             snprintf(r->checkpoint, sizeof r->checkpoint, "%s/step-%08lld", t.checkpoints, (long long)t.saved);
     }
@@ -662,6 +679,7 @@ static int run_job(struct job *j, struct comm *launched, struct err *e)
         if (!rc) rc = comm_configure(launched, &cc, e);
         j->refused = rc != OK && comm_status(launched, NULL) == OK;
         if (!rc) rc = rank_main(launched, j, e);
+        j->refused |= rc == ERR_SIGNAL;
     }
     if (j->locked) fs_lock_release(&j->lock);
     tokenizer_free(t);
@@ -694,6 +712,7 @@ int trainer_run(const char *config_path, char *const *overrides, int n_overrides
         comm_wait(launched, comm_barrier(launched, "refused"));
     }
     comm_free(launched);
+    if (!r->signal) r->signal = signals_number(j.signals);
     signals_close(j.signals);
     return rc;
 }

@@ -19,11 +19,13 @@ struct trainer_result {
     int64_t tokens;
     double loss, valid_loss;   /* of the last step; NaN when there was none */
     bool stopped;              /* by a signal */
+    int signal;                /* which one; 0 none, or another process got it */
     int rank;                  /* of this process, when a launcher started it */
     char checkpoint[4096];     /* the newest published one, "" when none */
     bool told; /* what was wrong is on stderr already */
 };
 /* n_ranks > 1: as threads of this process; a launcher (mpirun, srun) decides otherwise. config_path (may be NULL) and overrides as in config_load. */
+/* ERR_SIGNAL: a signal came while the run was set up; no step was done, nothing half done is left. */
 int trainer_run(const char *config_path, char *const *overrides, int n_overrides, int n_ranks,
                 struct trainer_result *r, struct err *e);
 

@@ -400,9 +400,9 @@ static void test_cache(void **state)
     char *dir = scratch_new(), *cache = fs_join(dir, "cache"), *path = put_counting(dir, "t.txt", 1000), *file, *again;
     struct tokenizer *t = tokenizer_new_byte(), *other;
     struct err e;
-    assert_ok(tokenize_cached(t, path, cache, &file, &e), &e);
+    assert_ok(tokenize_cached(t, path, cache, NULL, &file, &e), &e);
     assert_int_equal(truncate(file, 100), 0); /* damage: noticed and made again */
-    assert_ok(tokenize_cached(t, path, cache, &again, &e), &e);
+    assert_ok(tokenize_cached(t, path, cache, NULL, &again, &e), &e);
     assert_string_equal(file, again);
     struct tokenfile f;
     assert_ok(tokenfile_open(&f, file, &e), &e);
@@ -411,11 +411,11 @@ static void test_cache(void **state)
     xfree(again);
     assert_int_equal(count_tok(cache), 1);
     assert_ok(tokenizer_open(&other, FIXTURE("gpt2.json"), &e), &e); /* another tokenizer, another file */
-    assert_ok(tokenize_cached(other, path, cache, &again, &e), &e);
+    assert_ok(tokenize_cached(other, path, cache, NULL, &again, &e), &e);
     assert_string_not_equal(file, again);
     xfree(again);
     xfree(put_counting(dir, "t.txt", 1001)); /* another text */
-    assert_ok(tokenize_cached(t, path, cache, &again, &e), &e);
+    assert_ok(tokenize_cached(t, path, cache, NULL, &again, &e), &e);
     assert_string_not_equal(file, again);
     xfree(again);
     assert_int_equal(count_tok(cache), 3);
@@ -424,8 +424,8 @@ static void test_cache(void **state)
     xfree(put_counting(dir, "t.txt", 3000000));
     pid_t child = fork();
     assert_true(child >= 0);
-    if (child == 0) _exit(tokenize_cached(t, path, cache, &again, &e) ? 1 : 0);
-    assert_ok(tokenize_cached(t, path, cache, &again, &e), &e);
+    if (child == 0) _exit(tokenize_cached(t, path, cache, NULL, &again, &e) ? 1 : 0);
+    assert_ok(tokenize_cached(t, path, cache, NULL, &again, &e), &e);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);

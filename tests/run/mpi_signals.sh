@@ -1,0 +1,88 @@
+#!/bin/bash
+# Signals under a launcher: sent to one process of a run, or to the launcher, which hands on what it likes; all ranks stop after the
+# same step, with a checkpoint. During the set-up nothing half done is left.
+set -u
+# shellcheck source=tests/comm/mpirun.sh
+. "$2/tests/comm/mpirun.sh"
+# shellcheck source=tests/run/faults.sh
+. "$2/tests/run/faults.sh"
+
+# begin NAME KEYS...: in the background; the launcher in $launcher, the timeout before it in $guard
+begin() {
+    local name=$1
+    shift
+    ranks 3 "$tutti" train "$dir/tiny.yaml" run.dir="$dir/$name" batch.global=6 checkpoint.every=0 comm.timeout_s=20 "$@" >"$dir/$name.log" 2>&1 &
+    guard=$!
+}
+# started NAME: some steps are done
+started() {
+    for _ in $(seq 3000); do
+        grep -q '"step":5,' "$dir/$1/metrics.jsonl" 2>/dev/null && return
+        sleep 0.01
+    done
+    fail "$1: step 5 did not come: $(cat "$dir/$1.log")"
+}
+launcher_of() { # below the shell's function and timeout
+    local child
+    for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
+        [ "$(readlink "/proc/$child/exe")" = "$(readlink -f "$mpirun")" ] && echo "$child" && return
+        launcher_of "$child"
+    done
+}
+saved() {
+    local steps
+    steps=$(wc -l <"$dir/$1/metrics.jsonl")
+    [ -d "$dir/$1/checkpoints/$(printf step-%08d "$steps")" ] || fail "$1: no checkpoint of step $steps: $(ls "$dir/$1/checkpoints"; cat "$dir/$1.log")"
+    "$tutti" checkpoint verify "$dir/$1" >"$dir/out" 2>&1 || fail "$1: a broken checkpoint: $(cat "$dir/out")"
+    grep -qi "gone\|BUG" "$dir/$1.log" && fail "$1: blames somebody: $(cat "$dir/$1.log")"
+}
+
+# One process, the first and another one.
+for rank in 0 1; do
+    for signal in TERM USR1 HUP; do
+        name=$signal$rank
+        begin "$name"
+        started "$name"
+        kill -$signal "$(process_of_rank $guard $rank)"
+        wait $guard
+        status=$?
+        [ $status = 0 ] || fail "$name: status $status: $(cat "$dir/$name.log")"
+        saved "$name"
+        grep -q "SIG$signal" "$dir/$name.log" || fail "$name: does not say what came: $(cat "$dir/$name.log")"
+    done
+done
+
+# The launcher. Open MPI hands on SIGUSR1 and SIGUSR2, and SIGTERM with a kill soon after it; MPICH's dies of SIGUSR2.
+for signal in USR1 TERM $([ "$library" = mpich ] || echo USR2); do
+    name=launcher$signal
+    begin "$name"
+    started "$name"
+    launcher=$(launcher_of $guard)
+    [ -n "$launcher" ] || fail "$name: no launcher"
+    kill -$signal "$launcher"
+    wait $guard
+    status=$?
+    [ $signal = TERM ] || [ $status = 0 ] || fail "$name: status $status: $(cat "$dir/$name.log")"
+    saved "$name"
+done
+
+# While texts are tokenized by one of the processes and the others wait for it: whoever gets it, all end.
+yes "The quick brown fox jumps over the lazy dogs, 1234567 of them, and they sleep." | head -c 60000000 >"$dir/long.txt"
+for rank in 0 2; do
+    name=early$rank
+    rm -rf "$dir/cache2"
+    begin "$name" data.tokenizer="$root/tests/data/fixtures/gpt2.json" data.train="[$dir/long.txt]" data.cache_dir="$dir/cache2"
+    for _ in $(seq 3000); do compgen -G "$dir/cache2/*.tmp" >/dev/null && break || sleep 0.01; done
+    from=$SECONDS
+    kill -USR1 "$(process_of_rank $guard $rank)"
+    wait $guard
+    status=$?
+    [ $status != 0 ] && [ $status != 124 ] || fail "$name: status $status: $(cat "$dir/$name.log")"
+    [ $((SECONDS - from)) -le 10 ] || fail "$name: took $((SECONDS - from)) s"
+    compgen -G "$dir/cache2/*.[tl][mo][pc]*" && fail "$name: half a cache is left"
+    grep -q "stopped.*while" "$dir/$name.log" || fail "$name: does not say what came: $(cat "$dir/$name.log")"
+    grep -qi "gone\|BUG" "$dir/$name.log" && fail "$name: blames somebody: $(cat "$dir/$name.log")"
+done
+
+[ $failures = 0 ] || exit 1
+echo "all right"

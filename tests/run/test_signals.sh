@@ -1,0 +1,133 @@
+#!/bin/bash
+# The program under every signal that ends processes: the step is finished and saved, in one rank and in several; before the first
+# step nothing half done is left; readers of stderr may go. What a second signal means: test_signals.c.
+set -u
+tutti=$1 root=$2
+dir=$(mktemp -d)
+trap 'kill -9 $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+
+for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
+cat >"$dir/tiny.yaml" <<END
+model: {layers: 1, hidden: 16, heads: 2, ffn: 16, seq_len: 16}
+data: {train: [$dir/text.txt], cache_dir: $dir/cache}
+batch: {global: 6, micro: 1}
+checkpoint: {every: 0}
+run: {steps: 10000000, threads: 1, log_every: 10000000, tensorboard: false}
+END
+
+# begin NAME KEYS...: in the background; its process in $pid
+begin() {
+    local name=$1
+    shift
+    env --default-signal=INT "$tutti" train "$dir/tiny.yaml" run.dir="$dir/$name" "$@" 2>>"$dir/$name.log" &
+    pid=$!
+}
+# until_there WHAT PATTERN FILE
+until_there() {
+    for _ in $(seq 6000); do
+        grep -q -- "$2" "$3" 2>/dev/null && return
+        sleep 0.01
+    done
+    fail "$1: '$2' did not come: $(tail -3 "$dir/$1.log")"
+}
+# saved NAME: stopped with a checkpoint of its last step, and says so
+saved() {
+    local steps
+    steps=$(wc -l <"$dir/$1/metrics.jsonl")
+    [ -d "$dir/$1/checkpoints/$(printf step-%08d "$steps")" ] || fail "$1: no checkpoint of step $steps: $(ls "$dir/$1/checkpoints")"
+    grep -q "stopped after step $steps" "$dir/$1.log" || fail "$1: does not say that it stopped: $(tail -3 "$dir/$1.log")"
+    "$tutti" checkpoint verify "$dir/$1" >"$dir/out" 2>&1 || fail "$1: a broken checkpoint: $(cat "$dir/out")"
+}
+
+# ---- every signal, one rank and several ----
+for ranks in 1 3; do
+    for signal in INT TERM HUP USR1 USR2 XCPU; do
+        name=$signal$ranks
+        begin "$name" -n $ranks
+        until_there "$name" '"step":5,' "$dir/$name/metrics.jsonl"
+        kill -$signal $pid
+        sleep 0.02
+        kill -$signal $pid 2>/dev/null # the same request
+        wait $pid
+        status=$?
+        [ $status = 0 ] || fail "$name: status $status"
+        grep -q "SIG$signal: finishing this step" "$dir/$name.log" || fail "$name: does not say what came: $(tail -3 "$dir/$name.log")"
+        saved "$name"
+    done
+done
+
+# ---- CPU seconds that are used up: the kernel repeats the signal every second, then kills ----
+(ulimit -S -t 1 && exec "$tutti" train "$dir/tiny.yaml" run.dir="$dir/cpu" 2>"$dir/cpu.log")
+[ $? = 0 ] || fail "cpu: status is not 0: $(tail -3 "$dir/cpu.log")"
+saved cpu
+
+# ---- nohup ----
+(trap '' HUP && exec "$tutti" train "$dir/tiny.yaml" run.dir="$dir/nohup" 2>"$dir/nohup.log") &
+pid=$!
+until_there nohup '"step":5,' "$dir/nohup/metrics.jsonl"
+kill -HUP $pid
+before=$(wc -l <"$dir/nohup/metrics.jsonl")
+until_there nohup "\"step\":$((before + 50))," "$dir/nohup/metrics.jsonl"
+kill -USR1 $pid
+wait $pid || fail "nohup: status $?"
+saved nohup
+grep -q SIGHUP "$dir/nohup.log" && fail "nohup: heard of SIGHUP"
+
+# ---- nobody reads stderr: the run goes on to its end ----
+"$tutti" train "$dir/tiny.yaml" run.dir="$dir/head" run.steps=200 run.log_every=1 2> >(head -2 >"$dir/head.out")
+status=$?
+[ $status = 0 ] || fail "head: status $status"
+[ -d "$dir/head/checkpoints/step-00000200" ] || fail "head: no checkpoint of the last step"
+[ "$(wc -l <"$dir/head/metrics.jsonl")" = 200 ] || fail "head: $(wc -l <"$dir/head/metrics.jsonl") lines of metrics"
+# Closed from the beginning: nothing that is opened may take the number of stderr and get its lines.
+for which in all err; do
+    name=closed-$which
+    if [ $which = all ]; then
+        "$tutti" train "$dir/tiny.yaml" run.dir="$dir/$name" run.log_every=1 <&- >&- 2>&- &
+    else
+        "$tutti" train "$dir/tiny.yaml" run.dir="$dir/$name" run.log_every=1 2>&- &
+    fi
+    pid=$!
+    until_there head '"step":200,' "$dir/$name/metrics.jsonl"
+    kill -USR1 $pid
+    wait $pid || fail "$name: status $?"
+    [ -d "$dir/$name/checkpoints/$(printf step-%08d "$(wc -l <"$dir/$name/metrics.jsonl")")" ] || fail "$name: nothing saved"
+    "$tutti" checkpoint verify "$dir/$name" >"$dir/out" 2>&1 || fail "$name: a broken checkpoint: $(cat "$dir/out")"
+    head -90 "$dir/$name/metrics.jsonl" | cut -d, -f1-3 >"$dir/out" # while the learning rate warms up
+    head -90 "$dir/head/metrics.jsonl" | cut -d, -f1-3 | cmp - "$dir/out" || fail "$name: other metrics"
+    grep -rl "tok/s" "$dir/$name" && fail "$name: progress lines in files of the run"
+done
+
+# ---- before the first step: in the middle of tokenizing ----
+yes "The quick brown fox jumps over the lazy dogs, 1234567 of them, and they sleep." | head -c 60000000 >"$dir/long.txt"
+for ranks in 1 3; do
+    rm -rf "$dir/cache2"
+    begin early$ranks -n $ranks data.tokenizer="$root/tests/data/fixtures/gpt2.json" data.train="[$dir/long.txt]" data.cache_dir="$dir/cache2"
+    for _ in $(seq 6000); do compgen -G "$dir/cache2/*.tmp" >/dev/null && break || sleep 0.01; done
+    from=$SECONDS
+    kill -TERM $pid
+    wait $pid
+    status=$?
+    [ $status = 143 ] || fail "early, $ranks ranks: status $status: $(cat "$dir/early$ranks.log")"
+    [ $((SECONDS - from)) -le 5 ] || fail "early, $ranks ranks: took $((SECONDS - from)) s"
+    [ -z "$(ls "$dir/cache2")" ] || fail "early, $ranks ranks: left $(ls "$dir/cache2")"
+    grep -q "SIGTERM" "$dir/early$ranks.log" && grep -q "stopped while texts were tokenized" "$dir/early$ranks.log" ||
+        fail "early, $ranks ranks: says $(cat "$dir/early$ranks.log")"
+    grep -qi "rank.*gone\|BUG" "$dir/early$ranks.log" && fail "early, $ranks ranks: blames somebody: $(cat "$dir/early$ranks.log")"
+done
+
+# ---- in the middle of a long validation: of a part nothing is said ----
+for ranks in 1 3; do
+    begin valid$ranks -n $ranks data.valid="[$dir/text.txt, $dir/long.txt]" run.eval_every=20 run.eval_batches=0
+    until_there valid$ranks '"step":20,' "$dir/valid$ranks/metrics.jsonl"
+    sleep 0.2
+    kill -USR1 $pid
+    wait $pid || fail "valid, $ranks ranks: status $?"
+    saved valid$ranks
+    grep -q valid_loss "$dir/valid$ranks/metrics.jsonl" && fail "valid, $ranks ranks: a figure of a part"
+done
+
+[ $failures = 0 ] || exit 1
+echo "all right"
