@@ -293,27 +293,17 @@ int64_t dataset_n_samples(const struct dataset *d)
     return d->n_samples;
 }
 
-int dataset_fingerprint(const struct dataset *d, uint64_t *out, struct err *e)
+uint64_t dataset_fingerprint(const struct dataset *d)
 {
-    enum { PROBES = 64 };
-    int32_t *tokens = xcalloc(to_size(d->seq_len + 1), sizeof *tokens);
     struct hash64 h;
-    int code = OK;
     hash64_init(&h);
-    for (int i = 0; !code && i < d->n; i++) {
+    for (int i = 0; i < d->n; i++) {
         const struct stream *s = &d->streams[i];
-        int64_t about[] = {s->file.n_tokens, s->n_samples, (int64_t)s->file.head.fingerprint, s->file.head.eos};
-        int64_t n = s->n_samples < PROBES ? s->n_samples : PROBES;
+        uint64_t about[] = {(uint64_t)s->file.n_tokens, (uint64_t)s->n_samples, s->file.head.fingerprint, (uint64_t)s->file.head.eos,
+                            (uint64_t)s->file.width,    (uint64_t)s->file.chunk, s->file.sums_sum};
         hash64_add(&h, about, sizeof about);
-        for (int64_t k = 0; !code && k < n; k++) { /* the last one is the last sample */
-            int64_t at = n == 1 ? 0 : k * ((s->n_samples - 1) / (n - 1)) + k * ((s->n_samples - 1) % (n - 1)) / (n - 1);
-            code = tokenfile_read(&s->file, at * d->seq_len, d->seq_len + 1, tokens, e);
-            hash64_add(&h, tokens, to_size(d->seq_len + 1) * sizeof *tokens);
-        }
     }
-    *out = hash64_value(&h);
-    xfree(tokens);
-    return code;
+    return hash64_value(&h);
 }
 
 void dataset_cost(const struct dataset *d, int64_t *bytes, double *seconds)

@@ -73,9 +73,9 @@ int64_t dataset_n_tokens(const struct dataset *d);  /* of all sources */
 int64_t dataset_n_samples(const struct dataset *d); /* of all sources: one epoch */
 /* What comparing the tokens with their checksums has cost so far: bytes, and seconds of whoever read them. */
 void dataset_cost(const struct dataset *d, int64_t *bytes, double *seconds);
-/* Of what is trained on: sizes, tokenizer, and the tokens of up to 64 samples of each source, spread over all of it, so that the
- * cost does not grow with the data. Ranks compare it: files of one name can differ between hosts. */
-int dataset_fingerprint(const struct dataset *d, uint64_t *out, struct err *e);
+/* Of what is trained on: sizes, tokenizer, and the checksums of all tokens, which are compared with the tokens when these are read.
+ * Ranks compare it, since files of one name can differ between hosts; a run that goes on compares it with its checkpoint's. */
+uint64_t dataset_fingerprint(const struct dataset *d);
 /* Where sample k comes from: source, epoch, sample in the source. For reports and tests. */
 void dataset_where(const struct dataset *d, int64_t k, int *source, int64_t *epoch, int64_t *sample);
 

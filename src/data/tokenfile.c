@@ -113,6 +113,7 @@ static int read_tail(struct tokenfile *f, const struct head_bytes *head, struct 
     f->n_tokens = tail.n_tokens;
     f->n_documents = tail.n_documents;
     f->sums_at = (int64_t)sizeof *head + body;
+    f->sums_sum = tail.sums_sum;
     return check_sums(f, &tail, e);
 }
 

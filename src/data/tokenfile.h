@@ -42,6 +42,7 @@ struct tokenfile {
     int width; /* bytes per token */
     int64_t chunk;   /* bytes under one checksum */
     int64_t sums_at; /* where the checksums begin */
+    uint64_t sums_sum; /* of the checksums: of every token */
     char *made_from; /* the text that this file is a cache of, for the remedy in errors; NULL: none */
     struct fs_file file;
     _Atomic uint64_t *seen; /* a bit per chunk: was compared */

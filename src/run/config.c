@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "run/changes.h"
 #include "run/config_layout.h"
 
 #define AT(field) offsetof(struct config, field)
@@ -26,6 +27,11 @@ static const struct conf_row layers_rows[] = {
 
 static const struct conf_row ignore_rows[] = {
     {.path = "key", .type = CONF_STRING, .offset = offsetof(struct config_key, name), .doc = "key of config.json"},
+    {0},
+};
+
+static const struct conf_row key_rows[] = {
+    {.path = "key", .type = CONF_STRING, .offset = 0, .doc = "a key, or a section"},
     {0},
 };
 
@@ -195,6 +201,11 @@ const struct conf_row config_rows[] = {
          "auto: from the newest of run.dir, and an error where that cannot be used; step-00000500: that one of run.dir; a path; never: "
          "afresh, what is there is moved aside"),
 
+    {.path = "checkpoint.allow_changes", .type = CONF_LIST, .offset = AT(checkpoint.allow_changes), .otherwise = "[]", .item = key_rows,
+     .item_bytes = sizeof(const char *), .item_short = "key",
+     .doc = "keys or sections that may differ from the checkpoint's config although they break the order of samples or the state "
+            "(data, batch.global, model.seq_len, run.seed, optimizer.name, ...); all"},
+
     TEXT("run.dir", run.dir, "runs/default", "where everything of this run is written"),
     INT("run.steps", run.steps, "1000", 1, 1e12, "optimizer steps in all"),
     INT("run.seed", run.seed, "1", 0, 9007199254740992.0, "seed of weights and dropout"),
@@ -348,6 +359,8 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     }
     if (c->optimizer.warmup_steps > c->run.steps && !strcmp(conf_where(f, "optimizer.schedule.warmup_steps"), "default"))
         c->optimizer.warmup_steps = c->run.steps / 10;
+    rc = changes_allowed_check(c, f, e);
+    if (rc) return rc;
     if (strcmp(c->run.kernels, "auto") && strcmp(c->run.kernels, "ref"))
         return conf_error(f, e, "run.kernels", "wanted auto or ref, got %s", c->run.kernels);
     if (c->run.sample_every && (!c->checkpoint.every || c->run.sample_every % c->checkpoint.every)) {

@@ -115,6 +115,7 @@ struct config {
     struct {
         int64_t every, keep;
         const char *resume;
+        struct conf_list allow_changes; /* of const char * */
     } checkpoint;
     struct {
         const char *dir;

@@ -7,18 +7,10 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "run/config_lines.h"
 
 static const char *const free_keys[] = {"model.from", "data.tokenizer", "data.train", "data.valid", "data.cache_dir", "run.threads",
                                         "run.kernels", NULL};
-
-enum { LEVELS = 8, KEY = 128, VALUE = 200 };
-
-struct reader { /* of a printed config: two spaces per level, lists as "- key: value" */
-    const char *at;
-    int level;
-    size_t begins[LEVELS + 1]; /* where the part of each level begins in key */
-    char key[KEY], value[VALUE];
-};
 
 static bool is_free(const char *key)
 {
@@ -29,28 +21,10 @@ static bool is_free(const char *key)
     return false;
 }
 
-/* Reads a line into key and value; false at the end. */
-static bool read_line(struct reader *r)
-{
-    const char *line = r->at, *end = strchr(line, '\n');
-    if (!end) return false;
-    r->at = end + 1;
-    size_t spaces = strspn(line, " -"), n = strcspn(line + spaces, ":\n");
-    r->level = spaces / 2 < LEVELS ? (int)(spaces / 2) : LEVELS - 1;
-    size_t from = r->begins[r->level];
-    snprintf(r->key + from, sizeof r->key - from, "%s%.*s", from ? "." : "", (int)n, line + spaces);
-    for (int l = r->level + 1; l <= LEVELS; l++) r->begins[l] = strlen(r->key); /* items of a list lie two levels deeper */
-    const char *value = line + spaces + n;
-    value += strspn(value, ": ");
-    if (value > end) value = end;
-    snprintf(r->value, sizeof r->value, "%.*s", (int)(end - value), value);
-    return true;
-}
-
 /* The next key that must be the same. */
-static bool read_key(struct reader *r)
+static bool read_key(struct config_lines *r)
 {
-    while (read_line(r))
+    while (config_lines_next(r))
         if (!is_free(r->key)) return true;
     return false;
 }
@@ -58,7 +32,7 @@ static bool read_key(struct reader *r)
 /* The first key that somebody wrote down differently here; else the first that differs, which may follow from another one. */
 static int compare(const char *mine, const char *first, const struct conf *f, struct err *e)
 {
-    struct reader a = {.at = mine}, b = {.at = first};
+    struct config_lines a = {.at = mine}, b = {.at = first};
     bool found = false, written = false, aligned = true;
     while (aligned && !written) {
         bool more = read_key(&a), more_there = read_key(&b);

@@ -43,6 +43,7 @@ static void describe_model(const struct engine *g, const struct save_info *s, st
     struct json_out o = {.s = extra};
     json_begin_object(&o, NULL);
     hf_config_put(&o, "model", &h, g->cfg.dtype);
+    changes_put_data(&s->data, &o);
     json_end_object(&o);
 }
 
@@ -106,13 +107,22 @@ void save_derive(struct engine *g)
     exchange_publish(&g->exchange);
 }
 
-int save_resume(struct engine *g, struct ckpt *c, struct err *e)
+int save_check(const struct engine *g, const struct ckpt *c, struct err *e)
 {
     struct ckpt_tensor *t;
     int64_t n = describe(g, false, &t);
     int rc = ckpt_check_attachments(c, e);
     if (!rc) rc = ckpt_check(c, t, n, e); /* also that it holds nothing more: a model of fewer layers is another model */
-    if (!rc) rc = ckpt_load(c, t, n, e);
+    if (rc) err_prefix(e, "cannot resume");
+    xfree(t);
+    return rc;
+}
+
+int save_resume(struct engine *g, struct ckpt *c, struct err *e)
+{
+    struct ckpt_tensor *t;
+    int64_t n = describe(g, false, &t);
+    int rc = ckpt_load(c, t, n, e);
     if (rc) err_prefix(e, "cannot resume");
     xfree(t);
     return rc;

@@ -10,6 +10,7 @@
 #define TUTTI_RUN_SAVE_H
 
 #include "checkpoint/ckpt.h"
+#include "run/changes.h"
 #include "run/engine.h"
 #include "run/ranks.h"
 
@@ -20,9 +21,12 @@ struct save_info {
     const char *config_text;  /* resolved config.yaml */
     const char *tokenizer_dir;/* holds tokenizer.json; NULL: none */
     int32_t bos, eos;
+    struct changes_data data;
 };
 int save_checkpoint(const struct engine *g, const struct ranks *r, const struct save_info *s, struct err *e);
-/* Weights and moments. A checkpoint without moments of the kind asked for is refused. Local: the ranks agree before save_derive. */
+/* Whether c holds this model and its moments: names, shapes and types; attachments are compared with their checksums. Local. */
+int save_check(const struct engine *g, const struct ckpt *c, struct err *e);
+/* Weights and moments of a checkpoint that was checked. Local: the ranks agree before save_derive. */
 int save_resume(struct engine *g, struct ckpt *c, struct err *e);
 /* The compute copy of what was loaded; whole copies of shared state are completed by the others. */
 void save_derive(struct engine *g);

@@ -48,6 +48,7 @@ struct trainer { /* one rank */
     struct conf *conf;
     struct tokenizer *tokenizer;
     struct dataset *train, *valid;
+    struct changes_data data; /* of train */
     struct prefetch *feed;
     struct device *dev;
     struct engine *engine;
@@ -129,6 +130,7 @@ static int open_data(struct trainer *t, struct err *e)
     if (!t->cfg.data.train.n) return conf_error(t->conf, e, "data.train", "is required: a text file, a folder, a .jsonl file or a token file");
     int rc = open_dataset(t, &t->train, &t->cfg.data.train, e);
     if (rc) return err_prefix(e, "%s: data.train", conf_where(t->conf, "data.train"));
+    t->data = (struct changes_data){dataset_fingerprint(t->train), true};
     if (t->leads)
         log_info("data: %s tokens, %s samples of %lld", str_count(n, (double)dataset_n_tokens(t->train)),
              str_count(s, (double)dataset_n_samples(t->train)), (long long)t->cfg.model.seq_len);
@@ -154,20 +156,16 @@ static int same_data(struct trainer *t, struct err *e)
 {
     enum { TRAIN, TOKENS, VALID, VALID_TOKENS, N };
     int64_t mine[N] = {0}, first[N];
-    uint64_t print;
     int rc = OK;
     if (!t->ranks.world) return OK;
     if (!is_server(t)) {
-        rc = dataset_fingerprint(t->train, &print, e);
-        mine[TRAIN] = (int64_t)print;
+        mine[TRAIN] = (int64_t)t->data.train;
         mine[TOKENS] = dataset_n_tokens(t->train);
-        if (!rc && t->valid) {
-            rc = dataset_fingerprint(t->valid, &print, e);
-            mine[VALID] = (int64_t)print;
+        if (t->valid) {
+            mine[VALID] = (int64_t)dataset_fingerprint(t->valid);
             mine[VALID_TOKENS] = dataset_n_tokens(t->valid);
         }
     }
-    if ((rc = together(t, rc, e))) return rc;
     memcpy(first, mine, sizeof first);
     comm_wait(t->ranks.world, comm_broadcast(t->ranks.world, first, N, DT_I64, 0, "what the data is"));
     if ((rc = comm_status(t->ranks.world, e))) return together(t, rc, e);
@@ -201,8 +199,10 @@ static int open_weights(struct trainer *t, struct err *e)
     struct resume r;
     int rc = resume_choose(&r, t->ranks.world, &t->cfg, t->conf, t->checkpoints, e);
     if (rc) return rc;
-    if (!r.ckpt) rc = fresh_weights(t, e);
-    else if (!is_worker(t)) rc = save_resume(t->engine, r.ckpt, e);
+    if (r.ckpt && !is_worker(t)) rc = save_check(t->engine, r.ckpt, e);
+    if (!rc && r.ckpt && t->leads) rc = changes_check(r.ckpt, &t->cfg, &t->data, e);
+    if (!rc && !r.ckpt) rc = fresh_weights(t, e);
+    if (!rc && r.ckpt && !is_worker(t)) rc = save_resume(t->engine, r.ckpt, e);
     if (rc && r.ckpt && rc != ERR_REQUEST) resume_advise(t->checkpoints, ckpt_path(r.ckpt), e);
     rc = together(t, rc, e); /* before any rank sends what it read */
     if (!rc && !is_worker(t) && r.ckpt) save_derive(t->engine);
@@ -385,6 +385,7 @@ static int save(struct trainer *t, struct err *e)
         .tokenizer_dir = t->tokenizer_dir,
         .bos = tokenizer_bos(t->tokenizer),
         .eos = tokenizer_eos(t->tokenizer),
+        .data = t->data,
     };
     int rc = save_checkpoint(t->engine, &t->ranks, &s, e);
     if (rc) return rc;

@@ -4,10 +4,13 @@
 
 #include "run/toy.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "run/trainer.h"
@@ -104,6 +107,43 @@ static inline int read_metrics(const struct folder *f, const char *name, struct 
     assert_int_equal(text[n - 1], '\n');
     xfree(text);
     return count;
+}
+
+/* ---- a folder as a number ---- */
+/* Names, sizes and bytes of everything below path, but for what every start writes: the lock, and a line in starts.jsonl. */
+static inline void add_tree(struct hash64 *h, const char *path)
+{
+    struct stat st;
+    struct err e = {0};
+    char **names, target[256], *text;
+    int n_names;
+    size_t n;
+    if (lstat(path, &st)) fail_msg("%s: %s", path, strerror(errno));
+    hash64_add(h, path, strlen(path));
+    if (S_ISLNK(st.st_mode)) hash64_add(h, target, (size_t)readlink(path, target, sizeof target));
+    if (S_ISREG(st.st_mode)) {
+        if (fs_read_all(path, 1 << 26, &text, &n, &e)) fail_msg("%s", e.text);
+        hash64_add(h, text, n);
+        xfree(text);
+    }
+    if (!S_ISDIR(st.st_mode)) return;
+    if (fs_list(path, &names, &n_names, &e)) fail_msg("%s", e.text);
+    for (int i = 0; i < n_names; i++) {
+        char *child = fs_join(path, names[i]);
+        if (strcmp(names[i], "lock") && strcmp(names[i], "starts.jsonl") && !strstr(names[i], "flight")) add_tree(h, child);
+        xfree(child);
+    }
+    fs_list_free(names, n_names);
+}
+
+static inline uint64_t tree(const struct folder *f, const char *name)
+{
+    struct hash64 h;
+    char path[128];
+    hash64_init(&h);
+    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    add_tree(&h, path);
+    return hash64_value(&h);
 }
 
 #endif

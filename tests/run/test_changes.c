@@ -1,0 +1,213 @@
+/* Going on with another config than the checkpoint's: what breaks the promised order is refused by name unless a key allows it, what
+ * changes the training is said in a line, what only says where and how fast is neither. */
+#include "run/runs.h"
+
+#include <fcntl.h>
+
+#include "checkpoint/ckpt.h"
+#include "run/changes.h"
+
+#define FOUR "run.steps=4", "checkpoint.every=2", "optimizer.schedule.name=constant"
+#define EIGHT "run.steps=8", "checkpoint.every=2", "optimizer.schedule.name=constant"
+
+/* Trains, and returns what was said meanwhile; xfree it. */
+static char *train_heard(const struct folder *f, const char *name, int ranks, const char *const *keys, int *rc, struct err *e)
+{
+    struct trainer_result r;
+    char path[128], *text;
+    size_t n;
+    struct err trouble = {0};
+    snprintf(path, sizeof path, "%s/heard", f->dir);
+    fflush(stderr);
+    int before = dup(2), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    dup2(fd, 2);
+    *rc = train_ranks(f, name, ranks, keys, &r, e);
+    fflush(stderr);
+    dup2(before, 2);
+    close(before);
+    close(fd);
+    if (fs_read_all(path, 1 << 20, &text, &n, &trouble)) fail_msg("%s", trouble.text);
+    return text;
+}
+
+static void copy_run(const struct folder *f, const char *from, const char *to)
+{
+    char command[400];
+    snprintf(command, sizeof command, "rm -rf %s/%s && cp -a %s/%s %s/%s", f->dir, to, f->dir, from, f->dir, to);
+    assert_int_equal(system(command), 0);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const struct row {
+        const char *key, *value, *says;
+    } rows[] = {
+        {"batch.global", "8", "batch.global: 8 here, 4 in the checkpoint"},
+        {"data.seed", "2", "data.seed: 2 here, 1 in the checkpoint"},
+        {"data.order", "sequential", "data.order: sequential here, shuffled in the checkpoint"},
+        {"model.seq_len", "12", "model.seq_len: 12 here, 24 in the checkpoint"},
+        {"run.seed", "5", "run.seed: 5 here, 1 in the checkpoint"},
+        {"optimizer.name", "sgd", "optimizer.name: sgd here, adamw in the checkpoint"},
+        {"model.rope_theta", "500", "model.rope_theta: 5"},
+        {"model.document_mask", "true", "model.document_mask: true here, false in the checkpoint"},
+    };
+    struct folder f;
+    struct trainer_result r;
+    struct err e;
+    char key[100], allow[100], section[100];
+    folder_open(&f);
+    train_ok(&f, "a", KEYS(FOUR));
+    uint64_t before = tree(&f, "a");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(key, sizeof key, "%s=%s", rows[i].key, rows[i].value);
+        snprintf(allow, sizeof allow, "checkpoint.allow_changes=[%s]", rows[i].key);
+        snprintf(section, sizeof section, "checkpoint.allow_changes=%.*s", (int)strcspn(rows[i].key, "."), rows[i].key);
+        if (train(&f, "a", KEYS(EIGHT, key), &r, &e) != ERR_REQUEST) fail_msg("%s: code %d: %s", key, e.code, e.text);
+        assert_contains(e.text, rows[i].says);
+        assert_contains(e.text, allow);
+        assert_contains(e.text, "cannot resume");
+        assert_true(tree(&f, "a") == before);
+        copy_run(&f, "a", "b");
+        assert_int_equal(train_ok(&f, "b", KEYS(EIGHT, key, allow)).first_step, 4);
+        assert_int_equal(train_ok(&f, "b", KEYS("run.steps=9", key, "optimizer.schedule.name=constant")).first_step, 8); /* it is the run's now */
+        copy_run(&f, "a", "b");
+        assert_int_equal(train_ok(&f, "b", KEYS(EIGHT, key, section)).first_step, 4);
+    }
+    /* several at once: all are named; every one of them must be allowed */
+    assert_int_equal(train(&f, "a", KEYS(EIGHT, "data.seed=2", "batch.global=8"), &r, &e), ERR_REQUEST);
+    assert_contains(e.text, "checkpoint.allow_changes=[data.seed,batch.global]");
+    assert_int_equal(train(&f, "a", KEYS(EIGHT, "data.seed=2", "batch.global=8", "checkpoint.allow_changes=data"), &r, &e), ERR_REQUEST);
+    assert_contains(e.text, "checkpoint.allow_changes=[batch.global]");
+    assert_int_equal(train(&f, "a", KEYS(EIGHT, "checkpoint.allow_changes=[batch.globl]"), &r, &e), ERR_REQUEST);
+    assert_contains(e.text, "there is no key batch.globl");
+    assert_true(tree(&f, "a") == before);
+    assert_int_equal(train_ok(&f, "a", KEYS(EIGHT, "data.seed=2", "batch.global=8", "checkpoint.allow_changes=all")).first_step, 4);
+    folder_close(&f);
+}
+
+/* What changes the training is said once, in a line; what does not is not. */
+static void test_said_and_silent(void **state)
+{
+    (void)state;
+    struct folder f;
+    struct err e;
+    int rc;
+    folder_open(&f);
+    train_ok(&f, "a", KEYS(FOUR));
+    char *text = train_heard(&f, "a", 1, KEYS("run.steps=6", "checkpoint.every=2", "optimizer.schedule.name=constant", "optimizer.lr=0.02",
+                                              "precision.recipe=fp32", "batch.micro=1", "model.dropout=0.1"), &rc, &e);
+    if (rc) fail_msg("%s", e.text);
+    assert_contains(text, "optimizer.lr: 0.02 here, 0.01 in the checkpoint");
+    assert_contains(text, "precision.recipe: fp32 here, bf16 in the checkpoint");
+    assert_contains(text, "batch.micro: 1 here, 2 in the checkpoint");
+    assert_contains(text, "model.dropout: 0.1 here, 0 in the checkpoint");
+    assert_contains(text, "run.steps: 6 here, 4 in the checkpoint");
+    xfree(text);
+    text = train_heard(&f, "a", 2, KEYS("run.steps=6", "checkpoint.every=3", "optimizer.schedule.name=constant", "optimizer.lr=0.02", "checkpoint.keep=7",
+                                        "precision.recipe=fp32", "batch.micro=1", "model.dropout=0.1", "parallel.zero=2", "memory.recompute=full",
+                                        "run.log_every=3", "comm.timeout_s=100", "run.tensorboard=false"), &rc, &e);
+    if (rc) fail_msg("%s", e.text);
+    assert_contains(text, "resumed from");
+    if (strstr(text, "in the checkpoint")) fail_msg("says %s", text);
+    xfree(text);
+    folder_close(&f);
+}
+
+static void edit(const struct folder *f, const char *from, const char *to)
+{
+    char command[400];
+    snprintf(command, sizeof command, "sed -i 's/%s/%s/' %s", from, to, f->text);
+    assert_int_equal(system(command), 0);
+}
+
+/* The tokens count, not the name of the file. */
+static void test_data(void **state)
+{
+    (void)state;
+    struct folder f;
+    struct trainer_result r;
+    struct err e;
+    char moved[160], command[400], two[300];
+    folder_open(&f);
+    train_ok(&f, "a", KEYS(FOUR));
+    edit(&f, "^7. The quick", "7. The quack"); /* other words, as many bytes */
+    assert_int_equal(train(&f, "a", KEYS(EIGHT), &r, &e), ERR_REQUEST);
+    assert_contains(e.text, "data.train: not the tokens that");
+    edit(&f, "^7. The quack", "7. The quick");
+    snprintf(command, sizeof command, "rm -f %s/a/data/* && echo more >>%s", f.dir, f.text);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(train(&f, "a", KEYS(EIGHT), &r, &e), ERR_REQUEST);
+    assert_contains(e.text, "checkpoint.allow_changes=[data.train]");
+    snprintf(command, sizeof command, "rm -f %s/a/data/*; head -n 400 %s >%s/moved.txt", f.dir, f.text, f.dir);
+    assert_int_equal(system(command), 0);
+    snprintf(moved, sizeof moved, "data.train=%s/moved.txt", f.dir);
+    snprintf(two, sizeof two, "data.train=[{path: %s/moved.txt, weight: 2}, {path: %s/moved.txt, weight: 1}]", f.dir, f.dir);
+    assert_int_equal(train(&f, "a", KEYS(EIGHT, two), &r, &e), ERR_REQUEST);
+    assert_int_equal(train_ok(&f, "a", KEYS(EIGHT, moved)).first_step, 4); /* the same tokens from elsewhere */
+    /* shares of sources */
+    train_ok(&f, "b", KEYS(FOUR, two));
+    snprintf(two, sizeof two, "data.train=[{path: %s/moved.txt, weight: 2}, {path: %s/moved.txt, weight: 3}]", f.dir, f.dir);
+    assert_int_equal(train(&f, "b", KEYS(EIGHT, two), &r, &e), ERR_REQUEST);
+    assert_contains(e.text, "data.train.weight: 2, 3 here, 2, 1 in the checkpoint");
+    assert_contains(e.text, "allow_changes=[data.train.weight]");
+    assert_int_equal(train_ok(&f, "b", KEYS(EIGHT, two, "checkpoint.allow_changes=data.train.weight")).first_step, 4);
+    folder_close(&f);
+}
+
+/* ---- configs of other versions ---- */
+static int compare_with(const char *config, const char *extra, struct err *e)
+{
+    char dir[] = "/tmp/tutti-changes-XXXXXX";
+    struct config c;
+    struct conf *conf;
+    struct ckpt *ckpt;
+    struct arena *a = arena_new();
+    float one = 1;
+    assert_non_null(mkdtemp(dir));
+    struct ckpt_attachment file = {.name = "config.yaml", .p = config, .bytes = config ? strlen(config) : 0};
+    struct ckpt_info info = {.step = 1, .extra = extra, .attachments = &file, .n_attachments = config != NULL};
+    struct ckpt_tensor t = {.group = "master", .name = "x", .dtype = DT_F32, .p = &one};
+    assert_int_equal(ckpt_save(dir, &info, &t, 1, e), OK);
+    assert_int_equal(ckpt_open(&ckpt, dir, e), OK);
+    char *keys[] = {(char *)(uintptr_t)"data.train=a.txt", (char *)(uintptr_t)"optimizer.weight_decay=1e-5"};
+    assert_int_equal(config_load(&c, &conf, a, NULL, keys, 2, e), OK);
+    struct changes_data d = {.train = 0xabc, .known = true};
+    int rc = changes_check(ckpt, &c, &d, e);
+    ckpt_close(ckpt);
+    arena_free(a);
+    assert_int_equal(fs_remove_tree(dir, &(struct err){0}), OK);
+    return rc;
+}
+
+#define DATA "data:\n  train:\n    - path: a.txt\n      weight: 1.0\n"
+static void test_other_versions(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    const char *same = "{\"data\": {\"train\": \"0000000000000abc\"}}", *other = "{\"data\": {\"train\": \"0000000000000abd\"}}";
+    if (compare_with(NULL, same, &e)) fail_msg("%s", e.text); /* imported: no config */
+    if (compare_with("data:\n  train:\n    - path: b.txt\n      weight: 1\n", same, &e)) fail_msg("%s", e.text); /* the rest: defaults */
+    assert_int_equal(compare_with("data:\n  train:\n    - path: a.txt\n      weight: 1.0\n", other, &e), ERR_REQUEST);
+    assert_contains(e.text, "not the tokens");
+    assert_int_equal(compare_with("data:\n  train:\n    - path: b.txt\n      weight: 1.0\n", "{}", &e), ERR_REQUEST); /* only the path can tell */
+    assert_contains(e.text, "data.train.path: a.txt here, b.txt in the checkpoint");
+    if (compare_with("data:\n  train:\n    - path: a.txt\n      weight: 1.0\n", "{}", &e)) fail_msg("%s", e.text);
+    if (compare_with(DATA "optimizer:\n  name: adamw\n  betas: [0.90, 9.5e-01]\nnew_section:\n  new_key: 1\n", same, &e)) fail_msg("%s", e.text);
+    if (compare_with(DATA "optimizer:\n  weight_decay: 1.0e-05\nmodel:\n  rope_theta: 1.0e4\n", same, &e)) fail_msg("%s", e.text);
+    assert_int_equal(compare_with(DATA "model:\n  rope_theta: 10001\n", same, &e), ERR_REQUEST);
+    assert_int_equal(compare_with(DATA "run:\n  seed: 3\nbatch:\n  global: 99\n", same, &e), ERR_REQUEST);
+    assert_contains(e.text, "allow_changes=[batch.global,run.seed]");
+}
+
+int main(void)
+{
+    setenv("LOG", "info", 1); /* what is said is tested */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_said_and_silent),
+        cmocka_unit_test(test_data),
+        cmocka_unit_test(test_other_versions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
