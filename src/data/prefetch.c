@@ -71,13 +71,26 @@ struct prefetch *prefetch_new(const struct dataset *d, int64_t first_step, int64
     return p;
 }
 
+/* The lock is held. */
+static int next_is_there(struct prefetch *p, struct err *e)
+{
+    while (p->n_filled == p->n_taken && !p->code) pthread_cond_wait(&p->changed, &p->lock);
+    return p->n_filled > p->n_taken ? OK : err_set(e, p->error.code, "%s", p->error.text);
+}
+
+int prefetch_wait(struct prefetch *p, struct err *e)
+{
+    pthread_mutex_lock(&p->lock);
+    int code = next_is_there(p, e);
+    pthread_mutex_unlock(&p->lock);
+    return code;
+}
+
 int prefetch_next(struct prefetch *p, const struct batch **b, struct err *e)
 {
     pthread_mutex_lock(&p->lock);
-    while (p->n_filled == p->n_taken && !p->code) pthread_cond_wait(&p->changed, &p->lock);
-    int code = p->n_filled > p->n_taken ? OK : p->code;
-    if (code) err_set(e, p->error.code, "%s", p->error.text);
-    else *b = &p->slots[p->n_taken++ % p->n_slots];
+    int code = next_is_there(p, e);
+    if (!code) *b = &p->slots[p->n_taken++ % p->n_slots];
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
     return code;

@@ -1,7 +1,7 @@
 /* prefetch.h: a thread that prepares the next training batches while the current one is trained on. The batches are
  * those of dataset_batch, bit for bit.
  *
- *   owner  prefetch_new → prefetch_next, prefetch_next, ... → prefetch_free
+ *   owner  prefetch_new → (prefetch_wait) prefetch_next, prefetch_next, ... → prefetch_free
  *
  * Includes: base, dataset.h. Order: Local; one owner thread.
  */
@@ -18,6 +18,8 @@ struct prefetch *prefetch_new(const struct dataset *d, int64_t first_step, int64
 /* The next step's batch, which stays until the next call. An error comes at the step it belongs to, and again at every
  * later call. */
 int prefetch_next(struct prefetch *p, const struct batch **b, struct err *e);
+/* Waits until the next batch is there, and says what prefetch_next will: ranks agree on it before any of them begins a step. */
+int prefetch_wait(struct prefetch *p, struct err *e);
 void prefetch_free(struct prefetch *p); /* at any time; NULL is fine */
 
 #endif

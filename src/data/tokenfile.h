@@ -3,7 +3,7 @@
  *   offset 0        head, 4096 bytes: magic "tuttitok", version, bytes per token (2 or 4), vocabulary, end-of-text id,
  *                   fingerprint of the tokenizer, key of the inputs, zeros, checksum of all that
  *   offset 4096     the tokens, little-endian, each document followed by the end-of-text id; zeros up to 8 bytes
- *   then            one XXH64 per chunk of 64 KiB of tokens (version 1: 1 MiB)
+ *   then            one XXH64 per chunk of 16 KiB of tokens (version 1: 1 MiB)
  *   at the end      tail, 64 bytes: counts of tokens, documents and checksums, their checksum, magic "tuttiend"
  *
  * Invariants
@@ -13,7 +13,7 @@
  *   3. Every byte is compared with its checksum when it is first read: whatever is handed out from a chunk of which nothing was
  *      handed out before comes from the very bytes that were compared. A token outside the vocabulary is never handed out.
  *   4. A file that shrinks or fails while it is open is an error with file and offset.
- * Cost of a first touch: reading and hashing 64 KiB, about 15 us from the page cache; later reads take their own bytes only.
+ * Cost of a first touch: reading and hashing 16 KiB, some 3 us from the page cache; later reads take their own bytes only.
  * Includes: base. Order: Local; an open file may be shared by threads.
  */
 #ifndef TUTTI_DATA_TOKENFILE_H

@@ -551,15 +551,17 @@ static int trace(struct trainer *t, bool last, struct err *e)
     return rc;
 }
 
-/* A signal reaches the ranks at different moments: they stop after the same step. */
-static bool stop_wanted(struct trainer *t)
+/* A signal reaches the ranks at different moments, and data fails on one of them: they stop after the same step, and all know why. */
+static bool stop_wanted(struct trainer *t, int *rc, struct err *e)
 {
-    int64_t here = signals_number(t->job->signals), wanted = here;
+    int data = t->feed ? prefetch_wait(t->feed, e) : OK;
+    int64_t here = signals_number(t->job->signals), wanted[2] = {here, data != OK};
     if (t->ranks.world)
-        comm_wait(t->ranks.world, comm_all_reduce(t->ranks.world, &wanted, &wanted, 1, DT_I64, COMM_MAX, "stop?"));
-    if (t->leads && wanted && !here) log_info("another rank got %s: saving", signals_name((int)wanted));
-    t->stopped_by = (int)wanted;
-    return wanted != 0;
+        comm_wait(t->ranks.world, comm_all_reduce(t->ranks.world, wanted, wanted, 2, DT_I64, COMM_MAX, "stop? data?"));
+    if (t->leads && wanted[0] && !here) log_info("another rank got %s: saving", signals_name((int)wanted[0]));
+    t->stopped_by = (int)wanted[0];
+    if (wanted[1] && !wanted[0]) *rc = together(t, data, e);
+    return wanted[0] || *rc;
 }
 
 /* ---- asynchronous: workers and servers walk alone from one meeting to the next ---- */
@@ -612,6 +614,19 @@ static int loop_async(struct trainer *t, struct err *e)
     return rc;
 }
 
+/* What comparing the tokens that were read with their checksums has cost, on rank 0. */
+static void report_checks(const struct trainer *t)
+{
+    int64_t bytes, more = 0;
+    double s, more_s = 0, all = clock_now_s() - t->started_s;
+    char read[32];
+    if (!t->leads || is_server(t)) return;
+    dataset_cost(t->train, &bytes, &s);
+    if (t->valid) dataset_cost(t->valid, &more, &more_s);
+    log_info("data: %s of tokens read for the first time and compared with their checksums in %.3f s, %.3f %% of the time",
+             str_bytes(read, (double)(bytes + more)), s + more_s, 100 * (s + more_s) / (all > 1e-9 ? all : 1e-9));
+}
+
 static int loop(struct trainer *t, struct err *e)
 {
     int64_t first, n;
@@ -622,7 +637,7 @@ static int loop(struct trainer *t, struct err *e)
     t->started_step = t->step;
     if (is_async(t)) return loop_async(t, e);
     rc = compare(t, e);
-    while (!rc && t->step < t->cfg.run.steps && !stop_wanted(t)) {
+    while (!rc && t->step < t->cfg.run.steps && !stop_wanted(t, &rc, e)) {
         rc = trace(t, false, e);
         if (!rc) rc = one_step(t, e);
         if (!rc && t->cfg.run.compare_every && t->step % t->cfg.run.compare_every == 0) rc = compare(t, e);
@@ -635,6 +650,7 @@ static int loop(struct trainer *t, struct err *e)
     if (!rc) rc = trace(t, true, e);
     if (!rc && t->saved != t->step && t->step > 0) rc = save(t, e);
     if (t->leads) log_status_end();
+    if (!rc) report_checks(t);
     return rc;
 }
 

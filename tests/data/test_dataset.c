@@ -537,7 +537,7 @@ static void test_prefetch_error(void **state)
     struct dataset *d = open_one(tok, dir, 10, false);
     struct prefetch *p = prefetch_new(d, 0, 10, 0, 10, 2);
     const struct batch *b;
-    for (int i = 0; i < 327; i++) assert_ok(prefetch_next(p, &b, &e), &e); /* tokens 0 to 32700; a chunk has 32768 */
+    for (int i = 0; i < 327; i++) assert_ok(prefetch_next(p, &b, &e), &e); /* tokens 0 to 32700; a chunk has 8192 */
     for (int i = 0; i < 2; i++) assert_err(prefetch_next(p, &b, &e), &e, ERR_CORRUPT, "x.tok|tokens 32768 to 40001");
     prefetch_free(p);
     dataset_close(d);

@@ -182,22 +182,22 @@ static void test_zeroed_page(void **state)
     struct tokenfile f;
     struct err e;
     int32_t ids[64];
-    assert_ok(write_tokens(path, &narrow, 100000, 0, &e), &e); /* chunks of 32768 tokens: four */
+    assert_ok(write_tokens(path, &narrow, 100000, 0, &e), &e); /* chunks of 8192 tokens: thirteen */
     assert_ok(tokenfile_open(&f, path, &e), &e);
-    assert_ok(tokenfile_read(&f, 40000, 64, ids, &e), &e); /* chunk 1 was compared */
-    poke(path, 4096 + 2 * 70000 / 4096 * 4096, zeros, sizeof zeros); /* chunk 2 */
+    assert_ok(tokenfile_read(&f, 40000, 64, ids, &e), &e); /* chunk 4 was compared */
+    poke(path, 4096 + 2 * 70000 / 4096 * 4096, zeros, sizeof zeros); /* chunk 8 */
     assert_ok(tokenfile_read(&f, 50000, 64, ids, &e), &e);
     for (int i = 0; i < 64; i++) assert_int_equal(ids[i], token(&narrow, 50000 + i));
     assert_ok(tokenfile_read(&f, 98304, 64, ids, &e), &e);
     for (int i = 0; i < 2; i++) /* also far from the page, and again */
-        assert_err(tokenfile_read(&f, 98303, 64, ids, &e), &e, ERR_CORRUPT,
-                   "x.tok|tokens 65536 to 98304, which are bytes 135168 to 200704 of the file|tokenize the text again");
+        assert_err(tokenfile_read(&f, 65600, 64, ids, &e), &e, ERR_CORRUPT,
+                   "x.tok|tokens 65536 to 73728, which are bytes 135168 to 151552 of the file|tokenize the text again");
     f.made_from = xstrdup("/some/text");
     assert_err(tokenfile_read(&f, 65530, 64, ids, &e), &e, ERR_CORRUPT, "x.tok|remove it and start again|made anew from /some/text");
     int64_t bytes;
     double seconds;
     tokenfile_cost(&f, &bytes, &seconds);
-    assert_int_equal(bytes, 65536 + (100001 - 98304) * 2);
+    assert_int_equal(bytes, 3 * 16384 + (100001 - 98304) * 2);
     assert_true(seconds > 0);
     tokenfile_close(&f);
     xfree(path);
@@ -292,16 +292,16 @@ static void test_shrinks_while_open(void **state)
     int32_t ids[64];
     assert_ok(write_tokens(path, &narrow, 100000, 0, &e), &e);
     assert_ok(tokenfile_open(&f, path, &e), &e);
-    assert_int_equal(f.file.bytes, 204200);
+    assert_int_equal(f.file.bytes, 204272);
     assert_ok(tokenfile_read(&f, 0, 64, ids, &e), &e);
     assert_int_equal(truncate(path, 70000), 0);
     assert_ok(tokenfile_read(&f, 64, 64, ids, &e), &e); /* compared before, and still there */
     assert_err(tokenfile_read(&f, 33000, 64, ids, &e), &e, ERR_IO,
-               "x.tok: ends at or before byte 70000: wanted 65536 bytes at offset 69632, got 368; it had 204200 bytes when it was opened");
+               "x.tok: ends at or before byte 70000: wanted 16384 bytes at offset 69632, got 368; it had 204272 bytes when it was opened");
     assert_err(tokenfile_verify(&f, &e), &e, ERR_IO, "x.tok: ends at or before byte 204104"); /* where a checksum was */
     tokenfile_close(&f);
     assert_err(tokenfile_open(&f, path, &e), &e, ERR_CORRUPT, "x.tok|cut short");
-    for (reads.ends = 1; reads.ends < 204200; reads.ends += 997) { /* between the opening and any read */
+    for (reads.ends = 1; reads.ends < 204272; reads.ends += 997) { /* between the opening and any read */
         int code = use(path, &e);
         assert_true(code == ERR_CORRUPT || code == ERR_IO);
     }
