@@ -23,6 +23,11 @@ double clock_wall_s(void)
     return seconds(CLOCK_REALTIME);
 }
 
+double clock_thread_s(void)
+{
+    return seconds(CLOCK_THREAD_CPUTIME_ID);
+}
+
 void clock_sleep_s(double s)
 {
     if (!(s > 0)) return;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/thread.h"
 #include "cli/cli.h"
 #include "kernel/cpu/tile_rate.h"
 #include "run/ranks.h"
@@ -202,8 +203,9 @@ static int time_steps(const struct measured *m, struct engine *g, struct serve *
     if (v) serve_begin(v, 0);
     int rc = one_step(m, g, v, r, &b, 0, &report, e);
     if (r->rank == 0) {
-        f->rate_l2 = tile_rate_l2(tile, g->dev->team) * workers;
-        f->rate_registers = tile_rate_registers(tile, g->dev->team) * workers;
+        double share = r->n * tile_rate_share(r->n, g->cfg.threads, thread_n_cores());
+        f->rate_l2 = tile_rate_l2(tile, g->dev->team) * share;
+        f->rate_registers = tile_rate_registers(tile, g->dev->team) * share;
     }
     bool together = r->world && !(v && m->c->parallel.server_mode == SERVER_ASYNC);
     if (together) comm_wait(r->world, comm_barrier(r->world, "start together"));
@@ -226,6 +228,7 @@ static int time_steps(const struct measured *m, struct engine *g, struct serve *
     f->matmul_s /= (double)steps;
     f->matmul_flops *= workers / (double)steps;
     f->flops = engine_flops_model(g) * workers;
+    if (f->flops / f->step_s > f->rate_registers) f->rate_registers = f->flops / f->step_s; /* measured on a busy machine */
     f->tokens = m->c->batch.global * m->c->model.seq_len;
     f->peak_bytes = (int64_t)g->dev->ledger.peak_total;
     f->rss = (int64_t)mem_rss_peak();

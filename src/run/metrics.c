@@ -186,7 +186,7 @@ void metrics_progress(const struct metrics *m, const struct metrics_step *s, int
     if (s->load && s->progress_load) snprintf(load, sizeof load, "  busiest expert %.2fx", s->load_worst);
     if (s->async)
         snprintf(stale, sizeof stale, "  stale %.1f, at most %lld", s->staleness_mean, (long long)s->staleness_max);
-    str_count(rate, s->step_s > 0 ? (double)s->step_tokens / s->step_s : 0);
+    str_count(rate, s->mean_tokens_per_s);
     log_status("step %lld/%lld  loss %.4f  grad norm %.3g  lr %.2e  %s tok/s  MFU %.0f %%%s%s  ETA %s", (long long)s->step,
-               (long long)steps, s->loss, s->grad_norm, s->lr, rate, 100 * s->mfu, load, stale, str_duration(eta, eta_s));
+               (long long)steps, s->loss, s->grad_norm, s->lr, rate, 100 * s->mean_mfu, load, stale, str_duration(eta, eta_s));
 }

@@ -20,6 +20,7 @@ struct metrics_step {
     int64_t tokens;  /* trained so far */
     int64_t step_tokens; /* processed in this step: what tokens_per_s counts */
     double step_s, mfu;
+    double mean_tokens_per_s, mean_mfu; /* of the steps since the last progress line, which shows them */
     int64_t peak_bytes;
     bool async;      /* a parameter server's updates as they come: */
     double staleness_mean; /* updates between a pull and its push, over those since the last report */

@@ -5,10 +5,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "data/dataset.h"
 #include "data/prefetch.h"
 #include "kernel/cpu/tile_rate.h"
@@ -24,6 +26,7 @@
 #include "run/setup.h"
 #include "run/signals.h"
 #include "run/source.h"
+#include "run/speed.h"
 #include "run/starts.h"
 
 /* What all ranks of a process share: the request, the directory, the signals. */
@@ -33,6 +36,7 @@ struct job {
     int n_overrides, n_ranks, ranks_here;
     struct signals *signals;
     struct fs_lock lock;
+    bool launched; /* by mpirun or srun: ranks are processes, ranks_here of them on this host */
     bool locked, refused; /* all ranks know that the request cannot be carried out: nothing to tear down */
     struct trainer_result *result; /* filled by rank 0 */
 };
@@ -58,7 +62,7 @@ struct trainer { /* one rank */
     struct str config_text;
     char *checkpoints, *tokenizer_dir;
     struct lr_config lr;
-    double rate;          /* FLOP/s this machine could do, for MFU */
+    struct speed speed;   /* of all ranks together */
     double flops;         /* of a step over all ranks, without recomputation */
     int64_t peak_bytes;   /* of the rank that needs most */
     struct trace trace;
@@ -227,7 +231,6 @@ static int open_engine(struct trainer *t, struct err *e)
     if (!rc) ranks_device(&t->ranks, t->dev);
     if (!rc) rc = engine_new(&t->engine, &ec, t->dev, e);
     if (rc) return rc;
-    t->rate = tile_rate_registers(tile_ops_get(ec.dtype), t->dev->team) * t->ranks.n;
     if (!t->leads) return OK;
     log_info("model: %s, %s parameters, %s on %d threads (%s), %s of memory", model_family_name(ec.model.family),
              str_count(a, (double)t->engine->params.numel), dtype_name(ec.dtype), ec.threads, t->engine->kernels.isa,
@@ -263,8 +266,15 @@ static int open_serve(struct trainer *t, struct err *e)
 static void sum_ranks(struct trainer *t)
 {
     struct comm *w = t->ranks.world;
+    const struct engine_config *c = &t->engine->cfg;
+    int cores = thread_n_cores();
+    bool own = t->job->launched && cores < sysconf(_SC_NPROCESSORS_ONLN); /* bound to cores by the launcher */
+    double ceiling = tile_rate_registers(tile_ops_get(c->dtype), t->dev->team);
+    ceiling *= tile_rate_share(own ? 1 : t->job->ranks_here, c->threads, cores);
     t->flops = engine_flops_model(t->engine);
     t->peak_bytes = (int64_t)t->dev->ledger.peak_total;
+    if (w) comm_wait(w, comm_all_reduce(w, &ceiling, &ceiling, 1, DT_F64, COMM_SUM, "FLOP/s of all cores"));
+    speed_init(&t->speed, ceiling);
     if (!w) return;
     comm_wait(w, comm_all_reduce(w, &t->flops, &t->flops, 1, DT_F64, COMM_SUM, "FLOPs of a step"));
     comm_wait(w, comm_all_reduce(w, &t->peak_bytes, &t->peak_bytes, 1, DT_I64, COMM_MAX, "bytes of the largest rank"));
@@ -476,15 +486,17 @@ static const double **experts_load(const struct engine *g, const struct engine_r
 
 static int report(struct trainer *t, const struct engine_report *r, double lr, double step_s, struct err *e)
 {
+    int64_t step_tokens = t->cfg.batch.global * t->cfg.model.seq_len;
+    bool was_raised = t->speed.raised;
     struct metrics_step m = {
         .step = t->step,
         .loss = r->loss,
         .grad_norm = r->grad_norm,
         .lr = lr,
         .tokens = t->tokens,
-        .step_tokens = t->cfg.batch.global * t->cfg.model.seq_len,
+        .step_tokens = step_tokens,
         .step_s = step_s,
-        .mfu = t->flops / step_s / t->rate,
+        .mfu = speed_step(&t->speed, t->flops, step_tokens, step_s),
         .peak_bytes = t->peak_bytes,
         .skipped = t->skipped,
         .async = is_async(t),
@@ -493,8 +505,11 @@ static int report(struct trainer *t, const struct engine_report *r, double lr, d
     };
     const double **load = experts_load(t->engine, r, &m);
     m.progress_load = t->cfg.run.log_experts;
+    if (t->speed.raised && !was_raised)
+        log_info("steps are faster than what this machine did when it was measured: MFU is the share of the fastest step from now on");
     t->job->result->loss = r->loss;
     if (t->step % t->cfg.run.log_every == 0 || t->step == t->cfg.run.steps || t->step == t->started_step + 1) {
+        speed_mean(&t->speed, &m.mean_tokens_per_s, &m.mean_mfu);
         double per = (clock_now_s() - t->started_s) / (double)(t->step - t->started_step);
         metrics_progress(t->metrics, &m, t->cfg.run.steps, per * (double)(t->cfg.run.steps - t->step));
     }
@@ -716,6 +731,7 @@ int trainer_run(const char *config_path, char *const *overrides, int n_overrides
     if (!rc && comm_launched()) {
         rc = comm_world_mpi(&launched, &(struct comm_config){0}, e);
         if (!rc) {
+            j.launched = true;
             j.n_ranks = comm_size(launched);
             j.ranks_here = comm_ranks_here(launched);
             r->rank = comm_rank(launched);

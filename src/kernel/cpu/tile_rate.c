@@ -1,20 +1,21 @@
 /* tile_rate.c: the ceilings. Every member of the team runs the same loop at the same time, because cores share power,
- * and hardware threads share a core; the slowest member ends the round. The number of repeats is found by
- * doubling until a round takes 5 ms; the best round counts, so that a neighbour on the machine does not lower a ceiling.
+ * and hardware threads share a core; which of the rounds counts is decided in rate.c.
  */
 #include "kernel/cpu/tile_rate.h"
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "kernel/cpu/rate.h"
 
-enum { ROUNDS = 7, PANEL_BYTES = 256 << 10 };
+enum { PANEL_BYTES = 256 << 10 };
 
 struct loop {
     const struct tile_ops *o;
+    struct team *team;
     int64_t repeats;
     char *panels;   /* per member: A, then B; NULL: registers only */
-    double *done;   /* per member: operations */
+    struct rate_part *part; /* per member */
 };
 
 static double panels_once(const struct tile_ops *o, const char *a, const char *b)
@@ -34,51 +35,48 @@ static void member_run(void *arg, int member, int n_members)
     struct loop *l = arg;
     (void)n_members;
     const char *a = l->panels ? l->panels + (size_t)member * 2 * PANEL_BYTES : NULL;
-    double done = 0;
+    double done = 0, thread_s = clock_thread_s(), wall_s = clock_now_s();
     l->o->begin();
     if (!a) done = l->o->spin(l->repeats);
     else
         for (int64_t i = 0; i < l->repeats; i++) done += panels_once(l->o, a, a + PANEL_BYTES);
     l->o->end();
-    l->done[member] = done;
+    l->part[member] = (struct rate_part){done, clock_now_s() - wall_s, clock_thread_s() - thread_s};
 }
 
-static double round_s(struct loop *l, struct team *team, double *operations)
+static void run_round(void *arg, int64_t repeats, struct rate_part *part)
 {
-    double start = clock_now_s();
-    team_run(team, member_run, l);
-    double s = clock_now_s() - start;
-    *operations = 0;
-    for (int i = 0; i < team_size(team); i++) *operations += l->done[i];
-    return s;
+    struct loop *l = arg;
+    l->repeats = repeats;
+    l->part = part;
+    team_run(l->team, member_run, l);
 }
 
-static double measure(struct loop *l, struct team *team)
+double tile_rate_share(int ranks, int threads, int cores)
 {
-    double best = 0, operations;
-    l->done = xcalloc((size_t)team_size(team), sizeof *l->done);
-    for (l->repeats = 1; round_s(l, team, &operations) < 5e-3; l->repeats *= 2) continue;
-    for (int i = 0; i < ROUNDS; i++) {
-        double s = round_s(l, team, &operations);
-        if (operations / s > best) best = operations / s;
-    }
-    xfree(l->done);
-    return best;
+    double per_rank = threads < cores ? threads : cores;
+    return ranks * per_rank > cores ? cores / (ranks * per_rank) : 1;
+}
+
+static double measure(struct loop *l)
+{
+    int n = team_size(l->team), cores = thread_n_cores();
+    return rate_measure(run_round, l, n) * (n > cores ? (double)cores / n : 1);
 }
 
 double tile_rate_registers(const struct tile_ops *o, struct team *team)
 {
-    struct loop l = {.o = o};
-    return measure(&l, team);
+    struct loop l = {.o = o, .team = team};
+    return measure(&l);
 }
 
 double tile_rate_l2(const struct tile_ops *o, struct team *team)
 {
     const size_t bytes = (size_t)team_size(team) * 2 * PANEL_BYTES;
-    struct loop l = {.o = o, .panels = mem_pages_new(bytes)};
+    struct loop l = {.o = o, .team = team, .panels = mem_pages_new(bytes)};
     CHECK(l.panels, "no memory for panels");
     for (size_t i = 0; i < bytes; i++) l.panels[i] = 0x3c; /* small normal numbers in f32 and bf16 */
-    double rate = measure(&l, team);
+    double rate = measure(&l);
     mem_pages_free(l.panels, bytes);
     return rate;
 }
