@@ -197,6 +197,9 @@ const struct conf_row config_rows[] = {
 
     INT("checkpoint.every", checkpoint.every, "500", 0, 1e12, "steps between checkpoints; 0: only at the end"),
     INT("checkpoint.keep", checkpoint.keep, "3", 0, 1e9, "newest checkpoints to keep; 0: all"),
+    INT("checkpoint.retries", checkpoint.retries, "5", 0, 1e9,
+        "how often in a row a save may fail (a full disk) and is tried again, while training goes on, before the run ends"),
+    REAL("checkpoint.retry_s", checkpoint.retry_s, "30", 0, 1e6, "seconds before it is tried again"),
     TEXT("checkpoint.resume", checkpoint.resume, "auto",
          "auto: from the newest of run.dir, and an error where that cannot be used; step-00000500: that one of run.dir; a path; never: "
          "afresh, what is there is moved aside"),

@@ -113,7 +113,8 @@ struct config {
         bool deterministic, exact_order;
     } numerics;
     struct {
-        int64_t every, keep;
+        int64_t every, keep, retries;
+        double retry_s;
         const char *resume;
         struct conf_list allow_changes; /* of const char * */
     } checkpoint;

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "run/health.h"
 #include "run/source.h"
 
 static const char *const moment_name[STORE_MAX_MOMENTS] = {"m", "v"};
@@ -57,8 +58,10 @@ static int save_together(const struct engine *g, const struct ranks *r, const ch
                          struct err *e)
 {
     struct ckpt_tensor *t;
+    int rc = agree(r, r->writes ? health_check(g, e) : OK, e);
+    if (rc) return err_prefix(e, "step %lld was not saved, since it would take the place of a good checkpoint", (long long)info->step);
     int64_t n = describe(g, true, &t);
-    int rc = agree(r, r->rank == 0 ? ckpt_save_begin(root, info->step, e) : OK, e);
+    rc = agree(r, r->rank == 0 ? ckpt_save_begin(root, info->step, e) : OK, e);
     if (!rc) rc = agree(r, r->writes ? ckpt_save_rank(root, info->step, r->writer, t, n, e) : OK, e);
     if (!rc) rc = agree(r, r->rank == 0 ? ckpt_save_publish(root, r->n_writers, info, e) : OK, e);
     int64_t needed = g->params.numel * 4 * (1 + g->store.n_moments);

@@ -23,6 +23,7 @@ struct save_info {
     int32_t bos, eos;
     struct changes_data data;
 };
+/* Fails with ERR_NUMERIC, and nothing is written, when the state is not worth publishing (health.h). */
 int save_checkpoint(const struct engine *g, const struct ranks *r, const struct save_info *s, struct err *e);
 /* Whether c holds this model and its moments: names, shapes and types; attachments are compared with their checksums. Local. */
 int save_check(const struct engine *g, const struct ckpt *c, struct err *e);

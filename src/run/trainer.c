@@ -19,6 +19,7 @@
 #include "run/ranks.h"
 #include "run/replicas.h"
 #include "run/resume.h"
+#include "run/retry.h"
 #include "run/same.h"
 #include "run/samples.h"
 #include "run/save.h"
@@ -67,6 +68,7 @@ struct trainer { /* one rank */
     int64_t peak_bytes;   /* of the rank that needs most */
     struct trace trace;
     int64_t step, tokens; /* done */
+    struct retry retry;   /* of saving */
     int64_t saved;        /* step of the newest checkpoint, -1 none */
     int64_t compared;     /* step after which replicas were compared last */
     int64_t skipped;
@@ -324,6 +326,7 @@ static int trainer_open(struct trainer *t, struct job *j, struct comm *world, st
     t->ready = !rc;
     if (!rc) signals_set_up(j->signals);
     t->lr = config_lr(&t->cfg);
+    t->retry = (struct retry){.most = t->cfg.checkpoint.retries, .pause_s = t->cfg.checkpoint.retry_s};
     return rc;
 }
 
@@ -381,6 +384,15 @@ static int compare(struct trainer *t, struct err *e)
                    "Memory or a transfer went wrong there: look at that machine before you start again", (long long)t->step, r.text, saved);
 }
 
+static void advise_diverged(const struct trainer *t, struct err *e)
+{
+    char saved[64] = "there is none before it", text[sizeof e->text];
+    if (t->saved >= 0) snprintf(saved, sizeof saved, "the last one is of step %lld", (long long)t->saved);
+    snprintf(text, sizeof text, "%s", e->text);
+    err_set(e, ERR_NUMERIC, "%.700s; %s. Lower optimizer.lr (now %g), raise warmup_steps, or set optimizer.clip (now %g)", text, saved,
+            t->cfg.optimizer.lr, t->cfg.optimizer.clip);
+}
+
 static int save(struct trainer *t, struct err *e)
 {
     double from = clock_now_s();
@@ -398,6 +410,7 @@ static int save(struct trainer *t, struct err *e)
         .data = t->data,
     };
     int rc = save_checkpoint(t->engine, &t->ranks, &s, e);
+    if (rc == ERR_NUMERIC) advise_diverged(t, e);
     if (rc) return rc;
     t->saved = t->step;
     if (!t->leads) return OK;
@@ -405,6 +418,17 @@ static int save(struct trainer *t, struct err *e)
     log_info("saved step %lld in %.2f s", (long long)t->step, clock_now_s() - from);
     write_sample(t);
     return OK;
+}
+
+/* A save that fails is tried again: later, or, where nothing else is to be done, until it is over. */
+static int save_or_retry(struct trainer *t, bool waits, struct err *e)
+{
+    for (int rc;;) {
+        if (!(rc = save(t, e))) retry_done(&t->retry);
+        else rc = retry_failed(&t->retry, t->ranks.world, waits, rc, e);
+        if (rc || !waits || !t->retry.failed) return rc;
+        clock_sleep_s(t->retry.pause_s);
+    }
 }
 
 /* Servers know of validation only that workers agree on each batch. */
@@ -608,7 +632,8 @@ static int meeting(struct trainer *t, struct err *e)
     comm_wait(t->ranks.world, comm_broadcast(t->ranks.world, &t->tokens, 1, DT_I64, t->ranks.n - 1, "tokens"));
     if (!rc && t->cfg.data.valid.n && t->cfg.run.eval_every && (last || t->step % t->cfg.run.eval_every == 0))
         rc = validate(t, &t->valid_loss, e);
-    if (!rc && ((t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0) || serve_is_over(t->serve))) rc = save(t, e);
+    if (!rc && ((t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0) || serve_is_over(t->serve)))
+        rc = save_or_retry(t, true, e);
     return rc;
 }
 
@@ -660,10 +685,11 @@ static int loop(struct trainer *t, struct err *e)
         bool valid = t->cfg.data.valid.n && t->cfg.run.eval_every;
         if (!rc && valid && (last || t->step % t->cfg.run.eval_every == 0))
             rc = validate(t, &t->valid_loss, e);
-        if (!rc && t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0) rc = save(t, e);
+        bool due = t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0;
+        if (!rc && (t->retry.failed ? retry_due(&t->retry, t->ranks.world) : due)) rc = save_or_retry(t, false, e);
     }
     if (!rc) rc = trace(t, true, e);
-    if (!rc && t->saved != t->step && t->step > 0) rc = save(t, e);
+    if (!rc && t->saved != t->step && t->step > 0) rc = save_or_retry(t, true, e);
     if (t->leads) log_status_end();
     if (!rc) report_checks(t);
     return rc;

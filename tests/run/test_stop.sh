@@ -95,7 +95,7 @@ wait $pid || fail "two at once: the first one failed"
 train room run.steps=60 || fail "room: the beginning"
 (
     ulimit -f 64 # KiB: enough for metrics, too little for the boxes
-    train room
+    train room checkpoint.retries=2 checkpoint.retry_s=0.1
 )
 [ $? = 1 ] || fail "room: status is not 1"
 tail -1 "$dir/room.log" | grep -q "step-00000060.*intact\|intact.*step-00000060" || fail "room: says $(tail -1 "$dir/room.log")"

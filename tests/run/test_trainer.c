@@ -245,7 +245,7 @@ static void test_full_disk(void **state)
     tight = was;
     tight.rlim_cur = 100000; /* less than the boxes, more than metrics and token file */
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
-    int rc = train(&f, "full", KEYS("run.steps=8"), &r, &e);
+    int rc = train(&f, "full", KEYS("run.steps=8", "checkpoint.retries=2", "checkpoint.retry_s=0.01"), &r, &e);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
     assert_int_equal(rc, ERR_IO);
     assert_contains(e.text, "boxes-00000.safetensors");
