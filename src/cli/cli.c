@@ -111,6 +111,7 @@ int cli_config_args(const char *command, int argc, char **argv, struct cli_args 
         if (got < 0) return 2;
         if (got) {
             if (cli_int(command, "-n", v, 1, 1 << 20, &a->ranks)) return 2;
+            a->ranks_given = true;
         } else if (!strcmp(argv[i], "--json")) {
             a->json = true;
         } else if (argv[i][0] == '-') {

@@ -56,7 +56,7 @@ enum { CLI_MAX_KEYS = 256 };
 struct cli_args {
     const char *config, *word; /* word: the second argument that is neither option nor key, or NULL */
     int64_t ranks;
-    bool json;
+    bool ranks_given, json;
     char *overrides[CLI_MAX_KEYS];
     int n_overrides;
 };

@@ -38,7 +38,7 @@ int cmd_train(int argc, char **argv)
     struct trainer_result r;
     struct err e = {0};
     signal(SIGPIPE, SIG_IGN); /* who reads our lines may go, the run stays: its work is in files */
-    rc = trainer_run(a.config, a.overrides, a.n_overrides, (int)a.ranks, &r, &e);
+    rc = trainer_run(a.config, a.overrides, a.n_overrides, a.ranks_given ? (int)a.ranks : 0, &r, &e);
     if (rc && r.rank == 0 && !r.told) cli_fail(&e); /* one rank speaks */
     if (rc == ERR_SIGNAL) return 128 + (r.signal ? r.signal : SIGTERM);
     if (rc) return err_exit_status(e.code);

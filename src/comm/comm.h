@@ -89,6 +89,9 @@ int comm_run_local(int n, const struct comm_config *cfg, comm_rank_fn *fn, void 
 
 /* A launcher (mpirun, srun) started this process, by its environment. Cheap: MPI is not touched. Local. */
 bool comm_launched(void);
+/* Tasks of a batch job whose script started this process without srun, so that it is alone where several were asked for; 0: no
+ * such thing. By the environment. Local. */
+int comm_tasks_idle(void);
 const char *comm_mpi_name(void); /* "Open MPI 4.1.4", or NULL: not built in */
 /* The world of the launcher. Initialises MPI; ERR_REQUEST where no launcher is or MPI is not built in. Freeing the
  * world finalises MPI. Collective(all processes). */

@@ -2,6 +2,7 @@
  * nothing. The names are those that Open MPI, PMIx, MPICH's hydra (PMI) and srun set for every rank.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/comm.h"
 
@@ -12,4 +13,13 @@ bool comm_launched(void)
         if (getenv(always[i])) return true;
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS"); /* also set where srun runs a single task, as for a shell */
     return tasks && atoi(tasks) > 1;
+}
+
+/* A batch script runs as a step of its own, "batch" (older versions of Slurm say 4294967291, newer ones nothing), and has no
+ * number of tasks in the step. */
+int comm_tasks_idle(void)
+{
+    const char *job = getenv("SLURM_JOB_ID"), *tasks = getenv("SLURM_NTASKS"), *step = getenv("SLURM_STEP_ID");
+    bool in_script = job && (!step || !strcmp(step, "batch") || !strcmp(step, "4294967291"));
+    return !comm_launched() && in_script && tasks && atoi(tasks) > 1 ? atoi(tasks) : 0;
 }

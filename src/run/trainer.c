@@ -745,11 +745,28 @@ static int run_job(struct job *j, struct comm *launched, struct err *e)
     return rc;
 }
 
+/* How many ranks there are: the launcher's, else those asked for. What was asked for and is not so is refused. */
+static int count_ranks(struct job *j, struct comm *launched, int asked, struct err *e)
+{
+    int there = launched ? comm_size(launched) : asked, idle = comm_tasks_idle();
+    j->n_ranks = there ? there : 1;
+    j->ranks_here = launched ? comm_ranks_here(launched) : j->n_ranks;
+    j->refused = true; /* every process says the same: there is nothing to tear down */
+    if (launched && asked && asked != there)
+        return err_set(e, ERR_REQUEST, "-n %d: the launcher started %d processes, and each of them is a rank; leave -n out, or start %d "
+                       "processes", asked, there, asked);
+    if (!launched && !asked && idle)
+        return err_set(e, ERR_REQUEST, "the job has %d tasks, and this is one process: a batch script starts the others with srun "
+                       "(srun tutti train ...); for one rank say -n 1, for threads as ranks -n %d", idle, idle);
+    j->refused = false;
+    return OK;
+}
+
 int trainer_run(const char *config_path, char *const *overrides, int n_overrides, int n_ranks,
                 struct trainer_result *r, struct err *e)
 {
     struct job j = {.config_path = config_path, .overrides = overrides, .n_overrides = n_overrides,
-                    .n_ranks = n_ranks, .ranks_here = n_ranks, .result = r};
+                    .result = r};
     struct comm *launched = NULL;
     memset(r, 0, sizeof *r);
     r->loss = r->valid_loss = NAN;
@@ -758,12 +775,11 @@ int trainer_run(const char *config_path, char *const *overrides, int n_overrides
         rc = comm_world_mpi(&launched, &(struct comm_config){0}, e);
         if (!rc) {
             j.launched = true;
-            j.n_ranks = comm_size(launched);
-            j.ranks_here = comm_ranks_here(launched);
             r->rank = comm_rank(launched);
             signals_speak(j.signals, r->rank == 0);
         }
     }
+    if (!rc) rc = count_ranks(&j, launched, n_ranks, e);
     if (!rc) rc = run_job(&j, launched, e);
     if (rc && launched && !j.refused) comm_abort(launched, e);
     if (rc && launched) { /* a launcher kills the others when the first of them ends with a status: rank 0 speaks before that */

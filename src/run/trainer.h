@@ -24,7 +24,8 @@ struct trainer_result {
     char checkpoint[4096];     /* the newest published one, "" when none */
     bool told; /* what was wrong is on stderr already */
 };
-/* n_ranks > 1: as threads of this process; a launcher (mpirun, srun) decides otherwise. config_path (may be NULL) and overrides as in config_load. */
+/* n_ranks: as threads of this process; 0: nobody said, so one, or the processes that a launcher (mpirun, srun) started. Another number
+ * than the launcher's is refused. config_path (may be NULL) and overrides as in config_load. */
 /* ERR_SIGNAL: a signal came while the run was set up; no step was done, nothing half done is left. */
 int trainer_run(const char *config_path, char *const *overrides, int n_overrides, int n_ranks,
                 struct trainer_result *r, struct err *e);

@@ -427,7 +427,7 @@ static int be_a_rank(int argc, char **argv)
         fault.where = "step-00000008";
         fault.why = ENOENT;
     }
-    if (trainer_run(argv[2], argv + 3, argc - 3, 1, &r, &e) == OK) return 0;
+    if (trainer_run(argv[2], argv + 3, argc - 3, 0, &r, &e) == OK) return 0;
     fprintf(stderr, "error: %s\n", e.text);
     return err_exit_status(e.code);
 }

@@ -60,7 +60,7 @@ static int be_a_rank(int argc, char **argv)
     struct trainer_result r;
     struct err e = {0};
     snprintf(plan.what, sizeof plan.what, "%s", argv[1]);
-    if (trainer_run(argv[2], argv + 3, argc - 3, 1, &r, &e) == OK) return 0;
+    if (trainer_run(argv[2], argv + 3, argc - 3, 0, &r, &e) == OK) return 0;
     fprintf(stderr, "error: %s\n", e.text);
     return err_exit_status(e.code);
 }
