@@ -37,17 +37,19 @@ struct build {
     const struct stage_use *use;
     int n_use;
     struct itinerary *t;
+    int *here;              /* [stages] which of the stages held here; -1: it is elsewhere */
     struct inbox *inbox;    /* [ranks] */
-    int64_t *place[2];      /* [stage, microbatch] -> index in the inbox of RECV_F, RECV_B */
-    int *in, *din, *out, *dout, *act, *wgrad; /* [stage, microbatch] -> buffer or slab, -1 */
+    int64_t *place[2];      /* [stage here, microbatch] -> index in the inbox of RECV_F, RECV_B */
+    int *in, *din, *out, *dout, *act, *wgrad; /* [stage here, microbatch] -> buffer or slab, -1 */
     struct free_list keep, *acts, *wgrads;
     bool *filled, *sent;    /* sending buffers: written and not sent yet; sent at least once */
     int n_send, next_send;
 };
 
-static int64_t key(const struct schedule *s, int stage, int microbatch)
+static int64_t key(const struct build *b, int stage, int microbatch)
 {
-    return (int64_t)stage * s->n_microbatches + microbatch;
+    CHECK(b->here[stage] >= 0, "stage %d is not on rank %d", stage, b->rank);
+    return (int64_t)b->here[stage] * b->s->n_microbatches + microbatch;
 }
 
 static int take(struct free_list *f)
@@ -83,11 +85,20 @@ static struct step *push(struct itinerary *t, enum step_kind kind, struct action
 }
 
 /* ---- messages ---- */
+/* Whether rank r holds a stage beside one that is here: nobody else sends anything. */
+static bool is_neighbour(const struct build *b, int r)
+{
+    for (int i = 0; i < b->n_use; i++)
+        for (int next = b->use[i].stage - 1; next <= b->use[i].stage + 1; next += 2)
+            if (next >= 0 && next < b->s->n_stages && schedule_has_stage(b->s, r, next)) return true;
+    return false;
+}
+
 static void read_inboxes(struct build *b)
 {
     const struct schedule *s = b->s;
     for (int r = 0; r < s->n_ranks; r++)
-        for (int64_t i = 0; i < s->rank[r].n; i++) {
+        for (int64_t i = 0, n = is_neighbour(b, r) ? s->rank[r].n : 0; i < n; i++) {
             struct action a = s->rank[r].a[i];
             bool forward = a.kind == ACTION_SEND_F;
             if ((!forward && a.kind != ACTION_SEND_B) || a.peer != b->rank) continue;
@@ -98,7 +109,7 @@ static void read_inboxes(struct build *b)
                 x->room = x->room ? 2 * x->room : 16;
                 x->a = xrealloc(x->a, to_size(x->room) * sizeof *x->a);
             }
-            b->place[!forward][key(s, a.stage, a.microbatch)] = x->n;
+            b->place[!forward][key(b, a.stage, a.microbatch)] = x->n;
             x->a[x->n++] = a;
         }
 }
@@ -106,11 +117,11 @@ static void read_inboxes(struct build *b)
 static void post_until(struct build *b, struct action recv)
 {
     struct inbox *x = &b->inbox[recv.peer];
-    int64_t at = b->place[recv.kind == ACTION_RECV_B][key(b->s, recv.stage, recv.microbatch)];
+    int64_t at = b->place[recv.kind == ACTION_RECV_B][key(b, recv.stage, recv.microbatch)];
     for (; x->posted <= at; x->posted++) {
         struct action a = x->a[x->posted];
         int *to = a.kind == ACTION_RECV_F ? b->in : b->dout, buffer = take(&b->keep);
-        to[key(b->s, a.stage, a.microbatch)] = buffer;
+        to[key(b, a.stage, a.microbatch)] = buffer;
         push(b->t, STEP_POST, a)->buffer = buffer;
     }
 }
@@ -142,7 +153,7 @@ static int take_sending(struct build *b, struct action a)
 
 static void send(struct build *b, struct action a)
 {
-    int buffer = (a.kind == ACTION_SEND_F ? b->out : b->din)[key(b->s, a.stage, a.microbatch)];
+    int buffer = (a.kind == ACTION_SEND_F ? b->out : b->din)[key(b, a.stage, a.microbatch)];
     CHECK(buffer >= SENDING, "nothing to send");
     push(b->t, STEP_SEND, a)->buffer = buffer;
     b->filled[buffer - SENDING] = false;
@@ -152,10 +163,8 @@ static void send(struct build *b, struct action a)
 /* ---- computing ---- */
 static const struct stage_use *use_of(const struct build *b, int stage)
 {
-    for (int i = 0; i < b->n_use; i++)
-        if (b->use[i].stage == stage) return &b->use[i];
-    CHECK(false, "stage %d is not on rank %d", stage, b->rank);
-    return NULL;
+    CHECK(b->here[stage] >= 0, "stage %d is not on rank %d", stage, b->rank);
+    return &b->use[b->here[stage]];
 }
 
 /* The buffer for what crosses to a neighbouring stage: kept there when it is on this rank. */
@@ -163,12 +172,12 @@ static int crossing(struct build *b, struct action a, int to_stage, int *kept)
 {
     if (to_stage < 0 || to_stage >= b->s->n_stages) return -1;
     if (schedule_rank_of(b->s, to_stage, a.microbatch) != b->rank) return take_sending(b, a);
-    return kept[key(b->s, to_stage, a.microbatch)] = take(&b->keep);
+    return kept[key(b, to_stage, a.microbatch)] = take(&b->keep);
 }
 
 static void run_forward(struct build *b, struct action a, const struct stage_use *u)
 {
-    int64_t k = key(b->s, a.stage, a.microbatch);
+    int64_t k = key(b, a.stage, a.microbatch);
     b->out[k] = crossing(b, a, a.stage + 1, b->in);
     if (!b->s->forward_only) {
         b->act[k] = take(&b->acts[u->act_class]);
@@ -185,7 +194,7 @@ static void run_forward(struct build *b, struct action a, const struct stage_use
 
 static void run_backward(struct build *b, struct action a, const struct stage_use *u)
 {
-    int64_t k = key(b->s, a.stage, a.microbatch);
+    int64_t k = key(b, a.stage, a.microbatch);
     bool inputs = a.kind != ACTION_W, weights = a.kind != ACTION_B;
     if (inputs) b->din[k] = crossing(b, a, a.stage - 1, b->dout);
     struct step *x = push(b->t, STEP_RUN, a);
@@ -213,7 +222,7 @@ static void walk(struct build *b)
         case ACTION_RECV_B:
             post_until(b, a);
             push(b->t, STEP_ARRIVE, a)->buffer =
-                (a.kind == ACTION_RECV_F ? b->in : b->dout)[key(b->s, a.stage, a.microbatch)];
+                (a.kind == ACTION_RECV_F ? b->in : b->dout)[key(b, a.stage, a.microbatch)];
             break;
         case ACTION_SEND_F:
         case ACTION_SEND_B:
@@ -272,7 +281,7 @@ static int *sizes(struct free_list *f, int n)
 void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, const struct stage_use *use, int n_use,
                     int n_send)
 {
-    size_t keys = to_size(s->n_stages) * to_size(s->n_microbatches);
+    size_t keys = to_size(n_use) * to_size(s->n_microbatches) + 1;
     struct build b = {.s = s, .rank = rank, .use = use, .n_use = n_use, .t = t, .n_send = n_send};
     int **of[] = {&b.in, &b.din, &b.out, &b.dout, &b.act, &b.wgrad};
     *t = (struct itinerary){0};
@@ -281,6 +290,9 @@ void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, con
         memset(*of[i], 0xff, keys * sizeof(int));
     }
     for (int i = 0; i < 2; i++) b.place[i] = xcalloc(keys, sizeof **b.place);
+    b.here = xmalloc(to_size(s->n_stages) * sizeof *b.here);
+    for (int i = 0; i < s->n_stages; i++) b.here[i] = -1;
+    for (int i = 0; i < n_use; i++) b.here[use[i].stage] = i;
     b.inbox = xcalloc(to_size(s->n_ranks), sizeof *b.inbox);
     b.filled = xcalloc((size_t)n_send + 1, sizeof *b.filled);
     b.sent = xcalloc((size_t)n_send + 1, sizeof *b.sent);
@@ -304,6 +316,7 @@ void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, con
     for (int r = 0; r < s->n_ranks; r++) xfree(b.inbox[r].a);
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) xfree(*of[i]);
     for (int i = 0; i < 2; i++) xfree(b.place[i]);
+    xfree(b.here);
     xfree(b.inbox);
     xfree(b.filled);
     xfree(b.sent);

@@ -55,15 +55,21 @@ int stages_on(const struct schedule *s, int rank, int *out)
     return n;
 }
 
+/* A stage has a rank for each way that microbatches go through the pipeline. */
 int stages_holders(const struct schedule *s, const struct model_stage *stage, const struct model_config *c,
                    const struct param *p, int *out)
 {
     int n = 0;
-    for (int r = 0; r < s->n_ranks; r++) {
-        bool here = false;
-        for (int i = 0; i < s->n_stages && !here; i++)
-            here = model_stage_uses(c, &stage[i], p) && schedule_has_stage(s, r, i);
-        if (here) out[n++] = r;
+    for (int i = 0; i < s->n_stages; i++) {
+        if (!model_stage_uses(c, &stage[i], p)) continue;
+        for (int w = 0; w < s->n_ways; w++) {
+            int rank = s->place[w * s->n_stages + i], at = n;
+            for (int k = 0; k < n && at == n; k++)
+                if (out[k] >= rank) at = k;
+            if (at < n && out[at] == rank) continue;
+            for (int k = n++; k > at; k--) out[k] = out[k - 1];
+            out[at] = rank;
+        }
     }
     return n;
 }
