@@ -2,9 +2,27 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "cli/cli.h"
 #include "plan/plan.h"
+
+struct waiting { /* of somebody at a terminal */
+    double from;
+    int64_t layers;
+    bool said;
+};
+
+/* Many layers or many roles take seconds: a word after one second, or at once where one role will take that long. */
+static void say(void *ctx, int done, int of)
+{
+    enum { MANY = 2000 };
+    struct waiting *w = ctx;
+    if (!log_is_terminal() || (w->layers < MANY && clock_now_s() - w->from < 1)) return;
+    log_status("planning %lld layers: %d of %d kinds of ranks", (long long)w->layers, done, of);
+    w->said = true;
+}
 
 int cmd_plan(int argc, char **argv)
 {
@@ -25,7 +43,9 @@ int cmd_plan(int argc, char **argv)
     struct arena *arena = arena_new();
     struct str out = {0};
     rc = cli_config(&c, NULL, arena, a.config, a.overrides, a.n_overrides, (int)a.ranks, &e);
-    if (!rc) rc = plan_make(&p, &c, &e);
+    struct waiting w = {.from = clock_now_s(), .layers = rc ? 0 : c.model.layers};
+    if (!rc) rc = plan_make_watched(&p, &c, &(struct plan_watch){say, &w}, &e);
+    if (w.said) log_status_end();
     if (!rc) {
         if (a.json)
             plan_json(&p, &out);

@@ -56,6 +56,9 @@ struct declare {
 void layer_declare(struct declare_ctx *x, struct declare d, int nd, const int64_t *n, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
+/* size.c: sizes that can be counted and held in a table; c has passed the other checks. */
+int model_check_size(const struct model_config *c, struct err *e);
+
 /* Parameters used on the residual stream itself: norms, positions. Where the stream's tokens are sharded (sequence
  * parallelism) each rank's gradient is a part of the sum. */
 static inline enum spmd over_stream(const struct par *p) { return p->sequence ? SPMD_R : SPMD_I; }

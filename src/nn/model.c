@@ -95,7 +95,7 @@ int model_check(const struct model_config *c, struct err *e)
         return err_set(e, ERR_REQUEST, "model.vocab: token ids are 32 bits, got %lld", (long long)c->vocab);
     if (c->dropout < 0 || c->dropout >= 1)
         return err_set(e, ERR_REQUEST, "model.dropout: wanted 0 <= p < 1, got %g", c->dropout);
-    return OK;
+    return model_check_size(c, e);
 }
 
 void model_declare(const struct model_config *c, const struct par *par, struct param_table *t)

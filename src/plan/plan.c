@@ -126,11 +126,17 @@ static void merge_servers(struct plan *p, int first_server)
 
 int plan_make(struct plan *p, const struct config *c, struct err *e)
 {
+    return plan_make_watched(p, c, NULL, e);
+}
+
+int plan_make_watched(struct plan *p, const struct config *c, const struct plan_watch *w, struct err *e)
+{
     *p = (struct plan){.n_ranks = config_ranks(c)};
     p->role = xcalloc(to_size(2 * c->parallel.pp * c->parallel.tp * c->parallel.cp + SERVERS_EACH), sizeof *p->role);
     p->n_roles = roles_list(c, p->n_ranks, p->role);
     int rc = OK;
     for (int i = 0; !rc && i < p->n_roles; i++) {
+        if (w) w->say(w->ctx, i, p->n_roles);
         rc = plan_rank(&p->role[i], p, c, p->role[i].rank, e);
         p->flops_per_step += p->role[i].flops * p->role[i].n_alike;
     }

@@ -34,6 +34,12 @@ struct plan {
 /* Roles: every stage of the pipeline; the first and the last rank along the data axes, whose pieces differ by a row; along tp
  * every rank where its shares are uneven, else one; servers whose shards differ. */
 int plan_make(struct plan *p, const struct config *c, struct err *e);
+/* The same; says before each role how many of how many are done. */
+struct plan_watch {
+    void (*say)(void *ctx, int done, int of);
+    void *ctx;
+};
+int plan_make_watched(struct plan *p, const struct config *c, const struct plan_watch *w, struct err *e);
 void plan_free(struct plan *p);
 void plan_print(const struct plan *p, const struct config *c, struct str *out);
 void plan_json(const struct plan *p, struct str *out);

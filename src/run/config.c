@@ -334,6 +334,20 @@ static int resolve_comm(const struct config *c, const struct conf *f, struct err
     return err_set(e, ERR_REQUEST, "%s: %s", conf_where(f, key), why.text);
 }
 
+/* Each chunk is a stretch of the program of its own. */
+static int resolve_loss_chunk(const struct config *c, const struct conf *f, struct err *e)
+{
+    enum { MOST = 16384 };
+    int64_t tokens = c->batch.micro * ((c->model.seq_len + c->parallel.cp - 1) / c->parallel.cp), rows = config_loss_rows(c);
+    if (tokens / rows < MOST) return OK;
+    if (c->memory.loss_chunk && tokens / MOST < 1 << 24)
+        return conf_error(f, e, "memory.loss_chunk", "%lld cuts the %lld tokens of a microbatch into %lld chunks, of at most %d; choose at "
+                          "least %lld", (long long)rows, (long long)tokens, (long long)(tokens / rows), MOST, (long long)(tokens / MOST + 1));
+    return conf_error(f, e, "batch.micro", "%lld sequences of %lld tokens make %lld chunks of %lld tokens of the loss (memory.loss_chunk), of "
+                      "at most %d; choose fewer, or more ranks of parallel.cp", (long long)c->batch.micro, (long long)c->model.seq_len,
+                      (long long)(tokens / rows), (long long)rows, MOST);
+}
+
 int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int n_ranks, struct err *e)
 {
     int rc = resolve_model(c, f, n_vocab, e);
@@ -351,7 +365,8 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
         return conf_error(f, e, "batch.micro", "%lld makes %lld microbatches, of at most %lld; choose at least %lld",
                           (long long)c->batch.micro, (long long)config_microbatches(c), (long long)most,
                           (long long)((part + most - 1) / most));
-    rc = config_resolve_schedule(c, f, e);
+    rc = resolve_loss_chunk(c, f, e);
+    if (!rc) rc = config_resolve_schedule(c, f, e);
     if (rc) return rc;
     if (c->optimizer.min_lr > c->optimizer.lr) {
         const char *where = conf_where(f, "optimizer.schedule.min_lr");

@@ -527,6 +527,16 @@ static void count_and_scratch(struct lower *l, const struct kernel_table *kt)
         }
 }
 
+/* The sum of all places bounds every offset; 2^60 leaves room for slabs beside each other on a ledger. */
+static int check_bytes(const struct program *p, struct err *e)
+{
+    double sum = 0;
+    for (int i = 0; i < p->n_places; i++) sum += (double)p->places[i].bytes;
+    if (sum <= (double)((int64_t)1 << 60)) return OK;
+    return err_set(e, ERR_REQUEST, "one microbatch takes %.3g bytes, more than 2^60; choose fewer sequences at a time (batch.micro), shorter "
+                   "ones (model.seq_len), or more ranks to share them (parallel.cp, parallel.tp)", sum);
+}
+
 int program_new(struct program **out, const struct tape *t, const struct kernel_table *kt, struct lower_options o,
                 struct err *e)
 {
@@ -551,11 +561,13 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
     concatenate(&l);
     count_and_scratch(&l, kt);
     program_finish_late(l.p);
-    program_place(l.p);
+    int rc = check_bytes(l.p, e);
+    if (!rc) program_place(l.p);
     for (int ph = 0; ph < PHASE_N; ph++) xfree(l.code[ph].p);
     arena_free(l.arena);
-    *out = l.p;
-    return OK;
+    if (rc) program_free(l.p);
+    else *out = l.p;
+    return rc;
 }
 
 void program_free(struct program *p)

@@ -182,6 +182,23 @@ static tid record_fail(struct tape *t, enum op op, const char *name, const char 
     return TID_NONE;
 }
 
+/* Elements, without overflow. */
+static double view_size(const struct view *v)
+{
+    double n = 1;
+    for (int i = 0; i < v->nd; i++) n *= (double)v->n[i];
+    return n;
+}
+
+/* 2^50 elements: far more than any machine has, and sums over all tensors of a program still fit 64 bits. */
+static bool is_countable(struct tape *t, enum op op, const struct view *out, const char *name)
+{
+    if (view_size(out) <= (double)((int64_t)1 << 50)) return true;
+    err_set(&t->err, ERR_REQUEST, "%s '%s' makes %.3g elements, more than 2^50; choose fewer sequences at a time (batch.micro), shorter ones "
+            "(model.seq_len), or more ranks to share them (parallel.cp, parallel.tp)", op_row(op)->name, name, view_size(out));
+    return false;
+}
+
 /* Applies the row's rule on every axis; fills the outputs' types. */
 static int types_infer(struct tape *t, const struct node *d, const struct op_row *row, const char *name,
                        struct spmd_type out[KERNEL_MAX_OUT])
@@ -220,6 +237,8 @@ tid tape_record(struct tape *t, enum op op, const struct op_attrs *at, int n_in,
     if (types_infer(t, &d, row, name, types)) return TID_NONE; /* first: a forgotten collective shows in shapes too */
     if (why) return record_fail(t, op, name, why, in[0], -1);
     if (out_dtype != DT_N) vout[0].dtype = out_dtype;
+    for (int i = 0; i < row->n_out; i++)
+        if (!is_countable(t, op, &vout[i], name)) return TID_NONE;
 
     struct node *node = node_push(t);
     d.segment = node->segment;

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -271,10 +272,35 @@ static void test_holders(void **state)
     param_table_free(&t);
 }
 
+/* The dry run costs as much as there are actions: four times the ranks, four times as long (once sixteen, and more). Processor time. */
+static double dry_run_s(int ranks)
+{
+    struct schedule *s;
+    struct err e = {0};
+    double least = 1e9;
+    if (schedule_generate(&s, "1f1b", ranks, 256, 0, 0, &e)) fail_msg("%s", e.text);
+    schedule_add_comm(s);
+    for (int i = 0; i < 3; i++) {
+        clock_t from = clock();
+        assert_true(itinerary_choose_sends(s, 4) > 0);
+        double took = (double)(clock() - from) / CLOCKS_PER_SEC;
+        least = took < least ? took : least;
+    }
+    schedule_free(s);
+    return least;
+}
+
+static void test_dry_run_is_linear(void **state)
+{
+    (void)state;
+    double one = dry_run_s(32), four = dry_run_s(128);
+    if (four > 9 * one) fail_msg("32 ranks take %.4f s, 128 take %.4f s", one, four);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_generators), cmocka_unit_test(test_other_order),
                                        cmocka_unit_test(test_circle_of_sends), cmocka_unit_test(test_split),
-                                       cmocka_unit_test(test_holders)};
+                                       cmocka_unit_test(test_holders), cmocka_unit_test(test_dry_run_is_linear),};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

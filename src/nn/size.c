@@ -1,0 +1,48 @@
+/* Whether a model's sizes are ones that anything can be made from, before anything is: a table with a row per expert and layer, and
+ * counts of elements in 64 bits. One layer of each kind is declared, and multiplied in floating point, which does not overflow. */
+#include "nn/layers.h"
+
+enum { MOST_ROWS = 1 << 22 }; /* of the table of parameters: 1 GB of it */
+#define MOST_ELEMENTS 9007199254740992.0 /* 2^53: bytes of all that is kept per element still fit, and JSON prints it exactly */
+
+struct one_layer {
+    double rows, elements;
+};
+
+/* Of the layer, or of all that is outside of layers. */
+static struct one_layer count(const struct model_config *c, bool moe, bool outside)
+{
+    struct model_config one = *c;
+    struct param_table t = {0};
+    struct one_layer n = {0};
+    one.layers = 1;
+    one.moe.first_dense = !moe;
+    model_declare(&one, NULL, &t);
+    for (int i = 0; i < t.n; i++) {
+        if ((t.p[i].layer < 0) != outside) continue;
+        n.rows++;
+        n.elements += (double)t.p[i].numel;
+    }
+    param_table_free(&t);
+    return n;
+}
+
+int model_check_size(const struct model_config *c, struct err *e)
+{
+    int dense = c->moe.experts ? c->moe.first_dense : c->layers, moe = c->layers - dense;
+    bool first = !dense; /* which kind to look at for what is outside */
+    struct one_layer rest = count(c, first, true), d = dense ? count(c, false, false) : (struct one_layer){0},
+                     m = moe ? count(c, true, false) : (struct one_layer){0};
+    double rows = rest.rows + dense * d.rows + moe * m.rows;
+    double elements = rest.elements + dense * d.elements + moe * m.elements;
+    if (rows > MOST_ROWS) {
+        double each = (m.rows - d.rows) / c->moe.experts, fits = (MOST_ROWS - rest.rows - dense * d.rows) / moe / (each > 3 ? each : 3) - 8;
+        return err_set(e, ERR_REQUEST, "model.moe.experts: %d experts in %d layers make %.0f parameter tensors, more than the %d that a "
+                       "model may have; choose at most %d experts, or fewer layers", c->moe.experts, moe, rows, MOST_ROWS,
+                       fits > 1 ? (int)fits : 1);
+    }
+    if (elements > MOST_ELEMENTS)
+        return err_set(e, ERR_REQUEST, "model.hidden: %lld, with %d layers, makes %.3g parameters, more than 2^53, the most that can be "
+                       "counted; choose smaller sizes", (long long)c->hidden, c->layers, elements);
+    return OK;
+}
