@@ -30,6 +30,7 @@ struct source {
     uint64_t key;
 
     int fd; /* -1: no file is open */
+    int64_t read; /* bytes of the open file so far */
     bool jsonl, at_end;
     char *buf;
     size_t at, n, room; /* read but not handed out: buf[at..n) */
@@ -113,8 +114,12 @@ static int fill(struct source *s, struct err *e)
     ssize_t got;
     do got = read(s->fd, s->buf + s->n, s->room - s->n);
     while (got < 0 && errno == EINTR);
-    if (got < 0) return err_errno(e, ERR_IO, errno, "%s: reading failed", file_now(s)->path);
+    if (got < 0) return err_errno(e, ERR_IO, errno, "%s: cannot be read at offset %lld", file_now(s)->path, (long long)s->read);
+    if (got == 0 && s->read < file_now(s)->bytes)
+        return err_set(e, ERR_IO, "%s: ends at byte %lld; it had %lld bytes when it was listed, so something cut it short meanwhile",
+                       file_now(s)->path, (long long)s->read, (long long)file_now(s)->bytes);
     s->at_end = got == 0;
+    s->read += got;
     s->n += (size_t)got;
     s->bytes_done += got;
     return OK;
@@ -154,6 +159,7 @@ static int open_file(struct source *s, struct err *e)
 {
     const struct source_file *f = &s->list.files[s->next_file++];
     s->at = s->n = 0;
+    s->read = 0;
     s->at_end = false;
     s->line = 0;
     s->jsonl = str_ends(f->path, ".jsonl");

@@ -2,6 +2,7 @@
 #include "data_test.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "data/source.h"
 
@@ -152,10 +153,46 @@ static void test_bad_input(void **state)
     scratch_free(dir);
 }
 
+/* A text that gets shorter while it is read is not tokenized as far as it goes. */
+static void test_shrinking_text(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *text = xmalloc(300001);
+    memset(text, 'a', 300000);
+    text[300000] = 0;
+    for (int jsonl = 0; jsonl < 2; jsonl++) {
+        char *path = put_text(dir, jsonl ? "t.jsonl" : "t.txt", text);
+        const char *paths[] = {path}, *p;
+        struct source *s;
+        struct err e;
+        size_t n;
+        if (jsonl) {
+            struct str lines = {0};
+            for (int i = 0; i < 10000; i++) str_puts(&lines, "{\"text\": \"some words\"}\n");
+            xfree(put_file(dir, "t.jsonl", lines.p, lines.n));
+            str_free(&lines);
+        }
+        assert_ok(source_open(&s, paths, 1, &e), &e);
+        int code = source_next(s, &e);
+        assert_int_equal(code, 1);
+        assert_int_equal(truncate(path, 100000), 0);
+        while (code > 0) {
+            while ((code = source_read(s, &p, &n, &e)) > 0) continue;
+            if (!code) code = source_next(s, &e);
+        }
+        assert_err(code, &e, ERR_IO, jsonl ? "t.jsonl: ends at byte 100000; it had 230000 bytes" : "t.txt: ends at byte 100000; it had 300000 bytes");
+        source_close(s);
+        xfree(path);
+    }
+    xfree(text);
+    scratch_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folder),
+        cmocka_unit_test(test_shrinking_text),
         cmocka_unit_test(test_several_inputs_and_key),
         cmocka_unit_test(test_big_file_and_long_lines),
         cmocka_unit_test(test_bad_input),
