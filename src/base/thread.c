@@ -11,6 +11,7 @@
  */
 #include "base/thread.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -21,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/limits.h"
 #include "base/mem.h"
 
 #define SPIN_S 50e-6
@@ -118,23 +120,41 @@ static void *worker_main(void *p)
     }
 }
 
-struct team *team_new(int n_threads)
+int team_start(struct team **out, int n_threads, struct err *e)
 {
     CHECK(n_threads >= 1, "a team of %d", n_threads);
     struct team *t = mem_pages_new(sizeof *t); /* whole pages: the gates' cache lines stay aligned */
-    CHECK(t, "no page for a team");
+    int failed = t ? 0 : ENOMEM;
+    *out = NULL;
+    if (!t) return err_errno(e, ERR_MEMORY, failed, "no page for a team of %d threads", n_threads);
     t->n = n_threads;
     t->spin = n_threads <= thread_n_cores();
     t->workers = xcalloc((size_t)n_threads, sizeof *t->workers);
     gate_init(&t->start);
     gate_init(&t->done);
     gate_init(&t->meet);
-    for (int i = 1; i < n_threads; i++) {
+    for (int i = 1; !failed && i < n_threads; i++) {
         t->workers[i] = (struct worker){.team = t, .member = i};
-        int failed = pthread_create(&t->workers[i].thread, NULL, worker_main, &t->workers[i]);
-        CHECK(!failed, "thread %d of %d could not be started: %s; the system's limit is `ulimit -u`", i, n_threads,
-              strerror(failed));
+        failed = pthread_create(&t->workers[i].thread, NULL, worker_main, &t->workers[i]);
+        if (failed) t->n = i; /* who is to be joined */
     }
+    if (!failed) {
+        *out = t;
+        return OK;
+    }
+    char limits[160];
+    limit_threads_text(limits);
+    int rc = err_set(e, ERR_MEMORY, "thread %d of %d could not be started: %s (%s); choose fewer (run.threads), or raise the limit",
+                     t->n, n_threads, strerror(failed), limits);
+    team_free(t);
+    return rc;
+}
+
+struct team *team_new(int n_threads)
+{
+    struct team *t;
+    struct err e = {0};
+    CHECK(!team_start(&t, n_threads, &e), "%s", e.text);
     return t;
 }
 

@@ -14,10 +14,14 @@
 
 #include <stdint.h>
 
+#include "base/err.h"
+
 struct team;
 typedef void team_fn(void *arg, int member, int n_members);
 
-struct team *team_new(int n_threads); /* n_threads >= 1, the caller included */
+/* n_threads >= 1, the caller included. ERR_MEMORY where the system starts no more threads, *out NULL. */
+int team_start(struct team **out, int n_threads, struct err *e);
+struct team *team_new(int n_threads); /* the same where a failure is nobody's to handle: it ends the process */
 void team_free(struct team *t);
 int team_size(const struct team *t); /* NULL counts as 1 */
 void team_run(struct team *t, team_fn *fn, void *arg); /* t may be NULL: runs fn(arg, 0, 1) */

@@ -174,7 +174,8 @@ int cmd_bench_experts(int argc, char **argv)
     int rc = parse(&o, argc, argv);
     if (rc) return rc;
     if (kernel_table_init(&k, "auto", (int)o.threads, false, &e)) return cli_fail(&e);
-    struct team *team = team_new((int)o.threads);
+    struct team *team;
+    if (team_start(&team, (int)o.threads, &e)) return cli_fail(&e);
     char *flush = mem_pages_new(FLUSH_BYTES);
     struct str text = {0};
     struct json_out out = {.s = &text};

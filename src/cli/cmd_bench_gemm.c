@@ -365,7 +365,7 @@ int cmd_bench_gemm(int argc, char **argv)
     int rc = parse(&b.o, argc, argv);
     if (rc) return rc;
     if (kernel_table_init(&b.table, "auto", (int)b.o.threads, false, &e)) return cli_fail(&e);
-    b.team = team_new((int)b.o.threads);
+    if (team_start(&b.team, (int)b.o.threads, &e)) return cli_fail(&e);
     b.flush = mem_pages_new(FLUSH_BYTES);
     CHECK(b.flush, "no memory");
     for (int t = 0; t < 2; t++) ceiling_measure(&b, t);

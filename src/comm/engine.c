@@ -11,8 +11,10 @@
  */
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "comm/impl.h"
@@ -133,14 +135,20 @@ static void *engine_main(void *arg)
     }
 }
 
-void engine_start(struct world *w)
+int engine_start(struct world *w, struct err *e)
 {
     pthread_mutex_init(&w->comms_lock, NULL);
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->wake, NULL);
     pthread_cond_init(&w->woken, NULL);
-    if (w->cfg.progress == COMM_THREAD)
-        CHECK(!pthread_create(&w->thread, NULL, engine_main, w), "the communication thread could not be started");
+    if (w->cfg.progress != COMM_THREAD) return OK;
+    int failed = pthread_create(&w->thread, NULL, engine_main, w);
+    if (!failed) return OK;
+    char limits[160];
+    limit_threads_text(limits);
+    w->cfg.progress = COMM_INLINE; /* there is nothing to stop */
+    return err_set(e, ERR_MEMORY, "rank %d: its communication thread could not be started: %s (%s); choose fewer threads "
+                   "(run.threads), comm.progress: inline, or raise the limit", w->rank, strerror(failed), limits);
 }
 
 static void engine_wake(struct world *w)

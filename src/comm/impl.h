@@ -209,7 +209,7 @@ void world_quiet(struct world *w); /* nobody touches other ranks' buffers any mo
 int world_row(const struct world *w, int rank);
 
 /* engine.c */
-void engine_start(struct world *w); /* the thread, where asked for */
+int engine_start(struct world *w, struct err *e); /* the thread, where asked for */
 void engine_stop(struct world *w);
 /* Runs fn on the thread that may use the transport, and waits. */
 void engine_call(struct world *w, void (*fn)(void *), void *arg);

@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "comm/staged.h"
@@ -73,7 +74,8 @@ static struct group *group_new(const struct comm *c, struct err *e)
     g->meet = mem_pages_new(staged_bytes(c->size, STAGE_LOCAL));
     g->post = mem_pages_new(posts_bytes(c->size)); /* zeroed: nothing posted */
     if (!g->meet || !g->post) {
-        if (g->meet) mem_pages_free(g->meet, staged_bytes(c->size, STAGE_LOCAL));
+        mem_pages_free(g->meet, staged_bytes(c->size, STAGE_LOCAL));
+        mem_pages_free(g->post, posts_bytes(c->size));
         xfree(g);
         err_set(e, ERR_MEMORY, "no memory for the channels of %s (%d ranks)", c->name, c->size);
         return NULL;
@@ -266,6 +268,17 @@ static const struct transport_ops transport_local = {
 
 /* ---- worlds ------------------------------------------------------------------------------------------------ */
 
+/* Frees the worlds of ranks 0..r, of which the last may have no communicator yet: the others were never made. */
+static void undo(struct process *p, struct comm **out, int r, struct world *w)
+{
+    p->n_ranks = r + 1;
+    for (int i = 0; i <= r; i++) {
+        if (out[i]) comm_free(out[i]);
+        else world_free(w);
+        out[i] = NULL;
+    }
+}
+
 int comm_world_local(struct comm **out, int n, const struct comm_config *cfg, struct err *e)
 {
     CHECK(n >= 1, "a world of %d ranks", n);
@@ -280,13 +293,15 @@ int comm_world_local(struct comm **out, int n, const struct comm_config *cfg, st
     p->n_ranks = n;
     int *all = xcalloc((size_t)n, sizeof *all);
     for (int r = 0; r < n; r++) all[r] = r;
-    for (int r = 0; r < n; r++) {
+    memset(out, 0, (size_t)n * sizeof *out);
+    for (int r = 0; !rc && r < n; r++) {
         struct world *w = world_new(&transport_local, p, board, r, n, NULL, cfg);
         rc = world_comm(&out[r], w, all, n, "world", e);
-        CHECK(!rc, "%s", e ? e->text : "no world"); /* a few pages */
+        if (!rc && board_failed(board)) rc = comm_status(out[r], e);
+        if (rc) undo(p, out, r, w);
     }
     xfree(all);
-    return OK;
+    return rc;
 }
 
 struct runner {
@@ -317,22 +332,34 @@ static void *run_and_leave(void *arg)
     return NULL;
 }
 
+/* False: there is no thread for this rank, and all ranks have been told so. */
+static bool start_rank(struct runner *r, int n)
+{
+    char limits[160];
+    struct err e = {0};
+    int failed = pthread_create(&r->thread, NULL, run_and_leave, r);
+    if (!failed) return true;
+    limit_threads_text(limits);
+    err_set(&e, ERR_MEMORY, "the thread of rank %d of %d could not be started: %s (%s); choose fewer ranks (-n), or raise the limit",
+            r->rank, n, strerror(failed), limits);
+    comm_abort(r->world, &e);
+    return false;
+}
+
 int comm_run_local(int n, const struct comm_config *cfg, comm_rank_fn *fn, void *arg, struct err *e)
 {
     struct comm **worlds = xcalloc((size_t)n, sizeof *worlds);
     struct runner *r = xcalloc((size_t)n, sizeof *r);
     int rc = comm_world_local(worlds, n, cfg, e);
-    for (int i = 0; !rc && i < n; i++) {
-        r[i] = (struct runner){.world = worlds[i], .fn = fn, .arg = arg, .rank = i};
-        int failed = i ? pthread_create(&r[i].thread, NULL, run_and_leave, &r[i]) : 0;
-        CHECK(!failed, "thread for rank %d of %d could not be started: %s", i, n, strerror(failed));
-    }
+    int started = 1;
+    for (int i = 0; !rc && i < n; i++) r[i] = (struct runner){.world = worlds[i], .fn = fn, .arg = arg, .rank = i};
+    while (!rc && started < n && start_rank(&r[started], n)) started++;
     if (!rc) {
         char name[16];
         thread_name_get(name);
-        run_and_leave(&r[0]); /* rank 0 is the caller's thread */
+        if (started == n) run_and_leave(&r[0]); /* rank 0 is the caller's thread */
         thread_name_set("%s", name);
-        for (int i = 1; i < n; i++) pthread_join(r[i].thread, NULL);
+        for (int i = 1; i < started; i++) pthread_join(r[i].thread, NULL);
         rc = comm_status(worlds[0], e);
         for (int i = 0; i < n; i++) comm_free(worlds[i]);
     }

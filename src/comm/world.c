@@ -41,7 +41,8 @@ struct world *world_new(const struct transport_ops *ops, void *shared, struct bo
     for (int r = 0; r < size; r++)
         w->host[r] = host ? host[r] : w->cfg.ranks_per_host > 0 ? r / w->cfg.ranks_per_host : 0;
     settle(w);
-    engine_start(w);
+    struct err e = {0};
+    if (engine_start(w, &e)) world_fail(w, &e); /* sticky: who made the world asks comm_status */
     return w;
 }
 
@@ -59,8 +60,7 @@ int comm_configure(struct comm *world, const struct comm_config *cfg, struct err
     w->cfg.ranks_per_host = ranks_per_host;
     settle(w);
     world->asked = w->asked;
-    engine_start(w);
-    return OK;
+    return engine_start(w, e);
 }
 
 /* The thread ends first: closing may free what it looks at (the board). From then on this thread is the only one. */

@@ -6,7 +6,9 @@
 #include "data/prefetch.h"
 
 #include <pthread.h>
+#include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
@@ -55,8 +57,17 @@ static void *fill_slots(void *arg)
     return NULL;
 }
 
-struct prefetch *prefetch_new(const struct dataset *d, int64_t first_step, int64_t global_batch, int64_t first,
-                              int64_t count, int depth)
+static void release(struct prefetch *p)
+{
+    pthread_mutex_destroy(&p->lock);
+    pthread_cond_destroy(&p->changed);
+    for (int i = 0; i < p->n_slots; i++) batch_fini(&p->slots[i]);
+    xfree(p->slots);
+    xfree(p);
+}
+
+int prefetch_new(struct prefetch **out, const struct dataset *d, int64_t first_step, int64_t global_batch, int64_t first,
+                 int64_t count, int depth, struct err *e)
 {
     CHECK(depth >= 1, "a prefetch of %d batches", depth);
     struct prefetch *p = xcalloc(1, sizeof *p);
@@ -67,8 +78,13 @@ struct prefetch *prefetch_new(const struct dataset *d, int64_t first_step, int64
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
     int failed = pthread_create(&p->thread, NULL, fill_slots, p);
-    CHECK(!failed, "no thread to prefetch with: error %d", failed);
-    return p;
+    *out = failed ? NULL : p;
+    if (!failed) return OK;
+    char limits[160];
+    limit_threads_text(limits);
+    release(p);
+    return err_set(e, ERR_MEMORY, "the thread that reads batches ahead could not be started: %s (%s); choose fewer threads "
+                   "(run.threads), or raise the limit", strerror(failed), limits);
 }
 
 /* The lock is held. */
@@ -104,9 +120,5 @@ void prefetch_free(struct prefetch *p)
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
     pthread_join(p->thread, NULL);
-    pthread_mutex_destroy(&p->lock);
-    pthread_cond_destroy(&p->changed);
-    for (int i = 0; i < p->n_slots; i++) batch_fini(&p->slots[i]);
-    xfree(p->slots);
-    xfree(p);
+    release(p);
 }

@@ -12,9 +12,9 @@
 
 struct prefetch;
 /* Batches of steps first_step, first_step + 1, ...: sequences [first, first + count) of global_batch. `depth` >= 1 batches
- * are prepared ahead. The dataset is borrowed until prefetch_free. */
-struct prefetch *prefetch_new(const struct dataset *d, int64_t first_step, int64_t global_batch, int64_t first,
-                              int64_t count, int depth);
+ * are prepared ahead. The dataset is borrowed until prefetch_free. ERR_MEMORY where there is no thread for it. */
+int prefetch_new(struct prefetch **out, const struct dataset *d, int64_t first_step, int64_t global_batch, int64_t first,
+                 int64_t count, int depth, struct err *e);
 /* The next step's batch, which stays until the next call. An error comes at the step it belongs to, and again at every
  * later call. */
 int prefetch_next(struct prefetch *p, const struct batch **b, struct err *e);

@@ -3,28 +3,15 @@
  * come zeroed and are touched first by the thread that fills them (NUMA placement follows use). Big copies are
  * split over the team: one core does not fill a memory bus. Memory that the machine does not have is refused
  * here, with figures, before the kernel's overcommit can turn it into a kill later. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "device/device.h"
 
 enum { COPY_ALONE = 1 << 20 }; /* bytes under which waking the team costs more than it saves */
-
-/* What Linux says could be handed out without swapping; 0 where it does not say. */
-static size_t available_bytes(void)
-{
-    FILE *f = fopen("/proc/meminfo", "r");
-    if (!f) return 0;
-    char line[128];
-    unsigned long long kib = 0;
-    while (fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu", &kib) == 1) break;
-    fclose(f);
-    return (size_t)kib << 10;
-}
 
 static bool from_elsewhere(const struct device *d, enum mem_cat cat)
 {
@@ -33,14 +20,14 @@ static bool from_elsewhere(const struct device *d, enum mem_cat cat)
 
 static int cpu_alloc(struct device *d, enum mem_cat cat, size_t bytes, void **p, struct err *e)
 {
-    char want[32], free_[32];
-    size_t available = available_bytes();
-    bool there = !available || bytes <= available;
+    char want[32], room[32];
+    struct limit l;
+    bool told = limit_memory(&l), there = !told || bytes <= l.bytes || d->any_size;
     *p = !there ? NULL : from_elsewhere(d, cat) ? d->pages.take(d->pages.arg, bytes) : mem_pages_new(bytes);
     if (*p) return OK;
-    return err_set(e, ERR_MEMORY,
-                   "wanted %s of memory, %s is available; use a smaller model or batch.micro, or more ranks",
-                   str_bytes(want, (double)bytes), str_bytes(free_, (double)available));
+    if (there && !limit_addresses(&l)) l = (struct limit){.what = "the system's address space"};
+    return err_set(e, ERR_MEMORY, "wanted %s of memory, %s is available (%s); use a smaller model or batch.micro, or more ranks",
+                   str_bytes(want, (double)bytes), str_bytes(room, (double)l.bytes), l.what);
 }
 
 static void cpu_release(struct device *d, enum mem_cat cat, void *p, size_t bytes)
@@ -117,8 +104,11 @@ int device_cpu_new(struct device **d, int n_threads, struct err *e)
 {
     *d = NULL;
     if (n_threads < 1) return err_set(e, ERR_REQUEST, "a cpu device needs at least 1 thread, got %d", n_threads);
+    struct team *team;
+    int rc = team_start(&team, n_threads, e);
+    if (rc) return rc;
     *d = xcalloc(1, sizeof **d);
     (*d)->ops = &cpu_ops;
-    (*d)->team = team_new(n_threads);
+    (*d)->team = team;
     return OK;
 }

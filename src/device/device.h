@@ -85,6 +85,7 @@ struct device {
     double virtual_s;  /* null: the virtual clock */
     bool counts_only;  /* null: nothing is there to compute with */
     struct device_pages pages; /* cpu; all zeros: its own */
+    bool any_size;             /* cpu: ask the system even for more than it says it has (memory.check: false) */
 };
 
 struct stream {

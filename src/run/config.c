@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "run/afford.h"
 #include "run/changes.h"
 #include "run/config_layout.h"
 
@@ -191,6 +192,7 @@ const struct conf_row config_rows[] = {
            "full: keep each layer's input only and compute the layer again in backward"),
     INT("memory.loss_chunk", memory.loss_chunk, "null", 1, 1 << 24,
         "tokens whose logits exist at one time; default: as many as fit 128 MiB"),
+    BOOL("memory.check", memory.check, "true", "refuse what needs more memory than this machine has; false: try, with swap"),
 
     BOOL("numerics.deterministic", numerics.deterministic, "true", "the same bits on every run; false: between hosts, algorithms may add in another order where that is faster"),
     BOOL("numerics.exact_order", numerics.exact_order, "false", "any power of two of data-parallel ranks gives the bits of one; costs memory and traffic (tutti plan)"),
@@ -352,6 +354,7 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
 {
     int rc = resolve_model(c, f, n_vocab, e);
     if (!rc) rc = config_resolve_degrees(c, f, n_ranks, e);
+    if (!rc) rc = afford_counted(c, f, e);
     if (!rc) rc = resolve_overlap(c, f, e);
     if (rc) return rc;
     if (c->batch.micro > c->batch.global) {

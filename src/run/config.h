@@ -108,6 +108,7 @@ struct config {
     struct {
         int recompute;
         int64_t loss_chunk;
+        bool check;
     } memory;
     struct {
         bool deterministic, exact_order;

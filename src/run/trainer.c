@@ -14,6 +14,7 @@
 #include "data/dataset.h"
 #include "data/prefetch.h"
 #include "kernel/cpu/tile_rate.h"
+#include "run/afford.h"
 #include "run/balance.h"
 #include "run/metrics.h"
 #include "run/ranks.h"
@@ -224,6 +225,19 @@ static int open_weights(struct trainer *t, struct err *e)
     return rc;
 }
 
+/* Before any page of what engine_new planned is touched. Collective(world). */
+static int planned_fits(struct trainer *t, struct err *e)
+{
+    const struct ledger *l = &t->dev->ledger;
+    double bytes = (double)l->peak_total;
+    int here = t->cfg.parallel.ranks_here > 1 ? t->cfg.parallel.ranks_here : 1;
+    struct comm *w = t->ranks.world;
+    if (w && here == t->ranks.n) comm_wait(w, comm_all_reduce(w, &bytes, &bytes, 1, DT_F64, COMM_SUM, "planned bytes"));
+    else bytes *= here;
+    int rc = w ? comm_status(w, e) : OK;
+    return rc ? rc : afford_planned(&t->cfg, t->conf, l, bytes, here, e);
+}
+
 static int open_engine(struct trainer *t, struct err *e)
 {
     char a[32], b[32];
@@ -231,8 +245,10 @@ static int open_engine(struct trainer *t, struct err *e)
     ranks_engine(&t->ranks, &ec);
     int rc = device_cpu_new(&t->dev, ec.threads, e);
     if (!rc) ranks_device(&t->ranks, t->dev);
+    if (!rc) t->dev->any_size = !t->cfg.memory.check;
     if (!rc) rc = engine_new(&t->engine, &ec, t->dev, e);
-    if (rc) return rc;
+    if ((rc = together(t, rc, e))) return rc;
+    if ((rc = together(t, planned_fits(t, e), e))) return rc;
     if (!t->leads) return OK;
     log_info("model: %s, %s parameters, %s on %d threads (%s), %s of memory", model_family_name(ec.model.family),
              str_count(a, (double)t->engine->params.numel), dtype_name(ec.dtype), ec.threads, t->engine->kernels.isa,
@@ -672,7 +688,8 @@ static int loop(struct trainer *t, struct err *e)
     int64_t first, n;
     int rc = OK;
     config_part(&t->cfg, is_server(t) ? 0 : t->ranks.part, &first, &n);
-    if (!is_server(t)) t->feed = prefetch_new(t->train, t->step, t->cfg.batch.global, first, n, 2);
+    if (!is_server(t)) rc = prefetch_new(&t->feed, t->train, t->step, t->cfg.batch.global, first, n, 2, e);
+    if ((rc = together(t, rc, e))) return rc;
     t->started_s = clock_now_s();
     t->started_step = t->step;
     if (is_async(t)) return loop_async(t, e);
@@ -726,6 +743,7 @@ static int run_job(struct job *j, struct comm *launched, struct err *e)
     struct arena *a = arena_new();
     bool takes = !launched || comm_rank(launched) == 0;
     int rc = read_config(j, &c, &f, a, &t, e); /* refused before any rank starts */
+    if (!rc) rc = afford_least(&c, f, j->n_ranks, j->ranks_here, e);
     if (!rc && takes) rc = take_directory(j, &c, f, e);
     struct comm_config cc = {0};
     if (!rc) cc = config_comm(&c);

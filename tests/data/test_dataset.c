@@ -502,7 +502,8 @@ static void test_prefetch(void **state)
     struct err e;
     batch_init(&wanted, 4, 16);
     for (int depth = 1; depth <= 4; depth++) {
-        struct prefetch *p = prefetch_new(d, 7, 8, 4, 4, depth);
+        struct prefetch *p;
+        assert_ok(prefetch_new(&p, d, 7, 8, 4, 4, depth, &e), &e);
         for (int64_t step = 7; step < 60; step++) {
             const struct batch *got;
             assert_ok(prefetch_next(p, &got, &e), &e);
@@ -512,7 +513,8 @@ static void test_prefetch(void **state)
             assert_int_equal(got->n_trained, wanted.n_trained);
         }
         prefetch_free(p);
-        prefetch_free(prefetch_new(d, 0, 8, 0, 4, depth)); /* never used */
+        assert_ok(prefetch_new(&p, d, 0, 8, 0, 4, depth, &e), &e);
+        prefetch_free(p); /* never used */
     }
     batch_fini(&wanted);
     dataset_close(d);
@@ -535,7 +537,8 @@ static void test_prefetch_error(void **state)
     assert_int_equal(fwrite("\xFF\xFF", 1, 2, f), 2);
     assert_int_equal(fclose(f), 0);
     struct dataset *d = open_one(tok, dir, 10, false);
-    struct prefetch *p = prefetch_new(d, 0, 10, 0, 10, 2);
+    struct prefetch *p;
+    assert_ok(prefetch_new(&p, d, 0, 10, 0, 10, 2, &e), &e);
     const struct batch *b;
     for (int i = 0; i < 327; i++) assert_ok(prefetch_next(p, &b, &e), &e); /* tokens 0 to 32700; a chunk has 8192 */
     for (int i = 0; i < 2; i++) assert_err(prefetch_next(p, &b, &e), &e, ERR_CORRUPT, "x.tok|tokens 32768 to 40001");

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# What the machine cannot hold is refused by key, in seconds and before the run's folder is made; limits that turn up later are named
+# with what was wanted; memory.check: false tries all the same. plan predicts what no machine here could hold.
+set -euo pipefail
+tutti=$1 root=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+head -c 20000 "$root/src/run/config.c" >"$dir/text.txt"
+cat >"$dir/c.yaml" <<END
+model: {layers: 2, hidden: 32, heads: 2, seq_len: 16}
+data: {train: $dir/text.txt}
+batch: {global: 4, micro: 2}
+run: {dir: $dir/run, steps: 1, threads: 1, eval_every: 0, tensorboard: false}
+END
+
+refused() { # STATUS WORDS KEY...
+    local want=$1 words=$2 status=0 said
+    shift 2
+    said=$(timeout 20 "$tutti" train "$dir/c.yaml" "$@" 2>&1) || status=$?
+    [ "$status" = "$want" ] && [[ $said == *$words* ]] || fail "$*: status $status: $said"
+}
+refused 2 'command line: model.hidden: makes a model of at least' model.hidden=1048576
+refused 2 'command line: model.ffn: makes a model of some' model.hidden=1048576 model.ffn=16777216 model.layers=10000
+refused 2 'command line: model.seq_len: makes the rows between two layers' model.seq_len=16777216 batch.micro=4096 batch.global=4096
+refused 2 'command line: batch.global: makes batches of tokens' batch.global=16777216 model.seq_len=65536 batch.micro=4096
+refused 2 'command line: run.threads: ' run.threads=100000
+[ ! -e "$dir/run" ] || fail "a run that was refused left its folder behind"
+"$tutti" plan "$dir/c.yaml" model.hidden=65536 model.ffn=65536 model.heads=512 >/dev/null || fail "plan refuses what it only counts"
+
+# A sanitizer reserves more addresses than any limit leaves.
+if ! grep -q '^TUTTI_SANITIZE:[A-Z]*=.' "$(dirname "$tutti")/CMakeCache.txt"; then
+    (
+        ulimit -v 600000
+        refused 2 "ulimit -v" model.hidden=1024 model.layers=12 run.dir="$dir/as"
+        refused 1 'of memory, ' model.hidden=1024 model.layers=12 run.dir="$dir/as2" memory.check=false
+        refused 1 'could not be started: Resource temporarily unavailable' run.threads=1000 run.dir="$dir/as3"
+        exit "$failures"
+    ) || failures=$((failures + 1))
+fi
+exit $((failures > 0))
