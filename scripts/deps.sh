@@ -7,7 +7,7 @@ set -euo pipefail
 
 quiet=0
 recommended=--no-install-recommends
-packages=(build-essential cmake ninja-build pkg-config libdnnl-dev libyaml-dev libjansson-dev libpcre2-dev
+packages=(build-essential cmake ninja-build pkg-config libdnnl-dev libyaml-dev libjansson-dev libonig-dev
     libcmocka-dev libxxhash-dev
     openmpi-bin libopenmpi-dev # ranks as processes; optional
     mpich libmpich-dev)        # only for the tests: the other MPI library
@@ -31,7 +31,7 @@ say() { if [ "$quiet" = 0 ]; then echo "deps: $*" >&2; fi; }
 have_everything() {
     command -v cmake >/dev/null && command -v ninja >/dev/null && command -v cc >/dev/null &&
         command -v pkg-config >/dev/null &&
-        pkg-config --exists yaml-0.1 jansson libpcre2-8 cmocka libxxhash
+        pkg-config --exists yaml-0.1 jansson oniguruma cmocka libxxhash
 }
 
 if ! command -v dpkg-query >/dev/null; then
@@ -40,7 +40,7 @@ if ! command -v dpkg-query >/dev/null; then
         exit 0
     fi
     echo "deps: this is not Debian or Ubuntu, and something is missing. Install a C compiler, cmake, ninja," >&2
-    echo "      pkg-config, and the development files of libyaml, jansson, pcre2, cmocka, xxhash, oneDNN and MPI." >&2
+    echo "      pkg-config, and the development files of libyaml, jansson, Oniguruma, cmocka, xxhash, oneDNN and MPI." >&2
     exit 1
 fi
 

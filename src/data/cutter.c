@@ -161,6 +161,11 @@ static void pass_over(struct pass *s, const struct hit *h)
 static int cut_text(struct cutter *c, size_t end, bool final, struct err *e)
 {
     if (c->at >= end) return OK;
+    if (!final && split_needs_whole_text(c->rules->split)) {
+        if (end - c->at <= SPLIT_TEXT_MAX) return OK;
+        return err_set(e, ERR_REQUEST, "a text of more than %d MiB between two added tokens: the tokenizer's regular expression needs "
+                       "it whole; cut the text into documents", SPLIT_TEXT_MAX >> 20);
+    }
     if (c->text_begins && c->rules->prefix_space && c->buf[c->at] != ' ') c->buf[--c->at] = ' ';
     c->text_begins = false;
     while (c->at < end) {

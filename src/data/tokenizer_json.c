@@ -11,6 +11,8 @@
 #include "base/mem.h"
 #include "data/byte_level.h"
 #include "data/tokenizer_impl.h"
+#include "data/unicode.h"
+#include "data/unicode_table.h"
 
 enum { ID_MAX = 1 << 24 }; /* a vocabulary beyond 16 million is a mistake */
 
@@ -319,10 +321,19 @@ static int read_split(struct reader *r, const struct json *v)
     return code;
 }
 
+/* Digits are what Rust calls numeric, whose tables are newer than Oniguruma's. */
 static int read_digits(struct reader *r, const struct json *v)
 {
-    const char *pattern = json_bool(json_get(v, "individual_digits"), false) ? "\\p{N}" : "\\p{N}+";
-    return split_add(r->t->cut.split, pattern, strlen(pattern), r->what, r->e);
+    struct ranges numeric = {0};
+    struct str pattern = {0};
+    unicode_with(&numeric, UNI_RUST_NUMERIC);
+    str_putc(&pattern, '[');
+    for (int i = 0; i < numeric.n; i++) str_printf(&pattern, "\\x{%x}-\\x{%x}", numeric.r[i].lo, numeric.r[i].hi);
+    str_puts(&pattern, json_bool(json_get(v, "individual_digits"), false) ? "]" : "]+");
+    int code = split_add(r->t->cut.split, pattern.p, pattern.n, r->what, r->e);
+    str_free(&pattern);
+    ranges_free(&numeric);
+    return code;
 }
 
 /* ByteLevel is where text turns into the byte alphabet, so it has to be there, and last. */

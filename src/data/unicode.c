@@ -133,12 +133,12 @@ static const struct {
     const char *name, *of; /* of: letters of the categories whose names begin so */
 } groups[] = {{"letter", "L"}, {"mark", "M"}, {"number", "N"}, {"punctuation", "P"}, {"symbol", "S"}, {"separator", "Z"},
               {"uppercaseletter", "Lu"}, {"lowercaseletter", "Ll"}, {"titlecaseletter", "Lt"}, {"modifierletter", "Lm"},
-              {"otherletter", "Lo"}, {"decimalnumber", "Nd"}, {"digit", "Nd"}};
+              {"otherletter", "Lo"}, {"punct", "P"}, {"decimalnumber", "Nd"}, {"digit", "Nd"}};
 static const struct {
     const char *name;
     uint16_t bits;
 } bits_of[] = {{"word", UNI_WORD}, {"alpha", UNI_ALPHA}, {"alphabetic", UNI_ALPHA}, {"upper", UNI_UPPER}, {"uppercase", UNI_UPPER},
-               {"lower", UNI_LOWER}, {"lowercase", UNI_LOWER}, {"punct", UNI_PUNCT}};
+               {"lower", UNI_LOWER}, {"lowercase", UNI_LOWER}};
 
 /* Whether the simplified name is this one. */
 static bool same(const char *simple, const char *name)

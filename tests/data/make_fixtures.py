@@ -169,7 +169,8 @@ def main():
     digits = train(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
                                             byte_level(add_prefix_space=False)]), 400, files, ["<|endoftext|>"])
     digits.add_tokens([AddedToken(" " * n, normalized=True) for n in range(2, 6)])
-    write("digits", digits)
+    # U+11DE0 and U+16FF4 are numbers for Rust, whose tables are newer than those of the regular expressions.
+    write("digits", digits, texts=TEXTS + ["a\U00011de1\U00011de2b", "\U00016ff4x", "\u00bd\u2167\u0663 \U0001d7ce"])
     literal = train(pre_tokenizers.Sequence([pre_tokenizers.Split("a.", "isolated"), pre_tokenizers.Split("\n", "isolated"),
                                              pre_tokenizers.Split("\u3000", "isolated"),
                                              byte_level(add_prefix_space=False, use_regex=False)]), 300, files, ["</s>"])
