@@ -105,7 +105,8 @@ static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
         .stage = &s->part,
     };
     struct lower_options o = {.training = true, .split_w = puts_off_weights(g->when, build_pipe_rank(g), s->index),
-                              .collective_scratch = par_run_scratch, .pieces = g->cfg.pieces};
+                              .collective_scratch = par_run_scratch, .pieces = g->cfg.pieces,
+                              .n_act = g->peak.activations, .n_wgrad = g->peak.both};
     s->tape = tape_new();
     model_record(s->tape, &g->cfg.model, &g->params, &g->cfg.par, &shape);
     int rc = tape_status(s->tape, e);
@@ -158,7 +159,8 @@ int build_itineraries(struct engine *g, struct err *e)
     struct stage_use *use = xcalloc((size_t)g->n_stages + 1, sizeof *use);
     for (int i = 0; i < g->n_stages; i++) {
         const struct engine_stage *s = &g->stage[i];
-        use[i] = (struct stage_use){.stage = s->index, .act_class = s->act_class, .wgrad_class = s->wgrad_class};
+        use[i] = (struct stage_use){.stage = s->index, .act_class = s->act_class, .wgrad_class = s->wgrad_class,
+                                    .joint = s->train && s->train->joint};
         if (!s->train) continue;
         use[i].in_until = program_slot_last(s->train, SLOT_STAGE_IN);
         use[i].dout_until = program_slot_last(s->train, SLOT_STAGE_DOUT);

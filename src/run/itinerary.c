@@ -208,7 +208,7 @@ static void run_backward(struct build *b, struct action a, const struct stage_us
         give(&b->keep, &b->in[k]);
     if (b->dout[k] >= 0 && ((inputs && u->dout_until == PHASE_B) || (weights && u->dout_until == PHASE_W)))
         give(&b->keep, &b->dout[k]);
-    if (inputs) give(&b->acts[u->act_class], &b->act[k]);
+    if (u->joint ? weights : inputs) give(&b->acts[u->act_class], &b->act[k]);
     if (weights) give(&b->wgrads[u->wgrad_class], &b->wgrad[k]);
 }
 
@@ -382,7 +382,7 @@ static bool comes_to_its_end(const struct schedule *s, int n_send)
     for (int r = 0; r < s->n_ranks; r++) {
         int n_use = 0;
         for (int i = 0; i < s->n_stages; i++)
-            if (schedule_has_stage(s, r, i)) use[n_use++] = (struct stage_use){i, PHASE_W, PHASE_W, 0, 0};
+            if (schedule_has_stage(s, r, i)) use[n_use++] = (struct stage_use){.stage = i, .in_until = PHASE_W, .dout_until = PHASE_W};
         itinerary_init(&d.t[r], s, r, use, n_use, n_send);
         d.r[r].of = xcalloc((size_t)(d.t[r].n_keep + d.t[r].n_send) + 1, sizeof *d.r[r].of);
     }

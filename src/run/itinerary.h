@@ -13,8 +13,8 @@
  * are used in turn, each until its message was taken.
  *
  * Invariants
- *   1. A buffer or slab has one use at a time; F takes a slab, B (activations) and W (inputs of weight gradients) give
- *      it back.
+ *   1. A buffer or slab has one use at a time; F takes a slab, B (activations; W where one slab is for both) and W
+ *      (inputs of weight gradients) give it back.
  *   2. Between two ranks messages are received in the order they are sent.
  *   3. itineraries_check: with sends that wait for their receiver, and COMM_RING operations under way at most, all
  *      ranks come to their end at any speed.
@@ -44,6 +44,7 @@ struct stage_use {
     int in_until;        /* the last phase that reads the input, the gradient of the output */
     int dout_until;
     int act_class, wgrad_class;
+    bool joint;          /* the slab of activations is needed until W (program.h) */
 };
 
 struct itinerary {

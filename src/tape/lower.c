@@ -562,7 +562,7 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
     count_and_scratch(&l, kt);
     program_finish_late(l.p);
     int rc = check_bytes(l.p, e);
-    if (!rc) program_place(l.p);
+    if (!rc) program_place(l.p, o.split_w ? o.n_act : 0, o.split_w ? o.n_wgrad : 0);
     for (int ph = 0; ph < PHASE_N; ph++) xfree(l.code[ph].p);
     arena_free(l.arena);
     if (rc) program_free(l.p);

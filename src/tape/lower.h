@@ -35,6 +35,7 @@ bool instr_same_memory(const struct operand *a, const struct operand *b);
 bool instr_touches(const struct instr *i, const struct instr *collective);
 void program_finish_late(struct program *p);                   /* underway.c: until when each collective may travel */
 void instr_call(const struct instr *i, struct kernel_call *c); /* shapes only, pointers NULL */
-void program_place(struct program *p);                         /* lifetimes, homes, offsets */
+/* Lifetimes, homes, offsets. n_act, n_wgrad: as in lower_options; one slab for both where that is smaller. */
+void program_place(struct program *p, int64_t n_act, int64_t n_wgrad);
 
 #endif

@@ -71,11 +71,11 @@ static bool lives_meet(const struct place *a, const struct place *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* Slabs live across phases: their places never share bytes, whatever their lifetimes, because other microbatches run
- * in between and a slab's content must not depend on the order. Scratch shares within a phase. */
-static bool clash(const struct place *a, const struct place *b)
+/* Slabs live across phases: their places never share bytes, whatever their lifetimes, but where there is one for both
+ * (joint): a microbatch runs F, B and W in this order, whatever others do in between. Scratch shares within a phase. */
+static bool clash(const struct program *p, const struct place *a, const struct place *b)
 {
-    return a->home == b->home && (a->home != HOME_SCRATCH || lives_meet(a, b));
+    return a->home == b->home && ((a->home != HOME_SCRATCH && !p->joint) || lives_meet(a, b));
 }
 
 static int by_offset(const void *a, const void *b)
@@ -180,7 +180,85 @@ static int places_todo(struct program *p, struct place **todo, int *n_slab)
     return n;
 }
 
-void program_place(struct program *p)
+/* ---- one slab for both ---- */
+
+static int by_last(const void *a, const void *b)
+{
+    const struct place *x = *(const struct place *const *)a, *y = *(const struct place *const *)b;
+    return x->last != y->last ? (x->last < y->last ? -1 : 1) : x < y ? -1 : x > y;
+}
+
+/* What a slab holds: from F to W; from F to B, in the order in which B uses it up; from B to W, in the order in which B
+ * leaves it. The latter begins where the former does, `margin` bytes before it, and follows it as it dies. */
+struct joint {
+    struct place **whole, **dies, **born;
+    int n_whole, n_dies, n_born;
+    size_t whole_bytes, dies_bytes, born_bytes, margin;
+};
+
+static size_t sum_bytes(struct place *const *x, int n)
+{
+    size_t sum = 0;
+    for (int i = 0; i < n; i++) sum += align_up(x[i]->bytes);
+    return sum;
+}
+
+static void joint_init(struct joint *j, const struct program *p, struct place *const *slab, int n)
+{
+    struct place **list[3];
+    int count[3] = {0};
+    for (int k = 0; k < 3; k++) list[k] = xcalloc((size_t)n + 1, sizeof **list);
+    for (int i = 0; i < n; i++) {
+        int k = slab[i]->home == HOME_ACT ? 1 : phase_of(p, slab[i]->first) == PHASE_F ? 0 : 2;
+        list[k][count[k]++] = slab[i];
+    }
+    *j = (struct joint){list[0], list[1], list[2], count[0], count[1], count[2], sum_bytes(list[0], count[0]),
+                        sum_bytes(list[1], count[1]), sum_bytes(list[2], count[2]), 0};
+    qsort(j->dies, (size_t)j->n_dies, sizeof *j->dies, by_last);
+    qsort(j->born, (size_t)j->n_born, sizeof *j->born, by_first);
+    size_t dead = 0, end = 0;
+    for (int i = 0, k = 0; i < j->n_born; i++) {
+        for (; k < j->n_dies && j->dies[k]->last < j->born[i]->first; k++) dead += align_up(j->dies[k]->bytes);
+        end += align_up(j->born[i]->bytes);
+        if (end > dead + j->margin) j->margin = end - dead;
+    }
+}
+
+static size_t joint_bytes(const struct joint *j)
+{
+    size_t first = j->margin + j->dies_bytes;
+    return j->whole_bytes + (first > j->born_bytes ? first : j->born_bytes);
+}
+
+static size_t put_row(struct program *p, struct place *const *x, int n, size_t at)
+{
+    for (int i = 0; i < n; i++) {
+        x[i]->home = HOME_ACT;
+        put(p, x[i], at);
+        at += align_up(x[i]->bytes);
+    }
+    return at;
+}
+
+/* Places the slab's places in one slab, if all slabs together are smaller so. */
+static bool place_jointly(struct program *p, struct place *const *slab, int n, int64_t n_act, int64_t n_wgrad)
+{
+    struct joint j;
+    joint_init(&j, p, slab, n);
+    size_t apart = to_size(n_act) * j.dies_bytes + to_size(n_wgrad) * (j.whole_bytes + j.born_bytes);
+    bool better = n_wgrad > 0 && j.n_born && to_size(n_wgrad) * joint_bytes(&j) < apart;
+    if (better) {
+        size_t at = put_row(p, j.whole, j.n_whole, 0);
+        put_row(p, j.born, j.n_born, at);
+        put_row(p, j.dies, j.n_dies, at + j.margin);
+    }
+    xfree(j.whole);
+    xfree(j.dies);
+    xfree(j.born);
+    return better;
+}
+
+void program_place(struct program *p, int64_t n_act, int64_t n_wgrad)
 {
     struct place **todo = xcalloc((size_t)(p->n_places + 1), sizeof *todo);
     struct lives l;
@@ -190,7 +268,8 @@ void program_place(struct program *p)
         if (p->places[i].first >= 0) p->places[i].home = home_of(p, &p->places[i]);
     int n = places_todo(p, todo, &n_slab);
     qsort(todo, (size_t)n_slab, sizeof *todo, by_size);
-    for (int i = 0; i < n_slab; i++) put(p, todo[i], todo[i]->bytes ? p->bytes[todo[i]->home] : 0);
+    p->joint = place_jointly(p, todo, n_slab, n_act, n_wgrad);
+    for (int i = 0; i < n_slab && !p->joint; i++) put(p, todo[i], todo[i]->bytes ? p->bytes[todo[i]->home] : 0);
     lives_init(&l, todo + n_slab, n - n_slab);
     qsort(todo + n_slab, (size_t)(n - n_slab), sizeof *todo, by_size);
     for (int i = n_slab; i < n; i++) {
@@ -225,7 +304,7 @@ void program_check(const struct program *p)
     for (int i = 0; i < p->n_places; i++)
         for (int j = 0; j < i; j++) {
             const struct place *a = &p->places[i], *b = &p->places[j];
-            if (a->first < 0 || b->first < 0 || a->slot >= 0 || b->slot >= 0 || !clash(a, b)) continue;
+            if (a->first < 0 || b->first < 0 || a->slot >= 0 || b->slot >= 0 || !clash(p, a, b)) continue;
             CHECK(a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset,
                   "places %d and %d overlap in %s", i, j, home_name(a->home));
         }

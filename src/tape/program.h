@@ -7,6 +7,9 @@
  *   last in a deferred W     WGRAD    slab of this (stage, microbatch), until W
  *   within one phase         SCRATCH  shared by all; the same bytes serve many places in turn
  *
+ * Where weight gradients are deferred there may be one slab instead (joint): all that outlives a phase is ACT, kept until W,
+ * and what B leaves for W takes the bytes of what B has used up.
+ *
  * Invariants
  *   1. Two places of one home whose lifetimes meet do not overlap (program_check proves it).
  *   2. The sizes act_bytes, wgrad_bytes, scratch_bytes are final: running allocates nothing.
@@ -68,6 +71,7 @@ struct program {
     struct place *places;
     int n_places;
     size_t bytes[HOME_N];
+    bool joint;              /* slabs of activations last until W, there are none of weight gradients' inputs */
     double flops[PHASE_N];       /* all instructions */
     double flops_model;          /* without recomputation */
     int n_slots;
@@ -86,6 +90,9 @@ struct lower_options {
     struct pieces_rule pieces;
     bool training; /* false: F only, nothing is kept */
     bool split_w;  /* W is a phase of its own; else weight gradients run inside B */
+    /* With split_w: how many microbatches are between F and B, and between F and W, at worst. One slab for both is taken where
+     * all slabs together are smaller so; 0: two slabs. */
+    int64_t n_act, n_wgrad;
     /* Scratch of a collective beyond the place where a gradient lands before it is added; NULL: none needs any. */
     size_t (*collective_scratch)(const struct kernel_table *kt, const struct kernel_call *c);
 };

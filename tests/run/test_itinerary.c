@@ -33,7 +33,7 @@ static int uses(const struct schedule *s, int rank, struct stage_use *use)
 {
     int n = 0;
     for (int i = 0; i < s->n_stages; i++)
-        if (schedule_has_stage(s, rank, i)) use[n++] = (struct stage_use){i, PHASE_W, PHASE_W, 0, 0};
+        if (schedule_has_stage(s, rank, i)) use[n++] = (struct stage_use){.stage = i, .in_until = PHASE_W, .dout_until = PHASE_W};
     return n;
 }
 

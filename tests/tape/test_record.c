@@ -208,7 +208,7 @@ static void check_program(const struct tape *t, const struct kernel_table *k, st
     for (int i = 0; i < p->n_places; i++)
         if (p->places[i].first >= 0) assert_true(p->places[i].offset + p->places[i].bytes <= p->bytes[p->places[i].home]);
     if (!o.training) assert_int_equal(p->bytes[HOME_ACT] + p->bytes[HOME_WGRAD], 0);
-    if (o.training && o.split_w) assert_true(p->bytes[HOME_WGRAD] > 0 && p->begin[PHASE_W] < p->begin[PHASE_N]);
+    if (o.training && o.split_w) assert_true((p->joint || p->bytes[HOME_WGRAD] > 0) && p->begin[PHASE_W] < p->begin[PHASE_N]);
     if (!o.split_w) assert_int_equal(p->bytes[HOME_WGRAD], 0);
     struct str text = {0};
     program_print(p, &text);
@@ -217,6 +217,29 @@ static void check_program(const struct tape *t, const struct kernel_table *k, st
     assert_contains(str_text(&text), want);
     str_free(&text);
     program_free(p);
+}
+
+/* One slab for activations and what W needs is taken where all slabs together are smaller so; no two living places
+ * overlap in it either. */
+static bool check_joint(const struct tape *t, const struct kernel_table *k, int64_t n_act, int64_t n_wgrad)
+{
+    struct lower_options o = {.training = true, .split_w = true};
+    struct program *apart, *p;
+    struct err e = {0};
+    check_program(t, k, (struct lower_options){.training = true, .split_w = true, .n_act = n_act, .n_wgrad = n_wgrad});
+    if (program_new(&apart, t, k, o, &e)) fail_msg("%s", e.text);
+    o.n_act = n_act;
+    o.n_wgrad = n_wgrad;
+    if (program_new(&p, t, k, o, &e)) fail_msg("%s", e.text);
+    assert_false(apart->joint);
+    size_t two = to_size(n_act) * apart->bytes[HOME_ACT] + to_size(n_wgrad) * apart->bytes[HOME_WGRAD];
+    if (p->joint) assert_true(p->bytes[HOME_WGRAD] == 0 && to_size(n_wgrad) * p->bytes[HOME_ACT] < two);
+    else assert_true(p->bytes[HOME_ACT] == apart->bytes[HOME_ACT] && p->bytes[HOME_WGRAD] == apart->bytes[HOME_WGRAD]);
+    assert_int_equal(p->bytes[HOME_SCRATCH], apart->bytes[HOME_SCRATCH]);
+    bool joint = p->joint;
+    program_free(p);
+    program_free(apart);
+    return joint;
 }
 
 static void test_all_programs(void **state)
@@ -235,6 +258,10 @@ static void test_all_programs(void **state)
         struct tape *t = record_model(&c, &p, MODEL_TRAIN, v & 16, v & 2 ? 7 : 0);
         if (tape_status(t, &e)) fail_msg("%s", e.text);
         for (int o = 0; o < 4; o++) check_program(t, &k, (struct lower_options){.training = o & 1, .split_w = (o & 3) == 3});
+        bool joint = check_joint(t, &k, 4, 4);
+        if (!(v & 16)) assert_true(joint); /* with recomputation nothing dies in B that lived before it */
+        check_joint(t, &k, 1, 4);
+        check_joint(t, &k, 3, 100);
         struct str text = {0};
         tape_print(t, &text);
         assert_contains(str_text(&text), v & 16 ? "recompute" : "loss");
