@@ -47,6 +47,8 @@ static const struct row rows[] = {
     {"parallel.tp=2 parallel.sequence_parallel=true", 4, 1, WEIGHT, "norm.weight", "rank 1 has ", 1},
     {"parallel.tp=2 parallel.dp_replicate=3", 6, 4, WEIGHT, "layers.0.mlp.gate.weight", "rank 4 has ", 1}, /* columns */
     {"parallel.tp=2 parallel.dp_shard=3 " ZERO "1", 6, 2, WEIGHT, "layers.0.attn.o.weight", "rank 2 has ", 1},
+    {"model.family=gpt2 parallel.tp=5 batch.micro=8 model.seq_len=48", 5, 3, MOMENT_V,
+     "layers.1.attn.o.bias", "rank 3 has ", 1}, /* which has no head */
     {"parallel.cp=3", 3, 0, WEIGHT, "layers.0.attn.q.weight", "rank 0 has ", 1},
     {"parallel.cp=3 " ZERO "2", 3, 2, WEIGHT, "layers.0.attn.q.weight", "rank 2 has ", 1},
     {"parallel.pp=2 model.tie_embeddings=true", 2, 1, WEIGHT, "embed.token", "rank 1 has ", 2},

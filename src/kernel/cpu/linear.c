@@ -16,10 +16,17 @@
 
 static bool is_float(enum dtype t) { return t == DT_F32 || t == DT_BF16 || t == DT_F16; }
 
+/* Without a depth (a rank of tp that has no head) there is no product, but the gradient of the bias has to be summed in the same
+ * order as on the ranks that have one: they hold the same bias, and each makes its own step of it. */
+static bool bias_alone(const struct kernel_call *c)
+{
+    return c->phase == KERNEL_BWD_W && c->in[0].n[1] == 0;
+}
+
 bool linear_accepts(const struct kernel_call *c)
 {
     const struct view *x = &c->in[0], *w = &c->in[1];
-    return cpu_isa() >= ISA_AVX2 && x->nd == 2 && w->nd == 2 && x->n[0] > 0 && x->n[1] > 0 && w->n[0] > 0 &&
+    return cpu_isa() >= ISA_AVX2 && x->nd == 2 && w->nd == 2 && x->n[0] > 0 && (x->n[1] > 0 || bias_alone(c)) && w->n[0] > 0 &&
            is_float(x->dtype) && is_float(w->dtype) && is_float(c->out[0].dtype);
 }
 
@@ -129,13 +136,13 @@ static void bias_member(void *arg, int member, int n_members)
 
 size_t linear_bwd_w_scratch(const struct kernel_call *c, int n_threads)
 {
-    return scratch_for(backward_w(c), n_threads);
+    return bias_alone(c) ? 0 : scratch_for(backward_w(c), n_threads);
 }
 void linear_bwd_w_cpu(const struct kernel_call *c)
 {
     for (int i = 1; i <= 2; i++)
         CHECK((!c->din[i].p || c->din[i].dtype == DT_F32) && (!c->acc[i].p || c->acc[i].dtype == DT_F32),
               "weight gradients are f32, not %s", dtype_name(c->din[i].dtype));
-    if (c->din[1].p) run(backward_w(c), c);
+    if (c->din[1].p && !bias_alone(c)) run(backward_w(c), c);
     if (c->din[2].p) team_run(c->team, bias_member, (void *)(uintptr_t)c);
 }
