@@ -378,7 +378,7 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
     feed(g, b);
     zero_sums(g);
     exchange_step_begin(&g->exchange);
-    executor_run(g, true, &info, NULL, NULL);
+    executor_run(g, true, &info, g->watch, g->watch_ctx);
     double from = clock_now_s();
     exchange_reduce_finish(&g->exchange);
     copies_sum(&g->copies);
@@ -408,7 +408,7 @@ void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engi
     struct step_info info = step_info(g, b, 0, false, &n_trained);
     feed(g, b);
     zero_sums(g);
-    executor_run(g, false, &info, NULL, NULL);
+    executor_run(g, false, &info, g->watch, g->watch_ctx);
     read_loss(g, n_trained, r);
 }
 

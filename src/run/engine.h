@@ -129,6 +129,9 @@ struct engine {
     int *unit_left;            /* by unit: stages here that have not added their last gradient to it */
     struct tape_profile *profile; /* NULL, or filled by every step */
     struct trace *trace;          /* NULL, or where spans go; borrowed */
+    /* NULL, or called after every instruction of steps and evaluations. A window; tutti verify repeats routers' choices through it. */
+    void (*watch)(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
+    void *watch_ctx;
 };
 
 /* Tokens of a sequence that this rank holds: all, but for context parallelism. */

@@ -25,7 +25,7 @@ static bool fits(const struct config *c, const struct layout_try *t, const char 
     return config_check_pipeline(&with, &e) == OK;
 }
 
-/* Every schedule where nothing else is shared out; in the other layouts they take turns. */
+/* Every schedule where nothing else is shared out; in the other layouts they take turns, but for dualpipe with zero levels. */
 static void pipelines(struct layouts *l, const struct config *c, struct layout_try t)
 {
     if (t.pp == 1) {
@@ -36,10 +36,12 @@ static void pipelines(struct layouts *l, const struct config *c, struct layout_t
     const char *kind[32];
     for (int i = 0; schedule_kind_name(i) && n < 32; i++)
         if (fits(c, &t, schedule_kind_name(i))) kind[n++] = schedule_kind_name(i);
-    bool all = t.zero == 0 && t.tp == 1 && t.cp == 1;
+    bool all = t.zero == 0 && t.tp == 1 && t.cp == 1, shared = t.zero > 0 && t.tp == 1 && t.cp == 1;
     if (n) at = l->n % n;
-    for (int i = 0; i < (all ? n : n > 0); i++) {
-        t.schedule = kind[all ? i : at];
+    for (int i = 0; i < n; i++) { /* where stages are held twice and shared out as well, both are tried in every run */
+        bool twice = shared && !strncmp(kind[i], "dualpipe", strlen("dualpipe"));
+        if (!all && !twice && i != at) continue;
+        t.schedule = kind[i];
         push(l, t);
     }
 }

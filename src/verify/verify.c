@@ -1,163 +1,15 @@
-/* One run of the oracle, then one run per layout; ranks write their pieces of gradients and values into arrays of the
- * global shapes, so that comparing is the same loop for every layout. */
+/* One run of the oracle, then one run per layout. What costs time is shared: the run that is compared also evaluates, saves, reads what
+ * an earlier one saved, and makes its next step. */
 #include "verify/verify.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/json.h"
-#include "base/rng.h"
-#include "run/ranks.h"
-#include "run/serve.h"
 #include "verify/layouts.h"
-
-enum { MAX_STEPS = 100 };
-
-/* What a run leaves behind: global arrays, written piece by piece. */
-struct outcome {
-    float *grad, *value; /* [numel] */
-    double loss[MAX_STEPS], norm[MAX_STEPS];
-    int64_t comm_bytes, peak_bytes;
-};
-
-struct trial {
-    const struct config *c; /* with this layout's degrees */
-    const int32_t *tokens;  /* [4][global][seq]: tokens, targets, positions, documents */
-    int steps;
-    const struct param_table *global; /* as one rank holds it */
-    struct outcome *out;
-    int64_t began; /* bytes that rank 0 had sent to servers before the first step */
-};
-
-static void outcome_init(struct outcome *o, int64_t numel)
-{
-    memset(o, 0, sizeof *o);
-    o->grad = xcalloc(to_size(numel), sizeof *o->grad);
-    o->value = xcalloc(to_size(numel), sizeof *o->value);
-}
-
-static void outcome_fini(struct outcome *o)
-{
-    xfree(o->grad);
-    xfree(o->value);
-}
-
-/* Every eighth target is not trained, and in larger batches of every fourth sequence none is: ranks have unlike numbers of
- * trained tokens, some have none. */
-static int32_t *random_tokens(const struct config *c)
-{
-    int64_t n = c->batch.global * c->model.seq_len;
-    int32_t *t = xcalloc(to_size(4 * n), sizeof *t);
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t at = (uint64_t)i;
-        t[i] = (int32_t)(rng_u32(7, 1, at) % (uint64_t)c->model.vocab);
-        bool trained = rng_u32(7, 3, at) % 8 != 0 && (i / c->model.seq_len % 4 != 1 || c->batch.global < 4);
-        t[n + i] = !trained ? -1 : (int32_t)(rng_u32(7, 2, at) % (uint64_t)c->model.vocab);
-        t[2 * n + i] = (int32_t)(i % c->model.seq_len);
-        t[3 * n + i] = (int32_t)(i % c->model.seq_len / 5);
-    }
-    return t;
-}
-
-static struct engine_batch part_of(const struct trial *t, int part)
-{
-    int64_t first, count, seq = t->c->model.seq_len, field = t->c->batch.global * seq;
-    config_part(t->c, part, &first, &count);
-    const int32_t *at = t->tokens + first * seq;
-    struct engine_batch b = {.tokens = at, .targets = at + field, .positions = at + 2 * field, .docs = at + 3 * field,
-                             .n = count, .first = first};
-    for (int64_t i = 0; i < count * seq; i++) b.n_trained += b.targets[i] >= 0;
-    return b;
-}
-
-/* This rank's piece of parameter i, from where it works on it to its place in the array of global shapes. */
-static void keep(const struct trial *t, const struct engine *g, int i, const void *from, enum dtype dtype, float *to)
-{
-    const struct param *p = &g->params.p[i];
-    const struct piece *q = &g->store.units.piece[i];
-    if (!p->counted || !q->n) return;
-    struct shape shape = shape_of(p->nd, p->n);
-    struct region whole = region_whole(&shape), mine = param_rows(p, q->lo / param_row_numel(p), q->n / param_row_numel(p));
-    struct region_run run;
-    to += t->global->p[i].offset;
-    for (bool more = region_run_first(&run, &mine, &mine, &whole); more; more = region_run_next(&run))
-        g->kernels.flat->cast(NULL, to + run.b, DT_F32, (const char *)from + to_size(run.a) * dtype_bytes(dtype), dtype, run.n);
-}
-
-static void keep_gradients(const struct trial *t, const struct engine *g)
-{
-    for (int i = 0; i < g->params.n; i++) keep(t, g, i, store_piece_grad(&g->store, i), g->store.grad_dtype, t->out->grad);
-}
-
-static void keep_values(const struct trial *t, const struct engine *g)
-{
-    for (int i = 0; i < g->params.n; i++) keep(t, g, i, store_piece_state(&g->store, i, STORE_MASTER), DT_F32, t->out->value);
-}
-
-static void steps(struct trial *t, struct engine *g, struct serve *v, const struct ranks *r)
-{
-    struct lr_config lr = config_lr(t->c);
-    struct engine_batch b = part_of(t, r->server < 0 ? r->part : 0);
-    bool writes = r->writes;
-    for (int s = 0; s < t->steps && engine_status(g, NULL) == OK; s++) {
-        struct engine_report report;
-        if (v) serve_step(v, r->server < 0 ? &b : NULL, s, lr_at(&lr, s), &report);
-        else engine_step(g, &b, s, lr_at(&lr, s), &report);
-        if (r->rank == 0) {
-            t->out->loss[s] = report.loss;
-            t->out->norm[s] = report.grad_norm;
-        }
-        if (s == 0 && writes) keep_gradients(t, g);
-        if (s == 0 && r->rank == 0) {
-            struct comm_traffic sent[AXIS_N];
-            ranks_traffic(r, sent);
-            for (int a = 0; a < AXIS_N; a++) t->out->comm_bytes += sent[a].bytes;
-            t->out->comm_bytes += copies_traffic(&g->copies).bytes + (v ? serve_traffic(v) - t->began : 0);
-        }
-    }
-    if (writes) keep_values(t, g);
-}
-
-static int rank_main(struct comm *world, void *arg, struct err *e)
-{
-    struct trial *t = arg;
-    struct device *d = NULL;
-    struct engine *g = NULL;
-    struct ranks r;
-    struct engine_config ec = config_engine(t->c);
-    int rc = ranks_init(&r, world, t->c, e);
-    if (rc) return rc;
-    ranks_engine(&r, &ec);
-    rc = device_cpu_new(&d, ec.threads, e);
-    if (!rc) rc = engine_new(&g, &ec, d, e);
-    struct serve_config sc = {.optim = ec.optim, .lr = config_lr(t->c)};
-    struct serve *v = NULL;
-    if (!rc && r.n_servers) rc = serve_new(&v, &sc, g, &r, e);
-    if (world) rc = comm_agree(world, rc, e);
-    if (!rc) {
-        engine_init(g);
-        if (v) serve_begin(v, 0);
-        if (v && r.rank == 0) t->began = serve_traffic(v);
-        steps(t, g, v, &r);
-        rc = engine_status(g, e);
-        if (r.rank == 0) t->out->peak_bytes = (int64_t)d->ledger.peak_total;
-    }
-    serve_free(v);
-    engine_free(g);
-    ranks_fini(&r);
-    if (d) device_free(d);
-    return rc;
-}
-
-static int run_trial(struct trial *t, struct err *e)
-{
-    int n = config_ranks(t->c);
-    struct comm_config cc = config_comm(t->c);
-    return n > 1 ? comm_run_local(n, &cc, rank_main, t, e) : rank_main(NULL, t, e);
-}
+#include "verify/shelf.h"
+#include "verify/trial.h"
 
 /* ---- comparing ---- */
 static double norm_of(const float *x, int64_t n)
@@ -191,6 +43,17 @@ static double bound_of(const struct config *c)
     return c->parallel.tp > 1 || c->parallel.cp > 1 || c->parallel.ep > 1 ? 2e-2 : 1e-3;
 }
 
+/* Gradients that are rounding, or may be: Adam makes full steps of those (verify.h). */
+static bool is_rounding(const struct param *p, double own, double global, bool rough)
+{
+    return own <= 1e-6 * global || (rough && p->init == INIT_ZEROS);
+}
+
+static double relative(double got, double want)
+{
+    return fabs(got - want) / fmax(fabs(want), 1e-30);
+}
+
 static void compare(struct verify_layout *l, const struct param_table *p, const struct outcome *want,
                     const struct outcome *got, int n_steps, bool rough)
 {
@@ -200,20 +63,35 @@ static void compare(struct verify_layout *l, const struct param_table *p, const 
         double own = norm_of(want->grad + o, n), values = norm_of(want->value + o, n);
         worse(l, distance(got->grad + o, want->grad + o, n) / fmax(fmax(own, 1e-2 * global), 1e-30), "gradient",
               p->p[i].name);
-        bool rounding = own <= 1e-6 * global || (rough && p->p[i].init == INIT_ZEROS);
-        if (!rounding)
+        if (!is_rounding(&p->p[i], own, global, rough))
             worse(l, distance(got->value + o, want->value + o, n) / fmax(values, 1e-30), "value", p->p[i].name);
     }
     size_t bytes = to_size(p->numel) * sizeof(float), losses = (size_t)n_steps * sizeof(double);
     l->bit_identical = !memcmp(got->grad, want->grad, bytes) && !memcmp(got->value, want->value, bytes) &&
                        !memcmp(got->loss, want->loss, losses);
     for (int s = 0; s < n_steps; s++) {
-        l->loss_rel_error = fmax(l->loss_rel_error, fabs(got->loss[s] - want->loss[s]) / fabs(want->loss[s]));
-        l->norm_rel_error = fmax(l->norm_rel_error, fabs(got->norm[s] - want->norm[s]) / want->norm[s]);
+        l->loss_rel_error = fmax(l->loss_rel_error, relative(got->loss[s], want->loss[s]));
+        l->norm_rel_error = fmax(l->norm_rel_error, relative(got->norm[s], want->norm[s]));
     }
+    l->eval_rel_error = got->eval_tokens == want->eval_tokens ? relative(got->eval_loss, want->eval_loss) : INFINITY;
     l->bits = hash64(got->grad, bytes) * 31 + hash64(got->value, bytes) * 7 + hash64(got->loss, losses);
     l->comm_bytes = got->comm_bytes;
     l->peak_bytes = got->peak_bytes;
+}
+
+/* What another layout saved was read, and the next step is the oracle's. */
+static void compare_resumed(struct verify_layout *l, const struct param_table *p, const struct outcome *want, const struct outcome *got,
+                            const struct shelf_place *from, int n_steps, bool rough)
+{
+    double global = norm_of(want->grad, p->numel);
+    snprintf(l->resumed, sizeof l->resumed, "%s", from->layout);
+    l->resume_identical = outcome_state(got, got->loaded) == from->state;
+    l->resume_rel_error = relative(got->loss[n_steps], want->loss[n_steps]);
+    for (int i = 0; i < p->n; i++) {
+        int64_t o = p->p[i].offset, n = p->p[i].numel;
+        if (is_rounding(&p->p[i], norm_of(want->grad + o, n), global, rough)) continue;
+        l->resume_rel_error = fmax(l->resume_rel_error, distance(got->next + o, want->next + o, n) / fmax(norm_of(want->next + o, n), 1e-30));
+    }
 }
 
 static struct verify_layout *layout_push(struct verify *v)
@@ -224,24 +102,100 @@ static struct verify_layout *layout_push(struct verify *v)
     return l;
 }
 
-static int one_layout(struct verify *v, struct trial *t, const struct param_table *p, const struct outcome *want,
-                      struct err *e)
+/* ---- one layout ---- */
+struct run { /* of verify_run */
+    struct verify *v;
+    struct config c;
+    struct trial t;
+    struct replay replay;
+    struct shelf shelf;
+    struct param_table p;
+    struct outcome want, ref; /* the oracle, and one rank with plain loops */
+    char *held_before;        /* how states lay that were handed over, one line each */
+    size_t held_n;
+    bool has_ref;
+};
+
+/* Whether a layout before this one holds the state in the same way: then only that one hands it over. */
+static bool held_before(struct run *x)
 {
-    struct verify_layout *l = layout_push(v);
-    const struct config *c = t->c;
-    l->n_ranks = config_ranks(c);
-    layout_name(c, l->layout, sizeof l->layout);
+    const struct config *c = &x->c;
+    char line[128];
+    const char *kind = c->parallel.pp > 1 ? c->parallel.schedule : "";
+    bool plain = !strcmp(kind, "naive") || !strcmp(kind, "gpipe") || !strcmp(kind, "1f1b") || !strcmp(kind, "zbh1") || !strcmp(kind, "zbh2");
+    size_t n = (size_t)snprintf(line, sizeof line, "%d %d %d %d %d %d %s %d %d %d\n", (int)c->parallel.dp_replicate, (int)c->parallel.dp_shard,
+                                (int)c->parallel.zero, (int)c->parallel.tp, (int)c->parallel.cp, (int)c->parallel.pp, plain ? "" : kind,
+                                (int)c->parallel.ep, (int)c->parallel.etp, (int)c->parallel.servers);
+    if (x->held_before && strstr(x->held_before, line)) return true;
+    x->held_before = xrealloc(x->held_before, x->held_n + n + 1);
+    memcpy(x->held_before + x->held_n, line, n + 1);
+    x->held_n += n;
+    return false;
+}
+
+static bool judge(const struct run *x, const struct verify_layout *l, const struct outcome *got, const struct shelf_place *from)
+{
+    const struct config *c = &x->c;
+    bool ok = l->max_rel_error <= l->bound && l->loss_rel_error <= l->bound && l->norm_rel_error <= l->bound && l->eval_rel_error <= l->bound;
+    bool exact = c->numerics.exact_order && l->n_ranks == config_dp(c);
+    if (exact) ok &= l->bit_identical && l->norm_rel_error == 0;
+    if (from) ok &= l->resume_identical && l->resume_rel_error <= fmax(l->bound, from->bound);
+    if (from && l->n_ranks == 1 && !strcmp(from->layout, "one rank")) ok &= l->resume_rel_error == 0; /* as if it had not stopped */
+    return ok && !got->replicas[0];
+}
+
+/* The same layout with plain loops, beside one rank with them. */
+static int plain_loops(struct run *x, struct verify_layout *l, struct err *e)
+{
+    struct verify_layout plain = {0};
     struct outcome got;
-    outcome_init(&got, p->numel);
-    t->out = &got;
-    int rc = run_trial(t, e);
-    if (rc) err_prefix(e, "layout %s", l->layout);
-    else compare(l, p, want, &got, t->steps, bound_of(c) > 1e-3);
-    l->bound = bound_of(c);
-    l->ok = !rc && l->max_rel_error <= l->bound && l->loss_rel_error <= l->bound && l->norm_rel_error <= l->bound;
-    if (c->numerics.exact_order && l->n_ranks == config_dp(c)) l->ok &= l->bit_identical && l->norm_rel_error == 0;
-    v->ok &= l->ok;
+    const char *kernels = x->c.run.kernels, *root = x->t.save_to;
+    outcome_init(&got, &x->c, x->p.numel);
+    x->c.run.kernels = "ref";
+    x->t.save_to = NULL;
+    x->t.out = &got;
+    int rc = trial_run(&x->t, e);
+    x->c.run.kernels = kernels;
+    x->t.save_to = root;
+    if (rc) err_prefix(e, "layout %s with run.kernels ref", l->layout);
+    else compare(&plain, &x->p, &x->ref, &got, x->t.steps, l->bound > 1e-3);
+    l->ref_rel_error = fmax(fmax(plain.max_rel_error, plain.loss_rel_error), fmax(plain.norm_rel_error, plain.eval_rel_error));
+    l->ok &= !rc && l->ref_rel_error <= l->bound;
     outcome_fini(&got);
+    return rc;
+}
+
+static int one_layout(struct run *x, bool hands_over, bool plain, struct err *e)
+{
+    struct verify_layout *l = layout_push(x->v);
+    struct shelf_place *place = NULL;
+    struct outcome got;
+    l->n_ranks = config_ranks(&x->c);
+    l->bound = bound_of(&x->c);
+    l->ref_rel_error = -1;
+    layout_name(&x->c, l->layout, sizeof l->layout);
+    outcome_init(&got, &x->c, x->p.numel);
+    x->t.out = &got;
+    int rc = hands_over ? shelf_next(&x->shelf, x->t.steps, &place, e) : OK;
+    const struct shelf_place *from = place ? shelf_pick(&x->shelf, place) : NULL;
+    x->t.save_to = place ? place->root : NULL;
+    x->t.load_from = from ? from->path : NULL;
+    if (!rc) rc = trial_run(&x->t, e);
+    if (rc) err_prefix(e, "layout %s", l->layout);
+    else compare(l, &x->p, &x->want, &got, x->t.steps, l->bound > 1e-3);
+    if (!rc && from) compare_resumed(l, &x->p, &x->want, &got, from, x->t.steps, fmax(l->bound, from->bound) > 1e-3);
+    l->routed = x->replay.routed;
+    l->elsewhere = x->replay.elsewhere;
+    l->ok = !rc && judge(x, l, &got, from);
+    if (got.replicas[0]) snprintf(l->tensor, sizeof l->tensor, "replicas: %.80s", got.replicas);
+    if (place) {
+        snprintf(place->layout, sizeof place->layout, "%s", l->layout);
+        place->state = outcome_state(&got, got.value);
+        place->bound = l->bound;
+    }
+    outcome_fini(&got);
+    if (!rc && plain && x->has_ref) rc = plain_loops(x, l, e);
+    x->v->ok &= l->ok;
     return rc;
 }
 
@@ -272,17 +226,58 @@ static void check_zero_bits(struct verify *v)
 
 /* Adam divides a gradient by its own size, so where a gradient is rounding it makes full steps of rounding, and no two orders of
  * adding end alike. All runs take an eps that such elements drown in: a tenth of the gradient's mean size. */
-static int settle_eps(struct trial *t, struct config *c, int64_t numel, struct err *e)
+static int settle_eps(struct run *x, struct err *e)
 {
-    int steps = t->steps;
-    t->steps = 1;
-    int rc = run_trial(t, e);
-    double norm = t->out->norm[0];
+    struct config *c = &x->c;
+    x->t.measure = true;
+    int rc = trial_run(&x->t, e);
+    x->t.measure = false;
+    double norm = x->t.out->norm[0];
     if (c->optimizer.clip > 0) norm = fmin(norm, c->optimizer.clip);
-    c->optimizer.eps = fmax(c->optimizer.eps, 1e-1 * norm / sqrt((double)numel));
-    t->steps = steps;
-    t->out->comm_bytes = 0;
+    c->optimizer.eps = fmax(c->optimizer.eps, 1e-1 * norm / sqrt((double)x->p.numel));
     return rc;
+}
+
+/* One rank: what all others are compared with. It writes down what its routers choose, and saves what the first layout goes on from. */
+static int run_oracle(struct run *x, struct err *e)
+{
+    struct shelf_place *place;
+    x->t.out = &x->want;
+    int rc = x->c.optimizer.name == OPTIM_ADAMW ? settle_eps(x, e) : OK;
+    x->v->eps = x->c.optimizer.name == OPTIM_ADAMW ? x->c.optimizer.eps : 0;
+    if (!rc) rc = shelf_open(&x->shelf, x->p.numel * 4 * (1 + x->want.moments), e);
+    if (!rc) rc = shelf_next(&x->shelf, x->t.steps, &place, e);
+    if (rc) return rc;
+    x->t.save_to = place->root;
+    x->replay.record = true;
+    rc = trial_run(&x->t, e);
+    x->replay.record = false;
+    x->replay.force = x->c.precision.recipe != RECIPE_FP32;
+    x->v->replayed = x->replay.pick && x->replay.force;
+    snprintf(place->layout, sizeof place->layout, "one rank");
+    place->state = outcome_state(&x->want, x->want.value);
+    x->v->loss = x->want.loss[x->t.steps - 1];
+    return rc;
+}
+
+/* One rank with plain loops beside it. In bf16 they round in other places. */
+static int run_plain_oracle(struct run *x, struct err *e)
+{
+    struct verify_layout l = {0};
+    const char *kernels = x->c.run.kernels;
+    double bound = x->c.precision.recipe == RECIPE_FP32 ? 1e-5 : 2e-2;
+    if (!strcmp(kernels, "ref")) return OK;
+    x->c.run.kernels = "ref";
+    x->t.save_to = NULL;
+    x->t.out = &x->ref;
+    int rc = trial_run(&x->t, e);
+    x->c.run.kernels = kernels;
+    if (rc) return err_prefix(e, "one rank with run.kernels ref");
+    compare(&l, &x->p, &x->want, &x->ref, x->t.steps, bound > 1e-3);
+    x->v->ref_rel_error = fmax(fmax(l.max_rel_error, l.loss_rel_error), fmax(l.norm_rel_error, l.eval_rel_error));
+    x->v->ok &= x->v->ref_rel_error <= bound;
+    x->has_ref = true;
+    return OK;
 }
 
 static const char *const axis_names[] = {"tp", "cp", "pp", "ep", "servers", "dp"}; /* by bit */
@@ -320,37 +315,68 @@ static int nothing_to_compare(unsigned axes, int max_ranks, struct err *e)
     return rc;
 }
 
+/* Whether entry `at` of n is one of `some` that are spread evenly over all. */
+static bool is_one_of(int at, int n, int some)
+{
+    return at == 0 || (int64_t)at * some / n != (int64_t)(at - 1) * some / n;
+}
+
+/* Of the ways in which state lies, and of all layouts, so many go on from another's checkpoint and run with plain loops too. */
+enum { HAND_OVER = 32, PLAIN = 4 };
+
+static int run_layouts(struct run *x, const struct layouts *all, unsigned axes, struct err *e)
+{
+    int n = 0, ways = 0, at = 0, way = 0, rc = OK;
+    bool *fresh = xcalloc(to_size(all->n) + 1, sizeof *fresh);
+    for (int i = 0; i < all->n; i++) {
+        if (axes_of(&all->at[i]) & ~axes) continue;
+        layouts_apply(&all->at[i], &x->c);
+        fresh[i] = !held_before(x);
+        ways += fresh[i];
+        n++;
+    }
+    for (int i = 0; !rc && i < all->n; i++) {
+        if (axes_of(&all->at[i]) & ~axes) continue;
+        layouts_apply(&all->at[i], &x->c);
+        bool hands_over = fresh[i] && is_one_of(way, ways, HAND_OVER < ways ? HAND_OVER : ways);
+        rc = one_layout(x, hands_over, at > 0 && is_one_of(at, n, PLAIN < n ? PLAIN : n), e);
+        way += fresh[i];
+        at++;
+    }
+    xfree(fresh);
+    return rc;
+}
+
 int verify_run(struct verify *v, const struct config *config, int max_ranks, unsigned axes, int n_steps, struct err *e)
 {
-    CHECK(n_steps >= 1 && n_steps <= MAX_STEPS, "%d steps", n_steps);
-    struct config c = *config;
-    struct model_config m = config_model(&c);
-    struct param_table p = {0};
-    struct outcome want;
-    *v = (struct verify){.ok = true, .bound = bound_of(config)};
-    model_declare(&m, NULL, &p);
-    outcome_init(&want, p.numel);
-    int32_t *tokens = random_tokens(&c);
-    struct trial t = {.c = &c, .tokens = tokens, .steps = n_steps, .global = &p, .out = &want};
-    c.parallel.dp_replicate = c.parallel.dp_shard = 1;
-    c.parallel.zero = 0;
-    int rc = c.optimizer.name == OPTIM_ADAMW ? settle_eps(&t, &c, p.numel, e) : OK;
-    v->eps = c.optimizer.name == OPTIM_ADAMW ? c.optimizer.eps : 0;
-    if (!rc) rc = run_trial(&t, e);
-    v->loss = want.loss[n_steps - 1];
+    CHECK(n_steps >= 1 && n_steps <= VERIFY_MAX_STEPS, "%d steps", n_steps);
+    struct run x = {.v = v, .c = *config};
+    struct model_config m = config_model(&x.c);
     struct layouts all = {0};
+    *v = (struct verify){.ok = true, .bound = bound_of(config)};
+    model_declare(&m, NULL, &x.p);
+    outcome_init(&x.want, &x.c, x.p.numel);
+    outcome_init(&x.ref, &x.c, x.p.numel);
+    replay_init(&x.replay, &x.c, n_steps + 1);
+    int32_t *tokens = trial_tokens(&x.c, 0), *unseen = trial_tokens(&x.c, 1);
+    x.t = (struct trial){.c = &x.c, .tokens = tokens, .unseen = unseen, .steps = n_steps, .global = &x.p, .replay = &x.replay};
+    x.c.parallel.dp_replicate = x.c.parallel.dp_shard = 1;
+    x.c.parallel.zero = 0;
+    int rc = run_oracle(&x, e);
+    if (!rc) rc = run_plain_oracle(&x, e);
     layouts_enumerate(&all, config, max_ranks);
-    for (int i = 0; !rc && i < all.n; i++) {
-        if (axes_of(&all.at[i]) & ~axes) continue;
-        layouts_apply(&all.at[i], &c);
-        rc = one_layout(v, &t, &p, &want, e);
-    }
+    if (!rc) rc = run_layouts(&x, &all, axes, e);
     if (!rc && v->n < 2 && max_ranks > 1) rc = nothing_to_compare(axes, max_ranks, e);
     if (!rc) check_zero_bits(v);
     layouts_free(&all);
-    outcome_fini(&want);
-    param_table_free(&p);
+    shelf_close(&x.shelf);
+    replay_free(&x.replay);
+    outcome_fini(&x.want);
+    outcome_fini(&x.ref);
+    param_table_free(&x.p);
+    xfree(x.held_before);
     xfree(tokens);
+    xfree(unseen);
     return rc;
 }
 
@@ -360,70 +386,3 @@ void verify_free(struct verify *v)
     memset(v, 0, sizeof *v);
 }
 
-/* ---- telling ---- */
-/* "same" as one rank, or a number that layouts with equal bits share; "-" when no other layout has them. */
-static const char *bits_mark(const struct verify *v, int layout, char mark[16])
-{
-    const struct verify_layout *l = v->layout;
-    int class = 0, others = 0;
-    if (l[layout].bit_identical) return "same";
-    for (int i = 0; i < v->n; i++) others += i != layout && l[i].bits == l[layout].bits;
-    if (!others) return "-";
-    for (int i = 0; l[i].bits != l[layout].bits; i++) {
-        bool first = !l[i].bit_identical, again = false;
-        for (int k = 0; k < i; k++) first &= l[k].bits != l[i].bits;
-        for (int k = i + 1; k < v->n; k++) again |= l[k].bits == l[i].bits;
-        class += first && again;
-    }
-    snprintf(mark, 16, "=%d", class + 1);
-    return mark;
-}
-
-void verify_print(const struct verify *v, struct str *out)
-{
-    char a[32], b[32], mark[16];
-    str_printf(out, "%-38s %5s  %-9s %-9s %-9s %-5s %12s %10s  %s\n", "layout", "ranks", "error", "loss", "norm", "bits",
-               "sent/step", "peak", "largest error in");
-    for (int i = 0; i < v->n; i++) {
-        const struct verify_layout *l = &v->layout[i];
-        str_printf(out, "%-38s %5d  %-9.2g %-9.2g %-9.2g %-5s %12s %10s  %s%s\n", l->layout, l->n_ranks, l->max_rel_error,
-                   l->loss_rel_error, l->norm_rel_error, bits_mark(v, i, mark),
-                   str_bytes(a, (double)l->comm_bytes), str_bytes(b, (double)l->peak_bytes), l->tensor,
-                   l->ok ? "" : "  <-- DIFFERS");
-    }
-    if (v->eps > 0) str_printf(out, "optimizer.eps is %.2g in every run, that Adam makes no steps of rounding\n", v->eps);
-    str_puts(out, "bits: same as one rank; layouts with one number have the same bits among them\n");
-    str_printf(out, "%s: %d layouts against one rank, bound %g\n", v->ok ? "equal" : "NOT EQUAL", v->n, v->bound);
-}
-
-void verify_json(const struct verify *v, struct str *out)
-{
-    struct json_out o = {.s = out};
-    json_begin_document(&o, "verify", 1);
-    json_put_bool(&o, "ok", v->ok);
-    json_put_real(&o, "bound", v->bound);
-    if (v->eps > 0) json_put_real(&o, "eps", v->eps);
-    json_begin_array(&o, "layouts");
-    for (int i = 0; i < v->n; i++) {
-        const struct verify_layout *l = &v->layout[i];
-        char bits[20];
-        snprintf(bits, sizeof bits, "%016" PRIx64, l->bits);
-        json_begin_object(&o, NULL);
-        json_put_string(&o, "layout", l->layout);
-        json_put_int(&o, "ranks", l->n_ranks);
-        json_put_bool(&o, "ok", l->ok);
-        json_put_real(&o, "max_rel_error", l->max_rel_error);
-        json_put_string(&o, "tensor", l->tensor);
-        json_put_bool(&o, "bit_identical", l->bit_identical);
-        json_put_real(&o, "bound", l->bound);
-        json_put_real(&o, "loss_rel_error", l->loss_rel_error);
-        json_put_real(&o, "norm_rel_error", l->norm_rel_error);
-        json_put_int(&o, "comm_bytes", l->comm_bytes);
-        json_put_int(&o, "peak_bytes", l->peak_bytes);
-        json_put_string(&o, "bits", bits);
-        json_end_object(&o);
-    }
-    json_end_array(&o);
-    json_end_object(&o);
-    str_putc(out, '\n');
-}

@@ -1,5 +1,6 @@
 /* verify.h: every legal layout of a config, trained for a few steps beside one rank, and compared: every parameter's
- * gradient, every updated value, the gradient norm, the loss.
+ * gradient, every updated value, the gradient norm, the loss, the loss of an evaluation on other tokens, and the step after going on from
+ * a checkpoint that another layout saved, whose every bit must have arrived.
  *
  * The same engine, executor and communicator that train run here, with ranks as threads and random tokens (some targets
  * untrained, so that masks count). One rank is the oracle.
@@ -11,6 +12,8 @@
  * rounded to bf16 (model axes), small elements of any gradient are: parameters that began at 0 and are all steps are then
  * compared by their gradients alone.
  * Layouts of one data-parallel size that differ by their zero level must have the same bits.
+ * Kernels are those that training would use; one rank, and a few of the layouts, run with the plain loops (ref) too, which is
+ * compared among itself, and one rank with one rank. Routers in bf16 repeat the oracle's choices (replay.h).
  * Floor 6; may use run/. Order: Local: starts its ranks itself.
  */
 #ifndef TUTTI_VERIFY_VERIFY_H
@@ -30,10 +33,18 @@ struct verify_layout {
     int64_t comm_bytes;    /* sent by rank 0 in one step */
     int64_t peak_bytes;    /* of rank 0's ledger */
     uint64_t bits;         /* hash of gradients, values and losses: equal for layouts with equal bits */
+    double eval_rel_error; /* of the evaluation's loss */
+    char resumed[96];      /* the layout whose checkpoint it went on from; "": layouts that hold their state as one before are not asked */
+    bool resume_identical; /* every value and moment arrived, bit for bit */
+    double resume_rel_error; /* of the next step's values and loss */
+    double ref_rel_error;  /* of this layout with plain loops, beside one rank with them; -1: not run */
+    int64_t routed, elsewhere; /* choices of routers, and those that were free to be and were not the oracle's */
     bool ok;
 };
 struct verify {
     bool ok;
+    double ref_rel_error; /* one rank with plain loops beside one rank with training's kernels */
+    bool replayed;        /* routers repeated the oracle's choices */
     double loss;  /* of one rank after the last step */
     double bound; /* where only whole sequences are shared out */
     double eps;   /* of Adam in every run: the config's, or what gradients that are rounding drown in; 0: no Adam */

@@ -48,7 +48,7 @@ static void test_bits_of_one_rank(void **state)
         struct err e = {0};
         int most = i < 3 && CASE_STRIDE < 3 ? 8 : 4;
         if (load(&c, a, 1, variants[i], &e)) fail_msg("%s", e.text);
-        if (verify_run(&v, &c, most, 0, 2, &e)) fail_msg("%s", e.text);
+        if (verify_run(&v, &c, most, VERIFY_DP, 2, &e)) fail_msg("%s", e.text);
         for (int k = 0; k < v.n; k++) {
             const struct verify_layout *l = &v.layout[k];
             if (!l->bit_identical || l->norm_rel_error != 0 || !l->ok)
@@ -93,14 +93,14 @@ static void refused(int n_ranks, const char *why, const char *const *keys)
 static void test_refused(void **state)
 {
     (void)state;
-    refused(3, "choose 2 or 4", (const char *const[MAX_KEYS]){"batch.global=12"});
-    refused(6, "choose 4 or 8", (const char *const[MAX_KEYS]){"batch.global=12", "parallel.dp_replicate=2"});
-    refused(2, "nearest that does is 2", (const char *const[MAX_KEYS]){"batch.global=8", "batch.micro=3"});
-    refused(1, "nearest that does is 3", (const char *const[MAX_KEYS]){"batch.global=9", "batch.micro=4"});
+    refused(3, "choose parallel.dp_shard: 2 (-n 2), or", (const char *const[MAX_KEYS]){"batch.global=12"});
+    refused(6, "choose parallel.dp_shard: 2 (-n 4), or", (const char *const[MAX_KEYS]){"batch.global=12", "parallel.dp_replicate=2"});
+    refused(2, "nearest that fits is 2", (const char *const[MAX_KEYS]){"batch.global=8", "batch.micro=3"});
+    refused(1, "nearest that fits is 3", (const char *const[MAX_KEYS]){"batch.global=9", "batch.micro=4"});
     refused(4, "choose 8 or 12", (const char *const[MAX_KEYS]){"batch.global=10"});
     refused(8, "choose 8 or 16", (const char *const[MAX_KEYS]){"batch.global=4"});
     refused(2, "choose fp32", (const char *const[MAX_KEYS]){"batch.global=8", "precision.grad=bf16"});
-    refused(2, "choose 1, or batch.global", (const char *const[MAX_KEYS]){"batch.global=8", "parallel.pp=2"});
+    refused(2, "choose 1 (-n 1), or batch.global", (const char *const[MAX_KEYS]){"batch.global=8", "parallel.pp=2"});
 }
 
 /* What it costs is in the plan: gradients that wait for their neighbours, and as many bytes as one reduction a step. */

@@ -1,0 +1,106 @@
+/* What was found, as a table and as JSON. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/json.h"
+#include "verify/verify.h"
+
+/* "same" as one rank, or a number that layouts with equal bits share; "-" when no other layout has them. */
+static const char *bits_mark(const struct verify *v, int layout, char mark[16])
+{
+    const struct verify_layout *l = v->layout;
+    int class = 0, others = 0;
+    if (l[layout].bit_identical) return "same";
+    for (int i = 0; i < v->n; i++) others += i != layout && l[i].bits == l[layout].bits;
+    if (!others) return "-";
+    for (int i = 0; l[i].bits != l[layout].bits; i++) {
+        bool first = !l[i].bit_identical, again = false;
+        for (int k = 0; k < i; k++) first &= l[k].bits != l[i].bits;
+        for (int k = i + 1; k < v->n; k++) again |= l[k].bits == l[i].bits;
+        class += first && again;
+    }
+    snprintf(mark, 16, "=%d", class + 1);
+    return mark;
+}
+
+/* What was compared beside the layouts' numbers. */
+static void print_rest(const struct verify *v, struct str *out)
+{
+    int resumed = 0, plain = 0;
+    int64_t routed = 0, elsewhere = 0;
+    for (int i = 0; i < v->n; i++) {
+        resumed += v->layout[i].resumed[0] != 0;
+        plain += v->layout[i].ref_rel_error >= 0;
+        routed += v->layout[i].routed;
+        elsewhere += v->layout[i].elsewhere;
+    }
+    if (v->eps > 0) str_printf(out, "optimizer.eps is %.2g in every run, that Adam makes no steps of rounding\n", v->eps);
+    str_puts(out, "bits: same as one rank; layouts with one number have the same bits among them\n");
+    str_printf(out, "resumed: the step after reading a checkpoint that another layout saved; %d layouts that hold their state in unlike ways\n", resumed);
+    if (plain) str_printf(out, "plain loops (run.kernels ref): one rank %.2g from training's kernels; %d layouts from one rank with them\n",
+                          v->ref_rel_error, plain);
+    if (routed) str_printf(out, "routers: %" PRId64 " of %" PRId64 " choices would have been others than one rank's%s\n", elsewhere, routed,
+                           v->replayed ? ", and were repeated, so that numbers are compared" : "");
+}
+
+void verify_print(const struct verify *v, struct str *out)
+{
+    char a[32], b[32], mark[16], resumed[16];
+    str_printf(out, "%-38s %5s  %-9s %-9s %-9s %-9s %-9s %-5s %12s %10s  %s\n", "layout", "ranks", "error", "loss", "norm", "eval", "resumed",
+               "bits", "sent/step", "peak", "largest error in");
+    for (int i = 0; i < v->n; i++) {
+        const struct verify_layout *l = &v->layout[i];
+        snprintf(resumed, sizeof resumed, l->resumed[0] ? "%.2g" : "", l->resume_rel_error);
+        str_printf(out, "%-38s %5d  %-9.2g %-9.2g %-9.2g %-9.2g %-9s %-5s %12s %10s  %s", l->layout, l->n_ranks, l->max_rel_error,
+                   l->loss_rel_error, l->norm_rel_error, l->eval_rel_error, resumed, bits_mark(v, i, mark),
+                   str_bytes(a, (double)l->comm_bytes), str_bytes(b, (double)l->peak_bytes), l->tensor);
+        if (l->resumed[0] && !l->resume_identical) str_printf(out, "  (not what %s saved was read)", l->resumed);
+        if (l->ref_rel_error > l->bound) str_printf(out, "  (plain loops: %.2g)", l->ref_rel_error);
+        str_puts(out, l->ok ? "\n" : "  <-- DIFFERS\n");
+    }
+    print_rest(v, out);
+    str_printf(out, "%s: %d layouts against one rank, bound %g\n", v->ok ? "equal" : "NOT EQUAL", v->n, v->bound);
+}
+
+void verify_json(const struct verify *v, struct str *out)
+{
+    struct json_out o = {.s = out};
+    json_begin_document(&o, "verify", 1);
+    json_put_bool(&o, "ok", v->ok);
+    json_put_real(&o, "bound", v->bound);
+    json_put_real(&o, "ref_rel_error", v->ref_rel_error);
+    json_put_bool(&o, "routing_replayed", v->replayed);
+    if (v->eps > 0) json_put_real(&o, "eps", v->eps);
+    json_begin_array(&o, "layouts");
+    for (int i = 0; i < v->n; i++) {
+        const struct verify_layout *l = &v->layout[i];
+        char bits[20];
+        snprintf(bits, sizeof bits, "%016" PRIx64, l->bits);
+        json_begin_object(&o, NULL);
+        json_put_string(&o, "layout", l->layout);
+        json_put_int(&o, "ranks", l->n_ranks);
+        json_put_bool(&o, "ok", l->ok);
+        json_put_real(&o, "max_rel_error", l->max_rel_error);
+        json_put_string(&o, "tensor", l->tensor);
+        json_put_bool(&o, "bit_identical", l->bit_identical);
+        json_put_real(&o, "bound", l->bound);
+        json_put_real(&o, "loss_rel_error", l->loss_rel_error);
+        json_put_real(&o, "norm_rel_error", l->norm_rel_error);
+        json_put_int(&o, "comm_bytes", l->comm_bytes);
+        json_put_int(&o, "peak_bytes", l->peak_bytes);
+        json_put_string(&o, "bits", bits);
+        json_put_real(&o, "eval_rel_error", l->eval_rel_error);
+        if (l->resumed[0]) {
+            json_put_string(&o, "resumed_from", l->resumed);
+            json_put_bool(&o, "resume_identical", l->resume_identical);
+            json_put_real(&o, "resume_rel_error", l->resume_rel_error);
+        }
+        if (l->ref_rel_error >= 0) json_put_real(&o, "ref_rel_error", l->ref_rel_error);
+        if (l->routed) json_put_int(&o, "routed", l->routed);
+        if (l->routed) json_put_int(&o, "routed_elsewhere", l->elsewhere);
+        json_end_object(&o);
+    }
+    json_end_array(&o);
+    json_end_object(&o);
+    str_putc(out, '\n');
+}

@@ -1,0 +1,229 @@
+/* Ranks are threads and write their pieces into the same arrays, each its own elements. */
+#include "verify/trial.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/rng.h"
+#include "run/ranks.h"
+#include "run/replicas.h"
+#include "run/save.h"
+#include "run/serve.h"
+
+/* ---- what a run leaves behind ---- */
+void outcome_init(struct outcome *o, const struct config *c, int64_t numel)
+{
+    struct optim_config optim = config_optim(c);
+    memset(o, 0, sizeof *o);
+    o->numel = numel;
+    o->moments = optim_n_moments(&optim);
+    o->grad = xcalloc(to_size(numel), sizeof *o->grad);
+    o->value = xcalloc(to_size(numel * (1 + o->moments)), sizeof *o->value);
+    o->loaded = xcalloc(to_size(numel * (1 + o->moments)), sizeof *o->loaded);
+    o->next = xcalloc(to_size(numel), sizeof *o->next);
+}
+
+void outcome_fini(struct outcome *o)
+{
+    xfree(o->grad);
+    xfree(o->value);
+    xfree(o->loaded);
+    xfree(o->next);
+}
+
+uint64_t outcome_state(const struct outcome *o, const float *state)
+{
+    return hash64(state, to_size(o->numel * (1 + o->moments)) * sizeof *state);
+}
+
+/* ---- batches ---- */
+/* Every eighth target is not trained, and in larger batches of every fourth sequence none is: ranks have unlike numbers of
+ * trained tokens, some have none. */
+int32_t *trial_tokens(const struct config *c, int which)
+{
+    int64_t n = c->batch.global * c->model.seq_len;
+    int32_t *t = xcalloc(to_size(4 * n), sizeof *t);
+    uint64_t stream = 3 * (uint64_t)which;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t at = (uint64_t)i;
+        t[i] = (int32_t)(rng_u32(7, 1 + stream, at) % (uint64_t)c->model.vocab);
+        bool trained = rng_u32(7, 3 + stream, at) % 8 != 0 && (i / c->model.seq_len % 4 != 1 || c->batch.global < 4);
+        t[n + i] = !trained ? -1 : (int32_t)(rng_u32(7, 2 + stream, at) % (uint64_t)c->model.vocab);
+        t[2 * n + i] = (int32_t)(i % c->model.seq_len);
+        t[3 * n + i] = (int32_t)(i % c->model.seq_len / 5);
+    }
+    return t;
+}
+
+static struct engine_batch part_of(const struct trial *t, const int32_t *tokens, int part)
+{
+    int64_t first, count, seq = t->c->model.seq_len, field = t->c->batch.global * seq;
+    config_part(t->c, part, &first, &count);
+    const int32_t *at = tokens + first * seq;
+    struct engine_batch b = {.tokens = at, .targets = at + field, .positions = at + 2 * field, .docs = at + 3 * field,
+                             .n = count, .first = first};
+    for (int64_t i = 0; i < count * seq; i++) b.n_trained += b.targets[i] >= 0;
+    return b;
+}
+
+/* ---- keeping ---- */
+/* This rank's piece of parameter i, from where it works on it to its place in the array of global shapes. */
+static void keep(const struct trial *t, const struct engine *g, int i, const void *from, enum dtype dtype, float *to)
+{
+    const struct param *p = &g->params.p[i];
+    const struct piece *q = &g->store.units.piece[i];
+    if (!p->counted || !q->n) return;
+    struct shape shape = shape_of(p->nd, p->n);
+    struct region whole = region_whole(&shape), mine = param_rows(p, q->lo / param_row_numel(p), q->n / param_row_numel(p));
+    struct region_run run;
+    to += t->global->p[i].offset;
+    for (bool more = region_run_first(&run, &mine, &mine, &whole); more; more = region_run_next(&run))
+        g->kernels.flat->cast(NULL, to + run.b, DT_F32, (const char *)from + to_size(run.a) * dtype_bytes(dtype), dtype, run.n);
+}
+
+static void keep_gradients(const struct trial *t, const struct engine *g)
+{
+    for (int i = 0; i < g->params.n; i++) keep(t, g, i, store_piece_grad(&g->store, i), g->store.grad_dtype, t->out->grad);
+}
+
+/* Masters, and with `moments` what follows them. */
+static void keep_values(const struct trial *t, const struct engine *g, bool moments, float *to)
+{
+    for (int what = STORE_MASTER; what <= (moments ? g->store.n_moments : 0); what++)
+        for (int i = 0; i < g->params.n; i++)
+            keep(t, g, i, store_piece_state(&g->store, i, what), DT_F32, to + what * t->out->numel);
+}
+
+/* ---- one rank ---- */
+struct rank { /* of a trial */
+    struct trial *t;
+    struct ranks r;
+    struct device *d;
+    struct engine *g;
+    struct serve *v;
+    struct replay_watch watch;
+    bool serves;
+};
+
+static void count_traffic(struct rank *x)
+{
+    struct comm_traffic sent[AXIS_N];
+    struct trial *t = x->t;
+    ranks_traffic(&x->r, sent);
+    for (int a = 0; a < AXIS_N; a++) t->out->comm_bytes += sent[a].bytes;
+    t->out->comm_bytes += copies_traffic(&x->g->copies).bytes + (x->v ? serve_traffic(x->v) - t->began : 0);
+}
+
+static void step(struct rank *x, int s)
+{
+    struct trial *t = x->t;
+    struct lr_config lr = config_lr(t->c);
+    struct engine_batch b = part_of(t, t->tokens, x->serves ? 0 : x->r.part);
+    struct engine_report report;
+    if (engine_status(x->g, NULL)) return;
+    if (x->v) serve_step(x->v, x->serves ? NULL : &b, s, lr_at(&lr, s), &report);
+    else engine_step(x->g, &b, s, lr_at(&lr, s), &report);
+    if (x->r.rank) return;
+    t->out->loss[s] = report.loss;
+    t->out->norm[s] = report.grad_norm;
+}
+
+static void evaluate(struct rank *x)
+{
+    struct trial *t = x->t;
+    struct engine_report report;
+    if (x->serves) return;
+    struct engine_batch b = part_of(t, t->unseen, x->r.part);
+    engine_evaluate(x->g, &b, &report);
+    if (x->r.rank) return;
+    t->out->eval_loss = report.loss;
+    t->out->eval_tokens = report.tokens;
+}
+
+/* What the trainer does when it goes on from a checkpoint. */
+static int load(struct rank *x, struct err *e)
+{
+    struct ckpt *c = NULL;
+    bool worker = x->v && !x->serves; /* gets its weights from the servers */
+    int rc = ckpt_open(&c, x->t->load_from, e);
+    if (!rc && !worker) rc = save_resume(x->g, c, e);
+    if (x->r.world) rc = comm_agree(x->r.world, rc, e);
+    if (!rc && !worker) save_derive(x->g);
+    ckpt_close(c);
+    if (!rc && x->v) serve_begin(x->v, x->t->steps);
+    return rc;
+}
+
+/* Writes a checkpoint, reads another layout's, goes on from there. */
+static int hand_over(struct rank *x, struct err *e)
+{
+    struct trial *t = x->t;
+    struct save_info s = {.root = t->save_to, .step = t->steps, .tokens = t->steps, .keep = 0, .config_text = ""};
+    int rc = save_checkpoint(x->g, &x->r, &s, e);
+    if (!rc && t->load_from) rc = load(x, e);
+    if (rc) return rc;
+    if (x->r.writes) keep_values(t, x->g, true, t->out->loaded);
+    step(x, t->steps);
+    if (x->r.writes) keep_values(t, x->g, false, t->out->next);
+    return OK;
+}
+
+static int walk(struct rank *x, struct err *e)
+{
+    struct trial *t = x->t;
+    for (int s = 0; s < (t->measure ? 1 : t->steps); s++) {
+        step(x, s);
+        if (s == 0 && x->r.writes) keep_gradients(t, x->g);
+        if (s == 0 && x->r.rank == 0 && !t->measure) count_traffic(x);
+    }
+    if (t->measure) return OK;
+    if (x->r.writes) keep_values(t, x->g, true, t->out->value);
+    evaluate(x);
+    int rc = engine_status(x->g, e);
+    struct replicas_report same = {0};
+    if (!rc && t->save_to) rc = hand_over(x, e);
+    if (!rc) rc = replicas_compare(x->g, &same, e);
+    if (x->r.rank == 0 && same.differ) snprintf(t->out->replicas, sizeof t->out->replicas, "%.255s", same.text);
+    return rc;
+}
+
+static int rank_main(struct comm *world, void *arg, struct err *e)
+{
+    struct rank x = {.t = arg};
+    struct trial *t = arg;
+    struct engine_config ec = config_engine(t->c);
+    struct serve_config sc = {.optim = ec.optim, .lr = config_lr(t->c)};
+    int64_t first, n;
+    int rc = ranks_init(&x.r, world, t->c, e);
+    if (rc) return rc;
+    x.serves = x.r.server >= 0;
+    ranks_engine(&x.r, &ec);
+    rc = device_cpu_new(&x.d, ec.threads, e);
+    if (!rc) rc = engine_new(&x.g, &ec, x.d, e);
+    if (!rc && x.r.n_servers) rc = serve_new(&x.v, &sc, x.g, &x.r, e);
+    if (world) rc = comm_agree(world, rc, e);
+    if (!rc) {
+        engine_init(x.g);
+        config_part(t->c, x.serves ? 0 : x.r.part, &first, &n);
+        replay_watch(&x.watch, t->replay, x.g, first, n);
+        if (x.v) serve_begin(x.v, 0);
+        if (x.v && x.r.rank == 0) t->began = serve_traffic(x.v);
+        rc = walk(&x, e);
+        if (!rc) rc = engine_status(x.g, e);
+        if (x.r.rank == 0) t->out->peak_bytes = (int64_t)x.d->ledger.peak_total;
+    }
+    serve_free(x.v);
+    engine_free(x.g);
+    ranks_fini(&x.r);
+    if (x.d) device_free(x.d);
+    return rc;
+}
+
+int trial_run(struct trial *t, struct err *e)
+{
+    int n = config_ranks(t->c);
+    struct comm_config cc = config_comm(t->c);
+    t->replay->routed = t->replay->elsewhere = 0;
+    return n > 1 ? comm_run_local(n, &cc, rank_main, t, e) : rank_main(NULL, t, e);
+}

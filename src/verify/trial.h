@@ -1,0 +1,49 @@
+/* trial.h: one layout of a config, run: a few steps, an evaluation, a checkpoint, and a step more from the checkpoint of another
+ * layout; and what that leaves behind, as arrays of the global shapes, so that comparing is the same loop for every layout.
+ * Floor 6. Order: Local: starts its ranks itself.
+ */
+#ifndef TUTTI_VERIFY_TRIAL_H
+#define TUTTI_VERIFY_TRIAL_H
+
+#include "run/config.h"
+#include "state/param.h"
+#include "verify/replay.h"
+
+enum { VERIFY_MAX_STEPS = 100 };
+
+struct outcome {
+    int64_t numel;
+    int moments;
+    float *grad;      /* [numel], of the first step */
+    float *value;     /* [numel], after the last step; then [numel] for each moment */
+    float *loaded;    /* the same, as they were loaded from the other layout's checkpoint */
+    float *next;      /* [numel], the values one step later */
+    double loss[VERIFY_MAX_STEPS + 1], norm[VERIFY_MAX_STEPS + 1]; /* the last of them of the step after loading */
+    double eval_loss;
+    int64_t eval_tokens;
+    int64_t comm_bytes, peak_bytes; /* of rank 0: sent in the first step; of its ledger */
+    char replicas[256];             /* "", or what ranks that must hold the same did not have in common, at the end (run/replicas.h) */
+};
+void outcome_init(struct outcome *o, const struct config *c, int64_t numel);
+void outcome_fini(struct outcome *o);
+uint64_t outcome_state(const struct outcome *o, const float *state); /* hash of value or of loaded */
+
+struct trial {
+    const struct config *c; /* with this layout's degrees */
+    const int32_t *tokens;  /* trial_tokens: trained on */
+    const int32_t *unseen;  /* evaluated */
+    int steps;
+    bool measure;           /* the first step only, for settling the optimizer's eps */
+    const struct param_table *global; /* as one rank holds it */
+    struct replay *replay;
+    const char *save_to;    /* a root for checkpoints; NULL: none is written and none read */
+    const char *load_from;  /* a checkpoint; NULL: the step after goes on from here */
+    struct outcome *out;
+    int64_t began; /* bytes that rank 0 had sent to servers before the first step */
+};
+
+/* [4][global][seq]: random tokens, targets, positions, documents; `which` batch. xfree it. */
+int32_t *trial_tokens(const struct config *c, int which);
+int trial_run(struct trial *t, struct err *e);
+
+#endif

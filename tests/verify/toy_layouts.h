@@ -1,0 +1,63 @@
+/* toy_layouts.h: a config of odd sizes for one rank, and its layouts beside one rank; shared by the tests that take a part of the variants
+ * each, so that none of them takes long. */
+#ifndef TUTTI_TESTS_VERIFY_TOY_LAYOUTS_H
+#define TUTTI_TESTS_VERIFY_TOY_LAYOUTS_H
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "verify/verify.h"
+#include "sanitized.h"
+
+static inline void resolve(struct config *c, struct arena *a, const char *const *keys, int n)
+{
+    static const char *const toy[] = {"model.layers=2",  "model.hidden=36",   "model.heads=3",         "model.ffn=52",
+                                      "model.vocab=67",  "model.seq_len=20",  "run.threads=1",         "comm.timeout_s=60",
+                                      "batch.global=8",  "batch.micro=2",     "parallel.dp_shard=-1",  "optimizer.lr=1e-3",
+                                      "precision.recipe=fp32"};
+    char *all[64];
+    int k = 0;
+    struct err e = {0};
+    struct conf *f;
+    for (size_t i = 0; i < sizeof toy / sizeof *toy; i++) all[k++] = arena_strdup(a, toy[i]);
+    for (int i = 0; i < n; i++) all[k++] = arena_strdup(a, keys[i]);
+    if (config_load(c, &f, a, NULL, all, k, &e)) fail_msg("%s", e.text);
+    if (config_resolve(c, f, 0, 1, &e)) fail_msg("%s", e.text);
+}
+
+static inline int n_keys(const char *const *keys)
+{
+    int n = 0;
+    while (n < 4 && keys[n]) n++;
+    return n;
+}
+
+/* Every layout of up to four ranks, for every CASE_STRIDE-th variant. */
+static inline void check_equal_one_rank(const char *const variants[][4], size_t n)
+{
+    for (size_t i = 0; i < n; i += CASE_STRIDE) {
+        struct arena *a = arena_new();
+        struct config c;
+        struct verify v;
+        struct err e = {0};
+        resolve(&c, a, variants[i], n_keys(variants[i]));
+        if (verify_run(&v, &c, 4, VERIFY_ALL, 3, &e)) fail_msg("variant %zu: %s", i, e.text);
+        struct str out = {0};
+        verify_print(&v, &out);
+        if (!v.ok) fail_msg("variant %zu:\n%s", i, str_text(&out));
+        assert_true(v.n >= 1 + 5 + 5 + 9); /* the data-parallel ones alone */
+        assert_true(v.layout[0].bit_identical); /* one rank twice */
+        str_free(&out);
+        verify_free(&v);
+        arena_free(a);
+    }
+}
+
+#endif
