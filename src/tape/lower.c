@@ -484,6 +484,7 @@ void instr_call(const struct instr *i, struct kernel_call *c)
     }
 }
 
+/* The longest list is most of a deep model's memory: each phase's is gone as soon as it was copied. */
 static void concatenate(struct lower *l)
 {
     struct program *p = l->p;
@@ -493,10 +494,14 @@ static void concatenate(struct lower *l)
         n += l->code[ph].n;
     }
     p->begin[PHASE_N] = n;
-    p->code = xcalloc((size_t)(n ? n : 1), sizeof *p->code);
-    for (int ph = 0; ph < PHASE_N; ph++)
-        if (l->code[ph].n)
-            memcpy(p->code + p->begin[ph], l->code[ph].p, sizeof *p->code * (size_t)l->code[ph].n);
+    p->code = xrealloc(l->code[0].p, sizeof *p->code * (size_t)(n ? n : 1));
+    l->code[0].p = NULL;
+    for (int ph = 1; ph < PHASE_N; ph++) {
+        struct code *c = &l->code[ph];
+        if (c->n) memcpy(p->code + p->begin[ph], c->p, sizeof *p->code * (size_t)c->n);
+        xfree(c->p);
+        c->p = NULL;
+    }
 }
 
 /* A collective's gradient that is added to another's lands in scratch first; a piece that is dealt out to all ranks' rows lies
@@ -563,7 +568,6 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
     program_finish_late(l.p);
     int rc = check_bytes(l.p, e);
     if (!rc) program_place(l.p, o.split_w ? o.n_act : 0, o.split_w ? o.n_wgrad : 0);
-    for (int ph = 0; ph < PHASE_N; ph++) xfree(l.code[ph].p);
     arena_free(l.arena);
     if (rc) program_free(l.p);
     else *out = l.p;
