@@ -9,11 +9,15 @@
  * of the library are returned, not fatal: they become the world's cause. A rank that gives up calls MPI_Abort, the one
  * thing that reaches ranks on other hosts; the first cause is printed before that, once a host.
  */
+#include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/blocks.h"
@@ -21,7 +25,7 @@
 #include "comm/staged.h"
 
 #define MESSAGE_MOST ((size_t)1 << 30)
-enum { TAG = 7, TAG_ROLL, TAG_ANSWER, TAG_COLLECTIVE = 16, TAG_TURNS = 1024 }; /* below 32767, MPI's least bound */
+enum { TAG = 7, TAG_ROLL, TAG_ANSWER, TAG_CARD, TAG_GO, TAG_COLLECTIVE = 16, TAG_TURNS = 1024 }; /* below 32767, MPI's least bound */
 #define ROLL_S 1.0 /* a rank that waits looks for calls every 20 ms */
 #define PAGE ((size_t)4096)
 
@@ -313,6 +317,18 @@ static void mpi_roll(struct comm *c, struct desc *of, bool *here)
 
 /* ---- groups -------------------------------------------------------------------------------------------------- */
 
+/* Both libraries lay windows into files there, as long as it has a byte: MPICH without asking for room, so that the first touch of a
+ * page too many ends the process with SIGBUS; Open MPI fails with MPI_ERR_INTERN. Where there is no such folder, or the library was
+ * told to use another, the library's own answer must do. */
+#define SHM "/dev/shm"
+static long long shm_room(void)
+{
+    struct statvfs v;
+    bool elsewhere = getenv("OMPI_MCA_osc_sm_backing_store") || getenv("OMPI_MCA_osc_sm_backing_directory");
+    if (elsewhere || statvfs(SHM, &v)) return LLONG_MAX;
+    return (long long)v.f_bavail * (long long)v.f_frsize;
+}
+
 /* Memory that the ranks of a communicator of one host see, page-aligned: windows are mapped by pages, so what a rank
  * skips to align is the same for all. */
 static int window_new(MPI_Comm comm, size_t bytes, MPI_Win *win, void **p, struct err *e)
@@ -321,7 +337,13 @@ static int window_new(MPI_Comm comm, size_t bytes, MPI_Win *win, void **p, struc
     MPI_Aint size;
     void *mine, *first;
     MPI_Comm_rank(comm, &rank);
-    int rc = MPI_Win_allocate_shared(rank == 0 ? (MPI_Aint)(bytes + PAGE) : 0, 1, MPI_INFO_NULL, comm, &mine, win);
+    long long room = rank == 0 ? shm_room() : 0;
+    int rc = MPI_Bcast(&room, 1, MPI_LONG_LONG, 0, comm);
+    if (rc == MPI_SUCCESS && room < (long long)(bytes + PAGE))
+        return err_set(e, ERR_MEMORY, "shared memory for the ranks of a host: wanted %lld KiB, %s has %lld KiB free; make it larger (docker "
+                       "run --shm-size=1g, mount -o remount,size=1g %s) or remove what was left there", (long long)(bytes + PAGE) / 1024,
+                       SHM, room / 1024, SHM);
+    if (rc == MPI_SUCCESS) rc = MPI_Win_allocate_shared(rank == 0 ? (MPI_Aint)(bytes + PAGE) : 0, 1, MPI_INFO_NULL, comm, &mine, win);
     if (rc == MPI_SUCCESS) rc = MPI_Win_shared_query(*win, 0, &size, &unit, &first);
     if (rc == MPI_SUCCESS) *p = (void *)(((uintptr_t)first + PAGE - 1) / PAGE * PAGE);
     return failed(rc, e, "shared memory");
@@ -334,9 +356,99 @@ static bool one_host(const struct comm *c)
     return true;
 }
 
+/* What the ranks of a group tell its first before the library makes it. */
+struct card {
+    char name[DESC_GROUP];
+    int32_t size;
+    uint32_t pad;
+    uint64_t ranks; /* hash64 of the list */
+};
+
+/* False when the requests have waited too long, or the job has failed. Whoever asks for us is answered meanwhile. */
+static bool all_come(struct comm *c, MPI_Request *q, int n, double timeout_s)
+{
+    int first = 0; /* that is not done */
+    for (double from = clock_now_s();; clock_sleep_s(1e-4)) {
+        for (int done = 1; first < n && done; first += done)
+            if (MPI_Test(&q[first], &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+        if (first == n) return true;
+        mpi_answer(c->w);
+        board_beat(c->w->board, c->w->row);
+        if (clock_now_s() - from > timeout_s || board_failed(c->w->board)) return false;
+    }
+}
+
+static bool cards_differ(const struct card *card, int n)
+{
+    for (int r = 1; r < n; r++)
+        if (memcmp(&card[r], &card[0], sizeof *card)) return true;
+    return false;
+}
+
+/* Which of the ranks did not come, or came with another list. */
+static int refuse_cards(const struct comm *c, const struct card *card, MPI_Request *q, const char *ranks, struct err *e)
+{
+    struct str away = {0};
+    int rc = OK;
+    for (int r = 1; r < c->size; r++) {
+        int there = 0;
+        if (MPI_Test(&q[r - 1], &there, MPI_STATUS_IGNORE) == MPI_SUCCESS && !there)
+            str_printf(&away, "%s%d", away.n ? ", " : "", c->world_rank[r]);
+        else if (!rc && memcmp(&card[r], &card[0], sizeof *card))
+            rc = err_set(e, ERR_IO, "rank %d comes to group %s with other ranks than rank %d, which has %s (%d ranks; there: group %.*s of "
+                         "%d)", c->world_rank[r], c->name, c->w->rank, ranks, c->size, DESC_GROUP, card[r].name, (int)card[r].size);
+    }
+    if (!rc && away.n)
+        rc = err_set(e, ERR_IO, "group %s (ranks %s): after %.2f s (comm.timeout_s) rank%s %s did not come to make it", c->name, ranks,
+                     c->w->cfg.timeout_s, strchr(str_text(&away), ',') ? "s" : "", str_text(&away));
+    str_free(&away);
+    return rc;
+}
+
+/* Making a group waits inside the library, for ever if a rank does not come or has another list. So its ranks meet first, in messages
+ * that are timed: each hands its list to the first of them, which lets all go on. After a failure the requests stay as they are:
+ * the library may still look at what they point to. */
+static int meet_first(struct comm *c, struct err *e)
+{
+    struct launch *l = c->w->shared;
+    struct str ranks = {0};
+    int n = c->size, rc = OK;
+    if (n == 1 || c->w->n_comms == 0) return OK; /* all ranks came to make the world */
+    int *go = xcalloc(1, sizeof *go);
+    struct card *card = xcalloc((size_t)n, sizeof *card);
+    MPI_Request *q = xcalloc((size_t)n, sizeof *q);
+    *card = (struct card){.size = n, .ranks = hash64(c->world_rank, (size_t)n * sizeof *c->world_rank)};
+    snprintf(card->name, sizeof card->name, "%s", c->name);
+    for (int r = 0; r < n; r++) str_printf(&ranks, "%s%d", r ? ", " : "", c->world_rank[r]);
+    if (c->rank == 0) {
+        for (int r = 1; r < n; r++)
+            MPI_Irecv(&card[r], (int)sizeof *card, MPI_BYTE, c->world_rank[r], TAG_CARD, l->world, &q[r - 1]);
+        if (!all_come(c, q, n - 1, c->w->cfg.timeout_s) || cards_differ(card, n)) rc = refuse_cards(c, card, q, str_text(&ranks), e);
+        *go = !rc;
+        for (int r = 1; !rc && r < n; r++) MPI_Isend(go, 1, MPI_INT, c->world_rank[r], TAG_GO, l->world, &q[r - 1]);
+        if (!rc && !all_come(c, q, n - 1, c->w->cfg.timeout_s)) rc = comm_status(c, e);
+    } else {
+        double longer = c->w->cfg.timeout_s + (c->w->cfg.timeout_s < 8 ? c->w->cfg.timeout_s / 4 : 2); /* the first knows better */
+        MPI_Isend(card, (int)sizeof *card, MPI_BYTE, c->world_rank[0], TAG_CARD, l->world, &q[0]);
+        MPI_Irecv(go, 1, MPI_INT, c->world_rank[0], TAG_GO, l->world, &q[1]);
+        if (!all_come(c, q, 2, longer) && !(rc = comm_status(c, e)))
+            rc = err_set(e, ERR_IO, "group %s (ranks %s): after %.2f s (comm.timeout_s) rank %d, the first of them, did not come to make "
+                         "it", c->name, str_text(&ranks), longer, c->world_rank[0]);
+    }
+    if (rc) world_fail(c->w, e);
+    str_free(&ranks);
+    if (rc) return rc;
+    xfree(card);
+    xfree(q);
+    xfree(go);
+    return OK;
+}
+
 static int mpi_join(struct comm *c, struct err *e)
 {
     struct launch *l = c->w->shared;
+    int met = meet_first(c, e);
+    if (met) return met;
     struct group *g = xcalloc(1, sizeof *g);
     MPI_Group all, some;
     MPI_Comm_group(l->world, &all);

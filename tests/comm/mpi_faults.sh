@@ -30,6 +30,10 @@ fault message 0 1 "^error: rank 2 sends .* to rank 0, which receives 16 bytes: e
 fault hang 0 1 "^error: rank 2 is late: all_reduce #4 'gradient'.*rank 2 last finished all_reduce #3"
 fault behind 0 1 "^error: rank 2 is late: exchange #1 'activation' \(32 bytes from rank 1\).*through ranks that wait as well.*rank 2 last finished"
 fault native 0 1 "^error: rank 2 is late: all_reduce #4"
+for hosts in 0 1; do # a group is made: one of its two ranks never comes, or comes with other ranks
+    fault absent $hosts 1 "^error: group pair \(ranks 0, 2\): after 1.00 s \(comm.timeout_s\) rank 2 did not come to make it"
+    fault list $hosts 1 "^error: rank 2 comes to group pair with other ranks than rank 0, which has 0, 2 \(2 ranks; there: group pair of 3\)"
+done
 fault operation 1 1 "^error: .*rank 2: broadcast #4 'in the wrong branch'.*the operation differs"
 fault count 1 1 "^error: .*rank 2: all_reduce #4.*sum 7 f32.*the count differs"
 fault dtype 1 1 "^error: .*rank 2: all_reduce #4.*sum 8 i32.*the dtype differs"

@@ -40,11 +40,22 @@ static int wait_behind(struct comm *c, struct err *e)
     return comm_status(c, e);
 }
 
+static int make_group(struct comm *c, const char *what, struct err *e)
+{
+    struct comm *pair;
+    const int all[] = {0, 1, 2}, two[] = {0, 2};
+    if (comm_rank(c) == 1 || (comm_rank(c) == 2 && !strcmp(what, "absent"))) sleep(4);
+    if (comm_rank(c) == 1 || (comm_rank(c) == 2 && !strcmp(what, "absent"))) return comm_status(c, e);
+    bool other = comm_rank(c) == 2;
+    return comm_split_list(&pair, c, other ? all : two, other ? 3 : 2, "pair", e);
+}
+
 static int work(struct comm *c, const char *what, struct err *e)
 {
     float x[8] = {0};
     bool last = comm_rank(c) == comm_size(c) - 1;
     if (!strcmp(what, "native") && comm_algorithm_set(c, "native", e)) return e->code;
+    if (!strcmp(what, "absent") || !strcmp(what, "list")) return make_group(c, what, e);
     for (int i = 0; i < 3; i++) comm_wait(c, comm_all_reduce(c, x, x, 8, DT_F32, COMM_SUM, "gradient"));
     if (last) return go_wrong(c, what, e);
     if (!strcmp(what, "behind")) return wait_behind(c, e);
