@@ -69,7 +69,8 @@ static void test_against_reference(void **state)
                 }
                 kcase_free(&k);
             }
-    for (int f = first_family(); f < N_FAMILIES; f++) print_message("  %-24s %5d calls at %s\n", families[f]->name, ran[f], isa_name(cpu_isa()));
+    for (int f = first_family(); f < N_FAMILIES; f++)
+        print_message("  %-24s %5d calls at %s\n", families[f]->name, ran[f], isa_name(cpu_isa()));
     if (first_family() == 0) assert_true(ran[0] > OP_FIRST_COLLECTIVE * 3 * CASES);
 }
 
