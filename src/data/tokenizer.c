@@ -33,7 +33,10 @@ static int parse(struct tokenizer **out, char *json, size_t n, const char *what,
 
 int tokenizer_parse(struct tokenizer **t, const char *json, size_t n, const char *what, struct err *e)
 {
-    return parse(t, xstrndup(json, n), n, what, NULL, e);
+    char *own = xmalloc(n + 1); /* not xstrndup: it ends at a NUL, the text does not */
+    memcpy(own, json, n);
+    own[n] = 0;
+    return parse(t, own, n, what, NULL, e);
 }
 
 int tokenizer_parse_files(struct tokenizer **t, const char *json, size_t n, const char *config, size_t config_n, const char *what,

@@ -165,6 +165,16 @@ static void test_no_tokenizer_at_all(void **state)
     }
 }
 
+/* A NUL in the text is a mistake in it, not its end: what follows is not looked for behind a copy that stops there. */
+static void test_nul_in_the_text(void **state)
+{
+    (void)state;
+    struct tokenizer *t;
+    struct err e;
+    static const char text[] = "{\"model\":{}}\0 \\u0000\\u0000";
+    assert_err(tokenizer_parse(&t, text, sizeof text - 1, "x.json", &e), &e, ERR_CORRUPT, "x.json|not valid JSON");
+}
+
 static void test_files(void **state)
 {
     (void)state;
@@ -215,7 +225,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_draft_is_good),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_no_tokenizer_at_all), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_no_tokenizer_at_all), cmocka_unit_test(test_files), cmocka_unit_test(test_nul_in_the_text),
         cmocka_unit_test(test_runaway_pattern),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
