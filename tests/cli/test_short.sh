@@ -22,8 +22,8 @@ refused() { # STATUS WORDS KEY...
     [ "$status" = "$want" ] && [[ $said == *$words* ]] || fail "$*: status $status: $said"
 }
 refused 2 'command line: model.hidden: makes a model of at least' model.hidden=1048576
-refused 2 'command line: model.ffn: makes a model of some' model.hidden=1048576 model.ffn=16777216 model.layers=10000
-refused 2 'command line: model.seq_len: makes the rows between two layers' model.seq_len=16777216 batch.micro=4096 batch.global=4096
+refused 2 'more than 2^53, the most that can be counted' model.hidden=1048576 model.ffn=16777216 model.layers=10000
+refused 2 'command line: model.seq_len: makes the rows between two layers' model.hidden=4096 model.seq_len=16777216 batch.micro=64 batch.global=64
 refused 2 'command line: batch.global: makes batches of tokens' batch.global=16777216 model.seq_len=65536 batch.micro=4096
 refused 2 'command line: run.threads: ' run.threads=100000
 [ ! -e "$dir/run" ] || fail "a run that was refused left its folder behind"
