@@ -36,7 +36,7 @@ for command in train generate data plan explain checkpoint schedule bench "bench
     [ -s "$dir/out" ] || { echo "FAILED: no help of $command"; failures=$((failures + 1)); }
 done
 echo "model: {layers: 1}" >"$dir/c.yaml"
-expect 0 '{"params":' - "$tutti" plan "$dir/c.yaml" --json
+expect 0 '"schema":"tutti.plan.1","params":' - "$tutti" plan "$dir/c.yaml" --json
 sed s/layers/layrs/ "$dir/c.yaml" >"$dir/d.yaml"
 expect 2 - "d.yaml:1|model.layrs|model.layers" "$tutti" plan "$dir/d.yaml"
 

@@ -38,7 +38,7 @@ cmp -s "$dir/t.json" "$dir/again.json" || fail "two trainings differ"
 expect 0 '{|"vocab":280' "$tutti" data train-tokenizer --vocab-size 280 --style llama3 --out "$dir/l.json" "$dir/text" --json
 
 expect 0 "x.tok|3 documents|were passed over" "$tutti" data tokenize --tokenizer byte --out "$dir/x" "$dir/text"
-expect 0 '{"path"|"documents":3|"skipped":1|"bytes_per_s"' "$tutti" data tokenize --tokenizer "$dir/t.json" --out "$dir/y" "$dir/text" --json
+expect 0 '"schema":"tutti.data-tokenize.1"|"path"|"documents":3|"skipped":1|"bytes_per_s"' "$tutti" data tokenize --tokenizer "$dir/t.json" --out "$dir/y" "$dir/text" --json
 expect 0 "documents   3|end of text 256|all right|the quick" "$tutti" data inspect "$dir/x" --verify --show 20
 expect 0 '"vocab":300|"verified":true|"text":"the quick' "$tutti" data inspect "$dir/y.tok" --json --verify --tokenizer "$dir/t.json" --show 9
 [ -z "$(find "$dir" -name '*.tmp' -o -name '*.lock')" ] || fail "temporary files are left"
