@@ -141,11 +141,20 @@ static void evaluate(struct rank *x)
     t->out->eval_tokens = report.tokens;
 }
 
+/* Values of before the first step, so that one which loading leaves out is not nearly right. */
+static void forget(struct engine *g)
+{
+    for (int u = 0; u < g->store.units.n; u++) exchange_gather_wait(&g->exchange, u); /* what was published is still arriving */
+    stream_sync(&g->stream);
+    engine_init(g);
+}
+
 /* What the trainer does when it goes on from a checkpoint. */
 static int load(struct rank *x, struct err *e)
 {
     struct ckpt *c = NULL;
     bool worker = x->v && !x->serves; /* gets its weights from the servers */
+    if (!x->v) forget(x->g);
     int rc = ckpt_open(&c, x->t->load_from, e);
     if (!rc && !worker) rc = save_resume(x->g, c, e);
     if (x->r.world) rc = comm_agree(x->r.world, rc, e);

@@ -198,7 +198,7 @@ static void test_refused_sizes(void **state)
         {{"model.layers=10000", "model.ffn=16777216", "model.hidden=1048576"}, "model.hidden: 1048576, with 10000 layers", NULL},
         {{"model.family=mixtral", "model.layers=20", "model.moe.experts=65536", "model.moe.ffn=16777216", "model.hidden=1048576"},
          "more than 2^53", NULL},
-        {{"batch.global=16777216", "model.seq_len=16777216", "batch.micro=16777216"}, "batch.micro: 16777216 sequences", NULL},
+        {{"batch.global=16777216", "model.seq_len=16777216", "batch.micro=16777216"}, "batch.micro: makes rows of a microbatch", NULL},
         {{"batch.micro=1", "model.seq_len=1048576", "memory.loss_chunk=1"}, "choose at least 65", "memory.loss_chunk=65"},
         {{"batch.global=16777216", "batch.micro=4000", "model.seq_len=16777216", "memory.loss_chunk=16777216", "model.hidden=16384"},
          "more than 2^50", NULL},
