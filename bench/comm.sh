@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # All-reduce between ranks of one host, tutti beside both MPI libraries, in turn, several rounds; medians.
 #
 #   bench/comm.sh [BUILD] [ROUNDS] [SECONDS]

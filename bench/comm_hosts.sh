@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Rules for comm.table between hosts, from network namespaces on one machine: what the built-in table was made of.
 #
 #   bench/comm_hosts.sh [BUILD] [HOSTS] [RANKS_PER_HOST] [tutti bench comm options]

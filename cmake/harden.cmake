@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What a program that reads other people's files should be built with, on the interface target tutti_flags: code and data at
 # addresses that differ from run to run (PIE), tables of addresses that are read-only before main (full RELRO: relro and now), a
 # value on the stack that an overrun destroys (stack protector), sizes known to the compiler checked in calls of libc (FORTIFY: 3

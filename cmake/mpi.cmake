@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # MPI, found through the compiler wrapper of a library, because that is what every cluster has on its PATH.
 #
 #   TUTTI_MPI   auto (the first mpicc), openmpi, mpich, off, or the path of an mpicc

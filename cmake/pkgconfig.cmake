@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tutti.pc: what a program that is linked with tutti's library needs. The library is static, so what it needs itself is
 # in Libs and Requires, not in their private halves.
 set(PC_REQUIRES)

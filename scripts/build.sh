@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Configures and builds tutti.
 #
 #   scripts/build.sh [DIRECTORY] [CMAKE OPTION ...]     default: build/

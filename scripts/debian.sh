@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A bare Debian of another release in a folder, with what README asks for, to build and test tutti there: other compilers,
 # other libraries, other MPI launchers. Needs root and debootstrap; the folder is kept and used again.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing tutti needs: Debian and Ubuntu packages. When all of them are there it says so
 # and touches nothing: no network, no sudo.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Keeps links from the docs into the sources true. A link [`name`](../src/FILE#L12) points at the line where FILE defines
 # `name`: a function, a struct, an enum, or a macro.
 #

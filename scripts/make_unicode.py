@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes src/data/unicode_table.c: what kind of character each code point is, for the classes of tokenizers.
 
     pip install tokenizers; python3 scripts/make_unicode.py > src/data/unicode_table.c
@@ -72,7 +73,8 @@ def main():
         now = (kind[c], script[c])
         if not runs or runs[-1][1:] != now:
             runs.append((c,) + now)
-    out = ["/* unicode_table.c: made by scripts/make_unicode.py from tokenizers %s; do not edit. */" % tokenizers.__version__,
+    out = ["/* SPDX-License-Identifier: Apache-2.0 */",
+           "/* unicode_table.c: made by scripts/make_unicode.py from tokenizers %s; do not edit. */" % tokenizers.__version__,
            '#include "data/unicode_table.h"', "", "const char unicode_made_from[] = \"tokenizers %s\";" % tokenizers.__version__,
            "const int unicode_n_runs = %d;" % len(runs), "/* clang-format off */"]
 

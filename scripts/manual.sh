@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Manual pages, shell completion and the list of config keys, all made from what the program says of itself (--help), so that
 # none of them can say something else.
 #

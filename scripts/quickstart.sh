@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # From a checkout to generated text: installs what is missing, builds, trains a small model on this project's own
 # sources and documents for a few minutes, saves it, and lets it write.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds what is needed and runs every test.
 #
 #   scripts/test.sh            normal build: all tests; AddressSanitizer and UndefinedBehaviorSanitizer: all but the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sanitized.h: how much of a long list of cases a build runs. All of it where nothing watches; a part, spread over the list,
  * under sanitizers, which take 3 (addresses) to 15 times (threads) as long and look for another kind of mistake. */
 #ifndef TUTTI_TESTS_SANITIZED_H

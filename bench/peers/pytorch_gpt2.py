@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tokens per second of whole GPT-2 training steps in PyTorch on this machine's CPU.
 
     python3 pytorch_gpt2.py --batch 1 --seq 1024 --threads 2 --dtype bf16 --steps 5

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The ids that tutti gives against those of the `tokenizers` library, for many documents of hard kinds.
 
     pip install tokenizers; bench/peers/tokenizers_ids.py build/tutti TEXT_TO_TRAIN_ON [DOCUMENTS_PER_KIND]

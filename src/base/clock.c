@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* clock.c: seconds as doubles. 53 bits hold a wall time to a quarter of a microsecond and a monotonic time far
  * finer, which is all that tutti measures; integer nanoseconds were rejected because every user divides anyway.
  */

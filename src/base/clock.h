@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* clock.h: seconds. Order: Local. */
 #ifndef TUTTI_BASE_CLOCK_H
 #define TUTTI_BASE_CLOCK_H

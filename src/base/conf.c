@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conf.c: one table turns YAML into a C struct, and every refusal into a sentence.
  *
  * Idea: a scope is a table of rows plus the struct that they fill. The whole configuration is one scope; each

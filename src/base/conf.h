@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conf.h: a closed-schema configuration read from YAML, from one table.
  *
  * The table says each key's path, type, range, default, choices and documentation, and where its value lands in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conf_print.c: the table read backwards: a struct becomes YAML again, and the rows become --help.
  *
  * Sections are printed where their first row stands in the table, whether or not the rest follows at once, so

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conf_yaml.c: libyaml's events become a tree.
  *
  * Events, not the library's document API, because only events show anchors, aliases and tags, and a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conf_yaml.h: one YAML document as a tree of nodes that know their line. For conf.c and conf_print.c only.
  *
  * The tree holds what a configuration needs and refuses the rest of YAML with a sentence: anchors and aliases,

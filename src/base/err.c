@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* err.c: filling a struct err, and stopping on a bug.
  *
  * An error's text is built where the facts are known, in one fixed buffer that travels up by pointer: no

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* err.h: three kinds of trouble, three mechanisms.
  *
  *   our bug              CHECK(cond, "..."): always on; prints thread (rank, step, action), place, text; aborts

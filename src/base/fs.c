@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fs.c: writing whole files, directories, locks, and a writer that notices a full disk. Reading is in fs_read.c.
  *
  * A file that others may read is never written in place: its bytes go to a temporary name beside it, are synced,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fs.h: files. Every function returns OK or a negative code with *e filled (path, reason, remedy).
  * What is wrong with a path named for reading (missing, a directory, forbidden) is ERR_REQUEST; what a disk does
  * later is ERR_IO.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fs_read.c: files are read by calls, into memory of ours, never through a map.
  *
  * A map of a file that shrinks, or whose disk fails, kills the process with SIGBUS wherever the page is touched, and

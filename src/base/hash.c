@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hash.c: the one file that knows xxHash.
  *
  * XXH64 reads about ten bytes per nanosecond on one core, several times faster than any disk, so every byte of

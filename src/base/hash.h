@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hash.h: 64-bit checksums of bytes (XXH64, seed 0: the value `xxhsum -H1` prints).
  *
  * For telling whether a file is what was written, at memory speed; no defence against an adversary. The library

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* json.c: reading with jansson, writing by hand.
  *
  * Reading: the library's values are our values (struct json is its json_t by another name), so a document of

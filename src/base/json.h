@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* json.h: reading and writing JSON. The library behind it (jansson) is named in json.c only.
  * Documents come from outside: depth and size are limited, duplicate keys are an error, a syntax error is
  * ERR_CORRUPT with "file:line". Strings are UTF-8 and may hold NUL: json_string and json_iter_key_text

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* json_keys.c: in keys, NUL becomes M0 and the mark M itself becomes M1, where M is U+10FFFF, a code point that is no
  * character and never will be. So no two keys become one, and every key can be read back. Documents with neither in them,
  * which is all but a few, are only searched.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* json_keys.h: object keys that hold NUL. JSON allows "\u0000" in a key, jansson does not; so such keys are spelt without NUL
  * before it sees them, and read back as what they were. For json.c only. Includes: str.h.
  */

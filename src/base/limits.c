@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* limits.c: reads /proc, the cgroup file systems (version 2, and the memory controller of version 1) and the resource limits. A
  * figure that cannot be read is no limit. Rejected: sysinfo(2), whose free memory leaves out what the page cache would give
  * back; oom_score and pressure, which say that it is too late.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* limits.h: how much memory, and how many threads, the system lets this process have; for errors and for refusing in time.
  * Includes: base only. Order: Local.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* log.c: lines to stderr, and one status line that is redrawn in place on a terminal.
  *
  * The sink is the process's, not a rank's, because the terminal is: the mutex below guards every mutable field

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* log.h: progress and logs, always to stderr. The sink is process-wide and locked: whole lines never mix.
  * Level from the environment variable LOG (error, warn, info, debug; default info), read at first use.
  * Order: Local; any thread.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mem.c: host memory: the one file that calls malloc.
  *
  * The x-functions serve bookkeeping (names, tables, parsed files): kilobytes, whose absence nobody can handle,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mem.h: host memory. `malloc` lives in mem.c and nowhere else.
  *
  * Invariants

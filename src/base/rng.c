@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rng.c: Philox-4x32-10 and what is derived from it.
  *
  * Idea: a block of four words is a ten-round keyed bijection of its own index, so any number of any stream can

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rng.h: counter-based random numbers. Every number is f(seed, stream, index): no state, no order of calls,
  * no rank. The same element gets the same number in every layout, and recompute is free.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* str.c: growing strings, nearest words, numbers for people.
  *
  * A str doubles when it is full, so n bytes cost O(n) copies in all. The edit distance keeps one row of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* str.h: growing strings and small text helpers. Order: Local. */
 #ifndef TUTTI_BASE_STR_H
 #define TUTTI_BASE_STR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* thread.c: a team of persistent workers, thread names, the cores we may use.
  *
  * Idea: three gates (start, done, barrier). A gate is a counter that only grows: who waits remembers the value

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* thread.h: a rank's team of worker threads, thread names, atomically readable stop flags.
  *
  * A rank is one thread of control that owns a team. team_run hands the same function to every member (the

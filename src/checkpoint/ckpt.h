@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ckpt.h: checkpoints that know no layout, are published whole or not at all, and can be checked.
  *
  * A checkpoint is a directory step-00000500 below a root (run.dir/checkpoints): safetensors files with boxes of

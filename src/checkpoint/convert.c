@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* convert.c: copy and convert.
  *
  * Boxes are walked in runs that are consecutive on both sides (layout/region.h), so a whole tensor or a band of

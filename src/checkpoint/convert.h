@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* convert.h: copying boxes of tensors between memories of different extent and element type.
  * Includes: layout. Order: Local.
  */

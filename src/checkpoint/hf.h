@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hf.h: models in the form of Hugging Face: config.json, *.safetensors, tokenizer.json, in and out.
  *
  * The mapping between their tensors and ours is one table per family (hf_names.c): a name for a name, and for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hf_config.c: config.json to struct hf_model and back.
  *
  * Which keys there may be is hf_keys.c's; here those with a meaning are read one by one. What a file leaves out is what the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hf_export.c: our parameters as a directory that Hugging Face's libraries load.
  *
  * Neighbouring parameters that are parts of one tensor of theirs become one output tensor; a band of its rows is

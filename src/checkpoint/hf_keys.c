@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hf_keys.c: the table of keys of config.json.
  *
  * The list is of what is known, not of what is bad: models gain new keys all the time (a sliding window, a norm of queries, a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hf_keys.h: which keys of a model's config.json tutti understands. For hf_config.c. Includes: base, hf.h. Order: Local. */
 #ifndef TUTTI_CHECKPOINT_HF_KEYS_H
 #define TUTTI_CHECKPOINT_HF_KEYS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hf_names.c: which of our parameters is which of theirs: the one table per family that reading, writing and
  * checking go by.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hf_read.c: a directory of Hugging Face as a source of our parameters.
  *
  * Opening matches every parameter with a tensor of the files, in both directions: one that is missing, one whose

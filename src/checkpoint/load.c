@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* load.c: reading any box of any tensor from whatever boxes the files hold.
  *
  * A request is cut with every stored box of the tensor; what they share is copied, converted on the way. The first touch of a file

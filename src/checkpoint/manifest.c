@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* manifest.c: printing, parsing and checking the list of what a checkpoint holds.
  *
  * The text ends in a member of fixed length that carries the checksum of everything before it, so the first thing

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* manifest.h: what a checkpoint directory holds, as data, and its text form manifest.json.
  *
  * A tensor is known by (group, name): group says which of a parameter's companions it is ("param", "master",

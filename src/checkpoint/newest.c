@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* newest.c: which checkpoint a run, a root or a path means, and when that must not be guessed.
  *
  * To take an older checkpoint because the newest cannot be read is to throw steps away, and a run that then goes on publishes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* published.c: which checkpoints are there, giving them their names, and getting rid of the oldest.
  *
  * "Newest" (newest.c chooses it) is the one with the highest publication number, a counter kept in the manifests. Step numbers would do

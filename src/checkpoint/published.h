@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* published.h: the directory of published checkpoints, seen from inside this room: names, completeness, the
  * `latest` link, removal of the oldest. Outside, use ckpt.h.
  * Order: Local.

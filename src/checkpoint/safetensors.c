@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors.c: opening weight files that come from outside.
  *
  * One pass over the JSON header fills a table of entries; sorting it by offset proves that the tensors tile the

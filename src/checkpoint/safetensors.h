@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors.h: the file format of weights: an 8-byte length, a JSON header, then the tensors' bytes.
  *
  * Opening reads the header only; a tensor's bytes are read when they are asked for. A set of files behind an index

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors_write.c: writing weight files as a stream.
  *
  * The specs fix every offset before the first byte, so the header goes first and the data follow in pieces of

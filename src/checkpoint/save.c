@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* save.c: writing a checkpoint so that nothing can be lost.
  *
  * Each rank streams its boxes into its own file and notes their checksums in a part list beside it; one rank then

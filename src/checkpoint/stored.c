@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stored.c: the one place where bytes of tensors come from disk.
  *
  * What is wanted is a box inside a box. It is cut into slabs: all of the inner dims, some rows of one dim, one index of the dims

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stored.h: a box whose elements lie row-major in a safetensors file, read in parts and compared with its checksums.
  * Includes: safetensors.h, layout. Order: Local.
  */

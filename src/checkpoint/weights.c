@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* weights.c: a tutti checkpoint and a Hugging Face directory behind the same few functions. Two rows of a table
  * would need the same eight slots; with two kinds and no third in sight, a branch per function is shorter.
  */

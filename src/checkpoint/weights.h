@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* weights.h: one view of what a user calls CHECKPOINT: a tutti checkpoint, a root or run of them, or a Hugging
  * Face directory.
  * Order: Local.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of tutti bench comm as people, programs and comm.table read them. */
 #include "cli/bench_comm.h"
 

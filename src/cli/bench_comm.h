@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_comm.h: what tutti bench comm measured, and its three forms on stdout. */
 #ifndef TUTTI_CLI_BENCH_COMM_H
 #define TUTTI_CLI_BENCH_COMM_H

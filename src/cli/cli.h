@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli.h: the commands, one file each, and what they share. A command gets argv with its own name at [0] and returns
  * the exit status: 0 done, 1 failed while running, 2 the request was wrong. Results go to stdout, all else to stderr.
  */

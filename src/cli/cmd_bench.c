@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tutti bench WHAT ...: the table of benchmarks. */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tutti bench comm: how fast ranks exchange data, by every algorithm, beside what the machine could do.
  *
  * Each row is one operation of one size: the mean time over a batch of operations one after the other, the best of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_bench_experts.c: `tutti bench experts`: the grouped product beside the dense one of the same work.
  *
  * Rows are dealt to experts as a router does: uneven, here by a counter-based random choice. Three directions through the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_bench_gemm.c: `tutti bench gemm`: what matrix products reach on a model's shapes, and what they could reach.
  *
  * Every linear layer of the model, in forward, input gradient and weight gradient, runs through the kernel table as

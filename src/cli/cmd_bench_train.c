@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tutti bench train: whole training steps of a known model on random tokens, and where their time goes. */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tutti checkpoint: list, inspect and verify checkpoints (diff, import and export are in files of their own).
  *
  * Every subcommand but list takes a tutti checkpoint, a run or directory of them (meaning the newest), or a Hugging

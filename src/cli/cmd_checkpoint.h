@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_checkpoint.h: the subcommands of tutti checkpoint. Each gets argv with its own name at [0] and returns the exit
  * status. */
 #ifndef TUTTI_CLI_CMD_CHECKPOINT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tutti checkpoint import and export: from and to the form of Hugging Face.
  *
  * Neither holds a model: import hands the writer an access function that reads rows of their files when they are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tutti checkpoint diff: two checkpoints, tensor by tensor.
  *
  * Both sides are read in the same bands of rows, so memory does not depend on the model. Two tutti checkpoints are

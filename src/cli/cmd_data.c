@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_data.c: `tutti data`: tokenize, train-tokenizer, inspect.
  *
  * Options of all three stand in one table per command; results go to stdout (as JSON with --json), everything else to

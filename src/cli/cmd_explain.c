@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tutti explain CONFIG layout|tape|schedule|memory|comm [-n RANKS] [key=value ...]: prints the three plans and what they
  * weigh, as rank 0 has them, on the null device. */
 #include <inttypes.h>

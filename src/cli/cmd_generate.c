@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tutti generate CHECKPOINT --prompt TEXT [...] */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tutti plan CONFIG [--json] [key=value ...] */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tutti report RUN [--html FILE]: what a run did, as one page. The numbers are the run's own files (report/history.h); memory
  * and pictures come from the plans of its config, made again on the null device. Where the config cannot be planned any more
  * (its tokenizer moved away, say), the page says so and shows the rest. */

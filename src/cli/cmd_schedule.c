@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tutti schedule: generate, check, simulate and show a pipeline schedule, or do the same for one written by hand.
  *
  * Everything is asked of schedule/; this file reads options and prints. Options come in any order; the first word

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tutti train CONFIG [-n RANKS] [key=value ...] */
 #include <signal.h>
 #include <stdio.h>

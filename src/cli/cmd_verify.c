@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tutti verify CONFIG [-n RANKS] [--axes LIST] [--json] [key=value ...] */
 #include <stdio.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* explain.h: what the topics of `tutti explain` print from; private to cli/. Floor 7. Order: Local. */
 #ifndef TUTTI_CLI_EXPLAIN_H
 #define TUTTI_CLI_EXPLAIN_H

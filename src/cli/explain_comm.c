@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tutti explain CONFIG comm: takes one step on the null device and prints what every communicator of rank 0 was asked for. The
  * communicators come from the world's own list, so none can be left out. Axes of the expert view fold those of the dense view,
  * and two groups may be alike in size: so each is printed with the dense axes along which its members differ, and with its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every parameter and where it lies, as text: what rank 0 has of it, and how it lies along each axis of the mesh. A line per
  * parameter, none left out; the letters that occur are explained below. */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank after another on the null device; what is needed of it is copied before it goes. */
 #include "cli/layout_books.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout_books.h: what a rank holds, read off its own tables; of as many ranks as are asked for. Private to cli/.
  *
  * A rank is made on the null device as far as its paper goes (engine_new_paper): the box of each parameter that it computes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Levels of folding, and an order in which axes go from one to the next until the product of what is drawn fits: axes of data
  * first, since their ranks differ least. */
 #include "cli/layout_fold.h"

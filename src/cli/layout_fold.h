@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout_fold.h: which ranks of a layout a picture draws, and what it says of the others. On paper.
  *
  * All of them while there is room; else along each axis the first, where ranks begin that are unlike those before, and as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The lower half of the picture: every parameter of one layer, as the matrix it is, with the part that each rank has. A rank is
  * shown with the first layer that it holds, so that all stages of a pipeline look the same where they are.
  *

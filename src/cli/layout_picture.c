@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which rank has what, as SVG: a column per rank (layout_fold.c chooses them, bands between them stand for the others), and rows
  * for the tokens of a step, the layers, and the parameters of one layer (layout_params.c).
  *

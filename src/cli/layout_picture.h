@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout_picture.h: tutti explain CONFIG layout --svg FILE: which rank has what, as a picture. Floor 7. Order: Local. */
 #ifndef TUTTI_CLI_LAYOUT_PICTURE_H
 #define TUTTI_CLI_LAYOUT_PICTURE_H

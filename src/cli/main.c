@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tutti: the table of commands. */
 #include <fcntl.h>
 #include <signal.h>

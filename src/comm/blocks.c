@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* blocks.c: see blocks.h. Naming a buffer is a search in at most SLOTS blocks of one's own; following a name is a load of the
  * owner's table (a line that does not change) and an addition, once the block is mapped. Mapping costs a few system
  * calls, and a page fault per page at first touch.

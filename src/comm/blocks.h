@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* blocks.h: memory of one process that the other processes of its host map and use in place.
  *
  * A block is an anonymous file (memfd) that its owner maps; a peer maps it too when an operation first names it, by

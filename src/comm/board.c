@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* board.c: the flight recorder and the first cause. A row costs about 50 KB; recording an operation is a copy of 160
  * bytes under an uncontended spin lock, twice more a store for its start and end. A pthread mutex would do within a
  * process, but must be made robust between processes; a lock that is held for a copy never needs it. A reader that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* board.h: what every rank is doing, readable by the others: descriptors, the flight recorder, the first cause.
  *
  * One board per world in memory that its ranks share (one process, or the ranks of one host through a shared window).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* chain.c: broadcast along a chain, in segments: while a rank passes segment s on, it receives segment s+1.
  *
  * Cost, K ranks, N bytes in S segments, bandwidth B: (K-2+S) N/(S B) and as many latencies, which tends to N/B for long

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* comm.c: the calls of comm.h. Each fills one slot of the communicator's ring (descriptor, buffers, program), counts what
  * the program sends, and submits it; execute.c and the transports do the rest. A null communicator ends after counting.
  *

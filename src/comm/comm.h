@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* comm.h: ranks that work together. A communicator is a rank's membership in a group: transport x algorithm.
  *
  *   world       comm_world_local (ranks are threads of this process), comm_world_mpi (ranks come from a launcher),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* direct.c: every rank speaks to every other, sums in rank order.
  *
  * In shared memory this is the algorithm of meet_work.c: each rank reads its piece of every peer's buffer and writes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* engine.c: moves the operations of one rank on, all its communicators in turn.
  *
  * A poll walks the open operations of every communicator. Collectives of one communicator run one after the other;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* execute.c: carries one operation through its stages.
  *
  *     QUEUED -> ENTER -> FULL -> SHARED          meets, then runs in shared memory

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fold.c: which fold to run. The loops are in fold_body.h, compiled once per instruction set; the processor is asked
  * through the compiler's own check, which costs a load and a test
  * (every processor with AVX2 has F16C, which not all compilers can ask for). */

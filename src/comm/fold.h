@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fold.h: the one arithmetic loop of the communicator. dst_j[i] = (src_0[i] op src_1[i] op ...) * scale for all j.
  *
  * Sources are taken in the order given; f32, bf16 and f16 are added in fp32, f64 in fp64, integers modulo 2^bits; one

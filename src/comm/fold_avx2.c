@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fold_avx2.c: fold.h for AVX2 with F16C. */
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fold_body.h: the loops of fold.h in the compilers' vector extension: vectors of VBYTES, four in flight.
  * Included once per instruction set, with VBYTES, FOLD_TABLE and FOLD_NAME defined and f16_load/f16_store converting a
  * vector of halves to and from fp32. Groups of 2 and 4 have loops of constant counts; the loop for any

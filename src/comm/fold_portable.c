@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fold_portable.c: fold.h for any processor. */
 #include "layout/dtype.h"
 

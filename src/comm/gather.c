@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gather.c: everything to everybody in log2 K rounds, then each rank does the sum itself.
  *
  * TMP holds blocks; block j of rank r is what rank r+j contributes. A rank that has the first h blocks sends them to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* halving.c: recursive halving, then recursive doubling: all_reduce for any number of ranks.
  *
  * Let M be the largest power of two in K. The first 2(K-M) ranks pair up: the even one gives its vector to the odd one

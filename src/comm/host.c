@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* host.c: which way an operation between processes of one host goes.
  *
  * A rank brings the names of its buffers to the meeting if they lie in blocks and the vector is large. Then every rank

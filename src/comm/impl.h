@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* impl.h: inside the communicator. Who owns what:
  *
  *   world     one per rank: transport, board, settings, the engine that moves operations on

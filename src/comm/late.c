@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* late.c: who is everybody waiting for? Asked now and then by ranks that wait in vain.
  *
  * An operation that has waited longer than the timeout names the ranks that are missing: those that have not come to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* launch.c: did a launcher start this process as one of several? Asked of the environment, so that a plain start costs
  * nothing. The names are those that Open MPI, PMIx, MPICH's hydra (PMI) and srun set for every rank.
  */

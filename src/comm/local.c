@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* local.c: ranks that are threads of one process. They read and write each other's memory.
  *
  * A group has a meeting place (meet.h) and a channel per ordered pair of ranks. A channel is a short ring of posts: the

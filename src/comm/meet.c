@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* meet.c: slots of meet.h. Between two cores an arrival moves one cache line; the whole meeting of K ranks costs each
  * of them K-1 lines, all fetched at once. Counters that everybody adds to were twice as slow, and descriptors compared
  * field by field brought three more lines per peer, so ranks compare 64-bit prints of them; every rank compares for

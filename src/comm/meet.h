@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* meet.h: where the ranks of a group come together before an operation: descriptors side by side, and the work of a
  * shared-memory operation dealt out in chunks. Memory that all ranks of the group see; between processes it holds no
  * pointer that another process follows.

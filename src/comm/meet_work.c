@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* meet_work.c: collectives in common memory, one pass, zero copies ("direct" for ranks that are threads, and for processes
  * whose buffers lie in blocks).
  *

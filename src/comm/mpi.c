@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mpi.c: ranks are processes that a launcher started. The only file that knows MPI.
  *
  * MPI serves three ends: messages for the algorithms (tagged sends and receives that never block), windows of shared

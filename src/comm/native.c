@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* native.c: the transport's own collective (the MPI library's), one step. What it sends is its own affair; the ledger
  * counts it as `direct`, whose bytes are the least possible. Counts beyond 2^31-1 elements are not offered, nor
  * 16-bit floats, which MPI does not know how to add. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* null.c: a rank that only counts. comm.c counts every operation by its program before a transport sees it; here it
  * ends there, so what is predicted is what a real transport will count. */
 #include "base/mem.h"

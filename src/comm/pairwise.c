@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pairwise.c: all-to-all in K-1 rounds, in each of which every rank exchanges with one other (K a power of two: rank
  * xor round) or sends to one and receives from another (rank + round, rank - round).
  *

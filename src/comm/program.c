@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* program.c: building, counting and printing lists of steps. Empty steps are not written, so an algorithm need not
  * care about pieces without elements; both ends of a message know its size and leave it out together. */
 #include "comm/program.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* program.h: what an algorithm is: a list of steps for one rank, over messages. Plain data.
  *
  * An algorithm (ring.c, tree.c, ...) writes the list and does nothing; engine.c executes it over any transport, the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ring.c: pieces travel around a ring; every rank talks to its two neighbours only.
  *
  * reduce_scatter: in step s = 0..K-2 rank r sends the partial sum of piece r-1-s to r+1 and receives that of piece

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* select.c: the algorithms, and which one an operation takes.
  *
  * First choice: the algorithm asked for by name, where it has the operation. Else the rule of the table (table.h) for

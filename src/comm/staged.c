@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* staged.c: the direct algorithm between processes of one host, through a shared window, round by round.
  *
  * A round of an all_reduce over K ranks: (in) each rank copies the K-1 slices that others reduce to its stage; (work) it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* staged.h: collectives of processes that share a window of memory but not their buffers.
  *
  * Layout of the window, after the meeting place: a line of counters per rank; two stages per rank; two results.

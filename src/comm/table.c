@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* table.c: rules of table.h: read, checked, looked up. A table has tens of lines and is asked once per operation, between
  * ranks that then move data over a network or through the kernel: a walk over all lines costs less than either.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* table.h: which algorithm takes which operation, as measured. Text, one rule per line ('#' begins a comment):
  *
  *     op  where  ranks  bytes  algorithm[,algorithm...]

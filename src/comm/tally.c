@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tally.c: what a rank that only counts has been asked for, one row per distinct operation, in order of first appearance:
  * the communicator's plan of a step. A big model asks for 100,000 distinct ones (its experts' gradients), and for each of them
  * once per microbatch; so keys are found by hash, and an operation's program is written the first time only.

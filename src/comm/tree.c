@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tree.c: binomial trees. Rank v (counted from the root) has the parent v without its lowest set bit.
  *
  * reduce: leaves send first; a rank adds its children one after the other and sends to its parent. broadcast: the same

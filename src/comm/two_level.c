@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* two_level.c: inside each host first, then between hosts, for networks that are slower than memory.
  *
  * all_reduce, H hosts of L ranks: the ranks of a host reduce-scatter the vector among themselves; rank l of every host

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* world.c: a rank's membership in the job, and how a failure spreads: the first one is written on the board under its
  * lock, everybody who waits looks at the board, and the recorder is dumped by the rank that failed first.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* added.c: leftmost-longest search for a few hundred words.
  *
  * Tokens are sorted by first byte. A position is looked at only when its byte begins some token, and then the bytes

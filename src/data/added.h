@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* added.h: added tokens, the words that are cut out of the text before anything else looks at it
  * (<|endoftext|>, <|begin_of_text|>, runs of spaces, ...), and found leftmost first, longest first.
  *

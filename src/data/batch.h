@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* batch.h: the sequences of one step, as the model takes them. Includes: base. Order: Local. */
 #ifndef TUTTI_DATA_BATCH_H
 #define TUTTI_DATA_BATCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bpe.c: merging, fast where text is ordinary and never slow where it is not.
  *
  * Words repeat, so a direct-mapped cache of one 64-byte line per word answers most pieces with one hash and one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bpe.h: byte-pair merging of one piece of text.
  *
  * A piece starts as its bytes; of all neighbouring pairs that have a rule, the one of the lowest rank (leftmost on a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bpe_train.c: counting, then merging incrementally.
  *
  * Distinct pieces with their counts are all that is kept of the text. Every pair knows its count and the pieces it was

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bpe_train.h: learns a byte-level BPE vocabulary from text.
  *
  * Counts the pieces of the text, then merges the most frequent neighbouring pair (the smaller ids on a tie), again and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* byte_level.c: the alphabet by arithmetic instead of a table: a byte is printable or it is the k-th of those
  * that are not.
  */

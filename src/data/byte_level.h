@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* byte_level.h: the alphabet of byte-level BPE files, in which every byte is written as one printable character.
  *
  * Bytes that print in Latin-1 (33..126, 161..172, 174..255) stand for themselves; the other 68, in order, are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* charset.c: a reader of classes by descent. What has no meaning that we are sure of is refused, since a class that is read
  * otherwise than the reference reads it gives other ids and no error.
  */

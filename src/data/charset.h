@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* charset.h: the character classes of regular expressions as Oniguruma reads them (its default syntax, UTF-8), made into sets of
  * code points with our own tables (unicode.h). For pattern.c and oniguruma.c. Includes: base, unicode.h. Order: Local.
  */

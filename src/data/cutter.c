@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cutter.c: four nested cuts over one sliding buffer.
  *
  *   document  = sentence (added token  sentence)*  added.h, tokens that are not `normalized`

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cutter.h: text as it streams in → pieces and added tokens, in order.
  *
  * Includes: base, tokenizer_impl.h. Order: Local; a cutter belongs to one thread.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dataset.c: opens sources and cuts samples out of them.
  *
  * Cost of a sample: O(log sources) arithmetic, one permutation (a few rounds of a hash), one read, and the first time one in a

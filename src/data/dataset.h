@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dataset.h: token files → batches. Data order is f(seed, step): nothing is stored, nothing depends on ranks.
  *
  * A source of n tokens holds (n - 1) / seq_len samples; sample i is tokens [i*seq_len, i*seq_len + seq_len], both ends

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* decoder.c: ids → bytes, and ids → text that can be shown at once.
  *
  * A token may end inside a character, so the streaming decoder holds back up to three bytes until the character is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* encoder.c: text → ids. The byte tokenizer widens bytes; BPE cuts (cutter.h) and merges (bpe.h). */
 #include "base/mem.h"
 #include "data/cutter.h"

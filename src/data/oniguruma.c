@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oniguruma.c: expressions rewritten, then compiled and matched by the library.
  *
  * Two things are spelt out before the library sees them: classes (\w, \p{Han}, [[:alpha:]], ...) become ranges of code points, since

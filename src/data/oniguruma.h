@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oniguruma.h: any other regular expression, by the library that the reference uses (Oniguruma, named in oniguruma.c only), with
  * its syntax and options, and with our tables in place of the Unicode version that the library here happens to have.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pattern.c: from the text of an expression to a tree, from the tree to a graph, from the classes to one table of masks.
  *
  * The reader takes what it is sure of. Anything else (look-behind, anchors, lazy repetition, repeated groups, references, options

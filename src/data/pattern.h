@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pattern.h: the regular expressions that tokenizers are published with, matched here: alternatives, groups, classes, greedy
  * and possessive repetition of one character, look-ahead, (?i:...) around ASCII letters.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pattern_find.c: matching by backtracking along the graph. Classes cost one table look-up per character; a fork looks at the first
  * byte before it tries; a repetition at the end of the pattern is taken without ceremony. Work is bounded, as Oniguruma's is.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pattern_impl.h: a pattern as a graph of steps; for pattern.c, which makes it, and pattern_find.c, which walks it. */
 #ifndef TUTTI_DATA_PATTERN_IMPL_H
 #define TUTTI_DATA_PATTERN_IMPL_H

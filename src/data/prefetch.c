@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* prefetch.c: a ring of depth + 1 batches between two threads.
  *
  * The owner holds the slot it was given last; the other `depth` are the thread's to fill. The mutex guards n_filled,

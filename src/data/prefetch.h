@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* prefetch.h: a thread that prepares the next training batches while the current one is trained on. The batches are
  * those of dataset_batch, bit for bit.
  *

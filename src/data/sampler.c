@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sampler.c: the arithmetic of sample order.
  *
  * Why a tree: rounding every source's share on its own can make one source's count fall when k grows, which would hand

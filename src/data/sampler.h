@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sampler.h: which sample comes when, as a pure function. No state, no index files.
  *
  * The k-th sample of training, k = 0, 1, 2, ..., is found in two steps:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source.c: one file open at a time, read through one buffer.
  *
  * A text file is handed out buffer by buffer. A .jsonl file is handed out line by line; a line is the only thing that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source.h: text inputs as one sequence of documents.
  *
  *   a text file      one document

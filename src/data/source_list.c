@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source_list.c: walks folders.
  *
  * Depth first, names in byte order. Links are followed; a folder is entered once, told apart by device and inode,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source_list.h: the files behind inputs; for source.c only. Order: Local. */
 #ifndef TUTTI_DATA_SOURCE_LIST_H
 #define TUTTI_DATA_SOURCE_LIST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* split.c: pieces by one of two matchers.
  *
  * An expression that pattern.h knows, as all common ones are, is matched there: fast, and streaming is exact, because a match that

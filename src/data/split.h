@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* split.h: pre-tokenisation. Cuts text into the pieces inside which BPE merges; no merge crosses a cut.
  *
  * A split is a list of regular expressions (Hugging Face's "Split, Isolated"): each match is a piece, and so is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenfile.c: reads token files. Opening reads head, tail and checksums: 8 bytes for every 16 KiB of tokens.
  *
  * The checksums are not kept: opening compares them as a whole with the tail's checksum of them, and one is read again when its

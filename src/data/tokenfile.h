@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenfile.h: tokens on disk, PREFIX.tok: one file, written front to back, read in places.
  *
  *   offset 0        head, 4096 bytes: magic "tuttitok", version, bytes per token (2 or 4), vocabulary, end-of-text id,

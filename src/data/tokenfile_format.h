@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenfile_format.h: the bytes of a token file's head and tail; for tokenfile.c and tokenfile_write.c only. */
 #ifndef TUTTI_DATA_TOKENFILE_FORMAT_H
 #define TUTTI_DATA_TOKENFILE_FORMAT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenfile_write.c: writes token files front to back in constant memory (but for 8 bytes of checksum per MiB).
  *
  * Whatever is only known at the end stands at the end, so nothing is ever written twice. States:

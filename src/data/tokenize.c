@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenize.c: the loop source → encoder → token file, and the cache of its results.
  *
  * The cache is keyed by content: the checksum of every input's path, size and time of change together with the

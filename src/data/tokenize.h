@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenize.h: text inputs → a token file, once.
  * Includes: base, source.h, tokenizer.h, tokenfile.h. Order: Local.
  */

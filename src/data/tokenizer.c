@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer.c: opening, looking things up, saving.
  *
  * The byte tokenizer is not a special case on disk: it is the tokenizer.json of a BPE without merges whose ids are the

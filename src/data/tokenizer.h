@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer.h: text to token ids and back, without loss and without holding the text in memory.
  *
  * Two kinds. `byte`: ids 0..255 are the bytes, 256 separates documents, vocabulary 257. `bpe`: byte-level BPE read from

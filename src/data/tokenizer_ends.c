@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer_ends.c: which token ends a text, and which begins one.
  *
  * tokenizer.json does not say. In order: tokenizer_config.json's eos_token / bos_token beside it, config.json's

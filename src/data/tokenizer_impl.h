@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer_impl.h: what a tokenizer is made of; for the files of tokenizer.h and the trainer only. */
 #ifndef TUTTI_DATA_TOKENIZER_IMPL_H
 #define TUTTI_DATA_TOKENIZER_IMPL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer_json.c: reads a Hugging Face tokenizer.json.
  *
  * The file describes a pipeline (added tokens, normalizer, pre_tokenizer, model, post_processor, decoder). What

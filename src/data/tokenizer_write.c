@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer_write.c: tokenizer.json as the `tokenizers` library and tutti read it. Merges are written in the older
  * "left right" form, which every version reads.
  */

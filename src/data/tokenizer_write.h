@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer_write.h: the text of a tokenizer.json, for the byte tokenizer and for trained ones.
  * Includes: base. Order: Local.
  */

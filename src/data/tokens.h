@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tokens.h: a growing list of token ids. Zero-initialised is empty. Includes: base. Order: Local. */
 #ifndef TUTTI_DATA_TOKENS_H
 #define TUTTI_DATA_TOKENS_H

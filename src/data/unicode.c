@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unicode.c: the table of runs, asked by binary search for one code point and walked for a set. */
 #include "data/unicode.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unicode.h: sets of code points by name, the same for every machine: letters, numbers, scripts, word characters, as the
  * `tokenizers` library has them (unicode_table.h), not as the Unicode version of some library here.
  *

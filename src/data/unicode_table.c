@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unicode_table.c: made by scripts/make_unicode.py from tokenizers 0.23.3; do not edit. */
 #include "data/unicode_table.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unicode_table.h: what kind of character each code point is, as the `tokenizers` library has it. The table is made by
  * scripts/make_unicode.py, which puts every code point through that library; unicode.h is the way to ask it.
  *

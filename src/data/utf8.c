@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* utf8.c: validation by the ranges of the second byte.
  *
  * Text is mostly ASCII, so a run is walked eight bytes at a time while no byte has its top bit set; the rest is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* utf8.h: finding out where text is valid UTF-8, and where white space is.
  *
  * Valid means RFC 3629: shortest forms only, no surrogates, nothing above U+10FFFF. Includes: libc only.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cpu device: bytes are pages of this process, a stream runs inline on the calling rank, and so everything
  * enqueued is done when the call returns; sync has nothing to wait for and an event only notes the time. Pages
  * come zeroed and are touched first by the thread that fills them (NUMA placement follows use). Big copies are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers, the ledger, and the calls that every device shares.
  *
  * The accounting is here, above the devices, so that the cpu and the null device cannot disagree: both count the

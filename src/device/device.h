@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* device.h: where bytes live and work is enqueued.
  *
  * A device hands out buffers (each says what its bytes are for), copies between them, and runs streams. Work is

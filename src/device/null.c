@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The null device: it counts and does nothing else. A buffer is a number of bytes on the ledger (kept by
  * device.c, as for any device), copies move nothing, and time is a number that the caller advances: an event
  * holds the virtual time of its stream's device, and waiting moves the clock forward to it. What the host reads

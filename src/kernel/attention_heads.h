@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* attention_heads.h: which key head a query head reads, for every kernel family. A call may hold any range of the
  * model's heads: query heads from head_first, key heads from kv_first, `group` query heads per key head (0: what the
  * call's own numbers make). Floors 0-1 and kernel.h only. Order: Local.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the CPU can do, asked once. A level counts only when the operating system saves its registers too: the
  * compiler's probe checks that for AVX and AVX-512; tiles need a request to Linux, which grants them per process
  * (and to threads started later as well as before). Rejected: choosing at build time, because one binary must run

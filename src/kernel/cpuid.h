@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cpuid.h: which instruction sets this CPU offers, in one ordered scale: each level includes those below it.
  *
  * Kernels ask once per call (the probe runs once per process) and take their best path at or under the level.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dropout.h: which elements dropout keeps, for every kernel family.
  *
  * The mask is a function of a counter, so it costs no memory, backward repeats it, and every layout draws the same

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* experts.h: which row a token's copy for an expert gets: PERMUTE's order, written once for all families.
  *
  * Rows of one expert lie together, by choice and then by token, so the order is a function of the picks alone. Two passes

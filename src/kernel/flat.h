@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* flat.h: the constants and orders of summation that every family of flat operations shares.
  *
  * Invariants

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The chain: for each call, the first family whose slot is filled and accepts it. What accepts looks at is shapes,
  * dtypes and attributes, so that a dry table on the null device finds the same slot and counts the same scratch.
  * Cost: at most three tests per call. A library that was not built in is a family with empty slots (the build

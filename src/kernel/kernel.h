@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernel.h: the table of coarse operations. One row per operation (ops.c), one implementation per family.
  *
  * A row says: how many inputs and outputs, their shapes, which inputs are weights, what backward needs, FLOPs,

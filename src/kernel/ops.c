@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of operations: one row each, everything that is not an implementation. The tape reads which tensors
  * backward needs, the planner shapes and costs, the type checker the rules; none of them knows an operation by
  * name. A mask has bit i for in[i] or out[i]. What is saved is the least that lets backward run without repeating

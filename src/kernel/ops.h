@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ops.h: the parts of the operation rows, one file each; only ops.c and its siblings include this.
  *   ops_shape.c  infer_*   shapes and dtypes
  *   ops_cost.c   flops_*, bytes_*

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an operation costs: floating-point operations and bytes moved, for one phase of one call.
  *
  * FLOPs follow the convention of published utilisation figures: a multiply-add is 2, transcendental functions and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mesh types: what each operation makes of the types of its inputs, on one axis of the mesh.
  *
  * A rule is data: lines of {sets of letters, one per input} -> {one letter per output}; the first line that fits

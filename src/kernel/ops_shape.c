@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes and dtypes of the operations: checks the inputs, fills in the outputs (dense, p = NULL). Texts are
  * constant and name the input and the wish; the tape puts the operation's name and the actual shapes around them.
  * Checks that depend on data (ids in range, positions in the table) are the kernels'. */

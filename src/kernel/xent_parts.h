@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* xent_parts.h: cross-entropy over a vocabulary that several ranks share, for every kernel family: where a target stands in a
  * part, and how the parts' statistics become the whole row's. Floors 0-1 and kernel.h only. Order: Local.
  *

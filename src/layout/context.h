@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* context.h: who holds which tokens of a sequence that is shared out over ranks (context parallelism).
  *
  * A sequence is cut into 2 n chunks by region_split, and part r of n holds chunk r (its head), then chunk 2n-1-r (its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Element types: one table of names and sizes, and the half-precision conversions that do not fit in a header.
  *
  * binary16 is converted in integers and one float multiplication, so that it needs no instruction beyond the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dtype.h: element types, and bf16/fp16 conversion. Floor 1; includes base only. Order: Local. */
 #ifndef TUTTI_LAYOUT_DTYPE_H
 #define TUTTI_LAYOUT_DTYPE_H

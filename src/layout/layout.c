@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From letters to boxes. A rank's box starts as the whole tensor; each sharded axis, in order, keeps the piece of its
  * coordinate. That is all of it: replication, strided groups, several axes on one dim and remainders need no case of
  * their own.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout.h: WHERE. On which ranks every number of a tensor lives.
  *
  * A layout is a global shape, the axes of one view of the mesh, and a letter per axis (spmd.h). The box of the global

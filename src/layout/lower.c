@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A small search: at every moment, the cheapest step that brings one axis to its final letter and that the splitting
  * order allows. Cheapest means the order of enum lower_kind: cut locally, reduce into pieces, exchange pieces, reduce
  * whole, and only then gather.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lower.h: recognising a route as a sequence of collectives.
  *
  * From the letters of two layouts alone, without listing a message, lower() finds steps that turn one into the other:

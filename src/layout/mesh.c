@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks as a grid: two mixed-radix number systems over the same integers. All questions are a division and a
  * remainder; nothing is stored per rank, so a mesh of a million ranks costs the same as a mesh of one.
  */

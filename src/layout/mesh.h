@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mesh.h: the ranks as a grid. Pure arithmetic: an axis is (name, size, stride) over rank numbers.
  *
  *   dense view    rank = (((pp * DPR + dp_replicate) * DPS + dp_shard) * CP + cp) * TP + tp

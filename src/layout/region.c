@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Box algebra. Everything is per dim; a box has at most five, so plain loops do.
  *
  * Subtraction cuts dim by dim: what lies before and after b along dim 0 comes off as full-width slabs, then the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* region.h: boxes of a global tensor, and how a box lies in a row-major holder of a larger box.
  *
  * A shard, a message and a piece of a file are all boxes: per dim a half-open range [lo, hi) of global indices.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Routes by intersection.
  *
  * Senders with the same box, term and lane are replicas of each other: one class. A receiver starts with its whole

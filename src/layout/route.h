@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* route.h: how a tensor gets from one layout to another: a list of boxes with a sender and a receiver each.
  *
  * route(from, to) = intersection of boxes + choice of a replica. Gathering parameters, scattering gradients, changing

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes of tensors. Counting elements is the one thing here that can go wrong: it is checked by division-free
  * overflow tests of the compiler, once, and everybody counts through it. */
 #include "layout/shape.h"

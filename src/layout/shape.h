@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shape.h: the sizes of a tensor, row-major, dim 0 outermost. Floor 1; includes base only. Order: Local. */
 #ifndef TUTTI_LAYOUT_SHAPE_H
 #define TUTTI_LAYOUT_SHAPE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names and duals of the mesh types; the rules per operation live beside the operations (kernel/ops.c). */
 #include "layout/spmd.h"
 

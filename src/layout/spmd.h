@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* spmd.h: the type of a tensor on the mesh, one letter per axis, and the rules by which operations combine them.
  *
  *   I   invariant    every rank of the axis holds the same values; the gradient is the same on every rank too

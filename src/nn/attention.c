@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention by heads. q, k and v are separate parameters that lie next to each other, so one matrix product makes
  * all three; each is a range of columns of its result. Rotary turns q and k in place. Over tp the heads are split:
  * column-parallel in, row-parallel out, one reduction (Shoeybi et al., "Megatron-LM", 2019, section 3). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GPT-2 (Radford et al. 2019): learned positions, LayerNorm before each half, GELU (tanh form), biases everywhere,
  * tied embedding, dropout on embeddings, attention weights and both residual branches. Matrices that write to the
  * residual stream start at 0.02/sqrt(2 layers). */

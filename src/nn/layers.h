@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layers.h: what the layers of the families share; private to nn/.
  *
  * Shape letters: T tokens of the microbatch, D hidden, H query heads, G key/value heads, A head size, F ffn width,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Llama 2 and 3 (Touvron et al. 2023; Grattafiori et al. 2024): RMSNorm before each half, rotary positions, grouped
  * query attention, SwiGLU. Initial values: normal, 0.02; matrices that write to the residual stream are scaled by
  * 1/sqrt(2 layers) (Radford et al. 2019). */

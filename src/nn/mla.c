@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Multi-head latent attention (DeepSeek-V2, section 2.1): queries, and keys and values, are made from short vectors per
  * token. Positions turn a part of each query head and one more vector that all key heads share; keys are put together from
  * both parts. Values are as wide as keys here, with zeros behind, so that attention is the same row as everywhere; the

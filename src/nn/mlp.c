@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gated MLP (Shazeer 2020): gate and up lie next to each other, so one product makes both. Over tp columns, then rows:
  * what comes out is a part of a sum. */
 #include "nn/layers.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the families share: checks, rotary angles, counts; and the walk embedding -> layers -> head. Each family
  * fills one row of a table (gpt2.c, llama.c). */
 #include "nn/model.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nn/model.h: models as tables of parameters and tapes of operations. A model knows no transport, no schedule, no
  * optimizer; layers get plain values, not the config.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A mixture of experts in place of the MLP (Shazeer et al. 2017; Jiang et al. 2024, "Mixtral"; DeepSeek-V3, section
  * 2.1.2): the router chooses k experts per token, copies of the token are sorted by expert, each expert multiplies its
  * rows, and a token's results are added up by their gates. Shared experts are a plain MLP beside it.

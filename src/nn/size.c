@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a model's sizes are ones that anything can be made from, before anything is: a table with a row per expert and layer, and
  * counts of elements in 64 bits. One layer of each kind is declared, and multiplied in floating point, which does not overflow. */
 #include "nn/layers.h"

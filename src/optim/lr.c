@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Learning-rate schedules as a pure function of the step. WSD: warm-up, stable, linear decay over the last
  * decay_steps (Hu et al., "MiniCPM", 2024). */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Updates run over the longest stretches of parameters that share a decay setting: one kernel call each, at memory
  * speed. AdamW: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", Algorithm 2; clipping by global norm:
  * Pascanu et al. 2013, with the 1e-6 that the field adds to the norm. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* optim.h: one optimizer step on this rank's shard: norm, clip, update. Reads gradients (fp32, or bf16 widened a stretch at a time), writes master, moments
  * and the compute copy.
  *

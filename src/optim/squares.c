@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each thread adds into 64-bit bins, four banks of them so that neighbours with one exponent do not wait for each other's
  * store; before a bin can overflow (2^16 squares below 2^48) the banks are emptied into words of 32 bits. Rejected: one long
  * fixed-point number (three adds and a carry per element), and pre-rounding in two passes (an all-reduce more). */

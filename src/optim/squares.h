@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* squares.h: a sum of squares of floats without any rounding, so that no partition of the elements over threads or ranks
  * changes it (numerics.exact_order). The square of a float is an integer below 2^48 times a power of 4: squares are added
  * up per power of two of the float, in integers.

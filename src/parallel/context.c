@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Records attention over the ranks of cp. The exchange is one row of the tape, not a row per message: what visits when
  * depends on the number of ranks, and between messages only partial results live. */
 #include "parallel/context.h"

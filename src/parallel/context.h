@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* context.h: context parallelism: one sequence's tokens on several ranks, and attention that sees all of them.
  *
  * Every rank of cp holds the rows that layout/context.h gives it, of every sequence of the microbatch. All operations but

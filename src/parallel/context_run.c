@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention while keys and values travel. One walk over the blocks serves ring and gather, forward and backward; one pair of
  * packings serves every exchange of heads. All copies and sums are kernel calls, so nothing here reads a tensor and the null
  * device counts the same messages and the same scratch.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows for one rank lie together, because experts are shared out in order: what is sent needs no packing, unless it goes to
  * several ranks (etp between 1 and tp), for each of which it is packed once. What arrives lies rank after rank, and each rank's
  * part expert after expert; it lands in scratch and is dealt out by expert, block by block. On the way back the blocks are

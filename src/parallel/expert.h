@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* expert.h: expert parallelism: experts are shared out over ep, and a token's copies travel to where their experts are.
  *
  * par_dispatch takes a buffer of rows sorted by expert (PERMUTE) and how many each expert has; on every rank it gives the

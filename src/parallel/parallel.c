@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of type changes. Only the change of type is recorded; which bytes move follows from the row of the table and
  * the size of the axis. Rejected: a collective written out per layer (what the layer means and what moves would be said
  * twice, and could differ). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* parallel.h: collectives as operations on the tape. A layer says where the type of a tensor changes on an axis; the
  * change tells the collective, its conjugate in backward, and, on an axis of size 1, that the memory is the same.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One function per row and phase, in a table. A result that must be added to a gradient that is there already lands in
  * scratch first. What is begun is finished when the program says so; work that needs nothing of it runs in between.
  * Cost: one collective each, no copies but the slices of SPREAD and COLLECT, and pieces of GATHER and SCATTER once through

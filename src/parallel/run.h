@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run.h: carries out the collective rows of a program: which communicator, which operation, where the result goes.
  * Floors 0-3. Order: Collective over the axis of each call.
  */

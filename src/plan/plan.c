@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One training step on the null device, then reading its books. */
 #include "plan/plan.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.h: what a config will cost, from the program that trains: the engine is built and stepped on the null device,
  * and its ledger, its FLOPs and its schedule are read off. Nothing is estimated twice: predicted bytes are the bytes
  * that training allocates, exactly.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* chart.c: from points to an SVG path. The picture is HEIGHT units high and scales with the page. */
 #include "report/chart.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* history.c: files of JSON lines, read in blocks; every line is parsed by itself and handed to one function a file. */
 #include "report/history.h"
 

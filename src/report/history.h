@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* history.h: what a run wrote about itself, read back: metrics.jsonl as curves, samples.jsonl and starts.jsonl as lists.
  *
  * Invariants

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* page.c: the page from top to bottom, in the order in which one asks: how did it go, what did it write, what did it cost,
  * where did everything lie, what exactly was run. */
 #include "report/page.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* afford.c: all sums are in double: what is held against a limit may be far beyond it. The key to blame is the one that is furthest
  * above what is usual, since any key of a product could be lowered and the odd one is the slip.
  */

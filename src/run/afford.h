@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* afford.h: refusing what this machine's memory cannot hold, before it is asked for.
  *
  * Linux hands out more pages than it has and kills whoever touches the last one. So sizes are held against what there is

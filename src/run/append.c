@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A write may take a part of a record: the rest waits, so that the file has every record whole and once, as soon as it has it. */
 #include "run/append.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums are f64 counts and losses, a few hundred numbers per layer: one all-reduce a step. */
 #include "run/balance.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run/balance.h: how evenly the routers spread tokens over experts: sums of a step over all ranks, reported per layer, and
  * the biases that even the load out without a loss (DeepSeek-V3, section 2.1.2; Wang et al. 2024): after each step the
  * bias of an expert that had more than the mean goes down by a fixed amount, of one that had less, up.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a config to paper that can be carried out: generate or read the schedule, put in its messages, have it proved,
  * deal the layers, record and lower the stages that are here, and assign every buffer. Nothing here allocates on the
  * device or computes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Both configs are compared as printed text, key by key; what the checkpoint's config does not have (it is of an older tutti) counts
  * as the default. The rules are a table of prefixes, of which the longest that fits decides. */
 #include "run/changes.h"

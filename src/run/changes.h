@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* changes.h: what differs between this run's config and that of the checkpoint it goes on from.
  *
  * A run that stops and goes on is promised to be what it would have been without the stop. Keys that only say where and how fast

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one table of configuration keys, and the checks between keys. Adding a key is adding a row and a field. */
 #include "run/config.h"
 

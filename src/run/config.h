@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run/config.h: the configuration as a plain struct, from one table (config.c) that also drives parsing, printing,
  * --help and error places. Lower rooms get values taken from it, never the struct.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is refused here cannot be: numbers that do not multiply to the ranks, an axis with more ranks than there are things to
  * share out, a schedule that has no such shape, an order of sums that ranks cannot keep. Everything else works in any
  * combination (tutti verify).

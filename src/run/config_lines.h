@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* config_lines.h: a printed config (config_print, config.yaml of a checkpoint), read line by line as keys and values. For comparing
  * two of them, which must not depend on whether this program still knows every key: parsing is base/conf.h's.
  * Floor 6. Order: Local.

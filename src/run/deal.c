@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Three steps over prefix sums of the costs.
  *
  *   1. The least bound T under which all layers can be dealt, by halving: whether a bound will do is seen by filling stages

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* deal.h: sharing out layers over the stages of a pipeline, so that the dearest stage is as cheap as can be. On paper.
  *
  * A stage is a stretch of layers. The first stage also pays for the embedding and the last for the head; they have a

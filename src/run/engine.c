@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank's machine: everything is allocated when it is made (what there must be, build.c says), then a step is feeding
  * the batch, running the itinerary and adding up a few numbers over the ranks. */
 #include "run/engine.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* engine.h: one rank's machine room: parameters, tape, programs, slabs and batch buffers on a device, built once;
  * then one call per optimizer step. Training, plans, benchmarks and layout checks all run this.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One step after another. What arrives and leaves goes by ticket: the rank waits where the itinerary says ARRIVE or
  * CLEAR, and once at the end for messages that nobody had taken yet. The thread's name carries step and action: a CHECK
  * that fires, gdb and top all show it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* executor.h: runs an itinerary: loops over this rank's steps and hands each to a program or a communicator. It
  * decides nothing: order, slabs, buffers and microbatches are written there. There is no other training loop: gradient
  * accumulation, evaluation and pipelines all pass here.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* First and last use of each unit per phase, from the slots that instructions name; slots by colouring intervals: units in
  * order of their beginning take the lowest slot that is free, which is optimal for intervals. */
 #include "run/flow.h"

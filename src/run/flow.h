@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* flow.h: when, inside a program, a unit's parameters are needed and its gradients are complete. Derived from the
  * program's instructions, printed by explain, carried out by the executor.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prompt in chunks, then one token at a time. Cost per token: every parameter is read once, plus the cache. */
 #include "run/generate.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* generate.h: text from a model with a key/value cache.
  *
  * The model is recorded twice as a decoding tape: for a chunk of prompt tokens and for one token. Both write keys and

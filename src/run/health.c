@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sum of squares in fp64 says all: it is finite exactly when every element is (the largest square of an fp32 is 1e77). */
 #include "run/health.h"
 

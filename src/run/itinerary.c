@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One walk over the rank's actions with a clock of list positions: take at first use, give back after last use, lowest
  * free index first (optimal for intervals that are met in order of their beginning). Receives are posted one action
  * ahead, so that data travels beside the action before; where the peer sends in another order than this rank needs,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* itinerary.h: a rank's list of actions with every buffer assigned: what the executor carries out, one step after the
  * other, deciding nothing. Made from the schedule before anything runs; it also says how many slabs and buffers there
  * must be, so what is planned is what is allocated.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is there must begin with the very bytes that would be written; its records are then walked from the last one back. */
 #include "run/loads.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* loads.h: expert_load.bin, how many tokens every expert got in every step: too many numbers for a line of text (a model of 60 layers
  * with 256 experts has 15,360 of them per step).
  *

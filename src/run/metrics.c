@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plain appends to one file. On resume it is cut behind the step that the checkpoint holds, from its end: what is kept is not read. */
 #include "run/metrics.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.h: what a run says of itself: metrics.jsonl (one object per step), expert_load.bin, TensorBoard events, the progress line.
  *
  * Invariants

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The mesh from the config's degrees, groups from the mesh. */
 #include "run/ranks.h"
 

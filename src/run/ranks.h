@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ranks.h: this rank's place among all: the mesh, its coordinates, its groups. Made from a world and a config.
  * Floor 6. Order: Collective(world).
  */

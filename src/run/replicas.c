@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A rank's hash of an array is a sum over chunks of 1 MiB, each salted with its place, so that the threads of the team can take
  * chunks in any order. A group finds out whether its ranks agree by one maximum over {h, ~h}: the largest of ~h is ~ of the
  * smallest h. Cost: every byte of the state is read once. Rejected: one hash over gathered values (all of it would travel);

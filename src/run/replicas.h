@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run/replicas.h: whether ranks that must hold the same numbers do. Nothing in a step would notice: a bit that flips in one
  * replica's weight stays there for ever, every other rank goes on without it, and a checkpoint has whichever copy was written.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rank 0's choice travels as a path and three numbers; the others open that path and compare. What they hold open is what they load:
  * nobody looks again. Each rank that looked for itself would be one network file system away from another step, and checkpoints of
  * mixed steps look whole. Cost: a broadcast of some hundred bytes, a manifest read per rank. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* resume.h: which checkpoint a run goes on from, decided once and the same on every rank.
  *
  *   choose    rank 0 looks; every rank opens what it chose and compares step, publication and manifest with rank 0's

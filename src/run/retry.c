@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rank 0's clock decides, and its word is broadcast: only while a save is owed, so that a healthy run pays nothing. */
 #include "run/retry.h"
 

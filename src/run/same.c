@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rank 0's config travels as the text that config.yaml gets; every rank walks both texts key by key. The text is a few KB, once a
  * run. Rejected: a hash of it, which cannot say what differs. */
 #include "run/same.h"

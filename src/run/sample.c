@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sample.c: temperature, top-k, top-p and a draw, without sorting the vocabulary.
  *
  * Weights are exp((logit - largest) / temperature) in double: the largest is exactly 1, nothing overflows, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sample.h: one row of logits to one token.
  *
  * The token is a function of (logits, spec, position) and of nothing else: the random number comes from a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One descriptor per parameter and group, pointing straight into the buffers: nothing is copied before the writer has
  * it. Loading writes the same places and derives the compute copy. */
 #include "run/save.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* save.h: a run's checkpoints: what of the engine is written, and read back. The checkpoint room knows files and boxes;
  * this one knows that a parameter has a master and moments, and which rank writes what.
  *

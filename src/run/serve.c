@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Both roles in one file, because every message here has its two ends side by side. Workers keep no clocks: who may go on is
  * decided by the servers, each from the pushes it has seen, and all of them decide alike since they see the same clocks. A
  * worker that wants to stop says with its push after which step: far enough ahead that nobody can have passed it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* serve.h: the parameter server. Some ranks (workers) compute gradients; the others (servers) own the parameters in shards,
  * with masters and moments, and step them. Workers push gradients and pull parameters.
  *

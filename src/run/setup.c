@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* model.from names a directory in Hugging Face's form: its config.json decides the architecture; what the file leaves
  * open (dropout, sequence length) stays the config's. Keys given beside it are compared, not silently overridden. */
 #include "run/setup.h"

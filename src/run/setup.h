@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* setup.h: what a config's files decide: the architecture from model.from, the vocabulary from the tokenizer.
  * Floor 6. Order: Same(config).
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A watcher thread waits on a signalfd and a pipe that tells it to go. */
 #include "run/signals.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* signals.h: signals that would end the process become a wish that the trainer reads between steps.
  *
  *   SIGINT SIGTERM SIGHUP SIGUSR1 SIGUSR2 SIGXCPU   finish the step, save, stop. What was ignored at the start (nohup) stays

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A parameter's truth is the group "master" of a checkpoint, or "param" in a Hugging Face directory; both are read as
  * fp32 one parameter at a time. */
 #include "run/source.h"

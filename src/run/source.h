@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source.h: starting weights from a Hugging Face directory or a checkpoint, and the model's description in the words
  * of both. The bridge between nn/ (which knows no files) and checkpoint/ (which knows no models).
  * Floor 6. Order: Local.

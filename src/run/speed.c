@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "run/speed.h"
 
 void speed_init(struct speed *s, double ceiling)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* speed.h: how fast a run is, per step and per progress line, as shares of a ceiling that no share can be above.
  *
  * The ceiling is what was measured at the start (tile_rate.h), raised whenever a step itself was faster: a machine that was

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What layers cost is counted in FLOPs; dealing them is arithmetic on whole numbers (run/deal.c). */
 #include "run/stages.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* stages.h: which layers make up each stage of the pipeline, and which pipeline ranks hold a parameter. On paper.
  *
  * Layers are dealt to the stages so that the slowest stage is as fast as can be; the embedding counts with the first

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* starts.h: run.dir/starts.jsonl, a line each time the program starts on a run: when, where, on what, after which step.
  * {"time" UTC, "version", "host", "cpu", "cores", "memory_bytes", "ranks", "threads" of a rank, "kernels", "transport", "step"}
  * Floor 6. Order: Local to the rank that reports.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One window of the file is held; it moves towards the beginning. A line is copied out whole before it is judged. */
 #include "run/tail.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tail.h: cutting a file of lines from its end, however large it is.
  * Floor 6. Order: Local.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tally.h: the few numbers of a step that are sums over everything: trained tokens, loss, gradient norm. Over all ranks,
  * whatever each of them holds.
  *

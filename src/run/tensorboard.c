@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tensorboard.c: two small formats, one inside the other, written by hand.
  *
  * A file is a sequence of TFRecords:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tensorboard.h: scalars in the event files that TensorBoard reads.
  *
  * One writer owns one file, DIR/events.out.tfevents.<seconds>.<host>. Nothing is ever appended to a file of an

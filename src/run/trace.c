@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each rank writes its own lane as text; rank 0 asks for the lengths, then for the texts, and writes the file. A barrier
  * before gives all lanes one moment in common, from which hosts with other clocks are lined up. */
 #include "run/trace.h"

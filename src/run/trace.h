@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trace.h: what a rank did when, for Chrome's tracing page and Perfetto: one lane per rank, a box per action (F, B, W),
  * per wait for a message, per reduction and update. The picture of the schedule (tutti schedule --svg) says when each
  * should come; beside it the trace shows where time really went.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The corridor, walked once per step. Everything a step needs is made before the first; what can fail in the world
  * (files, disk, memory) returns errors, what can go wrong with numbers is reported with step, tensor and remedy. */
 #include "run/trainer.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trainer.h: a run from its config to its last checkpoint.
  *
  *   open     lock the run directory, tokenizer and data, engine, weights (fresh, model.from, or resumed)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of actions, and one action as text. Everything about a kind that is not code stands in one table. Kinds
  * are matched longest name first, so that "2BW0" is not read as B followed by rubbish. */
 #include "schedule/action.h"

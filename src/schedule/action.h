@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* action.h: one thing a rank does next, in eight bytes.
  *
  * An action says what (kind), for which piece of the model (stage, part) and for which microbatch. What it needs

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The proof that a schedule can run.
  *
  * Three passes. (1) Every action by itself: in range, on its rank, with the right peer, not issued twice. (2) Every

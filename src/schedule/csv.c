@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A schedule as a table: a row per rank, a cell per action, empty cells where a rank idles. That is how a spreadsheet
  * and PyTorch's pipelining write them. Only computing actions stand in it; which rank has which stage follows from who
  * runs it, messages from that.

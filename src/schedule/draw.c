@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline in a terminal, and as JSON for other programs (as SVG: svg.c). All read the same arrays that the executor
  * and the simulator read; none of them computes a time. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One forward, one backward: after a warm-up just long enough that the first gradient arrives when it is over, each
  * forward is followed by the backward of the oldest microbatch. The bubble is GPipe's, (p-1)(F+B+W), but rank r holds
  * p-r microbatches instead of all.

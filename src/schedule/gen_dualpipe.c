@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* DualPipe: two pipelines through the same ranks in opposite directions, so that one's forward hides the other's
  * backward and its communication. Every rank works on two phases: phase 0 enters near it, phase 1 comes back from the
  * far side. Eight steps, each a count and a small body; h is the half length of the way, k how far in the rank stands:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluation along a pipeline: every stage where the training schedule has it, microbatches in rounds as wide as the
  * pipeline, so that a rank with several stages fills each before it goes on to the next.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The two schedules that need no thought. Naive sends one microbatch down and back before the next: the pipeline is
  * p ranks of which one works. GPipe sends all down, then all back: bubble (p-1)(F+B+W), but the activations of every
  * microbatch are alive at the turn. With chunks, stages loop over the ranks and are passed breadth first. */

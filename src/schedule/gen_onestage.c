@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The schedules of a rank that has the whole model: gradient accumulation and evaluation.
  *
  * Each microbatch goes forward and at once backward, so one slab of activations serves all of them. Splitting the

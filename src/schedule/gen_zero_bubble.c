@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Zero-bubble schedules: the weight half of backward waits for nobody, so it goes where a rank would idle.
  *
  * zbh1   1f1b, in which rank r puts its weight halves off by r microbatches. The gradient travels up without waiting

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of generators and what each asks of its numbers. A row is data, so that --help, errors and tests walk the
  * same list. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* generate.h: what a generator is. Internal to schedule/; others call schedule_generate.
  *
  * A generator writes compute order only, for numbers that its row in the table (generate.c) declared legal.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Passes: what generators leave out, put in by rule. Each rewrites every rank's list once, from left to right.
  *
  * Communication goes where the data appears and where it is needed. Posting receives early and letting sends fly is

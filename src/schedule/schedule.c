@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The container of a schedule, and the one place that knows what an action needs first.
  *
  * Dependencies are a function of the key (kind, stage, microbatch) and of the placement. The checker and the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* schedule.h: WHEN. Which action each rank issues next, as data.
  *
  * A schedule is a list of actions per rank and a table that says which rank runs which stage. Generators write

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* When each action runs, if F, B, W and messages take what they are said to take.
  *
  * Each rank goes through its list in order; an action starts when the rank is free and what it needs has ended, plus

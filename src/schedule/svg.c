@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline as SVG: a row per rank, a box per action, grey where a rank idles and how much of the time that is, and an
  * axis of time below. Times are those of the simulator (schedule_simulate); nothing here computes one. */
 #include <math.h>

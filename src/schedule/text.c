@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A schedule as text and back. The text is complete: placement, ways and every action, so that a schedule can be
  * kept as a golden file, edited by hand and checked again. Lines in a fixed order; the parser accepts blank lines
  * and comments from # to the end of the line. Limits are checked before anything is allocated. */

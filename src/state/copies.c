@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One group per distinct set of holders, found in the table's order, so that every rank makes its groups in the same
  * order. Neighbours in memory with the same holders travel as one message. */
 #include "state/copies.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copies.h: parameters that live on several ranks of one axis and are used there for different work: a tied embedding on
  * the first and the last stage of a pipeline, every stage of a bidirectional one. Each holder's gradient is its own part
  * of the sum; after the reduction over the data-parallel ranks the holders add theirs up, element by element of what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The binary counter is the one that merges runs in a merge sort: run r meets as many waiting sums as r has trailing one
  * bits. Sums wait in buffers of their own and the last merge ends in the gradient buffer itself, where everything else
  * looks for it. */

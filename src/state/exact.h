@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exact.h: gradients summed in an order that no data-parallel layout changes (numerics.exact_order).
  *
  * The T microbatches of the global batch are numbered as their sequences are. Their gradients are summed along one tree:

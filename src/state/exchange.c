@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers, addresses, parameters and small sums; gradients are state/reduce.c.
  *
  * One operation per parameter and step of the way, because a piece is a box of its parameter: no packing, and the same

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exchange.h: what data-parallel ranks send each other: gradients to where they are stepped, parameters to where they are
  * used. Per unit, enqueued, waited for when needed: the schedule of it is flow (run/flow.h), this only carries it out.
  *

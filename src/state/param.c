@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of parameters and the initial value of every element, a pure function of seed, name and index. */
 #include "state/param.h"
 

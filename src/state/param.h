@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* param.h: the one table of parameters. Models declare rows here; initialisation, placement, gradient norm, clipping,
  * the optimizer, checkpoints and plans all read it.
  *

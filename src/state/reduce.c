@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A unit's gradients on their way, in up to three stages, each enqueued when the one before it is done:
  *
  *   SHARD      over dp_shard: into pieces, or everywhere at once (zero 0 with nothing else to do)

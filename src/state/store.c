@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers of parameters, one allocation per kind. Offsets come from the table and the units; nothing is padded, so that
  * bytes are count times width and fused matrices lie next to each other. */
 #include "state/store.h"

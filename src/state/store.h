@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store.h: the buffers behind the table of parameters, and who holds what of them.
  *
  *   recipe                param  master  grad  moments (AdamW)   bytes per parameter on one rank

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plain loops that compilers vectorise: memory sets their pace. The tree of a few parts is walked per block of elements
  * with a binary counter, in a stack of partial blocks that stays in the first cache. */
 #include "state/sum.h"

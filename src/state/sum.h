@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sum.h: adding up gradients element by element on this rank: what a reduction leaves to do beside messages. Every
  * function is elementwise, so the split over threads and the length of a vector change no bits.
  * Floors 0-1. Order: Local.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* units.h: how the table of parameters is cut: into units that travel together, and each parameter into the pieces that
  * data-parallel ranks own. On paper only.
  *

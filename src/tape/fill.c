@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weight gradients beside messages: in backward, a weight's gradient can be computed any time after its output's gradient is
  * there, so it waits for a collective that would travel alone.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lowering: walk the nodes once forward and once backward, emitting one instruction per kernel call. Backward needs
  * no rules of its own: which inputs and outputs an instruction reads follows from the operation's row, where its
  * gradients go follows from who contributed before.

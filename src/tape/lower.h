@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lower.h: what lower.c and place.c share; private to the room. */
 #ifndef TUTTI_TAPE_LOWER_H
 #define TUTTI_TAPE_LOWER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One recording call per row of the kernel table: what a layer writes. Each fills the attributes of its row and
  * nothing else; shapes and mesh types are checked by tape_record. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages beside the products that make and use them: a run of neighbouring instructions is cut into pieces of rows.
  *
  *     linear 1..R, reduce, norm 1..R, linear 1..R          becomes, in two pieces,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Placement: lifetimes from the instructions, homes from the lifetimes, offsets by greedy packing: the largest place
  * first, each at the lowest offset where no place with a meeting lifetime lies. On transformer steps this comes
  * within a few percent of the lower bound (the largest sum of live bytes). Places of a slab never share bytes, so each comes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tape and a program as text: what `tutti explain CONFIG tape` shows. */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Running: resolve the operands of each instruction and hand it to the kernel table. It decides nothing. */
 #include "tape/program.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* program.h: a tape lowered to instructions, with every byte placed before anything runs.
  *
  * Forward (F), backward for inputs (B) and backward for weights (W) are three lists over the same places. A place is

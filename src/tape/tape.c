@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Recording: append a node, check it, name its outputs. Cost: nothing beside one kernel launch; no data is touched.
  * Rejected: closures per node (hidden state that cannot be printed) and recording again for every microbatch
  * (shapes are static, so one tape serves all). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tape.h: WHAT one (stage, microbatch) computes: a list of coarse operations over tensors on paper.
  *
  * Recording checks shapes (op_row.infer) and mesh types (op_row.rule) and computes nothing. Lowering (program.h)

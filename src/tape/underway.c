@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How long a collective may travel: it is begun in its turn and finished before the first instruction that touches what it
  * reads or writes, or at the end of the phase. Whole places are compared, not bytes: what is cut into pieces (pieces.c) says
  * itself that its pieces do not meet. Cost: O(instructions) per collective. */

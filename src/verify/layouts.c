@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Degrees are walked from the innermost question outwards: how many ranks, how many of them along tp, how the rest is
  * shared between replicas and shards, what the shards share. */
 #include "verify/layouts.h"

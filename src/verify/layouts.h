@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layouts.h: which layouts of a config are tried beside one rank: every product of degrees that the model and the batch
  * allow, up to a number of ranks. On paper only. Floor 6. Order: Local.
  */

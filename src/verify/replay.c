@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A router row is told by its place: the microbatch's first token, its sequence, and where in the sequence a row of this rank of cp
  * and tp stands. To give a token other experts the router's kernel runs for that row once more with biases that leave it no
  * choice, since biases decide who is chosen and do not touch the gates. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replay.h: the choices of routers, written down in one run and repeated in others, so that what is compared are numbers.
  *
  * In bf16 a token whose best experts have nearly equal scores goes elsewhere when sums run in another order; from there on two runs

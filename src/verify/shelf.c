@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Directories below one that nobody else has; one per place. */
 #include "verify/shelf.h"
 

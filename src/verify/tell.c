@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What was found, as a table and as JSON. */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks are threads and write their pieces into the same arrays, each its own elements. */
 #include "verify/trial.h"
 

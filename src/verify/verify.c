@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One run of the oracle, then one run per layout. What costs time is shared: the run that is compared also evaluates, saves, reads what
  * an earlier one saved, and makes its next step. */
 #include "verify/verify.h"

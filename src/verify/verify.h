@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verify.h: every legal layout of a config, trained for a few steps beside one rank, and compared: every parameter's
  * gradient, every updated value, the gradient norm, the loss, the loss of an evaluation on other tokens, and the step after going on from
  * a checkpoint that another layout saved, whose every bit must have arrived.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* check.h: what every test of this room includes: cmocka, and a directory of its own under /tmp. */
 #ifndef TUTTI_TESTS_BASE_CHECK_H
 #define TUTTI_TESTS_BASE_CHECK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Configuration: every refusal with its exact words and line, overrides, and print-parse-print. */
 #include <float.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Errors: texts are cut and marked, prefixes go in front, a bug names thread, place and condition and aborts. */
 #include <errno.h>
 #include <signal.h>

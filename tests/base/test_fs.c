@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files: publishing is all or nothing at every byte, locks exclude, errors name the path and the remedy. */
 #include <signal.h>
 #include <sys/resource.h>

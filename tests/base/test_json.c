@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* JSON: kinds, places in errors, and writing that reads back to the bit. */
 #include <float.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* limits.h on made-up machines: which limit is the tightest, and that figures which cannot be read are none. */
 #include <setjmp.h>
 #include <stdarg.h>

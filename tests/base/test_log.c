@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Logs: LOG picks the level, lines of many threads never mix, a pipe sees no escape sequences. */
 #include <fcntl.h>
 #include <pthread.h>

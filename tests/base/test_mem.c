@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Host memory: alignment, zeroes, overflow, and an arena against a plain array of what it should hold. */
 #include "base/check.h"
 #include "base/mem.h"

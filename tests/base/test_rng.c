@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random numbers: the published known answers, bijections, moments. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Strings: growth, distances, suggestions, UTF-8, numbers for people. */
 #include "base/check.h"
 #include "base/str.h"

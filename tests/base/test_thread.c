@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Teams: every member runs once per job, barriers hold, splits cover, sleepers wake, teams are independent. */
 #include <pthread.h>
 #include <sched.h>

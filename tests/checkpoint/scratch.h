@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* scratch.h: a directory that a test may fill, gone afterwards; and small helpers of this room's tests. */
 #ifndef TUTTI_TESTS_CHECKPOINT_SCRATCH_H
 #define TUTTI_TESTS_CHECKPOINT_SCRATCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* state.h: a made-up training state whose every element is known, cut into boxes at random. */
 #ifndef TUTTI_TESTS_CHECKPOINT_STATE_H
 #define TUTTI_TESTS_CHECKPOINT_STATE_H

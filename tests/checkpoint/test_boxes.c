@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A checkpoint knows no layout: written as any partition of the tensors, it is read as any box. */
 #include "state.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every byte of a checkpoint on its way in: compared when it is first touched, on every path, and a file that fails, shrinks or is
  * replaced is an error with its name. The linker puts this file between the program and pread (--wrap). */
 #include "scratch.h"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # tutti checkpoint from the outside: import, list, inspect, verify, diff, export, and what each says when it must not.
 # usage: test_checkpoint.sh TUTTI SOURCE_DIR
 set -u

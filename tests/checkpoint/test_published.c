@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which checkpoint is the newest, which ones are kept, and that damage anywhere is found and named. */
 #include "state.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writing and reading safetensors files: what is written is read, and nothing broken is believed. */
 #include "scratch.h"
 

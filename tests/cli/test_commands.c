@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The commands as functions: exit status, what stdout and stderr say. Wrong requests get 2 and one line with the
  * place, the reason and the remedy; --json gives one object; --help names every option; text from a model repeats. */
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # tutti explain CONFIG comm: no two groups read alike, every line says its group, every group its axes and members, and all of them
 # together send what the plan says, so none is left out.
 set -u

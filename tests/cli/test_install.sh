@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What is installed works where it lies: the program, a program of one's own through pkg-config, manual pages, completion. The
 # list of keys in docs/ is the program's own.
 tutti=$1 root=$2 library=$3

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What --json prints: one object, the schema first, and no field that docs/json.md does not name in the section of that schema.
 tutti=$1 root=$2
 dir=$(mktemp -d)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pictures of layouts say all there is: every expert is named, every rank is drawn or in a band, once, and what a band calls
  * alike is alike, rank by rank. */
 #include <math.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The pictures of docs/layouts are what the program draws: EXAMPLE-RANKS.svg. Some page shows each. Wrong requests end in 2.
 tutti=$1 root=$2
 dir=$(mktemp -d)

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Links and names in the docs are true: lines of definitions, files that exist, pages that are there.
 root=$2
 dir=$(mktemp -d)

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The program itself: its table of commands, versions, and that results and messages go their own ways.
 set -u
 tutti=$1

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Options that other commands build on: the rules that bench comm prints are a comm.table; verify --axes leaves layouts out;
 # bench train steps through a parameter server.
 set -u

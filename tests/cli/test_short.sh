@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What the machine cannot hold is refused by key, in seconds and before the run's folder is made; limits that turn up later are named
 # with what was wanted; memory.check: false tries all the same. plan predicts what no machine here could hold.
 set -euo pipefail

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* every.h: every operation of a communicator, by every algorithm that has it, against closed forms. Runs on any
  * transport: the same checks for ranks as threads and for processes of a launcher.
  *

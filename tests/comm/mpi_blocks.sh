@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Operations in memory that processes of one host see in each other: every one of them, against closed forms, and by which way it
 # went; a rank that is killed at work there ends the job in seconds.
 set -u

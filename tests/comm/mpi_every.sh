@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Every operation by every algorithm, and messages that cross, between processes: on one host, and pretending to be on several.
 set -u
 # shellcheck source=tests/comm/mpirun.sh

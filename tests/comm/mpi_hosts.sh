@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Two hosts as network namespaces, two ranks on each, MPI between them over TCP: every
 # operation by every algorithm, hosts found for what they are, and training to the bits of ranks as threads. Needs the
 # right to make namespaces; skipped without it.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # More elements than 32 bits count: through the buffers themselves on one host, as messages between two.
 set -u
 # shellcheck source=tests/comm/mpirun.sh

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A /dev/shm that is too small (containers get 64 MiB, sometimes less) is an error that says what was wanted, what is there, and how to
 # make it larger: not SIGBUS, not MPI_ERR_INTERN. Needs a mount namespace of one's own; skipped where the system gives none.
 set -u

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sourced by tests that start ranks through an MPI library: sets tutti, root, library, mpirun, programs, options, and
 # ranks N COMMAND...: runs it under the library's launcher, more ranks than cores if need be, for at most a minute.
 # shellcheck shell=bash disable=SC2034
@@ -5,6 +6,7 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" # what the l
 tutti=$1 root=$2 library=$3 mpirun=$4 programs=$5
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none # Open MPI 5's launcher
 unset "${!SLURM_@}" "${!PMI_@}" "${!PMIX_@}"
 options=() # of the launcher
 failures=0

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Hosts as network namespaces on one bridge: sourced by what runs MPI between hosts of one machine.
 #
 #   hosts_open DIR N      N namespaces, addresses 10.213.77.1 to N; non-zero, and hosts_why says why, where that may not be.

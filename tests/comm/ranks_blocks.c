@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One process of several, whose buffers the others see: ranks_blocks WHAT, under a launcher.
  *
  *     all      every operation with all buffers in blocks, with some ranks' in ordinary memory, in blocks that are freed

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One process of several, of which the last does something wrong: ranks_faults WHAT FOLDER RANKS-PER-HOST, under a
  * launcher.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every algorithm, operation, dtype and reduction, for odd numbers of ranks and elements. Alone: ranks as threads, on
  * one host and pretending to be on several, and programs on paper. Under mpirun: the same checks between processes
  * (argument: ranks that share a host). */

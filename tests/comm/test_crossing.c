@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What pipelines and experts do at once: messages to both neighbours that cross, larger than any buffer, waited for in any
  * order, while all_to_all_v with uneven and empty pieces runs in another group of the same ranks. Nothing may wait for
  * what another rank does later. Alone: ranks as threads; under mpirun: processes (argument: ranks that share a host). */

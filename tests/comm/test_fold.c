@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loops of fold.h: every instruction set gives the bits of a loop over single elements, NaN and infinities
  * included, at every length and misaligned. */
 #include <math.h>

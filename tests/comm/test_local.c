@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks as threads: every operation against its closed form, for sizes from 0 to large, odd counts and in place; groups;
  * counted against predicted bytes; and what happens when ranks disagree, leave or come late. */
 #include <setjmp.h>

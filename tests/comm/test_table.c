@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* table.h: what is read, what is refused and why, which rule stands for an operation, and what select makes of it. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* data_test.h: what the data room's tests share: a scratch directory, files, fixtures. */
 #ifndef TESTS_DATA_TEST_H
 #define TESTS_DATA_TEST_H

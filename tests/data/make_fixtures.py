@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes tests/data/fixtures/*.json with the `tokenizers` library (pip install tokenizers), the reference.
 
     python3 make_fixtures.py TEXT...

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes tests/data/fixtures/splits.json with the `tokenizers` library: hard expressions, hard texts, and where it cuts.
 
     pip install tokenizers; python3 tests/data/make_splits.py

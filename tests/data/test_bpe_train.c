@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trained vocabularies: the reference's merges, the same file every time, and files that work. */
 #include "data_test.h"
 

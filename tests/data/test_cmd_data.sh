@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # `tutti data`: the round trip through its three commands, and what it says to wrong requests.
 set -u
 tutti=$1

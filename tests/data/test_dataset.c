@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sample order, blending, batches, evaluation, the cache, and fetching ahead. */
 #include "data_test.h"
 

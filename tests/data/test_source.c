@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Folders, texts, .jsonl, and everything a disk may hold instead. */
 #include "data_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Regular expressions against the reference's own results (make_splits.py): where hard expressions cut hard texts, and which code
  * points every class has; both by pattern.h, where it knows the expression, and by Oniguruma. And the two against each other, on
  * random text, and on text in parts. */

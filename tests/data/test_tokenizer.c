@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ids against the reference's stored ids; streaming; loss-free decoding; saving. */
 #include "data_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Broken and unsupported tokenizer files: refused, with words that say what and where. */
 #include "data_test.h"
 

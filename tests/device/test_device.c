@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices: bytes move where they should, bad ranges are bugs, and the null device keeps the ledger of the cpu. */
 #include <setjmp.h>
 #include <stdarg.h>

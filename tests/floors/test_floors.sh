@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Enforces floors.txt: who may include whom, where third-party headers and malloc may appear, and that the library
 # holds no mutable globals but those that are listed with a reason. Then it checks itself: a small tree that breaks
 # every rule once must be refused for each of them.

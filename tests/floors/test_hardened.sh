@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The program, as the linker left it: position-independent, full RELRO, no executable stack, stack protector and FORTIFY at work
 # (cmake/harden.cmake). Read from the ELF file, because flags that a build drops on the way leave no other trace.
 set -euo pipefail

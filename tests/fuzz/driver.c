@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* driver.c: a main() for fuzz targets where libFuzzer is not to be had (gcc builds).
  *
  *     fuzz_x [-max_total_time=SECONDS] [-runs=N] [-seed=N] SCRATCH_DIR [SEED_DIR ...]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_conf.c: any bytes as a configuration: no crash, an error says something, and what is accepted survives
  * print and parse. After a NUL byte the rest is taken as a command-line override.
  */

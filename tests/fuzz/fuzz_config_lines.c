@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A printed config of whatever bytes: keys and values stay in their room, and reading ends. */
 #include <stddef.h>
 #include <stdint.h>

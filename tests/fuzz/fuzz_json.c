@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_json.c: any bytes as JSON: no crash, an error says where, and what parses survives write and parse. */
 #include <string.h>
 

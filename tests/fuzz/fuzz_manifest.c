@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_manifest.c: any bytes as a manifest. The checksum would stop nearly all of them, so the input is sealed first
  * (the checksum of whatever it is, put at its end): what is tested are the checks behind it. What parses is printed
  * and parses again to the same text. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_safetensors.c: any bytes as a safetensors file: refused with the file's name, or every tensor lies inside. */
 #include <string.h>
 

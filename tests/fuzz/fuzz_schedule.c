@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A schedule, as text or as a table: whatever is in the file, it is read or refused; what is read can be checked, and what
  * passes the check can be simulated and is read back from its text. */
 #include <stddef.h>

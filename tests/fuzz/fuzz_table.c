@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A table of algorithms: whatever the text, it is read or refused; what is read can be asked. */
 #include <stddef.h>
 #include <stdint.h>

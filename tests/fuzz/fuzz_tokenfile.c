@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_tokenfile.c: any bytes as a token file: refused with words, or readable from end to end without touching a byte
  * outside. The first byte of the input says whether the checksums of head and tail are put right first: without that
  * no mutant would get past them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_tokenizer.c: any bytes as a tokenizer.json: refused with words, or a tokenizer whose ids exist, do not depend on how
  * text is parted, and that writes itself down and reads itself back.
  */

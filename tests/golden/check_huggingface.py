@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares models.py with the transformers library: logits, loss and the gradient of every parameter, in float64.
 
 Used by make_golden.py --huggingface. GPT-2 there keeps q, k, v in one matrix and its linear weights as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* golden.h: reads the golden files (tests/golden/README.md) in tests.
  *
  * A golden file is a safetensors file with F32 and I32 arrays only: 8 bytes of header length (little endian), a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes the golden directories of models with experts: experts/NAME holds a tiny model as the transformers library saves
 it, experts/NAME.grad the gradients of its loss under the same names, experts/NAME.json tokens, targets, logits and loss.
 

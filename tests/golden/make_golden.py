@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes the golden files: tiny models, their gradients and ten optimizer steps, computed in float64.
 
     python3 make_golden.py [--out DIR] [--huggingface]

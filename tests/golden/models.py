@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plain GPT-2 and Llama for the golden files: the formulas, one after another, in the tensors' own dtype.
 
 This is the independent implementation that tutti is compared with, so it shares nothing with tutti: no kernels,

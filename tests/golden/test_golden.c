@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The golden files agree with themselves: the stored loss follows from the stored logits and targets, the first
  * gradient norm from the stored gradients, the first step's sizes from the optimizer's rule. So a test that
  * fails against them points at tutti, not at a damaged file or at this reader. */

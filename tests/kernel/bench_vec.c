@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench_vec.c: the vector kernels at the shapes of one GPT-2 124M microbatch (4 x 1024 tokens, bf16): GB/s for rows
  * that move memory, GFLOP/s of attention beside the rate of its panels. Not a test.
  *   usage: [TUTTI_ISA=...] bench_vec [threads] [which: f flat, r rows, a attention, c cached] */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* harness.h: random calls of kernel rows, for tests of any family.
  *
  *   struct kcase k;

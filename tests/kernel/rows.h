@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rows.h: what the tests of every row of every family share: the families, how near results must be, and the run of a program once
  * per instruction set, so that one machine tests them all. */
 #ifndef TUTTI_TESTS_KERNEL_ROWS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_attention.c: blocked attention against the reference: every build with every panel format this CPU can run
  * (the simulated AMX panels too), head sizes that fit no vector, sequences around block edges, grouped heads, windows,
  * documents, dropout, strided rows; gradients in all ways to accumulate; teams of 1 to 3 to the bit. */

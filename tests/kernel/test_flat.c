@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_flat.c: the flat operations: ref against the formulas in double, and every build against ref to the bit, for
  * odd lengths and teams of 1 to 3. */
 #include <stdarg.h>

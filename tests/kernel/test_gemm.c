@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_gemm.c: the blocked product for every row of the tile table that this CPU can run, against sums in double:
  * random odd shapes (several slices of depth, blocks of columns, chunks of rows), four storage orders, element
  * types, bias, the ways to accumulate, strided C; and the same bits from one to three threads. */

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # `tutti bench gemm`: the promised fields for every layer, pass and type; only JSON on stdout; wrong requests end in 2.
 set -euo pipefail
 tutti=$1

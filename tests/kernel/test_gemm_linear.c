@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_gemm_linear.c: LINEAR of the fast families (tutti's own and, where built in, the library's) against the
  * reference: three directions, f32, bf16 and f16, with and without bias, strided rows, the ways to accumulate,
  * one token to many, none (no tokens, no features: a rank without heads), and the same bits from one to three threads. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_gemm_tile.c: every row of the tile table that this CPU can run: panels hold each element exactly where
  * tile.h says and zeros elsewhere, products match sums in double, nothing outside C is touched. */
 #include <stdarg.h>

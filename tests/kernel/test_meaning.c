@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the reference means, in cases whose answer is known without it: central differences cannot see a mask that
  * is off by one, because backward would follow it. */
 #include "harness.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows on parts of what a model axis splits, put together again, are the whole row: heads of attention (also where a part's
  * query heads begin in the middle of a key head, or a part has none), a table of tokens and cross-entropy by vocabulary, dropout
  * on any choice of rows. Reference and vector families, f32 and bf16. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ceiling of a machine that is fed by hand: what others do on it, and clocks of coarse ticks, move it by a few percent at most. */
 #include <math.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every row of every family held against the reference: forward outputs and all gradients within the stated part of the largest element.
  * What else holds of each is in test_rows_itself.c.
  *

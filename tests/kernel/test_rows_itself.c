@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every row of every family held against itself in other conditions.
  *
  *   acc          absent, in place, in another buffer: the same gradient on top of what was there

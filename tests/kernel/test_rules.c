@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rules of mesh types: every combination has an answer, the answers that matter are spelled out, and every
  * combination that is allowed is true. True means: two ranks that hold their parts of the inputs as the types say,
  * and run the reference on them, hold parts of the outputs as the rule says; and given parts of the outputs'

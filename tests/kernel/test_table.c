@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table itself: shapes that do not fit are refused in words, costs are the closed forms, a call finds the
  * right family, and a dry table counts what a real one needs and touches nothing. */
 #include "harness.h"

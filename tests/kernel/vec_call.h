@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vec_call.h: builds one kernel call with random data behind it, runs it through any family, and compares.
  *
  * Every 2-D tensor gets a row stride wider than its columns and a guard after its last row; the gap and the guard

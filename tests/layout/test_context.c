@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every token is held once, rows map to positions in order, and counted pairs are those that a loop counts. */
 #include "layout/context.h"
 

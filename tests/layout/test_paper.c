@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dtypes, shapes, boxes, meshes and layouts: what can be said without moving anything. */
 #include "layout/dtype.h"
 #include "world.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Routes between random layouts, executed on arrays. */
 #include "world.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* world.h: ranks as plain arrays in memory, so that routes and collectives can be executed and compared element for
  * element. Everything here is the slowest and most obvious way to do it. */
 #ifndef TUTTI_TESTS_LAYOUT_WORLD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Updates against the formulas in double precision, and learning rates against their closed forms. */
 #include "run/toy.h"
 

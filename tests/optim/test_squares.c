@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sum of squares without rounding: right, and the same for every partition and order. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention over context-parallel ranks, as threads, is attention of one rank: every algorithm, any number of ranks and
  * heads, lengths that nothing divides, documents, windows, dropout, f32 and bf16, gradients that are added to others. The
  * null device counts what the ranks send, to the byte. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives of backward travel while weight gradients are computed: in the program, between the beginning of each and the
  * first instruction that needs it, lie the weight products of its layer; and nothing else uses its bytes meanwhile. So do rows that
  * go to experts, beside the shared one. In pieces, forward does too: products lie beside all but the last of each run, and no two pieces meet in a byte. */

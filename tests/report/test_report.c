@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a report reads and draws: damaged files, spikes among many points, hostile text. */
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A run, its samples and starts, and the page made of it: with one rank, with several, damaged, under way; seen in a browser
 # where one is installed.
 tutti=$1 root=$2

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sourced by tests that send signals to a rank of a training run, after tests/comm/mpirun.sh: sets dir, and
 # strike NAME RANKS RANK SIGNAL KEYS...: trains in $dir/NAME, and when some steps are done sends the signal to the process of
 # the rank; what was printed is in $dir/log, the status in $status, seconds from the signal to the end in $took; checks what is

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # -n beside a launcher: the same number is fine, another one is refused, once and by name; so is a batch script that forgot srun.
 . "$2/tests/comm/mpirun.sh"
 dir=$(mktemp -d)

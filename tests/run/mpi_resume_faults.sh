@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A process that does not see the newest checkpoint, as behind a network file system: rank 0 decides, the rank is named, nobody
 # trains, nothing is published; when it sees it, all go on from there (test_resume.c).
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The same layout trains to the same bits whether its ranks are threads or processes of a launcher; a wrong request is
 # refused once, with status 2, before anything starts.
 set -u

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runs.h: runs of the trainer in this process, in a folder of their own, and their files. */
 #ifndef TUTTI_TESTS_RUN_RUNS_H
 #define TUTTI_TESTS_RUN_RUNS_H

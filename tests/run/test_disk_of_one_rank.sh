@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The disk is full for one of several ranks: a limit on the size of a file that only the largest rank's boxes exceed. Nobody
 # publishes a checkpoint, the rank is named, the status is 1, the checkpoint before is whole, and with room the run goes on.
 set -u

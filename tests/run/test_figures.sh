@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Figures on the progress line are means of its interval, and no share is above 100 %: also with more threads and ranks than cores.
 set -u
 tutti=$1

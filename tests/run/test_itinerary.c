@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The paper between schedule and executor: one use of a buffer at a time, messages received in the order they are sent,
  * no circle of waiting, and layers dealt over stages. */
 #include <setjmp.h>

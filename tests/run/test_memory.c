@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Resident memory is what the ledger says: within 10 % of the ledger and the program, and a constant for the files
  * that a run maps, reads and writes. Alone in its process, so that the peak is this run's. */
 #include "run/toy.h"

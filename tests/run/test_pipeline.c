@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pipelines beside one rank: every schedule, with every zero level inside, uneven layers, tied embeddings, dropout,
  * recomputation; ranks are threads. And what a pipeline holds: planned is allocated, and nothing is left waiting. */
 #include "run/toy.h"

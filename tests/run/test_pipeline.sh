@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Pipelines from the command line: a schedule of one's own, layers by hand, the trace of a run, what is refused and how, and
 # which stage is blamed for a NaN. $1: the program.
 set -u

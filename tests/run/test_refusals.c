@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every layout that is refused, before anything starts: the refusal begins with the key to change, gives the reason, and what it
  * advises is accepted. Beside them layouts that look odd and are legal. */
 #include <setjmp.h>

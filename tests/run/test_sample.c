@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sampling against closed forms: supports of top-k and top-p, frequencies by chi-square, and every draw against a
  * plain sort and inverse distribution function written here. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A disk that is full for a while, or for good, and a state that is not worth saving: training goes on and the save is tried again;
  * the last good checkpoint stays the newest whatever happens. write(2) is defined here, in front of the C library's. */
 #include "run/runs.h"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The parameter server through the program: synchronous training ends with the weights of data parallelism, bit for bit where the
 # norm plays no part; a run goes from servers to data parallelism and back; asynchronous training learns, keeps to its bound of
 # staleness, measures it, stops at a signal and resumes; what does not go together is refused.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The watcher of signals, in children of this process that do nothing but wait: which signals are a wish, which end the process,
  * and that it does not depend on what the process's other threads or stderr do. The program under signals is in test_signals.sh. */
 #include "run/toy.h"

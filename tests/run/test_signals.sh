@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The program under every signal that ends processes: the step is finished and saved, in one rank and in several; before the first
 # step nothing half done is left; readers of stderr may go. What a second signal means: test_signals.c.
 set -u

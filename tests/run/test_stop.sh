@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Stopping a run from outside: interrupted, terminated, killed at any moment, without room on the disk, and twice at
 # once. Whatever happens, a restart ends where an undisturbed run ends, bit for bit.
 set -u

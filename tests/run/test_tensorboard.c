@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Event files read back by a decoder of this test's own: framing, both checksums, every field. */
 #include <setjmp.h>
 #include <stdarg.h>

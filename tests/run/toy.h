@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* toy.h: what the tests of the upper rooms share: small models that still have every feature, a batch for them, and
  * an engine on a device. */
 #ifndef TUTTI_TESTS_RUN_TOY_H

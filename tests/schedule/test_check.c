@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Passes, text and the checker: every schedule passes, nearly every damaged one does not, and a second opinion decides
  * which. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tutti schedule: figures, files and refusals, as a person meets them. $1: the program.
 set -eu
 tutti=$1

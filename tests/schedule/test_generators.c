@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Generators against the published figures: bubbles and memory as formulas, small cases as text. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The pictures in the documentation are what the program draws. $1: the program, $2: the source root.
 set -eu
 dir=$(mktemp -d)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Initial values, buffers and their bytes. */
 #include "run/toy.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums over gradients: elementwise, rounded once, in the tree's order, for every number of threads. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What lowering may not change: deferring weight gradients, recomputing, and cutting the loss into chunks leave the
  * gradients as they are; and what it must keep small: bytes from forward to backward, and backward's scratch. */
 #include "run/toy.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Errors of shape and of mesh type are found while recording, on one rank, with the operation, the tensor and the
  * axis in the text; every collective that is left out of a block is found, and every wrong layout of a parameter. */
 #include "run/toy.h"

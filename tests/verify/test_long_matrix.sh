@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Every layout of up to eight ranks against one rank, through the program, with sizes that divide by nothing: 6 heads over tp 4, 257
 # ids over 3, 5 layers over 3 stages, an odd batch, an odd sequence. The table is kept when something differs.
 set -u

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Planned bytes and traffic of every layout are what the ranks then allocate and send. */
 #include "verify/toy_layouts.h"
 

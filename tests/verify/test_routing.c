@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Models with experts in bf16, in every layout of up to two ranks: routers repeat what one rank's chose, and how often they would not
  * have is counted. */
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* More models in every layout of up to four ranks against one rank; and what a run has compared at all. */
 #include "verify/toy_layouts.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* toy_layouts.h: a config of odd sizes for one rank, and its layouts beside one rank; shared by the tests that take a part of the variants
  * each, so that none of them takes long. */
 #ifndef TUTTI_TESTS_VERIFY_TOY_LAYOUTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* No MPI in this build: asking for its world is refused. The build compiles either this file or comm/mpi.c. */
 #include <stddef.h>
 

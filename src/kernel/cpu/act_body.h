@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* act_body.h: ACT over vec.h: gelu (tanh form) and swiglu, forward and backward.
  *
  * Both are x times a logistic function, since (1 + tanh u)/2 = s(2u): one exponential and one division per element,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* add_body.h: ADD and DROPOUT over vec.h.
  *
  * The mask is a function of a counter (dropout.h), so nothing is stored and backward draws it again.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which build of attention and which panels serve a call: panels by dtype as tile.c finds best, the vector work by
  * the widest instructions at or below this CPU's level. Without AVX2 the call falls through to ref. */
 #include "kernel/cpu/attention.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* attention.h: blocked attention with online softmax (Dao et al. 2022, 2023), forward, backward and cached.
  *
  * Scores are computed transposed: a block S^T has keys as rows and queries as lanes, so the softmax's maxima, sums

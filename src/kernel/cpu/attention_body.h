@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* attention_body.h: what forward and backward share: the geometry of a call, masks, products of blocks, dropout,
  * and the way of results back into tensors. See attention.h for the plan.
  *

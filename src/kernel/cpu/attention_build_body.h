@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* attention_build_body.h: the functions of one build of attention, gathered into its table. */
 #ifndef TUTTI_KERNEL_CPU_ATTENTION_BUILD_BODY_H
 #define TUTTI_KERNEL_CPU_ATTENTION_BUILD_BODY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* attention_bwd_body.h: attention backward, P formed again block by block from the saved lse.
  *
  * With delta_i = do_i . o_i:  dS = P (dP - delta) scale. S^T and dP^T are made with queries as lanes; the same rows

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* attention_cached_body.h: a few new tokens against a cache of keys and values, for generation.
  *
  * New keys and values go into the cache first; a unit is one key head, whose columns nobody else touches, so there is

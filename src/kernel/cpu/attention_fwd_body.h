@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* attention_fwd_body.h: attention forward over blocks of queries and keys.
  *
  * Per (sequence, key head) and range of queries, K and V are packed once and serve all query heads of the group.

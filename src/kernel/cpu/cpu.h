@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cpu.h: the kernels of the cpu family, declared once for cpu_family.c. `x_accepts` looks at shapes, dtypes,
  * attributes and cpu_isa() only. Includes kernel.h. Order: Local. */
 #ifndef TUTTI_KERNEL_CPU_CPU_H

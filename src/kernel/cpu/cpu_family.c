@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cpu family: which vectorised kernel serves which row and phase. A slot left out falls through to the next
  * family. */
 #include "kernel/cpu/attention.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* embed_body.h: EMBED and COPY over vec.h: moving rows, with a cast where the types differ.
  *
  * The gradient of an embedding adds dy's rows into rows chosen by token, and tokens repeat. Members take columns,

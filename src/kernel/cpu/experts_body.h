@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* experts_body.h: PERMUTE and UNPERMUTE over vec.h, and the copies around latent attention: rows of thousands of columns
  * picked up by number.
  *

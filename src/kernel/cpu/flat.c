@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* flat_ops_cpu: the flat operations at the widest vectors this CPU has, chosen at each call; a call moves whole
  * arrays, so the choice costs nothing. Without AVX2 the reference does the work. */
 #include "kernel/cpu/vec_family.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The flat operations in AVX2, 8 lanes: one build of flat_body.h. Entered after cpu_isa() said so. */
 #include "kernel/cpu/flat_body.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* flat_body.h: the flat operations over vec.h, included by flat_avx2.c and flat_avx512.c.
  *
  * All are bound by memory: AdamW moves 30 bytes per bf16 parameter (reads master, m, v, grad; writes master, m, v,

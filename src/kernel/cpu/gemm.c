@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gemm.c: blocking, packing and threads around the micro-kernels of tile.h.
  *
  * After Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM TOMS 2008), and BLIS:

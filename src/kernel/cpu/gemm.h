@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gemm.h: one matrix product on a team of threads, C_MN = A_MK B_KN + bias_N + acc_MN, any storage order of A and B,
  * any element types that tile.h packs, f32 sums. LINEAR's three directions are three calls of it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gemm_few.c: products with few rows, as generation makes them token by token.
  *
  * Each weight is used once per row, so the memory that streams them sets the pace (2 bytes for 2 operations in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* grouped.c: GROUPED's three directions: one product of gemm.h per expert, one after the other, each on the whole team.
  *
  * With x_UK sorted by expert, rows_E rows each, and w_(E*N),K:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* linear.c: LINEAR's three directions on gemm.h. With x_TK, w_NK, y_TN:
  *
  *     forward        y_TN  = x w^T + bias       rows T, columns N, depth K; both operands dense in depth

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* norm_body.h: RMSNORM and LAYERNORM over vec.h.
  *
  * Forward and backward-input read a row two or three times, from L1 after the first: 4 bytes per bf16 element from

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* philox_body.h: dropout's mask over vec.h.
  *
  * Philox runs VQL blocks at a time with each 32-bit word in a 64-bit lane, where one instruction gives both halves of

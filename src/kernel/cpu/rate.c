@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rounds until enough of them are undisturbed, then the best; see rate.h. */
 #include "kernel/cpu/rate.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rate.h: how fast a loop could run on a team's cores, from rounds that other programs may have disturbed.
  *
  * A member's round has two times: of the clock, and what its thread was computing. Where all members computed all the time, the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rotary_body.h: ROTARY over vec.h: every head's pairs (i, i + A/2) turned by the position's angle, in place or not.
  *
  * The cosines and sines of a position come from the table and are used by all heads of the token, so the table's

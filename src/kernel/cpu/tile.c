@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile.c: which row of functions serves which CPU and type, and products of whole blocks.
  *
  * The choice is a table read from the top: the first row whose panels suit the source and whose level the CPU has.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile.h: small matrix products on blocks that fit a core's caches, one row of functions per instruction set.
  *
  * A product C_MN (+)= A_MD B_DN ("depth" D is the dimension summed over) runs in two steps: A and B are packed

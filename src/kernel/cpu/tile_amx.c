@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_amx.c: bf16 panels on AMX. The loops are tile_mul_amx.h's, tested everywhere through tile_sim.c; what only
  * an AMX machine can test is this file: the configuration below and six names for six instructions.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_avx2.c: f32 panels on AVX2: tiles of 6 x 16, twelve sums in sixteen registers, two loads of B and six
  * broadcasts for twelve multiply-adds. Packing and finishing are plain C, vectorised by the compiler.
  */

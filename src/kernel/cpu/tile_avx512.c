@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_avx512.c: f32 panels for any source, on AVX-512. bf16 is widened while it is packed (exact) and then costs
  * what f32 costs: the right thing on CPUs without a fast bf16 dot product.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_avx512bf16.c: bf16 panels in pairs for vdpbf16ps: the f32 micro-kernel with twice the depth per unit, and
  * on Zen 5 twice its rate (543 of 545 GFLOP/s per core from L2-resident panels). On Sapphire Rapids the
  * instruction runs at half the rate of an f32 multiply-add, so tile.c does not choose this row there.

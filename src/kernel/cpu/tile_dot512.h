@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_dot512.h: products of few rows straight from memory, for the AVX-512 files (token-by-token generation).
  *
  * With one to eight rows of x the weights are read once and used once or a few times: the memory sets the pace

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_mul512.h: the 14 x 32 micro-kernel of the AVX-512 files. The includer defines tile_mac() and
  * TILE_MAC_OPERATIONS (per 32-bit lane) first: f32 and bf16 differ in that one instruction, because a panel's unit is 32 bits wide in both (one f32, or a pair of bf16).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_mul_amx.h: the 32 x 32 micro-kernel over eight tile registers, written against six names so that one source
  * runs on AMX (tile_amx.c) and on an emulation of its registers (tile_sim.c):
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_pack512.h: AVX-512 packing into panels of 32-bit units (one f32, or a pair of bf16).
  *
  * Two loads cover every source: sixteen units along depth of one lane (depth dense), or one unit of sixteen lanes

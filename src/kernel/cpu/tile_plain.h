@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_plain.h: packing, finishing and the unpacked product in plain C, for the files whose instruction set has no
  * hand-written version (tile_avx2.c, tile_portable.c, tile_sim.c). Each file that includes it gets its own copies,
  * compiled and vectorised with that file's flags.

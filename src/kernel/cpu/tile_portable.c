@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_portable.c: f32 panels in plain C: tiles of 4 x 16 that any compiler vectorises with what it may assume.
  * There so that tile_ops_get() never fails; also the yardstick for the packing of the others.
  */

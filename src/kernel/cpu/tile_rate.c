@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_rate.c: the ceilings. Every member of the team runs the same loop at the same time, because cores share power,
  * and hardware threads share a core; which of the rounds counts is decided in rate.c.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_rate.h: what this machine could do in matrix products, measured now: the ceilings that benchmarks report their
  * results against. Operations per second of a whole team, a multiply-add counted as two; what else runs on the machine
  * does not lower them (rate.h). A tenth of a second on a quiet machine, up to some seconds on a busy one. Members beyond the

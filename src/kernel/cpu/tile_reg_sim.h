@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_reg_sim.h: AMX tile registers in plain C, for tests on machines without them. The arithmetic of TDPBF16PS
  * is the manual's: even and odd elements are summed apart by fused multiply-adds, then added together and to C;
  * subnormal inputs and results count as zero.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_rows.h: the rows of tile.c's table; each is defined in the file of its instruction set. */
 #ifndef TUTTI_KERNEL_CPU_TILE_ROWS_H
 #define TUTTI_KERNEL_CPU_TILE_ROWS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_sim.c: the AMX row on emulated registers and plain packing: slow, runs anywhere, never chosen. It exists so
  * that the blocking, the edges and the panel formats of AMX are tested on every machine.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile_sim_avx512.c: the AMX row on emulated registers with AMX's own AVX-512 packing and block sizes: tests those
  * on machines that have AVX-512 but no tiles. Never chosen.
  */

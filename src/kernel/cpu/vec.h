@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vec.h: the small vocabulary in which the vector kernels are written once.
  *
  * A loop lives in a *_body.h file in terms of these words; *_avx2.c, *_avx512.c and *_avx512bf16.c include the same

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vec_avx2.h: the vector words of vec.h, 8 lanes wide. Included by vec.h only. */
 #ifndef TUTTI_KERNEL_CPU_VEC_AVX2_H
 #define TUTTI_KERNEL_CPU_VEC_AVX2_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vec_avx512.h: the vector words of vec.h, 16 lanes wide. Included by vec.h only. */
 #ifndef TUTTI_KERNEL_CPU_VEC_AVX512_H
 #define TUTTI_KERNEL_CPU_VEC_AVX512_H

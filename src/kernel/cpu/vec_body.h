@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vec_body.h: the table of vector kernels, defined once per build.
  * All bodies are written in the words of vec.h; attention's matrix products come from tile.h and live elsewhere. */
 #ifndef TUTTI_KERNEL_CPU_VEC_BODY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which build of the vector kernels serves this CPU: asked at every call (a table look-up against a call that moves
  * whole tensors), so the table of the family stays constant data. */
 #include "kernel/cpu/vec_family.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vec_family.h: the vector operations' builds per instruction set, and who chooses between them.
  *
  * cpu_family.c holds one function per slot. For the vector operations that function is vec_run: it looks at

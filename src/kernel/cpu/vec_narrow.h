@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vec_narrow.h: rounding to bf16 without instructions made for it, bit for bit bf16_from_f32. Included by vec.h
  * only. */
 #ifndef TUTTI_KERNEL_CPU_VEC_NARROW_H

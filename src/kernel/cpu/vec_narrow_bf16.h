@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vec_narrow_bf16.h: rounding to bf16 with AVX-512-BF16's conversions: to nearest even like bf16_from_f32, but numbers
  * below 2^-126 become zero. Included by vec.h only; the flat operations, which promise ref's bits, do without.
  */

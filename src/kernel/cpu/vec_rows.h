@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vec_rows.h: how the vector kernels walk over a call: rows of views, split over the team, dtype as a constant.
  *
  * Rows are independent in almost every operation here, so splitting them over the team cannot change a bit.

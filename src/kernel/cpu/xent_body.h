@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* xent_body.h: XENT over vec.h.
  *
  * A row of logits (100 KB at 50257 bf16) fits in L2, so the maximum is one cheap pass and the sum of exponentials a

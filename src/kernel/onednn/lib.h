@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lib.h: the few calls of oneDNN that tutti makes, in one spelling for its C interfaces 2.x (a memory descriptor is a
  * struct, an operation has a descriptor of its own) and 3.x (descriptors are handles, operations are created
  * directly). The version is chosen here, once, by the header found at build time.

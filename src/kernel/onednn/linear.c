@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* linear.c: LINEAR's three directions through oneDNN: the fallback where tutti's own kernels do not reach, and the
  * yardstick that `tutti bench gemm` holds them against.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* matmul.c: oneDNN's matmul primitive with plain formats and a scratchpad of ours.
  *
  * A primitive is made, run and dropped within one call: the library keeps compiled kernels in a cache of its own, so

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* matmul.h: one thread's matrix product through oneDNN, C = A B (+ bias) (+ C), any strides.
  * Order: Local; any thread, each with its own struct. */
 #ifndef TUTTI_KERNEL_ONEDNN_MATMUL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention, plainly: o_i = sum_j drop(p_ij) v_j, p = softmax over the visible j of scale q_i.k_j.
  *
  * One row of scores at a time, so memory is S numbers per thread. Backward needs no row of scores: with the saved

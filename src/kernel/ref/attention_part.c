@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of some rows of every sequence against some others, plainly: one row of scores at a time, put together with
  * what earlier calls left. With o_1, lse_1 of some keys and o_2, lse_2 of others,
  *

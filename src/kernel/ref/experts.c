@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens sorted by expert, the experts' products, and back, plainly.
  *
  * PERMUTE counts, sums up and deals: two passes over the picks, rows of one expert by choice and then by token, so the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The flat operations written out plainly: what optimizer updates, gradient norms and casts mean, to the bit.
  *
  * Every product that is added to something is an explicit fused multiply-add, and nothing else may be contracted,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Embedding and linear layers, plainly. y = x w^T + bias with w stored out-features by in-features, as files have
  * it, so the forward product runs along rows of both. Both backward products run along rows too, by adding whole
  * rows into a row of double sums. 2 T N K operations per phase. */

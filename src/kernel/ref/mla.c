@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The column work around latent attention (DeepSeek-V2, section 2.1): keys are put together from a part of their own and
  * a rotated part that all heads share, values are widened with zeros to the width of a key, so that one attention row
  * serves; afterwards the zeros are cut off again. Copies only: at most a few hundredths of the products around them. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* RMSNorm (Zhang and Sennrich 2019) and LayerNorm (Ba, Kiros and Hinton 2016), plainly.
  *
  *   y = (x - m) r w + b    r = 1 / sqrt(mean((x - m)^2) + eps); m is the row's mean, or 0 for RMSNorm, which has no b

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations on single elements (or pairs), plainly: rotary positions, activations, residual add, dropout, copy.
  *
  *   rotary (Su et al. 2021)   (x1, x2) turned by the angle of its position; x2 is half a head after x1

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The reference family: every row, every phase, plain loops. It is the last of every chain, so it accepts every
  * call that infer accepted. */
 #include "kernel/ref/ref.h"

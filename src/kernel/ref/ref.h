@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ref.h: what the reference kernels share: element access by dtype and work split by row.
  *
  * The reference computes in double and rounds once, when it stores: it says what an operation means, and every

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The router and its losses, plainly. Scores of a token in double; choice by repeated search for the largest, k E steps
  * per token. The losses are sums over trained tokens (kernel.h); what a sequence's tokens share, their picks per expert,
  * comes as an input, because it may have been summed over ranks.

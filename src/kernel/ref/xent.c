@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax cross-entropy, plainly: nats = log(sum exp(logits)) - logits[target], tokens with target -1 left out.
  * Per-token losses go to scratch and are added in token order, so the sum does not depend on the team. Backward
  * forms the softmax again from the logits (two passes over a row) instead of keeping it, which would be the
