@@ -395,6 +395,7 @@ static int compare(struct trainer *t, struct err *e)
         log_status_end();
         metrics_differ(t->metrics, t->step, r.tensor, r.element, r.ranks, r.n_ranks, NULL);
     }
+    comm_wait(t->ranks.world, comm_barrier(t->ranks.world, "replicas differ")); /* who leaves first takes the others down: all know it now */
     char saved[80] = "there is no checkpoint";
     if (t->saved >= 0) snprintf(saved, sizeof saved, "the last checkpoint, of step %lld, is from before that", (long long)t->saved);
     return err_set(e, ERR_NUMERIC, "step %lld: ranks that must hold the same numbers do not: %s. Nothing of it was saved; %s. "

@@ -38,8 +38,8 @@ static void print_rest(const struct verify *v, struct str *out)
     if (v->eps > 0) str_printf(out, "optimizer.eps is %.2g in every run, that Adam makes no steps of rounding\n", v->eps);
     str_puts(out, "bits: same as one rank; layouts with one number have the same bits among them\n");
     str_printf(out, "resumed: the step after reading a checkpoint that another layout saved; %d layouts that hold their state in unlike ways\n", resumed);
-    if (plain) str_printf(out, "plain loops (run.kernels ref): one rank %.2g from training's kernels; %d layouts from one rank with them\n",
-                          v->ref_rel_error, plain);
+    if (plain) str_printf(out, "plain loops (run.kernels ref): one rank differs by %.2g from training's kernels; with them too, %d layouts were "
+                          "held against one rank\n", v->ref_rel_error, plain);
     if (routed) str_printf(out, "routers: %" PRId64 " of %" PRId64 " choices would have been others than one rank's%s\n", elsewhere, routed,
                            v->replayed ? ", and were repeated, so that numbers are compared" : "");
 }
