@@ -20,10 +20,11 @@ if [ -e "$run/checkpoints/latest" ]; then
 else
     echo "quickstart: 3. train examples/quickstart.yaml into $run (a few minutes)" >&2
 fi
-build/tutti train examples/quickstart.yaml "$@"
+build/tutti train examples/quickstart.yaml run.sample_every=250 run.sample_prompt="static int " "$@"
 echo "quickstart: 4. let it write" >&2
 build/tutti generate "$run/checkpoints/latest" --prompt "The " --max-tokens 300 --temperature 0.8 --seed 1
 echo
+echo "quickstart: 5. a page about the run: $(build/tutti report "$run")" >&2
 echo "quickstart: done. To write with your own words:" >&2
 echo "    build/tutti generate $run/checkpoints/latest --prompt \"...\"" >&2
 echo "To train on your own text: build/tutti train examples/quickstart.yaml data.train=FOLDER run.dir=runs/mine" >&2
