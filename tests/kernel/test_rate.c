@@ -2,6 +2,7 @@
 /* The ceiling of a machine that is fed by hand: what others do on it, and clocks of coarse ticks, move it by a few percent at most. */
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -93,31 +94,54 @@ static void test_share(void **state)
 /* More threads than cores, and neighbours: the real thing stays near what one thread alone can do, times the cores. */
 static void *load(void *arg)
 {
-    volatile int *stop = arg;
-    for (volatile double x = 1; !*stop;) x = x * 1.0000001;
+    atomic_bool *stop = arg;
+    for (volatile double x = 1; !atomic_load(stop);) x = x * 1.0000001;
     return NULL;
 }
 
+struct rates { /* FLOP/s */
+    double quiet, busy, crowd;
+};
+
+static struct rates measure(struct team *one, struct team *many)
+{
+    enum { N = 6 };
+    const struct tile_ops *o = tile_ops_get(DT_F32);
+    struct rates r = {0};
+    atomic_bool stop = false;
+    pthread_t t[N];
+    for (int i = 0; i < 3; i++) r.quiet = fmax(r.quiet, tile_rate_registers(o, one));
+    for (int i = 0; i < N; i++) assert_int_equal(pthread_create(&t[i], NULL, load, &stop), 0);
+    r.busy = tile_rate_registers(o, one);
+    r.crowd = tile_rate_registers(o, many);
+    atomic_store(&stop, true);
+    for (int i = 0; i < N; i++) pthread_join(t[i], NULL);
+    return r;
+}
+
+static bool near(double rate, double want)
+{
+    return rate > 0.45 * want && rate < 2.2 * want;
+}
+
+/* Cores may share power, caches and hardware with what runs beside: bounds are wide, but a core's share of 1/(N + 1) is far below.
+ * What else runs on the hardware may change between the quiet and the busy measurement: then they are taken again, together. A figure
+ * that holds the busy rounds against the clock alone is too low each time. */
 static void test_busy_machine(void **state)
 {
     (void)state;
-    enum { N = 6 };
-    const struct tile_ops *o = tile_ops_get(DT_F32);
+    enum { TRIES = 4 };
     int cores = thread_n_cores();
     struct team *one = team_new(1), *many = team_new(4 * cores);
-    double quiet = 0;
-    for (int i = 0; i < 3; i++) quiet = fmax(quiet, tile_rate_registers(o, one));
-    volatile int stop = 0;
-    pthread_t t[N];
-    for (int i = 0; i < N; i++) assert_int_equal(pthread_create(&t[i], NULL, load, (void *)&stop), 0);
-    double busy = tile_rate_registers(o, one), crowd = tile_rate_registers(o, many);
-    stop = 1;
-    for (int i = 0; i < N; i++) pthread_join(t[i], NULL);
+    struct rates r = {0};
+    bool right = false;
+    for (int i = 0; !right && i < TRIES; i++) {
+        r = measure(one, many);
+        right = near(r.busy, r.quiet) && near(r.crowd, cores * r.quiet);
+    }
     team_free(one);
     team_free(many);
-    /* Cores may share power, caches and hardware with what runs beside: bounds are wide, but a core's share of 1/(N + 1) is far below. */
-    if (!(busy > 0.45 * quiet && busy < 2.2 * quiet)) fail_msg("busy %.3g, quiet %.3g FLOP/s", busy, quiet);
-    if (!(crowd > 0.45 * cores * quiet && crowd < 2.2 * cores * quiet)) fail_msg("%d threads %.3g, one thread %.3g FLOP/s", 4 * cores, crowd, quiet);
+    if (!right) fail_msg("one thread %.3g, beside others %.3g, %d threads %.3g FLOP/s", r.quiet, r.busy, 4 * cores, r.crowd);
 }
 
 int main(void)
