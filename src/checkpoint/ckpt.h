@@ -61,7 +61,7 @@ struct ckpt_info {
     int64_t step;   /* optimizer steps done */
     int64_t tokens; /* trained so far */
     int64_t seed;
-    const char *extra; /* JSON text of an object: positions, and "model" (hf_model_put in hf.h); NULL: none */
+    const char *extra; /* JSON text of an object: positions, and "model" (hf_config_put in hf.h); NULL: none */
     const struct ckpt_attachment *attachments;
     int n_attachments;
     int keep; /* published checkpoints to keep, this one included; 0: all */

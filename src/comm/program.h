@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* program.h: what an algorithm is: a list of steps for one rank, over messages. Plain data.
  *
- * An algorithm (ring.c, tree.c, ...) writes the list and does nothing; engine.c executes it over any transport, the
+ * An algorithm (ring.c, tree.c, ...) writes the list and does nothing; execute.c carries it out over any transport, the
  * ledger counts its sends, the null transport stops there, and comm_program_print shows it.
  *
  * Invariants

@@ -2,7 +2,7 @@
 /* two_level.c: inside each host first, then between hosts, for networks that are slower than memory.
  *
  * all_reduce, H hosts of L ranks: the ranks of a host reduce-scatter the vector among themselves; rank l of every host
- * then holds piece l and all_reduces it with the other hosts' ranks l (every rank of a host drives the network at
+ * then holds piece l and all-reduces it with the other hosts' ranks l (every rank of a host drives the network at
  * once); the ranks of a host gather the pieces. broadcast: the root sends to one rank of every other host, which passes
  * on to its mates; any number of ranks per host.
  *

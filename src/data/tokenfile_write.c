@@ -3,7 +3,7 @@
  *
  * Whatever is only known at the end stands at the end, so nothing is ever written twice. States:
  *
- *   create → append, end_document ... → publish    final name, whole
+ *   create → append, end of document ... → publish    final name, whole
  *                                     → abandon    nothing left
  *   killed anywhere                                PATH.tmp is left, and overwritten by the next attempt
  */

@@ -14,7 +14,7 @@
  *     x S0, w R        -> S0   the same, with the tokens named as a dim
  *     x R,  w S0       -> S1   a rank has some out-features; dx misses the others' contribution: P, the dual of R
  *     x S1, w S1       -> P    a rank has some in-features: y is a part of the sum; dy comes back whole (R)
- *     x I,  w S0 is refused: dx would be a part of a sum where the type promises the whole; par_copy (I -> R, whose
+ *     x I,  w S0 is refused: dx would be a part of a sum where the type promises the whole; par_enter (I -> R, whose
  *     backward reduces) makes x fit. A bias goes with the out-features; with a partial product it is invariant and
  *     one rank of the axis adds it (op_attrs.bias_off on the others): dy comes back whole, so every rank finds the
  *     whole gradient of the bias, as I promises.
@@ -106,7 +106,7 @@ static const struct type_line linear_lines[] = {
 static const struct type_refusal linear_refusals[] = {
     {{P, ANY, ANY}, X_PARTIAL},
     {{ANY, P, ANY}, "w is partial: reduce it first"},
-    {{I, S0, ANY}, "x is invariant, w is split by out-features: enter the region with par_copy first, whose backward "
+    {{I, S0, ANY}, "x is invariant, w is split by out-features: enter the region with par_enter first, whose backward "
                    "reduces x's gradient"},
     {{I, R, ANY}, "x is invariant, w replicated: w's gradient would be whole on every rank where R promises a part; "
                   "make w invariant"},

@@ -43,7 +43,7 @@ char *region_print(char out[256], const struct region *r);
  *
  *     struct region_run run;
  *     for (bool more = region_run_first(&run, &box, &a, &b); more; more = region_run_next(&run))
- *         memcpy(b_data + run.b, a_data + run.a, run.n);          (times the element's bytes)
+ *         memcpy(there + run.b, here + run.a, run.n);             (times the element's bytes)
  *
  * Runs are as long as both holders allow. For one holder pass it twice. CHECKs that both contain the box. */
 struct region_run {

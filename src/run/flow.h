@@ -11,7 +11,7 @@
  *   REDUCE u      after the last instruction that writes u's gradient: it can be sent
  *
  * Invariants
- *   1. Two units hold one slot at different times only (flow_new colours intervals).
+ *   1. Two units hold one slot at different times only (flow_init colours intervals).
  *   2. Events of one instruction come in the order written above; the order of events is the same on every rank.
  * Floor 6. Order: Same(program).
  */

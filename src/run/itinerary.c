@@ -18,7 +18,7 @@
 #include "base/mem.h"
 
 enum {
-    RING = 60,          /* operations that a communicator takes before one more waits for the oldest (comm/impl.h) */
+    RING = 60,          /* operations under way that the dry run allows: below COMM_RING of comm/impl.h, with room to spare */
     SENDING = 1 << 24,  /* while building: buffers for sending count from here */
 };
 

@@ -17,8 +17,8 @@
  *   1. A buffer or slab has one use at a time; F takes a slab, B (activations; W where one slab is for both) and W
  *      (inputs of weight gradients) give it back.
  *   2. Between two ranks messages are received in the order they are sent.
- *   3. itineraries_check: with sends that wait for their receiver, and COMM_RING operations under way at most, all
- *      ranks come to their end at any speed.
+ *   3. With sends that wait for their receiver, and fewer operations under way than a communicator takes (COMM_RING),
+ *      all ranks come to their end at any speed: itinerary_choose_sends gives a number of sending buffers that does.
  * Floor 6. Order: Same(schedule).
  */
 #ifndef TUTTI_RUN_ITINERARY_H

@@ -13,7 +13,7 @@
  *
  * Invariants
  *   1. Two places of one home whose lifetimes meet do not overlap (program_check proves it).
- *   2. The sizes act_bytes, wgrad_bytes, scratch_bytes are final: running allocates nothing.
+ *   2. The sizes `bytes` of the homes are final: running allocates nothing.
  *   3. Gradients of activations are written (=) by their first contribution and added to (+=) by later ones; an
  *      addition alone hands its gradient on without a copy.
  *   4. Weight gradients are fp32; the first contribution since the caller cleared `written` writes, others add.

@@ -63,7 +63,7 @@ static const struct expectation expected[] = {
     {OP_LINEAR, "S1 S1 I", "P", 0},
     {OP_LINEAR, "S1 S1 R", "must be invariant", 0},
     {OP_LINEAR, "R S0 R", "bias must be split", 0},
-    {OP_LINEAR, "I S0", "par_copy", 0},
+    {OP_LINEAR, "I S0", "par_enter", 0},
     {OP_LINEAR, "P R", "partial", 0},
     {OP_LINEAR, "V I", "must be replicated", 0},
     {OP_LINEAR, "R S1", "split x by columns", 0},
@@ -266,7 +266,7 @@ static void check_true(enum op op, int n_in, const enum spmd *in, const enum spm
  * that vary at equal positions, and a cache that varies, are other sequences; S2 and S3 need more dims than any row's tensors have here. */
 static bool can_act_out(enum op op, int n_in, const enum spmd *in)
 {
-    if (op >= OP_ROUTER) return false; /* experts: tests/kernel/test_moe.c and the layouts of tests/run */
+    if (op >= OP_ROUTER) return false; /* experts: tests/run/test_experts.c and the layouts of tests/run */
     if (op == OP_EMBED && in[1] == SPMD_S0) return false;
     if ((op == OP_XENT || op == OP_XENT_PART) && in[0] == SPMD_S1) return false;
     if ((op == OP_XENT && n_in > 2) || (op == OP_ADD && n_in > 2) || (op == OP_DROPOUT && n_in > 1)) return false;
