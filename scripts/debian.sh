@@ -52,4 +52,4 @@ git -C "$root" ls-files -z --cached --others --exclude-standard | tar -C "$root"
     tar -C "$folder/tutti" -xf -
 chroot "$folder" env -u TMPDIR HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -c "
     command -v git >/dev/null || { apt-get update -q && apt-get install -y -q --no-install-recommends git; } >/dev/null
-    cd /tutti && scripts/deps.sh && $command"
+    cd /tutti && scripts/deps.sh --tests && $command"

@@ -58,7 +58,7 @@ build_sanitized() {
         -DCMAKE_C_FLAGS="$quiet_flags" -DCMAKE_C_FLAGS_SANITIZE="-O1 -g1" -DFUZZ_SECONDS=5
 }
 
-bash "$root/scripts/deps.sh" --quiet
+bash "$root/scripts/deps.sh" --tests --quiet
 "$root/scripts/build.sh"
 if [ "$fast" = 1 ]; then
     suite normal "$root/build" -LE '^(long|fuzz|waits)$'
@@ -76,6 +76,9 @@ else
     suite tsan "$root/build-tsan" -L "$threaded" "${without[@]}"
 fi
 
+if ! bash "$root/scripts/browser.sh" >/dev/null 2>&1; then
+    lines+=("browser    none here: the page of a run was not seen in one")
+fi
 echo
 for line in "${lines[@]}"; do echo "$line"; done
 if [ "$failed" = 1 ]; then

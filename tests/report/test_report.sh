@@ -43,13 +43,15 @@ has '1 lines of the run' "a damaged run" && has 'left out' "a damaged run"
 "$tutti" train "$dir/tiny.yaml" "${tiny[@]}" "run.dir=$dir/never" run.sample_every=3 2>"$dir/err"
 [ $? = 2 ] && grep -q "run.sample_every: .*choose 4" "$dir/err" || fail "a sample between checkpoints: $(cat "$dir/err")"
 
-browser=
-for b in chromium chromium-browser google-chrome; do command -v "$b" >/dev/null && browser=$b && break; done
-if [ -n "$browser" ]; then
+if bash "$root/scripts/browser.sh" >/dev/null 2>&1; then
     "$tutti" report "$dir/many" --html "$dir/page.html" >"$dir/out"
-    timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$dir/browser" --window-size=1200,2400 \
-        --screenshot="$dir/page.png" "file://$dir/page.html" >"$dir/browser.log" 2>&1 || fail "$browser: $(tail -3 "$dir/browser.log")"
-    [ "$(stat -c %s "$dir/page.png" 2>/dev/null || echo 0)" -gt 20000 ] || fail "the browser's picture of the page is empty"
+    echo '<!DOCTYPE html><title>empty</title>' >"$dir/empty.html"
+    for page in page empty; do
+        bash "$root/scripts/browser.sh" "$dir/$page.html" "$dir/$page.png" 2>"$dir/err" || fail "$(cat "$dir/err")"
+    done
+    size() { stat -c %s "$dir/$1.png" 2>/dev/null || echo 0; }
+    [ "$(size page)" -gt $((2 * $(size empty))) ] ||
+        fail "the browser's picture of the page ($(size page) bytes) says no more than that of an empty one ($(size empty))"
 else
     echo "no browser: the page was not looked at"
 fi

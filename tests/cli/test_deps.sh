@@ -1,0 +1,50 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What deps.sh would install, on a machine made of pretence: the quickstart one MPI library, the tests both and a browser; a
+# browser that cannot be had is said and is no error; what is needed and cannot be had is one; nothing is touched when all is there.
+root=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+mkdir "$dir/bin"
+for tool in bash cat cut dirname env grep head mktemp readlink rm; do ln -s "$(command -v $tool)" "$dir/bin/"; done
+pretend() { printf '#!/bin/bash\n%s\n' "$2" >"$dir/bin/$1" && chmod +x "$dir/bin/$1"; }
+pretend id 'echo 0'
+pretend dpkg-query 'grep -qx "${@: -1}" $DIR/installed && echo installed'
+# Installs by writing a list; a package of the file `lacking` is one that no archive has; update is written down too.
+pretend apt-get '
+echo "$*" >>$DIR/asked
+[ "$1" = install ] || exit 0
+shift; names=(); for word in "$@"; do [ "${word#-}" = "$word" ] && names+=("$word"); done
+for name in "${names[@]}"; do grep -qx "$name" $DIR/lacking && { echo "E: Unable to locate package $name"; exit 100; }; done
+printf "%s\n" "${names[@]}" >>$DIR/installed
+[[ " ${names[*]} " = *" firefox-esr "* ]] && { echo "#!/bin/bash" >$DIR/bin/firefox-esr; chmod +x $DIR/bin/firefox-esr; }
+exit 0'
+export DIR=$dir
+: >"$dir/installed" && : >"$dir/lacking" && : >"$dir/asked"
+deps() { PATH=$dir/bin bash "$root/scripts/deps.sh" "$@" >"$dir/out" 2>"$dir/err"; }
+
+deps || fail "a bare machine: $(cat "$dir/err")"
+grep -qx libopenmpi-dev "$dir/installed" || fail "no MPI library"
+for word in mpich libcmocka-dev firefox; do ! grep -q "$word" "$dir/installed" || fail "$word is not for the quickstart"; done
+: >"$dir/asked"
+deps && [ ! -s "$dir/asked" ] || fail "asked apt though all was there: $(cat "$dir/asked" "$dir/err")"
+
+cp "$dir/installed" "$dir/before"
+echo firefox-esr >"$dir/lacking"
+deps --tests --quiet || fail "no browser is an error: $(cat "$dir/err")"
+grep -qx libmpich-dev "$dir/installed" || fail "the tests need both MPI libraries"
+grep -q '^deps: no browser here' "$dir/err" || fail "does not say that there is no browser: $(cat "$dir/err")"
+: >"$dir/lacking" && : >"$dir/asked"
+deps --tests && grep -qx firefox-esr "$dir/installed" || fail "no browser was installed: $(cat "$dir/err")"
+: >"$dir/asked"
+deps --tests && [ ! -s "$dir/asked" ] || fail "asked apt though the browser was there, too: $(cat "$dir/asked")"
+
+cp "$dir/before" "$dir/installed" && echo mpich >"$dir/lacking"
+deps --tests
+[ $? = 1 ] && grep -q 'could not install .*mpich' "$dir/err" && grep -q 'Unable to locate' "$dir/err" ||
+    fail "a package that is not there: $(cat "$dir/err")"
+deps --test
+[ $? = 2 ] && grep -q '^usage' "$dir/err" || fail "an unknown word: $(cat "$dir/err")"
+[ $failures = 0 ]
