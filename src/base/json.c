@@ -2,8 +2,10 @@
 /* json.c: reading with jansson, writing by hand.
  *
  * Reading: the library's values are our values (struct json is its json_t by another name), so a document of
- * 128,000 vocabulary entries is not copied. Strings may hold NUL, keys too (json_keys.h), duplicate keys are
- * refused, and the library stops at a depth of 2,048.
+ * 128,000 vocabulary entries is not copied. Strings may hold NUL, keys too (json_keys.h), and the library stops at a depth of 2,048.
+ *
+ * What others write is read as Python reads it (json_parse_published): of two equal keys the later one counts, and numbers that
+ * the library has no room for are respelt (json_numbers.h).
  *
  * Writing straight onto a str needs no document in memory: one flag says whether a comma is due. Text that is
  * not UTF-8 (half a character from a tokenizer, say) becomes U+FFFD, so that what we write always parses.
@@ -35,6 +37,7 @@
 
 #include "base/fs.h"
 #include "base/json_keys.h"
+#include "base/json_numbers.h"
 #include "base/mem.h"
 
 static const json_t *lib(const struct json *v)
@@ -53,32 +56,63 @@ static bool is(const struct json *v, json_type type)
     return v && json_typeof(lib(v)) == type;
 }
 
+static json_t *load(const char *text, size_t n, size_t flags, json_error_t *bad)
+{
+    struct str spelt = {0};
+    bool other = json_keys_spell(&spelt, text, n);
+    json_t *v = json_loadb(other ? str_text(&spelt) : text, other ? spelt.n : n, flags | JSON_ALLOW_NUL | JSON_DECODE_ANY, bad);
+    str_free(&spelt);
+    return v;
+}
+
+static int refuse(const json_error_t *bad, const char *what, struct err *e)
+{
+    return err_set(e, ERR_CORRUPT, "%s:%d: not valid JSON: %s (column %d)", what, bad->line > 0 ? bad->line : 1, bad->text,
+                   bad->column > 0 ? bad->column : 1);
+}
+
 int json_parse(struct json **root, const char *text, size_t n, const char *what, struct err *e)
 {
     json_error_t bad;
-    struct str spelt = {0};
-    if (json_keys_spell(&spelt, text ? text : "", n)) {
-        text = str_text(&spelt);
-        n = spelt.n;
-    }
-    json_t *v = json_loadb(text ? text : "", n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &bad);
-    str_free(&spelt);
+    json_t *v = load(text ? text : "", n, JSON_REJECT_DUPLICATES, &bad);
     *root = (struct json *)v;
-    if (v) return OK;
-    return err_set(e, ERR_CORRUPT, "%s:%d: not valid JSON: %s (column %d)", what, bad.line > 0 ? bad.line : 1, bad.text,
-                   bad.column > 0 ? bad.column : 1);
+    return v ? OK : refuse(&bad, what, e);
 }
 
-int json_parse_file(struct json **root, const char *path, size_t limit, struct err *e)
+/* Most documents are read at the first try; only where that fails are numbers looked for. */
+int json_parse_published(struct json **root, const char *text, size_t n, const char *what, struct err *e)
+{
+    json_error_t bad;
+    struct str spelt = {0};
+    if (!text) n = 0;
+    if (n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) text += 3, n -= 3;
+    json_t *v = load(text ? text : "", n, 0, &bad);
+    if (!v && n && json_numbers_spell(&spelt, text, n)) v = load(spelt.p, spelt.n, 0, &bad);
+    str_free(&spelt);
+    *root = (struct json *)v;
+    return v ? OK : refuse(&bad, what, e);
+}
+
+static int parse_file(struct json **root, const char *path, size_t limit, bool published, struct err *e)
 {
     *root = NULL;
     char *text;
     size_t n;
     int code = fs_read_all(path, limit, &text, &n, e);
     if (code) return code;
-    code = json_parse(root, text, n, path, e);
+    code = published ? json_parse_published(root, text, n, path, e) : json_parse(root, text, n, path, e);
     xfree(text);
     return code;
+}
+
+int json_parse_file(struct json **root, const char *path, size_t limit, struct err *e)
+{
+    return parse_file(root, path, limit, false, e);
+}
+
+int json_parse_published_file(struct json **root, const char *path, size_t limit, struct err *e)
+{
+    return parse_file(root, path, limit, true, e);
 }
 
 void json_free(struct json *root)
@@ -156,7 +190,8 @@ int64_t json_int(const struct json *v, int64_t otherwise)
 
 double json_real(const struct json *v, double otherwise)
 {
-    return is(v, JSON_INTEGER) || is(v, LIB_REAL) ? json_number_value(lib(v)) : otherwise;
+    double x = is(v, JSON_INTEGER) || is(v, LIB_REAL) ? json_number_value(lib(v)) : otherwise;
+    return x == JSON_NOT_FINITE && is(v, LIB_REAL) ? NAN : x;
 }
 
 bool json_bool(const struct json *v, bool otherwise)
@@ -182,6 +217,9 @@ int json_need_int(const struct json *object, const char *key, int64_t lo, int64_
     const json_t *v;
     int code = need(object, key, "an integer", &v, what, e);
     if (code) return code;
+    if (json_typeof(v) == LIB_REAL)
+        return err_set(e, ERR_CORRUPT, "%s: %s: wanted an integer from %lld to %lld, got %.9g", what, key, (long long)lo,
+                       (long long)hi, json_real(ours(v), 0));
     if (json_typeof(v) != JSON_INTEGER)
         return err_set(e, ERR_CORRUPT, "%s: %s: wanted an integer, got %s", what, key, kinds[json_typeof(v)].name);
     int64_t got = (int64_t)json_integer_value(v);

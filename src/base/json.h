@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* json.h: reading and writing JSON. The library behind it (jansson) is named in json.c only.
- * Documents come from outside: depth and size are limited, duplicate keys are an error, a syntax error is
- * ERR_CORRUPT with "file:line". Strings are UTF-8 and may hold NUL: json_string and json_iter_key_text
+ * Documents come from outside: depth and size are limited, a syntax error is ERR_CORRUPT with "file:line". Strings are UTF-8 and may hold NUL: json_string and json_iter_key_text
  * tell their length.
  * Order: Local.
  */
@@ -18,9 +17,14 @@
 struct json; /* a value inside a document */
 enum json_kind { JSON_NULL, JSON_BOOL, JSON_INT, JSON_REAL, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 
-/* Parse; `what` names the document in errors. The root is freed with json_free; values inside are borrowed. */
+/* Parse what tutti itself writes; a key given twice is an error. `what` names the document in errors. The root is freed with json_free; values inside are borrowed. */
 int json_parse(struct json **root, const char *text, size_t n, const char *what, struct err *e);
 int json_parse_file(struct json **root, const char *path, size_t limit, struct err *e);
+/* The same for what other programs write, as Python's json reads it. A byte order mark is passed over; of equal keys the last one
+ * counts; an integer beyond 64 bits is a JSON_REAL, and so are NaN, Infinity and what is too large for a double: json_real gives
+ * NaN for these three. So a number that nobody asks for is no error, and one that is used fits no range. */
+int json_parse_published(struct json **root, const char *text, size_t n, const char *what, struct err *e);
+int json_parse_published_file(struct json **root, const char *path, size_t limit, struct err *e);
 void json_free(struct json *root);
 
 enum json_kind json_kind(const struct json *v);

@@ -57,14 +57,40 @@ static int may_real(const struct json *config, const char *key, double lo, doubl
     return OK;
 }
 
-static void read_token_ids(struct hf_model *m, const struct json *config)
+static int may_bool(const struct json *config, const char *key, bool *out, const char *what, struct err *e)
 {
-    const struct json *eos = json_get(config, "eos_token_id");
-    m->bos = json_int(json_get(config, "bos_token_id"), -1);
-    if (!eos) return;
-    if (json_kind(eos) == JSON_INT) m->eos[m->n_eos++] = json_int(eos, 0);
-    for (size_t i = 0; json_kind(eos) == JSON_ARRAY && i < json_size(eos) && m->n_eos < HF_EOS; i++)
-        m->eos[m->n_eos++] = json_int(json_at(eos, i), 0);
+    const struct json *v = json_get(config, key);
+    if (!v || json_kind(v) == JSON_NULL) return OK;
+    if (json_kind(v) != JSON_BOOL) return err_set(e, ERR_REQUEST, "%s: %s: wanted true or false", what, key);
+    *out = json_bool(v, false);
+    return OK;
+}
+
+/* An id; negative ones mean none, as null does. */
+static int read_id(const struct json *v, int64_t *id, const char *what, const char *key, struct err *e)
+{
+    if (json_kind(v) == JSON_INT && json_int(v, 0) <= INT32_MAX) {
+        *id = json_int(v, 0) < 0 ? -1 : json_int(v, 0);
+        return OK;
+    }
+    if (json_kind(v) != JSON_INT && json_kind(v) != JSON_REAL)
+        return err_set(e, ERR_REQUEST, "%s: %s: wanted the number of a token", what, key);
+    return err_set(e, ERR_REQUEST, "%s: %s: wanted the number of a token, got %.17g", what, key, json_real(v, 0));
+}
+
+static int read_token_ids(struct hf_model *m, const struct json *config, const char *what, struct err *e)
+{
+    const struct json *bos = json_get(config, "bos_token_id"), *eos = json_get(config, "eos_token_id");
+    bool several = eos && json_kind(eos) == JSON_ARRAY;
+    size_t n = several ? json_size(eos) : eos && json_kind(eos) != JSON_NULL;
+    int rc = bos && json_kind(bos) != JSON_NULL ? read_id(bos, &m->bos, what, "bos_token_id", e) : OK;
+    if (rc == OK && n > HF_EOS)
+        rc = err_set(e, ERR_REQUEST, "%s: eos_token_id: a list of %zu; tutti keeps %d", what, n, HF_EOS);
+    for (size_t i = 0; rc == OK && i < n; i++) {
+        rc = read_id(several ? json_at(eos, i) : eos, &m->eos[m->n_eos], what, "eos_token_id", e);
+        m->n_eos += rc == OK && m->eos[m->n_eos] >= 0;
+    }
+    return rc;
 }
 
 static int parse_gpt2(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
@@ -101,7 +127,9 @@ static int parse_yarn(struct hf_model *m, const struct json *rope, const char *w
     if (rc == OK) rc = may_real(rope, "mscale", 0, 1e6, &m->yarn_mscale, what, e);
     if (rc == OK) rc = may_real(rope, "mscale_all_dim", 0, 1e6, &m->yarn_mscale_all_dim, what, e);
     if (rc == OK) rc = may_size(rope, "original_max_position_embeddings", &m->rope_original_max_pos, what, e);
-    m->yarn_parts = !json_bool(json_get(rope, "truncate"), true);
+    bool truncate = true;
+    if (rc == OK) rc = may_bool(rope, "truncate", &truncate, what, e);
+    m->yarn_parts = !truncate;
     if (rc == OK && (m->rope_factor == 0 || !m->mla.kv_rank))
         rc = err_set(e, ERR_REQUEST, "%s: %s: yarn wants a factor, and is computed for latent attention only", what, key);
     return rc;
@@ -197,13 +225,14 @@ static int parse_router(struct hf_model *m, const struct json *config, const cha
     const char *method = json_string(json_get(config, "topk_method"), NULL, v3 ? "noaux_tc" : "greedy");
     m->moe.sigmoid = !strcmp(score, "sigmoid");
     m->moe.bias = m->moe.group_pairs = !strcmp(method, "noaux_tc");
-    m->moe.norm_topk = json_bool(json_get(config, "norm_topk_prob"), v3);
+    m->moe.norm_topk = v3;
     m->moe.scale = v3 ? 2.5 : 1;
     m->moe.first_dense = v3 ? 3 : 0;
     m->moe.shared = v3 ? 1 : 2;
     m->moe.groups = v3 && !json_get(config, "n_group") ? 8 : 0;
     m->moe.top_groups = v3 && !json_get(config, "topk_group") ? 4 : 0;
-    int rc = need_size(config, "n_routed_experts", &m->moe.experts, what, e);
+    int rc = may_bool(config, "norm_topk_prob", &m->moe.norm_topk, what, e);
+    if (rc == OK) rc = need_size(config, "n_routed_experts", &m->moe.experts, what, e);
     if (rc == OK) rc = need_size(config, "num_experts_per_tok", &m->moe.top_k, what, e);
     if (rc == OK) rc = need_size(config, "moe_intermediate_size", &m->moe.ffn, what, e);
     if (rc == OK) rc = may_count(config, "n_shared_experts", &m->moe.shared, what, e);
@@ -212,7 +241,8 @@ static int parse_router(struct hf_model *m, const struct json *config, const cha
     if (rc == OK && strcmp(method, "greedy")) rc = may_count(config, "n_group", &m->moe.groups, what, e);
     if (rc == OK && strcmp(method, "greedy")) rc = may_count(config, "topk_group", &m->moe.top_groups, what, e);
     if (m->moe.groups <= 1) m->moe.groups = m->moe.top_groups = 0;
-    m->moe.group_pairs = m->moe.groups && json_bool(json_get(config, "tutti_group_pairs"), m->moe.group_pairs);
+    if (rc == OK) rc = may_bool(config, "tutti_group_pairs", &m->moe.group_pairs, what, e);
+    m->moe.group_pairs = m->moe.groups && m->moe.group_pairs;
     if (rc == OK && (m->moe.top_k > m->moe.experts || m->moe.first_dense > m->layers ||
                      (m->moe.groups && m->moe.experts % m->moe.groups)))
         rc = err_set(e, ERR_REQUEST, "%s: n_routed_experts: %lld experts do not fit num_experts_per_tok, n_group or "
@@ -223,13 +253,13 @@ static int parse_router(struct hf_model *m, const struct json *config, const cha
 static int parse_deepseek(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
                       struct err *e)
 {
-    int rc = OK;
     m->mla.q_rank = json_get(config, "q_lora_rank") ? 0 : 1536; /* null: none */
     m->mla.kv_rank = 512;
     m->mla.nope = 128;
     m->mla.rope = 64;
     m->mla.value = 128;
-    m->mla.pairs = m->family == HF_DEEPSEEK_V2 || json_bool(json_get(config, "rope_interleave"), true);
+    m->mla.pairs = true;
+    int rc = m->family == HF_DEEPSEEK_V3 ? may_bool(config, "rope_interleave", &m->mla.pairs, what, e) : OK;
     if (rc == OK) rc = may_count(config, "q_lora_rank", &m->mla.q_rank, what, e);
     if (rc == OK) rc = may_size(config, "kv_lora_rank", &m->mla.kv_rank, what, e);
     if (rc == OK) rc = may_size(config, "qk_nope_head_dim", &m->mla.nope, what, e);
@@ -263,8 +293,8 @@ int hf_config_parse(struct hf_model *m, const struct json *config, const struct 
     if (rc == OK) rc = need_size(config, "vocab_size", &m->vocab, what, e);
     if (rc == OK) rc = parse[family](m, config, ignore, what, e);
     if (rc == OK) rc = may_real(config, "initializer_range", 0, 10, &m->init_std, what, e);
-    m->tie = json_bool(json_get(config, "tie_word_embeddings"), m->tie);
-    read_token_ids(m, config);
+    if (rc == OK) rc = may_bool(config, "tie_word_embeddings", &m->tie, what, e);
+    if (rc == OK) rc = read_token_ids(m, config, what, e);
     /* Sizes whose products are element counts: bounded so that no shape overflows. */
     int64_t q, unused;
     if (rc == OK && (__builtin_mul_overflow(m->heads, m->head_dim, &q) || q > SIZE_LIMIT || m->layers > 100000 ||
@@ -279,7 +309,7 @@ int hf_config_read(struct hf_model *m, const char *dir, const struct hf_ignore *
 {
     char *path = fs_join(dir, "config.json");
     struct json *config = NULL;
-    int rc = json_parse_file(&config, path, CONFIG_LIMIT, e);
+    int rc = json_parse_published_file(&config, path, CONFIG_LIMIT, e);
     if (rc == OK) rc = hf_config_parse(m, config, ignore, path, e);
     json_free(config);
     xfree(path);
@@ -290,7 +320,7 @@ bool hf_is_model_dir(const char *path)
 {
     char *config = fs_join(path, "config.json");
     struct json *root = NULL;
-    bool is = fs_exists(config) && json_parse_file(&root, config, CONFIG_LIMIT, NULL) == OK &&
+    bool is = fs_exists(config) && json_parse_published_file(&root, config, CONFIG_LIMIT, NULL) == OK &&
               json_get(root, "model_type") != NULL;
     json_free(root);
     xfree(config);

@@ -255,7 +255,7 @@ static int check_index(const struct safetensors *s, const struct json *map, cons
 static int open_index(struct safetensors *s, const char *path, struct err *e)
 {
     struct json *index = NULL;
-    int rc = json_parse_file(&index, path, SAFETENSORS_HEADER_LIMIT, e);
+    int rc = json_parse_published_file(&index, path, SAFETENSORS_HEADER_LIMIT, e);
     const struct json *map = rc < 0 ? NULL : json_get(index, "weight_map");
     if (rc == OK && (!map || json_kind(map) != JSON_OBJECT))
         rc = err_set(e, ERR_CORRUPT, "%s: no object weight_map", path);

@@ -150,7 +150,7 @@ static bool begins_with_record(const struct source *s)
     struct json *record = NULL;
     struct err e;
     size_t n = newline ? (size_t)(newline - s->buf) : s->n;
-    bool good = !json_parse(&record, s->buf, n, "", &e) && json_string(json_get(record, "text"), NULL, NULL);
+    bool good = !json_parse_published(&record, s->buf, n, "", &e) && json_string(json_get(record, "text"), NULL, NULL);
     json_free(record);
     return good;
 }
@@ -225,7 +225,7 @@ static int next_record(struct source *s, struct err *e)
         snprintf(where, sizeof where, "%.500s:%lld", file_now(s)->path, (long long)s->line);
         json_free(s->record);
         s->record = NULL;
-        int code = json_parse(&s->record, line, n, where, e);
+        int code = json_parse_published(&s->record, line, n, where, e);
         if (code) return code;
         s->text = json_string(json_get(s->record, "text"), &s->text_n, NULL);
         if (!s->text) return err_set(e, ERR_CORRUPT, "%s: wanted an object with a string member \"text\"", where);

@@ -28,17 +28,25 @@ static int32_t named(const struct tokenizer *t, const struct json *v)
     return text ? tokenizer_find(t, text, n) : -1;
 }
 
+static int end_of(const struct tokenizer *t, const struct json *root, const char *key, const char *path, int32_t *id, struct err *e)
+{
+    const struct json *v = json_get(root, key);
+    if (*id >= 0) return OK;
+    if (v && json_kind(v) == JSON_REAL)
+        return err_set(e, ERR_REQUEST, "%s: %s: wanted a token, got %.17g", path, key, json_real(v, 0));
+    *id = named(t, v);
+    return OK;
+}
+
 static int ask_file(struct tokenizer *t, const char *dir, const char *name, const char *eos_key, const char *bos_key,
                     int32_t *eos, int32_t *bos, struct err *e)
 {
     char *path = fs_join(dir, name);
     struct json *root = NULL;
-    int code = fs_exists(path) ? json_parse_file(&root, path, CONFIG_MAX, e) : OK;
-    if (!code && root) {
-        if (*eos < 0) *eos = named(t, json_get(root, eos_key));
-        if (*bos < 0) *bos = named(t, json_get(root, bos_key));
-        json_free(root);
-    }
+    int code = fs_exists(path) ? json_parse_published_file(&root, path, CONFIG_MAX, e) : OK;
+    if (!code && root) code = end_of(t, root, eos_key, path, eos, e);
+    if (!code && root) code = end_of(t, root, bos_key, path, bos, e);
+    json_free(root);
     xfree(path);
     return code;
 }
@@ -71,7 +79,7 @@ int tokenizer_find_ends(struct tokenizer *t, const char *dir, struct err *e)
 int tokenizer_take_ends(struct tokenizer *t, const char *config, size_t n, const char *what, struct err *e)
 {
     struct json *root;
-    int code = json_parse(&root, config, n, what, e);
+    int code = json_parse_published(&root, config, n, what, e);
     if (code) return code;
     int32_t eos = named(t, json_get(root, "eos_token")), bos = named(t, json_get(root, "bos_token"));
     if (eos >= 0) t->eos = eos;

@@ -410,7 +410,7 @@ static int read_document(struct reader *r)
 int tokenizer_read_json(struct tokenizer *t, const char *what, struct err *e)
 {
     struct json *root;
-    int code = json_parse(&root, t->json, t->json_n, what, e);
+    int code = json_parse_published(&root, t->json, t->json_n, what, e);
     if (code) return code;
     struct reader r = {.t = t, .what = what, .e = e, .root = root};
     t->eos = t->bos = -1;

@@ -37,6 +37,62 @@ static void reads_every_kind(void **state)
     json_free(NULL);
 }
 
+/* As Python's json reads it: what is not used is no error, what is used fits no range. */
+static void published_documents_are_read_as_they_are(void **state)
+{
+    (void)state;
+    static const char text[] = "\xEF\xBB\xBF{\"model_max_length\": 1000000000000000019884624838656,\n\"id\": 18446744073709551615, \"least\": -9223372036854775808,"
+                               "\"most\":9223372036854775807,\"less\":-9223372036854775809,\"nan\":NaN,\"inf\": [Infinity,-Infinity,1e400,-1e999],"
+                               "\"text\": \"NaN, \\\" 99999999999999999999\", \"99999999999999999999\": 1.5, \"twice\": 1, \"twice\": 2}";
+    struct json *root;
+    struct err e = {0};
+    assert_int_equal(json_parse(&root, text + 3, strlen(text + 3), "t.json", &e), ERR_CORRUPT);
+    if (json_parse_published(&root, text, strlen(text), "t.json", &e)) fail_msg("%s", e.text);
+    assert_int_equal(json_kind(json_get(root, "model_max_length")), JSON_REAL);
+    assert_true(json_real(json_get(root, "model_max_length"), 0) == 1e30);
+    assert_int_equal(json_int(json_get(root, "id"), -7), -7); /* never another integer */
+    assert_true(json_real(json_get(root, "id"), 0) == 18446744073709551616.0);
+    assert_true(json_int(json_get(root, "least"), 0) == INT64_MIN && json_int(json_get(root, "most"), 0) == INT64_MAX);
+    assert_int_equal(json_kind(json_get(root, "less")), JSON_REAL);
+    assert_true(isnan(json_real(json_get(root, "nan"), 0)));
+    for (size_t i = 0; i < 4; i++) assert_true(isnan(json_real(json_at(json_get(root, "inf"), i), 0)));
+    assert_string_equal(json_string(json_get(root, "text"), NULL, ""), "NaN, \" 99999999999999999999");
+    assert_true(json_real(json_get(root, "99999999999999999999"), 0) == 1.5);
+    assert_int_equal(json_int(json_get(root, "twice"), 0), 2);
+    int64_t v;
+    assert_int_equal(json_need_int(root, "id", 0, 100, &v, "t.json", &e), ERR_CORRUPT);
+    assert_contains(e.text, "t.json: id: wanted an integer from 0 to 100, got 1.84467441e+19");
+    assert_int_equal(json_need_int(root, "nan", 0, 100, &v, "t.json", &e), ERR_CORRUPT);
+    assert_contains(e.text, "t.json: nan: wanted an integer from 0 to 100, got nan");
+    json_free(root);
+}
+
+static void published_documents_are_still_json(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"{\"a\": nan}", "{\"a\": +99999999999999999999}", "{\"a\": 099999999999999999999}", "[99999999999999999999.]",
+                                      "[NaNs]", "[--Infinity]", "[Infinity", "[1e400e]", "", "\xEF\xBB\xBF", "\xEF\xBB\xBF\xEF\xBB\xBF{}", "[\"\\ud800\"]", "[\"\xff\"]"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct json *root;
+        struct err e = {0};
+        if (json_parse_published(&root, bad[i], strlen(bad[i]), "t.json", &e) != ERR_CORRUPT) fail_msg("%s was read", bad[i]);
+        assert_null(root);
+        assert_contains(e.text, "t.json:1: not valid JSON");
+    }
+    struct json *root;
+    struct err e = {0};
+    struct str deep = {0};
+    for (int i = 0; i < 100000; i++) str_putc(&deep, '[');
+    assert_int_equal(json_parse_published(&root, deep.p, deep.n, "t.json", &e), ERR_CORRUPT);
+    str_clear(&deep);
+    for (int i = 0; i < 1000; i++) str_putc(&deep, '9'); /* no double either */
+    assert_int_equal(json_parse_published(&root, deep.p, deep.n, "t.json", &e), OK);
+    assert_true(isnan(json_real(root, 0)));
+    json_free(root);
+    str_free(&deep);
+    assert_int_equal(json_parse_published(&root, NULL, 0, "t.json", &e), ERR_CORRUPT);
+}
+
 static void errors_say_where(void **state)
 {
     (void)state;
@@ -185,6 +241,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keys_with_nul), cmocka_unit_test(reads_every_kind),          cmocka_unit_test(errors_say_where),
+        cmocka_unit_test(published_documents_are_read_as_they_are), cmocka_unit_test(published_documents_are_still_json),
         cmocka_unit_test(required_members_are_checked), cmocka_unit_test(writes_commas_and_escapes),
         cmocka_unit_test(reals_read_back_to_the_bit),
     };

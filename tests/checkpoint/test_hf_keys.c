@@ -13,7 +13,7 @@ static int parse(const char *text, const char *ignore, struct hf_model *m, struc
     struct json *v;
     struct err e = {0};
     struct hf_ignore list = {.keys = &ignore, .n = 1};
-    assert_ok(json_parse(&v, text, strlen(text), "config.json", &e));
+    assert_ok(json_parse_published(&v, text, strlen(text), "config.json", &e));
     int rc = hf_config_parse(m, v, ignore ? &list : NULL, "config.json", out);
     json_free(v);
     return rc;
@@ -112,6 +112,46 @@ static void others_are_refused_by_name(void **state)
     }
 }
 
+/* Published files hold numbers of any size where nothing reads them; one that is read has to fit, and says so by name. */
+static void numbers_count_where_they_are_used(void **state)
+{
+    (void)state;
+    static const char *const unused[] = {"\"model_max_length\":1000000000000000019884624838656", "\"pad_token_id\":NaN", "\"temperature\":Infinity",
+                                         "\"torch_dtype\":-Infinity", "\"top_k\":18446744073709551615", "\"bos_token_id\":-1", "\"eos_token_id\":[-1,3]",
+                                         "\"auto_map\":{\"a\":NaN,\"a\":1}"};
+    static const struct {
+        const char *member, *says;
+    } used[] = {
+        {"\"num_key_value_heads\":1000000000000000019884624838656", "num_key_value_heads: wanted an integer from 1 to"},
+        {"\"head_dim\":NaN", "head_dim: wanted an integer from 1 to 2147483648, got nan"},
+        {"\"rope_theta\":Infinity", "rope_theta: wanted a number from 1 to 1e+12"},
+        {"\"rms_norm_eps\":NaN", "rms_norm_eps: wanted a number"},
+        {"\"eos_token_id\":1000000000000000019884624838656", "eos_token_id: wanted the number of a token, got 1e+30"},
+        {"\"eos_token_id\":[1,2.5]", "eos_token_id: wanted the number of a token, got 2.5"},
+        {"\"eos_token_id\":\"</s>\"", "eos_token_id: wanted the number of a token"},
+        {"\"eos_token_id\":[1,2,3,4,5,6,7,1,2]", "eos_token_id: a list of 9; tutti keeps 8"},
+        {"\"bos_token_id\":4294967296", "bos_token_id: wanted the number of a token, got 4294967296"},
+        {"\"tie_word_embeddings\":1", "tie_word_embeddings: wanted true or false"},
+        {"\"partial_rotary_factor\":NaN", "partial_rotary_factor is nan"},
+    };
+    struct hf_model m;
+    struct err e = {0};
+    for (size_t i = 0; i < sizeof unused / sizeof *unused; i++) {
+        char *text = with(LLAMA, unused[i]);
+        if (parse(text, NULL, &m, &e)) fail_msg("%s: %s", unused[i], e.text);
+        xfree(text);
+    }
+    for (size_t i = 0; i < sizeof used / sizeof *used; i++) {
+        char *text = with(LLAMA, used[i].member);
+        if (parse(text, NULL, &m, &e) >= 0 || !strstr(e.text, used[i].says)) fail_msg("%s: %s", used[i].member, e.text);
+        xfree(text);
+    }
+    char *text = with(LLAMA, "\"eos_token_id\":[-1,3,5],\"bos_token_id\":-1");
+    assert_ok(parse(text, NULL, &m, &e));
+    assert_true(m.bos == -1 && m.n_eos == 2 && m.eos[0] == 3 && m.eos[1] == 5);
+    xfree(text);
+}
+
 static void null_is_absent(void **state)
 {
     (void)state;
@@ -153,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_files_are_accepted),
         cmocka_unit_test(others_are_refused_by_name),
+        cmocka_unit_test(numbers_count_where_they_are_used),
         cmocka_unit_test(null_is_absent),
         cmocka_unit_test(what_is_left_out),
     };

@@ -43,6 +43,24 @@ static void copy(const struct json *v, const char *key, struct json_out *o, bool
     }
 }
 
+/* As a document of others: what the strict reader takes, this one takes too, and what it gives is never a number without bounds. */
+static void read_published(const char *text, size_t n, bool strict)
+{
+    struct json *root;
+    struct err e = {0};
+    if (json_parse_published(&root, text, n, "fuzz.json", &e)) {
+        CHECK(!strict, "refused as published only: %s", e.text);
+        CHECK(strstr(e.text, "fuzz.json:"), "an error without its place: %s", e.text);
+        return;
+    }
+    struct str out = {0};
+    struct json_out o = {.s = &out};
+    bool nul = false;
+    copy(root, NULL, &o, &nul);
+    str_free(&out);
+    json_free(root);
+}
+
 /* Parses and writes again; false after an error, and where a key holds NUL. */
 static bool read_and_write(const char *text, size_t n, bool pretty, struct str *out)
 {
@@ -66,6 +84,10 @@ static bool read_and_write(const char *text, size_t n, bool pretty, struct str *
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct str once = {0}, twice = {0};
+    struct json *root;
+    bool strict = json_parse(&root, (const char *)data, n, "fuzz.json", NULL) == OK;
+    json_free(root);
+    read_published((const char *)data, n, strict);
     if (read_and_write((const char *)data, n, true, &once)) {
         CHECK(read_and_write(once.p, once.n, true, &twice), "what was written does not parse:\n%s", str_text(&once));
         CHECK(!strcmp(once.p, twice.p), "wrote\n%s\nand then\n%s", once.p, twice.p);
