@@ -214,6 +214,7 @@ void fs_list_free(char **names, int n)
 
 int fs_lock_take(struct fs_lock *l, const char *path, struct err *e)
 {
+    l->busy = false;
     l->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (l->fd < 0) return write_failed(e, errno, path, "the lock file cannot be opened");
     int code = OK;
@@ -223,7 +224,8 @@ int fs_lock_take(struct fs_lock *l, const char *path, struct err *e)
         ssize_t n = pread(l->fd, text, sizeof text - 1, 0);
         text[n > 0 ? n : 0] = 0;
         text[strcspn(text, "\n")] = 0;
-        if (why != EWOULDBLOCK) code = write_failed(e, why, path, "cannot be locked");
+        l->busy = why == EWOULDBLOCK;
+        if (!l->busy) code = write_failed(e, why, path, "cannot be locked");
         else
             code = err_set(e, ERR_REQUEST, "%s: in use by process %s; wait for it, stop it, or choose another run.dir",
                            path, *text ? text : "(unknown)");

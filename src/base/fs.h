@@ -57,6 +57,7 @@ char *fs_join(const char *dir, const char *name);
  * lets go. The file itself stays. Fails with ERR_REQUEST naming the holder's pid. */
 struct fs_lock {
     int fd;
+    bool busy; /* taking failed because another holds it, and for no other reason */
 };
 int fs_lock_take(struct fs_lock *l, const char *path, struct err *e);
 void fs_lock_release(struct fs_lock *l);

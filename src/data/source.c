@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/magic.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/source_list.h"
@@ -28,6 +29,7 @@ struct source {
     struct source_list list;
     int64_t next_file; /* the open one is next_file - 1 */
     int64_t bytes_done, n_skipped, n_unreadable;
+    char skipped[240]; /* the first file passed over, and why */
     uint64_t key;
 
     int fd; /* -1: no file is open */
@@ -129,6 +131,7 @@ static int fill(struct source *s, struct err *e)
 /* NULL for text, else what is wrong with it. */
 static const char *why_binary(const unsigned char *p, size_t n)
 {
+    if (magic_in_letters(p, n)) return "is no text";
     if (memchr(p, 0, n)) return "holds NUL bytes";
     size_t odd = 0;
     for (size_t at = 0; at < n;) {
@@ -155,6 +158,29 @@ static bool begins_with_record(const struct source *s)
     return good;
 }
 
+/* A file that is no text: an error where a person named it, else it is passed over. why: what was seen in its bytes. */
+static int no_text(struct source *s, const struct source_file *f, const char *why, struct err *e)
+{
+    const struct magic *m = magic_of(s->buf, s->n);
+    if (f->named && m)
+        return err_set(e, ERR_REQUEST, "%s: is %s, which is not read%s", f->path, m->name, m->remedy ? m->remedy : "; only text can be tokenized");
+    if (f->named) return err_set(e, ERR_REQUEST, "%s: %s, so it is no text; only text can be tokenized", f->path, why);
+    close_file(s);
+    if (!*s->skipped) snprintf(s->skipped, sizeof s->skipped, "%.120s %s%s", f->path, m ? "is " : "", m ? m->name : why);
+    s->n_skipped++;
+    return 0;
+}
+
+/* A named file that reads as text but was meant as records, or as something else: it is taken as it stands, and that is said. */
+static void say_as_text(const struct source_file *f)
+{
+    static const char *const kinds[] = {".json", ".csv", ".tsv", ".yaml", ".yml", ".html", ".xml"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (str_ends(f->path, kinds[i]))
+            log_warn("data: %s is read as plain text, one document with all its marks; for a document per line make it a .jsonl of "
+                     "{\"text\": ...}", f->path);
+}
+
 /* Opens the next file and fills the buffer. 1: open; 0: to be passed over; < 0: an error. */
 static int open_file(struct source *s, struct err *e)
 {
@@ -169,6 +195,7 @@ static int open_file(struct source *s, struct err *e)
     if (s->fd < 0) {
         if (s->n_unreadable++ == 0)
             log_warn("data: %s cannot be read (%s); passed over, and others like it", f->path, strerror(errno));
+        if (!*s->skipped) snprintf(s->skipped, sizeof s->skipped, "%.120s cannot be read", f->path);
         s->n_skipped++;
         return 0;
     }
@@ -180,11 +207,9 @@ static int open_file(struct source *s, struct err *e)
         log_info("data: %s: its lines have no member \"text\"; read as plain text", f->path);
         s->jsonl = false;
     }
-    if (!why) return 1;
-    if (f->named) return err_set(e, ERR_REQUEST, "%s: %s, so it is no text; only text can be tokenized", f->path, why);
-    close_file(s);
-    s->n_skipped++;
-    return 0;
+    if (why) return no_text(s, f, why, e);
+    if (f->named) say_as_text(f);
+    return 1;
 }
 
 /* The next line into buf[at .. at + *n), its newline not counted; 0: no more. */
@@ -211,6 +236,17 @@ static bool blank(const char *p, size_t n)
     return n == 0;
 }
 
+static int no_record(const struct json *v, const char *where, struct err *e)
+{
+    struct str names = {0};
+    for (void *it = json_kind(v) == JSON_OBJECT ? json_iter(v) : NULL; it && names.n < 200; it = json_iter_next(v, it))
+        str_printf(&names, "%s%.60s", names.n ? ", " : "", json_iter_key(it));
+    int code = err_set(e, ERR_CORRUPT, "%s: wanted an object with a string member \"text\"%s%s", where,
+                       names.n ? "; this one has " : "", str_text(&names));
+    str_free(&names);
+    return code;
+}
+
 /* The next line with text becomes the document. 1, 0 at the end of the file, < 0. */
 static int next_record(struct source *s, struct err *e)
 {
@@ -228,7 +264,7 @@ static int next_record(struct source *s, struct err *e)
         int code = json_parse_published(&s->record, line, n, where, e);
         if (code) return code;
         s->text = json_string(json_get(s->record, "text"), &s->text_n, NULL);
-        if (!s->text) return err_set(e, ERR_CORRUPT, "%s: wanted an object with a string member \"text\"", where);
+        if (!s->text) return no_record(s->record, where, e);
         if (s->text_n) return 1;
     }
 }
@@ -295,4 +331,9 @@ int64_t source_n_files(const struct source *s)
 int64_t source_n_skipped(const struct source *s)
 {
     return s->n_skipped;
+}
+
+const char *source_skipped(const struct source *s)
+{
+    return s->skipped;
 }

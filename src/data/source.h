@@ -8,8 +8,8 @@
  *                    files that cannot be read, with one warning. A .jsonl file in it whose first line is no record
  *                    with a `text` (a log, say) is plain text.
  *
- * A file is binary when its first 64 KiB hold a NUL, or when more than a tenth of them are control characters or
- * bad UTF-8. An input named by the user that is missing, empty, binary or unreadable is an error.
+ * A file is binary when its first 64 KiB hold a NUL, when more than a tenth of them are control characters or
+ * bad UTF-8, or when it begins like one of the formats made of letters that are no text (base/magic.h). An input named by the user that is missing, empty, binary or unreadable is an error.
  *
  * Invariants: 1. the order is a function of the names; 2. memory is one buffer, and for .jsonl one line.
  * Includes: base. Order: Local.
@@ -38,5 +38,6 @@ int64_t source_bytes(const struct source *s); /* of all files */
 int64_t source_bytes_done(const struct source *s);
 int64_t source_n_files(const struct source *s);
 int64_t source_n_skipped(const struct source *s); /* binary or unreadable, so far */
+const char *source_skipped(const struct source *s); /* the first of them, and why: "a.gz is compressed by gzip"; "": none */
 
 #endif

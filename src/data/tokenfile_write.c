@@ -52,10 +52,17 @@ static void writer_free(struct tokenfile_writer *w)
 
 int tokenfile_create(struct tokenfile_writer **out, const char *path, const struct tokenfile_head *head, struct err *e)
 {
+    bool busy;
+    return tokenfile_try(out, &busy, path, head, e);
+}
+
+int tokenfile_try(struct tokenfile_writer **out, bool *busy, const char *path, const struct tokenfile_head *head, struct err *e)
+{
     *out = NULL;
     struct tokenfile_writer *w = xcalloc(1, sizeof *w);
     char *lock_path = with_suffix(path, ".lock");
     int code = fs_lock_take(&w->lock, lock_path, e);
+    *busy = w->lock.busy;
     if (code) {
         xfree(lock_path);
         xfree(w);

@@ -95,9 +95,10 @@ static int tokenize_source(const struct tokenizer *t, struct source *s, struct t
 }
 
 static int tokenize_to(const struct tokenizer *t, struct source *s, const char *first_input, const char *out_path,
-                       const atomic_int *give_up, struct tokenize_result *r, struct err *e)
+                       const atomic_int *give_up, bool *busy, struct tokenize_result *r, struct err *e)
 {
     *r = (struct tokenize_result){0};
+    *busy = false;
     if (tokenizer_eos(t) < 0)
         return err_set(
             e, ERR_REQUEST,
@@ -110,12 +111,12 @@ static int tokenize_to(const struct tokenizer *t, struct source *s, const char *
         .key = cache_key(t, s),
     };
     struct tokenfile_writer *w;
-    int code = tokenfile_create(&w, out_path, &head, e);
+    int code = tokenfile_try(&w, busy, out_path, &head, e);
     if (code) return code;
     code = tokenize_source(t, s, w, give_up, r, e);
     if (!code && r->documents == 0)
-        code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files, %lld of them binary or unreadable)", first_input,
-                       (long long)source_n_files(s), (long long)r->skipped);
+        code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files, %lld of them binary or unreadable%s%s)", first_input,
+                       (long long)source_n_files(s), (long long)r->skipped, r->skipped ? ": " : "", source_skipped(s));
     if (code) {
         tokenfile_abandon(w);
         return code;
@@ -123,12 +124,21 @@ static int tokenize_to(const struct tokenizer *t, struct source *s, const char *
     return tokenfile_publish(w, e);
 }
 
+/* Files of a folder that are no text are nothing unusual; that they were not read is said once. */
+static void say_skipped(const struct source *s, const char *input)
+{
+    long long n = source_n_skipped(s), all = source_n_files(s);
+    if (n) log_info("data: %s: %lld of %lld files are no text and were passed over: %s", input, n, all, source_skipped(s));
+}
+
 int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs, const char *out_path,
              struct tokenize_result *r, struct err *e)
 {
     struct source *s;
+    bool busy;
     int code = source_open(&s, inputs, n_inputs, e);
-    if (!code) code = tokenize_to(t, s, inputs[0], out_path, NULL, r, e);
+    if (!code) code = tokenize_to(t, s, inputs[0], out_path, NULL, &busy, r, e);
+    if (!code) say_skipped(s, inputs[0]);
     source_close(s);
     return code;
 }
@@ -152,20 +162,22 @@ static int make_cached(const struct tokenizer *t, struct source *s, const char *
     uint64_t key = cache_key(t, s);
     for (bool said = false;; said = true) {
         struct tokenize_result r;
+        bool busy;
         int code = is_cached(path, key, e);
         if (code) return code < 0 ? code : OK;
-        code = tokenize_to(t, s, input, path, give_up, &r, e);
+        code = tokenize_to(t, s, input, path, give_up, &busy, &r, e);
         if (!code) {
             char bytes[32], tokens[32], rate[32];
             log_info("data: %s: %s of text, %s tokens, %lld documents, tokenized at %s/s", input,
                      str_bytes(bytes, (double)r.bytes), str_count(tokens, (double)r.tokens), (long long)r.documents,
                      str_bytes(rate, (double)r.bytes / (r.seconds > 1e-9 ? r.seconds : 1e-9)));
+            say_skipped(s, input);
             return OK;
         }
-        /* Somebody else holds the lock: nothing was read yet, so the source can be used again. */
-        if (code != ERR_REQUEST || source_bytes_done(s) > 0 || tokenizer_eos(t) < 0) return code;
+        /* Somebody else holds the lock, who lets go also by dying: nothing was read yet, so the source can be used again. */
+        if (!busy) return code;
+        if (!said) log_info("data: waiting for another process to tokenize %s (%s)", input, e->text);
         if ((code = given_up(give_up, e))) return code;
-        if (!said) log_info("data: waiting for another process to tokenize %s", input);
         clock_sleep_s(0.2);
     }
 }

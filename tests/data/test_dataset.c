@@ -3,6 +3,7 @@
 #include "data_test.h"
 
 #include <math.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "data/dataset.h"
@@ -392,6 +393,34 @@ static int count_tok(const char *dir)
     return found;
 }
 
+/* A named file that cannot be opened is an error at once, and never taken for one that somebody else is reading. The descriptors
+ * that are left serve the lock and the new token file, and not the text. */
+static void test_unreadable_text_does_not_wait(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *cache = fs_join(dir, "cache"), *path = put_counting(dir, "t.txt", 1000), *file;
+    struct tokenizer *t = tokenizer_new_byte();
+    struct err e;
+    struct rlimit before, few;
+    int lowest = dup(0);
+    assert_true(lowest > 0);
+    close(lowest);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = (struct rlimit){.rlim_cur = (rlim_t)lowest + 2, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    alarm(30);
+    int code = tokenize_cached(t, path, cache, NULL, &file, &e);
+    alarm(0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_err(code, &e, ERR_REQUEST, "t.txt: cannot be read: Too many open files");
+    assert_ok(tokenize_cached(t, path, cache, NULL, &file, &e), &e); /* the lock was let go */
+    xfree(file);
+    tokenizer_free(t);
+    xfree(path);
+    xfree(cache);
+    scratch_free(dir);
+}
+
 static void test_cache(void **state)
 {
     (void)state;
@@ -563,6 +592,7 @@ int main(void)
         cmocka_unit_test(test_documents),
         cmocka_unit_test(test_blended_sources),
         cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_unreadable_text_does_not_wait),
         cmocka_unit_test(test_cache),
         cmocka_unit_test(test_bad_requests),
         cmocka_unit_test(test_prefetch),

@@ -128,13 +128,16 @@ static void test_bad_input(void **state)
                     "\x7F"
                     "ELF\0\0\0",
                     7);
-    assert_fails(path, ERR_REQUEST, "program|NUL");
+    assert_fails(path, ERR_REQUEST, "program|is a program, which is not read");
+    xfree(path);
+    path = put_file(dir, "odd", "a\0b", 3);
+    assert_fails(path, ERR_REQUEST, "odd|NUL");
     xfree(path);
     path = put_text(dir, "bad.jsonl", "{\"text\": \"fine\"}\n\n{\"text\": \"fi\n");
     assert_fails(path, ERR_CORRUPT, "bad.jsonl:3|JSON");
     xfree(path);
     path = put_text(dir, "none.jsonl", "{\"text\": \"fine\"}\n{\"content\": \"x\"}\n");
-    assert_fails(path, ERR_CORRUPT, "none.jsonl:2|\"text\"");
+    assert_fails(path, ERR_CORRUPT, "none.jsonl:2|\"text\"; this one has content");
     xfree(path);
     path = put_text(dir, "number.jsonl", "{\"text\": 7}\n");
     assert_fails(path, ERR_CORRUPT, "number.jsonl:1|string");
@@ -150,6 +153,66 @@ static void test_bad_input(void **state)
     path = put_text(dir, "secret.txt", "text");
     assert_int_equal(chmod(path, 0), 0);
     if (geteuid() != 0) assert_fails(path, ERR_REQUEST, "secret.txt|cannot be read");
+    xfree(path);
+    scratch_free(dir);
+}
+
+/* What a file is, and what to do: by its first bytes where it was named; in a folder it is passed over, and the first is told. */
+static void test_no_text(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t n;
+        const char *says;
+    } rows[] = {
+#define BYTES(text) text, sizeof text - 1
+        {BYTES("\x1F\x8B\x08\0\0\0\0\0\0\x03"), "compressed by gzip|zcat"},
+        {BYTES("\x28\xB5\x2F\xFD\x04\0\x01\0"), "compressed by zstd|zstdcat"},
+        {BYTES("\xFD" "7zXZ\0\0\x04"), "compressed by xz|xzcat"},
+        {BYTES("BZh91AY&SY\0\0"), "compressed by bzip2|bzcat"},
+        {BYTES("PAR1\x15\0\x15\0"), "a Parquet table|.jsonl"},
+        {BYTES("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x05\0\0\0" "a.txt"), "a zip archive|unzip"},
+        {BYTES("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x13\0\0\0" "[Content_Types].xml"), "an Office document|.txt"},
+        {BYTES("PK\x03\x04"), "a zip archive"}, /* nothing behind the mark, and still no reading beyond it */
+        {BYTES("%PDF-1.7\nall of it letters"), "a PDF document|pdftotext"},
+        {BYTES("{\\rtf1 letters too}"), "an RTF document"},
+        {BYTES("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"), "a git-lfs pointer, whose content was not downloaded|git lfs pull"},
+        {BYTES("\xFF\xFEh\0i\0"), "text in UTF-16|iconv"},
+        {BYTES("\x89PNG\r\n\x1A\n\0"), "a PNG picture"},
+        {BYTES("\x80\x02}q\0"), "a Python pickle"},
+    };
+    char *dir = scratch_new(), name[40], *a = put_text(dir, "z.txt", "text"), *b = put_text(dir, "y.txt", "BZh and GIF8 are letters");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(name, sizeof name, "%c.bin", (int)('a' + i));
+        char *path = put_file(dir, name, rows[i].bytes, rows[i].n);
+        assert_fails(path, ERR_REQUEST, name);
+        assert_fails(path, ERR_REQUEST, rows[i].says);
+        xfree(path);
+    }
+    assert_reads(dir, "BZh and GIF8 are letters|text");
+    struct source *s;
+    struct err e;
+    const char *paths[] = {dir};
+    assert_ok(source_open(&s, paths, 1, &e), &e);
+    assert_string_equal(source_skipped(s), "");
+    while (source_next(s, &e) > 0) continue;
+    assert_int_equal(source_n_skipped(s), sizeof rows / sizeof *rows);
+    assert_non_null(strstr(source_skipped(s), "/a.bin is compressed by gzip"));
+    source_close(s);
+    xfree(a);
+    xfree(b);
+    scratch_free(dir);
+}
+
+/* Lines as Python writes them: a mark in front, hashes of 64 bits, NaN. */
+static void test_records_of_others(void **state)
+{
+    (void)state;
+    char *dir = scratch_new();
+    char *path = put_text(dir, "p.jsonl", "\xEF\xBB\xBF{\"text\": \"one\", \"hash\": 18446744073709551615}\r\n{\"score\": NaN, \"text\": \"two\"}\n");
+    assert_reads(path, "one|two");
+    assert_reads(dir, "one|two");
     xfree(path);
     scratch_free(dir);
 }
@@ -194,6 +257,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folder),
         cmocka_unit_test(test_shrinking_text),
+        cmocka_unit_test(test_no_text),
+        cmocka_unit_test(test_records_of_others),
         cmocka_unit_test(test_several_inputs_and_key),
         cmocka_unit_test(test_big_file_and_long_lines),
         cmocka_unit_test(test_bad_input),
