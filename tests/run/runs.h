@@ -16,7 +16,7 @@
 #include "base/str.h"
 #include "run/trainer.h"
 
-enum { MAX_KEYS = 40 };
+enum { MAX_KEYS = 64 };
 struct folder {
     char dir[64], text[96];
 };
