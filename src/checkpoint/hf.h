@@ -103,6 +103,10 @@ int64_t hf_find(const struct hf *h, const char *name); /* index of parameter, or
 enum dtype hf_dtype(const struct hf *h, int64_t i);    /* as stored */
 /* Fills dst with a box of parameter i, converted to `as`. */
 int hf_read(struct hf *h, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e);
+/* The files that go with the weights, NULL at the end: tokenizer.json first, then what says how it is used (chat templates too). They
+ * are attached to checkpoints as they are, and exported again. */
+extern const char *const hf_beside[];
+enum { HF_BESIDE = 9 };
 bool hf_is_model_dir(const char *path); /* holds a config.json with a model_type */
 
 /* -- writing ------------------------------------------------------------------------------------------------ */

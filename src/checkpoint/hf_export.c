@@ -134,19 +134,20 @@ static int write_configs(const char *dir, const struct hf_export *x, struct err 
     return rc;
 }
 
+const char *const hf_beside[HF_BESIDE + 1] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+                                              "merges.txt", "tokenizer.model", "chat_template.jinja", "generation_config.json", NULL};
+
 /* The tokenizer's files, from where the weights come from: what is written is what was compared there. */
 static int write_tokenizer(const char *dir, const struct hf_export *x, struct err *e)
 {
-    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
-                                        "merges.txt", "chat_template.jinja"};
     bool none = !x->file;
     int rc = OK;
-    for (size_t i = 0; !none && i < sizeof names / sizeof *names && rc == OK; i++) {
-        char *text, *path = fs_join(dir, names[i]);
+    for (int i = 0; x->file && hf_beside[i] && rc == OK; i++) {
+        char *text, *path = fs_join(dir, hf_beside[i]);
         size_t n;
-        rc = x->file(x->ctx, names[i], &text, &n, e);
+        rc = x->file(x->ctx, hf_beside[i], &text, &n, e);
         if (rc == OK && text) rc = fs_write_atomic(path, text, n, e);
-        none = i == 0 && !text;
+        none = none || (i == 0 && !text);
         xfree(text);
         xfree(path);
     }

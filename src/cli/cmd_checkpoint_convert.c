@@ -43,7 +43,6 @@ static const struct ckpt_access lazy_access = {.to_host = read_range};
 
 static int import_weights(struct weights *w, const char *out, struct err *e)
 {
-    static const char *const beside[] = {"tokenizer.json", "tokenizer_config.json"};
     struct hf_model model;
     int rc = weights_model(w, &model, e);
     if (rc < 0) return rc;
@@ -54,13 +53,13 @@ static int import_weights(struct weights *w, const char *out, struct err *e)
     json_put_string(&o, "imported_from", weights_path(w));
     json_end_object(&o);
 
-    struct ckpt_attachment attachments[2];
-    char *paths[2];
+    struct ckpt_attachment attachments[HF_BESIDE];
+    char *paths[HF_BESIDE];
     int n_attachments = 0;
-    for (int k = 0; k < 2; k++) {
-        paths[k] = fs_join(weights_path(w), beside[k]);
+    for (int k = 0; k < HF_BESIDE; k++) {
+        paths[k] = fs_join(weights_path(w), hf_beside[k]);
         if (fs_exists(paths[k]))
-            attachments[n_attachments++] = (struct ckpt_attachment){.name = beside[k], .copy_from = paths[k]};
+            attachments[n_attachments++] = (struct ckpt_attachment){.name = hf_beside[k], .copy_from = paths[k]};
     }
     int64_t n = weights_count(w);
     struct ckpt_tensor *t = xcalloc(to_size(n), sizeof *t);
@@ -74,7 +73,7 @@ static int import_weights(struct weights *w, const char *out, struct err *e)
     struct ckpt_info info = {.extra = extra.p, .attachments = attachments, .n_attachments = n_attachments};
     rc = ckpt_clean(out, e);
     if (rc == OK) rc = ckpt_save(out, &info, t, n, e);
-    for (int k = 0; k < 2; k++) xfree(paths[k]);
+    for (int k = 0; k < HF_BESIDE; k++) xfree(paths[k]);
     xfree(lazy);
     xfree(t);
     str_free(&extra);

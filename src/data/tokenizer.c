@@ -40,10 +40,12 @@ int tokenizer_parse(struct tokenizer **t, const char *json, size_t n, const char
     return parse(t, own, n, what, NULL, e);
 }
 
-int tokenizer_parse_files(struct tokenizer **t, const char *json, size_t n, const char *config, size_t config_n, const char *what,
-                          struct err *e)
+int tokenizer_parse_files(struct tokenizer **t, const char *json, size_t n, const char *config, size_t config_n, int64_t eos, int64_t bos,
+                          const char *what, struct err *e)
 {
     int code = tokenizer_parse(t, json, n, what, e);
+    if (!code && eos >= 0 && eos < (*t)->vocab) (*t)->eos = (int32_t)eos;
+    if (!code && bos >= 0 && bos < (*t)->vocab) (*t)->bos = (int32_t)bos;
     if (!code && config) code = tokenizer_take_ends(*t, config, config_n, what, e);
     if (code) {
         tokenizer_free(*t);

@@ -269,6 +269,9 @@ void config_print(const struct config *c, struct str *out)
 
 static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab, struct err *e)
 {
+    if (c->model.rope_factor > 0 && c->model.yarn.factor > 0)
+        return conf_error(f, e, "model.rope_scaling.factor", "%g beside YaRN's (model.yarn.factor: %g): positions are scaled in one way; set one "
+                          "of the two to 0", c->model.rope_factor, c->model.yarn.factor);
     if (!c->model.kv_heads) c->model.kv_heads = c->model.heads;
     if (!c->model.head_dim && c->model.mla.kv_rank) c->model.head_dim = c->model.mla.nope + c->model.mla.rope;
     if (!c->model.head_dim && c->model.hidden % c->model.heads == 0) c->model.head_dim = c->model.hidden / c->model.heads;

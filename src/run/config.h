@@ -60,6 +60,8 @@ struct config {
             double factor, beta_fast, beta_slow, mscale, mscale_all_dim;
             bool truncate;
         } yarn;
+        int64_t bos, eos[8]; /* not keys: token ids of model.from; bos -1: none */
+        int n_eos;
     } model;
     struct {
         const char *tokenizer;

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "run/companions.h"
 #include "run/health.h"
 #include "run/source.h"
 
@@ -42,6 +43,7 @@ static int64_t describe(const struct engine *g, bool pieces, struct ckpt_tensor 
 static void describe_model(const struct engine *g, const struct save_info *s, struct str *extra)
 {
     struct hf_model h = source_hf_model(&g->cfg.model, s->bos, s->eos);
+    companions_ends(s->cfg, &h);
     struct json_out o = {.s = extra};
     json_begin_object(&o, NULL);
     hf_config_put(&o, "model", &h, g->cfg.dtype);
@@ -74,13 +76,12 @@ static int save_together(const struct engine *g, const struct ranks *r, const ch
 
 int save_checkpoint(const struct engine *g, const struct ranks *r, const struct save_info *s, struct err *e)
 {
-    struct ckpt_attachment files[3] = {{.name = "config.yaml", .p = s->config_text, .bytes = strlen(s->config_text)}};
-    char *paths[2] = {NULL, NULL};
-    static const char *const names[2] = {"tokenizer.json", "tokenizer_config.json"};
+    struct ckpt_attachment files[1 + HF_BESIDE] = {{.name = "config.yaml", .p = s->config_text, .bytes = strlen(s->config_text)}};
+    char *paths[HF_BESIDE] = {NULL};
     int n_files = 1;
-    for (int i = 0; s->tokenizer_dir && i < 2; i++) {
-        paths[i] = fs_join(s->tokenizer_dir, names[i]);
-        if (fs_exists(paths[i])) files[n_files++] = (struct ckpt_attachment){.name = names[i], .copy_from = paths[i]};
+    for (int i = 0; s->tokenizer_dir && i < HF_BESIDE; i++) {
+        paths[i] = fs_join(s->tokenizer_dir, hf_beside[i]);
+        if (fs_exists(paths[i])) files[n_files++] = (struct ckpt_attachment){.name = hf_beside[i], .copy_from = paths[i]};
     }
     struct str extra = {0};
     describe_model(g, s, &extra);
@@ -94,8 +95,7 @@ int save_checkpoint(const struct engine *g, const struct ranks *r, const struct 
         .keep = to_int(s->keep),
     };
     int rc = save_together(g, r, s->root, &info, e);
-    xfree(paths[0]);
-    xfree(paths[1]);
+    for (int i = 0; i < HF_BESIDE; i++) xfree(paths[i]);
     str_free(&extra);
     return rc;
 }

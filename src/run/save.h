@@ -20,7 +20,8 @@ struct save_info {
     int64_t step, tokens;     /* done so far */
     int64_t keep;
     const char *config_text;  /* resolved config.yaml */
-    const char *tokenizer_dir;/* holds tokenizer.json; NULL: none */
+    const char *tokenizer_dir;/* holds tokenizer.json and what goes with it (companions.h); NULL: none */
+    const struct config *cfg; /* for what model.from says of the ends of texts; NULL: nothing */
     int32_t bos, eos;
     struct changes_data data;
 };

@@ -9,13 +9,14 @@
 #include "data/tokenizer.h"
 #include "run/config.h"
 
-/* Copies the architecture of model.from into c->model (keys given beside it must agree), then opens the tokenizer.
- * *t may be NULL afterwards when model.vocab is given and the tokenizer is not needed to resolve the config. */
+/* Copies the architecture of model.from into c->model (from.h), then opens the tokenizer: data.tokenizer, or without that key the
+ * one of model.from, which c->data.tokenizer then names. *t is NULL afterwards where model.from has none: the vocabulary is known, and a
+ * plan needs no more. */
 int setup_model(struct config *c, const struct conf *f, struct arena *a, struct tokenizer **t, struct err *e);
 
 /* Opens model.from; keys named in model.ignore are not refused. */
 int setup_weights(struct weights **w, const struct config *c, struct err *e);
-/* Says when the dropout that the model was trained with, by its config.json, is not the one in use: that is model.dropout. */
-void setup_say_dropout(const struct weights *w, const struct config *c);
+/* What to say where *t is NULL and text is to be read: ERR_REQUEST. */
+int setup_no_tokenizer(const struct config *c, const struct conf *f, struct err *e);
 
 #endif

@@ -146,7 +146,10 @@ int source_tokenizer(const struct weights *w, struct tokenizer **t, struct err *
         rc = tokenizer_open(t, path, e);
     } else if (!rc) {
         rc = weights_file(w, "tokenizer_config.json", &config, &config_n, e);
-        if (!rc) rc = tokenizer_parse_files(t, json, n, config, config_n, path, e);
+        struct hf_model h = {.bos = -1};
+        struct err ignored;
+        if (weights_model(w, &h, &ignored)) h = (struct hf_model){.bos = -1};
+        if (!rc) rc = tokenizer_parse_files(t, json, n, config, config_n, h.n_eos ? h.eos[0] : -1, h.bos, path, e);
     }
     xfree(config);
     xfree(json);

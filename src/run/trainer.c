@@ -17,6 +17,8 @@
 #include "kernel/cpu/tile_rate.h"
 #include "run/afford.h"
 #include "run/balance.h"
+#include "run/companions.h"
+#include "run/from.h"
 #include "run/metrics.h"
 #include "run/ranks.h"
 #include "run/replicas.h"
@@ -86,6 +88,7 @@ static int read_config(struct job *j, struct config *c, struct conf **f, struct 
     int rc = config_load(c, f, a, j->config_path, j->overrides, j->n_overrides, e);
     c->parallel.ranks_here = j->ranks_here;
     if (!rc) rc = setup_model(c, *f, a, t, e);
+    if (!rc && !*t) rc = setup_no_tokenizer(c, *f, e);
     if (!rc) rc = config_resolve(c, *f, tokenizer_vocab(*t), j->n_ranks, e);
     if (!rc && c->run.device == DEVICE_NULL)
         rc = conf_error(*f, e, "run.device", "null only counts; use tutti plan, or choose cpu");
@@ -197,7 +200,7 @@ static int fresh_weights(struct trainer *t, struct err *e)
     if (rc) return rc;
     rc = source_load(&t->engine->store, &t->engine->kernels, &t->engine->stream, w, e);
     if (!rc && t->leads) log_info("weights from %s", t->cfg.model.from);
-    if (!rc && t->leads) setup_say_dropout(w, &t->cfg);
+    if (!rc && t->leads) from_say(w, &t->cfg, t->tokenizer);
     weights_close(w);
     return rc;
 }
@@ -306,8 +309,7 @@ static int write_config(struct trainer *t, struct err *e)
     int rc = OK;
     if (t->leads) {
         rc = fs_write_atomic(path, str_text(&t->config_text), t->config_text.n, e);
-        if (!rc) rc = fs_mkdirs(t->tokenizer_dir, e);
-        if (!rc) rc = tokenizer_save(t->tokenizer, t->tokenizer_dir, e);
+        if (!rc) rc = companions_keep(t->tokenizer, &t->cfg, t->tokenizer_dir, e);
     }
     xfree(path);
     return rc;
@@ -423,6 +425,7 @@ static int save(struct trainer *t, struct err *e)
         .keep = t->cfg.checkpoint.keep,
         .config_text = str_text(&t->config_text),
         .tokenizer_dir = t->tokenizer_dir,
+        .cfg = &t->cfg,
         .bos = tokenizer_bos(t->tokenizer),
         .eos = tokenizer_eos(t->tokenizer),
         .data = t->data,
