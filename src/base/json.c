@@ -38,6 +38,7 @@
 #include "base/fs.h"
 #include "base/json_keys.h"
 #include "base/json_numbers.h"
+#include "base/magic.h"
 #include "base/mem.h"
 
 static const json_t *lib(const struct json *v)
@@ -101,6 +102,9 @@ static int parse_file(struct json **root, const char *path, size_t limit, bool p
     int code = fs_read_all(path, limit, &text, &n, e);
     if (code) return code;
     code = published ? json_parse_published(root, text, n, path, e) : json_parse(root, text, n, path, e);
+    const struct magic *m = code && n ? magic_of(text, n) : NULL;
+    if (m) code = err_set(e, ERR_CORRUPT, "%s: is %s; JSON was wanted%s", path, m->name, m->remedy ? m->remedy : "");
+    if (code && !n) code = err_set(e, ERR_CORRUPT, "%s: is empty; JSON was wanted", path);
     xfree(text);
     return code;
 }

@@ -107,7 +107,6 @@ int hf_read(struct hf *h, int64_t i, const struct region *box, enum dtype as, vo
  * are attached to checkpoints as they are, and exported again. */
 extern const char *const hf_beside[];
 enum { HF_BESIDE = 9 };
-bool hf_is_model_dir(const char *path); /* holds a config.json with a model_type */
 
 /* -- writing ------------------------------------------------------------------------------------------------ */
 

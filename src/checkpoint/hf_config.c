@@ -316,17 +316,6 @@ int hf_config_read(struct hf_model *m, const char *dir, const struct hf_ignore *
     return rc;
 }
 
-bool hf_is_model_dir(const char *path)
-{
-    char *config = fs_join(path, "config.json");
-    struct json *root = NULL;
-    bool is = fs_exists(config) && json_parse_published_file(&root, config, CONFIG_LIMIT, NULL) == OK &&
-              json_get(root, "model_type") != NULL;
-    json_free(root);
-    xfree(config);
-    return is;
-}
-
 /* -- writing ------------------------------------------------------------------------------------------------ */
 
 /* Always with a point or exponent: their config classes complain of an integer where a float is declared. */

@@ -7,6 +7,7 @@
  * limit before anything is allocated for it. Cost: O(n log n) in the number of tensors; the data are not
  * touched. A map of the file was rejected: a file that shrinks or fails would kill the process (base/fs_read.c).
  */
+#include "checkpoint/hf_advise.h"
 #include "checkpoint/safetensors.h"
 
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/magic.h"
 #include "base/mem.h"
 
 struct file {
@@ -146,6 +148,9 @@ static int read_header(struct file *f, char **text, size_t *n, struct err *e)
 {
     unsigned char word[8];
     struct hash64 hash;
+    if (!f->p && magic_is_lfs_pointer(f->path))
+        return err_set(e, ERR_REQUEST, "%s: is a git-lfs pointer: the weights were not downloaded; in its folder: git lfs install && git lfs pull",
+                       f->path);
     if (f->bytes < 8) return bad(e, f, NULL, "shorter than the 8-byte length of the header");
     int rc = read_file(f, 0, sizeof word, word, e);
     uint64_t header = 0;
@@ -287,10 +292,7 @@ static int open_dir(struct safetensors *s, const char *dir, struct err *e)
     else if (fs_exists(single))
         rc = open_one(s, single, e);
     else
-        rc = err_set(e, ERR_REQUEST,
-                     "%s: neither model.safetensors nor model.safetensors.index.json is there (weights in pickle "
-                     "form, *.bin or *.pt, are not read: save them as safetensors)",
-                     dir);
+        rc = hf_advise_weights(dir, e) ? ERR_REQUEST : err_set(e, ERR_REQUEST, "%s: cannot be listed", dir);
     xfree(index);
     xfree(single);
     return rc;

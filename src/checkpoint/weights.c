@@ -8,6 +8,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "checkpoint/hf_advise.h"
 
 #define FILE_LIMIT ((size_t)1 << 30)
 #define PIECE_ELEMENTS ((int64_t)1 << 18)
@@ -26,7 +27,11 @@ int weights_open(struct weights **out, const char *path, struct err *e)
 int weights_open_ignoring(struct weights **out, const char *path, const struct hf_ignore *ignore, struct err *e)
 {
     struct weights *w = xcalloc(1, sizeof *w);
-    int rc = hf_is_model_dir(path) ? hf_open(&w->hf, path, ignore, e) : ckpt_open(&w->ckpt, path, e);
+    char *config = fs_join(path, "config.json");
+    bool theirs = fs_exists(config); /* also one that cannot be read: what is wrong with it is to be said */
+    int rc = theirs ? hf_open(&w->hf, path, ignore, e) : ckpt_open(&w->ckpt, path, e);
+    if (rc == ERR_REQUEST && !theirs) (void)hf_advise(path, e);
+    xfree(config);
     *out = NULL;
     if (rc < 0) {
         xfree(w);

@@ -89,9 +89,14 @@ int checkpoint_import(int argc, char **argv)
     int status = cli_take_ignore(CHECKPOINT_COMMAND, &argc, argv, &ignore);
     if (!status) status = checkpoint_words(argc, argv, 2, path, "import HF_DIR OUT [--ignore KEY,KEY]");
     int rc = OK;
-    if (!status && !hf_is_model_dir(path[0]))
-        rc = err_set(&e, ERR_REQUEST, "%s: no config.json with a model_type: not a Hugging Face model", path[0]);
-    if (!status && !rc) rc = weights_open_ignoring(&w, path[0], &ignore.list, &e);
+    if (!status) rc = weights_open_ignoring(&w, path[0], &ignore.list, &e);
+    if (!status && !rc && weights_ckpt(w)) {
+        rc = err_set(&e, ERR_REQUEST, "%s: is a checkpoint of tutti already; a folder with a config.json was wanted", path[0]);
+        weights_close(w);
+    }
+    char *config = status ? NULL : fs_join(path[0], "config.json");
+    if (rc && !fs_exists(config)) err_prefix(&e, "not a Hugging Face model");
+    xfree(config);
     cli_ignore_fini(&ignore);
     if (status || rc < 0) return status ? status : cli_fail(&e);
     rc = import_weights(w, path[1], &e);

@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/magic.h"
 #include "base/mem.h"
 #include "data/tokenizer_impl.h"
 #include "data/tokenizer_write.h"
@@ -73,8 +74,13 @@ int tokenizer_open(struct tokenizer **t, const char *what, struct err *e)
     char *dir = directory_of(path), *json = NULL;
     size_t n = 0;
     int code = fs_read_all(path, JSON_MAX, &json, &n, e);
+    const struct magic *m = code ? NULL : magic_of(json, n);
+    if (m) {
+        code = err_set(e, ERR_REQUEST, "%s: is %s; a tokenizer.json was wanted%s", path, m->name, m->remedy ? m->remedy : "");
+        xfree(json);
+    }
     if (!code) code = parse(t, json, n, path, dir, e);
-    else err_prefix(e, "tokenizer (wanted \"byte\" or a tokenizer.json)");
+    else if (!m) err_prefix(e, "tokenizer (wanted \"byte\" or a tokenizer.json)");
     xfree(path);
     xfree(dir);
     return code;

@@ -107,7 +107,8 @@ const struct conf_row config_rows[] = {
     BOOL("model.yarn.truncate", model.yarn.truncate, "true", "YaRN scaling: the ramp begins and ends at whole columns"),
     BOOL("model.document_mask", model.document_mask, "false", "attention does not cross from one document to another"),
 
-    TEXT("data.tokenizer", data.tokenizer, "byte", "byte, or the path of a Hugging Face tokenizer.json"),
+    TEXT("data.tokenizer", data.tokenizer, "byte",
+         "byte, or the path of a Hugging Face tokenizer.json or of its folder; default with model.from: its own"),
     LIST("data.train", data.train, "[]", "required to train: a path, a list of paths, or {path, weight} items"),
     LIST("data.valid", data.valid, "[]", "held-out text for run.eval_every"),
     CHOICE("data.order", data.order, "shuffled", "shuffled|sequential",
