@@ -238,7 +238,7 @@ static int quota_of(const char *dir)
 }
 
 /* The smallest limit from our cgroup up to the root of what we can see. */
-static int quota_cores(void)
+int thread_quota_cores(void)
 {
     FILE *f = fopen("/proc/self/cgroup", "r");
     if (!f) return INT32_MAX;
@@ -266,7 +266,7 @@ int thread_n_cores(void)
     unsigned long mask[MAX_CPUS / 8 / sizeof(unsigned long)] = {0};
     int n = 1;
     if (!sched_getaffinity(0, sizeof mask, (cpu_set_t *)mask)) n = CPU_COUNT_S(sizeof mask, (cpu_set_t *)mask);
-    int quota = quota_cores();
+    int quota = thread_quota_cores();
     if (quota < n) n = quota;
     return n < 1 ? 1 : n;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tutti train CONFIG [-n RANKS] [key=value ...] */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 
@@ -24,6 +25,14 @@ static void print_help(void)
     conf_print_help(config_rows, &s);
     fputs(str_text(&s), stdout);
     str_free(&s);
+}
+
+static void say_end(const struct trainer_result *r)
+{
+    char rate[32], time[32], valid[48] = "";
+    if (isfinite(r->valid_loss)) snprintf(valid, sizeof valid, ", validation loss %.4f", r->valid_loss);
+    log_info("%s after step %lld of %lld, loss %.4f%s, %s tok/s, %s; checkpoint %s", r->stopped ? "stopped" : "done", (long long)r->steps,
+             (long long)r->wanted, r->loss, valid, str_count(rate, r->tokens_per_s), str_duration(time, r->seconds), r->checkpoint);
 }
 
 int cmd_train(int argc, char **argv)
@@ -51,7 +60,6 @@ int cmd_train(int argc, char **argv)
     if (r.first_step == r.steps)
         log_info("nothing left to do: all %lld steps are done (%s)", (long long)r.steps, r.checkpoint);
     else
-        log_info("%s after step %lld, loss %.4f; checkpoint %s", r.stopped ? "stopped" : "done", (long long)r.steps, r.loss,
-                 r.checkpoint);
+        say_end(&r);
     return 0;
 }

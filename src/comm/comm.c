@@ -422,6 +422,10 @@ int comm_ranks_here(const struct comm *c)
     return n;
 }
 
+int comm_host(const struct comm *c, int rank) { return c->host[rank]; }
+int comm_sharers(const struct comm *c) { return c->w->sharers; }
+bool comm_sees_buffers(const struct comm *c) { return blocks_work(c->w->blocks) && !c->w->cfg.staged; }
+
 const char *comm_name(const struct comm *c) { return c->name; }
 const struct comm *comm_nth(const struct comm *world, int i) { return i < world->w->n_comms ? world->w->comms[i] : NULL; }
 const char *comm_transport(const struct comm *c) { return c->w->ops->name; }

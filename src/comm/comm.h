@@ -93,7 +93,12 @@ bool comm_launched(void);
 /* Tasks of a batch job whose script started this process without srun, so that it is alone where several were asked for; 0: no
  * such thing. By the environment. Local. */
 int comm_tasks_idle(void);
+/* Tasks that srun started, of which the world of this process knows none but itself: the library was not told of them. 0: all is
+ * well. Local. */
+int comm_tasks_apart(const struct comm *world);
 const char *comm_mpi_name(void); /* "Open MPI 4.1.4", or NULL: not built in */
+/* What the library that was found at run time says of itself, such as "Open MPI v4.1.4"; "" where none is built in. */
+void comm_mpi_library(char out[64]);
 /* The world of the launcher. Initialises MPI; ERR_REQUEST where no launcher is or MPI is not built in. Freeing the
  * world finalises MPI. Collective(all processes). */
 int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err *e);
@@ -120,6 +125,12 @@ int comm_rank(const struct comm *c);
 int comm_size(const struct comm *c);
 int comm_world_rank(const struct comm *c, int rank); /* of a rank of c */
 int comm_ranks_here(const struct comm *c);           /* ranks of c on this rank's host, itself included */
+int comm_host(const struct comm *c, int rank);       /* of a rank of c: hosts are numbered as they appear */
+/* Ranks of this host, this one included, that may use one of the cores that this rank may use: 1 where a launcher gave each
+ * rank cores of its own. Of the world. */
+int comm_sharers(const struct comm *c);
+/* Processes of this host see each other's buffers, and need not copy through stages. */
+bool comm_sees_buffers(const struct comm *c);
 const char *comm_name(const struct comm *c);         /* "world", "dp_shard" */
 /* The communicators of a rank: the world is number 0, then groups in the order in which they were made, as long as none is freed;
  * NULL after the last. Local. */

@@ -174,6 +174,7 @@ struct world {
     int *row_of; /* [size] of every rank, -1: on another host; NULL: rows are ranks */
     int rank, size;
     int *host; /* [size] */
+    int sharers; /* of this rank's cores, itself included */
     struct comm_config cfg;
     char *dump_dir;
     const struct algorithm *asked; /* config.algorithm, or NULL */
@@ -183,7 +184,7 @@ struct world {
     bool one_thread; /* the transport allows no second thread */
     double looked_s;    /* the rank's thread: when it last asked who is late */
     double link_free_s; /* engine: when the pretended link has sent what it was given */
-    bool spin; /* the ranks of this host have a core each */
+    bool spin; /* the ranks that share this one's cores have one each */
     pthread_mutex_t comms_lock; /* guards comms, n_comms; held during a poll */
     struct comm *comms[WORLD_COMMS];
     int n_comms;
@@ -198,9 +199,9 @@ struct world {
     atomic_llong pending;       /* operations submitted and not complete */
 };
 
-/* world.c */
+/* world.c; sharers: ranks of this host that may use one of the cores that this one may use, itself included; 0: all of the host. */
 struct world *world_new(const struct transport_ops *ops, void *shared, struct board *board, int rank, int size,
-                        const int *host, const struct comm_config *cfg);
+                        const int *host, int sharers, const struct comm_config *cfg);
 int world_comm(struct comm **out, struct world *w, const int *ranks, int n, const char *name, struct err *e);
 void world_free(struct world *w);
 /* A failure of this rank or seen by it: the first one of the world becomes the cause; dumps the recorder. */

@@ -24,3 +24,11 @@ int comm_tasks_idle(void)
     bool in_script = job && (!step || !strcmp(step, "batch") || !strcmp(step, "4294967291"));
     return !comm_launched() && in_script && tasks && atoi(tasks) > 1 ? atoi(tasks) : 0;
 }
+
+/* An mpirun inside a step (one task a host, which starts the ranks) says itself how many ranks there are. */
+int comm_tasks_apart(const struct comm *world)
+{
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *pmi = getenv("PMI_SIZE");
+    bool told = getenv("OMPI_COMM_WORLD_SIZE") || (pmi && atoi(pmi) == 1);
+    return comm_size(world) == 1 && !told && tasks && atoi(tasks) > 1 ? atoi(tasks) : 0;
+}

@@ -296,7 +296,7 @@ int comm_world_local(struct comm **out, int n, const struct comm_config *cfg, st
     for (int r = 0; r < n; r++) all[r] = r;
     memset(out, 0, (size_t)n * sizeof *out);
     for (int r = 0; !rc && r < n; r++) {
-        struct world *w = world_new(&transport_local, p, board, r, n, NULL, cfg);
+        struct world *w = world_new(&transport_local, p, board, r, n, NULL, 0, cfg);
         rc = world_comm(&out[r], w, all, n, "world", e);
         if (!rc && board_failed(board)) rc = comm_status(out[r], e);
         if (rc) undo(p, out, r, w);

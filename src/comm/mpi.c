@@ -18,6 +18,7 @@
 #include <sys/statvfs.h>
 
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -551,6 +552,19 @@ const char *comm_mpi_name(void)
     return LIBRARY;
 }
 
+/* Up to the first comma or line end of what the library says, in one spelling of the blanks: "Open MPI v4.1.4", "MPICH Version: 4.0.2". */
+void comm_mpi_library(char out[64])
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int n = 0, k = 0;
+    MPI_Get_library_version(text, &n);
+    for (const char *p = text; *p && *p != ',' && *p != '\n' && k < 63; p++) {
+        bool blank = *p == ' ' || *p == '\t';
+        if (!blank || (k && out[k - 1] != ' ')) out[k++] = blank ? ' ' : *p;
+    }
+    out[k] = 0;
+}
+
 static int initialise(const struct comm_config *cfg, bool *one_thread, struct err *e)
 {
     int have = 0;
@@ -579,6 +593,18 @@ static void find_hosts(const struct launch *l, int size, int *host, int *row)
         row[r] = host[r] == first ? all[2 * r + 1] : -1;
     }
     xfree(all);
+}
+
+/* Launchers bind processes to cores, or leave them all to all of them. */
+static int count_sharers(const struct launch *l, int here)
+{
+    struct cores mine, *all = xcalloc((size_t)here, sizeof *all);
+    int n = 0;
+    cores_of(0, &mine);
+    MPI_Allgather(mine.word, CORES_MOST / 64, MPI_UINT64_T, all, CORES_MOST / 64, MPI_UINT64_T, l->host);
+    for (int i = 0; i < here; i++) n += cores_common(&mine, &all[i], NULL) > 0;
+    xfree(all);
+    return n;
 }
 
 /* Do the processes of this host see each other's blocks? Found out once, together: operations have no time to disagree. */
@@ -624,7 +650,7 @@ int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err 
     if (!rc) {
         if (host[rank] == rank) board_init(board, here);
         MPI_Barrier(l->host);
-        struct world *w = world_new(&transport_mpi, l, board, rank, size, host, cfg);
+        struct world *w = world_new(&transport_mpi, l, board, rank, size, host, count_sharers(l, here), cfg);
         w->row = row[rank];
         board_enter(board, w->row, rank);
         w->row_of = row;

@@ -39,7 +39,7 @@ int comm_world_null(struct comm **out, int rank, int n, const struct comm_config
     struct board *board = mem_pages_new(board_bytes(1));
     if (!board) return err_set(e, ERR_MEMORY, "no memory for a board");
     board_init(board, 1);
-    struct world *w = world_new(&transport_null, board, board, rank, n, NULL, &inline_cfg);
+    struct world *w = world_new(&transport_null, board, board, rank, n, NULL, 0, &inline_cfg);
     w->row = 0;
     int *all = xcalloc((size_t)n, sizeof *all);
     for (int r = 0; r < n; r++) all[r] = r;

@@ -18,7 +18,6 @@
 /* What follows from the settings. */
 static void settle(struct world *w)
 {
-    int here = 0;
     if (w->cfg.timeout_s <= 0) w->cfg.timeout_s = TIMEOUT_S;
     xfree(w->dump_dir);
     w->cfg.dump_dir = w->dump_dir = w->cfg.dump_dir ? xstrdup(w->cfg.dump_dir) : NULL;
@@ -27,12 +26,11 @@ static void settle(struct world *w)
     int rc = table_parse(&w->table, w->cfg.table, NULL);
     CHECK(!rc, "a table that comm_config_check refuses");
     w->cfg.table = w->cfg.algorithm = NULL; /* the caller's */
-    for (int r = 0; r < w->size; r++) here += w->host[r] == w->host[w->rank];
-    w->spin = here * (w->cfg.progress == COMM_THREAD ? 2 : 1) <= thread_n_cores();
+    w->spin = w->sharers * (w->cfg.progress == COMM_THREAD ? 2 : 1) <= thread_n_cores();
 }
 
 struct world *world_new(const struct transport_ops *ops, void *shared, struct board *board, int rank, int size,
-                        const int *host, const struct comm_config *cfg)
+                        const int *host, int sharers, const struct comm_config *cfg)
 {
     struct world *w = xcalloc(1, sizeof *w);
     *w = (struct world){.ops = ops, .shared = shared, .board = board, .row = rank, .rank = rank, .size = size};
@@ -41,6 +39,8 @@ struct world *world_new(const struct transport_ops *ops, void *shared, struct bo
     w->host = xcalloc((size_t)size, sizeof *w->host);
     for (int r = 0; r < size; r++)
         w->host[r] = host ? host[r] : w->cfg.ranks_per_host > 0 ? r / w->cfg.ranks_per_host : 0;
+    w->sharers = sharers;
+    for (int r = 0; !sharers && r < size; r++) w->sharers += w->host[r] == w->host[rank];
     settle(w);
     struct err e = {0};
     if (engine_start(w, &e)) world_fail(w, &e); /* sticky: who made the world asks comm_status */

@@ -40,6 +40,13 @@ const struct kernel_slot *kernel_find(const struct kernel_table *t, const struct
     return NULL;
 }
 
+void kernel_libraries(const struct kernel_table *t, char out[32])
+{
+    out[0] = 0;
+    for (int i = 0; i < (int)(sizeof t->chain / sizeof *t->chain) && t->chain[i]; i++)
+        if (t->chain[i]->library) t->chain[i]->library(out);
+}
+
 size_t kernel_scratch(const struct kernel_table *t, const struct kernel_call *c)
 {
     const struct kernel_slot *s = kernel_find(t, c, NULL);

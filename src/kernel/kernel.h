@@ -282,6 +282,7 @@ struct kernel_slot {
 struct kernel_family {
     const char *name;
     struct kernel_slot slot[OP_N][KERNEL_N_PHASES];
+    void (*library)(char out[32]); /* whose code it calls, such as "oneDNN 3.1.1"; NULL: tutti's own */
 };
 
 /* Flat operations outside the tape: optimizer updates, norms of gradients, initialisation. */
@@ -329,6 +330,8 @@ int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, b
 /* The slot that would take this call, NULL if the operation has no such phase: for printing, scratch and running.
  * Shapes, dtypes and attributes decide, never pointers: the null device must find the same slot. */
 const struct kernel_slot *kernel_find(const struct kernel_table *t, const struct kernel_call *c, const char **family);
+/* The libraries of its families: "oneDNN 3.1.1", or "" where all is tutti's own. */
+void kernel_libraries(const struct kernel_table *t, char out[32]);
 size_t kernel_scratch(const struct kernel_table *t, const struct kernel_call *c);
 void kernel_run(const struct kernel_table *t, const struct kernel_call *c);
 

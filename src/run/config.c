@@ -496,16 +496,36 @@ int64_t config_loss_rows(const struct config *c)
     return rows < 64 ? 64 : rows;
 }
 
-int config_threads(const struct config *c)
+/* A launcher that binds gives a rank cores that others may not use; the cgroup's quota is for all of the host. */
+struct room {
+    int cores, sharers; /* of this rank, and ranks on them */
+    int quota, here;    /* of the host */
+};
+
+static struct room room_of(const struct config *c)
 {
-    int here = c->parallel.ranks_here > 1 ? c->parallel.ranks_here : 1, cores = thread_n_cores();
-    return c->run.threads ? to_int(c->run.threads) : cores > here ? cores / here : 1;
+    int here = c->parallel.ranks_here > 1 ? c->parallel.ranks_here : 1;
+    return (struct room){thread_n_cores(), c->parallel.sharers ? c->parallel.sharers : here, thread_quota_cores(), here};
 }
 
-/* Cores are left beside the ranks' own threads. */
+int config_threads(const struct config *c)
+{
+    struct room r = room_of(c);
+    int each = r.cores / r.sharers < r.quota / r.here ? r.cores / r.sharers : r.quota / r.here;
+    return c->run.threads ? to_int(c->run.threads) : each > 1 ? each : 1;
+}
+
+bool config_cores_left(const struct config *c)
+{
+    struct room r = room_of(c);
+    int64_t threads = config_threads(c);
+    return threads * r.sharers < r.cores && threads * r.here < r.quota;
+}
+
+/* Who moves bytes and what is cut into pieces must be the same on all ranks, whatever cores each of them has. */
 static bool cores_left(const struct config *c)
 {
-    return config_threads(c) * (c->parallel.ranks_here > 1 ? c->parallel.ranks_here : 1) < thread_n_cores();
+    return c->parallel.cores_left ? c->parallel.cores_left > 0 : config_cores_left(c);
 }
 
 static bool moves_by_thread(const struct config *c)
@@ -518,7 +538,7 @@ static bool moves_by_thread(const struct config *c)
  * the bits; up to 32 rows are multiplied in another order (kernel/cpu/gemm_few.c). */
 static struct pieces_rule config_pieces(const struct config *c)
 {
-    int asked = overlap_asked(c->parallel.tp_overlap), here = c->parallel.ranks_here; /* 0: not known, as in a plan */
+    int asked = overlap_asked(c->parallel.tp_overlap), here = c->parallel.least_here ? c->parallel.least_here : c->parallel.ranks_here;
     bool far = cores_left(c) && here && c->parallel.tp > here;
     bool pays = moves_by_thread(c) && (far || c->comm.link_GBps > 0);
     if (asked == 0) return (struct pieces_rule){.most = pays ? 4 : 1, .least_bytes = 256 << 10, .least_rows = 256};

@@ -97,7 +97,11 @@ struct config {
         int64_t chunks, round;
         struct conf_list pp_layers; /* of int64_t */
         int reduce;
-        int ranks_here; /* not a key: ranks that share this machine's cores */
+        /* Not keys: what the launcher made of it. 0: not known, as in a plan. */
+        int ranks_here;  /* ranks on this rank's host */
+        int sharers;     /* of them, those that may use one of this rank's cores; 0: all */
+        int least_here;  /* the fewest that a host has, over all hosts; 0: ranks_here */
+        int cores_left;  /* every rank has cores beside its threads: 1, or -1: not all; 0: ask of this one */
     } parallel;
     struct {
         double timeout_s;
@@ -165,6 +169,7 @@ int64_t config_dp(const struct config *c);         /* data-parallel ranks */
 /* Sequences [first, first + n) of the global batch that data-parallel rank i takes. */
 void config_part(const struct config *c, int i, int64_t *first, int64_t *n);
 struct comm_config config_comm(const struct config *c);
+bool config_cores_left(const struct config *c);   /* this rank has cores beside its threads */
 int config_threads(const struct config *c);       /* of one rank; 0 in the file: the cores, shared out */
 
 #endif

@@ -18,10 +18,17 @@ double speed_step(struct speed *s, double flops, int64_t tokens, double step_s)
         s->raised |= flops / step_s > 1.05 * s->ceiling;
         s->ceiling = flops / step_s;
     }
+    s->all_s += step_s;
+    s->all_tokens += tokens;
     s->s += step_s;
     s->flops += flops;
     s->tokens += tokens;
     return share(s, flops, step_s);
+}
+
+double speed_all(const struct speed *s)
+{
+    return s->all_s > 0 ? (double)s->all_tokens / s->all_s : 0;
 }
 
 void speed_mean(struct speed *s, double *tokens_per_s, double *mfu)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/starts.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -9,6 +10,7 @@
 #include "base/json.h"
 #include "base/thread.h"
 #include "run/append.h"
+#include "run/signals.h"
 
 /* The first "model name" of /proc/cpuinfo; "" where the system tells none (ARM). */
 static void cpu_name(char out[128])
@@ -26,13 +28,19 @@ static void cpu_name(char out[128])
     if (f) fclose(f);
 }
 
-int starts_write(const char *dir, const struct starts_note *s, struct err *e)
+static void utc_now(char out[32])
 {
-    char host[256] = "", cpu[128], now[32] = "";
     time_t t = time(NULL);
     struct tm utc;
+    out[0] = 0;
+    if (gmtime_r(&t, &utc)) strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &utc);
+}
+
+int starts_write(const char *dir, const struct starts_note *s, struct err *e)
+{
+    char host[256] = "", cpu[128], now[32];
     if (gethostname(host, sizeof host - 1)) host[0] = 0;
-    if (gmtime_r(&t, &utc)) strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    utc_now(now);
     cpu_name(cpu);
     struct str line = {0};
     struct json_out o = {.s = &line};
@@ -46,10 +54,48 @@ int starts_write(const char *dir, const struct starts_note *s, struct err *e)
     json_put_int(&o, "ranks", s->ranks);
     json_put_int(&o, "threads", s->threads);
     json_put_string(&o, "kernels", s->kernels);
+    json_put_string(&o, "kernel_library", s->kernel_library);
     json_put_string(&o, "transport", s->transport ? s->transport : "");
+    json_put_string(&o, "mpi", s->mpi);
+    json_put_int(&o, "hosts", s->places->n_hosts);
+    json_put_string(&o, "mesh", s->mesh);
+    json_put_int(&o, "zero", s->zero);
+    json_put_string(&o, "binding", places_bound(s->places));
+    places_put(s->places, &o);
     json_put_int(&o, "step", s->step);
     json_end_object(&o);
     int rc = append_line(dir, "starts.jsonl", &line, e);
+    str_free(&line);
+    return rc;
+}
+
+static void put_figure(struct json_out *o, const char *key, double v)
+{
+    if (isfinite(v)) json_put_real_digits(o, key, v, 9);
+    else json_put_null(o, key);
+}
+
+int ends_write(const char *dir, const struct ends_note *n, struct err *e)
+{
+    char now[32];
+    struct str line = {0};
+    struct json_out o = {.s = &line};
+    utc_now(now);
+    json_begin_object(&o, NULL);
+    json_put_string(&o, "time", now);
+    json_put_bool(&o, "finished", n->step >= n->steps);
+    json_put_int(&o, "first_step", n->first);
+    json_put_int(&o, "step", n->step);
+    json_put_int(&o, "steps", n->steps);
+    json_put_string(&o, "signal", n->signal ? signals_name(n->signal) : "");
+    put_figure(&o, "loss", n->loss);
+    put_figure(&o, "valid_loss", n->valid_loss);
+    json_put_int(&o, "tokens", n->tokens);
+    put_figure(&o, "tokens_per_s", n->tokens_per_s);
+    put_figure(&o, "seconds", n->seconds);
+    json_put_string(&o, "checkpoint", n->checkpoint);
+    json_end_object(&o);
+    int rc = append_line(dir, "ends.jsonl", &line, e);
     str_free(&line);
     return rc;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* starts.h: run.dir/starts.jsonl, a line each time the program starts on a run: when, where, on what, after which step.
- * {"time" UTC, "version", "host", "cpu", "cores", "memory_bytes", "ranks", "threads" of a rank, "kernels", "transport", "step"}
+/* starts.h: run.dir/starts.jsonl, a line each time the program starts on a run: when, where, on what, after which step; and
+ * run.dir/ends.jsonl, a line each time it comes to an end of its own: finished, or stopped by a signal. A start without an end was
+ * killed, or failed. What is in them: docs/runs.md.
  * Floor 6. Order: Local to the rank that reports.
  */
 #ifndef TUTTI_RUN_STARTS_H
@@ -9,12 +10,27 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "run/places.h"
 
 struct starts_note {
     int64_t step;        /* done before */
     int ranks, threads;
     const char *kernels, *transport; /* transport: NULL for one rank */
+    const char *kernel_library, *mpi, *mesh; /* "": none */
+    int zero;
+    const struct places *places;
 };
 int starts_write(const char *dir, const struct starts_note *s, struct err *e);
+
+struct ends_note {
+    int64_t first, step, steps; /* done before this start, done now, wanted in all */
+    int64_t tokens;             /* trained, in all */
+    double tokens_per_s;        /* over the time of this start's steps; 0: there was none */
+    double seconds;             /* from the first step to the end: steps, validation, saving */
+    double loss, valid_loss;    /* NaN: none */
+    int signal;                 /* that stopped it; 0: none */
+    const char *checkpoint;     /* the newest; "": none */
+};
+int ends_write(const char *dir, const struct ends_note *n, struct err *e);
 
 #endif

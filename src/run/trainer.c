@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -33,15 +32,15 @@
 #include "run/source.h"
 #include "run/speed.h"
 #include "run/starts.h"
+#include "run/tell.h"
 
 /* What all ranks of a process share: the request, the directory, the signals. */
 struct job {
     const char *config_path;
     char *const *overrides;
-    int n_overrides, n_ranks, ranks_here;
+    int n_overrides, n_ranks, ranks_here, sharers, least_here, cores_left; /* config.h: parallel */
     struct signals *signals;
     struct fs_lock lock;
-    bool launched; /* by mpirun or srun: ranks are processes, ranks_here of them on this host */
     bool locked, refused; /* all ranks know that the request cannot be carried out: nothing to tear down */
     struct trainer_result *result; /* filled by rank 0 */
 };
@@ -87,6 +86,9 @@ static int read_config(struct job *j, struct config *c, struct conf **f, struct 
 {
     int rc = config_load(c, f, a, j->config_path, j->overrides, j->n_overrides, e);
     c->parallel.ranks_here = j->ranks_here;
+    c->parallel.sharers = j->sharers;
+    c->parallel.least_here = j->least_here;
+    c->parallel.cores_left = j->cores_left;
     if (!rc) rc = setup_model(c, *f, a, t, e);
     if (!rc && !*t) rc = setup_no_tokenizer(c, *f, e);
     if (!rc) rc = config_resolve(c, *f, tokenizer_vocab(*t), j->n_ranks, e);
@@ -244,7 +246,6 @@ static int planned_fits(struct trainer *t, struct err *e)
 
 static int open_engine(struct trainer *t, struct err *e)
 {
-    char a[32], b[32];
     struct engine_config ec = config_engine(&t->cfg);
     ranks_engine(&t->ranks, &ec);
     int rc = device_cpu_new(&t->dev, ec.threads, e);
@@ -252,21 +253,7 @@ static int open_engine(struct trainer *t, struct err *e)
     if (!rc) t->dev->any_size = !t->cfg.memory.check;
     if (!rc) rc = engine_new(&t->engine, &ec, t->dev, e);
     if ((rc = together(t, rc, e))) return rc;
-    if ((rc = together(t, planned_fits(t, e), e))) return rc;
-    if (!t->leads) return OK;
-    log_info("model: %s, %s parameters, %s on %d threads (%s), %s of memory", model_family_name(ec.model.family),
-             str_count(a, (double)t->engine->params.numel), dtype_name(ec.dtype), ec.threads, t->engine->kernels.isa,
-             str_bytes(b, (double)t->dev->ledger.now_total));
-    if (t->ranks.n_servers)
-        log_info("ranks: %d workers, %d servers, %s, over %s", t->ranks.n - t->ranks.n_servers, t->ranks.n_servers,
-                 t->cfg.parallel.server_mode == SERVER_ASYNC ? "asynchronous" : "synchronous", comm_transport(t->ranks.world));
-    else if (t->ranks.n > 1) {
-        struct str mesh = {0};
-        mesh_print(&t->ranks.mesh, ec.model.moe.experts > 0, &mesh);
-        log_info("ranks: %s, zero %d, over %s", str_text(&mesh), ec.zero, comm_transport(t->ranks.world));
-        str_free(&mesh);
-    }
-    return OK;
+    return together(t, planned_fits(t, e), e);
 }
 
 static int open_serve(struct trainer *t, struct err *e)
@@ -290,9 +277,8 @@ static void sum_ranks(struct trainer *t)
     struct comm *w = t->ranks.world;
     const struct engine_config *c = &t->engine->cfg;
     int cores = thread_n_cores();
-    bool own = t->job->launched && cores < sysconf(_SC_NPROCESSORS_ONLN); /* bound to cores by the launcher */
     double ceiling = tile_rate_registers(tile_ops_get(c->dtype), t->dev->team);
-    ceiling *= tile_rate_share(own ? 1 : t->job->ranks_here, c->threads, cores);
+    ceiling *= tile_rate_share(t->job->sharers, c->threads, cores);
     t->flops = engine_flops_model(t->engine);
     t->peak_bytes = (int64_t)t->dev->ledger.peak_total;
     if (w) comm_wait(w, comm_all_reduce(w, &ceiling, &ceiling, 1, DT_F64, COMM_SUM, "FLOP/s of all cores"));
@@ -331,17 +317,11 @@ static int trainer_open(struct trainer *t, struct job *j, struct comm *world, st
     if (!rc) sum_ranks(t);
     if (!rc) rc = together(t, open_serve(t, e), e);
     if (!rc) rc = open_weights(t, e);
+    if (!rc) rc = tell_start(&(struct tell){&t->cfg, &t->ranks, t->engine, t->step}, e);
     if (!rc && t->serve) serve_begin(t->serve, t->step);
     if (!rc) rc = together(t, write_config(t, e), e);
     if (!rc)
         rc = together(t, t->leads ? metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e) : OK, e);
-    if (!rc && t->leads) {
-        struct err why = {0};
-        const struct starts_note note = {.step = t->step, .ranks = t->ranks.n, .threads = t->engine->cfg.threads,
-                                         .kernels = t->engine->kernels.isa,
-                                         .transport = t->ranks.world ? comm_transport(t->ranks.world) : NULL};
-        if (starts_write(t->cfg.run.dir, &note, &why)) log_warn("%s", why.text);
-    }
     t->ready = !rc;
     if (!rc) signals_set_up(j->signals);
     t->lr = config_lr(&t->cfg);
@@ -718,6 +698,33 @@ static int loop(struct trainer *t, struct err *e)
 }
 
 /* ---- one rank, and all of them ---- */
+
+/* Who starts runs one after the other (a batch script) reads there whether this one is finished: a line that is missing would make
+ * the one before it speak. */
+static int write_end(struct trainer *t, int64_t first, struct err *e)
+{
+    struct trainer_result *r = t->job->result;
+    char path[sizeof r->checkpoint] = "";
+    if (t->saved >= 0) snprintf(path, sizeof path, "%s/step-%08lld", t->checkpoints, (long long)t->saved);
+    r->tokens_per_s = speed_all(&t->speed);
+    r->seconds = clock_now_s() - t->started_s;
+    r->wanted = t->cfg.run.steps;
+    struct ends_note n = {
+        .first = first,
+        .step = t->step,
+        .steps = t->cfg.run.steps,
+        .tokens = t->tokens,
+        .tokens_per_s = r->tokens_per_s,
+        .seconds = r->seconds,
+        .loss = r->loss,
+        .valid_loss = t->valid_loss,
+        .signal = t->step < t->cfg.run.steps ? t->stopped_by : 0,
+        .checkpoint = path,
+    };
+    int rc = ends_write(t->cfg.run.dir, &n, e);
+    return rc ? err_prefix(e, "step %lld is saved, but the run cannot say that it has ended", (long long)t->step) : OK;
+}
+
 static int rank_main(struct comm *world, void *arg, struct err *e)
 {
     struct job *j = arg;
@@ -725,6 +732,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     int rc = trainer_open(&t, j, world, e);
     int64_t first = t.step;
     if (!rc) rc = loop(&t, e);
+    if (!rc && (t.step > first || t.step >= t.cfg.run.steps)) rc = together(&t, t.leads ? write_end(&t, first, e) : OK, e);
     if (t.leads) {
         struct trainer_result *r = j->result;
         r->first_step = first;
@@ -738,6 +746,16 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     }
     int closed = trainer_close(&t, rc ? NULL : e);
     return rc ? rc : closed;
+}
+
+/* Hosts and ranks have different cores; what follows from them for all is decided by the least. Collective(launched). */
+static int same_cores(struct job *j, struct comm *launched, struct config *c, struct err *e)
+{
+    int64_t least[2] = {j->ranks_here, config_cores_left(c)};
+    comm_wait(launched, comm_all_reduce(launched, least, least, 2, DT_I64, COMM_MIN, "ranks of a host, cores"));
+    c->parallel.least_here = j->least_here = (int)least[0];
+    c->parallel.cores_left = j->cores_left = least[1] ? 1 : -1;
+    return comm_status(launched, e);
 }
 
 static int run_job(struct job *j, struct comm *launched, struct err *e)
@@ -757,6 +775,9 @@ static int run_job(struct job *j, struct comm *launched, struct err *e)
     if (launched) {
         rc = comm_agree(launched, rc, e);
         if (!rc) rc = same_config(launched, &c, f, e);
+        if (!rc) rc = same_cores(j, launched, &c, e);
+        if (!rc) cc = config_comm(&c);
+        cc.dump_dir = c.run.dir;
         if (!rc) rc = comm_configure(launched, &cc, e);
         j->refused = rc != OK && comm_status(launched, NULL) == OK;
         if (!rc) rc = rank_main(launched, j, e);
@@ -773,8 +794,16 @@ static int count_ranks(struct job *j, struct comm *launched, int asked, struct e
 {
     int there = launched ? comm_size(launched) : asked, idle = comm_tasks_idle();
     j->n_ranks = there ? there : 1;
-    j->ranks_here = launched ? comm_ranks_here(launched) : j->n_ranks;
+    j->ranks_here = j->least_here = launched ? comm_ranks_here(launched) : j->n_ranks;
+    j->sharers = launched ? comm_sharers(launched) : j->n_ranks;
     j->refused = true; /* every process says the same: there is nothing to tear down */
+    if (launched && comm_tasks_apart(launched)) {
+        char library[64];
+        comm_mpi_library(library);
+        return err_set(e, ERR_REQUEST, "srun started %d tasks, but this %s is alone: it did not hear from srun of the others; srun --mpi=pmix "
+                       "for Open MPI, --mpi=pmi2 for MPICH (srun --mpi=list: what this Slurm has), or mpirun", comm_tasks_apart(launched),
+                       library);
+    }
     if (launched && asked && asked != there)
         return err_set(e, ERR_REQUEST, "-n %d: the launcher started %d processes, and each of them is a rank; leave -n out, or start %d "
                        "processes", asked, there, asked);
@@ -797,7 +826,6 @@ int trainer_run(const char *config_path, char *const *overrides, int n_overrides
     if (!rc && comm_launched()) {
         rc = comm_world_mpi(&launched, &(struct comm_config){0}, e);
         if (!rc) {
-            j.launched = true;
             r->rank = comm_rank(launched);
             signals_speak(j.signals, r->rank == 0);
         }

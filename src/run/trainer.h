@@ -18,7 +18,10 @@
 struct trainer_result {
     int64_t first_step, steps; /* done before this call; done now in all */
     int64_t tokens;
+    int64_t wanted;            /* run.steps */
     double loss, valid_loss;   /* of the last step; NaN when there was none */
+    double tokens_per_s;       /* over the time of this call's steps; 0: none */
+    double seconds;            /* from the first step to the end, saving and validation included */
     bool stopped;              /* by a signal */
     int signal;                /* which one; 0 none, or another process got it */
     int rank;                  /* of this process, when a launcher started it */

@@ -37,7 +37,7 @@ grep -q "^dp2 zero1 " "$dir/out" && grep -q "^dp1 zero0 tp2 " "$dir/out" || fail
 [ $? = 2 ] && grep -q "axes ep: no layout of 2 to 2 ranks" "$dir/out" || fail "--axes ep compares nothing and does not say so: $(cat "$dir/out")"
 
 "$tutti" train "$dir/toy.yaml" -n 2 parallel.tp=2 run.steps=1 run.dir="$dir/run" data.train="$dir/rules" model.seq_len=4 batch.global=2 >"$dir/out" 2>&1 || fail "$(cat "$dir/out")"
-grep -q "ranks: 2 ranks: tp 2, zero 0" "$dir/out" || fail "a dense model's ranks: $(grep ranks: "$dir/out")"
+grep -q "^mesh: tp 2, zero 0" "$dir/out" || fail "a dense model's mesh: $(grep mesh: "$dir/out")"
 
 for mode in sync async; do
     "$tutti" bench train --model tiny --seq 16 --micro 1 --batch 2 --steps 1 --ranks 3 --threads 1 --json parallel.servers=1 \

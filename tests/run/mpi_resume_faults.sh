@@ -17,7 +17,7 @@ comm: {timeout_s: 20}
 checkpoint: {every: 4, keep: 0}
 run: {dir: $dir/run, threads: 1, steps: 8, tensorboard: false}
 YAML
-files() { (cd "$dir/run" && find . -type f ! -name lock ! -name starts.jsonl ! -name 'flight*' -exec cksum {} + | sort); }
+files() { (cd "$dir/run" && find . -type f ! -name lock ! -name starts.jsonl ! -name ends.jsonl ! -name 'flight*' -exec cksum {} + | sort); }
 
 for keys in "parallel.dp_replicate=3" "parallel.zero=1"; do
     rm -rf "$dir/run"

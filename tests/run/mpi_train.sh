@@ -29,7 +29,7 @@ while read -r n keys; do
     # shellcheck disable=SC2086
     ranks "$n" "$tutti" train "$dir/tiny.yaml" run.dir="$dir/$processes" $keys >"$dir/log" 2>&1 ||
         fail "$n processes, $keys: $(tail -3 "$dir/log")"
-    grep -q "over mpi" "$dir/log" || fail "$keys: does not say that it runs over mpi: $(head -5 "$dir/log")"
+    grep -q "^transport: mpi, " "$dir/log" || fail "$keys: does not say that it runs over mpi: $(head -5 "$dir/log")"
     [ "$(losses $threads)" = "$(losses $processes)" ] || fail "$n ranks, $keys: other losses over mpi"
     "$tutti" checkpoint diff "$dir/$threads/checkpoints/step-00000004" "$dir/$processes/checkpoints/step-00000004" \
         >"$dir/diff" 2>&1 || fail "$n ranks, $keys: other weights over mpi: $(head -3 "$dir/diff")"

@@ -111,7 +111,7 @@ static inline int read_metrics(const struct folder *f, const char *name, struct 
 }
 
 /* ---- a folder as a number ---- */
-/* Names, sizes and bytes of everything below path, but for what every start writes: the lock, and a line in starts.jsonl. */
+/* Names, sizes and bytes of everything below path, but for what every start writes: the lock, and lines in starts.jsonl and ends.jsonl. */
 static inline void add_tree(struct hash64 *h, const char *path)
 {
     struct stat st;
@@ -131,7 +131,7 @@ static inline void add_tree(struct hash64 *h, const char *path)
     if (fs_list(path, &names, &n_names, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < n_names; i++) {
         char *child = fs_join(path, names[i]);
-        if (strcmp(names[i], "lock") && strcmp(names[i], "starts.jsonl") && !strstr(names[i], "flight")) add_tree(h, child);
+        if (strcmp(names[i], "lock") && strcmp(names[i], "starts.jsonl") && strcmp(names[i], "ends.jsonl") && !strstr(names[i], "flight")) add_tree(h, child);
         xfree(child);
     }
     fs_list_free(names, n_names);

@@ -7,7 +7,10 @@
  * picks its blocking by shape and thread count would give other bits for other teams. acc that lies elsewhere is
  * copied first, then the product adds to it.
  */
+#include <stdio.h>
+
 #include "kernel/kernel.h"
+#include "kernel/onednn/lib.h"
 #include "kernel/onednn/matmul.h"
 
 enum { MOST_SLICES = 16, LEAST_WIDTH = 256 };
@@ -167,8 +170,15 @@ static void linear_bwd_w_onednn(const struct kernel_call *c)
     }
 }
 
+static void library(char out[32])
+{
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(out, 32, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+}
+
 const struct kernel_family kernel_family_onednn = {
     .name = "onednn",
+    .library = library,
     .slot = {
         [OP_LINEAR] = {[KERNEL_FWD] = {linear_run_onednn, linear_scratch_onednn, linear_accepts_onednn},
                        [KERNEL_BWD_IN] = {linear_run_onednn, linear_scratch_onednn, linear_accepts_onednn},

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/tell.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "run/places.h"
+#include "run/starts.h"
+
+static void mesh(const struct tell *t, struct str *out)
+{
+    const struct ranks *r = t->ranks;
+    if (r->n_servers) {
+        str_printf(out, "%d workers, %d servers, %s", r->n - r->n_servers, r->n_servers,
+                   t->cfg->parallel.server_mode == SERVER_ASYNC ? "asynchronous" : "synchronous");
+        return;
+    }
+    struct str all = {0};
+    mesh_print(&r->mesh, t->engine->cfg.model.moe.experts > 0, &all);
+    const char *axes = strchr(str_text(&all), ':'); /* behind the number of ranks, which has a line of its own */
+    str_puts(out, axes ? axes + 2 : str_text(&all));
+    str_free(&all);
+}
+
+static void transport(const struct ranks *r, const char *mpi, int hosts, struct str *out)
+{
+    if (!r->world) str_puts(out, "none");
+    else if (!mpi[0]) str_printf(out, "%s, threads of one process", comm_transport(r->world));
+    else str_printf(out, "%s, %s", comm_transport(r->world), mpi);
+    if (!mpi[0]) return;
+    if (comm_ranks_here(r->world) > 1)
+        str_printf(out, ", shared memory within a host (%s)", comm_sees_buffers(r->world) ? "buffers seen" : "copied through stages");
+    if (hosts > 1) str_puts(out, ", messages between hosts");
+}
+
+static void say(const char *key, struct str *value)
+{
+    log_info("%s: %s", key, str_text(value));
+    str_clear(value);
+}
+
+static void say_all(const struct tell *t, const struct places *p, const struct starts_note *n)
+{
+    char a[32], b[32];
+    const struct engine *g = t->engine;
+    struct str s = {0};
+    log_info("model: %s, %s parameters, %s, %s of memory", model_family_name(g->cfg.model.family),
+             str_count(a, (double)g->params.numel), dtype_name(g->cfg.dtype), str_bytes(b, (double)g->store.dev->ledger.now_total));
+    log_info("ranks: %d", t->ranks->n);
+    places_hosts(p, &s);
+    say("hosts", &s);
+    str_printf(&s, "%s, zero %d", n->mesh, g->cfg.zero);
+    say("mesh", &s);
+    places_threads(p, &s);
+    say("threads", &s);
+    places_binding(p, &s);
+    say("binding", &s);
+    transport(t->ranks, n->mpi, p->n_hosts, &s);
+    say("transport", &s);
+    str_printf(&s, "%s%s%s", n->kernels, n->kernel_library[0] ? ", " : "", n->kernel_library);
+    say("kernels", &s);
+    places_warnings(p, &s);
+    for (char *line = s.p, *end; line && (end = strchr(line, '\n')); line = end + 1) {
+        *end = 0;
+        log_warn("%s", line);
+    }
+    str_free(&s);
+}
+
+int tell_start(const struct tell *t, struct err *e)
+{
+    struct places p;
+    struct str axes = {0};
+    struct err why = {0};
+    char mpi[64] = "", library[32];
+    int rc = places_gather(&p, t->ranks->world, t->engine->cfg.threads, e);
+    if (!rc && t->ranks->rank == 0) {
+        if (!p.one_process) comm_mpi_library(mpi);
+        kernel_libraries(&t->engine->kernels, library);
+        mesh(t, &axes);
+        const struct starts_note note = {
+            .step = t->step,
+            .ranks = t->ranks->n,
+            .threads = t->engine->cfg.threads,
+            .kernels = t->engine->kernels.isa,
+            .kernel_library = library,
+            .transport = t->ranks->world ? comm_transport(t->ranks->world) : NULL,
+            .mpi = mpi,
+            .mesh = str_text(&axes),
+            .zero = t->engine->cfg.zero,
+            .places = &p,
+        };
+        say_all(t, &p, &note);
+        if (starts_write(t->cfg->run.dir, &note, &why)) log_warn("%s", why.text);
+    }
+    str_free(&axes);
+    places_free(&p);
+    return rc;
+}

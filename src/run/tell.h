@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tell.h: the first lines of a run, in fixed words, "key: value, more": what it runs on and how (docs/cluster.md). The same goes to
+ * starts.jsonl. What is probably not meant is a warning with its remedy. Floor 6.
+ */
+#ifndef TUTTI_RUN_TELL_H
+#define TUTTI_RUN_TELL_H
+
+#include "run/config.h"
+#include "run/engine.h"
+#include "run/ranks.h"
+
+struct tell {
+    const struct config *cfg;
+    const struct ranks *ranks;
+    const struct engine *engine;
+    int64_t step; /* done before */
+};
+/* A file that cannot be written is a warning. Collective(world). */
+int tell_start(const struct tell *t, struct err *e);
+
+#endif
