@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# spack repo add examples/spack && spack dev-build tutti@main      at the source root: builds this checkout
+from spack.package import *
+
+try:  # Spack 1.0 keeps build systems with the packages
+    from spack_repo.builtin.build_systems.cmake import CMakePackage
+except ImportError:
+    pass
+
+
+class Tutti(CMakePackage):
+    """A distributed trainer for large language models, in C: every parallel layout equals one rank."""
+
+    license("Apache-2.0")
+    version("main")
+
+    variant("mpi", default=True, description="ranks as processes (srun, mpirun); without it as threads of one process")
+    variant("onednn", default=True, description="the fallback for matrix products that tutti's own kernels do not take")
+
+    depends_on("c", type="build")
+    depends_on("cmake@3.22:", type="build")
+    depends_on("ninja", type="build")
+    depends_on("pkgconfig", type="build")
+    depends_on("libyaml")
+    depends_on("jansson")
+    depends_on("oniguruma")
+    depends_on("xxhash")
+    depends_on("mpi@3:", when="+mpi")
+    depends_on("onednn", when="+onednn")
+
+    generator("ninja")
+
+    def cmake_args(self):
+        return [self.define("TUTTI_MPI", self.spec["mpi"].mpicc if self.spec.satisfies("+mpi") else "off")]
