@@ -65,7 +65,7 @@ struct board_row {
 
 struct board {
     atomic_int failed; /* the cause is there */
-    atomic_int told;   /* somebody has printed it */
+    atomic_int told;   /* mpi: somebody prints it, has printed it */
     atomic_int kept;   /* and the recorder is on disk, where that was asked for */
     _Alignas(64) atomic_int lock;
     int32_t n_rows, cause_rank;

@@ -31,9 +31,10 @@
 struct patience {
     int64_t tries;
     double since_s, looked_s, nap_s;
+    struct away away;
 };
 
-enum { LOOKS = 200, YIELDS_PER_CLOCK = 64 };
+enum { LOOKS = 200 };
 #define YIELD_S 2e-3
 #define NAP_LEAST_S 20e-6
 #define NAP_MOST_S 200e-6
@@ -42,22 +43,24 @@ enum { LOOKS = 200, YIELDS_PER_CLOCK = 64 };
 /* Lets time pass; true now and then, when it is worth asking who is late. */
 static bool patience(struct patience *p, bool spin)
 {
+    double now;
     p->tries++;
     if (spin && p->tries < LOOKS) {
         relax();
         return false;
     }
     if (p->nap_s <= 0) {
-        sched_yield();
-        if (p->tries % YIELDS_PER_CLOCK) return false;
-        double now = clock_now_s();
+        sched_yield(); /* on a busy machine one may take as long as the others' turns */
+        now = clock_now_s();
+        away_look(&p->away, now);
         if (p->since_s <= 0) p->since_s = p->looked_s = now;
         if (now - p->since_s > YIELD_S) p->nap_s = NAP_LEAST_S;
         return false;
     }
     clock_sleep_s(p->nap_s);
     p->nap_s = 2 * p->nap_s < NAP_MOST_S ? 2 * p->nap_s : NAP_MOST_S;
-    double now = clock_now_s();
+    now = clock_now_s();
+    away_look(&p->away, now);
     if (now - p->looked_s < LOOK_EVERY_S) return false;
     p->looked_s = now;
     return true;
@@ -132,7 +135,7 @@ static void *engine_main(void *arg)
             pthread_mutex_unlock(&w->lock);
         }
         if (engine_poll(w)) p = (struct patience){0};
-        else if (atomic_load(&w->pending) && patience(&p, w->spin)) late_check(w);
+        else if (atomic_load(&w->pending) && patience(&p, w->spin)) late_look(w, &p.away);
     }
 }
 
@@ -200,17 +203,20 @@ void engine_submit(struct comm *c, int64_t ticket)
 /* ---- waiting --------------------------------------------------------------------------------------------- */
 
 /* With a thread of its own the thread asks. */
-static void look(struct world *w, double now)
+static void look(struct world *w, double now, struct away *away)
 {
     w->looked_s = now;
     board_beat(w->board, w->row);
-    if (w->cfg.progress == COMM_INLINE) late_check(w);
+    if (w->cfg.progress == COMM_INLINE) late_look(w, away);
 }
 
 void engine_look(struct world *w)
 {
     double now = clock_now_s();
-    if (now - w->looked_s >= LOOK_EVERY_S) look(w, now);
+    struct away away = {.last_s = w->looked_s}; /* who polls may compute in between: not waiting either */
+    if (now - w->looked_s < LOOK_EVERY_S) return;
+    away_look(&away, now);
+    look(w, now, &away);
 }
 
 /* The thread does the work and wakes us; a failure elsewhere wakes nobody, so look now and then. */
@@ -245,7 +251,7 @@ void engine_wait(struct comm *c, int64_t ticket)
         struct patience p = {0};
         while (!op_done(c, ticket) && !board_failed(w->board)) {
             if (engine_poll(w)) p = (struct patience){0};
-            else if (patience(&p, w->spin)) look(w, clock_now_s());
+            else if (patience(&p, w->spin)) look(w, clock_now_s(), &p.away);
         }
     }
     if (board_failed(w->board)) world_quiet(w);

@@ -28,6 +28,19 @@ struct op;
 struct comm;
 struct world;
 
+/* A rank that waits looks at the clock every fraction of a millisecond. Where it finds that much more time has passed, it was
+ * itself kept from running: stopped (Ctrl-Z, a job that the cluster suspends, a machine that stands still), often together with
+ * those it waits for. Such time does not count as waiting. */
+#define AWAY_S 0.25
+struct away {
+    double last_s, lost_s; /* the last look, 0: none yet; found so far */
+};
+static inline void away_look(struct away *a, double now)
+{
+    if (a->last_s > 0 && now - a->last_s > AWAY_S) a->lost_s += now - a->last_s - AWAY_S;
+    a->last_s = now;
+}
+
 /* One message on its way. */
 struct request {
     bool send, posted, done;
@@ -92,7 +105,7 @@ struct op {
     int seen;       /* meeting: ranks that have arrived, counted from 0 */
     int tries;      /* shared: how often it was asked to go on */
     int64_t record; /* on the board */
-    double begun_s;
+    double begun_s, begun_away_s; /* the clock, and the world's away_s then */
     double left_s; /* since when a rank that it waits for is known to have left; 0: none has */
     double link_s, met_s, ready_s; /* time on the pretended link, since when it may run, when it is over */
     double through_s;              /* when the bytes were through without it */
@@ -183,6 +196,7 @@ struct world {
     struct blocks *blocks; /* memory that processes of this host see in each other; NULL: of threads, or one process */
     bool one_thread; /* the transport allows no second thread */
     double looked_s;    /* the rank's thread: when it last asked who is late */
+    double away_s, back_s, gone_s; /* who asks: not running for so long in all; since when it is back, after how long */
     double link_free_s; /* engine: when the pretended link has sent what it was given */
     bool spin; /* the ranks that share this one's cores have one each */
     pthread_mutex_t comms_lock; /* guards comms, n_comms; held during a poll */
@@ -228,8 +242,9 @@ static inline bool op_done(struct comm *c, int64_t ticket)
 /* execute.c: one operation, as far as it can go now; true when it is complete. */
 bool op_advance(struct comm *c, struct op *o);
 
-/* late.c: looks for operations that wait too long, or for a rank that has left; reports with world_fail. */
-void late_check(struct world *w);
+/* late.c: looks for operations that wait too long, or for a rank that has left; reports with world_fail. `away` is what this
+ * rank's wait has seen since it last asked, and is taken. */
+void late_look(struct world *w, struct away *away);
 
 /* select.c */
 /* Writes the program into p. */

@@ -116,10 +116,12 @@ static bool any(struct comm *c, enum fate fate)
     return found;
 }
 
-/* The rank waits for others and looks around, so somebody else is to blame. */
+/* The rank waits for others and looks around, so somebody else is to blame. When this rank itself is just back from where nobody
+ * ran, the beats are older by as much. */
 static bool waits(struct comm *c, int rank, bool asked)
 {
     double within_s = c->w->cfg.timeout_s / 2 < BEAT_WITHIN_S ? c->w->cfg.timeout_s / 2 : BEAT_WITHIN_S;
+    if (clock_now_s() - c->w->back_s < within_s) within_s += c->w->gone_s;
     int row = world_row(c->w, rank);
     if (rank == c->w->rank) return true;
     return row >= 0 ? board_waits(c->w->board, row, within_s) : answered(c, rank, asked);
@@ -190,7 +192,7 @@ static bool comm_check(struct comm *c, double now)
     for (int64_t t = c->open; t <= last; t++) {
         struct op *o = &c->ring[t % COMM_RING];
         if (atomic_load_explicit(&o->done, memory_order_relaxed) >= t || o->stage == OP_QUEUED) continue;
-        struct finding f = {.o = o, .waited_s = now - o->begun_s};
+        struct finding f = {.o = o, .waited_s = now - o->begun_s - (c->w->away_s - o->begun_away_s)};
         bool over = f.waited_s > c->w->cfg.timeout_s;
         if (!missing(c, o, c->late) && !(over && unseen)) continue;
         f.fate = any(c, LEFT) ? LEFT : any(c, DIED) ? DIED : LATE;
@@ -205,9 +207,15 @@ static bool comm_check(struct comm *c, double now)
     return false;
 }
 
-void late_check(struct world *w)
+void late_look(struct world *w, struct away *away)
 {
     double now = clock_now_s();
+    if (away->lost_s > 0) {
+        w->away_s += away->lost_s;
+        w->back_s = now;
+        w->gone_s = away->lost_s;
+        away->lost_s = 0;
+    }
     bool stop = board_failed(w->board);
     pthread_mutex_lock(&w->comms_lock);
     if (w->ops->answer) w->ops->answer(w);

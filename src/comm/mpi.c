@@ -370,13 +370,15 @@ struct card {
 static bool all_come(struct comm *c, MPI_Request *q, int n, double timeout_s)
 {
     int first = 0; /* that is not done */
+    struct away away = {0};
     for (double from = clock_now_s();; clock_sleep_s(1e-4)) {
         for (int done = 1; first < n && done; first += done)
             if (MPI_Test(&q[first], &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
         if (first == n) return true;
         mpi_answer(c->w);
         board_beat(c->w->board, c->w->row);
-        if (clock_now_s() - from > timeout_s || board_failed(c->w->board)) return false;
+        away_look(&away, clock_now_s());
+        if (away.last_s - from - away.lost_s > timeout_s || board_failed(c->w->board)) return false;
     }
 }
 
@@ -494,16 +496,33 @@ static bool has_window(const struct comm *c)
 
 /* ---- the world ------------------------------------------------------------------------------------------------ */
 
-/* The first rank of a host to get here speaks; the others give it time to. */
+enum { TOLD_NOT, TOLD_BEGUN, TOLD_WHOLE };
+#define LAST_WORDS_S 6.0
+
+/* The cause is said and the recorder on disk, however long a busy machine lets those wait who do it: our end would be theirs.
+ * False: they may have been killed meanwhile. */
+static bool words_done(struct board *b)
+{
+    for (double from = clock_now_s(); atomic_load(&b->told) != TOLD_WHOLE || !atomic_load(&b->kept); clock_sleep_s(0.01))
+        if (clock_now_s() - from > LAST_WORDS_S) return false;
+    return true;
+}
+
+static void speak(struct board *b, const struct err *cause)
+{
+    log_error("%s", cause->text);
+    atomic_store(&b->told, TOLD_WHOLE);
+}
+
+/* The first rank of a host to get here speaks; the others give it time to, and speak where it does not. */
 static void mpi_abort(struct world *w, const struct err *why)
 {
     (void)why; /* the board has the first cause */
     struct err cause;
-    int rank;
+    int rank, told = TOLD_NOT;
     board_cause(w->board, &cause, &rank);
-    if (!atomic_exchange(&w->board->told, 1)) log_error("%s", cause.text);
-    else clock_sleep_s(0.3);
-    for (double from = clock_now_s(); !atomic_load(&w->board->kept) && clock_now_s() - from < 2;) clock_sleep_s(0.01);
+    if (atomic_compare_exchange_strong(&w->board->told, &told, TOLD_BEGUN)) speak(w->board, &cause);
+    if (!words_done(w->board) && atomic_load(&w->board->told) != TOLD_WHOLE) speak(w->board, &cause);
     clock_sleep_s(0.1); /* launchers drop what they have not read yet */
     MPI_Abort(MPI_COMM_WORLD, 1);
 }

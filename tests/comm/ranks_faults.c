@@ -8,7 +8,8 @@
  *     fail        gives up with an error of its own            native  hangs where others are in the library's collective
  *     message     sends more than its neighbour receives       behind  hangs; rank 0 waits for rank 1, that for the last
  *
- * "operation unchecked": descriptors are not compared before data moves.
+ * "operation unchecked": descriptors are not compared before data moves. "fail slowly": a busy machine lets who speaks for the job
+ * wait in every write to stderr, and who writes the flight recorder.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -18,13 +19,31 @@
 
 #include "comm/comm.h"
 
+static bool slow;
+
+ssize_t __real_write(int fd, const void *p, size_t n);
+ssize_t __wrap_write(int fd, const void *p, size_t n);
+ssize_t __wrap_write(int fd, const void *p, size_t n)
+{
+    if (slow && fd == STDERR_FILENO) sleep(1);
+    return __real_write(fd, p, n);
+}
+
+int __real_fs_write_atomic(const char *path, const void *p, size_t n, struct err *e);
+int __wrap_fs_write_atomic(const char *path, const void *p, size_t n, struct err *e);
+int __wrap_fs_write_atomic(const char *path, const void *p, size_t n, struct err *e)
+{
+    if (slow) sleep(4);
+    return __real_fs_write_atomic(path, p, n, e);
+}
+
 static int go_wrong(struct comm *c, const char *what, struct err *e)
 {
     float x[8] = {0};
     if (!strncmp(what, "operation", 9)) comm_wait(c, comm_broadcast(c, x, 8, DT_F32, 0, "in the wrong branch"));
     if (!strcmp(what, "count")) comm_wait(c, comm_all_reduce(c, x, x, 7, DT_F32, COMM_SUM, "gradient"));
     if (!strcmp(what, "dtype")) comm_wait(c, comm_all_reduce(c, x, x, 8, DT_I32, COMM_SUM, "gradient"));
-    if (!strcmp(what, "fail")) return err_set(e, ERR_IO, "/data/a.bin: no space left");
+    if (!strncmp(what, "fail", 4)) return err_set(e, ERR_IO, "/data/a.bin: no space left");
     if (!strcmp(what, "message")) comm_wait(c, comm_send(c, x, 8, DT_F32, 0, "activation"));
     if (!strcmp(what, "exit")) _exit(0);
     if (!strcmp(what, "kill")) raise(SIGKILL);
@@ -71,6 +90,7 @@ int main(int argc, char **argv)
     struct comm *world;
     struct err e = {0};
     if (argc != 4) return 2;
+    slow = strstr(argv[1], "slowly");
     struct comm_config cfg = {.timeout_s = 1, .dump_dir = argv[2], .check = !strstr(argv[1], "unchecked"),
                               .ranks_per_host = atoi(argv[3])};
     signal(SIGTERM, SIG_IGN); /* as the trainer, which stops after a step: launchers send it first */

@@ -44,11 +44,11 @@ strike() {
     done
     victim=$(process_of_rank "$launcher" "$rank")
     [ -n "$victim" ] || fail "$name: no process to signal: $(cat "$dir/log")"
-    from=$SECONDS
+    from=$(clock)
     kill -"$signal" "$victim"
     wait "$launcher"
     status=$?
-    took=$((SECONDS - from))
+    took=$(($(clock) - from))
     [ $status != 0 ] && [ $status != 124 ] || fail "$name: status $status"
     [ $took -le 15 ] || fail "$name: took $took s"
     "$tutti" checkpoint verify "$run" >"$dir/out" 2>&1 || fail "$name: a broken checkpoint: $(cat "$dir/out")"
