@@ -5,16 +5,17 @@
 #
 #   scripts/deps.sh [--tests] [--fuzz] [--quiet]
 #
-#   --tests    what the tests need besides: a second MPI library, and a browser that looks at the page of a run. Where no
-#              browser can be had, that is said, and is no error
+#   --tests    what the tests need besides: a second MPI library, and a browser that looks at the page of a run
 #   --fuzz     clang with libFuzzer, which neither needs
+#
+# Where MPI and oneDNN (but for the tests) or a browser cannot be had, that is said, and is no error.
 set -euo pipefail
 
 here=$(dirname "${BASH_SOURCE[0]}")
 quiet=0 for_tests=0
 recommended=--no-install-recommends
-packages=(build-essential cmake ninja-build pkg-config libdnnl-dev libyaml-dev libjansson-dev libonig-dev libxxhash-dev
-    openmpi-bin libopenmpi-dev) # ranks as processes; optional
+packages=(build-essential cmake ninja-build pkg-config libyaml-dev libjansson-dev libonig-dev libxxhash-dev)
+optional=(libdnnl-dev openmpi-bin libopenmpi-dev) # more matrix kernels; ranks as processes
 tests=(libcmocka-dev)
 tests+=(mpich libmpich-dev) # the other MPI library
 for arg in "$@"; do
@@ -31,7 +32,7 @@ for arg in "$@"; do
         ;;
     esac
 done
-if [ "$for_tests" = 1 ]; then packages+=("${tests[@]}"); fi
+if [ "$for_tests" = 1 ]; then packages+=("${optional[@]}" "${tests[@]}") optional=(); fi
 
 say() { if [ "$quiet" = 0 ]; then echo "deps: $*" >&2; fi; }
 
@@ -66,38 +67,46 @@ install() {
     { "${as_root[@]}" apt-get update -q && "${command[@]}"; } >"$log" 2>&1
 }
 
-missing=()
-for package in "${packages[@]}"; do
-    status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-    [ "$status" = installed ] || missing+=("$package")
-done
+missing() { # PACKAGE...
+    local package
+    for package in "$@"; do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)" = installed ] || echo "$package"
+    done
+}
+mapfile -t needed < <(missing "${packages[@]}")
+mapfile -t wanted < <(missing "${optional[@]}")
 if [ "$(id -u)" != 0 ]; then as_root=(sudo); fi
-if [ ${#missing[@]} = 0 ]; then
-    say "all ${#packages[@]} packages are installed"
-else
+if [ ${#needed[@]} -gt 0 ]; then
     if ! command -v apt-get >/dev/null; then
-        echo "deps: missing: ${missing[*]}; there is no apt-get here to install them with" >&2
+        echo "deps: missing: ${needed[*]}; there is no apt-get here to install them with" >&2
         exit 1
     fi
     if [ ${#as_root[@]} = 1 ] && ! command -v sudo >/dev/null; then
-        echo "deps: missing: ${missing[*]}; run as root: apt-get install ${missing[*]}" >&2
+        echo "deps: missing: ${needed[*]}; run as root: apt-get install ${needed[*]} ${wanted[*]}" >&2
         exit 1
     fi
-    say "installing ${missing[*]}"
-    if ! install "${missing[@]}"; then
+    say "installing ${needed[*]} ${wanted[*]}"
+    if install "${needed[@]}" "${wanted[@]}"; then
+        wanted=()
+    elif ! install "${needed[@]}"; then
         cat "$log" >&2
-        echo "deps: could not install ${missing[*]}; is there a network?" >&2
+        echo "deps: could not install ${needed[*]}; is there a network?" >&2
         exit 1
     fi
-    say "installed ${#missing[@]} packages"
+    say "installed $((${#packages[@]} + ${#optional[@]} - ${#wanted[@]})) packages"
 fi
 
-# A browser is for one test, which is content without: nobody is asked for a password because of it. Firefox ESR is the
-# lightest that Debian 12 and 13 both have (113 MB; chromium 193 MB).
-if [ "$for_tests" = 1 ] && ! bash "$here/browser.sh" >/dev/null; then
-    if [ ${#as_root[@]} = 1 ]; then as_root=(sudo -n); fi
-    say "installing a browser: firefox-esr"
-    if ! command -v apt-get >/dev/null || ! install firefox-esr; then
-        echo "deps: no browser here, and firefox-esr could not be installed: the tests will not see a run's page in one" >&2
-    fi
+# From here on nothing is needed, and nobody is asked for a password.
+if [ ${#as_root[@]} = 1 ]; then as_root=(sudo -n); fi
+may_install() { command -v apt-get >/dev/null && { say "installing $*" && install "$@"; }; }
+if [ ${#wanted[@]} -gt 0 ] && ! may_install "${wanted[@]}"; then
+    say "could not install ${wanted[*]}: tutti does without (no MPI: ranks are threads of one process)"
+elif [ ${#needed[@]} = 0 ]; then
+    say "all $((${#packages[@]} + ${#optional[@]})) packages are installed"
+fi
+
+# A browser is for one test, which is content without. Firefox ESR is the lightest that Debian 12 and 13 both have (113 MB;
+# chromium 193 MB).
+if [ "$for_tests" = 1 ] && ! bash "$here/browser.sh" >/dev/null && ! may_install firefox-esr; then
+    echo "deps: no browser here, and firefox-esr could not be installed: the tests will not see a run's page in one" >&2
 fi

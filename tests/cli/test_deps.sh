@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What deps.sh would install, on a machine made of pretence: the quickstart one MPI library, the tests both and a browser; a
-# browser that cannot be had is said and is no error; what is needed and cannot be had is one; nothing is touched when all is there.
+# browser or an MPI library that cannot be had is said and is no error; what is needed and cannot be had is one; nothing is touched when all is there.
 root=$2
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -40,6 +40,15 @@ grep -q '^deps: no browser here' "$dir/err" || fail "does not say that there is 
 deps --tests && grep -qx firefox-esr "$dir/installed" || fail "no browser was installed: $(cat "$dir/err")"
 : >"$dir/asked"
 deps --tests && [ ! -s "$dir/asked" ] || fail "asked apt though the browser was there, too: $(cat "$dir/asked")"
+
+# Without MPI there are threads; without yaml there is nothing.
+: >"$dir/installed" && echo libopenmpi-dev >"$dir/lacking"
+deps || fail "no MPI is an error: $(cat "$dir/err")"
+grep -q 'could not install .*libopenmpi-dev' "$dir/err" && grep -qx cmake "$dir/installed" || fail "no MPI: $(cat "$dir/err")"
+deps && grep -q 'could not install .*libopenmpi-dev' "$dir/err" || fail "no MPI, the second time: $(cat "$dir/err")"
+: >"$dir/installed" && echo libyaml-dev >"$dir/lacking"
+deps
+[ $? = 1 ] && grep -q 'could not install .*libyaml-dev' "$dir/err" || fail "no yaml: $(cat "$dir/err")"
 
 cp "$dir/before" "$dir/installed" && echo mpich >"$dir/lacking"
 deps --tests
