@@ -38,13 +38,29 @@ static int write_text(const struct config *c, const char *checkpoint, struct str
     return rc;
 }
 
+/* The text of several lines as a part of its own in a log of lines. */
+static void show(int64_t step, const char *prompt, const char *text)
+{
+    struct str whole = {0}, shown = {0};
+    str_printf(&whole, "%s%s", prompt, text);
+    while (whole.n && whole.p[whole.n - 1] == '\n') whole.p[--whole.n] = 0;
+    for (const char *line = str_text(&whole), *end; line; line = end ? end + 1 : NULL) {
+        end = strchr(line, '\n');
+        str_puts(&shown, "\n    | ");
+        str_add(&shown, line, end ? (size_t)(end - line) : strlen(line));
+    }
+    log_status_end();
+    log_info("step %lld writes%s", (long long)step, str_text(&shown));
+    str_free(&whole);
+    str_free(&shown);
+}
+
 int samples_write(const struct config *c, const char *checkpoint, int64_t step, struct err *e)
 {
     struct str text = {0}, line = {0};
     int rc = write_text(c, checkpoint, &text, e);
     if (!rc) {
-        log_status_end();
-        log_info("step %lld writes: %s%s", (long long)step, c->run.sample_prompt, str_text(&text));
+        show(step, c->run.sample_prompt, str_text(&text));
         struct json_out o = {.s = &line};
         json_begin_object(&o, NULL);
         json_put_int(&o, "step", step);

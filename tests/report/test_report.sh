@@ -14,7 +14,7 @@ train() { "$tutti" train "$dir/tiny.yaml" "${tiny[@]}" "$@" 2>"$dir/log" || fail
 has() { grep -q -- "$1" "$dir/page.html" || fail "$2: the page lacks $1"; }
 
 train "run.dir=$dir/one" "run.sample_prompt=<b>&"
-grep -q '^step 4 writes: <b>&' "$dir/log" || fail "no sample in the log: $(cat "$dir/log")"
+grep -A1 '^step 4 writes$' "$dir/log" | grep -q '^    | <b>&' || fail "no sample in the log: $(cat "$dir/log")"
 [ "$(cut -d, -f1 "$dir/one/samples.jsonl" | tr '\n' ' ')" = '{"step":4 {"step":6 ' ] || fail "samples: $(cat "$dir/one/samples.jsonl")"
 grep -q '"ranks":1,"threads":1,.*"step":0}' "$dir/one/starts.jsonl" || fail "starts: $(cat "$dir/one/starts.jsonl")"
 [ "$("$tutti" report "$dir/one")" = "$dir/one/report.html" ] || fail "does not say where the page is"
