@@ -1,30 +1,81 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From a checkout to generated text: installs what is missing, builds, trains a small model on this project's own
-# sources and documents for a few minutes, saves it, and lets it write.
+# From a checkout to generated text: installs what is missing, builds the program, learns a tokenizer, trains a small model on
+# this project's own sources for about a minute, and lets it write.
 #
-#   scripts/quickstart.sh [key=value ...]     such as run.steps=200
+#   scripts/quickstart.sh [key=value ...]     such as run.steps=200, or data.train=FOLDER
 #
-# Run again, it finds the finished run and goes straight to the text. Remove runs/quickstart to start afresh.
+# How many steps that minute has is measured on ten of them before a run's first start; they stay the same from then on. Run
+# again, it finds the finished run and goes straight to the text; a run that was stopped goes on. Remove runs/quickstart to
+# start afresh.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
-run=runs/quickstart
+config=examples/quickstart.yaml
+seconds=45 # of training; the samples it writes, checkpoints, validation and the page come on top
+run=runs/quickstart text=src prompt="static int" steps=
+for word in "$@"; do
+    case $word in
+    run.dir=*) run=${word#*=} ;;
+    run.steps=*) steps=${word#*=} ;;
+    run.sample_prompt=*) prompt=${word#*=} ;;
+    data.train=*) text=${word#*=} ;;
+    esac
+done
+tokenizer=$run/pieces.json
+say() { echo "quickstart: $*" >&2; }
 
-echo "quickstart: 1. what is needed" >&2
+# Steps that take $seconds here, a multiple of 60: by the faster half of ten, for other programs disturb the slower one.
+measure_steps() {
+    local folder
+    folder=$(mktemp -d)
+    if ! LOG=error build/tutti train "$config" data.tokenizer="$tokenizer" "$@" run.dir="$folder" data.cache_dir="$run/data" \
+        run.steps=10 checkpoint.every=0 run.eval_every=0 run.sample_every=0 run.tensorboard=false; then
+        rm -r "$folder"
+        return 1
+    fi
+    sed -n 's/.*"step_s":\([0-9.e-]*\).*/\1/p' "$folder/metrics.jsonl" | sort -g |
+        awk -v seconds=$seconds 'NR <= 5 { s += $1 / 5 } END { n = int(seconds / s / 60) * 60; print (n < 120 ? 120 : (n > 1800 ? 1800 : n)) }'
+    rm -r "$folder"
+}
+
+# of_run KEY: the first number that the started run's config has under this name.
+of_run() { sed -n "s/^ *$1: \([0-9]*\)$/\1/p" "$run/config.yaml" | head -1; }
+
+say "1. what is needed"
 bash scripts/deps.sh
-echo "quickstart: 2. build" >&2
-bash scripts/build.sh
-if [ -e "$run/checkpoints/latest" ]; then
-    echo "quickstart: 3. train: $run has a checkpoint; going on from there (rm -r $run starts afresh)" >&2
+say "2. build"
+bash scripts/build.sh --program
+
+saved=$(readlink "$run/checkpoints/latest" || true) # step-00000200
+if [ -n "$saved" ]; then
+    every=$(of_run every)
+    [ -n "$steps" ] || steps=$(of_run steps)
 else
-    echo "quickstart: 3. train examples/quickstart.yaml into $run (a few minutes)" >&2
+    say "3. learn a tokenizer: which bytes of $text often come together"
+    mkdir -p "$run"
+    read -ra inputs <<<"$(tr '[],' '   ' <<<"$text")"
+    build/tutti data train-tokenizer --vocab-size 2048 --out "$tokenizer" "${inputs[@]}" >&2
+    if [ -z "$steps" ]; then steps=$(measure_steps "$@"); fi
+    every=$(((steps + 5) / 6))
 fi
-build/tutti train examples/quickstart.yaml run.sample_every=250 run.sample_prompt="static int " "$@"
-echo "quickstart: 4. let it write" >&2
-build/tutti generate "$run/checkpoints/latest" --prompt "The " --max-tokens 300 --temperature 0.8 --seed 1
+if [ "$saved" = "$(printf 'step-%08d' "$steps")" ]; then
+    say "4. $run has done its $steps steps (rm -r $run starts afresh)"
+else
+    if [ -n "$saved" ]; then say "4. train: $run stopped at $saved; going on from there to $steps steps (rm -r $run starts afresh)"
+    else say "4. train $config into $run: $steps steps, and every $every of them it writes something"; fi
+    log_every=$every
+    if [ -t 2 ]; then log_every=5; fi # on a terminal the line is overwritten
+    build/tutti train "$config" data.tokenizer="$tokenizer" checkpoint.every="$every" run.sample_every="$every" \
+        run.eval_every=$((3 * every)) run.log_every="$log_every" "$@" run.steps="$steps"
+fi
+
+say "5. let it write"
+write() { build/tutti generate "$run" --prompt "$1" --max-tokens 220 --temperature 0.5 --seed "$2"; }
+write "$prompt" 1
 echo
-echo "quickstart: 5. a page about the run: $(build/tutti report "$run")" >&2
-echo "quickstart: done. To write with your own words:" >&2
-echo "    build/tutti generate $run/checkpoints/latest --prompt \"...\"" >&2
-echo "To train on your own text: build/tutti train examples/quickstart.yaml data.train=FOLDER run.dir=runs/mine" >&2
+say "6. a page about the run, for a browser: $(build/tutti report "$run")"
+say "done. To write with your own words:"
+echo "    build/tutti generate $run --prompt \"static void \" --temperature 0.5 --seed 2" >&2
+say "to train on your own text, about as long:"
+echo "    scripts/quickstart.sh data.train=FOLDER data.valid=[] run.dir=runs/mine run.sample_prompt=\"Once \"" >&2

@@ -1,0 +1,55 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# scripts/quickstart.sh on a small checkout, packages and compiler left out: it measures its steps, trains, shows samples while it
+# learns, writes and makes a page; killed, it goes on; finished, it goes straight to the text and writes the same one.
+tutti=$1 root=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+mkdir -p "$dir/build" "$dir/scripts" "$dir/tests"
+ln -s "$tutti" "$dir/build/tutti"
+cp -r "$root/examples" "$dir/"
+cp "$root/scripts/quickstart.sh" "$dir/scripts/"
+for script in deps build; do echo 'echo "$(basename "$0"): $*" >&2' >"$dir/scripts/$script.sh"; done
+cp -r "$root/src/run" "$dir/src" && cp -r "$root/src/optim" "$dir/tests/run"
+small=(model.layers=1 model.hidden=32 model.heads=2 model.kv_heads=1 model.ffn=32 model.seq_len=64 batch.global=2 batch.micro=2 run.threads=1
+    run.eval_batches=1 run.sample_tokens=10)
+quickstart() { bash "$dir/scripts/quickstart.sh" "${small[@]}" "$@" >"$dir/text" 2>"$dir/log"; }
+said() { grep -q -- "$1" "$dir/log" || fail "$2: does not say '$1': $(cat "$dir/log")"; }
+steps() { sed -n 's/^  steps: //p' "$dir/$1/config.yaml"; }
+
+quickstart run.steps=12 || fail "the first run: $(cat "$dir/log")"
+said '^build.sh: --program$' first
+said '^step 2 writes$' first
+said '^    | static int' first
+said '^step 12 writes$' first
+[ "$(wc -l <"$dir/runs/quickstart/samples.jsonl")" = 6 ] || fail "not six samples: $(cat "$dir/runs/quickstart/samples.jsonl")"
+[ -s "$dir/runs/quickstart/report.html" ] || fail "no page"
+grep -q '^static int' "$dir/text" || fail "no text: $(cat "$dir/text")"
+cp "$dir/text" "$dir/first"
+
+quickstart || fail "the second run: $(cat "$dir/log")"
+said 'has done its 12 steps' second
+! grep -q '^step' "$dir/log" || fail "the second run trains: $(cat "$dir/log")"
+cmp -s "$dir/text" "$dir/first" || fail "the second run writes another text"
+
+# Killed at its second checkpoint at the latest, a run goes on to the same steps: those of its config, which was measured.
+killed=$dir/runs/killed/checkpoints
+bash "$dir/scripts/quickstart.sh" "${small[@]}" run.dir=runs/killed >"$dir/text" 2>"$dir/log" &
+pid=$!
+for ((i = 0; i < 1000; i++)); do [ ! -e "$killed/latest" ] || break; sleep 0.05; done
+for child in $(ps -o pid= --ppid $pid); do kill -9 "$child" 2>/dev/null; done
+wait $pid && fail "a run that was killed ended well: $(cat "$dir/log")"
+want=$(steps runs/killed)
+[ "${want:-0}" -ge 120 ] && [ $((want % 60)) = 0 ] || fail "steps of a run that was measured: $want"
+said "$want steps, and every $((want / 6)) of them" killed
+stopped=$(readlink "$killed/latest")
+quickstart run.dir=runs/killed "run.steps=$((10#${stopped#step-} + 1))" || fail "going on: $(cat "$dir/log")"
+said "stopped at $stopped; going on from there" killed
+
+# Before its first checkpoint a run begins again; a key that is none is refused in the program's words.
+rm -r "$killed" && quickstart run.dir=runs/killed run.steps=6 && said '^step 1 writes$' again || fail "again: $(cat "$dir/log")"
+quickstart run.dir=runs/bad model.layer=1 && fail "an unknown key is taken"
+said 'model.layer' "an unknown key"
+[ $failures = 0 ]
