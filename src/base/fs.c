@@ -27,6 +27,7 @@ static int write_failed(struct err *e, int why, const char *path, const char *wh
 {
     if (why == ENOSPC || why == EDQUOT)
         return err_set(e, ERR_IO, "%s: %s: %s; free some space or choose another directory", path, what, strerror(why));
+    if (why == ENOENT) return err_set(e, ERR_IO, "%s: %s: there is no such folder for it", path, what);
     return err_errno(e, ERR_IO, why, "%s: %s", path, what);
 }
 
@@ -68,7 +69,9 @@ int fs_mkdirs(const char *path, struct err *e)
         *p = 0;
         if (*partial && mkdir(partial, 0777)) {
             int why = errno;
-            if (!fs_is_dir(partial)) code = write_failed(e, why, partial, "the directory cannot be created");
+            bool other = (why == EEXIST || why == ENOTDIR) && !fs_is_dir(partial);
+            if (other) code = err_set(e, ERR_IO, "%s: is there and is no directory; choose another name", partial);
+            else if (!fs_is_dir(partial)) code = write_failed(e, why, partial, "the directory cannot be created");
         }
         *p = c;
         if (!c) break;

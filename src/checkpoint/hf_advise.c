@@ -101,7 +101,7 @@ static bool file(const char *path, struct err *e)
     if (fs_exists(config) && (!strcmp(last_part(path), "config.json") || str_ends(path, ".safetensors") || str_ends(path, ".index.json")))
         err_set(e, ERR_REQUEST, "%s: is one file of a model; name its folder: %s", path, dir);
     else
-        err_set(e, ERR_REQUEST, "%s: is %s; a folder was wanted, with config.json, *.safetensors and tokenizer.json%s", path, m ? m->name : "a file",
+        err_set(e, ERR_REQUEST, "%s: is %s; a folder was wanted, that of a run of tutti, or one with config.json, *.safetensors and tokenizer.json%s", path, m ? m->name : "a file",
                 str_ends(path, ".gguf") ? " (GGUF is made from such a folder: look for the model's own on the hub)" : "");
     xfree(config);
     xfree(dir);

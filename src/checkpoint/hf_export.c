@@ -161,6 +161,7 @@ static int claim(const char *dir, struct err *e)
     char **names;
     int n;
     if (!fs_exists(dir)) return OK;
+    if (!fs_is_dir(dir)) return err_set(e, ERR_REQUEST, "%s: is a file; export into a new directory", dir);
     int rc = fs_list(dir, &names, &n, e);
     if (rc < 0) return rc;
     fs_list_free(names, n);

@@ -91,6 +91,15 @@ int cli_config(struct config *c, struct conf **conf, struct arena *a, const char
     return rc;
 }
 
+/* A key of the config's table, alone or with "=VALUE" behind it. */
+static bool is_key(const char *word)
+{
+    size_t n = strcspn(word, "=");
+    for (const struct conf_row *r = config_rows; r->path; r++)
+        if (strlen(r->path) == n && !strncmp(r->path, word, n)) return true;
+    return false;
+}
+
 int cli_take(const char *command, int *argc, char **argv, const char *name, const char **value)
 {
     int kept = 1;
@@ -101,6 +110,32 @@ int cli_take(const char *command, int *argc, char **argv, const char *name, cons
     }
     *argc = kept;
     return 0;
+}
+
+/* How a key or -n was meant, as far as a wrong option shows. */
+static int no_option(const char *command, const char *word)
+{
+    const char *bare = word + strspn(word, "-");
+    if (is_key(bare))
+        return cli_usage(command, "there is no option %s: a key has no dashes, and is one word with its value: %s%s", word, bare,
+                         strchr(bare, '=') ? "" : "=VALUE");
+    if (!strncmp(word, "-n", 2) && word[2] >= '0' && word[2] <= '9') return cli_usage(command, "there is no option %s: write -n %s", word, word + 2);
+    if (!strcmp(word, "-np") || !strcmp(word, "--ranks") || !strcmp(word, "--nproc") || !strcmp(word, "-N"))
+        return cli_usage(command, "there is no option %s: ranks are -n RANKS", word);
+    return cli_usage(command, "there is no option %s", word);
+}
+
+/* A key whose value was not written into the same word, or a value with spaces. */
+static int too_many(const char *command, int argc, char **argv, int i)
+{
+    const char *word = argv[i], *before = argv[i - 1];
+    if (is_key(word)) return cli_usage(command, "%s: a key and its value are one word: %s=%s", word, word, i + 1 < argc ? argv[i + 1] : "VALUE");
+    if (is_key(before) && before[strlen(before) - 1] == '=')
+        return cli_usage(command, "one argument too many: %s (a key and its value are one word: %s%s)", word, before, word);
+    if (is_key(before))
+        return cli_usage(command, "one argument too many: %s (a value with a space in it is put in quotes, several are a list: '%.*s=[A, B]')", word,
+                         (int)strcspn(before, "="), before);
+    return cli_usage(command, "one argument too many: %s", word);
 }
 
 int cli_config_args(const char *command, int argc, char **argv, struct cli_args *a)
@@ -116,16 +151,16 @@ int cli_config_args(const char *command, int argc, char **argv, struct cli_args 
         } else if (!strcmp(argv[i], "--json")) {
             a->json = true;
         } else if (argv[i][0] == '-') {
-            return cli_usage(command, "there is no option %s", argv[i]);
+            return no_option(command, argv[i]);
         } else if (strchr(argv[i], '=')) {
             if (a->n_overrides == CLI_MAX_KEYS) return cli_usage(command, "more than %d keys", CLI_MAX_KEYS);
             a->overrides[a->n_overrides++] = argv[i];
         } else if (!a->config) {
             a->config = argv[i];
-        } else if (!a->word) {
+        } else if (!a->word && !strcmp(command, "explain") && !is_key(argv[i])) {
             a->word = argv[i];
         } else {
-            return cli_usage(command, "one argument too many: %s", argv[i]);
+            return too_many(command, argc, argv, i);
         }
     }
     if (!a->config) return cli_usage(command, "which CONFIG?");

@@ -55,7 +55,7 @@ int cli_real(const char *command, const char *name, const char *text, double lo,
  * the exit status after saying what is wrong. */
 enum { CLI_MAX_KEYS = 256 };
 struct cli_args {
-    const char *config, *word; /* word: the second argument that is neither option nor key, or NULL */
+    const char *config, *word; /* word: explain's second argument that is neither option nor key, or NULL */
     int64_t ranks;
     bool ranks_given, json;
     char *overrides[CLI_MAX_KEYS];

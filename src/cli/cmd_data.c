@@ -264,6 +264,17 @@ static int write_trained(const struct options *o, struct bpe_trainer *t, const s
     return OK;
 }
 
+/* Asked before the text is counted, which may take an hour. */
+static int can_write(const char *path, struct err *e)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir = slash && slash > path ? xstrndup(path, (size_t)(slash - path)) : xstrdup(slash ? "/" : ".");
+    int code = fs_is_dir(path) ? err_set(e, ERR_REQUEST, "--out: %s is a directory; a file was wanted", path)
+               : fs_is_dir(dir) ? OK : err_set(e, ERR_REQUEST, "--out: %s: there is no folder %s", path, dir);
+    xfree(dir);
+    return code;
+}
+
 static int run_train(const struct options *o, struct err *e)
 {
     int code = need(o, "train-tokenizer", "--vocab-size", o->vocab_size ? o : NULL, e);
@@ -271,6 +282,7 @@ static int run_train(const struct options *o, struct err *e)
     if (!code && (o->vocab_size < BPE_TRAIN_VOCAB_MIN || o->vocab_size > BPE_TRAIN_VOCAB_MAX))
         code = err_set(e, ERR_REQUEST, "--vocab-size: wanted %d (256 bytes and the end of text) to %d, got %lld",
                        BPE_TRAIN_VOCAB_MIN, BPE_TRAIN_VOCAB_MAX, (long long)o->vocab_size);
+    if (!code) code = can_write(o->out, e);
     if (code) return code;
     double start = clock_now_s();
     struct bpe_trainer *t;
@@ -278,6 +290,12 @@ static int run_train(const struct options *o, struct err *e)
     code = bpe_trainer_new(&t, o->style, e);
     if (!code) code = source_open(&s, o->inputs, o->n_inputs, e);
     if (!code) code = count_text(t, s, e);
+    if (!code && source_n_skipped(s)) {
+        log_info("data: %lld of %lld files are no text and were passed over: %s", (long long)source_n_skipped(s), (long long)source_n_files(s),
+                 source_skipped(s));
+        if (source_n_skipped(s) == source_n_files(s))
+            code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files: %s)", o->inputs[0], (long long)source_n_files(s), source_skipped(s));
+    }
     if (!code) code = write_trained(o, t, s, start, e);
     source_close(s);
     bpe_trainer_free(t);

@@ -5,7 +5,9 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/magic.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "cli/cli.h"
 #include "run/generate.h"
 #include "run/source.h"
@@ -24,6 +26,8 @@ static const char help[] =
     "  --threads N        default: all cores\n"
     "  --tokenizer FILE   default: the checkpoint's own\n"
     "  --ignore KEY,KEY   keys of a Hugging Face config.json that tutti does not know and that do not matter\n";
+
+enum { PROMPT_MAX = 1 << 26 };
 
 struct request {
     const char *checkpoint, *prompt, *prompt_file, *tokenizer;
@@ -70,6 +74,7 @@ static int parse(int argc, char **argv, struct request *q)
     }
     q->spec.seed = (uint64_t)seed;
     if (!q->checkpoint) return cli_usage("generate", "which CHECKPOINT?");
+    if (q->prompt && q->prompt_file) return cli_usage("generate", "--prompt and --prompt-file are both given; which one?");
     if (!q->prompt && !q->prompt_file) return cli_usage("generate", "--prompt TEXT is needed");
     return 0;
 }
@@ -80,6 +85,22 @@ static bool emit(void *ctx, const char *text, size_t n)
     return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
 }
 
+/* Also from a pipe, which has no length to ask for. */
+static int read_standard_input(char **text, size_t *n, struct err *e)
+{
+    struct str s = {0};
+    char piece[4096];
+    size_t got;
+    while (s.n <= PROMPT_MAX && (got = fread(piece, 1, sizeof piece, stdin)) > 0) str_add(&s, piece, got);
+    int rc = ferror(stdin) ? err_set(e, ERR_IO, "standard input cannot be read") : OK;
+    if (!rc && s.n > PROMPT_MAX) rc = err_set(e, ERR_REQUEST, "standard input: more than %d bytes", PROMPT_MAX);
+    *text = xmalloc(s.n + 1);
+    memcpy(*text, str_text(&s), s.n + 1);
+    *n = s.n;
+    str_free(&s);
+    return rc;
+}
+
 static int read_prompt(const struct request *q, char **text, struct err *e)
 {
     size_t n;
@@ -87,7 +108,10 @@ static int read_prompt(const struct request *q, char **text, struct err *e)
         *text = xstrdup(q->prompt);
         return OK;
     }
-    return fs_read_all(strcmp(q->prompt_file, "-") ? q->prompt_file : "/dev/stdin", 1 << 26, text, &n, e);
+    int rc = strcmp(q->prompt_file, "-") ? fs_read_all(q->prompt_file, PROMPT_MAX, text, &n, e) : read_standard_input(text, &n, e);
+    if (rc || strlen(*text) == n) return rc;
+    const struct magic *m = magic_of(*text, n);
+    return err_set(e, ERR_REQUEST, "%s: %s%s; a text was wanted", q->prompt_file, m ? "is " : "holds NUL bytes", m ? m->name : "");
 }
 
 int cmd_generate(int argc, char **argv)
@@ -111,6 +135,9 @@ int cmd_generate(int argc, char **argv)
     struct generator *g = NULL;
     struct generate_result r;
     char *prompt = NULL;
+    if (q.threads > thread_n_cores())
+        log_warn("--threads: %lld threads on the %d cores that this process may use take turns, which is slower than fewer", (long long)q.threads,
+                 thread_n_cores());
     int threads = q.threads ? (int)q.threads : thread_n_cores();
     rc = weights_open_ignoring(&w, q.checkpoint, &ignore.list, &e);
     if (!rc) rc = q.tokenizer ? tokenizer_open(&t, q.tokenizer, &e) : source_tokenizer(w, &t, &e);

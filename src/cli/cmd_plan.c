@@ -37,7 +37,6 @@ int cmd_plan(int argc, char **argv)
     struct cli_args a;
     int rc = cli_config_args("plan", argc, argv, &a);
     if (rc) return rc;
-    if (a.word) return cli_usage("plan", "one argument too many: %s", a.word);
     struct err e = {0};
     struct config c;
     struct plan p;

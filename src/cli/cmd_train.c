@@ -44,7 +44,7 @@ int cmd_train(int argc, char **argv)
     struct cli_args a;
     int rc = cli_config_args("train", argc, argv, &a);
     if (rc) return rc;
-    if (a.word || a.json) return cli_usage("train", "one argument too many: %s", a.word ? a.word : "--json");
+    if (a.json) return cli_usage("train", "there is no option --json: run.dir/metrics.jsonl has every step");
     struct trainer_result r;
     struct err e = {0};
     signal(SIGPIPE, SIG_IGN); /* who reads our lines may go, the run stays: its work is in files */

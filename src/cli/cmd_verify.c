@@ -28,7 +28,6 @@ int cmd_verify(int argc, char **argv)
     if (!rc && !verify_axes_parse(list, &axes))
         rc = cli_usage("verify", "--axes: '%s' is no list of dp, tp, cp, pp, ep, servers", list);
     if (!rc) rc = cli_config_args("verify", argc, argv, &a);
-    if (!rc && a.word) rc = cli_usage("verify", "one argument too many: %s", a.word);
     if (rc) return rc;
     struct err e = {0};
     struct config c;

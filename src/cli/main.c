@@ -54,6 +54,12 @@ int main(int argc, char **argv)
         print_help(stderr);
         return 2;
     }
+    if (argc > 2 && !strcmp(argv[1], "help")) { /* tutti help train: tutti train --help */
+        static char asked[] = "--help";
+        argv[1] = argv[2];
+        argv[2] = asked;
+        argc = 3;
+    }
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
         print_help(stdout);
         return 0;

@@ -7,11 +7,13 @@
 #include "data/dataset.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/mem.h"
 #include "data/sampler.h"
+#include "data/source.h"
 #include "data/tokenfile.h"
 #include "data/tokenize.h"
 
@@ -66,8 +68,11 @@ static int open_stream(struct stream *s, const char *path, const struct dataset_
     char *file = tokenfile_find(path);
     bool cached = !file;
     int code = OK;
-    if (!file && !fs_exists(path))
-        return err_set(e, ERR_REQUEST, "%s: no such file or folder, and no token file %s.tok", path, path);
+    if (!file && !fs_exists(path)) {
+        char plain[320];
+        snprintf(plain, sizeof plain, "no such file or folder, and no token file %.250s.tok", path);
+        return source_missing(path, plain, e);
+    }
     if (!file) code = tokenize_cached(o->tokenizer, path, o->cache_dir, o->give_up, &file, e);
     if (!code) code = tokenfile_open(&s->file, file, e);
     if (!code && cached) s->file.made_from = xstrdup(path);

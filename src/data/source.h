@@ -26,6 +26,8 @@ struct source;
 /* Lists the inputs; reads nothing yet. */
 int source_open(struct source **s, const char *const *paths, int n_paths, struct err *e);
 void source_close(struct source *s);
+/* Says why a path that is not there is not: what was meant by it, as far as its letters show, else `plain`. ERR_REQUEST. */
+int source_missing(const char *path, const char *plain, struct err *e);
 
 /* 1: a document begins; 0: there are no more; < 0: an error. */
 int source_next(struct source *s, struct err *e);

@@ -14,6 +14,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "data/source.h"
 
 enum { DEPTH_MAX = 200 };
 
@@ -93,7 +94,7 @@ static void walk_folder(struct walk *w, const char *folder, int depth)
 int source_list_add(struct source_list *l, const char *path, struct err *e)
 {
     struct stat st;
-    if (stat(path, &st)) return err_errno(e, ERR_REQUEST, errno, "%s", path);
+    if (stat(path, &st)) return source_missing(path, "No such file or folder", e);
     if (S_ISREG(st.st_mode)) {
         if (st.st_size == 0) return err_set(e, ERR_REQUEST, "%s: is empty; a text was wanted", path);
         list_put(l, path, &st, true);

@@ -176,7 +176,7 @@ static int make_cached(const struct tokenizer *t, struct source *s, const char *
         }
         /* Somebody else holds the lock, who lets go also by dying: nothing was read yet, so the source can be used again. */
         if (!busy) return code;
-        if (!said) log_info("data: waiting for another process to tokenize %s (%s)", input, e->text);
+        if (!said) log_info("data: waiting for another process to tokenize %s; it holds %s.lock", input, path);
         if ((code = given_up(give_up, e))) return code;
         clock_sleep_s(0.2);
     }

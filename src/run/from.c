@@ -3,11 +3,10 @@
  * A key's type, place and name of choices are those of its row in the one table of keys (config_rows). */
 #include "run/from.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "base/mem.h"
+#include "run/key.h"
 #include "run/source.h"
 
 enum decides { SHAPE, USE, TABLE }; /* TABLE: rows of GPT-2's table of positions, a limit elsewhere */
@@ -96,54 +95,6 @@ static struct config filled(const struct config *c, const struct model_config *m
 }
 
 /* ---- one key ---- */
-static const struct conf_row *row_of(const char *key)
-{
-    const struct conf_row *r = config_rows;
-    while (r->path && strcmp(r->path, key)) r++;
-    CHECK(r->path, "%s is no key", key);
-    return r;
-}
-
-static size_t size_of(const struct conf_row *r)
-{
-    static const size_t sizes[] = {[CONF_BOOL] = sizeof(bool), [CONF_INT] = sizeof(int64_t), [CONF_REAL] = sizeof(double),
-                                   [CONF_CHOICE] = sizeof(int)};
-    CHECK(r->type <= CONF_REAL || r->type == CONF_CHOICE, "%s has no value of one word", r->path);
-    return sizes[r->type];
-}
-
-static void *value(const struct conf_row *r, struct config *c)
-{
-    return (char *)c + r->offset;
-}
-
-/* A number may come back from a file in fewer digits. */
-static bool same(const struct conf_row *r, const void *a, const void *b)
-{
-    if (r->type != CONF_REAL) return memcmp(a, b, size_of(r)) == 0;
-    double x = *(const double *)a, y = *(const double *)b, d = x > y ? x - y : y - x;
-    return d <= 1e-12 * (x > 0 ? x : -x);
-}
-
-static const char *show(const struct conf_row *r, const void *v, char out[64])
-{
-    if (r->type == CONF_BOOL) snprintf(out, 64, "%s", *(const bool *)v ? "true" : "false");
-    if (r->type == CONF_INT) snprintf(out, 64, "%lld", (long long)*(const int64_t *)v);
-    if (r->type == CONF_REAL) snprintf(out, 64, "%.9g", *(const double *)v);
-    if (r->type == CONF_CHOICE) {
-        const char *name = r->choices;
-        for (int i = *(const int *)v; i > 0; i--) name = strchr(name, '|') + 1;
-        snprintf(out, 64, "%.*s", (int)strcspn(name, "|"), name);
-    }
-    return out;
-}
-
-static bool is_given(const struct conf *f, const struct conf_row *r, const void *v)
-{
-    if (!strcmp(conf_where(f, r->path), "default")) return false;
-    return !(r->type == CONF_INT && r->otherwise && !strcmp(r->otherwise, "null") && *(const int64_t *)v == 0);
-}
-
 static bool is_shape(int i, const struct model_config *m)
 {
     return keys[i].of == SHAPE || (keys[i].of == TABLE && m->family == MODEL_GPT2);
@@ -152,14 +103,14 @@ static bool is_shape(int i, const struct model_config *m)
 static int take(struct config *c, const struct conf *f, struct config *theirs, const struct model_config *m, int i, const char *dir,
                 struct err *e)
 {
-    const struct conf_row *r = row_of(keys[i].key);
+    const struct conf_row *r = key_row(keys[i].key);
     char mine[64], other[64];
-    if (is_given(f, r, value(r, c))) {
-        if (same(r, value(r, c), value(r, theirs)) || !is_shape(i, m)) return OK;
+    if (key_given(f, r, key_value(r, c))) {
+        if (key_same(r, key_value(r, c), key_value(r, theirs)) || !is_shape(i, m)) return OK;
         return conf_error(f, e, r->path, "%s, but model.from has %s, and the shapes of its weights (%s) follow from it; leave the key out",
-                          show(r, value(r, c), mine), show(r, value(r, theirs), other), dir);
+                          key_show(r, key_value(r, c), mine), key_show(r, key_value(r, theirs), other), dir);
     }
-    memcpy(value(r, c), value(r, theirs), size_of(r));
+    memcpy(key_value(r, c), key_value(r, theirs), key_bytes(r));
     return OK;
 }
 
@@ -172,7 +123,7 @@ static int take_length(struct config *c, const struct conf *f, const struct mode
         c->model.seq_len = c->model.max_positions;
         return OK;
     }
-    if (is_given(f, row_of("model.max_positions"), &c->model.max_positions)) return OK; /* the two keys are compared later */
+    if (key_given(f, key_row("model.max_positions"), &c->model.max_positions)) return OK; /* the two keys are compared later */
     if (m->family == MODEL_GPT2)
         return conf_error(f, e, "model.seq_len", "%lld, but %s has a table of %lld positions; choose at most that", (long long)c->model.seq_len,
                           dir, (long long)m->max_seq);
@@ -228,9 +179,9 @@ void from_say(const struct weights *w, const struct config *c, const struct toke
     struct config mine = *c, theirs = filled(c, &m);
     char a[64], b[64];
     for (int i = 0; i < N_KEYS; i++) {
-        const struct conf_row *r = row_of(keys[i].key);
-        if (!same(r, value(r, &mine), value(r, &theirs)))
-            log_info("%s is %s here, %s in %s: the config's counts", r->path, show(r, value(r, &mine), a), show(r, value(r, &theirs), b),
+        const struct conf_row *r = key_row(keys[i].key);
+        if (!key_same(r, key_value(r, &mine), key_value(r, &theirs)))
+            log_info("%s is %s here, %s in %s: the config's counts", r->path, key_show(r, key_value(r, &mine), a), key_show(r, key_value(r, &theirs), b),
                      weights_path(w));
     }
     say_dropout(&h, w, c);

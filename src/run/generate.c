@@ -230,6 +230,9 @@ int generate(struct generator *g, const struct tokenizer *t, const char *prompt,
     double from = clock_now_s();
     r->prompt_tokens = ids.n;
     generator_reset(g);
+    if (!rc && ids.n > g->room)
+        rc = err_set(e, ERR_REQUEST, "the prompt is %lld tokens long, and the model has %lld positions; shorten it", (long long)ids.n,
+                     (long long)g->room);
     if (!rc) rc = generator_feed(g, ids.ids, ids.n, &logits, e);
     r->prompt_s = clock_now_s() - from;
     from = clock_now_s();

@@ -31,6 +31,7 @@
 #include "run/signals.h"
 #include "run/source.h"
 #include "run/speed.h"
+#include "run/traps.h"
 #include "run/starts.h"
 #include "run/tell.h"
 
@@ -94,6 +95,7 @@ static int read_config(struct job *j, struct config *c, struct conf **f, struct 
     if (!rc) rc = config_resolve(c, *f, tokenizer_vocab(*t), j->n_ranks, e);
     if (!rc && c->run.device == DEVICE_NULL)
         rc = conf_error(*f, e, "run.device", "null only counts; use tutti plan, or choose cpu");
+    if (!rc) rc = traps_check(c, *f, e);
     return rc;
 }
 
@@ -140,13 +142,18 @@ static int open_dataset(struct trainer *t, struct dataset **d, const struct conf
 static int open_data(struct trainer *t, struct err *e)
 {
     char n[32], s[32];
-    if (!t->cfg.data.train.n) return conf_error(t->conf, e, "data.train", "is required: a text file, a folder, a .jsonl file or a token file");
+    if (!t->cfg.data.train.n) {
+        bool given = strcmp(conf_where(t->conf, "data.train"), "default") != 0;
+        return err_set(e, ERR_REQUEST, "%s: data.train: is required: a text file, a folder, a .jsonl file or a token file",
+                       given ? conf_where(t->conf, "data.train") : t->job->config_path);
+    }
     int rc = open_dataset(t, &t->train, &t->cfg.data.train, e);
     if (rc) return err_prefix(e, "%s: data.train", conf_where(t->conf, "data.train"));
     t->data = (struct changes_data){dataset_fingerprint(t->train), true};
     if (t->leads)
         log_info("data: %s tokens, %s samples of %lld", str_count(n, (double)dataset_n_tokens(t->train)),
              str_count(s, (double)dataset_n_samples(t->train)), (long long)t->cfg.model.seq_len);
+    if (t->leads) traps_say(&t->cfg, t->conf, dataset_n_samples(t->train));
     if (t->cfg.run.eval_every && t->cfg.data.valid.n) {
         rc = open_dataset(t, &t->valid, &t->cfg.data.valid, e);
         if (rc) err_prefix(e, "%s: data.valid", conf_where(t->conf, "data.valid"));

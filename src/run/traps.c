@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* traps.c: a table of keys that do nothing where another key has some value, and a handful of comparisons.
+ *
+ * A key counts as given when it was given and is not its default: the config.yaml of a run gives all of them.
+ */
+#include "run/traps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "run/key.h"
+
+enum { MANY_PASSES = 100 };
+
+/* ---- keys without effect ---- */
+static bool no_experts(const struct config *c) { return c->model.moe.experts == 0; }
+static bool no_latent(const struct config *c) { return c->model.mla.kv_rank == 0; }
+static bool no_rope(const struct config *c) { return c->model.family == MODEL_GPT2; }
+static bool no_scaling(const struct config *c) { return c->model.rope_factor == 0; }
+static bool no_yarn(const struct config *c) { return c->model.yarn.factor == 0; }
+static bool no_from(const struct config *c) { return !c->model.from; }
+static bool is_adamw(const struct config *c) { return c->optimizer.name == OPTIM_ADAMW; }
+static bool is_sgd(const struct config *c) { return c->optimizer.name == OPTIM_SGD; }
+static bool is_constant(const struct config *c) { return c->optimizer.schedule == LR_CONSTANT; }
+static bool no_decay(const struct config *c) { return c->optimizer.schedule != LR_WSD; }
+static bool no_tp(const struct config *c) { return c->parallel.tp == 1; }
+static bool no_cp(const struct config *c) { return c->parallel.cp == 1; }
+static bool no_pp(const struct config *c) { return c->parallel.pp == 1 && !strcmp(c->parallel.schedule, "auto") && !c->parallel.schedule_file; }
+static bool no_servers(const struct config *c) { return c->parallel.servers == 0; }
+static bool no_samples(const struct config *c) { return c->run.sample_every == 0; }
+static bool no_eval(const struct config *c) { return c->run.eval_every == 0; }
+static bool no_trace(const struct config *c) { return !c->run.trace; }
+
+static const struct {
+    const char *key;
+    bool (*idle)(const struct config *c);
+    const char *since;
+} idle[] = {
+    {"model.moe.top_k", no_experts, "model.moe.experts is 0"}, {"model.moe.shared", no_experts, "model.moe.experts is 0"},
+    {"model.moe.score", no_experts, "model.moe.experts is 0"}, {"model.moe.aux", no_experts, "model.moe.experts is 0"},
+    {"model.moe.z", no_experts, "model.moe.experts is 0"}, {"model.moe.capacity", no_experts, "model.moe.experts is 0"},
+    {"run.log_experts", no_experts, "model.moe.experts is 0"},
+    {"model.mla.q_rank", no_latent, "model.mla.kv_rank is 0"}, {"model.mla.nope_dim", no_latent, "model.mla.kv_rank is 0"},
+    {"model.rope_theta", no_rope, "gpt2 has no rotary positions"}, {"model.rope_scaling.factor", no_rope, "gpt2 has no rotary positions"},
+    {"model.rope_scaling.low_freq_factor", no_scaling, "model.rope_scaling.factor is 0"},
+    {"model.rope_scaling.high_freq_factor", no_scaling, "model.rope_scaling.factor is 0"},
+    {"model.yarn.beta_fast", no_yarn, "model.yarn.factor is 0"}, {"model.yarn.beta_slow", no_yarn, "model.yarn.factor is 0"},
+    {"model.yarn.mscale", no_yarn, "model.yarn.factor is 0"}, {"model.yarn.mscale_all_dim", no_yarn, "model.yarn.factor is 0"},
+    {"optimizer.momentum", is_adamw, "it is of sgd, and optimizer.name is adamw"},
+    {"optimizer.nesterov", is_adamw, "it is of sgd, and optimizer.name is adamw"},
+    {"optimizer.betas", is_sgd, "they are of adamw, and optimizer.name is sgd"}, {"optimizer.eps", is_sgd, "it is of adamw, and optimizer.name is sgd"},
+    {"optimizer.schedule.min_lr", is_constant, "the schedule is constant"},
+    {"optimizer.schedule.decay_steps", no_decay, "only the schedule wsd has a final decay"},
+    {"parallel.sequence_parallel", no_tp, "parallel.tp is 1"},
+    {"parallel.cp_algorithm", no_cp, "parallel.cp is 1"}, {"parallel.cp_inner", no_cp, "parallel.cp is 1"},
+    {"parallel.chunks", no_pp, "parallel.pp is 1"},
+    {"parallel.server_mode", no_servers, "parallel.servers is 0"}, {"parallel.staleness", no_servers, "parallel.servers is 0"},
+    {"run.sample_prompt", no_samples, "run.sample_every is 0"}, {"run.sample_tokens", no_samples, "run.sample_every is 0"},
+    {"run.sample_temperature", no_samples, "run.sample_every is 0"}, {"run.eval_batches", no_eval, "run.eval_every is 0"},
+    {"run.trace_steps", no_trace, "run.trace names no file"},
+};
+
+static void say_idle(const struct config *c, const struct conf *f)
+{
+    struct config mine = *c, plain;
+    struct err ignored;
+    struct arena *a = arena_new();
+    char shown[64];
+    int rc = config_load(&plain, NULL, a, NULL, NULL, 0, &ignored);
+    for (size_t i = 0; !rc && i < sizeof idle / sizeof *idle; i++) {
+        const struct conf_row *r = key_row(idle[i].key);
+        const void *v = key_value(r, &mine);
+        if (idle[i].idle(c) && key_given(f, r, v) && !key_same(r, v, key_value(r, &plain)))
+            log_warn("%s: %s: %s has no effect: %s", conf_where(f, r->path), r->path, key_show(r, v, shown), idle[i].since);
+    }
+    if (!rc && no_from(c) && c->model.ignore.n) log_warn("%s: model.ignore has no effect: model.from names nothing", conf_where(f, "model.ignore"));
+    arena_free(a);
+}
+
+/* ---- text ---- */
+static bool same_file(const char *a, const char *b)
+{
+    char *x = realpath(a, NULL), *y = realpath(b, NULL);
+    bool same = strcmp(x ? x : a, y ? y : b) == 0;
+    free(x);
+    free(y);
+    return same;
+}
+
+static void say_validation(const struct config *c, const struct conf *f)
+{
+    const struct config_source *train = c->data.train.items, *valid = c->data.valid.items;
+    if (c->run.eval_every && !c->data.valid.n)
+        log_warn("%s: run.eval_every: nothing is validated: data.valid names no text", conf_where(f, "run.eval_every"));
+    if (!c->run.eval_every && c->data.valid.n)
+        log_warn("%s: data.valid: is not read: run.eval_every is 0; choose the steps between validations", conf_where(f, "data.valid"));
+    for (int i = 0; c->run.eval_every && i < c->data.valid.n; i++)
+        for (int k = 0; k < c->data.train.n; k++)
+            if (same_file(valid[i].path, train[k].path))
+                log_warn("%s: data.valid: %s is trained on, too: its loss says nothing about text that is new", conf_where(f, "data.valid"), valid[i].path);
+}
+
+static void say_steps(const struct config *c, const struct conf *f, int64_t samples)
+{
+    double passes = samples ? (double)c->run.steps * (double)c->batch.global / (double)samples : 0;
+    if (passes > MANY_PASSES)
+        log_warn("data: %lld steps go through this text %.0f times; more text, or fewer steps (run.steps), teach more than its words by heart",
+                 (long long)c->run.steps, passes);
+    if (c->optimizer.warmup_steps > c->run.steps)
+        log_warn("%s: optimizer.schedule.warmup_steps: %lld are more than run.steps = %lld: the learning rate ends before it reaches optimizer.lr",
+                 conf_where(f, "optimizer.schedule.warmup_steps"), (long long)c->optimizer.warmup_steps, (long long)c->run.steps);
+    if (c->optimizer.schedule == LR_WSD && !c->optimizer.decay_steps)
+        log_warn("%s: optimizer.schedule.name: wsd without its decay: optimizer.schedule.decay_steps is 0", conf_where(f, "optimizer.schedule.name"));
+    if (c->optimizer.lr == 0) log_warn("%s: optimizer.lr is 0: nothing is learnt", conf_where(f, "optimizer.lr"));
+    if (c->batch.global < config_dp(c))
+        log_warn("%s: batch.global: %lld sequences for %lld data-parallel ranks: %lld of these have nothing to do", conf_where(f, "batch.global"),
+                 (long long)c->batch.global, (long long)config_dp(c), (long long)(config_dp(c) - c->batch.global));
+}
+
+void traps_say(const struct config *c, const struct conf *f, int64_t samples)
+{
+    say_idle(c, f);
+    say_validation(c, f);
+    say_steps(c, f, samples);
+}
+
+int traps_check(const struct config *c, const struct conf *f, struct err *e)
+{
+    const char *slash = c->run.trace ? strrchr(c->run.trace, '/') : NULL;
+    if (!c->run.trace) return OK;
+    if (fs_is_dir(c->run.trace)) return conf_error(f, e, "run.trace", "%s: is a directory; a file was wanted", c->run.trace);
+    if (!slash || slash == c->run.trace) return OK;
+    char *dir = xstrndup(c->run.trace, (size_t)(slash - c->run.trace));
+    bool inside = !strncmp(dir, c->run.dir, strlen(c->run.dir)); /* made when the run begins */
+    int rc = fs_is_dir(dir) || inside ? OK : conf_error(f, e, "run.trace", "%s: there is no folder %s", c->run.trace, dir);
+    xfree(dir);
+    return rc;
+}
