@@ -3,7 +3,10 @@
  * enqueued is done when the call returns; sync has nothing to wait for and an event only notes the time. Pages
  * come zeroed and are touched first by the thread that fills them (NUMA placement follows use). Big copies are
  * split over the team: one core does not fill a memory bus. Memory that the machine does not have is refused
- * here, with figures, before the kernel's overcommit can turn it into a kill later. */
+ * here, with figures, before the kernel's overcommit can turn it into a kill later.
+ * Untouchable: the same, but one bit of every address that is given out makes it fault. Rejected: a second mapping without
+ * permissions (a table to find the first by, and twice the address space); the bit needs neither, and survives arithmetic. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -25,6 +28,7 @@ static int cpu_alloc(struct device *d, enum mem_cat cat, size_t bytes, void **p,
     struct limit l;
     bool told = limit_memory(&l), there = !told || bytes <= l.bytes || d->any_size;
     *p = !there ? NULL : from_elsewhere(d, cat) ? d->pages.take(d->pages.arg, bytes) : mem_pages_new(bytes);
+    if (*p && d->untouchable) *p = (void *)((uintptr_t)*p | DEVICE_FAULTS);
     if (*p) return OK;
     if (there && !limit_addresses(&l)) l = (struct limit){.what = "the system's address space"};
     return err_set(e, ERR_MEMORY, "wanted %s of memory, %s is available (%s); use a smaller model or batch.micro, or more ranks",
@@ -33,8 +37,8 @@ static int cpu_alloc(struct device *d, enum mem_cat cat, size_t bytes, void **p,
 
 static void cpu_release(struct device *d, enum mem_cat cat, void *p, size_t bytes)
 {
-    if (from_elsewhere(d, cat)) d->pages.give(d->pages.arg, p, bytes);
-    else mem_pages_free(p, bytes);
+    if (from_elsewhere(d, cat)) d->pages.give(d->pages.arg, device_here(p), bytes);
+    else mem_pages_free(device_here(p), bytes);
 }
 
 struct move {
@@ -54,13 +58,21 @@ static void move_part(void *arg, int member, int n_members)
 
 static void cpu_copy(struct stream *s, void *dst, const void *src, size_t bytes)
 {
-    struct move m = {dst, src, bytes};
+    struct move m = {device_here(dst), device_here(src), bytes};
     team_run(bytes < COPY_ALONE ? NULL : s->dev->team, move_part, &m);
+}
+
+static void cpu_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int64_t n)
+{
+    char *to = device_here(dst);
+    const char *from = device_here(src);
+    (void)s;
+    for (int64_t i = 0; i < n; i++, to += dst_step, from += src_step) memcpy(to, from, bytes);
 }
 
 static void cpu_zero(struct stream *s, void *dst, size_t bytes)
 {
-    struct move m = {dst, NULL, bytes};
+    struct move m = {device_here(dst), NULL, bytes};
     team_run(bytes < COPY_ALONE ? NULL : s->dev->team, move_part, &m);
 }
 
@@ -94,6 +106,7 @@ static const struct device_ops cpu_ops = {
     .copy = cpu_copy,
     .to_host = cpu_copy,
     .from_host = cpu_copy,
+    .copy_rows = cpu_copy_rows,
     .zero = cpu_zero,
     .sync = cpu_sync,
     .event_record = cpu_event_record,
@@ -101,7 +114,7 @@ static const struct device_ops cpu_ops = {
     .destroy = cpu_destroy,
 };
 
-int device_cpu_new(struct device **d, int n_threads, struct err *e)
+static int new_device(struct device **d, int n_threads, bool untouchable, struct err *e)
 {
     *d = NULL;
     if (n_threads < 1) return err_set(e, ERR_REQUEST, "a cpu device needs at least 1 thread, got %d", n_threads);
@@ -111,5 +124,19 @@ int device_cpu_new(struct device **d, int n_threads, struct err *e)
     *d = xcalloc(1, sizeof **d);
     (*d)->ops = &cpu_ops;
     (*d)->team = team;
+    (*d)->untouchable = untouchable;
     return OK;
+}
+
+int device_cpu_new(struct device **d, int n_threads, struct err *e)
+{
+    const char *forced = getenv("TUTTI_DEVICE");
+    if (forced && strcmp(forced, "untouchable") && strcmp(forced, "cpu"))
+        return err_set(e, ERR_REQUEST, "TUTTI_DEVICE: wanted cpu or untouchable, got '%s'", forced);
+    return new_device(d, n_threads, forced && !strcmp(forced, "untouchable"), e);
+}
+
+int device_untouchable_new(struct device **d, int n_threads, struct err *e)
+{
+    return new_device(d, n_threads, true, e);
 }

@@ -110,6 +110,60 @@ void device_zero(struct stream *s, struct buffer *dst, size_t off, size_t bytes)
     if (bytes) s->dev->ops->zero(s, to, bytes);
 }
 
+/* An address on s's device: on an untouchable one it faults, and host memory does not. */
+static const void *there(const struct stream *s, const void *p)
+{
+    CHECK(!p || device_faults(p) == s->dev->untouchable, "an address of %s, on a device that %s", device_faults(p) ? "a device" : "the host",
+          s->dev->untouchable ? "cannot be touched" : "can");
+    return p;
+}
+
+void stream_copy(struct stream *s, void *dst, const void *src, size_t bytes)
+{
+    (void)there(s, dst);
+    if (bytes) s->dev->ops->copy(s, dst, there(s, src), bytes);
+}
+
+void stream_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int64_t n)
+{
+    (void)there(s, dst);
+    if (bytes && n > 0) s->dev->ops->copy_rows(s, dst, dst_step, there(s, src), src_step, bytes, n);
+}
+
+void stream_to_host(struct stream *s, void *host, const void *src, size_t bytes)
+{
+    if (bytes) s->dev->ops->to_host(s, host, there(s, src), bytes);
+}
+
+void stream_from_host(struct stream *s, void *dst, const void *host, size_t bytes)
+{
+    (void)there(s, dst);
+    if (bytes) s->dev->ops->from_host(s, dst, host, bytes);
+}
+
+void stream_zero(struct stream *s, void *dst, size_t bytes)
+{
+    (void)there(s, dst);
+    if (bytes) s->dev->ops->zero(s, dst, bytes);
+}
+
+bool device_is_direct(const struct device *d)
+{
+    return !d->untouchable && !d->counts_only;
+}
+
+const void *device_peek(struct stream *s, const void *p, size_t bytes, void *room)
+{
+    if (s->dev->counts_only) return NULL;
+    if (device_is_direct(s->dev)) {
+        stream_sync(s);
+        return p;
+    }
+    stream_to_host(s, room, p, bytes);
+    stream_sync(s);
+    return room;
+}
+
 void stream_sync(struct stream *s)
 {
     s->dev->ops->sync(s);

@@ -6,6 +6,11 @@
  * threads; the null device hands out numbers instead of bytes, runs nothing, and keeps the same ledger: what it
  * counts is what a real run allocates.
  *
+ * Host and device are two places, also where they are one memory. An untouchable device (for tests) is a cpu device that
+ * proves it: what its buffers show is an address that faults, and copies, kernels and communicators find the bytes at
+ * another one (device_here). Whoever touches device bytes from the host ends with a segmentation fault on a laptop; so does, in a
+ * CHECK, who gives host memory to a kernel.
+ *
  * Invariants
  *   1. ledger.now[c] = sum of the bytes of live buffers of category c; ledger.peak_total = max over time of the
  *      sum over categories. The null device and a real one given the same calls have equal ledgers.
@@ -63,6 +68,7 @@ struct device_ops {
     void (*copy)(struct stream *s, void *dst, const void *src, size_t bytes); /* device to device, same device */
     void (*to_host)(struct stream *s, void *host, const void *src, size_t bytes);
     void (*from_host)(struct stream *s, void *dst, const void *host, size_t bytes);
+    void (*copy_rows)(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int64_t n);
     void (*zero)(struct stream *s, void *dst, size_t bytes);
     void (*sync)(struct stream *s);
     void (*event_record)(struct event *ev, struct stream *s);
@@ -87,6 +93,7 @@ struct device {
     bool counts_only;  /* null: nothing is there to compute with */
     struct device_pages pages; /* cpu; all zeros: its own */
     bool any_size;             /* cpu: ask the system even for more than it says it has (memory.check: false) */
+    bool untouchable;
 };
 
 struct stream {
@@ -96,8 +103,10 @@ struct event {
     double at_s;
 };
 
-/* Create. n_threads counts the rank's own thread. */
+/* Create. n_threads counts the rank's own thread. With TUTTI_DEVICE=untouchable in the environment (for running tests again)
+ * every cpu device is untouchable. */
 int device_cpu_new(struct device **d, int n_threads, struct err *e);
+int device_untouchable_new(struct device **d, int n_threads, struct err *e);
 int device_null_new(struct device **d, struct err *e);
 /* Before the first buffer; the ledger stays what it is. The null device takes none. */
 void device_pages_set(struct device *d, const struct device_pages *pages);
@@ -113,8 +122,31 @@ void device_copy(struct stream *s, struct buffer *dst, size_t dst_off, const str
 void device_to_host(struct stream *s, void *host, const struct buffer *src, size_t off, size_t bytes);
 void device_from_host(struct stream *s, struct buffer *dst, size_t off, const void *host, size_t bytes);
 void device_zero(struct stream *s, struct buffer *dst, size_t off, size_t bytes);
+/* The same for who has an address on s's device and no buffer (a parameter's gradient, a kernel's operand). */
+void stream_copy(struct stream *s, void *dst, const void *src, size_t bytes);
+/* n rows of so many bytes, which begin dst_step and src_step bytes apart. */
+void stream_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int64_t n);
+void stream_to_host(struct stream *s, void *host, const void *src, size_t bytes);
+void stream_from_host(struct stream *s, void *dst, const void *host, size_t bytes);
+void stream_zero(struct stream *s, void *dst, size_t bytes);
 void stream_sync(struct stream *s);
 void event_record(struct event *ev, struct stream *s);
 void event_wait(struct stream *s, struct event *ev);
+
+/* ---- addresses ---- */
+/* Bytes on s's device for the host to read: themselves where the host can, else copied into room (of as many bytes); waits. NULL on
+ * the null device. */
+const void *device_peek(struct stream *s, const void *p, size_t bytes, void *room);
+/* The host may read and write d's bytes in place, when d has nothing under way. */
+bool device_is_direct(const struct device *d);
+
+/* No processor maps this: user addresses of x86-64 end below 2^47 (2^56 where asked for), of AArch64 below 2^48, and its top byte, which
+ * AArch64 may ignore, is left alone. */
+#define DEVICE_FAULTS ((uintptr_t)1 << 54)
+/* The address at which the bytes can be touched. For copies, kernels and communicators, at their entry, and nobody else; any other
+ * address is itself. */
+static inline void *device_here(const void *p) { return (void *)((uintptr_t)p & ~DEVICE_FAULTS); }
+/* p is on an untouchable device. */
+static inline bool device_faults(const void *p) { return ((uintptr_t)p & DEVICE_FAULTS) != 0; }
 
 #endif

@@ -41,6 +41,17 @@ static void null_to_host(struct stream *s, void *host, const void *src, size_t b
     memset(host, 0, bytes);
 }
 
+static void null_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int64_t n)
+{
+    (void)s;
+    (void)dst;
+    (void)dst_step;
+    (void)src;
+    (void)src_step;
+    (void)bytes;
+    (void)n;
+}
+
 static void null_zero(struct stream *s, void *dst, size_t bytes)
 {
     (void)s;
@@ -75,6 +86,7 @@ static const struct device_ops null_ops = {
     .copy = null_copy,
     .to_host = null_to_host,
     .from_host = null_copy,
+    .copy_rows = null_copy_rows,
     .zero = null_zero,
     .sync = null_sync,
     .event_record = null_event_record,

@@ -9,6 +9,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -49,6 +50,95 @@ static void test_bytes_move(void **state)
     buffer_free(&a);
     buffer_free(&b);
     device_free(d);
+}
+
+/* ---- a device that cannot be touched ---- */
+static void moves(struct device *d)
+{
+    enum { BYTES = 2 << 20, ROWS = 7 };
+    struct stream s = {.dev = d};
+    struct buffer a, b;
+    struct err e;
+    assert_int_equal(buffer_new(&a, d, MEM_PARAM, BYTES, &e), OK);
+    assert_int_equal(buffer_new(&b, d, MEM_GRAD, BYTES, &e), OK);
+    unsigned char *in = xmalloc(BYTES), *out = xmalloc(BYTES), room[100];
+    for (int i = 0; i < BYTES; i++) in[i] = (unsigned char)rng_u32(1, 3, (uint64_t)i);
+    device_from_host(&s, &a, 0, in, BYTES);
+    device_copy(&s, &b, 3, &a, 3, BYTES - 3);
+    stream_copy(&s, (char *)b.p + 10, (char *)a.p + 1000, 50);
+    memmove(in + 10, in + 1000, 50);
+    stream_zero(&s, (char *)b.p + 200, 9);
+    memset(in + 200, 0, 9);
+    stream_copy_rows(&s, (char *)b.p + 1000, 30, (char *)a.p + 5000, 40, 20, ROWS);
+    for (int i = 0; i < ROWS; i++) memcpy(in + 1000 + 30 * i, in + 5000 + 40 * i, 20);
+    memset(in, 0, 3);
+    device_to_host(&s, out, &b, 0, BYTES);
+    stream_sync(&s);
+    assert_memory_equal(out, in, BYTES);
+    const void *seen = device_peek(&s, (char *)b.p + 77, sizeof room, room);
+    assert_memory_equal(seen, in + 77, sizeof room);
+    assert_int_equal(seen == room, d->untouchable);
+    assert_int_equal(device_is_direct(d), !d->untouchable);
+    xfree(in);
+    xfree(out);
+    buffer_free(&a);
+    buffer_free(&b);
+    device_free(d);
+}
+
+static void test_untouchable_moves(void **state)
+{
+    (void)state;
+    struct device *d;
+    struct err e;
+    assert_int_equal(device_untouchable_new(&d, 2, &e), OK);
+    moves(d);
+    if (getenv("TUTTI_DEVICE")) return;
+    assert_int_equal(device_cpu_new(&d, 2, &e), OK);
+    moves(d);
+}
+
+enum touch { READS, WRITES, MIDDLE, HOST_TO_KERNEL, KERNEL_TO_HOST, LOOKS_THROUGH };
+
+static void touch(enum touch how)
+{
+    struct device *d;
+    struct buffer b;
+    struct stream s;
+    struct err e;
+    char host[64] = {0};
+    if (device_untouchable_new(&d, 1, &e) || buffer_new(&b, d, MEM_PARAM, 1 << 20, &e)) _exit(0);
+    s = (struct stream){.dev = d};
+    volatile char *p = b.p;
+    if (how == READS) host[0] = p[0];
+    if (how == WRITES) p[0] = 1;
+    if (how == MIDDLE) host[0] = p[(1 << 20) - 1];
+    if (how == HOST_TO_KERNEL) stream_copy(&s, b.p, host, 64);
+    if (how == KERNEL_TO_HOST) stream_zero(&s, host, 64);
+    if (how == LOOKS_THROUGH) host[0] = *(const char *)device_here((const char *)b.p + 5);
+    _exit(host[0]);
+}
+
+/* A host that reads or writes where a buffer says its bytes are is ended by the system; one that hands host memory over as a
+ * device's, by a CHECK. */
+static void test_touching_is_fatal(void **state)
+{
+    (void)state;
+    for (int how = READS; how <= LOOKS_THROUGH; how++) {
+        pid_t pid = fork();
+        int status;
+        if (pid == 0) {
+            signal(SIGSEGV, SIG_DFL);
+            signal(SIGBUS, SIG_DFL);
+            if (!freopen("/dev/null", "w", stderr)) _exit(0);
+            touch((enum touch)how);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        int got = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+        if (how < HOST_TO_KERNEL) assert_true(got == SIGSEGV || got == SIGBUS);
+        else if (how < LOOKS_THROUGH) assert_int_equal(got, SIGABRT);
+        else assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
 }
 
 /* A random life of buffers, the same on both devices; a plain model keeps its own books. */
@@ -214,6 +304,8 @@ static void test_bugs_stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_untouchable_moves),
+        cmocka_unit_test(test_touching_is_fatal),
         cmocka_unit_test(test_bytes_move),
         cmocka_unit_test(test_ledgers_are_equal),
         cmocka_unit_test(test_null_is_empty),
