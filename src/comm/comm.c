@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "comm/blocks.h"
 #include "comm/impl.h"
+#include "device/device.h"
 
 static const char *const op_names[COMM_OP_N] = {"broadcast",  "reduce",     "all_reduce", "reduce_scatter",
                                                 "all_gather", "all_to_all", "exchange",   "barrier"};
@@ -97,6 +98,7 @@ static void take_list(struct op *o, const struct call *a)
         o->list = xrealloc(o->list, (size_t)o->list_room * sizeof *o->list);
     }
     if (a->n_list) memcpy(o->list, a->list, (size_t)a->n_list * sizeof *o->list);
+    for (int i = 0; i < a->n_list; i++) o->list[i].buf = device_here(o->list[i].buf);
     o->n_list = a->n_list;
 }
 
@@ -201,8 +203,10 @@ static int64_t submit(struct comm *c, const struct call *a)
     if (board_failed(c->w->board)) return ticket;
     struct op *o = &c->ring[ticket % COMM_RING];
     write_op(c, o, a);
-    o->in = a->src;
-    o->out = a->dst;
+    CHECK(!a->src || !a->dst || device_faults(a->src) == device_faults(a->dst), "%s %s goes between the host's memory and a device's",
+          op_names[a->op], a->what ? a->what : "");
+    o->in = device_here(a->src);
+    o->out = device_here(a->dst);
     o->stage = OP_QUEUED;
     o->pc = o->n_req = 0;
     o->at_work = 0;

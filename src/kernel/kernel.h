@@ -26,6 +26,7 @@
 
 #include "base/err.h"
 #include "base/thread.h"
+#include "device/device.h"
 #include "layout/dtype.h"
 #include "layout/spmd.h"
 
@@ -320,13 +321,18 @@ struct flat_ops {
  * scratch sizes are those of the chain it stands for (so predicted bytes equal allocated bytes). */
 struct kernel_table {
     const struct kernel_family *chain[4]; /* tried in order; the last is ref */
-    const struct flat_ops *flat;
+    const struct flat_ops *flat; /* on the device's bytes */
+    const struct flat_ops *host; /* the same on host memory */
     int n_threads;
     bool dry;    /* count, do not run */
+    bool faults; /* operands' addresses are of an untouchable device (device.h): translated at the entry */
     const char *isa; /* "amx", "avx512-bf16", "avx512", "avx2", "ref": what was found and chosen */
 };
 /* name: "auto" (best for this CPU, see cpuid.h) or "ref". n_threads: the largest team that will run the calls. */
 int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, bool dry, struct err *e);
+/* The table's operands are on d from now on: where d is untouchable, kernels and flat operations translate what they are given, and
+ * refuse host memory with a CHECK. */
+void kernel_table_on(struct kernel_table *t, const struct device *d);
 /* The slot that would take this call, NULL if the operation has no such phase: for printing, scratch and running.
  * Shapes, dtypes and attributes decide, never pointers: the null device must find the same slot. */
 const struct kernel_slot *kernel_find(const struct kernel_table *t, const struct kernel_call *c, const char **family);
@@ -334,6 +340,10 @@ const struct kernel_slot *kernel_find(const struct kernel_table *t, const struct
 void kernel_libraries(const struct kernel_table *t, char out[32]);
 size_t kernel_scratch(const struct kernel_table *t, const struct kernel_call *c);
 void kernel_run(const struct kernel_table *t, const struct kernel_call *c);
+
+/* entry.c: the call with addresses that can be touched; the flat operations that translate theirs. */
+struct kernel_call kernel_entered(const struct kernel_call *c);
+const struct flat_ops *flat_ops_entered(const struct flat_ops *f);
 
 extern const struct kernel_family kernel_family_ref;
 extern const struct kernel_family kernel_family_cpu;

@@ -157,7 +157,7 @@ static void write_values(struct store *s, const struct kernel_table *k, struct s
         device_from_host(st, &s->param, to, in, to_size(n) * 4);
         return;
     }
-    k->flat->cast(s->dev->team, narrow, s->dtype, in, DT_F32, n);
+    k->host->cast(s->dev->team, narrow, s->dtype, in, DT_F32, n);
     device_from_host(st, &s->param, to, narrow, to_size(n) * width);
 }
 
@@ -180,7 +180,7 @@ void store_init(struct store *s, const struct kernel_table *k, struct stream *st
                                  to_size(to - from) * 4);
             size_t width = dtype_bytes(s->dtype);
             size_t place = to_size(piece_at(s, i, store_param_is_whole(s)) + a - s->units.piece[i].lo) * width;
-            if (s->dtype != DT_F32) k->flat->cast(s->dev->team, narrow, s->dtype, wide, DT_F32, m);
+            if (s->dtype != DT_F32) k->host->cast(s->dev->team, narrow, s->dtype, wide, DT_F32, m);
             device_from_host(st, &s->param, place, s->dtype == DT_F32 ? (void *)wide : narrow, to_size(m) * width);
         }
     }
