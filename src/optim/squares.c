@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "device/device.h"
 
 enum { BANKS = 4, BURST = 1 << 16 };
 
@@ -46,7 +47,7 @@ static void member_add(void *arg, int member, int members)
 void squares_add(struct team *team, const float *x, int64_t n, int64_t word[SQUARES_WORDS])
 {
     int members = team_size(team);
-    struct adding a = {x, n, xcalloc((size_t)members * SQUARES_WORDS, sizeof *a.word)};
+    struct adding a = {device_here(x), n, xcalloc((size_t)members * SQUARES_WORDS, sizeof *a.word)};
     team_run(team, member_add, &a);
     for (int i = 0; i < members * SQUARES_WORDS; i++) word[i % SQUARES_WORDS] += a.word[i];
     xfree(a.word);

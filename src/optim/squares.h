@@ -4,7 +4,8 @@
  * up per power of two of the float, in integers.
  *
  * Cost: about 1 ns per element and core, where the plain sum runs at memory speed; 4 KiB to send.
- * Floors 0-1. Order: Local; between ranks the integers are summed, element by element.
+ * Like a kernel, it takes addresses of a cpu device, untouchable or not.
+ * Floors 0-1 and device. Order: Local; between ranks the integers are summed, element by element.
  */
 #ifndef TUTTI_OPTIM_SQUARES_H
 #define TUTTI_OPTIM_SQUARES_H

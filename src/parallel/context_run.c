@@ -9,7 +9,6 @@
  * Cost: see context.h; scratch in blocks of this rank's keys: 2 forward; 2 and 3 f32 backward. */
 #include "parallel/context.h"
 
-#include <string.h>
 
 #include "base/mem.h"
 #include "kernel/attention_heads.h"
@@ -26,6 +25,7 @@ struct heads_part {
 struct run {
     const struct kernel_table *kt;
     const struct kernel_call *c;
+    struct stream *stream;
     struct comm *inner_comm, *outer_comm;
     int inner, outer, i, o; /* this rank's coordinates */
     int64_t a;              /* head size */
@@ -176,7 +176,7 @@ static struct kernel_call part_call(const struct run *r, int from, void *keys, v
 static void part(const struct run *r, int from, void *keys, void *grads)
 {
     if (r->mine.q0 == r->mine.q1) { /* no query head is here, but key heads may be */
-        if (grads) memset(grads, 0, to_size(block_n(r, from)) * sizeof(float));
+        if (grads) stream_zero(r->stream, grads, to_size(block_n(r, from)) * sizeof(float));
         return;
     }
     struct kernel_call k = part_call(r, from, keys, grads);
@@ -403,7 +403,7 @@ static void finish_backward(struct run *r, void *home)
         return;
     }
     for (int v = 0; v < 2; v++) /* inner ranks that read the same key head each send a share */
-        if (r->home[v].p) memset(r->home[v].p, 0, to_size(r->home[v].n[0] * r->home[v].n[1]) * sizeof(float));
+        if (r->home[v].p) stream_zero(r->stream, r->home[v].p, to_size(r->home[v].n[0] * r->home[v].n[1]) * sizeof(float));
     bool adds = c->acc[0].p != NULL;
     if (adds && c->acc[0].p != c->din[0].p) copy(r, &c->din[0], NULL, &c->acc[0]);
     struct trade list[3] = {{c->din[0], r->dq32, false, adds}, {r->home[0], dk, true, true}, {r->home[1], dv, true, true}};
@@ -418,6 +418,7 @@ void context_run(struct par_run *x, const struct kernel_table *kt, const struct 
     void *home = NULL;
     lay_out(&r, kt, c, c->scratch);
     CHECK(c->scratch_bytes >= r.used || kt->dry, "context: %zu bytes of scratch, needs %zu", c->scratch_bytes, r.used);
+    r.stream = x->stream;
     r.inner_comm = r.outer == 1 ? x->axis[AXIS_CP] : x->inner;
     r.outer_comm = r.inner == 1 ? x->axis[AXIS_CP] : x->outer;
     CHECK((r.inner == 1 || r.inner_comm) && (r.outer == 1 || r.outer_comm), "context: no groups for %d x %d ranks", r.outer,

@@ -103,10 +103,12 @@ struct traffic {
     int64_t lo, n_here;                                    /* experts here */
 };
 
-/* The row's sides: a buffer in the sender's order, one in the experts', numbers of both. */
+/* The row's sides: a buffer in the sender's order, one in the experts', numbers of both, for the host to read. */
 struct sides {
     struct view ours, theirs;
-    const int32_t *sent_E, *from; /* from[rank * n_here + expert] */
+    const int32_t *sent_E, *from; /* from[rank * n_here + expert]; NULL on the null device */
+    struct stream *stream;
+    int32_t *room;                /* where they were copied to, if they had to be */
 };
 
 static int copies_of(const struct kernel_call *c) { return c->at.moe.copies > 1 ? c->at.moe.copies : 1; }
@@ -152,8 +154,8 @@ static int64_t deal(const struct kernel_call *c, const struct sides *s, const st
             for (int64_t i = 0; i < e; i++) at += s->from[r * t->n_here + i];
             CHECK(row + n <= s->theirs.n[0], "%lld rows for room of %lld", (long long)(row + n), (long long)s->theirs.n[0]);
             char *by_expert = (char *)s->theirs.p + to_size(row) * bytes, *by_rank = landing + to_size(at) * bytes;
-            if (to_experts) memcpy(by_expert, by_rank, to_size(n) * bytes);
-            else memcpy(by_rank, by_expert, to_size(n) * bytes);
+            if (to_experts) stream_copy(s->stream, by_expert, by_rank, to_size(n) * bytes);
+            else stream_copy(s->stream, by_rank, by_expert, to_size(n) * bytes);
             row += n;
         }
     }
@@ -174,13 +176,13 @@ static void *after_landing(const struct kernel_call *c, const struct sides *s)
 }
 
 /* n_of[r] elements of `bytes` for rank r, the same for all copies, one rank after the other. */
-static void pack(const struct kernel_call *c, const void *from, const int64_t *n_of, size_t bytes, void *to)
+static void pack(struct stream *s, const struct kernel_call *c, const void *from, const int64_t *n_of, size_t bytes, void *to)
 {
     const char *at = from;
     char *out = to;
     for (int r = 0; r < ranks_of(c); r++) {
         size_t size = to_size(n_of[r]) * bytes;
-        memcpy(out, at, size);
+        stream_copy(s, out, at, size);
         out += size;
         if (r % copies_of(c) == copies_of(c) - 1) at += size;
     }
@@ -204,9 +206,10 @@ struct sums {
     const struct sides *s;
     const int64_t *n_of;
     const char *from;
+    void *to;
 };
 
-/* Each member sums a range of every block. */
+/* Each member sums a range of every block. A kernel outside the table: it gets addresses that it can touch. */
 static void sum_member(void *arg, int member, int n_members)
 {
     const struct sums *x = arg;
@@ -219,7 +222,7 @@ static void sum_member(void *arg, int member, int n_members)
         for (int64_t i = lo; i < hi; i++) {
             float sum = get(x->from, in + i, t);
             for (int j = 1; j < k; j++) sum += get(x->from, in + j * n + i, t);
-            put(x->s->ours.p, out + i, t, sum);
+            put(x->to, out + i, t, sum);
         }
         in += k * n;
         out += n;
@@ -235,7 +238,7 @@ static int64_t to_experts(struct comm *m, const struct kernel_call *c, const str
     scale(t.got, ranks_of(c), s->theirs.n[1]);
     const void *send = s->ours.p;
     if (copies_of(c) > 1 && send) {
-        pack(c, send, t.sent, dtype_bytes(s->ours.dtype), after_landing(c, s));
+        pack(s->stream, c, send, t.sent, dtype_bytes(s->ours.dtype), after_landing(c, s));
         send = after_landing(c, s);
     }
     return comm_all_to_all_v(m, send, c->scratch, t.sent, t.got, s->ours.dtype, "dispatch");
@@ -248,7 +251,7 @@ static void at_experts(const struct kernel_call *c, const struct sides *s)
     count(c, s, &t);
     int64_t used = deal(c, s, &t, c->scratch, true);
     size_t bytes = to_size(s->theirs.n[1]) * dtype_bytes(s->theirs.dtype);
-    memset((char *)s->theirs.p + to_size(used) * bytes, 0, to_size(s->theirs.n[0] - used) * bytes);
+    stream_zero(s->stream, (char *)s->theirs.p + to_size(used) * bytes, to_size(s->theirs.n[0] - used) * bytes);
 }
 
 static int64_t to_owners(struct comm *m, const struct kernel_call *c, const struct sides *s)
@@ -270,13 +273,14 @@ static void at_owners(const struct kernel_call *c, const struct sides *s)
     count(c, s, &t);
     for (int r = 0; r < ranks_of(c); r += copies_of(c)) used += t.sent[r];
     scale(t.sent, ranks_of(c), s->theirs.n[1]);
-    if (copies_of(c) > 1) team_run(c->team, sum_member, &(struct sums){c, s, t.sent, after_landing(c, s)});
+    if (copies_of(c) > 1) team_run(c->team, sum_member, &(struct sums){c, s, t.sent, device_here(after_landing(c, s)),
+                                                                                        device_here(s->ours.p)});
     size_t bytes = to_size(s->theirs.n[1]) * dtype_bytes(s->ours.dtype);
-    memset((char *)s->ours.p + to_size(used) * bytes, 0, to_size(s->ours.n[0] - used) * bytes);
+    stream_zero(s->stream, (char *)s->ours.p + to_size(used) * bytes, to_size(s->ours.n[0] - used) * bytes);
 }
 
 /* How many rows each rank has for each expert here. */
-static void exchange_numbers(struct comm *m, const struct kernel_call *c)
+static void exchange_numbers(struct comm *m, struct stream *s, const struct kernel_call *c)
 {
     int64_t send[PAR_MAX_RANKS], recv[PAR_MAX_RANKS], n_here = c->out[1].n[0];
     const void *numbers = c->in[1].p;
@@ -287,16 +291,19 @@ static void exchange_numbers(struct comm *m, const struct kernel_call *c)
         recv[r] = n_here;
     }
     if (copies_of(c) > 1 && numbers) {
-        pack(c, numbers, send, sizeof(int32_t), c->scratch);
+        pack(s, c, numbers, send, sizeof(int32_t), c->scratch);
         numbers = c->scratch;
     }
     wait(m, comm_all_to_all_v(m, numbers, c->out[2].p, send, recv, DT_I32, "dispatch numbers"));
-    const int32_t *from = c->out[2].p;
-    int32_t *rows_E = c->out[1].p;
-    for (int64_t e = 0; rows_E && e < n_here; e++) {
-        rows_E[e] = 0;
+    if (!c->out[1].p) return;
+    int64_t n = ranks_of(c) * n_here;
+    int32_t *room = xcalloc(to_size(n + n_here) + 1, sizeof *room), *rows_E = room + n;
+    const int32_t *from = device_peek(s, c->out[2].p, to_size(n) * sizeof *from, room);
+    for (int64_t e = 0; e < n_here; e++)
         for (int r = 0; r < ranks_of(c); r++) rows_E[e] += from[r * n_here + e];
-    }
+    stream_from_host(s, c->out[1].p, rows_E, to_size(n_here) * sizeof *rows_E);
+    stream_sync(s);
+    xfree(room);
 }
 
 /* Towards the experts go dispatched rows, and backward the gradients of what is combined. */
@@ -305,29 +312,45 @@ static bool outward(const struct kernel_call *c)
     return (c->op == OP_DISPATCH) == (c->phase == KERNEL_FWD);
 }
 
-static struct sides sides_of(const struct kernel_call *c)
+static const int32_t *read_numbers(struct stream *s, const struct view *v, int32_t *room)
+{
+    return v->p ? device_peek(s, v->p, bytes_of(v), room) : NULL;
+}
+
+/* To be given back with done_with. */
+static struct sides sides_of(const struct par_run *x, const struct kernel_call *c)
 {
     bool forward = c->phase == KERNEL_FWD;
-    if (c->op == OP_DISPATCH)
-        return (struct sides){forward ? c->in[0] : c->din[0], forward ? c->out[0] : c->dout[0], c->in[1].p, c->out[2].p};
-    return (struct sides){forward ? c->out[0] : c->dout[0], forward ? c->in[0] : c->din[0], c->in[1].p, c->in[2].p};
+    struct sides s = {.stream = x->stream};
+    const struct view *sent = &c->in[1], *from = c->op == OP_DISPATCH ? &c->out[2] : &c->in[2];
+    s.ours = c->op == OP_DISPATCH ? (forward ? c->in[0] : c->din[0]) : (forward ? c->out[0] : c->dout[0]);
+    s.theirs = c->op == OP_DISPATCH ? (forward ? c->out[0] : c->dout[0]) : (forward ? c->in[0] : c->din[0]);
+    if (x->stream->dev->untouchable) s.room = xmalloc(bytes_of(sent) + bytes_of(from) + 1);
+    s.sent_E = read_numbers(x->stream, sent, s.room);
+    s.from = read_numbers(x->stream, from, s.room ? s.room + bytes_of(sent) / sizeof *s.room : NULL);
+    return s;
 }
+
+static void done_with(struct sides *s) { xfree(s->room); }
 
 int64_t expert_begin(struct par_run *x, const struct kernel_call *c)
 {
     struct comm *m = x->axis[AXIS_EP];
-    struct sides s = sides_of(c);
     CHECK(m && !c->acc[0].p, "%s: no group, or a gradient that is somebody else's too", op_row(c->op)->name);
-    if (c->op == OP_DISPATCH && c->phase == KERNEL_FWD) exchange_numbers(m, c);
-    return outward(c) ? to_experts(m, c, &s) : to_owners(m, c, &s);
+    if (c->op == OP_DISPATCH && c->phase == KERNEL_FWD) exchange_numbers(m, x->stream, c);
+    struct sides s = sides_of(x, c);
+    int64_t ticket = outward(c) ? to_experts(m, c, &s) : to_owners(m, c, &s);
+    done_with(&s);
+    return ticket;
 }
 
 void expert_end(struct par_run *x, const struct kernel_call *c, int64_t ticket)
 {
-    struct sides s = sides_of(c);
     wait(x->axis[AXIS_EP], ticket);
+    struct sides s = sides_of(x, c);
     if (outward(c)) at_experts(c, &s);
     else at_owners(c, &s);
+    done_with(&s);
 }
 
 size_t expert_scratch(const struct kernel_call *c)

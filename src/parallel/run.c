@@ -5,8 +5,6 @@
  * scratch. */
 #include "parallel/run.h"
 
-#include <string.h>
-
 #include "base/mem.h"
 #include "layout/region.h"
 #include "parallel/context.h"
@@ -40,34 +38,40 @@ static void counts(const struct op_attrs *at, int64_t cols, int64_t *out)
 }
 
 /* `from` and `to` as the row's direction has them: whole or this rank's rows. */
-typedef int64_t move_fn(struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to);
+typedef int64_t move_fn(struct par_run *x, struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to);
 
-static int64_t all_reduce(struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to)
+static int64_t all_reduce(struct par_run *x, struct comm *m, const struct kernel_call *c, const struct view *from,
+                          const struct view *to)
 {
+    (void)x;
     return comm_all_reduce(m, from->p, to->p, numel(from), from->dtype, COMM_SUM, op_row(c->op)->name);
 }
 
-static int64_t all_gather(struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to)
+static int64_t all_gather(struct par_run *x, struct comm *m, const struct kernel_call *c, const struct view *from,
+                          const struct view *to)
 {
+    (void)x;
     int64_t n[PAR_MAX_RANKS];
     counts(&c->at, view_cols(from), n);
     return comm_all_gather_v(m, from->p, to->p, n, from->dtype, op_row(c->op)->name);
 }
 
-static int64_t reduce_scatter(struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to)
+static int64_t reduce_scatter(struct par_run *x, struct comm *m, const struct kernel_call *c, const struct view *from,
+                              const struct view *to)
 {
+    (void)x;
     int64_t n[PAR_MAX_RANKS];
     counts(&c->at, view_cols(from), n);
     return comm_reduce_scatter_v(m, from->p, to->p, n, from->dtype, COMM_SUM, op_row(c->op)->name);
 }
 
-static int64_t slice(struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to)
+static int64_t slice(struct par_run *x, struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to)
 {
     (void)m;
     int64_t before = 0, n = op_rows_here(&c->at, c->at.part);
     for (int r = 0; r < c->at.part; r++) before += op_rows_here(&c->at, r);
     if (from->p && to->p && n)
-        memcpy(to->p, (const char *)from->p + to_size(before) * row_bytes(from), to_size(n) * row_bytes(from));
+        stream_copy(x->stream, to->p, (const char *)from->p + to_size(before) * row_bytes(from), to_size(n) * row_bytes(from));
     return 0;
 }
 
@@ -121,16 +125,15 @@ static int64_t piece_rows(const struct op_attrs *at)
     return n;
 }
 
-static void copy_rows(const struct view *from, const struct view *to)
+static void copy_rows(struct par_run *x, const struct view *from, const struct view *to)
 {
     size_t each = dtype_bytes(from->dtype);
-    for (int64_t r = 0; r < from->n[0]; r++)
-        memcpy((char *)to->p + to_size(r * to->stride) * each, (const char *)from->p + to_size(r * from->stride) * each,
-               row_bytes(from));
+    stream_copy_rows(x->stream, to->p, to_size(to->stride) * each, from->p, to_size(from->stride) * each, row_bytes(from), from->n[0]);
 }
 
 /* Between all ranks' rows and scratch, where the piece lies one rank after the other. acc: added on the way out. */
-static void deal(const struct kernel_table *kt, const struct kernel_call *c, const struct view *all, const struct view *acc, bool out)
+static void deal(struct par_run *x, const struct kernel_table *kt, const struct kernel_call *c, const struct view *all,
+                 const struct view *acc, bool out)
 {
     int64_t lo, hi;
     char *at = c->scratch;
@@ -139,9 +142,9 @@ static void deal(const struct kernel_table *kt, const struct kernel_call *c, con
         struct view here = rows_in(all, lo, hi), there = landed(&here, at), more = acc ? rows_in(acc, lo, hi) : here;
         at += to_size(hi - lo) * row_bytes(all);
         if (hi == lo) continue;
-        if (!out) copy_rows(&here, &there);
+        if (!out) copy_rows(x, &here, &there);
         else if (acc) add(kt, c, &more, &there, &here);
-        else copy_rows(&there, &here);
+        else copy_rows(x, &there, &here);
     }
 }
 
@@ -182,10 +185,10 @@ int64_t par_run_collective(void *ctx, const struct kernel_table *kt, const struc
     if (c->at.pieces && gathers(c)) {
         to.p = c->scratch;
     } else if (c->at.pieces) {
-        deal(kt, c, &from, NULL, false);
+        deal(x, kt, c, &from, NULL, false);
         from.p = c->scratch;
     }
-    int64_t ticket = (forward ? w->forward : w->backward)(m, c, &from, &to);
+    int64_t ticket = (forward ? w->forward : w->backward)(x, m, c, &from, &to);
     if (!ticket) par_run_end(ctx, kt, c, 0);
     return ticket;
 }
@@ -201,7 +204,7 @@ void par_run_end(void *ctx, const struct kernel_table *kt, const struct kernel_c
     if (ticket) comm_wait(x->axis[c->at.axis], ticket);
     const struct view *to = forward ? &c->out[0] : &c->din[0], *acc = !forward && c->acc[0].p ? &c->acc[0] : NULL;
     if (c->at.pieces && gathers(c)) {
-        deal(kt, c, to, acc, true);
+        deal(x, kt, c, to, acc, true);
     } else if (acc) {
         struct view there = landed(to, landing(c));
         add(kt, c, acc, &there, to);

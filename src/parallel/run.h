@@ -11,6 +11,7 @@
 struct par_run {
     struct comm *axis[AXIS_N]; /* NULL: of size 1 */
     struct comm *inner, *outer;/* parts of cp, where it has two levels (context.h); else NULL */
+    struct stream *stream;     /* of this rank's device */
 };
 
 /* For program_args.collective, collective_end and collective_poll, ctx a struct par_run; on the null device nothing but the communicator's

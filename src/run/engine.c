@@ -207,6 +207,7 @@ static int begin(struct engine **out, const struct engine_config *c, struct devi
     g->stream.dev = d;
     if (!c->par.size[0]) g->cfg.par = par_single();
     memcpy(g->collectives.axis, c->axis, sizeof g->collectives.axis);
+    g->collectives.stream = &g->stream;
     g->collectives.inner = c->cp_inner;
     g->collectives.outer = c->cp_outer;
     int rc = model_check(&c->model, e);
@@ -240,6 +241,7 @@ int engine_new(struct engine **out, const struct engine_config *c, struct device
     int rc = begin(out, c, d, e);
     struct engine *g = *out;
     if (!rc) rc = kernel_table_init(&g->kernels, c->kernels, c->threads, d->counts_only, e);
+    if (!rc) kernel_table_on(&g->kernels, d);
     if (!rc && is_server(c)) return finish(out, new_shard(g, e));
     if (!rc) rc = build_schedule(g, e);
     if (!rc) rc = build_stages(g, e);

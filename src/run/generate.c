@@ -93,6 +93,7 @@ int generator_new(struct generator **out, struct weights *w, struct device *d, i
     g->room = room > 0 && room < g->model.max_seq ? room : g->model.max_seq;
     rc = model_check(&g->model, e);
     if (!rc) rc = kernel_table_init(&g->kernels, "auto", threads, false, e);
+    if (!rc) kernel_table_on(&g->kernels, d);
     if (dtype == DT_N) dtype = DT_BF16;
     if (!rc) {
         model_declare(&g->model, NULL, &g->params);

@@ -5,24 +5,12 @@
 #include <math.h>
 #include <stdbool.h>
 
-static double sum_of_squares(const float *x, int64_t n)
-{
-    enum { LANES = 8 };
-    double sum[LANES] = {0}, all = 0;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++) sum[k] += (double)x[i + k] * (double)x[i + k];
-    for (; i < n; i++) all += (double)x[i] * (double)x[i];
-    for (int k = 0; k < LANES; k++) all += sum[k];
-    return all;
-}
-
 static int check(const struct engine *g, int i, int what, struct err *e)
 {
     static const char *const group[] = {"weights", "first moments", "second moments"};
     const struct piece *q = &g->store.units.piece[i];
     if (!g->params.p[i].counted || q->n == 0) return OK;
-    double sum = sum_of_squares(store_piece_state(&g->store, i, what), q->n), rms = sqrt(sum / (double)q->n);
+    double sum = g->kernels.flat->sum_squares(g->dev->team, store_piece_state(&g->store, i, what), q->n), rms = sqrt(sum / (double)q->n);
     const char *name = g->params.p[i].name;
     if (!isfinite(sum)) return err_set(e, ERR_NUMERIC, "%s of %s are not finite", group[what], name);
     if (what == STORE_MASTER && rms > HEALTH_RMS_LIMIT)

@@ -18,7 +18,8 @@ static const char *const array_name[ARRAYS] = {"weight", "master", "m", "v"};
 
 /* ---- what is here ---- */
 struct held { /* elements [lo, lo + n) of the box held here; n 0: nothing */
-    const char *p;
+    const char *p; /* on the device */
+    struct device *dev;
     int64_t lo, n;
     enum dtype dtype;
 };
@@ -30,10 +31,10 @@ static struct held held_of(const struct engine *g, int param, int array)
     int state = array == MASTER ? STORE_MASTER : array - MOMENT + 1;
     if (!s->table->p[param].held) return (struct held){0};
     if (array == COMPUTE && store_param_is_whole(s))
-        return (struct held){store_param_ptr(s, param), 0, s->table->p[param].held, s->dtype};
-    if (array == COMPUTE) return (struct held){store_piece_param(s, param), q->lo, q->n, s->dtype};
+        return (struct held){store_param_ptr(s, param), s->dev, 0, s->table->p[param].held, s->dtype};
+    if (array == COMPUTE) return (struct held){store_piece_param(s, param), s->dev, q->lo, q->n, s->dtype};
     if (array == MASTER ? !s->master.dev : state > s->n_moments) return (struct held){0};
-    struct held h = {.dtype = DT_F32};
+    struct held h = {.dtype = DT_F32, .dev = s->dev};
     h.n = store_held(s, param, &h.lo);
     h.p = (const char *)(store_piece_state(s, param, state) + (h.lo - q->lo));
     return h;
@@ -48,8 +49,18 @@ static uint64_t salted(uint64_t v, int64_t place)
 /* Elements [lo, hi) of what is held. */
 static uint64_t hash_range(const struct held *h, int64_t lo, int64_t hi)
 {
-    size_t width = dtype_bytes(h->dtype);
-    return hash64(h->p + to_size(lo) * width, to_size(hi - lo) * width);
+    enum { ROOM = 1 << 16 };
+    size_t width = dtype_bytes(h->dtype), n = to_size(hi - lo) * width;
+    struct stream s = {h->dev};
+    struct hash64 sum;
+    char room[ROOM];
+    if (device_is_direct(h->dev)) return hash64(h->p + to_size(lo) * width, n);
+    hash64_init(&sum);
+    for (size_t at = 0, m; at < n; at += m) {
+        m = n - at < ROOM ? n - at : ROOM;
+        hash64_add(&sum, device_peek(&s, h->p + to_size(lo) * width + at, m, room), m);
+    }
+    return hash64_value(&sum);
 }
 
 struct hashing {
@@ -245,9 +256,12 @@ static void find_element(struct look *x)
 
 static double value_at(const struct held *h, int64_t i)
 {
-    if (h->dtype == DT_F32) return (double)((const float *)(const void *)h->p)[i];
-    if (h->dtype == DT_BF16) return (double)bf16_to_f32(((const bf16 *)(const void *)h->p)[i]);
-    return (double)f16_to_f32(((const uint16_t *)(const void *)h->p)[i]);
+    float room;
+    size_t width = dtype_bytes(h->dtype);
+    const void *v = device_peek(&(struct stream){h->dev}, h->p + to_size(i) * width, width, &room);
+    if (h->dtype == DT_F32) return (double)*(const float *)v;
+    if (h->dtype == DT_BF16) return (double)bf16_to_f32(*(const bf16 *)v);
+    return (double)f16_to_f32(*(const uint16_t *)v);
 }
 
 /* ---- in words ---- */

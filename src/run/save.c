@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One descriptor per parameter and group, pointing straight into the buffers: nothing is copied before the writer has
- * it. Loading writes the same places and derives the compute copy. */
+ * it, where the host can reach them. Loading writes the same places and derives the compute copy. */
 #include "run/save.h"
 
 #include <string.h>
@@ -14,6 +14,36 @@
 #include "run/source.h"
 
 static const char *const moment_name[STORE_MAX_MOMENTS] = {"m", "v"};
+
+/* ---- bytes that the host cannot reach ---- */
+struct there {
+    struct stream stream;
+    char *p;
+};
+
+static int to_host(void *ctx, int64_t offset, size_t bytes, void *dst, struct err *e)
+{
+    struct there *x = ctx;
+    (void)e;
+    stream_to_host(&x->stream, dst, x->p + offset, bytes);
+    stream_sync(&x->stream);
+    return OK;
+}
+
+static int from_host(void *ctx, int64_t offset, size_t bytes, const void *src, struct err *e)
+{
+    struct there *x = ctx;
+    (void)e;
+    stream_from_host(&x->stream, x->p + offset, src, bytes);
+    stream_sync(&x->stream);
+    return OK;
+}
+
+static void forget(struct ckpt_tensor *t, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) xfree(t[i].ctx);
+    xfree(t);
+}
 
 /* What this rank holds (for loading), or the pieces it writes: contiguous rows of each parameter. */
 static int64_t describe(const struct engine *g, bool pieces, struct ckpt_tensor **out)
@@ -35,6 +65,13 @@ static int64_t describe(const struct engine *g, bool pieces, struct ckpt_tensor 
             x->shape = shape_of(p->nd, p->n);
             x->box = param_rows(p, lo / row, held / row);
             x->p = store_piece_state(s, i, what) + (lo - q->lo);
+            if (device_is_direct(g->dev)) continue;
+            static const struct ckpt_access access = {to_host, from_host};
+            struct there *ctx = xcalloc(1, sizeof *ctx);
+            *ctx = (struct there){{g->dev}, x->p};
+            x->access = &access;
+            x->ctx = ctx;
+            x->p = NULL;
         }
     *out = t;
     return n;
@@ -70,7 +107,7 @@ static int save_together(const struct engine *g, const struct ranks *r, const ch
     int64_t needed = g->params.numel * 4 * (1 + g->store.n_moments);
     if (rc && r->rank == 0) ckpt_save_abort(root, info->step, needed, e);
     if (rc) agree(r, r->rank == 0 ? rc : OK, e); /* all leave with the explanation, whoever is the first to */
-    xfree(t);
+    forget(t, n);
     return rc;
 }
 
@@ -118,7 +155,7 @@ int save_check(const struct engine *g, const struct ckpt *c, struct err *e)
     int rc = ckpt_check_attachments(c, e);
     if (!rc) rc = ckpt_check(c, t, n, e); /* also that it holds nothing more: a model of fewer layers is another model */
     if (rc) err_prefix(e, "cannot resume");
-    xfree(t);
+    forget(t, n);
     return rc;
 }
 
@@ -128,6 +165,6 @@ int save_resume(struct engine *g, struct ckpt *c, struct err *e)
     int64_t n = describe(g, false, &t);
     int rc = ckpt_load(c, t, n, e);
     if (rc) err_prefix(e, "cannot resume");
-    xfree(t);
+    forget(t, n);
     return rc;
 }

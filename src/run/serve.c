@@ -133,7 +133,8 @@ static void *pack(struct serve *v, int s)
     for (int i = 0; i < store->table->n; i++) {
         const struct piece *q = &v->shard[s].piece[i];
         if (q->n)
-            memcpy((float *)v->push[s].p + q->offset, (const float *)store_grad_ptr(store, i) + q->lo, to_size(q->n) * 4);
+            stream_copy(&v->g->stream, (float *)v->push[s].p + q->offset, (const float *)store_grad_ptr(store, i) + q->lo,
+                        to_size(q->n) * 4);
     }
     return v->push[s].p;
 }
@@ -151,8 +152,8 @@ static void unpack(struct serve *v, int s)
     for (int i = 0; i < store->table->n; i++) {
         const struct piece *q = &v->shard[s].piece[i];
         if (q->n)
-            memcpy((char *)store_param_ptr(store, i) + to_size(q->lo) * width,
-                   (const char *)v->take[s].p + to_size(q->offset) * width, to_size(q->n) * width);
+            stream_copy(&v->g->stream, (char *)store_param_ptr(store, i) + to_size(q->lo) * width,
+                        (const char *)v->take[s].p + to_size(q->offset) * width, to_size(q->n) * width);
     }
 }
 

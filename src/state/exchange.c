@@ -104,7 +104,7 @@ static int64_t gather_param(struct exchange *x, int param, const void *piece, vo
     struct comm *g = exchange_group(x, param);
     if (size_of(g) == 1) { /* shared out over nobody else: here already, or in another place */
         if (piece && whole && piece != whole)
-            memcpy(whole, piece, to_size(x->s->table->p[param].held) * dtype_bytes(x->s->dtype));
+            stream_copy(&(struct stream){x->s->dev}, whole, piece, to_size(x->s->table->p[param].held) * dtype_bytes(x->s->dtype));
         return 0;
     }
     units_counts(&x->s->units, param, x->counts);

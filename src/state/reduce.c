@@ -153,7 +153,8 @@ static void start_shard(struct exchange *x, int unit)
         const void *whole = source_of(x, unit, i, r->slot);
         void *to = land ? landing_of(x, unit, i) : store_piece_grad(s, i);
         if (size_of(group) == 1) { /* others share out theirs, nobody shares this */
-            if (whole && to && whole != to) memcpy(to, whole, to_size(s->table->p[i].held) * dtype_bytes(s->grad_dtype));
+            size_t bytes = to_size(s->table->p[i].held) * dtype_bytes(s->grad_dtype);
+            if (whole && to && whole != to) stream_copy(&(struct stream){s->dev}, to, whole, bytes);
             continue;
         }
         if (x->exact && size_of(group) > 2) {

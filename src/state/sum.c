@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "device/device.h"
 
 struct into {
     void *to;
@@ -44,7 +45,7 @@ void sum_into(struct team *team, void *to, enum dtype t, const void *from, enum 
 {
     CHECK((t == DT_F32 && f == DT_F32) || (t == DT_BF16 && (f == DT_F32 || f == DT_BF16)), "%s into %s", dtype_name(f),
           dtype_name(t));
-    struct into a = {to, from, t, f, n, add};
+    struct into a = {device_here(to), device_here(from), t, f, n, add};
     if (n) team_run(team, into_member, &a);
 }
 
@@ -78,6 +79,6 @@ static void tree_member(void *arg, int member, int members)
 void sum_tree(struct team *team, float *to, const float *part, int n_parts, int64_t n)
 {
     CHECK(n_parts > 0 && n_parts < 1 << DEPTH && !(n_parts & (n_parts - 1)), "a tree of %d", n_parts);
-    struct tree t = {to, part, n_parts, n};
+    struct tree t = {device_here(to), device_here(part), n_parts, n};
     if (n) team_run(team, tree_member, &t);
 }

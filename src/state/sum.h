@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sum.h: adding up gradients element by element on this rank: what a reduction leaves to do beside messages. Every
- * function is elementwise, so the split over threads and the length of a vector change no bits.
- * Floors 0-1. Order: Local.
+ * function is elementwise, so the split over threads and the length of a vector change no bits. Kernels outside the table: they take
+ * addresses of a cpu device, untouchable or not.
+ * Floors 0-1 and device. Order: Local.
  */
 #ifndef TUTTI_STATE_SUM_H
 #define TUTTI_STATE_SUM_H

@@ -40,6 +40,7 @@ static bool same_choice(const int32_t *a, const int32_t *b, int64_t n)
     return true;
 }
 
+/* On the host: the row's logits come here, its gates and choices go back. */
 static void give(const struct engine *g, const struct kernel_call *c, int64_t row, const int32_t *want)
 {
     enum { MOST = 1 << 16, BIAS = 1 << 20 };
@@ -47,16 +48,30 @@ static void give(const struct engine *g, const struct kernel_call *c, int64_t ro
     float *bias = xcalloc((size_t)experts, sizeof *bias);
     for (int k = 0; k < c->at.moe.top_k; k++) bias[want[k]] = (float)(BIAS - k);
     CHECK(experts < MOST, "%d experts", experts);
+    struct kernel_table host = g->kernels;
     struct kernel_call one = *c;
+    struct stream s = {g->dev};
     struct view *rows[] = {&one.in[0], &one.out[0], &one.out[1]};
+    void *there[3];
+    host.faults = false;
     for (int i = 0; i < 3; i++) {
-        rows[i]->p = (char *)rows[i]->p + to_size(row * rows[i]->stride) * dtype_bytes(rows[i]->dtype);
+        size_t bytes = to_size(view_cols(rows[i])) * dtype_bytes(rows[i]->dtype);
+        there[i] = (char *)rows[i]->p + to_size(row * rows[i]->stride) * dtype_bytes(rows[i]->dtype);
+        rows[i]->p = xmalloc(bytes);
         rows[i]->n[0] = 1;
+        if (i == 0) stream_to_host(&s, rows[i]->p, there[i], bytes);
     }
+    stream_sync(&s);
+    one.scratch = xmalloc(c->scratch_bytes + 1);
     one.n_in = 2;
     one.in[1] = (struct view){.p = bias, .dtype = DT_F32, .nd = 1, .n = {experts}, .stride = experts};
     one.at.moe.groups = 0;
-    kernel_run(&g->kernels, &one);
+    kernel_run(&host, &one);
+    for (int i = 0; i < 3; i++) {
+        if (i > 0) stream_from_host(&s, there[i], rows[i]->p, to_size(view_cols(rows[i])) * dtype_bytes(rows[i]->dtype));
+        xfree(rows[i]->p);
+    }
+    xfree(one.scratch);
     xfree(bias);
 }
 
@@ -78,17 +93,21 @@ static void look(void *ctx, const struct program *p, const struct kernel_call *c
     const struct par *par = &w->g->cfg.par;
     bool counts = !i->again && (par->rank[AXIS_TP] == 0 || model_tokens_split(par)); /* else all ranks of tp route the same tokens */
     CHECK(run < x->runs, "step %lld was not written down", (long long)run);
+    size_t bytes = to_size((c->out[1].n[0] - 1) * c->out[1].stride + k) * sizeof(int32_t);
+    int32_t *room = device_is_direct(w->g->dev) ? NULL : xmalloc(bytes);
+    const int32_t *picks = device_peek(&(struct stream){w->g->dev}, c->out[1].p, bytes, room);
     for (int64_t row = 0; row < c->in[0].n[0]; row++) {
         int64_t token = token_of(w, c, row);
         if (token < 0) continue;
         int32_t *known = x->pick + ((run * x->layers + p->tape->nodes[i->node].layer) * x->tokens + token) * k;
-        const int32_t *chosen = (const int32_t *)c->out[1].p + row * c->out[1].stride;
+        const int32_t *chosen = picks + row * c->out[1].stride;
         if (x->record) memcpy(known, chosen, to_size(k) * sizeof *known);
         bool same = same_choice(chosen, known, k);
         routed++;
         elsewhere += !same;
         if (!same && x->force) give(w->g, c, row, known);
     }
+    xfree(room);
     if (counts) atomic_fetch_add(&x->routed, routed);
     if (counts) atomic_fetch_add(&x->elsewhere, elsewhere);
 }

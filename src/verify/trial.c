@@ -78,9 +78,14 @@ static void keep(const struct trial *t, const struct engine *g, int i, const voi
     struct shape shape = shape_of(p->nd, p->n);
     struct region whole = region_whole(&shape), mine = param_rows(p, q->lo / param_row_numel(p), q->n / param_row_numel(p));
     struct region_run run;
+    struct stream s = {g->dev};
+    size_t bytes = to_size(q->n) * dtype_bytes(dtype);
+    char *room = device_is_direct(g->dev) ? NULL : xmalloc(bytes);
+    const char *here = device_peek(&s, from, bytes, room);
     to += t->global->p[i].offset;
     for (bool more = region_run_first(&run, &mine, &mine, &whole); more; more = region_run_next(&run))
-        g->kernels.flat->cast(NULL, to + run.b, DT_F32, (const char *)from + to_size(run.a) * dtype_bytes(dtype), dtype, run.n);
+        g->kernels.host->cast(NULL, to + run.b, DT_F32, here + to_size(run.a) * dtype_bytes(dtype), dtype, run.n);
+    xfree(room);
 }
 
 static void keep_gradients(const struct trial *t, const struct engine *g)

@@ -108,10 +108,13 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     int n = j->l.n, r = comm_rank(world), rc = OK;
     struct kernel_table kt;
     struct par_run groups_here;
+    struct stream stream = {0};
     struct comm_traffic sum;
     x.n_blocks = 0;
     kernel_table_init(&kt, "auto", 1, j->dry, NULL);
     groups(world, &j->l, &groups_here);
+    groups_here.stream = &stream;
+    if (j->dry ? device_null_new(&stream.dev, e) : device_cpu_new(&stream.dev, 1, e)) return e->code;
     struct kernel_call c = {.op = OP_CONTEXT, .phase = KERNEL_FWD, .at = k->at, .step = &k->step, .n_in = k->n_in, .n_out = 2};
     c.at.axis = AXIS_CP;
     c.at.n_parts = n;
@@ -173,6 +176,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
                      j->v->name, n, j->l.inner, j->l.gather, r, (long long)j->sent[r].bytes, (long long)sum.bytes);
     j->sent[r] = sum;
     for (int i = 0; i < x.n_blocks; i++) xfree(x.block[i]);
+    device_free(stream.dev);
     return rc;
 }
 

@@ -37,7 +37,7 @@ static void test_same_bits(void **state)
             train(&t, got);
             if (memcmp(want, got, sizeof got)) fail_msg("variant %d: %d threads give other losses", v, threads);
             const struct buffer *a = store_master(&one.g->store), *b = store_master(&t.g->store);
-            if (memcmp(a->p, b->p, a->bytes)) fail_msg("variant %d: %d threads give other weights", v, threads);
+            if (memcmp(device_here(a->p), device_here(b->p), a->bytes)) fail_msg("variant %d: %d threads give other weights", v, threads);
             toy_close(&t);
         }
         c.threads = 1;
@@ -71,7 +71,7 @@ static void test_accumulation(void **state)
             toy_open(&t, &c);
             assert_memory_equal(t.tokens, whole.tokens, 4 * 24 * 4);
             engine_gradients(t.g, &t.batch, 2, &got);
-            double err = toy_relative_error(t.g->store.grad.p, whole.g->store.grad.p, t.g->params.numel);
+            double err = toy_relative_error(device_here(t.g->store.grad.p), device_here(whole.g->store.grad.p), t.g->params.numel);
             if (!(fabs(got.loss - want.loss) < loss_tolerance * want.loss) || !(err < tolerance))
                 fail_msg("variant %d, microbatches of %d: loss %.9g, wanted %.9g; gradient off by %g", v, micro, got.loss,
                          want.loss, err);
@@ -112,15 +112,25 @@ static float *full_logits(struct toy *t, const int32_t *ids, int64_t n)
     model_record(tape, &g->cfg.model, &g->params, &g->cfg.par,
                  &(struct model_shape){.mode = MODEL_LOGITS, .dtype = DT_F32, .batch = 1, .seq = n});
     if (program_new(&p, tape, &g->kernels, (struct lower_options){0}, &e)) fail_msg("%s", e.text);
-    float *logits = xmalloc((size_t)(n * g->cfg.model.vocab) * 4);
-    void *scratch = mem_pages_new(p->bytes[HOME_SCRATCH]);
-    g->slot[SLOT_TOKENS] = (void *)(uintptr_t)ids;
-    g->slot[SLOT_POSITIONS] = pos;
-    g->slot[SLOT_LOGITS] = logits;
+    size_t bytes = (size_t)(n * g->cfg.model.vocab) * 4, ints = (size_t)n * 4;
+    float *logits = xmalloc(bytes);
+    struct buffer scratch, data, out;
+    if (buffer_new(&scratch, t->dev, MEM_SCRATCH, p->bytes[HOME_SCRATCH], &e) || buffer_new(&data, t->dev, MEM_DATA, 2 * ints, &e) ||
+        buffer_new(&out, t->dev, MEM_DATA, bytes, &e))
+        fail_msg("%s", e.text);
+    device_from_host(&g->stream, &data, 0, ids, ints);
+    device_from_host(&g->stream, &data, ints, pos, ints);
+    g->slot[SLOT_TOKENS] = data.p;
+    g->slot[SLOT_POSITIONS] = (char *)data.p + ints;
+    g->slot[SLOT_LOGITS] = out.p;
     struct step_info info = {0};
     program_run(p, PHASE_F, &(struct program_args){.kernels = &g->kernels, .team = t->dev->team, .step = &info,
-                                                   .slot = g->slot, .scratch = scratch});
-    mem_pages_free(scratch, p->bytes[HOME_SCRATCH]);
+                                                   .slot = g->slot, .scratch = scratch.p});
+    device_to_host(&g->stream, logits, &out, 0, bytes);
+    stream_sync(&g->stream);
+    buffer_free(&scratch);
+    buffer_free(&data);
+    buffer_free(&out);
     program_free(p);
     tape_free(tape);
     xfree(pos);
@@ -214,11 +224,11 @@ static void test_blame(void **state)
         for (int i = 0; i < 36 * 52; i++) big[i] = 2e38f;
         store_write(&t.g->store, &t.g->kernels, &st, w, 0, big);
         char *before = xmalloc(m->bytes);
-        memcpy(before, m->p, m->bytes);
+        memcpy(before, device_here(m->p), m->bytes);
         assert_false(engine_step(t.g, &t.batch, 4, 1e-2, &r));
-        assert_memory_equal(before, m->p, m->bytes); /* nothing was updated */
+        assert_memory_equal(before, device_here(m->p), m->bytes); /* nothing was updated */
         for (size_t i = 0; i < t.g->store.moment[0].bytes / 4; i++)
-            assert_true(((float *)t.g->store.moment[0].p)[i] == 0);
+            assert_true(((float *)device_here(t.g->store.moment[0].p))[i] == 0);
         engine_blame(t.g, &t.batch, 4, what, sizeof what);
         assert_contains(what, "layer 1");
         assert_contains(what, "linear");

@@ -128,7 +128,7 @@ static void test_gradients(void **state)
             struct shape shape = shape_of(p->nd, p->n);
             struct region whole = region_whole(&shape);
             float *want = xmalloc((size_t)p->numel * sizeof *want);
-            const float *got = store_grad_ptr(&g->store, i);
+            const float *got = device_here(store_grad_ptr(&g->store, i));
             int64_t at = weights_find(c.grad, "param", p->name);
             if (at < 0) fail_msg("no %s", p->name);
             assert_int_equal(weights_read(c.grad, at, &whole, DT_F32, want, &e), OK);
@@ -222,7 +222,7 @@ static void test_balance_is_its_definition(void **state)
     /* The gradient is the slope of loss + balance + z. */
     int i = param_find(&g->params, "layers.1.moe.router.weight");
     const struct param *p = &g->params.p[i];
-    float *w = xmalloc((size_t)p->numel * 4), *was = xmalloc((size_t)p->numel * 4), *grad = store_grad_ptr(&g->store, i);
+    float *w = xmalloc((size_t)p->numel * 4), *was = xmalloc((size_t)p->numel * 4), *grad = device_here(store_grad_ptr(&g->store, i));
     double slope = 0;
     store_read(&g->store, &g->stream, i, 0, was);
     for (int64_t n = 0; n < p->numel; n++) slope += (double)grad[n] * (double)grad[n];

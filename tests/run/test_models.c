@@ -138,7 +138,7 @@ static void compare_gradients(struct world *w, const char *label)
         char key[128];
         snprintf(key, sizeof key, "grad.%s", p->name);
         const float *want = golden_f32(&w->file, key, p->numel);
-        const float *got = store_grad_ptr(&g->store, i);
+        const float *got = device_here(store_grad_ptr(&g->store, i));
         assert_non_null(want);
         if (is_key_bias(p->name)) {
             for (int64_t k = 0; k < p->numel; k++) assert_true(fabsf(got[k]) < 1e-6f);

@@ -117,10 +117,10 @@ static void flip(struct job *j, struct engine *g)
     if (array == WEIGHT) {
         size_t width = dtype_bytes(s->dtype);
         char *from = whole ? store_param_ptr(s, i) : (char *)store_piece_param(s, i) - to_size(lo) * width;
-        from[to_size(at) * width] ^= 1;
+        ((char *)device_here(from))[to_size(at) * width] ^= 1;
     } else {
         int state = array == MASTER ? STORE_MASTER : array - MASTER;
-        ((char *)(store_piece_state(s, i, state) + (at - s->units.piece[i].lo)))[0] ^= 1;
+        ((char *)device_here(store_piece_state(s, i, state) + (at - s->units.piece[i].lo)))[0] ^= 1;
     }
     int64_t cols = p->nd > 1 ? p->ln[1] : 1;
     if (p->nd > 1) snprintf(j->element, sizeof j->element, "[%lld, %lld]", (long long)(p->lo[0] + at / cols), (long long)(p->lo[1] + at % cols));

@@ -140,7 +140,7 @@ static inline void toy_close(struct toy *t)
 static inline float *toy_gradients(const struct toy *t)
 {
     float *v = xmalloc(t->g->store.grad.bytes);
-    memcpy(v, t->g->store.grad.p, t->g->store.grad.bytes);
+    memcpy(v, device_here(t->g->store.grad.p), t->g->store.grad.bytes);
     return v;
 }
 
