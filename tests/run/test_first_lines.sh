@@ -61,7 +61,8 @@ for ranks in 1 2; do
 done
 
 # What failed has no end; an end that cannot be written is not a success, and the work is saved.
-train bad run.steps=5 optimizer.lr=1e30 optimizer.clip=0 optimizer.schedule.name=constant optimizer.warmup_steps=0 && fail "a rate of 1e30 trains"
+train bad run.steps=50 optimizer.name=sgd optimizer.lr=1e6 optimizer.clip=0 optimizer.schedule.name=constant optimizer.schedule.warmup_steps=0
+[ $? = 1 ] || fail "a rate of 1e6 trains: $(tail -3 "$dir/bad.log")"
 [ ! -e "$dir/bad/ends.jsonl" ] || fail "a run that failed has an end: $(cat "$dir/bad/ends.jsonl")"
 mkdir -p "$dir/deaf/ends.jsonl"
 for ranks in 1 2; do
