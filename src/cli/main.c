@@ -24,6 +24,7 @@ static const struct command {
     {"checkpoint", cmd_checkpoint, "list|inspect|verify|diff|import|export ...", "look at, compare, convert checkpoints"},
     {"schedule", cmd_schedule, "KIND --stages P --microbatches M [...]", "a pipeline schedule: text, picture, figures"},
     {"report", cmd_report, "RUN [--html FILE]", "one page of a run: curves, samples, memory, pictures"},
+    {"trace", cmd_trace, "FILE [--json]", "where the time went in a run that was traced"},
     {"bench", cmd_bench, "train|gemm|comm|experts [--json] ...", "measure this machine"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

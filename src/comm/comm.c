@@ -91,14 +91,16 @@ static struct desc describe(const struct comm *c, const struct call *a, int64_t 
     return d;
 }
 
-static void take_list(struct op *o, const struct call *a)
+static void take_list(struct comm *c, struct op *o, const struct call *a)
 {
     if (a->n_list > o->list_room) {
         o->list_room = a->n_list;
         o->list = xrealloc(o->list, (size_t)o->list_room * sizeof *o->list);
+        o->number = xrealloc(o->number, (size_t)o->list_room * sizeof *o->number);
     }
     if (a->n_list) memcpy(o->list, a->list, (size_t)a->n_list * sizeof *o->list);
     for (int i = 0; i < a->n_list; i++) o->list[i].buf = device_here(o->list[i].buf);
+    for (int i = 0; i < a->n_list; i++) o->number[i] = ++c->passed[a->list[i].peer + (a->list[i].send ? 0 : c->size)];
     o->n_list = a->n_list;
 }
 
@@ -127,6 +129,8 @@ static struct comm_traffic count(const struct comm *c, struct op *o)
     return now;
 }
 
+static bool is_watched(const struct comm *c) { return atomic_load_explicit(&c->w->watched, memory_order_relaxed); }
+
 static void wait_for(struct comm *c, int64_t ticket)
 {
     bool done = op_done(c, ticket);
@@ -134,9 +138,10 @@ static void wait_for(struct comm *c, int64_t ticket)
     double from = done ? 0 : clock_now_s();
     engine_wait(c, ticket);
     if (done) return;
-    double waited = clock_now_s() - from, linked = 1e-9 * (double)(atomic_load(&c->link_ns) - link);
+    double to = clock_now_s(), waited = to - from, linked = 1e-9 * (double)(atomic_load(&c->link_ns) - link);
     c->times.waited_s += waited;
     c->times.exposed_s += linked < waited ? linked : waited;
+    if (is_watched(c)) c->w->watch.stayed(c->w->watch.ctx, c, ticket, COMM_WAITS, from, to);
 }
 
 /* The operation on paper: pieces, messages, algorithm and program. */
@@ -145,7 +150,7 @@ static void write_op(struct comm *c, struct op *o, const struct call *a)
     if (!o->pieces) o->pieces = xcalloc(3 * (size_t)(c->size + 1), sizeof *o->pieces);
     fill_coll(&o->coll, o->pieces, c, a);
     o->desc = describe(c, a, a->op == COMM_EXCHANGE ? ++c->n_exchanges : ++c->n_collectives);
-    take_list(o, a);
+    take_list(c, o, a);
     comm_program_clear(&o->program);
     if (a->op == COMM_EXCHANGE) return;
     o->algorithm = select_algorithm(c, &o->coll, &o->program);
@@ -202,6 +207,10 @@ static int64_t submit(struct comm *c, const struct call *a)
     if (ticket > COMM_RING) wait_for(c, ticket - COMM_RING);
     if (board_failed(c->w->board)) return ticket;
     struct op *o = &c->ring[ticket % COMM_RING];
+    bool watched = is_watched(c);
+    if (watched) watch_tell(c, ticket - COMM_RING); /* the last one that had this slot */
+    o->asked_s = watched ? clock_now_s() : 0;
+    o->over_s = 0;
     write_op(c, o, a);
     CHECK(!a->src || !a->dst || device_faults(a->src) == device_faults(a->dst), "%s %s goes between the host's memory and a device's",
           op_names[a->op], a->what ? a->what : "");
@@ -217,9 +226,11 @@ static int64_t submit(struct comm *c, const struct call *a)
     t->messages += now.messages;
     t->operations += now.operations;
     c->times.link_s += o->link_s;
+    o->sent = now.bytes;
     if (a->op != COMM_EXCHANGE) o->meet = c->n_collectives - 1;
     o->record = board_queue(c->w->board, c->w->row, &o->desc);
     engine_submit(c, ticket);
+    if (watched) c->w->watch.stayed(c->w->watch.ctx, c, ticket, COMM_STARTS, o->asked_s, clock_now_s());
     return ticket;
 }
 
@@ -338,7 +349,9 @@ void comm_wait(struct comm *c, int64_t ticket)
 bool comm_done(struct comm *c, int64_t ticket)
 {
     if (c->w->ops->counts_only || board_failed(c->w->board)) return true;
-    if (c->w->cfg.progress == COMM_INLINE) engine_poll(c->w);
+    double from = is_watched(c) ? clock_now_s() : 0;
+    bool moved = c->w->cfg.progress == COMM_INLINE && engine_poll(c->w);
+    if (moved && from > 0) c->w->watch.stayed(c->w->watch.ctx, c, ticket, COMM_MOVES, from, clock_now_s());
     bool done = op_done(c, ticket) || ticket <= atomic_load(&c->submitted) - COMM_RING;
     if (!done) engine_look(c->w);
     return done;

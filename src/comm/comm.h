@@ -233,6 +233,37 @@ struct comm_times comm_times(const struct comm *c);
 /* Operations on c so far that ran in the buffers of all ranks themselves. */
 int64_t comm_one_pass(const struct comm *c);
 
+/* ---- watching: Local -------------------------------------------------------------------------------------- */
+
+/* What one operation did: told once, when it is over, on the rank's own thread (in a later call on the same communicator). A
+ * message of an exchange is told by itself. */
+struct comm_event {
+    const struct comm *c;
+    enum comm_op op;
+    int64_t ticket;
+    int64_t number;      /* collectives: which of c's, from 1, the same on all ranks; messages: which between these two ranks in
+                          * this direction, from 1, the same at both ends */
+    int send, peer;      /* messages: 1 sent, 0 received; a rank of c. Else -1 */
+    enum dtype dtype;
+    int64_t bytes;       /* of the message; of a collective: what is summed, moved or gathered, whole. all_to_all: what this rank has */
+    int64_t sent;        /* what this rank sends for it: as comm_traffic counts */
+    const char *algorithm, *what;
+    double asked_s, over_s; /* clock_now_s(): when this rank called; when it was over here */
+};
+/* The rank's thread was inside comm: it started an operation, or waited for one. */
+enum comm_stay { COMM_STARTS, COMM_WAITS, COMM_MOVES /* asked whether it is done, and moved bytes meanwhile */ };
+struct comm_watch {
+    void (*over)(void *ctx, const struct comm_event *v);
+    void (*stayed)(void *ctx, const struct comm *c, int64_t ticket, enum comm_stay why, double from_s, double to_s);
+    void *ctx;
+};
+/* From now on w (copied) is told of all communicators of the world; NULL: nobody is. Operations that are under way now are not
+ * told, nor are those of a null communicator. Unwatched, an operation costs one test more. */
+void comm_watch(struct comm *world, const struct comm_watch *w);
+/* Tells of what is over by now. wait: first waits for everything that this rank has enqueued on any communicator; then
+ * Collective(world). */
+void comm_watch_tell(struct comm *world, bool wait);
+
 /* What a null communicator was asked for so far: a row per distinct operation, in order of first appearance. The rows are
  * c's, until its next operation. Other transports keep none. */
 #define COMM_LINK_LATENCY_S 2e-6 /* what `seconds` assumes where config names no link: docs/benchmarks.md */

@@ -72,6 +72,7 @@ static void complete(struct comm *c, struct op *o, int64_t ticket)
     if (o->stage == OP_LINK && o->ready_s > o->through_s)
         atomic_fetch_add(&c->link_ns, (long long)(1e9 * (o->ready_s - o->through_s)));
     o->stage = OP_QUEUED;
+    if (atomic_load_explicit(&w->watched, memory_order_relaxed)) o->over_s = clock_now_s();
     atomic_store_explicit(&o->done, ticket, memory_order_release);
     atomic_fetch_sub(&w->pending, 1);
     if (!atomic_load(&w->waiting)) return;

@@ -96,6 +96,7 @@ struct op {
     const struct algorithm *algorithm;
     struct program program;
     struct comm_p2p *list; /* exchange */
+    int64_t *number;       /* [list_room] exchange: which message between these two ranks */
     int n_list, list_room;
     enum op_stage stage;
     uint64_t seat_in, seat_out; /* what the seat says of the buffers */
@@ -109,6 +110,8 @@ struct op {
     double left_s; /* since when a rank that it waits for is known to have left; 0: none has */
     double link_s, met_s, ready_s; /* time on the pretended link, since when it may run, when it is over */
     double through_s;              /* when the bytes were through without it */
+    double asked_s, over_s;        /* watched: when the rank called, when it was done; 0: not watched */
+    int64_t sent;                  /* watched: bytes that this rank sends for it */
     int pc; /* next step */
     struct request *req;
     int n_req, req_room;
@@ -157,6 +160,8 @@ struct comm {
     struct meet *meet;             /* or NULL */
     void *group;                   /* the transport's */
     int64_t n_collectives, n_exchanges; /* enqueued */
+    int64_t *passed;    /* [2][size] messages enqueued to and from each rank */
+    int64_t told;       /* watched: tickets up to this one are told */
     size_t stage_bytes; /* staged.c */
     int64_t rounds;     /* engine: through the stages so far */
     struct comm_traffic traffic[COMM_OP_N];
@@ -193,6 +198,8 @@ struct world {
     const struct algorithm *asked; /* config.algorithm, or NULL */
     struct table table;            /* of config.table */
     const struct fold_table *folds;
+    struct comm_watch watch;
+    atomic_bool watched;
     struct blocks *blocks; /* memory that processes of this host see in each other; NULL: of threads, or one process */
     bool one_thread; /* the transport allows no second thread */
     double looked_s;    /* the rank's thread: when it last asked who is late */
@@ -241,6 +248,9 @@ static inline bool op_done(struct comm *c, int64_t ticket)
 
 /* execute.c: one operation, as far as it can go now; true when it is complete. */
 bool op_advance(struct comm *c, struct op *o);
+
+/* watch.c: tells of operations up to ticket `last` that are over; for the rank's thread, where the world is watched. */
+void watch_tell(struct comm *c, int64_t last);
 
 /* late.c: looks for operations that wait too long, or for a rank that has left; reports with world_fail. `away` is what this
  * rank's wait has seen since it last asked, and is taken. */

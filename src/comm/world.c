@@ -155,12 +155,14 @@ static void release(struct comm *c)
         struct op *o = &c->ring[i];
         xfree(o->pieces);
         xfree(o->list);
+        xfree(o->number);
         xfree(o->req);
         comm_program_free(&o->program);
     }
     comm_program_free(&c->sketch);
     xfree(c->world_rank);
     xfree(c->host);
+    xfree(c->passed);
     xfree(c->src);
     xfree(c->dst);
     xfree(c->part);
@@ -180,6 +182,7 @@ int world_comm(struct comm **out, struct world *w, const int *ranks, int n, cons
     snprintf(c->name, sizeof c->name, "%.*s", DESC_GROUP - 1, name);
     c->world_rank = xcalloc(size, sizeof *c->world_rank);
     c->host = xcalloc(size, sizeof *c->host);
+    c->passed = xcalloc(2 * size, sizeof *c->passed);
     c->src = xcalloc(size, sizeof *c->src);
     c->dst = xcalloc(size, sizeof *c->dst);
     c->part = xcalloc(size, sizeof *c->part);

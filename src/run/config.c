@@ -229,8 +229,12 @@ const struct conf_row config_rows[] = {
     INT("run.threads", run.threads, "0", 0, 4096, "threads of a rank; 0: all cores"),
     CHOICE("run.device", run.device, "cpu", "cpu|null", "where to compute; null only counts"),
     TEXT("run.kernels", run.kernels, "auto", "auto, or ref for the plain loops"),
-    TEXT("run.trace", run.trace, "null", "a Chrome trace of a few steps goes here: what each rank did when"),
-    INT("run.trace_steps", run.trace_steps, "2", 1, 10000, "optimizer steps in the trace; it begins with the second one"),
+    TEXT("run.trace", run.trace, "null", "a trace of a few steps goes here, for Perfetto and tutti trace: what each rank did when"),
+    INT("run.trace_from", run.trace_from, "0", 0, 1e12, "first optimizer step in the trace; 0: the second after the start, for the first touches every page"),
+    INT("run.trace_steps", run.trace_steps, "2", 1, 1e6, "optimizer steps in the trace"),
+    INT("run.trace_mib", run.trace_mib, "16", 1, 1 << 16, "MiB that a rank keeps events in until they are collected, planned like all its memory"),
+    INT("run.trace_collect", run.trace_collect, "0", 0, 1e6,
+        "steps between collections, which leave a file that can be read if the run is killed; 0: when a rank's events fill half their memory"),
     BOOL("run.log_experts", run.log_experts, "false", "the busiest expert's load on the progress line"),
     BOOL("run.tensorboard", run.tensorboard, "true", "write event files for TensorBoard"),
     {0},
@@ -389,6 +393,8 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     if (rc) return rc;
     if (strcmp(c->run.kernels, "auto") && strcmp(c->run.kernels, "ref"))
         return conf_error(f, e, "run.kernels", "wanted auto or ref, got %s", c->run.kernels);
+    if (c->run.trace && c->parallel.servers && c->parallel.server_mode == SERVER_ASYNC)
+        return conf_error(f, e, "run.trace", "ranks of an asynchronous server have no steps in common; choose parallel.server_mode: sync, or no trace");
     if (c->run.sample_every && (!c->checkpoint.every || c->run.sample_every % c->checkpoint.every)) {
         long long every = c->checkpoint.every, n = every ? (c->run.sample_every + every - 1) / every * every : 0;
         return every ? conf_error(f, e, "run.sample_every", "a checkpoint writes the text, and there is one every %lld steps "
@@ -581,5 +587,6 @@ struct engine_config config_engine(const struct config *c)
         .reduce_once = c->parallel.reduce == REDUCE_STEP,
         .exact_order = c->numerics.exact_order,
         .pieces = config_pieces(c),
+        .trace_bytes = c->run.trace ? to_size(c->run.trace_mib) << 20 : 0,
     };
 }

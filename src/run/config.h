@@ -136,7 +136,7 @@ struct config {
         bool tensorboard;
         bool log_experts;
         const char *trace;
-        int64_t trace_steps;
+        int64_t trace_from, trace_steps, trace_mib, trace_collect;
     } run;
 };
 

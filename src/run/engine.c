@@ -212,6 +212,7 @@ static int begin(struct engine **out, const struct engine_config *c, struct devi
     g->collectives.outer = c->cp_outer;
     int rc = model_check(&c->model, e);
     if (!rc) model_declare(&c->model, &g->cfg.par, &g->params);
+    if (!rc) rc = buffer_new(&g->trace_ring, d, MEM_DATA, c->trace_bytes, e);
     return rc;
 }
 
@@ -272,6 +273,7 @@ void engine_free(struct engine *g)
     buffer_free(&g->stat);
     buffer_free(&g->index);
     buffer_free(&g->balance);
+    buffer_free(&g->trace_ring);
     xfree(g->load);
     exchange_fini(&g->exchange);
     copies_fini(&g->copies);
@@ -372,22 +374,34 @@ static struct step_info step_info(struct engine *g, const struct engine_batch *b
     };
 }
 
+/* Now, until when a part of the step lasted. */
+static double part_over(struct engine *g, enum trace_kind kind, const char *what, int64_t step, double from)
+{
+    double now = clock_now_s();
+    trace_add(g->trace, kind, what, step, from, now);
+    return now;
+}
+
 void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t step, struct engine_report *r)
 {
     CHECK(g->cfg.training, "this engine was built for evaluation");
     *r = (struct engine_report){0};
     int64_t n_trained;
+    double from = clock_now_s();
     struct step_info info = step_info(g, b, step, true, &n_trained);
     feed(g, b);
     zero_sums(g);
     exchange_step_begin(&g->exchange);
+    from = part_over(g, TRACE_PART, "count tokens, hand over the batch", step, from);
     executor_run(g, true, &info, g->watch, g->watch_ctx);
-    double from = clock_now_s();
+    from = clock_now_s();
     exchange_reduce_finish(&g->exchange);
     copies_sum(&g->copies);
-    trace_add(g->trace, TRACE_COMM, "reduce", step, from, clock_now_s());
+    from = part_over(g, TRACE_PART, "finish the sums of gradients", step, from);
     read_loss(g, n_trained, r);
+    from = part_over(g, TRACE_PART, "loss of all ranks", step, from);
     r->grad_norm = tally_norm(g);
+    part_over(g, TRACE_PART, "norm of the gradient", step, from);
 }
 
 bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r)
@@ -396,11 +410,10 @@ bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, d
     if (!isfinite(r->loss) || !isfinite(r->grad_norm)) return false;
     double from = clock_now_s();
     optim_step(&g->store, &g->kernels, &g->cfg.optim, lr, step, r->grad_norm);
-    trace_add(g->trace, TRACE_OPTIMIZER, "update", step, from, clock_now_s());
+    from = part_over(g, TRACE_OPTIMIZER, "update parameters", step, from);
     balance_step(g);
-    from = clock_now_s();
     exchange_publish(&g->exchange);
-    trace_add(g->trace, TRACE_COMM, "publish", step, from, clock_now_s());
+    part_over(g, TRACE_PART, "hand on the new parameters", step, from);
     return true;
 }
 

@@ -60,6 +60,7 @@ struct engine_config {
     /* A parameter server (run/serve.h): a worker keeps no optimizer state and reduces nothing itself, a server keeps its shard
      * and runs no model. */
     int n_servers, server;   /* 0: none; server: which, -1 a worker */
+    size_t trace_bytes;      /* of the ring that a trace is kept in (run/trace.h); 0: none is made */
     struct comm *workers;    /* over which workers add up counts and losses; NULL: each counts its own */
 };
 
@@ -129,7 +130,8 @@ struct engine {
     uint8_t *written;          /* by slot: gradients that hold something */
     int *unit_left;            /* by unit: stages here that have not added their last gradient to it */
     struct tape_profile *profile; /* NULL, or filled by every step */
-    struct trace *trace;          /* NULL, or where spans go; borrowed */
+    struct buffer trace_ring;
+    struct trace *trace;          /* NULL, or where events go; borrowed */
     /* NULL, or called after every instruction of steps and evaluations. A window; tutti verify repeats routers' choices through it. */
     void (*watch)(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
     void *watch_ctx;

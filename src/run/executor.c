@@ -51,6 +51,11 @@ static void open_unit(struct engine *g, int unit, int slot)
     for (int i = u->first; i < u->first + u->n; i++) g->written[slot_grad(i)] = 0;
 }
 
+static void trace_unit(struct engine *g, int unit, int sign)
+{
+    if (g->trace) trace_count(g->trace, COUNTER_GATHERED, sign * g->store.units.unit[unit].numel * (int64_t)dtype_bytes(g->store.dtype));
+}
+
 static void before_instr(void *ctx, int instr)
 {
     struct stream_of_units *x = ctx;
@@ -59,6 +64,7 @@ static void before_instr(void *ctx, int instr)
         if (v->instr != instr || v->kind >= FLOW_RELEASE) return;
         switch (v->kind) {
         case FLOW_GATHER:
+            trace_unit(x->g, v->unit, 1);
             exchange_gather(&x->g->exchange, v->unit, v->slot);
             break;
         case FLOW_NEED:
@@ -94,6 +100,7 @@ static void after_instr(void *ctx, int instr)
     struct engine *g = x->g;
     for (; x->next < x->f->n && x->f->event[x->next].instr == instr; x->next++) {
         const struct flow_event *v = &x->f->event[x->next];
+        if (v->kind == FLOW_RELEASE && v->slot >= 0) trace_unit(g, v->unit, -1);
         if (v->kind == FLOW_ZERO) zero_gradient(g, v->param, v->slot);
         if (v->kind != FLOW_REDUCE) continue;
         bool last = x->last && --g->unit_left[v->unit] == 0;
@@ -119,7 +126,11 @@ static void run_phase(struct stream_of_units *x, const struct program *p, enum t
     x->next = 0; /* phases may come in any order of microbatches: find this one's first event */
     x->last = s->last[phase];
     while (x->next < x->f->n && x->f->event[x->next].instr < p->begin[phase]) x->next++;
-    program_run(p, phase, a);
+    struct trace_program traced;
+    struct program_args here = *a;
+    trace_program_begin(&traced, x->g->trace, p, phase, &here);
+    program_run(p, phase, &here);
+    trace_program_end(&traced);
 }
 
 /* ---- steps ---- */
@@ -140,6 +151,16 @@ struct running { /* what stays the same over a step */
     executor_look_fn *look;
     void *look_ctx;
 };
+
+/* F takes a slab of activations; B gives it back, or W where one slab is for both (itinerary.h). */
+static void trace_slabs(struct engine *g, const struct engine_stage *s, const struct step *x, bool takes)
+{
+    if (!g->trace || !s->train) return;
+    bool b = x->a.kind == ACTION_B || x->a.kind == ACTION_BW, w = x->a.kind == ACTION_W || x->a.kind == ACTION_BW;
+    int64_t act = x->act >= 0 ? (int64_t)s->train->bytes[HOME_ACT] : 0, wgrad = x->wgrad >= 0 ? (int64_t)s->train->bytes[HOME_WGRAD] : 0;
+    if (takes) trace_count(g->trace, COUNTER_SLABS, (x->a.kind == ACTION_F ? act : 0) + (b ? wgrad : 0));
+    else trace_count(g->trace, COUNTER_SLABS, -((s->train->joint ? w : b) ? act : 0) - (w ? wgrad : 0));
+}
 
 static void run_stage(const struct running *r, const struct step *x)
 {
@@ -174,9 +195,11 @@ static void run_stage(const struct running *r, const struct step *x)
         .look = r->look,
         .look_ctx = r->look_ctx,
     };
+    trace_slabs(g, s, x, true);
     if (x->a.kind == ACTION_F) run_phase(&units, p, PHASE_F, x, &args);
     if (x->a.kind == ACTION_B || x->a.kind == ACTION_BW) run_phase(&units, p, PHASE_B, x, &args);
     if (x->a.kind == ACTION_W || x->a.kind == ACTION_BW) run_phase(&units, p, PHASE_W, x, &args);
+    trace_slabs(g, s, x, false);
 }
 
 static void run_message(struct engine *g, const struct step *x, const char *what)
@@ -192,10 +215,7 @@ static void trace_step(struct trace *t, const struct step *x, const char *text, 
 {
     static const enum trace_kind kind[ACTION_N] = {[ACTION_F] = TRACE_F, [ACTION_B] = TRACE_B, [ACTION_BW] = TRACE_B,
                                                    [ACTION_W] = TRACE_W};
-    char name[48];
-    if (x->kind == STEP_POST) return; /* takes no time */
-    snprintf(name, sizeof name, "%s%s", x->kind == STEP_RUN || x->kind == STEP_SEND ? "" : "wait ", text);
-    trace_add(t, x->kind == STEP_RUN ? kind[x->a.kind] : TRACE_COMM, name, (int64_t)info->step, from, clock_now_s());
+    trace_add(t, kind[x->a.kind], text, (int64_t)info->step, from, clock_now_s());
 }
 
 void executor_run(struct engine *g, bool training, const struct step_info *info, executor_look_fn *look, void *ctx)
@@ -222,7 +242,7 @@ void executor_run(struct engine *g, bool training, const struct step_info *info,
         default:
             comm_wait(g->cfg.axis[AXIS_PP], g->ticket[x->buffer]);
         }
-        if (g->trace) trace_step(g->trace, x, text, info, from);
+        if (g->trace && x->kind == STEP_RUN) trace_step(g->trace, x, text, info, from);
     }
     for (int b = 0; b < g->n_crossing; b++)
         if (g->ticket[b]) comm_wait(g->cfg.axis[AXIS_PP], g->ticket[b]);

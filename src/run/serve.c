@@ -215,7 +215,9 @@ bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, dou
     comm_wait(v->world, comm_broadcast(v->world, &norm, 1, DT_F64, v->n_workers, "gradient norm"));
     *r = (struct engine_report){.loss = seen[0], .nats = seen[1], .tokens = (int64_t)seen[2], .grad_norm = norm};
     if (!isfinite(r->loss) || !isfinite(norm)) return false;
+    double from = clock_now_s();
     if (serves(v)) optim_step(&v->g->store, &v->g->kernels, &v->c.optim, lr, step, norm);
+    if (serves(v)) trace_add(v->g->trace, TRACE_OPTIMIZER, "update parameters", step, from, clock_now_s());
     pull_all(v);
     return true;
 }

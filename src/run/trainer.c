@@ -34,6 +34,7 @@
 #include "run/traps.h"
 #include "run/starts.h"
 #include "run/tell.h"
+#include "run/tracer.h"
 
 /* What all ranks of a process share: the request, the directory, the signals. */
 struct job {
@@ -70,7 +71,7 @@ struct trainer { /* one rank */
     struct speed speed;   /* of all ranks together */
     double flops;         /* of a step over all ranks, without recomputation */
     int64_t peak_bytes;   /* of the rank that needs most */
-    struct trace trace;
+    struct tracer tracer;
     int64_t step, tokens; /* done */
     struct retry retry;   /* of saving */
     int64_t saved;        /* step of the newest checkpoint, -1 none */
@@ -341,8 +342,8 @@ static int trainer_close(struct trainer *t, struct err *e)
     prefetch_free(t->feed);
     int rc = metrics_close(t->metrics, e);
     serve_free(t->serve);
+    trace_free(&t->tracer.trace);
     engine_free(t->engine);
-    trace_free(&t->trace);
     ranks_fini(&t->ranks);
     if (t->dev) device_free(t->dev);
     dataset_close(t->train);
@@ -572,6 +573,7 @@ static int one_step(struct trainer *t, struct err *e)
     int64_t first, n;
     int rc = prefetch_next(t->feed, &b, e);
     if (rc) return rc;
+    trace_add(t->engine->trace, TRACE_PART, "wait for the batch", t->step, from, clock_now_s());
     config_part(&t->cfg, t->ranks.part, &first, &n);
     struct engine_batch view = view_batch(b, first);
     bool finite = t->serve ? serve_step(t->serve, &view, t->step, lr, &r) : engine_step(t->engine, &view, t->step, lr, &r);
@@ -581,21 +583,6 @@ static int one_step(struct trainer *t, struct err *e)
     t->step++;
     t->tokens += r.tokens;
     return t->leads ? report(t, &r, lr, clock_now_s() - from, e) : OK;
-}
-
-/* The first step after the start is not traced: it is the one that touches every page for the first time. */
-static int trace(struct trainer *t, bool last, struct err *e)
-{
-    int64_t first = t->started_step + 1, end = first + t->cfg.run.trace_steps;
-    if (!t->cfg.run.trace) return OK;
-    t->engine->trace = &t->trace;
-    t->trace.on = t->step >= first && t->step < end;
-    bool write = t->step == end ? !last || t->step == t->cfg.run.steps : last && t->step > first && t->step < end;
-    if (!write) return OK;
-    if (t->leads) log_info("trace of steps %lld to %lld: %s", (long long)first + 1, (long long)t->step, t->cfg.run.trace);
-    int rc = together(t, trace_write(&t->trace, t->ranks.world, t->cfg.run.trace, e), e);
-    trace_free(&t->trace);
-    return rc;
 }
 
 /* A signal reaches the ranks at different moments, and data fails on one of them: they stop after the same step, and all know why. */
@@ -684,11 +671,14 @@ static int loop(struct trainer *t, struct err *e)
     if ((rc = together(t, rc, e))) return rc;
     t->started_s = clock_now_s();
     t->started_step = t->step;
+    tracer_begin(&t->tracer, &t->cfg, t->engine, &t->ranks, t->step);
     if (is_async(t)) return loop_async(t, e);
     rc = compare(t, e);
     while (!rc && t->step < t->cfg.run.steps && !stop_wanted(t, &rc, e)) {
-        rc = trace(t, false, e);
+        rc = tracer_before(&t->tracer, t->step, e);
+        double from = clock_now_s();
         if (!rc) rc = one_step(t, e);
+        tracer_after(&t->tracer, t->step, from);
         if (!rc && t->cfg.run.compare_every && t->step % t->cfg.run.compare_every == 0) rc = compare(t, e);
         bool last = t->step == t->cfg.run.steps;
         bool valid = t->cfg.data.valid.n && t->cfg.run.eval_every;
@@ -697,7 +687,7 @@ static int loop(struct trainer *t, struct err *e)
         bool due = t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0;
         if (!rc && (t->retry.failed ? retry_due(&t->retry, t->ranks.world) : due)) rc = save_or_retry(t, false, e);
     }
-    if (!rc) rc = trace(t, true, e);
+    if (!rc) tracer_end(&t->tracer, t->step);
     if (!rc && t->saved != t->step && t->step > 0) rc = save_or_retry(t, true, e);
     if (t->leads) log_status_end();
     if (!rc) report_checks(t);

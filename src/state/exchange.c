@@ -134,9 +134,10 @@ void exchange_publish(struct exchange *x)
 /* ---- small sums ---- */
 static void sum(struct exchange *x, void *v, int64_t n, enum dtype t)
 {
-    if (size_of(x->small) > 1) comm_wait(x->small, comm_all_reduce(x->small, v, v, n, t, COMM_SUM, "sum"));
-    if (size_of(x->replicate) > 1) comm_wait(x->replicate, comm_all_reduce(x->replicate, v, v, n, t, COMM_SUM, "sum"));
-    if (size_of(x->sums) > 1) comm_wait(x->sums, comm_all_reduce(x->sums, v, v, n, t, COMM_SUM, "sum"));
+    const char *what = t == DT_I64 ? "counts" : "loss and counts";
+    if (size_of(x->small) > 1) comm_wait(x->small, comm_all_reduce(x->small, v, v, n, t, COMM_SUM, what));
+    if (size_of(x->replicate) > 1) comm_wait(x->replicate, comm_all_reduce(x->replicate, v, v, n, t, COMM_SUM, what));
+    if (size_of(x->sums) > 1) comm_wait(x->sums, comm_all_reduce(x->sums, v, v, n, t, COMM_SUM, what));
 }
 
 void exchange_sum_f64(struct exchange *x, double *v, int64_t n) { sum(x, v, n, DT_F64); }

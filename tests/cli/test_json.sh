@@ -38,6 +38,9 @@ check bench-experts bench experts --rows 64 --hidden 32 --ffn 32 --threads 1 --j
 check bench-comm bench comm --bytes 4K --seconds 0.01 --json
 "$tutti" train "$config" "${tiny[@]}" "data.train=$root/README.md" data.valid=[] run.steps=2 run.threads=1 checkpoint.every=1 "run.dir=$dir/run" \
     2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"
+"$tutti" train "$config" -n 2 "${tiny[@]}" "data.train=$root/README.md" data.valid=[] run.steps=3 run.threads=1 parallel.pp=2 checkpoint.every=0 "run.dir=$dir/traced" \
+    "run.trace=$dir/trace.json" 2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"
+check trace trace "$dir/trace.json" --json
 check checkpoint-list checkpoint list "$dir/run" --json
 check checkpoint-inspect checkpoint inspect "$dir/run" --json
 check checkpoint-diff checkpoint diff "$dir/run/checkpoints/step-00000001" "$dir/run/checkpoints/step-00000002" --json

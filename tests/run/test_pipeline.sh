@@ -59,10 +59,10 @@ for global in 3 5 7; do
 done
 
 # The trace has a lane per rank, every kind of span, and every action of two steps.
-for word in '"name": "rank 0"' '"name": "rank 1"' '"cat": "F"' '"cat": "B"' '"cat": "comm"' '"cat": "optimizer"'; do
+for word in '"name":"rank 0 (pp 0)"' '"name":"rank 1 (pp 1)"' '"cat":"forward"' '"cat":"backward"' '"cat":"comm"' '"cat":"optimizer"'; do
     grep -q "$word" "$dir/trace.json" || fail "no $word in the trace"
 done
-n=$(grep -c '"cat": "F"' "$dir/trace.json")
+n=$(grep -c '"cat":"forward"' "$dir/trace.json")
 [ "$n" = 32 ] || fail "$n forwards in the trace of 2 steps, 4 stages, 4 microbatches"
 
 # refuse TEXT KEYS...

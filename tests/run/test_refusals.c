@@ -89,6 +89,7 @@ static const struct refusal refusals[] = {
     {DENSE "parallel.servers=4", 4, "parallel.servers", "at most 3", "parallel.servers=3", 0},
     {SERVERS "parallel.dp_shard=4", 4, "parallel.dp_shard", "3 workers there are (4 ranks, 1 servers); choose 3, or start 5", "parallel.dp_shard=3", 0},
     {SERVERS "parallel.dp_shard=4", 4, "parallel.dp_shard", "start 5", "", 5},
+    {SERVERS "parallel.server_mode=async run.trace=t.json", 4, "run.trace", "no steps in common; choose parallel.server_mode: sync", "parallel.server_mode=sync", 0},
     {SERVERS "parallel.tp=3", 4, "parallel.tp", "whole model", "parallel.tp=1", 0},
     {SERVERS "parallel.cp=3", 4, "parallel.cp", "whole sequences", "parallel.cp=1", 0},
     {SERVERS "parallel.pp=3", 4, "parallel.pp", "or parallel.servers: 0 (-n 3)", "parallel.servers=0", 3},

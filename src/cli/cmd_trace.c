@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tutti trace FILE: where the time of a traced run went (report/timing.h), and, for a pipeline, what its schedule promises with
+ * the times that were measured. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "cli/cli.h"
+#include "report/timing.h"
+#include "schedule/schedule.h"
+
+static const char help[] =
+    "tutti trace FILE [--json]\n\n"
+    "Says where the time of a traced run went. FILE is what run.trace named in training; ui.perfetto.dev shows it as a picture.\n"
+    "Every moment of a traced step counts once:\n\n"
+    "  compute   kernels and the optimizer\n"
+    "  exposed   communication that nothing hid: all ranks were there, bytes travelled, this rank did nothing else\n"
+    "  bubble    waiting for a rank of another pipeline stage to get there\n"
+    "  late      waiting for a rank of the same stage\n"
+    "  other     between kernels: the batch, starting actions, metrics\n\n"
+    "  --json    print one JSON object\n";
+
+/* How much of the time of all pipeline ranks the schedule leaves idle with the measured mean times; false: not known. */
+static bool predict(const struct timing *t, double *idle, double *makespan)
+{
+    struct schedule *s;
+    struct schedule_timeline line;
+    if (!*t->schedule || schedule_parse(&s, t->schedule, "schedule", NULL)) return false;
+    bool ok = !schedule_check(s, NULL, NULL), fused = t->mean_s[TIME_BW] > 0;
+    double chunks = s->n_chunks;
+    struct schedule_cost c = {.f = chunks * t->mean_s[TIME_F], .b = chunks * t->mean_s[TIME_B], .w = chunks * t->mean_s[TIME_W]};
+    if (fused && c.b <= 0) c.b = c.w = chunks * t->mean_s[TIME_BW] / 2; /* only their sum counts */
+    if (ok) {
+        schedule_simulate(s, &c, &line);
+        *idle = line.idle_share;
+        *makespan = line.makespan;
+        schedule_timeline_fini(&line);
+    }
+    schedule_free(s);
+    return ok && *makespan > 0;
+}
+
+static void sum_of(const struct timing *t, struct timing_rank *all)
+{
+    *all = (struct timing_rank){0};
+    for (int r = 0; r < t->n_ranks; r++) {
+        all->steps += t->rank[r].steps;
+        all->step_s += t->rank[r].step_s;
+        for (int k = 0; k < TIME_N; k++) all->s[k] += t->rank[r].s[k];
+    }
+}
+
+static void print_row(const char *name, const struct timing_rank *r)
+{
+    printf("%-28s %10.3f", name, r->steps ? 1e3 * r->step_s / (double)r->steps : 0);
+    for (int k = 0; k < TIME_N; k++) printf(" %8.1f %%", r->step_s > 0 ? 100 * r->s[k] / r->step_s : 0);
+    printf("\n");
+}
+
+enum { OPERATIONS_SHOWN = 8 };
+static void print_operations(const struct timing *t, double compute_s)
+{
+    for (int i = 0; i < t->n_operations && i < OPERATIONS_SHOWN && compute_s > 0; i++) {
+        const struct timing_operation *o = &t->operation[i];
+        char rate[32] = "";
+        if (o->flops > 0 && o->s > 0) snprintf(rate, sizeof rate, "%10.2f GFLOP/s", 1e-9 * o->flops / o->s);
+        if (i == 0) printf("\nof the time that all ranks computed\n");
+        printf("%-28s %8.1f %% %s\n", o->name, 100 * o->s / compute_s, rate);
+    }
+}
+
+static void print_notes(const struct timing *t)
+{
+    char n[32];
+    if (!t->ended) printf("\nThe file ends early: the run was stopped, or goes on. What it has is counted.\n");
+    if (t->broken) printf("\n%lld lines are no events and were passed over.\n", (long long)t->broken);
+    if (t->dropped)
+        printf("\n%s events did not fit (run.trace_mib), and %lld steps of ranks that are not whole were left out.\n",
+               str_count(n, (double)t->dropped), (long long)t->left_out);
+}
+
+static void print_table(const struct timing *t)
+{
+    struct timing_rank all;
+    double idle, makespan;
+    char name[64];
+    sum_of(t, &all);
+    if (t->last_step) printf("%d rank%s, steps %lld to %lld\n\n", t->n_ranks, t->n_ranks == 1 ? "" : "s", (long long)t->first_step, (long long)t->last_step);
+    printf("%-28s %10s %10s %10s %10s %10s %10s\n", "rank", "ms a step", "compute", "exposed", "bubble", "late", "other");
+    for (int r = 0; r < t->n_ranks; r++) {
+        snprintf(name, sizeof name, "%d%s%.40s", r, *t->rank[r].place ? " " : "", t->rank[r].place);
+        print_row(name, &t->rank[r]);
+    }
+    if (t->n_ranks > 1) print_row("all", &all);
+    if (t->window_s > 0 && *t->schedule) {
+        printf("\nfrom the first forward to the last backward %.3f ms; in it the ranks run no action %.1f %% of the time\n", 1e3 * t->window_s,
+               100 * t->idle_share);
+        if (predict(t, &idle, &makespan))
+            printf("the schedule says %.3f ms and %.1f %%, if every stage took the mean of the measured times\n", 1e3 * makespan, 100 * idle);
+    }
+    print_operations(t, all.s[TIME_COMPUTE]);
+    print_notes(t);
+}
+
+static void json_rank(struct json_out *o, const struct timing_rank *r, int rank)
+{
+    json_begin_object(o, NULL);
+    json_put_int(o, "rank", rank);
+    json_put_string(o, "place", r->place);
+    json_put_int(o, "steps", r->steps);
+    json_put_real(o, "step_s", r->step_s);
+    for (int k = 0; k < TIME_N; k++) json_put_real(o, time_kind_name((enum time_kind)k), r->s[k]);
+    json_end_object(o);
+}
+
+static void print_json(const struct timing *t)
+{
+    struct str text = {0};
+    struct json_out o = {.s = &text};
+    double idle, makespan;
+    json_begin_document(&o, "trace", 1);
+    json_put_int(&o, "first_step", t->first_step);
+    json_put_int(&o, "last_step", t->last_step);
+    json_begin_array(&o, "ranks");
+    for (int r = 0; r < t->n_ranks; r++) json_rank(&o, &t->rank[r], r);
+    json_end_array(&o);
+    json_put_real(&o, "window_s", t->window_s);
+    json_put_real(&o, "idle_share", t->idle_share);
+    if (*t->schedule && t->window_s > 0 && predict(t, &idle, &makespan)) {
+        json_put_real(&o, "predicted_window_s", makespan);
+        json_put_real(&o, "predicted_idle_share", idle);
+    }
+    json_begin_array(&o, "operations");
+    for (int i = 0; i < t->n_operations; i++) {
+        const struct timing_operation *p = &t->operation[i];
+        json_begin_object(&o, NULL);
+        json_put_string(&o, "operation", p->name);
+        json_put_real(&o, "seconds", p->s);
+        json_put_real(&o, "flops", p->flops);
+        json_put_int(&o, "calls", p->calls);
+        json_end_object(&o);
+    }
+    json_end_array(&o);
+    json_put_bool(&o, "ended", t->ended);
+    json_put_int(&o, "dropped", t->dropped);
+    json_put_int(&o, "left_out", t->left_out);
+    json_put_int(&o, "broken", t->broken);
+    json_put_real(&o, "clock_error_s", t->clock_error_s);
+    json_end_object(&o);
+    printf("%s\n", str_text(&text));
+    str_free(&text);
+}
+
+int cmd_trace(int argc, char **argv)
+{
+    const char *file = NULL;
+    bool json = false;
+    if (cli_wants_help(argc, argv)) {
+        fputs(help, stdout);
+        return 0;
+    }
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--json")) json = true;
+        else if (argv[i][0] == '-') return cli_usage("trace", "there is no option %s", argv[i]);
+        else if (file) return cli_usage("trace", "one FILE, not two: %s and %s", file, argv[i]);
+        else file = argv[i];
+    }
+    if (!file) return cli_usage("trace", "which FILE? (what run.trace named in training)");
+    struct err e = {0};
+    struct timing t;
+    int rc = fs_is_dir(file) ? err_set(&e, ERR_REQUEST, "%s: a directory; give the file that run.trace named", file) : timing_read(&t, file, &e);
+    if (rc) return cli_fail(&e);
+    if (json) print_json(&t);
+    else print_table(&t);
+    timing_free(&t);
+    return 0;
+}
