@@ -394,7 +394,7 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     if (strcmp(c->run.kernels, "auto") && strcmp(c->run.kernels, "ref"))
         return conf_error(f, e, "run.kernels", "wanted auto or ref, got %s", c->run.kernels);
     if (c->run.trace && c->parallel.servers && c->parallel.server_mode == SERVER_ASYNC)
-        return conf_error(f, e, "run.trace", "ranks of an asynchronous server have no steps in common; choose parallel.server_mode: sync, or no trace");
+        return conf_error(f, e, "run.trace", "ranks of an asynchronous server have no steps in common; choose parallel.server_mode: sync");
     if (c->run.sample_every && (!c->checkpoint.every || c->run.sample_every % c->checkpoint.every)) {
         long long every = c->checkpoint.every, n = every ? (c->run.sample_every + every - 1) / every * every : 0;
         return every ? conf_error(f, e, "run.sample_every", "a checkpoint writes the text, and there is one every %lld steps "
