@@ -12,7 +12,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 config=examples/quickstart.yaml
-seconds=45 # of training; the samples it writes, checkpoints, validation and the page come on top
+seconds=55 # of training; the samples it writes, checkpoints, validation and the page come on top
 run=runs/quickstart text=src prompt="static int" steps=
 for word in "$@"; do
     case $word in
@@ -74,8 +74,12 @@ say "5. let it write"
 write() { build/tutti generate "$run" --prompt "$1" --max-tokens 220 --temperature 0.5 --seed "$2"; }
 write "$prompt" 1
 echo
+if [ "$text" = src ]; then
+    write "/* The" 2
+    echo
+fi
 say "6. a page about the run, for a browser: $(build/tutti report "$run")"
 say "done. To write with your own words:"
-echo "    build/tutti generate $run --prompt \"static void \" --temperature 0.5 --seed 2" >&2
+echo "    build/tutti generate $run --prompt \"$prompt\" --temperature 0.5 --seed 2" >&2
 say "to train on your own text, about as long:"
-echo "    scripts/quickstart.sh data.train=FOLDER data.valid=[] run.dir=runs/mine run.sample_prompt=\"Once \"" >&2
+echo "    scripts/quickstart.sh data.train=FOLDER data.valid=[] run.dir=runs/mine run.sample_prompt=\"The\"" >&2
