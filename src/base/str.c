@@ -176,6 +176,12 @@ char *str_count(char out[32], double v)
     return in_units(out, v, 1000, units, 7, "");
 }
 
+char *str_flops(char out[32], double v)
+{
+    static const char *const units[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP", "YFLOP"};
+    return in_units(out, v, 1000, units, 9, " ");
+}
+
 char *str_duration(char out[32], double s)
 {
     if (!(s >= 0) || s > 1e10) snprintf(out, 32, "?");

@@ -28,10 +28,12 @@ int str_utf8(const char *p, uint32_t *c);
 int str_distance(const char *a, const char *b);
 /* The nearest of n words, or NULL when none is near. */
 const char *str_nearest(const char *word, const char *const *words, int n);
-/* "1.5 GiB", "340 MB" style; out must hold 32 chars. Binary units. */
+/* Sizes: "1.5 GiB", "340 MiB", "512 B", always in binary units; out must hold 32 chars. Only rates of links are decimal (GB/s). */
 char *str_bytes(char out[32], double bytes);
 /* "12.3k", "1.2M", "3.4G" decimal. */
 char *str_count(char out[32], double v);
+/* Work: "12.7 PFLOP", decimal, a multiply-add is 2. A rate is this and "/s". */
+char *str_flops(char out[32], double v);
 /* "1h 02m", "3m 10s", "4.2s". */
 char *str_duration(char out[32], double s);
 

@@ -87,12 +87,8 @@ static int levels(struct ranks *r, struct err *e)
     return rc;
 }
 
-int ranks_init(struct ranks *r, struct comm *world, const struct config *c, struct err *e)
+int ranks_mesh(struct mesh *m, const struct config *c, int n, struct err *e)
 {
-    memset(r, 0, sizeof *r);
-    r->world = world;
-    r->n = world ? comm_size(world) : 1;
-    r->rank = world ? comm_rank(world) : 0;
     int degrees[AXIS_N];
     for (int a = 0; a < AXIS_N; a++) degrees[a] = 1;
     degrees[AXIS_DP_REPLICATE] = to_int(c->parallel.dp_replicate);
@@ -103,8 +99,17 @@ int ranks_init(struct ranks *r, struct comm *world, const struct config *c, stru
     degrees[AXIS_EP] = to_int(c->parallel.ep);
     degrees[AXIS_ETP] = to_int(c->parallel.etp);
     degrees[AXIS_EDP] = -1;
+    return mesh_init(m, n, degrees, e);
+}
+
+int ranks_init(struct ranks *r, struct comm *world, const struct config *c, struct err *e)
+{
+    memset(r, 0, sizeof *r);
+    r->world = world;
+    r->n = world ? comm_size(world) : 1;
+    r->rank = world ? comm_rank(world) : 0;
     r->n_servers = to_int(c->parallel.servers);
-    int n = r->n - r->n_servers, rc = mesh_init(&r->mesh, n, degrees, e);
+    int n = r->n - r->n_servers, rc = ranks_mesh(&r->mesh, c, n, e);
     if (rc) return rc;
     r->server = r->rank >= n ? r->rank - n : -1;
     for (int a = 0; a < AXIS_N; a++) {

@@ -26,6 +26,8 @@ struct ranks {
     int part;                      /* which part of the batch: dp_replicate-major */
     struct par par;                /* sizes and coordinates, for recording */
 };
+/* The mesh of n ranks that are no servers. Local. */
+int ranks_mesh(struct mesh *m, const struct config *c, int n, struct err *e);
 int ranks_init(struct ranks *r, struct comm *world, const struct config *c, struct err *e);
 void ranks_fini(struct ranks *r);
 /* What this rank sent so far, by axis. The groups of several axes count for one: shard for dp_shard (cp where that has size

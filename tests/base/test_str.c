@@ -76,6 +76,10 @@ static void numbers_read_well(void **state)
     assert_string_equal(str_count(out, 12345), "12.3k");
     assert_string_equal(str_count(out, 124439808), "124M");
     assert_string_equal(str_count(out, 7), "7");
+    assert_string_equal(str_flops(out, 12), "12 FLOP");
+    assert_string_equal(str_flops(out, 4500), "4.5 kFLOP");
+    assert_string_equal(str_flops(out, 12.7e15), "12.7 PFLOP");
+    assert_string_equal(str_flops(out, 3.1e24), "3.1 YFLOP");
     assert_string_equal(str_duration(out, 0.05), "50ms");
     assert_string_equal(str_duration(out, 4.2), "4.2s");
     assert_string_equal(str_duration(out, 190), "3m 10s");

@@ -250,8 +250,8 @@ static void test_watched(void **state)
     for (int i = 0; i < 6; i++) copy[i] = arena_strdup(a, keys[i]);
     if (config_load(&c, &f, a, NULL, copy, 6, &e) || config_resolve(&c, f, 0, 8, &e)) fail_msg("%s", e.text);
     if (plan_make_watched(&p, &c, &(struct plan_watch){hear, &h}, &e)) fail_msg("%s", e.text);
-    assert_int_equal(h.n, 8); /* the first and the last data-parallel rank of four stages */
-    assert_int_equal(h.of, 8);
+    assert_int_equal(h.n, 4); /* a word before each of four stages */
+    assert_int_equal(h.of, 4);
     plan_free(&p);
     arena_free(a);
 }
