@@ -138,6 +138,15 @@ static int too_many(const char *command, int argc, char **argv, int i)
     return cli_usage(command, "one argument too many: %s", word);
 }
 
+bool cli_take_flag(int *argc, char **argv, const char *name)
+{
+    int kept = 1, n = *argc;
+    for (int i = 1; i < n; i++)
+        if (strcmp(argv[i], name)) argv[kept++] = argv[i];
+    *argc = kept;
+    return kept < n;
+}
+
 int cli_config_args(const char *command, int argc, char **argv, struct cli_args *a)
 {
     const char *v;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tutti explain CONFIG layout|tape|schedule|memory|comm [-n RANKS] [key=value ...]: prints the three plans and what they
- * weigh, as rank 0 has them, on the null device. */
+/* tutti explain CONFIG layout|tape|schedule|memory|comm [-n RANKS] [--full] [--json] [key=value ...]: prints the three plans
+ * and what they weigh, as rank 0 has them, on the null device. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,60 +11,70 @@
 #include "cli/layout_picture.h"
 #include "plan/plan.h"
 
-static int explain_tape(const struct explain *x, struct str *out, struct err *e)
+unsigned explain_axes(const struct explain *x)
 {
-    (void)e;
-    for (int i = 0; i < x->g->n_stages; i++) {
-        const struct engine_stage *s = &x->g->stage[i];
-        if (x->g->when->n_stages > 1) str_printf(out, "stage %d: layers %d to %d\n", s->index, s->part.first, s->part.end);
-        tape_print(s->tape, out);
-        str_putc(out, '\n');
-        program_print(s->train, out);
-    }
-    return OK;
+    unsigned bits = 0;
+    for (int a = 0; a < AXIS_N; a++) bits |= (unsigned)(x->ranks.mesh.size[a] > 1) << a;
+    if (x->c->model.moe.experts) return bits;
+    return bits & ~(1u << AXIS_EDP | 1u << AXIS_EP | 1u << AXIS_ETP); /* there, and about nothing */
 }
 
-static int explain_schedule(const struct explain *x, struct str *out, struct err *e)
+const char *explain_short_name(const char *name, int layer)
 {
-    (void)e;
-    for (int i = 0; i < x->g->when->n_stages; i++) {
-        const struct model_stage *s = &x->g->parts[i];
-        str_printf(out, "stage %d: %s%d layers%s\n", i, s->embeds ? "embedding, " : "", s->end - s->first,
-                   s->heads ? ", head" : "");
-    }
-    schedule_print(x->g->when, out);
-    str_printf(out, "live slabs at the worst moment: %" PRId64 "\n", x->g->peak.both);
-    if (x->g->when->n_stages > 1) str_puts(out, "\nwhat rank 0 does, and in which buffers:\n");
-    if (x->g->when->n_stages > 1) itinerary_print(&x->g->go, out);
-    return OK;
+    char head[32];
+    int n = snprintf(head, sizeof head, "layers.%d.", layer);
+    return layer >= 0 && !strncmp(name, head, (size_t)n) ? name + n : name;
 }
 
-static int explain_memory(const struct explain *x, struct str *out, struct err *e)
+void explain_type_json(struct json_out *o, const char *key, struct spmd_type t)
 {
-    struct plan p;
-    int rc = plan_make(&p, x->c, e);
-    if (rc) return rc;
-    plan_print(&p, x->c, out);
-    plan_free(&p);
-    const struct program *t = x->g->stage[0].train;
-    char b[32];
-    str_printf(out, "\none microbatch keeps %s from forward to backward; the largest of it:\n",
-               str_bytes(b, (double)t->bytes[HOME_ACT]));
-    for (int i = 0; i < t->n_places; i++) {
-        const struct place *q = &t->places[i];
-        if (q->first < 0 || q->home != HOME_ACT || q->bytes * 200 < t->bytes[HOME_ACT]) continue;
-        str_printf(out, "  %-32s %s%12zu  %s\n", tape_tensor(t->tape, q->of)->name, q->grad ? "gradient " : "         ",
-                   q->bytes, str_bytes(b, (double)q->bytes));
-    }
-    return OK;
+    json_begin_object(o, key);
+    for (int a = 0; a < AXIS_N; a++)
+        if (t.on[a] != SPMD_I) json_put_string(o, axis_name((enum axis)a), spmd_name((enum spmd)t.on[a]));
+    json_end_object(o);
 }
+
+/* A line for each, so that the names of schemas stand in the source as they are printed. */
+static void begin_layout(struct json_out *o) { json_begin_document(o, "explain-layout", 1); }
+static void begin_tape(struct json_out *o) { json_begin_document(o, "explain-tape", 1); }
+static void begin_schedule(struct json_out *o) { json_begin_document(o, "explain-schedule", 1); }
+static void begin_memory(struct json_out *o) { json_begin_document(o, "explain-memory", 1); }
+static void begin_comm(struct json_out *o) { json_begin_document(o, "explain-comm", 1); }
 
 static const struct topic {
     const char *name;
     int (*print)(const struct explain *x, struct str *out, struct err *e);
+    int (*json)(const struct explain *x, struct json_out *o, struct err *e);
+    void (*begin)(struct json_out *o);
 } topics[] = {
-    {"layout", explain_layout}, {"tape", explain_tape}, {"schedule", explain_schedule}, {"memory", explain_memory},
-    {"comm", explain_comm}};
+    {"layout", explain_layout, explain_layout_json, begin_layout},
+    {"tape", explain_tape, explain_tape_json, begin_tape},
+    {"schedule", explain_schedule, explain_schedule_json, begin_schedule},
+    {"memory", explain_memory, explain_memory_json, begin_memory},
+    {"comm", explain_comm, explain_comm_json, begin_comm}};
+
+/* What can be wrong after the document was opened (no memory for the step) leaves nothing on stdout. */
+static int tell(const struct topic *t, const struct explain *x, bool json, struct str *out, struct err *e)
+{
+    if (json) {
+        struct json_out o = {.s = out};
+        t->begin(&o);
+        json_put_int(&o, "rank", 0);
+        json_put_int(&o, "ranks", config_ranks(x->c));
+        json_begin_object(&o, "axes");
+        for (int a = 0; a < AXIS_N; a++) json_put_int(&o, axis_name((enum axis)a), x->ranks.mesh.size[a]);
+        json_end_object(&o);
+        int rc = t->json(x, &o, e);
+        json_end_object(&o);
+        str_putc(out, '\n');
+        return rc;
+    }
+    struct str text = {0};
+    int rc = t->print(x, &text, e);
+    lines_wrap(str_text(&text), x->full ? 0 : EXPLAIN_COLUMNS, 10, out);
+    str_free(&text);
+    return rc;
+}
 
 static int write_picture(const struct config *c, int n, const char *file, struct err *e)
 {
@@ -78,22 +88,27 @@ static int write_picture(const struct config *c, int n, const char *file, struct
 int cmd_explain(int argc, char **argv)
 {
     if (cli_wants_help(argc, argv)) {
-        printf("tutti explain CONFIG layout|tape|schedule|memory|comm [-n RANKS] [key=value ...]\n\n"
+        printf("tutti explain CONFIG layout|tape|schedule|memory|comm [-n RANKS] [--full] [--json] [key=value ...]\n\n"
                "  layout    every parameter, its shape, and where it lies on the mesh\n"
-               "  tape      the operations of one microbatch, and the instructions they become, with addresses\n"
-               "  schedule  which action comes when\n"
+               "  tape      the operations of one microbatch, and the instructions they become: work (FLOP) and bytes\n"
+               "  schedule  which action comes when, on every rank of the pipeline\n"
                "  memory    bytes by category, and what a microbatch keeps\n"
-               "  comm      what is sent in a step, and when\n"
-               "As rank 0 of RANKS (default 1) has it.\n\n"
-               "  layout --svg FILE   a picture of all ranks (any number; those alike are folded): who has which tokens, layers and\n                      parts of parameters\n");
+               "  comm      what is sent in a step, by group, and when\n"
+               "As rank 0 of RANKS (default 1) has it, in lines of at most 100 columns.\n\n"
+               "  --full              nothing left out: axes of size 1, layers and experts that are like others, operations\n"
+               "                      that do nothing here, and every address\n"
+               "  --json              one JSON object, complete (docs/json.md)\n"
+               "  layout --svg FILE   a picture of all ranks (any number; those alike are folded): who has which tokens,\n"
+               "                      layers and parts of parameters\n");
         return 0;
     }
     struct cli_args a;
     const char *svg = NULL;
+    bool full = cli_take_flag(&argc, argv, "--full");
     int rc = cli_take("explain", &argc, argv, "--svg", &svg);
     if (!rc) rc = cli_config_args("explain", argc, argv, &a);
     if (rc) return rc;
-    if (a.json) return cli_usage("explain", "there is no option --json: what it prints is for people");
+    if (a.json && (full || svg)) return cli_usage("explain", "--json is complete, and no picture: leave out %s", full ? "--full" : "--svg");
     const struct topic *t = NULL;
     for (size_t i = 0; a.word && i < sizeof topics / sizeof *topics; i++)
         if (!strcmp(a.word, topics[i].name)) t = &topics[i];
@@ -102,7 +117,7 @@ int cmd_explain(int argc, char **argv)
     struct err e = {0};
     struct config c;
     struct arena *arena = arena_new();
-    struct explain x = {.c = &c};
+    struct explain x = {.c = &c, .full = full};
     struct comm *world = NULL;
     struct str out = {0};
     rc = cli_config(&c, NULL, arena, a.config, a.overrides, a.n_overrides, (int)a.ranks, &e);
@@ -118,7 +133,7 @@ int cmd_explain(int argc, char **argv)
     struct engine_config ec = rc ? (struct engine_config){0} : config_engine(&c);
     if (!rc) ranks_engine(&x.ranks, &ec);
     if (!rc) rc = engine_new(&x.g, &ec, x.d, &e);
-    if (!rc) rc = t->print(&x, &out, &e);
+    if (!rc) rc = tell(t, &x, a.json, &out, &e);
     if (!rc) fputs(str_text(&out), stdout);
     engine_free(x.g);
     ranks_fini(&x.ranks);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain.h: what the topics of `tutti explain` print from; private to cli/. Floor 7. Order: Local. */
+/* explain.h: what the topics of `tutti explain` print from; private to cli/. Each topic is text for a terminal (explain_lines.h: 100
+ * columns, axes of size 1 and what repeats left out), all of it as text (full), and JSON. Floor 7. Order: Local. */
 #ifndef TUTTI_CLI_EXPLAIN_H
 #define TUTTI_CLI_EXPLAIN_H
 
+#include "base/json.h"
+#include "cli/explain_lines.h"
 #include "run/engine.h"
 #include "run/ranks.h"
 
@@ -12,11 +15,32 @@ struct explain {
     struct engine *g;
     struct device *d;
     struct ranks ranks;
+    bool full;
 };
 
 /* Every parameter, and what rank 0 has of it. */
 int explain_layout(const struct explain *x, struct str *out, struct err *e);
+/* The operations of a microbatch, and the instructions they become. */
+int explain_tape(const struct explain *x, struct str *out, struct err *e);
+/* Which rank does what when. */
+int explain_schedule(const struct explain *x, struct str *out, struct err *e);
+/* Bytes, and what a microbatch keeps. */
+int explain_memory(const struct explain *x, struct str *out, struct err *e);
 /* What rank 0 sends in one step, by group and operation, and when. */
 int explain_comm(const struct explain *x, struct str *out, struct err *e);
+
+/* The same as JSON: members of the open document (docs/json.md). */
+int explain_layout_json(const struct explain *x, struct json_out *o, struct err *e);
+int explain_tape_json(const struct explain *x, struct json_out *o, struct err *e);
+int explain_schedule_json(const struct explain *x, struct json_out *o, struct err *e);
+int explain_memory_json(const struct explain *x, struct json_out *o, struct err *e);
+int explain_comm_json(const struct explain *x, struct json_out *o, struct err *e);
+
+/* "attn.q.weight" of "layers.3.attn.q.weight" where a heading says that this is layer 3. */
+const char *explain_short_name(const char *name, int layer);
+/* A bit for each axis that has more than one rank. */
+unsigned explain_axes(const struct explain *x);
+/* A type's letters, by axis; axes that are not in `axes`, and those at I, are left out. */
+void explain_type_json(struct json_out *o, const char *key, struct spmd_type t);
 
 #endif

@@ -6,6 +6,7 @@
 #include "cli/explain.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -68,25 +69,64 @@ static const char *purpose(const struct explain *x, const struct comm *c)
     return r->n_servers ? "gradients to a server, parameters back" : "gradients of parameters that several stages hold";
 }
 
-static int64_t print_group(const struct explain *x, const struct comm *c, struct str *out)
+/* All columns, with the group's name in each line. */
+static void print_rows(const struct comm *c, struct str *out)
 {
-    struct comm_traffic all = comm_traffic(c);
-    int n;
+    int n, width = (int)strlen(comm_name(c)) > 4 ? (int)strlen(comm_name(c)) : 4;
     const struct comm_tally *t = comm_tally(c, &n);
-    if (!n) return 0;
-    str_printf(out, "%s: %d ranks along ", comm_name(c), comm_size(c));
-    print_axes(&x->ranks.mesh, c, out);
-    str_puts(out, "; rank 0's are");
-    print_members(c, out);
-    str_printf(out, "\n  %s; %" PRId64 " operations, %" PRId64 " messages, %" PRId64 " bytes a step\n", purpose(x, c), all.operations,
-               all.messages, all.bytes);
-    int width = (int)strlen(comm_name(c)) > 4 ? (int)strlen(comm_name(c)) : 4;
     str_printf(out, "  %-*s %-14s %-10s %6s %12s %-5s %9s %14s %12s  %s\n", width, "over", "operation", "algorithm", "times", "elements",
                "dtype", "messages", "bytes a step", "predicted us", "of");
     for (int i = 0; i < n; i++)
         str_printf(out, "  %-*s %-14s %-10s %6" PRId64 " %12" PRId64 " %-5s %9" PRId64 " %14" PRId64 " %12.1f  %s\n", width,
                    comm_name(c), comm_op_name(t[i].op), t[i].algorithm, t[i].traffic.operations, t[i].n, dtype_name(t[i].dtype),
                    t[i].traffic.messages, t[i].traffic.bytes, 1e6 * t[i].seconds, t[i].what);
+}
+
+static const char *time_text(char out[32], double s)
+{
+    if (s < 1e-3) snprintf(out, 32, "%.1f us", 1e6 * s);
+    else if (s < 1) snprintf(out, 32, "%.1f ms", 1e3 * s);
+    else snprintf(out, 32, "%.1f s", s);
+    return out;
+}
+
+/* What fits a terminal, layers folded. */
+static void print_rows_short(const struct comm *c, struct str *out)
+{
+    struct lines l = {0};
+    char line[256], bytes[32], time[32];
+    int n;
+    const struct comm_tally *t = comm_tally(c, &n);
+    str_printf(out, "  %-14s %-9s %5s %10s %-4s %9s %8s  %s\n", "operation", "algorithm", "times", "elements", "type", "sent", "takes", "of");
+    for (int i = 0; i < n; i++) {
+        snprintf(line, sizeof line, "  %-14s %-9s %5" PRId64 " %10" PRId64 " %-4s %9s %8s  %s", comm_op_name(t[i].op),
+                 t[i].algorithm, t[i].traffic.operations, t[i].n, dtype_name(t[i].dtype),
+                 str_bytes(bytes, (double)t[i].traffic.bytes), time_text(time, t[i].seconds), t[i].what);
+        lines_add(&l, line_number(t[i].what, "layers."), line_number(t[i].what, "experts."), "", line);
+    }
+    lines_fold(&l, LINE_EXPERT);
+    lines_fold(&l, LINE_LAYER);
+    lines_print(&l, EXPLAIN_COLUMNS, 70, out);
+    lines_free(&l);
+}
+
+static int64_t print_group(const struct explain *x, const struct comm *c, struct str *out)
+{
+    struct comm_traffic all = comm_traffic(c);
+    char bytes[32];
+    int n;
+    comm_tally(c, &n);
+    if (!n) return 0;
+    str_printf(out, "%s: %d ranks along ", comm_name(c), comm_size(c));
+    print_axes(&x->ranks.mesh, c, out);
+    str_puts(out, "; rank 0's are");
+    print_members(c, out);
+    str_printf(out, "\n  %s;%s%" PRId64 " operations, %" PRId64 " messages, %" PRId64 " bytes a step", purpose(x, c), x->full ? " " : "\n  ",
+               all.operations, all.messages, all.bytes);
+    if (x->full) str_putc(out, '\n');
+    else str_printf(out, " (%s)\n", str_bytes(bytes, (double)all.bytes));
+    if (x->full) print_rows(c, out);
+    else print_rows_short(c, out);
     str_putc(out, '\n');
     return all.bytes;
 }
@@ -99,8 +139,8 @@ static void print_groups(const struct explain *x, struct str *out)
         str_puts(out, "one rank: nothing is sent (-n RANKS)\n");
         return;
     }
-    str_puts(out, "what rank 0 sends, by group; times are those of the model for a link of comm.link_GBps and link_latency_us, or\n"
-                  "of 10 GB/s and 2 us, if nothing else were going on\n\n");
+    str_puts(out, "what rank 0 sends in a step, by group; times are those of the model for a link of comm.link_GBps and\n"
+                  "link_latency_us, or of 10 GB/s and 2 us, if nothing else were going on\n\n");
     for (int i = 0; (c = comm_nth(x->ranks.world, i)); i++) bytes += print_group(x, c, out);
     str_printf(out, "%" PRId64 " bytes in all\n", bytes);
 }
@@ -120,22 +160,138 @@ static int serve_step_dry(const struct explain *x, struct serve **v, struct str 
     return rc;
 }
 
-int explain_comm(const struct explain *x, struct str *out, struct err *e)
+/* Takes the step that is told of; *v lives as long as its groups are looked at. */
+static int step_dry(const struct explain *x, struct serve **v, struct str *out, struct err *e)
 {
     struct engine_batch nothing = {0};
     struct engine_report report;
-    struct serve *v = NULL;
-    int rc = OK;
     engine_init(x->g);
-    if (x->ranks.n_servers) rc = serve_step_dry(x, &v, out, e);
-    else engine_step(x->g, &nothing, 0, 0, &report);
-    if (!rc) print_groups(x, out);
-    for (int i = 0; !rc && !x->ranks.n_servers && i < x->g->n_stages; i++) {
-        const struct engine_stage *s = &x->g->stage[i];
-        str_printf(out, "\nstage %d, of each microbatch: before or after which instruction (explain tape) a unit is gathered,\n"
-                        "needed, released; its gradient gets a temporary, and is complete\n", s->index);
-        flow_print(&s->flow, &x->g->store.units, out);
+    if (x->ranks.n_servers) return serve_step_dry(x, v, out, e);
+    engine_step(x->g, &nothing, 0, 0, &report);
+    return OK;
+}
+
+static void print_flow(const struct explain *x, const struct engine_stage *s, struct str *out)
+{
+    const struct units *u = &x->g->store.units;
+    struct lines l = {0};
+    if (!s->flow.n) return;
+    str_printf(out, "\nstage %d, of each microbatch: before or after which instruction (explain tape) a unit is gathered,\n"
+                    "needed, released; its gradient gets a temporary, and is complete\n", s->index);
+    if (x->full) {
+        flow_print(&s->flow, u, out);
+        return;
     }
+    for (int i = 0; i < s->flow.n; i++) {
+        struct flow one = {.event = &s->flow.event[i], .n = 1};
+        struct str t = {0};
+        flow_print(&one, u, &t);
+        const char *body = strchr(str_text(&t), '(');
+        char prefix[64], text[160];
+        snprintf(prefix, sizeof prefix, "%.*s", (int)(body - str_text(&t)), str_text(&t));
+        snprintf(text, sizeof text, "%s, %d", body, (int)s->flow.event[i].kind);
+        *strrchr(text, ',') = 0;
+        text[strcspn(text, "\n")] = 0;
+        lines_add(&l, u->table->p[u->unit[s->flow.event[i].unit].first].layer, -1, prefix, text);
+        l.p[l.n - 1].key += (uint64_t)s->flow.event[i].kind; /* what happens stands in the prefix, beside the index */
+        str_free(&t);
+    }
+    lines_fold(&l, LINE_LAYER);
+    lines_print(&l, EXPLAIN_COLUMNS, 24, out);
+    lines_free(&l);
+}
+
+int explain_comm(const struct explain *x, struct str *out, struct err *e)
+{
+    struct serve *v = NULL;
+    int rc = step_dry(x, &v, out, e);
+    if (!rc) print_groups(x, out);
+    for (int i = 0; !rc && !x->ranks.n_servers && i < x->g->n_stages; i++) print_flow(x, &x->g->stage[i], out);
     serve_free(v);
+    return rc;
+}
+
+/* ---- JSON ---- */
+
+static void traffic_json(const struct comm_traffic *t, struct json_out *o)
+{
+    json_put_int(o, "operations", t->operations);
+    json_put_int(o, "messages", t->messages);
+    json_put_int(o, "bytes", t->bytes);
+}
+
+static void group_json(const struct explain *x, const struct comm *c, struct json_out *o)
+{
+    struct comm_traffic all = comm_traffic(c);
+    struct str axes = {0};
+    int n;
+    const struct comm_tally *t = comm_tally(c, &n);
+    if (!n) return;
+    print_axes(&x->ranks.mesh, c, &axes);
+    json_begin_object(o, NULL);
+    json_put_string(o, "group", comm_name(c));
+    json_put_string(o, "along", str_text(&axes));
+    json_put_string(o, "purpose", purpose(x, c));
+    json_begin_array(o, "ranks");
+    for (int i = 0; i < comm_size(c); i++) json_put_int(o, NULL, comm_world_rank(c, i));
+    json_end_array(o);
+    traffic_json(&all, o);
+    json_begin_array(o, "rows");
+    for (int i = 0; i < n; i++) {
+        json_begin_object(o, NULL);
+        json_put_string(o, "op", comm_op_name(t[i].op));
+        json_put_string(o, "algorithm", t[i].algorithm);
+        json_put_int(o, "elements", t[i].n);
+        json_put_string(o, "dtype", dtype_name(t[i].dtype));
+        json_put_string(o, "of", t[i].what);
+        traffic_json(&t[i].traffic, o);
+        json_put_real(o, "predicted_s", t[i].seconds);
+        json_end_object(o);
+    }
+    json_end_array(o);
+    json_end_object(o);
+    str_free(&axes);
+}
+
+static void flow_json(const struct explain *x, const struct engine_stage *s, struct json_out *o)
+{
+    static const char *const name[] = {"gather", "need", "open", "release", "zero", "reduce"};
+    const struct units *u = &x->g->store.units;
+    json_begin_object(o, NULL);
+    json_put_int(o, "stage", s->index);
+    json_begin_array(o, "events");
+    for (int i = 0; i < s->flow.n; i++) {
+        const struct flow_event *v = &s->flow.event[i];
+        json_begin_object(o, NULL);
+        json_put_int(o, "instruction", v->instr);
+        json_put_string(o, "event", name[v->kind]);
+        json_put_int(o, "unit", v->unit);
+        json_put_string(o, "first_parameter", u->table->p[u->unit[v->unit].first].name);
+        if (v->slot >= 0) json_put_int(o, "slot", v->slot);
+        json_end_object(o);
+    }
+    json_end_array(o);
+    json_end_object(o);
+}
+
+int explain_comm_json(const struct explain *x, struct json_out *o, struct err *e)
+{
+    struct serve *v = NULL;
+    struct str said = {0};
+    const struct comm *c;
+    int64_t bytes = 0;
+    int rc = step_dry(x, &v, &said, e);
+    json_begin_array(o, "groups");
+    for (int i = 0; !rc && x->ranks.world && (c = comm_nth(x->ranks.world, i)); i++) {
+        group_json(x, c, o);
+        bytes += comm_traffic(c).bytes;
+    }
+    json_end_array(o);
+    json_put_int(o, "bytes", bytes);
+    json_begin_array(o, "flow");
+    for (int i = 0; !rc && !x->ranks.n_servers && i < x->g->n_stages; i++) flow_json(x, &x->g->stage[i], o);
+    json_end_array(o);
+    serve_free(v);
+    str_free(&said);
     return rc;
 }

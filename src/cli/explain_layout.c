@@ -16,17 +16,66 @@ static int longest_name(const struct param_table *t)
     return most;
 }
 
+static void print_init(char out[32], const struct param *p)
+{
+    if (p->init == INIT_NORMAL) snprintf(out, 32, "N %.3g", p->std);
+    else snprintf(out, 32, "%s", p->init == INIT_ONES ? "ones" : "zeros");
+}
+
 static void print_param(const struct explain *x, int i, int name_width, struct str *out)
 {
     const struct param *p = &x->g->params.p[i];
     struct shape n = shape_of(p->nd, p->n);
     struct region held = param_rows(p, 0, p->ln[0]);
     char type[128], shape[128], init[32], text[256], box[256] = "nothing";
-    if (p->init == INIT_NORMAL) snprintf(init, sizeof init, "N %.3g", p->std);
-    else snprintf(init, sizeof init, "%s", p->init == INIT_ONES ? "ones" : "zeros");
+    print_init(init, p);
     if (p->held) snprintf(box, sizeof box, "%s", region_print(text, &held));
     str_printf(out, "%-*s  %-18s %12" PRId64 "  %-9s  %-26s %12" PRId64 "  %s%s\n", name_width, p->name, shape_print(shape, &n), p->numel,
                init, box, x->g->store.units.piece[i].n, spmd_print(type, p->type), p->decay ? "" : "  (no decay)");
+}
+
+/* The same for a terminal: "all" where the box is the whole shape. */
+static void add_param(const struct explain *x, int i, int name_width, struct lines *l)
+{
+    const struct param *p = &x->g->params.p[i];
+    struct shape n = shape_of(p->nd, p->n);
+    struct region held = param_rows(p, 0, p->ln[0]);
+    char type[128], shape[128], text[256], box[256] = "nothing", line[512];
+    if (p->held) snprintf(box, sizeof box, "%s", p->held == p->numel ? "all" : region_print(text, &held));
+    snprintf(line, sizeof line, "  %-*s %-15s %-18s %10" PRId64 " %s%s", name_width, explain_short_name(p->name, p->layer),
+             shape_print(shape, &n), box, x->g->store.units.piece[i].n, spmd_print_on(type, p->type, explain_axes(x)), p->decay ? "" : " *");
+    lines_add(l, p->layer, line_number(p->name, "experts."), "", line);
+}
+
+static int short_width(const struct param_table *t)
+{
+    int most = (int)strlen("parameter");
+    for (int i = 0; i < t->n; i++) {
+        int n = (int)strlen(explain_short_name(t->p[i].name, t->p[i].layer));
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static void print_params(const struct explain *x, struct str *out)
+{
+    const struct param_table *t = &x->g->params;
+    int width = short_width(t);
+    struct lines l = {0};
+    char heading[32];
+    str_printf(out, "  %-*s %-15s %-18s %10s %s\n", width, "parameter", "shape", "rank 0 computes", "updates", explain_axes(x) ? "along the axes" : "");
+    for (int i = 0; i < t->n; i++) {
+        if (t->p[i].layer >= 0 && (!i || t->p[i].layer != t->p[i - 1].layer)) {
+            snprintf(heading, sizeof heading, "layer %d", t->p[i].layer);
+            lines_add(&l, t->p[i].layer, -1, "", heading);
+        }
+        add_param(x, i, width, &l);
+    }
+    lines_fold(&l, LINE_EXPERT);
+    lines_fold(&l, LINE_LAYER);
+    lines_print(&l, EXPLAIN_COLUMNS, width + 3, out);
+    lines_free(&l);
+    str_puts(out, "updates: elements that rank 0's optimizer steps; *: no weight decay; initial values: --full\n");
 }
 
 static void print_place(const struct explain *x, struct str *out)
@@ -40,11 +89,12 @@ static void print_place(const struct explain *x, struct str *out)
 }
 
 /* The letters that parameters have here. */
-static void print_letters(const struct param_table *t, struct str *out)
+static void print_letters(const struct param_table *t, unsigned axes, struct str *out)
 {
     bool seen[256] = {false}; /* by the first character of a letter's name */
     for (int i = 0; i < t->n; i++)
-        for (int a = 0; a < AXIS_N; a++) seen[(unsigned char)*spmd_name((enum spmd)t->p[i].type.on[a])] = true;
+        for (int a = 0; a < AXIS_N; a++)
+            if (axes >> a & 1) seen[(unsigned char)*spmd_name((enum spmd)t->p[i].type.on[a])] = true;
     static const struct {
         char letter;
         const char *text;
@@ -54,6 +104,7 @@ static void print_letters(const struct param_table *t, struct str *out)
         {'V', "V       every rank of the axis has values of its own"},
         {'P', "P       every rank of the axis has one summand of it"},
     };
+    if (!axes) return;
     str_puts(out, "along an axis of the mesh (an axis of size 1 is one rank):\n");
     for (size_t i = 0; i < sizeof letters / sizeof *letters; i++)
         if (seen[(unsigned char)letters[i].letter]) str_printf(out, "  %s\n", letters[i].text);
@@ -64,13 +115,59 @@ int explain_layout(const struct explain *x, struct str *out, struct err *e)
 {
     const struct param_table *t = &x->g->params;
     int width = longest_name(t);
+    struct str legend = {0};
     (void)e;
     print_place(x, out);
-    str_printf(out, "%-*s  %-18s %12s  %-9s  %-26s %12s  %s\n", width, "parameter", "shape", "elements", "begins as", "rank 0 computes with",
-               "and updates", "along the axes");
-    for (int i = 0; i < t->n; i++) print_param(x, i, width, out);
-    str_printf(out, "\n%d parameters, %" PRId64 " elements; rank 0 computes with %" PRId64 " of them, and its optimizer updates %" PRId64 "\n", t->n,
+    if (x->full) {
+        str_printf(out, "%-*s  %-18s %12s  %-9s  %-26s %12s  %s\n", width, "parameter", "shape", "elements", "begins as", "rank 0 computes with",
+                   "and updates", "along the axes");
+        for (int i = 0; i < t->n; i++) print_param(x, i, width, out);
+    } else {
+        print_params(x, out);
+    }
+    str_printf(&legend, "\n%d parameters, %" PRId64 " elements; rank 0 computes with %" PRId64 " of them, and its optimizer updates %" PRId64 "\n", t->n,
                t->numel, t->held, x->g->store.units.shard_numel);
-    print_letters(t, out);
+    print_letters(t, x->full ? ~0u : explain_axes(x), &legend);
+    lines_wrap(str_text(&legend), EXPLAIN_COLUMNS, 10, out);
+    str_free(&legend);
+    return OK;
+}
+
+int explain_layout_json(const struct explain *x, struct json_out *o, struct err *e)
+{
+    const struct param_table *t = &x->g->params;
+    char init[32];
+    (void)e;
+    json_begin_array(o, "parameters");
+    for (int i = 0; i < t->n; i++) {
+        const struct param *p = &t->p[i];
+        struct region held = param_rows(p, 0, p->ln[0]);
+        print_init(init, p);
+        json_begin_object(o, NULL);
+        json_put_string(o, "name", p->name);
+        json_begin_array(o, "shape");
+        for (int k = 0; k < p->nd; k++) json_put_int(o, NULL, p->n[k]);
+        json_end_array(o);
+        json_put_int(o, "layer", p->layer);
+        json_put_string(o, "init", p->init == INIT_NORMAL ? "normal" : init);
+        if (p->init == INIT_NORMAL) json_put_real(o, "std", p->std);
+        json_put_bool(o, "decay", p->decay);
+        explain_type_json(o, "type", p->type);
+        json_begin_array(o, "held"); /* [from, to) of each dim */
+        for (int k = 0; p->held && k < p->nd; k++) {
+            json_begin_array(o, NULL);
+            json_put_int(o, NULL, held.lo[k]);
+            json_put_int(o, NULL, held.hi[k]);
+            json_end_array(o);
+        }
+        json_end_array(o);
+        json_put_int(o, "held_elements", p->held);
+        json_put_int(o, "updated_elements", x->g->store.units.piece[i].n);
+        json_end_object(o);
+    }
+    json_end_array(o);
+    json_put_int(o, "elements", t->numel);
+    json_put_int(o, "held_elements", t->held);
+    json_put_int(o, "updated_elements", x->g->store.units.shard_numel);
     return OK;
 }

@@ -20,7 +20,7 @@ static const struct command {
     {"data", cmd_data, "tokenize|train-tokenizer|inspect ...", "prepare and look at data"},
     {"plan", cmd_plan, "CONFIG [--json] [key=value ...]", "memory and work of a config, without running it"},
     {"verify", cmd_verify, "CONFIG [-n RANKS] [--json] [key=value ...]", "prove that every layout equals one rank"},
-    {"explain", cmd_explain, "CONFIG layout|tape|schedule|memory|comm [-n RANKS] [key=value ...]", "print the plans of a config"},
+    {"explain", cmd_explain, "CONFIG layout|tape|schedule|memory|comm [-n RANKS] [...]", "print the plans of a config"},
     {"checkpoint", cmd_checkpoint, "list|inspect|verify|diff|import|export ...", "look at, compare, convert checkpoints"},
     {"schedule", cmd_schedule, "KIND --stages P --microbatches M [...]", "a pipeline schedule: text, picture, figures"},
     {"report", cmd_report, "RUN [--html FILE]", "one page of a run: curves, samples, memory, pictures"},

@@ -46,14 +46,20 @@ int spmd_equal(struct spmd_type a, struct spmd_type b)
     return memcmp(a.on, b.on, sizeof a.on) == 0;
 }
 
-char *spmd_print(char out[128], struct spmd_type t)
+char *spmd_print_on(char out[128], struct spmd_type t, unsigned axes)
 {
     size_t n = 0;
     out[0] = 0;
     for (int a = 0; a < AXIS_N; a++)
-        if (t.on[a] != SPMD_I)
+        if (t.on[a] != SPMD_I && axes >> a & 1)
             n += (size_t)snprintf(out + n, 128 - n, "%s%s:%s", n ? " " : "", axis_name((enum axis)a),
                                   spmd_name((enum spmd)t.on[a]));
-    if (!n) strcpy(out, "I");
+    return out;
+}
+
+char *spmd_print(char out[128], struct spmd_type t)
+{
+    spmd_print_on(out, t, ~0u);
+    if (!*out) strcpy(out, "I");
     return out;
 }

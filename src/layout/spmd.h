@@ -37,5 +37,7 @@ struct spmd_type spmd_dual_type(struct spmd_type t);
 int spmd_equal(struct spmd_type a, struct spmd_type b);
 /* "dp_shard:V tp:S1" (axes at I are left out; "I" when all are). out holds 128 chars. */
 char *spmd_print(char out[128], struct spmd_type t);
+/* Only of axes whose bit (1 << axis) is set; "" when these are all at I. */
+char *spmd_print_on(char out[128], struct spmd_type t, unsigned axes);
 
 #endif

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "tape/program.h"
+#include "tape/lower.h"
 
 static void print_tensor(const struct tape *t, tid id, struct str *out)
 {
@@ -72,21 +72,29 @@ static void print_operands(const struct program *p, const struct operand *o, int
     }
 }
 
+double instr_bytes(const struct instr *i)
+{
+    struct kernel_call c;
+    instr_call(i, &c);
+    return op_row(i->op)->bytes ? op_row(i->op)->bytes(&c) : 0;
+}
+
 void program_print(const struct program *p, struct str *out)
 {
+    char flops[32], bytes[32];
     static const char *const phase[PHASE_N] = {"F forward", "B backward (inputs)", "W backward (weights)"};
     static const char *const kphase[KERNEL_N_PHASES] = {"fwd", "bwd_in", "bwd_w"};
     for (int ph = 0; ph < PHASE_N; ph++) {
         if (p->begin[ph] == p->begin[ph + 1]) continue;
-        str_printf(out, "%s: %d instructions, %.6g GFLOP\n", phase[ph], p->begin[ph + 1] - p->begin[ph],
-                   p->flops[ph] / 1e9);
+        str_printf(out, "%s: %d instructions, %s\n", phase[ph], p->begin[ph + 1] - p->begin[ph], str_flops(flops, p->flops[ph]));
         for (int k = p->begin[ph]; k < p->begin[ph + 1]; k++) {
             const struct instr *i = &p->code[k];
             tid o = p->tape->nodes[i->node].out[0];
             char name[TAPE_NAME + 32];
             int n = snprintf(name, sizeof name, "%s", tape_tensor(p->tape, o)->name);
             if (i->run) snprintf(name + n, sizeof name - (size_t)n, " %d/%d", i->piece + 1, i->pieces);
-            str_printf(out, "%5d %-10s %-6s%s %-28s", k, op_row(i->op)->name, kphase[i->kphase], i->again ? "*" : " ", name);
+            str_printf(out, "%5d %-10s %-6s%s %-28s %10s %9s ", k, op_row(i->op)->name, kphase[i->kphase], i->again ? "*" : " ", name,
+                       str_flops(flops, i->flops), str_bytes(bytes, instr_bytes(i)));
             print_operands(p, i->in, i->n_in, " in ", out);
             print_operands(p, i->out, i->n_out, " out ", out);
             print_operands(p, i->dout, i->n_out, " dout ", out);

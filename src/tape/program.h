@@ -103,6 +103,8 @@ void program_free(struct program *p);
 /* CHECKs invariant 1 over all pairs (for tests). */
 void program_check(const struct program *p);
 void program_print(const struct program *p, struct str *out);
+/* Bytes that an instruction reads and writes, each once, as if caches were perfect (kernel/ops_cost.c). */
+double instr_bytes(const struct instr *i);
 /* The last phase that reads or writes what is bound at a slot; -1: none does. */
 int program_slot_last(const struct program *p, int slot);
 

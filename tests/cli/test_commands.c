@@ -292,7 +292,8 @@ static void test_bad_usage(void **state)
     expect(w, 2, "one argument too many: more", cmd_plan, "plan @/tiny.yaml more");
     expect(w, 2, "layout, tape, schedule, memory or comm", cmd_explain, "explain @/tiny.yaml");
     expect(w, 2, "not taip", cmd_explain, "explain @/tiny.yaml taip");
-    expect(w, 2, "--json", cmd_explain, "explain @/tiny.yaml tape --json");
+    expect(w, 2, "--json|leave out --full", cmd_explain, "explain @/tiny.yaml tape --json --full");
+    expect(w, 2, "there is no option --fill", cmd_explain, "explain @/tiny.yaml tape --fill");
     expect(w, 2, "which CHECKPOINT", cmd_generate, "generate --prompt x");
     expect(w, 2, "--prompt", cmd_generate, "generate @/run");
     expect(w, 2, "--temperature|from 0", cmd_generate, "generate @/run --prompt x --temperature -1");
@@ -361,8 +362,10 @@ static void test_json(void **state)
 static void test_explain(void **state)
 {
     struct world *w = *state;
-    expect(w, 0, "layers.1.attn.q.weight|dp_shard:R|tp:S0|embed.token", cmd_explain, "explain @/tiny.yaml layout");
-    expect(w, 0, "attention|over tp|F forward|B backward|scratch", cmd_explain, "explain @/tiny.yaml tape");
+    expect(w, 0, "layers.1.attn.q.weight|dp_shard:R|tp:S0|embed.token", cmd_explain, "explain @/tiny.yaml layout --full");
+    expect(w, 0, "attn.q.weight|embed.token|the same for layer 1", cmd_explain, "explain @/tiny.yaml layout");
+    expect(w, 0, "attention|over tp|F forward|B backward|scratch", cmd_explain, "explain @/tiny.yaml tape --full");
+    expect(w, 0, "attention|F forward|B backward|scratch|FLOP", cmd_explain, "explain @/tiny.yaml tape");
     expect(w, 0, "F|live slabs at the worst moment: 1", cmd_explain, "explain @/tiny.yaml schedule");
     expect(w, 0, "activation|peak|one microbatch keeps", cmd_explain, "explain @/tiny.yaml memory");
     expect(w, 0, "one rank|reduce", cmd_explain, "explain @/tiny.yaml comm");

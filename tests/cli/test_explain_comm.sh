@@ -20,7 +20,7 @@ planned() {
 check() {
     local want=$1
     shift
-    "$tutti" explain "$1" comm "${@:2}" >"$dir/out" || fail "$*: status $?"
+    "$tutti" explain "$1" comm --full "${@:2}" >"$dir/out" || fail "$*: status $?"
     sed -n '/^stage /q; s/: [0-9]* ranks along .*; rank 0.s are 0.*//p' "$dir/out" >"$dir/names"
     [ "$(paste -sd'|' "$dir/names")" = "$want" ] || fail "$*: groups $(paste -sd'|' "$dir/names"), wanted $want"
     [ -z "$(sort "$dir/names" | uniq -d)" ] || fail "$*: alike: $(sort "$dir/names" | uniq -d)"
@@ -33,6 +33,10 @@ check() {
          / bytes in all$/ { if ($1 != total) print "in all " $1 ", groups " total; seen = 1 }
          END { if (!rows || !seen) print "no rows, or no sum" }' "$dir/out" >"$dir/wrong"
     [ -s "$dir/wrong" ] && fail "$*: $(cat "$dir/wrong")"
+    # For a terminal: the same groups, each with what it sends, and the same sum.
+    "$tutti" explain "$1" comm "${@:2}" >"$dir/short" || fail "$*: status $?"
+    [ "$(grep -oE '[0-9]+ bytes a step|[0-9]+ bytes in all' "$dir/short")" = "$(grep -oE '[0-9]+ bytes a step|[0-9]+ bytes in all' "$dir/out")" ] ||
+        fail "$*: what is told a terminal is not what --full tells"
     local sent
     sent=$(sed -n 's/ bytes in all$//p' "$dir/out")
     [ "${servers:-}" = yes ] || [ "$sent" = "$(planned "$@")" ] || fail "$*: $sent bytes, planned $(planned "$@")"

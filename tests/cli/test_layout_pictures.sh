@@ -33,9 +33,14 @@ for picture in docs/layouts/*.svg; do
     grep -q "this rank computes with it" "$picture" && grep -q "other ranks have it, this one does not" "$picture" || fail "legend of $picture"
 done
 # The same as text: a line per parameter, every expert among them, what rank 0 has not is said, letters are explained.
-"$tutti" explain examples/mixtral-ep.yaml layout -n 2 model.moe.experts=300 model.layers=1 >"$dir/text" || fail "300 experts as text"
+"$tutti" explain examples/mixtral-ep.yaml layout --full -n 2 model.moe.experts=300 model.layers=1 >"$dir/text" || fail "300 experts as text"
 [ "$(grep -c '^layers.0.moe.experts.[0-9]*.gate.weight ' "$dir/text")" = 300 ] || fail "not 300 experts in the text"
 [ "$(grep -c '^layers.0.moe.experts.[0-9]*.gate.weight .* nothing ' "$dir/text")" = 150 ] || fail "not 150 experts elsewhere"
 grep -q "^rank 0 of 2: dp_shard 0 of 2, ep 0 of 2" "$dir/text" || fail "the text does not say which rank: $(head -1 "$dir/text")"
 for letter in S0 R "not named"; do grep -q "^  $letter.*rank of the axis has" "$dir/text" || fail "the text does not explain $letter"; done
+# For a terminal experts that lie alike are one line and a note: 0 and 1 to 149 here, 150 to 299 elsewhere.
+"$tutti" explain examples/mixtral-ep.yaml layout -n 2 model.moe.experts=300 model.layers=1 >"$dir/text" || fail "300 experts, folded"
+for line in "experts.0.gate" "experts 1 to 149" "experts.150.gate.* nothing " "experts 151 to 299"; do
+    grep -q "$line" "$dir/text" || fail "the folded text has no $line"
+done
 [ $failures = 0 ]

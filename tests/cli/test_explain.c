@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tutti explain tells: folding says nothing that is not so, lines are broken and lose no word, and the figures are those of
+ * closed forms and of the plan. */
+#include "run/toy.h"
+
+#include "base/rng.h"
+#include "cli/explain.h"
+#include "layout/shape.h"
+#include "plan/plan.h"
+
+/* ---- lines ---- */
+
+static const char *printed(struct lines *l, struct str *out)
+{
+    out->n = 0;
+    lines_print(l, 0, 0, out);
+    return str_text(out);
+}
+
+static void test_fold(void **state)
+{
+    (void)state;
+    struct lines l = {0};
+    struct str out = {0};
+    char line[64], index[16];
+    /* three dense layers, then five with experts, the last of another width */
+    lines_add(&l, -1, -1, "0 ", "embed");
+    for (int layer = 0, i = 1; layer < 8; layer++) {
+        snprintf(line, sizeof line, "layer %d", layer);
+        lines_add(&l, layer, -1, "", line);
+        for (int k = 0; k < 2; k++) {
+            snprintf(index, sizeof index, "%d ", i++);
+            snprintf(line, sizeof line, "%s%s layers.%d.x%s", k ? "mlp" : "attn", k && layer > 2 ? " moe" : "", layer, layer == 7 ? " wide" : "");
+            lines_add(&l, layer, -1, index, line);
+        }
+    }
+    lines_fold(&l, LINE_LAYER);
+    assert_string_equal(printed(&l, &out), "0 embed\n"
+                                           "layer 0\n1 attn layers.0.x\n2 mlp layers.0.x\n     ... the same for layers 1 to 2\n"
+                                           "layer 3\n7 attn layers.3.x\n8 mlp moe layers.3.x\n     ... the same for layers 4 to 6\n"
+                                           "layer 7\n15 attn layers.7.x wide\n16 mlp moe layers.7.x wide\n");
+    /* in turn, and backwards */
+    for (int layer = 5; layer >= 0; layer--)
+        for (int k = 0; k < 2; k++) {
+            snprintf(line, sizeof line, "%s", layer % 2 ? "local" : "global");
+            lines_add(&l, layer, -1, "", line);
+        }
+    lines_fold(&l, LINE_LAYER);
+    assert_string_equal(printed(&l, &out), "local\nlocal\nglobal\nglobal\n     ... the same for layers 3 to 0\n");
+    /* experts of two layers, of which the first half is here */
+    for (int layer = 0; layer < 2; layer++)
+        for (int x = 0; x < 20; x++) {
+            snprintf(line, sizeof line, "layers.%d.experts.%d.up %s", layer, x, x < 10 ? "all" : "nothing");
+            lines_add(&l, layer, x, "", line);
+        }
+    lines_fold(&l, LINE_EXPERT);
+    lines_fold(&l, LINE_LAYER);
+    assert_string_equal(printed(&l, &out), "layers.0.experts.0.up all\n     ... the same for experts 1 to 9\n"
+                                           "layers.0.experts.10.up nothing\n     ... the same for experts 11 to 19\n"
+                                           "     ... the same for layer 1\n");
+    lines_free(&l);
+    str_free(&out);
+}
+
+/* Layers of random kinds: every layer is printed, or some note says that it is as a printed one that is of its kind. */
+static void test_fold_is_true(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 400; round++) {
+        enum { LAYERS = 24 };
+        int kind[LAYERS], shown[LAYERS] = {0}, last = -1;
+        struct lines l = {0};
+        struct str out = {0};
+        for (int i = 0; i < LAYERS; i++) {
+            char line[64];
+            kind[i] = (int)(rng_u64(5, 6, (uint64_t)(round * LAYERS + i)) % (uint64_t)(round % 4 ? 3 : 1)) && round % 2;
+            snprintf(line, sizeof line, "layer %d", i);
+            lines_add(&l, i, -1, "", line);
+            snprintf(line, sizeof line, "kind %d of layers.%d", kind[i], i);
+            lines_add(&l, i, -1, "", line);
+        }
+        lines_fold(&l, LINE_LAYER);
+        for (const char *p = printed(&l, &out); *p; p = strchr(p, '\n') + 1) {
+            int from, to, at;
+            if (sscanf(p, "layer %d", &at) == 1) shown[last = at] = 1;
+            bool many = sscanf(p, " ... the same for layers %d to %d", &from, &to) == 2;
+            if (!many && sscanf(p, " ... the same for layer %d", &from) == 1) to = from, many = true;
+            if (!many) continue;
+            assert_int_equal(from, last + 1);
+            bool some = false;
+            for (int period = 1; period <= from && !some; period++) { /* a block of so many layers, all of them printed */
+                some = shown[from - period] && (to - from + 1) % period == 0;
+                for (int i = from; i <= to && some; i++) some = kind[i] == kind[i - period];
+                for (int i = from - period; i < from && some; i++) some = shown[i];
+            }
+            if (!some) fail_msg("round %d: layers %d to %d are not what the note says", round, from, to);
+            for (int i = from; i <= to; i++) shown[i] = 2;
+            last = to;
+        }
+        for (int i = 0; i < LAYERS; i++)
+            if (!shown[i]) fail_msg("round %d: layer %d is lost", round, i);
+        str_free(&out);
+        lines_free(&l);
+    }
+}
+
+static void test_wrap(void **state)
+{
+    (void)state;
+    struct str out = {0};
+    lines_wrap("short\n  one two three four five\n\nabcdefghijklmnop\n", 12, 4, &out);
+    assert_string_equal(str_text(&out), "short\n  one two\n    three\n    four\n    five\n\nabcdefghijkl\n    mnop\n");
+    out.n = 0;
+    lines_wrap("exactly here\n", 12, 4, &out);
+    assert_string_equal(str_text(&out), "exactly here\n");
+    str_free(&out);
+}
+
+/* ---- figures ---- */
+
+struct site {
+    struct arena *arena;
+    struct config c;
+    struct explain x;
+    struct comm *world;
+};
+
+static void site_open(struct site *s, int n_ranks, const char *const *keys)
+{
+    struct conf *f;
+    struct err e = {0};
+    char *copy[40];
+    int n = 0;
+    *s = (struct site){.arena = arena_new()};
+    for (; keys[n]; n++) copy[n] = arena_strdup(s->arena, keys[n]);
+    if (config_load(&s->c, &f, s->arena, NULL, copy, n, &e) || config_resolve(&s->c, f, 0, n_ranks, &e)) fail_msg("%s", e.text);
+    s->x.c = &s->c;
+    struct comm_config link = config_comm(&s->c);
+    struct engine_config ec = config_engine(&s->c);
+    if (device_null_new(&s->x.d, &e) || (n_ranks > 1 && comm_world_null(&s->world, 0, n_ranks, &link, &e)) ||
+        ranks_init(&s->x.ranks, s->world, &s->c, &e))
+        fail_msg("%s", e.text);
+    ranks_engine(&s->x.ranks, &ec);
+    if (engine_new(&s->x.g, &ec, s->x.d, &e)) fail_msg("%s", e.text);
+}
+
+static void site_close(struct site *s)
+{
+    engine_free(s->x.g);
+    ranks_fini(&s->x.ranks);
+    comm_free(s->world);
+    device_free(s->x.d);
+    arena_free(s->arena);
+}
+
+static struct json *document(struct site *s, int (*json)(const struct explain *x, struct json_out *o, struct err *e))
+{
+    struct str text = {0};
+    struct json_out o = {.s = &text};
+    struct json *root;
+    struct err e = {0};
+    json_begin_document(&o, "test", 1);
+    if (json(&s->x, &o, &e)) fail_msg("%s", e.text);
+    json_end_object(&o);
+    if (json_parse(&root, str_text(&text), text.n, "test", &e)) fail_msg("%s", e.text);
+    str_free(&text);
+    return root;
+}
+
+#define SMALL "model.family=llama", "model.vocab=130", "model.seq_len=32", "model.hidden=48", "model.heads=4", "model.kv_heads=2", "model.ffn=96", \
+              "model.layers=3", "batch.global=4", "batch.micro=2"
+
+static double at(const struct json *list, size_t i, const char *key)
+{
+    return json_real(json_get(json_at(list, i), key), -1);
+}
+
+/* Products of one microbatch, from shapes alone: 2 M N K each, three times over (forward, gradients of inputs and of weights). */
+static void test_tape_figures(void **state)
+{
+    (void)state;
+    struct site s;
+    site_open(&s, 1, (const char *const[]){SMALL, "memory.recompute=none", NULL});
+    struct json *root = document(&s, explain_tape_json);
+    const struct json *stage = json_at(json_get(root, "stages"), 0), *phases = json_get(stage, "phases");
+    double tokens = 2 * 32, linear = 0, all = 0, bytes = 0, macs = 3 * (48 * (48 + 24 + 24) + 48 * 48 + 3 * 48 * 96) + 48 * 130;
+    int logits = 0;
+    for (size_t p = 0; p < json_size(phases); p++) {
+        const struct json *code = json_get(json_at(phases, p), "instructions");
+        double sum = 0;
+        for (size_t i = 0; i < json_size(code); i++) {
+            const char *op = json_string(json_get(json_at(code, i), "op"), NULL, "");
+            const char *pass = json_string(json_get(json_at(code, i), "pass"), NULL, "");
+            sum += at(code, i, "flops");
+            if (strcmp(op, "linear")) continue;
+            linear += at(code, i, "flops");
+            if (at(code, i, "flops") != 2 * tokens * 48 * 130 || strcmp(pass, "fwd")) continue;
+            logits++; /* x, w and logits in bf16 */
+            bytes = at(code, i, "bytes");
+        }
+        assert_true(sum == at(phases, p, "flops"));
+        all += sum;
+    }
+    if (linear != 2 * 3 * tokens * macs) fail_msg("products: %.17g FLOP, wanted %.17g", linear, 2 * 3 * tokens * macs);
+    assert_int_equal(logits, 1);
+    assert_true(bytes == 2 * (tokens * 48 + 130 * 48 + tokens * 130));
+    struct plan p;
+    struct err e = {0};
+    if (plan_make(&p, &s.c, &e)) fail_msg("%s", e.text);
+    assert_true(fabs(all * 2 / p.flops_per_step - 1) < 1e-12); /* two microbatches */
+    /* and the text says the same, with its unit */
+    struct str text = {0};
+    char want[32];
+    if (explain_tape(&s.x, &text, &e)) fail_msg("%s", e.text);
+    assert_contains(str_text(&text), str_flops(want, s.x.g->stage[0].train->flops[PHASE_F]));
+    assert_contains(str_text(&text), str_flops(want, 2 * tokens * 48 * 130));
+    assert_contains(str_text(&text), "the same for layer 2");
+    str_free(&text);
+    plan_free(&p);
+    json_free(root);
+    site_close(&s);
+}
+
+/* Axes of several ranks are told, others are not; changes of type along several ranks stay, others go. */
+static void check_axes(int n, const char *const *keys)
+{
+    struct site s;
+    struct err e = {0};
+    struct str tape = {0}, layout = {0}, full = {0};
+    char word[64];
+    site_open(&s, n, keys);
+    if (explain_tape(&s.x, &tape, &e) || explain_layout(&s.x, &layout, &e)) fail_msg("%s", e.text);
+    s.x.full = true;
+    if (explain_tape(&s.x, &full, &e)) fail_msg("%s", e.text);
+    for (int a = 0; a < AXIS_N; a++) {
+        bool typed = false, dense = a == AXIS_DP_REPLICATE || a == AXIS_DP_SHARD || a == AXIS_CP || a == AXIS_TP;
+        for (int i = 0; i < s.x.g->params.n; i++) typed = typed || s.x.g->params.p[i].type.on[a] != SPMD_I;
+        snprintf(word, sizeof word, " %s:", axis_name((enum axis)a));
+        bool several = s.x.ranks.mesh.size[a] > 1;
+        if (dense && (strstr(str_text(&layout), word) != NULL) != (several && typed)) fail_msg("explain layout over %s of %d", axis_name((enum axis)a), s.x.ranks.mesh.size[a]);
+        if (!several && strstr(str_text(&tape), word)) fail_msg("explain tape tells of %s, of size 1", axis_name((enum axis)a));
+        if (dense && several && !strstr(str_text(&tape), word)) fail_msg("explain tape does not tell of %s", axis_name((enum axis)a));
+        if (dense && !strstr(str_text(&full), word)) fail_msg("--full does not tell of %s", axis_name((enum axis)a));
+    }
+    const struct tape *t = s.x.g->stage[0].tape;
+    int left_out = 0;
+    for (int i = 0; i < t->n_nodes; i++) left_out += t->nodes[i].retype && s.x.ranks.mesh.size[t->nodes[i].axis] == 1;
+    snprintf(word, sizeof word, "(%d changes of mesh type", left_out);
+    assert_true((strstr(str_text(&tape), word) != NULL) == (left_out > 0));
+    str_free(&tape);
+    str_free(&layout);
+    str_free(&full);
+    site_close(&s);
+}
+
+static void test_axes(void **state)
+{
+    (void)state;
+    check_axes(1, (const char *const[]){SMALL, NULL});
+    check_axes(2, (const char *const[]){SMALL, "parallel.tp=2", NULL});
+    check_axes(2, (const char *const[]){SMALL, "parallel.cp=2", NULL});
+    check_axes(4, (const char *const[]){SMALL, "parallel.dp_replicate=2", "parallel.zero=3", "batch.micro=1", NULL});
+    check_axes(4, (const char *const[]){SMALL, "parallel.tp=2", "parallel.sequence_parallel=true", "parallel.pp=2", NULL});
+}
+
+/* Every parameter, once, as the table has it; the sums are the model's. */
+static void test_layout_json(void **state)
+{
+    (void)state;
+    struct site s;
+    site_open(&s, 4, (const char *const[]){SMALL, "parallel.tp=2", "parallel.zero=3", NULL});
+    struct json *root = document(&s, explain_layout_json);
+    const struct json *list = json_get(root, "parameters");
+    const struct param_table *t = &s.x.g->params;
+    int64_t held = 0, updated = 0;
+    assert_int_equal(json_size(list), t->n);
+    for (size_t i = 0; i < json_size(list); i++) {
+        const struct json *q = json_at(list, i), *box = json_get(q, "held");
+        int64_t n = 1;
+        assert_string_equal(json_string(json_get(q, "name"), NULL, ""), t->p[i].name);
+        for (size_t k = 0; k < json_size(box); k++) n *= json_int(json_at(json_at(box, k), 1), 0) - json_int(json_at(json_at(box, k), 0), 0);
+        assert_int_equal(n, json_int(json_get(q, "held_elements"), -1));
+        held += n;
+        updated += json_int(json_get(q, "updated_elements"), -1);
+    }
+    assert_int_equal(held, json_int(json_get(root, "held_elements"), -1));
+    assert_int_equal(updated, json_int(json_get(root, "updated_elements"), -1));
+    assert_int_equal(json_int(json_get(root, "elements"), -1), t->numel);
+    const struct json *q = json_at(list, (size_t)param_find(t, "layers.1.attn.o.weight"));
+    assert_string_equal(json_string(json_get(json_get(q, "type"), "tp"), NULL, ""), "S1");
+    assert_null(json_get(json_get(q, "type"), "pp"));
+    json_free(root);
+    site_close(&s);
+}
+
+static void test_memory_json(void **state)
+{
+    (void)state;
+    struct site s;
+    struct plan p;
+    struct err e = {0};
+    site_open(&s, 2, (const char *const[]){SMALL, "parallel.pp=2", "batch.micro=1", NULL});
+    if (plan_make(&p, &s.c, &e)) fail_msg("%s", e.text);
+    struct json *root = document(&s, explain_memory_json);
+    const struct plan_rank *r = p.role;
+    while (r->rank != 0) r++;
+    for (int m = 0; m < MEM_N; m++) assert_int_equal(json_int(json_get(json_get(root, "bytes"), mem_cat_name((enum mem_cat)m)), -1), r->bytes[m]);
+    assert_int_equal(json_int(json_get(root, "total_bytes"), -1), r->peak_bytes);
+    const struct json *stage = json_at(json_get(root, "stages"), 0), *kept = json_get(stage, "kept");
+    double end = 0;
+    for (size_t i = 0; i < json_size(kept); i++) end = fmax(end, at(kept, i, "offset") + at(kept, i, "bytes"));
+    double slab = json_real(json_get(stage, "activation_bytes"), 0);
+    assert_true(end <= slab && end > slab - 64);
+    assert_int_equal((int64_t)slab, r->act_bytes_microbatch);
+    plan_free(&p);
+    json_free(root);
+    site_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fold),         cmocka_unit_test(test_fold_is_true), cmocka_unit_test(test_wrap),
+                                       cmocka_unit_test(test_tape_figures), cmocka_unit_test(test_axes),         cmocka_unit_test(test_layout_json),
+                                       cmocka_unit_test(test_memory_json)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
