@@ -71,7 +71,7 @@ static int tell(const struct topic *t, const struct explain *x, bool json, struc
     }
     struct str text = {0};
     int rc = t->print(x, &text, e);
-    lines_wrap(str_text(&text), x->full ? 0 : EXPLAIN_COLUMNS, 10, out);
+    explain_lines_wrap(str_text(&text), x->full ? 0 : EXPLAIN_COLUMNS, 10, out);
     str_free(&text);
     return rc;
 }

@@ -102,12 +102,12 @@ static void print_rows_short(const struct comm *c, struct str *out)
         snprintf(line, sizeof line, "  %-14s %-9s %5" PRId64 " %10" PRId64 " %-4s %9s %8s  %s", comm_op_name(t[i].op),
                  t[i].algorithm, t[i].traffic.operations, t[i].n, dtype_name(t[i].dtype),
                  str_bytes(bytes, (double)t[i].traffic.bytes), time_text(time, t[i].seconds), t[i].what);
-        lines_add(&l, line_number(t[i].what, "layers."), line_number(t[i].what, "experts."), "", line);
+        explain_lines_add(&l, explain_line_number(t[i].what, "layers."), explain_line_number(t[i].what, "experts."), "", line);
     }
-    lines_fold(&l, LINE_EXPERT);
-    lines_fold(&l, LINE_LAYER);
-    lines_print(&l, EXPLAIN_COLUMNS, 70, out);
-    lines_free(&l);
+    explain_lines_fold(&l, LINE_EXPERT);
+    explain_lines_fold(&l, LINE_LAYER);
+    explain_lines_print(&l, EXPLAIN_COLUMNS, 70, out);
+    explain_lines_free(&l);
 }
 
 static int64_t print_group(const struct explain *x, const struct comm *c, struct str *out)
@@ -192,13 +192,13 @@ static void print_flow(const struct explain *x, const struct engine_stage *s, st
         snprintf(text, sizeof text, "%s, %d", body, (int)s->flow.event[i].kind);
         *strrchr(text, ',') = 0;
         text[strcspn(text, "\n")] = 0;
-        lines_add(&l, u->table->p[u->unit[s->flow.event[i].unit].first].layer, -1, prefix, text);
+        explain_lines_add(&l, u->table->p[u->unit[s->flow.event[i].unit].first].layer, -1, prefix, text);
         l.p[l.n - 1].key += (uint64_t)s->flow.event[i].kind; /* what happens stands in the prefix, beside the index */
         str_free(&t);
     }
-    lines_fold(&l, LINE_LAYER);
-    lines_print(&l, EXPLAIN_COLUMNS, 24, out);
-    lines_free(&l);
+    explain_lines_fold(&l, LINE_LAYER);
+    explain_lines_print(&l, EXPLAIN_COLUMNS, 24, out);
+    explain_lines_free(&l);
 }
 
 int explain_comm(const struct explain *x, struct str *out, struct err *e)

@@ -44,7 +44,7 @@ static void add_param(const struct explain *x, int i, int name_width, struct lin
     if (p->held) snprintf(box, sizeof box, "%s", p->held == p->numel ? "all" : region_print(text, &held));
     snprintf(line, sizeof line, "  %-*s %-15s %-18s %10" PRId64 " %s%s", name_width, explain_short_name(p->name, p->layer),
              shape_print(shape, &n), box, x->g->store.units.piece[i].n, spmd_print_on(type, p->type, explain_axes(x)), p->decay ? "" : " *");
-    lines_add(l, p->layer, line_number(p->name, "experts."), "", line);
+    explain_lines_add(l, p->layer, explain_line_number(p->name, "experts."), "", line);
 }
 
 static int short_width(const struct param_table *t)
@@ -67,14 +67,14 @@ static void print_params(const struct explain *x, struct str *out)
     for (int i = 0; i < t->n; i++) {
         if (t->p[i].layer >= 0 && (!i || t->p[i].layer != t->p[i - 1].layer)) {
             snprintf(heading, sizeof heading, "layer %d", t->p[i].layer);
-            lines_add(&l, t->p[i].layer, -1, "", heading);
+            explain_lines_add(&l, t->p[i].layer, -1, "", heading);
         }
         add_param(x, i, width, &l);
     }
-    lines_fold(&l, LINE_EXPERT);
-    lines_fold(&l, LINE_LAYER);
-    lines_print(&l, EXPLAIN_COLUMNS, width + 3, out);
-    lines_free(&l);
+    explain_lines_fold(&l, LINE_EXPERT);
+    explain_lines_fold(&l, LINE_LAYER);
+    explain_lines_print(&l, EXPLAIN_COLUMNS, width + 3, out);
+    explain_lines_free(&l);
     str_puts(out, "updates: elements that rank 0's optimizer steps; *: no weight decay; initial values: --full\n");
 }
 
@@ -128,7 +128,7 @@ int explain_layout(const struct explain *x, struct str *out, struct err *e)
     str_printf(&legend, "\n%d parameters, %" PRId64 " elements; rank 0 computes with %" PRId64 " of them, and its optimizer updates %" PRId64 "\n", t->n,
                t->numel, t->held, x->g->store.units.shard_numel);
     print_letters(t, x->full ? ~0u : explain_axes(x), &legend);
-    lines_wrap(str_text(&legend), EXPLAIN_COLUMNS, 10, out);
+    explain_lines_wrap(str_text(&legend), EXPLAIN_COLUMNS, 10, out);
     str_free(&legend);
     return OK;
 }

@@ -15,7 +15,7 @@
 
 enum { LOOK = 4096, TRIES = 8 };
 
-int line_number(const char *name, const char *word)
+int explain_line_number(const char *name, const char *word)
 {
     const char *p = strstr(name, word);
     if (!p) return -1;
@@ -51,7 +51,7 @@ static struct line *push(struct line **p, int *n, int *room)
     return &(*p)[(*n)++];
 }
 
-void lines_add(struct lines *l, int layer, int expert, const char *prefix, const char *body)
+void explain_lines_add(struct lines *l, int layer, int expert, const char *prefix, const char *body)
 {
     struct line *x = push(&l->p, &l->n, &l->room);
     *x = (struct line){.at = l->text.n, .key = key_of(body), .number = {layer, expert}};
@@ -111,7 +111,7 @@ static void add_note(struct lines *l, int from, int to, enum line_of along, stru
     note->key = key + (uint64_t)hi * 1000003u * (along == LINE_EXPERT) + (uint64_t)lo * (along == LINE_EXPERT);
 }
 
-void lines_fold(struct lines *l, enum line_of along)
+void explain_lines_fold(struct lines *l, enum line_of along)
 {
     struct line *out = NULL;
     int n = 0, room = 0, period = 0;
@@ -165,21 +165,21 @@ static void wrap_line(const char *p, size_t n, int columns, int indent, struct s
     }
 }
 
-void lines_print(struct lines *l, int columns, int indent, struct str *out)
+void explain_lines_print(struct lines *l, int columns, int indent, struct str *out)
 {
     for (int i = 0; i < l->n; i++) wrap_line(str_text(&l->text) + l->p[i].at, l->p[i].n, columns, indent, out);
     l->n = 0;
     l->text.n = 0;
 }
 
-void lines_free(struct lines *l)
+void explain_lines_free(struct lines *l)
 {
     str_free(&l->text);
     xfree(l->p);
     *l = (struct lines){0};
 }
 
-void lines_wrap(const char *text, int columns, int indent, struct str *out)
+void explain_lines_wrap(const char *text, int columns, int indent, struct str *out)
 {
     while (*text) {
         size_t n = strcspn(text, "\n");

@@ -29,15 +29,15 @@ struct lines {
 };
 
 /* prefix: printed, but not compared. Digits after "layers.", "layer " and "experts." in body are not compared either. */
-void lines_add(struct lines *l, int layer, int expert, const char *prefix, const char *body);
+void explain_lines_add(struct lines *l, int layer, int expert, const char *prefix, const char *body);
 /* Folds what repeats along one of the numbers: experts before layers. */
-void lines_fold(struct lines *l, enum line_of along);
+void explain_lines_fold(struct lines *l, enum line_of along);
 /* Prints and empties: lines longer than `columns` (0: none are) are broken between words and go on `indent` columns from the left. */
-void lines_print(struct lines *l, int columns, int indent, struct str *out);
-void lines_free(struct lines *l);
+void explain_lines_print(struct lines *l, int columns, int indent, struct str *out);
+void explain_lines_free(struct lines *l);
 /* The same breaking for a whole text. */
-void lines_wrap(const char *text, int columns, int indent, struct str *out);
-/* The number after `word` in name, or -1: line_number("layers.3.mlp", "layers.") is 3. */
-int line_number(const char *name, const char *word);
+void explain_lines_wrap(const char *text, int columns, int indent, struct str *out);
+/* The number after `word` in name, or -1: explain_line_number("layers.3.mlp", "layers.") is 3. */
+int explain_line_number(const char *name, const char *word);
 
 #endif

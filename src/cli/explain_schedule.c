@@ -26,7 +26,7 @@ int explain_schedule(const struct explain *x, struct str *out, struct err *e)
     for (int i = 0; i < x->g->when->n_stages; i++)
         str_printf(out, "stage %d: %s\n", i, stage_text(&x->g->parts[i], text));
     schedule_print(x->g->when, &s);
-    lines_wrap(str_text(&s), x->full ? 0 : EXPLAIN_COLUMNS, 8, out);
+    explain_lines_wrap(str_text(&s), x->full ? 0 : EXPLAIN_COLUMNS, 8, out);
     str_free(&s);
     str_puts(out, "(2F0: stage 2, microbatch 0, forward; B backward to inputs, W weight gradients, BW both; S sends, R receives)\n");
     str_printf(out, "live slabs at the worst moment: %" PRId64 "\n", x->g->peak.both);
@@ -97,11 +97,11 @@ static void print_places(const struct program *t, bool full, struct str *out)
                  str_bytes(b, (double)q->bytes));
         size_t n = strlen(line);
         snprintf(line + n, sizeof line - n, "%s", where);
-        lines_add(&l, layer, -1, "", line);
+        explain_lines_add(&l, layer, -1, "", line);
     }
-    if (!full) lines_fold(&l, LINE_LAYER);
-    lines_print(&l, full ? 0 : EXPLAIN_COLUMNS, 10, out);
-    lines_free(&l);
+    if (!full) explain_lines_fold(&l, LINE_LAYER);
+    explain_lines_print(&l, full ? 0 : EXPLAIN_COLUMNS, 10, out);
+    explain_lines_free(&l);
 }
 
 int explain_memory(const struct explain *x, struct str *out, struct err *e)

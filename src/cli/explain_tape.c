@@ -68,7 +68,7 @@ static void add_node(const struct explain *x, const struct program *p, int index
     str_puts(&s, " -> ");
     put_tensor(x, t, d->out[0], d->layer, true, &s);
     if (d->at.dropout > 0) str_printf(&s, ", dropout %g", (double)d->at.dropout);
-    lines_add(l, d->layer, -1, at, str_text(&s));
+    explain_lines_add(l, d->layer, -1, at, str_text(&s));
     str_free(&s);
 }
 
@@ -86,22 +86,22 @@ static void print_nodes(const struct explain *x, const struct program *p, struct
         if (does_nothing(x, d)) continue;
         if (d->layer >= 0 && d->layer != layer) {
             snprintf(text, sizeof text, "layer %d", d->layer);
-            lines_add(&l, d->layer, -1, "", text);
+            explain_lines_add(&l, d->layer, -1, "", text);
         } else if (d->layer < 0 && layer >= 0) {
-            lines_add(&l, -1, -1, "", "behind the layers");
+            explain_lines_add(&l, -1, -1, "", "behind the layers");
         }
         if (d->segment >= 0 && d->segment != segment) {
             snprintf(text, sizeof text, "      (%s)", kind[p->tape->segments[d->segment].kind]);
-            lines_add(&l, d->layer, -1, "", text);
+            explain_lines_add(&l, d->layer, -1, "", text);
         }
         layer = d->layer;
         segment = d->segment;
         add_node(x, p, i, w, &l);
     }
-    lines_fold(&l, LINE_LAYER);
-    lines_print(&l, EXPLAIN_COLUMNS, 41, out);
+    explain_lines_fold(&l, LINE_LAYER);
+    explain_lines_print(&l, EXPLAIN_COLUMNS, 41, out);
     if (hidden) str_printf(out, "(%d changes of mesh type along axes of size 1, which are the same bytes, are left out)\n", hidden);
-    lines_free(&l);
+    explain_lines_free(&l);
     xfree(w);
 }
 
@@ -121,7 +121,7 @@ static void add_instr(const struct program *p, int k, struct lines *l)
     snprintf(at, sizeof at, "%5d ", k);
     if (op_row(i->op)->collective && i->until > k + 1) /* in the text, so that layers with other flights are not alike */
         snprintf(text + n, sizeof text - (size_t)n, "  travels beside %d", i->until - k - 1);
-    lines_add(l, d->layer, -1, at, text);
+    explain_lines_add(l, d->layer, -1, at, text);
 }
 
 static void print_program(const struct program *p, struct str *out)
@@ -133,9 +133,9 @@ static void print_program(const struct program *p, struct str *out)
         if (p->begin[ph] == p->begin[ph + 1]) continue;
         str_printf(out, "%s: %d instructions, %s\n", phases[ph], p->begin[ph + 1] - p->begin[ph], str_flops(a, p->flops[ph]));
         for (int k = p->begin[ph]; k < p->begin[ph + 1]; k++) add_instr(p, k, &l);
-        lines_fold(&l, LINE_LAYER);
-        lines_print(&l, EXPLAIN_COLUMNS, 24, out);
-        lines_free(&l);
+        explain_lines_fold(&l, LINE_LAYER);
+        explain_lines_print(&l, EXPLAIN_COLUMNS, 24, out);
+        explain_lines_free(&l);
     }
     str_printf(out, "a microbatch keeps %s until backward%s%s; all share %s of scratch\n", str_bytes(a, (double)p->bytes[HOME_ACT]),
                p->bytes[HOME_WGRAD] ? " and, until weight gradients, " : "",

@@ -13,7 +13,7 @@
 static const char *printed(struct lines *l, struct str *out)
 {
     out->n = 0;
-    lines_print(l, 0, 0, out);
+    explain_lines_print(l, 0, 0, out);
     return str_text(out);
 }
 
@@ -24,17 +24,17 @@ static void test_fold(void **state)
     struct str out = {0};
     char line[64], index[16];
     /* three dense layers, then five with experts, the last of another width */
-    lines_add(&l, -1, -1, "0 ", "embed");
+    explain_lines_add(&l, -1, -1, "0 ", "embed");
     for (int layer = 0, i = 1; layer < 8; layer++) {
         snprintf(line, sizeof line, "layer %d", layer);
-        lines_add(&l, layer, -1, "", line);
+        explain_lines_add(&l, layer, -1, "", line);
         for (int k = 0; k < 2; k++) {
             snprintf(index, sizeof index, "%d ", i++);
             snprintf(line, sizeof line, "%s%s layers.%d.x%s", k ? "mlp" : "attn", k && layer > 2 ? " moe" : "", layer, layer == 7 ? " wide" : "");
-            lines_add(&l, layer, -1, index, line);
+            explain_lines_add(&l, layer, -1, index, line);
         }
     }
-    lines_fold(&l, LINE_LAYER);
+    explain_lines_fold(&l, LINE_LAYER);
     assert_string_equal(printed(&l, &out), "0 embed\n"
                                            "layer 0\n1 attn layers.0.x\n2 mlp layers.0.x\n     ... the same for layers 1 to 2\n"
                                            "layer 3\n7 attn layers.3.x\n8 mlp moe layers.3.x\n     ... the same for layers 4 to 6\n"
@@ -43,22 +43,22 @@ static void test_fold(void **state)
     for (int layer = 5; layer >= 0; layer--)
         for (int k = 0; k < 2; k++) {
             snprintf(line, sizeof line, "%s", layer % 2 ? "local" : "global");
-            lines_add(&l, layer, -1, "", line);
+            explain_lines_add(&l, layer, -1, "", line);
         }
-    lines_fold(&l, LINE_LAYER);
+    explain_lines_fold(&l, LINE_LAYER);
     assert_string_equal(printed(&l, &out), "local\nlocal\nglobal\nglobal\n     ... the same for layers 3 to 0\n");
     /* experts of two layers, of which the first half is here */
     for (int layer = 0; layer < 2; layer++)
         for (int x = 0; x < 20; x++) {
             snprintf(line, sizeof line, "layers.%d.experts.%d.up %s", layer, x, x < 10 ? "all" : "nothing");
-            lines_add(&l, layer, x, "", line);
+            explain_lines_add(&l, layer, x, "", line);
         }
-    lines_fold(&l, LINE_EXPERT);
-    lines_fold(&l, LINE_LAYER);
+    explain_lines_fold(&l, LINE_EXPERT);
+    explain_lines_fold(&l, LINE_LAYER);
     assert_string_equal(printed(&l, &out), "layers.0.experts.0.up all\n     ... the same for experts 1 to 9\n"
                                            "layers.0.experts.10.up nothing\n     ... the same for experts 11 to 19\n"
                                            "     ... the same for layer 1\n");
-    lines_free(&l);
+    explain_lines_free(&l);
     str_free(&out);
 }
 
@@ -75,11 +75,11 @@ static void test_fold_is_true(void **state)
             char line[64];
             kind[i] = (int)(rng_u64(5, 6, (uint64_t)(round * LAYERS + i)) % (uint64_t)(round % 4 ? 3 : 1)) && round % 2;
             snprintf(line, sizeof line, "layer %d", i);
-            lines_add(&l, i, -1, "", line);
+            explain_lines_add(&l, i, -1, "", line);
             snprintf(line, sizeof line, "kind %d of layers.%d", kind[i], i);
-            lines_add(&l, i, -1, "", line);
+            explain_lines_add(&l, i, -1, "", line);
         }
-        lines_fold(&l, LINE_LAYER);
+        explain_lines_fold(&l, LINE_LAYER);
         for (const char *p = printed(&l, &out); *p; p = strchr(p, '\n') + 1) {
             int from, to, at;
             if (sscanf(p, "layer %d", &at) == 1) shown[last = at] = 1;
@@ -100,7 +100,7 @@ static void test_fold_is_true(void **state)
         for (int i = 0; i < LAYERS; i++)
             if (!shown[i]) fail_msg("round %d: layer %d is lost", round, i);
         str_free(&out);
-        lines_free(&l);
+        explain_lines_free(&l);
     }
 }
 
@@ -108,10 +108,10 @@ static void test_wrap(void **state)
 {
     (void)state;
     struct str out = {0};
-    lines_wrap("short\n  one two three four five\n\nabcdefghijklmnop\n", 12, 4, &out);
+    explain_lines_wrap("short\n  one two three four five\n\nabcdefghijklmnop\n", 12, 4, &out);
     assert_string_equal(str_text(&out), "short\n  one two\n    three\n    four\n    five\n\nabcdefghijkl\n    mnop\n");
     out.n = 0;
-    lines_wrap("exactly here\n", 12, 4, &out);
+    explain_lines_wrap("exactly here\n", 12, 4, &out);
     assert_string_equal(str_text(&out), "exactly here\n");
     str_free(&out);
 }
