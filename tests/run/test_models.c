@@ -249,18 +249,29 @@ static void test_logits(void **state)
         struct program *p;
         if (program_new(&p, t, &w.g->kernels, (struct lower_options){0}, &e)) fail_msg("%s", e.text);
         float *logits = xmalloc((size_t)n * sizeof *logits);
-        void *scratch = mem_pages_new(p->bytes[HOME_SCRATCH]);
-        w.g->slot[SLOT_TOKENS] = (void *)(uintptr_t)w.batch.tokens;
-        w.g->slot[SLOT_POSITIONS] = w.positions;
-        w.g->slot[SLOT_LOGITS] = logits;
+        struct buffer scratch, ids, positions, out;
+        size_t ints = (size_t)tokens * 4, bytes = (size_t)n * sizeof *logits;
+        if (buffer_new(&scratch, w.dev, MEM_SCRATCH, p->bytes[HOME_SCRATCH], &e) || buffer_new(&ids, w.dev, MEM_DATA, ints, &e) ||
+            buffer_new(&positions, w.dev, MEM_DATA, ints, &e) || buffer_new(&out, w.dev, MEM_DATA, bytes, &e))
+            fail_msg("%s", e.text);
+        device_from_host(&w.g->stream, &ids, 0, w.batch.tokens, ints);
+        device_from_host(&w.g->stream, &positions, 0, w.positions, ints);
+        w.g->slot[SLOT_TOKENS] = ids.p;
+        w.g->slot[SLOT_POSITIONS] = positions.p;
+        w.g->slot[SLOT_LOGITS] = out.p;
         struct step_info info = {0};
         program_run(p, PHASE_F, &(struct program_args){.kernels = &w.g->kernels, .team = w.dev->team, .step = &info,
-                                                       .slot = w.g->slot, .scratch = scratch});
+                                                       .slot = w.g->slot, .scratch = scratch.p});
+        device_to_host(&w.g->stream, logits, &out, 0, bytes);
+        stream_sync(&w.g->stream);
         const float *want = golden_f32(&w.file, "logits", n);
         assert_non_null(want);
         double err = golden_relative_error(logits, want, n);
         if (!(err < 1e-6)) fail_msg("%s: logits are off by %g", models[m], err);
-        mem_pages_free(scratch, p->bytes[HOME_SCRATCH]);
+        buffer_free(&scratch);
+        buffer_free(&ids);
+        buffer_free(&positions);
+        buffer_free(&out);
         xfree(logits);
         program_free(p);
         tape_free(t);

@@ -32,7 +32,7 @@ bool __wrap_engine_step(struct engine *g, const struct engine_batch *b, int64_t 
 {
     bool ok = __real_engine_step(g, b, step, lr, r);
     if (plan.on && g->cfg.rank == CULPRIT && step == AFTER) /* the bit of 2^-2 of a weight: +-25 % */
-        ((uint32_t *)store_param_ptr(&g->store, param_find(&g->params, "layers.0.mlp.up.weight")))[3] ^= 1U << 21;
+        ((uint32_t *)device_here(store_param_ptr(&g->store, param_find(&g->params, "layers.0.mlp.up.weight"))))[3] ^= 1U << 21;
     return ok;
 }
 

@@ -119,14 +119,14 @@ static void test_compute_copy_is_the_cast_master(void **state)
         struct stream st = {d};
         store_init(&s, &k, &st, 11);
         store_init(&f, &k, &st, 11);
-        assert_memory_equal(s.master.p, f.param.p, (size_t)t.numel * 4);
+        assert_memory_equal(device_here(s.master.p), device_here(f.param.p), (size_t)t.numel * 4);
         assert_ptr_equal(store_master(&f), &f.param);
         assert_ptr_equal(store_master(&s), &s.master);
-        float *master = s.master.p;
-        bf16 *copy = s.param.p;
+        float *master = device_here(s.master.p);
+        bf16 *copy = device_here(s.param.p);
         for (int64_t i = 0; i < t.numel; i++) assert_int_equal(copy[i], bf16_from_f32(master[i]));
-        for (int64_t i = 0; i < 2 * t.numel; i++) assert_true(((float *)s.moment[i / t.numel].p)[i % t.numel] == 0);
-        assert_true(((float *)store_master(&f)->p)[t.p[1].offset] == 1 && master[t.p[2].offset] == 0);
+        for (int64_t i = 0; i < 2 * t.numel; i++) assert_true(((float *)device_here(s.moment[i / t.numel].p))[i % t.numel] == 0);
+        assert_true(((float *)device_here(store_master(&f)->p))[t.p[1].offset] == 1 && master[t.p[2].offset] == 0);
 
         float in[53], out[53]; /* what is written is what is read, and reaches the copy */
         for (int i = 0; i < 53; i++) in[i] = 0.1f * (float)i - 1.3f;
@@ -134,7 +134,7 @@ static void test_compute_copy_is_the_cast_master(void **state)
         store_read(&s, &st, 1, 0, out);
         assert_memory_equal(in, out, sizeof in);
         for (int i = 0; i < 53; i++) assert_int_equal(copy[t.p[1].offset + i], bf16_from_f32(in[i]));
-        assert_true(master[t.p[2].offset] == 0 && master[t.p[1].offset - 1] == ((float *)f.param.p)[t.p[1].offset - 1]);
+        assert_true(master[t.p[2].offset] == 0 && master[t.p[1].offset - 1] == ((float *)device_here(f.param.p))[t.p[1].offset - 1]);
         store_write(&s, &k, &st, 1, 2, in);
         store_read(&s, &st, 1, 2, out);
         assert_memory_equal(in, out, sizeof in);
