@@ -29,14 +29,11 @@ say() { echo "quickstart: $*" >&2; }
 measure_steps() {
     local folder
     folder=$(mktemp -d)
-    if ! LOG=error build/tutti train "$config" data.tokenizer="$tokenizer" "$@" run.dir="$folder" data.cache_dir="$run/data" \
-        run.steps=10 checkpoint.every=0 run.eval_every=0 run.sample_every=0 run.tensorboard=false; then
-        rm -r "$folder"
-        return 1
-    fi
+    trap "rm -r '$folder'" EXIT # of the subshell that this runs in
+    LOG=error build/tutti train "$config" data.tokenizer="$tokenizer" "$@" run.dir="$folder" data.cache_dir="$run/data" \
+        run.steps=10 checkpoint.every=0 run.eval_every=0 run.sample_every=0 run.tensorboard=false || return 1
     sed -n 's/.*"step_s":\([0-9.e-]*\).*/\1/p' "$folder/metrics.jsonl" | sort -g |
         awk -v seconds=$seconds 'NR <= 5 { s += $1 / 5 } END { n = int(seconds / s / 60) * 60; print (n < 120 ? 120 : (n > 1800 ? 1800 : n)) }'
-    rm -r "$folder"
 }
 
 # of_run KEY: the first number that the started run's config has under this name.

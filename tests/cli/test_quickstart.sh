@@ -7,7 +7,8 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 failures=0
 fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
-mkdir -p "$dir/build" "$dir/scripts" "$dir/tests"
+mkdir -p "$dir/build" "$dir/scripts" "$dir/tests" "$dir/tmp"
+export TMPDIR=$dir/tmp
 ln -s "$tutti" "$dir/build/tutti"
 cp -r "$root/examples" "$dir/"
 cp "$root/scripts/quickstart.sh" "$dir/scripts/"
@@ -39,7 +40,7 @@ killed=$dir/runs/killed/checkpoints
 bash "$dir/scripts/quickstart.sh" "${small[@]}" run.dir=runs/killed >"$dir/text" 2>"$dir/log" &
 pid=$!
 for ((i = 0; i < 1000; i++)); do [ ! -e "$killed/latest" ] || break; sleep 0.05; done
-for child in $(ps -o pid= --ppid $pid); do kill -9 "$child" 2>/dev/null; done
+for child in $(cat /proc/$pid/task/*/children); do kill -9 "$child" 2>/dev/null; done
 wait $pid && fail "a run that was killed ended well: $(cat "$dir/log")"
 want=$(steps runs/killed)
 [ "${want:-0}" -ge 120 ] && [ $((want % 60)) = 0 ] || fail "steps of a run that was measured: $want"
@@ -52,4 +53,6 @@ said "stopped at $stopped; going on from there" killed
 rm -r "$killed" && quickstart run.dir=runs/killed run.steps=6 && said '^step 1 writes$' again || fail "again: $(cat "$dir/log")"
 quickstart run.dir=runs/bad model.layer=1 && fail "an unknown key is taken"
 said 'model.layer' "an unknown key"
+[ "$(tail -1 "$dir/log" | grep -c 'model.layer')" = 1 ] || fail "says more than the program: $(cat "$dir/log")"
+[ -z "$(ls "$dir/tmp")" ] || fail "leaves behind $(ls "$dir/tmp")"
 [ $failures = 0 ]
