@@ -232,16 +232,43 @@ static void print_problem(void *ctx, const char *text)
     printf("%s\n", text);
 }
 
+static void problem_json(void *ctx, const char *text)
+{
+    json_put_string(ctx, NULL, text);
+}
+
+/* checksums: false for a Hugging Face directory, which has none. */
+static int verify_json(struct weights *w)
+{
+    struct str s = {0};
+    struct json_out o = {.s = &s};
+    struct ckpt *c = weights_ckpt(w);
+    json_begin_document(&o, "checkpoint-verify", 1);
+    json_put_string(&o, "path", c ? ckpt_path(c) : weights_path(w));
+    json_put_bool(&o, "checksums", c != NULL);
+    json_put_int(&o, "tensors", weights_count(w));
+    json_begin_array(&o, "problems");
+    int64_t n = c ? ckpt_verify(c, problem_json, &o) : 0;
+    json_end_array(&o);
+    json_put_bool(&o, "ok", n == 0);
+    json_end_object(&o);
+    print_json(&s);
+    return n > 0 ? 2 : 0;
+}
+
 static int checkpoint_verify(int argc, char **argv)
 {
     const char *path;
     struct err e;
     struct weights *w;
-    int status = checkpoint_words(argc, argv, 1, &path, "verify CHECKPOINT");
+    int json = checkpoint_option(&argc, argv, "--json", NULL);
+    int status = checkpoint_words(argc, argv, 1, &path, "verify CHECKPOINT [--json]");
     if (status) return status;
     if (weights_open(&w, path, &e) < 0) return cli_fail(&e);
     struct ckpt *c = weights_ckpt(w);
-    if (!c) {
+    if (json) {
+        status = verify_json(w);
+    } else if (!c) {
         printf("%s: %" PRId64 " tensors, names and shapes agree with config.json; this form has no checksums\n",
                weights_path(w), weights_count(w));
     } else {
@@ -262,7 +289,7 @@ static const struct {
 } subcommands[] = {
     {"list", checkpoint_list, "DIR|RUN [--json]", "published checkpoints, oldest first"},
     {"inspect", checkpoint_inspect, "CHECKPOINT [--json]", "step, tokens, and each tensor's shape, type and norm"},
-    {"verify", checkpoint_verify, "CHECKPOINT", "compare every byte with its checksum; 2 when any differs"},
+    {"verify", checkpoint_verify, "CHECKPOINT [--json]", "compare every byte with its checksum; 2 when any differs"},
     {"diff", checkpoint_diff, "A B [--tolerance X] [--all] [--json]", "compare tensor by tensor; 1 when any differs"},
     {"import", checkpoint_import, "HF_DIR OUT [--ignore KEY,KEY]", "a Hugging Face model as a checkpoint of step 0 in directory OUT"},
     {"export", checkpoint_export, "CHECKPOINT OUT [--dtype f32|bf16|f16] [--shard-bytes N]",

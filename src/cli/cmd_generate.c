@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/magic.h"
 #include "base/mem.h"
@@ -25,7 +26,8 @@ static const char help[] =
     "  --dtype D          bf16 or f32 (default bf16)\n"
     "  --threads N        default: all cores\n"
     "  --tokenizer FILE   default: the checkpoint's own\n"
-    "  --ignore KEY,KEY   keys of a Hugging Face config.json that tutti does not know and that do not matter\n";
+    "  --ignore KEY,KEY   keys of a Hugging Face config.json that tutti does not know and that do not matter\n"
+    "  --json             one JSON object at the end: the text, why it stopped, tokens, seconds (docs/json.md)\n";
 
 enum { PROMPT_MAX = 1 << 26 };
 
@@ -79,9 +81,13 @@ static int parse(int argc, char **argv, struct request *q)
     return 0;
 }
 
+/* ctx: NULL, or where the text is kept instead. */
 static bool emit(void *ctx, const char *text, size_t n)
 {
-    (void)ctx;
+    if (ctx) {
+        str_add(ctx, text, n);
+        return true;
+    }
     return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
 }
 
@@ -114,6 +120,24 @@ static int read_prompt(const struct request *q, char **text, struct err *e)
     return err_set(e, ERR_REQUEST, "%s: %s%s; a text was wanted", q->prompt_file, m ? "is " : "holds NUL bytes", m ? m->name : "");
 }
 
+static void print_json(const struct request *q, const char *prompt, const struct str *text, const struct generate_result *r)
+{
+    struct str s = {0};
+    struct json_out o = {.s = &s};
+    json_begin_document(&o, "generate", 1);
+    json_put_string(&o, "checkpoint", q->checkpoint);
+    json_put_string(&o, "prompt", prompt);
+    json_put_string(&o, "text", str_text(text));
+    json_put_string(&o, "stopped", r->stopped);
+    json_put_int(&o, "prompt_tokens", r->prompt_tokens);
+    json_put_int(&o, "new_tokens", r->tokens);
+    json_put_real(&o, "prompt_s", r->prompt_s);
+    json_put_real(&o, "new_tokens_s", r->tokens_s);
+    json_end_object(&o);
+    printf("%s\n", str_text(&s));
+    str_free(&s);
+}
+
 int cmd_generate(int argc, char **argv)
 {
     if (cli_wants_help(argc, argv)) {
@@ -122,6 +146,7 @@ int cmd_generate(int argc, char **argv)
     }
     struct request q;
     struct cli_ignore ignore;
+    bool json = cli_take_flag(&argc, argv, "--json");
     int rc = cli_take_ignore("generate", &argc, argv, &ignore);
     if (!rc) rc = parse(argc, argv, &q);
     if (rc) {
@@ -134,6 +159,7 @@ int cmd_generate(int argc, char **argv)
     struct device *d = NULL;
     struct generator *g = NULL;
     struct generate_result r;
+    struct str text = {0};
     char *prompt = NULL;
     if (q.threads > thread_n_cores())
         log_warn("--threads: %lld threads on the %d cores that this process may use take turns, which is slower than fewer", (long long)q.threads,
@@ -145,9 +171,10 @@ int cmd_generate(int argc, char **argv)
     if (!rc) rc = device_cpu_new(&d, threads, &e);
     if (!rc) rc = generator_new(&g, w, d, threads, (int64_t)strlen(prompt) + q.max_tokens + 1, q.dtype, &e);
     if (!rc) {
-        fputs(prompt, stdout);
-        rc = generate(g, t, prompt, q.max_tokens, &q.spec, emit, NULL, &r, &e);
-        fputc('\n', stdout);
+        if (!json) fputs(prompt, stdout);
+        rc = generate(g, t, prompt, q.max_tokens, &q.spec, emit, json ? &text : NULL, &r, &e);
+        if (!json) fputc('\n', stdout);
+        else if (!rc) print_json(&q, prompt, &text, &r);
     }
     if (!rc && log_is_terminal())
         log_info("%lld prompt tokens in %.2f s, %lld new ones at %.1f tokens/s (%s)", (long long)r.prompt_tokens, r.prompt_s,
@@ -160,6 +187,7 @@ int cmd_generate(int argc, char **argv)
     tokenizer_free(t);
     weights_close(w);
     cli_ignore_fini(&ignore);
+    str_free(&text);
     xfree(prompt);
     return rc ? cli_fail(&e) : 0;
 }

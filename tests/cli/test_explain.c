@@ -58,6 +58,11 @@ static void test_fold(void **state)
     assert_string_equal(printed(&l, &out), "layers.0.experts.0.up all\n     ... the same for experts 1 to 9\n"
                                            "layers.0.experts.10.up nothing\n     ... the same for experts 11 to 19\n"
                                            "     ... the same for layer 1\n");
+    /* layer 2 to 4 are not here */
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 2; k++) explain_lines_add(&l, i < 2 ? i : 5, -1, "", "a");
+    explain_lines_fold(&l, LINE_LAYER);
+    assert_string_equal(printed(&l, &out), "a\na\n     ... the same for layer 1\na\na\n");
     explain_lines_free(&l);
     str_free(&out);
 }

@@ -55,6 +55,10 @@ check trace trace "$dir/trace.json" --json
 check checkpoint-list checkpoint list "$dir/run" --json
 check checkpoint-inspect checkpoint inspect "$dir/run" --json
 check checkpoint-diff checkpoint diff "$dir/run/checkpoints/step-00000001" "$dir/run/checkpoints/step-00000002" --json
+check checkpoint-verify checkpoint verify "$dir/run" --json
+grep -q '"problems":\[\],"ok":true' "$dir/out" || fail "checkpoint verify: $(cat "$dir/out")"
+check generate generate "$dir/run" --prompt 'a "b' --max-tokens 4 --json
+grep -q '"prompt":"a \\"b","text":".*","stopped":"length","prompt_tokens":4,"new_tokens":4,' "$dir/out" || fail "generate: $(cat "$dir/out")"
 check data-tokenize data tokenize --tokenizer byte --out "$dir/t" "$root/README.md" --json
 check data-inspect data inspect "$dir/t" --tokenizer byte --show 10 --verify --json
 check data-train-tokenizer data train-tokenizer --vocab-size 300 --out "$dir/tok.json" "$root/README.md" --json
