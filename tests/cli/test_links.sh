@@ -24,6 +24,11 @@ sed -i 's/moved/renamed/' "$dir/src/a/b.c"
 rm "$dir/src/a/b.c"
 "$dir/scripts/links.sh" 2>"$dir/err" && fail "a file that is gone is not noticed"
 
+# Every paper that a source cites (Name 2020, Name et al. 2020, Name and Name 2020) stands in docs/papers.md, with that year.
+grep -rhoE "\b[A-Z][a-z]+( et al\.| and [A-Z][a-z]+)?,? (19|20)[0-9]{2}\b" "$root/src" | grep -E " (and|et al)|^(Shazeer|Cristian) " | sed -E 's/^([A-Z][a-z]+).* ([0-9]{4})$/\1 \2/' |
+    sort -u | while read -r name year; do grep -qE "$name.*$year" "$root/docs/papers.md" || echo "$name $year"; done >"$dir/papers"
+[ ! -s "$dir/papers" ] || fail "docs/papers.md has not, and a source cites: $(paste -sd, "$dir/papers")"
+
 # Pages that pages name, and sources that docs/papers.md and docs/architecture.md name.
 cd "$root/docs" || exit 1
 for page in *.md ../README.md ../CONTRIBUTING.md; do
