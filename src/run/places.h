@@ -16,7 +16,7 @@
 #include "comm/comm.h"
 
 struct seat {
-    char host[64];
+    char host[72]; /* Linux: at most 64 */
     int on;      /* number of the host */
     int threads;
     int quota;   /* cores that the cgroup allows all of the host's ranks; INT32_MAX: no limit */

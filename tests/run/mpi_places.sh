@@ -33,7 +33,7 @@ esac
 if [ "$first" != "$last" ]; then
     train 2 "$first" "$last"
     has "^binding: own, rank 0: $first, rank 1: $last$"
-    hasnt '^warning'
+    hasnt '^warning: [^/ ]+: '
     train 2 "$first" "$last" run.threads=2
     has '^warning: .*: 2 ranks with 4 threads on 2 cores: they take turns; run.threads=1'
     train 2 "$first,$last" "$last"
