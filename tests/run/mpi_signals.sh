@@ -23,10 +23,11 @@ started() {
     done
     fail "$1: step 5 did not come: $(cat "$dir/$1.log")"
 }
-launcher_of() { # below the shell's function and timeout
-    local child
+launcher_of() { # below the shell's function and timeout; Open MPI 5's mpirun becomes prterun
+    local child exe
     for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
-        [ "$(readlink "/proc/$child/exe")" = "$(readlink -f "$mpirun")" ] && echo "$child" && return
+        exe=$(readlink "/proc/$child/exe")
+        [ "$exe" = "$(readlink -f "$mpirun")" ] || [[ $exe = */prte || $exe = */prterun ]] && echo "$child" && return
         launcher_of "$child"
     done
 }
