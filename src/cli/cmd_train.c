@@ -14,7 +14,7 @@ static void print_help(void)
     struct str s = {0};
     printf("tutti train CONFIG [-n RANKS] [key=value ...]\n\n"
            "Trains the model that CONFIG (YAML) describes. Keys may be given or changed on the command line:\n"
-           "  tutti train my.yaml run.steps=100 data.train=texts/\n"
+           "  tutti train examples/quickstart.yaml run.steps=100 data.train=docs\n"
            "Everything goes to run.dir; started again, the run goes on from its newest checkpoint. -n RANKS trains with RANKS\n"
            "ranks as threads of this process; under mpirun or srun the ranks are the processes.\n\n"
            "Signals: Ctrl-C (SIGINT), SIGTERM, SIGHUP (unless nohup), SIGUSR1, SIGUSR2 and SIGXCPU, to any of the ranks, let all\n"

@@ -221,7 +221,7 @@ const struct conf_row config_rows[] = {
     INT("run.eval_batches", run.eval_batches, "8", 0, 1e9, "global batches of validation text, spread evenly over all of it; 0: all of it"),
     INT("run.sample_every", run.sample_every, "0", 0, 1e12,
         "steps between texts that the model writes, a multiple of checkpoint.every: its newest checkpoint writes; 0: none"),
-    TEXT("run.sample_prompt", run.sample_prompt, "The ", "what those texts begin with"),
+    TEXT("run.sample_prompt", run.sample_prompt, "The", "what those texts begin with"),
     INT("run.sample_tokens", run.sample_tokens, "120", 1, 1 << 20, "tokens of such a text"),
     REAL("run.sample_temperature", run.sample_temperature, "0.8", 0, 1e6, "of those texts; 0: the likeliest token always"),
     INT("run.compare_every", run.compare_every, "100", 0, 1e12,

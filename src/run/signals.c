@@ -24,12 +24,14 @@ static const struct {
     {SIGUSR1, "SIGUSR1", false, false},  {SIGUSR2, "SIGUSR2", false, false},  {SIGXCPU, "SIGXCPU", false, false},
 };
 enum { N_CAUGHT = sizeof caught / sizeof *caught };
+#define LOOK_S 1.0 /* between looks for the launcher */
 
 struct signals {
     int fd, pipe[2];
     sigset_t set, before;
     pthread_t watcher;
     atomic_int number, silent, ready;
+    atomic_int parent; /* the launcher's process on this host; 0: nobody in particular */
 };
 
 const char *signals_name(int number)
@@ -69,6 +71,12 @@ static double set_up_left_s(const struct signals *s, double first_s)
     return first_s + SIGNALS_SETUP_S + (atomic_load(&s->silent) ? 1.0 : 0.0) - clock_now_s();
 }
 
+static bool launcher_is_gone(const struct signals *s)
+{
+    int parent = atomic_load(&s->parent);
+    return parent && getppid() != parent;
+}
+
 static void first_wish(struct signals *s, int number)
 {
     atomic_store(&s->number, number);
@@ -89,8 +97,12 @@ static void *watch(void *arg)
         double left_s = set_up_left_s(s, first_s);
         if (wished && !ready && left_s <= 0)
             end_now(atomic_load(&s->number), "stopped while the run was being set up; no step was done, nothing is lost");
-        int number = next_signal(s, wished && !ready ? left_s : -1.0);
+        int number = next_signal(s, wished && !ready && left_s < LOOK_S ? left_s : LOOK_S);
         if (number < 0) return NULL;
+        if (!number && !wished && launcher_is_gone(s)) {
+            if (!atomic_load(&s->silent)) log_or_drop(LOG_WARN, "the launcher of this process is gone, and nobody would end it: as after SIGTERM");
+            number = SIGTERM;
+        }
         if (!number) continue;
         if (wished && means_now(number) && clock_now_s() - first_s > SIGNALS_GRACE_S)
             end_now(number, atomic_load(&s->silent) ? NULL : "stopped at once, without saving");
@@ -148,6 +160,12 @@ void signals_close(struct signals *s)
 void signals_speak(struct signals *s, bool speaks)
 {
     if (s) atomic_store(&s->silent, !speaks);
+}
+
+void signals_launched(struct signals *s)
+{
+    int parent = getppid();
+    if (s && parent != 1) atomic_store(&s->parent, parent);
 }
 
 void signals_set_up(struct signals *s)

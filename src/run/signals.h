@@ -8,6 +8,7 @@
  *                                                   SIGNALS_GRACE_S after the first one: launchers, batch systems and people signal
  *                                                   the same process twice and mean one request. The others never do (SIGXCPU comes
  *                                                   every second)
+ *   the launcher's process is gone (signals_launched)  as SIGTERM, within about a second
  *
  * While the run is set up there is nothing to save: whoever waits or works for long there reads signals_flag; if the wish was not
  * heard for SIGNALS_SETUP_S, the watcher ends the process with 128 + the signal's number.
@@ -32,6 +33,8 @@ int signals_open(struct signals **s, struct err *e);
 void signals_close(struct signals *s);
 /* Whether this process says what it will do: one of several is enough. Yes, until told otherwise. */
 void signals_speak(struct signals *s, bool speaks);
+/* This process has a launcher (mpirun, srun), which is its parent now: a run must not go on for ever after that was killed. */
+void signals_launched(struct signals *s);
 /* The set-up is over: from now on a wish ends with a save. Every thread that shares s may say so. */
 void signals_set_up(struct signals *s);
 bool signals_stop_wanted(const struct signals *s); /* NULL: never */

@@ -825,6 +825,7 @@ int trainer_run(const char *config_path, char *const *overrides, int n_overrides
         if (!rc) {
             r->rank = comm_rank(launched);
             signals_speak(j.signals, r->rank == 0);
+            signals_launched(j.signals);
         }
     }
     if (!rc) rc = count_ranks(&j, launched, n_ranks, e);

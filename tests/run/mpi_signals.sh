@@ -31,6 +31,7 @@ launcher_of() { # below the shell's function and timeout; Open MPI 5's mpirun be
         launcher_of "$child"
     done
 }
+ps_parent() { sed -n 's/^PPid:[[:space:]]*//p' "/proc/$1/status"; }
 saved() {
     local steps
     steps=$(wc -l <"$dir/$1/metrics.jsonl")
@@ -67,6 +68,23 @@ for signal in USR1 TERM $([ "$library" = mpich ] || echo USR2); do
     [ $signal = TERM ] || [ $status = 0 ] || fail "$name: status $status: $(cat "$dir/$name.log")"
     saved "$name"
 done
+
+# The launcher is killed, and whatever stands between it and the ranks: nobody could end them any more, so they save and stop.
+begin orphans
+started orphans
+pids=$(for rank in 0 1 2; do process_of_rank $guard $rank; done)
+above=$(launcher_of $guard)
+for pid in $pids; do above="$above $(ps_parent "$pid")"; done
+above=$(printf '%s\n' $above | sort -u)
+kill -STOP $above # those between end their children when they see the launcher go
+kill -KILL $above
+wait $guard
+from=$(clock)
+for pid in $pids; do
+    while [ -e "/proc/$pid" ] && [ $(($(clock) - from)) -le 20 ]; do sleep 0.1; done
+    [ ! -e "/proc/$pid" ] || { fail "orphans: $pid goes on without a launcher"; kill -KILL "$pid"; }
+done
+saved orphans
 
 # While texts are tokenized by one of the processes and the others wait for it: whoever gets it, all end. Where another one than the
 # process that gets it tokenizes, that one has to come to its end within the 3 s that a process in its set-up waits, or the launcher kills
