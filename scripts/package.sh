@@ -31,6 +31,7 @@ fi
 version=${TUTTI_PACKAGE_VERSION:-$version}
 export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:?package: no git checkout: say the date of the sources, in seconds}"
 export TUTTI_PACKAGE_VERSION=$version
+export CCACHE_DISABLE=1 # its base folder rewrites paths before the compiler can map them away: other bits
 machine=$(uname -m)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -115,7 +116,7 @@ if [ "$check" = 1 ]; then
     mkdir -p "$work/somewhere-else" "$work/again"
     (cd "$root" && { git ls-files -z --cached --others --exclude-standard 2>/dev/null || find . -type f -not -path './build*' -print0; }) |
         tar -C "$root" --null -T - --ignore-failed-read -cf - | tar -C "$work/somewhere-else" -xf -
-    (umask 027; cd /; env CCACHE_DISABLE=1 TZ=Pacific/Auckland "$work/somewhere-else/scripts/package.sh" "$work/again" "$@")
+    (umask 027; cd /; env TZ=Pacific/Auckland "$work/somewhere-else/scripts/package.sh" "$work/again" "$@" >/dev/null)
     same=1
     for f in "${files[@]}"; do cmp "$out/$f" "$work/again/$f" >&2 || same=0; done
     [ $same = 1 ] || { echo "package: the second build differs from the first" >&2; exit 1; }
