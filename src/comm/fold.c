@@ -4,17 +4,37 @@
  * (every processor with AVX2 has F16C, which not all compilers can ask for). */
 #include "comm/fold.h"
 
-#if defined(__x86_64__)
 #define HAS(feature) __builtin_cpu_supports(feature)
+
+/* How many of the tables below this processor runs. */
+static int usable(void)
+{
+#if defined(__x86_64__)
+    if (!HAS("avx2") || !HAS("fma")) return 1;
+    return HAS("avx512f") && HAS("avx512bw") && HAS("avx512vl") && HAS("avx512dq") ? 3 : 2;
+#elif defined(__aarch64__)
+    return 2;
 #else
-#define HAS(feature) 0
+    return 1;
 #endif
+}
+
+const struct fold_table *fold_at(int i)
+{
+    static const struct fold_table *const all[] = {
+        &fold_portable,
+#if defined(__x86_64__)
+        &fold_avx2, &fold_avx512,
+#elif defined(__aarch64__)
+        &fold_neon,
+#endif
+    };
+    return i >= 0 && i < usable() ? all[i] : NULL;
+}
 
 const struct fold_table *fold_best(void)
 {
-    if (HAS("avx512f") && HAS("avx512bw") && HAS("avx512vl") && HAS("avx512dq")) return &fold_avx512;
-    if (HAS("avx2") && HAS("fma")) return &fold_avx2;
-    return &fold_portable;
+    return fold_at(usable() - 1);
 }
 
 bool fold_can(enum dtype dt)

@@ -28,9 +28,15 @@ struct fold_table {
     const char *name;
     fold_fn *fn[DT_N][3];
 };
-extern const struct fold_table fold_portable, fold_avx2, fold_avx512;
-/* The best that this processor runs; on others than x86 the portable one. */
+extern const struct fold_table fold_portable;
+#if defined(__x86_64__)
+extern const struct fold_table fold_avx2, fold_avx512;
+#elif defined(__aarch64__)
+extern const struct fold_table fold_neon;
+#endif
+/* The best that this processor runs, and all that it runs, the portable one first (NULL past the end). */
 const struct fold_table *fold_best(void);
+const struct fold_table *fold_at(int i);
 
 void fold_run(const struct fold_table *t, enum dtype dt, enum comm_red r, const struct fold *f);
 bool fold_can(enum dtype dt);

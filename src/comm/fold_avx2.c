@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fold_avx2.c: fold.h for AVX2 with F16C. */
-#if defined(__x86_64__)
 #include <immintrin.h>
 
 #define VBYTES 32
@@ -16,7 +15,3 @@ static inline void f16_store(void *p, f16_vf v)
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 #include "comm/fold_body.h"
-#else
-#include "comm/fold.h"
-const struct fold_table fold_avx2 = {.name = "avx2 (other processor)"};
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fold_avx512.c: fold.h for AVX-512. */
-#if defined(__x86_64__)
 #include <immintrin.h>
 
 #define VBYTES 64
@@ -16,7 +15,3 @@ static inline void f16_store(void *p, f16_vf v)
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 #include "comm/fold_body.h"
-#else
-#include "comm/fold.h"
-const struct fold_table fold_avx512 = {.name = "avx512 (other processor)"};
-#endif

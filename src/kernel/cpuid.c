@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the CPU can do, asked once. A level counts only when the operating system saves its registers too: the
  * compiler's probe checks that for AVX and AVX-512; tiles need a request to Linux, which grants them per process
- * (and to threads started later as well as before). Rejected: choosing at build time, because one binary must run
+ * (and to threads started later as well as before); on Arm, Linux says what it and the CPU support in a word that every
+ * process is started with (HWCAP). Rejected: choosing at build time, because one binary must run
  * on the laptop and on the cluster. */
 #include "kernel/cpuid.h"
 
@@ -9,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[ISA_N] = {"ref", "avx2", "avx512", "avx512-bf16", "amx"};
-
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+static const char *const names[ISA_N] = {"ref", "avx2", "avx512", "avx512-bf16", "amx"};
 
 enum { ARCH_REQUEST_XCOMP = 0x1023, XCOMP_TILE_DATA = 18 };
 
@@ -38,7 +39,21 @@ static enum isa probe(void)
     if (!has_bit(7, 0, EDX, 22) || !has_bit(7, 0, EDX, 24)) return ISA_AVX512_BF16;
     return syscall(SYS_arch_prctl, ARCH_REQUEST_XCOMP, XCOMP_TILE_DATA) == 0 ? ISA_AMX : ISA_AVX512_BF16;
 }
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+static const char *const names[ISA_N] = {"ref", "neon", "neon-bf16"};
+
+enum { CAP_ASIMD = 1 << 1, CAP2_BF16 = 1 << 14 }; /* asm/hwcap.h; older headers lack the second */
+
+static enum isa probe(void)
+{
+    if (!(getauxval(AT_HWCAP) & CAP_ASIMD)) return ISA_REF;
+    return getauxval(AT_HWCAP2) & CAP2_BF16 ? ISA_NEON_BF16 : ISA_NEON;
+}
 #else
+static const char *const names[ISA_N] = {"ref"};
+
 static enum isa probe(void)
 {
     return ISA_REF;

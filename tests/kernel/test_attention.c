@@ -7,7 +7,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "kernel/cpu/attention.h"
+#include "kernel/cpu/build.h"
 #include "kernel/cpuid.h"
 #include "kernel/vec_call.h"
 #include "sanitized.h"
@@ -16,6 +16,7 @@ static const struct step_info step = {.seed = 5, .step = 2, .first_token = 0, .t
 
 /* The build and panels under test; the slot's functions have no room for them. */
 static const struct attention_build *build;
+static enum isa build_needs;
 static const struct tile_ops *ops;
 static void run_build(const struct kernel_call *c)
 {
@@ -29,12 +30,14 @@ static const struct kernel_slot slot = {run_build, scratch_build, NULL};
 /* Combination i of build and panels for dtype t; false past the end. *usable: this CPU can run it. */
 static bool combination(int i, enum dtype t, bool *usable)
 {
-    static const struct attention_build *const builds[] = {&attention_avx2, &attention_avx512, &attention_avx512bf16};
-    static const enum isa needs[] = {ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16};
-    if (i / 3 > 10 || !tile_ops_at(i / 3)) return false;
-    ops = tile_ops_at(i / 3);
-    build = builds[i % 3];
-    *usable = cpu_isa() >= needs[i % 3] && cpu_isa() >= ops->needs && (ops->panel == DT_F32 || t == DT_BF16);
+    int n_builds = 0;
+    while (cpu_build_at(n_builds)) n_builds++;
+    if (!n_builds || !tile_ops_at(i / n_builds)) return false;
+    const struct cpu_build *b = cpu_build_at(i % n_builds);
+    ops = tile_ops_at(i / n_builds);
+    build = b->attention;
+    build_needs = b->needs;
+    *usable = cpu_isa() >= b->needs && cpu_isa() >= ops->needs && (ops->panel == DT_F32 || t == DT_BF16);
     return true;
 }
 
@@ -106,11 +109,11 @@ static void compare(const struct kernel_call *c, const struct variant *v, enum d
         if (c->phase != KERNEL_FWD) tol *= 3;
         double e = call_compare(c, &want, &slot, tol, t == DT_BF16 ? 0x1p-7 : 2e-5);
         if (!(e <= 1))
-            fail_msg("%s, %s, panels %s, build %d, phase %d: error %.3g of the tolerance", v->name, dtype_name(t),
-                     ops->name, i % 3, (int)c->phase, e);
+            fail_msg("%s, %s, panels %s, build %s, phase %d: error %.3g of the tolerance", v->name, dtype_name(t),
+                     ops->name, isa_name(build_needs), (int)c->phase, e);
     }
     call_free(&want);
-    if (cpu_isa() >= ISA_AVX2) assert_true(n_run > 0);
+    if (cpu_isa() > ISA_REF) assert_true(n_run > 0);
 }
 
 static void forward_matches_reference(void **state)

@@ -10,21 +10,20 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "kernel/cpu/vec_family.h"
+#include "kernel/cpu/build.h"
 #include "kernel/cpuid.h"
 #include "kernel/flat.h"
 
 static const int64_t lengths[] = {0, 1, 15, 16, 17, 63, 64, 65, 1000, 4095, 4096, 4097, 20011};
 enum { N_LENGTHS = sizeof lengths / sizeof *lengths };
 
+/* The family that chooses, then each build; NULL: there are no more that this CPU runs. */
 static const struct flat_ops *build(int i)
 {
-    enum isa have = cpu_isa();
-    const struct flat_ops *all[] = {&flat_ops_cpu, have >= ISA_AVX2 ? &flat_ops_avx2 : NULL,
-                                    have >= ISA_AVX512 ? &flat_ops_avx512 : NULL};
-    return all[i];
+    const struct cpu_build *b = cpu_build_at(i - 1);
+    if (i == 0) return &flat_ops_cpu;
+    return b && b->needs <= cpu_isa() ? b->flat : NULL;
 }
-enum { N_BUILDS = 3 };
 
 static float *random_new(int64_t n, uint64_t stream, double size, int positive)
 {
@@ -97,8 +96,8 @@ static void adamw_is_the_same_to_the_bit(void **state)
     static const enum dtype types[] = {DT_F32, DT_BF16, DT_F16};
     for (int k = 0; k < N_LENGTHS; k++)
         for (int t = 0; t < 3; t++)
-            for (int i = 0; i < N_BUILDS; i++)
-                for (int threads = 1; threads <= 3 && build(i); threads++) {
+            for (int i = 0; build(i); i++)
+                for (int threads = 1; threads <= 3; threads++) {
                     struct bench want = bench_new(lengths[k]), got = bench_new(lengths[k]);
                     struct team *team = team_new(threads);
                     for (int step = 1; step <= 2; step++) {
@@ -125,7 +124,7 @@ static void sgd_follows_the_formula_and_is_the_same_to_the_bit(void **state)
     (void)state;
     for (int k = 0; k < N_LENGTHS; k++)
         for (int variant = 0; variant < 3; variant++)
-            for (int i = 0; i < N_BUILDS && build(i); i++) {
+            for (int i = 0; build(i); i++) {
                 struct bench start = bench_new(lengths[k]), want = bench_new(lengths[k]), got = bench_new(lengths[k]);
                 struct team *team = team_new(2);
                 struct sgd_args a = sgd_of(&want, variant), b = sgd_of(&got, variant);
@@ -158,7 +157,7 @@ static void sum_of_squares_is_the_same_to_the_bit(void **state)
         for (int64_t i = 0; i < n; i++) plain += (double)x[i] * (double)x[i];
         assert_true(fabs(want - plain) <= 1e-10 * plain);
         for (int threads = 1; threads <= 3; threads++)
-            for (int i = 0; i < N_BUILDS && build(i); i++) {
+            for (int i = 0; build(i); i++) {
                 struct team *team = team_new(threads);
                 double got = build(i)->sum_squares(team, x, n);
                 team_free(team);
@@ -177,7 +176,7 @@ static void first_nonfinite_is_found(void **state)
     int64_t n = 5003;
     for (int t = 0; t < 3; t++)
         for (int64_t at = -1; at < n; at += 1 + at / 7)
-            for (int i = 0; i < N_BUILDS && build(i); i++) {
+            for (int i = 0; build(i); i++) {
                 char *x = xcalloc((size_t)n, 4);
                 size_t each = dtype_bytes(types[t]);
                 for (int64_t j = 0; j < n; j++) memcpy(x + (size_t)j * each, &largest[t], each);
@@ -197,7 +196,7 @@ static void casts_are_the_same_to_the_bit(void **state)
     static const enum dtype types[] = {DT_F32, DT_BF16, DT_F16, DT_F64};
     for (int f = 0; f < 4; f++)
         for (int to = 0; to < 4; to++)
-            for (int i = 0; i < N_BUILDS && build(i); i++) {
+            for (int i = 0; build(i); i++) {
                 int64_t n = 3 * 1021;
                 float *x = random_new(n, 8, 1, 0);
                 x[0] = INFINITY, x[1] = -INFINITY, x[2] = 1e-41f, x[3] = 65519, x[4] = 3.4e38f, x[5] = 0x1.01p0f;

@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which build of attention and which panels serve a call: panels by dtype as tile.c finds best, the vector work by
- * the widest instructions at or below this CPU's level. Without AVX2 the call falls through to ref. */
+ * the widest instructions at or below this CPU's level. Without any the call falls through to ref. */
 #include "kernel/cpu/attention.h"
 
-#include "kernel/cpuid.h"
+#include "kernel/cpu/build.h"
 
-static const struct attention_build *chosen(void)
-{
-    enum isa isa = cpu_isa();
-    return isa >= ISA_AVX512_BF16 ? &attention_avx512bf16 : isa >= ISA_AVX512 ? &attention_avx512 : &attention_avx2;
-}
+static const struct attention_build *chosen(void) { return cpu_build()->attention; }
 
 bool attention_accepts(const struct kernel_call *c)
 {
     enum dtype t = c->in[0].dtype;
     bool usual = c->at.scale > 1e-6f && c->at.scale < 1e6f; /* keeps hidden scores hidden and finite when scaled */
-    return cpu_isa() >= ISA_AVX2 && (t == DT_F32 || t == DT_BF16) && usual;
+    return cpu_build() && (t == DT_F32 || t == DT_BF16) && usual;
 }
 
 size_t attention_scratch(const struct kernel_call *c, int n_threads)

@@ -28,7 +28,6 @@ struct attention_build {
     void (*cached)(const struct kernel_call *c, const struct tile_ops *o);
     size_t (*scratch)(const struct kernel_call *c, const struct tile_ops *o, int n_threads);
 };
-extern const struct attention_build attention_avx2, attention_avx512, attention_avx512bf16;
 
 /* The family's slots: the best build and panels for this CPU and dtype. */
 void attention_run(const struct kernel_call *c);

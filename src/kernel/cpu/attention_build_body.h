@@ -6,6 +6,7 @@
 #include "kernel/cpu/attention_bwd_body.h"
 #include "kernel/cpu/attention_cached_body.h"
 #include "kernel/cpu/attention_fwd_body.h"
+#include "kernel/cpu/build.h"
 
 static size_t attention_build_scratch(const struct kernel_call *c, const struct tile_ops *o, int n_threads)
 {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* flat_ops_cpu: the flat operations at the widest vectors this CPU has, chosen at each call; a call moves whole
- * arrays, so the choice costs nothing. Without AVX2 the reference does the work. */
-#include "kernel/cpu/vec_family.h"
-#include "kernel/cpuid.h"
+ * arrays, so the choice costs nothing. Where there is no build for the CPU the reference does the work. */
+#include "kernel/cpu/build.h"
 
 static const struct flat_ops *chosen(void)
 {
-    enum isa isa = cpu_isa();
-    return isa >= ISA_AVX512 ? &flat_ops_avx512 : isa >= ISA_AVX2 ? &flat_ops_avx2 : &flat_ops_ref;
+    const struct cpu_build *b = cpu_build();
+    return b ? b->flat : &flat_ops_ref;
 }
 
 static void adamw_cpu(struct team *team, const struct adamw_args *a)

@@ -27,7 +27,7 @@ static bool bias_alone(const struct kernel_call *c)
 bool linear_accepts(const struct kernel_call *c)
 {
     const struct view *x = &c->in[0], *w = &c->in[1];
-    return cpu_isa() >= ISA_AVX2 && x->nd == 2 && w->nd == 2 && x->n[0] > 0 && (x->n[1] > 0 || bias_alone(c)) && w->n[0] > 0 &&
+    return cpu_isa() > ISA_REF && x->nd == 2 && w->nd == 2 && x->n[0] > 0 && (x->n[1] > 0 || bias_alone(c)) && w->n[0] > 0 &&
            is_float(x->dtype) && is_float(w->dtype) && is_float(c->out[0].dtype);
 }
 

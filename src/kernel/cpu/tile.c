@@ -14,16 +14,30 @@ static const struct tile_choice {
     const struct tile_ops *ops;
     bool not_intel; /* pays on other makers' CPUs only */
 } choices[] = {
+#if defined(__x86_64__)
     {&tile_ops_amx, false},
     {&tile_ops_avx512bf16, true},
     {&tile_ops_avx512, false},
     {&tile_ops_avx2, false},
+#elif defined(__aarch64__)
+    {&tile_ops_neonbf16, false},
+    {&tile_ops_neon, false},
+#endif
     {&tile_ops_portable, false},
 };
 
+static bool made_by_intel(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_is("intel");
+#else
+    return false;
+#endif
+}
+
 const struct tile_ops *tile_ops_get(enum dtype t)
 {
-    const bool intel = __builtin_cpu_is("intel");
+    const bool intel = made_by_intel();
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
         const struct tile_ops *o = choices[i].ops;
         if (o->panel == DT_BF16 && t != DT_BF16) continue;
@@ -36,8 +50,12 @@ const struct tile_ops *tile_ops_get(enum dtype t)
 const struct tile_ops *tile_ops_at(int i)
 {
     static const struct tile_ops *const all[] = {
-        &tile_ops_portable, &tile_ops_sim,        &tile_ops_sim512, &tile_ops_avx2,
-        &tile_ops_avx512,   &tile_ops_avx512bf16, &tile_ops_amx,
+        &tile_ops_portable, &tile_ops_sim,
+#if defined(__x86_64__)
+        &tile_ops_sim512,   &tile_ops_avx2, &tile_ops_avx512, &tile_ops_avx512bf16, &tile_ops_amx,
+#elif defined(__aarch64__)
+        &tile_ops_neon,     &tile_ops_neonbf16,
+#endif
     };
     return i >= 0 && (size_t)i < sizeof all / sizeof all[0] ? all[i] : NULL;
 }

@@ -6,11 +6,16 @@
 #include "kernel/cpu/tile.h"
 
 extern const struct tile_ops tile_ops_portable;
+extern const struct tile_ops tile_ops_sim; /* the AMX row's loops over emulated tiles, plain packing */
+#if defined(__x86_64__)
 extern const struct tile_ops tile_ops_avx2;
 extern const struct tile_ops tile_ops_avx512;
 extern const struct tile_ops tile_ops_avx512bf16;
 extern const struct tile_ops tile_ops_amx;
-extern const struct tile_ops tile_ops_sim;       /* the AMX row's loops over emulated tiles, plain packing */
-extern const struct tile_ops tile_ops_sim512;    /* the same with AMX's own packing: needs AVX-512 only */
+extern const struct tile_ops tile_ops_sim512; /* tile_ops_sim with AMX's own packing: needs AVX-512 only */
+#elif defined(__aarch64__)
+extern const struct tile_ops tile_ops_neon;
+extern const struct tile_ops tile_ops_neonbf16;
+#endif
 
 #endif

@@ -2,7 +2,8 @@
 /* vec.h: the small vocabulary in which the vector kernels are written once.
  *
  * A loop lives in a *_body.h file in terms of these words; *_avx2.c, *_avx512.c and *_avx512bf16.c include the same
- * bodies with 8 or 16 lanes. The compiler's own flags for the file choose the width, so one binary holds both.
+ * bodies with 8 or 16 lanes, *_neon.c and *_neonbf16.c with 4. The compiler's own flags for the file choose the width, so one
+ * binary holds all that its architecture has.
  *
  *   vf, vi, vmask      VL floats, VL 32-bit integers, one truth value per lane; vf has + - * / by the compiler's
  *                      vector extension, everything else is a word here
@@ -16,7 +17,9 @@
 #define TUTTI_KERNEL_CPU_VEC_H
 
 #include "layout/dtype.h"
-#ifdef __AVX512F__
+#if defined(__aarch64__)
+#include "kernel/cpu/vec_neon.h"
+#elif defined(__AVX512F__)
 #include "kernel/cpu/vec_avx512.h"
 #else
 #include "kernel/cpu/vec_avx2.h"
@@ -31,8 +34,10 @@ VEC_INLINE vi vf_to_bf16(vf a)
     return vi_pick(vf_unordered(a), vi_or(vi_shr(u, 16), vi_set(0x40)), r);
 }
 
-#ifdef __AVX512BF16__
+#if defined(__AVX512BF16__)
 #include "kernel/cpu/vec_narrow_bf16.h"
+#elif defined(__aarch64__)
+#include "kernel/cpu/vec_narrow_neon.h"
 #else
 #include "kernel/cpu/vec_narrow.h"
 #endif
@@ -44,7 +49,7 @@ VEC_INLINE vf v_get(const void *p, int64_t i, int n, enum dtype t)
 {
     if (t == DT_BF16) {
         const uint16_t *q = (const uint16_t *)p + i;
-        return vf_from_bf16(n == VL ? vi_load_u16(q) : vi_load_u16_n(q, n));
+        return n == VL ? vf_load_bf16(q) : vf_from_bf16(vi_load_u16_n(q, n));
     }
     const float *q = (const float *)p + i;
     return n == VL ? vf_load(q) : vf_load_n(q, n);

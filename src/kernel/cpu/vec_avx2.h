@@ -80,6 +80,7 @@ VEC_INLINE vi vi_load_n(const void *p, int n) { return _mm256_maskload_epi32(p, 
 
 /* 16-bit words, zero-extended to lanes, and back (the low half of each lane). */
 VEC_INLINE vi vi_load_u16(const uint16_t *p) { return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)); }
+VEC_INLINE vf vf_load_bf16(const uint16_t *p) { return vi_float_bits(vi_shl(vi_load_u16(p), 16)); }
 VEC_INLINE vi vi_load_u16_n(const uint16_t *p, int n)
 {
     uint16_t t[8] = {0};

@@ -62,6 +62,7 @@ VEC_INLINE vi vi_load_n(const void *p, int n) { return _mm512_maskz_loadu_epi32(
 
 /* 16-bit words, zero-extended to lanes, and back (the low half of each lane). */
 VEC_INLINE vi vi_load_u16(const uint16_t *p) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)); }
+VEC_INLINE vf vf_load_bf16(const uint16_t *p) { return vi_float_bits(vi_shl(vi_load_u16(p), 16)); }
 VEC_INLINE vi vi_load_u16_n(const uint16_t *p, int n)
 {
     return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(vm_first(n), p));

@@ -6,11 +6,11 @@
 
 #include "kernel/cpu/act_body.h"
 #include "kernel/cpu/add_body.h"
+#include "kernel/cpu/build.h"
 #include "kernel/cpu/embed_body.h"
 #include "kernel/cpu/experts_body.h"
 #include "kernel/cpu/norm_body.h"
 #include "kernel/cpu/rotary_body.h"
-#include "kernel/cpu/vec_family.h"
 #include "kernel/cpu/xent_body.h"
 
 static bool accepts_embed(const struct kernel_call *c)

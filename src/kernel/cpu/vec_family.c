@@ -3,16 +3,13 @@
  * whole tensors), so the table of the family stays constant data. */
 #include "kernel/cpu/vec_family.h"
 
-#include "kernel/cpuid.h"
+#include "kernel/cpu/build.h"
 
 static const struct kernel_slot *chosen(const struct kernel_call *c)
 {
-    enum isa isa = cpu_isa();
-    if (isa < ISA_AVX2) return NULL;
-    const struct kernel_family *f = isa >= ISA_AVX512_BF16 ? &kernel_vec_avx512bf16
-                                    : isa >= ISA_AVX512    ? &kernel_vec_avx512
-                                                           : &kernel_vec_avx2;
-    const struct kernel_slot *s = &f->slot[c->op][c->phase];
+    const struct cpu_build *b = cpu_build();
+    if (!b) return NULL;
+    const struct kernel_slot *s = &b->vec->slot[c->op][c->phase];
     return s->run ? s : NULL;
 }
 

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# Files whose name ends in an instruction set: which processor they are for, and the flags that they alone are compiled with. What
+# is for another processor is left out. A third processor needs a table here, rows in kernel/cpu/build.c, kernel/cpu/tile.c and
+# comm/fold.c, and a level in kernel/cpuid.h; without them it runs the reference.
+set(AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd -mfma -mavx2 -mf16c)
+set(ISA_x86_64 avx2 avx512 avx512bf16 amx)
+set(FLAGS_avx2 -mavx2 -mfma -mf16c)
+set(FLAGS_avx512 ${AVX512})
+set(FLAGS_avx512bf16 ${AVX512} -mavx512bf16)
+set(FLAGS_amx ${AVX512} -mavx512bf16 -mamx-tile -mamx-bf16)
+set(ISA_aarch64 neon neonbf16)
+set(FLAGS_neon) # part of every 64-bit Arm
+set(FLAGS_neonbf16 -march=armv8.2-a+bf16)
+
+# tutti_isa_files(LIST): sets the flags of the files in the list named LIST and removes those of other processors.
+function(tutti_isa_files list)
+  string(TOLOWER "${CMAKE_SYSTEM_PROCESSOR}" processor)
+  if(processor STREQUAL "amd64")
+    set(processor x86_64)
+  elseif(processor STREQUAL "arm64")
+    set(processor aarch64)
+  endif()
+  set(files ${${list}})
+  foreach(other x86_64 aarch64)
+    foreach(isa ${ISA_${other}})
+      foreach(f ${files})
+        if(NOT f MATCHES "_${isa}\\.c$")
+          continue()
+        elseif(other STREQUAL processor)
+          set(flags ${FLAGS_${isa}} -ffp-contract=fast)
+          if(f MATCHES "/vec_neon") # gcc 12.2's vectoriser crashes on what is vectors already
+            list(APPEND flags -fno-tree-loop-vectorize)
+          endif()
+          set_source_files_properties(${f} PROPERTIES COMPILE_OPTIONS "${flags}")
+        else()
+          list(REMOVE_ITEM files ${f})
+        endif()
+      endforeach()
+    endforeach()
+  endforeach()
+  set(${list} ${files} PARENT_SCOPE)
+endfunction()
