@@ -3,7 +3,7 @@
 # Builds what is needed and runs every test.
 #
 #   scripts/test.sh            normal build: all tests; AddressSanitizer and UndefinedBehaviorSanitizer: all but the
-#                              long ones; ThreadSanitizer: the rooms that use threads
+#                              long ones; ThreadSanitizer: the rooms that use threads; kernels for 64-bit Arm, emulated
 #   scripts/test.sh --fast     normal build only, without the long tests
 #   scripts/test.sh --long     the sanitizers run the long tests too
 #
@@ -74,6 +74,14 @@ else
     # Old ThreadSanitizers cannot live with the address layouts of new kernels.
     if setarch "$(uname -m)" -R true 2>/dev/null; then prefix=(setarch "$(uname -m)" -R); fi
     suite tsan "$root/build-tsan" -L "$threaded" "${without[@]}"
+    # Another processor, where its compiler, emulator and libraries can be had.
+    rc=0 start=$SECONDS
+    bash "$root/scripts/arm.sh" || rc=$?
+    case $rc in
+    0) lines+=("$(printf '%-10s passed in %d s' aarch64 $((SECONDS - start)))") ;;
+    77) lines+=("aarch64    was not tested: the reason is above") ;;
+    *) lines+=("aarch64    failed") failed=1 ;;
+    esac
 fi
 
 if ! bash "$root/scripts/browser.sh" >/dev/null 2>&1; then

@@ -44,7 +44,7 @@ static enum isa probe(void)
 
 static const char *const names[ISA_N] = {"ref", "neon", "neon-bf16"};
 
-enum { CAP_ASIMD = 1 << 1, CAP2_BF16 = 1 << 14 }; /* asm/hwcap.h; older headers lack the second */
+enum { CAP_ASIMD = 1 << 1, CAP2_BF16 = 1 << 14 }; /* as the kernel numbers them; older headers lack the second */
 
 static enum isa probe(void)
 {

@@ -145,6 +145,7 @@ static void flat(void)
     enum { N = 1024 };
     float *x[4];
     for (int i = 0; i < 4; i++) x[i] = tensor(DT_F32, N, 0, 0.5).p;
+    for (int i = 0; i < N; i++) x[2][i] *= x[2][i];
     bf16 *narrow = tensor(DT_BF16, N, 0, 1).p;
     for (int which = 0; which < 8; which++)
         for (int t = DT_F32; t <= (which == 0 || which == 1 || which == 3 ? DT_BF16 : DT_F32); t++)

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kernel/cpu/gemm.h"
+#include "sanitized.h"
 
 static uint64_t drawn; /* draws of this program, in order */
 static int64_t draw(int64_t n) { return (int64_t)(rng_u64(11, 2, drawn++) % (uint64_t)n); }
@@ -134,7 +135,7 @@ static void test_products(void **state)
     for (int r = 0; tile_ops_at(r); r++) {
         const struct tile_ops *o = tile_ops_at(r);
         if (o->needs > cpu_isa()) continue;
-        for (int i = 0; i < 60; i++) {
+        for (int i = 0; i < (TUTTI_EMULATED ? 12 : 60); i++) {
             size_t t = (size_t)draw(o->panel == DT_BF16 ? 1 : 5);
             one(o, teams, types[t].a, types[t].b, 1 + draw(90), 1 + draw(110), 1 + draw(i % 3 ? 70 : 900));
         }
@@ -150,6 +151,7 @@ static void test_products(void **state)
 static void test_many_blocks(void **state)
 {
     (void)state;
+    if (TUTTI_EMULATED) skip(); /* 15 billion products */
     struct team *teams[3] = {NULL, team_new(2), team_new(3)};
     const struct tile_ops *const best[] = {tile_ops_get(DT_F32), tile_ops_get(DT_BF16)};
     for (int i = 0; i < 2; i++)
@@ -191,7 +193,7 @@ static void test_few_rows(void **state)
     for (int r = 0; tile_ops_at(r); r++) {
         const struct tile_ops *o = tile_ops_at(r);
         if (o->needs > cpu_isa()) continue;
-        for (int i = 0; i < 40; i++) {
+        for (int i = 0; i < (TUTTI_EMULATED ? 8 : 40); i++) {
             struct gemm g = {.m = 1 + draw(o->dot_rows), .n = 1 + draw(300), .k = 1 + draw(200)};
             enum dtype t = draw(2) ? DT_F32 : DT_BF16;
             g.a = source_new(t, true, g.m, g.k);

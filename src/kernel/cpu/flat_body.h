@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flat_body.h: the flat operations over vec.h, included by flat_avx2.c and flat_avx512.c.
+/* flat_body.h: the flat operations over vec.h, included by the flat_<isa>.c files.
  *
  * All are bound by memory: AdamW moves 30 bytes per bf16 parameter (reads master, m, v, grad; writes master, m, v,
  * param), so each is one pass, split over the team in contiguous pieces. Elementwise results cannot depend on the
@@ -38,12 +38,13 @@ VEC_INLINE void adamw_vector(const struct adamw_args *a, const struct adamw_fact
     v_put(a->master, i, n, DT_F32, p);
     if (t != DT_N) v_put(a->param, i, n, t, p);
 }
-VEC_INLINE void adamw_range(const struct adamw_args *a, int64_t lo, int64_t hi, enum dtype t)
+VEC_INLINE void adamw_range(const struct adamw_args *args, int64_t lo, int64_t hi, enum dtype t)
 {
-    struct adamw_factors f = adamw_factors(a);
+    struct adamw_args a = *args; /* a copy: no store below can change it, for all the compiler knows */
+    struct adamw_factors f = adamw_factors(&a);
     int64_t i = lo;
-    for (; i + VL <= hi; i += VL) adamw_vector(a, &f, i, VL, t);
-    if (i < hi) adamw_vector(a, &f, i, (int)(hi - i), t);
+    for (; i + VL <= hi; i += VL) adamw_vector(&a, &f, i, VL, t);
+    if (i < hi) adamw_vector(&a, &f, i, (int)(hi - i), t);
 }
 
 /* Also writes the parameter when that is bf16 or another fp32 array; DT_N: there is none to write. */
@@ -77,11 +78,12 @@ VEC_INLINE void sgd_vector(const struct sgd_args *a, int64_t i, int n, enum dtyp
     v_put(a->master, i, n, DT_F32, p);
     if (t != DT_N) v_put(a->param, i, n, t, p);
 }
-VEC_INLINE void sgd_range(const struct sgd_args *a, int64_t lo, int64_t hi, enum dtype t)
+VEC_INLINE void sgd_range(const struct sgd_args *args, int64_t lo, int64_t hi, enum dtype t)
 {
+    struct sgd_args a = *args;
     int64_t i = lo;
-    for (; i + VL <= hi; i += VL) sgd_vector(a, i, VL, t);
-    if (i < hi) sgd_vector(a, i, (int)(hi - i), t);
+    for (; i + VL <= hi; i += VL) sgd_vector(&a, i, VL, t);
+    if (i < hi) sgd_vector(&a, i, (int)(hi - i), t);
 }
 static void sgd_member(void *arg, int member, int n_members)
 {
@@ -175,14 +177,17 @@ static double squares_block(const float *x, int64_t n)
 {
     enum { K = FLAT_LANES / VDL };
     vd acc[K];
+#pragma GCC unroll 8
     for (int k = 0; k < K; k++) acc[k] = vd_zero();
     int64_t i = 0;
     for (; i + FLAT_LANES <= n; i += FLAT_LANES)
+#pragma GCC unroll 8
         for (int k = 0; k < K; k++) {
             vd v = vd_from_float(x + i + k * VDL);
             acc[k] = vd_fma(v, v, acc[k]); /* the square is exact in fp64: fused or not, the same bits */
         }
     double lane[FLAT_LANES];
+#pragma GCC unroll 8
     for (int k = 0; k < K; k++) vd_store(lane + k * VDL, acc[k]);
     for (int k = 0; i < n; i++, k++) lane[k] += (double)x[i] * x[i];
     return flat_fold(lane);
