@@ -64,7 +64,7 @@ else
     log_every=$every
     if [ -t 2 ]; then log_every=5; fi # on a terminal the line is overwritten
     build/tutti train "$config" data.tokenizer="$tokenizer" checkpoint.every="$every" run.sample_every="$every" \
-        run.eval_every=$((3 * every)) run.log_every="$log_every" "$@" run.steps="$steps"
+        run.eval_every=$((3 * every)) run.log_every="$log_every" run.sample_prompt="$prompt" run.sample_temperature=0.5 "$@" run.steps="$steps"
 fi
 
 say "5. let it write"
