@@ -469,6 +469,8 @@ static int mpi_join(struct comm *c, struct err *e)
         rc = window_new(g->comm, bytes + meet_pieces_bytes(c->size), &g->window, &p, e);
         c->meet = p;
         c->pieces = (int64_t *)(void *)((char *)p + bytes);
+        /* Counters begin at 0: shared pages come so, but a window of one rank is what malloc gives. */
+        if (!rc && c->size == 1) memset(p, 0, bytes + meet_pieces_bytes(1));
         if (!rc && c->rank == 0) meet_init(c->meet, c->size);
         if (!rc) MPI_Barrier(g->comm);
     }
