@@ -81,7 +81,7 @@ static struct group *group_new(const struct comm *c, struct err *e)
         err_set(e, ERR_MEMORY, "no memory for the channels of %s (%d ranks)", c->name, c->size);
         return NULL;
     }
-    meet_init(g->meet, c->size);
+    staged_init(g->meet, c->size);
     g->ranks = xcalloc(n, sizeof *g->ranks);
     memcpy(g->ranks, c->world_rank, n * sizeof *g->ranks);
     g->joined = xcalloc(n, sizeof *g->joined);

@@ -469,9 +469,7 @@ static int mpi_join(struct comm *c, struct err *e)
         rc = window_new(g->comm, bytes + meet_pieces_bytes(c->size), &g->window, &p, e);
         c->meet = p;
         c->pieces = (int64_t *)(void *)((char *)p + bytes);
-        /* Counters begin at 0: shared pages come so, but a window of one rank is what malloc gives. */
-        if (!rc && c->size == 1) memset(p, 0, bytes + meet_pieces_bytes(1));
-        if (!rc && c->rank == 0) meet_init(c->meet, c->size);
+        if (!rc && c->rank == 0) staged_init(c->meet, c->size);
         if (!rc) MPI_Barrier(g->comm);
     }
     g->counts = xcalloc(4 * (size_t)c->size, sizeof *g->counts);
@@ -498,7 +496,7 @@ static bool has_window(const struct comm *c)
 
 /* ---- the world ------------------------------------------------------------------------------------------------ */
 
-enum { TOLD_NOT, TOLD_BEGUN, TOLD_WHOLE };
+enum { TOLD_NOT, TOLD_BEGUN, TOLD_AGAIN, TOLD_WHOLE };
 #define LAST_WORDS_S 6.0
 
 /* The cause is said and the recorder on disk, however long a busy machine lets those wait who do it: our end would be theirs.
@@ -510,21 +508,23 @@ static bool words_done(struct board *b)
     return true;
 }
 
-static void speak(struct board *b, const struct err *cause)
+/* If nobody has taken it over from `told`. */
+static void speak(struct board *b, int told, const struct err *cause)
 {
+    if (!atomic_compare_exchange_strong(&b->told, &told, told + 1)) return;
     log_error("%s", cause->text);
     atomic_store(&b->told, TOLD_WHOLE);
 }
 
-/* The first rank of a host to get here speaks; the others give it time to, and speak where it does not. */
+/* The first rank of a host to get here speaks; the others give it time to, and one of them speaks where it does not. */
 static void mpi_abort(struct world *w, const struct err *why)
 {
     (void)why; /* the board has the first cause */
     struct err cause;
-    int rank, told = TOLD_NOT;
+    int rank;
     board_cause(w->board, &cause, &rank);
-    if (atomic_compare_exchange_strong(&w->board->told, &told, TOLD_BEGUN)) speak(w->board, &cause);
-    if (!words_done(w->board) && atomic_load(&w->board->told) != TOLD_WHOLE) speak(w->board, &cause);
+    speak(w->board, TOLD_NOT, &cause);
+    if (!words_done(w->board)) speak(w->board, TOLD_BEGUN, &cause);
     clock_sleep_s(0.1); /* launchers drop what they have not read yet */
     MPI_Abort(MPI_COMM_WORLD, 1);
 }

@@ -38,6 +38,17 @@ size_t staged_bytes(int size, size_t stage)
     return lines_at(size) + n * sizeof(struct staged_line) + 4096 + (2 * n + 2) * stage;
 }
 
+static struct staged_line *lines(struct meet *window, int size)
+{
+    return (struct staged_line *)(void *)((char *)window + lines_at(size));
+}
+
+void staged_init(struct meet *window, int size)
+{
+    meet_init(window, size);
+    memset(lines(window, size), 0, (size_t)size * sizeof(struct staged_line));
+}
+
 struct round {
     struct comm *c;
     struct op *o;
@@ -48,7 +59,7 @@ struct round {
 
 static struct staged_line *line(const struct comm *c, int rank)
 {
-    return (struct staged_line *)(void *)((char *)c->meet + lines_at(c->size)) + rank;
+    return lines(c->meet, c->size) + rank;
 }
 
 static char *areas(const struct comm *c)
