@@ -29,7 +29,7 @@ static void print_schedule(struct tracer *x)
 
 void tracer_begin(struct tracer *x, const struct config *c, struct engine *g, const struct ranks *r, int64_t step)
 {
-    *x = (struct tracer){.cfg = c, .engine = g, .ranks = r};
+    *x = (struct tracer){.cfg = c, .engine = g, .ranks = r, .began = step};
     if (!c->run.trace) return;
     CHECK(device_is_direct(g->dev), "events are written by the host"); /* a device of its own needs a ring beside it */
     trace_init(&x->trace, g->trace_ring.p, g->trace_ring.bytes);
@@ -40,7 +40,7 @@ void tracer_begin(struct tracer *x, const struct config *c, struct engine *g, co
     g->trace = &x->trace;
 }
 
-static int open_trace(struct tracer *x, struct err *e)
+static int open_trace(struct tracer *x, int64_t step, struct err *e)
 {
     name_place(x);
     print_schedule(x);
@@ -53,7 +53,15 @@ static int open_trace(struct tracer *x, struct err *e)
     };
     int rc = trace_open(&x->trace, &info, x->ranks->world, e);
     str_free(&x->schedule);
-    return rc ? err_prefix(e, "run.trace") : OK;
+    if (!rc) return OK;
+    err_prefix(e, "run.trace");
+    struct comm *w = x->ranks->world;
+    if (step == x->began || (w && comm_status(w, NULL))) return rc;
+    if (x->ranks->rank == 0) log_warn("%s; the run goes on without a trace", e->text);
+    trace_free(&x->trace);
+    x->engine->trace = NULL;
+    x->first = x->end = 0;
+    return OK;
 }
 
 static bool half_full(struct tracer *x)
@@ -84,11 +92,11 @@ int tracer_before(struct tracer *x, int64_t step, struct err *e)
         return OK;
     }
     /* A step early: what is under way from it to the first step of the trace is seen. */
-    int rc = !t->open && step + 1 >= x->first && step < x->end ? open_trace(x, e) : OK;
+    int rc = !t->open && step + 1 >= x->first && step < x->end ? open_trace(x, step, e) : OK;
     int64_t every = x->cfg->run.trace_collect, done = step - x->first;
     bool due = t->open && done > 0 && (every ? done % every == 0 : half_full(x));
     if (!rc && due) trace_collect(t, x->ranks->world);
-    trace_turn(t, !rc && step >= x->first && step < x->end);
+    trace_turn(t, !rc && x->end && step >= x->first && step < x->end);
     t->step = step;
     return rc;
 }

@@ -17,12 +17,13 @@ struct tracer {
     const struct ranks *ranks;
     char place[96];
     struct str schedule;
+    int64_t began;      /* the run, with this step */
     int64_t first, end; /* steps [first, end) are traced; end 0: nothing is */
 };
 
 /* The run goes on with `step`. Nothing is traced without run.trace. Local. */
 void tracer_begin(struct tracer *x, const struct config *c, struct engine *g, const struct ranks *r, int64_t step);
-/* Before a step. Fails when the file cannot be made. */
+/* Before a step. Fails when the file cannot be made before the first one; later a run does not end because of it: that is said. */
 int tracer_before(struct tracer *x, int64_t step, struct err *e);
 /* The step that began at from_s is over; step: done. Local. */
 void tracer_after(struct tracer *x, int64_t step, double from_s);

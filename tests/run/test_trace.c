@@ -369,6 +369,25 @@ static void test_no_file(void **state)
     folder_close(&f);
 }
 
+/* What fails only later, when steps are done, ends the trace and not the run: a name that has no room for a temporary one's ending. */
+static void test_no_file_later(void **state)
+{
+    (void)state;
+    struct folder f;
+    struct trainer_result result;
+    struct err e = {0};
+    char key[400], name[251];
+    folder_open(&f);
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    snprintf(key, sizeof key, "run.trace=%.*s/%s", (int)(strrchr(trace_path(&f), '/') - trace_path(&f)), trace_path(&f), name);
+    assert_true(train_ranks(&f, "at once", 2, KEYS(key), &result, &e) != OK);
+    assert_contains(e.text, "run.trace");
+    if (train_ranks(&f, "later", 2, KEYS("run.trace_from=4", key), &result, &e)) fail_msg("%s", e.text);
+    assert_true(result.steps >= 4);
+    folder_close(&f);
+}
+
 /* The steps that were asked for, by number; and the same losses with and without a trace. */
 static void test_which_steps(void **state)
 {
@@ -402,6 +421,7 @@ int main(void)
         cmocka_unit_test(test_full_ring),
         cmocka_unit_test(test_killed),
         cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_no_file_later),
         cmocka_unit_test(test_which_steps),
         cmocka_unit_test(test_layouts),
     };
