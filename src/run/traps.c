@@ -134,7 +134,9 @@ int traps_check(const struct config *c, const struct conf *f, struct err *e)
     if (fs_is_dir(c->run.trace)) return conf_error(f, e, "run.trace", "%s: is a directory; a file was wanted", c->run.trace);
     if (!slash || slash == c->run.trace) return OK;
     char *dir = xstrndup(c->run.trace, (size_t)(slash - c->run.trace));
-    bool inside = !strncmp(dir, c->run.dir, strlen(c->run.dir)); /* made when the run begins */
+    size_t n = strlen(c->run.dir);
+    while (n > 1 && c->run.dir[n - 1] == '/') n--;
+    bool inside = strlen(dir) == n && !strncmp(dir, c->run.dir, n); /* made when the run begins */
     int rc = fs_is_dir(dir) || inside ? OK : conf_error(f, e, "run.trace", "%s: there is no folder %s", c->run.trace, dir);
     xfree(dir);
     return rc;

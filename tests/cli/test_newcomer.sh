@@ -104,6 +104,7 @@ train 1 "run.dir: afile: is there and is no directory" run.dir=afile
 train 1 "run.dir: afile: is there and is no directory" run.dir=afile/x
 train 1 "afile: is there and is no directory" data.cache_dir=afile
 train 2 "run.trace: nowhere/t.json: there is no folder nowhere" run.trace=nowhere/t.json
+train 2 "run.trace: xy/t.json: there is no folder xy" run.trace=xy/t.json # another folder than the run's, x, which will be made
 [ -e x ] && fail "a run was begun that cannot write its trace"
 expect 1 "nowhere/x.tok.lock: the lock file cannot be opened: there is no such folder" "$tutti" data tokenize --tokenizer byte --out nowhere/x t.txt
 expect 2 "--out: pictures is a directory" "$tutti" data train-tokenizer --vocab-size 300 --out pictures t.txt
