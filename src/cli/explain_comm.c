@@ -255,7 +255,6 @@ static void group_json(const struct explain *x, const struct comm *c, struct jso
 
 static void flow_json(const struct explain *x, const struct engine_stage *s, struct json_out *o)
 {
-    static const char *const name[] = {"gather", "need", "open", "release", "zero", "reduce"};
     const struct units *u = &x->g->store.units;
     json_begin_object(o, NULL);
     json_put_int(o, "stage", s->index);
@@ -264,7 +263,7 @@ static void flow_json(const struct explain *x, const struct engine_stage *s, str
         const struct flow_event *v = &s->flow.event[i];
         json_begin_object(o, NULL);
         json_put_int(o, "instruction", v->instr);
-        json_put_string(o, "event", name[v->kind]);
+        json_put_string(o, "event", flow_kind_name(v->kind));
         json_put_int(o, "unit", v->unit);
         json_put_string(o, "first_parameter", u->table->p[u->unit[v->unit].first].name);
         if (v->slot >= 0) json_put_int(o, "slot", v->slot);

@@ -9,7 +9,6 @@
  * Cost: see context.h; scratch in blocks of this rank's keys: 2 forward; 2 and 3 f32 backward. */
 #include "parallel/context.h"
 
-
 #include "base/mem.h"
 #include "kernel/attention_heads.h"
 #include "layout/context.h"

@@ -114,3 +114,10 @@ void plan_free(struct plan *p)
     xfree(p->role);
     *p = (struct plan){0};
 }
+
+double plan_sent_bytes(const struct plan_rank *r)
+{
+    double sent = (double)r->serve_bytes;
+    for (int x = 0; x < AXIS_N; x++) sent += (double)r->comm[x].bytes;
+    return sent;
+}

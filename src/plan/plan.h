@@ -63,6 +63,8 @@ void plan_free(struct plan *p);
 void plan_print(const struct plan *p, const struct config *c, struct str *out);
 void plan_json(const struct plan *p, struct str *out);
 /* "0-3, 8-11", "0-14:2" (every second); cut with how many there are when longer than `most` characters (0: never). */
+/* Bytes that the rank sends in a step, to all. */
+double plan_sent_bytes(const struct plan_rank *r);
 void plan_ranks_text(const int *ranks, int n, int most, struct str *out);
 
 /* ---- for roles.c ---- */

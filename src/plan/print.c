@@ -38,13 +38,6 @@ void plan_ranks_text(const int *ranks, int n, int most, struct str *out)
     str_free(&all);
 }
 
-static double sent_bytes(const struct plan_rank *r)
-{
-    double sent = (double)r->serve_bytes;
-    for (int x = 0; x < AXIS_N; x++) sent += (double)r->comm[x].bytes;
-    return sent;
-}
-
 static double state_bytes(const struct plan_rank *r)
 {
     return (double)(r->bytes[MEM_PARAM] + r->bytes[MEM_MASTER] + r->bytes[MEM_GRAD] + r->bytes[MEM_OPTIMIZER]);
@@ -61,7 +54,7 @@ static void print_role(const struct plan_rank *r, struct str *out)
     if ((int)ranks.n > RANKS_WIDE || (int)strlen(r->what) > WHAT_WIDE) str_printf(out, "\n  %*s", RANKS_WIDE + 1 + WHAT_WIDE, "");
     str_printf(out, " %10s %8s %8s %8s %8s\n", str_flops(flops, r->flops), str_bytes(state, state_bytes(r)),
                str_bytes(act, (double)(r->bytes[MEM_ACTIVATION] + r->bytes[MEM_WGRAD])), str_bytes(peak, (double)r->peak_bytes),
-               str_bytes(sent, sent_bytes(r)));
+               str_bytes(sent, plan_sent_bytes(r)));
     str_free(&ranks);
 }
 

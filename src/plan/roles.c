@@ -61,18 +61,11 @@ static struct plan_rank *add_role(struct plan *p, const int *ranks, int n)
     return r;
 }
 
-static double sent_bytes(const struct plan_rank *r)
-{
-    double sent = (double)r->serve_bytes;
-    for (int i = 0; i < AXIS_N; i++) sent += (double)r->comm[i].bytes;
-    return sent;
-}
-
 /* The same memory and work, to the byte; and traffic, but for what a rank's position in a group decides (a message more or less
  * where elements do not come out even). */
 static bool same_figures(const struct plan_rank *a, const struct plan_rank *b)
 {
-    double x = sent_bytes(a), y = sent_bytes(b);
+    double x = plan_sent_bytes(a), y = plan_sent_bytes(b);
     bool sends = a->server ? a->serve_bytes == b->serve_bytes : fabs(x - y) <= 0.01 * fmax(x, y);
     return sends && a->flops == b->flops && a->peak_bytes == b->peak_bytes && a->act_bytes_microbatch == b->act_bytes_microbatch &&
            !memcmp(a->bytes, b->bytes, sizeof a->bytes);

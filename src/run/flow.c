@@ -205,12 +205,17 @@ void flow_fini(struct flow *f)
     *f = (struct flow){0};
 }
 
+const char *flow_kind_name(enum flow_kind k)
+{
+    static const char *const names[] = {"gather", "need", "open", "release", "zero", "reduce"};
+    return names[k];
+}
+
 void flow_print(const struct flow *f, const struct units *u, struct str *out)
 {
-    static const char *const name[] = {"gather", "need", "open", "release", "zero", "reduce"};
     for (int i = 0; i < f->n; i++) {
         const struct flow_event *v = &f->event[i];
-        str_printf(out, "%5d %-8s unit %-3d (%s ...)", v->instr, name[v->kind], v->unit,
+        str_printf(out, "%5d %-8s unit %-3d (%s ...)", v->instr, flow_kind_name(v->kind), v->unit,
                    u->table->p[u->unit[v->unit].first].name);
         if (v->slot >= 0) str_printf(out, " slot %d", v->slot);
         str_putc(out, '\n');

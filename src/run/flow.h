@@ -40,6 +40,7 @@ struct flow_options {
 };
 void flow_init(struct flow *f, const struct program *p, const struct units *u, struct flow_options o);
 void flow_fini(struct flow *f);
+const char *flow_kind_name(enum flow_kind k); /* "gather" */
 void flow_print(const struct flow *f, const struct units *u, struct str *out);
 
 #endif
