@@ -18,7 +18,7 @@
 
 enum { MAX_KEYS = 64 };
 struct folder {
-    char dir[64], text[96];
+    char dir[64], text[96], trace[96];
 };
 
 static inline void folder_open(struct folder *f)
@@ -28,6 +28,7 @@ static inline void folder_open(struct folder *f)
     snprintf(f->dir, sizeof f->dir, "/tmp/tutti-trainer-XXXXXX");
     assert_non_null(mkdtemp(f->dir));
     snprintf(f->text, sizeof f->text, "%s/text.txt", f->dir);
+    snprintf(f->trace, sizeof f->trace, "%s/trace.json", f->dir);
     for (int i = 0; i < 400; i++)
         str_printf(&s, "%d. The quick brown fox jumps over %u lazy dogs; they sleep.\n", i, rng_u32(1, 1, (uint64_t)i) % 9);
     assert_int_equal(fs_write_atomic(f->text, str_text(&s), s.n, &e), OK);

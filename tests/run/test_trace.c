@@ -9,13 +9,6 @@
 #include "run/trace.h"
 #include "sanitized.h"
 
-static const char *trace_path(const struct folder *f)
-{
-    static char path[160];
-    snprintf(path, sizeof path, "%s/trace.json", f->dir);
-    return path;
-}
-
 /* The keys that train_ranks gives, for the plan of the same run. */
 static void plan_of(struct plan *p, int ranks, const char *const *more)
 {
@@ -134,14 +127,14 @@ static void check_layout(const struct folder *f, const struct layout *l)
     struct rules r;
     struct plan p;
     int n = 0;
-    snprintf(key, sizeof key, "run.trace=%s", trace_path(f));
+    snprintf(key, sizeof key, "run.trace=%s", f->trace);
     snprintf(dir, sizeof dir, "%s", l->name);
     while (l->keys[n]) keys[n] = l->keys[n], n++;
     keys[n++] = key;
     keys[n++] = "run.steps=4";
     keys[n++] = "checkpoint.every=0";
     if (train_ranks(f, dir, l->ranks, keys, &result, &e)) fail_msg("%s: %s", l->name, e.text);
-    rules_check(&r, trace_path(f), l->ranks);
+    rules_check(&r, f->trace, l->ranks);
     if (r.n_steps != 2) fail_msg("%d steps", r.n_steps);
     for (int k = 0; k < l->ranks; k++) {
         bool server = strstr(l->name, "server") && k == l->ranks - 1;
@@ -207,7 +200,7 @@ static int world_rank(struct comm *world, void *arg, struct err *e)
     struct trace_event *ring = xcalloc((size_t)w->room, sizeof *ring);
     memset(&ledger, 0, sizeof ledger);
     trace_init(&t, ring, (size_t)w->room * sizeof *ring);
-    struct trace_info info = {.path = trace_path(w->folder), .ledger = &ledger, .place = "", .schedule = "", .skew_s = w->skew_s[rank]};
+    struct trace_info info = {.path = w->folder->trace, .ledger = &ledger, .place = "", .schedule = "", .skew_s = w->skew_s[rank]};
     int rc = trace_open(&t, &info, world, e);
     if (rc) return rc;
     trace_turn(&t, true);
@@ -238,7 +231,7 @@ static void test_clocks(void **state)
     folder_open(&f);
     struct world_run w = {.folder = &f, .skew_s = {0, 5000, -333}, .rounds = 6, .room = ROOM};
     run_world(&w);
-    rules_check(&r, trace_path(&f), WORKERS);
+    rules_check(&r, f.trace, WORKERS);
     assert_int_equal(r.messages, 6 * WORKERS);
     assert_int_equal(r.collectives, 6 * (WORKERS - 1));
     for (int i = 0; i < r.n; i++) {
@@ -284,7 +277,7 @@ static void test_full_ring(void **state)
     folder_open(&f);
     struct world_run w = {.folder = &f, .rounds = 4, .room = 16};
     run_world(&w);
-    rules_read(&r, trace_path(&f), WORKERS);
+    rules_read(&r, f.trace, WORKERS);
     rules_nesting(&r);
     rules_arrows(&r);
     rules_counters(&r);
@@ -337,7 +330,7 @@ static void test_killed(void **state)
     folder_open(&f);
     struct world_run w = {.folder = &f, .rounds = 7, .room = ROOM, .kill = true};
     run_world(&w);
-    if (fs_read_all(trace_path(&f), 1 << 24, &text, &n, &e)) fail_msg("%s", e.text);
+    if (fs_read_all(f.trace, 1 << 24, &text, &n, &e)) fail_msg("%s", e.text);
     assert_true(str_starts(text, "[\n{\"name\":\"tutti.trace\""));
     for (char *p = text + 2, *end; *p; p = end + 1, lines++) {
         struct json *v;
@@ -380,7 +373,7 @@ static void test_no_file_later(void **state)
     folder_open(&f);
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = 0;
-    snprintf(key, sizeof key, "run.trace=%.*s/%s", (int)(strrchr(trace_path(&f), '/') - trace_path(&f)), trace_path(&f), name);
+    snprintf(key, sizeof key, "run.trace=%.*s/%s", (int)strlen(f.dir), f.dir, name);
     assert_true(train_ranks(&f, "at once", 2, KEYS(key), &result, &e) != OK);
     assert_contains(e.text, "run.trace");
     if (train_ranks(&f, "later", 2, KEYS("run.trace_from=4", key), &result, &e)) fail_msg("%s", e.text);
@@ -398,11 +391,11 @@ static void test_which_steps(void **state)
     struct rules r;
     char key[200];
     folder_open(&f);
-    snprintf(key, sizeof key, "run.trace=%s", trace_path(&f));
+    snprintf(key, sizeof key, "run.trace=%s", f.trace);
     if (train_ranks(&f, "traced", 2, KEYS("run.trace_from=4", "run.trace_steps=3", "run.trace_collect=1", "parallel.zero=3", "parallel.pp=1", key), &a, &e)) fail_msg("%s", e.text);
     if (train_ranks(&f, "plain", 2, KEYS("parallel.zero=3"), &b, &e)) fail_msg("%s", e.text);
     if (a.loss != b.loss) fail_msg("a trace changes the loss from %.17g to %.17g", b.loss, a.loss);
-    rules_check(&r, trace_path(&f), 2);
+    rules_check(&r, f.trace, 2);
     int64_t want = 4;
     for (int i = 0; i < r.n; i++)
         if (r.box[i].pid == 1 && rule_is(&r.box[i], "step")) assert_int_equal(json_int(json_get(r.box[i].args, "step"), -1), want++);
