@@ -110,6 +110,8 @@ static void print_rows_short(const struct comm *c, struct str *out)
     explain_lines_free(&l);
 }
 
+static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+
 static int64_t print_group(const struct explain *x, const struct comm *c, struct str *out)
 {
     struct comm_traffic all = comm_traffic(c);
@@ -121,8 +123,8 @@ static int64_t print_group(const struct explain *x, const struct comm *c, struct
     print_axes(&x->ranks.mesh, c, out);
     str_puts(out, "; rank 0's are");
     print_members(c, out);
-    str_printf(out, "\n  %s;%s%" PRId64 " operations, %" PRId64 " messages, %" PRId64 " bytes a step", purpose(x, c), x->full ? " " : "\n  ",
-               all.operations, all.messages, all.bytes);
+    str_printf(out, "\n  %s;%s%" PRId64 " operation%s, %" PRId64 " message%s, %" PRId64 " bytes a step", purpose(x, c),
+               x->full ? " " : "\n  ", all.operations, plural(all.operations), all.messages, plural(all.messages), all.bytes);
     if (x->full) str_putc(out, '\n');
     else str_printf(out, " (%s)\n", str_bytes(bytes, (double)all.bytes));
     if (x->full) print_rows(c, out);

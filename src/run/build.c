@@ -26,8 +26,6 @@ static int from_text(struct schedule **s, const struct pipeline_config *c, int r
         return err_set(e, ERR_REQUEST, "%s: a %sschedule of %d ranks and %d microbatches; this run has parallel.pp = %d and %d microbatches (batch.global over "
                        "data-parallel ranks, batch.micro at a time); choose these as the file has them", c->what,
                        (*s)->forward_only ? "forward-only " : "", (*s)->n_ranks, (*s)->n_microbatches, ranks, m);
-    if (schedule_has(*s, ACTION_OFFLOAD) || schedule_has(*s, ACTION_RELOAD))
-        return err_set(e, ERR_REQUEST, "%s: OFFLOAD and RELOAD are not carried out; leave them out", c->what);
     rc = schedule_check(*s, NULL, e);
     return rc ? err_prefix(e, "%s", c->what) : OK;
 }

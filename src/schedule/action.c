@@ -24,8 +24,6 @@ static const struct {
     [ACTION_RELEASE] = {"RELEASE", 0, 0, 0},
     [ACTION_REDUCE] = {"REDUCE", 0, 0, 0},
     [ACTION_RECOMPUTE] = {"RECOMPUTE", 1, 1, 0},
-    [ACTION_OFFLOAD] = {"OFFLOAD", 0, 1, 0},
-    [ACTION_RELOAD] = {"RELOAD", 0, 1, 0},
 };
 
 const char *action_name(enum action_kind kind)
@@ -103,7 +101,7 @@ int action_parse(const char *text, struct action *out, int *used, struct err *e)
         return err_set(
             e, ERR_REQUEST,
             "'%.*s': no such kind of action; there are F, B, W, BW, RF, SF, RB, SB, GATHER, RELEASE, REDUCE, "
-            "RECOMPUTE, OFFLOAD, RELOAD",
+            "RECOMPUTE",
             word, text);
     p += strlen(kinds[kind].name);
     long microbatch = 0, part = ACTION_WHOLE, peer = 0;

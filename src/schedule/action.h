@@ -15,7 +15,6 @@
  *   2GATHER       make stage 2's parameters whole (FSDP)         2RELEASE  give the gathered copy back
  *   2REDUCE       sum stage 2's gradients over the data ranks: no W or BW of that stage follows
  *   2RECOMPUTE0   run the forward again, just before backward
- *   2OFFLOAD0     move what forward kept to host memory          2RELOAD0  bring it back
  *   2F0.1         part 1 of the stage's layers only (parts count from 0; absent: the stage in one piece)
  *
  * Floor 1: includes base only. Order: Local.
@@ -41,8 +40,6 @@ enum action_kind {
     ACTION_RELEASE,
     ACTION_REDUCE,
     ACTION_RECOMPUTE,
-    ACTION_OFFLOAD,
-    ACTION_RELOAD,
     ACTION_N
 };
 

@@ -106,7 +106,6 @@ static int check_nothing_missing(struct check *c, struct err *e)
                 [ACTION_SEND_B] = from_before && !s->forward_only,
                 [ACTION_SEND_F] = from_after,
                 [ACTION_RECV_B] = from_after && !s->forward_only,
-                [ACTION_RELOAD] = *key(c, c->issued, ACTION_OFFLOAD, stage, m),
             };
             for (int k = 0; k < ACTION_N; k++)
                 if (wanted[k] && !*key(c, c->issued, k, stage, m))
@@ -155,7 +154,6 @@ static const char *check_in_place(struct check *c, int rank, struct action a)
         c->grads[here] = GRADS_OWN;
         break;
     case ACTION_RECOMPUTE:
-    case ACTION_OFFLOAD:
         if (*key(c, c->done, ACTION_B, a.stage, a.microbatch)) return "comes after the backward it serves";
         break;
     default:
@@ -163,9 +161,6 @@ static const char *check_in_place(struct check *c, int rank, struct action a)
     }
     if (c->has_gather && action_is_compute((enum action_kind)a.kind) && c->whole[here] != PARAMS_WHOLE)
         return "the stage's parameters are not whole: GATHER comes first";
-    if ((a.kind == ACTION_B || a.kind == ACTION_BW) && *key(c, c->done, ACTION_OFFLOAD, a.stage, a.microbatch) &&
-        !*key(c, c->done, ACTION_RELOAD, a.stage, a.microbatch))
-        return "its activations are away: RELOAD comes first";
     if ((a.kind == ACTION_B || a.kind == ACTION_BW) && *key(c, c->issued, ACTION_RECOMPUTE, a.stage, a.microbatch) &&
         !*key(c, c->done, ACTION_RECOMPUTE, a.stage, a.microbatch))
         return "RECOMPUTE comes first";
@@ -183,10 +178,8 @@ static void count_memory(struct check *c, int rank, struct action a)
         now->whole--;
         return;
     case ACTION_F:
-    case ACTION_RELOAD:
         now->activations++;
         break;
-    case ACTION_OFFLOAD:
     case ACTION_BW:
         now->activations--;
         break;

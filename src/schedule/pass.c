@@ -169,30 +169,3 @@ void schedule_add_recompute(struct schedule *s)
         xfree(old.a);
     }
 }
-
-void schedule_add_offload(struct schedule *s, int distance)
-{
-    int64_t pieces = (int64_t)s->n_stages * s->n_microbatches;
-    int64_t *forward = xmalloc(to_size(pieces) * sizeof *forward);
-    uint8_t *away = xmalloc(to_size(pieces));
-    for (int r = 0; r < s->n_ranks; r++) {
-        struct action_list old = take_list(s, r);
-        memset(away, 0, to_size(pieces));
-        for (int64_t i = 0; i < old.n; i++) {
-            int64_t piece = (int64_t)old.a[i].stage * s->n_microbatches + old.a[i].microbatch;
-            if (old.a[i].kind == ACTION_F) forward[piece] = i;
-            if (old.a[i].kind == ACTION_B || old.a[i].kind == ACTION_BW) away[piece] = i - forward[piece] > distance;
-        }
-        for (int64_t i = 0; i < old.n; i++) {
-            struct action a = old.a[i];
-            bool gone = away[(int64_t)a.stage * s->n_microbatches + a.microbatch];
-            if (gone && (a.kind == ACTION_B || a.kind == ACTION_BW))
-                schedule_push(s, r, action_of(ACTION_RELOAD, a.stage, a.microbatch));
-            schedule_push(s, r, a);
-            if (gone && a.kind == ACTION_F) schedule_push(s, r, action_of(ACTION_OFFLOAD, a.stage, a.microbatch));
-        }
-        xfree(old.a);
-    }
-    xfree(forward);
-    xfree(away);
-}

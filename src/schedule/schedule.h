@@ -96,8 +96,6 @@ void schedule_prefetch(struct schedule *s, int ahead);
 void schedule_add_reduce(struct schedule *s);
 /* RECOMPUTE right before every B and BW. */
 void schedule_add_recompute(struct schedule *s);
-/* OFFLOAD right after F and RELOAD right before backward, where `distance` or more actions lie between. */
-void schedule_add_offload(struct schedule *s, int distance);
 
 /* ---- inspect --------------------------------------------------------------------------------------------- */
 

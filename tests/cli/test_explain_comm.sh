@@ -37,6 +37,7 @@ check() {
     "$tutti" explain "$1" comm "${@:2}" >"$dir/short" || fail "$*: status $?"
     [ "$(grep -oE '[0-9]+ bytes a step|[0-9]+ bytes in all' "$dir/short")" = "$(grep -oE '[0-9]+ bytes a step|[0-9]+ bytes in all' "$dir/out")" ] ||
         fail "$*: what is told a terminal is not what --full tells"
+    grep -hE '[^0-9]1 (operation|message)s' "$dir/out" "$dir/short" && fail "$*: one of a thing is not many"
     local sent
     sent=$(sed -n 's/ bytes in all$//p' "$dir/out")
     [ "${servers:-}" = yes ] || [ "$sent" = "$(planned "$@")" ] || fail "$*: $sent bytes, planned $(planned "$@")"
