@@ -64,8 +64,25 @@ static void sgd_entered(const struct flat_ops *f, struct team *team, const struc
     {                                                                                                                \
         flat_ops_##family.cast(team, entered(dst, "cast"), to, entered(src, "cast"), from, n);                       \
     }                                                                                                                \
+    static void sum_into_##family(struct team *team, void *to, enum dtype t, const void *from, enum dtype f, int64_t n, bool add) \
+    {                                                                                                                \
+        flat_ops_##family.sum_into(team, entered(to, "sum_into"), t, entered(from, "sum_into"), f, n, add);          \
+    }                                                                                                                \
+    static void sum_tree_##family(struct team *team, float *to, const float *part, int n_parts, int64_t n)           \
+    {                                                                                                                \
+        flat_ops_##family.sum_tree(team, entered(to, "sum_tree"), entered(part, "sum_tree"), n_parts, n);            \
+    }                                                                                                                \
+    static void sum_parts_##family(struct team *team, void *to, enum dtype t, const void *part, int n_parts, int64_t n) \
+    {                                                                                                                \
+        flat_ops_##family.sum_parts(team, entered(to, "sum_parts"), t, entered(part, "sum_parts"), n_parts, n);      \
+    }                                                                                                                \
+    static void squares_##family(struct team *team, const float *x, int64_t n, int64_t word[FLAT_SQUARES_WORDS])     \
+    {                                                                                                                \
+        flat_ops_##family.squares(team, entered(x, "squares"), n, word);                                             \
+    }                                                                                                                \
     static const struct flat_ops entered_##family = {#family, adamw_##family, sgd_##family, sum_squares_##family,     \
-                                                     find_nonfinite_##family, cast_##family};
+                                                     find_nonfinite_##family, cast_##family, sum_into_##family,      \
+                                                     sum_tree_##family, sum_parts_##family, squares_##family};
 ENTERED(ref)
 ENTERED(cpu)
 

@@ -4,7 +4,10 @@
  * Invariants
  *   1. A sum of squares is formed per block of FLAT_BLOCK elements in FLAT_LANES interleaved fp64 lanes (element i
  *      of the block adds into lane i % FLAT_LANES), folded by flat_fold; block sums are added in order.
- *   2. Every family computes AdamW from these factors with the fused operations that ref/flat.c spells out, so all
+ *   2. Exact squares: the square of a float is an integer below 2^48 times a power of 4, so squares are added up per power of
+ *      two of the float, in integers, and no partition of the elements changes the result. Word 2e holds the low 32 bits
+ *      (and what carried out of them), word 2e + 1 the rest, of the sum over floats with exponent bits e.
+ *   3. Every family computes AdamW from these factors with the fused operations that ref/flat.c spells out, so all
  *      families agree to the bit.
  * Includes: kernel.h. Order: Local.
  */
@@ -12,10 +15,33 @@
 #define TUTTI_KERNEL_FLAT_H
 
 #include <math.h>
+#include <string.h>
 
 #include "kernel/kernel.h"
 
 enum { FLAT_BLOCK = 4096, FLAT_LANES = 16 };
+enum { FLAT_TREE_DEPTH = 16 }; /* a tree has fewer parts than 2 to the power of it */
+
+/* The square of x as exponent bits and an integer: x * x = *m times 4^(max(bits, 1) - 150). */
+static inline uint32_t flat_square(float x, uint64_t *m)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    uint32_t e = u >> 23 & 255;
+    uint64_t mantissa = (u & 0x7fffff) | (e ? 0x800000u : 0);
+    *m = mantissa * mantissa;
+    return e;
+}
+
+/* What sum_into can do. */
+static inline void flat_sum_check(enum dtype t, enum dtype f)
+{
+    CHECK((t == DT_F32 && f == DT_F32) || (t == DT_BF16 && (f == DT_F32 || f == DT_BF16)), "%s into %s", dtype_name(f), dtype_name(t));
+}
+static inline void flat_tree_check(int n_parts)
+{
+    CHECK(n_parts > 0 && n_parts < 1 << FLAT_TREE_DEPTH && !(n_parts & (n_parts - 1)), "a tree of %d", n_parts);
+}
 
 static inline double flat_fold(double lane[FLAT_LANES])
 {

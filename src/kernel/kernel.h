@@ -306,6 +306,7 @@ struct sgd_args {
     float lr, momentum, weight_decay, grad_scale;
     bool nesterov;
 };
+enum { FLAT_SQUARES_BINS = 256, FLAT_SQUARES_WORDS = 2 * FLAT_SQUARES_BINS };
 struct flat_ops {
     const char *name;
     void (*adamw)(struct team *team, const struct adamw_args *a);
@@ -315,6 +316,16 @@ struct flat_ops {
     /* Index of the first NaN or Inf, -1 if none. */
     int64_t (*find_nonfinite)(struct team *team, const void *x, enum dtype dtype, int64_t n);
     void (*cast)(struct team *team, void *dst, enum dtype to, const void *src, enum dtype from, int64_t n);
+    /* Sums of gradients. All are elementwise and run in fp32, so neither the split over threads nor the length changes a bit. */
+    /* to[i] = from[i], or to[i] + from[i] when add, rounded once to to's type. f32 into f32 or bf16, bf16 into bf16. */
+    void (*sum_into)(struct team *team, void *to, enum dtype t, const void *from, enum dtype f, int64_t n, bool add);
+    /* to[i] = the n_parts (a power of two) values part[p * n + i], summed along the binary tree that halves 0..n_parts-1 down to
+     * neighbours. to may be one of the parts. */
+    void (*sum_tree)(struct team *team, float *to, const float *part, int n_parts, int64_t n);
+    /* The same from the first part to the last, rounded once; f32, bf16 or f16. to overlaps no part. */
+    void (*sum_parts)(struct team *team, void *to, enum dtype t, const void *part, int n_parts, int64_t n);
+    /* Adds n squares to words without any rounding: flat.h. The words are the host's. */
+    void (*squares)(struct team *team, const float *x, int64_t n, int64_t word[FLAT_SQUARES_WORDS]);
 };
 
 /* A device's kernels: a chain of families and the flat operations. For the null device nothing runs, but

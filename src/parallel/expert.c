@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/thread.h"
 #include "layout/dtype.h"
 #include "layout/region.h"
 
@@ -188,44 +187,17 @@ static void pack(struct stream *s, const struct kernel_call *c, const void *from
     }
 }
 
-static float get(const void *p, int64_t i, enum dtype t)
+/* Adds up what came back of several ranks: out of the landing's copies of each block. */
+static void add_copies(const struct kernel_table *kt, const struct kernel_call *c, const struct sides *s, const int64_t *n_of)
 {
-    if (t == DT_F32) return ((const float *)p)[i];
-    return t == DT_BF16 ? bf16_to_f32(((const bf16 *)p)[i]) : f16_to_f32(((const uint16_t *)p)[i]);
-}
-
-static void put(void *p, int64_t i, enum dtype t, float v)
-{
-    if (t == DT_F32) ((float *)p)[i] = v;
-    else if (t == DT_BF16) ((bf16 *)p)[i] = bf16_from_f32(v);
-    else ((uint16_t *)p)[i] = f16_from_f32(v);
-}
-
-struct sums {
-    const struct kernel_call *c;
-    const struct sides *s;
-    const int64_t *n_of;
-    const char *from;
-    void *to;
-};
-
-/* Each member sums a range of every block. A kernel outside the table: it gets addresses that it can touch. */
-static void sum_member(void *arg, int member, int n_members)
-{
-    const struct sums *x = arg;
-    int k = copies_of(x->c);
-    enum dtype t = x->s->ours.dtype;
-    int64_t in = 0, out = 0;
-    for (int r = 0; r < ranks_of(x->c); r += k) {
-        int64_t n = x->n_of[r], lo, hi;
-        team_split(n, member, n_members, &lo, &hi);
-        for (int64_t i = lo; i < hi; i++) {
-            float sum = get(x->from, in + i, t);
-            for (int j = 1; j < k; j++) sum += get(x->from, in + j * n + i, t);
-            put(x->to, out + i, t, sum);
-        }
-        in += k * n;
-        out += n;
+    int k = copies_of(c);
+    size_t width = dtype_bytes(s->ours.dtype);
+    const char *from = after_landing(c, s);
+    char *to = s->ours.p;
+    for (int r = 0; r < ranks_of(c); r += k) {
+        kt->flat->sum_parts(c->team, to, s->ours.dtype, from, k, n_of[r]);
+        from += to_size(k * n_of[r]) * width;
+        to += to_size(n_of[r]) * width;
     }
 }
 
@@ -265,7 +237,7 @@ static int64_t to_owners(struct comm *m, const struct kernel_call *c, const stru
     return comm_all_to_all_v(m, c->scratch, back, t.got, t.sent, s->ours.dtype, "combine");
 }
 
-static void at_owners(const struct kernel_call *c, const struct sides *s)
+static void at_owners(const struct kernel_table *kt, const struct kernel_call *c, const struct sides *s)
 {
     struct traffic t;
     int64_t used = 0;
@@ -273,8 +245,7 @@ static void at_owners(const struct kernel_call *c, const struct sides *s)
     count(c, s, &t);
     for (int r = 0; r < ranks_of(c); r += copies_of(c)) used += t.sent[r];
     scale(t.sent, ranks_of(c), s->theirs.n[1]);
-    if (copies_of(c) > 1) team_run(c->team, sum_member, &(struct sums){c, s, t.sent, device_here(after_landing(c, s)),
-                                                                                        device_here(s->ours.p)});
+    if (copies_of(c) > 1) add_copies(kt, c, s, t.sent);
     size_t bytes = to_size(s->theirs.n[1]) * dtype_bytes(s->ours.dtype);
     stream_zero(s->stream, (char *)s->ours.p + to_size(used) * bytes, to_size(s->ours.n[0] - used) * bytes);
 }
@@ -344,12 +315,12 @@ int64_t expert_begin(struct par_run *x, const struct kernel_call *c)
     return ticket;
 }
 
-void expert_end(struct par_run *x, const struct kernel_call *c, int64_t ticket)
+void expert_end(struct par_run *x, const struct kernel_table *kt, const struct kernel_call *c, int64_t ticket)
 {
     wait(x->axis[AXIS_EP], ticket);
     struct sides s = sides_of(x, c);
     if (outward(c)) at_experts(c, &s);
-    else at_owners(c, &s);
+    else at_owners(kt, c, &s);
     done_with(&s);
 }
 

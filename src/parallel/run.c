@@ -198,7 +198,7 @@ void par_run_end(void *ctx, const struct kernel_table *kt, const struct kernel_c
     struct par_run *x = ctx;
     bool forward = c->phase == KERNEL_FWD;
     if (c->op == OP_DISPATCH || c->op == OP_COMBINE) {
-        expert_end(x, c, ticket);
+        expert_end(x, kt, c, ticket);
         return;
     }
     if (ticket) comm_wait(x->axis[c->at.axis], ticket);

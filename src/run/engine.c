@@ -28,7 +28,7 @@ static int new_shard(struct engine *g, struct err *e)
     struct store_config c = {.dtype = g->cfg.dtype, .training = true, .n_moments = optim_n_moments(&g->cfg.optim), .zero = 3,
                              .shard_rank = g->cfg.server, .n_shards = g->cfg.n_servers};
     int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e);
-    return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){0}, e);
+    return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){.kernels = &g->kernels}, e);
 }
 
 static struct store_config store_of(const struct engine *g)
@@ -70,6 +70,7 @@ static int new_store(struct engine *g, struct err *e)
     }
     g->unit_left = xcalloc((size_t)g->store.units.n + 1, sizeof *g->unit_left);
     rc = exchange_init(&g->exchange, &g->store, &(struct exchange_config){
+        .kernels = &g->kernels,
         .shard = g->cfg.shard,
         .small = g->cfg.small,
         .expert = g->cfg.expert,

@@ -62,9 +62,9 @@ double tally_norm(struct engine *g)
         over_model(g, &squares, 1, DT_F64);
         return sqrt(squares);
     }
-    int64_t word[SQUARES_WORDS] = {0};
+    int64_t word[FLAT_SQUARES_WORDS] = {0};
     for (int i = 0; !g->dev->counts_only && i < s->table->n; i++)
-        if (s->table->p[i].counted) squares_add(s->dev->team, store_piece_grad(s, i), s->units.piece[i].n, word);
-    over_model(g, word, SQUARES_WORDS, DT_I64);
+        if (s->table->p[i].counted) g->kernels.flat->squares(s->dev->team, store_piece_grad(s, i), s->units.piece[i].n, word);
+    over_model(g, word, FLAT_SQUARES_WORDS, DT_I64);
     return sqrt(squares_total(word));
 }

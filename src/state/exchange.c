@@ -39,7 +39,7 @@ static int new_slots(struct exchange *x, const struct exchange_config *c, struct
 
 int exchange_init(struct exchange *x, struct store *s, const struct exchange_config *c, struct err *e)
 {
-    *x = (struct exchange){.s = s, .shard = c->shard, .replicate = c->replicate, .expert = c->expert, .sums = c->sums,
+    *x = (struct exchange){.s = s, .kernels = c->kernels, .shard = c->shard, .replicate = c->replicate, .expert = c->expert, .sums = c->sums,
                            .small = c->small ? c->small : c->shard};
     const struct units *u = &s->units;
     x->counts = xcalloc((size_t)(u->n_ranks + u->n_expert_ranks) + 1, sizeof *x->counts);
@@ -50,7 +50,7 @@ int exchange_init(struct exchange *x, struct store *s, const struct exchange_con
     x->grad_slot = xcalloc((size_t)c->grad_slots + 1, sizeof *x->grad_slot);
     int rc = new_slots(x, c, e);
     if (!rc && c->exact && s->has_grad) {
-        rc = exact_init(&x->tree, s, c->n_microbatches, size_of(c->shard), size_of(c->replicate), e);
+        rc = exact_init(&x->tree, s, c->kernels, c->n_microbatches, size_of(c->shard), size_of(c->replicate), e);
         x->exact = !rc;
     }
     if (rc) exchange_fini(x);

@@ -12,7 +12,6 @@
 
 #include "base/mem.h"
 #include "state/exchange.h"
-#include "state/sum.h"
 
 static int size_of(const struct comm *c) { return c ? comm_size(c) : 1; }
 static bool counts_only(const struct exchange *x) { return x->s->dev->counts_only; }
@@ -123,11 +122,11 @@ static void add_landing(struct exchange *x, int unit)
     enum dtype t = s->grad_dtype;
     if (counts_only(x)) return;
     if (pieces_in_a_row(x, unit)) {
-        sum_into(s->dev->team, store_piece_grad(s, u->first), t, x->landing.p, t, u->shard_numel, true);
+        x->kernels->flat->sum_into(s->dev->team, store_piece_grad(s, u->first), t, x->landing.p, t, u->shard_numel, true);
         return;
     }
     for (int i = u->first; i < u->first + u->n; i++)
-        sum_into(s->dev->team, store_piece_grad(s, i), t, landing_of(x, unit, i), t, s->units.piece[i].n, true);
+        x->kernels->flat->sum_into(s->dev->team, store_piece_grad(s, i), t, landing_of(x, unit, i), t, s->units.piece[i].n, true);
 }
 
 /* Zero 1 in place; out of a temporary into the store when it holds nothing yet, else to the landing. */
@@ -207,7 +206,7 @@ static void round_unit(struct exchange *x, int unit, int slot, bool keep)
     struct reduction *r = &x->unit[unit];
     void *to = keep ? store_grad_ptr(s, u->first) : x->wire.p;
     if (!counts_only(x))
-        sum_into(s->dev->team, to, s->grad_dtype, x->grad_slot[slot].p, DT_F32, u->numel, keep && r->added);
+        x->kernels->flat->sum_into(s->dev->team, to, s->grad_dtype, x->grad_slot[slot].p, DT_F32, u->numel, keep && r->added);
     if (keep) r->added = true;
 }
 

@@ -29,5 +29,22 @@ static void cast_cpu(struct team *team, void *dst, enum dtype to, const void *sr
 {
     chosen()->cast(team, dst, to, src, from, n);
 }
+static void sum_into_cpu(struct team *team, void *to, enum dtype t, const void *from, enum dtype f, int64_t n, bool add)
+{
+    chosen()->sum_into(team, to, t, from, f, n, add);
+}
+static void sum_tree_cpu(struct team *team, float *to, const float *part, int n_parts, int64_t n)
+{
+    chosen()->sum_tree(team, to, part, n_parts, n);
+}
+static void sum_parts_cpu(struct team *team, void *to, enum dtype t, const void *part, int n_parts, int64_t n)
+{
+    chosen()->sum_parts(team, to, t, part, n_parts, n);
+}
+static void squares_cpu(struct team *team, const float *x, int64_t n, int64_t word[FLAT_SQUARES_WORDS])
+{
+    chosen()->squares(team, x, n, word);
+}
 
-const struct flat_ops flat_ops_cpu = {"cpu", adamw_cpu, sgd_cpu, sum_squares_cpu, find_nonfinite_cpu, cast_cpu};
+const struct flat_ops flat_ops_cpu = {"cpu",    adamw_cpu,    sgd_cpu,      sum_squares_cpu, find_nonfinite_cpu,
+                                      cast_cpu, sum_into_cpu, sum_tree_cpu, sum_parts_cpu,   squares_cpu};

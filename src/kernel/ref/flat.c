@@ -98,4 +98,50 @@ static void cast_ref(struct team *team, void *dst, enum dtype to, const void *sr
     for (int64_t i = 0; i < n; i++) store(dst, to, i, load(src, from, i));
 }
 
-const struct flat_ops flat_ops_ref = {"ref", adamw_ref, sgd_ref, sum_squares_ref, find_nonfinite_ref, cast_ref};
+/* ---- sums of gradients ---- */
+static void sum_into_ref(struct team *team, void *to, enum dtype t, const void *from, enum dtype f, int64_t n, bool add)
+{
+    (void)team;
+    flat_sum_check(t, f);
+    for (int64_t i = 0; i < n; i++) {
+        float v = (float)load(from, f, i);
+        store(to, t, i, (double)(add ? (float)load(to, t, i) + v : v));
+    }
+}
+
+static float tree_of(const float *part, int n_parts, int64_t n)
+{
+    if (n_parts == 1) return *part;
+    return tree_of(part, n_parts / 2, n) + tree_of(part + n_parts / 2 * n, n_parts / 2, n);
+}
+
+static void sum_tree_ref(struct team *team, float *to, const float *part, int n_parts, int64_t n)
+{
+    (void)team;
+    flat_tree_check(n_parts);
+    for (int64_t i = 0; i < n; i++) to[i] = tree_of(part + i, n_parts, n);
+}
+
+static void sum_parts_ref(struct team *team, void *to, enum dtype t, const void *part, int n_parts, int64_t n)
+{
+    (void)team;
+    for (int64_t i = 0; i < n; i++) {
+        float sum = (float)load(part, t, i);
+        for (int p = 1; p < n_parts; p++) sum += (float)load(part, t, p * n + i);
+        store(to, t, i, (double)sum);
+    }
+}
+
+static void squares_ref(struct team *team, const float *x, int64_t n, int64_t word[FLAT_SQUARES_WORDS])
+{
+    (void)team;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t m;
+        uint32_t e = flat_square(x[i], &m);
+        word[2 * e] += (int64_t)(m & 0xffffffff);
+        word[2 * e + 1] += (int64_t)(m >> 32);
+    }
+}
+
+const struct flat_ops flat_ops_ref = {"ref",    adamw_ref,    sgd_ref,      sum_squares_ref, find_nonfinite_ref,
+                                      cast_ref, sum_into_ref, sum_tree_ref, sum_parts_ref,   squares_ref};
