@@ -57,7 +57,10 @@ void moe_declare(struct declare_ctx *x, int layer, double std, double std_out)
     struct declare router = {INIT_NORMAL, std, layer, over_tp, {0, 0}}, bias = {INIT_ZEROS, 0, layer, over_tp, {0, 0}},
                    column = {INIT_NORMAL, std, layer, SPMD_S0, {0, 0}}, row = {INIT_NORMAL, std_out, layer, SPMD_S1, {0, 0}};
     layer_declare(x, router, 2, ED, "layers.%d.moe.router.weight", layer);
-    if (m->bias) layer_declare(x, bias, 1, &E, "layers.%d.moe.router.bias", layer);
+    if (m->bias) {
+        layer_declare(x, bias, 1, &E, "layers.%d.moe.router.bias", layer);
+        x->t->p[x->t->n - 1].stepped = false; /* run/balance.h moves it */
+    }
     for (int e = 0; e < m->experts; e++) {
         declare_expert(x, column, FD, layer, e, "gate");
         declare_expert(x, column, FD, layer, e, "up");

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Updates run over the longest stretches of parameters that share a decay setting: one kernel call each, at memory
- * speed. AdamW: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", Algorithm 2; clipping by global norm:
- * Pascanu et al. 2013, with the 1e-6 that the field adds to the norm. */
+/* Updates run over the longest stretches of parameters that share group and decay: one kernel call each, at memory speed. Clipping by
+ * global norm: Pascanu et al. 2013, with the 1e-6 that the field adds to the norm. */
 #include "optim/optim.h"
 
 #include <math.h>
 
 #include "base/mem.h"
-
-int optim_n_moments(const struct optim_config *c)
-{
-    return c->kind == OPTIM_ADAMW ? 2 : c->momentum != 0 ? 1 : 0;
-}
 
 double optim_sum_squares(const struct store *s, const struct kernel_table *k)
 {
@@ -43,90 +37,61 @@ double optim_grad_norm(const struct store *s, const struct kernel_table *k)
     return sqrt(optim_sum_squares(s, k));
 }
 
-/* Parameters, or pieces of them, that lie one after the other in all buffers and share a decay setting. */
-struct stretch {
-    float *master, *m, *v;
-    const char *grad;
-    char *param; /* NULL: the parameters are the master */
-    int64_t n;
-    bool decay;
+/* Where the arrays of a group's optimizer are in the store's table. */
+struct places {
+    int which[PARAM_GROUPS][OPTIM_MAX_ARRAYS], n[PARAM_GROUPS];
 };
 
-static struct stretch stretch_of(const struct store *s, int i)
+static struct places places_of(const struct store *s, const struct optim_config *c)
 {
-    bool whole = store_state_is_whole(s), own = !s->master.dev;
-    int64_t off = s->table->p[i].offset;
-    size_t width = dtype_bytes(s->dtype);
-    struct stretch r = {.decay = s->table->p[i].decay};
-    float *state[1 + STORE_MAX_MOMENTS] = {NULL};
-    for (int what = 0; what <= s->n_moments; what++) {
-        const struct buffer *b = what ? &s->moment[what - 1] : store_master(s);
-        state[what] = whole ? (float *)b->p + off : store_piece_state(s, i, what);
+    struct places x = {0};
+    for (int g = 0; g < PARAM_GROUPS; g++) {
+        const struct optim_row *r = optim_of(c, (enum param_group)g);
+        x.n[g] = r->n_arrays(c);
+        for (int j = 0; j < x.n[g]; j++) {
+            x.which[g][j] = store_find(s, r->array[j].name);
+            CHECK(x.which[g][j] >= 0, "%s without its array %s", r->name, r->array[j].name);
+        }
     }
-    r.master = state[0];
-    r.m = state[1];
-    r.v = state[2];
+    return x;
+}
+
+/* What this rank steps of a parameter. */
+static struct optim_stretch stretch_of(const struct store *s, const struct places *x, int i)
+{
+    const struct param *p = &s->table->p[i];
+    bool whole = store_state_is_whole(s), own = !array_is_here(&s->array[STORE_MASTER]);
+    struct array_span held = store_held(s, i, STORE_MASTER);
+    struct optim_stretch r = {.decay = p->decay, .group = p->group, .n = held.n};
+    r.master = array_at(store_array(s, STORE_MASTER), held.at);
     r.grad = whole ? store_grad_ptr(s, i) : store_piece_grad(s, i);
-    if (!own) r.param = whole ? (char *)s->param.p + (size_t)off * width : store_piece_param(s, i);
-    r.n = store_held(s, i, NULL);
+    if (!own) r.param = whole ? store_param_ptr(s, i) : store_piece_param(s, i);
+    for (int j = 0; j < x->n[p->group]; j++) {
+        int which = x->which[p->group][j];
+        r.array[j] = array_at(&s->array[which], store_held(s, i, which).at);
+    }
     return r;
 }
 
-static bool follows(const struct stretch *a, const struct stretch *b, size_t width, size_t grad_width)
+static bool follows(const struct optim_stretch *a, const struct optim_stretch *b, size_t width, size_t grad_width)
 {
-    return a->decay == b->decay && b->master == a->master + a->n && (!a->m || b->m == a->m + a->n) &&
-           (!a->v || b->v == a->v + a->n) && b->grad == a->grad + (size_t)a->n * grad_width &&
-           (!a->param || b->param == a->param + (size_t)a->n * width);
+    bool next = a->decay == b->decay && a->group == b->group && b->master == a->master + a->n &&
+                b->grad == a->grad + (size_t)a->n * grad_width && (!a->param || b->param == a->param + (size_t)a->n * width);
+    for (int j = 0; j < OPTIM_MAX_ARRAYS; j++) next &= !a->array[j] || b->array[j] == a->array[j] + a->n;
+    return next;
 }
 
-static void update(const struct store *s, const struct kernel_table *k, const struct optim_config *c, double lr,
-                   int64_t step, float scale, const struct stretch *r, const float *grad)
+static void update_stretch(const struct optim_call *x, struct optim_stretch r)
 {
-    if (c->kind == OPTIM_ADAMW)
-        k->flat->adamw(s->dev->team, &(struct adamw_args){
-                                         .n = r->n,
-                                         .master = r->master,
-                                         .m = r->m,
-                                         .v = r->v,
-                                         .grad = grad,
-                                         .param = r->param,
-                                         .param_dtype = s->dtype,
-                                         .lr = (float)lr,
-                                         .beta1 = (float)c->beta1,
-                                         .beta2 = (float)c->beta2,
-                                         .eps = (float)c->eps,
-                                         .weight_decay = r->decay ? (float)c->weight_decay : 0,
-                                         .grad_scale = scale,
-                                         .bias1 = (float)(1 - pow(c->beta1, (double)(step + 1))),
-                                         .bias2 = (float)(1 - pow(c->beta2, (double)(step + 1))),
-                                     });
-    else
-        k->flat->sgd(s->dev->team, &(struct sgd_args){
-                                       .n = r->n,
-                                       .master = r->master,
-                                       .m = r->m,
-                                       .grad = grad,
-                                       .param = r->param,
-                                       .param_dtype = s->dtype,
-                                       .lr = (float)lr,
-                                       .momentum = (float)c->momentum,
-                                       .weight_decay = r->decay ? (float)c->weight_decay : 0,
-                                       .grad_scale = scale,
-                                       .nesterov = c->nesterov,
-                                   });
-}
-
-/* Elementwise: cutting a stretch changes no bits. */
-static void update_stretch(const struct store *s, const struct kernel_table *k, const struct optim_config *c, double lr,
-                           int64_t step, float scale, struct stretch r)
-{
+    const struct store *s = x->s;
+    const struct optim_row *row = optim_of(x->c, r.group);
     for (int64_t left = r.n, m; left > 0; left -= m) {
-        const float *grad = optim_widen(s, k, r.grad, left, &m);
+        const float *grad = optim_widen(s, x->k, r.grad, left, &m);
         r.n = m;
-        update(s, k, c, lr, step, scale, &r, grad);
+        row->step(x, &r, grad);
         r.master += m;
-        if (r.m) r.m += m;
-        if (r.v) r.v += m;
+        for (int j = 0; j < OPTIM_MAX_ARRAYS; j++)
+            if (r.array[j]) r.array[j] += m;
         r.grad += to_size(m) * dtype_bytes(s->grad_dtype);
         if (r.param) r.param += to_size(m) * dtype_bytes(s->dtype);
     }
@@ -137,14 +102,17 @@ void optim_step(struct store *s, const struct kernel_table *k, const struct opti
 {
     if (k->dry) return;
     double scale = c->clip > 0 ? fmin(1.0, c->clip / (grad_norm + 1e-6)) : 1.0;
+    struct optim_call x = {.s = s, .k = k, .c = c, .lr = lr, .step = step, .scale = (float)scale};
+    struct places where = places_of(s, c);
     for (int i = 0; i < s->table->n;) {
-        struct stretch r = stretch_of(s, i++);
-        while (i < s->table->n) {
-            struct stretch next = stretch_of(s, i);
+        if (!s->table->p[i++].stepped) continue;
+        struct optim_stretch r = stretch_of(s, &where, i - 1);
+        while (i < s->table->n && s->table->p[i].stepped) {
+            struct optim_stretch next = stretch_of(s, &where, i);
             if (!follows(&r, &next, dtype_bytes(s->dtype), dtype_bytes(s->grad_dtype))) break;
             r.n += next.n;
             i++;
         }
-        update_stretch(s, k, c, lr, step, (float)scale, r);
+        update_stretch(&x, r);
     }
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optim.h: one optimizer step on this rank's shard: norm, clip, update. Reads gradients (fp32, or bf16 widened a stretch at a time), writes master, moments
+/* optim.h: the table of optimizers, and one step on this rank's shard: norm, clip, update, each group of parameters by its optimizer. Reads gradients (fp32, or bf16 widened a stretch at a time), writes master, moments
  * and the compute copy.
  *
  * Invariants
  *   1. The gradient norm is the square root of a sum in fp64 over parameters in the table's order, then over ranks of
  *      dp_shard in rank order: the same for any number of threads and at every zero level.
  *   2. Weight decay is decoupled (AdamW) and applies to parameters of two and more dims.
+ *   3. Parameters that are not stepped (param.h) keep their values.
  * Floors 0-3. Order: Local; the caller sums over ranks (state/exchange.h).
  */
 #ifndef TUTTI_OPTIM_OPTIM_H
@@ -13,16 +14,70 @@
 
 #include "state/store.h"
 
-enum optim_kind { OPTIM_ADAMW, OPTIM_SGD };
-struct optim_config {
+/* Rows of optim_row, in its order. */
+enum optim_kind { OPTIM_ADAMW, OPTIM_SGD, OPTIM_KINDS };
+#define OPTIM_NAMES "adamw|sgd"
+enum { OPTIM_MAX_ARRAYS = 2 };
+
+/* What a group of parameters (state/param.h) has otherwise; all zeros: nothing. */
+struct optim_group {
+    bool own;             /* kind is this group's */
     enum optim_kind kind;
+    double lr_factor;     /* times the learning rate; 0 counts as 1 */
+};
+struct optim_config {
+    enum optim_kind kind; /* of all groups without one of their own */
+    struct optim_group group[PARAM_GROUPS];
     double beta1, beta2, eps, weight_decay;
     double momentum;
     bool nesterov;
-    double clip; /* global norm; 0: off */
+    double clip; /* global norm over all groups; 0: off */
 };
-/* Moments of fp32 per parameter. */
-int optim_n_moments(const struct optim_config *c);
+
+/* Parameters, or pieces of them, that lie one after the other in all their arrays and share group and decay. */
+struct optim_stretch {
+    float *master;
+    float *array[OPTIM_MAX_ARRAYS]; /* in the order of the row; NULL beyond its number */
+    const char *grad;
+    char *param; /* the compute copy; NULL: the parameters are the master */
+    int64_t n;
+    bool decay;
+    enum param_group group;
+};
+struct optim_call { /* what all stretches of a step share */
+    const struct store *s;
+    const struct kernel_table *k;
+    const struct optim_config *c;
+    double lr;
+    int64_t step; /* from 0 */
+    float scale;  /* of gradients: clipping */
+};
+
+/* An optimizer. Its arrays are of fp32, a value per element, and begin as zeros; their names are groups of checkpoints, so optimizers
+ * that use one name for one meaning share an array. */
+struct optim_row {
+    const char *name;                        /* in configs */
+    struct {
+        const char *name, *title;
+    } array[OPTIM_MAX_ARRAYS];
+    int (*n_arrays)(const struct optim_config *c); /* of these so many */
+    const char *keys[4];                     /* keys of `optimizer` that not every optimizer reads; ends with NULL */
+    /* NULL, or what is wrong with the numbers that it reads; *key: whose fault it is. */
+    const char *(*check)(const struct optim_config *c, const char **key);
+    /* One stretch, gradients in fp32. Elementwise: cutting a stretch changes no bits. */
+    void (*step)(const struct optim_call *x, const struct optim_stretch *r, const float *grad);
+};
+extern const struct optim_row optim_rows[OPTIM_KINDS];
+
+const struct optim_row *optim_of(const struct optim_config *c, enum param_group group);
+/* Whether some group's optimizer reads this key ("betas"); a key that no row names is read by all. */
+bool optim_reads(const struct optim_config *c, const char *key);
+/* What is wrong with the config, and the key; NULL: nothing. */
+const char *optim_check(const struct optim_config *c, const char **key);
+/* Rows for the store: every name once, for the groups that have it. Returns how many. */
+int optim_arrays(const struct optim_config *c, struct array_row out[OPTIM_KINDS * OPTIM_MAX_ARRAYS]);
+/* Bytes of arrays per parameter of a group. */
+int64_t optim_bytes(const struct optim_config *c, enum param_group group);
 
 enum lr_kind { LR_CONSTANT, LR_LINEAR, LR_COSINE, LR_WSD };
 struct lr_config {

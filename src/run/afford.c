@@ -71,8 +71,10 @@ static double least_parameters(const struct config *c)
 static int bytes_each(const struct config *c)
 {
     bool narrow = c->precision.recipe == RECIPE_BF16;
-    int moments = c->optimizer.name == 0 ? 8 : c->optimizer.momentum > 0 ? 4 : 0;
-    return (narrow ? 2 + 4 : 4) + (narrow && c->precision.grad == GRAD_BF16 ? 2 : 4) + moments;
+    struct optim_config o = config_optim(c);
+    int64_t least = optim_bytes(&o, PARAM_MATRICES);
+    for (int g = 0; g < PARAM_GROUPS; g++) least = optim_bytes(&o, (enum param_group)g) < least ? optim_bytes(&o, (enum param_group)g) : least;
+    return (narrow ? 2 + 4 : 4) + (narrow && c->precision.grad == GRAD_BF16 ? 2 : 4) + (int)least;
 }
 
 /* The input of one layer, of a microbatch, on one rank. */

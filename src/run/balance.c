@@ -67,10 +67,10 @@ static void move(struct engine *g, int param, const double *load_E)
     int experts = g->cfg.model.moe.experts;
     double mean = 0;
     for (int e = 0; e < experts; e++) mean += load_E[e] / experts;
-    int64_t lo, n = store_held(&g->store, param, &lo);
-    float *b = xmalloc(to_size(n) * sizeof *b + 1), speed = (float)g->cfg.model.moe.bias_speed;
+    struct array_span x = store_held(&g->store, param, STORE_MASTER);
+    float *b = xmalloc(to_size(x.n) * sizeof *b + 1), speed = (float)g->cfg.model.moe.bias_speed;
     store_read(&g->store, &g->stream, param, STORE_MASTER, b);
-    for (int64_t i = 0; i < n; i++) b[i] += load_E[lo + i] > mean ? -speed : load_E[lo + i] < mean ? speed : 0;
+    for (int64_t i = 0; i < x.n; i++) b[i] += load_E[x.lo + i] > mean ? -speed : load_E[x.lo + i] < mean ? speed : 0;
     store_write(&g->store, &g->kernels, &g->stream, param, STORE_MASTER, b);
     xfree(b);
 }

@@ -3,8 +3,8 @@
  * the biases that even the load out without a loss (DeepSeek-V3, section 2.1.2; Wang et al. 2024): after each step the
  * bias of an expert that had more than the mean goes down by a fixed amount, of one that had less, up.
  *
- * Biases are parameters without a gradient, so they are initialised, shared out, saved and exported like all others; the
- * optimizer leaves them alone, because a vector whose gradient is zero has no update and no decay.
+ * Biases are parameters that are not stepped (state/param.h): initialised, shared out, saved and exported like all others, and left
+ * alone by the optimizer. Checkpoints have its arrays for them all the same: zeros.
  * Floor 6. Order: Collective where said.
  */
 #ifndef TUTTI_RUN_BALANCE_H

@@ -119,7 +119,7 @@ const struct conf_row config_rows[] = {
     INT("batch.global", batch.global, "32", 1, 1 << 24, "sequences per optimizer step, over all ranks"),
     INT("batch.micro", batch.micro, "8", 1, 1 << 24, "sequences per forward and backward pass"),
 
-    CHOICE("optimizer.name", optimizer.name, "adamw", "adamw|sgd", "optimizer"),
+    CHOICE("optimizer.name", optimizer.name, "adamw", OPTIM_NAMES, "optimizer"),
     REAL("optimizer.lr", optimizer.lr, "3.0e-4", 0, 1e6, "peak learning rate"),
     {.path = "optimizer.betas", .type = CONF_REALS, .offset = AT(optimizer.betas), .otherwise = "[0.9, 0.95]", .n = 2,
      .lo = 0, .hi = 0.9999999, .doc = "decay of the two moments (adamw)"},

@@ -22,22 +22,33 @@ static int max_int(int a, int b) { return a > b ? a : b; }
 /* Parameters, who holds what of them, and what travels when. */
 static bool is_server(const struct engine_config *c) { return c->n_servers && c->server >= 0; }
 
+/* What the store has beside its own arrays: the optimizers', and state that nobody steps. */
+static int rows_of(const struct engine *g, struct array_row rows[STORE_MAX_ARRAYS])
+{
+    int n = optim_arrays(&g->cfg.optim, rows);
+    CHECK(n + g->cfg.n_state <= STORE_MAX_ARRAYS - STORE_ROWS, "%d arrays", n + g->cfg.n_state);
+    for (int i = 0; i < g->cfg.n_state; i++) rows[n++] = g->cfg.state[i];
+    return n;
+}
+
 /* A server's shard: as at zero 3, and nobody to exchange it with but the workers. */
 static int new_shard(struct engine *g, struct err *e)
 {
-    struct store_config c = {.dtype = g->cfg.dtype, .training = true, .n_moments = optim_n_moments(&g->cfg.optim), .zero = 3,
+    struct array_row rows[STORE_MAX_ARRAYS];
+    struct store_config c = {.dtype = g->cfg.dtype, .training = true, .rows = rows, .n_rows = rows_of(g, rows), .zero = 3,
                              .shard_rank = g->cfg.server, .n_shards = g->cfg.n_servers};
     int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e);
     return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){.kernels = &g->kernels}, e);
 }
 
-static struct store_config store_of(const struct engine *g)
+static struct store_config store_of(const struct engine *g, struct array_row rows[STORE_MAX_ARRAYS])
 {
     return (struct store_config){
         .stateless = g->cfg.n_servers > 0,
         .dtype = g->cfg.dtype,
         .training = g->cfg.training,
-        .n_moments = optim_n_moments(&g->cfg.optim),
+        .rows = rows,
+        .n_rows = rows_of(g, rows),
         .zero = g->cfg.zero,
         .shard_rank = g->cfg.shard ? comm_rank(g->cfg.shard) : 0,
         .n_shards = g->cfg.shard ? comm_size(g->cfg.shard) : 1,
@@ -51,7 +62,8 @@ static struct store_config store_of(const struct engine *g)
 
 static int new_store(struct engine *g, struct err *e)
 {
-    struct store_config c = store_of(g);
+    struct array_row rows[STORE_MAX_ARRAYS];
+    struct store_config c = store_of(g, rows);
     CHECK(!c.once || !g->cfg.exact_order || (g->n_stages == 1 && (g->peak.both == 1 || g->cfg.n_microbatches == 1)),
           "exact_order with several microbatches alive");
     int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e), param_slots = 0, grad_slots = 0;
@@ -233,7 +245,8 @@ int engine_new_paper(struct engine **out, const struct engine_config *c, struct 
     struct engine *g = *out;
     if (!rc && is_server(c)) return finish(out, new_shard(g, e));
     if (!rc) rc = build_schedule(g, e);
-    struct store_config sc = store_of(g);
+    struct array_row rows[STORE_MAX_ARRAYS];
+    struct store_config sc = store_of(g, rows);
     if (!rc) rc = store_new_shared(&g->store, &g->params, d, &sc, e);
     return finish(out, rc);
 }

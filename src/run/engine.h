@@ -44,6 +44,8 @@ struct engine_config {
     bool recompute;
     bool training;           /* false: forward only, no optimizer state */
     struct optim_config optim;
+    const struct array_row *state; /* what is kept beside parameters and is not stepped (state/array.h); borrowed */
+    int n_state;
     uint64_t seed;
     const char *kernels;     /* "auto" or "ref" */
     int threads;             /* of the rank; the null device counts scratch for as many */

@@ -97,7 +97,7 @@ int generator_new(struct generator **out, struct weights *w, struct device *d, i
     if (dtype == DT_N) dtype = DT_BF16;
     if (!rc) {
         model_declare(&g->model, NULL, &g->params);
-        rc = store_new(&g->store, &g->params, d, dtype, false, 0, e);
+        rc = store_new(&g->store, &g->params, d, dtype, false, NULL, 0, e);
     }
     if (!rc) rc = source_load(&g->store, &g->kernels, &g->stream, w, e);
     if (!rc) rc = record(g, &g->chunk, g->room < PROMPT_CHUNK ? g->room : PROMPT_CHUNK, dtype, e);

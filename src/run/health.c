@@ -7,14 +7,14 @@
 
 static int check(const struct engine *g, int i, int what, struct err *e)
 {
-    static const char *const group[] = {"weights", "first moments", "second moments"};
-    const struct piece *q = &g->store.units.piece[i];
-    if (!g->params.p[i].counted || q->n == 0) return OK;
-    double sum = g->kernels.flat->sum_squares(g->dev->team, store_piece_state(&g->store, i, what), q->n), rms = sqrt(sum / (double)q->n);
-    const char *name = g->params.p[i].name;
-    if (!isfinite(sum)) return err_set(e, ERR_NUMERIC, "%s of %s are not finite", group[what], name);
+    const struct array *a = store_array(&g->store, what);
+    struct array_span x = store_writes(&g->store, i, what);
+    if (x.n == 0 || a->row.dtype != DT_F32) return OK;
+    double sum = g->kernels.flat->sum_squares(g->dev->team, array_at(a, x.at), x.n), rms = sqrt(sum / (double)x.n);
+    const char *name = g->params.p[i].name, *title = g->store.array[what].row.title;
+    if (!isfinite(sum)) return err_set(e, ERR_NUMERIC, "%s of %s are not finite", title, name);
     if (what == STORE_MASTER && rms > HEALTH_RMS_LIMIT)
-        return err_set(e, ERR_NUMERIC, "%s of %s have a root mean square of %.3g, above %g: they have diverged", group[what], name, rms,
+        return err_set(e, ERR_NUMERIC, "%s of %s have a root mean square of %.3g, above %g: they have diverged", title, name, rms,
                        HEALTH_RMS_LIMIT);
     return OK;
 }
@@ -22,7 +22,8 @@ static int check(const struct engine *g, int i, int what, struct err *e)
 int health_check(const struct engine *g, struct err *e)
 {
     int rc = OK;
-    for (int what = 0; !rc && what < 1 + g->store.n_moments; what++)
-        for (int i = 0; !rc && i < g->params.n; i++) rc = check(g, i, what, e);
+    for (int what = 0; !rc && what < g->store.n_arrays; what++)
+        for (int i = 0; !rc && g->store.array[what].row.saved && store_has(&g->store, what) && i < g->params.n; i++)
+            rc = check(g, i, what, e);
     return rc;
 }

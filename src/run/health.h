@@ -11,7 +11,7 @@
 /* A tensor whose elements' root mean square is above this has diverged: trained ones have some tens at most. */
 #define HEALTH_RMS_LIMIT 1e4
 
-/* This rank's pieces of weights and moments: all finite, and weights of a size that training leaves behind.
+/* What this rank writes of the arrays that are saved: all finite, and weights of a size that training leaves behind.
  *   fails   ERR_NUMERIC naming the tensor and what is wrong with it
  *   cost    one pass over the pieces, at the memory's speed: a few per cent of writing them */
 int health_check(const struct engine *g, struct err *e);

@@ -13,10 +13,12 @@
 #include "base/thread.h"
 
 enum { CHUNK = 1 << 20, PARTS = 64 };
-enum { COMPUTE, MASTER, MOMENT, ARRAYS = MOMENT + STORE_MAX_MOMENTS };
-static const char *const array_name[ARRAYS] = {"weight", "master", "m", "v"};
 
 /* ---- what is here ---- */
+/* Entries are numbered parameter after parameter, each with all arrays of the store's table: the same on every rank. */
+static int param_of(const struct engine *g, int64_t entry) { return (int)(entry / g->store.n_arrays); }
+static int array_of(const struct engine *g, int64_t entry) { return (int)(entry % g->store.n_arrays); }
+
 struct held { /* elements [lo, lo + n) of the box held here; n 0: nothing */
     const char *p; /* on the device */
     struct device *dev;
@@ -27,17 +29,10 @@ struct held { /* elements [lo, lo + n) of the box held here; n 0: nothing */
 static struct held held_of(const struct engine *g, int param, int array)
 {
     const struct store *s = &g->store;
-    const struct piece *q = &s->units.piece[param];
-    int state = array == MASTER ? STORE_MASTER : array - MOMENT + 1;
-    if (!s->table->p[param].held) return (struct held){0};
-    if (array == COMPUTE && store_param_is_whole(s))
-        return (struct held){store_param_ptr(s, param), s->dev, 0, s->table->p[param].held, s->dtype};
-    if (array == COMPUTE) return (struct held){store_piece_param(s, param), s->dev, q->lo, q->n, s->dtype};
-    if (array == MASTER ? !s->master.dev : state > s->n_moments) return (struct held){0};
-    struct held h = {.dtype = DT_F32, .dev = s->dev};
-    h.n = store_held(s, param, &h.lo);
-    h.p = (const char *)(store_piece_state(s, param, state) + (h.lo - q->lo));
-    return h;
+    const struct array *a = &s->array[array];
+    if (array == STORE_GRAD || !array_is_here(a)) return (struct held){0};
+    struct array_span x = store_held(s, param, array);
+    return (struct held){array_at(a, x.at), a->buf.dev, x.lo, x.n, a->row.dtype};
 }
 
 static uint64_t salted(uint64_t v, int64_t place)
@@ -65,7 +60,7 @@ static uint64_t hash_range(const struct held *h, int64_t lo, int64_t hi)
 
 struct hashing {
     const struct engine *g;
-    uint64_t *sum; /* [members][entries]; an entry is param * ARRAYS + array */
+    uint64_t *sum; /* [members][entries]; numbered as param_of and array_of read them */
     int64_t n;
 };
 
@@ -74,7 +69,7 @@ static void hash_member(void *arg, int member, int n_members)
     const struct hashing *x = arg;
     int64_t turn = 0;
     for (int64_t i = 0; i < x->n; i++) {
-        struct held h = held_of(x->g, (int)(i / ARRAYS), (int)(i % ARRAYS));
+        struct held h = held_of(x->g, param_of(x->g, i), array_of(x->g, i));
         int64_t each = CHUNK / (int64_t)dtype_bytes(h.n ? h.dtype : DT_F32);
         for (int64_t lo = 0, k = 0; lo < h.n; lo += each, k++)
             if (turn++ % n_members == member)
@@ -107,12 +102,12 @@ static bool is_among(const struct engine *g, int group, int param, int array)
 {
     const struct store *s = &g->store;
     const struct param *p = &s->table->p[param];
-    bool whole = array == COMPUTE ? store_param_is_whole(s) : store_state_is_whole(s);
+    const struct array *a = &s->array[array];
     switch (group) {
     case AMONG_REPLICAS: return true;
-    case AMONG_SHARD: return whole && !p->expert;
-    case AMONG_EXPERT: return whole && p->expert;
-    case AMONG_TP: return !p->expert && (p->type.on[AXIS_TP] == SPMD_I || p->type.on[AXIS_TP] == SPMD_R);
+    case AMONG_SHARD: return a->whole && !p->expert;
+    case AMONG_EXPERT: return a->whole && p->expert;
+    case AMONG_TP: return !p->expert && (a->row.block == ARRAY_TENSOR || p->type.on[AXIS_TP] == SPMD_I || p->type.on[AXIS_TP] == SPMD_R);
     case AMONG_WORKERS: return true;
     default: return g->copies.set_of[param] == group - AMONG_STAGES;
     }
@@ -128,7 +123,7 @@ static bool groups_agree(const struct engine *g, const uint64_t *hash, int64_t n
         uint64_t sum = 0;
         if (!group_of(g, k)) continue;
         for (int64_t i = 0; i < n; i++)
-            if (hash[i] && is_among(g, k, (int)(i / ARRAYS), (int)(i % ARRAYS))) sum += salted(hash[i], i);
+            if (hash[i] && is_among(g, k, param_of(g, i), array_of(g, i))) sum += salted(hash[i], i);
         v[2 * k] = (int64_t)sum;
         v[2 * k + 1] = (int64_t)~sum;
         ticket[k] = comm_all_reduce(group_of(g, k), v + 2 * k, v + 2 * k, 2, DT_I64, COMM_MAX, "are replicas the same?");
@@ -151,7 +146,7 @@ static int32_t *differing(const struct engine *g, const uint64_t *hash, int64_t 
         struct comm *c = group_of(g, k);
         if (!c) continue;
         for (int64_t i = 0; i < n; i++) {
-            bool in = is_among(g, k, (int)(i / ARRAYS), (int)(i % ARRAYS));
+            bool in = is_among(g, k, param_of(g, i), array_of(g, i));
             v[2 * i] = in ? (int64_t)hash[i] : 0;
             v[2 * i + 1] = in ? (int64_t)~hash[i] : -1;
         }
@@ -189,11 +184,18 @@ static bool same_elements(const struct holder *a, const struct holder *b)
            !memcmp(a->box_n, b->box_n, sizeof a->box_n);
 }
 
+/* Dims of what is compared: values per tensor have one, however the tensor is cut. */
+static int n_dims(const struct look *x)
+{
+    return x->g->store.array[x->array].row.block == ARRAY_TENSOR ? 1 : x->g->store.table->p[x->param].nd;
+}
+
 static void gather_holders(struct look *x, uint64_t hash)
 {
     const struct param *p = &x->g->store.table->p[x->param];
-    struct holder mine = {.hash = hash, .n = x->here.n, .lo = x->here.lo};
-    for (int d = 0; d < p->nd; d++) {
+    bool tensor = x->g->store.array[x->array].row.block == ARRAY_TENSOR;
+    struct holder mine = {.hash = hash, .n = x->here.n, .lo = x->here.lo, .box_n = {x->here.n}};
+    for (int d = 0; !tensor && d < p->nd; d++) {
         mine.box_lo[d] = p->lo[d];
         mine.box_n[d] = p->ln[d];
     }
@@ -281,15 +283,15 @@ static void print_ranks(const struct look *x, bool minority, struct str *out)
 /* "[3, 17]": the element's place in the whole tensor. */
 static void print_element(const struct look *x, char *out, size_t n)
 {
-    const struct param *p = &x->g->store.table->p[x->param];
+    int nd = n_dims(x);
     const struct holder *h = x->of;
     int64_t at[PARAM_MAX_DIM], i;
     for (int r = 0; r < x->n_ranks; r++)
         if (x->in[r]) h = &x->of[r];
     i = h->lo + x->lo;
-    for (int d = p->nd; d-- > 0; i /= h->box_n[d]) at[d] = h->box_lo[d] + i % h->box_n[d];
+    for (int d = nd; d-- > 0; i /= h->box_n[d]) at[d] = h->box_lo[d] + i % h->box_n[d];
     size_t k = (size_t)snprintf(out, n, "[");
-    for (int d = 0; d < p->nd; d++) k += (size_t)snprintf(out + k, n - k, "%s%lld", d ? ", " : "", (long long)at[d]);
+    for (int d = 0; d < nd; d++) k += (size_t)snprintf(out + k, n - k, "%s%lld", d ? ", " : "", (long long)at[d]);
     snprintf(out + k, n - k, "]");
 }
 
@@ -306,7 +308,7 @@ static void tell(const struct look *x, const double *value, struct replicas_repo
         if (x->in[i] && (x->minority[i] || !x->decided) && r->n_ranks < (int)(sizeof r->ranks / sizeof *r->ranks)) r->ranks[r->n_ranks++] = i;
     print_ranks(x, true, &text);
     str_printf(&text, " %s %.9g in %s%s%s of %s, ", strncmp(str_text(&text), "ranks", 5) ? "has" : "have", value[one], r->element,
-               x->array == COMPUTE ? "" : " of ", x->array == COMPUTE ? "" : r->array, r->tensor);
+               x->array == STORE_PARAM ? "" : " of ", x->array == STORE_PARAM ? "" : r->array, r->tensor);
     print_ranks(x, false, &text);
     str_printf(&text, " %.9g%s", value[other], x->decided ? "" : "; which of them is right cannot be told");
     if (r->n_arrays > 1) str_printf(&text, "; %d more arrays differ", r->n_arrays - 1);
@@ -326,7 +328,7 @@ static void look_closer(const struct engine *g, const uint64_t *hash, int64_t n,
     }
     xfree(differ);
     if (first < 0) return; /* an error between the ranks, which the caller finds */
-    struct look x = {.g = g, .world = g->cfg.world, .param = (int)(first / ARRAYS), .array = (int)(first % ARRAYS),
+    struct look x = {.g = g, .world = g->cfg.world, .param = param_of(g, first), .array = array_of(g, first),
                      .n_ranks = comm_size(g->cfg.world)};
     if (!serves(g)) x.here = held_of(g, x.param, x.array);
     x.of = xcalloc((size_t)x.n_ranks, sizeof *x.of);
@@ -338,7 +340,7 @@ static void look_closer(const struct engine *g, const uint64_t *hash, int64_t n,
         find_element(&x);
         mine = x.in[comm_rank(x.world)] ? value_at(&x.here, x.lo) : 0;
         comm_wait(x.world, comm_all_gather(x.world, &mine, value, 1, DT_F64, "what replicas hold"));
-        r->array = array_name[x.array];
+        r->array = g->store.array[x.array].row.name;
         snprintf(r->tensor, sizeof r->tensor, "%s", g->params.p[x.param].name);
         print_element(&x, r->element, sizeof r->element);
         tell(&x, value, r);
@@ -353,7 +355,7 @@ int replicas_compare(struct engine *g, struct replicas_report *r, struct err *e)
 {
     *r = (struct replicas_report){0};
     if (!g->cfg.world || g->dev->counts_only) return OK;
-    int64_t n = (int64_t)g->params.n * ARRAYS;
+    int64_t n = (int64_t)g->params.n * g->store.n_arrays;
     for (int u = 0; !serves(g) && u < g->store.units.n; u++) exchange_gather_wait(&g->exchange, u); /* what was published is here */
     stream_sync(&g->stream);
     uint64_t *hash = serves(g) ? xcalloc(to_size(n) + 1, sizeof *hash) : hash_all(g, n);

@@ -4,10 +4,10 @@
  *
  * What must be the same, and among whom:
  *
- *   what is here of a parameter, its master, its moments      dp_replicate
- *   whole parameters (zero 0, 1, 2)                           dp_shard and cp; of experts the ranks that hold the same ones
- *   whole masters and moments (zero 0)                        the same
- *   parameters that are I or R along tp, and their state      tp
+ *   what is here of a parameter and its arrays but gradients  dp_replicate
+ *   whole arrays: parameters at zero 0, 1, 2, state at zero 0 dp_shard and cp; of experts the ranks that hold the same ones
+ *   arrays of parameters that are I or R along tp             tp
+ *   values per tensor (state/array.h), however it is cut      tp
  *   what several stages hold (tied embeddings, dualpipe)      those stages
  *   parameters                                                workers of a synchronous server; asynchronous ones differ by design
  *
@@ -27,7 +27,7 @@
 struct replicas_report { /* the same on every rank */
     bool differ;
     char tensor[PARAM_NAME];
-    const char *array;   /* "weight", "master", "m", "v" */
+    const char *array;   /* its name in the store's table: "weight", "master", "m", ... */
     char element[64];    /* "[3, 17]", the first that differs, in the whole tensor */
     int ranks[16], n_ranks; /* those in the minority (the first 16 of them); of two that differ both */
     bool decided;        /* there is a majority */

@@ -13,8 +13,6 @@
 #include "run/health.h"
 #include "run/source.h"
 
-static const char *const moment_name[STORE_MAX_MOMENTS] = {"m", "v"};
-
 /* ---- bytes that the host cannot reach ---- */
 struct there {
     struct stream stream;
@@ -45,34 +43,42 @@ static void forget(struct ckpt_tensor *t, int64_t n)
     xfree(t);
 }
 
-/* What this rank holds (for loading), or the pieces it writes: contiguous rows of each parameter. */
+/* A tensor of the checkpoint: one parameter's part of an array. Of values per element contiguous rows of the parameter. */
+static struct ckpt_tensor tensor_of(const struct array_row *row, const struct array *at, const struct param *p, struct array_span x)
+{
+    struct ckpt_tensor t = {.group = row->name, .name = p->name, .dtype = at->row.dtype, .p = array_at(at, x.at)};
+    if (row->block == ARRAY_TENSOR) {
+        t.shape = shape_of(1, &row->each);
+        t.box = (struct region){.nd = 1, .hi = {x.n}};
+    } else {
+        int64_t each = param_row_numel(p);
+        t.shape = shape_of(p->nd, p->n);
+        t.box = param_rows(p, x.lo / each, x.n / each);
+    }
+    return t;
+}
+
+/* What this rank holds (for loading), or what it writes. */
 static int64_t describe(const struct engine *g, bool pieces, struct ckpt_tensor **out)
 {
     const struct store *s = &g->store;
-    int groups = 1 + s->n_moments;
-    struct ckpt_tensor *t = xcalloc((size_t)(g->params.n * groups) + 1, sizeof *t);
+    struct ckpt_tensor *t = xcalloc((size_t)g->params.n * (size_t)s->n_arrays + 1, sizeof *t);
     int64_t n = 0;
-    for (int what = 0; what < groups; what++)
-        for (int i = 0; i < g->params.n; i++) {
-            const struct param *p = &g->params.p[i];
+    for (int k = 0; k < s->n_arrays; k++) {
+        const struct array *a = store_array(s, k);
+        for (int i = 0; s->array[k].row.saved && array_is_here(a) && i < g->params.n; i++) {
+            if (!array_covers(&s->array[k].row, &g->params.p[i])) continue;
             struct ckpt_tensor *x = &t[n++];
-            int64_t row = param_row_numel(p), lo, held = store_held(s, i, &lo);
-            const struct piece *q = &s->units.piece[i];
-            if (pieces) lo = q->lo, held = p->counted ? q->n : 0;
-            x->group = what ? moment_name[what - 1] : "master";
-            x->name = p->name;
-            x->dtype = DT_F32;
-            x->shape = shape_of(p->nd, p->n);
-            x->box = param_rows(p, lo / row, held / row);
-            x->p = store_piece_state(s, i, what) + (lo - q->lo);
-            if (device_is_direct(g->dev)) continue;
+            *x = tensor_of(&s->array[k].row, a, &g->params.p[i], pieces ? store_writes(s, i, k) : store_held(s, i, k));
+            if (device_is_direct(a->buf.dev)) continue;
             static const struct ckpt_access access = {to_host, from_host};
             struct there *ctx = xcalloc(1, sizeof *ctx);
-            *ctx = (struct there){{g->dev}, x->p};
+            *ctx = (struct there){{a->buf.dev}, x->p};
             x->access = &access;
             x->ctx = ctx;
             x->p = NULL;
         }
+    }
     *out = t;
     return n;
 }
@@ -104,8 +110,7 @@ static int save_together(const struct engine *g, const struct ranks *r, const ch
     rc = agree(r, r->rank == 0 ? ckpt_save_begin(root, info->step, e) : OK, e);
     if (!rc) rc = agree(r, r->writes ? ckpt_save_rank(root, info->step, r->writer, t, n, e) : OK, e);
     if (!rc) rc = agree(r, r->rank == 0 ? ckpt_save_publish(root, r->n_writers, info, e) : OK, e);
-    int64_t needed = g->params.numel * 4 * (1 + g->store.n_moments);
-    if (rc && r->rank == 0) ckpt_save_abort(root, info->step, needed, e);
+    if (rc && r->rank == 0) ckpt_save_abort(root, info->step, store_saved_bytes(&g->store), e);
     if (rc) agree(r, r->rank == 0 ? rc : OK, e); /* all leave with the explanation, whoever is the first to */
     forget(t, n);
     return rc;
@@ -141,9 +146,10 @@ void save_derive(struct engine *g)
 {
     const struct store *s = &g->store;
     for (int i = 0; s->dtype != DT_F32 && i < g->params.n; i++) {
-        int64_t lo, n = store_held(s, i, &lo), shift = lo - s->units.piece[i].lo;
-        char *to = (char *)store_piece_param(s, i) + shift * (int64_t)dtype_bytes(s->dtype);
-        g->kernels.flat->cast(g->dev->team, to, s->dtype, store_piece_state(s, i, STORE_MASTER) + shift, DT_F32, n);
+        struct array_span from = store_held(s, i, STORE_MASTER), to = store_piece(s, i, STORE_PARAM);
+        const struct array *copy = &s->array[STORE_PARAM];
+        g->kernels.flat->cast(g->dev->team, array_at(copy, to.at + from.lo - to.lo), s->dtype,
+                              array_at(store_array(s, STORE_MASTER), from.at), DT_F32, from.n);
     }
     exchange_publish(&g->exchange);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* save.h: a run's checkpoints: what of the engine is written, and read back. The checkpoint room knows files and boxes;
- * this one knows that a parameter has a master and moments, and which rank writes what.
+ * this one knows that the store is a table of arrays, and which rank writes what.
  *
- * Groups: "master" (fp32 truth), "m" and "v" (AdamW) or "m" (SGD with momentum). The compute copy is not written: it
- * follows from the master. Attached: config.yaml, tokenizer.json, tokenizer_config.json. Every rank of dp_shard writes
+ * Groups are the names of the arrays that are saved (state/array.h): "master" (fp32 truth), "m" and "v" (AdamW) or "m" (SGD with
+ * momentum), and whatever a row adds. The compute copy is not written: it follows from the master. Attached: config.yaml, tokenizer.json, tokenizer_config.json. Every rank of dp_shard writes
  * its pieces, whatever the zero level; replicas write nothing. Any layout reads what any layout wrote.
  * Floor 6. Order: Collective over all ranks.
  */
@@ -27,7 +27,7 @@ struct save_info {
 };
 /* Fails with ERR_NUMERIC, and nothing is written, when the state is not worth publishing (health.h). */
 int save_checkpoint(const struct engine *g, const struct ranks *r, const struct save_info *s, struct err *e);
-/* Whether c holds this model and its moments: names, shapes and types; attachments are compared with their checksums. Local. */
+/* Whether c holds this model and its arrays: names, shapes and types; attachments are compared with their checksums. Local. */
 int save_check(const struct engine *g, const struct ckpt *c, struct err *e);
 /* Weights and moments of a checkpoint that was checked. Local: the ranks agree before save_derive. */
 int save_resume(struct engine *g, struct ckpt *c, struct err *e);

@@ -129,7 +129,7 @@ static int64_t shard_numel(const struct serve *v, int s)
 static void *pack(struct serve *v, int s)
 {
     const struct store *store = &v->g->store;
-    if (v->n_servers == 1 || !v->push[s].p) return store->grad.p;
+    if (v->n_servers == 1 || !v->push[s].p) return store->array[STORE_GRAD].buf.p;
     for (int i = 0; i < store->table->n; i++) {
         const struct piece *q = &v->shard[s].piece[i];
         if (q->n)
@@ -141,7 +141,7 @@ static void *pack(struct serve *v, int s)
 
 static void *packed_params(struct serve *v, int s)
 {
-    return v->n_servers == 1 || serves(v) ? v->g->store.param.p : v->take[s].p;
+    return v->n_servers == 1 || serves(v) ? v->g->store.array[STORE_PARAM].buf.p : v->take[s].p;
 }
 
 static void unpack(struct serve *v, int s)
@@ -184,10 +184,11 @@ static void push_all(struct serve *v)
 {
     int64_t *ticket = xcalloc((size_t)v->n_servers, sizeof *ticket);
     struct store *store = &v->g->store;
-    if (serves(v)) device_zero(&v->g->stream, &store->grad, 0, store->grad.bytes); /* a server adds nothing of its own */
+    struct buffer *grad = &store->array[STORE_GRAD].buf;
+    if (serves(v)) device_zero(&v->g->stream, grad, 0, grad->bytes); /* a server adds nothing of its own */
     for (int s = 0; s < v->n_servers; s++)
         if (v->pull[s]) {
-            void *in = serves(v) ? store->grad.p : pack(v, s);
+            void *in = serves(v) ? grad->p : pack(v, s);
             ticket[s] = comm_reduce(v->pull[s], in, serves(v) ? in : NULL, shard_numel(v, s), DT_F32, COMM_SUM, v->n_workers, "push");
         }
     for (int s = 0; s < v->n_servers; s++)
@@ -281,7 +282,7 @@ static void apply(struct serve *v, int w, int64_t *tokens)
     struct client *c = &v->client[w];
     struct store *store = &v->g->store;
     double stale = (double)(v->updates - c->pulled), lr = lr_at(&v->c.lr, c->clock) / v->n_workers;
-    device_copy(&v->g->stream, &store->grad, 0, &c->landing, 0, c->landing.bytes);
+    device_copy(&v->g->stream, &store->array[STORE_GRAD].buf, 0, &c->landing, 0, c->landing.bytes);
     optim_step(store, &v->g->kernels, &v->c.optim, lr, v->updates, c->head[HEAD_NORM]);
     v->updates++;
     c->clock++;
@@ -312,7 +313,7 @@ static void answer(struct serve *v, int w, bool meet, bool over)
         c->back[BACK_COUNT] += v->client[i].tokens;
     }
     struct comm_p2p out[2] = {{true, w, c->back, HEAD, DT_F64},
-                              {true, w, v->g->store.param.p, shard_numel(v, v->me), v->g->store.dtype}};
+                              {true, w, v->g->store.array[STORE_PARAM].buf.p, shard_numel(v, v->me), v->g->store.dtype}};
     comm_wait(v->post, comm_exchange(v->post, out, 2, "answer"));
     c->pulled = v->updates;
     c->waits = false;

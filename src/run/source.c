@@ -122,12 +122,13 @@ int source_load(struct store *s, const struct kernel_table *k, struct stream *st
     for (int i = 0; i < s->table->n; i++) {
         const struct param *p = &s->table->p[i];
         int64_t at = find(w, p->name);
-        int64_t row = param_row_numel(p), lo, held = store_held(s, i, &lo);
-        if (!held) continue;
-        struct region box = param_rows(p, lo / row, held / row);
-        float *v = xmalloc(to_size(held) * sizeof *v + 1);
+        int64_t row = param_row_numel(p);
+        struct array_span x = store_held(s, i, STORE_MASTER);
+        if (!x.n) continue;
+        struct region box = param_rows(p, x.lo / row, x.n / row);
+        float *v = xmalloc(to_size(x.n) * sizeof *v + 1);
         int rc = weights_read(w, at, &box, DT_F32, v, e);
-        if (!rc) store_write(s, k, st, i, 0, v);
+        if (!rc) store_write(s, k, st, i, STORE_MASTER, v);
         xfree(v);
         if (rc) return rc;
     }

@@ -5,6 +5,7 @@
  */
 #include "run/traps.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +23,6 @@ static bool no_rope(const struct config *c) { return c->model.family == MODEL_GP
 static bool no_scaling(const struct config *c) { return c->model.rope_factor == 0; }
 static bool no_yarn(const struct config *c) { return c->model.yarn.factor == 0; }
 static bool no_from(const struct config *c) { return !c->model.from; }
-static bool is_adamw(const struct config *c) { return c->optimizer.name == OPTIM_ADAMW; }
-static bool is_sgd(const struct config *c) { return c->optimizer.name == OPTIM_SGD; }
 static bool is_constant(const struct config *c) { return c->optimizer.schedule == LR_CONSTANT; }
 static bool no_decay(const struct config *c) { return c->optimizer.schedule != LR_WSD; }
 static bool no_tp(const struct config *c) { return c->parallel.tp == 1; }
@@ -49,9 +48,6 @@ static const struct {
     {"model.rope_scaling.high_freq_factor", no_scaling, "model.rope_scaling.factor is 0"},
     {"model.yarn.beta_fast", no_yarn, "model.yarn.factor is 0"}, {"model.yarn.beta_slow", no_yarn, "model.yarn.factor is 0"},
     {"model.yarn.mscale", no_yarn, "model.yarn.factor is 0"}, {"model.yarn.mscale_all_dim", no_yarn, "model.yarn.factor is 0"},
-    {"optimizer.momentum", is_adamw, "it is of sgd, and optimizer.name is adamw"},
-    {"optimizer.nesterov", is_adamw, "it is of sgd, and optimizer.name is adamw"},
-    {"optimizer.betas", is_sgd, "they are of adamw, and optimizer.name is sgd"}, {"optimizer.eps", is_sgd, "it is of adamw, and optimizer.name is sgd"},
     {"optimizer.schedule.min_lr", is_constant, "the schedule is constant"},
     {"optimizer.schedule.decay_steps", no_decay, "only the schedule wsd has a final decay"},
     {"parallel.sequence_parallel", no_tp, "parallel.tp is 1"},
@@ -63,19 +59,42 @@ static const struct {
     {"run.trace_steps", no_trace, "run.trace names no file"},
 };
 
+struct given {
+    const struct conf *f;
+    struct config mine, plain;
+};
+
+static void say_no_effect(struct given *x, const char *key, const char *since)
+{
+    char shown[64];
+    const struct conf_row *r = key_row(key);
+    const void *v = key_value(r, &x->mine);
+    if (key_given(x->f, r, v) && !key_same(r, v, key_value(r, &x->plain)))
+        log_warn("%s: %s: %s has no effect: %s", conf_where(x->f, r->path), r->path, key_show(r, v, shown), since);
+}
+
+/* Keys that only some optimizers read, from their table. */
+static void say_optimizer(struct given *x)
+{
+    struct optim_config o = config_optim(&x->mine);
+    char key[64], since[96];
+    for (int k = 0; k < OPTIM_KINDS; k++)
+        for (int i = 0; optim_rows[k].keys[i]; i++) {
+            snprintf(key, sizeof key, "optimizer.%s", optim_rows[k].keys[i]);
+            snprintf(since, sizeof since, "it is of %s, and optimizer.name is %s", optim_rows[k].name, optim_rows[o.kind].name);
+            if (!optim_reads(&o, optim_rows[k].keys[i])) say_no_effect(x, key, since);
+        }
+}
+
 static void say_idle(const struct config *c, const struct conf *f)
 {
-    struct config mine = *c, plain;
+    struct given x = {.f = f, .mine = *c};
     struct err ignored;
     struct arena *a = arena_new();
-    char shown[64];
-    int rc = config_load(&plain, NULL, a, NULL, NULL, 0, &ignored);
-    for (size_t i = 0; !rc && i < sizeof idle / sizeof *idle; i++) {
-        const struct conf_row *r = key_row(idle[i].key);
-        const void *v = key_value(r, &mine);
-        if (idle[i].idle(c) && key_given(f, r, v) && !key_same(r, v, key_value(r, &plain)))
-            log_warn("%s: %s: %s has no effect: %s", conf_where(f, r->path), r->path, key_show(r, v, shown), idle[i].since);
-    }
+    int rc = config_load(&x.plain, NULL, a, NULL, NULL, 0, &ignored);
+    for (size_t i = 0; !rc && i < sizeof idle / sizeof *idle; i++)
+        if (idle[i].idle(c)) say_no_effect(&x, idle[i].key, idle[i].since);
+    if (!rc) say_optimizer(&x);
     if (!rc && no_from(c) && c->model.ignore.n) log_warn("%s: model.ignore has no effect: model.from names nothing", conf_where(f, "model.ignore"));
     arena_free(a);
 }

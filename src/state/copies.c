@@ -67,7 +67,7 @@ void copies_fini(struct copies *x)
 
 static char *stepped(const struct store *s, int param, int64_t *n)
 {
-    *n = store_held(s, param, NULL);
+    *n = store_held(s, param, STORE_MASTER).n;
     return store_state_is_whole(s) ? store_grad_ptr(s, param) : store_piece_grad(s, param);
 }
 

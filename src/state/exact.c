@@ -44,7 +44,7 @@ int exact_init(struct exact *x, struct store *s, const struct kernel_table *k, i
     x->recv = xcalloc((size_t)most + 1, sizeof *x->recv);
     for (; !rc && (int64_t)1 << x->n_levels < x->n_runs; x->n_levels += !rc) {
         CHECK(x->n_levels < EXACT_MAX_LEVELS, "%lld runs", (long long)x->n_runs);
-        rc = buffer_new(&x->level[x->n_levels], s->dev, MEM_GRAD, s->grad.bytes, e);
+        rc = buffer_new(&x->level[x->n_levels], s->dev, MEM_GRAD, s->array[STORE_GRAD].buf.bytes, e);
     }
     int64_t parts = largest_parts(&s->units, shard, replicate);
     if (!rc && parts) rc = buffer_new(&x->parts, s->dev, MEM_COMM, to_size(parts) * sizeof(float), e);
@@ -72,7 +72,7 @@ void exact_run_end(struct exact *x, int unit, int64_t run)
     struct device *d = x->s->dev;
     const struct flat_ops *f = x->kernels->flat;
     if (d->counts_only || x->n_runs == 1) return;
-    float *sum = at(&x->s->grad, u->offset);
+    float *sum = at(&x->s->array[STORE_GRAD].buf, u->offset);
     int k = 0;
     for (; run >> k & 1; k++) f->sum_into(d->team, sum, DT_F32, at(&x->level[k], u->offset), DT_F32, u->numel, true);
     if (run + 1 < x->n_runs) f->sum_into(d->team, at(&x->level[k], u->offset), DT_F32, sum, DT_F32, u->numel, false);

@@ -72,6 +72,8 @@ int param_add(struct param_table *t, const char *name, int nd, const int64_t *n,
         p->held *= n[i];
     }
     p->decay = nd >= 2;
+    p->group = nd < 2 ? PARAM_VECTORS : layer < 0 ? PARAM_EMBEDDINGS : PARAM_MATRICES;
+    p->stepped = true;
     p->type = type;
     t->numel += p->numel;
     t->held += p->held;

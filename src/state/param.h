@@ -26,6 +26,9 @@
 
 enum { PARAM_NAME = 64, PARAM_MAX_DIM = 4 };
 enum param_init { INIT_ZEROS, INIT_ONES, INIT_NORMAL };
+/* What an optimizer is chosen for. Vectors have one dim; embeddings are the tables at both ends, which are matrices of no layer. */
+enum param_group { PARAM_MATRICES, PARAM_EMBEDDINGS, PARAM_VECTORS, PARAM_GROUPS };
+enum { PARAM_ALL_GROUPS = (1 << PARAM_GROUPS) - 1 };
 
 struct param {
     char name[PARAM_NAME];
@@ -40,6 +43,8 @@ struct param {
     enum param_init init;
     double std;               /* INIT_NORMAL */
     bool decay;               /* weight decay applies */
+    enum param_group group;
+    bool stepped;             /* by the optimizer; false: it has no gradient, somebody else moves it (run/balance.h) */
     int layer;                /* which layer it belongs to, negative none; neighbours with one number are the unit of
                                * gathering and bucketing */
     struct spmd_type type;    /* how compute sees it on the mesh */
@@ -53,7 +58,8 @@ struct param_table {
     int64_t held;  /* on this rank */
 };
 void param_table_free(struct param_table *t);
-/* Appends; returns its index. decay follows from nd >= 2 and may be changed in the row. */
+/* Appends; returns its index. decay and group follow from nd and layer, it is stepped; all may be
+ * changed in the row. */
 int param_add(struct param_table *t, const char *name, int nd, const int64_t *n, enum param_init init, double std,
               int layer, struct spmd_type type);
 /* The parameter added last is held here along this dim only from lo, n long (0: nothing of it is here). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers of parameters, one allocation per kind. Offsets come from the table and the units; nothing is padded, so that
+/* One table of arrays, one allocation each. Offsets come from the table of parameters and the units; nothing is padded, so that
  * bytes are count times width and fused matrices lie next to each other. */
 #include "state/store.h"
 
@@ -8,9 +8,10 @@
 #include "base/mem.h"
 
 static bool alone(const struct store *s) { return s->units.n_ranks == 1 && s->units.n_expert_ranks == 1; }
-bool store_param_is_whole(const struct store *s) { return alone(s) || s->zero < 3; }
-bool store_grad_is_whole(const struct store *s) { return alone(s) || s->zero < 2 || (s->many && s->once); }
-bool store_state_is_whole(const struct store *s) { return alone(s) || s->zero < 1; }
+static bool lies_whole(const struct store *s, int shared_from) { return alone(s) || s->zero < shared_from; }
+bool store_param_is_whole(const struct store *s) { return s->array[STORE_PARAM].whole; }
+bool store_grad_is_whole(const struct store *s) { return s->array[STORE_GRAD].whole; }
+bool store_state_is_whole(const struct store *s) { return s->array[STORE_MASTER].whole; }
 
 bool store_reduces_each(const struct store *s)
 {
@@ -22,143 +23,139 @@ bool store_grad_is_temporary(const struct store *s)
     return s->grad_dtype != DT_F32 || store_reduces_each(s);
 }
 
-static size_t bytes_of(const struct store *s, bool whole, size_t width)
+/* ---- the table ---- */
+static int add(struct store *s, const struct array_row *row, bool whole, bool here, struct err *e)
 {
-    return to_size(whole ? s->table->held : s->units.shard_numel) * width;
+    CHECK(s->n_arrays < STORE_MAX_ARRAYS, "no room for the array %s", row->name);
+    CHECK(!row->stepped || !row->dev || row->dev == s->dev, "%s is stepped on another device", row->name);
+    for (int i = 0; i < s->n_arrays; i++) CHECK(strcmp(s->array[i].row.name, row->name), "two arrays are called %s", row->name);
+    return array_new(&s->array[s->n_arrays++], row, &s->units, s->dev, whole, here, e);
+}
+
+/* Weights, master, gradients, whose place in the table is their name. */
+static int add_own(struct store *s, const struct store_config *c, struct err *e)
+{
+    const struct array_row own[STORE_ROWS] = {
+        [STORE_PARAM] = {.name = "weight", .title = "weights", .cat = MEM_PARAM, .dtype = c->dtype, .shared_from = 3, .groups = PARAM_ALL_GROUPS},
+        [STORE_MASTER] = {.name = "master", .title = "weights", .cat = MEM_MASTER, .dtype = DT_F32, .shared_from = 1, .saved = true,
+                          .stepped = true, .groups = PARAM_ALL_GROUPS},
+        [STORE_GRAD] = {.name = "grad", .title = "gradients", .cat = MEM_GRAD, .dtype = c->grad, .shared_from = 2, .groups = PARAM_ALL_GROUPS},
+    };
+    bool here[STORE_ROWS] = {true, c->training && !c->stateless && c->dtype != DT_F32, c->training};
+    int rc = OK;
+    for (int i = 0; !rc && i < STORE_ROWS; i++)
+        rc = add(s, &own[i], lies_whole(s, own[i].shared_from) || (i == STORE_GRAD && s->many && s->once), here[i], e);
+    return rc;
 }
 
 int store_new_shared(struct store *s, const struct param_table *t, struct device *d, const struct store_config *c,
                      struct err *e)
 {
-    CHECK(c->n_moments >= 0 && c->n_moments <= STORE_MAX_MOMENTS, "%d moments", c->n_moments);
-    memset(s, 0, sizeof *s);
-    *s = (struct store){.table = t, .dev = d, .dtype = c->dtype, .n_moments = c->training && !c->stateless ? c->n_moments : 0,
-                        .zero = c->zero, .has_grad = c->training, .grad_dtype = c->grad, .many = c->many, .once = c->once};
+    *s = (struct store){.table = t, .dev = d, .dtype = c->dtype, .zero = c->zero, .has_grad = c->training, .grad_dtype = c->grad,
+                        .many = c->many, .once = c->once};
     units_init_experts(&s->units, t, c->shard_rank, c->n_shards, c->expert_rank, c->n_expert_ranks > 0 ? c->n_expert_ranks : 1);
-    bool whole = store_state_is_whole(s);
-    int rc = buffer_new(&s->param, d, MEM_PARAM, bytes_of(s, store_param_is_whole(s), dtype_bytes(c->dtype)), e);
-    if (!rc && c->training && !c->stateless && c->dtype != DT_F32) rc = buffer_new(&s->master, d, MEM_MASTER, bytes_of(s, whole, 4), e);
-    if (!rc && c->training) {
-        rc = buffer_new(&s->grad, d, MEM_GRAD, bytes_of(s, store_grad_is_whole(s), dtype_bytes(c->grad)), e);
-        if (!rc && c->grad != DT_F32) rc = buffer_new(&s->widen, d, MEM_SCRATCH, STORE_WIDEN * sizeof(float), e);
-    }
-    for (int i = 0; !rc && i < s->n_moments; i++)
-        rc = buffer_new(&s->moment[i], d, MEM_OPTIMIZER, bytes_of(s, whole, 4), e);
+    int rc = add_own(s, c, e);
+    if (!rc && c->training && c->grad != DT_F32) rc = buffer_new(&s->widen, d, MEM_SCRATCH, STORE_WIDEN * sizeof(float), e);
+    for (int i = 0; !rc && c->training && i < c->n_rows; i++)
+        rc = add(s, &c->rows[i], lies_whole(s, c->rows[i].shared_from), !c->stateless || !c->rows[i].stepped, e);
     if (rc) store_free(s);
     return rc;
 }
 
 int store_new(struct store *s, const struct param_table *t, struct device *d, enum dtype dtype, bool training,
-              int n_moments, struct err *e)
+              const struct array_row *rows, int n_rows, struct err *e)
 {
-    return store_new_shared(
-        s, t, d, &(struct store_config){.dtype = dtype, .training = training, .n_moments = n_moments, .n_shards = 1}, e);
+    return store_new_shared(s, t, d, &(struct store_config){.dtype = dtype, .training = training, .rows = rows, .n_rows = n_rows,
+                                                            .n_shards = 1}, e);
 }
 
 void store_free(struct store *s)
 {
-    buffer_free(&s->param);
-    buffer_free(&s->master);
-    buffer_free(&s->grad);
+    for (int i = 0; i < s->n_arrays; i++) array_free(&s->array[i]);
     buffer_free(&s->widen);
-    for (int i = 0; i < STORE_MAX_MOMENTS; i++) buffer_free(&s->moment[i]);
     units_fini(&s->units);
     memset(s, 0, sizeof *s);
 }
 
-/* ---- addresses ---- */
-const struct buffer *store_master(const struct store *s)
+const struct array *store_array(const struct store *s, int which)
 {
-    return s->master.dev ? &s->master : &s->param;
+    CHECK(which >= 0 && which < s->n_arrays, "there is no array %d", which);
+    return &s->array[which == STORE_MASTER && !array_is_here(&s->array[which]) ? STORE_PARAM : which];
 }
 
-static void *at(const struct buffer *b, int64_t element, size_t width)
+bool store_has(const struct store *s, int which)
 {
-    return b->p ? (char *)b->p + to_size(element) * width : NULL;
+    return which < s->n_arrays && array_is_here(store_array(s, which));
 }
 
-/* Where element `lo` of a parameter's piece lies in a buffer that is whole or a shard. */
-static int64_t piece_at(const struct store *s, int param, bool whole)
+int store_find(const struct store *s, const char *name)
 {
-    const struct piece *q = &s->units.piece[param];
-    return whole ? s->table->p[param].offset + q->lo : q->offset;
+    for (int i = 0; i < s->n_arrays; i++)
+        if (!strcmp(s->array[i].row.name, name)) return store_has(s, i) ? i : -1;
+    return -1;
+}
+
+/* ---- where a parameter's values are ---- */
+struct array_span store_piece(const struct store *s, int param, int which)
+{
+    return array_piece(store_array(s, which), &s->units, param, false);
+}
+
+struct array_span store_writes(const struct store *s, int param, int which)
+{
+    return array_piece(store_array(s, which), &s->units, param, true);
+}
+
+/* Parameters that are their own master lie as parameters do, but are held as masters are. */
+struct array_span store_held(const struct store *s, int param, int which)
+{
+    return s->array[which].whole ? array_held(store_array(s, which), &s->units, param) : store_piece(s, param, which);
+}
+
+int64_t store_saved_bytes(const struct store *s)
+{
+    int64_t sum = 0;
+    for (int k = 0; k < s->n_arrays; k++)
+        for (int i = 0; s->array[k].row.saved && store_has(s, k) && i < s->table->n; i++)
+            sum += array_numel(&s->array[k].row, &s->table->p[i]) * (int64_t)dtype_bytes(s->array[k].row.dtype);
+    return sum;
 }
 
 void *store_param_ptr(const struct store *s, int param)
 {
     CHECK(store_param_is_whole(s), "the parameters are shared out");
-    return at(&s->param, s->table->p[param].offset, dtype_bytes(s->dtype));
+    return array_at(&s->array[STORE_PARAM], s->array[STORE_PARAM].at[param]);
 }
 
 void *store_grad_ptr(const struct store *s, int param)
 {
     CHECK(store_grad_is_whole(s), "the gradients are shared out");
-    return at(&s->grad, s->table->p[param].offset, dtype_bytes(s->grad_dtype));
+    return array_at(&s->array[STORE_GRAD], s->array[STORE_GRAD].at[param]);
 }
 
-void *store_piece_param(const struct store *s, int param)
+void *store_piece_ptr(const struct store *s, int param, int which)
 {
-    return at(&s->param, piece_at(s, param, store_param_is_whole(s)), dtype_bytes(s->dtype));
+    return array_at(store_array(s, which), store_piece(s, param, which).at);
 }
 
-void *store_piece_grad(const struct store *s, int param)
-{
-    return at(&s->grad, piece_at(s, param, store_grad_is_whole(s)), dtype_bytes(s->grad_dtype));
-}
-
-static const struct buffer *state_buffer(const struct store *s, int what)
-{
-    CHECK(what >= 0 && what <= s->n_moments, "there is no moment %d", what);
-    return what ? &s->moment[what - 1] : store_master(s);
-}
-
-/* Parameters that are their own master lie as parameters do, moments and masters as state does. */
-static bool state_lies_whole(const struct store *s, int what)
-{
-    return what == STORE_MASTER && !s->master.dev ? store_param_is_whole(s) : store_state_is_whole(s);
-}
-
-static size_t state_width(const struct store *s, int what)
-{
-    return what == STORE_MASTER && !s->master.dev ? dtype_bytes(s->dtype) : 4;
-}
-
-float *store_piece_state(const struct store *s, int param, int what)
-{
-    return at(state_buffer(s, what), piece_at(s, param, state_lies_whole(s, what)), 4);
-}
-
-int64_t store_held(const struct store *s, int param, int64_t *lo)
-{
-    const struct piece *q = &s->units.piece[param];
-    bool whole = store_state_is_whole(s);
-    if (lo) *lo = whole ? 0 : q->lo;
-    return whole ? s->table->p[param].held : q->n;
-}
-
-static size_t held_at(const struct store *s, int param, int what)
-{
-    int64_t i = store_state_is_whole(s) ? s->table->p[param].offset : piece_at(s, param, state_lies_whole(s, what));
-    return to_size(i) * state_width(s, what);
-}
+void *store_piece_param(const struct store *s, int param) { return store_piece_ptr(s, param, STORE_PARAM); }
+void *store_piece_grad(const struct store *s, int param) { return store_piece_ptr(s, param, STORE_GRAD); }
+float *store_piece_state(const struct store *s, int param, int which) { return store_piece_ptr(s, param, which); }
 
 /* ---- values ---- */
-/* Elements [lo, lo + n) of a parameter, which this rank holds, from fp32 on the host to master and compute copy. */
-static void write_values(struct store *s, const struct kernel_table *k, struct stream *st, int param, int64_t lo,
-                         int64_t n, const float *in, void *narrow)
+static size_t byte_of(const struct array *a, int64_t value) { return to_size(value) * dtype_bytes(a->row.dtype); }
+
+/* Elements [lo, lo + n) of a parameter, from fp32 on the host to the master and the compute copy, as far as each is here. */
+static void put_values(struct store *s, const struct kernel_table *k, struct stream *st, int param, int64_t lo, int64_t n,
+                       const float *in, void *narrow)
 {
-    int64_t held_lo;
-    store_held(s, param, &held_lo);
-    size_t width = dtype_bytes(s->dtype);
-    if (s->master.dev)
-        device_from_host(st, &s->master, held_at(s, param, STORE_MASTER) + to_size(lo - held_lo) * 4, in, to_size(n) * 4);
-    size_t to = to_size(piece_at(s, param, store_param_is_whole(s)) + lo - s->units.piece[param].lo) * width;
-    if (s->dtype == DT_F32) {
-        device_from_host(st, &s->param, to, in, to_size(n) * 4);
-        return;
-    }
-    k->host->cast(s->dev->team, narrow, s->dtype, in, DT_F32, n);
-    device_from_host(st, &s->param, to, narrow, to_size(n) * width);
+    struct array *master = &s->array[STORE_MASTER], *copy = &s->array[STORE_PARAM];
+    struct array_span own = store_held(s, param, STORE_MASTER), all = array_held(copy, &s->units, param);
+    int64_t from = lo > own.lo ? lo : own.lo, to = lo + n < own.lo + own.n ? lo + n : own.lo + own.n;
+    if (array_is_here(master) && from < to)
+        device_from_host(st, &master->buf, byte_of(master, own.at + from - own.lo), in + (from - lo), byte_of(master, to - from));
+    if (s->dtype != DT_F32) k->host->cast(s->dev->team, narrow, s->dtype, in, DT_F32, n);
+    device_from_host(st, &copy->buf, byte_of(copy, all.at + lo - all.lo), s->dtype == DT_F32 ? (const void *)in : narrow, byte_of(copy, n));
 }
 
 /* Every rank fills what it holds from the counter: nothing travels. Whole compute copies get all values. */
@@ -169,57 +166,43 @@ void store_init(struct store *s, const struct kernel_table *k, struct stream *st
     float *wide = xmalloc(CHUNK * sizeof *wide);
     void *narrow = xmalloc(CHUNK * 4);
     for (int i = 0; i < s->table->n; i++) {
-        int64_t lo, n = store_held(s, i, &lo), first = lo, end = lo + n;
-        if (store_param_is_whole(s)) first = 0, end = s->table->p[i].held;
-        for (int64_t a = first; a < end; a += CHUNK) {
-            int64_t m = end - a < CHUNK ? end - a : CHUNK;
+        struct array_span x = array_held(&s->array[STORE_PARAM], &s->units, i);
+        for (int64_t a = x.lo; a < x.lo + x.n; a += CHUNK) {
+            int64_t m = x.lo + x.n - a < CHUNK ? x.lo + x.n - a : CHUNK;
             param_init_fill(&s->table->p[i], seed, a, m, wide, s->dev->team);
-            int64_t from = a > lo ? a : lo, to = a + m < lo + n ? a + m : lo + n;
-            if (s->master.dev && from < to)
-                device_from_host(st, &s->master, held_at(s, i, STORE_MASTER) + to_size(from - lo) * 4, wide + (from - a),
-                                 to_size(to - from) * 4);
-            size_t width = dtype_bytes(s->dtype);
-            size_t place = to_size(piece_at(s, i, store_param_is_whole(s)) + a - s->units.piece[i].lo) * width;
-            if (s->dtype != DT_F32) k->host->cast(s->dev->team, narrow, s->dtype, wide, DT_F32, m);
-            device_from_host(st, &s->param, place, s->dtype == DT_F32 ? (void *)wide : narrow, to_size(m) * width);
+            put_values(s, k, st, i, a, m, wide, narrow);
         }
     }
-    for (int i = 0; i < s->n_moments; i++) device_zero(st, &s->moment[i], 0, s->moment[i].bytes);
+    for (int i = STORE_ROWS; i < s->n_arrays; i++)
+        if (array_is_here(&s->array[i])) device_zero(st, &s->array[i].buf, 0, s->array[i].buf.bytes);
     stream_sync(st);
     xfree(wide);
     xfree(narrow);
 }
 
-void store_read(const struct store *s, struct stream *st, int param, int what, float *out)
+void store_read(const struct store *s, struct stream *st, int param, int which, float *out)
 {
-    int64_t n = store_held(s, param, NULL);
-    size_t width = state_width(s, what);
-    const struct buffer *b = state_buffer(s, what);
-    if (width == 4) {
-        device_to_host(st, out, b, held_at(s, param, what), to_size(n) * 4);
-        stream_sync(st);
-        return;
-    }
-    void *narrow = xmalloc(to_size(n) * width); /* a compute copy without master */
-    device_to_host(st, narrow, b, held_at(s, param, what), to_size(n) * width);
+    const struct array *a = store_array(s, which);
+    struct array_span x = store_held(s, param, which);
+    void *narrow = a->row.dtype == DT_F32 ? NULL : xmalloc(byte_of(a, x.n) + 1); /* a compute copy without master */
+    device_to_host(st, narrow ? narrow : out, &a->buf, byte_of(a, x.at), byte_of(a, x.n));
     stream_sync(st);
-    for (int64_t i = 0; i < n; i++)
-        out[i] = s->dtype == DT_BF16 ? bf16_to_f32(((bf16 *)narrow)[i]) : f16_to_f32(((uint16_t *)narrow)[i]);
+    for (int64_t i = 0; narrow && i < x.n; i++)
+        out[i] = a->row.dtype == DT_BF16 ? bf16_to_f32(((bf16 *)narrow)[i]) : f16_to_f32(((uint16_t *)narrow)[i]);
     xfree(narrow);
 }
 
-void store_write(struct store *s, const struct kernel_table *k, struct stream *st, int param, int what,
-                 const float *in)
+void store_write(struct store *s, const struct kernel_table *k, struct stream *st, int param, int which, const float *in)
 {
-    int64_t lo, n = store_held(s, param, &lo);
-    CHECK(what >= 0 && what <= s->n_moments, "there is no moment %d", what);
-    if (what != STORE_MASTER) {
-        device_from_host(st, &s->moment[what - 1], held_at(s, param, what), in, to_size(n) * 4);
+    struct array_span x = store_held(s, param, which);
+    void *narrow = which == STORE_MASTER ? xmalloc(to_size(x.n) * 4 + 1) : NULL;
+    struct array *a = &s->array[which];
+    if (narrow) {
+        put_values(s, k, st, param, x.lo, x.n, in, narrow);
     } else {
-        void *narrow = xmalloc(to_size(n) * 4 + 1);
-        write_values(s, k, st, param, lo, n, in, narrow);
-        stream_sync(st);
-        xfree(narrow);
+        CHECK(a->row.dtype == DT_F32 && array_is_here(a), "%s is not written from fp32", a->row.name);
+        device_from_host(st, &a->buf, byte_of(a, x.at), in, byte_of(a, x.n));
     }
     stream_sync(st);
+    xfree(narrow);
 }

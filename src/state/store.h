@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store.h: the buffers behind the table of parameters, and who holds what of them.
+/* store.h: the arrays behind the table of parameters, and who holds what of them.
  *
  *   recipe                param  master  grad  moments (AdamW)   bytes per parameter on one rank
  *   fp32                  4      -       4     8                 16
@@ -20,7 +20,7 @@
  * rank; else into a temporary (exchange.h) of which the complete unit is taken.
  *
  * Invariants
- *   1. Every buffer holds its parameters or pieces in the table's order without padding: bytes = count x width.
+ *   1. All of it is one table of arrays (array.h): weights, master, gradients, and the rows that optimizers and others give.
  *   2. Without a master of its own, the parameters are the master.
  *   3. A parameter's piece (units.h) is where this rank's optimizer works, at every zero level.
  *   4. A bf16 gradient is an fp32 sum rounded once: when a microbatch is added, and when ranks are.
@@ -31,16 +31,20 @@
 
 #include "device/device.h"
 #include "kernel/kernel.h"
+#include "state/array.h"
 #include "state/param.h"
 #include "state/units.h"
 
-enum { STORE_MAX_MOMENTS = 2, STORE_WIDEN = 1 << 18 /* elements */, STORE_MASTER = 0 /* `what` below; 1.. are the moments */ };
+/* The table of arrays (array.h). The first three are the store's own; the rows that others give follow in their order. */
+enum { STORE_PARAM, STORE_MASTER, STORE_GRAD, STORE_ROWS, STORE_MAX_ARRAYS = 16 };
+enum { STORE_WIDEN = 1 << 18 /* elements */ };
 
 struct store_config {
     enum dtype dtype;      /* of the compute copy */
     bool training;         /* false: the compute copy only (generation) */
-    bool stateless;        /* no master, no moments: somebody else steps (run/serve.h) */
-    int n_moments;
+    bool stateless;        /* no master and nothing that is stepped: somebody else steps (run/serve.h) */
+    const struct array_row *rows; /* what there is beside the store's own arrays where it trains; names are borrowed for good */
+    int n_rows;
     int zero;
     int shard_rank, n_shards; /* along dp_shard; 0 of 1: alone */
     int expert_rank, n_expert_ranks; /* the same along edp, for experts; 0 ranks: no such parameters */
@@ -53,10 +57,11 @@ struct store {
     const struct param_table *table; /* borrowed */
     struct device *dev;
     enum dtype dtype, grad_dtype;
-    int n_moments, zero;
+    int zero;
     bool has_grad, many, once;
     struct units units;
-    struct buffer param, master, grad, moment[STORE_MAX_MOMENTS];
+    struct array array[STORE_MAX_ARRAYS];
+    int n_arrays;
     struct buffer widen; /* bf16 gradients: a stretch of them in fp32 while the optimizer reads it */
 };
 
@@ -64,7 +69,7 @@ int store_new_shared(struct store *s, const struct param_table *t, struct device
                      struct err *e);
 /* One rank alone. */
 int store_new(struct store *s, const struct param_table *t, struct device *d, enum dtype dtype, bool training,
-              int n_moments, struct err *e);
+              const struct array_row *rows, int n_rows, struct err *e);
 void store_free(struct store *s);
 
 bool store_param_is_whole(const struct store *s); /* zero 0 to 2, or one rank */
@@ -72,24 +77,35 @@ bool store_grad_is_whole(const struct store *s);  /* zero 0 and 1, one rank, or 
 /* Every time that a unit's gradients are complete they are reduced; else once a step. */
 bool store_reduces_each(const struct store *s);
 bool store_grad_is_temporary(const struct store *s); /* kernels write elsewhere: exchange.h */
-bool store_state_is_whole(const struct store *s); /* zero 0, or one rank: master and moments */
+bool store_state_is_whole(const struct store *s); /* zero 0, or one rank: what is stepped */
 
-/* Device pointers, NULL on the null device. Whole buffers only: */
+/* ---- arrays; `which`: STORE_MASTER, ... ---- */
+/* Where its values are: without a master of its own, the parameters are the master. */
+const struct array *store_array(const struct store *s, int which);
+/* Its values are here: of the master also those of the parameters. */
+bool store_has(const struct store *s, int which);
+int store_find(const struct store *s, const char *name); /* which; -1: there is none here */
+/* What this rank holds of one parameter: all of it where the array is whole, else its piece; its piece; what it writes. */
+struct array_span store_held(const struct store *s, int param, int which);
+struct array_span store_piece(const struct store *s, int param, int which);
+struct array_span store_writes(const struct store *s, int param, int which);
+/* Bytes of all tensors that are saved, over all ranks. */
+int64_t store_saved_bytes(const struct store *s);
+
+/* Device pointers, NULL on the null device. Whole arrays only: */
 void *store_param_ptr(const struct store *s, int param);
 void *store_grad_ptr(const struct store *s, int param);
 /* This rank's piece, wherever it lies: */
+void *store_piece_ptr(const struct store *s, int param, int which);
 void *store_piece_param(const struct store *s, int param);
-void *store_piece_grad(const struct store *s, int param); /* of grad_dtype, moments and masters of f32 */
-float *store_piece_state(const struct store *s, int param, int what);
-const struct buffer *store_master(const struct store *s); /* the master, or the parameters themselves */
+void *store_piece_grad(const struct store *s, int param); /* of grad_dtype; masters and moments are f32 */
+float *store_piece_state(const struct store *s, int param, int which);
 
-/* Initial values into master and compute copy; moments zero. */
+/* Initial values into master and compute copy; zeros into all that is saved beside them. */
 void store_init(struct store *s, const struct kernel_table *k, struct stream *st, uint64_t seed);
-/* What this rank holds of one parameter's master or moments: all of it where the state is whole, else its piece. The
- * compute copy that lies here follows a write to the master; others follow by exchange_publish (exchange.h). */
-int64_t store_held(const struct store *s, int param, int64_t *lo); /* elements */
-void store_read(const struct store *s, struct stream *st, int param, int what, float *out);
-void store_write(struct store *s, const struct kernel_table *k, struct stream *st, int param, int what,
-                 const float *in);
+/* What this rank holds (store_held) of one parameter's array, as fp32 on the host. Writing takes arrays of f32; the compute copy that
+ * lies here follows a write to the master, others follow by exchange_publish (exchange.h). */
+void store_read(const struct store *s, struct stream *st, int param, int which, float *out);
+void store_write(struct store *s, const struct kernel_table *k, struct stream *st, int param, int which, const float *in);
 
 #endif

@@ -16,9 +16,10 @@
 void outcome_init(struct outcome *o, const struct config *c, int64_t numel)
 {
     struct optim_config optim = config_optim(c);
+    struct array_row rows[STORE_MAX_ARRAYS];
     memset(o, 0, sizeof *o);
     o->numel = numel;
-    o->moments = optim_n_moments(&optim);
+    o->moments = optim_arrays(&optim, rows);
     o->grad = xcalloc(to_size(numel), sizeof *o->grad);
     o->value = xcalloc(to_size(numel * (1 + o->moments)), sizeof *o->value);
     o->loaded = xcalloc(to_size(numel * (1 + o->moments)), sizeof *o->loaded);
@@ -69,19 +70,21 @@ static struct engine_batch part_of(const struct trial *t, const int32_t *tokens,
 }
 
 /* ---- keeping ---- */
-/* This rank's piece of parameter i, from where it works on it to its place in the array of global shapes. */
-static void keep(const struct trial *t, const struct engine *g, int i, const void *from, enum dtype dtype, float *to)
+/* What this rank would write of parameter i in an array, from there to its place in the array of global shapes. */
+static void keep(const struct trial *t, const struct engine *g, int i, int which, float *to)
 {
     const struct param *p = &g->params.p[i];
-    const struct piece *q = &g->store.units.piece[i];
-    if (!p->counted || !q->n) return;
+    const struct array *a = store_array(&g->store, which);
+    struct array_span x = store_writes(&g->store, i, which);
+    enum dtype dtype = a->row.dtype;
+    if (!x.n) return;
     struct shape shape = shape_of(p->nd, p->n);
-    struct region whole = region_whole(&shape), mine = param_rows(p, q->lo / param_row_numel(p), q->n / param_row_numel(p));
+    struct region whole = region_whole(&shape), mine = param_rows(p, x.lo / param_row_numel(p), x.n / param_row_numel(p));
     struct region_run run;
     struct stream s = {g->dev};
-    size_t bytes = to_size(q->n) * dtype_bytes(dtype);
+    size_t bytes = to_size(x.n) * dtype_bytes(dtype);
     char *room = device_is_direct(g->dev) ? NULL : xmalloc(bytes);
-    const char *here = device_peek(&s, from, bytes, room);
+    const char *here = device_peek(&s, array_at(a, x.at), bytes, room);
     to += t->global->p[i].offset;
     for (bool more = region_run_first(&run, &mine, &mine, &whole); more; more = region_run_next(&run))
         g->kernels.host->cast(NULL, to + run.b, DT_F32, here + to_size(run.a) * dtype_bytes(dtype), dtype, run.n);
@@ -90,15 +93,14 @@ static void keep(const struct trial *t, const struct engine *g, int i, const voi
 
 static void keep_gradients(const struct trial *t, const struct engine *g)
 {
-    for (int i = 0; i < g->params.n; i++) keep(t, g, i, store_piece_grad(&g->store, i), g->store.grad_dtype, t->out->grad);
+    for (int i = 0; i < g->params.n; i++) keep(t, g, i, STORE_GRAD, t->out->grad);
 }
 
-/* Masters, and with `moments` what follows them. */
+/* Masters, and with `moments` the optimizers' arrays, which are the first that follow the store's own. */
 static void keep_values(const struct trial *t, const struct engine *g, bool moments, float *to)
 {
-    for (int what = STORE_MASTER; what <= (moments ? g->store.n_moments : 0); what++)
-        for (int i = 0; i < g->params.n; i++)
-            keep(t, g, i, store_piece_state(&g->store, i, what), DT_F32, to + what * t->out->numel);
+    for (int what = 0; what <= (moments ? t->out->moments : 0); what++)
+        for (int i = 0; i < g->params.n; i++) keep(t, g, i, what ? STORE_ROWS + what - 1 : STORE_MASTER, to + what * t->out->numel);
 }
 
 /* ---- one rank ---- */

@@ -244,8 +244,10 @@ static int run_oracle(struct run *x, struct err *e)
 {
     struct shelf_place *place;
     x->t.out = &x->want;
-    int rc = x->c.optimizer.name == OPTIM_ADAMW ? settle_eps(x, e) : OK;
-    x->v->eps = x->c.optimizer.name == OPTIM_ADAMW ? x->c.optimizer.eps : 0;
+    struct optim_config o = config_optim(&x->c);
+    bool has_eps = optim_reads(&o, "eps");
+    int rc = has_eps ? settle_eps(x, e) : OK;
+    x->v->eps = has_eps ? x->c.optimizer.eps : 0;
     if (!rc) rc = shelf_open(&x->shelf, x->p.numel * 4 * (1 + x->want.moments), e);
     if (!rc) rc = shelf_next(&x->shelf, x->t.steps, &place, e);
     if (rc) return rc;

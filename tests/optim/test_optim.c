@@ -19,7 +19,8 @@ static void open_bench(struct bench *b, enum dtype dtype, const struct optim_con
     param_add(&b->t, "b", 1, (int64_t[]){BIAS}, INIT_NORMAL, 0.5, -1, spmd_all(SPMD_I));
     assert_int_equal(device_cpu_new(&b->d, threads, &e), OK);
     assert_int_equal(kernel_table_init(&b->k, "auto", threads, false, &e), OK);
-    assert_int_equal(store_new(&b->s, &b->t, b->d, dtype, true, optim_n_moments(c), &e), OK);
+    struct array_row rows[OPTIM_KINDS * OPTIM_MAX_ARRAYS];
+    assert_int_equal(store_new(&b->s, &b->t, b->d, dtype, true, rows, optim_arrays(c, rows), &e), OK);
     struct stream st = {b->d};
     store_init(&b->s, &b->k, &st, 1);
 }
@@ -33,7 +34,7 @@ static void close_bench(struct bench *b)
 
 static void set_gradients(struct bench *b, int step)
 {
-    float *g = b->s.grad.p;
+    float *g = b->s.array[STORE_GRAD].buf.p;
     for (int i = 0; i < N; i++) g[i] = 0.3f * rng_normal(2, (uint64_t)step, (uint64_t)i);
 }
 
@@ -75,19 +76,19 @@ static void check_updates(const struct optim_config *c, enum dtype dtype, int th
     static struct truth x;
     memset(&x, 0, sizeof x);
     open_bench(&b, dtype, c, threads);
-    const float *w = store_master(&b.s)->p;
+    const float *w = store_array(&b.s, STORE_MASTER)->buf.p;
     for (int i = 0; i < N; i++) x.w[i] = w[i];
     int clipped = 0;
     for (int t = 1; t <= STEPS; t++) {
         double lr = 0.01 + 0.002 * t;
         set_gradients(&b, t);
         if (t > STEPS / 2)
-            for (int i = 0; i < N; i++) ((float *)b.s.grad.p)[i] *= 0.01f; /* below the limit: no clipping */
-        double norm = optim_grad_norm(&b.s, &b.k), want = norm_of(b.s.grad.p);
+            for (int i = 0; i < N; i++) ((float *)b.s.array[STORE_GRAD].buf.p)[i] *= 0.01f; /* below the limit: no clipping */
+        double norm = optim_grad_norm(&b.s, &b.k), want = norm_of(b.s.array[STORE_GRAD].buf.p);
         assert_true(fabs(norm - want) < 1e-9 * want);
         double scale = c->clip > 0 && norm > c->clip ? c->clip / norm : 1;
         clipped += scale < 1;
-        (c->kind == OPTIM_ADAMW ? adamw_exact : sgd_exact)(&x, b.s.grad.p, c, lr, t, scale);
+        (c->kind == OPTIM_ADAMW ? adamw_exact : sgd_exact)(&x, b.s.array[STORE_GRAD].buf.p, c, lr, t, scale);
         optim_step(&b.s, &b.k, c, lr, t - 1, norm);
         for (int i = 0; i < N; i++)
             if (!(fabs(w[i] - x.w[i]) < 2e-6 + 2e-6 * fabs(x.w[i])))
@@ -95,7 +96,7 @@ static void check_updates(const struct optim_config *c, enum dtype dtype, int th
     }
     assert_int_equal(clipped, c->clip > 0 ? STEPS / 2 : 0);
     for (int i = 0; i < N && dtype == DT_BF16; i++)
-        assert_int_equal(((bf16 *)b.s.param.p)[i], bf16_from_f32(w[i]));
+        assert_int_equal(((bf16 *)b.s.array[STORE_PARAM].buf.p)[i], bf16_from_f32(w[i]));
     close_bench(&b);
 }
 
@@ -114,9 +115,10 @@ static void test_updates(void **state)
             check_updates(&all[i], DT_F32, threads);
             check_updates(&all[i], DT_BF16, threads);
         }
-    assert_int_equal(optim_n_moments(&all[0]), 2);
-    assert_int_equal(optim_n_moments(&all[2]), 0);
-    assert_int_equal(optim_n_moments(&all[3]), 1);
+    struct array_row rows[OPTIM_KINDS * OPTIM_MAX_ARRAYS];
+    assert_int_equal(optim_arrays(&all[0], rows), 2);
+    assert_int_equal(optim_arrays(&all[2], rows), 0);
+    assert_int_equal(optim_arrays(&all[3], rows), 1);
 }
 
 /* Teams of any size give the same norm and the same weights. */
@@ -135,8 +137,8 @@ static void test_threads_change_nothing(void **state)
         optim_step(&a.s, &a.k, &c, 0.1, t, x);
         optim_step(&b.s, &b.k, &c, 0.1, t, y);
     }
-    assert_memory_equal(a.s.master.p, b.s.master.p, N * 4);
-    assert_memory_equal(a.s.param.p, b.s.param.p, N * 2);
+    assert_memory_equal(a.s.array[STORE_MASTER].buf.p, b.s.array[STORE_MASTER].buf.p, N * 4);
+    assert_memory_equal(a.s.array[STORE_PARAM].buf.p, b.s.array[STORE_PARAM].buf.p, N * 2);
     close_bench(&a);
     close_bench(&b);
 }

@@ -36,7 +36,7 @@ static void test_same_bits(void **state)
             toy_open(&t, &c);
             train(&t, got);
             if (memcmp(want, got, sizeof got)) fail_msg("variant %d: %d threads give other losses", v, threads);
-            const struct buffer *a = store_master(&one.g->store), *b = store_master(&t.g->store);
+            const struct buffer *a = &store_array(&one.g->store, STORE_MASTER)->buf, *b = &store_array(&t.g->store, STORE_MASTER)->buf;
             if (memcmp(device_here(a->p), device_here(b->p), a->bytes)) fail_msg("variant %d: %d threads give other weights", v, threads);
             toy_close(&t);
         }
@@ -71,7 +71,7 @@ static void test_accumulation(void **state)
             toy_open(&t, &c);
             assert_memory_equal(t.tokens, whole.tokens, 4 * 24 * 4);
             engine_gradients(t.g, &t.batch, 2, &got);
-            double err = toy_relative_error(device_here(t.g->store.grad.p), device_here(whole.g->store.grad.p), t.g->params.numel);
+            double err = toy_relative_error(device_here(t.g->store.array[STORE_GRAD].buf.p), device_here(whole.g->store.array[STORE_GRAD].buf.p), t.g->params.numel);
             if (!(fabs(got.loss - want.loss) < loss_tolerance * want.loss) || !(err < tolerance))
                 fail_msg("variant %d, microbatches of %d: loss %.9g, wanted %.9g; gradient off by %g", v, micro, got.loss,
                          want.loss, err);
@@ -214,21 +214,21 @@ static void test_blame(void **state)
         struct engine_report r;
         char what[256];
         toy_open(&t, &c);
-        const struct buffer *m = store_master(&t.g->store);
+        const struct buffer *m = &store_array(&t.g->store, STORE_MASTER)->buf;
         int w = param_find(&t.g->params, "layers.1.mlp.up.weight");
         float big[36 * 52], saved[36 * 52];
         struct stream st = {t.dev};
-        store_read(&t.g->store, &st, w, 0, saved);
+        store_read(&t.g->store, &st, w, STORE_MASTER, saved);
 
         /* a finite weight whose product overflows: the operation is named */
         for (int i = 0; i < 36 * 52; i++) big[i] = 2e38f;
-        store_write(&t.g->store, &t.g->kernels, &st, w, 0, big);
+        store_write(&t.g->store, &t.g->kernels, &st, w, STORE_MASTER, big);
         char *before = xmalloc(m->bytes);
         memcpy(before, device_here(m->p), m->bytes);
         assert_false(engine_step(t.g, &t.batch, 4, 1e-2, &r));
         assert_memory_equal(before, device_here(m->p), m->bytes); /* nothing was updated */
-        for (size_t i = 0; i < t.g->store.moment[0].bytes / 4; i++)
-            assert_true(((float *)device_here(t.g->store.moment[0].p))[i] == 0);
+        for (size_t i = 0; i < t.g->store.array[STORE_ROWS].buf.bytes / 4; i++)
+            assert_true(((float *)device_here(t.g->store.array[STORE_ROWS].buf.p))[i] == 0);
         engine_blame(t.g, &t.batch, 4, what, sizeof what);
         assert_contains(what, "layer 1");
         assert_contains(what, "linear");
@@ -236,13 +236,13 @@ static void test_blame(void **state)
         /* a broken weight is named itself, with the element */
         memcpy(big, saved, sizeof big);
         big[37] = NAN;
-        store_write(&t.g->store, &t.g->kernels, &st, w, 0, big);
+        store_write(&t.g->store, &t.g->kernels, &st, w, STORE_MASTER, big);
         assert_false(engine_step(t.g, &t.batch, 5, 1e-2, &r));
         engine_blame(t.g, &t.batch, 5, what, sizeof what);
         assert_contains(what, "layers.1.mlp.up.weight");
         assert_contains(what, "element 37");
 
-        store_write(&t.g->store, &t.g->kernels, &st, w, 0, saved); /* and a healed model goes on */
+        store_write(&t.g->store, &t.g->kernels, &st, w, STORE_MASTER, saved); /* and a healed model goes on */
         assert_true(engine_step(t.g, &t.batch, 6, 1e-2, &r));
         xfree(before);
         toy_close(&t);

@@ -71,7 +71,7 @@ static void load_weights(struct world *w, const char *prefix)
         snprintf(key, sizeof key, "%s.%s", prefix, g->params.p[i].name);
         const float *v = golden_f32(&w->file, key, g->params.p[i].numel);
         if (!v) fail_msg("no array %s", key);
-        store_write(&g->store, &g->kernels, &g->stream, i, 0, v);
+        store_write(&g->store, &g->kernels, &g->stream, i, STORE_MASTER, v);
     }
 }
 
@@ -171,7 +171,7 @@ static void compare_training(struct world *w, const char *label)
         snprintf(key, sizeof key, "final.%s", p->name);
         const float *want = golden_f32(&w->file, key, p->numel);
         float *got = xmalloc((size_t)p->numel * sizeof *got);
-        store_read(&g->store, &g->stream, i, 0, got);
+        store_read(&g->store, &g->stream, i, STORE_MASTER, got);
         double err = golden_relative_error(got, want, p->numel);
         if (!(err < 2e-5)) fail_msg("%s: final %s is off by %g", label, p->name, err);
         for (int64_t k = 0; k < p->numel; k++) {

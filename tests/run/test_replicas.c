@@ -119,7 +119,7 @@ static void flip(struct job *j, struct engine *g)
         char *from = whole ? store_param_ptr(s, i) : (char *)store_piece_param(s, i) - to_size(lo) * width;
         ((char *)device_here(from))[to_size(at) * width] ^= 1;
     } else {
-        int state = array == MASTER ? STORE_MASTER : array - MASTER;
+        int state = array == MASTER ? STORE_MASTER : STORE_ROWS + array - MASTER - 1;
         ((char *)device_here(store_piece_state(s, i, state) + (at - s->units.piece[i].lo)))[0] ^= 1;
     }
     int64_t cols = p->nd > 1 ? p->ln[1] : 1;

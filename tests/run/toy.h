@@ -139,8 +139,8 @@ static inline void toy_close(struct toy *t)
 /* A copy of the whole gradient, in the table's order. */
 static inline float *toy_gradients(const struct toy *t)
 {
-    float *v = xmalloc(t->g->store.grad.bytes);
-    memcpy(v, device_here(t->g->store.grad.p), t->g->store.grad.bytes);
+    float *v = xmalloc(t->g->store.array[STORE_GRAD].buf.bytes);
+    memcpy(v, device_here(t->g->store.array[STORE_GRAD].buf.p), t->g->store.array[STORE_GRAD].buf.bytes);
     return v;
 }
 

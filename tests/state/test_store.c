@@ -10,6 +10,11 @@ static int add(struct param_table *t, const char *name, int64_t rows, int64_t co
     return param_add(t, name, cols ? 2 : 1, (int64_t[]){rows, cols}, init, 0.02, -1, spmd_all(SPMD_I));
 }
 
+static const struct array_row moments[] = {
+    {.name = "m", .title = "first moments", .cat = MEM_OPTIMIZER, .dtype = DT_F32, .shared_from = 1, .saved = true, .stepped = true, .groups = PARAM_ALL_GROUPS},
+    {.name = "v", .title = "second moments", .cat = MEM_OPTIMIZER, .dtype = DT_F32, .shared_from = 1, .saved = true, .stepped = true, .groups = PARAM_ALL_GROUPS},
+};
+
 static void test_table(void **state)
 {
     (void)state;
@@ -114,31 +119,31 @@ static void test_compute_copy_is_the_cast_master(void **state)
         add(&t, "c", 19, 0, INIT_ZEROS);
         assert_int_equal(device_cpu_new(&d, threads, &e), OK);
         assert_int_equal(kernel_table_init(&k, "auto", threads, false, &e), OK);
-        assert_int_equal(store_new(&s, &t, d, DT_BF16, true, 2, &e), OK);
-        assert_int_equal(store_new(&f, &t, d, DT_F32, true, 1, &e), OK);
+        assert_int_equal(store_new(&s, &t, d, DT_BF16, true, moments, 2, &e), OK);
+        assert_int_equal(store_new(&f, &t, d, DT_F32, true, moments, 1, &e), OK);
         struct stream st = {d};
         store_init(&s, &k, &st, 11);
         store_init(&f, &k, &st, 11);
-        assert_memory_equal(device_here(s.master.p), device_here(f.param.p), (size_t)t.numel * 4);
-        assert_ptr_equal(store_master(&f), &f.param);
-        assert_ptr_equal(store_master(&s), &s.master);
-        float *master = device_here(s.master.p);
-        bf16 *copy = device_here(s.param.p);
+        assert_memory_equal(device_here(s.array[STORE_MASTER].buf.p), device_here(f.array[STORE_PARAM].buf.p), (size_t)t.numel * 4);
+        assert_ptr_equal(store_array(&f, STORE_MASTER), &f.array[STORE_PARAM]);
+        assert_ptr_equal(store_array(&s, STORE_MASTER), &s.array[STORE_MASTER]);
+        float *master = device_here(s.array[STORE_MASTER].buf.p);
+        bf16 *copy = device_here(s.array[STORE_PARAM].buf.p);
         for (int64_t i = 0; i < t.numel; i++) assert_int_equal(copy[i], bf16_from_f32(master[i]));
-        for (int64_t i = 0; i < 2 * t.numel; i++) assert_true(((float *)device_here(s.moment[i / t.numel].p))[i % t.numel] == 0);
-        assert_true(((float *)device_here(store_master(&f)->p))[t.p[1].offset] == 1 && master[t.p[2].offset] == 0);
+        for (int64_t i = 0; i < 2 * t.numel; i++) assert_true(((float *)device_here(s.array[STORE_ROWS + i / t.numel].buf.p))[i % t.numel] == 0);
+        assert_true(((float *)device_here(store_array(&f, STORE_MASTER)->buf.p))[t.p[1].offset] == 1 && master[t.p[2].offset] == 0);
 
         float in[53], out[53]; /* what is written is what is read, and reaches the copy */
         for (int i = 0; i < 53; i++) in[i] = 0.1f * (float)i - 1.3f;
-        store_write(&s, &k, &st, 1, 0, in);
-        store_read(&s, &st, 1, 0, out);
+        store_write(&s, &k, &st, 1, STORE_MASTER, in);
+        store_read(&s, &st, 1, STORE_MASTER, out);
         assert_memory_equal(in, out, sizeof in);
         for (int i = 0; i < 53; i++) assert_int_equal(copy[t.p[1].offset + i], bf16_from_f32(in[i]));
-        assert_true(master[t.p[2].offset] == 0 && master[t.p[1].offset - 1] == ((float *)device_here(f.param.p))[t.p[1].offset - 1]);
-        store_write(&s, &k, &st, 1, 2, in);
-        store_read(&s, &st, 1, 2, out);
+        assert_true(master[t.p[2].offset] == 0 && master[t.p[1].offset - 1] == ((float *)device_here(f.array[STORE_PARAM].buf.p))[t.p[1].offset - 1]);
+        store_write(&s, &k, &st, 1, STORE_ROWS + 1, in);
+        store_read(&s, &st, 1, STORE_ROWS + 1, out);
         assert_memory_equal(in, out, sizeof in);
-        store_read(&s, &st, 1, 1, out);
+        store_read(&s, &st, 1, STORE_ROWS, out);
         assert_true(out[7] == 0);
         store_free(&s);
         store_free(&f);
@@ -155,7 +160,7 @@ static size_t bytes_of(int64_t n, enum dtype dtype, bool training, size_t now[ME
     struct err e = {0};
     add(&t, "w", n, 1000, INIT_NORMAL);
     assert_int_equal(device_null_new(&d, &e), OK);
-    assert_int_equal(store_new(&s, &t, d, dtype, training, 2, &e), OK);
+    assert_int_equal(store_new(&s, &t, d, dtype, training, moments, 2, &e), OK);
     memcpy(now, d->ledger.now, sizeof d->ledger.now);
     size_t total = d->ledger.now_total;
     store_free(&s);

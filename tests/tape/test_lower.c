@@ -39,7 +39,7 @@ static void run_split(struct toy *t, enum tape_phase order[], int microbatch[], 
         for (int h = 0; h < HOME_N; h++) slab[m][h] = h == HOME_SCRATCH && m ? slab[0][h] : garbage_new(p->bytes[h]);
     struct step_info info = {.seed = t->g->cfg.seed, .step = 3, .training = true,
                              .loss_scale = (float)(1.0 / (double)t->batch.n_trained)};
-    memset(t->g->store.grad.p, 0xff, t->g->store.grad.bytes);
+    memset(t->g->store.array[STORE_GRAD].buf.p, 0xff, t->g->store.array[STORE_GRAD].buf.bytes);
     memset(t->g->written, 0, (size_t)t->g->n_slots);
     for (int i = 0; i < n; i++) run_phase(t, p, order[i], microbatch[i], slab[microbatch[i]], &info);
     for (int m = 0; m < 2; m++)
@@ -89,7 +89,7 @@ static void test_deferred_weights_tied(void **state)
     engine_gradients(t.g, &t.batch, 3, &r);
     float *want = toy_gradients(&t);
     run_split(&t, order, microbatch, 6);
-    assert_true(toy_relative_error(t.g->store.grad.p, want, t.g->params.numel) < 1e-6);
+    assert_true(toy_relative_error(t.g->store.array[STORE_GRAD].buf.p, want, t.g->params.numel) < 1e-6);
     xfree(want);
     toy_close(&t);
 }
@@ -161,7 +161,7 @@ static void test_recompute_is_bit_identical(void **state)
         engine_gradients(keep.g, &keep.batch, 5, &r);
         engine_gradients(again.g, &again.batch, 5, &s);
         assert_memory_equal(&r.loss, &s.loss, sizeof r.loss);
-        assert_memory_equal(keep.g->store.grad.p, again.g->store.grad.p, keep.g->store.grad.bytes);
+        assert_memory_equal(keep.g->store.array[STORE_GRAD].buf.p, again.g->store.array[STORE_GRAD].buf.p, keep.g->store.array[STORE_GRAD].buf.bytes);
         assert_true(again.g->act[0].bytes < keep.g->act[0].bytes / 2);
         assert_true(engine_flops_step(again.g) > 1.2 * engine_flops_step(keep.g));
         assert_true(engine_flops_model(again.g) == engine_flops_model(keep.g));

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of optimizers. AdamW: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", Algorithm 2. SGD: with momentum, and
+ * Nesterov's, as the field writes it (the decay is part of the gradient). */
+#include <math.h>
+#include <string.h>
+
+#include "optim/optim.h"
+
+/* ---- adamw ---- */
+static int adamw_arrays(const struct optim_config *c)
+{
+    (void)c;
+    return 2;
+}
+
+static const char *adamw_check(const struct optim_config *c, const char **key)
+{
+    *key = "eps";
+    return c->eps > 0 ? NULL : "0 makes adamw divide 0 by 0 where no gradient ever came: embeddings of tokens that were not seen yet; choose 1.0e-8";
+}
+
+static float rate(const struct optim_call *x, const struct optim_stretch *r)
+{
+    double factor = x->c->group[r->group].lr_factor;
+    return (float)(factor != 0 ? x->lr * factor : x->lr);
+}
+
+static void adamw_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
+{
+    const struct optim_config *c = x->c;
+    x->k->flat->adamw(x->s->dev->team, &(struct adamw_args){
+                                           .n = r->n,
+                                           .master = r->master,
+                                           .m = r->array[0],
+                                           .v = r->array[1],
+                                           .grad = grad,
+                                           .param = r->param,
+                                           .param_dtype = x->s->dtype,
+                                           .lr = rate(x, r),
+                                           .beta1 = (float)c->beta1,
+                                           .beta2 = (float)c->beta2,
+                                           .eps = (float)c->eps,
+                                           .weight_decay = r->decay ? (float)c->weight_decay : 0,
+                                           .grad_scale = x->scale,
+                                           .bias1 = (float)(1 - pow(c->beta1, (double)(x->step + 1))),
+                                           .bias2 = (float)(1 - pow(c->beta2, (double)(x->step + 1))),
+                                       });
+}
+
+/* ---- sgd ---- */
+static int sgd_arrays(const struct optim_config *c) { return c->momentum != 0; }
+
+static void sgd_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
+{
+    const struct optim_config *c = x->c;
+    x->k->flat->sgd(x->s->dev->team, &(struct sgd_args){
+                                         .n = r->n,
+                                         .master = r->master,
+                                         .m = r->array[0],
+                                         .grad = grad,
+                                         .param = r->param,
+                                         .param_dtype = x->s->dtype,
+                                         .lr = rate(x, r),
+                                         .momentum = (float)c->momentum,
+                                         .weight_decay = r->decay ? (float)c->weight_decay : 0,
+                                         .grad_scale = x->scale,
+                                         .nesterov = c->nesterov,
+                                     });
+}
+
+/* ---- the table ---- */
+const struct optim_row optim_rows[OPTIM_KINDS] = {
+    [OPTIM_ADAMW] = {"adamw", {{"m", "first moments"}, {"v", "second moments"}}, adamw_arrays, {"betas", "eps", NULL}, adamw_check, adamw_step},
+    [OPTIM_SGD] = {"sgd", {{"m", "first moments"}, {NULL, NULL}}, sgd_arrays, {"momentum", "nesterov", NULL}, NULL, sgd_step},
+};
+
+const struct optim_row *optim_of(const struct optim_config *c, enum param_group group)
+{
+    return &optim_rows[c->group[group].own ? c->group[group].kind : c->kind];
+}
+
+static bool names(const struct optim_row *r, const char *key)
+{
+    for (int i = 0; r->keys[i]; i++)
+        if (!strcmp(r->keys[i], key)) return true;
+    return false;
+}
+
+bool optim_reads(const struct optim_config *c, const char *key)
+{
+    bool read = false, named = false;
+    for (int k = 0; k < OPTIM_KINDS; k++) named |= names(&optim_rows[k], key);
+    for (int g = 0; g < PARAM_GROUPS; g++) read |= names(optim_of(c, (enum param_group)g), key);
+    return read || !named;
+}
+
+const char *optim_check(const struct optim_config *c, const char **key)
+{
+    for (int g = 0; g < PARAM_GROUPS; g++) {
+        const struct optim_row *r = optim_of(c, (enum param_group)g);
+        const char *bad = r->check ? r->check(c, key) : NULL;
+        if (bad) return bad;
+    }
+    return NULL;
+}
+
+int optim_arrays(const struct optim_config *c, struct array_row out[OPTIM_KINDS * OPTIM_MAX_ARRAYS])
+{
+    int n = 0;
+    for (int g = 0; g < PARAM_GROUPS; g++) {
+        const struct optim_row *r = optim_of(c, (enum param_group)g);
+        for (int j = 0; j < r->n_arrays(c); j++) {
+            int at = 0;
+            while (at < n && strcmp(out[at].name, r->array[j].name)) at++;
+            if (at == n)
+                out[n++] = (struct array_row){.name = r->array[j].name, .title = r->array[j].title, .cat = MEM_OPTIMIZER, .dtype = DT_F32,
+                                              .shared_from = 1, .saved = true, .stepped = true};
+            out[at].groups |= 1u << g;
+        }
+    }
+    return n;
+}
+
+int64_t optim_bytes(const struct optim_config *c, enum param_group group)
+{
+    return optim_of(c, group)->n_arrays(c) * (int64_t)dtype_bytes(DT_F32);
+}
