@@ -59,7 +59,7 @@ static void move_part(void *arg, int member, int n_members)
 static void cpu_copy(struct stream *s, void *dst, const void *src, size_t bytes)
 {
     struct move m = {device_here(dst), device_here(src), bytes};
-    team_run(bytes < COPY_ALONE ? NULL : s->dev->team, move_part, &m);
+    team_run(bytes < COPY_ALONE ? NULL : s->team, move_part, &m);
 }
 
 static void cpu_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int64_t n)
@@ -73,7 +73,7 @@ static void cpu_copy_rows(struct stream *s, void *dst, size_t dst_step, const vo
 static void cpu_zero(struct stream *s, void *dst, size_t bytes)
 {
     struct move m = {device_here(dst), NULL, bytes};
-    team_run(bytes < COPY_ALONE ? NULL : s->dev->team, move_part, &m);
+    team_run(bytes < COPY_ALONE ? NULL : s->team, move_part, &m);
 }
 
 static void cpu_sync(struct stream *s)

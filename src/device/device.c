@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/str.h"
 
 const char *mem_cat_name(enum mem_cat c)
@@ -72,7 +73,54 @@ void device_free(struct device *d)
     for (int c = 0; c < MEM_N; c++)
         CHECK(d->ledger.now[c] == 0, "device freed while %zu bytes of %s are live", d->ledger.now[c],
               mem_cat_name((enum mem_cat)c));
+    CHECK(!d->n_streams && !d->n_events, "device freed while %d streams and %d events are live", d->n_streams, d->n_events);
     d->ops->destroy(d);
+}
+
+/* ---- handles ---- */
+int stream_new(struct stream **s, struct device *d, const char *name, struct err *e)
+{
+    *s = xcalloc(1, sizeof **s);
+    **s = (struct stream){.dev = d, .name = name, .team = d->team};
+    int rc = d->ops->stream_new ? d->ops->stream_new(*s, e) : OK;
+    if (!rc) {
+        d->n_streams++;
+        return OK;
+    }
+    xfree(*s);
+    *s = NULL;
+    return err_prefix(e, "stream %s", name);
+}
+
+void stream_free(struct stream *s)
+{
+    if (!s) return;
+    stream_sync(s);
+    if (s->dev->ops->stream_free) s->dev->ops->stream_free(s);
+    s->dev->n_streams--;
+    xfree(s);
+}
+
+int event_new(struct event **ev, struct device *d, struct err *e)
+{
+    *ev = xcalloc(1, sizeof **ev);
+    (*ev)->dev = d;
+    int rc = d->ops->event_new ? d->ops->event_new(*ev, e) : OK;
+    if (!rc) {
+        d->n_events++;
+        return OK;
+    }
+    xfree(*ev);
+    *ev = NULL;
+    return err_prefix(e, "an event");
+}
+
+void event_free(struct event *ev)
+{
+    if (!ev) return;
+    if (ev->dev->ops->event_free) ev->dev->ops->event_free(ev);
+    ev->dev->n_events--;
+    xfree(ev);
 }
 
 /* Address of b[off, off + bytes); NULL on the null device. */
@@ -171,10 +219,12 @@ void stream_sync(struct stream *s)
 
 void event_record(struct event *ev, struct stream *s)
 {
+    CHECK(ev->dev == s->dev, "an event of another device is recorded on %s", s->name);
     s->dev->ops->event_record(ev, s);
 }
 
 void event_wait(struct stream *s, struct event *ev)
 {
+    CHECK(ev->dev == s->dev, "%s waits for an event of another device", s->name);
     s->dev->ops->event_wait(s, ev);
 }

@@ -2,9 +2,10 @@
 /* device.h: where bytes live and work is enqueued.
  *
  * A device hands out buffers (each says what its bytes are for), copies between them, and runs streams. Work is
- * enqueued on a stream; the host waits in stream_sync only. A cpu stream runs inline on the rank's team of
- * threads; the null device hands out numbers instead of bytes, runs nothing, and keeps the same ledger: what it
- * counts is what a real run allocates.
+ * enqueued on a stream, which knows its device, the kernels that run on it (kernel/kernel.h) and the threads they run on; the host
+ * waits in stream_sync only. A cpu stream runs inline on the rank's team of threads; the null device hands out numbers instead of
+ * bytes, runs nothing, and keeps the same ledger: what it counts is what a real run allocates. The contract of every device, with
+ * CUDA's rules beside it, is docs/device.md.
  *
  * Host and device are two places, also where they are one memory. An untouchable device (for tests) is a cpu device that
  * proves it: what its buffers show is an address that faults, and copies, kernels and communicators find the bytes at
@@ -71,6 +72,10 @@ struct device_ops {
     void (*copy_rows)(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int64_t n);
     void (*zero)(struct stream *s, void *dst, size_t bytes);
     void (*sync)(struct stream *s);
+    int (*stream_new)(struct stream *s, struct err *e); /* the device's own part of a handle; NULL: it has none */
+    void (*stream_free)(struct stream *s);
+    int (*event_new)(struct event *ev, struct err *e);
+    void (*event_free)(struct event *ev);
     void (*event_record)(struct event *ev, struct stream *s);
     void (*event_wait)(struct stream *s, struct event *ev);
     void (*destroy)(struct device *d);
@@ -88,19 +93,30 @@ struct device_pages {
 struct device {
     const struct device_ops *ops;
     struct ledger ledger;
-    struct team *team; /* cpu: worker threads of this rank; NULL otherwise */
-    double virtual_s;  /* null: the virtual clock */
+    struct team *team; /* cpu: worker threads of this rank, which its streams run on; NULL otherwise */
+    int n_streams, n_events; /* live handles */
     bool counts_only;  /* null: nothing is there to compute with */
     struct device_pages pages; /* cpu; all zeros: its own */
     bool any_size;             /* cpu: ask the system even for more than it says it has (memory.check: false) */
     bool untouchable;
 };
 
+/* A queue of work on one device: what is enqueued runs in that order. Several streams of a device run side by side, and an event puts
+ * what follows on one behind what came before on another. */
+struct kernel_table;
 struct stream {
     struct device *dev;
+    const char *name;                   /* "compute": for messages */
+    const struct kernel_table *kernels; /* what runs here (kernel_on, kernel/kernel.h); NULL: copies only. Borrowed */
+    struct team *team;                  /* whose threads run it: the device's */
+    double clock_s;                     /* null: the virtual time at which all that was enqueued is done */
+    void *own;                          /* the device's part */
 };
+/* A point in a stream: what was enqueued there before the last event_record. One that was never recorded has passed. */
 struct event {
-    double at_s;
+    struct device *dev;
+    double at_s; /* cpu: when it passed; null: in virtual time */
+    void *own;
 };
 
 /* Create. n_threads counts the rank's own thread. With TUTTI_DEVICE=untouchable in the environment (for running tests again)
@@ -115,6 +131,13 @@ void device_free(struct device *d); /* CHECKs that no buffer is left */
 /* Buffers. Zero bytes is legal (p may be NULL). On failure the error says category, size and what was free. */
 int buffer_new(struct buffer *b, struct device *d, enum mem_cat cat, size_t bytes, struct err *e);
 void buffer_free(struct buffer *b); /* also of a zeroed struct */
+
+/* Handles. name is borrowed (a text of the program's). stream_free waits for what the stream holds; event_free leaves what was
+ * enqueued behind the event as it is. NULL is fine. */
+int stream_new(struct stream **s, struct device *d, const char *name, struct err *e);
+void stream_free(struct stream *s);
+int event_new(struct event **ev, struct device *d, struct err *e);
+void event_free(struct event *ev);
 
 /* Enqueue on s. The null device does nothing (to_host leaves zeros). */
 void device_copy(struct stream *s, struct buffer *dst, size_t dst_off, const struct buffer *src, size_t src_off,

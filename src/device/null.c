@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The null device: it counts and does nothing else. A buffer is a number of bytes on the ledger (kept by
- * device.c, as for any device), copies move nothing, and time is a number that the caller advances: an event
- * holds the virtual time of its stream's device, and waiting moves the clock forward to it. What the host reads
+ * device.c, as for any device), copies move nothing, and time is a number: every stream has a clock, an event
+ * holds the virtual time of its stream, and waiting moves a stream's clock forward to it. What the host reads
  * back is zeros, so that code which looks at a loss or a flag behaves the same on every run. */
 #include <string.h>
 
@@ -66,12 +66,12 @@ static void null_sync(struct stream *s)
 
 static void null_event_record(struct event *ev, struct stream *s)
 {
-    ev->at_s = s->dev->virtual_s;
+    ev->at_s = s->clock_s;
 }
 
 static void null_event_wait(struct stream *s, struct event *ev)
 {
-    if (s->dev->virtual_s < ev->at_s) s->dev->virtual_s = ev->at_s;
+    if (s->clock_s < ev->at_s) s->clock_s = ev->at_s;
 }
 
 static void null_destroy(struct device *d)

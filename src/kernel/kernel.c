@@ -18,22 +18,15 @@ int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, b
     if (n_threads < 1) return err_set(e, ERR_REQUEST, "kernels need at least 1 thread, got %d", n_threads);
     if (!strcmp(name, "ref")) {
         t->chain[0] = &kernel_family_ref;
-        t->host = t->flat;
         return OK;
     }
     if (strcmp(name, "auto")) return err_set(e, ERR_REQUEST, "kernels: wanted auto or ref, got %s", name);
     t->chain[0] = &kernel_family_cpu;
     t->chain[1] = &kernel_family_onednn;
     t->chain[2] = &kernel_family_ref;
-    t->host = t->flat = &flat_ops_cpu;
+    t->flat = &flat_ops_cpu;
     t->isa = isa_name(cpu_isa());
     return OK;
-}
-
-void kernel_table_on(struct kernel_table *t, const struct device *d)
-{
-    t->faults = d->untouchable;
-    t->flat = t->faults ? flat_ops_entered(t->host) : t->host;
 }
 
 const struct kernel_slot *kernel_find(const struct kernel_table *t, const struct kernel_call *c, const char **family)
@@ -69,10 +62,5 @@ void kernel_run(const struct kernel_table *t, const struct kernel_call *c)
     CHECK(c->scratch_bytes >= need, "%s: %zu bytes of scratch, needs %zu", op_row(c->op)->name, c->scratch_bytes, need);
     CHECK(team_size(c->team) <= t->n_threads, "a team of %d runs kernels made for %d threads", team_size(c->team),
           t->n_threads);
-    if (!t->faults) {
-        s->run(c);
-        return;
-    }
-    struct kernel_call here = kernel_entered(c);
-    s->run(&here);
+    s->run(c);
 }

@@ -332,29 +332,38 @@ struct flat_ops {
  * scratch sizes are those of the chain it stands for (so predicted bytes equal allocated bytes). */
 struct kernel_table {
     const struct kernel_family *chain[4]; /* tried in order; the last is ref */
-    const struct flat_ops *flat; /* on the device's bytes */
-    const struct flat_ops *host; /* the same on host memory */
+    const struct flat_ops *flat;
     int n_threads;
     bool dry;    /* count, do not run */
-    bool faults; /* operands' addresses are of an untouchable device (device.h): translated at the entry */
     const char *isa; /* "amx", "avx512-bf16", "avx512", "avx2", "ref": what was found and chosen */
 };
 /* name: "auto" (best for this CPU, see cpuid.h) or "ref". n_threads: the largest team that will run the calls. */
 int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, bool dry, struct err *e);
-/* The table's operands are on d from now on: where d is untouchable, kernels and flat operations translate what they are given, and
- * refuse host memory with a CHECK. */
-void kernel_table_on(struct kernel_table *t, const struct device *d);
 /* The slot that would take this call, NULL if the operation has no such phase: for printing, scratch and running.
  * Shapes, dtypes and attributes decide, never pointers: the null device must find the same slot. */
 const struct kernel_slot *kernel_find(const struct kernel_table *t, const struct kernel_call *c, const char **family);
 /* The libraries of its families: "oneDNN 3.1.1", or "" where all is tutti's own. */
 void kernel_libraries(const struct kernel_table *t, char out[32]);
 size_t kernel_scratch(const struct kernel_table *t, const struct kernel_call *c);
+/* At once, on c->team, on memory that the caller can touch: what stands behind kernel_enqueue, and for host memory. */
 void kernel_run(const struct kernel_table *t, const struct kernel_call *c);
 
-/* entry.c: the call with addresses that can be touched; the flat operations that translate theirs. */
-struct kernel_call kernel_entered(const struct kernel_call *c);
-const struct flat_ops *flat_ops_entered(const struct flat_ops *f);
+/* ---- on a stream (entry.c): the door to a device's bytes ---- */
+/* What is enqueued on s runs by t (borrowed) from now on. A stream without a table copies only. */
+void kernel_on(struct stream *s, const struct kernel_table *t);
+/* Addresses are of s's device: translated here where it is untouchable, and host memory is refused with a CHECK. c->team is s's from here on;
+ * the call and its step are copied where they have to last. */
+void kernel_enqueue(struct stream *s, struct kernel_call *c);
+/* The table's flat operations likewise. Those that return a value wait for s; on the null device it is 0 (-1: none found). */
+void flat_adamw(struct stream *s, const struct adamw_args *a);
+void flat_sgd(struct stream *s, const struct sgd_args *a);
+double flat_sum_squares(struct stream *s, const float *x, int64_t n);
+int64_t flat_find_nonfinite(struct stream *s, const void *x, enum dtype dtype, int64_t n);
+void flat_cast(struct stream *s, void *dst, enum dtype to, const void *src, enum dtype from, int64_t n);
+void flat_sum_into(struct stream *s, void *to, enum dtype t, const void *from, enum dtype f, int64_t n, bool add);
+void flat_sum_tree(struct stream *s, float *to, const float *part, int n_parts, int64_t n);
+void flat_sum_parts(struct stream *s, void *to, enum dtype t, const void *part, int n_parts, int64_t n);
+void flat_squares(struct stream *s, const float *x, int64_t n, int64_t word[FLAT_SQUARES_WORDS]); /* waits: the words are the host's */
 
 extern const struct kernel_family kernel_family_ref;
 extern const struct kernel_family kernel_family_cpu;

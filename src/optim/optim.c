@@ -7,34 +7,34 @@
 
 #include "base/mem.h"
 
-double optim_sum_squares(const struct store *s, const struct kernel_table *k)
+double optim_sum_squares(const struct store *s, struct stream *st)
 {
     double sum = 0;
-    if (k->dry) return 0;
+    if (st->dev->counts_only) return 0;
     for (int i = 0; i < s->table->n; i++) {
         int64_t n = s->table->p[i].counted ? s->units.piece[i].n : 0;
         const char *g = store_piece_grad(s, i);
         for (int64_t at = 0, m; at < n; at += m) { /* all at once where nothing has to be widened */
-            const float *wide = optim_widen(s, k, g + to_size(at) * dtype_bytes(s->grad_dtype), n - at, &m);
-            sum += k->flat->sum_squares(s->dev->team, wide, m);
+            const float *wide = optim_widen(s, st, g + to_size(at) * dtype_bytes(s->grad_dtype), n - at, &m);
+            sum += flat_sum_squares(st, wide, m);
         }
     }
     return sum;
 }
 
-const float *optim_widen(const struct store *s, const struct kernel_table *k, const void *grad, int64_t n, int64_t *m)
+const float *optim_widen(const struct store *s, struct stream *st, const void *grad, int64_t n, int64_t *m)
 {
     *m = n;
     if (s->grad_dtype == DT_F32) return grad;
     if (*m > STORE_WIDEN) *m = STORE_WIDEN;
-    k->flat->cast(s->dev->team, s->widen.p, DT_F32, grad, s->grad_dtype, *m);
+    flat_cast(st, s->widen.p, DT_F32, grad, s->grad_dtype, *m);
     return s->widen.p;
 }
 
-double optim_grad_norm(const struct store *s, const struct kernel_table *k)
+double optim_grad_norm(const struct store *s, struct stream *st)
 {
     CHECK(s->units.n_ranks == 1, "this rank has pieces only");
-    return sqrt(optim_sum_squares(s, k));
+    return sqrt(optim_sum_squares(s, st));
 }
 
 /* Where the arrays of a group's optimizer are in the store's table. */
@@ -86,7 +86,7 @@ static void update_stretch(const struct optim_call *x, struct optim_stretch r)
     const struct store *s = x->s;
     const struct optim_row *row = optim_of(x->c, r.group);
     for (int64_t left = r.n, m; left > 0; left -= m) {
-        const float *grad = optim_widen(s, x->k, r.grad, left, &m);
+        const float *grad = optim_widen(s, x->stream, r.grad, left, &m);
         r.n = m;
         row->step(x, &r, grad);
         r.master += m;
@@ -97,12 +97,12 @@ static void update_stretch(const struct optim_call *x, struct optim_stretch r)
     }
 }
 
-void optim_step(struct store *s, const struct kernel_table *k, const struct optim_config *c, double lr, int64_t step,
+void optim_step(struct store *s, struct stream *st, const struct optim_config *c, double lr, int64_t step,
                 double grad_norm)
 {
-    if (k->dry) return;
+    if (st->dev->counts_only) return;
     double scale = c->clip > 0 ? fmin(1.0, c->clip / (grad_norm + 1e-6)) : 1.0;
-    struct optim_call x = {.s = s, .k = k, .c = c, .lr = lr, .step = step, .scale = (float)scale};
+    struct optim_call x = {.s = s, .stream = st, .c = c, .lr = lr, .step = step, .scale = (float)scale};
     struct places where = places_of(s, c);
     for (int i = 0; i < s->table->n;) {
         if (!s->table->p[i++].stepped) continue;

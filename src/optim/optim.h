@@ -46,7 +46,7 @@ struct optim_stretch {
 };
 struct optim_call { /* what all stretches of a step share */
     const struct store *s;
-    const struct kernel_table *k;
+    struct stream *stream;
     const struct optim_config *c;
     double lr;
     int64_t step; /* from 0 */
@@ -92,13 +92,13 @@ struct lr_config {
 double lr_at(const struct lr_config *c, int64_t step);
 
 /* Sum of squares of the gradients in this rank's pieces; over all ranks of dp_shard, the squared norm. */
-double optim_sum_squares(const struct store *s, const struct kernel_table *k);
+double optim_sum_squares(const struct store *s, struct stream *st);
 /* The first elements of gradients `grad`, at most n, in fp32; *m: how many. Overwritten by the next call. */
-const float *optim_widen(const struct store *s, const struct kernel_table *k, const void *grad, int64_t n, int64_t *m);
+const float *optim_widen(const struct store *s, struct stream *st, const void *grad, int64_t n, int64_t *m);
 /* Global L2 norm of the gradients of one rank alone. */
-double optim_grad_norm(const struct store *s, const struct kernel_table *k);
+double optim_grad_norm(const struct store *s, struct stream *st);
 /* One update; step from 0; grad_norm from optim_grad_norm decides clipping. */
-void optim_step(struct store *s, const struct kernel_table *k, const struct optim_config *c, double lr, int64_t step,
+void optim_step(struct store *s, struct stream *st, const struct optim_config *c, double lr, int64_t step,
                 double grad_norm);
 
 #endif

@@ -28,7 +28,7 @@ static float rate(const struct optim_call *x, const struct optim_stretch *r)
 static void adamw_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
 {
     const struct optim_config *c = x->c;
-    x->k->flat->adamw(x->s->dev->team, &(struct adamw_args){
+    flat_adamw(x->stream, &(struct adamw_args){
                                            .n = r->n,
                                            .master = r->master,
                                            .m = r->array[0],
@@ -53,7 +53,7 @@ static int sgd_arrays(const struct optim_config *c) { return c->momentum != 0; }
 static void sgd_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
 {
     const struct optim_config *c = x->c;
-    x->k->flat->sgd(x->s->dev->team, &(struct sgd_args){
+    flat_sgd(x->stream, &(struct sgd_args){
                                          .n = r->n,
                                          .master = r->master,
                                          .m = r->array[0],

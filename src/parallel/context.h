@@ -34,7 +34,7 @@ tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid 
                   const char *name);
 
 /* Carries OP_CONTEXT out, both phases, and its scratch; called by parallel/run.c. */
-void context_run(struct par_run *x, const struct kernel_table *kt, const struct kernel_call *c);
+void context_run(struct par_run *x, struct stream *s, const struct kernel_call *c);
 size_t context_scratch(const struct kernel_table *kt, const struct kernel_call *c);
 
 #endif

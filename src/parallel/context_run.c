@@ -22,9 +22,8 @@ struct heads_part {
 };
 
 struct run {
-    const struct kernel_table *kt;
     const struct kernel_call *c;
-    struct stream *stream;
+    struct stream *stream; /* NULL while it is only laid out */
     struct comm *inner_comm, *outer_comm;
     int inner, outer, i, o; /* this rank's coordinates */
     int64_t a;              /* head size */
@@ -72,8 +71,7 @@ static struct view window(struct view v, int64_t row, int64_t rows, int64_t col,
 /* to = acc + from, cast; acc NULL: nothing is added. */
 static void copy(const struct run *r, const struct view *to, const struct view *acc, const struct view *from)
 {
-    struct kernel_call k = {.op = OP_COPY, .phase = acc ? KERNEL_BWD_IN : KERNEL_FWD, .step = r->c->step, .n_in = 1, .n_out = 1,
-                            .team = r->c->team};
+    struct kernel_call k = {.op = OP_COPY, .phase = acc ? KERNEL_BWD_IN : KERNEL_FWD, .step = r->c->step, .n_in = 1, .n_out = 1};
     if (!view_rows(from) || !view_cols(from)) return;
     if (acc) {
         k.in[0] = k.din[0] = *to;
@@ -83,7 +81,7 @@ static void copy(const struct run *r, const struct view *to, const struct view *
         k.in[0] = *from;
         k.out[0] = *to;
     }
-    kernel_run(r->kt, &k);
+    kernel_enqueue(r->stream, &k);
 }
 
 /* ---- who has what ---- */
@@ -140,8 +138,7 @@ static void *offset(void *p, int64_t n, enum dtype t)
 static struct kernel_call part_call(const struct run *r, int from, void *keys, void *grads)
 {
     struct kernel_call k = {.op = OP_ATTENTION_PART, .phase = r->c->phase, .at = r->c->at, .step = r->c->step,
-                            .n_in = r->c->n_in, .n_out = 2, .scratch = r->kernel, .scratch_bytes = r->kernel_bytes,
-                            .team = r->c->team};
+                            .n_in = r->c->n_in, .n_out = 2, .scratch = r->kernel, .scratch_bytes = r->kernel_bytes};
     k.at.group = to_int(attention_group(&r->c->at));
     k.at.heads_all = r->c->at.heads_all ? r->c->at.heads_all : r->c->at.heads;
     k.at.heads = to_int(r->mine.q1 - r->mine.q0);
@@ -179,7 +176,7 @@ static void part(const struct run *r, int from, void *keys, void *grads)
         return;
     }
     struct kernel_call k = part_call(r, from, keys, grads);
-    kernel_run(r->kt, &k);
+    kernel_enqueue(r->stream, &k);
 }
 
 static void add_block(const struct run *r, void *sum, const void *more, int o)
@@ -338,7 +335,7 @@ static void lay_trade(struct run *r)
 static void lay_out(struct run *r, const struct kernel_table *kt, const struct kernel_call *c, void *base)
 {
     int inner = c->at.context.inner;
-    *r = (struct run){.kt = kt, .c = c, .inner = inner, .outer = c->at.n_parts / inner, .i = c->at.part % inner,
+    *r = (struct run){.c = c, .inner = inner, .outer = c->at.n_parts / inner, .i = c->at.part % inner,
                       .o = c->at.part / inner, .a = c->at.head_dim, .mine = heads_of(c, c->at.part % inner, inner),
                       .backward = c->phase != KERNEL_FWD, .t = c->in[0].dtype, .base = base};
     CHECK(r->inner <= PAR_MAX_INNER && r->outer <= PAR_MAX_RANKS, "%d x %d ranks along cp", r->outer, r->inner);
@@ -388,7 +385,7 @@ static void finish_forward(struct run *r)
 /* din = acc + what was computed. */
 static void put(const struct run *r, int i, const struct view *g)
 {
-    if (r->c->din[i].nd && (r->c->din[i].p || r->kt->dry)) copy(r, &r->c->din[i], &r->c->acc[i], g);
+    if (r->c->din[i].nd && (r->c->din[i].p || r->stream->kernels->dry)) copy(r, &r->c->din[i], &r->c->acc[i], g);
 }
 
 static void finish_backward(struct run *r, void *home)
@@ -411,13 +408,13 @@ static void finish_backward(struct run *r, void *home)
     put(r, 2, &r->home[1]);
 }
 
-void context_run(struct par_run *x, const struct kernel_table *kt, const struct kernel_call *c)
+void context_run(struct par_run *x, struct stream *s, const struct kernel_call *c)
 {
     struct run r;
     void *home = NULL;
-    lay_out(&r, kt, c, c->scratch);
-    CHECK(c->scratch_bytes >= r.used || kt->dry, "context: %zu bytes of scratch, needs %zu", c->scratch_bytes, r.used);
-    r.stream = x->stream;
+    lay_out(&r, s->kernels, c, c->scratch);
+    CHECK(c->scratch_bytes >= r.used || s->kernels->dry, "context: %zu bytes of scratch, needs %zu", c->scratch_bytes, r.used);
+    r.stream = s;
     r.inner_comm = r.outer == 1 ? x->axis[AXIS_CP] : x->inner;
     r.outer_comm = r.inner == 1 ? x->axis[AXIS_CP] : x->outer;
     CHECK((r.inner == 1 || r.inner_comm) && (r.outer == 1 || r.outer_comm), "context: no groups for %d x %d ranks", r.outer,

@@ -188,14 +188,14 @@ static void pack(struct stream *s, const struct kernel_call *c, const void *from
 }
 
 /* Adds up what came back of several ranks: out of the landing's copies of each block. */
-static void add_copies(const struct kernel_table *kt, const struct kernel_call *c, const struct sides *s, const int64_t *n_of)
+static void add_copies(const struct kernel_call *c, const struct sides *s, const int64_t *n_of)
 {
     int k = copies_of(c);
     size_t width = dtype_bytes(s->ours.dtype);
     const char *from = after_landing(c, s);
     char *to = s->ours.p;
     for (int r = 0; r < ranks_of(c); r += k) {
-        kt->flat->sum_parts(c->team, to, s->ours.dtype, from, k, n_of[r]);
+        flat_sum_parts(s->stream, to, s->ours.dtype, from, k, n_of[r]);
         from += to_size(k * n_of[r]) * width;
         to += to_size(n_of[r]) * width;
     }
@@ -237,7 +237,7 @@ static int64_t to_owners(struct comm *m, const struct kernel_call *c, const stru
     return comm_all_to_all_v(m, c->scratch, back, t.got, t.sent, s->ours.dtype, "combine");
 }
 
-static void at_owners(const struct kernel_table *kt, const struct kernel_call *c, const struct sides *s)
+static void at_owners(const struct kernel_call *c, const struct sides *s)
 {
     struct traffic t;
     int64_t used = 0;
@@ -245,7 +245,7 @@ static void at_owners(const struct kernel_table *kt, const struct kernel_call *c
     count(c, s, &t);
     for (int r = 0; r < ranks_of(c); r += copies_of(c)) used += t.sent[r];
     scale(t.sent, ranks_of(c), s->theirs.n[1]);
-    if (copies_of(c) > 1) add_copies(kt, c, s, t.sent);
+    if (copies_of(c) > 1) add_copies(c, s, t.sent);
     size_t bytes = to_size(s->theirs.n[1]) * dtype_bytes(s->ours.dtype);
     stream_zero(s->stream, (char *)s->ours.p + to_size(used) * bytes, to_size(s->ours.n[0] - used) * bytes);
 }
@@ -289,38 +289,38 @@ static const int32_t *read_numbers(struct stream *s, const struct view *v, int32
 }
 
 /* To be given back with done_with. */
-static struct sides sides_of(const struct par_run *x, const struct kernel_call *c)
+static struct sides sides_of(struct stream *st, const struct kernel_call *c)
 {
     bool forward = c->phase == KERNEL_FWD;
-    struct sides s = {.stream = x->stream};
+    struct sides s = {.stream = st};
     const struct view *sent = &c->in[1], *from = c->op == OP_DISPATCH ? &c->out[2] : &c->in[2];
     s.ours = c->op == OP_DISPATCH ? (forward ? c->in[0] : c->din[0]) : (forward ? c->out[0] : c->dout[0]);
     s.theirs = c->op == OP_DISPATCH ? (forward ? c->out[0] : c->dout[0]) : (forward ? c->in[0] : c->din[0]);
-    if (x->stream->dev->untouchable) s.room = xmalloc(bytes_of(sent) + bytes_of(from) + 1);
-    s.sent_E = read_numbers(x->stream, sent, s.room);
-    s.from = read_numbers(x->stream, from, s.room ? s.room + bytes_of(sent) / sizeof *s.room : NULL);
+    if (st->dev->untouchable) s.room = xmalloc(bytes_of(sent) + bytes_of(from) + 1);
+    s.sent_E = read_numbers(st, sent, s.room);
+    s.from = read_numbers(st, from, s.room ? s.room + bytes_of(sent) / sizeof *s.room : NULL);
     return s;
 }
 
 static void done_with(struct sides *s) { xfree(s->room); }
 
-int64_t expert_begin(struct par_run *x, const struct kernel_call *c)
+int64_t expert_begin(struct par_run *x, struct stream *st, const struct kernel_call *c)
 {
     struct comm *m = x->axis[AXIS_EP];
     CHECK(m && !c->acc[0].p, "%s: no group, or a gradient that is somebody else's too", op_row(c->op)->name);
-    if (c->op == OP_DISPATCH && c->phase == KERNEL_FWD) exchange_numbers(m, x->stream, c);
-    struct sides s = sides_of(x, c);
+    if (c->op == OP_DISPATCH && c->phase == KERNEL_FWD) exchange_numbers(m, st, c);
+    struct sides s = sides_of(st, c);
     int64_t ticket = outward(c) ? to_experts(m, c, &s) : to_owners(m, c, &s);
     done_with(&s);
     return ticket;
 }
 
-void expert_end(struct par_run *x, const struct kernel_table *kt, const struct kernel_call *c, int64_t ticket)
+void expert_end(struct par_run *x, struct stream *st, const struct kernel_call *c, int64_t ticket)
 {
     wait(x->axis[AXIS_EP], ticket);
-    struct sides s = sides_of(x, c);
+    struct sides s = sides_of(st, c);
     if (outward(c)) at_experts(c, &s);
-    else at_owners(kt, c, &s);
+    else at_owners(c, &s);
     done_with(&s);
 }
 

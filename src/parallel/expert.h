@@ -39,8 +39,8 @@ tid par_combine(struct tape *t, const struct par *p, tid z_WD, const struct disp
 
 /* OP_DISPATCH and OP_COMBINE, both phases, and their scratch; called by parallel/run.c. begin: rows are on their way when it
  * returns (the numbers of a dispatch, out[1] and out[2], are there); end: they have arrived, and lie by expert. */
-int64_t expert_begin(struct par_run *x, const struct kernel_call *c);
-void expert_end(struct par_run *x, const struct kernel_table *kt, const struct kernel_call *c, int64_t ticket);
+int64_t expert_begin(struct par_run *x, struct stream *s, const struct kernel_call *c);
+void expert_end(struct par_run *x, struct stream *s, const struct kernel_call *c, int64_t ticket);
 size_t expert_scratch(const struct kernel_call *c);
 
 #endif

@@ -38,40 +38,40 @@ static void counts(const struct op_attrs *at, int64_t cols, int64_t *out)
 }
 
 /* `from` and `to` as the row's direction has them: whole or this rank's rows. */
-typedef int64_t move_fn(struct par_run *x, struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to);
+typedef int64_t move_fn(struct stream *s, struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to);
 
-static int64_t all_reduce(struct par_run *x, struct comm *m, const struct kernel_call *c, const struct view *from,
+static int64_t all_reduce(struct stream *s, struct comm *m, const struct kernel_call *c, const struct view *from,
                           const struct view *to)
 {
-    (void)x;
+    (void)s;
     return comm_all_reduce(m, from->p, to->p, numel(from), from->dtype, COMM_SUM, op_row(c->op)->name);
 }
 
-static int64_t all_gather(struct par_run *x, struct comm *m, const struct kernel_call *c, const struct view *from,
+static int64_t all_gather(struct stream *s, struct comm *m, const struct kernel_call *c, const struct view *from,
                           const struct view *to)
 {
-    (void)x;
+    (void)s;
     int64_t n[PAR_MAX_RANKS];
     counts(&c->at, view_cols(from), n);
     return comm_all_gather_v(m, from->p, to->p, n, from->dtype, op_row(c->op)->name);
 }
 
-static int64_t reduce_scatter(struct par_run *x, struct comm *m, const struct kernel_call *c, const struct view *from,
+static int64_t reduce_scatter(struct stream *s, struct comm *m, const struct kernel_call *c, const struct view *from,
                               const struct view *to)
 {
-    (void)x;
+    (void)s;
     int64_t n[PAR_MAX_RANKS];
     counts(&c->at, view_cols(from), n);
     return comm_reduce_scatter_v(m, from->p, to->p, n, from->dtype, COMM_SUM, op_row(c->op)->name);
 }
 
-static int64_t slice(struct par_run *x, struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to)
+static int64_t slice(struct stream *s, struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to)
 {
     (void)m;
     int64_t before = 0, n = op_rows_here(&c->at, c->at.part);
     for (int r = 0; r < c->at.part; r++) before += op_rows_here(&c->at, r);
     if (from->p && to->p && n)
-        stream_copy(x->stream, to->p, (const char *)from->p + to_size(before) * row_bytes(from), to_size(n) * row_bytes(from));
+        stream_copy(s, to->p, (const char *)from->p + to_size(before) * row_bytes(from), to_size(n) * row_bytes(from));
     return 0;
 }
 
@@ -87,13 +87,13 @@ static const struct way ways[OP_N] = {
     [OP_COLLECT] = {all_gather, slice},
 };
 
-static void add(const struct kernel_table *kt, const struct kernel_call *c, const struct view *acc, const struct view *landed,
+static void add(struct stream *s, const struct view *acc, const struct view *landed,
                 const struct view *to)
 {
     struct step_info still = {.training = false};
-    struct kernel_call k = {.op = OP_ADD, .phase = KERNEL_FWD, .step = &still, .n_in = 2, .n_out = 1, .team = c->team,
+    struct kernel_call k = {.op = OP_ADD, .phase = KERNEL_FWD, .step = &still, .n_in = 2, .n_out = 1,
                             .in = {*acc, *landed}, .out = {*to}};
-    kernel_run(kt, &k);
+    kernel_enqueue(s, &k);
 }
 
 /* What arrived in scratch, laid out as `to` is but dense. */
@@ -125,14 +125,14 @@ static int64_t piece_rows(const struct op_attrs *at)
     return n;
 }
 
-static void copy_rows(struct par_run *x, const struct view *from, const struct view *to)
+static void copy_rows(struct stream *s, const struct view *from, const struct view *to)
 {
     size_t each = dtype_bytes(from->dtype);
-    stream_copy_rows(x->stream, to->p, to_size(to->stride) * each, from->p, to_size(from->stride) * each, row_bytes(from), from->n[0]);
+    stream_copy_rows(s, to->p, to_size(to->stride) * each, from->p, to_size(from->stride) * each, row_bytes(from), from->n[0]);
 }
 
 /* Between all ranks' rows and scratch, where the piece lies one rank after the other. acc: added on the way out. */
-static void deal(struct par_run *x, const struct kernel_table *kt, const struct kernel_call *c, const struct view *all,
+static void deal(struct stream *s, const struct kernel_call *c, const struct view *all,
                  const struct view *acc, bool out)
 {
     int64_t lo, hi;
@@ -142,9 +142,9 @@ static void deal(struct par_run *x, const struct kernel_table *kt, const struct 
         struct view here = rows_in(all, lo, hi), there = landed(&here, at), more = acc ? rows_in(acc, lo, hi) : here;
         at += to_size(hi - lo) * row_bytes(all);
         if (hi == lo) continue;
-        if (!out) copy_rows(x, &here, &there);
-        else if (acc) add(kt, c, &more, &there, &here);
-        else copy_rows(x, &there, &here);
+        if (!out) copy_rows(s, &here, &there);
+        else if (acc) add(s, &more, &there, &here);
+        else copy_rows(s, &there, &here);
     }
 }
 
@@ -167,14 +167,14 @@ size_t par_run_scratch(const struct kernel_table *kt, const struct kernel_call *
     return c->op == OP_CONTEXT ? context_scratch(kt, c) : 0;
 }
 
-int64_t par_run_collective(void *ctx, const struct kernel_table *kt, const struct kernel_call *c)
+int64_t par_run_collective(void *ctx, struct stream *s, const struct kernel_call *c)
 {
     struct par_run *x = ctx;
     if (c->op == OP_CONTEXT) {
-        context_run(x, kt, c);
+        context_run(x, s, c);
         return 0;
     }
-    if (c->op == OP_DISPATCH || c->op == OP_COMBINE) return expert_begin(x, c);
+    if (c->op == OP_DISPATCH || c->op == OP_COMBINE) return expert_begin(x, s, c);
     struct comm *m = x->axis[c->at.axis];
     const struct way *w = &ways[c->op];
     bool forward = c->phase == KERNEL_FWD;
@@ -185,29 +185,29 @@ int64_t par_run_collective(void *ctx, const struct kernel_table *kt, const struc
     if (c->at.pieces && gathers(c)) {
         to.p = c->scratch;
     } else if (c->at.pieces) {
-        deal(x, kt, c, &from, NULL, false);
+        deal(s, c, &from, NULL, false);
         from.p = c->scratch;
     }
-    int64_t ticket = (forward ? w->forward : w->backward)(x, m, c, &from, &to);
-    if (!ticket) par_run_end(ctx, kt, c, 0);
+    int64_t ticket = (forward ? w->forward : w->backward)(s, m, c, &from, &to);
+    if (!ticket) par_run_end(ctx, s, c, 0);
     return ticket;
 }
 
-void par_run_end(void *ctx, const struct kernel_table *kt, const struct kernel_call *c, int64_t ticket)
+void par_run_end(void *ctx, struct stream *s, const struct kernel_call *c, int64_t ticket)
 {
     struct par_run *x = ctx;
     bool forward = c->phase == KERNEL_FWD;
     if (c->op == OP_DISPATCH || c->op == OP_COMBINE) {
-        expert_end(x, kt, c, ticket);
+        expert_end(x, s, c, ticket);
         return;
     }
     if (ticket) comm_wait(x->axis[c->at.axis], ticket);
     const struct view *to = forward ? &c->out[0] : &c->din[0], *acc = !forward && c->acc[0].p ? &c->acc[0] : NULL;
     if (c->at.pieces && gathers(c)) {
-        deal(x, kt, c, to, acc, true);
+        deal(s, c, to, acc, true);
     } else if (acc) {
         struct view there = landed(to, landing(c));
-        add(kt, c, acc, &there, to);
+        add(s, acc, &there, to);
     }
 }
 

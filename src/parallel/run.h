@@ -11,13 +11,12 @@
 struct par_run {
     struct comm *axis[AXIS_N]; /* NULL: of size 1 */
     struct comm *inner, *outer;/* parts of cp, where it has two levels (context.h); else NULL */
-    struct stream *stream;     /* of this rank's device */
 };
 
-/* For program_args.collective, collective_end and collective_poll, ctx a struct par_run; on the null device nothing but the communicator's
+/* For program_args.collective, collective_end and collective_poll, ctx a struct par_run, s the stream that works on what travels; on the null device nothing but the communicator's
  * counting. */
-int64_t par_run_collective(void *ctx, const struct kernel_table *kt, const struct kernel_call *c);
-void par_run_end(void *ctx, const struct kernel_table *kt, const struct kernel_call *c, int64_t ticket);
+int64_t par_run_collective(void *ctx, struct stream *s, const struct kernel_call *c);
+void par_run_end(void *ctx, struct stream *s, const struct kernel_call *c, int64_t ticket);
 void par_run_poll(void *ctx, const struct kernel_call *c, int64_t ticket);
 /* For lower_options.collective_scratch. */
 size_t par_run_scratch(const struct kernel_table *kt, const struct kernel_call *c);

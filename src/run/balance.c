@@ -31,8 +31,8 @@ void balance_read(struct engine *g, struct engine_report *r)
 {
     int64_t n = each(g) * g->cfg.model.layers;
     if (!n) return;
-    device_to_host(&g->stream, g->load, &g->balance, 0, g->balance.bytes);
-    stream_sync(&g->stream);
+    device_to_host(g->stream, g->load, &g->balance, 0, g->balance.bytes);
+    stream_sync(g->stream);
     exchange_sum_f64(&g->exchange, g->load, n);
     if (model_tokens_split(&g->cfg.par)) sum_over(g->cfg.axis[AXIS_TP], g->load, n, "expert load over tokens"); /* else all tp ranks have the same */
     sum_over(g->cfg.axis[AXIS_PP], g->load, n, "expert load over stages");
@@ -69,9 +69,9 @@ static void move(struct engine *g, int param, const double *load_E)
     for (int e = 0; e < experts; e++) mean += load_E[e] / experts;
     struct array_span x = store_held(&g->store, param, STORE_MASTER);
     float *b = xmalloc(to_size(x.n) * sizeof *b + 1), speed = (float)g->cfg.model.moe.bias_speed;
-    store_read(&g->store, &g->stream, param, STORE_MASTER, b);
+    store_read(&g->store, g->stream, param, STORE_MASTER, b);
     for (int64_t i = 0; i < x.n; i++) b[i] += load_E[x.lo + i] > mean ? -speed : load_E[x.lo + i] < mean ? speed : 0;
-    store_write(&g->store, &g->kernels, &g->stream, param, STORE_MASTER, b);
+    store_write(&g->store, &g->kernels, g->stream, param, STORE_MASTER, b);
     xfree(b);
 }
 

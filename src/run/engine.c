@@ -38,7 +38,7 @@ static int new_shard(struct engine *g, struct err *e)
     struct store_config c = {.dtype = g->cfg.dtype, .training = true, .rows = rows, .n_rows = rows_of(g, rows), .zero = 3,
                              .shard_rank = g->cfg.server, .n_shards = g->cfg.n_servers};
     int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e);
-    return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){.kernels = &g->kernels}, e);
+    return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){.stream = g->stream}, e);
 }
 
 static struct store_config store_of(const struct engine *g, struct array_row rows[STORE_MAX_ARRAYS])
@@ -82,7 +82,7 @@ static int new_store(struct engine *g, struct err *e)
     }
     g->unit_left = xcalloc((size_t)g->store.units.n + 1, sizeof *g->unit_left);
     rc = exchange_init(&g->exchange, &g->store, &(struct exchange_config){
-        .kernels = &g->kernels,
+        .stream = g->stream,
         .shard = g->cfg.shard,
         .small = g->cfg.small,
         .expert = g->cfg.expert,
@@ -193,8 +193,8 @@ static void bind(struct engine *g)
         int64_t here = engine_seq_here(g), n = g->cfg.micro * here;
         int32_t *index = xcalloc(to_size(n), sizeof *index);
         for (int64_t i = 0; i < n; i++) index[i] = (int32_t)(i / here * g->cfg.seq + place(g, i % here));
-        device_from_host(&g->stream, &g->index, 0, index, g->index.bytes);
-        stream_sync(&g->stream);
+        device_from_host(g->stream, &g->index, 0, index, g->index.bytes);
+        stream_sync(g->stream);
         xfree(index);
     }
     balance_bind(g);
@@ -205,8 +205,8 @@ static void bind(struct engine *g)
     if (g->rope.p) {
         float *table = xmalloc(g->rope.bytes);
         model_rope_table(&g->cfg.model, table);
-        device_from_host(&g->stream, &g->rope, 0, table, g->rope.bytes);
-        stream_sync(&g->stream);
+        device_from_host(g->stream, &g->rope, 0, table, g->rope.bytes);
+        stream_sync(g->stream);
         xfree(table);
     }
 }
@@ -217,14 +217,13 @@ static int begin(struct engine **out, const struct engine_config *c, struct devi
     struct engine *g = *out = xcalloc(1, sizeof *g);
     g->cfg = *c;
     g->dev = d;
-    g->stream.dev = d;
     if (!c->par.size[0]) g->cfg.par = par_single();
     memcpy(g->collectives.axis, c->axis, sizeof g->collectives.axis);
-    g->collectives.stream = &g->stream;
     g->collectives.inner = c->cp_inner;
     g->collectives.outer = c->cp_outer;
     int rc = model_check(&c->model, e);
     if (!rc) model_declare(&c->model, &g->cfg.par, &g->params);
+    if (!rc) rc = stream_new(&g->stream, d, "compute", e);
     if (!rc) rc = buffer_new(&g->trace_ring, d, MEM_DATA, c->trace_bytes, e);
     return rc;
 }
@@ -256,7 +255,7 @@ int engine_new(struct engine **out, const struct engine_config *c, struct device
     int rc = begin(out, c, d, e);
     struct engine *g = *out;
     if (!rc) rc = kernel_table_init(&g->kernels, c->kernels, c->threads, d->counts_only, e);
-    if (!rc) kernel_table_on(&g->kernels, d);
+    if (!rc) kernel_on(g->stream, &g->kernels);
     if (!rc && is_server(c)) return finish(out, new_shard(g, e));
     if (!rc) rc = build_schedule(g, e);
     if (!rc) rc = build_stages(g, e);
@@ -294,6 +293,7 @@ void engine_free(struct engine *g)
     build_free(g);
     store_free(&g->store);
     param_table_free(&g->params);
+    stream_free(g->stream);
     xfree(g->unit_left);
     xfree(g->written);
     xfree(g->slot);
@@ -302,7 +302,7 @@ void engine_free(struct engine *g)
 
 void engine_init(struct engine *g)
 {
-    store_init(&g->store, &g->kernels, &g->stream, g->cfg.seed);
+    store_init(&g->store, &g->kernels, g->stream, g->cfg.seed);
 }
 
 /* This rank's rows of n sequences. */
@@ -321,9 +321,9 @@ static void feed_field(struct engine *g, size_t at, const int32_t *host, int64_t
     size_t have = to_size(given) * sizeof *host, rest = to_size(room - given) * sizeof *host;
     void *none = rest ? xmalloc(rest) : NULL;
     if (rest) memset(none, fill, rest);
-    if (have) device_from_host(&g->stream, &g->data, at, host, have);
-    if (rest) device_from_host(&g->stream, &g->data, at + have, none, rest);
-    stream_sync(&g->stream);
+    if (have) device_from_host(g->stream, &g->data, at, host, have);
+    if (rest) device_from_host(g->stream, &g->data, at + have, none, rest);
+    stream_sync(g->stream);
     xfree(none);
 }
 
@@ -357,8 +357,8 @@ static int64_t trained_here(const struct engine *g, const struct engine_batch *b
 
 static void zero_sums(struct engine *g)
 {
-    device_zero(&g->stream, &g->stat, 0, g->stat.bytes);
-    if (g->balance.bytes) device_zero(&g->stream, &g->balance, 0, g->balance.bytes);
+    device_zero(g->stream, &g->stat, 0, g->stat.bytes);
+    if (g->balance.bytes) device_zero(g->stream, &g->balance, 0, g->balance.bytes);
 }
 
 static void read_loss(struct engine *g, int64_t n_trained, struct engine_report *r)
@@ -423,7 +423,7 @@ bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, d
     engine_gradients(g, b, step, r);
     if (!isfinite(r->loss) || !isfinite(r->grad_norm)) return false;
     double from = clock_now_s();
-    optim_step(&g->store, &g->kernels, &g->cfg.optim, lr, step, r->grad_norm);
+    optim_step(&g->store, g->stream, &g->cfg.optim, lr, step, r->grad_norm);
     from = part_over(g, TRACE_OPTIMIZER, "update parameters", step, from);
     balance_step(g);
     exchange_publish(&g->exchange);
@@ -479,7 +479,7 @@ static int64_t bad_element(const struct engine *g, const struct view *v)
     int64_t rows = view_rows(v), cols = view_cols(v), width = (int64_t)dtype_bytes(v->dtype);
     for (int64_t r = 0; r < rows; r++) {
         const char *row = (const char *)v->p + r * (v->nd > 1 ? v->stride : cols) * width;
-        int64_t at = g->kernels.flat->find_nonfinite(NULL, row, v->dtype, cols);
+        int64_t at = flat_find_nonfinite(g->stream, row, v->dtype, cols);
         if (at >= 0) return r * cols + at;
     }
     return -1;
@@ -511,7 +511,7 @@ void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, 
     memset(out, 0, n);
     snprintf(out, n, "no single tensor (a sum overflows)");
     for (int i = 0; i < g->params.n; i++) {
-        int64_t at = g->kernels.flat->find_nonfinite(g->dev->team, store_piece_param(&g->store, i), g->store.dtype,
+        int64_t at = flat_find_nonfinite(g->stream, store_piece_param(&g->store, i), g->store.dtype,
                                                      g->store.units.piece[i].n);
         if (at >= 0) snprintf(out, n, "the parameter %s, element %lld", g->params.p[i].name,
                               (long long)(at + g->store.units.piece[i].lo));

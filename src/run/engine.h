@@ -104,7 +104,7 @@ struct holders {
 struct engine {
     struct engine_config cfg;
     struct device *dev; /* borrowed */
-    struct stream stream;
+    struct stream *stream; /* what computes */
     struct kernel_table kernels;
     struct par_run collectives;
     struct param_table params;

@@ -80,7 +80,7 @@ static void before_instr(void *ctx, int instr)
 static void zero_gradient(struct engine *g, int param, int slot)
 {
     void *p = exchange_grad_ptr(&g->exchange, param, slot);
-    if (p) g->dev->ops->zero(&g->stream, p, to_size(g->params.p[param].held) * 4);
+    if (p) stream_zero(g->stream, p, to_size(g->params.p[param].held) * 4);
 }
 
 /* exact_order: a run of microbatches is in the gradient buffer, the next one starts anew. */
@@ -176,8 +176,7 @@ static void run_stage(const struct running *r, const struct step *x)
     struct step_info here = *r->info;
     here.first_token += (uint64_t)x->a.microbatch * (uint64_t)(g->cfg.micro * g->cfg.seq);
     struct program_args args = {
-        .kernels = &g->kernels,
-        .team = g->dev->team,
+        .stream = g->stream,
         .step = &here,
         .slot = g->slot,
         .act = slab(g->act, g->act_at, s->act_class, x->act),

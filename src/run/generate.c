@@ -19,7 +19,7 @@ struct decode { /* one recorded size */
 
 struct generator {
     struct device *dev;
-    struct stream stream;
+    struct stream *stream;
     struct kernel_table kernels;
     struct model_config model;
     struct param_table params;
@@ -67,8 +67,8 @@ static int allocate(struct generator *g, enum dtype dtype, struct err *e)
     if (g->rope.bytes) {
         float *table = xmalloc(g->rope.bytes);
         model_rope_table(&g->model, table);
-        device_from_host(&g->stream, &g->rope, 0, table, g->rope.bytes);
-        stream_sync(&g->stream);
+        device_from_host(g->stream, &g->rope, 0, table, g->rope.bytes);
+        stream_sync(g->stream);
         xfree(table);
     }
     g->host_logits = xmalloc(to_size(g->model.vocab) * sizeof *g->host_logits);
@@ -84,22 +84,22 @@ int generator_new(struct generator **out, struct weights *w, struct device *d, i
     if (rc) return rc;
     struct generator *g = xcalloc(1, sizeof *g);
     g->dev = d;
-    g->stream.dev = d;
     g->par = par_single();
     g->model = source_model(&h);
     g->model.dropout = 0;
     g->n_eos = h.n_eos;
     memcpy(g->eos, h.eos, sizeof g->eos);
     g->room = room > 0 && room < g->model.max_seq ? room : g->model.max_seq;
-    rc = model_check(&g->model, e);
+    rc = stream_new(&g->stream, d, "compute", e);
+    if (!rc) rc = model_check(&g->model, e);
     if (!rc) rc = kernel_table_init(&g->kernels, "auto", threads, false, e);
-    if (!rc) kernel_table_on(&g->kernels, d);
+    if (!rc) kernel_on(g->stream, &g->kernels);
     if (dtype == DT_N) dtype = DT_BF16;
     if (!rc) {
         model_declare(&g->model, NULL, &g->params);
         rc = store_new(&g->store, &g->params, d, dtype, false, NULL, 0, e);
     }
-    if (!rc) rc = source_load(&g->store, &g->kernels, &g->stream, w, e);
+    if (!rc) rc = source_load(&g->store, &g->kernels, g->stream, w, e);
     if (!rc) rc = record(g, &g->chunk, g->room < PROMPT_CHUNK ? g->room : PROMPT_CHUNK, dtype, e);
     if (!rc) rc = record(g, &g->one, 1, dtype, e);
     if (!rc) rc = allocate(g, dtype, e);
@@ -127,6 +127,7 @@ void generator_free(struct generator *g)
     param_table_free(&g->params);
     xfree(g->slot);
     xfree(g->host_logits);
+    stream_free(g->stream);
     xfree(g);
 }
 
@@ -138,10 +139,10 @@ static void run(struct generator *g, const struct decode *d, const int32_t *ids)
 {
     int32_t pos[PROMPT_CHUNK];
     for (int64_t i = 0; i < d->n; i++) pos[i] = (int32_t)(g->fed + i);
-    device_from_host(&g->stream, &g->data, 0, ids, to_size(d->n) * sizeof *ids);
-    device_from_host(&g->stream, &g->data, PROMPT_CHUNK * sizeof(int32_t), pos, to_size(d->n) * sizeof *pos);
+    device_from_host(g->stream, &g->data, 0, ids, to_size(d->n) * sizeof *ids);
+    device_from_host(g->stream, &g->data, PROMPT_CHUNK * sizeof(int32_t), pos, to_size(d->n) * sizeof *pos);
     struct step_info info = {0};
-    program_run(d->program, PHASE_F, &(struct program_args){.kernels = &g->kernels, .team = g->dev->team, .step = &info,
+    program_run(d->program, PHASE_F, &(struct program_args){.stream = g->stream, .step = &info,
                                                             .slot = g->slot, .scratch = g->scratch.p});
     g->fed += d->n;
 }
@@ -162,8 +163,8 @@ int generator_feed(struct generator *g, const int32_t *ids, int64_t n, const flo
         ids += d->n;
         n -= d->n;
     }
-    device_to_host(&g->stream, g->host_logits, &g->logits, 0, g->logits.bytes);
-    stream_sync(&g->stream);
+    device_to_host(g->stream, g->host_logits, &g->logits, 0, g->logits.bytes);
+    stream_sync(g->stream);
     *logits_V = g->host_logits;
     return OK;
 }

@@ -21,7 +21,7 @@ static int array_of(const struct engine *g, int64_t entry) { return (int)(entry 
 
 struct held { /* elements [lo, lo + n) of the box held here; n 0: nothing */
     const char *p; /* on the device */
-    struct device *dev;
+    struct stream *stream; /* that works on it */
     int64_t lo, n;
     enum dtype dtype;
 };
@@ -32,7 +32,7 @@ static struct held held_of(const struct engine *g, int param, int array)
     const struct array *a = &s->array[array];
     if (array == STORE_GRAD || !array_is_here(a)) return (struct held){0};
     struct array_span x = store_held(s, param, array);
-    return (struct held){array_at(a, x.at), a->buf.dev, x.lo, x.n, a->row.dtype};
+    return (struct held){array_at(a, x.at), g->stream, x.lo, x.n, a->row.dtype};
 }
 
 static uint64_t salted(uint64_t v, int64_t place)
@@ -46,14 +46,13 @@ static uint64_t hash_range(const struct held *h, int64_t lo, int64_t hi)
 {
     enum { ROOM = 1 << 16 };
     size_t width = dtype_bytes(h->dtype), n = to_size(hi - lo) * width;
-    struct stream s = {h->dev};
     struct hash64 sum;
     char room[ROOM];
-    if (device_is_direct(h->dev)) return hash64(h->p + to_size(lo) * width, n);
+    if (device_is_direct(h->stream->dev)) return hash64(h->p + to_size(lo) * width, n);
     hash64_init(&sum);
     for (size_t at = 0, m; at < n; at += m) {
         m = n - at < ROOM ? n - at : ROOM;
-        hash64_add(&sum, device_peek(&s, h->p + to_size(lo) * width + at, m, room), m);
+        hash64_add(&sum, device_peek(h->stream, h->p + to_size(lo) * width + at, m, room), m);
     }
     return hash64_value(&sum);
 }
@@ -80,9 +79,10 @@ static void hash_member(void *arg, int member, int n_members)
 /* One number per entry. */
 static uint64_t *hash_all(const struct engine *g, int64_t n)
 {
-    int members = team_size(g->dev->team);
+    struct team *team = device_is_direct(g->dev) ? g->dev->team : NULL; /* a stream is the rank's own: its team cannot enqueue */
+    int members = team_size(team);
     struct hashing x = {.g = g, .n = n, .sum = xcalloc(to_size(n * members) + 1, sizeof *x.sum)};
-    team_run(g->dev->team, hash_member, &x);
+    team_run(team, hash_member, &x);
     for (int64_t i = n; i < n * members; i++) x.sum[i % n] += x.sum[i];
     return x.sum;
 }
@@ -260,7 +260,7 @@ static double value_at(const struct held *h, int64_t i)
 {
     float room;
     size_t width = dtype_bytes(h->dtype);
-    const void *v = device_peek(&(struct stream){h->dev}, h->p + to_size(i) * width, width, &room);
+    const void *v = device_peek(h->stream, h->p + to_size(i) * width, width, &room);
     if (h->dtype == DT_F32) return (double)*(const float *)v;
     if (h->dtype == DT_BF16) return (double)bf16_to_f32(*(const bf16 *)v);
     return (double)f16_to_f32(*(const uint16_t *)v);
@@ -357,7 +357,7 @@ int replicas_compare(struct engine *g, struct replicas_report *r, struct err *e)
     if (!g->cfg.world || g->dev->counts_only) return OK;
     int64_t n = (int64_t)g->params.n * g->store.n_arrays;
     for (int u = 0; !serves(g) && u < g->store.units.n; u++) exchange_gather_wait(&g->exchange, u); /* what was published is here */
-    stream_sync(&g->stream);
+    stream_sync(g->stream);
     uint64_t *hash = serves(g) ? xcalloc(to_size(n) + 1, sizeof *hash) : hash_all(g, n);
     int64_t differ = !groups_agree(g, hash, n);
     comm_wait(g->cfg.world, comm_all_reduce(g->cfg.world, &differ, &differ, 1, DT_I64, COMM_MAX, "do replicas differ?"));

@@ -15,7 +15,7 @@
 
 /* ---- bytes that the host cannot reach ---- */
 struct there {
-    struct stream stream;
+    struct stream *stream;
     char *p;
 };
 
@@ -23,8 +23,8 @@ static int to_host(void *ctx, int64_t offset, size_t bytes, void *dst, struct er
 {
     struct there *x = ctx;
     (void)e;
-    stream_to_host(&x->stream, dst, x->p + offset, bytes);
-    stream_sync(&x->stream);
+    stream_to_host(x->stream, dst, x->p + offset, bytes);
+    stream_sync(x->stream);
     return OK;
 }
 
@@ -32,8 +32,8 @@ static int from_host(void *ctx, int64_t offset, size_t bytes, const void *src, s
 {
     struct there *x = ctx;
     (void)e;
-    stream_from_host(&x->stream, x->p + offset, src, bytes);
-    stream_sync(&x->stream);
+    stream_from_host(x->stream, x->p + offset, src, bytes);
+    stream_sync(x->stream);
     return OK;
 }
 
@@ -73,7 +73,7 @@ static int64_t describe(const struct engine *g, bool pieces, struct ckpt_tensor 
             if (device_is_direct(a->buf.dev)) continue;
             static const struct ckpt_access access = {to_host, from_host};
             struct there *ctx = xcalloc(1, sizeof *ctx);
-            *ctx = (struct there){{a->buf.dev}, x->p};
+            *ctx = (struct there){g->stream, x->p};
             x->access = &access;
             x->ctx = ctx;
             x->p = NULL;
@@ -148,7 +148,7 @@ void save_derive(struct engine *g)
     for (int i = 0; s->dtype != DT_F32 && i < g->params.n; i++) {
         struct array_span from = store_held(s, i, STORE_MASTER), to = store_piece(s, i, STORE_PARAM);
         const struct array *copy = &s->array[STORE_PARAM];
-        g->kernels.flat->cast(g->dev->team, array_at(copy, to.at + from.lo - to.lo), s->dtype,
+        flat_cast(g->stream, array_at(copy, to.at + from.lo - to.lo), s->dtype,
                               array_at(store_array(s, STORE_MASTER), from.at), DT_F32, from.n);
     }
     exchange_publish(&g->exchange);

@@ -133,7 +133,7 @@ static void *pack(struct serve *v, int s)
     for (int i = 0; i < store->table->n; i++) {
         const struct piece *q = &v->shard[s].piece[i];
         if (q->n)
-            stream_copy(&v->g->stream, (float *)v->push[s].p + q->offset, (const float *)store_grad_ptr(store, i) + q->lo,
+            stream_copy(v->g->stream, (float *)v->push[s].p + q->offset, (const float *)store_grad_ptr(store, i) + q->lo,
                         to_size(q->n) * 4);
     }
     return v->push[s].p;
@@ -152,7 +152,7 @@ static void unpack(struct serve *v, int s)
     for (int i = 0; i < store->table->n; i++) {
         const struct piece *q = &v->shard[s].piece[i];
         if (q->n)
-            stream_copy(&v->g->stream, (char *)store_param_ptr(store, i) + to_size(q->lo) * width,
+            stream_copy(v->g->stream, (char *)store_param_ptr(store, i) + to_size(q->lo) * width,
                         (const char *)v->take[s].p + to_size(q->offset) * width, to_size(q->n) * width);
     }
 }
@@ -185,7 +185,7 @@ static void push_all(struct serve *v)
     int64_t *ticket = xcalloc((size_t)v->n_servers, sizeof *ticket);
     struct store *store = &v->g->store;
     struct buffer *grad = &store->array[STORE_GRAD].buf;
-    if (serves(v)) device_zero(&v->g->stream, grad, 0, grad->bytes); /* a server adds nothing of its own */
+    if (serves(v)) device_zero(v->g->stream, grad, 0, grad->bytes); /* a server adds nothing of its own */
     for (int s = 0; s < v->n_servers; s++)
         if (v->pull[s]) {
             void *in = serves(v) ? grad->p : pack(v, s);
@@ -208,7 +208,7 @@ bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, dou
     comm_wait(v->world, comm_broadcast(v->world, seen, 3, DT_F64, 0, "loss"));
     push_all(v);
     if (serves(v)) {
-        double squares = optim_sum_squares(&v->g->store, &v->g->kernels);
+        double squares = optim_sum_squares(&v->g->store, v->g->stream);
         if (v->servers)
             comm_wait(v->servers, comm_all_reduce(v->servers, &squares, &squares, 1, DT_F64, COMM_SUM, "gradient norm"));
         norm = sqrt(squares);
@@ -217,7 +217,7 @@ bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, dou
     *r = (struct engine_report){.loss = seen[0], .nats = seen[1], .tokens = (int64_t)seen[2], .grad_norm = norm};
     if (!isfinite(r->loss) || !isfinite(norm)) return false;
     double from = clock_now_s();
-    if (serves(v)) optim_step(&v->g->store, &v->g->kernels, &v->c.optim, lr, step, norm);
+    if (serves(v)) optim_step(&v->g->store, v->g->stream, &v->c.optim, lr, step, norm);
     if (serves(v)) trace_add(v->g->trace, TRACE_OPTIMIZER, "update parameters", step, from, clock_now_s());
     pull_all(v);
     return true;
@@ -282,8 +282,8 @@ static void apply(struct serve *v, int w, int64_t *tokens)
     struct client *c = &v->client[w];
     struct store *store = &v->g->store;
     double stale = (double)(v->updates - c->pulled), lr = lr_at(&v->c.lr, c->clock) / v->n_workers;
-    device_copy(&v->g->stream, &store->array[STORE_GRAD].buf, 0, &c->landing, 0, c->landing.bytes);
-    optim_step(store, &v->g->kernels, &v->c.optim, lr, v->updates, c->head[HEAD_NORM]);
+    device_copy(v->g->stream, &store->array[STORE_GRAD].buf, 0, &c->landing, 0, c->landing.bytes);
+    optim_step(store, v->g->stream, &v->c.optim, lr, v->updates, c->head[HEAD_NORM]);
     v->updates++;
     c->clock++;
     c->waits = true;

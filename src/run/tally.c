@@ -37,8 +37,8 @@ void tally_loss(struct engine *g, double *nats, double *tokens)
         part = (int64_t)p->rank[AXIS_DP_REPLICATE] * at_least_1(p->size[AXIS_DP_SHARD]) + p->rank[AXIS_DP_SHARD];
     }
     double *all = xcalloc(to_size(2 * here * parts), sizeof *all);
-    device_to_host(&g->stream, all + 2 * here * part, &g->stat, 0, g->stat.bytes);
-    stream_sync(&g->stream);
+    device_to_host(g->stream, all + 2 * here * part, &g->stat, 0, g->stat.bytes);
+    stream_sync(g->stream);
     over_ranks(g, all, 2 * here * parts);
     *nats = *tokens = 0;
     for (int64_t i = 0; i < here * parts; i++) {
@@ -58,13 +58,13 @@ double tally_norm(struct engine *g)
 {
     const struct store *s = &g->store;
     if (!g->cfg.exact_order) {
-        double squares = optim_sum_squares(s, &g->kernels);
+        double squares = optim_sum_squares(s, g->stream);
         over_model(g, &squares, 1, DT_F64);
         return sqrt(squares);
     }
     int64_t word[FLAT_SQUARES_WORDS] = {0};
     for (int i = 0; !g->dev->counts_only && i < s->table->n; i++)
-        if (s->table->p[i].counted) g->kernels.flat->squares(s->dev->team, store_piece_grad(s, i), s->units.piece[i].n, word);
+        if (s->table->p[i].counted) flat_squares(g->stream, store_piece_grad(s, i), s->units.piece[i].n, word);
     over_model(g, word, FLAT_SQUARES_WORDS, DT_I64);
     return sqrt(squares_total(word));
 }

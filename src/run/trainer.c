@@ -208,7 +208,7 @@ static int fresh_weights(struct trainer *t, struct err *e)
     struct weights *w;
     int rc = setup_weights(&w, &t->cfg, e);
     if (rc) return rc;
-    rc = source_load(&t->engine->store, &t->engine->kernels, &t->engine->stream, w, e);
+    rc = source_load(&t->engine->store, &t->engine->kernels, t->engine->stream, w, e);
     if (!rc && t->leads) log_info("weights from %s", t->cfg.model.from);
     if (!rc && t->leads) from_say(w, &t->cfg, t->tokenizer);
     weights_close(w);

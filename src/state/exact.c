@@ -34,10 +34,10 @@ static int64_t largest_parts(const struct units *u, int shard, int replicate)
     return most;
 }
 
-int exact_init(struct exact *x, struct store *s, const struct kernel_table *k, int64_t n_microbatches, int shard, int replicate,
+int exact_init(struct exact *x, struct store *s, struct stream *st, int64_t n_microbatches, int shard, int replicate,
                struct err *e)
 {
-    *x = (struct exact){.s = s, .kernels = k, .run = exact_run(n_microbatches)};
+    *x = (struct exact){.s = s, .stream = st, .run = exact_run(n_microbatches)};
     x->n_runs = n_microbatches / x->run;
     int most = shard > replicate ? shard : replicate, rc = OK;
     x->send = xcalloc((size_t)most + 1, sizeof *x->send);
@@ -70,12 +70,11 @@ void exact_run_end(struct exact *x, int unit, int64_t run)
 {
     const struct unit *u = &x->s->units.unit[unit];
     struct device *d = x->s->dev;
-    const struct flat_ops *f = x->kernels->flat;
     if (d->counts_only || x->n_runs == 1) return;
     float *sum = at(&x->s->array[STORE_GRAD].buf, u->offset);
     int k = 0;
-    for (; run >> k & 1; k++) f->sum_into(d->team, sum, DT_F32, at(&x->level[k], u->offset), DT_F32, u->numel, true);
-    if (run + 1 < x->n_runs) f->sum_into(d->team, at(&x->level[k], u->offset), DT_F32, sum, DT_F32, u->numel, false);
+    for (; run >> k & 1; k++) flat_sum_into(x->stream, sum, DT_F32, at(&x->level[k], u->offset), DT_F32, u->numel, true);
+    if (run + 1 < x->n_runs) flat_sum_into(x->stream, at(&x->level[k], u->offset), DT_F32, sum, DT_F32, u->numel, false);
 }
 
 void exact_reduce_scatter(struct exact *x, struct comm *c, const float *whole, float *piece, int param)
@@ -86,7 +85,7 @@ void exact_reduce_scatter(struct exact *x, struct comm *c, const float *whole, f
     units_counts(u, param, x->send);
     for (int r = 0; r < size; r++) x->recv[r] = mine;
     comm_wait(c, comm_all_to_all_v(c, whole, x->parts.p, x->send, x->recv, DT_F32, u->table->p[param].name));
-    if (!x->s->dev->counts_only) x->kernels->flat->sum_tree(x->s->dev->team, piece, x->parts.p, size, mine);
+    if (!x->s->dev->counts_only) flat_sum_tree(x->stream, piece, x->parts.p, size, mine);
 }
 
 void exact_all_reduce(struct exact *x, struct comm *c, float *v, int64_t n, const char *what)
@@ -100,6 +99,6 @@ void exact_all_reduce(struct exact *x, struct comm *c, float *v, int64_t n, cons
     }
     comm_wait(c, comm_all_to_all_v(c, v, x->parts.p, x->send, x->recv, DT_F32, what));
     float *own = v ? v + before : NULL;
-    if (!x->s->dev->counts_only) x->kernels->flat->sum_tree(x->s->dev->team, own, x->parts.p, size, mine);
+    if (!x->s->dev->counts_only) flat_sum_tree(x->stream, own, x->parts.p, size, mine);
     comm_wait(c, comm_all_gather_v(c, own, v, x->send, DT_F32, what));
 }

@@ -26,7 +26,7 @@ enum { EXACT_MAX_LEVELS = 16 };
 
 struct exact {
     struct store *s;
-    const struct kernel_table *kernels; /* borrowed */
+    struct stream *stream; /* where sums are enqueued; borrowed */
     int64_t run, n_runs;  /* microbatches that are added one after the other; how many such runs this rank has: 2^k */
     struct buffer level[EXACT_MAX_LEVELS]; /* sums of 2^k runs that wait for their neighbour */
     int n_levels;
@@ -36,7 +36,7 @@ struct exact {
 
 /* A run of T microbatches: T's largest odd divisor. */
 int64_t exact_run(int64_t n_microbatches);
-int exact_init(struct exact *x, struct store *s, const struct kernel_table *k, int64_t n_microbatches, int shard, int replicate,
+int exact_init(struct exact *x, struct store *s, struct stream *st, int64_t n_microbatches, int shard, int replicate,
                struct err *e);
 void exact_fini(struct exact *x);
 /* The gradient buffer holds the sum of a run (from 0) of this unit: it takes its place in the tree. After the last run

@@ -39,7 +39,7 @@ static int new_slots(struct exchange *x, const struct exchange_config *c, struct
 
 int exchange_init(struct exchange *x, struct store *s, const struct exchange_config *c, struct err *e)
 {
-    *x = (struct exchange){.s = s, .kernels = c->kernels, .shard = c->shard, .replicate = c->replicate, .expert = c->expert, .sums = c->sums,
+    *x = (struct exchange){.s = s, .stream = c->stream, .shard = c->shard, .replicate = c->replicate, .expert = c->expert, .sums = c->sums,
                            .small = c->small ? c->small : c->shard};
     const struct units *u = &s->units;
     x->counts = xcalloc((size_t)(u->n_ranks + u->n_expert_ranks) + 1, sizeof *x->counts);
@@ -50,7 +50,7 @@ int exchange_init(struct exchange *x, struct store *s, const struct exchange_con
     x->grad_slot = xcalloc((size_t)c->grad_slots + 1, sizeof *x->grad_slot);
     int rc = new_slots(x, c, e);
     if (!rc && c->exact && s->has_grad) {
-        rc = exact_init(&x->tree, s, c->kernels, c->n_microbatches, size_of(c->shard), size_of(c->replicate), e);
+        rc = exact_init(&x->tree, s, c->stream, c->n_microbatches, size_of(c->shard), size_of(c->replicate), e);
         x->exact = !rc;
     }
     if (rc) exchange_fini(x);
@@ -104,7 +104,7 @@ static int64_t gather_param(struct exchange *x, int param, const void *piece, vo
     struct comm *g = exchange_group(x, param);
     if (size_of(g) == 1) { /* shared out over nobody else: here already, or in another place */
         if (piece && whole && piece != whole)
-            stream_copy(&(struct stream){x->s->dev}, whole, piece, to_size(x->s->table->p[param].held) * dtype_bytes(x->s->dtype));
+            stream_copy(x->stream, whole, piece, to_size(x->s->table->p[param].held) * dtype_bytes(x->s->dtype));
         return 0;
     }
     units_counts(&x->s->units, param, x->counts);

@@ -55,7 +55,7 @@
 #include "state/store.h"
 
 struct exchange_config {
-    const struct kernel_table *kernels; /* borrowed: sums run by its flat operations */
+    struct stream *stream;          /* where sums and copies are enqueued; borrowed */
     struct comm *shard, *replicate; /* NULL: of size 1 */
     struct comm *small;             /* the ranks of shard again, for small sums; NULL: shard itself */
     struct comm *expert;            /* shard of experts: ranks of one replica that hold the same ones; NULL: of size 1 */
@@ -76,7 +76,7 @@ struct reduction { /* of one unit's gradients */
 
 struct exchange {
     struct store *s;
-    const struct kernel_table *kernels;
+    struct stream *stream;
     struct comm *shard, *replicate, *expert; /* NULL: of size 1 */
     struct comm *small, *sums;
     struct comm *across[AXIS_N];    /* axes over which parameters that are R there are summed; NULL: of size 1 */

@@ -122,11 +122,11 @@ static void add_landing(struct exchange *x, int unit)
     enum dtype t = s->grad_dtype;
     if (counts_only(x)) return;
     if (pieces_in_a_row(x, unit)) {
-        x->kernels->flat->sum_into(s->dev->team, store_piece_grad(s, u->first), t, x->landing.p, t, u->shard_numel, true);
+        flat_sum_into(x->stream, store_piece_grad(s, u->first), t, x->landing.p, t, u->shard_numel, true);
         return;
     }
     for (int i = u->first; i < u->first + u->n; i++)
-        x->kernels->flat->sum_into(s->dev->team, store_piece_grad(s, i), t, landing_of(x, unit, i), t, s->units.piece[i].n, true);
+        flat_sum_into(x->stream, store_piece_grad(s, i), t, landing_of(x, unit, i), t, s->units.piece[i].n, true);
 }
 
 /* Zero 1 in place; out of a temporary into the store when it holds nothing yet, else to the landing. */
@@ -153,7 +153,7 @@ static void start_shard(struct exchange *x, int unit)
         void *to = land ? landing_of(x, unit, i) : store_piece_grad(s, i);
         if (size_of(group) == 1) { /* others share out theirs, nobody shares this */
             size_t bytes = to_size(s->table->p[i].held) * dtype_bytes(s->grad_dtype);
-            if (whole && to && whole != to) stream_copy(&(struct stream){s->dev}, to, whole, bytes);
+            if (whole && to && whole != to) stream_copy(x->stream, to, whole, bytes);
             continue;
         }
         if (x->exact && size_of(group) > 2) {
@@ -206,7 +206,7 @@ static void round_unit(struct exchange *x, int unit, int slot, bool keep)
     struct reduction *r = &x->unit[unit];
     void *to = keep ? store_grad_ptr(s, u->first) : x->wire.p;
     if (!counts_only(x))
-        x->kernels->flat->sum_into(s->dev->team, to, s->grad_dtype, x->grad_slot[slot].p, DT_F32, u->numel, keep && r->added);
+        flat_sum_into(x->stream, to, s->grad_dtype, x->grad_slot[slot].p, DT_F32, u->numel, keep && r->added);
     if (keep) r->added = true;
 }
 

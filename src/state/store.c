@@ -154,7 +154,7 @@ static void put_values(struct store *s, const struct kernel_table *k, struct str
     int64_t from = lo > own.lo ? lo : own.lo, to = lo + n < own.lo + own.n ? lo + n : own.lo + own.n;
     if (array_is_here(master) && from < to)
         device_from_host(st, &master->buf, byte_of(master, own.at + from - own.lo), in + (from - lo), byte_of(master, to - from));
-    if (s->dtype != DT_F32) k->host->cast(s->dev->team, narrow, s->dtype, in, DT_F32, n);
+    if (s->dtype != DT_F32) k->flat->cast(s->dev->team, narrow, s->dtype, in, DT_F32, n);
     device_from_host(st, &copy->buf, byte_of(copy, all.at + lo - all.lo), s->dtype == DT_F32 ? (const void *)in : narrow, byte_of(copy, n));
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running: resolve the operands of each instruction and hand it to the kernel table. It decides nothing. */
+/* Running: resolve the operands of each instruction and enqueue it. It decides nothing. */
 #include "tape/program.h"
 
 #include <string.h>
@@ -38,21 +38,21 @@ static void finish(struct walk *w, const struct program_args *a, int k)
     int kept = 0;
     for (int i = 0; i < w->n; i++) {
         struct under_way *u = &w->list[i];
-        if (u->until <= k) a->collective_end(a->collective_ctx, a->kernels, &u->call, u->ticket);
+        if (u->until <= k) a->collective_end(a->collective_ctx, a->stream, &u->call, u->ticket);
         else if (kept++ != i) w->list[kept - 1] = *u;
     }
     w->n = kept;
     if (kept && a->collective_poll) a->collective_poll(a->collective_ctx, &w->list[0].call, w->list[0].ticket);
 }
 
-static void call(struct walk *w, const struct program_args *a, const struct instr *i, const struct kernel_call *c)
+static void call(struct walk *w, const struct program_args *a, const struct instr *i, struct kernel_call *c)
 {
     if (!op_row(c->op)->collective) {
-        kernel_run(a->kernels, c);
+        kernel_enqueue(a->stream, c);
         return;
     }
     CHECK(w->n < MAX_UNDER_WAY, "%d collectives under way", w->n);
-    int64_t ticket = a->collective(a->collective_ctx, a->kernels, c);
+    int64_t ticket = a->collective(a->collective_ctx, a->stream, c);
     if (ticket) w->list[w->n++] = (struct under_way){*c, ticket, i->until};
 }
 
@@ -61,7 +61,6 @@ static void run_one(const struct program *p, const struct instr *i, struct walk 
     struct kernel_call c;
     instr_call(i, &c);
     c.step = a->step;
-    c.team = a->team;
     for (int k = 0; k < i->n_in; k++) {
         c.in[k].p = resolve(p, &i->in[k], a);
         c.din[k].p = resolve(p, &i->din[k], a);

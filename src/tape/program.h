@@ -116,15 +116,14 @@ struct tape_profile {
 };
 
 struct program_args {
-    const struct kernel_table *kernels;
-    struct team *team;
+    struct stream *stream; /* what is not a collective is enqueued here */
     const struct step_info *step;
     void *const *slot;     /* what externals are bound to; NULL entries on the null device */
     void *act, *wgrad, *scratch;
     /* Begins a collective row and returns its ticket (0: it is done); finishes it; moves what is under way on without waiting
      * (asked between instructions; NULL: not). collective_ctx knows the communicators (parallel/run.h). */
-    int64_t (*collective)(void *ctx, const struct kernel_table *kt, const struct kernel_call *c);
-    void (*collective_end)(void *ctx, const struct kernel_table *kt, const struct kernel_call *c, int64_t ticket);
+    int64_t (*collective)(void *ctx, struct stream *s, const struct kernel_call *c);
+    void (*collective_end)(void *ctx, struct stream *s, const struct kernel_call *c, int64_t ticket);
     void (*collective_poll)(void *ctx, const struct kernel_call *c, int64_t ticket);
     void *collective_ctx;
     /* By slot: this gradient holds something already. The first contribution writes and sets it, later ones add; the

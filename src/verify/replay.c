@@ -48,27 +48,25 @@ static void give(const struct engine *g, const struct kernel_call *c, int64_t ro
     float *bias = xcalloc((size_t)experts, sizeof *bias);
     for (int k = 0; k < c->at.moe.top_k; k++) bias[want[k]] = (float)(BIAS - k);
     CHECK(experts < MOST, "%d experts", experts);
-    struct kernel_table host = g->kernels;
     struct kernel_call one = *c;
-    struct stream s = {g->dev};
+    struct stream *s = g->stream;
     struct view *rows[] = {&one.in[0], &one.out[0], &one.out[1]};
     void *there[3];
-    host.faults = false;
     for (int i = 0; i < 3; i++) {
         size_t bytes = to_size(view_cols(rows[i])) * dtype_bytes(rows[i]->dtype);
         there[i] = (char *)rows[i]->p + to_size(row * rows[i]->stride) * dtype_bytes(rows[i]->dtype);
         rows[i]->p = xmalloc(bytes);
         rows[i]->n[0] = 1;
-        if (i == 0) stream_to_host(&s, rows[i]->p, there[i], bytes);
+        if (i == 0) stream_to_host(s, rows[i]->p, there[i], bytes);
     }
-    stream_sync(&s);
+    stream_sync(s);
     one.scratch = xmalloc(c->scratch_bytes + 1);
     one.n_in = 2;
     one.in[1] = (struct view){.p = bias, .dtype = DT_F32, .nd = 1, .n = {experts}, .stride = experts};
     one.at.moe.groups = 0;
-    kernel_run(&host, &one);
+    kernel_run(&g->kernels, &one);
     for (int i = 0; i < 3; i++) {
-        if (i > 0) stream_from_host(&s, there[i], rows[i]->p, to_size(view_cols(rows[i])) * dtype_bytes(rows[i]->dtype));
+        if (i > 0) stream_from_host(s, there[i], rows[i]->p, to_size(view_cols(rows[i])) * dtype_bytes(rows[i]->dtype));
         xfree(rows[i]->p);
     }
     xfree(one.scratch);
@@ -95,7 +93,7 @@ static void look(void *ctx, const struct program *p, const struct kernel_call *c
     CHECK(run < x->runs, "step %lld was not written down", (long long)run);
     size_t bytes = to_size((c->out[1].n[0] - 1) * c->out[1].stride + k) * sizeof(int32_t);
     int32_t *room = device_is_direct(w->g->dev) ? NULL : xmalloc(bytes);
-    const int32_t *picks = device_peek(&(struct stream){w->g->dev}, c->out[1].p, bytes, room);
+    const int32_t *picks = device_peek(w->g->stream, c->out[1].p, bytes, room);
     for (int64_t row = 0; row < c->in[0].n[0]; row++) {
         int64_t token = token_of(w, c, row);
         if (token < 0) continue;

@@ -81,13 +81,12 @@ static void keep(const struct trial *t, const struct engine *g, int i, int which
     struct shape shape = shape_of(p->nd, p->n);
     struct region whole = region_whole(&shape), mine = param_rows(p, x.lo / param_row_numel(p), x.n / param_row_numel(p));
     struct region_run run;
-    struct stream s = {g->dev};
     size_t bytes = to_size(x.n) * dtype_bytes(dtype);
     char *room = device_is_direct(g->dev) ? NULL : xmalloc(bytes);
-    const char *here = device_peek(&s, array_at(a, x.at), bytes, room);
+    const char *here = device_peek(g->stream, array_at(a, x.at), bytes, room);
     to += t->global->p[i].offset;
     for (bool more = region_run_first(&run, &mine, &mine, &whole); more; more = region_run_next(&run))
-        g->kernels.host->cast(NULL, to + run.b, DT_F32, here + to_size(run.a) * dtype_bytes(dtype), dtype, run.n);
+        g->kernels.flat->cast(NULL, to + run.b, DT_F32, here + to_size(run.a) * dtype_bytes(dtype), dtype, run.n);
     xfree(room);
 }
 
@@ -153,7 +152,7 @@ static void evaluate(struct rank *x)
 static void forget(struct engine *g)
 {
     for (int u = 0; u < g->store.units.n; u++) exchange_gather_wait(&g->exchange, u); /* what was published is still arriving */
-    stream_sync(&g->stream);
+    stream_sync(g->stream);
     engine_init(g);
 }
 

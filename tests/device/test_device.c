@@ -19,6 +19,14 @@
 #include "base/rng.h"
 #include "device/device.h"
 
+static struct stream *stream_of(struct device *d)
+{
+    struct stream *s;
+    struct err e;
+    if (stream_new(&s, d, "test", &e)) fail_msg("%s", e.text);
+    return s;
+}
+
 static void test_bytes_move(void **state)
 {
     (void)state;
@@ -26,29 +34,30 @@ static void test_bytes_move(void **state)
     struct device *d;
     struct err e;
     assert_int_equal(device_cpu_new(&d, 2, &e), OK);
-    struct stream s = {.dev = d};
+    struct stream *s = stream_of(d);
     struct buffer a, b;
     assert_int_equal(buffer_new(&a, d, MEM_PARAM, BYTES, &e), OK);
     assert_int_equal(buffer_new(&b, d, MEM_GRAD, BYTES, &e), OK);
     unsigned char *in = xmalloc(BYTES), *out = xmalloc(BYTES);
     for (int i = 0; i < BYTES; i++) in[i] = (unsigned char)rng_u32(1, 2, (uint64_t)i);
-    device_to_host(&s, out, &a, 0, BYTES);
-    stream_sync(&s);
+    device_to_host(s, out, &a, 0, BYTES);
+    stream_sync(s);
     for (int i = 0; i < BYTES; i++) assert_int_equal(out[i], 0); /* fresh pages are zero */
-    device_from_host(&s, &a, 5, in, BYTES - 5);
-    device_copy(&s, &b, 1, &a, 5, BYTES - 5);
-    device_zero(&s, &b, 100, 50);
-    device_to_host(&s, out, &b, 1, BYTES - 5);
-    stream_sync(&s);
+    device_from_host(s, &a, 5, in, BYTES - 5);
+    device_copy(s, &b, 1, &a, 5, BYTES - 5);
+    device_zero(s, &b, 100, 50);
+    device_to_host(s, out, &b, 1, BYTES - 5);
+    stream_sync(s);
     memset(in + 99, 0, 50);
     assert_memory_equal(out, in, BYTES - 5);
-    device_zero(&s, &b, 0, BYTES);
-    device_to_host(&s, out, &b, 0, BYTES);
+    device_zero(s, &b, 0, BYTES);
+    device_to_host(s, out, &b, 0, BYTES);
     for (int i = 0; i < BYTES; i++) assert_int_equal(out[i], 0);
     xfree(in);
     xfree(out);
     buffer_free(&a);
     buffer_free(&b);
+    stream_free(s);
     device_free(d);
 }
 
@@ -56,26 +65,26 @@ static void test_bytes_move(void **state)
 static void moves(struct device *d)
 {
     enum { BYTES = 2 << 20, ROWS = 7 };
-    struct stream s = {.dev = d};
+    struct stream *s = stream_of(d);
     struct buffer a, b;
     struct err e;
     assert_int_equal(buffer_new(&a, d, MEM_PARAM, BYTES, &e), OK);
     assert_int_equal(buffer_new(&b, d, MEM_GRAD, BYTES, &e), OK);
     unsigned char *in = xmalloc(BYTES), *out = xmalloc(BYTES), room[100];
     for (int i = 0; i < BYTES; i++) in[i] = (unsigned char)rng_u32(1, 3, (uint64_t)i);
-    device_from_host(&s, &a, 0, in, BYTES);
-    device_copy(&s, &b, 3, &a, 3, BYTES - 3);
-    stream_copy(&s, (char *)b.p + 10, (char *)a.p + 1000, 50);
+    device_from_host(s, &a, 0, in, BYTES);
+    device_copy(s, &b, 3, &a, 3, BYTES - 3);
+    stream_copy(s, (char *)b.p + 10, (char *)a.p + 1000, 50);
     memmove(in + 10, in + 1000, 50);
-    stream_zero(&s, (char *)b.p + 200, 9);
+    stream_zero(s, (char *)b.p + 200, 9);
     memset(in + 200, 0, 9);
-    stream_copy_rows(&s, (char *)b.p + 1000, 30, (char *)a.p + 5000, 40, 20, ROWS);
+    stream_copy_rows(s, (char *)b.p + 1000, 30, (char *)a.p + 5000, 40, 20, ROWS);
     for (int i = 0; i < ROWS; i++) memcpy(in + 1000 + 30 * i, in + 5000 + 40 * i, 20);
     memset(in, 0, 3);
-    device_to_host(&s, out, &b, 0, BYTES);
-    stream_sync(&s);
+    device_to_host(s, out, &b, 0, BYTES);
+    stream_sync(s);
     assert_memory_equal(out, in, BYTES);
-    const void *seen = device_peek(&s, (char *)b.p + 77, sizeof room, room);
+    const void *seen = device_peek(s, (char *)b.p + 77, sizeof room, room);
     assert_memory_equal(seen, in + 77, sizeof room);
     assert_int_equal(seen == room, d->untouchable);
     assert_int_equal(device_is_direct(d), !d->untouchable);
@@ -83,6 +92,7 @@ static void moves(struct device *d)
     xfree(out);
     buffer_free(&a);
     buffer_free(&b);
+    stream_free(s);
     device_free(d);
 }
 
@@ -104,17 +114,17 @@ static void touch(enum touch how)
 {
     struct device *d;
     struct buffer b;
-    struct stream s;
+    struct stream *s;
     struct err e;
     char host[64] = {0};
     if (device_untouchable_new(&d, 1, &e) || buffer_new(&b, d, MEM_PARAM, 1 << 20, &e)) _exit(0);
-    s = (struct stream){.dev = d};
+    s = stream_of(d);
     volatile char *p = b.p;
     if (how == READS) host[0] = p[0];
     if (how == WRITES) p[0] = 1;
     if (how == MIDDLE) host[0] = p[(1 << 20) - 1];
-    if (how == HOST_TO_KERNEL) stream_copy(&s, b.p, host, 64);
-    if (how == KERNEL_TO_HOST) stream_zero(&s, host, 64);
+    if (how == HOST_TO_KERNEL) stream_copy(s, b.p, host, 64);
+    if (how == KERNEL_TO_HOST) stream_zero(s, host, 64);
     if (how == LOOKS_THROUGH) host[0] = *(const char *)device_here((const char *)b.p + 5);
     _exit(host[0]);
 }
@@ -146,7 +156,7 @@ static void live(struct device *d, struct ledger *model)
 {
     enum { SLOTS = 12, MOVES = 600 };
     struct buffer b[SLOTS] = {{0}};
-    struct stream s = {.dev = d};
+    struct stream *s = stream_of(d);
     struct err e;
     memset(model, 0, sizeof *model);
     for (uint64_t i = 0; i < MOVES; i++) {
@@ -158,7 +168,7 @@ static void live(struct device *d, struct ledger *model)
             enum mem_cat cat = (enum mem_cat)(rng_u32(3, 1, i) % MEM_N);
             size_t bytes = rng_u32(3, 2, i) % 5 ? rng_u32(3, 3, i) % 100000 : 0;
             assert_int_equal(buffer_new(&b[slot], d, cat, bytes, &e), OK);
-            device_zero(&s, &b[slot], bytes / 2, bytes - bytes / 2);
+            device_zero(s, &b[slot], bytes / 2, bytes - bytes / 2);
             model->now[cat] += bytes;
         }
         model->now_total = 0;
@@ -175,6 +185,7 @@ static void live(struct device *d, struct ledger *model)
         if (b[i].dev) model->now[b[i].cat] -= b[i].bytes;
         buffer_free(&b[i]);
     }
+    stream_free(s);
     model->now_total = 0;
 }
 
@@ -202,25 +213,52 @@ static void test_null_is_empty(void **state)
     struct err e;
     assert_int_equal(device_null_new(&d, &e), OK);
     assert_true(d->counts_only);
-    struct stream s = {.dev = d};
+    struct stream *s = stream_of(d);
     struct buffer b;
     assert_int_equal(buffer_new(&b, d, MEM_OPTIMIZER, (size_t)1 << 50, &e), OK); /* a pebibyte is a number */
     assert_null(b.p);
     double x = 3;
-    device_from_host(&s, &b, 8, &x, sizeof x);
-    device_to_host(&s, &x, &b, 8, sizeof x);
+    device_from_host(s, &b, 8, &x, sizeof x);
+    device_to_host(s, &x, &b, 8, sizeof x);
     assert_true(x == 0);
-    struct event ev = {0};
-    d->virtual_s = 2.5;
-    event_record(&ev, &s);
-    d->virtual_s = 1;
-    event_wait(&s, &ev);
-    assert_true(d->virtual_s == 2.5);
-    event_wait(&s, &(struct event){1});
-    assert_true(d->virtual_s == 2.5);
     buffer_free(&b);
     buffer_free(&b); /* zeroed: nothing to do */
+    stream_free(s);
     device_free(d);
+}
+
+/* Both devices: an event that was never recorded has passed, one may be freed while something is enqueued behind it, and the null
+ * device's streams carry their time in events. */
+static void test_handles(void **state)
+{
+    (void)state;
+    for (int null = 0; null < 2; null++) {
+        struct device *d;
+        struct stream *a, *b;
+        struct event *never, *x;
+        struct err e;
+        assert_int_equal(null ? device_null_new(&d, &e) : device_cpu_new(&d, 1, &e), OK);
+        assert_int_equal(stream_new(&a, d, "a", &e), OK);
+        assert_int_equal(stream_new(&b, d, "b", &e), OK);
+        assert_int_equal(event_new(&never, d, &e), OK);
+        assert_int_equal(event_new(&x, d, &e), OK);
+        event_wait(a, never);
+        assert_true(a->clock_s == 0);
+        a->clock_s = 2.5;
+        event_record(x, a);
+        a->clock_s = 4;
+        event_wait(b, x);
+        event_free(x);
+        assert_true(b->clock_s == (null ? 2.5 : 0));
+        event_wait(b, never);
+        assert_true(b->clock_s == (null ? 2.5 : 0));
+        event_free(never);
+        event_free(NULL);
+        stream_free(a);
+        stream_free(b);
+        stream_free(NULL);
+        device_free(d);
+    }
 }
 
 static void test_too_much_is_refused_in_words(void **state)
@@ -261,19 +299,19 @@ static void expect_bug(void (*fn)(struct device *d))
 static void read_beyond(struct device *d)
 {
     struct buffer b;
-    struct stream s = {.dev = d};
+    struct stream *s = stream_of(d);
     char host[16];
     buffer_new(&b, d, MEM_DATA, 10, NULL);
-    device_to_host(&s, host, &b, 4, 7);
+    device_to_host(s, host, &b, 4, 7);
 }
 
 static void read_huge_offset(struct device *d)
 {
     struct buffer b;
-    struct stream s = {.dev = d};
+    struct stream *s = stream_of(d);
     char host[16];
     buffer_new(&b, d, MEM_DATA, 10, NULL);
-    device_to_host(&s, host, &b, SIZE_MAX, 2);
+    device_to_host(s, host, &b, SIZE_MAX, 2);
 }
 
 static void leak(struct device *d)
@@ -283,13 +321,19 @@ static void leak(struct device *d)
     device_free(d);
 }
 
+static void live_handle(struct device *d)
+{
+    (void)stream_of(d);
+    device_free(d);
+}
+
 static void foreign_stream(struct device *d)
 {
     struct device *other;
     struct buffer b;
     device_null_new(&other, NULL);
     buffer_new(&b, other, MEM_DATA, 10, NULL);
-    device_zero(&(struct stream){.dev = d}, &b, 0, 10);
+    device_zero(stream_of(d), &b, 0, 10);
 }
 
 static void test_bugs_stop(void **state)
@@ -299,6 +343,7 @@ static void test_bugs_stop(void **state)
     expect_bug(read_huge_offset);
     expect_bug(leak);
     expect_bug(foreign_stream);
+    expect_bug(live_handle);
 }
 
 int main(void)
@@ -309,6 +354,7 @@ int main(void)
         cmocka_unit_test(test_bytes_move),
         cmocka_unit_test(test_ledgers_are_equal),
         cmocka_unit_test(test_null_is_empty),
+        cmocka_unit_test(test_handles),
         cmocka_unit_test(test_too_much_is_refused_in_words),
         cmocka_unit_test(test_bugs_stop),
     };

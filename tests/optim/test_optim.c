@@ -9,6 +9,7 @@ struct bench {
     struct device *d;
     struct kernel_table k;
     struct store s;
+    struct stream *st;
 };
 
 static void open_bench(struct bench *b, enum dtype dtype, const struct optim_config *c, int threads)
@@ -21,13 +22,15 @@ static void open_bench(struct bench *b, enum dtype dtype, const struct optim_con
     assert_int_equal(kernel_table_init(&b->k, "auto", threads, false, &e), OK);
     struct array_row rows[OPTIM_KINDS * OPTIM_MAX_ARRAYS];
     assert_int_equal(store_new(&b->s, &b->t, b->d, dtype, true, rows, optim_arrays(c, rows), &e), OK);
-    struct stream st = {b->d};
-    store_init(&b->s, &b->k, &st, 1);
+    assert_int_equal(stream_new(&b->st, b->d, "test", &e), OK);
+    kernel_on(b->st, &b->k);
+    store_init(&b->s, &b->k, b->st, 1);
 }
 
 static void close_bench(struct bench *b)
 {
     store_free(&b->s);
+    stream_free(b->st);
     device_free(b->d);
     param_table_free(&b->t);
 }
@@ -84,12 +87,12 @@ static void check_updates(const struct optim_config *c, enum dtype dtype, int th
         set_gradients(&b, t);
         if (t > STEPS / 2)
             for (int i = 0; i < N; i++) ((float *)b.s.array[STORE_GRAD].buf.p)[i] *= 0.01f; /* below the limit: no clipping */
-        double norm = optim_grad_norm(&b.s, &b.k), want = norm_of(b.s.array[STORE_GRAD].buf.p);
+        double norm = optim_grad_norm(&b.s, b.st), want = norm_of(b.s.array[STORE_GRAD].buf.p);
         assert_true(fabs(norm - want) < 1e-9 * want);
         double scale = c->clip > 0 && norm > c->clip ? c->clip / norm : 1;
         clipped += scale < 1;
         (c->kind == OPTIM_ADAMW ? adamw_exact : sgd_exact)(&x, b.s.array[STORE_GRAD].buf.p, c, lr, t, scale);
-        optim_step(&b.s, &b.k, c, lr, t - 1, norm);
+        optim_step(&b.s, b.st, c, lr, t - 1, norm);
         for (int i = 0; i < N; i++)
             if (!(fabs(w[i] - x.w[i]) < 2e-6 + 2e-6 * fabs(x.w[i])))
                 fail_msg("step %d, element %d: %.9g, wanted %.9g", t, i, (double)w[i], x.w[i]);
@@ -132,10 +135,10 @@ static void test_threads_change_nothing(void **state)
     for (int t = 0; t < 3; t++) {
         set_gradients(&a, t);
         set_gradients(&b, t);
-        double x = optim_grad_norm(&a.s, &a.k), y = optim_grad_norm(&b.s, &b.k);
+        double x = optim_grad_norm(&a.s, a.st), y = optim_grad_norm(&b.s, b.st);
         assert_true(x == y);
-        optim_step(&a.s, &a.k, &c, 0.1, t, x);
-        optim_step(&b.s, &b.k, &c, 0.1, t, y);
+        optim_step(&a.s, a.st, &c, 0.1, t, x);
+        optim_step(&b.s, b.st, &c, 0.1, t, y);
     }
     assert_memory_equal(a.s.array[STORE_MASTER].buf.p, b.s.array[STORE_MASTER].buf.p, N * 4);
     assert_memory_equal(a.s.array[STORE_PARAM].buf.p, b.s.array[STORE_PARAM].buf.p, N * 2);

@@ -79,7 +79,7 @@ static void groups(struct comm *world, const struct layout *l, struct par_run *x
     assert_int_equal(comm_split_list(&x->outer, world, list, n, "cp.outer", NULL), OK);
 }
 
-static void run(struct par_run *x, const struct kernel_table *kt, struct kernel_call *c)
+static void run(struct par_run *x, struct stream *s, const struct kernel_table *kt, struct kernel_call *c)
 {
     c->scratch_bytes = par_run_scratch(kt, c);
     char *memory = xmalloc(c->scratch_bytes + 128);
@@ -87,7 +87,7 @@ static void run(struct par_run *x, const struct kernel_table *kt, struct kernel_
         memset(memory, 0xff, c->scratch_bytes + 128);
         c->scratch = memory + (64 - (uintptr_t)memory % 64);
     }
-    par_run_collective(x, kt, c);
+    par_run_collective(x, s, c);
     for (int i = 0; !kt->dry && i < 64; i++)
         if (((unsigned char *)c->scratch)[c->scratch_bytes + (size_t)i] != 0xff)
             CHECK(false, "scratch overrun");
@@ -108,13 +108,15 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     int n = j->l.n, r = comm_rank(world), rc = OK;
     struct kernel_table kt;
     struct par_run groups_here;
-    struct stream stream = {0};
+    struct device *d;
+    struct stream *stream;
     struct comm_traffic sum;
     x.n_blocks = 0;
     kernel_table_init(&kt, "auto", 1, j->dry, NULL);
     groups(world, &j->l, &groups_here);
-    groups_here.stream = &stream;
-    if (j->dry ? device_null_new(&stream.dev, e) : device_cpu_new(&stream.dev, 1, e)) return e->code;
+    if (j->dry ? device_null_new(&d, e) : device_cpu_new(&d, 1, e)) return e->code;
+    if (stream_new(&stream, d, "test", e)) return e->code;
+    kernel_on(stream, &kt);
     struct kernel_call c = {.op = OP_CONTEXT, .phase = KERNEL_FWD, .at = k->at, .step = &k->step, .n_in = k->n_in, .n_out = 2};
     c.at.axis = AXIS_CP;
     c.at.n_parts = n;
@@ -134,7 +136,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     struct view want_o = rows_of(&x, k, &k->out[0], n, r, DT_F32);
     struct kernel_call back = c;
     if (j->dry) forget_pointers(&c);
-    run(&groups_here, &kt, &c);
+    run(&groups_here, stream, &kt, &c);
     if (!j->dry) rc = differ(j, "o", &c.out[0], &want_o, j->bound, e);
     back.phase = KERNEL_BWD_IN;
     back.dout[0] = rows_of(&x, k, &k->dout[0], n, r, j->t);
@@ -152,7 +154,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
         if (back.acc[i].p) before[i] = kcase_clone(&x, &back.acc[i]);
     struct kernel_call dry = back;
     if (j->dry) forget_pointers(&dry);
-    run(&groups_here, &kt, j->dry ? &dry : &back);
+    run(&groups_here, stream, &kt, j->dry ? &dry : &back);
     for (int i = 0; i < 3 && !rc && !j->dry; i++) {
         struct view want = rows_of(&x, k, &k->din[i], n, r, DT_F32);
         for (int64_t row = 0; back.acc[i].p && row < view_rows(&want); row++)
@@ -176,7 +178,8 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
                      j->v->name, n, j->l.inner, j->l.gather, r, (long long)j->sent[r].bytes, (long long)sum.bytes);
     j->sent[r] = sum;
     for (int i = 0; i < x.n_blocks; i++) xfree(x.block[i]);
-    device_free(stream.dev);
+    stream_free(stream);
+    device_free(d);
     return rc;
 }
 

@@ -99,7 +99,7 @@ static int each(struct engine *g, bool write, bool zeros, struct err *e)
             if (!array_covers(&state_rows[k], p)) assert_int_equal(x.n, 0);
             else if (tensor) assert_int_equal(x.n, p->held ? HISTORY : 0);
             float *v = xcalloc(to_size(x.n) + 1, sizeof *v);
-            if (!write) store_read(s, &g->stream, i, which, v);
+            if (!write) store_read(s, g->stream, i, which, v);
             int rc = OK;
             for (int64_t j = 0; j < x.n && !rc; j++) {
                 float w = zeros ? 0 : want(p, k, tensor ? j : global_of(p, x.lo + j));
@@ -107,7 +107,7 @@ static int each(struct engine *g, bool write, bool zeros, struct err *e)
                 else if (v[j] != w)
                     rc = err_set(e, ERR_NUMERIC, "%s of %s, %lld: %g is not %g", state_rows[k].name, p->name, (long long)j, (double)v[j], (double)w);
             }
-            if (write && x.n) store_write(s, &g->kernels, &g->stream, i, which, v);
+            if (write && x.n) store_write(s, &g->kernels, g->stream, i, which, v);
             xfree(v);
             if (rc) return rc;
         }
@@ -163,7 +163,7 @@ static int flipped(struct engine *g, const struct ranks *r, struct err *e)
     float v[HISTORY] = {0};
     for (int i = 0; i < g->params.n && r->rank == r->n - 1; i++) {
         if (!store_held(&g->store, i, which).n || g->params.p[i].layer < 0) continue;
-        store_write(&g->store, &g->kernels, &g->stream, i, which, v);
+        store_write(&g->store, &g->kernels, g->stream, i, which, v);
         break;
     }
     int rc = replicas_compare(g, &report, e);

@@ -118,16 +118,16 @@ static float *full_logits(struct toy *t, const int32_t *ids, int64_t n)
     if (buffer_new(&scratch, t->dev, MEM_SCRATCH, p->bytes[HOME_SCRATCH], &e) || buffer_new(&data, t->dev, MEM_DATA, 2 * ints, &e) ||
         buffer_new(&out, t->dev, MEM_DATA, bytes, &e))
         fail_msg("%s", e.text);
-    device_from_host(&g->stream, &data, 0, ids, ints);
-    device_from_host(&g->stream, &data, ints, pos, ints);
+    device_from_host(g->stream, &data, 0, ids, ints);
+    device_from_host(g->stream, &data, ints, pos, ints);
     g->slot[SLOT_TOKENS] = data.p;
     g->slot[SLOT_POSITIONS] = (char *)data.p + ints;
     g->slot[SLOT_LOGITS] = out.p;
     struct step_info info = {0};
-    program_run(p, PHASE_F, &(struct program_args){.kernels = &g->kernels, .team = t->dev->team, .step = &info,
+    program_run(p, PHASE_F, &(struct program_args){.stream = g->stream, .step = &info,
                                                    .slot = g->slot, .scratch = scratch.p});
-    device_to_host(&g->stream, logits, &out, 0, bytes);
-    stream_sync(&g->stream);
+    device_to_host(g->stream, logits, &out, 0, bytes);
+    stream_sync(g->stream);
     buffer_free(&scratch);
     buffer_free(&data);
     buffer_free(&out);
@@ -217,12 +217,12 @@ static void test_blame(void **state)
         const struct buffer *m = &store_array(&t.g->store, STORE_MASTER)->buf;
         int w = param_find(&t.g->params, "layers.1.mlp.up.weight");
         float big[36 * 52], saved[36 * 52];
-        struct stream st = {t.dev};
-        store_read(&t.g->store, &st, w, STORE_MASTER, saved);
+        struct stream *st = t.g->stream;
+        store_read(&t.g->store, st, w, STORE_MASTER, saved);
 
         /* a finite weight whose product overflows: the operation is named */
         for (int i = 0; i < 36 * 52; i++) big[i] = 2e38f;
-        store_write(&t.g->store, &t.g->kernels, &st, w, STORE_MASTER, big);
+        store_write(&t.g->store, &t.g->kernels, st, w, STORE_MASTER, big);
         char *before = xmalloc(m->bytes);
         memcpy(before, device_here(m->p), m->bytes);
         assert_false(engine_step(t.g, &t.batch, 4, 1e-2, &r));
@@ -236,13 +236,13 @@ static void test_blame(void **state)
         /* a broken weight is named itself, with the element */
         memcpy(big, saved, sizeof big);
         big[37] = NAN;
-        store_write(&t.g->store, &t.g->kernels, &st, w, STORE_MASTER, big);
+        store_write(&t.g->store, &t.g->kernels, st, w, STORE_MASTER, big);
         assert_false(engine_step(t.g, &t.batch, 5, 1e-2, &r));
         engine_blame(t.g, &t.batch, 5, what, sizeof what);
         assert_contains(what, "layers.1.mlp.up.weight");
         assert_contains(what, "element 37");
 
-        store_write(&t.g->store, &t.g->kernels, &st, w, STORE_MASTER, saved); /* and a healed model goes on */
+        store_write(&t.g->store, &t.g->kernels, st, w, STORE_MASTER, saved); /* and a healed model goes on */
         assert_true(engine_step(t.g, &t.batch, 6, 1e-2, &r));
         xfree(before);
         toy_close(&t);

@@ -98,7 +98,7 @@ static struct engine *trained_engine(struct golden_case *c, struct device *d, co
                               .kernels = kernels, .threads = 1};
     if (engine_new(&g, &x, d, &e)) fail_msg("%s", e.text);
     for (int s = 0; s < g->n_stages; s++) program_check(g->stage[s].train);
-    if (source_load(&g->store, &g->kernels, &g->stream, c->w, &e)) fail_msg("%s", e.text);
+    if (source_load(&g->store, &g->kernels, g->stream, c->w, &e)) fail_msg("%s", e.text);
     return g;
 }
 
@@ -224,12 +224,12 @@ static void test_balance_is_its_definition(void **state)
     const struct param *p = &g->params.p[i];
     float *w = xmalloc((size_t)p->numel * 4), *was = xmalloc((size_t)p->numel * 4), *grad = device_here(store_grad_ptr(&g->store, i));
     double slope = 0;
-    store_read(&g->store, &g->stream, i, STORE_MASTER, was);
+    store_read(&g->store, g->stream, i, STORE_MASTER, was);
     for (int64_t n = 0; n < p->numel; n++) slope += (double)grad[n] * (double)grad[n];
     double step = 1e-3 / sqrt(slope), total[2];
     for (int s = 0; s < 2; s++) {
         for (int64_t n = 0; n < p->numel; n++) w[n] = was[n] + (s ? -1 : 1) * (float)step * grad[n];
-        store_write(&g->store, &g->kernels, &g->stream, i, STORE_MASTER, w);
+        store_write(&g->store, &g->kernels, g->stream, i, STORE_MASTER, w);
         engine_evaluate(g, &b, &plain);
         total[s] = plain.loss + plain.balance_loss + plain.z_loss;
     }
@@ -254,10 +254,10 @@ static void test_bias_moves(void **state)
     int i = param_find(&t.g->params, "layers.1.moe.router.bias");
     float before[6], after[6];
     assert_true(param_find(&t.g->params, "layers.0.moe.router.bias") < 0); /* the first layer is dense */
-    store_read(&t.g->store, &t.g->stream, i, STORE_MASTER, before);
+    store_read(&t.g->store, t.g->stream, i, STORE_MASTER, before);
     for (int s = 0; s < 3; s++) {
         assert_true(engine_step(t.g, &t.batch, s, 1e-2, &r));
-        store_read(&t.g->store, &t.g->stream, i, STORE_MASTER, after);
+        store_read(&t.g->store, t.g->stream, i, STORE_MASTER, after);
         const double *load = balance_load(t.g, 1);
         double mean = 0;
         for (int x = 0; x < 6; x++) mean += load[x] / 6;

@@ -71,7 +71,7 @@ static void load_weights(struct world *w, const char *prefix)
         snprintf(key, sizeof key, "%s.%s", prefix, g->params.p[i].name);
         const float *v = golden_f32(&w->file, key, g->params.p[i].numel);
         if (!v) fail_msg("no array %s", key);
-        store_write(&g->store, &g->kernels, &g->stream, i, STORE_MASTER, v);
+        store_write(&g->store, &g->kernels, g->stream, i, STORE_MASTER, v);
     }
 }
 
@@ -171,7 +171,7 @@ static void compare_training(struct world *w, const char *label)
         snprintf(key, sizeof key, "final.%s", p->name);
         const float *want = golden_f32(&w->file, key, p->numel);
         float *got = xmalloc((size_t)p->numel * sizeof *got);
-        store_read(&g->store, &g->stream, i, STORE_MASTER, got);
+        store_read(&g->store, g->stream, i, STORE_MASTER, got);
         double err = golden_relative_error(got, want, p->numel);
         if (!(err < 2e-5)) fail_msg("%s: final %s is off by %g", label, p->name, err);
         for (int64_t k = 0; k < p->numel; k++) {
@@ -254,16 +254,16 @@ static void test_logits(void **state)
         if (buffer_new(&scratch, w.dev, MEM_SCRATCH, p->bytes[HOME_SCRATCH], &e) || buffer_new(&ids, w.dev, MEM_DATA, ints, &e) ||
             buffer_new(&positions, w.dev, MEM_DATA, ints, &e) || buffer_new(&out, w.dev, MEM_DATA, bytes, &e))
             fail_msg("%s", e.text);
-        device_from_host(&w.g->stream, &ids, 0, w.batch.tokens, ints);
-        device_from_host(&w.g->stream, &positions, 0, w.positions, ints);
+        device_from_host(w.g->stream, &ids, 0, w.batch.tokens, ints);
+        device_from_host(w.g->stream, &positions, 0, w.positions, ints);
         w.g->slot[SLOT_TOKENS] = ids.p;
         w.g->slot[SLOT_POSITIONS] = positions.p;
         w.g->slot[SLOT_LOGITS] = out.p;
         struct step_info info = {0};
-        program_run(p, PHASE_F, &(struct program_args){.kernels = &w.g->kernels, .team = w.dev->team, .step = &info,
+        program_run(p, PHASE_F, &(struct program_args){.stream = w.g->stream, .step = &info,
                                                        .slot = w.g->slot, .scratch = scratch.p});
-        device_to_host(&w.g->stream, logits, &out, 0, bytes);
-        stream_sync(&w.g->stream);
+        device_to_host(w.g->stream, logits, &out, 0, bytes);
+        stream_sync(w.g->stream);
         const float *want = golden_f32(&w.file, "logits", n);
         assert_non_null(want);
         double err = golden_relative_error(logits, want, n);

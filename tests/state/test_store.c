@@ -121,9 +121,11 @@ static void test_compute_copy_is_the_cast_master(void **state)
         assert_int_equal(kernel_table_init(&k, "auto", threads, false, &e), OK);
         assert_int_equal(store_new(&s, &t, d, DT_BF16, true, moments, 2, &e), OK);
         assert_int_equal(store_new(&f, &t, d, DT_F32, true, moments, 1, &e), OK);
-        struct stream st = {d};
-        store_init(&s, &k, &st, 11);
-        store_init(&f, &k, &st, 11);
+        struct stream *st;
+        assert_int_equal(stream_new(&st, d, "test", &e), OK);
+        kernel_on(st, &k);
+        store_init(&s, &k, st, 11);
+        store_init(&f, &k, st, 11);
         assert_memory_equal(device_here(s.array[STORE_MASTER].buf.p), device_here(f.array[STORE_PARAM].buf.p), (size_t)t.numel * 4);
         assert_ptr_equal(store_array(&f, STORE_MASTER), &f.array[STORE_PARAM]);
         assert_ptr_equal(store_array(&s, STORE_MASTER), &s.array[STORE_MASTER]);
@@ -135,18 +137,19 @@ static void test_compute_copy_is_the_cast_master(void **state)
 
         float in[53], out[53]; /* what is written is what is read, and reaches the copy */
         for (int i = 0; i < 53; i++) in[i] = 0.1f * (float)i - 1.3f;
-        store_write(&s, &k, &st, 1, STORE_MASTER, in);
-        store_read(&s, &st, 1, STORE_MASTER, out);
+        store_write(&s, &k, st, 1, STORE_MASTER, in);
+        store_read(&s, st, 1, STORE_MASTER, out);
         assert_memory_equal(in, out, sizeof in);
         for (int i = 0; i < 53; i++) assert_int_equal(copy[t.p[1].offset + i], bf16_from_f32(in[i]));
         assert_true(master[t.p[2].offset] == 0 && master[t.p[1].offset - 1] == ((float *)device_here(f.array[STORE_PARAM].buf.p))[t.p[1].offset - 1]);
-        store_write(&s, &k, &st, 1, STORE_ROWS + 1, in);
-        store_read(&s, &st, 1, STORE_ROWS + 1, out);
+        store_write(&s, &k, st, 1, STORE_ROWS + 1, in);
+        store_read(&s, st, 1, STORE_ROWS + 1, out);
         assert_memory_equal(in, out, sizeof in);
-        store_read(&s, &st, 1, STORE_ROWS, out);
+        store_read(&s, st, 1, STORE_ROWS, out);
         assert_true(out[7] == 0);
         store_free(&s);
         store_free(&f);
+        stream_free(st);
         device_free(d);
         param_table_free(&t);
     }

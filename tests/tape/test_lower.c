@@ -15,7 +15,7 @@ static void run_phase(struct toy *t, const struct program *p, enum tape_phase ph
     g->slot[SLOT_TARGETS] = t->targets + m * tokens;
     g->slot[SLOT_POSITIONS] = t->positions + m * tokens;
     g->slot[SLOT_DOCS] = t->docs + m * tokens;
-    program_run(p, phase, &(struct program_args){.kernels = &g->kernels, .team = t->dev->team, .step = &here,
+    program_run(p, phase, &(struct program_args){.stream = g->stream, .step = &here,
                                                  .slot = g->slot, .act = slab[HOME_ACT], .wgrad = slab[HOME_WGRAD],
                                                  .scratch = slab[HOME_SCRATCH], .written = g->written});
 }
