@@ -154,8 +154,10 @@ struct measured { /* what the ranks share */
 /* Over all groups of this rank, until now. */
 static void read_comm(const struct ranks *r, const struct serve *v, struct comm_times *t, int64_t *bytes)
 {
-    enum { OWN = 7 };
-    struct comm *group[OWN + AXIS_N] = {r->shard, r->small, r->replicate, r->model, r->expert, r->workers, r->world};
+    enum { OWN = 11 };
+    const struct host_groups *h = &r->host;
+    struct comm *group[OWN + AXIS_N] = {r->shard, h->shard, r->replicate, h->replicate, r->model, r->expert, h->expert,
+                                        h->tp, h->pp, r->workers, r->world};
     struct comm_traffic sent[AXIS_N];
     *t = (struct comm_times){0};
     *bytes = v ? serve_traffic(v) : 0;

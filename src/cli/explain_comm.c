@@ -51,7 +51,11 @@ static const char *purpose(const struct explain *x, const struct comm *c)
         const char *text;
     } of[] = {
         {r->shard, "parameters, gradients and state, shared out or summed"},
-        {r->small, "losses, counts and other small sums"},
+        {r->host.shard, "losses, counts and other small sums"},
+        {r->host.replicate, "the same, of the replicas"},
+        {r->host.expert, "whether replicas of experts are the same"},
+        {r->host.tp, "the routers' load, where tp shares out tokens; whether replicas are the same"},
+        {r->host.pp, "the loss, over the stages"},
         {r->replicate, "gradients of the replicas"},
         {r->model, "all ranks of one copy of the model: the gradient norm"},
         {r->expert, "parameters, gradients and state of experts"},

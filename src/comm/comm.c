@@ -114,6 +114,32 @@ struct comm_traffic comm_count(const struct algorithm *a, const struct program *
     return t;
 }
 
+void comm_on(struct comm *c, const struct device *d)
+{
+    if (!c) return;
+    CHECK(c->w->comms[0] != c, "the world is the hosts'");
+    c->on_device = true;
+    c->faults = d->untouchable;
+    c->nowhere = d->counts_only;
+}
+
+/* An address that belongs elsewhere is our bug. */
+static void check_place(const struct comm *c, const struct call *a, const void *p)
+{
+    if (!p) return;
+    CHECK(c->on_device || !device_faults(p), "%s of %s over %s, which is the hosts', was given a device's memory", op_names[a->op],
+          a->what ? a->what : "", c->name);
+    CHECK(!c->on_device || (!c->nowhere && device_faults(p) == c->faults), "%s of %s over %s, which is on a device, was given the host's memory",
+          op_names[a->op], a->what ? a->what : "", c->name);
+}
+
+static void check_places(const struct comm *c, const struct call *a)
+{
+    check_place(c, a, a->src);
+    check_place(c, a, a->dst);
+    for (int i = 0; i < a->n_list; i++) check_place(c, a, a->list[i].buf);
+}
+
 /* What this operation sends, and how long a pretended link has with it. */
 static struct comm_traffic count(const struct comm *c, struct op *o)
 {
@@ -202,6 +228,7 @@ static int64_t submit_counted(struct comm *c, const struct call *a, int64_t tick
 static int64_t submit(struct comm *c, const struct call *a)
 {
     int64_t ticket = atomic_load(&c->submitted) + 1;
+    check_places(c, a);
     if (board_failed(c->w->board)) return ticket;
     if (c->w->ops->counts_only) return submit_counted(c, a, ticket);
     if (ticket > COMM_RING) wait_for(c, ticket - COMM_RING);
@@ -212,8 +239,6 @@ static int64_t submit(struct comm *c, const struct call *a)
     o->asked_s = watched ? clock_now_s() : 0;
     o->over_s = 0;
     write_op(c, o, a);
-    CHECK(!a->src || !a->dst || device_faults(a->src) == device_faults(a->dst), "%s %s goes between the host's memory and a device's",
-          op_names[a->op], a->what ? a->what : "");
     o->in = device_here(a->src);
     o->out = device_here(a->dst);
     o->stage = OP_QUEUED;

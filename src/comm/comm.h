@@ -11,7 +11,7 @@
  *      Collective operations of one communicator run in that order; different communicators run independently.
  *      comm_exchange starts in order and finishes in any order: a send that waits for its receiver holds up nobody.
  *   2. An operation belongs to its buffers from the call until its ticket is done: nobody else writes them (or reads
- *      what it writes). Buffers are device pointers of c's device. Work that c's stream held at the time of the call
+ *      what it writes). Where they are: comm_on. Work that c's stream held at the time of the call
  *      comes before the operation; comm_wait puts later work of the stream after it. A cpu stream is the host itself,
  *      so there comm_wait blocks; on a GPU it would not.
  *   3. The same bits on every run. Sums of floats run in fp32 (f64: in f64) in rank order with one rounding at the
@@ -75,6 +75,7 @@ struct comm_config {
 };
 
 struct comm;
+struct device;
 
 /* ERR_REQUEST naming what is unknown in it. Worlds check their config themselves. NULL is fine. Local. */
 int comm_config_check(const struct comm_config *cfg, struct err *e);
@@ -120,6 +121,12 @@ int comm_split_list(struct comm **out, struct comm *world, const int *ranks, int
 
 /* Waits for what is enqueued. Groups first, the world last. Collective(c). NULL is fine. */
 void comm_free(struct comm *c);
+
+/* Where the addresses of c's operations are. A communicator begins as the host's: for the few numbers that hosts tell each other
+ * (losses, counts, what was agreed), which wait for no device and queue behind nothing large. From this call on it is part of the
+ * data plane of d, and so for good: its addresses are d's memory. Both contracts are checked where they can be: an address of an
+ * untouchable device faults, one of the null device is NULL, and the host's does neither. Local; before the first operation. */
+void comm_on(struct comm *c, const struct device *d); /* NULL for c is fine */
 
 int comm_rank(const struct comm *c);
 int comm_size(const struct comm *c);

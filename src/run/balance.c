@@ -34,8 +34,8 @@ void balance_read(struct engine *g, struct engine_report *r)
     device_to_host(g->stream, g->load, &g->balance, 0, g->balance.bytes);
     stream_sync(g->stream);
     exchange_sum_f64(&g->exchange, g->load, n);
-    if (model_tokens_split(&g->cfg.par)) sum_over(g->cfg.axis[AXIS_TP], g->load, n, "expert load over tokens"); /* else all tp ranks have the same */
-    sum_over(g->cfg.axis[AXIS_PP], g->load, n, "expert load over stages");
+    if (model_tokens_split(&g->cfg.par)) sum_over(g->cfg.host.tp, g->load, n, "expert load over tokens"); /* else all tp ranks have the same */
+    sum_over(g->cfg.host.pp, g->load, n, "expert load over stages");
     for (int l = 0; r->tokens && l < g->cfg.model.layers; l++) {
         r->balance_loss += g->load[l * each(g)] / (double)r->tokens;
         r->z_loss += g->load[l * each(g) + 1] / (double)r->tokens;

@@ -84,7 +84,8 @@ static int new_store(struct engine *g, struct err *e)
     rc = exchange_init(&g->exchange, &g->store, &(struct exchange_config){
         .stream = g->stream,
         .shard = g->cfg.shard,
-        .small = g->cfg.small,
+        .host_shard = g->cfg.host.shard,
+        .host_replicate = g->cfg.host.replicate,
         .expert = g->cfg.expert,
         .replicate = g->cfg.replicate,
         .param_slots = param_slots,
@@ -211,6 +212,15 @@ static void bind(struct engine *g)
     }
 }
 
+/* What of the groups is the data plane. */
+static void put_on_device(const struct engine_config *c, const struct device *d)
+{
+    struct comm *const group[] = {c->shard, c->expert, c->replicate, c->cp_inner, c->cp_outer};
+    for (size_t i = 0; i < sizeof group / sizeof *group; i++) comm_on(group[i], d);
+    for (int a = 0; a < AXIS_N; a++) comm_on(c->axis[a], d);
+    CHECK(!c->axis[AXIS_PP] == !c->host.pp && !c->axis[AXIS_TP] == !c->host.tp && !c->expert == !c->host.expert, "ranks without their hosts");
+}
+
 /* The rank's place and its table of parameters. */
 static int begin(struct engine **out, const struct engine_config *c, struct device *d, struct err *e)
 {
@@ -221,6 +231,7 @@ static int begin(struct engine **out, const struct engine_config *c, struct devi
     memcpy(g->collectives.axis, c->axis, sizeof g->collectives.axis);
     g->collectives.inner = c->cp_inner;
     g->collectives.outer = c->cp_outer;
+    put_on_device(c, d);
     int rc = model_check(&c->model, e);
     if (!rc) model_declare(&c->model, &g->cfg.par, &g->params);
     if (!rc) rc = stream_new(&g->stream, d, "compute", e);

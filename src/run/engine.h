@@ -35,6 +35,11 @@ struct pipeline_config {
     int n_layers;
 };
 
+/* The hosts of groups below, for the few numbers that they tell each other: communicators of their own, apart from the data plane. */
+struct host_groups {
+    struct comm *shard, *replicate, *expert, *tp, *pp; /* NULL: of size 1 */
+};
+
 struct engine_config {
     struct model_config model;
     enum dtype dtype;
@@ -56,8 +61,9 @@ struct engine_config {
     bool exact_order;        /* exact.h */
     struct pieces_rule pieces;/* what is cut so that tp's messages travel beside products (tape/pieces.c) */
     struct par par;          /* this rank's place on the mesh; all zero: alone */
-    /* This rank's groups (run/ranks.h); NULL: of size 1. */
-    struct comm *world, *shard, *small, *expert, *replicate, *model_group, *axis[AXIS_N], *cp_inner, *cp_outer;
+    /* This rank's groups (run/ranks.h); NULL: of size 1. Of the hosts: world, model_group, workers and host. */
+    struct comm *world, *shard, *expert, *replicate, *model_group, *axis[AXIS_N], *cp_inner, *cp_outer;
+    struct host_groups host;
     struct pipeline_config pipeline;
     /* A parameter server (run/serve.h): a worker keeps no optimizer state and reduces nothing itself, a server keeps its shard
      * and runs no model. */

@@ -2,6 +2,7 @@
 /* The mesh from the config's degrees, groups from the mesh. */
 #include "run/ranks.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int split(struct comm **out, struct ranks *r, int n, const struct mesh_axis *along, const char *name, struct err *e)
@@ -40,12 +41,35 @@ static int expert_group(struct ranks *r, struct err *e)
     return inner.size > 1 ? split(&r->expert, r, 1, &inner, "edp state", e) : OK;
 }
 
+/* The hosts of a group. */
+static int hosts(struct comm **out, struct ranks *r, const struct comm *of, struct err *e)
+{
+    if (!of) return OK;
+    int n = comm_size(of), *list = xcalloc((size_t)n, sizeof *list);
+    char name[64];
+    for (int i = 0; i < n; i++) list[i] = comm_world_rank(of, i);
+    snprintf(name, sizeof name, "%s hosts", comm_name(of));
+    int rc = comm_split_list(out, r->world, list, n, name, e);
+    xfree(list);
+    return rc;
+}
+
+static int host_groups(struct ranks *r, struct err *e)
+{
+    struct host_groups *h = &r->host;
+    int rc = hosts(&h->shard, r, r->shard, e);
+    if (!rc) rc = hosts(&h->replicate, r, r->replicate, e);
+    if (!rc) rc = hosts(&h->expert, r, r->expert, e);
+    if (!rc) rc = hosts(&h->tp, r, r->axis[AXIS_TP], e);
+    if (!rc) rc = hosts(&h->pp, r, r->axis[AXIS_PP], e);
+    return rc;
+}
+
 static int groups(struct ranks *r, struct err *e)
 {
     static const enum axis shard[] = {AXIS_DP_SHARD, AXIS_CP}, replicate[] = {AXIS_DP_REPLICATE},
                            model[] = {AXIS_PP, AXIS_DP_SHARD, AXIS_CP, AXIS_TP}, experts[] = {AXIS_EP, AXIS_ETP};
     int rc = group(&r->shard, r, 2, shard, " state", e);
-    if (!rc) rc = group(&r->small, r, 2, shard, " sums", e);
     if (!rc) rc = group(&r->replicate, r, 1, replicate, "", e);
     if (!rc) rc = group(&r->model, r, 4, model, " model", e);
     if (!rc) rc = expert_group(r, e);
@@ -55,7 +79,7 @@ static int groups(struct ranks *r, struct err *e)
         if (!elsewhere) rc = group(&r->axis[a], r, 1, &one, "", e);
     }
     if (!rc) rc = group(&r->axis[AXIS_EP], r, par_expert_copies(&r->par) > 1 ? 2 : 1, experts, "", e);
-    return rc;
+    return rc ? rc : host_groups(r, e);
 }
 
 /* Workers are ranks of a mesh of their own; they meet in one group, and the servers do what else goes over ranks. */
@@ -143,11 +167,15 @@ void ranks_fini(struct ranks *r)
     }
     comm_free(r->workers);
     comm_free(r->model);
-    comm_free(r->small);
+    struct comm **host[] = {&r->host.shard, &r->host.replicate, &r->host.expert, &r->host.tp, &r->host.pp};
+    for (size_t i = 0; i < sizeof host / sizeof *host; i++) {
+        comm_free(*host[i]);
+        *host[i] = NULL;
+    }
     comm_free(r->shard);
     comm_free(r->expert);
     comm_free(r->replicate);
-    r->shard = r->small = r->expert = r->replicate = r->model = r->workers = NULL;
+    r->shard = r->expert = r->replicate = r->model = r->workers = NULL;
 }
 
 void ranks_engine(const struct ranks *r, struct engine_config *ec)
@@ -155,7 +183,7 @@ void ranks_engine(const struct ranks *r, struct engine_config *ec)
     ec->rank = r->rank;
     ec->world = r->world;
     ec->shard = r->shard;
-    ec->small = r->small;
+    ec->host = r->host;
     ec->expert = r->expert;
     ec->replicate = r->replicate;
     ec->model_group = r->model;
@@ -183,7 +211,11 @@ void ranks_traffic(const struct ranks *r, struct comm_traffic out[AXIS_N])
     memset(out, 0, sizeof *out * AXIS_N);
     enum axis shared = r->mesh.size[AXIS_DP_SHARD] > 1 ? AXIS_DP_SHARD : AXIS_CP;
     count(r->shard, &out[shared]);
-    count(r->small, &out[shared]);
+    count(r->host.shard, &out[shared]);
+    count(r->host.replicate, &out[AXIS_DP_REPLICATE]);
+    count(r->host.expert, &out[AXIS_EDP]);
+    count(r->host.tp, &out[AXIS_TP]);
+    count(r->host.pp, &out[AXIS_PP]);
     count(r->replicate, &out[AXIS_DP_REPLICATE]);
     count(r->expert, &out[AXIS_EDP]);
     for (int a = 0; a < AXIS_N; a++) count(r->axis[a], &out[a]);

@@ -12,9 +12,9 @@ struct ranks {
     struct comm *world;            /* borrowed; NULL: alone */
     /* Groups; NULL: of size 1. shard: dp_shard and cp together, over which state is shared out; replicate: its copies;
      * model: all ranks that hold one copy (everything but dp_replicate); axis: along one axis (ep: with those ranks of etp that
-     * get the same rows, parallel/expert.h). */
+     * get the same rows, parallel/expert.h). world, model and workers are the hosts'. */
     struct comm *shard, *replicate, *model, *axis[AXIS_N];
-    struct comm *small;            /* shard once more, for small sums that must not queue behind parameters */
+    struct host_groups host;       /* the hosts of some of them, for small numbers */
     struct comm *expert;           /* ranks of one replica with the same experts; NULL: of size 1, or no experts folded */
     struct comm *cp_inner, *cp_outer; /* cp's two levels (parallel/context.h), where it has two */
     struct mesh mesh;

@@ -90,10 +90,12 @@ static uint64_t *hash_all(const struct engine *g, int64_t n)
 /* ---- who must have the same ---- */
 enum among { AMONG_REPLICAS, AMONG_SHARD, AMONG_EXPERT, AMONG_TP, AMONG_WORKERS, AMONG_STAGES };
 
+/* Their hosts. */
 static struct comm *group_of(const struct engine *g, int i)
 {
-    struct comm *const fixed[AMONG_STAGES] = {g->cfg.replicate, g->cfg.shard, g->cfg.expert, g->cfg.axis[AXIS_TP], g->cfg.workers};
-    return i < AMONG_STAGES ? fixed[i] : g->copies.set[i - AMONG_STAGES].group;
+    const struct host_groups *h = &g->cfg.host;
+    struct comm *const fixed[AMONG_STAGES] = {h->replicate, h->shard, h->expert, h->tp, g->cfg.workers};
+    return i < AMONG_STAGES ? fixed[i] : g->copies.set[i - AMONG_STAGES].host;
 }
 
 static int n_groups(const struct engine *g) { return AMONG_STAGES + g->copies.n; }

@@ -20,7 +20,7 @@ enum { BACK_STALE, BACK_MEAN, BACK_MAX, BACK_N, BACK_MEET, BACK_OVER, BACK_NATS,
 struct client { /* what a server knows of a worker */
     double head[HEAD], back[HEAD];
     struct buffer landing;
-    int64_t ticket; /* of the receive that is posted, 0 none */
+    int64_t ticket, words; /* of the receive that is posted, 0 none, and of what is said with it */
     int64_t clock;  /* steps done */
     int64_t pulled; /* updates made when it last pulled */
     double nats, tokens;
@@ -32,7 +32,7 @@ struct serve {
     struct engine *g;
     int n_workers, n_servers, me; /* me: which server, -1 a worker */
     struct comm *world, *servers, **pull; /* pull[s]: all workers, then server s; only its own on a server */
-    struct comm *post;            /* async: everybody, point to point */
+    struct comm *post, *words;    /* async: everybody, point to point; what is said with it, between hosts */
     struct units *shard;          /* worker: [n_servers] */
     struct buffer *push, *take;   /* worker, several servers: packed gradients, parameters */
     struct client *client;        /* async server: [n_workers] */
@@ -59,6 +59,9 @@ static int new_groups(struct serve *v, struct err *e)
     if (!rc && serves(v) && v->n_servers > 1) rc = comm_split_list(&v->servers, v->world, list, v->n_servers, "servers", e);
     for (int i = 0; i < v->n_workers + v->n_servers; i++) list[i] = i;
     if (!rc && v->c.async) rc = comm_split_list(&v->post, v->world, list, v->n_workers + v->n_servers, "post", e);
+    if (!rc && v->c.async) rc = comm_split_list(&v->words, v->world, list, v->n_workers + v->n_servers, "post hosts", e);
+    for (int s = 0; s < v->n_servers; s++) comm_on(v->pull[s], v->g->dev);
+    comm_on(v->post, v->g->dev);
     xfree(list);
     return rc;
 }
@@ -111,6 +114,7 @@ void serve_free(struct serve *v)
     }
     for (int w = 0; v->client && w < v->n_workers; w++) buffer_free(&v->client[w].landing);
     comm_free(v->servers);
+    comm_free(v->words);
     comm_free(v->post);
     xfree(v->pull);
     xfree(v->shard);
@@ -234,7 +238,7 @@ int serve_push(struct serve *v, const struct engine_batch *b, int64_t step, bool
                struct staleness *s, bool *meet, struct err *e)
 {
     double head[HEAD] = {0}, *back = xcalloc((size_t)v->n_servers * HEAD, sizeof *back);
-    int64_t *ticket = xcalloc((size_t)v->n_servers * 2, sizeof *ticket);
+    int64_t *ticket = xcalloc((size_t)v->n_servers * 4, sizeof *ticket);
     engine_gradients(v->g, b, step, r);
     bool finite = isfinite(r->loss) && isfinite(r->grad_norm);
     head[HEAD_NATS] = r->nats;
@@ -243,15 +247,13 @@ int serve_push(struct serve *v, const struct engine_batch *b, int64_t step, bool
     head[HEAD_STOP] = stop ? (double)(step + v->c.staleness + 2) : 0; /* others are at most staleness + 1 ahead of `step` */
     for (int k = 0; finite && k < v->n_servers; k++) {
         int peer = v->n_workers + k;
-        struct comm_p2p out[2] = {{true, peer, head, HEAD, DT_F64}, {true, peer, pack(v, k), shard_numel(v, k), DT_F32}};
-        struct comm_p2p in[2] = {{false, peer, back + k * HEAD, HEAD, DT_F64},
-                                 {false, peer, packed_params(v, k), shard_numel(v, k), v->g->store.dtype}};
-        ticket[2 * k] = comm_exchange(v->post, out, 2, "push");
-        ticket[2 * k + 1] = comm_exchange(v->post, in, 2, "pull");
+        ticket[4 * k] = comm_send(v->words, head, HEAD, DT_F64, peer, "push: loss and clock");
+        ticket[4 * k + 1] = comm_recv(v->words, back + k * HEAD, HEAD, DT_F64, peer, "pull: who goes on");
+        ticket[4 * k + 2] = comm_send(v->post, pack(v, k), shard_numel(v, k), DT_F32, peer, "push");
+        ticket[4 * k + 3] = comm_recv(v->post, packed_params(v, k), shard_numel(v, k), v->g->store.dtype, peer, "pull");
     }
     for (int k = 0; finite && k < v->n_servers; k++) {
-        comm_wait(v->post, ticket[2 * k]);
-        comm_wait(v->post, ticket[2 * k + 1]);
+        for (int i = 0; i < 4; i++) comm_wait(i < 2 ? v->words : v->post, ticket[4 * k + i]);
         unpack(v, k);
     }
     *s = (struct staleness){.mean = back[BACK_MEAN], .max = (int64_t)back[BACK_MAX], .n = (int64_t)back[BACK_N]};
@@ -273,8 +275,8 @@ int serve_push(struct serve *v, const struct engine_batch *b, int64_t step, bool
 static void post_receive(struct serve *v, int w)
 {
     struct client *c = &v->client[w];
-    struct comm_p2p in[2] = {{false, w, c->head, HEAD, DT_F64}, {false, w, c->landing.p, shard_numel(v, v->me), DT_F32}};
-    c->ticket = comm_exchange(v->post, in, 2, "push");
+    c->words = comm_recv(v->words, c->head, HEAD, DT_F64, w, "push: loss and clock");
+    c->ticket = comm_recv(v->post, c->landing.p, shard_numel(v, v->me), DT_F32, w, "push");
 }
 
 static void apply(struct serve *v, int w, int64_t *tokens)
@@ -312,9 +314,9 @@ static void answer(struct serve *v, int w, bool meet, bool over)
         c->back[BACK_NATS] += v->client[i].nats;
         c->back[BACK_COUNT] += v->client[i].tokens;
     }
-    struct comm_p2p out[2] = {{true, w, c->back, HEAD, DT_F64},
-                              {true, w, v->g->store.array[STORE_PARAM].buf.p, shard_numel(v, v->me), v->g->store.dtype}};
-    comm_wait(v->post, comm_exchange(v->post, out, 2, "answer"));
+    int64_t said = comm_send(v->words, c->back, HEAD, DT_F64, w, "answer: who goes on");
+    comm_wait(v->post, comm_send(v->post, v->g->store.array[STORE_PARAM].buf.p, shard_numel(v, v->me), v->g->store.dtype, w, "answer"));
+    comm_wait(v->words, said);
     c->pulled = v->updates;
     c->waits = false;
     if (w == 0) v->stale_sum = 0, v->stale_max = v->stale_n = 0; /* reported by worker 0 */
@@ -346,7 +348,7 @@ int64_t serve_until_meeting(struct serve *v, int64_t *tokens, struct err *e)
     for (;;) {
         bool moved = false;
         for (int w = 0; w < v->n_workers; w++) {
-            if (!v->client[w].ticket || !comm_done(v->post, v->client[w].ticket)) continue;
+            if (!v->client[w].ticket || !comm_done(v->words, v->client[w].words) || !comm_done(v->post, v->client[w].ticket)) continue;
             if (comm_status(v->world, e)) return e->code;
             apply(v, w, tokens);
             moved = true;
@@ -363,8 +365,8 @@ struct comm *serve_group(const struct serve *v, int i)
 {
     int n = serves(v) ? 1 : v->n_servers;
     if (i < n) return v->pull[serves(v) ? v->me : i];
-    struct comm *more[] = {v->servers, v->post};
-    for (int k = 0; k < 2; k++)
+    struct comm *more[] = {v->servers, v->post, v->words};
+    for (int k = 0; k < 3; k++)
         if (more[k] && n++ == i) return more[k];
     return NULL;
 }

@@ -23,7 +23,7 @@ void *tally_at(const struct engine *g, int microbatch)
 /* Over data-parallel ranks, and over the stages: the loss is where the head is. */
 static void over_ranks(struct engine *g, double *v, int64_t n)
 {
-    struct comm *pipe = g->cfg.axis[AXIS_PP];
+    struct comm *pipe = g->cfg.host.pp;
     exchange_sum_f64(&g->exchange, v, n);
     if (pipe) comm_wait(pipe, comm_all_reduce(pipe, v, v, n, DT_F64, COMM_SUM, "loss over stages"));
 }

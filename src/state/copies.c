@@ -26,6 +26,9 @@ static int set_new(struct copies *x, struct comm *along, const int *ranks, int n
     char name[48];
     snprintf(name, sizeof name, "%s holders %d", comm_name(along), x->n);
     int rc = comm_split_list(&s->group, along, world, n, name, e);
+    if (!rc) comm_on(s->group, x->s->dev);
+    snprintf(name, sizeof name, "%s hosts of holders %d", comm_name(along), x->n);
+    if (!rc) rc = comm_split_list(&s->host, along, world, n, name, e);
     x->n++;
     xfree(world);
     return rc;
@@ -57,6 +60,7 @@ int copies_init(struct copies *x, struct store *s, struct comm *along, copies_ho
 void copies_fini(struct copies *x)
 {
     for (int i = x->n - 1; i >= 0; i--) {
+        comm_free(x->set[i].host);
         comm_free(x->set[i].group);
         xfree(x->set[i].ranks);
     }
@@ -91,8 +95,9 @@ void copies_sum(struct copies *x)
 struct comm_traffic copies_traffic(const struct copies *x)
 {
     struct comm_traffic sum = {0};
-    for (int i = 0; i < x->n; i++) {
-        struct comm_traffic t = comm_traffic(x->set[i].group);
+    for (int i = 0; i < 2 * x->n; i++) {
+        const struct copies_set *set = &x->set[i / 2];
+        struct comm_traffic t = comm_traffic(i % 2 ? set->host : set->group);
         sum.bytes += t.bytes;
         sum.messages += t.messages;
         sum.operations += t.operations;

@@ -16,7 +16,7 @@
 #include "state/store.h"
 
 struct copies_set {
-    struct comm *group;
+    struct comm *group, *host; /* of the holders' devices; of their hosts */
     int *ranks, n; /* of the axis, ascending */
 };
 struct copies {

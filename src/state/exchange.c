@@ -40,7 +40,8 @@ static int new_slots(struct exchange *x, const struct exchange_config *c, struct
 int exchange_init(struct exchange *x, struct store *s, const struct exchange_config *c, struct err *e)
 {
     *x = (struct exchange){.s = s, .stream = c->stream, .shard = c->shard, .replicate = c->replicate, .expert = c->expert, .sums = c->sums,
-                           .small = c->small ? c->small : c->shard};
+                           .host_shard = c->host_shard, .host_replicate = c->host_replicate};
+    CHECK(size_of(c->shard) == size_of(c->host_shard) && size_of(c->replicate) == size_of(c->host_replicate), "ranks without their hosts");
     const struct units *u = &s->units;
     x->counts = xcalloc((size_t)(u->n_ranks + u->n_expert_ranks) + 1, sizeof *x->counts);
     x->gathered = xcalloc((size_t)u->n + 1, sizeof *x->gathered);
@@ -135,9 +136,9 @@ void exchange_publish(struct exchange *x)
 static void sum(struct exchange *x, void *v, int64_t n, enum dtype t)
 {
     const char *what = t == DT_I64 ? "counts" : "loss and counts";
-    if (size_of(x->small) > 1) comm_wait(x->small, comm_all_reduce(x->small, v, v, n, t, COMM_SUM, what));
-    if (size_of(x->replicate) > 1) comm_wait(x->replicate, comm_all_reduce(x->replicate, v, v, n, t, COMM_SUM, what));
-    if (size_of(x->sums) > 1) comm_wait(x->sums, comm_all_reduce(x->sums, v, v, n, t, COMM_SUM, what));
+    struct comm *const level[] = {x->host_shard, x->host_replicate, x->sums};
+    for (int k = 0; k < 3; k++)
+        if (size_of(level[k]) > 1) comm_wait(level[k], comm_all_reduce(level[k], v, v, n, t, COMM_SUM, what));
 }
 
 void exchange_sum_f64(struct exchange *x, double *v, int64_t n) { sum(x, v, n, DT_F64); }

@@ -57,10 +57,10 @@
 struct exchange_config {
     struct stream *stream;          /* where sums and copies are enqueued; borrowed */
     struct comm *shard, *replicate; /* NULL: of size 1 */
-    struct comm *small;             /* the ranks of shard again, for small sums; NULL: shard itself */
+    struct comm *host_shard, *host_replicate; /* the hosts of the same ranks, for small sums */
     struct comm *expert;            /* shard of experts: ranks of one replica that hold the same ones; NULL: of size 1 */
     int param_slots, grad_slots;    /* how many temporary units live at once, from the flow */
-    struct comm *sums;              /* over which counts and losses are added where gradients are not reduced here; or NULL */
+    struct comm *sums;              /* hosts over which counts and losses are added where gradients are not reduced here; or NULL */
     bool exact;                     /* needs fp32 gradients, groups of a power of two, store_config.once */
     int64_t n_microbatches;         /* exact: of this rank */
 };
@@ -78,7 +78,7 @@ struct exchange {
     struct store *s;
     struct stream *stream;
     struct comm *shard, *replicate, *expert; /* NULL: of size 1 */
-    struct comm *small, *sums;
+    struct comm *host_shard, *host_replicate, *sums; /* the hosts' */
     struct comm *across[AXIS_N];    /* axes over which parameters that are R there are summed; NULL: of size 1 */
     int64_t *counts;                /* scratch: elements per rank */
     struct buffer *param_slot, *grad_slot; /* temporary units: zero 3; store_grad_is_temporary */
@@ -118,7 +118,7 @@ void exchange_reduce_finish(struct exchange *x);
 /* After the update: parameters to everybody (zero 1 and 2). Enqueues; who reads the whole of a parameter waits for its unit. */
 void exchange_publish(struct exchange *x);
 
-/* Sum over all data-parallel ranks, in rank order; in place. */
+/* Sum over all data-parallel ranks, in rank order; in place, in the host's memory. */
 void exchange_sum_f64(struct exchange *x, double *v, int64_t n);
 void exchange_sum_i64(struct exchange *x, int64_t *v, int64_t n);
 

@@ -43,13 +43,13 @@ check() {
     [ "${servers:-}" = yes ] || [ "$sent" = "$(planned "$@")" ] || fail "$*: $sent bytes, planned $(planned "$@")"
 }
 
-check 'dp_shard+cp state|dp_shard+cp sums|pp+dp_shard+cp+tp model|pp|cp|tp|ep' "$root/examples/five_d.yaml" -n 16
+check 'dp_shard+cp state|pp+dp_shard+cp+tp model|pp|cp|tp|ep|dp_shard+cp state hosts|tp hosts|pp hosts' "$root/examples/five_d.yaml" -n 16
 grep -q '^ep: 4 ranks along dp_shard 2 x cp 2; rank 0.s are 0 2 4 6$' "$dir/out" || fail "ep's ranks in the dense view"
-check 'cp state|cp sums|pp+cp model|pp|cp.inner|cp.outer|pp holders 0' "$root/examples/context_parallel.yaml" -n 8 parallel.cp=4 \
-    parallel.pp=2 parallel.cp_algorithm=two_level model.tie_embeddings=true
+check 'cp state|pp+cp model|pp|cp state hosts|pp hosts|cp.inner|cp.outer|pp holders 0' "$root/examples/context_parallel.yaml" -n 8 \
+    parallel.cp=4 parallel.pp=2 parallel.cp_algorithm=two_level model.tie_embeddings=true
 grep -q '^cp.outer: 2 ranks along cp 2 of 4; rank 0.s are 0 2$' "$dir/out" || fail "a part of cp"
-check 'dp_shard state|dp_shard sums|dp_replicate|dp_shard+tp model|edp state|tp|ep' "$root/examples/mixtral-ep.yaml" -n 16 \
-    parallel.dp_replicate=2 parallel.dp_shard=4 parallel.tp=2 parallel.etp=1 parallel.ep=2 parallel.zero=3
+check 'dp_shard state|dp_replicate|dp_shard+tp model|edp state|tp|ep|dp_shard state hosts|dp_replicate hosts|tp hosts' \
+    "$root/examples/mixtral-ep.yaml" -n 16 parallel.dp_replicate=2 parallel.dp_shard=4 parallel.tp=2 parallel.etp=1 parallel.ep=2 parallel.zero=3
 grep -q '^edp state: 4 ranks along dp_shard 4; rank 0.s are 0 2 4 6$' "$dir/out" || fail "experts' state"
 servers=yes check 'world|workers|server 0|server 1' "$root/examples/fsdp.yaml" -n 6 parallel.servers=2 parallel.zero=0
 grep -q '^server 1: 5 ranks along dp_shard 4 and 1 server; rank 0.s are 0 1 2 3 5$' "$dir/out" || fail "a server's ranks"

@@ -50,7 +50,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     struct engine_config c = t->c;
     struct device *d;
     struct engine *g = NULL;
-    struct comm *shard = NULL, *pipe = NULL, *model = NULL;
+    struct comm *shard = NULL, *pipe = NULL, *model = NULL, *shards = NULL, *pipes = NULL;
     struct mesh mesh;
     int degrees[AXIS_N], rc, rank = world ? comm_rank(world) : 0;
     for (int a = 0; a < AXIS_N; a++) degrees[a] = 1;
@@ -61,10 +61,13 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     struct mesh_axis along = mesh_axis(&mesh, AXIS_DP_SHARD), over = mesh_axis(&mesh, AXIS_PP);
     if (t->y.dp > 1 && (rc = comm_split(&shard, world, &along, 1, e))) return rc;
     if (t->y.pp > 1 && (rc = comm_split(&pipe, world, &over, 1, e))) return rc;
+    if (shard && (rc = comm_split(&shards, world, &along, 1, e))) return rc;
+    if (pipe && (rc = comm_split(&pipes, world, &over, 1, e))) return rc;
     if (world && (rc = comm_split(&model, world, (struct mesh_axis[]){over, along}, 2, e))) return rc;
     c.shard = shard;
     c.world = world;
     c.axis[AXIS_PP] = pipe;
+    c.host = (struct host_groups){.shard = shards, .pp = pipes};
     c.model_group = model;
     c.zero = t->y.zero;
     c.rank = rank;
@@ -98,6 +101,8 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     }
     engine_free(g);
     comm_free(model);
+    comm_free(shards);
+    comm_free(pipes);
     comm_free(shard);
     comm_free(pipe);
     device_free(d);
