@@ -16,7 +16,7 @@ struct layout layout_on(const struct mesh *m, enum mesh_view v, struct shape sha
     struct layout l = {.shape = shape, .n_ranks = m->n_ranks};
     CHECK(!spmd_is_shard(t), "a tensor cannot be sharded over every axis at once");
     l.n_places = mesh_view_axes(v, axes);
-    for (int i = 0; i < l.n_places; i++) l.place[i] = (struct place){mesh_axis(m, axes[i]), t};
+    for (int i = 0; i < l.n_places; i++) l.place[i] = (struct layout_place){.on = mesh_axis(m, axes[i]), .type = t};
     return l;
 }
 
@@ -37,6 +37,30 @@ static void remove_place(struct layout *l, int i)
     memmove(&l->place[i], &l->place[i + 1], (size_t)(--l->n_places - i) * sizeof l->place[0]);
 }
 
+static int64_t unit_of(const struct layout_place *p)
+{
+    return p->unit ? p->unit : 1;
+}
+
+/* All that is cut is whole units, at whatever piece of an earlier cut of the dim. */
+static bool units_fit(const struct layout *l, int i)
+{
+    int64_t unit = unit_of(&l->place[i]);
+    if (unit == 1 || !spmd_is_shard(l->place[i].type)) return true;
+    for (int k = 0; k < i; k++)
+        if (l->place[k].type == l->place[i].type && unit_of(&l->place[k]) % unit) return false;
+    return l->shape.n[l->place[i].type - SPMD_S0] % unit == 0;
+}
+
+struct layout layout_with_unit(struct layout l, enum axis a, enum spmd t, int64_t unit)
+{
+    CHECK(spmd_is_shard(t) && unit > 0, "%s in units of %lld", spmd_name(t), (long long)unit);
+    l = layout_with(l, a, t);
+    l.place[l.n_places - 1].unit = unit;
+    CHECK(units_fit(&l, l.n_places - 1), "%s: units of %lld do not fit", axis_name(a), (long long)unit);
+    return l;
+}
+
 struct layout layout_with(struct layout l, enum axis a, enum spmd t)
 {
     int i = find_whole(&l, a);
@@ -49,7 +73,7 @@ struct layout layout_with(struct layout l, enum axis a, enum spmd t)
         return l;
     }
     remove_place(&l, i);
-    l.place[l.n_places++] = (struct place){on, t};
+    l.place[l.n_places++] = (struct layout_place){.on = on, .type = t};
     return l;
 }
 
@@ -61,8 +85,29 @@ struct layout layout_with_factor(struct layout l, enum axis a, int n_outer, enum
     struct mesh_axis hi, lo;
     mesh_axis_factor(l.place[i].on, n_outer, &hi, &lo);
     remove_place(&l, i);
-    l.place[l.n_places++] = (struct place){hi, outer};
-    l.place[l.n_places++] = (struct place){lo, inner};
+    l.place[l.n_places++] = (struct layout_place){.on = hi, .type = outer};
+    l.place[l.n_places++] = (struct layout_place){.on = lo, .type = inner};
+    return l;
+}
+
+struct layout layout_with_joined(struct layout l, enum axis a, enum axis b, enum spmd t)
+{
+    int i = find_whole(&l, a), k = find_whole(&l, b);
+    CHECK(i >= 0 && k >= 0, "%s and %s are not whole axes of this layout", axis_name(a), axis_name(b));
+    struct mesh_axis on = mesh_axis_join(l.place[i].on, l.place[k].on);
+    remove_place(&l, i > k ? i : k);
+    remove_place(&l, i > k ? k : i);
+    l.place[l.n_places++] = (struct layout_place){.on = on, .type = t};
+    return l;
+}
+
+struct layout layout_hold_at(struct layout l, enum axis a, int coord)
+{
+    int i = find_whole(&l, a);
+    CHECK(i >= 0 && coord >= 0 && coord < l.place[i].on.size, "coordinate %d of %s", coord, axis_name(a));
+    CHECK(l.place[i].type == SPMD_I || l.place[i].type == SPMD_R, "held by one of %s, over which it is %s", axis_name(a),
+          spmd_name(l.place[i].type));
+    l.place[i].owner = coord + 1;
     return l;
 }
 
@@ -91,6 +136,11 @@ static bool axis_same(struct mesh_axis a, struct mesh_axis b)
     return a.axis == b.axis && a.size == b.size && a.stride == b.stride && a.div == b.div;
 }
 
+static bool place_same(const struct layout_place *a, const struct layout_place *b)
+{
+    return a->type == b->type && a->owner == b->owner && unit_of(a) == unit_of(b);
+}
+
 /* Axes that split nothing may stand anywhere: equality is the same letters on the same axes and, among the sharded
  * ones, the same order. */
 bool layout_equal(const struct layout *a, const struct layout *b)
@@ -101,7 +151,7 @@ bool layout_equal(const struct layout *a, const struct layout *b)
     for (int i = 0; i < a->n_places; i++) {
         int j = 0;
         while (j < b->n_places && !axis_same(a->place[i].on, b->place[j].on)) j++;
-        if (j == b->n_places || a->place[i].type != b->place[j].type) return false;
+        if (j == b->n_places || !place_same(&a->place[i], &b->place[j])) return false;
     }
     for (int i = 0, j = 0; i < a->n_places; i++) {
         if (!spmd_is_shard(a->place[i].type)) continue;
@@ -132,6 +182,13 @@ int layout_check(const struct layout *l, struct err *e)
         if (spmd_is_shard(l->place[i].type) && dim >= l->shape.nd)
             return err_set(e, ERR_REQUEST, "%s:S%d: %s has no dim %d; choose S0 to S%d", axis, dim,
                            shape_print(shape, &l->shape), dim, l->shape.nd - 1);
+        if (l->place[i].unit < 0 || !units_fit(l, i))
+            return err_set(e, ERR_REQUEST, "%s:S%d of %s in units of %lld: they leave a rest; choose a divisor", axis, dim,
+                           shape_print(shape, &l->shape), (long long)l->place[i].unit);
+        bool copies = l->place[i].type == SPMD_I || l->place[i].type == SPMD_R;
+        if (l->place[i].owner < 0 || l->place[i].owner > a.size || (l->place[i].owner && !copies))
+            return err_set(e, ERR_REQUEST, "%s: held by coordinate %d alone: wanted one of 0 to %d, on an axis at I or R", axis,
+                           l->place[i].owner - 1, a.size - 1);
         if (__builtin_mul_overflow(product, a.size, &product)) product = -1;
     }
     /* Each stride must be reached by multiplying up from the innermost axis: then coordinates determine ranks. */
@@ -185,6 +242,10 @@ static int place_index(const struct layout *l, int i, int rank, int *size)
     struct mesh_axis a = l->place[i].on;
     int coord = mesh_axis_coord(a, rank);
     *size = a.size;
+    if (l->place[i].owner) {
+        *size = 1;
+        return coord == l->place[i].owner - 1 ? 0 : -1;
+    }
     if (a.axis != AXIS_PP || !l->n_only) return coord;
     *size = l->n_only;
     for (int k = 0; k < l->n_only; k++)
@@ -200,6 +261,17 @@ bool layout_holds(const struct layout *l, int rank)
     return true;
 }
 
+/* Piece `index` of `size` of r, along the dim that p cuts. */
+static void cut(struct region *r, const struct layout_place *p, int index, int size)
+{
+    int d = (int)p->type - SPMD_S0;
+    int64_t lo, hi, unit = unit_of(p);
+    CHECK((r->hi[d] - r->lo[d]) % unit == 0, "dim %d: %lld in units of %lld", d, (long long)(r->hi[d] - r->lo[d]), (long long)unit);
+    region_split((r->hi[d] - r->lo[d]) / unit, index, size, &lo, &hi);
+    r->hi[d] = r->lo[d] + hi * unit;
+    r->lo[d] += lo * unit;
+}
+
 struct region layout_box(const struct layout *l, int rank)
 {
     struct region r = region_whole(&l->shape);
@@ -208,13 +280,24 @@ struct region layout_box(const struct layout *l, int rank)
         int size, index = place_index(l, i, rank, &size);
         CHECK(index >= 0, "rank %d holds no part of this tensor", rank);
         if (!spmd_is_shard(l->place[i].type)) continue;
-        int d = (int)l->place[i].type - SPMD_S0;
-        int64_t lo, hi;
-        region_split(r.hi[d] - r.lo[d], index, size, &lo, &hi);
-        r.hi[d] = r.lo[d] + hi;
-        r.lo[d] += lo;
+        cut(&r, &l->place[i], index, size);
     }
     return r;
+}
+
+int layout_last_cut(const struct layout *l, int rank, int64_t *out)
+{
+    struct layout before = *l;
+    const struct layout_place *p = &l->place[--before.n_places];
+    CHECK(spmd_is_shard(p->type) && p->on.axis != AXIS_PP, "%s is not a cut", axis_name(p->on.axis));
+    if (!out) return p->on.size;
+    struct region r = layout_box(&before, rank);
+    for (int i = 0; i < p->on.size; i++) {
+        struct region part = r;
+        cut(&part, p, i, p->on.size);
+        out[i] = part.hi[p->type - SPMD_S0] - part.lo[p->type - SPMD_S0];
+    }
+    return p->on.size;
 }
 
 struct shape layout_local_shape(const struct layout *l, int rank)
@@ -269,12 +352,14 @@ void layout_print(const struct layout *l, struct str *out)
     char text[128];
     str_puts(out, shape_print(text, &l->shape));
     for (int i = 0; i < l->n_places; i++) {
-        const struct place *p = &l->place[i];
+        const struct layout_place *p = &l->place[i];
         bool restricted = p->on.axis == AXIS_PP && l->n_only;
-        if (p->type == SPMD_I && !restricted) continue;
+        if (p->type == SPMD_I && !restricted && !p->owner) continue;
         str_printf(out, " %s", mesh_axis_print(text, p->on));
         for (int k = 0; restricted && k < l->n_only; k++)
             str_printf(out, "%c%d%s", k ? ',' : '{', l->only[k], k + 1 == l->n_only ? "}" : "");
+        if (p->owner) str_printf(out, "{%d}", p->owner - 1);
         str_printf(out, ":%s", spmd_name(p->type));
+        if (unit_of(p) > 1) str_printf(out, "*%lld", (long long)p->unit);
     }
 }

@@ -48,7 +48,7 @@ static bool factor_place(struct layout *l, int i, int n_outer)
 {
     if (l->n_places == LAYOUT_MAX_PLACES || !may_factor(l, i) || (l->place[i].on.axis == AXIS_PP && l->n_only))
         return false;
-    struct place p = l->place[i];
+    struct layout_place p = l->place[i];
     memmove(&l->place[i + 2], &l->place[i + 1], (size_t)(l->n_places - i - 1) * sizeof l->place[0]);
     l->n_places++;
     l->place[i + 1] = l->place[i] = p;
@@ -111,7 +111,7 @@ static struct layout change(struct layout l, int i, enum spmd t)
         return l;
     }
     memmove(&l.place[i], &l.place[i + 1], (size_t)(l.n_places - i - 1) * sizeof l.place[0]);
-    l.place[l.n_places - 1] = (struct place){on, t};
+    l.place[l.n_places - 1] = (struct layout_place){.on = on, .type = t};
     return l;
 }
 
@@ -250,6 +250,14 @@ static bool is_even(const struct layout *l)
     return true;
 }
 
+/* Collectives move whole pieces of every rank of an axis, cut one index at a time. */
+static bool is_plain(const struct layout *l)
+{
+    for (int i = 0; i < l->n_places; i++)
+        if (l->place[i].owner || l->place[i].unit > 1 || l->place[i].on.size > l->place[i].on.of) return false;
+    return true;
+}
+
 int lower_route(struct lowering *w, const struct layout *from, const struct layout *to, struct err *e)
 {
     struct layout now = *from, goal = *to;
@@ -261,7 +269,7 @@ int lower_route(struct lowering *w, const struct layout *from, const struct layo
     bool same_axes = now.n_places == goal.n_places;
     for (int i = 0; same_axes && i < now.n_places; i++) same_axes = find_place(&goal, now.place[i].on) >= 0;
     /* A tensor that is cut or owed over restricted pp ranks cannot change them by a collective of its own. */
-    bool found = same_axes;
+    bool found = same_axes && is_plain(from) && is_plain(to);
     if (found) {
         struct layout target = goal;
         target.n_only = now.n_only;

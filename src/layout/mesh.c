@@ -143,9 +143,18 @@ void mesh_axis_factor(struct mesh_axis a, int n_outer, struct mesh_axis *outer, 
     *inner = (struct mesh_axis){a.axis, n_inner, a.stride, a.of, a.div};
 }
 
+struct mesh_axis mesh_axis_join(struct mesh_axis outer, struct mesh_axis inner)
+{
+    if (inner.size == 1) return outer;
+    if (outer.size == 1) return inner;
+    CHECK(outer.stride == inner.stride * inner.size && outer.size == outer.of && inner.size == inner.of,
+          "%s and %s are not neighbours", axis_name(outer.axis), axis_name(inner.axis));
+    return (struct mesh_axis){outer.axis, outer.size * inner.size, inner.stride, outer.of, 1};
+}
+
 char *mesh_axis_print(char out[48], struct mesh_axis a)
 {
-    int n = snprintf(out, 48, "%s", axis_name(a.axis));
+    int n = snprintf(out, 48, "%s%s", axis_name(a.axis), a.size > a.of ? "+" : "");
     if (a.div > 1) n += snprintf(out + n, (size_t)(48 - n), "/%d", a.div);
     if (a.div * a.size < a.of) snprintf(out + n, (size_t)(48 - n), "%%%d", a.size);
     return out;

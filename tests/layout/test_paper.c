@@ -269,9 +269,71 @@ static void test_layouts(void **state)
     assert_int_equal(layout_check(&bad, &e), ERR_REQUEST);
 }
 
+static void expect_box(const struct layout *l, int rank, const char *want)
+{
+    char text[256] = "nothing";
+    if (layout_holds(l, rank)) {
+        struct region box = layout_box(l, rank);
+        region_print(text, &box);
+    }
+    assert_string_equal(text, want);
+}
+
+/* Heads stay whole; one coordinate has it all; two axes cut at once, which is not the same as one after the other. */
+static void test_units_owners_joined(void **state)
+{
+    (void)state;
+    struct mesh m;
+    struct err e;
+    struct str t = {0};
+    assert_int_equal(mesh_init(&m, 12, (const int[AXIS_N]){1, 1, 2, 2, 3, -1, 4, 1}, NULL), OK);
+    struct layout l = layout_on(&m, MESH_DENSE, SHAPE_OF(20, 3), SPMD_R);
+    struct layout heads = layout_with_unit(l, AXIS_TP, SPMD_S0, 4); /* 5 heads over 3 */
+    expect_box(&heads, 0, "[0:8, 0:3]");
+    expect_box(&heads, 1, "[8:16, 0:3]");
+    expect_box(&heads, 2, "[16:20, 0:3]");
+    struct layout rows = layout_with_joined(heads, AXIS_DP_SHARD, AXIS_CP, SPMD_S0);
+    layout_print(&rows, &t);
+    assert_string_equal(str_text(&t), "[20, 3] pp:R dp_replicate:R tp:S0*4 dp_shard+:S0");
+    str_free(&t);
+    int64_t counts[4];
+    assert_int_equal(layout_last_cut(&rows, 2 + 3 * 1, counts), 4); /* 4 rows over 4 */
+    for (int i = 0; i < 4; i++) assert_int_equal(counts[i], 1);
+    expect_box(&rows, 2 + 3 * 3, "[19:20, 0:3]");
+    struct layout ten = layout_on(&m, MESH_DENSE, SHAPE_OF(10), SPMD_R), two;
+    two = layout_with(layout_with(ten, AXIS_DP_SHARD, SPMD_S0), AXIS_CP, SPMD_S0);
+    ten = layout_with_joined(ten, AXIS_DP_SHARD, AXIS_CP, SPMD_S0);
+    expect_box(&ten, 3, "[3:6]");
+    expect_box(&two, 3, "[3:5]");
+    assert_int_equal(layout_check(&ten, &e), OK);
+
+    struct layout expert = layout_with(layout_hold_at(layout_on(&m, MESH_EXPERT, SHAPE_OF(6), SPMD_I), AXIS_EP, 2), AXIS_EDP, SPMD_S0);
+    layout_print(&expert, &t);
+    assert_string_equal(str_text(&t), "[6] ep{2}:I edp:S0");
+    str_free(&t);
+    for (int r = 0; r < 12; r++) {
+        assert_int_equal(layout_holds(&expert, r), r % 4 == 2);
+        assert_int_equal(layout_is_first(&expert, r), r % 4 == 2);
+    }
+    expect_box(&expert, 6, "[2:4]");
+    assert_int_equal(layout_holders(&expert, &(struct region){1, {2}, {3}}, NULL), 1);
+    struct layout other = layout_with(layout_hold_at(layout_on(&m, MESH_EXPERT, SHAPE_OF(6), SPMD_I), AXIS_EP, 1), AXIS_EDP, SPMD_S0);
+    assert_false(layout_equal(&expert, &other));
+    struct layout bad = heads;
+    bad.place[bad.n_places - 1].unit = 3;
+    assert_false(layout_equal(&bad, &heads));
+    assert_int_equal(layout_check(&bad, &e), ERR_REQUEST);
+    assert_string_equal(e.text, "tp:S0 of [20, 3] in units of 3: they leave a rest; choose a divisor");
+    bad = expert;
+    bad.place[bad.n_places - 1].owner = 1;
+    assert_int_equal(layout_check(&bad, &e), ERR_REQUEST);
+    assert_string_equal(e.text, "edp: held by coordinate 0 alone: wanted one of 0 to 2, on an axis at I or R");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_units_owners_joined),
         cmocka_unit_test(test_dtypes),   cmocka_unit_test(test_f16),         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_subtract), cmocka_unit_test(test_runs),        cmocka_unit_test(test_split),
         cmocka_unit_test(test_mesh),     cmocka_unit_test(test_mesh_errors), cmocka_unit_test(test_layouts),

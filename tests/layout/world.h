@@ -122,7 +122,7 @@ static inline int64_t expected_value(const struct layout *from, const struct lay
         if (!layout_holds(from, r)) continue;
         bool same_lane = true;
         for (int i = 0; i < from->n_places; i++) {
-            struct place p = from->place[i];
+            struct layout_place p = from->place[i];
             bool kept = false;
             for (int j = 0; j < to->n_places; j++)
                 kept |= is_p_or_v(p.type) && to->place[j].type == p.type && to->place[j].on.stride == p.on.stride &&
