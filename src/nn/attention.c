@@ -18,11 +18,11 @@ uint64_t dropout_stream(const char *what, int layer)
 struct heads heads_here(const struct model_config *c, const struct par *p)
 {
     bool own = c->mla.kv_rank > 0; /* every query head has its keys and values made for it */
-    struct heads h = {.kv_split = own || c->kv_heads >= p->size[AXIS_TP]};
-    int64_t group = c->heads / c->kv_heads;
+    struct heads h = {.kv_split = own || c->kv_heads >= p->size[AXIS_TP], .together = 1};
     if (h.kv_split) {
+        h.together = c->heads / c->kv_heads;
         par_share(p, AXIS_TP, c->kv_heads, &h.kv.lo, &h.kv.hi);
-        h.q = (struct share){h.kv.lo * group, h.kv.hi * group};
+        h.q = (struct share){h.kv.lo * h.together, h.kv.hi * h.together};
     } else {
         par_share(p, AXIS_TP, c->heads, &h.q.lo, &h.q.hi);
         h.kv.hi = c->kv_heads;
@@ -37,7 +37,7 @@ void attention_declare(struct declare_ctx *x, int layer, bool bias, double std, 
     const struct model_config *c = x->c;
     int64_t A = c->head_dim, HA = c->heads * A, GA = c->kv_heads * A, rows[3] = {HA, GA, GA};
     struct heads h = heads_here(c, x->par);
-    struct share q = {h.q.lo * A, h.q.hi * A}, kv = {h.kv.lo * A, h.kv.hi * A};
+    int64_t q = h.together * A, kv = h.kv_split ? A : 0;
     for (int i = 0; i < 3; i++) {
         struct declare d = {INIT_NORMAL, std, layer, i == 0 || h.kv_split ? SPMD_S0 : SPMD_R, i ? kv : q};
         layer_declare(x, d, 2, (int64_t[]){rows[i], c->hidden}, "layers.%d.attn.%c.weight", layer, "qkv"[i]);
@@ -49,7 +49,7 @@ void attention_declare(struct declare_ctx *x, int layer, bool bias, double std, 
     layer_declare(x, (struct declare){INIT_NORMAL, std_out, layer, SPMD_S1, q}, 2, (int64_t[]){c->hidden, HA},
                   "layers.%d.attn.o.weight", layer);
     if (bias)
-        layer_declare(x, (struct declare){INIT_ZEROS, 0, layer, SPMD_I, {0, 0}}, 1, &c->hidden, "layers.%d.attn.o.bias",
+        layer_declare(x, (struct declare){INIT_ZEROS, 0, layer, SPMD_I, 0}, 1, &c->hidden, "layers.%d.attn.o.bias",
                       layer);
 }
 

@@ -10,16 +10,16 @@
 static void declare_norm(struct declare_ctx *x, int layer, const char *prefix)
 {
     enum spmd over_tp = over_stream(x->par);
-    layer_declare(x, (struct declare){INIT_ONES, 0, layer, over_tp, {0, 0}}, 1, &x->c->hidden, "%s.weight", prefix);
-    layer_declare(x, (struct declare){INIT_ZEROS, 0, layer, over_tp, {0, 0}}, 1, &x->c->hidden, "%s.bias", prefix);
+    layer_declare(x, (struct declare){INIT_ONES, 0, layer, over_tp, 0}, 1, &x->c->hidden, "%s.weight", prefix);
+    layer_declare(x, (struct declare){INIT_ZEROS, 0, layer, over_tp, 0}, 1, &x->c->hidden, "%s.bias", prefix);
 }
 
 static void declare(struct declare_ctx *x)
 {
     const struct model_config *c = x->c;
     double std = 0.02, std_out = 0.02 / sqrt(2.0 * c->layers);
-    struct declare table = {INIT_NORMAL, std, -1, over_vocab(x->par), {0, 0}};
-    struct declare position = {INIT_NORMAL, std, -1, over_stream(x->par), {0, 0}};
+    struct declare table = {INIT_NORMAL, std, -1, over_vocab(x->par), 0};
+    struct declare position = {INIT_NORMAL, std, -1, over_stream(x->par), 0};
     int64_t VD[2] = {c->vocab, c->hidden}, FD[2] = {c->ffn, c->hidden}, DF[2] = {c->hidden, c->ffn};
     char prefix[32];
     layer_declare(x, table, 2, VD, "embed.token");
@@ -30,10 +30,10 @@ static void declare(struct declare_ctx *x)
         attention_declare(x, l, true, std, std_out);
         snprintf(prefix, sizeof prefix, "layers.%d.norm2", l);
         declare_norm(x, l, prefix);
-        layer_declare(x, (struct declare){INIT_NORMAL, std, l, SPMD_S0, {0, 0}}, 2, FD, "layers.%d.mlp.up.weight", l);
-        layer_declare(x, (struct declare){INIT_ZEROS, 0, l, SPMD_S0, {0, 0}}, 1, &c->ffn, "layers.%d.mlp.up.bias", l);
-        layer_declare(x, (struct declare){INIT_NORMAL, std_out, l, SPMD_S1, {0, 0}}, 2, DF, "layers.%d.mlp.down.weight", l);
-        layer_declare(x, (struct declare){INIT_ZEROS, 0, l, SPMD_I, {0, 0}}, 1, &c->hidden, "layers.%d.mlp.down.bias", l);
+        layer_declare(x, (struct declare){INIT_NORMAL, std, l, SPMD_S0, 0}, 2, FD, "layers.%d.mlp.up.weight", l);
+        layer_declare(x, (struct declare){INIT_ZEROS, 0, l, SPMD_S0, 0}, 1, &c->ffn, "layers.%d.mlp.up.bias", l);
+        layer_declare(x, (struct declare){INIT_NORMAL, std_out, l, SPMD_S1, 0}, 2, DF, "layers.%d.mlp.down.weight", l);
+        layer_declare(x, (struct declare){INIT_ZEROS, 0, l, SPMD_I, 0}, 1, &c->hidden, "layers.%d.mlp.down.bias", l);
     }
     declare_norm(x, -1, "norm");
     table.layer = -2; /* by itself: its gradient is there after the forward pass, the norm's only after the backward */

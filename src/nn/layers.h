@@ -42,17 +42,16 @@ extern const struct family family_gpt2, family_llama, family_mixtral, family_dee
  * the other). */
 tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* A row of the table of parameters: initial values are normal with `std`, or all zeros or ones. over_tp: S0 or S1, the
- * dim that tp splits, evenly unless `share` says which part is held here; I, the same on all ranks; R, the same, but each
- * rank's gradient is only a part of the sum. */
-struct share {
-    int64_t lo, hi;
-};
+ * dim that tp splits, in whole units; I, the same on all ranks; R, the same, but each rank's gradient is only a part of the sum. */
 struct declare {
     enum param_init init;
     double std;
     int layer;
     enum spmd over_tp;
-    struct share share; /* {0, 0}: even */
+    int64_t unit; /* indices of the dim that tp splits which stay together (a head's, a group's); 0: 1 */
+};
+struct share {
+    int64_t lo, hi;
 };
 void layer_declare(struct declare_ctx *x, struct declare d, int nd, const int64_t *n, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
@@ -75,10 +74,11 @@ tid region_enter(struct layer_ctx *x, tid h_TD);
 tid region_leave(struct layer_ctx *x, tid partial_TD);
 
 /* The heads of this rank: query heads [lo, hi) and the key heads they read. Key heads are split along tp while there is
- * one for every rank; else all ranks hold all of them. */
+ * one for every rank, and query heads then go in the groups that read one; else all ranks hold all key heads. */
 struct heads {
     struct share q, kv;
     bool kv_split;
+    int64_t together; /* query heads that stay together */
 };
 struct heads heads_here(const struct model_config *c, const struct par *p);
 

@@ -10,11 +10,11 @@ void llama_declare(struct declare_ctx *x)
 {
     const struct model_config *c = x->c;
     double std = 0.02, std_out = 0.02 / sqrt(2.0 * c->layers);
-    struct declare table = {INIT_NORMAL, std, -1, over_vocab(x->par), {0, 0}};
+    struct declare table = {INIT_NORMAL, std, -1, over_vocab(x->par), 0};
     int64_t VD[2] = {c->vocab, c->hidden};
     layer_declare(x, table, 2, VD, "embed.token");
     for (int l = 0; l < c->layers; l++) {
-        struct declare gain = {INIT_ONES, 0, l, over_stream(x->par), {0, 0}};
+        struct declare gain = {INIT_ONES, 0, l, over_stream(x->par), 0};
         layer_declare(x, gain, 1, &c->hidden, "layers.%d.norm1.weight", l);
         if (c->mla.kv_rank) mla_declare(x, l, std, std_out);
         else attention_declare(x, l, false, std, std_out);
@@ -22,7 +22,7 @@ void llama_declare(struct declare_ctx *x)
         if (model_layer_is_moe(c, l)) moe_declare(x, l, std, std_out);
         else mlp_declare(x, l, "mlp", c->ffn, std, std_out);
     }
-    layer_declare(x, (struct declare){INIT_ONES, 0, -1, over_stream(x->par), {0, 0}}, 1, &c->hidden, "norm.weight");
+    layer_declare(x, (struct declare){INIT_ONES, 0, -1, over_stream(x->par), 0}, 1, &c->hidden, "norm.weight");
     table.layer = -2; /* by itself: its gradient is there after the forward pass, the norm's only after the backward */
     if (!c->tie) layer_declare(x, table, 2, VD, "head.weight");
 }

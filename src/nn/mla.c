@@ -23,9 +23,9 @@ void mla_declare(struct declare_ctx *x, int layer, double std, double std_out)
     const struct mla_config *m = &c->mla;
     int64_t D = c->hidden, H = c->heads, A = c->head_dim, both = m->nope + m->value, Q = m->q_rank, K = m->kv_rank;
     struct heads h = heads_here(c, x->par);
-    struct share q = {h.q.lo * A, h.q.hi * A}, kv = {h.q.lo * both, h.q.hi * both}, o = {h.q.lo * m->value, h.q.hi * m->value};
-    struct declare whole = {INIT_NORMAL, std, layer, over_stream(x->par), {0, 0}},
-                   gain = {INIT_ONES, 0, layer, over_stream(x->par), {0, 0}},
+    int64_t q = h.together * A, kv = h.together * both, o = h.together * m->value;
+    struct declare whole = {INIT_NORMAL, std, layer, over_stream(x->par), 0},
+                   gain = {INIT_ONES, 0, layer, over_stream(x->par), 0},
                    rows_q = {INIT_NORMAL, std, layer, SPMD_S0, q}, rows_kv = {INIT_NORMAL, std, layer, SPMD_S0, kv};
     if (Q) {
         layer_declare(x, whole, 2, (int64_t[]){Q, D}, "layers.%d.attn.q_a.weight", layer);

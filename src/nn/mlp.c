@@ -6,7 +6,7 @@
 void mlp_declare(struct declare_ctx *x, int layer, const char *name, int64_t ffn, double std, double std_out)
 {
     int64_t D = x->c->hidden, FD[2] = {ffn, D}, DF[2] = {D, ffn};
-    struct declare column = {INIT_NORMAL, std, layer, SPMD_S0, {0, 0}}, row = {INIT_NORMAL, std_out, layer, SPMD_S1, {0, 0}};
+    struct declare column = {INIT_NORMAL, std, layer, SPMD_S0, 0}, row = {INIT_NORMAL, std_out, layer, SPMD_S1, 0};
     layer_declare(x, column, 2, FD, "layers.%d.%s.gate.weight", layer, name);
     layer_declare(x, column, 2, FD, "layers.%d.%s.up.weight", layer, name);
     layer_declare(x, row, 2, DF, "layers.%d.%s.down.weight", layer, name);

@@ -102,7 +102,9 @@ int model_check(const struct model_config *c, struct err *e)
 void model_declare(const struct model_config *c, const struct par *par, struct param_table *t)
 {
     struct par single = par_single();
-    families[c->family]->declare(&(struct declare_ctx){c, par ? par : &single, t});
+    if (!par) par = &single;
+    t->mesh = par_mesh(par, &t->rank);
+    families[c->family]->declare(&(struct declare_ctx){c, par, t});
 }
 
 /* Llama 3.1's scaling: long wavelengths are stretched by `factor`, short ones kept, a smooth ramp between
@@ -201,13 +203,11 @@ static struct spmd_type type_tokens(enum spmd over_cp)
 }
 
 /* Replicated over the data axes: the gradient is a sum over them. */
-static struct spmd_type type_weight(enum spmd over_tp)
+static struct layout weight_over(const struct mesh *m, struct shape n, const struct declare *d)
 {
-    struct spmd_type t = spmd_all(SPMD_I);
-    t = spmd_with(t, AXIS_DP_REPLICATE, SPMD_R);
-    t = spmd_with(t, AXIS_DP_SHARD, SPMD_R);
-    t = spmd_with(t, AXIS_CP, SPMD_R);
-    return spmd_with(t, AXIS_TP, over_tp);
+    struct layout l = layout_on(m, MESH_DENSE, n, SPMD_I);
+    l = layout_with(layout_with(layout_with(l, AXIS_DP_REPLICATE, SPMD_R), AXIS_DP_SHARD, SPMD_R), AXIS_CP, SPMD_R);
+    return d->unit && spmd_is_shard(d->over_tp) ? layout_with_unit(l, AXIS_TP, d->over_tp, d->unit) : layout_with(l, AXIS_TP, d->over_tp);
 }
 
 void layer_declare(struct declare_ctx *x, struct declare d, int nd, const int64_t *n, const char *fmt, ...)
@@ -217,14 +217,7 @@ void layer_declare(struct declare_ctx *x, struct declare d, int nd, const int64_
     va_start(ap, fmt);
     vsnprintf(name, sizeof name, fmt, ap);
     va_end(ap);
-    int i = param_add(x->t, name, nd, n, d.init, d.std, d.layer, type_weight(d.over_tp));
-    if (spmd_is_shard(d.over_tp)) {
-        int dim = (int)(d.over_tp - SPMD_S0);
-        if (!d.share.hi) par_share(x->par, AXIS_TP, n[dim], &d.share.lo, &d.share.hi);
-        param_hold(x->t, dim, d.share.lo, d.share.hi - d.share.lo);
-    } else {
-        x->t->p[i].counted = x->par->rank[AXIS_TP] == 0;
-    }
+    param_add(x->t, name, weight_over(&x->t->mesh, shape_of(nd, n), &d), d.init, d.std, d.layer);
 }
 
 struct vocab_part vocab_here(const struct model_config *c, const struct par *p)

@@ -20,33 +20,32 @@
  * Losses of balance are roots on the tape like the cross-entropy (kernel.h, BALANCE): they add to the router's gradient
  * and to sums that are reported, per sequence of the batch, so no layout changes them. */
 #include <math.h>
+#include <stdio.h>
 
 #include "layout/context.h"
 #include "nn/layers.h"
 #include "parallel/expert.h"
 
-static bool folded(const struct par *p) { return p->size[AXIS_EP] > 1 || par_experts_apart(p); }
+/* One matrix of one expert: on the ranks of one coordinate of ep; over etp cut as the MLP is over tp. */
+static void declare_expert(struct declare_ctx *x, struct declare d, const int64_t *n, int layer, int owner, int e, const char *name)
+{
+    const struct mesh *m = &x->t->mesh;
+    char text[PARAM_NAME];
+    struct layout l = layout_on(m, MESH_EXPERT, shape_of(2, n), SPMD_I);
+    l = layout_with_factor(l, AXIS_EDP, m->size[AXIS_DP_REPLICATE], SPMD_R, SPMD_R);
+    l = layout_with(layout_hold_at(l, AXIS_EP, owner), AXIS_ETP, d.over_tp);
+    snprintf(text, sizeof text, "layers.%d.moe.experts.%d.%s.weight", layer, e, name);
+    param_add(x->t, text, l, d.init, d.std, layer);
+}
 
-/* One matrix of one expert: here if the expert is. */
-static void declare_expert(struct declare_ctx *x, struct declare d, const int64_t *n, int layer, int e, const char *name)
+/* The coordinate of ep that has expert e: they are shared out in order. */
+static int owner_of(const struct declare_ctx *x, int e)
 {
     int64_t lo, hi;
-    enum spmd cut = d.over_tp;
-    par_share(x->par, AXIS_EP, x->c->moe.experts, &lo, &hi);
-    if (par_experts_apart(x->par)) d.over_tp = SPMD_R;
-    layer_declare(x, d, 2, n, "layers.%d.moe.experts.%d.%s.weight", layer, e, name);
-    struct param *p = &x->t->p[x->t->n - 1];
-    p->type = spmd_with(p->type, AXIS_EP, SPMD_S0);
-    p->expert = folded(x->par);
-    if (par_experts_apart(x->par)) p->counted = true; /* pieces of all ranks of edp, some of them along tp */
-    if (par_expert_copies(x->par) > 1) {
-        int64_t from, to;
-        int dim = (int)(cut - SPMD_S0);
-        par_share(x->par, AXIS_ETP, n[dim], &from, &to);
-        param_hold(x->t, dim, from, to - from);
-        p->type = spmd_with(p->type, AXIS_ETP, cut);
+    for (int i = 0;; i++) {
+        region_split(x->c->moe.experts, i, x->par->size[AXIS_EP], &lo, &hi);
+        if (e < hi) return i;
     }
-    if (e < lo || e >= hi) param_hold(x->t, 0, 0, 0);
 }
 
 void moe_declare(struct declare_ctx *x, int layer, double std, double std_out)
@@ -54,18 +53,18 @@ void moe_declare(struct declare_ctx *x, int layer, double std, double std_out)
     const struct moe_config *m = &x->c->moe;
     int64_t E = m->experts, D = x->c->hidden, ED[2] = {E, D}, FD[2] = {m->ffn, D}, DF[2] = {D, m->ffn};
     enum spmd over_tp = model_tokens_split(x->par) ? SPMD_R : SPMD_I;
-    struct declare router = {INIT_NORMAL, std, layer, over_tp, {0, 0}}, bias = {INIT_ZEROS, 0, layer, over_tp, {0, 0}},
-                   column = {INIT_NORMAL, std, layer, SPMD_S0, {0, 0}}, row = {INIT_NORMAL, std_out, layer, SPMD_S1, {0, 0}};
+    struct declare router = {INIT_NORMAL, std, layer, over_tp, 0}, bias = {INIT_ZEROS, 0, layer, over_tp, 0},
+                   column = {INIT_NORMAL, std, layer, SPMD_S0, 0}, row = {INIT_NORMAL, std_out, layer, SPMD_S1, 0};
     layer_declare(x, router, 2, ED, "layers.%d.moe.router.weight", layer);
     if (m->bias) {
         layer_declare(x, bias, 1, &E, "layers.%d.moe.router.bias", layer);
         x->t->p[x->t->n - 1].stepped = false; /* run/balance.h moves it */
     }
     for (int e = 0; e < m->experts; e++) {
-        declare_expert(x, column, FD, layer, e, "gate");
-        declare_expert(x, column, FD, layer, e, "up");
+        declare_expert(x, column, FD, layer, owner_of(x, e), e, "gate");
+        declare_expert(x, column, FD, layer, owner_of(x, e), e, "up");
     }
-    for (int e = 0; e < m->experts; e++) declare_expert(x, row, DF, layer, e, "down");
+    for (int e = 0; e < m->experts; e++) declare_expert(x, row, DF, layer, owner_of(x, e), e, "down");
     if (m->shared) mlp_declare(x, layer, "moe.shared", m->shared * m->ffn, std, std_out);
 }
 

@@ -27,6 +27,29 @@ struct par par_single(void)
     return p;
 }
 
+struct par par_at(const struct mesh *m, int rank)
+{
+    struct par p = {.forget = 0};
+    for (int a = 0; a < AXIS_N; a++) {
+        p.size[a] = m->size[a];
+        p.rank[a] = mesh_coord(m, (enum axis)a, rank);
+    }
+    return p;
+}
+
+struct mesh par_mesh(const struct par *p, int *rank)
+{
+    static const enum axis dense[] = {AXIS_PP, AXIS_DP_REPLICATE, AXIS_DP_SHARD, AXIS_CP, AXIS_TP};
+    struct mesh m;
+    struct err e = {0};
+    int n = 1;
+    for (int i = 0; i < 5; i++) n *= p->size[dense[i]];
+    CHECK(!mesh_init(&m, n, p->size, &e), "%s", e.text);
+    *rank = mesh_rank(&m, MESH_DENSE, p->rank);
+    CHECK(*rank == mesh_rank(&m, MESH_EXPERT, p->rank), "coordinates of rank %d and of rank %d", *rank, mesh_rank(&m, MESH_EXPERT, p->rank));
+    return m;
+}
+
 void par_share(const struct par *p, enum axis a, int64_t n, int64_t *lo, int64_t *hi)
 {
     region_split(n, p->rank[a], p->size[a], lo, hi);

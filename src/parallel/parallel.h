@@ -19,6 +19,7 @@
 #ifndef TUTTI_PARALLEL_PARALLEL_H
 #define TUTTI_PARALLEL_PARALLEL_H
 
+#include "layout/mesh.h"
 #include "tape/tape.h"
 
 /* Ranks along tp, cp or ep; ranks of cp that exchange heads. */
@@ -34,6 +35,9 @@ struct par {
     bool sequence; /* tokens are sharded over tp between the regions that tp splits (sequence parallelism) */
 };
 struct par par_single(void); /* one rank */
+struct par par_at(const struct mesh *m, int rank);
+/* The mesh of these sizes, and the rank on it; CHECKs that coordinates on both views are one rank's. */
+struct mesh par_mesh(const struct par *p, int *rank);
 
 tid par_enter(struct tape *t, const struct par *p, tid x, enum axis a);
 tid par_reduce(struct tape *t, const struct par *p, tid x, enum axis a);

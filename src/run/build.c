@@ -48,20 +48,16 @@ int build_plan(struct schedule **s, const struct pipeline_config *c, int ranks, 
     return rc;
 }
 
-/* What no stage of this rank uses is not here; what other ranks hold too is counted by the first of them. */
-static void drop_params(struct engine *g)
+/* Parameters are on the ranks of the pipeline whose stages use them. */
+static void hold_params(struct engine *g)
 {
-    int *ranks = xcalloc(to_size(g->when->n_ranks), sizeof *ranks), me = build_pipe_rank(g);
-    bool *drop = xcalloc((size_t)g->params.n + 1, sizeof *drop);
+    if (g->when->n_ranks == 1) return;
+    int *ranks = xcalloc(to_size(g->when->n_ranks), sizeof *ranks);
     for (int i = 0; i < g->params.n; i++) {
-        int n = build_holders(g, i, ranks);
-        bool here = false;
-        for (int k = 0; k < n; k++) here |= ranks[k] == me;
-        drop[i] = !here;
-        if (here) g->params.p[i].counted &= ranks[0] == me;
+        struct layout *l = &g->params.p[i].layout;
+        *l = layout_hold_on(*l, ranks, build_holders(g, i, ranks));
     }
-    param_drop(&g->params, drop);
-    xfree(drop);
+    param_place(&g->params, g->params.rank);
     xfree(ranks);
 }
 
@@ -80,7 +76,7 @@ int build_schedule(struct engine *g, struct err *e)
     schedule_add_comm(g->when_eval);
     g->parts = xcalloc(to_size(g->when->n_stages), sizeof *g->parts);
     rc = stages_split(g->parts, g->when->n_stages, &g->cfg.model, g->cfg.seq, c->layers, c->n_layers, e);
-    if (!rc) drop_params(g);
+    if (!rc) hold_params(g);
     return rc;
 }
 

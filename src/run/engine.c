@@ -35,8 +35,7 @@ static int rows_of(const struct engine *g, struct array_row rows[STORE_MAX_ARRAY
 static int new_shard(struct engine *g, struct err *e)
 {
     struct array_row rows[STORE_MAX_ARRAYS];
-    struct store_config c = {.dtype = g->cfg.dtype, .training = true, .rows = rows, .n_rows = rows_of(g, rows), .zero = 3,
-                             .shard_rank = g->cfg.server, .n_shards = g->cfg.n_servers};
+    struct store_config c = {.dtype = g->cfg.dtype, .training = true, .rows = rows, .n_rows = rows_of(g, rows), .zero = 3, .shared = true};
     int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e);
     return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){.stream = g->stream}, e);
 }
@@ -50,14 +49,26 @@ static struct store_config store_of(const struct engine *g, struct array_row row
         .rows = rows,
         .n_rows = rows_of(g, rows),
         .zero = g->cfg.zero,
-        .shard_rank = g->cfg.shard ? comm_rank(g->cfg.shard) : 0,
-        .n_shards = g->cfg.shard ? comm_size(g->cfg.shard) : 1,
-        .expert_rank = g->cfg.expert ? comm_rank(g->cfg.expert) : 0,
-        .n_expert_ranks = g->cfg.expert ? comm_size(g->cfg.expert) : 1,
+        .shared = !g->cfg.n_servers,
         .grad = g->cfg.grad_dtype,
         .many = g->cfg.n_microbatches > 1 || g->n_stages > 1,
         .once = g->cfg.reduce_once || g->cfg.exact_order,
     };
+}
+
+static int size_of(const struct comm *c) { return c ? comm_size(c) : 1; }
+
+/* Groups are those of the mesh that the layouts are on: what one rank sends as a piece, another takes as one. */
+static void check_groups(const struct engine *g)
+{
+    const struct units *u = &g->store.units;
+    const struct mesh *m = &g->params.mesh;
+    bool experts = u->n_expert_ranks > 1;
+    CHECK(u->n_ranks == size_of(g->cfg.shard) && (!experts || u->n_expert_ranks == size_of(g->cfg.expert)) &&
+              (!u->shared || m->size[AXIS_DP_REPLICATE] == size_of(g->cfg.replicate)) &&
+              m->size[AXIS_PP] == size_of(g->cfg.axis[AXIS_PP]) && m->size[AXIS_TP] == size_of(g->cfg.axis[AXIS_TP]),
+          "groups of %d (experts %d, replicas %d) ranks on a mesh of %d (%d, %d)", size_of(g->cfg.shard), size_of(g->cfg.expert),
+          size_of(g->cfg.replicate), u->n_ranks, u->n_expert_ranks, m->size[AXIS_DP_REPLICATE]);
 }
 
 static int new_store(struct engine *g, struct err *e)
@@ -68,6 +79,7 @@ static int new_store(struct engine *g, struct err *e)
           "exact_order with several microbatches alive");
     int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e), param_slots = 0, grad_slots = 0;
     if (rc) return rc;
+    check_groups(g);
     struct flow_options o = {.gather = !store_param_is_whole(&g->store),
                              .arrive = store_param_is_whole(&g->store) && !store_state_is_whole(&g->store),
                              .by_phase = g->peak.both > 1};

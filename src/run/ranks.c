@@ -126,6 +126,17 @@ int ranks_mesh(struct mesh *m, const struct config *c, int n, struct err *e)
     return mesh_init(m, n, degrees, e);
 }
 
+struct mesh ranks_servers(int n)
+{
+    struct mesh m;
+    int degrees[AXIS_N];
+    for (int a = 0; a < AXIS_N; a++) degrees[a] = 1;
+    degrees[AXIS_DP_SHARD] = n;
+    degrees[AXIS_EDP] = -1;
+    CHECK(!mesh_init(&m, n, degrees, NULL), "%d servers", n);
+    return m;
+}
+
 int ranks_init(struct ranks *r, struct comm *world, const struct config *c, struct err *e)
 {
     memset(r, 0, sizeof *r);
@@ -136,10 +147,7 @@ int ranks_init(struct ranks *r, struct comm *world, const struct config *c, stru
     int n = r->n - r->n_servers, rc = ranks_mesh(&r->mesh, c, n, e);
     if (rc) return rc;
     r->server = r->rank >= n ? r->rank - n : -1;
-    for (int a = 0; a < AXIS_N; a++) {
-        r->par.size[a] = r->mesh.size[a];
-        r->par.rank[a] = r->server < 0 ? mesh_coord(&r->mesh, (enum axis)a, r->rank) : 0;
-    }
+    r->par = par_at(&r->mesh, r->server < 0 ? r->rank : 0);
     config_context(c, &r->par);
     r->par.sequence = c->parallel.sequence_parallel && c->parallel.tp > 1;
     r->part = r->par.rank[AXIS_DP_REPLICATE] * r->mesh.size[AXIS_DP_SHARD] + r->par.rank[AXIS_DP_SHARD];
@@ -191,6 +199,10 @@ void ranks_engine(const struct ranks *r, struct engine_config *ec)
     ec->server = r->server;
     ec->workers = r->workers;
     ec->par = r->par;
+    if (r->server >= 0) {
+        struct mesh servers = ranks_servers(r->n_servers);
+        ec->par = par_at(&servers, r->server);
+    }
     memcpy(ec->axis, r->axis, sizeof ec->axis);
     ec->cp_inner = r->cp_inner;
     ec->cp_outer = r->cp_outer;

@@ -28,6 +28,8 @@ struct ranks {
 };
 /* The mesh of n ranks that are no servers. Local. */
 int ranks_mesh(struct mesh *m, const struct config *c, int n, struct err *e);
+/* The mesh of a parameter server's ranks: a parameter is shared out over all of them along dp_shard. */
+struct mesh ranks_servers(int n);
 int ranks_init(struct ranks *r, struct comm *world, const struct config *c, struct err *e);
 void ranks_fini(struct ranks *r);
 /* What this rank sent so far, by axis. The groups of several axes count for one: shard for dp_shard (cp where that has size

@@ -33,6 +33,7 @@ struct serve {
     int n_workers, n_servers, me; /* me: which server, -1 a worker */
     struct comm *world, *servers, **pull; /* pull[s]: all workers, then server s; only its own on a server */
     struct comm *post, *words;    /* async: everybody, point to point; what is said with it, between hosts */
+    struct param_table theirs;    /* worker: the parameters as servers share them out */
     struct units *shard;          /* worker: [n_servers] */
     struct buffer *push, *take;   /* worker, several servers: packed gradients, parameters */
     struct client *client;        /* async server: [n_workers] */
@@ -79,8 +80,12 @@ static int new_memory(struct serve *v, struct err *e)
     v->shard = xcalloc((size_t)v->n_servers, sizeof *v->shard);
     v->push = xcalloc((size_t)v->n_servers, sizeof *v->push);
     v->take = xcalloc((size_t)v->n_servers, sizeof *v->take);
+    struct mesh servers = ranks_servers(v->n_servers);
+    struct par first = par_at(&servers, 0);
+    model_declare(&g->cfg.model, &first, &v->theirs);
     for (int s = 0; !rc && s < v->n_servers; s++) {
-        units_init(&v->shard[s], &g->params, s, v->n_servers);
+        param_place(&v->theirs, s);
+        units_init(&v->shard[s], &v->theirs, true);
         if (v->n_servers == 1) break; /* one shard lies packed as it is */
         rc = buffer_new(&v->push[s], g->dev, MEM_COMM, to_size(v->shard[s].shard_numel) * 4, e);
         if (!rc)
@@ -117,6 +122,7 @@ void serve_free(struct serve *v)
     comm_free(v->words);
     comm_free(v->post);
     xfree(v->pull);
+    param_table_free(&v->theirs);
     xfree(v->shard);
     xfree(v->push);
     xfree(v->take);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of parameters and the initial value of every element, a pure function of seed, name and index. */
+/* The table of parameters: what a rank holds of each, from its layout; and the initial value of every element, a pure function of
+ * seed, name and index. */
 #include "state/param.h"
 
 #include <stdio.h>
@@ -53,59 +54,103 @@ int param_find(const struct param_table *t, const char *name)
     return t->n ? t->bucket[bucket_of(t, name)] - 1 : -1;
 }
 
-int param_add(struct param_table *t, const char *name, int nd, const int64_t *n, enum param_init init, double std,
-              int layer, struct spmd_type type)
+/* ---- what follows from a layout ---- */
+static const struct layout_place *place_on(const struct layout *l, enum axis a)
 {
-    CHECK(nd >= 1 && nd <= PARAM_MAX_DIM, "%s has %d dims", name, nd);
+    for (int i = 0; i < l->n_places; i++)
+        if (l->place[i].on.axis == a) return &l->place[i];
+    return NULL;
+}
+
+static bool of_experts(const struct layout *l) { return place_on(l, AXIS_ETP) != NULL; }
+
+struct layout param_stepped(const struct param *p)
+{
+    struct layout l = p->layout;
+    if (!of_experts(&l)) return layout_with_joined(l, AXIS_DP_SHARD, AXIS_CP, SPMD_S0);
+    int i = l.n_places; /* edp's inner factor */
+    while (l.place[--i].on.axis != AXIS_EDP || l.place[i].on.div > 1) CHECK(i > 0, "%s: experts without edp", p->name);
+    struct layout_place inner = l.place[i];
+    memmove(&l.place[i], &l.place[i + 1], (size_t)(l.n_places - i - 1) * sizeof *l.place);
+    inner.type = SPMD_S0;
+    l.place[l.n_places - 1] = inner;
+    return l;
+}
+
+/* Letters of the dense axes say the same of an expert's: its copies are over all data axes, and where etp is all of tp it is cut as
+ * the MLP is. Over ep the experts of a layer, together, are shared out. */
+static struct spmd_type type_of(const struct mesh *m, const struct layout *l)
+{
+    if (!of_experts(l)) return layout_spmd(l);
+    enum spmd cut = layout_type(l, AXIS_ETP);
+    bool apart = m->size[AXIS_ETP] < m->size[AXIS_TP];
+    struct spmd_type t = spmd_with(spmd_all(SPMD_I), AXIS_EP, SPMD_S0);
+    t = spmd_with(spmd_with(spmd_with(t, AXIS_DP_REPLICATE, SPMD_R), AXIS_DP_SHARD, SPMD_R), AXIS_CP, SPMD_R);
+    t = spmd_with(t, AXIS_TP, apart ? SPMD_R : cut);
+    return apart && m->size[AXIS_ETP] > 1 ? spmd_with(t, AXIS_ETP, cut) : t;
+}
+
+/* One of the ranks of a replica counts, and each replica counts for itself: so this rank stands for its twin in the first. */
+static bool is_counted(const struct param_table *t, const struct param *p)
+{
+    struct layout l = param_stepped(p);
+    return layout_is_first(&l, t->rank - mesh_coord(&t->mesh, AXIS_DP_REPLICATE, t->rank) * t->mesh.stride[AXIS_DP_REPLICATE]);
+}
+
+static void place(struct param_table *t, struct param *p)
+{
+    bool here = layout_holds(&p->layout, t->rank);
+    struct region box = here ? layout_box(&p->layout, t->rank) : region_whole(&p->layout.shape);
+    p->offset = t->held;
+    p->held = 1;
+    for (int i = 0; i < p->nd; i++) {
+        p->lo[i] = box.lo[i];
+        p->ln[i] = here || i ? box.hi[i] - box.lo[i] : 0;
+        p->held *= p->ln[i];
+    }
+    p->expert = of_experts(&p->layout) && (t->mesh.size[AXIS_EP] > 1 || t->mesh.size[AXIS_ETP] != t->mesh.size[AXIS_TP]);
+    p->counted = here && is_counted(t, p);
+    p->type = type_of(&t->mesh, &p->layout);
+    t->held += p->held;
+}
+
+void param_place(struct param_table *t, int rank)
+{
+    if (!t->mesh.n_ranks) t->mesh = mesh_single();
+    CHECK(rank >= 0 && rank < t->mesh.n_ranks, "rank %d of %d", rank, t->mesh.n_ranks);
+    t->rank = rank;
+    t->held = 0;
+    for (int i = 0; i < t->n; i++) place(t, &t->p[i]);
+}
+
+struct layout param_alone(int nd, const int64_t *n)
+{
+    struct mesh one = mesh_single();
+    return layout_on(&one, MESH_DENSE, shape_of(nd, n), SPMD_I);
+}
+
+int param_add(struct param_table *t, const char *name, struct layout l, enum param_init init, double std, int layer)
+{
+    CHECK(l.shape.nd >= 1 && l.shape.nd <= PARAM_MAX_DIM, "%s has %d dims", name, l.shape.nd);
     CHECK(strlen(name) < PARAM_NAME, "parameter name too long: %s", name);
+    if (!t->mesh.n_ranks) t->mesh = mesh_single();
+    CHECK(l.n_ranks == t->mesh.n_ranks, "%s: a layout on %d ranks in a table of %d", name, l.n_ranks, t->mesh.n_ranks);
     if (t->n == t->room) {
         t->room = t->room ? 2 * t->room : 64;
         t->p = xrealloc(t->p, sizeof *t->p * (size_t)t->room);
         index_grow(t);
     }
     struct param *p = &t->p[t->n];
-    *p = (struct param){.nd = nd, .numel = 1, .held = 1, .offset = t->held, .counted = true, .init = init, .std = std, .layer = layer};
+    *p = (struct param){.nd = l.shape.nd, .numel = shape_numel(&l.shape), .layout = l, .init = init, .std = std, .decay = l.shape.nd >= 2,
+                        .layer = layer};
     snprintf(p->name, sizeof p->name, "%s", name);
-    for (int i = 0; i < nd; i++) {
-        p->n[i] = p->ln[i] = n[i];
-        p->numel *= n[i];
-        p->held *= n[i];
-    }
-    p->decay = nd >= 2;
-    p->group = nd < 2 ? PARAM_VECTORS : layer < 0 ? PARAM_EMBEDDINGS : PARAM_MATRICES;
+    p->group = p->nd < 2 ? PARAM_VECTORS : layer < 0 ? PARAM_EMBEDDINGS : PARAM_MATRICES;
     p->stepped = true;
-    p->type = type;
+    for (int i = 0; i < p->nd; i++) p->n[i] = l.shape.n[i];
+    place(t, p);
     t->numel += p->numel;
-    t->held += p->held;
     index_row(t, t->n);
     return t->n++;
-}
-
-void param_hold(struct param_table *t, int dim, int64_t lo, int64_t n)
-{
-    struct param *p = &t->p[t->n - 1];
-    CHECK(dim < p->nd && lo >= 0 && n >= 0 && lo + n <= p->n[dim], "%s: %lld+%lld of %lld", p->name, (long long)lo,
-          (long long)n, (long long)p->n[dim]);
-    t->held -= p->held;
-    p->lo[dim] = lo;
-    p->ln[dim] = n;
-    p->held = 1;
-    for (int i = 0; i < p->nd; i++) p->held *= p->ln[i];
-    t->held += p->held;
-}
-
-void param_drop(struct param_table *t, const bool *drop)
-{
-    t->held = 0;
-    for (int i = 0; i < t->n; i++) {
-        struct param *p = &t->p[i];
-        p->offset = t->held;
-        if (drop[i]) {
-            p->held = p->ln[0] = 0;
-            p->counted = false;
-        }
-        t->held += p->held;
-    }
 }
 
 int64_t param_row_numel(const struct param *p)

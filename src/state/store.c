@@ -53,7 +53,7 @@ int store_new_shared(struct store *s, const struct param_table *t, struct device
 {
     *s = (struct store){.table = t, .dev = d, .dtype = c->dtype, .zero = c->zero, .has_grad = c->training, .grad_dtype = c->grad,
                         .many = c->many, .once = c->once};
-    units_init_experts(&s->units, t, c->shard_rank, c->n_shards, c->expert_rank, c->n_expert_ranks > 0 ? c->n_expert_ranks : 1);
+    units_init(&s->units, t, c->shared);
     int rc = add_own(s, c, e);
     if (!rc && c->training && c->grad != DT_F32) rc = buffer_new(&s->widen, d, MEM_SCRATCH, STORE_WIDEN * sizeof(float), e);
     for (int i = 0; !rc && c->training && i < c->n_rows; i++)
@@ -65,8 +65,7 @@ int store_new_shared(struct store *s, const struct param_table *t, struct device
 int store_new(struct store *s, const struct param_table *t, struct device *d, enum dtype dtype, bool training,
               const struct array_row *rows, int n_rows, struct err *e)
 {
-    return store_new_shared(s, t, d, &(struct store_config){.dtype = dtype, .training = training, .rows = rows, .n_rows = n_rows,
-                                                            .n_shards = 1}, e);
+    return store_new_shared(s, t, d, &(struct store_config){.dtype = dtype, .training = training, .rows = rows, .n_rows = n_rows}, e);
 }
 
 void store_free(struct store *s)

@@ -46,8 +46,7 @@ struct store_config {
     const struct array_row *rows; /* what there is beside the store's own arrays where it trains; names are borrowed for good */
     int n_rows;
     int zero;
-    int shard_rank, n_shards; /* along dp_shard; 0 of 1: alone */
-    int expert_rank, n_expert_ranks; /* the same along edp, for experts; 0 ranks: no such parameters */
+    bool shared;           /* state is shared out over ranks as the layouts say (units.h); false: whatever is held is whole */
     enum dtype grad;          /* f32 or bf16 */
     bool many;                /* units complete several times a step: microbatches, stages */
     bool once;                /* and are summed here first, reduced once: gradients are whole meanwhile */

@@ -9,23 +9,25 @@
 #include "base/mem.h"
 #include "layout/region.h"
 
-static struct piece piece_of(const struct units *u, const struct param *p, int rank)
+static struct piece piece_of(const struct units *u, const struct param *p)
 {
-    int n_ranks = p->expert ? u->n_expert_ranks : u->n_ranks;
-    int64_t lo, hi, row = param_row_numel(p);
-    region_split(p->held ? p->ln[0] : 0, rank, n_ranks, &lo, &hi);
-    return (struct piece){.lo = lo * row, .n = (hi - lo) * row};
+    if (!u->shared || !p->held) return (struct piece){.n = p->held};
+    struct layout l = param_stepped(p);
+    struct region box = layout_box(&l, u->table->rank);
+    int64_t row = param_row_numel(p);
+    return (struct piece){.lo = (box.lo[0] - p->lo[0]) * row, .n = (box.hi[0] - box.lo[0]) * row};
 }
 
-void units_init(struct units *u, const struct param_table *t, int rank, int n_ranks)
+/* Ranks that share out a parameter. */
+static int sharers(const struct units *u, const struct param *p)
 {
-    units_init_experts(u, t, rank, n_ranks, 0, 1);
+    struct layout l = param_stepped(p);
+    return u->shared ? layout_last_cut(&l, u->table->rank, NULL) : 1;
 }
 
-void units_init_experts(struct units *u, const struct param_table *t, int rank, int n_ranks, int expert_rank,
-                        int n_expert_ranks)
+void units_init(struct units *u, const struct param_table *t, bool shared)
 {
-    *u = (struct units){.table = t, .rank = rank, .n_ranks = n_ranks, .expert_rank = expert_rank, .n_expert_ranks = n_expert_ranks};
+    *u = (struct units){.table = t, .shared = shared, .n_ranks = 1, .n_expert_ranks = 1};
     u->unit = xcalloc((size_t)t->n + 1, sizeof *u->unit);
     u->of_param = xcalloc((size_t)t->n + 1, sizeof *u->of_param);
     u->piece = xcalloc((size_t)t->n + 1, sizeof *u->piece);
@@ -35,7 +37,8 @@ void units_init_experts(struct units *u, const struct param_table *t, int rank, 
             u->unit[u->n++] = (struct unit){.first = i, .offset = p->offset, .shard_offset = u->shard_numel};
         struct unit *x = &u->unit[u->n - 1];
         struct piece *q = &u->piece[i];
-        *q = piece_of(u, p, p->expert ? expert_rank : rank);
+        *q = piece_of(u, p);
+        *(p->expert ? &u->n_expert_ranks : &u->n_ranks) = sharers(u, p);
         q->offset = u->shard_numel;
         u->of_param[i] = u->n - 1;
         u->shard_numel += q->n;
@@ -58,5 +61,13 @@ void units_fini(struct units *u)
 void units_counts(const struct units *u, int param, int64_t *out)
 {
     const struct param *p = &u->table->p[param];
-    for (int r = 0; r < (p->expert ? u->n_expert_ranks : u->n_ranks); r++) out[r] = piece_of(u, p, r).n;
+    struct layout l = param_stepped(p);
+    int64_t row = param_row_numel(p);
+    out[0] = p->held;
+    if (!u->shared) return;
+    if (!p->held) {
+        memset(out, 0, sizeof *out * to_size(sharers(u, p)));
+        return;
+    }
+    for (int n = layout_last_cut(&l, u->table->rank, out); n-- > 0;) out[n] *= row;
 }

@@ -8,8 +8,8 @@
  * A unit is a stretch of the table with one layer number: a transformer block, the embeddings, the head. It is what is
  * gathered before use, and what is reduced as soon as its last gradient is there.
  *
- * The piece of a rank is rows of the box held here (param.h) (region_split: any remainder, empty pieces too). Pieces of one
- * rank, in the table's order, make up its shard.
+ * The piece of a rank is its box in the layout in which the parameter is stepped (param_stepped): rows of the box held here, any
+ * remainder, empty pieces too. Pieces of one rank, in the table's order, make up its shard.
  *
  * Invariants
  *   1. The pieces of all ranks tile each parameter, in rank order; a piece is contiguous in the parameter.
@@ -35,8 +35,8 @@ struct piece {
 
 struct units {
     const struct param_table *table; /* borrowed */
-    int n_ranks, rank;
-    int n_expert_ranks, expert_rank; /* for parameters with `expert` */
+    bool shared;
+    int n_ranks, n_expert_ranks; /* that share out a parameter, and one with `expert`; 1: none do */
     struct unit *unit;
     int n;
     int *of_param;        /* parameter -> unit */
@@ -44,9 +44,8 @@ struct units {
     int64_t shard_numel, largest_unit, largest_unit_shard;
 };
 
-void units_init(struct units *u, const struct param_table *t, int rank, int n_ranks);
-void units_init_experts(struct units *u, const struct param_table *t, int rank, int n_ranks, int expert_rank,
-                        int n_expert_ranks);
+/* shared: state is shared out as the layouts say; else each rank steps, or keeps for who does, all that it holds. */
+void units_init(struct units *u, const struct param_table *t, bool shared);
 void units_fini(struct units *u);
 /* Elements of every rank's piece of a parameter; out holds as many as there are. */
 void units_counts(const struct units *u, int param, int64_t *out);

@@ -16,8 +16,8 @@ static void open_bench(struct bench *b, enum dtype dtype, const struct optim_con
 {
     struct err e = {0};
     memset(b, 0, sizeof *b);
-    param_add(&b->t, "w", 2, (int64_t[]){ROWS, COLS}, INIT_NORMAL, 0.5, -1, spmd_all(SPMD_I));
-    param_add(&b->t, "b", 1, (int64_t[]){BIAS}, INIT_NORMAL, 0.5, -1, spmd_all(SPMD_I));
+    param_add(&b->t, "w", param_alone(2, (int64_t[]){ROWS, COLS}), INIT_NORMAL, 0.5, -1);
+    param_add(&b->t, "b", param_alone(1, (int64_t[]){BIAS}), INIT_NORMAL, 0.5, -1);
     assert_int_equal(device_cpu_new(&b->d, threads, &e), OK);
     assert_int_equal(kernel_table_init(&b->k, "auto", threads, false, &e), OK);
     struct array_row rows[OPTIM_KINDS * OPTIM_MAX_ARRAYS];

@@ -23,11 +23,11 @@ static const struct variant variants[] = {
 };
 enum { N_VARIANTS = sizeof variants / sizeof *variants };
 
-struct layout {
+struct layout_row {
     int n, inner;
     bool gather;
 };
-static const struct layout layouts[] = {{2, 1, false}, {3, 1, false}, {5, 1, false}, {2, 1, true}, {4, 1, true},
+static const struct layout_row layouts[] = {{2, 1, false}, {3, 1, false}, {5, 1, false}, {2, 1, true}, {4, 1, true},
                                         {2, 2, false}, {4, 4, false}, {3, 3, false}, {4, 2, false}, {6, 2, false},
                                         {6, 3, true}};
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
@@ -35,7 +35,7 @@ enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 struct job {
     struct kcase *k; /* the whole, forward and backward done */
     const struct variant *v;
-    struct layout l;
+    struct layout_row l;
     enum dtype t;
     double bound;
     bool dry;
@@ -66,7 +66,7 @@ static int differ(const struct job *j, const char *what, const struct view *got,
     return OK;
 }
 
-static void groups(struct comm *world, const struct layout *l, struct par_run *x)
+static void groups(struct comm *world, const struct layout_row *l, struct par_run *x)
 {
     int rank = comm_rank(world), list[8], n = 0;
     memset(x, 0, sizeof *x);

@@ -20,14 +20,14 @@ static int record(enum model_family family, const struct spot *at, int forget, i
     m.kv_heads = m.heads;
     m.tie = family == MODEL_GPT2;
     m.moe.capacity = at->capacity;
-    struct par par = par_single();
-    par.size[AXIS_TP] = at->tp;
-    par.rank[AXIS_TP] = at->rank;
+    int cp = at->cp ? at->cp : 1, ep = at->ep ? at->ep : 1, etp = at->etp ? at->etp : at->tp;
+    int dp = cp * at->tp % (ep * etp) ? ep * etp : 1; /* so many that ep is over something */
+    struct mesh mesh;
+    if (mesh_init(&mesh, dp * cp * at->tp,
+                  (int[AXIS_N]){[AXIS_PP] = 1, [AXIS_DP_REPLICATE] = 1, [AXIS_DP_SHARD] = dp, [AXIS_CP] = cp, [AXIS_TP] = at->tp, [AXIS_EDP] = -1,
+                                [AXIS_EP] = ep, [AXIS_ETP] = etp}, e)) return ERR_REQUEST;
+    struct par par = par_at(&mesh, (cp - 1) * at->tp + at->rank);
     par.sequence = at->sequence;
-    par.size[AXIS_EP] = at->ep ? at->ep : 1;
-    par.size[AXIS_ETP] = at->etp ? at->etp : at->tp;
-    par.size[AXIS_CP] = at->cp ? at->cp : 1;
-    par.rank[AXIS_CP] = par.size[AXIS_CP] - 1;
     par.forget = forget;
     struct param_table p = {0};
     struct tape *t = tape_new();

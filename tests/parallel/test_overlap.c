@@ -22,6 +22,8 @@ static struct program *lower(struct tape **t, struct param_table *p, struct vari
     struct err e = {0};
     m.kv_heads = 3;
     par.size[v.experts ? AXIS_EP : AXIS_TP] = 2;
+    par.size[AXIS_ETP] = par.size[AXIS_TP];
+    if (v.experts) par.size[AXIS_DP_SHARD] = 2; /* the ranks that ep is over */
     par.sequence = v.sequence;
     model_declare(&m, &par, p);
     *t = tape_new();

@@ -33,7 +33,7 @@ static void done(struct planned *x)
 /* Tiny, and nothing comes out even but heads. */
 #define ODD "model.vocab=131", "model.seq_len=32", "model.hidden=48", "model.heads=4", "model.kv_heads=4", "model.ffn=98", "batch.micro=1"
 
-static const struct layout {
+static const struct layout_row {
     int ranks, roles; /* roles 0: not counted by hand */
     const char *keys[20];
 } layouts[] = {
@@ -71,7 +71,7 @@ static void test_every_rank(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        const struct layout *l = &layouts[i];
+        const struct layout_row *l = &layouts[i];
         struct planned x;
         plan_of(&x, l->ranks, l->keys);
         if (l->roles) assert_int_equal(x.p.n_roles, l->roles);

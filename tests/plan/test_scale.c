@@ -75,13 +75,13 @@ static double plan_cpu_s(int n_ranks, const char *const *keys, int64_t *params)
     return took;
 }
 
-struct layout {
+struct layout_row {
     const char *what;
     int ranks;
     const char *key[6];
 };
 
-static double layers_cpu_s(const struct layout *l, int layers, int times)
+static double layers_cpu_s(const struct layout_row *l, int layers, int times)
 {
     const char *keys[24] = {"model.family=llama", "model.vocab=512", "model.seq_len=64", "model.hidden=64", "model.heads=4",
                             "batch.global=16", "batch.micro=1", "run.threads=1"};
@@ -98,7 +98,7 @@ static double layers_cpu_s(const struct layout *l, int layers, int times)
     return least;
 }
 
-static const struct layout layouts[] = {
+static const struct layout_row layouts[] = {
     {"one rank", 1, {NULL}},
     {"zero 3", 8, {"parallel.zero=3"}},
     {"zero 2", 8, {"parallel.zero=2", "precision.grad=bf16", "memory.recompute=full"}},

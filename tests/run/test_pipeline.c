@@ -7,7 +7,7 @@
 
 enum { MAX_LAYERS = 12 };
 
-struct layout {
+struct layout_row {
     const char *kind;
     int pp, chunks, dp, zero, n_microbatches; /* of one data-parallel part */
     const int64_t *layers;
@@ -20,7 +20,7 @@ struct layout {
 
 struct trial {
     struct engine_config c; /* of one rank of the layout */
-    struct layout y;
+    struct layout_row y;
     const struct toy *data;
     float *grad, *value; /* by the global table */
     double loss, norm, eval;
@@ -64,6 +64,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     if (shard && (rc = comm_split(&shards, world, &along, 1, e))) return rc;
     if (pipe && (rc = comm_split(&pipes, world, &over, 1, e))) return rc;
     if (world && (rc = comm_split(&model, world, (struct mesh_axis[]){over, along}, 2, e))) return rc;
+    c.par = par_at(&mesh, rank);
     c.shard = shard;
     c.world = world;
     c.axis[AXIS_PP] = pipe;
@@ -141,7 +142,7 @@ static double distance(const float *a, const float *b, int64_t n)
 }
 
 /* One layout beside one rank, both from config c; the batch has as many sequences as the layout takes. */
-static void compare(const struct engine_config *c, const struct layout *y)
+static void compare(const struct engine_config *c, const struct layout_row *y)
 {
     struct engine_config one = *c;
     one.n_microbatches = (int64_t)y->n_microbatches * y->dp;
@@ -193,14 +194,14 @@ static void test_corridor(void **state)
 {
     (void)state;
     struct engine_config c = small(MODEL_LLAMA, 2);
-    compare(&c, &(struct layout){.kind = "1f1b", .pp = 2, .dp = 1, .n_microbatches = 3});
+    compare(&c, &(struct layout_row){.kind = "1f1b", .pp = 2, .dp = 1, .n_microbatches = 3});
 }
 
 /* Every generator, on as few and as many ranks as it likes, with chunks. */
 static void test_schedules(void **state)
 {
     (void)state;
-    static const struct layout all[] = {
+    static const struct layout_row all[] = {
         {ROW("naive", 2, 2, 1, 0, 2)}, {ROW("naive", 3, 1, 1, 0, 2)}, {ROW("gpipe", 3, 1, 1, 0, 4)},
         {ROW("gpipe", 2, 2, 1, 0, 3)}, {ROW("1f1b", 4, 1, 1, 0, 6)}, {ROW("1f1b", 3, 1, 1, 0, 2)},
         {ROW("interleaved", 2, 2, 1, 0, 4)}, {ROW("interleaved", 2, 3, 1, 0, 4)}, {ROW("zbh1", 3, 1, 1, 0, 5)},
@@ -223,14 +224,14 @@ static void test_schedules(void **state)
 static void test_zero_inside(void **state)
 {
     (void)state;
-    static const struct layout all[] = {
+    static const struct layout_row all[] = {
         {ROW("1f1b", 2, 1, 2, 0, 3)}, {ROW("gpipe", 2, 1, 2, 0, 3)}, {ROW("interleaved", 2, 2, 2, 0, 4)},
         {ROW("zbh1", 2, 1, 2, 0, 4)}, {ROW("zbv", 2, 2, 2, 0, 4)}, {ROW("dualpipe", 2, 1, 2, 0, 4)},
         {ROW("1f1b", 2, 1, 3, 0, 2)}, {ROW("dualpipev", 2, 2, 2, 0, 4)},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int zero = 0; zero <= 3; zero++) {
-            struct layout y = all[i];
+            struct layout_row y = all[i];
             struct engine_config c = small(i % 2 ? MODEL_LLAMA : MODEL_GPT2, 4);
             y.zero = zero;
             c.model.tie = zero % 2;
@@ -245,7 +246,7 @@ static void test_uneven(void **state)
 {
     (void)state;
     static const int64_t a[] = {0, 3, 2, 0}, b[] = {1, 1, 3}, d[] = {2, 1, 1, 1};
-    const struct layout all[] = {{ROW("1f1b", 4, 1, 1, 0, 4), .layers = a, .n_layers = 4}, {ROW("zbh1", 3, 1, 1, 0, 4), .layers = b, .n_layers = 3},
+    const struct layout_row all[] = {{ROW("1f1b", 4, 1, 1, 0, 4), .layers = a, .n_layers = 4}, {ROW("zbh1", 3, 1, 1, 0, 4), .layers = b, .n_layers = 3},
                                  {ROW("zbv", 2, 2, 1, 0, 4), .layers = d, .n_layers = 4},
                                  {ROW("1f1b", 3, 1, 1, 0, 3)}, {ROW("dualpipe", 4, 1, 1, 0, 8), .layers = a, .n_layers = 4}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -261,7 +262,7 @@ static void test_empty_ends(void **state)
 {
     (void)state;
     static const int64_t by_hand[] = {0, 1, 1, 1, 0};
-    const struct layout all[] = {{ROW("1f1b", 5, 1, 1, 0, 6), .exact = true},
+    const struct layout_row all[] = {{ROW("1f1b", 5, 1, 1, 0, 6), .exact = true},
                                  {ROW("1f1b", 5, 1, 1, 0, 6), .layers = by_hand, .n_layers = 5, .exact = true},
                                  {ROW("zbh2", 5, 1, 1, 0, 3), .exact = true}, {ROW("1f1b", 4, 1, 1, 0, 5), .exact = true},
                                  {ROW("zbh1", 4, 1, 2, 3, 5)}, {ROW("gpipe", 5, 1, 2, 1, 2)},
@@ -275,8 +276,8 @@ static void test_empty_ends(void **state)
         }
     struct engine_config c = small(MODEL_LLAMA, 5);
     c.model.layers = 4; /* six stages: on the same rank one with a layer and one without */
-    compare(&c, &(struct layout){ROW("zbv", 3, 2, 1, 0, 5), .exact = true});
-    compare(&c, &(struct layout){ROW("interleaved", 2, 3, 1, 0, 4), .exact = true});
+    compare(&c, &(struct layout_row){ROW("zbv", 3, 2, 1, 0, 5), .exact = true});
+    compare(&c, &(struct layout_row){ROW("interleaved", 2, 3, 1, 0, 4), .exact = true});
 }
 
 /* Interleaved with any number of microbatches in rounds of any length, a short one at the end. */
@@ -288,8 +289,8 @@ static void test_rounds(void **state)
         for (int round = 0; round <= m[i]; round += round ? 2 : 1) {
             struct engine_config c = small(i % 2 ? MODEL_LLAMA : MODEL_GPT2, 6);
             c.recompute = round == 3;
-            compare(&c, &(struct layout){ROW("interleaved", 4, 2, 1, 0, m[i]), .round = round, .exact = true});
-            if (round % 2) compare(&c, &(struct layout){ROW("interleaved", 2, 3, 2, round % 4, m[i]), .round = round});
+            compare(&c, &(struct layout_row){ROW("interleaved", 4, 2, 1, 0, m[i]), .round = round, .exact = true});
+            if (round % 2) compare(&c, &(struct layout_row){ROW("interleaved", 2, 3, 2, round % 4, m[i]), .round = round});
         }
 }
 

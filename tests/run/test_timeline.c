@@ -77,6 +77,9 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     c.model.layers = r->p * r->v;
     c.rank = rank;
     c.world = c.axis[AXIS_PP] = world;
+    struct mesh mesh;
+    if (mesh_init(&mesh, comm_size(world), (int[AXIS_N]){-1, 1, 1, 1, 1, -1, 1, 1}, e)) return ERR_REQUEST;
+    c.par = par_at(&mesh, rank);
     int64_t one[64];
     for (int i = 0; i < r->p * r->v; i++) one[i] = 1;
     c.pipeline = (struct pipeline_config){.kind = r->kind, .chunks = r->v, .layers = one, .n_layers = r->p * r->v};

@@ -92,7 +92,7 @@ static void check_counter(const struct rules *r, int pid, const char *name, int6
     if (most == -2 && high) fail_msg("%s of rank %d: %lld", name, pid, (long long)high);
 }
 
-struct layout {
+struct layout_row {
     const char *name;
     int ranks, forwards; /* forwards of a rank in a step */
     const char *keys[12];
@@ -100,7 +100,7 @@ struct layout {
 };
 
 #define MOE "model.family=mixtral", "model.moe.experts=4", "model.moe.top_k=2", "model.moe.ffn=20"
-static const struct layout layouts[] = {
+static const struct layout_row layouts[] = {
     {"one rank", 1, 2, {NULL}, false, false, true},
     {"recompute", 1, 2, {"memory.recompute=full"}, false, false, true},
     {"dp", 2, 1, {"parallel.zero=0"}, false, true, true},
@@ -118,7 +118,7 @@ static const struct layout layouts[] = {
     {"server", 3, 1, {"parallel.servers=1"}, false, true, false},
 };
 
-static void check_layout(const struct folder *f, const struct layout *l)
+static void check_layout(const struct folder *f, const struct layout_row *l)
 {
     char key[200], dir[64];
     const char *keys[20] = {0};

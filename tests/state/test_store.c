@@ -7,7 +7,7 @@
 
 static int add(struct param_table *t, const char *name, int64_t rows, int64_t cols, enum param_init init)
 {
-    return param_add(t, name, cols ? 2 : 1, (int64_t[]){rows, cols}, init, 0.02, -1, spmd_all(SPMD_I));
+    return param_add(t, name, param_alone(cols ? 2 : 1, (int64_t[]){rows, cols}), init, 0.02, -1);
 }
 
 static const struct array_row moments[] = {
@@ -38,32 +38,38 @@ static void test_table(void **state)
     param_table_free(&t);
 }
 
-/* What is dropped takes no room, and what lies behind it moves up. */
-static void test_drop(void **state)
+/* What other stages hold takes no room here, and what lies behind it moves up; of several holders the first counts. */
+static void test_stages(void **state)
 {
     (void)state;
     enum { N = 200 };
     struct param_table t = {0};
-    bool drop[N];
-    int64_t at = 0;
+    int64_t numel = 0;
+    if (mesh_init(&t.mesh, 3, (int[AXIS_N]){3, 1, 1, 1, 1, 1, 1, 1}, NULL)) fail();
     for (int i = 0; i < N; i++) {
         char name[16];
+        struct layout l = layout_on(&t.mesh, MESH_DENSE, i % 2 ? SHAPE_OF(i + 1, 3) : SHAPE_OF(i + 1), SPMD_I);
         snprintf(name, sizeof name, "p%d", i);
-        add(&t, name, i + 1, i % 2 ? 3 : 0, INIT_NORMAL);
-        drop[i] = i % 3 == 0 || (i > 50 && i < 90);
+        if (i % 3 == 1) l = layout_hold_on(l, (int[]){1}, 1);
+        if (i % 3 == 2) l = layout_hold_on(l, (int[]){0, 2}, 2);
+        param_add(&t, name, l, INIT_NORMAL, 0.02, -1);
+        numel += t.p[i].numel;
     }
-    int64_t numel = t.numel;
-    param_drop(&t, drop);
-    for (int i = 0; i < N; i++) {
-        const struct param *p = &t.p[i];
-        assert_int_equal(p->offset, at);
-        assert_int_equal(p->held, drop[i] ? 0 : p->numel);
-        assert_int_equal(p->counted, !drop[i]);
-        assert_int_equal(p->ln[0], drop[i] ? 0 : p->n[0]);
-        at += p->held;
+    for (int rank = 0; rank < 3; rank++) {
+        int64_t at = 0;
+        param_place(&t, rank);
+        for (int i = 0; i < N; i++) {
+            const struct param *p = &t.p[i];
+            bool here = i % 3 == 0 || (i % 3 == 1) == (rank == 1);
+            assert_int_equal(p->offset, at);
+            assert_int_equal(p->held, here ? p->numel : 0);
+            assert_int_equal(p->counted, here && rank == (i % 3 == 1));
+            assert_int_equal(p->ln[0], here ? p->n[0] : 0);
+            at += p->held;
+        }
+        assert_int_equal(t.held, at);
+        assert_int_equal(t.numel, numel);
     }
-    assert_int_equal(t.held, at);
-    assert_int_equal(t.numel, numel);
     param_table_free(&t);
 }
 
@@ -192,7 +198,7 @@ static void test_bytes_per_parameter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table), cmocka_unit_test(test_drop),
+        cmocka_unit_test(test_table), cmocka_unit_test(test_stages),
         cmocka_unit_test(test_init_is_a_function_of_seed_name_index),
         cmocka_unit_test(test_compute_copy_is_the_cast_master),
         cmocka_unit_test(test_bytes_per_parameter),

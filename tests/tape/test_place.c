@@ -66,7 +66,7 @@ static void test_greedy(void **state)
         struct param_table params = {0};
         struct par par = par_single();
         char what[64];
-        if (v & 16) par.size[AXIS_TP] = 2, par.sequence = v & 1;
+        if (v & 16) par.size[AXIS_TP] = par.size[AXIS_ETP] = 2, par.sequence = v & 1;
         c.model.layers = 9;
         snprintf(what, sizeof what, "variant %d", v);
         struct tape *t = tape_new();
