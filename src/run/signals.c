@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "run/signals_start.h"
 
 static const struct {
     int number;
@@ -114,14 +115,17 @@ static void *watch(void *arg)
     }
 }
 
-/* Those that are not ignored on purpose. */
+/* Those that are not ignored on purpose. What a library put in place of that goes. */
 static void choose(sigset_t *set)
 {
     struct sigaction now;
     sigemptyset(set);
-    for (int i = 0; i < N_CAUGHT; i++)
-        if (caught[i].always || sigaction(caught[i].number, NULL, &now) || now.sa_handler != SIG_IGN)
-            sigaddset(set, caught[i].number);
+    for (int i = 0; i < N_CAUGHT; i++) {
+        int number = caught[i].number;
+        bool ignored = !sigaction(number, NULL, &now) && now.sa_handler == SIG_IGN;
+        if (caught[i].always || !(ignored || signals_start_ignored(number))) sigaddset(set, number);
+        else if (!ignored) signal(number, SIG_IGN);
+    }
 }
 
 int signals_open(struct signals **out, struct err *e)

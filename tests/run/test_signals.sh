@@ -76,6 +76,32 @@ wait $pid || fail "nohup: status $?"
 saved nohup
 grep -q SIGHUP "$dir/nohup.log" && fail "nohup: heard of SIGHUP"
 
+# ---- nohup, and a library that takes the signal for itself while it is loaded, as UCX does ----
+cat >"$dir/takes.c" <<END
+#include <signal.h>
+static void heard(int number) { (void)number; }
+__attribute__((constructor)) static void take(void) { signal(SIGHUP, heard); }
+END
+${CC:-cc} -shared -fPIC -o "$dir/takes.so" "$dir/takes.c" || fail "takes: no compiler"
+for ignored in 0 1; do
+    (
+        [ $ignored = 0 ] || trap '' HUP
+        export ASAN_OPTIONS="verify_asan_link_order=0:${ASAN_OPTIONS:-}" LD_PRELOAD=$dir/takes.so
+        exec "$tutti" train "$dir/tiny.yaml" run.dir="$dir/takes$ignored" 2>"$dir/takes$ignored.log"
+    ) &
+    pid=$!
+    until_there takes$ignored '"step":5,' "$dir/takes$ignored/metrics.jsonl"
+    kill -HUP $pid
+    if [ $ignored = 1 ]; then
+        before=$(wc -l <"$dir/takes1/metrics.jsonl")
+        until_there takes1 "\"step\":$((before + 50))," "$dir/takes1/metrics.jsonl"
+        kill -USR1 $pid
+    fi
+    wait $pid || fail "takes$ignored: status $?"
+    saved takes$ignored
+    [ "$(grep -c SIGHUP "$dir/takes$ignored.log")" = $((1 - ignored)) ] || fail "takes$ignored: $(cat "$dir/takes$ignored.log")"
+done
+
 # ---- nobody reads stderr: the run goes on to its end ----
 "$tutti" train "$dir/tiny.yaml" run.dir="$dir/head" run.steps=200 run.log_every=1 2> >(head -2 >"$dir/head.out")
 status=$?
