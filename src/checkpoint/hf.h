@@ -7,7 +7,7 @@
  * of rows at a time: memory does not depend on the size of the model.
  *
  * What tutti cannot compute is refused when the config is read, by the name of its key, never ignored.
- * Includes: base, layout. Order: Local.
+ * Includes: base, layout, model. Order: Local.
  */
 #ifndef TUTTI_CHECKPOINT_HF_H
 #define TUTTI_CHECKPOINT_HF_H
@@ -19,40 +19,20 @@
 #include "base/json.h"
 #include "layout/dtype.h"
 #include "layout/region.h"
+#include "model/numbers.h"
 
-enum hf_family { HF_GPT2, HF_LLAMA, HF_MIXTRAL, HF_DEEPSEEK_V2, HF_DEEPSEEK_V3, HF_N };
 const char *hf_family_name(enum hf_family f); /* "gpt2", "llama", "mixtral", "deepseek_v3": also config.json's model_type */
 
 #define HF_EOS 8
 struct hf_model {
     enum hf_family family;
-    int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
-    int64_t max_pos; /* rows of GPT-2's position table; the longest sequence Llama was made for */
-    double norm_eps;
-    double rope_theta;  /* Llama */
-    double rope_factor; /* Llama 3.1's scaling; 0: none */
-    double rope_low_freq_factor, rope_high_freq_factor;
-    int64_t rope_original_max_pos;
-    struct { /* experts 0: none */
-        int64_t experts, top_k, ffn, shared, first_dense, groups, top_groups; /* groups 0: none */
-        bool sigmoid, norm_topk, group_pairs, bias;
-        double scale;
-    } moe;
-    struct { /* latent attention; kv_rank 0: none; q_rank 0: q in one step */
-        int64_t q_rank, kv_rank, nope, rope, value;
-        bool pairs;
-        double norm_eps; /* of the short vectors: 1e-6 in their code, whatever rms_norm_eps says */
-    } mla;
-    bool yarn; /* rope_factor and original_max_pos are YaRN's */
-    bool yarn_parts; /* "truncate" false: the ramp begins and ends between columns */
-    double yarn_beta_fast, yarn_beta_slow, yarn_mscale, yarn_mscale_all_dim;
-    bool tie; /* the head is the token embedding */
-    double dropout, embed_dropout, attention_dropout; /* GPT-2: after each block's halves, embedding, attention */
+    struct model_config model; /* moe.groups 0 where all experts are one group */
+    double embed_dropout, attention_dropout; /* beside model.dropout, which in GPT-2 is after each block's halves */
     double init_std;
     int64_t bos, eos[HF_EOS]; /* token ids; bos -1: none */
     int n_eos;
 };
-struct hf_model hf_model_default(enum hf_family f); /* dropouts 0, no rope scaling, eps and theta as is usual */
+struct hf_model hf_model_default(enum hf_family f); /* what a file that says nothing means: numbers it has to say are 0 */
 
 /* -- config.json -------------------------------------------------------------------------------------------- */
 

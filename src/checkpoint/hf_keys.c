@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf_keys.c: the table of keys of config.json.
+/* hf_keys.c: the table of keys of config.json that are no numbers of the model: those are in the table of numbers
+ * (model/numbers.def), and known from there.
  *
  * The list is of what is known, not of what is bad: models gain new keys all the time (a sliding window, a norm of queries, a
  * multiplier), and one that is passed over gives another model with a loss that looks plausible. So a key that is not here is
@@ -10,10 +11,11 @@
  */
 #include "checkpoint/hf_keys.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum rule {
-    READ,     /* hf_config.c does */
+    READ,     /* hf_config.c does, apart from the numbers */
     HARMLESS, /* any value */
     FALSE_, TRUE_, NULL_, ONE, ZERO, TEXT, EMPTY /* this value only, or null */
 };
@@ -28,95 +30,54 @@ struct key {
     unsigned families;
     enum rule rule;
     const char *text; /* TEXT: the values that are computed, separated by "|" */
+    int at;           /* its place among the keys that are written (model/numbers.h); 0: it is not written */
 };
 
 static const struct key keys[] = {
-    {"model_type", ALL, READ, NULL},
-    {"vocab_size", ALL, READ, NULL},
-    {"initializer_range", ALL, READ, NULL},
-    {"tie_word_embeddings", ALL, READ, NULL},
-    {"bos_token_id", ALL, READ, NULL},
-    {"eos_token_id", ALL, READ, NULL},
-    {"tutti_group_pairs", ALL, READ, NULL},
-    {"tutti_latent_norm_eps", ALL, READ, NULL},
+    {"model_type", ALL, READ, NULL, 0},
+    {"bos_token_id", ALL, READ, NULL, 0},
+    {"eos_token_id", ALL, READ, NULL, 0},
 
-    {"n_embd", G, READ, NULL},
-    {"n_layer", G, READ, NULL},
-    {"n_head", G, READ, NULL},
-    {"n_positions", G, READ, NULL},
-    {"n_inner", G, READ, NULL},
-    {"layer_norm_epsilon", G, READ, NULL},
-    {"resid_pdrop", G, READ, NULL},
-    {"embd_pdrop", G, READ, NULL},
-    {"attn_pdrop", G, READ, NULL},
-    {"n_ctx", G, HARMLESS, NULL}, /* n_positions under an older name; nothing reads it */
-    {"activation_function", G, TEXT, "gelu_new|gelu_pytorch_tanh"},
-    {"scale_attn_weights", G, TRUE_, NULL},
-    {"scale_attn_by_inverse_layer_idx", G, FALSE_, NULL},
-    {"reorder_and_upcast_attn", G, HARMLESS, NULL}, /* rounding only; tutti's scores are fp32 anyway */
-    {"summary_activation", G, HARMLESS, NULL},      /* of a classifier on top */
-    {"summary_first_dropout", G, HARMLESS, NULL},
-    {"summary_proj_to_labels", G, HARMLESS, NULL},
-    {"summary_type", G, HARMLESS, NULL},
-    {"summary_use_proj", G, HARMLESS, NULL},
-    {"predict_special_tokens", G, HARMLESS, NULL},
+    {"activation_function", G, TEXT, "gelu_new|gelu_pytorch_tanh", 20},
+    {"scale_attn_weights", G, TRUE_, NULL, 0},
+    {"scale_attn_by_inverse_layer_idx", G, FALSE_, NULL, 0},
+    {"reorder_and_upcast_attn", G, HARMLESS, NULL, 0}, /* rounding only; tutti's scores are fp32 anyway */
+    {"summary_activation", G, HARMLESS, NULL, 0},      /* of a classifier on top */
+    {"summary_first_dropout", G, HARMLESS, NULL, 0},
+    {"summary_proj_to_labels", G, HARMLESS, NULL, 0},
+    {"summary_type", G, HARMLESS, NULL, 0},
+    {"summary_use_proj", G, HARMLESS, NULL, 0},
+    {"predict_special_tokens", G, HARMLESS, NULL, 0},
 
-    {"hidden_size", R, READ, NULL},
-    {"num_hidden_layers", R, READ, NULL},
-    {"num_attention_heads", R, READ, NULL},
-    {"num_key_value_heads", R, READ, NULL},
-    {"intermediate_size", R, READ, NULL},
-    {"max_position_embeddings", R, READ, NULL},
-    {"head_dim", R, READ, NULL},
-    {"rms_norm_eps", R, READ, NULL},
-    {"attention_dropout", R, READ, NULL},
-    {"rope_theta", R, READ, NULL},
-    {"rope_scaling", R, READ, NULL},
-    {"rope_parameters", R, READ, NULL},
-    {"hidden_act", R, TEXT, "silu|swish"},
-    {"attention_bias", R, FALSE_, NULL},
-    {"mlp_bias", R, FALSE_, NULL},
-    {"sliding_window", R, NULL_, NULL},
-    {"partial_rotary_factor", R, ONE, NULL},
-    {"pretraining_tp", R, HARMLESS, NULL}, /* products cut into pieces, summed in another order */
-    {"max_sequence_length", L, HARMLESS, NULL}, /* early Llama files, beside max_position_embeddings */
+    {"rope_scaling", R, READ, NULL, 0},
+    {"rope_parameters", R, READ, NULL, 0},
+    {"hidden_act", R, TEXT, "silu|swish", 20},
+    {"attention_bias", R, FALSE_, NULL, 120},
+    {"mlp_bias", R, FALSE_, NULL, 130},
+    {"sliding_window", R, NULL_, NULL, 0},
+    {"partial_rotary_factor", R, ONE, NULL, 0},
+    {"pretraining_tp", R, HARMLESS, NULL, 0}, /* products cut into pieces, summed in another order */
+    {"max_sequence_length", L, HARMLESS, NULL, 0}, /* early Llama files, beside max_position_embeddings */
 
-    {"num_local_experts", M, READ, NULL},
-    {"num_experts_per_tok", M | D, READ, NULL},
-    {"router_jitter_noise", M, ZERO, NULL},
-    {"router_aux_loss_coef", M, HARMLESS, NULL},
-    {"output_router_logits", M | D, FALSE_, NULL},
+    {"router_jitter_noise", M, ZERO, NULL, 0},
+    {"router_aux_loss_coef", M, HARMLESS, NULL, 0},
+    {"output_router_logits", M | D, FALSE_, NULL, 0},
 
-    {"n_routed_experts", D, READ, NULL},
-    {"n_shared_experts", D, READ, NULL},
-    {"moe_intermediate_size", D, READ, NULL},
-    {"first_k_dense_replace", D, READ, NULL},
-    {"routed_scaling_factor", D, READ, NULL},
-    {"norm_topk_prob", D, READ, NULL},
-    {"n_group", D, READ, NULL},
-    {"topk_group", D, READ, NULL},
-    {"q_lora_rank", D, READ, NULL},
-    {"kv_lora_rank", D, READ, NULL},
-    {"qk_nope_head_dim", D, READ, NULL},
-    {"qk_rope_head_dim", D, READ, NULL},
-    {"v_head_dim", D, READ, NULL},
-    {"rope_interleave", D3, READ, NULL},
-    {"moe_layer_freq", D, ONE, NULL},
-    {"scoring_func", D, TEXT, "softmax|sigmoid"},
-    {"topk_method", D, TEXT, "greedy|group_limited_greedy|noaux_tc"},
-    {"qk_head_dim", D, HARMLESS, NULL}, /* the sum of two that are read */
-    {"aux_loss_alpha", D, HARMLESS, NULL},
-    {"seq_aux", D, HARMLESS, NULL},
-    {"ep_size", D, HARMLESS, NULL},
-    {"num_nextn_predict_layers", D3, HARMLESS, NULL}, /* a head beside the model, for drafting */
-    {"num_mtp_layers", D3, HARMLESS, NULL},
+    {"moe_layer_freq", D, ONE, NULL, 250},
+    {"topk_method", D, TEXT, "greedy|group_limited_greedy|noaux_tc", 0},
+    {"qk_head_dim", D, HARMLESS, NULL, 0}, /* the sum of two that are read */
+    {"aux_loss_alpha", D, HARMLESS, NULL, 0},
+    {"seq_aux", D, HARMLESS, NULL, 0},
+    {"ep_size", D, HARMLESS, NULL, 0},
+    {"num_nextn_predict_layers", D3, HARMLESS, NULL, 0}, /* a head beside the model, for drafting */
+    {"num_mtp_layers", D3, HARMLESS, NULL, 0},
 
-    {"quantization_config", ALL, NULL_, NULL},
-    {"is_encoder_decoder", ALL, FALSE_, NULL},
-    {"tie_encoder_decoder", ALL, FALSE_, NULL},
-    {"add_cross_attention", ALL, FALSE_, NULL},
-    {"cross_attention_hidden_size", ALL, NULL_, NULL},
-    {"pruned_heads", ALL, EMPTY, NULL},
+    {"quantization_config", ALL, NULL_, NULL, 0},
+    {"is_encoder_decoder", ALL, FALSE_, NULL, 0},
+    {"tie_encoder_decoder", ALL, FALSE_, NULL, 0},
+    {"add_cross_attention", ALL, FALSE_, NULL, 0},
+    {"cross_attention_hidden_size", ALL, NULL_, NULL, 0},
+    {"pruned_heads", ALL, EMPTY, NULL, 0},
 };
 
 /* Names and labels, generation, how the library runs it: of no concern to the numbers of the model. */
@@ -132,14 +93,6 @@ static const char *const harmless[] = {
     "bad_words_ids", "num_return_sequences", "output_scores", "return_dict_in_generate", "forced_bos_token_id",
     "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens",
 };
-
-static bool listed(const char *value, const char *choices)
-{
-    size_t n = strlen(value);
-    for (const char *c = choices; c; c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL)
-        if (strncmp(c, value, n) == 0 && (c[n] == 0 || c[n] == '|')) return true;
-    return false;
-}
 
 static bool is_ignored(const struct hf_ignore *ignore, const char *name)
 {
@@ -172,7 +125,7 @@ static bool fits(const struct key *k, const struct json *v)
     case NULL_: return false;
     case ONE: return json_real(v, 0) == 1;
     case ZERO: return json_real(v, 1) == 0;
-    case TEXT: return listed(json_string(v, NULL, "?"), k->text);
+    case TEXT: return hf_word(k->text, json_string(v, NULL, "?")) >= 0;
     case EMPTY: return (kind == JSON_OBJECT || kind == JSON_ARRAY) && json_size(v) == 0;
     }
     return false;
@@ -204,11 +157,18 @@ static int refuse(const struct key *k, const char *name, const struct json *v, c
     return rc;
 }
 
-static const struct key *find(enum hf_family family, const char *name)
+/* The row of a key in `in` (families, or an object of rotary positions); a number is read, and a word of it is one of its words. */
+static bool find(unsigned in, const char *name, struct key *out)
 {
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (keys[i].families >> family & 1 && strcmp(keys[i].name, name) == 0) return &keys[i];
-    return NULL;
+    const struct number *n = hf_number_spelt(name, in);
+    bool words = n && n->row.type == CONF_CHOICE;
+    if (n) *out = (struct key){name, in, words ? TEXT : READ, words ? n->row.choices : NULL, 0};
+    for (size_t i = 0; !n && i < sizeof keys / sizeof *keys; i++)
+        if (keys[i].families & in && strcmp(keys[i].name, name) == 0) {
+            *out = keys[i];
+            return true;
+        }
+    return n != NULL;
 }
 
 static bool is_harmless(const char *name)
@@ -224,33 +184,26 @@ int hf_keys_check(enum hf_family family, const struct json *config, const struct
     for (void *it = json_iter(config); it; it = json_iter_next(config, it)) {
         const char *name = json_iter_key(it);
         const struct json *v = json_iter_value(it);
-        const struct key *k = find(family, name);
-        if (json_kind(v) == JSON_NULL || (k ? fits(k, v) : is_harmless(name)) || is_ignored(ignore, name)) continue;
-        return refuse(k, name, v, what, e);
+        struct key k;
+        bool known = find(1u << family, name, &k);
+        if (json_kind(v) == JSON_NULL || (known ? fits(&k, v) : is_harmless(name)) || is_ignored(ignore, name)) continue;
+        return refuse(known ? &k : NULL, name, v, what, e);
     }
     return OK;
 }
 
-int hf_keys_check_rope(const struct json *rope, const char *key, const char *type, const struct hf_ignore *ignore,
-                       const char *what, struct err *e)
+int hf_keys_check_rope(const struct json *rope, const char *key, unsigned in, const struct hf_ignore *ignore, const char *what,
+                       struct err *e)
 {
-    static const struct {
-        const char *name, *types;
-    } members[] = {
-        {"type", "default|llama3|yarn"}, {"rope_type", "default|llama3|yarn"}, {"rope_theta", "default|llama3|yarn"},
-        {"factor", "llama3|yarn"}, {"original_max_position_embeddings", "llama3|yarn"}, {"low_freq_factor", "llama3"},
-        {"high_freq_factor", "llama3"}, {"beta_fast", "yarn"}, {"beta_slow", "yarn"}, {"mscale", "yarn"}, {"mscale_all_dim", "yarn"},
-        {"truncate", "yarn"},
-    };
-    static const struct key whole_turn = {"partial_rotary_factor", R, ONE, NULL}, given = {"attention_factor", R, NULL_, NULL};
+    static const struct key others[] = {{"type", ALL, READ, NULL, 0}, {"rope_type", ALL, READ, NULL, 0},
+                                        {"partial_rotary_factor", R, ONE, NULL, 0}, {"attention_factor", R, NULL_, NULL, 0}};
     for (void *it = json_iter(rope); it; it = json_iter_next(rope, it)) {
         const char *name = json_iter_key(it);
         const struct json *v = json_iter_value(it);
-        const struct key *k = strcmp(name, whole_turn.name) == 0 ? &whole_turn : strcmp(name, given.name) == 0 ? &given : NULL;
-        bool known = k && fits(k, v);
-        for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-            known = known || (strcmp(name, members[i].name) == 0 && listed(type, members[i].types));
-        if (known || json_kind(v) == JSON_NULL) continue;
+        const struct key *k = NULL;
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+            if (strcmp(name, others[i].name) == 0) k = &others[i];
+        if (json_kind(v) == JSON_NULL || (k ? fits(k, v) : hf_number_spelt(name, in) != NULL)) continue;
         struct str path = {0};
         str_printf(&path, "%s.%s", key, name);
         int rc = is_ignored(ignore, path.p) ? OK : refuse(k, path.p, v, what, e);
@@ -258,4 +211,28 @@ int hf_keys_check_rope(const struct json *rope, const char *key, const char *typ
         if (rc) return rc;
     }
     return OK;
+}
+
+/* ---- writing ---- */
+static void put_only(struct json_out *o, const struct hf_put *p)
+{
+    const struct key *k = p->of;
+    char word[64];
+    switch (k->rule) {
+    case FALSE_:
+    case TRUE_: json_put_bool(o, k->name, k->rule == TRUE_); break;
+    case ONE:
+    case ZERO: json_put_int(o, k->name, k->rule == ONE); break;
+    case TEXT:
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(k->text, "|"), k->text);
+        json_put_string(o, k->name, word);
+        break;
+    default: CHECK(0, "%s is written and has no value", k->name);
+    }
+}
+
+void hf_keys_add(struct hf_puts *s, enum hf_family family)
+{
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i].at && keys[i].families >> family & 1) hf_puts_add(s, (struct hf_put){keys[i].at, keys[i].name, put_only, &keys[i], NULL});
 }

@@ -172,10 +172,10 @@ const char *hf_prefix(enum hf_family f)
 static bool is_there(const struct hf_model *m, const struct row *r)
 {
     switch (r->when) {
-    case 'q': return m->mla.q_rank > 0;
-    case 'n': return m->mla.q_rank == 0;
-    case 'b': return m->moe.bias;
-    case 's': return m->moe.shared > 0;
+    case 'q': return m->model.mla.q_rank > 0;
+    case 'n': return m->model.mla.q_rank == 0;
+    case 'b': return m->model.moe.bias;
+    case 's': return m->model.moe.shared > 0;
     default: return true;
     }
 }
@@ -190,12 +190,12 @@ static int64_t count_rows(const struct hf_model *m, const struct row *r)
 static const struct run *layer_runs(const struct hf_model *m, int64_t layer)
 {
     const struct family_names *f = &families[m->family];
-    return m->moe.experts && layer >= m->moe.first_dense ? f->moe : f->dense;
+    return m->model.moe.experts && layer >= m->model.moe.first_dense ? f->moe : f->dense;
 }
 
 static int64_t count_run(const struct hf_model *m, const struct run *r)
 {
-    return count_rows(m, r->rows) * (r->each ? m->moe.experts : 1);
+    return count_rows(m, r->rows) * (r->each ? m->model.moe.experts : 1);
 }
 
 static int64_t count_layer(const struct hf_model *m, int64_t layer)
@@ -208,31 +208,31 @@ static int64_t count_layer(const struct hf_model *m, int64_t layer)
 
 int64_t hf_n_params(const struct hf_model *m)
 {
-    int64_t dense = m->moe.experts ? m->moe.first_dense : m->layers, experts = m->layers - dense;
-    if (dense > m->layers) dense = m->layers, experts = 0;
+    int64_t dense = m->model.moe.experts ? m->model.moe.first_dense : m->model.layers, experts = m->model.layers - dense;
+    if (dense > m->model.layers) dense = m->model.layers, experts = 0;
     /* The head is the last row of each family. */
     return count_rows(m, families[m->family].first) + dense * count_layer(m, 0) * (dense > 0) +
-           (experts ? experts * count_layer(m, m->layers - 1) : 0) + count_rows(m, families[m->family].last) - m->tie;
+           (experts ? experts * count_layer(m, m->model.layers - 1) : 0) + count_rows(m, families[m->family].last) - m->model.tie_embeddings;
 }
 
 static int64_t size_of(const struct hf_model *m, char letter)
 {
     switch (letter) {
-    case 'V': return m->vocab;
-    case 'P': return m->max_pos;
-    case 'D': return m->hidden;
-    case 'F': return m->ffn;
-    case 'Q': return m->heads * m->head_dim;
-    case 'K': return m->kv_heads * m->head_dim;
-    case 'E': return m->moe.experts;
-    case 'X': return m->moe.ffn;
-    case 'S': return m->moe.ffn * m->moe.shared;
-    case 'a': return m->mla.q_rank;
-    case 'c': return m->mla.kv_rank;
-    case 'r': return m->mla.rope;
-    case 'k': return m->mla.kv_rank + m->mla.rope;
-    case 'B': return m->heads * (m->mla.nope + m->mla.value);
-    case 'O': return m->heads * m->mla.value;
+    case 'V': return m->model.vocab;
+    case 'P': return m->model.max_positions;
+    case 'D': return m->model.hidden;
+    case 'F': return m->model.ffn;
+    case 'Q': return m->model.heads * m->model.head_dim;
+    case 'K': return m->model.kv_heads * m->model.head_dim;
+    case 'E': return m->model.moe.experts;
+    case 'X': return m->model.moe.ffn;
+    case 'S': return m->model.moe.ffn * m->model.moe.shared;
+    case 'a': return m->model.mla.q_rank;
+    case 'c': return m->model.mla.kv_rank;
+    case 'r': return m->model.mla.rope_dim;
+    case 'k': return m->model.mla.kv_rank + m->model.mla.rope_dim;
+    case 'B': return m->model.heads * (m->model.mla.nope_dim + m->model.mla.value_dim);
+    case 'O': return m->model.heads * m->model.mla.value_dim;
     case 0: return 0;
     default: CHECK(0, "size letter %c", letter);
     }
@@ -274,7 +274,7 @@ static struct place place_of(const struct hf_model *m, int64_t i)
     int64_t n = count_rows(m, f->first);
     if (i < n) return (struct place){row_at(m, f->first, i), 0, 0};
     i -= n;
-    for (int64_t l = 0; l < m->layers; l++) {
+    for (int64_t l = 0; l < m->model.layers; l++) {
         n = count_layer(m, l);
         if (i >= n) {
             i -= n;
@@ -314,12 +314,12 @@ struct hf_param hf_param_at(const struct hf_model *m, int64_t i)
 static bool is_beyond(const struct hf_model *m, const char *theirs)
 {
     long long layer;
-    return m->mla.kv_rank && sscanf(theirs, "model.layers.%lld.", &layer) == 1 && layer >= m->layers;
+    return m->model.mla.kv_rank && sscanf(theirs, "model.layers.%lld.", &layer) == 1 && layer >= m->model.layers;
 }
 
 bool hf_is_ignored(const struct hf_model *m, const char *theirs)
 {
-    if (m->tie && strcmp(theirs, "lm_head.weight") == 0) return true;
+    if (m->model.tie_embeddings && strcmp(theirs, "lm_head.weight") == 0) return true;
     if (is_beyond(m, theirs)) return true;
     for (const char *const *end = families[m->family].ignored; *end; end++)
         if (str_ends(theirs, *end)) return true;

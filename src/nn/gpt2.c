@@ -23,7 +23,7 @@ static void declare(struct declare_ctx *x)
     int64_t VD[2] = {c->vocab, c->hidden}, FD[2] = {c->ffn, c->hidden}, DF[2] = {c->hidden, c->ffn};
     char prefix[32];
     layer_declare(x, table, 2, VD, "embed.token");
-    layer_declare(x, position, 2, (int64_t[]){c->max_seq, c->hidden}, "embed.position");
+    layer_declare(x, position, 2, (int64_t[]){c->max_positions, c->hidden}, "embed.position");
     for (int l = 0; l < c->layers; l++) {
         snprintf(prefix, sizeof prefix, "layers.%d.norm1", l);
         declare_norm(x, l, prefix);
@@ -37,7 +37,7 @@ static void declare(struct declare_ctx *x)
     }
     declare_norm(x, -1, "norm");
     table.layer = -2; /* by itself: its gradient is there after the forward pass, the norm's only after the backward */
-    if (!c->tie) layer_declare(x, table, 2, VD, "head.weight");
+    if (!c->tie_embeddings) layer_declare(x, table, 2, VD, "head.weight");
 }
 
 static tid norm(struct layer_ctx *x, tid h_TD, const char *prefix, const char *label)

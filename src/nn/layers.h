@@ -90,8 +90,8 @@ void attention_declare(struct declare_ctx *x, int layer, bool bias, double std, 
 tid mla_record(struct layer_ctx *x, tid h_TD, int layer);
 void mla_declare(struct declare_ctx *x, int layer, double std, double std_out);
 /* What yarn multiplies the angles' cosines and sines with, and the scores of attention. */
-double yarn_angles(const struct rope_scaling *r);
-double yarn_scores(const struct rope_scaling *r);
+double yarn_angles(const struct model_config *c);
+double yarn_scores(const struct model_config *c);
 /* mlp.c: gate, up, down with SwiGLU; prefix is "layers.N.mlp". Takes what region_enter gives, returns a partial sum. */
 void mlp_declare(struct declare_ctx *x, int layer, const char *name, int64_t ffn, double std, double std_out);
 tid mlp_record(struct layer_ctx *x, tid h_TD, int layer, const char *name);

@@ -24,7 +24,7 @@ void llama_declare(struct declare_ctx *x)
     }
     layer_declare(x, (struct declare){INIT_ONES, 0, -1, over_stream(x->par), 0}, 1, &c->hidden, "norm.weight");
     table.layer = -2; /* by itself: its gradient is there after the forward pass, the norm's only after the backward */
-    if (!c->tie) layer_declare(x, table, 2, VD, "head.weight");
+    if (!c->tie_embeddings) layer_declare(x, table, 2, VD, "head.weight");
 }
 
 tid llama_embed(struct layer_ctx *x, tid ids_T)

@@ -21,9 +21,9 @@ void mla_declare(struct declare_ctx *x, int layer, double std, double std_out)
 {
     const struct model_config *c = x->c;
     const struct mla_config *m = &c->mla;
-    int64_t D = c->hidden, H = c->heads, A = c->head_dim, both = m->nope + m->value, Q = m->q_rank, K = m->kv_rank;
+    int64_t D = c->hidden, H = c->heads, A = c->head_dim, both = m->nope_dim + m->value_dim, Q = m->q_rank, K = m->kv_rank;
     struct heads h = heads_here(c, x->par);
-    int64_t q = h.together * A, kv = h.together * both, o = h.together * m->value;
+    int64_t q = h.together * A, kv = h.together * both, o = h.together * m->value_dim;
     struct declare whole = {INIT_NORMAL, std, layer, over_stream(x->par), 0},
                    gain = {INIT_ONES, 0, layer, over_stream(x->par), 0},
                    rows_q = {INIT_NORMAL, std, layer, SPMD_S0, q}, rows_kv = {INIT_NORMAL, std, layer, SPMD_S0, kv};
@@ -35,10 +35,10 @@ void mla_declare(struct declare_ctx *x, int layer, double std, double std_out)
         layer_declare(x, rows_q, 2, (int64_t[]){H * A, D}, "layers.%d.attn.q.weight", layer);
     }
     layer_declare(x, whole, 2, (int64_t[]){K, D}, "layers.%d.attn.kv_a.weight", layer);
-    layer_declare(x, whole, 2, (int64_t[]){m->rope, D}, "layers.%d.attn.k_rope.weight", layer);
+    layer_declare(x, whole, 2, (int64_t[]){m->rope_dim, D}, "layers.%d.attn.k_rope.weight", layer);
     layer_declare(x, gain, 1, &K, "layers.%d.attn.kv_a_norm.weight", layer);
     layer_declare(x, rows_kv, 2, (int64_t[]){H * both, K}, "layers.%d.attn.kv_b.weight", layer);
-    layer_declare(x, (struct declare){INIT_NORMAL, std_out, layer, SPMD_S1, o}, 2, (int64_t[]){D, H * m->value},
+    layer_declare(x, (struct declare){INIT_NORMAL, std_out, layer, SPMD_S1, o}, 2, (int64_t[]){D, H * m->value_dim},
                   "layers.%d.attn.o.weight", layer);
 }
 
@@ -60,8 +60,8 @@ static tid queries(struct layer_ctx *x, tid h_TD, int layer)
 static tid turn(struct layer_ctx *x, tid v, int64_t heads, int head_dim, int at, const char *name)
 {
     const struct mla_config *m = &x->c->mla;
-    struct op_attrs a = {.heads = to_int(heads), .head_dim = head_dim, .rotary_dim = m->rope, .rotary_at = at,
-                         .rotary_pairs = m->pairs};
+    struct op_attrs a = {.heads = to_int(heads), .head_dim = head_dim, .rotary_dim = m->rope_dim, .rotary_at = at,
+                         .rotary_pairs = m->rope_pairs};
     return op_rotary_part(x->t, v, x->pos_T, x->rope_PA, &a, name);
 }
 
@@ -70,15 +70,15 @@ tid mla_record(struct layer_ctx *x, tid h_TD, int layer)
     const struct model_config *c = x->c;
     const struct mla_config *m = &c->mla;
     int64_t H = heads_count(x), A = c->head_dim;
-    tid q_THA = turn(x, queries(x, h_TD, layer), H, c->head_dim, m->nope, "q.rope");
+    tid q_THA = turn(x, queries(x, h_TD, layer), H, c->head_dim, m->nope_dim, "q.rope");
     tid rope_TR = op_linear(x->t, h_TD, layer_param(x, 1, "layers.%d.attn.k_rope.weight", layer), TID_NONE, "k_rope");
-    rope_TR = turn(x, region_enter(x, rope_TR), 1, m->rope, 0, "k.rope");
+    rope_TR = turn(x, region_enter(x, rope_TR), 1, m->rope_dim, 0, "k.rope");
     tid w_kv = layer_param(x, 1, "layers.%d.attn.kv_b.weight", layer);
     tid kv = op_linear(x->t, latent(x, h_TD, "kv_a", layer), w_kv, TID_NONE, "kv_b");
-    struct op_attrs a = {.heads = to_int(H), .head_dim = c->head_dim, .nope = m->nope, .value = m->value};
+    struct op_attrs a = {.heads = to_int(H), .head_dim = c->head_dim, .nope = m->nope_dim, .value = m->value_dim};
     kv = op_mla_kv(x->t, kv, rope_TR, &a, "kv");
     tid o_THA = attention_between(x, q_THA, tape_cols(x->t, kv, 0, H * A), tape_cols(x->t, kv, H * A, H * A), layer,
-                                  yarn_scores(&c->rope) / sqrt((double)A));
+                                  yarn_scores(c) / sqrt((double)A));
     tid o = op_trim(x->t, o_THA, &a, "attn.trim");
     return region_leave(x, op_linear(x->t, o, layer_param(x, 1, "layers.%d.attn.o.weight", layer), TID_NONE, "attn.o"));
 }

@@ -3,6 +3,7 @@
  * fills one row of a table (gpt2.c, llama.c). */
 #include "nn/model.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +11,8 @@
 
 #include "layout/context.h"
 #include "nn/layers.h"
+
+_Static_assert(SCORE_SOFTMAX == 0 && SCORE_SIGMOID == 1, "the words of moe.score in model/numbers.def");
 
 static const struct family *const families[MODEL_N] = {[MODEL_GPT2] = &family_gpt2, [MODEL_LLAMA] = &family_llama,
                                                      [MODEL_MIXTRAL] = &family_mixtral, [MODEL_DEEPSEEK] = &family_deepseek};
@@ -20,9 +23,9 @@ const char *model_family_name(enum model_family f)
 }
 
 /* The number nearest to n that divides `of`. */
-static int nearest_divisor(int of, int n)
+static int64_t nearest_divisor(int64_t of, int64_t n)
 {
-    for (int d = 0;; d++) {
+    for (int64_t d = 0;; d++) {
         if (n - d > 0 && of % (n - d) == 0) return n - d;
         if (n + d <= of && of % (n + d) == 0) return n + d;
     }
@@ -38,24 +41,24 @@ static int check_experts(const struct model_config *c, struct err *e)
     if (!m->experts) return family ? err_set(e, ERR_REQUEST, "model.moe.experts: %s wants a number of experts, 1 or more",
                                              model_family_name(c->family)) : OK;
     if (m->top_k < 1 || m->top_k > m->experts)
-        return err_set(e, ERR_REQUEST, "model.moe.top_k: wanted 1 to model.moe.experts = %d, got %d", m->experts, m->top_k);
+        return err_set(e, ERR_REQUEST, "model.moe.top_k: wanted 1 to model.moe.experts = %" PRId64 ", got %" PRId64, m->experts, m->top_k);
     if (c->family == MODEL_MIXTRAL && (m->score != SCORE_SOFTMAX || !m->norm_topk || m->scale != 1 || m->groups || m->bias ||
                                        m->shared || m->first_dense))
         return err_set(e, ERR_REQUEST, "model.moe: mixtral has softmax scores scaled to sum 1, and no groups, bias, shared "
                        "experts or dense layers; the deepseek family has them");
     if (m->ffn < 1) return err_set(e, ERR_REQUEST, "model.moe.ffn: wanted 1 or more, got %lld", (long long)m->ffn);
     if (m->first_dense > c->layers)
-        return err_set(e, ERR_REQUEST, "model.moe.first_dense: %d of %d layers; choose at most that", m->first_dense, c->layers);
+        return err_set(e, ERR_REQUEST, "model.moe.first_dense: %" PRId64 " of %" PRId64 " layers; choose at most that", m->first_dense, c->layers);
     if (!m->groups) return OK;
     if (m->experts % m->groups)
-        return err_set(e, ERR_REQUEST, "model.moe.groups: %d does not divide model.moe.experts = %d; the nearest that does is %d",
+        return err_set(e, ERR_REQUEST, "model.moe.groups: %" PRId64 " does not divide model.moe.experts = %" PRId64 "; the nearest that does is %" PRId64,
                        m->groups, m->experts, nearest_divisor(m->experts, m->groups < m->experts ? m->groups : m->experts));
     if (m->top_groups < 1 || m->top_groups > m->groups || m->top_k > m->top_groups * (m->experts / m->groups))
-        return err_set(e, ERR_REQUEST, "model.moe.top_groups: wanted 1 to %d groups that together hold the %d chosen experts, "
-                       "got %d groups of %d", m->groups, m->top_k, m->top_groups, m->experts / m->groups);
+        return err_set(e, ERR_REQUEST, "model.moe.top_groups: wanted 1 to %" PRId64 " groups that together hold the %" PRId64 " chosen experts, "
+                       "got %" PRId64 " groups of %" PRId64, m->groups, m->top_k, m->top_groups, m->experts / m->groups);
     if (m->group_pairs && m->experts / m->groups < 2)
         return err_set(e, ERR_REQUEST, "model.moe.groups: a group that counts by its two largest scores needs two experts, "
-                       "%d groups of %d have fewer; choose at most %d", m->groups, m->experts, m->experts / 2);
+                       "%" PRId64 " groups of %" PRId64 " have fewer; choose at most %" PRId64, m->groups, m->experts, m->experts / 2);
     return OK;
 }
 
@@ -65,29 +68,29 @@ static int check_latent(const struct model_config *c, struct err *e)
     if ((m->kv_rank > 0) != (c->family == MODEL_DEEPSEEK))
         return err_set(e, ERR_REQUEST, "model.mla.kv_rank: latent attention is the deepseek family's, and it has no other");
     if (!m->kv_rank) return OK;
-    if (m->nope < 1 || m->rope < 2 || m->rope % 2 || m->value < 1)
+    if (m->nope_dim < 1 || m->rope_dim < 2 || m->rope_dim % 2 || m->value_dim < 1)
         return err_set(e, ERR_REQUEST, "model.mla.rope_dim: wanted an even number, and nope_dim and value_dim of 1 or more; "
-                       "got %d, %d, %d", m->rope, m->nope, m->value);
-    if (m->value > m->nope + m->rope)
-        return err_set(e, ERR_REQUEST, "model.mla.value_dim: %d is more than a key's nope_dim + rope_dim = %d; choose at most "
-                       "that", m->value, m->nope + m->rope);
-    if (c->head_dim != m->nope + m->rope || c->kv_heads != c->heads)
-        return err_set(e, ERR_REQUEST, "model.head_dim: latent attention has head_dim = nope_dim + rope_dim = %d and kv_heads "
-                       "= heads = %d; leave both out", m->nope + m->rope, c->heads);
+                       "got %" PRId64 ", %" PRId64 ", %" PRId64, m->rope_dim, m->nope_dim, m->value_dim);
+    if (m->value_dim > m->nope_dim + m->rope_dim)
+        return err_set(e, ERR_REQUEST, "model.mla.value_dim: %" PRId64 " is more than a key's nope_dim + rope_dim = %" PRId64 "; choose at most "
+                       "that", m->value_dim, m->nope_dim + m->rope_dim);
+    if (c->head_dim != m->nope_dim + m->rope_dim || c->kv_heads != c->heads)
+        return err_set(e, ERR_REQUEST, "model.head_dim: latent attention has head_dim = nope_dim + rope_dim = %" PRId64 " and kv_heads "
+                       "= heads = %" PRId64 "; leave both out", m->nope_dim + m->rope_dim, c->heads);
     return OK;
 }
 
 int model_check(const struct model_config *c, struct err *e)
 {
     if (c->kv_heads > c->heads || c->heads % c->kv_heads)
-        return err_set(e, ERR_REQUEST, "model.kv_heads: %d does not divide model.heads = %d; the nearest that does is %d",
+        return err_set(e, ERR_REQUEST, "model.kv_heads: %" PRId64 " does not divide model.heads = %" PRId64 "; the nearest that does is %" PRId64,
                        c->kv_heads, c->heads, nearest_divisor(c->heads, c->kv_heads < c->heads ? c->kv_heads : c->heads));
     if (c->head_dim < 1)
-        return err_set(e, ERR_REQUEST, "model.heads: %d heads do not divide model.hidden = %lld; choose heads that do, "
+        return err_set(e, ERR_REQUEST, "model.heads: %" PRId64 " heads do not divide model.hidden = %lld; choose heads that do, "
                        "or give model.head_dim", c->heads, (long long)c->hidden);
     if (families[c->family]->uses_rope && !c->mla.kv_rank && c->head_dim % 2)
         return err_set(e, ERR_REQUEST, "model.head_dim: rotary positions turn pairs of numbers, so the head size must be "
-                       "even, got %d (hidden %lld / heads %d)", c->head_dim, (long long)c->hidden, c->heads);
+                       "even, got %" PRId64 " (hidden %lld / heads %" PRId64 ")", c->head_dim, (long long)c->hidden, c->heads);
     int rc = check_experts(c, e);
     if (!rc) rc = check_latent(c, e);
     if (rc) return rc;
@@ -109,7 +112,7 @@ void model_declare(const struct model_config *c, const struct par *par, struct p
 
 /* Llama 3.1's scaling: long wavelengths are stretched by `factor`, short ones kept, a smooth ramp between
  * (Grattafiori et al. 2024; the published reference settings). */
-static double scaled_frequency(const struct rope_scaling *r, double freq)
+static double scaled_frequency(const struct rope_scaling_config *r, double freq)
 {
     if (r->factor == 0) return freq;
     double wavelength = 2 * acos(-1.0) / freq;
@@ -124,15 +127,16 @@ static double scaled_frequency(const struct rope_scaling *r, double freq)
 
 /* YaRN's: what turns many times over the original length is kept, what turns less than once is stretched, a ramp over
  * the pairs between. */
-static double yarn_frequency(const struct rope_scaling *r, double theta, int i, int64_t cols)
+static double yarn_frequency(const struct model_config *c, int i, int64_t cols)
 {
-    double freq = pow(theta, -2.0 * i / (double)cols), n = (double)r->original_max_position, pi = acos(-1.0);
-    double low = (double)cols * log(n / (r->beta_fast * 2 * pi)) / (2 * log(theta));
-    double high = (double)cols * log(n / (r->beta_slow * 2 * pi)) / (2 * log(theta));
-    low = fmax(r->parts ? low : floor(low), 0);
-    high = fmin(r->parts ? high : ceil(high), (double)cols - 1);
+    const struct yarn_config *y = &c->yarn;
+    double theta = c->rope_theta, freq = pow(theta, -2.0 * i / (double)cols), n = (double)c->rope_scaling.original_max_position, pi = acos(-1.0);
+    double low = (double)cols * log(n / (y->beta_fast * 2 * pi)) / (2 * log(theta));
+    double high = (double)cols * log(n / (y->beta_slow * 2 * pi)) / (2 * log(theta));
+    low = fmax(y->truncate ? floor(low) : low, 0);
+    high = fmin(y->truncate ? ceil(high) : high, (double)cols - 1);
     double ramp = fmin(1, fmax(0, (i - low) / (high == low ? 0.001 : high - low)));
-    return freq / r->factor * ramp + freq * (1 - ramp);
+    return freq / y->factor * ramp + freq * (1 - ramp);
 }
 
 static double yarn_mscale(double factor, double m)
@@ -140,35 +144,35 @@ static double yarn_mscale(double factor, double m)
     return factor <= 1 ? 1 : 0.1 * m * log(factor) + 1;
 }
 
-double yarn_angles(const struct rope_scaling *r)
+double yarn_angles(const struct model_config *c)
 {
-    if (r->factor == 0 || !r->yarn) return 1;
-    if (r->mscale != 0 && r->mscale_all_dim != 0) return yarn_mscale(r->factor, r->mscale) / yarn_mscale(r->factor, r->mscale_all_dim);
-    return yarn_mscale(r->factor, 1);
+    const struct yarn_config *y = &c->yarn;
+    if (y->factor == 0) return 1;
+    if (y->mscale != 0 && y->mscale_all_dim != 0) return yarn_mscale(y->factor, y->mscale) / yarn_mscale(y->factor, y->mscale_all_dim);
+    return yarn_mscale(y->factor, 1);
 }
 
-double yarn_scores(const struct rope_scaling *r)
+double yarn_scores(const struct model_config *c)
 {
-    if (r->factor == 0 || !r->yarn || r->mscale_all_dim == 0) return 1;
-    double m = yarn_mscale(r->factor, r->mscale_all_dim);
+    if (c->yarn.factor == 0 || c->yarn.mscale_all_dim == 0) return 1;
+    double m = yarn_mscale(c->yarn.factor, c->yarn.mscale_all_dim);
     return m * m;
 }
 
 int64_t model_rope_cols(const struct model_config *c)
 {
     if (!families[c->family]->uses_rope) return 0;
-    return c->mla.kv_rank ? c->mla.rope : c->head_dim;
+    return c->mla.kv_rank ? c->mla.rope_dim : c->head_dim;
 }
 
 void model_rope_table(const struct model_config *c, float *out)
 {
     int64_t cols = model_rope_cols(c), half = cols / 2;
-    double scale = yarn_angles(&c->rope);
+    double scale = yarn_angles(c);
     for (int i = 0; i < half; i++) {
-        double freq = c->rope.yarn && c->rope.factor != 0
-                          ? yarn_frequency(&c->rope, c->rope_theta, i, cols)
-                          : scaled_frequency(&c->rope, pow(c->rope_theta, -2.0 * i / (double)cols));
-        for (int64_t p = 0; p < c->max_seq; p++) {
+        double freq = c->yarn.factor != 0 ? yarn_frequency(c, i, cols)
+                                          : scaled_frequency(&c->rope_scaling, pow(c->rope_theta, -2.0 * i / (double)cols));
+        for (int64_t p = 0; p < c->max_positions; p++) {
             out[p * cols + i] = (float)(scale * cos((double)p * freq));
             out[p * cols + half + i] = (float)(scale * sin((double)p * freq));
         }
@@ -186,10 +190,10 @@ double model_flops_per_token(const struct model_config *c, const struct param_ta
     double matrices = 0;
     for (int i = 0; i < p->n; i++) {
         const struct param *w = &p->p[i];
-        bool lookup = !strncmp(w->name, "embed.", 6) && !(c->tie && !strcmp(w->name, "embed.token"));
+        bool lookup = !strncmp(w->name, "embed.", 6) && !(c->tie_embeddings && !strcmp(w->name, "embed.token"));
         if (w->nd >= 2 && !lookup) matrices += (double)w->numel * share_used(c, w);
     }
-    double columns = c->mla.kv_rank ? (c->head_dim + c->mla.value) / 2.0 : c->head_dim;
+    double columns = c->mla.kv_rank ? (c->head_dim + c->mla.value_dim) / 2.0 : c->head_dim;
     return 6 * matrices + 6.0 * c->layers * c->heads * columns * (double)(seq + 1);
 }
 
@@ -318,7 +322,7 @@ static void record_loss(struct layer_ctx *x, tid h_TD, tid w_VD, tid target_T)
 
 static void record_head(struct layer_ctx *x, tid h_TD, tid target_T)
 {
-    tid w_VD = layer_param(x, 1, "%s", x->c->tie ? "embed.token" : "head.weight");
+    tid w_VD = layer_param(x, 1, "%s", x->c->tie_embeddings ? "embed.token" : "head.weight");
     if (x->s->mode == MODEL_TRAIN) {
         record_loss(x, h_TD, w_VD, target_T);
         return;
@@ -376,7 +380,7 @@ void model_record(struct tape *t, const struct model_config *c, const struct par
     x.doc_T = c->document_mask && trains ? tape_input(t, "documents", SLOT_DOCS, DT_I32, 1, &all, type_tokens(SPMD_I)) : TID_NONE;
     x.index_T = record_index(&x);
     if (f->uses_rope)
-        x.rope_PA = tape_input(t, "rope", SLOT_ROPE, DT_F32, 2, (int64_t[]){c->max_seq, model_rope_cols(c)},
+        x.rope_PA = tape_input(t, "rope", SLOT_ROPE, DT_F32, 2, (int64_t[]){c->max_positions, model_rope_cols(c)},
                                spmd_all(SPMD_I));
     tid h_TD = g->embeds ? f->embed(&x, ids_T) : stream_arrives(&x, type);
     h_TD = record_layers(&x, f, h_TD, g->first, g->end);
@@ -388,7 +392,7 @@ bool model_stage_uses(const struct model_config *c, const struct model_stage *s,
 {
     if (p->layer >= 0) return p->layer >= s->first && p->layer < s->end;
     bool embedding = !strncmp(p->name, "embed.", 6);
-    if (embedding && c->tie && s->heads && !strcmp(p->name, "embed.token")) return true;
+    if (embedding && c->tie_embeddings && s->heads && !strcmp(p->name, "embed.token")) return true;
     return embedding ? s->embeds : s->heads;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nn/model.h: models as tables of parameters and tapes of operations. A model knows no transport, no schedule, no
- * optimizer; layers get plain values, not the config.
+ * optimizer; layers get plain values, not the config. Which numbers there are is model/numbers.def's.
  *
  *   model_declare   which parameters there are (names, global shapes, initial values, mesh types)
  *   model_record    what one stage does with one microbatch: layers [first, end), embedding before 0, head after the
@@ -14,68 +14,15 @@
  *   layers.N.moe.shared.{gate,up,down}.weight
  *   layers.N.attn.{q_a,q_a_norm,q_b | q, kv_a, kv_a_norm, k_rope, kv_b}.weight (latent attention)
  *   norm.weight (.bias)  head.weight [V,D] (absent when tied)
- * Floors 0-4 (tape, parallel, state). Order: Same(mesh).
+ * Floors 0-4 (model, tape, parallel, state). Order: Same(mesh).
  */
 #ifndef TUTTI_NN_MODEL_H
 #define TUTTI_NN_MODEL_H
 
+#include "model/numbers.h"
 #include "parallel/parallel.h"
 #include "state/param.h"
 #include "tape/tape.h"
-
-enum model_family { MODEL_GPT2, MODEL_LLAMA, MODEL_MIXTRAL, MODEL_DEEPSEEK, MODEL_N };
-
-struct rope_scaling { /* factor 0: none */
-    double factor, low_freq_factor, high_freq_factor; /* Llama 3.1 */
-    int64_t original_max_position;
-    bool yarn; /* Peng et al. 2023, "YaRN"; the rest is its own */
-    double beta_fast, beta_slow, mscale, mscale_all_dim;
-    bool parts; /* the ramp begins and ends between columns ("truncate: false"), not at whole ones */
-};
-
-/* Mixture of experts; experts 0: none. */
-struct moe_config {
-    int experts, top_k;
-    int64_t ffn;         /* of one expert */
-    int shared;          /* experts that see every token: one MLP of shared * ffn */
-    int first_dense;     /* so many layers have a plain MLP of model_config.ffn */
-    enum moe_score score;
-    bool norm_topk;
-    int groups, top_groups;
-    bool group_pairs;
-    double scale;        /* of the gates */
-    double aux, z;       /* coefficients of the losses */
-    bool aux_microbatch; /* the balance loss is over each microbatch, else over each sequence */
-    bool bias;           /* the choice has a bias per expert */
-    double bias_speed;   /* how far it moves each step, against the load's error */
-    double capacity;     /* times the mean: rows an expert takes of a sequence; 0: all */
-};
-/* Latent attention (DeepSeek-V2); kv_rank 0: none. head_dim is nope + rope. */
-struct mla_config {
-    int64_t q_rank;        /* 0: q in one step */
-    int64_t kv_rank;
-    int nope, rope, value; /* columns of a head: without, with rotation; of its value */
-    bool pairs;            /* neighbouring columns are turned together */
-    double norm_eps;       /* in the norms of the short vectors; 1e-6 in DeepSeek's models, whatever the other norms have */
-};
-
-struct model_config {
-    enum model_family family;
-    int layers;
-    int64_t hidden;
-    int heads, kv_heads, head_dim;
-    int64_t ffn;
-    int64_t vocab;
-    int64_t max_seq; /* rows of the position table or of the rotary table */
-    bool tie;        /* head.weight is embed.token */
-    double dropout;
-    double norm_eps;
-    double rope_theta;
-    struct rope_scaling rope;
-    struct moe_config moe;
-    struct mla_config mla;
-    bool document_mask; /* attention stays inside a document */
-};
 
 /* Whether the numbers fit together; the error names the key and the nearest legal value. */
 int model_check(const struct model_config *c, struct err *e);
@@ -146,7 +93,7 @@ bool model_stage_uses(const struct model_config *c, const struct model_stage *s,
 void model_costs(const struct model_config *c, int64_t seq, double *layer, double *embed, double *head);
 /* Columns of the table of rotary angles; 0: the family has none. */
 int64_t model_rope_cols(const struct model_config *c);
-/* cos and sin of the rotary angles, row p: cols/2 cosines, then cols/2 sines. out [max_seq, cols]. */
+/* cos and sin of the rotary angles, row p: cols/2 cosines, then cols/2 sines. out [max_positions, cols]. */
 void model_rope_table(const struct model_config *c, float *out);
 /* FLOPs of training one token the usual way: 6 per matrix parameter and attention's 12 L D S / 2 (causal). */
 double model_flops_per_token(const struct model_config *c, const struct param_table *p, int64_t seq);

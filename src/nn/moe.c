@@ -107,7 +107,7 @@ static void record_balance(struct layer_ctx *x, const struct op_attrs *router, t
 {
     struct op_attrs a = *router;
     struct share here = tokens_here(x);
-    if (x->c->moe.aux_microbatch) { /* all of it as one sequence */
+    if (x->c->moe.aux_scope == MOE_AUX_MICROBATCH) { /* all of it as one sequence */
         a.seq *= a.batch;
         a.batch = 1;
     }

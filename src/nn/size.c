@@ -30,7 +30,7 @@ static struct one_layer count(const struct model_config *c, bool moe, bool outsi
 
 int model_check_size(const struct model_config *c, struct err *e)
 {
-    int dense = c->moe.experts ? c->moe.first_dense : c->layers, moe = c->layers - dense;
+    int dense = to_int(c->moe.experts ? c->moe.first_dense : c->layers), moe = to_int(c->layers) - dense;
     bool first = !dense; /* which kind to look at for what is outside */
     struct one_layer rest = count(c, first, true), d = dense ? count(c, false, false) : (struct one_layer){0},
                      m = moe ? count(c, true, false) : (struct one_layer){0};
@@ -39,11 +39,11 @@ int model_check_size(const struct model_config *c, struct err *e)
     if (rows > MOST_ROWS) {
         double each = (m.rows - d.rows) / c->moe.experts, fits = (MOST_ROWS - rest.rows - dense * d.rows) / moe / (each > 3 ? each : 3) - 8;
         return err_set(e, ERR_REQUEST, "model.moe.experts: %d experts in %d layers make %.0f parameter tensors, more than the %d that a "
-                       "model may have; choose at most %d experts, or fewer layers", c->moe.experts, moe, rows, MOST_ROWS,
+                       "model may have; choose at most %d experts, or fewer layers", to_int(c->moe.experts), moe, rows, MOST_ROWS,
                        fits > 1 ? (int)fits : 1);
     }
     if (elements > MOST_ELEMENTS)
         return err_set(e, ERR_REQUEST, "model.hidden: %lld, with %d layers, makes %.3g parameters, more than 2^53, the most that can be "
-                       "counted; choose smaller sizes", (long long)c->hidden, c->layers, elements);
+                       "counted; choose smaller sizes", (long long)c->hidden, to_int(c->layers), elements);
     return OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Both configs are compared as printed text, key by key; what the checkpoint's config does not have (it is of an older tutti) counts
- * as the default. The rules are a table of prefixes, of which the longest that fits decides. */
+ * as the default. The rules are a table of prefixes, of which the longest that fits decides; a number of the model goes by its role first. */
 #include "run/changes.h"
 
 #include <stdarg.h>
@@ -24,13 +24,6 @@ static const struct rule {
     {"", SAID},
     {"model", REFUSED},
     {"model.from", SAID}, /* starting weights: not used again */
-    {"model.max_positions", SAID},
-    {"model.dropout", SAID},
-    {"model.moe.aux", SAID},
-    {"model.moe.aux_scope", SAID},
-    {"model.moe.z", SAID},
-    {"model.moe.bias_speed", SAID},
-    {"model.moe.capacity", SAID},
     {"data.train", REFUSED},
     {"data.train.path", SAID}, /* what is behind the paths is compared: compare_data */
     {"data.tokenizer", SAID},
@@ -60,6 +53,8 @@ static bool fits(const char *prefix, const char *key)
 
 static enum effect effect_of(const char *key)
 {
+    const struct number *n = number_find(key);
+    if (n && (n->role == NUMBER_LEARN || n->role == NUMBER_TABLE)) return SAID;
     size_t best = 0;
     enum effect found = SAID;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)

@@ -50,7 +50,7 @@ int companions_keep(const struct tokenizer *t, const struct config *c, const cha
     int rc = tokenizer_save(t, dir, e);
     for (int i = 1; !rc && i < HF_BESIDE; i++) {
         bool generation = is_of_generation(hf_beside[i]);
-        const char *source = generation ? c->model.from : whole ? from : NULL;
+        const char *source = generation ? c->from.dir : whole ? from : NULL;
         if (whole || generation || strcmp(hf_beside[i], "tokenizer_config.json")) rc = copy(source, dir, hf_beside[i], e);
     }
     xfree(config);
@@ -61,9 +61,9 @@ int companions_keep(const struct tokenizer *t, const struct config *c, const cha
 void companions_ends(const struct config *c, struct hf_model *h)
 {
     bool shared = false;
-    for (int i = 0; c && c->model.from && i < c->model.n_eos; i++) shared |= h->n_eos && c->model.eos[i] == h->eos[0];
+    for (int i = 0; c && c->from.dir && i < c->from.n_eos; i++) shared |= h->n_eos && c->from.eos[i] == h->eos[0];
     if (!shared) return;
-    h->n_eos = c->model.n_eos;
-    for (int i = 0; i < h->n_eos; i++) h->eos[i] = c->model.eos[i];
-    if (h->bos < 0) h->bos = c->model.bos;
+    h->n_eos = c->from.n_eos;
+    for (int i = 0; i < h->n_eos; i++) h->eos[i] = c->from.eos[i];
+    if (h->bos < 0) h->bos = c->from.bos;
 }

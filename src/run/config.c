@@ -50,62 +50,19 @@ static const struct conf_row key_rows[] = {
     {.path = p, .type = CONF_CHOICE, .offset = AT(f), .otherwise = def, .choices = all, .doc = d}
 
 const struct conf_row config_rows[] = {
-    CHOICE("model.family", model.family, "llama", "gpt2|llama|mixtral|deepseek", "architecture"),
-    TEXT("model.from", model.from, "null", "Hugging Face directory: take architecture and starting weights from it"),
-    {.path = "model.ignore", .type = CONF_LIST, .offset = AT(model.ignore), .otherwise = "[]", .item = ignore_rows,
+    CHOICE("model.family", model.family, "llama", MODEL_FAMILIES, "architecture"),
+    TEXT("model.from", from.dir, "null", "Hugging Face directory: take architecture and starting weights from it"),
+    {.path = "model.ignore", .type = CONF_LIST, .offset = AT(from.ignore), .otherwise = "[]", .item = ignore_rows,
      .item_bytes = sizeof(struct config_key), .item_short = "key",
      .doc = "keys of model.from's config.json that tutti does not know and that do not matter: not refused"},
-    INT("model.layers", model.layers, "4", 1, 10000, "transformer blocks"),
-    INT("model.hidden", model.hidden, "256", 1, 1 << 20, "width of the residual stream"),
-    INT("model.heads", model.heads, "8", 1, 65536, "query heads"),
-    INT("model.kv_heads", model.kv_heads, "null", 1, 65536, "key/value heads; default: heads"),
-    INT("model.head_dim", model.head_dim, "null", 1, 65536, "size of a head; default: hidden / heads"),
-    INT("model.ffn", model.ffn, "null", 1, 1 << 24,
-        "width of the feed-forward layer; default: 4 hidden (gpt2), 8/3 hidden rounded up to 64 (llama)"),
-    INT("model.vocab", model.vocab, "null", 2, INT32_MAX, "vocabulary; default: the tokenizer's"),
-    INT("model.seq_len", model.seq_len, "256", 1, 1 << 24, "tokens in a sample"),
-    INT("model.max_positions", model.max_positions, "null", 1, 1 << 24,
-        "rows of the position table, the longest text to generate; default: seq_len"),
-    BOOL("model.tie_embeddings", model.tie_embeddings, "false", "the output matrix is the embedding"),
-    REAL("model.dropout", model.dropout, "0.0", 0, 0.999999, "probability of dropping a value"),
-    REAL("model.norm_eps", model.norm_eps, "1.0e-5", 1e-12, 1, "added to the variance in norms"),
-    REAL("model.rope_theta", model.rope_theta, "10000.0", 1, 1e12, "base of the rotary frequencies (llama)"),
-    REAL("model.rope_scaling.factor", model.rope_factor, "0", 0, 1e6, "Llama 3 scaling of positions; 0: none"),
-    REAL("model.rope_scaling.low_freq_factor", model.rope_low, "1.0", 1e-6, 1e6, "Llama 3 scaling"),
-    REAL("model.rope_scaling.high_freq_factor", model.rope_high, "4.0", 1e-6, 1e6, "Llama 3 scaling"),
-    INT("model.rope_scaling.original_max_position", model.rope_original, "8192", 1, 1 << 24, "Llama 3 scaling"),
-    INT("model.moe.experts", model.moe.experts, "0", 0, 65536, "experts of a layer (mixtral, deepseek)"),
-    INT("model.moe.top_k", model.moe.top_k, "2", 1, 1024, "experts chosen for a token"),
-    INT("model.moe.ffn", model.moe.ffn, "null", 1, 1 << 24, "width of one expert; default: model.ffn"),
-    INT("model.moe.shared", model.moe.shared, "0", 0, 1024, "experts that see every token"),
-    INT("model.moe.first_dense", model.moe.first_dense, "0", 0, 10000, "first layers that have a plain MLP"),
-    CHOICE("model.moe.score", model.moe.score, "softmax", "softmax|sigmoid", "how the router weighs experts"),
-    BOOL("model.moe.norm_topk", model.moe.norm_topk, "true", "the weights of the chosen experts sum to 1"),
-    REAL("model.moe.scale", model.moe.scale, "1.0", 1e-6, 1e6, "times the weights of the chosen experts"),
-    INT("model.moe.groups", model.moe.groups, "0", 0, 256, "groups of experts to choose inside of; 0: none"),
-    INT("model.moe.top_groups", model.moe.top_groups, "1", 1, 256, "groups chosen for a token"),
-    BOOL("model.moe.group_pairs", model.moe.group_pairs, "false", "a group counts by its two largest scores, not by its largest"),
-    REAL("model.moe.aux", model.moe.aux, "0.01", 0, 1e6, "weight of the loss that balances load; 0: off"),
-    CHOICE("model.moe.aux_scope", model.moe.aux_scope, "sequence", "sequence|microbatch", "what load is balanced over"),
-    REAL("model.moe.z", model.moe.z, "0.0", 0, 1e6, "weight of the loss on large router logits"),
-    BOOL("model.moe.bias", model.moe.bias, "false", "a bias per expert shifts the choice, moved after each step to balance load"),
-    REAL("model.moe.bias_speed", model.moe.bias_speed, "0.001", 0, 1e3, "how far the bias moves in a step"),
-    REAL("model.moe.capacity", model.moe.capacity, "0", 0, 1e6,
-         "most tokens an expert takes from a sequence, times the mean; the rest are dropped; 0: all are taken"),
-    INT("model.mla.q_rank", model.mla.q_rank, "0", 0, 1 << 20, "length of a token's short query; 0: none (deepseek)"),
-    INT("model.mla.kv_rank", model.mla.kv_rank, "0", 0, 1 << 20, "length of a token's short key and value (deepseek)"),
-    INT("model.mla.nope_dim", model.mla.nope, "0", 0, 65536, "columns of a head without positions"),
-    INT("model.mla.rope_dim", model.mla.rope, "0", 0, 65536, "columns of a head with positions"),
-    INT("model.mla.value_dim", model.mla.value, "0", 0, 65536, "columns of a head's value"),
-    BOOL("model.mla.rope_pairs", model.mla.pairs, "true", "positions turn neighbouring columns, not halves"),
-    REAL("model.mla.norm_eps", model.mla.norm_eps, "1.0e-6", 1e-12, 1, "added to the variance in the norms of the short vectors"),
-    REAL("model.yarn.factor", model.yarn.factor, "0", 0, 1e6, "YaRN scaling of positions; 0: none"),
-    REAL("model.yarn.beta_fast", model.yarn.beta_fast, "32", 1e-6, 1e6, "YaRN scaling"),
-    REAL("model.yarn.beta_slow", model.yarn.beta_slow, "1", 1e-6, 1e6, "YaRN scaling"),
-    REAL("model.yarn.mscale", model.yarn.mscale, "0", 0, 1e6, "YaRN scaling"),
-    REAL("model.yarn.mscale_all_dim", model.yarn.mscale_all_dim, "0", 0, 1e6, "YaRN scaling"),
-    BOOL("model.yarn.truncate", model.yarn.truncate, "true", "YaRN scaling: the ramp begins and ends at whole columns"),
-    BOOL("model.document_mask", model.document_mask, "false", "attention does not cross from one document to another"),
+#define NUMBER(kind, group, name, usual, limits, part, wants, text, ...) \
+    {.path = "model." #group #name, .type = CONF_##kind, .offset = AT(model.group name), .otherwise = usual, limits, .doc = text},
+#define GROUP(name)
+#define END(name)
+#define RANGE(from, to) .lo = from, .hi = to
+#define WORDS(words) .choices = words
+#define EITHER .choices = NULL
+#include "model/numbers.def"
 
     TEXT("data.tokenizer", data.tokenizer, "byte",
          "byte, or the path of a Hugging Face tokenizer.json or of its folder; default with model.from: its own"),
@@ -274,11 +231,11 @@ void config_print(const struct config *c, struct str *out)
 
 static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab, struct err *e)
 {
-    if (c->model.rope_factor > 0 && c->model.yarn.factor > 0)
+    if (c->model.rope_scaling.factor > 0 && c->model.yarn.factor > 0)
         return conf_error(f, e, "model.rope_scaling.factor", "%g beside YaRN's (model.yarn.factor: %g): positions are scaled in one way; set one "
-                          "of the two to 0", c->model.rope_factor, c->model.yarn.factor);
+                          "of the two to 0", c->model.rope_scaling.factor, c->model.yarn.factor);
     if (!c->model.kv_heads) c->model.kv_heads = c->model.heads;
-    if (!c->model.head_dim && c->model.mla.kv_rank) c->model.head_dim = c->model.mla.nope + c->model.mla.rope;
+    if (!c->model.head_dim && c->model.mla.kv_rank) c->model.head_dim = c->model.mla.nope_dim + c->model.mla.rope_dim;
     if (!c->model.head_dim && c->model.hidden % c->model.heads == 0) c->model.head_dim = c->model.hidden / c->model.heads;
     if (!c->model.ffn)
         c->model.ffn = c->model.family == MODEL_GPT2 ? 4 * c->model.hidden : (c->model.hidden * 8 / 3 + 63) / 64 * 64;
@@ -292,8 +249,7 @@ static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab
     if (n_vocab > c->model.vocab)
         return conf_error(f, e, "model.vocab", "%lld is less than the tokenizer's %lld ids; leave it out, or choose %lld",
                           (long long)c->model.vocab, (long long)n_vocab, (long long)n_vocab);
-    struct model_config m = config_model(c);
-    if (model_check(&m, e)) {
+    if (model_check(&c->model, e)) {
         char text[sizeof e->text];
         snprintf(text, sizeof text, "%s", e->text);
         char key[64] = "model";
@@ -405,64 +361,6 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     return resolve_comm(c, f, e);
 }
 
-static struct moe_config config_moe(const struct config *c)
-{
-    return (struct moe_config){
-        .experts = to_int(c->model.moe.experts),
-        .top_k = to_int(c->model.moe.top_k),
-        .ffn = c->model.moe.ffn,
-        .shared = to_int(c->model.moe.shared),
-        .first_dense = to_int(c->model.moe.first_dense),
-        .score = (enum moe_score)c->model.moe.score,
-        .norm_topk = c->model.moe.norm_topk,
-        .groups = to_int(c->model.moe.groups),
-        .top_groups = to_int(c->model.moe.top_groups),
-        .group_pairs = c->model.moe.group_pairs,
-        .scale = c->model.moe.scale,
-        .aux = c->model.moe.aux,
-        .z = c->model.moe.z,
-        .aux_microbatch = c->model.moe.aux_scope == 1,
-        .bias = c->model.moe.bias,
-        .bias_speed = c->model.moe.bias_speed,
-        .capacity = c->model.moe.capacity,
-    };
-}
-
-static struct rope_scaling config_rope(const struct config *c)
-{
-    if (c->model.yarn.factor > 0)
-        return (struct rope_scaling){.factor = c->model.yarn.factor, .original_max_position = c->model.rope_original,
-                                     .yarn = true, .beta_fast = c->model.yarn.beta_fast, .beta_slow = c->model.yarn.beta_slow,
-                                     .mscale = c->model.yarn.mscale, .mscale_all_dim = c->model.yarn.mscale_all_dim,
-                                     .parts = !c->model.yarn.truncate};
-    return (struct rope_scaling){.factor = c->model.rope_factor, .low_freq_factor = c->model.rope_low,
-                                 .high_freq_factor = c->model.rope_high, .original_max_position = c->model.rope_original};
-}
-
-struct model_config config_model(const struct config *c)
-{
-    return (struct model_config){
-        .family = (enum model_family)c->model.family,
-        .layers = to_int(c->model.layers),
-        .hidden = c->model.hidden,
-        .heads = to_int(c->model.heads),
-        .kv_heads = to_int(c->model.kv_heads),
-        .head_dim = to_int(c->model.head_dim),
-        .ffn = c->model.ffn,
-        .vocab = c->model.vocab,
-        .max_seq = c->model.max_positions,
-        .tie = c->model.tie_embeddings,
-        .dropout = c->model.dropout,
-        .norm_eps = c->model.norm_eps,
-        .rope_theta = c->model.rope_theta,
-        .rope = config_rope(c),
-        .moe = config_moe(c),
-        .mla = {c->model.mla.q_rank, c->model.mla.kv_rank, to_int(c->model.mla.nope), to_int(c->model.mla.rope),
-                to_int(c->model.mla.value), c->model.mla.pairs, c->model.mla.norm_eps},
-        .document_mask = c->model.document_mask,
-    };
-}
-
 struct optim_config config_optim(const struct config *c)
 {
     return (struct optim_config){
@@ -569,7 +467,7 @@ struct comm_config config_comm(const struct config *c)
 struct engine_config config_engine(const struct config *c)
 {
     return (struct engine_config){
-        .model = config_model(c),
+        .model = c->model,
         .dtype = config_dtype(c),
         .micro = c->batch.micro,
         .seq = c->model.seq_len,

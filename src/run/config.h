@@ -11,6 +11,7 @@
 #define TUTTI_RUN_CONFIG_H
 
 #include "base/conf.h"
+#include "checkpoint/hf.h"
 #include "layout/dtype.h"
 #include "nn/model.h"
 #include "optim/optim.h"
@@ -35,34 +36,13 @@ enum config_progress { PROGRESS_AUTO, PROGRESS_INLINE, PROGRESS_THREAD };
 enum config_device { DEVICE_CPU, DEVICE_NULL };
 
 struct config {
+    struct model_config model; /* its numbers: model/numbers.def */
     struct {
-        int family;
-        const char *from;
-        struct conf_list ignore; /* of struct config_key */
-        int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, seq_len, max_positions;
-        bool tie_embeddings;
-        double dropout, norm_eps, rope_theta;
-        double rope_factor, rope_low, rope_high;
-        int64_t rope_original;
-        bool document_mask;
-        struct {
-            int64_t experts, top_k, ffn, shared, first_dense, groups, top_groups;
-            int score, aux_scope;
-            bool norm_topk, group_pairs, bias;
-            double scale, aux, z, bias_speed, capacity;
-        } moe;
-        struct {
-            int64_t q_rank, kv_rank, nope, rope, value;
-            bool pairs;
-            double norm_eps;
-        } mla;
-        struct {
-            double factor, beta_fast, beta_slow, mscale, mscale_all_dim;
-            bool truncate;
-        } yarn;
-        int64_t bos, eos[8]; /* not keys: token ids of model.from; bos -1: none */
+        const char *dir;         /* model.from */
+        struct conf_list ignore; /* model.ignore: of struct config_key */
+        int64_t bos, eos[HF_EOS]; /* not keys: token ids that it names; bos -1: none */
         int n_eos;
-    } model;
+    } from;
     struct {
         const char *tokenizer;
         struct conf_list train, valid;
@@ -152,7 +132,6 @@ int config_resolve(struct config *c, const struct conf *conf, int64_t n_vocab, i
 void config_print(const struct config *c, struct str *out);
 
 /* What the rooms below get. */
-struct model_config config_model(const struct config *c);
 struct optim_config config_optim(const struct config *c);
 struct lr_config config_lr(const struct config *c);
 enum dtype config_dtype(const struct config *c);

@@ -284,7 +284,6 @@ static struct numbers numbers_of(const struct config *c)
 static int try_numbers(const struct config *c, struct numbers with, int *stages, struct err *e)
 {
     struct pipeline_config p = config_pipeline(c);
-    struct model_config m = config_model(c);
     struct schedule *s = NULL;
     p.chunks = to_int(with.chunks);
     *stages = 0;
@@ -292,7 +291,7 @@ static int try_numbers(const struct config *c, struct numbers with, int *stages,
     if (!rc) {
         struct model_stage *parts = xcalloc(to_size(s->n_stages), sizeof *parts);
         *stages = s->n_stages;
-        rc = stages_split(parts, s->n_stages, &m, c->model.seq_len, p.layers, p.n_layers, e);
+        rc = stages_split(parts, s->n_stages, &c->model, c->model.seq_len, p.layers, p.n_layers, e);
         xfree(parts);
     }
     schedule_free(s);

@@ -178,7 +178,7 @@ static int new_buffers(struct engine *g, struct err *e)
     if (!rc) rc = buffer_new(&g->data, g->dev, MEM_DATA, to_size(ints) * sizeof(int32_t), e);
     if (!rc && model_rope_cols(&g->cfg.model))
         rc = buffer_new(&g->rope, g->dev, MEM_DATA,
-                        to_size(g->cfg.model.max_seq * model_rope_cols(&g->cfg.model)) * sizeof(float), e);
+                        to_size(g->cfg.model.max_positions * model_rope_cols(&g->cfg.model)) * sizeof(float), e);
     if (!rc) rc = buffer_new(&g->stat, g->dev, MEM_DATA, tally_bytes(&g->cfg), e);
     bool indexed = (g->cfg.par.sequence || g->cfg.par.size[AXIS_CP] > 1) && g->cfg.model.dropout > 0;
     if (!rc && indexed) rc = buffer_new(&g->index, g->dev, MEM_DATA, to_size(g->cfg.micro * here) * sizeof(int32_t), e);

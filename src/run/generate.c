@@ -53,7 +53,7 @@ static int allocate(struct generator *g, enum dtype dtype, struct err *e)
     if (!rc) rc = buffer_new(&g->logits, g->dev, MEM_DATA, to_size(g->model.vocab) * sizeof(float), e);
     if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, scratch, e);
     if (!rc && model_rope_cols(&g->model))
-        rc = buffer_new(&g->rope, g->dev, MEM_DATA, to_size(g->model.max_seq * model_rope_cols(&g->model)) * sizeof(float), e);
+        rc = buffer_new(&g->rope, g->dev, MEM_DATA, to_size(g->model.max_positions * model_rope_cols(&g->model)) * sizeof(float), e);
     if (rc) return rc;
     int n_slots = slot_cache(g->params.n, g->model.layers);
     g->slot = xcalloc((size_t)n_slots, sizeof *g->slot);
@@ -85,11 +85,11 @@ int generator_new(struct generator **out, struct weights *w, struct device *d, i
     struct generator *g = xcalloc(1, sizeof *g);
     g->dev = d;
     g->par = par_single();
-    g->model = source_model(&h);
+    g->model = h.model;
     g->model.dropout = 0;
     g->n_eos = h.n_eos;
     memcpy(g->eos, h.eos, sizeof g->eos);
-    g->room = room > 0 && room < g->model.max_seq ? room : g->model.max_seq;
+    g->room = room > 0 && room < g->model.max_positions ? room : g->model.max_positions;
     rc = stream_new(&g->stream, d, "compute", e);
     if (!rc) rc = model_check(&g->model, e);
     if (!rc) rc = kernel_table_init(&g->kernels, "auto", threads, false, e);

@@ -13,12 +13,12 @@
 
 int setup_weights(struct weights **w, const struct config *c, struct err *e)
 {
-    const struct config_key *keys = c->model.ignore.items;
-    struct hf_ignore ignore = {.n = c->model.ignore.n};
+    const struct config_key *keys = c->from.ignore.items;
+    struct hf_ignore ignore = {.n = c->from.ignore.n};
     const char **names = xcalloc((size_t)ignore.n + 1, sizeof *names);
     for (int i = 0; i < ignore.n; i++) names[i] = keys[i].name;
     ignore.keys = names;
-    int rc = weights_open_ignoring(w, c->model.from, &ignore, e);
+    int rc = weights_open_ignoring(w, c->from.dir, &ignore, e);
     xfree(names);
     return rc;
 }
@@ -43,13 +43,13 @@ int setup_no_tokenizer(const struct config *c, const struct conf *f, struct err 
     static const char *const other[] = {"tokenizer.model", "vocab.json", "merges.txt", "tekken.json", "spiece.model"};
     struct str has = {0};
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
-        char *path = fs_join(c->model.from, other[i]);
+        char *path = fs_join(c->from.dir, other[i]);
         if (fs_exists(path)) str_printf(&has, "%s%s", has.n ? ", " : "; it has ", other[i]);
         xfree(path);
     }
     int rc = conf_error(f, e, "data.tokenizer", "model.from, %s, holds no tokenizer.json%s. Name one: a tokenizer.json, or the folder of a model "
                         "with the same tokenizer (in transformers, AutoTokenizer.from_pretrained(...).save_pretrained(...) writes one)",
-                        c->model.from, str_text(&has));
+                        c->from.dir, str_text(&has));
     str_free(&has);
     return rc;
 }
@@ -58,7 +58,7 @@ int setup_model(struct config *c, const struct conf *f, struct arena *a, struct 
 {
     struct weights *w = NULL;
     *t = NULL;
-    int rc = c->model.from ? setup_weights(&w, c, e) : OK;
+    int rc = c->from.dir ? setup_weights(&w, c, e) : OK;
     if (rc) return err_prefix(e, "%s: model.from", conf_where(f, "model.from"));
     if (w) rc = from_take(c, f, w, e);
     if (rc) {

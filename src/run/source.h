@@ -11,8 +11,7 @@
 #include "nn/model.h"
 #include "state/store.h"
 
-struct model_config source_model(const struct hf_model *h);
-/* eos and bos: token ids, -1 none. */
+/* A model of ours as one of theirs; eos and bos: token ids, -1 none. */
 struct hf_model source_hf_model(const struct model_config *m, int32_t bos, int32_t eos);
 /* Fills the parameters (master and compute copy) from a checkpoint or directory; names and shapes are compared first. */
 int source_load(struct store *s, const struct kernel_table *k, struct stream *st, struct weights *w, struct err *e);

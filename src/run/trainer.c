@@ -204,12 +204,12 @@ static bool is_async(const struct trainer *t) { return t->serve && t->cfg.parall
 static int fresh_weights(struct trainer *t, struct err *e)
 {
     engine_init(t->engine);
-    if (!t->cfg.model.from || is_worker(t)) return OK; /* a worker gets its weights from the servers */
+    if (!t->cfg.from.dir || is_worker(t)) return OK; /* a worker gets its weights from the servers */
     struct weights *w;
     int rc = setup_weights(&w, &t->cfg, e);
     if (rc) return rc;
     rc = source_load(&t->engine->store, &t->engine->kernels, t->engine->stream, w, e);
-    if (!rc && t->leads) log_info("weights from %s", t->cfg.model.from);
+    if (!rc && t->leads) log_info("weights from %s", t->cfg.from.dir);
     if (!rc && t->leads) from_say(w, &t->cfg, t->tokenizer);
     weights_close(w);
     return rc;
@@ -227,7 +227,7 @@ static int open_weights(struct trainer *t, struct err *e)
     if (rc && r.ckpt && rc != ERR_REQUEST) resume_advise(t->checkpoints, ckpt_path(r.ckpt), e);
     rc = together(t, rc, e); /* before any rank sends what it read */
     if (!rc && !is_worker(t) && r.ckpt) save_derive(t->engine);
-    if (!rc && !is_worker(t) && !r.ckpt && t->cfg.model.from) exchange_publish(&t->engine->exchange);
+    if (!rc && !is_worker(t) && !r.ckpt && t->cfg.from.dir) exchange_publish(&t->engine->exchange);
     if (!rc && r.ckpt) {
         t->step = ckpt_step(r.ckpt);
         t->tokens = ckpt_tokens(r.ckpt);

@@ -18,11 +18,7 @@ enum { MANY_PASSES = 100 };
 
 /* ---- keys without effect ---- */
 static bool no_experts(const struct config *c) { return c->model.moe.experts == 0; }
-static bool no_latent(const struct config *c) { return c->model.mla.kv_rank == 0; }
-static bool no_rope(const struct config *c) { return c->model.family == MODEL_GPT2; }
-static bool no_scaling(const struct config *c) { return c->model.rope_factor == 0; }
-static bool no_yarn(const struct config *c) { return c->model.yarn.factor == 0; }
-static bool no_from(const struct config *c) { return !c->model.from; }
+static bool no_from(const struct config *c) { return !c->from.dir; }
 static bool is_constant(const struct config *c) { return c->optimizer.schedule == LR_CONSTANT; }
 static bool no_decay(const struct config *c) { return c->optimizer.schedule != LR_WSD; }
 static bool no_tp(const struct config *c) { return c->parallel.tp == 1; }
@@ -38,16 +34,7 @@ static const struct {
     bool (*idle)(const struct config *c);
     const char *since;
 } idle[] = {
-    {"model.moe.top_k", no_experts, "model.moe.experts is 0"}, {"model.moe.shared", no_experts, "model.moe.experts is 0"},
-    {"model.moe.score", no_experts, "model.moe.experts is 0"}, {"model.moe.aux", no_experts, "model.moe.experts is 0"},
-    {"model.moe.z", no_experts, "model.moe.experts is 0"}, {"model.moe.capacity", no_experts, "model.moe.experts is 0"},
     {"run.log_experts", no_experts, "model.moe.experts is 0"},
-    {"model.mla.q_rank", no_latent, "model.mla.kv_rank is 0"}, {"model.mla.nope_dim", no_latent, "model.mla.kv_rank is 0"},
-    {"model.rope_theta", no_rope, "gpt2 has no rotary positions"}, {"model.rope_scaling.factor", no_rope, "gpt2 has no rotary positions"},
-    {"model.rope_scaling.low_freq_factor", no_scaling, "model.rope_scaling.factor is 0"},
-    {"model.rope_scaling.high_freq_factor", no_scaling, "model.rope_scaling.factor is 0"},
-    {"model.yarn.beta_fast", no_yarn, "model.yarn.factor is 0"}, {"model.yarn.beta_slow", no_yarn, "model.yarn.factor is 0"},
-    {"model.yarn.mscale", no_yarn, "model.yarn.factor is 0"}, {"model.yarn.mscale_all_dim", no_yarn, "model.yarn.factor is 0"},
     {"optimizer.schedule.min_lr", is_constant, "the schedule is constant"},
     {"optimizer.schedule.decay_steps", no_decay, "only the schedule wsd has a final decay"},
     {"parallel.sequence_parallel", no_tp, "parallel.tp is 1"},
@@ -86,6 +73,13 @@ static void say_optimizer(struct given *x)
         }
 }
 
+/* Numbers of the model from theirs; those that follow from others where they are left out are always there. */
+static void say_numbers(struct given *x)
+{
+    for (const struct number *n = model_numbers; n->row.path; n++)
+        if (!number_needed(n, &x->mine.model) && strcmp(n->row.otherwise, "null")) say_no_effect(x, n->row.path, number_idle(n));
+}
+
 static void say_idle(const struct config *c, const struct conf *f)
 {
     struct given x = {.f = f, .mine = *c};
@@ -94,8 +88,9 @@ static void say_idle(const struct config *c, const struct conf *f)
     int rc = config_load(&x.plain, NULL, a, NULL, NULL, 0, &ignored);
     for (size_t i = 0; !rc && i < sizeof idle / sizeof *idle; i++)
         if (idle[i].idle(c)) say_no_effect(&x, idle[i].key, idle[i].since);
+    if (!rc) say_numbers(&x);
     if (!rc) say_optimizer(&x);
-    if (!rc && no_from(c) && c->model.ignore.n) log_warn("%s: model.ignore has no effect: model.from names nothing", conf_where(f, "model.ignore"));
+    if (!rc && no_from(c) && c->from.ignore.n) log_warn("%s: model.ignore has no effect: model.from names nothing", conf_where(f, "model.ignore"));
     arena_free(a);
 }
 

@@ -354,7 +354,7 @@ int verify_run(struct verify *v, const struct config *config, int max_ranks, uns
 {
     CHECK(n_steps >= 1 && n_steps <= VERIFY_MAX_STEPS, "%d steps", n_steps);
     struct run x = {.v = v, .c = *config};
-    struct model_config m = config_model(&x.c);
+    struct model_config m = x.c.model;
     struct layouts all = {0};
     *v = (struct verify){.ok = true, .bound = bound_of(config)};
     model_declare(&m, NULL, &x.p);

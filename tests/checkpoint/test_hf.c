@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/hf.h"
+#include "checkpoint/hf_numbers.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weights.h"
 
@@ -59,16 +60,21 @@ static void check_elements(struct hf *h, struct dice *d)
     }
 }
 
+static bool same_numbers(const struct number *rows, const void *a, const void *b)
+{
+    bool same = true;
+    for (const struct number *n = rows; n->row.path; n++) {
+        const char *x = (const char *)a + n->row.offset, *y = (const char *)b + n->row.offset;
+        size_t bytes = n->row.type == CONF_BOOL ? sizeof(bool) : n->row.type == CONF_CHOICE ? sizeof(int) : 8;
+        if (memcmp(x, y, bytes)) print_message("%s differs\n", n->row.path), same = false;
+    }
+    return same;
+}
+
 static int same_model(const struct hf_model *a, const struct hf_model *b)
 {
-    return a->family == b->family && a->layers == b->layers && a->hidden == b->hidden && a->heads == b->heads &&
-           a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->ffn == b->ffn && a->vocab == b->vocab &&
-           a->max_pos == b->max_pos && a->norm_eps == b->norm_eps && a->rope_theta == b->rope_theta &&
-           a->rope_factor == b->rope_factor && a->rope_low_freq_factor == b->rope_low_freq_factor &&
-           a->rope_high_freq_factor == b->rope_high_freq_factor &&
-           a->rope_original_max_pos == b->rope_original_max_pos && a->tie == b->tie && a->dropout == b->dropout &&
-           a->embed_dropout == b->embed_dropout && a->attention_dropout == b->attention_dropout && a->bos == b->bos &&
-           a->n_eos == b->n_eos && memcmp(a->eos, b->eos, sizeof a->eos) == 0 && a->init_std == b->init_std;
+    return a->family == b->family && a->model.family == b->model.family && same_numbers(model_numbers, &a->model, &b->model) &&
+           same_numbers(hf_more_numbers, a, b) && a->bos == b->bos && a->n_eos == b->n_eos && memcmp(a->eos, b->eos, sizeof a->eos) == 0;
 }
 
 static void gpt2_is_read(void **state)
@@ -79,9 +85,11 @@ static void gpt2_is_read(void **state)
     struct dice d = {.seed = 1};
     assert_ok(hf_open(&h, FIXTURES "gpt2", NULL, &e));
     const struct hf_model *m = hf_model_get(h);
-    const struct hf_model wanted = {.family = HF_GPT2, .layers = 2, .hidden = 8, .heads = 2, .kv_heads = 2,
-                                    .head_dim = 4, .ffn = 32, .vocab = 11, .max_pos = 6, .norm_eps = 1e-5,
-                                    .rope_theta = 10000, .tie = true, .dropout = 0.1, .embed_dropout = 0.1, .attention_dropout = 0.1,
+    const struct hf_model wanted = {.family = HF_GPT2,
+                                    .model = {.family = MODEL_GPT2, .layers = 2, .hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4,
+                                              .ffn = 32, .vocab = 11, .max_positions = 6, .norm_eps = 1e-5, .tie_embeddings = true,
+                                              .dropout = 0.1},
+                                    .embed_dropout = 0.1, .attention_dropout = 0.1,
                                     .init_std = 0.02, .bos = 50256, .eos = {50256}, .n_eos = 1};
     assert_true(same_model(m, &wanted));
     assert_int_equal(hf_n_params(m), 2 + 2 * 16 + 2);
@@ -104,10 +112,11 @@ static void llama_is_read(void **state)
     struct dice d = {.seed = 2};
     assert_ok(hf_open(&h, FIXTURES "llama", NULL, &e)); /* six files and an index */
     const struct hf_model *m = hf_model_get(h);
-    const struct hf_model wanted = {.family = HF_LLAMA, .layers = 2, .hidden = 12, .heads = 3, .kv_heads = 1,
-                                    .head_dim = 4, .ffn = 20, .vocab = 13, .max_pos = 32, .norm_eps = 1e-6,
-                                    .rope_theta = 500000, .rope_factor = 8, .rope_low_freq_factor = 1,
-                                    .rope_high_freq_factor = 4, .rope_original_max_pos = 16, .init_std = 0.02,
+    const struct hf_model wanted = {.family = HF_LLAMA,
+                                    .model = {.family = MODEL_LLAMA, .layers = 2, .hidden = 12, .heads = 3, .kv_heads = 1, .head_dim = 4,
+                                              .ffn = 20, .vocab = 13, .max_positions = 32, .norm_eps = 1e-6, .rope_theta = 500000,
+                                              .rope_scaling = {8, 1, 4, 16}},
+                                    .init_std = 0.02,
                                     .bos = 1, .eos = {2}, .n_eos = 1};
     assert_true(same_model(m, &wanted));
     assert_int_equal(hf_n_params(m), 1 + 2 * 9 + 2);
@@ -115,7 +124,7 @@ static void llama_is_read(void **state)
     check_elements(h, &d);
     hf_close(h);
     assert_ok(hf_open(&h, FIXTURES "llama-tied", NULL, &e));
-    assert_true(hf_model_get(h)->tie);
+    assert_true(hf_model_get(h)->model.tie_embeddings);
     assert_int_equal(hf_find(h, "head.weight"), -1);
     assert_int_equal(hf_dtype(h, 0), DT_F16);
     check_elements(h, &d);
@@ -206,8 +215,9 @@ static void bands_of_rows(void **state)
     struct hf *h;
     char *dir = scratch_new(), *out = fs_join(dir, "out/");
     struct hf_model m = hf_model_default(HF_GPT2);
-    m.layers = 1, m.hidden = 96, m.heads = m.kv_heads = 3, m.head_dim = 32;
-    m.ffn = 30011, m.vocab = 25013, m.max_pos = 7;
+    struct model_config *c = &m.model;
+    c->layers = 1, c->hidden = 96, c->heads = c->kv_heads = 3, c->head_dim = 32;
+    c->ffn = 30011, c->vocab = 25013, c->max_positions = 7;
     struct hf_export x = {.model = &m, .dtype = DT_F32, .get = counted};
     assert_ok(hf_export(out, &x, &e));
     assert_ok(hf_open(&h, out, NULL, &e));
@@ -276,7 +286,7 @@ static void what_is_not_computed_is_refused(void **state)
         {GPT2 ",\"add_cross_attention\":true}", "add_cross_attention"},
         {"{\"model_type\":\"gpt2\",\"vocab_size\":8,\"n_embd\":9,\"n_layer\":1,\"n_head\":2,\"n_positions\":8}",
          "n_embd"},
-        {"{\"model_type\":\"gpt2\",\"vocab_size\":0}", "vocab_size"},
+        {"{\"model_type\":\"gpt2\",\"vocab_size\":0,\"n_embd\":8,\"n_layer\":1,\"n_head\":2,\"n_positions\":8}", "vocab_size"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) config_is(rows[i].text, rows[i].part);
 }

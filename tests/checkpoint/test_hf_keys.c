@@ -123,7 +123,7 @@ static void numbers_count_where_they_are_used(void **state)
         const char *member, *says;
     } used[] = {
         {"\"num_key_value_heads\":1000000000000000019884624838656", "num_key_value_heads: wanted an integer from 1 to"},
-        {"\"head_dim\":NaN", "head_dim: wanted an integer from 1 to 2147483648, got nan"},
+        {"\"head_dim\":NaN", "head_dim: wanted an integer from 1 to 65536, got nan"},
         {"\"rope_theta\":Infinity", "rope_theta: wanted a number from 1 to 1e+12"},
         {"\"rms_norm_eps\":NaN", "rms_norm_eps: wanted a number"},
         {"\"eos_token_id\":1000000000000000019884624838656", "eos_token_id: wanted the number of a token, got 1e+30"},
@@ -169,20 +169,20 @@ static void what_is_left_out(void **state)
     struct hf_model m;
     struct err e = {0};
     assert_ok(parse(LLAMA, NULL, &m, &e));
-    assert_true(m.norm_eps == 1e-6 && m.rope_theta == 10000);
+    assert_true(m.model.norm_eps == 1e-6 && m.model.rope_theta == 10000);
     assert_ok(parse("{\"model_type\":\"mixtral\",\"vocab_size\":8,\"hidden_size\":64,\"num_hidden_layers\":1,\"num_attention_heads\":16,"
                     "\"intermediate_size\":8,\"max_position_embeddings\":8}", NULL, &m, &e));
-    assert_true(m.norm_eps == 1e-5 && m.rope_theta == 1e6 && m.kv_heads == 8 && m.moe.experts == 8);
+    assert_true(m.model.norm_eps == 1e-5 && m.model.rope_theta == 1e6 && m.model.kv_heads == 8 && m.model.moe.experts == 8);
     assert_ok(parse(DEEPSEEK, NULL, &m, &e));
-    assert_true(m.mla.q_rank == 0 && m.moe.groups == 0);
+    assert_true(m.model.mla.q_rank == 0 && m.model.moe.groups == 0);
     char *text = with(DEEPSEEK, "\"rms_norm_eps\":1e-5,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0,\"truncate\":false}");
     assert_ok(parse(text, NULL, &m, &e));
-    assert_true(m.norm_eps == 1e-5 && m.mla.norm_eps == 1e-6 && m.yarn_parts);
+    assert_true(m.model.norm_eps == 1e-5 && m.model.mla.norm_eps == 1e-6 && !m.model.yarn.truncate);
     xfree(text);
     assert_ok(parse("{\"model_type\":\"deepseek_v3\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_heads\":2,"
                     "\"intermediate_size\":8,\"max_position_embeddings\":8,\"n_routed_experts\":8,\"num_experts_per_tok\":1,"
                     "\"moe_intermediate_size\":4,\"first_k_dense_replace\":0}", NULL, &m, &e));
-    assert_true(m.mla.q_rank == 1536 && m.moe.groups == 8 && m.moe.top_groups == 4);
+    assert_true(m.model.mla.q_rank == 1536 && m.model.moe.groups == 8 && m.model.moe.top_groups == 4);
     text = with(LLAMA, "\"rope_parameters\":{\"rope_theta\":7.0},\"rope_scaling\":{\"type\":\"default\"}");
     assert_err(ERR_REQUEST, "rope_parameters and rope_scaling are both there", parse(text, NULL, &m, &e));
     xfree(text);

@@ -75,7 +75,7 @@ static void train_row(const struct row *r, bool hands_over, struct str *s)
     struct config c;
     struct err e = {0};
     resolve(&c, a, r);
-    struct model_config m = config_model(&c);
+    struct model_config m = c.model;
     struct param_table p = {0};
     struct outcome o;
     struct replay replay;

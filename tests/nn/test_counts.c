@@ -9,13 +9,13 @@ struct published {
 };
 #define LLAMA(l, h, n_heads, kv, f, v)                                                                           \
     {.family = MODEL_LLAMA, .layers = l, .hidden = h, .heads = n_heads, .kv_heads = kv, .head_dim = (h) / (n_heads), \
-     .ffn = f, .vocab = v, .max_seq = 8192, .norm_eps = 1e-5, .rope_theta = 10000}
+     .ffn = f, .vocab = v, .max_positions = 8192, .norm_eps = 1e-5, .rope_theta = 10000}
 #define GPT2(l, h, n_heads, seq)                                                                                      \
     {.family = MODEL_GPT2, .layers = l, .hidden = h, .heads = n_heads, .kv_heads = n_heads, .head_dim = (h) / (n_heads), \
-     .ffn = 4 * (h), .vocab = 50257, .max_seq = seq, .tie = true, .norm_eps = 1e-5}
+     .ffn = 4 * (h), .vocab = 50257, .max_positions = seq, .tie_embeddings = true, .norm_eps = 1e-5}
 #define MLA(l, h, n_heads, f, v, q)                                                                                    \
     .family = MODEL_DEEPSEEK, .layers = l, .hidden = h, .heads = n_heads, .kv_heads = n_heads, .head_dim = 192, .ffn = f,  \
-    .vocab = v, .max_seq = 4096, .norm_eps = 1e-6, .rope_theta = 10000, .mla = {q, 512, 128, 64, 128, true, 1e-6}
+    .vocab = v, .max_positions = 4096, .norm_eps = 1e-6, .rope_theta = 10000, .mla = {q, 512, 128, 64, 128, true, 1e-6}
 /* Trainable values: counts of Llama 2 that include the rotary tables are larger by 64 per layer. */
 static const struct published models[] = {
     {"Llama-2-7B", 6738415616, LLAMA(32, 4096, 32, 32, 11008, 32000)},
@@ -26,7 +26,7 @@ static const struct published models[] = {
     {"Llama-3.1-405B", 405853388800, LLAMA(126, 16384, 128, 8, 53248, 128256)},
     {"Mixtral-8x7B", 46702792704,
      {.family = MODEL_MIXTRAL, .layers = 32, .hidden = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .ffn = 14336,
-      .vocab = 32000, .max_seq = 8192, .norm_eps = 1e-5, .rope_theta = 1e6,
+      .vocab = 32000, .max_positions = 8192, .norm_eps = 1e-5, .rope_theta = 1e6,
       .moe = {.experts = 8, .top_k = 2, .ffn = 14336, .norm_topk = true, .scale = 1}}},
     {"DeepSeek-V2-Lite", 15706484224,
      {MLA(27, 2048, 16, 10944, 102400, 0),
@@ -71,7 +71,7 @@ static void test_flops(void **state)
         c.model.head_dim = 128;
         c.model.ffn = 3000;
         c.model.vocab = 4001;
-        c.seq = c.model.max_seq = 512;
+        c.seq = c.model.max_positions = 512;
         assert_int_equal(device_null_new(&d, &e), OK);
         if (engine_new(&g, &c, d, &e)) fail_msg("%s", e.text);
         int64_t L = c.model.layers, D = 1024, HA = 1024, GA = (int64_t)c.model.kv_heads * 128, F = 3000, V = 4001; /* ffn and vocabulary */
@@ -105,7 +105,7 @@ static void test_names(void **state)
     assert_int_equal(param_find(&t, "layers.1.attn.v.weight"), q + 2);
     param_table_free(&t);
     c = toy_model(MODEL_LLAMA);
-    c.tie = true;
+    c.tie_embeddings = true;
     model_declare(&c, NULL, &t);
     for (size_t i = 0; i < sizeof llama / sizeof *llama; i++) assert_true(param_find(&t, llama[i]) >= 0);
     assert_true(param_find(&t, "head.weight") < 0 && param_find(&t, "layers.0.attn.q.bias") < 0);
@@ -151,11 +151,11 @@ static void test_rope_table(void **state)
     (void)state;
     struct model_config c = toy_model(MODEL_LLAMA);
     c.head_dim = 128;
-    c.max_seq = 3;
+    c.max_positions = 3;
     c.rope_theta = 500000;
     static float plain[3 * 128], scaled[3 * 128];
     model_rope_table(&c, plain);
-    c.rope = (struct rope_scaling){.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position = 8192};
+    c.rope_scaling = (struct rope_scaling_config){.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position = 8192};
     model_rope_table(&c, scaled);
     for (int i = 0; i < 64; i++) {
         assert_true(plain[i] == 1 && plain[64 + i] == 0);

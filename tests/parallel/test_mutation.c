@@ -18,7 +18,7 @@ static int record(enum model_family family, const struct spot *at, int forget, i
 {
     struct model_config m = toy_model(family);
     m.kv_heads = m.heads;
-    m.tie = family == MODEL_GPT2;
+    m.tie_embeddings = family == MODEL_GPT2;
     m.moe.capacity = at->capacity;
     int cp = at->cp ? at->cp : 1, ep = at->ep ? at->ep : 1, etp = at->etp ? at->etp : at->tp;
     int dp = cp * at->tp % (ep * etp) ? ep * etp : 1; /* so many that ep is over something */

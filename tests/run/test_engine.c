@@ -152,9 +152,9 @@ static void test_decoding_equals_forward(void **state)
     static const int64_t cuts[][8] = {{N}, {64, 64, 22}, {1, 63, 65, 21}, {70, 1, 1, 1, 77}};
     for (int family = 0; family < MODEL_N; family++) {
         struct engine_config c = toy_config((enum model_family)family, DT_F32);
-        c.model.max_seq = N + 10;
+        c.model.max_positions = N + 10;
         c.model.dropout = 0.5; /* must be off */
-        c.model.tie = family == MODEL_GPT2;
+        c.model.tie_embeddings = family == MODEL_GPT2;
         struct toy t;
         struct engine_report r;
         struct err e = {0};

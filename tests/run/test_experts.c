@@ -49,7 +49,7 @@ static void open_case(struct golden_case *c, const char *name)
     if (weights_open(&c->grad, path, &e)) fail_msg("%s", e.text);
     struct hf_model h;
     assert_int_equal(weights_model(c->w, &h, &e), OK);
-    c->m = source_model(&h);
+    c->m = h.model;
 }
 
 static void close_case(struct golden_case *c)
@@ -171,10 +171,10 @@ static void test_export(void **state)
         assert_int_equal(weights_model(again, &read, &e), OK);
         assert_int_equal(read.family, h.family);
         assert_memory_equal(models[k], hf_family_name(read.family), strlen(hf_family_name(read.family)));
-        struct model_config m = source_model(&read);
+        struct model_config m = read.model;
         assert_memory_equal(&m.mla, &c.m.mla, sizeof m.mla);
         assert_true(m.moe.top_groups == c.m.moe.top_groups && m.moe.scale == c.m.moe.scale && m.moe.bias == c.m.moe.bias &&
-                    m.moe.first_dense == c.m.moe.first_dense && m.rope.factor == c.m.rope.factor);
+                    m.moe.first_dense == c.m.moe.first_dense && m.yarn.factor == c.m.yarn.factor);
         assert_int_equal(weights_count(again), weights_count(c.w));
         for (int64_t i = 0; i < weights_count(again); i++) {
             struct ckpt_entry t = weights_at(again, i);
@@ -187,8 +187,8 @@ static void test_export(void **state)
             xfree(a);
             xfree(b);
         }
-        h.moe.bias = false; /* a router that their code does not have */
-        h.moe.shared = 0;
+        h.model.moe.bias = false; /* a router that their code does not have */
+        h.model.moe.shared = 0;
         if (k > 0) assert_int_equal(hf_config_expressible(&h, &e), ERR_REQUEST);
         weights_close(again);
         close_case(&c);

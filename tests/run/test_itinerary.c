@@ -192,7 +192,7 @@ static void test_circle_of_sends(void **state)
 static struct model_config model(int layers, int64_t vocab)
 {
     return (struct model_config){.family = MODEL_LLAMA, .layers = layers, .hidden = 64, .heads = 4, .kv_heads = 4,
-                                 .head_dim = 16, .ffn = 172, .vocab = vocab, .max_seq = 32};
+                                 .head_dim = 16, .ffn = 172, .vocab = vocab, .max_positions = 32};
 }
 
 static void expect_split(int layers, int64_t vocab, int n_stages, const char *want)
@@ -253,7 +253,7 @@ static void test_holders(void **state)
 {
     (void)state;
     struct model_config c = model(4, 4);
-    c.tie = true;
+    c.tie_embeddings = true;
     struct param_table t = {0};
     struct model_stage part[4];
     int out[4];

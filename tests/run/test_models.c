@@ -47,16 +47,16 @@ static void read_config(struct world *w, const char *name)
     m->head_dim = (int)num(c, "head_size", m->hidden / m->heads);
     m->ffn = num(c, "ffn", 4 * m->hidden);
     m->vocab = num(c, "vocab", 0);
-    m->max_seq = num(c, "positions", num(c, "seq_len", 0));
-    m->tie = json_bool(json_get(c, "tie_embeddings"), false);
+    m->max_positions = num(c, "positions", num(c, "seq_len", 0));
+    m->tie_embeddings = json_bool(json_get(c, "tie_embeddings"), false);
     m->norm_eps = 1e-5;
     m->rope_theta = json_real(json_get(c, "rope_theta"), 10000);
     const struct json *r = json_get(c, "rope_scaling");
     if (r && json_kind(r) == JSON_OBJECT) {
-        m->rope.factor = json_real(json_get(r, "factor"), 0);
-        m->rope.low_freq_factor = json_real(json_get(r, "low_freq_factor"), 0);
-        m->rope.high_freq_factor = json_real(json_get(r, "high_freq_factor"), 0);
-        m->rope.original_max_position = num(r, "original_max_position", 0);
+        m->rope_scaling.factor = json_real(json_get(r, "factor"), 0);
+        m->rope_scaling.low_freq_factor = json_real(json_get(r, "low_freq_factor"), 0);
+        m->rope_scaling.high_freq_factor = json_real(json_get(r, "high_freq_factor"), 0);
+        m->rope_scaling.original_max_position = num(r, "original_max_position", 0);
     }
     m->document_mask = json_bool(json_get(c, "documents"), false);
     w->cfg.seq = num(c, "seq_len", 0);

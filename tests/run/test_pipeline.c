@@ -212,7 +212,7 @@ static void test_schedules(void **state)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int v = 0; v < 2; v++) {
             struct engine_config c = small(v ? MODEL_LLAMA : MODEL_GPT2, 6);
-            c.model.tie = v == (int)(i & 1);
+            c.model.tie_embeddings = v == (int)(i & 1);
             c.model.dropout = i % 3 == 0 ? 0.2 : 0;
             c.recompute = i % 3 == 1;
             c.model.document_mask = i % 4 == 2;
@@ -234,7 +234,7 @@ static void test_zero_inside(void **state)
             struct layout_row y = all[i];
             struct engine_config c = small(i % 2 ? MODEL_LLAMA : MODEL_GPT2, 4);
             y.zero = zero;
-            c.model.tie = zero % 2;
+            c.model.tie_embeddings = zero % 2;
             c.model.dropout = i % 3 == 0 ? 0.1 : 0;
             c.recompute = i % 3 == 1;
             compare(&c, &y);
@@ -252,7 +252,7 @@ static void test_uneven(void **state)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int tie = 0; tie < 2; tie++) {
             struct engine_config c = small(MODEL_LLAMA, 5);
-            c.model.tie = tie;
+            c.model.tie_embeddings = tie;
             compare(&c, &all[i]);
         }
 }
@@ -271,7 +271,7 @@ static void test_empty_ends(void **state)
         for (int k = 0; k < 2; k++) {
             struct engine_config c = small(k ? MODEL_LLAMA : MODEL_GPT2, all[i].pp == 5 ? 3 : 2);
             c.recompute = i % 2;
-            c.model.tie = !all[i].exact && k;
+            c.model.tie_embeddings = !all[i].exact && k;
             compare(&c, &all[i]);
         }
     struct engine_config c = small(MODEL_LLAMA, 5);

@@ -155,7 +155,7 @@ static void test_sequential_order(void **state)
     size_t bytes;
     char *text = read_file(&f, ".", "text.txt", &bytes);
     struct engine_config c = {.model = {.family = MODEL_LLAMA, .layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2,
-                                        .head_dim = 8, .ffn = 44, .vocab = 257, .max_seq = S, .norm_eps = 1e-5,
+                                        .head_dim = 8, .ffn = 44, .vocab = 257, .max_positions = S, .norm_eps = 1e-5,
                                         .rope_theta = 10000},
                               .dtype = DT_F32, .micro = 2, .seq = S, .n_microbatches = 2, .seed = 1, .kernels = "auto",
                               .threads = 1};

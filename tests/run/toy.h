@@ -48,7 +48,7 @@ static inline struct model_config toy_model(enum model_family family)
         .head_dim = 12,
         .ffn = 52,
         .vocab = 67,
-        .max_seq = 24,
+        .max_positions = 24,
         .norm_eps = 1e-5,
         .rope_theta = 10000,
     };
@@ -58,7 +58,7 @@ static inline struct model_config toy_model(enum model_family family)
     m.moe = (struct moe_config){.experts = 6, .top_k = 3, .ffn = 20, .shared = 2, .first_dense = 1, .score = SCORE_SIGMOID,
                                 .norm_topk = true, .groups = 3, .top_groups = 2, .group_pairs = true, .scale = 1.5,
                                 .aux = 0.001, .bias = true, .bias_speed = 0.001};
-    m.mla = (struct mla_config){.q_rank = 14, .kv_rank = 10, .nope = 7, .rope = 6, .value = 9, .pairs = true, .norm_eps = 1e-6};
+    m.mla = (struct mla_config){.q_rank = 14, .kv_rank = 10, .nope_dim = 7, .rope_dim = 6, .value_dim = 9, .rope_pairs = true, .norm_eps = 1e-6};
     m.head_dim = 13;
     return m;
 }

@@ -82,7 +82,7 @@ static void test_deferred_weights_tied(void **state)
     enum tape_phase order[] = {PHASE_F, PHASE_B, PHASE_F, PHASE_B, PHASE_W, PHASE_W};
     int microbatch[] = {0, 0, 1, 1, 0, 1};
     struct engine_config c = toy_config(MODEL_GPT2, DT_F32);
-    c.model.tie = true;
+    c.model.tie_embeddings = true;
     struct toy t;
     struct engine_report r;
     toy_open(&t, &c);
@@ -212,7 +212,7 @@ static void plan_program(size_t bytes[HOME_N], const struct model_config *c, con
 static struct model_config gpt2_small(int layers)
 {
     return (struct model_config){.family = MODEL_GPT2, .layers = layers, .hidden = 768, .heads = 12, .kv_heads = 12,
-                                 .head_dim = 64, .ffn = 3072, .vocab = 50257, .max_seq = 1024, .tie = true,
+                                 .head_dim = 64, .ffn = 3072, .vocab = 50257, .max_positions = 1024, .tie_embeddings = true,
                                  .norm_eps = 1e-5};
 }
 

@@ -251,7 +251,7 @@ static void test_all_programs(void **state)
     assert_int_equal(kernel_table_init(&k, "auto", 2, true, &e), OK);
     for (int v = 0; v < 64; v++) {
         struct model_config c = toy_model((enum model_family)(v % MODEL_N));
-        c.tie = v & 2;
+        c.tie_embeddings = v & 2;
         c.dropout = v & 4 ? 0.1 : 0;
         c.document_mask = v & 8;
         struct param_table p = {0};

@@ -108,10 +108,9 @@ static void test_zero_levels_have_the_same_bits(void **state)
 /* Elements of the largest rank's pieces: rows of every parameter. */
 static int64_t pieces(const struct config *c, int n)
 {
-    struct model_config mc = config_model(c);
     struct param_table t = {0};
     int64_t sum = 0, lo, hi;
-    model_declare(&mc, NULL, &t);
+    model_declare(&c->model, NULL, &t);
     for (int i = 0; i < t.n; i++) {
         region_split(t.p[i].n[0], 0, n, &lo, &hi);
         sum += (hi - lo) * (t.p[i].numel / t.p[i].n[0]);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* numbers.c: numbers.def as a table in memory. What rows share, the conditions under which a number has an effect, is a table of
+ * its own. */
+#include "model/numbers.h"
+
+#include <string.h>
+
+enum {
+    G = 1 << HF_GPT2, L = 1 << HF_LLAMA, M = 1 << HF_MIXTRAL, D2 = 1 << HF_DEEPSEEK_V2, D3 = 1 << HF_DEEPSEEK_V3,
+    D = D2 | D3, R = L | M | D, ALL = G | R /* R: those with rotary positions */
+};
+enum {
+    MAY = SPELT_MAY, NEEDED = SPELT_NEEDED, ZERO = SPELT_ZERO, NONE_IF_NULL = SPELT_NONE_IF_NULL, UNUSUAL = SPELT_UNUSUAL,
+    WRITTEN = SPELT_WRITTEN, ASIDE = SPELT_ASIDE, NULL_IF_NONE = SPELT_NULL_IF_NONE
+};
+enum { SOFTMAX, SIGMOID }; /* words of moe.score */
+
+#define RANGE(from, to) .lo = from, .hi = to
+#define WORDS(words) .choices = words
+#define EITHER .choices = NULL
+#define THEIRS(where, name, place, flags, usual) {where, name, place, flags, usual}
+#define FIXED(where, value) {where, NULL, 0, MAY, value}
+
+const struct number model_numbers[] = {
+#define NUMBER(kind, group, name, usual, limits, part, wants, text, ...)                                                            \
+    {.row = {.path = "model." #group #name, .type = CONF_##kind, .offset = offsetof(struct model_config, group name),                \
+             .otherwise = usual, limits, .doc = text},                                                                              \
+     .role = NUMBER_##part, .need = NEED_##wants, .theirs = {__VA_ARGS__}},
+#define GROUP(name)
+#define END(name)
+#include "model/numbers.def"
+    {.row = {.path = NULL}},
+};
+
+const struct number *number_find(const char *key)
+{
+    for (const struct number *n = model_numbers; n->row.path; n++)
+        if (!strcmp(n->row.path, key)) return n;
+    return NULL;
+}
+
+static bool always(const struct model_config *c) { return c != NULL; }
+static bool has_rotary(const struct model_config *c) { return c->family != MODEL_GPT2; }
+static bool has_llama3(const struct model_config *c) { return has_rotary(c) && c->rope_scaling.factor > 0; }
+static bool has_yarn(const struct model_config *c) { return has_rotary(c) && c->yarn.factor > 0; }
+static bool is_scaled(const struct model_config *c) { return has_llama3(c) || has_yarn(c); }
+static bool has_experts(const struct model_config *c) { return c->moe.experts > 0; }
+static bool has_groups(const struct model_config *c) { return has_experts(c) && c->moe.groups > 0; }
+static bool has_bias(const struct model_config *c) { return has_experts(c) && c->moe.bias; }
+static bool is_latent(const struct model_config *c) { return c->mla.kv_rank > 0; }
+
+static const struct {
+    bool (*met)(const struct model_config *c);
+    const char *idle;
+} needs[] = {
+    [NEED_ALWAYS] = {always, ""},
+    [NEED_ROTARY] = {has_rotary, "gpt2 has no rotary positions"},
+    [NEED_LLAMA3] = {has_llama3, "model.rope_scaling.factor is 0"},
+    [NEED_YARN] = {has_yarn, "model.yarn.factor is 0"},
+    [NEED_SCALED] = {is_scaled, "model.rope_scaling.factor and model.yarn.factor are 0"},
+    [NEED_EXPERTS] = {has_experts, "model.moe.experts is 0"},
+    [NEED_GROUPS] = {has_groups, "model.moe.groups is 0"},
+    [NEED_BIAS] = {has_bias, "model.moe.bias is false"},
+    [NEED_LATENT] = {is_latent, "model.mla.kv_rank is 0"},
+};
+
+bool number_needed(const struct number *n, const struct model_config *c)
+{
+    return needs[n->need].met(c);
+}
+
+const char *number_idle(const struct number *n)
+{
+    return needs[n->need].idle;
+}
