@@ -22,7 +22,7 @@ static const struct array_row state_rows[N_STATE] = {
 #define DEEPSEEK                                                                                                                          \
     "model.family=deepseek model.moe.experts=4 model.moe.bias=true model.mla.kv_rank=4 model.mla.nope_dim=4 model.mla.rope_dim=2 "         \
     "model.mla.value_dim=4 "
-static const struct layout {
+static const struct way {
     const char *keys;
     int ranks, family;
 } layouts[] = {
@@ -46,7 +46,7 @@ static const struct layout {
 enum { N_LAYOUTS = (int)(sizeof layouts / sizeof layouts[0]) };
 
 struct job {
-    const struct layout *l;
+    const struct way *l;
     struct config c;
     const char *save_to, *load_from;
     int32_t *tokens;
