@@ -151,7 +151,7 @@ int ckpt_read(struct ckpt *c, int64_t i, const struct region *box, enum dtype as
 
 /* Is this the checkpoint of a model with these tensors (all of them; boxes and memory are not looked at)?
  * ERR_REQUEST lists the first that differ: both shapes, those missing, and, in the groups that are asked for,
- * those that nothing asks for. A rank that holds a part of the model checks the whole list all the same. */
+ * those that nothing asks for (of other groups than want[0]'s: whose name is not asked for in that group either). A rank that holds a part of the model checks the whole list all the same. */
 int ckpt_check(const struct ckpt *c, const struct ckpt_tensor *want, int64_t n, struct err *e);
 /* Fills every descriptor's box. Tensors that are missing or of another shape are ERR_REQUEST as in ckpt_check. */
 int ckpt_load(struct ckpt *c, const struct ckpt_tensor *t, int64_t n, struct err *e);

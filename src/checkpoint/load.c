@@ -251,15 +251,18 @@ static void list(struct str *s, int *n, const char *what, const char *group, con
     str_puts(s, what);
 }
 
+/* A group that nobody asks for may stay in the file, and so may what it has of parameters whose first group is asked for: an optimizer
+ * that is no longer theirs left it. */
 static bool is_wanted(const struct ckpt_tensor *want, int64_t n, const struct manifest_tensor *t)
 {
-    bool group = false;
+    bool group = false, known = false;
     for (int64_t i = 0; i < n; i++) {
-        if (strcmp(want[i].group, t->group)) continue;
-        group = true;
-        if (strcmp(want[i].name, t->name) == 0) return true;
+        bool same = strcmp(want[i].group, t->group) == 0, name = strcmp(want[i].name, t->name) == 0;
+        if (same && name) return true;
+        group |= same;
+        known |= name && strcmp(want[i].group, want[0].group) == 0;
     }
-    return !group; /* a group that nobody asks for may stay in the file */
+    return !group || (known && strcmp(t->group, want[0].group) != 0);
 }
 
 /* whole: what the checkpoint has beyond `want` counts as a difference too. */

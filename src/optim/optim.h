@@ -21,9 +21,9 @@ enum { OPTIM_MAX_ARRAYS = 2 };
 
 /* What a group of parameters (state/param.h) has otherwise; all zeros: nothing. */
 struct optim_group {
-    bool own;             /* kind is this group's */
+    bool own, scaled;     /* whether kind, and lr_factor, are this group's */
     enum optim_kind kind;
-    double lr_factor;     /* times the learning rate; 0 counts as 1 */
+    double lr_factor;     /* times the learning rate */
 };
 struct optim_config {
     enum optim_kind kind; /* of all groups without one of their own */

@@ -21,8 +21,8 @@ static const char *adamw_check(const struct optim_config *c, const char **key)
 
 static float rate(const struct optim_call *x, const struct optim_stretch *r)
 {
-    double factor = x->c->group[r->group].lr_factor;
-    return (float)(factor != 0 ? x->lr * factor : x->lr);
+    const struct optim_group *g = &x->c->group[r->group];
+    return (float)(g->scaled ? x->lr * g->lr_factor : x->lr);
 }
 
 static void adamw_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)

@@ -32,6 +32,8 @@ static const struct rule {
     {"data.cache_dir", SILENT},
     {"batch.global", REFUSED},
     {"optimizer.name", REFUSED},
+    {"optimizer.embeddings.name", REFUSED},
+    {"optimizer.vectors.name", REFUSED},
     {"parallel", SILENT},
     {"parallel.servers", SAID},
     {"parallel.server_mode", SAID},

@@ -91,6 +91,13 @@ const struct conf_row config_rows[] = {
     REAL("optimizer.schedule.min_lr", optimizer.min_lr, "3.0e-5", 0, 1e6, "at the end"),
     INT("optimizer.schedule.decay_steps", optimizer.decay_steps, "0", 0, 1e12, "length of wsd's final decay"),
 
+    CHOICE("optimizer.embeddings.name", optimizer.embeddings.name, "same", "same|" OPTIM_NAMES,
+           "optimizer of the embeddings and the head; same: optimizer.name, which is that of all other matrices"),
+    REAL("optimizer.embeddings.lr_factor", optimizer.embeddings.lr_factor, "1", 0, 1e6, "their learning rate, times all others'"),
+    CHOICE("optimizer.vectors.name", optimizer.vectors.name, "same", "same|" OPTIM_NAMES,
+           "optimizer of norms and biases; same: optimizer.name"),
+    REAL("optimizer.vectors.lr_factor", optimizer.vectors.lr_factor, "1", 0, 1e6, "their learning rate, times all others'"),
+
     CHOICE("precision.recipe", precision.recipe, "bf16", "fp32|bf16",
            "bf16: compute in bf16, fp32 master weights and gradients"),
     CHOICE("precision.grad", precision.grad, "fp32", "fp32|bf16",
@@ -315,6 +322,17 @@ static int resolve_loss_chunk(const struct config *c, const struct conf *f, stru
                       (long long)(tokens / rows), (long long)rows, MOST);
 }
 
+/* What an optimizer's own check finds (optim/rows.c). */
+static int check_optimizer(const struct config *c, const struct conf *f, struct err *e)
+{
+    struct optim_config o = config_optim(c);
+    char path[64];
+    const char *key, *bad = optim_check(&o, &key);
+    if (!bad) return OK;
+    snprintf(path, sizeof path, "optimizer.%s", key);
+    return conf_error(f, e, path, "%s", bad);
+}
+
 int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int n_ranks, struct err *e)
 {
     int rc = resolve_model(c, f, n_vocab, e);
@@ -335,6 +353,7 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
                           (long long)((part + most - 1) / most));
     rc = resolve_loss_chunk(c, f, e);
     if (!rc) rc = config_resolve_schedule(c, f, e);
+    if (!rc) rc = check_optimizer(c, f, e);
     if (rc) return rc;
     if (c->optimizer.min_lr > c->optimizer.lr) {
         const char *where = conf_where(f, "optimizer.schedule.min_lr");
@@ -361,10 +380,18 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     return resolve_comm(c, f, e);
 }
 
+/* Choices are optimizer.name's after "same". */
+static struct optim_group group_of(const struct config_group *g)
+{
+    return (struct optim_group){.own = g->name > 0, .kind = (enum optim_kind)(g->name > 0 ? g->name - 1 : 0), .scaled = g->lr_factor != 1,
+                                .lr_factor = g->lr_factor};
+}
+
 struct optim_config config_optim(const struct config *c)
 {
     return (struct optim_config){
         .kind = (enum optim_kind)c->optimizer.name,
+        .group = {[PARAM_EMBEDDINGS] = group_of(&c->optimizer.embeddings), [PARAM_VECTORS] = group_of(&c->optimizer.vectors)},
         .beta1 = c->optimizer.betas[0],
         .beta2 = c->optimizer.betas[1],
         .eps = c->optimizer.eps,

@@ -60,6 +60,10 @@ struct config {
         int schedule;
         int64_t warmup_steps, decay_steps;
         double min_lr;
+        struct config_group {
+            int name; /* 0: as optimizer.name */
+            double lr_factor;
+        } embeddings, vectors;
     } optimizer;
     struct {
         int recipe, grad;

@@ -124,6 +124,49 @@ static void test_updates(void **state)
     assert_int_equal(optim_arrays(&all[3], rows), 1);
 }
 
+/* Each group by its own optimizer and rate, with arrays for its parameters only; who is not stepped stays as it is. */
+static void test_groups(void **state)
+{
+    (void)state;
+    struct optim_config c = {.kind = OPTIM_SGD, .momentum = 0, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1};
+    c.group[PARAM_VECTORS] = (struct optim_group){.own = true, .kind = OPTIM_ADAMW, .scaled = true, .lr_factor = 0.25};
+    struct optim_config adamw = c, sgd = c;
+    adamw.kind = OPTIM_ADAMW;
+    for (int frozen = 0; frozen < 3; frozen++) {
+        struct bench b;
+        struct truth x = {{0}, {0}, {0}}, y;
+        open_bench(&b, DT_BF16, &c, 2);
+        b.t.p[0].stepped = frozen != 1;
+        c.group[PARAM_VECTORS].lr_factor = frozen == 2 ? 0 : 0.25;
+        assert_int_equal(b.s.n_arrays, STORE_ROWS + 2);
+        for (int k = STORE_ROWS; k < b.s.n_arrays; k++) assert_int_equal(b.s.array[k].buf.bytes, BIAS * sizeof(float));
+        const float *w = store_array(&b.s, STORE_MASTER)->buf.p;
+        for (int i = 0; i < N; i++) x.w[i] = w[i];
+        for (int t = 1; t <= STEPS; t++) {
+            set_gradients(&b, t);
+            double norm = optim_grad_norm(&b.s, &b.k), scale = fmin(1.0, 1 / (norm + 1e-6));
+            y = x;
+            const float *g = b.s.array[STORE_GRAD].buf.p;
+            if (frozen != 1) sgd_exact(&x, g, &sgd, 0.1, t, scale);
+            adamw_exact(&y, g, &adamw, frozen == 2 ? 0 : 0.025, t, scale);
+            for (int i = ROWS * COLS; i < N; i++) x.w[i] = y.w[i], x.m[i] = y.m[i], x.v[i] = y.v[i];
+            optim_step(&b.s, &b.k, &c, 0.1, t - 1, norm);
+        }
+        for (int i = 0; i < N; i++)
+            if (!(fabs(w[i] - x.w[i]) < 1e-6)) fail_msg("element %d: %.9g, exact %.9g", i, w[i], x.w[i]);
+        close_bench(&b);
+    }
+}
+
+/* The names that configs choose from are the table's. */
+static void test_names(void **state)
+{
+    (void)state;
+    char all[64] = "";
+    for (int k = 0; k < OPTIM_KINDS; k++) snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", k ? "|" : "", optim_rows[k].name);
+    assert_string_equal(all, OPTIM_NAMES);
+}
+
 /* Teams of any size give the same norm and the same weights. */
 static void test_threads_change_nothing(void **state)
 {
@@ -187,7 +230,7 @@ static void test_schedules(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_updates), cmocka_unit_test(test_groups), cmocka_unit_test(test_names),
         cmocka_unit_test(test_threads_change_nothing),
         cmocka_unit_test(test_schedules),
     };

@@ -47,7 +47,10 @@ static void check_law(int n, const char *const *keys)
                      t.dev->ledger.at_peak[c]);
     assert_int_equal(t.dev->ledger.peak_total, x.p.role[0].peak_bytes);
     assert_int_equal(t.g->params.numel, x.p.params);
-    assert_int_equal(x.p.role[0].bytes[MEM_OPTIMIZER], (ec.optim.kind == OPTIM_ADAMW ? 8 : 4) * x.p.params);
+    int64_t state = 0;
+    for (int i = 0; i < t.g->params.n; i++) state += t.g->params.p[i].numel * optim_bytes(&ec.optim, t.g->params.p[i].group);
+    assert_int_equal(x.p.role[0].bytes[MEM_OPTIMIZER], state);
+    if (!ec.optim.group[PARAM_VECTORS].own) assert_int_equal(state, (ec.optim.kind == OPTIM_ADAMW ? 8 : 4) * x.p.params);
     double flops = 0;
     for (int op = 0; op < OP_N; op++)
         for (int ph = 0; ph < KERNEL_N_PHASES; ph++) flops += profile.flops[op][ph];
@@ -80,6 +83,8 @@ static void test_law(void **state)
             "model.dropout=0.2", "memory.loss_chunk=17", "optimizer.name=sgd", team);
         LAW("model.family=llama", "model.vocab=257", "model.seq_len=33", "model.layers=3", "model.hidden=42",
             "model.heads=3", "model.ffn=71", "batch.global=5", "batch.micro=5", "model.document_mask=true", team);
+        LAW("model.family=gpt2", TINY, "batch.global=2", "batch.micro=1", "optimizer.name=sgd", "optimizer.momentum=0",
+            "optimizer.vectors.name=adamw", team);
         LAW("model.family=llama", TINY, "run.kernels=ref", "batch.global=2", "batch.micro=1", team);
         LAW("model.family=llama", "model.vocab=2000", "model.seq_len=256", "model.layers=2", "model.hidden=256",
             "model.heads=8", "model.kv_heads=2", "batch.global=2", "batch.micro=1", team);

@@ -50,6 +50,7 @@ static void test_refused(void **state)
         {"model.seq_len", "12", "model.seq_len: 12 here, 24 in the checkpoint"},
         {"run.seed", "5", "run.seed: 5 here, 1 in the checkpoint"},
         {"optimizer.name", "sgd", "optimizer.name: sgd here, adamw in the checkpoint"},
+        {"optimizer.vectors.name", "sgd", "optimizer.vectors.name: sgd here, same in the checkpoint"}, /* leaves second moments behind */
         {"model.rope_theta", "500", "model.rope_theta: 5"},
         {"model.document_mask", "true", "model.document_mask: true here, false in the checkpoint"},
     };

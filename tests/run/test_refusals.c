@@ -49,6 +49,9 @@ static const struct refusal refusals[] = {
     {DENSE "parallel.dp_shard=1 parallel.cp=9", 9, "parallel.cp", "choose 3 and parallel.dp_shard: 3", "parallel.cp=3 parallel.dp_shard=3", 0},
     {EXPERTS "parallel.ep=128 parallel.tp=128 parallel.etp=64 model.moe.experts=128", 16384, "parallel.ep", "at most 4096",
      "parallel.ep=64", 0},
+    /* optimizers */
+    {DENSE "optimizer.eps=0", 1, "optimizer.eps", "choose 1.0e-8", "optimizer.eps=1e-8", 0},
+    {DENSE "optimizer.name=sgd optimizer.vectors.name=adamw optimizer.eps=0", 1, "optimizer.eps", "0 by 0", "optimizer.vectors.name=same", 0},
     /* context */
     {DENSE "parallel.cp=9", 9, "parallel.cp", "without a token of model.seq_len = 8; choose 3 and", "parallel.cp=3", 0},
     {DENSE "parallel.cp=4 parallel.cp_inner=2", 4, "parallel.cp_inner", "two_level", "parallel.cp_algorithm=two_level", 0},
