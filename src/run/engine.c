@@ -31,12 +31,21 @@ static int rows_of(const struct engine *g, struct array_row rows[STORE_MAX_ARRAY
     return n;
 }
 
+/* Arrays on another device are worked on by the same kernels. */
+static int make_store(struct engine *g, const struct store_config *c, struct err *e)
+{
+    int rc = store_new_shared(&g->store, &g->params, g->dev, c, e);
+    for (int i = 0; !rc && i < g->store.n_arrays; i++)
+        if (g->store.array[i].own) kernel_on(g->store.array[i].own, &g->kernels);
+    return rc;
+}
+
 /* A server's shard: as at zero 3, and nobody to exchange it with but the workers. */
 static int new_shard(struct engine *g, struct err *e)
 {
     struct array_row rows[STORE_MAX_ARRAYS];
     struct store_config c = {.dtype = g->cfg.dtype, .training = true, .rows = rows, .n_rows = rows_of(g, rows), .zero = 3, .shared = true};
-    int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e);
+    int rc = make_store(g, &c, e);
     return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){.stream = g->stream}, e);
 }
 
@@ -77,7 +86,7 @@ static int new_store(struct engine *g, struct err *e)
     struct store_config c = store_of(g, rows);
     CHECK(!c.once || !g->cfg.exact_order || (g->n_stages == 1 && (g->peak.both == 1 || g->cfg.n_microbatches == 1)),
           "exact_order with several microbatches alive");
-    int rc = store_new_shared(&g->store, &g->params, g->dev, &c, e), param_slots = 0, grad_slots = 0;
+    int rc = make_store(g, &c, e), param_slots = 0, grad_slots = 0;
     if (rc) return rc;
     check_groups(g);
     struct flow_options o = {.gather = !store_param_is_whole(&g->store),

@@ -32,7 +32,7 @@ static struct held held_of(const struct engine *g, int param, int array)
     const struct array *a = &s->array[array];
     if (array == STORE_GRAD || !array_is_here(a)) return (struct held){0};
     struct array_span x = store_held(s, param, array);
-    return (struct held){array_at(a, x.at), g->stream, x.lo, x.n, a->row.dtype};
+    return (struct held){array_at(a, x.at), store_stream(s, array, g->stream), x.lo, x.n, a->row.dtype};
 }
 
 static uint64_t salted(uint64_t v, int64_t place)

@@ -73,7 +73,7 @@ static int64_t describe(const struct engine *g, bool pieces, struct ckpt_tensor 
             if (device_is_direct(a->buf.dev)) continue;
             static const struct ckpt_access access = {to_host, from_host};
             struct there *ctx = xcalloc(1, sizeof *ctx);
-            *ctx = (struct there){g->stream, x->p};
+            *ctx = (struct there){store_stream(s, k, g->stream), x->p};
             x->access = &access;
             x->ctx = ctx;
             x->p = NULL;

@@ -34,11 +34,14 @@ int array_new(struct array *a, const struct array_row *row, const struct units *
         a->at[i] = has ? a->n : -1;
         if (has) a->n += values_here(a, u, i);
     }
-    return here ? buffer_new(&a->buf, row->dev ? row->dev : d, row->cat, to_size(a->n) * dtype_bytes(row->dtype), e) : OK;
+    if (!here) return OK;
+    int rc = row->dev && row->dev != d ? stream_new(&a->own, row->dev, row->name, e) : OK;
+    return rc ? rc : buffer_new(&a->buf, row->dev ? row->dev : d, row->cat, to_size(a->n) * dtype_bytes(row->dtype), e);
 }
 
 void array_free(struct array *a)
 {
+    stream_free(a->own);
     buffer_free(&a->buf);
     xfree(a->at);
     memset(a, 0, sizeof *a);

@@ -52,6 +52,7 @@ struct array {
     int64_t *at;       /* by parameter: its first value in the buffer; -1: it has none */
     int64_t n;         /* values in the buffer */
     struct buffer buf; /* dev NULL: the array is not here */
+    struct stream *own; /* where it is on another device than the store: a stream there; else NULL */
 };
 
 /* Values [lo, lo + n) of a parameter's, in the order of its held box, or of its `each`; `at` is where they begin in the buffer. */

@@ -82,6 +82,12 @@ const struct array *store_array(const struct store *s, int which)
     return &s->array[which == STORE_MASTER && !array_is_here(&s->array[which]) ? STORE_PARAM : which];
 }
 
+struct stream *store_stream(const struct store *s, int which, struct stream *st)
+{
+    struct stream *own = store_array(s, which)->own;
+    return own ? own : st;
+}
+
 bool store_has(const struct store *s, int which)
 {
     return which < s->n_arrays && array_is_here(store_array(s, which));
@@ -173,7 +179,8 @@ void store_init(struct store *s, const struct kernel_table *k, struct stream *st
         }
     }
     for (int i = STORE_ROWS; i < s->n_arrays; i++)
-        if (array_is_here(&s->array[i])) device_zero(st, &s->array[i].buf, 0, s->array[i].buf.bytes);
+        if (array_is_here(&s->array[i])) device_zero(store_stream(s, i, st), &s->array[i].buf, 0, s->array[i].buf.bytes);
+    for (int i = STORE_ROWS; i < s->n_arrays; i++) stream_sync(store_stream(s, i, st));
     stream_sync(st);
     xfree(wide);
     xfree(narrow);
@@ -183,6 +190,7 @@ void store_read(const struct store *s, struct stream *st, int param, int which, 
 {
     const struct array *a = store_array(s, which);
     struct array_span x = store_held(s, param, which);
+    st = store_stream(s, which, st);
     void *narrow = a->row.dtype == DT_F32 ? NULL : xmalloc(byte_of(a, x.n) + 1); /* a compute copy without master */
     device_to_host(st, narrow ? narrow : out, &a->buf, byte_of(a, x.at), byte_of(a, x.n));
     stream_sync(st);
@@ -196,6 +204,7 @@ void store_write(struct store *s, const struct kernel_table *k, struct stream *s
     struct array_span x = store_held(s, param, which);
     void *narrow = which == STORE_MASTER ? xmalloc(to_size(x.n) * 4 + 1) : NULL;
     struct array *a = &s->array[which];
+    st = store_stream(s, which, st);
     if (narrow) {
         put_values(s, k, st, param, x.lo, x.n, in, narrow);
     } else {

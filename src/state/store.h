@@ -81,6 +81,8 @@ bool store_state_is_whole(const struct store *s); /* zero 0, or one rank: what i
 /* ---- arrays; `which`: STORE_MASTER, ... ---- */
 /* Where its values are: without a master of its own, the parameters are the master. */
 const struct array *store_array(const struct store *s, int which);
+/* A stream of the device it is on: st, or of another device its own. */
+struct stream *store_stream(const struct store *s, int which, struct stream *st);
 /* Its values are here: of the master also those of the parameters. */
 bool store_has(const struct store *s, int which);
 int store_find(const struct store *s, const char *name); /* which; -1: there is none here */

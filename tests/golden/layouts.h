@@ -88,6 +88,10 @@ static const struct row layout_rows[] = {
 
     {"llama 2 workers 1 server", 3, {"parallel.servers=1"}},
     {"gpt2 2 workers 2 servers bf16 dropout", 4, {GPT2, DROPS, "parallel.servers=2", "precision.recipe=bf16"}},
+
+    {"deepseek tp2 dp2 zero2 sgd, embeddings and vectors by adamw", 4,
+     {DEEPSEEK, "parallel.tp=2", "parallel.zero=2", "optimizer.name=sgd", "optimizer.momentum=0", "optimizer.embeddings.name=adamw",
+      "optimizer.embeddings.lr_factor=0.5", "optimizer.vectors.name=adamw"}},
 };
 enum { N_ROWS = (int)(sizeof layout_rows / sizeof layout_rows[0]) };
 

@@ -144,13 +144,13 @@ static void test_groups(void **state)
         for (int i = 0; i < N; i++) x.w[i] = w[i];
         for (int t = 1; t <= STEPS; t++) {
             set_gradients(&b, t);
-            double norm = optim_grad_norm(&b.s, &b.k), scale = fmin(1.0, 1 / (norm + 1e-6));
+            double norm = optim_grad_norm(&b.s, b.st), scale = fmin(1.0, 1 / (norm + 1e-6));
             y = x;
             const float *g = b.s.array[STORE_GRAD].buf.p;
             if (frozen != 1) sgd_exact(&x, g, &sgd, 0.1, t, scale);
             adamw_exact(&y, g, &adamw, frozen == 2 ? 0 : 0.025, t, scale);
             for (int i = ROWS * COLS; i < N; i++) x.w[i] = y.w[i], x.m[i] = y.m[i], x.v[i] = y.v[i];
-            optim_step(&b.s, &b.k, &c, 0.1, t - 1, norm);
+            optim_step(&b.s, b.st, &c, 0.1, t - 1, norm);
         }
         for (int i = 0; i < N; i++)
             if (!(fabs(w[i] - x.w[i]) < 1e-6)) fail_msg("element %d: %.9g, exact %.9g", i, w[i], x.w[i]);

@@ -49,6 +49,7 @@ struct job {
     const struct way *l;
     struct config c;
     const char *save_to, *load_from;
+    bool beside; /* one of the arrays is on another device */
     int32_t *tokens;
 };
 
@@ -115,24 +116,38 @@ static int each(struct engine *g, bool write, bool zeros, struct err *e)
 }
 
 /* What the null device counted is what there is, and without the rows it is less by their values. */
-static int planned(const struct job *j, const struct engine *g, const struct device *d, const struct engine_config *ec, struct err *e)
+static int planned(const struct job *j, const struct engine *g, const struct device *d, const struct device *beside,
+                   const struct engine_config *ec, struct err *e)
 {
     struct device *none;
     struct engine *paper;
-    size_t bytes[N_STATE] = {0}, now[2][MEM_N];
+    size_t bytes[N_STATE] = {0}, now[2][MEM_N], got[MEM_N];
     for (int with = 0; with < 2; with++) {
         struct engine_config c = *ec;
+        struct array_row rows[N_STATE];
+        struct comm *world = NULL;
+        struct ranks r;
+        memcpy(rows, state_rows, sizeof rows); /* all on the one device */
+        c.state = rows;
         if (!with) c.n_state = 0;
         int rc = device_null_new(&none, e);
-        if (!rc) rc = engine_new(&paper, &c, none, e);
+        if (!rc && j->l->ranks > 1) rc = comm_world_null(&world, ec->rank, j->l->ranks, NULL, e);
+        if (!rc) rc = ranks_init(&r, world, &j->c, e);
+        if (rc) return rc;
+        ranks_engine(&r, &c);
+        rc = engine_new(&paper, &c, none, e);
         if (rc) return rc;
         memcpy(now[with], none->ledger.now, sizeof none->ledger.now);
         engine_free(paper);
+        ranks_fini(&r);
+        comm_free(world);
         device_free(none);
     }
     for (int k = 0; k < N_STATE; k++) bytes[k] = g->store.array[store_find(&g->store, state_rows[k].name)].buf.bytes;
     for (int k = 0; k < N_STATE; k++) now[0][state_rows[k].cat] += bytes[k];
-    if (!bytes[AMAX] || memcmp(now[0], now[1], sizeof now[0]) || memcmp(now[1], d->ledger.now, sizeof now[1]))
+    memcpy(got, d->ledger.now, sizeof got);
+    for (int c = 0; c < MEM_N; c++) got[c] += beside ? beside->ledger.now[c] : 0;
+    if (!bytes[AMAX] || memcmp(now[0], now[1], sizeof now[0]) || memcmp(now[1], got, sizeof got))
         return err_set(e, ERR_NUMERIC, "%s: bytes planned are not those allocated", j->l->keys);
     return OK;
 }
@@ -201,17 +216,21 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
 {
     struct job *j = arg;
     struct ranks r;
-    struct device *d = NULL;
+    struct device *d = NULL, *beside = NULL;
     struct engine *g = NULL;
     struct engine_config ec = config_engine(&j->c);
-    ec.state = state_rows;
+    struct array_row rows[N_STATE];
+    memcpy(rows, state_rows, sizeof rows);
+    ec.state = rows;
     ec.n_state = N_STATE;
     int rc = ranks_init(&r, world, &j->c, e);
     if (rc) return rc;
     ranks_engine(&r, &ec);
     rc = device_cpu_new(&d, ec.threads, e);
+    if (!rc && j->beside) rc = device_untouchable_new(&beside, 1, e);
+    rows[LEFT].dev = beside;
     if (!rc) rc = engine_new(&g, &ec, d, e);
-    if (!rc) rc = planned(j, g, d, &ec, e);
+    if (!rc) rc = planned(j, g, d, beside, &ec, e);
     if (!rc) engine_init(g);
     if (world) rc = comm_agree(world, rc, e);
     if (!rc) rc = walk(j, g, &r, e);
@@ -219,6 +238,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     engine_free(g);
     ranks_fini(&r);
     device_free(d);
+    if (beside) device_free(beside);
     return rc;
 }
 
@@ -254,7 +274,7 @@ static void test_every_layout_to_every_other(void **state)
     for (int again = 0; again < 2; again++) /* the first has something to load, too */
         for (int i = 0; i < N_LAYOUTS; i++) {
             struct arena *a = arena_new();
-            struct job j = {.l = &layouts[i]};
+            struct job j = {.l = &layouts[i], .beside = i % 3 == 1};
             struct shelf_place *place;
             if (again && i > 2 && i != N_LAYOUTS - 3) continue;
             resolve(&j, a);
