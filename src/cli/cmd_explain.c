@@ -39,7 +39,7 @@ static void begin_layout(struct json_out *o) { json_begin_document(o, "explain-l
 static void begin_tape(struct json_out *o) { json_begin_document(o, "explain-tape", 1); }
 static void begin_schedule(struct json_out *o) { json_begin_document(o, "explain-schedule", 1); }
 static void begin_memory(struct json_out *o) { json_begin_document(o, "explain-memory", 1); }
-static void begin_comm(struct json_out *o) { json_begin_document(o, "explain-comm", 1); }
+static void begin_comm(struct json_out *o) { json_begin_document(o, "explain-comm", 2); }
 
 static const struct topic {
     const char *name;
@@ -91,7 +91,7 @@ int cmd_explain(int argc, char **argv)
         printf("tutti explain CONFIG layout|tape|schedule|memory|comm [-n RANKS] [--full] [--json] [key=value ...]\n\n"
                "  layout    every parameter, its shape, and where it lies on the mesh\n"
                "  tape      the operations of one microbatch, and the instructions they become: work (FLOP) and bytes\n"
-               "  schedule  which action comes when, on every rank of the pipeline\n"
+               "  schedule  which action comes when, on every rank of the pipeline, and all that rank 0 does in its stages\n"
                "  memory    bytes by category, and what a microbatch keeps\n"
                "  comm      what is sent in a step, by group, and when\n"
                "As rank 0 of RANKS (default 1) has it, in lines of at most 100 columns.\n\n"

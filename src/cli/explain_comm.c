@@ -142,7 +142,7 @@ static void print_groups(const struct explain *x, struct str *out)
     int64_t bytes = 0;
     const struct comm *c;
     if (!x->ranks.world) {
-        str_puts(out, "one rank: nothing is sent (-n RANKS)\n");
+        str_puts(out, "one rank: nothing is sent\n-n RANKS shows what ranks send in a step, by group, operation and tensor\n");
         return;
     }
     str_puts(out, "what rank 0 sends in a step, by group; times are those of the model for a link of comm.link_GBps and\n"
@@ -177,42 +177,12 @@ static int step_dry(const struct explain *x, struct serve **v, struct str *out, 
     return OK;
 }
 
-static void print_flow(const struct explain *x, const struct engine_stage *s, struct str *out)
-{
-    const struct units *u = &x->g->store.units;
-    struct lines l = {0};
-    if (!s->flow.n) return;
-    str_printf(out, "\nstage %d, of each microbatch: before or after which instruction (explain tape) a unit is gathered,\n"
-                    "needed, released; its gradient gets a temporary, and is complete\n", s->index);
-    if (x->full) {
-        flow_print(&s->flow, u, out);
-        return;
-    }
-    for (int i = 0; i < s->flow.n; i++) {
-        struct flow one = {.event = &s->flow.event[i], .n = 1};
-        struct str t = {0};
-        flow_print(&one, u, &t);
-        const char *body = strchr(str_text(&t), '(');
-        char prefix[64], text[160];
-        snprintf(prefix, sizeof prefix, "%.*s", (int)(body - str_text(&t)), str_text(&t));
-        snprintf(text, sizeof text, "%s, %d", body, (int)s->flow.event[i].kind);
-        *strrchr(text, ',') = 0;
-        text[strcspn(text, "\n")] = 0;
-        explain_lines_add(&l, u->table->p[u->unit[s->flow.event[i].unit].first].layer, -1, prefix, text);
-        l.p[l.n - 1].key += (uint64_t)s->flow.event[i].kind; /* what happens stands in the prefix, beside the index */
-        str_free(&t);
-    }
-    explain_lines_fold(&l, LINE_LAYER);
-    explain_lines_print(&l, EXPLAIN_COLUMNS, 24, out);
-    explain_lines_free(&l);
-}
-
 int explain_comm(const struct explain *x, struct str *out, struct err *e)
 {
     struct serve *v = NULL;
     int rc = step_dry(x, &v, out, e);
     if (!rc) print_groups(x, out);
-    for (int i = 0; !rc && !x->ranks.n_servers && i < x->g->n_stages; i++) print_flow(x, &x->g->stage[i], out);
+    if (!rc) str_puts(out, "when a unit is gathered, released and reduced: tutti explain CONFIG schedule\n");
     serve_free(v);
     return rc;
 }
@@ -259,26 +229,6 @@ static void group_json(const struct explain *x, const struct comm *c, struct jso
     str_free(&axes);
 }
 
-static void flow_json(const struct explain *x, const struct engine_stage *s, struct json_out *o)
-{
-    const struct units *u = &x->g->store.units;
-    json_begin_object(o, NULL);
-    json_put_int(o, "stage", s->index);
-    json_begin_array(o, "events");
-    for (int i = 0; i < s->flow.n; i++) {
-        const struct flow_event *v = &s->flow.event[i];
-        json_begin_object(o, NULL);
-        json_put_int(o, "instruction", v->instr);
-        json_put_string(o, "event", flow_kind_name(v->kind));
-        json_put_int(o, "unit", v->unit);
-        json_put_string(o, "first_parameter", u->table->p[u->unit[v->unit].first].name);
-        if (v->slot >= 0) json_put_int(o, "slot", v->slot);
-        json_end_object(o);
-    }
-    json_end_array(o);
-    json_end_object(o);
-}
-
 int explain_comm_json(const struct explain *x, struct json_out *o, struct err *e)
 {
     struct serve *v = NULL;
@@ -293,9 +243,6 @@ int explain_comm_json(const struct explain *x, struct json_out *o, struct err *e
     }
     json_end_array(o);
     json_put_int(o, "bytes", bytes);
-    json_begin_array(o, "flow");
-    for (int i = 0; !rc && !x->ranks.n_servers && i < x->g->n_stages; i++) flow_json(x, &x->g->stage[i], o);
-    json_end_array(o);
     serve_free(v);
     str_free(&said);
     return rc;

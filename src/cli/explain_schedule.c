@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "cli/explain.h"
 #include "plan/plan.h"
 #include "run/stages.h"
@@ -18,6 +19,126 @@ static const char *stage_text(const struct model_stage *s, char out[96])
     return out;
 }
 
+/* What travels together. */
+static void print_units(const struct explain *x, struct str *out)
+{
+    const struct units *u = &x->g->store.units;
+    struct lines l = {0};
+    char at[32], line[160];
+    for (int i = 0; i < u->n; i++) {
+        const struct param *p = &u->table->p[u->unit[i].first];
+        snprintf(at, sizeof at, "unit %d: ", i);
+        snprintf(line, sizeof line, "%.80s%s", p->name, u->unit[i].n > 1 ? " ..." : "");
+        explain_lines_add(&l, explain_line_number(p->name, "layers."), -1, at, line);
+    }
+    if (!x->full) explain_lines_fold(&l, LINE_LAYER);
+    explain_lines_print(&l, x->full ? 0 : EXPLAIN_COLUMNS, 10, out);
+    explain_lines_free(&l);
+}
+
+/* A phase with all that happens around its parts. */
+struct chunk {
+    struct action a;  /* the whole of it */
+    struct str text;  /* with * for its microbatch */
+};
+
+static bool same_phase(struct action a, struct action b)
+{
+    bool backward[2] = {a.kind == ACTION_B || a.kind == ACTION_BW || a.kind == ACTION_RECOMPUTE,
+                        b.kind == ACTION_B || b.kind == ACTION_BW || b.kind == ACTION_RECOMPUTE};
+    return a.stage == b.stage && a.microbatch == b.microbatch && (a.kind == b.kind || (backward[0] && backward[1]));
+}
+
+/* Action i begins another chunk: what comes before its first part (receiving, gathering) belongs to it. */
+static bool begins_chunk(const struct action_list *l, int64_t i, struct action now, bool any)
+{
+    struct action a = l->a[i];
+    if (a.kind == ACTION_RELEASE || a.kind == ACTION_REDUCE || a.kind == ACTION_SEND_F || a.kind == ACTION_SEND_B) return false;
+    while (i < l->n && !action_is_compute((enum action_kind)l->a[i].kind)) i++;
+    return !any || (i < l->n && !same_phase(now, l->a[i]));
+}
+
+static void put_action(struct chunk *c, struct action a)
+{
+    char name[32], star[16];
+    action_print(name, a);
+    if (c->text.n) str_putc(&c->text, ' ');
+    if (action_has_microbatch((enum action_kind)a.kind) && a.microbatch == c->a.microbatch) {
+        int stage = snprintf(star, sizeof star, "%u%s", a.stage, action_name((enum action_kind)a.kind));
+        int digits = snprintf(star, sizeof star, "%u", a.microbatch);
+        str_printf(&c->text, "%.*s*%s", stage, name, name + stage + digits);
+    } else {
+        str_puts(&c->text, name);
+    }
+}
+
+static int64_t next_chunk(const struct action_list *l, int64_t i, struct chunk *c)
+{
+    int64_t to = i;
+    while (to < l->n && !action_is_compute((enum action_kind)l->a[to].kind)) to++;
+    *c = (struct chunk){0};
+    if (to < l->n) c->a = l->a[to];
+    for (to = i; to < l->n && (to == i || !begins_chunk(l, to, c->a, true)); to++) put_action(c, l->a[to]);
+    c->a.part = ACTION_WHOLE;
+    if (c->a.kind == ACTION_RECOMPUTE) c->a.kind = ACTION_B;
+    return to;
+}
+
+/* Each kind of phase once; microbatches that are like one before are named. */
+static void print_list(const struct action_list *l, int columns, struct str *out)
+{
+    struct chunk *seen = NULL;
+    int n = 0, like = 0;
+    struct str line = {0};
+    char name[32], of[32];
+    for (int64_t i = 0; i < l->n;) {
+        struct chunk c;
+        i = next_chunk(l, i, &c);
+        int k = 0;
+        while (k < n && strcmp(str_text(&seen[k].text), str_text(&c.text))) k++;
+        action_print(name, c.a);
+        if (k < n) {
+            str_printf(&line, "%s%s like %s", like++ ? ", " : "  ", name, action_print(of, seen[k].a));
+            str_free(&c.text);
+            continue;
+        }
+        if (like) explain_lines_wrap(str_text(&line), columns, 4, out);
+        like = 0;
+        str_clear(&line);
+        str_printf(&line, "  %s, with * for %u: %s", name, c.a.microbatch, str_text(&c.text));
+        explain_lines_wrap(str_text(&line), columns, 4, out);
+        str_clear(&line);
+        seen = xrealloc(seen, sizeof *seen * ((size_t)n + 1));
+        seen[n++] = c;
+    }
+    if (like) explain_lines_wrap(str_text(&line), columns, 4, out);
+    for (int k = 0; k < n; k++) str_free(&seen[k].text);
+    xfree(seen);
+    str_free(&line);
+}
+
+static void print_all(const struct explain *x, struct str *out)
+{
+    enum { FEW = 100 };
+    const struct action_list *l = &x->g->all.list;
+    str_puts(out, "\nall that rank 0 does, part by part; 0F0.1 is part 1 of a phase, 0GATHER.1 unit 1 of the parameters:\n");
+    print_units(x, out);
+    if (x->full) {
+        struct str s = {0};
+        schedule_print_list(l, &s);
+        str_printf(out, "%s\n", str_text(&s));
+        str_free(&s);
+    } else {
+        print_list(l, EXPLAIN_COLUMNS, out);
+    }
+    if (!x->full && x->g->go.n > FEW) {
+        str_printf(out, "in which buffers: --full (%lld steps)\n", (long long)x->g->go.n);
+        return;
+    }
+    str_puts(out, "\nand in which buffers:\n");
+    itinerary_print(&x->g->go, out);
+}
+
 int explain_schedule(const struct explain *x, struct str *out, struct err *e)
 {
     char text[96];
@@ -30,8 +151,7 @@ int explain_schedule(const struct explain *x, struct str *out, struct err *e)
     str_free(&s);
     str_puts(out, "(2F0: stage 2, microbatch 0, forward; B backward to inputs, W weight gradients, BW both; S sends, R receives)\n");
     str_printf(out, "live slabs at the worst moment: %" PRId64 "\n", x->g->peak.both);
-    if (x->g->when->n_stages > 1) str_puts(out, "\nwhat rank 0 does, and in which buffers:\n");
-    if (x->g->when->n_stages > 1) itinerary_print(&x->g->go, out);
+    print_all(x, out);
     return OK;
 }
 
@@ -65,6 +185,20 @@ int explain_schedule_json(const struct explain *x, struct json_out *o, struct er
         str_free(&t);
     }
     json_end_array(o);
+    const struct units *u = &x->g->store.units;
+    json_begin_array(o, "units");
+    for (int i = 0; i < u->n; i++) {
+        json_begin_object(o, NULL);
+        json_put_int(o, "unit", i);
+        json_put_string(o, "first_parameter", u->table->p[u->unit[i].first].name);
+        json_put_int(o, "parameters", u->unit[i].n);
+        json_end_object(o);
+    }
+    json_end_array(o);
+    struct str all = {0};
+    schedule_print_list(&x->g->all.list, &all);
+    json_put_string(o, "rank_actions", str_text(&all));
+    str_free(&all);
     json_put_int(o, "live_slabs", x->g->peak.both);
     return OK;
 }

@@ -71,7 +71,7 @@ static void add_span(struct lines *x, struct rank_lines *r, const char *cat, con
         s.kind = SPAN_CALL;
         s.waits = !strcmp(text_of(args, "why"), "wait");
         if (s.waits) s.of = hash_text(text_of(args, "group"), json_int(json_get(args, "ticket"), -1));
-    } else if (!strcmp(cat, "layer")) {
+    } else if (!strcmp(cat, "layer") || !strcmp(cat, "recompute")) {
         return; /* its kernels say it all */
     }
     if (r->n == r->room) {

@@ -137,15 +137,54 @@ int build_stages(struct engine *g, struct err *e)
     return rc;
 }
 
+/* ---- all that this rank does ---- */
+static int list_of(struct engine *g, struct engine_list *x, const struct schedule *s, bool training, struct err *e)
+{
+    const struct units *u = &g->store.units;
+    struct part_rule r = {.gather = !store_param_is_whole(&g->store),
+                          .arrive = store_param_is_whole(&g->store) && !store_state_is_whole(&g->store)};
+    if (training) {
+        r.reduce = exchange_is_active(&g->exchange);
+        r.temporary = store_grad_is_temporary(&g->store);
+        r.by_phase = g->peak.both > 1;
+        r.every = g->exchange.exact ? g->exchange.tree.run : 0;
+    }
+    const struct cut **cuts = xcalloc((size_t)g->n_stages + 1, sizeof *cuts);
+    for (int i = 0; i < g->n_stages; i++) {
+        struct engine_stage *at = &g->stage[i];
+        struct cut *c = training ? &at->cut : &at->cut_eval;
+        cut_init(c, at->index, training ? at->train : at->eval, training && puts_off_weights(g->when, build_pipe_rank(g), at->index), u, &r);
+        cuts[i] = c;
+    }
+    cut_rank(&x->parts, cuts, g->n_stages, u, &r);
+    xfree(cuts);
+    int rc = schedule_list(&x->list, s, build_pipe_rank(g), &x->parts, e);
+    if (!rc) rc = schedule_check_list(&x->list, s, build_pipe_rank(g), &x->parts, e);
+    return rc && training && g->cfg.pipeline.text ? err_prefix(e, "%s", g->cfg.pipeline.what) : rc;
+}
+
+int build_lists(struct engine *g, struct err *e)
+{
+    int rc = g->cfg.training ? list_of(g, &g->all, g->when, true, e) : OK;
+    return rc ? rc : list_of(g, &g->all_eval, g->when_eval, false, e);
+}
+
+static void free_list(struct engine_list *x)
+{
+    xfree(x->parts.stage);
+    xfree(x->parts.unit_name);
+    xfree(x->list.a);
+}
+
 /* ---- itineraries ---- */
-static int itinerary(struct engine *g, struct itinerary *t, const struct schedule *s, const struct stage_use *use,
-                     struct err *e)
+static int itinerary(struct engine *g, struct itinerary *t, const struct schedule *s, const struct engine_list *all,
+                     const struct stage_use *use, struct err *e)
 {
     int sends = s->n_ranks > 1 ? itinerary_choose_sends(s, SENDS) : SENDS;
     if (!sends)
         return err_set(e, ERR_REQUEST, "schedule %s has too many messages under way at once; put receives nearer to sends",
                        s->kind);
-    itinerary_init(t, s, build_pipe_rank(g), use, g->n_stages, sends);
+    itinerary_init(t, s, build_pipe_rank(g), &all->list, &all->parts, use, g->n_stages, sends);
     return OK;
 }
 
@@ -160,8 +199,8 @@ int build_itineraries(struct engine *g, struct err *e)
         use[i].in_until = program_slot_last(s->train, SLOT_STAGE_IN);
         use[i].dout_until = program_slot_last(s->train, SLOT_STAGE_DOUT);
     }
-    int rc = g->cfg.training ? itinerary(g, &g->go, g->when, use, e) : OK;
-    if (!rc) rc = itinerary(g, &g->go_eval, g->when_eval, use, e);
+    int rc = g->cfg.training ? itinerary(g, &g->go, g->when, &g->all, use, e) : OK;
+    if (!rc) rc = itinerary(g, &g->go_eval, g->when_eval, &g->all_eval, use, e);
     xfree(use);
     return rc;
 }
@@ -185,12 +224,14 @@ void build_free(struct engine *g)
 {
     for (int i = 0; i < g->n_stages; i++) {
         struct engine_stage *s = &g->stage[i];
-        flow_fini(&s->flow);
-        flow_fini(&s->flow_eval);
+        cut_fini(&s->cut);
+        cut_fini(&s->cut_eval);
         program_free(s->train);
         program_free(s->eval);
         tape_free(s->tape);
     }
+    free_list(&g->all);
+    free_list(&g->all_eval);
     xfree(g->stage);
     xfree(g->parts);
     xfree(g->holders.rank);

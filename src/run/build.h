@@ -15,6 +15,8 @@ int build_pipe_rank(const struct engine *g); /* along pp */
 int build_schedule(struct engine *g, struct err *e);
 /* g->stage: tapes and programs. */
 int build_stages(struct engine *g, struct err *e);
+/* g->all, all_eval, of the stages and the store: what the schedule leaves out is put in, and all of it proved. */
+int build_lists(struct engine *g, struct err *e);
 /* g->go, go_eval. */
 int build_itineraries(struct engine *g, struct err *e);
 /* For copies_init: pipeline ranks that hold a parameter; ctx is the engine. */

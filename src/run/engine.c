@@ -86,22 +86,9 @@ static int new_store(struct engine *g, struct err *e)
     struct store_config c = store_of(g, rows);
     CHECK(!c.once || !g->cfg.exact_order || (g->n_stages == 1 && (g->peak.both == 1 || g->cfg.n_microbatches == 1)),
           "exact_order with several microbatches alive");
-    int rc = make_store(g, &c, e), param_slots = 0, grad_slots = 0;
+    int rc = make_store(g, &c, e);
     if (rc) return rc;
     check_groups(g);
-    struct flow_options o = {.gather = !store_param_is_whole(&g->store),
-                             .arrive = store_param_is_whole(&g->store) && !store_state_is_whole(&g->store),
-                             .by_phase = g->peak.both > 1};
-    for (int i = 0; i < g->n_stages; i++) {
-        struct engine_stage *s = &g->stage[i];
-        flow_init(&s->flow_eval, s->eval, &g->store.units, o);
-        struct flow_options train = o;
-        train.temporary = store_grad_is_temporary(&g->store);
-        if (s->train) flow_init(&s->flow, s->train, &g->store.units, train);
-        param_slots = max_int(param_slots, max_int(s->flow.n_param_slots, s->flow_eval.n_param_slots));
-        grad_slots = max_int(grad_slots, s->flow.n_grad_slots);
-    }
-    g->unit_left = xcalloc((size_t)g->store.units.n + 1, sizeof *g->unit_left);
     rc = exchange_init(&g->exchange, &g->store, &(struct exchange_config){
         .stream = g->stream,
         .shard = g->cfg.shard,
@@ -109,13 +96,10 @@ static int new_store(struct engine *g, struct err *e)
         .host_replicate = g->cfg.host.replicate,
         .expert = g->cfg.expert,
         .replicate = g->cfg.replicate,
-        .param_slots = param_slots,
-        .grad_slots = grad_slots,
         .exact = g->cfg.exact_order,
         .sums = g->cfg.workers,
         .n_microbatches = g->cfg.n_microbatches,
     }, e);
-    if (!rc) rc = copies_init(&g->copies, &g->store, g->cfg.axis[AXIS_PP], build_holders, g, e);
     g->exchange.across[AXIS_TP] = g->cfg.axis[AXIS_TP];
     return rc;
 }
@@ -183,7 +167,8 @@ static int new_buffers(struct engine *g, struct err *e)
         const struct engine_stage *s = &g->stage[i];
         scratch = max_size(scratch, max_size(s->train ? s->train->bytes[HOME_SCRATCH] : 0, s->eval->bytes[HOME_SCRATCH]));
     }
-    int rc = new_store(g, e);
+    int rc = exchange_slots(&g->exchange, max_int(g->go.n_param_slots, g->go_eval.n_param_slots), g->go.n_grad_slots, e);
+    if (!rc) rc = copies_init(&g->copies, &g->store, g->cfg.axis[AXIS_PP], build_holders, g, e);
     if (!rc) rc = buffer_new(&g->data, g->dev, MEM_DATA, to_size(ints) * sizeof(int32_t), e);
     if (!rc && model_rope_cols(&g->cfg.model))
         rc = buffer_new(&g->rope, g->dev, MEM_DATA,
@@ -291,6 +276,8 @@ int engine_new(struct engine **out, const struct engine_config *c, struct device
     if (!rc && is_server(c)) return finish(out, new_shard(g, e));
     if (!rc) rc = build_schedule(g, e);
     if (!rc) rc = build_stages(g, e);
+    if (!rc) rc = new_store(g, e);
+    if (!rc) rc = build_lists(g, e);
     if (!rc) rc = build_itineraries(g, e);
     if (!rc) rc = new_buffers(g, e);
     if (!rc) bind(g);
@@ -326,7 +313,6 @@ void engine_free(struct engine *g)
     store_free(&g->store);
     param_table_free(&g->params);
     stream_free(g->stream);
-    xfree(g->unit_left);
     xfree(g->written);
     xfree(g->slot);
     xfree(g);

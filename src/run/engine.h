@@ -15,7 +15,7 @@
 #include "nn/model.h"
 #include "optim/optim.h"
 #include "parallel/run.h"
-#include "run/flow.h"
+#include "run/cut.h"
 #include "run/itinerary.h"
 #include "run/stages.h"
 #include "run/trace.h"
@@ -96,8 +96,13 @@ struct engine_stage {
     struct model_stage part;
     struct tape *tape;
     struct program *train, *eval;
-    struct flow flow, flow_eval; /* units of parameters and gradients inside the programs */
+    struct cut cut, cut_eval;    /* the parts of the programs that the schedule names */
     int act_class, wgrad_class;  /* pools of slabs: stages with slabs of one size share them */
+};
+
+struct engine_list {
+    struct rank_parts parts; /* of the stages here */
+    struct action_list list; /* proved by schedule_check_list */
 };
 
 /* Which ranks of the pipeline hold the parameters of the layer asked for last (build_holders). */
@@ -123,7 +128,8 @@ struct engine {
     struct holders holders;
     struct engine_stage *stage;  /* [n_stages] held here, ascending */
     int n_stages;
-    struct itinerary go, go_eval;/* what this rank does, buffers assigned */
+    struct engine_list all, all_eval; /* all that this rank does */
+    struct itinerary go, go_eval;/* the same, buffers assigned */
     struct buffer *act, *wgrad;  /* slabs, class after class */
     int n_act, n_wgrad, *act_at, *wgrad_at; /* first slab of a class */
     struct buffer *crossing;     /* [n_crossing] what passes between stages */
@@ -136,7 +142,6 @@ struct engine {
     void **slot;               /* bindings for the programs */
     int n_slots;
     uint8_t *written;          /* by slot: gradients that hold something */
-    int *unit_left;            /* by unit: stages here that have not added their last gradient to it */
     struct tape_profile *profile; /* NULL, or filled by every step */
     struct buffer trace_ring;
     struct trace *trace;          /* NULL, or where events go; borrowed */

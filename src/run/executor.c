@@ -26,15 +26,7 @@ static void bind_microbatch(struct engine *g, int microbatch)
     }
 }
 
-/* ---- flow: units come before their instructions and leave after them ---- */
-struct stream_of_units {
-    struct engine *g;
-    const struct flow *f;
-    int next;        /* event */
-    bool last;       /* this phase of this stage runs for the last time in the step */
-    int microbatch;
-};
-
+/* ---- units come and go ---- */
 static void bind_unit(struct engine *g, int unit, int slot, bool grad)
 {
     const struct unit *u = &g->store.units.unit[unit];
@@ -43,11 +35,10 @@ static void bind_unit(struct engine *g, int unit, int slot, bool grad)
         else g->slot[slot_param(i)] = exchange_param_ptr(&g->exchange, i, slot);
 }
 
-static void open_unit(struct engine *g, int unit, int slot)
+/* Gradients of the unit begin anew. */
+static void forget_unit(struct engine *g, int unit)
 {
     const struct unit *u = &g->store.units.unit[unit];
-    exchange_slot_free(&g->exchange, slot);
-    bind_unit(g, unit, slot, true);
     for (int i = u->first; i < u->first + u->n; i++) g->written[slot_grad(i)] = 0;
 }
 
@@ -56,81 +47,51 @@ static void trace_unit(struct engine *g, int unit, int sign)
     if (g->trace) trace_count(g->trace, COUNTER_GATHERED, sign * g->store.units.unit[unit].numel * (int64_t)dtype_bytes(g->store.dtype));
 }
 
-static void before_instr(void *ctx, int instr)
+/* What is sent must be whole: what a window does not write is zeros. */
+static void zero_unwritten(struct engine *g, const struct step *x, int phase)
 {
-    struct stream_of_units *x = ctx;
-    for (; x->next < x->f->n; x->next++) {
-        const struct flow_event *v = &x->f->event[x->next];
-        if (v->instr != instr || v->kind >= FLOW_RELEASE) return;
-        switch (v->kind) {
-        case FLOW_GATHER:
-            trace_unit(x->g, v->unit, 1);
-            exchange_gather(&x->g->exchange, v->unit, v->slot);
-            break;
-        case FLOW_NEED:
-            exchange_gather_wait(&x->g->exchange, v->unit);
-            if (v->slot >= 0) bind_unit(x->g, v->unit, v->slot, false);
-            break;
-        default:
-            open_unit(x->g, v->unit, v->slot);
-        }
+    const struct cut *c = &g->stage[x->stage].cut;
+    for (int i = 0; i < c->n_unwritten; i++) {
+        const struct unwritten *w = &c->unwritten[i];
+        if (w->unit != x->unit || w->phase != phase) continue;
+        void *p = exchange_grad_ptr(&g->exchange, w->param, x->slot);
+        if (p) stream_zero(g->stream, p, to_size(g->params.p[w->param].held) * 4);
     }
 }
 
-static void zero_gradient(struct engine *g, int param, int slot)
+static void reduce_unit(struct engine *g, const struct step *x)
 {
-    void *p = exchange_grad_ptr(&g->exchange, param, slot);
-    if (p) stream_zero(g->stream, p, to_size(g->params.p[param].held) * 4);
-}
-
-/* exact_order: a run of microbatches is in the gradient buffer, the next one starts anew. */
-static void run_end(const struct stream_of_units *x, int unit)
-{
-    struct exchange *e = &x->g->exchange;
-    if (!e->exact || (x->microbatch + 1) % e->tree.run) return;
-    int64_t run = x->microbatch / e->tree.run;
-    const struct unit *u = &x->g->store.units.unit[unit];
-    exact_run_end(&e->tree, unit, run);
-    for (int i = u->first; run + 1 < e->tree.n_runs && i < u->first + u->n; i++) x->g->written[slot_grad(i)] = 0;
-}
-
-static void after_instr(void *ctx, int instr)
-{
-    struct stream_of_units *x = ctx;
-    struct engine *g = x->g;
-    for (; x->next < x->f->n && x->f->event[x->next].instr == instr; x->next++) {
-        const struct flow_event *v = &x->f->event[x->next];
-        if (v->kind == FLOW_RELEASE && v->slot >= 0) trace_unit(g, v->unit, -1);
-        if (v->kind == FLOW_ZERO) zero_gradient(g, v->param, v->slot);
-        if (v->kind != FLOW_REDUCE) continue;
-        bool last = x->last && --g->unit_left[v->unit] == 0;
-        if (v->slot < 0) run_end(x, v->unit);
-        if (last || v->slot >= 0) exchange_reduce(&g->exchange, v->unit, v->slot, last);
+    struct exchange *e = &g->exchange;
+    if (x->slot >= 0) zero_unwritten(g, x, x->phase);
+    if (x->slot < 0 && e->exact) { /* a run of microbatches is in the gradient buffer, the next one starts anew */
+        exact_run_end(&e->tree, x->unit, x->nth);
+        if (!x->last) forget_unit(g, x->unit);
     }
+    if (x->slot >= 0 || x->last) exchange_reduce(e, x->unit, x->slot, x->last);
 }
 
-/* How often each unit is completed for the last time: by every stage here, in every phase that ends one. */
-static void count_units(struct engine *g)
+static void run_unit(struct engine *g, const struct step *x)
 {
-    for (int u = 0; u < g->store.units.n; u++) g->unit_left[u] = 0;
-    for (int i = 0; i < g->n_stages; i++)
-        for (int k = 0; k < g->stage[i].flow.n; k++) {
-            const struct flow_event *v = &g->stage[i].flow.event[k];
-            if (v->kind == FLOW_REDUCE) g->unit_left[v->unit]++;
-        }
-}
-
-static void run_phase(struct stream_of_units *x, const struct program *p, enum tape_phase phase, const struct step *s,
-                      struct program_args *a)
-{
-    x->next = 0; /* phases may come in any order of microbatches: find this one's first event */
-    x->last = s->last[phase];
-    while (x->next < x->f->n && x->f->event[x->next].instr < p->begin[phase]) x->next++;
-    struct trace_program traced;
-    struct program_args here = *a;
-    trace_program_begin(&traced, x->g->trace, p, phase, &here);
-    program_run(p, phase, &here);
-    trace_program_end(&traced);
+    switch (x->kind) {
+    case STEP_GATHER:
+        trace_unit(g, x->unit, 1);
+        exchange_gather(&g->exchange, x->unit, x->slot);
+        return;
+    case STEP_NEED:
+        exchange_gather_wait(&g->exchange, x->unit);
+        if (x->slot >= 0) bind_unit(g, x->unit, x->slot, false);
+        return;
+    case STEP_RELEASE:
+        trace_unit(g, x->unit, -1);
+        return;
+    case STEP_OPEN:
+        exchange_slot_free(&g->exchange, x->slot);
+        bind_unit(g, x->unit, x->slot, true);
+        forget_unit(g, x->unit);
+        return;
+    default:
+        reduce_unit(g, x);
+    }
 }
 
 /* ---- steps ---- */
@@ -144,40 +105,34 @@ static void *slab(const struct buffer *pool, const int *at, int class, int i)
     return i >= 0 ? pool[at[class] + i].p : NULL;
 }
 
-struct running { /* what stays the same over a step */
-    struct engine *g;
-    bool training, flows;
+struct running {
+    struct engine *g; /* these stay the same over a step */
+    bool training;
     const struct step_info *info;
     executor_look_fn *look;
     void *look_ctx;
+    struct program_walk walk; /* these from a phase's first part to its last */
+    struct trace_program traced;
+    double began_s;           /* and this of an action's */
 };
 
 /* F takes a slab of activations; B gives it back, or W where one slab is for both (itinerary.h). */
 static void trace_slabs(struct engine *g, const struct engine_stage *s, const struct step *x, bool takes)
 {
     if (!g->trace || !s->train) return;
-    bool b = x->a.kind == ACTION_B || x->a.kind == ACTION_BW, w = x->a.kind == ACTION_W || x->a.kind == ACTION_BW;
+    bool b = x->a.kind == ACTION_B || x->a.kind == ACTION_BW || x->a.kind == ACTION_RECOMPUTE, w = x->a.kind == ACTION_W || x->a.kind == ACTION_BW;
     int64_t act = x->act >= 0 ? (int64_t)s->train->bytes[HOME_ACT] : 0, wgrad = x->wgrad >= 0 ? (int64_t)s->train->bytes[HOME_WGRAD] : 0;
     if (takes) trace_count(g->trace, COUNTER_SLABS, (x->a.kind == ACTION_F ? act : 0) + (b ? wgrad : 0));
     else trace_count(g->trace, COUNTER_SLABS, -((s->train->joint ? w : b) ? act : 0) - (w ? wgrad : 0));
 }
 
-static void run_stage(const struct running *r, const struct step *x)
+static struct program_args args_of(struct running *r, const struct step *x, const struct step_info *here)
 {
     struct engine *g = r->g;
     const struct engine_stage *s = &g->stage[x->stage];
-    const struct program *p = r->training ? s->train : s->eval;
-    struct stream_of_units units = {.g = g, .f = r->training ? &s->flow : &s->flow_eval, .microbatch = x->a.microbatch};
-    bind_microbatch(g, x->a.microbatch);
-    g->slot[SLOT_STAGE_IN] = crossing(g, x->in);
-    g->slot[SLOT_STAGE_DIN] = crossing(g, x->din);
-    g->slot[SLOT_STAGE_OUT] = crossing(g, x->out);
-    g->slot[SLOT_STAGE_DOUT] = crossing(g, x->dout);
-    struct step_info here = *r->info;
-    here.first_token += (uint64_t)x->a.microbatch * (uint64_t)(g->cfg.micro * g->cfg.seq);
-    struct program_args args = {
+    return (struct program_args){
         .stream = g->stream,
-        .step = &here,
+        .step = here,
         .slot = g->slot,
         .act = slab(g->act, g->act_at, s->act_class, x->act),
         .wgrad = slab(g->wgrad, g->wgrad_at, s->wgrad_class, x->wgrad),
@@ -188,17 +143,49 @@ static void run_stage(const struct running *r, const struct step *x)
         .collective_poll = par_run_poll,
         .collective_ctx = &g->collectives,
         .profile = g->profile,
-        .before = r->flows ? before_instr : NULL,
-        .after = r->flows ? after_instr : NULL,
-        .flow_ctx = &units,
         .look = r->look,
         .look_ctx = r->look_ctx,
     };
-    trace_slabs(g, s, x, true);
-    if (x->a.kind == ACTION_F) run_phase(&units, p, PHASE_F, x, &args);
-    if (x->a.kind == ACTION_B || x->a.kind == ACTION_BW) run_phase(&units, p, PHASE_B, x, &args);
-    if (x->a.kind == ACTION_W || x->a.kind == ACTION_BW) run_phase(&units, p, PHASE_W, x, &args);
-    trace_slabs(g, s, x, false);
+}
+
+/* Parts first to last of a phase. */
+static void run_parts(struct running *r, const struct step *x, int phase, int first, int last, const struct program_args *a)
+{
+    const struct engine_stage *s = &r->g->stage[x->stage];
+    const struct program *p = r->training ? s->train : s->eval;
+    const struct cut *c = r->training ? &s->cut : &s->cut_eval;
+    struct program_args here = *a;
+    if (first == 0) {
+        trace_program_begin(&r->traced, r->g->trace, p, (enum tape_phase)phase);
+        r->walk.n = 0;
+    }
+    trace_program_part(&r->traced, &here, x->a.kind == ACTION_RECOMPUTE);
+    program_run_part(p, c->at[phase][first], c->at[phase][last + 1], &r->walk, &here);
+    bool over = last == c->parts.n[phase] - 1;
+    if (over) program_run_end(p, &r->walk, &here);
+    trace_program_part_end(&r->traced);
+    if (over) trace_program_end(&r->traced);
+}
+
+static void run_stage(struct running *r, const struct step *x)
+{
+    struct engine *g = r->g;
+    const struct engine_stage *s = &g->stage[x->stage];
+    const struct cut *c = r->training ? &s->cut : &s->cut_eval;
+    bind_microbatch(g, x->a.microbatch);
+    g->slot[SLOT_STAGE_IN] = crossing(g, x->in);
+    g->slot[SLOT_STAGE_DIN] = crossing(g, x->din);
+    g->slot[SLOT_STAGE_OUT] = crossing(g, x->out);
+    g->slot[SLOT_STAGE_DOUT] = crossing(g, x->dout);
+    struct step_info here = *r->info;
+    here.first_token += (uint64_t)x->a.microbatch * (uint64_t)(g->cfg.micro * g->cfg.seq);
+    struct program_args args = args_of(r, x, &here);
+    if (x->begins) trace_slabs(g, s, x, true);
+    for (int second = 0; second < 2; second++) {
+        int phase, first, last;
+        if (parts_range(&c->parts, x->a, second, &phase, &first, &last)) run_parts(r, x, phase, first, last, &args);
+    }
+    if (x->ends) trace_slabs(g, s, x, false);
 }
 
 static void run_message(struct engine *g, const struct step *x, const char *what)
@@ -210,18 +197,48 @@ static void run_message(struct engine *g, const struct step *x, const char *what
                                                 : comm_send(c, p, n, g->cfg.dtype, x->a.peer, what);
 }
 
-static void trace_step(struct trace *t, const struct step *x, const char *text, const struct step_info *info, double from)
+/* An action from its first part to its last; what it is made of lies inside. */
+static void trace_step(struct running *r, const struct step *x, const char *text, double from)
 {
     static const enum trace_kind kind[ACTION_N] = {[ACTION_F] = TRACE_F, [ACTION_B] = TRACE_B, [ACTION_BW] = TRACE_B,
-                                                   [ACTION_W] = TRACE_W};
-    trace_add(t, kind[x->a.kind], text, (int64_t)info->step, from, clock_now_s());
+                                                   [ACTION_W] = TRACE_W, [ACTION_GATHER] = TRACE_GATHER,
+                                                   [ACTION_RELEASE] = TRACE_RELEASE, [ACTION_REDUCE] = TRACE_REDUCE};
+    struct trace *t = r->g->trace;
+    int64_t step = (int64_t)r->info->step;
+    char whole[32];
+    struct action a = x->a;
+    if (!t) return;
+    if (x->kind == STEP_GATHER || x->kind == STEP_RELEASE || x->kind == STEP_REDUCE) trace_add(t, kind[a.kind], text, step, from, clock_now_s());
+    if (x->kind != STEP_RUN) return;
+    if (x->begins) r->began_s = from;
+    if (a.kind == ACTION_RECOMPUTE) trace_add(t, TRACE_RECOMPUTE, text, step, from, clock_now_s());
+    a.part = ACTION_WHOLE;
+    if (x->ends) trace_add(t, kind[a.kind], action_print(whole, a), step, r->began_s, clock_now_s());
+}
+
+static void run_step(struct running *r, const struct step *x, const char *text)
+{
+    switch (x->kind) {
+    case STEP_RUN:
+        run_stage(r, x);
+        return;
+    case STEP_POST:
+    case STEP_SEND:
+        run_message(r->g, x, text);
+        return;
+    case STEP_ARRIVE:
+    case STEP_CLEAR:
+        comm_wait(r->g->cfg.axis[AXIS_PP], r->g->ticket[x->buffer]);
+        return;
+    default:
+        run_unit(r->g, x);
+    }
 }
 
 void executor_run(struct engine *g, bool training, const struct step_info *info, executor_look_fn *look, void *ctx)
 {
     const struct itinerary *t = training ? &g->go : &g->go_eval;
-    struct running r = {g, training, exchange_is_active(&g->exchange), info, look, ctx};
-    count_units(g);
+    struct running r = {.g = g, .training = training, .info = info, .look = look, .look_ctx = ctx};
     memset(g->written, 0, (size_t)g->n_slots);
     memset(g->ticket, 0, (size_t)g->n_crossing * sizeof *g->ticket);
     for (int64_t i = 0; i < t->n; i++) {
@@ -230,18 +247,8 @@ void executor_run(struct engine *g, bool training, const struct step_info *info,
         action_print(text, x->a);
         thread_name_set("r%d s%lld %s", g->cfg.rank, (long long)info->step, text);
         double from = g->trace ? clock_now_s() : 0;
-        switch (x->kind) {
-        case STEP_RUN:
-            run_stage(&r, x);
-            break;
-        case STEP_POST:
-        case STEP_SEND:
-            run_message(g, x, text);
-            break;
-        default:
-            comm_wait(g->cfg.axis[AXIS_PP], g->ticket[x->buffer]);
-        }
-        if (g->trace && x->kind == STEP_RUN) trace_step(g->trace, x, text, info, from);
+        run_step(&r, x, text);
+        trace_step(&r, x, text, from);
     }
     for (int b = 0; b < g->n_crossing; b++)
         if (g->ticket[b]) comm_wait(g->cfg.axis[AXIS_PP], g->ticket[b]);

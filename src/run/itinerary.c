@@ -45,6 +45,8 @@ struct build {
     struct free_list keep, *acts, *wgrads;
     bool *filled, *sent;    /* sending buffers: written and not sent yet; sent at least once */
     int n_send, next_send;
+    const struct action_list *list;
+    struct units_held *units; /* NULL: none are looked at */
 };
 
 static int64_t key(const struct build *b, int stage, int microbatch)
@@ -81,7 +83,7 @@ static struct step *push(struct itinerary *t, enum step_kind kind, struct action
     }
     struct step *x = &t->step[t->n++];
     *x = (struct step){.kind = kind, .a = a, .stage = -1, .act = -1, .wgrad = -1, .in = -1, .din = -1, .out = -1,
-                       .dout = -1, .buffer = -1};
+                       .dout = -1, .buffer = -1, .unit = -1, .slot = -1};
     return x;
 }
 
@@ -127,10 +129,18 @@ static void post_until(struct build *b, struct action recv)
     }
 }
 
+/* Another part of the same backward or forward. */
+static bool goes_on(struct action a, struct action next)
+{
+    return a.part != ACTION_WHOLE && next.part != ACTION_WHOLE && a.stage == next.stage && a.microbatch == next.microbatch &&
+           (a.kind == ACTION_F) == (next.kind == ACTION_F) && (a.kind == ACTION_W) == (next.kind == ACTION_W);
+}
+
 /* Messages that the next computing action after position i waits for. */
 static void post_ahead(struct build *b, const struct action_list *l, int64_t i)
 {
-    for (i++; i < l->n && !action_is_compute((enum action_kind)l->a[i].kind); i++)
+    struct action a = l->a[i];
+    for (i++; i < l->n && (!action_is_compute((enum action_kind)l->a[i].kind) || goes_on(a, l->a[i])); i++)
         if (l->a[i].kind == ACTION_RECV_F || l->a[i].kind == ACTION_RECV_B) post_until(b, l->a[i]);
 }
 
@@ -161,6 +171,127 @@ static void send(struct build *b, struct action a)
     b->sent[buffer - SENDING] = true;
 }
 
+/* ---- units ---- */
+struct held { /* a unit */
+    int param, grad;     /* slots, -1 none */
+    bool wanted;         /* gathered, or published, and not waited for yet */
+    int64_t reduced;     /* times */
+    int64_t last;        /* step of its last REDUCE */
+    int stage, phase;    /* that added to its gradient last; stage: which of those here */
+};
+struct temporary { /* a slot for a unit's gradient */
+    bool open;           /* written, or still to be */
+    int64_t until;       /* else taken while no unit was completed after this part; -1: free */
+};
+struct units_held {
+    const struct rank_parts *p;
+    struct held *unit;
+    struct free_list params;
+    struct temporary *grad;
+    int n_grads;
+    int64_t part, window;/* parts computed so far; the window they are in */
+};
+
+static void units_init(struct units_held *h, const struct rank_parts *p)
+{
+    *h = (struct units_held){.p = p, .window = -1};
+    h->unit = xcalloc((size_t)p->n_units + 1, sizeof *h->unit);
+    for (int u = 0; u < p->n_units; u++) h->unit[u] = (struct held){.param = -1, .grad = -1, .wanted = p->rule.arrive, .last = -1};
+}
+
+static void units_fini(struct units_held *h)
+{
+    xfree(h->unit);
+    xfree(h->params.used);
+    xfree(h->grad);
+}
+
+static void push_unit(struct build *b, enum step_kind kind, struct action a, int unit, int slot)
+{
+    struct step *x = push(b->t, kind, a);
+    x->unit = unit;
+    x->slot = slot;
+}
+
+static int take_temporary(struct units_held *h)
+{
+    int i = 0;
+    while (i < h->n_grads && (h->grad[i].open || h->grad[i].until >= 0)) i++;
+    if (i == h->n_grads) h->grad = xrealloc(h->grad, sizeof *h->grad * (size_t)++h->n_grads);
+    h->grad[i] = (struct temporary){.open = true, .until = -1};
+    return i;
+}
+
+/* What a part reads is there, what it writes has a place. */
+static void part_needs(struct build *b, struct action a, const struct stage_parts *g, int phase, int part)
+{
+    struct units_held *h = b->units;
+    int64_t window = h->p->rule.temporary ? parts_window(h->p, a, phase) : 0;
+    for (int i = 0; i < h->n_grads && window != h->window; i++) h->grad[i].until = -1;
+    h->window = window;
+    for (int writes = 0; writes < 2; writes++)
+        for (int i = 0; i < g->n_use; i++) {
+            const struct part_use *x = &g->use[i];
+            struct held *u = &h->unit[x->unit];
+            if (x->writes != writes || x->phase != phase || part < x->first || part > x->last) continue;
+            if (!writes && u->wanted) {
+                push_unit(b, STEP_NEED, a, x->unit, u->param);
+                u->wanted = false;
+            } else if (writes && h->p->rule.temporary && u->grad < 0) {
+                u->grad = take_temporary(h);
+                push_unit(b, STEP_OPEN, a, x->unit, u->grad);
+            }
+            if (!writes) continue;
+            u->stage = b->here[a.stage];
+            u->phase = phase;
+        }
+    h->part++;
+}
+
+static void units_before(struct build *b, struct action a)
+{
+    if (!b->units) return;
+    const struct stage_parts *g = parts_stage(b->units->p, a.stage);
+    for (int second = 0; second < 2; second++) {
+        int phase, first, last;
+        if (!parts_range(g, a, second, &phase, &first, &last)) continue;
+        for (int part = first; part <= last; part++) part_needs(b, a, g, phase, part);
+    }
+}
+
+static void reduce_unit(struct build *b, struct action a)
+{
+    struct units_held *h = b->units;
+    struct held *u = &h->unit[a.part];
+    push_unit(b, STEP_REDUCE, a, a.part, u->grad);
+    struct step *x = &b->t->step[b->t->n - 1];
+    x->stage = u->stage;
+    x->phase = u->phase;
+    x->last = true;
+    x->nth = u->reduced++;
+    if (u->last >= 0) b->t->step[u->last].last = false;
+    u->last = b->t->n - 1;
+    for (int i = 0; i < h->n_grads; i++)
+        if (!h->grad[i].open && h->grad[i].until >= 0 && h->grad[i].until < h->part) h->grad[i].until = -1;
+    if (u->grad >= 0) h->grad[u->grad] = (struct temporary){.until = h->part};
+    u->grad = -1;
+}
+
+static void units_move(struct build *b, struct action a)
+{
+    struct held *u = &b->units->unit[a.part];
+    if (a.kind == ACTION_REDUCE) {
+        reduce_unit(b, a);
+    } else if (a.kind == ACTION_GATHER) {
+        u->param = take(&b->units->params);
+        u->wanted = true;
+        push_unit(b, STEP_GATHER, a, a.part, u->param);
+    } else {
+        push_unit(b, STEP_RELEASE, a, a.part, u->param);
+        give(&b->units->params, &u->param);
+    }
+}
+
 /* ---- computing ---- */
 static const struct stage_use *use_of(const struct build *b, int stage)
 {
@@ -176,35 +307,75 @@ static int crossing(struct build *b, struct action a, int to_stage, int *kept)
     return kept[key(b, to_stage, a.microbatch)] = take(&b->keep);
 }
 
+/* Which phases an action computes the first and the last part of. Without parts every action is whole. */
+struct ends {
+    bool begins[PHASE_N], ends[PHASE_N];
+    bool first, last; /* of all that the action names */
+};
+static struct ends ends_of(const struct build *b, struct action a)
+{
+    struct ends x = {.first = true, .last = true};
+    const bool phases[PHASE_N] = {a.kind == ACTION_F, a.kind == ACTION_B || a.kind == ACTION_BW, a.kind == ACTION_W || a.kind == ACTION_BW};
+    if (!b->units) {
+        memcpy(x.begins, phases, sizeof phases);
+        memcpy(x.ends, phases, sizeof phases);
+        return x;
+    }
+    const struct stage_parts *g = parts_stage(b->units->p, a.stage);
+    for (int second = 0; second < 2; second++) {
+        int phase, first, last;
+        if (!parts_range(g, a, second, &phase, &first, &last)) continue;
+        x.begins[phase] = first == 0;
+        x.ends[phase] = last == g->n[phase] - 1;
+    }
+    if (!g->n[PHASE_W]) { /* its work is in B */
+        x.begins[PHASE_W] = x.begins[PHASE_B];
+        x.ends[PHASE_W] = x.ends[PHASE_B];
+    }
+    x.first = x.begins[PHASE_F] || x.begins[PHASE_B] || (a.kind == ACTION_W && x.begins[PHASE_W]);
+    x.last = x.ends[PHASE_F] || x.ends[PHASE_W] || (a.kind == ACTION_B && x.ends[PHASE_B]);
+    return x;
+}
+
+static struct step *push_run(struct build *b, struct action a, const struct stage_use *u, const struct ends *x)
+{
+    int64_t k = key(b, a.stage, a.microbatch);
+    struct step *y = push(b->t, STEP_RUN, a);
+    y->stage = (int)(u - b->use);
+    y->act = b->act[k];
+    y->wgrad = b->wgrad[k];
+    y->in = b->in[k];
+    y->begins = x->first;
+    y->ends = x->last;
+    return y;
+}
+
 static void run_forward(struct build *b, struct action a, const struct stage_use *u)
 {
     int64_t k = key(b, a.stage, a.microbatch);
-    b->out[k] = crossing(b, a, a.stage + 1, b->in);
-    if (!b->s->forward_only) {
-        b->act[k] = take(&b->acts[u->act_class]);
-        b->wgrad[k] = take(&b->wgrads[u->wgrad_class]);
+    struct ends x = ends_of(b, a);
+    if (x.begins[PHASE_F]) {
+        b->out[k] = crossing(b, a, a.stage + 1, b->in);
+        if (!b->s->forward_only) {
+            b->act[k] = take(&b->acts[u->act_class]);
+            b->wgrad[k] = take(&b->wgrads[u->wgrad_class]);
+        }
     }
-    struct step *x = push(b->t, STEP_RUN, a);
-    x->stage = (int)(u - b->use);
-    x->act = b->act[k];
-    x->wgrad = b->wgrad[k];
-    x->in = b->in[k];
-    x->out = b->out[k];
-    if (b->in[k] >= 0 && (b->s->forward_only || u->in_until == PHASE_F)) give(&b->keep, &b->in[k]);
+    units_before(b, a);
+    push_run(b, a, u, &x)->out = b->out[k];
+    if (x.ends[PHASE_F] && b->in[k] >= 0 && (b->s->forward_only || u->in_until == PHASE_F)) give(&b->keep, &b->in[k]);
 }
 
 static void run_backward(struct build *b, struct action a, const struct stage_use *u)
 {
     int64_t k = key(b, a.stage, a.microbatch);
-    bool inputs = a.kind != ACTION_W, weights = a.kind != ACTION_B;
-    if (inputs) b->din[k] = crossing(b, a, a.stage - 1, b->dout);
-    struct step *x = push(b->t, STEP_RUN, a);
-    x->stage = (int)(u - b->use);
-    x->act = b->act[k];
-    x->wgrad = b->wgrad[k];
-    x->in = b->in[k];
-    x->dout = b->dout[k];
-    x->din = inputs ? b->din[k] : -1;
+    struct ends x = ends_of(b, a);
+    bool inputs = x.ends[PHASE_B], weights = x.ends[PHASE_W];
+    if (x.begins[PHASE_B]) b->din[k] = crossing(b, a, a.stage - 1, b->dout);
+    units_before(b, a);
+    struct step *y = push_run(b, a, u, &x);
+    y->dout = b->dout[k];
+    y->din = a.kind != ACTION_W ? b->din[k] : -1;
     if (b->in[k] >= 0 && ((inputs && u->in_until == PHASE_B) || (weights && u->in_until == PHASE_W)))
         give(&b->keep, &b->in[k]);
     if (b->dout[k] >= 0 && ((inputs && u->dout_until == PHASE_B) || (weights && u->dout_until == PHASE_W)))
@@ -215,7 +386,7 @@ static void run_backward(struct build *b, struct action a, const struct stage_us
 
 static void walk(struct build *b)
 {
-    const struct action_list *l = &b->s->rank[b->rank];
+    const struct action_list *l = b->list;
     for (int64_t i = 0; i < l->n; i++) {
         struct action a = l->a[i];
         switch (a.kind) {
@@ -230,37 +401,22 @@ static void walk(struct build *b)
             send(b, a);
             break;
         case ACTION_F:
-            post_ahead(b, l, i);
+            if (ends_of(b, a).first) post_ahead(b, l, i);
             run_forward(b, a, use_of(b, a.stage));
             break;
+        case ACTION_RECOMPUTE:
+            if (!b->units) break; /* inside the backward that it serves */
+            /* fall through */
         case ACTION_B:
         case ACTION_W:
         case ACTION_BW:
-            post_ahead(b, l, i);
+            if (ends_of(b, a).first) post_ahead(b, l, i);
             run_backward(b, a, use_of(b, a.stage));
             break;
         default:
-            break; /* gathering, reducing and recomputing are in the programs' flow, unit by unit */
+            if (b->units) units_move(b, a);
         }
     }
-}
-
-/* Which step runs a phase of a stage for the last time. */
-static void mark_last(struct itinerary *t, int n_use)
-{
-    bool *seen = xcalloc((size_t)n_use * PHASE_N, sizeof *seen);
-    for (int64_t i = t->n - 1; i >= 0; i--) {
-        struct step *x = &t->step[i];
-        if (x->kind != STEP_RUN) continue;
-        const bool runs[PHASE_N] = {x->a.kind == ACTION_F, x->a.kind == ACTION_B || x->a.kind == ACTION_BW,
-                                    x->a.kind == ACTION_W || x->a.kind == ACTION_BW};
-        for (int p = 0; p < PHASE_N; p++) {
-            if (!runs[p]) continue;
-            x->last[p] = !seen[x->stage * PHASE_N + p];
-            seen[x->stage * PHASE_N + p] = true;
-        }
-    }
-    xfree(seen);
 }
 
 static void number(int *buffer, int n_keep)
@@ -279,11 +435,16 @@ static int *sizes(struct free_list *f, int n)
     return out;
 }
 
-void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, const struct stage_use *use, int n_use,
-                    int n_send)
+void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, const struct action_list *l, const struct rank_parts *p,
+                    const struct stage_use *use, int n_use, int n_send)
 {
     size_t keys = to_size(n_use) * to_size(s->n_microbatches) + 1;
-    struct build b = {.s = s, .rank = rank, .use = use, .n_use = n_use, .t = t, .n_send = n_send};
+    struct build b = {.s = s, .rank = rank, .use = use, .n_use = n_use, .t = t, .n_send = n_send, .list = l ? l : &s->rank[rank]};
+    struct units_held units;
+    if (l) {
+        units_init(&units, p);
+        b.units = &units;
+    }
     int **of[] = {&b.in, &b.din, &b.out, &b.dout, &b.act, &b.wgrad};
     *t = (struct itinerary){0};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
@@ -305,7 +466,11 @@ void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, con
     b.wgrads = xcalloc((size_t)t->n_wgrad + 1, sizeof *b.wgrads);
     read_inboxes(&b);
     walk(&b);
-    mark_last(t, n_use);
+    if (l) {
+        t->n_param_slots = units.params.n;
+        t->n_grad_slots = units.n_grads;
+        units_fini(&units);
+    }
     t->n_keep = b.keep.n;
     for (int i = 0; i < b.n_send; i++) t->n_send += b.sent[i]; /* taken in turn: the first ones */
     for (int64_t i = 0; i < t->n; i++) {
@@ -358,8 +523,8 @@ static bool step_may(const struct dry *d, int rank)
 {
     const struct runner *r = &d->r[rank];
     const struct step *x = &d->t[rank].step[r->pc];
-    if (x->kind == STEP_RUN) return true;
     if (x->kind == STEP_ARRIVE || x->kind == STEP_CLEAR) return is_through(d, &r->of[x->buffer]);
+    if (x->kind != STEP_POST && x->kind != STEP_SEND) return true;
     return r->n_ops < RING || is_through(d, &r->ring[r->n_ops % RING]);
 }
 
@@ -384,7 +549,7 @@ static bool comes_to_its_end(const struct schedule *s, int n_send)
         int n_use = 0;
         for (int i = 0; i < s->n_stages; i++)
             if (schedule_has_stage(s, r, i)) use[n_use++] = (struct stage_use){.stage = i, .in_until = PHASE_W, .dout_until = PHASE_W};
-        itinerary_init(&d.t[r], s, r, use, n_use, n_send);
+        itinerary_init(&d.t[r], s, r, NULL, NULL, use, n_use, n_send);
         d.r[r].of = xcalloc((size_t)(d.t[r].n_keep + d.t[r].n_send) + 1, sizeof *d.r[r].of);
     }
     bool end = false;
@@ -419,11 +584,14 @@ int itinerary_choose_sends(const struct schedule *s, int wanted)
 /* ---- telling ---- */
 void itinerary_print(const struct itinerary *t, struct str *out)
 {
-    static const char *const name[] = {"post", "arrive", "clear", "run", "send"};
+    static const char *const name[] = {"post", "arrive", "clear", "run", "send", "gather", "need", "release", "open", "reduce"};
     char text[32];
     for (int64_t i = 0; i < t->n; i++) {
         const struct step *x = &t->step[i];
         str_printf(out, "%5lld %-7s %-10s", (long long)i, name[x->kind], action_print(text, x->a));
+        if (x->unit >= 0) str_printf(out, " unit %d", x->unit);
+        if (x->slot >= 0) str_printf(out, " slot %d", x->slot);
+        if (x->kind == STEP_REDUCE && x->last) str_puts(out, " last");
         if (x->buffer >= 0) str_printf(out, " buffer %d", x->buffer);
         if (x->act >= 0) str_printf(out, " slab %d", x->act);
         if (x->in >= 0) str_printf(out, " in %d", x->in);

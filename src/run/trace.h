@@ -22,7 +22,7 @@
 #include "tape/program.h"
 
 enum trace_kind {
-    TRACE_F, TRACE_B, TRACE_W, /* actions */
+    TRACE_F, TRACE_B, TRACE_W, TRACE_RECOMPUTE, TRACE_GATHER, TRACE_RELEASE, TRACE_REDUCE, /* actions */
     TRACE_STEP,
     TRACE_PART,      /* of a step, beside actions: sums, norms, data */
     TRACE_OPTIMIZER,
@@ -122,14 +122,14 @@ struct trace_program {
     const struct program *p;
     enum tape_phase phase;
     int layer, first_layered;
-    bool in_layer;
+    bool in_layer, again; /* again: inside a RECOMPUTE */
     double layer_s, kernel_s;
-    void (*before)(void *ctx, int instr);
-    void (*after)(void *ctx, int instr);
-    void *ctx;
 };
-/* Stands between the program and a's before and after. Does nothing while t is off. */
-void trace_program_begin(struct trace_program *x, struct trace *t, const struct program *p, enum tape_phase phase, struct program_args *a);
+/* A phase begins; one of its parts is run with a, and is over; the phase is. Nothing is done while t is off. Parts that compute forward
+ * once more are boxes of their own around their layers. */
+void trace_program_begin(struct trace_program *x, struct trace *t, const struct program *p, enum tape_phase phase);
+void trace_program_part(struct trace_program *x, struct program_args *a, bool again);
+void trace_program_part_end(struct trace_program *x);
 void trace_program_end(struct trace_program *x);
 
 /* ---- the file (trace_file.c) ---- */

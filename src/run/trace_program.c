@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layers and kernels, seen from the two calls around each instruction. Layers follow one another without a gap, so that what is
- * done between two instructions (waiting for the bytes of the next one, say) is inside the layer that needs it. */
+ * done between two instructions (waiting for the bytes of the next one, say) is inside the layer that needs it; only what is computed
+ * once more for backward stands apart from it. */
 #include "base/clock.h"
 #include "run/trace.h"
 
@@ -33,7 +34,6 @@ static void before(void *ctx, int instr)
     }
     x->layer = layer;
     x->in_layer = true;
-    if (x->before) x->before(x->ctx, instr);
     x->t->instr = i;
     x->kernel_s = clock_now_s();
 }
@@ -47,28 +47,45 @@ static void after(void *ctx, int instr)
         v->instr = &x->p->code[instr];
     }
     x->t->instr = NULL;
-    if (x->after) x->after(x->ctx, instr);
     x->kernel_s = clock_now_s();
 }
 
-void trace_program_begin(struct trace_program *x, struct trace *t, const struct program *p, enum tape_phase phase, struct program_args *a)
+void trace_program_begin(struct trace_program *x, struct trace *t, const struct program *p, enum tape_phase phase)
 {
     *x = (struct trace_program){.t = t && t->on ? t : NULL, .p = p, .phase = phase};
     if (!x->t) return;
     while (x->first_layered < p->tape->n_nodes && p->tape->nodes[x->first_layered].layer < 0) x->first_layered++;
-    x->before = a->before;
-    x->after = a->after;
-    x->ctx = a->flow_ctx;
+    x->layer_s = x->kernel_s = clock_now_s();
+}
+
+/* The next layer's box begins here and not where the last kernel ended. */
+static void stand_apart(struct trace_program *x, double until)
+{
+    end_layer(x, until);
+    x->in_layer = false;
+    x->layer_s = x->kernel_s = clock_now_s();
+}
+
+void trace_program_part(struct trace_program *x, struct program_args *a, bool again)
+{
+    if (!x->t) return;
+    if (again || x->again) stand_apart(x, x->kernel_s);
+    x->again = again;
+    x->t->program = x->p;
     a->before = before;
     a->after = after;
-    a->flow_ctx = x;
-    t->program = p;
-    x->layer_s = x->kernel_s = clock_now_s();
+    a->around_ctx = x;
+}
+
+void trace_program_part_end(struct trace_program *x)
+{
+    if (!x->t) return;
+    if (x->again) stand_apart(x, clock_now_s());
+    x->t->program = NULL;
 }
 
 void trace_program_end(struct trace_program *x)
 {
     if (!x->t) return;
     end_layer(x, clock_now_s());
-    x->t->program = NULL;
 }

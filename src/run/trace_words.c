@@ -73,10 +73,13 @@ static void action_words(const char *text, struct name *out)
 {
     static const char *const verb[ACTION_N] = {
         [ACTION_F] = "forward of", [ACTION_B] = "backward of", [ACTION_W] = "weight gradients of",
-        [ACTION_BW] = "backward and weight gradients of"};
+        [ACTION_BW] = "backward and weight gradients of", [ACTION_RECOMPUTE] = "forward once more for the backward of",
+        [ACTION_GATHER] = "gather", [ACTION_RELEASE] = "release", [ACTION_REDUCE] = "hand on the gradient of"};
     struct action a;
     int used;
-    if (action_parse(text, &a, &used, NULL) || !verb[a.kind]) snprintf(out->text, sizeof out->text, "%s", text);
+    if (!action_parse(text, &a, &used, NULL) && verb[a.kind] && !action_has_microbatch((enum action_kind)a.kind))
+        snprintf(out->text, sizeof out->text, "%s unit %d, stage %d", verb[a.kind], a.part, a.stage);
+    else if (action_parse(text, &a, &used, NULL) || !verb[a.kind]) snprintf(out->text, sizeof out->text, "%s", text);
     else snprintf(out->text, sizeof out->text, "%s microbatch %d, stage %d", verb[a.kind], a.microbatch, a.stage);
 }
 
@@ -131,7 +134,11 @@ static void words(const struct trace_event *v, const struct trace_event *of, str
     switch (v->kind) {
     case TRACE_F:
     case TRACE_B:
-    case TRACE_W: action_words(v->what, out); return;
+    case TRACE_W:
+    case TRACE_RECOMPUTE:
+    case TRACE_GATHER:
+    case TRACE_RELEASE:
+    case TRACE_REDUCE: action_words(v->what, out); return;
     case TRACE_STEP: snprintf(out->text, sizeof out->text, "step %lld", (long long)v->step + 1); return;
     case TRACE_KERNEL: kernel_words(v, out); return;
     case TRACE_CALL: call_words(v, of, out); return;
@@ -145,7 +152,7 @@ static void words(const struct trace_event *v, const struct trace_event *of, str
 }
 
 /* ---- one line ---- */
-static const char *const category[TRACE_N] = {"forward", "backward", "weights", "step", "part", "optimizer", "layer", "kernel",
+static const char *const category[TRACE_N] = {"forward", "backward", "weights", "recompute", "gather", "release", "reduce", "step", "part", "optimizer", "layer", "kernel",
                                               "call", "comm", "counter"};
 /* The viewer's own colour names, near the colours of the schedule's picture. Perfetto chooses by name instead. */
 static const char *const colour[TRACE_N] = {[TRACE_F] = "rail_response", [TRACE_B] = "rail_animation", [TRACE_W] = "good",
@@ -204,10 +211,11 @@ static void args(const struct trace *t, const struct trace_event *v, struct json
         json_put_string(o, "group", v->group->name);
         json_put_int(o, "ticket", v->ticket);
     }
-    if (v->kind <= TRACE_W && !action_parse(v->what, &a, &used, NULL)) {
+    if (v->kind <= TRACE_REDUCE && !action_parse(v->what, &a, &used, NULL)) {
         json_put_string(o, "action", v->what);
         json_put_int(o, "stage", a.stage);
-        json_put_int(o, "microbatch", a.microbatch);
+        if (action_has_microbatch((enum action_kind)a.kind)) json_put_int(o, "microbatch", a.microbatch);
+        else json_put_int(o, "unit", a.part);
     }
     if (v->kind == TRACE_LAYER && v->stage >= 0) json_put_int(o, "layer", v->stage);
     if (v->kind != TRACE_KERNEL && v->kind != TRACE_LAYER && v->kind != TRACE_COMM) json_put_int(o, "step", v->step + 1);

@@ -56,8 +56,8 @@ char *action_print(char out[32], struct action a)
     int n = snprintf(out, 32, "%u%s", a.stage, action_name((enum action_kind)a.kind));
     if (a.kind >= ACTION_N) return out;
     if (kinds[a.kind].has_microbatch) n += snprintf(out + n, (size_t)(32 - n), "%u", a.microbatch);
-    if (a.part != ACTION_WHOLE) n += snprintf(out + n, (size_t)(32 - n), ".%u", a.part);
     if (kinds[a.kind].has_peer) snprintf(out + n, (size_t)(32 - n), "@%u", a.peer);
+    else if (a.part != ACTION_WHOLE) snprintf(out + n, (size_t)(32 - n), ".%u", a.part);
     return out;
 }
 
@@ -108,10 +108,10 @@ int action_parse(const char *text, struct action *out, int *used, struct err *e)
     if (kinds[kind].has_microbatch && (microbatch = number_at(&p, 0xffff)) < 0)
         return err_set(e, ERR_REQUEST, "'%.*s': wanted a microbatch (0 to 65535) after %s", word, text,
                        kinds[kind].name);
-    if (*p == '.') {
+    if (*p == '.' && !kinds[kind].has_peer) {
         p++;
         if ((part = number_at(&p, ACTION_WHOLE - 1)) < 0)
-            return err_set(e, ERR_REQUEST, "'%.*s': wanted a part (0 to 254) after the dot", word, text);
+            return err_set(e, ERR_REQUEST, "'%.*s': wanted a part (0 to 65534) after the dot", word, text);
     }
     if (kinds[kind].has_peer) {
         if (*p != '@') return err_set(e, ERR_REQUEST, "'%.*s': wanted @ and the other rank", word, text);
@@ -121,7 +121,9 @@ int action_parse(const char *text, struct action *out, int *used, struct err *e)
     }
     if (*p && !isspace((unsigned char)*p))
         return err_set(e, ERR_REQUEST, "'%.*s': '%c' is not part of an action", word, text, *p);
-    *out = (struct action){(uint8_t)kind, (uint8_t)part, (uint16_t)stage, (uint16_t)microbatch, (uint16_t)peer};
+    *out = action_of((enum action_kind)kind, (int)stage, (int)microbatch);
+    if (kinds[kind].has_peer) out->peer = (uint16_t)peer;
+    else out->part = (uint16_t)part;
     *used = (int)(p - text);
     return OK;
 }

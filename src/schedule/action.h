@@ -13,9 +13,10 @@
  *   2RF0@1        receive stage 2's input from rank 1            2SF0@3  send stage 2's output to rank 3
  *   2RB0@3        receive the gradient of stage 2's output       2SB0@1  send the gradient of stage 2's input
  *   2GATHER       make stage 2's parameters whole (FSDP)         2RELEASE  give the gathered copy back
- *   2REDUCE       sum stage 2's gradients over the data ranks: no W or BW of that stage follows
+ *   2REDUCE       sum stage 2's gradients over the data ranks
  *   2RECOMPUTE0   run the forward again, just before backward
- *   2F0.1         part 1 of the stage's layers only (parts count from 0; absent: the stage in one piece)
+ *   2F0.1         part 1 of that forward only (parts.h; absent: the stage in one piece). 2GATHER.1, 2RELEASE.1, 2REDUCE.1: unit 1 of
+ *                 the rank's parameters only
  *
  * Floor 1: includes base only. Order: Local.
  */
@@ -43,20 +44,23 @@ enum action_kind {
     ACTION_N
 };
 
-#define ACTION_WHOLE 0xff /* part: the stage in one piece */
+#define ACTION_WHOLE 0xffff /* part: the stage in one piece */
 
 struct action {
     uint8_t kind;        /* enum action_kind */
-    uint8_t part;        /* ACTION_WHOLE, or the index of a range of the stage's layers */
+    uint8_t zero;
     uint16_t stage;      /* position in the pipeline, over all ranks and chunks */
     uint16_t microbatch; /* 0 for GATHER, RELEASE, REDUCE, which serve all microbatches */
-    uint16_t peer;       /* RECV and SEND: the other rank; 0 otherwise */
+    union {
+        uint16_t part;   /* ACTION_WHOLE, or which part of the phase; GATHER, RELEASE, REDUCE: which unit */
+        uint16_t peer;   /* RECV and SEND: the other rank */
+    };
 };
 _Static_assert(sizeof(struct action) == 8, "an action is eight bytes");
 
 static inline struct action action_of(enum action_kind kind, int stage, int microbatch)
 {
-    return (struct action){(uint8_t)kind, ACTION_WHOLE, (uint16_t)stage, (uint16_t)microbatch, 0};
+    return (struct action){.kind = (uint8_t)kind, .stage = (uint16_t)stage, .microbatch = (uint16_t)microbatch, .part = ACTION_WHOLE};
 }
 
 const char *action_name(enum action_kind kind); /* "F", "BW", "GATHER" */

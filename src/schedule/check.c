@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "schedule/schedule.h"
+#include "schedule/parts.h"
 
 /* All that is known while checking. Keys are (kind, stage, microbatch); a BW sets B and W. */
 struct check {
@@ -71,7 +71,6 @@ static const char *check_alone(struct check *c, int rank, struct action a)
     if (a.kind >= ACTION_N) return "no such kind of action";
     if (a.stage >= s->n_stages) return "the pipeline has no such stage";
     if (a.microbatch >= s->n_microbatches) return "the step has no such microbatch";
-    if (a.part != ACTION_WHOLE) return "parts of a stage cannot be scheduled yet; leave the part out";
     if (action_has_microbatch((enum action_kind)a.kind)) {
         if (schedule_rank_of(s, a.stage, a.microbatch) != rank) return "this stage is placed on another rank";
     } else if (!schedule_has_stage(s, rank, a.stage)) {
@@ -129,6 +128,14 @@ static bool waits_for(const struct check *c, struct action a, struct action *wha
     return false;
 }
 
+/* Gradients may be reduced microbatch by microbatch: then another REDUCE comes. */
+static bool reduced_later(const struct schedule *s, int rank, int64_t i, int stage)
+{
+    for (; i < s->rank[rank].n; i++)
+        if (s->rank[rank].a[i].kind == ACTION_REDUCE && s->rank[rank].a[i].stage == stage) return true;
+    return false;
+}
+
 /* Rules that hold along one rank's own list. Returns what is broken, or NULL. */
 static const char *check_in_place(struct check *c, int rank, struct action a)
 {
@@ -150,7 +157,8 @@ static const char *check_in_place(struct check *c, int rank, struct action a)
         return NULL;
     case ACTION_W:
     case ACTION_BW:
-        if (c->grads[here] == GRADS_REDUCED) return "its stage was already reduced: this gradient would be lost";
+        if (c->grads[here] == GRADS_REDUCED && !reduced_later(s, rank, c->pc[rank], a.stage))
+            return "its stage was already reduced: this gradient would be lost";
         c->grads[here] = GRADS_OWN;
         break;
     case ACTION_RECOMPUTE:
@@ -255,6 +263,12 @@ static int dry_run(struct check *c, struct err *e)
 
 int schedule_check(const struct schedule *s, struct schedule_peak *peak, struct err *e)
 {
+    if (schedule_has_parts(s)) { /* what stands inside a stage is checked by who knows the model (schedule_check_list) */
+        struct schedule *whole = schedule_join(s);
+        int bad = schedule_check(whole, peak, e);
+        schedule_free(whole);
+        return bad;
+    }
     size_t keys = (size_t)ACTION_N * to_size(s->n_stages) * to_size(s->n_microbatches);
     size_t places = to_size(s->n_ranks) * to_size(s->n_stages), ranks = to_size(s->n_ranks);
     struct check c = {

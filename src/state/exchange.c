@@ -20,17 +20,20 @@ bool exchange_is_active(const struct exchange *x)
     return any || (x->s->has_grad && store_grad_is_temporary(x->s)) || (x->exact && x->tree.n_runs > 1);
 }
 
-static int new_slots(struct exchange *x, const struct exchange_config *c, struct err *e)
+int exchange_slots(struct exchange *x, int param_slots, int grad_slots, struct err *e)
 {
+    CHECK(!x->param_slot && !x->grad_slot, "slots are there already");
+    x->param_slot = xcalloc((size_t)param_slots + 1, sizeof *x->param_slot);
+    x->grad_slot = xcalloc((size_t)grad_slots + 1, sizeof *x->grad_slot);
     const struct units *u = &x->s->units;
     struct device *d = x->s->dev;
     size_t grad = dtype_bytes(x->s->grad_dtype);
     int rc = OK;
-    for (int i = 0; !rc && i < c->param_slots; i++, x->n_param_slots += !rc)
+    for (int i = 0; !rc && i < param_slots; i++, x->n_param_slots += !rc)
         rc = buffer_new(&x->param_slot[i], d, MEM_COMM, to_size(u->largest_unit) * dtype_bytes(x->s->dtype), e);
-    for (int i = 0; !rc && i < c->grad_slots; i++, x->n_grad_slots += !rc)
+    for (int i = 0; !rc && i < grad_slots; i++, x->n_grad_slots += !rc)
         rc = buffer_new(&x->grad_slot[i], d, MEM_COMM, to_size(u->largest_unit) * 4, e);
-    bool each = c->grad_slots && store_reduces_each(x->s);
+    bool each = grad_slots && store_reduces_each(x->s);
     if (!rc && each && x->s->grad_dtype != DT_F32)
         rc = buffer_new(&x->wire, d, MEM_COMM, to_size(u->largest_unit) * grad, e);
     if (!rc && each && x->s->many) rc = buffer_new(&x->landing, d, MEM_COMM, to_size(u->largest_unit_shard) * grad, e);
@@ -47,10 +50,8 @@ int exchange_init(struct exchange *x, struct store *s, const struct exchange_con
     x->gathered = xcalloc((size_t)u->n + 1, sizeof *x->gathered);
     x->unit = xcalloc((size_t)u->n + 1, sizeof *x->unit);
     x->landing_units = xcalloc((size_t)u->n + 1, sizeof *x->landing_units);
-    x->param_slot = xcalloc((size_t)c->param_slots + 1, sizeof *x->param_slot);
-    x->grad_slot = xcalloc((size_t)c->grad_slots + 1, sizeof *x->grad_slot);
-    int rc = new_slots(x, c, e);
-    if (!rc && c->exact && s->has_grad) {
+    int rc = OK;
+    if (c->exact && s->has_grad) {
         rc = exact_init(&x->tree, s, c->stream, c->n_microbatches, size_of(c->shard), size_of(c->replicate), e);
         x->exact = !rc;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exchange.h: what data-parallel ranks send each other: gradients to where they are stepped, parameters to where they are
- * used. Per unit, enqueued, waited for when needed: the schedule of it is flow (run/flow.h), this only carries it out.
+ * used. Per unit, enqueued, waited for when needed: when is in a rank's list of actions (schedule/parts.h), this only carries it out.
  *
  * The order of sums. Four levels of sharing, one order: that is what makes zero 0 to 3 the same bits. With several
  * microbatches there are two orders to choose from, for all levels alike (store_config.once):
@@ -59,7 +59,6 @@ struct exchange_config {
     struct comm *shard, *replicate; /* NULL: of size 1 */
     struct comm *host_shard, *host_replicate; /* the hosts of the same ranks, for small sums */
     struct comm *expert;            /* shard of experts: ranks of one replica that hold the same ones; NULL: of size 1 */
-    int param_slots, grad_slots;    /* how many temporary units live at once, from the flow */
     struct comm *sums;              /* hosts over which counts and losses are added where gradients are not reduced here; or NULL */
     bool exact;                     /* needs fp32 gradients, groups of a power of two, store_config.once */
     int64_t n_microbatches;         /* exact: of this rank */
@@ -93,6 +92,8 @@ struct exchange {
 };
 
 int exchange_init(struct exchange *x, struct store *s, const struct exchange_config *c, struct err *e);
+/* Memory for temporary units: how many live at once, which the rank's list of actions says (run/itinerary.h). Once. */
+int exchange_slots(struct exchange *x, int param_slots, int grad_slots, struct err *e);
 void exchange_fini(struct exchange *x);
 /* Whether units have to be told about at all: gathered, opened, reduced. */
 bool exchange_is_active(const struct exchange *x);

@@ -21,42 +21,33 @@ static void *resolve(const struct program *p, const struct operand *o, const str
     return base ? base + o->offset : NULL;
 }
 
-enum { MAX_UNDER_WAY = 4 * PIECES_MOST };
-struct under_way { /* collectives that have begun */
-    struct kernel_call call;
-    int64_t ticket;
-    int until;
-};
-struct walk {
-    struct under_way list[MAX_UNDER_WAY];
-    int n;
-};
-
 /* Those that must be done before instruction k, in the order in which they began. */
-static void finish(struct walk *w, const struct program_args *a, int k)
+static void finish(struct program_walk *w, const struct program_args *a, int k)
 {
     int kept = 0;
     for (int i = 0; i < w->n; i++) {
-        struct under_way *u = &w->list[i];
-        if (u->until <= k) a->collective_end(a->collective_ctx, a->stream, &u->call, u->ticket);
-        else if (kept++ != i) w->list[kept - 1] = *u;
+        if (w->list[i].until <= k) a->collective_end(a->collective_ctx, a->stream, &w->list[i].call, w->list[i].ticket);
+        else if (kept++ != i) w->list[kept - 1] = w->list[i];
     }
     w->n = kept;
     if (kept && a->collective_poll) a->collective_poll(a->collective_ctx, &w->list[0].call, w->list[0].ticket);
 }
 
-static void call(struct walk *w, const struct program_args *a, const struct instr *i, struct kernel_call *c)
+static void call(struct program_walk *w, const struct program_args *a, const struct instr *i, struct kernel_call *c)
 {
     if (!op_row(c->op)->collective) {
         kernel_enqueue(a->stream, c);
         return;
     }
-    CHECK(w->n < MAX_UNDER_WAY, "%d collectives under way", w->n);
+    CHECK(w->n < PROGRAM_UNDER_WAY, "%d collectives under way", w->n);
     int64_t ticket = a->collective(a->collective_ctx, a->stream, c);
-    if (ticket) w->list[w->n++] = (struct under_way){*c, ticket, i->until};
+    if (!ticket) return;
+    w->list[w->n].call = *c;
+    w->list[w->n].ticket = ticket;
+    w->list[w->n++].until = i->until;
 }
 
-static void run_one(const struct program *p, const struct instr *i, struct walk *w, const struct program_args *a)
+static void run_one(const struct program *p, const struct instr *i, struct program_walk *w, const struct program_args *a)
 {
     struct kernel_call c;
     instr_call(i, &c);
@@ -92,14 +83,25 @@ static void run_one(const struct program *p, const struct instr *i, struct walk 
     if (a->look) a->look(a->look_ctx, p, &c, i);
 }
 
+void program_run_part(const struct program *p, int begin, int end, struct program_walk *w, const struct program_args *a)
+{
+    for (int k = begin; k < end; k++) {
+        if (w->n) finish(w, a, k);
+        if (a->before) a->before(a->around_ctx, k);
+        run_one(p, &p->code[k], w, a);
+        if (a->after) a->after(a->around_ctx, k);
+    }
+}
+
+void program_run_end(const struct program *p, struct program_walk *w, const struct program_args *a)
+{
+    if (w->n) finish(w, a, p->begin[PHASE_N]);
+}
+
 void program_run(const struct program *p, enum tape_phase phase, const struct program_args *a)
 {
-    struct walk w = {.n = 0};
-    for (int k = p->begin[phase]; k < p->begin[phase + 1]; k++) {
-        if (w.n) finish(&w, a, k);
-        if (a->before) a->before(a->flow_ctx, k);
-        run_one(p, &p->code[k], &w, a);
-        if (a->after) a->after(a->flow_ctx, k);
-    }
-    if (w.n) finish(&w, a, p->begin[PHASE_N]);
+    struct program_walk w;
+    w.n = 0;
+    program_run_part(p, p->begin[phase], p->begin[phase + 1], &w, a);
+    program_run_end(p, &w, a);
 }

@@ -130,14 +130,28 @@ struct program_args {
      * caller clears it when a step begins (or when a slot is bound to other bytes). */
     uint8_t *written;
     struct tape_profile *profile; /* NULL: no timing */
-    /* Called around each instruction with its index; NULL: not. What must be here before it, what may leave after it. */
+    /* Called around each instruction with its index; NULL: not. Windows: they see, and decide nothing. */
     void (*before)(void *ctx, int instr);
     void (*after)(void *ctx, int instr);
-    void *flow_ctx;
+    void *around_ctx;
     /* Called after each instruction; NULL: not. A window for debugging (finding the first NaN), never for deciding. */
     void (*look)(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
     void *look_ctx;
 };
 void program_run(const struct program *p, enum tape_phase phase, const struct program_args *a);
+
+/* The same in parts: instructions [begin, end) of a phase. Collectives may travel from one part to the next, so they are kept by the
+ * caller, who begins with none and calls program_run_end when the phase is over. */
+enum { PROGRAM_UNDER_WAY = 4 * PIECES_MOST };
+struct program_walk {
+    struct {
+        struct kernel_call call;
+        int64_t ticket;
+        int until;
+    } list[PROGRAM_UNDER_WAY];
+    int n;
+};
+void program_run_part(const struct program *p, int begin, int end, struct program_walk *w, const struct program_args *a);
+void program_run_end(const struct program *p, struct program_walk *w, const struct program_args *a);
 
 #endif

@@ -118,7 +118,7 @@ static void test_generators(void **state)
                 struct stage_use use[MAX];
                 struct itinerary t;
                 int n = uses(s, r, use);
-                itinerary_init(&t, s, r, use, n, sends);
+                itinerary_init(&t, s, r, NULL, NULL, use, n, sends);
                 if (!forward) {
                     assert_int_equal(t.act[0], peak[r].activations);
                     assert_int_equal(t.wgrad[0], peak[r].both);
@@ -150,7 +150,7 @@ static void test_other_order(void **state)
     assert_int_equal(schedule_check(s, NULL, NULL), OK);
     struct stage_use use[MAX];
     struct itinerary t;
-    itinerary_init(&t, s, 1, use, uses(s, 1, use), itinerary_choose_sends(s, 1));
+    itinerary_init(&t, s, 1, NULL, NULL, use, uses(s, 1, use), itinerary_choose_sends(s, 1));
     int order[3], n = 0;
     for (int64_t i = 0; i < t.n; i++)
         if (t.step[i].kind == STEP_POST) order[n++] = t.step[i].a.microbatch;
@@ -159,7 +159,7 @@ static void test_other_order(void **state)
     assert_int_equal(t.n_keep, 3);
     check_contents(s, &t, 1);
     itinerary_fini(&t);
-    itinerary_init(&t, s, 0, use, uses(s, 0, use), itinerary_choose_sends(s, 1));
+    itinerary_init(&t, s, 0, NULL, NULL, use, uses(s, 0, use), itinerary_choose_sends(s, 1));
     n = 0;
     for (int64_t i = 0; i < t.n; i++)
         if (t.step[i].kind == STEP_POST) order[n++] = t.step[i].a.microbatch;

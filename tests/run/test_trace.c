@@ -142,6 +142,12 @@ static void check_layout(const struct folder *f, const struct layout_row *l)
         if (count_of(&r, k, "forward") != (server ? 0 : 2 * l->forwards)) fail_msg("%d forwards of rank %d", count_of(&r, k, "forward"), k);
         if (count_of(&r, k, "optimizer") != (strstr(l->name, "server") && !server ? 0 : 2)) fail_msg("%d updates of rank %d", count_of(&r, k, "optimizer"), k);
         check_counter(&r, k, "activations in use", server ? -2 : -1);
+        bool gathers = strstr(l->name, "zero 3"), reduces = strstr(l->name, "zero") || !strcmp(l->name, "dp") || !strcmp(l->name, "replicas");
+        if (gathers != (count_of(&r, k, "gather") > 0)) fail_msg("%d gathers of rank %d", count_of(&r, k, "gather"), k);
+        if (count_of(&r, k, "gather") != count_of(&r, k, "release")) fail_msg("%d releases of rank %d", count_of(&r, k, "release"), k);
+        if (reduces && !count_of(&r, k, "reduce"))
+            fail_msg("no reduction of rank %d", k);
+        if (!strcmp(l->name, "recompute") != (count_of(&r, k, "recompute") > 0)) fail_msg("%d times again on rank %d", count_of(&r, k, "recompute"), k);
         check_counter(&r, k, "gathered parameters in use", strstr(l->name, "zero 3") ? -1 : -2);
     }
     if (l->messages != (r.messages > 0) || l->collectives != (r.collectives > 0)) fail_msg("%d arrows of messages, %d of collectives", r.messages, r.collectives);

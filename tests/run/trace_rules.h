@@ -110,7 +110,8 @@ static inline void rules_nesting(struct rules *r)
         if (b->row != 1) RULE(!p, "%s lies over %s", b->name, p->name);
         if (rule_is(b, "kernel") || rule_is(b, "handover")) RULE(p && rule_is(p, "layer"), "%s is in no layer but in %s", b->name, p ? p->name : "nothing");
         if (rule_is(b, "layer"))
-            RULE(p && (rule_is(p, "forward") || rule_is(p, "backward") || rule_is(p, "weights")), "%s is in no action", b->name);
+            RULE(p && (rule_is(p, "forward") || rule_is(p, "backward") || rule_is(p, "weights") || rule_is(p, "recompute")), "%s is in no action", b->name);
+        if (rule_is(b, "recompute")) RULE(p && rule_is(p, "backward"), "%s is in no backward", b->name);
         if (rule_is(b, "step")) RULE(!p, "%s lies in %s", b->name, p->name);
         if (rule_is(b, "optimizer")) RULE(p && rule_is(p, "step"), "%s is in no step", b->name);
         if (rule_is(b, "layer")) {

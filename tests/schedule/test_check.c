@@ -408,8 +408,8 @@ static void test_messages(void **state)
     expect_error(ONE "rank 0: 0F0 0BW0 0RECOMPUTE0 0F1 0BW1", "rank 0, action 1 (0BW0): RECOMPUTE comes first");
     expect_error(ONE "rank 0: 0F0 0OFFLOAD0 0BW0 0F1 0BW1 0RELOAD0", /* nothing would carry it out */
                  "file:3: '0OFFLOAD0': no such kind of action; there are F, B, W, BW, RF, SF, RB, SB, GATHER, RELEASE, REDUCE, RECOMPUTE");
-    expect_error(ONE "rank 0: 0F0.1 0BW0 0F1 0BW1",
-                 "rank 0, action 0 (0F0.1): parts of a stage cannot be scheduled yet; leave the part out");
+    expect_error(ONE "rank 0: 0F0.1 0F0 0BW0 0F1 0BW1", "rank 0, action 1 (0F0): issued twice");
+    expect_error(ONE "rank 0: 0F0 0BW0 0REDUCE 0F1 0BW1 0REDUCE 0REDUCE", "rank 0, action 6 (0REDUCE): reduced twice");
     expect_error("schedule x ranks 1 stages 1 microbatches 1 forward_only\nplace 0\nrank 0: 0F0 0BW0",
                  "rank 0, action 1 (0BW0): a forward-only schedule has no such action");
     expect_error(ONE "rank 0: 0F0 0X0",
