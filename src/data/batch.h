@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batch.h: the sequences of one step, as the model takes them. Includes: base. Order: Local. */
+/* batch.h: the sequences of one step, as the model takes them. Includes: base, model. Order: Local. */
 #ifndef TUTTI_DATA_BATCH_H
 #define TUTTI_DATA_BATCH_H
 
 #include <stdint.h>
 
+#include "model/batch.h"
+
 struct batch {
     int64_t n_seqs, seq_len; /* B and S */
-    int32_t *tokens;         /* [B, S] */
-    int32_t *targets;        /* [B, S] the next token; -1: not trained */
-    int32_t *positions;      /* [B, S] 0 .. S - 1, or from the beginning of the document */
-    int32_t *documents;      /* [B, S] 0, 1, ... within a sequence: attention may be kept inside a document */
+    union {
+        void *field[BATCH_FIELDS]; /* by the table, and by name: */
+        struct {
+            int32_t *tokens;    /* [B, S] */
+            int32_t *targets;   /* [B, S] the next token; -1: not trained */
+            int32_t *positions; /* [B, S] 0 .. S - 1, or from the beginning of the document */
+            int32_t *documents; /* [B, S] 0, 1, ... within a sequence: attention may be kept inside a document */
+        };
+    };
     int64_t n_trained;       /* targets that are not -1 */
 };
 

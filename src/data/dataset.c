@@ -32,19 +32,22 @@ struct dataset {
     bool shuffled, reset_positions, mask_boundaries;
 };
 
+/* One piece of memory, the fields one after the other. */
 void batch_init(struct batch *b, int64_t n_seqs, int64_t seq_len)
 {
+    size_t begin[BATCH_FIELDS], end = 0;
     *b = (struct batch){.n_seqs = n_seqs, .seq_len = seq_len};
-    size_t n = to_size(n_seqs * seq_len);
-    b->tokens = xcalloc(n, 4 * sizeof *b->tokens);
-    b->targets = b->tokens + n;
-    b->positions = b->targets + n;
-    b->documents = b->positions + n;
+    for (int f = 0; f < BATCH_FIELDS; f++) {
+        begin[f] = batch_begin(&batch_rows[f], end);
+        end = begin[f] + batch_bytes(&batch_rows[f], n_seqs, seq_len);
+    }
+    char *memory = xcalloc(end + 1, 1);
+    for (int f = 0; f < BATCH_FIELDS; f++) b->field[f] = memory + begin[f];
 }
 
 void batch_fini(struct batch *b)
 {
-    xfree(b->tokens);
+    xfree(b->field[0]);
     *b = (struct batch){0};
 }
 

@@ -19,6 +19,7 @@
 #ifndef TUTTI_NN_MODEL_H
 #define TUTTI_NN_MODEL_H
 
+#include "model/batch.h"
 #include "model/numbers.h"
 #include "parallel/parallel.h"
 #include "state/param.h"
@@ -32,11 +33,12 @@ void model_declare(const struct model_config *c, const struct par *par, struct p
 /* Slots of a tape's externals. Parameters follow: values at SLOT_PARAM + 2 i, gradients one later. Caches of layer l
  * (decoding only) lie at slot_cache(n_params, l), keys then values. */
 enum {
-    SLOT_TOKENS,
-    SLOT_TARGETS,
-    SLOT_POSITIONS,
-    SLOT_DOCS,
-    SLOT_ROPE,
+    SLOT_BATCH, /* the batch's fields, in their order (model/batch.h) */
+    SLOT_TOKENS = SLOT_BATCH + BATCH_TOKENS,
+    SLOT_TARGETS = SLOT_BATCH + BATCH_TARGETS,
+    SLOT_POSITIONS = SLOT_BATCH + BATCH_POSITIONS,
+    SLOT_DOCS = SLOT_BATCH + BATCH_DOCUMENTS,
+    SLOT_ROPE = SLOT_BATCH + BATCH_FIELDS,
     SLOT_STAT,
     SLOT_INDEX,      /* i32 [tokens]: which token of the microbatch each row is, where rows are sharded */
     SLOT_LOGITS,
@@ -52,6 +54,11 @@ static inline int slot_cache(int n_params, int layer) { return SLOT_PARAM + 2 * 
 /* Balance of a layer's router, f64: {balance loss, z loss, picks of each expert}, sums over trained tokens. */
 static inline int slot_balance(int n_params, int n_layers, int layer) { return slot_cache(n_params, n_layers) + layer; }
 static inline int64_t balance_numel(const struct model_config *c) { return c->moe.experts ? c->moe.experts + 2 : 0; }
+/* Whether the model reads a field of the batch. */
+static inline bool model_takes(const struct model_config *c, enum batch_field f)
+{
+    return f != BATCH_DOCUMENTS || c->document_mask;
+}
 /* The router sees a part of the microbatch's tokens on each rank of tp. */
 static inline bool model_tokens_split(const struct par *p)
 {

@@ -100,12 +100,19 @@ int afford_counted(const struct config *c, const struct conf *f, struct err *e)
 
 #define AS_ONE_WISHES "memory.check: false to try all the same"
 
+static double sequence_bytes(const struct config *c)
+{
+    double bytes = 0;
+    for (int f = 0; f < BATCH_FIELDS; f++) bytes += (double)batch_bytes(&batch_rows[f], 1, c->model.seq_len);
+    return bytes;
+}
+
 int afford_least(const struct config *c, const struct conf *f, int n, int here, struct err *e)
 {
     struct limit l;
     char want[32], room[32];
     double share = (double)here / n, p = least_parameters(c), state = p * bytes_each(c) * share, act = least_activation(c) * here;
-    double batch = 3.0 * 4 * 4 * (double)c->batch.global * (double)c->model.seq_len * share; /* prefetch.h: slots, arrays, i32 */
+    double batch = 3 * sequence_bytes(c) * (double)c->batch.global * share; /* prefetch.h: slots */
     if (here < n) state /= 4; /* hosts' shares differ */
     if (!c->memory.check || !limit_memory(&l)) return OK;
     str_bytes(room, (double)l.bytes);

@@ -12,9 +12,9 @@
 #include "layout/context.h"
 #include "run/build.h"
 #include "run/executor.h"
+#include "run/feed.h"
 #include "run/tally.h"
 
-enum { DATA_FIELDS = 4 };
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 static int max_int(int a, int b) { return a > b ? a : b; }
@@ -160,8 +160,6 @@ static int new_slabs(struct engine *g, struct err *e)
 
 static int new_buffers(struct engine *g, struct err *e)
 {
-    int64_t sequences = g->cfg.n_microbatches * g->cfg.micro, here = engine_seq_here(g);
-    int64_t ints = sequences * ((DATA_FIELDS - 1) * here + (g->cfg.model.document_mask ? g->cfg.seq : 0));
     size_t scratch = 0;
     for (int i = 0; i < g->n_stages; i++) {
         const struct engine_stage *s = &g->stage[i];
@@ -169,23 +167,17 @@ static int new_buffers(struct engine *g, struct err *e)
     }
     int rc = exchange_slots(&g->exchange, max_int(g->go.n_param_slots, g->go_eval.n_param_slots), g->go.n_grad_slots, e);
     if (!rc) rc = copies_init(&g->copies, &g->store, g->cfg.axis[AXIS_PP], build_holders, g, e);
-    if (!rc) rc = buffer_new(&g->data, g->dev, MEM_DATA, to_size(ints) * sizeof(int32_t), e);
+    if (!rc) rc = buffer_new(&g->data, g->dev, MEM_DATA, feed_bytes(g), e);
     if (!rc && model_rope_cols(&g->cfg.model))
         rc = buffer_new(&g->rope, g->dev, MEM_DATA,
                         to_size(g->cfg.model.max_positions * model_rope_cols(&g->cfg.model)) * sizeof(float), e);
     if (!rc) rc = buffer_new(&g->stat, g->dev, MEM_DATA, tally_bytes(&g->cfg), e);
     bool indexed = (g->cfg.par.sequence || g->cfg.par.size[AXIS_CP] > 1) && g->cfg.model.dropout > 0;
-    if (!rc && indexed) rc = buffer_new(&g->index, g->dev, MEM_DATA, to_size(g->cfg.micro * here) * sizeof(int32_t), e);
+    if (!rc && indexed) rc = buffer_new(&g->index, g->dev, MEM_DATA, to_size(g->cfg.micro * engine_seq_here(g)) * sizeof(int32_t), e);
     if (!rc && balance_bytes(&g->cfg)) rc = buffer_new(&g->balance, g->dev, MEM_DATA, balance_bytes(&g->cfg), e);
     if (!rc) rc = new_slabs(g, e);
     if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, scratch, e);
     return rc;
-}
-
-/* Where row i of this rank's rows stands in its sequence. */
-static int64_t place(const struct engine *g, int64_t i)
-{
-    return context_place(g->cfg.seq, g->cfg.par.size[AXIS_CP], g->cfg.par.rank[AXIS_CP], i);
 }
 
 static void bind(struct engine *g)
@@ -199,7 +191,7 @@ static void bind(struct engine *g)
     if (g->index.p) {
         int64_t here = engine_seq_here(g), n = g->cfg.micro * here;
         int32_t *index = xcalloc(to_size(n), sizeof *index);
-        for (int64_t i = 0; i < n; i++) index[i] = (int32_t)(i / here * g->cfg.seq + place(g, i % here));
+        for (int64_t i = 0; i < n; i++) index[i] = (int32_t)(i / here * g->cfg.seq + feed_place(g, i % here));
         device_from_host(g->stream, &g->index, 0, index, g->index.bytes);
         stream_sync(g->stream);
         xfree(index);
@@ -323,53 +315,13 @@ void engine_init(struct engine *g)
     store_init(&g->store, &g->kernels, g->stream, g->cfg.seed);
 }
 
-/* This rank's rows of n sequences. */
-static int32_t *rows_here(const struct engine *g, const int32_t *from, int64_t n)
-{
-    int64_t here = engine_seq_here(g);
-    int32_t *to = xcalloc(to_size(n * here) + 1, sizeof *to);
-    for (int64_t i = 0; i < here; i++)
-        for (int64_t b = 0, at = place(g, i); b < n; b++) to[b * here + i] = from[b * g->cfg.seq + at];
-    return to;
-}
-
-/* One field of the batch to its place at `at`, then fill for the sequences that do not exist. */
-static void feed_field(struct engine *g, size_t at, const int32_t *host, int64_t given, int64_t room, int fill)
-{
-    size_t have = to_size(given) * sizeof *host, rest = to_size(room - given) * sizeof *host;
-    void *none = rest ? xmalloc(rest) : NULL;
-    if (rest) memset(none, fill, rest);
-    if (have) device_from_host(g->stream, &g->data, at, host, have);
-    if (rest) device_from_host(g->stream, &g->data, at + have, none, rest);
-    stream_sync(g->stream);
-    xfree(none);
-}
-
-/* Tokens of the part; sequences that do not exist have targets of -1 and harmless tokens. */
-static void feed(struct engine *g, const struct engine_batch *b)
-{
-    int64_t room = g->cfg.n_microbatches * g->cfg.micro, here = engine_seq_here(g);
-    CHECK(b->n <= room, "%lld sequences for room of %lld", (long long)b->n, (long long)room);
-    const int32_t *host[DATA_FIELDS] = {b->tokens, b->targets, b->positions, b->docs};
-    size_t at = 0;
-    for (int f = 0; f < DATA_FIELDS; f++) {
-        bool whole = f == DATA_FIELDS - 1 || here == g->cfg.seq; /* documents of all keys are wanted on every rank */
-        int64_t seq = whole ? g->cfg.seq : here;
-        if (g->data.bytes <= at) break;
-        int32_t *rows = whole || !b->n ? NULL : rows_here(g, host[f], b->n);
-        feed_field(g, at, rows ? rows : host[f], b->n * seq, room * seq, f == 1 ? 0xff : 0); /* targets -1, all else 0 */
-        xfree(rows);
-        at += to_size(room * seq) * sizeof(int32_t);
-    }
-}
-
 /* Of the rows here. */
 static int64_t trained_here(const struct engine *g, const struct engine_batch *b)
 {
     int64_t here = engine_seq_here(g), n = 0;
     if (here == g->cfg.seq) return b->n_trained;
     for (int64_t i = 0; i < here; i++)
-        for (int64_t s = 0, at = place(g, i); s < b->n; s++) n += b->targets[s * g->cfg.seq + at] >= 0;
+        for (int64_t s = 0, at = feed_place(g, i); s < b->n; s++) n += b->targets[s * g->cfg.seq + at] >= 0;
     return n;
 }
 
@@ -421,7 +373,7 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
     int64_t n_trained;
     double from = clock_now_s();
     struct step_info info = step_info(g, b, step, true, &n_trained);
-    feed(g, b);
+    feed_batch(g, b);
     zero_sums(g);
     exchange_step_begin(&g->exchange);
     from = part_over(g, TRACE_PART, "count tokens, hand over the batch", step, from);
@@ -454,7 +406,7 @@ void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engi
     *r = (struct engine_report){0};
     int64_t n_trained;
     struct step_info info = step_info(g, b, 0, false, &n_trained);
-    feed(g, b);
+    feed_batch(g, b);
     zero_sums(g);
     executor_run(g, false, &info, g->watch, g->watch_ctx);
     read_loss(g, n_trained, r);
@@ -539,7 +491,7 @@ void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, 
     look.key = look.found ? BLAME_PARAM : BLAME_NOTHING;
     int64_t n_trained; /* every rank runs again, whatever it found: the collectives must meet */
     struct step_info info = step_info(g, b, step, true, &n_trained);
-    feed(g, b);
+    feed_batch(g, b);
     zero_sums(g);
     exchange_step_begin(&g->exchange);
     executor_run(g, true, &info, blame_look, &look);

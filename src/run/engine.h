@@ -76,7 +76,12 @@ struct engine_config {
  * host memory, borrowed during the call. n is at most
  * n_microbatches * micro; what is missing counts as not trained, so parts of ranks may differ. */
 struct engine_batch {
-    const int32_t *tokens, *targets, *positions, *docs; /* [n, seq]; docs may be NULL without document_mask */
+    union {
+        const void *field[BATCH_FIELDS]; /* by the table (model/batch.h); NULL: blank, or not read */
+        struct {
+            const int32_t *tokens, *targets, *positions, *docs; /* [n, seq]; docs may be NULL without document_mask */
+        };
+    };
     int64_t n;              /* sequences here; 0: none, this rank only meets the others */
     int64_t first;          /* index of the first sequence in the global batch */
     int64_t n_trained;      /* targets of this part that are not -1 */

@@ -4,6 +4,7 @@
  * that fires, gdb and top all show it. */
 #include "run/executor.h"
 
+#include "run/feed.h"
 #include "run/tally.h"
 
 #include <stdio.h>
@@ -11,19 +12,10 @@
 
 #include "base/clock.h"
 
-/* A microbatch is a view of the batch: no copy. */
 static void bind_microbatch(struct engine *g, int microbatch)
 {
-    size_t at = 0;
     g->slot[SLOT_STAT] = tally_at(g, microbatch);
-    static const int slots[] = {SLOT_TOKENS, SLOT_TARGETS, SLOT_POSITIONS, SLOT_DOCS};
-    for (int f = 0; f < 4; f++) {
-        bool docs = slots[f] == SLOT_DOCS; /* of whole sequences */
-        size_t one = to_size(g->cfg.micro * (docs ? g->cfg.seq : engine_seq_here(g))) * sizeof(int32_t);
-        bool there = g->data.p && g->data.bytes > at;
-        g->slot[slots[f]] = there ? (char *)g->data.p + at + (size_t)microbatch * one : NULL;
-        at += one * to_size(g->cfg.n_microbatches);
-    }
+    feed_bind(g, microbatch);
 }
 
 /* ---- units come and go ---- */

@@ -359,8 +359,9 @@ static int trainer_close(struct trainer *t, struct err *e)
 /* ---- loop ---- */
 static struct engine_batch view_batch(const struct batch *b, int64_t first)
 {
-    return (struct engine_batch){.tokens = b->tokens, .targets = b->targets, .positions = b->positions,
-                                 .docs = b->documents, .n = b->n_seqs, .first = first, .n_trained = b->n_trained};
+    struct engine_batch v = {.n = b->n_seqs, .first = first, .n_trained = b->n_trained};
+    for (int f = 0; f < BATCH_FIELDS; f++) v.field[f] = b->field[f];
+    return v;
 }
 
 /* A text that cannot be written is no reason to end a run. */

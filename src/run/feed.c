@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fields lie one after the other in one buffer, each for all microbatches, so that a microbatch of it is a piece of it. */
+#include "run/feed.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "layout/context.h"
+
+#define IS_NAMED(name, f) _Static_assert(offsetof(struct engine_batch, name) == offsetof(struct engine_batch, field) + (f) * sizeof(void *), "the names of " #f)
+IS_NAMED(tokens, BATCH_TOKENS);
+IS_NAMED(targets, BATCH_TARGETS);
+IS_NAMED(positions, BATCH_POSITIONS);
+IS_NAMED(docs, BATCH_DOCUMENTS);
+
+int64_t feed_place(const struct engine *g, int64_t i)
+{
+    return context_place(g->cfg.seq, g->cfg.par.size[AXIS_CP], g->cfg.par.rank[AXIS_CP], i);
+}
+
+/* The fields that the model takes, in the table's order. */
+struct at {
+    int field;
+    const struct batch_row *row;
+    int64_t tokens;    /* of a sequence, of this field, on this rank */
+    size_t begin, end; /* in the buffer */
+};
+
+static bool next(const struct engine *g, struct at *x)
+{
+    do {
+        if (++x->field == BATCH_FIELDS) return false;
+    } while (!model_takes(&g->cfg.model, (enum batch_field)x->field));
+    x->row = &batch_rows[x->field];
+    x->tokens = x->row->whole ? g->cfg.seq : engine_seq_here(g);
+    x->begin = batch_begin(x->row, x->end);
+    x->end = x->begin + batch_bytes(x->row, g->cfg.n_microbatches * g->cfg.micro, x->tokens);
+    return true;
+}
+#define EACH_FIELD(x, g) for (struct at x = {.field = -1}; next(g, &x);)
+
+size_t feed_bytes(const struct engine *g)
+{
+    size_t bytes = 0;
+    EACH_FIELD(x, g) bytes = x.end;
+    return bytes;
+}
+
+/* What is given of a field, then blanks for the sequences that are not. */
+static void put(struct engine *g, const struct at *x, const void *host, int64_t given)
+{
+    size_t have = host ? batch_bytes(x->row, given, x->tokens) : 0, rest = x->end - x->begin - have;
+    void *none = rest ? xmalloc(rest) : NULL;
+    if (rest) memset(none, x->row->blank, rest);
+    if (have) device_from_host(g->stream, &g->data, x->begin, host, have);
+    if (rest) device_from_host(g->stream, &g->data, x->begin + have, none, rest);
+    stream_sync(g->stream);
+    xfree(none);
+}
+
+/* This rank's rows of the sequences; NULL: all of them. */
+static void *rows_here(const struct engine *g, const struct at *x, const void *from, int64_t n)
+{
+    int64_t here = engine_seq_here(g);
+    if (x->tokens == g->cfg.seq || !from || !n) return NULL;
+    void *to = xmalloc(batch_bytes(x->row, n, here) + 1);
+    int64_t *place = xmalloc(to_size(here) * sizeof *place + 1);
+    for (int64_t i = 0; i < here; i++) place[i] = feed_place(g, i);
+    batch_cut(x->row, to, from, n, g->cfg.seq, place, here);
+    xfree(place);
+    return to;
+}
+
+void feed_batch(struct engine *g, const struct engine_batch *b)
+{
+    int64_t room = g->cfg.n_microbatches * g->cfg.micro;
+    CHECK(b->n <= room, "%lld sequences for room of %lld", (long long)b->n, (long long)room);
+    EACH_FIELD(x, g) {
+        const void *host = b->field[x.field];
+        void *rows = rows_here(g, &x, host, b->n);
+        put(g, &x, rows ? rows : host, b->n);
+        xfree(rows);
+    }
+}
+
+void feed_bind(struct engine *g, int microbatch)
+{
+    for (int f = 0; f < BATCH_FIELDS; f++) g->slot[SLOT_BATCH + f] = NULL;
+    EACH_FIELD(x, g) {
+        size_t bytes = batch_bytes(x.row, g->cfg.micro, x.tokens);
+        g->slot[SLOT_BATCH + x.field] = g->data.p ? (char *)g->data.p + x.begin + (size_t)microbatch * bytes : NULL;
+    }
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run/feed.h: from a batch on the host to its microbatches on the device, field by field of the table (model/batch.h).
+ * Floor 6. Order: Local.
+ */
+#ifndef TUTTI_RUN_FEED_H
+#define TUTTI_RUN_FEED_H
+
+#include "run/engine.h"
+
+size_t feed_bytes(const struct engine *g); /* of the buffer of all microbatches' fields */
+/* Tokens of the part; of sequences that do not exist targets are -1, and nothing else matters. */
+void feed_batch(struct engine *g, const struct engine_batch *b);
+/* A microbatch is a view of the batch: no copy. */
+void feed_bind(struct engine *g, int microbatch);
+/* Where row i of this rank's rows of a sequence stands in it. */
+int64_t feed_place(const struct engine *g, int64_t i);
+
+#endif

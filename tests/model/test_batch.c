@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of batch fields: sizes, beginnings and cuts of fields of any type, per token and per sequence. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "data/batch.h"
+#include "model/batch.h"
+
+static const struct batch_row weight = {"weight", DT_F64, 2, false, false, 0}, image = {"image", DT_BF16, 5, true, false, 0};
+
+static void sizes(void **state)
+{
+    (void)state;
+    assert_int_equal(batch_bytes(&weight, 3, 7), 3 * 7 * 2 * 8);
+    assert_int_equal(batch_bytes(&image, 3, 7), 3 * 5 * 2); /* however many tokens */
+    assert_int_equal(batch_begin(&weight, 12), 16);
+    assert_int_equal(batch_begin(&image, 12), 12);
+    for (int f = 0; f < BATCH_FIELDS; f++) assert_true(batch_rows[f].name && batch_rows[f].values > 0);
+}
+
+/* Tokens 4 and 1 of each of three sequences of five; what is of a sequence is there whole. */
+static void cuts(void **state)
+{
+    (void)state;
+    const int64_t place[] = {4, 1};
+    double from[3][5][2], to[3][2][2];
+    uint16_t whole[3][5], there[3][5] = {{0}};
+    for (int b = 0; b < 3; b++)
+        for (int i = 0; i < 5; i++) {
+            whole[b][i] = (uint16_t)(10 * b + i);
+            for (int v = 0; v < 2; v++) from[b][i][v] = 100 * b + 10 * i + v;
+        }
+    batch_cut(&weight, to, from, 3, 5, place, 2);
+    for (int b = 0; b < 3; b++)
+        for (int i = 0; i < 2; i++)
+            for (int v = 0; v < 2; v++) assert_true(to[b][i][v] == from[b][place[i]][v]);
+    batch_cut(&image, there, whole, 3, 5, place, 2);
+    assert_memory_equal(there, whole, sizeof whole);
+}
+
+/* Names and table are the same memory; fields do not overlap. */
+static void memory(void **state)
+{
+    (void)state;
+    struct batch b;
+    batch_init(&b, 3, 7);
+    assert_ptr_equal(b.tokens, b.field[BATCH_TOKENS]);
+    assert_ptr_equal(b.targets, b.field[BATCH_TARGETS]);
+    assert_ptr_equal(b.positions, b.field[BATCH_POSITIONS]);
+    assert_ptr_equal(b.documents, b.field[BATCH_DOCUMENTS]);
+    for (int f = 0; f < BATCH_FIELDS; f++) memset(b.field[f], f + 1, batch_bytes(&batch_rows[f], 3, 7));
+    for (int f = 0; f < BATCH_FIELDS; f++)
+        for (size_t i = 0; i < batch_bytes(&batch_rows[f], 3, 7); i++) assert_int_equal(((const char *)b.field[f])[i], f + 1);
+    batch_fini(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(cuts), cmocka_unit_test(memory)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
