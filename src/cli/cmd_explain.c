@@ -92,7 +92,7 @@ int cmd_explain(int argc, char **argv)
                "  layout    every parameter, its shape, and where it lies on the mesh\n"
                "  tape      the operations of one microbatch, and the instructions they become: work (FLOP) and bytes\n"
                "  schedule  which action comes when, on every rank of the pipeline, and all that rank 0 does in its stages\n"
-               "  memory    bytes by category, and what a microbatch keeps\n"
+               "  memory    bytes by category, the arrays of parameters, and what a microbatch keeps\n"
                "  comm      what is sent in a step, by group, and when\n"
                "As rank 0 of RANKS (default 1) has it, in lines of at most 100 columns.\n\n"
                "  --full              nothing left out: axes of size 1, layers and experts that are like others, operations\n"

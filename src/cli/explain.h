@@ -26,6 +26,9 @@ int explain_tape(const struct explain *x, struct str *out, struct err *e);
 int explain_schedule(const struct explain *x, struct str *out, struct err *e);
 /* Bytes, and what a microbatch keeps. */
 int explain_memory(const struct explain *x, struct str *out, struct err *e);
+/* Of explain_memory: the arrays of the store. */
+void explain_arrays(const struct explain *x, struct str *out);
+void explain_arrays_json(const struct explain *x, struct json_out *o);
 /* What rank 0 sends in one step, by group and operation, and when. */
 int explain_comm(const struct explain *x, struct str *out, struct err *e);
 

@@ -246,6 +246,7 @@ int explain_memory(const struct explain *x, struct str *out, struct err *e)
     if (rc) return rc;
     plan_print(&p, x->c, out);
     plan_free(&p);
+    explain_arrays(x, out);
     for (int i = 0; i < x->g->n_stages; i++) {
         const struct program *t = x->g->stage[i].train;
         str_puts(out, "\none microbatch");
@@ -264,6 +265,7 @@ int explain_memory_json(const struct explain *x, struct json_out *o, struct err 
     for (int i = 0; i < MEM_N; i++) json_put_int(o, mem_cat_name((enum mem_cat)i), (int64_t)x->d->ledger.now[i]);
     json_end_object(o);
     json_put_int(o, "total_bytes", (int64_t)x->d->ledger.now_total);
+    explain_arrays_json(x, o);
     json_begin_array(o, "stages");
     for (int i = 0; i < x->g->n_stages; i++) {
         const struct program *t = x->g->stage[i].train;

@@ -322,10 +322,42 @@ static void test_memory_json(void **state)
     site_close(&s);
 }
 
+/* The arrays are all that the ledger counts for parameters, and what is said of them is what the store does. */
+static void test_arrays(void **state)
+{
+    (void)state;
+    struct site s;
+    site_open(&s, 2, (const char *const[]){SMALL, "parallel.zero=1", "optimizer.name=sgd", "optimizer.momentum=0", "optimizer.vectors.name=adamw", NULL});
+    struct json *root = document(&s, explain_memory_json);
+    const struct json *list = json_get(root, "arrays");
+    int64_t sum[MEM_N] = {0}, found = 0;
+    for (size_t i = 0; i < json_size(list); i++) {
+        const struct json *x = json_at(list, i);
+        const char *name = json_string(json_get(x, "name"), NULL, "");
+        bool moment = !strcmp(name, "m") || !strcmp(name, "v");
+        for (int c = 0; c < MEM_N; c++)
+            if (!strcmp(json_string(json_get(x, "category"), NULL, ""), mem_cat_name((enum mem_cat)c))) sum[c] += (int64_t)at(list, i, "bytes");
+        assert_int_equal(json_bool(json_get(x, "whole"), false), !strcmp(name, "weight") || !strcmp(name, "grad"));
+        assert_int_equal(json_bool(json_get(x, "saved"), false), moment || !strcmp(name, "master"));
+        assert_int_equal(json_size(json_get(x, "groups")), moment ? 1 : 3);
+        if (moment) assert_string_equal(json_string(json_at(json_get(x, "groups"), 0), NULL, ""), "vectors");
+        found += moment;
+    }
+    assert_int_equal(found, 2);
+    for (int c = MEM_PARAM; c <= MEM_OPTIMIZER; c++)
+        assert_int_equal(sum[c], json_int(json_get(json_get(root, "bytes"), mem_cat_name((enum mem_cat)c)), -1));
+    struct str out = {0};
+    explain_arrays(&s.x, &out);
+    assert_non_null(strstr(str_text(&out), "vectors\n"));
+    str_free(&out);
+    json_free(root);
+    site_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_fold),         cmocka_unit_test(test_fold_is_true), cmocka_unit_test(test_wrap),
                                        cmocka_unit_test(test_tape_figures), cmocka_unit_test(test_axes),         cmocka_unit_test(test_layout_json),
-                                       cmocka_unit_test(test_memory_json)};
+                                       cmocka_unit_test(test_memory_json), cmocka_unit_test(test_arrays)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
