@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "run/companions.h"
 #include "run/health.h"
+#include "run/readers.h"
 #include "run/source.h"
 
 /* ---- bytes that the host cannot reach ---- */
@@ -58,7 +59,7 @@ static struct ckpt_tensor tensor_of(const struct array_row *row, const struct ar
     return t;
 }
 
-/* What this rank holds (for loading), or what it writes. */
+/* What this rank reads, or what it writes. */
 static int64_t describe(const struct engine *g, bool pieces, struct ckpt_tensor **out)
 {
     const struct store *s = &g->store;
@@ -69,7 +70,7 @@ static int64_t describe(const struct engine *g, bool pieces, struct ckpt_tensor 
         for (int i = 0; s->array[k].row.saved && array_is_here(a) && i < g->params.n; i++) {
             if (!array_covers(&s->array[k].row, &g->params.p[i])) continue;
             struct ckpt_tensor *x = &t[n++];
-            *x = tensor_of(&s->array[k].row, a, &g->params.p[i], pieces ? store_writes(s, i, k) : store_held(s, i, k));
+            *x = tensor_of(&s->array[k].row, a, &g->params.p[i], pieces ? store_writes(s, i, k) : readers_part(g, i, k));
             if (device_is_direct(a->buf.dev)) continue;
             static const struct ckpt_access access = {to_host, from_host};
             struct there *ctx = xcalloc(1, sizeof *ctx);
@@ -142,9 +143,11 @@ int save_checkpoint(const struct engine *g, const struct ranks *r, const struct 
     return rc;
 }
 
-void save_derive(struct engine *g)
+int save_derive(struct engine *g, struct err *e)
 {
     const struct store *s = &g->store;
+    int rc = readers_share(g, e);
+    if (rc) return rc;
     for (int i = 0; s->dtype != DT_F32 && i < g->params.n; i++) {
         struct array_span from = store_held(s, i, STORE_MASTER), to = store_piece(s, i, STORE_PARAM);
         const struct array *copy = &s->array[STORE_PARAM];
@@ -152,6 +155,7 @@ void save_derive(struct engine *g)
                               array_at(store_array(s, STORE_MASTER), from.at), DT_F32, from.n);
     }
     exchange_publish(&g->exchange);
+    return OK;
 }
 
 int save_check(const struct engine *g, const struct ckpt *c, struct err *e)

@@ -29,9 +29,10 @@ struct save_info {
 int save_checkpoint(const struct engine *g, const struct ranks *r, const struct save_info *s, struct err *e);
 /* Whether c holds this model and its arrays: names, shapes and types; attachments are compared with their checksums. Local. */
 int save_check(const struct engine *g, const struct ckpt *c, struct err *e);
-/* Weights and moments of a checkpoint that was checked. Local: the ranks agree before save_derive. */
+/* This rank's part of the state (readers.h), of a checkpoint that was checked. Local: the ranks agree before save_derive. */
 int save_resume(struct engine *g, struct ckpt *c, struct err *e);
-/* The compute copy of what was loaded; whole copies of shared state are completed by the others. */
-void save_derive(struct engine *g);
+/* What others read comes from them; then the compute copy of what was loaded; whole copies of shared state are completed by the
+ * others. Collective(all ranks that hold state). */
+int save_derive(struct engine *g, struct err *e);
 
 #endif

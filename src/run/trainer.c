@@ -226,7 +226,7 @@ static int open_weights(struct trainer *t, struct err *e)
     if (!rc && r.ckpt && !is_worker(t)) rc = save_resume(t->engine, r.ckpt, e);
     if (rc && r.ckpt && rc != ERR_REQUEST) resume_advise(t->checkpoints, ckpt_path(r.ckpt), e);
     rc = together(t, rc, e); /* before any rank sends what it read */
-    if (!rc && !is_worker(t) && r.ckpt) save_derive(t->engine);
+    if (!rc && !is_worker(t) && r.ckpt) rc = save_derive(t->engine, e);
     if (!rc && !is_worker(t) && !r.ckpt && t->cfg.from.dir) exchange_publish(&t->engine->exchange);
     if (!rc && r.ckpt) {
         t->step = ckpt_step(r.ckpt);

@@ -165,7 +165,7 @@ static int load(struct rank *x, struct err *e)
     int rc = ckpt_open(&c, x->t->load_from, e);
     if (!rc && !worker) rc = save_resume(x->g, c, e);
     if (x->r.world) rc = comm_agree(x->r.world, rc, e);
-    if (!rc && !worker) save_derive(x->g);
+    if (!rc && !worker) rc = save_derive(x->g, e);
     ckpt_close(c);
     if (!rc && x->v) serve_begin(x->v, x->t->steps);
     return rc;

@@ -204,10 +204,11 @@ static int walk(struct job *j, struct engine *g, const struct ranks *r, struct e
         rc = ckpt_open(&c, j->load_from, e);
         if (!rc) rc = save_check(g, c, e);
         if (!rc && !worker) rc = save_resume(g, c, e);
-        if (!rc && !worker) rc = each(g, false, false, e);
         ckpt_close(c);
         if (r->world) rc = comm_agree(r->world, rc, e);
-        if (!rc && !worker) save_derive(g);
+        if (!rc && !worker) rc = save_derive(g, e);
+        if (!rc && !worker) rc = each(g, false, false, e);
+        if (r->world) rc = comm_agree(r->world, rc, e);
     }
     return rc || r->n_servers ? rc : flipped(g, r, e);
 }
