@@ -13,21 +13,22 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "schedule/schedule.h"
+#include "schedule/parts.h"
 
 #define COMMAND "schedule"
 
 struct options {
     const char *kind, *read, *svg, *cost_text;
     int64_t stages, microbatches, chunks, round; /* 0: not given */
+    const char *zero, *stage_cost;
     struct schedule_cost cost;
-    bool text, json, split, lower;
+    bool text, json, split, lower, recompute;
 };
 
 static void print_help(void)
 {
     printf("usage: tutti schedule KIND --stages P --microbatches M [--chunks V] [--round N] [--cost F,B,W,COMM]\n"
-           "                      [--split] [--lower] [--text] [--json] [--svg FILE]\n"
+           "                      [--stage-cost W,W,...] [--split] [--lower] [--zero Z] [--recompute] [--text] [--json] [--svg FILE]\n"
            "       tutti schedule --read FILE [...]\n\n"
            "Which action each pipeline rank issues next, how long that takes and what it holds at worst.\n\nKINDS\n");
     for (int i = 0; schedule_kind_name(i); i++) printf("  %-12s %s\n", schedule_kind_name(i), schedule_kind_doc(i));
@@ -40,6 +41,9 @@ static void print_help(void)
         "                     last round may be shorter\n"
         "  --cost F,B,W,COMM  time of a rank's forward, backward for inputs, backward for weights, and of a message\n"
         "                     (default 1,1,1,0); B and W fused take B + W\n"
+        "  --stage-cost W,... how dear each stage is beside the mean one, a number per stage (default: all 1)\n"
+        "  --zero Z           add what travels: REDUCE of gradients, with 3 GATHER and RELEASE of parameters\n"
+        "  --recompute        compute forward once more before each backward\n"
         "  --split            issue both halves of every backward apart\n"
         "  --lower            add the sends and receives\n"
         "  --read FILE        a schedule as --text prints it, or CSV with a row per rank (- is standard input):\n"
@@ -74,6 +78,7 @@ static int read_valued(int argc, char **argv, int *i, struct options *o)
     } valued[] = {
         {"--stages", &o->stages, NULL}, {"--microbatches", &o->microbatches, NULL}, {"--chunks", &o->chunks, NULL},
         {"--round", &o->round, NULL},
+        {"--zero", NULL, &o->zero},     {"--stage-cost", NULL, &o->stage_cost},
         {"--svg", NULL, &o->svg},       {"--read", NULL, &o->read},                 {"--cost", NULL, &o->cost_text},
     };
     for (size_t k = 0; k < sizeof valued / sizeof valued[0]; k++) {
@@ -92,8 +97,8 @@ static int read_valued(int argc, char **argv, int *i, struct options *o)
 static int read_options(int argc, char **argv, struct options *o)
 {
     static const char *const known[] = {"--stages", "--microbatches", "--chunks", "--round", "--cost", "--svg",
-                                        "--read",   "--text",         "--json",   "--split", "--lower"};
-    *o = (struct options){.cost = {1, 1, 1, 0}};
+                                        "--read",   "--text",         "--json",   "--split", "--lower", "--zero", "--recompute", "--stage-cost"};
+    *o = (struct options){.cost = {1, 1, 1, 0, NULL}};
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i];
         int taken = read_valued(argc, argv, &i, o);
@@ -103,6 +108,7 @@ static int read_options(int argc, char **argv, struct options *o)
         else if (!strcmp(a, "--json")) o->json = true;
         else if (!strcmp(a, "--split")) o->split = true;
         else if (!strcmp(a, "--lower")) o->lower = true;
+        else if (!strcmp(a, "--recompute")) o->recompute = true;
         else if (a[0] == '-') {
             const char *near = str_nearest(a, known, (int)(sizeof known / sizeof known[0]));
             return cli_usage(COMMAND, "no option '%s'%s%s%s", a, near ? "; did you mean '" : "", near ? near : "",
@@ -114,6 +120,7 @@ static int read_options(int argc, char **argv, struct options *o)
         }
     }
     if (o->text && o->json) return cli_usage(COMMAND, "--text and --json: choose one");
+    if (o->zero && (o->zero[0] < '0' || o->zero[0] > '3' || o->zero[1])) return cli_usage(COMMAND, "--zero: wanted 0, 1, 2 or 3; got '%s'", o->zero);
     if (o->cost_text && read_cost(o->cost_text, &o->cost)) return 2;
     if (o->read && (o->kind || o->stages || o->microbatches || o->chunks || o->round))
         return cli_usage(COMMAND, "--read: the file says kind, stages and microbatches; leave them out");
@@ -133,6 +140,22 @@ static int read_schedule(const char *path, struct schedule **s, struct err *e)
     rc = schedule_parse(s, text, path, e);
     xfree(text);
     return rc;
+}
+
+/* One weight per stage; the caller frees *out. */
+static int read_stage_cost(const char *text, int n_stages, double **out, struct err *e)
+{
+    const char *p = text;
+    *out = xcalloc(to_size(n_stages), sizeof **out);
+    for (int i = 0; i < n_stages; i++) {
+        char *end;
+        double v = strtod(p, &end);
+        if (end == p || !isfinite(v) || v < 0 || v > 1e12 || *end != (i + 1 < n_stages ? ',' : '\0'))
+            return err_set(e, ERR_REQUEST, "--stage-cost: wanted %d numbers of 0 or more, one per stage, with commas between; got '%s'", n_stages, text);
+        (*out)[i] = v;
+        p = end + 1;
+    }
+    return OK;
 }
 
 static void print_summary(const struct schedule *s, const struct schedule_timeline *t,
@@ -159,8 +182,16 @@ static int show(const struct options *o, const struct schedule *s, const struct 
 {
     struct schedule_timeline t;
     struct str out = {0};
-    int rc = OK;
-    schedule_simulate(s, &o->cost, &t);
+    struct schedule_cost cost = o->cost;
+    double *stage = NULL;
+    int rc = o->stage_cost ? read_stage_cost(o->stage_cost, s->n_stages, &stage, e) : OK;
+    cost.stage = stage;
+    if (rc) {
+        xfree(stage);
+        return rc;
+    }
+    schedule_simulate(s, &cost, &t);
+    xfree(stage);
     if (o->svg) {
         schedule_svg(s, &t, &out);
         rc = fs_write_atomic(o->svg, str_text(&out), out.n, e);
@@ -185,6 +216,12 @@ static int run(const struct options *o, struct err *e)
     /* A file may be wrong in every way; the passes want a correct schedule. */
     rc = schedule_check(s, peak, e);
     if (!rc && o->split) schedule_split_backward(s);
+    bool moves = schedule_has(s, ACTION_GATHER) || schedule_has(s, ACTION_REDUCE) || schedule_has(s, ACTION_RECOMPUTE) || schedule_has_parts(s);
+    if (!rc && (o->zero || o->recompute) && moves)
+        rc = err_set(e, ERR_REQUEST, "the schedule says already what is gathered, reduced or computed again: leave out --zero and --recompute");
+    if (!rc && (o->zero || o->recompute))
+        schedule_add_moves(s, (struct schedule_moves){.gather = o->zero && *o->zero == '3', .reduce = o->zero, .recompute = o->recompute,
+                                                      .each = o->zero && *o->zero >= '2' && s->n_microbatches > 1});
     if (!rc && o->lower && !schedule_has(s, ACTION_RECV_F)) schedule_add_comm(s);
     if (!rc) rc = schedule_check(s, peak, e);
     if (rc && o->read) err_prefix(e, "%s", o->read);

@@ -167,7 +167,8 @@ static const char *check_in_place(struct check *c, int rank, struct action a)
     default:
         break;
     }
-    if (c->has_gather && action_is_compute((enum action_kind)a.kind) && c->whole[here] != PARAMS_WHOLE)
+    bool reads = action_is_compute((enum action_kind)a.kind) && a.kind != ACTION_W; /* weight gradients are made of inputs and gradients */
+    if (c->has_gather && reads && c->whole[here] != PARAMS_WHOLE)
         return "the stage's parameters are not whole: GATHER comes first";
     if ((a.kind == ACTION_B || a.kind == ACTION_BW) && *key(c, c->issued, ACTION_RECOMPUTE, a.stage, a.microbatch) &&
         !*key(c, c->done, ACTION_RECOMPUTE, a.stage, a.microbatch))

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "schedule/schedule.h"
+#include "schedule/parts.h"
 
 /* A rank's list under rewriting: the old one is read, the new one grows in the schedule. */
 static struct action_list take_list(struct schedule *s, int rank)
@@ -80,92 +80,69 @@ void schedule_add_comm(struct schedule *s)
     }
 }
 
-/* The stage whose parameters the next computing action at or after i uses; -1: none. */
-static int next_stage(const struct action_list *l, int64_t i)
+/* ---- what else a rank does ---- */
+static bool has_weights(const struct schedule *s, int rank, int stage)
 {
-    for (; i < l->n; i++)
-        if (action_is_compute((enum action_kind)l->a[i].kind)) return l->a[i].stage;
-    return -1;
+    for (int64_t i = 0; i < s->rank[rank].n; i++)
+        if (s->rank[rank].a[i].kind == ACTION_W && s->rank[rank].a[i].stage == stage) return true;
+    return false;
 }
 
-void schedule_add_gather(struct schedule *s, bool keep)
+/* A stage as one unit: read by F and B, its gradient made by the last phase. */
+enum { USES = 3 };
+struct plain {
+    bool again[2];
+    struct part_use use[USES];
+};
+
+static void plain_stage(struct stage_parts *g, struct plain *x, int unit, int stage, bool split, bool recompute)
 {
-    uint8_t *whole = xmalloc(to_size(s->n_stages));
-    int64_t *last = xmalloc(to_size(s->n_stages) * sizeof *last);
+    int n_b = recompute ? 2 : 1;
+    *x = (struct plain){.again = {recompute, false},
+                        .use = {{ACTION_F, unit, false, 0, 0},
+                                {ACTION_B, unit, false, 0, n_b - 1},
+                                {split ? ACTION_W : ACTION_B, unit, true, split ? 0 : n_b - 1, split ? 0 : n_b - 1}}};
+    *g = (struct stage_parts){.stage = stage, .n = {1, n_b, split}, .again = x->again, .use = x->use, .n_use = USES};
+}
+
+/* The list with parts and units, told by whole stages again. */
+static void put_whole(struct schedule *s, int rank, const struct action_list *l)
+{
+    for (int64_t i = 0; i < l->n; i++) {
+        struct action a = l->a[i], before = i ? l->a[i - 1] : a;
+        bool message = action_has_peer((enum action_kind)a.kind);
+        if (!message) a.part = ACTION_WHOLE;
+        for (int64_t k = i - 1; k >= 0 && !action_is_compute((enum action_kind)before.kind); k--) before = l->a[k];
+        if (!message) before.part = ACTION_WHOLE;
+        bool more = i && a.kind == ACTION_BW && action_equal(before, a); /* its second part */
+        if (!more) schedule_push(s, rank, a);
+    }
+}
+
+void schedule_add_moves(struct schedule *s, struct schedule_moves m)
+{
+    struct stage_parts *g = xcalloc(to_size(s->n_stages), sizeof *g);
+    struct plain *x = xcalloc(to_size(s->n_stages), sizeof *x);
+    struct schedule_peak *peak = xcalloc(to_size(s->n_ranks), sizeof *peak);
+    struct action_list *all = xcalloc(to_size(s->n_ranks), sizeof *all);
+    CHECK(!schedule_check(s, peak, NULL), "moves for a schedule that was not checked");
+    for (int r = 0; r < s->n_ranks; r++) {
+        struct rank_parts p = {.stage = g, .rule = {.gather = m.gather, .reduce = m.reduce && !s->forward_only, .temporary = m.each,
+                                                    .by_phase = peak[r].both > 1}};
+        for (int i = 0; i < s->n_stages; i++)
+            if (schedule_has_stage(s, r, i)) plain_stage(&g[p.n_stages], &x[p.n_stages], p.n_stages, i, has_weights(s, r, i), m.recompute), p.n_stages++;
+        p.n_units = p.n_stages;
+        struct err e = {0};
+        CHECK(!schedule_list(&all[r], s, r, &p, &e) && !schedule_check_list(&all[r], s, r, &p, &e), "%s", e.text);
+    }
     for (int r = 0; r < s->n_ranks; r++) {
         struct action_list old = take_list(s, r);
-        memset(whole, 0, to_size(s->n_stages));
-        for (int64_t i = 0; i < old.n; i++)
-            if (action_is_compute((enum action_kind)old.a[i].kind)) last[old.a[i].stage] = i;
-        for (int64_t i = 0; i < old.n; i++) {
-            struct action a = old.a[i];
-            bool compute = action_is_compute((enum action_kind)a.kind);
-            if (compute && !whole[a.stage]) {
-                schedule_push(s, r, action_of(ACTION_GATHER, a.stage, 0));
-                whole[a.stage] = 1;
-            }
-            schedule_push(s, r, a);
-            if (compute && (keep ? last[a.stage] == i : next_stage(&old, i + 1) != a.stage)) {
-                schedule_push(s, r, action_of(ACTION_RELEASE, a.stage, 0));
-                whole[a.stage] = 0;
-            }
-        }
+        put_whole(s, r, &all[r]);
         xfree(old.a);
+        xfree(all[r].a);
     }
-    xfree(last);
-    xfree(whole);
-}
-
-/* A GATHER cannot pass its own stage's RELEASE. Gathers of two stages keep their order. */
-void schedule_prefetch(struct schedule *s, int ahead)
-{
-    for (int r = 0; r < s->n_ranks; r++) {
-        struct action_list *l = &s->rank[r];
-        for (int64_t i = 0; i < l->n; i++) {
-            struct action gather = l->a[i];
-            if (gather.kind != ACTION_GATHER) continue;
-            int64_t to = i;
-            for (int64_t j = i - 1, passed = 0; j >= 0 && passed < ahead; j--) {
-                struct action above = l->a[j];
-                if (above.kind == ACTION_GATHER || (above.kind == ACTION_RELEASE && above.stage == gather.stage))
-                    break;
-                if (!action_is_compute((enum action_kind)above.kind)) continue;
-                to = j;
-                passed++;
-            }
-            memmove(&l->a[to + 1], &l->a[to], to_size(i - to) * sizeof *l->a);
-            l->a[to] = gather;
-        }
-    }
-}
-
-void schedule_add_reduce(struct schedule *s)
-{
-    int64_t *last = xmalloc(to_size(s->n_stages) * sizeof *last);
-    for (int r = 0; r < s->n_ranks; r++) {
-        struct action_list old = take_list(s, r);
-        for (int i = 0; i < s->n_stages; i++) last[i] = -1;
-        for (int64_t i = 0; i < old.n; i++)
-            if (old.a[i].kind == ACTION_W || old.a[i].kind == ACTION_BW) last[old.a[i].stage] = i;
-        for (int64_t i = 0; i < old.n; i++) {
-            schedule_push(s, r, old.a[i]);
-            if (last[old.a[i].stage] == i) schedule_push(s, r, action_of(ACTION_REDUCE, old.a[i].stage, 0));
-        }
-        xfree(old.a);
-    }
-    xfree(last);
-}
-
-void schedule_add_recompute(struct schedule *s)
-{
-    for (int r = 0; r < s->n_ranks; r++) {
-        struct action_list old = take_list(s, r);
-        for (int64_t i = 0; i < old.n; i++) {
-            struct action a = old.a[i];
-            if (a.kind == ACTION_B || a.kind == ACTION_BW)
-                schedule_push(s, r, action_of(ACTION_RECOMPUTE, a.stage, a.microbatch));
-            schedule_push(s, r, a);
-        }
-        xfree(old.a);
-    }
+    xfree(all);
+    xfree(peak);
+    xfree(g);
+    xfree(x);
 }

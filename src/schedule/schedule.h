@@ -66,7 +66,7 @@ void schedule_add_way(struct schedule *s, int way_from);
 void schedule_push(struct schedule *s, int rank, struct action a);
 
 /* One rank, one stage, gradient accumulation: F0 BW0 F1 BW1 ..., or F0 B0 W0 ... when split_w. Then
- * schedule_add_reduce(s) appends REDUCE. At most one (stage, microbatch) is alive at any time. */
+ * schedule_add_moves appends REDUCE. At most one (stage, microbatch) is alive at any time. */
 struct schedule *schedule_new_onestage(int n_microbatches, bool split_w);
 /* One rank, one stage, F0 F1 ...: validation. */
 struct schedule *schedule_new_evaluation(int n_microbatches);
@@ -87,15 +87,12 @@ void schedule_split_backward(struct schedule *s); /* BW becomes B W */
 void schedule_fuse_backward(struct schedule *s);  /* B and the W right after it become BW */
 /* RECV right before the action that needs the data, SEND right after the one that makes it. */
 void schedule_add_comm(struct schedule *s);
-/* GATHER before the first action of a run of actions on the same stage, RELEASE after its last. With
- * `keep`, one GATHER before a stage's first use on a rank and one RELEASE after its last (ZeRO-2). */
-void schedule_add_gather(struct schedule *s, bool keep);
-/* Moves every GATHER up, over at most `ahead` computing actions, so that it runs beside them. */
-void schedule_prefetch(struct schedule *s, int ahead);
-/* REDUCE of each stage after its last weight gradient on each rank that runs it. */
-void schedule_add_reduce(struct schedule *s);
-/* RECOMPUTE right before every B and BW. */
-void schedule_add_recompute(struct schedule *s);
+/* What else a rank does with whole stages (parts.h tells it part by part): GATHER before and RELEASE after every F, B and BW, REDUCE as soon as a
+ * stage's gradient is complete, in the step or, where `each`, in the phase or microbatch; RECOMPUTE before every B and BW. */
+struct schedule_moves {
+    bool gather, reduce, each, recompute;
+};
+void schedule_add_moves(struct schedule *s, struct schedule_moves m);
 
 /* ---- inspect --------------------------------------------------------------------------------------------- */
 
@@ -120,10 +117,11 @@ int schedule_check(const struct schedule *s, struct schedule_peak *peak, struct 
 
 /* ---- simulate -------------------------------------------------------------------------------------------- */
 
-/* Seconds, or any unit, for one microbatch and ALL stages of a rank: a stage takes 1/n_chunks of it. */
+/* Seconds, or any unit, for one microbatch and ALL stages of a rank: a stage takes 1/n_chunks of it, times its weight. */
 struct schedule_cost {
     double f, b, w;
     double comm; /* from the end of an action to the start of one that needs it on another rank */
+    const double *stage; /* [n_stages] how dear each stage is beside the mean one; NULL: all alike. Borrowed by schedule_simulate */
 };
 struct schedule_time {
     double start_s, end_s;

@@ -31,7 +31,7 @@ static double duration(const struct simulation *sim, struct action a)
                    : a.kind == ACTION_W                             ? c->w
                    : a.kind == ACTION_BW                            ? c->b + c->w
                                                                     : 0;
-    return whole / sim->s->n_chunks;
+    return whole / sim->s->n_chunks * (c->stage ? c->stage[a.stage] : 1);
 }
 
 /* The earliest start by what a needs; -1: something has not run yet. */
@@ -130,6 +130,7 @@ void schedule_simulate(const struct schedule *s, const struct schedule_cost *c, 
     for (int r = 0; r < s->n_ranks; r++) t->at[r] = xcalloc(to_size(s->rank[r].n) + 1, sizeof **t->at);
     advance_all(&sim, t);
     summarise(&sim, t);
+    t->cost.stage = NULL;
     xfree(sim.end);
 }
 

@@ -76,7 +76,12 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     c.n_microbatches = r->m;
     c.model.layers = r->p * r->v;
     c.rank = rank;
-    c.world = c.axis[AXIS_PP] = world;
+    struct comm *pipe; /* of the device: the world is the hosts' */
+    int all[64];
+    for (int i = 0; i < comm_size(world); i++) all[i] = i;
+    if (comm_split_list(&pipe, world, all, comm_size(world), "pp", e)) return ERR_REQUEST;
+    c.world = world;
+    c.axis[AXIS_PP] = pipe;
     struct mesh mesh;
     if (mesh_init(&mesh, comm_size(world), (int[AXIS_N]){-1, 1, 1, 1, 1, -1, 1, 1}, e)) return ERR_REQUEST;
     c.par = par_at(&mesh, rank);
@@ -105,6 +110,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     trace_close(g->trace, world);
     trace_free(g->trace);
     engine_free(g);
+    comm_free(pipe);
     device_free(d);
     return rc;
 }
@@ -163,7 +169,7 @@ static void expect_timeline(const char *kind, int p, int m, int v)
         snprintf(r->path, sizeof r->path, "/tmp/tutti-timeline-%d.json", (int)getpid());
         struct comm_config cc = {.timeout_s = 30};
         double scale = v * longer[try];
-        schedule_simulate(s, &(struct schedule_cost){F_S * scale, B_S * scale, W_S * scale, 0}, &t);
+        schedule_simulate(s, &(struct schedule_cost){F_S * scale, B_S * scale, W_S * scale, 0, NULL}, &t);
         if (comm_run_local(p, &cc, rank_main, r, &e)) fail_msg("%s", e.text);
         double begin = 1e300, end = 0;
         for (int k = 0; k < p; k++)

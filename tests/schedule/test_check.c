@@ -144,7 +144,7 @@ static struct schedule *copy(const struct schedule *s)
 static double makespan(const struct schedule *s)
 {
     struct schedule_timeline t;
-    schedule_simulate(s, &(struct schedule_cost){1, 1.5, 0.75, 0.3}, &t);
+    schedule_simulate(s, &(struct schedule_cost){1, 1.5, 0.75, 0.3, NULL}, &t);
     double v = t.makespan;
     schedule_timeline_fini(&t);
     return v;
@@ -171,10 +171,7 @@ static void visit_passes(struct schedule *s, void *arg)
     schedule_fuse_backward(same);
     assert_true(schedule_equal(split, same));
 
-    schedule_add_recompute(full);
-    schedule_add_gather(full, *n % 2);
-    schedule_prefetch(full, *n % 5);
-    schedule_add_reduce(full);
+    schedule_add_moves(full, (struct schedule_moves){.gather = *n % 2, .reduce = *n % 3, .each = *n % 5 > 2, .recompute = *n % 7 < 4});
     schedule_add_comm(full);
     must_pass(full);
     schedule_check(full, b, NULL);
@@ -193,40 +190,50 @@ static void test_passes(void **state)
     assert_true(n > 300);
 }
 
-/* FSDP through gradient accumulation and a pipeline with chunks: gathered once per use, once per step, or early. */
-static void test_gathers(void **state)
+/* What a rank does besides, told by whole stages: FSDP through gradient accumulation and a pipeline with chunks. */
+static void test_moves(void **state)
 {
     (void)state;
-    struct schedule *s = schedule_new_onestage(2, false), *chunks;
-    struct schedule_peak peak[2];
-    struct str t = {0};
-    schedule_add_gather(s, false);
-    schedule_print_rank(s, 0, &t);
-    assert_string_equal(str_text(&t), "0GATHER 0F0 0BW0 0F1 0BW1 0RELEASE");
-    schedule_free(s);
-    str_clear(&t);
     static const struct {
-        bool keep;
-        int ahead, whole;
+        const char *kind;
+        int p, chunks;
+        struct schedule_moves m;
         const char *text;
-    } cases[] = {
-        {false, 0, 1, "0GATHER 0F0 0F1 0RELEASE 2GATHER 2F0 2F1 2BW0 2BW1 2RELEASE 0GATHER 0BW0 0BW1 0RELEASE"},
-        {false, 1, 2, "0GATHER 0F0 2GATHER 0F1 0RELEASE 2F0 2F1 2BW0 0GATHER 2BW1 2RELEASE 0BW0 0BW1 0RELEASE"},
-        {false, 9, 2, "0GATHER 2GATHER 0F0 0F1 0RELEASE 0GATHER 2F0 2F1 2BW0 2BW1 2RELEASE 0BW0 0BW1 0RELEASE"},
-        {true, 0, 2, "0GATHER 0F0 0F1 2GATHER 2F0 2F1 2BW0 2BW1 2RELEASE 0BW0 0BW1 0RELEASE"},
+    } rows[] = {
+        {"onestage", 1, 1, {.gather = true}, "0GATHER 0F0 0RELEASE 0GATHER 0BW0 0RELEASE 0GATHER 0F1 0RELEASE 0GATHER 0BW1 0RELEASE"},
+        {"onestage", 1, 1, {.reduce = true, .recompute = true}, "0F0 0RECOMPUTE0 0BW0 0F1 0RECOMPUTE1 0BW1 0REDUCE"},
+        {"onestage", 1, 1, {.reduce = true, .each = true}, "0F0 0BW0 0REDUCE 0F1 0BW1 0REDUCE"},
+        {"interleaved", 2, 2, {.reduce = true, .gather = true},
+         "0GATHER 0F0 0RELEASE 0GATHER 0F1 0RELEASE 2GATHER 2F0 2RELEASE 2GATHER 2F1 2RELEASE 2GATHER 2BW0 2RELEASE 2GATHER 2BW1 2RELEASE "
+         "2REDUCE 0GATHER 0BW0 0RELEASE 0GATHER 0BW1 0RELEASE 0REDUCE"},
+        {"zbh1", 2, 1, {.reduce = true, .recompute = true}, "0F0 0F1 0RECOMPUTE0 0B0 0W0 0RECOMPUTE1 0B1 0W1 0REDUCE"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(schedule_generate(&chunks, "interleaved", 2, 2, 2, 0, NULL), OK);
-        schedule_add_gather(chunks, cases[i].keep);
-        schedule_prefetch(chunks, cases[i].ahead);
-        assert_int_equal(schedule_check(chunks, peak, NULL), OK);
-        assert_int_equal(peak[0].whole, cases[i].whole);
-        schedule_print_rank(chunks, 0, &t);
-        assert_string_equal(str_text(&t), cases[i].text);
+    struct str t = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct schedule *s;
+        assert_int_equal(schedule_generate(&s, rows[i].kind, rows[i].p, 2, rows[i].chunks, 0, NULL), OK);
+        schedule_add_moves(s, rows[i].m);
+        must_pass(s);
+        schedule_print_rank(s, 0, &t);
+        assert_string_equal(str_text(&t), rows[i].text);
         str_clear(&t);
-        schedule_free(chunks);
+        schedule_free(s);
     }
     str_free(&t);
+}
+
+/* A stage that costs more holds up the others: two stages, of which the second takes twice as long. */
+static void test_stage_costs(void **state)
+{
+    (void)state;
+    struct schedule *s;
+    struct schedule_timeline t;
+    const double stage[] = {1, 2};
+    assert_int_equal(schedule_generate(&s, "gpipe", 2, 3, 1, 0, NULL), OK);
+    schedule_simulate(s, &(struct schedule_cost){.f = 1, .b = 1, .w = 1, .stage = stage}, &t);
+    assert_true(t.ideal == 18 && t.makespan == 1 + 6 + 12 + 2 && t.idle[1] == 3);
+    schedule_timeline_fini(&t);
+    schedule_free(s);
 }
 
 /* ---- damage -------------------------------------------------------------------------------------------------- */
@@ -457,7 +464,7 @@ static void test_rubbish(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_passes),   cmocka_unit_test(test_gathers), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_passes),   cmocka_unit_test(test_moves), cmocka_unit_test(test_stage_costs), cmocka_unit_test(test_damage),
         cmocka_unit_test(test_messages), cmocka_unit_test(test_csv), cmocka_unit_test(test_csv_round), cmocka_unit_test(test_rubbish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
