@@ -82,6 +82,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     if (comm_split_list(&pipe, world, all, comm_size(world), "pp", e)) return ERR_REQUEST;
     c.world = world;
     c.axis[AXIS_PP] = pipe;
+    c.host.pp = world;
     struct mesh mesh;
     if (mesh_init(&mesh, comm_size(world), (int[AXIS_N]){-1, 1, 1, 1, 1, -1, 1, 1}, e)) return ERR_REQUEST;
     c.par = par_at(&mesh, rank);
