@@ -116,7 +116,7 @@ struct comm_traffic comm_count(const struct algorithm *a, const struct program *
 
 void comm_on(struct comm *c, const struct device *d)
 {
-    if (!c) return;
+    if (!c || (d->counts_only && !c->w->ops->counts_only)) return;
     CHECK(c->w->comms[0] != c, "the world is the hosts'");
     c->on_device = true;
     c->faults = d->untouchable;

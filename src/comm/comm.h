@@ -125,7 +125,8 @@ void comm_free(struct comm *c);
 /* Where the addresses of c's operations are. A communicator begins as the host's: for the few numbers that hosts tell each other
  * (losses, counts, what was agreed), which wait for no device and queue behind nothing large. From this call on it is part of the
  * data plane of d, and so for good: its addresses are d's memory. Both contracts are checked where they can be: an address of an
- * untouchable device faults, one of the null device is NULL, and the host's does neither. Local; before the first operation. */
+ * untouchable device faults, one of the null device is NULL, and the host's does neither. A device that counts changes nothing about a communicator that does not: a machine on paper asks it who is
+ * there. Local; before the first operation. */
 void comm_on(struct comm *c, const struct device *d); /* NULL for c is fine */
 
 int comm_rank(const struct comm *c);

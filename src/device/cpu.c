@@ -22,17 +22,23 @@ static bool from_elsewhere(const struct device *d, enum mem_cat cat)
     return d->pages.take && (d->pages.cats & 1u << cat);
 }
 
-static int cpu_alloc(struct device *d, enum mem_cat cat, size_t bytes, void **p, struct err *e)
+static int cpu_host_alloc(struct device *d, enum mem_cat cat, size_t bytes, void **p, struct err *e)
 {
     char want[32], room[32];
     struct limit l;
     bool told = limit_memory(&l), there = !told || bytes <= l.bytes || d->any_size;
     *p = !there ? NULL : from_elsewhere(d, cat) ? d->pages.take(d->pages.arg, bytes) : mem_pages_new(bytes);
-    if (*p && d->untouchable) *p = (void *)((uintptr_t)*p | DEVICE_FAULTS);
     if (*p) return OK;
     if (there && !limit_addresses(&l)) l = (struct limit){.what = "the system's address space"};
     return err_set(e, ERR_MEMORY, "wanted %s of memory, %s is available (%s); use a smaller model or batch.micro, or more ranks",
                    str_bytes(want, (double)bytes), str_bytes(room, (double)l.bytes), l.what);
+}
+
+static int cpu_alloc(struct device *d, enum mem_cat cat, size_t bytes, void **p, struct err *e)
+{
+    int rc = cpu_host_alloc(d, cat, bytes, p, e);
+    if (!rc && d->untouchable) *p = (void *)((uintptr_t)*p | DEVICE_FAULTS);
+    return rc;
 }
 
 static void cpu_release(struct device *d, enum mem_cat cat, void *p, size_t bytes)
@@ -102,6 +108,7 @@ static void cpu_destroy(struct device *d)
 static const struct device_ops cpu_ops = {
     .name = "cpu",
     .alloc = cpu_alloc,
+    .host_alloc = cpu_host_alloc,
     .release = cpu_release,
     .copy = cpu_copy,
     .to_host = cpu_copy,

@@ -36,11 +36,11 @@ static void ledger_remove(struct ledger *l, enum mem_cat c, size_t bytes)
     l->now_total -= bytes;
 }
 
-int buffer_new(struct buffer *b, struct device *d, enum mem_cat cat, size_t bytes, struct err *e)
+static int new_buffer(struct buffer *b, struct device *d, enum mem_cat cat, size_t bytes, bool host, struct err *e)
 {
-    *b = (struct buffer){.dev = d, .bytes = bytes, .cat = cat};
+    *b = (struct buffer){.dev = d, .bytes = bytes, .cat = cat, .host = host};
     if (bytes) {
-        int rc = d->ops->alloc(d, cat, bytes, &b->p, e);
+        int rc = (host ? d->ops->host_alloc : d->ops->alloc)(d, cat, bytes, &b->p, e);
         if (rc) {
             char held[32];
             memset(b, 0, sizeof *b);
@@ -51,6 +51,16 @@ int buffer_new(struct buffer *b, struct device *d, enum mem_cat cat, size_t byte
     }
     ledger_add(&d->ledger, cat, bytes);
     return OK;
+}
+
+int buffer_new(struct buffer *b, struct device *d, enum mem_cat cat, size_t bytes, struct err *e)
+{
+    return new_buffer(b, d, cat, bytes, false, e);
+}
+
+int buffer_new_host(struct buffer *b, struct device *d, enum mem_cat cat, size_t bytes, struct err *e)
+{
+    return new_buffer(b, d, cat, bytes, true, e);
 }
 
 void buffer_free(struct buffer *b)
@@ -126,7 +136,7 @@ void event_free(struct event *ev)
 /* Address of b[off, off + bytes); NULL on the null device. */
 static char *range(const struct stream *s, const struct buffer *b, size_t off, size_t bytes)
 {
-    CHECK(b->dev == s->dev, "a stream moves bytes of its own device only");
+    CHECK(b->dev == s->dev && !b->host, "a stream moves bytes of its own device only");
     CHECK(off <= b->bytes && bytes <= b->bytes - off, "%s: bytes %zu..%zu of a buffer of %zu", mem_cat_name(b->cat),
           off, off + bytes, b->bytes);
     return b->p ? (char *)b->p + off : NULL;

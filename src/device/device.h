@@ -57,6 +57,7 @@ struct buffer {
     void *p; /* NULL on the null device */
     size_t bytes;
     enum mem_cat cat;
+    bool host; /* buffer_new_host */
 };
 
 struct stream;
@@ -65,6 +66,7 @@ struct event;
 struct device_ops {
     const char *name;
     int (*alloc)(struct device *d, enum mem_cat cat, size_t bytes, void **p, struct err *e);
+    int (*host_alloc)(struct device *d, enum mem_cat cat, size_t bytes, void **p, struct err *e); /* of the host; released by release */
     void (*release)(struct device *d, enum mem_cat cat, void *p, size_t bytes);
     void (*copy)(struct stream *s, void *dst, const void *src, size_t bytes); /* device to device, same device */
     void (*to_host)(struct stream *s, void *host, const void *src, size_t bytes);
@@ -130,6 +132,10 @@ void device_free(struct device *d); /* CHECKs that no buffer is left */
 
 /* Buffers. Zero bytes is legal (p may be NULL). On failure the error says category, size and what was free. */
 int buffer_new(struct buffer *b, struct device *d, enum mem_cat cat, size_t bytes, struct err *e);
+/* A buffer in the host's memory, which copies to and from d need not be waited for to use (what CUDA calls pinned): through such the
+ * host hands over a batch and learns a step's few numbers. On d's ledger like any other, its address is the host's also where d
+ * cannot be touched, and NULL on the null device. Who refills it has waited for what was enqueued before. */
+int buffer_new_host(struct buffer *b, struct device *d, enum mem_cat cat, size_t bytes, struct err *e);
 void buffer_free(struct buffer *b); /* also of a zeroed struct */
 
 /* Handles. name is borrowed (a text of the program's). stream_free waits for what the stream holds; event_free leaves what was

@@ -82,6 +82,7 @@ static void null_destroy(struct device *d)
 static const struct device_ops null_ops = {
     .name = "null",
     .alloc = null_alloc,
+    .host_alloc = null_alloc,
     .release = null_release,
     .copy = null_copy,
     .to_host = null_to_host,

@@ -69,11 +69,19 @@ void flat_sgd(struct stream *s, const struct sgd_args *a)
     s->kernels->flat->sgd(s->team, &b);
 }
 
-double flat_sum_squares(struct stream *s, const float *x, int64_t n)
+void flat_sum_squares(struct stream *s, const float *x, int64_t n, double *sum)
 {
+    if (s->dev->counts_only) return;
+    s->kernels->flat->sum_squares(s->team, entered(s, x, "sum of squares"), n, entered(s, sum, "sum of squares"));
+}
+
+double flat_sum_squares_now(struct stream *s, const float *x, int64_t n)
+{
+    double sum = 0;
     if (s->dev->counts_only) return 0;
     stream_sync(s);
-    return s->kernels->flat->sum_squares(s->team, entered(s, x, "sum of squares"), n);
+    s->kernels->flat->sum_squares(s->team, entered(s, x, "sum of squares"), n, &sum);
+    return sum;
 }
 
 int64_t flat_find_nonfinite(struct stream *s, const void *x, enum dtype dtype, int64_t n)
@@ -107,9 +115,8 @@ void flat_sum_parts(struct stream *s, void *to, enum dtype t, const void *part, 
     s->kernels->flat->sum_parts(s->team, entered(s, to, "sum of parts"), t, entered(s, part, "sum of parts"), n_parts, n);
 }
 
-void flat_squares(struct stream *s, const float *x, int64_t n, int64_t word[FLAT_SQUARES_WORDS])
+void flat_squares(struct stream *s, const float *x, int64_t n, int64_t *word)
 {
     if (s->dev->counts_only) return;
-    stream_sync(s);
-    s->kernels->flat->squares(s->team, entered(s, x, "squares"), n, word);
+    s->kernels->flat->squares(s->team, entered(s, x, "squares"), n, entered(s, word, "squares"));
 }

@@ -311,8 +311,8 @@ struct flat_ops {
     const char *name;
     void (*adamw)(struct team *team, const struct adamw_args *a);
     void (*sgd)(struct team *team, const struct sgd_args *a);
-    /* Sum of squares in fp64: blocks of 4096 elements, block sums added in order; the same for any team. */
-    double (*sum_squares)(struct team *team, const float *x, int64_t n);
+    /* Adds to *sum the sum of squares in fp64: blocks of 4096 elements, block sums added in order; the same for any team. */
+    void (*sum_squares)(struct team *team, const float *x, int64_t n, double *sum);
     /* Index of the first NaN or Inf, -1 if none. */
     int64_t (*find_nonfinite)(struct team *team, const void *x, enum dtype dtype, int64_t n);
     void (*cast)(struct team *team, void *dst, enum dtype to, const void *src, enum dtype from, int64_t n);
@@ -324,7 +324,7 @@ struct flat_ops {
     void (*sum_tree)(struct team *team, float *to, const float *part, int n_parts, int64_t n);
     /* The same from the first part to the last, rounded once; f32, bf16 or f16. to overlaps no part. */
     void (*sum_parts)(struct team *team, void *to, enum dtype t, const void *part, int n_parts, int64_t n);
-    /* Adds n squares to words without any rounding: flat.h. The words are the host's. */
+    /* Adds n squares to words without any rounding: flat.h. */
     void (*squares)(struct team *team, const float *x, int64_t n, int64_t word[FLAT_SQUARES_WORDS]);
 };
 
@@ -357,13 +357,14 @@ void kernel_enqueue(struct stream *s, struct kernel_call *c);
 /* The table's flat operations likewise. Those that return a value wait for s; on the null device it is 0 (-1: none found). */
 void flat_adamw(struct stream *s, const struct adamw_args *a);
 void flat_sgd(struct stream *s, const struct sgd_args *a);
-double flat_sum_squares(struct stream *s, const float *x, int64_t n);
+void flat_sum_squares(struct stream *s, const float *x, int64_t n, double *sum);
+double flat_sum_squares_now(struct stream *s, const float *x, int64_t n);
 int64_t flat_find_nonfinite(struct stream *s, const void *x, enum dtype dtype, int64_t n);
 void flat_cast(struct stream *s, void *dst, enum dtype to, const void *src, enum dtype from, int64_t n);
 void flat_sum_into(struct stream *s, void *to, enum dtype t, const void *from, enum dtype f, int64_t n, bool add);
 void flat_sum_tree(struct stream *s, float *to, const float *part, int n_parts, int64_t n);
 void flat_sum_parts(struct stream *s, void *to, enum dtype t, const void *part, int n_parts, int64_t n);
-void flat_squares(struct stream *s, const float *x, int64_t n, int64_t word[FLAT_SQUARES_WORDS]); /* waits: the words are the host's */
+void flat_squares(struct stream *s, const float *x, int64_t n, int64_t *word);
 
 extern const struct kernel_family kernel_family_ref;
 extern const struct kernel_family kernel_family_cpu;

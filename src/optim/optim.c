@@ -7,19 +7,23 @@
 
 #include "base/mem.h"
 
-double optim_sum_squares(const struct store *s, struct stream *st)
+void optim_sum_squares(const struct store *s, struct stream *st, double *sum)
 {
-    double sum = 0;
-    if (st->dev->counts_only) return 0;
+    if (st->dev->counts_only) return;
     for (int i = 0; i < s->table->n; i++) {
         int64_t n = s->table->p[i].counted ? s->units.piece[i].n : 0;
         const char *g = store_piece_grad(s, i);
         for (int64_t at = 0, m; at < n; at += m) { /* all at once where nothing has to be widened */
             const float *wide = optim_widen(s, st, g + to_size(at) * dtype_bytes(s->grad_dtype), n - at, &m);
-            sum += flat_sum_squares(st, wide, m);
+            flat_sum_squares(st, wide, m, sum);
         }
     }
-    return sum;
+}
+
+void optim_exact_squares(const struct store *s, struct stream *st, int64_t *word)
+{
+    for (int i = 0; !st->dev->counts_only && i < s->table->n; i++)
+        if (s->table->p[i].counted) flat_squares(st, store_piece_grad(s, i), s->units.piece[i].n, word);
 }
 
 const float *optim_widen(const struct store *s, struct stream *st, const void *grad, int64_t n, int64_t *m)
@@ -29,12 +33,6 @@ const float *optim_widen(const struct store *s, struct stream *st, const void *g
     if (*m > STORE_WIDEN) *m = STORE_WIDEN;
     flat_cast(st, s->widen.p, DT_F32, grad, s->grad_dtype, *m);
     return s->widen.p;
-}
-
-double optim_grad_norm(const struct store *s, struct stream *st)
-{
-    CHECK(s->units.n_ranks == 1, "this rank has pieces only");
-    return sqrt(optim_sum_squares(s, st));
 }
 
 /* Where the arrays of a group's optimizer are in the store's table. */

@@ -91,13 +91,14 @@ struct lr_config {
  * last step. */
 double lr_at(const struct lr_config *c, int64_t step);
 
-/* Sum of squares of the gradients in this rank's pieces; over all ranks of dp_shard, the squared norm. */
-double optim_sum_squares(const struct store *s, struct stream *st);
+/* Enqueues: adds to *sum, on the device, the squares of the gradients in this rank's pieces; over all ranks of dp_shard it is the
+ * squared norm. */
+void optim_sum_squares(const struct store *s, struct stream *st, double *sum);
+/* The same without any rounding, to FLAT_SQUARES_WORDS words on the device (squares.h); gradients in fp32. */
+void optim_exact_squares(const struct store *s, struct stream *st, int64_t *word);
 /* The first elements of gradients `grad`, at most n, in fp32; *m: how many. Overwritten by the next call. */
 const float *optim_widen(const struct store *s, struct stream *st, const void *grad, int64_t n, int64_t *m);
-/* Global L2 norm of the gradients of one rank alone. */
-double optim_grad_norm(const struct store *s, struct stream *st);
-/* One update; step from 0; grad_norm from optim_grad_norm decides clipping. */
+/* One update; step from 0; grad_norm, the global L2 norm of the gradients, decides clipping. */
 void optim_step(struct store *s, struct stream *st, const struct optim_config *c, double lr, int64_t step,
                 double grad_norm);
 

@@ -3,8 +3,10 @@
 #include "run/balance.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
+#include "run/tally.h"
 
 static int64_t each(const struct engine *g) { return balance_numel(&g->cfg.model); }
 
@@ -31,8 +33,7 @@ void balance_read(struct engine *g, struct engine_report *r)
 {
     int64_t n = each(g) * g->cfg.model.layers;
     if (!n) return;
-    device_to_host(g->stream, g->load, &g->balance, 0, g->balance.bytes);
-    stream_sync(g->stream);
+    if (tally_balance(g)) memcpy(g->load, tally_balance(g), g->balance.bytes);
     exchange_sum_f64(&g->exchange, g->load, n);
     if (model_tokens_split(&g->cfg.par)) sum_over(g->cfg.host.tp, g->load, n, "expert load over tokens"); /* else all tp ranks have the same */
     sum_over(g->cfg.host.pp, g->load, n, "expert load over stages");

@@ -46,6 +46,7 @@ static int new_shard(struct engine *g, struct err *e)
     struct array_row rows[STORE_MAX_ARRAYS];
     struct store_config c = {.dtype = g->cfg.dtype, .training = true, .rows = rows, .n_rows = rows_of(g, rows), .zero = 3, .shared = true};
     int rc = make_store(g, &c, e);
+    if (!rc) rc = tally_buffers(g, e);
     return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){.stream = g->stream}, e);
 }
 
@@ -168,13 +169,14 @@ static int new_buffers(struct engine *g, struct err *e)
     int rc = exchange_slots(&g->exchange, max_int(g->go.n_param_slots, g->go_eval.n_param_slots), g->go.n_grad_slots, e);
     if (!rc) rc = copies_init(&g->copies, &g->store, g->cfg.axis[AXIS_PP], build_holders, g, e);
     if (!rc) rc = buffer_new(&g->data, g->dev, MEM_DATA, feed_bytes(g), e);
+    if (!rc) rc = buffer_new_host(&g->staging, g->dev, MEM_DATA, g->data.bytes, e);
     if (!rc && model_rope_cols(&g->cfg.model))
         rc = buffer_new(&g->rope, g->dev, MEM_DATA,
                         to_size(g->cfg.model.max_positions * model_rope_cols(&g->cfg.model)) * sizeof(float), e);
-    if (!rc) rc = buffer_new(&g->stat, g->dev, MEM_DATA, tally_bytes(&g->cfg), e);
     bool indexed = (g->cfg.par.sequence || g->cfg.par.size[AXIS_CP] > 1) && g->cfg.model.dropout > 0;
     if (!rc && indexed) rc = buffer_new(&g->index, g->dev, MEM_DATA, to_size(g->cfg.micro * engine_seq_here(g)) * sizeof(int32_t), e);
     if (!rc && balance_bytes(&g->cfg)) rc = buffer_new(&g->balance, g->dev, MEM_DATA, balance_bytes(&g->cfg), e);
+    if (!rc) rc = tally_buffers(g, e);
     if (!rc) rc = new_slabs(g, e);
     if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, scratch, e);
     return rc;
@@ -233,7 +235,7 @@ static int begin(struct engine **out, const struct engine_config *c, struct devi
     int rc = model_check(&c->model, e);
     if (!rc) model_declare(&c->model, &g->cfg.par, &g->params);
     if (!rc) rc = stream_new(&g->stream, d, "compute", e);
-    if (!rc) rc = buffer_new(&g->trace_ring, d, MEM_DATA, c->trace_bytes, e);
+    if (!rc) rc = buffer_new_host(&g->trace_ring, d, MEM_DATA, c->trace_bytes, e);
     return rc;
 }
 
@@ -295,6 +297,9 @@ void engine_free(struct engine *g)
     buffer_free(&g->data);
     buffer_free(&g->rope);
     buffer_free(&g->stat);
+    buffer_free(&g->norm);
+    buffer_free(&g->told);
+    buffer_free(&g->staging);
     buffer_free(&g->index);
     buffer_free(&g->balance);
     buffer_free(&g->trace_ring);
@@ -328,6 +333,7 @@ static int64_t trained_here(const struct engine *g, const struct engine_batch *b
 static void zero_sums(struct engine *g)
 {
     device_zero(g->stream, &g->stat, 0, g->stat.bytes);
+    device_zero(g->stream, &g->norm, 0, g->norm.bytes);
     if (g->balance.bytes) device_zero(g->stream, &g->balance, 0, g->balance.bytes);
 }
 
@@ -382,6 +388,8 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
     exchange_reduce_finish(&g->exchange);
     copies_sum(&g->copies);
     from = part_over(g, TRACE_PART, "finish the sums of gradients", step, from);
+    tally_read(g, true);
+    from = part_over(g, TRACE_PART, "loss and norm of this rank", step, from);
     read_loss(g, n_trained, r);
     from = part_over(g, TRACE_PART, "loss of all ranks", step, from);
     r->grad_norm = tally_norm(g);
@@ -409,6 +417,7 @@ void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engi
     feed_batch(g, b);
     zero_sums(g);
     executor_run(g, false, &info, g->watch, g->watch_ctx);
+    tally_read(g, false);
     read_loss(g, n_trained, r);
 }
 

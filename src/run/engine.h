@@ -143,12 +143,15 @@ struct engine {
     struct buffer scratch;
     struct buffer data;        /* tokens, targets, positions of the batch's rows here; documents of all its rows */
     struct buffer rope, stat, index, balance;
+    struct buffer norm;        /* sums of squares of the gradients here (run/tally.h) */
+    struct buffer staging;     /* the host's: the batch as it is in data */
+    struct buffer told;        /* the host's: what it must know of a step, stat, balance and norm; one wait brings it (run/tally.h) */
     double *load;              /* balance of the last step over all ranks, layer after layer (run/balance.h) */
     void **slot;               /* bindings for the programs */
     int n_slots;
     uint8_t *written;          /* by slot: gradients that hold something */
     struct tape_profile *profile; /* NULL, or filled by every step */
-    struct buffer trace_ring;
+    struct buffer trace_ring;     /* the host's */
     struct trace *trace;          /* NULL, or where events go; borrowed */
     /* NULL, or called after every instruction of steps and evaluations. A window; tutti verify repeats routers' choices through it. */
     void (*watch)(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);

@@ -46,41 +46,33 @@ size_t feed_bytes(const struct engine *g)
     return bytes;
 }
 
-/* What is given of a field, then blanks for the sequences that are not. */
-static void put(struct engine *g, const struct at *x, const void *host, int64_t given)
+/* This rank's rows of the sequences. */
+static void cut(const struct engine *g, const struct at *x, void *to, const void *from, int64_t n)
 {
-    size_t have = host ? batch_bytes(x->row, given, x->tokens) : 0, rest = x->end - x->begin - have;
-    void *none = rest ? xmalloc(rest) : NULL;
-    if (rest) memset(none, x->row->blank, rest);
-    if (have) device_from_host(g->stream, &g->data, x->begin, host, have);
-    if (rest) device_from_host(g->stream, &g->data, x->begin + have, none, rest);
-    stream_sync(g->stream);
-    xfree(none);
-}
-
-/* This rank's rows of the sequences; NULL: all of them. */
-static void *rows_here(const struct engine *g, const struct at *x, const void *from, int64_t n)
-{
-    int64_t here = engine_seq_here(g);
-    if (x->tokens == g->cfg.seq || !from || !n) return NULL;
-    void *to = xmalloc(batch_bytes(x->row, n, here) + 1);
-    int64_t *place = xmalloc(to_size(here) * sizeof *place + 1);
+    int64_t here = engine_seq_here(g), *place = xmalloc(to_size(here) * sizeof *place + 1);
     for (int64_t i = 0; i < here; i++) place[i] = feed_place(g, i);
     batch_cut(x->row, to, from, n, g->cfg.seq, place, here);
     xfree(place);
-    return to;
 }
 
+/* What is given of a field, then blanks for the sequences that are not. */
+static void stage(const struct engine *g, const struct at *x, const void *from, int64_t given)
+{
+    char *to = (char *)g->staging.p + x->begin;
+    size_t have = from ? batch_bytes(x->row, given, x->tokens) : 0;
+    if (have && x->tokens == g->cfg.seq) memcpy(to, from, have);
+    else if (have) cut(g, x, to, from, given);
+    memset(to + have, x->row->blank, x->end - x->begin - have);
+}
+
+/* The last batch has left the staging: a step ends with a wait (tally_read), and so does an evaluation. */
 void feed_batch(struct engine *g, const struct engine_batch *b)
 {
     int64_t room = g->cfg.n_microbatches * g->cfg.micro;
     CHECK(b->n <= room, "%lld sequences for room of %lld", (long long)b->n, (long long)room);
-    EACH_FIELD(x, g) {
-        const void *host = b->field[x.field];
-        void *rows = rows_here(g, &x, host, b->n);
-        put(g, &x, rows ? rows : host, b->n);
-        xfree(rows);
-    }
+    if (g->staging.p)
+        EACH_FIELD(x, g) stage(g, &x, b->field[x.field], b->n);
+    device_from_host(g->stream, &g->data, 0, g->staging.p, g->data.bytes);
 }
 
 void feed_bind(struct engine *g, int microbatch)

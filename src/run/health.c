@@ -10,7 +10,7 @@ static int check(const struct engine *g, int i, int what, struct err *e)
     const struct array *a = store_array(&g->store, what);
     struct array_span x = store_writes(&g->store, i, what);
     if (x.n == 0 || a->row.dtype != DT_F32) return OK;
-    double sum = flat_sum_squares(store_stream(&g->store, what, g->stream), array_at(a, x.at), x.n), rms = sqrt(sum / (double)x.n);
+    double sum = flat_sum_squares_now(store_stream(&g->store, what, g->stream), array_at(a, x.at), x.n), rms = sqrt(sum / (double)x.n);
     const char *name = g->params.p[i].name, *title = g->store.array[what].row.title;
     if (!isfinite(sum)) return err_set(e, ERR_NUMERIC, "%s of %s are not finite", title, name);
     if (what == STORE_MASTER && rms > HEALTH_RMS_LIMIT)

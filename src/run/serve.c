@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "run/tally.h"
 
 enum { HEAD = 8 };
 enum { HEAD_NATS, HEAD_TOKENS, HEAD_NORM, HEAD_STOP }; /* push */
@@ -218,7 +219,7 @@ bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, dou
     comm_wait(v->world, comm_broadcast(v->world, seen, 3, DT_F64, 0, "loss"));
     push_all(v);
     if (serves(v)) {
-        double squares = optim_sum_squares(&v->g->store, v->g->stream);
+        double squares = tally_squares(v->g);
         if (v->servers)
             comm_wait(v->servers, comm_all_reduce(v->servers, &squares, &squares, 1, DT_F64, COMM_SUM, "gradient norm"));
         norm = sqrt(squares);

@@ -4,14 +4,53 @@
 #include "run/tally.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "optim/squares.h"
 
 static int at_least_1(int n) { return n > 1 ? n : 1; }
 
-size_t tally_bytes(const struct engine_config *c)
+int tally_buffers(struct engine *g, struct err *e)
 {
-    return (c->exact_order ? to_size(c->n_microbatches) : 1) * 2 * sizeof(double);
+    bool runs = !(g->cfg.n_servers && g->cfg.server >= 0); /* a server has gradients only */
+    size_t pairs = runs ? (g->cfg.exact_order ? to_size(g->cfg.n_microbatches) : 1) : 0;
+    size_t norm = !g->cfg.training ? 0 : g->cfg.exact_order ? FLAT_SQUARES_WORDS * sizeof(int64_t) : sizeof(double);
+    int rc = buffer_new(&g->stat, g->dev, MEM_DATA, pairs * 2 * sizeof(double), e);
+    if (!rc) rc = buffer_new(&g->norm, g->dev, MEM_DATA, norm, e);
+    return rc ? rc : buffer_new_host(&g->told, g->dev, MEM_DATA, g->stat.bytes + g->balance.bytes + norm, e);
+}
+
+/* Where told has what these buffers held; NULL on the null device. */
+static void *told(const struct engine *g, const struct buffer *b)
+{
+    size_t at = b == &g->stat ? 0 : b == &g->balance ? g->stat.bytes : g->stat.bytes + g->balance.bytes;
+    return g->told.p ? (char *)g->told.p + at : NULL;
+}
+
+static void fetch(const struct engine *g, const struct buffer *b)
+{
+    if (b->bytes && g->told.p) device_to_host(g->stream, told(g, b), b, 0, b->bytes);
+}
+
+void tally_read(struct engine *g, bool norm)
+{
+    if (norm && g->cfg.exact_order) optim_exact_squares(&g->store, g->stream, g->norm.p);
+    else if (norm) optim_sum_squares(&g->store, g->stream, g->norm.p);
+    fetch(g, &g->stat);
+    if (g->balance.dev) fetch(g, &g->balance);
+    if (norm) fetch(g, &g->norm);
+    stream_sync(g->stream);
+}
+
+const double *tally_balance(const struct engine *g) { return told(g, &g->balance); }
+
+double tally_squares(const struct engine *g)
+{
+    stream_zero(g->stream, g->norm.p, g->norm.bytes);
+    optim_sum_squares(&g->store, g->stream, g->norm.p);
+    fetch(g, &g->norm);
+    stream_sync(g->stream);
+    return g->told.p ? *(const double *)told(g, &g->norm) : 0;
 }
 
 void *tally_at(const struct engine *g, int microbatch)
@@ -37,8 +76,7 @@ void tally_loss(struct engine *g, double *nats, double *tokens)
         part = (int64_t)p->rank[AXIS_DP_REPLICATE] * at_least_1(p->size[AXIS_DP_SHARD]) + p->rank[AXIS_DP_SHARD];
     }
     double *all = xcalloc(to_size(2 * here * parts), sizeof *all);
-    device_to_host(g->stream, all + 2 * here * part, &g->stat, 0, g->stat.bytes);
-    stream_sync(g->stream);
+    if (g->told.p) memcpy(all + 2 * here * part, told(g, &g->stat), g->stat.bytes);
     over_ranks(g, all, 2 * here * parts);
     *nats = *tokens = 0;
     for (int64_t i = 0; i < here * parts; i++) {
@@ -56,15 +94,13 @@ static void over_model(struct engine *g, void *v, int64_t n, enum dtype t)
 
 double tally_norm(struct engine *g)
 {
-    const struct store *s = &g->store;
     if (!g->cfg.exact_order) {
-        double squares = optim_sum_squares(s, g->stream);
+        double squares = g->told.p ? *(const double *)told(g, &g->norm) : 0;
         over_model(g, &squares, 1, DT_F64);
         return sqrt(squares);
     }
     int64_t word[FLAT_SQUARES_WORDS] = {0};
-    for (int i = 0; !g->dev->counts_only && i < s->table->n; i++)
-        if (s->table->p[i].counted) flat_squares(g->stream, store_piece_grad(s, i), s->units.piece[i].n, word);
+    if (g->told.p) memcpy(word, told(g, &g->norm), sizeof word);
     over_model(g, word, FLAT_SQUARES_WORDS, DT_I64);
     return sqrt(squares_total(word));
 }

@@ -12,13 +12,21 @@
 
 #include "run/engine.h"
 
-/* Bytes of the engine's stat buffer, and where in it a microbatch adds its loss. */
-size_t tally_bytes(const struct engine_config *c);
+/* The buffers for them: stat, norm, and told, the host's, after balance has its bytes. */
+int tally_buffers(struct engine *g, struct err *e);
+/* Where in stat a microbatch adds its loss. */
 void *tally_at(const struct engine *g, int microbatch);
 
+/* Brings what this rank has of a step to the host: loss, routers' load, with `norm` the squares of the gradients. The host waits here and
+ * nowhere else in a step, but where the next layer hangs on numbers (parallel/expert.c). Local. */
+void tally_read(struct engine *g, bool norm);
+/* What it brought of the routers' load; NULL on the null device. Local. */
+const double *tally_balance(const struct engine *g);
 /* Sum of the loss in nats over the batch, and tokens it was summed over. */
 void tally_loss(struct engine *g, double *nats, double *tokens);
 /* Global L2 norm of the gradients. */
 double tally_norm(struct engine *g);
+/* The sum of squares of this rank's gradients. Waits. Local. */
+double tally_squares(const struct engine *g);
 
 #endif

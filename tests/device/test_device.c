@@ -151,6 +151,41 @@ static void test_touching_is_fatal(void **state)
     }
 }
 
+/* A buffer of the host: on the ledger, readable in place, and the other end of copies, on a device that cannot be touched too. */
+static void test_host_buffers(void **state)
+{
+    (void)state;
+    struct device *d[3];
+    struct err e;
+    assert_int_equal(device_untouchable_new(&d[0], 1, &e), OK);
+    assert_int_equal(device_cpu_new(&d[1], 1, &e), OK);
+    assert_int_equal(device_null_new(&d[2], &e), OK);
+    for (int i = 0; i < 3; i++) {
+        struct buffer far, near;
+        struct stream *s;
+        assert_int_equal(stream_new(&s, d[i], "test", &e), OK);
+        assert_int_equal(buffer_new(&far, d[i], MEM_PARAM, 64, &e), OK);
+        assert_int_equal(buffer_new_host(&near, d[i], MEM_DATA, 64, &e), OK);
+        assert_int_equal(d[i]->ledger.now[MEM_DATA], 64);
+        if (i == 2) assert_null(near.p);
+        else {
+            assert_false(device_faults(near.p));
+            memset(near.p, 7, 64);
+            device_from_host(s, &far, 0, near.p, 64);
+            stream_sync(s);
+            memset(near.p, 0, 64);
+            device_to_host(s, near.p, &far, 0, 64);
+            stream_sync(s);
+            for (int k = 0; k < 64; k++) assert_int_equal(((char *)near.p)[k], 7);
+        }
+        buffer_free(&near);
+        buffer_free(&far);
+        assert_int_equal(d[i]->ledger.now_total, 0);
+        stream_free(s);
+        device_free(d[i]);
+    }
+}
+
 /* A random life of buffers, the same on both devices; a plain model keeps its own books. */
 static void live(struct device *d, struct ledger *model)
 {
@@ -350,6 +385,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_untouchable_moves),
+        cmocka_unit_test(test_host_buffers),
         cmocka_unit_test(test_touching_is_fatal),
         cmocka_unit_test(test_bytes_move),
         cmocka_unit_test(test_ledgers_are_equal),

@@ -186,7 +186,7 @@ static void flat(void)
         for (int k = 0; k < 5; k++) {
             double s = now_s();
             if (k == 0) flat_ops_cpu.adamw(team, &a);
-            if (k == 1) flat_ops_cpu.sum_squares(team, grad, n);
+            if (k == 1) flat_ops_cpu.sum_squares(team, grad, n, &(double){0});
             if (k == 2) flat_ops_cpu.find_nonfinite(team, grad, DT_F32, n);
             if (k == 3) flat_ops_cpu.cast(team, param, DT_BF16, grad, DT_F32, n);
             if (k == 4) flat_ops_cpu.cast(team, master, DT_F32, grad, DT_F32, n);

@@ -131,7 +131,7 @@ static void flat_one(const struct flat_ops *f, int which, int64_t n, float *x[4]
                            .lr = 1e-3f, .momentum = 0.9f, .grad_scale = 1};
     if (which == 0) f->adamw(team, &adamw);
     if (which == 1) f->sgd(team, &sgd);
-    if (which == 2) f->sum_squares(team, x[3], n);
+    if (which == 2) f->sum_squares(team, x[3], n, &(double){0});
     if (which == 3) f->find_nonfinite(team, t == DT_BF16 ? (void *)narrow : x[3], t, n);
     if (which == 4) f->cast(team, narrow, DT_BF16, x[3], DT_F32, n);
     if (which == 5) f->cast(team, x[3], DT_F32, narrow, DT_BF16, n);

@@ -153,15 +153,20 @@ static void sum_of_squares_is_the_same_to_the_bit(void **state)
             x = xrealloc(x, (size_t)n * 4);
             for (int64_t i = 0; i < n; i++) x[i] = (float)((i * 2654435761u) % 1009) * 0.001f - 0.5f;
         }
-        double want = flat_ops_ref.sum_squares(NULL, x, n), plain = 0;
+        double want = 0, plain = 0;
+        flat_ops_ref.sum_squares(NULL, x, n, &want);
         for (int64_t i = 0; i < n; i++) plain += (double)x[i] * (double)x[i];
         assert_true(fabs(want - plain) <= 1e-10 * plain);
         for (int threads = 1; threads <= 3; threads++)
             for (int i = 0; build(i); i++) {
                 struct team *team = team_new(threads);
-                double got = build(i)->sum_squares(team, x, n);
+                double got = 0;
+                build(i)->sum_squares(team, x, n, &got);
                 team_free(team);
                 assert_memory_equal(&got, &want, sizeof want);
+                got = 0.5;
+                build(i)->sum_squares(NULL, x, n, &got); /* adds */
+                assert_true(got == 0.5 + want);
             }
         xfree(x);
     }

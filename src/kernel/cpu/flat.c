@@ -17,9 +17,9 @@ static void sgd_cpu(struct team *team, const struct sgd_args *a)
 {
     chosen()->sgd(team, a);
 }
-static double sum_squares_cpu(struct team *team, const float *x, int64_t n)
+static void sum_squares_cpu(struct team *team, const float *x, int64_t n, double *sum)
 {
-    return chosen()->sum_squares(team, x, n);
+    chosen()->sum_squares(team, x, n, sum);
 }
 static int64_t find_nonfinite_cpu(struct team *team, const void *x, enum dtype dtype, int64_t n)
 {

@@ -202,7 +202,7 @@ static void squares_member(void *arg, int member, int n_members)
         s->sum[b] = squares_block(s->x + begin, left < FLAT_BLOCK ? left : FLAT_BLOCK);
     }
 }
-static double sum_squares_vec(struct team *team, const float *x, int64_t n)
+static void sum_squares_vec(struct team *team, const float *x, int64_t n, double *sum)
 {
     struct flat_squares s = {.x = x, .n = n};
     int64_t n_blocks = (n + FLAT_BLOCK - 1) / FLAT_BLOCK;
@@ -213,7 +213,7 @@ static double sum_squares_vec(struct team *team, const float *x, int64_t n)
         team_run(team, squares_member, &s);
         for (int64_t b = 0; b < s.n_blocks; b++) total += s.sum[b];
     }
-    return total;
+    *sum += total;
 }
 
 /* ---- NaN and Inf: an exponent of all ones ---- */

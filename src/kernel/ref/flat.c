@@ -71,7 +71,7 @@ static void sgd_ref(struct team *team, const struct sgd_args *a)
     if (a->param && a->param != a->master) flat_ops_ref.cast(team, a->param, a->param_dtype, a->master, DT_F32, a->n);
 }
 
-static double sum_squares_ref(struct team *team, const float *x, int64_t n)
+static void sum_squares_ref(struct team *team, const float *x, int64_t n, double *sum)
 {
     (void)team;
     double total = 0;
@@ -81,7 +81,7 @@ static double sum_squares_ref(struct team *team, const float *x, int64_t n)
         for (int64_t i = begin; i < end; i++) lane[(i - begin) % FLAT_LANES] += (double)x[i] * x[i];
         total += flat_fold(lane);
     }
-    return total;
+    *sum += total;
 }
 
 static int64_t find_nonfinite_ref(struct team *team, const void *x, enum dtype dtype, int64_t n)
