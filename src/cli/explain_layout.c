@@ -27,11 +27,14 @@ static void print_param(const struct explain *x, int i, int name_width, struct s
     const struct param *p = &x->g->params.p[i];
     struct shape n = shape_of(p->nd, p->n);
     struct region held = param_rows(p, 0, p->ln[0]);
-    char type[128], shape[128], init[32], text[256], box[256] = "nothing";
+    char shape[128], init[32], text[256], box[256] = "nothing";
+    struct str places = {0};
     print_init(init, p);
     if (p->held) snprintf(box, sizeof box, "%s", region_print(text, &held));
+    layout_print_places(&p->layout, &places);
     str_printf(out, "%-*s  %-18s %12" PRId64 "  %-9s  %-26s %12" PRId64 "  %s%s\n", name_width, p->name, shape_print(shape, &n), p->numel,
-               init, box, x->g->store.units.piece[i].n, spmd_print(type, p->type), p->decay ? "" : "  (no decay)");
+               init, box, x->g->store.units.piece[i].n, str_text(&places), p->decay ? "" : "  (no decay)");
+    str_free(&places);
 }
 
 /* The same for a terminal: "all" where the box is the whole shape. */
@@ -111,6 +114,14 @@ static void print_letters(const struct param_table *t, unsigned axes, struct str
     str_puts(out, "  not named: every rank of the axis has all of it, and the same gradient (I, invariant)\n");
 }
 
+/* Of layouts, in full. */
+static void print_marks(struct str *out)
+{
+    str_puts(out, "  *16     what is cut stays together in units of so many rows or columns, such as a head's\n"
+                  "  {1}     only these ranks of the axis have the parameter: those of its pipeline stages, or of its expert\n"
+                  "  edp/2, edp%2  the outer and the inner factor of an axis: copies of the state, and ranks that share it out\n");
+}
+
 int explain_layout(const struct explain *x, struct str *out, struct err *e)
 {
     const struct param_table *t = &x->g->params;
@@ -128,9 +139,18 @@ int explain_layout(const struct explain *x, struct str *out, struct err *e)
     str_printf(&legend, "\n%d parameters, %" PRId64 " elements; rank 0 computes with %" PRId64 " of them, and its optimizer updates %" PRId64 "\n", t->n,
                t->numel, t->held, x->g->store.units.shard_numel);
     print_letters(t, x->full ? ~0u : explain_axes(x), &legend);
+    if (x->full) print_marks(&legend);
     explain_lines_wrap(str_text(&legend), EXPLAIN_COLUMNS, 10, out);
     str_free(&legend);
     return OK;
+}
+
+static void put_layout(struct json_out *o, const char *key, const struct layout *l)
+{
+    struct str places = {0};
+    layout_print_places(l, &places);
+    json_put_string(o, key, str_text(&places));
+    str_free(&places);
 }
 
 int explain_layout_json(const struct explain *x, struct json_out *o, struct err *e)
@@ -142,6 +162,7 @@ int explain_layout_json(const struct explain *x, struct json_out *o, struct err 
     for (int i = 0; i < t->n; i++) {
         const struct param *p = &t->p[i];
         struct region held = param_rows(p, 0, p->ln[0]);
+        struct layout stepped = param_stepped(p);
         print_init(init, p);
         json_begin_object(o, NULL);
         json_put_string(o, "name", p->name);
@@ -153,6 +174,8 @@ int explain_layout_json(const struct explain *x, struct json_out *o, struct err 
         if (p->init == INIT_NORMAL) json_put_real(o, "std", p->std);
         json_put_bool(o, "decay", p->decay);
         explain_type_json(o, "type", p->type);
+        put_layout(o, "layout", &p->layout);
+        put_layout(o, "stepped", &stepped);
         json_begin_array(o, "held"); /* [from, to) of each dim */
         for (int k = 0; p->held && k < p->nd; k++) {
             json_begin_array(o, NULL);

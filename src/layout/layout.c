@@ -347,19 +347,28 @@ int layout_n_terms(const struct layout *l)
     return n;
 }
 
-void layout_print(const struct layout *l, struct str *out)
+void layout_print_places(const struct layout *l, struct str *out)
 {
-    char text[128];
-    str_puts(out, shape_print(text, &l->shape));
+    char text[48];
+    int printed = 0;
     for (int i = 0; i < l->n_places; i++) {
         const struct layout_place *p = &l->place[i];
         bool restricted = p->on.axis == AXIS_PP && l->n_only;
         if (p->type == SPMD_I && !restricted && !p->owner) continue;
-        str_printf(out, " %s", mesh_axis_print(text, p->on));
+        str_printf(out, "%s%s", printed++ ? " " : "", mesh_axis_print(text, p->on));
         for (int k = 0; restricted && k < l->n_only; k++)
             str_printf(out, "%c%d%s", k ? ',' : '{', l->only[k], k + 1 == l->n_only ? "}" : "");
         if (p->owner) str_printf(out, "{%d}", p->owner - 1);
         str_printf(out, ":%s", spmd_name(p->type));
         if (unit_of(p) > 1) str_printf(out, "*%lld", (long long)p->unit);
     }
+}
+
+void layout_print(const struct layout *l, struct str *out)
+{
+    char text[128];
+    struct str places = {0};
+    layout_print_places(l, &places);
+    str_printf(out, "%s%s%s", shape_print(text, &l->shape), places.n ? " " : "", str_text(&places));
+    str_free(&places);
 }

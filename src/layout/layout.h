@@ -99,5 +99,7 @@ int layout_n_terms(const struct layout *l);
 
 /* "[50257, 768] tp:S0 dp_shard:R"; axes at I are left out. */
 void layout_print(const struct layout *l, struct str *out);
+/* The same without the shape: "tp:S0 dp_shard:R", or "" where all axes are at I. */
+void layout_print_places(const struct layout *l, struct str *out);
 
 #endif

@@ -32,7 +32,8 @@ static void declare_expert(struct declare_ctx *x, struct declare d, const int64_
     const struct mesh *m = &x->t->mesh;
     char text[PARAM_NAME];
     struct layout l = layout_on(m, MESH_EXPERT, shape_of(2, n), SPMD_I);
-    l = layout_with_factor(l, AXIS_EDP, m->size[AXIS_DP_REPLICATE], SPMD_R, SPMD_R);
+    int replicas = m->size[AXIS_DP_REPLICATE];
+    l = replicas > 1 ? layout_with_factor(l, AXIS_EDP, replicas, SPMD_R, SPMD_R) : layout_with(l, AXIS_EDP, SPMD_R);
     l = layout_with(layout_hold_at(l, AXIS_EP, owner), AXIS_ETP, d.over_tp);
     snprintf(text, sizeof text, "layers.%d.moe.experts.%d.%s.weight", layer, e, name);
     param_add(x->t, text, l, d.init, d.std, layer);

@@ -7,7 +7,7 @@
  * all of it, its part along tp (some rows or some columns), or nothing (a layer of another stage, an expert of another rank).
  *
  *   most parameters     the dense view; R over dp_replicate, dp_shard and cp, along tp whatever the layer says, pp as stages have it
- *   experts             the expert view; R over edp (as two factors, dp_replicate and the rest), on one coordinate of ep, cut over etp
+ *   experts             the expert view; R over edp (in two factors where there are replicas), on one coordinate of ep, cut over etp
  *
  * The ranks among which a parameter is R over dp_shard and cp (of an expert: over edp's inner factor) share out its state: the
  * layout in which it is stepped (param_stepped) cuts the rows of every held box once more over them.

@@ -294,9 +294,28 @@ static void test_layout_json(void **state)
     const struct json *q = json_at(list, (size_t)param_find(t, "layers.1.attn.o.weight"));
     assert_string_equal(json_string(json_get(json_get(q, "type"), "tp"), NULL, ""), "S1");
     assert_null(json_get(json_get(q, "type"), "pp"));
+    assert_string_equal(json_string(json_get(q, "layout"), NULL, ""), "dp_replicate:R dp_shard:R cp:R tp:S1*24");
+    assert_string_equal(json_string(json_get(q, "stepped"), NULL, ""), "dp_replicate:R tp:S1*24 dp_shard:S0");
     json_free(root);
     site_close(&s);
 }
+
+/* Holders of stages and experts, factors, heads: in full. */
+static void test_layout_in_full(void **state)
+{
+    (void)state;
+    struct site s;
+    struct err e = {0};
+    struct str full = {0};
+    site_open(&s, 8, (const char *const[]){SMALL, "model.family=mixtral", "model.moe.experts=4", "parallel.pp=2", "parallel.ep=2", "parallel.dp_replicate=2", NULL});
+    s.x.full = true;
+    if (explain_layout(&s.x, &full, &e)) fail_msg("%s", e.text);
+    assert_non_null(strstr(str_text(&full), "  pp{1}:I dp_replicate:R dp_shard:R cp:R\n")); /* the head */
+    assert_non_null(strstr(str_text(&full), "  pp{0}:I ep{1}:I edp:R edp%1:R etp:S0\n"));
+    str_free(&full);
+    site_close(&s);
+}
+
 
 static void test_memory_json(void **state)
 {
@@ -357,7 +376,7 @@ static void test_arrays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_fold),         cmocka_unit_test(test_fold_is_true), cmocka_unit_test(test_wrap),
-                                       cmocka_unit_test(test_tape_figures), cmocka_unit_test(test_axes),         cmocka_unit_test(test_layout_json),
+                                       cmocka_unit_test(test_tape_figures), cmocka_unit_test(test_axes),         cmocka_unit_test(test_layout_json), cmocka_unit_test(test_layout_in_full),
                                        cmocka_unit_test(test_memory_json), cmocka_unit_test(test_arrays)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
