@@ -37,7 +37,7 @@ static void close_bench(struct bench *b)
 
 static void set_gradients(struct bench *b, int step)
 {
-    float *g = b->s.array[STORE_GRAD].buf.p;
+    float *g = device_here(b->s.array[STORE_GRAD].buf.p);
     for (int i = 0; i < N; i++) g[i] = 0.3f * rng_normal(2, (uint64_t)step, (uint64_t)i);
 }
 
@@ -76,10 +76,14 @@ static void sgd_exact(struct truth *x, const float *grad, const struct optim_con
 /* Global norm of the gradients of this one rank. */
 static double norm_here(struct bench *b)
 {
-    double sum = 0;
-    optim_sum_squares(&b->s, b->st, &sum);
+    struct buffer sum;
+    double here;
+    assert_int_equal(buffer_new(&sum, b->st->dev, MEM_SCRATCH, sizeof here, NULL), OK); /* zeroed */
+    optim_sum_squares(&b->s, b->st, sum.p);
+    device_to_host(b->st, &here, &sum, 0, sizeof here);
     stream_sync(b->st);
-    return sqrt(sum);
+    buffer_free(&sum);
+    return sqrt(here);
 }
 
 static void check_updates(const struct optim_config *c, enum dtype dtype, int threads)
@@ -88,19 +92,19 @@ static void check_updates(const struct optim_config *c, enum dtype dtype, int th
     static struct truth x;
     memset(&x, 0, sizeof x);
     open_bench(&b, dtype, c, threads);
-    const float *w = store_array(&b.s, STORE_MASTER)->buf.p;
+    const float *w = device_here(store_array(&b.s, STORE_MASTER)->buf.p);
     for (int i = 0; i < N; i++) x.w[i] = w[i];
     int clipped = 0;
     for (int t = 1; t <= STEPS; t++) {
         double lr = 0.01 + 0.002 * t;
         set_gradients(&b, t);
         if (t > STEPS / 2)
-            for (int i = 0; i < N; i++) ((float *)b.s.array[STORE_GRAD].buf.p)[i] *= 0.01f; /* below the limit: no clipping */
-        double norm = norm_here(&b), want = norm_of(b.s.array[STORE_GRAD].buf.p);
+            for (int i = 0; i < N; i++) ((float *)device_here(b.s.array[STORE_GRAD].buf.p))[i] *= 0.01f; /* below the limit: no clipping */
+        double norm = norm_here(&b), want = norm_of(device_here(b.s.array[STORE_GRAD].buf.p));
         assert_true(fabs(norm - want) < 1e-9 * want);
         double scale = c->clip > 0 && norm > c->clip ? c->clip / norm : 1;
         clipped += scale < 1;
-        (c->kind == OPTIM_ADAMW ? adamw_exact : sgd_exact)(&x, b.s.array[STORE_GRAD].buf.p, c, lr, t, scale);
+        (c->kind == OPTIM_ADAMW ? adamw_exact : sgd_exact)(&x, device_here(b.s.array[STORE_GRAD].buf.p), c, lr, t, scale);
         optim_step(&b.s, b.st, c, lr, t - 1, norm);
         for (int i = 0; i < N; i++)
             if (!(fabs(w[i] - x.w[i]) < 2e-6 + 2e-6 * fabs(x.w[i])))
@@ -108,7 +112,7 @@ static void check_updates(const struct optim_config *c, enum dtype dtype, int th
     }
     assert_int_equal(clipped, c->clip > 0 ? STEPS / 2 : 0);
     for (int i = 0; i < N && dtype == DT_BF16; i++)
-        assert_int_equal(((bf16 *)b.s.array[STORE_PARAM].buf.p)[i], bf16_from_f32(w[i]));
+        assert_int_equal(((bf16 *)device_here(b.s.array[STORE_PARAM].buf.p))[i], bf16_from_f32(w[i]));
     close_bench(&b);
 }
 
@@ -150,13 +154,13 @@ static void test_groups(void **state)
         c.group[PARAM_VECTORS].lr_factor = frozen == 2 ? 0 : 0.25;
         assert_int_equal(b.s.n_arrays, STORE_ROWS + 2);
         for (int k = STORE_ROWS; k < b.s.n_arrays; k++) assert_int_equal(b.s.array[k].buf.bytes, BIAS * sizeof(float));
-        const float *w = store_array(&b.s, STORE_MASTER)->buf.p;
+        const float *w = device_here(store_array(&b.s, STORE_MASTER)->buf.p);
         for (int i = 0; i < N; i++) x.w[i] = w[i];
         for (int t = 1; t <= STEPS; t++) {
             set_gradients(&b, t);
             double norm = norm_here(&b), scale = fmin(1.0, 1 / (norm + 1e-6));
             y = x;
-            const float *g = b.s.array[STORE_GRAD].buf.p;
+            const float *g = device_here(b.s.array[STORE_GRAD].buf.p);
             if (frozen != 1) sgd_exact(&x, g, &sgd, 0.1, t, scale);
             adamw_exact(&y, g, &adamw, frozen == 2 ? 0 : 0.025, t, scale);
             for (int i = ROWS * COLS; i < N; i++) x.w[i] = y.w[i], x.m[i] = y.m[i], x.v[i] = y.v[i];
@@ -193,8 +197,8 @@ static void test_threads_change_nothing(void **state)
         optim_step(&a.s, a.st, &c, 0.1, t, x);
         optim_step(&b.s, b.st, &c, 0.1, t, y);
     }
-    assert_memory_equal(a.s.array[STORE_MASTER].buf.p, b.s.array[STORE_MASTER].buf.p, N * 4);
-    assert_memory_equal(a.s.array[STORE_PARAM].buf.p, b.s.array[STORE_PARAM].buf.p, N * 2);
+    assert_memory_equal(device_here(a.s.array[STORE_MASTER].buf.p), device_here(b.s.array[STORE_MASTER].buf.p), N * 4);
+    assert_memory_equal(device_here(a.s.array[STORE_PARAM].buf.p), device_here(b.s.array[STORE_PARAM].buf.p), N * 2);
     close_bench(&a);
     close_bench(&b);
 }
