@@ -11,8 +11,7 @@
 #include "base/thread.h"
 #include "cli/cli.h"
 #include "kernel/cpu/tile_rate.h"
-#include "run/ranks.h"
-#include "run/serve.h"
+#include "run/site.h"
 
 static const char help[] =
     "tutti bench train [options] [key=value ...]\n\n"
@@ -242,30 +241,15 @@ static int time_steps(const struct measured *m, struct engine *g, struct serve *
 static int rank_main(struct comm *world, void *arg, struct err *e)
 {
     const struct measured *m = arg;
-    struct device *d = NULL;
-    struct engine *g = NULL;
-    struct ranks r;
+    struct site s;
     struct figures here = {0};
-    struct engine_config ec = config_engine(m->c);
-    int rc = ranks_init(&r, world, m->c, e);
+    struct serve_config serve = {.async = m->c->parallel.server_mode == SERVER_ASYNC, .staleness = m->c->parallel.staleness, .steps = m->q->steps + 1};
+    int rc = site_open(&s, &(struct site_config){.config = m->c, .world = world, .serve = &serve}, e);
     if (rc) return rc;
-    ranks_engine(&r, &ec);
-    rc = device_cpu_new(&d, ec.threads, e);
-    if (!rc) rc = engine_new(&g, &ec, d, e);
-    struct serve *v = NULL;
-    struct serve_config sc = {.async = m->c->parallel.server_mode == SERVER_ASYNC, .staleness = m->c->parallel.staleness,
-                              .optim = ec.optim, .lr = config_lr(m->c), .steps = m->q->steps + 1};
-    if (!rc && r.n_servers) rc = serve_new(&v, &sc, g, &r, e);
-    if (world) rc = comm_agree(world, rc, e);
-    if (!rc) {
-        rc = time_steps(m, g, v, &r, &here, e);
-        if (!rc) rc = engine_status(g, e);
-        if (r.rank == 0) *m->f = here;
-    }
-    serve_free(v);
-    engine_free(g);
-    ranks_fini(&r);
-    if (d) device_free(d);
+    rc = time_steps(m, s.engine, s.serve, &s.ranks, &here, e);
+    if (!rc) rc = engine_status(s.engine, e);
+    if (s.ranks.rank == 0) *m->f = here;
+    site_close(&s);
     return rc;
 }
 

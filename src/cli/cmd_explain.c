@@ -118,7 +118,6 @@ int cmd_explain(int argc, char **argv)
     struct config c;
     struct arena *arena = arena_new();
     struct explain x = {.c = &c, .full = full};
-    struct comm *world = NULL;
     struct str out = {0};
     rc = cli_config(&c, NULL, arena, a.config, a.overrides, a.n_overrides, (int)a.ranks, &e);
     if (!rc && svg) { /* it makes every rank that it draws, and no tape */
@@ -126,19 +125,15 @@ int cmd_explain(int argc, char **argv)
         arena_free(arena);
         return rc ? cli_fail(&e) : 0;
     }
-    if (!rc) rc = device_null_new(&x.d, &e);
     struct comm_config link = rc ? (struct comm_config){0} : config_comm(&c);
-    if (!rc && a.ranks > 1) rc = comm_world_null(&world, 0, (int)a.ranks, &link, &e);
-    if (!rc) rc = ranks_init(&x.ranks, world, &c, &e);
-    struct engine_config ec = rc ? (struct engine_config){0} : config_engine(&c);
-    if (!rc) ranks_engine(&x.ranks, &ec);
-    if (!rc) rc = engine_new(&x.g, &ec, x.d, &e);
+    struct site site = {0};
+    if (!rc) rc = site_open(&site, &(struct site_config){.config = &c, .kind = SITE_COUNTS, .n = (int)a.ranks, .link = &link}, &e);
+    x.g = site.engine;
+    x.d = site.dev;
+    x.ranks = site.ranks;
     if (!rc) rc = tell(t, &x, a.json, &out, &e);
     if (!rc) fputs(str_text(&out), stdout);
-    engine_free(x.g);
-    ranks_fini(&x.ranks);
-    comm_free(world);
-    if (x.d) device_free(x.d);
+    site_close(&site);
     str_free(&out);
     arena_free(arena);
     return rc ? cli_fail(&e) : 0;

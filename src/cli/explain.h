@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "cli/explain_lines.h"
 #include "run/engine.h"
-#include "run/ranks.h"
+#include "run/site.h"
 
 /* Rank 0 on the null device. */
 struct explain {

@@ -92,22 +92,12 @@ int library_get(struct library *l, int rank, const struct book **out, struct err
             *out = l->book[i];
             return OK;
         }
-    struct device *d = NULL;
-    struct engine *g = NULL;
-    struct comm *world = NULL;
-    struct ranks r = {0};
-    struct engine_config ec = config_engine(l->c);
-    int rc = device_null_new(&d, e);
-    if (!rc && l->n > 1) rc = comm_world_null(&world, rank, l->n, NULL, e);
-    if (!rc) rc = ranks_init(&r, world, l->c, e);
-    if (!rc) ranks_engine(&r, &ec);
-    if (!rc) rc = engine_new_paper(&g, &ec, d, e);
-    if (!rc) *out = copy_book(l, rank, g, &r);
-    engine_free(g);
-    ranks_fini(&r);
-    comm_free(world);
-    if (d) device_free(d);
-    return rc;
+    struct site s;
+    int rc = site_open(&s, &(struct site_config){.config = l->c, .kind = SITE_PAPER, .rank = rank, .n = l->n}, e);
+    if (rc) return rc;
+    *out = copy_book(l, rank, s.engine, &s.ranks);
+    site_close(&s);
+    return OK;
 }
 
 /* ---- who is alike -------------------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
 #define TUTTI_CLI_LAYOUT_BOOKS_H
 
 #include "run/engine.h"
-#include "run/ranks.h"
+#include "run/site.h"
 
 struct book {
     int rank;

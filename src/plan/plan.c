@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/serve.h"
+#include "run/site.h"
 #include "run/stages.h"
 
 static int ascending(const void *a, const void *b)
@@ -72,39 +72,26 @@ static void read_books(struct plan_rank *r, struct plan *p, const struct config 
 
 int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c, int rank, struct plan_cuts *cuts, struct err *e)
 {
-    struct device *d = NULL;
-    struct engine *g = NULL;
-    struct comm *world = NULL;
-    struct ranks ranks = {0};
-    struct engine_config ec = config_engine(c);
+    struct site s;
     struct comm_config cc = config_comm(c);
     cc.link_GBps = cc.link_latency_s = 0;
-    int rc = device_null_new(&d, e);
-    if (!rc && p->n_ranks > 1) rc = comm_world_null(&world, rank, p->n_ranks, &cc, e);
-    if (!rc) rc = ranks_init(&ranks, world, c, e);
-    if (!rc) ranks_engine(&ranks, &ec);
-    if (!rc) rc = engine_new(&g, &ec, d, e);
-    struct serve *serve = NULL;
-    struct serve_config sc = {.async = c->parallel.server_mode == SERVER_ASYNC, .optim = ec.optim, .lr = config_lr(c), .steps = 1};
-    if (!rc && ranks.n_servers) rc = serve_new(&serve, &sc, g, &ranks, e);
-    if (!rc) engine_init(g);
-    if (!rc && serve) rc = serve_dry_step(serve, &r->serve_bytes, e);
+    struct serve_config serve = {.async = c->parallel.server_mode == SERVER_ASYNC, .steps = 1};
+    int rc = site_open(&s, &(struct site_config){.config = c, .kind = SITE_COUNTS, .rank = rank, .n = p->n_ranks, .link = &cc, .serve = &serve}, e);
+    if (rc) return rc;
+    engine_init(s.engine);
+    if (s.serve) rc = serve_dry_step(s.serve, &r->serve_bytes, e);
     if (!rc) {
-        struct engine_batch nothing = {0};
+        struct engine_batch nothing = {.n = 0};
         struct engine_report report;
-        if (!serve) engine_step(g, &nothing, 0, 0, &report);
-        read_books(r, p, c, g, &ranks);
+        if (!s.serve) engine_step(s.engine, &nothing, 0, 0, &report);
+        read_books(r, p, c, s.engine, &s.ranks);
     }
     if (!rc && cuts) {
-        note_bounds(&cuts->dense, g, false, g->store.units.n_ranks, cuts->arena);
-        note_bounds(&cuts->expert, g, true, g->store.units.n_expert_ranks, cuts->arena);
-        note_stages(&cuts->stages, g, cuts->arena);
+        note_bounds(&cuts->dense, s.engine, false, s.engine->store.units.n_ranks, cuts->arena);
+        note_bounds(&cuts->expert, s.engine, true, s.engine->store.units.n_expert_ranks, cuts->arena);
+        note_stages(&cuts->stages, s.engine, cuts->arena);
     }
-    serve_free(serve);
-    engine_free(g);
-    ranks_fini(&ranks);
-    comm_free(world);
-    if (d) device_free(d);
+    site_close(&s);
     return rc;
 }
 

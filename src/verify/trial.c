@@ -7,10 +7,9 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
-#include "run/ranks.h"
 #include "run/replicas.h"
 #include "run/save.h"
-#include "run/serve.h"
+#include "run/site.h"
 
 /* ---- what a run leaves behind ---- */
 void outcome_init(struct outcome *o, const struct config *c, int64_t numel)
@@ -105,10 +104,7 @@ static void keep_values(const struct trial *t, const struct engine *g, bool mome
 /* ---- one rank ---- */
 struct rank { /* of a trial */
     struct trial *t;
-    struct ranks r;
-    struct device *d;
-    struct engine *g;
-    struct serve *v;
+    struct site at;
     struct replay_watch watch;
     bool serves;
 };
@@ -117,21 +113,21 @@ static void count_traffic(struct rank *x)
 {
     struct comm_traffic sent[AXIS_N];
     struct trial *t = x->t;
-    ranks_traffic(&x->r, sent);
+    ranks_traffic(&x->at.ranks, sent);
     for (int a = 0; a < AXIS_N; a++) t->out->comm_bytes += sent[a].bytes;
-    t->out->comm_bytes += copies_traffic(&x->g->copies).bytes + (x->v ? serve_traffic(x->v) - t->began : 0);
+    t->out->comm_bytes += copies_traffic(&x->at.engine->copies).bytes + (x->at.serve ? serve_traffic(x->at.serve) - t->began : 0);
 }
 
 static void step(struct rank *x, int s)
 {
     struct trial *t = x->t;
     struct lr_config lr = config_lr(t->c);
-    struct engine_batch b = part_of(t, t->tokens, x->serves ? 0 : x->r.part);
+    struct engine_batch b = part_of(t, t->tokens, x->serves ? 0 : x->at.ranks.part);
     struct engine_report report;
-    if (engine_status(x->g, NULL)) return;
-    if (x->v) serve_step(x->v, x->serves ? NULL : &b, s, lr_at(&lr, s), &report);
-    else engine_step(x->g, &b, s, lr_at(&lr, s), &report);
-    if (x->r.rank) return;
+    if (engine_status(x->at.engine, NULL)) return;
+    if (x->at.serve) serve_step(x->at.serve, x->serves ? NULL : &b, s, lr_at(&lr, s), &report);
+    else engine_step(x->at.engine, &b, s, lr_at(&lr, s), &report);
+    if (x->at.ranks.rank) return;
     t->out->loss[s] = report.loss;
     t->out->norm[s] = report.grad_norm;
 }
@@ -141,9 +137,9 @@ static void evaluate(struct rank *x)
     struct trial *t = x->t;
     struct engine_report report;
     if (x->serves) return;
-    struct engine_batch b = part_of(t, t->unseen, x->r.part);
-    engine_evaluate(x->g, &b, &report);
-    if (x->r.rank) return;
+    struct engine_batch b = part_of(t, t->unseen, x->at.ranks.part);
+    engine_evaluate(x->at.engine, &b, &report);
+    if (x->at.ranks.rank) return;
     t->out->eval_loss = report.loss;
     t->out->eval_tokens = report.tokens;
 }
@@ -160,14 +156,14 @@ static void forget(struct engine *g)
 static int load(struct rank *x, struct err *e)
 {
     struct ckpt *c = NULL;
-    bool worker = x->v && !x->serves; /* gets its weights from the servers */
-    if (!x->v) forget(x->g);
+    bool worker = x->at.serve && !x->serves; /* gets its weights from the servers */
+    if (!x->at.serve) forget(x->at.engine);
     int rc = ckpt_open(&c, x->t->load_from, e);
-    if (!rc && !worker) rc = save_resume(x->g, c, e);
-    if (x->r.world) rc = comm_agree(x->r.world, rc, e);
-    if (!rc && !worker) rc = save_derive(x->g, e);
+    if (!rc && !worker) rc = save_resume(x->at.engine, c, e);
+    if (x->at.ranks.world) rc = comm_agree(x->at.ranks.world, rc, e);
+    if (!rc && !worker) rc = save_derive(x->at.engine, e);
     ckpt_close(c);
-    if (!rc && x->v) serve_begin(x->v, x->t->steps);
+    if (!rc && x->at.serve) serve_begin(x->at.serve, x->t->steps);
     return rc;
 }
 
@@ -176,12 +172,12 @@ static int hand_over(struct rank *x, struct err *e)
 {
     struct trial *t = x->t;
     struct save_info s = {.root = t->save_to, .step = t->steps, .tokens = t->steps, .keep = 0, .config_text = ""};
-    int rc = save_checkpoint(x->g, &x->r, &s, e);
+    int rc = save_checkpoint(x->at.engine, &x->at.ranks, &s, e);
     if (!rc && t->load_from) rc = load(x, e);
     if (rc) return rc;
-    if (x->r.writes) keep_values(t, x->g, true, t->out->loaded);
+    if (x->at.ranks.writes) keep_values(t, x->at.engine, true, t->out->loaded);
     step(x, t->steps);
-    if (x->r.writes) keep_values(t, x->g, false, t->out->next);
+    if (x->at.ranks.writes) keep_values(t, x->at.engine, false, t->out->next);
     return OK;
 }
 
@@ -190,17 +186,17 @@ static int walk(struct rank *x, struct err *e)
     struct trial *t = x->t;
     for (int s = 0; s < (t->measure ? 1 : t->steps); s++) {
         step(x, s);
-        if (s == 0 && x->r.writes) keep_gradients(t, x->g);
-        if (s == 0 && x->r.rank == 0 && !t->measure) count_traffic(x);
+        if (s == 0 && x->at.ranks.writes) keep_gradients(t, x->at.engine);
+        if (s == 0 && x->at.ranks.rank == 0 && !t->measure) count_traffic(x);
     }
     if (t->measure) return OK;
-    if (x->r.writes) keep_values(t, x->g, true, t->out->value);
+    if (x->at.ranks.writes) keep_values(t, x->at.engine, true, t->out->value);
     evaluate(x);
-    int rc = engine_status(x->g, e);
+    int rc = engine_status(x->at.engine, e);
     struct replicas_report same = {0};
     if (!rc && t->save_to) rc = hand_over(x, e);
-    if (!rc) rc = replicas_compare(x->g, &same, e);
-    if (x->r.rank == 0 && same.differ) snprintf(t->out->replicas, sizeof t->out->replicas, "%.255s", same.text);
+    if (!rc) rc = replicas_compare(x->at.engine, &same, e);
+    if (x->at.ranks.rank == 0 && same.differ) snprintf(t->out->replicas, sizeof t->out->replicas, "%.255s", same.text);
     return rc;
 }
 
@@ -208,31 +204,20 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
 {
     struct rank x = {.t = arg};
     struct trial *t = arg;
-    struct engine_config ec = config_engine(t->c);
-    struct serve_config sc = {.optim = ec.optim, .lr = config_lr(t->c)};
+    const struct serve_config serve = {.async = false};
     int64_t first, n;
-    int rc = ranks_init(&x.r, world, t->c, e);
+    int rc = site_open(&x.at, &(struct site_config){.config = t->c, .world = world, .serve = &serve}, e);
     if (rc) return rc;
-    x.serves = x.r.server >= 0;
-    ranks_engine(&x.r, &ec);
-    rc = device_cpu_new(&x.d, ec.threads, e);
-    if (!rc) rc = engine_new(&x.g, &ec, x.d, e);
-    if (!rc && x.r.n_servers) rc = serve_new(&x.v, &sc, x.g, &x.r, e);
-    if (world) rc = comm_agree(world, rc, e);
-    if (!rc) {
-        engine_init(x.g);
-        config_part(t->c, x.serves ? 0 : x.r.part, &first, &n);
-        replay_watch(&x.watch, t->replay, x.g, first, n);
-        if (x.v) serve_begin(x.v, 0);
-        if (x.v && x.r.rank == 0) t->began = serve_traffic(x.v);
-        rc = walk(&x, e);
-        if (!rc) rc = engine_status(x.g, e);
-        if (x.r.rank == 0) t->out->peak_bytes = (int64_t)x.d->ledger.peak_total;
-    }
-    serve_free(x.v);
-    engine_free(x.g);
-    ranks_fini(&x.r);
-    if (x.d) device_free(x.d);
+    x.serves = x.at.ranks.server >= 0;
+    engine_init(x.at.engine);
+    config_part(t->c, x.serves ? 0 : x.at.ranks.part, &first, &n);
+    replay_watch(&x.watch, t->replay, x.at.engine, first, n);
+    if (x.at.serve) serve_begin(x.at.serve, 0);
+    if (x.at.serve && x.at.ranks.rank == 0) t->began = serve_traffic(x.at.serve);
+    rc = walk(&x, e);
+    if (!rc) rc = engine_status(x.at.engine, e);
+    if (x.at.ranks.rank == 0) t->out->peak_bytes = (int64_t)x.at.dev->ledger.peak_total;
+    site_close(&x.at);
     return rc;
 }
 

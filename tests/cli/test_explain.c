@@ -123,42 +123,34 @@ static void test_wrap(void **state)
 
 /* ---- figures ---- */
 
-struct site {
+struct explained {
     struct arena *arena;
     struct config c;
     struct explain x;
-    struct comm *world;
+    struct site site;
 };
 
-static void site_open(struct site *s, int n_ranks, const char *const *keys)
+static void explained_open(struct explained *s, int n_ranks, const char *const *keys)
 {
     struct conf *f;
     struct err e = {0};
     char *copy[40];
     int n = 0;
-    *s = (struct site){.arena = arena_new()};
+    *s = (struct explained){.arena = arena_new()};
     for (; keys[n]; n++) copy[n] = arena_strdup(s->arena, keys[n]);
     if (config_load(&s->c, &f, s->arena, NULL, copy, n, &e) || config_resolve(&s->c, f, 0, n_ranks, &e)) fail_msg("%s", e.text);
-    s->x.c = &s->c;
     struct comm_config link = config_comm(&s->c);
-    struct engine_config ec = config_engine(&s->c);
-    if (device_null_new(&s->x.d, &e) || (n_ranks > 1 && comm_world_null(&s->world, 0, n_ranks, &link, &e)) ||
-        ranks_init(&s->x.ranks, s->world, &s->c, &e))
-        fail_msg("%s", e.text);
-    ranks_engine(&s->x.ranks, &ec);
-    if (engine_new(&s->x.g, &ec, s->x.d, &e)) fail_msg("%s", e.text);
+    if (site_open(&s->site, &(struct site_config){.config = &s->c, .kind = SITE_COUNTS, .n = n_ranks, .link = &link}, &e)) fail_msg("%s", e.text);
+    s->x = (struct explain){.c = &s->c, .g = s->site.engine, .d = s->site.dev, .ranks = s->site.ranks};
 }
 
-static void site_close(struct site *s)
+static void explained_close(struct explained *s)
 {
-    engine_free(s->x.g);
-    ranks_fini(&s->x.ranks);
-    comm_free(s->world);
-    device_free(s->x.d);
+    site_close(&s->site);
     arena_free(s->arena);
 }
 
-static struct json *document(struct site *s, int (*json)(const struct explain *x, struct json_out *o, struct err *e))
+static struct json *document(struct explained *s, int (*json)(const struct explain *x, struct json_out *o, struct err *e))
 {
     struct str text = {0};
     struct json_out o = {.s = &text};
@@ -184,8 +176,8 @@ static double at(const struct json *list, size_t i, const char *key)
 static void test_tape_figures(void **state)
 {
     (void)state;
-    struct site s;
-    site_open(&s, 1, (const char *const[]){SMALL, "memory.recompute=none", NULL});
+    struct explained s;
+    explained_open(&s, 1, (const char *const[]){SMALL, "memory.recompute=none", NULL});
     struct json *root = document(&s, explain_tape_json);
     const struct json *stage = json_at(json_get(root, "stages"), 0), *phases = json_get(stage, "phases");
     double tokens = 2 * 32, linear = 0, all = 0, bytes = 0, macs = 3 * (48 * (48 + 24 + 24) + 48 * 48 + 3 * 48 * 96) + 48 * 130;
@@ -223,17 +215,17 @@ static void test_tape_figures(void **state)
     str_free(&text);
     plan_free(&p);
     json_free(root);
-    site_close(&s);
+    explained_close(&s);
 }
 
 /* Axes of several ranks are told, others are not; changes of type along several ranks stay, others go. */
 static void check_axes(int n, const char *const *keys)
 {
-    struct site s;
+    struct explained s;
     struct err e = {0};
     struct str tape = {0}, layout = {0}, full = {0};
     char word[64];
-    site_open(&s, n, keys);
+    explained_open(&s, n, keys);
     if (explain_tape(&s.x, &tape, &e) || explain_layout(&s.x, &layout, &e)) fail_msg("%s", e.text);
     s.x.full = true;
     if (explain_tape(&s.x, &full, &e)) fail_msg("%s", e.text);
@@ -255,7 +247,7 @@ static void check_axes(int n, const char *const *keys)
     str_free(&tape);
     str_free(&layout);
     str_free(&full);
-    site_close(&s);
+    explained_close(&s);
 }
 
 static void test_axes(void **state)
@@ -272,8 +264,8 @@ static void test_axes(void **state)
 static void test_layout_json(void **state)
 {
     (void)state;
-    struct site s;
-    site_open(&s, 4, (const char *const[]){SMALL, "parallel.tp=2", "parallel.zero=3", NULL});
+    struct explained s;
+    explained_open(&s, 4, (const char *const[]){SMALL, "parallel.tp=2", "parallel.zero=3", NULL});
     struct json *root = document(&s, explain_layout_json);
     const struct json *list = json_get(root, "parameters");
     const struct param_table *t = &s.x.g->params;
@@ -297,7 +289,7 @@ static void test_layout_json(void **state)
     assert_string_equal(json_string(json_get(q, "layout"), NULL, ""), "dp_replicate:R dp_shard:R cp:R tp:S1*24");
     assert_string_equal(json_string(json_get(q, "stepped"), NULL, ""), "dp_replicate:R tp:S1*24 dp_shard:S0");
     json_free(root);
-    site_close(&s);
+    explained_close(&s);
 }
 
 /* Holders of stages and experts, factors, heads: in full. */
@@ -320,10 +312,10 @@ static void test_layout_in_full(void **state)
 static void test_memory_json(void **state)
 {
     (void)state;
-    struct site s;
+    struct explained s;
     struct plan p;
     struct err e = {0};
-    site_open(&s, 2, (const char *const[]){SMALL, "parallel.pp=2", "batch.micro=1", NULL});
+    explained_open(&s, 2, (const char *const[]){SMALL, "parallel.pp=2", "batch.micro=1", NULL});
     if (plan_make(&p, &s.c, &e)) fail_msg("%s", e.text);
     struct json *root = document(&s, explain_memory_json);
     const struct plan_rank *r = p.role;
@@ -338,7 +330,7 @@ static void test_memory_json(void **state)
     assert_int_equal((int64_t)slab, r->act_bytes_microbatch);
     plan_free(&p);
     json_free(root);
-    site_close(&s);
+    explained_close(&s);
 }
 
 /* The arrays are all that the ledger counts for parameters, and what is said of them is what the store does. */

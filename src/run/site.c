@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups are made before anything that may fail on one rank alone, so that ranks can agree on what failed. */
+#include "run/site.h"
+
+#include <string.h>
+
+int site_join(struct site *s, const struct site_config *x, struct err *e)
+{
+    bool alone = x->kind == SITE_WORKS || x->n == 1;
+    *s = (struct site){0};
+    int rc = alone ? OK : comm_world_null(&s->counted, x->rank, x->n, x->link, e);
+    return rc ? rc : ranks_init(&s->ranks, x->kind == SITE_WORKS ? x->world : s->counted, x->config, e);
+}
+
+int site_build(struct site *s, const struct site_config *x, struct err *e)
+{
+    struct engine_config ec = config_engine(x->config);
+    ranks_engine(&s->ranks, &ec);
+    int rc = x->kind == SITE_WORKS ? device_cpu_new(&s->dev, ec.threads, e) : device_null_new(&s->dev, e);
+    if (rc) return rc;
+    if (x->kind == SITE_WORKS) {
+        ranks_device(&s->ranks, s->dev);
+        s->dev->any_size = !x->config->memory.check;
+    }
+    return x->kind == SITE_PAPER ? engine_new_paper(&s->engine, &ec, s->dev, e) : engine_new(&s->engine, &ec, s->dev, e);
+}
+
+int site_serve(struct site *s, const struct site_config *x, struct err *e)
+{
+    if (!x->serve || !s->ranks.n_servers) return OK;
+    struct serve_config c = *x->serve;
+    c.optim = config_optim(x->config);
+    c.lr = config_lr(x->config);
+    return serve_new(&s->serve, &c, s->engine, &s->ranks, e);
+}
+
+int site_open(struct site *s, const struct site_config *x, struct err *e)
+{
+    int rc = site_join(s, x, e);
+    bool joined = !rc;
+    if (!rc) rc = site_build(s, x, e);
+    if (!rc) rc = site_serve(s, x, e);
+    if (joined && x->kind == SITE_WORKS && x->world) rc = comm_agree(x->world, rc, e);
+    if (rc) site_close(s);
+    return rc;
+}
+
+void site_close(struct site *s)
+{
+    serve_free(s->serve);
+    engine_free(s->engine);
+    ranks_fini(&s->ranks);
+    comm_free(s->counted);
+    if (s->dev) device_free(s->dev);
+    *s = (struct site){0};
+}
