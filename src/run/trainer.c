@@ -19,16 +19,15 @@
 #include "run/companions.h"
 #include "run/from.h"
 #include "run/metrics.h"
-#include "run/ranks.h"
 #include "run/replicas.h"
 #include "run/resume.h"
 #include "run/retry.h"
 #include "run/same.h"
 #include "run/samples.h"
 #include "run/save.h"
-#include "run/serve.h"
 #include "run/setup.h"
 #include "run/signals.h"
+#include "run/site.h"
 #include "run/source.h"
 #include "run/speed.h"
 #include "run/traps.h"
@@ -49,7 +48,7 @@ struct job {
 
 struct trainer { /* one rank */
     struct job *job;
-    struct ranks ranks;
+    struct site site;
     bool leads; /* rank 0: logs, metrics, published checkpoints */
     bool ready; /* set up, on all ranks: from now on a wish to stop ends with a save */
     int stopped_by; /* the signal that a rank got, agreed on; 0: none */
@@ -60,9 +59,6 @@ struct trainer { /* one rank */
     struct dataset *train, *valid;
     struct changes_data data; /* of train */
     struct prefetch *feed;
-    struct device *dev;
-    struct engine *engine;
-    struct serve *serve;  /* a parameter server's end of this rank; NULL: none */
     struct staleness stale;
     struct metrics *metrics; /* rank 0 */
     struct str config_text;
@@ -166,10 +162,10 @@ static int open_data(struct trainer *t, struct err *e)
 static int together(struct trainer *t, int rc, struct err *e)
 {
     if (!rc && !t->ready) rc = stop_here(t, "the run was set up; no step was done, nothing is lost", e);
-    return t->ranks.world ? comm_agree(t->ranks.world, rc, e) : rc;
+    return t->site.ranks.world ? comm_agree(t->site.ranks.world, rc, e) : rc;
 }
 
-static bool is_server(const struct trainer *t) { return t->ranks.server >= 0; }
+static bool is_server(const struct trainer *t) { return t->site.ranks.server >= 0; }
 
 /* Every rank reads files of its own host: that they are the same as rank 0's is checked, or each would take its part of other
  * samples. Servers read none. Collective(world). */
@@ -178,7 +174,7 @@ static int same_data(struct trainer *t, struct err *e)
     enum { TRAIN, TOKENS, VALID, VALID_TOKENS, N };
     int64_t mine[N] = {0}, first[N];
     int rc = OK;
-    if (!t->ranks.world) return OK;
+    if (!t->site.ranks.world) return OK;
     if (!is_server(t)) {
         mine[TRAIN] = (int64_t)t->data.train;
         mine[TOKENS] = dataset_n_tokens(t->train);
@@ -188,8 +184,8 @@ static int same_data(struct trainer *t, struct err *e)
         }
     }
     memcpy(first, mine, sizeof first);
-    comm_wait(t->ranks.world, comm_broadcast(t->ranks.world, first, N, DT_I64, 0, "what the data is"));
-    if ((rc = comm_status(t->ranks.world, e))) return together(t, rc, e);
+    comm_wait(t->site.ranks.world, comm_broadcast(t->site.ranks.world, first, N, DT_I64, 0, "what the data is"));
+    if ((rc = comm_status(t->site.ranks.world, e))) return together(t, rc, e);
     for (int i = TRAIN; !rc && !is_server(t) && i < N; i += 2)
         if (first[i] != mine[i])
             rc = err_set(e, ERR_REQUEST, "%s: %s: not the data of rank 0, which has %lld tokens; here are %lld%s; copy the same "
@@ -198,17 +194,17 @@ static int same_data(struct trainer *t, struct err *e)
                          (long long)first[i + 1], (long long)mine[i + 1], first[i + 1] == mine[i + 1] ? ", other ones" : "");
     return together(t, rc, e);
 }
-static bool is_worker(const struct trainer *t) { return t->serve && !is_server(t); }
-static bool is_async(const struct trainer *t) { return t->serve && t->cfg.parallel.server_mode == SERVER_ASYNC; }
+static bool is_worker(const struct trainer *t) { return t->site.serve && !is_server(t); }
+static bool is_async(const struct trainer *t) { return t->site.serve && t->cfg.parallel.server_mode == SERVER_ASYNC; }
 
 static int fresh_weights(struct trainer *t, struct err *e)
 {
-    engine_init(t->engine);
+    engine_init(t->site.engine);
     if (!t->cfg.from.dir || is_worker(t)) return OK; /* a worker gets its weights from the servers */
     struct weights *w;
     int rc = setup_weights(&w, &t->cfg, e);
     if (rc) return rc;
-    rc = source_load(&t->engine->store, &t->engine->kernels, t->engine->stream, w, e);
+    rc = source_load(&t->site.engine->store, &t->site.engine->kernels, t->site.engine->stream, w, e);
     if (!rc && t->leads) log_info("weights from %s", t->cfg.from.dir);
     if (!rc && t->leads) from_say(w, &t->cfg, t->tokenizer);
     weights_close(w);
@@ -218,16 +214,16 @@ static int fresh_weights(struct trainer *t, struct err *e)
 static int open_weights(struct trainer *t, struct err *e)
 {
     struct resume r;
-    int rc = resume_choose(&r, t->ranks.world, &t->cfg, t->conf, t->checkpoints, e);
+    int rc = resume_choose(&r, t->site.ranks.world, &t->cfg, t->conf, t->checkpoints, e);
     if (rc) return rc;
-    if (r.ckpt && !is_worker(t)) rc = save_check(t->engine, r.ckpt, e);
+    if (r.ckpt && !is_worker(t)) rc = save_check(t->site.engine, r.ckpt, e);
     if (!rc && r.ckpt && t->leads) rc = changes_check(r.ckpt, &t->cfg, &t->data, e);
     if (!rc && !r.ckpt) rc = fresh_weights(t, e);
-    if (!rc && r.ckpt && !is_worker(t)) rc = save_resume(t->engine, r.ckpt, e);
+    if (!rc && r.ckpt && !is_worker(t)) rc = save_resume(t->site.engine, r.ckpt, e);
     if (rc && r.ckpt && rc != ERR_REQUEST) resume_advise(t->checkpoints, ckpt_path(r.ckpt), e);
     rc = together(t, rc, e); /* before any rank sends what it read */
-    if (!rc && !is_worker(t) && r.ckpt) rc = save_derive(t->engine, e);
-    if (!rc && !is_worker(t) && !r.ckpt && t->cfg.from.dir) exchange_publish(&t->engine->exchange);
+    if (!rc && !is_worker(t) && r.ckpt) rc = save_derive(t->site.engine, e);
+    if (!rc && !is_worker(t) && !r.ckpt && t->cfg.from.dir) exchange_publish(&t->site.engine->exchange);
     if (!rc && r.ckpt) {
         t->step = ckpt_step(r.ckpt);
         t->tokens = ckpt_tokens(r.ckpt);
@@ -242,11 +238,11 @@ static int open_weights(struct trainer *t, struct err *e)
 /* Before any page of what engine_new planned is touched. Collective(world). */
 static int planned_fits(struct trainer *t, struct err *e)
 {
-    const struct ledger *l = &t->dev->ledger;
+    const struct ledger *l = &t->site.dev->ledger;
     double bytes = (double)l->peak_total;
     int here = t->cfg.parallel.ranks_here > 1 ? t->cfg.parallel.ranks_here : 1;
-    struct comm *w = t->ranks.world;
-    if (w && here == t->ranks.n) comm_wait(w, comm_all_reduce(w, &bytes, &bytes, 1, DT_F64, COMM_SUM, "planned bytes"));
+    struct comm *w = t->site.ranks.world;
+    if (w && here == t->site.ranks.n) comm_wait(w, comm_all_reduce(w, &bytes, &bytes, 1, DT_F64, COMM_SUM, "planned bytes"));
     else bytes *= here;
     int rc = w ? comm_status(w, e) : OK;
     return rc ? rc : afford_planned(&t->cfg, t->conf, l, bytes, here, e);
@@ -254,41 +250,33 @@ static int planned_fits(struct trainer *t, struct err *e)
 
 static int open_engine(struct trainer *t, struct err *e)
 {
-    struct engine_config ec = config_engine(&t->cfg);
-    ranks_engine(&t->ranks, &ec);
-    int rc = device_cpu_new(&t->dev, ec.threads, e);
-    if (!rc) ranks_device(&t->ranks, t->dev);
-    if (!rc) t->dev->any_size = !t->cfg.memory.check;
-    if (!rc) rc = engine_new(&t->engine, &ec, t->dev, e);
+    int rc = site_build(&t->site, &(struct site_config){.config = &t->cfg}, e);
     if ((rc = together(t, rc, e))) return rc;
     return together(t, planned_fits(t, e), e);
 }
 
 static int open_serve(struct trainer *t, struct err *e)
 {
-    if (!t->ranks.n_servers) return OK;
     struct serve_config c = {
         .async = t->cfg.parallel.server_mode == SERVER_ASYNC,
         .staleness = t->cfg.parallel.staleness,
-        .optim = config_optim(&t->cfg),
-        .lr = config_lr(&t->cfg),
         .steps = t->cfg.run.steps,
         .eval_every = t->valid || t->cfg.data.valid.n ? t->cfg.run.eval_every : 0,
         .checkpoint_every = t->cfg.checkpoint.every,
     };
-    return serve_new(&t->serve, &c, t->engine, &t->ranks, e);
+    return site_serve(&t->site, &(struct site_config){.config = &t->cfg, .serve = &c}, e);
 }
 
 /* Ranks differ (stages of a pipeline): one number for all of them. */
 static void sum_ranks(struct trainer *t)
 {
-    struct comm *w = t->ranks.world;
-    const struct engine_config *c = &t->engine->cfg;
+    struct comm *w = t->site.ranks.world;
+    const struct engine_config *c = &t->site.engine->cfg;
     int cores = thread_n_cores();
-    double ceiling = tile_rate_registers(tile_ops_get(c->dtype), t->dev->team);
+    double ceiling = tile_rate_registers(tile_ops_get(c->dtype), t->site.dev->team);
     ceiling *= tile_rate_share(t->job->sharers, c->threads, cores);
-    t->flops = engine_flops_model(t->engine);
-    t->peak_bytes = (int64_t)t->dev->ledger.peak_total;
+    t->flops = engine_flops_model(t->site.engine);
+    t->peak_bytes = (int64_t)t->site.dev->ledger.peak_total;
     if (w) comm_wait(w, comm_all_reduce(w, &ceiling, &ceiling, 1, DT_F64, COMM_SUM, "FLOP/s of all cores"));
     speed_init(&t->speed, ceiling);
     if (!w) return;
@@ -315,8 +303,8 @@ static int trainer_open(struct trainer *t, struct job *j, struct comm *world, st
     t->arena = arena_new();
     t->saved = t->compared = -1;
     int rc = read_config(j, &t->cfg, &t->conf, t->arena, &t->tokenizer, e);
-    if (!rc) rc = ranks_init(&t->ranks, world, &t->cfg, e);
-    t->leads = t->ranks.rank == 0;
+    if (!rc) rc = site_join(&t->site, &(struct site_config){.config = &t->cfg, .world = world}, e);
+    t->leads = t->site.ranks.rank == 0;
     t->checkpoints = fs_join(t->cfg.run.dir, "checkpoints");
     t->tokenizer_dir = fs_join(t->cfg.run.dir, "tokenizer");
     if (!rc) rc = together(t, is_server(t) ? OK : open_data(t, e), e);
@@ -325,8 +313,8 @@ static int trainer_open(struct trainer *t, struct job *j, struct comm *world, st
     if (!rc) sum_ranks(t);
     if (!rc) rc = together(t, open_serve(t, e), e);
     if (!rc) rc = open_weights(t, e);
-    if (!rc) rc = tell_start(&(struct tell){&t->cfg, &t->ranks, t->engine, t->step}, e);
-    if (!rc && t->serve) serve_begin(t->serve, t->step);
+    if (!rc) rc = tell_start(&(struct tell){&t->cfg, &t->site.ranks, t->site.engine, t->step}, e);
+    if (!rc && t->site.serve) serve_begin(t->site.serve, t->step);
     if (!rc) rc = together(t, write_config(t, e), e);
     if (!rc)
         rc = together(t, t->leads ? metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e) : OK, e);
@@ -341,11 +329,8 @@ static int trainer_close(struct trainer *t, struct err *e)
 {
     prefetch_free(t->feed);
     int rc = metrics_close(t->metrics, e);
-    serve_free(t->serve);
     trace_free(&t->tracer.trace);
-    engine_free(t->engine);
-    ranks_fini(&t->ranks);
-    if (t->dev) device_free(t->dev);
+    site_close(&t->site);
     dataset_close(t->train);
     dataset_close(t->valid);
     tokenizer_free(t->tokenizer);
@@ -380,13 +365,13 @@ static int compare(struct trainer *t, struct err *e)
     struct replicas_report r;
     if (is_async(t) || t->compared == t->step) return OK;
     t->compared = t->step;
-    int rc = replicas_compare(t->engine, &r, e);
+    int rc = replicas_compare(t->site.engine, &r, e);
     if (rc || !r.differ) return rc;
     if (t->leads) {
         log_status_end();
         metrics_differ(t->metrics, t->step, r.tensor, r.element, r.ranks, r.n_ranks, NULL);
     }
-    comm_wait(t->ranks.world, comm_barrier(t->ranks.world, "replicas differ")); /* who leaves first takes the others down: all know it now */
+    comm_wait(t->site.ranks.world, comm_barrier(t->site.ranks.world, "replicas differ")); /* who leaves first takes the others down: all know it now */
     char saved[80] = "there is no checkpoint";
     if (t->saved >= 0) snprintf(saved, sizeof saved, "the last checkpoint, of step %lld, is from before that", (long long)t->saved);
     return err_set(e, ERR_NUMERIC, "step %lld: ranks that must hold the same numbers do not: %s. Nothing of it was saved; %s. "
@@ -419,7 +404,7 @@ static int save(struct trainer *t, struct err *e)
         .eos = tokenizer_eos(t->tokenizer),
         .data = t->data,
     };
-    int rc = save_checkpoint(t->engine, &t->ranks, &s, e);
+    int rc = save_checkpoint(t->site.engine, &t->site.ranks, &s, e);
     if (rc == ERR_NUMERIC) advise_diverged(t, e);
     if (rc) return rc;
     t->saved = t->step;
@@ -435,7 +420,7 @@ static int save_or_retry(struct trainer *t, bool waits, struct err *e)
 {
     for (int rc;;) {
         if (!(rc = save(t, e))) retry_done(&t->retry);
-        else rc = retry_failed(&t->retry, t->ranks.world, waits, rc, e);
+        else rc = retry_failed(&t->retry, t->site.ranks.world, waits, rc, e);
         if (rc || !waits || !t->retry.failed) return rc;
         clock_sleep_s(t->retry.pause_s);
     }
@@ -446,7 +431,7 @@ static int validate_server(struct trainer *t, struct err *e)
 {
     int64_t n = 0;
     int rc = OK;
-    comm_wait(t->ranks.world, comm_broadcast(t->ranks.world, &n, 1, DT_I64, 0, "batches of validation"));
+    comm_wait(t->site.ranks.world, comm_broadcast(t->site.ranks.world, &n, 1, DT_I64, 0, "batches of validation"));
     for (int64_t i = 0; !rc && i < n; i++) rc = together(t, stop_here(t, "validating", e), e);
     return rc == ERR_SIGNAL ? OK : rc;
 }
@@ -458,11 +443,11 @@ static int validate(struct trainer *t, double *loss, struct err *e)
     double nats = 0;
     struct batch b;
     int rc = OK;
-    config_part(&t->cfg, t->ranks.part, &first, &count);
+    config_part(&t->cfg, t->site.ranks.part, &first, &count);
     batch_init(&b, count, t->cfg.model.seq_len);
-    if (t->serve) {
-        comm_wait(t->ranks.world, comm_broadcast(t->ranks.world, &n, 1, DT_I64, 0, "batches of validation"));
-        t->engine->exchange.sums = t->ranks.workers; /* also of workers that otherwise count their own */
+    if (t->site.serve) {
+        comm_wait(t->site.ranks.world, comm_broadcast(t->site.ranks.world, &n, 1, DT_I64, 0, "batches of validation"));
+        t->site.engine->exchange.sums = t->site.ranks.workers; /* also of workers that otherwise count their own */
     }
     for (int64_t i = 0; !rc && i < n; i++) {
         struct engine_report r;
@@ -470,12 +455,12 @@ static int validate(struct trainer *t, double *loss, struct err *e)
         rc = together(t, rc ? rc : stop_here(t, "validating", e), e);
         if (rc) break;
         struct engine_batch view = view_batch(&b, first);
-        engine_evaluate(t->engine, &view, &r);
+        engine_evaluate(t->site.engine, &view, &r);
         nats += r.nats;
         trained += r.tokens;
     }
     batch_fini(&b);
-    if (is_async(t)) t->engine->exchange.sums = NULL;
+    if (is_async(t)) t->site.engine->exchange.sums = NULL;
     if (rc == ERR_SIGNAL) return OK; /* of a part nothing is said; the loop stops */
     if (rc) return rc;
     *loss = trained ? nats / (double)trained : NAN;
@@ -492,7 +477,7 @@ static int not_finite(struct trainer *t, const struct engine_batch *b, const str
     char what[256], saved[40] = "none";
     if (t->saved >= 0) snprintf(saved, sizeof saved, "of step %lld", (long long)t->saved);
     snprintf(what, sizeof what, "a worker's gradients");
-    if (!t->serve) engine_blame(t->engine, b, t->step, what, sizeof what);
+    if (!t->site.serve) engine_blame(t->site.engine, b, t->step, what, sizeof what);
     if (t->leads) log_status_end();
     return err_set(e, ERR_NUMERIC,
                    "step %lld: loss %g, gradient norm %g: not finite; first seen in %s. Nothing was updated or saved. "
@@ -537,7 +522,7 @@ static int report(struct trainer *t, const struct engine_report *r, double lr, d
         .staleness_mean = t->stale.mean,
         .staleness_max = t->stale.max,
     };
-    const double **load = experts_load(t->engine, r, &m);
+    const double **load = experts_load(t->site.engine, r, &m);
     m.progress_load = t->cfg.run.log_experts;
     if (t->speed.raised && !was_raised)
         log_info("steps are faster than what this machine did when it was measured: MFU is the share of the fastest step from now on");
@@ -557,8 +542,8 @@ static int server_step(struct trainer *t, struct err *e)
 {
     struct engine_report r;
     double lr = lr_at(&t->lr, t->step);
-    bool finite = serve_step(t->serve, NULL, t->step, lr, &r);
-    int rc = engine_status(t->engine, e);
+    bool finite = serve_step(t->site.serve, NULL, t->step, lr, &r);
+    int rc = engine_status(t->site.engine, e);
     if (!rc && !finite) rc = not_finite(t, NULL, &r, lr, e);
     t->step += !rc;
     t->tokens += rc ? 0 : r.tokens;
@@ -574,11 +559,11 @@ static int one_step(struct trainer *t, struct err *e)
     int64_t first, n;
     int rc = prefetch_next(t->feed, &b, e);
     if (rc) return rc;
-    trace_add(t->engine->trace, TRACE_PART, "wait for the batch", t->step, from, clock_now_s());
-    config_part(&t->cfg, t->ranks.part, &first, &n);
+    trace_add(t->site.engine->trace, TRACE_PART, "wait for the batch", t->step, from, clock_now_s());
+    config_part(&t->cfg, t->site.ranks.part, &first, &n);
     struct engine_batch view = view_batch(b, first);
-    bool finite = t->serve ? serve_step(t->serve, &view, t->step, lr, &r) : engine_step(t->engine, &view, t->step, lr, &r);
-    rc = engine_status(t->engine, e);
+    bool finite = t->site.serve ? serve_step(t->site.serve, &view, t->step, lr, &r) : engine_step(t->site.engine, &view, t->step, lr, &r);
+    rc = engine_status(t->site.engine, e);
     if (rc) return rc;
     if (!finite) return not_finite(t, &view, &r, lr, e);
     t->step++;
@@ -591,8 +576,8 @@ static bool stop_wanted(struct trainer *t, int *rc, struct err *e)
 {
     int data = t->feed ? prefetch_wait(t->feed, e) : OK;
     int64_t here = signals_number(t->job->signals), wanted[2] = {here, data != OK};
-    if (t->ranks.world)
-        comm_wait(t->ranks.world, comm_all_reduce(t->ranks.world, wanted, wanted, 2, DT_I64, COMM_MAX, "stop? data?"));
+    if (t->site.ranks.world)
+        comm_wait(t->site.ranks.world, comm_all_reduce(t->site.ranks.world, wanted, wanted, 2, DT_I64, COMM_MAX, "stop? data?"));
     if (t->leads && wanted[0] && !here) log_info("another rank got %s: saving", signals_name((int)wanted[0]));
     t->stopped_by = (int)wanted[0];
     if (wanted[1] && !wanted[0]) *rc = together(t, data, e);
@@ -609,10 +594,10 @@ static int worker_until_meeting(struct trainer *t, struct err *e)
         int rc = prefetch_next(t->feed, &b, e);
         if (rc) return rc;
         int64_t first, n;
-        config_part(&t->cfg, t->ranks.part, &first, &n);
+        config_part(&t->cfg, t->site.ranks.part, &first, &n);
         struct engine_batch view = view_batch(b, first);
-        rc = serve_push(t->serve, &view, t->step, signals_stop_wanted(t->job->signals), &r, &t->stale, &meet, e);
-        if (!rc) rc = engine_status(t->engine, e);
+        rc = serve_push(t->site.serve, &view, t->step, signals_stop_wanted(t->job->signals), &r, &t->stale, &meet, e);
+        if (!rc) rc = engine_status(t->site.engine, e);
         if (rc) return rc;
         t->step++;
         t->tokens += r.tokens; /* of this worker; at a meeting of all */
@@ -625,10 +610,10 @@ static int meeting(struct trainer *t, struct err *e)
 {
     bool last = t->step == t->cfg.run.steps;
     int rc = together(t, OK, e);
-    comm_wait(t->ranks.world, comm_broadcast(t->ranks.world, &t->tokens, 1, DT_I64, t->ranks.n - 1, "tokens"));
+    comm_wait(t->site.ranks.world, comm_broadcast(t->site.ranks.world, &t->tokens, 1, DT_I64, t->site.ranks.n - 1, "tokens"));
     if (!rc && t->cfg.data.valid.n && t->cfg.run.eval_every && (last || t->step % t->cfg.run.eval_every == 0))
         rc = validate(t, &t->valid_loss, e);
-    if (!rc && ((t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0) || serve_is_over(t->serve)))
+    if (!rc && ((t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0) || serve_is_over(t->site.serve)))
         rc = save_or_retry(t, true, e);
     return rc;
 }
@@ -636,9 +621,9 @@ static int meeting(struct trainer *t, struct err *e)
 static int loop_async(struct trainer *t, struct err *e)
 {
     int rc = OK;
-    while (!rc && t->step < t->cfg.run.steps && !serve_is_over(t->serve)) {
+    while (!rc && t->step < t->cfg.run.steps && !serve_is_over(t->site.serve)) {
         if (is_server(t)) {
-            int64_t at = serve_until_meeting(t->serve, &t->tokens, e);
+            int64_t at = serve_until_meeting(t->site.serve, &t->tokens, e);
             rc = at < 0 ? (int)at : OK;
             t->step = at;
         } else {
@@ -667,12 +652,12 @@ static int loop(struct trainer *t, struct err *e)
 {
     int64_t first, n;
     int rc = OK;
-    config_part(&t->cfg, is_server(t) ? 0 : t->ranks.part, &first, &n);
+    config_part(&t->cfg, is_server(t) ? 0 : t->site.ranks.part, &first, &n);
     if (!is_server(t)) rc = prefetch_new(&t->feed, t->train, t->step, t->cfg.batch.global, first, n, 2, e);
     if ((rc = together(t, rc, e))) return rc;
     t->started_s = clock_now_s();
     t->started_step = t->step;
-    tracer_begin(&t->tracer, &t->cfg, t->engine, &t->ranks, t->step);
+    tracer_begin(&t->tracer, &t->cfg, t->site.engine, &t->site.ranks, t->step);
     if (is_async(t)) return loop_async(t, e);
     rc = compare(t, e);
     while (!rc && t->step < t->cfg.run.steps && !stop_wanted(t, &rc, e)) {
@@ -686,7 +671,7 @@ static int loop(struct trainer *t, struct err *e)
         if (!rc && valid && (last || t->step % t->cfg.run.eval_every == 0))
             rc = validate(t, &t->valid_loss, e);
         bool due = t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0;
-        if (!rc && (t->retry.failed ? retry_due(&t->retry, t->ranks.world) : due)) rc = save_or_retry(t, false, e);
+        if (!rc && (t->retry.failed ? retry_due(&t->retry, t->site.ranks.world) : due)) rc = save_or_retry(t, false, e);
     }
     if (!rc) tracer_end(&t->tracer, t->step);
     if (!rc && t->saved != t->step && t->step > 0) rc = save_or_retry(t, true, e);
