@@ -296,16 +296,16 @@ static void test_layout_json(void **state)
 static void test_layout_in_full(void **state)
 {
     (void)state;
-    struct site s;
+    struct explained s;
     struct err e = {0};
     struct str full = {0};
-    site_open(&s, 8, (const char *const[]){SMALL, "model.family=mixtral", "model.moe.experts=4", "parallel.pp=2", "parallel.ep=2", "parallel.dp_replicate=2", NULL});
+    explained_open(&s, 8, (const char *const[]){SMALL, "model.family=mixtral", "model.moe.experts=4", "parallel.pp=2", "parallel.ep=2", "parallel.dp_replicate=2", NULL});
     s.x.full = true;
     if (explain_layout(&s.x, &full, &e)) fail_msg("%s", e.text);
     assert_non_null(strstr(str_text(&full), "  pp{1}:I dp_replicate:R dp_shard:R cp:R\n")); /* the head */
     assert_non_null(strstr(str_text(&full), "  pp{0}:I ep{1}:I edp:R edp%1:R etp:S0\n"));
     str_free(&full);
-    site_close(&s);
+    explained_close(&s);
 }
 
 
@@ -337,8 +337,8 @@ static void test_memory_json(void **state)
 static void test_arrays(void **state)
 {
     (void)state;
-    struct site s;
-    site_open(&s, 2, (const char *const[]){SMALL, "parallel.zero=1", "optimizer.name=sgd", "optimizer.momentum=0", "optimizer.vectors.name=adamw", NULL});
+    struct explained s;
+    explained_open(&s, 2, (const char *const[]){SMALL, "parallel.zero=1", "optimizer.name=sgd", "optimizer.momentum=0", "optimizer.vectors.name=adamw", NULL});
     struct json *root = document(&s, explain_memory_json);
     const struct json *list = json_get(root, "arrays");
     int64_t sum[MEM_N] = {0}, found = 0;
@@ -362,7 +362,7 @@ static void test_arrays(void **state)
     assert_non_null(strstr(str_text(&out), "vectors\n"));
     str_free(&out);
     json_free(root);
-    site_close(&s);
+    explained_close(&s);
 }
 
 int main(void)
