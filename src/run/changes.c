@@ -29,6 +29,8 @@ static const struct rule {
     {"data.tokenizer", SAID},
     {"data.order", REFUSED},
     {"data.seed", REFUSED},
+    {"data.reset_positions", REFUSED},
+    {"data.mask_boundaries", REFUSED},
     {"data.cache_dir", SILENT},
     {"batch.global", REFUSED},
     {"optimizer.name", REFUSED},

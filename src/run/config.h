@@ -48,6 +48,7 @@ struct config {
         struct conf_list train, valid;
         int order;
         int64_t seed;
+        bool reset_positions, mask_boundaries;
         const char *cache_dir;
     } data;
     struct {

@@ -121,7 +121,7 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
     json_put_real_digits(&o, "tokens_per_s", rate, 6);
     json_put_real_digits(&o, "mfu", s->mfu, 4);
     json_put_int(&o, "peak_bytes", s->peak_bytes);
-    json_put_int(&o, "skipped", s->skipped);
+    json_put_int(&o, "skipped", 0); /* a step that cannot be taken ends the run */
     if (s->async) {
         json_put_real(&o, "staleness_mean", s->staleness_mean);
         json_put_int(&o, "staleness_max", s->staleness_max);

@@ -26,7 +26,6 @@ struct metrics_step {
     bool async;      /* a parameter server's updates as they come: */
     double staleness_mean; /* updates between a pull and its push, over those since the last report */
     int64_t staleness_max;
-    int64_t skipped; /* steps left out so far */
     /* Of models with experts, else load NULL: losses per trained token, the busiest expert's share times their number, and
      * by layer the picks of each expert ([layers], rows NULL where a layer has none). */
     double balance_loss, z_loss, load_worst;

@@ -72,7 +72,6 @@ struct trainer { /* one rank */
     struct retry retry;   /* of saving */
     int64_t saved;        /* step of the newest checkpoint, -1 none */
     int64_t compared;     /* step after which replicas were compared last */
-    int64_t skipped;
     double started_s;
     int64_t started_step;
     double valid_loss;
@@ -127,6 +126,8 @@ static int open_dataset(struct trainer *t, struct dataset **d, const struct conf
         .seq_len = t->cfg.model.seq_len,
         .seed = (uint64_t)t->cfg.data.seed,
         .shuffled = t->cfg.data.order == ORDER_SHUFFLED,
+        .reset_positions = t->cfg.data.reset_positions,
+        .mask_boundaries = t->cfg.data.mask_boundaries,
         .cache_dir = cache,
         .give_up = signals_flag(t->job->signals),
     };
@@ -517,7 +518,6 @@ static int report(struct trainer *t, const struct engine_report *r, double lr, d
         .step_s = step_s,
         .mfu = speed_step(&t->speed, t->flops, step_tokens, step_s),
         .peak_bytes = t->peak_bytes,
-        .skipped = t->skipped,
         .async = is_async(t),
         .staleness_mean = t->stale.mean,
         .staleness_max = t->stale.max,
