@@ -219,6 +219,7 @@ static int64_t submit_counted(struct comm *c, const struct call *a, int64_t tick
         p = tally_plan(c, &k, o, t, o->link_s);
     }
     tally_add(c, p);
+    beside_counted(c, o, ticket, a->op, a->what, p->traffic.bytes);
     atomic_store(&o->done, ticket);
     atomic_store(&c->submitted, ticket);
     c->open = ticket + 1;
@@ -254,6 +255,7 @@ static int64_t submit(struct comm *c, const struct call *a)
     o->sent = now.bytes;
     if (a->op != COMM_EXCHANGE) o->meet = c->n_collectives - 1;
     o->record = board_queue(c->w->board, c->w->row, &o->desc);
+    beside_begin(c, o, ticket, a->src, a->dst, a->list, a->n_list);
     engine_submit(c, ticket);
     if (watched) c->w->watch.stayed(c->w->watch.ctx, c, ticket, COMM_STARTS, o->asked_s, clock_now_s());
     return ticket;
@@ -368,7 +370,9 @@ bool comm_pages_shared(const struct comm *c)
 /* ---- waiting ---- */
 void comm_wait(struct comm *c, int64_t ticket)
 {
-    if (!c->w->ops->counts_only && ticket <= atomic_load(&c->submitted)) wait_for(c, ticket);
+    if (ticket > atomic_load(&c->submitted)) return;
+    if (!c->w->ops->counts_only) wait_for(c, ticket);
+    beside_waited(c, ticket);
 }
 
 bool comm_done(struct comm *c, int64_t ticket)

@@ -205,10 +205,20 @@ void comm_pages_free(struct comm *c, void *p, size_t bytes);
 /* Processes of this rank's host see such memory of each other. The same on all ranks of the host. */
 bool comm_pages_shared(const struct comm *c);
 
+/* ---- streams: Local ----------------------------------------------------------------------------------------- */
+
+/* This rank computes on s what it sends and receives, in the world and all its groups: an operation on bytes of a device comes after what
+ * s held when it was called, and comm_wait puts s behind it. Until comm_stream_off with the same s. */
+struct stream;
+void comm_stream_on(struct comm *world, struct stream *s);
+void comm_stream_off(struct comm *world, const struct stream *s);
+
 /* ---- waiting: Local --------------------------------------------------------------------------------------- */
 
 void comm_wait(struct comm *c, int64_t ticket); /* what follows on c's stream sees the result */
-bool comm_done(struct comm *c, int64_t ticket); /* never blocks; moves things on when progress is inline, notices who is late */
+/* Its bytes are there, for the host: the stream still wants comm_wait. Never blocks; moves things on when progress is inline, notices who
+ * is late. */
+bool comm_done(struct comm *c, int64_t ticket);
 void comm_sync(struct comm *c);                 /* everything enqueued on c so far */
 
 /* ---- errors ------------------------------------------------------------------------------------------------ */

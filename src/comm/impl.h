@@ -118,6 +118,9 @@ struct op {
     bool may_block;  /* native: every rank has come, and none has anything else open */
     int64_t at_work; /* shared and native operations: grows as they get on */
     uint64_t native;       /* mpi: the library's handle */
+    uint64_t side;         /* what the rank's stream calls it (beside.c), of this ticket; 0: nothing */
+    int64_t side_ticket;
+    bool side_exchange;
 };
 
 /* What a rank brings to an operation in one pass, as this process sees it. */
@@ -151,6 +154,7 @@ struct tally {
 };
 
 struct comm {
+    uint64_t last_side; /* of the last collective (beside.c), 0: it was waited for */
     struct world *w;
     int rank, size;
     int *world_rank; /* [size] */
@@ -193,6 +197,7 @@ struct world {
     int *row_of; /* [size] of every rank, -1: on another host; NULL: rows are ranks */
     int rank, size;
     int *host; /* [size] */
+    struct stream *stream; /* of this rank, that computes on what is sent; NULL: none */
     int sharers; /* of this rank's cores, itself included */
     struct comm_config cfg;
     char *dump_dir;
@@ -280,5 +285,11 @@ bool meet_work(struct comm *c, struct op *o);
 size_t meet_pieces_bytes(int size);
 void meet_lay_out(struct comm *c, struct op *o);
 void meet_laid_out(struct comm *c, const struct op *o, int rank);
+
+/* ---- beside.c: an operation and the rank's stream ---- */
+void beside_begin(struct comm *c, struct op *o, int64_t ticket, const void *in, void *out, const struct comm_p2p *list, int n_list);
+void beside_counted(struct comm *c, struct op *o, int64_t ticket, enum comm_op op, const char *what, int64_t bytes);
+void beside_end(struct comm *c, struct op *o);
+void beside_waited(struct comm *c, int64_t ticket);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "device/device.h"
+#include "device/impl.h"
 
 enum { COPY_ALONE = 1 << 20 }; /* bytes under which waking the team costs more than it saves */
 
@@ -105,7 +105,7 @@ static void cpu_destroy(struct device *d)
     xfree(d);
 }
 
-static const struct device_ops cpu_ops = {
+const struct device_ops cpu_ops = {
     .name = "cpu",
     .alloc = cpu_alloc,
     .host_alloc = cpu_host_alloc,
@@ -121,7 +121,7 @@ static const struct device_ops cpu_ops = {
     .destroy = cpu_destroy,
 };
 
-static int new_device(struct device **d, int n_threads, bool untouchable, struct err *e)
+int cpu_new(struct device **d, int n_threads, bool untouchable, struct err *e)
 {
     *d = NULL;
     if (n_threads < 1) return err_set(e, ERR_REQUEST, "a cpu device needs at least 1 thread, got %d", n_threads);
@@ -137,13 +137,14 @@ static int new_device(struct device **d, int n_threads, bool untouchable, struct
 
 int device_cpu_new(struct device **d, int n_threads, struct err *e)
 {
-    const char *forced = getenv("TUTTI_DEVICE");
+    const char *forced = getenv("TUTTI_DEVICE"), *seed = getenv("TUTTI_DEVICE_SEED");
+    if (forced && !strcmp(forced, "late")) return device_late_new(d, n_threads, seed ? strtoull(seed, NULL, 10) : 1, NULL, NULL, e);
     if (forced && strcmp(forced, "untouchable") && strcmp(forced, "cpu"))
-        return err_set(e, ERR_REQUEST, "TUTTI_DEVICE: wanted cpu or untouchable, got '%s'", forced);
-    return new_device(d, n_threads, forced && !strcmp(forced, "untouchable"), e);
+        return err_set(e, ERR_REQUEST, "TUTTI_DEVICE: wanted cpu, untouchable or late, got '%s'", forced);
+    return cpu_new(d, n_threads, forced && !strcmp(forced, "untouchable"), e);
 }
 
 int device_untouchable_new(struct device **d, int n_threads, struct err *e)
 {
-    return new_device(d, n_threads, true, e);
+    return cpu_new(d, n_threads, true, e);
 }

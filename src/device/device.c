@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "device/order.h"
 
 const char *mem_cat_name(enum mem_cat c)
 {
@@ -75,6 +76,13 @@ void device_pages_set(struct device *d, const struct device_pages *pages)
 {
     CHECK(d->ledger.peak_total == 0, "a device takes other pages before its first buffer");
     d->pages = *pages;
+}
+
+void device_cost_set(struct device *d, stream_cost_fn *fn, void *ctx)
+{
+    CHECK(d->counts_only, "the time of %s is the clock's", d->ops->name);
+    d->cost = fn;
+    d->cost_ctx = ctx;
 }
 
 void device_free(struct device *d)
@@ -203,6 +211,24 @@ void stream_zero(struct stream *s, void *dst, size_t bytes)
 {
     (void)there(s, dst);
     if (bytes) s->dev->ops->zero(s, dst, bytes);
+}
+
+bool stream_takes_work(const struct stream *s) { return s->dev->ops->enqueue && (!s->dev->counts_only || s->dev->cost); }
+
+void stream_enqueue(struct stream *s, const struct stream_work *w)
+{
+    CHECK(w->n_span <= WORK_SPANS, "%s touches %d ranges", w->name, w->n_span);
+    s->dev->ops->enqueue(s, w);
+}
+
+uint64_t stream_fork(struct stream *s, const struct stream_work *w, uint64_t after)
+{
+    return s->dev->ops->fork ? s->dev->ops->fork(s, w, after) : 0;
+}
+
+void stream_join(struct stream *s, uint64_t side, bool host)
+{
+    if (side) s->dev->ops->join(s, side, host);
 }
 
 bool device_is_direct(const struct device *d)

@@ -62,6 +62,26 @@ struct buffer {
 
 struct stream;
 struct event;
+struct byte_span; /* order.h */
+
+/* A piece of work as the device sees it. */
+enum work_kind { WORK_KERNEL, WORK_FLAT, WORK_COPY, WORK_TO_HOST, WORK_FROM_HOST, WORK_ZERO, WORK_COLLECTIVE };
+enum { WORK_SPANS = 40 };
+struct stream_work {
+    enum work_kind kind;
+    const char *name;   /* of the operation; a text of the program's */
+    const char *tensor; /* what it is about, or NULL; copied */
+    size_t bytes;       /* that are moved; WORK_KERNEL: 0, the call says more */
+    const void *call;   /* WORK_KERNEL: struct kernel_call */
+    void (*run)(struct stream *s, void *arg);
+    const void *arg;    /* copied */
+    size_t arg_bytes;
+    const struct byte_span *span; /* what it reads and writes; copied */
+    int n_span;
+};
+
+/* Seconds that a piece of work takes on s, for the clocks of the null device. */
+typedef double stream_cost_fn(void *ctx, const struct stream *s, const struct stream_work *w);
 
 struct device_ops {
     const char *name;
@@ -80,6 +100,10 @@ struct device_ops {
     void (*event_free)(struct event *ev);
     void (*event_record)(struct event *ev, struct stream *s);
     void (*event_wait)(struct stream *s, struct event *ev);
+    /* Work that others bring (kernels, collectives): NULL where they run it themselves, at once. */
+    void (*enqueue)(struct stream *s, const struct stream_work *w);
+    uint64_t (*fork)(struct stream *s, const struct stream_work *w, uint64_t after);
+    void (*join)(struct stream *s, uint64_t side, bool host);
     void (*destroy)(struct device *d);
 };
 
@@ -101,6 +125,9 @@ struct device {
     struct device_pages pages; /* cpu; all zeros: its own */
     bool any_size;             /* cpu: ask the system even for more than it says it has (memory.check: false) */
     bool untouchable;
+    stream_cost_fn *cost;      /* null: how its streams' clocks move (device_cost_set) */
+    void *cost_ctx;
+    void *own;                 /* the device's part */
 };
 
 /* A queue of work on one device: what is enqueued runs in that order. Several streams of a device run side by side, and an event puts
@@ -126,8 +153,15 @@ struct event {
 int device_cpu_new(struct device **d, int n_threads, struct err *e);
 int device_untouchable_new(struct device **d, int n_threads, struct err *e);
 int device_null_new(struct device **d, struct err *e);
+/* The device that is late on purpose (late.c), untouchable too: what is enqueued runs when something waits for it, in an order drawn from
+ * `seed` among those that are allowed. Two operations on overlapping bytes without an order between them, and host memory that did not
+ * last, are reported in words; report NULL: the program ends. TUTTI_DEVICE=late makes every cpu device one, with TUTTI_DEVICE_SEED. */
+typedef void late_report_fn(void *ctx, const char *text);
+int device_late_new(struct device **d, int n_threads, uint64_t seed, late_report_fn *report, void *ctx, struct err *e);
 /* Before the first buffer; the ledger stays what it is. The null device takes none. */
 void device_pages_set(struct device *d, const struct device_pages *pages);
+/* The null device: from now on work takes time on its stream's clock: fn(ctx, ...) seconds of it. Nothing moves without. */
+void device_cost_set(struct device *d, stream_cost_fn *fn, void *ctx);
 void device_free(struct device *d); /* CHECKs that no buffer is left */
 
 /* Buffers. Zero bytes is legal (p may be NULL). On failure the error says category, size and what was free. */
@@ -161,6 +195,17 @@ void stream_zero(struct stream *s, void *dst, size_t bytes);
 void stream_sync(struct stream *s);
 void event_record(struct event *ev, struct stream *s);
 void event_wait(struct stream *s, struct event *ev);
+
+
+/* For who brings work of his own: kernels (kernel/entry.c) and communicators. */
+/* The device wants to be told: else run it at once on s->team (null: do nothing), which is the same. */
+bool stream_takes_work(const struct stream *s);
+void stream_enqueue(struct stream *s, const struct stream_work *w);
+/* Work beside s that somebody else carries out, from now on: it comes after all that s holds, and after what `after` names (0: nothing).
+ * Returns its name, or 0 where the device keeps none. */
+uint64_t stream_fork(struct stream *s, const struct stream_work *w, uint64_t after);
+/* It is done: what s gets from now on comes after it; host: and what the host enqueues anywhere. */
+void stream_join(struct stream *s, uint64_t side, bool host);
 
 /* ---- addresses ---- */
 /* Bytes on s's device for the host to read: themselves where the host can, else copied into room (of as many bytes); waits. NULL on

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The door to a device's bytes: what is enqueued on a stream, with addresses of its device. On an untouchable device (device.h) each
- * operand is translated in a copy of the call, and one that is host memory is our bug. A cpu stream runs it at once. */
+ * operand is translated in a copy of the call, and one that is host memory is our bug. A cpu stream runs it at once; a device that takes work (stream_takes_work) gets a copy of all
+ * arguments and the ranges that they read and write, from the views of the call. */
+#include "base/mem.h"
+#include "device/order.h"
 #include "kernel/kernel.h"
 
 void kernel_on(struct stream *s, const struct kernel_table *t)
@@ -34,9 +37,111 @@ static struct kernel_call entered_call(const struct stream *s, const struct kern
     return here;
 }
 
+/* ---- for a device that takes work ---- */
+static struct byte_span span_of(const void *p, int64_t n, enum dtype t, bool writes, const char *part)
+{
+    size_t bytes = to_size(n) * dtype_bytes(t);
+    return (struct byte_span){p, bytes, bytes, 1, writes, part};
+}
+
+struct spans {
+    struct byte_span list[WORK_SPANS];
+    int n;
+};
+
+static void add_views(struct spans *x, const struct view *v, int n, bool writes, const char *part)
+{
+    for (int i = 0; i < n; i++) {
+        if (!v[i].p) continue;
+        size_t each = dtype_bytes(v[i].dtype);
+        x->list[x->n++] = (struct byte_span){v[i].p, to_size(view_cols(&v[i])) * each, to_size(v[i].nd > 1 ? v[i].stride : view_cols(&v[i])) * each,
+                                        view_rows(&v[i]), writes, part};
+    }
+}
+
+/* Backward reads of inputs and outputs what the row saves: the others have no address. */
+static void spans_of(struct spans *x, const struct kernel_call *c)
+{
+    bool forward = c->phase == KERNEL_FWD;
+    x->n = 0;
+    add_views(x, c->in, c->n_in, c->op == OP_ATTENTION_CACHED, "an input");
+    add_views(x, c->out, c->n_out, forward, "an output");
+    if (!forward) {
+        add_views(x, c->dout, c->n_out, false, "the gradient of an output");
+        add_views(x, c->acc, c->n_in, false, "what it adds to");
+        add_views(x, c->din, c->n_in, true, "the gradient of an input");
+    }
+    if (c->scratch && c->scratch_bytes)
+        x->list[x->n++] = (struct byte_span){c->scratch, c->scratch_bytes, c->scratch_bytes, 1, true, "scratch"};
+}
+
+struct queued_call {
+    struct kernel_call call; /* with addresses that can be touched */
+    struct step_info step;
+};
+
+static void run_call(struct stream *s, void *arg)
+{
+    struct queued_call *q = arg;
+    if (q->call.step) q->call.step = &q->step;
+    kernel_run(s->kernels, &q->call);
+}
+
+static void enqueue_call(struct stream *s, const struct kernel_call *c)
+{
+    struct spans x;
+    struct queued_call q = {.call = entered_call(s, c)};
+    if (c->step) q.step = *c->step;
+    spans_of(&x, c);
+    stream_enqueue(s, &(struct stream_work){.kind = WORK_KERNEL, .name = op_row(c->op)->name, .tensor = c->what, .call = c, .run = run_call,
+                                            .arg = &q, .arg_bytes = sizeof q, .span = x.list, .n_span = x.n});
+}
+
+/* A flat operation with its arguments, translated. */
+struct flat_call {
+    enum { FLAT_ADAMW, FLAT_SGD, FLAT_SUM_SQUARES, FLAT_FIND, FLAT_CAST, FLAT_INTO, FLAT_TREE, FLAT_PARTS, FLAT_SQUARES } op;
+    struct adamw_args adamw;
+    struct sgd_args sgd;
+    void *to;
+    const void *from;
+    enum dtype t, f;
+    int64_t n;
+    int parts;
+    bool add;
+    void *result; /* the host's */
+};
+
+static void run_flat(struct stream *s, void *arg)
+{
+    const struct flat_call *a = arg;
+    const struct flat_ops *f = s->kernels->flat;
+    switch (a->op) {
+    case FLAT_ADAMW: f->adamw(s->team, &a->adamw); return;
+    case FLAT_SGD: f->sgd(s->team, &a->sgd); return;
+    case FLAT_SUM_SQUARES: f->sum_squares(s->team, a->from, a->n, a->to ? a->to : a->result); return;
+    case FLAT_FIND: *(int64_t *)a->result = f->find_nonfinite(s->team, a->from, a->f, a->n); return;
+    case FLAT_CAST: f->cast(s->team, a->to, a->t, a->from, a->f, a->n); return;
+    case FLAT_INTO: f->sum_into(s->team, a->to, a->t, a->from, a->f, a->n, a->add); return;
+    case FLAT_TREE: f->sum_tree(s->team, a->to, a->from, a->parts, a->n); return;
+    case FLAT_PARTS: f->sum_parts(s->team, a->to, a->t, a->from, a->parts, a->n); return;
+    case FLAT_SQUARES: f->squares(s->team, a->from, a->n, a->to); return;
+    }
+}
+
+/* Spans as the caller has them, before translation; those without an address are left out. */
+static void flat(struct stream *s, const char *name, const struct flat_call *a, const struct byte_span *span, int n)
+{
+    if (stream_takes_work(s))
+        stream_enqueue(s, &(struct stream_work){.kind = WORK_FLAT, .name = name, .run = run_flat, .arg = a, .arg_bytes = sizeof *a,
+                                                .span = span, .n_span = n});
+    else if (!s->dev->counts_only) run_flat(s, (void *)(uintptr_t)a);
+}
+
 void kernel_enqueue(struct stream *s, struct kernel_call *c)
 {
     c->team = s->team;
+    if (stream_takes_work(s)) enqueue_call(s, c);
+    if (stream_takes_work(s) && !s->dev->counts_only) return;
     if (!s->dev->untouchable) {
         kernel_run(s->kernels, c);
         return;
@@ -48,75 +153,83 @@ void kernel_enqueue(struct stream *s, struct kernel_call *c)
 /* ---- flat operations ---- */
 void flat_adamw(struct stream *s, const struct adamw_args *a)
 {
-    struct adamw_args b = *a;
-    if (s->dev->counts_only) return;
-    b.master = entered(s, a->master, "adamw");
-    b.m = entered(s, a->m, "adamw");
-    b.v = entered(s, a->v, "adamw");
-    b.grad = entered(s, a->grad, "adamw");
-    b.param = entered(s, a->param, "adamw");
-    s->kernels->flat->adamw(s->team, &b);
+    struct flat_call x = {.op = FLAT_ADAMW, .adamw = *a};
+    struct byte_span span[] = {span_of(a->master, a->n, DT_F32, true, "master"), span_of(a->m, a->n, DT_F32, true, "first moment"),
+                          span_of(a->v, a->n, DT_F32, true, "second moment"), span_of(a->grad, a->n, DT_F32, false, "gradient"),
+                          span_of(a->param, a->n, a->param ? a->param_dtype : DT_F32, true, "parameter")};
+    x.adamw.master = entered(s, a->master, "adamw");
+    x.adamw.m = entered(s, a->m, "adamw");
+    x.adamw.v = entered(s, a->v, "adamw");
+    x.adamw.grad = entered(s, a->grad, "adamw");
+    x.adamw.param = entered(s, a->param, "adamw");
+    flat(s, "adamw", &x, span, 5);
 }
 
 void flat_sgd(struct stream *s, const struct sgd_args *a)
 {
-    struct sgd_args b = *a;
-    if (s->dev->counts_only) return;
-    b.master = entered(s, a->master, "sgd");
-    b.m = entered(s, a->m, "sgd");
-    b.grad = entered(s, a->grad, "sgd");
-    b.param = entered(s, a->param, "sgd");
-    s->kernels->flat->sgd(s->team, &b);
+    struct flat_call x = {.op = FLAT_SGD, .sgd = *a};
+    struct byte_span span[] = {span_of(a->master, a->n, DT_F32, true, "master"), span_of(a->m, a->n, DT_F32, true, "momentum"),
+                          span_of(a->grad, a->n, DT_F32, false, "gradient"),
+                          span_of(a->param, a->n, a->param ? a->param_dtype : DT_F32, true, "parameter")};
+    x.sgd.master = entered(s, a->master, "sgd");
+    x.sgd.m = entered(s, a->m, "sgd");
+    x.sgd.grad = entered(s, a->grad, "sgd");
+    x.sgd.param = entered(s, a->param, "sgd");
+    flat(s, "sgd", &x, span, 4);
+}
+
+/* to may be NULL: the result is the host's. */
+static void two(struct stream *s, const char *name, struct flat_call x, int64_t n_from, int64_t n_to)
+{
+    struct byte_span span[] = {span_of(x.from, n_from, x.f, false, "from"), span_of(x.to, n_to, x.t, true, "to")};
+    x.from = entered(s, x.from, name);
+    x.to = entered(s, x.to, name);
+    flat(s, name, &x, span, 2);
 }
 
 void flat_sum_squares(struct stream *s, const float *x, int64_t n, double *sum)
 {
-    if (s->dev->counts_only) return;
-    s->kernels->flat->sum_squares(s->team, entered(s, x, "sum of squares"), n, entered(s, sum, "sum of squares"));
+    two(s, "sum of squares", (struct flat_call){.op = FLAT_SUM_SQUARES, .to = sum, .t = DT_F64, .from = x, .f = DT_F32, .n = n}, n, 1);
 }
 
 double flat_sum_squares_now(struct stream *s, const float *x, int64_t n)
 {
-    double sum = 0;
-    if (s->dev->counts_only) return 0;
+    double result = 0;
+    two(s, "sum of squares", (struct flat_call){.op = FLAT_SUM_SQUARES, .t = DT_F64, .from = x, .f = DT_F32, .n = n, .result = &result}, n, 0);
     stream_sync(s);
-    s->kernels->flat->sum_squares(s->team, entered(s, x, "sum of squares"), n, &sum);
-    return sum;
+    return result;
 }
 
 int64_t flat_find_nonfinite(struct stream *s, const void *x, enum dtype dtype, int64_t n)
 {
-    if (s->dev->counts_only) return -1;
+    int64_t result = -1;
+    two(s, "find_nonfinite", (struct flat_call){.op = FLAT_FIND, .from = x, .f = dtype, .t = dtype, .n = n, .result = &result}, n, 0);
     stream_sync(s);
-    return s->kernels->flat->find_nonfinite(s->team, entered(s, x, "find_nonfinite"), dtype, n);
+    return result;
 }
 
 void flat_cast(struct stream *s, void *dst, enum dtype to, const void *src, enum dtype from, int64_t n)
 {
-    if (s->dev->counts_only) return;
-    s->kernels->flat->cast(s->team, entered(s, dst, "cast"), to, entered(s, src, "cast"), from, n);
+    two(s, "cast", (struct flat_call){.op = FLAT_CAST, .to = dst, .t = to, .from = src, .f = from, .n = n}, n, n);
 }
 
 void flat_sum_into(struct stream *s, void *to, enum dtype t, const void *from, enum dtype f, int64_t n, bool add)
 {
-    if (s->dev->counts_only) return;
-    s->kernels->flat->sum_into(s->team, entered(s, to, "sum"), t, entered(s, from, "sum"), f, n, add);
+    two(s, "sum", (struct flat_call){.op = FLAT_INTO, .to = to, .t = t, .from = from, .f = f, .n = n, .add = add}, n, n);
 }
 
 void flat_sum_tree(struct stream *s, float *to, const float *part, int n_parts, int64_t n)
 {
-    if (s->dev->counts_only) return;
-    s->kernels->flat->sum_tree(s->team, entered(s, to, "sum of a tree"), entered(s, part, "sum of a tree"), n_parts, n);
+    two(s, "sum of a tree", (struct flat_call){.op = FLAT_TREE, .to = to, .t = DT_F32, .from = part, .f = DT_F32, .n = n, .parts = n_parts},
+        n * n_parts, n);
 }
 
 void flat_sum_parts(struct stream *s, void *to, enum dtype t, const void *part, int n_parts, int64_t n)
 {
-    if (s->dev->counts_only) return;
-    s->kernels->flat->sum_parts(s->team, entered(s, to, "sum of parts"), t, entered(s, part, "sum of parts"), n_parts, n);
+    two(s, "sum of parts", (struct flat_call){.op = FLAT_PARTS, .to = to, .t = t, .from = part, .f = t, .n = n, .parts = n_parts}, n * n_parts, n);
 }
 
 void flat_squares(struct stream *s, const float *x, int64_t n, int64_t *word)
 {
-    if (s->dev->counts_only) return;
-    s->kernels->flat->squares(s->team, entered(s, x, "squares"), n, entered(s, word, "squares"));
+    two(s, "squares", (struct flat_call){.op = FLAT_SQUARES, .to = word, .t = DT_I64, .from = x, .f = DT_F32, .n = n}, n, FLAT_SQUARES_WORDS);
 }

@@ -239,6 +239,7 @@ struct kernel_call {
     void *scratch;                    /* 64-byte aligned */
     size_t scratch_bytes;
     struct team *team;
+    const char *what;                 /* whose result it is, for messages; NULL: nobody's */
 };
 typedef void kernel_fn(const struct kernel_call *c);
 

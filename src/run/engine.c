@@ -235,6 +235,10 @@ static int begin(struct engine **out, const struct engine_config *c, struct devi
     int rc = model_check(&c->model, e);
     if (!rc) model_declare(&c->model, &g->cfg.par, &g->params);
     if (!rc) rc = stream_new(&g->stream, d, "compute", e);
+    if (!rc) rc = stream_new(&g->feeding, d, "copies", e);
+    if (!rc) rc = event_new(&g->fed, d, e);
+    if (!rc) rc = event_new(&g->used, d, e);
+    if (!rc && c->world) comm_stream_on(c->world, g->stream);
     if (!rc) rc = buffer_new_host(&g->trace_ring, d, MEM_DATA, c->trace_bytes, e);
     return rc;
 }
@@ -309,6 +313,10 @@ void engine_free(struct engine *g)
     build_free(g);
     store_free(&g->store);
     param_table_free(&g->params);
+    if (g->cfg.world && g->stream) comm_stream_off(g->cfg.world, g->stream);
+    event_free(g->fed);
+    event_free(g->used);
+    stream_free(g->feeding);
     stream_free(g->stream);
     xfree(g->written);
     xfree(g->slot);
@@ -505,6 +513,7 @@ void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, 
     exchange_step_begin(&g->exchange);
     executor_run(g, true, &info, blame_look, &look);
     exchange_reduce_finish(&g->exchange);
+    stream_sync(g->stream); /* the staging of the batch is the host's again, as after tally_read */
     blame_agree(g, &look);
 }
 

@@ -121,6 +121,9 @@ struct engine {
     struct engine_config cfg;
     struct device *dev; /* borrowed */
     struct stream *stream; /* what computes */
+    struct stream *feeding; /* what brings the batch */
+    struct event *fed;     /* the batch is here; */
+    struct event *used;    /* and nobody reads it any more */
     struct kernel_table kernels;
     struct par_run collectives;
     struct param_table params;

@@ -244,5 +244,6 @@ void executor_run(struct engine *g, bool training, const struct step_info *info,
     }
     for (int b = 0; b < g->n_crossing; b++)
         if (g->ticket[b]) comm_wait(g->cfg.axis[AXIS_PP], g->ticket[b]);
+    event_record(g->used, g->stream);
     thread_name_set("r%d s%lld", g->cfg.rank, (long long)info->step);
 }

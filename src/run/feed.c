@@ -72,7 +72,10 @@ void feed_batch(struct engine *g, const struct engine_batch *b)
     CHECK(b->n <= room, "%lld sequences for room of %lld", (long long)b->n, (long long)room);
     if (g->staging.p)
         EACH_FIELD(x, g) stage(g, &x, b->field[x.field], b->n);
-    device_from_host(g->stream, &g->data, 0, g->staging.p, g->data.bytes);
+    event_wait(g->feeding, g->used);
+    device_from_host(g->feeding, &g->data, 0, g->staging.p, g->data.bytes);
+    event_record(g->fed, g->feeding);
+    event_wait(g->stream, g->fed);
 }
 
 void feed_bind(struct engine *g, int microbatch)

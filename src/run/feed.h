@@ -8,7 +8,8 @@
 #include "run/engine.h"
 
 size_t feed_bytes(const struct engine *g); /* of the buffer of all microbatches' fields */
-/* Tokens of the part; of sequences that do not exist targets are -1, and nothing else matters. */
+/* Tokens of the part; of sequences that do not exist targets are -1, and nothing else matters. Copied on g->feeding: the batch waits until
+ * nobody reads the one before, and what is enqueued on g->stream comes after it. */
 void feed_batch(struct engine *g, const struct engine_batch *b);
 /* A microbatch is a view of the batch: no copy. */
 void feed_bind(struct engine *g, int microbatch);

@@ -29,6 +29,7 @@ struct generator {
     struct buffer cache, rope, data, logits, scratch;
     void **slot;
     float *host_logits;
+    int32_t *positions; /* 0, 1, ...: what copies to the device read */
     int64_t room, fed;
     int64_t eos[HF_EOS];
     int n_eos;
@@ -71,6 +72,8 @@ static int allocate(struct generator *g, enum dtype dtype, struct err *e)
         stream_sync(g->stream);
         xfree(table);
     }
+    g->positions = xmalloc(to_size(g->room) * sizeof *g->positions);
+    for (int64_t i = 0; i < g->room; i++) g->positions[i] = (int32_t)i;
     g->host_logits = xmalloc(to_size(g->model.vocab) * sizeof *g->host_logits);
     return OK;
 }
@@ -127,6 +130,7 @@ void generator_free(struct generator *g)
     param_table_free(&g->params);
     xfree(g->slot);
     xfree(g->host_logits);
+    xfree(g->positions);
     stream_free(g->stream);
     xfree(g);
 }
@@ -137,10 +141,8 @@ void generator_reset(struct generator *g) { g->fed = 0; }
 
 static void run(struct generator *g, const struct decode *d, const int32_t *ids)
 {
-    int32_t pos[PROMPT_CHUNK];
-    for (int64_t i = 0; i < d->n; i++) pos[i] = (int32_t)(g->fed + i);
     device_from_host(g->stream, &g->data, 0, ids, to_size(d->n) * sizeof *ids);
-    device_from_host(g->stream, &g->data, PROMPT_CHUNK * sizeof(int32_t), pos, to_size(d->n) * sizeof *pos);
+    device_from_host(g->stream, &g->data, PROMPT_CHUNK * sizeof(int32_t), g->positions + g->fed, to_size(d->n) * sizeof *ids);
     struct step_info info = {0};
     program_run(d->program, PHASE_F, &(struct program_args){.stream = g->stream, .step = &info,
                                                             .slot = g->slot, .scratch = g->scratch.p});

@@ -356,6 +356,7 @@ int64_t serve_until_meeting(struct serve *v, int64_t *tokens, struct err *e)
         bool moved = false;
         for (int w = 0; w < v->n_workers; w++) {
             if (!v->client[w].ticket || !comm_done(v->words, v->client[w].words) || !comm_done(v->post, v->client[w].ticket)) continue;
+            comm_wait(v->post, v->client[w].ticket);
             if (comm_status(v->world, e)) return e->code;
             apply(v, w, tokens);
             moved = true;

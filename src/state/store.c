@@ -174,6 +174,7 @@ void store_init(struct store *s, const struct kernel_table *k, struct stream *st
         struct array_span x = array_held(&s->array[STORE_PARAM], &s->units, i);
         for (int64_t a = x.lo; a < x.lo + x.n; a += CHUNK) {
             int64_t m = x.lo + x.n - a < CHUNK ? x.lo + x.n - a : CHUNK;
+            stream_sync(st); /* the staging belongs to the copies before */
             param_init_fill(&s->table->p[i], seed, a, m, wide, s->dev->team);
             put_values(s, k, st, i, a, m, wide, narrow);
         }

@@ -67,8 +67,9 @@ static void give(const struct engine *g, const struct kernel_call *c, int64_t ro
     kernel_run(&g->kernels, &one);
     for (int i = 0; i < 3; i++) {
         if (i > 0) stream_from_host(s, there[i], rows[i]->p, to_size(view_cols(rows[i])) * dtype_bytes(rows[i]->dtype));
-        xfree(rows[i]->p);
     }
+    stream_sync(s);
+    for (int i = 0; i < 3; i++) xfree(rows[i]->p);
     xfree(one.scratch);
     xfree(bias);
 }

@@ -111,14 +111,22 @@ static inline void toy_batch(struct toy *t, const struct engine_config *c)
     for (int64_t i = 0; i < n; i++) t->batch.n_trained += t->targets[i] >= 0;
 }
 
-static inline void toy_open(struct toy *t, const struct engine_config *c)
+static inline void toy_open_on(struct toy *t, const struct engine_config *c, struct device *dev)
 {
     struct err e = {0};
     memset(t, 0, sizeof *t);
-    if (device_cpu_new(&t->dev, c->threads, &e)) fail_msg("%s", e.text);
+    t->dev = dev;
     if (engine_new(&t->g, c, t->dev, &e)) fail_msg("%s", e.text);
     engine_init(t->g);
     toy_batch(t, c);
+}
+
+static inline void toy_open(struct toy *t, const struct engine_config *c)
+{
+    struct err e = {0};
+    struct device *dev;
+    if (device_cpu_new(&dev, c->threads, &e)) fail_msg("%s", e.text);
+    toy_open_on(t, c, dev);
 }
 
 static inline void toy_batch_free(struct toy *t)

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A device that is late on purpose: a test of who relied on a stream that runs inline.
+ *
+ * Every stream is a queue. Nothing runs when it is enqueued; when something waits (stream_sync, a collective that is begun, a buffer that
+ * is freed) operations run one by one, each the head of a queue drawn from the seed among those that wait for no event, until what was
+ * asked for is done: other streams get as far as chance has it. The arguments of an operation are copied when it is enqueued, as a launch
+ * does. Host memory is not: it has to last. A copy from the host keeps what the bytes were and compares when it runs; memory on a part of
+ * the stack that was left is found by its address; a copy to the host fills the destination with ones until it runs.
+ *
+ * The order that the program asked for is checked apart (order.h), when operations are enqueued: streams, collectives and the host each
+ * have a clock; an event carries its stream's, the host's goes into all that it enqueues.
+ * Bytes are the cpu device's, untouchable. Cost: a copy of the arguments per operation and what order.h does. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "device/impl.h"
+#include "device/order.h"
+
+enum { LATE_STREAMS = 16, LATE_MOST = 1 << 16 /* operations that wait */ };
+
+struct mark { /* an event, recorded once */
+    int refs;
+    bool passed;
+    struct order_clock clock;
+};
+
+struct host { /* memory of the host that an operation uses */
+    void *p, *was; /* was: the bytes when it was enqueued; NULL: the operation writes */
+    size_t bytes;
+};
+
+struct waiting { /* an operation in a queue, an event to record (mark), or one to wait for */
+    enum { IS_WORK, IS_RECORD, IS_WAIT } kind;
+    void (*run)(struct stream *s, void *arg);
+    void *arg;
+    struct mark *mark;
+    struct host host;
+    struct order_who who;
+};
+
+struct queue {
+    struct stream *stream;
+    struct waiting *list;
+    int64_t n, room, done; /* list[done..n) */
+    int lane;
+    struct order_clock clock;
+};
+
+struct side { /* a collective */
+    bool open;
+    int lane;
+    struct order_clock clock;
+};
+
+struct extent {
+    char *p;
+    size_t bytes;
+    enum mem_cat cat;
+};
+
+struct late {
+    struct device *dev;
+    struct order *order;
+    struct order_clock host;
+    struct queue *queue[LATE_STREAMS];
+    int n_queues;
+    struct side *side; /* by name, from 1 */
+    int n_sides;
+    struct extent *extent; /* live buffers */
+    int n_extents;
+    uint64_t seed, drawn, number;
+    int64_t n_waiting;
+    char *stack_low, *stack_high; /* of the rank's thread */
+    late_report_fn *report;
+    void *ctx;
+};
+
+static struct late *late_of(const struct stream *s) { return s->dev->own; }
+static struct queue *queue_of(const struct stream *s) { return s->own; }
+
+/* ---- words ---- */
+static void say_where(const struct late *l, const struct byte_span *s, struct str *out)
+{
+    const char *p = s->p;
+    size_t all = (size_t)(s->rows - 1) * s->step + s->bytes;
+    str_printf(out, "%s%s%s ", s->writes ? "writes" : "reads", s->part ? " " : "", s->part ? s->part : "");
+    for (int i = 0; i < l->n_extents; i++) {
+        const struct extent *x = &l->extent[i];
+        if (p < x->p || p >= x->p + x->bytes) continue;
+        str_printf(out, "bytes %zu..%zu of a buffer (%s, %zu bytes)", (size_t)(p - x->p), (size_t)(p - x->p) + all, mem_cat_name(x->cat), x->bytes);
+        if (s->rows > 1) str_printf(out, ", %lld rows of %zu bytes, %zu apart", (long long)s->rows, s->bytes, s->step);
+        return;
+    }
+    str_printf(out, "%zu bytes at %p", all, s->p);
+}
+
+static void say_who(const struct order_who *w, struct str *out)
+{
+    str_printf(out, "%s%s%s (number %llu, on %s, enqueued in \"%s\")", w->op, w->tensor[0] ? " of " : "", w->tensor, (unsigned long long)w->number,
+               w->lane, w->thread);
+}
+
+static void report(struct late *l, struct str *text)
+{
+    if (!l->report) CHECK(false, "%s", str_text(text));
+    l->report(l->ctx, str_text(text));
+    str_free(text);
+}
+
+static void report_race(void *ctx, const struct order_race *r)
+{
+    struct late *l = ctx;
+    struct str text = {0};
+    str_printf(&text, "a race: ");
+    say_who(&r->first, &text);
+    str_printf(&text, " ");
+    say_where(l, &r->a, &text);
+    str_printf(&text, ", and ");
+    say_who(&r->second, &text);
+    str_printf(&text, " ");
+    say_where(l, &r->b, &text);
+    str_printf(&text, ": no event, collective or wait of the host puts one before the other");
+    report(l, &text);
+}
+
+static void report_host(struct late *l, const struct waiting *w, const char *what)
+{
+    struct str text = {0};
+    str_printf(&text, "host memory did not last: ");
+    say_who(&w->who, &text);
+    str_printf(&text, " uses %zu bytes at %p, which %s; it belongs to the copy until the stream was waited for", w->host.bytes, w->host.p, what);
+    report(l, &text);
+}
+
+/* ---- running ---- */
+/* The thread's stack grows down: below this frame is what callers left. */
+static bool left(const struct late *l, const void *p)
+{
+    const char *q = p;
+    return q >= l->stack_low && q < l->stack_high && q < (const char *)__builtin_frame_address(0);
+}
+
+/* Whether it may run. */
+static bool check_host(struct late *l, struct waiting *w)
+{
+    if (!w->host.p) return true;
+    bool gone = left(l, w->host.p);
+    if (gone) report_host(l, w, "is on the stack of a function that has returned");
+    else if (w->host.was && memcmp(w->host.p, w->host.was, w->host.bytes)) report_host(l, w, "has changed since");
+    xfree(w->host.was);
+    return !gone;
+}
+
+static void mark_release(struct mark *m)
+{
+    if (m && !--m->refs) xfree(m);
+}
+
+static bool blocked(const struct queue *q)
+{
+    const struct waiting *w = &q->list[q->done];
+    return w->kind == IS_WAIT && !w->mark->passed;
+}
+
+static void run_head(struct late *l, struct queue *q)
+{
+    struct waiting *w = &q->list[q->done++];
+    l->n_waiting--;
+    if (w->kind == IS_RECORD) w->mark->passed = true;
+    mark_release(w->mark);
+    if (w->kind == IS_WORK) {
+        if (check_host(l, w)) w->run(q->stream, w->arg);
+        xfree(w->arg);
+    }
+    if (q->done == q->n) q->done = q->n = 0;
+}
+
+/* One operation of some stream that can go on. */
+static void run_one(struct late *l)
+{
+    struct queue *ready[LATE_STREAMS];
+    int n = 0;
+    for (int i = 0; i < l->n_queues; i++)
+        if (l->queue[i]->n > l->queue[i]->done && !blocked(l->queue[i])) ready[n++] = l->queue[i];
+    CHECK(n, "every stream waits for an event that nothing records");
+    run_head(l, ready[rng_u64(l->seed, 0, l->drawn++) % (uint64_t)n]);
+}
+
+static void run_all(struct late *l)
+{
+    while (l->n_waiting) run_one(l);
+}
+
+static void run_until(struct late *l, const struct queue *q)
+{
+    while (q->n > q->done) run_one(l);
+}
+
+/* ---- enqueueing ---- */
+static struct order_who who_of(struct late *l, const char *op, const char *tensor, const char *lane)
+{
+    struct order_who w = {.op = op, .number = ++l->number};
+    snprintf(w.tensor, sizeof w.tensor, "%s", tensor ? tensor : "");
+    snprintf(w.lane, sizeof w.lane, "%s", lane);
+    thread_name_get(w.thread);
+    return w;
+}
+
+static struct waiting *push(struct late *l, struct queue *q)
+{
+    if (l->n_waiting >= LATE_MOST) run_one(l);
+    if (q->n == q->room) {
+        q->room = q->room ? 2 * q->room : 64;
+        q->list = xrealloc(q->list, (size_t)q->room * sizeof *q->list);
+    }
+    l->n_waiting++;
+    q->list[q->n] = (struct waiting){0};
+    return &q->list[q->n++];
+}
+
+static void *keep(const void *p, size_t bytes)
+{
+    void *q = xmalloc(bytes + 1);
+    if (bytes) memcpy(q, p, bytes);
+    return q;
+}
+
+static struct waiting *enqueue(struct stream *s, const struct stream_work *w)
+{
+    struct late *l = late_of(s);
+    struct queue *q = queue_of(s);
+    struct order_who who = who_of(l, w->name, w->tensor, s->name);
+    order_join(&q->clock, &l->host);
+    order_next(l->order, q->lane, &q->clock, &who, w->span, w->n_span);
+    struct waiting *x = push(l, q);
+    x->run = w->run;
+    x->arg = keep(w->arg, w->arg_bytes);
+    x->who = who;
+    return x;
+}
+
+static void late_enqueue(struct stream *s, const struct stream_work *w) { (void)enqueue(s, w); }
+
+/* ---- copies: the cpu device's, later ---- */
+struct move {
+    void *dst;
+    const void *src;
+    size_t bytes, dst_step, src_step;
+    int64_t n;
+};
+
+static void run_copy(struct stream *s, void *arg)
+{
+    struct move *m = arg;
+    if (m->n != 1) cpu_ops.copy_rows(s, m->dst, m->dst_step, m->src, m->src_step, m->bytes, m->n);
+    else if (m->src) cpu_ops.copy(s, m->dst, m->src, m->bytes);
+    else cpu_ops.zero(s, m->dst, m->bytes);
+}
+
+static struct waiting *move(struct stream *s, enum work_kind kind, const char *name, struct move m)
+{
+    struct byte_span span[2] = {{m.dst, m.bytes, m.dst_step, m.n, true, "to"}, {m.src, m.bytes, m.src_step, m.n, false, "from"}};
+    if (kind == WORK_TO_HOST) span[0].p = NULL; /* the host's bytes are not the device's to order */
+    if (kind == WORK_FROM_HOST) span[1].p = NULL;
+    return enqueue(s, &(struct stream_work){.kind = kind, .name = name, .bytes = m.bytes * (size_t)m.n, .run = run_copy, .arg = &m,
+                                     .arg_bytes = sizeof m, .span = span, .n_span = 2});
+}
+
+static void late_copy(struct stream *s, void *dst, const void *src, size_t bytes)
+{
+    (void)move(s, WORK_COPY, "copy", (struct move){dst, src, bytes, bytes, bytes, 1});
+}
+
+static void late_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int64_t n)
+{
+    (void)move(s, WORK_COPY, "copy of rows", (struct move){dst, src, bytes, dst_step, src_step, n});
+}
+
+static void late_zero(struct stream *s, void *dst, size_t bytes)
+{
+    (void)move(s, WORK_ZERO, "zero", (struct move){dst, NULL, bytes, bytes, bytes, 1});
+}
+
+static void late_to_host(struct stream *s, void *host, const void *src, size_t bytes)
+{
+    struct waiting *w = move(s, WORK_TO_HOST, "copy to the host", (struct move){host, src, bytes, bytes, bytes, 1});
+    memset(host, 0xff, bytes);
+    w->host = (struct host){.p = host, .bytes = bytes};
+}
+
+static void late_from_host(struct stream *s, void *dst, const void *host, size_t bytes)
+{
+    struct waiting *w = move(s, WORK_FROM_HOST, "copy from the host", (struct move){dst, host, bytes, bytes, bytes, 1});
+    w->host = (struct host){(void *)(uintptr_t)host, keep(host, bytes), bytes};
+}
+
+/* ---- waiting ---- */
+static void late_sync(struct stream *s)
+{
+    struct late *l = late_of(s);
+    run_until(l, queue_of(s));
+    order_join(&l->host, &queue_of(s)->clock);
+}
+
+static void late_event_record(struct event *ev, struct stream *s)
+{
+    struct queue *q = queue_of(s);
+    struct mark *m = xcalloc(1, sizeof *m);
+    struct waiting *w = push(late_of(s), q);
+    order_join(&q->clock, &late_of(s)->host);
+    w->kind = IS_RECORD;
+    w->mark = m;
+    m->refs = 2; /* the event's and the queue's */
+    m->clock = q->clock;
+    mark_release(ev->own);
+    ev->own = m;
+}
+
+static void late_event_wait(struct stream *s, struct event *ev)
+{
+    struct mark *m = ev->own;
+    if (!m) return; /* never recorded: it has passed */
+    order_join(&queue_of(s)->clock, &m->clock);
+    struct waiting *w = push(late_of(s), queue_of(s));
+    w->kind = IS_WAIT;
+    w->mark = m;
+    m->refs++;
+}
+
+static void late_event_free(struct event *ev) { mark_release(ev->own); }
+
+static uint64_t late_fork(struct stream *s, const struct stream_work *w, uint64_t after)
+{
+    struct late *l = late_of(s);
+    int i = 0;
+    while (i < l->n_sides && l->side[i].open) i++;
+    if (i == l->n_sides) {
+        l->side = xrealloc(l->side, (size_t)++l->n_sides * sizeof *l->side);
+        l->side[i] = (struct side){0};
+    }
+    struct side *x = &l->side[i];
+    order_join(&queue_of(s)->clock, &l->host);
+    x->open = true;
+    x->clock = queue_of(s)->clock;
+    x->lane = order_lane_new(l->order);
+    if (after && l->side[after - 1].open) order_join(&x->clock, &l->side[after - 1].clock);
+    struct order_who who = who_of(l, w->name, w->tensor, "a communicator");
+    order_next(l->order, x->lane, &x->clock, &who, w->span, w->n_span);
+    run_until(l, queue_of(s)); /* who carries it out touches the bytes from now on */
+    return (uint64_t)i + 1;
+}
+
+static void late_join(struct stream *s, uint64_t name, bool host)
+{
+    struct late *l = late_of(s);
+    struct side *x = &l->side[name - 1];
+    if (!x->open) return;
+    order_join(&queue_of(s)->clock, &x->clock);
+    if (host) order_join(&l->host, &x->clock);
+    order_lane_free(l->order, x->lane);
+    x->open = false;
+}
+
+/* ---- handles and memory ---- */
+static int late_stream_new(struct stream *s, struct err *e)
+{
+    struct late *l = late_of(s);
+    if (l->n_queues == LATE_STREAMS) return err_set(e, ERR_REQUEST, "a late device has at most %d streams", LATE_STREAMS);
+    struct queue *q = l->queue[l->n_queues++] = xcalloc(1, sizeof *q);
+    q->stream = s;
+    q->lane = order_lane_new(l->order);
+    s->own = q;
+    return OK;
+}
+
+static void late_stream_free(struct stream *s) /* it was waited for */
+{
+    struct late *l = late_of(s);
+    struct queue *q = queue_of(s);
+    int i = 0;
+    while (l->queue[i] != q) i++;
+    l->queue[i] = l->queue[--l->n_queues];
+    order_lane_free(l->order, q->lane);
+    xfree(q->list);
+    xfree(q);
+}
+
+static int late_alloc(struct device *d, enum mem_cat cat, size_t bytes, void **p, struct err *e)
+{
+    struct late *l = d->own;
+    int rc = cpu_ops.alloc(d, cat, bytes, p, e);
+    if (rc) return rc;
+    l->extent = xrealloc(l->extent, (size_t)(l->n_extents + 1) * sizeof *l->extent);
+    l->extent[l->n_extents++] = (struct extent){*p, bytes, cat};
+    return OK;
+}
+
+static int late_host_alloc(struct device *d, enum mem_cat cat, size_t bytes, void **p, struct err *e)
+{
+    return cpu_ops.host_alloc(d, cat, bytes, p, e);
+}
+
+static void late_release(struct device *d, enum mem_cat cat, void *p, size_t bytes)
+{
+    struct late *l = d->own;
+    struct order_who who = who_of(l, "freeing the buffer", mem_cat_name(cat), "the host");
+    run_all(l);
+    for (int i = 0; i < l->n_queues; i++) order_join(&l->host, &l->queue[i]->clock);
+    order_forget(l->order, &l->host, &who, p, bytes);
+    for (int i = 0; i < l->n_extents; i++)
+        if (l->extent[i].p == p) l->extent[i--] = l->extent[--l->n_extents];
+    cpu_ops.release(d, cat, p, bytes);
+}
+
+static void late_destroy(struct device *d)
+{
+    struct late *l = d->own;
+    order_free(l->order);
+    xfree(l->side);
+    xfree(l->extent);
+    xfree(l);
+    cpu_ops.destroy(d);
+}
+
+static const struct device_ops late_ops = {
+    .name = "late",
+    .alloc = late_alloc,
+    .host_alloc = late_host_alloc,
+    .release = late_release,
+    .copy = late_copy,
+    .to_host = late_to_host,
+    .from_host = late_from_host,
+    .copy_rows = late_copy_rows,
+    .zero = late_zero,
+    .sync = late_sync,
+    .stream_new = late_stream_new,
+    .stream_free = late_stream_free,
+    .event_free = late_event_free,
+    .event_record = late_event_record,
+    .event_wait = late_event_wait,
+    .enqueue = late_enqueue,
+    .fork = late_fork,
+    .join = late_join,
+    .destroy = late_destroy,
+};
+
+static void find_stack(struct late *l)
+{
+    pthread_attr_t a;
+    void *low;
+    size_t bytes;
+    if (pthread_getattr_np(pthread_self(), &a)) return;
+    if (!pthread_attr_getstack(&a, &low, &bytes)) l->stack_low = low, l->stack_high = l->stack_low + bytes;
+    pthread_attr_destroy(&a);
+}
+
+int device_late_new(struct device **d, int n_threads, uint64_t seed, late_report_fn *fn, void *ctx, struct err *e)
+{
+    int rc = cpu_new(d, n_threads, true, e);
+    if (rc) return rc;
+    struct late *l = (*d)->own = xcalloc(1, sizeof *l);
+    (*d)->ops = &late_ops;
+    *l = (struct late){.dev = *d, .seed = seed, .report = fn, .ctx = ctx};
+    l->order = order_new(report_race, l);
+    find_stack(l);
+    return OK;
+}
