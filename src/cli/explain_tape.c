@@ -116,8 +116,9 @@ static void add_instr(const struct program *p, int k, struct lines *l)
     if (i->again) snprintf(name + n, sizeof name - (size_t)n, " again");
     if (i->flops > 0) str_flops(flops, i->flops);
     if (i->flops > 0 && moved > 0) snprintf(rate, sizeof rate, "%.1f", i->flops / moved);
-    n = snprintf(text, sizeof text, "%-10s %-6s %-32s %10s %9s %9s", op_row(i->op)->name, passes[i->kphase], name, flops,
+    n = snprintf(text, sizeof text, "%-10s %-6s %-24s %10s %9s %6s", op_row(i->op)->name, passes[i->kphase], name, flops,
                  str_bytes(bytes, moved), rate);
+    if (i->kernel) n += snprintf(text + n, sizeof text - (size_t)n, "  %s %s", i->family, instr_path(i));
     snprintf(at, sizeof at, "%5d ", k);
     if (op_row(i->op)->collective && i->until > k + 1) /* in the text, so that layers with other flights are not alike */
         snprintf(text + n, sizeof text - (size_t)n, "  travels beside %d", i->until - k - 1);
@@ -127,7 +128,7 @@ static void add_instr(const struct program *p, int k, struct lines *l)
 static void print_program(const struct program *p, struct str *out)
 {
     char a[32], b[32], c[32];
-    str_puts(out, "    # operation  pass   of                                     work     bytes    FLOP/B\n");
+    str_puts(out, "    # operation  pass   of                             work     bytes FLOP/B  by\n");
     for (int ph = 0; ph < PHASE_N; ph++) {
         struct lines l = {0};
         if (p->begin[ph] == p->begin[ph + 1]) continue;
@@ -234,6 +235,8 @@ static void instr_json(const struct program *p, int k, struct json_out *o)
     json_put_real(o, "flops", i->flops);
     json_put_real(o, "bytes", instr_bytes(i));
     json_put_bool(o, "again", i->again);
+    if (i->kernel) json_put_string(o, "family", i->family);
+    if (i->kernel && *instr_path(i)) json_put_string(o, "path", instr_path(i));
     if (i->run) {
         json_put_int(o, "piece", i->piece);
         json_put_int(o, "pieces", i->pieces);

@@ -55,7 +55,7 @@ size_t kernel_scratch(const struct kernel_table *t, const struct kernel_call *c)
 
 void kernel_run(const struct kernel_table *t, const struct kernel_call *c)
 {
-    const struct kernel_slot *s = kernel_find(t, c, NULL);
+    const struct kernel_slot *s = c->kernel ? c->kernel : kernel_find(t, c, NULL);
     CHECK(s, "%s: no kernel for phase %d", op_row(c->op)->name, (int)c->phase);
     if (t->dry) return;
     size_t need = s->scratch ? s->scratch(c, t->n_threads) : 0;

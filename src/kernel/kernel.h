@@ -225,6 +225,7 @@ static inline int64_t view_cols(const struct view *v) { return v->nd ? v->n[v->n
 
 enum kernel_phase { KERNEL_FWD, KERNEL_BWD_IN, KERNEL_BWD_W, KERNEL_N_PHASES };
 
+struct kernel_slot;
 struct kernel_call {
     enum op op;
     enum kernel_phase phase;
@@ -240,6 +241,7 @@ struct kernel_call {
     size_t scratch_bytes;
     struct team *team;
     const char *what;                 /* whose result it is, for messages; NULL: nobody's */
+    const struct kernel_slot *kernel; /* chosen before (kernel_find); NULL: found when it runs */
 };
 typedef void kernel_fn(const struct kernel_call *c);
 
@@ -280,6 +282,7 @@ struct kernel_slot {
     kernel_fn *run;
     size_t (*scratch)(const struct kernel_call *c, int n_threads); /* NULL: none needed */
     bool (*accepts)(const struct kernel_call *c);                  /* NULL: every call; else fall through */
+    const char *(*path)(const struct kernel_call *c);              /* which of its ways it takes, in words; NULL: it has one */
 };
 struct kernel_family {
     const char *name;

@@ -517,6 +517,30 @@ static size_t collective_scratch(const struct lower *l, const struct kernel_tabl
     return bytes;
 }
 
+/* The call as program_run makes it, but for addresses. */
+static void running_call(const struct instr *i, struct kernel_call *c)
+{
+    instr_call(i, c);
+    if (i->at.bias_off && i->kphase == KERNEL_FWD) c->n_in = 2;
+    for (int k = 0; k < i->n_in && i->kphase == KERNEL_BWD_W; k++)
+        if (i->din[k].place == OPERAND_SLOT) c->acc[k] = c->din[k];
+}
+
+const char *instr_path(const struct instr *i)
+{
+    struct kernel_call c;
+    running_call(i, &c);
+    return i->kernel && i->kernel->path ? i->kernel->path(&c) : "";
+}
+
+static void choose_kernel(struct instr *i, const struct kernel_table *kt)
+{
+    struct kernel_call c;
+    if (op_row(i->op)->collective) return;
+    running_call(i, &c);
+    i->kernel = kernel_find(kt, &c, &i->family);
+}
+
 static void count_and_scratch(struct lower *l, const struct kernel_table *kt)
 {
     struct program *p = l->p;
@@ -528,6 +552,7 @@ static void count_and_scratch(struct lower *l, const struct kernel_table *kt)
             i->flops = op_row(i->op)->flops ? op_row(i->op)->flops(&c) : 0;
             p->flops[ph] += i->flops;
             if (!i->again) p->flops_model += i->flops;
+            choose_kernel(i, kt);
             size_t bytes = op_row(i->op)->collective ? collective_scratch(l, kt, i, &c) : kernel_scratch(kt, &c);
             if (bytes) i->scratch = place_push(l, TID_NONE, false, bytes);
         }

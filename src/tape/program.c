@@ -53,6 +53,7 @@ static void run_one(const struct program *p, const struct instr *i, struct progr
     instr_call(i, &c);
     c.step = a->step;
     c.what = tape_tensor(p->tape, p->tape->nodes[i->node].out[0])->name;
+    c.kernel = i->kernel;
     for (int k = 0; k < i->n_in; k++) {
         c.in[k].p = resolve(p, &i->in[k], a);
         c.din[k].p = resolve(p, &i->din[k], a);

@@ -60,6 +60,8 @@ struct instr {
     struct operand in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT], dout[KERNEL_MAX_OUT], din[KERNEL_MAX_IN],
         acc[KERNEL_MAX_IN];
     int scratch; /* place, -1 none */
+    const struct kernel_slot *kernel; /* who carries it out, chosen when lowering; NULL: collectives, and what nobody computes */
+    const char *family;               /* whose it is; NULL with kernel */
     double flops;
     int run, piece, pieces; /* run > 0: piece `piece` of `pieces` of an instruction that was cut with its neighbours (pieces.c).
                        Different pieces of one run touch different bytes, though their places are the same */
@@ -103,6 +105,8 @@ void program_free(struct program *p);
 /* CHECKs invariant 1 over all pairs (for tests). */
 void program_check(const struct program *p);
 void program_print(const struct program *p, struct str *out);
+/* Which of its ways the kernel takes, in words; "" where there is one. */
+const char *instr_path(const struct instr *i);
 /* Bytes that an instruction reads and writes, each once, as if caches were perfect (kernel/ops_cost.c). */
 double instr_bytes(const struct instr *i);
 /* The last phase that reads or writes what is bound at a slot; -1: none does. */

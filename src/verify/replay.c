@@ -64,6 +64,7 @@ static void give(const struct engine *g, const struct kernel_call *c, int64_t ro
     one.n_in = 2;
     one.in[1] = (struct view){.p = bias, .dtype = DT_F32, .nd = 1, .n = {experts}, .stride = experts};
     one.at.moe.groups = 0;
+    one.kernel = NULL; /* another call than the one it was chosen for */
     kernel_run(&g->kernels, &one);
     for (int i = 0; i < 3; i++) {
         if (i > 0) stream_from_host(s, there[i], rows[i]->p, to_size(view_cols(rows[i])) * dtype_bytes(rows[i]->dtype));

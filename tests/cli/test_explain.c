@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "cli/explain.h"
+#include "tape/lower.h"
 #include "layout/shape.h"
 #include "plan/plan.h"
 
@@ -207,11 +208,26 @@ static void test_tape_figures(void **state)
     assert_true(fabs(all * 2 / p.flops_per_step - 1) < 1e-12); /* two microbatches */
     /* and the text says the same, with its unit */
     struct str text = {0};
-    char want[32];
+    char want[128];
     if (explain_tape(&s.x, &text, &e)) fail_msg("%s", e.text);
     assert_contains(str_text(&text), str_flops(want, s.x.g->stage[0].train->flops[PHASE_F]));
     assert_contains(str_text(&text), str_flops(want, 2 * tokens * 48 * 130));
     assert_contains(str_text(&text), "the same for layer 2");
+    /* who computes it was chosen when it was lowered, with its scratch, and is told */
+    const struct program *t = s.x.g->stage[0].train;
+    for (int k = 0; k < t->begin[PHASE_N]; k++) {
+        const struct instr *i = &t->code[k];
+        struct kernel_call c;
+        const char *family = NULL;
+        instr_call(i, &c);
+        const struct kernel_slot *slot = kernel_find(&s.x.g->kernels, &c, &family);
+        assert_true(op_row(i->op)->collective ? !i->kernel : i->kernel && i->kernel == slot && !strcmp(i->family, family));
+        size_t need = i->kernel && slot->scratch ? slot->scratch(&c, s.x.g->kernels.n_threads) : 0;
+        assert_true(need <= (i->scratch >= 0 ? t->places[i->scratch].bytes : 0));
+        if (i->op != OP_LINEAR || !*instr_path(i)) continue;
+        snprintf(want, sizeof want, "  %s %s", i->family, instr_path(i));
+        assert_contains(str_text(&text), want);
+    }
     str_free(&text);
     plan_free(&p);
     json_free(root);

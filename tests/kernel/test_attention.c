@@ -26,7 +26,7 @@ static void run_build(const struct kernel_call *c)
     else build->bwd(c, ops);
 }
 static size_t scratch_build(const struct kernel_call *c, int n_threads) { return build->scratch(c, ops, n_threads); }
-static const struct kernel_slot slot = {run_build, scratch_build, NULL};
+static const struct kernel_slot slot = {run_build, scratch_build, NULL, NULL};
 
 /* Products of heads, queries, keys and head size that simulated tiles do where a sanitizer watches each of their bytes. */
 enum { SIMULATED_WORK = CASE_STRIDE > 1 ? 2000000 : INT32_MAX };

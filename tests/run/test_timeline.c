@@ -94,6 +94,11 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     if (rc) return rc;
     struct engine_report report;
     g->kernels.chain[0] = r->family;
+    for (int i = 0; i < g->n_stages; i++) { /* kernels were chosen when programs were made */
+        struct program *p = g->stage[i].train;
+        for (int k = 0; k < p->begin[PHASE_N]; k++)
+            if (p->code[k].kernel) p->code[k].kernel = &r->family->slot[p->code[k].op][p->code[k].kphase];
+    }
     trace_init(&r->trace[rank], r->ring[rank], sizeof r->ring[rank]);
     g->trace = &r->trace[rank];
     struct trace_info info = {.path = r->path, .ledger = &d->ledger, .place = "", .schedule = "", .stage_rank = rank};

@@ -6,17 +6,17 @@
 #include "kernel/cpu/vec_family.h"
 
 /* A slot that vec_avx512.c and vec_avx2.c fill: one function for all of them picks the build (vec_family.c). */
-#define VEC {vec_run, vec_scratch, vec_accepts}
-#define GROUPED {grouped_run, grouped_scratch, grouped_accepts}
-#define ATTENTION {attention_run, attention_scratch, attention_accepts}
+#define VEC {vec_run, vec_scratch, vec_accepts, NULL}
+#define GROUPED {grouped_run, grouped_scratch, grouped_accepts, NULL}
+#define ATTENTION {attention_run, attention_scratch, attention_accepts, NULL}
 
 const struct kernel_family kernel_family_cpu = {
     .name = "cpu",
     .slot = {
         [OP_EMBED] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_W] = VEC},
-        [OP_LINEAR] = {[KERNEL_FWD] = {linear_fwd_cpu, linear_fwd_scratch, linear_accepts},
-                       [KERNEL_BWD_IN] = {linear_bwd_in_cpu, linear_bwd_in_scratch, linear_accepts},
-                       [KERNEL_BWD_W] = {linear_bwd_w_cpu, linear_bwd_w_scratch, linear_accepts}},
+        [OP_LINEAR] = {[KERNEL_FWD] = {linear_fwd_cpu, linear_fwd_scratch, linear_accepts, linear_path},
+                       [KERNEL_BWD_IN] = {linear_bwd_in_cpu, linear_bwd_in_scratch, linear_accepts, linear_path},
+                       [KERNEL_BWD_W] = {linear_bwd_w_cpu, linear_bwd_w_scratch, linear_accepts, linear_path}},
         [OP_RMSNORM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_LAYERNORM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_ROTARY] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},

@@ -180,8 +180,8 @@ const struct kernel_family kernel_family_onednn = {
     .name = "onednn",
     .library = library,
     .slot = {
-        [OP_LINEAR] = {[KERNEL_FWD] = {linear_run_onednn, linear_scratch_onednn, linear_accepts_onednn},
-                       [KERNEL_BWD_IN] = {linear_run_onednn, linear_scratch_onednn, linear_accepts_onednn},
-                       [KERNEL_BWD_W] = {linear_bwd_w_onednn, linear_scratch_onednn, linear_accepts_onednn}},
+        [OP_LINEAR] = {[KERNEL_FWD] = {linear_run_onednn, linear_scratch_onednn, linear_accepts_onednn, NULL},
+                       [KERNEL_BWD_IN] = {linear_run_onednn, linear_scratch_onednn, linear_accepts_onednn, NULL},
+                       [KERNEL_BWD_W] = {linear_bwd_w_onednn, linear_scratch_onednn, linear_accepts_onednn, NULL}},
     },
 };
