@@ -125,7 +125,7 @@ expect 0 "is not the tokenizer that llama has" "$tutti" train tune.yaml model.fr
 # A number that is used has to fit; quantised weights are refused by name.
 cp -r llama odd
 sed -i 's/"num_key_value_heads": *[0-9]*/"num_key_value_heads": 18446744073709551615/' odd/config.json
-expect 2 "odd/config.json: num_key_value_heads: wanted an integer from 1 to 2147483648, got 1.84467441e+19" "$tutti" train tune.yaml model.from=odd run.dir=refused
+expect 2 "odd/config.json: num_key_value_heads: wanted an integer from 1 to 65536, got 1.84467441e+19" "$tutti" train tune.yaml model.from=odd run.dir=refused
 cp llama/config.json odd && sed -i '1s/{/{"quantization_config": {"quant_method": "fp8"},/' odd/config.json
 expect 2 "quantization_config is an object of 1" "$tutti" train tune.yaml model.from=odd run.dir=refused
 cp llama/config.json odd && rm odd/tokenizer.json && touch odd/tokenizer.model
