@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "data/tokenizer.h"
-#include "run/setup.h"
+#include "config/setup.h"
 
 int cli_fail(const struct err *e)
 {

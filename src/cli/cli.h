@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "checkpoint/hf.h"
-#include "run/config.h"
+#include "config/config.h"
 
 int cmd_train(int argc, char **argv);
 int cmd_generate(int argc, char **argv);

@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "cli/cli.h"
 #include "run/generate.h"
-#include "run/source.h"
+#include "config/start_weights.h"
 
 static const char help[] =
     "tutti generate CHECKPOINT --prompt TEXT [options]\n\n"

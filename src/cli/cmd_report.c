@@ -11,7 +11,7 @@
 #include "cli/layout_picture.h"
 #include "plan/plan.h"
 #include "report/page.h"
-#include "run/build.h"
+#include "engine/build.h"
 #include "schedule/schedule.h"
 
 enum { CONFIG_BYTES = 1 << 20 };

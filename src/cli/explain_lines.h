@@ -5,7 +5,7 @@
  * (and the expert) that they are about; where a block of lines comes again for other layers, and differs in nothing but the layer's
  * number and what stands in the prefix (indices), it is printed once, and a line says for which layers it holds.
  *
- * Floor 7; includes base only. Order: Local. */
+ * Floor 10; includes base only. Order: Local. */
 #ifndef TUTTI_CLI_EXPLAIN_LINES_H
 #define TUTTI_CLI_EXPLAIN_LINES_H
 

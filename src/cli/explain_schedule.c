@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "cli/explain.h"
 #include "plan/plan.h"
-#include "run/stages.h"
+#include "engine/stages.h"
 
 static const char *stage_text(const struct model_stage *s, char out[96])
 {

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "layout/context.h"
-#include "run/stages.h"
+#include "layout/sequence.h"
+#include "engine/stages.h"
 
 void library_init(struct library *l, const struct config *c, int n_ranks)
 {

@@ -4,12 +4,12 @@
  * A rank is made on the null device as far as its paper goes (engine_new_paper): the box of each parameter that it computes
  * with (param.h), the rows that its optimizer keeps (units.h), the sequences and positions of its part of the batch. Nothing
  * here knows what a parallelism is.
- * Floor 7. Order: Local.
+ * Floor 10. Order: Local.
  */
 #ifndef TUTTI_CLI_LAYOUT_BOOKS_H
 #define TUTTI_CLI_LAYOUT_BOOKS_H
 
-#include "run/engine.h"
+#include "engine/engine.h"
 #include "run/site.h"
 
 struct book {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layout_canvas.h: what the parts of a picture of a layout share: where columns stand, and how a box is drawn. Private to
- * cli/layout_*.c. Floor 7. Order: Local. */
+ * cli/layout_*.c. Floor 10. Order: Local. */
 #ifndef TUTTI_CLI_LAYOUT_CANVAS_H
 #define TUTTI_CLI_LAYOUT_CANVAS_H
 

@@ -5,7 +5,7 @@
  * many besides as there is room for (the second, the last). Everything between is folded into bands of whole groups.
  *
  * Invariant: items in their order cover the ranks without a gap, each once.
- * Floor 7; includes base only. Order: Local.
+ * Floor 10; includes base only. Order: Local.
  */
 #ifndef TUTTI_CLI_LAYOUT_FOLD_H
 #define TUTTI_CLI_LAYOUT_FOLD_H

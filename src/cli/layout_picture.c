@@ -14,7 +14,7 @@
 
 #include "base/mem.h"
 #include "cli/layout_canvas.h"
-#include "layout/context.h"
+#include "layout/sequence.h"
 #include "verify/layouts.h"
 
 enum { LEFT = 290, COLUMN = 92, BAND = 30, GAP = 6, MOST_SEQUENCES = 16, MOST_LAYERS = 24, MOST_ROWS = 60, LEGEND = 20 };

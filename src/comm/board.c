@@ -233,7 +233,7 @@ void board_running(struct board *b, int row, const char *group, struct desc *out
     unlock(&r->lock);
 }
 
-#define PRINT_WITHIN_S 1.0 /* late.c; a rank that computes, hangs or was stopped does not say that it waits */
+#define PRINT_WITHIN_S 1.0 /* stalls.c; a rank that computes, hangs or was stopped does not say that it waits */
 
 static void print_record(const struct record *x, double now, struct str *out)
 {

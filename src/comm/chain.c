@@ -4,11 +4,11 @@
  * Cost, K ranks, N bytes in S segments, bandwidth B: (K-2+S) N/(S B) and as many latencies, which tends to N/B for long
  * vectors: the best a broadcast can do, at a latency that grows with K. Every rank sends at most N bytes in S messages.
  */
-#include "comm/program.h"
+#include "comm/moves.h"
 
 #define SEGMENT_BYTES (128 << 10)
 
-bool chain_write(struct program *p, const struct coll *c)
+bool chain_write(struct moves *p, const struct coll *c)
 {
     if (c->op != COMM_BROADCAST) return false;
     int v = (c->rank - c->root + c->size) % c->size;
@@ -17,10 +17,10 @@ bool chain_write(struct program *p, const struct coll *c)
     int64_t each = SEGMENT_BYTES / (int64_t)dtype_bytes(c->dtype);
     for (int64_t at = 0, passed = 0, n; passed < c->n; at += n) {
         n = c->n - at < each ? c->n - at : each; /* 0 after the last segment has come */
-        if (!first) comm_program_recv(p, before, PLACE_OUT, at, n);
+        if (!first) comm_moves_recv(p, before, SIDE_OUT, at, n);
         int64_t here = first ? at + n : at; /* what lies here already */
-        if (!last) comm_program_send(p, next, PLACE_OUT, passed, here - passed);
-        comm_program_fence(p);
+        if (!last) comm_moves_send(p, next, SIDE_OUT, passed, here - passed);
+        comm_moves_fence(p);
         passed = here;
     }
     return true;

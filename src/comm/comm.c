@@ -104,13 +104,13 @@ static void take_list(struct comm *c, struct op *o, const struct call *a)
     o->n_list = a->n_list;
 }
 
-struct comm_traffic comm_count(const struct algorithm *a, const struct program *p, const struct coll *k)
+struct comm_traffic comm_count(const struct algorithm *a, const struct moves *p, const struct coll *k)
 {
-    if (!a->native) return comm_program_traffic(p, k->rank, k->dtype);
-    struct program direct = {0}; /* what the library sends is unknown: count the least it can */
+    if (!a->native) return comm_moves_traffic(p, k->rank, k->dtype);
+    struct moves direct = {0}; /* what the library sends is unknown: count the least it can */
     direct_write(&direct, k);
-    struct comm_traffic t = comm_program_traffic(&direct, k->rank, k->dtype);
-    comm_program_free(&direct);
+    struct comm_traffic t = comm_moves_traffic(&direct, k->rank, k->dtype);
+    comm_moves_free(&direct);
     return t;
 }
 
@@ -149,7 +149,7 @@ static struct comm_traffic count(const struct comm *c, struct op *o)
             now.bytes += o->list[i].n * (int64_t)dtype_bytes(o->list[i].dtype);
             now.messages++;
         }
-    if (o->coll.op != COMM_EXCHANGE) now = comm_count(o->algorithm, &o->program, &o->coll);
+    if (o->coll.op != COMM_EXCHANGE) now = comm_count(o->algorithm, &o->moves, &o->coll);
     const struct comm_config *f = &c->w->cfg;
     o->link_s = now.messages ? (f->link_GBps > 0 ? (double)now.bytes / (f->link_GBps * 1e9) : 0) + f->link_latency_s : 0;
     return now;
@@ -177,9 +177,9 @@ static void write_op(struct comm *c, struct op *o, const struct call *a)
     fill_coll(&o->coll, o->pieces, c, a);
     o->desc = describe(c, a, a->op == COMM_EXCHANGE ? ++c->n_exchanges : ++c->n_collectives);
     take_list(c, o, a);
-    comm_program_clear(&o->program);
+    comm_moves_clear(&o->moves);
     if (a->op == COMM_EXCHANGE) return;
-    o->algorithm = select_algorithm(c, &o->coll, &o->program);
+    o->algorithm = select_algorithm(c, &o->coll, &o->moves);
     o->desc.algorithm = (int16_t)(o->algorithm - algorithms);
 }
 
@@ -507,25 +507,25 @@ void comm_sketch(const struct comm *c, enum comm_op op, int64_t n, enum dtype t,
 
 const char *comm_choice(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r)
 {
-    struct program p = {0};
+    struct moves p = {0};
     struct coll k;
     int64_t *pieces;
     comm_sketch(c, op, n, t, r, &pieces, &k);
     const char *name = select_algorithm(c, &k, &p)->name;
-    comm_program_free(&p);
+    comm_moves_free(&p);
     xfree(pieces);
     return name;
 }
 
 struct comm_traffic comm_predict(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r)
 {
-    struct program p = {0};
+    struct moves p = {0};
     struct coll k;
     int64_t *pieces;
     comm_sketch(c, op, n, t, r, &pieces, &k);
     const struct algorithm *a = select_algorithm(c, &k, &p);
     struct comm_traffic traffic = comm_count(a, &p, &k);
-    comm_program_free(&p);
+    comm_moves_free(&p);
     xfree(pieces);
     return traffic;
 }

@@ -15,9 +15,9 @@
 #include "base/mem.h"
 #include "comm/impl.h"
 
-static char *place(struct comm *c, const struct op *o, enum place p, int64_t at)
+static char *place(struct comm *c, const struct op *o, enum side p, int64_t at)
 {
-    char *base = p == PLACE_IN ? (char *)(uintptr_t)o->in : p == PLACE_OUT ? (char *)o->out : c->tmp;
+    char *base = p == SIDE_IN ? (char *)(uintptr_t)o->in : p == SIDE_OUT ? (char *)o->out : c->tmp;
     return base + (size_t)at * dtype_bytes(o->coll.dtype);
 }
 
@@ -52,60 +52,60 @@ static bool settled(struct comm *c, struct op *o)
     return all;
 }
 
-static void fold_step(struct comm *c, struct op *o, const struct step *s)
+static void fold_move(struct comm *c, struct op *o, const struct move *s)
 {
     const void **src = c->src;
     for (int p = 0; p < s->n_src; p++)
-        src[p] = p == s->own ? place(c, o, PLACE_IN, s->own_at) : place(c, o, s->from_place, s->from + (p + s->rotate) % s->n_src * s->stride);
-    void *dst = place(c, o, s->to_place, s->to);
+        src[p] = p == s->own ? place(c, o, SIDE_IN, s->own_at) : place(c, o, s->from_side, s->from + (p + s->rotate) % s->n_src * s->stride);
+    void *dst = place(c, o, s->to_side, s->to);
     int64_t divisor = s->final && o->coll.red == COMM_AVG ? o->coll.size : 1;
     fold_run(c->w->folds, o->coll.dtype, o->coll.red,
              &(struct fold){.dst = &dst, .n_dst = 1, .src = src, .n_src = s->n_src, .n = s->n, .divisor = divisor});
 }
 
-static void step_run(struct comm *c, struct op *o, const struct step *s)
+static void move_run(struct comm *c, struct op *o, const struct move *s)
 {
     size_t bytes = (size_t)s->n * dtype_bytes(o->coll.dtype);
-    char *from = place(c, o, s->from_place, s->from), *to = place(c, o, s->to_place, s->to);
+    char *from = place(c, o, s->from_side, s->from), *to = place(c, o, s->to_side, s->to);
     const void *pair[2] = {to, from};
     switch (s->kind) {
-    case STEP_SEND: post(c, o, true, s->peer, from, s->n, o->coll.dtype); break;
-    case STEP_RECV: post(c, o, false, s->peer, to, s->n, o->coll.dtype); break;
-    case STEP_COPY:
+    case MOVE_SEND: post(c, o, true, s->peer, from, s->n, o->coll.dtype); break;
+    case MOVE_RECV: post(c, o, false, s->peer, to, s->n, o->coll.dtype); break;
+    case MOVE_COPY:
         if (from != to) memmove(to, from, bytes);
         break;
-    case STEP_ADD:
+    case MOVE_ADD:
         fold_run(c->w->folds, o->coll.dtype, o->coll.red,
                  &(struct fold){.dst = (void *[]){to}, .n_dst = 1, .src = pair, .n_src = 2, .n = s->n, .divisor = 1});
         break;
-    case STEP_SCALE:
+    case MOVE_SCALE:
         fold_run(c->w->folds, o->coll.dtype, o->coll.red,
                  &(struct fold){.dst = (void *[]){to}, .n_dst = 1, .src = pair, .n_src = 1, .n = s->n,
                                 .divisor = o->coll.size});
         break;
-    case STEP_FOLD: fold_step(c, o, s); break;
-    case STEP_NATIVE: c->w->ops->native_start(c, o); break;
-    case STEP_FENCE: break;
+    case MOVE_FOLD: fold_move(c, o, s); break;
+    case MOVE_NATIVE: c->w->ops->native_start(c, o); break;
+    case MOVE_FENCE: break;
     }
 }
 
-static bool comm_program_run(struct comm *c, struct op *o)
+static bool comm_moves_run(struct comm *c, struct op *o)
 {
-    size_t need = (size_t)o->program.tmp * dtype_bytes(o->coll.dtype);
+    size_t need = (size_t)o->moves.tmp * dtype_bytes(o->coll.dtype);
     if (o->pc == 0 && need > c->tmp_bytes) {
         xfree(c->tmp);
         c->tmp = xmalloc(need);
         c->tmp_bytes = need;
     }
-    for (; o->pc < o->program.n; o->pc++) {
-        const struct step *s = &o->program.step[o->pc];
-        if (s->kind == STEP_FENCE && !settled(c, o)) return false;
-        if (s->kind == STEP_NATIVE && o->at_work) {
+    for (; o->pc < o->moves.n; o->pc++) {
+        const struct move *s = &o->moves.move[o->pc];
+        if (s->kind == MOVE_FENCE && !settled(c, o)) return false;
+        if (s->kind == MOVE_NATIVE && o->at_work) {
             if (!c->w->ops->native_test(c, o)) return false;
             continue;
         }
-        step_run(c, o, s);
-        if (s->kind == STEP_NATIVE) {
+        move_run(c, o, s);
+        if (s->kind == MOVE_NATIVE) {
             o->at_work = 1;
             if (!c->w->ops->native_test(c, o)) return false;
         }
@@ -185,11 +185,11 @@ static bool op_work(struct comm *c, struct op *o)
         if (!shared(c, o)) {
             o->may_block = all_alone(c, o);
             o->stage = OP_RUN;
-            return comm_program_run(c, o);
+            return comm_moves_run(c, o);
         }
         o->stage = OP_SHARED; /* fall through */
     case OP_SHARED: return c->w->ops->shared(c, o);
-    case OP_RUN: return o->coll.op == COMM_EXCHANGE ? exchange_run(c, o) : comm_program_run(c, o);
+    case OP_RUN: return o->coll.op == COMM_EXCHANGE ? exchange_run(c, o) : comm_moves_run(c, o);
     case OP_LINK: return clock_now_s() >= o->ready_s;
     }
     return false;

@@ -9,16 +9,16 @@
  * fewest latencies that an all_reduce in rank order can have: for small vectors over a network.
  * (Bruck and others, Efficient algorithms for all-to-all communications, 1997.)
  */
-#include "comm/program.h"
+#include "comm/moves.h"
 
-static void blocks(struct program *p, const struct coll *c, int64_t n)
+static void blocks(struct moves *p, const struct coll *c, int64_t n)
 {
-    comm_program_copy(p, PLACE_IN, 0, PLACE_TMP, 0, n);
+    comm_moves_copy(p, SIDE_IN, 0, SIDE_TMP, 0, n);
     for (int have = 1; have < c->size; have *= 2) {
         int more = have < c->size - have ? have : c->size - have;
-        comm_program_send(p, (c->rank - have + c->size) % c->size, PLACE_TMP, 0, more * n);
-        comm_program_recv(p, (c->rank + have) % c->size, PLACE_TMP, have * n, more * n);
-        comm_program_fence(p);
+        comm_moves_send(p, (c->rank - have + c->size) % c->size, SIDE_TMP, 0, more * n);
+        comm_moves_recv(p, (c->rank + have) % c->size, SIDE_TMP, have * n, more * n);
+        comm_moves_fence(p);
     }
 }
 
@@ -29,11 +29,11 @@ static bool even_pieces(const struct coll *c)
     return true;
 }
 
-bool gather_write(struct program *p, const struct coll *c)
+bool gather_write(struct moves *p, const struct coll *c)
 {
     if (c->op == COMM_ALL_REDUCE) {
         blocks(p, c, c->n);
-        comm_program_fold(p, (struct step){.from_place = PLACE_TMP, .to_place = PLACE_OUT, .n = c->n,
+        comm_moves_fold(p, (struct move){.from_side = SIDE_TMP, .to_side = SIDE_OUT, .n = c->n,
                                            .n_src = c->size, .own = -1, .stride = c->n,
                                            .rotate = c->size - c->rank, .final = true});
         return true;
@@ -42,7 +42,7 @@ bool gather_write(struct program *p, const struct coll *c)
         int64_t n = c->out_at[1];
         blocks(p, c, n);
         for (int j = 0; j < c->size; j++)
-            comm_program_copy(p, PLACE_TMP, j * n, PLACE_OUT, (c->rank + j) % c->size * n, n);
+            comm_moves_copy(p, SIDE_TMP, j * n, SIDE_OUT, (c->rank + j) % c->size * n, n);
         return true;
     }
     return false;

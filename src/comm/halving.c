@@ -12,7 +12,7 @@
  * (Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in MPICH, 2005.)
  */
 #include "base/thread.h"
-#include "comm/program.h"
+#include "comm/moves.h"
 
 /* The first element of piece i of n cut over m. */
 static int64_t edge(int64_t n, int i, int m)
@@ -29,32 +29,32 @@ static int remaining(int i, int extra)
     return i < extra ? 2 * i + 1 : i + extra;
 }
 
-static void halve_and_double(struct program *p, const struct coll *c, int me, int m, int extra)
+static void halve_and_double(struct moves *p, const struct coll *c, int me, int m, int extra)
 {
     int lo = 0, hi = m; /* pieces held */
     for (int half = m / 2; half >= 1; half /= 2) {
         int mid = lo + half, peer = remaining(me ^ half, extra);
         bool low = !(me & half);
         int64_t a = edge(c->n, lo, m), b = edge(c->n, mid, m), z = edge(c->n, hi, m);
-        comm_program_send(p, peer, PLACE_OUT, low ? b : a, low ? z - b : b - a);
-        comm_program_recv(p, peer, PLACE_TMP, 0, low ? b - a : z - b);
-        comm_program_fence(p);
-        comm_program_add(p, PLACE_TMP, 0, PLACE_OUT, low ? a : b, low ? b - a : z - b);
+        comm_moves_send(p, peer, SIDE_OUT, low ? b : a, low ? z - b : b - a);
+        comm_moves_recv(p, peer, SIDE_TMP, 0, low ? b - a : z - b);
+        comm_moves_fence(p);
+        comm_moves_add(p, SIDE_TMP, 0, SIDE_OUT, low ? a : b, low ? b - a : z - b);
         if (low) hi = mid;
         else lo = mid;
     }
     int64_t mine = edge(c->n, me, m);
-    if (c->red == COMM_AVG) comm_program_scale(p, PLACE_OUT, mine, edge(c->n, me + 1, m) - mine);
+    if (c->red == COMM_AVG) comm_moves_scale(p, SIDE_OUT, mine, edge(c->n, me + 1, m) - mine);
     for (int half = 1; half < m; half *= 2) {
         int peer = remaining(me ^ half, extra), first = me / half * half, theirs = first ^ half;
         int64_t a = edge(c->n, first, m), b = edge(c->n, theirs, m);
-        comm_program_send(p, peer, PLACE_OUT, a, edge(c->n, first + half, m) - a);
-        comm_program_recv(p, peer, PLACE_OUT, b, edge(c->n, theirs + half, m) - b);
-        comm_program_fence(p);
+        comm_moves_send(p, peer, SIDE_OUT, a, edge(c->n, first + half, m) - a);
+        comm_moves_recv(p, peer, SIDE_OUT, b, edge(c->n, theirs + half, m) - b);
+        comm_moves_fence(p);
     }
 }
 
-bool halving_write(struct program *p, const struct coll *c)
+bool halving_write(struct moves *p, const struct coll *c)
 {
     if (c->op != COMM_ALL_REDUCE) return false;
     int m = 1;
@@ -62,18 +62,18 @@ bool halving_write(struct program *p, const struct coll *c)
     int extra = c->size - m;
     bool paired = c->rank < 2 * extra, gives = paired && c->rank % 2 == 0;
     if (gives) {
-        comm_program_send(p, c->rank + 1, PLACE_IN, 0, c->n);
-        comm_program_fence(p);
-        comm_program_recv(p, c->rank + 1, PLACE_OUT, 0, c->n);
+        comm_moves_send(p, c->rank + 1, SIDE_IN, 0, c->n);
+        comm_moves_fence(p);
+        comm_moves_recv(p, c->rank + 1, SIDE_OUT, 0, c->n);
         return true;
     }
-    comm_program_copy(p, PLACE_IN, 0, PLACE_OUT, 0, c->n);
+    comm_moves_copy(p, SIDE_IN, 0, SIDE_OUT, 0, c->n);
     if (paired) {
-        comm_program_recv(p, c->rank - 1, PLACE_TMP, 0, c->n);
-        comm_program_fence(p);
-        comm_program_add(p, PLACE_TMP, 0, PLACE_OUT, 0, c->n);
+        comm_moves_recv(p, c->rank - 1, SIDE_TMP, 0, c->n);
+        comm_moves_fence(p);
+        comm_moves_add(p, SIDE_TMP, 0, SIDE_OUT, 0, c->n);
     }
     halve_and_double(p, c, paired ? c->rank / 2 : c->rank - extra, m, extra);
-    if (paired) comm_program_send(p, c->rank - 1, PLACE_OUT, 0, c->n);
+    if (paired) comm_moves_send(p, c->rank - 1, SIDE_OUT, 0, c->n);
     return true;
 }

@@ -18,7 +18,7 @@
 #include "comm/board.h"
 #include "comm/fold.h"
 #include "comm/meet.h"
-#include "comm/program.h"
+#include "comm/moves.h"
 #include "comm/table.h"
 
 #define COMM_RING 256 /* operations in flight per communicator; one more makes the caller wait */
@@ -75,7 +75,7 @@ struct transport_ops {
      * answers such questions, on a rank that waits. NULL: rows are always visible. */
     void (*roll)(struct comm *c, struct desc *of, bool *here);
     void (*answer)(struct world *w);
-    /* The transport's own collectives (STEP_NATIVE). */
+    /* The transport's own collectives (MOVE_NATIVE). */
     void (*native_start)(struct comm *c, struct op *o);
     bool (*native_test)(struct comm *c, struct op *o);
     void (*abort)(struct world *w, const struct err *why);
@@ -94,7 +94,7 @@ struct op {
     void *out;
     int64_t *pieces;         /* in_at, out_at, even: 3 * (size + 1) */
     const struct algorithm *algorithm;
-    struct program program;
+    struct moves moves;
     struct comm_p2p *list; /* exchange */
     int64_t *number;       /* [list_room] exchange: which message between these two ranks */
     int n_list, list_room;
@@ -129,7 +129,7 @@ struct part {
     const int64_t *in_at, *out_at; /* all_to_all */
 };
 
-/* tally.c: the operations of a rank that only counts, each planned once however often it is asked for. No padding: keys are hashed
+/* counting.c: the operations of a rank that only counts, each planned once however often it is asked for. No padding: keys are hashed
  * and compared as bytes. */
 struct tally_key {
     int64_t n, in_each, out_each;
@@ -177,15 +177,15 @@ struct comm {
     char *tmp;    /* engine: TMP of the collective that runs */
     size_t tmp_bytes;
     struct tally tally; /* counts only */
-    struct program sketch; /* for predictions */
+    struct moves sketch; /* for predictions */
     struct part *part;     /* [size], engine: the operation that runs in one pass */
     int64_t *pieces;       /* [2][size][2][size + 1] that all ranks see: where pieces of all_to_all begin */
     atomic_llong one_pass; /* operations that ran so */
     const void **src;      /* [size], engine: the sources of a fold */
     void **dst;            /* [size] */
-    bool *late;            /* [size of the world], late.c */
-    bool *fate;            /* [size], late.c: answered a roll call */
-    struct desc *heard;    /* [size], late.c: with this */
+    bool *late;            /* [size of the world], stalls.c */
+    bool *fate;            /* [size], stalls.c: answered a roll call */
+    struct desc *heard;    /* [size], stalls.c: with this */
     struct op ring[COMM_RING];
 };
 
@@ -237,7 +237,7 @@ void world_quiet(struct world *w); /* nobody touches other ranks' buffers any mo
 /* The board's row of a world rank, or -1: not visible from here. */
 int world_row(const struct world *w, int rank);
 
-/* engine.c */
+/* progress.c */
 int engine_start(struct world *w, struct err *e); /* the thread, where asked for */
 void engine_stop(struct world *w);
 /* Runs fn on the thread that may use the transport, and waits. */
@@ -258,13 +258,13 @@ bool op_advance(struct comm *c, struct op *o);
 /* watch.c: tells of operations up to ticket `last` that are over; for the rank's thread, where the world is watched. */
 void watch_tell(struct comm *c, int64_t last);
 
-/* late.c: looks for operations that wait too long, or for a rank that has left; reports with world_fail. `away` is what this
+/* stalls.c: looks for operations that wait too long, or for a rank that has left; reports with world_fail. `away` is what this
  * rank's wait has seen since it last asked, and is taken. */
 void late_look(struct world *w, struct away *away);
 
 /* select.c */
 /* Writes the program into p. */
-const struct algorithm *select_algorithm(const struct comm *c, const struct coll *k, struct program *p);
+const struct algorithm *select_algorithm(const struct comm *c, const struct coll *k, struct moves *p);
 const struct algorithm *select_named(const char *name); /* NULL: there is none */
 
 /* What is known of this operation; NULL: it is new, and tally_plan says it. Valid until the next tally_plan. */
@@ -277,7 +277,7 @@ void tally_free(struct tally *t);
 void comm_sketch(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r, int64_t **pieces,
                  struct coll *k);
 /* Bytes and messages of an operation that `a` runs by program p. */
-struct comm_traffic comm_count(const struct algorithm *a, const struct program *p, const struct coll *k);
+struct comm_traffic comm_count(const struct algorithm *a, const struct moves *p, const struct coll *k);
 
 /* meet_work.c: an operation in one pass over the buffers that c->part says. */
 bool meet_work(struct comm *c, struct op *o);

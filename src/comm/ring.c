@@ -11,7 +11,7 @@
  * each piece (16-bit types round at every hop).
  * (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, 2009.)
  */
-#include "comm/program.h"
+#include "comm/moves.h"
 
 static int64_t widest(const struct coll *c, const int64_t *at)
 {
@@ -27,41 +27,41 @@ static int wrap(const struct coll *c, int rank)
 }
 
 /* The sum of everybody's piece `rank` goes to `to`. */
-static void scatter(struct program *p, const struct coll *c, const int64_t *at, int64_t to)
+static void scatter(struct moves *p, const struct coll *c, const int64_t *at, int64_t to)
 {
     int next = wrap(c, c->rank + 1), last = wrap(c, c->rank - 1);
     int64_t half[2] = {0, widest(c, at)};
     for (int s = 0; s < c->size - 1; s++) {
         int out = wrap(c, c->rank - 1 - s), in = wrap(c, c->rank - 2 - s);
         int64_t here = half[s % 2], before = half[(s + 1) % 2];
-        comm_program_send(p, next, s ? PLACE_TMP : PLACE_IN, s ? before : at[out], at[out + 1] - at[out]);
-        comm_program_recv(p, last, PLACE_TMP, here, at[in + 1] - at[in]);
-        comm_program_fence(p);
-        comm_program_add(p, PLACE_IN, at[in], PLACE_TMP, here, at[in + 1] - at[in]);
+        comm_moves_send(p, next, s ? SIDE_TMP : SIDE_IN, s ? before : at[out], at[out + 1] - at[out]);
+        comm_moves_recv(p, last, SIDE_TMP, here, at[in + 1] - at[in]);
+        comm_moves_fence(p);
+        comm_moves_add(p, SIDE_IN, at[in], SIDE_TMP, here, at[in + 1] - at[in]);
     }
     int64_t mine = at[c->rank + 1] - at[c->rank];
-    if (c->size == 1) comm_program_copy(p, PLACE_IN, 0, PLACE_OUT, to, mine);
-    else comm_program_copy(p, PLACE_TMP, half[c->size % 2], PLACE_OUT, to, mine);
-    if (c->red == COMM_AVG) comm_program_scale(p, PLACE_OUT, to, mine);
+    if (c->size == 1) comm_moves_copy(p, SIDE_IN, 0, SIDE_OUT, to, mine);
+    else comm_moves_copy(p, SIDE_TMP, half[c->size % 2], SIDE_OUT, to, mine);
+    if (c->red == COMM_AVG) comm_moves_scale(p, SIDE_OUT, to, mine);
 }
 
-static void gather(struct program *p, const struct coll *c, const int64_t *at)
+static void gather(struct moves *p, const struct coll *c, const int64_t *at)
 {
     int next = wrap(c, c->rank + 1), last = wrap(c, c->rank - 1);
     for (int s = 0; s < c->size - 1; s++) {
         int out = wrap(c, c->rank - s), in = wrap(c, c->rank - s - 1);
-        comm_program_send(p, next, PLACE_OUT, at[out], at[out + 1] - at[out]);
-        comm_program_recv(p, last, PLACE_OUT, at[in], at[in + 1] - at[in]);
-        comm_program_fence(p);
+        comm_moves_send(p, next, SIDE_OUT, at[out], at[out + 1] - at[out]);
+        comm_moves_recv(p, last, SIDE_OUT, at[in], at[in + 1] - at[in]);
+        comm_moves_fence(p);
     }
 }
 
-bool ring_write(struct program *p, const struct coll *c)
+bool ring_write(struct moves *p, const struct coll *c)
 {
     switch (c->op) {
     case COMM_REDUCE_SCATTER: scatter(p, c, c->in_at, 0); return true;
     case COMM_ALL_GATHER:
-        comm_program_copy(p, PLACE_IN, 0, PLACE_OUT, c->out_at[c->rank], c->out_at[c->rank + 1] - c->out_at[c->rank]);
+        comm_moves_copy(p, SIDE_IN, 0, SIDE_OUT, c->out_at[c->rank], c->out_at[c->rank + 1] - c->out_at[c->rank]);
         gather(p, c, c->out_at);
         return true;
     case COMM_ALL_REDUCE:

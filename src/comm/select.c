@@ -45,9 +45,9 @@ static bool has_native(const struct comm *c)
 }
 
 /* Writes the program if the algorithm has the operation for this group. */
-static bool take(struct program *p, const struct comm *c, const struct coll *k, const struct algorithm *a)
+static bool take(struct moves *p, const struct comm *c, const struct coll *k, const struct algorithm *a)
 {
-    comm_program_clear(p);
+    comm_moves_clear(p);
     if (a->native && !has_native(c)) return false;
     return a->write(p, k);
 }
@@ -65,7 +65,7 @@ static bool shares_memory(const struct comm *c)
     return !several_hosts(c) && (c->w->ops->counts_only || (c->w->ops->shared && c->w->ops->shared_may(c)));
 }
 
-const struct algorithm *select_algorithm(const struct comm *c, const struct coll *k, struct program *p)
+const struct algorithm *select_algorithm(const struct comm *c, const struct coll *k, struct moves *p)
 {
     if (c->asked && take(p, c, k, c->asked)) return c->asked;
     int64_t bytes = k->n * (int64_t)dtype_bytes(k->dtype);
@@ -111,13 +111,13 @@ const char *const *comm_algorithms(void)
 bool comm_can(const struct comm *c, const char *algorithm, enum comm_op op, int64_t n, enum dtype t, enum comm_red r)
 {
     const struct algorithm *a = select_named(algorithm);
-    struct program p = {0};
+    struct moves p = {0};
     int64_t *pieces;
     struct coll k;
     if (!a || op == COMM_EXCHANGE) return false;
     comm_sketch(c, op, n, t, r, &pieces, &k);
     bool can = take(&p, c, &k, a);
-    comm_program_free(&p);
+    comm_moves_free(&p);
     xfree(pieces);
     return can;
 }

@@ -8,41 +8,41 @@
  * N log2 K. TMP: 2N. For small vectors over a network, where latencies count; sums are added along the tree (16-bit
  * types round at every level).
  */
-#include "comm/program.h"
+#include "comm/moves.h"
 
 /* The sum goes to `to` of the root; other ranks keep partial sums in TMP, or in OUT when they may. */
-static void reduce(struct program *p, const struct coll *c, int root, bool out_everywhere)
+static void reduce(struct moves *p, const struct coll *c, int root, bool out_everywhere)
 {
     int v = (c->rank - root + c->size) % c->size;
     bool leaf = v % 2 == 1 || c->size == 1;
-    enum place acc = v == 0 || out_everywhere ? PLACE_OUT : PLACE_TMP;
-    int64_t arrives = acc == PLACE_TMP ? c->n : 0;
-    if (!leaf || v == 0) comm_program_copy(p, PLACE_IN, 0, acc, 0, c->n);
+    enum side acc = v == 0 || out_everywhere ? SIDE_OUT : SIDE_TMP;
+    int64_t arrives = acc == SIDE_TMP ? c->n : 0;
+    if (!leaf || v == 0) comm_moves_copy(p, SIDE_IN, 0, acc, 0, c->n);
     for (int bit = 1; bit < c->size; bit *= 2) {
         if (v & bit) {
-            comm_program_send(p, (v - bit + root) % c->size, leaf ? PLACE_IN : acc, 0, c->n);
+            comm_moves_send(p, (v - bit + root) % c->size, leaf ? SIDE_IN : acc, 0, c->n);
             break;
         }
         if (v + bit >= c->size) continue;
-        comm_program_recv(p, (v + bit + root) % c->size, PLACE_TMP, arrives, c->n);
-        comm_program_fence(p);
-        comm_program_add(p, PLACE_TMP, arrives, acc, 0, c->n);
+        comm_moves_recv(p, (v + bit + root) % c->size, SIDE_TMP, arrives, c->n);
+        comm_moves_fence(p);
+        comm_moves_add(p, SIDE_TMP, arrives, acc, 0, c->n);
     }
-    if (v == 0 && c->red == COMM_AVG) comm_program_scale(p, PLACE_OUT, 0, c->n);
-    comm_program_fence(p);
+    if (v == 0 && c->red == COMM_AVG) comm_moves_scale(p, SIDE_OUT, 0, c->n);
+    comm_moves_fence(p);
 }
 
-static void broadcast(struct program *p, const struct coll *c, int root)
+static void broadcast(struct moves *p, const struct coll *c, int root)
 {
     int v = (c->rank - root + c->size) % c->size, bit = 1;
     while (bit < c->size && !(v & bit)) bit *= 2;
-    if (v) comm_program_recv(p, (v - bit + root) % c->size, PLACE_OUT, 0, c->n);
-    comm_program_fence(p);
+    if (v) comm_moves_recv(p, (v - bit + root) % c->size, SIDE_OUT, 0, c->n);
+    comm_moves_fence(p);
     for (bit /= 2; bit >= 1; bit /= 2)
-        if (v + bit < c->size) comm_program_send(p, (v + bit + root) % c->size, PLACE_OUT, 0, c->n);
+        if (v + bit < c->size) comm_moves_send(p, (v + bit + root) % c->size, SIDE_OUT, 0, c->n);
 }
 
-bool tree_write(struct program *p, const struct coll *c)
+bool tree_write(struct moves *p, const struct coll *c)
 {
     switch (c->op) {
     case COMM_REDUCE: reduce(p, c, c->root, false); return true;

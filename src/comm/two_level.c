@@ -12,7 +12,7 @@
  */
 #include "base/mem.h"
 #include "base/thread.h"
-#include "comm/program.h"
+#include "comm/moves.h"
 
 /* Some ranks of the communicator that work together, and this rank among them. */
 struct level {
@@ -37,7 +37,7 @@ static struct level mates(const struct coll *c, bool same_host)
 }
 
 /* [base, base+n) of `from` is cut over the level; everybody's piece `me` is folded to OUT at its place. */
-static void scatter(struct program *p, const struct level *g, enum place from, int64_t base, int64_t n, bool final)
+static void scatter(struct moves *p, const struct level *g, enum side from, int64_t base, int64_t n, bool final)
 {
     int64_t lo, hi;
     team_split(n, g->me, g->n, &lo, &hi);
@@ -46,26 +46,26 @@ static void scatter(struct program *p, const struct level *g, enum place from, i
         int64_t a, b;
         team_split(n, i, g->n, &a, &b);
         if (i == g->me) continue;
-        comm_program_send(p, g->rank[i], from, base + a, b - a);
-        comm_program_recv(p, g->rank[i], PLACE_TMP, i * mine, mine);
+        comm_moves_send(p, g->rank[i], from, base + a, b - a);
+        comm_moves_recv(p, g->rank[i], SIDE_TMP, i * mine, mine);
     }
-    comm_program_fence(p);
-    comm_program_copy(p, from, base + lo, PLACE_TMP, g->me * mine, mine);
-    comm_program_fold(p, (struct step){.from_place = PLACE_TMP, .to_place = PLACE_OUT, .to = base + lo, .n = mine,
+    comm_moves_fence(p);
+    comm_moves_copy(p, from, base + lo, SIDE_TMP, g->me * mine, mine);
+    comm_moves_fold(p, (struct move){.from_side = SIDE_TMP, .to_side = SIDE_OUT, .to = base + lo, .n = mine,
                                        .n_src = g->n, .own = -1, .stride = mine, .final = final});
 }
 
-static void gather(struct program *p, const struct level *g, int64_t base, int64_t n)
+static void gather(struct moves *p, const struct level *g, int64_t base, int64_t n)
 {
     int64_t lo, hi, a, b;
     team_split(n, g->me, g->n, &lo, &hi);
     for (int i = 0; i < g->n; i++) {
         team_split(n, i, g->n, &a, &b);
         if (i == g->me) continue;
-        comm_program_send(p, g->rank[i], PLACE_OUT, base + lo, hi - lo);
-        comm_program_recv(p, g->rank[i], PLACE_OUT, base + a, b - a);
+        comm_moves_send(p, g->rank[i], SIDE_OUT, base + lo, hi - lo);
+        comm_moves_recv(p, g->rank[i], SIDE_OUT, base + a, b - a);
     }
-    comm_program_fence(p);
+    comm_moves_fence(p);
 }
 
 static int n_hosts(const struct coll *c)
@@ -88,14 +88,14 @@ static bool regular(const struct coll *c, int hosts)
     return true;
 }
 
-static bool all_reduce(struct program *p, const struct coll *c)
+static bool all_reduce(struct moves *p, const struct coll *c)
 {
     if (!regular(c, n_hosts(c))) return false;
     struct level inside = mates(c, true), across = mates(c, false);
     int64_t lo, hi;
     team_split(c->n, inside.me, inside.n, &lo, &hi);
-    scatter(p, &inside, PLACE_IN, 0, c->n, false);
-    scatter(p, &across, PLACE_OUT, lo, hi - lo, true);
+    scatter(p, &inside, SIDE_IN, 0, c->n, false);
+    scatter(p, &across, SIDE_OUT, lo, hi - lo, true);
     gather(p, &across, lo, hi - lo);
     gather(p, &inside, 0, c->n);
     xfree(inside.rank);
@@ -112,24 +112,24 @@ static int leader(const struct coll *c, int host)
     return r;
 }
 
-static bool broadcast(struct program *p, const struct coll *c)
+static bool broadcast(struct moves *p, const struct coll *c)
 {
     int hosts = n_hosts(c), mine = leader(c, c->host[c->rank]);
     if (hosts < 2) return false;
     if (c->rank != mine) {
-        comm_program_recv(p, mine, PLACE_OUT, 0, c->n);
+        comm_moves_recv(p, mine, SIDE_OUT, 0, c->n);
         return true;
     }
-    if (c->rank != c->root) comm_program_recv(p, c->root, PLACE_OUT, 0, c->n);
-    comm_program_fence(p);
+    if (c->rank != c->root) comm_moves_recv(p, c->root, SIDE_OUT, 0, c->n);
+    comm_moves_fence(p);
     for (int h = 0; c->rank == c->root && h < hosts; h++)
-        if (h != c->host[c->root]) comm_program_send(p, leader(c, h), PLACE_OUT, 0, c->n);
+        if (h != c->host[c->root]) comm_moves_send(p, leader(c, h), SIDE_OUT, 0, c->n);
     for (int r = 0; r < c->size; r++)
-        if (r != c->rank && c->host[r] == c->host[c->rank]) comm_program_send(p, r, PLACE_OUT, 0, c->n);
+        if (r != c->rank && c->host[r] == c->host[c->rank]) comm_moves_send(p, r, SIDE_OUT, 0, c->n);
     return true;
 }
 
-bool two_level_write(struct program *p, const struct coll *c)
+bool two_level_write(struct moves *p, const struct coll *c)
 {
     if (c->op == COMM_ALL_REDUCE) return all_reduce(p, c);
     if (c->op == COMM_BROADCAST) return broadcast(p, c);

@@ -157,9 +157,9 @@ static void release(struct comm *c)
         xfree(o->list);
         xfree(o->number);
         xfree(o->req);
-        comm_program_free(&o->program);
+        comm_moves_free(&o->moves);
     }
-    comm_program_free(&c->sketch);
+    comm_moves_free(&c->sketch);
     xfree(c->world_rank);
     xfree(c->host);
     xfree(c->passed);

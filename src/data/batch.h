@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "model/batch.h"
+#include "model/batch_fields.h"
 
 struct batch {
     int64_t n_seqs, seq_len; /* B and S */

@@ -13,7 +13,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "device/impl.h"
+#include "device/inside.h"
 
 enum { COPY_ALONE = 1 << 20 }; /* bytes under which waking the team costs more than it saves */
 

@@ -17,7 +17,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "device/impl.h"
+#include "device/inside.h"
 #include "device/order.h"
 
 enum { LATE_STREAMS = 16, LATE_MOST = 1 << 16 /* operations that wait */ };

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "kernel/kernel.h"
-#include "layout/context.h"
+#include "layout/sequence.h"
 
 static inline int32_t *ints_row(const struct view *v, int64_t t) { return (int32_t *)v->p + t * v->stride; }
 

@@ -106,7 +106,7 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   PERMUTE: rows of expert 0 first, and so on; inside an expert by choice, then by token. Rows from `used` on are zero.
  *     N = T, unless moe.capacity > 0: of one sequence an expert takes the first so many, by choice, then by place in the
  *     sequence, and drops the rest. That takes the picks of whole sequences: N = batch * seq, of which x is rows moe.first
- *     on. context.parts > 1: these rows are as layout/context.h shares them out, part after part; else in order.
+ *     on. context.parts > 1: these rows are as layout/sequence.h shares them out, part after part; else in order.
  *   GROUPED: rows beyond the sum of rows_E are zero, forward and backward. at.whole: rows expected, for counting FLOPs.
  *   ATTENTION_CACHED: pos are consecutive and pos[0] counts the tokens cached before; k and v go to the cache's
  *     rows pos[t] first, then query t sees rows 0..pos[t] (and the window).
@@ -178,7 +178,7 @@ struct op_attrs {
     uint64_t stream;                 /* random stream of this dropout */
     bool bias_off;                   /* LINEAR with a partial product: only rank 0 of the axis adds the bias; the
                                         tape leaves it out of the forward call elsewhere */
-    struct {                         /* sequences shared out over `parts` (layout/context.h); ATTENTION_PART, CONTEXT: */
+    struct {                         /* sequences shared out over `parts` (layout/sequence.h); ATTENTION_PART, CONTEXT: */
         int parts;
         int q_first, q_count, k_first, k_count; /* q and k have the rows of these parts, one after the other; */
         bool more;                   /* o and lse hold something; */

@@ -7,7 +7,7 @@
  * (document masks are data and unknown here: they count as open). Bytes are inputs read plus outputs written,
  * each once, as if caches were perfect: the lower bound that a roofline needs. */
 #include "kernel/ops.h"
-#include "layout/context.h"
+#include "layout/sequence.h"
 
 static double elements(const struct view *v)
 {

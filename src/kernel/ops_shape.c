@@ -4,7 +4,7 @@
  * Checks that depend on data (ids in range, positions in the table) are the kernels'. */
 #include "kernel/attention_heads.h"
 #include "kernel/ops.h"
-#include "layout/context.h"
+#include "layout/sequence.h"
 #include "layout/region.h"
 
 #define NEED(cond, text)        \

@@ -3,7 +3,7 @@
  *
  * route(from, to) = intersection of boxes + choice of a replica. Gathering parameters, scattering gradients, changing
  * tp, writing and reading a checkpoint (a file is one more holder) are all routes. Recognised ones lower to
- * collectives (lower.h); the rest runs as it stands.
+ * collectives (recognise.h); the rest runs as it stands.
  *
  * What a route promises
  *   1. Every element of every receiver's box arrives exactly once per term. Terms are the addends of a sum still owed

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "layout/context.h"
+#include "layout/sequence.h"
 #include "nn/layers.h"
 
 _Static_assert(SCORE_SOFTMAX == 0 && SCORE_SIGMOID == 1, "the words of moe.score in model/numbers.def");

@@ -19,7 +19,7 @@
 #ifndef TUTTI_NN_MODEL_H
 #define TUTTI_NN_MODEL_H
 
-#include "model/batch.h"
+#include "model/batch_fields.h"
 #include "model/numbers.h"
 #include "parallel/parallel.h"
 #include "state/param.h"
@@ -33,7 +33,7 @@ void model_declare(const struct model_config *c, const struct par *par, struct p
 /* Slots of a tape's externals. Parameters follow: values at SLOT_PARAM + 2 i, gradients one later. Caches of layer l
  * (decoding only) lie at slot_cache(n_params, l), keys then values. */
 enum {
-    SLOT_BATCH, /* the batch's fields, in their order (model/batch.h) */
+    SLOT_BATCH, /* the batch's fields, in their order (model/batch_fields.h) */
     SLOT_TOKENS = SLOT_BATCH + BATCH_TOKENS,
     SLOT_TARGETS = SLOT_BATCH + BATCH_TARGETS,
     SLOT_POSITIONS = SLOT_BATCH + BATCH_POSITIONS,

@@ -22,7 +22,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "layout/context.h"
+#include "layout/sequence.h"
 #include "nn/layers.h"
 #include "parallel/expert.h"
 
@@ -59,7 +59,7 @@ void moe_declare(struct declare_ctx *x, int layer, double std, double std_out)
     layer_declare(x, router, 2, ED, "layers.%d.moe.router.weight", layer);
     if (m->bias) {
         layer_declare(x, bias, 1, &E, "layers.%d.moe.router.bias", layer);
-        x->t->p[x->t->n - 1].stepped = false; /* run/balance.h moves it */
+        x->t->p[x->t->n - 1].stepped = false; /* engine/balance.h moves it */
     }
     for (int e = 0; e < m->experts; e++) {
         declare_expert(x, column, FD, layer, owner_of(x, e), e, "gate");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* context.h: context parallelism: one sequence's tokens on several ranks, and attention that sees all of them.
  *
- * Every rank of cp holds the rows that layout/context.h gives it, of every sequence of the microbatch. All operations but
+ * Every rank of cp holds the rows that layout/sequence.h gives it, of every sequence of the microbatch. All operations but
  * attention work on rows and need nothing from others; attention is a collective row (OP_CONTEXT):
  *
  *   cp = outer x inner ranks; rank r is r / inner among the outer and r % inner among the inner ones.

@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "kernel/attention_heads.h"
-#include "layout/context.h"
+#include "layout/sequence.h"
 #include "layout/region.h"
 
 enum { Q, K, VALUE, O, DO, TENSORS };

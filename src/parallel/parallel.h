@@ -10,7 +10,7 @@
  *   par_spread     I -> S0      none (a slice)    S0 -> I      all-gather
  *   par_collect    S0 -> I      all-gather        I -> S0      none (a slice)
  *
- * Rows are cut by region_split (tokens over cp by layout/context.h), so any number of rows over any number of ranks is
+ * Rows are cut by region_split (tokens over cp by layout/sequence.h), so any number of rows over any number of ranks is
  * legal. Layers call these in every
  * layout: the types are checked also where the axis has size 1, so a forgotten one is an error on a single rank.
  * Sources: Shoeybi et al. 2019, section 3 (tensor parallelism); Korthikanti et al. 2022, section 4.2 (sequence
@@ -46,7 +46,7 @@ tid par_gather(struct tape *t, const struct par *p, tid x, enum axis a, int64_t 
 tid par_scatter(struct tape *t, const struct par *p, tid x, enum axis a);
 tid par_spread(struct tape *t, const struct par *p, tid x, enum axis a);
 tid par_collect(struct tape *t, const struct par *p, tid x, enum axis a, int64_t rows);
-/* par_collect over cp, of rows that are tokens: those of rank 0, then those of rank 1, ..., as layout/context.h shares out
+/* par_collect over cp, of rows that are tokens: those of rank 0, then those of rank 1, ..., as layout/sequence.h shares out
  * `batch` sequences of `seq`. */
 tid par_collect_tokens(struct tape *t, const struct par *p, tid x, int64_t batch, int64_t seq);
 

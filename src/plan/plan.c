@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "run/site.h"
-#include "run/stages.h"
+#include "engine/stages.h"
 
 static int ascending(const void *a, const void *b)
 {

@@ -4,14 +4,14 @@
  * that training allocates, exactly.
  *
  * Ranks that play one role allocate the same bytes and compute the same; one of them is planned for all. Which they are is
- * found on paper (roles.c), printed by print.c.
- * Floor 6; may use run/. Order: Local.
+ * found on paper (roles.c), printed by show.c.
+ * Floor 9; may use run/. Order: Local.
  */
 #ifndef TUTTI_PLAN_PLAN_H
 #define TUTTI_PLAN_PLAN_H
 
-#include "run/config.h"
-#include "run/ranks.h"
+#include "config/config.h"
+#include "config/ranks.h"
 
 enum { PLAN_WHAT = 160 };
 

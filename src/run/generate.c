@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "run/source.h"
+#include "config/start_weights.h"
 #include "tape/program.h"
 
 enum { PROMPT_CHUNK = 64 };

@@ -3,7 +3,7 @@
  *
  * The model is recorded twice as a decoding tape: for a chunk of prompt tokens and for one token. Both write keys and
  * values into the same caches and leave the logits of their last token. Everything is allocated once.
- * Floor 6. Order: Local.
+ * Floor 8. Order: Local.
  */
 #ifndef TUTTI_RUN_GENERATE_H
 #define TUTTI_RUN_GENERATE_H

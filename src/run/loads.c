@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "run/append.h"
+#include "base/append.h"
 
 struct loads {
     char *path;

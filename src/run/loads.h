@@ -7,7 +7,7 @@
  *   then         one record per step, in order: step (int64), then picks[layers][experts] (bf16), all little-endian
  * bf16 has 8 bits: counts up to 256 are exact, larger ones to 0.4 %; the sum over a layer is tokens x top_k, less what a capacity
  * dropped. Records have one size, so resuming and reading any step are a seek.
- * Floor 6. Order: Local to the rank that reports.
+ * Floor 8. Order: Local to the rank that reports.
  */
 #ifndef TUTTI_RUN_LOADS_H
 #define TUTTI_RUN_LOADS_H

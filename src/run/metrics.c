@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/append.h"
+#include "base/append.h"
 #include "run/loads.h"
 #include "run/tail.h"
 #include "run/tensorboard.h"

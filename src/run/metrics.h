@@ -5,7 +5,7 @@
  *   1. metrics.jsonl holds each step once, in order: a run that resumes at step s drops the lines after s, when its checkpoint was
  *      loaded. A run that begins moves the file of another one aside.
  *   2. Every line is whole: written in one piece and flushed.
- * Floor 6. Order: Local to the rank that reports.
+ * Floor 8. Order: Local to the rank that reports.
  */
 #ifndef TUTTI_RUN_METRICS_H
 #define TUTTI_RUN_METRICS_H
@@ -41,7 +41,7 @@ int metrics_close(struct metrics *m, struct err *e);
 int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e);
 /* tokens: trained so far; loss: the mean over valid_tokens. */
 int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, int64_t valid_tokens, struct err *e);
-/* Ranks that must hold the same numbers do not (run/replicas.h): which tensor, where in it, which ranks. */
+/* Ranks that must hold the same numbers do not (engine/replicas.h): which tensor, where in it, which ranks. */
 int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const char *element, const int *ranks, int n_ranks, struct err *e);
 /* The progress line: "step 120/1000  loss 2.345  12.3k tok/s  MFU 41 %  ETA 3m 10s". */
 void metrics_progress(const struct metrics *m, const struct metrics_step *s, int64_t steps, double eta_s);

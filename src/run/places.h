@@ -6,7 +6,7 @@
  *           shared   all ranks of a host may use the same cores
  *           mixed    each rank shares all of its cores with some and none with others: a socket for two of them, or hosts that differ
  *           overlap  some ranks of a host share some of their cores, which nobody means
- * Floor 6.
+ * Floor 8.
  */
 #ifndef TUTTI_RUN_PLACES_H
 #define TUTTI_RUN_PLACES_H

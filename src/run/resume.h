@@ -3,20 +3,20 @@
  *
  *   choose    rank 0 looks; every rank opens what it chose and compares step, publication and manifest with rank 0's
  *   compare   the checkpoint's config with this run's: what differs is said, what breaks the promised order is refused
- *   load      run/save.h
+ *   load      run/saved.h
  *   done      only now is anything changed: leftovers are removed, what the run does not go on from is moved aside
  *
  * Invariants
  *   1. Nothing below run.dir is changed, cut or removed before `done`: a run that is refused leaves it as it was.
  *   2. What was not read is never removed: it keeps its name or gets another (.aside-N).
- * Floor 6. Order: Collective(world) unless said otherwise; world may be NULL (one rank).
+ * Floor 8. Order: Collective(world) unless said otherwise; world may be NULL (one rank).
  */
 #ifndef TUTTI_RUN_RESUME_H
 #define TUTTI_RUN_RESUME_H
 
 #include "checkpoint/ckpt.h"
 #include "comm/comm.h"
-#include "run/config.h"
+#include "config/config.h"
 
 struct resume {
     struct ckpt *ckpt; /* open on every rank; NULL: the run starts afresh */

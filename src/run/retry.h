@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* retry.h: a save that failed is tried again before it ends the run: a disk that is full now may have room in a minute, and the state
  * is in memory. Training goes on meanwhile; at the end of a run there is nothing to do but wait.
- * Floor 6. Order: Collective(world) where it says so; world NULL: one rank.
+ * Floor 8. Order: Collective(world) where it says so; world NULL: one rank.
  */
 #ifndef TUTTI_RUN_RETRY_H
 #define TUTTI_RUN_RETRY_H

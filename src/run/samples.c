@@ -6,9 +6,9 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "run/append.h"
+#include "base/append.h"
 #include "run/generate.h"
-#include "run/source.h"
+#include "config/start_weights.h"
 
 static bool collect(void *ctx, const char *text, size_t n)
 {

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "run/tally.h"
+#include "engine/tally.h"
 
 enum { HEAD = 8 };
 enum { HEAD_NATS, HEAD_TOKENS, HEAD_NORM, HEAD_STOP }; /* push */

@@ -18,13 +18,13 @@
  * master, moments, compute copy, gradients; async: 1/S of a gradient per worker more.
  * Source: Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014.
  * serve_new makes an asynchronous worker's engine count its own tokens only; validation over all workers says otherwise.
- * Floor 6. Order: Collective over all ranks but where it says otherwise.
+ * Floor 8. Order: Collective over all ranks but where it says otherwise.
  */
 #ifndef TUTTI_RUN_SERVE_H
 #define TUTTI_RUN_SERVE_H
 
-#include "run/engine.h"
-#include "run/ranks.h"
+#include "engine/engine.h"
+#include "config/ranks.h"
 
 struct serve_config {
     bool async;

@@ -6,7 +6,7 @@
  *   SITE_COUNTS  the null device: rank `rank` of `n` that are not there; a world that counts is made and freed with the site
  *   SITE_PAPER   the same as far as the engine's paper goes (engine_new_paper): it says who holds what, and cannot step
  *
- * Floor 6. Order: SITE_WORKS Collective(world), the others Local.
+ * Floor 8. Order: SITE_WORKS Collective(world), the others Local.
  */
 #ifndef TUTTI_RUN_SITE_H
 #define TUTTI_RUN_SITE_H

@@ -2,7 +2,7 @@
 /* speed.h: how fast a run is, per step and per progress line, as shares of a ceiling that no share can be above.
  *
  * The ceiling is what was measured at the start (tile_rate.h), raised whenever a step itself was faster: a machine that was
- * disturbed during the measurement, or clocked lower, must not make figures above 100 %. Floor 6. Order: Local.
+ * disturbed during the measurement, or clocked lower, must not make figures above 100 %. Floor 8. Order: Local.
  */
 #ifndef TUTTI_RUN_SPEED_H
 #define TUTTI_RUN_SPEED_H

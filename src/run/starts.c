@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "base/thread.h"
-#include "run/append.h"
+#include "base/append.h"
 #include "run/signals.h"
 
 /* The first "model name" of /proc/cpuinfo; "" where the system tells none (ARM). */

@@ -2,7 +2,7 @@
 /* starts.h: run.dir/starts.jsonl, a line each time the program starts on a run: when, where, on what, after which step; and
  * run.dir/ends.jsonl, a line each time it comes to an end of its own: finished, or stopped by a signal. A start without an end was
  * killed, or failed. What is in them: docs/runs.md.
- * Floor 6. Order: Local to the rank that reports.
+ * Floor 8. Order: Local to the rank that reports.
  */
 #ifndef TUTTI_RUN_STARTS_H
 #define TUTTI_RUN_STARTS_H

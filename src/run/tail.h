@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tail.h: cutting a file of lines from its end, however large it is.
- * Floor 6. Order: Local.
+ * Floor 8. Order: Local.
  */
 #ifndef TUTTI_RUN_TAIL_H
 #define TUTTI_RUN_TAIL_H

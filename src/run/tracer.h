@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tracer.h: which steps of a run are traced, and when its events are collected (run.trace and its sisters).
- * Floor 6. Order: Collective(world) unless said otherwise.
+ * Floor 8. Order: Collective(world) unless said otherwise.
  */
 #ifndef TUTTI_RUN_TRACER_H
 #define TUTTI_RUN_TRACER_H
 
-#include "run/config.h"
-#include "run/engine.h"
-#include "run/ranks.h"
-#include "run/trace.h"
+#include "config/config.h"
+#include "engine/engine.h"
+#include "config/ranks.h"
+#include "engine/trace.h"
 
 struct tracer {
     struct trace trace;

@@ -8,12 +8,12 @@
  * Invariants
  *   1. The state after step s is a function of (config, data, s): stopping and resuming gives the same bits.
  *   2. The last published checkpoint survives every failure here.
- * Floor 6. Order: Collective over all processes.
+ * Floor 8. Order: Collective over all processes.
  */
 #ifndef TUTTI_RUN_TRAINER_H
 #define TUTTI_RUN_TRAINER_H
 
-#include "run/config.h"
+#include "config/config.h"
 
 struct trainer_result {
     int64_t first_step, steps; /* done before this call; done now in all */

@@ -15,7 +15,7 @@
  * another through it was there before. Rejected: pairing off a short round as it is, which does wait in a circle from four
  * ranks on.
  */
-#include "schedule/generate.h"
+#include "schedule/generator.h"
 
 static int max(int a, int b)
 {

@@ -17,7 +17,7 @@
  * (DeepSeek-AI, DualPipe, 2025; bubble (h-1)(F&B + B - 3W), where B is the whole backward.)
  */
 #include "base/mem.h"
-#include "schedule/generate.h"
+#include "schedule/generator.h"
 
 struct phases {
     struct schedule *s;

@@ -2,7 +2,7 @@
 /* The two schedules that need no thought. Naive sends one microbatch down and back before the next: the pipeline is
  * p ranks of which one works. GPipe sends all down, then all back: bubble (p-1)(F+B+W), but the activations of every
  * microbatch are alive at the turn. With chunks, stages loop over the ranks and are passed breadth first. */
-#include "schedule/generate.h"
+#include "schedule/generator.h"
 
 struct schedule *schedule_gen_naive(int n_ranks, int n_microbatches, int n_chunks)
 {

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "schedule/generate.h"
+#include "schedule/generator.h"
 
 static int min(int a, int b)
 {

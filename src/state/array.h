@@ -16,7 +16,7 @@
  *
  * Stepped or not. What an optimizer steps exists where steps are made: not on the workers of a parameter server. What is not stepped
  * exists on every rank that trains, and keeps its values until its owner changes them. Values of ARRAY_TENSOR have no owner among
- * ranks: who changes them makes the same change on all holders (run/replicas.h compares them).
+ * ranks: who changes them makes the same change on all holders (engine/replicas.h compares them).
  *
  * Invariants
  *   1. An array holds its parameters, or their pieces, in the table's order without padding: bytes = values x width.

@@ -92,7 +92,7 @@ struct exchange {
 };
 
 int exchange_init(struct exchange *x, struct store *s, const struct exchange_config *c, struct err *e);
-/* Memory for temporary units: how many live at once, which the rank's list of actions says (run/itinerary.h). Once. */
+/* Memory for temporary units: how many live at once, which the rank's list of actions says (engine/itinerary.h). Once. */
 int exchange_slots(struct exchange *x, int param_slots, int grad_slots, struct err *e);
 void exchange_fini(struct exchange *x);
 /* Whether units have to be told about at all: gathered, opened, reduced. */

@@ -47,7 +47,7 @@ struct param {
     double std;               /* INIT_NORMAL */
     bool decay;               /* weight decay applies */
     enum param_group group;
-    bool stepped;             /* by the optimizer; false: it has no gradient, somebody else moves it (run/balance.h) */
+    bool stepped;             /* by the optimizer; false: it has no gradient, somebody else moves it (engine/balance.h) */
     int layer;                /* which layer it belongs to, negative none; neighbours with one number are the unit of
                                * gathering and bucketing */
     /* What follows for the table's rank (param_place): */

@@ -16,7 +16,7 @@
  *
  * Of a transposed route every message is added to what the destination holds.
  *
- * Lowering to collectives (layout/lower.h) is the caller's choice; what is carried out here is the list as it stands.
+ * Lowering to collectives (layout/recognise.h) is the caller's choice; what is carried out here is the list as it stands.
  * Cost per rank: what it packs and unpacks is copied once; messages as many as ranks that it exchanges with.
  * Floors 0-2. Order: as stated.
  */

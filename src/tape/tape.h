@@ -130,7 +130,7 @@ int64_t tensor_rows(const struct tensor *x);
 struct view tensor_view(const struct tape *t, tid x); /* shape and stride; p NULL */
 void tape_print(const struct tape *t, struct str *out);
 
-/* ---- the operations, one call each (ops.c) ---- */
+/* ---- the operations, one call each (record_ops.c) ---- */
 tid op_embed(struct tape *t, tid ids_T, tid w_VD, const char *name);
 /* w holds rows [first, first + V') of a vocabulary of `whole`: a part of the sum over the ranks that share it out. */
 tid op_embed_part(struct tape *t, tid ids_T, tid w_VD, int64_t first, int64_t whole, const char *name);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "layout/context.h"
+#include "layout/sequence.h"
 
 void replay_init(struct replay *x, const struct config *c, int steps)
 {

@@ -7,8 +7,8 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
-#include "run/replicas.h"
-#include "run/save.h"
+#include "engine/replicas.h"
+#include "run/saved.h"
 #include "run/site.h"
 
 /* ---- what a run leaves behind ---- */

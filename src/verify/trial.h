@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trial.h: one layout of a config, run: a few steps, an evaluation, a checkpoint, and a step more from the checkpoint of another
  * layout; and what that leaves behind, as arrays of the global shapes, so that comparing is the same loop for every layout.
- * Floor 6. Order: Local: starts its ranks itself.
+ * Floor 9. Order: Local: starts its ranks itself.
  */
 #ifndef TUTTI_VERIFY_TRIAL_H
 #define TUTTI_VERIFY_TRIAL_H
 
-#include "run/config.h"
+#include "config/config.h"
 #include "state/param.h"
 #include "verify/replay.h"
 
@@ -23,7 +23,7 @@ struct outcome {
     double eval_loss;
     int64_t eval_tokens;
     int64_t comm_bytes, peak_bytes; /* of rank 0: sent in the first step; of its ledger */
-    char replicas[256];             /* "", or what ranks that must hold the same did not have in common, at the end (run/replicas.h) */
+    char replicas[256];             /* "", or what ranks that must hold the same did not have in common, at the end (engine/replicas.h) */
 };
 void outcome_init(struct outcome *o, const struct config *c, int64_t numel);
 void outcome_fini(struct outcome *o);

@@ -15,12 +15,12 @@
  * Layouts of one data-parallel size that differ by their zero level must have the same bits.
  * Kernels are those that training would use; one rank, and a few of the layouts, run with the plain loops (ref) too, which is
  * compared among itself, and one rank with one rank. Routers in bf16 repeat the oracle's choices (replay.h).
- * Floor 6; may use run/. Order: Local: starts its ranks itself.
+ * Floor 9; may use run/. Order: Local: starts its ranks itself.
  */
 #ifndef TUTTI_VERIFY_VERIFY_H
 #define TUTTI_VERIFY_VERIFY_H
 
-#include "run/config.h"
+#include "config/config.h"
 
 struct verify_layout {
     char layout[96];       /* "dp4 zero1", "dp4 replicate2 zero3" */

@@ -36,7 +36,12 @@ for page in *.md ../README.md ../CONTRIBUTING.md; do
         [ -e "$(dirname "$page")/$link" ] || fail "$page: $link is not there"
     done
 done
-for file in $(grep -ohE '`(base|layout|schedule|device|kernel|comm|tape|state|parallel|optim|data|checkpoint|nn|run|plan|report|verify|cli)/[a-z0-9_/]+\.[ch]`' papers.md architecture.md tour.md | tr -d '`' | sort -u); do
+for file in $(grep -ohE '`(base|layout|schedule|device|kernel|comm|tape|state|parallel|optim|data|checkpoint|nn|run|plan|report|verify|cli)/[a-z0-9_/]+\.[ch]`' papers.md architecture.md tour.md glossary.md | tr -d '`' | sort -u); do
     [ -e "../src/$file" ] || fail "src/$file is named and not there"
 done
+# A word of the glossary stands in the file that the glossary sends its reader to.
+while IFS=$'\t' read -r word file; do
+    grep -qiE "(^|[^a-z])$word" "../src/$file" || fail "docs/glossary.md: src/$file does not say '$word'"
+done < <(sed -nE 's/^\| \*\*([a-z ]+)\*\*.*\| `([^`]*)` \|$/\1\t\2/p' glossary.md)
+[ "$(grep -c '^| \*\*' glossary.md)" -ge 50 ] || fail "the glossary has lost its words"
 [ $failures = 0 ]

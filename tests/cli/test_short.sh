@@ -8,7 +8,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 failures=0
 fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
-head -c 20000 "$root/src/run/config.c" >"$dir/text.txt"
+head -c 20000 "$root/src/config/config.c" >"$dir/text.txt"
 cat >"$dir/c.yaml" <<END
 model: {layers: 2, hidden: 32, heads: 2, seq_len: 16}
 data: {train: $dir/text.txt}

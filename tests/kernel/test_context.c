@@ -4,7 +4,7 @@
  * thread and three, forward and backward. */
 #include "kernel/harness.h"
 
-#include "layout/context.h"
+#include "layout/sequence.h"
 #include "sanitized.h"
 
 enum { MOST_PARTS = 5 };

@@ -3,7 +3,7 @@
  * is off by one, because backward would follow it. */
 #include "harness.h"
 
-#include "layout/context.h"
+#include "layout/sequence.h"
 
 enum { H = 4, G = 2, A = 3, B = 2, S = 9 };
 

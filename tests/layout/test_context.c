@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every token is held once, rows map to positions in order, and counted pairs are those that a loop counts. */
-#include "layout/context.h"
+#include "layout/sequence.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

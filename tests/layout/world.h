@@ -14,7 +14,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "layout/lower.h"
+#include "layout/recognise.h"
 
 #define WORLD_MAX_RANKS 16
 

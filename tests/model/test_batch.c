@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "data/batch.h"
-#include "model/batch.h"
+#include "model/batch_fields.h"
 
 static const struct batch_row weight = {"weight", DT_F64, 2, false, false, 0}, image = {"image", DT_BF16, 5, true, false, 0};
 

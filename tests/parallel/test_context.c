@@ -5,7 +5,7 @@
 #include "kernel/harness.h"
 
 #include "comm/comm.h"
-#include "layout/context.h"
+#include "layout/sequence.h"
 #include "parallel/context.h"
 
 struct variant {

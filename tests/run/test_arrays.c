@@ -5,10 +5,10 @@
 #include "run/toy.h"
 
 #include "base/hash.h"
-#include "run/config.h"
-#include "run/ranks.h"
-#include "run/replicas.h"
-#include "run/save.h"
+#include "config/config.h"
+#include "config/ranks.h"
+#include "engine/replicas.h"
+#include "run/saved.h"
 #include "verify/shelf.h"
 
 enum { HISTORY = 7, AMAX = 0, LEFT = 1, N_STATE };

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 
 #include "checkpoint/ckpt.h"
-#include "run/changes.h"
+#include "config/changes.h"
 
 #define FOUR "run.steps=4", "checkpoint.every=2", "optimizer.schedule.name=constant"
 #define EIGHT "run.steps=8", "checkpoint.every=2", "optimizer.schedule.name=constant"

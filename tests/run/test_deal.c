@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "run/deal.h"
+#include "engine/deal.h"
 
 enum { MOST = 9 };
 

@@ -7,7 +7,7 @@
 
 #include "base/fs.h"
 #include "run/generate.h"
-#include "run/save.h"
+#include "run/saved.h"
 
 enum { STEPS = 5 };
 

@@ -9,9 +9,9 @@
 
 #include "base/fs.h"
 #include "base/json.h"
-#include "run/balance.h"
+#include "engine/balance.h"
 #include "run/generate.h"
-#include "run/source.h"
+#include "config/start_weights.h"
 
 static const char *const models[] = {"mixtral", "deepseek_v2", "deepseek_v3", "deepseek_v3_parts", "deepseek_v2_yarn"};
 enum { N_MODELS = sizeof models / sizeof *models, B = 2, S = 13, T = B * S, V = 37 };

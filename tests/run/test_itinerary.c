@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "run/itinerary.h"
-#include "run/stages.h"
+#include "engine/itinerary.h"
+#include "engine/stages.h"
 
 enum { MAX = 128 };
 

@@ -11,8 +11,8 @@
 #include <stdio.h>
 
 #include "golden/golden.h"
-#include "run/engine.h"
-#include "run/executor.h"
+#include "engine/engine.h"
+#include "engine/executor.h"
 
 static const char *const models[] = {"gpt2_tied", "gpt2_untied", "llama_gqa", "llama3_rope", "llama_docs"};
 enum { N_MODELS = 5, STEPS = 10 };

@@ -13,7 +13,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
-#include "run/ranks.h"
+#include "config/ranks.h"
 
 enum { MAX_RANKS = 6, MAX_KEYS = 12 };
 

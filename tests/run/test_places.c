@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/thread.h"
-#include "run/config.h"
+#include "config/config.h"
 #include "run/places.h"
 
 enum { MOST = 64 };

@@ -21,9 +21,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "checkpoint/hf.h"
-#include "run/engine.h"
+#include "engine/engine.h"
 #include "run/generate.h"
-#include "run/source.h"
+#include "config/start_weights.h"
 #include "run/trainer.h"
 
 ssize_t __real_pread(int fd, void *p, size_t n, off_t at);

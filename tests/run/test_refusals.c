@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "run/config.h"
+#include "config/config.h"
 
 #define DENSE "model.layers=4 model.hidden=32 model.heads=4 model.seq_len=8 batch.global=8 batch.micro=1 "
 #define EXPERTS DENSE "model.family=mixtral model.moe.experts=5 "

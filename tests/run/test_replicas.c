@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "run/config.h"
-#include "run/ranks.h"
-#include "run/replicas.h"
+#include "config/config.h"
+#include "config/ranks.h"
+#include "engine/replicas.h"
 #include "run/serve.h"
 
 enum { WEIGHT, MASTER, MOMENT_M, MOMENT_V };

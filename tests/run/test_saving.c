@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "checkpoint/ckpt.h"
-#include "run/health.h"
+#include "engine/health.h"
 
 static struct {
     char part[40];     /* of the path of what cannot be written; "": none */

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "plan/plan.h"
-#include "run/trace.h"
+#include "engine/trace.h"
 #include "sanitized.h"
 
 /* The keys that train_ranks gives, for the plan of the same run. */

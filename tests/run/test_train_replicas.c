@@ -16,7 +16,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "run/engine.h"
+#include "engine/engine.h"
 #include "run/trainer.h"
 
 enum { CULPRIT = 2, AFTER = 5, STEPS = 11 };

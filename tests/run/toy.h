@@ -16,7 +16,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "run/engine.h"
+#include "engine/engine.h"
 
 #define assert_contains(text, part)                                                                 \
     do {                                                                                            \

@@ -17,7 +17,7 @@
 #include "kernel/cpu/attention.h"
 #include "kernel/cpu/philox_body.h"
 #include "kernel/cpu/vec_rows.h"
-#include "layout/context.h"
+#include "layout/sequence.h"
 
 enum { ATTN_BQ = 64, ATTN_BK = 128, ATTN_GROUPS = ATTN_BQ / VL };
 #define ATTN_HIDDEN (-1e30f) /* a score that no exponential sees: far below ATTN_FLOOR also when scaled */
@@ -32,7 +32,7 @@ struct attn_span {
 };
 
 /* A call taken apart. Query i of a sequence stands at place i + shift among its keys (cached calls: shift > 0); of a part,
- * where layout/context.h says. */
+ * where layout/sequence.h says. */
 struct attn {
     const struct kernel_call *c;
     const struct tile_ops *o;

@@ -11,7 +11,7 @@
 #include "kernel/attention_heads.h"
 #include "kernel/dropout.h"
 #include "kernel/ref/ref.h"
-#include "layout/context.h"
+#include "layout/sequence.h"
 
 enum { Q, K, VALUE, DOC };
 

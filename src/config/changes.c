@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Both configs are compared as printed text, key by key; what the checkpoint's config does not have (it is of an older tutti) counts
+ * as the default. The rules are a table of prefixes, of which the longest that fits decides; a number of the model goes by its role first. */
+#include "config/changes.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "config/config_lines.h"
+
+enum effect { SILENT, SAID, REFUSED };
+
+static const struct rule {
+    const char *prefix;
+    enum effect effect;
+} rules[] = {
+    {"", SAID},
+    {"model", REFUSED},
+    {"model.from", SAID}, /* starting weights: not used again */
+    {"data.train", REFUSED},
+    {"data.train.path", SAID}, /* what is behind the paths is compared: compare_data */
+    {"data.tokenizer", SAID},
+    {"data.order", REFUSED},
+    {"data.seed", REFUSED},
+    {"data.reset_positions", REFUSED},
+    {"data.mask_boundaries", REFUSED},
+    {"data.cache_dir", SILENT},
+    {"batch.global", REFUSED},
+    {"optimizer.name", REFUSED},
+    {"optimizer.embeddings.name", REFUSED},
+    {"optimizer.vectors.name", REFUSED},
+    {"parallel", SILENT},
+    {"parallel.servers", SAID},
+    {"parallel.server_mode", SAID},
+    {"parallel.staleness", SAID},
+    {"comm", SILENT},
+    {"memory", SILENT},
+    {"checkpoint", SILENT},
+    {"run", SILENT},
+    {"run.seed", REFUSED},
+    {"run.steps", SAID},
+};
+
+/* Whole words of a key: "model" fits model and model.layers, not models. */
+static bool fits(const char *prefix, const char *key)
+{
+    size_t n = strlen(prefix);
+    return n == 0 || (strncmp(prefix, key, n) == 0 && (key[n] == 0 || key[n] == '.'));
+}
+
+static enum effect effect_of(const char *key)
+{
+    const struct number *n = number_find(key);
+    if (n && (n->role == NUMBER_LEARN || n->role == NUMBER_TABLE)) return SAID;
+    size_t best = 0;
+    enum effect found = SAID;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (fits(rules[i].prefix, key) && strlen(rules[i].prefix) >= best) {
+            best = strlen(rules[i].prefix);
+            found = rules[i].effect;
+        }
+    return found;
+}
+
+static bool allowed(const struct config *c, const char *key)
+{
+    const char *const *items = c->checkpoint.allow_changes.items;
+    for (int i = 0; i < c->checkpoint.allow_changes.n; i++)
+        if (!strcmp(items[i], "all") || fits(items[i], key)) return true;
+    return false;
+}
+
+int changes_allowed_check(const struct config *c, const struct conf *f, struct err *e)
+{
+    const char *const *items = c->checkpoint.allow_changes.items;
+    for (int i = 0; i < c->checkpoint.allow_changes.n; i++) {
+        if (!items[i]) return conf_error(f, e, "checkpoint.allow_changes", "wanted keys, got null");
+        bool known = !strcmp(items[i], "all");
+        for (const struct conf_row *r = config_rows; r->path && !known; r++) known = fits(items[i], r->path) || (r->type == CONF_LIST && fits(r->path, items[i]));
+        if (!known)
+            return conf_error(f, e, "checkpoint.allow_changes", "there is no key %s; wanted keys such as batch.global, sections such "
+                              "as data, or all", items[i]);
+    }
+    return OK;
+}
+
+/* ---- texts as keys and values ---- */
+struct pairs {
+    struct pair {
+        char key[CONFIG_KEY];
+        struct str value; /* of a list: all items' */
+    } *p;
+    int n, room;
+};
+
+static struct pair *pair_of(const struct pairs *s, const char *key)
+{
+    for (int i = 0; i < s->n; i++)
+        if (!strcmp(s->p[i].key, key)) return &s->p[i];
+    return NULL;
+}
+
+static void pairs_read(struct pairs *s, const char *text)
+{
+    struct config_lines r = {.at = text};
+    *s = (struct pairs){0};
+    while (config_lines_next(&r)) {
+        if (!*r.value || !strcmp(r.value, "[]")) continue; /* a section; a list of nothing */
+        struct pair *p = pair_of(s, r.key);
+        if (!p) {
+            if (s->n == s->room) {
+                s->room = s->room ? 2 * s->room : 128;
+                s->p = xrealloc(s->p, (size_t)s->room * sizeof *s->p);
+            }
+            p = &s->p[s->n++];
+            *p = (struct pair){0};
+            snprintf(p->key, sizeof p->key, "%s", r.key);
+        }
+        if (p->value.n) str_puts(&p->value, ", ");
+        str_puts(&p->value, r.value);
+    }
+}
+
+static void pairs_free(struct pairs *s)
+{
+    for (int i = 0; i < s->n; i++) str_free(&s->p[i].value);
+    xfree(s->p);
+}
+
+/* Numbers by value, since another tutti may have printed them in another form. */
+static bool same_value(const char *a, const char *b)
+{
+    while (*a || *b) {
+        char *end_a, *end_b;
+        double x = strtod(a, &end_a), y = strtod(b, &end_b);
+        if (end_a > a && end_b > b && x == y) {
+            a = end_a;
+            b = end_b;
+        } else if (*a++ != *b++) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the data ---- */
+void changes_put_data(const struct changes_data *d, struct json_out *o)
+{
+    char text[17];
+    if (!d->known) return;
+    json_begin_object(o, "data");
+    json_put_string(o, "train", hash64_print(text, d->train));
+    json_end_object(o);
+}
+
+/* 1: the same tokens; 0: others; -1: the checkpoint does not say. */
+static int compare_data(const struct ckpt *ckpt, const struct changes_data *d)
+{
+    uint64_t print;
+    const char *text = json_string(json_get(json_get(ckpt_extra(ckpt), "data"), "train"), NULL, NULL);
+    if (!text || hash64_parse(text, &print) || !d->known) return -1;
+    return print == d->train;
+}
+
+/* ---- comparing ---- */
+struct differences {
+    const struct config *c;
+    struct str refused, keys; /* what is refused, and the keys that would allow it */
+};
+
+static void __attribute__((format(printf, 4, 5))) tell(struct differences *x, enum effect effect, const char *key, const char *fmt, ...)
+{
+    bool let = effect == REFUSED && allowed(x->c, key);
+    char what[2 * CONFIG_VALUE];
+    va_list args;
+    if (effect == SILENT) return;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    log_info("%s: %s%s", key, what, let ? " (allowed by checkpoint.allow_changes)" : "");
+    if (effect != REFUSED || let) return;
+    str_printf(&x->refused, "%s%s: %s", x->refused.n ? "; " : "", key, what);
+    str_printf(&x->keys, "%s%s", x->keys.n ? "," : "", key);
+}
+
+static void compare(struct differences *x, const struct pairs *mine, const struct pairs *theirs, const struct pairs *otherwise, int data)
+{
+    for (int i = 0; i < mine->n; i++) {
+        const char *key = mine->p[i].key;
+        const struct pair *p = pair_of(theirs, key);
+        if (!p) p = pair_of(otherwise, key);
+        const char *here = str_text(&mine->p[i].value), *there = p ? str_text(&p->value) : "nothing";
+        bool unknown = data < 0 && !strcmp(key, "data.train.path"); /* only the paths tell */
+        if (!same_value(here, there)) tell(x, unknown ? REFUSED : effect_of(key), key, "%s here, %s in the checkpoint", here, there);
+    }
+    for (int i = 0; i < theirs->n; i++)
+        if (!pair_of(mine, theirs->p[i].key))
+            tell(x, effect_of(theirs->p[i].key) == SILENT ? SILENT : SAID, theirs->p[i].key, "nothing here, %s in the checkpoint",
+                 str_text(&theirs->p[i].value));
+    if (data == 0) tell(x, REFUSED, "data.train", "not the tokens that the checkpoint was trained on");
+}
+
+static int refuse(const struct ckpt *ckpt, const struct differences *x, struct err *e)
+{
+    if (!x->refused.n) return OK;
+    return err_set(e, ERR_REQUEST, "cannot resume from %.200s as the run it was: %.420s%s; go back to the checkpoint's values, allow it with "
+                   "checkpoint.allow_changes=[%.150s], or start afresh with another run.dir", ckpt_path(ckpt), str_text(&x->refused),
+                   x->refused.n > 420 ? " ..." : "", x->keys.n > 150 ? "all" : str_text(&x->keys));
+}
+
+int changes_check(const struct ckpt *ckpt, const struct config *c, const struct changes_data *d, struct err *e)
+{
+    char *text;
+    size_t n;
+    int rc = ckpt_attachment(ckpt, "config.yaml", &text, &n, e);
+    if (rc || !text) return rc;
+    struct config plain;
+    struct arena *a = arena_new();
+    struct str here = {0}, usual = {0};
+    struct pairs mine, theirs, otherwise;
+    memset(&plain, 0, sizeof plain);
+    (void)conf_new(config_rows, &plain, a);
+    config_print(c, &here);
+    config_print(&plain, &usual);
+    pairs_read(&mine, str_text(&here));
+    pairs_read(&theirs, text);
+    pairs_read(&otherwise, str_text(&usual));
+    struct differences x = {.c = c};
+    const struct pair *cut = pair_of(&mine, "model.seq_len"), *was = pair_of(&theirs, "model.seq_len");
+    if (!was) was = pair_of(&otherwise, "model.seq_len");
+    bool same_cut = cut && was && same_value(str_text(&cut->value), str_text(&was->value)); /* samples are what is fingerprinted */
+    compare(&x, &mine, &theirs, &otherwise, same_cut ? compare_data(ckpt, d) : -1);
+    rc = refuse(ckpt, &x, e);
+    str_free(&x.refused);
+    str_free(&x.keys);
+    pairs_free(&mine);
+    pairs_free(&theirs);
+    pairs_free(&otherwise);
+    str_free(&here);
+    str_free(&usual);
+    arena_free(a);
+    xfree(text);
+    return rc;
+}

@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one table of configuration keys, and the checks between keys. Adding a key is adding a row and a field. */
+#include "config/config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "config/afford.h"
+#include "config/changes.h"
+#include "config/config_layout.h"
+
+#define AT(field) offsetof(struct config, field)
+
+static const struct conf_row source_rows[] = {
+    {.path = "path", .type = CONF_STRING, .offset = offsetof(struct config_source, path),
+     .doc = "text file, folder, .jsonl with a text field, or the prefix of a token file"},
+    {.path = "weight", .type = CONF_REAL, .offset = offsetof(struct config_source, weight), .otherwise = "1.0",
+     .lo = 1e-9, .hi = 1e9, .doc = "share of this source among the samples, relative to the others"},
+    {0},
+};
+
+static const struct conf_row layers_rows[] = {
+    {.path = "layers", .type = CONF_INT, .offset = 0, .hi = 10000, .doc = "layers of a stage"},
+    {0},
+};
+
+static const struct conf_row ignore_rows[] = {
+    {.path = "key", .type = CONF_STRING, .offset = offsetof(struct config_key, name), .doc = "key of config.json"},
+    {0},
+};
+
+static const struct conf_row key_rows[] = {
+    {.path = "key", .type = CONF_STRING, .offset = 0, .doc = "a key, or a section"},
+    {0},
+};
+
+#define LIST(p, f, def, d)                                                                                 \
+    {.path = p, .type = CONF_LIST, .offset = AT(f), .otherwise = def, .item = source_rows,                 \
+     .item_bytes = sizeof(struct config_source), .item_short = "path", .doc = d}
+#define INT(p, f, def, low, high, d) \
+    {.path = p, .type = CONF_INT, .offset = AT(f), .otherwise = def, .lo = low, .hi = high, .doc = d}
+#define REAL(p, f, def, low, high, d) \
+    {.path = p, .type = CONF_REAL, .offset = AT(f), .otherwise = def, .lo = low, .hi = high, .doc = d}
+#define TEXT(p, f, def, d) {.path = p, .type = CONF_STRING, .offset = AT(f), .otherwise = def, .doc = d}
+#define BOOL(p, f, def, d) {.path = p, .type = CONF_BOOL, .offset = AT(f), .otherwise = def, .doc = d}
+#define CHOICE(p, f, def, all, d) \
+    {.path = p, .type = CONF_CHOICE, .offset = AT(f), .otherwise = def, .choices = all, .doc = d}
+
+const struct conf_row config_rows[] = {
+    CHOICE("model.family", model.family, "llama", MODEL_FAMILIES, "architecture"),
+    TEXT("model.from", from.dir, "null", "Hugging Face directory: take architecture and starting weights from it"),
+    {.path = "model.ignore", .type = CONF_LIST, .offset = AT(from.ignore), .otherwise = "[]", .item = ignore_rows,
+     .item_bytes = sizeof(struct config_key), .item_short = "key",
+     .doc = "keys of model.from's config.json that tutti does not know and that do not matter: not refused"},
+#define NUMBER(kind, group, name, usual, limits, part, wants, text, ...) \
+    {.path = "model." #group #name, .type = CONF_##kind, .offset = AT(model.group name), .otherwise = usual, limits, .doc = text},
+#define GROUP(name)
+#define END(name)
+#define RANGE(from, to) .lo = from, .hi = to
+#define WORDS(words) .choices = words
+#define EITHER .choices = NULL
+#include "model/numbers.def"
+
+    TEXT("data.tokenizer", data.tokenizer, "byte",
+         "byte, or the path of a Hugging Face tokenizer.json or of its folder; default with model.from: its own"),
+    LIST("data.train", data.train, "[]", "required to train: a path, a list of paths, or {path, weight} items"),
+    LIST("data.valid", data.valid, "[]", "held-out text for run.eval_every"),
+    CHOICE("data.order", data.order, "shuffled", "shuffled|sequential",
+           "sequential: sample i is tokens [i*seq_len, i*seq_len + seq_len] of the stream"),
+    INT("data.seed", data.seed, "1", 0, 9007199254740992.0, "seed of the sample order"),
+    BOOL("data.reset_positions", data.reset_positions, "false", "positions begin at 0 in every document, not in every sample"),
+    BOOL("data.mask_boundaries", data.mask_boundaries, "false", "the first token of a document is not trained: what is before it says nothing of it"),
+    TEXT("data.cache_dir", data.cache_dir, "null", "where tokenised text is kept; default: run.dir/data"),
+
+    INT("batch.global", batch.global, "32", 1, 1 << 24, "sequences per optimizer step, over all ranks"),
+    INT("batch.micro", batch.micro, "8", 1, 1 << 24, "sequences per forward and backward pass"),
+
+    CHOICE("optimizer.name", optimizer.name, "adamw", OPTIM_NAMES, "optimizer"),
+    REAL("optimizer.lr", optimizer.lr, "3.0e-4", 0, 1e6, "peak learning rate"),
+    {.path = "optimizer.betas", .type = CONF_REALS, .offset = AT(optimizer.betas), .otherwise = "[0.9, 0.95]", .n = 2,
+     .lo = 0, .hi = 0.9999999, .doc = "decay of the two moments (adamw)"},
+    REAL("optimizer.eps", optimizer.eps, "1.0e-8", 0, 1, "added to the root of the second moment (adamw)"),
+    REAL("optimizer.weight_decay", optimizer.weight_decay, "0.1", 0, 1e6, "on matrices; norms and biases have none"),
+    REAL("optimizer.clip", optimizer.clip, "1.0", 0, 1e12, "largest global gradient norm; 0 is off"),
+    REAL("optimizer.momentum", optimizer.momentum, "0.9", 0, 0.9999999, "of sgd"),
+    BOOL("optimizer.nesterov", optimizer.nesterov, "false", "of sgd"),
+    CHOICE("optimizer.schedule.name", optimizer.schedule, "cosine", "constant|linear|cosine|wsd",
+           "learning rate after warm-up"),
+    INT("optimizer.schedule.warmup_steps", optimizer.warmup_steps, "100", 0, 1e12, "steps of linear warm-up"),
+    REAL("optimizer.schedule.min_lr", optimizer.min_lr, "3.0e-5", 0, 1e6, "at the end"),
+    INT("optimizer.schedule.decay_steps", optimizer.decay_steps, "0", 0, 1e12, "length of wsd's final decay"),
+
+    CHOICE("optimizer.embeddings.name", optimizer.embeddings.name, "same", "same|" OPTIM_NAMES,
+           "optimizer of the embeddings and the head; same: optimizer.name, which is that of all other matrices"),
+    REAL("optimizer.embeddings.lr_factor", optimizer.embeddings.lr_factor, "1", 0, 1e6, "their learning rate, times all others'"),
+    CHOICE("optimizer.vectors.name", optimizer.vectors.name, "same", "same|" OPTIM_NAMES,
+           "optimizer of norms and biases; same: optimizer.name"),
+    REAL("optimizer.vectors.lr_factor", optimizer.vectors.lr_factor, "1", 0, 1e6, "their learning rate, times all others'"),
+
+    CHOICE("precision.recipe", precision.recipe, "bf16", "fp32|bf16",
+           "bf16: compute in bf16, fp32 master weights and gradients"),
+    CHOICE("precision.grad", precision.grad, "fp32", "fp32|bf16",
+           "bf16: gradients are kept and sent in bf16 (16 bytes per parameter, not 18), rounded once per microbatch"),
+
+    INT("parallel.dp_replicate", parallel.dp_replicate, "1", -1, 1 << 20, "data-parallel replicas; -1: what is left"),
+    INT("parallel.dp_shard", parallel.dp_shard, "-1", -1, 1 << 20, "data-parallel ranks that share state; -1: what is left"),
+    INT("parallel.zero", parallel.zero, "0", 0, 3, "what dp_shard shares"),
+    CHOICE("parallel.reduce", parallel.reduce, "microbatch", "microbatch|step",
+           "when dp_shard adds up gradients; step: whole gradients on every rank meanwhile, fewer bytes sent"),
+    INT("parallel.tp", parallel.tp, "1", -1, 1 << 20, "tensor parallel"),
+    BOOL("parallel.sequence_parallel", parallel.sequence_parallel, "false",
+         "tensor parallel: shard the tokens of the residual stream over tp as well"),
+    TEXT("parallel.tp_overlap", parallel.tp_overlap, "auto",
+         "tensor parallel: matrix products and the messages beside them in so many pieces of rows (2 to 8), so that one travels "
+         "while the next is computed; off; auto: up to 4 where tp spans hosts and a thread moves messages"),
+    INT("parallel.cp", parallel.cp, "1", -1, 1 << 20, "context parallel"),
+    CHOICE("parallel.cp_algorithm", parallel.cp_algorithm, "ring", "ring|all_gather|all_to_all|two_level",
+           "how attention goes over cp: keys visit around a ring, all at once, heads are exchanged for rows, or heads inside "
+           "groups and a ring between them"),
+    INT("parallel.cp_inner", parallel.cp_inner, "0", 0, 1024,
+        "two_level: ranks that exchange heads, next to each other; 0: the divisor of cp nearest to its root"),
+    INT("parallel.ep", parallel.ep, "1", -1, 1 << 20, "ranks that share out the experts; -1: as many of dp_shard x cp x tp as there are experts for"),
+    INT("parallel.etp", parallel.etp, "null", 1, 1 << 20, "ranks that share each expert's columns: a divisor of tp; default: tp"),
+    INT("parallel.servers", parallel.servers, "0", 0, 100,
+        "ranks that are a parameter server; the others are its workers; 0: none"),
+    CHOICE("parallel.server_mode", parallel.server_mode, "sync", "sync|async",
+           "sync: one update per step of all workers; async: one per push, as they come"),
+    INT("parallel.staleness", parallel.staleness, "1", 0, 1 << 20,
+        "async: steps that a worker may be ahead of the slowest; 0: none begins a step before all ended the one before"),
+    INT("parallel.pp", parallel.pp, "1", -1, 1 << 20, "pipeline ranks"),
+    TEXT("parallel.schedule", parallel.schedule, "auto",
+         "order of work in the pipeline (tutti schedule --help lists them); auto: 1f1b"),
+    INT("parallel.chunks", parallel.chunks, "0", 0, 64, "stages per pipeline rank; 0: as few as the schedule takes"),
+    INT("parallel.round", parallel.round, "0", 0, 16384,
+        "interleaved: microbatches that go through one stage before a rank's next stage; 0: as many as parallel.pp"),
+    {.path = "parallel.pp_layers", .type = CONF_LIST, .offset = AT(parallel.pp_layers), .otherwise = "[]",
+     .item = layers_rows, .item_bytes = sizeof(int64_t), .item_short = "layers",
+     .doc = "layers of each stage, such as [8, 8, 8, 6]; default: by cost, embedding and head counted"},
+    TEXT("parallel.schedule_file", parallel.schedule_file, "null",
+         "a schedule of your own, as tutti schedule --text writes it, or CSV"),
+
+    REAL("comm.timeout_s", comm.timeout_s, "600", 0.1, 1e9, "a rank later than this is named and the run ends"),
+    CHOICE("comm.progress", comm.progress, "auto", "auto|inline|thread",
+           "who moves the bytes: the rank when it waits, or a thread of its own; auto: a thread where cores are left"),
+    TEXT("comm.algorithm", comm.algorithm, "auto",
+         "auto: by the table; or wherever it has the operation: direct|ring|halving|tree|chain|pairwise|gather|two_level|native"),
+    TEXT("comm.table", comm.table, "null",
+         "file of rules measured on your network, as tutti bench comm --op all --table writes them"),
+    INT("comm.ranks_per_host", comm.ranks_per_host, "0", 0, 1 << 20,
+        "pretend that so many ranks share a host (plan, explain, ranks as threads); 0: all. Launched ranks see for themselves"),
+    REAL("comm.link_GBps", comm.link_GBps, "0", 0, 1e6,
+         "pretend that each rank sends over a link this fast, to see on one machine what is hidden behind it; 0: no"),
+    REAL("comm.link_latency_us", comm.link_latency_us, "0", 0, 1e9, "and that each operation takes so long in it"),
+    BOOL("comm.check", comm.check, "false", "compare every operation between ranks also where that is not free"),
+
+    CHOICE("memory.recompute", memory.recompute, "none", "none|full",
+           "full: keep each layer's input only and compute the layer again in backward"),
+    INT("memory.loss_chunk", memory.loss_chunk, "null", 1, 1 << 24,
+        "tokens whose logits exist at one time; default: as many as fit 128 MiB"),
+    BOOL("memory.check", memory.check, "true", "refuse what needs more memory than this machine has; false: try, with swap"),
+
+    BOOL("numerics.deterministic", numerics.deterministic, "true", "the same bits on every run; false: between hosts, algorithms may add in another order where that is faster"),
+    BOOL("numerics.exact_order", numerics.exact_order, "false", "any power of two of data-parallel ranks gives the bits of one; costs memory and traffic (tutti plan)"),
+
+    INT("checkpoint.every", checkpoint.every, "500", 0, 1e12, "steps between checkpoints; 0: only at the end"),
+    INT("checkpoint.keep", checkpoint.keep, "3", 0, 1e9, "newest checkpoints to keep; 0: all"),
+    INT("checkpoint.retries", checkpoint.retries, "5", 0, 1e9,
+        "how often in a row a save may fail (a full disk) and is tried again, while training goes on, before the run ends"),
+    REAL("checkpoint.retry_s", checkpoint.retry_s, "30", 0, 1e6, "seconds before it is tried again"),
+    TEXT("checkpoint.resume", checkpoint.resume, "auto",
+         "auto: from the newest of run.dir, and an error where that cannot be used; step-00000500: that one of run.dir; a path; never: "
+         "afresh, what is there is moved aside"),
+
+    {.path = "checkpoint.allow_changes", .type = CONF_LIST, .offset = AT(checkpoint.allow_changes), .otherwise = "[]", .item = key_rows,
+     .item_bytes = sizeof(const char *), .item_short = "key",
+     .doc = "keys or sections that may differ from the checkpoint's config although they break the order of samples or the state "
+            "(data, batch.global, model.seq_len, run.seed, optimizer.name, ...); all"},
+
+    TEXT("run.dir", run.dir, "runs/default", "where everything of this run is written"),
+    INT("run.steps", run.steps, "1000", 1, 1e12, "optimizer steps in all"),
+    INT("run.seed", run.seed, "1", 0, 9007199254740992.0, "seed of weights and dropout"),
+    INT("run.log_every", run.log_every, "10", 1, 1e9, "steps between progress lines"),
+    INT("run.eval_every", run.eval_every, "0", 0, 1e12, "steps between validations; 0: never"),
+    INT("run.eval_batches", run.eval_batches, "8", 0, 1e9, "global batches of validation text, spread evenly over all of it; 0: all of it"),
+    INT("run.sample_every", run.sample_every, "0", 0, 1e12,
+        "steps between texts that the model writes, a multiple of checkpoint.every: its newest checkpoint writes; 0: none"),
+    TEXT("run.sample_prompt", run.sample_prompt, "The", "what those texts begin with"),
+    INT("run.sample_tokens", run.sample_tokens, "120", 1, 1 << 20, "tokens of such a text"),
+    REAL("run.sample_temperature", run.sample_temperature, "0.8", 0, 1e6, "of those texts; 0: the likeliest token always"),
+    INT("run.compare_every", run.compare_every, "100", 0, 1e12,
+        "steps between comparisons of what several ranks hold; before every checkpoint too; 0: only then"),
+    INT("run.threads", run.threads, "0", 0, 4096, "threads of a rank; 0: all cores"),
+    CHOICE("run.device", run.device, "cpu", "cpu|null", "where to compute; null only counts"),
+    TEXT("run.kernels", run.kernels, "auto", "auto, or ref for the plain loops"),
+    TEXT("run.trace", run.trace, "null", "a trace of a few steps goes here, for Perfetto and tutti trace: what each rank did when"),
+    INT("run.trace_from", run.trace_from, "0", 0, 1e12, "first optimizer step in the trace; 0: the second after the start, for the first touches every page"),
+    INT("run.trace_steps", run.trace_steps, "2", 1, 1e6, "optimizer steps in the trace"),
+    INT("run.trace_mib", run.trace_mib, "16", 1, 1 << 16, "MiB that a rank keeps events in until they are collected, planned like all its memory"),
+    INT("run.trace_collect", run.trace_collect, "0", 0, 1e6,
+        "steps between collections, which leave a file that can be read if the run is killed; 0: when a rank's events fill half their memory"),
+    BOOL("run.log_experts", run.log_experts, "false", "the busiest expert's load on the progress line"),
+    BOOL("run.tensorboard", run.tensorboard, "true", "write event files for TensorBoard"),
+    {0},
+};
+
+/* The text of the file that a key names; nothing where it names none. */
+static int read_text(const char **out, const char *path, const struct conf *f, const char *key, struct arena *a, struct err *e)
+{
+    char *text;
+    size_t n;
+    if (!path) return OK;
+    int rc = fs_read_all(path, (size_t)64 << 20, &text, &n, e);
+    if (rc) return err_prefix(e, "%s: %s", conf_where(f, key), key);
+    *out = arena_strdup(a, text);
+    xfree(text);
+    return OK;
+}
+
+int config_load(struct config *c, struct conf **conf, struct arena *a, const char *path, char *const *overrides,
+                int n_overrides, struct err *e)
+{
+    memset(c, 0, sizeof *c);
+    struct conf *f = conf_new(config_rows, c, a);
+    if (conf) *conf = f;
+    int rc = path ? conf_read_file(f, path, e) : OK;
+    for (int i = 0; !rc && i < n_overrides; i++) rc = conf_override(f, overrides[i], e);
+    if (!rc) rc = conf_finish(f, e);
+    if (!rc) rc = read_text(&c->parallel.schedule_text, c->parallel.schedule_file, f, "parallel.schedule_file", a, e);
+    if (!rc) rc = read_text(&c->comm.table_text, c->comm.table, f, "comm.table", a, e);
+    return rc;
+}
+
+void config_print(const struct config *c, struct str *out)
+{
+    conf_print(config_rows, c, out);
+}
+
+static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab, struct err *e)
+{
+    if (c->model.rope_scaling.factor > 0 && c->model.yarn.factor > 0)
+        return conf_error(f, e, "model.rope_scaling.factor", "%g beside YaRN's (model.yarn.factor: %g): positions are scaled in one way; set one "
+                          "of the two to 0", c->model.rope_scaling.factor, c->model.yarn.factor);
+    if (!c->model.kv_heads) c->model.kv_heads = c->model.heads;
+    if (!c->model.head_dim && c->model.mla.kv_rank) c->model.head_dim = c->model.mla.nope_dim + c->model.mla.rope_dim;
+    if (!c->model.head_dim && c->model.hidden % c->model.heads == 0) c->model.head_dim = c->model.hidden / c->model.heads;
+    if (!c->model.ffn)
+        c->model.ffn = c->model.family == MODEL_GPT2 ? 4 * c->model.hidden : (c->model.hidden * 8 / 3 + 63) / 64 * 64;
+    if (!c->model.moe.ffn) c->model.moe.ffn = c->model.ffn;
+    if (!c->model.max_positions) c->model.max_positions = c->model.seq_len;
+    if (c->model.max_positions < c->model.seq_len)
+        return conf_error(f, e, "model.max_positions", "%lld is less than model.seq_len = %lld; choose at least that",
+                          (long long)c->model.max_positions, (long long)c->model.seq_len);
+    if (!c->model.vocab) c->model.vocab = n_vocab;
+    if (!c->model.vocab) return conf_error(f, e, "model.vocab", "wanted a number: there is no tokenizer to ask");
+    if (n_vocab > c->model.vocab)
+        return conf_error(f, e, "model.vocab", "%lld is less than the tokenizer's %lld ids; leave it out, or choose %lld",
+                          (long long)c->model.vocab, (long long)n_vocab, (long long)n_vocab);
+    if (model_check(&c->model, e)) {
+        char text[sizeof e->text];
+        snprintf(text, sizeof text, "%s", e->text);
+        char key[64] = "model";
+        sscanf(text, "%63[a-z_.]", key);
+        return err_set(e, ERR_REQUEST, "%s: %s", conf_where(f, key), text);
+    }
+    return OK;
+}
+
+/* auto: 0, off: 1, or the number that is written; -1: something else is. */
+static int overlap_asked(const char *text)
+{
+    if (!strcmp(text, "auto")) return 0;
+    if (!strcmp(text, "off")) return 1;
+    bool digit = text[0] >= '2' && text[0] <= '0' + PIECES_MOST && !text[1];
+    return digit ? text[0] - '0' : -1;
+}
+
+static int resolve_overlap(const struct config *c, const struct conf *f, struct err *e)
+{
+    if (overlap_asked(c->parallel.tp_overlap) >= 0) return OK;
+    return conf_error(f, e, "parallel.tp_overlap", "wanted auto, off, or pieces from 2 to %d; got '%s'", PIECES_MOST,
+                      c->parallel.tp_overlap);
+}
+
+int config_ranks(const struct config *c)
+{
+    return to_int(config_dp(c) * c->parallel.tp * c->parallel.cp * c->parallel.pp + c->parallel.servers);
+}
+
+int64_t config_dp(const struct config *c)
+{
+    return c->parallel.dp_replicate * c->parallel.dp_shard;
+}
+
+void config_part(const struct config *c, int i, int64_t *first, int64_t *n)
+{
+    int64_t end;
+    team_split(c->batch.global, i, to_int(config_dp(c)), first, &end);
+    *n = end - *first;
+}
+
+static int resolve_comm(const struct config *c, const struct conf *f, struct err *e)
+{
+    struct err why;
+    struct comm_config cc = config_comm(c);
+    if (!comm_config_check(&cc, &why)) return OK;
+    const char *key = strncmp(why.text, "comm.table", 10) ? "comm.algorithm" : "comm.table";
+    return err_set(e, ERR_REQUEST, "%s: %s", conf_where(f, key), why.text);
+}
+
+/* Each chunk is a stretch of the program of its own. */
+static int resolve_loss_chunk(const struct config *c, const struct conf *f, struct err *e)
+{
+    enum { MOST = 16384 };
+    int64_t tokens = c->batch.micro * ((c->model.seq_len + c->parallel.cp - 1) / c->parallel.cp), rows = config_loss_rows(c);
+    if (tokens / rows < MOST) return OK;
+    if (c->memory.loss_chunk && tokens / MOST < 1 << 24)
+        return conf_error(f, e, "memory.loss_chunk", "%lld cuts the %lld tokens of a microbatch into %lld chunks, of at most %d; choose at "
+                          "least %lld", (long long)rows, (long long)tokens, (long long)(tokens / rows), MOST, (long long)(tokens / MOST + 1));
+    return conf_error(f, e, "batch.micro", "%lld sequences of %lld tokens make %lld chunks of %lld tokens of the loss (memory.loss_chunk), of "
+                      "at most %d; choose fewer, or more ranks of parallel.cp", (long long)c->batch.micro, (long long)c->model.seq_len,
+                      (long long)(tokens / rows), (long long)rows, MOST);
+}
+
+/* What an optimizer's own check finds (optim/rows.c). */
+static int check_optimizer(const struct config *c, const struct conf *f, struct err *e)
+{
+    struct optim_config o = config_optim(c);
+    char path[64];
+    const char *key, *bad = optim_check(&o, &key);
+    if (!bad) return OK;
+    snprintf(path, sizeof path, "optimizer.%s", key);
+    return conf_error(f, e, path, "%s", bad);
+}
+
+int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int n_ranks, struct err *e)
+{
+    int rc = resolve_model(c, f, n_vocab, e);
+    if (!rc) rc = config_resolve_degrees(c, f, n_ranks, e);
+    if (!rc) rc = afford_counted(c, f, e);
+    if (!rc) rc = resolve_overlap(c, f, e);
+    if (rc) return rc;
+    if (c->batch.micro > c->batch.global) {
+        if (strcmp(conf_where(f, "batch.micro"), "default"))
+            return conf_error(f, e, "batch.micro", "%lld is more than batch.global = %lld; choose at most that",
+                              (long long)c->batch.micro, (long long)c->batch.global);
+        c->batch.micro = c->batch.global;
+    }
+    int64_t dp = config_dp(c), part = (c->batch.global + dp - 1) / dp, most = SCHEDULE_MAX_MICROBATCHES;
+    if (config_microbatches(c) > most)
+        return conf_error(f, e, "batch.micro", "%lld makes %lld microbatches, of at most %lld; choose at least %lld",
+                          (long long)c->batch.micro, (long long)config_microbatches(c), (long long)most,
+                          (long long)((part + most - 1) / most));
+    rc = resolve_loss_chunk(c, f, e);
+    if (!rc) rc = config_resolve_schedule(c, f, e);
+    if (!rc) rc = check_optimizer(c, f, e);
+    if (rc) return rc;
+    if (c->optimizer.min_lr > c->optimizer.lr) {
+        const char *where = conf_where(f, "optimizer.schedule.min_lr");
+        if (strcmp(where, "default"))
+            return conf_error(f, e, "optimizer.schedule.min_lr", "%g is above optimizer.lr = %g; choose at most that",
+                              c->optimizer.min_lr, c->optimizer.lr);
+        c->optimizer.min_lr = c->optimizer.lr;
+    }
+    if (c->optimizer.warmup_steps > c->run.steps && !strcmp(conf_where(f, "optimizer.schedule.warmup_steps"), "default"))
+        c->optimizer.warmup_steps = c->run.steps / 10;
+    rc = changes_allowed_check(c, f, e);
+    if (rc) return rc;
+    if (strcmp(c->run.kernels, "auto") && strcmp(c->run.kernels, "ref"))
+        return conf_error(f, e, "run.kernels", "wanted auto or ref, got %s", c->run.kernels);
+    if (c->run.trace && c->parallel.servers && c->parallel.server_mode == SERVER_ASYNC)
+        return conf_error(f, e, "run.trace", "ranks of an asynchronous server have no steps in common; choose parallel.server_mode: sync");
+    if (c->run.sample_every && (!c->checkpoint.every || c->run.sample_every % c->checkpoint.every)) {
+        long long every = c->checkpoint.every, n = every ? (c->run.sample_every + every - 1) / every * every : 0;
+        return every ? conf_error(f, e, "run.sample_every", "a checkpoint writes the text, and there is one every %lld steps "
+                                  "(checkpoint.every), not every %lld; choose %lld", every, (long long)c->run.sample_every, n)
+                     : conf_error(f, e, "run.sample_every", "a checkpoint writes the text, and checkpoint.every: 0 makes none "
+                                  "before the end; choose checkpoint.every: %lld", (long long)c->run.sample_every);
+    }
+    return resolve_comm(c, f, e);
+}
+
+/* Choices are optimizer.name's after "same". */
+static struct optim_group group_of(const struct config_group *g)
+{
+    return (struct optim_group){.own = g->name > 0, .kind = (enum optim_kind)(g->name > 0 ? g->name - 1 : 0), .scaled = g->lr_factor != 1,
+                                .lr_factor = g->lr_factor};
+}
+
+struct optim_config config_optim(const struct config *c)
+{
+    return (struct optim_config){
+        .kind = (enum optim_kind)c->optimizer.name,
+        .group = {[PARAM_EMBEDDINGS] = group_of(&c->optimizer.embeddings), [PARAM_VECTORS] = group_of(&c->optimizer.vectors)},
+        .beta1 = c->optimizer.betas[0],
+        .beta2 = c->optimizer.betas[1],
+        .eps = c->optimizer.eps,
+        .weight_decay = c->optimizer.weight_decay,
+        .momentum = c->optimizer.momentum,
+        .nesterov = c->optimizer.nesterov,
+        .clip = c->optimizer.clip,
+    };
+}
+
+struct lr_config config_lr(const struct config *c)
+{
+    return (struct lr_config){
+        .kind = (enum lr_kind)c->optimizer.schedule,
+        .lr = c->optimizer.lr,
+        .min_lr = c->optimizer.min_lr,
+        .warmup_steps = c->optimizer.warmup_steps,
+        .decay_steps = c->optimizer.decay_steps,
+        .steps = c->run.steps,
+    };
+}
+
+enum dtype config_dtype(const struct config *c)
+{
+    return c->precision.recipe == RECIPE_FP32 ? DT_F32 : DT_BF16;
+}
+
+int64_t config_loss_rows(const struct config *c)
+{
+    if (c->memory.loss_chunk) return c->memory.loss_chunk;
+    int64_t row_bytes = c->model.vocab * (int64_t)dtype_bytes(config_dtype(c));
+    int64_t rows = (128 << 20) / row_bytes / 64 * 64;
+    return rows < 64 ? 64 : rows;
+}
+
+/* A launcher that binds gives a rank cores that others may not use; the cgroup's quota is for all of the host. */
+struct room {
+    int cores, sharers; /* of this rank, and ranks on them */
+    int quota, here;    /* of the host */
+};
+
+static struct room room_of(const struct config *c)
+{
+    int here = c->parallel.ranks_here > 1 ? c->parallel.ranks_here : 1;
+    return (struct room){thread_n_cores(), c->parallel.sharers ? c->parallel.sharers : here, thread_quota_cores(), here};
+}
+
+int config_threads(const struct config *c)
+{
+    struct room r = room_of(c);
+    int each = r.cores / r.sharers < r.quota / r.here ? r.cores / r.sharers : r.quota / r.here;
+    return c->run.threads ? to_int(c->run.threads) : each > 1 ? each : 1;
+}
+
+bool config_cores_left(const struct config *c)
+{
+    struct room r = room_of(c);
+    int64_t threads = config_threads(c);
+    return threads * r.sharers < r.cores && threads * r.here < r.quota;
+}
+
+/* Who moves bytes and what is cut into pieces must be the same on all ranks, whatever cores each of them has. */
+static bool cores_left(const struct config *c)
+{
+    return c->parallel.cores_left ? c->parallel.cores_left > 0 : config_cores_left(c);
+}
+
+static bool moves_by_thread(const struct config *c)
+{
+    return c->comm.progress == PROGRESS_THREAD || (c->comm.progress == PROGRESS_AUTO && cores_left(c));
+}
+
+/* By itself where tp's messages leave the host, which takes longer than cutting costs: pieces of 256 KiB, which take a link of
+ * 10 GB/s ten times as long as a message's own latency, and products of 256 rows (docs/benchmarks.md). Asked for: whatever keeps
+ * the bits; up to 32 rows are multiplied in another order (kernel/cpu/gemm_few.c). */
+static struct pieces_rule config_pieces(const struct config *c)
+{
+    int asked = overlap_asked(c->parallel.tp_overlap), here = c->parallel.least_here ? c->parallel.least_here : c->parallel.ranks_here;
+    bool far = cores_left(c) && here && c->parallel.tp > here;
+    bool pays = moves_by_thread(c) && (far || c->comm.link_GBps > 0);
+    if (asked == 0) return (struct pieces_rule){.most = pays ? 4 : 1, .least_bytes = 256 << 10, .least_rows = 256};
+    return (struct pieces_rule){.most = asked, .least_rows = 64};
+}
+
+struct comm_config config_comm(const struct config *c)
+{
+    return (struct comm_config){
+        .timeout_s = c->comm.timeout_s,
+        .progress = moves_by_thread(c) ? COMM_THREAD : COMM_INLINE,
+        .check = c->comm.check,
+        .any_order = !c->numerics.deterministic,
+        .algorithm = strcmp(c->comm.algorithm, "auto") ? c->comm.algorithm : NULL,
+        .table = c->comm.table_text,
+        .ranks_per_host = to_int(c->comm.ranks_per_host),
+        .link_GBps = c->comm.link_GBps,
+        .link_latency_s = 1e-6 * c->comm.link_latency_us,
+    };
+}
+
+struct engine_config config_engine(const struct config *c)
+{
+    return (struct engine_config){
+        .model = c->model,
+        .dtype = config_dtype(c),
+        .micro = c->batch.micro,
+        .seq = c->model.seq_len,
+        .n_microbatches = config_microbatches(c),
+        .loss_rows = config_loss_rows(c),
+        .recompute = c->memory.recompute == RECOMPUTE_FULL,
+        .training = true,
+        .optim = config_optim(c),
+        .seed = (uint64_t)c->run.seed,
+        .kernels = c->run.kernels,
+        .threads = config_threads(c),
+        .zero = to_int(c->parallel.zero),
+        .pipeline = config_pipeline(c),
+        .grad_dtype = c->precision.grad == GRAD_BF16 ? DT_BF16 : DT_F32,
+        .reduce_once = c->parallel.reduce == REDUCE_STEP,
+        .exact_order = c->numerics.exact_order,
+        .pieces = config_pieces(c),
+        .trace_bytes = c->run.trace ? to_size(c->run.trace_mib) << 20 : 0,
+    };
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/config.h: the configuration as a plain struct, from one table (config.c) that also drives parsing, printing,
+ * --help and error places. Lower rooms get values taken from it, never the struct.
+ *
+ * Reading has two steps. config_load parses and checks each key by itself. config_resolve then fills in what follows
+ * from other keys and files (vocabulary from the tokenizer, heads, dp_shard: -1) and refuses combinations, with the
+ * line, the reason and the nearest legal value.
+ * Order: Same(config). Floor 7.
+ */
+#ifndef TUTTI_CONFIG_CONFIG_H
+#define TUTTI_CONFIG_CONFIG_H
+
+#include "base/conf.h"
+#include "checkpoint/hf.h"
+#include "layout/dtype.h"
+#include "nn/model.h"
+#include "optim/optim.h"
+#include "engine/engine.h"
+
+struct config_source {
+    const char *path;
+    double weight;
+};
+struct config_key {
+    const char *name;
+};
+
+enum config_order { ORDER_SHUFFLED, ORDER_SEQUENTIAL };
+enum config_recipe { RECIPE_FP32, RECIPE_BF16 };
+enum config_grad { GRAD_FP32, GRAD_BF16 };
+enum config_reduce { REDUCE_MICROBATCH, REDUCE_STEP };
+enum config_cp { CP_RING, CP_ALL_GATHER, CP_ALL_TO_ALL, CP_TWO_LEVEL };
+enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_FULL };
+enum config_server { SERVER_SYNC, SERVER_ASYNC };
+enum config_progress { PROGRESS_AUTO, PROGRESS_INLINE, PROGRESS_THREAD };
+enum config_device { DEVICE_CPU, DEVICE_NULL };
+
+struct config {
+    struct model_config model; /* its numbers: model/numbers.def */
+    struct {
+        const char *dir;         /* model.from */
+        struct conf_list ignore; /* model.ignore: of struct config_key */
+        int64_t bos, eos[HF_EOS]; /* not keys: token ids that it names; bos -1: none */
+        int n_eos;
+    } from;
+    struct {
+        const char *tokenizer;
+        struct conf_list train, valid;
+        int order;
+        int64_t seed;
+        bool reset_positions, mask_boundaries;
+        const char *cache_dir;
+    } data;
+    struct {
+        int64_t global, micro;
+    } batch;
+    struct {
+        int name;
+        double lr, betas[2], eps, weight_decay, clip, momentum;
+        bool nesterov;
+        int schedule;
+        int64_t warmup_steps, decay_steps;
+        double min_lr;
+        struct config_group {
+            int name; /* 0: as optimizer.name */
+            double lr_factor;
+        } embeddings, vectors;
+    } optimizer;
+    struct {
+        int recipe, grad;
+    } precision;
+    struct {
+        int64_t dp_replicate, dp_shard, zero, tp, cp, ep, etp, pp;
+        bool sequence_parallel;
+        const char *tp_overlap;
+        int64_t servers, staleness;
+        int server_mode;
+        int cp_algorithm;
+        int64_t cp_inner;
+        const char *schedule, *schedule_file;
+        const char *schedule_text; /* not a key: what is in the file */
+        int64_t chunks, round;
+        struct conf_list pp_layers; /* of int64_t */
+        int reduce;
+        /* Not keys: what the launcher made of it. 0: not known, as in a plan. */
+        int ranks_here;  /* ranks on this rank's host */
+        int sharers;     /* of them, those that may use one of this rank's cores; 0: all */
+        int least_here;  /* the fewest that a host has, over all hosts; 0: ranks_here */
+        int cores_left;  /* every rank has cores beside its threads: 1, or -1: not all; 0: ask of this one */
+    } parallel;
+    struct {
+        double timeout_s;
+        int progress;
+        bool check;
+        const char *algorithm, *table;
+        const char *table_text; /* not a key: what is in the file */
+        int64_t ranks_per_host;
+        double link_GBps, link_latency_us;
+    } comm;
+    struct {
+        int recompute;
+        int64_t loss_chunk;
+        bool check;
+    } memory;
+    struct {
+        bool deterministic, exact_order;
+    } numerics;
+    struct {
+        int64_t every, keep, retries;
+        double retry_s;
+        const char *resume;
+        struct conf_list allow_changes; /* of const char * */
+    } checkpoint;
+    struct {
+        const char *dir;
+        int64_t steps, seed, log_every, eval_every, eval_batches, compare_every, sample_every, sample_tokens, threads;
+        double sample_temperature;
+        const char *sample_prompt;
+        int device;
+        const char *kernels;
+        bool tensorboard;
+        bool log_experts;
+        const char *trace;
+        int64_t trace_from, trace_steps, trace_mib, trace_collect;
+    } run;
+};
+
+extern const struct conf_row config_rows[];
+
+/* Parses file and overrides into *c. conf (may be NULL) gets the handle for later errors. */
+int config_load(struct config *c, struct conf **conf, struct arena *a, const char *path, char *const *overrides,
+                int n_overrides, struct err *e);
+/* Fills in what follows from other keys; n_vocab from the tokenizer (0: unknown, the key must be given). n_ranks: how
+ * many ranks there are. Refuses what does not fit together. */
+int config_resolve(struct config *c, const struct conf *conf, int64_t n_vocab, int n_ranks, struct err *e);
+/* The whole config as YAML, every default filled in. */
+void config_print(const struct config *c, struct str *out);
+
+/* What the rooms below get. */
+struct optim_config config_optim(const struct config *c);
+struct lr_config config_lr(const struct config *c);
+enum dtype config_dtype(const struct config *c);
+int64_t config_loss_rows(const struct config *c); /* tokens per chunk of the head */
+struct engine_config config_engine(const struct config *c); /* what train, plan, verify and bench all start from */
+/* Whether the pipeline that c (resolved) asks for can be made of its ranks, microbatches and layers. */
+int config_check_pipeline(const struct config *c, struct err *e);
+/* Whether numerics.exact_order, where it is on, can have these degrees and this batch. */
+int config_check_exact(const struct config *c, struct err *e);
+/* How attention goes over cp: par's context_inner and context_gather. */
+void config_context(const struct config *c, struct par *par);
+int config_ranks(const struct config *c); /* of all axes */
+int64_t config_dp(const struct config *c);         /* data-parallel ranks */
+/* Sequences [first, first + n) of the global batch that data-parallel rank i takes. */
+void config_part(const struct config *c, int i, int64_t *first, int64_t *n);
+struct comm_config config_comm(const struct config *c);
+bool config_cores_left(const struct config *c);   /* this rank has cores beside its threads */
+int config_threads(const struct config *c);       /* of one rank; 0 in the file: the cores, shared out */
+
+#endif

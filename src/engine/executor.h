@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* executor.h: runs an itinerary: loops over this rank's steps and hands each to a program or a communicator. It
+ * decides nothing: order, slabs, buffers and microbatches are written there. There is no other training loop: gradient
+ * accumulation, evaluation and pipelines all pass here.
+ * Floor 6. Order: Collective over all ranks of the pipeline and data axes.
+ */
+#ifndef TUTTI_ENGINE_EXECUTOR_H
+#define TUTTI_ENGINE_EXECUTOR_H
+
+#include "engine/engine.h"
+
+typedef void executor_look_fn(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
+
+/* One step's worth of g->go (training) or g->go_eval. look (may be NULL) is called after every instruction: a window. */
+void executor_run(struct engine *g, bool training, const struct step_info *info, executor_look_fn *look, void *ctx);
+
+#endif

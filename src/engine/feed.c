@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fields lie one after the other in one buffer, each for all microbatches, so that a microbatch of it is a piece of it. */
+#include "engine/feed.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "layout/sequence.h"
+
+#define IS_NAMED(name, f) _Static_assert(offsetof(struct engine_batch, name) == offsetof(struct engine_batch, field) + (f) * sizeof(void *), "the names of " #f)
+IS_NAMED(tokens, BATCH_TOKENS);
+IS_NAMED(targets, BATCH_TARGETS);
+IS_NAMED(positions, BATCH_POSITIONS);
+IS_NAMED(docs, BATCH_DOCUMENTS);
+
+int64_t feed_place(const struct engine *g, int64_t i)
+{
+    return context_place(g->cfg.seq, g->cfg.par.size[AXIS_CP], g->cfg.par.rank[AXIS_CP], i);
+}
+
+/* The fields that the model takes, in the table's order. */
+struct at {
+    int field;
+    const struct batch_row *row;
+    int64_t tokens;    /* of a sequence, of this field, on this rank */
+    size_t begin, end; /* in the buffer */
+};
+
+static bool next(const struct engine *g, struct at *x)
+{
+    do {
+        if (++x->field == BATCH_FIELDS) return false;
+    } while (!model_takes(&g->cfg.model, (enum batch_field)x->field));
+    x->row = &batch_rows[x->field];
+    x->tokens = x->row->whole ? g->cfg.seq : engine_seq_here(g);
+    x->begin = batch_begin(x->row, x->end);
+    x->end = x->begin + batch_bytes(x->row, g->cfg.n_microbatches * g->cfg.micro, x->tokens);
+    return true;
+}
+#define EACH_FIELD(x, g) for (struct at x = {.field = -1}; next(g, &x);)
+
+size_t feed_bytes(const struct engine *g)
+{
+    size_t bytes = 0;
+    EACH_FIELD(x, g) bytes = x.end;
+    return bytes;
+}
+
+/* This rank's rows of the sequences. */
+static void cut(const struct engine *g, const struct at *x, void *to, const void *from, int64_t n)
+{
+    int64_t here = engine_seq_here(g), *place = xmalloc(to_size(here) * sizeof *place + 1);
+    for (int64_t i = 0; i < here; i++) place[i] = feed_place(g, i);
+    batch_cut(x->row, to, from, n, g->cfg.seq, place, here);
+    xfree(place);
+}
+
+/* What is given of a field, then blanks for the sequences that are not. */
+static void stage(const struct engine *g, const struct at *x, const void *from, int64_t given)
+{
+    char *to = (char *)g->staging.p + x->begin;
+    size_t have = from ? batch_bytes(x->row, given, x->tokens) : 0;
+    if (have && x->tokens == g->cfg.seq) memcpy(to, from, have);
+    else if (have) cut(g, x, to, from, given);
+    memset(to + have, x->row->blank, x->end - x->begin - have);
+}
+
+/* The last batch has left the staging: a step ends with a wait (tally_read), and so does an evaluation. */
+void feed_batch(struct engine *g, const struct engine_batch *b)
+{
+    int64_t room = g->cfg.n_microbatches * g->cfg.micro;
+    CHECK(b->n <= room, "%lld sequences for room of %lld", (long long)b->n, (long long)room);
+    if (g->staging.p)
+        EACH_FIELD(x, g) stage(g, &x, b->field[x.field], b->n);
+    event_wait(g->feeding, g->used);
+    device_from_host(g->feeding, &g->data, 0, g->staging.p, g->data.bytes);
+    event_record(g->fed, g->feeding);
+    event_wait(g->stream, g->fed);
+}
+
+void feed_bind(struct engine *g, int microbatch)
+{
+    for (int f = 0; f < BATCH_FIELDS; f++) g->slot[SLOT_BATCH + f] = NULL;
+    EACH_FIELD(x, g) {
+        size_t bytes = batch_bytes(x.row, g->cfg.micro, x.tokens);
+        g->slot[SLOT_BATCH + x.field] = g->data.p ? (char *)g->data.p + x.begin + (size_t)microbatch * bytes : NULL;
+    }
+}

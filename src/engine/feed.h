@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine/feed.h: from a batch on the host to its microbatches on the device, field by field of the table (model/batch_fields.h).
+ * Floor 6. Order: Local.
+ */
+#ifndef TUTTI_ENGINE_FEED_H
+#define TUTTI_ENGINE_FEED_H
+
+#include "engine/engine.h"
+
+size_t feed_bytes(const struct engine *g); /* of the buffer of all microbatches' fields */
+/* Tokens of the part; of sequences that do not exist targets are -1, and nothing else matters. Copied on g->feeding: the batch waits until
+ * nobody reads the one before, and what is enqueued on g->stream comes after it. */
+void feed_batch(struct engine *g, const struct engine_batch *b);
+/* A microbatch is a view of the batch: no copy. */
+void feed_bind(struct engine *g, int microbatch);
+/* Where row i of this rank's rows of a sequence stands in it. */
+int64_t feed_place(const struct engine *g, int64_t i);
+
+#endif

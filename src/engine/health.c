@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sum of squares in fp64 says all: it is finite exactly when every element is (the largest square of an fp32 is 1e77). */
+#include "engine/health.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+static int check(const struct engine *g, int i, int what, struct err *e)
+{
+    const struct array *a = store_array(&g->store, what);
+    struct array_span x = store_writes(&g->store, i, what);
+    if (x.n == 0 || a->row.dtype != DT_F32) return OK;
+    double sum = flat_sum_squares_now(store_stream(&g->store, what, g->stream), array_at(a, x.at), x.n), rms = sqrt(sum / (double)x.n);
+    const char *name = g->params.p[i].name, *title = g->store.array[what].row.title;
+    if (!isfinite(sum)) return err_set(e, ERR_NUMERIC, "%s of %s are not finite", title, name);
+    if (what == STORE_MASTER && rms > HEALTH_RMS_LIMIT)
+        return err_set(e, ERR_NUMERIC, "%s of %s have a root mean square of %.3g, above %g: they have diverged", title, name, rms,
+                       HEALTH_RMS_LIMIT);
+    return OK;
+}
+
+int health_check(const struct engine *g, struct err *e)
+{
+    int rc = OK;
+    for (int what = 0; !rc && what < g->store.n_arrays; what++)
+        for (int i = 0; !rc && g->store.array[what].row.saved && store_has(&g->store, what) && i < g->params.n; i++)
+            rc = check(g, i, what, e);
+    return rc;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The exact loss: every rank writes its microbatches into a list of all, zeros elsewhere; adding the lists up adds zeros
+ * only, so the transport's order means nothing, and everybody sums the list from the front. */
+#include "engine/tally.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "optim/squares.h"
+
+static int at_least_1(int n) { return n > 1 ? n : 1; }
+
+int tally_buffers(struct engine *g, struct err *e)
+{
+    bool runs = !(g->cfg.n_servers && g->cfg.server >= 0); /* a server has gradients only */
+    size_t pairs = runs ? (g->cfg.exact_order ? to_size(g->cfg.n_microbatches) : 1) : 0;
+    size_t norm = !g->cfg.training ? 0 : g->cfg.exact_order ? FLAT_SQUARES_WORDS * sizeof(int64_t) : sizeof(double);
+    int rc = buffer_new(&g->stat, g->dev, MEM_DATA, pairs * 2 * sizeof(double), e);
+    if (!rc) rc = buffer_new(&g->norm, g->dev, MEM_DATA, norm, e);
+    return rc ? rc : buffer_new_host(&g->told, g->dev, MEM_DATA, g->stat.bytes + g->balance.bytes + norm, e);
+}
+
+/* Where told has what these buffers held; NULL on the null device. */
+static void *told(const struct engine *g, const struct buffer *b)
+{
+    size_t at = b == &g->stat ? 0 : b == &g->balance ? g->stat.bytes : g->stat.bytes + g->balance.bytes;
+    return g->told.p ? (char *)g->told.p + at : NULL;
+}
+
+static void fetch(const struct engine *g, const struct buffer *b)
+{
+    if (b->bytes && g->told.p) device_to_host(g->stream, told(g, b), b, 0, b->bytes);
+}
+
+void tally_read(struct engine *g, bool norm)
+{
+    if (norm && g->cfg.exact_order) optim_exact_squares(&g->store, g->stream, g->norm.p);
+    else if (norm) optim_sum_squares(&g->store, g->stream, g->norm.p);
+    fetch(g, &g->stat);
+    if (g->balance.dev) fetch(g, &g->balance);
+    if (norm) fetch(g, &g->norm);
+    stream_sync(g->stream);
+}
+
+const double *tally_balance(const struct engine *g) { return told(g, &g->balance); }
+
+double tally_squares(const struct engine *g)
+{
+    stream_zero(g->stream, g->norm.p, g->norm.bytes);
+    optim_sum_squares(&g->store, g->stream, g->norm.p);
+    fetch(g, &g->norm);
+    stream_sync(g->stream);
+    return g->told.p ? *(const double *)told(g, &g->norm) : 0;
+}
+
+void *tally_at(const struct engine *g, int microbatch)
+{
+    size_t one = g->cfg.exact_order ? 2 * sizeof(double) : 0;
+    return g->stat.p ? (char *)g->stat.p + (size_t)microbatch * one : NULL;
+}
+
+/* Over data-parallel ranks, and over the stages: the loss is where the head is. */
+static void over_ranks(struct engine *g, double *v, int64_t n)
+{
+    struct comm *pipe = g->cfg.host.pp;
+    exchange_sum_f64(&g->exchange, v, n);
+    if (pipe) comm_wait(pipe, comm_all_reduce(pipe, v, v, n, DT_F64, COMM_SUM, "loss over stages"));
+}
+
+void tally_loss(struct engine *g, double *nats, double *tokens)
+{
+    const struct par *p = &g->cfg.par;
+    int64_t here = (int64_t)(g->stat.bytes / (2 * sizeof(double))), parts = 1, part = 0;
+    if (g->cfg.exact_order) {
+        parts = (int64_t)at_least_1(p->size[AXIS_DP_REPLICATE]) * at_least_1(p->size[AXIS_DP_SHARD]);
+        part = (int64_t)p->rank[AXIS_DP_REPLICATE] * at_least_1(p->size[AXIS_DP_SHARD]) + p->rank[AXIS_DP_SHARD];
+    }
+    double *all = xcalloc(to_size(2 * here * parts), sizeof *all);
+    if (g->told.p) memcpy(all + 2 * here * part, told(g, &g->stat), g->stat.bytes);
+    over_ranks(g, all, 2 * here * parts);
+    *nats = *tokens = 0;
+    for (int64_t i = 0; i < here * parts; i++) {
+        *nats += all[2 * i];
+        *tokens += all[2 * i + 1];
+    }
+    xfree(all);
+}
+
+static void over_model(struct engine *g, void *v, int64_t n, enum dtype t)
+{
+    struct comm *c = g->cfg.model_group;
+    if (c) comm_wait(c, comm_all_reduce(c, v, v, n, t, COMM_SUM, "gradient norm"));
+}
+
+double tally_norm(struct engine *g)
+{
+    if (!g->cfg.exact_order) {
+        double squares = g->told.p ? *(const double *)told(g, &g->norm) : 0;
+        over_model(g, &squares, 1, DT_F64);
+        return sqrt(squares);
+    }
+    int64_t word[FLAT_SQUARES_WORDS] = {0};
+    if (g->told.p) memcpy(word, told(g, &g->norm), sizeof word);
+    over_model(g, word, FLAT_SQUARES_WORDS, DT_I64);
+    return sqrt(squares_total(word));
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tally.h: the few numbers of a step that are sums over everything: trained tokens, loss, gradient norm. Over all ranks,
+ * whatever each of them holds.
+ *
+ * Usually sums run over this rank's microbatches, then over ranks in rank order. With numerics.exact_order the loss of
+ * every microbatch is kept and they are added in the batch's order, and the norm is summed without rounding: no
+ * data-parallel layout changes either.
+ * Floor 6. Order: Collective over all ranks.
+ */
+#ifndef TUTTI_ENGINE_TALLY_H
+#define TUTTI_ENGINE_TALLY_H
+
+#include "engine/engine.h"
+
+/* The buffers for them: stat, norm, and told, the host's, after balance has its bytes. */
+int tally_buffers(struct engine *g, struct err *e);
+/* Where in stat a microbatch adds its loss. */
+void *tally_at(const struct engine *g, int microbatch);
+
+/* Brings what this rank has of a step to the host: loss, routers' load, with `norm` the squares of the gradients. The host waits here and
+ * nowhere else in a step, but where the next layer hangs on numbers (parallel/expert.c). Local. */
+void tally_read(struct engine *g, bool norm);
+/* What it brought of the routers' load; NULL on the null device. Local. */
+const double *tally_balance(const struct engine *g);
+/* Sum of the loss in nats over the batch, and tokens it was summed over. */
+void tally_loss(struct engine *g, double *nats, double *tokens);
+/* Global L2 norm of the gradients. */
+double tally_norm(struct engine *g);
+/* The sum of squares of this rank's gradients. Waits. Local. */
+double tally_squares(const struct engine *g);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One descriptor per parameter and group, pointing straight into the buffers: nothing is copied before the writer has
+ * it, where the host can reach them. Loading writes the same places and derives the compute copy. */
+#include "run/saved.h"
+
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "config/companions.h"
+#include "engine/health.h"
+#include "engine/readers.h"
+#include "config/start_weights.h"
+
+/* ---- bytes that the host cannot reach ---- */
+struct there {
+    struct stream *stream;
+    char *p;
+};
+
+static int to_host(void *ctx, int64_t offset, size_t bytes, void *dst, struct err *e)
+{
+    struct there *x = ctx;
+    (void)e;
+    stream_to_host(x->stream, dst, x->p + offset, bytes);
+    stream_sync(x->stream);
+    return OK;
+}
+
+static int from_host(void *ctx, int64_t offset, size_t bytes, const void *src, struct err *e)
+{
+    struct there *x = ctx;
+    (void)e;
+    stream_from_host(x->stream, x->p + offset, src, bytes);
+    stream_sync(x->stream);
+    return OK;
+}
+
+static void forget(struct ckpt_tensor *t, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) xfree(t[i].ctx);
+    xfree(t);
+}
+
+/* A tensor of the checkpoint: one parameter's part of an array. Of values per element contiguous rows of the parameter. */
+static struct ckpt_tensor tensor_of(const struct array_row *row, const struct array *at, const struct param *p, struct array_span x)
+{
+    struct ckpt_tensor t = {.group = row->name, .name = p->name, .dtype = at->row.dtype, .p = array_at(at, x.at)};
+    if (row->block == ARRAY_TENSOR) {
+        t.shape = shape_of(1, &row->each);
+        t.box = (struct region){.nd = 1, .hi = {x.n}};
+    } else {
+        int64_t each = param_row_numel(p);
+        t.shape = shape_of(p->nd, p->n);
+        t.box = param_rows(p, x.lo / each, x.n / each);
+    }
+    return t;
+}
+
+/* What this rank reads, or what it writes. */
+static int64_t describe(const struct engine *g, bool pieces, struct ckpt_tensor **out)
+{
+    const struct store *s = &g->store;
+    struct ckpt_tensor *t = xcalloc((size_t)g->params.n * (size_t)s->n_arrays + 1, sizeof *t);
+    int64_t n = 0;
+    for (int k = 0; k < s->n_arrays; k++) {
+        const struct array *a = store_array(s, k);
+        for (int i = 0; s->array[k].row.saved && array_is_here(a) && i < g->params.n; i++) {
+            if (!array_covers(&s->array[k].row, &g->params.p[i])) continue;
+            struct ckpt_tensor *x = &t[n++];
+            *x = tensor_of(&s->array[k].row, a, &g->params.p[i], pieces ? store_writes(s, i, k) : readers_part(g, i, k));
+            if (device_is_direct(a->buf.dev)) continue;
+            static const struct ckpt_access access = {to_host, from_host};
+            struct there *ctx = xcalloc(1, sizeof *ctx);
+            *ctx = (struct there){store_stream(s, k, g->stream), x->p};
+            x->access = &access;
+            x->ctx = ctx;
+            x->p = NULL;
+        }
+    }
+    *out = t;
+    return n;
+}
+
+static void describe_model(const struct engine *g, const struct save_info *s, struct str *extra)
+{
+    struct hf_model h = source_hf_model(&g->cfg.model, s->bos, s->eos);
+    companions_ends(s->cfg, &h);
+    struct json_out o = {.s = extra};
+    json_begin_object(&o, NULL);
+    hf_config_put(&o, "model", &h, g->cfg.dtype);
+    changes_put_data(&s->data, &o);
+    json_end_object(&o);
+}
+
+static int agree(const struct ranks *r, int rc, struct err *e)
+{
+    return r->world ? comm_agree(r->world, rc, e) : rc;
+}
+
+/* Begin (one rank), write (those that hold the first replica), publish (one rank). */
+static int save_together(const struct engine *g, const struct ranks *r, const char *root, const struct ckpt_info *info,
+                         struct err *e)
+{
+    struct ckpt_tensor *t;
+    int rc = agree(r, r->writes ? health_check(g, e) : OK, e);
+    if (rc) return err_prefix(e, "step %lld was not saved, since it would take the place of a good checkpoint", (long long)info->step);
+    int64_t n = describe(g, true, &t);
+    rc = agree(r, r->rank == 0 ? ckpt_save_begin(root, info->step, e) : OK, e);
+    if (!rc) rc = agree(r, r->writes ? ckpt_save_rank(root, info->step, r->writer, t, n, e) : OK, e);
+    if (!rc) rc = agree(r, r->rank == 0 ? ckpt_save_publish(root, r->n_writers, info, e) : OK, e);
+    if (rc && r->rank == 0) ckpt_save_abort(root, info->step, store_saved_bytes(&g->store), e);
+    if (rc) agree(r, r->rank == 0 ? rc : OK, e); /* all leave with the explanation, whoever is the first to */
+    forget(t, n);
+    return rc;
+}
+
+int save_checkpoint(const struct engine *g, const struct ranks *r, const struct save_info *s, struct err *e)
+{
+    struct ckpt_attachment files[1 + HF_BESIDE] = {{.name = "config.yaml", .p = s->config_text, .bytes = strlen(s->config_text)}};
+    char *paths[HF_BESIDE] = {NULL};
+    int n_files = 1;
+    for (int i = 0; s->tokenizer_dir && i < HF_BESIDE; i++) {
+        paths[i] = fs_join(s->tokenizer_dir, hf_beside[i]);
+        if (fs_exists(paths[i])) files[n_files++] = (struct ckpt_attachment){.name = hf_beside[i], .copy_from = paths[i]};
+    }
+    struct str extra = {0};
+    describe_model(g, s, &extra);
+    struct ckpt_info info = {
+        .step = s->step,
+        .tokens = s->tokens,
+        .seed = (int64_t)g->cfg.seed,
+        .extra = str_text(&extra),
+        .attachments = files,
+        .n_attachments = n_files,
+        .keep = to_int(s->keep),
+    };
+    int rc = save_together(g, r, s->root, &info, e);
+    for (int i = 0; i < HF_BESIDE; i++) xfree(paths[i]);
+    str_free(&extra);
+    return rc;
+}
+
+int save_derive(struct engine *g, struct err *e)
+{
+    const struct store *s = &g->store;
+    int rc = readers_share(g, e);
+    if (rc) return rc;
+    for (int i = 0; s->dtype != DT_F32 && i < g->params.n; i++) {
+        struct array_span from = store_held(s, i, STORE_MASTER), to = store_piece(s, i, STORE_PARAM);
+        const struct array *copy = &s->array[STORE_PARAM];
+        flat_cast(g->stream, array_at(copy, to.at + from.lo - to.lo), s->dtype,
+                              array_at(store_array(s, STORE_MASTER), from.at), DT_F32, from.n);
+    }
+    exchange_publish(&g->exchange);
+    return OK;
+}
+
+int save_check(const struct engine *g, const struct ckpt *c, struct err *e)
+{
+    struct ckpt_tensor *t;
+    int64_t n = describe(g, false, &t);
+    int rc = ckpt_check_attachments(c, e);
+    if (!rc) rc = ckpt_check(c, t, n, e); /* also that it holds nothing more: a model of fewer layers is another model */
+    if (rc) err_prefix(e, "cannot resume");
+    forget(t, n);
+    return rc;
+}
+
+int save_resume(struct engine *g, struct ckpt *c, struct err *e)
+{
+    struct ckpt_tensor *t;
+    int64_t n = describe(g, false, &t);
+    int rc = ckpt_load(c, t, n, e);
+    if (rc) err_prefix(e, "cannot resume");
+    forget(t, n);
+    return rc;
+}
