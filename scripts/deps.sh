@@ -5,7 +5,7 @@
 #
 #   scripts/deps.sh [--tests] [--fuzz] [--quiet]
 #
-#   --tests    what the tests need besides: a second MPI library, and a browser that looks at the page of a run
+#   --tests    what the tests need besides: a second MPI library, a browser that looks at the page of a run, a formatter
 #   --fuzz     clang with libFuzzer, which neither needs
 #
 # Where MPI and oneDNN (but for the tests) or a browser cannot be had, that is said, and is no error.
@@ -109,4 +109,9 @@ fi
 # chromium 193 MB).
 if [ "$for_tests" = 1 ] && ! bash "$here/browser.sh" >/dev/null && ! may_install firefox-esr; then
     echo "deps: no browser here, and firefox-esr could not be installed: the tests will not see a run's page in one" >&2
+fi
+
+# One version of clang-format, because another one lays out otherwise; Debian 12 has it. CONTRIBUTING.md says how to use it.
+if [ "$for_tests" = 1 ] && ! command -v clang-format-14 >/dev/null && ! may_install clang-format-14; then
+    say "clang-format-14 could not be installed: the tests will not look at the layout of the sources"
 fi

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A clock for tests that promise "within seconds" on machines that do other things as well: fair_clock FILE keeps a number of
- * milliseconds in FILE until the process that started it ends, then removes it.
+/* A clock for tests that promise "within seconds" on machines that do other things as well: fair_clock FILE keeps a
+ * number of milliseconds in FILE until the process that started it ends, then removes it.
  *
- * It lives as a rank that waits does: it yields and naps, again and again, and counts what a round takes, of a round that was held up
- * only the first MOST_MS. On a quiet machine that is the time; on a crowded one it goes slower, as those it is held against do.
+ * It lives as a rank that waits does: it yields and naps, again and again, and counts what a round takes, of a round
+ * that was held up only the first MOST_MS. On a quiet machine that is the time; on a crowded one it goes slower, as
+ * those it is held against do.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -28,7 +29,8 @@ int main(int argc, char **argv)
     double fair_ms = 0, last_ms = now_ms();
     char text[24];
     while (getppid() == parent) {
-        int n = snprintf(text, sizeof text, "%012.0f\n", fair_ms); /* always as long, so a reader sees an old or a new one */
+        int n = snprintf(text, sizeof text, "%012.0f\n",
+                         fair_ms); /* always as long, so a reader sees an old or a new one */
         if (pwrite(f, text, (size_t)n, 0) != n) break;
         sched_yield();
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);

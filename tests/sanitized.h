@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sanitized.h: how much of a long list of cases a build runs. All of it where nothing watches; a part, spread over the list,
- * under sanitizers, which take 3 (addresses) to 15 times (threads) as long and look for another kind of mistake, and on an emulated
- * processor (TUTTI_EMULATED: cross-compiled), where vectors take 30 times as long. */
+/* sanitized.h: how much of a long list of cases a build runs. All of it where nothing watches; a part, spread over the
+ * list, under sanitizers, which take 3 (addresses) to 15 times (threads) as long and look for another kind of mistake,
+ * and on an emulated processor (TUTTI_EMULATED: cross-compiled), where vectors take 30 times as long. */
 #ifndef TUTTI_TESTS_SANITIZED_H
 #define TUTTI_TESTS_SANITIZED_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A write may take a part of a record: the rest waits, so that the file has every record whole and once, as soon as it has it. */
+/* A write may take a part of a record: the rest waits, so that the file has every record whole and once, as soon as it
+ * has it. */
 #include "base/append.h"
 
 #include <errno.h>
@@ -42,7 +43,8 @@ int append_add(struct append *a, const void *p, size_t n, struct err *e)
     str_add(&a->waiting, p, n);
     int why = push(a);
     if (why && a->waiting.n > WAITING_LIMIT) return err_errno(e, ERR_IO, why, "cannot write %s", a->path);
-    if (why && !late) log_warn("cannot write %s: %s; its lines wait in memory until there is room", a->path, strerror(why));
+    if (why && !late)
+        log_warn("cannot write %s: %s; its lines wait in memory until there is room", a->path, strerror(why));
     if (!why && late) log_info("%s is complete again", a->path);
     return OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* append.h: a file that grows by whole records and outlives a full disk: what cannot be written waits in memory, is said once, and
- * follows in order when there is room again. A run is not worth less than its log.
+/* append.h: a file that grows by whole records and outlives a full disk: what cannot be written waits in memory, is
+ * said once, and follows in order when there is room again. A run is not worth less than its log.
  * Floor 0. Order: Local.
  */
 #ifndef TUTTI_BASE_APPEND_H

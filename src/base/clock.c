@@ -14,20 +14,11 @@ static double seconds(clockid_t which)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-double clock_now_s(void)
-{
-    return seconds(CLOCK_MONOTONIC);
-}
+double clock_now_s(void) { return seconds(CLOCK_MONOTONIC); }
 
-double clock_wall_s(void)
-{
-    return seconds(CLOCK_REALTIME);
-}
+double clock_wall_s(void) { return seconds(CLOCK_REALTIME); }
 
-double clock_thread_s(void)
-{
-    return seconds(CLOCK_THREAD_CPUTIME_ID);
-}
+double clock_thread_s(void) { return seconds(CLOCK_THREAD_CPUTIME_ID); }
 
 void clock_sleep_s(double s)
 {

@@ -73,8 +73,7 @@ static int refuse(const struct source *s, int line, const char *label, const cha
     return err_set(s->e, ERR_REQUEST, "%s: %s%s: %s", where_of(s, line), label, path, text);
 }
 
-static void scope_init(struct scope *sc, const struct conf_row *rows, void *target, const char *label,
-                       struct arena *a)
+static void scope_init(struct scope *sc, const struct conf_row *rows, void *target, const char *label, struct arena *a)
 {
     int n = 0;
     while (rows[n].path) n++;
@@ -125,10 +124,7 @@ static bool parse_integer(const struct conf_node *v, int64_t *out)
     return true;
 }
 
-static bool has_range(const struct conf_row *row)
-{
-    return row->lo != 0 || row->hi != 0;
-}
+static bool has_range(const struct conf_row *row) { return row->lo != 0 || row->hi != 0; }
 
 #define UNBOUNDED 1e15 /* a limit this far out is not worth a word */
 
@@ -356,7 +352,8 @@ static int apply_row(const struct source *s, struct scope *sc, const struct conf
     return code;
 }
 
-/* An unknown key: the nearest known path, or what there is in this section. `path` is the whole of what was asked for. */
+/* An unknown key: the nearest known path, or what there is in this section. `path` is the whole of what was asked
+ * for. */
 static int refuse_key(const struct source *s, const struct scope *sc, const char *prefix, const char *key,
                       const char *path, int line)
 {
@@ -385,7 +382,8 @@ static int refuse_key(const struct source *s, const struct scope *sc, const char
         outer[n_prefix - 1] = 0; /* without its last dot */
         dot = strrchr(outer, '.');
         name = dot ? dot + 1 : outer;
-        return refuse_key(s, sc, dot ? arena_printf(s->arena, "%.*s", (int)(name - outer), outer) : "", name, path, line);
+        return refuse_key(s, sc, dot ? arena_printf(s->arena, "%.*s", (int)(name - outer), outer) : "", name, path,
+                          line);
     }
     struct str all = {0};
     for (int i = 0; i < n_here; i++) str_printf(&all, "%s%s", i ? ", " : "", here[i]);
@@ -529,10 +527,7 @@ static const char *where_in(const struct scope *sc, const char *path)
     return "default";
 }
 
-const char *conf_where(const struct conf *c, const char *path)
-{
-    return where_in(&c->root, path);
-}
+const char *conf_where(const struct conf *c, const char *path) { return where_in(&c->root, path); }
 
 int conf_error(const struct conf *c, struct err *e, const char *path, const char *fmt, ...)
 {

@@ -39,17 +39,17 @@ enum conf_type {
 };
 
 struct conf_row {
-    const char *path;     /* "model.layers" */
+    const char *path; /* "model.layers" */
     enum conf_type type;
-    size_t offset;        /* in the target struct */
-    const char *otherwise;/* default as YAML text; NULL: required. "null" for absent strings */
-    double lo, hi;        /* CONF_INT and CONF_REAL: inclusive range; lo == hi == 0: any */
-    const char *choices;  /* CONF_CHOICE: "fp32|bf16|fp16" */
-    int n;                /* CONF_REALS: how many */
+    size_t offset;               /* in the target struct */
+    const char *otherwise;       /* default as YAML text; NULL: required. "null" for absent strings */
+    double lo, hi;               /* CONF_INT and CONF_REAL: inclusive range; lo == hi == 0: any */
+    const char *choices;         /* CONF_CHOICE: "fp32|bf16|fp16" */
+    int n;                       /* CONF_REALS: how many */
     const struct conf_row *item; /* CONF_LIST: rows of one item, paths relative; ends with path NULL */
     size_t item_bytes;
-    const char *item_short;      /* CONF_LIST: a plain scalar item sets this path ("path") */
-    const char *doc;      /* one line for --help and docs */
+    const char *item_short; /* CONF_LIST: a plain scalar item sets this path ("path") */
+    const char *doc;        /* one line for --help and docs */
 };
 
 struct conf_list {
@@ -73,7 +73,7 @@ const char *conf_where(const struct conf *c, const char *path);
 /* An error that begins with the place of `path`: "tiny.yaml:7: model.heads: ..." */
 int conf_error(const struct conf *c, struct err *e, const char *path, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-void conf_print(const struct conf_row *rows, const void *target, struct str *out);     /* resolved YAML */
-void conf_print_help(const struct conf_row *rows, struct str *out);                    /* key, default, doc */
+void conf_print(const struct conf_row *rows, const void *target, struct str *out); /* resolved YAML */
+void conf_print_help(const struct conf_row *rows, struct str *out);                /* key, default, doc */
 
 #endif

@@ -75,9 +75,7 @@ static bool null_by_default(const struct conf_row *row)
 static void print_scalar(struct str *out, const struct conf_row *row, const char *at)
 {
     switch (row->type) {
-    case CONF_BOOL:
-        str_puts(out, *(const bool *)(const void *)at ? "true" : "false");
-        break;
+    case CONF_BOOL: str_puts(out, *(const bool *)(const void *)at ? "true" : "false"); break;
     case CONF_INT: {
         long long n = *(const int64_t *)(const void *)at;
         if (n == 0 && null_by_default(row)) str_puts(out, "null");
@@ -96,9 +94,7 @@ static void print_scalar(struct str *out, const struct conf_row *row, const char
         else str_puts(out, "null");
         break;
     }
-    case CONF_CHOICE:
-        print_choice(out, row->choices, *(const int *)(const void *)at);
-        break;
+    case CONF_CHOICE: print_choice(out, row->choices, *(const int *)(const void *)at); break;
     case CONF_REALS:
         for (int i = 0; i < row->n; i++) {
             str_puts(out, i ? ", " : "[");
@@ -106,13 +102,12 @@ static void print_scalar(struct str *out, const struct conf_row *row, const char
         }
         str_putc(out, ']');
         break;
-    case CONF_LIST:
-        break; /* print_list: it is not one line */
+    case CONF_LIST: break; /* print_list: it is not one line */
     }
 }
 
-static void print_rows(const struct conf_row *rows, const char *target, const char *prefix, size_t n_prefix,
-                       int indent, struct str *out);
+static void print_rows(const struct conf_row *rows, const char *target, const char *prefix, size_t n_prefix, int indent,
+                       struct str *out);
 
 /* Block style; an item's first line trades the last two spaces of its indent for "- ". */
 static void print_list(const struct conf_row *row, const struct conf_list *list, int indent, struct str *out)
@@ -132,8 +127,8 @@ static bool opens_section(const struct conf_row *rows, int i, size_t n)
     return true;
 }
 
-static void print_rows(const struct conf_row *rows, const char *target, const char *prefix, size_t n_prefix,
-                       int indent, struct str *out)
+static void print_rows(const struct conf_row *rows, const char *target, const char *prefix, size_t n_prefix, int indent,
+                       struct str *out)
 {
     for (int i = 0; rows[i].path; i++) {
         const struct conf_row *row = &rows[i];
@@ -198,7 +193,4 @@ static void help_rows(const struct conf_row *rows, const char *prefix, struct st
     }
 }
 
-void conf_print_help(const struct conf_row *rows, struct str *out)
-{
-    help_rows(rows, "", out);
-}
+void conf_print_help(const struct conf_row *rows, struct str *out) { help_rows(rows, "", out); }

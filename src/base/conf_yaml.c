@@ -32,10 +32,7 @@ struct reader {
     struct conf_node *root;
 };
 
-static int line_of(yaml_mark_t mark)
-{
-    return (int)mark.line + 1;
-}
+static int line_of(yaml_mark_t mark) { return (int)mark.line + 1; }
 
 /* What libyaml could not read, in its words, with a hint where those are famously unhelpful. */
 static int syntax_error(struct reader *r)
@@ -134,8 +131,7 @@ static int take_event(struct reader *r, const yaml_event_t *ev)
     switch (ev->type) {
     case YAML_DOCUMENT_START_EVENT:
         return r->root ? refuse(r, ev, "a second document; a configuration is one document") : OK;
-    case YAML_ALIAS_EVENT:
-        return refuse(r, ev, anchors);
+    case YAML_ALIAS_EVENT: return refuse(r, ev, anchors);
     case YAML_SCALAR_EVENT:
         if (ev->data.scalar.anchor) return refuse(r, ev, anchors);
         if (ev->data.scalar.tag) return refuse(r, ev, tags);
@@ -149,11 +145,8 @@ static int take_event(struct reader *r, const yaml_event_t *ev)
         if (ev->data.mapping_start.tag) return refuse(r, ev, tags);
         return take_start(r, CONF_NODE_MAP, line_of(ev->start_mark));
     case YAML_SEQUENCE_END_EVENT:
-    case YAML_MAPPING_END_EVENT:
-        r->depth--;
-        return OK;
-    default:
-        return OK;
+    case YAML_MAPPING_END_EVENT: r->depth--; return OK;
+    default: return OK;
     }
 }
 

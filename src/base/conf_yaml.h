@@ -18,14 +18,14 @@ enum conf_node_kind { CONF_NODE_SCALAR, CONF_NODE_LIST, CONF_NODE_MAP };
 
 struct conf_node {
     enum conf_node_kind kind;
-    int line;                /* of the value, 1-based */
-    bool quoted;             /* a scalar in quotes or a block: never null, never a number */
-    const char *text;        /* scalar: without NUL inside */
-    const char *key;         /* as a member of a map */
+    int line;         /* of the value, 1-based */
+    bool quoted;      /* a scalar in quotes or a block: never null, never a number */
+    const char *text; /* scalar: without NUL inside */
+    const char *key;  /* as a member of a map */
     int key_line;
     struct conf_node *first; /* members or items, in order */
     struct conf_node *next;
-    int n;                   /* how many */
+    int n; /* how many */
 };
 
 /* *root is NULL for a text without any content. Errors begin with "name:line: ". */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cores.h: sets of cores, as the system numbers them: what a process may run on, and whether two of them get in each other's way.
- * Includes: base only. Order: Local.
+/* cores.h: sets of cores, as the system numbers them: what a process may run on, and whether two of them get in each
+ * other's way. Includes: base only. Order: Local.
  */
 #ifndef TUTTI_BASE_CORES_H
 #define TUTTI_BASE_CORES_H

@@ -43,9 +43,9 @@ int err_exit_status(int code);
 /* A bug in tutti. The thread's name carries rank, step and action (thread_name_set in thread.h). */
 _Noreturn void bug(const char *file, int line, const char *cond, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-#define CHECK(cond, ...)                                           \
-    do {                                                           \
-        if (__builtin_expect(!(cond), 0)) bug(__FILE__, __LINE__, #cond, __VA_ARGS__); \
+#define CHECK(cond, ...)                                                                                               \
+    do {                                                                                                               \
+        if (__builtin_expect(!(cond), 0)) bug(__FILE__, __LINE__, #cond, __VA_ARGS__);                                 \
     } while (0)
 
 #endif

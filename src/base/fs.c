@@ -31,10 +31,7 @@ static int write_failed(struct err *e, int why, const char *path, const char *wh
     return err_errno(e, ERR_IO, why, "%s: %s", path, what);
 }
 
-bool fs_exists(const char *path)
-{
-    return access(path, F_OK) == 0;
-}
+bool fs_exists(const char *path) { return access(path, F_OK) == 0; }
 
 bool fs_is_dir(const char *path)
 {
@@ -174,10 +171,7 @@ int fs_write_atomic(const char *path, const void *p, size_t n, struct err *e)
     return code;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 int fs_list(const char *path, char ***names, int *n, struct err *e)
 {
@@ -274,10 +268,7 @@ int fs_writer_open(struct fs_writer **out, const char *path, struct err *e)
     return OK;
 }
 
-void fs_writer_fail_at(struct fs_writer *w, int64_t n)
-{
-    w->fail_at = n;
-}
+void fs_writer_fail_at(struct fs_writer *w, int64_t n) { w->fail_at = n; }
 
 static void push(struct fs_writer *w, const unsigned char *p, size_t n)
 {
@@ -315,10 +306,7 @@ int fs_writer_write(struct fs_writer *w, const void *p, size_t n, struct err *e)
     return status(w, e);
 }
 
-int64_t fs_writer_offset(const struct fs_writer *w)
-{
-    return w->offset;
-}
+int64_t fs_writer_offset(const struct fs_writer *w) { return w->offset; }
 
 int fs_writer_close(struct fs_writer *w, bool sync, struct err *e)
 {

@@ -13,8 +13,9 @@
 
 #include "base/err.h"
 
-/* A file open for reading in places. Reading is by calls into the caller's memory, never through a map: a file that shrinks and
- * a disk that fails are errors that name file, offset, bytes wanted and got, not a SIGBUS. Threads may read one at once. */
+/* A file open for reading in places. Reading is by calls into the caller's memory, never through a map: a file that
+ * shrinks and a disk that fails are errors that name file, offset, bytes wanted and got, not a SIGBUS. Threads may read
+ * one at once. */
 struct fs_file {
     int fd; /* -1: resting or closed */
     char *path;
@@ -24,8 +25,8 @@ struct fs_file {
 int fs_file_open(struct fs_file *f, const char *path, struct err *e);
 void fs_file_close(struct fs_file *f); /* also one that failed to open, or {.fd = -1} */
 int fs_file_read(const struct fs_file *f, int64_t at, size_t n, void *out, struct err *e);
-/* Who holds many files lets some rest: the descriptor is closed, the rest stays. Reopening fails when another file has come under
- * the name meanwhile, or the file was changed. Nothing is done to an open one. */
+/* Who holds many files lets some rest: the descriptor is closed, the rest stays. Reopening fails when another file has
+ * come under the name meanwhile, or the file was changed. Nothing is done to an open one. */
 void fs_file_rest(struct fs_file *f);
 int fs_file_reopen(struct fs_file *f, struct err *e);
 /* What a failed call on a path named for reading is: the code and the text for an errno. */

@@ -3,8 +3,8 @@
  *
  * A map of a file that shrinks, or whose disk fails, kills the process with SIGBUS wherever the page is touched, and
  * nobody learns which file it was. A call returns: a failed one and one that gives less than was asked for become an
- * error that names the file, the offset, what was wanted and what came. It costs nothing measurable: copying from the page cache
- * runs at memory speed, about what the page faults of a map cost (docs/benchmarks.md).
+ * error that names the file, the offset, what was wanted and what came. It costs nothing measurable: copying from the
+ * page cache runs at memory speed, about what the page faults of a map cost (docs/benchmarks.md).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -53,8 +53,10 @@ int fs_file_reopen(struct fs_file *f, struct err *e)
     int code = fs_file_open(&again, f->path, e);
     if (code) return code;
     if (again.bytes != f->bytes || memcmp(again.identity, f->identity, sizeof f->identity)) {
-        code = err_set(e, ERR_IO, "%s: is not the file it was when its reading began (%lld bytes then, %lld now): it was "
-                       "replaced or changed meanwhile; start again", f->path, (long long)f->bytes, (long long)again.bytes);
+        code = err_set(e, ERR_IO,
+                       "%s: is not the file it was when its reading began (%lld bytes then, %lld now): it was "
+                       "replaced or changed meanwhile; start again",
+                       f->path, (long long)f->bytes, (long long)again.bytes);
         fs_file_close(&again);
         return code;
     }
@@ -78,19 +80,22 @@ void fs_file_close(struct fs_file *f)
 
 int fs_file_read(const struct fs_file *f, int64_t at, size_t n, void *out, struct err *e)
 {
-    CHECK(f->fd >= 0 && at >= 0, "%s: reading at %lld of a file that is not open", f->path ? f->path : "(none)", (long long)at);
+    CHECK(f->fd >= 0 && at >= 0, "%s: reading at %lld of a file that is not open", f->path ? f->path : "(none)",
+          (long long)at);
     size_t got = 0;
     while (got < n) {
         size_t step = n - got < CALL_BYTES ? n - got : CALL_BYTES;
         ssize_t k = pread(f->fd, (char *)out + got, step, (off_t)at + (off_t)got);
         if (k > 0) got += (size_t)k;
         else if (k == 0)
-            return err_set(e, ERR_IO, "%s: ends at or before byte %lld: wanted %zu bytes at offset %lld, got %zu; it had %lld bytes when it "
+            return err_set(e, ERR_IO,
+                           "%s: ends at or before byte %lld: wanted %zu bytes at offset %lld, got %zu; it had %lld "
+                           "bytes when it "
                            "was opened, so something cut it short meanwhile",
                            f->path, (long long)at + (long long)got, n, (long long)at, got, (long long)f->bytes);
         else if (errno != EINTR)
-            return err_errno(e, ERR_IO, errno, "%s: cannot be read at offset %lld (wanted %zu bytes at %lld, got %zu)", f->path,
-                             (long long)at + (long long)got, n, (long long)at, got);
+            return err_errno(e, ERR_IO, errno, "%s: cannot be read at offset %lld (wanted %zu bytes at %lld, got %zu)",
+                             f->path, (long long)at + (long long)got, n, (long long)at, got);
     }
     return OK;
 }

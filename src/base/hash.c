@@ -15,25 +15,16 @@
 
 _Static_assert(sizeof(XXH64_state_t) <= sizeof(struct hash64), "struct hash64 holds the library's state");
 
-uint64_t hash64(const void *p, size_t n)
-{
-    return XXH64(n ? p : "", n, 0);
-}
+uint64_t hash64(const void *p, size_t n) { return XXH64(n ? p : "", n, 0); }
 
-void hash64_init(struct hash64 *h)
-{
-    XXH64_reset((XXH64_state_t *)(void *)h->opaque, 0);
-}
+void hash64_init(struct hash64 *h) { XXH64_reset((XXH64_state_t *)(void *)h->opaque, 0); }
 
 void hash64_add(struct hash64 *h, const void *p, size_t n)
 {
     if (n) XXH64_update((XXH64_state_t *)(void *)h->opaque, p, n);
 }
 
-uint64_t hash64_value(const struct hash64 *h)
-{
-    return XXH64_digest((const XXH64_state_t *)(const void *)h->opaque);
-}
+uint64_t hash64_value(const struct hash64 *h) { return XXH64_digest((const XXH64_state_t *)(const void *)h->opaque); }
 
 char *hash64_print(char out[17], uint64_t v)
 {

@@ -2,10 +2,11 @@
 /* json.c: reading with jansson, writing by hand.
  *
  * Reading: the library's values are our values (struct json is its json_t by another name), so a document of
- * 128,000 vocabulary entries is not copied. Strings may hold NUL, keys too (json_keys.h), and the library stops at a depth of 2,048.
+ * 128,000 vocabulary entries is not copied. Strings may hold NUL, keys too (json_keys.h), and the library stops at a
+ * depth of 2,048.
  *
- * What others write is read as Python reads it (json_parse_published): of two equal keys the later one counts, and numbers that
- * the library has no room for are respelt (json_numbers.h).
+ * What others write is read as Python reads it (json_parse_published): of two equal keys the later one counts, and
+ * numbers that the library has no room for are respelt (json_numbers.h).
  *
  * Writing straight onto a str needs no document in memory: one flag says whether a comma is due. Text that is
  * not UTF-8 (half a character from a tokenizer, say) becomes U+FFFD, so that what we write always parses.
@@ -41,35 +42,27 @@
 #include "base/magic.h"
 #include "base/mem.h"
 
-static const json_t *lib(const struct json *v)
-{
-    return (const json_t *)v;
-}
+static const json_t *lib(const struct json *v) { return (const json_t *)v; }
 
-static const struct json *ours(const json_t *v)
-{
-    return (const struct json *)v;
-}
+static const struct json *ours(const json_t *v) { return (const struct json *)v; }
 
 /* The library's own json_is_x macros would compare with our constants of the same names. */
-static bool is(const struct json *v, json_type type)
-{
-    return v && json_typeof(lib(v)) == type;
-}
+static bool is(const struct json *v, json_type type) { return v && json_typeof(lib(v)) == type; }
 
 static json_t *load(const char *text, size_t n, size_t flags, json_error_t *bad)
 {
     struct str spelt = {0};
     bool other = json_keys_spell(&spelt, text, n);
-    json_t *v = json_loadb(other ? str_text(&spelt) : text, other ? spelt.n : n, flags | JSON_ALLOW_NUL | JSON_DECODE_ANY, bad);
+    json_t *v =
+        json_loadb(other ? str_text(&spelt) : text, other ? spelt.n : n, flags | JSON_ALLOW_NUL | JSON_DECODE_ANY, bad);
     str_free(&spelt);
     return v;
 }
 
 static int refuse(const json_error_t *bad, const char *what, struct err *e)
 {
-    return err_set(e, ERR_CORRUPT, "%s:%d: not valid JSON: %s (column %d)", what, bad->line > 0 ? bad->line : 1, bad->text,
-                   bad->column > 0 ? bad->column : 1);
+    return err_set(e, ERR_CORRUPT, "%s:%d: not valid JSON: %s (column %d)", what, bad->line > 0 ? bad->line : 1,
+                   bad->text, bad->column > 0 ? bad->column : 1);
 }
 
 int json_parse(struct json **root, const char *text, size_t n, const char *what, struct err *e)
@@ -119,25 +112,19 @@ int json_parse_published_file(struct json **root, const char *path, size_t limit
     return parse_file(root, path, limit, true, e);
 }
 
-void json_free(struct json *root)
-{
-    json_decref((json_t *)root);
-}
+void json_free(struct json *root) { json_decref((json_t *)root); }
 
 static const struct {
     enum json_kind kind;
     const char *name;
 } kinds[] = {
-    [LIB_OBJECT] = {JSON_OBJECT, "an object"},   [LIB_ARRAY] = {JSON_ARRAY, "an array"},
-    [LIB_STRING] = {JSON_STRING, "a string"},    [JSON_INTEGER] = {JSON_INT, "an integer"},
-    [LIB_REAL] = {JSON_REAL, "a fraction"},      [JSON_TRUE] = {JSON_BOOL, "true"},
-    [JSON_FALSE] = {JSON_BOOL, "false"},         [LIB_NULL] = {JSON_NULL, "null"},
+    [LIB_OBJECT] = {JSON_OBJECT, "an object"}, [LIB_ARRAY] = {JSON_ARRAY, "an array"},
+    [LIB_STRING] = {JSON_STRING, "a string"},  [JSON_INTEGER] = {JSON_INT, "an integer"},
+    [LIB_REAL] = {JSON_REAL, "a fraction"},    [JSON_TRUE] = {JSON_BOOL, "true"},
+    [JSON_FALSE] = {JSON_BOOL, "false"},       [LIB_NULL] = {JSON_NULL, "null"},
 };
 
-enum json_kind json_kind(const struct json *v)
-{
-    return kinds[json_typeof(lib(v))].kind;
-}
+enum json_kind json_kind(const struct json *v) { return kinds[json_typeof(lib(v))].kind; }
 
 const struct json *json_get(const struct json *object, const char *key)
 {
@@ -149,25 +136,16 @@ size_t json_size(const struct json *v)
     return is(v, LIB_OBJECT) ? json_object_size(lib(v)) : json_array_size(lib(v));
 }
 
-const struct json *json_at(const struct json *array, size_t i)
-{
-    return ours(json_array_get(lib(array), i));
-}
+const struct json *json_at(const struct json *array, size_t i) { return ours(json_array_get(lib(array), i)); }
 
-void *json_iter(const struct json *object)
-{
-    return json_object_iter((json_t *)(uintptr_t)object);
-}
+void *json_iter(const struct json *object) { return json_object_iter((json_t *)(uintptr_t)object); }
 
 void *json_iter_next(const struct json *object, void *it)
 {
     return json_object_iter_next((json_t *)(uintptr_t)object, it);
 }
 
-const char *json_iter_key(void *it)
-{
-    return json_object_iter_key(it);
-}
+const char *json_iter_key(void *it) { return json_object_iter_key(it); }
 
 void json_iter_key_text(void *it, struct str *out)
 {
@@ -175,10 +153,7 @@ void json_iter_key_text(void *it, struct str *out)
     json_keys_read(out, json_object_iter_key(it));
 }
 
-const struct json *json_iter_value(void *it)
-{
-    return ours(json_object_iter_value(it));
-}
+const struct json *json_iter_value(void *it) { return ours(json_object_iter_value(it)); }
 
 const char *json_string(const struct json *v, size_t *n, const char *otherwise)
 {
@@ -198,10 +173,7 @@ double json_real(const struct json *v, double otherwise)
     return x == JSON_NOT_FINITE && is(v, LIB_REAL) ? NAN : x;
 }
 
-bool json_bool(const struct json *v, bool otherwise)
-{
-    return is(v, JSON_TRUE) || (!is(v, JSON_FALSE) && otherwise);
-}
+bool json_bool(const struct json *v, bool otherwise) { return is(v, JSON_TRUE) || (!is(v, JSON_FALSE) && otherwise); }
 
 /* The member, or an error that says what was wanted of it. */
 static int need(const struct json *object, const char *key, const char *wanted, const json_t **v, const char *what,
@@ -222,8 +194,8 @@ int json_need_int(const struct json *object, const char *key, int64_t lo, int64_
     int code = need(object, key, "an integer", &v, what, e);
     if (code) return code;
     if (json_typeof(v) == LIB_REAL)
-        return err_set(e, ERR_CORRUPT, "%s: %s: wanted an integer from %lld to %lld, got %.9g", what, key, (long long)lo,
-                       (long long)hi, json_real(ours(v), 0));
+        return err_set(e, ERR_CORRUPT, "%s: %s: wanted an integer from %lld to %lld, got %.9g", what, key,
+                       (long long)lo, (long long)hi, json_real(ours(v), 0));
     if (json_typeof(v) != JSON_INTEGER)
         return err_set(e, ERR_CORRUPT, "%s: %s: wanted an integer, got %s", what, key, kinds[json_typeof(v)].name);
     int64_t got = (int64_t)json_integer_value(v);
@@ -300,10 +272,7 @@ static void end(struct json_out *o, char bracket)
     o->need_comma = true;
 }
 
-void json_begin_object(struct json_out *o, const char *key)
-{
-    begin(o, key, '{');
-}
+void json_begin_object(struct json_out *o, const char *key) { begin(o, key, '{'); }
 
 void json_begin_document(struct json_out *o, const char *name, int version)
 {
@@ -313,20 +282,11 @@ void json_begin_document(struct json_out *o, const char *name, int version)
     json_put_string(o, "schema", schema);
 }
 
-void json_end_object(struct json_out *o)
-{
-    end(o, '}');
-}
+void json_end_object(struct json_out *o) { end(o, '}'); }
 
-void json_begin_array(struct json_out *o, const char *key)
-{
-    begin(o, key, '[');
-}
+void json_begin_array(struct json_out *o, const char *key) { begin(o, key, '['); }
 
-void json_end_array(struct json_out *o)
-{
-    end(o, ']');
-}
+void json_end_array(struct json_out *o) { end(o, ']'); }
 
 void json_put_int(struct json_out *o, const char *key, int64_t v)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* json.h: reading and writing JSON. The library behind it (jansson) is named in json.c only.
- * Documents come from outside: depth and size are limited, a syntax error is ERR_CORRUPT with "file:line". Strings are UTF-8 and may hold NUL: json_string and json_iter_key_text
- * tell their length.
+ * Documents come from outside: depth and size are limited, a syntax error is ERR_CORRUPT with "file:line". Strings are
+ * UTF-8 and may hold NUL: json_string and json_iter_key_text tell their length.
  * Order: Local.
  */
 #ifndef TUTTI_BASE_JSON_H
@@ -17,12 +17,14 @@
 struct json; /* a value inside a document */
 enum json_kind { JSON_NULL, JSON_BOOL, JSON_INT, JSON_REAL, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 
-/* Parse what tutti itself writes; a key given twice is an error. `what` names the document in errors. The root is freed with json_free; values inside are borrowed. */
+/* Parse what tutti itself writes; a key given twice is an error. `what` names the document in errors. The root is freed
+ * with json_free; values inside are borrowed. */
 int json_parse(struct json **root, const char *text, size_t n, const char *what, struct err *e);
 int json_parse_file(struct json **root, const char *path, size_t limit, struct err *e);
-/* The same for what other programs write, as Python's json reads it. A byte order mark is passed over; of equal keys the last one
- * counts; an integer beyond 64 bits is a JSON_REAL, and so are NaN, Infinity and what is too large for a double: json_real gives
- * NaN for these three. So a number that nobody asks for is no error, and one that is used fits no range. */
+/* The same for what other programs write, as Python's json reads it. A byte order mark is passed over; of equal keys
+ * the last one counts; an integer beyond 64 bits is a JSON_REAL, and so are NaN, Infinity and what is too large for a
+ * double: json_real gives NaN for these three. So a number that nobody asks for is no error, and one that is used fits
+ * no range. */
 int json_parse_published(struct json **root, const char *text, size_t n, const char *what, struct err *e);
 int json_parse_published_file(struct json **root, const char *path, size_t limit, struct err *e);
 void json_free(struct json *root);
@@ -60,8 +62,8 @@ struct json_out {
     bool pretty;
 };
 void json_begin_object(struct json_out *o, const char *key); /* key NULL inside arrays and at the root */
-/* The root of what a command prints with --json: an object whose first member is "schema": "tutti.NAME.VERSION". A field that
- * goes, or means something else, makes a new version; a field more does not. docs/json.md lists them all. */
+/* The root of what a command prints with --json: an object whose first member is "schema": "tutti.NAME.VERSION". A
+ * field that goes, or means something else, makes a new version; a field more does not. docs/json.md lists them all. */
 void json_begin_document(struct json_out *o, const char *name, int version);
 void json_end_object(struct json_out *o);
 void json_begin_array(struct json_out *o, const char *key);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* json_keys.c: in keys, NUL becomes M0 and the mark M itself becomes M1, where M is U+10FFFF, a code point that is no
- * character and never will be. So no two keys become one, and every key can be read back. Documents with neither in them,
- * which is all but a few, are only searched.
+ * character and never will be. So no two keys become one, and every key can be read back. Documents with neither in
+ * them, which is all but a few, are only searched.
  *
- * A string is a key when a colon follows. Where a document is not valid JSON this may take something else for one, which
- * changes nothing: the library then finds the mistake.
+ * A string is a key when a colon follows. Where a document is not valid JSON this may take something else for one,
+ * which changes nothing: the library then finds the mistake.
  */
 #include "base/json_keys.h"
 
@@ -22,7 +22,8 @@ static size_t special(const char *p, const char *end, char *which)
     *which = '0';
     if (n >= sizeof NUL_ESCAPED - 1 && !memcmp(p, NUL_ESCAPED, sizeof NUL_ESCAPED - 1)) return sizeof NUL_ESCAPED - 1;
     *which = '1';
-    if (n >= sizeof MARK_ESCAPED - 1 && !strncasecmp(p, MARK_ESCAPED, sizeof MARK_ESCAPED - 1)) return sizeof MARK_ESCAPED - 1;
+    if (n >= sizeof MARK_ESCAPED - 1 && !strncasecmp(p, MARK_ESCAPED, sizeof MARK_ESCAPED - 1))
+        return sizeof MARK_ESCAPED - 1;
     return n >= 4 && !memcmp(p, mark, 4) ? 4 : 0;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json_numbers.c: Python's json module writes integers of any length, and NaN, Infinity and -Infinity; published models have
- * "model_max_length": 1000000000000000019884624838656, and lines of text carry hashes of 64 bits without a sign. The library
- * behind json.c refuses all of these, wherever they stand.
+/* json_numbers.c: Python's json module writes integers of any length, and NaN, Infinity and -Infinity; published models
+ * have "model_max_length": 1000000000000000019884624838656, and lines of text carry hashes of 64 bits without a sign.
+ * The library behind json.c refuses all of these, wherever they stand.
  *
- * An integer beyond 64 bits becomes the fraction it is nearest to, so that it is never taken for another integer; a number that
- * has no finite value becomes a mark that json_real reads as NaN, so that it is in no range. Only what is a number by the grammar
- * is touched: everything else is left for the library to refuse. Rejected: the library's own "all integers are fractions", which
- * rounds the ids beyond 2^53 that are used.
+ * An integer beyond 64 bits becomes the fraction it is nearest to, so that it is never taken for another integer; a
+ * number that has no finite value becomes a mark that json_real reads as NaN, so that it is in no range. Only what is a
+ * number by the grammar is touched: everything else is left for the library to refuse. Rejected: the library's own "all
+ * integers are fractions", which rounds the ids beyond 2^53 that are used.
  */
 #include "base/json_numbers.h"
 
@@ -18,10 +18,7 @@
 
 enum { LONGEST = 330 }; /* an integer with more digits is beyond a double */
 
-static bool digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
+static bool digit(char c) { return c >= '0' && c <= '9'; }
 
 static bool word_char(char c)
 {
@@ -59,10 +56,7 @@ static bool is_number(const char *p, size_t n, bool *integer)
     return at == n;
 }
 
-static bool is_word(const char *p, size_t n, const char *word)
-{
-    return n == strlen(word) && !memcmp(p, word, n);
-}
+static bool is_word(const char *p, size_t n, const char *word) { return n == strlen(word) && !memcmp(p, word, n); }
 
 /* Writes the word's other spelling; false when it needs none. */
 static bool spell(struct str *out, const char *p, size_t n)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits.c: reads /proc, the cgroup file systems (version 2, and the memory controller of version 1) and the resource limits. A
- * figure that cannot be read is no limit. Rejected: sysinfo(2), whose free memory leaves out what the page cache would give
- * back; oom_score and pressure, which say that it is too late.
+/* limits.c: reads /proc, the cgroup file systems (version 2, and the memory controller of version 1) and the resource
+ * limits. A figure that cannot be read is no limit. Rejected: sysinfo(2), whose free memory leaves out what the page
+ * cache would give back; oom_score and pressure, which say that it is too late.
  */
 #include "base/limits.h"
 
@@ -15,8 +15,8 @@
 
 enum { PATH_ROOM = 4400 };
 
-/* The number after `key` at the beginning of a line of a file; with key "" the file's first number. SIZE_MAX where there is none
- * ("max", no such file, no such line). */
+/* The number after `key` at the beginning of a line of a file; with key "" the file's first number. SIZE_MAX where
+ * there is none ("max", no such file, no such line). */
 static size_t number_of(const char *path, const char *key)
 {
     FILE *f = fopen(path, "r");
@@ -45,7 +45,7 @@ static void take(struct limit *l, size_t bytes, const char *fmt, const char *of)
 
 /* The names that the two versions give the same things. */
 static const struct version {
-    const char *line;   /* of /proc/self/cgroup, up to the path */
+    const char *line; /* of /proc/self/cgroup, up to the path */
     const char *mount, *most, *now, *cached;
 } versions[] = {
     {"0::", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "},
@@ -64,7 +64,8 @@ static void one_cgroup(const char *root, const struct version *v, const char *di
     size_t cached = number_of(path, v->cached);
     if (now == SIZE_MAX) return;
     if (cached != SIZE_MAX) now -= cached < now ? cached : now;
-    take(l, now < most ? most - now : 0, "the memory limit of cgroup %.60s (docker run --memory, systemd MemoryMax)", *dir ? dir : "/");
+    take(l, now < most ? most - now : 0, "the memory limit of cgroup %.60s (docker run --memory, systemd MemoryMax)",
+         *dir ? dir : "/");
 }
 
 /* Our own group in one version; false where that version does not know us. */
@@ -131,10 +132,7 @@ bool limit_memory_in(const char *root, struct limit *out)
     return l.bytes != SIZE_MAX;
 }
 
-bool limit_memory(struct limit *out)
-{
-    return limit_memory_in("", out);
-}
+bool limit_memory(struct limit *out) { return limit_memory_in("", out); }
 
 void limit_threads_text(char out[160])
 {
@@ -145,7 +143,8 @@ void limit_threads_text(char out[160])
     if (!getrlimit(RLIMIT_NPROC, &r) && r.rlim_cur != RLIM_INFINITY)
         n = (size_t)snprintf(out, room, "ulimit -u is %llu", (unsigned long long)r.rlim_cur);
     else n = (size_t)snprintf(out, room, "ulimit -u sets no limit");
-    if (limit_addresses(&l)) n += (size_t)snprintf(out + n, room - n, ", %zu MiB are left of %s", l.bytes >> 20, l.what);
+    if (limit_addresses(&l))
+        n += (size_t)snprintf(out + n, room - n, ", %zu MiB are left of %s", l.bytes >> 20, l.what);
     if (n >= room || !own_cgroup("", &versions[0], dir)) return;
     snprintf(path, sizeof path, "%s%s/pids.max", versions[0].mount, dir);
     size_t most = number_of(path, "");

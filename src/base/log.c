@@ -22,10 +22,10 @@
 
 static struct {
     pthread_mutex_t lock;
-    int ready;          /* the fields below are set */
+    int ready; /* the fields below are set */
     enum log_level level;
     int terminal;
-    struct str status;  /* what is shown in place now, or empty */
+    struct str status; /* what is shown in place now, or empty */
 } sink = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const struct {
@@ -55,10 +55,7 @@ static void take(void)
     prepare();
 }
 
-static void release(void)
-{
-    pthread_mutex_unlock(&sink.lock);
-}
+static void release(void) { pthread_mutex_unlock(&sink.lock); }
 
 static void emit(const struct str *s)
 {

@@ -14,8 +14,8 @@ void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(
 #define log_info(...) log_line(LOG_INFO, __VA_ARGS__)
 #define log_debug(...) log_line(LOG_DEBUG, __VA_ARGS__)
 
-/* A line that is dropped rather than waited for: when nobody reads stderr, or another line has stuck in it for 0.2 s. For threads
- * that must not wait. */
+/* A line that is dropped rather than waited for: when nobody reads stderr, or another line has stuck in it for 0.2 s.
+ * For threads that must not wait. */
 void log_or_drop(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A status line that is overwritten in place on a terminal and printed as a plain line elsewhere.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* magic.c: a table of first bytes. The order counts where one beginning is another's: the first row that fits is taken. Rejected:
- * libmagic, whose names are made for people who look at files, not for what to do next.
+/* magic.c: a table of first bytes. The order counts where one beginning is another's: the first row that fits is taken.
+ * Rejected: libmagic, whose names are made for people who look at files, not for what to do next.
  */
 #include "base/magic.h"
 
@@ -9,7 +9,10 @@
 #include <unistd.h>
 
 enum { LETTERS = 3 }; /* rows */
-#define ROW(bytes, offset, name, remedy) {bytes, sizeof bytes - 1, offset, {name, remedy}}
+#define ROW(bytes, offset, name, remedy)                                                                               \
+    {                                                                                                                  \
+        bytes, sizeof bytes - 1, offset, { name, remedy }                                                              \
+    }
 #define UNPACKED "; it has to be unpacked first: "
 #define EXPORT "; save its text as .txt or .jsonl first"
 
@@ -18,6 +21,7 @@ static const struct {
     size_t n, at;
     struct magic is;
 } rows[] = {
+    /* clang-format off */
     /* These three are made of letters, and are no text all the same. */
     ROW("version https://git-lfs.github.com/spec/", 0, "a git-lfs pointer, whose content was not downloaded",
         "; git lfs install && git lfs pull, in its folder, downloads it"),
@@ -56,6 +60,7 @@ static const struct {
     ROW("\x80\x03", 0, "a Python pickle", NULL),
     ROW("\x80\x04", 0, "a Python pickle", NULL),
     ROW("\x80\x05", 0, "a Python pickle", NULL),
+    /* clang-format on */
 };
 
 /* Zip archives, told apart by the name of the first file in them, which begins at byte 30. */
@@ -84,7 +89,8 @@ const struct magic *magic_of(const void *p, size_t n)
 {
     if (n >= 4 && !memcmp(p, ZIP, 4)) return zip_of(p, n);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].at + rows[i].n <= n && !memcmp((const char *)p + rows[i].at, rows[i].bytes, rows[i].n)) return &rows[i].is;
+        if (rows[i].at + rows[i].n <= n && !memcmp((const char *)p + rows[i].at, rows[i].bytes, rows[i].n))
+            return &rows[i].is;
     return NULL;
 }
 
@@ -104,7 +110,4 @@ const struct magic *magic_in_letters(const void *p, size_t n)
     return NULL;
 }
 
-bool magic_is_lfs_pointer(const char *path)
-{
-    return magic_of_file(path) == &rows[0].is;
-}
+bool magic_is_lfs_pointer(const char *path) { return magic_of_file(path) == &rows[0].is; }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* magic.h: what a file is by its first bytes, for errors about files that are not what was wanted. Includes: libc. Order: Local. */
+/* magic.h: what a file is by its first bytes, for errors about files that are not what was wanted. Includes: libc.
+ * Order: Local. */
 #ifndef TUTTI_BASE_MAGIC_H
 #define TUTTI_BASE_MAGIC_H
 

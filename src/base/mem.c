@@ -22,8 +22,10 @@
 
 static _Noreturn void out_of_memory(size_t bytes)
 {
-    fprintf(stderr, "tutti: out of host memory (a request of %zu bytes failed); close other programs or use a "
-                    "machine with more memory\n", bytes);
+    fprintf(stderr,
+            "tutti: out of host memory (a request of %zu bytes failed); close other programs or use a "
+            "machine with more memory\n",
+            bytes);
     _Exit(1);
 }
 
@@ -50,10 +52,7 @@ void *xrealloc(void *p, size_t bytes)
     return q;
 }
 
-char *xstrdup(const char *s)
-{
-    return xstrndup(s, strlen(s));
-}
+char *xstrdup(const char *s) { return xstrndup(s, strlen(s)); }
 
 char *xstrndup(const char *s, size_t n)
 {
@@ -64,10 +63,7 @@ char *xstrndup(const char *s, size_t n)
     return copy;
 }
 
-void xfree(void *p)
-{
-    free(p);
-}
+void xfree(void *p) { free(p); }
 
 #define HUGE_FROM ((size_t)4 << 20)
 
@@ -84,15 +80,9 @@ void mem_pages_free(void *p, size_t bytes)
     if (p) munmap(p, bytes ? bytes : 1);
 }
 
-int size_mul(size_t a, size_t b, size_t *out)
-{
-    return __builtin_mul_overflow(a, b, out) ? -1 : 0;
-}
+int size_mul(size_t a, size_t b, size_t *out) { return __builtin_mul_overflow(a, b, out) ? -1 : 0; }
 
-int size_add(size_t a, size_t b, size_t *out)
-{
-    return __builtin_add_overflow(a, b, out) ? -1 : 0;
-}
+int size_add(size_t a, size_t b, size_t *out) { return __builtin_add_overflow(a, b, out) ? -1 : 0; }
 
 int to_int(int64_t v)
 {
@@ -122,10 +112,7 @@ struct arena {
 
 #define BLOCK_HEAD ((sizeof(struct arena_block) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN)
 
-struct arena *arena_new(void)
-{
-    return xcalloc(1, sizeof(struct arena));
-}
+struct arena *arena_new(void) { return xcalloc(1, sizeof(struct arena)); }
 
 void arena_reset(struct arena *a)
 {
@@ -188,10 +175,7 @@ char *arena_printf(struct arena *a, const char *fmt, ...)
     return p;
 }
 
-size_t arena_bytes(const struct arena *a)
-{
-    return a->bytes;
-}
+size_t arena_bytes(const struct arena *a) { return a->bytes; }
 
 /* A line such as "VmRSS:     1234 kB" of /proc/self/status; 0 where the system has no such file. */
 static size_t status_bytes(const char *key)
@@ -209,12 +193,6 @@ static size_t status_bytes(const char *key)
     return kib * 1024;
 }
 
-size_t mem_rss(void)
-{
-    return status_bytes("VmRSS:");
-}
+size_t mem_rss(void) { return status_bytes("VmRSS:"); }
 
-size_t mem_rss_peak(void)
-{
-    return status_bytes("VmHWM:");
-}
+size_t mem_rss_peak(void) { return status_bytes("VmHWM:"); }

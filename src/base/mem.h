@@ -13,12 +13,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void *xmalloc(size_t bytes);               /* uninitialised */
-void *xcalloc(size_t n, size_t each);      /* zeroed; n*each checked for overflow */
+void *xmalloc(size_t bytes);          /* uninitialised */
+void *xcalloc(size_t n, size_t each); /* zeroed; n*each checked for overflow */
 void *xrealloc(void *p, size_t bytes);
 char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n);
-void xfree(void *p);                       /* NULL is fine */
+void xfree(void *p); /* NULL is fine */
 
 /* Page-aligned memory for tensors; NULL when the system has none (the caller reports it). Zeroed by the OS. */
 void *mem_pages_new(size_t bytes);
@@ -36,7 +36,7 @@ struct arena;
 struct arena *arena_new(void);
 void arena_free(struct arena *a);
 void arena_reset(struct arena *a);
-void *arena_alloc(struct arena *a, size_t bytes);  /* zeroed, 16-byte aligned */
+void *arena_alloc(struct arena *a, size_t bytes); /* zeroed, 16-byte aligned */
 char *arena_strdup(struct arena *a, const char *s);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 size_t arena_bytes(const struct arena *a);

@@ -53,10 +53,7 @@ uint32_t rng_u32(uint64_t seed, uint64_t stream, uint64_t index)
     return w[index % 4];
 }
 
-static uint64_t join(uint32_t lo, uint32_t hi)
-{
-    return (uint64_t)hi << 32 | lo;
-}
+static uint64_t join(uint32_t lo, uint32_t hi) { return (uint64_t)hi << 32 | lo; }
 
 uint64_t rng_u64(uint64_t seed, uint64_t stream, uint64_t index)
 {
@@ -87,8 +84,9 @@ static double log_exact(double u)
         e--;
     }
     double s = (m - 1) / (m + 1), z = s * s;
-    double series = 1 + z * (1.0 / 3 + z * (1.0 / 5 + z * (1.0 / 7 + z * (1.0 / 9 + z * (1.0 / 11 + z * (1.0 / 13 +
-                    z * (1.0 / 15)))))));
+    double series =
+        1 + z * (1.0 / 3 +
+                 z * (1.0 / 5 + z * (1.0 / 7 + z * (1.0 / 9 + z * (1.0 / 11 + z * (1.0 / 13 + z * (1.0 / 15)))))));
     return 2 * s * series + e * 0.69314718055994531;
 }
 
@@ -97,10 +95,13 @@ static double cos_turns(double v)
 {
     int quarter = (int)(4 * v + 0.5);
     double x = 6.283185307179586 * (v - 0.25 * quarter), z = x * x;
-    double c = 1 - z * (1.0 / 2 - z * (1.0 / 24 - z * (1.0 / 720 - z * (1.0 / 40320 - z * (1.0 / 3628800 -
-               z * (1.0 / 479001600))))));
-    double s = x * (1 - z * (1.0 / 6 - z * (1.0 / 120 - z * (1.0 / 5040 - z * (1.0 / 362880 - z *
-               (1.0 / 39916800 - z * (1.0 / 6227020800)))))));
+    double c =
+        1 - z * (1.0 / 2 -
+                 z * (1.0 / 24 - z * (1.0 / 720 - z * (1.0 / 40320 - z * (1.0 / 3628800 - z * (1.0 / 479001600))))));
+    double s =
+        x * (1 - z * (1.0 / 6 -
+                      z * (1.0 / 120 -
+                           z * (1.0 / 5040 - z * (1.0 / 362880 - z * (1.0 / 39916800 - z * (1.0 / 6227020800)))))));
     const double by_quarter[4] = {c, -s, -c, s};
     return by_quarter[quarter & 3];
 }

@@ -46,15 +46,9 @@ void str_add(struct str *s, const void *p, size_t n)
     s->p[s->n] = 0;
 }
 
-void str_puts(struct str *s, const char *t)
-{
-    str_add(s, t, strlen(t));
-}
+void str_puts(struct str *s, const char *t) { str_add(s, t, strlen(t)); }
 
-void str_putc(struct str *s, char c)
-{
-    str_add(s, &c, 1);
-}
+void str_putc(struct str *s, char c) { str_add(s, &c, 1); }
 
 void str_printf(struct str *s, const char *fmt, ...)
 {
@@ -70,10 +64,7 @@ void str_printf(struct str *s, const char *fmt, ...)
     s->n += (size_t)n;
 }
 
-const char *str_text(const struct str *s)
-{
-    return s->p ? s->p : "";
-}
+const char *str_text(const struct str *s) { return s->p ? s->p : ""; }
 
 bool str_ends(const char *s, const char *suffix)
 {
@@ -81,10 +72,7 @@ bool str_ends(const char *s, const char *suffix)
     return k <= n && memcmp(s + n - k, suffix, k) == 0;
 }
 
-bool str_starts(const char *s, const char *prefix)
-{
-    return strncmp(s, prefix, strlen(prefix)) == 0;
-}
+bool str_starts(const char *s, const char *prefix) { return strncmp(s, prefix, strlen(prefix)) == 0; }
 
 int str_utf8(const char *p, uint32_t *c)
 {
@@ -101,10 +89,7 @@ int str_utf8(const char *p, uint32_t *c)
     return n;
 }
 
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
+static int least(int a, int b) { return a < b ? a : b; }
 
 int str_distance(const char *a, const char *b)
 {

@@ -28,7 +28,8 @@ int str_utf8(const char *p, uint32_t *c);
 int str_distance(const char *a, const char *b);
 /* The nearest of n words, or NULL when none is near. */
 const char *str_nearest(const char *word, const char *const *words, int n);
-/* Sizes: "1.5 GiB", "340 MiB", "512 B", always in binary units; out must hold 32 chars. Only rates of links are decimal (GB/s). */
+/* Sizes: "1.5 GiB", "340 MiB", "512 B", always in binary units; out must hold 32 chars. Only rates of links are decimal
+ * (GB/s). */
 char *str_bytes(char out[32], double bytes);
 /* "12.3k", "1.2M", "3.4G" decimal. */
 char *str_count(char out[32], double v);

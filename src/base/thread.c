@@ -66,10 +66,7 @@ static void gate_fini(struct gate *g)
     pthread_mutex_destroy(&g->lock);
 }
 
-static unsigned gate_now(struct gate *g)
-{
-    return atomic_load_explicit(&g->opened, memory_order_acquire);
-}
+static unsigned gate_now(struct gate *g) { return atomic_load_explicit(&g->opened, memory_order_acquire); }
 
 static void gate_open(struct gate *g)
 {
@@ -145,7 +142,8 @@ int team_start(struct team **out, int n_threads, struct err *e)
     }
     char limits[160];
     limit_threads_text(limits);
-    int rc = err_set(e, ERR_MEMORY, "thread %d of %d could not be started: %s (%s); choose fewer (run.threads), or raise the limit",
+    int rc = err_set(e, ERR_MEMORY,
+                     "thread %d of %d could not be started: %s (%s); choose fewer (run.threads), or raise the limit",
                      t->n, n_threads, strerror(failed), limits);
     team_free(t);
     return rc;
@@ -172,10 +170,7 @@ void team_free(struct team *t)
     mem_pages_free(t, sizeof *t);
 }
 
-int team_size(const struct team *t)
-{
-    return t ? t->n : 1;
-}
+int team_size(const struct team *t) { return t ? t->n : 1; }
 
 void team_run(struct team *t, team_fn *fn, void *arg)
 {

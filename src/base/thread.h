@@ -24,7 +24,7 @@ typedef void team_fn(void *arg, int member, int n_members);
 int team_start(struct team **out, int n_threads, struct err *e);
 struct team *team_new(int n_threads); /* the same where a failure is nobody's to handle: it ends the process */
 void team_free(struct team *t);
-int team_size(const struct team *t); /* NULL counts as 1 */
+int team_size(const struct team *t);                   /* NULL counts as 1 */
 void team_run(struct team *t, team_fn *fn, void *arg); /* t may be NULL: runs fn(arg, 0, 1) */
 /* All members meet (only inside team_run, every member calls it). */
 void team_barrier(struct team *t);

@@ -69,10 +69,11 @@ struct ckpt_info {
 
 /* -- saving ------------------------------------------------------------------------------------------------- */
 
-/* Gives a checkpoint its name back that a crash caught between two names (ckpt_clean does it too). Call before looking for the
- * newest: nothing is removed. */
+/* Gives a checkpoint its name back that a crash caught between two names (ckpt_clean does it too). Call before looking
+ * for the newest: nothing is removed. */
 int ckpt_recover(const char *root, struct err *e);
-/* Removes what crashed saves left below root (which may not exist yet). Call once, when the run starts and has loaded. */
+/* Removes what crashed saves left below root (which may not exist yet). Call once, when the run starts and has
+ * loaded. */
 int ckpt_clean(const char *root, struct err *e);
 /* One rank: makes root and the temporary directory of this step. */
 int ckpt_save_begin(const char *root, int64_t step, struct err *e);
@@ -96,23 +97,24 @@ struct ckpt_listing {
     int64_t step, tokens, bytes;
     int64_t publication; /* -1: its manifest cannot be read */
     int n_tensors;
-    int code;           /* OK: complete. ERR_CORRUPT: damaged; ERR_REQUEST: a newer format; ERR_IO: could not be looked at */
+    int code; /* OK: complete. ERR_CORRUPT: damaged; ERR_REQUEST: a newer format; ERR_IO: could not be looked at */
     char problem[1000]; /* "" when complete */
 };
-/* Published checkpoints below root, oldest first (those without a readable manifest before all). A missing root holds none;
- * one that cannot be looked at is ERR_IO. */
+/* Published checkpoints below root, oldest first (those without a readable manifest before all). A missing root holds
+ * none; one that cannot be looked at is ERR_IO. */
 int ckpt_list(const char *root, struct ckpt_listing **out, int *n, struct err *e);
 void ckpt_list_free(struct ckpt_listing *l, int n);
-/* The newest one below root (*path = NULL: there is none; xfree it). It is never guessed: one that cannot be used and is, or may
- * be, newer than all that can is an error, and so is any that could not be looked at; damaged ones that are certainly older are
- * skipped with a warning. On such an error *nearest (may be NULL) is the newest that can be used, NULL when none can; xfree it. */
+/* The newest one below root (*path = NULL: there is none; xfree it). It is never guessed: one that cannot be used and
+ * is, or may be, newer than all that can is an error, and so is any that could not be looked at; damaged ones that are
+ * certainly older are skipped with a warning. On such an error *nearest (may be NULL) is the newest that can be used,
+ * NULL when none can; xfree it. */
 int ckpt_newest(const char *root, char **path, char **nearest, struct err *e);
 /* The same, for who has no other way to choose than to name a path. */
 int ckpt_find_latest(const char *root, char **path, struct err *e);
 /* The checkpoint that a path means: itself, or the newest of a root or of a run directory; xfree *out. */
 int ckpt_resolve(const char *path, char **out, struct err *e);
-/* After the checkpoint `chosen` of root was loaded because a person said so: what would stop the next ckpt_newest is renamed
- * (step-00000500.aside-1), so that the run that goes on from here can be found. Removes nothing. */
+/* After the checkpoint `chosen` of root was loaded because a person said so: what would stop the next ckpt_newest is
+ * renamed (step-00000500.aside-1), so that the run that goes on from here can be found. Removes nothing. */
 int ckpt_set_aside(const char *root, const char *chosen, struct err *e);
 
 /* -- loading ------------------------------------------------------------------------------------------------ */
@@ -132,16 +134,17 @@ const char *ckpt_path(const struct ckpt *c);
 int64_t ckpt_step(const struct ckpt *c);
 int64_t ckpt_tokens(const struct ckpt *c);
 int64_t ckpt_seed(const struct ckpt *c);
-int64_t ckpt_publication(const struct ckpt *c); /* which one below its root this is */
-uint64_t ckpt_hash(const struct ckpt *c);       /* of the manifest's bytes: equal for the same checkpoint only */
-const char *ckpt_writer(const struct ckpt *c);        /* version of the tutti that wrote it */
-const struct json *ckpt_extra(const struct ckpt *c);  /* NULL: none */
-/* The bytes of an attachment, compared with their checksum (NUL-terminated, not counted; xfree *text). Not attached: OK, *text NULL.
+int64_t ckpt_publication(const struct ckpt *c);      /* which one below its root this is */
+uint64_t ckpt_hash(const struct ckpt *c);            /* of the manifest's bytes: equal for the same checkpoint only */
+const char *ckpt_writer(const struct ckpt *c);       /* version of the tutti that wrote it */
+const struct json *ckpt_extra(const struct ckpt *c); /* NULL: none */
+/* The bytes of an attachment, compared with their checksum (NUL-terminated, not counted; xfree *text). Not attached:
+ * OK, *text NULL.
  *   fails   ERR_CORRUPT naming the file; ERR_IO, ERR_REQUEST as fs_read_all */
 int ckpt_attachment(const struct ckpt *c, const char *name, char **text, size_t *n, struct err *e);
 int ckpt_check_attachments(const struct ckpt *c, struct err *e); /* all of them */
 int64_t ckpt_count(const struct ckpt *c);
-struct ckpt_entry ckpt_at(const struct ckpt *c, int64_t i); /* in the writer's order */
+struct ckpt_entry ckpt_at(const struct ckpt *c, int64_t i);                   /* in the writer's order */
 int64_t ckpt_find(const struct ckpt *c, const char *group, const char *name); /* -1: none */
 
 /* Fills dst (row-major, of the box's extent) with a box of tensor i, converted to `as`. The first touch of a chunk
@@ -151,7 +154,8 @@ int ckpt_read(struct ckpt *c, int64_t i, const struct region *box, enum dtype as
 
 /* Is this the checkpoint of a model with these tensors (all of them; boxes and memory are not looked at)?
  * ERR_REQUEST lists the first that differ: both shapes, those missing, and, in the groups that are asked for,
- * those that nothing asks for (of other groups than want[0]'s: whose name is not asked for in that group either). A rank that holds a part of the model checks the whole list all the same. */
+ * those that nothing asks for (of other groups than want[0]'s: whose name is not asked for in that group either). A
+ * rank that holds a part of the model checks the whole list all the same. */
 int ckpt_check(const struct ckpt *c, const struct ckpt_tensor *want, int64_t n, struct err *e);
 /* Fills every descriptor's box. Tensors that are missing or of another shape are ERR_REQUEST as in ckpt_check. */
 int ckpt_load(struct ckpt *c, const struct ckpt_tensor *t, int64_t n, struct err *e);

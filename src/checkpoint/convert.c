@@ -86,12 +86,9 @@ void convert(void *dst, enum dtype dt, const void *src, enum dtype st, int64_t n
     const unsigned char *s = src;
     size_t db = dtype_bytes(dt), sb = dtype_bytes(st);
     if (n <= 0) return;
-    if (dt == st)
-        memcpy(d, s, to_size(n) * db);
-    else if (dt == DT_F32 && st == DT_BF16)
-        widen_bf16(d, s, n);
-    else if (dt == DT_BF16 && st == DT_F32)
-        narrow_bf16(d, s, n);
+    if (dt == st) memcpy(d, s, to_size(n) * db);
+    else if (dt == DT_F32 && st == DT_BF16) widen_bf16(d, s, n);
+    else if (dt == DT_BF16 && st == DT_F32) narrow_bf16(d, s, n);
     else
         for (int64_t at = 0; at < n; at += CHUNK) {
             double x[CHUNK];

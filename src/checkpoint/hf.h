@@ -21,18 +21,20 @@
 #include "layout/region.h"
 #include "model/numbers.h"
 
-const char *hf_family_name(enum hf_family f); /* "gpt2", "llama", "mixtral", "deepseek_v3": also config.json's model_type */
+const char *hf_family_name(
+    enum hf_family f); /* "gpt2", "llama", "mixtral", "deepseek_v3": also config.json's model_type */
 
 #define HF_EOS 8
 struct hf_model {
     enum hf_family family;
-    struct model_config model; /* moe.groups 0 where all experts are one group */
+    struct model_config model;               /* moe.groups 0 where all experts are one group */
     double embed_dropout, attention_dropout; /* beside model.dropout, which in GPT-2 is after each block's halves */
     double init_std;
     int64_t bos, eos[HF_EOS]; /* token ids; bos -1: none */
     int n_eos;
 };
-struct hf_model hf_model_default(enum hf_family f); /* what a file that says nothing means: numbers it has to say are 0 */
+struct hf_model hf_model_default(
+    enum hf_family f); /* what a file that says nothing means: numbers it has to say are 0 */
 
 /* -- config.json -------------------------------------------------------------------------------------------- */
 
@@ -44,7 +46,8 @@ struct hf_ignore {
 /* what: the file in errors; ignore: NULL: none. ERR_REQUEST names the key that is unknown to tutti or does not fit. */
 int hf_config_parse(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
                     struct err *e);
-int hf_config_read(struct hf_model *m, const char *dir, const struct hf_ignore *ignore, struct err *e); /* dir/config.json */
+int hf_config_read(struct hf_model *m, const char *dir, const struct hf_ignore *ignore,
+                   struct err *e); /* dir/config.json */
 /* The object of config.json as a member (key NULL: the root). A checkpoint's manifest carries the same object as
  * extra.model, so that it can be exported and used without the config it was trained from. */
 /* Whether their code for this model_type computes this model: DeepSeek's does not know every router that tutti does. */
@@ -83,8 +86,8 @@ int64_t hf_find(const struct hf *h, const char *name); /* index of parameter, or
 enum dtype hf_dtype(const struct hf *h, int64_t i);    /* as stored */
 /* Fills dst with a box of parameter i, converted to `as`. */
 int hf_read(struct hf *h, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e);
-/* The files that go with the weights, NULL at the end: tokenizer.json first, then what says how it is used (chat templates too). They
- * are attached to checkpoints as they are, and exported again. */
+/* The files that go with the weights, NULL at the end: tokenizer.json first, then what says how it is used (chat
+ * templates too). They are attached to checkpoints as they are, and exported again. */
 extern const char *const hf_beside[];
 enum { HF_BESIDE = 9 };
 
@@ -97,11 +100,11 @@ typedef int hf_file_fn(void *ctx, const char *name, char **text, size_t *n, stru
 #define HF_SHARD_BYTES 5000000000 /* their own limit for one file */
 struct hf_export {
     const struct hf_model *model;
-    enum dtype dtype;      /* f32, bf16 or f16 */
+    enum dtype dtype; /* f32, bf16 or f16 */
     hf_get_fn *get;
     hf_file_fn *file; /* tokenizer.json and what goes with it are passed along; NULL: none */
     void *ctx;
-    int64_t shard_bytes;   /* 0: HF_SHARD_BYTES */
+    int64_t shard_bytes; /* 0: HF_SHARD_BYTES */
 };
 /* Writes the directory whole or not at all; it must not exist or be empty. */
 int hf_export(const char *dir, const struct hf_export *x, struct err *e);

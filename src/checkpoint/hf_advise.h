@@ -8,8 +8,8 @@
 
 #include "base/err.h"
 
-/* Where the path is known to be something else (a name of the hub, a file, a folder of another format or of several models),
- * *e says what, with the command that mends it, and true is returned; else *e stays. Nothing is downloaded. */
+/* Where the path is known to be something else (a name of the hub, a file, a folder of another format or of several
+ * models), *e says what, with the command that mends it, and true is returned; else *e stays. Nothing is downloaded. */
 bool hf_advise(const char *path, struct err *e);
 /* The same for a folder whose config.json is there and whose *.safetensors are not. */
 bool hf_advise_weights(const char *dir, struct err *e);

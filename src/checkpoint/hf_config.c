@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf_config.c: config.json to struct hf_model and back.
  *
- * Numbers go by their table (hf_numbers.c), which keys there may be else is hf_keys.c's; here is what follows from several at once.
- * What a file leaves out is what the library's own config class takes for it, family by family. A config of an architecture with another model_type
- * is refused outright, also when its keys would fit: the differences are in code that is not in the file.
+ * Numbers go by their table (hf_numbers.c), which keys there may be else is hf_keys.c's; here is what follows from
+ * several at once. What a file leaves out is what the library's own config class takes for it, family by family. A
+ * config of an architecture with another model_type is refused outright, also when its keys would fit: the differences
+ * are in code that is not in the file.
  */
 #include <string.h>
 
@@ -18,13 +19,13 @@
 #define SIZE_LIMIT ((int64_t)1 << 31)
 
 /* Columns of a head that positions turn. */
-static int64_t turned_columns(const struct model_config *c)
-{
-    return c->mla.kv_rank ? c->mla.rope_dim : c->head_dim;
-}
+static int64_t turned_columns(const struct model_config *c) { return c->mla.kv_rank ? c->mla.rope_dim : c->head_dim; }
 
-static const char *const family_names[HF_N] = {[HF_GPT2] = "gpt2", [HF_LLAMA] = "llama", [HF_MIXTRAL] = "mixtral",
-                                                 [HF_DEEPSEEK_V2] = "deepseek_v2", [HF_DEEPSEEK_V3] = "deepseek_v3"};
+static const char *const family_names[HF_N] = {[HF_GPT2] = "gpt2",
+                                               [HF_LLAMA] = "llama",
+                                               [HF_MIXTRAL] = "mixtral",
+                                               [HF_DEEPSEEK_V2] = "deepseek_v2",
+                                               [HF_DEEPSEEK_V3] = "deepseek_v3"};
 
 const char *hf_family_name(enum hf_family f)
 {
@@ -34,7 +35,8 @@ const char *hf_family_name(enum hf_family f)
 
 struct hf_model hf_model_default(enum hf_family f)
 {
-    static const enum model_family ours[HF_N] = {MODEL_GPT2, MODEL_LLAMA, MODEL_MIXTRAL, MODEL_DEEPSEEK, MODEL_DEEPSEEK};
+    static const enum model_family ours[HF_N] = {MODEL_GPT2, MODEL_LLAMA, MODEL_MIXTRAL, MODEL_DEEPSEEK,
+                                                 MODEL_DEEPSEEK};
     struct hf_model m = {.family = f, .model.family = ours[f], .bos = -1};
     struct err none;
     (void)hf_numbers_read(&m.model, model_numbers, NULL, 1u << f, "", &none);
@@ -77,7 +79,8 @@ static int read_token_ids(struct hf_model *m, const struct json *config, const c
     return rc;
 }
 
-static int settle_gpt2(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what, struct err *e)
+static int settle_gpt2(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                       struct err *e)
 {
     struct model_config *c = &m->model;
     (void)config, (void)ignore; /* no nested keys here */
@@ -85,7 +88,8 @@ static int settle_gpt2(struct hf_model *m, const struct json *config, const stru
     c->kv_heads = c->heads;
     c->head_dim = c->hidden / c->heads;
     if (c->hidden % c->heads)
-        return err_set(e, ERR_REQUEST, "%s: n_embd: %lld is not a multiple of n_head %lld", what, (long long)c->hidden, (long long)c->heads);
+        return err_set(e, ERR_REQUEST, "%s: n_embd: %lld is not a multiple of n_head %lld", what, (long long)c->hidden,
+                       (long long)c->heads);
     return OK;
 }
 
@@ -94,14 +98,16 @@ static int check_scaling(struct model_config *c, unsigned in, const char *what, 
     const struct rope_scaling_config *r = &c->rope_scaling;
     if (in == IN_YARN && !r->original_max_position) c->rope_scaling.original_max_position = c->max_positions;
     if (in == IN_YARN && (c->yarn.factor == 0 || !c->mla.kv_rank))
-        return err_set(e, ERR_REQUEST, "%s: %s: yarn wants a factor, and is computed for latent attention only", what, key);
+        return err_set(e, ERR_REQUEST, "%s: %s: yarn wants a factor, and is computed for latent attention only", what,
+                       key);
     if (in == IN_LLAMA3 && (r->factor == 0 || r->low_freq_factor == 0 || r->high_freq_factor <= r->low_freq_factor))
         return err_set(e, ERR_REQUEST, "%s: %s: llama3 wants factor, low_freq_factor < high_freq_factor", what, key);
     return OK;
 }
 
 /* rope_scaling in files of transformers 4, rope_parameters (theta inside) from 5 on. */
-static int read_rope(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what, struct err *e)
+static int read_rope(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                     struct err *e)
 {
     static const struct {
         const char *type;
@@ -110,7 +116,8 @@ static int read_rope(struct hf_model *m, const struct json *config, const struct
     bool newer = is_given(config, "rope_parameters");
     const char *key = newer ? "rope_parameters" : "rope_scaling";
     if (newer && is_given(config, "rope_scaling"))
-        return err_set(e, ERR_REQUEST, "%s: rope_parameters and rope_scaling are both there; which one counts is not said", what);
+        return err_set(e, ERR_REQUEST,
+                       "%s: rope_parameters and rope_scaling are both there; which one counts is not said", what);
     if (!is_given(config, key)) return OK;
     const struct json *rope = json_get(config, key);
     const char *type = json_string(json_get(rope, "rope_type"), NULL, NULL);
@@ -119,13 +126,15 @@ static int read_rope(struct hf_model *m, const struct json *config, const struct
     for (size_t i = 0; json_kind(rope) == JSON_OBJECT && i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(type, kinds[i].type)) in = kinds[i].in;
     if (!in)
-        return err_set(e, ERR_REQUEST, "%s: %s: type %.40s is not computed here; only default, llama3 and yarn are", what, key, type);
+        return err_set(e, ERR_REQUEST, "%s: %s: type %.40s is not computed here; only default, llama3 and yarn are",
+                       what, key, type);
     int rc = hf_keys_check_rope(rope, key, in, ignore, what, e);
     if (rc == OK) rc = hf_numbers_read(&m->model, model_numbers, rope, in, what, e);
     return rc == OK ? check_scaling(&m->model, in, what, key, e) : rc;
 }
 
-static int settle_llama(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what, struct err *e)
+static int settle_llama(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                        struct err *e)
 {
     struct model_config *c = &m->model;
     if (!c->kv_heads) c->kv_heads = c->heads;
@@ -133,16 +142,19 @@ static int settle_llama(struct hf_model *m, const struct json *config, const str
     int64_t turned = turned_columns(c);
     int rc = read_rope(m, config, ignore, what, e);
     if (rc == OK && c->heads % c->kv_heads)
-        rc = err_set(e, ERR_REQUEST, "%s: num_attention_heads: %lld is not a multiple of num_key_value_heads %lld", what,
-                     (long long)c->heads, (long long)c->kv_heads);
+        rc = err_set(e, ERR_REQUEST, "%s: num_attention_heads: %lld is not a multiple of num_key_value_heads %lld",
+                     what, (long long)c->heads, (long long)c->kv_heads);
     if (rc == OK && (turned < 1 || turned % 2))
-        rc = err_set(e, ERR_REQUEST, "%s: head_dim: %lld is not even, as rotary embedding needs", what, (long long)turned);
+        rc = err_set(e, ERR_REQUEST, "%s: head_dim: %lld is not even, as rotary embedding needs", what,
+                     (long long)turned);
     return rc;
 }
 
-static int settle_mixtral(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what, struct err *e)
+static int settle_mixtral(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore,
+                          const char *what, struct err *e)
 {
-    if (!json_get(config, "num_key_value_heads") && m->model.heads % m->model.kv_heads) m->model.kv_heads = m->model.heads;
+    if (!json_get(config, "num_key_value_heads") && m->model.heads % m->model.kv_heads)
+        m->model.kv_heads = m->model.heads;
     m->model.moe.ffn = m->model.ffn;
     return settle_llama(m, config, ignore, what, e);
 }
@@ -151,17 +163,22 @@ static int settle_mixtral(struct hf_model *m, const struct json *config, const s
 static int settle_router(struct hf_model *m, const struct json *config, const char *what, struct err *e)
 {
     struct moe_config *x = &m->model.moe;
-    const char *method = json_string(json_get(config, "topk_method"), NULL, m->family == HF_DEEPSEEK_V3 ? "noaux_tc" : "greedy");
+    const char *method =
+        json_string(json_get(config, "topk_method"), NULL, m->family == HF_DEEPSEEK_V3 ? "noaux_tc" : "greedy");
     x->bias = !strcmp(method, "noaux_tc");
     if (!is_given(config, "tutti_group_pairs")) x->group_pairs = x->bias;
     if (x->groups <= 1 || !strcmp(method, "greedy")) x->groups = x->top_groups = 0;
     x->group_pairs = x->groups && x->group_pairs;
-    if (x->top_k <= x->experts && x->first_dense <= m->model.layers && (!x->groups || x->experts % x->groups == 0)) return OK;
-    return err_set(e, ERR_REQUEST, "%s: n_routed_experts: %lld experts do not fit num_experts_per_tok, n_group or first_k_dense_replace",
+    if (x->top_k <= x->experts && x->first_dense <= m->model.layers && (!x->groups || x->experts % x->groups == 0))
+        return OK;
+    return err_set(e, ERR_REQUEST,
+                   "%s: n_routed_experts: %lld experts do not fit num_experts_per_tok, n_group or "
+                   "first_k_dense_replace",
                    what, (long long)x->experts);
 }
 
-static int settle_deepseek(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what, struct err *e)
+static int settle_deepseek(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore,
+                           const char *what, struct err *e)
 {
     struct model_config *c = &m->model;
     int rc = settle_llama(m, config, ignore, what, e);
@@ -175,24 +192,30 @@ static int check_sizes(const struct model_config *c, const char *what, struct er
 {
     bool fits = c->heads * c->head_dim <= SIZE_LIMIT && c->moe.experts * c->layers <= 1 << 20;
     for (const struct number *n = model_numbers; n->row.path; n++) /* also those that follow from others */
-        fits = fits && (n->row.type != CONF_INT || (double)*(const int64_t *)((const char *)c + n->row.offset) <= n->row.hi);
+        fits = fits &&
+               (n->row.type != CONF_INT || (double)*(const int64_t *)((const char *)c + n->row.offset) <= n->row.hi);
     return fits ? OK : err_set(e, ERR_REQUEST, "%s: sizes beyond any model", what);
 }
 
 int hf_config_parse(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
                     struct err *e)
 {
-    static int (*const settle[HF_N])(struct hf_model *, const struct json *, const struct hf_ignore *, const char *, struct err *) = {
-        [HF_GPT2] = settle_gpt2, [HF_LLAMA] = settle_llama, [HF_MIXTRAL] = settle_mixtral,
-        [HF_DEEPSEEK_V2] = settle_deepseek, [HF_DEEPSEEK_V3] = settle_deepseek};
+    static int (*const settle[HF_N])(struct hf_model *, const struct json *, const struct hf_ignore *, const char *,
+                                     struct err *) = {[HF_GPT2] = settle_gpt2,
+                                                      [HF_LLAMA] = settle_llama,
+                                                      [HF_MIXTRAL] = settle_mixtral,
+                                                      [HF_DEEPSEEK_V2] = settle_deepseek,
+                                                      [HF_DEEPSEEK_V3] = settle_deepseek};
     const char *type;
     int rc = json_need_string(config, "model_type", &type, what, e);
     if (rc < 0) return rc;
     int family = 0;
     while (family < HF_N && strcmp(family_names[family], type)) family++;
     if (family == HF_N)
-        return err_set(e, ERR_REQUEST, "%s: model_type: %.60s is not one of tutti's families: gpt2, llama, mixtral, deepseek_v2, "
-                       "deepseek_v3", what, type);
+        return err_set(e, ERR_REQUEST,
+                       "%s: model_type: %.60s is not one of tutti's families: gpt2, llama, mixtral, deepseek_v2, "
+                       "deepseek_v3",
+                       what, type);
     *m = hf_model_default((enum hf_family)family);
     rc = hf_keys_check(m->family, config, ignore, what, e);
     if (rc == OK) rc = hf_numbers_read(&m->model, model_numbers, config, 1u << family, what, e);
@@ -256,30 +279,31 @@ int hf_config_expressible(const struct hf_model *m, struct err *e)
 {
     if (m->family != HF_DEEPSEEK_V2 && m->family != HF_DEEPSEEK_V3) return OK;
     if (m->model.moe.shared == 0)
-        return err_set(e, ERR_REQUEST, "%s: their code wants shared experts, this model has none", hf_family_name(m->family));
+        return err_set(e, ERR_REQUEST, "%s: their code wants shared experts, this model has none",
+                       hf_family_name(m->family));
     if (m->model.mla.norm_eps != 1e-6)
-        return err_set(e, ERR_REQUEST, "%s: their code adds 1e-6 in the norms of short vectors, this model %g (model.mla.norm_eps)",
+        return err_set(e, ERR_REQUEST,
+                       "%s: their code adds 1e-6 in the norms of short vectors, this model %g (model.mla.norm_eps)",
                        hf_family_name(m->family), m->model.mla.norm_eps);
     if (m->family == HF_DEEPSEEK_V2)
-        return m->model.moe.score == SCORE_SIGMOID || m->model.moe.norm_topk || m->model.moe.bias || !m->model.mla.rope_pairs
-                   ? err_set(e, ERR_REQUEST, "deepseek_v2: their code computes softmax scores that are not scaled to sum 1") : OK;
+        return m->model.moe.score == SCORE_SIGMOID || m->model.moe.norm_topk || m->model.moe.bias ||
+                       !m->model.mla.rope_pairs
+                   ? err_set(e, ERR_REQUEST,
+                             "deepseek_v2: their code computes softmax scores that are not scaled to sum 1")
+                   : OK;
     if (m->model.moe.score != SCORE_SIGMOID || !m->model.moe.bias || (m->model.moe.groups && !m->model.moe.group_pairs))
-        return err_set(e, ERR_REQUEST, "deepseek_v3: their code computes sigmoid scores with a bias of choice and groups by "
+        return err_set(e, ERR_REQUEST,
+                       "deepseek_v3: their code computes sigmoid scores with a bias of choice and groups by "
                        "their two largest; this model's router is another (model.moe.score, bias, group_pairs)");
     return OK;
 }
 
-static const char *torch_dtype(enum dtype t)
-{
-    return t == DT_BF16 ? "bfloat16" : t == DT_F16 ? "float16" : "float32";
-}
+static const char *torch_dtype(enum dtype t) { return t == DT_BF16 ? "bfloat16" : t == DT_F16 ? "float16" : "float32"; }
 
 static void put_ids(struct json_out *o, const struct hf_model *m)
 {
-    if (m->bos >= 0)
-        json_put_int(o, "bos_token_id", m->bos);
-    else
-        json_put_null(o, "bos_token_id"); /* absent would mean the library's default id */
+    if (m->bos >= 0) json_put_int(o, "bos_token_id", m->bos);
+    else json_put_null(o, "bos_token_id"); /* absent would mean the library's default id */
     if (m->n_eos == 0) json_put_null(o, "eos_token_id");
     if (m->n_eos == 1) json_put_int(o, "eos_token_id", m->eos[0]);
     if (m->n_eos > 1) {
@@ -301,7 +325,8 @@ void hf_config_put(struct json_out *o, const char *key, const struct hf_model *m
     if (m->family != HF_GPT2) hf_puts_add(&puts, (struct hf_put){150, "rope_scaling", put_rope, &theirs, NULL});
     if (m->model.mla.kv_rank) hf_puts_add(&puts, (struct hf_put){310, "topk_method", put_method, &theirs, NULL});
     bool otherwise = m->model.moe.groups && m->model.moe.group_pairs != m->model.moe.bias;
-    if (m->model.mla.kv_rank && otherwise) hf_puts_add(&puts, (struct hf_put){390, "tutti_group_pairs", put_pairs, &theirs, NULL});
+    if (m->model.mla.kv_rank && otherwise)
+        hf_puts_add(&puts, (struct hf_put){390, "tutti_group_pairs", put_pairs, &theirs, NULL});
     json_begin_object(o, key);
     json_begin_array(o, "architectures");
     json_put_string(o, NULL, architecture[m->family]);

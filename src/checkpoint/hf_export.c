@@ -46,8 +46,7 @@ static void plan_make(struct plan *p, const struct hf_export *x)
         }
         const struct hf_param *q = &p->params[i];
         snprintf(p->names[p->n], sizeof *p->names, "%s%s", q->prefixed ? hf_prefix(x->model->family) : "", q->theirs);
-        p->specs[p->n] =
-            (struct safetensors_spec){.name = p->names[p->n], .dtype = x->dtype, .shape = q->their_shape};
+        p->specs[p->n] = (struct safetensors_spec){.name = p->names[p->n], .dtype = x->dtype, .shape = q->their_shape};
         p->groups[p->n++] = (struct fused){.first = i, .n = 1};
     }
 }
@@ -134,8 +133,9 @@ static int write_configs(const char *dir, const struct hf_export *x, struct err 
     return rc;
 }
 
-const char *const hf_beside[HF_BESIDE + 1] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-                                              "merges.txt", "tokenizer.model", "chat_template.jinja", "generation_config.json", NULL};
+const char *const hf_beside[HF_BESIDE + 1] =
+    {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",      "vocab.json",
+     "merges.txt",     "tokenizer.model",       "chat_template.jinja",     "generation_config.json", NULL};
 
 /* The tokenizer's files, from where the weights come from: what is written is what was compared there. */
 static int write_tokenizer(const char *dir, const struct hf_export *x, struct err *e)

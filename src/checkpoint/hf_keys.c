@@ -2,12 +2,12 @@
 /* hf_keys.c: the table of keys of config.json that are no numbers of the model: those are in the table of numbers
  * (model/numbers.def), and known from there.
  *
- * The list is of what is known, not of what is bad: models gain new keys all the time (a sliding window, a norm of queries, a
- * multiplier), and one that is passed over gives another model with a loss that looks plausible. So a key that is not here is
- * refused, until somebody has looked at it and either adds it or names it in model.ignore.
+ * The list is of what is known, not of what is bad: models gain new keys all the time (a sliding window, a norm of
+ * queries, a multiplier), and one that is passed over gives another model with a loss that looks plausible. So a key
+ * that is not here is refused, until somebody has looked at it and either adds it or names it in model.ignore.
  *
- * "Harmless" means: whatever its value, the logits of this architecture are the same. Dropouts and the weights of balance
- * losses are of this kind, since how to train is said by tutti's own config (model.dropout, model.moe.aux).
+ * "Harmless" means: whatever its value, the logits of this architecture are the same. Dropouts and the weights of
+ * balance losses are of this kind, since how to train is said by tutti's own config (model.dropout, model.moe.aux).
  */
 #include "checkpoint/hf_keys.h"
 
@@ -17,12 +17,24 @@
 enum rule {
     READ,     /* hf_config.c does, apart from the numbers */
     HARMLESS, /* any value */
-    FALSE_, TRUE_, NULL_, ONE, ZERO, TEXT, EMPTY /* this value only, or null */
+    FALSE_,
+    TRUE_,
+    NULL_,
+    ONE,
+    ZERO,
+    TEXT,
+    EMPTY /* this value only, or null */
 };
 
 enum {
-    G = 1 << HF_GPT2, L = 1 << HF_LLAMA, M = 1 << HF_MIXTRAL, D2 = 1 << HF_DEEPSEEK_V2, D3 = 1 << HF_DEEPSEEK_V3,
-    D = D2 | D3, R = L | M | D, ALL = G | R /* R: those with rotary positions */
+    G = 1 << HF_GPT2,
+    L = 1 << HF_LLAMA,
+    M = 1 << HF_MIXTRAL,
+    D2 = 1 << HF_DEEPSEEK_V2,
+    D3 = 1 << HF_DEEPSEEK_V3,
+    D = D2 | D3,
+    R = L | M | D,
+    ALL = G | R /* R: those with rotary positions */
 };
 
 struct key {
@@ -56,7 +68,7 @@ static const struct key keys[] = {
     {"mlp_bias", R, FALSE_, NULL, 130},
     {"sliding_window", R, NULL_, NULL, 0},
     {"partial_rotary_factor", R, ONE, NULL, 0},
-    {"pretraining_tp", R, HARMLESS, NULL, 0}, /* products cut into pieces, summed in another order */
+    {"pretraining_tp", R, HARMLESS, NULL, 0},      /* products cut into pieces, summed in another order */
     {"max_sequence_length", L, HARMLESS, NULL, 0}, /* early Llama files, beside max_position_embeddings */
 
     {"router_jitter_noise", M, ZERO, NULL, 0},
@@ -81,6 +93,7 @@ static const struct key keys[] = {
 };
 
 /* Names and labels, generation, how the library runs it: of no concern to the numbers of the model. */
+/* clang-format off */
 static const char *const harmless[] = {
     "architectures", "torch_dtype", "dtype", "transformers_version", "use_cache", "_name_or_path", "name_or_path", "auto_map",
     "tokenizer_class", "_commit_hash", "_attn_implementation", "attn_implementation", "_attn_implementation_autoset",
@@ -93,6 +106,7 @@ static const char *const harmless[] = {
     "bad_words_ids", "num_return_sequences", "output_scores", "return_dict_in_generate", "forced_bos_token_id",
     "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens",
 };
+/* clang-format on */
 
 static bool is_ignored(const struct hf_ignore *ignore, const char *name)
 {
@@ -133,7 +147,8 @@ static bool fits(const struct key *k, const struct json *v)
 
 static const char *wanted(const struct key *k)
 {
-    static const char *const values[] = {[FALSE_] = "false", [TRUE_] = "true", [NULL_] = "null", [ONE] = "1", [ZERO] = "0", [EMPTY] = "{}"};
+    static const char *const values[] =
+        {[FALSE_] = "false", [TRUE_] = "true", [NULL_] = "null", [ONE] = "1", [ZERO] = "0", [EMPTY] = "{}"};
     return k->rule == TEXT ? k->text : values[k->rule];
 }
 
@@ -145,19 +160,22 @@ static int refuse(const struct key *k, const char *name, const struct json *v, c
     int rc;
     if (k)
         rc = err_set(e, ERR_REQUEST,
-                     "%s: %s is %s: tutti computes this model only with %s here; with another value it would be another model "
+                     "%s: %s is %s: tutti computes this model only with %s here; with another value it would be "
+                     "another model "
                      "(model.ignore: [%s] takes it as if the key were not there)",
                      what, name, str_text(&value), wanted(k), name);
     else
         rc = err_set(e, ERR_REQUEST,
-                     "%s: %s is %s: tutti does not know this key, which may change what the model computes; if it does not, "
+                     "%s: %s is %s: tutti does not know this key, which may change what the model computes; if it does "
+                     "not, "
                      "model.ignore: [%s] says so",
                      what, name, str_text(&value), name);
     str_free(&value);
     return rc;
 }
 
-/* The row of a key in `in` (families, or an object of rotary positions); a number is read, and a word of it is one of its words. */
+/* The row of a key in `in` (families, or an object of rotary positions); a number is read, and a word of it is one of
+ * its words. */
 static bool find(unsigned in, const char *name, struct key *out)
 {
     const struct number *n = hf_number_spelt(name, in);
@@ -186,17 +204,20 @@ int hf_keys_check(enum hf_family family, const struct json *config, const struct
         const struct json *v = json_iter_value(it);
         struct key k;
         bool known = find(1u << family, name, &k);
-        if (json_kind(v) == JSON_NULL || (known ? fits(&k, v) : is_harmless(name)) || is_ignored(ignore, name)) continue;
+        if (json_kind(v) == JSON_NULL || (known ? fits(&k, v) : is_harmless(name)) || is_ignored(ignore, name))
+            continue;
         return refuse(known ? &k : NULL, name, v, what, e);
     }
     return OK;
 }
 
-int hf_keys_check_rope(const struct json *rope, const char *key, unsigned in, const struct hf_ignore *ignore, const char *what,
-                       struct err *e)
+int hf_keys_check_rope(const struct json *rope, const char *key, unsigned in, const struct hf_ignore *ignore,
+                       const char *what, struct err *e)
 {
-    static const struct key others[] = {{"type", ALL, READ, NULL, 0}, {"rope_type", ALL, READ, NULL, 0},
-                                        {"partial_rotary_factor", R, ONE, NULL, 0}, {"attention_factor", R, NULL_, NULL, 0}};
+    static const struct key others[] = {{"type", ALL, READ, NULL, 0},
+                                        {"rope_type", ALL, READ, NULL, 0},
+                                        {"partial_rotary_factor", R, ONE, NULL, 0},
+                                        {"attention_factor", R, NULL_, NULL, 0}};
     for (void *it = json_iter(rope); it; it = json_iter_next(rope, it)) {
         const char *name = json_iter_key(it);
         const struct json *v = json_iter_value(it);
@@ -234,5 +255,6 @@ static void put_only(struct json_out *o, const struct hf_put *p)
 void hf_keys_add(struct hf_puts *s, enum hf_family family)
 {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (keys[i].at && keys[i].families >> family & 1) hf_puts_add(s, (struct hf_put){keys[i].at, keys[i].name, put_only, &keys[i], NULL});
+        if (keys[i].at && keys[i].families >> family & 1)
+            hf_puts_add(s, (struct hf_put){keys[i].at, keys[i].name, put_only, &keys[i], NULL});
 }

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf_keys.h: which keys of a model's config.json tutti understands. For hf_config.c. Includes: base, hf_numbers.h. Order: Local. */
+/* hf_keys.h: which keys of a model's config.json tutti understands. For hf_config.c. Includes: base, hf_numbers.h.
+ * Order: Local. */
 #ifndef TUTTI_CHECKPOINT_HF_KEYS_H
 #define TUTTI_CHECKPOINT_HF_KEYS_H
 
 #include "checkpoint/hf_numbers.h"
 
-/* Every key of the config is one that is read, one that never changes the model's numbers, or one whose value is what tutti
- * computes; a key whose value is null is as good as absent. ERR_REQUEST names the first that is none of these, with its value and
- * what is wanted of it. Keys named in `ignore` (NULL: none) are passed over, unless they are read. */
+/* Every key of the config is one that is read, one that never changes the model's numbers, or one whose value is what
+ * tutti computes; a key whose value is null is as good as absent. ERR_REQUEST names the first that is none of these,
+ * with its value and what is wanted of it. Keys named in `ignore` (NULL: none) are passed over, unless they are
+ * read. */
 int hf_keys_check(enum hf_family family, const struct json *config, const struct hf_ignore *ignore, const char *what,
                   struct err *e);
-/* The same for the object of rotary positions: `key` is its name, `in` its kind (IN_DEFAULT, IN_LLAMA3, IN_YARN). Members are
- * named "rope_scaling.factor" in `ignore` and in errors. */
+/* The same for the object of rotary positions: `key` is its name, `in` its kind (IN_DEFAULT, IN_LLAMA3, IN_YARN).
+ * Members are named "rope_scaling.factor" in `ignore` and in errors. */
 int hf_keys_check_rope(const struct json *rope, const char *key, unsigned in, const struct hf_ignore *ignore,
                        const char *what, struct err *e);
 /* Keys with one value only that their libraries want to see. */

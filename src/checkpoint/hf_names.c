@@ -3,11 +3,11 @@
  * checking go by.
  *
  * Runs of rows (before the layers, per layer, after the layers) are enumerated in that order; the first %d is the
- * layer, the second the expert: a run of a layer may be repeated for each. Sizes are letters: V vocabulary, P positions,
- * D hidden, F ffn, Q = heads x head size, K = kv heads x head size; E experts, X ffn of an expert, S of the shared ones;
- * a and c the short vectors of queries and of keys and values, r rotated columns, B = heads x (nope + value),
- * O = heads x value. `part` numbers the pieces of one fused tensor of theirs, which all have the same first size, unless
- * `before` and `whole` say where the piece begins and how long the tensor is.
+ * layer, the second the expert: a run of a layer may be repeated for each. Sizes are letters: V vocabulary, P
+ * positions, D hidden, F ffn, Q = heads x head size, K = kv heads x head size; E experts, X ffn of an expert, S of the
+ * shared ones; a and c the short vectors of queries and of keys and values, r rotated columns, B = heads x (nope +
+ * value), O = heads x value. `part` numbers the pieces of one fused tensor of theirs, which all have the same first
+ * size, unless `before` and `whole` say where the piece begins and how long the tensor is.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,23 +21,44 @@ struct row {
     bool transposed;
     int part, parts; /* parts 0: not fused */
     bool head;       /* absent when tied, and never prefixed */
-    char when;       /* 0: always; q, n: with, without a short query; b: with a bias of choice; s: with shared experts */
+    char when; /* 0: always; q, n: with, without a short query; b: with a bias of choice; s: with shared experts */
     char before, whole;
 };
 
-#define PAIR(our, their, rows, cols)                                       \
-    {our ".weight", their ".weight", {rows, cols, 0}, true, 0, 0, false, 0, 0, 0},  \
-    {our ".bias", their ".bias", {rows, 0, 0}, false, 0, 0, false, 0, 0, 0}
-#define NORM(our, their)                                                   \
-    {our ".weight", their ".weight", {'D', 0, 0}, false, 0, 0, false, 0, 0, 0},     \
-    {our ".bias", their ".bias", {'D', 0, 0}, false, 0, 0, false, 0, 0, 0}
-#define FUSED(our, their, i) \
-    {our ".weight", their ".weight", {'D', 'D', 0}, true, i, 3, false, 0, 0, 0}
-#define FUSED_BIAS(our, their, i) {our ".bias", their ".bias", {'D', 0, 0}, false, i, 3, false, 0, 0, 0}
-#define PLAIN(our, their, rows, cols) {our, their, {rows, cols, 0}, false, 0, 0, false, 0, 0, 0}
-#define WHEN(c, our, their, rows, cols) {our, their, {rows, cols, 0}, false, 0, 0, false, c, 0, 0}
-#define PIECE(our, their, rows, cols, from, all) {our, their, {rows, cols, 0}, false, 0, 0, false, 0, from, all}
-#define END {NULL, NULL, {0, 0, 0}, false, 0, 0, false, 0, 0, 0}
+#define PAIR(our, their, rows, cols)                                                                                   \
+    {our ".weight", their ".weight", {rows, cols, 0}, true, 0, 0, false, 0, 0, 0},                                     \
+    {                                                                                                                  \
+        our ".bias", their ".bias", {rows, 0, 0}, false, 0, 0, false, 0, 0, 0                                          \
+    }
+#define NORM(our, their)                                                                                               \
+    {our ".weight", their ".weight", {'D', 0, 0}, false, 0, 0, false, 0, 0, 0},                                        \
+    {                                                                                                                  \
+        our ".bias", their ".bias", {'D', 0, 0}, false, 0, 0, false, 0, 0, 0                                           \
+    }
+#define FUSED(our, their, i)                                                                                           \
+    {                                                                                                                  \
+        our ".weight", their ".weight", {'D', 'D', 0}, true, i, 3, false, 0, 0, 0                                      \
+    }
+#define FUSED_BIAS(our, their, i)                                                                                      \
+    {                                                                                                                  \
+        our ".bias", their ".bias", {'D', 0, 0}, false, i, 3, false, 0, 0, 0                                           \
+    }
+#define PLAIN(our, their, rows, cols)                                                                                  \
+    {                                                                                                                  \
+        our, their, {rows, cols, 0}, false, 0, 0, false, 0, 0, 0                                                       \
+    }
+#define WHEN(c, our, their, rows, cols)                                                                                \
+    {                                                                                                                  \
+        our, their, {rows, cols, 0}, false, 0, 0, false, c, 0, 0                                                       \
+    }
+#define PIECE(our, their, rows, cols, from, all)                                                                       \
+    {                                                                                                                  \
+        our, their, {rows, cols, 0}, false, 0, 0, false, 0, from, all                                                  \
+    }
+#define END                                                                                                            \
+    {                                                                                                                  \
+        NULL, NULL, {0, 0, 0}, false, 0, 0, false, 0, 0, 0                                                             \
+    }
 
 static const struct row gpt2_first[] = {
     PLAIN("embed.token", "wte.weight", 'V', 'D'),
@@ -148,6 +169,7 @@ static const struct family_names {
     const char *prefix;
     const char *ignored[4]; /* endings of tensors that are no parameters */
 } families[HF_N] = {
+    /* clang-format off */
     [HF_GPT2] = {gpt2_first, gpt2_last, {{gpt2_layer, false}}, {{NULL, false}}, "transformer.",
                  {".attn.bias", ".attn.masked_bias", NULL}},
     [HF_LLAMA] = {llama_first, llama_last, {{llama_attention, false}, {llama_mlp, false}}, {{NULL, false}}, "model.",
@@ -162,12 +184,10 @@ static const struct family_names {
      "model.", {".rotary_emb.inv_freq", NULL}}
     [HF_DEEPSEEK_V2] = DEEPSEEK,
     [HF_DEEPSEEK_V3] = DEEPSEEK,
+    /* clang-format on */
 };
 
-const char *hf_prefix(enum hf_family f)
-{
-    return families[f].prefix;
-}
+const char *hf_prefix(enum hf_family f) { return families[f].prefix; }
 
 static bool is_there(const struct hf_model *m, const struct row *r)
 {
@@ -208,11 +228,13 @@ static int64_t count_layer(const struct hf_model *m, int64_t layer)
 
 int64_t hf_n_params(const struct hf_model *m)
 {
-    int64_t dense = m->model.moe.experts ? m->model.moe.first_dense : m->model.layers, experts = m->model.layers - dense;
+    int64_t dense = m->model.moe.experts ? m->model.moe.first_dense : m->model.layers,
+            experts = m->model.layers - dense;
     if (dense > m->model.layers) dense = m->model.layers, experts = 0;
     /* The head is the last row of each family. */
     return count_rows(m, families[m->family].first) + dense * count_layer(m, 0) * (dense > 0) +
-           (experts ? experts * count_layer(m, m->model.layers - 1) : 0) + count_rows(m, families[m->family].last) - m->model.tie_embeddings;
+           (experts ? experts * count_layer(m, m->model.layers - 1) : 0) + count_rows(m, families[m->family].last) -
+           m->model.tie_embeddings;
 }
 
 static int64_t size_of(const struct hf_model *m, char letter)

@@ -1,31 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf_numbers.c: one loop reads them all and one writes them all; what a number is called, may be and is where it is left out stands
- * in its row (model/numbers.def). What follows from several numbers is hf_config.c's. */
+/* hf_numbers.c: one loop reads them all and one writes them all; what a number is called, may be and is where it is
+ * left out stands in its row (model/numbers.def). What follows from several numbers is hf_config.c's. */
 #include "checkpoint/hf_numbers.h"
 
 #include <string.h>
 
-#define MORE(field, to, ...) \
-    {.row = {.path = #field, .type = CONF_REAL, .offset = offsetof(struct hf_model, field), .hi = to}, .theirs = {__VA_ARGS__}}
+#define MORE(field, to, ...)                                                                                           \
+    {                                                                                                                  \
+        .row = {.path = #field, .type = CONF_REAL, .offset = offsetof(struct hf_model, field), .hi = to}, .theirs = {  \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
 enum { G = 1 << HF_GPT2, ALL = (1 << HF_N) - 1 };
 
 const struct number hf_more_numbers[] = {
     MORE(embed_dropout, 1, {G, "embd_pdrop", 110, SPELT_ZERO, 0}),
-    MORE(attention_dropout, 1, {G, "attn_pdrop", 120, SPELT_ZERO, 0}, {ALL & ~G, "attention_dropout", 140, SPELT_ZERO, 0}),
+    MORE(attention_dropout, 1, {G, "attn_pdrop", 120, SPELT_ZERO, 0},
+         {ALL & ~G, "attention_dropout", 140, SPELT_ZERO, 0}),
     MORE(init_std, 10, {ALL, "initializer_range", 910, SPELT_ZERO, 0.02}),
     {.row = {.path = NULL}},
 };
 
-#define EACH_SPELLING(s, n) \
+#define EACH_SPELLING(s, n)                                                                                            \
     for (const struct spelling *s = (n)->theirs; s < (n)->theirs + NUMBER_SPELLINGS && s->in; s++)
 
 const struct number *hf_number_spelt(const char *key, unsigned in)
 {
     static const struct number *const tables[] = {model_numbers, hf_more_numbers};
     for (int t = 0; t < 2; t++)
-        for (const struct number *n = tables[t]; n->row.path; n++)
-            EACH_SPELLING(s, n)
-                if (s->in & in && s->key && !strcmp(s->key, key)) return n;
+        for (const struct number *n = tables[t]; n->row.path; n++) EACH_SPELLING(s, n)
+    if (s->in & in && s->key && !strcmp(s->key, key)) return n;
     return NULL;
 }
 
@@ -47,7 +51,8 @@ static void set(void *at, enum conf_type type, double v)
     if (type == CONF_CHOICE) *(int *)at = (int)v;
 }
 
-static int read_real(const struct json *v, const char *key, double lo, double hi, double *out, const char *what, struct err *e)
+static int read_real(const struct json *v, const char *key, double lo, double hi, double *out, const char *what,
+                     struct err *e)
 {
     *out = json_real(v, lo - 1);
     if (*out >= lo && *out <= hi) return OK;
@@ -68,7 +73,8 @@ static double least(const struct conf_row *r, const struct spelling *s)
     return r->lo == 0 ? 1 : r->lo;
 }
 
-static int read_number(void *at, const struct number *n, const struct spelling *s, const struct json *object, const char *what, struct err *e)
+static int read_number(void *at, const struct number *n, const struct spelling *s, const struct json *object,
+                       const char *what, struct err *e)
 {
     const struct conf_row *r = &n->row;
     const struct json *v = object && s->key ? json_get(object, s->key) : NULL;
@@ -83,16 +89,20 @@ static int read_number(void *at, const struct number *n, const struct spelling *
     case CONF_BOOL: return read_bool(v, s->key, at, what, e);
     default: break;
     }
-    int word = hf_word(r->choices, json_string(v, NULL, "?")); /* another was refused, or is passed over by wish: hf_keys.c */
+    int word =
+        hf_word(r->choices, json_string(v, NULL, "?")); /* another was refused, or is passed over by wish: hf_keys.c */
     *(int *)at = word >= 0 ? word : (int)s->otherwise;
     return OK;
 }
 
-int hf_numbers_read(void *base, const struct number *rows, const struct json *object, unsigned in, const char *what, struct err *e)
+int hf_numbers_read(void *base, const struct number *rows, const struct json *object, unsigned in, const char *what,
+                    struct err *e)
 {
-    for (const struct number *n = rows; n->row.path; n++)
-        EACH_SPELLING(s, n) {
-            int rc = s->in & in && !(s->how & SPELT_WRITTEN) ? read_number((char *)base + n->row.offset, n, s, object, what, e) : OK;
+    for (const struct number *n = rows; n->row.path; n++) EACH_SPELLING(s, n)
+        {
+            int rc = s->in & in && !(s->how & SPELT_WRITTEN)
+                         ? read_number((char *)base + n->row.offset, n, s, object, what, e)
+                         : OK;
             if (rc) return rc;
         }
     return OK;
@@ -127,10 +137,7 @@ static void put_number(struct json_out *o, const struct hf_put *p)
     }
 }
 
-static void put_null(struct json_out *o, const struct hf_put *p)
-{
-    json_put_null(o, p->key);
-}
+static void put_null(struct json_out *o, const struct hf_put *p) { json_put_null(o, p->key); }
 
 static double value(const struct number *n, const void *at)
 {
@@ -152,8 +159,8 @@ void hf_puts_add(struct hf_puts *s, struct hf_put p)
 
 void hf_puts_add_numbers(struct hf_puts *s, const void *base, const struct number *rows, unsigned in)
 {
-    for (const struct number *n = rows; n->row.path; n++)
-        EACH_SPELLING(x, n) {
+    for (const struct number *n = rows; n->row.path; n++) EACH_SPELLING(x, n)
+        {
             const void *at = (const char *)base + n->row.offset;
             bool none = x->how & SPELT_NULL_IF_NONE && value(n, at) == 0;
             if (!(x->in & in) || !x->at || (x->how & SPELT_UNUSUAL && value(n, at) == x->otherwise)) continue;

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf_numbers.h: a model's numbers in and out of config.json, by the spellings that the rows of a table give them. For hf_config.c
- * and hf_keys.c. Includes: base, model, hf.h. Order: Local.
+/* hf_numbers.h: a model's numbers in and out of config.json, by the spellings that the rows of a table give them. For
+ * hf_config.c and hf_keys.c. Includes: base, model, hf.h. Order: Local.
  */
 #ifndef TUTTI_CHECKPOINT_HF_NUMBERS_H
 #define TUTTI_CHECKPOINT_HF_NUMBERS_H
 
 #include "checkpoint/hf.h"
 
-/* Numbers that only their files have: dropouts beside ours, the spread of initial weights. Offsets are in struct hf_model; those of
- * model_numbers are in its member `model`. */
+/* Numbers that only their files have: dropouts beside ours, the spread of initial weights. Offsets are in struct
+ * hf_model; those of model_numbers are in its member `model`. */
 extern const struct number hf_more_numbers[];
 
-/* Every number of the rows with a spelling in `in` (families or kinds of object, as in struct spelling), from object to base; what
- * the object leaves out is the spelling's default. object NULL: all of them are, and none is missed. ERR_REQUEST names `what`, the
- * key and the range of the number's row. */
-int hf_numbers_read(void *base, const struct number *rows, const struct json *object, unsigned in, const char *what, struct err *e);
+/* Every number of the rows with a spelling in `in` (families or kinds of object, as in struct spelling), from object to
+ * base; what the object leaves out is the spelling's default. object NULL: all of them are, and none is missed.
+ * ERR_REQUEST names `what`, the key and the range of the number's row. */
+int hf_numbers_read(void *base, const struct number *rows, const struct json *object, unsigned in, const char *what,
+                    struct err *e);
 
 /* The number that is spelt so there; NULL: none. */
 const struct number *hf_number_spelt(const char *key, unsigned in);

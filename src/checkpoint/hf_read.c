@@ -4,8 +4,8 @@
  * Opening matches every parameter with a tensor of the files, in both directions: one that is missing, one whose
  * shape differs and one that nothing asks for are all refused, because each means that the config says something
  * else than the weights, and training or generating would go on with a silently different model. Reading a box
- * cuts it out of slabs of the file (stored.c), transposing in cache-sized tiles where the two conventions differ. Their files carry
- * no checksums: what is checked is that header, sizes and model agree.
+ * cuts it out of slabs of the file (stored.c), transposing in cache-sized tiles where the two conventions differ. Their
+ * files carry no checksums: what is checked is that header, sizes and model agree.
  */
 #include <stdio.h>
 #include <string.h>
@@ -100,10 +100,8 @@ int hf_open(struct hf **out, const char *dir, const struct hf_ignore *ignore, st
         for (int64_t i = 0; i < h->n; i++) h->params[i] = hf_param_at(&h->model, i);
         rc = match(h, e);
     }
-    if (rc < 0)
-        hf_close(h);
-    else
-        *out = h;
+    if (rc < 0) hf_close(h);
+    else *out = h;
     return rc;
 }
 
@@ -117,15 +115,9 @@ void hf_close(struct hf *h)
     xfree(h);
 }
 
-const struct hf_model *hf_model_get(const struct hf *h)
-{
-    return &h->model;
-}
+const struct hf_model *hf_model_get(const struct hf *h) { return &h->model; }
 
-const char *hf_path(const struct hf *h)
-{
-    return h->dir;
-}
+const char *hf_path(const struct hf *h) { return h->dir; }
 
 int64_t hf_find(const struct hf *h, const char *name)
 {
@@ -155,7 +147,8 @@ static void take(void *ctx, const struct region *slab, const void *p)
     if (region_intersect(slab, &x->theirs, &shared)) convert_box(x->dst, x->as, &x->theirs, p, x->from, slab, &shared);
 }
 
-/* Some of their rows become columns of ours. A slab has one row at least, and all of its columns but when a row is huge. */
+/* Some of their rows become columns of ours. A slab has one row at least, and all of its columns but when a row is
+ * huge. */
 static void take_transposed(void *ctx, const struct region *slab, const void *p)
 {
     struct reading *x = ctx;
@@ -165,8 +158,8 @@ static void take_transposed(void *ctx, const struct region *slab, const void *p)
     int64_t from = (shared.lo[0] - slab->lo[0]) * stride + shared.lo[1] - slab->lo[1];
     int64_t to = (shared.lo[1] - x->theirs.lo[1]) * ins + shared.lo[0] - x->theirs.lo[0];
     convert_transposed((unsigned char *)x->dst + to_size(to) * dtype_bytes(x->as), x->as, ins,
-                       (const unsigned char *)p + to_size(from) * dtype_bytes(x->from), x->from, stride, shared.hi[0] - shared.lo[0],
-                       shared.hi[1] - shared.lo[1]);
+                       (const unsigned char *)p + to_size(from) * dtype_bytes(x->from), x->from, stride,
+                       shared.hi[0] - shared.lo[0], shared.hi[1] - shared.lo[1]);
 }
 
 int hf_read(struct hf *h, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e)
@@ -179,7 +172,10 @@ int hf_read(struct hf *h, int64_t i, const struct region *box, enum dtype as, vo
     if (!convertible((enum dtype)t->dtype, as))
         return err_set(e, ERR_REQUEST, "%s: %s does not convert to %s", h->dir, t->name, dtype_name(as));
     if (region_volume(box) == 0) return OK;
-    struct stored f = {.file = h->files, .t = t, .box = region_whole(&t->shape), .width = dtype_bytes((enum dtype)t->dtype)};
+    struct stored f = {.file = h->files,
+                       .t = t,
+                       .box = region_whole(&t->shape),
+                       .width = dtype_bytes((enum dtype)t->dtype)};
     struct reading x = {p, box, box->nd ? *box : whole, dst, as, (enum dtype)t->dtype};
     if (p->transposed) {
         x.theirs.lo[0] = box->lo[1], x.theirs.hi[0] = box->hi[1];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* load.c: reading any box of any tensor from whatever boxes the files hold.
  *
- * A request is cut with every stored box of the tensor; what they share is copied, converted on the way. The first touch of a file
- * compares its header's checksum, the first touch of a chunk of a stored box the chunk's (stored.c): damage is found where it is
- * read, and a rank reads what it holds, in whole chunks. Big boxes of checkpoints that were written before there were chunks are
- * read through once first. A few files are open at a time: ranks that are threads share the process's descriptors.
+ * A request is cut with every stored box of the tensor; what they share is copied, converted on the way. The first
+ * touch of a file compares its header's checksum, the first touch of a chunk of a stored box the chunk's (stored.c):
+ * damage is found where it is read, and a rank reads what it holds, in whole chunks. Big boxes of checkpoints that were
+ * written before there were chunks are read through once first. A few files are open at a time: ranks that are threads
+ * share the process's descriptors.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -50,7 +51,8 @@ int ckpt_open(struct ckpt **out, const char *path, struct err *e)
     c->files = xcalloc((size_t)c->m.n_files + 1, sizeof *c->files);
     for (int i = 0; i < MAX_OPEN; i++) c->recent[i] = -1;
     c->seen = xcalloc((size_t)c->m.n_tensors + 1, sizeof *c->seen);
-    for (int i = 0; i < c->m.n_tensors; i++) c->seen[i] = xcalloc((size_t)c->m.tensors[i].n_boxes + 1, sizeof **c->seen);
+    for (int i = 0; i < c->m.n_tensors; i++)
+        c->seen[i] = xcalloc((size_t)c->m.tensors[i].n_boxes + 1, sizeof **c->seen);
     *out = c;
     return OK;
 }
@@ -70,57 +72,33 @@ void ckpt_close(struct ckpt *c)
     xfree(c);
 }
 
-const char *ckpt_path(const struct ckpt *c)
-{
-    return c->dir;
-}
+const char *ckpt_path(const struct ckpt *c) { return c->dir; }
 
-int64_t ckpt_step(const struct ckpt *c)
-{
-    return c->m.step;
-}
+int64_t ckpt_step(const struct ckpt *c) { return c->m.step; }
 
-int64_t ckpt_tokens(const struct ckpt *c)
-{
-    return c->m.tokens;
-}
+int64_t ckpt_tokens(const struct ckpt *c) { return c->m.tokens; }
 
-int64_t ckpt_seed(const struct ckpt *c)
-{
-    return c->m.seed;
-}
+int64_t ckpt_seed(const struct ckpt *c) { return c->m.seed; }
 
-int64_t ckpt_publication(const struct ckpt *c)
-{
-    return c->m.publication;
-}
+int64_t ckpt_publication(const struct ckpt *c) { return c->m.publication; }
 
-uint64_t ckpt_hash(const struct ckpt *c)
-{
-    return c->m.hash;
-}
+uint64_t ckpt_hash(const struct ckpt *c) { return c->m.hash; }
 
-const char *ckpt_writer(const struct ckpt *c)
-{
-    return c->m.tutti;
-}
+const char *ckpt_writer(const struct ckpt *c) { return c->m.tutti; }
 
-const struct json *ckpt_extra(const struct ckpt *c)
-{
-    return c->m.extra;
-}
+const struct json *ckpt_extra(const struct ckpt *c) { return c->m.extra; }
 
-int64_t ckpt_count(const struct ckpt *c)
-{
-    return c->m.n_tensors;
-}
+int64_t ckpt_count(const struct ckpt *c) { return c->m.n_tensors; }
 
 struct ckpt_entry ckpt_at(const struct ckpt *c, int64_t i)
 {
     CHECK(i >= 0 && i < c->m.n_tensors, "tensor %" PRId64 " of %d", i, c->m.n_tensors);
     const struct manifest_tensor *t = &c->m.tensors[i];
-    return (struct ckpt_entry){
-        .group = t->group, .name = t->name, .dtype = t->dtype, .shape = t->shape, .n_boxes = t->n_boxes};
+    return (struct ckpt_entry){.group = t->group,
+                               .name = t->name,
+                               .dtype = t->dtype,
+                               .shape = t->shape,
+                               .n_boxes = t->n_boxes};
 }
 
 int64_t ckpt_find(const struct ckpt *c, const char *group, const char *name)
@@ -142,7 +120,8 @@ static void use(struct ckpt *c, int file)
 
 static int damaged(const char *path, uint64_t found, uint64_t written, struct err *e)
 {
-    return err_set(e, ERR_CORRUPT, "%s: checksum %016" PRIx64 ", %016" PRIx64 " was written: damaged; use another checkpoint", path,
+    return err_set(e, ERR_CORRUPT,
+                   "%s: checksum %016" PRIx64 ", %016" PRIx64 " was written: damaged; use another checkpoint", path,
                    found, written);
 }
 
@@ -178,8 +157,7 @@ static int stored_box(struct ckpt *c, int64_t i, int k, struct stored *out, stru
     struct shape extent = region_shape(&b->box);
     manifest_key(&key, t, &b->box);
     const struct safetensors_entry *s = safetensors_find(c->files[b->file], key.p);
-    if (!s)
-        rc = err_set(e, ERR_CORRUPT, "%s: tensor %.200s is not in the file; use another checkpoint", file, key.p);
+    if (!s) rc = err_set(e, ERR_CORRUPT, "%s: tensor %.200s is not in the file; use another checkpoint", file, key.p);
     else if (s->dtype != (int)t->dtype || !shape_equal(&s->shape, &extent))
         rc = err_set(e, ERR_CORRUPT,
                      "%s: tensor %.200s: type or shape is not what the manifest says; use another checkpoint", file,
@@ -188,8 +166,13 @@ static int stored_box(struct ckpt *c, int64_t i, int k, struct stored *out, stru
     if (rc < 0) return rc;
     bool *seen = c->seen[i][k];
     if (!seen) seen = c->seen[i][k] = xcalloc(to_size(b->n_chunks) + 1, sizeof *seen);
-    *out = (struct stored){.file = c->files[b->file], .t = s, .box = b->box, .width = dtype_bytes(t->dtype), .seen = seen,
-                           .chunk = b->n_chunks ? c->m.chunk : b->bytes, .sums = b->n_chunks ? b->chunks : &b->hash};
+    *out = (struct stored){.file = c->files[b->file],
+                           .t = s,
+                           .box = b->box,
+                           .width = dtype_bytes(t->dtype),
+                           .seen = seen,
+                           .chunk = b->n_chunks ? c->m.chunk : b->bytes,
+                           .sums = b->n_chunks ? b->chunks : &b->hash};
     return OK;
 }
 
@@ -251,8 +234,8 @@ static void list(struct str *s, int *n, const char *what, const char *group, con
     str_puts(s, what);
 }
 
-/* A group that nobody asks for may stay in the file, and so may what it has of parameters whose first group is asked for: an optimizer
- * that is no longer theirs left it. */
+/* A group that nobody asks for may stay in the file, and so may what it has of parameters whose first group is asked
+ * for: an optimizer that is no longer theirs left it. */
 static bool is_wanted(const struct ckpt_tensor *want, int64_t n, const struct manifest_tensor *t)
 {
     bool group = false, known = false;
@@ -359,10 +342,7 @@ int ckpt_attachment(const struct ckpt *c, const char *name, char **text, size_t 
     return rc;
 }
 
-static bool is_attachment(const struct manifest_file *f)
-{
-    return !str_ends(f->name, ".safetensors");
-}
+static bool is_attachment(const struct manifest_file *f) { return !str_ends(f->name, ".safetensors"); }
 
 int ckpt_check_attachments(const struct ckpt *c, struct err *e)
 {

@@ -23,10 +23,7 @@ static const char seal_head[] = ",\n\"xxh64\":\"", seal_tail[] = "\"}\n";
 #define INT_LIMIT INT64_MAX
 #define CHUNK_LIMIT ((int64_t)64 << 20) /* readers have a buffer of this size */
 
-void manifest_init(struct manifest *m)
-{
-    *m = (struct manifest){.arena = arena_new()};
-}
+void manifest_init(struct manifest *m) { *m = (struct manifest){.arena = arena_new()}; }
 
 void manifest_fini(struct manifest *m)
 {
@@ -154,8 +151,7 @@ void manifest_print(const struct manifest *m, struct str *out)
 
 static int check_seal(const char *text, size_t n, const char *what, struct err *e)
 {
-    if (n < SEAL_BYTES)
-        return err_set(e, ERR_CORRUPT, "%s: %zu bytes: cut short; use another checkpoint", what, n);
+    if (n < SEAL_BYTES) return err_set(e, ERR_CORRUPT, "%s: %zu bytes: cut short; use another checkpoint", what, n);
     const char *seal = text + n - SEAL_BYTES, *digits = seal + sizeof seal_head - 1;
     char hex[17] = {0};
     memcpy(hex, digits, 16);
@@ -183,7 +179,8 @@ static int need_hash(const struct json *v, uint64_t *out, const char *what, stru
 }
 
 /* "chunks" of a box, when it has any: as many as its bytes make. */
-static int parse_chunks(const struct manifest *m, const struct json *v, struct manifest_box *b, const char *what, struct err *e)
+static int parse_chunks(const struct manifest *m, const struct json *v, struct manifest_box *b, const char *what,
+                        struct err *e)
 {
     size_t n = 0;
     const struct json *found = json_get(v, "chunks");
@@ -251,8 +248,7 @@ static int parse_box(const struct manifest *m, const struct manifest_tensor *t, 
     for (int d = 0; d < t->shape.nd && rc == OK; d++) {
         if (b->box.lo[d] > t->shape.n[d] || n[d] > t->shape.n[d] - b->box.lo[d])
             rc = err_set(e, ERR_CORRUPT, "%s: a box is not inside the tensor", what);
-        else
-            b->box.hi[d] = b->box.lo[d] + n[d];
+        else b->box.hi[d] = b->box.lo[d] + n[d];
     }
     if (rc == OK) rc = json_need_int(v, "bytes", 0, INT_LIMIT, &b->bytes, what, e);
     if (rc == OK) rc = need_hash(v, &b->hash, what, e);
@@ -374,10 +370,8 @@ int manifest_find(const struct manifest *m, const char *group, const char *name)
     while (lo < hi) {
         int mid = lo + (hi - lo) / 2, c = compare_names(&m->tensors[m->by_name[mid]], group, name);
         if (c == 0) return m->by_name[mid];
-        if (c < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
+        if (c < 0) lo = mid + 1;
+        else hi = mid;
     }
     return -1;
 }
@@ -388,8 +382,8 @@ static int by_corner(const void *a, const void *b)
     return region_compare(&x->box, &y->box);
 }
 
-static int overlap(const char *what, const struct manifest_tensor *t, const struct region *a,
-                   const struct region *b, struct err *e)
+static int overlap(const char *what, const struct manifest_tensor *t, const struct region *a, const struct region *b,
+                   struct err *e)
 {
     char x[256], y[256];
     return err_set(e, ERR_CORRUPT, "%s: %s/%.200s: boxes %s and %s overlap", what, t->group, t->name,

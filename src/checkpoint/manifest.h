@@ -12,10 +12,10 @@
  *    "extra": {...},
  *    "xxh64": "of every byte before the comma that precedes this member"}
  *
- * A box of more than "chunk" bytes also has "chunks": the xxh64 of each of its chunks, 16 digits after 16 digits, so that who
- * reads a part of it compares what it reads and no more. Manifests without (written before there were chunks) are read whole.
- * A file's xxh64 covers its header when its name ends in .safetensors (the boxes have their own), else all of it:
- * every byte of a checkpoint is under some checksum, the manifest's own bytes included.
+ * A box of more than "chunk" bytes also has "chunks": the xxh64 of each of its chunks, 16 digits after 16 digits, so
+ * that who reads a part of it compares what it reads and no more. Manifests without (written before there were chunks)
+ * are read whole. A file's xxh64 covers its header when its name ends in .safetensors (the boxes have their own), else
+ * all of it: every byte of a checkpoint is under some checksum, the manifest's own bytes included.
  *
  * Invariants of a parsed manifest
  *   1. Every box lies in its tensor; bytes = elements x element size.

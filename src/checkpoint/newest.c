@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* newest.c: which checkpoint a run, a root or a path means, and when that must not be guessed.
  *
- * To take an older checkpoint because the newest cannot be read is to throw steps away, and a run that then goes on publishes
- * over them. So the newest is chosen only when it is known. A checkpoint that cannot be used stands in the way
+ * To take an older checkpoint because the newest cannot be read is to throw steps away, and a run that then goes on
+ * publishes over them. So the newest is chosen only when it is known. A checkpoint that cannot be used stands in the
+ * way
  *   - when its manifest is readable and its publication is later than that of every usable one;
  *   - when its manifest is not, and its step is later than the newest usable one's, or `latest` names it;
- *   - always, when it could not be looked at at all: a disk or a permission that fails says nothing about what is there.
- * `latest` naming a later step that is not there stands in the way too: a network file system may show a directory late.
- * Damaged checkpoints that are certainly older are no reason to stop.
+ *   - always, when it could not be looked at at all: a disk or a permission that fails says nothing about what is
+ *   there.
+ * `latest` naming a later step that is not there stands in the way too: a network file system may show a directory
+ * late. Damaged checkpoints that are certainly older are no reason to stop.
  * Cost: one read of every manifest below a root.
  */
 #include <stdio.h>
@@ -90,11 +92,15 @@ int ckpt_newest(const char *root, char **path, char **nearest, struct err *e)
     const struct ckpt_listing *bad = rc < 0 ? NULL : first_obstacle(&v);
     if (bad)
         rc = err_set(e, (enum err_code)bad->code, "%s cannot be used and %s: %.600s", bad->path,
-                     v.best < 0 ? "there is no other" : bad->code == ERR_IO ? "whether it is the newest is unknown" : "may be the newest",
+                     v.best < 0            ? "there is no other"
+                     : bad->code == ERR_IO ? "whether it is the newest is unknown"
+                                           : "may be the newest",
                      bad->problem);
     else if (rc == OK && latest_is_gone(&v))
-        rc = err_set(e, ERR_CORRUPT, "%s/latest names %s, which is not there; a network file system may show it later, and if it was "
-                     "removed on purpose, remove the link too", root, v.latest);
+        rc = err_set(e, ERR_CORRUPT,
+                     "%s/latest names %s, which is not there; a network file system may show it later, and if it was "
+                     "removed on purpose, remove the link too",
+                     root, v.latest);
     for (int i = 0; rc == OK && i < v.n; i++)
         if (v.list[i].code < 0) log_warn("skipping %s, an older one: %s", v.list[i].path, v.list[i].problem);
     char **out = rc < 0 ? nearest : path;

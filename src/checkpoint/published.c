@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* published.c: which checkpoints are there, giving them their names, and getting rid of the oldest.
  *
- * "Newest" (newest.c chooses it) is the one with the highest publication number, a counter kept in the manifests. Step numbers would do
- * until a run is rewound to an earlier step and goes on from there; file times would do until a clock is wrong
- * or a directory is copied. The link `latest` is for people and scripts: after a crash between the rename and
+ * "Newest" (newest.c chooses it) is the one with the highest publication number, a counter kept in the manifests. Step
+ * numbers would do until a run is rewound to an earlier step and goes on from there; file times would do until a clock
+ * is wrong or a directory is copied. The link `latest` is for people and scripts: after a crash between the rename and
  * the link it names the last but one, so searching does not rely on it. Removal goes through a rename to
  * .trash-*: a crash in the middle never leaves half a checkpoint under a published name.
  * Cost: one read of every manifest below a root, at each save and at each start.
@@ -38,15 +38,9 @@ static char *step_path(const char *root, const char *prefix, int64_t step)
     return fs_join(root, name);
 }
 
-char *published_dir(const char *root, int64_t step)
-{
-    return step_path(root, "", step);
-}
+char *published_dir(const char *root, int64_t step) { return step_path(root, "", step); }
 
-char *published_temporary(const char *root, int64_t step)
-{
-    return step_path(root, TEMPORARY, step);
-}
+char *published_temporary(const char *root, int64_t step) { return step_path(root, TEMPORARY, step); }
 
 int64_t published_step(const char *name)
 {
@@ -200,7 +194,8 @@ int published_latest(const char *root, char **name, struct err *e)
     ssize_t n = readlink(link, target, sizeof target - 1);
     int why = n < 0 ? errno : 0, rc = OK;
     if (n > 0) *name = xstrdup(last_part(target));
-    else if (why && why != ENOENT && why != ENOTDIR && why != EINVAL) rc = err_errno(e, ERR_IO, why, "%s: cannot be read", link);
+    else if (why && why != ENOENT && why != ENOTDIR && why != EINVAL)
+        rc = err_errno(e, ERR_IO, why, "%s: cannot be read", link);
     xfree(link);
     return rc;
 }
@@ -346,10 +341,7 @@ static int remove_leftover(const char *root, const char *name, struct err *e)
     return rc;
 }
 
-int ckpt_recover(const char *root, struct err *e)
-{
-    return for_names(root, recover, e);
-}
+int ckpt_recover(const char *root, struct err *e) { return for_names(root, recover, e); }
 
 int ckpt_clean(const char *root, struct err *e)
 {

@@ -12,13 +12,13 @@
 #include "base/err.h"
 #include "checkpoint/manifest.h"
 
-char *published_dir(const char *root, int64_t step);           /* root/step-00000500; xfree it */
-char *published_temporary(const char *root, int64_t step);     /* root/.tmp-step-00000500; xfree it */
+char *published_dir(const char *root, int64_t step);       /* root/step-00000500; xfree it */
+char *published_temporary(const char *root, int64_t step); /* root/.tmp-step-00000500; xfree it */
 /* Reads dir's manifest and compares the sizes of its files; manifest_fini(m) after OK.
  *   fails   ERR_CORRUPT: damaged, or a file is missing; ERR_REQUEST: a newer format; ERR_IO: could not be looked at */
 int published_read(struct manifest *m, const char *dir, struct err *e);
-/* Gives a finished temporary directory its published name, in one step even when that name is taken: a checkpoint that can be
- * read is replaced, one that cannot is moved aside. */
+/* Gives a finished temporary directory its published name, in one step even when that name is taken: a checkpoint that
+ * can be read is replaced, one that cannot is moved aside. */
 int published_rename(const char *temporary, const char *final, struct err *e);
 /* Points root/latest to dir (a child of root). */
 int published_set_latest(const char *root, const char *dir, struct err *e);

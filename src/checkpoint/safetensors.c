@@ -32,7 +32,7 @@ struct file {
 struct safetensors {
     struct file *files;
     int n_files;
-    int open; /* the file with a descriptor; -1: none */
+    int open;                          /* the file with a descriptor; -1: none */
     struct safetensors_entry *entries; /* sorted by name */
     int64_t n, room;
 };
@@ -42,8 +42,8 @@ static const struct {
     const char *name;
     int bits;
 } other_types[] = {
-    {"BOOL", 8},     {"I8", 8},       {"I16", 16}, {"U32", 32},    {"U64", 64},    {"C64", 64},
-    {"F8_E5M2", 8},  {"F8_E4M3", 8},  {"F4", 4},   {"F8_E8M0", 8}, {"F6_E2M3", 6}, {"F6_E3M2", 6},
+    {"BOOL", 8},    {"I8", 8},      {"I16", 16}, {"U32", 32},    {"U64", 64},    {"C64", 64},
+    {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F4", 4},   {"F8_E8M0", 8}, {"F6_E2M3", 6}, {"F6_E3M2", 6},
 };
 
 static int type_bits(const char *name, int *dtype)
@@ -149,7 +149,9 @@ static int read_header(struct file *f, char **text, size_t *n, struct err *e)
     unsigned char word[8];
     struct hash64 hash;
     if (!f->p && magic_is_lfs_pointer(f->path))
-        return err_set(e, ERR_REQUEST, "%s: is a git-lfs pointer: the weights were not downloaded; in its folder: git lfs install && git lfs pull",
+        return err_set(e, ERR_REQUEST,
+                       "%s: is a git-lfs pointer: the weights were not downloaded; in its folder: git lfs install && "
+                       "git lfs pull",
                        f->path);
     if (f->bytes < 8) return bad(e, f, NULL, "shorter than the 8-byte length of the header");
     int rc = read_file(f, 0, sizeof word, word, e);
@@ -238,10 +240,7 @@ static char *sibling(const char *path, const char *name)
 }
 
 /* A file name of an index stays in the index's directory. */
-static bool plain_name(const char *name)
-{
-    return name && *name && *name != '.' && !strchr(name, '/');
-}
+static bool plain_name(const char *name) { return name && *name && *name != '.' && !strchr(name, '/'); }
 
 /* Every tensor that the index names must be in the file that it names. */
 static int check_index(const struct safetensors *s, const struct json *map, const char *path, struct err *e)
@@ -251,8 +250,8 @@ static int check_index(const struct safetensors *s, const struct json *map, cons
         const struct safetensors_entry *t = safetensors_find(s, name);
         if (!t) return err_set(e, ERR_CORRUPT, "%s: tensor %.200s is not in %s", path, name, file);
         if (!str_ends(s->files[t->file].path, file))
-            return err_set(e, ERR_CORRUPT, "%s: tensor %.200s is in %s, not in %s", path, name,
-                           s->files[t->file].path, file);
+            return err_set(e, ERR_CORRUPT, "%s: tensor %.200s is in %s, not in %s", path, name, s->files[t->file].path,
+                           file);
     }
     return OK;
 }
@@ -287,12 +286,9 @@ static int open_dir(struct safetensors *s, const char *dir, struct err *e)
 {
     char *index = fs_join(dir, "model.safetensors.index.json"), *single = fs_join(dir, "model.safetensors");
     int rc;
-    if (fs_exists(index))
-        rc = open_index(s, index, e);
-    else if (fs_exists(single))
-        rc = open_one(s, single, e);
-    else
-        rc = hf_advise_weights(dir, e) ? ERR_REQUEST : err_set(e, ERR_REQUEST, "%s: cannot be listed", dir);
+    if (fs_exists(index)) rc = open_index(s, index, e);
+    else if (fs_exists(single)) rc = open_one(s, single, e);
+    else rc = hf_advise_weights(dir, e) ? ERR_REQUEST : err_set(e, ERR_REQUEST, "%s: cannot be listed", dir);
     xfree(index);
     xfree(single);
     return rc;
@@ -304,17 +300,12 @@ int safetensors_open(struct safetensors **out, const char *path, struct err *e)
     s->open = -1;
     int rc;
     *out = NULL;
-    if (fs_is_dir(path))
-        rc = open_dir(s, path, e);
-    else if (str_ends(path, ".json"))
-        rc = open_index(s, path, e);
-    else
-        rc = open_one(s, path, e);
+    if (fs_is_dir(path)) rc = open_dir(s, path, e);
+    else if (str_ends(path, ".json")) rc = open_index(s, path, e);
+    else rc = open_one(s, path, e);
     if (rc == OK) rc = finish(s, e);
-    if (rc < 0)
-        safetensors_close(s);
-    else
-        *out = s;
+    if (rc < 0) safetensors_close(s);
+    else *out = s;
     return rc;
 }
 
@@ -328,10 +319,8 @@ int safetensors_open_memory(struct safetensors **out, const void *p, size_t byte
     *out = NULL;
     int rc = parse_file(s, 0, e);
     if (rc == OK) rc = finish(s, e);
-    if (rc < 0)
-        safetensors_close(s);
-    else
-        *out = s;
+    if (rc < 0) safetensors_close(s);
+    else *out = s;
     return rc;
 }
 
@@ -348,10 +337,7 @@ void safetensors_close(struct safetensors *s)
     xfree(s);
 }
 
-int64_t safetensors_count(const struct safetensors *s)
-{
-    return s->n;
-}
+int64_t safetensors_count(const struct safetensors *s) { return s->n; }
 
 const struct safetensors_entry *safetensors_at(const struct safetensors *s, int64_t i)
 {
@@ -366,10 +352,7 @@ const struct safetensors_entry *safetensors_find(const struct safetensors *s, co
     return bsearch(&key, s->entries, (size_t)s->n, sizeof key, by_name);
 }
 
-int safetensors_n_files(const struct safetensors *s)
-{
-    return s->n_files;
-}
+int safetensors_n_files(const struct safetensors *s) { return s->n_files; }
 
 const char *safetensors_file(const struct safetensors *s, int file)
 {
@@ -396,10 +379,11 @@ void safetensors_rest(struct safetensors *s)
     s->open = -1;
 }
 
-int safetensors_read(struct safetensors *s, const struct safetensors_entry *t, int64_t at, size_t n, void *out, struct err *e)
+int safetensors_read(struct safetensors *s, const struct safetensors_entry *t, int64_t at, size_t n, void *out,
+                     struct err *e)
 {
-    CHECK(at >= 0 && at <= (int64_t)t->bytes && n <= t->bytes - (size_t)at, "%s: bytes [%lld, +%zu) of %zu", t->name, (long long)at,
-          n, t->bytes);
+    CHECK(at >= 0 && at <= (int64_t)t->bytes && n <= t->bytes - (size_t)at, "%s: bytes [%lld, +%zu) of %zu", t->name,
+          (long long)at, n, t->bytes);
     struct file *f = &s->files[t->file];
     int rc = OK;
     if (!f->p && s->open != t->file) {

@@ -49,7 +49,7 @@ int safetensors_open_memory(struct safetensors **out, const void *p, size_t byte
 void safetensors_close(struct safetensors *s);
 
 int64_t safetensors_count(const struct safetensors *s);
-const struct safetensors_entry *safetensors_at(const struct safetensors *s, int64_t i); /* sorted by name */
+const struct safetensors_entry *safetensors_at(const struct safetensors *s, int64_t i);          /* sorted by name */
 const struct safetensors_entry *safetensors_find(const struct safetensors *s, const char *name); /* or NULL */
 int safetensors_n_files(const struct safetensors *s);
 const char *safetensors_file(const struct safetensors *s, int file); /* its path */
@@ -58,7 +58,8 @@ uint64_t safetensors_header(const struct safetensors *s, int file, size_t *bytes
 const char *safetensors_metadata(const struct safetensors *s, const char *key); /* first file; NULL: absent */
 /* Bytes [at, at + n) of tensor t. One file of a set is open at a time.
  *   fails   ERR_IO with file and offset: it cannot be read, was cut short or replaced since the opening */
-int safetensors_read(struct safetensors *s, const struct safetensors_entry *t, int64_t at, size_t n, void *out, struct err *e);
+int safetensors_read(struct safetensors *s, const struct safetensors_entry *t, int64_t at, size_t n, void *out,
+                     struct err *e);
 /* Closes the descriptor; the next read opens it again. For who holds many. */
 void safetensors_rest(struct safetensors *s);
 

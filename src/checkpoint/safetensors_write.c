@@ -4,8 +4,9 @@
  * The specs fix every offset before the first byte, so the header goes first and the data follow in pieces of
  * any size: memory is one write buffer, whatever the model. Tensors are laid out by falling element size (stable
  * within a size), which keeps each aligned for its type without padding between them, as the format demands. A
- * running XXH64 per tensor, and one per chunk of it where that is wanted, come with the bytes, so that nobody reads them twice.
- * A set is planned first (greedy, in the caller's order), because every file's name carries the number of files.
+ * running XXH64 per tensor, and one per chunk of it where that is wanted, come with the bytes, so that nobody reads
+ * them twice. A set is planned first (greedy, in the caller's order), because every file's name carries the number of
+ * files.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,16 +24,16 @@ struct safetensors_writer {
     char *path;
     const struct safetensors_spec *specs;
     int64_t n;
-    int64_t *order;     /* file order -> index of spec */
-    size_t *bytes;      /* of each spec */
-    uint64_t *hashes;   /* of each spec */
+    int64_t *order;   /* file order -> index of spec */
+    size_t *bytes;    /* of each spec */
+    uint64_t *hashes; /* of each spec */
     uint64_t header_hash;
     int64_t at;         /* position in order of the tensor being written */
     size_t done;        /* its bytes so far */
     int64_t file_bytes; /* header and data */
     struct hash64 hash;
-    int64_t chunk;      /* 0: no sums of chunks are wanted */
-    uint64_t **sums;    /* of each spec: its chunks, when it has more than one */
+    int64_t chunk;   /* 0: no sums of chunks are wanted */
+    uint64_t **sums; /* of each spec: its chunks, when it has more than one */
     struct hash64 chunk_hash;
     struct fs_writer *out;
 };
@@ -139,8 +140,7 @@ int safetensors_writer_open(struct safetensors_writer **out, const char *path, c
     order_by_width(w);
     int rc = build_header(w, metadata, n_metadata, &header, e);
     if (rc == OK) rc = fs_writer_open(&w->out, path, e);
-    if (rc == OK && (rc = fs_writer_write(w->out, header.p, header.n, e)) < 0)
-        fs_writer_close(w->out, false, NULL);
+    if (rc == OK && (rc = fs_writer_write(w->out, header.p, header.n, e)) < 0) fs_writer_close(w->out, false, NULL);
     w->header_hash = hash64(header.p, header.n);
     str_free(&header);
     if (rc < 0) {
@@ -153,10 +153,7 @@ int safetensors_writer_open(struct safetensors_writer **out, const char *path, c
     return OK;
 }
 
-int64_t safetensors_writer_next(const struct safetensors_writer *w)
-{
-    return w->at < w->n ? w->order[w->at] : -1;
-}
+int64_t safetensors_writer_next(const struct safetensors_writer *w) { return w->at < w->n ? w->order[w->at] : -1; }
 
 void safetensors_writer_chunks(struct safetensors_writer *w, int64_t chunk)
 {
@@ -209,15 +206,9 @@ uint64_t safetensors_writer_hash(const struct safetensors_writer *w, int64_t i)
     return w->hashes[i];
 }
 
-uint64_t safetensors_writer_header_hash(const struct safetensors_writer *w)
-{
-    return w->header_hash;
-}
+uint64_t safetensors_writer_header_hash(const struct safetensors_writer *w) { return w->header_hash; }
 
-int64_t safetensors_writer_bytes(const struct safetensors_writer *w)
-{
-    return w->file_bytes;
-}
+int64_t safetensors_writer_bytes(const struct safetensors_writer *w) { return w->file_bytes; }
 
 int safetensors_writer_close(struct safetensors_writer *w, bool sync, struct err *e)
 {
@@ -262,10 +253,8 @@ static int write_one(const char *path, const struct safetensors_spec *specs, int
 static char *shard_name(const char *stem, int64_t shard, int64_t n_shards)
 {
     struct str s = {0};
-    if (n_shards == 1)
-        str_printf(&s, "%s.safetensors", stem);
-    else
-        str_printf(&s, "%s-%05lld-of-%05lld.safetensors", stem, (long long)shard + 1, (long long)n_shards);
+    if (n_shards == 1) str_printf(&s, "%s.safetensors", stem);
+    else str_printf(&s, "%s-%05lld-of-%05lld.safetensors", stem, (long long)shard + 1, (long long)n_shards);
     return s.p;
 }
 

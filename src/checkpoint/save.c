@@ -105,15 +105,19 @@ static void describe(struct manifest *part, const struct ckpt_tensor *t, int64_t
               t[i].group, t[i].name);
         if (region_volume(&t[i].box) == 0 && region_volume(&whole) != 0) continue;
         struct manifest_tensor *m = &part->tensors[part->n_tensors];
-        *m = (struct manifest_tensor){.group = t[i].group, .name = t[i].name, .dtype = t[i].dtype,
-                                      .shape = t[i].shape, .n_boxes = 1};
+        *m = (struct manifest_tensor){.group = t[i].group,
+                                      .name = t[i].name,
+                                      .dtype = t[i].dtype,
+                                      .shape = t[i].shape,
+                                      .n_boxes = 1};
         m->boxes = arena_alloc(a, sizeof *m->boxes);
         m->boxes[0].box = t[i].box;
         m->boxes[0].bytes = region_volume(&t[i].box) * (int64_t)dtype_bytes(t[i].dtype);
         struct str key = {0};
         manifest_key(&key, m, &t[i].box);
-        specs[part->n_tensors] = (struct safetensors_spec){
-            .name = arena_strdup(a, key.p), .dtype = t[i].dtype, .shape = region_shape(&t[i].box)};
+        specs[part->n_tensors] = (struct safetensors_spec){.name = arena_strdup(a, key.p),
+                                                           .dtype = t[i].dtype,
+                                                           .shape = region_shape(&t[i].box)};
         str_free(&key);
         held[part->n_tensors++] = &t[i];
     }

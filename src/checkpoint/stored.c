@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stored.c: the one place where bytes of tensors come from disk.
  *
- * What is wanted is a box inside a box. It is cut into slabs: all of the inner dims, some rows of one dim, one index of the dims
- * before it, so that a slab is one stretch of the file, of a few MiB. A slab is read with what belongs to the chunks at its two ends
- * if those were not compared before, so every byte is compared when it is first read, and a rank that holds an eighth of a
- * tensor's rows reads an eighth of its bytes. Cost: reading, a checksum at about 10 GB/s, and the caller's copy, all from cache.
- * Rejected: reading single runs of a narrow part (columns): the chunks must be read whole once anyway.
+ * What is wanted is a box inside a box. It is cut into slabs: all of the inner dims, some rows of one dim, one index of
+ * the dims before it, so that a slab is one stretch of the file, of a few MiB. A slab is read with what belongs to the
+ * chunks at its two ends if those were not compared before, so every byte is compared when it is first read, and a rank
+ * that holds an eighth of a tensor's rows reads an eighth of its bytes. Cost: reading, a checksum at about 10 GB/s, and
+ * the caller's copy, all from cache. Rejected: reading single runs of a narrow part (columns): the chunks must be read
+ * whole once anyway.
  */
 #include "checkpoint/stored.h"
 
@@ -17,12 +18,14 @@
 
 #define SLAB_BYTES ((int64_t)4 << 20)
 
-static int differs(const struct stored *f, const char *what, int64_t at, int64_t n, uint64_t found, uint64_t written, struct err *e)
+static int differs(const struct stored *f, const char *what, int64_t at, int64_t n, uint64_t found, uint64_t written,
+                   struct err *e)
 {
     return err_set(e, ERR_CORRUPT,
-                   "%s: tensor %.200s: %s %" PRId64 " to %" PRId64 " of the file have checksum %016" PRIx64 ", %016" PRIx64
-                   " was written: the file is damaged; use another checkpoint",
-                   safetensors_file(f->file, f->t->file), f->t->name, what, f->t->at + at, f->t->at + at + n, found, written);
+                   "%s: tensor %.200s: %s %" PRId64 " to %" PRId64 " of the file have checksum %016" PRIx64
+                   ", %016" PRIx64 " was written: the file is damaged; use another checkpoint",
+                   safetensors_file(f->file, f->t->file), f->t->name, what, f->t->at + at, f->t->at + at + n, found,
+                   written);
 }
 
 static int64_t chunk_end(const struct stored *f, int64_t c)
@@ -41,7 +44,8 @@ static int compare_chunk(const struct stored *f, int64_t c, const unsigned char 
 }
 
 /* Bytes [lo, hi) of the tensor are at *p, somewhere in the buffer, which has room for two chunks more. */
-static int read_range(const struct stored *f, int64_t lo, int64_t hi, unsigned char *buffer, const unsigned char **p, struct err *e)
+static int read_range(const struct stored *f, int64_t lo, int64_t hi, unsigned char *buffer, const unsigned char **p,
+                      struct err *e)
 {
     int64_t from = lo, to = hi;
     if (f->sums && !f->seen[lo / f->chunk]) from = lo / f->chunk * f->chunk;

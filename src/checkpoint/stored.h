@@ -20,11 +20,13 @@ struct stored {
 
 /* A part of the box that lies in one stretch of the file: `slab`, its elements row-major at p. */
 typedef void stored_fn(void *ctx, const struct region *slab, const void *p);
-/* Calls fn with slabs of a few MiB (one row of the innermost dim at least) that together hold `part`, and more of their rows than
- * that where part is not as wide. A chunk that is touched first is read whole and compared before fn sees any of it.
+/* Calls fn with slabs of a few MiB (one row of the innermost dim at least) that together hold `part`, and more of their
+ * rows than that where part is not as wide. A chunk that is touched first is read whole and compared before fn sees any
+ * of it.
  *   fails   ERR_CORRUPT: a checksum is wrong; ERR_IO as safetensors_read */
 int stored_each(struct stored *f, const struct region *part, stored_fn *fn, void *ctx, struct err *e);
-/* Reads all of it: compares the sum of all bytes, and those of the chunks where there are any, whatever was seen before. */
+/* Reads all of it: compares the sum of all bytes, and those of the chunks where there are any, whatever was seen
+ * before. */
 int stored_verify(struct stored *f, uint64_t hash, struct err *e);
 
 #endif

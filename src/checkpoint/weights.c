@@ -55,15 +55,9 @@ void weights_close(struct weights *w)
     xfree(w);
 }
 
-struct ckpt *weights_ckpt(const struct weights *w)
-{
-    return w->ckpt;
-}
+struct ckpt *weights_ckpt(const struct weights *w) { return w->ckpt; }
 
-const char *weights_path(const struct weights *w)
-{
-    return w->hf ? hf_path(w->hf) : ckpt_path(w->ckpt);
-}
+const char *weights_path(const struct weights *w) { return w->hf ? hf_path(w->hf) : ckpt_path(w->ckpt); }
 
 int weights_model(const struct weights *w, struct hf_model *m, struct err *e)
 {
@@ -99,8 +93,11 @@ struct ckpt_entry weights_at(const struct weights *w, int64_t i)
 {
     CHECK(i >= 0 && i < weights_count(w), "tensor %lld", (long long)i);
     if (w->ckpt) return ckpt_at(w->ckpt, i);
-    return (struct ckpt_entry){.group = "param", .name = w->params[i].name, .dtype = hf_dtype(w->hf, i),
-                               .shape = w->params[i].shape, .n_boxes = 1};
+    return (struct ckpt_entry){.group = "param",
+                               .name = w->params[i].name,
+                               .dtype = hf_dtype(w->hf, i),
+                               .shape = w->params[i].shape,
+                               .n_boxes = 1};
 }
 
 int64_t weights_find(const struct weights *w, const char *group, const char *name)

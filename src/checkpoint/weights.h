@@ -18,8 +18,8 @@ struct ckpt *weights_ckpt(const struct weights *w); /* borrowed; NULL: a Hugging
 const char *weights_path(const struct weights *w);
 /* What the model is: config.json, or the manifest's extra.model. ERR_REQUEST when the checkpoint does not say. */
 int weights_model(const struct weights *w, struct hf_model *m, struct err *e);
-/* A file that goes with the weights (tokenizer.json, ...), whole, NUL-terminated; xfree *text. A checkpoint's was compared with its
- * checksum; a Hugging Face directory has none. Not there: OK, *text NULL. */
+/* A file that goes with the weights (tokenizer.json, ...), whole, NUL-terminated; xfree *text. A checkpoint's was
+ * compared with its checksum; a Hugging Face directory has none. Not there: OK, *text NULL. */
 int weights_file(const struct weights *w, const char *name, char **text, size_t *n, struct err *e);
 
 int64_t weights_count(const struct weights *w);

@@ -19,7 +19,8 @@ void bench_comm_print(const struct bench_comm *b)
     printf("%d ranks over %s%s%s, %s; * is what the table chooses\n\n", b->ranks, b->transport,
            strcmp(b->transport, "mpi") ? "" : ", ", strcmp(b->transport, "mpi") || !mpi ? "" : mpi,
            dtype_name(b->dtype));
-    printf("%-15s %-11s %12s %12s %12s %12s\n", "op", "algorithm", "bytes", "time (us)", "algbw (GB/s)", "busbw (GB/s)");
+    printf("%-15s %-11s %12s %12s %12s %12s\n", "op", "algorithm", "bytes", "time (us)", "algbw (GB/s)",
+           "busbw (GB/s)");
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_comm_row *r = &b->rows[i];
         double rate = (double)r->bytes / r->time_s / 1e9;
@@ -76,8 +77,8 @@ static void print_rule(const struct bench_comm *b, const struct bench_comm_row *
 void bench_comm_rules(const struct bench_comm *b)
 {
     const char *mpi = strcmp(b->transport, "mpi") ? NULL : comm_mpi_name();
-    printf("# %d ranks over %s%s%s, %s\n# op           where ranks    bytes algorithms\n", b->ranks, b->transport, mpi ? ", " : "",
-           mpi ? mpi : "", dtype_name(b->dtype));
+    printf("# %d ranks over %s%s%s, %s\n# op           where ranks    bytes algorithms\n", b->ranks, b->transport,
+           mpi ? ", " : "", mpi ? mpi : "", dtype_name(b->dtype));
     const struct bench_comm_row *all = b->rows + b->n_rows;
     for (const struct bench_comm_row *r = b->rows, *end; r < all; r = end) {
         struct str now = {0};

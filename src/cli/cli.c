@@ -117,9 +117,10 @@ static int no_option(const char *command, const char *word)
 {
     const char *bare = word + strspn(word, "-");
     if (is_key(bare))
-        return cli_usage(command, "there is no option %s: a key has no dashes, and is one word with its value: %s%s", word, bare,
-                         strchr(bare, '=') ? "" : "=VALUE");
-    if (!strncmp(word, "-n", 2) && word[2] >= '0' && word[2] <= '9') return cli_usage(command, "there is no option %s: write -n %s", word, word + 2);
+        return cli_usage(command, "there is no option %s: a key has no dashes, and is one word with its value: %s%s",
+                         word, bare, strchr(bare, '=') ? "" : "=VALUE");
+    if (!strncmp(word, "-n", 2) && word[2] >= '0' && word[2] <= '9')
+        return cli_usage(command, "there is no option %s: write -n %s", word, word + 2);
     if (!strcmp(word, "-np") || !strcmp(word, "--ranks") || !strcmp(word, "--nproc") || !strcmp(word, "-N"))
         return cli_usage(command, "there is no option %s: ranks are -n RANKS", word);
     return cli_usage(command, "there is no option %s", word);
@@ -129,12 +130,17 @@ static int no_option(const char *command, const char *word)
 static int too_many(const char *command, int argc, char **argv, int i)
 {
     const char *word = argv[i], *before = argv[i - 1];
-    if (is_key(word)) return cli_usage(command, "%s: a key and its value are one word: %s=%s", word, word, i + 1 < argc ? argv[i + 1] : "VALUE");
+    if (is_key(word))
+        return cli_usage(command, "%s: a key and its value are one word: %s=%s", word, word,
+                         i + 1 < argc ? argv[i + 1] : "VALUE");
     if (is_key(before) && before[strlen(before) - 1] == '=')
-        return cli_usage(command, "one argument too many: %s (a key and its value are one word: %s%s)", word, before, word);
+        return cli_usage(command, "one argument too many: %s (a key and its value are one word: %s%s)", word, before,
+                         word);
     if (is_key(before))
-        return cli_usage(command, "one argument too many: %s (a value with a space in it is put in quotes, several are a list: '%.*s=[A, B]')", word,
-                         (int)strcspn(before, "="), before);
+        return cli_usage(command,
+                         "one argument too many: %s (a value with a space in it is put in quotes, several are a list: "
+                         "'%.*s=[A, B]')",
+                         word, (int)strcspn(before, "="), before);
     return cli_usage(command, "one argument too many: %s", word);
 }
 

@@ -36,13 +36,13 @@ bool cli_wants_help(int argc, char **argv); /* --help or -h anywhere */
 /* An option with a value, as "--name VALUE" or "--name=VALUE": 1 taken (*i moves past it), 0 another argument, -1 the
  * value is missing (said on stderr). */
 int cli_option(const char *command, int argc, char **argv, int *i, const char *name, const char **value);
-/* Takes such an option out of the arguments, wherever it stands: *value is the last one given, or as it was. 0, or 2 after saying
- * what is wrong. */
+/* Takes such an option out of the arguments, wherever it stands: *value is the last one given, or as it was. 0, or 2
+ * after saying what is wrong. */
 int cli_take(const char *command, int *argc, char **argv, const char *name, const char **value);
 /* Takes a flag out of the arguments; whether it was there. */
 bool cli_take_flag(int *argc, char **argv, const char *name);
-/* Takes "--ignore KEY,KEY" out of the arguments: keys of a Hugging Face config.json that are not to be refused. The names lie in
- * `text`, which the caller xfrees with `keys`. 0, or 2 after saying what is wrong. */
+/* Takes "--ignore KEY,KEY" out of the arguments: keys of a Hugging Face config.json that are not to be refused. The
+ * names lie in `text`, which the caller xfrees with `keys`. 0, or 2 after saying what is wrong. */
 struct cli_ignore {
     struct hf_ignore list;
     char *text;

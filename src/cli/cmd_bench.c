@@ -22,7 +22,8 @@ int cmd_bench(int argc, char **argv)
     for (size_t i = 0; argc > 1 && i < n; i++)
         if (!strcmp(argv[1], benches[i].name)) return benches[i].run(argc - 1, argv + 1);
     bool help = argc > 1 && cli_wants_help(argc, argv);
-    if (argc > 1 && !help) return cli_usage("bench", "there is no benchmark '%s': comm, experts, gemm or train", argv[1]);
+    if (argc > 1 && !help)
+        return cli_usage("bench", "there is no benchmark '%s': comm, experts, gemm or train", argv[1]);
     FILE *f = help ? stdout : stderr;
     fprintf(f, "tutti bench WHAT [--json] ...\n\n");
     for (size_t i = 0; i < n; i++) fprintf(f, "  %-8s %s\n", benches[i].name, benches[i].what);

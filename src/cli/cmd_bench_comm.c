@@ -2,11 +2,11 @@
 /* tutti bench comm: how fast ranks exchange data, by every algorithm, beside what the machine could do.
  *
  * Each row is one operation of one size: the mean time over a batch of operations one after the other, the best of
- * three batches. Columns as in nccl-tests: algorithm bandwidth is bytes / time; bus bandwidth multiplies that by what an
- * ideal algorithm must move per byte, so it can be compared with the hardware for any number of ranks. Bytes are those
- * of the vector; of the whole, for gathers and scatters. In place where the operation can. Buffers come from comm_pages_new,
- * as those of a training run do: processes of one host see them in each other. The library gets ordinary ones, in huge
- * pages where the system has them.
+ * three batches. Columns as in nccl-tests: algorithm bandwidth is bytes / time; bus bandwidth multiplies that by what
+ * an ideal algorithm must move per byte, so it can be compared with the hardware for any number of ranks. Bytes are
+ * those of the vector; of the whole, for gathers and scatters. In place where the operation can. Buffers come from
+ * comm_pages_new, as those of a training run do: processes of one host see them in each other. The library gets
+ * ordinary ones, in huge pages where the system has them.
  *
  * Two more rows for ranks as threads: `one_pass`, a loop written by hand that does what an all_reduce must (each rank
  * reads its slice of every buffer, adds, writes it into every buffer; two barriers), and `memory`, in which every rank
@@ -82,7 +82,8 @@ static int parse_sizes(const char *text, struct options *o)
     o->n_sizes = 0;
     for (const char *p = text; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
         if (o->n_sizes == MAX_SIZES || !parse_size(p, &o->sizes[o->n_sizes++]))
-            return cli_usage("bench comm", "--bytes: '%s' is no list of up to %d sizes such as 4K,64M", text, MAX_SIZES);
+            return cli_usage("bench comm", "--bytes: '%s' is no list of up to %d sizes such as 4K,64M", text,
+                             MAX_SIZES);
     }
     return 0;
 }
@@ -104,8 +105,10 @@ static int parse_ops(const char *text, struct options *o)
             if (timed && (word_is(p, "all") || word_is(p, comm_op_name((enum comm_op)op)))) known = o->op[op] = true;
         }
         if (!known)
-            return cli_usage("bench comm", "--op: '%s': all, broadcast, reduce, all_reduce, reduce_scatter, all_gather "
-                             "or all_to_all", p);
+            return cli_usage("bench comm",
+                             "--op: '%s': all, broadcast, reduce, all_reduce, reduce_scatter, all_gather "
+                             "or all_to_all",
+                             p);
     }
     return 0;
 }
@@ -130,8 +133,8 @@ static int parse_dtype(const char *text, struct options *o)
 
 static int parse(int argc, char **argv, struct options *o)
 {
-    static const char *const names[] = {"--op", "--ranks", "--bytes", "--algorithm", "--dtype", "--progress", "--seconds",
-                                        "--ranks-per-host"};
+    static const char *const names[] = {"--op",    "--ranks",    "--bytes",   "--algorithm",
+                                        "--dtype", "--progress", "--seconds", "--ranks-per-host"};
     *o = (struct options){.ranks = 2, .seconds = 0.3, .dtype = DT_F32};
     o->op[COMM_ALL_REDUCE] = true;
     int rc = parse_sizes("4K,64K,256K,4M,64M", o);
@@ -150,7 +153,8 @@ static int parse(int argc, char **argv, struct options *o)
         case 3: rc = parse_algorithms(v, o); break;
         case 4: rc = parse_dtype(v, o); break;
         case 5:
-            if (strcmp(v, "inline") && strcmp(v, "thread")) return cli_usage("bench comm", "--progress: inline or thread");
+            if (strcmp(v, "inline") && strcmp(v, "thread"))
+                return cli_usage("bench comm", "--progress: inline or thread");
             o->progress = strcmp(v, "thread") ? COMM_INLINE : COMM_THREAD;
             break;
         case 6: rc = cli_real("bench comm", "--seconds", v, 0.001, 60, &o->seconds) ? 2 : 0; break;
@@ -264,7 +268,10 @@ static void add_row(struct measured *m, const char *algorithm, bool chosen)
     struct bench *b = m->b;
     if (comm_rank(m->c) != 0 || b->r.n_rows == MAX_ROWS) return;
     struct bench_comm_row *r = &b->r.rows[b->r.n_rows++];
-    *r = (struct bench_comm_row){.op = m->op, .chosen = chosen, .time_s = s, .bytes = m->n * (int64_t)dtype_bytes(b->o->dtype)};
+    *r = (struct bench_comm_row){.op = m->op,
+                                 .chosen = chosen,
+                                 .time_s = s,
+                                 .bytes = m->n * (int64_t)dtype_bytes(b->o->dtype)};
     snprintf(r->algorithm, sizeof r->algorithm, "%s", algorithm);
     r->rank_order = comm_keeps_order(algorithm);
 }
@@ -330,7 +337,10 @@ static int run_rank(struct comm *c, void *arg, struct err *e)
     for (int op = 0; op < COMM_OP_N; op++)
         for (int s = 0; b->o->op[op] && s < b->o->n_sizes; s++) {
             int64_t unit = 16 * comm_size(c), each = (int64_t)dtype_bytes(b->o->dtype);
-            struct measured m = {.c = c, .b = b, .op = (enum comm_op)op, .n = (b->o->sizes[s] / each + unit - 1) / unit * unit};
+            struct measured m = {.c = c,
+                                 .b = b,
+                                 .op = (enum comm_op)op,
+                                 .n = (b->o->sizes[s] / each + unit - 1) / unit * unit};
             size_t bytes = (size_t)(m.n * each);
             m.in = comm_pages_new(c, bytes);
             m.out = comm_pages_new(c, bytes);

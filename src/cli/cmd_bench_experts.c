@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_bench_experts.c: `tutti bench experts`: the grouped product beside the dense one of the same work.
  *
- * Rows are dealt to experts as a router does: uneven, here by a counter-based random choice. Three directions through the
- * kernel table, median of several runs with cold caches; the two take turns, because machines change their clock. The
- * dense product has the same rows and one expert's matrix, so the operations are the same and the weights E times fewer.
+ * Rows are dealt to experts as a router does: uneven, here by a counter-based random choice. Three directions through
+ * the kernel table, median of several runs with cold caches; the two take turns, because machines change their clock.
+ * The dense product has the same rows and one expert's matrix, so the operations are the same and the weights E times
+ * fewer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,10 +70,7 @@ static struct view matrix(enum dtype t, int64_t rows, int64_t cols)
     return v;
 }
 
-static void matrix_free(struct view *v)
-{
-    mem_pages_free(v->p, to_size(v->n[0] * v->n[1]) * dtype_bytes(v->dtype));
-}
+static void matrix_free(struct view *v) { mem_pages_free(v->p, to_size(v->n[0] * v->n[1]) * dtype_bytes(v->dtype)); }
 
 /* One product, dense where rows_E is NULL. */
 static struct kernel_call product(const struct options *o, enum dtype t, int64_t experts, int32_t *rows_E)
@@ -187,8 +185,10 @@ int cmd_bench_experts(int argc, char **argv)
     json_put_int(&out, "threads", o.threads);
     json_begin_array(&out, "products");
     if (!o.json)
-        printf("%lld rows, %lld in-features, %lld out-features, %lld threads (%s)\n\ntype  experts  pass             grouped"
-               "       dense\n", (long long)o.rows, (long long)o.hidden, (long long)o.ffn, (long long)o.threads, k.isa);
+        printf("%lld rows, %lld in-features, %lld out-features, %lld threads (%s)\n\ntype  experts  pass             "
+               "grouped"
+               "       dense\n",
+               (long long)o.rows, (long long)o.hidden, (long long)o.ffn, (long long)o.threads, k.isa);
     for (int t = 0; t < 2; t++)
         for (int64_t experts = 4; experts <= 64; experts *= 4)
             one(&o, &k, team, flush, t ? DT_F32 : DT_BF16, experts, o.json ? &out : NULL);

@@ -31,13 +31,14 @@ enum { MAX_LAYERS = 8, MAX_CEILINGS = 2 * MAX_LAYERS + 1, FLUSH_BYTES = 64 << 20
 struct layer {
     const char *name;
     int64_t out, in;
-    int count;  /* in one model */
-    bool head;  /* runs in chunks of HEAD_ROWS tokens */
+    int count; /* in one model */
+    bool head; /* runs in chunks of HEAD_ROWS tokens */
 };
 struct model {
     const char *name;
     struct layer layers[MAX_LAYERS];
 };
+/* clang-format off */
 static const struct model models[] = {
     {"gpt2-124m", {{"qkv", 2304, 768, 12, false}, {"proj", 768, 768, 12, false}, {"fc", 3072, 768, 12, false},
                    {"fc2", 768, 3072, 12, false}, {"head", 50257, 768, 1, true}}},
@@ -49,6 +50,7 @@ static const struct model models[] = {
     {"tiny", {{"qkv", 192, 64, 2, false}, {"fc", 256, 64, 2, false}, {"fc2", 64, 256, 2, false},
               {"head", 257, 64, 1, true}}},
 };
+/* clang-format on */
 
 /* ---- the request ---- */
 struct options {
@@ -60,7 +62,8 @@ struct options {
 static const enum dtype types[2] = {DT_BF16, DT_F32};
 
 static const char usage[] =
-    "usage: tutti bench gemm [--model NAME] [--tokens T] [--threads N] [--dtype bf16|f32|both] [--no-library] [--json]\n"
+    "usage: tutti bench gemm [--model NAME] [--tokens T] [--threads N] [--dtype bf16|f32|both] [--no-library] "
+    "[--json]\n"
     "\n"
     "Measures the model's matrix products in three directions (forward, input_grad, weight_grad) as training runs\n"
     "them, the same through oneDNN where it is built in, and what the CPU could do: multiply-adds on registers alone,\n"
@@ -100,7 +103,10 @@ static int parse_dtype(const char *text, bool type[2])
 /* 0, or the exit status after saying what is wrong. */
 static int parse(struct options *o, int argc, char **argv)
 {
-    *o = (struct options){.model = &models[0], .tokens = 1024, .threads = thread_n_cores(), .type = {true, true},
+    *o = (struct options){.model = &models[0],
+                          .tokens = 1024,
+                          .threads = thread_n_cores(),
+                          .type = {true, true},
                           .library = kernel_family_onednn.slot[OP_LINEAR][KERNEL_FWD].run != NULL};
     static const char *const with_value[] = {"--model", "--tokens", "--threads", "--dtype"};
     for (int i = 1; i < argc; i++) {
@@ -129,11 +135,11 @@ struct result {
     enum kernel_phase phase;
     enum dtype dtype;
     int64_t m, n, k;
-    double operations;          /* of one call */
-    double times;               /* calls in one step of the model */
-    double own_s, library_s;    /* one call, median; 0: not measured */
-    double ceiling;             /* measured beside it, operations per second */
-    const char *family, *path;  /* what the kernel table picks, and how that computes it */
+    double operations;         /* of one call */
+    double times;              /* calls in one step of the model */
+    double own_s, library_s;   /* one call, median; 0: not measured */
+    double ceiling;            /* measured beside it, operations per second */
+    const char *family, *path; /* what the kernel table picks, and how that computes it */
 };
 
 /* What the CPU could do with one type, measured again and again during the run. */
@@ -334,15 +340,16 @@ static void print_text(const struct bench *b)
     printf("what the CPU could do      registers   panels in L2\n");
     for (int t = 0; t < 2; t++)
         printf("  %-4s (%-12s)      %9.0f      %9.0f\n", dtype_name(types[t]), tile_ops_get(types[t])->name,
-               median(b->ceilings[t].registers, b->ceilings[t].n) * 1e-9, median(b->ceilings[t].l2, b->ceilings[t].n) * 1e-9);
+               median(b->ceilings[t].registers, b->ceilings[t].n) * 1e-9,
+               median(b->ceilings[t].l2, b->ceilings[t].n) * 1e-9);
     printf("\n%-8s %-11s %-4s %6s %6s %6s %8s %8s  path\n", "layer", "pass", "type", "m", "n", "k", "tutti", "oneDNN");
     for (int i = 0; i < b->n_results; i++) {
         const struct result *r = &b->results[i];
         char library[16] = "-";
         if (r->library_s > 0) snprintf(library, sizeof library, "%.0f", r->operations / r->library_s * 1e-9);
         printf("%-8s %-11s %-4s %6lld %6lld %6lld %8.0f %8s  %s: %s\n", r->layer->name, pass_names[r->phase],
-               dtype_name(r->dtype), (long long)r->m, (long long)r->n, (long long)r->k,
-               r->operations / r->own_s * 1e-9, library, r->family, r->path);
+               dtype_name(r->dtype), (long long)r->m, (long long)r->n, (long long)r->k, r->operations / r->own_s * 1e-9,
+               library, r->family, r->path);
     }
     printf("\nall products of one step\n");
     for (int t = 0; t < 2; t++) {

@@ -27,14 +27,17 @@ static const char help[] =
     "  --ranks N      ranks as threads of this process, each with --threads threads (default 1)\n"
     "  --json         one object on stdout\n"
     "  key=value      any key of a config, e.g. memory.recompute=full\n\n"
-    "With several ranks the time that rank 0 waits for messages is shown; with comm.link_GBps=X (every rank sends over a\n"
-    "pretended link) beside the time they take, so what is hidden behind backward. --batch counts all ranks' sequences\n"
+    "With several ranks the time that rank 0 waits for messages is shown; with comm.link_GBps=X (every rank sends over "
+    "a\n"
+    "pretended link) beside the time they take, so what is hidden behind backward. --batch counts all ranks' "
+    "sequences\n"
     "(default: one microbatch each).\n";
 
 static const struct preset {
     const char *name;
     const char *keys[10];
 } presets[] = {
+    /* clang-format off */
     {"gpt2-124m", {"model.family=gpt2", "model.layers=12", "model.hidden=768", "model.heads=12", "model.vocab=50257",
                    "model.tie_embeddings=true", "model.max_positions=1024"}},
     {"gpt2-355m", {"model.family=gpt2", "model.layers=24", "model.hidden=1024", "model.heads=16", "model.vocab=50257",
@@ -43,6 +46,7 @@ static const struct preset {
                     "model.ffn=2048", "model.vocab=32000"}},
     {"tiny", {"model.family=llama", "model.layers=4", "model.hidden=256", "model.heads=8", "model.kv_heads=4",
               "model.ffn=704", "model.vocab=257"}},
+    /* clang-format on */
 };
 
 struct request {
@@ -65,7 +69,13 @@ static int parse(int argc, char **argv, struct request *q)
 {
     static const char *const names[] = {"--model", "--seq",     "--micro",   "--batch", "--dtype",
                                         "--steps", "--threads", "--kernels", "--ranks"};
-    *q = (struct request){.model = &presets[0], .seq = 1024, .micro = 4, .steps = 3, .ranks = 1, .dtype = "bf16", .kernels = "auto"};
+    *q = (struct request){.model = &presets[0],
+                          .seq = 1024,
+                          .micro = 4,
+                          .steps = 3,
+                          .ranks = 1,
+                          .dtype = "bf16",
+                          .kernels = "auto"};
     for (int i = 1; i < argc; i++) {
         const char *v = NULL;
         int which = -1, bad = 0;
@@ -81,7 +91,8 @@ static int parse(int argc, char **argv, struct request *q)
                 if (!strcmp(presets[m].name, v)) q->model = &presets[m];
             if (!q->model) return cli_usage("bench train", "--model: there is no '%s'", v);
         } else if (which == 4) {
-            if (strcmp(v, "bf16") && strcmp(v, "f32")) return cli_usage("bench train", "--dtype: bf16 or f32, not %s", v);
+            if (strcmp(v, "bf16") && strcmp(v, "f32"))
+                return cli_usage("bench train", "--dtype: bf16 or f32, not %s", v);
             q->dtype = v;
         } else if (which == 7) {
             q->kernels = v;
@@ -129,9 +140,13 @@ static void random_batch(struct engine_batch *b, int32_t *memory, const struct c
         docs[i] = 0;
     }
     config_part(c, part, &first, &count);
-    *b = (struct engine_batch){.tokens = tokens + first * seq, .targets = targets + first * seq,
-                               .positions = positions + first * seq, .docs = docs + first * seq, .n = count,
-                               .first = first, .n_trained = count * seq};
+    *b = (struct engine_batch){.tokens = tokens + first * seq,
+                               .targets = targets + first * seq,
+                               .positions = positions + first * seq,
+                               .docs = docs + first * seq,
+                               .n = count,
+                               .first = first,
+                               .n_trained = count * seq};
 }
 
 static void read_profile(struct figures *f, const struct tape_profile *p)
@@ -155,8 +170,8 @@ static void read_comm(const struct ranks *r, const struct serve *v, struct comm_
 {
     enum { OWN = 11 };
     const struct host_groups *h = &r->host;
-    struct comm *group[OWN + AXIS_N] = {r->shard, h->shard, r->replicate, h->replicate, r->model, r->expert, h->expert,
-                                        h->tp, h->pp, r->workers, r->world};
+    struct comm *group[OWN + AXIS_N] = {r->shard,  h->shard, r->replicate, h->replicate, r->model, r->expert,
+                                        h->expert, h->tp,    h->pp,        r->workers,   r->world};
     struct comm_traffic sent[AXIS_N];
     *t = (struct comm_times){0};
     *bytes = v ? serve_traffic(v) : 0;
@@ -188,8 +203,8 @@ static int one_step(const struct measured *m, struct engine *g, struct serve *v,
     return OK;
 }
 
-static int time_steps(const struct measured *m, struct engine *g, struct serve *v, const struct ranks *r, struct figures *f,
-                      struct err *e)
+static int time_steps(const struct measured *m, struct engine *g, struct serve *v, const struct ranks *r,
+                      struct figures *f, struct err *e)
 {
     const struct tile_ops *tile = tile_ops_get(g->cfg.dtype);
     double workers = r->n - r->n_servers;
@@ -230,7 +245,8 @@ static int time_steps(const struct measured *m, struct engine *g, struct serve *
     f->matmul_s /= (double)steps;
     f->matmul_flops *= workers / (double)steps;
     f->flops = engine_flops_model(g) * workers;
-    if (f->flops / f->step_s > f->rate_registers) f->rate_registers = f->flops / f->step_s; /* measured on a busy machine */
+    if (f->flops / f->step_s > f->rate_registers)
+        f->rate_registers = f->flops / f->step_s; /* measured on a busy machine */
     f->tokens = m->c->batch.global * m->c->model.seq_len;
     f->peak_bytes = (int64_t)g->dev->ledger.peak_total;
     f->rss = (int64_t)mem_rss_peak();
@@ -243,7 +259,9 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     const struct measured *m = arg;
     struct site s;
     struct figures here = {0};
-    struct serve_config serve = {.async = m->c->parallel.server_mode == SERVER_ASYNC, .staleness = m->c->parallel.staleness, .steps = m->q->steps + 1};
+    struct serve_config serve = {.async = m->c->parallel.server_mode == SERVER_ASYNC,
+                                 .staleness = m->c->parallel.staleness,
+                                 .steps = m->q->steps + 1};
     int rc = site_open(&s, &(struct site_config){.config = m->c, .world = world, .serve = &serve}, e);
     if (rc) return rc;
     rc = time_steps(m, s.engine, s.serve, &s.ranks, &here, e);
@@ -311,8 +329,8 @@ static void print_table(const struct request *q, const struct figures *f)
     static const char *const phase[] = {"forward", "input grad", "weight grad"};
     char a[32], b[32];
     double other = f->step_s;
-    printf("%s, %lld x %lld tokens, %s\n\n  %-18s %-12s %9s %7s %12s\n", q->model->name, (long long)q->batch, (long long)q->seq,
-           q->dtype, "operation", "pass", "ms/step", "share", "GFLOP/s");
+    printf("%s, %lld x %lld tokens, %s\n\n  %-18s %-12s %9s %7s %12s\n", q->model->name, (long long)q->batch,
+           (long long)q->seq, q->dtype, "operation", "pass", "ms/step", "share", "GFLOP/s");
     for (int op = 0; op < OP_N; op++)
         for (int ph = 0; ph < KERNEL_N_PHASES; ph++) {
             if (!f->profile.calls[op][ph]) continue;
@@ -322,14 +340,16 @@ static void print_table(const struct request *q, const struct figures *f)
                    100 * s / f->step_s, f->profile.flops[op][ph] / f->profile.s[op][ph] / 1e9);
         }
     printf("  %-18s %-12s %9.2f %6.1f%%\n\n", "norm, optimizer", "", 1e3 * other, 100 * other / f->step_s);
-    printf("%.1f tokens/s; step %.3f s; matrix work %.1f %% of it; MFU %.1f %%\n", (double)f->tokens / f->step_s, f->step_s,
-           100 * f->matrix_s / f->step_s, 100 * f->flops / f->step_s / f->rate_registers);
+    printf("%.1f tokens/s; step %.3f s; matrix work %.1f %% of it; MFU %.1f %%\n", (double)f->tokens / f->step_s,
+           f->step_s, 100 * f->matrix_s / f->step_s, 100 * f->flops / f->step_s / f->rate_registers);
     printf("matmuls %.1f GFLOP/s = %.1f %% of the L2-resident tile rate %.1f GFLOP/s (registers %.1f)\n",
            f->matmul_flops / f->matmul_s / 1e9, 100 * f->matmul_flops / f->matmul_s / f->rate_l2, f->rate_l2 / 1e9,
            f->rate_registers / 1e9);
-    if (q->ranks > 1) printf("%lld ranks: rank 0 sends %s per step and waits %.3f s", (long long)q->ranks,
-                             str_bytes(a, (double)f->sent_bytes), f->waited_s);
-    if (q->ranks > 1 && f->link_s > 0) printf("; of %.3f s on the pretended link %.0f %% are hidden", f->link_s, 100 * hidden_share(f));
+    if (q->ranks > 1)
+        printf("%lld ranks: rank 0 sends %s per step and waits %.3f s", (long long)q->ranks,
+               str_bytes(a, (double)f->sent_bytes), f->waited_s);
+    if (q->ranks > 1 && f->link_s > 0)
+        printf("; of %.3f s on the pretended link %.0f %% are hidden", f->link_s, 100 * hidden_share(f));
     if (q->ranks > 1) printf("\n");
     printf("ledger peak %s, resident peak %s\n", str_bytes(a, (double)f->peak_bytes), str_bytes(b, (double)f->rss));
 }

@@ -27,10 +27,8 @@ int checkpoint_option(int *argc, char **argv, const char *name, const char **val
 {
     for (int i = 1; i < *argc; i++) {
         int at = i, taken = 0;
-        if (value)
-            taken = cli_option(CHECKPOINT_COMMAND, *argc, argv, &i, name, value);
-        else if (strcmp(argv[i], name) == 0)
-            taken = 1;
+        if (value) taken = cli_option(CHECKPOINT_COMMAND, *argc, argv, &i, name, value);
+        else if (strcmp(argv[i], name) == 0) taken = 1;
         if (taken < 0) return -1;
         if (taken) {
             drop(argc, argv, at, i - at + 1);
@@ -92,8 +90,7 @@ static void list_table(const struct ckpt_listing *list, int n)
     printf("%10s %16s %12s %8s  %s\n", "step", "tokens", "size", "tensors", "path");
     for (int i = 0; i < n; i++) {
         const struct ckpt_listing *l = &list[i];
-        if (*l->problem)
-            printf("%10" PRId64 " broken: %s\n", l->step, l->problem);
+        if (*l->problem) printf("%10" PRId64 " broken: %s\n", l->step, l->problem);
         else
             printf("%10" PRId64 " %16" PRId64 " %12s %8d  %s\n", l->step, l->tokens, str_bytes(bytes, (double)l->bytes),
                    l->n_tensors, l->path);
@@ -118,12 +115,9 @@ static int checkpoint_list(int argc, char **argv)
     if (ckpt_list(root, &list, &n, &e) < 0) {
         status = cli_fail(&e);
     } else {
-        if (json)
-            list_json(root, list, n);
-        else if (n == 0)
-            printf("no checkpoints in %s\n", root);
-        else
-            list_table(list, n);
+        if (json) list_json(root, list, n);
+        else if (n == 0) printf("no checkpoints in %s\n", root);
+        else list_table(list, n);
         ckpt_list_free(list, n);
     }
     xfree(inner);
@@ -180,10 +174,8 @@ static int inspect_json(struct weights *w, struct err *e)
     }
     json_end_array(&o);
     json_end_object(&o);
-    if (rc == OK)
-        print_json(&s);
-    else
-        str_free(&s);
+    if (rc == OK) print_json(&s);
+    else str_free(&s);
     return rc;
 }
 
@@ -232,10 +224,7 @@ static void print_problem(void *ctx, const char *text)
     printf("%s\n", text);
 }
 
-static void problem_json(void *ctx, const char *text)
-{
-    json_put_string(ctx, NULL, text);
-}
+static void problem_json(void *ctx, const char *text) { json_put_string(ctx, NULL, text); }
 
 /* checksums: false for a Hugging Face directory, which has none. */
 static int verify_json(struct weights *w)
@@ -291,7 +280,8 @@ static const struct {
     {"inspect", checkpoint_inspect, "CHECKPOINT [--json]", "step, tokens, and each tensor's shape, type and norm"},
     {"verify", checkpoint_verify, "CHECKPOINT [--json]", "compare every byte with its checksum; 2 when any differs"},
     {"diff", checkpoint_diff, "A B [--tolerance X] [--all] [--json]", "compare tensor by tensor; 1 when any differs"},
-    {"import", checkpoint_import, "HF_DIR OUT [--ignore KEY,KEY]", "a Hugging Face model as a checkpoint of step 0 in directory OUT"},
+    {"import", checkpoint_import, "HF_DIR OUT [--ignore KEY,KEY]",
+     "a Hugging Face model as a checkpoint of step 0 in directory OUT"},
     {"export", checkpoint_export, "CHECKPOINT OUT [--dtype f32|bf16|f16] [--shard-bytes N]",
      "config.json, safetensors and tokenizer.json into a new directory OUT"},
 };
@@ -302,8 +292,9 @@ static void print_help(void)
     printf("usage: tutti checkpoint SUBCOMMAND ...\n\nLook at, compare and convert checkpoints.\n\n");
     for (int i = 0; i < N_SUBCOMMANDS; i++)
         printf("  %-8s %s\n             %s\n", subcommands[i].name, subcommands[i].usage, subcommands[i].what);
-    printf("\nCHECKPOINT is a directory step-N, a run or a directory of checkpoints (meaning the newest complete one),\n"
-           "or a Hugging Face model directory (config.json and *.safetensors).\n");
+    printf(
+        "\nCHECKPOINT is a directory step-N, a run or a directory of checkpoints (meaning the newest complete one),\n"
+        "or a Hugging Face model directory (config.json and *.safetensors).\n");
 }
 
 int cmd_checkpoint(int argc, char **argv)

@@ -67,8 +67,13 @@ static int import_weights(struct weights *w, const char *out, struct err *e)
     for (int64_t i = 0; i < n; i++) {
         struct ckpt_entry x = weights_at(w, i);
         lazy[i] = (struct lazy){.w = w, .i = i};
-        t[i] = (struct ckpt_tensor){.group = x.group, .name = x.name, .dtype = x.dtype, .shape = x.shape,
-                                    .box = region_whole(&x.shape), .access = &lazy_access, .ctx = &lazy[i]};
+        t[i] = (struct ckpt_tensor){.group = x.group,
+                                    .name = x.name,
+                                    .dtype = x.dtype,
+                                    .shape = x.shape,
+                                    .box = region_whole(&x.shape),
+                                    .access = &lazy_access,
+                                    .ctx = &lazy[i]};
     }
     struct ckpt_info info = {.extra = extra.p, .attachments = attachments, .n_attachments = n_attachments};
     rc = ckpt_clean(out, e);
@@ -91,7 +96,8 @@ int checkpoint_import(int argc, char **argv)
     int rc = OK;
     if (!status) rc = weights_open_ignoring(&w, path[0], &ignore.list, &e);
     if (!status && !rc && weights_ckpt(w)) {
-        rc = err_set(&e, ERR_REQUEST, "%s: is a checkpoint of tutti already; a folder with a config.json was wanted", path[0]);
+        rc = err_set(&e, ERR_REQUEST, "%s: is a checkpoint of tutti already; a folder with a config.json was wanted",
+                     path[0]);
         weights_close(w);
     }
     char *config = status ? NULL : fs_join(path[0], "config.json");

@@ -70,8 +70,7 @@ static int compare_values(struct comparison *c, int64_t i, int64_t j, struct dif
         }
         rc = weights_read(c->a, i, &band, real ? DT_F64 : t.dtype, x, e);
         if (rc == OK) rc = weights_read(c->b, j, &band, real ? DT_F64 : t.dtype, y, e);
-        if (rc == OK && real)
-            fold(x, y, n * row, &d->max_abs, &largest);
+        if (rc == OK && real) fold(x, y, n * row, &d->max_abs, &largest);
         else if (rc == OK && memcmp(x, y, to_size(n * row) * dtype_bytes(t.dtype)))
             d->max_abs = INFINITY; /* integers: equal or not */
     }
@@ -134,15 +133,11 @@ static void print_text(const struct comparison *c, bool all)
     for (int64_t i = 0; i < c->n; i++) {
         const struct difference *d = &c->d[i];
         if (!d->differs && !all) continue;
-        if (d->text)
-            printf("%s/%s: %s\n", d->group, d->name, d->text);
-        else
-            printf("%s/%s: max abs %.6g, max rel %.6g\n", d->group, d->name, d->max_abs, d->max_rel);
+        if (d->text) printf("%s/%s: %s\n", d->group, d->name, d->text);
+        else printf("%s/%s: max abs %.6g, max rel %.6g\n", d->group, d->name, d->max_abs, d->max_rel);
     }
-    if (c->n_differ)
-        printf("%" PRId64 " of %" PRId64 " tensors differ\n", c->n_differ, c->n);
-    else
-        printf("%" PRId64 " tensors, no difference\n", c->n);
+    if (c->n_differ) printf("%" PRId64 " of %" PRId64 " tensors differ\n", c->n_differ, c->n);
+    else printf("%" PRId64 " tensors, no difference\n", c->n);
 }
 
 static void print_json(const struct comparison *c)
@@ -192,10 +187,8 @@ int checkpoint_diff(int argc, char **argv)
     if (rc < 0) {
         status = cli_fail(&e);
     } else {
-        if (json)
-            print_json(&c);
-        else
-            print_text(&c, all);
+        if (json) print_json(&c);
+        else print_text(&c, all);
         status = c.n_differ > 0;
     }
     xfree(c.d);

@@ -154,10 +154,7 @@ static void print_json(struct str *text)
     str_free(text);
 }
 
-static double per_second(int64_t n, double seconds)
-{
-    return (double)n / (seconds > 1e-9 ? seconds : 1e-9);
-}
+static double per_second(int64_t n, double seconds) { return (double)n / (seconds > 1e-9 ? seconds : 1e-9); }
 
 /* -- tokenize ----------------------------------------------------------------------------------------------- */
 
@@ -269,8 +266,9 @@ static int can_write(const char *path, struct err *e)
 {
     const char *slash = strrchr(path, '/');
     char *dir = slash && slash > path ? xstrndup(path, (size_t)(slash - path)) : xstrdup(slash ? "/" : ".");
-    int code = fs_is_dir(path) ? err_set(e, ERR_REQUEST, "--out: %s is a directory; a file was wanted", path)
-               : fs_is_dir(dir) ? OK : err_set(e, ERR_REQUEST, "--out: %s: there is no folder %s", path, dir);
+    int code = fs_is_dir(path)  ? err_set(e, ERR_REQUEST, "--out: %s is a directory; a file was wanted", path)
+               : fs_is_dir(dir) ? OK
+                                : err_set(e, ERR_REQUEST, "--out: %s: there is no folder %s", path, dir);
     xfree(dir);
     return code;
 }
@@ -291,10 +289,11 @@ static int run_train(const struct options *o, struct err *e)
     if (!code) code = source_open(&s, o->inputs, o->n_inputs, e);
     if (!code) code = count_text(t, s, e);
     if (!code && source_n_skipped(s)) {
-        log_info("data: %lld of %lld files are no text and were passed over: %s", (long long)source_n_skipped(s), (long long)source_n_files(s),
-                 source_skipped(s));
+        log_info("data: %lld of %lld files are no text and were passed over: %s", (long long)source_n_skipped(s),
+                 (long long)source_n_files(s), source_skipped(s));
         if (source_n_skipped(s) == source_n_files(s))
-            code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files: %s)", o->inputs[0], (long long)source_n_files(s), source_skipped(s));
+            code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files: %s)", o->inputs[0],
+                           (long long)source_n_files(s), source_skipped(s));
     }
     if (!code) code = write_trained(o, t, s, start, e);
     source_close(s);
@@ -348,8 +347,8 @@ static void report_inspect(const struct options *o, const struct tokenfile *f, c
     char bytes[32];
     printf("%s\n  tokens      %lld (%d bytes each, %s on disk)\n  documents   %lld\n  vocabulary  %d, end of text %d\n"
            "  tokenizer   %s\n",
-           f->path, (long long)f->n_tokens, f->width, str_bytes(bytes, (double)f->file.bytes), (long long)f->n_documents,
-           f->head.vocab, f->head.eos, fingerprint);
+           f->path, (long long)f->n_tokens, f->width, str_bytes(bytes, (double)f->file.bytes),
+           (long long)f->n_documents, f->head.vocab, f->head.eos, fingerprint);
     if (o->verify) printf("  checksums   all right\n");
     if (o->show) printf("%s\n", str_text(shown));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tutti explain CONFIG layout|tape|schedule|memory|comm [-n RANKS] [--full] [--json] [key=value ...]: prints the three plans
- * and what they weigh, as rank 0 has them, on the null device. */
+/* tutti explain CONFIG layout|tape|schedule|memory|comm [-n RANKS] [--full] [--json] [key=value ...]: prints the three
+ * plans and what they weigh, as rank 0 has them, on the null device. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,12 +46,11 @@ static const struct topic {
     int (*print)(const struct explain *x, struct str *out, struct err *e);
     int (*json)(const struct explain *x, struct json_out *o, struct err *e);
     void (*begin)(struct json_out *o);
-} topics[] = {
-    {"layout", explain_layout, explain_layout_json, begin_layout},
-    {"tape", explain_tape, explain_tape_json, begin_tape},
-    {"schedule", explain_schedule, explain_schedule_json, begin_schedule},
-    {"memory", explain_memory, explain_memory_json, begin_memory},
-    {"comm", explain_comm, explain_comm_json, begin_comm}};
+} topics[] = {{"layout", explain_layout, explain_layout_json, begin_layout},
+              {"tape", explain_tape, explain_tape_json, begin_tape},
+              {"schedule", explain_schedule, explain_schedule_json, begin_schedule},
+              {"memory", explain_memory, explain_memory_json, begin_memory},
+              {"comm", explain_comm, explain_comm_json, begin_comm}};
 
 /* What can be wrong after the document was opened (no memory for the step) leaves nothing on stdout. */
 static int tell(const struct topic *t, const struct explain *x, bool json, struct str *out, struct err *e)
@@ -88,18 +87,21 @@ static int write_picture(const struct config *c, int n, const char *file, struct
 int cmd_explain(int argc, char **argv)
 {
     if (cli_wants_help(argc, argv)) {
-        printf("tutti explain CONFIG layout|tape|schedule|memory|comm [-n RANKS] [--full] [--json] [key=value ...]\n\n"
-               "  layout    every parameter, its shape, and where it lies on the mesh\n"
-               "  tape      the operations of one microbatch, and the instructions they become: work (FLOP) and bytes\n"
-               "  schedule  which action comes when, on every rank of the pipeline, and all that rank 0 does in its stages\n"
-               "  memory    bytes by category, the arrays of parameters, and what a microbatch keeps\n"
-               "  comm      what is sent in a step, by group, and when\n"
-               "As rank 0 of RANKS (default 1) has it, in lines of at most 100 columns.\n\n"
-               "  --full              nothing left out: axes of size 1, layers and experts that are like others, operations\n"
-               "                      that do nothing here, and every address\n"
-               "  --json              one JSON object, complete (docs/json.md)\n"
-               "  layout --svg FILE   a picture of all ranks (any number; those alike are folded): who has which tokens,\n"
-               "                      layers and parts of parameters\n");
+        printf(
+            "tutti explain CONFIG layout|tape|schedule|memory|comm [-n RANKS] [--full] [--json] [key=value ...]\n\n"
+            "  layout    every parameter, its shape, and where it lies on the mesh\n"
+            "  tape      the operations of one microbatch, and the instructions they become: work (FLOP) and bytes\n"
+            "  schedule  which action comes when, on every rank of the pipeline, and all that rank 0 does in its "
+            "stages\n"
+            "  memory    bytes by category, the arrays of parameters, and what a microbatch keeps\n"
+            "  comm      what is sent in a step, by group, and when\n"
+            "As rank 0 of RANKS (default 1) has it, in lines of at most 100 columns.\n\n"
+            "  --full              nothing left out: axes of size 1, layers and experts that are like others, "
+            "operations\n"
+            "                      that do nothing here, and every address\n"
+            "  --json              one JSON object, complete (docs/json.md)\n"
+            "  layout --svg FILE   a picture of all ranks (any number; those alike are folded): who has which tokens,\n"
+            "                      layers and parts of parameters\n");
         return 0;
     }
     struct cli_args a;
@@ -108,12 +110,16 @@ int cmd_explain(int argc, char **argv)
     int rc = cli_take("explain", &argc, argv, "--svg", &svg);
     if (!rc) rc = cli_config_args("explain", argc, argv, &a);
     if (rc) return rc;
-    if (a.json && (full || svg)) return cli_usage("explain", "--json is complete, and no picture: leave out %s", full ? "--full" : "--svg");
+    if (a.json && (full || svg))
+        return cli_usage("explain", "--json is complete, and no picture: leave out %s", full ? "--full" : "--svg");
     const struct topic *t = NULL;
     for (size_t i = 0; a.word && i < sizeof topics / sizeof *topics; i++)
         if (!strcmp(a.word, topics[i].name)) t = &topics[i];
-    if (!t) return cli_usage("explain", "explain what? layout, tape, schedule, memory or comm%s%s", a.word ? ", not " : "", a.word ? a.word : "");
-    if (svg && t->print != explain_layout) return cli_usage("explain", "--svg is a picture of the layout, not of %s", t->name);
+    if (!t)
+        return cli_usage("explain", "explain what? layout, tape, schedule, memory or comm%s%s", a.word ? ", not " : "",
+                         a.word ? a.word : "");
+    if (svg && t->print != explain_layout)
+        return cli_usage("explain", "--svg is a picture of the layout, not of %s", t->name);
     struct err e = {0};
     struct config c;
     struct arena *arena = arena_new();
@@ -127,7 +133,9 @@ int cmd_explain(int argc, char **argv)
     }
     struct comm_config link = rc ? (struct comm_config){0} : config_comm(&c);
     struct site site = {0};
-    if (!rc) rc = site_open(&site, &(struct site_config){.config = &c, .kind = SITE_COUNTS, .n = (int)a.ranks, .link = &link}, &e);
+    if (!rc)
+        rc = site_open(&site,
+                       &(struct site_config){.config = &c, .kind = SITE_COUNTS, .n = (int)a.ranks, .link = &link}, &e);
     x.g = site.engine;
     x.d = site.dev;
     x.ranks = site.ranks;

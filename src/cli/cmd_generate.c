@@ -41,8 +41,8 @@ struct request {
 static int parse(int argc, char **argv, struct request *q)
 {
     *q = (struct request){.max_tokens = 128, .spec = {.temperature = 0.8, .top_p = 1, .seed = 1}, .dtype = DT_BF16};
-    static const char *const names[] = {"--prompt",  "--prompt-file", "--max-tokens", "--temperature", "--top-k",
-                                        "--top-p",   "--seed",        "--dtype",      "--threads",     "--tokenizer"};
+    static const char *const names[] = {"--prompt", "--prompt-file", "--max-tokens", "--temperature", "--top-k",
+                                        "--top-p",  "--seed",        "--dtype",      "--threads",     "--tokenizer"};
     int64_t seed = 1;
     for (int i = 1; i < argc; i++) {
         const char *v = NULL;
@@ -69,14 +69,16 @@ static int parse(int argc, char **argv, struct request *q)
         case 9: q->tokenizer = v; break;
         default:
             if (argv[i][0] == '-') return cli_usage("generate", "there is no option %s", argv[i]);
-            if (q->checkpoint) return cli_usage("generate", "one CHECKPOINT, not two: %s and %s", q->checkpoint, argv[i]);
+            if (q->checkpoint)
+                return cli_usage("generate", "one CHECKPOINT, not two: %s and %s", q->checkpoint, argv[i]);
             q->checkpoint = argv[i];
         }
         if (bad) return 2;
     }
     q->spec.seed = (uint64_t)seed;
     if (!q->checkpoint) return cli_usage("generate", "which CHECKPOINT?");
-    if (q->prompt && q->prompt_file) return cli_usage("generate", "--prompt and --prompt-file are both given; which one?");
+    if (q->prompt && q->prompt_file)
+        return cli_usage("generate", "--prompt and --prompt-file are both given; which one?");
     if (!q->prompt && !q->prompt_file) return cli_usage("generate", "--prompt TEXT is needed");
     return 0;
 }
@@ -114,13 +116,16 @@ static int read_prompt(const struct request *q, char **text, struct err *e)
         *text = xstrdup(q->prompt);
         return OK;
     }
-    int rc = strcmp(q->prompt_file, "-") ? fs_read_all(q->prompt_file, PROMPT_MAX, text, &n, e) : read_standard_input(text, &n, e);
+    int rc = strcmp(q->prompt_file, "-") ? fs_read_all(q->prompt_file, PROMPT_MAX, text, &n, e)
+                                         : read_standard_input(text, &n, e);
     if (rc || strlen(*text) == n) return rc;
     const struct magic *m = magic_of(*text, n);
-    return err_set(e, ERR_REQUEST, "%s: %s%s; a text was wanted", q->prompt_file, m ? "is " : "holds NUL bytes", m ? m->name : "");
+    return err_set(e, ERR_REQUEST, "%s: %s%s; a text was wanted", q->prompt_file, m ? "is " : "holds NUL bytes",
+                   m ? m->name : "");
 }
 
-static void print_json(const struct request *q, const char *prompt, const struct str *text, const struct generate_result *r)
+static void print_json(const struct request *q, const char *prompt, const struct str *text,
+                       const struct generate_result *r)
 {
     struct str s = {0};
     struct json_out o = {.s = &s};
@@ -162,8 +167,9 @@ int cmd_generate(int argc, char **argv)
     struct str text = {0};
     char *prompt = NULL;
     if (q.threads > thread_n_cores())
-        log_warn("--threads: %lld threads on the %d cores that this process may use take turns, which is slower than fewer", (long long)q.threads,
-                 thread_n_cores());
+        log_warn("--threads: %lld threads on the %d cores that this process may use take turns, which is slower than "
+                 "fewer",
+                 (long long)q.threads, thread_n_cores());
     int threads = q.threads ? (int)q.threads : thread_n_cores();
     rc = weights_open_ignoring(&w, q.checkpoint, &ignore.list, &e);
     if (!rc) rc = q.tokenizer ? tokenizer_open(&t, q.tokenizer, &e) : source_tokenizer(w, &t, &e);
@@ -177,11 +183,12 @@ int cmd_generate(int argc, char **argv)
         else if (!rc) print_json(&q, prompt, &text, &r);
     }
     if (!rc && log_is_terminal())
-        log_info("%lld prompt tokens in %.2f s, %lld new ones at %.1f tokens/s (%s)", (long long)r.prompt_tokens, r.prompt_s,
-                 (long long)r.tokens, r.tokens_s > 0 ? (double)r.tokens / r.tokens_s : 0, r.stopped);
+        log_info("%lld prompt tokens in %.2f s, %lld new ones at %.1f tokens/s (%s)", (long long)r.prompt_tokens,
+                 r.prompt_s, (long long)r.tokens, r.tokens_s > 0 ? (double)r.tokens / r.tokens_s : 0, r.stopped);
     if (!rc && !strcmp(r.stopped, "cache full"))
-        log_warn("stopped after %lld of %lld new tokens: with the prompt these are the %lld positions that the model has", (long long)r.tokens,
-                 (long long)q.max_tokens, (long long)generator_room(g));
+        log_warn("stopped after %lld of %lld new tokens: with the prompt these are the %lld positions that the model "
+                 "has",
+                 (long long)r.tokens, (long long)q.max_tokens, (long long)generator_room(g));
     generator_free(g);
     if (d) device_free(d);
     tokenizer_free(t);

@@ -47,10 +47,8 @@ int cmd_plan(int argc, char **argv)
     if (!rc) rc = plan_make_watched(&p, &c, &(struct plan_watch){say, &w}, &e);
     if (w.said) log_status_end();
     if (!rc) {
-        if (a.json)
-            plan_json(&p, &out);
-        else
-            plan_print(&p, &c, &out);
+        if (a.json) plan_json(&p, &out);
+        else plan_print(&p, &c, &out);
         fputs(str_text(&out), stdout);
         plan_free(&p);
     }

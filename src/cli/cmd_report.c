@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tutti report RUN [--html FILE]: what a run did, as one page. The numbers are the run's own files (report/history.h); memory
- * and pictures come from the plans of its config, made again on the null device. Where the config cannot be planned any more
- * (its tokenizer moved away, say), the page says so and shows the rest. */
+/* tutti report RUN [--html FILE]: what a run did, as one page. The numbers are the run's own files (report/history.h);
+ * memory and pictures come from the plans of its config, made again on the null device. Where the config cannot be
+ * planned any more (its tokenizer moved away, say), the page says so and shows the rest. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,8 @@ enum { CONFIG_BYTES = 1 << 20 };
 
 static const char help[] =
     "tutti report RUN [--html FILE]\n\n"
-    "Makes one self-contained page of a run, finished or under way: loss and validation, learning rate, gradient norm,\n"
+    "Makes one self-contained page of a run, finished or under way: loss and validation, learning rate, gradient "
+    "norm,\n"
     "speed, what it wrote (run.sample_every), memory by category, pictures of layout and schedule, machine, config.\n"
     "RUN is a run's directory (run.dir).\n\n"
     "  --html FILE    where the page goes (default: RUN/report.html)\n";
@@ -37,7 +38,8 @@ struct material {
 /* The ranks that a resolved config is for. */
 static int64_t ranks_of(const struct config *c)
 {
-    return c->parallel.dp_replicate * c->parallel.dp_shard * c->parallel.tp * c->parallel.cp * c->parallel.pp + c->parallel.servers;
+    return c->parallel.dp_replicate * c->parallel.dp_shard * c->parallel.tp * c->parallel.cp * c->parallel.pp +
+           c->parallel.servers;
 }
 
 /* The schedule that the engine carries out, as long as forward, backward and weight gradients take the same time. */
@@ -66,10 +68,11 @@ static void add_plan(struct page *p, struct material *m, struct err *e)
     const struct config *c = &m->cfg;
     char params[32];
     const struct plan_rank *r = &m->plan.role[0];
-    str_printf(&m->model, "%s, %s parameters, %lld layers of %lld, sequences of %lld tokens, %lld in a batch; %d rank%s",
-               model_family_name((enum model_family)c->model.family), str_count(params, (double)m->plan.params), (long long)c->model.layers,
-               (long long)c->model.hidden, (long long)c->model.seq_len, (long long)c->batch.global, m->plan.n_ranks,
-               m->plan.n_ranks == 1 ? "" : "s");
+    str_printf(&m->model,
+               "%s, %s parameters, %lld layers of %lld, sequences of %lld tokens, %lld in a batch; %d rank%s",
+               model_family_name((enum model_family)c->model.family), str_count(params, (double)m->plan.params),
+               (long long)c->model.layers, (long long)c->model.hidden, (long long)c->model.seq_len,
+               (long long)c->batch.global, m->plan.n_ranks, m->plan.n_ranks == 1 ? "" : "s");
     p->model = str_text(&m->model);
     for (int i = 0; i < MEM_N && p->n_memory < PAGE_ROWS; i++)
         p->memory[p->n_memory++] = (struct page_memory){mem_cat_name((enum mem_cat)i), (double)r->bytes[i]};
@@ -80,7 +83,10 @@ static void add_plan(struct page *p, struct material *m, struct err *e)
     }
     if (c->parallel.pp > 1) {
         if (!draw_schedule(c, &m->schedule, e))
-            add_picture(p, "Schedule", "what each pipeline rank does when; forward, backward and weight gradients drawn as equally long", &m->schedule);
+            add_picture(p, "Schedule",
+                        "what each pipeline rank does when; forward, backward and weight gradients drawn as equally "
+                        "long",
+                        &m->schedule);
         else p->notes[p->n_notes++] = arena_printf(m->arena, "No picture of the schedule: %s", e->text);
     }
 }

@@ -28,7 +28,8 @@ struct options {
 static void print_help(void)
 {
     printf("usage: tutti schedule KIND --stages P --microbatches M [--chunks V] [--round N] [--cost F,B,W,COMM]\n"
-           "                      [--stage-cost W,W,...] [--split] [--lower] [--zero Z] [--recompute] [--text] [--json] [--svg FILE]\n"
+           "                      [--stage-cost W,W,...] [--split] [--lower] [--zero Z] [--recompute] [--text] "
+           "[--json] [--svg FILE]\n"
            "       tutti schedule --read FILE [...]\n\n"
            "Which action each pipeline rank issues next, how long that takes and what it holds at worst.\n\nKINDS\n");
     for (int i = 0; schedule_kind_name(i); i++) printf("  %-12s %s\n", schedule_kind_name(i), schedule_kind_doc(i));
@@ -37,7 +38,8 @@ static void print_help(void)
         "  --stages P         pipeline ranks\n"
         "  --microbatches M   per optimizer step\n"
         "  --chunks V         stages per rank (default: the kind's own)\n"
-        "  --round N          interleaved: microbatches that go through a chunk before the next chunk (default P); the\n"
+        "  --round N          interleaved: microbatches that go through a chunk before the next chunk (default P); "
+        "the\n"
         "                     last round may be shorter\n"
         "  --cost F,B,W,COMM  time of a rank's forward, backward for inputs, backward for weights, and of a message\n"
         "                     (default 1,1,1,0); B and W fused take B + W\n"
@@ -61,8 +63,9 @@ static int read_cost(const char *value, struct schedule_cost *c)
         char *end;
         *field[i] = strtod(p, &end);
         if (end == p || !isfinite(*field[i]) || *field[i] < 0 || *field[i] > 1e12 || *end != (i < 3 ? ',' : '\0'))
-            return cli_usage(
-                COMMAND, "--cost: wanted F,B,W,COMM as four times of 0 or more, such as 1,1,1,0.1; got '%s'", value);
+            return cli_usage(COMMAND,
+                             "--cost: wanted F,B,W,COMM as four times of 0 or more, such as 1,1,1,0.1; got '%s'",
+                             value);
         p = end + 1;
     }
     return c->f + c->b + c->w > 0 ? 0 : cli_usage(COMMAND, "--cost: one of F, B, W must be more than 0");
@@ -76,10 +79,11 @@ static int read_valued(int argc, char **argv, int *i, struct options *o)
         int64_t *count;
         const char **text;
     } valued[] = {
-        {"--stages", &o->stages, NULL}, {"--microbatches", &o->microbatches, NULL}, {"--chunks", &o->chunks, NULL},
-        {"--round", &o->round, NULL},
-        {"--zero", NULL, &o->zero},     {"--stage-cost", NULL, &o->stage_cost},
-        {"--svg", NULL, &o->svg},       {"--read", NULL, &o->read},                 {"--cost", NULL, &o->cost_text},
+        {"--stages", &o->stages, NULL},  {"--microbatches", &o->microbatches, NULL},
+        {"--chunks", &o->chunks, NULL},  {"--round", &o->round, NULL},
+        {"--zero", NULL, &o->zero},      {"--stage-cost", NULL, &o->stage_cost},
+        {"--svg", NULL, &o->svg},        {"--read", NULL, &o->read},
+        {"--cost", NULL, &o->cost_text},
     };
     for (size_t k = 0; k < sizeof valued / sizeof valued[0]; k++) {
         const char *value;
@@ -96,8 +100,9 @@ static int read_valued(int argc, char **argv, int *i, struct options *o)
 /* 0, or the exit status after saying what is wrong. */
 static int read_options(int argc, char **argv, struct options *o)
 {
-    static const char *const known[] = {"--stages", "--microbatches", "--chunks", "--round", "--cost", "--svg",
-                                        "--read",   "--text",         "--json",   "--split", "--lower", "--zero", "--recompute", "--stage-cost"};
+    static const char *const known[] = {"--stages", "--microbatches", "--chunks",    "--round",     "--cost",
+                                        "--svg",    "--read",         "--text",      "--json",      "--split",
+                                        "--lower",  "--zero",         "--recompute", "--stage-cost"};
     *o = (struct options){.cost = {1, 1, 1, 0, NULL}};
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i];
@@ -120,7 +125,8 @@ static int read_options(int argc, char **argv, struct options *o)
         }
     }
     if (o->text && o->json) return cli_usage(COMMAND, "--text and --json: choose one");
-    if (o->zero && (o->zero[0] < '0' || o->zero[0] > '3' || o->zero[1])) return cli_usage(COMMAND, "--zero: wanted 0, 1, 2 or 3; got '%s'", o->zero);
+    if (o->zero && (o->zero[0] < '0' || o->zero[0] > '3' || o->zero[1]))
+        return cli_usage(COMMAND, "--zero: wanted 0, 1, 2 or 3; got '%s'", o->zero);
     if (o->cost_text && read_cost(o->cost_text, &o->cost)) return 2;
     if (o->read && (o->kind || o->stages || o->microbatches || o->chunks || o->round))
         return cli_usage(COMMAND, "--read: the file says kind, stages and microbatches; leave them out");
@@ -151,15 +157,16 @@ static int read_stage_cost(const char *text, int n_stages, double **out, struct 
         char *end;
         double v = strtod(p, &end);
         if (end == p || !isfinite(v) || v < 0 || v > 1e12 || *end != (i + 1 < n_stages ? ',' : '\0'))
-            return err_set(e, ERR_REQUEST, "--stage-cost: wanted %d numbers of 0 or more, one per stage, with commas between; got '%s'", n_stages, text);
+            return err_set(e, ERR_REQUEST,
+                           "--stage-cost: wanted %d numbers of 0 or more, one per stage, with commas between; got '%s'",
+                           n_stages, text);
         (*out)[i] = v;
         p = end + 1;
     }
     return OK;
 }
 
-static void print_summary(const struct schedule *s, const struct schedule_timeline *t,
-                          const struct schedule_peak *peak)
+static void print_summary(const struct schedule *s, const struct schedule_timeline *t, const struct schedule_peak *peak)
 {
     struct str picture = {0};
     if (!schedule_draw(s, t, 200, &picture)) printf("%s\n", str_text(&picture));
@@ -210,17 +217,23 @@ static int run(const struct options *o, struct err *e)
 {
     struct schedule *s = NULL;
     int rc = o->read ? read_schedule(o->read, &s, e)
-                     : schedule_generate(&s, o->kind, (int)o->stages, (int)o->microbatches, (int)o->chunks, (int)o->round, e);
+                     : schedule_generate(&s, o->kind, (int)o->stages, (int)o->microbatches, (int)o->chunks,
+                                         (int)o->round, e);
     if (rc) return rc;
     struct schedule_peak *peak = xcalloc(to_size(s->n_ranks), sizeof *peak);
     /* A file may be wrong in every way; the passes want a correct schedule. */
     rc = schedule_check(s, peak, e);
     if (!rc && o->split) schedule_split_backward(s);
-    bool moves = schedule_has(s, ACTION_GATHER) || schedule_has(s, ACTION_REDUCE) || schedule_has(s, ACTION_RECOMPUTE) || schedule_has_parts(s);
+    bool moves = schedule_has(s, ACTION_GATHER) || schedule_has(s, ACTION_REDUCE) ||
+                 schedule_has(s, ACTION_RECOMPUTE) || schedule_has_parts(s);
     if (!rc && (o->zero || o->recompute) && moves)
-        rc = err_set(e, ERR_REQUEST, "the schedule says already what is gathered, reduced or computed again: leave out --zero and --recompute");
+        rc = err_set(e, ERR_REQUEST,
+                     "the schedule says already what is gathered, reduced or computed again: leave out --zero and "
+                     "--recompute");
     if (!rc && (o->zero || o->recompute))
-        schedule_add_moves(s, (struct schedule_moves){.gather = o->zero && *o->zero == '3', .reduce = o->zero, .recompute = o->recompute,
+        schedule_add_moves(s, (struct schedule_moves){.gather = o->zero && *o->zero == '3',
+                                                      .reduce = o->zero,
+                                                      .recompute = o->recompute,
                                                       .each = o->zero && *o->zero >= '2' && s->n_microbatches > 1});
     if (!rc && o->lower && !schedule_has(s, ACTION_RECV_F)) schedule_add_comm(s);
     if (!rc) rc = schedule_check(s, peak, e);

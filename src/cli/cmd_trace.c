@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tutti trace FILE: where the time of a traced run went (report/timing.h), and, for a pipeline, what its schedule promises with
- * the times that were measured. */
+/* tutti trace FILE: where the time of a traced run went (report/timing.h), and, for a pipeline, what its schedule
+ * promises with the times that were measured. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,8 @@
 
 static const char help[] =
     "tutti trace FILE [--json]\n\n"
-    "Says where the time of a traced run went. FILE is what run.trace named in training; ui.perfetto.dev shows it as a picture.\n"
+    "Says where the time of a traced run went. FILE is what run.trace named in training; ui.perfetto.dev shows it as a "
+    "picture.\n"
     "Every moment of a traced step counts once:\n\n"
     "  compute   kernels and the optimizer\n"
     "  exposed   communication that nothing hid: all ranks were there, bytes travelled, this rank did nothing else\n"
@@ -21,7 +22,8 @@ static const char help[] =
     "  other     between kernels: the batch, starting actions, metrics\n\n"
     "  --json    print one JSON object\n";
 
-/* How much of the time of all pipeline ranks the schedule leaves idle with the measured mean times; false: not known. */
+/* How much of the time of all pipeline ranks the schedule leaves idle with the measured mean times; false: not
+ * known. */
 static bool predict(const struct timing *t, double *idle, double *makespan)
 {
     struct schedule *s;
@@ -29,7 +31,9 @@ static bool predict(const struct timing *t, double *idle, double *makespan)
     if (!*t->schedule || schedule_parse(&s, t->schedule, "schedule", NULL)) return false;
     bool ok = !schedule_check(s, NULL, NULL), fused = t->mean_s[TIME_BW] > 0;
     double chunks = s->n_chunks;
-    struct schedule_cost c = {.f = chunks * t->mean_s[TIME_F], .b = chunks * t->mean_s[TIME_B], .w = chunks * t->mean_s[TIME_W]};
+    struct schedule_cost c = {.f = chunks * t->mean_s[TIME_F],
+                              .b = chunks * t->mean_s[TIME_B],
+                              .w = chunks * t->mean_s[TIME_W]};
     if (fused && c.b <= 0) c.b = c.w = chunks * t->mean_s[TIME_BW] / 2; /* only their sum counts */
     if (ok) {
         schedule_simulate(s, &c, &line);
@@ -86,18 +90,23 @@ static void print_table(const struct timing *t)
     double idle, makespan;
     char name[64];
     sum_of(t, &all);
-    if (t->last_step) printf("%d rank%s, steps %lld to %lld\n\n", t->n_ranks, t->n_ranks == 1 ? "" : "s", (long long)t->first_step, (long long)t->last_step);
-    printf("%-28s %10s %10s %10s %10s %10s %10s\n", "rank", "ms a step", "compute", "exposed", "bubble", "late", "other");
+    if (t->last_step)
+        printf("%d rank%s, steps %lld to %lld\n\n", t->n_ranks, t->n_ranks == 1 ? "" : "s", (long long)t->first_step,
+               (long long)t->last_step);
+    printf("%-28s %10s %10s %10s %10s %10s %10s\n", "rank", "ms a step", "compute", "exposed", "bubble", "late",
+           "other");
     for (int r = 0; r < t->n_ranks; r++) {
         snprintf(name, sizeof name, "%d%s%.40s", r, *t->rank[r].place ? " " : "", t->rank[r].place);
         print_row(name, &t->rank[r]);
     }
     if (t->n_ranks > 1) print_row("all", &all);
     if (t->window_s > 0 && *t->schedule) {
-        printf("\nfrom the first forward to the last backward %.3f ms; in it the ranks run no action %.1f %% of the time\n", 1e3 * t->window_s,
-               100 * t->idle_share);
+        printf("\nfrom the first forward to the last backward %.3f ms; in it the ranks run no action %.1f %% of the "
+               "time\n",
+               1e3 * t->window_s, 100 * t->idle_share);
         if (predict(t, &idle, &makespan))
-            printf("the schedule says %.3f ms and %.1f %%, if every stage took the mean of the measured times\n", 1e3 * makespan, 100 * idle);
+            printf("the schedule says %.3f ms and %.1f %%, if every stage took the mean of the measured times\n",
+                   1e3 * makespan, 100 * idle);
     }
     print_operations(t, all.s[TIME_COMPUTE]);
     print_notes(t);
@@ -169,7 +178,8 @@ int cmd_trace(int argc, char **argv)
     if (!file) return cli_usage("trace", "which FILE? (what run.trace named in training)");
     struct err e = {0};
     struct timing t;
-    int rc = fs_is_dir(file) ? err_set(&e, ERR_REQUEST, "%s: a directory; give the file that run.trace named", file) : timing_read(&t, file, &e);
+    int rc = fs_is_dir(file) ? err_set(&e, ERR_REQUEST, "%s: a directory; give the file that run.trace named", file)
+                             : timing_read(&t, file, &e);
     if (rc) return cli_fail(&e);
     if (json) print_json(&t);
     else print_table(&t);

@@ -15,12 +15,17 @@ static void print_help(void)
     printf("tutti train CONFIG [-n RANKS] [key=value ...]\n\n"
            "Trains the model that CONFIG (YAML) describes. Keys may be given or changed on the command line:\n"
            "  tutti train examples/quickstart.yaml run.steps=100 data.train=docs\n"
-           "Everything goes to run.dir; started again, the run goes on from its newest checkpoint. -n RANKS trains with RANKS\n"
+           "Everything goes to run.dir; started again, the run goes on from its newest checkpoint. -n RANKS trains "
+           "with RANKS\n"
            "ranks as threads of this process; under mpirun or srun the ranks are the processes.\n\n"
-           "Signals: Ctrl-C (SIGINT), SIGTERM, SIGHUP (unless nohup), SIGUSR1, SIGUSR2 and SIGXCPU, to any of the ranks, let all\n"
-           "finish the step, save and stop, with status 0. Before the first step there is nothing to save: the run ends within\n"
-           "seconds, with status 128 + the signal's number. So does a second SIGINT or SIGTERM, more than a second after the\n"
-           "first: at once, without saving. When nobody reads stderr any more (| head), the run goes on; metrics.jsonl has it all.\n"
+           "Signals: Ctrl-C (SIGINT), SIGTERM, SIGHUP (unless nohup), SIGUSR1, SIGUSR2 and SIGXCPU, to any of the "
+           "ranks, let all\n"
+           "finish the step, save and stop, with status 0. Before the first step there is nothing to save: the run "
+           "ends within\n"
+           "seconds, with status 128 + the signal's number. So does a second SIGINT or SIGTERM, more than a second "
+           "after the\n"
+           "first: at once, without saving. When nobody reads stderr any more (| head), the run goes on; metrics.jsonl "
+           "has it all.\n"
            "Status: 0 done, or stopped and saved; 2 the request was wrong; 1 it failed while running.\n\nKeys:\n");
     conf_print_help(config_rows, &s);
     fputs(str_text(&s), stdout);
@@ -31,8 +36,9 @@ static void say_end(const struct trainer_result *r)
 {
     char rate[32], time[32], valid[48] = "";
     if (isfinite(r->valid_loss)) snprintf(valid, sizeof valid, ", validation loss %.4f", r->valid_loss);
-    log_info("%s after step %lld of %lld, loss %.4f%s, %s tok/s, %s; checkpoint %s", r->stopped ? "stopped" : "done", (long long)r->steps,
-             (long long)r->wanted, r->loss, valid, str_count(rate, r->tokens_per_s), str_duration(time, r->seconds), r->checkpoint);
+    log_info("%s after step %lld of %lld, loss %.4f%s, %s tok/s, %s; checkpoint %s", r->stopped ? "stopped" : "done",
+             (long long)r->steps, (long long)r->wanted, r->loss, valid, str_count(rate, r->tokens_per_s),
+             str_duration(time, r->seconds), r->checkpoint);
 }
 
 int cmd_train(int argc, char **argv)
@@ -59,7 +65,6 @@ int cmd_train(int argc, char **argv)
     }
     if (r.first_step == r.steps)
         log_info("nothing left to do: all %lld steps are done (%s)", (long long)r.steps, r.checkpoint);
-    else
-        say_end(&r);
+    else say_end(&r);
     return 0;
 }

@@ -11,14 +11,20 @@ int cmd_verify(int argc, char **argv)
 {
     if (cli_wants_help(argc, argv)) {
         printf("tutti verify CONFIG [-n RANKS] [--axes LIST] [--json] [key=value ...]\n\n"
-               "Trains CONFIG for %d steps on one rank and in every legal layout of up to RANKS ranks (threads of this\n"
-               "process, random tokens), and compares every gradient, every updated value, the gradient norm, the loss, the loss of\n"
-               "an evaluation, and the step after going on from a checkpoint that another layout saved. One rank and a few layouts\n"
-               "run with plain loops (run.kernels ref) too. In bf16 routers repeat one rank's choices, and it is counted how often\n"
+               "Trains CONFIG for %d steps on one rank and in every legal layout of up to RANKS ranks (threads of "
+               "this\n"
+               "process, random tokens), and compares every gradient, every updated value, the gradient norm, the "
+               "loss, the loss of\n"
+               "an evaluation, and the step after going on from a checkpoint that another layout saved. One rank and a "
+               "few layouts\n"
+               "run with plain loops (run.kernels ref) too. In bf16 routers repeat one rank's choices, and it is "
+               "counted how often\n"
                "they would not have. Checkpoints go to /dev/shm, or to TMPDIR, and are removed.\n"
-               "--axes dp,tp: only layouts that use these axes and no others (tp: none with dp); of dp, tp, cp, pp, ep, servers.\n"
+               "--axes dp,tp: only layouts that use these axes and no others (tp: none with dp); of dp, tp, cp, pp, "
+               "ep, servers.\n"
                "Exit status 1 when a layout differs by more than the bound (fp32: 1e-5). Make big models smaller with\n"
-               "keys, for example model.layers=2 model.hidden=64 batch.global=8 model.seq_len=64.\n", STEPS);
+               "keys, for example model.layers=2 model.hidden=64 batch.global=8 model.seq_len=64.\n",
+               STEPS);
         return 0;
     }
     struct cli_args a;
@@ -36,7 +42,7 @@ int cmd_verify(int argc, char **argv)
     struct str out = {0};
     int ranks = a.ranks > 1 ? (int)a.ranks : 4;
     if (ranks > 64) return cli_usage("verify", "-n %d: at most 64", ranks);
-    static const char *const one_rank[] = {"dp_replicate=1", "dp_shard=-1", "zero=0",    "tp=1",         "cp=1",
+    static const char *const one_rank[] = {"dp_replicate=1", "dp_shard=-1", "zero=0",    "tp=1",          "cp=1",
                                            "ep=1",           "pp=1",        "servers=0", "schedule=auto", "cp_inner=0"};
     enum { N_ONE_RANK = (int)(sizeof one_rank / sizeof *one_rank) };
     char *keys[CLI_MAX_KEYS + N_ONE_RANK];

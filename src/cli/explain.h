@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain.h: what the topics of `tutti explain` print from; private to cli/. Each topic is text for a terminal (explain_lines.h: 100
- * columns, axes of size 1 and what repeats left out), all of it as text (full), and JSON. Floor 10. Order: Local. */
+/* explain.h: what the topics of `tutti explain` print from; private to cli/. Each topic is text for a terminal
+ * (explain_lines.h: 100 columns, axes of size 1 and what repeats left out), all of it as text (full), and JSON. Floor
+ * 10. Order: Local. */
 #ifndef TUTTI_CLI_EXPLAIN_H
 #define TUTTI_CLI_EXPLAIN_H
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store's table on rank 0: a line per array that is here. What is shared out shows as pieces, what only some parameters have by their
- * groups. */
+/* The store's table on rank 0: a line per array that is here. What is shared out shows as pieces, what only some
+ * parameters have by their groups. */
 #include "cli/explain.h"
 
-static const char *const group_name[PARAM_GROUPS] = {[PARAM_MATRICES] = "matrices", [PARAM_EMBEDDINGS] = "embeddings", [PARAM_VECTORS] = "vectors"};
+static const char *const group_name[PARAM_GROUPS] =
+    {[PARAM_MATRICES] = "matrices", [PARAM_EMBEDDINGS] = "embeddings", [PARAM_VECTORS] = "vectors"};
 
 static void put_groups(struct str *out, unsigned groups)
 {
@@ -24,8 +25,9 @@ void explain_arrays(const struct explain *x, struct str *out)
     for (int i = 0; i < s->n_arrays; i++) {
         const struct array *a = &s->array[i];
         if (!array_is_here(a)) continue;
-        str_printf(out, "%-10s %-5s %-6s %10s  %-7s %-8s ", a->row.name, dtype_name(a->row.dtype), a->whole ? "whole" : "pieces",
-                   str_bytes(b, (double)a->buf.bytes), a->row.saved ? "yes" : "-", a->row.stepped ? "yes" : "-");
+        str_printf(out, "%-10s %-5s %-6s %10s  %-7s %-8s ", a->row.name, dtype_name(a->row.dtype),
+                   a->whole ? "whole" : "pieces", str_bytes(b, (double)a->buf.bytes), a->row.saved ? "yes" : "-",
+                   a->row.stepped ? "yes" : "-");
         put_groups(out, a->row.groups);
         if (a->row.block == ARRAY_TENSOR) str_printf(out, ", %lld each", (long long)a->row.each);
         str_putc(out, '\n');

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tutti explain CONFIG comm: takes one step on the null device and prints what every communicator of rank 0 was asked for. The
- * communicators come from the world's own list, so none can be left out. Axes of the expert view fold those of the dense view,
- * and two groups may be alike in size: so each is printed with the dense axes along which its members differ, and with its
- * members. */
+/* tutti explain CONFIG comm: takes one step on the null device and prints what every communicator of rank 0 was asked
+ * for. The communicators come from the world's own list, so none can be left out. Axes of the expert view fold those of
+ * the dense view, and two groups may be alike in size: so each is printed with the dense axes along which its members
+ * differ, and with its members. */
 #include "cli/explain.h"
 
 #include <inttypes.h>
@@ -78,12 +78,12 @@ static void print_rows(const struct comm *c, struct str *out)
 {
     int n, width = (int)strlen(comm_name(c)) > 4 ? (int)strlen(comm_name(c)) : 4;
     const struct comm_tally *t = comm_tally(c, &n);
-    str_printf(out, "  %-*s %-14s %-10s %6s %12s %-5s %9s %14s %12s  %s\n", width, "over", "operation", "algorithm", "times", "elements",
-               "dtype", "messages", "bytes a step", "predicted us", "of");
+    str_printf(out, "  %-*s %-14s %-10s %6s %12s %-5s %9s %14s %12s  %s\n", width, "over", "operation", "algorithm",
+               "times", "elements", "dtype", "messages", "bytes a step", "predicted us", "of");
     for (int i = 0; i < n; i++)
-        str_printf(out, "  %-*s %-14s %-10s %6" PRId64 " %12" PRId64 " %-5s %9" PRId64 " %14" PRId64 " %12.1f  %s\n", width,
-                   comm_name(c), comm_op_name(t[i].op), t[i].algorithm, t[i].traffic.operations, t[i].n, dtype_name(t[i].dtype),
-                   t[i].traffic.messages, t[i].traffic.bytes, 1e6 * t[i].seconds, t[i].what);
+        str_printf(out, "  %-*s %-14s %-10s %6" PRId64 " %12" PRId64 " %-5s %9" PRId64 " %14" PRId64 " %12.1f  %s\n",
+                   width, comm_name(c), comm_op_name(t[i].op), t[i].algorithm, t[i].traffic.operations, t[i].n,
+                   dtype_name(t[i].dtype), t[i].traffic.messages, t[i].traffic.bytes, 1e6 * t[i].seconds, t[i].what);
 }
 
 static const char *time_text(char out[32], double s)
@@ -101,12 +101,14 @@ static void print_rows_short(const struct comm *c, struct str *out)
     char line[256], bytes[32], time[32];
     int n;
     const struct comm_tally *t = comm_tally(c, &n);
-    str_printf(out, "  %-14s %-9s %5s %10s %-4s %9s %8s  %s\n", "operation", "algorithm", "times", "elements", "type", "sent", "takes", "of");
+    str_printf(out, "  %-14s %-9s %5s %10s %-4s %9s %8s  %s\n", "operation", "algorithm", "times", "elements", "type",
+               "sent", "takes", "of");
     for (int i = 0; i < n; i++) {
         snprintf(line, sizeof line, "  %-14s %-9s %5" PRId64 " %10" PRId64 " %-4s %9s %8s  %s", comm_op_name(t[i].op),
                  t[i].algorithm, t[i].traffic.operations, t[i].n, dtype_name(t[i].dtype),
                  str_bytes(bytes, (double)t[i].traffic.bytes), time_text(time, t[i].seconds), t[i].what);
-        explain_lines_add(&l, explain_line_number(t[i].what, "layers."), explain_line_number(t[i].what, "experts."), "", line);
+        explain_lines_add(&l, explain_line_number(t[i].what, "layers."), explain_line_number(t[i].what, "experts."), "",
+                          line);
     }
     explain_lines_fold(&l, LINE_EXPERT);
     explain_lines_fold(&l, LINE_LAYER);
@@ -128,7 +130,8 @@ static int64_t print_group(const struct explain *x, const struct comm *c, struct
     str_puts(out, "; rank 0's are");
     print_members(c, out);
     str_printf(out, "\n  %s;%s%" PRId64 " operation%s, %" PRId64 " message%s, %" PRId64 " bytes a step", purpose(x, c),
-               x->full ? " " : "\n  ", all.operations, plural(all.operations), all.messages, plural(all.messages), all.bytes);
+               x->full ? " " : "\n  ", all.operations, plural(all.operations), all.messages, plural(all.messages),
+               all.bytes);
     if (x->full) str_putc(out, '\n');
     else str_printf(out, " (%s)\n", str_bytes(bytes, (double)all.bytes));
     if (x->full) print_rows(c, out);
@@ -142,11 +145,13 @@ static void print_groups(const struct explain *x, struct str *out)
     int64_t bytes = 0;
     const struct comm *c;
     if (!x->ranks.world) {
-        str_puts(out, "one rank: nothing is sent\n-n RANKS shows what ranks send in a step, by group, operation and tensor\n");
+        str_puts(out, "one rank: nothing is sent\n-n RANKS shows what ranks send in a step, by group, operation and "
+                      "tensor\n");
         return;
     }
-    str_puts(out, "what rank 0 sends in a step, by group; times are those of the model for a link of comm.link_GBps and\n"
-                  "link_latency_us, or of 10 GB/s and 2 us, if nothing else were going on\n\n");
+    str_puts(out,
+             "what rank 0 sends in a step, by group; times are those of the model for a link of comm.link_GBps and\n"
+             "link_latency_us, or of 10 GB/s and 2 us, if nothing else were going on\n\n");
     for (int i = 0; (c = comm_nth(x->ranks.world, i)); i++) bytes += print_group(x, c, out);
     str_printf(out, "%" PRId64 " bytes in all\n", bytes);
 }
@@ -161,7 +166,9 @@ static int serve_step_dry(const struct explain *x, struct serve **v, struct str 
     int rc = serve_new(v, &sc, x->g, &x->ranks, e);
     if (!rc) rc = serve_dry_step(*v, &sent, e);
     if (!rc)
-        str_printf(out, "rank 0 is a worker: the first pull and one %s; it sends %" PRId64 " bytes to and for servers in each\n\n",
+        str_printf(out,
+                   "rank 0 is a worker: the first pull and one %s; it sends %" PRId64
+                   " bytes to and for servers in each\n\n",
                    async ? "update" : "step", sent);
     return rc;
 }

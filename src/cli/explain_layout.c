@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every parameter and where it lies, as text: what rank 0 has of it, and how it lies along each axis of the mesh. A line per
- * parameter, none left out; the letters that occur are explained below. */
+/* Every parameter and where it lies, as text: what rank 0 has of it, and how it lies along each axis of the mesh. A
+ * line per parameter, none left out; the letters that occur are explained below. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,8 +32,9 @@ static void print_param(const struct explain *x, int i, int name_width, struct s
     print_init(init, p);
     if (p->held) snprintf(box, sizeof box, "%s", region_print(text, &held));
     layout_print_places(&p->layout, &places);
-    str_printf(out, "%-*s  %-18s %12" PRId64 "  %-9s  %-26s %12" PRId64 "  %s%s\n", name_width, p->name, shape_print(shape, &n), p->numel,
-               init, box, x->g->store.units.piece[i].n, str_text(&places), p->decay ? "" : "  (no decay)");
+    str_printf(out, "%-*s  %-18s %12" PRId64 "  %-9s  %-26s %12" PRId64 "  %s%s\n", name_width, p->name,
+               shape_print(shape, &n), p->numel, init, box, x->g->store.units.piece[i].n, str_text(&places),
+               p->decay ? "" : "  (no decay)");
     str_free(&places);
 }
 
@@ -45,8 +46,9 @@ static void add_param(const struct explain *x, int i, int name_width, struct lin
     struct region held = param_rows(p, 0, p->ln[0]);
     char type[128], shape[128], text[256], box[256] = "nothing", line[512];
     if (p->held) snprintf(box, sizeof box, "%s", p->held == p->numel ? "all" : region_print(text, &held));
-    snprintf(line, sizeof line, "  %-*s %-15s %-18s %10" PRId64 " %s%s", name_width, explain_short_name(p->name, p->layer),
-             shape_print(shape, &n), box, x->g->store.units.piece[i].n, spmd_print_on(type, p->type, explain_axes(x)), p->decay ? "" : " *");
+    snprintf(line, sizeof line, "  %-*s %-15s %-18s %10" PRId64 " %s%s", name_width,
+             explain_short_name(p->name, p->layer), shape_print(shape, &n), box, x->g->store.units.piece[i].n,
+             spmd_print_on(type, p->type, explain_axes(x)), p->decay ? "" : " *");
     explain_lines_add(l, p->layer, explain_line_number(p->name, "experts."), "", line);
 }
 
@@ -66,7 +68,8 @@ static void print_params(const struct explain *x, struct str *out)
     int width = short_width(t);
     struct lines l = {0};
     char heading[32];
-    str_printf(out, "  %-*s %-15s %-18s %10s %s\n", width, "parameter", "shape", "rank 0 computes", "updates", explain_axes(x) ? "along the axes" : "");
+    str_printf(out, "  %-*s %-15s %-18s %10s %s\n", width, "parameter", "shape", "rank 0 computes", "updates",
+               explain_axes(x) ? "along the axes" : "");
     for (int i = 0; i < t->n; i++) {
         if (t->p[i].layer >= 0 && (!i || t->p[i].layer != t->p[i - 1].layer)) {
             snprintf(heading, sizeof heading, "layer %d", t->p[i].layer);
@@ -86,8 +89,10 @@ static void print_place(const struct explain *x, struct str *out)
     int n = config_ranks(x->c), shown = 0;
     str_printf(out, "rank 0 of %d", n);
     for (int a = 0; a < AXIS_N; a++)
-        if (mesh_axis(&x->ranks.mesh, (enum axis)a).size > 1 && (x->c->model.moe.experts || (a != AXIS_EP && a != AXIS_ETP && a != AXIS_EDP)))
-            str_printf(out, "%s %s 0 of %d", shown++ ? "," : ":", axis_name((enum axis)a), mesh_axis(&x->ranks.mesh, (enum axis)a).size);
+        if (mesh_axis(&x->ranks.mesh, (enum axis)a).size > 1 &&
+            (x->c->model.moe.experts || (a != AXIS_EP && a != AXIS_ETP && a != AXIS_EDP)))
+            str_printf(out, "%s %s 0 of %d", shown++ ? "," : ":", axis_name((enum axis)a),
+                       mesh_axis(&x->ranks.mesh, (enum axis)a).size);
     str_puts(out, "\n\n");
 }
 
@@ -103,7 +108,8 @@ static void print_letters(const struct param_table *t, unsigned axes, struct str
         const char *text;
     } letters[] = {
         {'S', "S0, S1  each rank of the axis has a part of its own: some of the rows, of the columns, of the experts"},
-        {'R', "R       every rank of the axis has all of it, and the gradient of its own tokens: gradients are added up over the axis"},
+        {'R', "R       every rank of the axis has all of it, and the gradient of its own tokens: gradients are added "
+              "up over the axis"},
         {'V', "V       every rank of the axis has values of its own"},
         {'P', "P       every rank of the axis has one summand of it"},
     };
@@ -118,8 +124,10 @@ static void print_letters(const struct param_table *t, unsigned axes, struct str
 static void print_marks(struct str *out)
 {
     str_puts(out, "  *16     what is cut stays together in units of so many rows or columns, such as a head's\n"
-                  "  {1}     only these ranks of the axis have the parameter: those of its pipeline stages, or of its expert\n"
-                  "  edp/2, edp%2  the outer and the inner factor of an axis: copies of the state, and ranks that share it out\n");
+                  "  {1}     only these ranks of the axis have the parameter: those of its pipeline stages, or of its "
+                  "expert\n"
+                  "  edp/2, edp%2  the outer and the inner factor of an axis: copies of the state, and ranks that "
+                  "share it out\n");
 }
 
 int explain_layout(const struct explain *x, struct str *out, struct err *e)
@@ -130,14 +138,16 @@ int explain_layout(const struct explain *x, struct str *out, struct err *e)
     (void)e;
     print_place(x, out);
     if (x->full) {
-        str_printf(out, "%-*s  %-18s %12s  %-9s  %-26s %12s  %s\n", width, "parameter", "shape", "elements", "begins as", "rank 0 computes with",
-                   "and updates", "along the axes");
+        str_printf(out, "%-*s  %-18s %12s  %-9s  %-26s %12s  %s\n", width, "parameter", "shape", "elements",
+                   "begins as", "rank 0 computes with", "and updates", "along the axes");
         for (int i = 0; i < t->n; i++) print_param(x, i, width, out);
     } else {
         print_params(x, out);
     }
-    str_printf(&legend, "\n%d parameters, %" PRId64 " elements; rank 0 computes with %" PRId64 " of them, and its optimizer updates %" PRId64 "\n", t->n,
-               t->numel, t->held, x->g->store.units.shard_numel);
+    str_printf(&legend,
+               "\n%d parameters, %" PRId64 " elements; rank 0 computes with %" PRId64
+               " of them, and its optimizer updates %" PRId64 "\n",
+               t->n, t->numel, t->held, x->g->store.units.shard_numel);
     print_letters(t, x->full ? ~0u : explain_axes(x), &legend);
     if (x->full) print_marks(&legend);
     explain_lines_wrap(str_text(&legend), EXPLAIN_COLUMNS, 10, out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folding: at each line, the next lines with the same key and another number are where the block might begin again; the first at
- * which it does is taken, and repeated as far as it goes. Cost: linear for text that repeats; a line that never comes again is
- * looked for among the next LOOK. */
+/* Folding: at each line, the next lines with the same key and another number are where the block might begin again; the
+ * first at which it does is taken, and repeated as far as it goes. Cost: linear for text that repeats; a line that
+ * never comes again is looked for among the next LOOK. */
 #include "cli/explain_lines.h"
 
 #include <ctype.h>
@@ -60,7 +60,8 @@ void explain_lines_add(struct lines *l, int layer, int expert, const char *prefi
     x->n = l->text.n - x->at;
 }
 
-/* Lines a and b are one line about another thing: their numbers along `along` differ by d (both have none: by nothing). */
+/* Lines a and b are one line about another thing: their numbers along `along` differ by d (both have none: by
+ * nothing). */
 static bool alike(const struct line *a, const struct line *b, enum line_of along, int d)
 {
     enum line_of other = along == LINE_LAYER ? LINE_EXPERT : LINE_LAYER;
@@ -78,12 +79,14 @@ static int repeats(const struct lines *l, int i, int period, enum line_of along)
     return n;
 }
 
-/* How often, and every how many lines, the block that begins at i comes again; 0: it does not. A block begins where a layer does. */
+/* How often, and every how many lines, the block that begins at i comes again; 0: it does not. A block begins where a
+ * layer does. */
 static int find(const struct lines *l, int i, enum line_of along, int *period)
 {
     if (l->p[i].number[along] < 0 || (i && l->p[i - 1].number[along] == l->p[i].number[along])) return 0;
     for (int j = i + 1, tries = 0; j < l->n && j < i + LOOK && tries < TRIES; j++) {
-        if (l->p[j].key != l->p[i].key || l->p[j].number[along] < 0 || l->p[j].number[along] == l->p[i].number[along]) continue;
+        if (l->p[j].key != l->p[i].key || l->p[j].number[along] < 0 || l->p[j].number[along] == l->p[i].number[along])
+            continue;
         int n = repeats(l, i, j - i, along);
         tries++;
         *period = j - i;
@@ -139,8 +142,8 @@ static void put_indent(int indent, struct str *out)
     for (int i = 0; i < indent; i++) str_putc(out, ' ');
 }
 
-/* Where to break text of n bytes so that at most `columns` come first: at the last blank that is not its indentation; if there is
- * none, in the middle of a word. */
+/* Where to break text of n bytes so that at most `columns` come first: at the last blank that is not its indentation;
+ * if there is none, in the middle of a word. */
 static size_t break_at(const char *p, size_t n, size_t columns)
 {
     if (n <= columns) return n;

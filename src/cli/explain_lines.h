@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* explain_lines.h: text for a terminal: lines of at most so many columns, and repetitions told once. Private to cli/.
  *
- * A model is the same layer again and again, so a view of it is the same lines again and again. Lines are collected with the layer
- * (and the expert) that they are about; where a block of lines comes again for other layers, and differs in nothing but the layer's
- * number and what stands in the prefix (indices), it is printed once, and a line says for which layers it holds.
+ * A model is the same layer again and again, so a view of it is the same lines again and again. Lines are collected
+ * with the layer (and the expert) that they are about; where a block of lines comes again for other layers, and differs
+ * in nothing but the layer's number and what stands in the prefix (indices), it is printed once, and a line says for
+ * which layers it holds.
  *
  * Floor 10; includes base only. Order: Local. */
 #ifndef TUTTI_CLI_EXPLAIN_LINES_H
@@ -28,11 +29,13 @@ struct lines {
     int n, room;
 };
 
-/* prefix: printed, but not compared. Digits after "layers.", "layer " and "experts." in body are not compared either. */
+/* prefix: printed, but not compared. Digits after "layers.", "layer " and "experts." in body are not compared
+ * either. */
 void explain_lines_add(struct lines *l, int layer, int expert, const char *prefix, const char *body);
 /* Folds what repeats along one of the numbers: experts before layers. */
 void explain_lines_fold(struct lines *l, enum line_of along);
-/* Prints and empties: lines longer than `columns` (0: none are) are broken between words and go on `indent` columns from the left. */
+/* Prints and empties: lines longer than `columns` (0: none are) are broken between words and go on `indent` columns
+ * from the left. */
 void explain_lines_print(struct lines *l, int columns, int indent, struct str *out);
 void explain_lines_free(struct lines *l);
 /* The same breaking for a whole text. */

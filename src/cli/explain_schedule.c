@@ -38,8 +38,8 @@ static void print_units(const struct explain *x, struct str *out)
 
 /* A phase with all that happens around its parts. */
 struct chunk {
-    struct action a;  /* the whole of it */
-    struct str text;  /* with * for its microbatch */
+    struct action a; /* the whole of it */
+    struct str text; /* with * for its microbatch */
 };
 
 static bool same_phase(struct action a, struct action b)
@@ -53,7 +53,8 @@ static bool same_phase(struct action a, struct action b)
 static bool begins_chunk(const struct action_list *l, int64_t i, struct action now, bool any)
 {
     struct action a = l->a[i];
-    if (a.kind == ACTION_RELEASE || a.kind == ACTION_REDUCE || a.kind == ACTION_SEND_F || a.kind == ACTION_SEND_B) return false;
+    if (a.kind == ACTION_RELEASE || a.kind == ACTION_REDUCE || a.kind == ACTION_SEND_F || a.kind == ACTION_SEND_B)
+        return false;
     while (i < l->n && !action_is_compute((enum action_kind)l->a[i].kind)) i++;
     return !any || (i < l->n && !same_phase(now, l->a[i]));
 }
@@ -121,7 +122,8 @@ static void print_all(const struct explain *x, struct str *out)
 {
     enum { FEW = 100 };
     const struct action_list *l = &x->g->all.list;
-    str_puts(out, "\nall that rank 0 does, part by part; 0F0.1 is part 1 of a phase, 0GATHER.1 unit 1 of the parameters:\n");
+    str_puts(out,
+             "\nall that rank 0 does, part by part; 0F0.1 is part 1 of a phase, 0GATHER.1 unit 1 of the parameters:\n");
     print_units(x, out);
     if (x->full) {
         struct str s = {0};
@@ -149,7 +151,8 @@ int explain_schedule(const struct explain *x, struct str *out, struct err *e)
     schedule_print(x->g->when, &s);
     explain_lines_wrap(str_text(&s), x->full ? 0 : EXPLAIN_COLUMNS, 8, out);
     str_free(&s);
-    str_puts(out, "(2F0: stage 2, microbatch 0, forward; B backward to inputs, W weight gradients, BW both; S sends, R receives)\n");
+    str_puts(out, "(2F0: stage 2, microbatch 0, forward; B backward to inputs, W weight gradients, BW both; S sends, R "
+                  "receives)\n");
     str_printf(out, "live slabs at the worst moment: %" PRId64 "\n", x->g->peak.both);
     print_all(x, out);
     return OK;
@@ -227,8 +230,8 @@ static void print_places(const struct program *t, bool full, struct str *out)
         if (!tells(t, q, false)) continue;
         if (layer >= 0) snprintf(where, sizeof where, "layer %d", layer);
         else snprintf(where, sizeof where, "-");
-        snprintf(line, sizeof line, "  %-32s %-9s %14zu %10s  ", tape_tensor(t->tape, q->of)->name, q->grad ? "gradient" : "", q->bytes,
-                 str_bytes(b, (double)q->bytes));
+        snprintf(line, sizeof line, "  %-32s %-9s %14zu %10s  ", tape_tensor(t->tape, q->of)->name,
+                 q->grad ? "gradient" : "", q->bytes, str_bytes(b, (double)q->bytes));
         size_t n = strlen(line);
         snprintf(line + n, sizeof line - n, "%s", where);
         explain_lines_add(&l, layer, -1, "", line);
@@ -251,7 +254,8 @@ int explain_memory(const struct explain *x, struct str *out, struct err *e)
         const struct program *t = x->g->stage[i].train;
         str_puts(out, "\none microbatch");
         if (x->g->n_stages > 1) str_printf(out, " of stage %d", x->g->stage[i].index);
-        str_printf(out, " keeps %s from forward to backward; the largest of it:\n", str_bytes(b, (double)t->bytes[HOME_ACT]));
+        str_printf(out, " keeps %s from forward to backward; the largest of it:\n",
+                   str_bytes(b, (double)t->bytes[HOME_ACT]));
         print_places(t, x->full, out);
     }
     if (!x->g->n_stages) str_puts(out, "\nrank 0 runs no model\n");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tutti explain CONFIG tape: the operations of one microbatch as they were recorded, and the instructions that they became, with the
- * work and the bytes of each.
+/* tutti explain CONFIG tape: the operations of one microbatch as they were recorded, and the instructions that they
+ * became, with the work and the bytes of each.
  *
- * For a terminal, names lose the layer that the heading says, dtypes are named where they are not the model's, mesh types where
- * something is made, and what does nothing here is left out: axes of size 1, and changes of mesh type along them (the same bytes
- * under another name). */
+ * For a terminal, names lose the layer that the heading says, dtypes are named where they are not the model's, mesh
+ * types where something is made, and what does nothing here is left out: axes of size 1, and changes of mesh type along
+ * them (the same bytes under another name). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,7 +74,8 @@ static void add_node(const struct explain *x, const struct program *p, int index
 
 static void print_nodes(const struct explain *x, const struct program *p, struct str *out)
 {
-    static const char *const kind[] = {"recomputed in backward", "loss: backward runs inside forward, so that logits live for one chunk"};
+    static const char *const kind[] = {"recomputed in backward",
+                                       "loss: backward runs inside forward, so that logits live for one chunk"};
     struct lines l = {0};
     struct work *w = work_of_nodes(p);
     int layer = -1, segment = -1, hidden = 0;
@@ -100,7 +101,9 @@ static void print_nodes(const struct explain *x, const struct program *p, struct
     }
     explain_lines_fold(&l, LINE_LAYER);
     explain_lines_print(&l, EXPLAIN_COLUMNS, 41, out);
-    if (hidden) str_printf(out, "(%d changes of mesh type along axes of size 1, which are the same bytes, are left out)\n", hidden);
+    if (hidden)
+        str_printf(out, "(%d changes of mesh type along axes of size 1, which are the same bytes, are left out)\n",
+                   hidden);
     explain_lines_free(&l);
     xfree(w);
 }
@@ -116,11 +119,12 @@ static void add_instr(const struct program *p, int k, struct lines *l)
     if (i->again) snprintf(name + n, sizeof name - (size_t)n, " again");
     if (i->flops > 0) str_flops(flops, i->flops);
     if (i->flops > 0 && moved > 0) snprintf(rate, sizeof rate, "%.1f", i->flops / moved);
-    n = snprintf(text, sizeof text, "%-10s %-6s %-24s %10s %9s %6s", op_row(i->op)->name, passes[i->kphase], name, flops,
-                 str_bytes(bytes, moved), rate);
+    n = snprintf(text, sizeof text, "%-10s %-6s %-24s %10s %9s %6s", op_row(i->op)->name, passes[i->kphase], name,
+                 flops, str_bytes(bytes, moved), rate);
     if (i->kernel) n += snprintf(text + n, sizeof text - (size_t)n, "  %s %s", i->family, instr_path(i));
     snprintf(at, sizeof at, "%5d ", k);
-    if (op_row(i->op)->collective && i->until > k + 1) /* in the text, so that layers with other flights are not alike */
+    if (op_row(i->op)->collective &&
+        i->until > k + 1) /* in the text, so that layers with other flights are not alike */
         snprintf(text + n, sizeof text - (size_t)n, "  travels beside %d", i->until - k - 1);
     explain_lines_add(l, d->layer, -1, at, text);
 }
@@ -132,15 +136,17 @@ static void print_program(const struct program *p, struct str *out)
     for (int ph = 0; ph < PHASE_N; ph++) {
         struct lines l = {0};
         if (p->begin[ph] == p->begin[ph + 1]) continue;
-        str_printf(out, "%s: %d instructions, %s\n", phases[ph], p->begin[ph + 1] - p->begin[ph], str_flops(a, p->flops[ph]));
+        str_printf(out, "%s: %d instructions, %s\n", phases[ph], p->begin[ph + 1] - p->begin[ph],
+                   str_flops(a, p->flops[ph]));
         for (int k = p->begin[ph]; k < p->begin[ph + 1]; k++) add_instr(p, k, &l);
         explain_lines_fold(&l, LINE_LAYER);
         explain_lines_print(&l, EXPLAIN_COLUMNS, 24, out);
         explain_lines_free(&l);
     }
-    str_printf(out, "a microbatch keeps %s until backward%s%s; all share %s of scratch\n", str_bytes(a, (double)p->bytes[HOME_ACT]),
-               p->bytes[HOME_WGRAD] ? " and, until weight gradients, " : "",
-               p->bytes[HOME_WGRAD] ? str_bytes(b, (double)p->bytes[HOME_WGRAD]) : "", str_bytes(c, (double)p->bytes[HOME_SCRATCH]));
+    str_printf(out, "a microbatch keeps %s until backward%s%s; all share %s of scratch\n",
+               str_bytes(a, (double)p->bytes[HOME_ACT]), p->bytes[HOME_WGRAD] ? " and, until weight gradients, " : "",
+               p->bytes[HOME_WGRAD] ? str_bytes(b, (double)p->bytes[HOME_WGRAD]) : "",
+               str_bytes(c, (double)p->bytes[HOME_SCRATCH]));
 }
 
 int explain_tape(const struct explain *x, struct str *out, struct err *e)
@@ -148,15 +154,18 @@ int explain_tape(const struct explain *x, struct str *out, struct err *e)
     (void)e;
     const struct engine_config *ec = &x->g->cfg;
     if (!x->full)
-        str_printf(out, "one microbatch of rank 0: %" PRId64 " sequence%s of %" PRId64 " tokens; %s where no other type is named. Work\n"
-                        "counts a multiply-add as 2; bytes are those read and written, each once. What is made says how it\n"
-                        "lies along the axes (the letters: explain layout). --full: all axes, every address.\n",
+        str_printf(out,
+                   "one microbatch of rank 0: %" PRId64 " sequence%s of %" PRId64
+                   " tokens; %s where no other type is named. Work\n"
+                   "counts a multiply-add as 2; bytes are those read and written, each once. What is made says how it\n"
+                   "lies along the axes (the letters: explain layout). --full: all axes, every address.\n",
                    ec->micro, ec->micro > 1 ? "s" : "", ec->seq, dtype_name(ec->dtype));
     for (int i = 0; i < x->g->n_stages; i++) {
         const struct engine_stage *s = &x->g->stage[i];
         if (x->full ? x->g->when->n_stages > 1 : true) {
             if (!x->full) str_putc(out, '\n');
-            if (x->g->when->n_stages > 1) str_printf(out, "stage %d: layers %d to %d\n", s->index, s->part.first, s->part.end - 1);
+            if (x->g->when->n_stages > 1)
+                str_printf(out, "stage %d: layers %d to %d\n", s->index, s->part.first, s->part.end - 1);
         }
         if (x->full) tape_print(s->tape, out);
         else print_nodes(x, s->train, out);
@@ -194,7 +203,8 @@ static void node_json(const struct tape *t, int index, struct json_out *o)
     json_put_string(o, "op", d->retype ? "retype" : op_row(d->op)->name);
     if (d->layer >= 0) json_put_int(o, "layer", d->layer);
     if (d->retype) json_put_string(o, "axis", axis_name(d->axis));
-    if (d->segment >= 0) json_put_string(o, "segment", t->segments[d->segment].kind == SEGMENT_LOSS ? "loss" : "recompute");
+    if (d->segment >= 0)
+        json_put_string(o, "segment", t->segments[d->segment].kind == SEGMENT_LOSS ? "loss" : "recompute");
     if (d->at.dropout > 0) json_put_real(o, "dropout", (double)d->at.dropout);
     json_begin_array(o, "in");
     for (int k = 0; k < d->n_in; k++) tensor_json(t, d->in[k], o);

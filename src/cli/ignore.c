@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ignore.c: --ignore KEY,KEY, for commands that read a Hugging Face directory without a config of tutti's (model.ignore). */
+/* ignore.c: --ignore KEY,KEY, for commands that read a Hugging Face directory without a config of tutti's
+ * (model.ignore). */
 #include <string.h>
 
 #include "base/mem.h"

@@ -68,8 +68,12 @@ static struct book *copy_book(struct library *l, int rank, const struct engine *
     size_t n = (size_t)g->params.n;
     l->n_params = g->params.n;
     l->mesh = r->mesh;
-    *b = (struct book){.rank = rank, .part = r->part, .server = r->server, .param_whole = store_param_is_whole(&g->store),
-                       .state_whole = store_state_is_whole(&g->store), .computes = r->server < 0,
+    *b = (struct book){.rank = rank,
+                       .part = r->part,
+                       .server = r->server,
+                       .param_whole = store_param_is_whole(&g->store),
+                       .state_whole = store_state_is_whole(&g->store),
+                       .computes = r->server < 0,
                        .keeps = r->server >= 0 || !r->n_servers};
     b->p = xmalloc(n * sizeof *b->p);
     b->piece = xmalloc(n * sizeof *b->piece);
@@ -102,13 +106,10 @@ int library_get(struct library *l, int rank, const struct book **out, struct err
 
 /* ---- who is alike -------------------------------------------------------------------------------------------- */
 
-static bool near(double a, double b)
-{
-    return fabs(a - b) <= 0.01 * fmax(fabs(a), fabs(b));
-}
+static bool near(double a, double b) { return fabs(a - b) <= 0.01 * fmax(fabs(a), fabs(b)); }
 
-/* Ranks first + c * stride for c in [lo, hi]: marks where they change, looking between only where the ends differ, or at
- * `each`. */
+/* Ranks first + c * stride for c in [lo, hi]: marks where they change, looking between only where the ends differ, or
+ * at `each`. */
 static int halve(struct library *l, int first, int stride, int lo, int hi, bool each, bool *unlike, struct err *e)
 {
     const struct book *a, *b;

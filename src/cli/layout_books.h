@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layout_books.h: what a rank holds, read off its own tables; of as many ranks as are asked for. Private to cli/.
  *
- * A rank is made on the null device as far as its paper goes (engine_new_paper): the box of each parameter that it computes
- * with (param.h), the rows that its optimizer keeps (units.h), the sequences and positions of its part of the batch. Nothing
- * here knows what a parallelism is.
+ * A rank is made on the null device as far as its paper goes (engine_new_paper): the box of each parameter that it
+ * computes with (param.h), the rows that its optimizer keeps (units.h), the sequences and positions of its part of the
+ * batch. Nothing here knows what a parallelism is.
  * Floor 10. Order: Local.
  */
 #ifndef TUTTI_CLI_LAYOUT_BOOKS_H
@@ -32,16 +32,17 @@ struct library {
     int n_books, room;
     struct stage_kind { /* [pp]: what the stages on a pipeline rank are made of */
         int dense, moe, embeds, heads;
-    } *on_pipe;
+    } * on_pipe;
 };
 
 void library_init(struct library *l, const struct config *c, int n_ranks);
 void library_free(struct library *l);
 /* Looked up or made. */
 int library_get(struct library *l, int rank, const struct book **out, struct err *e);
-/* unlike[c] for coordinates of an axis of the dense view: whether ranks at c hold other amounts (by more than 1 %) than those
- * at c - 1. Where parts along an axis only shrink (or grow), comparing ends and halving finds every change; along tp, and where
- * experts do not come out even, every coordinate is looked at; of pp, the stages are compared. [size of the axis]. */
+/* unlike[c] for coordinates of an axis of the dense view: whether ranks at c hold other amounts (by more than 1 %) than
+ * those at c - 1. Where parts along an axis only shrink (or grow), comparing ends and halving finds every change; along
+ * tp, and where experts do not come out even, every coordinate is looked at; of pp, the stages are compared. [size of
+ * the axis]. */
 int library_unlike(struct library *l, enum axis a, bool *unlike, struct err *e);
 /* The same for servers: [n_servers]. */
 int library_unlike_servers(struct library *l, bool *unlike, struct err *e);

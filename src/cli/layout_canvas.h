@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layout_canvas.h: what the parts of a picture of a layout share: where columns stand, and how a box is drawn. Private to
- * cli/layout_*.c. Floor 10. Order: Local. */
+/* layout_canvas.h: what the parts of a picture of a layout share: where columns stand, and how a box is drawn. Private
+ * to cli/layout_*.c. Floor 10. Order: Local. */
 #ifndef TUTTI_CLI_LAYOUT_CANVAS_H
 #define TUTTI_CLI_LAYOUT_CANVAS_H
 
@@ -29,10 +29,7 @@ void canvas_frame(struct canvas *v, double x, double y, double w, double h);
 void canvas_label(struct canvas *v, int y, const char *name, const char *more);
 void canvas_heading(struct canvas *v, const char *text, const char *more);
 /* A part of a box that is there is seen, however small it is. */
-static inline double canvas_seen(double size)
-{
-    return size > 0 && size < 1.2 ? 1.2 : size;
-}
+static inline double canvas_seen(double size) { return size > 0 && size < 1.2 ? 1.2 : size; }
 const char *canvas_fill(const struct book *b); /* of what it computes with */
 
 /* Parameters, one layer of each kind, experts that lie alike in one row (layout_params.c). */

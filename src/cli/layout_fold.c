@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Levels of folding, and an order in which axes go from one to the next until the product of what is drawn fits: axes of data
- * first, since their ranks differ least. */
+/* Levels of folding, and an order in which axes go from one to the next until the product of what is drawn fits: axes
+ * of data first, since their ranks differ least. */
 #include "cli/layout_fold.h"
 
 #include "base/err.h"
@@ -47,7 +47,8 @@ static void choose(enum level *level, const struct fold_axis *axes, int n, int r
     for (int i = 0; i < n; i++) level[i] = ALL;
     for (size_t k = 0; k < sizeof steps / sizeof *steps; k++)
         for (int i = 0; i < n; i++)
-            if (axes[i].data == steps[k].data && !fits(axes, level, n, room) && count(&axes[i], steps[k].to) < count(&axes[i], level[i]))
+            if (axes[i].data == steps[k].data && !fits(axes, level, n, room) &&
+                count(&axes[i], steps[k].to) < count(&axes[i], level[i]))
                 level[i] = steps[k].to;
 }
 
@@ -66,8 +67,11 @@ static void push_band(struct fold *f, const struct fold_axis *axes, int i, int b
 {
     bool alike = true;
     for (int c = from; c < to; c++) alike = alike && !axes[i].unlike[c];
-    push(f, (struct fold_item){.first = base + from * axes[i].stride, .last = base + to * axes[i].stride - 1, .axis = i,
-                               .groups = to - from, .alike = alike});
+    push(f, (struct fold_item){.first = base + from * axes[i].stride,
+                               .last = base + to * axes[i].stride - 1,
+                               .axis = i,
+                               .groups = to - from,
+                               .alike = alike});
 }
 
 static void walk(struct fold *f, const struct fold_axis *axes, const enum level *level, int n, int i, int base)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layout_fold.h: which ranks of a layout a picture draws, and what it says of the others. On paper.
  *
- * All of them while there is room; else along each axis the first, where ranks begin that are unlike those before, and as
- * many besides as there is room for (the second, the last). Everything between is folded into bands of whole groups.
+ * All of them while there is room; else along each axis the first, where ranks begin that are unlike those before, and
+ * as many besides as there is room for (the second, the last). Everything between is folded into bands of whole groups.
  *
  * Invariant: items in their order cover the ranks without a gap, each once.
  * Floor 10; includes base only. Order: Local.

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lower half of the picture: every parameter of one layer, as the matrix it is, with the part that each rank has. A rank is
- * shown with the first layer that it holds, so that all stages of a pipeline look the same where they are.
+/* The lower half of the picture: every parameter of one layer, as the matrix it is, with the part that each rank has. A
+ * rank is shown with the first layer that it holds, so that all stages of a pipeline look the same where they are.
  *
- * Experts that lie alike on all ranks drawn share a row, which says which they are: every expert is named, none is left out. */
+ * Experts that lie alike on all ranks drawn share a row, which says which they are: every expert is named, none is left
+ * out. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,12 +15,12 @@ enum { TALL = 30, GAP = 6 };
 
 /* One parameter of a layer (or outside of them), by the name behind the layer's number. */
 struct kind {
-    const char *name;  /* borrowed */
-    int expert;        /* -1: of none */
+    const char *name;      /* borrowed */
+    int expert;            /* -1: of none */
     char base[PARAM_NAME]; /* experts: the name without the number */
-    int first;         /* parameter that shows its shape */
-    int *here;         /* [drawn]: the first parameter of the kind that the rank holds; -1: none */
-    bool done;         /* in the picture */
+    int first;             /* parameter that shows its shape */
+    int *here;             /* [drawn]: the first parameter of the kind that the rank holds; -1: none */
+    bool done;             /* in the picture */
 };
 
 struct kinds {
@@ -102,7 +103,8 @@ static bool kinds_alike(const struct canvas *v, const struct kind *a, const stru
 }
 
 /* A part [from, from + size) of the rows, as fractions, of a box of w x h at (x, y). */
-static void draw_rows(struct canvas *v, double x, double y, double w, double h, double from, double size, const char *fill)
+static void draw_rows(struct canvas *v, double x, double y, double w, double h, double from, double size,
+                      const char *fill)
 {
     double tall = canvas_seen(h * size), top = y + h * from;
     if (top + tall > y + h) top = y + h - tall;
@@ -123,9 +125,10 @@ static void draw_part(struct canvas *v, int column, int i, double w, double h)
         int64_t lo, n = book_kept(b, i, &lo);
         x += w * left;
         if (b->computes)
-            draw_rows(v, x, y, canvas_seen(w * wide), h, (double)p->lo[0] / rows, (double)p->ln[0] / rows, canvas_fill(b));
-        draw_rows(v, x, y, canvas_seen(w * wide), h, ((double)p->lo[0] + (double)lo / per_row) / rows, (double)n / per_row / rows,
-                  CANVAS_KEPT);
+            draw_rows(v, x, y, canvas_seen(w * wide), h, (double)p->lo[0] / rows, (double)p->ln[0] / rows,
+                      canvas_fill(b));
+        draw_rows(v, x, y, canvas_seen(w * wide), h, ((double)p->lo[0] + (double)lo / per_row) / rows,
+                  (double)n / per_row / rows, CANVAS_KEPT);
     }
     canvas_frame(v, v->x[column], y, w, h);
 }
@@ -140,7 +143,8 @@ static void draw_row(struct canvas *v, const struct kind *k, const char *name, c
     else w *= cols / rows;
     if (h < 8) h = 8;
     if (w < 10) w = 10;
-    for (int d = 0; d < p->nd; d++) at += snprintf(more + at, sizeof more - (size_t)at, "%s%lld", d ? "×" : "", (long long)p->n[d]);
+    for (int d = 0; d < p->nd; d++)
+        at += snprintf(more + at, sizeof more - (size_t)at, "%s%lld", d ? "×" : "", (long long)p->n[d]);
     bool anywhere = false;
     for (int r = 0; r < v->fold.drawn; r++) anywhere |= k->here[r] >= 0;
     if (!anywhere) snprintf(more + at, sizeof more - (size_t)at, ", on ranks not drawn");
@@ -170,7 +174,9 @@ static void draw_experts(struct canvas *v, struct kinds *k, int first)
         if (a) a->done = true;
         if (begin && (!a || a->expert != end->expert + 1 || !kinds_alike(v, begin, a))) {
             if (end == begin) snprintf(name, sizeof name, "expert %d of %d: %s", begin->expert, k->experts, matrix);
-            else snprintf(name, sizeof name, "experts %d to %d of %d: %s", begin->expert, end->expert, k->experts, matrix);
+            else
+                snprintf(name, sizeof name, "experts %d to %d of %d: %s", begin->expert, end->expert, k->experts,
+                         matrix);
             draw_row(v, begin, name, end == begin ? "" : "each ");
             begin = NULL;
         }

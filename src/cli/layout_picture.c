@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which rank has what, as SVG: a column per rank (layout_fold.c chooses them, bands between them stand for the others), and rows
- * for the tokens of a step, the layers, and the parameters of one layer (layout_params.c).
+/* Which rank has what, as SVG: a column per rank (layout_fold.c chooses them, bands between them stand for the others),
+ * and rows for the tokens of a step, the layers, and the parameters of one layer (layout_params.c).
  *
  *     light    computes with it; striped: only while needed (gathered before, let go after)
  *     dark     keeps its master weights and moments
@@ -17,20 +17,32 @@
 #include "layout/sequence.h"
 #include "verify/layouts.h"
 
-enum { LEFT = 290, COLUMN = 92, BAND = 30, GAP = 6, MOST_SEQUENCES = 16, MOST_LAYERS = 24, MOST_ROWS = 60, LEGEND = 20 };
+enum {
+    LEFT = 290,
+    COLUMN = 92,
+    BAND = 30,
+    GAP = 6,
+    MOST_SEQUENCES = 16,
+    MOST_LAYERS = 24,
+    MOST_ROWS = 60,
+    LEGEND = 20
+};
 
 /* ---- drawing ------------------------------------------------------------------------------------------------- */
 
 void canvas_box(struct canvas *v, double x, double y, double w, double h, const char *fill)
 {
     if (w > 0 && h > 0)
-        str_printf(v->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n", x, y, w, h, fill);
+        str_printf(v->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n", x, y, w, h,
+                   fill);
 }
 
 void canvas_frame(struct canvas *v, double x, double y, double w, double h)
 {
-    str_printf(v->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" stroke=\"#333\" "
-               "stroke-width=\"0.6\"/>\n", x, y, w, h);
+    str_printf(v->out,
+               "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" stroke=\"#333\" "
+               "stroke-width=\"0.6\"/>\n",
+               x, y, w, h);
 }
 
 void canvas_label(struct canvas *v, int y, const char *name, const char *more)
@@ -41,15 +53,14 @@ void canvas_label(struct canvas *v, int y, const char *name, const char *more)
 void canvas_heading(struct canvas *v, const char *text, const char *more)
 {
     v->y += 24;
-    str_printf(v->out, "<text x=\"8\" y=\"%d\" font-weight=\"bold\">%s<tspan dx=\"8\" class=\"more\" font-weight=\"normal\">%s</tspan></text>\n",
+    str_printf(v->out,
+               "<text x=\"8\" y=\"%d\" font-weight=\"bold\">%s<tspan dx=\"8\" class=\"more\" "
+               "font-weight=\"normal\">%s</tspan></text>\n",
                v->y, text, more);
     v->y += 10;
 }
 
-const char *canvas_fill(const struct book *b)
-{
-    return b->param_whole ? CANVAS_HELD : "url(#striped)";
-}
+const char *canvas_fill(const struct book *b) { return b->param_whole ? CANVAS_HELD : "url(#striped)"; }
 
 /* ---- the head ------------------------------------------------------------------------------------------------ */
 
@@ -77,13 +88,14 @@ static int draw_coordinates(struct canvas *v, int column, int y)
     const struct book *b = v->rank[column];
     int shown = 0;
     if (b->server >= 0) {
-        str_printf(v->out, "<text x=\"%d\" y=\"%d\" class=\"small\">server %d</text>\n", v->x[column], y + 14, b->server);
+        str_printf(v->out, "<text x=\"%d\" y=\"%d\" class=\"small\">server %d</text>\n", v->x[column], y + 14,
+                   b->server);
         return 1;
     }
     for (int a = 0; a < AXIS_N; a++) {
         if (!axis_shown(v, a)) continue;
-        str_printf(v->out, "<text x=\"%d\" y=\"%d\" class=\"small\">%s %d</text>\n", v->x[column] + shown % 2 * (CANVAS_BOX / 2 + 4),
-                   y + 14 + shown / 2 * 12, axes[a].brief, b->at[a]);
+        str_printf(v->out, "<text x=\"%d\" y=\"%d\" class=\"small\">%s %d</text>\n",
+                   v->x[column] + shown % 2 * (CANVAS_BOX / 2 + 4), y + 14 + shown / 2 * 12, axes[a].brief, b->at[a]);
         shown++;
     }
     return (shown + 1) / 2;
@@ -94,25 +106,32 @@ static void draw_header(struct canvas *v)
     char layout[160];
     int lines = 0, n = v->books.n, y = 40;
     layout_name(v->c, layout, sizeof layout);
-    str_printf(v->out, "<text x=\"8\" y=\"20\" font-size=\"14\" font-weight=\"bold\">%d rank%s: %s</text>\n", n, n > 1 ? "s" : "", layout);
+    str_printf(v->out, "<text x=\"8\" y=\"20\" font-size=\"14\" font-weight=\"bold\">%d rank%s: %s</text>\n", n,
+               n > 1 ? "s" : "", layout);
     for (int a = 0; a < AXIS_N; a++)
         if (axis_shown(v, a)) {
             str_printf(v->out, "<text x=\"8\" y=\"%d\" class=\"more\">%s: %s</text>\n", y, axes[a].brief, axes[a].what);
             y += 15;
         }
     if (v->books.n > v->books.n_workers) {
-        str_printf(v->out, "<text x=\"8\" y=\"%d\" class=\"more\">server: keeps the parameters, for workers that compute</text>\n", y);
+        str_printf(v->out,
+                   "<text x=\"8\" y=\"%d\" class=\"more\">server: keeps the parameters, for workers that "
+                   "compute</text>\n",
+                   y);
         y += 15;
     }
     if (v->fold.drawn < n) {
-        str_printf(v->out, "<text x=\"8\" y=\"%d\" class=\"more\">%d ranks are drawn; bands stand for the other %d. Alike: as much of everything, within 1 %%, but other "
-                   "tokens, layers, experts or rows.</text>\n", y, v->fold.drawn, n - v->fold.drawn);
+        str_printf(v->out,
+                   "<text x=\"8\" y=\"%d\" class=\"more\">%d ranks are drawn; bands stand for the other %d. Alike: as "
+                   "much of everything, within 1 %%, but other "
+                   "tokens, layers, experts or rows.</text>\n",
+                   y, v->fold.drawn, n - v->fold.drawn);
         y += 15;
     }
     y += 12;
     for (int r = 0; r < v->fold.drawn; r++) {
-        str_printf(v->out, "<text x=\"%d\" y=\"%d\" data-ranks=\"%d %d\">rank %d</text>\n", v->x[r], y, v->rank[r]->rank, v->rank[r]->rank,
-                   v->rank[r]->rank);
+        str_printf(v->out, "<text x=\"%d\" y=\"%d\" data-ranks=\"%d %d\">rank %d</text>\n", v->x[r], y,
+                   v->rank[r]->rank, v->rank[r]->rank, v->rank[r]->rank);
         int k = draw_coordinates(v, r, y);
         lines = k > lines ? k : lines;
     }
@@ -128,7 +147,8 @@ static void draw_positions(struct canvas *v, const struct book *b, double x, dou
     for (int tail = 0; tail < 2; tail++) {
         int64_t lo, hi;
         context_chunk(seq, (int)v->c->parallel.cp, b->at[AXIS_CP], tail, &lo, &hi);
-        canvas_box(v, x + CANVAS_BOX * (double)lo / (double)seq, y, CANVAS_BOX * (double)(hi - lo) / (double)seq, h, CANVAS_HELD);
+        canvas_box(v, x + CANVAS_BOX * (double)lo / (double)seq, y, CANVAS_BOX * (double)(hi - lo) / (double)seq, h,
+                   CANVAS_HELD);
     }
 }
 
@@ -164,8 +184,8 @@ static void draw_tokens(struct canvas *v)
 /* ---- layers -------------------------------------------------------------------------------------------------- */
 
 struct unit_row {
-    int from, to;  /* parameters of the first unit */
-    int units;     /* so many, one after another, that lie alike */
+    int from, to; /* parameters of the first unit */
+    int units;    /* so many, one after another, that lie alike */
     char first[PARAM_NAME], last[PARAM_NAME];
 };
 
@@ -200,7 +220,8 @@ static void shares(const struct book *b, int from, int to, double *computes, dou
 
 static bool rows_alike(const struct canvas *v, const struct unit_row *a, const struct unit_row *b)
 {
-    if (strncmp(a->first, "layers.", 7) || strncmp(b->first, "layers.", 7) || a->to - a->from != b->to - b->from) return false;
+    if (strncmp(a->first, "layers.", 7) || strncmp(b->first, "layers.", 7) || a->to - a->from != b->to - b->from)
+        return false;
     for (int r = 0; r < v->fold.drawn; r++) {
         double c[2], k[2];
         shares(v->rank[r], a->from, a->to, &c[0], &k[0]);
@@ -264,7 +285,8 @@ static void draw_layers(struct canvas *v)
     if (n > MOST_LAYERS) n = unit_rows(v, row, true);
     canvas_heading(v, "layers", "how much of each a rank has");
     for (int i = 0; i < n; i++) {
-        if (i < MOST_ROWS || n <= MOST_ROWS + 4 || i >= n - 3) draw_unit(v, &row[i]); /* the last ones: layer, norm, head */
+        if (i < MOST_ROWS || n <= MOST_ROWS + 4 || i >= n - 3)
+            draw_unit(v, &row[i]); /* the last ones: layer, norm, head */
         else left += row[i].units;
         if (i != n - 4 || !left) continue;
         char text[64];
@@ -288,15 +310,20 @@ static const char *axis_brief(const struct canvas *v, const struct fold_item *f)
 static void draw_band(struct canvas *v, const struct fold_item *f, int x, int top)
 {
     char text[160];
-    int each = (f->last - f->first + 1) / f->groups, at = snprintf(text, sizeof text, "rank%s %d", f->last > f->first ? "s" : "", f->first);
+    int each = (f->last - f->first + 1) / f->groups,
+        at = snprintf(text, sizeof text, "rank%s %d", f->last > f->first ? "s" : "", f->first);
     if (f->last > f->first) at += snprintf(text + at, sizeof text - (size_t)at, " to %d", f->last);
     at += snprintf(text + at, sizeof text - (size_t)at, ": %d more", f->groups);
     if (each > 1) at += snprintf(text + at, sizeof text - (size_t)at, " group%s of %d", f->groups > 1 ? "s" : "", each);
-    snprintf(text + at, sizeof text - (size_t)at, " along %s, %s", axis_brief(v, f), f->alike ? "alike" : "of other amounts");
-    str_printf(v->out, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\" fill=\"#fbf7ec\" stroke=\"#c9b98a\" stroke-dasharray=\"4 3\"/>\n", x, top,
-               BAND, v->y - top);
-    str_printf(v->out, "<text transform=\"translate(%d %d) rotate(90)\" data-ranks=\"%d %d\" fill=\"#6b5a22\">%s</text>\n", x + 11, top + 10, f->first,
-               f->last, text);
+    snprintf(text + at, sizeof text - (size_t)at, " along %s, %s", axis_brief(v, f),
+             f->alike ? "alike" : "of other amounts");
+    str_printf(v->out,
+               "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\" fill=\"#fbf7ec\" stroke=\"#c9b98a\" "
+               "stroke-dasharray=\"4 3\"/>\n",
+               x, top, BAND, v->y - top);
+    str_printf(v->out,
+               "<text transform=\"translate(%d %d) rotate(90)\" data-ranks=\"%d %d\" fill=\"#6b5a22\">%s</text>\n",
+               x + 11, top + 10, f->first, f->last, text);
 }
 
 static void draw_bands(struct canvas *v, int top)
@@ -317,9 +344,15 @@ static void draw_legend(struct canvas *v)
         bool there;
     } rows[] = {
         {CANVAS_HELD, "this rank computes with it", true},
-        {"url(#striped)", "this rank computes with it, and has it only while it does: it is collected from the ranks that keep it, then let go", striped},
-        {CANVAS_KEPT, servers ? "this server updates it: it keeps it, and the optimizer's numbers for it"
-                              : "this rank computes with it and also updates it: it keeps the optimizer's numbers for it (master weights, moments)", true},
+        {"url(#striped)",
+         "this rank computes with it, and has it only while it does: it is collected from the ranks that keep it, then "
+         "let go",
+         striped},
+        {CANVAS_KEPT,
+         servers ? "this server updates it: it keeps it, and the optimizer's numbers for it"
+                 : "this rank computes with it and also updates it: it keeps the optimizer's numbers for it (master "
+                   "weights, moments)",
+         true},
         {CANVAS_NOTHING, "other ranks have it, this one does not", true},
     };
     v->y += 16;
@@ -346,10 +379,13 @@ static void draw(struct canvas *v, struct str *out)
     draw_bands(v, top);
     v->out = &body;
     draw_legend(v);
-    str_printf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
-               "font-family=\"sans-serif\" font-size=\"12\">\n<style>.small{font-size:10px;fill:#666}.more{fill:#666}</style>"
+    str_printf(out,
+               "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
+               "font-family=\"sans-serif\" "
+               "font-size=\"12\">\n<style>.small{font-size:10px;fill:#666}.more{fill:#666}</style>"
                "<defs><pattern id=\"striped\" width=\"6\" height=\"6\" "
-               "patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"white\"/>"
+               "patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" "
+               "fill=\"white\"/>"
                "<rect width=\"3\" height=\"6\" fill=\"%s\"/></pattern></defs>\n"
                "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n%s%s</svg>\n",
                v->width, v->y, v->width, v->y, CANVAS_HELD, str_text(&bands), str_text(&body));
@@ -371,7 +407,9 @@ static int fold_workers(struct canvas *v, int room, struct err *e)
     for (int i = 0; !rc && i < n; i++) {
         struct mesh_axis m = mesh_axis(&l->mesh, dense[i]);
         unlike[i] = xcalloc((size_t)m.size, sizeof **unlike);
-        axis[i] = (struct fold_axis){.size = m.size, .stride = m.stride, .unlike = unlike[i],
+        axis[i] = (struct fold_axis){.size = m.size,
+                                     .stride = m.stride,
+                                     .unlike = unlike[i],
                                      .data = dense[i] == AXIS_DP_REPLICATE || dense[i] == AXIS_DP_SHARD};
         if (l->n_workers > room) rc = library_unlike(l, dense[i], unlike[i], e);
     }
@@ -386,7 +424,8 @@ static int fold_servers(struct canvas *v, int room, struct err *e)
     if (!n) return OK;
     bool *unlike = xcalloc((size_t)n, sizeof *unlike);
     if (n > room) rc = library_unlike_servers(&v->books, unlike, e);
-    if (!rc) fold_add(&v->fold, &(struct fold_axis){.size = n, .stride = 1, .unlike = unlike}, 1, v->books.n_workers, room);
+    if (!rc)
+        fold_add(&v->fold, &(struct fold_axis){.size = n, .stride = 1, .unlike = unlike}, 1, v->books.n_workers, room);
     xfree(unlike);
     return rc;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an operation is to the rank's stream: work beside it. It begins after what the stream held when it was called, follows the
- * collective before it on its communicator (exchanges do not: they start in order and end in any), reads and writes the ranges below,
- * and comm_wait puts the stream behind it. Streams of a device that runs everything at once take no notice. */
+/* What an operation is to the rank's stream: work beside it. It begins after what the stream held when it was called,
+ * follows the collective before it on its communicator (exchanges do not: they start in order and end in any), reads
+ * and writes the ranges below, and comm_wait puts the stream behind it. Streams of a device that runs everything at
+ * once take no notice. */
 #include "base/mem.h"
 #include "comm/impl.h"
 #include "device/device.h"
@@ -10,7 +11,12 @@
 static struct byte_span range(const void *p, int64_t n, enum dtype t, bool writes, const char *part)
 {
     size_t bytes = to_size(n) * dtype_bytes(t);
-    return (struct byte_span){device_faults(p) ? p : NULL, bytes, bytes, 1, writes, part}; /* the host's memory is nobody's to order */
+    return (struct byte_span){device_faults(p) ? p : NULL,
+                              bytes,
+                              bytes,
+                              1,
+                              writes,
+                              part}; /* the host's memory is nobody's to order */
 }
 
 /* In place a rank's own piece is there already: it is not written. */
@@ -18,7 +24,8 @@ static int of_gather(const struct coll *k, const void *in, void *out, struct byt
 {
     size_t each = dtype_bytes(k->dtype);
     const int64_t *at = k->out_at;
-    const char *mine = (const char *)out + to_size(at[k->rank]) * each, *behind = (const char *)out + to_size(at[k->rank + 1]) * each;
+    const char *mine = (const char *)out + to_size(at[k->rank]) * each,
+               *behind = (const char *)out + to_size(at[k->rank + 1]) * each;
     s[0] = range(in, at[k->rank + 1] - at[k->rank], k->dtype, false, "what it sends");
     s[1] = range(out, in == mine ? at[k->rank] : at[k->size], k->dtype, true, "what it receives");
     if (in != mine) return 2;
@@ -59,13 +66,16 @@ static bool tells(struct comm *c, struct op *o)
     return c->on_device && c->w->stream && stream_takes_work(c->w->stream);
 }
 
-void beside_begin(struct comm *c, struct op *o, int64_t ticket, const void *in, void *out, const struct comm_p2p *list, int n_list)
+void beside_begin(struct comm *c, struct op *o, int64_t ticket, const void *in, void *out, const struct comm_p2p *list,
+                  int n_list)
 {
     struct byte_span span[WORK_SPANS];
     int n = 0;
     if (!tells(c, o)) return;
     CHECK(n_list <= WORK_SPANS, "an exchange of %d messages", n_list);
-    for (int i = 0; i < n_list; i++) span[n++] = range(list[i].buf, list[i].n, list[i].dtype, !list[i].send, list[i].send ? "what it sends" : "what it receives");
+    for (int i = 0; i < n_list; i++)
+        span[n++] = range(list[i].buf, list[i].n, list[i].dtype, !list[i].send,
+                          list[i].send ? "what it sends" : "what it receives");
     if (o->coll.op != COMM_EXCHANGE) n = of_coll(&o->coll, in, out, span);
     begin(c, o, ticket, o->coll.op, &(struct stream_work){.tensor = o->desc.what, .span = span, .n_span = n});
 }
@@ -94,10 +104,7 @@ void beside_waited(struct comm *c, int64_t ticket)
     beside_end(c, last);
 }
 
-void comm_stream_on(struct comm *world, struct stream *s)
-{
-    world->w->stream = s;
-}
+void comm_stream_on(struct comm *world, struct stream *s) { world->w->stream = s; }
 
 void comm_stream_off(struct comm *world, const struct stream *s)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blocks.c: see blocks.h. Naming a buffer is a search in at most SLOTS blocks of one's own; following a name is a load of the
- * owner's table (a line that does not change) and an addition, once the block is mapped. Mapping costs a few system
- * calls, and a page fault per page at first touch.
+/* blocks.c: see blocks.h. Naming a buffer is a search in at most SLOTS blocks of one's own; following a name is a load
+ * of the owner's table (a line that does not change) and an addition, once the block is mapped. Mapping costs a few
+ * system calls, and a page fault per page at first touch.
  *
  * Rejected: MPI_Win_allocate_shared for every buffer, which all ranks would have to call together, and which lives in
  * /dev/shm; reading through the kernel (process_vm_readv), a system call per piece, copies, and often forbidden.
@@ -62,15 +62,9 @@ struct blocks {
     struct seen *seen; /* [n * SLOTS] */
 };
 
-size_t blocks_table_bytes(int n)
-{
-    return (size_t)n * sizeof(struct table);
-}
+size_t blocks_table_bytes(int n) { return (size_t)n * sizeof(struct table); }
 
-static size_t whole_pages(size_t bytes)
-{
-    return (bytes + PAGE - 1) / PAGE * PAGE;
-}
+static size_t whole_pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
 static char *map(int fd, size_t bytes)
 {
@@ -239,15 +233,9 @@ int blocks_try(struct blocks *b, struct err *e)
     return OK;
 }
 
-void blocks_use(struct blocks *b, bool works)
-{
-    b->works = works;
-}
+void blocks_use(struct blocks *b, bool works) { b->works = works; }
 
-bool blocks_work(const struct blocks *b)
-{
-    return b && b->works;
-}
+bool blocks_work(const struct blocks *b) { return b && b->works; }
 
 void blocks_free(struct blocks *b)
 {

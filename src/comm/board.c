@@ -24,10 +24,7 @@ static void lock(atomic_int *l)
     }
 }
 
-static void unlock(atomic_int *l)
-{
-    atomic_store_explicit(l, 0, memory_order_release);
-}
+static void unlock(atomic_int *l) { atomic_store_explicit(l, 0, memory_order_release); }
 
 /* "64 bytes to rank 3"; nothing where there is nobody. */
 static void print_way(char *out, size_t n, int64_t bytes, const char *way, int32_t peer)
@@ -42,8 +39,8 @@ static char *exchange_print(char out[DESC_TEXT], const struct desc *d)
     char to[56], from[56];
     print_way(to, sizeof to, d->sent, "to", d->to);
     print_way(from, sizeof from, d->received, "from", d->from);
-    snprintf(out, DESC_TEXT, "exchange #%lld '%s' (%s%s%s) on %s", (long long)d->seq, d->what, to, *to && *from ? ", " : "", from,
-             d->group);
+    snprintf(out, DESC_TEXT, "exchange #%lld '%s' (%s%s%s) on %s", (long long)d->seq, d->what, to,
+             *to && *from ? ", " : "", from, d->group);
     return out;
 }
 
@@ -85,10 +82,7 @@ int desc_compare(const struct desc *a, int rank_a, const struct desc *b, int ran
                    a->group, rank_a, desc_print(text[0], a), rank_b, desc_print(text[1], b), differs);
 }
 
-size_t board_bytes(int n_rows)
-{
-    return sizeof(struct board) + (size_t)n_rows * sizeof(struct board_row);
-}
+size_t board_bytes(int n_rows) { return sizeof(struct board) + (size_t)n_rows * sizeof(struct board_row); }
 
 void board_init(struct board *b, int n_rows)
 {
@@ -211,8 +205,7 @@ char *board_doing(struct board *b, int row, char out[BOARD_TEXT])
     if (done)
         n += (size_t)snprintf(out + n, BOARD_TEXT - n, "last finished %s %.2f s ago", desc_print(text, &done->desc),
                               now - done->done_s);
-    else
-        n += (size_t)snprintf(out + n, BOARD_TEXT - n, "has finished no operation yet");
+    else n += (size_t)snprintf(out + n, BOARD_TEXT - n, "has finished no operation yet");
     if (!running && r->state != RANK_LEFT) snprintf(out + n, BOARD_TEXT - n, " and is in none now");
     unlock(&r->lock);
     return out;

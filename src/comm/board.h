@@ -30,13 +30,13 @@ struct desc {
     uint64_t counts; /* hash of uneven counts, 0 for even ones */
     int16_t op, red, dtype, algorithm;
     int32_t root;
-    int32_t to, from;        /* exchange: world ranks, or one of the two below */
-    int64_t sent, received;  /* exchange: bytes */
+    int32_t to, from;       /* exchange: world ranks, or one of the two below */
+    int64_t sent, received; /* exchange: bytes */
     char group[DESC_GROUP];
     char what[DESC_WHAT];
 };
-/* "all_reduce #12 'wq gradient' (sum 1024 f32) on dp_shard", "exchange #3 'push' (64 bytes to rank 3) on post"; out holds
- * 256 chars. */
+/* "all_reduce #12 'wq gradient' (sum 1024 f32) on dp_shard", "exchange #3 'push' (64 bytes to rank 3) on post"; out
+ * holds 256 chars. */
 #define DESC_TEXT 256
 char *desc_print(char out[DESC_TEXT], const struct desc *d);
 /* NULL, or what makes the two different: "operation", "count", "dtype", "root", ... */
@@ -54,12 +54,12 @@ struct record {
 enum rank_state { RANK_HERE, RANK_LEFT };
 struct board_row {
     _Alignas(64) atomic_int lock;
-    atomic_int busy; /* this rank is touching other ranks' buffers */
-    int32_t state, rank; /* of the world */
-    int64_t pid;         /* 0: not a process of its own */
-    uint64_t pid_space;  /* processes of equal spaces see each other's pids */
+    atomic_int busy;      /* this rank is touching other ranks' buffers */
+    int32_t state, rank;  /* of the world */
+    int64_t pid;          /* 0: not a process of its own */
+    uint64_t pid_space;   /* processes of equal spaces see each other's pids */
     atomic_llong beat_ns; /* when this rank last looked around while it waited for others */
-    int64_t n;           /* records ever made */
+    int64_t n;            /* records ever made */
     struct record record[BOARD_RECORDS];
 };
 
@@ -81,7 +81,8 @@ void board_enter(struct board *b, int row, int rank); /* this process is that ra
 void board_leave(struct board *b, int row);
 bool board_left(struct board *b, int row);
 bool board_died(struct board *b, int row, int64_t *pid); /* its process is no more */
-/* The rank waits for others and looks around while it does; a rank that computes, hangs or is stopped has no fresh beat. */
+/* The rank waits for others and looks around while it does; a rank that computes, hangs or is stopped has no fresh
+ * beat. */
 void board_beat(struct board *b, int row);
 bool board_waits(struct board *b, int row, double within_s);
 /* "last finished all_reduce #11 'x' 0.61 s ago; has begun nothing since"; out holds 700 chars. */
@@ -92,12 +93,10 @@ void board_running(struct board *b, int row, const char *group, struct desc *out
 /* The recorder for people: what every rank is doing, then the last operations of each. */
 void board_print(struct board *b, struct str *out);
 
-/* The first call wins and gives true; e's text becomes everybody's. rank: who failed, -1 for a finding about several. */
+/* The first call wins and gives true; e's text becomes everybody's. rank: who failed, -1 for a finding about
+ * several. */
 bool board_fail(struct board *b, int rank, const struct err *e);
-static inline bool board_failed(struct board *b)
-{
-    return atomic_load(&b->failed) != 0;
-}
+static inline bool board_failed(struct board *b) { return atomic_load(&b->failed) != 0; }
 void board_cause(struct board *b, struct err *e, int *rank);
 
 #endif

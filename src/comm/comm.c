@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm.c: the calls of comm.h. Each fills one slot of the communicator's ring (descriptor, buffers, program), counts what
- * the program sends, and submits it; execute.c and the transports do the rest. A null communicator ends after counting.
+/* comm.c: the calls of comm.h. Each fills one slot of the communicator's ring (descriptor, buffers, program), counts
+ * what the program sends, and submits it; execute.c and the transports do the rest. A null communicator ends after
+ * counting.
  *
  * Cost of a call: writing a program of a few steps per peer, about a microsecond for small groups. */
 #include "comm/comm.h"
@@ -37,9 +38,9 @@ struct call {
     enum comm_red red;
     enum dtype dtype;
     int root;
-    int64_t n;                  /* as struct coll has it */
-    const int64_t *in, *out;    /* [size] elements of pieces; NULL: none */
-    int64_t in_each, out_each;  /* even pieces where the pointer is NULL; -1: the operation has no pieces there */
+    int64_t n;                 /* as struct coll has it */
+    const int64_t *in, *out;   /* [size] elements of pieces; NULL: none */
+    int64_t in_each, out_each; /* even pieces where the pointer is NULL; -1: the operation has no pieces there */
     const void *src;
     void *dst;
     const struct comm_p2p *list;
@@ -59,8 +60,14 @@ static const int64_t *begins(int64_t *at, const int64_t *counts, int64_t each, i
 static void fill_coll(struct coll *k, int64_t *pieces, const struct comm *c, const struct call *a)
 {
     int size = c->size, cell = size + 1;
-    *k = (struct coll){.op = a->op, .red = a->red, .dtype = a->dtype, .root = a->root, .rank = c->rank, .size = size,
-                       .n = a->n, .host = c->host};
+    *k = (struct coll){.op = a->op,
+                       .red = a->red,
+                       .dtype = a->dtype,
+                       .root = a->root,
+                       .rank = c->rank,
+                       .size = size,
+                       .n = a->n,
+                       .host = c->host};
     k->in_at = begins(pieces, a->in, a->in_each, size);
     k->out_at = begins(pieces + cell, a->out, a->out_each, size);
     int64_t *even = pieces + 2 * cell, lo;
@@ -79,7 +86,11 @@ static void describe_message(const struct comm *c, struct desc *d, const struct 
 
 static struct desc describe(const struct comm *c, const struct call *a, int64_t seq)
 {
-    struct desc d = {.seq = seq, .n = a->op == COMM_EXCHANGE ? a->n_list : a->n, .op = (int16_t)a->op, .red = (int16_t)a->red, .dtype = (int16_t)a->dtype,
+    struct desc d = {.seq = seq,
+                     .n = a->op == COMM_EXCHANGE ? a->n_list : a->n,
+                     .op = (int16_t)a->op,
+                     .red = (int16_t)a->red,
+                     .dtype = (int16_t)a->dtype,
                      .root = a->root};
     bool compared = a->op == COMM_REDUCE_SCATTER || a->op == COMM_ALL_GATHER; /* the same counts on all ranks */
     const int64_t *counts = a->op == COMM_ALL_GATHER ? a->out : a->in;
@@ -127,10 +138,11 @@ void comm_on(struct comm *c, const struct device *d)
 static void check_place(const struct comm *c, const struct call *a, const void *p)
 {
     if (!p) return;
-    CHECK(c->on_device || !device_faults(p), "%s of %s over %s, which is the hosts', was given a device's memory", op_names[a->op],
-          a->what ? a->what : "", c->name);
-    CHECK(!c->on_device || (!c->nowhere && device_faults(p) == c->faults), "%s of %s over %s, which is on a device, was given the host's memory",
+    CHECK(c->on_device || !device_faults(p), "%s of %s over %s, which is the hosts', was given a device's memory",
           op_names[a->op], a->what ? a->what : "", c->name);
+    CHECK(!c->on_device || (!c->nowhere && device_faults(p) == c->faults),
+          "%s of %s over %s, which is on a device, was given the host's memory", op_names[a->op],
+          a->what ? a->what : "", c->name);
 }
 
 static void check_places(const struct comm *c, const struct call *a)
@@ -151,7 +163,8 @@ static struct comm_traffic count(const struct comm *c, struct op *o)
         }
     if (o->coll.op != COMM_EXCHANGE) now = comm_count(o->algorithm, &o->moves, &o->coll);
     const struct comm_config *f = &c->w->cfg;
-    o->link_s = now.messages ? (f->link_GBps > 0 ? (double)now.bytes / (f->link_GBps * 1e9) : 0) + f->link_latency_s : 0;
+    o->link_s =
+        now.messages ? (f->link_GBps > 0 ? (double)now.bytes / (f->link_GBps * 1e9) : 0) + f->link_latency_s : 0;
     return now;
 }
 
@@ -264,22 +277,44 @@ static int64_t submit(struct comm *c, const struct call *a)
 /* ---- operations ---- */
 int64_t comm_broadcast(struct comm *c, void *buf, int64_t n, enum dtype t, int root, const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_BROADCAST, .dtype = t, .root = root, .n = n, .in_each = -1, .out_each = -1,
-                                    .src = buf, .dst = buf, .what = what});
+    return submit(c, &(struct call){.op = COMM_BROADCAST,
+                                    .dtype = t,
+                                    .root = root,
+                                    .n = n,
+                                    .in_each = -1,
+                                    .out_each = -1,
+                                    .src = buf,
+                                    .dst = buf,
+                                    .what = what});
 }
 
 int64_t comm_reduce(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r, int root,
                     const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_REDUCE, .red = r, .dtype = t, .root = root, .n = n, .in_each = -1,
-                                    .out_each = -1, .src = in, .dst = out, .what = what});
+    return submit(c, &(struct call){.op = COMM_REDUCE,
+                                    .red = r,
+                                    .dtype = t,
+                                    .root = root,
+                                    .n = n,
+                                    .in_each = -1,
+                                    .out_each = -1,
+                                    .src = in,
+                                    .dst = out,
+                                    .what = what});
 }
 
 int64_t comm_all_reduce(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r,
                         const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_ALL_REDUCE, .red = r, .dtype = t, .n = n, .in_each = -1, .out_each = -1,
-                                    .src = in, .dst = out, .what = what});
+    return submit(c, &(struct call){.op = COMM_ALL_REDUCE,
+                                    .red = r,
+                                    .dtype = t,
+                                    .n = n,
+                                    .in_each = -1,
+                                    .out_each = -1,
+                                    .src = in,
+                                    .dst = out,
+                                    .what = what});
 }
 
 static int64_t sum_of(const int64_t *counts, int size)
@@ -292,47 +327,89 @@ static int64_t sum_of(const int64_t *counts, int size)
 int64_t comm_reduce_scatter(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r,
                             const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_REDUCE_SCATTER, .red = r, .dtype = t, .n = n * c->size, .in_each = n,
-                                    .out_each = -1, .src = in, .dst = out, .what = what});
+    return submit(c, &(struct call){.op = COMM_REDUCE_SCATTER,
+                                    .red = r,
+                                    .dtype = t,
+                                    .n = n * c->size,
+                                    .in_each = n,
+                                    .out_each = -1,
+                                    .src = in,
+                                    .dst = out,
+                                    .what = what});
 }
 
 int64_t comm_reduce_scatter_v(struct comm *c, const void *in, void *out, const int64_t *counts, enum dtype t,
                               enum comm_red r, const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_REDUCE_SCATTER, .red = r, .dtype = t, .n = sum_of(counts, c->size),
-                                    .in = counts, .out_each = -1, .src = in, .dst = out, .what = what});
+    return submit(c, &(struct call){.op = COMM_REDUCE_SCATTER,
+                                    .red = r,
+                                    .dtype = t,
+                                    .n = sum_of(counts, c->size),
+                                    .in = counts,
+                                    .out_each = -1,
+                                    .src = in,
+                                    .dst = out,
+                                    .what = what});
 }
 
 int64_t comm_all_gather(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_ALL_GATHER, .dtype = t, .n = n * c->size, .in_each = -1, .out_each = n,
-                                    .src = in, .dst = out, .what = what});
+    return submit(c, &(struct call){.op = COMM_ALL_GATHER,
+                                    .dtype = t,
+                                    .n = n * c->size,
+                                    .in_each = -1,
+                                    .out_each = n,
+                                    .src = in,
+                                    .dst = out,
+                                    .what = what});
 }
 
 int64_t comm_all_gather_v(struct comm *c, const void *in, void *out, const int64_t *counts, enum dtype t,
                           const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_ALL_GATHER, .dtype = t, .n = sum_of(counts, c->size), .in_each = -1,
-                                    .out = counts, .src = in, .dst = out, .what = what});
+    return submit(c, &(struct call){.op = COMM_ALL_GATHER,
+                                    .dtype = t,
+                                    .n = sum_of(counts, c->size),
+                                    .in_each = -1,
+                                    .out = counts,
+                                    .src = in,
+                                    .dst = out,
+                                    .what = what});
 }
 
 int64_t comm_all_to_all(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_ALL_TO_ALL, .dtype = t, .n = n * c->size, .in_each = n, .out_each = n,
-                                    .src = in, .dst = out, .what = what});
+    return submit(c, &(struct call){.op = COMM_ALL_TO_ALL,
+                                    .dtype = t,
+                                    .n = n * c->size,
+                                    .in_each = n,
+                                    .out_each = n,
+                                    .src = in,
+                                    .dst = out,
+                                    .what = what});
 }
 
 int64_t comm_all_to_all_v(struct comm *c, const void *in, void *out, const int64_t *send, const int64_t *recv,
                           enum dtype t, const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_ALL_TO_ALL, .dtype = t, .in = send, .out = recv, .src = in, .dst = out,
+    return submit(c, &(struct call){.op = COMM_ALL_TO_ALL,
+                                    .dtype = t,
+                                    .in = send,
+                                    .out = recv,
+                                    .src = in,
+                                    .dst = out,
                                     .what = what});
 }
 
 int64_t comm_exchange(struct comm *c, const struct comm_p2p *list, int n, const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_EXCHANGE, .dtype = DT_U8, .in_each = -1, .out_each = -1, .list = list,
-                                    .n_list = n, .what = what});
+    return submit(c, &(struct call){.op = COMM_EXCHANGE,
+                                    .dtype = DT_U8,
+                                    .in_each = -1,
+                                    .out_each = -1,
+                                    .list = list,
+                                    .n_list = n,
+                                    .what = what});
 }
 
 int64_t comm_send(struct comm *c, const void *buf, int64_t n, enum dtype t, int peer, const char *what)
@@ -362,10 +439,7 @@ void comm_pages_free(struct comm *c, void *p, size_t bytes)
     if (!c->w->blocks || !blocks_release(c->w->blocks, p)) mem_pages_free(p, bytes);
 }
 
-bool comm_pages_shared(const struct comm *c)
-{
-    return blocks_work(c->w->blocks) && !c->w->cfg.staged;
-}
+bool comm_pages_shared(const struct comm *c) { return blocks_work(c->w->blocks) && !c->w->cfg.staged; }
 
 /* ---- waiting ---- */
 void comm_wait(struct comm *c, int64_t ticket)
@@ -473,17 +547,17 @@ int comm_sharers(const struct comm *c) { return c->w->sharers; }
 bool comm_sees_buffers(const struct comm *c) { return blocks_work(c->w->blocks) && !c->w->cfg.staged; }
 
 const char *comm_name(const struct comm *c) { return c->name; }
-const struct comm *comm_nth(const struct comm *world, int i) { return i < world->w->n_comms ? world->w->comms[i] : NULL; }
+const struct comm *comm_nth(const struct comm *world, int i)
+{
+    return i < world->w->n_comms ? world->w->comms[i] : NULL;
+}
 const char *comm_transport(const struct comm *c) { return c->w->ops->name; }
 
 struct comm_traffic comm_traffic_op(const struct comm *c, enum comm_op op) { return c->traffic[op]; }
 
 struct comm_times comm_times(const struct comm *c) { return c->times; }
 
-int64_t comm_one_pass(const struct comm *c)
-{
-    return atomic_load_explicit(&c->one_pass, memory_order_relaxed);
-}
+int64_t comm_one_pass(const struct comm *c) { return atomic_load_explicit(&c->one_pass, memory_order_relaxed); }
 
 struct comm_traffic comm_traffic(const struct comm *c)
 {
@@ -501,8 +575,13 @@ void comm_sketch(const struct comm *c, enum comm_op op, int64_t n, enum dtype t,
 {
     bool in = op == COMM_REDUCE_SCATTER || op == COMM_ALL_TO_ALL, out = op == COMM_ALL_GATHER || op == COMM_ALL_TO_ALL;
     *pieces = xcalloc(3 * (size_t)(c->size + 1), sizeof **pieces);
-    fill_coll(k, *pieces, c, &(struct call){.op = op, .red = r, .dtype = t, .n = n, .in_each = in ? n / c->size : -1,
-                                            .out_each = out ? n / c->size : -1});
+    fill_coll(k, *pieces, c,
+              &(struct call){.op = op,
+                             .red = r,
+                             .dtype = t,
+                             .n = n,
+                             .in_each = in ? n / c->size : -1,
+                             .out_each = out ? n / c->size : -1});
 }
 
 const char *comm_choice(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r)
@@ -537,10 +616,7 @@ int comm_algorithm_set(struct comm *c, const char *algorithm, struct err *e)
     return rc;
 }
 
-void comm_print_recorder(struct comm *c, struct str *out)
-{
-    board_print(c->w->board, out);
-}
+void comm_print_recorder(struct comm *c, struct str *out) { board_print(c->w->board, out); }
 
 int comm_dump(struct comm *c, const char *dir, struct err *e)
 {

@@ -91,11 +91,11 @@ int comm_run_local(int n, const struct comm_config *cfg, comm_rank_fn *fn, void 
 
 /* A launcher (mpirun, srun) started this process, by its environment. Cheap: MPI is not touched. Local. */
 bool comm_launched(void);
-/* Tasks of a batch job whose script started this process without srun, so that it is alone where several were asked for; 0: no
- * such thing. By the environment. Local. */
+/* Tasks of a batch job whose script started this process without srun, so that it is alone where several were asked
+ * for; 0: no such thing. By the environment. Local. */
 int comm_tasks_idle(void);
-/* Tasks that srun started, of which the world of this process knows none but itself: the library was not told of them. 0: all is
- * well. Local. */
+/* Tasks that srun started, of which the world of this process knows none but itself: the library was not told of them.
+ * 0: all is well. Local. */
 int comm_tasks_apart(const struct comm *world);
 const char *comm_mpi_name(void); /* "Open MPI 4.1.4", or NULL: not built in */
 /* What the library that was found at run time says of itself, such as "Open MPI v4.1.4"; "" where none is built in. */
@@ -105,8 +105,9 @@ void comm_mpi_library(char out[64]);
 int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err *e);
 
 /* Other settings for a world that nothing is open on and no group was split from: a launched program learns how many
- * ranks there are from its world, and reads its config then. ranks_per_host stays as it was. ERR_REQUEST where a name in it
- * is unknown, or the MPI library allows no communication thread. Collective(world): the same settings on all ranks. */
+ * ranks there are from its world, and reads its config then. ranks_per_host stays as it was. ERR_REQUEST where a name
+ * in it is unknown, or the MPI library allows no communication thread. Collective(world): the same settings on all
+ * ranks. */
 int comm_configure(struct comm *world, const struct comm_config *cfg, struct err *e);
 
 /* Rank `rank` of n that only counts: operations are done at once and touch nothing (pointers may be NULL). Local. */
@@ -122,11 +123,12 @@ int comm_split_list(struct comm **out, struct comm *world, const int *ranks, int
 /* Waits for what is enqueued. Groups first, the world last. Collective(c). NULL is fine. */
 void comm_free(struct comm *c);
 
-/* Where the addresses of c's operations are. A communicator begins as the host's: for the few numbers that hosts tell each other
- * (losses, counts, what was agreed), which wait for no device and queue behind nothing large. From this call on it is part of the
- * data plane of d, and so for good: its addresses are d's memory. Both contracts are checked where they can be: an address of an
- * untouchable device faults, one of the null device is NULL, and the host's does neither. A device that counts changes nothing about a communicator that does not: a machine on paper asks it who is
- * there. Local; before the first operation. */
+/* Where the addresses of c's operations are. A communicator begins as the host's: for the few numbers that hosts tell
+ * each other (losses, counts, what was agreed), which wait for no device and queue behind nothing large. From this call
+ * on it is part of the data plane of d, and so for good: its addresses are d's memory. Both contracts are checked where
+ * they can be: an address of an untouchable device faults, one of the null device is NULL, and the host's does neither.
+ * A device that counts changes nothing about a communicator that does not: a machine on paper asks it who is there.
+ * Local; before the first operation. */
 void comm_on(struct comm *c, const struct device *d); /* NULL for c is fine */
 
 int comm_rank(const struct comm *c);
@@ -134,16 +136,16 @@ int comm_size(const struct comm *c);
 int comm_world_rank(const struct comm *c, int rank); /* of a rank of c */
 int comm_ranks_here(const struct comm *c);           /* ranks of c on this rank's host, itself included */
 int comm_host(const struct comm *c, int rank);       /* of a rank of c: hosts are numbered as they appear */
-/* Ranks of this host, this one included, that may use one of the cores that this rank may use: 1 where a launcher gave each
- * rank cores of its own. Of the world. */
+/* Ranks of this host, this one included, that may use one of the cores that this rank may use: 1 where a launcher gave
+ * each rank cores of its own. Of the world. */
 int comm_sharers(const struct comm *c);
 /* Processes of this host see each other's buffers, and need not copy through stages. */
 bool comm_sees_buffers(const struct comm *c);
-const char *comm_name(const struct comm *c);         /* "world", "dp_shard" */
-/* The communicators of a rank: the world is number 0, then groups in the order in which they were made, as long as none is freed;
- * NULL after the last. Local. */
+const char *comm_name(const struct comm *c); /* "world", "dp_shard" */
+/* The communicators of a rank: the world is number 0, then groups in the order in which they were made, as long as none
+ * is freed; NULL after the last. Local. */
 const struct comm *comm_nth(const struct comm *world, int i);
-const char *comm_transport(const struct comm *c);    /* "local", "mpi", "null" */
+const char *comm_transport(const struct comm *c); /* "local", "mpi", "null" */
 
 /* ---- operations: Collective(c), return a ticket (>= 1) ---------------------------------------------------- */
 
@@ -196,10 +198,10 @@ int64_t comm_barrier(struct comm *c, const char *what);
 
 /* ---- buffers: Local ---------------------------------------------------------------------------------------- */
 
-/* Memory for the buffers of large operations: zeroed pages. Between processes of one host an operation runs in the buffers
- * themselves, in one pass, where those of all ranks are such memory; others are copied on the way. Elsewhere, and where
- * the system does not let processes see each other's memory, it is like any other (threads always see it). NULL: the
- * system has none. Freed before its world is, when no operation on it is open; a child of fork shares it. */
+/* Memory for the buffers of large operations: zeroed pages. Between processes of one host an operation runs in the
+ * buffers themselves, in one pass, where those of all ranks are such memory; others are copied on the way. Elsewhere,
+ * and where the system does not let processes see each other's memory, it is like any other (threads always see it).
+ * NULL: the system has none. Freed before its world is, when no operation on it is open; a child of fork shares it. */
 void *comm_pages_new(struct comm *c, size_t bytes);
 void comm_pages_free(struct comm *c, void *p, size_t bytes);
 /* Processes of this rank's host see such memory of each other. The same on all ranks of the host. */
@@ -207,8 +209,9 @@ bool comm_pages_shared(const struct comm *c);
 
 /* ---- streams: Local ----------------------------------------------------------------------------------------- */
 
-/* This rank computes on s what it sends and receives, in the world and all its groups: an operation on bytes of a device comes after what
- * s held when it was called, and comm_wait puts s behind it. Until comm_stream_off with the same s. */
+/* This rank computes on s what it sends and receives, in the world and all its groups: an operation on bytes of a
+ * device comes after what s held when it was called, and comm_wait puts s behind it. Until comm_stream_off with the
+ * same s. */
 struct stream;
 void comm_stream_on(struct comm *world, struct stream *s);
 void comm_stream_off(struct comm *world, const struct stream *s);
@@ -216,10 +219,10 @@ void comm_stream_off(struct comm *world, const struct stream *s);
 /* ---- waiting: Local --------------------------------------------------------------------------------------- */
 
 void comm_wait(struct comm *c, int64_t ticket); /* what follows on c's stream sees the result */
-/* Its bytes are there, for the host: the stream still wants comm_wait. Never blocks; moves things on when progress is inline, notices who
- * is late. */
+/* Its bytes are there, for the host: the stream still wants comm_wait. Never blocks; moves things on when progress is
+ * inline, notices who is late. */
 bool comm_done(struct comm *c, int64_t ticket);
-void comm_sync(struct comm *c);                 /* everything enqueued on c so far */
+void comm_sync(struct comm *c); /* everything enqueued on c so far */
 
 /* ---- errors ------------------------------------------------------------------------------------------------ */
 
@@ -241,8 +244,8 @@ struct comm_traffic {
 struct comm_traffic comm_traffic(const struct comm *c);
 struct comm_traffic comm_traffic_op(const struct comm *c, enum comm_op op);
 
-/* How long this rank was blocked in waits for c; how long its messages occupied the pretended link, and for how much of that
- * it waited: waiting for a rank that comes late is not counted there. */
+/* How long this rank was blocked in waits for c; how long its messages occupied the pretended link, and for how much of
+ * that it waited: waiting for a rank that comes late is not counted there. */
 struct comm_times {
     double waited_s, link_s, exposed_s;
 };
@@ -253,18 +256,19 @@ int64_t comm_one_pass(const struct comm *c);
 
 /* ---- watching: Local -------------------------------------------------------------------------------------- */
 
-/* What one operation did: told once, when it is over, on the rank's own thread (in a later call on the same communicator). A
- * message of an exchange is told by itself. */
+/* What one operation did: told once, when it is over, on the rank's own thread (in a later call on the same
+ * communicator). A message of an exchange is told by itself. */
 struct comm_event {
     const struct comm *c;
     enum comm_op op;
     int64_t ticket;
-    int64_t number;      /* collectives: which of c's, from 1, the same on all ranks; messages: which between these two ranks in
-                          * this direction, from 1, the same at both ends */
-    int send, peer;      /* messages: 1 sent, 0 received; a rank of c. Else -1 */
+    int64_t number; /* collectives: which of c's, from 1, the same on all ranks; messages: which between these two ranks
+                     * in this direction, from 1, the same at both ends */
+    int send, peer; /* messages: 1 sent, 0 received; a rank of c. Else -1 */
     enum dtype dtype;
-    int64_t bytes;       /* of the message; of a collective: what is summed, moved or gathered, whole. all_to_all: what this rank has */
-    int64_t sent;        /* what this rank sends for it: as comm_traffic counts */
+    int64_t bytes; /* of the message; of a collective: what is summed, moved or gathered, whole. all_to_all: what this
+                      rank has */
+    int64_t sent;  /* what this rank sends for it: as comm_traffic counts */
     const char *algorithm, *what;
     double asked_s, over_s; /* clock_now_s(): when this rank called; when it was over here */
 };
@@ -275,15 +279,15 @@ struct comm_watch {
     void (*stayed)(void *ctx, const struct comm *c, int64_t ticket, enum comm_stay why, double from_s, double to_s);
     void *ctx;
 };
-/* From now on w (copied) is told of all communicators of the world; NULL: nobody is. Operations that are under way now are not
- * told, nor are those of a null communicator. Unwatched, an operation costs one test more. */
+/* From now on w (copied) is told of all communicators of the world; NULL: nobody is. Operations that are under way now
+ * are not told, nor are those of a null communicator. Unwatched, an operation costs one test more. */
 void comm_watch(struct comm *world, const struct comm_watch *w);
 /* Tells of what is over by now. wait: first waits for everything that this rank has enqueued on any communicator; then
  * Collective(world). */
 void comm_watch_tell(struct comm *world, bool wait);
 
-/* What a null communicator was asked for so far: a row per distinct operation, in order of first appearance. The rows are
- * c's, until its next operation. Other transports keep none. */
+/* What a null communicator was asked for so far: a row per distinct operation, in order of first appearance. The rows
+ * are c's, until its next operation. Other transports keep none. */
 #define COMM_LINK_LATENCY_S 2e-6 /* what `seconds` assumes where config names no link: docs/benchmarks.md */
 #define COMM_LINK_GBPS 10.0
 struct comm_tally {

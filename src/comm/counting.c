@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* counting.c: what a rank that only counts has been asked for, one row per distinct operation, in order of first appearance:
- * the communicator's plan of a step. A big model asks for 100,000 distinct ones (its experts' gradients), and for each of them
- * once per microbatch; so keys are found by hash, and an operation's program is written the first time only.
- * Rejected: looking at all rows (quadratic in layers), writing programs each time (linear in messages, which are many). */
+/* counting.c: what a rank that only counts has been asked for, one row per distinct operation, in order of first
+ * appearance: the communicator's plan of a step. A big model asks for 100,000 distinct ones (its experts' gradients),
+ * and for each of them once per microbatch; so keys are found by hash, and an operation's program is written the first
+ * time only. Rejected: looking at all rows (quadratic in layers), writing programs each time (linear in messages, which
+ * are many). */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +11,8 @@
 #include "base/mem.h"
 #include "comm/impl.h"
 
-_Static_assert(sizeof(struct tally_key) == 3 * 8 + 2 * 8 + sizeof(void *) + 4 * 4 + DESC_WHAT, "keys are compared as bytes");
+_Static_assert(sizeof(struct tally_key) == 3 * 8 + 2 * 8 + sizeof(void *) + 4 * 4 + DESC_WHAT,
+               "keys are compared as bytes");
 
 /* ---- keys ---- */
 static int bucket_of(const struct tally_keys *t, const struct tally_key *k)
@@ -52,7 +54,8 @@ static double seconds(const struct comm *c, const struct op *o, struct comm_traf
     const struct comm_config *f = &c->w->cfg;
     double latency = f->link_latency_s > 0 ? f->link_latency_s : COMM_LINK_LATENCY_S;
     double rate = f->link_GBps > 0 ? f->link_GBps * 1e9 : COMM_LINK_GBPS * 1e9;
-    if (o->coll.op == COMM_EXCHANGE || o->algorithm->native) return latency * (double)t.messages + (double)t.bytes / rate;
+    if (o->coll.op == COMM_EXCHANGE || o->algorithm->native)
+        return latency * (double)t.messages + (double)t.bytes / rate;
     return comm_moves_cost(&o->moves, c->rank, o->coll.dtype, latency, rate);
 }
 
@@ -71,7 +74,9 @@ static int row_of(struct tally *t, const struct op *o)
     if (i >= 0) return i;
     i = keys_add(&t->told, &k);
     if (room != t->told.room) t->row = xrealloc(t->row, (size_t)t->told.room * sizeof *t->row);
-    t->row[i] = (struct comm_tally){.op = o->coll.op, .dtype = (enum dtype)k.dtype, .n = k.n,
+    t->row[i] = (struct comm_tally){.op = o->coll.op,
+                                    .dtype = (enum dtype)k.dtype,
+                                    .n = k.n,
                                     .algorithm = exchange ? "messages" : o->algorithm->name};
     snprintf(t->row[i].what, sizeof t->row[i].what, "%s", o->desc.what);
     return i;
@@ -83,7 +88,8 @@ const struct tally_plan *tally_find(struct comm *c, const struct tally_key *k)
     return i < 0 ? NULL : &c->tally.plan[i];
 }
 
-const struct tally_plan *tally_plan(struct comm *c, const struct tally_key *k, const struct op *o, struct comm_traffic t, double link_s)
+const struct tally_plan *tally_plan(struct comm *c, const struct tally_key *k, const struct op *o,
+                                    struct comm_traffic t, double link_s)
 {
     struct tally *x = &c->tally;
     int room = x->asked.room, i = keys_add(&x->asked, k);

@@ -22,8 +22,15 @@ static void scatter(struct moves *p, const struct coll *c, const int64_t *at, en
         comm_moves_recv(p, src, SIDE_TMP, src * mine, mine);
     }
     comm_moves_fence(p);
-    comm_moves_fold(p, (struct move){.from_side = SIDE_TMP, .to_side = to, .to = to_at, .n = mine, .n_src = c->size,
-                                  .own = c->rank, .own_at = at[c->rank], .stride = mine, .final = true});
+    comm_moves_fold(p, (struct move){.from_side = SIDE_TMP,
+                                     .to_side = to,
+                                     .to = to_at,
+                                     .n = mine,
+                                     .n_src = c->size,
+                                     .own = c->rank,
+                                     .own_at = at[c->rank],
+                                     .stride = mine,
+                                     .final = true});
 }
 
 /* Everybody's piece, which is at `from`, goes to all others' OUT. */

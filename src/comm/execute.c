@@ -31,8 +31,7 @@ static void post(struct comm *c, struct op *o, bool send, int peer, void *p, int
             o->req = xrealloc(o->req, (size_t)o->req_room * sizeof *o->req);
         }
         struct request *r = &o->req[o->n_req++];
-        *r = (struct request){.send = send, .peer = peer, .p = p, .bytes = now, .dtype = t,
-                              .desc = &o->desc};
+        *r = (struct request){.send = send, .peer = peer, .p = p, .bytes = now, .dtype = t, .desc = &o->desc};
         c->w->ops->start(c, r);
         p = (char *)p + now;
         bytes -= now;
@@ -56,7 +55,8 @@ static void fold_move(struct comm *c, struct op *o, const struct move *s)
 {
     const void **src = c->src;
     for (int p = 0; p < s->n_src; p++)
-        src[p] = p == s->own ? place(c, o, SIDE_IN, s->own_at) : place(c, o, s->from_side, s->from + (p + s->rotate) % s->n_src * s->stride);
+        src[p] = p == s->own ? place(c, o, SIDE_IN, s->own_at)
+                             : place(c, o, s->from_side, s->from + (p + s->rotate) % s->n_src * s->stride);
     void *dst = place(c, o, s->to_side, s->to);
     int64_t divisor = s->final && o->coll.red == COMM_AVG ? o->coll.size : 1;
     fold_run(c->w->folds, o->coll.dtype, o->coll.red,
@@ -80,7 +80,11 @@ static void move_run(struct comm *c, struct op *o, const struct move *s)
         break;
     case MOVE_SCALE:
         fold_run(c->w->folds, o->coll.dtype, o->coll.red,
-                 &(struct fold){.dst = (void *[]){to}, .n_dst = 1, .src = pair, .n_src = 1, .n = s->n,
+                 &(struct fold){.dst = (void *[]){to},
+                                .n_dst = 1,
+                                .src = pair,
+                                .n_src = 1,
+                                .n = s->n,
                                 .divisor = o->coll.size});
         break;
     case MOVE_FOLD: fold_move(c, o, s); break;
@@ -138,8 +142,8 @@ static bool shared(const struct comm *c, const struct op *o)
     return o->coll.op != COMM_BARRIER && o->algorithm->shared && c->w->ops->shared && c->w->ops->shared_may(c);
 }
 
-/* A rank has at most one open operation that it brought alone. So where all ranks of an operation did, none of them sits
- * in another's blocking call, and all of them will come to this one's. */
+/* A rank has at most one open operation that it brought alone. So where all ranks of an operation did, none of them
+ * sits in another's blocking call, and all of them will come to this one's. */
 static bool all_alone(struct comm *c, const struct op *o)
 {
     for (int r = 0; r < c->size; r++)
@@ -174,8 +178,10 @@ static bool op_work(struct comm *c, struct op *o)
     case OP_ENTER:
         if (shared(c, o) && c->w->ops->prepare && !c->w->ops->prepare(c, o)) return false;
         meet_enter(c->meet, o->meet, c->rank, &o->desc,
-                   &(struct meet_seat){.in = o->seat_in, .out = o->seat_out,
-                                       .most = widest(&o->coll), .alone = atomic_load(&c->w->pending) == 1});
+                   &(struct meet_seat){.in = o->seat_in,
+                                       .out = o->seat_out,
+                                       .most = widest(&o->coll),
+                                       .alone = atomic_load(&c->w->pending) == 1});
         o->seen = o->tries = 0;
         o->stage = OP_FULL; /* fall through */
     case OP_FULL:

@@ -21,26 +21,21 @@ static int usable(void)
 
 const struct fold_table *fold_at(int i)
 {
-    static const struct fold_table *const all[] = {
-        &fold_portable,
+    static const struct fold_table *const all[] =
+    { &fold_portable,
 #if defined(__x86_64__)
-        &fold_avx2, &fold_avx512,
+      &fold_avx2,
+      &fold_avx512,
 #elif defined(__aarch64__)
-        &fold_neon,
+      &fold_neon,
 #endif
     };
     return i >= 0 && i < usable() ? all[i] : NULL;
 }
 
-const struct fold_table *fold_best(void)
-{
-    return fold_at(usable() - 1);
-}
+const struct fold_table *fold_best(void) { return fold_at(usable() - 1); }
 
-bool fold_can(enum dtype dt)
-{
-    return fold_portable.fn[dt][COMM_SUM] != NULL;
-}
+bool fold_can(enum dtype dt) { return fold_portable.fn[dt][COMM_SUM] != NULL; }
 
 void fold_run(const struct fold_table *t, enum dtype dt, enum comm_red r, const struct fold *f)
 {

@@ -33,16 +33,20 @@ bool gather_write(struct moves *p, const struct coll *c)
 {
     if (c->op == COMM_ALL_REDUCE) {
         blocks(p, c, c->n);
-        comm_moves_fold(p, (struct move){.from_side = SIDE_TMP, .to_side = SIDE_OUT, .n = c->n,
-                                           .n_src = c->size, .own = -1, .stride = c->n,
-                                           .rotate = c->size - c->rank, .final = true});
+        comm_moves_fold(p, (struct move){.from_side = SIDE_TMP,
+                                         .to_side = SIDE_OUT,
+                                         .n = c->n,
+                                         .n_src = c->size,
+                                         .own = -1,
+                                         .stride = c->n,
+                                         .rotate = c->size - c->rank,
+                                         .final = true});
         return true;
     }
     if (c->op == COMM_ALL_GATHER && even_pieces(c)) {
         int64_t n = c->out_at[1];
         blocks(p, c, n);
-        for (int j = 0; j < c->size; j++)
-            comm_moves_copy(p, SIDE_TMP, j * n, SIDE_OUT, (c->rank + j) % c->size * n, n);
+        for (int j = 0; j < c->size; j++) comm_moves_copy(p, SIDE_TMP, j * n, SIDE_OUT, (c->rank + j) % c->size * n, n);
         return true;
     }
     return false;

@@ -24,10 +24,7 @@ static int64_t edge(int64_t n, int i, int m)
 }
 
 /* The communicator's rank of the i-th rank that remains. */
-static int remaining(int i, int extra)
-{
-    return i < extra ? 2 * i + 1 : i + extra;
-}
+static int remaining(int i, int extra) { return i < extra ? 2 * i + 1 : i + extra; }
 
 static void halve_and_double(struct moves *p, const struct coll *c, int me, int m, int extra)
 {

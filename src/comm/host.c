@@ -2,9 +2,9 @@
 /* host.c: which way an operation between processes of one host goes.
  *
  * A rank brings the names of its buffers to the meeting if they lie in blocks and the vector is large. Then every rank
- * has the same seats before it and comes to the same answer: all named, one pass (meet_work.c); one not, stages for all.
- * Small vectors are faster through stages, whose first round goes in before ranks meet; a rank that has put it in brings
- * no names. A rank that brought names in vain puts it in after the meeting.
+ * has the same seats before it and comes to the same answer: all named, one pass (meet_work.c); one not, stages for
+ * all. Small vectors are faster through stages, whose first round goes in before ranks meet; a rank that has put it in
+ * brings no names. A rank that brought names in vain puts it in after the meeting.
  *
  * All ranks of a host found out before their first operation whether blocks can be seen (mpi.c). Where it goes wrong
  * later, the system has run out of something, and that is the job's error.
@@ -65,9 +65,9 @@ static bool all_named(struct comm *c, const struct op *o)
     return true;
 }
 
-/* Where this process sees the buffers of all. A rank that comes late may find nothing there: others have done every chunk, and
- * the owner, whose operation is complete, has released the memory. Then it takes no chunk either. Pieces differ between ranks
- * in an all_to_all only, and there they lie in the window. */
+/* Where this process sees the buffers of all. A rank that comes late may find nothing there: others have done every
+ * chunk, and the owner, whose operation is complete, has released the memory. Then it takes no chunk either. Pieces
+ * differ between ranks in an all_to_all only, and there they lie in the window. */
 static bool see_all(struct comm *c, struct op *o)
 {
     for (int r = 0; r < c->size; r++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.h: collectives between processes of one host: in one pass over the buffers themselves where every rank's lie in blocks
- * (blocks.h), else copied through stages (staged.h).
+/* host.h: collectives between processes of one host: in one pass over the buffers themselves where every rank's lie in
+ * blocks (blocks.h), else copied through stages (staged.h).
  *
  * Order: Collective(group) in effect; every function returns at once.
  */

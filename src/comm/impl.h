@@ -28,9 +28,9 @@ struct op;
 struct comm;
 struct world;
 
-/* A rank that waits looks at the clock every fraction of a millisecond. Where it finds that much more time has passed, it was
- * itself kept from running: stopped (Ctrl-Z, a job that the cluster suspends, a machine that stands still), often together with
- * those it waits for. Such time does not count as waiting. */
+/* A rank that waits looks at the clock every fraction of a millisecond. Where it finds that much more time has passed,
+ * it was itself kept from running: stopped (Ctrl-Z, a job that the cluster suspends, a machine that stands still),
+ * often together with those it waits for. Such time does not count as waiting. */
 #define AWAY_S 0.25
 struct away {
     double last_s, lost_s; /* the last look, 0: none yet; found so far */
@@ -47,8 +47,8 @@ struct request {
     int peer; /* rank in the communicator */
     void *p;
     size_t bytes;
-    int64_t number;    /* local: of this channel and direction */
-    uint64_t handle;   /* mpi: the library's */
+    int64_t number;  /* local: of this channel and direction */
+    uint64_t handle; /* mpi: the library's */
     enum dtype dtype;
     const struct desc *desc;
 };
@@ -92,7 +92,7 @@ struct op {
     struct coll coll;
     const void *in;
     void *out;
-    int64_t *pieces;         /* in_at, out_at, even: 3 * (size + 1) */
+    int64_t *pieces; /* in_at, out_at, even: 3 * (size + 1) */
     const struct algorithm *algorithm;
     struct moves moves;
     struct comm_p2p *list; /* exchange */
@@ -102,23 +102,23 @@ struct op {
     uint64_t seat_in, seat_out; /* what the seat says of the buffers */
     bool named;                 /* host.c: by names */
     enum op_way way;
-    int64_t meet;   /* number among the operations that meet */
-    int seen;       /* meeting: ranks that have arrived, counted from 0 */
-    int tries;      /* shared: how often it was asked to go on */
-    int64_t record; /* on the board */
-    double begun_s, begun_away_s; /* the clock, and the world's away_s then */
-    double left_s; /* since when a rank that it waits for is known to have left; 0: none has */
+    int64_t meet;                  /* number among the operations that meet */
+    int seen;                      /* meeting: ranks that have arrived, counted from 0 */
+    int tries;                     /* shared: how often it was asked to go on */
+    int64_t record;                /* on the board */
+    double begun_s, begun_away_s;  /* the clock, and the world's away_s then */
+    double left_s;                 /* since when a rank that it waits for is known to have left; 0: none has */
     double link_s, met_s, ready_s; /* time on the pretended link, since when it may run, when it is over */
     double through_s;              /* when the bytes were through without it */
     double asked_s, over_s;        /* watched: when the rank called, when it was done; 0: not watched */
     int64_t sent;                  /* watched: bytes that this rank sends for it */
-    int pc; /* next step */
+    int pc;                        /* next step */
     struct request *req;
     int n_req, req_room;
     bool may_block;  /* native: every rank has come, and none has anything else open */
     int64_t at_work; /* shared and native operations: grows as they get on */
-    uint64_t native;       /* mpi: the library's handle */
-    uint64_t side;         /* what the rank's stream calls it (beside.c), of this ticket; 0: nothing */
+    uint64_t native; /* mpi: the library's handle */
+    uint64_t side;   /* what the rank's stream calls it (beside.c), of this ticket; 0: nothing */
     int64_t side_ticket;
     bool side_exchange;
 };
@@ -129,8 +129,8 @@ struct part {
     const int64_t *in_at, *out_at; /* all_to_all */
 };
 
-/* counting.c: the operations of a rank that only counts, each planned once however often it is asked for. No padding: keys are hashed
- * and compared as bytes. */
+/* counting.c: the operations of a rank that only counts, each planned once however often it is asked for. No padding:
+ * keys are hashed and compared as bytes. */
 struct tally_key {
     int64_t n, in_each, out_each;
     uint64_t in, out; /* hashes of counts or messages, 0: none */
@@ -160,15 +160,15 @@ struct comm {
     int *world_rank; /* [size] */
     int *host;       /* [size] numbered from 0 by first appearance */
     char name[DESC_GROUP];
-    const struct algorithm *asked; /* by name, or NULL */
-    struct meet *meet;             /* or NULL */
-    void *group;                   /* the transport's */
+    const struct algorithm *asked;      /* by name, or NULL */
+    struct meet *meet;                  /* or NULL */
+    void *group;                        /* the transport's */
     bool on_device, faults, nowhere;    /* comm_on: of a device; of one that is untouchable, or only counts */
     int64_t n_collectives, n_exchanges; /* enqueued */
-    int64_t *passed;    /* [2][size] messages enqueued to and from each rank */
-    int64_t told;       /* watched: tickets up to this one are told */
-    size_t stage_bytes; /* staged.c */
-    int64_t rounds;     /* engine: through the stages so far */
+    int64_t *passed;                    /* [2][size] messages enqueued to and from each rank */
+    int64_t told;                       /* watched: tickets up to this one are told */
+    size_t stage_bytes;                 /* staged.c */
+    int64_t rounds;                     /* engine: through the stages so far */
     struct comm_traffic traffic[COMM_OP_N];
     struct comm_times times; /* the rank's own thread */
     atomic_llong link_ns;    /* engine: operations spent so long on nothing but the pretended link */
@@ -176,8 +176,8 @@ struct comm {
     int64_t open; /* engine: the first ticket that is not complete */
     char *tmp;    /* engine: TMP of the collective that runs */
     size_t tmp_bytes;
-    struct tally tally; /* counts only */
-    struct moves sketch; /* for predictions */
+    struct tally tally;    /* counts only */
+    struct moves sketch;   /* for predictions */
     struct part *part;     /* [size], engine: the operation that runs in one pass */
     int64_t *pieces;       /* [2][size][2][size + 1] that all ranks see: where pieces of all_to_all begin */
     atomic_llong one_pass; /* operations that ran so */
@@ -196,9 +196,9 @@ struct world {
     int row;     /* of this rank on the board */
     int *row_of; /* [size] of every rank, -1: on another host; NULL: rows are ranks */
     int rank, size;
-    int *host; /* [size] */
+    int *host;             /* [size] */
     struct stream *stream; /* of this rank, that computes on what is sent; NULL: none */
-    int sharers; /* of this rank's cores, itself included */
+    int sharers;           /* of this rank's cores, itself included */
     struct comm_config cfg;
     char *dump_dir;
     const struct algorithm *asked; /* config.algorithm, or NULL */
@@ -207,12 +207,12 @@ struct world {
     struct comm_watch watch;
     atomic_bool watched;
     struct blocks *blocks; /* memory that processes of this host see in each other; NULL: of threads, or one process */
-    bool one_thread; /* the transport allows no second thread */
-    double looked_s;    /* the rank's thread: when it last asked who is late */
+    bool one_thread;       /* the transport allows no second thread */
+    double looked_s;       /* the rank's thread: when it last asked who is late */
     double away_s, back_s, gone_s; /* who asks: not running for so long in all; since when it is back, after how long */
-    double link_free_s; /* engine: when the pretended link has sent what it was given */
-    bool spin; /* the ranks that share this one's cores have one each */
-    pthread_mutex_t comms_lock; /* guards comms, n_comms; held during a poll */
+    double link_free_s;            /* engine: when the pretended link has sent what it was given */
+    bool spin;                     /* the ranks that share this one's cores have one each */
+    pthread_mutex_t comms_lock;    /* guards comms, n_comms; held during a poll */
     struct comm *comms[WORLD_COMMS];
     int n_comms;
     /* The thread of COMM_THREAD. */
@@ -226,7 +226,8 @@ struct world {
     atomic_llong pending;       /* operations submitted and not complete */
 };
 
-/* world.c; sharers: ranks of this host that may use one of the cores that this one may use, itself included; 0: all of the host. */
+/* world.c; sharers: ranks of this host that may use one of the cores that this one may use, itself included; 0: all of
+ * the host. */
 struct world *world_new(const struct transport_ops *ops, void *shared, struct board *board, int rank, int size,
                         const int *host, int sharers, const struct comm_config *cfg);
 int world_comm(struct comm **out, struct world *w, const int *ranks, int n, const char *name, struct err *e);
@@ -258,8 +259,8 @@ bool op_advance(struct comm *c, struct op *o);
 /* watch.c: tells of operations up to ticket `last` that are over; for the rank's thread, where the world is watched. */
 void watch_tell(struct comm *c, int64_t last);
 
-/* stalls.c: looks for operations that wait too long, or for a rank that has left; reports with world_fail. `away` is what this
- * rank's wait has seen since it last asked, and is taken. */
+/* stalls.c: looks for operations that wait too long, or for a rank that has left; reports with world_fail. `away` is
+ * what this rank's wait has seen since it last asked, and is taken. */
 void late_look(struct world *w, struct away *away);
 
 /* select.c */
@@ -269,7 +270,8 @@ const struct algorithm *select_named(const char *name); /* NULL: there is none *
 
 /* What is known of this operation; NULL: it is new, and tally_plan says it. Valid until the next tally_plan. */
 const struct tally_plan *tally_find(struct comm *c, const struct tally_key *k);
-const struct tally_plan *tally_plan(struct comm *c, const struct tally_key *k, const struct op *o, struct comm_traffic t, double link_s);
+const struct tally_plan *tally_plan(struct comm *c, const struct tally_key *k, const struct op *o,
+                                    struct comm_traffic t, double link_s);
 void tally_add(struct comm *c, const struct tally_plan *p); /* once more */
 void tally_free(struct tally *t);
 
@@ -281,13 +283,15 @@ struct comm_traffic comm_count(const struct algorithm *a, const struct moves *p,
 
 /* meet_work.c: an operation in one pass over the buffers that c->part says. */
 bool meet_work(struct comm *c, struct op *o);
-/* all_to_all: copies the pieces to where all see them, before the meeting; afterwards fills in those of c->part[rank]. */
+/* all_to_all: copies the pieces to where all see them, before the meeting; afterwards fills in those of
+ * c->part[rank]. */
 size_t meet_pieces_bytes(int size);
 void meet_lay_out(struct comm *c, struct op *o);
 void meet_laid_out(struct comm *c, const struct op *o, int rank);
 
 /* ---- beside.c: an operation and the rank's stream ---- */
-void beside_begin(struct comm *c, struct op *o, int64_t ticket, const void *in, void *out, const struct comm_p2p *list, int n_list);
+void beside_begin(struct comm *c, struct op *o, int64_t ticket, const void *in, void *out, const struct comm_p2p *list,
+                  int n_list);
 void beside_counted(struct comm *c, struct op *o, int64_t ticket, enum comm_op op, const char *what, int64_t bytes);
 void beside_end(struct comm *c, struct op *o);
 void beside_waited(struct comm *c, int64_t ticket);

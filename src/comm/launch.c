@@ -16,8 +16,8 @@ bool comm_launched(void)
     return tasks && atoi(tasks) > 1;
 }
 
-/* A batch script runs as a step of its own, "batch" (older versions of Slurm say 4294967291, newer ones nothing), and has no
- * number of tasks in the step. */
+/* A batch script runs as a step of its own, "batch" (older versions of Slurm say 4294967291, newer ones nothing), and
+ * has no number of tasks in the step. */
 int comm_tasks_idle(void)
 {
     const char *job = getenv("SLURM_JOB_ID"), *tasks = getenv("SLURM_NTASKS"), *step = getenv("SLURM_STEP_ID");

@@ -62,10 +62,7 @@ static struct group *group_find(struct process *p, const struct comm *c)
     return found;
 }
 
-static size_t posts_bytes(int size)
-{
-    return (size_t)size * (size_t)size * POSTS * sizeof(struct post);
-}
+static size_t posts_bytes(int size) { return (size_t)size * (size_t)size * POSTS * sizeof(struct post); }
 
 static struct group *group_new(const struct comm *c, struct err *e)
 {
@@ -218,10 +215,7 @@ static bool recv_test(struct comm *c, struct request *r)
     return ok;
 }
 
-static bool local_test(struct comm *c, struct request *r)
-{
-    return r->send ? send_test(c, r) : recv_test(c, r);
-}
+static bool local_test(struct comm *c, struct request *r) { return r->send ? send_test(c, r) : recv_test(c, r); }
 
 static bool always(const struct comm *c)
 {
@@ -341,7 +335,8 @@ static bool start_rank(struct runner *r, int n)
     int failed = pthread_create(&r->thread, NULL, run_and_leave, r);
     if (!failed) return true;
     limit_threads_text(limits);
-    err_set(&e, ERR_MEMORY, "the thread of rank %d of %d could not be started: %s (%s); choose fewer ranks (-n), or raise the limit",
+    err_set(&e, ERR_MEMORY,
+            "the thread of rank %d of %d could not be started: %s (%s); choose fewer ranks (-n), or raise the limit",
             r->rank, n, strerror(failed), limits);
     comm_abort(r->world, &e);
     return false;

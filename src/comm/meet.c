@@ -10,10 +10,7 @@
 
 #include "base/hash.h"
 
-static size_t up(size_t n)
-{
-    return (n + 63) / 64 * 64;
-}
+static size_t up(size_t n) { return (n + 63) / 64 * 64; }
 
 static size_t slot_bytes(int size)
 {
@@ -21,10 +18,7 @@ static size_t slot_bytes(int size)
     return n * (sizeof(struct meet_seat) + sizeof(struct meet_share)) + up(n * sizeof(struct desc));
 }
 
-size_t meet_bytes(int size)
-{
-    return sizeof(struct meet) + MEET_SLOTS * slot_bytes(size);
-}
+size_t meet_bytes(int size) { return sizeof(struct meet) + MEET_SLOTS * slot_bytes(size); }
 
 void meet_init(struct meet *m, int size)
 {
@@ -35,10 +29,7 @@ void meet_init(struct meet *m, int size)
     m->slot_bytes = (int64_t)slot_bytes(size);
 }
 
-static char *slot(struct meet *m, int64_t number)
-{
-    return m->slots + number % MEET_SLOTS * m->slot_bytes;
-}
+static char *slot(struct meet *m, int64_t number) { return m->slots + number % MEET_SLOTS * m->slot_bytes; }
 
 struct meet_seat *meet_seat(struct meet *m, int64_t number, int rank)
 {

@@ -29,8 +29,8 @@ struct meet_seat {
     _Alignas(64) atomic_llong arrived; /* m + 1 */
     uint64_t print;                    /* of the descriptor: equal ones are not looked at further */
     uint64_t in, out;                  /* threads: pointers; processes: names of blocks.h, or 0 */
-    int64_t most;                  /* elements of the largest piece */
-    bool alone;                    /* the rank has nothing else open */
+    int64_t most;                      /* elements of the largest piece */
+    bool alone;                        /* the rank has nothing else open */
 };
 struct meet_share {
     _Alignas(64) atomic_llong next; /* the first chunk of this rank's share that nobody has taken */

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meet_work.c: collectives in common memory, one pass, zero copies ("direct" for ranks that are threads, and for processes
- * whose buffers lie in blocks).
+/* meet_work.c: collectives in common memory, one pass, zero copies ("direct" for ranks that are threads, and for
+ * processes whose buffers lie in blocks).
  *
- * Every rank can read and write the others' buffers, where c->part says. The result is cut into chunks; a chunk is reduced (in rank order,
- * in fp32) or copied straight from where the inputs are to everywhere the result is wanted. Rank r begins with the
- * r-th share of the chunks, so a rank finds its own share in its own cache step after step, and then takes chunks from
- * ranks that have not begun or lag behind: whoever waits works, so a rank that is busy computing slows nobody down. Who
- * does a chunk does not change its bits.
+ * Every rank can read and write the others' buffers, where c->part says. The result is cut into chunks; a chunk is
+ * reduced (in rank order, in fp32) or copied straight from where the inputs are to everywhere the result is wanted.
+ * Rank r begins with the r-th share of the chunks, so a rank finds its own share in its own cache step after step, and
+ * then takes chunks from ranks that have not begun or lag behind: whoever waits works, so a rank that is busy computing
+ * slows nobody down. Who does a chunk does not change its bits.
  *
  * Cost of an all-reduce of N bytes over K ranks: K N bytes read and K N written, by all ranks together, and one round
- * of cache lines to meet. A reduce-scatter followed by an all-gather reads and writes 2N more per rank, and meets twice.
+ * of cache lines to meet. A reduce-scatter followed by an all-gather reads and writes 2N more per rank, and meets
+ * twice.
  *
  * A chunk that is running while the world fails would touch buffers whose owners give up, so ranks count themselves
  * in the board (busy) around the work, and nobody returns from a wait after a failure while anybody is. A process that
@@ -30,13 +31,10 @@ struct work {
     int64_t units, chunk, n_chunks; /* elements of all results in a row */
 };
 
-static const struct part *part(const struct work *w, int rank)
-{
-    return &w->c->part[rank];
-}
+static const struct part *part(const struct work *w, int rank) { return &w->c->part[rank]; }
 
-/* A rank whose part was done by others may be through, and use its own arrays anew, before a slow one has looked at them. Two
- * sets do: a rank comes to the next meeting but one when all have left this one. */
+/* A rank whose part was done by others may be through, and use its own arrays anew, before a slow one has looked at
+ * them. Two sets do: a rank comes to the next meeting but one when all have left this one. */
 static int64_t *laid_out(const struct comm *c, const struct op *o, int rank)
 {
     size_t set = (size_t)(o->meet % 2), cell = (size_t)c->size + 1;
@@ -94,7 +92,11 @@ static void fold(const struct work *w, int64_t lo, int64_t hi, int n_dst)
     struct comm *c = w->c;
     for (int r = 0; r < c->size; r++) c->src[r] = at(w, part(w, r)->in, lo);
     fold_run(c->w->folds, w->o->coll.dtype, w->o->coll.red,
-             &(struct fold){.dst = c->dst, .n_dst = n_dst, .src = c->src, .n_src = c->size, .n = hi - lo,
+             &(struct fold){.dst = c->dst,
+                            .n_dst = n_dst,
+                            .src = c->src,
+                            .n_src = c->size,
+                            .n = hi - lo,
                             .divisor = w->o->coll.red == COMM_AVG ? c->size : 1});
 }
 
@@ -167,10 +169,11 @@ static chunk_fn *const chunks[COMM_OP_N] = {
     [COMM_ALL_GATHER] = all_gather, [COMM_ALL_TO_ALL] = all_to_all, [COMM_REDUCE_SCATTER] = reduce_scatter,
 };
 
-#define LAG 4         /* chunks left in a share that make it worth helping */
+#define LAG 4 /* chunks left in a share that make it worth helping */
 #define PATIENT_TRIES 20
 
-/* Another rank's chunks lie in its cache: leave them to it unless it has not begun, has many left, or seems to sleep. */
+/* Another rank's chunks lie in its cache: leave them to it unless it has not begun, has many left, or seems to
+ * sleep. */
 static bool may_take(const struct work *w, int rank, int64_t next, int64_t end)
 {
     return rank == w->c->rank || next == 0 || end - next >= LAG || w->o->tries > PATIENT_TRIES;

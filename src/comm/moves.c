@@ -52,16 +52,15 @@ void comm_moves_copy(struct moves *p, enum side from, int64_t from_at, enum side
 {
     needs(p, to, to_at + n);
     if (n > 0)
-        add(p, (struct move){.kind = MOVE_COPY, .from_side = from, .to_side = to, .from = from_at, .to = to_at,
-                             .n = n});
+        add(p,
+            (struct move){.kind = MOVE_COPY, .from_side = from, .to_side = to, .from = from_at, .to = to_at, .n = n});
 }
 
 void comm_moves_add(struct moves *p, enum side from, int64_t from_at, enum side to, int64_t to_at, int64_t n)
 {
     needs(p, to, to_at + n);
     if (n > 0)
-        add(p, (struct move){.kind = MOVE_ADD, .from_side = from, .to_side = to, .from = from_at, .to = to_at,
-                             .n = n});
+        add(p, (struct move){.kind = MOVE_ADD, .from_side = from, .to_side = to, .from = from_at, .to = to_at, .n = n});
 }
 
 void comm_moves_scale(struct moves *p, enum side at, int64_t to, int64_t n)
@@ -76,10 +75,7 @@ void comm_moves_fold(struct moves *p, struct move s)
     if (s.n > 0) add(p, s);
 }
 
-void comm_moves_native(struct moves *p)
-{
-    add(p, (struct move){.kind = MOVE_NATIVE});
-}
+void comm_moves_native(struct moves *p) { add(p, (struct move){.kind = MOVE_NATIVE}); }
 
 struct comm_traffic comm_moves_traffic(const struct moves *p, int rank, enum dtype t)
 {
@@ -126,9 +122,9 @@ static void print_range(struct str *out, enum side p, int64_t at, int64_t n)
 
 void comm_moves_print(const struct moves *p, struct str *out)
 {
-    static const char *const words[] = {
-        [MOVE_SEND] = "send", [MOVE_RECV] = "receive", [MOVE_FENCE] = "fence", [MOVE_COPY] = "copy",
-        [MOVE_ADD] = "add", [MOVE_SCALE] = "scale", [MOVE_FOLD] = "fold", [MOVE_NATIVE] = "native"};
+    static const char *const words[] =
+        {[MOVE_SEND] = "send", [MOVE_RECV] = "receive", [MOVE_FENCE] = "fence", [MOVE_COPY] = "copy",
+         [MOVE_ADD] = "add",   [MOVE_SCALE] = "scale",  [MOVE_FOLD] = "fold",   [MOVE_NATIVE] = "native"};
     for (int i = 0; i < p->n; i++) {
         const struct move *s = &p->move[i];
         str_puts(out, words[s->kind]);

@@ -38,8 +38,8 @@ enum move_kind {
     MOVE_COPY,  /* to = from */
     MOVE_ADD,   /* to = to op from, one rounding */
     MOVE_SCALE, /* to /= size, for the average */
-    MOVE_FOLD,  /* to = fold over p in 0..n_src-1 of source p: `from` + (p + rotate) % n_src * stride, but `own_at` in IN
-                   for p == own (-1: none); divided by size when `final` */
+    MOVE_FOLD, /* to = fold over p in 0..n_src-1 of source p: `from` + (p + rotate) % n_src * stride, but `own_at` in IN
+                  for p == own (-1: none); divided by size when `final` */
     MOVE_NATIVE /* the transport's own collective */
 };
 struct move {
@@ -88,8 +88,18 @@ struct algorithm {
     bool shared;     /* the transport may run it in shared memory; the program says what that counts as */
     bool native;     /* needs a transport with collectives of its own */
 };
-enum { ALGORITHM_DIRECT, ALGORITHM_RING, ALGORITHM_HALVING, ALGORITHM_TREE, ALGORITHM_CHAIN, ALGORITHM_PAIRWISE,
-       ALGORITHM_GATHER, ALGORITHM_TWO_LEVEL, ALGORITHM_NATIVE, ALGORITHM_N };
+enum {
+    ALGORITHM_DIRECT,
+    ALGORITHM_RING,
+    ALGORITHM_HALVING,
+    ALGORITHM_TREE,
+    ALGORITHM_CHAIN,
+    ALGORITHM_PAIRWISE,
+    ALGORITHM_GATHER,
+    ALGORITHM_TWO_LEVEL,
+    ALGORITHM_NATIVE,
+    ALGORITHM_N
+};
 extern const struct algorithm algorithms[ALGORITHM_N];
 
 algorithm_fn direct_write, ring_write, halving_write, tree_write, chain_write, pairwise_write, gather_write,

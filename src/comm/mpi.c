@@ -27,12 +27,20 @@
 #include "comm/staged.h"
 
 #define MESSAGE_MOST ((size_t)1 << 30)
-enum { TAG = 7, TAG_ROLL, TAG_ANSWER, TAG_CARD, TAG_GO, TAG_COLLECTIVE = 16, TAG_TURNS = 1024 }; /* below 32767, MPI's least bound */
+enum {
+    TAG = 7,
+    TAG_ROLL,
+    TAG_ANSWER,
+    TAG_CARD,
+    TAG_GO,
+    TAG_COLLECTIVE = 16,
+    TAG_TURNS = 1024
+};                 /* below 32767, MPI's least bound */
 #define ROLL_S 1.0 /* a rank that waits looks for calls every 20 ms */
 #define PAGE ((size_t)4096)
 
 #if defined(OPEN_MPI)
-#define LIBRARY \
+#define LIBRARY                                                                                                        \
     "Open MPI " COMM_STR(OMPI_MAJOR_VERSION) "." COMM_STR(OMPI_MINOR_VERSION) "." COMM_STR(OMPI_RELEASE_VERSION)
 #elif defined(MPICH_VERSION)
 #define LIBRARY "MPICH " MPICH_VERSION
@@ -51,8 +59,8 @@ struct launch {
 /* What a group holds. */
 struct group {
     MPI_Comm comm;
-    MPI_Win window; /* MPI_WIN_NULL: no common memory */
-    int *counts;    /* [4 * size] of the collective that runs */
+    MPI_Win window;     /* MPI_WIN_NULL: no common memory */
+    int *counts;        /* [4 * size] of the collective that runs */
     struct desc *descs; /* [size] compared by request */
     bool copy_back;     /* the result is in c->tmp */
 };
@@ -120,7 +128,8 @@ static bool mpi_test(struct comm *c, struct request *r)
     int rc = MPI_Test(&q, &done, &status);
     r->handle = handle_of(q);
     if (rc != MPI_SUCCESS) MPI_Error_class(rc, &class);
-    if (rc != MPI_SUCCESS && class != MPI_ERR_TRUNCATE) return fail(c, rc, r->desc, r->send ? "send" : "receive"), false;
+    if (rc != MPI_SUCCESS && class != MPI_ERR_TRUNCATE)
+        return fail(c, rc, r->desc, r->send ? "send" : "receive"), false;
     if (rc == MPI_SUCCESS && (!done || r->send)) return done;
     if (rc == MPI_SUCCESS) MPI_Get_count(&status, MPI_BYTE, &n);
     if (rc == MPI_SUCCESS && (size_t)n == r->bytes) return true;
@@ -148,10 +157,7 @@ static MPI_Datatype type_of(enum dtype t)
     }
 }
 
-static MPI_Op op_of(enum comm_red r)
-{
-    return r == COMM_MAX ? MPI_MAX : r == COMM_MIN ? MPI_MIN : MPI_SUM;
-}
+static MPI_Op op_of(enum comm_red r) { return r == COMM_MAX ? MPI_MAX : r == COMM_MIN ? MPI_MIN : MPI_SUM; }
 
 /* counts and displacements of pieces, for calls that take ints. */
 static void ints(int *counts, int *at, const int64_t *from, int size)
@@ -319,9 +325,9 @@ static void mpi_roll(struct comm *c, struct desc *of, bool *here)
 
 /* ---- groups -------------------------------------------------------------------------------------------------- */
 
-/* Both libraries lay windows into files there, as long as it has a byte: MPICH without asking for room, so that the first touch of a
- * page too many ends the process with SIGBUS; Open MPI fails with MPI_ERR_INTERN. Where there is no such folder, or the library was
- * told to use another, the library's own answer must do. */
+/* Both libraries lay windows into files there, as long as it has a byte: MPICH without asking for room, so that the
+ * first touch of a page too many ends the process with SIGBUS; Open MPI fails with MPI_ERR_INTERN. Where there is no
+ * such folder, or the library was told to use another, the library's own answer must do. */
 #define SHM "/dev/shm"
 static long long shm_room(void)
 {
@@ -342,10 +348,13 @@ static int window_new(MPI_Comm comm, size_t bytes, MPI_Win *win, void **p, struc
     long long room = rank == 0 ? shm_room() : 0;
     int rc = MPI_Bcast(&room, 1, MPI_LONG_LONG, 0, comm);
     if (rc == MPI_SUCCESS && room < (long long)(bytes + PAGE))
-        return err_set(e, ERR_MEMORY, "shared memory for the ranks of a host: wanted %lld KiB, %s has %lld KiB free; make it larger (docker "
-                       "run --shm-size=1g, mount -o remount,size=1g %s) or remove what was left there", (long long)(bytes + PAGE) / 1024,
-                       SHM, room / 1024, SHM);
-    if (rc == MPI_SUCCESS) rc = MPI_Win_allocate_shared(rank == 0 ? (MPI_Aint)(bytes + PAGE) : 0, 1, MPI_INFO_NULL, comm, &mine, win);
+        return err_set(e, ERR_MEMORY,
+                       "shared memory for the ranks of a host: wanted %lld KiB, %s has %lld KiB free; make it larger "
+                       "(docker "
+                       "run --shm-size=1g, mount -o remount,size=1g %s) or remove what was left there",
+                       (long long)(bytes + PAGE) / 1024, SHM, room / 1024, SHM);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Win_allocate_shared(rank == 0 ? (MPI_Aint)(bytes + PAGE) : 0, 1, MPI_INFO_NULL, comm, &mine, win);
     if (rc == MPI_SUCCESS) rc = MPI_Win_shared_query(*win, 0, &size, &unit, &first);
     if (rc == MPI_SUCCESS) *p = (void *)(((uintptr_t)first + PAGE - 1) / PAGE * PAGE);
     return failed(rc, e, "shared memory");
@@ -399,19 +408,23 @@ static int refuse_cards(const struct comm *c, const struct card *card, MPI_Reque
         if (MPI_Test(&q[r - 1], &there, MPI_STATUS_IGNORE) == MPI_SUCCESS && !there)
             str_printf(&away, "%s%d", away.n ? ", " : "", c->world_rank[r]);
         else if (!rc && memcmp(&card[r], &card[0], sizeof *card))
-            rc = err_set(e, ERR_IO, "rank %d comes to group %s with other ranks than rank %d, which has %s (%d ranks; there: group %.*s of "
-                         "%d)", c->world_rank[r], c->name, c->w->rank, ranks, c->size, DESC_GROUP, card[r].name, (int)card[r].size);
+            rc = err_set(e, ERR_IO,
+                         "rank %d comes to group %s with other ranks than rank %d, which has %s (%d ranks; there: "
+                         "group %.*s of "
+                         "%d)",
+                         c->world_rank[r], c->name, c->w->rank, ranks, c->size, DESC_GROUP, card[r].name,
+                         (int)card[r].size);
     }
     if (!rc && away.n)
-        rc = err_set(e, ERR_IO, "group %s (ranks %s): after %.2f s (comm.timeout_s) rank%s %s did not come to make it", c->name, ranks,
-                     c->w->cfg.timeout_s, strchr(str_text(&away), ',') ? "s" : "", str_text(&away));
+        rc = err_set(e, ERR_IO, "group %s (ranks %s): after %.2f s (comm.timeout_s) rank%s %s did not come to make it",
+                     c->name, ranks, c->w->cfg.timeout_s, strchr(str_text(&away), ',') ? "s" : "", str_text(&away));
     str_free(&away);
     return rc;
 }
 
-/* Making a group waits inside the library, for ever if a rank does not come or has another list. So its ranks meet first, in messages
- * that are timed: each hands its list to the first of them, which lets all go on. After a failure the requests stay as they are:
- * the library may still look at what they point to. */
+/* Making a group waits inside the library, for ever if a rank does not come or has another list. So its ranks meet
+ * first, in messages that are timed: each hands its list to the first of them, which lets all go on. After a failure
+ * the requests stay as they are: the library may still look at what they point to. */
 static int meet_first(struct comm *c, struct err *e)
 {
     struct launch *l = c->w->shared;
@@ -427,17 +440,22 @@ static int meet_first(struct comm *c, struct err *e)
     if (c->rank == 0) {
         for (int r = 1; r < n; r++)
             MPI_Irecv(&card[r], (int)sizeof *card, MPI_BYTE, c->world_rank[r], TAG_CARD, l->world, &q[r - 1]);
-        if (!all_come(c, q, n - 1, c->w->cfg.timeout_s) || cards_differ(card, n)) rc = refuse_cards(c, card, q, str_text(&ranks), e);
+        if (!all_come(c, q, n - 1, c->w->cfg.timeout_s) || cards_differ(card, n))
+            rc = refuse_cards(c, card, q, str_text(&ranks), e);
         *go = !rc;
         for (int r = 1; !rc && r < n; r++) MPI_Isend(go, 1, MPI_INT, c->world_rank[r], TAG_GO, l->world, &q[r - 1]);
         if (!rc && !all_come(c, q, n - 1, c->w->cfg.timeout_s)) rc = comm_status(c, e);
     } else {
-        double longer = c->w->cfg.timeout_s + (c->w->cfg.timeout_s < 8 ? c->w->cfg.timeout_s / 4 : 2); /* the first knows better */
+        double longer =
+            c->w->cfg.timeout_s + (c->w->cfg.timeout_s < 8 ? c->w->cfg.timeout_s / 4 : 2); /* the first knows better */
         MPI_Isend(card, (int)sizeof *card, MPI_BYTE, c->world_rank[0], TAG_CARD, l->world, &q[0]);
         MPI_Irecv(go, 1, MPI_INT, c->world_rank[0], TAG_GO, l->world, &q[1]);
         if (!all_come(c, q, 2, longer) && !(rc = comm_status(c, e)))
-            rc = err_set(e, ERR_IO, "group %s (ranks %s): after %.2f s (comm.timeout_s) rank %d, the first of them, did not come to make "
-                         "it", c->name, str_text(&ranks), longer, c->world_rank[0]);
+            rc = err_set(e, ERR_IO,
+                         "group %s (ranks %s): after %.2f s (comm.timeout_s) rank %d, the first of them, did not come "
+                         "to make "
+                         "it",
+                         c->name, str_text(&ranks), longer, c->world_rank[0]);
     }
     if (rc) world_fail(c->w, e);
     str_free(&ranks);
@@ -489,21 +507,19 @@ static void mpi_leave(struct comm *c)
     xfree(g);
 }
 
-static bool has_window(const struct comm *c)
-{
-    return c->meet != NULL;
-}
+static bool has_window(const struct comm *c) { return c->meet != NULL; }
 
 /* ---- the world ------------------------------------------------------------------------------------------------ */
 
 enum { TOLD_NOT, TOLD_BEGUN, TOLD_AGAIN, TOLD_WHOLE };
 #define LAST_WORDS_S 6.0
 
-/* The cause is said and the recorder on disk, however long a busy machine lets those wait who do it: our end would be theirs.
- * False: they may have been killed meanwhile. */
+/* The cause is said and the recorder on disk, however long a busy machine lets those wait who do it: our end would be
+ * theirs. False: they may have been killed meanwhile. */
 static bool words_done(struct board *b)
 {
-    for (double from = clock_now_s(); atomic_load(&b->told) != TOLD_WHOLE || !atomic_load(&b->kept); clock_sleep_s(0.01))
+    for (double from = clock_now_s(); atomic_load(&b->told) != TOLD_WHOLE || !atomic_load(&b->kept);
+         clock_sleep_s(0.01))
         if (clock_now_s() - from > LAST_WORDS_S) return false;
     return true;
 }
@@ -568,12 +584,10 @@ static const struct transport_ops transport_mpi = {
     .close = mpi_close,
 };
 
-const char *comm_mpi_name(void)
-{
-    return LIBRARY;
-}
+const char *comm_mpi_name(void) { return LIBRARY; }
 
-/* Up to the first comma or line end of what the library says, in one spelling of the blanks: "Open MPI v4.1.4", "MPICH Version: 4.0.2". */
+/* Up to the first comma or line end of what the library says, in one spelling of the blanks: "Open MPI v4.1.4", "MPICH
+ * Version: 4.0.2". */
 void comm_mpi_library(char out[64])
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -628,7 +642,8 @@ static int count_sharers(const struct launch *l, int here)
     return n;
 }
 
-/* Do the processes of this host see each other's blocks? Found out once, together: operations have no time to disagree. */
+/* Do the processes of this host see each other's blocks? Found out once, together: operations have no time to
+ * disagree. */
 static void show_blocks(struct world *w, void *tables, int here)
 {
     struct launch *l = w->shared;
@@ -639,7 +654,8 @@ static void show_blocks(struct world *w, void *tables, int here)
     if (MPI_Allreduce(&works, &all, 1, MPI_INT, MPI_MIN, l->host) != MPI_SUCCESS) all = 0;
     blocks_use(w->blocks, all);
     if (!works) log_debug("rank %d: %s: collectives copy through stages", w->rank, e.text);
-    else if (w->row == 0) log_debug("processes of this host %s", all ? "see each other's buffers" : "copy through stages");
+    else if (w->row == 0)
+        log_debug("processes of this host %s", all ? "see each other's buffers" : "copy through stages");
 }
 
 int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err *e)

@@ -12,7 +12,7 @@ bool native_write(struct moves *p, const struct coll *c)
     if (reduces && (c->dtype == DT_BF16 || c->dtype == DT_F16)) return false;
     comm_moves_native(p);
     if (reduces && c->red == COMM_AVG && !(c->op == COMM_REDUCE && c->rank != c->root))
-        comm_moves_scale(p, SIDE_OUT, 0, c->op == COMM_REDUCE_SCATTER ? c->in_at[c->rank + 1] - c->in_at[c->rank]
-                                                                         : c->n);
+        comm_moves_scale(p, SIDE_OUT, 0,
+                         c->op == COMM_REDUCE_SCATTER ? c->in_at[c->rank + 1] - c->in_at[c->rank] : c->n);
     return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* null_world.c: a rank that only counts. comm.c counts every operation by its program before a transport sees it; here it
- * ends there, so what is predicted is what a real transport will count. */
+/* null_world.c: a rank that only counts. comm.c counts every operation by its program before a transport sees it; here
+ * it ends there, so what is predicted is what a real transport will count. */
 #include "base/mem.h"
 #include "comm/impl.h"
 
@@ -11,15 +11,9 @@ static int null_join(struct comm *c, struct err *e)
     return OK;
 }
 
-static void null_leave(struct comm *c)
-{
-    (void)c;
-}
+static void null_leave(struct comm *c) { (void)c; }
 
-static void null_close(struct world *w)
-{
-    mem_pages_free(w->shared, board_bytes(1));
-}
+static void null_close(struct world *w) { mem_pages_free(w->shared, board_bytes(1)); }
 
 static const struct transport_ops transport_null = {
     .name = "null",

@@ -152,8 +152,10 @@ int engine_start(struct world *w, struct err *e)
     char limits[160];
     limit_threads_text(limits);
     w->cfg.progress = COMM_INLINE; /* there is nothing to stop */
-    return err_set(e, ERR_MEMORY, "rank %d: its communication thread could not be started: %s (%s); choose fewer threads "
-                   "(run.threads), comm.progress: inline, or raise the limit", w->rank, strerror(failed), limits);
+    return err_set(e, ERR_MEMORY,
+                   "rank %d: its communication thread could not be started: %s (%s); choose fewer threads "
+                   "(run.threads), comm.progress: inline, or raise the limit",
+                   w->rank, strerror(failed), limits);
 }
 
 static void engine_wake(struct world *w)

@@ -21,10 +21,7 @@ static int64_t widest(const struct coll *c, const int64_t *at)
     return most;
 }
 
-static int wrap(const struct coll *c, int rank)
-{
-    return ((rank % c->size) + c->size) % c->size;
-}
+static int wrap(const struct coll *c, int rank) { return ((rank % c->size) + c->size) % c->size; }
 
 /* The sum of everybody's piece `rank` goes to `to`. */
 static void scatter(struct moves *p, const struct coll *c, const int64_t *at, int64_t to)

@@ -2,10 +2,10 @@
 /* select.c: the algorithms, and which one an operation takes.
  *
  * First choice: the algorithm asked for by name, where it has the operation. Else the rule of the table (table.h) for
- * operation, place, ranks and bytes: the first of its algorithms that has the operation and keeps its bits. Sums of floats pass
- * over algorithms that add in another order than the ranks' unless config.any_order allows them, so that the choice never
- * changes bits; two ranks have one order only. direct has everything and comes last: between ranks that share memory it
- * moves the data in one pass.
+ * operation, place, ranks and bytes: the first of its algorithms that has the operation and keeps its bits. Sums of
+ * floats pass over algorithms that add in another order than the ranks' unless config.any_order allows them, so that
+ * the choice never changes bits; two ranks have one order only. direct has everything and comes last: between ranks
+ * that share memory it moves the data in one pass.
  */
 #include <string.h>
 
@@ -103,7 +103,7 @@ int comm_config_check(const struct comm_config *cfg, struct err *e)
 
 const char *const *comm_algorithms(void)
 {
-    static const char *const names[ALGORITHM_N + 1] = {"direct", "ring",   "halving",   "tree",   "chain",
+    static const char *const names[ALGORITHM_N + 1] = {"direct",   "ring",   "halving",   "tree",   "chain",
                                                        "pairwise", "gather", "two_level", "native", NULL};
     return names;
 }

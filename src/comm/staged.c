@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* staged.c: the direct algorithm between processes of one host, through a shared window, round by round.
  *
- * A round of an all_reduce over K ranks: (in) each rank copies the K-1 slices that others reduce to its stage; (work) it
- * reduces its own slice, from its own buffer and the others' stages in rank order, into its own result buffer and to
+ * A round of an all_reduce over K ranks: (in) each rank copies the K-1 slices that others reduce to its stage; (work)
+ * it reduces its own slice, from its own buffer and the others' stages in rank order, into its own result buffer and to
  * the window; (out) it copies the other slices from the window. What a rank reduces itself never travels. Other
  * operations are the same with a part left out: see the table at the end.
  *
@@ -27,10 +27,7 @@
 
 _Static_assert(SMALL_BYTES <= STAGE_LOCAL, "a small operation is one round");
 
-static size_t lines_at(int size)
-{
-    return (meet_bytes(size) + 63) / 64 * 64;
-}
+static size_t lines_at(int size) { return (meet_bytes(size) + 63) / 64 * 64; }
 
 size_t staged_bytes(int size, size_t stage)
 {
@@ -57,10 +54,7 @@ struct round {
     int64_t room;      /* elements of a stage */
 };
 
-static struct staged_line *line(const struct comm *c, int rank)
-{
-    return lines(c->meet, c->size) + rank;
-}
+static struct staged_line *line(const struct comm *c, int rank) { return lines(c->meet, c->size) + rank; }
 
 static char *areas(const struct comm *c)
 {
@@ -78,25 +72,16 @@ static char *result(const struct round *r, int64_t element)
     return areas(r->c) + (size_t)(2 * r->c->size + r->number % 2) * r->c->stage_bytes + (size_t)element * r->each;
 }
 
-static char *in(const struct round *r, int64_t i)
-{
-    return (char *)(uintptr_t)r->o->in + (size_t)i * r->each;
-}
+static char *in(const struct round *r, int64_t i) { return (char *)(uintptr_t)r->o->in + (size_t)i * r->each; }
 
-static char *out(const struct round *r, int64_t i)
-{
-    return (char *)r->o->out + (size_t)i * r->each;
-}
+static char *out(const struct round *r, int64_t i) { return (char *)r->o->out + (size_t)i * r->each; }
 
 static void copy(const struct round *r, void *to, const void *from, int64_t n)
 {
     if (to != from && n > 0) memcpy(to, from, (size_t)n * r->each);
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Elements [*lo, *lo + returned) of the vector belong to this round. */
 static int64_t span(const struct round *r, int64_t *lo)
@@ -119,16 +104,17 @@ static void fold(const struct round *r, const void *own, int64_t at, int64_t n, 
     struct comm *c = r->c;
     for (int p = 0; p < c->size; p++) c->src[p] = p == c->rank ? own : stage(r, p, at);
     fold_run(c->w->folds, r->o->coll.dtype, r->o->coll.red,
-             &(struct fold){.dst = c->dst, .n_dst = n_dst, .src = c->src, .n_src = c->size, .n = n,
+             &(struct fold){.dst = c->dst,
+                            .n_dst = n_dst,
+                            .src = c->src,
+                            .n_src = c->size,
+                            .n = n,
                             .divisor = r->o->coll.red == COMM_AVG ? c->size : 1});
 }
 
 /* ---- all_reduce, reduce ------------------------------------------------------------------------------------- */
 
-static bool small(const struct op *o)
-{
-    return o->coll.n * (int64_t)dtype_bytes(o->coll.dtype) <= SMALL_BYTES;
-}
+static bool small(const struct op *o) { return o->coll.n * (int64_t)dtype_bytes(o->coll.dtype) <= SMALL_BYTES; }
 
 static void reduce_in(const struct round *r)
 {
@@ -141,10 +127,7 @@ static void reduce_in(const struct round *r)
 }
 
 /* Every rank that wants the result has it in `out`. */
-static bool wants(const struct round *r)
-{
-    return r->o->coll.op == COMM_ALL_REDUCE || r->c->rank == r->o->coll.root;
-}
+static bool wants(const struct round *r) { return r->o->coll.op == COMM_ALL_REDUCE || r->c->rank == r->o->coll.root; }
 
 static void reduce_work(const struct round *r)
 {
@@ -210,8 +193,7 @@ static void to_all_work(const struct round *r)
     int me = r->c->rank;
     for (int p = 0; p < r->c->size; p++) {
         int64_t lo, n = part(r, to[p + 1] - to[p], &lo);
-        copy(r, out(r, to[p] + lo),
-             p == me ? in(r, from[p] + lo) : stage(r, p, me * (r->room / r->c->size)), n);
+        copy(r, out(r, to[p] + lo), p == me ? in(r, from[p] + lo) : stage(r, p, me * (r->room / r->c->size)), n);
     }
 }
 
@@ -237,12 +219,9 @@ typedef void part_fn(const struct round *r);
 static const struct {
     part_fn *in, *work, *out;
 } parts[COMM_OP_N] = {
-    [COMM_ALL_REDUCE] = {reduce_in, reduce_work, reduce_out},
-    [COMM_REDUCE] = {reduce_in, reduce_work, reduce_out},
-    [COMM_BROADCAST] = {broadcast_in, broadcast_work, NULL},
-    [COMM_REDUCE_SCATTER] = {pieces_in, scatter_work, NULL},
-    [COMM_ALL_GATHER] = {gather_in, gather_work, NULL},
-    [COMM_ALL_TO_ALL] = {pieces_in, to_all_work, NULL},
+    [COMM_ALL_REDUCE] = {reduce_in, reduce_work, reduce_out}, [COMM_REDUCE] = {reduce_in, reduce_work, reduce_out},
+    [COMM_BROADCAST] = {broadcast_in, broadcast_work, NULL},  [COMM_REDUCE_SCATTER] = {pieces_in, scatter_work, NULL},
+    [COMM_ALL_GATHER] = {gather_in, gather_work, NULL},       [COMM_ALL_TO_ALL] = {pieces_in, to_all_work, NULL},
 };
 
 /* ---- rounds ------------------------------------------------------------------------------------------------- */
@@ -250,7 +229,11 @@ static const struct {
 static struct round round_of(struct comm *c, struct op *o, int64_t k)
 {
     size_t each = dtype_bytes(o->coll.dtype);
-    return (struct round){.c = c, .o = o, .k = k, .number = c->rounds + k, .each = each,
+    return (struct round){.c = c,
+                          .o = o,
+                          .k = k,
+                          .number = c->rounds + k,
+                          .each = each,
                           .room = (int64_t)(c->stage_bytes / each)};
 }
 
@@ -354,8 +337,7 @@ bool staged_work(struct comm *c, struct op *o)
 bool staged_behind(struct comm *c, int rank)
 {
     for (int which = COUNT_IN; which <= COUNT_OUT; which++)
-        if (atomic_load(counter(c, rank, (enum counter)which)) <
-            atomic_load(counter(c, c->rank, (enum counter)which)))
+        if (atomic_load(counter(c, rank, (enum counter)which)) < atomic_load(counter(c, c->rank, (enum counter)which)))
             return true;
     return false;
 }

@@ -23,8 +23,8 @@ struct staged_line {
 };
 
 size_t staged_bytes(int size, size_t stage);
-/* Makes the window's meeting place and counters, whatever the memory held: a library may take it from malloc. By one rank, before any
- * other looks at it. */
+/* Makes the window's meeting place and counters, whatever the memory held: a library may take it from malloc. By one
+ * rank, before any other looks at it. */
 void staged_init(struct meet *window, int size);
 /* Of a group whose ranks could read each other's buffers: small enough that copies cost less than a second meeting. The
  * same answer on all ranks. */

@@ -3,13 +3,14 @@
  *
  * An operation that has waited longer than the timeout names the ranks that are missing: those that have not come to
  * its meeting, or the peers of messages that did not arrive; what each was last doing is on the board. A missing rank
- * that has left the world for good, or whose process is gone, is reported at once. The first report becomes the job's cause.
+ * that has left the world for good, or whose process is gone, is reported at once. The first report becomes the job's
+ * cause.
  *
- * A missing rank that waits for somebody else is not to blame: a worker hangs, a server waits for its gradient, the other
- * workers wait for the server. Ranks that wait look around and leave a beat on the board; ranks that hang, compute or are
- * stopped do not. So the blame goes to missing ranks without a beat, or, where all of those beat, to whoever does not.
- * Rejected: following who waits for whom, which needs every operation's missing ranks on the board, and stops at a rank
- * that was stopped while it waited.
+ * A missing rank that waits for somebody else is not to blame: a worker hangs, a server waits for its gradient, the
+ * other workers wait for the server. Ranks that wait look around and leave a beat on the board; ranks that hang,
+ * compute or are stopped do not. So the blame goes to missing ranks without a beat, or, where all of those beat, to
+ * whoever does not. Rejected: following who waits for whom, which needs every operation's missing ranks on the board,
+ * and stops at a rank that was stopped while it waited.
  */
 #include <stdio.h>
 #include <string.h>
@@ -81,7 +82,8 @@ struct finding {
 static void report(struct comm *c, const struct finding *f)
 {
     static const char *const one[] = {"is late", "left before the others were done", "is gone: its process ended"},
-                      *const many[] = {"are late", "left before the others were done", "are gone: their processes ended"};
+                             *const many[] = {"are late", "left before the others were done",
+                                              "are gone: their processes ended"};
     struct str names = {0}, there = {0}, doing = {0};
     char text[DESC_TEXT];
     int n = 0;
@@ -92,8 +94,9 @@ static void report(struct comm *c, const struct finding *f)
     }
     struct err e;
     err_set(&e, f->fate == LEFT ? ERR_STOPPED : ERR_IO, "rank%s %s %s: %s has waited %.2f s for %s%s (here: %s)%s",
-            n > 1 ? "s" : "", str_text(&names), (n > 1 ? many : one)[f->fate], desc_print(text, &f->o->desc), f->waited_s,
-            n > 1 ? "them" : "it", f->passed ? ", through ranks that wait as well" : "", str_text(&there), str_text(&doing));
+            n > 1 ? "s" : "", str_text(&names), (n > 1 ? many : one)[f->fate], desc_print(text, &f->o->desc),
+            f->waited_s, n > 1 ? "them" : "it", f->passed ? ", through ranks that wait as well" : "", str_text(&there),
+            str_text(&doing));
     str_free(&names);
     str_free(&there);
     str_free(&doing);
@@ -116,8 +119,8 @@ static bool any(struct comm *c, enum fate fate)
     return found;
 }
 
-/* The rank waits for others and looks around, so somebody else is to blame. When this rank itself is just back from where nobody
- * ran, the beats are older by as much. */
+/* The rank waits for others and looks around, so somebody else is to blame. When this rank itself is just back from
+ * where nobody ran, the beats are older by as much. */
 static bool waits(struct comm *c, int rank, bool asked)
 {
     double within_s = c->w->cfg.timeout_s / 2 < BEAT_WITHIN_S ? c->w->cfg.timeout_s / 2 : BEAT_WITHIN_S;
@@ -134,7 +137,8 @@ static bool stuck(struct comm *c, int rank, bool asked)
     return seen && !waits(c, rank, asked);
 }
 
-/* From the ranks that hold up an operation to those that hold up everybody; in a circle nobody is to blame more than others. */
+/* From the ranks that hold up an operation to those that hold up everybody; in a circle nobody is to blame more than
+ * others. */
 static void blame(struct comm *c, struct finding *f)
 {
     int n = c->w->size;
@@ -150,8 +154,8 @@ static void blame(struct comm *c, struct finding *f)
 }
 
 /* Who holds up a group that shares no memory? Peers that have sent nothing may themselves be waiting, so ask everybody.
- * True: two ranks are in different operations, which is reported. Else c->late becomes the ranks that do not answer, or that
- * are elsewhere (an exchange knows its peers). */
+ * True: two ranks are in different operations, which is reported. Else c->late becomes the ranks that do not answer, or
+ * that are elsewhere (an exchange knows its peers). */
 static bool roll(struct comm *c, const struct op *o)
 {
     bool any_late = false;

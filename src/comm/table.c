@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.c: rules of table.h: read, checked, looked up. A table has tens of lines and is asked once per operation, between
- * ranks that then move data over a network or through the kernel: a walk over all lines costs less than either.
+/* table.c: rules of table.h: read, checked, looked up. A table has tens of lines and is asked once per operation,
+ * between ranks that then move data over a network or through the kernel: a walk over all lines costs less than either.
  *
- * `measured` is what two runs of bench/comm_hosts.sh agreed on, for 2 and 4 hosts of one rank and 2 hosts of two: Open MPI 4.1
- * over TCP between network namespaces. A network of another kind deserves its own: comm.table.
+ * `measured` is what two runs of bench/comm_hosts.sh agreed on, for 2 and 4 hosts of one rank and 2 hosts of two: Open
+ * MPI 4.1 over TCP between network namespaces. A network of another kind deserves its own: comm.table.
  */
 #include "comm/table.h"
 
@@ -14,38 +14,37 @@
 #include "base/mem.h"
 #include "comm/impl.h"
 
-static const char measured[] =
-    "broadcast      hosts 2   8K two_level,chain\n"
-    "broadcast      hosts 2   4M direct\n"
-    "broadcast      hosts 2  any two_level,direct\n"
-    "reduce         hosts 2   8K tree,native\n"
-    "reduce         hosts 2  64K native,tree\n"
-    "reduce         hosts 2  any tree,native\n"
-    "all_reduce     hosts 2   8K gather\n"
-    "all_reduce     hosts 2  64K direct\n"
-    "all_reduce     hosts 2 512K native,direct\n"
-    "reduce_scatter hosts 2  64K direct\n"
-    "reduce_scatter hosts 2 512K native,direct\n"
-    "all_gather     hosts 2  64K direct\n"
-    "all_gather     hosts 2   4M native,direct\n"
-    "all_to_all     hosts 2  64K direct\n"
-    "all_to_all     hosts 2   4M native,direct\n"
-    "broadcast      hosts 4   8K chain\n"
-    "broadcast      hosts 4  64K direct\n"
-    "broadcast      hosts 4 512K chain\n"
-    "broadcast      hosts 4  any two_level,native,direct\n"
-    "reduce         hosts 4  any tree,native\n"
-    "all_reduce     hosts 4   8K gather\n"
-    "all_reduce     hosts 4  64K two_level,halving,ring,native,direct\n"
-    "all_reduce     hosts 4  any two_level,ring,halving,direct\n"
-    "reduce_scatter hosts 4   1K ring,native\n"
-    "reduce_scatter hosts 4   8K direct\n"
-    "reduce_scatter hosts 4  any ring,native,direct\n"
-    "all_gather     hosts 4   8K gather\n"
-    "all_gather     hosts 4 512K native,gather\n"
-    "all_gather     hosts 4  any native,ring,direct\n"
-    "all_to_all     hosts 4   1K native,pairwise\n"
-    "all_to_all     hosts 4  any native,direct\n";
+static const char measured[] = "broadcast      hosts 2   8K two_level,chain\n"
+                               "broadcast      hosts 2   4M direct\n"
+                               "broadcast      hosts 2  any two_level,direct\n"
+                               "reduce         hosts 2   8K tree,native\n"
+                               "reduce         hosts 2  64K native,tree\n"
+                               "reduce         hosts 2  any tree,native\n"
+                               "all_reduce     hosts 2   8K gather\n"
+                               "all_reduce     hosts 2  64K direct\n"
+                               "all_reduce     hosts 2 512K native,direct\n"
+                               "reduce_scatter hosts 2  64K direct\n"
+                               "reduce_scatter hosts 2 512K native,direct\n"
+                               "all_gather     hosts 2  64K direct\n"
+                               "all_gather     hosts 2   4M native,direct\n"
+                               "all_to_all     hosts 2  64K direct\n"
+                               "all_to_all     hosts 2   4M native,direct\n"
+                               "broadcast      hosts 4   8K chain\n"
+                               "broadcast      hosts 4  64K direct\n"
+                               "broadcast      hosts 4 512K chain\n"
+                               "broadcast      hosts 4  any two_level,native,direct\n"
+                               "reduce         hosts 4  any tree,native\n"
+                               "all_reduce     hosts 4   8K gather\n"
+                               "all_reduce     hosts 4  64K two_level,halving,ring,native,direct\n"
+                               "all_reduce     hosts 4  any two_level,ring,halving,direct\n"
+                               "reduce_scatter hosts 4   1K ring,native\n"
+                               "reduce_scatter hosts 4   8K direct\n"
+                               "reduce_scatter hosts 4  any ring,native,direct\n"
+                               "all_gather     hosts 4   8K gather\n"
+                               "all_gather     hosts 4 512K native,gather\n"
+                               "all_gather     hosts 4  any native,ring,direct\n"
+                               "all_to_all     hosts 4   1K native,pairwise\n"
+                               "all_to_all     hosts 4  any native,direct\n";
 
 /* A word of a line, without blanks around it. */
 struct word {
@@ -126,14 +125,16 @@ static const char *read_rule(const struct word *w, int n, struct rule *r)
 {
     int64_t ranks;
     if (n != 5) return "wanted 'op where ranks bytes algorithms'";
-    if (!read_op(w[0], &r->op)) return "the operation: wanted broadcast, reduce, all_reduce, reduce_scatter, all_gather or all_to_all";
+    if (!read_op(w[0], &r->op))
+        return "the operation: wanted broadcast, reduce, all_reduce, reduce_scatter, all_gather or all_to_all";
     if (!word_is(w[1], "host") && !word_is(w[1], "hosts")) return "where: wanted host or hosts";
     r->hosts = word_is(w[1], "hosts");
     if (!read_number(w[2], 1 << 24, &ranks) || ranks < 2) return "ranks: wanted a number from 2";
     r->ranks = (int)ranks;
     if (!read_bytes(w[3], &r->bytes)) return "bytes: wanted a size such as 4096, 64K, 16M, or any";
     if (!read_choices(w[4], r))
-        return "algorithms: wanted up to 8 of direct, ring, halving, tree, chain, pairwise, gather, two_level, native, with commas";
+        return "algorithms: wanted up to 8 of direct, ring, halving, tree, chain, pairwise, gather, two_level, native, "
+               "with commas";
     return NULL;
 }
 
@@ -145,7 +146,9 @@ int table_parse(struct table *out, const char *text, struct err *e)
         struct word words[5];
         size_t n = strcspn(text, "\n");
         int k = split(text, n, words, 5);
-        const char *wrong = k && out->n == TABLE_RULES ? "more than 4096 rules" : k ? read_rule(words, k, &out->rules[out->n]) : NULL;
+        const char *wrong = k && out->n == TABLE_RULES ? "more than 4096 rules"
+                            : k                        ? read_rule(words, k, &out->rules[out->n])
+                                                       : NULL;
         if (wrong) {
             table_fini(out);
             return err_set(e, ERR_REQUEST, "line %d: %s, got '%.*s'", line, wrong, (int)(n < 80 ? n : 80), text);
@@ -163,10 +166,7 @@ void table_fini(struct table *t)
     *t = (struct table){0};
 }
 
-static bool concerns(const struct rule *r, enum comm_op op, bool hosts)
-{
-    return r->op == op && r->hosts == hosts;
-}
+static bool concerns(const struct rule *r, enum comm_op op, bool hosts) { return r->op == op && r->hosts == hosts; }
 
 const struct rule *table_find(const struct table *t, enum comm_op op, bool hosts, int ranks, int64_t bytes)
 {
@@ -175,6 +175,7 @@ const struct rule *table_find(const struct table *t, enum comm_op op, bool hosts
     for (const struct rule *r = t->rules; r < end; r++)
         if (concerns(r, op, hosts) && r->ranks <= ranks && r->ranks > nearest) nearest = r->ranks;
     for (const struct rule *r = t->rules; r < end; r++)
-        if (concerns(r, op, hosts) && r->ranks == nearest && bytes <= r->bytes && (!best || r->bytes < best->bytes)) best = r;
+        if (concerns(r, op, hosts) && r->ranks == nearest && bytes <= r->bytes && (!best || r->bytes < best->bytes))
+            best = r;
     return best;
 }

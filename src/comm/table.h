@@ -23,7 +23,7 @@ struct rule {
     enum comm_op op;
     bool hosts;
     int ranks;
-    int64_t bytes;                  /* INT64_MAX: any */
+    int64_t bytes;                /* INT64_MAX: any */
     int8_t choice[TABLE_CHOICES]; /* indices into algorithms[] */
     int n_choices;
 };
@@ -33,7 +33,8 @@ struct table {
     int n;
 };
 
-/* NULL text: the table this program was measured with. ERR_REQUEST names the line and what it wanted; *out is then empty. */
+/* NULL text: the table this program was measured with. ERR_REQUEST names the line and what it wanted; *out is then
+ * empty. */
 int table_parse(struct table *out, const char *text, struct err *e);
 void table_fini(struct table *t);
 

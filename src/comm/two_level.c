@@ -51,8 +51,14 @@ static void scatter(struct moves *p, const struct level *g, enum side from, int6
     }
     comm_moves_fence(p);
     comm_moves_copy(p, from, base + lo, SIDE_TMP, g->me * mine, mine);
-    comm_moves_fold(p, (struct move){.from_side = SIDE_TMP, .to_side = SIDE_OUT, .to = base + lo, .n = mine,
-                                       .n_src = g->n, .own = -1, .stride = mine, .final = final});
+    comm_moves_fold(p, (struct move){.from_side = SIDE_TMP,
+                                     .to_side = SIDE_OUT,
+                                     .to = base + lo,
+                                     .n = mine,
+                                     .n_src = g->n,
+                                     .own = -1,
+                                     .stride = mine,
+                                     .final = final});
 }
 
 static void gather(struct moves *p, const struct level *g, int64_t base, int64_t n)

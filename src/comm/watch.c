@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch.c: tells what operations did. Whoever completes an operation (the rank, or its communication thread) writes the time
- * into the operation's slot before it publishes `done`; the rank's thread reads it afterwards and tells, so that the watcher
- * needs no lock. A slot keeps what there is to tell until it is used again, and before that its last operation is told.
- * Cost: two clock readings and two calls per operation when watched, one test when not. */
+/* watch.c: tells what operations did. Whoever completes an operation (the rank, or its communication thread) writes the
+ * time into the operation's slot before it publishes `done`; the rank's thread reads it afterwards and tells, so that
+ * the watcher needs no lock. A slot keeps what there is to tell until it is used again, and before that its last
+ * operation is told. Cost: two clock readings and two calls per operation when watched, one test when not. */
 #include "comm/impl.h"
 
 static int64_t whole_bytes(const struct coll *k)
@@ -13,8 +13,17 @@ static int64_t whole_bytes(const struct coll *k)
 
 static void tell(const struct comm *c, const struct op *o, int64_t ticket)
 {
-    struct comm_event v = {.c = c, .op = o->coll.op, .ticket = ticket, .number = o->desc.seq, .send = -1, .peer = -1,
-                           .dtype = o->coll.dtype, .sent = o->sent, .what = o->desc.what, .asked_s = o->asked_s, .over_s = o->over_s};
+    struct comm_event v = {.c = c,
+                           .op = o->coll.op,
+                           .ticket = ticket,
+                           .number = o->desc.seq,
+                           .send = -1,
+                           .peer = -1,
+                           .dtype = o->coll.dtype,
+                           .sent = o->sent,
+                           .what = o->desc.what,
+                           .asked_s = o->asked_s,
+                           .over_s = o->over_s};
     if (v.op != COMM_EXCHANGE) {
         v.bytes = whole_bytes(&o->coll);
         v.algorithm = o->algorithm->name;
@@ -44,7 +53,8 @@ void comm_watch_tell(struct comm *world, bool wait)
 {
     struct world *w = world->w;
     for (int i = 0; wait && i < w->n_comms; i++) comm_sync(w->comms[i]);
-    for (int i = 0; i < w->n_comms && atomic_load(&w->watched); i++) watch_tell(w->comms[i], atomic_load(&w->comms[i]->submitted));
+    for (int i = 0; i < w->n_comms && atomic_load(&w->watched); i++)
+        watch_tell(w->comms[i], atomic_load(&w->comms[i]->submitted));
 }
 
 void comm_watch(struct comm *world, const struct comm_watch *watch)

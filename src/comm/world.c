@@ -100,8 +100,8 @@ void world_fail(struct world *w, const struct err *e)
     atomic_store(&w->board->kept, 1);
 }
 
-/* Threads come to rest for certain. A process that is stopped or dead does not; what it would touch are its own mappings,
- * which stay valid, so after a while the others go on. */
+/* Threads come to rest for certain. A process that is stopped or dead does not; what it would touch are its own
+ * mappings, which stay valid, so after a while the others go on. */
 void world_quiet(struct world *w)
 {
     double until = w->blocks ? clock_now_s() + QUIET_S : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* afford.c: all sums are in double: what is held against a limit may be far beyond it. The key to blame is the one that is furthest
- * above what is usual, since any key of a product could be lowered and the odd one is the slip.
+/* afford.c: all sums are in double: what is held against a limit may be far beyond it. The key to blame is the one that
+ * is furthest above what is usual, since any key of a product could be lowered and the odd one is the slip.
  */
 #include "config/afford.h"
 
@@ -32,10 +32,14 @@ static const char *odd_one(const struct part *p, int n, const struct conf *f)
 static const char *odd_of_model(const struct config *c, const struct conf *f)
 {
     const struct part parts[] = {
-        {"model.layers", c->model.layers, 64},         {"model.hidden", c->model.hidden, 8192},
-        {"model.ffn", c->model.ffn, 32768},            {"model.vocab", c->model.vocab, 262144},
-        {"model.heads", c->model.heads, 128},          {"model.head_dim", c->model.head_dim, 256},
-        {"model.moe.experts", c->model.moe.experts, 256}, {"model.moe.ffn", c->model.moe.experts ? c->model.moe.ffn : 0, 16384},
+        {"model.layers", c->model.layers, 64},
+        {"model.hidden", c->model.hidden, 8192},
+        {"model.ffn", c->model.ffn, 32768},
+        {"model.vocab", c->model.vocab, 262144},
+        {"model.heads", c->model.heads, 128},
+        {"model.head_dim", c->model.head_dim, 256},
+        {"model.moe.experts", c->model.moe.experts, 256},
+        {"model.moe.ffn", c->model.moe.experts ? c->model.moe.ffn : 0, 16384},
         {"model.max_positions", c->model.family == MODEL_GPT2 ? c->model.max_positions : 0, 32768},
     };
     return odd_one(parts, sizeof parts / sizeof *parts, f);
@@ -56,7 +60,8 @@ static const char *odd_of_batch(const struct config *c, const struct conf *f)
 static double least_parameters(const struct config *c)
 {
     double h = (double)c->model.hidden, layers = (double)c->model.layers, n = 0;
-    double dense = c->model.moe.experts ? (double)c->model.moe.first_dense : layers, matrices = c->model.family == MODEL_GPT2 ? 2 : 3;
+    double dense = c->model.moe.experts ? (double)c->model.moe.first_dense : layers,
+           matrices = c->model.family == MODEL_GPT2 ? 2 : 3;
     if (dense > layers) dense = layers;
     n += (double)c->model.vocab * h * (c->model.tie_embeddings ? 1 : 2);
     if (!c->model.mla.kv_rank)
@@ -73,7 +78,8 @@ static int bytes_each(const struct config *c)
     bool narrow = c->precision.recipe == RECIPE_BF16;
     struct optim_config o = config_optim(c);
     int64_t least = optim_bytes(&o, PARAM_MATRICES);
-    for (int g = 0; g < PARAM_GROUPS; g++) least = optim_bytes(&o, (enum param_group)g) < least ? optim_bytes(&o, (enum param_group)g) : least;
+    for (int g = 0; g < PARAM_GROUPS; g++)
+        least = optim_bytes(&o, (enum param_group)g) < least ? optim_bytes(&o, (enum param_group)g) : least;
     return (narrow ? 2 + 4 : 4) + (narrow && c->precision.grad == GRAD_BF16 ? 2 : 4) + (int)least;
 }
 
@@ -90,11 +96,14 @@ int afford_counted(const struct config *c, const struct conf *f, struct err *e)
     double rows = (double)c->batch.micro * (double)c->model.seq_len;
     double wide = (double)c->model.hidden + (double)c->model.ffn + (double)c->model.head_dim * (double)c->model.heads;
     if (least_parameters(c) * 18 > most)
-        return conf_error(f, e, odd_of_model(c, f), "makes a model of some %.2g parameters, more bytes than can be counted; choose less",
+        return conf_error(f, e, odd_of_model(c, f),
+                          "makes a model of some %.2g parameters, more bytes than can be counted; choose less",
                           least_parameters(c));
     if (rows * wide * 4 > most)
-        return conf_error(f, e, odd_of_batch(c, f), "makes rows of a microbatch (%.2g tokens) of some %.2g bytes, more than can be "
-                          "counted; choose less", rows, rows * wide * 4);
+        return conf_error(f, e, odd_of_batch(c, f),
+                          "makes rows of a microbatch (%.2g tokens) of some %.2g bytes, more than can be "
+                          "counted; choose less",
+                          rows, rows * wide * 4);
     return OK;
 }
 
@@ -111,21 +120,28 @@ int afford_least(const struct config *c, const struct conf *f, int n, int here, 
 {
     struct limit l;
     char want[32], room[32];
-    double share = (double)here / n, p = least_parameters(c), state = p * bytes_each(c) * share, act = least_activation(c) * here;
+    double share = (double)here / n, p = least_parameters(c), state = p * bytes_each(c) * share,
+           act = least_activation(c) * here;
     double batch = 3 * sequence_bytes(c) * (double)c->batch.global * share; /* prefetch.h: slots */
-    if (here < n) state /= 4; /* hosts' shares differ */
+    if (here < n) state /= 4;                                               /* hosts' shares differ */
     if (!c->memory.check || !limit_memory(&l)) return OK;
     str_bytes(room, (double)l.bytes);
     if (state > (double)l.bytes)
-        return conf_error(f, e, odd_of_model(c, f), "makes a model of at least %.3g parameters; with gradients and optimizer state (%d "
-                          "bytes each) that is at least %s on this host, %s is available (%s); choose less, more hosts, or "
-                          AS_ONE_WISHES, p, bytes_each(c), str_bytes(want, state), room, l.what);
+        return conf_error(f, e, odd_of_model(c, f),
+                          "makes a model of at least %.3g parameters; with gradients and optimizer state (%d "
+                          "bytes each) that is at least %s on this host, %s is available (%s); choose less, more "
+                          "hosts, or " AS_ONE_WISHES,
+                          p, bytes_each(c), str_bytes(want, state), room, l.what);
     if (act > (double)l.bytes)
-        return conf_error(f, e, odd_of_batch(c, f), "makes the rows between two layers %s large, %s is available (%s); choose less, or "
-                          AS_ONE_WISHES, str_bytes(want, act), room, l.what);
+        return conf_error(f, e, odd_of_batch(c, f),
+                          "makes the rows between two layers %s large, %s is available (%s); choose less, "
+                          "or " AS_ONE_WISHES,
+                          str_bytes(want, act), room, l.what);
     if (batch > (double)l.bytes)
-        return conf_error(f, e, c->batch.global > c->model.seq_len ? "batch.global" : "model.seq_len", "makes batches of tokens of %s, "
-                          "%s is available (%s); choose less, or " AS_ONE_WISHES, str_bytes(want, batch), room, l.what);
+        return conf_error(f, e, c->batch.global > c->model.seq_len ? "batch.global" : "model.seq_len",
+                          "makes batches of tokens of %s, "
+                          "%s is available (%s); choose less, or " AS_ONE_WISHES,
+                          str_bytes(want, batch), room, l.what);
     return OK;
 }
 
@@ -143,7 +159,8 @@ static const char *remedy(const struct ledger *l)
     }
 }
 
-int afford_planned(const struct config *c, const struct conf *f, const struct ledger *l, double bytes, int here, struct err *e)
+int afford_planned(const struct config *c, const struct conf *f, const struct ledger *l, double bytes, int here,
+                   struct err *e)
 {
     struct limit room;
     char want[32], have[32], each[32], cat[32];
@@ -151,8 +168,10 @@ int afford_planned(const struct config *c, const struct conf *f, const struct le
     if (!c->memory.check || !limit_memory(&room) || bytes <= (double)room.bytes) return OK;
     for (int i = 1; i < MEM_N; i++)
         if (l->at_peak[i] > l->at_peak[most]) most = i;
-    return conf_error(f, e, "memory.check", "training needs %s on this host (%d rank%s, the largest share %s of %s a rank: %s), %s is "
-                      "available (%s); %s; tutti plan tells what it is for; or " AS_ONE_WISHES, str_bytes(want, bytes), here,
-                      here > 1 ? "s" : "", str_bytes(cat, (double)l->at_peak[most]), str_bytes(each, (double)l->peak_total),
-                      mem_cat_name((enum mem_cat)most), str_bytes(have, (double)room.bytes), room.what, remedy(l));
+    return conf_error(f, e, "memory.check",
+                      "training needs %s on this host (%d rank%s, the largest share %s of %s a rank: %s), %s is "
+                      "available (%s); %s; tutti plan tells what it is for; or " AS_ONE_WISHES,
+                      str_bytes(want, bytes), here, here > 1 ? "s" : "", str_bytes(cat, (double)l->at_peak[most]),
+                      str_bytes(each, (double)l->peak_total), mem_cat_name((enum mem_cat)most),
+                      str_bytes(have, (double)room.bytes), room.what, remedy(l));
 }

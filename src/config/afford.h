@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* afford.h: refusing what this machine's memory cannot hold, before it is asked for.
  *
- * Linux hands out more pages than it has and kills whoever touches the last one. So sizes are held against what there is
- * (base/limits.h) three times: as numbers, since products of legal keys may not fit 64 bits; as a bound from below, before the
- * program is lowered, which for an absurd model takes minutes and memory itself; exactly, when buffers are planned and before
- * any page of them is touched. memory.check: false leaves out the second and the third.
+ * Linux hands out more pages than it has and kills whoever touches the last one. So sizes are held against what there
+ * is (base/limits.h) three times: as numbers, since products of legal keys may not fit 64 bits; as a bound from below,
+ * before the program is lowered, which for an absurd model takes minutes and memory itself; exactly, when buffers are
+ * planned and before any page of them is touched. memory.check: false leaves out the second and the third.
  * Floor 7. Order: Local.
  */
 #ifndef TUTTI_CONFIG_AFFORD_H
@@ -18,6 +18,7 @@ int afford_counted(const struct config *c, const struct conf *f, struct err *e);
 /* What `here` of the n ranks cannot do without fits. */
 int afford_least(const struct config *c, const struct conf *f, int n, int here, struct err *e);
 /* What `here` ranks with such ledgers have planned (bytes of all of them) fits. The ledger says what for. */
-int afford_planned(const struct config *c, const struct conf *f, const struct ledger *l, double bytes, int here, struct err *e);
+int afford_planned(const struct config *c, const struct conf *f, const struct ledger *l, double bytes, int here,
+                   struct err *e);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both configs are compared as printed text, key by key; what the checkpoint's config does not have (it is of an older tutti) counts
- * as the default. The rules are a table of prefixes, of which the longest that fits decides; a number of the model goes by its role first. */
+/* Both configs are compared as printed text, key by key; what the checkpoint's config does not have (it is of an older
+ * tutti) counts as the default. The rules are a table of prefixes, of which the longest that fits decides; a number of
+ * the model goes by its role first. */
 #include "config/changes.h"
 
 #include <stdarg.h>
@@ -83,10 +84,13 @@ int changes_allowed_check(const struct config *c, const struct conf *f, struct e
     for (int i = 0; i < c->checkpoint.allow_changes.n; i++) {
         if (!items[i]) return conf_error(f, e, "checkpoint.allow_changes", "wanted keys, got null");
         bool known = !strcmp(items[i], "all");
-        for (const struct conf_row *r = config_rows; r->path && !known; r++) known = fits(items[i], r->path) || (r->type == CONF_LIST && fits(r->path, items[i]));
+        for (const struct conf_row *r = config_rows; r->path && !known; r++)
+            known = fits(items[i], r->path) || (r->type == CONF_LIST && fits(r->path, items[i]));
         if (!known)
-            return conf_error(f, e, "checkpoint.allow_changes", "there is no key %s; wanted keys such as batch.global, sections such "
-                              "as data, or all", items[i]);
+            return conf_error(f, e, "checkpoint.allow_changes",
+                              "there is no key %s; wanted keys such as batch.global, sections such "
+                              "as data, or all",
+                              items[i]);
     }
     return OK;
 }
@@ -96,7 +100,7 @@ struct pairs {
     struct pair {
         char key[CONFIG_KEY];
         struct str value; /* of a list: all items' */
-    } *p;
+    } * p;
     int n, room;
 };
 
@@ -175,7 +179,8 @@ struct differences {
     struct str refused, keys; /* what is refused, and the keys that would allow it */
 };
 
-static void __attribute__((format(printf, 4, 5))) tell(struct differences *x, enum effect effect, const char *key, const char *fmt, ...)
+static void __attribute__((format(printf, 4, 5)))
+tell(struct differences *x, enum effect effect, const char *key, const char *fmt, ...)
 {
     bool let = effect == REFUSED && allowed(x->c, key);
     char what[2 * CONFIG_VALUE];
@@ -190,7 +195,8 @@ static void __attribute__((format(printf, 4, 5))) tell(struct differences *x, en
     str_printf(&x->keys, "%s%s", x->keys.n ? "," : "", key);
 }
 
-static void compare(struct differences *x, const struct pairs *mine, const struct pairs *theirs, const struct pairs *otherwise, int data)
+static void compare(struct differences *x, const struct pairs *mine, const struct pairs *theirs,
+                    const struct pairs *otherwise, int data)
 {
     for (int i = 0; i < mine->n; i++) {
         const char *key = mine->p[i].key;
@@ -198,21 +204,25 @@ static void compare(struct differences *x, const struct pairs *mine, const struc
         if (!p) p = pair_of(otherwise, key);
         const char *here = str_text(&mine->p[i].value), *there = p ? str_text(&p->value) : "nothing";
         bool unknown = data < 0 && !strcmp(key, "data.train.path"); /* only the paths tell */
-        if (!same_value(here, there)) tell(x, unknown ? REFUSED : effect_of(key), key, "%s here, %s in the checkpoint", here, there);
+        if (!same_value(here, there))
+            tell(x, unknown ? REFUSED : effect_of(key), key, "%s here, %s in the checkpoint", here, there);
     }
     for (int i = 0; i < theirs->n; i++)
         if (!pair_of(mine, theirs->p[i].key))
-            tell(x, effect_of(theirs->p[i].key) == SILENT ? SILENT : SAID, theirs->p[i].key, "nothing here, %s in the checkpoint",
-                 str_text(&theirs->p[i].value));
+            tell(x, effect_of(theirs->p[i].key) == SILENT ? SILENT : SAID, theirs->p[i].key,
+                 "nothing here, %s in the checkpoint", str_text(&theirs->p[i].value));
     if (data == 0) tell(x, REFUSED, "data.train", "not the tokens that the checkpoint was trained on");
 }
 
 static int refuse(const struct ckpt *ckpt, const struct differences *x, struct err *e)
 {
     if (!x->refused.n) return OK;
-    return err_set(e, ERR_REQUEST, "cannot resume from %.200s as the run it was: %.420s%s; go back to the checkpoint's values, allow it with "
-                   "checkpoint.allow_changes=[%.150s], or start afresh with another run.dir", ckpt_path(ckpt), str_text(&x->refused),
-                   x->refused.n > 420 ? " ..." : "", x->keys.n > 150 ? "all" : str_text(&x->keys));
+    return err_set(e, ERR_REQUEST,
+                   "cannot resume from %.200s as the run it was: %.420s%s; go back to the checkpoint's values, allow "
+                   "it with "
+                   "checkpoint.allow_changes=[%.150s], or start afresh with another run.dir",
+                   ckpt_path(ckpt), str_text(&x->refused), x->refused.n > 420 ? " ..." : "",
+                   x->keys.n > 150 ? "all" : str_text(&x->keys));
 }
 
 int changes_check(const struct ckpt *ckpt, const struct config *c, const struct changes_data *d, struct err *e)
@@ -235,7 +245,8 @@ int changes_check(const struct ckpt *ckpt, const struct config *c, const struct 
     struct differences x = {.c = c};
     const struct pair *cut = pair_of(&mine, "model.seq_len"), *was = pair_of(&theirs, "model.seq_len");
     if (!was) was = pair_of(&otherwise, "model.seq_len");
-    bool same_cut = cut && was && same_value(str_text(&cut->value), str_text(&was->value)); /* samples are what is fingerprinted */
+    bool same_cut =
+        cut && was && same_value(str_text(&cut->value), str_text(&was->value)); /* samples are what is fingerprinted */
     compare(&x, &mine, &theirs, &otherwise, same_cut ? compare_data(ckpt, d) : -1);
     rc = refuse(ckpt, &x, e);
     str_free(&x.refused);

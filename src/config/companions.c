@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* companions.c: files are copied byte for byte: a chat template, or a number of thirty digits, is not ours to write again. Only
- * where the tokenizer comes alone is its tokenizer_config.json of tutti's making, to say which token ends a text.
+/* companions.c: files are copied byte for byte: a chat template, or a number of thirty digits, is not ours to write
+ * again. Only where the tokenizer comes alone is its tokenizer_config.json of tutti's making, to say which token ends a
+ * text.
  */
 #include "config/companions.h"
 
@@ -20,10 +21,7 @@ static char *folder_of(const char *tokenizer)
     return slash ? xstrndup(tokenizer, (size_t)(slash - tokenizer) + 1) : xstrdup(".");
 }
 
-static bool is_of_generation(const char *name)
-{
-    return !strcmp(name, "generation_config.json");
-}
+static bool is_of_generation(const char *name) { return !strcmp(name, "generation_config.json"); }
 
 /* Copies from/name, or removes what is in its place where there is none. */
 static int copy(const char *from, const char *dir, const char *name, struct err *e)
@@ -51,7 +49,8 @@ int companions_keep(const struct tokenizer *t, const struct config *c, const cha
     for (int i = 1; !rc && i < HF_BESIDE; i++) {
         bool generation = is_of_generation(hf_beside[i]);
         const char *source = generation ? c->from.dir : whole ? from : NULL;
-        if (whole || generation || strcmp(hf_beside[i], "tokenizer_config.json")) rc = copy(source, dir, hf_beside[i], e);
+        if (whole || generation || strcmp(hf_beside[i], "tokenizer_config.json"))
+            rc = copy(source, dir, hf_beside[i], e);
     }
     xfree(config);
     xfree(from);

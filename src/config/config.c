@@ -14,6 +14,7 @@
 
 #define AT(field) offsetof(struct config, field)
 
+/* clang-format off */
 static const struct conf_row source_rows[] = {
     {.path = "path", .type = CONF_STRING, .offset = offsetof(struct config_source, path),
      .doc = "text file, folder, .jsonl with a text field, or the prefix of a token file"},
@@ -21,6 +22,7 @@ static const struct conf_row source_rows[] = {
      .lo = 1e-9, .hi = 1e9, .doc = "share of this source among the samples, relative to the others"},
     {0},
 };
+/* clang-format on */
 
 static const struct conf_row layers_rows[] = {
     {.path = "layers", .type = CONF_INT, .offset = 0, .hi = 10000, .doc = "layers of a stage"},
@@ -37,18 +39,33 @@ static const struct conf_row key_rows[] = {
     {0},
 };
 
-#define LIST(p, f, def, d)                                                                                 \
-    {.path = p, .type = CONF_LIST, .offset = AT(f), .otherwise = def, .item = source_rows,                 \
-     .item_bytes = sizeof(struct config_source), .item_short = "path", .doc = d}
-#define INT(p, f, def, low, high, d) \
-    {.path = p, .type = CONF_INT, .offset = AT(f), .otherwise = def, .lo = low, .hi = high, .doc = d}
-#define REAL(p, f, def, low, high, d) \
-    {.path = p, .type = CONF_REAL, .offset = AT(f), .otherwise = def, .lo = low, .hi = high, .doc = d}
-#define TEXT(p, f, def, d) {.path = p, .type = CONF_STRING, .offset = AT(f), .otherwise = def, .doc = d}
-#define BOOL(p, f, def, d) {.path = p, .type = CONF_BOOL, .offset = AT(f), .otherwise = def, .doc = d}
-#define CHOICE(p, f, def, all, d) \
-    {.path = p, .type = CONF_CHOICE, .offset = AT(f), .otherwise = def, .choices = all, .doc = d}
+#define LIST(p, f, def, d)                                                                                             \
+    {                                                                                                                  \
+        .path = p, .type = CONF_LIST, .offset = AT(f), .otherwise = def, .item = source_rows,                          \
+        .item_bytes = sizeof(struct config_source), .item_short = "path", .doc = d                                     \
+    }
+#define INT(p, f, def, low, high, d)                                                                                   \
+    {                                                                                                                  \
+        .path = p, .type = CONF_INT, .offset = AT(f), .otherwise = def, .lo = low, .hi = high, .doc = d                \
+    }
+#define REAL(p, f, def, low, high, d)                                                                                  \
+    {                                                                                                                  \
+        .path = p, .type = CONF_REAL, .offset = AT(f), .otherwise = def, .lo = low, .hi = high, .doc = d               \
+    }
+#define TEXT(p, f, def, d)                                                                                             \
+    {                                                                                                                  \
+        .path = p, .type = CONF_STRING, .offset = AT(f), .otherwise = def, .doc = d                                    \
+    }
+#define BOOL(p, f, def, d)                                                                                             \
+    {                                                                                                                  \
+        .path = p, .type = CONF_BOOL, .offset = AT(f), .otherwise = def, .doc = d                                      \
+    }
+#define CHOICE(p, f, def, all, d)                                                                                      \
+    {                                                                                                                  \
+        .path = p, .type = CONF_CHOICE, .offset = AT(f), .otherwise = def, .choices = all, .doc = d                    \
+    }
 
+/* clang-format off */
 const struct conf_row config_rows[] = {
     CHOICE("model.family", model.family, "llama", MODEL_FAMILIES, "architecture"),
     TEXT("model.from", from.dir, "null", "Hugging Face directory: take architecture and starting weights from it"),
@@ -205,9 +222,11 @@ const struct conf_row config_rows[] = {
     BOOL("run.tensorboard", run.tensorboard, "true", "write event files for TensorBoard"),
     {0},
 };
+/* clang-format on */
 
 /* The text of the file that a key names; nothing where it names none. */
-static int read_text(const char **out, const char *path, const struct conf *f, const char *key, struct arena *a, struct err *e)
+static int read_text(const char **out, const char *path, const struct conf *f, const char *key, struct arena *a,
+                     struct err *e)
 {
     char *text;
     size_t n;
@@ -233,19 +252,19 @@ int config_load(struct config *c, struct conf **conf, struct arena *a, const cha
     return rc;
 }
 
-void config_print(const struct config *c, struct str *out)
-{
-    conf_print(config_rows, c, out);
-}
+void config_print(const struct config *c, struct str *out) { conf_print(config_rows, c, out); }
 
 static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab, struct err *e)
 {
     if (c->model.rope_scaling.factor > 0 && c->model.yarn.factor > 0)
-        return conf_error(f, e, "model.rope_scaling.factor", "%g beside YaRN's (model.yarn.factor: %g): positions are scaled in one way; set one "
-                          "of the two to 0", c->model.rope_scaling.factor, c->model.yarn.factor);
+        return conf_error(f, e, "model.rope_scaling.factor",
+                          "%g beside YaRN's (model.yarn.factor: %g): positions are scaled in one way; set one "
+                          "of the two to 0",
+                          c->model.rope_scaling.factor, c->model.yarn.factor);
     if (!c->model.kv_heads) c->model.kv_heads = c->model.heads;
     if (!c->model.head_dim && c->model.mla.kv_rank) c->model.head_dim = c->model.mla.nope_dim + c->model.mla.rope_dim;
-    if (!c->model.head_dim && c->model.hidden % c->model.heads == 0) c->model.head_dim = c->model.hidden / c->model.heads;
+    if (!c->model.head_dim && c->model.hidden % c->model.heads == 0)
+        c->model.head_dim = c->model.hidden / c->model.heads;
     if (!c->model.ffn)
         c->model.ffn = c->model.family == MODEL_GPT2 ? 4 * c->model.hidden : (c->model.hidden * 8 / 3 + 63) / 64 * 64;
     if (!c->model.moe.ffn) c->model.moe.ffn = c->model.ffn;
@@ -256,7 +275,8 @@ static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab
     if (!c->model.vocab) c->model.vocab = n_vocab;
     if (!c->model.vocab) return conf_error(f, e, "model.vocab", "wanted a number: there is no tokenizer to ask");
     if (n_vocab > c->model.vocab)
-        return conf_error(f, e, "model.vocab", "%lld is less than the tokenizer's %lld ids; leave it out, or choose %lld",
+        return conf_error(f, e, "model.vocab",
+                          "%lld is less than the tokenizer's %lld ids; leave it out, or choose %lld",
                           (long long)c->model.vocab, (long long)n_vocab, (long long)n_vocab);
     if (model_check(&c->model, e)) {
         char text[sizeof e->text];
@@ -289,10 +309,7 @@ int config_ranks(const struct config *c)
     return to_int(config_dp(c) * c->parallel.tp * c->parallel.cp * c->parallel.pp + c->parallel.servers);
 }
 
-int64_t config_dp(const struct config *c)
-{
-    return c->parallel.dp_replicate * c->parallel.dp_shard;
-}
+int64_t config_dp(const struct config *c) { return c->parallel.dp_replicate * c->parallel.dp_shard; }
 
 void config_part(const struct config *c, int i, int64_t *first, int64_t *n)
 {
@@ -314,14 +331,21 @@ static int resolve_comm(const struct config *c, const struct conf *f, struct err
 static int resolve_loss_chunk(const struct config *c, const struct conf *f, struct err *e)
 {
     enum { MOST = 16384 };
-    int64_t tokens = c->batch.micro * ((c->model.seq_len + c->parallel.cp - 1) / c->parallel.cp), rows = config_loss_rows(c);
+    int64_t tokens = c->batch.micro * ((c->model.seq_len + c->parallel.cp - 1) / c->parallel.cp),
+            rows = config_loss_rows(c);
     if (tokens / rows < MOST) return OK;
     if (c->memory.loss_chunk && tokens / MOST < 1 << 24)
-        return conf_error(f, e, "memory.loss_chunk", "%lld cuts the %lld tokens of a microbatch into %lld chunks, of at most %d; choose at "
-                          "least %lld", (long long)rows, (long long)tokens, (long long)(tokens / rows), MOST, (long long)(tokens / MOST + 1));
-    return conf_error(f, e, "batch.micro", "%lld sequences of %lld tokens make %lld chunks of %lld tokens of the loss (memory.loss_chunk), of "
-                      "at most %d; choose fewer, or more ranks of parallel.cp", (long long)c->batch.micro, (long long)c->model.seq_len,
-                      (long long)(tokens / rows), (long long)rows, MOST);
+        return conf_error(f, e, "memory.loss_chunk",
+                          "%lld cuts the %lld tokens of a microbatch into %lld chunks, of at most %d; choose at "
+                          "least %lld",
+                          (long long)rows, (long long)tokens, (long long)(tokens / rows), MOST,
+                          (long long)(tokens / MOST + 1));
+    return conf_error(f, e, "batch.micro",
+                      "%lld sequences of %lld tokens make %lld chunks of %lld tokens of the loss (memory.loss_chunk), "
+                      "of "
+                      "at most %d; choose fewer, or more ranks of parallel.cp",
+                      (long long)c->batch.micro, (long long)c->model.seq_len, (long long)(tokens / rows),
+                      (long long)rows, MOST);
 }
 
 /* What an optimizer's own check finds (optim/rows.c). */
@@ -364,20 +388,26 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
                               c->optimizer.min_lr, c->optimizer.lr);
         c->optimizer.min_lr = c->optimizer.lr;
     }
-    if (c->optimizer.warmup_steps > c->run.steps && !strcmp(conf_where(f, "optimizer.schedule.warmup_steps"), "default"))
+    if (c->optimizer.warmup_steps > c->run.steps &&
+        !strcmp(conf_where(f, "optimizer.schedule.warmup_steps"), "default"))
         c->optimizer.warmup_steps = c->run.steps / 10;
     rc = changes_allowed_check(c, f, e);
     if (rc) return rc;
     if (strcmp(c->run.kernels, "auto") && strcmp(c->run.kernels, "ref"))
         return conf_error(f, e, "run.kernels", "wanted auto or ref, got %s", c->run.kernels);
     if (c->run.trace && c->parallel.servers && c->parallel.server_mode == SERVER_ASYNC)
-        return conf_error(f, e, "run.trace", "ranks of an asynchronous server have no steps in common; choose parallel.server_mode: sync");
+        return conf_error(f, e, "run.trace",
+                          "ranks of an asynchronous server have no steps in common; choose parallel.server_mode: sync");
     if (c->run.sample_every && (!c->checkpoint.every || c->run.sample_every % c->checkpoint.every)) {
         long long every = c->checkpoint.every, n = every ? (c->run.sample_every + every - 1) / every * every : 0;
-        return every ? conf_error(f, e, "run.sample_every", "a checkpoint writes the text, and there is one every %lld steps "
-                                  "(checkpoint.every), not every %lld; choose %lld", every, (long long)c->run.sample_every, n)
-                     : conf_error(f, e, "run.sample_every", "a checkpoint writes the text, and checkpoint.every: 0 makes none "
-                                  "before the end; choose checkpoint.every: %lld", (long long)c->run.sample_every);
+        return every ? conf_error(f, e, "run.sample_every",
+                                  "a checkpoint writes the text, and there is one every %lld steps "
+                                  "(checkpoint.every), not every %lld; choose %lld",
+                                  every, (long long)c->run.sample_every, n)
+                     : conf_error(f, e, "run.sample_every",
+                                  "a checkpoint writes the text, and checkpoint.every: 0 makes none "
+                                  "before the end; choose checkpoint.every: %lld",
+                                  (long long)c->run.sample_every);
     }
     return resolve_comm(c, f, e);
 }
@@ -385,7 +415,9 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
 /* Choices are optimizer.name's after "same". */
 static struct optim_group group_of(const struct config_group *g)
 {
-    return (struct optim_group){.own = g->name > 0, .kind = (enum optim_kind)(g->name > 0 ? g->name - 1 : 0), .scaled = g->lr_factor != 1,
+    return (struct optim_group){.own = g->name > 0,
+                                .kind = (enum optim_kind)(g->name > 0 ? g->name - 1 : 0),
+                                .scaled = g->lr_factor != 1,
                                 .lr_factor = g->lr_factor};
 }
 
@@ -393,7 +425,8 @@ struct optim_config config_optim(const struct config *c)
 {
     return (struct optim_config){
         .kind = (enum optim_kind)c->optimizer.name,
-        .group = {[PARAM_EMBEDDINGS] = group_of(&c->optimizer.embeddings), [PARAM_VECTORS] = group_of(&c->optimizer.vectors)},
+        .group = {[PARAM_EMBEDDINGS] = group_of(&c->optimizer.embeddings),
+                  [PARAM_VECTORS] = group_of(&c->optimizer.vectors)},
         .beta1 = c->optimizer.betas[0],
         .beta2 = c->optimizer.betas[1],
         .eps = c->optimizer.eps,
@@ -416,10 +449,7 @@ struct lr_config config_lr(const struct config *c)
     };
 }
 
-enum dtype config_dtype(const struct config *c)
-{
-    return c->precision.recipe == RECIPE_FP32 ? DT_F32 : DT_BF16;
-}
+enum dtype config_dtype(const struct config *c) { return c->precision.recipe == RECIPE_FP32 ? DT_F32 : DT_BF16; }
 
 int64_t config_loss_rows(const struct config *c)
 {
@@ -438,7 +468,8 @@ struct room {
 static struct room room_of(const struct config *c)
 {
     int here = c->parallel.ranks_here > 1 ? c->parallel.ranks_here : 1;
-    return (struct room){thread_n_cores(), c->parallel.sharers ? c->parallel.sharers : here, thread_quota_cores(), here};
+    return (struct room){thread_n_cores(), c->parallel.sharers ? c->parallel.sharers : here, thread_quota_cores(),
+                         here};
 }
 
 int config_threads(const struct config *c)
@@ -466,12 +497,13 @@ static bool moves_by_thread(const struct config *c)
     return c->comm.progress == PROGRESS_THREAD || (c->comm.progress == PROGRESS_AUTO && cores_left(c));
 }
 
-/* By itself where tp's messages leave the host, which takes longer than cutting costs: pieces of 256 KiB, which take a link of
- * 10 GB/s ten times as long as a message's own latency, and products of 256 rows (docs/benchmarks.md). Asked for: whatever keeps
- * the bits; up to 32 rows are multiplied in another order (kernel/cpu/gemm_few.c). */
+/* By itself where tp's messages leave the host, which takes longer than cutting costs: pieces of 256 KiB, which take a
+ * link of 10 GB/s ten times as long as a message's own latency, and products of 256 rows (docs/benchmarks.md). Asked
+ * for: whatever keeps the bits; up to 32 rows are multiplied in another order (kernel/cpu/gemm_few.c). */
 static struct pieces_rule config_pieces(const struct config *c)
 {
-    int asked = overlap_asked(c->parallel.tp_overlap), here = c->parallel.least_here ? c->parallel.least_here : c->parallel.ranks_here;
+    int asked = overlap_asked(c->parallel.tp_overlap),
+        here = c->parallel.least_here ? c->parallel.least_here : c->parallel.ranks_here;
     bool far = cores_left(c) && here && c->parallel.tp > here;
     bool pays = moves_by_thread(c) && (far || c->comm.link_GBps > 0);
     if (asked == 0) return (struct pieces_rule){.most = pays ? 4 : 1, .least_bytes = 256 << 10, .least_rows = 256};

@@ -38,8 +38,8 @@ enum config_device { DEVICE_CPU, DEVICE_NULL };
 struct config {
     struct model_config model; /* its numbers: model/numbers.def */
     struct {
-        const char *dir;         /* model.from */
-        struct conf_list ignore; /* model.ignore: of struct config_key */
+        const char *dir;          /* model.from */
+        struct conf_list ignore;  /* model.ignore: of struct config_key */
         int64_t bos, eos[HF_EOS]; /* not keys: token ids that it names; bos -1: none */
         int n_eos;
     } from;
@@ -83,10 +83,10 @@ struct config {
         struct conf_list pp_layers; /* of int64_t */
         int reduce;
         /* Not keys: what the launcher made of it. 0: not known, as in a plan. */
-        int ranks_here;  /* ranks on this rank's host */
-        int sharers;     /* of them, those that may use one of this rank's cores; 0: all */
-        int least_here;  /* the fewest that a host has, over all hosts; 0: ranks_here */
-        int cores_left;  /* every rank has cores beside its threads: 1, or -1: not all; 0: ask of this one */
+        int ranks_here; /* ranks on this rank's host */
+        int sharers;    /* of them, those that may use one of this rank's cores; 0: all */
+        int least_here; /* the fewest that a host has, over all hosts; 0: ranks_here */
+        int cores_left; /* every rank has cores beside its threads: 1, or -1: not all; 0: ask of this one */
     } parallel;
     struct {
         double timeout_s;
@@ -140,7 +140,7 @@ void config_print(const struct config *c, struct str *out);
 struct optim_config config_optim(const struct config *c);
 struct lr_config config_lr(const struct config *c);
 enum dtype config_dtype(const struct config *c);
-int64_t config_loss_rows(const struct config *c); /* tokens per chunk of the head */
+int64_t config_loss_rows(const struct config *c);           /* tokens per chunk of the head */
 struct engine_config config_engine(const struct config *c); /* what train, plan, verify and bench all start from */
 /* Whether the pipeline that c (resolved) asks for can be made of its ranks, microbatches and layers. */
 int config_check_pipeline(const struct config *c, struct err *e);
@@ -148,12 +148,12 @@ int config_check_pipeline(const struct config *c, struct err *e);
 int config_check_exact(const struct config *c, struct err *e);
 /* How attention goes over cp: par's context_inner and context_gather. */
 void config_context(const struct config *c, struct par *par);
-int config_ranks(const struct config *c); /* of all axes */
-int64_t config_dp(const struct config *c);         /* data-parallel ranks */
+int config_ranks(const struct config *c);  /* of all axes */
+int64_t config_dp(const struct config *c); /* data-parallel ranks */
 /* Sequences [first, first + n) of the global batch that data-parallel rank i takes. */
 void config_part(const struct config *c, int i, int64_t *first, int64_t *n);
 struct comm_config config_comm(const struct config *c);
-bool config_cores_left(const struct config *c);   /* this rank has cores beside its threads */
-int config_threads(const struct config *c);       /* of one rank; 0 in the file: the cores, shared out */
+bool config_cores_left(const struct config *c); /* this rank has cores beside its threads */
+int config_threads(const struct config *c);     /* of one rank; 0 in the file: the cores, shared out */
 
 #endif

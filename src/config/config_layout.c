@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is refused here cannot be: numbers that do not multiply to the ranks, an axis with more ranks than there are things to
- * share out, a schedule that has no such shape, an order of sums that ranks cannot keep. Everything else works in any
- * combination (tutti verify).
+/* What is refused here cannot be: numbers that do not multiply to the ranks, an axis with more ranks than there are
+ * things to share out, a schedule that has no such shape, an order of sums that ranks cannot keep. Everything else
+ * works in any combination (tutti verify).
  *
- * The key to blame is the one whose change alone makes the layout legal, and of several the one that changes least. Nearest
- * values come from trying: a schedule is made for other numbers until it can be, so what is advised is what is accepted.
- * Rejected: advice computed apart from the check (it drifts). */
+ * The key to blame is the one whose change alone makes the layout legal, and of several the one that changes least.
+ * Nearest values come from trying: a schedule is made for other numbers until it can be, so what is advised is what is
+ * accepted. Rejected: advice computed apart from the check (it drifts). */
 #include "config/config_layout.h"
 
 #include <stdio.h>
@@ -61,14 +61,14 @@ static void advise_all(const struct degree *d, int64_t n_ranks, char *out, size_
         int64_t was = *d[i].size, fits = i == 0 ? n_ranks : was > 0 ? largest_divisor(n_ranks, was) : 1;
         n_ranks /= fits;
         if (fits == was || was < 0) continue;
-        k += (size_t)snprintf(out + k, k < room ? room - k : 0, "%s%s: %lld", k ? ", " : "", d[i].key + strlen("parallel."),
-                              (long long)fits);
+        k += (size_t)snprintf(out + k, k < room ? room - k : 0, "%s%s: %lld", k ? ", " : "",
+                              d[i].key + strlen("parallel."), (long long)fits);
     }
 }
 
 /* The degrees given do not multiply to (with one left open: do not divide) n ranks, which are `who`. */
-static int refuse_product(const struct degree *d, bool open, int64_t n, const char *who, int64_t start, const struct conf *f,
-                          struct err *e)
+static int refuse_product(const struct degree *d, bool open, int64_t n, const char *who, int64_t start,
+                          const struct conf *f, struct err *e)
 {
     const char *verb = open ? "do not divide" : "are not";
     int worst = 0, best = -1;
@@ -88,20 +88,24 @@ static int refuse_product(const struct degree *d, bool open, int64_t n, const ch
     if (best < 0) {
         char all[160] = "";
         advise_all(d, n, all, sizeof all);
-        return conf_error(f, e, d[worst].key, "dp_replicate x dp_shard x tp x cp x pp = %lld ranks %s %s; choose %s, or start %lld "
-                          "ranks (-n)", (long long)product(d, -1), verb, who, all, (long long)start);
+        return conf_error(f, e, d[worst].key,
+                          "dp_replicate x dp_shard x tp x cp x pp = %lld ranks %s %s; choose %s, or start %lld "
+                          "ranks (-n)",
+                          (long long)product(d, -1), verb, who, all, (long long)start);
     }
     int64_t others = product(d, best);
     char rest[64] = "";
     if (others > 1) snprintf(rest, sizeof rest, ", times %lld along the other axes,", (long long)others);
-    return conf_error(f, e, d[best].key, "%lld ranks%s %s %s; choose %lld, or start %lld ranks (-n)", (long long)*d[best].size, rest,
-                      verb, who, (long long)advice, (long long)start);
+    return conf_error(f, e, d[best].key, "%lld ranks%s %s %s; choose %lld, or start %lld ranks (-n)",
+                      (long long)*d[best].size, rest, verb, who, (long long)advice, (long long)start);
 }
 
 static int resolve_dense(struct config *c, const struct conf *f, int n_ranks, struct err *e)
 {
-    struct degree d[DENSE] = {{"parallel.dp_shard", &c->parallel.dp_shard}, {"parallel.dp_replicate", &c->parallel.dp_replicate},
-                              {"parallel.pp", &c->parallel.pp},             {"parallel.cp", &c->parallel.cp},
+    struct degree d[DENSE] = {{"parallel.dp_shard", &c->parallel.dp_shard},
+                              {"parallel.dp_replicate", &c->parallel.dp_replicate},
+                              {"parallel.pp", &c->parallel.pp},
+                              {"parallel.cp", &c->parallel.cp},
                               {"parallel.tp", &c->parallel.tp}};
     int64_t servers = c->parallel.servers, n = n_ranks - servers;
     int left = -1;
@@ -111,12 +115,14 @@ static int resolve_dense(struct config *c, const struct conf *f, int n_ranks, st
     for (int i = 0; i < DENSE; i++) {
         if (*d[i].size == 0) return conf_error(f, e, d[i].key, "wanted 1 or more, or -1 for what is left; got 0");
         if (*d[i].size == -1 && left >= 0)
-            return conf_error(f, e, d[i].key, "only one axis can take what is left (-1), and %s does; choose 1", d[left].key);
+            return conf_error(f, e, d[i].key, "only one axis can take what is left (-1), and %s does; choose 1",
+                              d[left].key);
         if (*d[i].size == -1) left = i;
     }
     snprintf(who, sizeof who, "the %d there are", n_ranks);
     if (servers)
-        snprintf(who, sizeof who, "the %lld workers there are (%d ranks, %lld servers)", (long long)n, n_ranks, (long long)servers);
+        snprintf(who, sizeof who, "the %lld workers there are (%d ranks, %lld servers)", (long long)n, n_ranks,
+                 (long long)servers);
     int64_t known = product(d, -1);
     if (left < 0 ? known != n : n % known) return refuse_product(d, left >= 0, n, who, known + servers, f, e);
     if (left >= 0) *d[left].size = n / known;
@@ -136,7 +142,8 @@ void config_context(const struct config *c, struct par *par)
 {
     int64_t cp = c->parallel.cp, inner = 1;
     if (c->parallel.cp_algorithm == CP_ALL_TO_ALL) inner = cp;
-    if (c->parallel.cp_algorithm == CP_TWO_LEVEL) inner = c->parallel.cp_inner ? c->parallel.cp_inner : divisor_near_root(cp);
+    if (c->parallel.cp_algorithm == CP_TWO_LEVEL)
+        inner = c->parallel.cp_inner ? c->parallel.cp_inner : divisor_near_root(cp);
     par->context_inner = to_int(inner);
     par->context_gather = c->parallel.cp_algorithm == CP_ALL_GATHER;
 }
@@ -146,17 +153,22 @@ static int check_context(const struct config *c, const struct conf *f, struct er
     int64_t cp = c->parallel.cp, inner = c->parallel.cp_inner, seq = c->model.seq_len;
     int64_t fits = largest_divisor(cp * c->parallel.dp_shard, seq);
     if (cp > seq)
-        return conf_error(f, e, "parallel.cp", "%lld ranks leave some without a token of model.seq_len = %lld; choose %lld and "
-                          "parallel.dp_shard: %lld, or a longer sequence", (long long)cp, (long long)seq, (long long)fits,
+        return conf_error(f, e, "parallel.cp",
+                          "%lld ranks leave some without a token of model.seq_len = %lld; choose %lld and "
+                          "parallel.dp_shard: %lld, or a longer sequence",
+                          (long long)cp, (long long)seq, (long long)fits,
                           (long long)(cp * c->parallel.dp_shard / fits));
     if (inner && c->parallel.cp_algorithm != CP_TWO_LEVEL)
-        return conf_error(f, e, "parallel.cp_inner", "is for cp_algorithm: two_level, which has two levels; choose that, or 0");
+        return conf_error(f, e, "parallel.cp_inner",
+                          "is for cp_algorithm: two_level, which has two levels; choose that, or 0");
     if (inner && cp % inner)
-        return conf_error(f, e, "parallel.cp_inner", "%lld does not divide cp = %lld; the nearest that does is %lld", (long long)inner,
-                          (long long)cp, (long long)nearest_divisor(cp, inner));
+        return conf_error(f, e, "parallel.cp_inner", "%lld does not divide cp = %lld; the nearest that does is %lld",
+                          (long long)inner, (long long)cp, (long long)nearest_divisor(cp, inner));
     if (cp > PAR_MAX_INNER && c->parallel.cp_algorithm == CP_ALL_TO_ALL)
-        return conf_error(f, e, "parallel.cp_algorithm", "all_to_all exchanges heads between at most %d ranks, cp is %lld; choose "
-                          "two_level", PAR_MAX_INNER, (long long)cp);
+        return conf_error(f, e, "parallel.cp_algorithm",
+                          "all_to_all exchanges heads between at most %d ranks, cp is %lld; choose "
+                          "two_level",
+                          PAR_MAX_INNER, (long long)cp);
     return OK;
 }
 
@@ -185,8 +197,9 @@ static int check_servers(const struct config *c, const struct conf *f, int n_ran
     };
     if (!s) return OK;
     if (s >= n_ranks)
-        return conf_error(f, e, "parallel.servers", "%lld of %d ranks leave no worker; choose at most %d, or start more ranks (-n)",
-                          (long long)s, n_ranks, n_ranks - 1);
+        return conf_error(f, e, "parallel.servers",
+                          "%lld of %d ranks leave no worker; choose at most %d, or start more ranks (-n)", (long long)s,
+                          n_ranks, n_ranks - 1);
     for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
         char without[64] = "";
         if (strcmp(no[i].key, "numerics.exact_order")) /* which may refuse so many ranks, servers or not */
@@ -202,27 +215,36 @@ static int resolve_experts(struct config *c, const struct conf *f, struct err *e
     int64_t tp = c->parallel.tp, experts = c->model.moe.experts, *etp = &c->parallel.etp, *ep = &c->parallel.ep;
     if (!*etp) *etp = tp;
     if (tp % *etp)
-        return conf_error(f, e, "parallel.etp", "%lld does not divide parallel.tp = %lld, whose ranks it shares out; the nearest that does "
-                          "is %lld", (long long)*etp, (long long)tp, (long long)nearest_divisor(tp, *etp));
-    int64_t ranks = c->parallel.dp_shard * c->parallel.cp * tp / *etp, most = experts ? largest_divisor(ranks, experts) : 1;
+        return conf_error(f, e, "parallel.etp",
+                          "%lld does not divide parallel.tp = %lld, whose ranks it shares out; the nearest that does "
+                          "is %lld",
+                          (long long)*etp, (long long)tp, (long long)nearest_divisor(tp, *etp));
+    int64_t ranks = c->parallel.dp_shard * c->parallel.cp * tp / *etp,
+            most = experts ? largest_divisor(ranks, experts) : 1;
     if (*ep == 0) return conf_error(f, e, "parallel.ep", "wanted 1 or more, or -1 for what is left; got 0");
     if (*ep == -1) *ep = most;
     if (*ep > 1 && !experts)
-        return conf_error(f, e, "parallel.ep", "the model has no experts to share out; choose 1, got %lld", (long long)*ep);
+        return conf_error(f, e, "parallel.ep", "the model has no experts to share out; choose 1, got %lld",
+                          (long long)*ep);
     if (*ep > 1 && *ep > experts)
-        return conf_error(f, e, "parallel.ep", "%lld ranks leave some without one of the %lld experts; the nearest ep that fits is %lld",
+        return conf_error(f, e, "parallel.ep",
+                          "%lld ranks leave some without one of the %lld experts; the nearest ep that fits is %lld",
                           (long long)*ep, (long long)experts, (long long)most);
     if (ranks % *ep)
-        return conf_error(f, e, "parallel.ep", "ep x etp = %lld x %lld must divide the dp_shard x cp x tp = %lld ranks of a replica; "
-                          "the nearest ep that does is %lld", (long long)*ep, (long long)*etp, (long long)(ranks * *etp),
+        return conf_error(f, e, "parallel.ep",
+                          "ep x etp = %lld x %lld must divide the dp_shard x cp x tp = %lld ranks of a replica; "
+                          "the nearest ep that does is %lld",
+                          (long long)*ep, (long long)*etp, (long long)(ranks * *etp),
                           (long long)largest_divisor(ranks, *ep));
     return OK;
 }
 
-/* Counts per rank are kept in arrays of fixed size. What an axis gives up goes to dp_shard, so the ranks stay as many. */
+/* Counts per rank are kept in arrays of fixed size. What an axis gives up goes to dp_shard, so the ranks stay as
+ * many. */
 static int check_sizes(const struct config *c, const struct conf *f, struct err *e)
 {
-    int64_t shard = c->parallel.dp_shard, etp = c->parallel.etp, copies = etp < c->parallel.tp ? etp : 1; /* one group with ep */
+    int64_t shard = c->parallel.dp_shard, etp = c->parallel.etp,
+            copies = etp < c->parallel.tp ? etp : 1; /* one group with ep */
     const struct {
         const char *key;
         int64_t size;
@@ -230,13 +252,16 @@ static int check_sizes(const struct config *c, const struct conf *f, struct err 
     for (size_t i = 0; i < sizeof axis / sizeof *axis; i++) {
         int64_t fits = largest_divisor(axis[i].size, PAR_MAX_RANKS);
         if (axis[i].size > PAR_MAX_RANKS)
-            return conf_error(f, e, axis[i].key, "%lld ranks in one group, of at most %d; choose %lld and parallel.dp_shard: %lld",
-                              (long long)axis[i].size, PAR_MAX_RANKS, (long long)fits, (long long)(axis[i].size / fits * shard));
+            return conf_error(f, e, axis[i].key,
+                              "%lld ranks in one group, of at most %d; choose %lld and parallel.dp_shard: %lld",
+                              (long long)axis[i].size, PAR_MAX_RANKS, (long long)fits,
+                              (long long)(axis[i].size / fits * shard));
     }
     int64_t most = PAR_MAX_RANKS / copies, ranks = shard * c->parallel.cp * c->parallel.tp / etp;
     if (c->parallel.ep > most)
-        return conf_error(f, e, "parallel.ep", "%lld ranks in one group, of at most %d; choose %lld", (long long)(c->parallel.ep * copies),
-                          PAR_MAX_RANKS, (long long)largest_divisor(ranks, most < c->model.moe.experts ? most : c->model.moe.experts));
+        return conf_error(f, e, "parallel.ep", "%lld ranks in one group, of at most %d; choose %lld",
+                          (long long)(c->parallel.ep * copies), PAR_MAX_RANKS,
+                          (long long)largest_divisor(ranks, most < c->model.moe.experts ? most : c->model.moe.experts));
     return OK;
 }
 
@@ -304,9 +329,10 @@ int config_check_pipeline(const struct config *c, struct err *e)
     return try_numbers(c, numbers_of(c), &stages, e);
 }
 
-/* The value of one of the numbers in s, going from `from` to `to`, with which there is a schedule, and, with `dealt`, the
- * layers can be dealt to its stages; 0: none. Restores the number. */
-static int64_t first_that_fits(const struct config *c, struct numbers *s, int64_t *number, int64_t from, int64_t to, bool dealt)
+/* The value of one of the numbers in s, going from `from` to `to`, with which there is a schedule, and, with `dealt`,
+ * the layers can be dealt to its stages; 0: none. Restores the number. */
+static int64_t first_that_fits(const struct config *c, struct numbers *s, int64_t *number, int64_t from, int64_t to,
+                               bool dealt)
 {
     struct err ignored;
     int64_t was = *number, found = 0;
@@ -320,17 +346,20 @@ static int64_t first_that_fits(const struct config *c, struct numbers *s, int64_
 }
 
 /* Another number of microbatches would do. */
-static int refuse_batch(const struct config *c, const struct conf *f, int64_t below, int64_t above, const char *why, struct err *e)
+static int refuse_batch(const struct config *c, const struct conf *f, int64_t below, int64_t above, const char *why,
+                        struct err *e)
 {
     int64_t dp = config_dp(c), each = dp * c->batch.micro;
     char other[48] = "";
     if (below && above) snprintf(other, sizeof other, " or %lld", (long long)(above * each));
-    return conf_error(f, e, "batch.global", "%s; with %lld data-parallel ranks and batch.micro = %lld that is batch.global = %lld%s", why,
+    return conf_error(f, e, "batch.global",
+                      "%s; with %lld data-parallel ranks and batch.micro = %lld that is batch.global = %lld%s", why,
                       (long long)dp, (long long)c->batch.micro, (long long)((below ? below : above) * each), other);
 }
 
 /* Another number of stages would do, on as many ranks as then come together. */
-static int refuse_stages(const struct config *c, const struct conf *f, int64_t fewer, int64_t more, const char *why, struct err *e)
+static int refuse_stages(const struct config *c, const struct conf *f, int64_t fewer, int64_t more, const char *why,
+                         struct err *e)
 {
     int64_t first = fewer ? fewer : more, others = config_ranks(c) / c->parallel.pp;
     char other[64] = "";
@@ -347,14 +376,17 @@ static int refuse_schedule(const struct config *c, const struct conf *f, const c
     if (c->parallel.schedule_text)
         return conf_error(f, e, c->parallel.round ? "parallel.round" : "parallel.schedule_file", "%s", why);
     struct numbers own = {s.pp, 0, m}; /* the schedule's own number of chunks */
-    if (s.chunks && first_that_fits(c, &own, &own.microbatches, m, m, false)) return conf_error(f, e, "parallel.chunks", "%s", why);
+    if (s.chunks && first_that_fits(c, &own, &own.microbatches, m, m, false))
+        return conf_error(f, e, "parallel.chunks", "%s", why);
     struct config with = *c; /* the schedule's own rounds */
     with.parallel.round = 0;
-    if (c->parallel.round && first_that_fits(&with, &s, &s.microbatches, m, m, false)) return conf_error(f, e, "parallel.round", "%s", why);
+    if (c->parallel.round && first_that_fits(&with, &s, &s.microbatches, m, m, false))
+        return conf_error(f, e, "parallel.round", "%s", why);
     int64_t below = first_that_fits(c, &s, &s.microbatches, m - 1, 1, false);
     int64_t above = first_that_fits(c, &s, &s.microbatches, m + 1, m + 4 * s.pp, false);
     if (below || above) return refuse_batch(c, f, below, above, why, e);
-    int64_t fewer = first_that_fits(c, &s, &s.pp, s.pp - 1, 2, true), more = first_that_fits(c, &s, &s.pp, s.pp + 1, 2 * s.pp, true);
+    int64_t fewer = first_that_fits(c, &s, &s.pp, s.pp - 1, 2, true),
+            more = first_that_fits(c, &s, &s.pp, s.pp + 1, 2 * s.pp, true);
     if (fewer || more) return refuse_stages(c, f, fewer, more, why, e);
     return conf_error(f, e, "parallel.schedule", "%s", why);
 }
@@ -369,13 +401,15 @@ static int check_pipeline(const struct config *c, const struct conf *f, struct e
     if (c->parallel.pp_layers.n) return conf_error(f, e, "parallel.pp_layers", "%s", why.text);
     if (c->parallel.schedule_text) return conf_error(f, e, "parallel.schedule_file", "%s", why.text);
     int64_t chunks = s.chunks > 1 ? first_that_fits(c, &s, &s.chunks, s.chunks - 1, 1, true) : 0;
-    if (chunks) return conf_error(f, e, "parallel.chunks", "%s; the nearest that fits is %lld", why.text, (long long)chunks);
+    if (chunks)
+        return conf_error(f, e, "parallel.chunks", "%s; the nearest that fits is %lld", why.text, (long long)chunks);
     int64_t pp = first_that_fits(c, &s, &s.pp, s.pp - 1, 1, true);
     char advice[64] = "";
-    if (pp) snprintf(advice, sizeof advice, "; the nearest pp that fits is %lld (-n %lld)", (long long)pp,
-                     (long long)(config_ranks(c) / s.pp * pp));
-    return conf_error(f, e, "parallel.pp", "%s (%d on each of %lld ranks)%s", why.text, stages / to_int(s.pp), (long long)s.pp,
-                      advice);
+    if (pp)
+        snprintf(advice, sizeof advice, "; the nearest pp that fits is %lld (-n %lld)", (long long)pp,
+                 (long long)(config_ranks(c) / s.pp * pp));
+    return conf_error(f, e, "parallel.pp", "%s (%d on each of %lld ranks)%s", why.text, stages / to_int(s.pp),
+                      (long long)s.pp, advice);
 }
 
 /* ---- exact order ---- */
@@ -386,19 +420,20 @@ static int64_t power_below(int64_t n)
     return p;
 }
 
-/* What check_exact wants, all of it, of a layout that is advised: its degrees say how many ranks to start, so nothing else has to
- * change. */
+/* What check_exact wants, all of it, of a layout that is advised: its degrees say how many ranks to start, so nothing
+ * else has to change. */
 static bool exact_fits(const struct config *c)
 {
     int64_t dp = config_dp(c);
     struct err ignored;
-    bool apart = c->model.moe.experts && c->parallel.etp < c->parallel.tp, pipe = c->parallel.pp > 1;
-    return power_below(dp) == dp && c->parallel.cp == 1 && c->parallel.ep == 1 && !apart && c->precision.grad == GRAD_FP32 &&
-           c->batch.global % (dp * c->batch.micro) == 0 && !(pipe && config_microbatches(c) > 1) &&
-           !config_check_pipeline(c, &ignored);
+    bool apart = c->model.moe.experts && c->parallel.etp<c->parallel.tp, pipe = c->parallel.pp> 1;
+    return power_below(dp) == dp && c->parallel.cp == 1 && c->parallel.ep == 1 && !apart &&
+           c->precision.grad == GRAD_FP32 && c->batch.global % (dp * c->batch.micro) == 0 &&
+           !(pipe && config_microbatches(c) > 1) && !config_check_pipeline(c, &ignored);
 }
 
-/* Both data-parallel degrees as powers of two, the next ones above, or the nearest ones below with which the batch can be halved. */
+/* Both data-parallel degrees as powers of two, the next ones above, or the nearest ones below with which the batch can
+ * be halved. */
 static bool halving_degrees(const struct config *c, bool above, struct config *with)
 {
     int64_t *const degree[] = {&with->parallel.dp_replicate, &with->parallel.dp_shard};
@@ -407,8 +442,7 @@ static bool halving_degrees(const struct config *c, bool above, struct config *w
         int64_t below = power_below(*degree[i]);
         if (below != *degree[i]) *degree[i] = above ? 2 * below : below;
     }
-    while (!above && !exact_fits(with) && config_dp(with) > 1)
-        *degree[*degree[0] > *degree[1] ? 0 : 1] /= 2;
+    while (!above && !exact_fits(with) && config_dp(with) > 1) *degree[*degree[0] > *degree[1] ? 0 : 1] /= 2;
     return exact_fits(with);
 }
 
@@ -419,7 +453,8 @@ static void advise_degrees(const struct config *c, const struct config *with, ch
     if (with->parallel.dp_replicate != c->parallel.dp_replicate)
         k += (size_t)snprintf(out, n, " parallel.dp_replicate: %lld", (long long)with->parallel.dp_replicate);
     if (with->parallel.dp_shard != c->parallel.dp_shard)
-        k += (size_t)snprintf(out + k, n - k, "%s parallel.dp_shard: %lld", k ? " and" : "", (long long)with->parallel.dp_shard);
+        k += (size_t)snprintf(out + k, n - k, "%s parallel.dp_shard: %lld", k ? " and" : "",
+                              (long long)with->parallel.dp_shard);
     snprintf(out + k, n - k, " (-n %d), or", config_ranks(with));
 }
 
@@ -429,8 +464,10 @@ static int refuse_halving(const struct config *c, struct err *e)
     char below[128] = "", above[128] = "";
     if (halving_degrees(c, false, &with)) advise_degrees(c, &with, below, sizeof below);
     if (halving_degrees(c, true, &with)) advise_degrees(c, &with, above, sizeof above);
-    return err_set(e, ERR_REQUEST, "numerics.exact_order halves the batch: wanted a power of two data-parallel ranks, got %lld; choose"
-                   "%s%s numerics.exact_order: false", (long long)config_dp(c), below, above);
+    return err_set(e, ERR_REQUEST,
+                   "numerics.exact_order halves the batch: wanted a power of two data-parallel ranks, got %lld; choose"
+                   "%s%s numerics.exact_order: false",
+                   (long long)config_dp(c), below, above);
 }
 
 /* The number of sequences nearest to batch.micro with which the batch can be halved; 0: there is none. */
@@ -459,9 +496,11 @@ static int refuse_unequal(const struct config *c, int64_t unit, struct err *e)
     if (!n) fits[n++] = unit; /* a microbatch on each rank */
     char other[32] = "";
     if (n > 1) snprintf(other, sizeof other, " or %lld", (long long)fits[1]);
-    return err_set(e, ERR_REQUEST, "numerics.exact_order wants as many microbatches of %lld on each of %lld data-parallel ranks, got "
-                   "%lld sequences; choose %lld%s", (long long)c->batch.micro, (long long)config_dp(c), (long long)c->batch.global,
-                   (long long)fits[0], other);
+    return err_set(e, ERR_REQUEST,
+                   "numerics.exact_order wants as many microbatches of %lld on each of %lld data-parallel ranks, got "
+                   "%lld sequences; choose %lld%s",
+                   (long long)c->batch.micro, (long long)config_dp(c), (long long)c->batch.global, (long long)fits[0],
+                   other);
 }
 
 /* Every rank has a subtree of the tree of microbatches (state/exact.h). *key: what to change. */
@@ -469,39 +508,52 @@ static int check_exact(const struct config *c, const char **key, struct err *e)
 {
     int64_t dp = config_dp(c), m = c->batch.micro, n = c->batch.global, tp = c->parallel.tp;
     int ranks = config_ranks(c);
-    *key = power_below(c->parallel.dp_replicate) != c->parallel.dp_replicate ? "parallel.dp_replicate" : "parallel.dp_shard";
+    *key = power_below(c->parallel.dp_replicate) != c->parallel.dp_replicate ? "parallel.dp_replicate"
+                                                                             : "parallel.dp_shard";
     if (power_below(dp) != dp) return refuse_halving(c, e);
     *key = "parallel.cp";
     if (c->parallel.cp > 1)
-        return err_set(e, ERR_REQUEST, "numerics.exact_order adds up gradients of whole sequences in one order, and ranks of cp have "
-                       "sums over parts of them; choose 1 (-n %d), or numerics.exact_order: false", ranks / to_int(c->parallel.cp));
+        return err_set(e, ERR_REQUEST,
+                       "numerics.exact_order adds up gradients of whole sequences in one order, and ranks of cp have "
+                       "sums over parts of them; choose 1 (-n %d), or numerics.exact_order: false",
+                       ranks / to_int(c->parallel.cp));
     *key = "parallel.ep";
     if (c->parallel.ep > 1)
-        return err_set(e, ERR_REQUEST, "numerics.exact_order adds up gradients of whole microbatches in one order, and over ep an expert "
+        return err_set(e, ERR_REQUEST,
+                       "numerics.exact_order adds up gradients of whole microbatches in one order, and over ep an "
+                       "expert "
                        "sums over those of all ranks at once; choose 1, or numerics.exact_order: false");
     *key = "parallel.etp";
     if (c->model.moe.experts && c->parallel.etp < tp)
-        return err_set(e, ERR_REQUEST, "numerics.exact_order adds up gradients of whole sequences in one order, and with etp below tp "
-                       "ranks of tp have sums over parts of them; choose %lld, or numerics.exact_order: false", (long long)tp);
+        return err_set(e, ERR_REQUEST,
+                       "numerics.exact_order adds up gradients of whole sequences in one order, and with etp below tp "
+                       "ranks of tp have sums over parts of them; choose %lld, or numerics.exact_order: false",
+                       (long long)tp);
     *key = "precision.grad";
     if (c->precision.grad != GRAD_FP32)
-        return err_set(e, ERR_REQUEST, "bf16 rounds sums where ranks meet, which numerics.exact_order cannot allow; choose fp32");
+        return err_set(e, ERR_REQUEST,
+                       "bf16 rounds sums where ranks meet, which numerics.exact_order cannot allow; choose fp32");
     *key = "batch.micro";
     int64_t micro = n % (dp * m) ? halving_micro(c) : m;
     if (n % m && micro)
-        return err_set(e, ERR_REQUEST, "numerics.exact_order wants equal microbatches: %lld does not divide batch.global = "
-                       "%lld; the nearest that fits is %lld", (long long)m, (long long)n, (long long)micro);
+        return err_set(e, ERR_REQUEST,
+                       "numerics.exact_order wants equal microbatches: %lld does not divide batch.global = "
+                       "%lld; the nearest that fits is %lld",
+                       (long long)m, (long long)n, (long long)micro);
     if (n % (dp * m) && micro)
-        return err_set(e, ERR_REQUEST, "numerics.exact_order wants as many microbatches of %lld on each of %lld data-parallel ranks, "
-                       "which have %lld sequences; the nearest that fits is %lld", (long long)m, (long long)dp, (long long)(n / dp),
-                       (long long)micro);
+        return err_set(e, ERR_REQUEST,
+                       "numerics.exact_order wants as many microbatches of %lld on each of %lld data-parallel ranks, "
+                       "which have %lld sequences; the nearest that fits is %lld",
+                       (long long)m, (long long)dp, (long long)(n / dp), (long long)micro);
     *key = "batch.global";
     if (n % (dp * m)) return refuse_unequal(c, dp * m, e);
     *key = "parallel.pp";
     if (c->parallel.pp > 1 && config_microbatches(c) > 1)
-        return err_set(e, ERR_REQUEST, "numerics.exact_order finishes a microbatch before the next begins, a pipeline has several under "
-                       "way; choose 1 (-n %d), or batch.global = %lld: one microbatch a rank", ranks / to_int(c->parallel.pp),
-                       (long long)(dp * m));
+        return err_set(e, ERR_REQUEST,
+                       "numerics.exact_order finishes a microbatch before the next begins, a pipeline has several "
+                       "under "
+                       "way; choose 1 (-n %d), or batch.global = %lld: one microbatch a rank",
+                       ranks / to_int(c->parallel.pp), (long long)(dp * m));
     return OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config_layout.h: which layouts can be: degrees of all axes for the ranks there are, and what must fit together. Private to
- * run/; config_resolve calls. A refusal begins with the place of the key to change, and says why and what is nearest.
- * Floor 7. Order: Same (the same config on all ranks).
+/* config_layout.h: which layouts can be: degrees of all axes for the ranks there are, and what must fit together.
+ * Private to run/; config_resolve calls. A refusal begins with the place of the key to change, and says why and what is
+ * nearest. Floor 7. Order: Same (the same config on all ranks).
  */
 #ifndef TUTTI_CONFIG_CONFIG_LAYOUT_H
 #define TUTTI_CONFIG_CONFIG_LAYOUT_H

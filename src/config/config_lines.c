@@ -13,7 +13,8 @@ bool config_lines_next(struct config_lines *r)
     r->level = spaces / 2 < CONFIG_LEVELS ? (int)(spaces / 2) : CONFIG_LEVELS - 1;
     size_t from = r->begins[r->level];
     snprintf(r->key + from, sizeof r->key - from, "%s%.*s", from ? "." : "", (int)n, line + spaces);
-    for (int l = r->level + 1; l <= CONFIG_LEVELS; l++) r->begins[l] = strlen(r->key); /* items of a list lie two levels deeper */
+    for (int l = r->level + 1; l <= CONFIG_LEVELS; l++)
+        r->begins[l] = strlen(r->key); /* items of a list lie two levels deeper */
     const char *value = line + spaces + n;
     value += strspn(value, ": ");
     if (value > end) value = end;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* from.c: the model's description becomes a second config; what of it is copied, compared, refused follows from the role that each
- * number has in the one table of them (model/numbers.def). */
+/* from.c: the model's description becomes a second config; what of it is copied, compared, refused follows from the
+ * role that each number has in the one table of them (model/numbers.def). */
 #include "config/from.h"
 
 #include <string.h>
@@ -15,13 +15,15 @@ static bool says(const struct number *n)
     return n->role == NUMBER_SHAPE || n->role == NUMBER_TABLE || n->role == NUMBER_USE;
 }
 
-/* A number that has no effect in this model: its weights say 0 where a config can, and nothing where it follows from others. */
+/* A number that has no effect in this model: its weights say 0 where a config can, and nothing where it follows from
+ * others. */
 static bool counts(const struct number *n, const struct model_config *m)
 {
     return number_needed(n, m) || (n->role == NUMBER_SHAPE && strcmp(n->row.otherwise, "null"));
 }
 
-/* c with all that the model says in place of its own. What training adds (losses, speed of the bias, capacity) stays the config's. */
+/* c with all that the model says in place of its own. What training adds (losses, speed of the bias, capacity) stays
+ * the config's. */
 static struct config filled(const struct config *c, const struct model_config *m)
 {
     struct config t = *c;
@@ -38,13 +40,16 @@ static bool is_shape(const struct number *n, const struct model_config *m)
     return n->role == NUMBER_SHAPE || (n->role == NUMBER_TABLE && m->family == MODEL_GPT2);
 }
 
-static int take(struct config *c, const struct conf *f, struct config *theirs, const char *key, bool shape, const char *dir, struct err *e)
+static int take(struct config *c, const struct conf *f, struct config *theirs, const char *key, bool shape,
+                const char *dir, struct err *e)
 {
     const struct conf_row *r = key_row(key);
     char mine[64], other[64];
     if (key_given(f, r, key_value(r, c))) {
         if (key_same(r, key_value(r, c), key_value(r, theirs)) || !shape) return OK;
-        return conf_error(f, e, r->path, "%s, but model.from has %s, and the shapes of its weights (%s) follow from it; leave the key out",
+        return conf_error(f, e, r->path,
+                          "%s, but model.from has %s, and the shapes of its weights (%s) follow from it; leave the key "
+                          "out",
                           key_show(r, key_value(r, c), mine), key_show(r, key_value(r, theirs), other), dir);
     }
     memcpy(key_value(r, c), key_value(r, theirs), key_bytes(r));
@@ -52,7 +57,8 @@ static int take(struct config *c, const struct conf *f, struct config *theirs, c
 }
 
 /* A run is as long as the model's positions, where the config does not say otherwise. */
-static int take_length(struct config *c, const struct conf *f, const struct model_config *m, const char *dir, struct err *e)
+static int take_length(struct config *c, const struct conf *f, const struct model_config *m, const char *dir,
+                       struct err *e)
 {
     bool given = strcmp(conf_where(f, "model.seq_len"), "default") != 0;
     if (c->model.seq_len <= c->model.max_positions) return OK;
@@ -60,13 +66,15 @@ static int take_length(struct config *c, const struct conf *f, const struct mode
         c->model.seq_len = c->model.max_positions;
         return OK;
     }
-    if (key_given(f, key_row("model.max_positions"), &c->model.max_positions)) return OK; /* the two keys are compared later */
+    if (key_given(f, key_row("model.max_positions"), &c->model.max_positions))
+        return OK; /* the two keys are compared later */
     if (m->family == MODEL_GPT2)
-        return conf_error(f, e, "model.seq_len", "%lld, but %s has a table of %lld positions; choose at most that", (long long)c->model.seq_len,
-                          dir, (long long)m->max_positions);
-    return conf_error(f, e, "model.seq_len", "%lld, but %s was made for %lld positions; choose at most that, or, to train it for longer "
-                      "texts, say model.max_positions=%lld as well", (long long)c->model.seq_len, dir, (long long)m->max_positions,
-                      (long long)c->model.seq_len);
+        return conf_error(f, e, "model.seq_len", "%lld, but %s has a table of %lld positions; choose at most that",
+                          (long long)c->model.seq_len, dir, (long long)m->max_positions);
+    return conf_error(f, e, "model.seq_len",
+                      "%lld, but %s was made for %lld positions; choose at most that, or, to train it for longer "
+                      "texts, say model.max_positions=%lld as well",
+                      (long long)c->model.seq_len, dir, (long long)m->max_positions, (long long)c->model.seq_len);
 }
 
 static void take_ends(struct config *c, const struct hf_model *h)
@@ -96,7 +104,8 @@ static void say_dropout(const struct hf_model *h, const struct weights *w, const
 {
     double theirs = h->model.dropout > h->attention_dropout ? h->model.dropout : h->attention_dropout;
     if (theirs != c->model.dropout)
-        log_info("%s has dropout %g; training goes by model.dropout, which is %g", weights_path(w), theirs, c->model.dropout);
+        log_info("%s has dropout %g; training goes by model.dropout, which is %g", weights_path(w), theirs,
+                 c->model.dropout);
 }
 
 static void say_tokenizer(const struct weights *w, const struct tokenizer *t)
@@ -105,7 +114,8 @@ static void say_tokenizer(const struct weights *w, const struct tokenizer *t)
     struct err ignored;
     if (source_tokenizer(w, &own, &ignored)) return;
     if (tokenizer_fingerprint(own) != tokenizer_fingerprint(t))
-        log_warn("data.tokenizer is not the tokenizer that %s has: to its weights the ids mean something else", weights_path(w));
+        log_warn("data.tokenizer is not the tokenizer that %s has: to its weights the ids mean something else",
+                 weights_path(w));
     tokenizer_free(own);
 }
 
@@ -119,8 +129,8 @@ void from_say(const struct weights *w, const struct config *c, const struct toke
     for (const struct number *n = model_numbers; n->row.path; n++) {
         const struct conf_row *r = key_row(n->row.path);
         if (says(n) && !key_same(r, key_value(r, &mine), key_value(r, &theirs)))
-            log_info("%s is %s here, %s in %s: the config's counts", r->path, key_show(r, key_value(r, &mine), a), key_show(r, key_value(r, &theirs), b),
-                     weights_path(w));
+            log_info("%s is %s here, %s in %s: the config's counts", r->path, key_show(r, key_value(r, &mine), a),
+                     key_show(r, key_value(r, &theirs), b), weights_path(w));
     }
     say_dropout(&h, w, c);
     say_tokenizer(w, t);

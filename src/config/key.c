@@ -13,10 +13,7 @@ const struct conf_row *key_row(const char *key)
     return r;
 }
 
-void *key_value(const struct conf_row *r, struct config *c)
-{
-    return (char *)c + r->offset;
-}
+void *key_value(const struct conf_row *r, struct config *c) { return (char *)c + r->offset; }
 
 size_t key_bytes(const struct conf_row *r)
 {
@@ -32,10 +29,7 @@ size_t key_bytes(const struct conf_row *r)
     bug(__FILE__, __LINE__, "key", "%s is a list", r->path);
 }
 
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a && b && !strcmp(a, b));
-}
+static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
 /* A number may come back from a file in fewer digits. */
 bool key_same(const struct conf_row *r, const void *a, const void *b)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* key.h: one key of the config by its name: its row, its value, where it came from. For who goes through tables of keys.
- * Floor 7. Order: Local.
+/* key.h: one key of the config by its name: its row, its value, where it came from. For who goes through tables of
+ * keys. Floor 7. Order: Local.
  */
 #ifndef TUTTI_CONFIG_KEY_H
 #define TUTTI_CONFIG_KEY_H

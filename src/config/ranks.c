@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static int split(struct comm **out, struct ranks *r, int n, const struct mesh_axis *along, const char *name, struct err *e)
+static int split(struct comm **out, struct ranks *r, int n, const struct mesh_axis *along, const char *name,
+                 struct err *e)
 {
     int size = mesh_group(along, n, r->rank, NULL), *list = xcalloc((size_t)size, sizeof *list);
     mesh_group(along, n, r->rank, list);
@@ -14,8 +15,8 @@ static int split(struct comm **out, struct ranks *r, int n, const struct mesh_ax
     return rc;
 }
 
-/* Axes of size 1 are left out, and there is no group of one rank. The name says the axes, and what for where there are several
- * groups along the same ones. */
+/* Axes of size 1 are left out, and there is no group of one rank. The name says the axes, and what for where there are
+ * several groups along the same ones. */
 static int group(struct comm **out, struct ranks *r, int n, const enum axis *axes, const char *what, struct err *e)
 {
     struct mesh_axis along[AXIS_N];
@@ -75,7 +76,8 @@ static int groups(struct ranks *r, struct err *e)
     if (!rc) rc = expert_group(r, e);
     for (int a = 0; !rc && a < AXIS_N; a++) {
         enum axis one = (enum axis)a;
-        bool elsewhere = one == AXIS_DP_SHARD || one == AXIS_DP_REPLICATE || one == AXIS_EDP || one == AXIS_EP || one == AXIS_ETP;
+        bool elsewhere =
+            one == AXIS_DP_SHARD || one == AXIS_DP_REPLICATE || one == AXIS_EDP || one == AXIS_EP || one == AXIS_ETP;
         if (!elsewhere) rc = group(&r->axis[a], r, 1, &one, "", e);
     }
     if (!rc) rc = group(&r->axis[AXIS_EP], r, par_expert_copies(&r->par) > 1 ? 2 : 1, experts, "", e);
@@ -87,7 +89,8 @@ static int worker_groups(struct ranks *r, int n_workers, struct err *e)
 {
     int *list = xcalloc((size_t)n_workers, sizeof *list);
     for (int i = 0; i < n_workers; i++) list[i] = i;
-    int rc = r->server < 0 && n_workers > 1 ? comm_split_list(&r->workers, r->world, list, n_workers, "workers", e) : OK;
+    int rc =
+        r->server < 0 && n_workers > 1 ? comm_split_list(&r->workers, r->world, list, n_workers, "workers", e) : OK;
     xfree(list);
     r->writes = r->server >= 0;
     r->writer = r->server;
@@ -240,23 +243,18 @@ void ranks_traffic(const struct ranks *r, struct comm_traffic out[AXIS_N])
         }
 }
 
-static void *take_pages(void *world, size_t bytes)
-{
-    return comm_pages_new(world, bytes);
-}
+static void *take_pages(void *world, size_t bytes) { return comm_pages_new(world, bytes); }
 
-static void give_pages(void *world, void *p, size_t bytes)
-{
-    comm_pages_free(world, p, bytes);
-}
+static void give_pages(void *world, void *p, size_t bytes) { comm_pages_free(world, p, bytes); }
 
-/* Parameters, gradients and buckets; activations where a layer is shared out over ranks, whose collectives run on the tape.
- * Everything else stays in ordinary pages, which the system may make huge ones. */
+/* Parameters, gradients and buckets; activations where a layer is shared out over ranks, whose collectives run on the
+ * tape. Everything else stays in ordinary pages, which the system may make huge ones. */
 void ranks_device(const struct ranks *r, struct device *d)
 {
     unsigned cats = 1u << MEM_PARAM | 1u << MEM_GRAD | 1u << MEM_COMM;
     bool in_layers = r->axis[AXIS_TP] || r->axis[AXIS_CP] || r->axis[AXIS_EP];
     if (in_layers) cats |= 1u << MEM_ACTIVATION | 1u << MEM_SCRATCH;
     if (r->world && comm_pages_shared(r->world))
-        device_pages_set(d, &(struct device_pages){.take = take_pages, .give = give_pages, .arg = r->world, .cats = cats});
+        device_pages_set(d,
+                         &(struct device_pages){.take = take_pages, .give = give_pages, .arg = r->world, .cats = cats});
 }

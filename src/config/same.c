@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 0's config travels as the text that config.yaml gets; every rank walks both texts key by key. The text is a few KB, once a
- * run. Rejected: a hash of it, which cannot say what differs. */
+/* Rank 0's config travels as the text that config.yaml gets; every rank walks both texts key by key. The text is a few
+ * KB, once a run. Rejected: a hash of it, which cannot say what differs. */
 #include "config/same.h"
 
 #include <stdio.h>
@@ -10,8 +10,8 @@
 #include "base/str.h"
 #include "config/config_lines.h"
 
-static const char *const free_keys[] = {"model.from", "data.tokenizer", "data.train", "data.valid", "data.cache_dir", "run.threads",
-                                        "run.kernels", NULL};
+static const char *const free_keys[] = {"model.from",     "data.tokenizer", "data.train",  "data.valid",
+                                        "data.cache_dir", "run.threads",    "run.kernels", NULL};
 
 static bool is_free(const char *key)
 {
@@ -30,7 +30,8 @@ static bool read_key(struct config_lines *r)
     return false;
 }
 
-/* The first key that somebody wrote down differently here; else the first that differs, which may follow from another one. */
+/* The first key that somebody wrote down differently here; else the first that differs, which may follow from another
+ * one. */
 static int compare(const char *mine, const char *first, const struct conf *f, struct err *e)
 {
     struct config_lines a = {.at = mine}, b = {.at = first};
@@ -43,7 +44,8 @@ static int compare(const char *mine, const char *first, const struct conf *f, st
         const char *key = more ? a.key : b.key, *where = conf_where(f, key);
         written = strcmp(where, "default") != 0;
         if (!found || written)
-            err_set(e, ERR_REQUEST, "%s: %s: '%s' here, '%s' on rank 0; start every process with the same config and keys", where, key,
+            err_set(e, ERR_REQUEST,
+                    "%s: %s: '%s' here, '%s' on rank 0; start every process with the same config and keys", where, key,
                     more ? a.value : "nothing", aligned ? b.value : "another list");
         found = true;
     }

@@ -23,8 +23,10 @@ int setup_weights(struct weights **w, const struct config *c, struct err *e)
     return rc;
 }
 
-/* Without data.tokenizer the model's own, compared with its checksum where it has one; *t stays NULL where it has none. */
-static int own_tokenizer(struct tokenizer **t, struct config *c, const struct conf *f, const struct weights *w, struct arena *a, struct err *e)
+/* Without data.tokenizer the model's own, compared with its checksum where it has one; *t stays NULL where it has
+ * none. */
+static int own_tokenizer(struct tokenizer **t, struct config *c, const struct conf *f, const struct weights *w,
+                         struct arena *a, struct err *e)
 {
     char *json = NULL;
     size_t n;
@@ -47,9 +49,12 @@ int setup_no_tokenizer(const struct config *c, const struct conf *f, struct err 
         if (fs_exists(path)) str_printf(&has, "%s%s", has.n ? ", " : "; it has ", other[i]);
         xfree(path);
     }
-    int rc = conf_error(f, e, "data.tokenizer", "model.from, %s, holds no tokenizer.json%s. Name one: a tokenizer.json, or the folder of a model "
-                        "with the same tokenizer (in transformers, AutoTokenizer.from_pretrained(...).save_pretrained(...) writes one)",
-                        c->from.dir, str_text(&has));
+    int rc =
+        conf_error(f, e, "data.tokenizer",
+                   "model.from, %s, holds no tokenizer.json%s. Name one: a tokenizer.json, or the folder of a model "
+                   "with the same tokenizer (in transformers, AutoTokenizer.from_pretrained(...).save_pretrained(...) "
+                   "writes one)",
+                   c->from.dir, str_text(&has));
     str_free(&has);
     return rc;
 }

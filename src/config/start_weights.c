@@ -75,7 +75,8 @@ int source_tokenizer(const struct weights *w, struct tokenizer **t, struct err *
     size_t n, config_n = 0;
     *t = NULL;
     int rc = weights_file(w, "tokenizer.json", &json, &n, e);
-    if (!rc && !json) rc = err_set(e, ERR_REQUEST, "%s holds no tokenizer.json; give --tokenizer FILE", weights_path(w));
+    if (!rc && !json)
+        rc = err_set(e, ERR_REQUEST, "%s holds no tokenizer.json; give --tokenizer FILE", weights_path(w));
     if (!rc && !weights_ckpt(w)) {
         rc = tokenizer_open(t, path, e);
     } else if (!rc) {

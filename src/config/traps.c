@@ -23,7 +23,10 @@ static bool is_constant(const struct config *c) { return c->optimizer.schedule =
 static bool no_decay(const struct config *c) { return c->optimizer.schedule != LR_WSD; }
 static bool no_tp(const struct config *c) { return c->parallel.tp == 1; }
 static bool no_cp(const struct config *c) { return c->parallel.cp == 1; }
-static bool no_pp(const struct config *c) { return c->parallel.pp == 1 && !strcmp(c->parallel.schedule, "auto") && !c->parallel.schedule_file; }
+static bool no_pp(const struct config *c)
+{
+    return c->parallel.pp == 1 && !strcmp(c->parallel.schedule, "auto") && !c->parallel.schedule_file;
+}
 static bool no_servers(const struct config *c) { return c->parallel.servers == 0; }
 static bool no_samples(const struct config *c) { return c->run.sample_every == 0; }
 static bool no_eval(const struct config *c) { return c->run.eval_every == 0; }
@@ -34,6 +37,7 @@ static const struct {
     bool (*idle)(const struct config *c);
     const char *since;
 } idle[] = {
+    /* clang-format off */
     {"run.log_experts", no_experts, "model.moe.experts is 0"},
     {"optimizer.schedule.min_lr", is_constant, "the schedule is constant"},
     {"optimizer.schedule.decay_steps", no_decay, "only the schedule wsd has a final decay"},
@@ -44,6 +48,7 @@ static const struct {
     {"run.sample_prompt", no_samples, "run.sample_every is 0"}, {"run.sample_tokens", no_samples, "run.sample_every is 0"},
     {"run.sample_temperature", no_samples, "run.sample_every is 0"}, {"run.eval_batches", no_eval, "run.eval_every is 0"},
     {"run.trace_steps", no_trace, "run.trace names no file"},
+    /* clang-format on */
 };
 
 struct given {
@@ -68,7 +73,8 @@ static void say_optimizer(struct given *x)
     for (int k = 0; k < OPTIM_KINDS; k++)
         for (int i = 0; optim_rows[k].keys[i]; i++) {
             snprintf(key, sizeof key, "optimizer.%s", optim_rows[k].keys[i]);
-            snprintf(since, sizeof since, "it is of %s, and optimizer.name is %s", optim_rows[k].name, optim_rows[o.kind].name);
+            snprintf(since, sizeof since, "it is of %s, and optimizer.name is %s", optim_rows[k].name,
+                     optim_rows[o.kind].name);
             if (!optim_reads(&o, optim_rows[k].keys[i])) say_no_effect(x, key, since);
         }
 }
@@ -77,7 +83,8 @@ static void say_optimizer(struct given *x)
 static void say_numbers(struct given *x)
 {
     for (const struct number *n = model_numbers; n->row.path; n++)
-        if (!number_needed(n, &x->mine.model) && strcmp(n->row.otherwise, "null")) say_no_effect(x, n->row.path, number_idle(n));
+        if (!number_needed(n, &x->mine.model) && strcmp(n->row.otherwise, "null"))
+            say_no_effect(x, n->row.path, number_idle(n));
 }
 
 static void say_idle(const struct config *c, const struct conf *f)
@@ -90,7 +97,8 @@ static void say_idle(const struct config *c, const struct conf *f)
         if (idle[i].idle(c)) say_no_effect(&x, idle[i].key, idle[i].since);
     if (!rc) say_numbers(&x);
     if (!rc) say_optimizer(&x);
-    if (!rc && no_from(c) && c->from.ignore.n) log_warn("%s: model.ignore has no effect: model.from names nothing", conf_where(f, "model.ignore"));
+    if (!rc && no_from(c) && c->from.ignore.n)
+        log_warn("%s: model.ignore has no effect: model.from names nothing", conf_where(f, "model.ignore"));
     arena_free(a);
 }
 
@@ -110,28 +118,35 @@ static void say_validation(const struct config *c, const struct conf *f)
     if (c->run.eval_every && !c->data.valid.n)
         log_warn("%s: run.eval_every: nothing is validated: data.valid names no text", conf_where(f, "run.eval_every"));
     if (!c->run.eval_every && c->data.valid.n)
-        log_warn("%s: data.valid: is not read: run.eval_every is 0; choose the steps between validations", conf_where(f, "data.valid"));
+        log_warn("%s: data.valid: is not read: run.eval_every is 0; choose the steps between validations",
+                 conf_where(f, "data.valid"));
     for (int i = 0; c->run.eval_every && i < c->data.valid.n; i++)
         for (int k = 0; k < c->data.train.n; k++)
             if (same_file(valid[i].path, train[k].path))
-                log_warn("%s: data.valid: %s is trained on, too: its loss says nothing about text that is new", conf_where(f, "data.valid"), valid[i].path);
+                log_warn("%s: data.valid: %s is trained on, too: its loss says nothing about text that is new",
+                         conf_where(f, "data.valid"), valid[i].path);
 }
 
 static void say_steps(const struct config *c, const struct conf *f, int64_t samples)
 {
     double passes = samples ? (double)c->run.steps * (double)c->batch.global / (double)samples : 0;
     if (passes > MANY_PASSES)
-        log_warn("data: %lld steps go through this text %.0f times; more text, or fewer steps (run.steps), teach more than its words by heart",
+        log_warn("data: %lld steps go through this text %.0f times; more text, or fewer steps (run.steps), teach more "
+                 "than its words by heart",
                  (long long)c->run.steps, passes);
     if (c->optimizer.warmup_steps > c->run.steps)
-        log_warn("%s: optimizer.schedule.warmup_steps: %lld are more than run.steps = %lld: the learning rate ends before it reaches optimizer.lr",
-                 conf_where(f, "optimizer.schedule.warmup_steps"), (long long)c->optimizer.warmup_steps, (long long)c->run.steps);
+        log_warn("%s: optimizer.schedule.warmup_steps: %lld are more than run.steps = %lld: the learning rate ends "
+                 "before it reaches optimizer.lr",
+                 conf_where(f, "optimizer.schedule.warmup_steps"), (long long)c->optimizer.warmup_steps,
+                 (long long)c->run.steps);
     if (c->optimizer.schedule == LR_WSD && !c->optimizer.decay_steps)
-        log_warn("%s: optimizer.schedule.name: wsd without its decay: optimizer.schedule.decay_steps is 0", conf_where(f, "optimizer.schedule.name"));
+        log_warn("%s: optimizer.schedule.name: wsd without its decay: optimizer.schedule.decay_steps is 0",
+                 conf_where(f, "optimizer.schedule.name"));
     if (c->optimizer.lr == 0) log_warn("%s: optimizer.lr is 0: nothing is learnt", conf_where(f, "optimizer.lr"));
     if (c->batch.global < config_dp(c))
-        log_warn("%s: batch.global: %lld sequences for %lld data-parallel ranks: %lld of these have nothing to do", conf_where(f, "batch.global"),
-                 (long long)c->batch.global, (long long)config_dp(c), (long long)(config_dp(c) - c->batch.global));
+        log_warn("%s: batch.global: %lld sequences for %lld data-parallel ranks: %lld of these have nothing to do",
+                 conf_where(f, "batch.global"), (long long)c->batch.global, (long long)config_dp(c),
+                 (long long)(config_dp(c) - c->batch.global));
 }
 
 void traps_say(const struct config *c, const struct conf *f, int64_t samples)
@@ -145,13 +160,15 @@ int traps_check(const struct config *c, const struct conf *f, struct err *e)
 {
     const char *slash = c->run.trace ? strrchr(c->run.trace, '/') : NULL;
     if (!c->run.trace) return OK;
-    if (fs_is_dir(c->run.trace)) return conf_error(f, e, "run.trace", "%s: is a directory; a file was wanted", c->run.trace);
+    if (fs_is_dir(c->run.trace))
+        return conf_error(f, e, "run.trace", "%s: is a directory; a file was wanted", c->run.trace);
     if (!slash || slash == c->run.trace) return OK;
     char *dir = xstrndup(c->run.trace, (size_t)(slash - c->run.trace));
     size_t n = strlen(c->run.dir);
     while (n > 1 && c->run.dir[n - 1] == '/') n--;
     bool inside = strlen(dir) == n && !strncmp(dir, c->run.dir, n); /* made when the run begins */
-    int rc = fs_is_dir(dir) || inside ? OK : conf_error(f, e, "run.trace", "%s: there is no folder %s", c->run.trace, dir);
+    int rc =
+        fs_is_dir(dir) || inside ? OK : conf_error(f, e, "run.trace", "%s: there is no folder %s", c->run.trace, dir);
     xfree(dir);
     return rc;
 }

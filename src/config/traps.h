@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* traps.h: what a config says that can be done and is hardly meant: keys without effect, text that is validated on and trained
- * on, a learning rate that is never reached. Said before the first step; nothing is changed.
+/* traps.h: what a config says that can be done and is hardly meant: keys without effect, text that is validated on and
+ * trained on, a learning rate that is never reached. Said before the first step; nothing is changed.
  * Floor 7. Order: Local; one rank says it.
  */
 #ifndef TUTTI_CONFIG_TRAPS_H

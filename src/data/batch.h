@@ -18,7 +18,7 @@ struct batch {
             int32_t *documents; /* [B, S] 0, 1, ... within a sequence: attention may be kept inside a document */
         };
     };
-    int64_t n_trained;       /* targets that are not -1 */
+    int64_t n_trained; /* targets that are not -1 */
 };
 
 void batch_init(struct batch *b, int64_t n_seqs, int64_t seq_len);

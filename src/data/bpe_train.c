@@ -169,10 +169,7 @@ int bpe_trainer_feed(struct bpe_trainer *t, const void *text, size_t n, struct e
     return cutter_feed(t->cutter, text, n, e);
 }
 
-int bpe_trainer_end(struct bpe_trainer *t, struct err *e)
-{
-    return cutter_end(t->cutter, e);
-}
+int bpe_trainer_end(struct bpe_trainer *t, struct err *e) { return cutter_end(t->cutter, e); }
 
 /* -- pairs -------------------------------------------------------------------------------------------------- */
 

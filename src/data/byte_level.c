@@ -10,10 +10,7 @@
 
 enum { FIRST_STAND_IN = 0x100, N_STAND_INS = 68 };
 
-static bool prints(int byte)
-{
-    return (byte >= 33 && byte <= 126) || (byte >= 161 && byte != 173);
-}
+static bool prints(int byte) { return (byte >= 33 && byte <= 126) || (byte >= 161 && byte != 173); }
 
 /* How many bytes below `byte` do not print: 0..32, then 127..160, then 173. */
 static int stand_in_index(int byte)

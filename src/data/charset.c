@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* charset.c: a reader of classes by descent. What has no meaning that we are sure of is refused, since a class that is read
- * otherwise than the reference reads it gives other ids and no error.
+/* charset.c: a reader of classes by descent. What has no meaning that we are sure of is refused, since a class that is
+ * read otherwise than the reference reads it gives other ids and no error.
  */
 #include "data/charset.h"
 
@@ -14,10 +14,14 @@ enum { NOT_THIS = 1, DEPTH_MAX = 16 };
 
 static int hex(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
-/* Digits of a hexadecimal number at p[*at..n), at least 1, at most `most`; -1 when there are none or it is no character. */
+/* Digits of a hexadecimal number at p[*at..n), at least 1, at most `most`; -1 when there are none or it is no
+ * character. */
 static int64_t number(const char *p, size_t n, size_t *at, int most)
 {
     int64_t v = -1;
@@ -69,8 +73,8 @@ int charset_char(uint32_t *code, const char *p, size_t n, size_t *at, bool in_cl
     return OK;
 }
 
-/* Oniguruma's word characters, outside of a class, have six numbers more than inside: superscripts and fractions of Latin-1, which
- * it looks up in another table. */
+/* Oniguruma's word characters, outside of a class, have six numbers more than inside: superscripts and fractions of
+ * Latin-1, which it looks up in another table. */
 static void less_numbers(struct ranges *word)
 {
     static const struct range six[] = {{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}};
@@ -82,10 +86,7 @@ static void less_numbers(struct ranges *word)
     ranges_free(&others);
 }
 
-static bool names_word(const char *name, size_t n)
-{
-    return n == 4 && !strncasecmp(name, "word", 4);
-}
+static bool names_word(const char *name, size_t n) { return n == 4 && !strncasecmp(name, "word", 4); }
 
 /* \p{Name}, \P{Name}, \p{^Name}: adds its code points. */
 static int property(struct ranges *s, const char *p, size_t n, size_t *at, bool in_class, struct err *e)
@@ -102,7 +103,8 @@ static int property(struct ranges *s, const char *p, size_t n, size_t *at, bool 
     struct ranges set = {0};
     if (!unicode_property(&set, p + from, length)) {
         ranges_free(&set);
-        return err_set(e, ERR_REQUEST, "the property {%.*s} is not known here", (int)(length < 40 ? length : 40), p + from);
+        return err_set(e, ERR_REQUEST, "the property {%.*s} is not known here", (int)(length < 40 ? length : 40),
+                       p + from);
     }
     if (in_class && names_word(p + from, length)) less_numbers(&set);
     if (negated) ranges_invert(&set);
@@ -127,10 +129,14 @@ static int escaped_set(struct ranges *s, const char *p, size_t n, size_t *at, bo
     if ((c == 'p' || c == 'P') && *at + 2 < n && p[*at + 2] == '{') return property(s, p, n, at, in_class, e);
     struct ranges set = {0};
     switch (c) {
-    case 's': case 'S': unicode_white_space(&set); break;
-    case 'w': case 'W': unicode_with(&set, UNI_WORD); break;
-    case 'd': case 'D': (void)unicode_property(&set, "Nd", 2); break;
-    case 'h': case 'H': hex_digits(&set); break;
+    case 's':
+    case 'S': unicode_white_space(&set); break;
+    case 'w':
+    case 'W': unicode_with(&set, UNI_WORD); break;
+    case 'd':
+    case 'D': (void)unicode_property(&set, "Nd", 2); break;
+    case 'h':
+    case 'H': hex_digits(&set); break;
     default: return NOT_THIS;
     }
     if (in_class && (c | 32) == 'w') less_numbers(&set);
@@ -153,7 +159,8 @@ static int posix(struct ranges *s, const char *p, size_t n, size_t *at, struct e
     if (i + 1 >= n || p[i] != ':' || p[i + 1] != ']') return NOT_THIS;
     struct ranges set = {0};
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-        if (strlen(known[k]) == i - from && !memcmp(known[k], p + from, i - from)) found = unicode_property(&set, known[k], i - from);
+        if (strlen(known[k]) == i - from && !memcmp(known[k], p + from, i - from))
+            found = unicode_property(&set, known[k], i - from);
     if (names_word(p + from, i - from)) {
         unicode_with(&set, UNI_WORD);
         less_numbers(&set);
@@ -165,7 +172,9 @@ static int posix(struct ranges *s, const char *p, size_t n, size_t *at, struct e
         hex_digits(&set);
         found = true;
     }
-    if (!found) return err_set(e, ERR_REQUEST, "the class [:%.*s:] is not known here", (int)(i - from < 20 ? i - from : 20), p + from);
+    if (!found)
+        return err_set(e, ERR_REQUEST, "the class [:%.*s:] is not known here", (int)(i - from < 20 ? i - from : 20),
+                       p + from);
     ranges_settle(&set);
     if (negated) ranges_invert(&set);
     ranges_union(s, &set);
@@ -193,11 +202,13 @@ static int nested(struct charset *c, struct ranges *s, const char *p, size_t n, 
 static int characters(struct ranges *s, const char *p, size_t n, size_t *at, struct err *e)
 {
     uint32_t lo, hi;
-    if (charset_char(&lo, p, n, at, true)) return err_set(e, ERR_REQUEST, "\"%.6s\" in a class is not understood", p + *at);
+    if (charset_char(&lo, p, n, at, true))
+        return err_set(e, ERR_REQUEST, "\"%.6s\" in a class is not understood", p + *at);
     hi = lo;
     if (*at + 1 < n && p[*at] == '-' && p[*at + 1] != ']') {
         ++*at;
-        if (charset_char(&hi, p, n, at, true) || hi < lo) return err_set(e, ERR_REQUEST, "a range in a class that is not understood");
+        if (charset_char(&hi, p, n, at, true) || hi < lo)
+            return err_set(e, ERR_REQUEST, "a range in a class that is not understood");
     }
     ranges_add(s, lo, hi);
     return OK;
@@ -264,7 +275,4 @@ int charset_read(struct charset *c, const char *p, size_t n, size_t *at, struct 
     return rc;
 }
 
-void charset_free(struct charset *c)
-{
-    ranges_free(&c->set);
-}
+void charset_free(struct charset *c) { ranges_free(&c->set); }

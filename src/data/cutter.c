@@ -21,9 +21,9 @@
 
 enum { STEP = 64 << 10, HISTORY = 8 }; /* HISTORY: bytes kept before what is not decided: single_word looks back */
 
-/* A search for one set of added tokens, as the reference does it: from left to right; a token that is no single word though
- * it has to be is passed over whole; lstrip takes white space back to the token before and no further; rstrip takes white
- * space after it, in which the next token may begin all the same. */
+/* A search for one set of added tokens, as the reference does it: from left to right; a token that is no single word
+ * though it has to be is passed over whole; lstrip takes white space back to the token before and no further; rstrip
+ * takes white space after it, in which the next token may begin all the same. */
 struct pass {
     const struct added *tokens;
     size_t begin; /* of the sentence, or some byte of it that is far enough back */
@@ -37,10 +37,10 @@ struct cutter {
     struct cutter_sink sink;
     struct split_work *split;
     unsigned char *buf;
-    size_t at, n, room;   /* undecided: buf[at..n); at >= 1 */
+    size_t at, n, room;    /* undecided: buf[at..n); at >= 1 */
     struct pass raw, left; /* of the document; of a sentence */
-    bool sentence_begins; /* nothing of the current sentence was looked at yet */
-    bool text_begins;     /* nothing of the current text has been cut yet */
+    bool sentence_begins;  /* nothing of the current sentence was looked at yet */
+    bool text_begins;      /* nothing of the current text has been cut yet */
 };
 
 static void pass_begin(struct pass *s, size_t at)
@@ -60,8 +60,11 @@ static void begin_document(struct cutter *c)
 struct cutter *cutter_new(const struct cut_rules *rules, struct cutter_sink sink)
 {
     struct cutter *c = xcalloc(1, sizeof *c);
-    *c = (struct cutter){.rules = rules, .sink = sink, .split = split_work_new(rules->split),
-                         .raw.tokens = &rules->added[0], .left.tokens = &rules->added[1]};
+    *c = (struct cutter){.rules = rules,
+                         .sink = sink,
+                         .split = split_work_new(rules->split),
+                         .raw.tokens = &rules->added[0],
+                         .left.tokens = &rules->added[1]};
     c->room = 2 * STEP;
     c->buf = xmalloc(c->room);
     begin_document(c);
@@ -92,11 +95,13 @@ static bool is_word(const unsigned char *p, size_t n)
 
 enum verdict { ALONE, IN_A_WORD, UNDECIDED };
 
-static enum verdict stands_alone(const struct pass *s, const unsigned char *buf, size_t at, size_t stop, size_t n, bool final)
+static enum verdict stands_alone(const struct pass *s, const unsigned char *buf, size_t at, size_t stop, size_t n,
+                                 bool final)
 {
     size_t back = at;
     while (back > s->begin && at - back < 4 && (back == at || (buf[back] & 0xC0) == 0x80)) back--;
-    if (back < at && utf8_char(buf + back, at - back) == (int)(at - back) && is_word(buf + back, at - back)) return IN_A_WORD;
+    if (back < at && utf8_char(buf + back, at - back) == (int)(at - back) && is_word(buf + back, at - back))
+        return IN_A_WORD;
     if (!final && (stop == n || utf8_char(buf + stop, n - stop) < 0)) return UNDECIDED;
     return stop < n && is_word(buf + stop, n - stop) ? IN_A_WORD : ALONE;
 }
@@ -107,8 +112,8 @@ static size_t without_space(const struct pass *s, const unsigned char *buf, size
     return end > s->from ? s->from + utf8_space_before(buf + s->from, end - s->from) : s->from;
 }
 
-/* What is surely text when it is known up to `end` and the next token may take white space along: all but white space, and
- * but a character that `end` cuts, which may become some. */
+/* What is surely text when it is known up to `end` and the next token may take white space along: all but white space,
+ * and but a character that `end` cuts, which may become some. */
 static size_t surely_text(const struct pass *s, const unsigned char *buf, size_t end)
 {
     for (size_t back = 1; back <= 3 && s->from + back <= end; back++) {
@@ -164,8 +169,10 @@ static int cut_text(struct cutter *c, size_t end, bool final, struct err *e)
     if (c->at >= end) return OK;
     if (!final && split_needs_whole_text(c->rules->split)) {
         if (end - c->at <= SPLIT_TEXT_MAX) return OK;
-        return err_set(e, ERR_REQUEST, "a text of more than %d MiB between two added tokens: the tokenizer's regular expression needs "
-                       "it whole; cut the text into documents", SPLIT_TEXT_MAX >> 20);
+        return err_set(e, ERR_REQUEST,
+                       "a text of more than %d MiB between two added tokens: the tokenizer's regular expression needs "
+                       "it whole; cut the text into documents",
+                       SPLIT_TEXT_MAX >> 20);
     }
     if (c->text_begins && c->rules->prefix_space && c->buf[c->at] != ' ') c->buf[--c->at] = ' ';
     c->text_begins = false;
@@ -219,17 +226,14 @@ static int cut(struct cutter *c, bool final, struct err *e)
     }
 }
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Moves what is not decided to the front. */
 static void compact(struct cutter *c)
 {
     size_t needed = least(c->at, least(c->raw.scan, c->left.scan));
     if (needed <= HISTORY + 1) return;
-    size_t gone = needed - HISTORY - 1, *const all[] = {&c->raw.begin,  &c->raw.from,  &c->raw.scan, &c->left.begin,
+    size_t gone = needed - HISTORY - 1, *const all[] = {&c->raw.begin, &c->raw.from,  &c->raw.scan, &c->left.begin,
                                                         &c->left.from, &c->left.scan, &c->at,       &c->n};
     memmove(c->buf, c->buf + gone, c->n - gone);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) *all[i] = *all[i] > gone ? *all[i] - gone : 1;

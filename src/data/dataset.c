@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dataset.c: opens sources and cuts samples out of them.
  *
- * Cost of a sample: O(log sources) arithmetic, one permutation (a few rounds of a hash), one read, and the first time one in a
- * chunk of the file its checksum. Nothing of a file is kept, so memory stays flat however large the data is.
+ * Cost of a sample: O(log sources) arithmetic, one permutation (a few rounds of a hash), one read, and the first time
+ * one in a chunk of the file its checksum. Nothing of a file is kept, so memory stays flat however large the data is.
  */
 #include "data/dataset.h"
 
@@ -59,11 +59,11 @@ static int check_tokenizer(const struct tokenfile *f, const struct tokenizer *t,
                        "%s: separates documents with id %d, the tokenizer's end of text is %d; tokenize the text again",
                        path, f->head.eos, tokenizer_eos(t));
     if (same) return OK;
-    return err_set(
-        e, ERR_REQUEST,
-        "%s: was made with another tokenizer (vocabulary of %d, wanted %d); tokenize the text again, or name the "
-        "tokenizer it was made with",
-        path, f->head.vocab, tokenizer_vocab(t));
+    return err_set(e, ERR_REQUEST,
+                   "%s: was made with another tokenizer (vocabulary of %d, wanted %d); tokenize the text again, or "
+                   "name the "
+                   "tokenizer it was made with",
+                   path, f->head.vocab, tokenizer_vocab(t));
 }
 
 static int open_stream(struct stream *s, const char *path, const struct dataset_options *o, struct err *e)
@@ -84,11 +84,11 @@ static int open_stream(struct stream *s, const char *path, const struct dataset_
     if (code) return code;
     s->n_samples = (s->file.n_tokens - 1) / o->seq_len;
     if (s->n_samples > 0) return OK;
-    return err_set(
-        e, ERR_REQUEST,
-        "%s: has %lld tokens, a sequence of %lld needs %lld; choose a sequence length of %lld or less, or more text",
-        path, (long long)s->file.n_tokens, (long long)o->seq_len, (long long)o->seq_len + 1,
-        (long long)(s->file.n_tokens > 1 ? s->file.n_tokens - 1 : 0));
+    return err_set(e, ERR_REQUEST,
+                   "%s: has %lld tokens, a sequence of %lld needs %lld; choose a sequence length of %lld or less, or "
+                   "more text",
+                   path, (long long)s->file.n_tokens, (long long)o->seq_len, (long long)o->seq_len + 1,
+                   (long long)(s->file.n_tokens > 1 ? s->file.n_tokens - 1 : 0));
 }
 
 static int check_options(const struct dataset_options *o, struct err *e)
@@ -247,17 +247,15 @@ int64_t dataset_eval_batches(const struct dataset *d, int64_t global_batch, int6
     return (n + global_batch - 1) / global_batch;
 }
 
-int64_t dataset_eval_tokens(const struct dataset *d)
-{
-    return d->n_tokens - d->n;
-}
+int64_t dataset_eval_tokens(const struct dataset *d) { return d->n_tokens - d->n; }
 
 /* Sample k of the list into a row. What lies behind the end of its source repeats the last token and is no target. */
 static int eval_row(const struct dataset *d, int64_t k, struct batch *b, int64_t row, int32_t *sample, struct err *e)
 {
     int source = 0;
     while (k >= eval_samples_of(d, source)) k -= eval_samples_of(d, source++);
-    int64_t at = k * d->seq_len, left = d->streams[source].file.n_tokens - at, n = left < d->seq_len + 1 ? left : d->seq_len + 1;
+    int64_t at = k * d->seq_len, left = d->streams[source].file.n_tokens - at,
+            n = left < d->seq_len + 1 ? left : d->seq_len + 1;
     int code = tokenfile_read(&d->streams[source].file, at, n, sample, e);
     if (code) return code;
     for (int64_t i = n; i <= d->seq_len; i++) sample[i] = sample[n - 1];
@@ -269,8 +267,8 @@ static int eval_row(const struct dataset *d, int64_t k, struct batch *b, int64_t
     return OK;
 }
 
-int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch, int64_t most, int64_t first, struct batch *b,
-                       struct err *e)
+int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch, int64_t most, int64_t first,
+                       struct batch *b, struct err *e)
 {
     CHECK(b->seq_len == d->seq_len, "a batch of sequences of %lld, data of %lld", (long long)b->seq_len,
           (long long)d->seq_len);
@@ -287,20 +285,11 @@ int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch,
     return code;
 }
 
-int64_t dataset_seq_len(const struct dataset *d)
-{
-    return d->seq_len;
-}
+int64_t dataset_seq_len(const struct dataset *d) { return d->seq_len; }
 
-int64_t dataset_n_tokens(const struct dataset *d)
-{
-    return d->n_tokens;
-}
+int64_t dataset_n_tokens(const struct dataset *d) { return d->n_tokens; }
 
-int64_t dataset_n_samples(const struct dataset *d)
-{
-    return d->n_samples;
-}
+int64_t dataset_n_samples(const struct dataset *d) { return d->n_samples; }
 
 uint64_t dataset_fingerprint(const struct dataset *d)
 {
@@ -308,8 +297,9 @@ uint64_t dataset_fingerprint(const struct dataset *d)
     hash64_init(&h);
     for (int i = 0; i < d->n; i++) {
         const struct stream *s = &d->streams[i];
-        uint64_t about[] = {(uint64_t)s->file.n_tokens, (uint64_t)s->n_samples, s->file.head.fingerprint, (uint64_t)s->file.head.eos,
-                            (uint64_t)s->file.width,    (uint64_t)s->file.chunk, s->file.sums_sum};
+        uint64_t about[] =
+            {(uint64_t)s->file.n_tokens, (uint64_t)s->n_samples,  s->file.head.fingerprint, (uint64_t)s->file.head.eos,
+             (uint64_t)s->file.width,    (uint64_t)s->file.chunk, s->file.sums_sum};
         hash64_add(&h, about, sizeof about);
     }
     return hash64_value(&h);

@@ -6,9 +6,9 @@
  * not used. Step s trains on the samples s*G .. s*G + G - 1 of the order in sampler.h, G the global batch; a rank takes
  * a part [first, first + count) of them, so any split over ranks trains on the same sequences.
  *
- * Invariants: 1. any number of threads may read an open dataset at once; 2. the same options and files give the same batches,
- * whatever was read before; 3. tokens are compared with their checksums before they are handed out the first time.
- * Includes: base, batch.h, tokenizer.h. Order: Local (ranks that open the same cache_dir wait for one of them).
+ * Invariants: 1. any number of threads may read an open dataset at once; 2. the same options and files give the same
+ * batches, whatever was read before; 3. tokens are compared with their checksums before they are handed out the first
+ * time. Includes: base, batch.h, tokenizer.h. Order: Local (ranks that open the same cache_dir wait for one of them).
  */
 #ifndef TUTTI_DATA_DATASET_H
 #define TUTTI_DATA_DATASET_H
@@ -36,7 +36,8 @@ struct dataset_options {
     bool reset_positions;  /* positions start at 0 in every document */
     bool mask_boundaries;  /* the first token of a document is no target: -1 after an end of text */
     const char *cache_dir; /* where texts are tokenized to */
-    const atomic_int *give_up; /* other than 0: what takes long ends with ERR_SIGNAL, nothing half done is left; NULL: never */
+    const atomic_int
+        *give_up; /* other than 0: what takes long ends with ERR_SIGNAL, nothing half done is left; NULL: never */
 };
 
 /* -- create ------------------------------------------------------------------------------------------------- */
@@ -57,15 +58,16 @@ int dataset_n_trained(const struct dataset *d, int64_t step, int64_t global_batc
 
 /* -- evaluate ----------------------------------------------------------------------------------------------- */
 
-/* What is evaluated is a function of the files, seq_len, global_batch and `most` alone: not of seed, ranks or weights. The list of
- * samples is all of all sources, one after the other; here the last one of a source also counts when it is short, with targets
- * of -1 after its end, so that each token after the first of a source is a target once. Of this list `most` batches are taken
- * at equal distances, from the first source to the last; 0, or more than there are: every sample once. In the last batch,
- * sequences that do not exist have targets of -1. */
+/* What is evaluated is a function of the files, seq_len, global_batch and `most` alone: not of seed, ranks or weights.
+ * The list of samples is all of all sources, one after the other; here the last one of a source also counts when it is
+ * short, with targets of -1 after its end, so that each token after the first of a source is a target once. Of this
+ * list `most` batches are taken at equal distances, from the first source to the last; 0, or more than there are: every
+ * sample once. In the last batch, sequences that do not exist have targets of -1. */
 int64_t dataset_eval_batches(const struct dataset *d, int64_t global_batch, int64_t most);
-int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch, int64_t most, int64_t first, struct batch *b,
-                       struct err *e);
-int64_t dataset_eval_tokens(const struct dataset *d); /* targets in all samples; with masked boundaries at most so many */
+int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch, int64_t most, int64_t first,
+                       struct batch *b, struct err *e);
+int64_t dataset_eval_tokens(
+    const struct dataset *d); /* targets in all samples; with masked boundaries at most so many */
 
 /* -- inspect ------------------------------------------------------------------------------------------------ */
 
@@ -74,8 +76,9 @@ int64_t dataset_n_tokens(const struct dataset *d);  /* of all sources */
 int64_t dataset_n_samples(const struct dataset *d); /* of all sources: one epoch */
 /* What comparing the tokens with their checksums has cost so far: bytes, and seconds of whoever read them. */
 void dataset_cost(const struct dataset *d, int64_t *bytes, double *seconds);
-/* Of what is trained on: sizes, tokenizer, and the checksums of all tokens, which are compared with the tokens when these are read.
- * Ranks compare it, since files of one name can differ between hosts; a run that goes on compares it with its checkpoint's. */
+/* Of what is trained on: sizes, tokenizer, and the checksums of all tokens, which are compared with the tokens when
+ * these are read. Ranks compare it, since files of one name can differ between hosts; a run that goes on compares it
+ * with its checkpoint's. */
 uint64_t dataset_fingerprint(const struct dataset *d);
 /* Where sample k comes from: source, epoch, sample in the source. For reports and tests. */
 void dataset_where(const struct dataset *d, int64_t k, int *source, int64_t *epoch, int64_t *sample);

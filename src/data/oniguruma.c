@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* oniguruma.c: expressions rewritten, then compiled and matched by the library.
  *
- * Two things are spelt out before the library sees them: classes (\w, \p{Han}, [[:alpha:]], ...) become ranges of code points, since
- * the reference carries its own copy of the library with newer tables; \b and \B become the look-around that they mean, for the same
- * reason. Everything else keeps its meaning: ^ and $ match at every line, . is all but \n, (?m:.) is all, {n,m}+ repeats the interval.
+ * Two things are spelt out before the library sees them: classes (\w, \p{Han}, [[:alpha:]], ...) become ranges of code
+ * points, since the reference carries its own copy of the library with newer tables; \b and \B become the look-around
+ * that they mean, for the same reason. Everything else keeps its meaning: ^ and $ match at every line, . is all but \n,
+ * (?m:.) is all, {n,m}+ repeats the interval.
  */
 #include "data/oniguruma.h"
 
@@ -39,18 +40,16 @@ static void put_set(struct str *out, const struct ranges *s, bool negated)
     str_putc(out, ']');
 }
 
-/* Folds of whole sets are the library's own when nothing is negated inside; otherwise a set does not say what is meant. */
+/* Folds of whole sets are the library's own when nothing is negated inside; otherwise a set does not say what is
+ * meant. */
 static int rewrite_class(struct str *out, const char *p, size_t n, size_t *at, bool folds, struct err *e)
 {
     struct charset c;
     int rc = charset_read(&c, p, n, at, e);
     if (rc) return rc;
-    if (folds && c.inner_negation)
-        rc = err_set(e, ERR_REQUEST, "a negated class or && inside a class, under (?i)");
-    else if (c.set.n == 0)
-        rc = err_set(e, ERR_REQUEST, "a class of no characters");
-    else
-        put_set(out, &c.set, c.negated);
+    if (folds && c.inner_negation) rc = err_set(e, ERR_REQUEST, "a negated class or && inside a class, under (?i)");
+    else if (c.set.n == 0) rc = err_set(e, ERR_REQUEST, "a class of no characters");
+    else put_set(out, &c.set, c.negated);
     charset_free(&c);
     return rc;
 }
@@ -61,7 +60,8 @@ static void rewrite_boundary(struct str *out, bool boundary)
     struct str w = {0};
     (void)unicode_property(&word, "word", 4);
     put_set(&w, &word, false);
-    str_printf(out, boundary ? "(?:(?<=%s)(?!%s)|(?<!%s)(?=%s))" : "(?:(?<=%s)(?=%s)|(?<!%s)(?!%s))", w.p, w.p, w.p, w.p);
+    str_printf(out, boundary ? "(?:(?<=%s)(?!%s)|(?<!%s)(?=%s))" : "(?:(?<=%s)(?=%s)|(?<!%s)(?!%s))", w.p, w.p, w.p,
+               w.p);
     str_free(&w);
     ranges_free(&word);
 }
@@ -82,7 +82,8 @@ static int rewrite(struct str *out, const char *p, size_t n, struct err *e)
 {
     bool folds = false;
     int rc = OK;
-    for (size_t i = 0; i < n && !rc; i++) rc = p[i] == '\\' ? (i++, OK) : p[i] == '(' ? check_options(p, n, i, &folds, e) : OK;
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = p[i] == '\\' ? (i++, OK) : p[i] == '(' ? check_options(p, n, i, &folds, e) : OK;
     for (size_t at = 0; at < n && !rc;) {
         rc = rewrite_class(out, p, n, &at, folds, e);
         if (rc <= 0) continue;
@@ -119,12 +120,14 @@ int onig_new_pattern(struct onig **out, const char *text, size_t n, struct err *
     *out = NULL;
     struct str spelt = {0};
     int rc = rewrite(&spelt, text, n, e);
-    if (!rc && utf8_run((const unsigned char *)str_text(&spelt), spelt.n) < spelt.n) rc = err_set(e, ERR_REQUEST, "not valid UTF-8");
+    if (!rc && utf8_run((const unsigned char *)str_text(&spelt), spelt.n) < spelt.n)
+        rc = err_set(e, ERR_REQUEST, "not valid UTF-8");
     if (!rc) {
         const OnigUChar *p = (const OnigUChar *)str_text(&spelt);
         OnigErrorInfo info;
         struct onig *x = xcalloc(1, sizeof *x);
-        int code = onig_new(&x->code, p, p + spelt.n, ONIG_OPTION_NONE, ONIG_ENCODING_UTF8, ONIG_SYNTAX_ONIGURUMA, &info);
+        int code =
+            onig_new(&x->code, p, p + spelt.n, ONIG_OPTION_NONE, ONIG_ENCODING_UTF8, ONIG_SYNTAX_ONIGURUMA, &info);
         if (code != ONIG_NORMAL) {
             rc = failed(code, &info, e);
             xfree(x);
@@ -158,8 +161,8 @@ void onig_work_free(struct onig_work *w)
     xfree(w);
 }
 
-int onig_find(const struct onig *x, struct onig_work *w, const unsigned char *p, size_t n, size_t from, bool *found, size_t *at,
-              size_t *end, struct err *e)
+int onig_find(const struct onig *x, struct onig_work *w, const unsigned char *p, size_t n, size_t from, bool *found,
+              size_t *at, size_t *end, struct err *e)
 {
     onig_region_clear(w->region);
     int where = onig_search(x->code, p, p + n, p + from, p + n, w->region, ONIG_OPTION_NONE);

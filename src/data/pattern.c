@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pattern.c: from the text of an expression to a tree, from the tree to a graph, from the classes to one table of masks.
+/* pattern.c: from the text of an expression to a tree, from the tree to a graph, from the classes to one table of
+ * masks.
  *
- * The reader takes what it is sure of. Anything else (look-behind, anchors, lazy repetition, repeated groups, references, options
- * but (?i:...) around ASCII) ends it with LEAVE, and the expression goes to Oniguruma.
+ * The reader takes what it is sure of. Anything else (look-behind, anchors, lazy repetition, repeated groups,
+ * references, options but (?i:...) around ASCII) ends it with LEAVE, and the expression goes to Oniguruma.
  *
- * Under (?i:...) Oniguruma folds case by Unicode: s matches U+017F and k U+212A too, and some pairs of letters (ss, st, ff, fi, fl)
- * match one character; with such a pair the expression is left to it.
+ * Under (?i:...) Oniguruma folds case by Unicode: s matches U+017F and k U+212A too, and some pairs of letters (ss, st,
+ * ff, fi, fl) match one character; with such a pair the expression is left to it.
  */
 #include <string.h>
 
@@ -39,7 +40,7 @@ struct reader {
 static int tree(struct reader *r, struct tree t, int *out)
 {
     if (r->n_trees == TREES) return LEAVE;
-    r->trees[*out = r->n_trees++] = t;
+    r->trees[ *out = r->n_trees++] = t;
     return OK;
 }
 
@@ -276,7 +277,7 @@ static int add_step(const struct reader *r, struct pattern *x, struct step s, in
     if (x->n_steps == PATTERN_STEPS) return LEAVE;
     if (s.kind == STEP_LOOP && !s.flag) s.flag = x->steps[s.next].kind == STEP_ACCEPT || never_backs(r, x, &s);
     find_first(r, x, &s);
-    x->steps[*out = x->n_steps++] = s;
+    x->steps[ *out = x->n_steps++] = s;
     return OK;
 }
 
@@ -289,11 +290,15 @@ static int emit(const struct reader *r, struct pattern *x, int t, int next, int 
     case TREE_EMPTY: *out = next; return OK;
     case TREE_CHAR: return add_step(r, x, (struct step){.kind = STEP_CHAR, .next = next, .set = n->set}, out);
     case TREE_LOOP:
-        return add_step(r, x, (struct step){.kind = STEP_LOOP, .next = next, .set = n->set, .min = n->min, .max = n->max, .flag = n->flag},
+        return add_step(r, x,
+                        (struct step){.kind = STEP_LOOP,
+                                      .next = next,
+                                      .set = n->set,
+                                      .min = n->min,
+                                      .max = n->max,
+                                      .flag = n->flag},
                         out);
-    case TREE_BOTH:
-        rc = emit(r, x, n->b, next, &b);
-        return rc ? rc : emit(r, x, n->a, b, out);
+    case TREE_BOTH: rc = emit(r, x, n->b, next, &b); return rc ? rc : emit(r, x, n->a, b, out);
     case TREE_EITHER:
         rc = emit(r, x, n->a, next, &a);
         if (!rc) rc = emit(r, x, n->b, next, &b);
@@ -301,7 +306,8 @@ static int emit(const struct reader *r, struct pattern *x, int t, int next, int 
     case TREE_LOOK:
         rc = add_step(r, x, (struct step){.kind = STEP_ACCEPT}, &a);
         if (!rc) rc = emit(r, x, n->a, a, &a);
-        return rc ? rc : add_step(r, x, (struct step){.kind = STEP_LOOK, .other = a, .next = next, .flag = n->flag}, out);
+        return rc ? rc
+                  : add_step(r, x, (struct step){.kind = STEP_LOOK, .other = a, .next = next, .flag = n->flag}, out);
     }
     return LEAVE;
 }
@@ -324,7 +330,8 @@ static void find_entries(struct pattern *x)
 {
     for (int c = 0; c < 128; c++) {
         int i = x->start;
-        while (x->steps[i].kind == STEP_FORK && !(x->steps[x->steps[i].other].first[c >> 6] >> (c & 63) & 1)) i = x->steps[i].next;
+        while (x->steps[i].kind == STEP_FORK && !(x->steps[x->steps[i].other].first[c >> 6] >> (c & 63) & 1))
+            i = x->steps[i].next;
         x->enter[c] = (int16_t)i;
     }
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pattern.h: the regular expressions that tokenizers are published with, matched here: alternatives, groups, classes, greedy
- * and possessive repetition of one character, look-ahead, (?i:...) around ASCII letters.
+/* pattern.h: the regular expressions that tokenizers are published with, matched here: alternatives, groups, classes,
+ * greedy and possessive repetition of one character, look-ahead, (?i:...) around ASCII letters.
  *
- * The meaning is Oniguruma's to the last code point (tests/data/test_split.c compares the two), with classes by our own tables.
- * What is more than that is left to Oniguruma itself (oniguruma.h), which is some ten times slower and cannot tell whether more
- * text would change a match.
+ * The meaning is Oniguruma's to the last code point (tests/data/test_split.c compares the two), with classes by our own
+ * tables. What is more than that is left to Oniguruma itself (oniguruma.h), which is some ten times slower and cannot
+ * tell whether more text would change a match.
  * Includes: base. Order: Local; a pattern is read-only.
  */
 #ifndef TUTTI_DATA_PATTERN_H
@@ -16,14 +16,15 @@
 #include "base/err.h"
 
 struct pattern;
-/* *out is NULL, without an error, when the expression is more than this file does. ERR_REQUEST: a class that is not known. */
+/* *out is NULL, without an error, when the expression is more than this file does. ERR_REQUEST: a class that is not
+ * known. */
 int pattern_new(struct pattern **out, const char *text, size_t n, struct err *e);
 void pattern_free(struct pattern *x);
 
 enum pattern_result { PATTERN_MATCH, PATTERN_NONE, PATTERN_UNDECIDED, PATTERN_GAVE_UP };
-/* The first match in the valid UTF-8 p[from..n): p[*at..*end). Unless `final`, UNDECIDED when text after p[n) could change what
- * is found. */
-enum pattern_result pattern_find(const struct pattern *x, const unsigned char *p, size_t n, size_t from, bool final, size_t *at,
-                                 size_t *end);
+/* The first match in the valid UTF-8 p[from..n): p[*at..*end). Unless `final`, UNDECIDED when text after p[n) could
+ * change what is found. */
+enum pattern_result pattern_find(const struct pattern *x, const unsigned char *p, size_t n, size_t from, bool final,
+                                 size_t *at, size_t *end);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pattern_find.c: matching by backtracking along the graph. Classes cost one table look-up per character; a fork looks at the first
- * byte before it tries; a repetition at the end of the pattern is taken without ceremony. Work is bounded, as Oniguruma's is.
+/* pattern_find.c: matching by backtracking along the graph. Classes cost one table look-up per character; a fork looks
+ * at the first byte before it tries; a repetition at the end of the pattern is taken without ceremony. Work is bounded,
+ * as Oniguruma's is.
  */
 #include <string.h>
 
@@ -32,7 +33,8 @@ static inline bool may_begin(const struct step *s, const unsigned char *p)
 
 static int64_t walk(struct walk *w, int i, size_t at);
 
-/* What follows a repetition of which the longest run ends at `at`: tried from there, then from one character less, ... */
+/* What follows a repetition of which the longest run ends at `at`: tried from there, then from one character less,
+ * ... */
 static int64_t walk_back(struct walk *w, const struct step *s, size_t at, int64_t count)
 {
     for (;;) {
@@ -84,8 +86,8 @@ static int64_t walk(struct walk *w, int i, size_t at)
     }
 }
 
-enum pattern_result pattern_find(const struct pattern *x, const unsigned char *p, size_t n, size_t from, bool final, size_t *at,
-                                 size_t *end)
+enum pattern_result pattern_find(const struct pattern *x, const unsigned char *p, size_t n, size_t from, bool final,
+                                 size_t *at, size_t *end)
 {
     struct walk w = {.x = x, .p = p, .n = n, .final = final, .left = STEPS_MAX};
     const struct step *start = &x->steps[x->start];

@@ -67,13 +67,16 @@ static void release(struct prefetch *p)
     xfree(p);
 }
 
-int prefetch_new(struct prefetch **out, const struct dataset *d, int64_t first_step, int64_t global_batch, int64_t first,
-                 int64_t count, int depth, struct err *e)
+int prefetch_new(struct prefetch **out, const struct dataset *d, int64_t first_step, int64_t global_batch,
+                 int64_t first, int64_t count, int depth, struct err *e)
 {
     CHECK(depth >= 1, "a prefetch of %d batches", depth);
     struct prefetch *p = xcalloc(1, sizeof *p);
-    *p = (struct prefetch){
-        .d = d, .first_step = first_step, .global_batch = global_batch, .first = first, .n_slots = depth + 1};
+    *p = (struct prefetch){.d = d,
+                           .first_step = first_step,
+                           .global_batch = global_batch,
+                           .first = first,
+                           .n_slots = depth + 1};
     p->slots = xcalloc((size_t)p->n_slots, sizeof *p->slots);
     for (int i = 0; i < p->n_slots; i++) batch_init(&p->slots[i], count, dataset_seq_len(d));
     pthread_mutex_init(&p->lock, NULL);
@@ -84,8 +87,10 @@ int prefetch_new(struct prefetch **out, const struct dataset *d, int64_t first_s
     char limits[160];
     limit_threads_text(limits);
     release(p);
-    return err_set(e, ERR_MEMORY, "the thread that reads batches ahead could not be started: %s (%s); choose fewer threads "
-                   "(run.threads), or raise the limit", strerror(failed), limits);
+    return err_set(e, ERR_MEMORY,
+                   "the thread that reads batches ahead could not be started: %s (%s); choose fewer threads "
+                   "(run.threads), or raise the limit",
+                   strerror(failed), limits);
 }
 
 /* The lock is held. */

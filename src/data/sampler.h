@@ -4,9 +4,9 @@
  * The k-th sample of training, k = 0, 1, 2, ..., is found in two steps:
  *
  *   blend   k → (source, r): the r-th sample taken from that source. Sources stand at the leaves of a balanced binary
- *           tree; of the first m samples that pass a node, round(m * p) go left, where p is the left side's share of the
- *           weight. So every prefix holds each source in proportion, to within the depth of the tree, and r is known by
- *           arithmetic: O(log sources), exact.
+ *           tree; of the first m samples that pass a node, round(m * p) go left, where p is the left side's share of
+ *           the weight. So every prefix holds each source in proportion, to within the depth of the tree, and r is
+ *           known by arithmetic: O(log sources), exact.
  *   order   (source, r) → sample: epoch r / n, and within it r % n sent through a permutation that depends on
  *           (seed, source, epoch), or left alone.
  * Includes: base. Order: Local.

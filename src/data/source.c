@@ -32,7 +32,7 @@ struct source {
     char skipped[240]; /* the first file passed over, and why */
     uint64_t key;
 
-    int fd; /* -1: no file is open */
+    int fd;       /* -1: no file is open */
     int64_t read; /* bytes of the open file so far */
     bool jsonl, at_end;
     char *buf;
@@ -94,10 +94,7 @@ void source_close(struct source *s)
     xfree(s);
 }
 
-static const struct source_file *file_now(const struct source *s)
-{
-    return &s->list.files[s->next_file - 1];
-}
+static const struct source_file *file_now(const struct source *s) { return &s->list.files[s->next_file - 1]; }
 
 /* Reads more after buf[n), moving what is undelivered to the front; at_end when there is no more. */
 static int fill(struct source *s, struct err *e)
@@ -117,9 +114,12 @@ static int fill(struct source *s, struct err *e)
     ssize_t got;
     do got = read(s->fd, s->buf + s->n, s->room - s->n);
     while (got < 0 && errno == EINTR);
-    if (got < 0) return err_errno(e, ERR_IO, errno, "%s: cannot be read at offset %lld", file_now(s)->path, (long long)s->read);
+    if (got < 0)
+        return err_errno(e, ERR_IO, errno, "%s: cannot be read at offset %lld", file_now(s)->path, (long long)s->read);
     if (got == 0 && s->read < file_now(s)->bytes)
-        return err_set(e, ERR_IO, "%s: ends at byte %lld; it had %lld bytes when it was listed, so something cut it short meanwhile",
+        return err_set(e, ERR_IO,
+                       "%s: ends at byte %lld; it had %lld bytes when it was listed, so something cut it short "
+                       "meanwhile",
                        file_now(s)->path, (long long)s->read, (long long)file_now(s)->bytes);
     s->at_end = got == 0;
     s->read += got;
@@ -163,22 +163,27 @@ static int no_text(struct source *s, const struct source_file *f, const char *wh
 {
     const struct magic *m = magic_of(s->buf, s->n);
     if (f->named && m)
-        return err_set(e, ERR_REQUEST, "%s: is %s, which is not read%s", f->path, m->name, m->remedy ? m->remedy : "; only text can be tokenized");
+        return err_set(e, ERR_REQUEST, "%s: is %s, which is not read%s", f->path, m->name,
+                       m->remedy ? m->remedy : "; only text can be tokenized");
     if (f->named) return err_set(e, ERR_REQUEST, "%s: %s, so it is no text; only text can be tokenized", f->path, why);
     close_file(s);
-    if (!*s->skipped) snprintf(s->skipped, sizeof s->skipped, "%.120s %s%s", f->path, m ? "is " : "", m ? m->name : why);
+    if (!*s->skipped)
+        snprintf(s->skipped, sizeof s->skipped, "%.120s %s%s", f->path, m ? "is " : "", m ? m->name : why);
     s->n_skipped++;
     return 0;
 }
 
-/* A named file that reads as text but was meant as records, or as something else: it is taken as it stands, and that is said. */
+/* A named file that reads as text but was meant as records, or as something else: it is taken as it stands, and that is
+ * said. */
 static void say_as_text(const struct source_file *f)
 {
     static const char *const kinds[] = {".json", ".csv", ".tsv", ".yaml", ".yml", ".html", ".xml"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (str_ends(f->path, kinds[i]))
-            log_warn("data: %s is read as plain text, one document with all its marks; for a document per line make it a .jsonl of "
-                     "{\"text\": ...}", f->path);
+            log_warn("data: %s is read as plain text, one document with all its marks; for a document per line make it "
+                     "a .jsonl of "
+                     "{\"text\": ...}",
+                     f->path);
 }
 
 /* Opens the next file and fills the buffer. 1: open; 0: to be passed over; < 0: an error. */
@@ -308,32 +313,14 @@ int source_read(struct source *s, const char **p, size_t *n, struct err *e)
     return *n > 0;
 }
 
-uint64_t source_key(const struct source *s)
-{
-    return s->key;
-}
+uint64_t source_key(const struct source *s) { return s->key; }
 
-int64_t source_bytes(const struct source *s)
-{
-    return s->list.bytes;
-}
+int64_t source_bytes(const struct source *s) { return s->list.bytes; }
 
-int64_t source_bytes_done(const struct source *s)
-{
-    return s->bytes_done;
-}
+int64_t source_bytes_done(const struct source *s) { return s->bytes_done; }
 
-int64_t source_n_files(const struct source *s)
-{
-    return s->list.n;
-}
+int64_t source_n_files(const struct source *s) { return s->list.n; }
 
-int64_t source_n_skipped(const struct source *s)
-{
-    return s->n_skipped;
-}
+int64_t source_n_skipped(const struct source *s) { return s->n_skipped; }
 
-const char *source_skipped(const struct source *s)
-{
-    return s->skipped;
-}
+const char *source_skipped(const struct source *s) { return s->skipped; }

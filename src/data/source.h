@@ -9,7 +9,8 @@
  *                    with a `text` (a log, say) is plain text.
  *
  * A file is binary when its first 64 KiB hold a NUL, when more than a tenth of them are control characters or
- * bad UTF-8, or when it begins like one of the formats made of letters that are no text (base/magic.h). An input named by the user that is missing, empty, binary or unreadable is an error.
+ * bad UTF-8, or when it begins like one of the formats made of letters that are no text (base/magic.h). An input named
+ * by the user that is missing, empty, binary or unreadable is an error.
  *
  * Invariants: 1. the order is a function of the names; 2. memory is one buffer, and for .jsonl one line.
  * Includes: base. Order: Local.
@@ -26,7 +27,8 @@ struct source;
 /* Lists the inputs; reads nothing yet. */
 int source_open(struct source **s, const char *const *paths, int n_paths, struct err *e);
 void source_close(struct source *s);
-/* Says why a path that is not there is not: what was meant by it, as far as its letters show, else `plain`. ERR_REQUEST. */
+/* Says why a path that is not there is not: what was meant by it, as far as its letters show, else `plain`.
+ * ERR_REQUEST. */
 int source_missing(const char *path, const char *plain, struct err *e);
 
 /* 1: a document begins; 0: there are no more; < 0: an error. */
@@ -40,6 +42,7 @@ int64_t source_bytes(const struct source *s); /* of all files */
 int64_t source_bytes_done(const struct source *s);
 int64_t source_n_files(const struct source *s);
 int64_t source_n_skipped(const struct source *s); /* binary or unreadable, so far */
-const char *source_skipped(const struct source *s); /* the first of them, and why: "a.gz is compressed by gzip"; "": none */
+const char *source_skipped(
+    const struct source *s); /* the first of them, and why: "a.gz is compressed by gzip"; "": none */
 
 #endif

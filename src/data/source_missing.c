@@ -18,13 +18,21 @@ int source_missing(const char *path, const char *plain, struct err *e)
         return err_set(e, ERR_REQUEST, "%s: is a link to %.*s, which is not there", path, (int)n, target);
     if (why != ENOENT && why != ENOTDIR) return err_errno(e, ERR_REQUEST, why, "%s: cannot be read", path);
     if (strstr(path, "://"))
-        return err_set(e, ERR_REQUEST, "%s: is an address; tutti downloads nothing: curl -LO %s, then name the file", path, path);
-    if (*path == '~') return err_set(e, ERR_REQUEST, "%s: no such file or folder: in a key's value ~ stays ~; write $HOME%s in a shell, or the whole path",
-                                     path, path + 1);
+        return err_set(e, ERR_REQUEST, "%s: is an address; tutti downloads nothing: curl -LO %s, then name the file",
+                       path, path);
+    if (*path == '~')
+        return err_set(e, ERR_REQUEST,
+                       "%s: no such file or folder: in a key's value ~ stays ~; write $HOME%s in a shell, or the whole "
+                       "path",
+                       path, path + 1);
     if (strpbrk(path, "*?"))
-        return err_set(e, ERR_REQUEST, "%s: no such file: patterns are not expanded; name the folder, which is read with all that is in it, or a "
-                       "list: [a.txt, b.txt]", path);
+        return err_set(e, ERR_REQUEST,
+                       "%s: no such file: patterns are not expanded; name the folder, which is read with all that is "
+                       "in it, or a "
+                       "list: [a.txt, b.txt]",
+                       path);
     if (strchr(path, ','))
-        return err_set(e, ERR_REQUEST, "%s: no such file or folder; several are a list in brackets: [a.txt, b.txt]", path);
+        return err_set(e, ERR_REQUEST, "%s: no such file or folder; several are a list in brackets: [a.txt, b.txt]",
+                       path);
     return err_set(e, ERR_REQUEST, "%s: %s", path, plain);
 }

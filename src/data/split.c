@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* split.c: pieces by one of two matchers.
  *
- * An expression that pattern.h knows, as all common ones are, is matched there: fast, and streaming is exact, because a match that
- * comes near the end of what is there is "undecided" instead of a guess, look-ahead included. Any other goes to Oniguruma, which
- * needs the whole text: then text waits until its end is there, SPLIT_TEXT_MAX at most. Later stages cut pieces that are complete already.
+ * An expression that pattern.h knows, as all common ones are, is matched there: fast, and streaming is exact, because a
+ * match that comes near the end of what is there is "undecided" instead of a guess, look-ahead included. Any other goes
+ * to Oniguruma, which needs the whole text: then text waits until its end is there, SPLIT_TEXT_MAX at most. Later
+ * stages cut pieces that are complete already.
  *
- * Cost: one call per piece, about 0.05 microseconds by pattern.h, ten times that by Oniguruma. Rejected: PCRE2, which was here before:
- * it means other things by the same text ({1,3}+, \w, $, \h, POSIX classes), and its tables are its own.
+ * Cost: one call per piece, about 0.05 microseconds by pattern.h, ten times that by Oniguruma. Rejected: PCRE2, which
+ * was here before: it means other things by the same text ({1,3}+, \w, $, \h, POSIX classes), and its tables are its
+ * own.
  */
 #include "data/split.h"
 
@@ -39,10 +41,7 @@ struct split_work {
     struct onig_work *onig;
 };
 
-struct split *split_new(void)
-{
-    return xcalloc(1, sizeof(struct split));
-}
+struct split *split_new(void) { return xcalloc(1, sizeof(struct split)); }
 
 void split_free(struct split *s)
 {
@@ -54,15 +53,9 @@ void split_free(struct split *s)
     xfree(s);
 }
 
-int split_n_stages(const struct split *s)
-{
-    return s->n;
-}
+int split_n_stages(const struct split *s) { return s->n; }
 
-bool split_needs_whole_text(const struct split *s)
-{
-    return s->n > 0 && s->stages[0].general;
-}
+bool split_needs_whole_text(const struct split *s) { return s->n > 0 && s->stages[0].general; }
 
 static int add(struct split *s, const char *pattern, size_t n, bool general, const char *what, struct err *e)
 {
@@ -162,7 +155,8 @@ static int run_stage(const struct split *s, struct split_work *w, int stage, con
         struct found f = {.match = false};
         int code = at < end ? find(s, w, stage, p, end, at, last, &f, e) : OK;
         if (code) return code;
-        if (f.match && f.from == f.to && f.from < end) { /* an empty match is a cut; the next search is one character on */
+        if (f.match && f.from == f.to &&
+            f.from < end) { /* an empty match is a cut; the next search is one character on */
             int len = utf8_char(p + f.from, end - f.from);
             code = hand_on(s, w, stage, p + done, f.from - done, fn, arg, e);
             if (code) return code;

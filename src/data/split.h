@@ -29,8 +29,8 @@ extern const char *const SPLIT_LLAMA3;
 struct split;
 struct split *split_new(void);
 void split_free(struct split *s); /* NULL is fine */
-/* Adds a stage. `what` names its place in errors. ERR_REQUEST for an expression that is none, or whose meaning we cannot be sure
- * to share with the reference (unknown properties, \X). */
+/* Adds a stage. `what` names its place in errors. ERR_REQUEST for an expression that is none, or whose meaning we
+ * cannot be sure to share with the reference (unknown properties, \X). */
 int split_add(struct split *s, const char *pattern, size_t n, const char *what, struct err *e);
 /* The same by Oniguruma, also where pattern.h could do it: the test of their equality. */
 int split_add_general(struct split *s, const char *pattern, size_t n, const char *what, struct err *e);

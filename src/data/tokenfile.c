@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenfile.c: reads token files. Opening reads head, tail and checksums: 8 bytes for every 16 KiB of tokens.
  *
- * The checksums are not kept: opening compares them as a whole with the tail's checksum of them, and one is read again when its
- * chunk is. What is kept is a bit per chunk, set by whoever compared it first; two threads that meet in a chunk both compare it.
- * Rejected: a map of the file (fs_read.c says why), and comparing a chunk at every read, which for samples of 1 KiB would read 16
- * times what is used. Smaller chunks make opening slower, larger ones the first touch.
+ * The checksums are not kept: opening compares them as a whole with the tail's checksum of them, and one is read again
+ * when its chunk is. What is kept is a bit per chunk, set by whoever compared it first; two threads that meet in a
+ * chunk both compare it. Rejected: a map of the file (fs_read.c says why), and comparing a chunk at every read, which
+ * for samples of 1 KiB would read 16 times what is used. Smaller chunks make opening slower, larger ones the first
+ * touch.
  */
 #include "data/tokenfile.h"
 
@@ -64,9 +65,10 @@ static int read_head(struct tokenfile *f, struct head_bytes *head, struct err *e
         return err_set(e, ERR_CORRUPT, "%s: is not a token file (`tutti data tokenize` makes them)", f->path);
     if (head->version < 1 || head->version > TOKENFILE_VERSION)
         return err_set(e, ERR_CORRUPT,
-                       "%s: token file of version %u, this program reads versions 1 to %d; tokenize the text again", f->path,
-                       head->version, TOKENFILE_VERSION);
-    if (hash64(head, offsetof(struct head_bytes, sum)) != head->sum) return damaged(e, f, "the head's checksum is wrong");
+                       "%s: token file of version %u, this program reads versions 1 to %d; tokenize the text again",
+                       f->path, head->version, TOKENFILE_VERSION);
+    if (hash64(head, offsetof(struct head_bytes, sum)) != head->sum)
+        return damaged(e, f, "the head's checksum is wrong");
     int64_t ids = head->width == 2 ? 1 << 16 : INT32_MAX;
     if ((head->width != 2 && head->width != 4) || head->vocab < 1 || head->vocab > ids || head->eos < -1 ||
         head->eos >= head->vocab)
@@ -86,7 +88,8 @@ static int check_sums(struct tokenfile *f, const struct tail_bytes *tail, struct
     struct hash64 h;
     hash64_init(&h);
     int code = fs_file_read(&f->file, at, to_size(f->sums_at - at), pad, e);
-    if (!code && memcmp(pad, zeros, sizeof pad)) code = damaged(e, f, "there are bytes between the tokens and the checksums");
+    if (!code && memcmp(pad, zeros, sizeof pad))
+        code = damaged(e, f, "there are bytes between the tokens and the checksums");
     for (at = f->sums_at; !code && at < end; at += PIECE) {
         size_t n = end - at < PIECE ? to_size(end - at) : PIECE;
         code = fs_file_read(&f->file, at, n, piece, e);
@@ -106,7 +109,8 @@ static int read_tail(struct tokenfile *f, const struct head_bytes *head, struct 
     if (code) return code;
     if (memcmp(tail.magic, TOKENFILE_END, 8))
         return damaged(e, f, "its end is missing, so it was cut short or overwritten");
-    if (hash64(&tail, offsetof(struct tail_bytes, sum)) != tail.sum) return damaged(e, f, "the tail's checksum is wrong");
+    if (hash64(&tail, offsetof(struct tail_bytes, sum)) != tail.sum)
+        return damaged(e, f, "the tail's checksum is wrong");
     int64_t body = body_bytes(tail.n_tokens, f->width), rest = bytes - (int64_t)sizeof *head - (int64_t)sizeof tail;
     if (tail.head_sum != head->sum || body < 0 || body > rest || tail.n_sums != n_chunks(f, tail.n_tokens) ||
         tail.n_sums != (rest - body) / 8 || tail.n_documents < 0 || tail.n_documents > tail.n_tokens)
@@ -157,11 +161,12 @@ static int read_chunk(const struct tokenfile *f, int64_t c, size_t n, unsigned c
     char text[600];
     if (found != written)
         return err_set(e, ERR_CORRUPT,
-                       "%s: damaged token file: tokens %lld to %lld, which are bytes %lld to %lld of the file, have checksum %016llx, "
+                       "%s: damaged token file: tokens %lld to %lld, which are bytes %lld to %lld of the file, have "
+                       "checksum %016llx, "
                        "%016llx was written; %s",
-                       f->path, (long long)(c * f->chunk / f->width), (long long)((c * f->chunk + (int64_t)n) / f->width),
-                       (long long)at, (long long)at + (long long)n, (unsigned long long)found, (unsigned long long)written,
-                       remedy(f, text));
+                       f->path, (long long)(c * f->chunk / f->width),
+                       (long long)((c * f->chunk + (int64_t)n) / f->width), (long long)at, (long long)at + (long long)n,
+                       (unsigned long long)found, (unsigned long long)written, remedy(f, text));
     atomic_fetch_or_explicit(&f->seen[c / 64], (uint64_t)1 << (c % 64), memory_order_relaxed);
     atomic_fetch_add_explicit(&f->checked[0], (int64_t)n, memory_order_relaxed);
     atomic_fetch_add_explicit(&f->checked[1], (int64_t)(1e9 * (clock_now_s() - from)), memory_order_relaxed);
@@ -221,8 +226,8 @@ int tokenfile_read(const struct tokenfile *f, int64_t at, int64_t n, int32_t *ou
     xfree(raw);
     if (code || highest < (uint32_t)f->head.vocab) return code;
     char text[600];
-    return err_set(e, ERR_CORRUPT, "%s: damaged token file: id %u among tokens %lld to %lld, the vocabulary has %d; %s", f->path,
-                   highest, (long long)at, (long long)(at + n), f->head.vocab, remedy(f, text));
+    return err_set(e, ERR_CORRUPT, "%s: damaged token file: id %u among tokens %lld to %lld, the vocabulary has %d; %s",
+                   f->path, highest, (long long)at, (long long)(at + n), f->head.vocab, remedy(f, text));
 }
 
 int tokenfile_verify(const struct tokenfile *f, struct err *e)

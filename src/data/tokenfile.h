@@ -9,13 +9,16 @@
  *
  * Invariants
  *   1. A file under its final name is whole: it is written under another name, synced and renamed.
- *   2. Opening checks head, tail, checksums and size against each other before anything is believed; a truncated, foreign or
+ *   2. Opening checks head, tail, checksums and size against each other before anything is believed; a truncated,
+ *   foreign or
  *      damaged file is an error that says which.
- *   3. Every byte is compared with its checksum when it is first read: whatever is handed out from a chunk of which nothing was
- *      handed out before comes from the very bytes that were compared. A token outside the vocabulary is never handed out.
+ *   3. Every byte is compared with its checksum when it is first read: whatever is handed out from a chunk of which
+ *   nothing was
+ *      handed out before comes from the very bytes that were compared. A token outside the vocabulary is never handed
+ *      out.
  *   4. A file that shrinks or fails while it is open is an error with file and offset.
- * Cost of a first touch: reading and hashing 16 KiB, some 3 us from the page cache; later reads take their own bytes only.
- * Includes: base. Order: Local; an open file may be shared by threads.
+ * Cost of a first touch: reading and hashing 16 KiB, some 3 us from the page cache; later reads take their own bytes
+ * only. Includes: base. Order: Local; an open file may be shared by threads.
  */
 #ifndef TUTTI_DATA_TOKENFILE_H
 #define TUTTI_DATA_TOKENFILE_H
@@ -40,13 +43,13 @@ struct tokenfile {
     char *path;
     struct tokenfile_head head;
     int64_t n_tokens, n_documents;
-    int width; /* bytes per token */
-    int64_t chunk;   /* bytes under one checksum */
-    int64_t sums_at; /* where the checksums begin */
+    int width;         /* bytes per token */
+    int64_t chunk;     /* bytes under one checksum */
+    int64_t sums_at;   /* where the checksums begin */
     uint64_t sums_sum; /* of the checksums: of every token */
-    char *made_from; /* the text that this file is a cache of, for the remedy in errors; NULL: none */
+    char *made_from;   /* the text that this file is a cache of, for the remedy in errors; NULL: none */
     struct fs_file file;
-    _Atomic uint64_t *seen; /* a bit per chunk: was compared */
+    _Atomic uint64_t *seen;   /* a bit per chunk: was compared */
     _Atomic int64_t *checked; /* [2]: bytes compared, nanoseconds it took, reading of those bytes included */
 };
 
@@ -56,7 +59,8 @@ char *tokenfile_find(const char *path);
 int tokenfile_open(struct tokenfile *f, const char *path, struct err *e);
 void tokenfile_close(struct tokenfile *f);
 /* tokens [at, at + n) of the file, which must exist, as int32.
- *   fails   ERR_CORRUPT: a checksum is wrong, or a token is not below the vocabulary; ERR_IO: cut short or unreadable */
+ *   fails   ERR_CORRUPT: a checksum is wrong, or a token is not below the vocabulary; ERR_IO: cut short or
+ *           unreadable */
 int tokenfile_read(const struct tokenfile *f, int64_t at, int64_t n, int32_t *out, struct err *e);
 /* Reads everything and compares the checksums, again where they were compared before. */
 int tokenfile_verify(const struct tokenfile *f, struct err *e);
@@ -69,7 +73,8 @@ struct tokenfile_writer;
 /* One writer per path: ERR_REQUEST while another process writes it. */
 int tokenfile_create(struct tokenfile_writer **w, const char *path, const struct tokenfile_head *head, struct err *e);
 /* The same; *busy: that is the reason, and no other. */
-int tokenfile_try(struct tokenfile_writer **w, bool *busy, const char *path, const struct tokenfile_head *head, struct err *e);
+int tokenfile_try(struct tokenfile_writer **w, bool *busy, const char *path, const struct tokenfile_head *head,
+                  struct err *e);
 int tokenfile_append(struct tokenfile_writer *w, const int32_t *ids, int64_t n, struct err *e);
 int tokenfile_end_document(struct tokenfile_writer *w, struct err *e); /* appends eos */
 /* Publishes the file, or on failure leaves what was there before; frees w in both cases. */

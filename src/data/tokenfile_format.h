@@ -7,7 +7,8 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "token files are read as they lie, little-endian");
 
-/* Version 1 had a checksum per MiB. A sample is a few KiB, and its first touch reads all that lies under the same checksum. */
+/* Version 1 had a checksum per MiB. A sample is a few KiB, and its first touch reads all that lies under the same
+ * checksum. */
 enum { TOKENFILE_VERSION = 2, TOKENFILE_CHUNK = 16 << 10, TOKENFILE_CHUNK_1 = 1 << 20 };
 #define TOKENFILE_MAGIC "tuttitok"
 #define TOKENFILE_END "tuttiend"

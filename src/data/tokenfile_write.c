@@ -56,7 +56,8 @@ int tokenfile_create(struct tokenfile_writer **out, const char *path, const stru
     return tokenfile_try(out, &busy, path, head, e);
 }
 
-int tokenfile_try(struct tokenfile_writer **out, bool *busy, const char *path, const struct tokenfile_head *head, struct err *e)
+int tokenfile_try(struct tokenfile_writer **out, bool *busy, const char *path, const struct tokenfile_head *head,
+                  struct err *e)
 {
     *out = NULL;
     struct tokenfile_writer *w = xcalloc(1, sizeof *w);
@@ -171,12 +172,6 @@ void tokenfile_abandon(struct tokenfile_writer *w)
     writer_free(w);
 }
 
-int64_t tokenfile_written(const struct tokenfile_writer *w)
-{
-    return w->n_tokens;
-}
+int64_t tokenfile_written(const struct tokenfile_writer *w) { return w->n_tokens; }
 
-void tokenfile_fail_at(struct tokenfile_writer *w, int64_t n)
-{
-    fs_writer_fail_at(w->file, n);
-}
+void tokenfile_fail_at(struct tokenfile_writer *w, int64_t n) { fs_writer_fail_at(w->file, n); }

@@ -3,8 +3,8 @@
  *
  * The cache is keyed by content: the checksum of every input's path, size and time of change together with the
  * tokenizer's fingerprint names the file, so that a changed text or tokenizer simply misses, and several runs can
- * share a directory. A cached file that turns out damaged when it is opened is made again; one that cannot be read is an error, since
- * what was not read is not replaced.
+ * share a directory. A cached file that turns out damaged when it is opened is made again; one that cannot be read is
+ * an error, since what was not read is not replaced.
  */
 #include "data/tokenize.h"
 
@@ -100,10 +100,10 @@ static int tokenize_to(const struct tokenizer *t, struct source *s, const char *
     *r = (struct tokenize_result){0};
     *busy = false;
     if (tokenizer_eos(t) < 0)
-        return err_set(
-            e, ERR_REQUEST,
-            "the tokenizer names no end-of-text token to separate documents with; put a tokenizer_config.json "
-            "with an \"eos_token\" beside tokenizer.json");
+        return err_set(e, ERR_REQUEST,
+                       "the tokenizer names no end-of-text token to separate documents with; put a "
+                       "tokenizer_config.json "
+                       "with an \"eos_token\" beside tokenizer.json");
     struct tokenfile_head head = {
         .vocab = tokenizer_vocab(t),
         .eos = tokenizer_eos(t),
@@ -115,8 +115,9 @@ static int tokenize_to(const struct tokenizer *t, struct source *s, const char *
     if (code) return code;
     code = tokenize_source(t, s, w, give_up, r, e);
     if (!code && r->documents == 0)
-        code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files, %lld of them binary or unreadable%s%s)", first_input,
-                       (long long)source_n_files(s), (long long)r->skipped, r->skipped ? ": " : "", source_skipped(s));
+        code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files, %lld of them binary or unreadable%s%s)",
+                       first_input, (long long)source_n_files(s), (long long)r->skipped, r->skipped ? ": " : "",
+                       source_skipped(s));
     if (code) {
         tokenfile_abandon(w);
         return code;
@@ -128,7 +129,8 @@ static int tokenize_to(const struct tokenizer *t, struct source *s, const char *
 static void say_skipped(const struct source *s, const char *input)
 {
     long long n = source_n_skipped(s), all = source_n_files(s);
-    if (n) log_info("data: %s: %lld of %lld files are no text and were passed over: %s", input, n, all, source_skipped(s));
+    if (n)
+        log_info("data: %s: %lld of %lld files are no text and were passed over: %s", input, n, all, source_skipped(s));
 }
 
 int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs, const char *out_path,
@@ -174,7 +176,8 @@ static int make_cached(const struct tokenizer *t, struct source *s, const char *
             say_skipped(s, input);
             return OK;
         }
-        /* Somebody else holds the lock, who lets go also by dying: nothing was read yet, so the source can be used again. */
+        /* Somebody else holds the lock, who lets go also by dying: nothing was read yet, so the source can be used
+         * again. */
         if (!busy) return code;
         if (!said) log_info("data: waiting for another process to tokenize %s; it holds %s.lock", input, path);
         if ((code = given_up(give_up, e))) return code;
@@ -182,8 +185,8 @@ static int make_cached(const struct tokenizer *t, struct source *s, const char *
     }
 }
 
-int tokenize_cached(const struct tokenizer *t, const char *input, const char *cache_dir, const atomic_int *give_up, char **path,
-                    struct err *e)
+int tokenize_cached(const struct tokenizer *t, const char *input, const char *cache_dir, const atomic_int *give_up,
+                    char **path, struct err *e)
 {
     *path = NULL;
     struct source *s;

@@ -23,10 +23,10 @@ int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs,
              struct tokenize_result *r, struct err *e);
 
 /* The token file of the input in cache_dir: an existing one when inputs and tokenizer are unchanged, else a new
- * one. While another process makes it, waits. When *give_up (NULL: never) becomes other than 0, ends with ERR_SIGNAL and nothing is
- * left of what was begun. *path is to be xfreed.
+ * one. While another process makes it, waits. When *give_up (NULL: never) becomes other than 0, ends with ERR_SIGNAL
+ * and nothing is left of what was begun. *path is to be xfreed.
  *   cost  one stat per input file when nothing has changed */
-int tokenize_cached(const struct tokenizer *t, const char *input, const char *cache_dir, const atomic_int *give_up, char **path,
-                    struct err *e);
+int tokenize_cached(const struct tokenizer *t, const char *input, const char *cache_dir, const atomic_int *give_up,
+                    char **path, struct err *e);
 
 #endif

@@ -41,8 +41,8 @@ int tokenizer_parse(struct tokenizer **t, const char *json, size_t n, const char
     return parse(t, own, n, what, NULL, e);
 }
 
-int tokenizer_parse_files(struct tokenizer **t, const char *json, size_t n, const char *config, size_t config_n, int64_t eos, int64_t bos,
-                          const char *what, struct err *e)
+int tokenizer_parse_files(struct tokenizer **t, const char *json, size_t n, const char *config, size_t config_n,
+                          int64_t eos, int64_t bos, const char *what, struct err *e)
 {
     int code = tokenizer_parse(t, json, n, what, e);
     if (!code && eos >= 0 && eos < (*t)->vocab) (*t)->eos = (int32_t)eos;
@@ -76,7 +76,8 @@ int tokenizer_open(struct tokenizer **t, const char *what, struct err *e)
     int code = fs_read_all(path, JSON_MAX, &json, &n, e);
     const struct magic *m = code ? NULL : magic_of(json, n);
     if (m) {
-        code = err_set(e, ERR_REQUEST, "%s: is %s; a tokenizer.json was wanted%s", path, m->name, m->remedy ? m->remedy : "");
+        code = err_set(e, ERR_REQUEST, "%s: is %s; a tokenizer.json was wanted%s", path, m->name,
+                       m->remedy ? m->remedy : "");
         xfree(json);
     }
     if (!code) code = parse(t, json, n, path, dir, e);
@@ -143,30 +144,15 @@ int tokenizer_save(const struct tokenizer *t, const char *dir, struct err *e)
     return code;
 }
 
-enum tokenizer_kind tokenizer_kind(const struct tokenizer *t)
-{
-    return t->kind;
-}
+enum tokenizer_kind tokenizer_kind(const struct tokenizer *t) { return t->kind; }
 
-int32_t tokenizer_vocab(const struct tokenizer *t)
-{
-    return t->vocab;
-}
+int32_t tokenizer_vocab(const struct tokenizer *t) { return t->vocab; }
 
-int32_t tokenizer_eos(const struct tokenizer *t)
-{
-    return t->eos;
-}
+int32_t tokenizer_eos(const struct tokenizer *t) { return t->eos; }
 
-int32_t tokenizer_bos(const struct tokenizer *t)
-{
-    return t->bos;
-}
+int32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
 
-uint64_t tokenizer_fingerprint(const struct tokenizer *t)
-{
-    return hash64(t->json, t->json_n);
-}
+uint64_t tokenizer_fingerprint(const struct tokenizer *t) { return hash64(t->json, t->json_n); }
 
 const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n)
 {
@@ -175,10 +161,7 @@ const char *tokenizer_piece(const struct tokenizer *t, int32_t id, size_t *n)
     return known ? t->bytes + t->at[id] : "";
 }
 
-bool tokenizer_is_special(const struct tokenizer *t, int32_t id)
-{
-    return id >= 0 && id < t->vocab && t->special[id];
-}
+bool tokenizer_is_special(const struct tokenizer *t, int32_t id) { return id >= 0 && id < t->vocab && t->special[id]; }
 
 int32_t tokenizer_find(const struct tokenizer *t, const char *piece, size_t n)
 {

@@ -37,10 +37,10 @@ struct tokenizer;
 int tokenizer_open(struct tokenizer **t, const char *what, struct err *e);
 /* From the text of a tokenizer.json; `what` names it in errors. */
 int tokenizer_parse(struct tokenizer **t, const char *json, size_t n, const char *what, struct err *e);
-/* The same with the text of its tokenizer_config.json (NULL: none), for who has compared both with their checksums. Where that
- * names no end or no beginning of a text, eos and bos are taken, which the model has; -1: it has none. */
-int tokenizer_parse_files(struct tokenizer **t, const char *json, size_t n, const char *config, size_t config_n, int64_t eos, int64_t bos,
-                          const char *what, struct err *e);
+/* The same with the text of its tokenizer_config.json (NULL: none), for who has compared both with their checksums.
+ * Where that names no end or no beginning of a text, eos and bos are taken, which the model has; -1: it has none. */
+int tokenizer_parse_files(struct tokenizer **t, const char *json, size_t n, const char *config, size_t config_n,
+                          int64_t eos, int64_t bos, const char *what, struct err *e);
 struct tokenizer *tokenizer_new_byte(void);
 void tokenizer_free(struct tokenizer *t); /* NULL is fine */
 

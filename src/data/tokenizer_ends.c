@@ -28,7 +28,8 @@ static int32_t named(const struct tokenizer *t, const struct json *v)
     return text ? tokenizer_find(t, text, n) : -1;
 }
 
-static int end_of(const struct tokenizer *t, const struct json *root, const char *key, const char *path, int32_t *id, struct err *e)
+static int end_of(const struct tokenizer *t, const struct json *root, const char *key, const char *path, int32_t *id,
+                  struct err *e)
 {
     const struct json *v = json_get(root, key);
     if (*id >= 0) return OK;

@@ -47,20 +47,11 @@ static int unsupported(struct reader *r, const char *where, const char *what)
                    what);
 }
 
-static bool is(const struct json *v, enum json_kind kind)
-{
-    return v && json_kind(v) == kind;
-}
+static bool is(const struct json *v, enum json_kind kind) { return v && json_kind(v) == kind; }
 
-static bool is_set(const struct json *v)
-{
-    return v && json_kind(v) != JSON_NULL;
-}
+static bool is_set(const struct json *v) { return v && json_kind(v) != JSON_NULL; }
 
-static const char *type_of(const struct json *v)
-{
-    return json_string(json_get(v, "type"), NULL, "(no type)");
-}
+static const char *type_of(const struct json *v) { return json_string(json_get(v, "type"), NULL, "(no type)"); }
 
 /* -- tokens ------------------------------------------------------------------------------------------------- */
 
@@ -129,7 +120,8 @@ static int read_added_token(struct reader *r, const struct json *v)
                        known ? "in model.vocab it has another" : "which model.vocab gives to another token");
     if (!known && id != r->next_added++)
         return err_set(r->e, ERR_REQUEST,
-                       "%s: added_tokens: \"%.60s\" has id %lld, but readers that go by the order of the list give it %lld (model.vocab "
+                       "%s: added_tokens: \"%.60s\" has id %lld, but readers that go by the order of the list give it "
+                       "%lld (model.vocab "
                        "has as many entries); correct the ids, or add the token to model.vocab",
                        r->what, text, (long long)id, (long long)r->next_added - 1);
     *entry = (struct entry){.at = r->pool.n, .n = n, .used = true, .letters = entry->letters, .added = true};
@@ -137,13 +129,14 @@ static int read_added_token(struct reader *r, const struct json *v)
     str_add(&r->pool, text, n);
     str_putc(&r->pool, 0);
     bool normalized = json_bool(json_get(v, "normalized"), !entry->special);
-    added_put(&r->t->cut.added[normalized], &(struct added_token){.text = r->pool.p + entry->at,
-                                                                  .n = n,
-                                                                  .id = (int32_t)id,
-                                                                  .special = entry->special,
-                                                                  .single_word = json_bool(json_get(v, "single_word"), false),
-                                                                  .strip_before = json_bool(json_get(v, "lstrip"), false),
-                                                                  .strip_after = json_bool(json_get(v, "rstrip"), false)});
+    added_put(&r->t->cut.added[normalized],
+              &(struct added_token){.text = r->pool.p + entry->at,
+                                    .n = n,
+                                    .id = (int32_t)id,
+                                    .special = entry->special,
+                                    .single_word = json_bool(json_get(v, "single_word"), false),
+                                    .strip_before = json_bool(json_get(v, "lstrip"), false),
+                                    .strip_after = json_bool(json_get(v, "rstrip"), false)});
     return OK;
 }
 
@@ -161,8 +154,8 @@ static int read_added(struct reader *r)
     for (int i = 0; i < 2; i++) added_finish(&r->t->cut.added[i]);
     if ((t = added_twice(&added[0], &added[0], &other)) || (t = added_twice(&added[1], &added[1], &other)) ||
         (t = added_twice(&added[0], &added[1], &other)))
-        return err_set(r->e, ERR_CORRUPT, "%s: added_tokens: \"%.60s\" is there twice, with ids %d and %d", r->what, t->text, t->id,
-                       other->id);
+        return err_set(r->e, ERR_CORRUPT, "%s: added_tokens: \"%.60s\" is there twice, with ids %d and %d", r->what,
+                       t->text, t->id, other->id);
     return OK;
 }
 
@@ -260,11 +253,11 @@ static int read_bytes(struct reader *r)
         unsigned char byte = (unsigned char)i;
         int32_t id = piece_map_get(&r->t->ids, &byte, 1);
         if (id < 0)
-            return err_set(
-                r->e, ERR_REQUEST,
-                "%s: model.vocab has no token for byte 0x%02X; only byte-level vocabularies, which have all 256, "
-                "are supported",
-                r->what, (unsigned)i);
+            return err_set(r->e, ERR_REQUEST,
+                           "%s: model.vocab has no token for byte 0x%02X; only byte-level vocabularies, which have all "
+                           "256, "
+                           "are supported",
+                           r->what, (unsigned)i);
         r->t->bpe.byte_id[i] = id;
         identity = identity && id == i;
     }
@@ -343,10 +336,10 @@ static int read_pre_tokenizer_item(struct reader *r, const struct json *v, bool 
     const char *type = type_of(v);
     bool byte_level = !strcmp(type, "ByteLevel");
     if (byte_level != last)
-        return err_set(
-            r->e, ERR_REQUEST,
-            "%s: pre_tokenizer: %s; only tokenizers whose last step, and no other, is ByteLevel are supported", r->what,
-            type);
+        return err_set(r->e, ERR_REQUEST,
+                       "%s: pre_tokenizer: %s; only tokenizers whose last step, and no other, is ByteLevel are "
+                       "supported",
+                       r->what, type);
     if (byte_level) return read_byte_level(r, v);
     if (!strcmp(type, "Split")) return read_split(r, v);
     if (!strcmp(type, "Digits")) return read_digits(r, v);

@@ -121,25 +121,31 @@ void unicode_with(struct ranges *s, uint16_t bits)
 
 void unicode_white_space(struct ranges *s)
 {
-    static const struct range spaces[] = {{'\t', '\r'},         {' ', ' '},       {0x85, 0x85},     {0xA0, 0xA0},     {0x1680, 0x1680},
-                                          {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
+    static const struct range spaces[] = {{'\t', '\r'},     {' ', ' '},       {0x85, 0x85},     {0xA0, 0xA0},
+                                          {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
+                                          {0x205F, 0x205F}, {0x3000, 0x3000}};
     for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++) ranges_add(s, spaces[i].lo, spaces[i].hi);
     ranges_settle(s);
 }
 
-static const char *const categories[] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
-                                         "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co"};
+static const char *const categories[] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd",
+                                         "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",
+                                         "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co"};
 enum { N_CATEGORIES = sizeof categories / sizeof *categories };
 static const struct {
     const char *name, *of; /* of: letters of the categories whose names begin so */
-} groups[] = {{"letter", "L"}, {"mark", "M"}, {"number", "N"}, {"punctuation", "P"}, {"symbol", "S"}, {"separator", "Z"},
-              {"uppercaseletter", "Lu"}, {"lowercaseletter", "Ll"}, {"titlecaseletter", "Lt"}, {"modifierletter", "Lm"},
-              {"otherletter", "Lo"}, {"punct", "P"}, {"decimalnumber", "Nd"}, {"digit", "Nd"}};
+} groups[] = {{"letter", "L"},           {"mark", "M"},
+              {"number", "N"},           {"punctuation", "P"},
+              {"symbol", "S"},           {"separator", "Z"},
+              {"uppercaseletter", "Lu"}, {"lowercaseletter", "Ll"},
+              {"titlecaseletter", "Lt"}, {"modifierletter", "Lm"},
+              {"otherletter", "Lo"},     {"punct", "P"},
+              {"decimalnumber", "Nd"},   {"digit", "Nd"}};
 static const struct {
     const char *name;
     uint16_t bits;
-} bits_of[] = {{"word", UNI_WORD}, {"alpha", UNI_ALPHA}, {"alphabetic", UNI_ALPHA}, {"upper", UNI_UPPER}, {"uppercase", UNI_UPPER},
-               {"lower", UNI_LOWER}, {"lowercase", UNI_LOWER}};
+} bits_of[] = {{"word", UNI_WORD},       {"alpha", UNI_ALPHA}, {"alphabetic", UNI_ALPHA}, {"upper", UNI_UPPER},
+               {"uppercase", UNI_UPPER}, {"lower", UNI_LOWER}, {"lowercase", UNI_LOWER}};
 
 /* Whether the simplified name is this one. */
 static bool same(const char *simple, const char *name)

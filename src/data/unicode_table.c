@@ -2,9 +2,9 @@
 /* unicode_table.c: made by scripts/make_unicode.py from tokenizers 0.23.3; do not edit. */
 #include "data/unicode_table.h"
 
-
 const char unicode_made_from[] = "tokenizers 0.23.3";
 const int unicode_n_runs = 4233;
+/* clang-format off */
 /* clang-format off */
 const uint32_t unicode_from[] = {
 0,32,33,36,37,40,41,42,43,44,45,46,48,58,60,63,65,91,92,93,94,95,96,97,123,124,125,126,127,160,161,162,166,167,168,169,
@@ -204,6 +204,8 @@ const uint32_t unicode_from[] = {
 183984,191457,191472,192094,194560,195102,196608,201547,201552,205744,917505,917506,917536,917632,917760,918000,983040,
 1048574,1048576,1114110,
 };
+/* clang-format on */
+/* clang-format off */
 const uint16_t unicode_kind[] = {
 26,23,530,532,530,526,527,530,531,530,525,530,3113,530,531,530,1249,526,530,527,533,1580,533,1378,526,531,527,531,26,23,
 530,532,534,530,533,534,1381,528,531,27,534,533,534,531,2091,533,1378,530,533,2091,1381,529,2091,530,1249,531,1249,1378,
@@ -359,6 +361,8 @@ const uint16_t unicode_kind[] = {
 534,0,534,0,534,0,534,0,534,0,534,0,534,0,534,0,534,0,534,0,534,0,534,0,534,0,534,0,534,0,534,0,534,0,534,0,534,0,534,0,
 534,0,534,0,534,0,534,3113,0,1125,0,1125,0,1125,0,1125,0,1125,0,1125,0,1125,0,1125,0,1125,0,27,0,27,0,1062,0,28,0,28,0,
 };
+/* clang-format on */
+/* clang-format off */
 const uint8_t unicode_script[] = {
 37,37,37,37,37,37,37,37,37,37,37,37,37,37,37,37,24,37,37,37,37,37,37,24,37,37,37,37,37,37,37,37,37,37,37,37,24,37,37,37,
 37,37,37,37,37,37,37,37,37,37,24,37,37,37,24,37,24,24,37,24,24,24,24,24,24,24,24,24,24,24,24,24,24,24,24,24,24,24,24,24,
@@ -450,10 +454,13 @@ const uint8_t unicode_script[] = {
 37,0,37,0,37,0,37,0,37,0,37,0,37,0,37,0,37,0,37,0,37,0,37,0,37,0,37,0,37,0,37,0,37,0,37,0,37,37,0,16,0,16,0,16,0,16,0,
 16,0,16,0,16,0,16,0,16,0,37,0,37,0,38,0,0,0,0,0,
 };
+/* clang-format on */
+/* clang-format off */
 const char *const unicode_scripts[] = {
 "Arabic","Armenian","Bengali","Bopomofo","Braille","Canadian_Aboriginal","Cherokee","Coptic","Cyrillic","Devanagari",
 "Ethiopic","Georgian","Greek","Gujarati","Gurmukhi","Han","Hangul","Hebrew","Hiragana","Kannada","Katakana","Khmer",
 "Lao","Latin","Malayalam","Mongolian","Myanmar","Oriya","Sinhala","Syriac","Tamil","Telugu","Thaana","Thai","Tibetan",
 "Yi","Common","Inherited",
 };
+/* clang-format on */
 const int unicode_n_scripts = 38;

@@ -4,8 +4,9 @@
  * come zeroed and are touched first by the thread that fills them (NUMA placement follows use). Big copies are
  * split over the team: one core does not fill a memory bus. Memory that the machine does not have is refused
  * here, with figures, before the kernel's overcommit can turn it into a kill later.
- * Untouchable: the same, but one bit of every address that is given out makes it fault. Rejected: a second mapping without
- * permissions (a table to find the first by, and twice the address space); the bit needs neither, and survives arithmetic. */
+ * Untouchable: the same, but one bit of every address that is given out makes it fault. Rejected: a second mapping
+ * without permissions (a table to find the first by, and twice the address space); the bit needs neither, and survives
+ * arithmetic. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +31,8 @@ static int cpu_host_alloc(struct device *d, enum mem_cat cat, size_t bytes, void
     *p = !there ? NULL : from_elsewhere(d, cat) ? d->pages.take(d->pages.arg, bytes) : mem_pages_new(bytes);
     if (*p) return OK;
     if (there && !limit_addresses(&l)) l = (struct limit){.what = "the system's address space"};
-    return err_set(e, ERR_MEMORY, "wanted %s of memory, %s is available (%s); use a smaller model or batch.micro, or more ranks",
+    return err_set(e, ERR_MEMORY,
+                   "wanted %s of memory, %s is available (%s); use a smaller model or batch.micro, or more ranks",
                    str_bytes(want, (double)bytes), str_bytes(room, (double)l.bytes), l.what);
 }
 
@@ -68,7 +70,8 @@ static void cpu_copy(struct stream *s, void *dst, const void *src, size_t bytes)
     team_run(bytes < COPY_ALONE ? NULL : s->team, move_part, &m);
 }
 
-static void cpu_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int64_t n)
+static void cpu_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes,
+                          int64_t n)
 {
     char *to = device_here(dst);
     const char *from = device_here(src);
@@ -82,10 +85,7 @@ static void cpu_zero(struct stream *s, void *dst, size_t bytes)
     team_run(bytes < COPY_ALONE ? NULL : s->team, move_part, &m);
 }
 
-static void cpu_sync(struct stream *s)
-{
-    (void)s;
-}
+static void cpu_sync(struct stream *s) { (void)s; }
 
 static void cpu_event_record(struct event *ev, struct stream *s)
 {
@@ -138,13 +138,11 @@ int cpu_new(struct device **d, int n_threads, bool untouchable, struct err *e)
 int device_cpu_new(struct device **d, int n_threads, struct err *e)
 {
     const char *forced = getenv("TUTTI_DEVICE"), *seed = getenv("TUTTI_DEVICE_SEED");
-    if (forced && !strcmp(forced, "late")) return device_late_new(d, n_threads, seed ? strtoull(seed, NULL, 10) : 1, NULL, NULL, e);
+    if (forced && !strcmp(forced, "late"))
+        return device_late_new(d, n_threads, seed ? strtoull(seed, NULL, 10) : 1, NULL, NULL, e);
     if (forced && strcmp(forced, "untouchable") && strcmp(forced, "cpu"))
         return err_set(e, ERR_REQUEST, "TUTTI_DEVICE: wanted cpu, untouchable or late, got '%s'", forced);
     return cpu_new(d, n_threads, forced && !strcmp(forced, "untouchable"), e);
 }
 
-int device_untouchable_new(struct device **d, int n_threads, struct err *e)
-{
-    return cpu_new(d, n_threads, true, e);
-}
+int device_untouchable_new(struct device **d, int n_threads, struct err *e) { return cpu_new(d, n_threads, true, e); }

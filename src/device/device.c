@@ -15,8 +15,8 @@
 
 const char *mem_cat_name(enum mem_cat c)
 {
-    static const char *const names[MEM_N] = {"param",  "master", "grad", "optimizer", "activation",
-                                             "wgrad",  "comm",   "data", "scratch"};
+    static const char *const names[MEM_N] = {"param", "master", "grad", "optimizer", "activation",
+                                             "wgrad", "comm",   "data", "scratch"};
     return names[c];
 }
 
@@ -91,7 +91,8 @@ void device_free(struct device *d)
     for (int c = 0; c < MEM_N; c++)
         CHECK(d->ledger.now[c] == 0, "device freed while %zu bytes of %s are live", d->ledger.now[c],
               mem_cat_name((enum mem_cat)c));
-    CHECK(!d->n_streams && !d->n_events, "device freed while %d streams and %d events are live", d->n_streams, d->n_events);
+    CHECK(!d->n_streams && !d->n_events, "device freed while %d streams and %d events are live", d->n_streams,
+          d->n_events);
     d->ops->destroy(d);
 }
 
@@ -179,8 +180,8 @@ void device_zero(struct stream *s, struct buffer *dst, size_t off, size_t bytes)
 /* An address on s's device: on an untouchable one it faults, and host memory does not. */
 static const void *there(const struct stream *s, const void *p)
 {
-    CHECK(!p || device_faults(p) == s->dev->untouchable, "an address of %s, on a device that %s", device_faults(p) ? "a device" : "the host",
-          s->dev->untouchable ? "cannot be touched" : "can");
+    CHECK(!p || device_faults(p) == s->dev->untouchable, "an address of %s, on a device that %s",
+          device_faults(p) ? "a device" : "the host", s->dev->untouchable ? "cannot be touched" : "can");
     return p;
 }
 
@@ -190,7 +191,8 @@ void stream_copy(struct stream *s, void *dst, const void *src, size_t bytes)
     if (bytes) s->dev->ops->copy(s, dst, there(s, src), bytes);
 }
 
-void stream_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int64_t n)
+void stream_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes,
+                      int64_t n)
 {
     (void)there(s, dst);
     if (bytes && n > 0) s->dev->ops->copy_rows(s, dst, dst_step, there(s, src), src_step, bytes, n);
@@ -213,7 +215,10 @@ void stream_zero(struct stream *s, void *dst, size_t bytes)
     if (bytes) s->dev->ops->zero(s, dst, bytes);
 }
 
-bool stream_takes_work(const struct stream *s) { return s->dev->ops->enqueue && (!s->dev->counts_only || s->dev->cost); }
+bool stream_takes_work(const struct stream *s)
+{
+    return s->dev->ops->enqueue && (!s->dev->counts_only || s->dev->cost);
+}
 
 void stream_enqueue(struct stream *s, const struct stream_work *w)
 {
@@ -231,10 +236,7 @@ void stream_join(struct stream *s, uint64_t side, bool host)
     if (side) s->dev->ops->join(s, side, host);
 }
 
-bool device_is_direct(const struct device *d)
-{
-    return !d->untouchable && !d->counts_only;
-}
+bool device_is_direct(const struct device *d) { return !d->untouchable && !d->counts_only; }
 
 const void *device_peek(struct stream *s, const void *p, size_t bytes, void *room)
 {
@@ -248,10 +250,7 @@ const void *device_peek(struct stream *s, const void *p, size_t bytes, void *roo
     return room;
 }
 
-void stream_sync(struct stream *s)
-{
-    s->dev->ops->sync(s);
-}
+void stream_sync(struct stream *s) { s->dev->ops->sync(s); }
 
 void event_record(struct event *ev, struct stream *s)
 {

@@ -2,15 +2,15 @@
 /* device.h: where bytes live and work is enqueued.
  *
  * A device hands out buffers (each says what its bytes are for), copies between them, and runs streams. Work is
- * enqueued on a stream, which knows its device, the kernels that run on it (kernel/kernel.h) and the threads they run on; the host
- * waits in stream_sync only. A cpu stream runs inline on the rank's team of threads; the null device hands out numbers instead of
- * bytes, runs nothing, and keeps the same ledger: what it counts is what a real run allocates. The contract of every device, with
- * CUDA's rules beside it, is docs/device.md.
+ * enqueued on a stream, which knows its device, the kernels that run on it (kernel/kernel.h) and the threads they run
+ * on; the host waits in stream_sync only. A cpu stream runs inline on the rank's team of threads; the null device hands
+ * out numbers instead of bytes, runs nothing, and keeps the same ledger: what it counts is what a real run allocates.
+ * The contract of every device, with CUDA's rules beside it, is docs/device.md.
  *
- * Host and device are two places, also where they are one memory. An untouchable device (for tests) is a cpu device that
- * proves it: what its buffers show is an address that faults, and copies, kernels and communicators find the bytes at
- * another one (device_here). Whoever touches device bytes from the host ends with a segmentation fault on a laptop; so does, in a
- * CHECK, who gives host memory to a kernel.
+ * Host and device are two places, also where they are one memory. An untouchable device (for tests) is a cpu device
+ * that proves it: what its buffers show is an address that faults, and copies, kernels and communicators find the bytes
+ * at another one (device_here). Whoever touches device bytes from the host ends with a segmentation fault on a laptop;
+ * so does, in a CHECK, who gives host memory to a kernel.
  *
  * Invariants
  *   1. ledger.now[c] = sum of the bytes of live buffers of category c; ledger.peak_total = max over time of the
@@ -45,10 +45,10 @@ const char *mem_cat_name(enum mem_cat c); /* the names of INTERFACE: "param", "m
 
 struct ledger {
     size_t now[MEM_N];
-    size_t peak[MEM_N];   /* each category's own maximum */
+    size_t peak[MEM_N]; /* each category's own maximum */
     size_t now_total;
-    size_t peak_total;    /* the maximum of the sum: not the sum of the maxima */
-    size_t at_peak[MEM_N];/* categories at the moment of peak_total */
+    size_t peak_total;     /* the maximum of the sum: not the sum of the maxima */
+    size_t at_peak[MEM_N]; /* categories at the moment of peak_total */
 };
 
 struct device;
@@ -74,7 +74,7 @@ struct stream_work {
     size_t bytes;       /* that are moved; WORK_KERNEL: 0, the call says more */
     const void *call;   /* WORK_KERNEL: struct kernel_call */
     void (*run)(struct stream *s, void *arg);
-    const void *arg;    /* copied */
+    const void *arg; /* copied */
     size_t arg_bytes;
     const struct byte_span *span; /* what it reads and writes; copied */
     int n_span;
@@ -86,12 +86,14 @@ typedef double stream_cost_fn(void *ctx, const struct stream *s, const struct st
 struct device_ops {
     const char *name;
     int (*alloc)(struct device *d, enum mem_cat cat, size_t bytes, void **p, struct err *e);
-    int (*host_alloc)(struct device *d, enum mem_cat cat, size_t bytes, void **p, struct err *e); /* of the host; released by release */
+    int (*host_alloc)(struct device *d, enum mem_cat cat, size_t bytes, void **p,
+                      struct err *e); /* of the host; released by release */
     void (*release)(struct device *d, enum mem_cat cat, void *p, size_t bytes);
     void (*copy)(struct stream *s, void *dst, const void *src, size_t bytes); /* device to device, same device */
     void (*to_host)(struct stream *s, void *host, const void *src, size_t bytes);
     void (*from_host)(struct stream *s, void *dst, const void *host, size_t bytes);
-    void (*copy_rows)(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int64_t n);
+    void (*copy_rows)(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes,
+                      int64_t n);
     void (*zero)(struct stream *s, void *dst, size_t bytes);
     void (*sync)(struct stream *s);
     int (*stream_new)(struct stream *s, struct err *e); /* the device's own part of a handle; NULL: it has none */
@@ -119,19 +121,19 @@ struct device_pages {
 struct device {
     const struct device_ops *ops;
     struct ledger ledger;
-    struct team *team; /* cpu: worker threads of this rank, which its streams run on; NULL otherwise */
-    int n_streams, n_events; /* live handles */
-    bool counts_only;  /* null: nothing is there to compute with */
+    struct team *team;         /* cpu: worker threads of this rank, which its streams run on; NULL otherwise */
+    int n_streams, n_events;   /* live handles */
+    bool counts_only;          /* null: nothing is there to compute with */
     struct device_pages pages; /* cpu; all zeros: its own */
     bool any_size;             /* cpu: ask the system even for more than it says it has (memory.check: false) */
     bool untouchable;
-    stream_cost_fn *cost;      /* null: how its streams' clocks move (device_cost_set) */
+    stream_cost_fn *cost; /* null: how its streams' clocks move (device_cost_set) */
     void *cost_ctx;
-    void *own;                 /* the device's part */
+    void *own; /* the device's part */
 };
 
-/* A queue of work on one device: what is enqueued runs in that order. Several streams of a device run side by side, and an event puts
- * what follows on one behind what came before on another. */
+/* A queue of work on one device: what is enqueued runs in that order. Several streams of a device run side by side, and
+ * an event puts what follows on one behind what came before on another. */
 struct kernel_table;
 struct stream {
     struct device *dev;
@@ -148,32 +150,35 @@ struct event {
     void *own;
 };
 
-/* Create. n_threads counts the rank's own thread. With TUTTI_DEVICE=untouchable in the environment (for running tests again)
- * every cpu device is untouchable. */
+/* Create. n_threads counts the rank's own thread. With TUTTI_DEVICE=untouchable in the environment (for running tests
+ * again) every cpu device is untouchable. */
 int device_cpu_new(struct device **d, int n_threads, struct err *e);
 int device_untouchable_new(struct device **d, int n_threads, struct err *e);
 int device_null_new(struct device **d, struct err *e);
-/* The device that is late on purpose (late.c), untouchable too: what is enqueued runs when something waits for it, in an order drawn from
- * `seed` among those that are allowed. Two operations on overlapping bytes without an order between them, and host memory that did not
- * last, are reported in words; report NULL: the program ends. TUTTI_DEVICE=late makes every cpu device one, with TUTTI_DEVICE_SEED. */
+/* The device that is late on purpose (late.c), untouchable too: what is enqueued runs when something waits for it, in
+ * an order drawn from `seed` among those that are allowed. Two operations on overlapping bytes without an order between
+ * them, and host memory that did not last, are reported in words; report NULL: the program ends. TUTTI_DEVICE=late
+ * makes every cpu device one, with TUTTI_DEVICE_SEED. */
 typedef void late_report_fn(void *ctx, const char *text);
 int device_late_new(struct device **d, int n_threads, uint64_t seed, late_report_fn *report, void *ctx, struct err *e);
 /* Before the first buffer; the ledger stays what it is. The null device takes none. */
 void device_pages_set(struct device *d, const struct device_pages *pages);
-/* The null device: from now on work takes time on its stream's clock: fn(ctx, ...) seconds of it. Nothing moves without. */
+/* The null device: from now on work takes time on its stream's clock: fn(ctx, ...) seconds of it. Nothing moves
+ * without. */
 void device_cost_set(struct device *d, stream_cost_fn *fn, void *ctx);
 void device_free(struct device *d); /* CHECKs that no buffer is left */
 
 /* Buffers. Zero bytes is legal (p may be NULL). On failure the error says category, size and what was free. */
 int buffer_new(struct buffer *b, struct device *d, enum mem_cat cat, size_t bytes, struct err *e);
-/* A buffer in the host's memory, which copies to and from d need not be waited for to use (what CUDA calls pinned): through such the
- * host hands over a batch and learns a step's few numbers. On d's ledger like any other, its address is the host's also where d
- * cannot be touched, and NULL on the null device. Who refills it has waited for what was enqueued before. */
+/* A buffer in the host's memory, which copies to and from d need not be waited for to use (what CUDA calls pinned):
+ * through such the host hands over a batch and learns a step's few numbers. On d's ledger like any other, its address
+ * is the host's also where d cannot be touched, and NULL on the null device. Who refills it has waited for what was
+ * enqueued before. */
 int buffer_new_host(struct buffer *b, struct device *d, enum mem_cat cat, size_t bytes, struct err *e);
 void buffer_free(struct buffer *b); /* also of a zeroed struct */
 
-/* Handles. name is borrowed (a text of the program's). stream_free waits for what the stream holds; event_free leaves what was
- * enqueued behind the event as it is. NULL is fine. */
+/* Handles. name is borrowed (a text of the program's). stream_free waits for what the stream holds; event_free leaves
+ * what was enqueued behind the event as it is. NULL is fine. */
 int stream_new(struct stream **s, struct device *d, const char *name, struct err *e);
 void stream_free(struct stream *s);
 int event_new(struct event **ev, struct device *d, struct err *e);
@@ -188,7 +193,8 @@ void device_zero(struct stream *s, struct buffer *dst, size_t off, size_t bytes)
 /* The same for who has an address on s's device and no buffer (a parameter's gradient, a kernel's operand). */
 void stream_copy(struct stream *s, void *dst, const void *src, size_t bytes);
 /* n rows of so many bytes, which begin dst_step and src_step bytes apart. */
-void stream_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int64_t n);
+void stream_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes,
+                      int64_t n);
 void stream_to_host(struct stream *s, void *host, const void *src, size_t bytes);
 void stream_from_host(struct stream *s, void *dst, const void *host, size_t bytes);
 void stream_zero(struct stream *s, void *dst, size_t bytes);
@@ -196,29 +202,28 @@ void stream_sync(struct stream *s);
 void event_record(struct event *ev, struct stream *s);
 void event_wait(struct stream *s, struct event *ev);
 
-
 /* For who brings work of his own: kernels (kernel/entry.c) and communicators. */
 /* The device wants to be told: else run it at once on s->team (null: do nothing), which is the same. */
 bool stream_takes_work(const struct stream *s);
 void stream_enqueue(struct stream *s, const struct stream_work *w);
-/* Work beside s that somebody else carries out, from now on: it comes after all that s holds, and after what `after` names (0: nothing).
- * Returns its name, or 0 where the device keeps none. */
+/* Work beside s that somebody else carries out, from now on: it comes after all that s holds, and after what `after`
+ * names (0: nothing). Returns its name, or 0 where the device keeps none. */
 uint64_t stream_fork(struct stream *s, const struct stream_work *w, uint64_t after);
 /* It is done: what s gets from now on comes after it; host: and what the host enqueues anywhere. */
 void stream_join(struct stream *s, uint64_t side, bool host);
 
 /* ---- addresses ---- */
-/* Bytes on s's device for the host to read: themselves where the host can, else copied into room (of as many bytes); waits. NULL on
- * the null device. */
+/* Bytes on s's device for the host to read: themselves where the host can, else copied into room (of as many bytes);
+ * waits. NULL on the null device. */
 const void *device_peek(struct stream *s, const void *p, size_t bytes, void *room);
 /* The host may read and write d's bytes in place, when d has nothing under way. */
 bool device_is_direct(const struct device *d);
 
-/* No processor maps this: user addresses of x86-64 end below 2^47 (2^56 where asked for), of AArch64 below 2^48, and its top byte, which
- * AArch64 may ignore, is left alone. */
+/* No processor maps this: user addresses of x86-64 end below 2^47 (2^56 where asked for), of AArch64 below 2^48, and
+ * its top byte, which AArch64 may ignore, is left alone. */
 #define DEVICE_FAULTS ((uintptr_t)1 << 54)
-/* The address at which the bytes can be touched. For copies, kernels and communicators, at their entry, and nobody else; any other
- * address is itself. */
+/* The address at which the bytes can be touched. For copies, kernels and communicators, at their entry, and nobody
+ * else; any other address is itself. */
 static inline void *device_here(const void *p) { return (void *)((uintptr_t)p & ~DEVICE_FAULTS); }
 /* p is on an untouchable device. */
 static inline bool device_faults(const void *p) { return ((uintptr_t)p & DEVICE_FAULTS) != 0; }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A device that is late on purpose: a test of who relied on a stream that runs inline.
  *
- * Every stream is a queue. Nothing runs when it is enqueued; when something waits (stream_sync, a collective that is begun, a buffer that
- * is freed) operations run one by one, each the head of a queue drawn from the seed among those that wait for no event, until what was
- * asked for is done: other streams get as far as chance has it. The arguments of an operation are copied when it is enqueued, as a launch
- * does. Host memory is not: it has to last. A copy from the host keeps what the bytes were and compares when it runs; memory on a part of
- * the stack that was left is found by its address; a copy to the host fills the destination with ones until it runs.
+ * Every stream is a queue. Nothing runs when it is enqueued; when something waits (stream_sync, a collective that is
+ * begun, a buffer that is freed) operations run one by one, each the head of a queue drawn from the seed among those
+ * that wait for no event, until what was asked for is done: other streams get as far as chance has it. The arguments of
+ * an operation are copied when it is enqueued, as a launch does. Host memory is not: it has to last. A copy from the
+ * host keeps what the bytes were and compares when it runs; memory on a part of the stack that was left is found by its
+ * address; a copy to the host fills the destination with ones until it runs.
  *
- * The order that the program asked for is checked apart (order.h), when operations are enqueued: streams, collectives and the host each
- * have a clock; an event carries its stream's, the host's goes into all that it enqueues.
+ * The order that the program asked for is checked apart (order.h), when operations are enqueued: streams, collectives
+ * and the host each have a clock; an event carries its stream's, the host's goes into all that it enqueues.
  * Bytes are the cpu device's, untouchable. Cost: a copy of the arguments per operation and what order.h does. */
 #include <pthread.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ struct mark { /* an event, recorded once */
     struct order_clock clock;
 };
 
-struct host { /* memory of the host that an operation uses */
+struct host {      /* memory of the host that an operation uses */
     void *p, *was; /* was: the bytes when it was enqueued; NULL: the operation writes */
     size_t bytes;
 };
@@ -91,7 +92,8 @@ static void say_where(const struct late *l, const struct byte_span *s, struct st
     for (int i = 0; i < l->n_extents; i++) {
         const struct extent *x = &l->extent[i];
         if (p < x->p || p >= x->p + x->bytes) continue;
-        str_printf(out, "bytes %zu..%zu of a buffer (%s, %zu bytes)", (size_t)(p - x->p), (size_t)(p - x->p) + all, mem_cat_name(x->cat), x->bytes);
+        str_printf(out, "bytes %zu..%zu of a buffer (%s, %zu bytes)", (size_t)(p - x->p), (size_t)(p - x->p) + all,
+                   mem_cat_name(x->cat), x->bytes);
         if (s->rows > 1) str_printf(out, ", %lld rows of %zu bytes, %zu apart", (long long)s->rows, s->bytes, s->step);
         return;
     }
@@ -100,8 +102,8 @@ static void say_where(const struct late *l, const struct byte_span *s, struct st
 
 static void say_who(const struct order_who *w, struct str *out)
 {
-    str_printf(out, "%s%s%s (number %llu, on %s, enqueued in \"%s\")", w->op, w->tensor[0] ? " of " : "", w->tensor, (unsigned long long)w->number,
-               w->lane, w->thread);
+    str_printf(out, "%s%s%s (number %llu, on %s, enqueued in \"%s\")", w->op, w->tensor[0] ? " of " : "", w->tensor,
+               (unsigned long long)w->number, w->lane, w->thread);
 }
 
 static void report(struct late *l, struct str *text)
@@ -132,7 +134,8 @@ static void report_host(struct late *l, const struct waiting *w, const char *wha
     struct str text = {0};
     str_printf(&text, "host memory did not last: ");
     say_who(&w->who, &text);
-    str_printf(&text, " uses %zu bytes at %p, which %s; it belongs to the copy until the stream was waited for", w->host.bytes, w->host.p, what);
+    str_printf(&text, " uses %zu bytes at %p, which %s; it belongs to the copy until the stream was waited for",
+               w->host.bytes, w->host.p, what);
     report(l, &text);
 }
 
@@ -263,11 +266,18 @@ static void run_copy(struct stream *s, void *arg)
 
 static struct waiting *move(struct stream *s, enum work_kind kind, const char *name, struct move m)
 {
-    struct byte_span span[2] = {{m.dst, m.bytes, m.dst_step, m.n, true, "to"}, {m.src, m.bytes, m.src_step, m.n, false, "from"}};
+    struct byte_span span[2] = {{m.dst, m.bytes, m.dst_step, m.n, true, "to"},
+                                {m.src, m.bytes, m.src_step, m.n, false, "from"}};
     if (kind == WORK_TO_HOST) span[0].p = NULL; /* the host's bytes are not the device's to order */
     if (kind == WORK_FROM_HOST) span[1].p = NULL;
-    return enqueue(s, &(struct stream_work){.kind = kind, .name = name, .bytes = m.bytes * (size_t)m.n, .run = run_copy, .arg = &m,
-                                     .arg_bytes = sizeof m, .span = span, .n_span = 2});
+    return enqueue(s, &(struct stream_work){.kind = kind,
+                                            .name = name,
+                                            .bytes = m.bytes * (size_t)m.n,
+                                            .run = run_copy,
+                                            .arg = &m,
+                                            .arg_bytes = sizeof m,
+                                            .span = span,
+                                            .n_span = 2});
 }
 
 static void late_copy(struct stream *s, void *dst, const void *src, size_t bytes)
@@ -275,7 +285,8 @@ static void late_copy(struct stream *s, void *dst, const void *src, size_t bytes
     (void)move(s, WORK_COPY, "copy", (struct move){dst, src, bytes, bytes, bytes, 1});
 }
 
-static void late_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int64_t n)
+static void late_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes,
+                           int64_t n)
 {
     (void)move(s, WORK_COPY, "copy of rows", (struct move){dst, src, bytes, dst_step, src_step, n});
 }
@@ -369,7 +380,8 @@ static void late_join(struct stream *s, uint64_t name, bool host)
 static int late_stream_new(struct stream *s, struct err *e)
 {
     struct late *l = late_of(s);
-    if (l->n_queues == LATE_STREAMS) return err_set(e, ERR_REQUEST, "a late device has at most %d streams", LATE_STREAMS);
+    if (l->n_queues == LATE_STREAMS)
+        return err_set(e, ERR_REQUEST, "a late device has at most %d streams", LATE_STREAMS);
     struct queue *q = l->queue[l->n_queues++] = xcalloc(1, sizeof *q);
     q->stream = s;
     q->lane = order_lane_new(l->order);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The null device: it counts and does nothing else. A buffer is a number of bytes on the ledger (kept by
  * device.c, as for any device), copies move nothing, and time is a number: every stream has a clock, which a cost
- * function of its owner moves with each piece of work (device_cost_set), an event holds the virtual time of its stream, and waiting moves
- * a stream's clock forward to it; a collective has its own end, which is waited for likewise. What the host reads
- * back is zeros, so that code which looks at a loss or a flag behaves the same on every run. */
+ * function of its owner moves with each piece of work (device_cost_set), an event holds the virtual time of its stream,
+ * and waiting moves a stream's clock forward to it; a collective has its own end, which is waited for likewise. What
+ * the host reads back is zeros, so that code which looks at a loss or a flag behaves the same on every run. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -58,7 +58,8 @@ static void null_to_host(struct stream *s, void *host, const void *src, size_t b
     moved(s, WORK_TO_HOST, "copy to the host", bytes);
 }
 
-static void null_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int64_t n)
+static void null_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes,
+                           int64_t n)
 {
     (void)dst;
     (void)dst_step;
@@ -101,15 +102,9 @@ static void null_join(struct stream *s, uint64_t side, bool host)
     x->end_s[side - 1] = -1;
 }
 
-static void null_sync(struct stream *s)
-{
-    (void)s;
-}
+static void null_sync(struct stream *s) { (void)s; }
 
-static void null_event_record(struct event *ev, struct stream *s)
-{
-    ev->at_s = s->clock_s;
-}
+static void null_event_record(struct event *ev, struct stream *s) { ev->at_s = s->clock_s; }
 
 static void null_event_wait(struct stream *s, struct event *ev)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list of accesses, walked from end to end: thousands in a training step of a test's size, and two comparisons rule most of them out.
- * Rows that are a step apart (the queries in a product of queries, keys and values) are compared exactly, for neighbours in one tensor
- * are what overlapping work is about. Rejected: a tree of intervals (rows would be intervals of their own), and shadow bytes (8 bytes of
- * clock for each byte of the device). */
+/* A list of accesses, walked from end to end: thousands in a training step of a test's size, and two comparisons rule
+ * most of them out. Rows that are a step apart (the queries in a product of queries, keys and values) are compared
+ * exactly, for neighbours in one tensor are what overlapping work is about. Rejected: a tree of intervals (rows would
+ * be intervals of their own), and shadow bytes (8 bytes of clock for each byte of the device). */
 #include "device/order.h"
 
 #include <string.h>
@@ -65,7 +65,10 @@ static bool before(const struct access *a, const struct order_clock *c) { return
 
 /* ---- spans ---- */
 static uintptr_t first_of(const struct byte_span *s) { return (uintptr_t)s->p; }
-static uintptr_t end_of(const struct byte_span *s) { return (uintptr_t)s->p + (size_t)(s->rows - 1) * s->step + s->bytes; }
+static uintptr_t end_of(const struct byte_span *s)
+{
+    return (uintptr_t)s->p + (size_t)(s->rows - 1) * s->step + s->bytes;
+}
 static bool dense(const struct byte_span *s) { return s->rows == 1; }
 
 static struct byte_span normal(struct byte_span s)
@@ -133,8 +136,9 @@ static void cut(struct order *o, int64_t i, uintptr_t lo, uintptr_t hi)
     o->list[i] = a;
 }
 
-/* Who comes after a new access that covers the old one and is ordered with it, is ordered with the old one; who is not ordered with the
- * old one is not ordered with the new one either. So the old one says nothing that the new one does not. */
+/* Who comes after a new access that covers the old one and is ordered with it, is ordered with the old one; who is not
+ * ordered with the old one is not ordered with the new one either. So the old one says nothing that the new one does
+ * not. */
 static bool supersede(struct order *o, int64_t i, const struct byte_span *s)
 {
     struct access *a = &o->list[i];
@@ -144,7 +148,8 @@ static bool supersede(struct order *o, int64_t i, const struct byte_span *s)
     return false;
 }
 
-static void meet(struct order *o, int lane, const struct order_clock *clock, const struct order_who *who, const struct byte_span *s)
+static void meet(struct order *o, int lane, const struct order_clock *clock, const struct order_who *who,
+                 const struct byte_span *s)
 {
     int64_t there = o->n; /* pieces that are cut off come behind: they do not meet s */
     for (int64_t i = 0; i < there;) {
@@ -167,7 +172,8 @@ static void meet(struct order *o, int lane, const struct order_clock *clock, con
     }
 }
 
-void order_next(struct order *o, int lane, struct order_clock *clock, const struct order_who *who, const struct byte_span *span, int n)
+void order_next(struct order *o, int lane, struct order_clock *clock, const struct order_who *who,
+                const struct byte_span *span, int n)
 {
     clock->at[lane] = ++o->last[lane];
     for (int i = 0; i < n; i++) {
@@ -178,7 +184,8 @@ void order_next(struct order *o, int lane, struct order_clock *clock, const stru
     }
 }
 
-void order_forget(struct order *o, const struct order_clock *clock, const struct order_who *who, const void *p, size_t bytes)
+void order_forget(struct order *o, const struct order_clock *clock, const struct order_who *who, const void *p,
+                  size_t bytes)
 {
     struct byte_span all = {.p = p, .bytes = bytes, .step = bytes, .rows = 1, .writes = true};
     for (int64_t i = 0; i < o->n;) {

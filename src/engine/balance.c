@@ -35,7 +35,8 @@ void balance_read(struct engine *g, struct engine_report *r)
     if (!n) return;
     if (tally_balance(g)) memcpy(g->load, tally_balance(g), g->balance.bytes);
     exchange_sum_f64(&g->exchange, g->load, n);
-    if (model_tokens_split(&g->cfg.par)) sum_over(g->cfg.host.tp, g->load, n, "expert load over tokens"); /* else all tp ranks have the same */
+    if (model_tokens_split(&g->cfg.par))
+        sum_over(g->cfg.host.tp, g->load, n, "expert load over tokens"); /* else all tp ranks have the same */
     sum_over(g->cfg.host.pp, g->load, n, "expert load over stages");
     for (int l = 0; r->tokens && l < g->cfg.model.layers; l++) {
         r->balance_loss += g->load[l * each(g)] / (double)r->tokens;

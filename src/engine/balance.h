@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine/balance.h: how evenly the routers spread tokens over experts: sums of a step over all ranks, reported per layer, and
- * the biases that even the load out without a loss (DeepSeek-V3, section 2.1.2; Wang et al. 2024): after each step the
- * bias of an expert that had more than the mean goes down by a fixed amount, of one that had less, up.
+/* engine/balance.h: how evenly the routers spread tokens over experts: sums of a step over all ranks, reported per
+ * layer, and the biases that even the load out without a loss (DeepSeek-V3, section 2.1.2; Wang et al. 2024): after
+ * each step the bias of an expert that had more than the mean goes down by a fixed amount, of one that had less, up.
  *
- * Biases are parameters that are not stepped (state/param.h): initialised, shared out, saved and exported like all others, and left
- * alone by the optimizer. Checkpoints have its arrays for them all the same: zeros.
+ * Biases are parameters that are not stepped (state/param.h): initialised, shared out, saved and exported like all
+ * others, and left alone by the optimizer. Checkpoints have its arrays for them all the same: zeros.
  * Floor 6. Order: Collective where said.
  */
 #ifndef TUTTI_ENGINE_BALANCE_H

@@ -12,10 +12,7 @@
 
 enum { SENDS = 4 }; /* buffers for sending that a rank likes to have: a slow neighbour does not stop it at once */
 
-int build_pipe_rank(const struct engine *g)
-{
-    return g->cfg.axis[AXIS_PP] ? comm_rank(g->cfg.axis[AXIS_PP]) : 0;
-}
+int build_pipe_rank(const struct engine *g) { return g->cfg.axis[AXIS_PP] ? comm_rank(g->cfg.axis[AXIS_PP]) : 0; }
 
 /* ---- the schedule ---- */
 static int from_text(struct schedule **s, const struct pipeline_config *c, int ranks, int m, struct err *e)
@@ -23,9 +20,12 @@ static int from_text(struct schedule **s, const struct pipeline_config *c, int r
     int rc = schedule_parse(s, c->text, c->what, e);
     if (rc) return rc;
     if ((*s)->n_ranks != ranks || (*s)->n_microbatches != m || (*s)->forward_only)
-        return err_set(e, ERR_REQUEST, "%s: a %sschedule of %d ranks and %d microbatches; this run has parallel.pp = %d and %d microbatches (batch.global over "
-                       "data-parallel ranks, batch.micro at a time); choose these as the file has them", c->what,
-                       (*s)->forward_only ? "forward-only " : "", (*s)->n_ranks, (*s)->n_microbatches, ranks, m);
+        return err_set(e, ERR_REQUEST,
+                       "%s: a %sschedule of %d ranks and %d microbatches; this run has parallel.pp = %d and %d "
+                       "microbatches (batch.global over "
+                       "data-parallel ranks, batch.micro at a time); choose these as the file has them",
+                       c->what, (*s)->forward_only ? "forward-only " : "", (*s)->n_ranks, (*s)->n_microbatches, ranks,
+                       m);
     rc = schedule_check(*s, NULL, e);
     return rc ? err_prefix(e, "%s", c->what) : OK;
 }
@@ -99,9 +99,12 @@ static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
         .recompute = g->cfg.recompute,
         .stage = &s->part,
     };
-    struct lower_options o = {.training = true, .split_w = puts_off_weights(g->when, build_pipe_rank(g), s->index),
-                              .collective_scratch = par_run_scratch, .pieces = g->cfg.pieces,
-                              .n_act = g->peak.activations, .n_wgrad = g->peak.both};
+    struct lower_options o = {.training = true,
+                              .split_w = puts_off_weights(g->when, build_pipe_rank(g), s->index),
+                              .collective_scratch = par_run_scratch,
+                              .pieces = g->cfg.pieces,
+                              .n_act = g->peak.activations,
+                              .n_wgrad = g->peak.both};
     s->tape = tape_new();
     model_record(s->tape, &g->cfg.model, &g->params, &g->cfg.par, &shape);
     int rc = tape_status(s->tape, e);
@@ -153,7 +156,8 @@ static int list_of(struct engine *g, struct engine_list *x, const struct schedul
     for (int i = 0; i < g->n_stages; i++) {
         struct engine_stage *at = &g->stage[i];
         struct cut *c = training ? &at->cut : &at->cut_eval;
-        cut_init(c, at->index, training ? at->train : at->eval, training && puts_off_weights(g->when, build_pipe_rank(g), at->index), u, &r);
+        cut_init(c, at->index, training ? at->train : at->eval,
+                 training && puts_off_weights(g->when, build_pipe_rank(g), at->index), u, &r);
         cuts[i] = c;
     }
     cut_rank(&x->parts, cuts, g->n_stages, u, &r);
@@ -182,8 +186,8 @@ static int itinerary(struct engine *g, struct itinerary *t, const struct schedul
 {
     int sends = s->n_ranks > 1 ? itinerary_choose_sends(s, SENDS) : SENDS;
     if (!sends)
-        return err_set(e, ERR_REQUEST, "schedule %s has too many messages under way at once; put receives nearer to sends",
-                       s->kind);
+        return err_set(e, ERR_REQUEST,
+                       "schedule %s has too many messages under way at once; put receives nearer to sends", s->kind);
     itinerary_init(t, s, build_pipe_rank(g), &all->list, &all->parts, use, g->n_stages, sends);
     return OK;
 }
@@ -193,7 +197,9 @@ int build_itineraries(struct engine *g, struct err *e)
     struct stage_use *use = xcalloc((size_t)g->n_stages + 1, sizeof *use);
     for (int i = 0; i < g->n_stages; i++) {
         const struct engine_stage *s = &g->stage[i];
-        use[i] = (struct stage_use){.stage = s->index, .act_class = s->act_class, .wgrad_class = s->wgrad_class,
+        use[i] = (struct stage_use){.stage = s->index,
+                                    .act_class = s->act_class,
+                                    .wgrad_class = s->wgrad_class,
                                     .joint = s->train && s->train->joint};
         if (!s->train) continue;
         use[i].in_until = program_slot_last(s->train, SLOT_STAGE_IN);

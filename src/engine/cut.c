@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* First and last use of each unit per phase, from the slots that instructions name; cuts are marked per instruction and then counted
- * through. Cost: O(instructions + units x phases). */
+/* First and last use of each unit per phase, from the slots that instructions name; cuts are marked per instruction and
+ * then counted through. Cost: O(instructions + units x phases). */
 #include "engine/cut.h"
 
 #include <string.h>
@@ -48,7 +48,8 @@ static void mark(bool *begins, const struct span *s, int n, bool first, bool las
     }
 }
 
-/* at[ph] from the instructions at which a part begins. A phase that computes nothing is one part, but for a W that is inside B. */
+/* at[ph] from the instructions at which a part begins. A phase that computes nothing is one part, but for a W that is
+ * inside B. */
 static void number(struct cut *c, const struct program *p, enum tape_phase ph, bool split_w, const bool *begins)
 {
     int n = 0, lo = p->begin[ph], hi = p->begin[ph + 1];
@@ -79,11 +80,15 @@ static void push_uses(struct cut *c, enum tape_phase ph, const struct span *s, i
     g->use = xrealloc(g->use, sizeof *g->use * ((size_t)(g->n_use + n) + 1));
     for (int v = 0; v < n; v++)
         if (s[v].first >= 0)
-            g->use[g->n_use++] = (struct part_use){.phase = (int)ph, .unit = v, .writes = writes, .first = part_at(c, ph, s[v].first),
+            g->use[g->n_use++] = (struct part_use){.phase = (int)ph,
+                                                   .unit = v,
+                                                   .writes = writes,
+                                                   .first = part_at(c, ph, s[v].first),
                                                    .last = part_at(c, ph, s[v].last)};
 }
 
-static void cut_phase(struct cut *c, const struct program *p, bool split_w, const struct units *u, const struct part_rule *r, enum tape_phase ph)
+static void cut_phase(struct cut *c, const struct program *p, bool split_w, const struct units *u,
+                      const struct part_rule *r, enum tape_phase ph)
 {
     bool *begins = xcalloc((size_t)p->begin[PHASE_N] + 2, sizeof *begins);
     struct span *reads = spans(p, u, false, ph), *writes = spans(p, u, true, ph);
@@ -141,13 +146,15 @@ static void leave_out(struct cut *c, const struct program *p, const struct units
     xfree(seen);
 }
 
-void cut_init(struct cut *c, int stage, const struct program *p, bool split_w, const struct units *u, const struct part_rule *r)
+void cut_init(struct cut *c, int stage, const struct program *p, bool split_w, const struct units *u,
+              const struct part_rule *r)
 {
     *c = (struct cut){.parts = {.stage = stage}};
     for (int ph = 0; ph < PHASE_N; ph++) cut_phase(c, p, split_w, u, r, (enum tape_phase)ph);
     int n = c->parts.n[PHASE_B];
     c->parts.again = xcalloc((size_t)n + 1, sizeof *c->parts.again);
-    for (int k = 0; k < n; k++) c->parts.again[k] = c->at[PHASE_B][k] < p->begin[PHASE_B + 1] && p->code[c->at[PHASE_B][k]].again;
+    for (int k = 0; k < n; k++)
+        c->parts.again[k] = c->at[PHASE_B][k] < p->begin[PHASE_B + 1] && p->code[c->at[PHASE_B][k]].again;
     if (!r->temporary) return;
     for (int ph = 0; ph < PHASE_N && r->by_phase; ph++) leave_out(c, p, u, ph, ph);
     if (!r->by_phase) leave_out(c, p, u, 0, PHASE_N - 1);
@@ -162,7 +169,8 @@ void cut_fini(struct cut *c)
     *c = (struct cut){0};
 }
 
-void cut_rank(struct rank_parts *out, const struct cut *const *cuts, int n, const struct units *u, const struct part_rule *r)
+void cut_rank(struct rank_parts *out, const struct cut *const *cuts, int n, const struct units *u,
+              const struct part_rule *r)
 {
     const char **name = xcalloc((size_t)u->n + 1, sizeof *name);
     *out = (struct rank_parts){.n_stages = n, .n_units = u->n, .unit_name = name, .rule = *r};

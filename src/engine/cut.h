@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cut.h: where a stage's program is cut into the parts that a schedule names (schedule/parts.h), and what each part reads and writes.
- * Derived from the program's instructions, which name parameters and gradients by slot.
+/* cut.h: where a stage's program is cut into the parts that a schedule names (schedule/parts.h), and what each part
+ * reads and writes. Derived from the program's instructions, which name parameters and gradients by slot.
  *
- * A phase is cut where a unit's parameters are first and last read, if they have to come and go; where its gradient is first and last
- * written, if it is handed on; and where forward is computed once more and where that ends. A part is instructions [at[k], at[k + 1]).
- * Floor 6. Order: Same(program).
+ * A phase is cut where a unit's parameters are first and last read, if they have to come and go; where its gradient is
+ * first and last written, if it is handed on; and where forward is computed once more and where that ends. A part is
+ * instructions [at[k], at[k + 1]). Floor 6. Order: Same(program).
  */
 #ifndef TUTTI_ENGINE_CUT_H
 #define TUTTI_ENGINE_CUT_H
@@ -13,10 +13,12 @@
 #include "state/units.h"
 #include "tape/program.h"
 
-_Static_assert((int)PHASE_F == ACTION_F && (int)PHASE_B == ACTION_B && (int)PHASE_W == ACTION_W && (int)PHASE_N == PART_PHASES,
+_Static_assert((int)PHASE_F == ACTION_F && (int)PHASE_B == ACTION_B && (int)PHASE_W == ACTION_W &&
+                   (int)PHASE_N == PART_PHASES,
                "phases of programs are those of schedules");
 
-/* A window (schedule/parts.h) does not write this parameter of the unit: in a temporary it is zeroed before the unit is reduced. */
+/* A window (schedule/parts.h) does not write this parameter of the unit: in a temporary it is zeroed before the unit is
+ * reduced. */
 struct unwritten {
     int phase; /* of the window's last contribution */
     int unit, param;
@@ -28,9 +30,11 @@ struct cut {
     int n_unwritten, room;
 };
 /* split_w: W is a phase of its own. */
-void cut_init(struct cut *c, int stage, const struct program *p, bool split_w, const struct units *u, const struct part_rule *r);
+void cut_init(struct cut *c, int stage, const struct program *p, bool split_w, const struct units *u,
+              const struct part_rule *r);
 void cut_fini(struct cut *c);
 /* What a rank's list is made of: the parts of its stages, borrowed from cuts. The caller frees stage and unit_name. */
-void cut_rank(struct rank_parts *out, const struct cut *const *cuts, int n, const struct units *u, const struct part_rule *r);
+void cut_rank(struct rank_parts *out, const struct cut *const *cuts, int n, const struct units *u,
+              const struct part_rule *r);
 
 #endif

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Three steps over prefix sums of the costs.
  *
- *   1. The least bound T under which all layers can be dealt, by halving: whether a bound will do is seen by filling stages
+ *   1. The least bound T under which all layers can be dealt, by halving: whether a bound will do is seen by filling
+ *   stages
  *      from the front as far as T allows, which leaves the least to the last.
- *   2. Under that bound the place where a stage may end is a range [lo, hi]: hi by filling from the front, lo from the back.
- *   3. In these ranges the least sum of squares, stage after stage. The best begin of a stage moves only forward with its
+ *   2. Under that bound the place where a stage may end is a range [lo, hi]: hi by filling from the front, lo from the
+ *   back.
+ *   3. In these ranges the least sum of squares, stage after stage. The best begin of a stage moves only forward with
+ *   its
  *      end (squares of sums are convex), so ends are solved by halves: the one in the middle first, then each side with
  *      half of the begins (Galil and Park, "Dynamic programming with convexity, concavity and sparsity", 1992).
  *
- * Cost: O(stages x width x log width), where a width is what a range allows; with layers that are alike it is at most the
- * number of stages. Rejected: giving layer after layer to the cheapest stage. It finds the same numbers while all layers
- * cost the same, but knows no order of layers that differ, and leaves stages empty that may not be.
+ * Cost: O(stages x width x log width), where a width is what a range allows; with layers that are alike it is at most
+ * the number of stages. Rejected: giving layer after layer to the cheapest stage. It finds the same numbers while all
+ * layers cost the same, but knows no order of layers that differ, and leaves stages empty that may not be.
  */
 #include "engine/deal.h"
 
@@ -22,21 +25,15 @@ struct deal {
     const int64_t *sum;  /* [n_layers + 1]: of the layers before */
     int64_t first, last; /* besides layers */
     int64_t bound;
-    int *lo, *hi;        /* [n_stages]: where the stage may end */
-    int64_t *best;       /* by (stage, end - lo): the least sum of squares up to there */
-    int *begin;          /* and where that stage begins */
-    size_t *at;          /* [n_stages]: the stage's part of these two */
+    int *lo, *hi;  /* [n_stages]: where the stage may end */
+    int64_t *best; /* by (stage, end - lo): the least sum of squares up to there */
+    int *begin;    /* and where that stage begins */
+    size_t *at;    /* [n_stages]: the stage's part of these two */
 };
 
-int deal_least(int stage, int n_stages)
-{
-    return stage > 0 && stage + 1 < n_stages;
-}
+int deal_least(int stage, int n_stages) { return stage > 0 && stage + 1 < n_stages; }
 
-bool deal_possible(int n_layers, int n_stages)
-{
-    return n_layers >= n_stages - 2;
-}
+bool deal_possible(int n_layers, int n_stages) { return n_layers >= n_stages - 2; }
 
 static int64_t cost_of(const struct deal *d, int stage, int begin, int end)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank's machine: everything is allocated when it is made (what there must be, build.c says), then a step is feeding
- * the batch, running the itinerary and adding up a few numbers over the ranks. */
+/* One rank's machine: everything is allocated when it is made (what there must be, build.c says), then a step is
+ * feeding the batch, running the itinerary and adding up a few numbers over the ranks. */
 #include "engine/engine.h"
 
 #include <math.h>
@@ -14,7 +14,6 @@
 #include "engine/executor.h"
 #include "engine/feed.h"
 #include "engine/tally.h"
-
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 static int max_int(int a, int b) { return a > b ? a : b; }
@@ -44,7 +43,8 @@ static int make_store(struct engine *g, const struct store_config *c, struct err
 static int new_shard(struct engine *g, struct err *e)
 {
     struct array_row rows[STORE_MAX_ARRAYS];
-    struct store_config c = {.dtype = g->cfg.dtype, .training = true, .rows = rows, .n_rows = rows_of(g, rows), .zero = 3, .shared = true};
+    struct store_config c =
+        {.dtype = g->cfg.dtype, .training = true, .rows = rows, .n_rows = rows_of(g, rows), .zero = 3, .shared = true};
     int rc = make_store(g, &c, e);
     if (!rc) rc = tally_buffers(g, e);
     return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){.stream = g->stream}, e);
@@ -77,8 +77,8 @@ static void check_groups(const struct engine *g)
     CHECK(u->n_ranks == size_of(g->cfg.shard) && (!experts || u->n_expert_ranks == size_of(g->cfg.expert)) &&
               (!u->shared || m->size[AXIS_DP_REPLICATE] == size_of(g->cfg.replicate)) &&
               m->size[AXIS_PP] == size_of(g->cfg.axis[AXIS_PP]) && m->size[AXIS_TP] == size_of(g->cfg.axis[AXIS_TP]),
-          "groups of %d (experts %d, replicas %d) ranks on a mesh of %d (%d, %d)", size_of(g->cfg.shard), size_of(g->cfg.expert),
-          size_of(g->cfg.replicate), u->n_ranks, u->n_expert_ranks, m->size[AXIS_DP_REPLICATE]);
+          "groups of %d (experts %d, replicas %d) ranks on a mesh of %d (%d, %d)", size_of(g->cfg.shard),
+          size_of(g->cfg.expert), size_of(g->cfg.replicate), u->n_ranks, u->n_expert_ranks, m->size[AXIS_DP_REPLICATE]);
 }
 
 static int new_store(struct engine *g, struct err *e)
@@ -90,17 +90,19 @@ static int new_store(struct engine *g, struct err *e)
     int rc = make_store(g, &c, e);
     if (rc) return rc;
     check_groups(g);
-    rc = exchange_init(&g->exchange, &g->store, &(struct exchange_config){
-        .stream = g->stream,
-        .shard = g->cfg.shard,
-        .host_shard = g->cfg.host.shard,
-        .host_replicate = g->cfg.host.replicate,
-        .expert = g->cfg.expert,
-        .replicate = g->cfg.replicate,
-        .exact = g->cfg.exact_order,
-        .sums = g->cfg.workers,
-        .n_microbatches = g->cfg.n_microbatches,
-    }, e);
+    rc = exchange_init(&g->exchange, &g->store,
+                       &(struct exchange_config){
+                           .stream = g->stream,
+                           .shard = g->cfg.shard,
+                           .host_shard = g->cfg.host.shard,
+                           .host_replicate = g->cfg.host.replicate,
+                           .expert = g->cfg.expert,
+                           .replicate = g->cfg.replicate,
+                           .exact = g->cfg.exact_order,
+                           .sums = g->cfg.workers,
+                           .n_microbatches = g->cfg.n_microbatches,
+                       },
+                       e);
     g->exchange.across[AXIS_TP] = g->cfg.axis[AXIS_TP];
     return rc;
 }
@@ -132,7 +134,8 @@ int64_t engine_crossing(const struct engine *g)
 /* Slabs, class after class, and the buffers between stages. */
 static int new_slabs(struct engine *g, struct err *e)
 {
-    int rc = OK, n_act = 0, n_wgrad = 0, n = max_int(g->go.n_keep + g->go.n_send, g->go_eval.n_keep + g->go_eval.n_send);
+    int rc = OK, n_act = 0, n_wgrad = 0,
+        n = max_int(g->go.n_keep + g->go.n_send, g->go_eval.n_keep + g->go_eval.n_send);
     for (int c = 0; c < g->go.n_act; c++) n_act += g->go.act[c];
     for (int c = 0; c < g->go.n_wgrad; c++) n_wgrad += g->go.wgrad[c];
     g->act = xcalloc((size_t)n_act + 1, sizeof *g->act);
@@ -164,9 +167,11 @@ static int new_buffers(struct engine *g, struct err *e)
     size_t scratch = 0;
     for (int i = 0; i < g->n_stages; i++) {
         const struct engine_stage *s = &g->stage[i];
-        scratch = max_size(scratch, max_size(s->train ? s->train->bytes[HOME_SCRATCH] : 0, s->eval->bytes[HOME_SCRATCH]));
+        scratch =
+            max_size(scratch, max_size(s->train ? s->train->bytes[HOME_SCRATCH] : 0, s->eval->bytes[HOME_SCRATCH]));
     }
-    int rc = exchange_slots(&g->exchange, max_int(g->go.n_param_slots, g->go_eval.n_param_slots), g->go.n_grad_slots, e);
+    int rc =
+        exchange_slots(&g->exchange, max_int(g->go.n_param_slots, g->go_eval.n_param_slots), g->go.n_grad_slots, e);
     if (!rc) rc = copies_init(&g->copies, &g->store, g->cfg.axis[AXIS_PP], build_holders, g, e);
     if (!rc) rc = buffer_new(&g->data, g->dev, MEM_DATA, feed_bytes(g), e);
     if (!rc) rc = buffer_new_host(&g->staging, g->dev, MEM_DATA, g->data.bytes, e);
@@ -174,7 +179,8 @@ static int new_buffers(struct engine *g, struct err *e)
         rc = buffer_new(&g->rope, g->dev, MEM_DATA,
                         to_size(g->cfg.model.max_positions * model_rope_cols(&g->cfg.model)) * sizeof(float), e);
     bool indexed = (g->cfg.par.sequence || g->cfg.par.size[AXIS_CP] > 1) && g->cfg.model.dropout > 0;
-    if (!rc && indexed) rc = buffer_new(&g->index, g->dev, MEM_DATA, to_size(g->cfg.micro * engine_seq_here(g)) * sizeof(int32_t), e);
+    if (!rc && indexed)
+        rc = buffer_new(&g->index, g->dev, MEM_DATA, to_size(g->cfg.micro * engine_seq_here(g)) * sizeof(int32_t), e);
     if (!rc && balance_bytes(&g->cfg)) rc = buffer_new(&g->balance, g->dev, MEM_DATA, balance_bytes(&g->cfg), e);
     if (!rc) rc = tally_buffers(g, e);
     if (!rc) rc = new_slabs(g, e);
@@ -218,7 +224,8 @@ static void put_on_device(const struct engine_config *c, const struct device *d)
     struct comm *const group[] = {c->shard, c->expert, c->replicate, c->cp_inner, c->cp_outer};
     for (size_t i = 0; i < sizeof group / sizeof *group; i++) comm_on(group[i], d);
     for (int a = 0; a < AXIS_N; a++) comm_on(c->axis[a], d);
-    CHECK(!c->axis[AXIS_PP] == !c->host.pp && !c->axis[AXIS_TP] == !c->host.tp && !c->expert == !c->host.expert, "ranks without their hosts");
+    CHECK(!c->axis[AXIS_PP] == !c->host.pp && !c->axis[AXIS_TP] == !c->host.tp && !c->expert == !c->host.expert,
+          "ranks without their hosts");
 }
 
 /* The rank's place and its table of parameters. */
@@ -323,10 +330,7 @@ void engine_free(struct engine *g)
     xfree(g);
 }
 
-void engine_init(struct engine *g)
-{
-    store_init(&g->store, &g->kernels, g->stream, g->cfg.seed);
-}
+void engine_init(struct engine *g) { store_init(&g->store, &g->kernels, g->stream, g->cfg.seed); }
 
 /* Of the rows here. */
 static int64_t trained_here(const struct engine *g, const struct engine_batch *b)
@@ -349,8 +353,8 @@ static void read_loss(struct engine *g, int64_t n_trained, struct engine_report 
 {
     double nats, tokens;
     tally_loss(g, &nats, &tokens);
-    CHECK(g->dev->counts_only || (int64_t)tokens == n_trained || engine_status(g, NULL), "trained on %.0f tokens, the batch has %lld",
-          tokens, (long long)n_trained);
+    CHECK(g->dev->counts_only || (int64_t)tokens == n_trained || engine_status(g, NULL),
+          "trained on %.0f tokens, the batch has %lld", tokens, (long long)n_trained);
     r->nats = nats;
     r->tokens = n_trained;
     r->loss = n_trained ? nats / (double)n_trained : 0;
@@ -438,8 +442,8 @@ struct blame {
     int64_t key; /* how near to the cause, over ranks: the least is told */
 };
 
-/* A broken parameter comes first; then what broke in forward, in the earliest stage; then what broke in backward, in the
- * latest: the others only saw what was handed to them. */
+/* A broken parameter comes first; then what broke in forward, in the earliest stage; then what broke in backward, in
+ * the latest: the others only saw what was handed to them. */
 enum { BLAME_PARAM, BLAME_FORWARD = 1 << 20, BLAME_BACKWARD = 3 << 20, BLAME_NOTHING = 1 << 22 };
 
 static int64_t blame_key(const struct engine *g, const struct program *p, const struct instr *i)
@@ -498,10 +502,11 @@ void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, 
     memset(out, 0, n);
     snprintf(out, n, "no single tensor (a sum overflows)");
     for (int i = 0; i < g->params.n; i++) {
-        int64_t at = flat_find_nonfinite(g->stream, store_piece_param(&g->store, i), g->store.dtype,
-                                                     g->store.units.piece[i].n);
-        if (at >= 0) snprintf(out, n, "the parameter %s, element %lld", g->params.p[i].name,
-                              (long long)(at + g->store.units.piece[i].lo));
+        int64_t at =
+            flat_find_nonfinite(g->stream, store_piece_param(&g->store, i), g->store.dtype, g->store.units.piece[i].n);
+        if (at >= 0)
+            snprintf(out, n, "the parameter %s, element %lld", g->params.p[i].name,
+                     (long long)(at + g->store.units.piece[i].lo));
         if (at >= 0) break;
     }
     struct blame look = {.g = g, .out = out, .n = n, .found = strncmp(out, "no", 2) != 0};
@@ -517,10 +522,7 @@ void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, 
     blame_agree(g, &look);
 }
 
-int engine_status(const struct engine *g, struct err *e)
-{
-    return g->cfg.world ? comm_status(g->cfg.world, e) : OK;
-}
+int engine_status(const struct engine *g, struct err *e) { return g->cfg.world ? comm_status(g->cfg.world, e) : OK; }
 
 /* ---- counts ---- */
 static double flops(const struct engine *g, bool model)
@@ -537,12 +539,6 @@ static double flops(const struct engine *g, bool model)
     return sum;
 }
 
-double engine_flops_step(const struct engine *g)
-{
-    return flops(g, false);
-}
+double engine_flops_step(const struct engine *g) { return flops(g, false); }
 
-double engine_flops_model(const struct engine *g)
-{
-    return flops(g, true);
-}
+double engine_flops_model(const struct engine *g) { return flops(g, true); }

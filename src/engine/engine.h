@@ -27,15 +27,16 @@
 
 /* How the layers are spread over the ranks of pp (axis[AXIS_PP]), and in which order they work. */
 struct pipeline_config {
-    const char *kind;       /* a generator's name (schedule/generator.c); NULL: onestage alone, 1f1b on several ranks */
-    int chunks;             /* stages per rank; 0: the generator's own */
-    int round;              /* microbatches per round, where there are rounds; 0: the generator's own */
-    const char *text, *what;/* a schedule of the user's own and where it comes from; NULL: generated */
-    const int64_t *layers;  /* [n_layers] how many each stage takes; NULL: dealt by cost */
+    const char *kind; /* a generator's name (schedule/generator.c); NULL: onestage alone, 1f1b on several ranks */
+    int chunks;       /* stages per rank; 0: the generator's own */
+    int round;        /* microbatches per round, where there are rounds; 0: the generator's own */
+    const char *text, *what; /* a schedule of the user's own and where it comes from; NULL: generated */
+    const int64_t *layers;   /* [n_layers] how many each stage takes; NULL: dealt by cost */
     int n_layers;
 };
 
-/* The hosts of groups below, for the few numbers that they tell each other: communicators of their own, apart from the data plane. */
+/* The hosts of groups below, for the few numbers that they tell each other: communicators of their own, apart from the
+ * data plane. */
 struct host_groups {
     struct comm *shard, *replicate, *expert, *tp, *pp; /* NULL: of size 1 */
 };
@@ -43,33 +44,33 @@ struct host_groups {
 struct engine_config {
     struct model_config model;
     enum dtype dtype;
-    int64_t micro, seq;      /* sequences per microbatch, tokens per sequence */
-    int64_t n_microbatches;  /* per optimizer step */
+    int64_t micro, seq;     /* sequences per microbatch, tokens per sequence */
+    int64_t n_microbatches; /* per optimizer step */
     int64_t loss_rows;
     bool recompute;
-    bool training;           /* false: forward only, no optimizer state */
+    bool training; /* false: forward only, no optimizer state */
     struct optim_config optim;
     const struct array_row *state; /* what is kept beside parameters and is not stepped (state/array.h); borrowed */
     int n_state;
     uint64_t seed;
-    const char *kernels;     /* "auto" or "ref" */
-    int threads;             /* of the rank; the null device counts scratch for as many */
-    int rank;                /* in the world, for messages */
-    int zero;                /* what dp_shard shares */
-    enum dtype grad_dtype;   /* f32 or bf16 */
-    bool reduce_once;        /* sum microbatches here, then ranks, once a step (exchange.h) */
-    bool exact_order;        /* exact.h */
-    struct pieces_rule pieces;/* what is cut so that tp's messages travel beside products (tape/pieces.c) */
-    struct par par;          /* this rank's place on the mesh; all zero: alone */
+    const char *kernels;       /* "auto" or "ref" */
+    int threads;               /* of the rank; the null device counts scratch for as many */
+    int rank;                  /* in the world, for messages */
+    int zero;                  /* what dp_shard shares */
+    enum dtype grad_dtype;     /* f32 or bf16 */
+    bool reduce_once;          /* sum microbatches here, then ranks, once a step (exchange.h) */
+    bool exact_order;          /* exact.h */
+    struct pieces_rule pieces; /* what is cut so that tp's messages travel beside products (tape/pieces.c) */
+    struct par par;            /* this rank's place on the mesh; all zero: alone */
     /* This rank's groups (config/ranks.h); NULL: of size 1. Of the hosts: world, model_group, workers and host. */
     struct comm *world, *shard, *expert, *replicate, *model_group, *axis[AXIS_N], *cp_inner, *cp_outer;
     struct host_groups host;
     struct pipeline_config pipeline;
-    /* A parameter server (run/serve.h): a worker keeps no optimizer state and reduces nothing itself, a server keeps its shard
-     * and runs no model. */
-    int n_servers, server;   /* 0: none; server: which, -1 a worker */
-    size_t trace_bytes;      /* of the ring that a trace is kept in (engine/trace.h); 0: none is made */
-    struct comm *workers;    /* over which workers add up counts and losses; NULL: each counts its own */
+    /* A parameter server (run/serve.h): a worker keeps no optimizer state and reduces nothing itself, a server keeps
+     * its shard and runs no model. */
+    int n_servers, server; /* 0: none; server: which, -1 a worker */
+    size_t trace_bytes;    /* of the ring that a trace is kept in (engine/trace.h); 0: none is made */
+    struct comm *workers;  /* over which workers add up counts and losses; NULL: each counts its own */
 };
 
 /* This rank's part of a batch: n whole sequences of seq tokens each (cp takes its rows of them; n_trained counts all);
@@ -82,16 +83,16 @@ struct engine_batch {
             const int32_t *tokens, *targets, *positions, *docs; /* [n, seq]; docs may be NULL without document_mask */
         };
     };
-    int64_t n;              /* sequences here; 0: none, this rank only meets the others */
-    int64_t first;          /* index of the first sequence in the global batch */
-    int64_t n_trained;      /* targets of this part that are not -1 */
+    int64_t n;         /* sequences here; 0: none, this rank only meets the others */
+    int64_t first;     /* index of the first sequence in the global batch */
+    int64_t n_trained; /* targets of this part that are not -1 */
 };
 
 struct engine_report {
-    double loss;      /* nats per trained token */
-    double nats;      /* sum */
-    int64_t tokens;   /* trained tokens of this step, over all ranks */
-    double grad_norm; /* before clipping */
+    double loss;                 /* nats per trained token */
+    double nats;                 /* sum */
+    int64_t tokens;              /* trained tokens of this step, over all ranks */
+    double grad_norm;            /* before clipping */
     double balance_loss, z_loss; /* of the routers, per trained token; not in loss */
 };
 
@@ -101,8 +102,8 @@ struct engine_stage {
     struct model_stage part;
     struct tape *tape;
     struct program *train, *eval;
-    struct cut cut, cut_eval;    /* the parts of the programs that the schedule names */
-    int act_class, wgrad_class;  /* pools of slabs: stages with slabs of one size share them */
+    struct cut cut, cut_eval;   /* the parts of the programs that the schedule names */
+    int act_class, wgrad_class; /* pools of slabs: stages with slabs of one size share them */
 };
 
 struct engine_list {
@@ -119,44 +120,46 @@ struct holders {
 
 struct engine {
     struct engine_config cfg;
-    struct device *dev; /* borrowed */
-    struct stream *stream; /* what computes */
+    struct device *dev;     /* borrowed */
+    struct stream *stream;  /* what computes */
     struct stream *feeding; /* what brings the batch */
-    struct event *fed;     /* the batch is here; */
-    struct event *used;    /* and nobody reads it any more */
+    struct event *fed;      /* the batch is here; */
+    struct event *used;     /* and nobody reads it any more */
     struct kernel_table kernels;
     struct par_run collectives;
     struct param_table params;
     struct store store;
     struct exchange exchange;
-    struct copies copies;        /* parameters that other stages hold too */
+    struct copies copies; /* parameters that other stages hold too */
     struct schedule *when, *when_eval;
-    struct schedule_peak peak;   /* of this rank, from the schedule's checker */
-    struct model_stage *parts;   /* [when->n_stages] of the whole pipeline */
+    struct schedule_peak peak; /* of this rank, from the schedule's checker */
+    struct model_stage *parts; /* [when->n_stages] of the whole pipeline */
     struct holders holders;
-    struct engine_stage *stage;  /* [n_stages] held here, ascending */
+    struct engine_stage *stage; /* [n_stages] held here, ascending */
     int n_stages;
-    struct engine_list all, all_eval; /* all that this rank does */
-    struct itinerary go, go_eval;/* the same, buffers assigned */
-    struct buffer *act, *wgrad;  /* slabs, class after class */
+    struct engine_list all, all_eval;       /* all that this rank does */
+    struct itinerary go, go_eval;           /* the same, buffers assigned */
+    struct buffer *act, *wgrad;             /* slabs, class after class */
     int n_act, n_wgrad, *act_at, *wgrad_at; /* first slab of a class */
-    struct buffer *crossing;     /* [n_crossing] what passes between stages */
+    struct buffer *crossing;                /* [n_crossing] what passes between stages */
     int n_crossing;
-    int64_t *ticket;             /* by crossing buffer: its last message */
+    int64_t *ticket; /* by crossing buffer: its last message */
     struct buffer scratch;
-    struct buffer data;        /* tokens, targets, positions of the batch's rows here; documents of all its rows */
+    struct buffer data; /* tokens, targets, positions of the batch's rows here; documents of all its rows */
     struct buffer rope, stat, index, balance;
-    struct buffer norm;        /* sums of squares of the gradients here (engine/tally.h) */
-    struct buffer staging;     /* the host's: the batch as it is in data */
-    struct buffer told;        /* the host's: what it must know of a step, stat, balance and norm; one wait brings it (engine/tally.h) */
-    double *load;              /* balance of the last step over all ranks, layer after layer (engine/balance.h) */
-    void **slot;               /* bindings for the programs */
+    struct buffer norm;    /* sums of squares of the gradients here (engine/tally.h) */
+    struct buffer staging; /* the host's: the batch as it is in data */
+    struct buffer
+        told; /* the host's: what it must know of a step, stat, balance and norm; one wait brings it (engine/tally.h) */
+    double *load; /* balance of the last step over all ranks, layer after layer (engine/balance.h) */
+    void **slot;  /* bindings for the programs */
     int n_slots;
-    uint8_t *written;          /* by slot: gradients that hold something */
+    uint8_t *written;             /* by slot: gradients that hold something */
     struct tape_profile *profile; /* NULL, or filled by every step */
     struct buffer trace_ring;     /* the host's */
     struct trace *trace;          /* NULL, or where events go; borrowed */
-    /* NULL, or called after every instruction of steps and evaluations. A window; tutti verify repeats routers' choices through it. */
+    /* NULL, or called after every instruction of steps and evaluations. A window; tutti verify repeats routers' choices
+     * through it. */
     void (*watch)(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
     void *watch_ctx;
 };
@@ -167,8 +170,8 @@ int64_t engine_seq_here(const struct engine *g);
 int64_t engine_crossing(const struct engine *g);
 
 int engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e);
-/* As far as its paper goes: parameters, schedule, stages and the store, without the programs; it says who holds what, and
- * cannot step. d only counts. Local. */
+/* As far as its paper goes: parameters, schedule, stages and the store, without the programs; it says who holds what,
+ * and cannot step. d only counts. Local. */
 int engine_new_paper(struct engine **out, const struct engine_config *c, struct device *d, struct err *e);
 void engine_free(struct engine *g);
 /* Initial weights from the seed. */
@@ -181,8 +184,8 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
 bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r);
 /* Loss of a batch, dropout off. */
 void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engine_report *r);
-/* After a step whose loss or norm was not finite: runs it again and names the first tensor with a NaN or Inf, of the rank
- * nearest to the cause; every rank gets the same words and gives the same n. Collective(world). */
+/* After a step whose loss or norm was not finite: runs it again and names the first tensor with a NaN or Inf, of the
+ * rank nearest to the cause; every rank gets the same words and gives the same n. Collective(world). */
 void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, char *out, size_t n);
 
 /* OK, or what went wrong between the ranks; ask once a step. */

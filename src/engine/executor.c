@@ -36,7 +36,9 @@ static void forget_unit(struct engine *g, int unit)
 
 static void trace_unit(struct engine *g, int unit, int sign)
 {
-    if (g->trace) trace_count(g->trace, COUNTER_GATHERED, sign * g->store.units.unit[unit].numel * (int64_t)dtype_bytes(g->store.dtype));
+    if (g->trace)
+        trace_count(g->trace, COUNTER_GATHERED,
+                    sign * g->store.units.unit[unit].numel * (int64_t)dtype_bytes(g->store.dtype));
 }
 
 /* What is sent must be whole: what a window does not write is zeros. */
@@ -73,24 +75,18 @@ static void run_unit(struct engine *g, const struct step *x)
         exchange_gather_wait(&g->exchange, x->unit);
         if (x->slot >= 0) bind_unit(g, x->unit, x->slot, false);
         return;
-    case STEP_RELEASE:
-        trace_unit(g, x->unit, -1);
-        return;
+    case STEP_RELEASE: trace_unit(g, x->unit, -1); return;
     case STEP_OPEN:
         exchange_slot_free(&g->exchange, x->slot);
         bind_unit(g, x->unit, x->slot, true);
         forget_unit(g, x->unit);
         return;
-    default:
-        reduce_unit(g, x);
+    default: reduce_unit(g, x);
     }
 }
 
 /* ---- steps ---- */
-static void *crossing(const struct engine *g, int buffer)
-{
-    return buffer >= 0 ? g->crossing[buffer].p : NULL;
-}
+static void *crossing(const struct engine *g, int buffer) { return buffer >= 0 ? g->crossing[buffer].p : NULL; }
 
 static void *slab(const struct buffer *pool, const int *at, int class, int i)
 {
@@ -105,15 +101,17 @@ struct running {
     void *look_ctx;
     struct program_walk walk; /* these from a phase's first part to its last */
     struct trace_program traced;
-    double began_s;           /* and this of an action's */
+    double began_s; /* and this of an action's */
 };
 
 /* F takes a slab of activations; B gives it back, or W where one slab is for both (itinerary.h). */
 static void trace_slabs(struct engine *g, const struct engine_stage *s, const struct step *x, bool takes)
 {
     if (!g->trace || !s->train) return;
-    bool b = x->a.kind == ACTION_B || x->a.kind == ACTION_BW || x->a.kind == ACTION_RECOMPUTE, w = x->a.kind == ACTION_W || x->a.kind == ACTION_BW;
-    int64_t act = x->act >= 0 ? (int64_t)s->train->bytes[HOME_ACT] : 0, wgrad = x->wgrad >= 0 ? (int64_t)s->train->bytes[HOME_WGRAD] : 0;
+    bool b = x->a.kind == ACTION_B || x->a.kind == ACTION_BW || x->a.kind == ACTION_RECOMPUTE,
+         w = x->a.kind == ACTION_W || x->a.kind == ACTION_BW;
+    int64_t act = x->act >= 0 ? (int64_t)s->train->bytes[HOME_ACT] : 0,
+            wgrad = x->wgrad >= 0 ? (int64_t)s->train->bytes[HOME_WGRAD] : 0;
     if (takes) trace_count(g->trace, COUNTER_SLABS, (x->a.kind == ACTION_F ? act : 0) + (b ? wgrad : 0));
     else trace_count(g->trace, COUNTER_SLABS, -((s->train->joint ? w : b) ? act : 0) - (w ? wgrad : 0));
 }
@@ -141,7 +139,8 @@ static struct program_args args_of(struct running *r, const struct step *x, cons
 }
 
 /* Parts first to last of a phase. */
-static void run_parts(struct running *r, const struct step *x, int phase, int first, int last, const struct program_args *a)
+static void run_parts(struct running *r, const struct step *x, int phase, int first, int last,
+                      const struct program_args *a)
 {
     const struct engine_stage *s = &r->g->stage[x->stage];
     const struct program *p = r->training ? s->train : s->eval;
@@ -192,15 +191,17 @@ static void run_message(struct engine *g, const struct step *x, const char *what
 /* An action from its first part to its last; what it is made of lies inside. */
 static void trace_step(struct running *r, const struct step *x, const char *text, double from)
 {
-    static const enum trace_kind kind[ACTION_N] = {[ACTION_F] = TRACE_F, [ACTION_B] = TRACE_B, [ACTION_BW] = TRACE_B,
-                                                   [ACTION_W] = TRACE_W, [ACTION_GATHER] = TRACE_GATHER,
-                                                   [ACTION_RELEASE] = TRACE_RELEASE, [ACTION_REDUCE] = TRACE_REDUCE};
+    static const enum trace_kind kind[ACTION_N] =
+        {[ACTION_F] = TRACE_F,          [ACTION_B] = TRACE_B,           [ACTION_BW] = TRACE_B,
+         [ACTION_W] = TRACE_W,          [ACTION_GATHER] = TRACE_GATHER, [ACTION_RELEASE] = TRACE_RELEASE,
+         [ACTION_REDUCE] = TRACE_REDUCE};
     struct trace *t = r->g->trace;
     int64_t step = (int64_t)r->info->step;
     char whole[32];
     struct action a = x->a;
     if (!t) return;
-    if (x->kind == STEP_GATHER || x->kind == STEP_RELEASE || x->kind == STEP_REDUCE) trace_add(t, kind[a.kind], text, step, from, clock_now_s());
+    if (x->kind == STEP_GATHER || x->kind == STEP_RELEASE || x->kind == STEP_REDUCE)
+        trace_add(t, kind[a.kind], text, step, from, clock_now_s());
     if (x->kind != STEP_RUN) return;
     if (x->begins) r->began_s = from;
     if (a.kind == ACTION_RECOMPUTE) trace_add(t, TRACE_RECOMPUTE, text, step, from, clock_now_s());
@@ -211,19 +212,12 @@ static void trace_step(struct running *r, const struct step *x, const char *text
 static void run_step(struct running *r, const struct step *x, const char *text)
 {
     switch (x->kind) {
-    case STEP_RUN:
-        run_stage(r, x);
-        return;
+    case STEP_RUN: run_stage(r, x); return;
     case STEP_POST:
-    case STEP_SEND:
-        run_message(r->g, x, text);
-        return;
+    case STEP_SEND: run_message(r->g, x, text); return;
     case STEP_ARRIVE:
-    case STEP_CLEAR:
-        comm_wait(r->g->cfg.axis[AXIS_PP], r->g->ticket[x->buffer]);
-        return;
-    default:
-        run_unit(r->g, x);
+    case STEP_CLEAR: comm_wait(r->g->cfg.axis[AXIS_PP], r->g->ticket[x->buffer]); return;
+    default: run_unit(r->g, x);
     }
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields lie one after the other in one buffer, each for all microbatches, so that a microbatch of it is a piece of it. */
+/* Fields lie one after the other in one buffer, each for all microbatches, so that a microbatch of it is a piece of
+ * it. */
 #include "engine/feed.h"
 
 #include <string.h>
@@ -7,7 +8,9 @@
 #include "base/mem.h"
 #include "layout/sequence.h"
 
-#define IS_NAMED(name, f) _Static_assert(offsetof(struct engine_batch, name) == offsetof(struct engine_batch, field) + (f) * sizeof(void *), "the names of " #f)
+#define IS_NAMED(name, f)                                                                                              \
+    _Static_assert(offsetof(struct engine_batch, name) == offsetof(struct engine_batch, field) + (f) * sizeof(void *), \
+                   "the names of " #f)
 IS_NAMED(tokens, BATCH_TOKENS);
 IS_NAMED(targets, BATCH_TARGETS);
 IS_NAMED(positions, BATCH_POSITIONS);
@@ -70,8 +73,7 @@ void feed_batch(struct engine *g, const struct engine_batch *b)
 {
     int64_t room = g->cfg.n_microbatches * g->cfg.micro;
     CHECK(b->n <= room, "%lld sequences for room of %lld", (long long)b->n, (long long)room);
-    if (g->staging.p)
-        EACH_FIELD(x, g) stage(g, &x, b->field[x.field], b->n);
+    if (g->staging.p) EACH_FIELD(x, g) stage(g, &x, b->field[x.field], b->n);
     event_wait(g->feeding, g->used);
     device_from_host(g->feeding, &g->data, 0, g->staging.p, g->data.bytes);
     event_record(g->fed, g->feeding);
@@ -81,7 +83,8 @@ void feed_batch(struct engine *g, const struct engine_batch *b)
 void feed_bind(struct engine *g, int microbatch)
 {
     for (int f = 0; f < BATCH_FIELDS; f++) g->slot[SLOT_BATCH + f] = NULL;
-    EACH_FIELD(x, g) {
+    EACH_FIELD(x, g)
+    {
         size_t bytes = batch_bytes(x.row, g->cfg.micro, x.tokens);
         g->slot[SLOT_BATCH + x.field] = g->data.p ? (char *)g->data.p + x.begin + (size_t)microbatch * bytes : NULL;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine/feed.h: from a batch on the host to its microbatches on the device, field by field of the table (model/batch_fields.h).
- * Floor 6. Order: Local.
+/* engine/feed.h: from a batch on the host to its microbatches on the device, field by field of the table
+ * (model/batch_fields.h). Floor 6. Order: Local.
  */
 #ifndef TUTTI_ENGINE_FEED_H
 #define TUTTI_ENGINE_FEED_H
@@ -8,8 +8,8 @@
 #include "engine/engine.h"
 
 size_t feed_bytes(const struct engine *g); /* of the buffer of all microbatches' fields */
-/* Tokens of the part; of sequences that do not exist targets are -1, and nothing else matters. Copied on g->feeding: the batch waits until
- * nobody reads the one before, and what is enqueued on g->stream comes after it. */
+/* Tokens of the part; of sequences that do not exist targets are -1, and nothing else matters. Copied on g->feeding:
+ * the batch waits until nobody reads the one before, and what is enqueued on g->stream comes after it. */
 void feed_batch(struct engine *g, const struct engine_batch *b);
 /* A microbatch is a view of the batch: no copy. */
 void feed_bind(struct engine *g, int microbatch);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sum of squares in fp64 says all: it is finite exactly when every element is (the largest square of an fp32 is 1e77). */
+/* The sum of squares in fp64 says all: it is finite exactly when every element is (the largest square of an fp32 is
+ * 1e77). */
 #include "engine/health.h"
 
 #include <math.h>
@@ -10,12 +11,13 @@ static int check(const struct engine *g, int i, int what, struct err *e)
     const struct array *a = store_array(&g->store, what);
     struct array_span x = store_writes(&g->store, i, what);
     if (x.n == 0 || a->row.dtype != DT_F32) return OK;
-    double sum = flat_sum_squares_now(store_stream(&g->store, what, g->stream), array_at(a, x.at), x.n), rms = sqrt(sum / (double)x.n);
+    double sum = flat_sum_squares_now(store_stream(&g->store, what, g->stream), array_at(a, x.at), x.n),
+           rms = sqrt(sum / (double)x.n);
     const char *name = g->params.p[i].name, *title = g->store.array[what].row.title;
     if (!isfinite(sum)) return err_set(e, ERR_NUMERIC, "%s of %s are not finite", title, name);
     if (what == STORE_MASTER && rms > HEALTH_RMS_LIMIT)
-        return err_set(e, ERR_NUMERIC, "%s of %s have a root mean square of %.3g, above %g: they have diverged", title, name, rms,
-                       HEALTH_RMS_LIMIT);
+        return err_set(e, ERR_NUMERIC, "%s of %s have a root mean square of %.3g, above %g: they have diverged", title,
+                       name, rms, HEALTH_RMS_LIMIT);
     return OK;
 }
 

@@ -18,8 +18,8 @@
 #include "base/mem.h"
 
 enum {
-    RING = 60,          /* operations under way that the dry run allows: below COMM_RING of comm/impl.h, with room to spare */
-    SENDING = 1 << 24,  /* while building: buffers for sending count from here */
+    RING = 60, /* operations under way that the dry run allows: below COMM_RING of comm/impl.h, with room to spare */
+    SENDING = 1 << 24, /* while building: buffers for sending count from here */
 };
 
 struct inbox { /* what one peer sends here, in its order, named as this rank receives it */
@@ -38,12 +38,12 @@ struct build {
     const struct stage_use *use;
     int n_use;
     struct itinerary *t;
-    int *here;              /* [stages] which of the stages held here; -1: it is elsewhere */
-    struct inbox *inbox;    /* [ranks] */
-    int64_t *place[2];      /* [stage here, microbatch] -> index in the inbox of RECV_F, RECV_B */
+    int *here;                                /* [stages] which of the stages held here; -1: it is elsewhere */
+    struct inbox *inbox;                      /* [ranks] */
+    int64_t *place[2];                        /* [stage here, microbatch] -> index in the inbox of RECV_F, RECV_B */
     int *in, *din, *out, *dout, *act, *wgrad; /* [stage here, microbatch] -> buffer or slab, -1 */
     struct free_list keep, *acts, *wgrads;
-    bool *filled, *sent;    /* sending buffers: written and not sent yet; sent at least once */
+    bool *filled, *sent; /* sending buffers: written and not sent yet; sent at least once */
     int n_send, next_send;
     const struct action_list *list;
     struct units_held *units; /* NULL: none are looked at */
@@ -82,8 +82,18 @@ static struct step *push(struct itinerary *t, enum step_kind kind, struct action
         t->step = xrealloc(t->step, to_size(t->room) * sizeof *t->step);
     }
     struct step *x = &t->step[t->n++];
-    *x = (struct step){.kind = kind, .a = a, .stage = -1, .act = -1, .wgrad = -1, .in = -1, .din = -1, .out = -1,
-                       .dout = -1, .buffer = -1, .unit = -1, .slot = -1};
+    *x = (struct step){.kind = kind,
+                       .a = a,
+                       .stage = -1,
+                       .act = -1,
+                       .wgrad = -1,
+                       .in = -1,
+                       .din = -1,
+                       .out = -1,
+                       .dout = -1,
+                       .buffer = -1,
+                       .unit = -1,
+                       .slot = -1};
     return x;
 }
 
@@ -132,8 +142,9 @@ static void post_until(struct build *b, struct action recv)
 /* Another part of the same backward or forward. */
 static bool goes_on(struct action a, struct action next)
 {
-    return a.part != ACTION_WHOLE && next.part != ACTION_WHOLE && a.stage == next.stage && a.microbatch == next.microbatch &&
-           (a.kind == ACTION_F) == (next.kind == ACTION_F) && (a.kind == ACTION_W) == (next.kind == ACTION_W);
+    return a.part != ACTION_WHOLE && next.part != ACTION_WHOLE && a.stage == next.stage &&
+           a.microbatch == next.microbatch && (a.kind == ACTION_F) == (next.kind == ACTION_F) &&
+           (a.kind == ACTION_W) == (next.kind == ACTION_W);
 }
 
 /* Messages that the next computing action after position i waits for. */
@@ -172,16 +183,16 @@ static void send(struct build *b, struct action a)
 }
 
 /* ---- units ---- */
-struct held { /* a unit */
-    int param, grad;     /* slots, -1 none */
-    bool wanted;         /* gathered, or published, and not waited for yet */
-    int64_t reduced;     /* times */
-    int64_t last;        /* step of its last REDUCE */
-    int stage, phase;    /* that added to its gradient last; stage: which of those here */
+struct held {         /* a unit */
+    int param, grad;  /* slots, -1 none */
+    bool wanted;      /* gathered, or published, and not waited for yet */
+    int64_t reduced;  /* times */
+    int64_t last;     /* step of its last REDUCE */
+    int stage, phase; /* that added to its gradient last; stage: which of those here */
 };
 struct temporary { /* a slot for a unit's gradient */
-    bool open;           /* written, or still to be */
-    int64_t until;       /* else taken while no unit was completed after this part; -1: free */
+    bool open;     /* written, or still to be */
+    int64_t until; /* else taken while no unit was completed after this part; -1: free */
 };
 struct units_held {
     const struct rank_parts *p;
@@ -189,14 +200,15 @@ struct units_held {
     struct free_list params;
     struct temporary *grad;
     int n_grads;
-    int64_t part, window;/* parts computed so far; the window they are in */
+    int64_t part, window; /* parts computed so far; the window they are in */
 };
 
 static void units_init(struct units_held *h, const struct rank_parts *p)
 {
     *h = (struct units_held){.p = p, .window = -1};
     h->unit = xcalloc((size_t)p->n_units + 1, sizeof *h->unit);
-    for (int u = 0; u < p->n_units; u++) h->unit[u] = (struct held){.param = -1, .grad = -1, .wanted = p->rule.arrive, .last = -1};
+    for (int u = 0; u < p->n_units; u++)
+        h->unit[u] = (struct held){.param = -1, .grad = -1, .wanted = p->rule.arrive, .last = -1};
 }
 
 static void units_fini(struct units_held *h)
@@ -315,7 +327,8 @@ struct ends {
 static struct ends ends_of(const struct build *b, struct action a)
 {
     struct ends x = {.first = true, .last = true};
-    const bool phases[PHASE_N] = {a.kind == ACTION_F, a.kind == ACTION_B || a.kind == ACTION_BW, a.kind == ACTION_W || a.kind == ACTION_BW};
+    const bool phases[PHASE_N] = {a.kind == ACTION_F, a.kind == ACTION_B || a.kind == ACTION_BW,
+                                  a.kind == ACTION_W || a.kind == ACTION_BW};
     if (!b->units) {
         memcpy(x.begins, phases, sizeof phases);
         memcpy(x.ends, phases, sizeof phases);
@@ -397,9 +410,7 @@ static void walk(struct build *b)
                 (a.kind == ACTION_RECV_F ? b->in : b->dout)[key(b, a.stage, a.microbatch)];
             break;
         case ACTION_SEND_F:
-        case ACTION_SEND_B:
-            send(b, a);
-            break;
+        case ACTION_SEND_B: send(b, a); break;
         case ACTION_F:
             if (ends_of(b, a).first) post_ahead(b, l, i);
             run_forward(b, a, use_of(b, a.stage));
@@ -435,11 +446,12 @@ static int *sizes(struct free_list *f, int n)
     return out;
 }
 
-void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, const struct action_list *l, const struct rank_parts *p,
-                    const struct stage_use *use, int n_use, int n_send)
+void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, const struct action_list *l,
+                    const struct rank_parts *p, const struct stage_use *use, int n_use, int n_send)
 {
     size_t keys = to_size(n_use) * to_size(s->n_microbatches) + 1;
-    struct build b = {.s = s, .rank = rank, .use = use, .n_use = n_use, .t = t, .n_send = n_send, .list = l ? l : &s->rank[rank]};
+    struct build b =
+        {.s = s, .rank = rank, .use = use, .n_use = n_use, .t = t, .n_send = n_send, .list = l ? l : &s->rank[rank]};
     struct units_held units;
     if (l) {
         units_init(&units, p);
@@ -542,13 +554,17 @@ static void step_do(struct dry *d, int rank)
 static bool comes_to_its_end(const struct schedule *s, int n_send)
 {
     size_t n = to_size(s->n_ranks);
-    struct dry d = {.n = s->n_ranks, .t = xcalloc(n, sizeof *d.t), .r = xcalloc(n, sizeof *d.r),
-                    .sent = xcalloc(n * n, sizeof *d.sent), .posted = xcalloc(n * n, sizeof *d.posted)};
+    struct dry d = {.n = s->n_ranks,
+                    .t = xcalloc(n, sizeof *d.t),
+                    .r = xcalloc(n, sizeof *d.r),
+                    .sent = xcalloc(n * n, sizeof *d.sent),
+                    .posted = xcalloc(n * n, sizeof *d.posted)};
     struct stage_use *use = xmalloc(to_size(s->n_stages) * sizeof *use);
     for (int r = 0; r < s->n_ranks; r++) {
         int n_use = 0;
         for (int i = 0; i < s->n_stages; i++)
-            if (schedule_has_stage(s, r, i)) use[n_use++] = (struct stage_use){.stage = i, .in_until = PHASE_W, .dout_until = PHASE_W};
+            if (schedule_has_stage(s, r, i))
+                use[n_use++] = (struct stage_use){.stage = i, .in_until = PHASE_W, .dout_until = PHASE_W};
         itinerary_init(&d.t[r], s, r, NULL, NULL, use, n_use, n_send);
         d.r[r].of = xcalloc((size_t)(d.t[r].n_keep + d.t[r].n_send) + 1, sizeof *d.r[r].of);
     }
@@ -584,7 +600,8 @@ int itinerary_choose_sends(const struct schedule *s, int wanted)
 /* ---- telling ---- */
 void itinerary_print(const struct itinerary *t, struct str *out)
 {
-    static const char *const name[] = {"post", "arrive", "clear", "run", "send", "gather", "need", "release", "open", "reduce"};
+    static const char *const name[] = {"post",   "arrive", "clear",   "run",  "send",
+                                       "gather", "need",   "release", "open", "reduce"};
     char text[32];
     for (int64_t i = 0; i < t->n; i++) {
         const struct step *x = &t->step[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* itinerary.h: a rank's list of actions with every buffer assigned: what the executor carries out, one step after the
- * other, deciding nothing. Made from the rank's whole list (schedule/parts.h) before anything runs; it also says how many slabs,
- * buffers and slots there must be, so what is planned is what is allocated.
+ * other, deciding nothing. Made from the rank's whole list (schedule/parts.h) before anything runs; it also says how
+ * many slabs, buffers and slots there must be, so what is planned is what is allocated.
  *
  *   POST    start to receive a message into a buffer, in the order in which the peer sends
  *   ARRIVE  wait until it is there
@@ -22,7 +22,8 @@
  *   1. A buffer or slab has one use at a time; F takes a slab, B (activations; W where one slab is for both) and W
  *      (inputs of weight gradients) give it back.
  *   2. Between two ranks messages are received in the order they are sent.
- *   3. A slot has one unit at a time. A temporary stays taken after its REDUCE, which still reads it, until the next unit's gradient of
+ *   3. A slot has one unit at a time. A temporary stays taken after its REDUCE, which still reads it, until the next
+ *   unit's gradient of
  *      the same window is complete: the one after that works in another slot meanwhile.
  *   4. With sends that wait for their receiver, and fewer operations under way than a communicator takes (COMM_RING),
  *      all ranks come to their end at any speed: itinerary_choose_sends gives a number of sending buffers that does.
@@ -36,7 +37,16 @@
 #include "tape/program.h"
 
 enum step_kind {
-    STEP_POST, STEP_ARRIVE, STEP_CLEAR, STEP_RUN, STEP_SEND, STEP_GATHER, STEP_NEED, STEP_RELEASE, STEP_OPEN, STEP_REDUCE
+    STEP_POST,
+    STEP_ARRIVE,
+    STEP_CLEAR,
+    STEP_RUN,
+    STEP_SEND,
+    STEP_GATHER,
+    STEP_NEED,
+    STEP_RELEASE,
+    STEP_OPEN,
+    STEP_REDUCE
 };
 struct step {
     enum step_kind kind;
@@ -54,26 +64,27 @@ struct step {
 
 /* How long a stage's program needs what came in. Stages of one class have slabs of one size. */
 struct stage_use {
-    int stage;           /* position in the pipeline */
-    int in_until;        /* the last phase that reads the input, the gradient of the output */
+    int stage;    /* position in the pipeline */
+    int in_until; /* the last phase that reads the input, the gradient of the output */
     int dout_until;
     int act_class, wgrad_class;
-    bool joint;          /* the slab of activations is needed until W (program.h) */
+    bool joint; /* the slab of activations is needed until W (program.h) */
 };
 
 struct itinerary {
     struct step *step;
     int64_t n, room;
-    int n_keep, n_send;      /* buffers: [0, n_keep) kept, [n_keep, n_keep + n_send) for sending */
-    int n_act, n_wgrad;      /* classes with at least one slab: length of the lists below */
-    int *act, *wgrad;        /* slabs per class */
+    int n_keep, n_send;              /* buffers: [0, n_keep) kept, [n_keep, n_keep + n_send) for sending */
+    int n_act, n_wgrad;              /* classes with at least one slab: length of the lists below */
+    int *act, *wgrad;                /* slabs per class */
     int n_param_slots, n_grad_slots; /* temporary units */
 };
 
-/* rank's itinerary; use[n_use] tells about the stages held here, in ascending order. n_send: buffers for sending. l: the rank's whole
- * list, of parts p; NULL: what s says of the rank, with whole phases, for what depends on messages alone. */
-void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, const struct action_list *l, const struct rank_parts *p,
-                    const struct stage_use *use, int n_use, int n_send);
+/* rank's itinerary; use[n_use] tells about the stages held here, in ascending order. n_send: buffers for sending. l:
+ * the rank's whole list, of parts p; NULL: what s says of the rank, with whole phases, for what depends on messages
+ * alone. */
+void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, const struct action_list *l,
+                    const struct rank_parts *p, const struct stage_use *use, int n_use, int n_send);
 void itinerary_fini(struct itinerary *t);
 /* How many buffers for sending every rank gets: the fewest, but at least `wanted`, with which all ranks come to their
  * end. The schedule has passed schedule_check and has its messages. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ranks that hold the same are a group along the axes of copies in a layout. What they hold lies alike on all of them, one stretch
- * of elements, so parts are stretches too and a message goes from one array straight into the other, packed nowhere. A route per
- * parameter and array, some dozens under way at once: they end in the order in which all ranks began them.
- * Rejected: one rank reads and broadcasts (the others' disks and links wait), and reading first whatever lies on a rank's own disk (a
- * checkpoint is on a file system that all see). */
+/* The ranks that hold the same are a group along the axes of copies in a layout. What they hold lies alike on all of
+ * them, one stretch of elements, so parts are stretches too and a message goes from one array straight into the other,
+ * packed nowhere. A route per parameter and array, some dozens under way at once: they end in the order in which all
+ * ranks began them. Rejected: one rank reads and broadcasts (the others' disks and links wait), and reading first
+ * whatever lies on a rank's own disk (a checkpoint is on a file system that all see). */
 #include "engine/readers.h"
 
 #include "base/mem.h"
@@ -11,7 +11,8 @@
 
 enum { UNDER_WAY = 32 };
 
-/* Ranks that hold the same of a parameter's array, the first of `parts` of them that read, and where this rank is among them. */
+/* Ranks that hold the same of a parameter's array, the first of `parts` of them that read, and where this rank is among
+ * them. */
 struct holders_of {
     int *rank;
     int n, me, first, parts;
@@ -23,8 +24,10 @@ static bool is_shared(const struct engine *g, int param, int which)
 {
     const struct store *s = &g->store;
     const struct param *p = &g->params.p[param];
-    return g->cfg.world && !g->cfg.n_servers && s->array[which].row.saved && s->array[which].row.block == ARRAY_ELEMENT &&
-           store_has(s, which) && store_array(s, which)->buf.dev == g->dev && array_covers(&s->array[which].row, p) && store_held(s, param, which).n;
+    return g->cfg.world && !g->cfg.n_servers && s->array[which].row.saved &&
+           s->array[which].row.block == ARRAY_ELEMENT && store_has(s, which) &&
+           store_array(s, which)->buf.dev == g->dev && array_covers(&s->array[which].row, p) &&
+           store_held(s, param, which).n;
 }
 
 /* Ranks along the axes of copies. Of those along pp some do not hold the parameter. */
@@ -33,7 +36,8 @@ static void find_holders(const struct engine *g, const struct layout *l, struct 
     struct mesh_axis along[LAYOUT_MAX_PLACES];
     int k = 0, n = 0, me = g->params.rank;
     for (int i = 0; i < l->n_places; i++)
-        if ((l->place[i].type == SPMD_I || l->place[i].type == SPMD_R) && !l->place[i].owner) along[k++] = l->place[i].on;
+        if ((l->place[i].type == SPMD_I || l->place[i].type == SPMD_R) && !l->place[i].owner)
+            along[k++] = l->place[i].on;
     h->n = mesh_group(along, k, me, NULL);
     h->rank = xcalloc(to_size(h->n), sizeof *h->rank);
     mesh_group(along, k, me, h->rank);
@@ -51,7 +55,8 @@ static struct holders_of holders_of(const struct engine *g, int param, int which
     struct layout l = s->array[which].whole ? p->layout : param_stepped(p);
     struct holders_of h = {.span = store_held(s, param, which), .row = param_row_numel(p)};
     find_holders(g, &l, &h);
-    int64_t parts = h.span.n * (int64_t)dtype_bytes(store_array(s, which)->row.dtype) / READERS_LEAST, rows = h.span.n / h.row;
+    int64_t parts = h.span.n * (int64_t)dtype_bytes(store_array(s, which)->row.dtype) / READERS_LEAST,
+            rows = h.span.n / h.row;
     parts = parts < 1 ? 1 : parts < rows ? parts : rows;
     h.parts = parts < h.n ? to_int(parts) : h.n;
     h.first = (param + which) % h.n;
@@ -93,7 +98,8 @@ static int route_of(struct route **out, const struct holders_of *h, struct err *
 {
     struct holding *from = xcalloc(to_size(h->parts), sizeof *from), *to = xcalloc(to_size(h->n), sizeof *to);
     int n = 0, mine = part_read_by(h, h->me);
-    for (int i = 0; i < h->parts; i++) from[i] = (struct holding){.holder = h->rank[reader(h, i)], .box = part_of(h, i)};
+    for (int i = 0; i < h->parts; i++)
+        from[i] = (struct holding){.holder = h->rank[reader(h, i)], .box = part_of(h, i)};
     for (int i = 0; i < h->n; i++) {
         if (i == h->me) to[n++] = (struct holding){.holder = h->rank[i], .box = {.nd = 1, .hi = {h->span.n}}};
         else if (mine >= 0) to[n++] = (struct holding){.holder = h->rank[i], .box = part_of(h, mine)};
@@ -123,7 +129,8 @@ static int begin(struct under_way *u, struct engine *g, struct comm *c, int para
     struct holders_of h = holders_of(g, param, which);
     struct route_end here = {&a->buf, to_size(h.span.at) * dtype_bytes(a->row.dtype), {.nd = 1, .hi = {h.span.n}}};
     int rc = h.n > 1 ? route_of(&u->route, &h, e) : OK;
-    if (!rc && u->route) rc = route_run_new(&u->run, c, g->stream, &(struct route_tensor){u->route, a->row.dtype, here, here}, 1, e);
+    if (!rc && u->route)
+        rc = route_run_new(&u->run, c, g->stream, &(struct route_tensor){u->route, a->row.dtype, here, here}, 1, e);
     if (u->run) CHECK(route_run_bytes(u->run) == 0, "%s is packed on its way", g->params.p[param].name);
     if (u->run) route_run_begin(u->run, g->params.p[param].name);
     xfree(h.rank);

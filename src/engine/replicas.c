@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank's hash of an array is a sum over chunks of 1 MiB, each salted with its place, so that the threads of the team can take
- * chunks in any order. A group finds out whether its ranks agree by one maximum over {h, ~h}: the largest of ~h is ~ of the
- * smallest h. Cost: every byte of the state is read once. Rejected: one hash over gathered values (all of it would travel);
- * gathering every rank's hash of every tensor each time (grows with ranks times tensors, and nearly always says nothing). */
+/* A rank's hash of an array is a sum over chunks of 1 MiB, each salted with its place, so that the threads of the team
+ * can take chunks in any order. A group finds out whether its ranks agree by one maximum over {h, ~h}: the largest of
+ * ~h is ~ of the smallest h. Cost: every byte of the state is read once. Rejected: one hash over gathered values (all
+ * of it would travel); gathering every rank's hash of every tensor each time (grows with ranks times tensors, and
+ * nearly always says nothing). */
 #include "engine/replicas.h"
 
 #include <stdio.h>
@@ -19,8 +20,8 @@ enum { CHUNK = 1 << 20, PARTS = 64 };
 static int param_of(const struct engine *g, int64_t entry) { return (int)(entry / g->store.n_arrays); }
 static int array_of(const struct engine *g, int64_t entry) { return (int)(entry % g->store.n_arrays); }
 
-struct held { /* elements [lo, lo + n) of the box held here; n 0: nothing */
-    const char *p; /* on the device */
+struct held {              /* elements [lo, lo + n) of the box held here; n 0: nothing */
+    const char *p;         /* on the device */
     struct stream *stream; /* that works on it */
     int64_t lo, n;
     enum dtype dtype;
@@ -79,7 +80,8 @@ static void hash_member(void *arg, int member, int n_members)
 /* One number per entry. */
 static uint64_t *hash_all(const struct engine *g, int64_t n)
 {
-    struct team *team = device_is_direct(g->dev) ? g->dev->team : NULL; /* a stream is the rank's own: its team cannot enqueue */
+    struct team *team =
+        device_is_direct(g->dev) ? g->dev->team : NULL; /* a stream is the rank's own: its team cannot enqueue */
     int members = team_size(team);
     struct hashing x = {.g = g, .n = n, .sum = xcalloc(to_size(n * members) + 1, sizeof *x.sum)};
     team_run(team, hash_member, &x);
@@ -109,7 +111,9 @@ static bool is_among(const struct engine *g, int group, int param, int array)
     case AMONG_REPLICAS: return true;
     case AMONG_SHARD: return a->whole && !p->expert;
     case AMONG_EXPERT: return a->whole && p->expert;
-    case AMONG_TP: return !p->expert && (a->row.block == ARRAY_TENSOR || p->type.on[AXIS_TP] == SPMD_I || p->type.on[AXIS_TP] == SPMD_R);
+    case AMONG_TP:
+        return !p->expert &&
+               (a->row.block == ARRAY_TENSOR || p->type.on[AXIS_TP] == SPMD_I || p->type.on[AXIS_TP] == SPMD_R);
     case AMONG_WORKERS: return true;
     default: return g->copies.set_of[param] == group - AMONG_STAGES;
     }
@@ -128,7 +132,8 @@ static bool groups_agree(const struct engine *g, const uint64_t *hash, int64_t n
             if (hash[i] && is_among(g, k, param_of(g, i), array_of(g, i))) sum += salted(hash[i], i);
         v[2 * k] = (int64_t)sum;
         v[2 * k + 1] = (int64_t)~sum;
-        ticket[k] = comm_all_reduce(group_of(g, k), v + 2 * k, v + 2 * k, 2, DT_I64, COMM_MAX, "are replicas the same?");
+        ticket[k] =
+            comm_all_reduce(group_of(g, k), v + 2 * k, v + 2 * k, 2, DT_I64, COMM_MAX, "are replicas the same?");
     }
     for (int k = 0; k < groups; k++) {
         if (ticket[k]) comm_wait(group_of(g, k), ticket[k]);
@@ -173,11 +178,11 @@ struct look {
     struct comm *world;
     int param, array, n_ranks;
     struct held here;
-    struct holder *of;  /* [n_ranks] */
-    bool *in;           /* [n_ranks] whether a rank is one of those that are compared */
-    bool *minority;     /* [n_ranks] */
+    struct holder *of; /* [n_ranks] */
+    bool *in;          /* [n_ranks] whether a rank is one of those that are compared */
+    bool *minority;    /* [n_ranks] */
     bool decided;
-    int64_t lo, hi;     /* elements of what they hold that are under suspicion */
+    int64_t lo, hi; /* elements of what they hold that are under suspicion */
 };
 
 static bool same_elements(const struct holder *a, const struct holder *b)
@@ -307,10 +312,11 @@ static void tell(const struct look *x, const double *value, struct replicas_repo
     }
     r->decided = x->decided;
     for (int i = 0; i < x->n_ranks; i++)
-        if (x->in[i] && (x->minority[i] || !x->decided) && r->n_ranks < (int)(sizeof r->ranks / sizeof *r->ranks)) r->ranks[r->n_ranks++] = i;
+        if (x->in[i] && (x->minority[i] || !x->decided) && r->n_ranks < (int)(sizeof r->ranks / sizeof *r->ranks))
+            r->ranks[r->n_ranks++] = i;
     print_ranks(x, true, &text);
-    str_printf(&text, " %s %.9g in %s%s%s of %s, ", strncmp(str_text(&text), "ranks", 5) ? "has" : "have", value[one], r->element,
-               x->array == STORE_PARAM ? "" : " of ", x->array == STORE_PARAM ? "" : r->array, r->tensor);
+    str_printf(&text, " %s %.9g in %s%s%s of %s, ", strncmp(str_text(&text), "ranks", 5) ? "has" : "have", value[one],
+               r->element, x->array == STORE_PARAM ? "" : " of ", x->array == STORE_PARAM ? "" : r->array, r->tensor);
     print_ranks(x, false, &text);
     str_printf(&text, " %.9g%s", value[other], x->decided ? "" : "; which of them is right cannot be told");
     if (r->n_arrays > 1) str_printf(&text, "; %d more arrays differ", r->n_arrays - 1);
@@ -318,7 +324,10 @@ static void tell(const struct look *x, const double *value, struct replicas_repo
     str_free(&text);
 }
 
-static bool serves(const struct engine *g) { return g->cfg.n_servers && g->cfg.server >= 0; } /* a shard that nobody else has */
+static bool serves(const struct engine *g)
+{
+    return g->cfg.n_servers && g->cfg.server >= 0;
+} /* a shard that nobody else has */
 
 static void look_closer(const struct engine *g, const uint64_t *hash, int64_t n, struct replicas_report *r)
 {
@@ -330,7 +339,10 @@ static void look_closer(const struct engine *g, const uint64_t *hash, int64_t n,
     }
     xfree(differ);
     if (first < 0) return; /* an error between the ranks, which the caller finds */
-    struct look x = {.g = g, .world = g->cfg.world, .param = param_of(g, first), .array = array_of(g, first),
+    struct look x = {.g = g,
+                     .world = g->cfg.world,
+                     .param = param_of(g, first),
+                     .array = array_of(g, first),
                      .n_ranks = comm_size(g->cfg.world)};
     if (!serves(g)) x.here = held_of(g, x.param, x.array);
     x.of = xcalloc((size_t)x.n_ranks, sizeof *x.of);
@@ -358,11 +370,13 @@ int replicas_compare(struct engine *g, struct replicas_report *r, struct err *e)
     *r = (struct replicas_report){0};
     if (!g->cfg.world || g->dev->counts_only) return OK;
     int64_t n = (int64_t)g->params.n * g->store.n_arrays;
-    for (int u = 0; !serves(g) && u < g->store.units.n; u++) exchange_gather_wait(&g->exchange, u); /* what was published is here */
+    for (int u = 0; !serves(g) && u < g->store.units.n; u++)
+        exchange_gather_wait(&g->exchange, u); /* what was published is here */
     stream_sync(g->stream);
     uint64_t *hash = serves(g) ? xcalloc(to_size(n) + 1, sizeof *hash) : hash_all(g, n);
     int64_t differ = !groups_agree(g, hash, n);
-    comm_wait(g->cfg.world, comm_all_reduce(g->cfg.world, &differ, &differ, 1, DT_I64, COMM_MAX, "do replicas differ?"));
+    comm_wait(g->cfg.world,
+              comm_all_reduce(g->cfg.world, &differ, &differ, 1, DT_I64, COMM_MAX, "do replicas differ?"));
     r->differ = differ != 0;
     int rc = comm_status(g->cfg.world, e);
     if (!rc && r->differ) {

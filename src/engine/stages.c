@@ -30,8 +30,10 @@ int stages_split(struct model_stage *out, int n_stages, const struct model_confi
     if (layers && n_layers != n_stages)
         rc = err_set(e, ERR_REQUEST, "%d numbers of layers for %d stages; give one per stage", n_layers, n_stages);
     if (!rc && !layers && !deal_possible(c->layers, n_stages))
-        rc = err_set(e, ERR_REQUEST, "%d layers are too few for %d stages, of which only the first (embedding) and the last (head) "
-                     "may have none; choose at most %d stages", to_int(c->layers), n_stages, to_int(c->layers) + 2);
+        rc = err_set(e, ERR_REQUEST,
+                     "%d layers are too few for %d stages, of which only the first (embedding) and the last (head) "
+                     "may have none; choose at most %d stages",
+                     to_int(c->layers), n_stages, to_int(c->layers) + 2);
     if (!rc && !layers) deal(n, n_stages, c, seq);
     for (int s = 0; !rc && s < n_stages; s++) {
         if (layers) n[s] = layers[s];
@@ -40,10 +42,12 @@ int stages_split(struct model_stage *out, int n_stages, const struct model_confi
         first = out[s].end;
     }
     if (!rc && sum != c->layers)
-        rc = err_set(e, ERR_REQUEST, "the stages have %lld layers together, the model has %d", (long long)sum, to_int(c->layers));
+        rc = err_set(e, ERR_REQUEST, "the stages have %lld layers together, the model has %d", (long long)sum,
+                     to_int(c->layers));
     for (int s = 0; !rc && s < n_stages; s++)
         if (n[s] < deal_least(s, n_stages))
-            rc = err_set(e, ERR_REQUEST, "stage %d has no layers; only the first (embedding) and the last (head) may", s);
+            rc = err_set(e, ERR_REQUEST, "stage %d has no layers; only the first (embedding) and the last (head) may",
+                         s);
     xfree(n);
     return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exact loss: every rank writes its microbatches into a list of all, zeros elsewhere; adding the lists up adds zeros
- * only, so the transport's order means nothing, and everybody sums the list from the front. */
+/* The exact loss: every rank writes its microbatches into a list of all, zeros elsewhere; adding the lists up adds
+ * zeros only, so the transport's order means nothing, and everybody sums the list from the front. */
 #include "engine/tally.h"
 
 #include <math.h>

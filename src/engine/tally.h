@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tally.h: the few numbers of a step that are sums over everything: trained tokens, loss, gradient norm. Over all ranks,
- * whatever each of them holds.
+/* tally.h: the few numbers of a step that are sums over everything: trained tokens, loss, gradient norm. Over all
+ * ranks, whatever each of them holds.
  *
  * Usually sums run over this rank's microbatches, then over ranks in rank order. With numerics.exact_order the loss of
  * every microbatch is kept and they are added in the batch's order, and the norm is summed without rounding: no
@@ -17,8 +17,8 @@ int tally_buffers(struct engine *g, struct err *e);
 /* Where in stat a microbatch adds its loss. */
 void *tally_at(const struct engine *g, int microbatch);
 
-/* Brings what this rank has of a step to the host: loss, routers' load, with `norm` the squares of the gradients. The host waits here and
- * nowhere else in a step, but where the next layer hangs on numbers (parallel/expert.c). Local. */
+/* Brings what this rank has of a step to the host: loss, routers' load, with `norm` the squares of the gradients. The
+ * host waits here and nowhere else in a step, but where the next layer hangs on numbers (parallel/expert.c). Local. */
 void tally_read(struct engine *g, bool norm);
 /* What it brought of the routers' load; NULL on the null device. Local. */
 const double *tally_balance(const struct engine *g);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ring. An event is told when it ends, so the one inside another comes first; writing sorts them. Rejected: beginnings and
- * ends as two events, half of which a full ring would lose. */
+/* The ring. An event is told when it ends, so the one inside another comes first; writing sorts them. Rejected:
+ * beginnings and ends as two events, half of which a full ring would lose. */
 #include "engine/trace.h"
 
 #include <stdio.h>
@@ -33,7 +33,12 @@ struct trace_event *trace_put(struct trace *t, enum trace_kind kind, double from
 {
     if (!t || !t->on || t->paused || !t->room) return NULL;
     struct trace_event *v = &t->ring[t->n++ % t->room];
-    *v = (struct trace_event){.kind = (uint8_t)kind, .send = -1, .peer = -1, .step = t->step, .from_s = from_s, .to_s = to_s};
+    *v = (struct trace_event){.kind = (uint8_t)kind,
+                              .send = -1,
+                              .peer = -1,
+                              .step = t->step,
+                              .from_s = from_s,
+                              .to_s = to_s};
     return v;
 }
 
@@ -56,10 +61,7 @@ void trace_count(struct trace *t, enum trace_counter c, int64_t by)
     v->bytes = t->counter[c];
 }
 
-int64_t trace_kept(const struct trace *t)
-{
-    return t->n < t->room ? t->n : t->room;
-}
+int64_t trace_kept(const struct trace *t) { return t->n < t->room ? t->n : t->room; }
 
 const struct trace_event *trace_at(const struct trace *t, int64_t i)
 {

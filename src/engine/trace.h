@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace.h: what a rank did when, for Perfetto and Chrome's tracing page (docs/traces.md): steps, actions, layers and kernels inside
- * one another, what travelled between ranks and who waited for it, memory in use. The picture of the schedule (tutti schedule
- * --svg) says when each should come; beside it the trace shows where time really went.
+/* trace.h: what a rank did when, for Perfetto and Chrome's tracing page (docs/traces.md): steps, actions, layers and
+ * kernels inside one another, what travelled between ranks and who waited for it, memory in use. The picture of the
+ * schedule (tutti schedule --svg) says when each should come; beside it the trace shows where time really went.
  *
- * A rank writes events into a ring that was planned with everything else (engine_config.trace_bytes); words and JSON are made
- * later, between steps, when the events of all ranks are collected into one file by rank 0.
+ * A rank writes events into a ring that was planned with everything else (engine_config.trace_bytes); words and JSON
+ * are made later, between steps, when the events of all ranks are collected into one file by rank 0.
  *
  * Invariants
- *   1. Events on the rank's own thread lie inside one another or apart: they are told when they end, by the thread itself.
+ *   1. Events on the rank's own thread lie inside one another or apart: they are told when they end, by the thread
+ *   itself.
  *   2. When the ring is full the oldest events go, and the file says how many.
  *   3. The file is a list that is readable wherever it ends: a run that is killed leaves what was collected before.
  *   4. Without a trace a step costs one test per action and per operation of a communicator.
@@ -22,14 +23,20 @@
 #include "tape/program.h"
 
 enum trace_kind {
-    TRACE_F, TRACE_B, TRACE_W, TRACE_RECOMPUTE, TRACE_GATHER, TRACE_RELEASE, TRACE_REDUCE, /* actions */
+    TRACE_F,
+    TRACE_B,
+    TRACE_W,
+    TRACE_RECOMPUTE,
+    TRACE_GATHER,
+    TRACE_RELEASE,
+    TRACE_REDUCE, /* actions */
     TRACE_STEP,
-    TRACE_PART,      /* of a step, beside actions: sums, norms, data */
+    TRACE_PART, /* of a step, beside actions: sums, norms, data */
     TRACE_OPTIMIZER,
     TRACE_LAYER,
     TRACE_KERNEL,
-    TRACE_CALL,      /* the thread was inside comm */
-    TRACE_COMM,      /* an operation or message, from the call until it was over */
+    TRACE_CALL, /* the thread was inside comm */
+    TRACE_COMM, /* an operation or message, from the call until it was over */
     TRACE_COUNTER,
     TRACE_N
 };
@@ -38,28 +45,28 @@ enum { TRACE_WHAT = 48, TRACE_GROUP = 80, TRACE_LANES = 16 };
 
 struct trace_event {
     uint8_t kind;
-    uint8_t how;     /* LAYER: tape_phase; CALL: comm_stay; COMM: comm_op; COUNTER: which */
-    int8_t send;     /* COMM: 1 a message sent, 0 received, -1 a collective */
-    uint8_t dtype;   /* COMM */
+    uint8_t how;               /* LAYER: tape_phase; CALL: comm_stay; COMM: comm_op; COUNTER: which */
+    int8_t send;               /* COMM: 1 a message sent, 0 received, -1 a collective */
+    uint8_t dtype;             /* COMM */
     int32_t stage, microbatch; /* actions; LAYER: stage is the layer, or LAYER_BEFORE, LAYER_AFTER */
-    int64_t step;    /* of the optimizer, from 0 */
-    double from_s, to_s; /* of the machine's clock (clock_now_s) */
-    double asked_s;  /* COMM: when the rank called; from_s is later where another collective of the group was first */
+    int64_t step;              /* of the optimizer, from 0 */
+    double from_s, to_s;       /* of the machine's clock (clock_now_s) */
+    double asked_s; /* COMM: when the rank called; from_s is later where another collective of the group was first */
     const struct program *program; /* KERNEL; COMM: of the instruction that began it, or NULL */
     const struct instr *instr;
     struct trace_group *group; /* CALL, COMM */
     const char *algorithm;
     int64_t ticket, number, bytes, sent; /* as struct comm_event has them; COUNTER: bytes */
-    int32_t peer;    /* rank of the world */
-    char what[TRACE_WHAT]; /* actions: "2F0"; PART: words; COMM: comm's */
+    int32_t peer;                        /* rank of the world */
+    char what[TRACE_WHAT];               /* actions: "2F0"; PART: words; COMM: comm's */
 };
 enum { LAYER_BEFORE = -1, LAYER_AFTER = -2 };
 
 /* A communicator in the trace: a row of its own. */
 struct trace_group {
     const struct comm *c;
-    char name[TRACE_GROUP]; /* "tp 0-3": the same on all its ranks, of no other group */
-    double over_s;          /* its last collective was over */
+    char name[TRACE_GROUP];       /* "tp 0-3": the same on all its ranks, of no other group */
+    double over_s;                /* its last collective was over */
     int64_t lane_ns[TRACE_LANES]; /* rows of overlapping messages: until when each is taken */
     int n_lanes;
     const struct program *program[256]; /* by ticket: what began the operation */
@@ -73,18 +80,18 @@ struct trace_clock { /* this rank's clock minus rank 0's, measured */
 struct trace_info { /* what the file says of the run and of this rank; borrowed until trace_close */
     const char *path;
     const struct ledger *ledger;
-    const char *place;      /* "pp 1, tp 0" */
-    const char *schedule;   /* its text, where it is short enough to be worth keeping; "" */
-    int stage_rank;         /* coordinate along pp: who waits for another one waits in a bubble */
-    double skew_s;          /* for tests: this rank's clock is that far ahead */
+    const char *place;    /* "pp 1, tp 0" */
+    const char *schedule; /* its text, where it is short enough to be worth keeping; "" */
+    int stage_rank;       /* coordinate along pp: who waits for another one waits in a bubble */
+    double skew_s;        /* for tests: this rank's clock is that far ahead */
 };
 
 struct trace {
     struct trace_event *ring;
-    int64_t room, n;        /* n: told since the last collection */
-    bool on;                /* events are kept only while it is, */
-    double on_s;            /* since then */
-    bool paused;            /* collecting: comm is used by the trace itself */
+    int64_t room, n; /* n: told since the last collection */
+    bool on;         /* events are kept only while it is, */
+    double on_s;     /* since then */
+    bool paused;     /* collecting: comm is used by the trace itself */
     /* what the thread is in */
     const struct program *program;
     const struct instr *instr;
@@ -95,11 +102,11 @@ struct trace {
     struct trace_group *group;
     int n_groups;
     int64_t dropped, arrows, arrows_lost; /* arrows on rank 0 */
-    double begun_s;         /* rank 0's clock: time 0 of the file */
-    struct trace_ends *ends;/* rank 0: ends of arrows whose other end has not come yet */
-    struct append file;     /* rank 0 */
-    struct comm *world;     /* while it is open; NULL: alone */
-    bool open, failed;      /* failed: rank 0 could not write, and said so */
+    double begun_s;                       /* rank 0's clock: time 0 of the file */
+    struct trace_ends *ends;              /* rank 0: ends of arrows whose other end has not come yet */
+    struct append file;                   /* rank 0 */
+    struct comm *world;                   /* while it is open; NULL: alone */
+    bool open, failed;                    /* failed: rank 0 could not write, and said so */
 };
 
 /* ring: bytes of memory for events, the caller's; NULL: nothing is kept. */
@@ -125,18 +132,19 @@ struct trace_program {
     bool in_layer, again; /* again: inside a RECOMPUTE */
     double layer_s, kernel_s;
 };
-/* A phase begins; one of its parts is run with a, and is over; the phase is. Nothing is done while t is off. Parts that compute forward
- * once more are boxes of their own around their layers. */
+/* A phase begins; one of its parts is run with a, and is over; the phase is. Nothing is done while t is off. Parts that
+ * compute forward once more are boxes of their own around their layers. */
 void trace_program_begin(struct trace_program *x, struct trace *t, const struct program *p, enum tape_phase phase);
 void trace_program_part(struct trace_program *x, struct program_args *a, bool again);
 void trace_program_part_end(struct trace_program *x);
 void trace_program_end(struct trace_program *x);
 
 /* ---- the file (trace_file.c) ---- */
-/* Measures clocks, watches the world's communicators, and makes the file. world: NULL when alone. Groups split later are not
- * watched. Collective(world). */
+/* Measures clocks, watches the world's communicators, and makes the file. world: NULL when alone. Groups split later
+ * are not watched. Collective(world). */
 int trace_open(struct trace *t, const struct trace_info *info, struct comm *world, struct err *e);
-/* Writes what the rings hold. A file that cannot be written any more is said once, and the run goes on. Collective(world). */
+/* Writes what the rings hold. A file that cannot be written any more is said once, and the run goes on.
+ * Collective(world). */
 void trace_collect(struct trace *t, struct comm *world);
 /* The last collection, and the file's end. Collective(world). */
 void trace_close(struct trace *t, struct comm *world);
@@ -144,13 +152,15 @@ void trace_close(struct trace *t, struct comm *world);
 /* ---- words (trace_words.c) ---- */
 /* Time of the file in ns, from a time of this rank's clock. */
 int64_t trace_ns(const struct trace *t, double s);
-/* One line of JSON with ",\n" behind it: an event as it is drawn on that row. of: for a CALL, its operation, or NULL. */
-void trace_event_print(const struct trace *t, const struct trace_event *v, const struct trace_event *of, int rank, int row, struct str *out);
+/* One line of JSON with ",\n" behind it: an event as it is drawn on that row. of: for a CALL, its operation, or
+ * NULL. */
+void trace_event_print(const struct trace *t, const struct trace_event *v, const struct trace_event *of, int rank,
+                       int row, struct str *out);
 void trace_layer_name(int layer, char out[32]);
 
 /* ---- arrows (trace_arrows.c) ---- */
 struct trace_end {
-    uint64_t id;         /* of the message or collective */
+    uint64_t id; /* of the message or collective */
     int64_t from_ns, to_ns;
     int32_t rank, row, of, send; /* of: how many ends belong together; send as in struct trace_event */
 };
@@ -159,8 +169,8 @@ struct trace_ends {
     int64_t n, room;
 };
 void trace_ends_add(struct trace_ends *x, const struct trace_end *e);
-/* Prints the arrows of all ends that are complete and takes those away. *arrows grows by those drawn, *lost by those that would
- * point back in time. */
+/* Prints the arrows of all ends that are complete and takes those away. *arrows grows by those drawn, *lost by those
+ * that would point back in time. */
 void trace_ends_print(struct trace_ends *x, int64_t *arrows, int64_t *lost, struct str *out);
 /* The number that both ends of a message, or all ranks of a collective, agree on. */
 uint64_t trace_id(const struct trace_event *v);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrows between ranks: from a message's sender to its receiver, and from the rank that came last to a collective to all others,
- * which waited for it. Both ends are found by the id that they agree on without talking; an end whose other one has not been
- * collected yet is kept. Cost: a sort per collection. */
+/* Arrows between ranks: from a message's sender to its receiver, and from the rank that came last to a collective to
+ * all others, which waited for it. Both ends are found by the id that they agree on without talking; an end whose other
+ * one has not been collected yet is kept. Cost: a sort per collection. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +25,8 @@ static int by_id(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-static void print_end(const struct trace_end *e, const char *ph, int64_t number, int64_t ns, const char *name, struct str *out)
+static void print_end(const struct trace_end *e, const char *ph, int64_t number, int64_t ns, const char *name,
+                      struct str *out)
 {
     struct json_out o = {.s = out};
     json_begin_object(&o, NULL);
@@ -41,8 +42,10 @@ static void print_end(const struct trace_end *e, const char *ph, int64_t number,
     str_puts(out, ",\n");
 }
 
-/* An arrow begins where a box begins and ends just inside the end of one, for viewers look which box encloses the moment. */
-static void print_arrow(const struct trace_end *from, const struct trace_end *to, int64_t *arrows, int64_t *lost, struct str *out)
+/* An arrow begins where a box begins and ends just inside the end of one, for viewers look which box encloses the
+ * moment. */
+static void print_arrow(const struct trace_end *from, const struct trace_end *to, int64_t *arrows, int64_t *lost,
+                        struct str *out)
 {
     int64_t at = to->to_ns - 1 > to->from_ns ? to->to_ns - 1 : to->from_ns;
     if (at < from->from_ns) {

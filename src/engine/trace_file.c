@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One file for all ranks. Each makes text of its own events; rank 0 asks for the texts one after the other and writes them behind
- * one another, a line per event, so that a file that ends anywhere can be read up to there.
+/* One file for all ranks. Each makes text of its own events; rank 0 asks for the texts one after the other and writes
+ * them behind one another, a line per event, so that a file that ends anywhere can be read up to there.
  *
- * Clocks. Rank 0 sends a ping and gets the other's time back; half the way there and back is how far the answer may be wrong
- * (Cristian 1989), and the shortest of several ways counts. An offset that is within its error is taken for none: threads and
- * processes of one host share a clock. Measured before and after what is collected; between, clocks are taken to drift evenly. */
+ * Clocks. Rank 0 sends a ping and gets the other's time back; half the way there and back is how far the answer may be
+ * wrong (Cristian 1989), and the shortest of several ways counts. An offset that is within its error is taken for none:
+ * threads and processes of one host share a clock. Measured before and after what is collected; between, clocks are
+ * taken to drift evenly. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -120,7 +121,8 @@ static double now(const struct trace *t) { return clock_now_s() + t->info.skew_s
 
 static void exchange(struct comm *w, bool send, double *v, int peer)
 {
-    comm_wait(w, send ? comm_send(w, v, 1, DT_F64, peer, "trace: clocks") : comm_recv(w, v, 1, DT_F64, peer, "trace: clocks"));
+    comm_wait(w, send ? comm_send(w, v, 1, DT_F64, peer, "trace: clocks")
+                      : comm_recv(w, v, 1, DT_F64, peer, "trace: clocks"));
 }
 
 static struct trace_clock ask(const struct trace *t, struct comm *w, int rank)
@@ -131,7 +133,8 @@ static struct trace_clock ask(const struct trace *t, struct comm *w, int rank)
         exchange(w, true, &from, rank);
         exchange(w, false, &there, rank);
         double to = now(t), error = (to - from) / 2;
-        if (error < best.error_s) best = (struct trace_clock){.at_s = there, .offset_s = there - (from + to) / 2, .error_s = error};
+        if (error < best.error_s)
+            best = (struct trace_clock){.at_s = there, .offset_s = there - (from + to) / 2, .error_s = error};
     }
     if (fabs(best.offset_s) <= best.error_s) best.offset_s = 0;
     exchange(w, true, &best.at_s, rank);
@@ -237,7 +240,8 @@ static void print_rank(const struct trace *t, int rank, struct str *out)
 {
     char host[65] = "", name[200];
     if (gethostname(host, sizeof host - 1)) host[0] = 0;
-    snprintf(name, sizeof name, "rank %d%s%s%.120s", rank, *t->info.place ? " (" : "", t->info.place, *t->info.place ? ")" : "");
+    snprintf(name, sizeof name, "rank %d%s%s%.120s", rank, *t->info.place ? " (" : "", t->info.place,
+             *t->info.place ? ")" : "");
     print_name(out, "process_name", name, rank, 0);
     print_name(out, "thread_name", "steps, layers, kernels, waits", rank, ROW_THREAD);
     struct json_out o = begin_meta(out, "process_sort_index", rank, 0);
@@ -304,7 +308,8 @@ struct lookup {
 
 static const struct trace_event *operation_of(const struct lookup *l, const struct trace_event *call)
 {
-    const struct trace_event **found = call->kind == TRACE_CALL && l->n ? bsearch(&call, l->comm, l->n, sizeof *l->comm, by_ticket) : NULL;
+    const struct trace_event **found =
+        call->kind == TRACE_CALL && l->n ? bsearch(&call, l->comm, l->n, sizeof *l->comm, by_ticket) : NULL;
     return found ? *found : NULL;
 }
 
@@ -326,7 +331,8 @@ static int row_of(struct trace *t, const struct drawn *x, int rank, struct str *
     if (k < 0) return -1;
     for (; g->n_lanes <= k; g->n_lanes++) {
         char name[TRACE_GROUP + 32];
-        snprintf(name, sizeof name, g->n_lanes ? "between ranks: %s, row %d" : "between ranks: %s", g->name, g->n_lanes + 1);
+        snprintf(name, sizeof name, g->n_lanes ? "between ranks: %s, row %d" : "between ranks: %s", g->name,
+                 g->n_lanes + 1);
         print_name(out, "thread_name", name, rank, ROW_GROUPS + (int)(g - t->group) * TRACE_LANES + g->n_lanes);
     }
     return row;
@@ -469,7 +475,8 @@ void trace_close(struct trace *t, struct comm *world)
         write_text(t, str_text(&text), text.n);
         if (append_close(&t->file, &e) && !t->failed) log_warn("the trace is not complete: %s", e.text);
         if (dropped)
-            log_warn("%s: %" PRId64 " events did not fit and the oldest are missing: raise run.trace_mib, or trace fewer steps (run.trace_steps)",
+            log_warn("%s: %" PRId64 " events did not fit and the oldest are missing: raise run.trace_mib, or trace "
+                     "fewer steps (run.trace_steps)",
                      t->info.path, dropped);
     }
     str_free(&text);

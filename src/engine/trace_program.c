@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers and kernels, seen from the two calls around each instruction. Layers follow one another without a gap, so that what is
- * done between two instructions (waiting for the bytes of the next one, say) is inside the layer that needs it; only what is computed
- * once more for backward stands apart from it. */
+/* Layers and kernels, seen from the two calls around each instruction. Layers follow one another without a gap, so that
+ * what is done between two instructions (waiting for the bytes of the next one, say) is inside the layer that needs it;
+ * only what is computed once more for backward stands apart from it. */
 #include "base/clock.h"
 #include "engine/trace.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events in words, as JSON. Names are what a reader sees on a box: a sentence without codes; what is exact (ids, bytes, operations)
- * is in the box's args. Times are whole nanoseconds of the file's clock, printed as microseconds, so that what lies inside one
- * another still does after rounding. */
+/* Events in words, as JSON. Names are what a reader sees on a box: a sentence without codes; what is exact (ids, bytes,
+ * operations) is in the box's args. Times are whole nanoseconds of the file's clock, printed as microseconds, so that
+ * what lies inside one another still does after rounding. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,8 +38,9 @@ void trace_id_text(const struct trace_event *v, char out[TRACE_GROUP + 64])
 {
     int me = comm_world_rank(v->group->c, comm_rank(v->group->c));
     if (v->send < 0) snprintf(out, TRACE_GROUP + 64, "%s #%lld", v->group->name, (long long)v->number);
-    else snprintf(out, TRACE_GROUP + 64, "%s, %d to %d #%lld", v->group->name, v->send ? me : v->peer, v->send ? v->peer : me,
-                  (long long)v->number);
+    else
+        snprintf(out, TRACE_GROUP + 64, "%s, %d to %d #%lld", v->group->name, v->send ? me : v->peer,
+                 v->send ? v->peer : me, (long long)v->number);
 }
 
 uint64_t trace_id(const struct trace_event *v)
@@ -58,8 +59,11 @@ static void node_words(const struct trace_event *v, struct name *out)
 {
     const struct node *d = &v->program->tape->nodes[v->instr->node];
     const char *tensor = tape_tensor(v->program->tape, d->out[0])->name;
-    if (v->instr->kphase == KERNEL_FWD) snprintf(out->text, sizeof out->text, "%s%s", tensor, v->instr->again ? ", once more" : "");
-    else snprintf(out->text, sizeof out->text, "%s %s", v->instr->kphase == KERNEL_BWD_W ? "gradient of the weights of" : "gradient through", tensor);
+    if (v->instr->kphase == KERNEL_FWD)
+        snprintf(out->text, sizeof out->text, "%s%s", tensor, v->instr->again ? ", once more" : "");
+    else
+        snprintf(out->text, sizeof out->text, "%s %s",
+                 v->instr->kphase == KERNEL_BWD_W ? "gradient of the weights of" : "gradient through", tensor);
 }
 
 static void kernel_words(const struct trace_event *v, struct name *out)
@@ -71,10 +75,14 @@ static void kernel_words(const struct trace_event *v, struct name *out)
 
 static void action_words(const char *text, struct name *out)
 {
-    static const char *const verb[ACTION_N] = {
-        [ACTION_F] = "forward of", [ACTION_B] = "backward of", [ACTION_W] = "weight gradients of",
-        [ACTION_BW] = "backward and weight gradients of", [ACTION_RECOMPUTE] = "forward once more for the backward of",
-        [ACTION_GATHER] = "gather", [ACTION_RELEASE] = "release", [ACTION_REDUCE] = "hand on the gradient of"};
+    static const char *const verb[ACTION_N] = {[ACTION_F] = "forward of",
+                                               [ACTION_B] = "backward of",
+                                               [ACTION_W] = "weight gradients of",
+                                               [ACTION_BW] = "backward and weight gradients of",
+                                               [ACTION_RECOMPUTE] = "forward once more for the backward of",
+                                               [ACTION_GATHER] = "gather",
+                                               [ACTION_RELEASE] = "release",
+                                               [ACTION_REDUCE] = "hand on the gradient of"};
     struct action a;
     int used;
     if (!action_parse(text, &a, &used, NULL) && verb[a.kind] && !action_has_microbatch((enum action_kind)a.kind))
@@ -86,9 +94,10 @@ static void action_words(const char *text, struct name *out)
 /* What a message between stages is, or false. */
 static bool message_words(const char *text, struct name *out)
 {
-    static const char *const what[ACTION_N] = {
-        [ACTION_RECV_F] = "input", [ACTION_SEND_F] = "output", [ACTION_RECV_B] = "output's gradient",
-        [ACTION_SEND_B] = "input's gradient"};
+    static const char *const what[ACTION_N] = {[ACTION_RECV_F] = "input",
+                                               [ACTION_SEND_F] = "output",
+                                               [ACTION_RECV_B] = "output's gradient",
+                                               [ACTION_SEND_B] = "input's gradient"};
     struct action a;
     int used;
     if (action_parse(text, &a, &used, NULL) || text[used] || !what[a.kind]) return false;
@@ -98,15 +107,17 @@ static bool message_words(const char *text, struct name *out)
 
 static void comm_words(const struct trace_event *v, struct name *out)
 {
-    static const char *const verb[COMM_OP_N] = {
-        [COMM_BROADCAST] = "broadcast of", [COMM_REDUCE] = "reduce of", [COMM_ALL_REDUCE] = "all-reduce of",
-        [COMM_REDUCE_SCATTER] = "reduce-scatter of", [COMM_ALL_GATHER] = "gather of", [COMM_ALL_TO_ALL] = "all to all of",
-        [COMM_BARRIER] = "barrier:"};
+    static const char *const verb[COMM_OP_N] =
+        {[COMM_BROADCAST] = "broadcast of",   [COMM_REDUCE] = "reduce of",
+         [COMM_ALL_REDUCE] = "all-reduce of", [COMM_REDUCE_SCATTER] = "reduce-scatter of",
+         [COMM_ALL_GATHER] = "gather of",     [COMM_ALL_TO_ALL] = "all to all of",
+         [COMM_BARRIER] = "barrier:"};
     struct name what;
     char size[32], layer[32] = "";
     if (v->instr) {
         int l = v->program->tape->nodes[v->instr->node].layer;
-        if (!strcmp(v->what, op_row(v->instr->op)->name)) node_words(v, &what); /* nothing better is known (parallel/run.c) */
+        if (!strcmp(v->what, op_row(v->instr->op)->name))
+            node_words(v, &what); /* nothing better is known (parallel/run.c) */
         else snprintf(what.text, sizeof what.text, "%s", v->what);
         if (l >= 0) snprintf(layer, sizeof layer, ", layer %d", l);
     } else if (v->send < 0 || !message_words(v->what, &what)) {
@@ -114,13 +125,15 @@ static void comm_words(const struct trace_event *v, struct name *out)
     }
     str_bytes(size, (double)v->bytes);
     if (v->send < 0) snprintf(out->text, sizeof out->text, "%s %.90s%s, %s", verb[v->how], what.text, layer, size);
-    else snprintf(out->text, sizeof out->text, "%s %.90s%s, %s rank %d, %s", v->send ? "send" : "receive", what.text, layer,
-                  v->send ? "to" : "from", v->peer, size);
+    else
+        snprintf(out->text, sizeof out->text, "%s %.90s%s, %s rank %d, %s", v->send ? "send" : "receive", what.text,
+                 layer, v->send ? "to" : "from", v->peer, size);
 }
 
 static void call_words(const struct trace_event *v, const struct trace_event *of, struct name *out)
 {
-    static const char *const verb[] = {[COMM_STARTS] = "start", [COMM_WAITS] = "wait for", [COMM_MOVES] = "move bytes of"};
+    static const char *const verb[] =
+        {[COMM_STARTS] = "start", [COMM_WAITS] = "wait for", [COMM_MOVES] = "move bytes of"};
     struct name what;
     if (of) comm_words(of, &what);
     else snprintf(what.text, sizeof what.text, "an operation on %s", v->group->name);
@@ -152,13 +165,16 @@ static void words(const struct trace_event *v, const struct trace_event *of, str
 }
 
 /* ---- one line ---- */
-static const char *const category[TRACE_N] = {"forward", "backward", "weights", "recompute", "gather", "release", "reduce", "step", "part", "optimizer", "layer", "kernel",
-                                              "call", "comm", "counter"};
+static const char *const category[TRACE_N] = {"forward", "backward", "weights", "recompute", "gather",
+                                              "release", "reduce",   "step",    "part",      "optimizer",
+                                              "layer",   "kernel",   "call",    "comm",      "counter"};
 /* The viewer's own colour names, near the colours of the schedule's picture. Perfetto chooses by name instead. */
-static const char *const colour[TRACE_N] = {[TRACE_F] = "rail_response", [TRACE_B] = "rail_animation", [TRACE_W] = "good",
-                                            [TRACE_OPTIMIZER] = "rail_load", [TRACE_CALL] = "grey", [TRACE_COMM] = "grey"};
+static const char *const colour[TRACE_N] =
+    {[TRACE_F] = "rail_response",     [TRACE_B] = "rail_animation", [TRACE_W] = "good",
+     [TRACE_OPTIMIZER] = "rail_load", [TRACE_CALL] = "grey",        [TRACE_COMM] = "grey"};
 
-/* A collective row: it begins an operation and packs or unpacks rows around it. Attention over cp computes inside its row. */
+/* A collective row: it begins an operation and packs or unpacks rows around it. Attention over cp computes inside its
+ * row. */
 static bool hands_over(const struct trace_event *v)
 {
     return v->kind == TRACE_KERNEL && op_row(v->instr->op)->collective && v->instr->op != OP_CONTEXT;
@@ -218,11 +234,13 @@ static void args(const struct trace *t, const struct trace_event *v, struct json
         else json_put_int(o, "unit", a.part);
     }
     if (v->kind == TRACE_LAYER && v->stage >= 0) json_put_int(o, "layer", v->stage);
-    if (v->kind != TRACE_KERNEL && v->kind != TRACE_LAYER && v->kind != TRACE_COMM) json_put_int(o, "step", v->step + 1);
+    if (v->kind != TRACE_KERNEL && v->kind != TRACE_LAYER && v->kind != TRACE_COMM)
+        json_put_int(o, "step", v->step + 1);
     json_end_object(o);
 }
 
-void trace_event_print(const struct trace *t, const struct trace_event *v, const struct trace_event *of, int rank, int row, struct str *out)
+void trace_event_print(const struct trace *t, const struct trace_event *v, const struct trace_event *of, int rank,
+                       int row, struct str *out)
 {
     static const char *const counters[COUNTER_N] = {"activations in use", "gathered parameters in use"};
     struct json_out o = {.s = out};

@@ -54,10 +54,7 @@ static enum isa probe(void)
 #else
 static const char *const names[ISA_N] = {"ref"};
 
-static enum isa probe(void)
-{
-    return ISA_REF;
-}
+static enum isa probe(void) { return ISA_REF; }
 #endif
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -77,7 +74,4 @@ enum isa cpu_isa(void)
     return found;
 }
 
-const char *isa_name(enum isa isa)
-{
-    return names[isa];
-}
+const char *isa_name(enum isa isa) { return names[isa]; }

@@ -35,15 +35,9 @@ static inline uint64_t dropout_stream(uint64_t stream, uint64_t step)
 }
 
 /* A word below this is dropped; p < 1, so it fits. */
-static inline uint32_t dropout_threshold(float p)
-{
-    return (uint32_t)((double)p * 4294967296.0);
-}
+static inline uint32_t dropout_threshold(float p) { return (uint32_t)((double)p * 4294967296.0); }
 
-static inline float dropout_scale(float p)
-{
-    return 1.0f / (1.0f - p);
-}
+static inline float dropout_scale(float p) { return 1.0f / (1.0f - p); }
 
 /* Four words, of the indices 4*block .. 4*block + 3: compare each with dropout_threshold(p). */
 static inline void dropout_bits4(uint64_t seed, uint64_t stream, uint64_t step, uint64_t block, uint32_t out[4])

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door to a device's bytes: what is enqueued on a stream, with addresses of its device. On an untouchable device (device.h) each
- * operand is translated in a copy of the call, and one that is host memory is our bug. A cpu stream runs it at once; a device that takes work (stream_takes_work) gets a copy of all
- * arguments and the ranges that they read and write, from the views of the call. */
+/* The door to a device's bytes: what is enqueued on a stream, with addresses of its device. On an untouchable device
+ * (device.h) each operand is translated in a copy of the call, and one that is host memory is our bug. A cpu stream
+ * runs it at once; a device that takes work (stream_takes_work) gets a copy of all arguments and the ranges that they
+ * read and write, from the views of the call. */
 #include "base/mem.h"
 #include "device/order.h"
 #include "kernel/kernel.h"
 
 void kernel_on(struct stream *s, const struct kernel_table *t)
 {
-    CHECK(t->dry == s->dev->counts_only, "kernels that %s on a device that %s", t->dry ? "count" : "run", s->dev->counts_only ? "counts" : "runs");
+    CHECK(t->dry == s->dev->counts_only, "kernels that %s on a device that %s", t->dry ? "count" : "run",
+          s->dev->counts_only ? "counts" : "runs");
     s->kernels = t;
 }
 
@@ -54,8 +56,12 @@ static void add_views(struct spans *x, const struct view *v, int n, bool writes,
     for (int i = 0; i < n; i++) {
         if (!v[i].p) continue;
         size_t each = dtype_bytes(v[i].dtype);
-        x->list[x->n++] = (struct byte_span){v[i].p, to_size(view_cols(&v[i])) * each, to_size(v[i].nd > 1 ? v[i].stride : view_cols(&v[i])) * each,
-                                        view_rows(&v[i]), writes, part};
+        x->list[x->n++] = (struct byte_span){v[i].p,
+                                             to_size(view_cols(&v[i])) * each,
+                                             to_size(v[i].nd > 1 ? v[i].stride : view_cols(&v[i])) * each,
+                                             view_rows(&v[i]),
+                                             writes,
+                                             part};
     }
 }
 
@@ -93,13 +99,30 @@ static void enqueue_call(struct stream *s, const struct kernel_call *c)
     struct queued_call q = {.call = entered_call(s, c)};
     if (c->step) q.step = *c->step;
     spans_of(&x, c);
-    stream_enqueue(s, &(struct stream_work){.kind = WORK_KERNEL, .name = op_row(c->op)->name, .tensor = c->what, .call = c, .run = run_call,
-                                            .arg = &q, .arg_bytes = sizeof q, .span = x.list, .n_span = x.n});
+    stream_enqueue(s, &(struct stream_work){.kind = WORK_KERNEL,
+                                            .name = op_row(c->op)->name,
+                                            .tensor = c->what,
+                                            .call = c,
+                                            .run = run_call,
+                                            .arg = &q,
+                                            .arg_bytes = sizeof q,
+                                            .span = x.list,
+                                            .n_span = x.n});
 }
 
 /* A flat operation with its arguments, translated. */
 struct flat_call {
-    enum { FLAT_ADAMW, FLAT_SGD, FLAT_SUM_SQUARES, FLAT_FIND, FLAT_CAST, FLAT_INTO, FLAT_TREE, FLAT_PARTS, FLAT_SQUARES } op;
+    enum {
+        FLAT_ADAMW,
+        FLAT_SGD,
+        FLAT_SUM_SQUARES,
+        FLAT_FIND,
+        FLAT_CAST,
+        FLAT_INTO,
+        FLAT_TREE,
+        FLAT_PARTS,
+        FLAT_SQUARES
+    } op;
     struct adamw_args adamw;
     struct sgd_args sgd;
     void *to;
@@ -132,8 +155,13 @@ static void run_flat(struct stream *s, void *arg)
 static void flat(struct stream *s, const char *name, const struct flat_call *a, const struct byte_span *span, int n)
 {
     if (stream_takes_work(s))
-        stream_enqueue(s, &(struct stream_work){.kind = WORK_FLAT, .name = name, .run = run_flat, .arg = a, .arg_bytes = sizeof *a,
-                                                .span = span, .n_span = n});
+        stream_enqueue(s, &(struct stream_work){.kind = WORK_FLAT,
+                                                .name = name,
+                                                .run = run_flat,
+                                                .arg = a,
+                                                .arg_bytes = sizeof *a,
+                                                .span = span,
+                                                .n_span = n});
     else if (!s->dev->counts_only) run_flat(s, (void *)(uintptr_t)a);
 }
 
@@ -154,9 +182,11 @@ void kernel_enqueue(struct stream *s, struct kernel_call *c)
 void flat_adamw(struct stream *s, const struct adamw_args *a)
 {
     struct flat_call x = {.op = FLAT_ADAMW, .adamw = *a};
-    struct byte_span span[] = {span_of(a->master, a->n, DT_F32, true, "master"), span_of(a->m, a->n, DT_F32, true, "first moment"),
-                          span_of(a->v, a->n, DT_F32, true, "second moment"), span_of(a->grad, a->n, DT_F32, false, "gradient"),
-                          span_of(a->param, a->n, a->param ? a->param_dtype : DT_F32, true, "parameter")};
+    struct byte_span span[] = {span_of(a->master, a->n, DT_F32, true, "master"),
+                               span_of(a->m, a->n, DT_F32, true, "first moment"),
+                               span_of(a->v, a->n, DT_F32, true, "second moment"),
+                               span_of(a->grad, a->n, DT_F32, false, "gradient"),
+                               span_of(a->param, a->n, a->param ? a->param_dtype : DT_F32, true, "parameter")};
     x.adamw.master = entered(s, a->master, "adamw");
     x.adamw.m = entered(s, a->m, "adamw");
     x.adamw.v = entered(s, a->v, "adamw");
@@ -168,9 +198,10 @@ void flat_adamw(struct stream *s, const struct adamw_args *a)
 void flat_sgd(struct stream *s, const struct sgd_args *a)
 {
     struct flat_call x = {.op = FLAT_SGD, .sgd = *a};
-    struct byte_span span[] = {span_of(a->master, a->n, DT_F32, true, "master"), span_of(a->m, a->n, DT_F32, true, "momentum"),
-                          span_of(a->grad, a->n, DT_F32, false, "gradient"),
-                          span_of(a->param, a->n, a->param ? a->param_dtype : DT_F32, true, "parameter")};
+    struct byte_span span[] = {span_of(a->master, a->n, DT_F32, true, "master"),
+                               span_of(a->m, a->n, DT_F32, true, "momentum"),
+                               span_of(a->grad, a->n, DT_F32, false, "gradient"),
+                               span_of(a->param, a->n, a->param ? a->param_dtype : DT_F32, true, "parameter")};
     x.sgd.master = entered(s, a->master, "sgd");
     x.sgd.m = entered(s, a->m, "sgd");
     x.sgd.grad = entered(s, a->grad, "sgd");
@@ -189,13 +220,16 @@ static void two(struct stream *s, const char *name, struct flat_call x, int64_t 
 
 void flat_sum_squares(struct stream *s, const float *x, int64_t n, double *sum)
 {
-    two(s, "sum of squares", (struct flat_call){.op = FLAT_SUM_SQUARES, .to = sum, .t = DT_F64, .from = x, .f = DT_F32, .n = n}, n, 1);
+    two(s, "sum of squares",
+        (struct flat_call){.op = FLAT_SUM_SQUARES, .to = sum, .t = DT_F64, .from = x, .f = DT_F32, .n = n}, n, 1);
 }
 
 double flat_sum_squares_now(struct stream *s, const float *x, int64_t n)
 {
     double result = 0;
-    two(s, "sum of squares", (struct flat_call){.op = FLAT_SUM_SQUARES, .t = DT_F64, .from = x, .f = DT_F32, .n = n, .result = &result}, n, 0);
+    two(s, "sum of squares",
+        (struct flat_call){.op = FLAT_SUM_SQUARES, .t = DT_F64, .from = x, .f = DT_F32, .n = n, .result = &result}, n,
+        0);
     stream_sync(s);
     return result;
 }
@@ -203,7 +237,8 @@ double flat_sum_squares_now(struct stream *s, const float *x, int64_t n)
 int64_t flat_find_nonfinite(struct stream *s, const void *x, enum dtype dtype, int64_t n)
 {
     int64_t result = -1;
-    two(s, "find_nonfinite", (struct flat_call){.op = FLAT_FIND, .from = x, .f = dtype, .t = dtype, .n = n, .result = &result}, n, 0);
+    two(s, "find_nonfinite",
+        (struct flat_call){.op = FLAT_FIND, .from = x, .f = dtype, .t = dtype, .n = n, .result = &result}, n, 0);
     stream_sync(s);
     return result;
 }
@@ -215,21 +250,26 @@ void flat_cast(struct stream *s, void *dst, enum dtype to, const void *src, enum
 
 void flat_sum_into(struct stream *s, void *to, enum dtype t, const void *from, enum dtype f, int64_t n, bool add)
 {
-    two(s, "sum", (struct flat_call){.op = FLAT_INTO, .to = to, .t = t, .from = from, .f = f, .n = n, .add = add}, n, n);
+    two(s, "sum", (struct flat_call){.op = FLAT_INTO, .to = to, .t = t, .from = from, .f = f, .n = n, .add = add}, n,
+        n);
 }
 
 void flat_sum_tree(struct stream *s, float *to, const float *part, int n_parts, int64_t n)
 {
-    two(s, "sum of a tree", (struct flat_call){.op = FLAT_TREE, .to = to, .t = DT_F32, .from = part, .f = DT_F32, .n = n, .parts = n_parts},
+    two(s, "sum of a tree",
+        (struct flat_call){.op = FLAT_TREE, .to = to, .t = DT_F32, .from = part, .f = DT_F32, .n = n, .parts = n_parts},
         n * n_parts, n);
 }
 
 void flat_sum_parts(struct stream *s, void *to, enum dtype t, const void *part, int n_parts, int64_t n)
 {
-    two(s, "sum of parts", (struct flat_call){.op = FLAT_PARTS, .to = to, .t = t, .from = part, .f = t, .n = n, .parts = n_parts}, n * n_parts, n);
+    two(s, "sum of parts",
+        (struct flat_call){.op = FLAT_PARTS, .to = to, .t = t, .from = part, .f = t, .n = n, .parts = n_parts},
+        n * n_parts, n);
 }
 
 void flat_squares(struct stream *s, const float *x, int64_t n, int64_t *word)
 {
-    two(s, "squares", (struct flat_call){.op = FLAT_SQUARES, .to = word, .t = DT_I64, .from = x, .f = DT_F32, .n = n}, n, FLAT_SQUARES_WORDS);
+    two(s, "squares", (struct flat_call){.op = FLAT_SQUARES, .to = word, .t = DT_I64, .from = x, .f = DT_F32, .n = n},
+        n, FLAT_SQUARES_WORDS);
 }

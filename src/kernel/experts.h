@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* experts.h: which row a token's copy for an expert gets: PERMUTE's order, written once for all families.
  *
- * Rows of one expert lie together, by choice and then by token, so the order is a function of the picks alone. Two passes
- * over the picks on one thread: a nanosecond per pick beside the rows that are then moved.
+ * Rows of one expert lie together, by choice and then by token, so the order is a function of the picks alone. Two
+ * passes over the picks on one thread: a nanosecond per pick beside the rows that are then moved.
  *
  * With a capacity the first pass goes over the picks of whole sequences, also of tokens that are other ranks', chunk by
  * chunk in the order of places: so every rank drops what one rank alone would drop.
@@ -41,16 +41,18 @@ static inline struct permute_chunk permute_chunk_of(const struct kernel_call *c,
 {
     int n = c->at.context.parts, part = i < n ? i : 2 * n - 1 - i;
     int64_t lo, hi, head_lo, head_hi;
-    if (!c->at.moe.capacity || n <= 1) return (struct permute_chunk){0, c->in[1].n[0] / permute_sequences(c), c->at.seq};
+    if (!c->at.moe.capacity || n <= 1)
+        return (struct permute_chunk){0, c->in[1].n[0] / permute_sequences(c), c->at.seq};
     context_chunk(c->at.seq, n, part, i >= n, &lo, &hi);
     context_chunk(c->at.seq, n, part, false, &head_lo, &head_hi);
-    return (struct permute_chunk){c->at.batch * context_rows(c->at.seq, n, 0, part) + (i >= n ? head_hi - head_lo : 0), hi - lo,
-                                  context_rows(c->at.seq, n, part, 1)};
+    return (struct permute_chunk){c->at.batch * context_rows(c->at.seq, n, 0, part) + (i >= n ? head_hi - head_lo : 0),
+                                  hi - lo, context_rows(c->at.seq, n, part, 1)};
 }
 
-/* Choice j of picks [lo, hi), of which those from `first` on are of row_Tk: a row (0 for now), or -1 when the expert has had
- * its number. */
-static inline void permute_take(const struct kernel_call *c, int j, int64_t lo, int64_t hi, int64_t first, int64_t *taken_E)
+/* Choice j of picks [lo, hi), of which those from `first` on are of row_Tk: a row (0 for now), or -1 when the expert
+ * has had its number. */
+static inline void permute_take(const struct kernel_call *c, int j, int64_t lo, int64_t hi, int64_t first,
+                                int64_t *taken_E)
 {
     const struct moe_attrs *m = &c->at.moe;
     const struct view *pick = &c->in[1], *row = &c->out[1];

@@ -4,9 +4,10 @@
  * Invariants
  *   1. A sum of squares is formed per block of FLAT_BLOCK elements in FLAT_LANES interleaved fp64 lanes (element i
  *      of the block adds into lane i % FLAT_LANES), folded by flat_fold; block sums are added in order.
- *   2. Exact squares: the square of a float is an integer below 2^48 times a power of 4, so squares are added up per power of
- *      two of the float, in integers, and no partition of the elements changes the result. Word 2e holds the low 32 bits
- *      (and what carried out of them), word 2e + 1 the rest, of the sum over floats with exponent bits e.
+ *   2. Exact squares: the square of a float is an integer below 2^48 times a power of 4, so squares are added up per
+ *   power of
+ *      two of the float, in integers, and no partition of the elements changes the result. Word 2e holds the low 32
+ *      bits (and what carried out of them), word 2e + 1 the rest, of the sum over floats with exponent bits e.
  *   3. Every family computes AdamW from these factors with the fused operations that ref/flat.c spells out, so all
  *      families agree to the bit.
  * Includes: kernel.h. Order: Local.
@@ -36,7 +37,8 @@ static inline uint32_t flat_square(float x, uint64_t *m)
 /* What sum_into can do. */
 static inline void flat_sum_check(enum dtype t, enum dtype f)
 {
-    CHECK((t == DT_F32 && f == DT_F32) || (t == DT_BF16 && (f == DT_F32 || f == DT_BF16)), "%s into %s", dtype_name(f), dtype_name(t));
+    CHECK((t == DT_F32 && f == DT_F32) || (t == DT_BF16 && (f == DT_F32 || f == DT_BF16)), "%s into %s", dtype_name(f),
+          dtype_name(t));
 }
 static inline void flat_tree_check(int n_parts)
 {
@@ -53,10 +55,10 @@ static inline double flat_fold(double lane[FLAT_LANES])
 /* AdamW (Loshchilov and Hutter 2019) as PyTorch orders it: p -= lr wd p, then
  * p -= lr/bias1 * m / (sqrt(v) / sqrt(bias2) + eps). */
 struct adamw_factors {
-    float new1, new2;  /* 1 - beta */
-    float decay;       /* -lr * weight_decay */
-    float root_scale;  /* 1 / sqrt(bias2) */
-    float step;        /* -lr / bias1 */
+    float new1, new2; /* 1 - beta */
+    float decay;      /* -lr * weight_decay */
+    float root_scale; /* 1 / sqrt(bias2) */
+    float step;       /* -lr / bias1 */
 };
 static inline struct adamw_factors adamw_factors(const struct adamw_args *a)
 {

@@ -46,7 +46,8 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   ADD          a_TD, b_TD [, index_T i32]                        y_TD = a + dropout(b)
  *   DROPOUT      x_TD [, index_T i32]                              y_TD
  *   XENT         logits_TV, target_T i32 [, stats_{N*T,3} f32]     stat_2 f64 += {sum of nats, trained tokens}
- *   XENT_PART    logits_TV, target_T i32                           stats_T3 f32 (max, sum of exp(x - max), target's logit)
+ *   XENT_PART    logits_TV, target_T i32                           stats_T3 f32 (max, sum of exp(x - max), target's
+ *                                                                  logit)
  *   ATTENTION_CACHED  q_T,HA  k_T,GA  v_T,GA, pos_T i32, cache_k_C,GA, cache_v_C,GA   o_T,HA   (no backward)
  *   ATTENTION_PART  q  k  v [, doc_W i32]                          o f32, lse f32 (below)
  *   COPY         x                                                 y = x, cast to y's dtype
@@ -69,7 +70,8 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   GATHER       y_TK = all ranks' rows x_tK        (S0 -> R)      dx = this rank's rows of the sum of dy
  *   SCATTER      y_tN = this rank's rows of the sum (P -> S0)      dx = all ranks' rows dy
  *   SPREAD       y_tK = this rank's rows of x_TK    (I -> S0)      dx = all ranks' rows dy
- *   DISPATCH     y_UD, rows_E i32 -> z_WD, rows_E' i32, from_nE' i32: rows to the ranks of their experts (parallel/expert.h)
+ *   DISPATCH     y_UD, rows_E i32 -> z_WD, rows_E' i32, from_nE' i32: rows to the ranks of their experts
+ *                (parallel/expert.h)
  *   COMBINE      z_WD, rows_E i32, from_nE' i32 -> y_UD: and back; the backward of one is the other
  *   COLLECT      y_TK = all ranks' rows x_tK        (S0 -> I)      dx = this rank's rows of dy
  *   CONTEXT      o, lse of q k v [, doc_W]: attention over all ranks' keys (parallel/context.h), S0 on cp
@@ -79,8 +81,8 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   XENT adds into stat: the caller zeroes it (once a step, or once a microbatch). Its backward writes
  *     dlogits = (softmax(logits) - onehot(target)) * step->loss_scale, zeros where target is -1; the loss is the
  *     root, so dout[0] is not read, and stat is not needed.
- *     target -1: not trained. With stats, logits are some columns of the vocabulary on each of N ranks, and stats are all
- *     ranks' XENT_PART, rank after rank: combined in rank order, so that every rank finds the same bits.
+ *     target -1: not trained. With stats, logits are some columns of the vocabulary on each of N ranks, and stats are
+ *     all ranks' XENT_PART, rank after rank: combined in rank order, so that every rank finds the same bits.
  *   ADD, DROPOUT: index_T says which token of the microbatch a row is; absent: rows are tokens in order.
  *   EMBED: with part of the table (first, whole), other ids give zero rows and no gradient.
  *   COPY takes the dtype of y from out[0].dtype as the caller set it before infer.
@@ -90,23 +92,26 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   ATTENTION_PART: some rows of every sequence against some others (at.context). seq is the whole sequence, doc_W has
  *     batch * seq ids in the sequence's order. o and lse are those of the keys in the call; with context.more they hold
  *     the result of other keys already and become the result of both; a query that has seen nothing has o = 0,
- *     lse = -inf. Backward (not on tapes) takes the final o (q's dtype) and lse of all keys and gives these keys' share of
- *     din, which are f32 and may be accumulated.
+ *     lse = -inf. Backward (not on tapes) takes the final o (q's dtype) and lse of all keys and gives these keys' share
+ *     of din, which are f32 and may be accumulated.
  *     rotary_dim > 0 turns only columns [rotary_at, rotary_at + rotary_dim) of each head, and the table has rotary_dim
  *     columns; rotary_pairs: pairs are columns (2i, 2i+1) of what is turned.
- *   ROUTER: score = softmax or logistic of the logits; the k largest of score + bias are chosen, largest first, of equal
+ *   ROUTER: score = softmax or logistic of the logits; the k largest of score + bias are chosen, largest first, of
+ *   equal
  *     ones the lower index (with groups: only inside the top_groups groups whose largest one, or whose two largest
- *     together, are largest). gate = gate_scale * score (/ their sum with norm_topk). The bias has no gradient (Wang et al.
- *     2024, "Auxiliary-loss-free load balancing").
+ *     together, are largest). gate = gate_scale * score (/ their sum with norm_topk). The bias has no gradient (Wang et
+ *     al. 2024, "Auxiliary-loss-free load balancing").
  *   LOAD, BALANCE: only tokens whose target is not -1 count. Token t of the call is number moe.first + t of the
  *     microbatch of batch x seq tokens. BALANCE adds, per token t of sequence s with n_s trained tokens and picks f_se,
- *     moe.aux * E/k * sum_e f_se/n_s p_te, where p are the scores scaled to sum 1 (Shazeer et al. 2017; Fedus et al. 2021;
- *     DeepSeek-V3, eq. 17-20), and moe.z * lse(logits_t)^2 (Zoph et al. 2022). It is a root like XENT: its backward is
- *     times step->loss_scale, so both are means over trained tokens.
- *   PERMUTE: rows of expert 0 first, and so on; inside an expert by choice, then by token. Rows from `used` on are zero.
- *     N = T, unless moe.capacity > 0: of one sequence an expert takes the first so many, by choice, then by place in the
- *     sequence, and drops the rest. That takes the picks of whole sequences: N = batch * seq, of which x is rows moe.first
- *     on. context.parts > 1: these rows are as layout/sequence.h shares them out, part after part; else in order.
+ *     moe.aux * E/k * sum_e f_se/n_s p_te, where p are the scores scaled to sum 1 (Shazeer et al. 2017; Fedus et al.
+ *     2021; DeepSeek-V3, eq. 17-20), and moe.z * lse(logits_t)^2 (Zoph et al. 2022). It is a root like XENT: its
+ *     backward is times step->loss_scale, so both are means over trained tokens.
+ *   PERMUTE: rows of expert 0 first, and so on; inside an expert by choice, then by token. Rows from `used` on are
+ *   zero.
+ *     N = T, unless moe.capacity > 0: of one sequence an expert takes the first so many, by choice, then by place in
+ *     the sequence, and drops the rest. That takes the picks of whole sequences: N = batch * seq, of which x is rows
+ *     moe.first on. context.parts > 1: these rows are as layout/sequence.h shares them out, part after part; else in
+ *     order.
  *   GROUPED: rows beyond the sum of rows_E are zero, forward and backward. at.whole: rows expected, for counting FLOPs.
  *   ATTENTION_CACHED: pos are consecutive and pos[0] counts the tokens cached before; k and v go to the cache's
  *     rows pos[t] first, then query t sees rows 0..pos[t] (and the window).
@@ -153,49 +158,50 @@ enum moe_score { SCORE_SOFTMAX, SCORE_SIGMOID };
 struct moe_attrs {
     int experts, top_k;
     enum moe_score score;
-    bool norm_topk;           /* the chosen scores are scaled to sum 1 */
-    int groups, top_groups;   /* 0: no groups */
-    bool group_pairs;         /* a group counts by its two largest scores, else by its largest */
+    bool norm_topk;         /* the chosen scores are scaled to sum 1 */
+    int groups, top_groups; /* 0: no groups */
+    bool group_pairs;       /* a group counts by its two largest scores, else by its largest */
     float gate_scale;
-    float aux, z;             /* coefficients of BALANCE's two losses */
-    int64_t capacity;         /* rows of one expert for one sequence; 0: no limit */
-    int copies;               /* DISPATCH, COMBINE: ranks that each get the rows of an expert, one behind the other; 0: 1 */
-    int64_t first;            /* number of the first token in the microbatch; PERMUTE: its row among the picks */
+    float aux, z;     /* coefficients of BALANCE's two losses */
+    int64_t capacity; /* rows of one expert for one sequence; 0: no limit */
+    int copies;       /* DISPATCH, COMBINE: ranks that each get the rows of an expert, one behind the other; 0: 1 */
+    int64_t first;    /* number of the first token in the microbatch; PERMUTE: its row among the picks */
 };
 
 /* Attributes; an operation reads its own and leaves the rest zero. */
 struct op_attrs {
-    float eps;                       /* norms */
-    int heads, kv_heads, head_dim;   /* ATTENTION; ROTARY: heads = heads to rotate (q and k together) */
-    int head_first, kv_first, group, heads_all; /* ATTENTION on some of the model's heads (attention_heads.h): the first
-                                        of each kind, query heads per key head, query heads of the model; group 0: all */
-    int64_t batch, seq;              /* ATTENTION: T = batch * seq */
-    float scale;                     /* ATTENTION: on q.k */
+    float eps;                     /* norms */
+    int heads, kv_heads, head_dim; /* ATTENTION; ROTARY: heads = heads to rotate (q and k together) */
+    int head_first, kv_first, group,
+        heads_all;      /* ATTENTION on some of the model's heads (attention_heads.h): the first
+                of each kind, query heads per key head, query heads of the model; group 0: all */
+    int64_t batch, seq; /* ATTENTION: T = batch * seq */
+    float scale;        /* ATTENTION: on q.k */
     bool causal;
-    int64_t window;                  /* ATTENTION: 0 off; else query i sees keys in (i - window, i] */
+    int64_t window; /* ATTENTION: 0 off; else query i sees keys in (i - window, i] */
     enum act_kind act;
-    float dropout;                   /* ADD, DROPOUT, ATTENTION: probability of zero; kept values times 1/(1-p) */
-    uint64_t stream;                 /* random stream of this dropout */
-    bool bias_off;                   /* LINEAR with a partial product: only rank 0 of the axis adds the bias; the
-                                        tape leaves it out of the forward call elsewhere */
-    struct {                         /* sequences shared out over `parts` (layout/sequence.h); ATTENTION_PART, CONTEXT: */
+    float dropout;   /* ADD, DROPOUT, ATTENTION: probability of zero; kept values times 1/(1-p) */
+    uint64_t stream; /* random stream of this dropout */
+    bool bias_off;   /* LINEAR with a partial product: only rank 0 of the axis adds the bias; the
+                        tape leaves it out of the forward call elsewhere */
+    struct {         /* sequences shared out over `parts` (layout/sequence.h); ATTENTION_PART, CONTEXT: */
         int parts;
         int q_first, q_count, k_first, k_count; /* q and k have the rows of these parts, one after the other; */
-        bool more;                   /* o and lse hold something; */
-        int inner;                   /* CONTEXT: ranks that exchange heads (1: none), the others rows; */
-        bool gather;                 /* rows travel all at once instead of around a ring */
+        bool more;                              /* o and lse hold something; */
+        int inner;                              /* CONTEXT: ranks that exchange heads (1: none), the others rows; */
+        bool gather;                            /* rows travel all at once instead of around a ring */
     } context;
-    int rotary_dim, rotary_at;       /* ROTARY: part of a head; 0: all of it */
+    int rotary_dim, rotary_at; /* ROTARY: part of a head; 0: all of it */
     bool rotary_pairs;
-    int nope, value;                 /* MLA_KV, TRIM: columns of a head without rotation, of a value */
+    int nope, value; /* MLA_KV, TRIM: columns of a head without rotation, of a value */
     struct moe_attrs moe;
-    enum axis axis;                  /* collectives: of the mesh, */
-    int n_parts, part;               /* its size, this rank's coordinate, */
-    int64_t whole;                   /* and the rows of all ranks together; */
-    int pieces, piece;               /* GATHER, SCATTER: only piece `piece` of each rank's rows (region_window); pieces 0: all.
-                                        The side that has all ranks' rows is given whole. */
-    int64_t first;                   /* EMBED, XENT on a part of the vocabulary: its first id; whole: all ids (0: the part is
-                                        all); XENT: n_parts in stats */
+    enum axis axis;    /* collectives: of the mesh, */
+    int n_parts, part; /* its size, this rank's coordinate, */
+    int64_t whole;     /* and the rows of all ranks together; */
+    int pieces, piece; /* GATHER, SCATTER: only piece `piece` of each rank's rows (region_window); pieces 0: all.
+                          The side that has all ranks' rows is given whole. */
+    int64_t first;     /* EMBED, XENT on a part of the vocabulary: its first id; whole: all ids (0: the part is
+                          all); XENT: n_parts in stats */
 };
 
 /* What changes from step to step while shapes stay. */
@@ -249,21 +255,21 @@ typedef void kernel_fn(const struct kernel_call *c);
 struct op_row {
     const char *name;
     int min_in, max_in, n_out;
-    uint8_t weight_in;   /* bit i: in[i] is a weight; its gradient is computed by backward-weight */
-    uint8_t grad_in;     /* bit i: in[i] gets a gradient from backward-input */
-    uint8_t save_in;     /* bit i: backward-input needs the values of in[i] */
-    uint8_t save_in_w;   /* bit i: backward-weight needs the values of in[i] */
-    uint8_t save_out;    /* bit i: backward needs the values of out[i] */
-    uint8_t row_in, row_out; /* bit i: in[i], out[i] have one row per token, and forward and backward-input make a row of what
-                          * they write from the same row of what they read: any rows may be done by themselves (ADD and
-                          * DROPOUT: where index_T says which token a row is). 0: not so */
-    bool inplace_fwd;    /* out[0] may (and for ROTARY must) share in[0]'s memory when nobody else needs in[0] */
-    bool inplace_bwd;    /* din[0] may share dout[0]'s memory (ROTARY, DROPOUT, ADD: dout is read before din[0]
-                          * is written, element by element), or in[0]'s (XENT) */
+    uint8_t weight_in;       /* bit i: in[i] is a weight; its gradient is computed by backward-weight */
+    uint8_t grad_in;         /* bit i: in[i] gets a gradient from backward-input */
+    uint8_t save_in;         /* bit i: backward-input needs the values of in[i] */
+    uint8_t save_in_w;       /* bit i: backward-weight needs the values of in[i] */
+    uint8_t save_out;        /* bit i: backward needs the values of out[i] */
+    uint8_t row_in, row_out; /* bit i: in[i], out[i] have one row per token, and forward and backward-input make a row
+                              * of what they write from the same row of what they read: any rows may be done by
+                              * themselves (ADD and DROPOUT: where index_T says which token a row is). 0: not so */
+    bool inplace_fwd;        /* out[0] may (and for ROTARY must) share in[0]'s memory when nobody else needs in[0] */
+    bool inplace_bwd;        /* din[0] may share dout[0]'s memory (ROTARY, DROPOUT, ADD: dout is read before din[0]
+                              * is written, element by element), or in[0]'s (XENT) */
     bool has_backward;
-    bool collective;     /* done by parallel/ between the ranks of at.axis: families have no slot for it */
-    bool alias_fwd;      /* out[0] is in[0]'s memory, and nothing runs forward (ENTER) */
-    bool alias_bwd;      /* din[0] is dout[0]'s memory, and nothing runs backward (REDUCE) */
+    bool collective; /* done by parallel/ between the ranks of at.axis: families have no slot for it */
+    bool alias_fwd;  /* out[0] is in[0]'s memory, and nothing runs forward (ENTER) */
+    bool alias_bwd;  /* din[0] is dout[0]'s memory, and nothing runs backward (REDUCE) */
     /* Output shapes and dtypes from the inputs, p = NULL; a text for the user when they do not fit, else NULL. */
     const char *(*infer)(const struct op_attrs *at, int n_in, const struct view *in, struct view *out);
     /* Floating-point operations (a multiply-add is 2) and bytes moved of the call's phase. Only what the
@@ -282,7 +288,7 @@ struct kernel_slot {
     kernel_fn *run;
     size_t (*scratch)(const struct kernel_call *c, int n_threads); /* NULL: none needed */
     bool (*accepts)(const struct kernel_call *c);                  /* NULL: every call; else fall through */
-    const char *(*path)(const struct kernel_call *c);              /* which of its ways it takes, in words; NULL: it has one */
+    const char *(*path)(const struct kernel_call *c); /* which of its ways it takes, in words; NULL: it has one */
 };
 struct kernel_family {
     const char *name;
@@ -298,7 +304,7 @@ struct adamw_args { /* all arrays of n elements; param in param_dtype (may be NU
     void *param;
     enum dtype param_dtype;
     float lr, beta1, beta2, eps, weight_decay;
-    float grad_scale; /* clipping and loss-scale factor, multiplies grad */
+    float grad_scale;   /* clipping and loss-scale factor, multiplies grad */
     float bias1, bias2; /* 1 - beta^t */
 };
 struct sgd_args {
@@ -315,16 +321,18 @@ struct flat_ops {
     const char *name;
     void (*adamw)(struct team *team, const struct adamw_args *a);
     void (*sgd)(struct team *team, const struct sgd_args *a);
-    /* Adds to *sum the sum of squares in fp64: blocks of 4096 elements, block sums added in order; the same for any team. */
+    /* Adds to *sum the sum of squares in fp64: blocks of 4096 elements, block sums added in order; the same for any
+     * team. */
     void (*sum_squares)(struct team *team, const float *x, int64_t n, double *sum);
     /* Index of the first NaN or Inf, -1 if none. */
     int64_t (*find_nonfinite)(struct team *team, const void *x, enum dtype dtype, int64_t n);
     void (*cast)(struct team *team, void *dst, enum dtype to, const void *src, enum dtype from, int64_t n);
-    /* Sums of gradients. All are elementwise and run in fp32, so neither the split over threads nor the length changes a bit. */
+    /* Sums of gradients. All are elementwise and run in fp32, so neither the split over threads nor the length changes
+     * a bit. */
     /* to[i] = from[i], or to[i] + from[i] when add, rounded once to to's type. f32 into f32 or bf16, bf16 into bf16. */
     void (*sum_into)(struct team *team, void *to, enum dtype t, const void *from, enum dtype f, int64_t n, bool add);
-    /* to[i] = the n_parts (a power of two) values part[p * n + i], summed along the binary tree that halves 0..n_parts-1 down to
-     * neighbours. to may be one of the parts. */
+    /* to[i] = the n_parts (a power of two) values part[p * n + i], summed along the binary tree that halves
+     * 0..n_parts-1 down to neighbours. to may be one of the parts. */
     void (*sum_tree)(struct team *team, float *to, const float *part, int n_parts, int64_t n);
     /* The same from the first part to the last, rounded once; f32, bf16 or f16. to overlaps no part. */
     void (*sum_parts)(struct team *team, void *to, enum dtype t, const void *part, int n_parts, int64_t n);
@@ -338,7 +346,7 @@ struct kernel_table {
     const struct kernel_family *chain[4]; /* tried in order; the last is ref */
     const struct flat_ops *flat;
     int n_threads;
-    bool dry;    /* count, do not run */
+    bool dry;        /* count, do not run */
     const char *isa; /* "amx", "avx512-bf16", "avx512", "avx2", "ref": what was found and chosen */
 };
 /* name: "auto" (best for this CPU, see cpuid.h) or "ref". n_threads: the largest team that will run the calls. */
@@ -355,10 +363,11 @@ void kernel_run(const struct kernel_table *t, const struct kernel_call *c);
 /* ---- on a stream (entry.c): the door to a device's bytes ---- */
 /* What is enqueued on s runs by t (borrowed) from now on. A stream without a table copies only. */
 void kernel_on(struct stream *s, const struct kernel_table *t);
-/* Addresses are of s's device: translated here where it is untouchable, and host memory is refused with a CHECK. c->team is s's from here on;
- * the call and its step are copied where they have to last. */
+/* Addresses are of s's device: translated here where it is untouchable, and host memory is refused with a CHECK.
+ * c->team is s's from here on; the call and its step are copied where they have to last. */
 void kernel_enqueue(struct stream *s, struct kernel_call *c);
-/* The table's flat operations likewise. Those that return a value wait for s; on the null device it is 0 (-1: none found). */
+/* The table's flat operations likewise. Those that return a value wait for s; on the null device it is 0 (-1: none
+ * found). */
 void flat_adamw(struct stream *s, const struct adamw_args *a);
 void flat_sgd(struct stream *s, const struct sgd_args *a);
 void flat_sum_squares(struct stream *s, const float *x, int64_t n, double *sum);

@@ -8,10 +8,11 @@
 
 #define BIT(i) (1u << (i))
 /* One input, one output, linear: backward needs no values. The mesh types are parallel/'s, on one axis. */
-#define COLLECTIVE(text, shapes)                                                                             \
-    .name = (text), .min_in = 1, .max_in = 1, .n_out = 1, .grad_in = BIT(0), .has_backward = true,          \
-    .collective = true, .infer = (shapes), .flops = flops_none, .bytes = bytes_whole, .rule = rule_copy
+#define COLLECTIVE(text, shapes)                                                                                       \
+    .name = (text), .min_in = 1, .max_in = 1, .n_out = 1, .grad_in = BIT(0), .has_backward = true, .collective = true, \
+    .infer = (shapes), .flops = flops_none, .bytes = bytes_whole, .rule = rule_copy
 
+/* clang-format off */
 static const struct op_row rows[OP_N] = {
     [OP_EMBED] = {.name = "embed",
                   .min_in = 2, .max_in = 2, .n_out = 1,
@@ -188,6 +189,7 @@ static const struct op_row rows[OP_N] = {
                     .collective = true,
                     .infer = infer_context, .flops = flops_context, .bytes = bytes_whole, .rule = rule_context},
 };
+/* clang-format on */
 
 const struct op_row *op_row(enum op op)
 {

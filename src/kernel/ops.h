@@ -14,17 +14,18 @@ typedef double cost_fn(const struct kernel_call *c);
 typedef const char *rule_fn(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out);
 
 infer_fn infer_embed, infer_linear, infer_rmsnorm, infer_layernorm, infer_rotary, infer_attention,
-    infer_attention_cached, infer_attention_part, infer_context, infer_act, infer_add, infer_dropout, infer_xent, infer_xent_part, infer_copy, infer_same,
-    infer_rows_whole, infer_rows_part;
-cost_fn flops_linear, flops_norm, flops_rotary, flops_attention, flops_attention_cached, flops_attention_part, flops_context, flops_act,
-    flops_elementwise, flops_xent, flops_embed, flops_none;
+    infer_attention_cached, infer_attention_part, infer_context, infer_act, infer_add, infer_dropout, infer_xent,
+    infer_xent_part, infer_copy, infer_same, infer_rows_whole, infer_rows_part;
+cost_fn flops_linear, flops_norm, flops_rotary, flops_attention, flops_attention_cached, flops_attention_part,
+    flops_context, flops_act, flops_elementwise, flops_xent, flops_embed, flops_none;
 cost_fn bytes_whole, bytes_embed;
-rule_fn rule_embed, rule_linear, rule_norm, rule_rotary, rule_attention, rule_attention_cached, rule_context, rule_act, rule_add,
-    rule_dropout, rule_xent, rule_xent_part, rule_copy;
+rule_fn rule_embed, rule_linear, rule_norm, rule_rotary, rule_attention, rule_attention_cached, rule_context, rule_act,
+    rule_add, rule_dropout, rule_xent, rule_xent_part, rule_copy;
 
-infer_fn infer_router, infer_load, infer_balance, infer_permute, infer_grouped, infer_unpermute, infer_mla_kv, infer_trim,
-    infer_dispatch, infer_combine;
+infer_fn infer_router, infer_load, infer_balance, infer_permute, infer_grouped, infer_unpermute, infer_mla_kv,
+    infer_trim, infer_dispatch, infer_combine;
 cost_fn flops_grouped;
-rule_fn rule_router, rule_load, rule_balance, rule_permute, rule_grouped, rule_unpermute, rule_mla_kv, rule_dispatch, rule_combine;
+rule_fn rule_router, rule_load, rule_balance, rule_permute, rule_grouped, rule_unpermute, rule_mla_kv, rule_dispatch,
+    rule_combine;
 
 #endif

@@ -9,15 +9,9 @@
 #include "kernel/ops.h"
 #include "layout/sequence.h"
 
-static double elements(const struct view *v)
-{
-    return v->nd ? (double)(view_rows(v) * view_cols(v)) : 0;
-}
+static double elements(const struct view *v) { return v->nd ? (double)(view_rows(v) * view_cols(v)) : 0; }
 
-static double size_of(const struct view *v)
-{
-    return v->nd ? elements(v) * (double)dtype_bytes(v->dtype) : 0;
-}
+static double size_of(const struct view *v) { return v->nd ? elements(v) * (double)dtype_bytes(v->dtype) : 0; }
 
 double bytes_whole(const struct kernel_call *c)
 {
@@ -84,25 +78,13 @@ double flops_norm(const struct kernel_call *c)
     return per_element[c->phase] * elements(&c->in[0]);
 }
 
-double flops_rotary(const struct kernel_call *c)
-{
-    return 3 * elements(&c->in[0]);
-}
+double flops_rotary(const struct kernel_call *c) { return 3 * elements(&c->in[0]); }
 
-double flops_act(const struct kernel_call *c)
-{
-    return (c->phase == KERNEL_FWD ? 8 : 16) * elements(&c->in[0]);
-}
+double flops_act(const struct kernel_call *c) { return (c->phase == KERNEL_FWD ? 8 : 16) * elements(&c->in[0]); }
 
-double flops_elementwise(const struct kernel_call *c)
-{
-    return 2 * elements(&c->in[0]);
-}
+double flops_elementwise(const struct kernel_call *c) { return 2 * elements(&c->in[0]); }
 
-double flops_xent(const struct kernel_call *c)
-{
-    return 5 * elements(&c->in[0]);
-}
+double flops_xent(const struct kernel_call *c) { return 5 * elements(&c->in[0]); }
 
 /* Pairs (query i, key j) of one sequence: all, or j <= i, or i - window < j <= i. */
 static double pairs_seen(const struct op_attrs *at)
@@ -143,8 +125,9 @@ static double flops_pairs(const struct kernel_call *c, int64_t heads, double pai
 double flops_attention_part(const struct kernel_call *c)
 {
     const struct op_attrs *at = &c->at;
-    return flops_pairs(c, at->heads, pairs_between(at, at->context.parts, at->context.q_first, at->context.q_count,
-                                                   at->context.k_first, at->context.k_count));
+    return flops_pairs(c, at->heads,
+                       pairs_between(at, at->context.parts, at->context.q_first, at->context.q_count,
+                                     at->context.k_first, at->context.k_count));
 }
 
 /* This rank's heads and its inner group's rows against all keys: one chunk, as far as counting goes. */

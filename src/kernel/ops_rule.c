@@ -28,7 +28,8 @@
  *     send back the whole gradient where R promises that the parts add up to it.
  *   Integers (ids, positions, masks) have no gradient: I and R mean the same for them.
  *
- *   Logits split by vocabulary (S1) need every rank's statistics (xent_part, collected): then each knows the whole loss (I).
+ *   Logits split by vocabulary (S1) need every rank's statistics (xent_part, collected): then each knows the whole loss
+ *   (I).
  *
  * Dropout on rows that are sharded draws by the token's index (index_T), so every layout draws the same.
  * Rejected: code per operation (cannot be listed, tested or printed as a whole). */
@@ -46,7 +47,7 @@ enum {
 };
 
 struct type_line {
-    uint8_t in[KERNEL_MAX_IN]; /* sets of letters */
+    uint8_t in[KERNEL_MAX_IN];   /* sets of letters */
     uint8_t out[KERNEL_MAX_OUT]; /* enum spmd */
 };
 struct type_refusal {
@@ -78,16 +79,18 @@ static const char *apply(const struct type_rule *r, int n_in, const enum spmd *i
     return no->why;
 }
 
-#define RULE(name)                                                                                  \
-    static const struct type_rule name = {name##_lines, (int)(sizeof name##_lines / sizeof *name##_lines), \
+#define RULE(name)                                                                                                     \
+    static const struct type_rule name = {name##_lines, (int)(sizeof name##_lines / sizeof *name##_lines),             \
                                           name##_refusals}
 
 #define X_PARTIAL "x is partial: a sum over the axis is owed; reduce it first"
-#define ELSE {{ANY, ANY, ANY, ANY, ANY, ANY}, "these mesh types do not combine"}
+#define ELSE                                                                                                           \
+    {                                                                                                                  \
+        {ANY, ANY, ANY, ANY, ANY, ANY}, "these mesh types do not combine"                                              \
+    }
 
 static const struct type_line embed_lines[] = {
-    {{WHOLE, I}, {SPMD_I}}, {{WHOLE, R}, {SPMD_R}}, {{V, R}, {SPMD_V}},
-    {{S0, R}, {SPMD_S0}},   {{WHOLE, S0}, {SPMD_P}},
+    {{WHOLE, I}, {SPMD_I}}, {{WHOLE, R}, {SPMD_R}}, {{V, R}, {SPMD_V}}, {{S0, R}, {SPMD_S0}}, {{WHOLE, S0}, {SPMD_P}},
 };
 static const struct type_refusal embed_refusals[] = {
     {{P, ANY}, "ids cannot be partial"},
@@ -103,6 +106,7 @@ static const struct type_line linear_lines[] = {
     {{I, I, I}, {SPMD_I}},   {{R, R, R}, {SPMD_R}},    {{V, R, R}, {SPMD_V}},
     {{S0, R, R}, {SPMD_S0}}, {{R, S0, S0}, {SPMD_S1}}, {{S1, S1, I}, {SPMD_P}},
 };
+/* clang-format off */
 static const struct type_refusal linear_refusals[] = {
     {{P, ANY, ANY}, X_PARTIAL},
     {{ANY, P, ANY}, "w is partial: reduce it first"},
@@ -121,6 +125,7 @@ static const struct type_refusal linear_refusals[] = {
     {{I | R | V | S0, I | R, ANY}, "bias must have w's type"},
     ELSE,
 };
+/* clang-format on */
 RULE(linear);
 
 static const struct type_line norm_lines[] = {
@@ -134,8 +139,9 @@ static const struct type_refusal norm_refusals[] = {
     {{S1, ANY, ANY}, "x is split by columns: a norm needs whole rows; gather x first"},
     {{I, R, ANY}, "x is invariant: the weights must be invariant too"},
     {{R, I, ANY}, "x is replicated: the weights must be replicated too"},
-    {{V | S0, I, ANY}, "x differs by rank, so the weights' gradient is a sum over the axis: they must be replicated "
-                       "(R)"},
+    {{V | S0, I, ANY},
+     "x differs by rank, so the weights' gradient is a sum over the axis: they must be replicated "
+     "(R)"},
     {{ANY, S0 | S1 | V | P, ANY}, "the norm's weights must be whole on every rank"},
     {{I | R | V | S0, I | R, ANY}, "both weights of the norm must have one type"},
     ELSE,
@@ -143,8 +149,8 @@ static const struct type_refusal norm_refusals[] = {
 RULE(norm);
 
 static const struct type_line rotary_lines[] = {
-    {{I, WHOLE, WHOLE}, {SPMD_I}},  {{R, WHOLE, WHOLE}, {SPMD_R}},     {{S1, WHOLE, WHOLE}, {SPMD_S1}},
-    {{S0, S0, WHOLE}, {SPMD_S0}},   {{V, V | WHOLE, WHOLE}, {SPMD_V}},
+    {{I, WHOLE, WHOLE}, {SPMD_I}}, {{R, WHOLE, WHOLE}, {SPMD_R}},     {{S1, WHOLE, WHOLE}, {SPMD_S1}},
+    {{S0, S0, WHOLE}, {SPMD_S0}},  {{V, V | WHOLE, WHOLE}, {SPMD_V}},
 };
 static const struct type_refusal rotary_refusals[] = {
     {{P, ANY, ANY}, X_PARTIAL},
@@ -156,18 +162,17 @@ static const struct type_refusal rotary_refusals[] = {
 RULE(rotary);
 
 static const struct type_line attention_lines[] = {
-    {{I, I, I, WHOLE}, {SPMD_I, SPMD_I}},
-    {{R, R, R, WHOLE}, {SPMD_R, SPMD_R}},
-    {{S1, S1, S1, WHOLE}, {SPMD_S1, SPMD_S1}},
-    {{S1, R, R, WHOLE}, {SPMD_S1, SPMD_S1}},
+    {{I, I, I, WHOLE}, {SPMD_I, SPMD_I}},      {{R, R, R, WHOLE}, {SPMD_R, SPMD_R}},
+    {{S1, S1, S1, WHOLE}, {SPMD_S1, SPMD_S1}}, {{S1, R, R, WHOLE}, {SPMD_S1, SPMD_S1}},
     {{V, V, V, V}, {SPMD_V, SPMD_V}},
 };
 static const struct type_refusal attention_refusals[] = {
     {{P, ANY, ANY, ANY}, "q is partial: reduce it first"},
     {{ANY, P, ANY, ANY}, "k is partial: reduce it first"},
     {{ANY, ANY, P, ANY}, "v is partial: reduce it first"},
-    {{S0, ANY, ANY, ANY}, "q is split by tokens: attention across ranks is an operation of its own (context "
-                          "parallelism)"},
+    {{S0, ANY, ANY, ANY},
+     "q is split by tokens: attention across ranks is an operation of its own (context "
+     "parallelism)"},
     {{V, V, V, ANY}, "q, k, v differ by rank: the document ids must too (V)"},
     {{I, I, I, ANY}, "the document ids must be whole on every rank, as q, k and v are"},
     {{R, R, R, ANY}, "the document ids must be whole on every rank, as q, k and v are"},
@@ -179,10 +184,8 @@ RULE(attention);
 
 /* On cp the tokens are shared out and this is where they meet; par_attention sees to it that it is cp. */
 static const struct type_line context_lines[] = {
-    {{I, I, I, WHOLE}, {SPMD_I, SPMD_I}},
-    {{R, R, R, WHOLE}, {SPMD_R, SPMD_R}},
-    {{S0, S0, S0, WHOLE}, {SPMD_S0, SPMD_S0}},
-    {{S1, S1, S1, WHOLE}, {SPMD_S1, SPMD_S1}},
+    {{I, I, I, WHOLE}, {SPMD_I, SPMD_I}},      {{R, R, R, WHOLE}, {SPMD_R, SPMD_R}},
+    {{S0, S0, S0, WHOLE}, {SPMD_S0, SPMD_S0}}, {{S1, S1, S1, WHOLE}, {SPMD_S1, SPMD_S1}},
     {{S1, R, R, WHOLE}, {SPMD_S1, SPMD_S1}}, /* key heads that several ranks read */
     {{V, V, V, V}, {SPMD_V, SPMD_V}},
 };
@@ -223,7 +226,7 @@ static const struct type_refusal keep_refusals[] = {
 RULE(keep);
 
 static const struct type_line add_lines[] = {
-    {{I, I, WHOLE}, {SPMD_I}},   {{R, R, WHOLE}, {SPMD_R}},     {{S0, S0, S0}, {SPMD_S0}},
+    {{I, I, WHOLE}, {SPMD_I}},    {{R, R, WHOLE}, {SPMD_R}},     {{S0, S0, S0}, {SPMD_S0}},
     {{S1, S1, WHOLE}, {SPMD_S1}}, {{V, V, V | WHOLE}, {SPMD_V}}, {{P, P, WHOLE}, {SPMD_P}},
 };
 static const struct type_refusal add_refusals[] = {
@@ -242,6 +245,7 @@ static const struct type_line xent_lines[] = {
     {{S0, S0, S0}, {SPMD_P}},
     {{S1, WHOLE, I}, {SPMD_I}}, /* part of the vocabulary on each rank, everybody's statistics */
 };
+/* clang-format off */
 static const struct type_refusal xent_refusals[] = {
     {{P, ANY, ANY}, "logits are partial: reduce them first"},
     {{S1, WHOLE, ANY & ~I}, "logits are split by vocabulary: every rank's statistics must be collected first (xent_part)"},
@@ -250,10 +254,14 @@ static const struct type_refusal xent_refusals[] = {
     {{ANY, ANY, ANY}, "logits and targets must be split alike"},
     ELSE,
 };
+/* clang-format on */
 RULE(xent);
 
 static const struct type_line xent_part_lines[] = {
-    {{I, WHOLE}, {SPMD_I}}, {{V, V}, {SPMD_V}}, {{S0, S0}, {SPMD_S0}}, {{S1, WHOLE}, {SPMD_S0}},
+    {{I, WHOLE}, {SPMD_I}},
+    {{V, V}, {SPMD_V}},
+    {{S0, S0}, {SPMD_S0}},
+    {{S1, WHOLE}, {SPMD_S0}},
 };
 static const struct type_refusal xent_part_refusals[] = {
     {{P, ANY}, "logits are partial: reduce them first"},
@@ -275,8 +283,8 @@ static const struct type_refusal copy_refusals[] = {ELSE};
 RULE(copy);
 
 /* Experts. Picks, loads and row numbers have no gradient. Rows of a buffer of tokens sorted by expert are no dim of
- * anything: where tokens are split over ranks (S0), the buffers vary (V). Over ep, the experts of all ranks are one matrix
- * split by rows, and so is the buffer of all their tokens (S0). */
+ * anything: where tokens are split over ranks (S0), the buffers vary (V). Over ep, the experts of all ranks are one
+ * matrix split by rows, and so is the buffer of all their tokens (S0). */
 static const struct type_line router_lines[] = {
     {{I, I}, {SPMD_I, SPMD_I}},
     {{R, R}, {SPMD_R, SPMD_R}},
@@ -306,8 +314,9 @@ static const struct type_line balance_lines[] = {
 };
 static const struct type_refusal balance_refusals[] = {
     {{P, ANY, ANY, ANY}, "logits are partial: reduce them first"},
-    {{R, ANY, ANY, ANY}, "logits are replicated: every rank would send back the whole gradient where R promises a part; "
-                         "make them invariant, or split the tokens"},
+    {{R, ANY, ANY, ANY},
+     "logits are replicated: every rank would send back the whole gradient where R promises a part; "
+     "make them invariant, or split the tokens"},
     {{ANY, ANY, ANY, P}, "the load is partial: reduce it over the ranks that share a sequence first"},
     {{ANY, ANY, ANY, ANY}, "logits, picks and targets must be split alike"},
     ELSE,
@@ -338,7 +347,8 @@ static const struct type_line permute_capacity_lines[] = {
 static const struct type_refusal permute_capacity_refusals[] = {
     {{P, ANY}, X_PARTIAL},
     {{S1, ANY}, "x is split by columns: gather it first"},
-    {{ANY, S0}, "a capacity counts the picks of whole sequences: collect them from the ranks that share a sequence's tokens"},
+    {{ANY, S0},
+     "a capacity counts the picks of whole sequences: collect them from the ranks that share a sequence's tokens"},
     {{ANY, ANY}, "x and the picks must belong to the same sequences"},
     ELSE,
 };
@@ -350,8 +360,9 @@ static const struct type_line grouped_lines[] = {
 };
 static const struct type_refusal grouped_refusals[] = {
     {{P, ANY, ANY}, X_PARTIAL},
-    {{I, S0, ANY}, "x is invariant, w is split: enter the region first (par_enter), or dispatch the tokens to the ranks "
-                   "that hold their experts (par_dispatch)"},
+    {{I, S0, ANY},
+     "x is invariant, w is split: enter the region first (par_enter), or dispatch the tokens to the ranks "
+     "that hold their experts (par_dispatch)"},
     {{V, I | S0, ANY}, "x differs by rank, so w's gradient is a sum over the axis: w must be replicated (R)"},
     {{I | R, S1, ANY}, "w is split by in-features, x is whole: split x by columns first"},
     {{ANY, ANY, ANY}, "x, w and the rows per expert do not lie on the mesh as one"},
@@ -372,7 +383,10 @@ static const struct type_refusal unpermute_refusals[] = {
 RULE(unpermute);
 
 static const struct type_line mla_kv_lines[] = {
-    {{I, I}, {SPMD_I}}, {{S0, S0}, {SPMD_S0}}, {{V, V}, {SPMD_V}}, {{S1, R}, {SPMD_S1}},
+    {{I, I}, {SPMD_I}},
+    {{S0, S0}, {SPMD_S0}},
+    {{V, V}, {SPMD_V}},
+    {{S1, R}, {SPMD_S1}},
 };
 static const struct type_refusal mla_kv_refusals[] = {
     {{R, ANY}, "kv is made whole on every rank: split what opens it by heads (S0), or leave x invariant"},
@@ -391,14 +405,16 @@ static const struct type_line travel_lines[] = {
     {{P, WHOLE, WHOLE}, {SPMD_P, SPMD_P, SPMD_P}},
     {{S0, WHOLE, S0}, {SPMD_S0, SPMD_S0, SPMD_S0}},
 };
-static const struct type_refusal travel_refusals[] = {{{ANY, ANY, ANY}, "rows and their numbers must belong to the same tokens"}, ELSE};
+static const struct type_refusal travel_refusals[] = {{{ANY, ANY, ANY},
+                                                       "rows and their numbers must belong to the same tokens"},
+                                                      ELSE};
 RULE(travel);
 
-#define RULE_FN(op, table, n_out)                                                                        \
-    const char *rule_##op(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out)     \
-    {                                                                                                   \
-        (void)at;                                                                                       \
-        return apply(&table, n_in, in, out, n_out);                                                     \
+#define RULE_FN(op, table, n_out)                                                                                      \
+    const char *rule_##op(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out)                    \
+    {                                                                                                                  \
+        (void)at;                                                                                                      \
+        return apply(&table, n_in, in, out, n_out);                                                                    \
     }
 RULE_FN(embed, embed, 1)
 RULE_FN(linear, linear, 1)

@@ -7,31 +7,19 @@
 #include "layout/sequence.h"
 #include "layout/region.h"
 
-#define NEED(cond, text)        \
-    do {                        \
-        if (!(cond)) return text; \
+#define NEED(cond, text)                                                                                               \
+    do {                                                                                                               \
+        if (!(cond)) return text;                                                                                      \
     } while (0)
 
-static bool is_act(const struct view *v)
-{
-    return v->dtype == DT_F32 || v->dtype == DT_BF16 || v->dtype == DT_F16;
-}
+static bool is_act(const struct view *v) { return v->dtype == DT_F32 || v->dtype == DT_BF16 || v->dtype == DT_F16; }
 
-static bool is_vector(const struct view *v, enum dtype t)
-{
-    return v->nd == 1 && v->dtype == t;
-}
+static bool is_vector(const struct view *v, enum dtype t) { return v->nd == 1 && v->dtype == t; }
 
 /* A matrix of activations or weights. */
-static bool is_matrix(const struct view *v)
-{
-    return v->nd == 2 && is_act(v) && v->stride >= v->n[1];
-}
+static bool is_matrix(const struct view *v) { return v->nd == 2 && is_act(v) && v->stride >= v->n[1]; }
 
-static struct view dense1(enum dtype t, int64_t n)
-{
-    return (struct view){.dtype = t, .nd = 1, .n = {n}, .stride = n};
-}
+static struct view dense1(enum dtype t, int64_t n) { return (struct view){.dtype = t, .nd = 1, .n = {n}, .stride = n}; }
 
 static struct view dense2(enum dtype t, int64_t rows, int64_t cols)
 {
@@ -43,7 +31,8 @@ const char *infer_embed(const struct op_attrs *at, int n_in, const struct view *
     (void)n_in;
     NEED(is_vector(&in[0], DT_I32), "ids must be a vector of i32");
     NEED(is_matrix(&in[1]), "w must be a float matrix: vocabulary by hidden");
-    NEED(at->first >= 0 && (!at->whole || at->first + in[1].n[0] <= at->whole), "w's rows must lie inside the vocabulary");
+    NEED(at->first >= 0 && (!at->whole || at->first + in[1].n[0] <= at->whole),
+         "w's rows must lie inside the vocabulary");
     out[0] = dense2(in[1].dtype, in[0].n[0], in[1].n[1]);
     return NULL;
 }
@@ -97,7 +86,8 @@ const char *infer_layernorm(const struct op_attrs *at, int n_in, const struct vi
 const char *infer_rotary(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
 {
     (void)n_in;
-    NEED(at->heads >= 0 && at->head_dim > 0 && (at->head_dim % 2 == 0 || at->rotary_dim), "heads must be positive and head_dim even");
+    NEED(at->heads >= 0 && at->head_dim > 0 && (at->head_dim % 2 == 0 || at->rotary_dim),
+         "heads must be positive and head_dim even");
     NEED(is_matrix(&in[0]) && in[0].n[1] == (int64_t)at->heads * at->head_dim,
          "x must be a float matrix: tokens by heads * head_dim");
     NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == in[0].n[0], "positions must be i32, one per token");
@@ -114,7 +104,8 @@ const char *infer_rotary(const struct op_attrs *at, int n_in, const struct view 
 /* Heads and columns; rows of q, and of k and v. */
 static const char *infer_heads(const struct op_attrs *at, const struct view *in)
 {
-    NEED(at->heads >= 0 && at->kv_heads >= (at->heads > 0) && at->head_dim > 0, "heads, kv_heads and head_dim must be positive");
+    NEED(at->heads >= 0 && at->kv_heads >= (at->heads > 0) && at->head_dim > 0,
+         "heads, kv_heads and head_dim must be positive");
     NEED(at->group > 0 || (at->heads > 0 && at->heads % at->kv_heads == 0), "kv_heads must divide heads");
     NEED(!at->heads || (attention_kv_of(at, 0) >= 0 && attention_kv_of(at, at->heads - 1) < at->kv_heads),
          "every query head must find its key head");
@@ -150,7 +141,8 @@ const char *infer_attention(const struct op_attrs *at, int n_in, const struct vi
     return NULL;
 }
 
-static const char *infer_shared(const struct op_attrs *at, int n_in, const struct view *in, int64_t q_rows, int64_t k_rows)
+static const char *infer_shared(const struct op_attrs *at, int n_in, const struct view *in, int64_t q_rows,
+                                int64_t k_rows)
 {
     const char *why = infer_heads(at, in);
     if (why) return why;
@@ -236,7 +228,8 @@ static const char *infer_logits(const struct op_attrs *at, const struct view *in
 {
     NEED(is_matrix(&in[0]), "logits must be a float matrix: tokens by vocabulary");
     NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == in[0].n[0], "targets must be i32, one per token");
-    NEED(at->first >= 0 && (!at->whole || at->first + in[0].n[1] <= at->whole), "logits must lie inside the vocabulary");
+    NEED(at->first >= 0 && (!at->whole || at->first + in[0].n[1] <= at->whole),
+         "logits must lie inside the vocabulary");
     return NULL;
 }
 
@@ -353,8 +346,9 @@ const char *infer_permute(const struct op_attrs *at, int n_in, const struct view
     NEED(is_matrix(&in[0]), "x must be a float matrix: tokens by hidden");
     NEED(m->capacity >= 0, "capacity must be positive, or 0 for none");
     if (m->capacity) {
-        NEED(is_ints(&in[1], at->batch * at->seq, m->top_k), "a capacity counts the picks of whole sequences: they must be i32, "
-                                                             "batch * seq by top_k");
+        NEED(is_ints(&in[1], at->batch * at->seq, m->top_k),
+             "a capacity counts the picks of whole sequences: they must be i32, "
+             "batch * seq by top_k");
         NEED(m->first >= 0 && m->first + tokens <= at->batch * at->seq, "x must be rows of the picks'");
         rows = least(rows, at->batch * m->experts * m->capacity);
     } else {
@@ -372,7 +366,8 @@ const char *infer_grouped(const struct op_attrs *at, int n_in, const struct view
     (void)n_in;
     NEED(is_matrix(&in[0]), "x must be a float matrix: rows by in-features");
     NEED(is_vector(&in[2], DT_I32) && in[2].n[0] > 0, "rows must be i32, one number per expert");
-    NEED(is_matrix(&in[1]) && in[1].n[0] % in[2].n[0] == 0, "w must be a float matrix with as many rows for each expert");
+    NEED(is_matrix(&in[1]) && in[1].n[0] % in[2].n[0] == 0,
+         "w must be a float matrix with as many rows for each expert");
     NEED(in[0].dtype == in[1].dtype, "x and w must have the same dtype");
     NEED(in[0].n[1] == in[1].n[1], "x's columns and w's columns (in-features) differ");
     out[0] = dense2(in[0].dtype, in[0].n[0], in[1].n[0] / in[2].n[0]);
@@ -454,7 +449,10 @@ const char *infer_rows_part(const struct op_attrs *at, int n_in, const struct vi
 }
 
 /* Ranks that rows come from. */
-static int64_t dispatch_ranks(const struct op_attrs *at) { return (int64_t)at->n_parts * (at->moe.copies > 1 ? at->moe.copies : 1); }
+static int64_t dispatch_ranks(const struct op_attrs *at)
+{
+    return (int64_t)at->n_parts * (at->moe.copies > 1 ? at->moe.copies : 1);
+}
 
 /* at.whole: rows of the buffer that comes out. */
 const char *infer_dispatch(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
@@ -476,7 +474,8 @@ const char *infer_combine(const struct op_attrs *at, int n_in, const struct view
     (void)n_in;
     NEED(is_matrix(&in[0]) && in[0].stride == in[0].n[1], "x must be a dense float matrix: rows by hidden");
     NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == at->moe.experts, "rows must be i32, one number per expert");
-    NEED(in[2].nd == 2 && in[2].dtype == DT_I32 && in[2].n[0] == dispatch_ranks(at), "numbers must be i32, a row for each rank");
+    NEED(in[2].nd == 2 && in[2].dtype == DT_I32 && in[2].n[0] == dispatch_ranks(at),
+         "numbers must be i32, a row for each rank");
     out[0] = dense2(in[0].dtype, at->whole, in[0].n[1]);
     return NULL;
 }

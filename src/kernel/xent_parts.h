@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xent_parts.h: cross-entropy over a vocabulary that several ranks share, for every kernel family: where a target stands in a
- * part, and how the parts' statistics become the whole row's. Floors 0-1 and kernel.h only. Order: Local.
+/* xent_parts.h: cross-entropy over a vocabulary that several ranks share, for every kernel family: where a target
+ * stands in a part, and how the parts' statistics become the whole row's. Floors 0-1 and kernel.h only. Order: Local.
  *
  *   max = max_p m_p     sum = sum_p s_p exp(m_p - max)     nats = max + log(sum) - target's logit (0 but in one part)
  *
@@ -20,8 +20,8 @@ static inline int64_t xent_column(const struct kernel_call *c, int64_t r)
 {
     int32_t target = ((const int32_t *)c->in[XENT_TARGET].p)[r];
     int64_t n = c->in[XENT_LOGITS].n[1], whole = c->at.whole ? c->at.whole : n, at = target - c->at.first;
-    CHECK(target >= -1 && target < whole, "token %lld has target %d, the vocabulary has %lld", (long long)r, (int)target,
-          (long long)whole);
+    CHECK(target >= -1 && target < whole, "token %lld has target %d, the vocabulary has %lld", (long long)r,
+          (int)target, (long long)whole);
     return target < 0 ? -1 : at >= 0 && at < n ? at : -2;
 }
 

@@ -21,10 +21,7 @@ const struct dtype_info *dtype_info(enum dtype t)
     return &infos[t];
 }
 
-const char *dtype_name(enum dtype t)
-{
-    return dtype_info(t)->name;
-}
+const char *dtype_name(enum dtype t) { return dtype_info(t)->name; }
 
 int dtype_from_safetensors(const char *name, enum dtype *out)
 {

@@ -20,10 +20,7 @@ struct layout layout_on(const struct mesh *m, enum mesh_view v, struct shape sha
     return l;
 }
 
-static bool is_whole(struct mesh_axis a)
-{
-    return a.size == a.of;
-}
+static bool is_whole(struct mesh_axis a) { return a.size == a.of; }
 
 static int find_whole(const struct layout *l, enum axis a)
 {
@@ -37,10 +34,7 @@ static void remove_place(struct layout *l, int i)
     memmove(&l->place[i], &l->place[i + 1], (size_t)(--l->n_places - i) * sizeof l->place[0]);
 }
 
-static int64_t unit_of(const struct layout_place *p)
-{
-    return p->unit ? p->unit : 1;
-}
+static int64_t unit_of(const struct layout_place *p) { return p->unit ? p->unit : 1; }
 
 /* All that is cut is whole units, at whatever piece of an earlier cut of the dim. */
 static bool units_fit(const struct layout *l, int i)
@@ -105,8 +99,8 @@ struct layout layout_hold_at(struct layout l, enum axis a, int coord)
 {
     int i = find_whole(&l, a);
     CHECK(i >= 0 && coord >= 0 && coord < l.place[i].on.size, "coordinate %d of %s", coord, axis_name(a));
-    CHECK(l.place[i].type == SPMD_I || l.place[i].type == SPMD_R, "held by one of %s, over which it is %s", axis_name(a),
-          spmd_name(l.place[i].type));
+    CHECK(l.place[i].type == SPMD_I || l.place[i].type == SPMD_R, "held by one of %s, over which it is %s",
+          axis_name(a), spmd_name(l.place[i].type));
     l.place[i].owner = coord + 1;
     return l;
 }
@@ -166,8 +160,7 @@ int layout_check(const struct layout *l, struct err *e)
     char shape[128], axis[48];
     int64_t product = 1, numel, bytes;
     if (shape_measure(&l->shape, 8, &numel, &bytes))
-        return err_set(e, ERR_REQUEST, "%s: sizes must be 0 or more and fit in 63 bits",
-                       shape_print(shape, &l->shape));
+        return err_set(e, ERR_REQUEST, "%s: sizes must be 0 or more and fit in 63 bits", shape_print(shape, &l->shape));
     if (l->n_ranks < 1 || l->n_places < 1 || l->n_places > LAYOUT_MAX_PLACES || l->n_only < 0 ||
         l->n_only > LAYOUT_MAX_ONLY)
         return err_set(e, ERR_REQUEST, "%s: %d axes, %d explicit holders on %d ranks", shape_print(shape, &l->shape),
@@ -183,11 +176,12 @@ int layout_check(const struct layout *l, struct err *e)
             return err_set(e, ERR_REQUEST, "%s:S%d: %s has no dim %d; choose S0 to S%d", axis, dim,
                            shape_print(shape, &l->shape), dim, l->shape.nd - 1);
         if (l->place[i].unit < 0 || !units_fit(l, i))
-            return err_set(e, ERR_REQUEST, "%s:S%d of %s in units of %lld: they leave a rest; choose a divisor", axis, dim,
-                           shape_print(shape, &l->shape), (long long)l->place[i].unit);
+            return err_set(e, ERR_REQUEST, "%s:S%d of %s in units of %lld: they leave a rest; choose a divisor", axis,
+                           dim, shape_print(shape, &l->shape), (long long)l->place[i].unit);
         bool copies = l->place[i].type == SPMD_I || l->place[i].type == SPMD_R;
         if (l->place[i].owner < 0 || l->place[i].owner > a.size || (l->place[i].owner && !copies))
-            return err_set(e, ERR_REQUEST, "%s: held by coordinate %d alone: wanted one of 0 to %d, on an axis at I or R", axis,
+            return err_set(e, ERR_REQUEST,
+                           "%s: held by coordinate %d alone: wanted one of 0 to %d, on an axis at I or R", axis,
                            l->place[i].owner - 1, a.size - 1);
         if (__builtin_mul_overflow(product, a.size, &product)) product = -1;
     }
@@ -266,7 +260,8 @@ static void cut(struct region *r, const struct layout_place *p, int index, int s
 {
     int d = (int)p->type - SPMD_S0;
     int64_t lo, hi, unit = unit_of(p);
-    CHECK((r->hi[d] - r->lo[d]) % unit == 0, "dim %d: %lld in units of %lld", d, (long long)(r->hi[d] - r->lo[d]), (long long)unit);
+    CHECK((r->hi[d] - r->lo[d]) % unit == 0, "dim %d: %lld in units of %lld", d, (long long)(r->hi[d] - r->lo[d]),
+          (long long)unit);
     region_split((r->hi[d] - r->lo[d]) / unit, index, size, &lo, &hi);
     r->hi[d] = r->lo[d] + hi * unit;
     r->lo[d] += lo * unit;

@@ -15,8 +15,10 @@
  *      that piece by the next. Axes are printed in that order.
  *   2. Any remainder is legal (region_split), empty pieces too.
  *   3. The axes multiply to the number of ranks: each rank has one coordinate on each.
- *   4. pp may be restricted to some of its coordinates (a stage's parameters; tied embeddings on two), and an axis of copies to
- *      one (the ranks that have an expert). Ranks at other coordinates hold nothing, and S over pp counts the named ones only.
+ *   4. pp may be restricted to some of its coordinates (a stage's parameters; tied embeddings on two), and an axis of
+ *   copies to
+ *      one (the ranks that have an expert). Ranks at other coordinates hold nothing, and S over pp counts the named
+ *      ones only.
  *   5. A cut may keep neighbours together (`unit` indices: the rows of a head); what it cuts is whole units.
  *
  * Values, not pointers: pass and return by value or by const pointer, compare with layout_equal.
@@ -39,7 +41,7 @@
 struct layout_place {
     struct mesh_axis on;
     enum spmd type;
-    int owner; /* c + 1: only coordinate c of `on` holds the tensor; 0: all do */
+    int owner;    /* c + 1: only coordinate c of `on` holds the tensor; 0: all do */
     int64_t unit; /* S: pieces are whole numbers of so many indices; 0 is 1 */
 };
 
@@ -48,8 +50,8 @@ struct layout {
     int n_ranks;
     int n_places;
     struct layout_place place[LAYOUT_MAX_PLACES]; /* in splitting order */
-    int n_only;                            /* 0: every pp coordinate holds it */
-    int only[LAYOUT_MAX_ONLY];             /* pp coordinates, ascending */
+    int n_only;                                   /* 0: every pp coordinate holds it */
+    int only[LAYOUT_MAX_ONLY];                    /* pp coordinates, ascending */
 };
 
 /* ---- create ---------------------------------------------------------------------------------------------- */
@@ -62,7 +64,8 @@ struct layout layout_with(struct layout l, enum axis a, enum spmd t);
 struct layout layout_with_unit(struct layout l, enum axis a, enum spmd t, int64_t unit);
 /* l with axis a replaced by two factors of types outer and inner: layout_with_factor(l, AXIS_TP, 2, S0, R). */
 struct layout layout_with_factor(struct layout l, enum axis a, int n_outer, enum spmd outer, enum spmd inner);
-/* l with a and b, whole axes of which b is the next inner one, taken as one axis at type t. A new S goes to the end of the order. */
+/* l with a and b, whole axes of which b is the next inner one, taken as one axis at type t. A new S goes to the end of
+ * the order. */
 struct layout layout_with_joined(struct layout l, enum axis a, enum axis b, enum spmd t);
 /* l held by these pp coordinates only. */
 struct layout layout_hold_on(struct layout l, const int *pp, int n);
@@ -86,8 +89,8 @@ bool layout_holds(const struct layout *l, int rank); /* false: the rank has no p
 struct region layout_box(const struct layout *l, int rank);
 struct shape layout_local_shape(const struct layout *l, int rank); /* of that box; all zeros where nothing is held */
 int64_t layout_local_numel(const struct layout *l, int rank);
-/* Along the dim that the last place of l cuts: how much of it each rank of that axis has which is otherwise where `rank` is, in the
- * axis's order. CHECKs that it cuts. Returns how many; out may be NULL. */
+/* Along the dim that the last place of l cuts: how much of it each rank of that axis has which is otherwise where
+ * `rank` is, in the axis's order. CHECKs that it cuts. Returns how many; out may be NULL. */
 int layout_last_cut(const struct layout *l, int rank, int64_t *out);
 /* True on exactly one of the ranks that hold copies of the same values (the lowest): what norms and checkpoints count
  * once. Axes at V and P hold different values and each count. */

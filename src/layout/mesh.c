@@ -75,10 +75,9 @@ static int refuse_product(const struct mesh *m, const struct filling *f, struct 
         if (others > 0 && (size > 1 || f->open < 0) && m->n_ranks % others == 0 && f->product < MANY)
             suggest(&fix, a, size, m->n_ranks / others, f->open < 0);
     }
-    int rc = err_set(e, ERR_REQUEST, "%s = %lld ranks%s, but there %s %d; choose %s",
-                     given.n ? str_text(&given) : "1", (long long)f->product, f->open < 0 ? "" : " or a multiple",
-                     m->n_ranks == 1 ? "is" : "are", m->n_ranks,
-                     fix.n ? str_text(&fix) : "sizes whose product divides it");
+    int rc = err_set(e, ERR_REQUEST, "%s = %lld ranks%s, but there %s %d; choose %s", given.n ? str_text(&given) : "1",
+                     (long long)f->product, f->open < 0 ? "" : " or a multiple", m->n_ranks == 1 ? "is" : "are",
+                     m->n_ranks, fix.n ? str_text(&fix) : "sizes whose product divides it");
     str_free(&given);
     str_free(&fix);
     return rc;
@@ -98,8 +97,7 @@ static int fill_view(struct mesh *m, enum mesh_view v, const int degrees[AXIS_N]
 
 int mesh_init(struct mesh *m, int n_ranks, const int degrees[AXIS_N], struct err *e)
 {
-    if (n_ranks < 1 || n_ranks > 1 << 20)
-        return err_set(e, ERR_REQUEST, "%d ranks: choose 1 to %d", n_ranks, 1 << 20);
+    if (n_ranks < 1 || n_ranks > 1 << 20) return err_set(e, ERR_REQUEST, "%d ranks: choose 1 to %d", n_ranks, 1 << 20);
     *m = (struct mesh){.n_ranks = n_ranks};
     int rc = fill_view(m, MESH_DENSE, degrees, e);
     return rc ? rc : fill_view(m, MESH_EXPERT, degrees, e);
@@ -112,10 +110,7 @@ struct mesh mesh_single(void)
     return m;
 }
 
-int mesh_coord(const struct mesh *m, enum axis a, int rank)
-{
-    return rank / m->stride[a] % m->size[a];
-}
+int mesh_coord(const struct mesh *m, enum axis a, int rank) { return rank / m->stride[a] % m->size[a]; }
 
 int mesh_rank(const struct mesh *m, enum mesh_view v, const int coord[AXIS_N])
 {
@@ -130,10 +125,7 @@ struct mesh_axis mesh_axis(const struct mesh *m, enum axis a)
     return (struct mesh_axis){a, m->size[a], m->stride[a], m->size[a], 1};
 }
 
-int mesh_axis_coord(struct mesh_axis a, int rank)
-{
-    return rank / a.stride % a.size;
-}
+int mesh_axis_coord(struct mesh_axis a, int rank) { return rank / a.stride % a.size; }
 
 void mesh_axis_factor(struct mesh_axis a, int n_outer, struct mesh_axis *outer, struct mesh_axis *inner)
 {

@@ -30,7 +30,8 @@ struct mesh {
 struct mesh_axis {
     enum axis axis;
     int size, stride;
-    int of;  /* size of the whole axis; of == size: this is the whole axis; of < size: with the next inner axis (mesh_axis_join) */
+    int of;  /* size of the whole axis; of == size: this is the whole axis; of < size: with the next inner axis
+                (mesh_axis_join) */
     int div; /* coordinate on this factor = (coordinate on the axis) / div % size */
 };
 
@@ -51,7 +52,8 @@ int mesh_axis_coord(struct mesh_axis a, int rank);
 void mesh_axis_factor(struct mesh_axis a, int n_outer, struct mesh_axis *outer, struct mesh_axis *inner);
 /* Outer and the axis next inside it as one; CHECKs that they are neighbours. Where either has size 1, the other. */
 struct mesh_axis mesh_axis_join(struct mesh_axis outer, struct mesh_axis inner);
-/* "tp", "dp_shard+" (joined with the axis inside it), "tp/4" (outer factor), "tp%4" (inner factor), "tp/2%2"; out holds 48 chars. */
+/* "tp", "dp_shard+" (joined with the axis inside it), "tp/4" (outer factor), "tp%4" (inner factor), "tp/2%2"; out holds
+ * 48 chars. */
 char *mesh_axis_print(char out[48], struct mesh_axis a);
 
 /* Ranks that differ from `rank` along these axes only, itself included. The first axis is outermost: out[0] has

@@ -17,10 +17,7 @@
 static const char *const kind_names[LOWER_N] = {"slice",      "reduce-scatter", "all-to-all", "all-reduce",
                                                 "all-gather", "broadcast",      "forget",     "point-to-point"};
 
-const char *lower_kind_name(enum lower_kind k)
-{
-    return kind_names[k];
-}
+const char *lower_kind_name(enum lower_kind k) { return kind_names[k]; }
 
 /* ---- making the two sides name the same axes -------------------------------------------------------------- */
 
@@ -74,10 +71,7 @@ static void refine(struct layout *l, const struct layout *m)
 
 /* ---- the search -------------------------------------------------------------------------------------------- */
 
-static bool is_copy(enum spmd t)
-{
-    return t == SPMD_R || t == SPMD_I;
-}
+static bool is_copy(enum spmd t) { return t == SPMD_R || t == SPMD_I; }
 
 static bool last_cut(const struct layout *l, int i)
 {
@@ -178,8 +172,7 @@ static bool change_holders(struct lowering *w, struct layout *now, const struct 
     int n_all = 0, n_common = 0, n_now, n_to, pp = -1;
     for (int i = 0; i < now->n_places; i++)
         if (now->place[i].on.axis == AXIS_PP) pp = i;
-    if (now->n_only == to->n_only && !memcmp(now->only, to->only, (size_t)to->n_only * sizeof to->only[0]))
-        return true;
+    if (now->n_only == to->n_only && !memcmp(now->only, to->only, (size_t)to->n_only * sizeof to->only[0])) return true;
     if (pp < 0 || !is_copy(now->place[pp].type)) return false;
     n_all = now->place[pp].on.size;
     n_now = now->n_only ? now->n_only : n_all;
@@ -319,16 +312,11 @@ int64_t lower_traffic(const struct lower_step *s, int rank)
     switch (s->kind) {
     case LOWER_ALL_GATHER: /* in a ring every rank passes on all pieces but its successor's, here taken as its own */
         return after - before;
-    case LOWER_REDUCE_SCATTER:
-        return before - after;
-    case LOWER_ALL_REDUCE:
-        return 2 * (before - before / k);
-    case LOWER_ALL_TO_ALL:
-        return before - before / k;
-    case LOWER_BROADCAST:
-        return layout_holds(&s->before, rank) ? before : 0;
-    default:
-        return 0;
+    case LOWER_REDUCE_SCATTER: return before - after;
+    case LOWER_ALL_REDUCE: return 2 * (before - before / k);
+    case LOWER_ALL_TO_ALL: return before - before / k;
+    case LOWER_BROADCAST: return layout_holds(&s->before, rank) ? before : 0;
+    default: return 0;
     }
 }
 

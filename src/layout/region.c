@@ -133,8 +133,7 @@ static int64_t place_in(const struct region *holder, const struct region *box, i
     return offset;
 }
 
-bool region_run_first(struct region_run *run, const struct region *box, const struct region *a,
-                      const struct region *b)
+bool region_run_first(struct region_run *run, const struct region *box, const struct region *a, const struct region *b)
 {
     char x[256], y[256];
     CHECK(region_contains(a, box) && region_contains(b, box), "box %s is not inside its holder %s",

@@ -32,8 +32,8 @@ int region_subtract(const struct region *a, const struct region *b, struct regio
 /* [*lo, *hi) of piece i when n items are cut into k: contiguous, in order, the first n % k pieces one longer.
  * Pieces may be empty. The only rule by which anything is cut here: ranks, threads and files agree. */
 void region_split(int64_t n, int i, int k, int64_t *lo, int64_t *hi);
-/* The same twice: of holder i's share when n items are shared out over k, piece j of m. Piece j of all holders together is
- * what one of m messages brings when everybody's share is sent in m parts. */
+/* The same twice: of holder i's share when n items are shared out over k, piece j of m. Piece j of all holders together
+ * is what one of m messages brings when everybody's share is sent in m parts. */
 void region_window(int64_t n, int i, int k, int j, int m, int64_t *lo, int64_t *hi);
 
 /* "[0:10, 768:1536]"; out holds 256 chars. */
@@ -52,8 +52,7 @@ struct region_run {
     int nd;       /* the rest is the walk's own: outer dims that are still counted */
     int64_t size[SHAPE_MAX_DIMS], at[SHAPE_MAX_DIMS], stride_a[SHAPE_MAX_DIMS], stride_b[SHAPE_MAX_DIMS];
 };
-bool region_run_first(struct region_run *run, const struct region *box, const struct region *a,
-                      const struct region *b);
+bool region_run_first(struct region_run *run, const struct region *box, const struct region *a, const struct region *b);
 bool region_run_next(struct region_run *run);
 
 #endif

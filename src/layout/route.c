@@ -220,8 +220,8 @@ static int check_holdings(const struct holding *h, int n, int nd, struct err *e)
         bool good = h[i].holder >= 0 && h[i].term >= 0 && b->nd == nd && nd >= 0 && nd <= SHAPE_MAX_DIMS;
         for (int d = 0; good && d < nd; d++) good = b->lo[d] >= 0 && b->lo[d] <= b->hi[d];
         if (!good)
-            return err_set(e, ERR_CORRUPT, "box %d of %d (holder %d): wanted a box of %d dims with 0 <= begin <= end", i,
-                           n, h[i].holder, nd);
+            return err_set(e, ERR_CORRUPT, "box %d of %d (holder %d): wanted a box of %d dims with 0 <= begin <= end",
+                           i, n, h[i].holder, nd);
     }
     return OK;
 }
@@ -333,8 +333,8 @@ int route_may(const struct layout *from, const struct layout *to, struct err *e)
     char a[128], b[128];
     bool kept_from[LAYOUT_MAX_PLACES], kept_to[LAYOUT_MAX_PLACES];
     if (!shape_equal(&from->shape, &to->shape))
-        return err_set(e, ERR_REQUEST, "a route from %s to %s: the global shapes differ",
-                       shape_print(a, &from->shape), shape_print(b, &to->shape));
+        return err_set(e, ERR_REQUEST, "a route from %s to %s: the global shapes differ", shape_print(a, &from->shape),
+                       shape_print(b, &to->shape));
     if (from->n_ranks != to->n_ranks)
         return err_set(e, ERR_REQUEST, "a route from %d to %d ranks needs a common numbering: use route_new_holdings",
                        from->n_ranks, to->n_ranks);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Head-tail chunks and the pairs of tokens between them. Everything is closed form: a plan of a thousand ranks asks for
- * it once per rank. Rejected: dealing out tokens or small blocks in turn (balanced too, but blocks of attention would no
- * longer lie next to each other, and masks would cut all of them). */
+ * it once per rank. Rejected: dealing out tokens or small blocks in turn (balanced too, but blocks of attention would
+ * no longer lie next to each other, and masks would cut all of them). */
 #include "layout/sequence.h"
 
 #include "layout/region.h"

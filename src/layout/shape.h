@@ -15,7 +15,7 @@ struct shape {
 };
 
 struct shape shape_of(int nd, const int64_t *n);
-#define SHAPE_OF(...) \
+#define SHAPE_OF(...)                                                                                                  \
     shape_of((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
 bool shape_equal(const struct shape *a, const struct shape *b);
 

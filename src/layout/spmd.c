@@ -17,10 +17,7 @@ const char *spmd_name(enum spmd s)
     return names[s];
 }
 
-enum spmd spmd_dual(enum spmd s)
-{
-    return s == SPMD_R ? SPMD_P : s == SPMD_P ? SPMD_R : s;
-}
+enum spmd spmd_dual(enum spmd s) { return s == SPMD_R ? SPMD_P : s == SPMD_P ? SPMD_R : s; }
 
 struct spmd_type spmd_all(enum spmd s)
 {
@@ -41,10 +38,7 @@ struct spmd_type spmd_dual_type(struct spmd_type t)
     return t;
 }
 
-int spmd_equal(struct spmd_type a, struct spmd_type b)
-{
-    return memcmp(a.on, b.on, sizeof a.on) == 0;
-}
+int spmd_equal(struct spmd_type a, struct spmd_type b) { return memcmp(a.on, b.on, sizeof a.on) == 0; }
 
 char *spmd_print_on(char out[128], struct spmd_type t, unsigned axes)
 {

@@ -12,10 +12,7 @@ const struct batch_row batch_rows[BATCH_FIELDS] = {
     [BATCH_DOCUMENTS] = {"documents", DT_I32, 1, false, true, 0}, /* those of all keys are wanted on every rank */
 };
 
-static size_t one(const struct batch_row *r)
-{
-    return to_size(r->values) * dtype_bytes(r->dtype);
-}
+static size_t one(const struct batch_row *r) { return to_size(r->values) * dtype_bytes(r->dtype); }
 
 size_t batch_bytes(const struct batch_row *r, int64_t n_seqs, int64_t tokens)
 {
@@ -28,7 +25,8 @@ size_t batch_begin(const struct batch_row *r, size_t taken)
     return (taken + unit - 1) / unit * unit;
 }
 
-void batch_cut(const struct batch_row *r, void *to, const void *from, int64_t n_seqs, int64_t seq, const int64_t *place, int64_t here)
+void batch_cut(const struct batch_row *r, void *to, const void *from, int64_t n_seqs, int64_t seq, const int64_t *place,
+               int64_t here)
 {
     size_t bytes = one(r);
     if (r->per_sequence) {
@@ -37,5 +35,6 @@ void batch_cut(const struct batch_row *r, void *to, const void *from, int64_t n_
     }
     for (int64_t i = 0; i < here; i++)
         for (int64_t b = 0; b < n_seqs; b++)
-            memcpy((char *)to + to_size(b * here + i) * bytes, (const char *)from + to_size(b * seq + place[i]) * bytes, bytes);
+            memcpy((char *)to + to_size(b * here + i) * bytes, (const char *)from + to_size(b * seq + place[i]) * bytes,
+                   bytes);
 }

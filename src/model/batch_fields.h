@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/batch_fields.h: what a batch holds, as a table: a new field of it is a row here, who fills it (data/dataset.c) and the layer that reads
- * its slot. Memory on the host and on the device, what of it a rank of cp takes, and what a missing sequence is follow from the row.
- * Floor 1: base, layout. Order: Local.
+/* model/batch_fields.h: what a batch holds, as a table: a new field of it is a row here, who fills it (data/dataset.c)
+ * and the layer that reads its slot. Memory on the host and on the device, what of it a rank of cp takes, and what a
+ * missing sequence is follow from the row. Floor 1: base, layout. Order: Local.
  */
 #ifndef TUTTI_MODEL_BATCH_FIELDS_H
 #define TUTTI_MODEL_BATCH_FIELDS_H
@@ -18,10 +18,10 @@ enum batch_field { BATCH_TOKENS, BATCH_TARGETS, BATCH_POSITIONS, BATCH_DOCUMENTS
 struct batch_row {
     const char *name;
     enum dtype dtype;
-    int64_t values;    /* of each token, or of each sequence */
+    int64_t values; /* of each token, or of each sequence */
     bool per_sequence;
-    bool whole;        /* every rank of cp takes it for whole sequences; else for its own tokens */
-    int blank;         /* the byte that it is made of in a sequence that does not exist: 0, or 0xff for -1 */
+    bool whole; /* every rank of cp takes it for whole sequences; else for its own tokens */
+    int blank;  /* the byte that it is made of in a sequence that does not exist: 0, or 0xff for -1 */
 };
 extern const struct batch_row batch_rows[BATCH_FIELDS];
 
@@ -29,7 +29,9 @@ extern const struct batch_row batch_rows[BATCH_FIELDS];
 size_t batch_bytes(const struct batch_row *r, int64_t n_seqs, int64_t tokens);
 /* Where it begins behind bytes that are taken. */
 size_t batch_begin(const struct batch_row *r, size_t taken);
-/* Tokens place[0 .. here) of each of n sequences of `seq` tokens: to holds batch_bytes(r, n, here). Fields of sequences are copied. */
-void batch_cut(const struct batch_row *r, void *to, const void *from, int64_t n_seqs, int64_t seq, const int64_t *place, int64_t here);
+/* Tokens place[0 .. here) of each of n sequences of `seq` tokens: to holds batch_bytes(r, n, here). Fields of sequences
+ * are copied. */
+void batch_cut(const struct batch_row *r, void *to, const void *from, int64_t n_seqs, int64_t seq, const int64_t *place,
+               int64_t here);
 
 #endif

@@ -1,26 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* numbers.c: numbers.def as a table in memory. What rows share, the conditions under which a number has an effect, is a table of
- * its own. */
+/* numbers.c: numbers.def as a table in memory. What rows share, the conditions under which a number has an effect, is a
+ * table of its own. */
 #include "model/numbers.h"
 
 #include <string.h>
 
 enum {
-    G = 1 << HF_GPT2, L = 1 << HF_LLAMA, M = 1 << HF_MIXTRAL, D2 = 1 << HF_DEEPSEEK_V2, D3 = 1 << HF_DEEPSEEK_V3,
-    D = D2 | D3, R = L | M | D, ALL = G | R /* R: those with rotary positions */
+    G = 1 << HF_GPT2,
+    L = 1 << HF_LLAMA,
+    M = 1 << HF_MIXTRAL,
+    D2 = 1 << HF_DEEPSEEK_V2,
+    D3 = 1 << HF_DEEPSEEK_V3,
+    D = D2 | D3,
+    R = L | M | D,
+    ALL = G | R /* R: those with rotary positions */
 };
 enum {
-    MAY = SPELT_MAY, NEEDED = SPELT_NEEDED, ZERO = SPELT_ZERO, NONE_IF_NULL = SPELT_NONE_IF_NULL, UNUSUAL = SPELT_UNUSUAL,
-    WRITTEN = SPELT_WRITTEN, ASIDE = SPELT_ASIDE, NULL_IF_NONE = SPELT_NULL_IF_NONE
+    MAY = SPELT_MAY,
+    NEEDED = SPELT_NEEDED,
+    ZERO = SPELT_ZERO,
+    NONE_IF_NULL = SPELT_NONE_IF_NULL,
+    UNUSUAL = SPELT_UNUSUAL,
+    WRITTEN = SPELT_WRITTEN,
+    ASIDE = SPELT_ASIDE,
+    NULL_IF_NONE = SPELT_NULL_IF_NONE
 };
 enum { SOFTMAX, SIGMOID }; /* words of moe.score */
 
 #define RANGE(from, to) .lo = from, .hi = to
 #define WORDS(words) .choices = words
 #define EITHER .choices = NULL
-#define THEIRS(where, name, place, flags, usual) {where, name, place, flags, usual}
-#define FIXED(where, value) {where, NULL, 0, MAY, value}
+#define THEIRS(where, name, place, flags, usual)                                                                       \
+    {                                                                                                                  \
+        where, name, place, flags, usual                                                                               \
+    }
+#define FIXED(where, value)                                                                                            \
+    {                                                                                                                  \
+        where, NULL, 0, MAY, value                                                                                     \
+    }
 
+/* clang-format off */
 const struct number model_numbers[] = {
 #define NUMBER(kind, group, name, usual, limits, part, wants, text, ...)                                                            \
     {.row = {.path = "model." #group #name, .type = CONF_##kind, .offset = offsetof(struct model_config, group name),                \
@@ -31,6 +50,7 @@ const struct number model_numbers[] = {
 #include "model/numbers.def"
     {.row = {.path = NULL}},
 };
+/* clang-format on */
 
 const struct number *number_find(const char *key)
 {
@@ -64,12 +84,6 @@ static const struct {
     [NEED_LATENT] = {is_latent, "model.mla.kv_rank is 0"},
 };
 
-bool number_needed(const struct number *n, const struct model_config *c)
-{
-    return needs[n->need].met(c);
-}
+bool number_needed(const struct number *n, const struct model_config *c) { return needs[n->need].met(c); }
 
-const char *number_idle(const struct number *n)
-{
-    return needs[n->need].idle;
-}
+const char *number_idle(const struct number *n) { return needs[n->need].idle; }

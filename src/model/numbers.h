@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/numbers.h: what there is to say of a model in numbers: one struct, which config, layers, checkpoints and Hugging Face's
- * config.json share, and one table (numbers.def) of its fields, from which reading, printing, comparing, import and export follow.
+/* model/numbers.h: what there is to say of a model in numbers: one struct, which config, layers, checkpoints and
+ * Hugging Face's config.json share, and one table (numbers.def) of its fields, from which reading, printing, comparing,
+ * import and export follow.
  *
  * Invariants
- *   1. A field of struct model_config (but family) is a row of numbers.def, and its config key is its path: model.moe.top_k.
+ *   1. A field of struct model_config (but family) is a row of numbers.def, and its config key is its path:
+ *   model.moe.top_k.
  *   2. 0 (false, the first word) means that the model has none of it where the row's need is not met.
  *   3. A file of Hugging Face names a number by at most one key per family.
  * Floor 1: base. Order: Local.
@@ -21,7 +23,10 @@ enum model_family { MODEL_GPT2, MODEL_LLAMA, MODEL_MIXTRAL, MODEL_DEEPSEEK, MODE
 /* Hugging Face's, by their model_type. */
 enum hf_family { HF_GPT2, HF_LLAMA, HF_MIXTRAL, HF_DEEPSEEK_V2, HF_DEEPSEEK_V3, HF_N };
 
-enum moe_aux_scope { MOE_AUX_SEQUENCE, MOE_AUX_MICROBATCH }; /* words of moe.aux_scope; those of moe.score are kernel.h's moe_score */
+enum moe_aux_scope {
+    MOE_AUX_SEQUENCE,
+    MOE_AUX_MICROBATCH
+}; /* words of moe.aux_scope; those of moe.score are kernel.h's moe_score */
 
 #define NUMBER_INT int64_t
 #define NUMBER_REAL double
@@ -33,7 +38,9 @@ struct model_config {
     enum model_family family;
 #define NUMBER(type, group, name, ...) NUMBER_##type name;
 #define GROUP(name) struct name##_config {
-#define END(name) } name;
+#define END(name)                                                                                                      \
+    }                                                                                                                  \
+    name;
 #include "model/numbers.def"
 };
 
@@ -48,21 +55,29 @@ enum number_role {
 
 /* What a model has to have for a number to have an effect. */
 enum number_need {
-    NEED_ALWAYS, NEED_ROTARY, NEED_LLAMA3, NEED_YARN, NEED_SCALED, NEED_EXPERTS, NEED_GROUPS, NEED_BIAS, NEED_LATENT
+    NEED_ALWAYS,
+    NEED_ROTARY,
+    NEED_LLAMA3,
+    NEED_YARN,
+    NEED_SCALED,
+    NEED_EXPERTS,
+    NEED_GROUPS,
+    NEED_BIAS,
+    NEED_LATENT
 };
 
-/* Where a key of Hugging Face stands: in config.json of these families (1 << enum hf_family), or in its object of rotary positions
- * when that is of this type. */
+/* Where a key of Hugging Face stands: in config.json of these families (1 << enum hf_family), or in its object of
+ * rotary positions when that is of this type. */
 enum { IN_DEFAULT = 1 << HF_N, IN_LLAMA3 = 2 << HF_N, IN_YARN = 4 << HF_N };
 
 enum spelling_how {
-    SPELT_MAY = 0,          /* may be left out, or null */
-    SPELT_NEEDED = 1,       /* may not */
-    SPELT_ZERO = 2,         /* 0 may be said; without this the least is 1 where the row's range begins at 0 */
-    SPELT_NONE_IF_NULL = 4, /* null is 0; else null is as good as absent */
-    SPELT_UNUSUAL = 8,      /* written only where it is not the default */
-    SPELT_WRITTEN = 16,     /* never read */
-    SPELT_ASIDE = 32,       /* said elsewhere too: absent, it changes nothing */
+    SPELT_MAY = 0,           /* may be left out, or null */
+    SPELT_NEEDED = 1,        /* may not */
+    SPELT_ZERO = 2,          /* 0 may be said; without this the least is 1 where the row's range begins at 0 */
+    SPELT_NONE_IF_NULL = 4,  /* null is 0; else null is as good as absent */
+    SPELT_UNUSUAL = 8,       /* written only where it is not the default */
+    SPELT_WRITTEN = 16,      /* never read */
+    SPELT_ASIDE = 32,        /* said elsewhere too: absent, it changes nothing */
     SPELT_NULL_IF_NONE = 64, /* 0 is written as null */
 };
 struct spelling {

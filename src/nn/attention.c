@@ -104,7 +104,8 @@ static void project_apart(struct layer_ctx *x, tid h_TD, int layer, bool bias, b
 {
     struct heads h = heads_here(x->c, x->par);
     int64_t A = x->c->head_dim, GA = count(h.kv) * A;
-    tid w_q = layer_param(x, 1, "layers.%d.attn.q.weight", layer), w_kv = layer_param(x, 2, "layers.%d.attn.k.weight", layer);
+    tid w_q = layer_param(x, 1, "layers.%d.attn.q.weight", layer),
+        w_kv = layer_param(x, 2, "layers.%d.attn.k.weight", layer);
     tid b_q = bias ? layer_param(x, 1, "layers.%d.attn.q.bias", layer) : TID_NONE;
     tid b_kv = bias ? layer_param(x, 2, "layers.%d.attn.k.bias", layer) : TID_NONE;
     tid q = op_linear(x->t, h_TD, w_q, b_q, "q"), kv = op_linear(x->t, h_TD, w_kv, b_kv, "kv");

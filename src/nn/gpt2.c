@@ -72,14 +72,12 @@ static tid block(struct layer_ctx *x, tid h_TD, int l)
     snprintf(prefix, sizeof prefix, "layers.%d.norm2", l);
     tid n_TD = region_enter(x, norm(x, h_TD, prefix, "norm2"));
     tid a_TF = op_act(x->t, up(x, n_TD, l), ACT_GELU, "gelu");
-    tid w_down = layer_param(x, 1, "layers.%d.mlp.down.weight", l), b_down = layer_param(x, 1, "layers.%d.mlp.down.bias", l);
+    tid w_down = layer_param(x, 1, "layers.%d.mlp.down.weight", l),
+        b_down = layer_param(x, 1, "layers.%d.mlp.down.bias", l);
     tid d_TD = region_leave(x, op_linear_partial(x->t, a_TF, w_down, b_down, x->par->rank[AXIS_TP] != 0, "down"));
     return op_add(x->t, h_TD, d_TD, p, dropout_stream("mlp.down", l), x->index_T, "residual2");
 }
 
-static tid final_norm(struct layer_ctx *x, tid h_TD)
-{
-    return norm(x, h_TD, "norm", "norm");
-}
+static tid final_norm(struct layer_ctx *x, tid h_TD) { return norm(x, h_TD, "norm", "norm"); }
 
 const struct family family_gpt2 = {"gpt2", false, declare, embed, block, final_norm};

@@ -15,7 +15,7 @@ struct layer_ctx {
     const struct param_table *params;
     const struct par *par;
     const struct model_shape *s;
-    int64_t tokens;  /* of the microbatch on this rank: its rows of every sequence */
+    int64_t tokens; /* of the microbatch on this rank: its rows of every sequence */
     tid *param_tid; /* by parameter, -1 not on the tape yet */
     tid pos_T, doc_T, target_T, rope_PA;
     tid index_T; /* which token each row of the stream is, for dropout; TID_NONE: rows are tokens in order */
@@ -42,7 +42,8 @@ extern const struct family family_gpt2, family_llama, family_mixtral, family_dee
  * the other). */
 tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* A row of the table of parameters: initial values are normal with `std`, or all zeros or ones. over_tp: S0 or S1, the
- * dim that tp splits, in whole units; I, the same on all ranks; R, the same, but each rank's gradient is only a part of the sum. */
+ * dim that tp splits, in whole units; I, the same on all ranks; R, the same, but each rank's gradient is only a part of
+ * the sum. */
 struct declare {
     enum param_init init;
     double std;
@@ -65,7 +66,7 @@ static inline enum spmd over_stream(const struct par *p) { return p->sequence ? 
 
 /* The table of tokens is shared out over tp by vocabulary: its rows on this rank, and how embedding and head use it. */
 struct vocab_part vocab_here(const struct model_config *c, const struct par *p);
-enum spmd over_vocab(const struct par *p); /* S0, or I on one rank */
+enum spmd over_vocab(const struct par *p);        /* S0, or I on one rank */
 tid embed_tokens(struct layer_ctx *x, tid ids_T); /* onto the stream */
 
 /* The way into and out of a region that tp splits, and how the stream lies outside of it: whole on every rank (enter,

@@ -51,9 +51,6 @@ tid llama_block(struct layer_ctx *x, tid h_TD, int l)
     return op_add(x->t, h_TD, d_TD, p, dropout_stream("mlp.down", l), x->index_T, "residual2");
 }
 
-tid llama_norm(struct layer_ctx *x, tid h_TD)
-{
-    return norm(x, h_TD, layer_param(x, 1, "norm.weight"), "norm");
-}
+tid llama_norm(struct layer_ctx *x, tid h_TD) { return norm(x, h_TD, layer_param(x, 1, "norm.weight"), "norm"); }
 
 const struct family family_llama = {"llama", true, llama_declare, llama_embed, llama_block, llama_norm};

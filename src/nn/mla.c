@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Multi-head latent attention (DeepSeek-V2, section 2.1): queries, and keys and values, are made from short vectors per
- * token. Positions turn a part of each query head and one more vector that all key heads share; keys are put together from
- * both parts. Values are as wide as keys here, with zeros behind, so that attention is the same row as everywhere; the
- * zeros are trimmed off before the output projection.
+ * token. Positions turn a part of each query head and one more vector that all key heads share; keys are put together
+ * from both parts. Values are as wide as keys here, with zeros behind, so that attention is the same row as everywhere;
+ * the zeros are trimmed off before the output projection.
  *
- * Over tp the short vectors are made on every rank (they are small), and the matrices that open them are split by heads.
- * When decoding, whole keys and values are cached. Rejected for now: caching the short vectors and multiplying the opening
- * matrices into the queries, which makes the cache smaller by the number of heads. */
+ * Over tp the short vectors are made on every rank (they are small), and the matrices that open them are split by
+ * heads. When decoding, whole keys and values are cached. Rejected for now: caching the short vectors and multiplying
+ * the opening matrices into the queries, which makes the cache smaller by the number of heads. */
 #include <math.h>
 
 #include "nn/layers.h"
@@ -21,12 +21,13 @@ void mla_declare(struct declare_ctx *x, int layer, double std, double std_out)
 {
     const struct model_config *c = x->c;
     const struct mla_config *m = &c->mla;
-    int64_t D = c->hidden, H = c->heads, A = c->head_dim, both = m->nope_dim + m->value_dim, Q = m->q_rank, K = m->kv_rank;
+    int64_t D = c->hidden, H = c->heads, A = c->head_dim, both = m->nope_dim + m->value_dim, Q = m->q_rank,
+            K = m->kv_rank;
     struct heads h = heads_here(c, x->par);
     int64_t q = h.together * A, kv = h.together * both, o = h.together * m->value_dim;
     struct declare whole = {INIT_NORMAL, std, layer, over_stream(x->par), 0},
-                   gain = {INIT_ONES, 0, layer, over_stream(x->par), 0},
-                   rows_q = {INIT_NORMAL, std, layer, SPMD_S0, q}, rows_kv = {INIT_NORMAL, std, layer, SPMD_S0, kv};
+                   gain = {INIT_ONES, 0, layer, over_stream(x->par), 0}, rows_q = {INIT_NORMAL, std, layer, SPMD_S0, q},
+                   rows_kv = {INIT_NORMAL, std, layer, SPMD_S0, kv};
     if (Q) {
         layer_declare(x, whole, 2, (int64_t[]){Q, D}, "layers.%d.attn.q_a.weight", layer);
         layer_declare(x, gain, 1, &Q, "layers.%d.attn.q_a_norm.weight", layer);
@@ -60,7 +61,10 @@ static tid queries(struct layer_ctx *x, tid h_TD, int layer)
 static tid turn(struct layer_ctx *x, tid v, int64_t heads, int head_dim, int at, const char *name)
 {
     const struct mla_config *m = &x->c->mla;
-    struct op_attrs a = {.heads = to_int(heads), .head_dim = head_dim, .rotary_dim = m->rope_dim, .rotary_at = at,
+    struct op_attrs a = {.heads = to_int(heads),
+                         .head_dim = head_dim,
+                         .rotary_dim = m->rope_dim,
+                         .rotary_at = at,
                          .rotary_pairs = m->rope_pairs};
     return op_rotary_part(x->t, v, x->pos_T, x->rope_PA, &a, name);
 }

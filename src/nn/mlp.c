@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gated MLP (Shazeer 2020): gate and up lie next to each other, so one product makes both. Over tp columns, then rows:
- * what comes out is a part of a sum. */
+/* The gated MLP (Shazeer 2020): gate and up lie next to each other, so one product makes both. Over tp columns, then
+ * rows: what comes out is a part of a sum. */
 #include "nn/layers.h"
 
 void mlp_declare(struct declare_ctx *x, int layer, const char *name, int64_t ffn, double std, double std_out)

@@ -14,13 +14,12 @@
 
 _Static_assert(SCORE_SOFTMAX == 0 && SCORE_SIGMOID == 1, "the words of moe.score in model/numbers.def");
 
-static const struct family *const families[MODEL_N] = {[MODEL_GPT2] = &family_gpt2, [MODEL_LLAMA] = &family_llama,
-                                                     [MODEL_MIXTRAL] = &family_mixtral, [MODEL_DEEPSEEK] = &family_deepseek};
+static const struct family *const families[MODEL_N] = {[MODEL_GPT2] = &family_gpt2,
+                                                       [MODEL_LLAMA] = &family_llama,
+                                                       [MODEL_MIXTRAL] = &family_mixtral,
+                                                       [MODEL_DEEPSEEK] = &family_deepseek};
 
-const char *model_family_name(enum model_family f)
-{
-    return families[f]->name;
-}
+const char *model_family_name(enum model_family f) { return families[f]->name; }
 
 /* The number nearest to n that divides `of`. */
 static int64_t nearest_divisor(int64_t of, int64_t n)
@@ -38,27 +37,40 @@ static int check_experts(const struct model_config *c, struct err *e)
     if (!family && m->experts)
         return err_set(e, ERR_REQUEST, "model.moe.experts: %s has no experts; choose model.family mixtral or deepseek",
                        model_family_name(c->family));
-    if (!m->experts) return family ? err_set(e, ERR_REQUEST, "model.moe.experts: %s wants a number of experts, 1 or more",
-                                             model_family_name(c->family)) : OK;
+    if (!m->experts)
+        return family ? err_set(e, ERR_REQUEST, "model.moe.experts: %s wants a number of experts, 1 or more",
+                                model_family_name(c->family))
+                      : OK;
     if (m->top_k < 1 || m->top_k > m->experts)
-        return err_set(e, ERR_REQUEST, "model.moe.top_k: wanted 1 to model.moe.experts = %" PRId64 ", got %" PRId64, m->experts, m->top_k);
-    if (c->family == MODEL_MIXTRAL && (m->score != SCORE_SOFTMAX || !m->norm_topk || m->scale != 1 || m->groups || m->bias ||
-                                       m->shared || m->first_dense))
-        return err_set(e, ERR_REQUEST, "model.moe: mixtral has softmax scores scaled to sum 1, and no groups, bias, shared "
+        return err_set(e, ERR_REQUEST, "model.moe.top_k: wanted 1 to model.moe.experts = %" PRId64 ", got %" PRId64,
+                       m->experts, m->top_k);
+    if (c->family == MODEL_MIXTRAL && (m->score != SCORE_SOFTMAX || !m->norm_topk || m->scale != 1 || m->groups ||
+                                       m->bias || m->shared || m->first_dense))
+        return err_set(e, ERR_REQUEST,
+                       "model.moe: mixtral has softmax scores scaled to sum 1, and no groups, bias, shared "
                        "experts or dense layers; the deepseek family has them");
     if (m->ffn < 1) return err_set(e, ERR_REQUEST, "model.moe.ffn: wanted 1 or more, got %lld", (long long)m->ffn);
     if (m->first_dense > c->layers)
-        return err_set(e, ERR_REQUEST, "model.moe.first_dense: %" PRId64 " of %" PRId64 " layers; choose at most that", m->first_dense, c->layers);
+        return err_set(e, ERR_REQUEST, "model.moe.first_dense: %" PRId64 " of %" PRId64 " layers; choose at most that",
+                       m->first_dense, c->layers);
     if (!m->groups) return OK;
     if (m->experts % m->groups)
-        return err_set(e, ERR_REQUEST, "model.moe.groups: %" PRId64 " does not divide model.moe.experts = %" PRId64 "; the nearest that does is %" PRId64,
-                       m->groups, m->experts, nearest_divisor(m->experts, m->groups < m->experts ? m->groups : m->experts));
+        return err_set(e, ERR_REQUEST,
+                       "model.moe.groups: %" PRId64 " does not divide model.moe.experts = %" PRId64
+                       "; the nearest that does is %" PRId64,
+                       m->groups, m->experts,
+                       nearest_divisor(m->experts, m->groups < m->experts ? m->groups : m->experts));
     if (m->top_groups < 1 || m->top_groups > m->groups || m->top_k > m->top_groups * (m->experts / m->groups))
-        return err_set(e, ERR_REQUEST, "model.moe.top_groups: wanted 1 to %" PRId64 " groups that together hold the %" PRId64 " chosen experts, "
-                       "got %" PRId64 " groups of %" PRId64, m->groups, m->top_k, m->top_groups, m->experts / m->groups);
+        return err_set(e, ERR_REQUEST,
+                       "model.moe.top_groups: wanted 1 to %" PRId64 " groups that together hold the %" PRId64
+                       " chosen experts, "
+                       "got %" PRId64 " groups of %" PRId64,
+                       m->groups, m->top_k, m->top_groups, m->experts / m->groups);
     if (m->group_pairs && m->experts / m->groups < 2)
-        return err_set(e, ERR_REQUEST, "model.moe.groups: a group that counts by its two largest scores needs two experts, "
-                       "%" PRId64 " groups of %" PRId64 " have fewer; choose at most %" PRId64, m->groups, m->experts, m->experts / 2);
+        return err_set(e, ERR_REQUEST,
+                       "model.moe.groups: a group that counts by its two largest scores needs two experts, "
+                       "%" PRId64 " groups of %" PRId64 " have fewer; choose at most %" PRId64,
+                       m->groups, m->experts, m->experts / 2);
     return OK;
 }
 
@@ -66,31 +78,46 @@ static int check_latent(const struct model_config *c, struct err *e)
 {
     const struct mla_config *m = &c->mla;
     if ((m->kv_rank > 0) != (c->family == MODEL_DEEPSEEK))
-        return err_set(e, ERR_REQUEST, "model.mla.kv_rank: latent attention is the deepseek family's, and it has no other");
+        return err_set(e, ERR_REQUEST,
+                       "model.mla.kv_rank: latent attention is the deepseek family's, and it has no other");
     if (!m->kv_rank) return OK;
     if (m->nope_dim < 1 || m->rope_dim < 2 || m->rope_dim % 2 || m->value_dim < 1)
-        return err_set(e, ERR_REQUEST, "model.mla.rope_dim: wanted an even number, and nope_dim and value_dim of 1 or more; "
-                       "got %" PRId64 ", %" PRId64 ", %" PRId64, m->rope_dim, m->nope_dim, m->value_dim);
+        return err_set(e, ERR_REQUEST,
+                       "model.mla.rope_dim: wanted an even number, and nope_dim and value_dim of 1 or more; "
+                       "got %" PRId64 ", %" PRId64 ", %" PRId64,
+                       m->rope_dim, m->nope_dim, m->value_dim);
     if (m->value_dim > m->nope_dim + m->rope_dim)
-        return err_set(e, ERR_REQUEST, "model.mla.value_dim: %" PRId64 " is more than a key's nope_dim + rope_dim = %" PRId64 "; choose at most "
-                       "that", m->value_dim, m->nope_dim + m->rope_dim);
+        return err_set(e, ERR_REQUEST,
+                       "model.mla.value_dim: %" PRId64 " is more than a key's nope_dim + rope_dim = %" PRId64
+                       "; choose at most "
+                       "that",
+                       m->value_dim, m->nope_dim + m->rope_dim);
     if (c->head_dim != m->nope_dim + m->rope_dim || c->kv_heads != c->heads)
-        return err_set(e, ERR_REQUEST, "model.head_dim: latent attention has head_dim = nope_dim + rope_dim = %" PRId64 " and kv_heads "
-                       "= heads = %" PRId64 "; leave both out", m->nope_dim + m->rope_dim, c->heads);
+        return err_set(e, ERR_REQUEST,
+                       "model.head_dim: latent attention has head_dim = nope_dim + rope_dim = %" PRId64 " and kv_heads "
+                       "= heads = %" PRId64 "; leave both out",
+                       m->nope_dim + m->rope_dim, c->heads);
     return OK;
 }
 
 int model_check(const struct model_config *c, struct err *e)
 {
     if (c->kv_heads > c->heads || c->heads % c->kv_heads)
-        return err_set(e, ERR_REQUEST, "model.kv_heads: %" PRId64 " does not divide model.heads = %" PRId64 "; the nearest that does is %" PRId64,
-                       c->kv_heads, c->heads, nearest_divisor(c->heads, c->kv_heads < c->heads ? c->kv_heads : c->heads));
+        return err_set(e, ERR_REQUEST,
+                       "model.kv_heads: %" PRId64 " does not divide model.heads = %" PRId64
+                       "; the nearest that does is %" PRId64,
+                       c->kv_heads, c->heads,
+                       nearest_divisor(c->heads, c->kv_heads < c->heads ? c->kv_heads : c->heads));
     if (c->head_dim < 1)
-        return err_set(e, ERR_REQUEST, "model.heads: %" PRId64 " heads do not divide model.hidden = %lld; choose heads that do, "
-                       "or give model.head_dim", c->heads, (long long)c->hidden);
+        return err_set(e, ERR_REQUEST,
+                       "model.heads: %" PRId64 " heads do not divide model.hidden = %lld; choose heads that do, "
+                       "or give model.head_dim",
+                       c->heads, (long long)c->hidden);
     if (families[c->family]->uses_rope && !c->mla.kv_rank && c->head_dim % 2)
-        return err_set(e, ERR_REQUEST, "model.head_dim: rotary positions turn pairs of numbers, so the head size must be "
-                       "even, got %" PRId64 " (hidden %lld / heads %" PRId64 ")", c->head_dim, (long long)c->hidden, c->heads);
+        return err_set(e, ERR_REQUEST,
+                       "model.head_dim: rotary positions turn pairs of numbers, so the head size must be "
+                       "even, got %" PRId64 " (hidden %lld / heads %" PRId64 ")",
+                       c->head_dim, (long long)c->hidden, c->heads);
     int rc = check_experts(c, e);
     if (!rc) rc = check_latent(c, e);
     if (rc) return rc;
@@ -130,7 +157,8 @@ static double scaled_frequency(const struct rope_scaling_config *r, double freq)
 static double yarn_frequency(const struct model_config *c, int i, int64_t cols)
 {
     const struct yarn_config *y = &c->yarn;
-    double theta = c->rope_theta, freq = pow(theta, -2.0 * i / (double)cols), n = (double)c->rope_scaling.original_max_position, pi = acos(-1.0);
+    double theta = c->rope_theta, freq = pow(theta, -2.0 * i / (double)cols),
+           n = (double)c->rope_scaling.original_max_position, pi = acos(-1.0);
     double low = (double)cols * log(n / (y->beta_fast * 2 * pi)) / (2 * log(theta));
     double high = (double)cols * log(n / (y->beta_slow * 2 * pi)) / (2 * log(theta));
     low = fmax(y->truncate ? floor(low) : low, 0);
@@ -139,16 +167,14 @@ static double yarn_frequency(const struct model_config *c, int i, int64_t cols)
     return freq / y->factor * ramp + freq * (1 - ramp);
 }
 
-static double yarn_mscale(double factor, double m)
-{
-    return factor <= 1 ? 1 : 0.1 * m * log(factor) + 1;
-}
+static double yarn_mscale(double factor, double m) { return factor <= 1 ? 1 : 0.1 * m * log(factor) + 1; }
 
 double yarn_angles(const struct model_config *c)
 {
     const struct yarn_config *y = &c->yarn;
     if (y->factor == 0) return 1;
-    if (y->mscale != 0 && y->mscale_all_dim != 0) return yarn_mscale(y->factor, y->mscale) / yarn_mscale(y->factor, y->mscale_all_dim);
+    if (y->mscale != 0 && y->mscale_all_dim != 0)
+        return yarn_mscale(y->factor, y->mscale) / yarn_mscale(y->factor, y->mscale_all_dim);
     return yarn_mscale(y->factor, 1);
 }
 
@@ -170,8 +196,9 @@ void model_rope_table(const struct model_config *c, float *out)
     int64_t cols = model_rope_cols(c), half = cols / 2;
     double scale = yarn_angles(c);
     for (int i = 0; i < half; i++) {
-        double freq = c->yarn.factor != 0 ? yarn_frequency(c, i, cols)
-                                          : scaled_frequency(&c->rope_scaling, pow(c->rope_theta, -2.0 * i / (double)cols));
+        double freq = c->yarn.factor != 0
+                          ? yarn_frequency(c, i, cols)
+                          : scaled_frequency(&c->rope_scaling, pow(c->rope_theta, -2.0 * i / (double)cols));
         for (int64_t p = 0; p < c->max_positions; p++) {
             out[p * cols + i] = (float)(scale * cos((double)p * freq));
             out[p * cols + half + i] = (float)(scale * sin((double)p * freq));
@@ -197,7 +224,8 @@ double model_flops_per_token(const struct model_config *c, const struct param_ta
     return 6 * matrices + 6.0 * c->layers * c->heads * columns * (double)(seq + 1);
 }
 
-/* Tokens differ along the data axes, and cp shares out those of every sequence; everything else is the same on every rank. */
+/* Tokens differ along the data axes, and cp shares out those of every sequence; everything else is the same on every
+ * rank. */
 static struct spmd_type type_tokens(enum spmd over_cp)
 {
     struct spmd_type t = spmd_all(SPMD_I);
@@ -211,7 +239,8 @@ static struct layout weight_over(const struct mesh *m, struct shape n, const str
 {
     struct layout l = layout_on(m, MESH_DENSE, n, SPMD_I);
     l = layout_with(layout_with(layout_with(l, AXIS_DP_REPLICATE, SPMD_R), AXIS_DP_SHARD, SPMD_R), AXIS_CP, SPMD_R);
-    return d->unit && spmd_is_shard(d->over_tp) ? layout_with_unit(l, AXIS_TP, d->over_tp, d->unit) : layout_with(l, AXIS_TP, d->over_tp);
+    return d->unit && spmd_is_shard(d->over_tp) ? layout_with_unit(l, AXIS_TP, d->over_tp, d->unit)
+                                                : layout_with(l, AXIS_TP, d->over_tp);
 }
 
 void layer_declare(struct declare_ctx *x, struct declare d, int nd, const int64_t *n, const char *fmt, ...)
@@ -231,10 +260,7 @@ struct vocab_part vocab_here(const struct model_config *c, const struct par *p)
     return (struct vocab_part){lo, c->vocab, p->size[AXIS_TP]};
 }
 
-enum spmd over_vocab(const struct par *p)
-{
-    return p->size[AXIS_TP] > 1 ? SPMD_S0 : SPMD_I;
-}
+enum spmd over_vocab(const struct par *p) { return p->size[AXIS_TP] > 1 ? SPMD_S0 : SPMD_I; }
 
 tid embed_tokens(struct layer_ctx *x, tid ids_T)
 {
@@ -282,7 +308,8 @@ tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...)
     for (int k = 0; k < p->nd; k++) n[k] = p->ln[k];
     for (int k = 1; k < span; k++) {
         const struct param *q = &x->params->p[i + k];
-        CHECK(q->nd == p->nd && (p->nd < 2 || q->ln[1] == p->ln[1]) && spmd_equal(q->type, p->type), "%s and %s do not form one matrix", p->name, q->name);
+        CHECK(q->nd == p->nd && (p->nd < 2 || q->ln[1] == p->ln[1]) && spmd_equal(q->type, p->type),
+              "%s and %s do not form one matrix", p->name, q->name);
         n[0] += q->ln[0];
     }
     if (x->param_tid[i] < 0 || span > 1)
@@ -290,8 +317,8 @@ tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...)
     return x->param_tid[i];
 }
 
-/* Nats of a chunk of tokens; over tp each rank has the logits of its part of the vocabulary, and only three numbers per token
- * travel. */
+/* Nats of a chunk of tokens; over tp each rank has the logits of its part of the vocabulary, and only three numbers per
+ * token travel. */
 static void record_chunk(struct layer_ctx *x, tid h_CD, tid w_VD, tid target_C)
 {
     tid logits_CV = op_linear(x->t, h_CD, w_VD, TID_NONE, "logits");
@@ -374,10 +401,13 @@ void model_record(struct tape *t, const struct model_config *c, const struct par
     for (int i = 0; i < p->n; i++) x.param_tid[i] = TID_NONE;
     tid ids_T = g->embeds ? tape_input(t, "tokens", SLOT_TOKENS, DT_I32, 1, &tokens, type) : TID_NONE;
     bool trains = s->mode == MODEL_TRAIN;
-    bool weighs = c->moe.experts && g->end > g->first && g->end > c->moe.first_dense; /* balance is over trained tokens */
-    x.target_T = trains && (g->heads || weighs) ? tape_input(t, "targets", SLOT_TARGETS, DT_I32, 1, &tokens, type) : TID_NONE;
+    bool weighs =
+        c->moe.experts && g->end > g->first && g->end > c->moe.first_dense; /* balance is over trained tokens */
+    x.target_T =
+        trains && (g->heads || weighs) ? tape_input(t, "targets", SLOT_TARGETS, DT_I32, 1, &tokens, type) : TID_NONE;
     x.pos_T = tape_input(t, "positions", SLOT_POSITIONS, DT_I32, 1, &tokens, type);
-    x.doc_T = c->document_mask && trains ? tape_input(t, "documents", SLOT_DOCS, DT_I32, 1, &all, type_tokens(SPMD_I)) : TID_NONE;
+    x.doc_T = c->document_mask && trains ? tape_input(t, "documents", SLOT_DOCS, DT_I32, 1, &all, type_tokens(SPMD_I))
+                                         : TID_NONE;
     x.index_T = record_index(&x);
     if (f->uses_rope)
         x.rope_PA = tape_input(t, "rope", SLOT_ROPE, DT_F32, 2, (int64_t[]){c->max_positions, model_rope_cols(c)},

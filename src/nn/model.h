@@ -40,7 +40,7 @@ enum {
     SLOT_DOCS = SLOT_BATCH + BATCH_DOCUMENTS,
     SLOT_ROPE = SLOT_BATCH + BATCH_FIELDS,
     SLOT_STAT,
-    SLOT_INDEX,      /* i32 [tokens]: which token of the microbatch each row is, where rows are sharded */
+    SLOT_INDEX, /* i32 [tokens]: which token of the microbatch each row is, where rows are sharded */
     SLOT_LOGITS,
     SLOT_STAGE_IN,   /* activations from the stage before, [tokens, hidden] in the compute dtype */
     SLOT_STAGE_DIN,  /* their gradient, for that stage */
@@ -60,10 +60,7 @@ static inline bool model_takes(const struct model_config *c, enum batch_field f)
     return f != BATCH_DOCUMENTS || c->document_mask;
 }
 /* The router sees a part of the microbatch's tokens on each rank of tp. */
-static inline bool model_tokens_split(const struct par *p)
-{
-    return p->sequence || par_experts_apart(p);
-}
+static inline bool model_tokens_split(const struct par *p) { return p->sequence || par_experts_apart(p); }
 static inline bool model_layer_is_moe(const struct model_config *c, int layer)
 {
     return c->moe.experts && layer >= c->moe.first_dense;
@@ -81,11 +78,12 @@ struct model_stage {
 };
 struct model_shape {
     enum model_mode mode;
-    enum dtype dtype;    /* of activations and compute parameters */
-    int64_t batch, seq;  /* of the microbatch, whole sequences (cp takes its rows of each); decoding: batch 1, seq new tokens */
-    int64_t cache_rows;  /* decoding: room for this many positions */
-    int64_t loss_rows;   /* tokens per chunk of the head and loss; 0: all at once */
-    bool recompute;      /* keep only each layer's input */
+    enum dtype dtype; /* of activations and compute parameters */
+    int64_t batch,
+        seq; /* of the microbatch, whole sequences (cp takes its rows of each); decoding: batch 1, seq new tokens */
+    int64_t cache_rows;              /* decoding: room for this many positions */
+    int64_t loss_rows;               /* tokens per chunk of the head and loss; 0: all at once */
+    bool recompute;                  /* keep only each layer's input */
     const struct model_stage *stage; /* NULL: the whole model */
 };
 /* Records what one stage does with one microbatch: the tokens or what lies at SLOT_STAGE_IN, through its layers, to the

@@ -3,17 +3,17 @@
  * 2.1.2): the router chooses k experts per token, copies of the token are sorted by expert, each expert multiplies its
  * rows, and a token's results are added up by their gates. Shared experts are a plain MLP beside it.
  *
- * All experts' gate and up matrices lie one after the other, then all down matrices, so each half is one grouped product.
- * Buffers are sized for what the choice can be at worst; how many rows are used is data.
+ * All experts' gate and up matrices lie one after the other, then all down matrices, so each half is one grouped
+ * product. Buffers are sized for what the choice can be at worst; how many rows are used is data.
  *
- * The router works on the stream as it lies (whole, or sharded over tokens), so each token is weighed once. Over tp there
- * are two ways, parallel.etp says which. etp = tp: every rank of tp has all experts' copies of the tokens and a part of
- * each expert's columns, as in the MLP; the gates enter that region with the tokens, because each rank finds only its part
- * of their gradient. etp < tp: tokens are shared out over tp; experts are whole (etp = 1), over more ranks, or their columns
- * are cut over etp of them, which are all sent their tokens' copies.
+ * The router works on the stream as it lies (whole, or sharded over tokens), so each token is weighed once. Over tp
+ * there are two ways, parallel.etp says which. etp = tp: every rank of tp has all experts' copies of the tokens and a
+ * part of each expert's columns, as in the MLP; the gates enter that region with the tokens, because each rank finds
+ * only its part of their gradient. etp < tp: tokens are shared out over tp; experts are whole (etp = 1), over more
+ * ranks, or their columns are cut over etp of them, which are all sent their tokens' copies.
  *
- * A capacity is a number per sequence: the picks of whole sequences, integers, are collected from the ranks that share out
- * its tokens, so that each finds out alone what is dropped; only its own rows go on (kernel/experts.h).
+ * A capacity is a number per sequence: the picks of whole sequences, integers, are collected from the ranks that share
+ * out its tokens, so that each finds out alone what is dropped; only its own rows go on (kernel/experts.h).
  *
  * Over ep every rank has some of the experts: rows are dispatched to them and results combined (parallel/expert.h).
  *
@@ -27,7 +27,8 @@
 #include "parallel/expert.h"
 
 /* One matrix of one expert: on the ranks of one coordinate of ep; over etp cut as the MLP is over tp. */
-static void declare_expert(struct declare_ctx *x, struct declare d, const int64_t *n, int layer, int owner, int e, const char *name)
+static void declare_expert(struct declare_ctx *x, struct declare d, const int64_t *n, int layer, int owner, int e,
+                           const char *name)
 {
     const struct mesh *m = &x->t->mesh;
     char text[PARAM_NAME];
@@ -140,7 +141,8 @@ static tid experts(struct layer_ctx *x, tid y_UD, tid rows_E, int64_t expected, 
     int n = to_int(hi - lo), first = to_int(lo);
     tid w_gate_up = layer_param(x, 2 * n, "layers.%d.moe.experts.%d.gate.weight", layer, first);
     tid w_down = layer_param(x, n, "layers.%d.moe.experts.%d.down.weight", layer, first);
-    tid a_UF = op_act(x->t, op_grouped(x->t, y_UD, w_gate_up, rows_E, expected, "experts.gate_up"), ACT_SWIGLU, "experts.swiglu");
+    tid a_UF = op_act(x->t, op_grouped(x->t, y_UD, w_gate_up, rows_E, expected, "experts.gate_up"), ACT_SWIGLU,
+                      "experts.swiglu");
     return op_grouped(x->t, a_UF, w_down, rows_E, expected, "experts.down");
 }
 
@@ -170,9 +172,11 @@ static tid permute(struct layer_ctx *x, struct op_attrs a, tid h_TD, const struc
     return op_moe(x->t, OP_PERMUTE, &a, 2, (tid[]){h_TD, pick_Nk}, "permute");
 }
 
-/* Sorted, sent, multiplied, brought back, added up. The shared expert (of shared_TD; TID_NONE: there is none) is recorded where
- * rows travel, one half beside the way out and one beside the way back; shared_TD becomes its result, before region_leave. */
-static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r, int64_t first, int layer, tid *shared_TD)
+/* Sorted, sent, multiplied, brought back, added up. The shared expert (of shared_TD; TID_NONE: there is none) is
+ * recorded where rows travel, one half beside the way out and one beside the way back; shared_TD becomes its result,
+ * before region_leave. */
+static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r, int64_t first, int layer,
+                          tid *shared_TD)
 {
     struct op_attrs a = attrs(x);
     a.moe.first = 0;

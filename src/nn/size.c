@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a model's sizes are ones that anything can be made from, before anything is: a table with a row per expert and layer, and
- * counts of elements in 64 bits. One layer of each kind is declared, and multiplied in floating point, which does not overflow. */
+/* Whether a model's sizes are ones that anything can be made from, before anything is: a table with a row per expert
+ * and layer, and counts of elements in 64 bits. One layer of each kind is declared, and multiplied in floating point,
+ * which does not overflow. */
 #include "nn/layers.h"
 
 enum { MOST_ROWS = 1 << 22 }; /* of the table of parameters: 1 GB of it */
-#define MOST_ELEMENTS 9007199254740992.0 /* 2^53: bytes of all that is kept per element still fit, and JSON prints it exactly */
+#define MOST_ELEMENTS                                                                                                  \
+    9007199254740992.0 /* 2^53: bytes of all that is kept per element still fit, and JSON prints it exactly */
 
 struct one_layer {
     double rows, elements;
@@ -37,13 +39,19 @@ int model_check_size(const struct model_config *c, struct err *e)
     double rows = rest.rows + dense * d.rows + moe * m.rows;
     double elements = rest.elements + dense * d.elements + moe * m.elements;
     if (rows > MOST_ROWS) {
-        double each = (m.rows - d.rows) / c->moe.experts, fits = (MOST_ROWS - rest.rows - dense * d.rows) / moe / (each > 3 ? each : 3) - 8;
-        return err_set(e, ERR_REQUEST, "model.moe.experts: %d experts in %d layers make %.0f parameter tensors, more than the %d that a "
-                       "model may have; choose at most %d experts, or fewer layers", to_int(c->moe.experts), moe, rows, MOST_ROWS,
-                       fits > 1 ? (int)fits : 1);
+        double each = (m.rows - d.rows) / c->moe.experts,
+               fits = (MOST_ROWS - rest.rows - dense * d.rows) / moe / (each > 3 ? each : 3) - 8;
+        return err_set(e, ERR_REQUEST,
+                       "model.moe.experts: %d experts in %d layers make %.0f parameter tensors, more than the %d that "
+                       "a "
+                       "model may have; choose at most %d experts, or fewer layers",
+                       to_int(c->moe.experts), moe, rows, MOST_ROWS, fits > 1 ? (int)fits : 1);
     }
     if (elements > MOST_ELEMENTS)
-        return err_set(e, ERR_REQUEST, "model.hidden: %lld, with %d layers, makes %.3g parameters, more than 2^53, the most that can be "
-                       "counted; choose smaller sizes", (long long)c->hidden, to_int(c->layers), elements);
+        return err_set(e, ERR_REQUEST,
+                       "model.hidden: %lld, with %d layers, makes %.3g parameters, more than 2^53, the most that can "
+                       "be "
+                       "counted; choose smaller sizes",
+                       (long long)c->hidden, to_int(c->layers), elements);
     return OK;
 }

@@ -5,10 +5,7 @@
 
 #include "optim/optim.h"
 
-static double between(double from, double to, double x)
-{
-    return from + (to - from) * x;
-}
+static double between(double from, double to, double x) { return from + (to - from) * x; }
 
 double lr_at(const struct lr_config *c, int64_t step)
 {
@@ -17,12 +14,9 @@ double lr_at(const struct lr_config *c, int64_t step)
     double x = span > 0 ? (double)(step - c->warmup_steps) / span : 1.0;
     if (x > 1) x = 1;
     switch (c->kind) {
-    case LR_CONSTANT:
-        return c->lr;
-    case LR_LINEAR:
-        return between(c->lr, c->min_lr, x);
-    case LR_COSINE:
-        return c->min_lr + 0.5 * (c->lr - c->min_lr) * (1 + cos(acos(-1.0) * x));
+    case LR_CONSTANT: return c->lr;
+    case LR_LINEAR: return between(c->lr, c->min_lr, x);
+    case LR_COSINE: return c->min_lr + 0.5 * (c->lr - c->min_lr) * (1 + cos(acos(-1.0) * x));
     case LR_WSD: {
         int64_t from = c->steps - c->decay_steps;
         if (step < from || c->decay_steps <= 0) return c->lr;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Updates run over the longest stretches of parameters that share group and decay: one kernel call each, at memory speed. Clipping by
- * global norm: Pascanu et al. 2013, with the 1e-6 that the field adds to the norm. */
+/* Updates run over the longest stretches of parameters that share group and decay: one kernel call each, at memory
+ * speed. Clipping by global norm: Pascanu et al. 2013, with the 1e-6 that the field adds to the norm. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -74,7 +74,8 @@ static struct optim_stretch stretch_of(const struct store *s, const struct place
 static bool follows(const struct optim_stretch *a, const struct optim_stretch *b, size_t width, size_t grad_width)
 {
     bool next = a->decay == b->decay && a->group == b->group && b->master == a->master + a->n &&
-                b->grad == a->grad + (size_t)a->n * grad_width && (!a->param || b->param == a->param + (size_t)a->n * width);
+                b->grad == a->grad + (size_t)a->n * grad_width &&
+                (!a->param || b->param == a->param + (size_t)a->n * width);
     for (int j = 0; j < OPTIM_MAX_ARRAYS; j++) next &= !a->array[j] || b->array[j] == a->array[j] + a->n;
     return next;
 }

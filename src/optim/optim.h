@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optim.h: the table of optimizers, and one step on this rank's shard: norm, clip, update, each group of parameters by its optimizer. Reads gradients (fp32, or bf16 widened a stretch at a time), writes master, moments
- * and the compute copy.
+/* optim.h: the table of optimizers, and one step on this rank's shard: norm, clip, update, each group of parameters by
+ * its optimizer. Reads gradients (fp32, or bf16 widened a stretch at a time), writes master, moments and the compute
+ * copy.
  *
  * Invariants
  *   1. The gradient norm is the square root of a sum in fp64 over parameters in the table's order, then over ranks of
@@ -21,9 +22,9 @@ enum { OPTIM_MAX_ARRAYS = 2 };
 
 /* What a group of parameters (state/param.h) has otherwise; all zeros: nothing. */
 struct optim_group {
-    bool own, scaled;     /* whether kind, and lr_factor, are this group's */
+    bool own, scaled; /* whether kind, and lr_factor, are this group's */
     enum optim_kind kind;
-    double lr_factor;     /* times the learning rate */
+    double lr_factor; /* times the learning rate */
 };
 struct optim_config {
     enum optim_kind kind; /* of all groups without one of their own */
@@ -53,15 +54,15 @@ struct optim_call { /* what all stretches of a step share */
     float scale;  /* of gradients: clipping */
 };
 
-/* An optimizer. Its arrays are of fp32, a value per element, and begin as zeros; their names are groups of checkpoints, so optimizers
- * that use one name for one meaning share an array. */
+/* An optimizer. Its arrays are of fp32, a value per element, and begin as zeros; their names are groups of checkpoints,
+ * so optimizers that use one name for one meaning share an array. */
 struct optim_row {
-    const char *name;                        /* in configs */
+    const char *name; /* in configs */
     struct {
         const char *name, *title;
     } array[OPTIM_MAX_ARRAYS];
     int (*n_arrays)(const struct optim_config *c); /* of these so many */
-    const char *keys[4];                     /* keys of `optimizer` that not every optimizer reads; ends with NULL */
+    const char *keys[4]; /* keys of `optimizer` that not every optimizer reads; ends with NULL */
     /* NULL, or what is wrong with the numbers that it reads; *key: whose fault it is. */
     const char *(*check)(const struct optim_config *c, const char **key);
     /* One stretch, gradients in fp32. Elementwise: cutting a stretch changes no bits. */
@@ -91,8 +92,8 @@ struct lr_config {
  * last step. */
 double lr_at(const struct lr_config *c, int64_t step);
 
-/* Enqueues: adds to *sum, on the device, the squares of the gradients in this rank's pieces; over all ranks of dp_shard it is the
- * squared norm. */
+/* Enqueues: adds to *sum, on the device, the squares of the gradients in this rank's pieces; over all ranks of dp_shard
+ * it is the squared norm. */
 void optim_sum_squares(const struct store *s, struct stream *st, double *sum);
 /* The same without any rounding, to FLAT_SQUARES_WORDS words on the device (squares.h); gradients in fp32. */
 void optim_exact_squares(const struct store *s, struct stream *st, int64_t *word);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of optimizers. AdamW: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", Algorithm 2. SGD: with momentum, and
- * Nesterov's, as the field writes it (the decay is part of the gradient). */
+/* The table of optimizers. AdamW: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", Algorithm 2. SGD: with
+ * momentum, and Nesterov's, as the field writes it (the decay is part of the gradient). */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +16,9 @@ static int adamw_arrays(const struct optim_config *c)
 static const char *adamw_check(const struct optim_config *c, const char **key)
 {
     *key = "eps";
-    return c->eps > 0 ? NULL : "0 makes adamw divide 0 by 0 where no gradient ever came: embeddings of tokens that were not seen yet; choose 1.0e-8";
+    return c->eps > 0 ? NULL
+                      : "0 makes adamw divide 0 by 0 where no gradient ever came: embeddings of tokens that were not "
+                        "seen yet; choose 1.0e-8";
 }
 
 static float rate(const struct optim_call *x, const struct optim_stretch *r)
@@ -29,22 +31,22 @@ static void adamw_step(const struct optim_call *x, const struct optim_stretch *r
 {
     const struct optim_config *c = x->c;
     flat_adamw(x->stream, &(struct adamw_args){
-                                           .n = r->n,
-                                           .master = r->master,
-                                           .m = r->array[0],
-                                           .v = r->array[1],
-                                           .grad = grad,
-                                           .param = r->param,
-                                           .param_dtype = x->s->dtype,
-                                           .lr = rate(x, r),
-                                           .beta1 = (float)c->beta1,
-                                           .beta2 = (float)c->beta2,
-                                           .eps = (float)c->eps,
-                                           .weight_decay = r->decay ? (float)c->weight_decay : 0,
-                                           .grad_scale = x->scale,
-                                           .bias1 = (float)(1 - pow(c->beta1, (double)(x->step + 1))),
-                                           .bias2 = (float)(1 - pow(c->beta2, (double)(x->step + 1))),
-                                       });
+                              .n = r->n,
+                              .master = r->master,
+                              .m = r->array[0],
+                              .v = r->array[1],
+                              .grad = grad,
+                              .param = r->param,
+                              .param_dtype = x->s->dtype,
+                              .lr = rate(x, r),
+                              .beta1 = (float)c->beta1,
+                              .beta2 = (float)c->beta2,
+                              .eps = (float)c->eps,
+                              .weight_decay = r->decay ? (float)c->weight_decay : 0,
+                              .grad_scale = x->scale,
+                              .bias1 = (float)(1 - pow(c->beta1, (double)(x->step + 1))),
+                              .bias2 = (float)(1 - pow(c->beta2, (double)(x->step + 1))),
+                          });
 }
 
 /* ---- sgd ---- */
@@ -54,25 +56,27 @@ static void sgd_step(const struct optim_call *x, const struct optim_stretch *r, 
 {
     const struct optim_config *c = x->c;
     flat_sgd(x->stream, &(struct sgd_args){
-                                         .n = r->n,
-                                         .master = r->master,
-                                         .m = r->array[0],
-                                         .grad = grad,
-                                         .param = r->param,
-                                         .param_dtype = x->s->dtype,
-                                         .lr = rate(x, r),
-                                         .momentum = (float)c->momentum,
-                                         .weight_decay = r->decay ? (float)c->weight_decay : 0,
-                                         .grad_scale = x->scale,
-                                         .nesterov = c->nesterov,
-                                     });
+                            .n = r->n,
+                            .master = r->master,
+                            .m = r->array[0],
+                            .grad = grad,
+                            .param = r->param,
+                            .param_dtype = x->s->dtype,
+                            .lr = rate(x, r),
+                            .momentum = (float)c->momentum,
+                            .weight_decay = r->decay ? (float)c->weight_decay : 0,
+                            .grad_scale = x->scale,
+                            .nesterov = c->nesterov,
+                        });
 }
 
 /* ---- the table ---- */
+/* clang-format off */
 const struct optim_row optim_rows[OPTIM_KINDS] = {
     [OPTIM_ADAMW] = {"adamw", {{"m", "first moments"}, {"v", "second moments"}}, adamw_arrays, {"betas", "eps", NULL}, adamw_check, adamw_step},
     [OPTIM_SGD] = {"sgd", {{"m", "first moments"}, {NULL, NULL}}, sgd_arrays, {"momentum", "nesterov", NULL}, NULL, sgd_step},
 };
+/* clang-format on */
 
 const struct optim_row *optim_of(const struct optim_config *c, enum param_group group)
 {
@@ -113,8 +117,13 @@ int optim_arrays(const struct optim_config *c, struct array_row out[OPTIM_KINDS 
             int at = 0;
             while (at < n && strcmp(out[at].name, r->array[j].name)) at++;
             if (at == n)
-                out[n++] = (struct array_row){.name = r->array[j].name, .title = r->array[j].title, .cat = MEM_OPTIMIZER, .dtype = DT_F32,
-                                              .shared_from = 1, .saved = true, .stepped = true};
+                out[n++] = (struct array_row){.name = r->array[j].name,
+                                              .title = r->array[j].title,
+                                              .cat = MEM_OPTIMIZER,
+                                              .dtype = DT_F32,
+                                              .shared_from = 1,
+                                              .saved = true,
+                                              .stepped = true};
             out[at].groups |= 1u << g;
         }
     }

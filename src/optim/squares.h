@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* squares.h: a sum of squares of floats without any rounding, so that no partition of the elements over threads or ranks
- * changes it (numerics.exact_order): what the flat operation `squares` (kernel/flat.h) added up in integers.
+/* squares.h: a sum of squares of floats without any rounding, so that no partition of the elements over threads or
+ * ranks changes it (numerics.exact_order): what the flat operation `squares` (kernel/flat.h) added up in integers.
  * Floors 0-2. Order: Local; between ranks the integers are summed, element by element; 4 KiB to send.
  */
 #ifndef TUTTI_OPTIM_SQUARES_H

@@ -5,10 +5,7 @@
 
 #include <stdio.h>
 
-static bool lies(const struct tape *t, tid x, enum spmd on_cp)
-{
-    return tape_tensor(t, x)->type.on[AXIS_CP] == on_cp;
-}
+static bool lies(const struct tape *t, tid x, enum spmd on_cp) { return tape_tensor(t, x)->type.on[AXIS_CP] == on_cp; }
 
 /* Alone on the axis: the rows are whole, under another type. */
 static tid alone(struct tape *t, tid q, tid k, tid v, tid doc_W, const struct attention_shape *s, const char *name)
@@ -33,7 +30,8 @@ tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid 
         bool cp = a == AXIS_CP, rows = tape_tensor(t, q)->type.on[a] == SPMD_S0;
         if (cp == rows && (!cp || (lies(t, k, SPMD_S0) && lies(t, v, SPMD_S0)))) continue;
         char type[128];
-        err_set(&t->err, ERR_REQUEST, "attention '%s' over %s wants tokens split over cp and whole elsewhere: got %s (%s)", name,
+        err_set(&t->err, ERR_REQUEST,
+                "attention '%s' over %s wants tokens split over cp and whole elsewhere: got %s (%s)", name,
                 axis_name((enum axis)a), tape_tensor(t, q)->name, spmd_print(type, tape_tensor(t, q)->type));
         return TID_NONE;
     }

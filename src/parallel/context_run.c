@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention while keys and values travel. One walk over the blocks serves ring and gather, forward and backward; one pair of
- * packings serves every exchange of heads. All copies and sums are kernel calls, so nothing here reads a tensor and the null
- * device counts the same messages and the same scratch.
+/* Attention while keys and values travel. One walk over the blocks serves ring and gather, forward and backward; one
+ * pair of packings serves every exchange of heads. All copies and sums are kernel calls, so nothing here reads a tensor
+ * and the null device counts the same messages and the same scratch.
  *
- * Ring, forward: while block s is computed, block s goes to the next rank and block s + 1 arrives; two buffers. Backward:
- * the gradient of a block is computed apart, then the sum that arrived meanwhile is added and sent on, so its journey hides
- * behind the next block too; after n steps it is at home. Rejected: forward's blocks kept for backward (n times the memory).
- * Cost: see context.h; scratch in blocks of this rank's keys: 2 forward; 2 and 3 f32 backward. */
+ * Ring, forward: while block s is computed, block s goes to the next rank and block s + 1 arrives; two buffers.
+ * Backward: the gradient of a block is computed apart, then the sum that arrived meanwhile is added and sent on, so its
+ * journey hides behind the next block too; after n steps it is at home. Rejected: forward's blocks kept for backward (n
+ * times the memory). Cost: see context.h; scratch in blocks of this rank's keys: 2 forward; 2 and 3 f32 backward. */
 #include "parallel/context.h"
 
 #include "base/mem.h"
@@ -71,7 +71,11 @@ static struct view window(struct view v, int64_t row, int64_t rows, int64_t col,
 /* to = acc + from, cast; acc NULL: nothing is added. */
 static void copy(const struct run *r, const struct view *to, const struct view *acc, const struct view *from)
 {
-    struct kernel_call k = {.op = OP_COPY, .phase = acc ? KERNEL_BWD_IN : KERNEL_FWD, .step = r->c->step, .n_in = 1, .n_out = 1};
+    struct kernel_call k = {.op = OP_COPY,
+                            .phase = acc ? KERNEL_BWD_IN : KERNEL_FWD,
+                            .step = r->c->step,
+                            .n_in = 1,
+                            .n_out = 1};
     if (!view_rows(from) || !view_cols(from)) return;
     if (acc) {
         k.in[0] = k.din[0] = *to;
@@ -129,16 +133,19 @@ static struct view block_half(const struct run *r, void *block, int o, bool v, e
     return k;
 }
 
-static void *offset(void *p, int64_t n, enum dtype t)
-{
-    return p ? (char *)p + to_size(n) * dtype_bytes(t) : NULL;
-}
+static void *offset(void *p, int64_t n, enum dtype t) { return p ? (char *)p + to_size(n) * dtype_bytes(t) : NULL; }
 
 /* ---- one block of keys ---- */
 static struct kernel_call part_call(const struct run *r, int from, void *keys, void *grads)
 {
-    struct kernel_call k = {.op = OP_ATTENTION_PART, .phase = r->c->phase, .at = r->c->at, .step = r->c->step,
-                            .n_in = r->c->n_in, .n_out = 2, .scratch = r->kernel, .scratch_bytes = r->kernel_bytes};
+    struct kernel_call k = {.op = OP_ATTENTION_PART,
+                            .phase = r->c->phase,
+                            .at = r->c->at,
+                            .step = r->c->step,
+                            .n_in = r->c->n_in,
+                            .n_out = 2,
+                            .scratch = r->kernel,
+                            .scratch_bytes = r->kernel_bytes};
     k.at.group = to_int(attention_group(&r->c->at));
     k.at.heads_all = r->c->at.heads_all ? r->c->at.heads_all : r->c->at.heads;
     k.at.heads = to_int(r->mine.q1 - r->mine.q0);
@@ -201,7 +208,8 @@ static void ring(struct run *r, void **home)
         int from = (r->o - s + r->outer) % r->outer, next = (from + r->outer - 1) % r->outer;
         void *grad = r->grad[s % 2];
         int64_t keys = 0;
-        if (s + 1 < r->outer) keys = pass_on(r, r->block[s % 2], from, r->block[(s + 1) % 2], next, r->t, "keys and values");
+        if (s + 1 < r->outer)
+            keys = pass_on(r, r->block[s % 2], from, r->block[(s + 1) % 2], next, r->t, "keys and values");
         part(r, from, r->block[s % 2], grad);
         if (r->backward) {
             if (s > 0) {
@@ -224,7 +232,8 @@ static void gathered(struct run *r, void **home)
     for (int s = 0; s < r->outer; s++) { /* in a ring's order: its own while the others arrive, and the same bits */
         int from = (r->o - s + r->outer) % r->outer;
         if (s == 1) comm_wait(r->outer_comm, there);
-        part(r, from, s ? offset(r->all, block_at(r, from), r->t) : r->block[0], offset(r->all_grad, block_at(r, from), DT_F32));
+        part(r, from, s ? offset(r->all, block_at(r, from), r->t) : r->block[0],
+             offset(r->all_grad, block_at(r, from), DT_F32));
     }
     *home = r->grad[0];
     if (!r->backward) return;
@@ -325,7 +334,8 @@ static void lay_trade(struct run *r)
     for (int v = 0; v < 2; v++) r->in[K + v] = block_half(r, r->block[0], r->o, v, r->t);
     int n = incoming(r, list);
     int64_t apart = trade_room(r, list, n, true), grouped = trade_room(r, list, n, false);
-    int64_t most = apart > grouped ? apart : grouped; /* there and back need no more than this: fewer tensors come back */
+    int64_t most =
+        apart > grouped ? apart : grouped; /* there and back need no more than this: fewer tensors come back */
     r->send = carve(r, to_size(most) * dtype_bytes(r->t));
     r->recv = carve(r, to_size(most) * dtype_bytes(r->t));
     for (int v = 0; v < 2 && r->backward; v++) r->home[v] = carve_matrix(r, DT_F32, mine, r->c->in[1 + v].n[1]);
@@ -335,9 +345,16 @@ static void lay_trade(struct run *r)
 static void lay_out(struct run *r, const struct kernel_table *kt, const struct kernel_call *c, void *base)
 {
     int inner = c->at.context.inner;
-    *r = (struct run){.c = c, .inner = inner, .outer = c->at.n_parts / inner, .i = c->at.part % inner,
-                      .o = c->at.part / inner, .a = c->at.head_dim, .mine = heads_of(c, c->at.part % inner, inner),
-                      .backward = c->phase != KERNEL_FWD, .t = c->in[0].dtype, .base = base};
+    *r = (struct run){.c = c,
+                      .inner = inner,
+                      .outer = c->at.n_parts / inner,
+                      .i = c->at.part % inner,
+                      .o = c->at.part / inner,
+                      .a = c->at.head_dim,
+                      .mine = heads_of(c, c->at.part % inner, inner),
+                      .backward = c->phase != KERNEL_FWD,
+                      .t = c->in[0].dtype,
+                      .base = base};
     CHECK(r->inner <= PAR_MAX_INNER && r->outer <= PAR_MAX_RANKS, "%d x %d ranks along cp", r->outer, r->inner);
     bool gather = c->at.context.gather && r->outer > 1;
     int64_t rows = rows_outer(r, r->o), most = most_block(r), all = block_at(r, r->outer);
@@ -399,10 +416,13 @@ static void finish_backward(struct run *r, void *home)
         return;
     }
     for (int v = 0; v < 2; v++) /* inner ranks that read the same key head each send a share */
-        if (r->home[v].p) stream_zero(r->stream, r->home[v].p, to_size(r->home[v].n[0] * r->home[v].n[1]) * sizeof(float));
+        if (r->home[v].p)
+            stream_zero(r->stream, r->home[v].p, to_size(r->home[v].n[0] * r->home[v].n[1]) * sizeof(float));
     bool adds = c->acc[0].p != NULL;
     if (adds && c->acc[0].p != c->din[0].p) copy(r, &c->din[0], NULL, &c->acc[0]);
-    struct trade list[3] = {{c->din[0], r->dq32, false, adds}, {r->home[0], dk, true, true}, {r->home[1], dv, true, true}};
+    struct trade list[3] = {{c->din[0], r->dq32, false, adds},
+                            {r->home[0], dk, true, true},
+                            {r->home[1], dv, true, true}};
     trade(r, list, 3, true, "gradients of q, k and v");
     put(r, 1, &r->home[0]);
     put(r, 2, &r->home[1]);
@@ -413,12 +433,13 @@ void context_run(struct par_run *x, struct stream *s, const struct kernel_call *
     struct run r;
     void *home = NULL;
     lay_out(&r, s->kernels, c, c->scratch);
-    CHECK(c->scratch_bytes >= r.used || s->kernels->dry, "context: %zu bytes of scratch, needs %zu", c->scratch_bytes, r.used);
+    CHECK(c->scratch_bytes >= r.used || s->kernels->dry, "context: %zu bytes of scratch, needs %zu", c->scratch_bytes,
+          r.used);
     r.stream = s;
     r.inner_comm = r.outer == 1 ? x->axis[AXIS_CP] : x->inner;
     r.outer_comm = r.inner == 1 ? x->axis[AXIS_CP] : x->outer;
-    CHECK((r.inner == 1 || r.inner_comm) && (r.outer == 1 || r.outer_comm), "context: no groups for %d x %d ranks", r.outer,
-          r.inner);
+    CHECK((r.inner == 1 || r.inner_comm) && (r.outer == 1 || r.outer_comm), "context: no groups for %d x %d ranks",
+          r.outer, r.inner);
     if (r.inner > 1) {
         struct trade list[TENSORS];
         int n = incoming(&r, list);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows for one rank lie together, because experts are shared out in order: what is sent needs no packing, unless it goes to
- * several ranks (etp between 1 and tp), for each of which it is packed once. What arrives lies rank after rank, and each rank's
- * part expert after expert; it lands in scratch and is dealt out by expert, block by block. On the way back the blocks are
- * collected into scratch and sent from there, and what arrives is in order; of several ranks' parts the sum.
- * Cost: U row copies and one pass over memory. Rejected: one all-to-all per expert (no copies, E times the latency). */
+/* Rows for one rank lie together, because experts are shared out in order: what is sent needs no packing, unless it
+ * goes to several ranks (etp between 1 and tp), for each of which it is packed once. What arrives lies rank after rank,
+ * and each rank's part expert after expert; it lands in scratch and is dealt out by expert, block by block. On the way
+ * back the blocks are collected into scratch and sent from there, and what arrives is in order; of several ranks' parts
+ * the sum. Cost: U row copies and one pass over memory. Rejected: one all-to-all per expert (no copies, E times the
+ * latency). */
 #include "parallel/expert.h"
 
 #include <stdio.h>
@@ -35,13 +36,14 @@ static tid as(struct tape *t, tid x, enum spmd to)
 /* The collective is over etp too, where rows go to several of its ranks. */
 static void over_etp(struct tape *t, tid first, int n, enum spmd to)
 {
-    for (tid x = first; !t->err.code && x < first + n; x++) t->tensors[x].type = spmd_with(t->tensors[x].type, AXIS_ETP, to);
+    for (tid x = first; !t->err.code && x < first + n; x++)
+        t->tensors[x].type = spmd_with(t->tensors[x].type, AXIS_ETP, to);
 }
 
 static enum spmd on_etp(const struct tape *t, tid x) { return (enum spmd)tape_tensor(t, x)->type.on[AXIS_ETP]; }
 
-/* Microbatches of different sequences whose tokens can meet on a rank of ep: its ranks are neighbours, and so are the ranks
- * of cp and tp that share out the tokens of one. */
+/* Microbatches of different sequences whose tokens can meet on a rank of ep: its ranks are neighbours, and so are the
+ * ranks of cp and tp that share out the tokens of one. */
 static int64_t batches_met(const struct par *p)
 {
     int64_t n = (int64_t)p->size[AXIS_EP] * par_expert_copies(p);
@@ -99,7 +101,7 @@ tid par_combine(struct tape *t, const struct par *p, tid z_WD, const struct disp
 /* ---- running ---- */
 struct traffic {
     int64_t sent[PAR_MAX_RANKS], got[PAR_MAX_RANKS]; /* rows to, from each rank */
-    int64_t lo, n_here;                                    /* experts here */
+    int64_t lo, n_here;                              /* experts here */
 };
 
 /* The row's sides: a buffer in the sender's order, one in the experts', numbers of both, for the host to read. */
@@ -107,7 +109,7 @@ struct sides {
     struct view ours, theirs;
     const int32_t *sent_E, *from; /* from[rank * n_here + expert]; NULL on the null device */
     struct stream *stream;
-    int32_t *room;                /* where they were copied to, if they had to be */
+    int32_t *room; /* where they were copied to, if they had to be */
 };
 
 static int copies_of(const struct kernel_call *c) { return c->at.moe.copies > 1 ? c->at.moe.copies : 1; }
@@ -142,7 +144,8 @@ static void scale(int64_t *n, int parts, int64_t by)
 }
 
 /* Between the landing (rank after rank) and the buffer by expert; to_experts says which way. Returns the rows. */
-static int64_t deal(const struct kernel_call *c, const struct sides *s, const struct traffic *t, char *landing, bool to_experts)
+static int64_t deal(const struct kernel_call *c, const struct sides *s, const struct traffic *t, char *landing,
+                    bool to_experts)
 {
     size_t bytes = to_size(s->theirs.n[1]) * dtype_bytes(s->theirs.dtype);
     int64_t row = 0;
@@ -151,7 +154,8 @@ static int64_t deal(const struct kernel_call *c, const struct sides *s, const st
         for (int r = 0; r < ranks_of(c); before += t->got[r++]) {
             int64_t at = before, n = s->from[r * t->n_here + e];
             for (int64_t i = 0; i < e; i++) at += s->from[r * t->n_here + i];
-            CHECK(row + n <= s->theirs.n[0], "%lld rows for room of %lld", (long long)(row + n), (long long)s->theirs.n[0]);
+            CHECK(row + n <= s->theirs.n[0], "%lld rows for room of %lld", (long long)(row + n),
+                  (long long)s->theirs.n[0]);
             char *by_expert = (char *)s->theirs.p + to_size(row) * bytes, *by_rank = landing + to_size(at) * bytes;
             if (to_experts) stream_copy(s->stream, by_expert, by_rank, to_size(n) * bytes);
             else stream_copy(s->stream, by_rank, by_expert, to_size(n) * bytes);
@@ -166,7 +170,8 @@ static void wait(struct comm *m, int64_t ticket)
     if (ticket) comm_wait(m, ticket);
 }
 
-/* ---- copies: what goes to several ranks is packed once for each, after the landing; what comes back is added up there ---- */
+/* ---- copies: what goes to several ranks is packed once for each, after the landing; what comes back is added up there
+ * ---- */
 static size_t bytes_of(const struct view *v) { return to_size(view_rows(v) * view_cols(v)) * dtype_bytes(v->dtype); }
 
 static void *after_landing(const struct kernel_call *c, const struct sides *s)
@@ -175,7 +180,8 @@ static void *after_landing(const struct kernel_call *c, const struct sides *s)
 }
 
 /* n_of[r] elements of `bytes` for rank r, the same for all copies, one rank after the other. */
-static void pack(struct stream *s, const struct kernel_call *c, const void *from, const int64_t *n_of, size_t bytes, void *to)
+static void pack(struct stream *s, const struct kernel_call *c, const void *from, const int64_t *n_of, size_t bytes,
+                 void *to)
 {
     const char *at = from;
     char *out = to;
@@ -278,10 +284,7 @@ static void exchange_numbers(struct comm *m, struct stream *s, const struct kern
 }
 
 /* Towards the experts go dispatched rows, and backward the gradients of what is combined. */
-static bool outward(const struct kernel_call *c)
-{
-    return (c->op == OP_DISPATCH) == (c->phase == KERNEL_FWD);
-}
+static bool outward(const struct kernel_call *c) { return (c->op == OP_DISPATCH) == (c->phase == KERNEL_FWD); }
 
 static const int32_t *read_numbers(struct stream *s, const struct view *v, int32_t *room)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of type changes. Only the change of type is recorded; which bytes move follows from the row of the table and
- * the size of the axis. Rejected: a collective written out per layer (what the layer means and what moves would be said
- * twice, and could differ). */
+/* The table of type changes. Only the change of type is recorded; which bytes move follows from the row of the table
+ * and the size of the axis. Rejected: a collective written out per layer (what the layer means and what moves would be
+ * said twice, and could differ). */
 #include "parallel/parallel.h"
 
 #include <stdio.h>
@@ -46,7 +46,8 @@ struct mesh par_mesh(const struct par *p, int *rank)
     for (int i = 0; i < 5; i++) n *= p->size[dense[i]];
     CHECK(!mesh_init(&m, n, p->size, &e), "%s", e.text);
     *rank = mesh_rank(&m, MESH_DENSE, p->rank);
-    CHECK(*rank == mesh_rank(&m, MESH_EXPERT, p->rank), "coordinates of rank %d and of rank %d", *rank, mesh_rank(&m, MESH_EXPERT, p->rank));
+    CHECK(*rank == mesh_rank(&m, MESH_EXPERT, p->rank), "coordinates of rank %d and of rank %d", *rank,
+          mesh_rank(&m, MESH_EXPERT, p->rank));
     return m;
 }
 
@@ -59,7 +60,8 @@ static tid refuse(struct tape *t, const char *call, enum axis a, const char *wan
 {
     char type[128];
     const struct tensor *v = tape_tensor(t, x);
-    err_set(&t->err, ERR_REQUEST, "%s over %s wants %s, got %s (%s)", call, axis_name(a), want, v->name, spmd_print(type, v->type));
+    err_set(&t->err, ERR_REQUEST, "%s over %s wants %s, got %s (%s)", call, axis_name(a), want, v->name,
+            spmd_print(type, v->type));
     return TID_NONE;
 }
 
@@ -79,10 +81,7 @@ static tid apply(struct tape *t, const struct par *p, const struct change *c, ti
     return tape_collective(t, c->op, &at, x, c->to, name);
 }
 
-static struct op_attrs rows(int64_t n)
-{
-    return (struct op_attrs){.whole = n};
-}
+static struct op_attrs rows(int64_t n) { return (struct op_attrs){.whole = n}; }
 
 static struct op_attrs rows_of(const struct tape *t, tid x)
 {

@@ -29,10 +29,10 @@ enum { PAR_MAX_RANKS = 4096, PAR_MAX_INNER = 1024 };
 struct par {
     int size[AXIS_N];
     int rank[AXIS_N];
-    int forget;    /* 0, or the number (from 1) of a change of type to leave out: what tests of the type rules break */
+    int forget; /* 0, or the number (from 1) of a change of type to leave out: what tests of the type rules break */
     int context_inner;   /* cp: ranks that exchange heads, 0 or 1 none (context.h) */
     bool context_gather; /* cp: keys and values all at once instead of around a ring */
-    bool sequence; /* tokens are sharded over tp between the regions that tp splits (sequence parallelism) */
+    bool sequence;       /* tokens are sharded over tp between the regions that tp splits (sequence parallelism) */
 };
 struct par par_single(void); /* one rank */
 struct par par_at(const struct mesh *m, int rank);
@@ -46,8 +46,8 @@ tid par_gather(struct tape *t, const struct par *p, tid x, enum axis a, int64_t 
 tid par_scatter(struct tape *t, const struct par *p, tid x, enum axis a);
 tid par_spread(struct tape *t, const struct par *p, tid x, enum axis a);
 tid par_collect(struct tape *t, const struct par *p, tid x, enum axis a, int64_t rows);
-/* par_collect over cp, of rows that are tokens: those of rank 0, then those of rank 1, ..., as layout/sequence.h shares out
- * `batch` sequences of `seq`. */
+/* par_collect over cp, of rows that are tokens: those of rank 0, then those of rank 1, ..., as layout/sequence.h shares
+ * out `batch` sequences of `seq`. */
 tid par_collect_tokens(struct tape *t, const struct par *p, tid x, int64_t batch, int64_t seq);
 
 /* This rank's rows of integers that every rank has (ids, positions): a view, I or R -> S0. */
@@ -55,7 +55,8 @@ tid par_rows(struct tape *t, const struct par *p, tid x, enum axis a);
 
 /* Experts are cut over fewer ranks than tp has, or whole: so tp shares out the tokens that they see. */
 static inline bool par_experts_apart(const struct par *p) { return p->size[AXIS_ETP] < p->size[AXIS_TP]; }
-/* Ranks that share the columns of an expert and are each sent its tokens' copies; where tp is one of the MLP they have them. */
+/* Ranks that share the columns of an expert and are each sent its tokens' copies; where tp is one of the MLP they have
+ * them. */
 static inline int par_expert_copies(const struct par *p) { return par_experts_apart(p) ? p->size[AXIS_ETP] : 1; }
 
 /* This rank's share [*lo, *hi) of n things along an axis. */

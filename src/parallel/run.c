@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One function per row and phase, in a table. A result that must be added to a gradient that is there already lands in
  * scratch first. What is begun is finished when the program says so; work that needs nothing of it runs in between.
- * Cost: one collective each, no copies but the slices of SPREAD and COLLECT, and pieces of GATHER and SCATTER once through
- * scratch. */
+ * Cost: one collective each, no copies but the slices of SPREAD and COLLECT, and pieces of GATHER and SCATTER once
+ * through scratch. */
 #include "parallel/run.h"
 
 #include "base/mem.h"
@@ -10,15 +10,9 @@
 #include "parallel/context.h"
 #include "parallel/expert.h"
 
-static size_t row_bytes(const struct view *v)
-{
-    return to_size(view_cols(v)) * dtype_bytes(v->dtype);
-}
+static size_t row_bytes(const struct view *v) { return to_size(view_cols(v)) * dtype_bytes(v->dtype); }
 
-static int64_t numel(const struct view *v)
-{
-    return view_rows(v) * view_cols(v);
-}
+static int64_t numel(const struct view *v) { return view_rows(v) * view_cols(v); }
 
 /* Rank r's rows of the piece. */
 static void piece_of(const struct op_attrs *at, int r, int64_t *lo, int64_t *hi)
@@ -38,7 +32,8 @@ static void counts(const struct op_attrs *at, int64_t cols, int64_t *out)
 }
 
 /* `from` and `to` as the row's direction has them: whole or this rank's rows. */
-typedef int64_t move_fn(struct stream *s, struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to);
+typedef int64_t move_fn(struct stream *s, struct comm *m, const struct kernel_call *c, const struct view *from,
+                        const struct view *to);
 
 static int64_t all_reduce(struct stream *s, struct comm *m, const struct kernel_call *c, const struct view *from,
                           const struct view *to)
@@ -65,7 +60,8 @@ static int64_t reduce_scatter(struct stream *s, struct comm *m, const struct ker
     return comm_reduce_scatter_v(m, from->p, to->p, n, from->dtype, COMM_SUM, op_row(c->op)->name);
 }
 
-static int64_t slice(struct stream *s, struct comm *m, const struct kernel_call *c, const struct view *from, const struct view *to)
+static int64_t slice(struct stream *s, struct comm *m, const struct kernel_call *c, const struct view *from,
+                     const struct view *to)
 {
     (void)m;
     int64_t before = 0, n = op_rows_here(&c->at, c->at.part);
@@ -87,12 +83,11 @@ static const struct way ways[OP_N] = {
     [OP_COLLECT] = {all_gather, slice},
 };
 
-static void add(struct stream *s, const struct view *acc, const struct view *landed,
-                const struct view *to)
+static void add(struct stream *s, const struct view *acc, const struct view *landed, const struct view *to)
 {
     struct step_info still = {.training = false};
-    struct kernel_call k = {.op = OP_ADD, .phase = KERNEL_FWD, .step = &still, .n_in = 2, .n_out = 1,
-                            .in = {*acc, *landed}, .out = {*to}};
+    struct kernel_call k =
+        {.op = OP_ADD, .phase = KERNEL_FWD, .step = &still, .n_in = 2, .n_out = 1, .in = {*acc, *landed}, .out = {*to}};
     kernel_enqueue(s, &k);
 }
 
@@ -105,8 +100,8 @@ static struct view landed(const struct view *to, void *p)
     return v;
 }
 
-/* ---- pieces: some rows of every rank. A message has them one rank after the other; the side with all ranks' rows has them
- * apart, so it is packed before or dealt out after, through scratch: one copy of the piece. ---- */
+/* ---- pieces: some rows of every rank. A message has them one rank after the other; the side with all ranks' rows has
+ * them apart, so it is packed before or dealt out after, through scratch: one copy of the piece. ---- */
 static struct view rows_in(const struct view *v, int64_t lo, int64_t hi)
 {
     struct view w = *v;
@@ -128,12 +123,13 @@ static int64_t piece_rows(const struct op_attrs *at)
 static void copy_rows(struct stream *s, const struct view *from, const struct view *to)
 {
     size_t each = dtype_bytes(from->dtype);
-    stream_copy_rows(s, to->p, to_size(to->stride) * each, from->p, to_size(from->stride) * each, row_bytes(from), from->n[0]);
+    stream_copy_rows(s, to->p, to_size(to->stride) * each, from->p, to_size(from->stride) * each, row_bytes(from),
+                     from->n[0]);
 }
 
 /* Between all ranks' rows and scratch, where the piece lies one rank after the other. acc: added on the way out. */
-static void deal(struct stream *s, const struct kernel_call *c, const struct view *all,
-                 const struct view *acc, bool out)
+static void deal(struct stream *s, const struct kernel_call *c, const struct view *all, const struct view *acc,
+                 bool out)
 {
     int64_t lo, hi;
     char *at = c->scratch;
@@ -148,10 +144,7 @@ static void deal(struct stream *s, const struct kernel_call *c, const struct vie
     }
 }
 
-static bool gathers(const struct kernel_call *c)
-{
-    return (c->op == OP_GATHER) == (c->phase == KERNEL_FWD);
-}
+static bool gathers(const struct kernel_call *c) { return (c->op == OP_GATHER) == (c->phase == KERNEL_FWD); }
 
 /* Where a gradient lands that is added to another. */
 static void *landing(const struct kernel_call *c)

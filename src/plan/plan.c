@@ -49,7 +49,8 @@ static void note_stages(struct plan_stages *s, const struct engine *g, struct ar
 }
 
 /* The step is done. */
-static void read_books(struct plan_rank *r, struct plan *p, const struct config *c, const struct engine *g, const struct ranks *ranks)
+static void read_books(struct plan_rank *r, struct plan *p, const struct config *c, const struct engine *g,
+                       const struct ranks *ranks)
 {
     const struct engine_config *ec = &g->cfg;
     p->params = g->params.numel;
@@ -70,13 +71,21 @@ static void read_books(struct plan_rank *r, struct plan *p, const struct config 
     r->comm[AXIS_PP].operations += copies.operations;
 }
 
-int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c, int rank, struct plan_cuts *cuts, struct err *e)
+int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c, int rank, struct plan_cuts *cuts,
+              struct err *e)
 {
     struct site s;
     struct comm_config cc = config_comm(c);
     cc.link_GBps = cc.link_latency_s = 0;
     struct serve_config serve = {.async = c->parallel.server_mode == SERVER_ASYNC, .steps = 1};
-    int rc = site_open(&s, &(struct site_config){.config = c, .kind = SITE_COUNTS, .rank = rank, .n = p->n_ranks, .link = &cc, .serve = &serve}, e);
+    int rc = site_open(&s,
+                       &(struct site_config){.config = c,
+                                             .kind = SITE_COUNTS,
+                                             .rank = rank,
+                                             .n = p->n_ranks,
+                                             .link = &cc,
+                                             .serve = &serve},
+                       e);
     if (rc) return rc;
     engine_init(s.engine);
     if (s.serve) rc = serve_dry_step(s.serve, &r->serve_bytes, e);

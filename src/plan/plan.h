@@ -3,8 +3,8 @@
  * and its ledger, its FLOPs and its schedule are read off. Nothing is estimated twice: predicted bytes are the bytes
  * that training allocates, exactly.
  *
- * Ranks that play one role allocate the same bytes and compute the same; one of them is planned for all. Which they are is
- * found on paper (roles.c), printed by show.c.
+ * Ranks that play one role allocate the same bytes and compute the same; one of them is planned for all. Which they are
+ * is found on paper (roles.c), printed by show.c.
  * Floor 9; may use run/. Order: Local.
  */
 #ifndef TUTTI_PLAN_PLAN_H
@@ -27,30 +27,31 @@ struct plan_rank {
     bool server;         /* of a parameter server: it has no place on the mesh */
     bool about;          /* the others of `alike` differ from it by a few rows */
     int rows_more;       /* so many of its parameters have a row more than those of the last rank along the data axes */
-    char what[PLAN_WHAT];/* what makes it unlike others: "stage 1: layers 2-3, head; tp 0" */
-    struct par at;       /* its place on the mesh */
-    double flops;        /* of one step */
-    double flops_token;  /* without recomputation, over the tokens that one pipeline takes in a step */
-    int64_t serve_bytes; /* sent in one step between workers and a parameter server; asynchronous: in one update of each worker */
+    char what[PLAN_WHAT]; /* what makes it unlike others: "stage 1: layers 2-3, head; tp 0" */
+    struct par at;        /* its place on the mesh */
+    double flops;         /* of one step */
+    double flops_token;   /* without recomputation, over the tokens that one pipeline takes in a step */
+    int64_t serve_bytes; /* sent in one step between workers and a parameter server; asynchronous: in one update of each
+                            worker */
     size_t bytes[MEM_N]; /* at the peak */
     size_t peak_bytes;
-    int64_t act_bytes_microbatch; /* what one microbatch keeps from forward to backward */
+    int64_t act_bytes_microbatch;     /* what one microbatch keeps from forward to backward */
     struct comm_traffic comm[AXIS_N]; /* sent in one step */
 };
 
 struct plan {
     int64_t params;
-    double flops_per_step;  /* what is computed, over all ranks: recomputation counts */
-    double flops_per_token; /* without recomputation */
+    double flops_per_step;                 /* what is computed, over all ranks: recomputation counts */
+    double flops_per_token;                /* without recomputation */
     int64_t tokens_per_step, microbatches; /* of the global batch; of one rank */
     int n_ranks;
     struct plan_rank *role; /* each distinct role, the one that needs most first */
     int n_roles, room;
 };
 
-/* Roles: every stage of the pipeline; along tp and cp every rank where its shares are uneven, else one; along the data axes
- * those whose pieces have a row more or less; servers whose shards differ. Within a role traffic may differ by what position
- * in a group decides (up to 1 %): it is that of the rank planned. */
+/* Roles: every stage of the pipeline; along tp and cp every rank where its shares are uneven, else one; along the data
+ * axes those whose pieces have a row more or less; servers whose shards differ. Within a role traffic may differ by
+ * what position in a group decides (up to 1 %): it is that of the rank planned. */
 int plan_make(struct plan *p, const struct config *c, struct err *e);
 /* The same; says before each place in the pipeline, share of tp and server how many of how many are done. */
 struct plan_watch {
@@ -69,8 +70,8 @@ void plan_ranks_text(const int *ranks, int n, int most, struct str *out);
 
 /* ---- for roles.c ---- */
 
-/* Rows that are shared out over n ranks leave a remainder: that many ranks, the first, have a row more. `at` lists the distinct
- * remainders of a rank's parameters, ascending, without 0; `count` how many parameters leave each. */
+/* Rows that are shared out over n ranks leave a remainder: that many ranks, the first, have a row more. `at` lists the
+ * distinct remainders of a rank's parameters, ascending, without 0; `count` how many parameters leave each. */
 struct plan_bounds {
     int *at, *count, n;
 };
@@ -79,7 +80,9 @@ struct plan_cuts {
     struct arena *arena;              /* the caller's */
     struct plan_stages stages;
 };
-/* Steps rank `rank` on the null device and reads its books into *r (and the counts of the whole into *p); cuts may be NULL. */
-int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c, int rank, struct plan_cuts *cuts, struct err *e);
+/* Steps rank `rank` on the null device and reads its books into *r (and the counts of the whole into *p); cuts may be
+ * NULL. */
+int plan_rank(struct plan_rank *r, struct plan *p, const struct config *c, int rank, struct plan_cuts *cuts,
+              struct err *e);
 
 #endif

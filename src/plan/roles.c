@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which ranks play one role.
  *
- * A cell is a place in the pipeline and, where shares of tp or cp are uneven, a place there: its ranks compute the same. What
- * they keep of the state differs along the data axes by rows: n rows over R ranks leave n % R ranks with a row more. So the
- * remainders of the cell's parameters, read off the tables of its first rank, cut its ranks into classes that are alike to the
- * byte; the first rank of each is planned. Of many classes (many different remainders) the later ones are taken together: they
- * differ by single rows.
+ * A cell is a place in the pipeline and, where shares of tp or cp are uneven, a place there: its ranks compute the
+ * same. What they keep of the state differs along the data axes by rows: n rows over R ranks leave n % R ranks with a
+ * row more. So the remainders of the cell's parameters, read off the tables of its first rank, cut its ranks into
+ * classes that are alike to the byte; the first rank of each is planned. Of many classes (many different remainders)
+ * the later ones are taken together: they differ by single rows.
  *
- * Cost: a plan per class, O(ranks) besides. Rejected: planning every rank (seconds for a thousand of them), and calling the
- * first half of the ranks one role and the second another, which was never true. */
+ * Cost: a plan per class, O(ranks) besides. Rejected: planning every rank (seconds for a thousand of them), and calling
+ * the first half of the ranks one role and the second another, which was never true. */
 #include "plan/plan.h"
 
 #include <math.h>
@@ -18,7 +18,10 @@
 
 #include "base/mem.h"
 
-enum { CLASSES_MOST = 4, SERVERS_EACH = 64 }; /* up to so many servers each is looked at, of more the first and the last */
+enum {
+    CLASSES_MOST = 4,
+    SERVERS_EACH = 64
+}; /* up to so many servers each is looked at, of more the first and the last */
 
 struct search {
     struct plan *p;
@@ -44,8 +47,8 @@ static bool uneven_context(const struct config *c)
 {
     struct par par = {.context_inner = 1};
     config_context(c, &par);
-    return c->parallel.cp > 1 && (c->model.seq_len % (2 * c->parallel.cp) ||
-                                  c->model.kv_heads % (c->parallel.tp * par.context_inner));
+    return c->parallel.cp > 1 &&
+           (c->model.seq_len % (2 * c->parallel.cp) || c->model.kv_heads % (c->parallel.tp * par.context_inner));
 }
 
 static struct plan_rank *add_role(struct plan *p, const int *ranks, int n)
@@ -61,14 +64,14 @@ static struct plan_rank *add_role(struct plan *p, const int *ranks, int n)
     return r;
 }
 
-/* The same memory and work, to the byte; and traffic, but for what a rank's position in a group decides (a message more or less
- * where elements do not come out even). */
+/* The same memory and work, to the byte; and traffic, but for what a rank's position in a group decides (a message more
+ * or less where elements do not come out even). */
 static bool same_figures(const struct plan_rank *a, const struct plan_rank *b)
 {
     double x = plan_sent_bytes(a), y = plan_sent_bytes(b);
     bool sends = a->server ? a->serve_bytes == b->serve_bytes : fabs(x - y) <= 0.01 * fmax(x, y);
-    return sends && a->flops == b->flops && a->peak_bytes == b->peak_bytes && a->act_bytes_microbatch == b->act_bytes_microbatch &&
-           !memcmp(a->bytes, b->bytes, sizeof a->bytes);
+    return sends && a->flops == b->flops && a->peak_bytes == b->peak_bytes &&
+           a->act_bytes_microbatch == b->act_bytes_microbatch && !memcmp(a->bytes, b->bytes, sizeof a->bytes);
 }
 
 static int ascending(const void *a, const void *b)
@@ -164,7 +167,8 @@ static void tell_role(const struct search *s, const struct plan_stages *stages, 
     else if (s->c->parallel.servers) str_puts(&t, "worker");
     if (s->tps > 1) tell_axis(s, r, AXIS_TP, &t);
     if (s->cps > 1) tell_axis(s, r, AXIS_CP, &t);
-    if (r->rows_more) str_printf(&t, "%sa row more of %d parameter%s", t.n ? "; " : "", r->rows_more, r->rows_more > 1 ? "s" : "");
+    if (r->rows_more)
+        str_printf(&t, "%sa row more of %d parameter%s", t.n ? "; " : "", r->rows_more, r->rows_more > 1 ? "s" : "");
     snprintf(r->what, sizeof r->what, "%s", str_text(&t));
     str_free(&t);
 }
@@ -214,7 +218,8 @@ static int plan_cell(struct search *s, struct plan_cuts *cuts, const int *ranks,
         r->alike = kept.alike;
         r->n_alike = kept.n_alike;
         r->about = about;
-        r->rows_more = rows_more(&cuts->dense, shard_of(s, members[0])) + rows_more(&cuts->expert, expert_of(s, members[0]));
+        r->rows_more =
+            rows_more(&cuts->dense, shard_of(s, members[0])) + rows_more(&cuts->expert, expert_of(s, members[0]));
         if (!rc) merge_last(p, from);
     }
     xfree(of);
@@ -272,15 +277,16 @@ static int by_need(const void *a, const void *b)
     return x->rank - y->rank;
 }
 
-int plan_make(struct plan *p, const struct config *c, struct err *e)
-{
-    return plan_make_watched(p, c, NULL, e);
-}
+int plan_make(struct plan *p, const struct config *c, struct err *e) { return plan_make_watched(p, c, NULL, e); }
 
 int plan_make_watched(struct plan *p, const struct config *c, const struct plan_watch *w, struct err *e)
 {
     *p = (struct plan){.n_ranks = config_ranks(c)};
-    struct search s = {.p = p, .c = c, .watch = w, .arena = arena_new(), .tps = uneven(c) ? to_int(c->parallel.tp) : 1,
+    struct search s = {.p = p,
+                       .c = c,
+                       .watch = w,
+                       .arena = arena_new(),
+                       .tps = uneven(c) ? to_int(c->parallel.tp) : 1,
                        .cps = uneven_context(c) ? to_int(c->parallel.cp) : 1};
     int servers = to_int(c->parallel.servers), rc = ranks_mesh(&s.mesh, c, p->n_ranks - servers, e);
     s.of = to_int(c->parallel.pp) * s.tps * s.cps + (servers <= SERVERS_EACH ? servers : 2);

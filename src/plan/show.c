@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan as text, in lines of at most 100 columns, and as JSON. Sizes are binary (KiB, MiB), work is FLOP with decimal prefixes
- * (base/str.h). */
+/* A plan as text, in lines of at most 100 columns, and as JSON. Sizes are binary (KiB, MiB), work is FLOP with decimal
+ * prefixes (base/str.h). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,10 +51,11 @@ static void print_role(const struct plan_rank *r, struct str *out)
     struct str ranks = {0};
     plan_ranks_text(r->alike, r->n_alike, RANKS_WIDE, &ranks);
     str_printf(out, "  %-*s %-*s", RANKS_WIDE, str_text(&ranks), WHAT_WIDE, *r->what ? r->what : "the others");
-    if ((int)ranks.n > RANKS_WIDE || (int)strlen(r->what) > WHAT_WIDE) str_printf(out, "\n  %*s", RANKS_WIDE + 1 + WHAT_WIDE, "");
+    if ((int)ranks.n > RANKS_WIDE || (int)strlen(r->what) > WHAT_WIDE)
+        str_printf(out, "\n  %*s", RANKS_WIDE + 1 + WHAT_WIDE, "");
     str_printf(out, " %10s %8s %8s %8s %8s\n", str_flops(flops, r->flops), str_bytes(state, state_bytes(r)),
-               str_bytes(act, (double)(r->bytes[MEM_ACTIVATION] + r->bytes[MEM_WGRAD])), str_bytes(peak, (double)r->peak_bytes),
-               str_bytes(sent, plan_sent_bytes(r)));
+               str_bytes(act, (double)(r->bytes[MEM_ACTIVATION] + r->bytes[MEM_WGRAD])),
+               str_bytes(peak, (double)r->peak_bytes), str_bytes(sent, plan_sent_bytes(r)));
     str_free(&ranks);
 }
 
@@ -66,14 +67,18 @@ static void print_roles(const struct plan *p, struct str *out)
         str_printf(out, "\nall %d ranks are alike\n", p->n_ranks);
         return;
     }
-    str_printf(out, "\nroles: %d ranks of %d kinds; figures of one rank, the first of its line; of a step\n", p->n_ranks, p->n_roles);
-    str_printf(out, "  %-*s %-*s %10s %8s %8s %8s %8s\n", RANKS_WIDE, "ranks", WHAT_WIDE, "what they are", "work", "state", "activ.", "peak", "sends");
+    str_printf(out, "\nroles: %d ranks of %d kinds; figures of one rank, the first of its line; of a step\n",
+               p->n_ranks, p->n_roles);
+    str_printf(out, "  %-*s %-*s %10s %8s %8s %8s %8s\n", RANKS_WIDE, "ranks", WHAT_WIDE, "what they are", "work",
+               "state", "activ.", "peak", "sends");
     for (int i = 0; i < p->n_roles; i++) {
         print_role(&p->role[i], out);
         about |= p->role[i].about;
     }
     str_puts(out, "  state: parameters, master copies, gradients, optimizer; activ.: what waits for backward\n");
-    if (about) str_puts(out, "  of more than four ways to share out rows the last are one line: these ranks differ by single rows\n");
+    if (about)
+        str_puts(out, "  of more than four ways to share out rows the last are one line: these ranks differ by single "
+                      "rows\n");
 }
 
 /* Ranks that are alike in amounts, and hold other experts. */
@@ -113,12 +118,15 @@ static void print_choices(const struct plan *p, const struct config *c, struct s
     int levels = 0;
     while ((int64_t)1 << levels < runs) levels++;
     if (c->numerics.exact_order && levels)
-        str_printf(out, "  exact_order holds %d more gradients, %s, for microbatches that wait for their neighbours\n", levels,
-                   str_bytes(a, (double)p->role[0].bytes[MEM_GRAD] * levels / (levels + 1)));
-    else if (!c->numerics.exact_order && c->parallel.reduce == REDUCE_MICROBATCH && c->parallel.dp_shard > 1 && each > 1 &&
-             !c->parallel.servers)
-        str_printf(out, "  gradients are added up over dp_shard %" PRId64 " times a step; with parallel.reduce=step once, and\n"
-                        "  until then each rank holds all of them\n", each);
+        str_printf(out, "  exact_order holds %d more gradients, %s, for microbatches that wait for their neighbours\n",
+                   levels, str_bytes(a, (double)p->role[0].bytes[MEM_GRAD] * levels / (levels + 1)));
+    else if (!c->numerics.exact_order && c->parallel.reduce == REDUCE_MICROBATCH && c->parallel.dp_shard > 1 &&
+             each > 1 && !c->parallel.servers)
+        str_printf(out,
+                   "  gradients are added up over dp_shard %" PRId64
+                   " times a step; with parallel.reduce=step once, and\n"
+                   "  until then each rank holds all of them\n",
+                   each);
 }
 
 static void print_model(const struct plan *p, const struct config *c, struct str *out)
@@ -129,11 +137,11 @@ static void print_model(const struct plan *p, const struct config *c, struct str
                model_family_name((enum model_family)c->model.family), (int)c->model.layers, c->model.hidden,
                c->model.vocab);
     str_printf(out, "parameters  %" PRId64 " (%s)\n", p->params, str_count(a, (double)p->params));
-    str_printf(out, "step        %" PRId64 " sequences x %" PRId64 " tokens in %" PRId64 " microbatch%s of %" PRId64, c->batch.global,
-               c->model.seq_len, p->microbatches, p->microbatches > 1 ? "es" : "", c->batch.micro);
+    str_printf(out, "step        %" PRId64 " sequences x %" PRId64 " tokens in %" PRId64 " microbatch%s of %" PRId64,
+               c->batch.global, c->model.seq_len, p->microbatches, p->microbatches > 1 ? "es" : "", c->batch.micro);
     if (dp > 1) str_printf(out, " on each of %" PRId64 " data-parallel ranks", dp);
-    str_printf(out, "\nwork        %s per step (recomputation counted), %s per token (without)\n", str_flops(a, p->flops_per_step),
-               str_flops(b, p->flops_per_token));
+    str_printf(out, "\nwork        %s per step (recomputation counted), %s per token (without)\n",
+               str_flops(a, p->flops_per_step), str_flops(b, p->flops_per_token));
 }
 
 void plan_print(const struct plan *p, const struct config *c, struct str *out)
@@ -154,8 +162,8 @@ void plan_print(const struct plan *p, const struct config *c, struct str *out)
     if (p->n_ranks > 1) str_puts(out, "bytes that it sends in a step:\n");
     for (int x = 0; x < AXIS_N; x++)
         if (most->comm[x].operations)
-            str_printf(out, "  over %-13s %16" PRId64 " %10s in %" PRId64 " messages\n", axis_name((enum axis)x), most->comm[x].bytes,
-                       str_bytes(a, (double)most->comm[x].bytes), most->comm[x].messages);
+            str_printf(out, "  over %-13s %16" PRId64 " %10s in %" PRId64 " messages\n", axis_name((enum axis)x),
+                       most->comm[x].bytes, str_bytes(a, (double)most->comm[x].bytes), most->comm[x].messages);
     if (most->serve_bytes)
         str_printf(out, "  %-18s %16" PRId64 " %10s\n", most->server ? "to workers" : "to servers", most->serve_bytes,
                    str_bytes(a, (double)most->serve_bytes));

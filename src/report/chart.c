@@ -15,10 +15,7 @@ struct frame {
     int right; /* of the plot */
 };
 
-static double px(const struct frame *f, double x)
-{
-    return LEFT + (x - f->x0) / (f->x1 - f->x0) * (f->right - LEFT);
-}
+static double px(const struct frame *f, double x) { return LEFT + (x - f->x0) / (f->x1 - f->x0) * (f->right - LEFT); }
 static double py(const struct frame *f, double y)
 {
     if (f->log_y) y = log10(y);
@@ -48,7 +45,8 @@ static void put_number(struct str *out, double v)
 
 static bool find_frame(const struct chart *c, struct frame *f)
 {
-    *f = (struct frame){INFINITY, -INFINITY, INFINITY, -INFINITY, c->log_y, (c->width ? c->width : USUAL_WIDTH) - RIGHT};
+    *f =
+        (struct frame){INFINITY, -INFINITY, INFINITY, -INFINITY, c->log_y, (c->width ? c->width : USUAL_WIDTH) - RIGHT};
     for (int l = 0; l < c->n_lines; l++) {
         const struct curve *v = c->line[l].curve;
         for (int64_t i = 0; i < v->n; i++) {
@@ -76,7 +74,8 @@ static bool find_frame(const struct chart *c, struct frame *f)
     return true;
 }
 
-/* A curve's points as polyline coordinates: all of them, or per column of half a unit its first, least, largest and last. */
+/* A curve's points as polyline coordinates: all of them, or per column of half a unit its first, least, largest and
+ * last. */
 static void put_points(struct str *out, const struct frame *f, const struct curve *c)
 {
     const int64_t columns = 2 * (f->right - LEFT);
@@ -101,8 +100,11 @@ static void put_axes(struct str *out, const struct chart *c, const struct frame 
 {
     double t[TICKS];
     for (int i = 0, n = chart_ticks(f->x0, f->x1, t); i < n; i++) {
-        str_printf(out, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text class=\"tick\" x=\"%.1f\" y=\"%d\" "
-                   "text-anchor=\"middle\">", px(f, t[i]), px(f, t[i]), TOP, HEIGHT - BOTTOM, px(f, t[i]), HEIGHT - BOTTOM + 16);
+        str_printf(out,
+                   "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text class=\"tick\" x=\"%.1f\" "
+                   "y=\"%d\" "
+                   "text-anchor=\"middle\">",
+                   px(f, t[i]), px(f, t[i]), TOP, HEIGHT - BOTTOM, px(f, t[i]), HEIGHT - BOTTOM + 16);
         put_number(out, t[i]);
         str_puts(out, "</text>\n");
     }
@@ -110,12 +112,17 @@ static void put_axes(struct str *out, const struct chart *c, const struct frame 
     if (f->log_y && f->y1 - f->y0 > 1.5) /* decades instead of equal steps */
         for (n = 0; n < TICKS && ceil(f->y0) + n <= f->y1; n++) t[n] = pow(10, ceil(f->y0) + n);
     for (int i = 0; i < n; i++) {
-        str_printf(out, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"tick\" x=\"%d\" y=\"%.1f\" "
-                   "text-anchor=\"end\">", LEFT, f->right, py(f, t[i]), py(f, t[i]), LEFT - 6, py(f, t[i]) + 4);
+        str_printf(out,
+                   "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"tick\" x=\"%d\" "
+                   "y=\"%.1f\" "
+                   "text-anchor=\"end\">",
+                   LEFT, f->right, py(f, t[i]), py(f, t[i]), LEFT - 6, py(f, t[i]) + 4);
         put_number(out, t[i]);
         str_puts(out, "</text>\n");
     }
-    str_printf(out, "<text class=\"title\" x=\"%d\" y=\"18\">%s</text><text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">step</text>\n",
+    str_printf(out,
+               "<text class=\"title\" x=\"%d\" y=\"18\">%s</text><text class=\"tick\" x=\"%d\" y=\"%d\" "
+               "text-anchor=\"end\">step</text>\n",
                LEFT, c->title, f->right, HEIGHT - 6);
     if (*c->unit) str_printf(out, "<text class=\"tick\" x=\"%d\" y=\"%d\">%s</text>\n", 4, TOP - 8, c->unit);
 }
@@ -124,14 +131,17 @@ void chart_svg(const struct chart *c, struct str *out)
 {
     struct frame f;
     if (!find_frame(c, &f)) return;
-    str_printf(out, "<svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", f.right + RIGHT, HEIGHT, c->title);
+    str_printf(out, "<svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", f.right + RIGHT,
+               HEIGHT, c->title);
     put_axes(out, c, &f);
     double legend = f.right;
     for (int l = c->n_lines - 1; l >= 0; l--) {
         const struct chart_line *line = &c->line[l];
         if (!line->curve->n || line->faint) continue;
         legend -= 7.0 * (double)strlen(line->name);
-        str_printf(out, "<text class=\"tick\" x=\"%.1f\" y=\"18\">%s</text><rect class=\"key-%d\" x=\"%.1f\" y=\"10\" width=\"10\" height=\"10\"/>\n",
+        str_printf(out,
+                   "<text class=\"tick\" x=\"%.1f\" y=\"18\">%s</text><rect class=\"key-%d\" x=\"%.1f\" y=\"10\" "
+                   "width=\"10\" height=\"10\"/>\n",
                    legend, line->name, line->colour, legend - 14);
         legend -= 30;
     }
@@ -143,7 +153,9 @@ void chart_svg(const struct chart *c, struct str *out)
         put_points(out, &f, v);
         str_puts(out, "\"/>\n");
         for (int64_t i = 0; (line->dots || v->n == 1) && i < v->n && v->n <= 200; i++)
-            str_printf(out, "<circle class=\"key-%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"><title>step %.0f: %.5g</title></circle>\n",
+            str_printf(out,
+                       "<circle class=\"key-%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"><title>step %.0f: "
+                       "%.5g</title></circle>\n",
                        line->colour, px(&f, v->x[i]), py(&f, v->y[i]), v->x[i], v->y[i]);
     }
     str_puts(out, "</svg>\n");
@@ -165,10 +177,7 @@ struct curve curve_smooth(const struct curve *c, double weight)
     return s;
 }
 
-double curve_weight(const struct curve *c)
-{
-    return 1 - 1 / (1 + (double)c->n / 40);
-}
+double curve_weight(const struct curve *c) { return 1 - 1 / (1 + (double)c->n / 40); }
 
 void curve_free(struct curve *c)
 {

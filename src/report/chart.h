@@ -15,18 +15,18 @@
 struct chart_line {
     const char *name;
     const struct curve *curve;
-    int colour;   /* 0..3 */
-    bool faint;   /* raw values behind a smoothed line */
-    bool dots;    /* few points: mark each */
+    int colour; /* 0..3 */
+    bool faint; /* raw values behind a smoothed line */
+    bool dots;  /* few points: mark each */
 };
 enum { CHART_LINES = 4 };
 struct chart {
     const char *title, *unit; /* unit of y, "" for none */
     struct chart_line line[CHART_LINES];
     int n_lines;
-    bool log_y;   /* only where all values are positive; else drawn plain */
-    bool from_0;  /* the axis begins at zero */
-    int width;    /* units across; 0: 720 */
+    bool log_y;  /* only where all values are positive; else drawn plain */
+    bool from_0; /* the axis begins at zero */
+    int width;   /* units across; 0: 720 */
 };
 
 /* Nothing is written where no line has a point. */

@@ -83,9 +83,10 @@ static void curve_add(struct history *h, enum history_curve which, double x, con
 
 static void metrics_line(struct history *h, const struct json *v)
 {
-    static const char *const keys[CURVE_N] = {
-        [CURVE_LOSS] = "loss", [CURVE_VALID] = "valid_loss",    [CURVE_LR] = "lr", [CURVE_GRAD_NORM] = "grad_norm",
-        [CURVE_MFU] = "mfu",   [CURVE_RATE] = "tokens_per_s",   [CURVE_STEP_S] = "step_s"};
+    static const char *const keys[CURVE_N] =
+        {[CURVE_LOSS] = "loss",           [CURVE_VALID] = "valid_loss", [CURVE_LR] = "lr",
+         [CURVE_GRAD_NORM] = "grad_norm", [CURVE_MFU] = "mfu",          [CURVE_RATE] = "tokens_per_s",
+         [CURVE_STEP_S] = "step_s"};
     int64_t step = json_int(json_get(v, "step"), -1);
     if (step < 0) {
         h->broken++;
@@ -112,18 +113,23 @@ static void sample_line(struct history *h, const struct json *v)
     int64_t step = json_int(json_get(v, "step"), 0);
     while (h->n_samples && h->sample[h->n_samples - 1].step >= step) h->n_samples--;
     h->sample = xrealloc(h->sample, (size_t)(h->n_samples + 1) * sizeof *h->sample);
-    h->sample[h->n_samples++] = (struct history_sample){.step = step,
-                                                        .prompt = text_of(h, v, "prompt"), .text = text_of(h, v, "text")};
+    h->sample[h->n_samples++] =
+        (struct history_sample){.step = step, .prompt = text_of(h, v, "prompt"), .text = text_of(h, v, "text")};
 }
 
 static void start_line(struct history *h, const struct json *v)
 {
     h->start = xrealloc(h->start, (size_t)(h->n_starts + 1) * sizeof *h->start);
-    h->start[h->n_starts++] = (struct history_start){
-        .time = text_of(h, v, "time"), .host = text_of(h, v, "host"), .cpu = text_of(h, v, "cpu"),
-        .version = text_of(h, v, "version"), .transport = text_of(h, v, "transport"), .kernels = text_of(h, v, "kernels"),
-        .step = json_int(json_get(v, "step"), 0), .ranks = json_int(json_get(v, "ranks"), 0),
-        .threads = json_int(json_get(v, "threads"), 0), .cores = json_int(json_get(v, "cores"), 0)};
+    h->start[h->n_starts++] = (struct history_start){.time = text_of(h, v, "time"),
+                                                     .host = text_of(h, v, "host"),
+                                                     .cpu = text_of(h, v, "cpu"),
+                                                     .version = text_of(h, v, "version"),
+                                                     .transport = text_of(h, v, "transport"),
+                                                     .kernels = text_of(h, v, "kernels"),
+                                                     .step = json_int(json_get(v, "step"), 0),
+                                                     .ranks = json_int(json_get(v, "ranks"), 0),
+                                                     .threads = json_int(json_get(v, "threads"), 0),
+                                                     .cores = json_int(json_get(v, "cores"), 0)};
 }
 
 int history_read(struct history *h, const char *dir, struct err *e)
@@ -132,7 +138,9 @@ int history_read(struct history *h, const char *dir, struct err *e)
         const char *name;
         line_fn *each;
         bool needed;
-    } files[] = {{"metrics.jsonl", metrics_line, true}, {"samples.jsonl", sample_line, false}, {"starts.jsonl", start_line, false}};
+    } files[] = {{"metrics.jsonl", metrics_line, true},
+                 {"samples.jsonl", sample_line, false},
+                 {"starts.jsonl", start_line, false}};
     int rc = OK;
     *h = (struct history){.arena = arena_new()};
     for (size_t i = 0; !rc && i < sizeof files / sizeof *files; i++) {
@@ -157,10 +165,7 @@ void history_free(struct history *h)
     *h = (struct history){0};
 }
 
-double curve_last(const struct curve *c)
-{
-    return c->n ? c->y[c->n - 1] : NAN;
-}
+double curve_last(const struct curve *c) { return c->n ? c->y[c->n - 1] : NAN; }
 
 static int by_value(const void *a, const void *b)
 {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history.h: what a run wrote about itself, read back: metrics.jsonl as curves, samples.jsonl and starts.jsonl as lists.
+/* history.h: what a run wrote about itself, read back: metrics.jsonl as curves, samples.jsonl and starts.jsonl as
+ * lists.
  *
  * Invariants
- *   1. A line that is no JSON object (the last one of a run that is writing, or a damaged one) is passed over and counted:
+ *   1. A line that is no JSON object (the last one of a run that is writing, or a damaged one) is passed over and
+ *   counted:
  *      a report of nine tenths of a run is better than none, and says so.
  *   2. Memory is 16 bytes a point and one line at a time, whatever the length of the file.
  * Floor 9; includes base. Order: Local.
@@ -34,9 +36,9 @@ struct history_start { /* one start of the program on this run; text "" where th
 struct history {
     struct curve curve[CURVE_N]; /* by optimizer step */
     int64_t steps, tokens, peak_bytes, skipped;
-    double seconds;              /* in steps; saving and validation do not count */
-    int64_t not_finite;          /* values left out of curves */
-    int64_t broken;              /* lines passed over */
+    double seconds;     /* in steps; saving and validation do not count */
+    int64_t not_finite; /* values left out of curves */
+    int64_t broken;     /* lines passed over */
     struct history_sample *sample;
     struct history_start *start;
     int n_samples, n_starts;

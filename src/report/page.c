@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* page.c: the page from top to bottom, in the order in which one asks: how did it go, what did it write, what did it cost,
- * where did everything lie, what exactly was run. */
+/* page.c: the page from top to bottom, in the order in which one asks: how did it go, what did it write, what did it
+ * cost, where did everything lie, what exactly was run. */
 #include "report/page.h"
 
 #include <math.h>
@@ -9,29 +9,37 @@
 #include "report/chart.h"
 
 static const char style[] =
-    ":root{--bg:#fff;--fg:#1b1f24;--dim:#667;--line:#e3e6ea;--card:#f6f8fa;--c0:#2563eb;--c1:#d97706;--c2:#059669;--c3:#9333ea}\n"
+    ":root{--bg:#fff;--fg:#1b1f24;--dim:#667;--line:#e3e6ea;--card:#f6f8fa;--c0:#2563eb;--c1:#d97706;--c2:#059669;--c3:"
+    "#9333ea}\n"
     "@media(prefers-color-scheme:dark){:root{--bg:#12151a;--fg:#e6e8eb;--dim:#9aa3ad;--line:#2a3038;--card:#1a1f26;"
     "--c0:#6ea8fe;--c1:#f6ad55;--c2:#4fd1a5;--c3:#c99bff}}\n"
-    "body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:1100px;padding:24px;background:var(--bg);color:var(--fg)}\n"
+    "body{font:15px/1.5 system-ui,sans-serif;margin:0 "
+    "auto;max-width:1100px;padding:24px;background:var(--bg);color:var(--fg)}\n"
     "h1{font-size:24px;margin:0}h2{font-size:17px;margin:32px 0 8px}p{margin:4px 0}.dim{color:var(--dim)}\n"
     ".tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(150px,1fr));gap:10px;margin:18px 0}\n"
-    ".tile{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:10px 12px}.tile b{display:block;font-size:20px}\n"
+    ".tile{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:10px 12px}.tile "
+    "b{display:block;font-size:20px}\n"
     ".charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(420px,1fr));gap:14px}\n"
-    ".charts .wide{grid-column:1/-1}svg.chart{width:100%;height:auto;background:var(--card);border:1px solid var(--line);border-radius:8px}\n"
-    ".chart text{fill:var(--dim);font:11px system-ui,sans-serif}.chart .title{fill:var(--fg);font-size:13px;font-weight:600}\n"
-    ".chart .grid{stroke:var(--line)}.chart polyline{fill:none;stroke-width:1.8;stroke-linejoin:round}.chart .faint{opacity:.3;stroke-width:1}\n"
+    ".charts .wide{grid-column:1/-1}svg.chart{width:100%;height:auto;background:var(--card);border:1px solid "
+    "var(--line);border-radius:8px}\n"
+    ".chart text{fill:var(--dim);font:11px system-ui,sans-serif}.chart "
+    ".title{fill:var(--fg);font-size:13px;font-weight:600}\n"
+    ".chart .grid{stroke:var(--line)}.chart polyline{fill:none;stroke-width:1.8;stroke-linejoin:round}.chart "
+    ".faint{opacity:.3;stroke-width:1}\n"
     ".line-0{stroke:var(--c0)}.line-1{stroke:var(--c1)}.line-2{stroke:var(--c2)}.line-3{stroke:var(--c3)}\n"
     ".key-0{fill:var(--c0)}.key-1{fill:var(--c1)}.key-2{fill:var(--c2)}.key-3{fill:var(--c3)}\n"
-    "table{border-collapse:collapse}td,th{padding:3px 14px 3px 0;text-align:left}td.n{text-align:right;font-variant-numeric:tabular-nums}\n"
+    "table{border-collapse:collapse}td,th{padding:3px 14px 3px "
+    "0;text-align:left}td.n{text-align:right;font-variant-numeric:tabular-nums}\n"
     ".bar{display:inline-block;height:10px;background:var(--c0);border-radius:2px}\n"
-    "pre{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px;overflow:auto;white-space:pre-wrap;"
-    "overflow-wrap:anywhere}.picture{background:#fff;border:1px solid var(--line);border-radius:8px;padding:8px;overflow:auto}\n"
+    "pre{background:var(--card);border:1px solid "
+    "var(--line);border-radius:8px;padding:12px;overflow:auto;white-space:pre-wrap;"
+    "overflow-wrap:anywhere}.picture{background:#fff;border:1px solid "
+    "var(--line);border-radius:8px;padding:8px;overflow:auto}\n"
     ".prompt{font-weight:600}summary{cursor:pointer}\n";
 
 void page_escape(struct str *out, const char *text)
 {
-    for (; *text; text++)
-        switch (*text) {
+    for (; *text; text++) switch (*text) {
         case '&': str_puts(out, "&amp;"); break;
         case '<': str_puts(out, "&lt;"); break;
         case '>': str_puts(out, "&gt;"); break;
@@ -75,11 +83,15 @@ static void tiles(struct str *out, const struct history *h)
     str_puts(out, "</div>\n");
 }
 
-static void one_chart(struct str *out, const struct history *h, enum history_curve which, const char *title, const char *unit,
-                      int colour, bool log_y)
+static void one_chart(struct str *out, const struct history *h, enum history_curve which, const char *title,
+                      const char *unit, int colour, bool log_y)
 {
     struct curve smooth = curve_smooth(&h->curve[which], curve_weight(&h->curve[which]));
-    struct chart c = {.title = title, .unit = unit, .n_lines = 2, .log_y = log_y, .from_0 = !log_y,
+    struct chart c = {.title = title,
+                      .unit = unit,
+                      .n_lines = 2,
+                      .log_y = log_y,
+                      .from_0 = !log_y,
                       .line = {{.name = title, .curve = &h->curve[which], .colour = colour, .faint = true},
                                {.name = "smoothed", .curve = &smooth, .colour = colour}}};
     if (which == CURVE_LR) { /* a schedule is exact: nothing to smooth */
@@ -97,7 +109,10 @@ static void one_chart(struct str *out, const struct history *h, enum history_cur
 static void charts(struct str *out, const struct history *h)
 {
     struct curve smooth = curve_smooth(&h->curve[CURVE_LOSS], curve_weight(&h->curve[CURVE_LOSS]));
-    struct chart loss = {.title = "Loss, nats per token", .unit = "", .width = 1060, .n_lines = 3,
+    struct chart loss = {.title = "Loss, nats per token",
+                         .unit = "",
+                         .width = 1060,
+                         .n_lines = 3,
                          .line = {{.name = "each step", .curve = &h->curve[CURVE_LOSS], .colour = 0, .faint = true},
                                   {.name = "training, smoothed", .curve = &smooth, .colour = 0},
                                   {.name = "validation", .curve = &h->curve[CURVE_VALID], .colour = 1, .dots = true}}};
@@ -121,8 +136,8 @@ static void samples(struct str *out, const struct history *h)
     int first = h->n_samples > MOST ? h->n_samples - MOST : 0;
     if (first) str_printf(out, "<p class=\"dim\">the last %d of %d samples</p>\n", MOST, h->n_samples);
     for (int i = h->n_samples - 1; i >= first; i--) {
-        str_printf(out, "<details%s><summary>step %lld</summary><pre><span class=\"prompt\">", i == h->n_samples - 1 ? " open" : "",
-                   (long long)h->sample[i].step);
+        str_printf(out, "<details%s><summary>step %lld</summary><pre><span class=\"prompt\">",
+                   i == h->n_samples - 1 ? " open" : "", (long long)h->sample[i].step);
         page_escape(out, h->sample[i].prompt);
         str_puts(out, "</span>");
         page_escape(out, h->sample[i].text);
@@ -139,13 +154,17 @@ static void memory(struct str *out, const struct page *p)
         most = fmax(most, p->memory[i].bytes);
     }
     if (!(sum > 0)) return;
-    str_puts(out, "<h2>Memory</h2>\n<p class=\"dim\">what the plan allots to the rank that needs most, at its peak</p>\n<table>\n");
+    str_puts(out, "<h2>Memory</h2>\n<p class=\"dim\">what the plan allots to the rank that needs most, at its "
+                  "peak</p>\n<table>\n");
     for (int i = 0; i < p->n_memory; i++) {
         if (!(p->memory[i].bytes > 0)) continue;
         str_puts(out, "<tr><td>");
         page_escape(out, p->memory[i].name);
-        str_printf(out, "</td><td class=\"n\">%s</td><td class=\"n\">%.1f %%</td><td><span class=\"bar\" style=\"width:%.0fpx\"></span></td></tr>\n",
-                   str_bytes(text, p->memory[i].bytes), 100 * p->memory[i].bytes / sum, 1 + 300 * p->memory[i].bytes / most);
+        str_printf(out,
+                   "</td><td class=\"n\">%s</td><td class=\"n\">%.1f %%</td><td><span class=\"bar\" "
+                   "style=\"width:%.0fpx\"></span></td></tr>\n",
+                   str_bytes(text, p->memory[i].bytes), 100 * p->memory[i].bytes / sum,
+                   1 + 300 * p->memory[i].bytes / most);
     }
     str_printf(out, "<tr><th>all</th><td class=\"n\">%s</td></tr>\n</table>\n", str_bytes(text, sum));
 }
@@ -153,7 +172,8 @@ static void memory(struct str *out, const struct page *p)
 static void starts(struct str *out, const struct history *h)
 {
     if (!h->n_starts) return;
-    str_puts(out, "<h2>Machine</h2>\n<table>\n<tr><th>started (UTC)</th><th>after step</th><th>host</th><th>processor</th><th>ranks</th>"
+    str_puts(out, "<h2>Machine</h2>\n<table>\n<tr><th>started (UTC)</th><th>after "
+                  "step</th><th>host</th><th>processor</th><th>ranks</th>"
                   "<th>threads each</th><th>kernels</th><th>over</th><th>tutti</th></tr>\n");
     for (int i = 0; i < h->n_starts; i++) {
         const struct history_start *s = &h->start[i];
@@ -167,7 +187,8 @@ static void starts(struct str *out, const struct history *h)
             if (k == 1 && s->cores > 0) str_printf(out, ", %lld cores", (long long)s->cores);
             str_puts(out, "</td>");
         }
-        str_printf(out, "<td class=\"n\">%lld</td><td class=\"n\">%lld</td>", (long long)s->ranks, (long long)s->threads);
+        str_printf(out, "<td class=\"n\">%lld</td><td class=\"n\">%lld</td>", (long long)s->ranks,
+                   (long long)s->threads);
         for (int k = 0; k < 3; k++) {
             str_puts(out, "<td>");
             page_escape(out, after[k]);
@@ -181,8 +202,12 @@ static void starts(struct str *out, const struct history *h)
 static void notes(struct str *out, const struct page *p)
 {
     const struct history *h = p->history;
-    if (h->broken) str_printf(out, "<p class=\"dim\">%lld lines of the run's files could not be read and are left out.</p>\n", (long long)h->broken);
-    if (h->not_finite) str_printf(out, "<p class=\"dim\">%lld values that are not finite are left out of the curves.</p>\n", (long long)h->not_finite);
+    if (h->broken)
+        str_printf(out, "<p class=\"dim\">%lld lines of the run's files could not be read and are left out.</p>\n",
+                   (long long)h->broken);
+    if (h->not_finite)
+        str_printf(out, "<p class=\"dim\">%lld values that are not finite are left out of the curves.</p>\n",
+                   (long long)h->not_finite);
     for (int i = 0; i < p->n_notes; i++) {
         str_puts(out, "<p class=\"dim\">");
         page_escape(out, p->notes[i]);
@@ -192,7 +217,8 @@ static void notes(struct str *out, const struct page *p)
 
 void page_html(const struct page *p, struct str *out)
 {
-    str_puts(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n<title>");
+    str_puts(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+                  "content=\"width=device-width\">\n<title>");
     page_escape(out, p->title);
     str_puts(out, " – tutti</title>\n<style>\n");
     str_puts(out, style);

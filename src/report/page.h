@@ -20,15 +20,15 @@ struct page_picture {
 enum { PAGE_ROWS = 16, PAGE_PICTURES = 4 };
 
 struct page {
-    const char *title;       /* the run's directory */
-    const char *model;       /* "llama, 3.9M parameters, 6 layers"; NULL: left out */
+    const char *title; /* the run's directory */
+    const char *model; /* "llama, 3.9M parameters, 6 layers"; NULL: left out */
     const struct history *history;
-    const char *config;      /* config.yaml as it is; NULL: left out */
+    const char *config;                   /* config.yaml as it is; NULL: left out */
     struct page_memory memory[PAGE_ROWS]; /* of the rank that needs most, at its peak */
     int n_memory;
     struct page_picture picture[PAGE_PICTURES];
     int n_pictures;
-    const char *notes[8];    /* what could not be shown, and why */
+    const char *notes[8]; /* what could not be shown, and why */
     int n_notes;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every moment of a step belongs to the innermost box around it. A wait is cut in two where the last rank began the operation that
- * it waits for: before that somebody was late, after it bytes travelled. Cost: sorting the boxes. */
+/* Every moment of a step belongs to the innermost box around it. A wait is cut in two where the last rank began the
+ * operation that it waits for: before that somebody was late, after it bytes travelled. Cost: sorting the boxes. */
 #include "report/timing.h"
 
 #include <stdlib.h>
@@ -147,7 +147,8 @@ static void note_actions(struct window *w, const struct span *s, int64_t n)
 
 static int bad_file(const char *what, int rank, struct err *e)
 {
-    return err_set(e, ERR_CORRUPT, "%s: boxes of rank %d cross each other: the file is damaged, or not one of tutti's", what, rank);
+    return err_set(e, ERR_CORRUPT, "%s: boxes of rank %d cross each other: the file is damaged, or not one of tutti's",
+                   what, rank);
 }
 
 enum { STEPS_MOST = 1 << 22 };
@@ -206,7 +207,8 @@ static void summarise(struct timing *t, const struct window *window, int64_t n_w
     }
     if (n) t->window_s /= (double)n;
     t->idle_share = whole > 0 ? 1 - busy / whole : 0;
-    for (int k = 0; k < TIME_ACTIONS; k++) t->mean_s[k] = sum->actions[k] ? sum->action_s[k] / (double)sum->actions[k] : 0;
+    for (int k = 0; k < TIME_ACTIONS; k++)
+        t->mean_s[k] = sum->actions[k] ? sum->action_s[k] / (double)sum->actions[k] : 0;
     qsort(t->operation, (size_t)t->n_operations, sizeof *t->operation, by_seconds);
 }
 
@@ -215,7 +217,8 @@ static int count(struct lines *x, const char *what, struct err *e)
     struct timing *t = x->t;
     find_steps(x, t);
     if (t->last_step - t->first_step >= STEPS_MOST)
-        return err_set(e, ERR_CORRUPT, "%s: steps %lld to %lld: the file is damaged", what, (long long)t->first_step, (long long)t->last_step);
+        return err_set(e, ERR_CORRUPT, "%s: steps %lld to %lld: the file is damaged", what, (long long)t->first_step,
+                       (long long)t->last_step);
     struct window *window = xcalloc(to_size(t->last_step - t->first_step) + 1, sizeof *window);
     struct arrival *arrival = arrivals(x);
     struct account sum = {0};

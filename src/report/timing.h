@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* timing.h: where the time of a trace went. Reads the file that run.trace made (docs/traces.md) and deals every moment of every
- * rank's traced steps out to one kind:
+/* timing.h: where the time of a trace went. Reads the file that run.trace made (docs/traces.md) and deals every moment
+ * of every rank's traced steps out to one kind:
  *
  *   COMPUTE   kernels and the optimizer
- *   EXPOSED   inside an operation between ranks that all its ranks had begun: bytes moved, and nothing else was done meanwhile
+ *   EXPOSED   inside an operation between ranks that all its ranks had begun: bytes moved, and nothing else was done
+ *             meanwhile
  *   BUBBLE    waiting until a rank of another pipeline stage began its part
  *   LATE      waiting until a rank of the same stage did
  *   OTHER     between kernels: handing over the batch, starting actions, writing metrics
@@ -30,11 +31,11 @@ const char *time_kind_name(enum time_kind k); /* "compute", "exposed", "bubble",
 enum time_action { TIME_F, TIME_B, TIME_W, TIME_BW, TIME_ACTIONS };
 
 struct timing_rank {
-    const char *place;       /* "pp 1, tp 0" */
+    const char *place; /* "pp 1, tp 0" */
     int pp;
     int64_t steps;
-    double step_s, s[TIME_N];/* in steps */
-    double busy_s;           /* in actions, waits in them left out */
+    double step_s, s[TIME_N]; /* in steps */
+    double busy_s;            /* in actions, waits in them left out */
 };
 struct timing_operation { /* kernels of one operation over all ranks */
     const char *name;
@@ -53,11 +54,11 @@ struct timing {
     const char *schedule;        /* its text; "": none, or too long to be kept */
     struct timing_operation operation[TIMING_OPERATIONS]; /* most time first */
     int n_operations;
-    int64_t events, broken;      /* lines read; passed over (the last one of a file that was cut off) */
-    int64_t dropped;             /* events that did not fit the run's memory for them */
-    int64_t left_out;            /* steps of ranks that are not whole in the file */
-    bool ended;                  /* the run wrote its end */
-    double clock_error_s;        /* the worst of any rank */
+    int64_t events, broken; /* lines read; passed over (the last one of a file that was cut off) */
+    int64_t dropped;        /* events that did not fit the run's memory for them */
+    int64_t left_out;       /* steps of ranks that are not whole in the file */
+    bool ended;             /* the run wrote its end */
+    double clock_error_s;   /* the worst of any rank */
     struct arena *arena;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace, line by line: each is an event with a comma behind it. What a reader of times does not need (layers, arrows, counters)
- * is passed over; what is no event is counted, for a run that was killed leaves half a line. */
+/* A trace, line by line: each is an event with a comma behind it. What a reader of times does not need (layers, arrows,
+ * counters) is passed over; what is no event is counted, for a run that was killed leaves half a line. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -87,8 +87,11 @@ static void add_part(struct lines *x, const struct json *args, int64_t from, int
         x->room_parts = x->room_parts ? 2 * x->room_parts : 256;
         x->part = xrealloc(x->part, to_size(x->room_parts) * sizeof *x->part);
     }
-    x->part[x->n_parts++] = (struct part){.id = hash_text(text_of(args, "id"), 0), .from = from, .rank = rank,
-                                          .of = hash_text(text_of(args, "group"), json_int(json_get(args, "ticket"), -1))};
+    x->part[x->n_parts++] =
+        (struct part){.id = hash_text(text_of(args, "id"), 0),
+                      .from = from,
+                      .rank = rank,
+                      .of = hash_text(text_of(args, "group"), json_int(json_get(args, "ticket"), -1))};
 }
 
 static void clock_error(struct timing *t, const struct json *args)
@@ -109,7 +112,8 @@ static void meta(struct lines *x, const char *name, const struct json *args, int
     } else if (!strcmp(name, "tutti.collected")) {
         int64_t ns, lost = json_int(json_get(args, "dropped"), 0);
         if (lost > 0 && lost < INT64_MAX - t->dropped) t->dropped += lost;
-        if (lost > 0 && ns_of(json_get(args, "complete_from_us"), &ns) && ns > x->rank[rank].whole_from) x->rank[rank].whole_from = ns;
+        if (lost > 0 && ns_of(json_get(args, "complete_from_us"), &ns) && ns > x->rank[rank].whole_from)
+            x->rank[rank].whole_from = ns;
         clock_error(t, args);
     } else if (!strcmp(name, "tutti.end")) {
         t->ended = true;
@@ -122,7 +126,9 @@ static int begin(struct lines *x, const struct json *v, const char *what, struct
     int64_t ranks = json_int(json_get(args, "ranks"), 0), version = json_int(json_get(args, "version"), 0);
     if (strcmp(text_of(v, "name"), "tutti.trace") || ranks < 1 || ranks > TIMING_RANKS)
         return err_set(e, ERR_REQUEST, "%s: not a trace of tutti (train with run.trace=FILE makes one)", what);
-    if (version != 1) return err_set(e, ERR_REQUEST, "%s: a trace of version %lld; this program reads version 1", what, (long long)version);
+    if (version != 1)
+        return err_set(e, ERR_REQUEST, "%s: a trace of version %lld; this program reads version 1", what,
+                       (long long)version);
     x->t->n_ranks = (int)ranks;
     x->t->rank = xcalloc(to_size(ranks), sizeof *x->t->rank);
     x->rank = xcalloc(to_size(ranks), sizeof *x->rank);
@@ -155,7 +161,8 @@ static int one_line(struct lines *x, const char *text, size_t n, const char *wha
     while (n && (text[n - 1] == ',' || text[n - 1] == '\r' || text[n - 1] == ' ')) n--;
     if (!n || (n == 1 && (*text == '[' || *text == ']'))) return OK;
     if (json_parse(&v, text, n, "line", NULL)) {
-        if (!x->begun) return err_set(e, ERR_REQUEST, "%s: not a trace of tutti (train with run.trace=FILE makes one)", what);
+        if (!x->begun)
+            return err_set(e, ERR_REQUEST, "%s: not a trace of tutti (train with run.trace=FILE makes one)", what);
         x->t->broken++;
         return OK;
     }
@@ -189,7 +196,8 @@ int lines_read_file(struct lines *x, const char *path, struct err *e)
         const char *last = memrchr(block, '\n', n);
         size_t whole = last ? (size_t)(last - block) + 1 : 0;
         str_add(&rest, block, last ? whole : n);
-        if (rest.n > LINE_BYTES + BLOCK_BYTES) rc = err_set(e, ERR_REQUEST, "%s: a line of more than 16 MiB: not a trace of tutti", path);
+        if (rest.n > LINE_BYTES + BLOCK_BYTES)
+            rc = err_set(e, ERR_REQUEST, "%s: a line of more than 16 MiB: not a trace of tutti", path);
         if (!last || rc) continue;
         rc = lines_read_text(x, rest.p, rest.n, path, e);
         str_clear(&rest);

@@ -40,7 +40,11 @@ static int record(struct generator *g, struct decode *d, int64_t n, enum dtype d
     d->n = n;
     d->tape = tape_new();
     model_record(d->tape, &g->model, &g->params, &g->par,
-                 &(struct model_shape){.mode = MODEL_DECODE, .dtype = dtype, .batch = 1, .seq = n, .cache_rows = g->room});
+                 &(struct model_shape){.mode = MODEL_DECODE,
+                                       .dtype = dtype,
+                                       .batch = 1,
+                                       .seq = n,
+                                       .cache_rows = g->room});
     return program_new(&d->program, d->tape, &g->kernels, (struct lower_options){0}, e);
 }
 
@@ -54,7 +58,8 @@ static int allocate(struct generator *g, enum dtype dtype, struct err *e)
     if (!rc) rc = buffer_new(&g->logits, g->dev, MEM_DATA, to_size(g->model.vocab) * sizeof(float), e);
     if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, scratch, e);
     if (!rc && model_rope_cols(&g->model))
-        rc = buffer_new(&g->rope, g->dev, MEM_DATA, to_size(g->model.max_positions * model_rope_cols(&g->model)) * sizeof(float), e);
+        rc = buffer_new(&g->rope, g->dev, MEM_DATA,
+                        to_size(g->model.max_positions * model_rope_cols(&g->model)) * sizeof(float), e);
     if (rc) return rc;
     int n_slots = slot_cache(g->params.n, g->model.layers);
     g->slot = xcalloc((size_t)n_slots, sizeof *g->slot);
@@ -142,10 +147,11 @@ void generator_reset(struct generator *g) { g->fed = 0; }
 static void run(struct generator *g, const struct decode *d, const int32_t *ids)
 {
     device_from_host(g->stream, &g->data, 0, ids, to_size(d->n) * sizeof *ids);
-    device_from_host(g->stream, &g->data, PROMPT_CHUNK * sizeof(int32_t), g->positions + g->fed, to_size(d->n) * sizeof *ids);
+    device_from_host(g->stream, &g->data, PROMPT_CHUNK * sizeof(int32_t), g->positions + g->fed,
+                     to_size(d->n) * sizeof *ids);
     struct step_info info = {0};
-    program_run(d->program, PHASE_F, &(struct program_args){.stream = g->stream, .step = &info,
-                                                            .slot = g->slot, .scratch = g->scratch.p});
+    program_run(d->program, PHASE_F,
+                &(struct program_args){.stream = g->stream, .step = &info, .slot = g->slot, .scratch = g->scratch.p});
     g->fed += d->n;
 }
 
@@ -153,8 +159,8 @@ int generator_feed(struct generator *g, const int32_t *ids, int64_t n, const flo
 {
     if (n < 1) return err_set(e, ERR_REQUEST, "nothing to continue from: give at least one token");
     if (g->fed + n > g->room)
-        return err_set(e, ERR_REQUEST, "%lld tokens do not fit after %lld: the model has %lld positions",
-                       (long long)n, (long long)g->fed, (long long)g->room);
+        return err_set(e, ERR_REQUEST, "%lld tokens do not fit after %lld: the model has %lld positions", (long long)n,
+                       (long long)g->fed, (long long)g->room);
     for (int64_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= g->model.vocab)
             return err_set(e, ERR_REQUEST, "token %d is not below the model's vocabulary of %lld: another tokenizer?",
@@ -220,7 +226,8 @@ static int continue_text(struct generator *g, const struct tokenizer *t, const f
 }
 
 int generate(struct generator *g, const struct tokenizer *t, const char *prompt, int64_t max_tokens,
-             const struct sample_spec *spec, generate_emit_fn *emit, void *ctx, struct generate_result *r, struct err *e)
+             const struct sample_spec *spec, generate_emit_fn *emit, void *ctx, struct generate_result *r,
+             struct err *e)
 {
     memset(r, 0, sizeof *r);
     int rc = sample_check(spec, e);
@@ -235,8 +242,8 @@ int generate(struct generator *g, const struct tokenizer *t, const char *prompt,
     r->prompt_tokens = ids.n;
     generator_reset(g);
     if (!rc && ids.n > g->room)
-        rc = err_set(e, ERR_REQUEST, "the prompt is %lld tokens long, and the model has %lld positions; shorten it", (long long)ids.n,
-                     (long long)g->room);
+        rc = err_set(e, ERR_REQUEST, "the prompt is %lld tokens long, and the model has %lld positions; shorten it",
+                     (long long)ids.n, (long long)g->room);
     if (!rc) rc = generator_feed(g, ids.ids, ids.n, &logits, e);
     r->prompt_s = clock_now_s() - from;
     from = clock_now_s();

@@ -35,6 +35,7 @@ struct generate_result {
     const char *stopped; /* "length", "end of text", "cache full", "stopped" */
 };
 int generate(struct generator *g, const struct tokenizer *t, const char *prompt, int64_t max_tokens,
-             const struct sample_spec *spec, generate_emit_fn *emit, void *ctx, struct generate_result *r, struct err *e);
+             const struct sample_spec *spec, generate_emit_fn *emit, void *ctx, struct generate_result *r,
+             struct err *e);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is there must begin with the very bytes that would be written; its records are then walked from the last one back. */
+/* What is there must begin with the very bytes that would be written; its records are then walked from the last one
+ * back. */
 #include "run/loads.h"
 
 #include <errno.h>
@@ -86,7 +87,8 @@ static int begin(struct loads *l, int64_t step, struct err *e)
     }
 }
 
-int loads_open(struct loads **out, const char *dir, int64_t step, const double *const *load, int layers, int experts, struct err *e)
+int loads_open(struct loads **out, const char *dir, int64_t step, const double *const *load, int layers, int experts,
+               struct err *e)
 {
     struct loads *l = xcalloc(1, sizeof *l);
     *out = NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain appends to one file. On resume it is cut behind the step that the checkpoint holds, from its end: what is kept is not read. */
+/* Plain appends to one file. On resume it is cut behind the step that the checkpoint holds, from its end: what is kept
+ * is not read. */
 #include "run/metrics.h"
 
 #include <stdio.h>
@@ -163,7 +164,8 @@ int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, 
     return append(m, &line, e);
 }
 
-int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const char *element, const int *ranks, int n_ranks, struct err *e)
+int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const char *element, const int *ranks,
+                   int n_ranks, struct err *e)
 {
     struct str line = {0};
     struct json_out o = {.s = &line};
@@ -188,6 +190,7 @@ void metrics_progress(const struct metrics *m, const struct metrics_step *s, int
     if (s->async)
         snprintf(stale, sizeof stale, "  stale %.1f, at most %lld", s->staleness_mean, (long long)s->staleness_max);
     str_count(rate, s->mean_tokens_per_s);
-    log_status("step %lld/%lld  loss %.4f  grad norm %.3g  lr %.2e  %s tok/s  MFU %.0f %%%s%s  ETA %s", (long long)s->step,
-               (long long)steps, s->loss, s->grad_norm, s->lr, rate, 100 * s->mean_mfu, load, stale, str_duration(eta, eta_s));
+    log_status("step %lld/%lld  loss %.4f  grad norm %.3g  lr %.2e  %s tok/s  MFU %.0f %%%s%s  ETA %s",
+               (long long)s->step, (long long)steps, s->loss, s->grad_norm, s->lr, rate, 100 * s->mean_mfu, load, stale,
+               str_duration(eta, eta_s));
 }

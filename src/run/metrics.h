@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.h: what a run says of itself: metrics.jsonl (one object per step), expert_load.bin, TensorBoard events, the progress line.
+/* metrics.h: what a run says of itself: metrics.jsonl (one object per step), expert_load.bin, TensorBoard events, the
+ * progress line.
  *
  * Invariants
- *   1. metrics.jsonl holds each step once, in order: a run that resumes at step s drops the lines after s, when its checkpoint was
+ *   1. metrics.jsonl holds each step once, in order: a run that resumes at step s drops the lines after s, when its
+ *   checkpoint was
  *      loaded. A run that begins moves the file of another one aside.
  *   2. Every line is whole: written in one piece and flushed.
  * Floor 8. Order: Local to the rank that reports.
@@ -16,18 +18,18 @@
 #include "base/err.h"
 
 struct metrics_step {
-    int64_t step;    /* optimizer steps done, from 1 */
+    int64_t step; /* optimizer steps done, from 1 */
     double loss, grad_norm, lr;
-    int64_t tokens;  /* trained so far */
+    int64_t tokens;      /* trained so far */
     int64_t step_tokens; /* processed in this step: what tokens_per_s counts */
     double step_s, mfu;
     double mean_tokens_per_s, mean_mfu; /* of the steps since the last progress line, which shows them */
     int64_t peak_bytes;
-    bool async;      /* a parameter server's updates as they come: */
+    bool async;            /* a parameter server's updates as they come: */
     double staleness_mean; /* updates between a pull and its push, over those since the last report */
     int64_t staleness_max;
-    /* Of models with experts, else load NULL: losses per trained token, the busiest expert's share times their number, and
-     * by layer the picks of each expert ([layers], rows NULL where a layer has none). */
+    /* Of models with experts, else load NULL: losses per trained token, the busiest expert's share times their number,
+     * and by layer the picks of each expert ([layers], rows NULL where a layer has none). */
     double balance_loss, z_loss, load_worst;
     const double *const *load;
     int layers, experts;
@@ -42,7 +44,8 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
 /* tokens: trained so far; loss: the mean over valid_tokens. */
 int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, int64_t valid_tokens, struct err *e);
 /* Ranks that must hold the same numbers do not (engine/replicas.h): which tensor, where in it, which ranks. */
-int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const char *element, const int *ranks, int n_ranks, struct err *e);
+int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const char *element, const int *ranks,
+                   int n_ranks, struct err *e);
 /* The progress line: "step 120/1000  loss 2.345  12.3k tok/s  MFU 41 %  ETA 3m 10s". */
 void metrics_progress(const struct metrics *m, const struct metrics_step *s, int64_t steps, double eta_s);
 

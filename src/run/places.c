@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank brings what it knows of itself, and rank 0 tells it; the sets of cores travel as wide as the widest of them. Everything after
- * the gathering is a function of the list, so that tests make lists of machines that they do not have. */
+/* A rank brings what it knows of itself, and rank 0 tells it; the sets of cores travel as wide as the widest of them.
+ * Everything after the gathering is a function of the list, so that tests make lists of machines that they do not
+ * have. */
 #include "run/places.h"
 
 #include <stdio.h>
@@ -15,11 +16,12 @@ enum { SHOWN = 8, WORDS = CORES_MOST / 64 };
 
 /* ---- gather ---- */
 
-/* What the process that started this one may use, where that is a launcher of MPI ranks: what it could have given them. Slurm's
- * daemon is not asked: it may use more than the job. */
+/* What the process that started this one may use, where that is a launcher of MPI ranks: what it could have given them.
+ * Slurm's daemon is not asked: it may use more than the job. */
 static int cores_above(void)
 {
-    static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "hydra_pmi_proxy"};
+    static const char *const launchers[] = {"mpirun",  "mpiexec", "orterun",        "orted",
+                                            "prterun", "prted",   "hydra_pmi_proxy"};
     char path[64], name[32] = "";
     struct cores c;
     snprintf(path, sizeof path, "/proc/%d/comm", (int)getppid());
@@ -63,7 +65,9 @@ int places_gather(struct places *p, struct comm *world, int threads, struct err 
     int n = world ? comm_size(world) : 1;
     int64_t words = words_of(&m.cores), head = (int64_t)offsetof(struct seat, cores);
     bool tells = !world || comm_rank(world) == 0;
-    *p = (struct places){.n = tells ? n : 0, .n_hosts = 1, .one_process = !world || !strcmp(comm_transport(world), "local")};
+    *p = (struct places){.n = tells ? n : 0,
+                         .n_hosts = 1,
+                         .one_process = !world || !strcmp(comm_transport(world), "local")};
     p->seat = xcalloc((size_t)p->n + 1, sizeof *p->seat);
     for (int r = 0; p->one_process && r < p->n; r++) p->seat[r] = m;
     if (p->one_process) return OK;
@@ -135,7 +139,8 @@ void places_threads(const struct places *p, struct str *out)
     if (least == most) str_printf(out, "%d per rank", least);
     else str_printf(out, "%d to %d per rank", least, most);
     if (cores > p->seat[0].quota) cores = p->seat[0].quota;
-    if (p->one_process && least * p->n > cores) str_printf(out, ", %d in all take turns on %d core%s", least * p->n, cores, cores > 1 ? "s" : "");
+    if (p->one_process && least * p->n > cores)
+        str_printf(out, ", %d in all take turns on %d core%s", least * p->n, cores, cores > 1 ? "s" : "");
 }
 
 enum bound { OWN, SHARED, MIXED, OVERLAP };
@@ -243,10 +248,13 @@ static bool warn_turns(const struct places *p, const struct on_host *s, struct s
     const struct seat *q = &p->seat[s->first];
     int cores = s->cores < q->quota ? s->cores : q->quota;
     if (s->threads <= cores || (p->one_process && q->threads == 1)) return false;
-    str_printf(out, "%s: %d rank%s with %d threads on %d core%s%s: they take turns; ", q->host, s->ranks, s->ranks > 1 ? "s" : "", s->threads,
-               cores, cores > 1 ? "s" : "", cores < s->cores ? " (the cgroup's quota)" : "");
-    if (s->threads > s->ranks) str_printf(out, "run.threads=%d%s", cores > s->ranks ? cores / s->ranks : 1, p->one_process ? "" : ", or ");
-    str_puts(out, p->one_process ? "\n" : "more cores for each rank (srun --cpus-per-task, mpirun --map-by slot:PE=N)\n");
+    str_printf(out, "%s: %d rank%s with %d threads on %d core%s%s: they take turns; ", q->host, s->ranks,
+               s->ranks > 1 ? "s" : "", s->threads, cores, cores > 1 ? "s" : "",
+               cores < s->cores ? " (the cgroup's quota)" : "");
+    if (s->threads > s->ranks)
+        str_printf(out, "run.threads=%d%s", cores > s->ranks ? cores / s->ranks : 1, p->one_process ? "" : ", or ");
+    str_puts(out,
+             p->one_process ? "\n" : "more cores for each rank (srun --cpus-per-task, mpirun --map-by slot:PE=N)\n");
     return true;
 }
 
@@ -256,8 +264,11 @@ static bool warn_asked(const struct places *p, const struct on_host *s, struct s
         const struct seat *q = &p->seat[r];
         int has = cores_count(&q->cores);
         if (q->on != p->seat[s->first].on || p->one_process || q->asked <= has) continue;
-        str_printf(out, "%s: rank %d may use %d core%s, the job asked for %d per task: srun does not take that over from sbatch; srun "
-                   "--cpus-per-task=%d, or export SRUN_CPUS_PER_TASK=%d\n", q->host, r, has, has > 1 ? "s" : "", q->asked, q->asked, q->asked);
+        str_printf(out,
+                   "%s: rank %d may use %d core%s, the job asked for %d per task: srun does not take that over from "
+                   "sbatch; srun "
+                   "--cpus-per-task=%d, or export SRUN_CPUS_PER_TASK=%d\n",
+                   q->host, r, has, has > 1 ? "s" : "", q->asked, q->asked, q->asked);
         return true;
     }
     return false;
@@ -266,8 +277,11 @@ static bool warn_asked(const struct places *p, const struct on_host *s, struct s
 static bool warn_idle(const struct places *p, const struct on_host *s, struct str *out)
 {
     if (p->one_process || s->above <= s->cores) return false;
-    str_printf(out, "%s: the launcher may use %d cores and bound its %d rank%s to %d of them, the others stay idle; mpirun --bind-to none, "
-               "or --map-by slot:PE=%d\n", p->seat[s->first].host, s->above, s->ranks, s->ranks > 1 ? "s" : "", s->cores,
+    str_printf(out,
+               "%s: the launcher may use %d cores and bound its %d rank%s to %d of them, the others stay idle; mpirun "
+               "--bind-to none, "
+               "or --map-by slot:PE=%d\n",
+               p->seat[s->first].host, s->above, s->ranks, s->ranks > 1 ? "s" : "", s->cores,
                s->above / s->ranks > 1 ? s->above / s->ranks : 1);
     return true;
 }
@@ -281,7 +295,9 @@ static bool warn_narrow(const struct places *p, const struct on_host *s, struct 
         if (q->on != p->seat[s->first].on || q->threads <= has || s->threads > s->cores) continue;
         str_printf(out, "%s: rank %d has %d threads on %d core%s (", q->host, r, q->threads, has, has > 1 ? "s" : "");
         cores_print(&q->cores, out);
-        str_printf(out, "): they take turns; run.threads=%d, or more cores for each rank (srun --cpus-per-task, mpirun --map-by slot:PE=N)\n",
+        str_printf(out,
+                   "): they take turns; run.threads=%d, or more cores for each rank (srun --cpus-per-task, mpirun "
+                   "--map-by slot:PE=N)\n",
                    has);
         return true;
     }
@@ -294,9 +310,11 @@ static void warn_overlap(const struct places *p, struct str *out)
     int a, b;
     if (p->one_process || bound_all(p, &a, &b) != OVERLAP) return;
     cores_common(&p->seat[a].cores, &p->seat[b].cores, &both);
-    str_printf(out, "%s: ranks %d and %d may both use core%s ", p->seat[a].host, a, b, cores_count(&both) > 1 ? "s" : "");
+    str_printf(out, "%s: ranks %d and %d may both use core%s ", p->seat[a].host, a, b,
+               cores_count(&both) > 1 ? "s" : "");
     cores_print(&both, out);
-    str_puts(out, ", and each has others: the slower of them makes all wait; bind all alike (srun --cpu-bind=cores, mpirun --map-by "
+    str_puts(out, ", and each has others: the slower of them makes all wait; bind all alike (srun --cpu-bind=cores, "
+                  "mpirun --map-by "
                   "slot:PE=N --bind-to core) or none (srun --cpu-bind=none, mpirun --bind-to none)\n");
 }
 

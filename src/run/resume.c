@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 0's choice travels as a path and three numbers; the others open that path and compare. What they hold open is what they load:
- * nobody looks again. Each rank that looked for itself would be one network file system away from another step, and checkpoints of
- * mixed steps look whole. Cost: a broadcast of some hundred bytes, a manifest read per rank. */
+/* Rank 0's choice travels as a path and three numbers; the others open that path and compare. What they hold open is
+ * what they load: nobody looks again. Each rank that looked for itself would be one network file system away from
+ * another step, and checkpoints of mixed steps look whole. Cost: a broadcast of some hundred bytes, a manifest read per
+ * rank. */
 #include "run/resume.h"
 
 #include <errno.h>
@@ -16,10 +17,7 @@
 
 static const char key[] = "checkpoint.resume";
 
-static int together(struct comm *world, int rc, struct err *e)
-{
-    return world ? comm_agree(world, rc, e) : rc;
-}
+static int together(struct comm *world, int rc, struct err *e) { return world ? comm_agree(world, rc, e) : rc; }
 
 static const char *last_part(const char *path)
 {
@@ -34,7 +32,8 @@ static int lies_in(const char *path, const char *root, bool *yes, struct err *e)
     char *above = fs_join(path, "..");
     int rc = stat(above, &a) ? err_errno(e, ERR_IO, errno, "%s: cannot be looked at", above) : OK;
     bool there = stat(root, &b) == 0;
-    if (!rc && !there && errno != ENOENT && errno != ENOTDIR) rc = err_errno(e, ERR_IO, errno, "%s: cannot be looked at", root);
+    if (!rc && !there && errno != ENOENT && errno != ENOTDIR)
+        rc = err_errno(e, ERR_IO, errno, "%s: cannot be looked at", root);
     *yes = !rc && there && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
     xfree(above);
     return rc;
@@ -45,11 +44,11 @@ static void add_advice(const char *nearest, struct err *e)
 {
     size_t n = strlen(e->text);
     if (nearest)
-        snprintf(e->text + n, sizeof e->text - n, "; the nearest that can be used is %s: choose it with %s=%s", nearest, key,
-                 last_part(nearest));
+        snprintf(e->text + n, sizeof e->text - n, "; the nearest that can be used is %s: choose it with %s=%s", nearest,
+                 key, last_part(nearest));
     n = strlen(e->text);
-    snprintf(e->text + n, sizeof e->text - n, "%s start afresh with %s=never, which moves all of them aside", nearest ? ", or" : ";",
-             key);
+    snprintf(e->text + n, sizeof e->text - n, "%s start afresh with %s=never, which moves all of them aside",
+             nearest ? ", or" : ";", key);
 }
 
 void resume_advise(const char *root, const char *than, struct err *e)
@@ -114,18 +113,22 @@ static int compare_first(struct comm *world, const struct ckpt *c, int rc, struc
 {
     enum { STEP, PUBLICATION, TOKENS, HASH, N };
     int64_t mine[N] = {0}, first[N];
-    if (c) memcpy(mine, (int64_t[N]){ckpt_step(c), ckpt_publication(c), ckpt_tokens(c), (int64_t)ckpt_hash(c)}, sizeof mine);
+    if (c)
+        memcpy(mine, (int64_t[N]){ckpt_step(c), ckpt_publication(c), ckpt_tokens(c), (int64_t)ckpt_hash(c)},
+               sizeof mine);
     memcpy(first, mine, sizeof first);
     comm_wait(world, comm_broadcast(world, first, N, DT_I64, 0, "which checkpoint"));
     int broken = comm_status(world, e);
     if (broken || (rc && comm_rank(world) == 0)) return broken ? broken : rc;
     if (!rc && memcmp(mine, first, sizeof mine))
-        rc = err_set(e, ERR_IO, "%s: here it is step %" PRId64 ", publication %" PRId64 ", manifest %016" PRIx64, ckpt_path(c),
-                     mine[STEP], mine[PUBLICATION], (uint64_t)mine[HASH]);
+        rc = err_set(e, ERR_IO, "%s: here it is step %" PRId64 ", publication %" PRId64 ", manifest %016" PRIx64,
+                     ckpt_path(c), mine[STEP], mine[PUBLICATION], (uint64_t)mine[HASH]);
     if (!rc) return OK;
     size_t n = strlen(e->text);
-    snprintf(e->text + n, sizeof e->text - n, "; rank 0 goes on from step %" PRId64 ", publication %" PRId64 ", manifest %016" PRIx64
-             ": every process must see the same files; wait until the file system shows them everywhere, and start again",
+    snprintf(e->text + n, sizeof e->text - n,
+             "; rank 0 goes on from step %" PRId64 ", publication %" PRId64 ", manifest %016" PRIx64
+             ": every process must see the same files; wait until the file system shows them everywhere, and start "
+             "again",
              first[STEP], first[PUBLICATION], (uint64_t)first[HASH]);
     return rc;
 }
@@ -140,7 +143,8 @@ static int open_same(struct resume *r, struct comm *world, const char *root, con
     return together(world, rc, e);
 }
 
-int resume_choose(struct resume *r, struct comm *world, const struct config *c, const struct conf *f, const char *root, struct err *e)
+int resume_choose(struct resume *r, struct comm *world, const struct config *c, const struct conf *f, const char *root,
+                  struct err *e)
 {
     const char *how = c->checkpoint.resume;
     char *path = NULL;

@@ -24,14 +24,17 @@ struct resume {
     bool own;          /* it lies in this run's own directory of checkpoints */
 };
 
-/* checkpoint.resume: auto (the newest of root; none there: afresh), never, the name of one below root (step-00000500), or a path.
- *   fails   ERR_REQUEST, ERR_CORRUPT, ERR_IO: what was to be loaded cannot be used; says why, what can be, and the key that
- *           chooses it; or a rank does not see what rank 0 sees, and is named */
-int resume_choose(struct resume *r, struct comm *world, const struct config *c, const struct conf *f, const char *root, struct err *e);
-/* The text that ends an error: the nearest checkpoint of root that can be used instead of `than` (NULL: of any), and the key. Local. */
+/* checkpoint.resume: auto (the newest of root; none there: afresh), never, the name of one below root (step-00000500),
+ * or a path.
+ *   fails   ERR_REQUEST, ERR_CORRUPT, ERR_IO: what was to be loaded cannot be used; says why, what can be, and the key
+ *           that chooses it; or a rank does not see what rank 0 sees, and is named */
+int resume_choose(struct resume *r, struct comm *world, const struct config *c, const struct conf *f, const char *root,
+                  struct err *e);
+/* The text that ends an error: the nearest checkpoint of root that can be used instead of `than` (NULL: of any), and
+ * the key. Local. */
 void resume_advise(const char *root, const char *than, struct err *e);
-/* Rank 0, when everything is loaded: cleans root, moves aside what stands in the way of the next start, or, where the run does not
- * go on from there, all of root. Local. */
+/* Rank 0, when everything is loaded: cleans root, moves aside what stands in the way of the next start, or, where the
+ * run does not go on from there, all of root. Local. */
 int resume_done(const struct resume *r, const char *root, struct err *e);
 void resume_free(struct resume *r);
 

@@ -15,21 +15,19 @@ int retry_failed(struct retry *r, struct comm *world, bool waits, int rc, struct
     if (r->failed > r->most) {
         char text[sizeof e->text];
         snprintf(text, sizeof text, "%s", e->text);
-        return err_set(e, ERR_IO, "%.900s; that was try %lld, the last (checkpoint.retries)", text, (long long)r->failed);
+        return err_set(e, ERR_IO, "%.900s; that was try %lld, the last (checkpoint.retries)", text,
+                       (long long)r->failed);
     }
     r->next_s = clock_now_s() + r->pause_s;
     if (!leads) return OK;
     log_status_end();
     log_warn("%s", e->text);
-    log_warn("saving is tried again in %g s, at most %lld times more; %s", r->pause_s, (long long)(r->most - r->failed + 1),
-             waits ? "the run waits for it" : "training goes on meanwhile");
+    log_warn("saving is tried again in %g s, at most %lld times more; %s", r->pause_s,
+             (long long)(r->most - r->failed + 1), waits ? "the run waits for it" : "training goes on meanwhile");
     return OK;
 }
 
-void retry_done(struct retry *r)
-{
-    r->failed = 0;
-}
+void retry_done(struct retry *r) { r->failed = 0; }
 
 bool retry_due(const struct retry *r, struct comm *world)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* retry.h: a save that failed is tried again before it ends the run: a disk that is full now may have room in a minute, and the state
- * is in memory. Training goes on meanwhile; at the end of a run there is nothing to do but wait.
+/* retry.h: a save that failed is tried again before it ends the run: a disk that is full now may have room in a minute,
+ * and the state is in memory. Training goes on meanwhile; at the end of a run there is nothing to do but wait.
  * Floor 8. Order: Collective(world) where it says so; world NULL: one rank.
  */
 #ifndef TUTTI_RUN_RETRY_H
@@ -19,9 +19,9 @@ struct retry {
     double next_s;  /* when to try again: of rank 0's clock */
 };
 
-/* After a save failed with rc on all ranks: OK when it is to be tried again, which rank 0 says as a warning; else rc, with the number
- * of tries in its text. waits: the run does nothing else meanwhile. Only trouble with files is borne, not a lost rank or numbers that
- * went wrong. Local, the same everywhere. */
+/* After a save failed with rc on all ranks: OK when it is to be tried again, which rank 0 says as a warning; else rc,
+ * with the number of tries in its text. waits: the run does nothing else meanwhile. Only trouble with files is borne,
+ * not a lost rank or numbers that went wrong. Local, the same everywhere. */
 int retry_failed(struct retry *r, struct comm *world, bool waits, int rc, struct err *e);
 void retry_done(struct retry *r); /* a save succeeded */
 /* Whether it is time to try again. Collective(world) while failed > 0. */

@@ -34,7 +34,7 @@ struct sampler {
 
 /* A prefix of the order above, named by its last token. */
 struct prefix {
-    int64_t n;    /* tokens in it */
+    int64_t n; /* tokens in it */
     int32_t last;
 };
 

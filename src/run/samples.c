@@ -23,7 +23,9 @@ static int write_text(const struct config *c, const char *checkpoint, struct str
     struct device *d = NULL;
     struct generator *g = NULL;
     struct generate_result r;
-    const struct sample_spec spec = {.temperature = c->run.sample_temperature, .top_p = 1, .seed = (uint64_t)c->run.seed};
+    const struct sample_spec spec = {.temperature = c->run.sample_temperature,
+                                     .top_p = 1,
+                                     .seed = (uint64_t)c->run.seed};
     const char *prompt = c->run.sample_prompt;
     int threads = c->run.threads ? (int)c->run.threads : thread_n_cores();
     int rc = weights_open(&w, checkpoint, e);

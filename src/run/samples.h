@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* samples.h: what the model writes while it learns (run.sample_every): the newest published checkpoint continues
- * run.sample_prompt, on rank 0, as `tutti generate` would. So it works in every layout, and what is shown is what was saved.
- * It costs rank 0 a second copy of the weights while it writes; the other ranks wait in their next step.
+ * run.sample_prompt, on rank 0, as `tutti generate` would. So it works in every layout, and what is shown is what was
+ * saved. It costs rank 0 a second copy of the weights while it writes; the other ranks wait in their next step.
  * Floor 8. Order: Local.
  */
 #ifndef TUTTI_RUN_SAMPLES_H

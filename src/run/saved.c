@@ -44,8 +44,10 @@ static void forget(struct ckpt_tensor *t, int64_t n)
     xfree(t);
 }
 
-/* A tensor of the checkpoint: one parameter's part of an array. Of values per element contiguous rows of the parameter. */
-static struct ckpt_tensor tensor_of(const struct array_row *row, const struct array *at, const struct param *p, struct array_span x)
+/* A tensor of the checkpoint: one parameter's part of an array. Of values per element contiguous rows of the
+ * parameter. */
+static struct ckpt_tensor tensor_of(const struct array_row *row, const struct array *at, const struct param *p,
+                                    struct array_span x)
 {
     struct ckpt_tensor t = {.group = row->name, .name = p->name, .dtype = at->row.dtype, .p = array_at(at, x.at)};
     if (row->block == ARRAY_TENSOR) {
@@ -70,7 +72,8 @@ static int64_t describe(const struct engine *g, bool pieces, struct ckpt_tensor 
         for (int i = 0; s->array[k].row.saved && array_is_here(a) && i < g->params.n; i++) {
             if (!array_covers(&s->array[k].row, &g->params.p[i])) continue;
             struct ckpt_tensor *x = &t[n++];
-            *x = tensor_of(&s->array[k].row, a, &g->params.p[i], pieces ? store_writes(s, i, k) : readers_part(g, i, k));
+            *x =
+                tensor_of(&s->array[k].row, a, &g->params.p[i], pieces ? store_writes(s, i, k) : readers_part(g, i, k));
             if (device_is_direct(a->buf.dev)) continue;
             static const struct ckpt_access access = {to_host, from_host};
             struct there *ctx = xcalloc(1, sizeof *ctx);
@@ -95,10 +98,7 @@ static void describe_model(const struct engine *g, const struct save_info *s, st
     json_end_object(&o);
 }
 
-static int agree(const struct ranks *r, int rc, struct err *e)
-{
-    return r->world ? comm_agree(r->world, rc, e) : rc;
-}
+static int agree(const struct ranks *r, int rc, struct err *e) { return r->world ? comm_agree(r->world, rc, e) : rc; }
 
 /* Begin (one rank), write (those that hold the first replica), publish (one rank). */
 static int save_together(const struct engine *g, const struct ranks *r, const char *root, const struct ckpt_info *info,
@@ -106,7 +106,9 @@ static int save_together(const struct engine *g, const struct ranks *r, const ch
 {
     struct ckpt_tensor *t;
     int rc = agree(r, r->writes ? health_check(g, e) : OK, e);
-    if (rc) return err_prefix(e, "step %lld was not saved, since it would take the place of a good checkpoint", (long long)info->step);
+    if (rc)
+        return err_prefix(e, "step %lld was not saved, since it would take the place of a good checkpoint",
+                          (long long)info->step);
     int64_t n = describe(g, true, &t);
     rc = agree(r, r->rank == 0 ? ckpt_save_begin(root, info->step, e) : OK, e);
     if (!rc) rc = agree(r, r->writes ? ckpt_save_rank(root, info->step, r->writer, t, n, e) : OK, e);
@@ -119,12 +121,14 @@ static int save_together(const struct engine *g, const struct ranks *r, const ch
 
 int save_checkpoint(const struct engine *g, const struct ranks *r, const struct save_info *s, struct err *e)
 {
-    struct ckpt_attachment files[1 + HF_BESIDE] = {{.name = "config.yaml", .p = s->config_text, .bytes = strlen(s->config_text)}};
+    struct ckpt_attachment files[1 + HF_BESIDE] = {
+        {.name = "config.yaml", .p = s->config_text, .bytes = strlen(s->config_text)}};
     char *paths[HF_BESIDE] = {NULL};
     int n_files = 1;
     for (int i = 0; s->tokenizer_dir && i < HF_BESIDE; i++) {
         paths[i] = fs_join(s->tokenizer_dir, hf_beside[i]);
-        if (fs_exists(paths[i])) files[n_files++] = (struct ckpt_attachment){.name = hf_beside[i], .copy_from = paths[i]};
+        if (fs_exists(paths[i]))
+            files[n_files++] = (struct ckpt_attachment){.name = hf_beside[i], .copy_from = paths[i]};
     }
     struct str extra = {0};
     describe_model(g, s, &extra);
@@ -152,7 +156,7 @@ int save_derive(struct engine *g, struct err *e)
         struct array_span from = store_held(s, i, STORE_MASTER), to = store_piece(s, i, STORE_PARAM);
         const struct array *copy = &s->array[STORE_PARAM];
         flat_cast(g->stream, array_at(copy, to.at + from.lo - to.lo), s->dtype,
-                              array_at(store_array(s, STORE_MASTER), from.at), DT_F32, from.n);
+                  array_at(store_array(s, STORE_MASTER), from.at), DT_F32, from.n);
     }
     exchange_publish(&g->exchange);
     return OK;
@@ -163,7 +167,8 @@ int save_check(const struct engine *g, const struct ckpt *c, struct err *e)
     struct ckpt_tensor *t;
     int64_t n = describe(g, false, &t);
     int rc = ckpt_check_attachments(c, e);
-    if (!rc) rc = ckpt_check(c, t, n, e); /* also that it holds nothing more: a model of fewer layers is another model */
+    if (!rc)
+        rc = ckpt_check(c, t, n, e); /* also that it holds nothing more: a model of fewer layers is another model */
     if (rc) err_prefix(e, "cannot resume");
     forget(t, n);
     return rc;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* saved.h: a run's checkpoints: what of the engine is written, and read back. The checkpoint room knows files and boxes;
- * this one knows that the store is a table of arrays, and which rank writes what.
+/* saved.h: a run's checkpoints: what of the engine is written, and read back. The checkpoint room knows files and
+ * boxes; this one knows that the store is a table of arrays, and which rank writes what.
  *
- * Groups are the names of the arrays that are saved (state/array.h): "master" (fp32 truth), "m" and "v" (AdamW) or "m" (SGD with
- * momentum), and whatever a row adds. The compute copy is not written: it follows from the master. Attached: config.yaml, tokenizer.json, tokenizer_config.json. Every rank of dp_shard writes
- * its pieces, whatever the zero level; replicas write nothing. Any layout reads what any layout wrote.
- * Floor 8. Order: Collective over all ranks.
+ * Groups are the names of the arrays that are saved (state/array.h): "master" (fp32 truth), "m" and "v" (AdamW) or "m"
+ * (SGD with momentum), and whatever a row adds. The compute copy is not written: it follows from the master. Attached:
+ * config.yaml, tokenizer.json, tokenizer_config.json. Every rank of dp_shard writes its pieces, whatever the zero
+ * level; replicas write nothing. Any layout reads what any layout wrote. Floor 8. Order: Collective over all ranks.
  */
 #ifndef TUTTI_RUN_SAVED_H
 #define TUTTI_RUN_SAVED_H
@@ -16,23 +16,25 @@
 #include "config/ranks.h"
 
 struct save_info {
-    const char *root;         /* run.dir/checkpoints */
-    int64_t step, tokens;     /* done so far */
+    const char *root;     /* run.dir/checkpoints */
+    int64_t step, tokens; /* done so far */
     int64_t keep;
-    const char *config_text;  /* resolved config.yaml */
-    const char *tokenizer_dir;/* holds tokenizer.json and what goes with it (companions.h); NULL: none */
-    const struct config *cfg; /* for what model.from says of the ends of texts; NULL: nothing */
+    const char *config_text;   /* resolved config.yaml */
+    const char *tokenizer_dir; /* holds tokenizer.json and what goes with it (companions.h); NULL: none */
+    const struct config *cfg;  /* for what model.from says of the ends of texts; NULL: nothing */
     int32_t bos, eos;
     struct changes_data data;
 };
 /* Fails with ERR_NUMERIC, and nothing is written, when the state is not worth publishing (health.h). */
 int save_checkpoint(const struct engine *g, const struct ranks *r, const struct save_info *s, struct err *e);
-/* Whether c holds this model and its arrays: names, shapes and types; attachments are compared with their checksums. Local. */
+/* Whether c holds this model and its arrays: names, shapes and types; attachments are compared with their checksums.
+ * Local. */
 int save_check(const struct engine *g, const struct ckpt *c, struct err *e);
-/* This rank's part of the state (readers.h), of a checkpoint that was checked. Local: the ranks agree before save_derive. */
+/* This rank's part of the state (readers.h), of a checkpoint that was checked. Local: the ranks agree before
+ * save_derive. */
 int save_resume(struct engine *g, struct ckpt *c, struct err *e);
-/* What others read comes from them; then the compute copy of what was loaded; whole copies of shared state are completed by the
- * others. Collective(all ranks that hold state). */
+/* What others read comes from them; then the compute copy of what was loaded; whole copies of shared state are
+ * completed by the others. Collective(all ranks that hold state). */
 int save_derive(struct engine *g, struct err *e);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both roles in one file, because every message here has its two ends side by side. Workers keep no clocks: who may go on is
- * decided by the servers, each from the pushes it has seen, and all of them decide alike since they see the same clocks. A
- * worker that wants to stop says with its push after which step: far enough ahead that nobody can have passed it.
- * Rejected: a key-value store per tensor (a message per tensor and server), and servers as threads of the workers (then
- * nothing is taken off them). */
+/* Both roles in one file, because every message here has its two ends side by side. Workers keep no clocks: who may go
+ * on is decided by the servers, each from the pushes it has seen, and all of them decide alike since they see the same
+ * clocks. A worker that wants to stop says with its push after which step: far enough ahead that nobody can have passed
+ * it. Rejected: a key-value store per tensor (a message per tensor and server), and servers as threads of the workers
+ * (then nothing is taken off them). */
 #include "run/serve.h"
 
 #include <math.h>
@@ -15,15 +15,15 @@
 #include "engine/tally.h"
 
 enum { HEAD = 8 };
-enum { HEAD_NATS, HEAD_TOKENS, HEAD_NORM, HEAD_STOP }; /* push */
+enum { HEAD_NATS, HEAD_TOKENS, HEAD_NORM, HEAD_STOP };                                         /* push */
 enum { BACK_STALE, BACK_MEAN, BACK_MAX, BACK_N, BACK_MEET, BACK_OVER, BACK_NATS, BACK_COUNT }; /* answer */
 
 struct client { /* what a server knows of a worker */
     double head[HEAD], back[HEAD];
     struct buffer landing;
     int64_t ticket, words; /* of the receive that is posted, 0 none, and of what is said with it */
-    int64_t clock;  /* steps done */
-    int64_t pulled; /* updates made when it last pulled */
+    int64_t clock;         /* steps done */
+    int64_t pulled;        /* updates made when it last pulled */
     double nats, tokens;
     bool waits;
 };
@@ -31,14 +31,14 @@ struct client { /* what a server knows of a worker */
 struct serve {
     struct serve_config c;
     struct engine *g;
-    int n_workers, n_servers, me; /* me: which server, -1 a worker */
+    int n_workers, n_servers, me;         /* me: which server, -1 a worker */
     struct comm *world, *servers, **pull; /* pull[s]: all workers, then server s; only its own on a server */
-    struct comm *post, *words;    /* async: everybody, point to point; what is said with it, between hosts */
-    struct param_table theirs;    /* worker: the parameters as servers share them out */
-    struct units *shard;          /* worker: [n_servers] */
-    struct buffer *push, *take;   /* worker, several servers: packed gradients, parameters */
-    struct client *client;        /* async server: [n_workers] */
-    int64_t updates, stop_at;     /* stop_at: 0 not known */
+    struct comm *post, *words;            /* async: everybody, point to point; what is said with it, between hosts */
+    struct param_table theirs;            /* worker: the parameters as servers share them out */
+    struct units *shard;                  /* worker: [n_servers] */
+    struct buffer *push, *take;           /* worker, several servers: packed gradients, parameters */
+    struct client *client;                /* async server: [n_workers] */
+    int64_t updates, stop_at;             /* stop_at: 0 not known */
     double stale_sum;
     int64_t stale_max, stale_n;
     bool over;
@@ -58,10 +58,12 @@ static int new_groups(struct serve *v, struct err *e)
         if (!serves(v) || s == v->me) rc = comm_split_list(&v->pull[s], v->world, list, v->n_workers + 1, name, e);
     }
     for (int s = 0; s < v->n_servers; s++) list[s] = v->n_workers + s;
-    if (!rc && serves(v) && v->n_servers > 1) rc = comm_split_list(&v->servers, v->world, list, v->n_servers, "servers", e);
+    if (!rc && serves(v) && v->n_servers > 1)
+        rc = comm_split_list(&v->servers, v->world, list, v->n_servers, "servers", e);
     for (int i = 0; i < v->n_workers + v->n_servers; i++) list[i] = i;
     if (!rc && v->c.async) rc = comm_split_list(&v->post, v->world, list, v->n_workers + v->n_servers, "post", e);
-    if (!rc && v->c.async) rc = comm_split_list(&v->words, v->world, list, v->n_workers + v->n_servers, "post hosts", e);
+    if (!rc && v->c.async)
+        rc = comm_split_list(&v->words, v->world, list, v->n_workers + v->n_servers, "post hosts", e);
     for (int s = 0; s < v->n_servers; s++) comm_on(v->pull[s], v->g->dev);
     comm_on(v->post, v->g->dev);
     xfree(list);
@@ -90,7 +92,8 @@ static int new_memory(struct serve *v, struct err *e)
         if (v->n_servers == 1) break; /* one shard lies packed as it is */
         rc = buffer_new(&v->push[s], g->dev, MEM_COMM, to_size(v->shard[s].shard_numel) * 4, e);
         if (!rc)
-            rc = buffer_new(&v->take[s], g->dev, MEM_COMM, to_size(v->shard[s].shard_numel) * dtype_bytes(g->store.dtype), e);
+            rc = buffer_new(&v->take[s], g->dev, MEM_COMM,
+                            to_size(v->shard[s].shard_numel) * dtype_bytes(g->store.dtype), e);
     }
     return rc;
 }
@@ -99,7 +102,11 @@ int serve_new(struct serve **out, const struct serve_config *c, struct engine *g
 {
     struct serve *v = xcalloc(1, sizeof *v);
     *out = NULL;
-    *v = (struct serve){.c = *c, .g = g, .n_workers = r->n - r->n_servers, .n_servers = r->n_servers, .me = r->server,
+    *v = (struct serve){.c = *c,
+                        .g = g,
+                        .n_workers = r->n - r->n_servers,
+                        .n_servers = r->n_servers,
+                        .me = r->server,
                         .world = r->world};
     if (c->async) g->exchange.sums = NULL; /* each worker counts its own */
     int rc = new_groups(v, e);
@@ -144,8 +151,8 @@ static void *pack(struct serve *v, int s)
     for (int i = 0; i < store->table->n; i++) {
         const struct piece *q = &v->shard[s].piece[i];
         if (q->n)
-            stream_copy(v->g->stream, (float *)v->push[s].p + q->offset, (const float *)store_grad_ptr(store, i) + q->lo,
-                        to_size(q->n) * 4);
+            stream_copy(v->g->stream, (float *)v->push[s].p + q->offset,
+                        (const float *)store_grad_ptr(store, i) + q->lo, to_size(q->n) * 4);
     }
     return v->push[s].p;
 }
@@ -174,7 +181,8 @@ static void pull_all(struct serve *v)
     int64_t *ticket = xcalloc((size_t)v->n_servers, sizeof *ticket);
     for (int s = 0; s < v->n_servers; s++)
         if (v->pull[s])
-            ticket[s] = comm_broadcast(v->pull[s], packed_params(v, s), shard_numel(v, s), v->g->store.dtype, v->n_workers, "pull");
+            ticket[s] = comm_broadcast(v->pull[s], packed_params(v, s), shard_numel(v, s), v->g->store.dtype,
+                                       v->n_workers, "pull");
     for (int s = 0; s < v->n_servers; s++) {
         if (!v->pull[s]) continue;
         comm_wait(v->pull[s], ticket[s]);
@@ -200,7 +208,8 @@ static void push_all(struct serve *v)
     for (int s = 0; s < v->n_servers; s++)
         if (v->pull[s]) {
             void *in = serves(v) ? grad->p : pack(v, s);
-            ticket[s] = comm_reduce(v->pull[s], in, serves(v) ? in : NULL, shard_numel(v, s), DT_F32, COMM_SUM, v->n_workers, "push");
+            ticket[s] = comm_reduce(v->pull[s], in, serves(v) ? in : NULL, shard_numel(v, s), DT_F32, COMM_SUM,
+                                    v->n_workers, "push");
         }
     for (int s = 0; s < v->n_servers; s++)
         if (v->pull[s]) comm_wait(v->pull[s], ticket[s]);
@@ -221,7 +230,8 @@ bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, dou
     if (serves(v)) {
         double squares = tally_squares(v->g);
         if (v->servers)
-            comm_wait(v->servers, comm_all_reduce(v->servers, &squares, &squares, 1, DT_F64, COMM_SUM, "gradient norm"));
+            comm_wait(v->servers,
+                      comm_all_reduce(v->servers, &squares, &squares, 1, DT_F64, COMM_SUM, "gradient norm"));
         norm = sqrt(squares);
     }
     comm_wait(v->world, comm_broadcast(v->world, &norm, 1, DT_F64, v->n_workers, "gradient norm"));
@@ -251,7 +261,8 @@ int serve_push(struct serve *v, const struct engine_batch *b, int64_t step, bool
     head[HEAD_NATS] = r->nats;
     head[HEAD_TOKENS] = (double)r->tokens;
     head[HEAD_NORM] = r->grad_norm;
-    head[HEAD_STOP] = stop ? (double)(step + v->c.staleness + 2) : 0; /* others are at most staleness + 1 ahead of `step` */
+    head[HEAD_STOP] =
+        stop ? (double)(step + v->c.staleness + 2) : 0; /* others are at most staleness + 1 ahead of `step` */
     for (int k = 0; finite && k < v->n_servers; k++) {
         int peer = v->n_workers + k;
         ticket[4 * k] = comm_send(v->words, head, HEAD, DT_F64, peer, "push: loss and clock");
@@ -274,8 +285,10 @@ int serve_push(struct serve *v, const struct engine_batch *b, int64_t step, bool
     xfree(back);
     xfree(ticket);
     if (!finite)
-        return err_set(e, ERR_NUMERIC, "step %lld: loss %g, gradient norm %g of this worker: not finite; nothing was pushed. "
-                       "Lower optimizer.lr, raise warmup_steps, or set optimizer.clip", (long long)step + 1, r->loss, r->grad_norm);
+        return err_set(e, ERR_NUMERIC,
+                       "step %lld: loss %g, gradient norm %g of this worker: not finite; nothing was pushed. "
+                       "Lower optimizer.lr, raise warmup_steps, or set optimizer.clip",
+                       (long long)step + 1, r->loss, r->grad_norm);
     return OK;
 }
 
@@ -322,7 +335,8 @@ static void answer(struct serve *v, int w, bool meet, bool over)
         c->back[BACK_COUNT] += v->client[i].tokens;
     }
     int64_t said = comm_send(v->words, c->back, HEAD, DT_F64, w, "answer: who goes on");
-    comm_wait(v->post, comm_send(v->post, v->g->store.array[STORE_PARAM].buf.p, shard_numel(v, v->me), v->g->store.dtype, w, "answer"));
+    comm_wait(v->post, comm_send(v->post, v->g->store.array[STORE_PARAM].buf.p, shard_numel(v, v->me),
+                                 v->g->store.dtype, w, "answer"));
     comm_wait(v->words, said);
     c->pulled = v->updates;
     c->waits = false;
@@ -355,7 +369,9 @@ int64_t serve_until_meeting(struct serve *v, int64_t *tokens, struct err *e)
     for (;;) {
         bool moved = false;
         for (int w = 0; w < v->n_workers; w++) {
-            if (!v->client[w].ticket || !comm_done(v->words, v->client[w].words) || !comm_done(v->post, v->client[w].ticket)) continue;
+            if (!v->client[w].ticket || !comm_done(v->words, v->client[w].words) ||
+                !comm_done(v->post, v->client[w].ticket))
+                continue;
             comm_wait(v->post, v->client[w].ticket);
             if (comm_status(v->world, e)) return e->code;
             apply(v, w, tokens);

@@ -21,8 +21,8 @@ static const struct {
     bool again_now; /* a second one means at once */
     bool always;    /* also where the process was started with it ignored */
 } caught[] = {
-    {SIGINT, "SIGINT", true, true},      {SIGTERM, "SIGTERM", true, true},    {SIGHUP, "SIGHUP", false, false},
-    {SIGUSR1, "SIGUSR1", false, false},  {SIGUSR2, "SIGUSR2", false, false},  {SIGXCPU, "SIGXCPU", false, false},
+    {SIGINT, "SIGINT", true, true},     {SIGTERM, "SIGTERM", true, true},   {SIGHUP, "SIGHUP", false, false},
+    {SIGUSR1, "SIGUSR1", false, false}, {SIGUSR2, "SIGUSR2", false, false}, {SIGXCPU, "SIGXCPU", false, false},
 };
 enum { N_CAUGHT = sizeof caught / sizeof *caught };
 #define LOOK_S 1.0 /* between looks for the launcher */
@@ -49,7 +49,8 @@ static bool means_now(int number)
     return false;
 }
 
-/* The next signal, waiting for at most this long (< 0: for ever): its number, 0 when none came, -1 when the watcher is to go. */
+/* The next signal, waiting for at most this long (< 0: for ever): its number, 0 when none came, -1 when the watcher is
+ * to go. */
 static int next_signal(struct signals *s, double wait_s)
 {
     struct pollfd p[2] = {{.fd = s->fd, .events = POLLIN}, {.fd = s->pipe[0], .events = POLLIN}};
@@ -65,8 +66,8 @@ _Noreturn static void end_now(int number, const char *what)
     _exit(128 + number);
 }
 
-/* A process that need not speak ends a second after the one that does, whose launcher ends it before; else it alone got the signal,
- * and speaks. */
+/* A process that need not speak ends a second after the one that does, whose launcher ends it before; else it alone got
+ * the signal, and speaks. */
 static double set_up_left_s(const struct signals *s, double first_s)
 {
     return first_s + SIGNALS_SETUP_S + (atomic_load(&s->silent) ? 1.0 : 0.0) - clock_now_s();
@@ -83,9 +84,9 @@ static void first_wish(struct signals *s, int number)
     atomic_store(&s->number, number);
     if (atomic_load(&s->silent)) return;
     if (atomic_load(&s->ready))
-        log_or_drop(LOG_INFO, "%s: finishing this step, then saving; SIGINT or SIGTERM once more stops at once", signals_name(number));
-    else
-        log_or_drop(LOG_INFO, "%s: stopping; no step was done yet, there is nothing to save", signals_name(number));
+        log_or_drop(LOG_INFO, "%s: finishing this step, then saving; SIGINT or SIGTERM once more stops at once",
+                    signals_name(number));
+    else log_or_drop(LOG_INFO, "%s: stopping; no step was done yet, there is nothing to save", signals_name(number));
 }
 
 static void *watch(void *arg)
@@ -97,11 +98,14 @@ static void *watch(void *arg)
         bool wished = atomic_load(&s->number) != 0, ready = atomic_load(&s->ready) != 0;
         double left_s = set_up_left_s(s, first_s);
         if (wished && !ready && left_s <= 0)
-            end_now(atomic_load(&s->number), "stopped while the run was being set up; no step was done, nothing is lost");
+            end_now(atomic_load(&s->number),
+                    "stopped while the run was being set up; no step was done, nothing is lost");
         int number = next_signal(s, wished && !ready && left_s < LOOK_S ? left_s : LOOK_S);
         if (number < 0) return NULL;
         if (!number && !wished && launcher_is_gone(s)) {
-            if (!atomic_load(&s->silent)) log_or_drop(LOG_WARN, "the launcher of this process is gone, and nobody would end it: as after SIGTERM");
+            if (!atomic_load(&s->silent))
+                log_or_drop(LOG_WARN,
+                            "the launcher of this process is gone, and nobody would end it: as after SIGTERM");
             number = SIGTERM;
         }
         if (!number) continue;
@@ -109,7 +113,8 @@ static void *watch(void *arg)
             end_now(number, atomic_load(&s->silent) ? NULL : "stopped at once, without saving");
         if (wished) continue;
         first_wish(s, number);
-        while ((number = next_signal(s, 0)) > 0) continue; /* came together with it, however late the watcher reads them */
+        while ((number = next_signal(s, 0)) > 0)
+            continue; /* came together with it, however late the watcher reads them */
         if (number < 0) return NULL;
         first_s = clock_now_s();
     }
@@ -177,17 +182,8 @@ void signals_set_up(struct signals *s)
     if (s) atomic_store(&s->ready, 1);
 }
 
-bool signals_stop_wanted(const struct signals *s)
-{
-    return signals_number(s) != 0;
-}
+bool signals_stop_wanted(const struct signals *s) { return signals_number(s) != 0; }
 
-int signals_number(const struct signals *s)
-{
-    return s ? atomic_load(&s->number) : 0;
-}
+int signals_number(const struct signals *s) { return s ? atomic_load(&s->number) : 0; }
 
-const atomic_int *signals_flag(const struct signals *s)
-{
-    return s ? &s->number : NULL;
-}
+const atomic_int *signals_flag(const struct signals *s) { return s ? &s->number : NULL; }

@@ -22,7 +22,8 @@ int site_build(struct site *s, const struct site_config *x, struct err *e)
         ranks_device(&s->ranks, s->dev);
         s->dev->any_size = !x->config->memory.check;
     }
-    return x->kind == SITE_PAPER ? engine_new_paper(&s->engine, &ec, s->dev, e) : engine_new(&s->engine, &ec, s->dev, e);
+    return x->kind == SITE_PAPER ? engine_new_paper(&s->engine, &ec, s->dev, e)
+                                 : engine_new(&s->engine, &ec, s->dev, e);
 }
 
 int site_serve(struct site *s, const struct site_config *x, struct err *e)

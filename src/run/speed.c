@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/speed.h"
 
-void speed_init(struct speed *s, double ceiling)
-{
-    *s = (struct speed){.ceiling = ceiling};
-}
+void speed_init(struct speed *s, double ceiling) { *s = (struct speed){.ceiling = ceiling}; }
 
 static double share(const struct speed *s, double flops, double seconds)
 {
@@ -26,10 +23,7 @@ double speed_step(struct speed *s, double flops, int64_t tokens, double step_s)
     return share(s, flops, step_s);
 }
 
-double speed_all(const struct speed *s)
-{
-    return s->all_s > 0 ? (double)s->all_tokens / s->all_s : 0;
-}
+double speed_all(const struct speed *s) { return s->all_s > 0 ? (double)s->all_tokens / s->all_s : 0; }
 
 void speed_mean(struct speed *s, double *tokens_per_s, double *mfu)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* speed.h: how fast a run is, per step and per progress line, as shares of a ceiling that no share can be above.
  *
- * The ceiling is what was measured at the start (tile_rate.h), raised whenever a step itself was faster: a machine that was
- * disturbed during the measurement, or clocked lower, must not make figures above 100 %. Floor 8. Order: Local.
+ * The ceiling is what was measured at the start (tile_rate.h), raised whenever a step itself was faster: a machine that
+ * was disturbed during the measurement, or clocked lower, must not make figures above 100 %. Floor 8. Order: Local.
  */
 #ifndef TUTTI_RUN_SPEED_H
 #define TUTTI_RUN_SPEED_H
@@ -11,11 +11,11 @@
 #include <stdint.h>
 
 struct speed {
-    double ceiling;         /* FLOP/s */
-    bool raised;            /* by more than a twentieth of what was measured: worth a word */
-    double all_s;           /* of all steps */
+    double ceiling; /* FLOP/s */
+    bool raised;    /* by more than a twentieth of what was measured: worth a word */
+    double all_s;   /* of all steps */
     int64_t all_tokens;
-    double s, flops;        /* of the steps since the last progress line */
+    double s, flops; /* of the steps since the last progress line */
     int64_t tokens;
 };
 void speed_init(struct speed *s, double ceiling);
@@ -23,7 +23,8 @@ void speed_init(struct speed *s, double ceiling);
 double speed_step(struct speed *s, double flops, int64_t tokens, double step_s);
 /* Tokens per second over the time of all steps so far; 0 before the first. */
 double speed_all(const struct speed *s);
-/* Means over the steps since the last call, of their own time (what is saved or validated between them does not count). */
+/* Means over the steps since the last call, of their own time (what is saved or validated between them does not
+ * count). */
 void speed_mean(struct speed *s, double *tokens_per_s, double *mfu);
 
 #endif

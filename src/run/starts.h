@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* starts.h: run.dir/starts.jsonl, a line each time the program starts on a run: when, where, on what, after which step; and
- * run.dir/ends.jsonl, a line each time it comes to an end of its own: finished, or stopped by a signal. A start without an end was
- * killed, or failed. What is in them: docs/runs.md.
+/* starts.h: run.dir/starts.jsonl, a line each time the program starts on a run: when, where, on what, after which step;
+ * and run.dir/ends.jsonl, a line each time it comes to an end of its own: finished, or stopped by a signal. A start
+ * without an end was killed, or failed. What is in them: docs/runs.md.
  * Floor 8. Order: Local to the rank that reports.
  */
 #ifndef TUTTI_RUN_STARTS_H
@@ -13,9 +13,9 @@
 #include "run/places.h"
 
 struct starts_note {
-    int64_t step;        /* done before */
+    int64_t step; /* done before */
     int ranks, threads;
-    const char *kernels, *transport; /* transport: NULL for one rank */
+    const char *kernels, *transport;         /* transport: NULL for one rank */
     const char *kernel_library, *mpi, *mesh; /* "": none */
     int zero;
     const struct places *places;

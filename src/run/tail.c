@@ -25,8 +25,11 @@ static int read_at(const struct tail *t, char *to, int64_t at, int64_t n, struct
     for (int64_t got = 0; got < n;) {
         ssize_t k = pread(t->fd, to + got, (size_t)(n - got), at + got);
         if (k < 0 && errno == EINTR) continue;
-        if (k < 0) return err_errno(e, ERR_IO, errno, "%s: cannot be read at byte %lld", t->path, (long long)(at + got));
-        if (k == 0) return err_set(e, ERR_IO, "%s: became shorter than %lld bytes while it was read", t->path, (long long)(at + n));
+        if (k < 0)
+            return err_errno(e, ERR_IO, errno, "%s: cannot be read at byte %lld", t->path, (long long)(at + got));
+        if (k == 0)
+            return err_set(e, ERR_IO, "%s: became shorter than %lld bytes while it was read", t->path,
+                           (long long)(at + n));
         got += k;
     }
     return OK;
@@ -38,7 +41,8 @@ static int last_newline(struct tail *t, int64_t end, int64_t *at, struct err *e)
     *at = -1;
     for (int64_t until = end; until > 0;) {
         if (end - until > LINE_LIMIT)
-            return err_set(e, ERR_CORRUPT, "%s: no end of line in the %lld bytes before byte %lld: not a file of lines; move it away",
+            return err_set(e, ERR_CORRUPT,
+                           "%s: no end of line in the %lld bytes before byte %lld: not a file of lines; move it away",
                            t->path, (long long)LINE_LIMIT, (long long)end);
         if (until <= t->lo || until > t->hi) {
             t->lo = until > WINDOW ? until - WINDOW : 0;
@@ -91,7 +95,8 @@ int tail_cut(const char *path, tail_keep_fn *keep, void *ctx, int64_t *cut, stru
     if (!rc) rc = find_end(t, &end, keep, ctx, e);
     if (!rc && end < st.st_size) {
         *cut = st.st_size - end;
-        if (ftruncate(fd, end) || fsync(fd)) rc = err_errno(e, ERR_IO, errno, "%s: cannot be cut to %lld bytes", path, (long long)end);
+        if (ftruncate(fd, end) || fsync(fd))
+            rc = err_errno(e, ERR_IO, errno, "%s: cannot be cut to %lld bytes", path, (long long)end);
     }
     close(fd);
     xfree(t);

@@ -14,8 +14,8 @@
 /* Whether a line (n bytes, without its end) stays. */
 typedef bool tail_keep_fn(void *ctx, const char *line, size_t n);
 
-/* Cuts lines off the end of a file until one stays; what follows the last end of line goes too. Lines before that one are not
- * read: the cost is that of what is cut. *cut: how many bytes went. A file that is not there has none.
+/* Cuts lines off the end of a file until one stays; what follows the last end of line goes too. Lines before that one
+ * are not read: the cost is that of what is cut. *cut: how many bytes went. A file that is not there has none.
  *   fails   ERR_IO; ERR_CORRUPT: a line of more than 64 MiB, so not a file of lines: nothing is cut */
 int tail_cut(const char *path, tail_keep_fn *keep, void *ctx, int64_t *cut, struct err *e);
 

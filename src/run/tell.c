@@ -29,7 +29,8 @@ static void transport(const struct ranks *r, const char *mpi, int hosts, struct 
     else str_printf(out, "%s, %s", comm_transport(r->world), mpi);
     if (!mpi[0]) return;
     if (comm_ranks_here(r->world) > 1)
-        str_printf(out, ", shared memory within a host (%s)", comm_sees_buffers(r->world) ? "buffers seen" : "copied through stages");
+        str_printf(out, ", shared memory within a host (%s)",
+                   comm_sees_buffers(r->world) ? "buffers seen" : "copied through stages");
     if (hosts > 1) str_puts(out, ", messages between hosts");
 }
 
@@ -45,7 +46,8 @@ static void say_all(const struct tell *t, const struct places *p, const struct s
     const struct engine *g = t->engine;
     struct str s = {0};
     log_info("model: %s, %s parameters, %s, %s of memory", model_family_name(g->cfg.model.family),
-             str_count(a, (double)g->params.numel), dtype_name(g->cfg.dtype), str_bytes(b, (double)g->store.dev->ledger.now_total));
+             str_count(a, (double)g->params.numel), dtype_name(g->cfg.dtype),
+             str_bytes(b, (double)g->store.dev->ledger.now_total));
     log_info("ranks: %d", t->ranks->n);
     places_hosts(p, &s);
     say("hosts", &s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tell.h: the first lines of a run, in fixed words, "key: value, more": what it runs on and how (docs/cluster.md). The same goes to
- * starts.jsonl. What is probably not meant is a warning with its remedy. Floor 8.
+/* tell.h: the first lines of a run, in fixed words, "key: value, more": what it runs on and how (docs/cluster.md). The
+ * same goes to starts.jsonl. What is probably not meant is a warning with its remedy. Floor 8.
  */
 #ifndef TUTTI_RUN_TELL_H
 #define TUTTI_RUN_TELL_H

@@ -61,10 +61,7 @@ static void put_varint(struct str *s, uint64_t v)
     str_putc(s, (char)v);
 }
 
-static void put_key(struct str *s, int field, int wire)
-{
-    put_varint(s, (uint64_t)field << 3 | (uint64_t)wire);
-}
+static void put_key(struct str *s, int field, int wire) { put_varint(s, (uint64_t)field << 3 | (uint64_t)wire); }
 
 static void put_double(struct str *s, int field, double v)
 {
@@ -191,10 +188,7 @@ int tb_open(struct tb **out, const char *dir, struct err *e)
     return OK;
 }
 
-const char *tb_path(const struct tb *tb)
-{
-    return tb->path;
-}
+const char *tb_path(const struct tb *tb) { return tb->path; }
 
 void tb_scalar(struct tb *tb, const char *tag, int64_t step, double value)
 {
@@ -222,8 +216,7 @@ int tb_flush(struct tb *tb, struct err *e)
     while (tb->failed.code == OK && done < tb->pending.n) {
         ssize_t n = write(tb->fd, tb->pending.p + done, tb->pending.n - done);
         if (n >= 0) done += (size_t)n;
-        else if (errno != EINTR)
-            err_errno(&tb->failed, ERR_IO, errno, "cannot write %s", tb->path);
+        else if (errno != EINTR) err_errno(&tb->failed, ERR_IO, errno, "cannot write %s", tb->path);
     }
     str_clear(&tb->pending);
     if (tb->failed.code != OK && e) *e = tb->failed;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collecting costs time in which no step runs, so it is done between steps and, if it can wait, after the last one: parameters of
- * zero 1 and 2 that are under way from one step to the next would otherwise travel meanwhile, and look cheaper than they are. */
+/* Collecting costs time in which no step runs, so it is done between steps and, if it can wait, after the last one:
+ * parameters of zero 1 and 2 that are under way from one step to the next would otherwise travel meanwhile, and look
+ * cheaper than they are. */
 #include "run/tracer.h"
 
 #include <stdio.h>
@@ -18,13 +19,16 @@ static void name_place(struct tracer *x)
     bool experts = x->engine->cfg.model.moe.experts > 0;
     if (x->ranks->server >= 0) snprintf(x->place, sizeof x->place, "server %d", x->ranks->server);
     for (int a = 0; x->ranks->server < 0 && a < AXIS_N && at < sizeof x->place; a++)
-        if (p->size[a] > 1 && (experts || (a != AXIS_EDP && a != AXIS_ETP))) at += (size_t)snprintf(x->place + at, sizeof x->place - at, "%s%s %d", at ? ", " : "", axis_name((enum axis)a), p->rank[a]);
+        if (p->size[a] > 1 && (experts || (a != AXIS_EDP && a != AXIS_ETP)))
+            at += (size_t)snprintf(x->place + at, sizeof x->place - at, "%s%s %d", at ? ", " : "",
+                                   axis_name((enum axis)a), p->rank[a]);
 }
 
 static void print_schedule(struct tracer *x)
 {
     const struct schedule *s = x->engine->when;
-    if (s && s->n_ranks > 1 && (int64_t)s->n_stages * s->n_microbatches <= SCHEDULE_ACTIONS / 8) schedule_print(s, &x->schedule);
+    if (s && s->n_ranks > 1 && (int64_t)s->n_stages * s->n_microbatches <= SCHEDULE_ACTIONS / 8)
+        schedule_print(s, &x->schedule);
 }
 
 void tracer_begin(struct tracer *x, const struct config *c, struct engine *g, const struct ranks *r, int64_t step)
@@ -77,8 +81,8 @@ static void end_trace(struct tracer *x, int64_t step)
 {
     trace_close(&x->trace, x->ranks->world);
     if (x->ranks->rank == 0)
-        log_info("trace of steps %lld to %lld: %s (tutti trace says where the time went; ui.perfetto.dev shows it)", (long long)x->first + 1,
-                 (long long)step, x->cfg->run.trace);
+        log_info("trace of steps %lld to %lld: %s (tutti trace says where the time went; ui.perfetto.dev shows it)",
+                 (long long)x->first + 1, (long long)step, x->cfg->run.trace);
     x->end = 0;
 }
 

@@ -23,7 +23,8 @@ struct tracer {
 
 /* The run goes on with `step`. Nothing is traced without run.trace. Local. */
 void tracer_begin(struct tracer *x, const struct config *c, struct engine *g, const struct ranks *r, int64_t step);
-/* Before a step. Fails when the file cannot be made before the first one; later a run does not end because of it: that is said. */
+/* Before a step. Fails when the file cannot be made before the first one; later a run does not end because of it: that
+ * is said. */
 int tracer_before(struct tracer *x, int64_t step, struct err *e);
 /* The step that began at from_s is over; step: done. Local. */
 void tracer_after(struct tracer *x, int64_t step, double from_s);

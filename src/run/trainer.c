@@ -42,15 +42,15 @@ struct job {
     int n_overrides, n_ranks, ranks_here, sharers, least_here, cores_left; /* config.h: parallel */
     struct signals *signals;
     struct fs_lock lock;
-    bool locked, refused; /* all ranks know that the request cannot be carried out: nothing to tear down */
+    bool locked, refused;          /* all ranks know that the request cannot be carried out: nothing to tear down */
     struct trainer_result *result; /* filled by rank 0 */
 };
 
 struct trainer { /* one rank */
     struct job *job;
     struct site site;
-    bool leads; /* rank 0: logs, metrics, published checkpoints */
-    bool ready; /* set up, on all ranks: from now on a wish to stop ends with a save */
+    bool leads;     /* rank 0: logs, metrics, published checkpoints */
+    bool ready;     /* set up, on all ranks: from now on a wish to stop ends with a save */
     int stopped_by; /* the signal that a rank got, agreed on; 0: none */
     struct arena *arena;
     struct config cfg;
@@ -64,9 +64,9 @@ struct trainer { /* one rank */
     struct str config_text;
     char *checkpoints, *tokenizer_dir;
     struct lr_config lr;
-    struct speed speed;   /* of all ranks together */
-    double flops;         /* of a step over all ranks, without recomputation */
-    int64_t peak_bytes;   /* of the rank that needs most */
+    struct speed speed; /* of all ranks together */
+    double flops;       /* of a step over all ranks, without recomputation */
+    int64_t peak_bytes; /* of the rank that needs most */
     struct tracer tracer;
     int64_t step, tokens; /* done */
     struct retry retry;   /* of saving */
@@ -142,7 +142,8 @@ static int open_data(struct trainer *t, struct err *e)
     char n[32], s[32];
     if (!t->cfg.data.train.n) {
         bool given = strcmp(conf_where(t->conf, "data.train"), "default") != 0;
-        return err_set(e, ERR_REQUEST, "%s: data.train: is required: a text file, a folder, a .jsonl file or a token file",
+        return err_set(e, ERR_REQUEST,
+                       "%s: data.train: is required: a text file, a folder, a .jsonl file or a token file",
                        given ? conf_where(t->conf, "data.train") : t->job->config_path);
     }
     int rc = open_dataset(t, &t->train, &t->cfg.data.train, e);
@@ -150,7 +151,7 @@ static int open_data(struct trainer *t, struct err *e)
     t->data = (struct changes_data){dataset_fingerprint(t->train), true};
     if (t->leads)
         log_info("data: %s tokens, %s samples of %lld", str_count(n, (double)dataset_n_tokens(t->train)),
-             str_count(s, (double)dataset_n_samples(t->train)), (long long)t->cfg.model.seq_len);
+                 str_count(s, (double)dataset_n_samples(t->train)), (long long)t->cfg.model.seq_len);
     if (t->leads) traps_say(&t->cfg, t->conf, dataset_n_samples(t->train));
     if (t->cfg.run.eval_every && t->cfg.data.valid.n) {
         rc = open_dataset(t, &t->valid, &t->cfg.data.valid, e);
@@ -168,8 +169,8 @@ static int together(struct trainer *t, int rc, struct err *e)
 
 static bool is_server(const struct trainer *t) { return t->site.ranks.server >= 0; }
 
-/* Every rank reads files of its own host: that they are the same as rank 0's is checked, or each would take its part of other
- * samples. Servers read none. Collective(world). */
+/* Every rank reads files of its own host: that they are the same as rank 0's is checked, or each would take its part of
+ * other samples. Servers read none. Collective(world). */
 static int same_data(struct trainer *t, struct err *e)
 {
     enum { TRAIN, TOKENS, VALID, VALID_TOKENS, N };
@@ -189,10 +190,12 @@ static int same_data(struct trainer *t, struct err *e)
     if ((rc = comm_status(t->site.ranks.world, e))) return together(t, rc, e);
     for (int i = TRAIN; !rc && !is_server(t) && i < N; i += 2)
         if (first[i] != mine[i])
-            rc = err_set(e, ERR_REQUEST, "%s: %s: not the data of rank 0, which has %lld tokens; here are %lld%s; copy the same "
+            rc = err_set(e, ERR_REQUEST,
+                         "%s: %s: not the data of rank 0, which has %lld tokens; here are %lld%s; copy the same "
                          "files to every host, and remove what was tokenized from others (data.cache_dir)",
-                         conf_where(t->conf, i == TRAIN ? "data.train" : "data.valid"), i == TRAIN ? "data.train" : "data.valid",
-                         (long long)first[i + 1], (long long)mine[i + 1], first[i + 1] == mine[i + 1] ? ", other ones" : "");
+                         conf_where(t->conf, i == TRAIN ? "data.train" : "data.valid"),
+                         i == TRAIN ? "data.train" : "data.valid", (long long)first[i + 1], (long long)mine[i + 1],
+                         first[i + 1] == mine[i + 1] ? ", other ones" : "");
     return together(t, rc, e);
 }
 static bool is_worker(const struct trainer *t) { return t->site.serve && !is_server(t); }
@@ -243,7 +246,8 @@ static int planned_fits(struct trainer *t, struct err *e)
     double bytes = (double)l->peak_total;
     int here = t->cfg.parallel.ranks_here > 1 ? t->cfg.parallel.ranks_here : 1;
     struct comm *w = t->site.ranks.world;
-    if (w && here == t->site.ranks.n) comm_wait(w, comm_all_reduce(w, &bytes, &bytes, 1, DT_F64, COMM_SUM, "planned bytes"));
+    if (w && here == t->site.ranks.n)
+        comm_wait(w, comm_all_reduce(w, &bytes, &bytes, 1, DT_F64, COMM_SUM, "planned bytes"));
     else bytes *= here;
     int rc = w ? comm_status(w, e) : OK;
     return rc ? rc : afford_planned(&t->cfg, t->conf, l, bytes, here, e);
@@ -318,7 +322,8 @@ static int trainer_open(struct trainer *t, struct job *j, struct comm *world, st
     if (!rc && t->site.serve) serve_begin(t->site.serve, t->step);
     if (!rc) rc = together(t, write_config(t, e), e);
     if (!rc)
-        rc = together(t, t->leads ? metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e) : OK, e);
+        rc = together(t, t->leads ? metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e) : OK,
+                      e);
     t->ready = !rc;
     if (!rc) signals_set_up(j->signals);
     t->lr = config_lr(&t->cfg);
@@ -356,11 +361,12 @@ static void write_sample(struct trainer *t)
     struct err e = {0};
     const int64_t every = t->cfg.run.sample_every;
     if (!every || (t->step % every && t->step != t->cfg.run.steps)) return;
-    if (samples_write(&t->cfg, t->checkpoints, t->step, &e)) log_warn("no sample of step %lld: %s", (long long)t->step, e.text);
+    if (samples_write(&t->cfg, t->checkpoints, t->step, &e))
+        log_warn("no sample of step %lld: %s", (long long)t->step, e.text);
 }
 
-/* Ranks that must hold the same numbers do, or the run ends before anything of them is published. Workers of an asynchronous
- * server go ways of their own. */
+/* Ranks that must hold the same numbers do, or the run ends before anything of them is published. Workers of an
+ * asynchronous server go ways of their own. */
 static int compare(struct trainer *t, struct err *e)
 {
     struct replicas_report r;
@@ -372,11 +378,16 @@ static int compare(struct trainer *t, struct err *e)
         log_status_end();
         metrics_differ(t->metrics, t->step, r.tensor, r.element, r.ranks, r.n_ranks, NULL);
     }
-    comm_wait(t->site.ranks.world, comm_barrier(t->site.ranks.world, "replicas differ")); /* who leaves first takes the others down: all know it now */
+    comm_wait(t->site.ranks.world,
+              comm_barrier(t->site.ranks.world,
+                           "replicas differ")); /* who leaves first takes the others down: all know it now */
     char saved[80] = "there is no checkpoint";
-    if (t->saved >= 0) snprintf(saved, sizeof saved, "the last checkpoint, of step %lld, is from before that", (long long)t->saved);
-    return err_set(e, ERR_NUMERIC, "step %lld: ranks that must hold the same numbers do not: %s. Nothing of it was saved; %s. "
-                   "Memory or a transfer went wrong there: look at that machine before you start again", (long long)t->step, r.text, saved);
+    if (t->saved >= 0)
+        snprintf(saved, sizeof saved, "the last checkpoint, of step %lld, is from before that", (long long)t->saved);
+    return err_set(e, ERR_NUMERIC,
+                   "step %lld: ranks that must hold the same numbers do not: %s. Nothing of it was saved; %s. "
+                   "Memory or a transfer went wrong there: look at that machine before you start again",
+                   (long long)t->step, r.text, saved);
 }
 
 static void advise_diverged(const struct trainer *t, struct err *e)
@@ -384,7 +395,8 @@ static void advise_diverged(const struct trainer *t, struct err *e)
     char saved[64] = "there is none before it", text[sizeof e->text];
     if (t->saved >= 0) snprintf(saved, sizeof saved, "the last one is of step %lld", (long long)t->saved);
     snprintf(text, sizeof text, "%s", e->text);
-    err_set(e, ERR_NUMERIC, "%.700s; %s. Lower optimizer.lr (now %g), raise warmup_steps, or set optimizer.clip (now %g)", text, saved,
+    err_set(e, ERR_NUMERIC,
+            "%.700s; %s. Lower optimizer.lr (now %g), raise warmup_steps, or set optimizer.clip (now %g)", text, saved,
             t->cfg.optimizer.lr, t->cfg.optimizer.clip);
 }
 
@@ -440,7 +452,8 @@ static int validate_server(struct trainer *t, struct err *e)
 static int validate(struct trainer *t, double *loss, struct err *e)
 {
     if (is_server(t)) return validate_server(t, e);
-    int64_t most = t->cfg.run.eval_batches, n = dataset_eval_batches(t->valid, t->cfg.batch.global, most), trained = 0, first, count;
+    int64_t most = t->cfg.run.eval_batches, n = dataset_eval_batches(t->valid, t->cfg.batch.global, most), trained = 0,
+            first, count;
     double nats = 0;
     struct batch b;
     int rc = OK;
@@ -467,8 +480,8 @@ static int validate(struct trainer *t, double *loss, struct err *e)
     *loss = trained ? nats / (double)trained : NAN;
     if (!t->leads) return OK;
     log_status_end();
-    log_info("step %lld  validation loss %.4f (perplexity %.2f) over %lld of %lld tokens", (long long)t->step, *loss, exp(*loss),
-             (long long)trained, (long long)dataset_eval_tokens(t->valid));
+    log_info("step %lld  validation loss %.4f (perplexity %.2f) over %lld of %lld tokens", (long long)t->step, *loss,
+             exp(*loss), (long long)trained, (long long)dataset_eval_tokens(t->valid));
     return metrics_valid(t->metrics, t->step, t->tokens, *loss, trained, e);
 }
 
@@ -482,10 +495,10 @@ static int not_finite(struct trainer *t, const struct engine_batch *b, const str
     if (t->leads) log_status_end();
     return err_set(e, ERR_NUMERIC,
                    "step %lld: loss %g, gradient norm %g: not finite; first seen in %s. Nothing was updated or saved. "
-                   "Lower optimizer.lr (now %g), raise warmup_steps, or set optimizer.clip (now %g); the last checkpoint "
+                   "Lower optimizer.lr (now %g), raise warmup_steps, or set optimizer.clip (now %g); the last "
+                   "checkpoint "
                    "is %s",
-                   (long long)t->step + 1, r->loss, r->grad_norm, what, lr, t->cfg.optimizer.clip,
-                   saved);
+                   (long long)t->step + 1, r->loss, r->grad_norm, what, lr, t->cfg.optimizer.clip, saved);
 }
 
 /* Fills what metrics say of experts; returns the list of layers, NULL without experts. */
@@ -525,7 +538,8 @@ static int report(struct trainer *t, const struct engine_report *r, double lr, d
     const double **load = experts_load(t->site.engine, r, &m);
     m.progress_load = t->cfg.run.log_experts;
     if (t->speed.raised && !was_raised)
-        log_info("steps are faster than what this machine did when it was measured: MFU is the share of the fastest step from now on");
+        log_info("steps are faster than what this machine did when it was measured: MFU is the share of the fastest "
+                 "step from now on");
     t->job->result->loss = r->loss;
     if (t->step % t->cfg.run.log_every == 0 || t->step == t->cfg.run.steps || t->step == t->started_step + 1) {
         speed_mean(&t->speed, &m.mean_tokens_per_s, &m.mean_mfu);
@@ -562,7 +576,8 @@ static int one_step(struct trainer *t, struct err *e)
     trace_add(t->site.engine->trace, TRACE_PART, "wait for the batch", t->step, from, clock_now_s());
     config_part(&t->cfg, t->site.ranks.part, &first, &n);
     struct engine_batch view = view_batch(b, first);
-    bool finite = t->site.serve ? serve_step(t->site.serve, &view, t->step, lr, &r) : engine_step(t->site.engine, &view, t->step, lr, &r);
+    bool finite = t->site.serve ? serve_step(t->site.serve, &view, t->step, lr, &r)
+                                : engine_step(t->site.engine, &view, t->step, lr, &r);
     rc = engine_status(t->site.engine, e);
     if (rc) return rc;
     if (!finite) return not_finite(t, &view, &r, lr, e);
@@ -571,13 +586,15 @@ static int one_step(struct trainer *t, struct err *e)
     return t->leads ? report(t, &r, lr, clock_now_s() - from, e) : OK;
 }
 
-/* A signal reaches the ranks at different moments, and data fails on one of them: they stop after the same step, and all know why. */
+/* A signal reaches the ranks at different moments, and data fails on one of them: they stop after the same step, and
+ * all know why. */
 static bool stop_wanted(struct trainer *t, int *rc, struct err *e)
 {
     int data = t->feed ? prefetch_wait(t->feed, e) : OK;
     int64_t here = signals_number(t->job->signals), wanted[2] = {here, data != OK};
     if (t->site.ranks.world)
-        comm_wait(t->site.ranks.world, comm_all_reduce(t->site.ranks.world, wanted, wanted, 2, DT_I64, COMM_MAX, "stop? data?"));
+        comm_wait(t->site.ranks.world,
+                  comm_all_reduce(t->site.ranks.world, wanted, wanted, 2, DT_I64, COMM_MAX, "stop? data?"));
     if (t->leads && wanted[0] && !here) log_info("another rank got %s: saving", signals_name((int)wanted[0]));
     t->stopped_by = (int)wanted[0];
     if (wanted[1] && !wanted[0]) *rc = together(t, data, e);
@@ -610,7 +627,8 @@ static int meeting(struct trainer *t, struct err *e)
 {
     bool last = t->step == t->cfg.run.steps;
     int rc = together(t, OK, e);
-    comm_wait(t->site.ranks.world, comm_broadcast(t->site.ranks.world, &t->tokens, 1, DT_I64, t->site.ranks.n - 1, "tokens"));
+    comm_wait(t->site.ranks.world,
+              comm_broadcast(t->site.ranks.world, &t->tokens, 1, DT_I64, t->site.ranks.n - 1, "tokens"));
     if (!rc && t->cfg.data.valid.n && t->cfg.run.eval_every && (last || t->step % t->cfg.run.eval_every == 0))
         rc = validate(t, &t->valid_loss, e);
     if (!rc && ((t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0) || serve_is_over(t->site.serve)))
@@ -644,7 +662,8 @@ static void report_checks(const struct trainer *t)
     if (!t->leads || is_server(t)) return;
     dataset_cost(t->train, &bytes, &s);
     if (t->valid) dataset_cost(t->valid, &more, &more_s);
-    log_info("data: %s of tokens read for the first time and compared with their checksums in %.3f s, %.3f %% of the time",
+    log_info("data: %s of tokens read for the first time and compared with their checksums in %.3f s, %.3f %% of the "
+             "time",
              str_bytes(read, (double)(bytes + more)), s + more_s, 100 * (s + more_s) / (all > 1e-9 ? all : 1e-9));
 }
 
@@ -668,8 +687,7 @@ static int loop(struct trainer *t, struct err *e)
         if (!rc && t->cfg.run.compare_every && t->step % t->cfg.run.compare_every == 0) rc = compare(t, e);
         bool last = t->step == t->cfg.run.steps;
         bool valid = t->cfg.data.valid.n && t->cfg.run.eval_every;
-        if (!rc && valid && (last || t->step % t->cfg.run.eval_every == 0))
-            rc = validate(t, &t->valid_loss, e);
+        if (!rc && valid && (last || t->step % t->cfg.run.eval_every == 0)) rc = validate(t, &t->valid_loss, e);
         bool due = t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0;
         if (!rc && (t->retry.failed ? retry_due(&t->retry, t->site.ranks.world) : due)) rc = save_or_retry(t, false, e);
     }
@@ -682,8 +700,8 @@ static int loop(struct trainer *t, struct err *e)
 
 /* ---- one rank, and all of them ---- */
 
-/* Who starts runs one after the other (a batch script) reads there whether this one is finished: a line that is missing would make
- * the one before it speak. */
+/* Who starts runs one after the other (a batch script) reads there whether this one is finished: a line that is missing
+ * would make the one before it speak. */
 static int write_end(struct trainer *t, int64_t first, struct err *e)
 {
     struct trainer_result *r = t->job->result;
@@ -715,7 +733,8 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     int rc = trainer_open(&t, j, world, e);
     int64_t first = t.step;
     if (!rc) rc = loop(&t, e);
-    if (!rc && (t.step > first || t.step >= t.cfg.run.steps)) rc = together(&t, t.leads ? write_end(&t, first, e) : OK, e);
+    if (!rc && (t.step > first || t.step >= t.cfg.run.steps))
+        rc = together(&t, t.leads ? write_end(&t, first, e) : OK, e);
     if (t.leads) {
         struct trainer_result *r = j->result;
         r->first_step = first;
@@ -731,7 +750,8 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     return rc ? rc : closed;
 }
 
-/* Hosts and ranks have different cores; what follows from them for all is decided by the least. Collective(launched). */
+/* Hosts and ranks have different cores; what follows from them for all is decided by the least.
+ * Collective(launched). */
 static int same_cores(struct job *j, struct comm *launched, struct config *c, struct err *e)
 {
     int64_t least[2] = {j->ranks_here, config_cores_left(c)};
@@ -754,7 +774,8 @@ static int run_job(struct job *j, struct comm *launched, struct err *e)
     struct comm_config cc = {0};
     if (!rc) cc = config_comm(&c);
     cc.dump_dir = rc ? NULL : c.run.dir;
-    if (!rc && !launched) rc = j->n_ranks > 1 ? comm_run_local(j->n_ranks, &cc, rank_main, j, e) : rank_main(NULL, j, e);
+    if (!rc && !launched)
+        rc = j->n_ranks > 1 ? comm_run_local(j->n_ranks, &cc, rank_main, j, e) : rank_main(NULL, j, e);
     if (launched) {
         rc = comm_agree(launched, rc, e);
         if (!rc) rc = same_config(launched, &c, f, e);
@@ -783,25 +804,31 @@ static int count_ranks(struct job *j, struct comm *launched, int asked, struct e
     if (launched && comm_tasks_apart(launched)) {
         char library[64];
         comm_mpi_library(library);
-        return err_set(e, ERR_REQUEST, "srun started %d tasks, but this %s is alone: it did not hear from srun of the others; srun --mpi=pmix "
-                       "for Open MPI, --mpi=pmi2 for MPICH (srun --mpi=list: what this Slurm has), or mpirun", comm_tasks_apart(launched),
-                       library);
+        return err_set(e, ERR_REQUEST,
+                       "srun started %d tasks, but this %s is alone: it did not hear from srun of the others; srun "
+                       "--mpi=pmix "
+                       "for Open MPI, --mpi=pmi2 for MPICH (srun --mpi=list: what this Slurm has), or mpirun",
+                       comm_tasks_apart(launched), library);
     }
     if (launched && asked && asked != there)
-        return err_set(e, ERR_REQUEST, "-n %d: the launcher started %d processes, and each of them is a rank; leave -n out, or start %d "
-                       "processes", asked, there, asked);
+        return err_set(e, ERR_REQUEST,
+                       "-n %d: the launcher started %d processes, and each of them is a rank; leave -n out, or start "
+                       "%d "
+                       "processes",
+                       asked, there, asked);
     if (!launched && !asked && idle)
-        return err_set(e, ERR_REQUEST, "the job has %d tasks, and this is one process: a batch script starts the others with srun "
-                       "(srun tutti train ...); for one rank say -n 1, for threads as ranks -n %d", idle, idle);
+        return err_set(e, ERR_REQUEST,
+                       "the job has %d tasks, and this is one process: a batch script starts the others with srun "
+                       "(srun tutti train ...); for one rank say -n 1, for threads as ranks -n %d",
+                       idle, idle);
     j->refused = false;
     return OK;
 }
 
-int trainer_run(const char *config_path, char *const *overrides, int n_overrides, int n_ranks,
-                struct trainer_result *r, struct err *e)
+int trainer_run(const char *config_path, char *const *overrides, int n_overrides, int n_ranks, struct trainer_result *r,
+                struct err *e)
 {
-    struct job j = {.config_path = config_path, .overrides = overrides, .n_overrides = n_overrides,
-                    .result = r};
+    struct job j = {.config_path = config_path, .overrides = overrides, .n_overrides = n_overrides, .result = r};
     struct comm *launched = NULL;
     memset(r, 0, sizeof *r);
     r->loss = r->valid_loss = NAN;
@@ -817,7 +844,8 @@ int trainer_run(const char *config_path, char *const *overrides, int n_overrides
     if (!rc) rc = count_ranks(&j, launched, n_ranks, e);
     if (!rc) rc = run_job(&j, launched, e);
     if (rc && launched && !j.refused) comm_abort(launched, e);
-    if (rc && launched) { /* a launcher kills the others when the first of them ends with a status: rank 0 speaks before that */
+    if (rc && launched) { /* a launcher kills the others when the first of them ends with a status: rank 0 speaks before
+                             that */
         r->told = r->rank == 0 && fprintf(stderr, "tutti: %s\n", e->text) > 0;
         comm_wait(launched, comm_barrier(launched, "refused"));
     }

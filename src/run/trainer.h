@@ -18,20 +18,20 @@
 struct trainer_result {
     int64_t first_step, steps; /* done before this call; done now in all */
     int64_t tokens;
-    int64_t wanted;            /* run.steps */
-    double loss, valid_loss;   /* of the last step; NaN when there was none */
-    double tokens_per_s;       /* over the time of this call's steps; 0: none */
-    double seconds;            /* from the first step to the end, saving and validation included */
-    bool stopped;              /* by a signal */
-    int signal;                /* which one; 0 none, or another process got it */
-    int rank;                  /* of this process, when a launcher started it */
-    char checkpoint[4096];     /* the newest published one, "" when none */
-    bool told; /* what was wrong is on stderr already */
+    int64_t wanted;          /* run.steps */
+    double loss, valid_loss; /* of the last step; NaN when there was none */
+    double tokens_per_s;     /* over the time of this call's steps; 0: none */
+    double seconds;          /* from the first step to the end, saving and validation included */
+    bool stopped;            /* by a signal */
+    int signal;              /* which one; 0 none, or another process got it */
+    int rank;                /* of this process, when a launcher started it */
+    char checkpoint[4096];   /* the newest published one, "" when none */
+    bool told;               /* what was wrong is on stderr already */
 };
-/* n_ranks: as threads of this process; 0: nobody said, so one, or the processes that a launcher (mpirun, srun) started. Another number
- * than the launcher's is refused. config_path (may be NULL) and overrides as in config_load. */
+/* n_ranks: as threads of this process; 0: nobody said, so one, or the processes that a launcher (mpirun, srun) started.
+ * Another number than the launcher's is refused. config_path (may be NULL) and overrides as in config_load. */
 /* ERR_SIGNAL: a signal came while the run was set up; no step was done, nothing half done is left. */
-int trainer_run(const char *config_path, char *const *overrides, int n_overrides, int n_ranks,
-                struct trainer_result *r, struct err *e);
+int trainer_run(const char *config_path, char *const *overrides, int n_overrides, int n_ranks, struct trainer_result *r,
+                struct err *e);
 
 #endif

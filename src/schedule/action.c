@@ -12,44 +12,23 @@ static const struct {
     const char *name;
     uint8_t is_compute, has_microbatch, has_peer;
 } kinds[ACTION_N] = {
-    [ACTION_F] = {"F", 1, 1, 0},
-    [ACTION_B] = {"B", 1, 1, 0},
-    [ACTION_W] = {"W", 1, 1, 0},
-    [ACTION_BW] = {"BW", 1, 1, 0},
-    [ACTION_RECV_F] = {"RF", 0, 1, 1},
-    [ACTION_SEND_F] = {"SF", 0, 1, 1},
-    [ACTION_RECV_B] = {"RB", 0, 1, 1},
-    [ACTION_SEND_B] = {"SB", 0, 1, 1},
-    [ACTION_GATHER] = {"GATHER", 0, 0, 0},
-    [ACTION_RELEASE] = {"RELEASE", 0, 0, 0},
-    [ACTION_REDUCE] = {"REDUCE", 0, 0, 0},
-    [ACTION_RECOMPUTE] = {"RECOMPUTE", 1, 1, 0},
+    [ACTION_F] = {"F", 1, 1, 0},           [ACTION_B] = {"B", 1, 1, 0},
+    [ACTION_W] = {"W", 1, 1, 0},           [ACTION_BW] = {"BW", 1, 1, 0},
+    [ACTION_RECV_F] = {"RF", 0, 1, 1},     [ACTION_SEND_F] = {"SF", 0, 1, 1},
+    [ACTION_RECV_B] = {"RB", 0, 1, 1},     [ACTION_SEND_B] = {"SB", 0, 1, 1},
+    [ACTION_GATHER] = {"GATHER", 0, 0, 0}, [ACTION_RELEASE] = {"RELEASE", 0, 0, 0},
+    [ACTION_REDUCE] = {"REDUCE", 0, 0, 0}, [ACTION_RECOMPUTE] = {"RECOMPUTE", 1, 1, 0},
 };
 
-const char *action_name(enum action_kind kind)
-{
-    return (unsigned)kind < ACTION_N ? kinds[kind].name : "?";
-}
+const char *action_name(enum action_kind kind) { return (unsigned)kind < ACTION_N ? kinds[kind].name : "?"; }
 
-int action_is_compute(enum action_kind kind)
-{
-    return kinds[kind].is_compute;
-}
+int action_is_compute(enum action_kind kind) { return kinds[kind].is_compute; }
 
-int action_has_microbatch(enum action_kind kind)
-{
-    return kinds[kind].has_microbatch;
-}
+int action_has_microbatch(enum action_kind kind) { return kinds[kind].has_microbatch; }
 
-int action_has_peer(enum action_kind kind)
-{
-    return kinds[kind].has_peer;
-}
+int action_has_peer(enum action_kind kind) { return kinds[kind].has_peer; }
 
-int action_equal(struct action a, struct action b)
-{
-    return memcmp(&a, &b, sizeof a) == 0;
-}
+int action_equal(struct action a, struct action b) { return memcmp(&a, &b, sizeof a) == 0; }
 
 char *action_print(char out[32], struct action a)
 {
@@ -98,11 +77,11 @@ int action_parse(const char *text, struct action *out, int *used, struct err *e)
         return err_set(e, ERR_REQUEST, "'%.*s': wanted a stage (0 to 65535) and a kind, as in 2F0", word, text);
     int kind = kind_at(p);
     if (kind < 0)
-        return err_set(
-            e, ERR_REQUEST,
-            "'%.*s': no such kind of action; there are F, B, W, BW, RF, SF, RB, SB, GATHER, RELEASE, REDUCE, "
-            "RECOMPUTE",
-            word, text);
+        return err_set(e, ERR_REQUEST,
+                       "'%.*s': no such kind of action; there are F, B, W, BW, RF, SF, RB, SB, GATHER, RELEASE, "
+                       "REDUCE, "
+                       "RECOMPUTE",
+                       word, text);
     p += strlen(kinds[kind].name);
     long microbatch = 0, part = ACTION_WHOLE, peer = 0;
     if (kinds[kind].has_microbatch && (microbatch = number_at(&p, 0xffff)) < 0)

@@ -15,8 +15,8 @@
  *   2GATHER       make stage 2's parameters whole (FSDP)         2RELEASE  give the gathered copy back
  *   2REDUCE       sum stage 2's gradients over the data ranks
  *   2RECOMPUTE0   run the forward again, just before backward
- *   2F0.1         part 1 of that forward only (parts.h; absent: the stage in one piece). 2GATHER.1, 2RELEASE.1, 2REDUCE.1: unit 1 of
- *                 the rank's parameters only
+ *   2F0.1         part 1 of that forward only (parts.h; absent: the stage in one piece). 2GATHER.1, 2RELEASE.1,
+ *                 2REDUCE.1: unit 1 of the rank's parameters only
  *
  * Floor 1: includes base only. Order: Local.
  */
@@ -47,26 +47,29 @@ enum action_kind {
 #define ACTION_WHOLE 0xffff /* part: the stage in one piece */
 
 struct action {
-    uint8_t kind;        /* enum action_kind */
+    uint8_t kind; /* enum action_kind */
     uint8_t zero;
     uint16_t stage;      /* position in the pipeline, over all ranks and chunks */
     uint16_t microbatch; /* 0 for GATHER, RELEASE, REDUCE, which serve all microbatches */
     union {
-        uint16_t part;   /* ACTION_WHOLE, or which part of the phase; GATHER, RELEASE, REDUCE: which unit */
-        uint16_t peer;   /* RECV and SEND: the other rank */
+        uint16_t part; /* ACTION_WHOLE, or which part of the phase; GATHER, RELEASE, REDUCE: which unit */
+        uint16_t peer; /* RECV and SEND: the other rank */
     };
 };
 _Static_assert(sizeof(struct action) == 8, "an action is eight bytes");
 
 static inline struct action action_of(enum action_kind kind, int stage, int microbatch)
 {
-    return (struct action){.kind = (uint8_t)kind, .stage = (uint16_t)stage, .microbatch = (uint16_t)microbatch, .part = ACTION_WHOLE};
+    return (struct action){.kind = (uint8_t)kind,
+                           .stage = (uint16_t)stage,
+                           .microbatch = (uint16_t)microbatch,
+                           .part = ACTION_WHOLE};
 }
 
 const char *action_name(enum action_kind kind); /* "F", "BW", "GATHER" */
 int action_is_compute(enum action_kind kind);   /* F, B, W, BW, RECOMPUTE */
 int action_has_microbatch(enum action_kind kind);
-int action_has_peer(enum action_kind kind);     /* RECV and SEND */
+int action_has_peer(enum action_kind kind); /* RECV and SEND */
 int action_equal(struct action a, struct action b);
 
 /* "2F0"; out holds 32 chars. */

@@ -53,8 +53,7 @@ static bool mark(const struct check *c, uint8_t *set, struct action a)
 static int fail(struct err *e, int rank, int64_t index, struct action a, const char *why)
 {
     char name[32];
-    return err_set(e, ERR_REQUEST, "rank %d, action %lld (%s): %s", rank, (long long)index, action_print(name, a),
-                   why);
+    return err_set(e, ERR_REQUEST, "rank %d, action %lld (%s): %s", rank, (long long)index, action_print(name, a), why);
 }
 
 /* The rank at the other end of a message, or -1 where there is nobody. */
@@ -164,10 +163,10 @@ static const char *check_in_place(struct check *c, int rank, struct action a)
     case ACTION_RECOMPUTE:
         if (*key(c, c->done, ACTION_B, a.stage, a.microbatch)) return "comes after the backward it serves";
         break;
-    default:
-        break;
+    default: break;
     }
-    bool reads = action_is_compute((enum action_kind)a.kind) && a.kind != ACTION_W; /* weight gradients are made of inputs and gradients */
+    bool reads = action_is_compute((enum action_kind)a.kind) &&
+                 a.kind != ACTION_W; /* weight gradients are made of inputs and gradients */
     if (c->has_gather && reads && c->whole[here] != PARAMS_WHOLE)
         return "the stage's parameters are not whole: GATHER comes first";
     if ((a.kind == ACTION_B || a.kind == ACTION_BW) && *key(c, c->issued, ACTION_RECOMPUTE, a.stage, a.microbatch) &&
@@ -183,24 +182,15 @@ static void count_memory(struct check *c, int rank, struct action a)
     case ACTION_GATHER:
         if (++now->whole > peak->whole) peak->whole = now->whole;
         return;
-    case ACTION_RELEASE:
-        now->whole--;
-        return;
-    case ACTION_F:
-        now->activations++;
-        break;
-    case ACTION_BW:
-        now->activations--;
-        break;
+    case ACTION_RELEASE: now->whole--; return;
+    case ACTION_F: now->activations++; break;
+    case ACTION_BW: now->activations--; break;
     case ACTION_B:
         now->activations--;
         now->wgrads++;
         break;
-    case ACTION_W:
-        now->wgrads--;
-        break;
-    default:
-        return;
+    case ACTION_W: now->wgrads--; break;
+    default: return;
     }
     now->both = now->activations + now->wgrads;
     if (now->activations > peak->activations) peak->activations = now->activations;
@@ -264,7 +254,8 @@ static int dry_run(struct check *c, struct err *e)
 
 int schedule_check(const struct schedule *s, struct schedule_peak *peak, struct err *e)
 {
-    if (schedule_has_parts(s)) { /* what stands inside a stage is checked by who knows the model (schedule_check_list) */
+    if (schedule_has_parts(
+            s)) { /* what stands inside a stage is checked by who knows the model (schedule_check_list) */
         struct schedule *whole = schedule_join(s);
         int bad = schedule_check(whole, peak, e);
         schedule_free(whole);

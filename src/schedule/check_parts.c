@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The proof of one rank's whole list: one walk that keeps, per unit, whether it is gathered and what is owed of its gradient, and per
- * phase how many parts were computed. What ranks owe each other (messages, order between stages) is schedule_check's.
- * Cost: O(parts x uses of a phase). */
+/* The proof of one rank's whole list: one walk that keeps, per unit, whether it is gathered and what is owed of its
+ * gradient, and per phase how many parts were computed. What ranks owe each other (messages, order between stages) is
+ * schedule_check's. Cost: O(parts x uses of a phase). */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -20,15 +20,14 @@ struct check {
     const struct schedule *s;
     const struct rank_parts *p;
     int rank;
-    int64_t i;     /* the action at hand */
+    int64_t i; /* the action at hand */
     struct unit_state *unit;
-    int *done;     /* [stages here][microbatches][phases] parts computed */
-    int64_t open;  /* index into done of a phase that was begun and is not over; -1: none */
+    int *done;    /* [stages here][microbatches][phases] parts computed */
+    int64_t open; /* index into done of a phase that was begun and is not over; -1: none */
     struct err *e;
 };
 
-__attribute__((format(printf, 2, 3)))
-static int fail(const struct check *c, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static int fail(const struct check *c, const char *fmt, ...)
 {
     char name[32], why[400];
     va_list ap;
@@ -36,7 +35,8 @@ static int fail(const struct check *c, const char *fmt, ...)
     vsnprintf(why, sizeof why, fmt, ap);
     va_end(ap);
     if (c->i >= c->l->n) return err_set(c->e, ERR_REQUEST, "rank %d, at the end: %s", c->rank, why);
-    return err_set(c->e, ERR_REQUEST, "rank %d, action %lld (%s): %s", c->rank, (long long)c->i, action_print(name, c->l->a[c->i]), why);
+    return err_set(c->e, ERR_REQUEST, "rank %d, action %lld (%s): %s", c->rank, (long long)c->i,
+                   action_print(name, c->l->a[c->i]), why);
 }
 
 /* "action 7 (0REDUCE.3)" */
@@ -73,7 +73,8 @@ static int check_read(struct check *c, const struct part_use *x)
     u->read = true;
     if (!c->p->rule.gather || u->gathered >= 0) return OK;
     if (u->released >= 0)
-        return fail(c, "it reads %s, which %s gave back: RELEASE comes too early", unit_said(c, x->unit).text, action_said(c, u->released).text);
+        return fail(c, "it reads %s, which %s gave back: RELEASE comes too early", unit_said(c, x->unit).text,
+                    action_said(c, u->released).text);
     return fail(c, "it reads %s, which is not whole here: GATHER comes first", unit_said(c, x->unit).text);
 }
 
@@ -86,8 +87,8 @@ static int check_write(struct check *c, const struct part_use *x, struct action 
         return fail(c, "it adds to the gradient of %s, which %s reduced: REDUCE comes too early, this would be lost",
                     unit_said(c, x->unit).text, action_said(c, u->reduced).text);
     if (u->owed >= 0 && u->owed != window)
-        return fail(c, "the gradient of %s that %s completed is still there: REDUCE comes first", unit_said(c, x->unit).text,
-                    action_said(c, u->last).text);
+        return fail(c, "the gradient of %s that %s completed is still there: REDUCE comes first",
+                    unit_said(c, x->unit).text, action_said(c, u->last).text);
     u->owed = window;
     u->last = c->i;
     return OK;
@@ -98,7 +99,8 @@ static int check_part(struct check *c, const struct stage_parts *g, struct actio
     int64_t k = key(c, g, a.microbatch, phase);
     char first[32];
     struct action before = a;
-    if (c->open >= 0 && c->open != k) return fail(c, "another phase is not over: its parts share scratch memory and stay together");
+    if (c->open >= 0 && c->open != k)
+        return fail(c, "another phase is not over: its parts share scratch memory and stay together");
     if (part < c->done[k]) return fail(c, "comes again, or after what it serves: parts come in order, each once");
     if (part > c->done[k]) {
         before.part = (uint16_t)(a.kind == ACTION_BW && phase == ACTION_W ? c->done[k] + g->n[ACTION_B] : c->done[k]);
@@ -107,8 +109,10 @@ static int check_part(struct check *c, const struct stage_parts *g, struct actio
         return fail(c, "comes before %s", action_print(first, before));
     }
     if (phase == ACTION_B && g->again[part] != (a.kind == ACTION_RECOMPUTE))
-        return fail(c, "%s", g->again[part] ? "this part computes forward once more: it is a RECOMPUTE, which comes before its backward"
-                                            : "this part is backward itself, not a RECOMPUTE");
+        return fail(c, "%s",
+                    g->again[part]
+                        ? "this part computes forward once more: it is a RECOMPUTE, which comes before its backward"
+                        : "this part is backward itself, not a RECOMPUTE");
     c->done[k]++;
     c->open = c->done[k] < g->n[phase] ? k : -1;
     int rc = OK;
@@ -128,7 +132,8 @@ static int check_compute(struct check *c, const struct stage_parts *g, struct ac
         int phase, first, last;
         if (!parts_range(g, a, second, &phase, &first, &last)) continue;
         if (phase != ACTION_F && c->done[key(c, g, a.microbatch, phase - 1)] < g->n[phase - 1])
-            rc = fail(c, "comes before the %s it follows is over", phase == ACTION_B ? "forward" : "backward for inputs");
+            rc = fail(c, "comes before the %s it follows is over",
+                      phase == ACTION_B ? "forward" : "backward for inputs");
         for (int part = first; part <= last && !rc; part++) rc = check_part(c, g, a, phase, part);
     }
     return rc;
@@ -139,15 +144,20 @@ static int check_gather(struct check *c, struct action a)
 {
     struct unit_state *u = &c->unit[a.part];
     struct named name = unit_said(c, a.part);
-    if (!c->p->rule.gather) return fail(c, "parameters are whole here: there is nothing to gather or to release; leave it out, or choose parallel.zero=3");
+    if (!c->p->rule.gather)
+        return fail(c, "parameters are whole here: there is nothing to gather or to release; leave it out, or choose "
+                       "parallel.zero=3");
     if (a.kind == ACTION_GATHER) {
-        if (u->gathered >= 0) return fail(c, "%s was gathered by %s: RELEASE comes first", name.text, action_said(c, u->gathered).text);
+        if (u->gathered >= 0)
+            return fail(c, "%s was gathered by %s: RELEASE comes first", name.text, action_said(c, u->gathered).text);
         u->gathered = c->i;
         u->read = false;
         return OK;
     }
     if (u->gathered < 0) return fail(c, "%s is not gathered: there is nothing to release", name.text);
-    if (!u->read) return fail(c, "nothing has read %s since %s: RELEASE comes too early", name.text, action_said(c, u->gathered).text);
+    if (!u->read)
+        return fail(c, "nothing has read %s since %s: RELEASE comes too early", name.text,
+                    action_said(c, u->gathered).text);
     u->gathered = -1;
     u->released = c->i;
     return OK;
@@ -158,7 +168,8 @@ static int check_reduce(struct check *c, struct action a)
     struct unit_state *u = &c->unit[a.part];
     struct named name = unit_said(c, a.part);
     if (!c->p->rule.reduce) return fail(c, "gradients are not reduced here (no other rank adds to them): leave it out");
-    if (u->owed < 0 && u->reduced >= 0) return fail(c, "the gradient of %s was reduced by %s: once is all", name.text, action_said(c, u->reduced).text);
+    if (u->owed < 0 && u->reduced >= 0)
+        return fail(c, "the gradient of %s was reduced by %s: once is all", name.text, action_said(c, u->reduced).text);
     if (u->owed < 0) return fail(c, "no gradient of %s was made before", name.text);
     u->reduced = c->i;
     u->window = u->owed;
@@ -168,7 +179,8 @@ static int check_reduce(struct check *c, struct action a)
 
 static int check_message(struct check *c, const struct stage_parts *g, struct action a)
 {
-    bool f = a.kind == ACTION_RECV_F || a.kind == ACTION_SEND_F, sends = a.kind == ACTION_SEND_F || a.kind == ACTION_SEND_B;
+    bool f = a.kind == ACTION_RECV_F || a.kind == ACTION_SEND_F,
+         sends = a.kind == ACTION_SEND_F || a.kind == ACTION_SEND_B;
     int phase = f ? ACTION_F : ACTION_B, done = c->done[key(c, g, a.microbatch, phase)], again = 0;
     while (!f && again < g->n[phase] && g->again[again]) again++;
     if (sends && done < g->n[phase]) return fail(c, "comes before the last part of what it sends");
@@ -183,9 +195,11 @@ static int check_end(struct check *c)
     c->i = c->l->n;
     for (int u = 0; u < c->p->n_units && !rc; u++) {
         if (c->unit[u].gathered >= 0)
-            rc = fail(c, "%s, gathered by %s, is never released", unit_said(c, u).text, action_said(c, c->unit[u].gathered).text);
+            rc = fail(c, "%s, gathered by %s, is never released", unit_said(c, u).text,
+                      action_said(c, c->unit[u].gathered).text);
         else if (c->unit[u].owed >= 0)
-            rc = fail(c, "the gradient of %s, to which %s added, is never reduced", unit_said(c, u).text, action_said(c, c->unit[u].last).text);
+            rc = fail(c, "the gradient of %s, to which %s added, is never reduced", unit_said(c, u).text,
+                      action_said(c, c->unit[u].last).text);
     }
     for (int i = 0; i < c->p->n_stages && !rc; i++)
         for (int m = 0; m < c->s->n_microbatches && !rc; m++)
@@ -193,7 +207,8 @@ static int check_end(struct check *c)
                 const struct stage_parts *g = &c->p->stage[i];
                 int done = c->done[key(c, g, m, ph)];
                 if (schedule_rank_of(c->s, g->stage, m) != c->rank || done == g->n[ph]) continue;
-                rc = fail(c, "%d of %d parts of %d%s%d were computed", done, g->n[ph], g->stage, action_name((enum action_kind)ph), m);
+                rc = fail(c, "%d of %d parts of %d%s%d were computed", done, g->n[ph], g->stage,
+                          action_name((enum action_kind)ph), m);
             }
     return rc;
 }
@@ -204,20 +219,23 @@ static int check_one(struct check *c, struct action a)
     if (!g) return fail(c, "this stage is placed on another rank");
     if (action_is_compute((enum action_kind)a.kind)) {
         int n = parts_of(g, (enum action_kind)a.kind);
-        return a.part != ACTION_WHOLE && a.part >= n ? fail(c, "there are parts 0 to %d", n - 1) : check_compute(c, g, a);
+        return a.part != ACTION_WHOLE && a.part >= n ? fail(c, "there are parts 0 to %d", n - 1)
+                                                     : check_compute(c, g, a);
     }
     if (action_has_peer((enum action_kind)a.kind)) return check_message(c, g, a);
     if (a.part >= c->p->n_units) return fail(c, "there are units 0 to %d", c->p->n_units - 1);
     return a.kind == ACTION_REDUCE ? check_reduce(c, a) : check_gather(c, a);
 }
 
-int schedule_check_list(const struct action_list *l, const struct schedule *s, int rank, const struct rank_parts *p, struct err *e)
+int schedule_check_list(const struct action_list *l, const struct schedule *s, int rank, const struct rank_parts *p,
+                        struct err *e)
 {
     struct check c = {.l = l, .s = s, .p = p, .rank = rank, .open = -1, .e = e};
     c.unit = xcalloc(to_size(p->n_units) + 1, sizeof *c.unit);
     c.done = xcalloc(to_size(p->n_stages) * to_size(s->n_microbatches) * PART_PHASES + 1, sizeof *c.done);
     for (int u = 0; u < p->n_units; u++)
-        c.unit[u] = (struct unit_state){.gathered = -1, .released = -1, .owed = -1, .last = -1, .reduced = -1, .window = -1};
+        c.unit[u] =
+            (struct unit_state){.gathered = -1, .released = -1, .owed = -1, .last = -1, .reduced = -1, .window = -1};
     int rc = OK;
     for (; c.i < l->n && !rc; c.i++) rc = check_one(&c, l->a[c.i]);
     if (!rc) rc = check_end(&c);

@@ -139,7 +139,8 @@ int schedule_parse_csv(struct schedule **out, const char *text, const char *what
     }
     bool *split = xcalloc(to_size(t.n_stages) * to_size(t.n_microbatches), sizeof *split);
     for (int64_t i = 0; i < t.n; i++)
-        if (t.cell[i].kind == ACTION_W) split[(int64_t)t.cell[i].stage * t.n_microbatches + t.cell[i].microbatch] = true;
+        if (t.cell[i].kind == ACTION_W)
+            split[(int64_t)t.cell[i].stage * t.n_microbatches + t.cell[i].microbatch] = true;
     struct schedule *s = schedule_new("csv", t.n_rows, t.n_stages, t.n_microbatches);
     place(s, &t);
     bool backward = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timeline in a terminal, and as JSON for other programs (as SVG: svg.c). All read the same arrays that the executor
- * and the simulator read; none of them computes a time. */
+/* The timeline in a terminal, and as JSON for other programs (as SVG: svg.c). All read the same arrays that the
+ * executor and the simulator read; none of them computes a time. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,18 +60,9 @@ static void put_peaks(struct json_out *o, const char *key, const struct schedule
     json_end_array(o);
 }
 
-static int64_t get_activations(const struct schedule_peak *p)
-{
-    return p->activations;
-}
-static int64_t get_wgrads(const struct schedule_peak *p)
-{
-    return p->wgrads;
-}
-static int64_t get_both(const struct schedule_peak *p)
-{
-    return p->both;
-}
+static int64_t get_activations(const struct schedule_peak *p) { return p->activations; }
+static int64_t get_wgrads(const struct schedule_peak *p) { return p->wgrads; }
+static int64_t get_both(const struct schedule_peak *p) { return p->both; }
 
 void schedule_json(const struct schedule *s, const struct schedule_timeline *t, const struct schedule_peak *peak,
                    struct str *out)

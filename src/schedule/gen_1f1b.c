@@ -3,24 +3,21 @@
  * forward is followed by the backward of the oldest microbatch. The bubble is GPipe's, (p-1)(F+B+W), but rank r holds
  * p-r microbatches instead of all.
  *
- * Interleaved: rank r has the stages r, r+p, r+2p, ...; microbatches go in rounds of N through all chunks before the next
- * round starts, which divides the bubble by the number of chunks and multiplies messages by it. Both are one rule: warm-up
- * of w forwards, then pairs, then the backwards that are left. (Narayanan et al., "Efficient large-scale language model
- * training on GPU clusters", 2021, figures 3 and 4, where N = p; "The Llama 3 herd of models", 2024, section 3.3.2, where
- * N is free.)
+ * Interleaved: rank r has the stages r, r+p, r+2p, ...; microbatches go in rounds of N through all chunks before the
+ * next round starts, which divides the bubble by the number of chunks and multiplies messages by it. Both are one rule:
+ * warm-up of w forwards, then pairs, then the backwards that are left. (Narayanan et al., "Efficient large-scale
+ * language model training on GPU clusters", 2021, figures 3 and 4, where N = p; "The Llama 3 herd of models", 2024,
+ * section 3.3.2, where N is free.)
  *
- * The rule wants rounds of p or more: a microbatch that has left a chunk comes back for the next one p steps later. So a
- * shorter round (the last one, or all where N < p) is filled up to p with microbatches that do not exist, and their
+ * The rule wants rounds of p or more: a microbatch that has left a chunk comes back for the next one p steps later. So
+ * a shorter round (the last one, or all where N < p) is filled up to p with microbatches that do not exist, and their
  * actions are left out. What is left of lists that cannot wait in a circle cannot either: every way from one action to
- * another through it was there before. Rejected: pairing off a short round as it is, which does wait in a circle from four
- * ranks on.
+ * another through it was there before. Rejected: pairing off a short round as it is, which does wait in a circle from
+ * four ranks on.
  */
 #include "schedule/generator.h"
 
-static int max(int a, int b)
-{
-    return a > b ? a : b;
-}
+static int max(int a, int b) { return a > b ? a : b; }
 
 struct rounds {
     int p, v, m;

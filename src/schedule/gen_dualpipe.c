@@ -93,8 +93,11 @@ struct schedule *schedule_gen_dualpipe(int n_ranks, int n_microbatches, int n_ch
     for (int r = 0; r < p; r++) {
         int near = r < p / 2 ? 0 : 1; /* the direction that enters on this side */
         int k = near ? p - 1 - r : r;
-        struct phases d = {
-            .s = s, .rank = r, .stage = {k, p - 1 - k}, .first = {near ? n : 0, near ? 0 : n}, .later = later};
+        struct phases d = {.s = s,
+                           .rank = r,
+                           .stage = {k, p - 1 - k},
+                           .first = {near ? n : 0, near ? 0 : n},
+                           .later = later};
         eight_steps(&d, p / 2, k, n);
     }
     xfree(later);

@@ -18,10 +18,7 @@
 #include "base/mem.h"
 #include "schedule/generator.h"
 
-static int min(int a, int b)
-{
-    return a < b ? a : b;
-}
+static int min(int a, int b) { return a < b ? a : b; }
 
 struct schedule *schedule_gen_zbh1(int n_ranks, int n_microbatches, int n_chunks)
 {

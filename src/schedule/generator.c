@@ -15,10 +15,10 @@ static const struct generator {
     const char *name, *doc;
     schedule_gen_fn *make;
     schedule_gen_rounds_fn *make_rounds; /* instead, where microbatches go in rounds */
-    int min_chunks, max_chunks; /* stages per rank; the default is the least */
-    int max_ranks;              /* 0: no limit of its own */
-    int min_rounds;             /* microbatches are at least this many times the ranks */
-    bool even;                  /* ranks and microbatches are even: two directions */
+    int min_chunks, max_chunks;          /* stages per rank; the default is the least */
+    int max_ranks;                       /* 0: no limit of its own */
+    int min_rounds;                      /* microbatches are at least this many times the ranks */
+    bool even;                           /* ranks and microbatches are even: two directions */
 } generators[] = {
     {.name = "onestage",
      .doc = "no pipeline: gradient accumulation",
@@ -77,23 +77,17 @@ static const struct generator {
 };
 enum { N_GENERATORS = (int)(sizeof generators / sizeof generators[0]) };
 
-const char *schedule_kind_name(int i)
-{
-    return i >= 0 && i < N_GENERATORS ? generators[i].name : NULL;
-}
+const char *schedule_kind_name(int i) { return i >= 0 && i < N_GENERATORS ? generators[i].name : NULL; }
 
-const char *schedule_kind_doc(int i)
-{
-    return i >= 0 && i < N_GENERATORS ? generators[i].doc : NULL;
-}
+const char *schedule_kind_doc(int i) { return i >= 0 && i < N_GENERATORS ? generators[i].doc : NULL; }
 
 static int check_numbers(const struct generator *g, int p, int m, int v, int round, struct err *e)
 {
     if (p < 1 || m < 1)
         return err_set(e, ERR_REQUEST, "%s: %d stages, %d microbatches: choose 1 or more", g->name, p, m);
     if (g->max_ranks && p > g->max_ranks)
-        return err_set(e, ERR_REQUEST, "%s runs on %d rank, not %d; for a pipeline choose 1f1b", g->name,
-                       g->max_ranks, p);
+        return err_set(e, ERR_REQUEST, "%s runs on %d rank, not %d; for a pipeline choose 1f1b", g->name, g->max_ranks,
+                       p);
     if (v < g->min_chunks || v > g->max_chunks)
         return err_set(e, ERR_REQUEST, "%s: %d chunks per rank; choose %d%s", g->name, v,
                        v < g->min_chunks ? g->min_chunks : g->max_chunks,
@@ -108,15 +102,17 @@ static int check_numbers(const struct generator *g, int p, int m, int v, int rou
         return err_set(e, ERR_REQUEST, "%s: %d microbatches; the two directions need an even number: choose %d or %d",
                        g->name, m, m - 1, m + 1);
     if (round && !g->make_rounds)
-        return err_set(e, ERR_REQUEST, "%s: rounds of %d microbatches; it has no rounds, only interleaved has: choose 0", g->name,
+        return err_set(e, ERR_REQUEST,
+                       "%s: rounds of %d microbatches; it has no rounds, only interleaved has: choose 0", g->name,
                        round);
     if (round < 0 || round > m)
-        return err_set(e, ERR_REQUEST, "%s: rounds of %d microbatches, and there are %d; choose 1 to %d", g->name, round, m, m);
+        return err_set(e, ERR_REQUEST, "%s: rounds of %d microbatches, and there are %d; choose 1 to %d", g->name,
+                       round, m, m);
     return p > SCHEDULE_MAX_RANKS ? schedule_limits(p, p, m, e) : schedule_limits(p, p * v, m, e);
 }
 
-int schedule_generate(struct schedule **out, const char *kind, int n_ranks, int n_microbatches, int n_chunks,
-                      int round, struct err *e)
+int schedule_generate(struct schedule **out, const char *kind, int n_ranks, int n_microbatches, int n_chunks, int round,
+                      struct err *e)
 {
     const char *names[N_GENERATORS];
     *out = NULL;
@@ -125,7 +121,8 @@ int schedule_generate(struct schedule **out, const char *kind, int n_ranks, int 
         names[i] = g->name;
         if (strcmp(g->name, kind)) continue;
         int v = n_chunks ? n_chunks : g->min_chunks;
-        int rc = check_numbers(g, n_ranks, n_microbatches, v, round, e), most = n_ranks < n_microbatches ? n_ranks : n_microbatches;
+        int rc = check_numbers(g, n_ranks, n_microbatches, v, round, e),
+            most = n_ranks < n_microbatches ? n_ranks : n_microbatches;
         if (!rc && g->make_rounds) *out = g->make_rounds(n_ranks, n_microbatches, v, round ? round : most);
         else if (!rc) *out = g->make(n_ranks, n_microbatches, v);
         return rc;

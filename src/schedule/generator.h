@@ -20,8 +20,7 @@ schedule_gen_fn schedule_gen_dualpipe, schedule_gen_dualpipev;
 /* The V: stage s on rank s on the way down, on rank 2p-1-s on the way back up. */
 static inline void schedule_place_v(struct schedule *s)
 {
-    for (int i = 0; i < s->n_stages; i++)
-        schedule_place(s, 0, i, i < s->n_ranks ? i : 2 * s->n_ranks - 1 - i);
+    for (int i = 0; i < s->n_stages; i++) schedule_place(s, 0, i, i < s->n_ranks ? i : 2 * s->n_ranks - 1 - i);
 }
 
 #endif

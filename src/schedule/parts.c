@@ -86,7 +86,8 @@ static bool touches(const struct stage_parts *p, int unit, bool writes)
 }
 
 /* Units of a whole stage. A unit of two stages here is gathered once, and released with the first one that is. */
-static void cut_move(struct action_list *l, const struct rank_parts *p, const struct stage_parts *g, struct action a, bool *whole)
+static void cut_move(struct action_list *l, const struct rank_parts *p, const struct stage_parts *g, struct action a,
+                     bool *whole)
 {
     for (int u = 0; u < p->n_units; u++) {
         if (!touches(g, u, a.kind == ACTION_REDUCE)) continue;
@@ -100,7 +101,8 @@ static void cut_move(struct action_list *l, const struct rank_parts *p, const st
 static bool comes_later(const struct action_list *l, int64_t i, const struct rank_parts *p, int unit)
 {
     for (i++; i < l->n; i++)
-        if (action_is_compute((enum action_kind)l->a[i].kind) && touches(parts_stage(p, l->a[i].stage), unit, true)) return true;
+        if (action_is_compute((enum action_kind)l->a[i].kind) && touches(parts_stage(p, l->a[i].stage), unit, true))
+            return true;
     return false;
 }
 
@@ -111,14 +113,20 @@ static int cut_recompute(const struct action_list *l, int64_t i, const struct st
     bool any = false;
     for (int k = 0; k < p->n[ACTION_B]; k++) any |= p->again[k];
     if (!any)
-        return err_set(e, ERR_REQUEST, "rank %d, action %lld (%s): stage %d keeps what backward needs: nothing is computed again; leave it "
-                       "out, or choose memory.recompute: full", rank, (long long)i, action_print(name, a), a.stage);
+        return err_set(e, ERR_REQUEST,
+                       "rank %d, action %lld (%s): stage %d keeps what backward needs: nothing is computed again; "
+                       "leave it "
+                       "out, or choose memory.recompute: full",
+                       rank, (long long)i, action_print(name, a), a.stage);
     for (i++; i < l->n && !action_is_compute((enum action_kind)l->a[i].kind);) i++;
-    bool serves = i < l->n && l->a[i].stage == a.stage && l->a[i].microbatch == a.microbatch && l->a[i].part == ACTION_WHOLE &&
-                  (l->a[i].kind == ACTION_B || l->a[i].kind == ACTION_BW);
+    bool serves = i < l->n && l->a[i].stage == a.stage && l->a[i].microbatch == a.microbatch &&
+                  l->a[i].part == ACTION_WHOLE && (l->a[i].kind == ACTION_B || l->a[i].kind == ACTION_BW);
     if (serves) return OK;
-    return err_set(e, ERR_REQUEST, "rank %d: %s is not followed by the whole backward of stage %d, microbatch %d, which it serves layer by "
-                   "layer; move it there, or leave it out", rank, action_print(name, a), a.stage, a.microbatch);
+    return err_set(e, ERR_REQUEST,
+                   "rank %d: %s is not followed by the whole backward of stage %d, microbatch %d, which it serves "
+                   "layer by "
+                   "layer; move it there, or leave it out",
+                   rank, action_print(name, a), a.stage, a.microbatch);
 }
 
 /* What a file may name and the model does not have. */
@@ -128,18 +136,24 @@ static int refuse(const struct action_list *l, int64_t i, const struct rank_part
     const struct stage_parts *g = parts_stage(p, a.stage);
     char name[32];
     action_print(name, a);
-    if (!g) return err_set(e, ERR_REQUEST, "rank %d, action %lld (%s): stage %d is placed on another rank", rank, (long long)i, name, a.stage);
+    if (!g)
+        return err_set(e, ERR_REQUEST, "rank %d, action %lld (%s): stage %d is placed on another rank", rank,
+                       (long long)i, name, a.stage);
     if (action_has_peer((enum action_kind)a.kind) || a.part == ACTION_WHOLE) return OK;
     if (is_move(a) && (a.part >= p->n_units || !touches(g, a.part, a.kind == ACTION_REDUCE)))
-        return err_set(e, ERR_REQUEST, "rank %d, action %lld (%s): stage %d has no unit %d to %s; tutti explain CONFIG schedule lists them", rank,
-                       (long long)i, name, a.stage, a.part, a.kind == ACTION_REDUCE ? "reduce" : "gather");
+        return err_set(e, ERR_REQUEST,
+                       "rank %d, action %lld (%s): stage %d has no unit %d to %s; tutti explain CONFIG schedule lists "
+                       "them",
+                       rank, (long long)i, name, a.stage, a.part, a.kind == ACTION_REDUCE ? "reduce" : "gather");
     int n = parts_of(g, (enum action_kind)a.kind);
     if (!is_move(a) && a.part >= n)
-        return err_set(e, ERR_REQUEST, "rank %d, action %lld (%s): there are parts 0 to %d", rank, (long long)i, name, n - 1);
+        return err_set(e, ERR_REQUEST, "rank %d, action %lld (%s): there are parts 0 to %d", rank, (long long)i, name,
+                       n - 1);
     return OK;
 }
 
-static int cut(struct action_list *out, const struct action_list *l, const struct rank_parts *p, int rank, struct err *e)
+static int cut(struct action_list *out, const struct action_list *l, const struct rank_parts *p, int rank,
+               struct err *e)
 {
     bool *whole = xcalloc(to_size(p->n_units) + 1, sizeof *whole);
     int rc = OK;
@@ -157,7 +171,8 @@ static int cut(struct action_list *out, const struct action_list *l, const struc
             int64_t from = out->n, to = from;
             cut_move(out, p, parts_stage(p, a.stage), a, whole);
             for (int64_t k = from; k < out->n; k++)
-                if (a.kind != ACTION_REDUCE || p->rule.temporary || !comes_later(l, i, p, out->a[k].part)) out->a[to++] = out->a[k];
+                if (a.kind != ACTION_REDUCE || p->rule.temporary || !comes_later(l, i, p, out->a[k].part))
+                    out->a[to++] = out->a[k];
             out->n = to;
         } else {
             cut_phase(out, parts_stage(p, a.stage), a);
@@ -202,7 +217,8 @@ static void readings_free(struct reading *r, const struct rank_parts *p)
 }
 
 /* One unit ahead: the first two before the first part, each later one when the one before it begins to be read. */
-static void gathers_at(struct action_list *out, const struct rank_parts *p, const struct reading *r, int stage, int part)
+static void gathers_at(struct action_list *out, const struct rank_parts *p, const struct reading *r, int stage,
+                       int part)
 {
     for (int u = 0; u < p->n_units; u++)
         for (int i = 0; i < r->n; i++)
@@ -210,11 +226,13 @@ static void gathers_at(struct action_list *out, const struct rank_parts *p, cons
                 push(out, with_part(action_of(ACTION_GATHER, stage, 0), ACTION_GATHER, u));
 }
 
-static void releases_at(struct action_list *out, const struct rank_parts *p, const struct reading *r, int stage, int part)
+static void releases_at(struct action_list *out, const struct rank_parts *p, const struct reading *r, int stage,
+                        int part)
 {
     for (int u = 0; u < p->n_units; u++)
         for (int i = 0; i < r->n; i++)
-            if (r->use[i].unit == u && r->use[i].last == part) push(out, with_part(action_of(ACTION_RELEASE, stage, 0), ACTION_RELEASE, u));
+            if (r->use[i].unit == u && r->use[i].last == part)
+                push(out, with_part(action_of(ACTION_RELEASE, stage, 0), ACTION_RELEASE, u));
 }
 
 /* The phase of one part (not of a whole BW, which has two), and which part of it. */
@@ -335,11 +353,13 @@ static void next(struct action_list *l, struct action_list *made)
     *made = (struct action_list){0};
 }
 
-int schedule_list(struct action_list *out, const struct schedule *s, int rank, const struct rank_parts *p, struct err *e)
+int schedule_list(struct action_list *out, const struct schedule *s, int rank, const struct rank_parts *p,
+                  struct err *e)
 {
     struct action_list made = {0};
     *out = (struct action_list){0};
-    bool gathers = schedule_has(s, ACTION_GATHER) || schedule_has(s, ACTION_RELEASE), reduces = schedule_has(s, ACTION_REDUCE);
+    bool gathers = schedule_has(s, ACTION_GATHER) || schedule_has(s, ACTION_RELEASE),
+         reduces = schedule_has(s, ACTION_REDUCE);
     int rc = cut(out, &s->rank[rank], p, rank, e);
     if (rc) {
         xfree(out->a);
@@ -374,10 +394,7 @@ void parts_print_unit(const struct rank_parts *p, int unit, char out[96])
 }
 
 /* ---- for all ranks ---- */
-static bool names_part(struct action a)
-{
-    return !action_has_peer((enum action_kind)a.kind) && a.part != ACTION_WHOLE;
-}
+static bool names_part(struct action a) { return !action_has_peer((enum action_kind)a.kind) && a.part != ACTION_WHOLE; }
 
 bool schedule_has_parts(const struct schedule *s)
 {

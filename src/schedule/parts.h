@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parts.h: all that one rank does, in one list: what its stages compute, part by part, and beside it the gathering and releasing of
- * parameters, the reductions of gradients and the recomputation of activations.
+/* parts.h: all that one rank does, in one list: what its stages compute, part by part, and beside it the gathering and
+ * releasing of parameters, the reductions of gradients and the recomputation of activations.
  *
- * A schedule's lists name whole phases: F, B and W of a stage. A phase is cut into parts wherever something has to happen inside it,
- * and parameters travel in units (a layer, the embedding, the head). Which unit a part reads and whose gradient it adds to is said by
- * struct stage_parts, which whoever knows the model makes; here it is numbers only. schedule_list puts into a rank's list what is not
- * there yet, schedule_check_list proves the whole list, whoever wrote it.
+ * A schedule's lists name whole phases: F, B and W of a stage. A phase is cut into parts wherever something has to
+ * happen inside it, and parameters travel in units (a layer, the embedding, the head). Which unit a part reads and
+ * whose gradient it adds to is said by struct stage_parts, which whoever knows the model makes; here it is numbers
+ * only. schedule_list puts into a rank's list what is not there yet, schedule_check_list proves the whole list, whoever
+ * wrote it.
  *
  *     0GATHER.0 0GATHER.1 0F0.0 0RELEASE.0 0GATHER.2 0F0.1 0RELEASE.1 0F0.2 0RELEASE.2
  *
- * Of a phase without anything inside only the whole is named (0F0). BW counts its parts through: those of B, then those of W.
+ * Of a phase without anything inside only the whole is named (0F0). BW counts its parts through: those of B, then those
+ * of W.
  *
  * Invariants (schedule_check_list proves them)
- *   1. The parts of a phase come in order, all of them, and no other phase computes between them: they share scratch memory.
+ *   1. The parts of a phase come in order, all of them, and no other phase computes between them: they share scratch
+ *   memory.
  *   2. A part that computes forward once more (RECOMPUTE) comes before the part of backward that it serves.
- *   3. What a part reads was gathered before and is released after its last use; nothing is gathered twice or released unread.
+ *   3. What a part reads was gathered before and is released after its last use; nothing is gathered twice or released
+ *   unread.
  *   4. Every gradient is reduced once after its last contribution: of the step, or of the window (below).
  *   5. A message is received before the first part that reads it, and sent after the last part.
  *
@@ -27,7 +31,8 @@
 
 enum { PART_PHASES = 3 }; /* ACTION_F, ACTION_B, ACTION_W */
 
-/* Parts first to last of a phase read a unit's parameters, or add to its gradient. One row per phase, unit and kind of use. */
+/* Parts first to last of a phase read a unit's parameters, or add to its gradient. One row per phase, unit and kind of
+ * use. */
 struct part_use {
     int phase, unit;
     bool writes;
@@ -46,9 +51,11 @@ struct part_rule {
     bool gather;    /* parameters are shared out: gathered before each use (zero 3) */
     bool arrive;    /* or they are whole, and on their way since the last step until their first use (zero 1 and 2) */
     bool reduce;    /* gradients are handed on at all */
-    bool temporary; /* what a window writes is in a temporary, and reduced when the window is over (zero 2 and 3, bf16) */
+    bool temporary; /* what a window writes is in a temporary, and reduced when the window is over (zero 2 and 3, bf16)
+                     */
     bool by_phase;  /* a window is a phase; else a microbatch of a stage, of which then one at a time is alive */
-    int64_t every;  /* not temporary: reduced after so many microbatches, and after the last (exact_order); 0: once a step */
+    int64_t
+        every; /* not temporary: reduced after so many microbatches, and after the last (exact_order); 0: once a step */
 };
 
 /* What the list of one rank is made of. */
@@ -62,27 +69,30 @@ struct rank_parts {
 /* Parts of an action: 1 for what does not compute. */
 int parts_of(const struct stage_parts *p, enum action_kind kind);
 const struct stage_parts *parts_stage(const struct rank_parts *p, int stage); /* NULL: it is on another rank */
-/* Which phase, and which parts of it [*first, *last], an action computes; of a BW with both phases, those of B (phase ACTION_B) and
- * then, when asked with `second`, those of W. false: nothing. */
+/* Which phase, and which parts of it [*first, *last], an action computes; of a BW with both phases, those of B (phase
+ * ACTION_B) and then, when asked with `second`, those of W. false: nothing. */
 bool parts_range(const struct stage_parts *p, struct action a, bool second, int *phase, int *first, int *last);
 
 /* Which window an action's contribution to gradients belongs to: equal numbers, one reduction. */
 int64_t parts_window(const struct rank_parts *p, struct action a, int phase);
 
-/* The rank's whole list. What the schedule names by stage (GATHER, RELEASE, REDUCE) is told unit by unit; if it names no GATHER and
- * RELEASE, or no REDUCE, or no RECOMPUTE at all, these are put in: a unit is gathered one unit ahead of its use and released after the last
- * use in the phase, reduced as soon as its gradient is complete, and recomputed where the program does. A RECOMPUTE of a whole stage
- * stands for all that its next B or BW repeats. The caller frees out->a. ERR_REQUEST: a RECOMPUTE that serves nothing. */
-int schedule_list(struct action_list *out, const struct schedule *s, int rank, const struct rank_parts *p, struct err *e);
+/* The rank's whole list. What the schedule names by stage (GATHER, RELEASE, REDUCE) is told unit by unit; if it names
+ * no GATHER and RELEASE, or no REDUCE, or no RECOMPUTE at all, these are put in: a unit is gathered one unit ahead of
+ * its use and released after the last use in the phase, reduced as soon as its gradient is complete, and recomputed
+ * where the program does. A RECOMPUTE of a whole stage stands for all that its next B or BW repeats. The caller frees
+ * out->a. ERR_REQUEST: a RECOMPUTE that serves nothing. */
+int schedule_list(struct action_list *out, const struct schedule *s, int rank, const struct rank_parts *p,
+                  struct err *e);
 /* Proves the invariants of a rank's whole list; an error names rank, action and unit. */
-int schedule_check_list(const struct action_list *l, const struct schedule *s, int rank, const struct rank_parts *p, struct err *e);
+int schedule_check_list(const struct action_list *l, const struct schedule *s, int rank, const struct rank_parts *p,
+                        struct err *e);
 /* "0F0 0BW0", like schedule_print_rank. */
 void schedule_print_list(const struct action_list *l, struct str *out);
 /* "unit 3 (layers.2...)". */
 void parts_print_unit(const struct rank_parts *p, int unit, char out[96]);
 
-/* A schedule whose lists may name parts and units, with whole phases only: each where its last part stands. What is left is what all
- * ranks can check of each other without knowing the model. */
+/* A schedule whose lists may name parts and units, with whole phases only: each where its last part stands. What is
+ * left is what all ranks can check of each other without knowing the model. */
 struct schedule *schedule_join(const struct schedule *s);
 bool schedule_has_parts(const struct schedule *s);
 

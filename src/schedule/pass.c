@@ -127,10 +127,15 @@ void schedule_add_moves(struct schedule *s, struct schedule_moves m)
     struct action_list *all = xcalloc(to_size(s->n_ranks), sizeof *all);
     CHECK(!schedule_check(s, peak, NULL), "moves for a schedule that was not checked");
     for (int r = 0; r < s->n_ranks; r++) {
-        struct rank_parts p = {.stage = g, .rule = {.gather = m.gather, .reduce = m.reduce && !s->forward_only, .temporary = m.each,
-                                                    .by_phase = peak[r].both > 1}};
+        struct rank_parts p = {.stage = g,
+                               .rule = {.gather = m.gather,
+                                        .reduce = m.reduce && !s->forward_only,
+                                        .temporary = m.each,
+                                        .by_phase = peak[r].both > 1}};
         for (int i = 0; i < s->n_stages; i++)
-            if (schedule_has_stage(s, r, i)) plain_stage(&g[p.n_stages], &x[p.n_stages], p.n_stages, i, has_weights(s, r, i), m.recompute), p.n_stages++;
+            if (schedule_has_stage(s, r, i))
+                plain_stage(&g[p.n_stages], &x[p.n_stages], p.n_stages, i, has_weights(s, r, i), m.recompute),
+                    p.n_stages++;
         p.n_units = p.n_stages;
         struct err e = {0};
         CHECK(!schedule_list(&all[r], s, r, &p, &e) && !schedule_check_list(&all[r], s, r, &p, &e), "%s", e.text);

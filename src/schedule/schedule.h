@@ -72,11 +72,11 @@ struct schedule *schedule_new_onestage(int n_microbatches, bool split_w);
 struct schedule *schedule_new_evaluation(int n_microbatches);
 /* Evaluation with the stages where s has them: forward only. */
 struct schedule *schedule_new_forward(const struct schedule *s);
-/* By name, for the command line and the config. n_chunks: stages per rank, 0 for the generator's own. round: microbatches
- * that go through one chunk before the next one, for kinds that have rounds; 0 for as many as ranks. Errors name the
- * nearest legal value. */
-int schedule_generate(struct schedule **out, const char *kind, int n_ranks, int n_microbatches, int n_chunks,
-                      int round, struct err *e);
+/* By name, for the command line and the config. n_chunks: stages per rank, 0 for the generator's own. round:
+ * microbatches that go through one chunk before the next one, for kinds that have rounds; 0 for as many as ranks.
+ * Errors name the nearest legal value. */
+int schedule_generate(struct schedule **out, const char *kind, int n_ranks, int n_microbatches, int n_chunks, int round,
+                      struct err *e);
 /* The names schedule_generate knows and one line about each, NULL after the last. */
 const char *schedule_kind_name(int i);
 const char *schedule_kind_doc(int i);
@@ -87,8 +87,9 @@ void schedule_split_backward(struct schedule *s); /* BW becomes B W */
 void schedule_fuse_backward(struct schedule *s);  /* B and the W right after it become BW */
 /* RECV right before the action that needs the data, SEND right after the one that makes it. */
 void schedule_add_comm(struct schedule *s);
-/* What else a rank does with whole stages (parts.h tells it part by part): GATHER before and RELEASE after every F, B and BW, REDUCE as soon as a
- * stage's gradient is complete, in the step or, where `each`, in the phase or microbatch; RECOMPUTE before every B and BW. */
+/* What else a rank does with whole stages (parts.h tells it part by part): GATHER before and RELEASE after every F, B
+ * and BW, REDUCE as soon as a stage's gradient is complete, in the step or, where `each`, in the phase or microbatch;
+ * RECOMPUTE before every B and BW. */
 struct schedule_moves {
     bool gather, reduce, each, recompute;
 };
@@ -117,11 +118,13 @@ int schedule_check(const struct schedule *s, struct schedule_peak *peak, struct 
 
 /* ---- simulate -------------------------------------------------------------------------------------------- */
 
-/* Seconds, or any unit, for one microbatch and ALL stages of a rank: a stage takes 1/n_chunks of it, times its weight. */
+/* Seconds, or any unit, for one microbatch and ALL stages of a rank: a stage takes 1/n_chunks of it, times its
+ * weight. */
 struct schedule_cost {
     double f, b, w;
-    double comm; /* from the end of an action to the start of one that needs it on another rank */
-    const double *stage; /* [n_stages] how dear each stage is beside the mean one; NULL: all alike. Borrowed by schedule_simulate */
+    double comm;         /* from the end of an action to the start of one that needs it on another rank */
+    const double *stage; /* [n_stages] how dear each stage is beside the mean one; NULL: all alike. Borrowed by
+                            schedule_simulate */
 };
 struct schedule_time {
     double start_s, end_s;
@@ -133,8 +136,8 @@ struct schedule_timeline {
     /* The longest span of one rank from its own first start to its own last end: the time of a step when steps follow
      * each other without all ranks meeting in between, as the zero-bubble papers count. */
     double period, period_bubble_ratio;
-    double *idle;      /* [rank]: of the makespan, the time in which it computes nothing */
-    double idle_share; /* of all ranks' time together */
+    double *idle;              /* [rank]: of the makespan, the time in which it computes nothing */
+    double idle_share;         /* of all ranks' time together */
     struct schedule_cost cost; /* what it was simulated with */
     int n_ranks;
     struct schedule_time **at; /* [rank][index in its list] */

@@ -125,7 +125,9 @@ void schedule_simulate(const struct schedule *s, const struct schedule_cost *c, 
     struct simulation sim = {.s = s, .cost = c, .end = xmalloc(keys * sizeof(double))};
     for (size_t i = 0; i < keys; i++) sim.end[i] = -1;
     sim.has_comm = schedule_has(s, ACTION_RECV_F) || schedule_has(s, ACTION_RECV_B);
-    *t = (struct schedule_timeline){.n_ranks = s->n_ranks, .cost = *c, .at = xcalloc(to_size(s->n_ranks), sizeof *t->at)};
+    *t = (struct schedule_timeline){.n_ranks = s->n_ranks,
+                                    .cost = *c,
+                                    .at = xcalloc(to_size(s->n_ranks), sizeof *t->at)};
     t->idle = xcalloc(to_size(s->n_ranks), sizeof *t->idle);
     for (int r = 0; r < s->n_ranks; r++) t->at[r] = xcalloc(to_size(s->rank[r].n) + 1, sizeof **t->at);
     advance_all(&sim, t);

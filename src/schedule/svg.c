@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timeline as SVG: a row per rank, a box per action, grey where a rank idles and how much of the time that is, and an
- * axis of time below. Times are those of the simulator (schedule_simulate); nothing here computes one. */
+/* The timeline as SVG: a row per rank, a box per action, grey where a rank idles and how much of the time that is, and
+ * an axis of time below. Times are those of the simulator (schedule_simulate); nothing here computes one. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,10 +21,7 @@ struct canvas {
     struct str *out;
 };
 
-static double x_of(const struct canvas *c, double time)
-{
-    return LEFT + time * c->scale;
-}
+static double x_of(const struct canvas *c, double time) { return LEFT + time * c->scale; }
 
 /* 1, 2 or 5 times a power of ten, so that there are few enough. */
 static double step_for(double makespan)
@@ -100,8 +97,10 @@ static void draw_rank(struct canvas *c, int rank, bool numbers)
         double x = x_of(c, at.start_s), w = (at.end_s - at.start_s) * c->scale;
         if (!action_is_compute((enum action_kind)a.kind) || w <= 0) continue;
         if (!numbers)
-            str_printf(c->out, "<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\"><title>%s: %.6g to %.6g"
-                       "</title></rect>\n", x, y, w, ROW - 4, colour(a, s->n_ranks), action_print(name, a), at.start_s, at.end_s);
+            str_printf(c->out,
+                       "<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\"><title>%s: %.6g to %.6g"
+                       "</title></rect>\n",
+                       x, y, w, ROW - 4, colour(a, s->n_ranks), action_print(name, a), at.start_s, at.end_s);
         else if (w > 7 + 7 * (a.microbatch > 9) + 7 * (a.microbatch > 99))
             str_printf(c->out, "<text x=\"%.1f\" y=\"%d\">%u</text>\n", x + w / 2, y + 16, a.microbatch);
     }
@@ -113,29 +112,39 @@ static void draw_axis(struct canvas *c)
     const struct schedule_cost *cost = &c->t->cost;
     int y = c->foot + 4;
     double end = x_of(c, c->t->makespan);
-    str_printf(c->out, "<g stroke=\"#333\"><line x1=\"%d\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>\n", LEFT, y, x_of(c, c->ticks * c->step), y);
+    str_printf(c->out, "<g stroke=\"#333\"><line x1=\"%d\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>\n", LEFT, y,
+               x_of(c, c->ticks * c->step), y);
     for (int i = 0; i <= c->ticks; i++)
-        str_printf(c->out, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>\n", x_of(c, i * c->step), y, x_of(c, i * c->step), y + 5);
+        str_printf(c->out, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>\n", x_of(c, i * c->step), y,
+                   x_of(c, i * c->step), y + 5);
     str_puts(c->out, "</g><g text-anchor=\"middle\">\n");
     for (int i = 0; i <= c->ticks; i++)
-        str_printf(c->out, "<text class=\"tick\" x=\"%.1f\" y=\"%d\">%.6g</text>\n", x_of(c, i * c->step), y + 19, i * c->step);
+        str_printf(c->out, "<text class=\"tick\" x=\"%.1f\" y=\"%d\">%.6g</text>\n", x_of(c, i * c->step), y + 19,
+                   i * c->step);
     str_puts(c->out, "</g>\n");
-    str_printf(c->out, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#c1121f\" stroke-dasharray=\"4 3\"/>\n", end, TOP - 4,
-               end, y);
-    str_printf(c->out, "<text x=\"%d\" y=\"%d\">time</text><text x=\"%d\" y=\"%d\" fill=\"#555\">unit: as in --cost; one microbatch on "
-               "one rank takes %.6g forward, %.6g backward for inputs, %.6g for weights; a message %.6g</text>\n", 8, y + 19, LEFT, y + 38,
-               cost->f, cost->b, cost->w, cost->comm);
+    str_printf(c->out,
+               "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#c1121f\" stroke-dasharray=\"4 3\"/>\n", end,
+               TOP - 4, end, y);
+    str_printf(c->out,
+               "<text x=\"%d\" y=\"%d\">time</text><text x=\"%d\" y=\"%d\" fill=\"#555\">unit: as in --cost; one "
+               "microbatch on "
+               "one rank takes %.6g forward, %.6g backward for inputs, %.6g for weights; a message %.6g</text>\n",
+               8, y + 19, LEFT, y + 38, cost->f, cost->b, cost->w, cost->comm);
 }
 
 static void draw_head(struct canvas *c)
 {
     const struct schedule *s = c->s;
     const struct schedule_timeline *t = c->t;
-    str_printf(c->out, "<text x=\"8\" y=\"20\" font-size=\"14\" font-weight=\"bold\">%s: %d ranks, %d stages, %d microbatches</text>\n",
+    str_printf(c->out,
+               "<text x=\"8\" y=\"20\" font-size=\"14\" font-weight=\"bold\">%s: %d ranks, %d stages, %d "
+               "microbatches</text>\n",
                s->kind, s->n_ranks, s->n_stages, s->n_microbatches);
-    str_printf(c->out, "<text x=\"8\" y=\"39\" fill=\"#555\">makespan %.6g, of which the busiest rank computes %.6g: bubble %.1f %% (idle time "
-               "over work); all ranks together idle %.1f %% of the time</text>\n", t->makespan, t->ideal, 100 * t->bubble_ratio,
-               100 * t->idle_share);
+    str_printf(c->out,
+               "<text x=\"8\" y=\"39\" fill=\"#555\">makespan %.6g, of which the busiest rank computes %.6g: bubble "
+               "%.1f %% (idle time "
+               "over work); all ranks together idle %.1f %% of the time</text>\n",
+               t->makespan, t->ideal, 100 * t->bubble_ratio, 100 * t->idle_share);
     str_printf(c->out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\" fill=\"#555\">idle</text>\n", WIDTH - 12, TOP - 8);
 }
 
@@ -145,14 +154,15 @@ static void draw_rows(struct canvas *c)
     for (int r = 0; r < s->n_ranks; r++) {
         int y = TOP + ROW * r;
         double share = c->t->makespan > 0 ? c->t->idle[r] / c->t->makespan : 0;
-        str_printf(c->out, "<text x=\"8\" y=\"%d\">rank %d</text><rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"" IDLE
-                   "\"/><text class=\"idle\" x=\"%d\" y=\"%d\" text-anchor=\"end\">%.1f %%</text>\n", y + 16, r, LEFT, y,
-                   c->t->makespan * c->scale, ROW - 4, WIDTH - 12, y + 16, 100 * share);
+        str_printf(c->out,
+                   "<text x=\"8\" y=\"%d\">rank %d</text><rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" "
+                   "fill=\"" IDLE "\"/><text class=\"idle\" x=\"%d\" y=\"%d\" text-anchor=\"end\">%.1f %%</text>\n",
+                   y + 16, r, LEFT, y, c->t->makespan * c->scale, ROW - 4, WIDTH - 12, y + 16, 100 * share);
     }
     str_puts(c->out, "<g stroke=\"#c8c8c8\" stroke-width=\"0.6\">\n");
     for (int i = 0; i <= c->ticks; i++)
-        str_printf(c->out, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>\n", x_of(c, i * c->step), TOP, x_of(c, i * c->step),
-                   c->foot + 4);
+        str_printf(c->out, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>\n", x_of(c, i * c->step), TOP,
+                   x_of(c, i * c->step), c->foot + 4);
     str_puts(c->out, "</g>\n");
     for (int r = 0; r < s->n_ranks; r++) {
         str_puts(c->out, "<g" EDGE ">\n");
@@ -168,9 +178,11 @@ void schedule_svg(const struct schedule *s, const struct schedule_timeline *t, s
     struct canvas c = {.s = s, .t = t, .out = out, .foot = TOP + ROW * s->n_ranks, .step = step_for(t->makespan)};
     c.ticks = t->makespan > 0 ? (int)ceil(t->makespan / c.step) : 1;
     c.scale = (WIDTH - LEFT - RIGHT) / (c.ticks * c.step);
-    str_printf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
-               "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", WIDTH,
-               c.foot + FOOT, WIDTH, c.foot + FOOT);
+    str_printf(out,
+               "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
+               "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" "
+               "fill=\"white\"/>\n",
+               WIDTH, c.foot + FOOT, WIDTH, c.foot + FOOT);
     draw_head(&c);
     draw_rows(&c);
     draw_axis(&c);

@@ -50,8 +50,7 @@ struct reader {
 static int complain(struct reader *r, const char *wanted)
 {
     int n = (int)strcspn(r->p, " \t\r\n");
-    return err_set(r->e, ERR_REQUEST, "%s:%d: wanted %s, got '%.*s'", r->what, r->line, wanted, n > 40 ? 40 : n,
-                   r->p);
+    return err_set(r->e, ERR_REQUEST, "%s:%d: wanted %s, got '%.*s'", r->what, r->line, wanted, n > 40 ? 40 : n, r->p);
 }
 
 static void skip_blanks(struct reader *r)

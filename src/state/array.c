@@ -6,10 +6,7 @@
 
 #include "base/mem.h"
 
-bool array_covers(const struct array_row *row, const struct param *p)
-{
-    return row->groups >> p->group & 1;
-}
+bool array_covers(const struct array_row *row, const struct param *p) { return row->groups >> p->group & 1; }
 
 int64_t array_numel(const struct array_row *row, const struct param *p)
 {
@@ -24,9 +21,11 @@ static int64_t values_here(const struct array *a, const struct units *u, int i)
     return a->whole ? p->held : u->piece[i].n;
 }
 
-int array_new(struct array *a, const struct array_row *row, const struct units *u, struct device *d, bool whole, bool here, struct err *e)
+int array_new(struct array *a, const struct array_row *row, const struct units *u, struct device *d, bool whole,
+              bool here, struct err *e)
 {
-    CHECK(row->block == ARRAY_ELEMENT || row->each > 0, "%s: %lld values for each tensor", row->name, (long long)row->each);
+    CHECK(row->block == ARRAY_ELEMENT || row->each > 0, "%s: %lld values for each tensor", row->name,
+          (long long)row->each);
     *a = (struct array){.row = *row, .whole = whole || row->block == ARRAY_TENSOR};
     a->at = xcalloc((size_t)u->table->n + 1, sizeof *a->at);
     for (int i = 0; i < u->table->n; i++) {

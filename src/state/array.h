@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* array.h: one array of the store: so many values for each parameter, what they are for, and where they lie on this rank. The store
- * is a table of these (store.h); what is in the table is allocated, planned, zeroed, saved, loaded and compared between ranks by the
- * same code, so a new kind of state is a row and nothing else.
+/* array.h: one array of the store: so many values for each parameter, what they are for, and where they lie on this
+ * rank. The store is a table of these (store.h); what is in the table is allocated, planned, zeroed, saved, loaded and
+ * compared between ranks by the same code, so a new kind of state is a row and nothing else.
  *
  *   row       of                      block     shared from   saved   stepped
  *   weight    the compute copy        element   zero 3        -       -
  *   master    fp32 truth              element   zero 1        yes     yes
  *   grad      gradients               element   zero 2        -       -
  *   m, v      an optimizer's own      element   zero 1        yes     yes      optim/optim.c adds them
- *   others    of whoever keeps them   any       any           any     no       e.g. the largest values of the last steps, for FP8
+ *   others    of whoever keeps them   any       any           any     no       e.g. the largest values of the last
+ *                                                                     steps, for FP8
  *
- * Blocks. ARRAY_ELEMENT: a value per element of the parameter. It lies as the parameter does (param.h), whole or this rank's piece of it
- * (units.h), so a checkpoint that another layout wrote is read box by box. ARRAY_TENSOR: `each` values per parameter, such as a history
- * of its largest value; every rank that holds anything of the parameter has all of them, and one rank writes them.
+ * Blocks. ARRAY_ELEMENT: a value per element of the parameter. It lies as the parameter does (param.h), whole or this
+ * rank's piece of it (units.h), so a checkpoint that another layout wrote is read box by box. ARRAY_TENSOR: `each`
+ * values per parameter, such as a history of its largest value; every rank that holds anything of the parameter has all
+ * of them, and one rank writes them.
  *
- * Stepped or not. What an optimizer steps exists where steps are made: not on the workers of a parameter server. What is not stepped
- * exists on every rank that trains, and keeps its values until its owner changes them. Values of ARRAY_TENSOR have no owner among
- * ranks: who changes them makes the same change on all holders (engine/replicas.h compares them).
+ * Stepped or not. What an optimizer steps exists where steps are made: not on the workers of a parameter server. What
+ * is not stepped exists on every rank that trains, and keeps its values until its owner changes them. Values of
+ * ARRAY_TENSOR have no owner among ranks: who changes them makes the same change on all holders (engine/replicas.h
+ * compares them).
  *
  * Invariants
  *   1. An array holds its parameters, or their pieces, in the table's order without padding: bytes = values x width.
@@ -34,8 +37,8 @@ enum array_block { ARRAY_ELEMENT, ARRAY_TENSOR };
 enum { ARRAY_NEVER_SHARED = 4 }; /* for shared_from */
 
 struct array_row {
-    const char *name;   /* unique in a store; the group of a checkpoint (checkpoint/ckpt.h) */
-    const char *title;  /* in errors: "weights", "first moments" */
+    const char *name;  /* unique in a store; the group of a checkpoint (checkpoint/ckpt.h) */
+    const char *title; /* in errors: "weights", "first moments" */
     enum mem_cat cat;
     enum dtype dtype;
     enum array_block block;
@@ -43,30 +46,33 @@ struct array_row {
     struct device *dev; /* NULL: the store's; another one only where nothing steps it */
     int shared_from;    /* the zero level from which ranks of dp_shard share it out; ARRAY_TENSOR is never shared */
     bool saved, stepped;
-    unsigned groups;    /* bit 1u << group of the parameters that have it (param.h) */
+    unsigned groups; /* bit 1u << group of the parameters that have it (param.h) */
 };
 
 struct array {
     struct array_row row;
-    bool whole;        /* of each parameter all that is held here, else this rank's piece */
-    int64_t *at;       /* by parameter: its first value in the buffer; -1: it has none */
-    int64_t n;         /* values in the buffer */
-    struct buffer buf; /* dev NULL: the array is not here */
+    bool whole;         /* of each parameter all that is held here, else this rank's piece */
+    int64_t *at;        /* by parameter: its first value in the buffer; -1: it has none */
+    int64_t n;          /* values in the buffer */
+    struct buffer buf;  /* dev NULL: the array is not here */
     struct stream *own; /* where it is on another device than the store: a stream there; else NULL */
 };
 
-/* Values [lo, lo + n) of a parameter's, in the order of its held box, or of its `each`; `at` is where they begin in the buffer. */
+/* Values [lo, lo + n) of a parameter's, in the order of its held box, or of its `each`; `at` is where they begin in the
+ * buffer. */
 struct array_span {
     int64_t lo, n, at;
 };
 
 /* Where everything lies, then with `here` the buffer. After a failure array_free. The row's texts are borrowed. */
-int array_new(struct array *a, const struct array_row *row, const struct units *u, struct device *d, bool whole, bool here, struct err *e);
+int array_new(struct array *a, const struct array_row *row, const struct units *u, struct device *d, bool whole,
+              bool here, struct err *e);
 void array_free(struct array *a); /* also of a zeroed struct */
 static inline bool array_is_here(const struct array *a) { return a->buf.dev != NULL; }
 bool array_covers(const struct array_row *row, const struct param *p);
 
-/* What this rank works on, or writes to a checkpoint: its piece, wherever it lies. Of ARRAY_TENSOR all values; `once`: on one rank only. */
+/* What this rank works on, or writes to a checkpoint: its piece, wherever it lies. Of ARRAY_TENSOR all values; `once`:
+ * on one rank only. */
 struct array_span array_piece(const struct array *a, const struct units *u, int param, bool once);
 /* All that is here of it when it is whole, else the piece. */
 struct array_span array_held(const struct array *a, const struct units *u, int param);

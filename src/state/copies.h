@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copies.h: parameters that live on several ranks of one axis and are used there for different work: a tied embedding on
- * the first and the last stage of a pipeline, every stage of a bidirectional one. Each holder's gradient is its own part
- * of the sum; after the reduction over the data-parallel ranks the holders add theirs up, element by element of what
- * each steps, and then make the same update of the same values.
+/* copies.h: parameters that live on several ranks of one axis and are used there for different work: a tied embedding
+ * on the first and the last stage of a pipeline, every stage of a bidirectional one. Each holder's gradient is its own
+ * part of the sum; after the reduction over the data-parallel ranks the holders add theirs up, element by element of
+ * what each steps, and then make the same update of the same values.
  *
  * Invariants
  *   1. Sums run in rank order in fp32: every holder gets the same bits.
@@ -17,7 +17,7 @@
 
 struct copies_set {
     struct comm *group, *host; /* of the holders' devices; of their hosts */
-    int *ranks, n; /* of the axis, ascending */
+    int *ranks, n;             /* of the axis, ascending */
 };
 struct copies {
     struct store *s;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The binary counter is the one that merges runs in a merge sort: run r meets as many waiting sums as r has trailing one
- * bits. Sums wait in buffers of their own and the last merge ends in the gradient buffer itself, where everything else
- * looks for it. */
+/* The binary counter is the one that merges runs in a merge sort: run r meets as many waiting sums as r has trailing
+ * one bits. Sums wait in buffers of their own and the last merge ends in the gradient buffer itself, where everything
+ * else looks for it. */
 #include "state/exact.h"
 
 #include <string.h>
@@ -27,7 +27,8 @@ static int64_t largest_parts(const struct units *u, int shard, int replicate)
 {
     int64_t most = 0;
     for (int i = 0; i < u->table->n; i++) {
-        int64_t n = u->piece[i].n, a = shard > 2 ? n * shard : 0, b = replicate > 2 ? (n / replicate + 1) * replicate : 0;
+        int64_t n = u->piece[i].n, a = shard > 2 ? n * shard : 0,
+                b = replicate > 2 ? (n / replicate + 1) * replicate : 0;
         if (a > most) most = a;
         if (b > most) most = b;
     }
@@ -61,10 +62,7 @@ void exact_fini(struct exact *x)
     memset(x, 0, sizeof *x);
 }
 
-static float *at(const struct buffer *b, int64_t element)
-{
-    return (float *)b->p + element;
-}
+static float *at(const struct buffer *b, int64_t element) { return (float *)b->p + element; }
 
 void exact_run_end(struct exact *x, int unit, int64_t run)
 {
@@ -73,8 +71,10 @@ void exact_run_end(struct exact *x, int unit, int64_t run)
     if (d->counts_only || x->n_runs == 1) return;
     float *sum = at(&x->s->array[STORE_GRAD].buf, u->offset);
     int k = 0;
-    for (; run >> k & 1; k++) flat_sum_into(x->stream, sum, DT_F32, at(&x->level[k], u->offset), DT_F32, u->numel, true);
-    if (run + 1 < x->n_runs) flat_sum_into(x->stream, at(&x->level[k], u->offset), DT_F32, sum, DT_F32, u->numel, false);
+    for (; run >> k & 1; k++)
+        flat_sum_into(x->stream, sum, DT_F32, at(&x->level[k], u->offset), DT_F32, u->numel, true);
+    if (run + 1 < x->n_runs)
+        flat_sum_into(x->stream, at(&x->level[k], u->offset), DT_F32, sum, DT_F32, u->numel, false);
 }
 
 void exact_reduce_scatter(struct exact *x, struct comm *c, const float *whole, float *piece, int param)

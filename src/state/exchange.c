@@ -3,8 +3,8 @@
  *
  * One operation per parameter and step of the way, because a piece is a box of its parameter: no packing, and the same
  * element is summed in the same order whatever the zero level. Norm weights make small messages; on a shared-memory
- * transport they cost microseconds. Rejected: packing a unit rank by rank (a copy of all gradients, and bits that depend
- * on it). */
+ * transport they cost microseconds. Rejected: packing a unit rank by rank (a copy of all gradients, and bits that
+ * depend on it). */
 #include "state/exchange.h"
 
 #include <string.h>
@@ -42,9 +42,16 @@ int exchange_slots(struct exchange *x, int param_slots, int grad_slots, struct e
 
 int exchange_init(struct exchange *x, struct store *s, const struct exchange_config *c, struct err *e)
 {
-    *x = (struct exchange){.s = s, .stream = c->stream, .shard = c->shard, .replicate = c->replicate, .expert = c->expert, .sums = c->sums,
-                           .host_shard = c->host_shard, .host_replicate = c->host_replicate};
-    CHECK(size_of(c->shard) == size_of(c->host_shard) && size_of(c->replicate) == size_of(c->host_replicate), "ranks without their hosts");
+    *x = (struct exchange){.s = s,
+                           .stream = c->stream,
+                           .shard = c->shard,
+                           .replicate = c->replicate,
+                           .expert = c->expert,
+                           .sums = c->sums,
+                           .host_shard = c->host_shard,
+                           .host_replicate = c->host_replicate};
+    CHECK(size_of(c->shard) == size_of(c->host_shard) && size_of(c->replicate) == size_of(c->host_replicate),
+          "ranks without their hosts");
     const struct units *u = &s->units;
     x->counts = xcalloc((size_t)(u->n_ranks + u->n_expert_ranks) + 1, sizeof *x->counts);
     x->gathered = xcalloc((size_t)u->n + 1, sizeof *x->gathered);
@@ -130,7 +137,8 @@ void exchange_publish(struct exchange *x)
     if (store_state_is_whole(x->s) || !store_param_is_whole(x->s)) return;
     for (int i = 0; i < x->s->table->n; i++)
         if (x->s->table->p[i].held)
-            x->gathered[x->s->units.of_param[i]] = gather_param(x, i, store_piece_param(x->s, i), store_param_ptr(x->s, i));
+            x->gathered[x->s->units.of_param[i]] =
+                gather_param(x, i, store_piece_param(x->s, i), store_param_ptr(x->s, i));
 }
 
 /* ---- small sums ---- */

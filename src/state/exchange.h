@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exchange.h: what data-parallel ranks send each other: gradients to where they are stepped, parameters to where they are
- * used. Per unit, enqueued, waited for when needed: when is in a rank's list of actions (schedule/parts.h), this only carries it out.
+/* exchange.h: what data-parallel ranks send each other: gradients to where they are stepped, parameters to where they
+ * are used. Per unit, enqueued, waited for when needed: when is in a rank's list of actions (schedule/parts.h), this
+ * only carries it out.
  *
  * The order of sums. Four levels of sharing, one order: that is what makes zero 0 to 3 the same bits. With several
  * microbatches there are two orders to choose from, for all levels alike (store_config.once):
@@ -37,13 +38,14 @@
  * exact (numerics.exact_order): sums form one binary tree over the microbatches of the global batch, whoever computes
  * them: exact.h.
  *
- * Parameters that are R on a model axis (norms under sequence parallelism, key heads that all ranks of tp hold) have a part
- * of their gradient on each rank of it: what is stepped is summed over the axis at the end of the step.
+ * Parameters that are R on a model axis (norms under sequence parallelism, key heads that all ranks of tp hold) have a
+ * part of their gradient on each rank of it: what is stepped is summed over the axis at the end of the step.
  *
  * Invariants
  *   1. Sums over ranks run in rank order in fp32, inside dp_shard first, then over dp_replicate.
  *   2. Temporary units are used one after the other; a slot is free again when its unit was reduced or released.
- *   3. Pieces are not written while they are published: all of it has been waited for when exchange_reduce_finish returns.
+ *   3. Pieces are not written while they are published: all of it has been waited for when exchange_reduce_finish
+ *   returns.
  *   4. One unit is under way in the landing at a time; sums over replicas and what follows them overlap freely.
  * Floors 0-2. Order: Collective over the groups; every rank calls the same sequence.
  */
@@ -55,13 +57,13 @@
 #include "state/store.h"
 
 struct exchange_config {
-    struct stream *stream;          /* where sums and copies are enqueued; borrowed */
-    struct comm *shard, *replicate; /* NULL: of size 1 */
+    struct stream *stream;                    /* where sums and copies are enqueued; borrowed */
+    struct comm *shard, *replicate;           /* NULL: of size 1 */
     struct comm *host_shard, *host_replicate; /* the hosts of the same ranks, for small sums */
-    struct comm *expert;            /* shard of experts: ranks of one replica that hold the same ones; NULL: of size 1 */
-    struct comm *sums;              /* hosts over which counts and losses are added where gradients are not reduced here; or NULL */
-    bool exact;                     /* needs fp32 gradients, groups of a power of two, store_config.once */
-    int64_t n_microbatches;         /* exact: of this rank */
+    struct comm *expert; /* shard of experts: ranks of one replica that hold the same ones; NULL: of size 1 */
+    struct comm *sums; /* hosts over which counts and losses are added where gradients are not reduced here; or NULL */
+    bool exact;        /* needs fp32 gradients, groups of a power of two, store_config.once */
+    int64_t n_microbatches; /* exact: of this rank */
 };
 
 enum reduction_stage { REDUCTION_NONE, REDUCTION_SHARD, REDUCTION_REPLICATE, REDUCTION_SPREAD };
@@ -76,23 +78,25 @@ struct reduction { /* of one unit's gradients */
 struct exchange {
     struct store *s;
     struct stream *stream;
-    struct comm *shard, *replicate, *expert; /* NULL: of size 1 */
+    struct comm *shard, *replicate, *expert;         /* NULL: of size 1 */
     struct comm *host_shard, *host_replicate, *sums; /* the hosts' */
-    struct comm *across[AXIS_N];    /* axes over which parameters that are R there are summed; NULL: of size 1 */
-    int64_t *counts;                /* scratch: elements per rank */
+    struct comm *across[AXIS_N];           /* axes over which parameters that are R there are summed; NULL: of size 1 */
+    int64_t *counts;                       /* scratch: elements per rank */
     struct buffer *param_slot, *grad_slot; /* temporary units: zero 3; store_grad_is_temporary */
     int n_param_slots, n_grad_slots;
-    struct buffer wire;             /* a temporary unit of bf16 gradients as it is sent */
-    struct buffer landing;          /* a reduced unit's pieces, before they are added to the shard */
-    int64_t *gathered;              /* per unit: ticket of its gathering */
-    struct reduction *unit;         /* per unit */
-    int *landing_units, n_landing_units; /* units in REDUCTION_SHARD whose gradients are reduced each time, ascending: few */
+    struct buffer wire;     /* a temporary unit of bf16 gradients as it is sent */
+    struct buffer landing;  /* a reduced unit's pieces, before they are added to the shard */
+    int64_t *gathered;      /* per unit: ticket of its gathering */
+    struct reduction *unit; /* per unit */
+    int *landing_units,
+        n_landing_units; /* units in REDUCTION_SHARD whose gradients are reduced each time, ascending: few */
     bool exact;
     struct exact tree;
 };
 
 int exchange_init(struct exchange *x, struct store *s, const struct exchange_config *c, struct err *e);
-/* Memory for temporary units: how many live at once, which the rank's list of actions says (engine/itinerary.h). Once. */
+/* Memory for temporary units: how many live at once, which the rank's list of actions says (engine/itinerary.h).
+ * Once. */
 int exchange_slots(struct exchange *x, int param_slots, int grad_slots, struct err *e);
 void exchange_fini(struct exchange *x);
 /* Whether units have to be told about at all: gathered, opened, reduced. */
@@ -105,18 +109,20 @@ struct comm *exchange_group(const struct exchange *x, int param);
 void *exchange_param_ptr(const struct exchange *x, int param, int slot);
 void *exchange_grad_ptr(const struct exchange *x, int param, int slot);
 
-/* zero 3: enqueue the gathering of a unit into a slot; wait for it, or for what the last exchange_publish sent of it. */
+/* zero 3: enqueue the gathering of a unit into a slot; wait for it, or for what the last exchange_publish sent of
+ * it. */
 void exchange_gather(struct exchange *x, int unit, int slot);
 void exchange_gather_wait(struct exchange *x, int unit);
-/* A unit's gradients are complete: in its slot, or in the store when slot < 0 (then only for the last time in the step).
- * last: nothing of this step follows for this unit. Enqueues; the host does not wait for its own unit. */
+/* A unit's gradients are complete: in its slot, or in the store when slot < 0 (then only for the last time in the
+ * step). last: nothing of this step follows for this unit. Enqueues; the host does not wait for its own unit. */
 void exchange_reduce(struct exchange *x, int unit, int slot, bool last);
 /* The slot is wanted again: finish the reduction that reads it. */
 void exchange_slot_free(struct exchange *x, int slot);
 void exchange_step_begin(struct exchange *x);
 /* All reductions of the step are finished when this returns. */
 void exchange_reduce_finish(struct exchange *x);
-/* After the update: parameters to everybody (zero 1 and 2). Enqueues; who reads the whole of a parameter waits for its unit. */
+/* After the update: parameters to everybody (zero 1 and 2). Enqueues; who reads the whole of a parameter waits for its
+ * unit. */
 void exchange_publish(struct exchange *x);
 
 /* Sum over all data-parallel ranks, in rank order; in place, in the host's memory. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of parameters: what a rank holds of each, from its layout; and the initial value of every element, a pure function of
- * seed, name and index. */
+/* The table of parameters: what a rank holds of each, from its layout; and the initial value of every element, a pure
+ * function of seed, name and index. */
 #include "state/param.h"
 
 #include <stdio.h>
@@ -49,10 +49,7 @@ static void index_grow(struct param_table *t)
     for (int i = 0; i < t->n; i++) index_row(t, i);
 }
 
-int param_find(const struct param_table *t, const char *name)
-{
-    return t->n ? t->bucket[bucket_of(t, name)] - 1 : -1;
-}
+int param_find(const struct param_table *t, const char *name) { return t->n ? t->bucket[bucket_of(t, name)] - 1 : -1; }
 
 /* ---- what follows from a layout ---- */
 static const struct layout_place *place_on(const struct layout *l, enum axis a)
@@ -77,8 +74,8 @@ struct layout param_stepped(const struct param *p)
     return l;
 }
 
-/* Letters of the dense axes say the same of an expert's: its copies are over all data axes, and where etp is all of tp it is cut as
- * the MLP is. Over ep the experts of a layer, together, are shared out. */
+/* Letters of the dense axes say the same of an expert's: its copies are over all data axes, and where etp is all of tp
+ * it is cut as the MLP is. Over ep the experts of a layer, together, are shared out. */
 static struct spmd_type type_of(const struct mesh *m, const struct layout *l)
 {
     if (!of_experts(l)) return layout_spmd(l);
@@ -90,11 +87,13 @@ static struct spmd_type type_of(const struct mesh *m, const struct layout *l)
     return apart && m->size[AXIS_ETP] > 1 ? spmd_with(t, AXIS_ETP, cut) : t;
 }
 
-/* One of the ranks of a replica counts, and each replica counts for itself: so this rank stands for its twin in the first. */
+/* One of the ranks of a replica counts, and each replica counts for itself: so this rank stands for its twin in the
+ * first. */
 static bool is_counted(const struct param_table *t, const struct param *p)
 {
     struct layout l = param_stepped(p);
-    return layout_is_first(&l, t->rank - mesh_coord(&t->mesh, AXIS_DP_REPLICATE, t->rank) * t->mesh.stride[AXIS_DP_REPLICATE]);
+    return layout_is_first(&l, t->rank - mesh_coord(&t->mesh, AXIS_DP_REPLICATE, t->rank) *
+                                             t->mesh.stride[AXIS_DP_REPLICATE]);
 }
 
 static void place(struct param_table *t, struct param *p)
@@ -108,7 +107,8 @@ static void place(struct param_table *t, struct param *p)
         p->ln[i] = here || i ? box.hi[i] - box.lo[i] : 0;
         p->held *= p->ln[i];
     }
-    p->expert = of_experts(&p->layout) && (t->mesh.size[AXIS_EP] > 1 || t->mesh.size[AXIS_ETP] != t->mesh.size[AXIS_TP]);
+    p->expert =
+        of_experts(&p->layout) && (t->mesh.size[AXIS_EP] > 1 || t->mesh.size[AXIS_ETP] != t->mesh.size[AXIS_TP]);
     p->counted = here && is_counted(t, p);
     p->type = type_of(&t->mesh, &p->layout);
     t->held += p->held;
@@ -141,7 +141,12 @@ int param_add(struct param_table *t, const char *name, struct layout l, enum par
         index_grow(t);
     }
     struct param *p = &t->p[t->n];
-    *p = (struct param){.nd = l.shape.nd, .numel = shape_numel(&l.shape), .layout = l, .init = init, .std = std, .decay = l.shape.nd >= 2,
+    *p = (struct param){.nd = l.shape.nd,
+                        .numel = shape_numel(&l.shape),
+                        .layout = l,
+                        .init = init,
+                        .std = std,
+                        .decay = l.shape.nd >= 2,
                         .layer = layer};
     snprintf(p->name, sizeof p->name, "%s", name);
     p->group = p->nd < 2 ? PARAM_VECTORS : layer < 0 ? PARAM_EMBEDDINGS : PARAM_MATRICES;
@@ -153,10 +158,7 @@ int param_add(struct param_table *t, const char *name, struct layout l, enum par
     return t->n++;
 }
 
-int64_t param_row_numel(const struct param *p)
-{
-    return p->held ? p->held / p->ln[0] : 1;
-}
+int64_t param_row_numel(const struct param *p) { return p->held ? p->held / p->ln[0] : 1; }
 
 struct region param_rows(const struct param *p, int64_t first, int64_t n)
 {

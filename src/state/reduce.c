@@ -85,8 +85,8 @@ static void start_spread(struct exchange *x, int unit)
     for (int i = u->first; i < u->first + u->n; i++) {
         if (!s->table->p[i].held) continue;
         units_counts(&s->units, i, x->counts);
-        r->ticket = comm_all_gather_v(group_of(x, unit), store_piece_grad(s, i), store_grad_ptr(s, i), x->counts, s->grad_dtype,
-                                      s->table->p[i].name);
+        r->ticket = comm_all_gather_v(group_of(x, unit), store_piece_grad(s, i), store_grad_ptr(s, i), x->counts,
+                                      s->grad_dtype, s->table->p[i].name);
     }
     r->stage = REDUCTION_SPREAD;
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A leg is one box of one tensor between this rank and another, or itself. Both ends list the legs of a message in the same order
- * (tensors as given, boxes in the route's order), so a message carries no description of what is in it. Boxes that come from this
- * rank itself are unpacked straight from their source, in their turn, so that sums have one order wherever terms come from.
+/* A leg is one box of one tensor between this rank and another, or itself. Both ends list the legs of a message in the
+ * same order (tensors as given, boxes in the route's order), so a message carries no description of what is in it.
+ * Boxes that come from this rank itself are unpacked straight from their source, in their turn, so that sums have one
+ * order wherever terms come from.
  *
- * Rows of a box that are equally long and equally far apart go by one copy of rows: a part of a matrix's columns is one call.
- * Rejected: a message per box (a layer's experts would be thousands), and datatypes of the transport (MPI has them, nobody else). */
+ * Rows of a box that are equally long and equally far apart go by one copy of rows: a part of a matrix's columns is one
+ * call. Rejected: a message per box (a layer's experts would be thousands), and datatypes of the transport (MPI has
+ * them, nobody else). */
 #include "state/route_run.h"
 
 #include <string.h>
@@ -39,7 +41,8 @@ struct route_run {
     struct stream *st;
     struct route_tensor *t;
     int n, me, size;
-    struct legs out, in;        /* out: what others get; in: all that arrives here, this rank's own boxes too, in order of arrival */
+    struct legs out,
+        in; /* out: what others get; in: all that arrives here, this rank's own boxes too, in order of arrival */
     struct message *send, *recv; /* [size] by peer */
     struct buffer wire;
     struct comm_p2p *list;
@@ -59,13 +62,17 @@ static struct leg *leg_add(struct legs *l)
 
 static size_t width_of(const struct route_run *x, int tensor) { return dtype_bytes(x->t[tensor].dtype); }
 
-static size_t bytes_of(const struct route_run *x, const struct leg *l) { return to_size(region_volume(&l->box)) * width_of(x, l->tensor); }
+static size_t bytes_of(const struct route_run *x, const struct leg *l)
+{
+    return to_size(region_volume(&l->box)) * width_of(x, l->tensor);
+}
 
 static void *address(const struct buffer *b, size_t at) { return b && b->p ? (char *)b->p + at : NULL; }
 
 /* ---- on paper ---- */
 /* The next of its messages with this peer. */
-static void add_leg(struct route_run *x, struct legs *to, struct message *with, const struct route_msg *m, int tensor, int peer)
+static void add_leg(struct route_run *x, struct legs *to, struct message *with, const struct route_msg *m, int tensor,
+                    int peer)
 {
     struct leg *l = leg_add(to);
     *l = (struct leg){.tensor = tensor, .term = m->term, .peer = peer, .box = m->box};
@@ -78,9 +85,10 @@ static void add_leg(struct route_run *x, struct legs *to, struct message *with, 
 static void check_end(const struct route_run *x, const struct route_end *end, const struct region *box, int tensor)
 {
     char a[256], b[256];
-    CHECK(end->buf && region_contains(&end->box, box), "tensor %d: the route wants %s of this rank's %s", tensor, region_print(a, box),
-          end->buf ? region_print(b, &end->box) : "nothing");
-    CHECK(end->at + to_size(region_volume(&end->box)) * width_of(x, tensor) <= end->buf->bytes, "tensor %d ends behind its buffer", tensor);
+    CHECK(end->buf && region_contains(&end->box, box), "tensor %d: the route wants %s of this rank's %s", tensor,
+          region_print(a, box), end->buf ? region_print(b, &end->box) : "nothing");
+    CHECK(end->at + to_size(region_volume(&end->box)) * width_of(x, tensor) <= end->buf->bytes,
+          "tensor %d ends behind its buffer", tensor);
 }
 
 static void list_legs(struct route_run *x)
@@ -107,7 +115,8 @@ static void list_legs(struct route_run *x)
 
 static bool adds(const struct route_run *x, const struct leg *l) { return l->term || x->t[l->tensor].route->adds; }
 
-/* Whether a message's legs lie one behind the other in one buffer: the first sets where, each other must go on there. */
+/* Whether a message's legs lie one behind the other in one buffer: the first sets where, each other must go on
+ * there. */
 static void find_stretches(struct route_run *x, struct legs *legs, struct message *with, bool sends)
 {
     for (int p = 0; p < x->size; p++) with[p].direct = with[p].there;
@@ -120,7 +129,8 @@ static void find_stretches(struct route_run *x, struct legs *legs, struct messag
         if (l->peer == x->me || !m->direct) continue;
         bool summed = x->t[l->tensor].route->n_terms > 1 || x->t[l->tensor].route->adds;
         if (!sends && summed) m->direct = false;
-        for (bool more = region_run_first(&run, &l->box, &end->box, &end->box); m->direct && more; more = region_run_next(&run)) {
+        for (bool more = region_run_first(&run, &l->box, &end->box, &end->box); m->direct && more;
+             more = region_run_next(&run)) {
             size_t lies = end->at + to_size(run.a) * width;
             if (at == 0) m->buf = end->buf, m->from = lies;
             if (m->buf != end->buf || lies != m->from + at) m->direct = false;
@@ -145,7 +155,9 @@ static int new_wire(struct route_run *x, struct err *e)
         for (int p = 0; p < x->size; p++) {
             const struct message *m = s ? &x->recv[p] : &x->send[p];
             void *at = m->direct ? address(m->buf, m->from) : address(&x->wire, m->at);
-            if (m->there) x->list[x->n_list++] = (struct comm_p2p){.send = !s, .peer = p, .buf = at, .n = (int64_t)m->bytes, .dtype = DT_U8};
+            if (m->there)
+                x->list[x->n_list++] =
+                    (struct comm_p2p){.send = !s, .peer = p, .buf = at, .n = (int64_t)m->bytes, .dtype = DT_U8};
         }
     return rc;
 }
@@ -157,14 +169,18 @@ static int check_sums(const struct route_run *x, struct err *e)
         const struct route *r = x->t[i].route;
         if (r->n_terms == 1 && !r->adds) continue;
         if (x->t[i].dtype != DT_F32)
-            return err_set(e, ERR_REQUEST, "tensor %d: a route with %d terms of %s would round at every one of them; send f32, or reduce it by "
-                           "a collective", i, r->n_terms, dtype_name(x->t[i].dtype));
+            return err_set(e, ERR_REQUEST,
+                           "tensor %d: a route with %d terms of %s would round at every one of them; send f32, or "
+                           "reduce it by "
+                           "a collective",
+                           i, r->n_terms, dtype_name(x->t[i].dtype));
         CHECK(x->st->kernels || x->st->dev->counts_only, "tensor %d is a sum, and there is nothing to add with", i);
     }
     return OK;
 }
 
-int route_run_new(struct route_run **out, struct comm *c, struct stream *st, const struct route_tensor *t, int n, struct err *e)
+int route_run_new(struct route_run **out, struct comm *c, struct stream *st, const struct route_tensor *t, int n,
+                  struct err *e)
 {
     struct route_run *x = xcalloc(1, sizeof *x);
     *x = (struct route_run){.c = c, .st = st, .n = n, .me = c ? comm_rank(c) : 0, .size = c ? comm_size(c) : 1};
@@ -220,7 +236,8 @@ static void copy_rows(struct stream *st, const struct rows *w, const char *from,
     to += to_size(w->b) * width;
     from += to_size(w->a) * width;
     if (w->count == 1) stream_copy(st, to, from, bytes);
-    if (w->count > 1) stream_copy_rows(st, to, to_size(w->step_b) * width, from, to_size(w->step_a) * width, bytes, w->count);
+    if (w->count > 1)
+        stream_copy_rows(st, to, to_size(w->step_b) * width, from, to_size(w->step_a) * width, bytes, w->count);
 }
 
 /* Whether the run goes on with the rows; it does, then. */
@@ -249,8 +266,8 @@ static void copy_box(struct stream *st, const char *from, const struct region *h
     copy_rows(st, &w, from, to, width);
 }
 
-static void add_box(const struct route_run *x, const char *from, const struct region *has, char *to, const struct region *gets,
-                    const struct region *box)
+static void add_box(const struct route_run *x, const char *from, const struct region *has, char *to,
+                    const struct region *gets, const struct region *box)
 {
     struct region_run run;
     if (!from || !to) return;
@@ -268,7 +285,8 @@ void route_run_begin(struct route_run *x, const char *what)
         const struct route_end *from = &x->t[l->tensor].from;
         const struct message *m = &x->send[l->peer];
         if (m->direct) continue;
-        copy_box(x->st, address(from->buf, from->at), &from->box, address(&x->wire, m->at + l->at), &l->box, &l->box, width_of(x, l->tensor));
+        copy_box(x->st, address(from->buf, from->at), &from->box, address(&x->wire, m->at + l->at), &l->box, &l->box,
+                 width_of(x, l->tensor));
     }
     x->ticket = x->n_list ? comm_exchange(x->c, x->list, x->n_list, what) : 0;
 }

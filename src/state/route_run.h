@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* route_run.h: tensors on their way along routes (layout/route.h), from any layout to any other. What a rank sends another of all
- * the tensors is one message; a rank packs its boxes, all messages are under way at once, and boxes that arrived are unpacked.
+/* route_run.h: tensors on their way along routes (layout/route.h), from any layout to any other. What a rank sends
+ * another of all the tensors is one message; a rank packs its boxes, all messages are under way at once, and boxes that
+ * arrived are unpacked.
  *
- * Ends. A rank holds one box of a tensor as a source and one as a destination, row-major and dense at a place of a buffer. A message
- * whose bytes lie in one stretch of a buffer is sent from there, or received there; others go through buffers of this room, whose
- * bytes are known when it is made: the sum of what is packed. Holders in the routes are ranks of the communicator,
- * which is on the stream's device (comm_on).
+ * Ends. A rank holds one box of a tensor as a source and one as a destination, row-major and dense at a place of a
+ * buffer. A message whose bytes lie in one stretch of a buffer is sent from there, or received there; others go through
+ * buffers of this room, whose bytes are known when it is made: the sum of what is packed. Holders in the routes are
+ * ranks of the communicator, which is on the stream's device (comm_on).
  *
  * Invariants
- *   1. Elements are copied, bit for bit. Where a sum is owed (a route with several terms) they are fp32, the first term is copied and
- *      the others added in order: the bits of one sum in fp32 in the order of the terms. Other types are refused, since they would
- *      be rounded once per term; reductions of all that is there are collectives (comm.h).
- *   2. A destination may be the very memory that the same rank's source box is in only where they are the same box at the same place.
+ *   1. Elements are copied, bit for bit. Where a sum is owed (a route with several terms) they are fp32, the first term
+ *   is copied and
+ *      the others added in order: the bits of one sum in fp32 in the order of the terms. Other types are refused, since
+ *      they would be rounded once per term; reductions of all that is there are collectives (comm.h).
+ *   2. A destination may be the very memory that the same rank's source box is in only where they are the same box at
+ *   the same place.
  *   3. Sources are not written, and destinations not read, from begin to end.
  *
  * Of a transposed route every message is added to what the destination holds.
  *
- * Lowering to collectives (layout/recognise.h) is the caller's choice; what is carried out here is the list as it stands.
- * Cost per rank: what it packs and unpacks is copied once; messages as many as ranks that it exchanges with.
+ * Lowering to collectives (layout/recognise.h) is the caller's choice; what is carried out here is the list as it
+ * stands. Cost per rank: what it packs and unpacks is copied once; messages as many as ranks that it exchanges with.
  * Floors 0-2. Order: as stated.
  */
 #ifndef TUTTI_STATE_ROUTE_RUN_H
@@ -42,10 +45,13 @@ struct route_tensor {
 
 struct route_run;
 
-/* Everything on paper, and the buffers. st (borrowed): where packing and unpacking happen, with kernels (kernel_on) where there are sums.
+/* Everything on paper, and the buffers. st (borrowed): where packing and unpacking happen, with kernels (kernel_on)
+ * where there are sums.
  *   order   Local; every rank of c gives the same routes and types in the same order, with its own ends
- *   fails   ERR_REQUEST: a sum of a type that it has not; ERR_MEMORY. CHECKs that ends hold the boxes that the routes name */
-int route_run_new(struct route_run **out, struct comm *c, struct stream *st, const struct route_tensor *t, int n, struct err *e);
+ *   fails   ERR_REQUEST: a sum of a type that it has not; ERR_MEMORY. CHECKs that ends hold the boxes that the routes
+ *           name */
+int route_run_new(struct route_run **out, struct comm *c, struct stream *st, const struct route_tensor *t, int n,
+                  struct err *e);
 /* Packs and sends off; `what` as in comm.h. May be called again after route_run_end. Collective(c). */
 void route_run_begin(struct route_run *x, const char *what);
 bool route_run_done(struct route_run *x); /* end would not wait. Local. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One table of arrays, one allocation each. Offsets come from the table of parameters and the units; nothing is padded, so that
- * bytes are count times width and fused matrices lie next to each other. */
+/* One table of arrays, one allocation each. Offsets come from the table of parameters and the units; nothing is padded,
+ * so that bytes are count times width and fused matrices lie next to each other. */
 #include "state/store.h"
 
 #include <string.h>
@@ -18,17 +18,15 @@ bool store_reduces_each(const struct store *s)
     return !alone(s) && (!store_grad_is_whole(s) || (s->many && !s->once));
 }
 
-bool store_grad_is_temporary(const struct store *s)
-{
-    return s->grad_dtype != DT_F32 || store_reduces_each(s);
-}
+bool store_grad_is_temporary(const struct store *s) { return s->grad_dtype != DT_F32 || store_reduces_each(s); }
 
 /* ---- the table ---- */
 static int add(struct store *s, const struct array_row *row, bool whole, bool here, struct err *e)
 {
     CHECK(s->n_arrays < STORE_MAX_ARRAYS, "no room for the array %s", row->name);
     CHECK(!row->stepped || !row->dev || row->dev == s->dev, "%s is stepped on another device", row->name);
-    for (int i = 0; i < s->n_arrays; i++) CHECK(strcmp(s->array[i].row.name, row->name), "two arrays are called %s", row->name);
+    for (int i = 0; i < s->n_arrays; i++)
+        CHECK(strcmp(s->array[i].row.name, row->name), "two arrays are called %s", row->name);
     return array_new(&s->array[s->n_arrays++], row, &s->units, s->dev, whole, here, e);
 }
 
@@ -36,10 +34,26 @@ static int add(struct store *s, const struct array_row *row, bool whole, bool he
 static int add_own(struct store *s, const struct store_config *c, struct err *e)
 {
     const struct array_row own[STORE_ROWS] = {
-        [STORE_PARAM] = {.name = "weight", .title = "weights", .cat = MEM_PARAM, .dtype = c->dtype, .shared_from = 3, .groups = PARAM_ALL_GROUPS},
-        [STORE_MASTER] = {.name = "master", .title = "weights", .cat = MEM_MASTER, .dtype = DT_F32, .shared_from = 1, .saved = true,
-                          .stepped = true, .groups = PARAM_ALL_GROUPS},
-        [STORE_GRAD] = {.name = "grad", .title = "gradients", .cat = MEM_GRAD, .dtype = c->grad, .shared_from = 2, .groups = PARAM_ALL_GROUPS},
+        [STORE_PARAM] = {.name = "weight",
+                         .title = "weights",
+                         .cat = MEM_PARAM,
+                         .dtype = c->dtype,
+                         .shared_from = 3,
+                         .groups = PARAM_ALL_GROUPS},
+        [STORE_MASTER] = {.name = "master",
+                          .title = "weights",
+                          .cat = MEM_MASTER,
+                          .dtype = DT_F32,
+                          .shared_from = 1,
+                          .saved = true,
+                          .stepped = true,
+                          .groups = PARAM_ALL_GROUPS},
+        [STORE_GRAD] = {.name = "grad",
+                        .title = "gradients",
+                        .cat = MEM_GRAD,
+                        .dtype = c->grad,
+                        .shared_from = 2,
+                        .groups = PARAM_ALL_GROUPS},
     };
     bool here[STORE_ROWS] = {true, c->training && !c->stateless && c->dtype != DT_F32, c->training};
     int rc = OK;
@@ -51,11 +65,18 @@ static int add_own(struct store *s, const struct store_config *c, struct err *e)
 int store_new_shared(struct store *s, const struct param_table *t, struct device *d, const struct store_config *c,
                      struct err *e)
 {
-    *s = (struct store){.table = t, .dev = d, .dtype = c->dtype, .zero = c->zero, .has_grad = c->training, .grad_dtype = c->grad,
-                        .many = c->many, .once = c->once};
+    *s = (struct store){.table = t,
+                        .dev = d,
+                        .dtype = c->dtype,
+                        .zero = c->zero,
+                        .has_grad = c->training,
+                        .grad_dtype = c->grad,
+                        .many = c->many,
+                        .once = c->once};
     units_init(&s->units, t, c->shared);
     int rc = add_own(s, c, e);
-    if (!rc && c->training && c->grad != DT_F32) rc = buffer_new(&s->widen, d, MEM_SCRATCH, STORE_WIDEN * sizeof(float), e);
+    if (!rc && c->training && c->grad != DT_F32)
+        rc = buffer_new(&s->widen, d, MEM_SCRATCH, STORE_WIDEN * sizeof(float), e);
     for (int i = 0; !rc && c->training && i < c->n_rows; i++)
         rc = add(s, &c->rows[i], lies_whole(s, c->rows[i].shared_from), !c->stateless || !c->rows[i].stepped, e);
     if (rc) store_free(s);
@@ -65,7 +86,12 @@ int store_new_shared(struct store *s, const struct param_table *t, struct device
 int store_new(struct store *s, const struct param_table *t, struct device *d, enum dtype dtype, bool training,
               const struct array_row *rows, int n_rows, struct err *e)
 {
-    return store_new_shared(s, t, d, &(struct store_config){.dtype = dtype, .training = training, .rows = rows, .n_rows = n_rows}, e);
+    return store_new_shared(s, t, d,
+                            &(struct store_config){.dtype = dtype,
+                                                   .training = training,
+                                                   .rows = rows,
+                                                   .n_rows = n_rows},
+                            e);
 }
 
 void store_free(struct store *s)
@@ -88,10 +114,7 @@ struct stream *store_stream(const struct store *s, int which, struct stream *st)
     return own ? own : st;
 }
 
-bool store_has(const struct store *s, int which)
-{
-    return which < s->n_arrays && array_is_here(store_array(s, which));
-}
+bool store_has(const struct store *s, int which) { return which < s->n_arrays && array_is_here(store_array(s, which)); }
 
 int store_find(const struct store *s, const char *name)
 {
@@ -150,17 +173,20 @@ float *store_piece_state(const struct store *s, int param, int which) { return s
 /* ---- values ---- */
 static size_t byte_of(const struct array *a, int64_t value) { return to_size(value) * dtype_bytes(a->row.dtype); }
 
-/* Elements [lo, lo + n) of a parameter, from fp32 on the host to the master and the compute copy, as far as each is here. */
-static void put_values(struct store *s, const struct kernel_table *k, struct stream *st, int param, int64_t lo, int64_t n,
-                       const float *in, void *narrow)
+/* Elements [lo, lo + n) of a parameter, from fp32 on the host to the master and the compute copy, as far as each is
+ * here. */
+static void put_values(struct store *s, const struct kernel_table *k, struct stream *st, int param, int64_t lo,
+                       int64_t n, const float *in, void *narrow)
 {
     struct array *master = &s->array[STORE_MASTER], *copy = &s->array[STORE_PARAM];
     struct array_span own = store_held(s, param, STORE_MASTER), all = array_held(copy, &s->units, param);
     int64_t from = lo > own.lo ? lo : own.lo, to = lo + n < own.lo + own.n ? lo + n : own.lo + own.n;
     if (array_is_here(master) && from < to)
-        device_from_host(st, &master->buf, byte_of(master, own.at + from - own.lo), in + (from - lo), byte_of(master, to - from));
+        device_from_host(st, &master->buf, byte_of(master, own.at + from - own.lo), in + (from - lo),
+                         byte_of(master, to - from));
     if (s->dtype != DT_F32) k->flat->cast(s->dev->team, narrow, s->dtype, in, DT_F32, n);
-    device_from_host(st, &copy->buf, byte_of(copy, all.at + lo - all.lo), s->dtype == DT_F32 ? (const void *)in : narrow, byte_of(copy, n));
+    device_from_host(st, &copy->buf, byte_of(copy, all.at + lo - all.lo),
+                     s->dtype == DT_F32 ? (const void *)in : narrow, byte_of(copy, n));
 }
 
 /* Every rank fills what it holds from the counter: nothing travels. Whole compute copies get all values. */
@@ -180,7 +206,8 @@ void store_init(struct store *s, const struct kernel_table *k, struct stream *st
         }
     }
     for (int i = STORE_ROWS; i < s->n_arrays; i++)
-        if (array_is_here(&s->array[i])) device_zero(store_stream(s, i, st), &s->array[i].buf, 0, s->array[i].buf.bytes);
+        if (array_is_here(&s->array[i]))
+            device_zero(store_stream(s, i, st), &s->array[i].buf, 0, s->array[i].buf.bytes);
     for (int i = STORE_ROWS; i < s->n_arrays; i++) stream_sync(store_stream(s, i, st));
     stream_sync(st);
     xfree(wide);
@@ -200,7 +227,8 @@ void store_read(const struct store *s, struct stream *st, int param, int which, 
     xfree(narrow);
 }
 
-void store_write(struct store *s, const struct kernel_table *k, struct stream *st, int param, int which, const float *in)
+void store_write(struct store *s, const struct kernel_table *k, struct stream *st, int param, int which,
+                 const float *in)
 {
     struct array_span x = store_held(s, param, which);
     void *narrow = which == STORE_MASTER ? xmalloc(to_size(x.n) * 4 + 1) : NULL;

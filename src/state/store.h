@@ -20,7 +20,8 @@
  * rank; else into a temporary (exchange.h) of which the complete unit is taken.
  *
  * Invariants
- *   1. All of it is one table of arrays (array.h): weights, master, gradients, and the rows that optimizers and others give.
+ *   1. All of it is one table of arrays (array.h): weights, master, gradients, and the rows that optimizers and others
+ *   give.
  *   2. Without a master of its own, the parameters are the master.
  *   3. A parameter's piece (units.h) is where this rank's optimizer works, at every zero level.
  *   4. A bf16 gradient is an fp32 sum rounded once: when a microbatch is added, and when ranks are.
@@ -35,21 +36,23 @@
 #include "state/param.h"
 #include "state/units.h"
 
-/* The table of arrays (array.h). The first three are the store's own; the rows that others give follow in their order. */
+/* The table of arrays (array.h). The first three are the store's own; the rows that others give follow in their
+ * order. */
 enum { STORE_PARAM, STORE_MASTER, STORE_GRAD, STORE_ROWS, STORE_MAX_ARRAYS = 16 };
 enum { STORE_WIDEN = 1 << 18 /* elements */ };
 
 struct store_config {
-    enum dtype dtype;      /* of the compute copy */
-    bool training;         /* false: the compute copy only (generation) */
-    bool stateless;        /* no master and nothing that is stepped: somebody else steps (run/serve.h) */
-    const struct array_row *rows; /* what there is beside the store's own arrays where it trains; names are borrowed for good */
+    enum dtype dtype; /* of the compute copy */
+    bool training;    /* false: the compute copy only (generation) */
+    bool stateless;   /* no master and nothing that is stepped: somebody else steps (run/serve.h) */
+    const struct array_row
+        *rows; /* what there is beside the store's own arrays where it trains; names are borrowed for good */
     int n_rows;
     int zero;
-    bool shared;           /* state is shared out over ranks as the layouts say (units.h); false: whatever is held is whole */
-    enum dtype grad;          /* f32 or bf16 */
-    bool many;                /* units complete several times a step: microbatches, stages */
-    bool once;                /* and are summed here first, reduced once: gradients are whole meanwhile */
+    bool shared;     /* state is shared out over ranks as the layouts say (units.h); false: whatever is held is whole */
+    enum dtype grad; /* f32 or bf16 */
+    bool many;       /* units complete several times a step: microbatches, stages */
+    bool once;       /* and are summed here first, reduced once: gradients are whole meanwhile */
 };
 
 struct store {
@@ -76,7 +79,7 @@ bool store_grad_is_whole(const struct store *s);  /* zero 0 and 1, one rank, or 
 /* Every time that a unit's gradients are complete they are reduced; else once a step. */
 bool store_reduces_each(const struct store *s);
 bool store_grad_is_temporary(const struct store *s); /* kernels write elsewhere: exchange.h */
-bool store_state_is_whole(const struct store *s); /* zero 0, or one rank: what is stepped */
+bool store_state_is_whole(const struct store *s);    /* zero 0, or one rank: what is stepped */
 
 /* ---- arrays; `which`: STORE_MASTER, ... ---- */
 /* Where its values are: without a master of its own, the parameters are the master. */
@@ -86,7 +89,8 @@ struct stream *store_stream(const struct store *s, int which, struct stream *st)
 /* Its values are here: of the master also those of the parameters. */
 bool store_has(const struct store *s, int which);
 int store_find(const struct store *s, const char *name); /* which; -1: there is none here */
-/* What this rank holds of one parameter: all of it where the array is whole, else its piece; its piece; what it writes. */
+/* What this rank holds of one parameter: all of it where the array is whole, else its piece; its piece; what it
+ * writes. */
 struct array_span store_held(const struct store *s, int param, int which);
 struct array_span store_piece(const struct store *s, int param, int which);
 struct array_span store_writes(const struct store *s, int param, int which);
@@ -104,9 +108,10 @@ float *store_piece_state(const struct store *s, int param, int which);
 
 /* Initial values into master and compute copy; zeros into all that is saved beside them. */
 void store_init(struct store *s, const struct kernel_table *k, struct stream *st, uint64_t seed);
-/* What this rank holds (store_held) of one parameter's array, as fp32 on the host. Writing takes arrays of f32; the compute copy that
- * lies here follows a write to the master, others follow by exchange_publish (exchange.h). */
+/* What this rank holds (store_held) of one parameter's array, as fp32 on the host. Writing takes arrays of f32; the
+ * compute copy that lies here follows a write to the master, others follow by exchange_publish (exchange.h). */
 void store_read(const struct store *s, struct stream *st, int param, int which, float *out);
-void store_write(struct store *s, const struct kernel_table *k, struct stream *st, int param, int which, const float *in);
+void store_write(struct store *s, const struct kernel_table *k, struct stream *st, int param, int which,
+                 const float *in);
 
 #endif

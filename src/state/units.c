@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cutting the table. Dim 0 is the outermost, so a piece is a contiguous run: it can be reduced, stepped and gathered
- * without packing. Rejected: flat buckets over parameter boundaries (a checkpoint could not say what a rank holds as one
- * box per tensor). */
+ * without packing. Rejected: flat buckets over parameter boundaries (a checkpoint could not say what a rank holds as
+ * one box per tensor). */
 #include "state/units.h"
 
 #include <string.h>

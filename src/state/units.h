@@ -2,14 +2,14 @@
 /* units.h: how the table of parameters is cut: into units that travel together, and each parameter into the pieces that
  * data-parallel ranks own. On paper only.
  *
- * Parameters of experts that ranks of ep hold a part of are shared out over other ranks than the rest: those that hold the
- * same experts (edp). They are units of their own.
+ * Parameters of experts that ranks of ep hold a part of are shared out over other ranks than the rest: those that hold
+ * the same experts (edp). They are units of their own.
  *
  * A unit is a stretch of the table with one layer number: a transformer block, the embeddings, the head. It is what is
  * gathered before use, and what is reduced as soon as its last gradient is there.
  *
- * The piece of a rank is its box in the layout in which the parameter is stepped (param_stepped): rows of the box held here, any
- * remainder, empty pieces too. Pieces of one rank, in the table's order, make up its shard.
+ * The piece of a rank is its box in the layout in which the parameter is stepped (param_stepped): rows of the box held
+ * here, any remainder, empty pieces too. Pieces of one rank, in the table's order, make up its shard.
  *
  * Invariants
  *   1. The pieces of all ranks tile each parameter, in rank order; a piece is contiguous in the parameter.
@@ -23,8 +23,8 @@
 #include "state/param.h"
 
 struct unit {
-    int first, n;          /* parameters [first, first + n) */
-    int64_t offset, numel; /* held elements: where it begins, how many */
+    int first, n;                      /* parameters [first, first + n) */
+    int64_t offset, numel;             /* held elements: where it begins, how many */
     int64_t shard_offset, shard_numel; /* the same in this rank's shard */
 };
 
@@ -39,8 +39,8 @@ struct units {
     int n_ranks, n_expert_ranks; /* that share out a parameter, and one with `expert`; 1: none do */
     struct unit *unit;
     int n;
-    int *of_param;        /* parameter -> unit */
-    struct piece *piece;  /* by parameter: this rank's */
+    int *of_param;       /* parameter -> unit */
+    struct piece *piece; /* by parameter: this rank's */
     int64_t shard_numel, largest_unit, largest_unit_shard;
 };
 

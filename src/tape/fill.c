@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weight gradients beside messages: in backward, a weight's gradient can be computed any time after its output's gradient is
- * there, so it waits for a collective that would travel alone.
+/* Weight gradients beside messages: in backward, a weight's gradient can be computed any time after its output's
+ * gradient is there, so it waits for a collective that would travel alone.
  *
  *     sequence parallelism, one layer, before            after
  *     gather dy | down', Wdown, act', gate_up'           gather dy, Wqkv of the layer above | down', act', gate_up'
@@ -8,11 +8,12 @@
  *     gather dy | o', Wo, attention', qkv'               gather dy, Wgate_up | o', attention', qkv'
  *     scatter dx, Wqkv | norm'                           scatter dx, Wo | norm'
  *
- * (| is where the message is waited for.) From the last instruction to the first: a collective with nothing beside it takes the
- * nearest weight gradient before it; the collective that loses that one, if any did, takes the next. A weight gradient that still lies
- * beside no collective joins the next one; an expert's does not, whose operands are large. What moves later keeps its operands
- * longer: mostly what backward of the layer holds anyway. Nothing moves past an instruction that writes what it reads. Order between gradients of one
- * weight stays, so bits stay. Cost: O(instructions x distance). */
+ * (| is where the message is waited for.) From the last instruction to the first: a collective with nothing beside it
+ * takes the nearest weight gradient before it; the collective that loses that one, if any did, takes the next. A weight
+ * gradient that still lies beside no collective joins the next one; an expert's does not, whose operands are large.
+ * What moves later keeps its operands longer: mostly what backward of the layer holds anyway. Nothing moves past an
+ * instruction that writes what it reads. Order between gradients of one weight stays, so bits stay. Cost:
+ * O(instructions x distance). */
 #include "base/mem.h"
 #include "tape/lower.h"
 
@@ -42,10 +43,7 @@ static bool movable(const struct code *c, int w, int to)
 }
 
 /* What parallel/run.c begins and ends later; attention over cp is done at once. */
-static bool travels(const struct instr *i)
-{
-    return op_row(i->op)->collective && i->op != OP_CONTEXT;
-}
+static bool travels(const struct instr *i) { return op_row(i->op)->collective && i->op != OP_CONTEXT; }
 
 /* over[i]: something is under way at i. */
 static void mark_travel(const struct code *c, bool *over)
@@ -70,7 +68,8 @@ static void assign(const struct code *c, const bool *over, bool *moves)
         if (travels(&c->p[i])) {
             next = i;
             alone = !has_filler(c, i, moves);
-        } else if (is_filler(&c->p[i]) && next >= 0 && (alone || (!over[i] && c->p[i].op == OP_LINEAR)) && movable(c, i, next)) {
+        } else if (is_filler(&c->p[i]) && next >= 0 && (alone || (!over[i] && c->p[i].op == OP_LINEAR)) &&
+                   movable(c, i, next)) {
             moves[i] = true;
             alone = false;
         }

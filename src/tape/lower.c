@@ -28,10 +28,7 @@ struct instr *lower_emit(struct code *c)
     return i;
 }
 
-static struct instr *emit(struct lower *l, enum tape_phase phase)
-{
-    return lower_emit(&l->code[phase]);
-}
+static struct instr *emit(struct lower *l, enum tape_phase phase) { return lower_emit(&l->code[phase]); }
 
 static int place_push(struct lower *l, tid of, bool grad, size_t bytes)
 {
@@ -40,7 +37,8 @@ static int place_push(struct lower *l, tid of, bool grad, size_t bytes)
         l->room_places = l->room_places ? 2 * l->room_places : 128;
         p->places = xrealloc(p->places, sizeof *p->places * (size_t)l->room_places);
     }
-    p->places[p->n_places] = (struct place){.bytes = bytes, .of = of, .grad = grad, .first = -1, .last = -1, .slot = -1};
+    p->places[p->n_places] =
+        (struct place){.bytes = bytes, .of = of, .grad = grad, .first = -1, .last = -1, .slot = -1};
     return p->n_places++;
 }
 
@@ -117,8 +115,9 @@ static struct instr *emit_forward(struct lower *l, enum tape_phase phase, int in
     for (int k = 0; k < d->n_out; k++) {
         const struct tensor *root = tape_tensor(l->t, tape_tensor(l->t, d->out[k])->root);
         if (root->kind == TENSOR_LOCAL && root->root == d->out[k])
-            l->value[root->root] = reduces_in_place(l, d) ? i->in[0].place
-                                                          : place_push(l, root->root, false, root_bytes(l->t, root->root));
+            l->value[root->root] = reduces_in_place(l, d)
+                                       ? i->in[0].place
+                                       : place_push(l, root->root, false, root_bytes(l->t, root->root));
         i->out[k] = operand_value(l, d->out[k]);
     }
     return i;
@@ -335,8 +334,8 @@ static void backward_weights(struct lower *l, enum tape_phase phase, int index)
     if (phase == PHASE_W && i->dout[0].place >= 0) l->p->places[i->dout[0].place].pinned = true;
 }
 
-/* The collective that made the input of this node, right before it: its backward can travel while the weight gradient, which
- * needs nothing of it, is computed. -1: none. */
+/* The collective that made the input of this node, right before it: its backward can travel while the weight gradient,
+ * which needs nothing of it, is computed. -1: none. */
 static int collective_before(const struct lower *l, int index)
 {
     const struct node *d = &l->t->nodes[index];
@@ -505,8 +504,8 @@ static void concatenate(struct lower *l)
     }
 }
 
-/* A collective's gradient that is added to another's lands in scratch first; a piece that is dealt out to all ranks' rows lies
- * in scratch anyhow and is added from there. */
+/* A collective's gradient that is added to another's lands in scratch first; a piece that is dealt out to all ranks'
+ * rows lies in scratch anyhow and is added from there. */
 static size_t collective_scratch(const struct lower *l, const struct kernel_table *kt, const struct instr *i,
                                  const struct kernel_call *c)
 {
@@ -564,8 +563,11 @@ static int check_bytes(const struct program *p, struct err *e)
     double sum = 0;
     for (int i = 0; i < p->n_places; i++) sum += (double)p->places[i].bytes;
     if (sum <= (double)((int64_t)1 << 60)) return OK;
-    return err_set(e, ERR_REQUEST, "one microbatch takes %.3g bytes, more than 2^60; choose fewer sequences at a time (batch.micro), shorter "
-                   "ones (model.seq_len), or more ranks to share them (parallel.cp, parallel.tp)", sum);
+    return err_set(e, ERR_REQUEST,
+                   "one microbatch takes %.3g bytes, more than 2^60; choose fewer sequences at a time (batch.micro), "
+                   "shorter "
+                   "ones (model.seq_len), or more ranks to share them (parallel.cp, parallel.tp)",
+                   sum);
 }
 
 int program_new(struct program **out, const struct tape *t, const struct kernel_table *kt, struct lower_options o,

@@ -19,7 +19,7 @@ struct grad { /* of a root tensor, while it is being gathered */
 };
 struct lower {
     const struct tape *t;
-    bool *done;        /* nodes whose backward was emitted ahead of its turn */
+    bool *done; /* nodes whose backward was emitted ahead of its turn */
     struct lower_options o;
     struct arena *arena;
     struct program *p;
@@ -29,9 +29,9 @@ struct lower {
     struct grad *grad; /* root tensor -> its gradient */
 };
 
-struct instr *lower_emit(struct code *c);                      /* one more, empty */
-void lower_pieces(struct lower *l, struct code *c);            /* pieces.c: cuts what the options say */
-void lower_fill(struct code *c);                               /* fill.c: weight gradients of B beside its collectives */
+struct instr *lower_emit(struct code *c);           /* one more, empty */
+void lower_pieces(struct lower *l, struct code *c); /* pieces.c: cuts what the options say */
+void lower_fill(struct code *c);                    /* fill.c: weight gradients of B beside its collectives */
 bool instr_same_memory(const struct operand *a, const struct operand *b);
 bool instr_touches(const struct instr *i, const struct instr *collective);
 void program_finish_late(struct program *p);                   /* underway.c: until when each collective may travel */

@@ -7,34 +7,31 @@
  * Reduce 1 travels beside linear 2, reduce 2 beside norm and linear 1: until when follows from what is touched
  * (underway.c). A run is a collective with the instructions before and after it that work row by row (op_row.row_in),
  * and goes on over further collectives: from attention's output product to the next attention's input product. It is
- * cut to where products are; without one there is nothing to travel beside. Order inside: stretch by stretch between collectives,
- * in each piece by piece. A row's numbers do not depend on the rows it is computed with, and a sum over ranks not on the message it
- * is sent in, so the bits stay.
+ * cut to where products are; without one there is nothing to travel beside. Order inside: stretch by stretch between
+ * collectives, in each piece by piece. A row's numbers do not depend on the rows it is computed with, and a sum over
+ * ranks not on the message it is sent in, so the bits stay.
  *
  *   reduce, enter (backward)     rows [piece] of all rows: everybody has them all
  *   gather, scatter              rows [piece] of every rank's rows (region_window): a message has a part for, or from,
  *                                everybody; instructions on all rows run once for each rank's window
  *
  * What is cut is the same on all ranks of the axis: it follows from types, sizes of all ranks' rows, and the rule.
- * Collectives of backward that travel beside weight gradients (fill.c) are left alone: those hide them at no cost. Cost: weights are packed once
- * per piece and window. Rejected: cutting in each layer (said many times, and attention would end every run); one piece per rank
- * (one receiver at a time has the whole link to itself). */
+ * Collectives of backward that travel beside weight gradients (fill.c) are left alone: those hide them at no cost.
+ * Cost: weights are packed once per piece and window. Rejected: cutting in each layer (said many times, and attention
+ * would end every run); one piece per rank (one receiver at a time has the whole link to itself). */
 #include "layout/region.h"
 #include "tape/lower.h"
 
-struct stretch { /* a run while it is looked at */
-    int first, end;   /* instructions */
-    bool shared;      /* rows are shared out: gather and scatter; else reduce and enter */
+struct stretch {    /* a run while it is looked at */
+    int first, end; /* instructions */
+    bool shared;    /* rows are shared out: gather and scatter; else reduce and enter */
     enum axis axis;
     int n_parts, part;
-    int64_t whole;    /* rows */
+    int64_t whole; /* rows */
     int64_t pieces;
 };
 
-static const struct operand *sent(const struct instr *c)
-{
-    return c->kphase == KERNEL_FWD ? &c->in[0] : &c->dout[0];
-}
+static const struct operand *sent(const struct instr *c) { return c->kphase == KERNEL_FWD ? &c->in[0] : &c->dout[0]; }
 /* Weights' gradients come between this collective and the first use of its result. */
 static bool hidden(const struct code *c, int at)
 {
@@ -56,12 +53,18 @@ static bool begins(const struct lower *l, const struct code *c, int at, struct s
     if (!sums && !shares) return false;
     const struct view *v = &sent(i)->view;
     if (v->nd != 2 || i->at.context.parts) return false; /* rows in an order of their own */
-    *s = (struct stretch){.first = at, .end = at + 1, .shared = shares, .axis = i->at.axis, .n_parts = i->at.n_parts,
-                          .part = i->at.part, .whole = sums ? v->n[0] : i->at.whole};
+    *s = (struct stretch){.first = at,
+                          .end = at + 1,
+                          .shared = shares,
+                          .axis = i->at.axis,
+                          .n_parts = i->at.n_parts,
+                          .part = i->at.part,
+                          .whole = sums ? v->n[0] : i->at.whole};
     int64_t bytes = s->whole * v->n[1] * (int64_t)dtype_bytes(v->dtype);
     int64_t rows = shares ? s->whole / s->n_parts : s->whole;
     s->pieces = rule->most;
-    if (rule->least_bytes && bytes / (int64_t)rule->least_bytes < s->pieces) s->pieces = bytes / (int64_t)rule->least_bytes;
+    if (rule->least_bytes && bytes / (int64_t)rule->least_bytes < s->pieces)
+        s->pieces = bytes / (int64_t)rule->least_bytes;
     if (rule->least_rows && rows / rule->least_rows < s->pieces) s->pieces = rows / rule->least_rows;
     return s->pieces > 1 && (forward || !hidden(c, at));
 }
@@ -155,7 +158,8 @@ static struct instr *copy(const struct instr *i, const struct stretch *s, int ru
     return n;
 }
 
-static void cut_rows(const struct instr *i, const struct stretch *s, int run, int piece, int64_t lo, int64_t hi, struct code *to)
+static void cut_rows(const struct instr *i, const struct stretch *s, int run, int piece, int64_t lo, int64_t hi,
+                     struct code *to)
 {
     const struct op_row *row = op_row(i->op);
     struct instr *n = copy(i, s, run, piece, to);
@@ -172,7 +176,8 @@ static void cut_rows(const struct instr *i, const struct stretch *s, int run, in
     }
 }
 
-/* The side that has this rank's rows is cut here; whose has all ranks' rows, where the bytes are moved (parallel/run.c). */
+/* The side that has this rank's rows is cut here; whose has all ranks' rows, where the bytes are moved
+ * (parallel/run.c). */
 static void cut_shared(const struct instr *i, const struct stretch *s, int run, int piece, struct code *to)
 {
     struct instr *n = copy(i, s, run, piece, to);
@@ -181,7 +186,8 @@ static void cut_shared(const struct instr *i, const struct stretch *s, int run, 
     region_split(own, piece, n->pieces, &lo, &hi);
     n->at.pieces = n->pieces;
     n->at.piece = piece;
-    struct operand *share[] = {i->kphase == KERNEL_FWD ? (gathers ? &n->in[0] : &n->out[0]) : (gathers ? &n->dout[0] : &n->din[0]),
+    struct operand *share[] = {i->kphase == KERNEL_FWD ? (gathers ? &n->in[0] : &n->out[0])
+                                                       : (gathers ? &n->dout[0] : &n->din[0]),
                                i->kphase != KERNEL_FWD && !gathers ? &n->acc[0] : NULL,
                                i->kphase != KERNEL_FWD ? (gathers ? &n->out[0] : &n->in[0]) : NULL};
     for (int k = 0; k < 3; k++)
@@ -197,7 +203,8 @@ static void cut_sum(const struct instr *i, const struct stretch *s, int run, int
     for (int k = 0; k < 5; k++) window(all[k], lo, hi);
 }
 
-static void cut(const struct lower *l, const struct instr *i, const struct stretch *s, int run, int piece, struct code *to)
+static void cut(const struct lower *l, const struct instr *i, const struct stretch *s, int run, int piece,
+                struct code *to)
 {
     int64_t lo, hi;
     int pieces = to_int(s->pieces);

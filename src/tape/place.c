@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placement: lifetimes from the instructions, homes from the lifetimes, offsets by greedy packing: the largest place
  * first, each at the lowest offset where no place with a meeting lifetime lies. On transformer steps this comes
- * within a few percent of the lower bound (the largest sum of live bytes). Places of a slab never share bytes, so each comes
- * after the last. Scratch places are few at a time and many in all: those that meet a lifetime are found in a tree over
- * all places by first use. Cost O(n k log n) for n places of which k live at once, so linear in layers.
+ * within a few percent of the lower bound (the largest sum of live bytes). Places of a slab never share bytes, so each
+ * comes after the last. Scratch places are few at a time and many in all: those that meet a lifetime are found in a
+ * tree over all places by first use. Cost O(n k log n) for n places of which k live at once, so linear in layers.
  * Rejected: first-fit in time order (fragments; 10-20 % more). */
 #include <stdlib.h>
 #include <string.h>
@@ -91,17 +91,15 @@ static int by_first(const void *a, const void *b)
     return x->first != y->first ? (x->first < y->first ? -1 : 1) : x < y ? -1 : x > y;
 }
 
-static size_t align_up(size_t n)
-{
-    return (n + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
-}
+static size_t align_up(size_t n) { return (n + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN; }
 
 /* Scratch places in the order of their first use, under a binary tree: a node says when the last of the places below it
  * that have an offset already dies. */
 struct lives {
     struct place **by_first;
     int n, leaves;
-    int *last; /* [2 * leaves]; node i has the children 2i and 2i + 1, leaf k is node leaves + k; -1: none has an offset */
+    int *last; /* [2 * leaves]; node i has the children 2i and 2i + 1, leaf k is node leaves + k; -1: none has an offset
+                */
     struct place **near; /* [n] what was found */
     int n_near;
 };
@@ -132,7 +130,8 @@ static void lives_add(struct lives *l, const struct place *x)
         if (l->last[i] < x->last) l->last[i] = x->last;
 }
 
-/* Below node i, whose leaves begin at place `from` and are n: those that begin by x's end and die at its beginning or later. */
+/* Below node i, whose leaves begin at place `from` and are n: those that begin by x's end and die at its beginning or
+ * later. */
 static void lives_find(struct lives *l, const struct place *x, int i, int from, int n)
 {
     if (l->last[i] < x->first || l->by_first[from]->first > x->last) return;
@@ -213,8 +212,16 @@ static void joint_init(struct joint *j, const struct program *p, struct place *c
         int k = slab[i]->home == HOME_ACT ? 1 : phase_of(p, slab[i]->first) == PHASE_F ? 0 : 2;
         list[k][count[k]++] = slab[i];
     }
-    *j = (struct joint){list[0], list[1], list[2], count[0], count[1], count[2], sum_bytes(list[0], count[0]),
-                        sum_bytes(list[1], count[1]), sum_bytes(list[2], count[2]), 0};
+    *j = (struct joint){list[0],
+                        list[1],
+                        list[2],
+                        count[0],
+                        count[1],
+                        count[2],
+                        sum_bytes(list[0], count[0]),
+                        sum_bytes(list[1], count[1]),
+                        sum_bytes(list[2], count[2]),
+                        0};
     qsort(j->dies, (size_t)j->n_dies, sizeof *j->dies, by_last);
     qsort(j->born, (size_t)j->n_born, sizeof *j->born, by_first);
     size_t dead = 0, end = 0;
@@ -292,7 +299,8 @@ int program_slot_last(const struct program *p, int slot)
         const struct instr *c = &p->code[i];
         bool here = false;
         for (int k = 0; k < KERNEL_MAX_IN; k++)
-            here |= names_slot(p, &c->in[k], slot) || names_slot(p, &c->din[k], slot) || names_slot(p, &c->acc[k], slot);
+            here |=
+                names_slot(p, &c->in[k], slot) || names_slot(p, &c->din[k], slot) || names_slot(p, &c->acc[k], slot);
         for (int k = 0; k < KERNEL_MAX_OUT; k++)
             here |= names_slot(p, &c->out[k], slot) || names_slot(p, &c->dout[k], slot);
         if (here) return phase_of(p, i);

@@ -23,10 +23,8 @@ static void print_node(const struct tape *t, int index, struct str *out)
     const struct node *d = &t->nodes[index];
     const char *what = d->retype ? "retype" : op_row(d->op)->name;
     str_printf(out, "%4d ", index);
-    if (d->layer >= 0)
-        str_printf(out, "layer %-3d ", d->layer);
-    else
-        str_puts(out, "          ");
+    if (d->layer >= 0) str_printf(out, "layer %-3d ", d->layer);
+    else str_puts(out, "          ");
     str_printf(out, "%-10s ", what);
     if (d->retype) str_printf(out, "over %s: ", axis_name(d->axis));
     for (int k = 0; k < d->n_in; k++) {
@@ -53,10 +51,8 @@ void tape_print(const struct tape *t, struct str *out)
 
 static void print_operand(const struct program *p, const struct operand *o, struct str *out)
 {
-    if (o->place == OPERAND_SLOT)
-        str_printf(out, "slot%d", o->slot);
-    else if (o->place >= 0 && p->places[o->place].slot >= 0)
-        str_printf(out, "slot%d", p->places[o->place].slot);
+    if (o->place == OPERAND_SLOT) str_printf(out, "slot%d", o->slot);
+    else if (o->place >= 0 && p->places[o->place].slot >= 0) str_printf(out, "slot%d", p->places[o->place].slot);
     else if (o->place >= 0)
         str_printf(out, "%s@%zu", home_name(p->places[o->place].home), p->places[o->place].offset + o->offset);
 }
@@ -86,15 +82,16 @@ void program_print(const struct program *p, struct str *out)
     static const char *const kphase[KERNEL_N_PHASES] = {"fwd", "bwd_in", "bwd_w"};
     for (int ph = 0; ph < PHASE_N; ph++) {
         if (p->begin[ph] == p->begin[ph + 1]) continue;
-        str_printf(out, "%s: %d instructions, %s\n", phase[ph], p->begin[ph + 1] - p->begin[ph], str_flops(flops, p->flops[ph]));
+        str_printf(out, "%s: %d instructions, %s\n", phase[ph], p->begin[ph + 1] - p->begin[ph],
+                   str_flops(flops, p->flops[ph]));
         for (int k = p->begin[ph]; k < p->begin[ph + 1]; k++) {
             const struct instr *i = &p->code[k];
             tid o = p->tape->nodes[i->node].out[0];
             char name[TAPE_NAME + 32];
             int n = snprintf(name, sizeof name, "%s", tape_tensor(p->tape, o)->name);
             if (i->run) snprintf(name + n, sizeof name - (size_t)n, " %d/%d", i->piece + 1, i->pieces);
-            str_printf(out, "%5d %-10s %-6s%s %-28s %10s %9s ", k, op_row(i->op)->name, kphase[i->kphase], i->again ? "*" : " ", name,
-                       str_flops(flops, i->flops), str_bytes(bytes, instr_bytes(i)));
+            str_printf(out, "%5d %-10s %-6s%s %-28s %10s %9s ", k, op_row(i->op)->name, kphase[i->kphase],
+                       i->again ? "*" : " ", name, str_flops(flops, i->flops), str_bytes(bytes, instr_bytes(i)));
             print_operands(p, i->in, i->n_in, " in ", out);
             print_operands(p, i->out, i->n_out, " out ", out);
             print_operands(p, i->dout, i->n_out, " dout ", out);

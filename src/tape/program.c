@@ -47,7 +47,8 @@ static void call(struct program_walk *w, const struct program_args *a, const str
     w->list[w->n++].until = i->until;
 }
 
-static void run_one(const struct program *p, const struct instr *i, struct program_walk *w, const struct program_args *a)
+static void run_one(const struct program *p, const struct instr *i, struct program_walk *w,
+                    const struct program_args *a)
 {
     struct kernel_call c;
     instr_call(i, &c);

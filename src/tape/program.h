@@ -8,8 +8,8 @@
  *   last in a deferred W     WGRAD    slab of this (stage, microbatch), until W
  *   within one phase         SCRATCH  shared by all; the same bytes serve many places in turn
  *
- * Where weight gradients are deferred there may be one slab instead (joint): all that outlives a phase is ACT, kept until W,
- * and what B leaves for W takes the bytes of what B has used up.
+ * Where weight gradients are deferred there may be one slab instead (joint): all that outlives a phase is ACT, kept
+ * until W, and what B leaves for W takes the bytes of what B has used up.
  *
  * Invariants
  *   1. Two places of one home whose lifetimes meet do not overlap (program_check proves it).
@@ -34,11 +34,11 @@ struct place {
     enum home home;
     size_t offset; /* in its home */
     int first, last;
-    tid of;        /* the tensor it belongs to; -1: a kernel's scratch */
-    bool grad;     /* holds that tensor's gradient */
-    int holders;   /* while lowering: tensors whose gradient this is and is still wanted */
-    bool pinned;   /* while lowering: a deferred weight gradient will read it, or its bytes are not ours to add to */
-    int slot;      /* >= 0: these bytes are bound there when running (gradients at the ends of a stage); -1: placed */
+    tid of;      /* the tensor it belongs to; -1: a kernel's scratch */
+    bool grad;   /* holds that tensor's gradient */
+    int holders; /* while lowering: tensors whose gradient this is and is still wanted */
+    bool pinned; /* while lowering: a deferred weight gradient will read it, or its bytes are not ours to add to */
+    int slot;    /* >= 0: these bytes are bound there when running (gradients at the ends of a stage); -1: placed */
 };
 
 struct operand {
@@ -53,18 +53,19 @@ struct instr {
     enum op op;
     enum kernel_phase kphase;
     int node;
-    bool again;      /* recomputed */
-    int until;       /* collectives: finished before this instruction, at the latest before the end of the phase */
+    bool again; /* recomputed */
+    int until;  /* collectives: finished before this instruction, at the latest before the end of the phase */
     struct op_attrs at;
     int n_in, n_out;
-    struct operand in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT], dout[KERNEL_MAX_OUT], din[KERNEL_MAX_IN],
-        acc[KERNEL_MAX_IN];
+    struct operand in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT], dout[KERNEL_MAX_OUT], din[KERNEL_MAX_IN], acc[KERNEL_MAX_IN];
     int scratch; /* place, -1 none */
-    const struct kernel_slot *kernel; /* who carries it out, chosen when lowering; NULL: collectives, and what nobody computes */
-    const char *family;               /* whose it is; NULL with kernel */
+    const struct kernel_slot
+        *kernel;        /* who carries it out, chosen when lowering; NULL: collectives, and what nobody computes */
+    const char *family; /* whose it is; NULL with kernel */
     double flops;
-    int run, piece, pieces; /* run > 0: piece `piece` of `pieces` of an instruction that was cut with its neighbours (pieces.c).
-                       Different pieces of one run touch different bytes, though their places are the same */
+    int run, piece,
+        pieces; /* run > 0: piece `piece` of `pieces` of an instruction that was cut with its neighbours (pieces.c).
+           Different pieces of one run touch different bytes, though their places are the same */
 };
 
 struct program {
@@ -74,18 +75,19 @@ struct program {
     struct place *places;
     int n_places;
     size_t bytes[HOME_N];
-    bool joint;              /* slabs of activations last until W, there are none of weight gradients' inputs */
-    double flops[PHASE_N];       /* all instructions */
-    double flops_model;          /* without recomputation */
+    bool joint;            /* slabs of activations last until W, there are none of weight gradients' inputs */
+    double flops[PHASE_N]; /* all instructions */
+    double flops_model;    /* without recomputation */
     int n_slots;
 };
 
-/* Products and the collectives beside them are done in pieces of rows, so that one piece travels while the next is computed
- * (pieces.c). Same on all ranks of the axis. */
+/* Products and the collectives beside them are done in pieces of rows, so that one piece travels while the next is
+ * computed (pieces.c). Same on all ranks of the axis. */
 struct pieces_rule {
-    int most;          /* pieces; 0 or 1: nothing is cut */
-    size_t least_bytes;/* of a message, all ranks' rows together */
-    int64_t least_rows;/* of a product: fewer waste the packing of its weights, and kernels for few rows add in another order */
+    int most;           /* pieces; 0 or 1: nothing is cut */
+    size_t least_bytes; /* of a message, all ranks' rows together */
+    int64_t least_rows; /* of a product: fewer waste the packing of its weights, and kernels for few rows add in another
+                           order */
 };
 enum { PIECES_MOST = 8 };
 
@@ -93,8 +95,8 @@ struct lower_options {
     struct pieces_rule pieces;
     bool training; /* false: F only, nothing is kept */
     bool split_w;  /* W is a phase of its own; else weight gradients run inside B */
-    /* With split_w: how many microbatches are between F and B, and between F and W, at worst. One slab for both is taken where
-     * all slabs together are smaller so; 0: two slabs. */
+    /* With split_w: how many microbatches are between F and B, and between F and W, at worst. One slab for both is
+     * taken where all slabs together are smaller so; 0: two slabs. */
     int64_t n_act, n_wgrad;
     /* Scratch of a collective beyond the place where a gradient lands before it is added; NULL: none needs any. */
     size_t (*collective_scratch)(const struct kernel_table *kt, const struct kernel_call *c);
@@ -122,10 +124,10 @@ struct tape_profile {
 struct program_args {
     struct stream *stream; /* what is not a collective is enqueued here */
     const struct step_info *step;
-    void *const *slot;     /* what externals are bound to; NULL entries on the null device */
+    void *const *slot; /* what externals are bound to; NULL entries on the null device */
     void *act, *wgrad, *scratch;
-    /* Begins a collective row and returns its ticket (0: it is done); finishes it; moves what is under way on without waiting
-     * (asked between instructions; NULL: not). collective_ctx knows the communicators (parallel/run.h). */
+    /* Begins a collective row and returns its ticket (0: it is done); finishes it; moves what is under way on without
+     * waiting (asked between instructions; NULL: not). collective_ctx knows the communicators (parallel/run.h). */
     int64_t (*collective)(void *ctx, struct stream *s, const struct kernel_call *c);
     void (*collective_end)(void *ctx, struct stream *s, const struct kernel_call *c, int64_t ticket);
     void (*collective_poll)(void *ctx, const struct kernel_call *c, int64_t ticket);
@@ -144,8 +146,8 @@ struct program_args {
 };
 void program_run(const struct program *p, enum tape_phase phase, const struct program_args *a);
 
-/* The same in parts: instructions [begin, end) of a phase. Collectives may travel from one part to the next, so they are kept by the
- * caller, who begins with none and calls program_run_end when the phase is over. */
+/* The same in parts: instructions [begin, end) of a phase. Collectives may travel from one part to the next, so they
+ * are kept by the caller, who begins with none and calls program_run_end when the phase is over. */
 enum { PROGRAM_UNDER_WAY = 4 * PIECES_MOST };
 struct program_walk {
     struct {
@@ -155,7 +157,8 @@ struct program_walk {
     } list[PROGRAM_UNDER_WAY];
     int n;
 };
-void program_run_part(const struct program *p, int begin, int end, struct program_walk *w, const struct program_args *a);
+void program_run_part(const struct program *p, int begin, int end, struct program_walk *w,
+                      const struct program_args *a);
 void program_run_end(const struct program *p, struct program_walk *w, const struct program_args *a);
 
 #endif

@@ -12,7 +12,8 @@ tid op_embed(struct tape *t, tid ids_T, tid w_VD, const char *name)
 
 tid op_embed_part(struct tape *t, tid ids_T, tid w_VD, int64_t first, int64_t whole, const char *name)
 {
-    return tape_record(t, OP_EMBED, &(struct op_attrs){.first = first, .whole = whole}, 2, (tid[]){ids_T, w_VD}, DT_N, name);
+    return tape_record(t, OP_EMBED, &(struct op_attrs){.first = first, .whole = whole}, 2, (tid[]){ids_T, w_VD}, DT_N,
+                       name);
 }
 
 tid op_linear(struct tape *t, tid x_TK, tid w_NK, tid bias_N, const char *name)

@@ -40,10 +40,7 @@ int64_t tensor_numel(const struct tensor *x)
     return k;
 }
 
-int64_t tensor_cols(const struct tensor *x)
-{
-    return x->nd ? x->n[x->nd - 1] : 1;
-}
+int64_t tensor_cols(const struct tensor *x) { return x->nd ? x->n[x->nd - 1] : 1; }
 
 int64_t tensor_rows(const struct tensor *x)
 {
@@ -80,10 +77,7 @@ static struct node *node_push(struct tape *t)
     return d;
 }
 
-static void name_set(struct tensor *x, const char *name)
-{
-    snprintf(x->name, sizeof x->name, "%s", name);
-}
+static void name_set(struct tensor *x, const char *name) { snprintf(x->name, sizeof x->name, "%s", name); }
 
 tid tape_param(struct tape *t, const char *name, int slot, int grad_slot, enum dtype dtype, int nd, const int64_t *n,
                struct spmd_type type)
@@ -177,9 +171,9 @@ static tid record_fail(struct tape *t, enum op op, const char *name, const char 
         for (int i = 0; i < v->nd; i++)
             k += (size_t)snprintf(shape + k, sizeof shape - k, "%s%lld", i ? "x" : "", (long long)v->n[i]);
     }
-    err_set(&t->err, ERR_REQUEST, "%s '%s'%s%s got %s%s%s [%s] (%s)", op_row(op)->name, name,
-            axis >= 0 ? " over " : "", axis >= 0 ? axis_name((enum axis)axis) : "", why, x >= 0 ? ": " : "",
-            x >= 0 ? t->tensors[x].name : "", shape, type);
+    err_set(&t->err, ERR_REQUEST, "%s '%s'%s%s got %s%s%s [%s] (%s)", op_row(op)->name, name, axis >= 0 ? " over " : "",
+            axis >= 0 ? axis_name((enum axis)axis) : "", why, x >= 0 ? ": " : "", x >= 0 ? t->tensors[x].name : "",
+            shape, type);
     return TID_NONE;
 }
 
@@ -195,8 +189,10 @@ static double view_size(const struct view *v)
 static bool is_countable(struct tape *t, enum op op, const struct view *out, const char *name)
 {
     if (view_size(out) <= (double)((int64_t)1 << 50)) return true;
-    err_set(&t->err, ERR_REQUEST, "%s '%s' makes %.3g elements, more than 2^50; choose fewer sequences at a time (batch.micro), shorter ones "
-            "(model.seq_len), or more ranks to share them (parallel.cp, parallel.tp)", op_row(op)->name, name, view_size(out));
+    err_set(&t->err, ERR_REQUEST,
+            "%s '%s' makes %.3g elements, more than 2^50; choose fewer sequences at a time (batch.micro), shorter ones "
+            "(model.seq_len), or more ranks to share them (parallel.cp, parallel.tp)",
+            op_row(op)->name, name, view_size(out));
     return false;
 }
 
@@ -206,8 +202,7 @@ static int types_infer(struct tape *t, const struct node *d, const struct op_row
 {
     for (int a = 0; a < AXIS_N; a++) {
         enum spmd in[KERNEL_MAX_IN], o[KERNEL_MAX_OUT] = {SPMD_I, SPMD_I, SPMD_I};
-        for (int i = 0; i < d->n_in; i++)
-            in[i] = d->in[i] >= 0 ? (enum spmd)t->tensors[d->in[i]].type.on[a] : SPMD_N;
+        for (int i = 0; i < d->n_in; i++) in[i] = d->in[i] >= 0 ? (enum spmd)t->tensors[d->in[i]].type.on[a] : SPMD_N;
         const char *why = row->rule(&d->at, d->n_in, in, o);
         if (why) {
             record_fail(t, d->op, name, why, d->in[0], a);
@@ -318,7 +313,8 @@ tid tape_collective(struct tape *t, enum op op, const struct op_attrs *at, tid x
     if (t->err.code) return TID_NONE;
     const struct tensor *v = &t->tensors[x], *root = &t->tensors[v->root];
     CHECK(op_row(op)->collective, "%s is no collective", op_row(op)->name);
-    CHECK(v->nd == 2 && tensor_cols(v) == tensor_cols(root), "%s: columns of %s are not dense", op_row(op)->name, v->name);
+    CHECK(v->nd == 2 && tensor_cols(v) == tensor_cols(root), "%s: columns of %s are not dense", op_row(op)->name,
+          v->name);
     CHECK(!op_row(op)->alias_fwd || (root->kind == TENSOR_LOCAL && tensor_numel(v) == tensor_numel(root)),
           "%s: %s is not a whole tensor", op_row(op)->name, v->name);
     tid o = tape_record(t, op, at, 1, &x, DT_N, name);

@@ -38,12 +38,12 @@ struct tensor {
     int nd;
     int64_t n[KERNEL_MAX_DIM];
     struct spmd_type type;
-    int slot;      /* EXTERNAL: index into the bindings given when running */
-    int grad_slot; /* EXTERNAL parameters: slot of the fp32 gradient, else -1 */
-    bool boundary; /* EXTERNAL: passes between stages; grad_slot holds an activation's gradient in its own dtype */
-    tid root;      /* VIEW: the tensor whose memory this is; itself otherwise */
+    int slot;         /* EXTERNAL: index into the bindings given when running */
+    int grad_slot;    /* EXTERNAL parameters: slot of the fp32 gradient, else -1 */
+    bool boundary;    /* EXTERNAL: passes between stages; grad_slot holds an activation's gradient in its own dtype */
+    tid root;         /* VIEW: the tensor whose memory this is; itself otherwise */
     int64_t row, col; /* VIEW: first row and column in the root */
-    int producer;  /* node, -1 for externals */
+    int producer;     /* node, -1 for externals */
 };
 
 /* A change of mesh type: where a collective stands. On axes of size 1 the tensor is the same memory (retype); on others
@@ -76,11 +76,11 @@ struct tape {
     int n_nodes, room_nodes;
     struct segment *segments;
     int n_segments, room_segments;
-    int open_segment; /* -1 none */
-    int n_changes;    /* of mesh type, recorded so far (parallel/) */
-    int layer;        /* label given to nodes recorded now */
+    int open_segment;        /* -1 none */
+    int n_changes;           /* of mesh type, recorded so far (parallel/) */
+    int layer;               /* label given to nodes recorded now */
     tid stage_in, stage_out; /* TID_NONE: the model begins, ends here */
-    struct err err;   /* sticks */
+    struct err err;          /* sticks */
 };
 
 /* Create. */
@@ -162,8 +162,8 @@ tid op_add(struct tape *t, tid a, tid b, float dropout, uint64_t stream, tid ind
 tid op_dropout(struct tape *t, tid x, float dropout, uint64_t stream, tid index_T, const char *name);
 /* The sums {nats, trained tokens} are added into the f64[2] bound at stat_slot. */
 tid op_xent(struct tape *t, tid logits_TV, tid target_T, int stat_slot, const char *name);
-/* The same where logits are columns [first, first + V') of `whole`, on one of n_parts ranks: statistics of the part, then the
- * loss from everybody's, collected one part after the other. */
+/* The same where logits are columns [first, first + V') of `whole`, on one of n_parts ranks: statistics of the part,
+ * then the loss from everybody's, collected one part after the other. */
 struct vocab_part {
     int64_t first, whole;
     int n_parts;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a collective may travel: it is begun in its turn and finished before the first instruction that touches what it
- * reads or writes, or at the end of the phase. Whole places are compared, not bytes: what is cut into pieces (pieces.c) says
- * itself that its pieces do not meet. Cost: O(instructions) per collective. */
+/* How long a collective may travel: it is begun in its turn and finished before the first instruction that touches what
+ * it reads or writes, or at the end of the phase. Whole places are compared, not bytes: what is cut into pieces
+ * (pieces.c) says itself that its pieces do not meet. Cost: O(instructions) per collective. */
 #include "tape/lower.h"
 
 bool instr_same_memory(const struct operand *a, const struct operand *b)
 {
-    return a->place >= 0 ? a->place == b->place : a->place == OPERAND_SLOT && b->place == OPERAND_SLOT && a->slot == b->slot;
+    return a->place >= 0 ? a->place == b->place
+                         : a->place == OPERAND_SLOT && b->place == OPERAND_SLOT && a->slot == b->slot;
 }
 
 static bool touches(const struct instr *i, const struct operand *o)
@@ -14,7 +15,8 @@ static bool touches(const struct instr *i, const struct operand *o)
     bool any = false;
     for (int k = 0; k < KERNEL_MAX_IN; k++)
         any |= instr_same_memory(o, &i->in[k]) || instr_same_memory(o, &i->din[k]) || instr_same_memory(o, &i->acc[k]);
-    for (int k = 0; k < KERNEL_MAX_OUT; k++) any |= instr_same_memory(o, &i->out[k]) || instr_same_memory(o, &i->dout[k]);
+    for (int k = 0; k < KERNEL_MAX_OUT; k++)
+        any |= instr_same_memory(o, &i->out[k]) || instr_same_memory(o, &i->dout[k]);
     return any;
 }
 

@@ -35,26 +35,36 @@ static void print_rest(const struct verify *v, struct str *out)
         routed += v->layout[i].routed;
         elsewhere += v->layout[i].elsewhere;
     }
-    if (v->eps > 0) str_printf(out, "optimizer.eps is %.2g in every run, that Adam makes no steps of rounding\n", v->eps);
+    if (v->eps > 0)
+        str_printf(out, "optimizer.eps is %.2g in every run, that Adam makes no steps of rounding\n", v->eps);
     str_puts(out, "bits: same as one rank; layouts with one number have the same bits among them\n");
-    str_printf(out, "resumed: the step after reading a checkpoint that another layout saved; %d layouts that hold their state in unlike ways\n", resumed);
-    if (plain) str_printf(out, "plain loops (run.kernels ref): one rank differs by %.2g from training's kernels; with them too, %d layouts were "
-                          "held against one rank\n", v->ref_rel_error, plain);
-    if (routed) str_printf(out, "routers: %" PRId64 " of %" PRId64 " choices would have been others than one rank's%s\n", elsewhere, routed,
-                           v->replayed ? ", and were repeated, so that numbers are compared" : "");
+    str_printf(out,
+               "resumed: the step after reading a checkpoint that another layout saved; %d layouts that hold their "
+               "state in unlike ways\n",
+               resumed);
+    if (plain)
+        str_printf(out,
+                   "plain loops (run.kernels ref): one rank differs by %.2g from training's kernels; with them too, %d "
+                   "layouts were "
+                   "held against one rank\n",
+                   v->ref_rel_error, plain);
+    if (routed)
+        str_printf(out, "routers: %" PRId64 " of %" PRId64 " choices would have been others than one rank's%s\n",
+                   elsewhere, routed, v->replayed ? ", and were repeated, so that numbers are compared" : "");
 }
 
 void verify_print(const struct verify *v, struct str *out)
 {
     char a[32], b[32], mark[16], resumed[16];
-    str_printf(out, "%-38s %5s  %-9s %-9s %-9s %-9s %-9s %-5s %12s %10s  %s\n", "layout", "ranks", "error", "loss", "norm", "eval", "resumed",
-               "bits", "sent/step", "peak", "largest error in");
+    str_printf(out, "%-38s %5s  %-9s %-9s %-9s %-9s %-9s %-5s %12s %10s  %s\n", "layout", "ranks", "error", "loss",
+               "norm", "eval", "resumed", "bits", "sent/step", "peak", "largest error in");
     for (int i = 0; i < v->n; i++) {
         const struct verify_layout *l = &v->layout[i];
         snprintf(resumed, sizeof resumed, l->resumed[0] ? "%.2g" : "", l->resume_rel_error);
-        str_printf(out, "%-38s %5d  %-9.2g %-9.2g %-9.2g %-9.2g %-9s %-5s %12s %10s  %s", l->layout, l->n_ranks, l->max_rel_error,
-                   l->loss_rel_error, l->norm_rel_error, l->eval_rel_error, resumed, bits_mark(v, i, mark),
-                   str_bytes(a, (double)l->comm_bytes), str_bytes(b, (double)l->peak_bytes), l->tensor);
+        str_printf(out, "%-38s %5d  %-9.2g %-9.2g %-9.2g %-9.2g %-9s %-5s %12s %10s  %s", l->layout, l->n_ranks,
+                   l->max_rel_error, l->loss_rel_error, l->norm_rel_error, l->eval_rel_error, resumed,
+                   bits_mark(v, i, mark), str_bytes(a, (double)l->comm_bytes), str_bytes(b, (double)l->peak_bytes),
+                   l->tensor);
         if (l->resumed[0] && !l->resume_identical) str_printf(out, "  (not what %s saved was read)", l->resumed);
         if (l->ref_rel_error > l->bound) str_printf(out, "  (plain loops: %.2g)", l->ref_rel_error);
         str_puts(out, l->ok ? "\n" : "  <-- DIFFERS\n");

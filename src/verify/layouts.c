@@ -26,7 +26,8 @@ static bool fits(const struct config *c, const struct layout_try *t, const char 
     return config_check_pipeline(&with, &e) == OK;
 }
 
-/* Every schedule where nothing else is shared out; in the other layouts they take turns, but for dualpipe with zero levels. */
+/* Every schedule where nothing else is shared out; in the other layouts they take turns, but for dualpipe with zero
+ * levels. */
 static void pipelines(struct layouts *l, const struct config *c, struct layout_try t)
 {
     if (t.pp == 1) {
@@ -47,7 +48,8 @@ static void pipelines(struct layouts *l, const struct config *c, struct layout_t
     }
 }
 
-/* Experts folded over the ranks of a replica in every way: whole or by columns over tp or a part of it, shared out over ep or not. */
+/* Experts folded over the ranks of a replica in every way: whole or by columns over tp or a part of it, shared out over
+ * ep or not. */
 static void expert_layouts(struct layouts *l, const struct config *c, struct layout_try t)
 {
     int ranks = t.dp_shard * t.cp * t.tp, tp = t.tp;
@@ -59,7 +61,8 @@ static void expert_layouts(struct layouts *l, const struct config *c, struct lay
         }
 }
 
-/* Every algorithm of attention where cp is alone; else they take turns, and zero levels 1 and 2 are tried where cp is alone. */
+/* Every algorithm of attention where cp is alone; else they take turns, and zero levels 1 and 2 are tried where cp is
+ * alone. */
 static void contexts(struct layouts *l, const struct config *c, struct layout_try t)
 {
     enum { ALGORITHMS = CP_TWO_LEVEL + 1 };
@@ -134,15 +137,19 @@ void layouts_apply(const struct layout_try *t, struct config *c)
 void layout_name(const struct config *c, char *out, size_t n)
 {
     size_t k = (size_t)snprintf(out, n, "dp%" PRId64, config_dp(c));
-    if (c->parallel.dp_replicate > 1 && k < n) k += (size_t)snprintf(out + k, n - k, " replicate%" PRId64, c->parallel.dp_replicate);
+    if (c->parallel.dp_replicate > 1 && k < n)
+        k += (size_t)snprintf(out + k, n - k, " replicate%" PRId64, c->parallel.dp_replicate);
     if (k < n) k += (size_t)snprintf(out + k, n - k, " zero%" PRId64, c->parallel.zero);
     if (c->parallel.tp > 1 && k < n)
-        k += (size_t)snprintf(out + k, n - k, " tp%" PRId64 "%s", c->parallel.tp, c->parallel.sequence_parallel ? "+seq" : "");
+        k += (size_t)snprintf(out + k, n - k, " tp%" PRId64 "%s", c->parallel.tp,
+                              c->parallel.sequence_parallel ? "+seq" : "");
     if (c->parallel.ep > 1 && k < n) k += (size_t)snprintf(out + k, n - k, " ep%" PRId64, c->parallel.ep);
-    if (c->model.moe.experts && c->parallel.etp < c->parallel.tp && k < n) k += (size_t)snprintf(out + k, n - k, " etp%" PRId64, c->parallel.etp);
+    if (c->model.moe.experts && c->parallel.etp < c->parallel.tp && k < n)
+        k += (size_t)snprintf(out + k, n - k, " etp%" PRId64, c->parallel.etp);
     if (c->parallel.servers && k < n) k += (size_t)snprintf(out + k, n - k, " servers%" PRId64, c->parallel.servers);
     static const char *const algorithm[] = {"ring", "gather", "a2a", "two"};
     if (c->parallel.cp > 1 && k < n)
         k += (size_t)snprintf(out + k, n - k, " cp%" PRId64 ":%s", c->parallel.cp, algorithm[c->parallel.cp_algorithm]);
-    if (c->parallel.pp > 1 && k < n) snprintf(out + k, n - k, " pp%" PRId64 ":%s", c->parallel.pp, c->parallel.schedule);
+    if (c->parallel.pp > 1 && k < n)
+        snprintf(out + k, n - k, " pp%" PRId64 ":%s", c->parallel.pp, c->parallel.schedule);
 }

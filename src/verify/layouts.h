@@ -11,7 +11,7 @@ struct layout_try {
     int dp_replicate, dp_shard, zero, tp, cp, pp, servers;
     int ep, etp; /* 0: 1, and tp */
     bool sequence;
-    int cp_algorithm; /* enum config_cp */
+    int cp_algorithm;     /* enum config_cp */
     const char *schedule; /* of the pipeline; NULL: as the config says */
 };
 struct layouts {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A router row is told by its place: the microbatch's first token, its sequence, and where in the sequence a row of this rank of cp
- * and tp stands. To give a token other experts the router's kernel runs for that row once more with biases that leave it no
- * choice, since biases decide who is chosen and do not touch the gates. */
+/* A router row is told by its place: the microbatch's first token, its sequence, and where in the sequence a row of
+ * this rank of cp and tp stands. To give a token other experts the router's kernel runs for that row once more with
+ * biases that leave it no choice, since biases decide who is chosen and do not touch the gates. */
 #include "verify/replay.h"
 
 #include <string.h>
@@ -75,11 +75,13 @@ static void give(const struct engine *g, const struct kernel_call *c, int64_t ro
     xfree(bias);
 }
 
-/* Which of the global batch's tokens row `row` of the router is; -1: none, the sequence is there to fill a microbatch. */
+/* Which of the global batch's tokens row `row` of the router is; -1: none, the sequence is there to fill a
+ * microbatch. */
 static int64_t token_of(const struct replay_watch *w, const struct kernel_call *c, int64_t row)
 {
     const struct engine_config *e = &w->g->cfg;
-    int64_t here = c->at.moe.first + row, seq = e->seq, sequence = (int64_t)c->step->first_token / seq + here / c->at.seq;
+    int64_t here = c->at.moe.first + row, seq = e->seq,
+            sequence = (int64_t)c->step->first_token / seq + here / c->at.seq;
     if (sequence < w->first || sequence >= w->first + w->n) return -1;
     return sequence * seq + context_place(seq, e->par.size[AXIS_CP], e->par.rank[AXIS_CP], here % c->at.seq);
 }
@@ -91,7 +93,8 @@ static void look(void *ctx, const struct program *p, const struct kernel_call *c
     if (c->op != OP_ROUTER || c->phase != KERNEL_FWD || !x->pick) return;
     int64_t run = c->step->training ? (int64_t)c->step->step : x->runs - 1, k = x->top_k, routed = 0, elsewhere = 0;
     const struct par *par = &w->g->cfg.par;
-    bool counts = !i->again && (par->rank[AXIS_TP] == 0 || model_tokens_split(par)); /* else all ranks of tp route the same tokens */
+    bool counts = !i->again &&
+                  (par->rank[AXIS_TP] == 0 || model_tokens_split(par)); /* else all ranks of tp route the same tokens */
     CHECK(run < x->runs, "step %lld was not written down", (long long)run);
     size_t bytes = to_size((c->out[1].n[0] - 1) * c->out[1].stride + k) * sizeof(int32_t);
     int32_t *room = device_is_direct(w->g->dev) ? NULL : xmalloc(bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shelf.h: the checkpoints that the last few layouts saved, for others to go on from; in memory that looks like files where the
- * system has some (/dev/shm), else in the directory for temporary files.
+/* shelf.h: the checkpoints that the last few layouts saved, for others to go on from; in memory that looks like files
+ * where the system has some (/dev/shm), else in the directory for temporary files.
  * Floor 9. Order: Local.
  */
 #ifndef TUTTI_VERIFY_SHELF_H
@@ -29,8 +29,8 @@ int shelf_open(struct shelf *s, int64_t bytes, struct err *e);
 void shelf_close(struct shelf *s);
 /* The next place, empty; the oldest goes. Its fields are the caller's to fill, but for root and path. */
 int shelf_next(struct shelf *s, int64_t step, struct shelf_place **out, struct err *e);
-/* A place that another layout filled; different ones in turn. NULL: there is none. After shelf_next the place that is being filled is
- * not among them. */
+/* A place that another layout filled; different ones in turn. NULL: there is none. After shelf_next the place that is
+ * being filled is not among them. */
 const struct shelf_place *shelf_pick(const struct shelf *s, const struct shelf_place *but);
 
 #endif

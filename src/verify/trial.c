@@ -39,8 +39,8 @@ uint64_t outcome_state(const struct outcome *o, const float *state)
 }
 
 /* ---- batches ---- */
-/* Every eighth target is not trained, and in larger batches of every fourth sequence none is: ranks have unlike numbers of
- * trained tokens, some have none. */
+/* Every eighth target is not trained, and in larger batches of every fourth sequence none is: ranks have unlike numbers
+ * of trained tokens, some have none. */
 int32_t *trial_tokens(const struct config *c, int which)
 {
     int64_t n = c->batch.global * c->model.seq_len;
@@ -62,8 +62,12 @@ static struct engine_batch part_of(const struct trial *t, const int32_t *tokens,
     int64_t first, count, seq = t->c->model.seq_len, field = t->c->batch.global * seq;
     config_part(t->c, part, &first, &count);
     const int32_t *at = tokens + first * seq;
-    struct engine_batch b = {.tokens = at, .targets = at + field, .positions = at + 2 * field, .docs = at + 3 * field,
-                             .n = count, .first = first};
+    struct engine_batch b = {.tokens = at,
+                             .targets = at + field,
+                             .positions = at + 2 * field,
+                             .docs = at + 3 * field,
+                             .n = count,
+                             .first = first};
     for (int64_t i = 0; i < count * seq; i++) b.n_trained += b.targets[i] >= 0;
     return b;
 }
@@ -78,7 +82,8 @@ static void keep(const struct trial *t, const struct engine *g, int i, int which
     enum dtype dtype = a->row.dtype;
     if (!x.n) return;
     struct shape shape = shape_of(p->nd, p->n);
-    struct region whole = region_whole(&shape), mine = param_rows(p, x.lo / param_row_numel(p), x.n / param_row_numel(p));
+    struct region whole = region_whole(&shape),
+                  mine = param_rows(p, x.lo / param_row_numel(p), x.n / param_row_numel(p));
     struct region_run run;
     size_t bytes = to_size(x.n) * dtype_bytes(dtype);
     char *room = device_is_direct(g->dev) ? NULL : xmalloc(bytes);
@@ -98,7 +103,8 @@ static void keep_gradients(const struct trial *t, const struct engine *g)
 static void keep_values(const struct trial *t, const struct engine *g, bool moments, float *to)
 {
     for (int what = 0; what <= (moments ? t->out->moments : 0); what++)
-        for (int i = 0; i < g->params.n; i++) keep(t, g, i, what ? STORE_ROWS + what - 1 : STORE_MASTER, to + what * t->out->numel);
+        for (int i = 0; i < g->params.n; i++)
+            keep(t, g, i, what ? STORE_ROWS + what - 1 : STORE_MASTER, to + what * t->out->numel);
 }
 
 /* ---- one rank ---- */
@@ -115,7 +121,8 @@ static void count_traffic(struct rank *x)
     struct trial *t = x->t;
     ranks_traffic(&x->at.ranks, sent);
     for (int a = 0; a < AXIS_N; a++) t->out->comm_bytes += sent[a].bytes;
-    t->out->comm_bytes += copies_traffic(&x->at.engine->copies).bytes + (x->at.serve ? serve_traffic(x->at.serve) - t->began : 0);
+    t->out->comm_bytes +=
+        copies_traffic(&x->at.engine->copies).bytes + (x->at.serve ? serve_traffic(x->at.serve) - t->began : 0);
 }
 
 static void step(struct rank *x, int s)
@@ -147,7 +154,8 @@ static void evaluate(struct rank *x)
 /* Values of before the first step, so that one which loading leaves out is not nearly right. */
 static void forget(struct engine *g)
 {
-    for (int u = 0; u < g->store.units.n; u++) exchange_gather_wait(&g->exchange, u); /* what was published is still arriving */
+    for (int u = 0; u < g->store.units.n; u++)
+        exchange_gather_wait(&g->exchange, u); /* what was published is still arriving */
     stream_sync(g->stream);
     engine_init(g);
 }

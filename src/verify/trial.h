@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trial.h: one layout of a config, run: a few steps, an evaluation, a checkpoint, and a step more from the checkpoint of another
- * layout; and what that leaves behind, as arrays of the global shapes, so that comparing is the same loop for every layout.
- * Floor 9. Order: Local: starts its ranks itself.
+/* trial.h: one layout of a config, run: a few steps, an evaluation, a checkpoint, and a step more from the checkpoint
+ * of another layout; and what that leaves behind, as arrays of the global shapes, so that comparing is the same loop
+ * for every layout. Floor 9. Order: Local: starts its ranks itself.
  */
 #ifndef TUTTI_VERIFY_TRIAL_H
 #define TUTTI_VERIFY_TRIAL_H
@@ -15,15 +15,16 @@ enum { VERIFY_MAX_STEPS = 100 };
 struct outcome {
     int64_t numel;
     int moments;
-    float *grad;      /* [numel], of the first step */
-    float *value;     /* [numel], after the last step; then [numel] for each moment */
-    float *loaded;    /* the same, as they were loaded from the other layout's checkpoint */
-    float *next;      /* [numel], the values one step later */
+    float *grad;   /* [numel], of the first step */
+    float *value;  /* [numel], after the last step; then [numel] for each moment */
+    float *loaded; /* the same, as they were loaded from the other layout's checkpoint */
+    float *next;   /* [numel], the values one step later */
     double loss[VERIFY_MAX_STEPS + 1], norm[VERIFY_MAX_STEPS + 1]; /* the last of them of the step after loading */
     double eval_loss;
     int64_t eval_tokens;
     int64_t comm_bytes, peak_bytes; /* of rank 0: sent in the first step; of its ledger */
-    char replicas[256];             /* "", or what ranks that must hold the same did not have in common, at the end (engine/replicas.h) */
+    char replicas[256];             /* "", or what ranks that must hold the same did not have in common, at the end
+                                       (engine/replicas.h) */
 };
 void outcome_init(struct outcome *o, const struct config *c, int64_t numel);
 void outcome_fini(struct outcome *o);
@@ -34,11 +35,11 @@ struct trial {
     const int32_t *tokens;  /* trial_tokens: trained on */
     const int32_t *unseen;  /* evaluated */
     int steps;
-    bool measure;           /* the first step only, for settling the optimizer's eps */
+    bool measure;                     /* the first step only, for settling the optimizer's eps */
     const struct param_table *global; /* as one rank holds it */
     struct replay *replay;
-    const char *save_to;    /* a root for checkpoints; NULL: none is written and none read */
-    const char *load_from;  /* a checkpoint; NULL: the step after goes on from here */
+    const char *save_to;   /* a root for checkpoints; NULL: none is written and none read */
+    const char *load_from; /* a checkpoint; NULL: the step after goes on from here */
     struct outcome *out;
     int64_t began; /* bytes that rank 0 had sent to servers before the first step */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run of the oracle, then one run per layout. What costs time is shared: the run that is compared also evaluates, saves, reads what
- * an earlier one saved, and makes its next step. */
+/* One run of the oracle, then one run per layout. What costs time is shared: the run that is compared also evaluates,
+ * saves, reads what an earlier one saved, and makes its next step. */
 #include "verify/verify.h"
 
 #include <math.h>
@@ -34,9 +34,9 @@ static void worse(struct verify_layout *l, double error, const char *what, const
     snprintf(l->tensor, sizeof l->tensor, "%s of %s", what, name);
 }
 
-/* In fp32 only the order of sums differs. In bf16 too where ranks share out whole sequences, but partial products that are
- * summed over a model axis are rounded to 8 bits before the sum, which one rank does not do; so are the ranks' parts of bf16
- * gradients. */
+/* In fp32 only the order of sums differs. In bf16 too where ranks share out whole sequences, but partial products that
+ * are summed over a model axis are rounded to 8 bits before the sum, which one rank does not do; so are the ranks'
+ * parts of bf16 gradients. */
 static double bound_of(const struct config *c)
 {
     if (c->precision.grad == GRAD_BF16) return 2e-2;
@@ -50,10 +50,7 @@ static bool is_rounding(const struct param *p, double own, double global, bool r
     return own <= 1e-6 * global || (rough && p->init == INIT_ZEROS);
 }
 
-static double relative(double got, double want)
-{
-    return fabs(got - want) / fmax(fabs(want), 1e-30);
-}
+static double relative(double got, double want) { return fabs(got - want) / fmax(fabs(want), 1e-30); }
 
 static void compare(struct verify_layout *l, const struct param_table *p, const struct outcome *want,
                     const struct outcome *got, int n_steps, bool rough)
@@ -81,8 +78,8 @@ static void compare(struct verify_layout *l, const struct param_table *p, const 
 }
 
 /* What another layout saved was read, and the next step is the oracle's. */
-static void compare_resumed(struct verify_layout *l, const struct param_table *p, const struct outcome *want, const struct outcome *got,
-                            const struct shelf_place *from, int n_steps, bool rough)
+static void compare_resumed(struct verify_layout *l, const struct param_table *p, const struct outcome *want,
+                            const struct outcome *got, const struct shelf_place *from, int n_steps, bool rough)
 {
     double global = norm_of(want->grad, p->numel);
     snprintf(l->resumed, sizeof l->resumed, "%s", from->layout);
@@ -91,7 +88,8 @@ static void compare_resumed(struct verify_layout *l, const struct param_table *p
     for (int i = 0; i < p->n; i++) {
         int64_t o = p->p[i].offset, n = p->p[i].numel;
         if (is_rounding(&p->p[i], norm_of(want->grad + o, n), global, rough)) continue;
-        l->resume_rel_error = fmax(l->resume_rel_error, distance(got->next + o, want->next + o, n) / fmax(norm_of(want->next + o, n), 1e-30));
+        l->resume_rel_error = fmax(l->resume_rel_error, distance(got->next + o, want->next + o, n) /
+                                                            fmax(norm_of(want->next + o, n), 1e-30));
     }
 }
 
@@ -123,10 +121,12 @@ static bool held_before(struct run *x)
     const struct config *c = &x->c;
     char line[128];
     const char *kind = c->parallel.pp > 1 ? c->parallel.schedule : "";
-    bool plain = !strcmp(kind, "naive") || !strcmp(kind, "gpipe") || !strcmp(kind, "1f1b") || !strcmp(kind, "zbh1") || !strcmp(kind, "zbh2");
-    size_t n = (size_t)snprintf(line, sizeof line, "%d %d %d %d %d %d %s %d %d %d\n", (int)c->parallel.dp_replicate, (int)c->parallel.dp_shard,
-                                (int)c->parallel.zero, (int)c->parallel.tp, (int)c->parallel.cp, (int)c->parallel.pp, plain ? "" : kind,
-                                (int)c->parallel.ep, (int)c->parallel.etp, (int)c->parallel.servers);
+    bool plain = !strcmp(kind, "naive") || !strcmp(kind, "gpipe") || !strcmp(kind, "1f1b") || !strcmp(kind, "zbh1") ||
+                 !strcmp(kind, "zbh2");
+    size_t n = (size_t)snprintf(line, sizeof line, "%d %d %d %d %d %d %s %d %d %d\n", (int)c->parallel.dp_replicate,
+                                (int)c->parallel.dp_shard, (int)c->parallel.zero, (int)c->parallel.tp,
+                                (int)c->parallel.cp, (int)c->parallel.pp, plain ? "" : kind, (int)c->parallel.ep,
+                                (int)c->parallel.etp, (int)c->parallel.servers);
     if (x->held_before && strstr(x->held_before, line)) return true;
     x->held_before = xrealloc(x->held_before, x->held_n + n + 1);
     memcpy(x->held_before + x->held_n, line, n + 1);
@@ -134,14 +134,17 @@ static bool held_before(struct run *x)
     return false;
 }
 
-static bool judge(const struct run *x, const struct verify_layout *l, const struct outcome *got, const struct shelf_place *from)
+static bool judge(const struct run *x, const struct verify_layout *l, const struct outcome *got,
+                  const struct shelf_place *from)
 {
     const struct config *c = &x->c;
-    bool ok = l->max_rel_error <= l->bound && l->loss_rel_error <= l->bound && l->norm_rel_error <= l->bound && l->eval_rel_error <= l->bound;
+    bool ok = l->max_rel_error <= l->bound && l->loss_rel_error <= l->bound && l->norm_rel_error <= l->bound &&
+              l->eval_rel_error <= l->bound;
     bool exact = c->numerics.exact_order && l->n_ranks == config_dp(c);
     if (exact) ok &= l->bit_identical && l->norm_rel_error == 0;
     if (from) ok &= l->resume_identical && l->resume_rel_error <= fmax(l->bound, from->bound);
-    if (from && l->n_ranks == 1 && !strcmp(from->layout, "one rank")) ok &= l->resume_rel_error == 0; /* as if it had not stopped */
+    if (from && l->n_ranks == 1 && !strcmp(from->layout, "one rank"))
+        ok &= l->resume_rel_error == 0; /* as if it had not stopped */
     return ok && !got->replicas[0];
 }
 
@@ -160,7 +163,8 @@ static int plain_loops(struct run *x, struct verify_layout *l, struct err *e)
     x->t.save_to = root;
     if (rc) err_prefix(e, "layout %s with run.kernels ref", l->layout);
     else compare(&plain, &x->p, &x->ref, &got, x->t.steps, l->bound > 1e-3);
-    l->ref_rel_error = fmax(fmax(plain.max_rel_error, plain.loss_rel_error), fmax(plain.norm_rel_error, plain.eval_rel_error));
+    l->ref_rel_error =
+        fmax(fmax(plain.max_rel_error, plain.loss_rel_error), fmax(plain.norm_rel_error, plain.eval_rel_error));
     l->ok &= !rc && l->ref_rel_error <= l->bound;
     outcome_fini(&got);
     return rc;
@@ -225,8 +229,8 @@ static void check_zero_bits(struct verify *v)
     }
 }
 
-/* Adam divides a gradient by its own size, so where a gradient is rounding it makes full steps of rounding, and no two orders of
- * adding end alike. All runs take an eps that such elements drown in: a tenth of the gradient's mean size. */
+/* Adam divides a gradient by its own size, so where a gradient is rounding it makes full steps of rounding, and no two
+ * orders of adding end alike. All runs take an eps that such elements drown in: a tenth of the gradient's mean size. */
 static int settle_eps(struct run *x, struct err *e)
 {
     struct config *c = &x->c;
@@ -239,7 +243,8 @@ static int settle_eps(struct run *x, struct err *e)
     return rc;
 }
 
-/* One rank: what all others are compared with. It writes down what its routers choose, and saves what the first layout goes on from. */
+/* One rank: what all others are compared with. It writes down what its routers choose, and saves what the first layout
+ * goes on from. */
 static int run_oracle(struct run *x, struct err *e)
 {
     struct shelf_place *place;
@@ -312,8 +317,11 @@ static int nothing_to_compare(unsigned axes, int max_ranks, struct err *e)
     struct str list = {0};
     for (int i = 0; i < N_AXES; i++)
         if (axes & 1U << i) str_printf(&list, "%s%s", list.n ? "," : "", axis_names[i]);
-    int rc = err_set(e, ERR_REQUEST, "--axes %s: no layout of 2 to %d ranks uses these and no others; add dp (ep and zero levels share out "
-                     "the ranks of others), or start more ranks (-n)", str_text(&list), max_ranks);
+    int rc =
+        err_set(e, ERR_REQUEST,
+                "--axes %s: no layout of 2 to %d ranks uses these and no others; add dp (ep and zero levels share out "
+                "the ranks of others), or start more ranks (-n)",
+                str_text(&list), max_ranks);
     str_free(&list);
     return rc;
 }
@@ -324,7 +332,8 @@ static bool is_one_of(int at, int n, int some)
     return at == 0 || (int64_t)at * some / n != (int64_t)(at - 1) * some / n;
 }
 
-/* Of the ways in which state lies, and of all layouts, so many go on from another's checkpoint and run with plain loops too. */
+/* Of the ways in which state lies, and of all layouts, so many go on from another's checkpoint and run with plain loops
+ * too. */
 enum { HAND_OVER = 32, PLAIN = 4 };
 
 static int run_layouts(struct run *x, const struct layouts *all, unsigned axes, struct err *e)
@@ -362,7 +371,12 @@ int verify_run(struct verify *v, const struct config *config, int max_ranks, uns
     outcome_init(&x.ref, &x.c, x.p.numel);
     replay_init(&x.replay, &x.c, n_steps + 1);
     int32_t *tokens = trial_tokens(&x.c, 0), *unseen = trial_tokens(&x.c, 1);
-    x.t = (struct trial){.c = &x.c, .tokens = tokens, .unseen = unseen, .steps = n_steps, .global = &x.p, .replay = &x.replay};
+    x.t = (struct trial){.c = &x.c,
+                         .tokens = tokens,
+                         .unseen = unseen,
+                         .steps = n_steps,
+                         .global = &x.p,
+                         .replay = &x.replay};
     x.c.parallel.dp_replicate = x.c.parallel.dp_shard = 1;
     x.c.parallel.zero = 0;
     int rc = run_oracle(&x, e);
@@ -388,4 +402,3 @@ void verify_free(struct verify *v)
     xfree(v->layout);
     memset(v, 0, sizeof *v);
 }
-

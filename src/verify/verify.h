@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verify.h: every legal layout of a config, trained for a few steps beside one rank, and compared: every parameter's
- * gradient, every updated value, the gradient norm, the loss, the loss of an evaluation on other tokens, and the step after going on from
- * a checkpoint that another layout saved, whose every bit must have arrived.
+ * gradient, every updated value, the gradient norm, the loss, the loss of an evaluation on other tokens, and the step
+ * after going on from a checkpoint that another layout saved, whose every bit must have arrived.
  *
  * The same engine, executor and communicator that train run here, with ranks as threads and random tokens (some targets
  * untrained, so that masks count). One rank is the oracle.
  *
  * What is compared, per parameter and in the Euclidean norm: the gradient of the first step, relative to the larger of
- * its own norm and a hundredth of the global norm (a gradient that is 0 by symmetry is rounding only); the master after the
- * last step, relative to its norm, unless its gradient was such rounding (Adam makes full steps of it; for the same reason its eps
- * is at least a tenth of the gradient's mean size, and said). Where partial sums are
- * rounded to bf16 (model axes), small elements of any gradient are: parameters that began at 0 and are all steps are then
- * compared by their gradients alone.
+ * its own norm and a hundredth of the global norm (a gradient that is 0 by symmetry is rounding only); the master after
+ * the last step, relative to its norm, unless its gradient was such rounding (Adam makes full steps of it; for the same
+ * reason its eps is at least a tenth of the gradient's mean size, and said). Where partial sums are
+ * rounded to bf16 (model axes), small elements of any gradient are: parameters that began at 0 and are all steps are
+ * then compared by their gradients alone.
  * Layouts of one data-parallel size that differ by their zero level must have the same bits.
- * Kernels are those that training would use; one rank, and a few of the layouts, run with the plain loops (ref) too, which is
- * compared among itself, and one rank with one rank. Routers in bf16 repeat the oracle's choices (replay.h).
+ * Kernels are those that training would use; one rank, and a few of the layouts, run with the plain loops (ref) too,
+ * which is compared among itself, and one rank with one rank. Routers in bf16 repeat the oracle's choices (replay.h).
  * Floor 9; may use run/. Order: Local: starts its ranks itself.
  */
 #ifndef TUTTI_VERIFY_VERIFY_H
@@ -23,7 +23,7 @@
 #include "config/config.h"
 
 struct verify_layout {
-    char layout[96];       /* "dp4 zero1", "dp4 replicate2 zero3" */
+    char layout[96]; /* "dp4 zero1", "dp4 replicate2 zero3" */
     int n_ranks;
     double bound;          /* for the errors of this layout */
     double max_rel_error;  /* over gradients and values */
@@ -35,10 +35,11 @@ struct verify_layout {
     int64_t peak_bytes;    /* of rank 0's ledger */
     uint64_t bits;         /* hash of gradients, values and losses: equal for layouts with equal bits */
     double eval_rel_error; /* of the evaluation's loss */
-    char resumed[96];      /* the layout whose checkpoint it went on from; "": layouts that hold their state as one before are not asked */
-    bool resume_identical; /* every value and moment arrived, bit for bit */
-    double resume_rel_error; /* of the next step's values and loss */
-    double ref_rel_error;  /* of this layout with plain loops, beside one rank with them; -1: not run */
+    char resumed[96]; /* the layout whose checkpoint it went on from; "": layouts that hold their state as one before
+                         are not asked */
+    bool resume_identical;     /* every value and moment arrived, bit for bit */
+    double resume_rel_error;   /* of the next step's values and loss */
+    double ref_rel_error;      /* of this layout with plain loops, beside one rank with them; -1: not run */
     int64_t routed, elsewhere; /* choices of routers, and those that were free to be and were not the oracle's */
     bool ok;
 };
@@ -46,21 +47,29 @@ struct verify {
     bool ok;
     double ref_rel_error; /* one rank with plain loops beside one rank with training's kernels */
     bool replayed;        /* routers repeated the oracle's choices */
-    double loss;  /* of one rank after the last step */
-    double bound; /* where only whole sequences are shared out */
-    double eps;   /* of Adam in every run: the config's, or what gradients that are rounding drown in; 0: no Adam */
+    double loss;          /* of one rank after the last step */
+    double bound;         /* where only whole sequences are shared out */
+    double eps; /* of Adam in every run: the config's, or what gradients that are rounding drown in; 0: no Adam */
     struct verify_layout *layout;
     int n;
 };
 
-/* Which layouts: those that share out work along these axes and no other; one rank, run twice, is always among them. ep takes its
- * ranks from dp, cp and tp, so alone it has no layout. */
-enum verify_axes { VERIFY_TP = 1, VERIFY_CP = 2, VERIFY_PP = 4, VERIFY_EP = 8, VERIFY_SERVERS = 16, VERIFY_DP = 32, VERIFY_ALL = 63 };
+/* Which layouts: those that share out work along these axes and no other; one rank, run twice, is always among them. ep
+ * takes its ranks from dp, cp and tp, so alone it has no layout. */
+enum verify_axes {
+    VERIFY_TP = 1,
+    VERIFY_CP = 2,
+    VERIFY_PP = 4,
+    VERIFY_EP = 8,
+    VERIFY_SERVERS = 16,
+    VERIFY_DP = 32,
+    VERIFY_ALL = 63
+};
 /* "dp,tp"; false: another word is among them. */
 bool verify_axes_parse(const char *text, unsigned *axes);
 
-/* steps >= 1. c is resolved for one rank. axes: of enum verify_axes. ERR_* only when something could not run, or when no layout of
- * several ranks uses only these axes; differences are in v. */
+/* steps >= 1. c is resolved for one rank. axes: of enum verify_axes. ERR_* only when something could not run, or when
+ * no layout of several ranks uses only these axes; differences are in v. */
 int verify_run(struct verify *v, const struct config *c, int max_ranks, unsigned axes, int steps, struct err *e);
 void verify_free(struct verify *v);
 void verify_print(const struct verify *v, struct str *out);

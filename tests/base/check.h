@@ -31,9 +31,9 @@ static inline void directory_remove(char *path)
     free(path);
 }
 
-#define assert_contains(text, part)                                                                 \
-    do {                                                                                            \
-        if (!strstr(text, part)) fail_msg("'%s' does not contain '%s'", (const char *)(text), part); \
+#define assert_contains(text, part)                                                                                    \
+    do {                                                                                                               \
+        if (!strstr(text, part)) fail_msg("'%s' does not contain '%s'", (const char *)(text), part);                   \
     } while (0)
 
 #endif

@@ -33,6 +33,7 @@ static const struct conf_row item_rows[] = {
 
 #define SOURCES .item = item_rows, .item_bytes = sizeof(struct source), .item_short = "path"
 
+/* clang-format off */
 static const struct conf_row rows[] = {
     {.path = "model.layers", .type = CONF_INT, AT(layers), .otherwise = "4", .lo = 1, .hi = 1000, .doc = "blocks"},
     {.path = "model.vocab", .type = CONF_INT, AT(vocab), .otherwise = "null", .lo = 1, .hi = 1e18, .doc = "tokens"},
@@ -50,6 +51,7 @@ static const struct conf_row rows[] = {
     {.path = "run.sample.temperature", .type = CONF_REAL, AT(temperature), .otherwise = "1", .doc = "heat"},
     {.path = NULL},
 };
+/* clang-format on */
 
 struct session {
     struct arena *a;
@@ -88,15 +90,15 @@ static void refuses_with_place_and_remedy(void **state)
         {"model: {layers: 99999999999999999999}",
          "t.yaml:1: model.layers: wanted an integer from 1 to 1000, got '99999999999999999999'"},
         {"model: {vocab: 0}", "t.yaml:1: model.vocab: wanted an integer of at least 1, got '0'"},
-        {"model:\n  layers: \"4\"\n",
-         "t.yaml:2: model.layers: wanted an integer from 1 to 1000, got '4' in quotes"},
+        {"model:\n  layers: \"4\"\n", "t.yaml:2: model.layers: wanted an integer from 1 to 1000, got '4' in quotes"},
         {"model:\n  layers: [4]\n", "t.yaml:2: model.layers: wanted an integer from 1 to 1000, got a list of 1"},
         {"optimizer: {lr: fast}", "t.yaml:1: optimizer.lr: wanted a number of at least 0, got 'fast'"},
         {"optimizer: {lr: inf}", "t.yaml:1: optimizer.lr: wanted a number of at least 0, got 'inf'"},
         {"optimizer: {lr: 1e999}", "t.yaml:1: optimizer.lr: wanted a number of at least 0, got '1e999'"},
         {"optimizer: {betas: [0.9]}",
          "t.yaml:1: optimizer.betas: wanted a list of 2 numbers from 0 to 1, got a list of 1"},
-        {"optimizer: {betas: [0.9,\n 2]}", "t.yaml:2: optimizer.betas: wanted a list of 2 numbers from 0 to 1, got '2'"},
+        {"optimizer: {betas: [0.9,\n 2]}",
+         "t.yaml:2: optimizer.betas: wanted a list of 2 numbers from 0 to 1, got '2'"},
         {"model: {tied: yes}", "t.yaml:1: model.tied: wanted true or false, got 'yes'"},
         {"model: {family: lama}",
          "t.yaml:1: model.family: wanted gpt2, llama or mixtral; got 'lama'; did you mean llama?"},
@@ -164,7 +166,8 @@ static void reads_values_of_every_type(void **state)
                                       "optimizer:\n  betas: [0, 1]\n  lr: 1\n"
                                       "data:\n  train:\n    - one\n    - path: two\n      weight: 2.5\n"
                                       "      end: {loop: false}\n  valid: three\n"
-                                      "run:\n  dir: null\n  sample:\n"), OK);
+                                      "run:\n  dir: null\n  sample:\n"),
+                     OK);
     assert_int_equal(conf_finish(s.c, &s.e), OK);
     assert_true(s.v.layers == 100 && s.v.vocab == 50257 && s.v.tied && s.v.family == 0 && s.v.lr == 1);
     assert_string_equal(s.v.from, "a b");
@@ -218,8 +221,7 @@ static void overrides_win_and_are_checked(void **state)
         {"modle.layers=8", "command line: modle.layers: unknown key; did you mean model.layers?"},
         {"run.sample.lora.rank=8", "command line: run.sample.lora.rank: unknown key; known here: temperature"},
         {"model.family=gpt3", "command line: model.family: wanted gpt2, llama or mixtral; got 'gpt3'"},
-        {"data.train=[x, {path: y, wight: 2}]",
-         "command line: data.train[1].wight: unknown key; did you mean weight?"},
+        {"data.train=[x, {path: y, wight: 2}]", "command line: data.train[1].wight: unknown key; did you mean weight?"},
         {"data.train=", "command line: data.train: is required and has no default (text to learn)"},
     };
     struct session s;
@@ -249,7 +251,7 @@ static void null_is_a_choice_where_it_names_one(void **state)
     static const struct {
         const char *text;
         int device;
-    } table[] = {{"run.device=null", 1}, {"run.device='null'", 1}, {"run.device=cpu", 0}, {"run={device: null}", 1},
+    } table[] = {{"run.device=null", 1}, {"run.device='null'", 1}, {"run.device=cpu", 0},   {"run={device: null}", 1},
                  {"run={device: ~}", 0}, {"run={device: }", 0},    {"model.family=null", 0}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct session s;
@@ -279,9 +281,30 @@ static void numbers_print_with_a_point_before_the_exponent(void **state)
 static void what_is_printed_reads_back_equal(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"plain/path-1.txt", "", "null", "true", "12", "-x", "a: b", "#c", "two\nlines",
-                                        "caf\xC3\xA9", "\xC2\x85\xE2\x80\xA8\xEF\xBB\xBF", "q\"\\'", " lead", "1e5", "~",
-                                        "\x7F\x01", "\xF0\x9F\x98\x80", "*a", "&a", "{a}", "[a]", "@", "nan", "no"};
+    static const char *const texts[] = {"plain/path-1.txt",
+                                        "",
+                                        "null",
+                                        "true",
+                                        "12",
+                                        "-x",
+                                        "a: b",
+                                        "#c",
+                                        "two\nlines",
+                                        "caf\xC3\xA9",
+                                        "\xC2\x85\xE2\x80\xA8\xEF\xBB\xBF",
+                                        "q\"\\'",
+                                        " lead",
+                                        "1e5",
+                                        "~",
+                                        "\x7F\x01",
+                                        "\xF0\x9F\x98\x80",
+                                        "*a",
+                                        "&a",
+                                        "{a}",
+                                        "[a]",
+                                        "@",
+                                        "nan",
+                                        "no"};
     const uint64_t n_texts = sizeof texts / sizeof *texts;
     for (uint64_t i = 0; i < 400; i++) {
         struct session s;
@@ -290,19 +313,28 @@ static void what_is_printed_reads_back_equal(void **state)
         uint64_t k = i * 20;
         for (int j = 0; j < 3; j++)
             sources[j] = (struct source){.path = texts[rng_u64(1, 1, k + (uint64_t)j) % n_texts],
-                                         .weight = rng_uniform(1, 2, k + (uint64_t)j) * 1e6, .loop = (i + 1) & 1};
-        struct config in = {.layers = 1 + (int64_t)(rng_u64(1, 3, i) % 1000), .vocab = i % 3 ? (int64_t)i : 0,
-                            .dir = texts[i % n_texts], .from = i % 2 ? texts[i / 2 % n_texts] : NULL,
-                            .lr = rng_uniform(1, 4, i), .betas = {rng_uniform(1, 5, i), 1.0 / 3},
-                            .temperature = -DBL_MIN, .family = (int)(i % 3), .device = i & 1, .tied = i & 1,
-                            .train = {sources, (int)(i % 4)}, .valid = {sources + 1, (int)(i % 3)}};
+                                         .weight = rng_uniform(1, 2, k + (uint64_t)j) * 1e6,
+                                         .loop = (i + 1) & 1};
+        struct config in = {.layers = 1 + (int64_t)(rng_u64(1, 3, i) % 1000),
+                            .vocab = i % 3 ? (int64_t)i : 0,
+                            .dir = texts[i % n_texts],
+                            .from = i % 2 ? texts[i / 2 % n_texts] : NULL,
+                            .lr = rng_uniform(1, 4, i),
+                            .betas = {rng_uniform(1, 5, i), 1.0 / 3},
+                            .temperature = -DBL_MIN,
+                            .family = (int)(i % 3),
+                            .device = i & 1,
+                            .tied = i & 1,
+                            .train = {sources, (int)(i % 4)},
+                            .valid = {sources + 1, (int)(i % 3)}};
         struct str once = {0}, twice = {0};
         conf_print(rows, &in, &once);
         if (conf_read_text(s.c, once.p, once.n, "printed", &s.e)) fail_msg("%s in\n%s", s.e.text, once.p);
         conf_print(rows, &s.v, &twice);
         assert_string_equal(once.p, twice.p);
         assert_true(in.lr == s.v.lr && in.betas[0] == s.v.betas[0] && in.betas[1] == s.v.betas[1]);
-        assert_true(in.device == s.v.device && in.temperature == s.v.temperature && in.layers == s.v.layers && in.vocab == s.v.vocab);
+        assert_true(in.device == s.v.device && in.temperature == s.v.temperature && in.layers == s.v.layers &&
+                    in.vocab == s.v.vocab);
         assert_string_equal(in.dir, s.v.dir);
         for (int j = 0; j < in.train.n; j++) {
             const struct source *got = (const struct source *)s.v.train.items + j;
@@ -334,9 +366,12 @@ static void help_names_every_key(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refuses_with_place_and_remedy),    cmocka_unit_test(defaults_fill_what_is_not_said),
-        cmocka_unit_test(reads_values_of_every_type),       cmocka_unit_test(remembers_where_values_came_from),
-        cmocka_unit_test(overrides_win_and_are_checked),    cmocka_unit_test(what_is_printed_reads_back_equal),
+        cmocka_unit_test(refuses_with_place_and_remedy),
+        cmocka_unit_test(defaults_fill_what_is_not_said),
+        cmocka_unit_test(reads_values_of_every_type),
+        cmocka_unit_test(remembers_where_values_came_from),
+        cmocka_unit_test(overrides_win_and_are_checked),
+        cmocka_unit_test(what_is_printed_reads_back_equal),
         cmocka_unit_test(null_is_a_choice_where_it_names_one),
         cmocka_unit_test(numbers_print_with_a_point_before_the_exponent),
         cmocka_unit_test(help_names_every_key),

@@ -93,7 +93,8 @@ static void refuses_what_cannot_be_read(void **state)
     directory_remove(dir);
 }
 
-/* A file that rests is the same one when it is read again, or there is an error; and one that shrinks says where it ends. */
+/* A file that rests is the same one when it is read again, or there is an error; and one that shrinks says where it
+ * ends. */
 static void open_files_stay_what_they_are(void **state)
 {
     (void)state;

@@ -31,7 +31,8 @@ static void reads_every_kind(void **state)
     assert_true(json_real(json_get(root, "z"), 0) == 1);
     assert_int_equal(json_int(json_at(a, 0), 3), 3); /* a fraction is no integer */
     const char *order = "zam";
-    for (void *it = json_iter(root); it; it = json_iter_next(root, it)) assert_int_equal(json_iter_key(it)[0], *order++);
+    for (void *it = json_iter(root); it; it = json_iter_next(root, it))
+        assert_int_equal(json_iter_key(it)[0], *order++);
     assert_int_equal(*order, 0);
     json_free(root);
     json_free(NULL);
@@ -41,9 +42,12 @@ static void reads_every_kind(void **state)
 static void published_documents_are_read_as_they_are(void **state)
 {
     (void)state;
-    static const char text[] = "\xEF\xBB\xBF{\"model_max_length\": 1000000000000000019884624838656,\n\"id\": 18446744073709551615, \"least\": -9223372036854775808,"
-                               "\"most\":9223372036854775807,\"less\":-9223372036854775809,\"nan\":NaN,\"inf\": [Infinity,-Infinity,1e400,-1e999],"
-                               "\"text\": \"NaN, \\\" 99999999999999999999\", \"99999999999999999999\": 1.5, \"twice\": 1, \"twice\": 2}";
+    static const char text[] =
+        "\xEF\xBB\xBF{\"model_max_length\": 1000000000000000019884624838656,\n\"id\": 18446744073709551615, \"least\": "
+        "-9223372036854775808,"
+        "\"most\":9223372036854775807,\"less\":-9223372036854775809,\"nan\":NaN,\"inf\": "
+        "[Infinity,-Infinity,1e400,-1e999],"
+        "\"text\": \"NaN, \\\" 99999999999999999999\", \"99999999999999999999\": 1.5, \"twice\": 1, \"twice\": 2}";
     struct json *root;
     struct err e = {0};
     assert_int_equal(json_parse(&root, text + 3, strlen(text + 3), "t.json", &e), ERR_CORRUPT);
@@ -70,12 +74,24 @@ static void published_documents_are_read_as_they_are(void **state)
 static void published_documents_are_still_json(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"{\"a\": nan}", "{\"a\": +99999999999999999999}", "{\"a\": 099999999999999999999}", "[99999999999999999999.]",
-                                      "[NaNs]", "[--Infinity]", "[Infinity", "[1e400e]", "", "\xEF\xBB\xBF", "\xEF\xBB\xBF\xEF\xBB\xBF{}", "[\"\\ud800\"]", "[\"\xff\"]"};
+    static const char *const bad[] = {"{\"a\": nan}",
+                                      "{\"a\": +99999999999999999999}",
+                                      "{\"a\": 099999999999999999999}",
+                                      "[99999999999999999999.]",
+                                      "[NaNs]",
+                                      "[--Infinity]",
+                                      "[Infinity",
+                                      "[1e400e]",
+                                      "",
+                                      "\xEF\xBB\xBF",
+                                      "\xEF\xBB\xBF\xEF\xBB\xBF{}",
+                                      "[\"\\ud800\"]",
+                                      "[\"\xff\"]"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct json *root;
         struct err e = {0};
-        if (json_parse_published(&root, bad[i], strlen(bad[i]), "t.json", &e) != ERR_CORRUPT) fail_msg("%s was read", bad[i]);
+        if (json_parse_published(&root, bad[i], strlen(bad[i]), "t.json", &e) != ERR_CORRUPT)
+            fail_msg("%s was read", bad[i]);
         assert_null(root);
         assert_contains(e.text, "t.json:1: not valid JSON");
     }
@@ -165,8 +181,9 @@ static void writes_commas_and_escapes(void **state)
     json_put_real(&o, "nan", NAN);
     json_put_real_digits(&o, "pi", 3.14159265358979, 3);
     json_end_object(&o);
-    assert_string_equal(str_text(&s), "{\"i\":-9223372036854775808,\"a\":[[],\"q\\\"\\\\\\n\\u0001\xC3\xA9\xEF\xBF\xBD\","
-                                      "true,null],\"nan\":null,\"pi\":3.14}");
+    assert_string_equal(str_text(&s),
+                        "{\"i\":-9223372036854775808,\"a\":[[],\"q\\\"\\\\\\n\\u0001\xC3\xA9\xEF\xBF\xBD\","
+                        "true,null],\"nan\":null,\"pi\":3.14}");
     str_clear(&s);
     o = (struct json_out){.s = &s, .pretty = true};
     json_begin_object(&o, NULL);
@@ -208,12 +225,21 @@ static void reals_read_back_to_the_bit(void **state)
 static void test_keys_with_nul(void **state)
 {
     (void)state;
-    static const char text[] = "{\"\\u0000\": 1, \"a\\u0000b\" : {\"\\u0000\\u0000\":\"\\u0000\"}, \"\xF4\x8F\xBF\xBF" "0\": 3, "
+    static const char text[] = "{\"\\u0000\": 1, \"a\\u0000b\" : {\"\\u0000\\u0000\":\"\\u0000\"}, \"\xF4\x8F\xBF\xBF"
+                               "0\": 3, "
                                "\"\\uDBFF\\udfff\": 4, \"\\\\u0000\": 5, \"\": \"\\u0000:\", \"\\\"\\u0000\" \n: 6}";
     static const struct {
         const char *key;
         size_t n;
-    } wanted[] = {{"", 1}, {"a\0b", 3}, {"\xF4\x8F\xBF\xBF" "0", 5}, {"\xF4\x8F\xBF\xBF", 4}, {"\\u0000", 6}, {"", 0}, {"\"\0", 2}};
+    } wanted[] = {{"", 1},
+                  {"a\0b", 3},
+                  {"\xF4\x8F\xBF\xBF"
+                   "0",
+                   5},
+                  {"\xF4\x8F\xBF\xBF", 4},
+                  {"\\u0000", 6},
+                  {"", 0},
+                  {"\"\0", 2}};
     struct json *root;
     struct err e;
     struct str key = {0};
@@ -240,9 +266,13 @@ static void test_keys_with_nul(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_keys_with_nul), cmocka_unit_test(reads_every_kind),          cmocka_unit_test(errors_say_where),
-        cmocka_unit_test(published_documents_are_read_as_they_are), cmocka_unit_test(published_documents_are_still_json),
-        cmocka_unit_test(required_members_are_checked), cmocka_unit_test(writes_commas_and_escapes),
+        cmocka_unit_test(test_keys_with_nul),
+        cmocka_unit_test(reads_every_kind),
+        cmocka_unit_test(errors_say_where),
+        cmocka_unit_test(published_documents_are_read_as_they_are),
+        cmocka_unit_test(published_documents_are_still_json),
+        cmocka_unit_test(required_members_are_checked),
+        cmocka_unit_test(writes_commas_and_escapes),
         cmocka_unit_test(reals_read_back_to_the_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,7 +29,8 @@ static void check(size_t bytes, const char *says)
 {
     struct limit l;
     assert_true(limit_memory_in(root, &l));
-    if (l.bytes != bytes || !strstr(l.what, says)) fail_msg("%zu bytes by %s; wanted %zu by %s", l.bytes, l.what, bytes, says);
+    if (l.bytes != bytes || !strstr(l.what, says))
+        fail_msg("%zu bytes by %s; wanted %zu by %s", l.bytes, l.what, bytes, says);
 }
 
 #define GIB ((size_t)1 << 30)

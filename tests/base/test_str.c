@@ -61,8 +61,9 @@ static void utf8_takes_only_what_is_valid(void **state)
     assert_int_equal(c, 0xE9);
     assert_int_equal(str_utf8("\xF0\x9F\x98\x80", &c), 4);
     assert_int_equal(c, 0x1F600);
-    static const char *const bad[] = {"\x80", "\xC3", "\xC0\xAF", "\xE0\x80\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80",
-                                      "\xF8\x88\x80\x80\x80", "\xE2\x82", "\xFF"};
+    static const char *const bad[] =
+        {"\x80",     "\xC3", "\xC0\xAF", "\xE0\x80\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xF8\x88\x80\x80\x80",
+         "\xE2\x82", "\xFF"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(str_utf8(bad[i], &c), 0);
 }
 

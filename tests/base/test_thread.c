@@ -152,9 +152,12 @@ static void clocks_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(splits_cover_and_are_even),     cmocka_unit_test(every_member_runs_every_job),
-        cmocka_unit_test(barriers_hold_everybody),       cmocka_unit_test(ranks_have_teams_of_their_own),
-        cmocka_unit_test(names_are_short_and_inherited), cmocka_unit_test(cores_are_counted),
+        cmocka_unit_test(splits_cover_and_are_even),
+        cmocka_unit_test(every_member_runs_every_job),
+        cmocka_unit_test(barriers_hold_everybody),
+        cmocka_unit_test(ranks_have_teams_of_their_own),
+        cmocka_unit_test(names_are_short_and_inherited),
+        cmocka_unit_test(cores_are_counted),
         cmocka_unit_test(clocks_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,18 +32,18 @@ static inline void scratch_free(char *path)
     xfree(path);
 }
 
-#define assert_ok(call)                                              \
-    do {                                                             \
-        struct err *seen_ = &e;                                      \
-        int rc_ = (call);                                            \
-        if (rc_ < 0) fail_msg("%s: %s", #call, seen_->text);         \
+#define assert_ok(call)                                                                                                \
+    do {                                                                                                               \
+        struct err *seen_ = &e;                                                                                        \
+        int rc_ = (call);                                                                                              \
+        if (rc_ < 0) fail_msg("%s: %s", #call, seen_->text);                                                           \
     } while (0)
 
-#define assert_err(wanted, part, call)                                                                  \
-    do {                                                                                                \
-        int rc_ = (call);                                                                               \
-        if (rc_ != (wanted)) fail_msg("%s: code %d, wanted %d (%s)", #call, rc_, (int)(wanted), rc_ ? e.text : ""); \
-        if (!strstr(e.text, part)) fail_msg("%s: '%s' is not in '%s'", #call, part, e.text);            \
+#define assert_err(wanted, part, call)                                                                                 \
+    do {                                                                                                               \
+        int rc_ = (call);                                                                                              \
+        if (rc_ != (wanted)) fail_msg("%s: code %d, wanted %d (%s)", #call, rc_, (int)(wanted), rc_ ? e.text : "");    \
+        if (!strstr(e.text, part)) fail_msg("%s: '%s' is not in '%s'", #call, part, e.text);                           \
     } while (0)
 
 /* The n-th number of a reproducible sequence, in [0, limit). */

@@ -34,10 +34,8 @@ static inline double known_value(int k, int version, int64_t at)
 static inline void store_known(void *p, enum dtype t, double v)
 {
     int64_t i = (int64_t)v;
-    if (t == DT_I64)
-        memcpy(p, &i, 8);
-    else
-        convert(p, t, &v, DT_F64, 1);
+    if (t == DT_I64) memcpy(p, &i, 8);
+    else convert(p, t, &v, DT_F64, 1);
 }
 
 /* The elements of a box of tensor k, row-major; xfree it. */
@@ -56,7 +54,11 @@ static inline void *known_box(int k, int version, const struct region *box, enum
 static inline struct ckpt_tensor known_tensor(int k, int version, struct region box)
 {
     const struct known *s = &state_all[k];
-    return (struct ckpt_tensor){.group = s->group, .name = s->name, .dtype = s->dtype, .shape = s->shape, .box = box,
+    return (struct ckpt_tensor){.group = s->group,
+                                .name = s->name,
+                                .dtype = s->dtype,
+                                .shape = s->shape,
+                                .box = box,
                                 .p = known_box(k, version, &box, s->dtype)};
 }
 
@@ -82,9 +84,13 @@ static inline void state_free(struct ckpt_tensor *t, int64_t n)
 static inline int state_save(const char *root, int64_t step, int version, int keep, struct err *e)
 {
     static const struct ckpt_attachment config = {.name = "config.yaml", .p = "model: {}\n", .bytes = 10};
-    struct ckpt_info info = {.step = step, .tokens = step * 1000, .seed = 7,
+    struct ckpt_info info = {.step = step,
+                             .tokens = step * 1000,
+                             .seed = 7,
                              .extra = "{\"note\": \"x\", \"order\": [1, 2.5, null]}",
-                             .attachments = &config, .n_attachments = 1, .keep = keep};
+                             .attachments = &config,
+                             .n_attachments = 1,
+                             .keep = keep};
     struct ckpt_tensor *t = state_new(version);
     int rc = ckpt_save(root, &info, t, N_KNOWN, e);
     state_free(t, N_KNOWN);

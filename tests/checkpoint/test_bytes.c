@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every byte of a checkpoint on its way in: compared when it is first touched, on every path, and a file that fails, shrinks or is
- * replaced is an error with its name. The linker puts this file between the program and pread (--wrap). */
+/* Every byte of a checkpoint on its way in: compared when it is first touched, on every path, and a file that fails,
+ * shrinks or is replaced is an error with its name. The linker puts this file between the program and pread
+ * (--wrap). */
 #include "scratch.h"
 
 #include <dirent.h>
@@ -30,10 +31,7 @@ ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at)
 
 enum { ROWS = 3000, COLS = 1000 }; /* f32: 12 MB, three chunks of 4 MiB */
 
-static float value(int64_t i)
-{
-    return (float)(i % 16000057);
-}
+static float value(int64_t i) { return (float)(i % 16000057); }
 
 /* A checkpoint of step 1 with one tensor, cut by rows into n boxes of as many ranks, and a config. */
 static void save(const char *root, int n)
@@ -48,8 +46,12 @@ static void save(const char *root, int n)
     for (int r = 0; r < n; r++) {
         int64_t lo, hi;
         region_split(ROWS, r, n, &lo, &hi);
-        struct ckpt_tensor t = {.group = "param", .name = "w", .dtype = DT_F32, .shape = {2, {ROWS, COLS}},
-                                .box = {2, {lo, 0}, {hi, COLS}}, .p = all + lo * COLS};
+        struct ckpt_tensor t = {.group = "param",
+                                .name = "w",
+                                .dtype = DT_F32,
+                                .shape = {2, {ROWS, COLS}},
+                                .box = {2, {lo, 0}, {hi, COLS}},
+                                .p = all + lo * COLS};
         assert_ok(ckpt_save_rank(root, 1, r, &t, 1, &e));
     }
     assert_ok(ckpt_save_publish(root, n, &info, &e));
@@ -70,7 +72,8 @@ static int read_box(struct ckpt *c, struct region box, struct err *e)
     int64_t k = 0;
     for (int64_t i = box.lo[0]; rc == OK && i < box.hi[0]; i++)
         for (int64_t j = box.lo[1]; j < box.hi[1]; j++, k++)
-            if (x[k] != value(i * COLS + j)) fail_msg("element %lld, %lld is %g", (long long)i, (long long)j, (double)x[k]);
+            if (x[k] != value(i * COLS + j))
+                fail_msg("element %lld, %lld is %g", (long long)i, (long long)j, (double)x[k]);
     xfree(x);
     return rc;
 }
@@ -131,14 +134,16 @@ static void count(void *ctx, const char *text)
     ++*(int *)ctx;
 }
 
-/* A rank that reads a part reads its chunks and no more, and finds what is damaged in them; who reads others does not. */
+/* A rank that reads a part reads its chunks and no more, and finds what is damaged in them; who reads others does
+ * not. */
 static void a_rank_compares_what_it_reads(void **state)
 {
     (void)state;
     struct err e;
     struct ckpt *c;
     char *root = scratch_new(), *path = member(root, "boxes-00000.safetensors");
-    const struct region first = {2, {0, 0}, {500, COLS}}, middle = {2, {1500, 10}, {1501, 11}}, last = {2, {2500, 0}, {ROWS, COLS}};
+    const struct region first = {2, {0, 0}, {500, COLS}}, middle = {2, {1500, 10}, {1501, 11}},
+                        last = {2, {2500, 0}, {ROWS, COLS}};
     save(root, 1);
     assert_ok(ckpt_open(&c, root, &e));
     reads.bytes = 0;
@@ -185,7 +190,8 @@ static void headers_count(void **state)
     flip(path, at - text + 9); /* the version in the metadata: nothing else would notice */
     assert_ok(ckpt_open(&c, root, &e));
     assert_ok(read_box(c, (struct region){2, {0, 0}, {1000, COLS}}, &e));
-    assert_err(ERR_CORRUPT, "boxes-00001.safetensors: checksum", read_box(c, (struct region){2, {0, 0}, {1001, COLS}}, &e));
+    assert_err(ERR_CORRUPT, "boxes-00001.safetensors: checksum",
+               read_box(c, (struct region){2, {0, 0}, {1001, COLS}}, &e));
     int k = 0;
     assert_int_equal(ckpt_verify(c, count, &k), 1);
     ckpt_close(c);
@@ -240,7 +246,8 @@ static void reads_that_fail(void **state)
     (void)state;
     struct err e;
     for (int old = 0; old < 2; old++) {
-        char *root = scratch_new(), *dir = fs_join(root, "step-00000001"); /* named, so that none is chosen by what can be read */
+        char *root = scratch_new(),
+             *dir = fs_join(root, "step-00000001"); /* named, so that none is chosen by what can be read */
         save(root, old ? 1 : 5);
         if (old) make_old(root);
         for (reads.fail_at = 1;; reads.fail_at++) {
@@ -266,7 +273,8 @@ static void files_that_change(void **state)
     (void)state;
     struct err e;
     struct ckpt *c;
-    char *root = scratch_new(), *path = member(root, "boxes-00000.safetensors"), *other = member(root, "boxes-00001.safetensors");
+    char *root = scratch_new(), *path = member(root, "boxes-00000.safetensors"),
+         *other = member(root, "boxes-00001.safetensors");
     const struct region first = {2, {0, 0}, {10, COLS}}, all = {2, {0, 0}, {ROWS, COLS}};
     save(root, 2);
     assert_ok(ckpt_open(&c, root, &e));
@@ -285,7 +293,8 @@ static void files_that_change(void **state)
     size_t n;
     assert_ok(fs_read_all(other, 1 << 26, &text, &n, &e));
     assert_ok(fs_write_atomic(other, text, n, &e));
-    assert_err(ERR_IO, "boxes-00001.safetensors: is not the file it was", safetensors_read(s, safetensors_at(s, 0), 0, 4, x, &e));
+    assert_err(ERR_IO, "boxes-00001.safetensors: is not the file it was",
+               safetensors_read(s, safetensors_at(s, 0), 0, 4, x, &e));
     safetensors_close(s);
     xfree(text);
     xfree(other);
@@ -353,14 +362,10 @@ static void broken_chunks_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_of_big_boxes),
-        cmocka_unit_test(a_rank_compares_what_it_reads),
-        cmocka_unit_test(headers_count),
-        cmocka_unit_test(attachments_count),
-        cmocka_unit_test(reads_that_fail),
-        cmocka_unit_test(files_that_change),
-        cmocka_unit_test(few_files_are_open),
-        cmocka_unit_test(broken_chunks_are_refused),
+        cmocka_unit_test(parts_of_big_boxes), cmocka_unit_test(a_rank_compares_what_it_reads),
+        cmocka_unit_test(headers_count),      cmocka_unit_test(attachments_count),
+        cmocka_unit_test(reads_that_fail),    cmocka_unit_test(files_that_change),
+        cmocka_unit_test(few_files_are_open), cmocka_unit_test(broken_chunks_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

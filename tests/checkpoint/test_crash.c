@@ -36,10 +36,7 @@ ssize_t write(int fd, const void *p, size_t n)
     return goes_wrong() ? -1 : syscall(SYS_write, fd, p, n);
 }
 
-int fsync(int fd)
-{
-    return goes_wrong() ? -1 : (int)syscall(SYS_fsync, fd);
-}
+int fsync(int fd) { return goes_wrong() ? -1 : (int)syscall(SYS_fsync, fd); }
 
 int rename(const char *from, const char *to)
 {
@@ -60,20 +57,11 @@ int symlink(const char *to, const char *path)
     return goes_wrong() ? -1 : (int)syscall(SYS_symlinkat, to, AT_FDCWD, path);
 }
 
-int mkdir(const char *path, mode_t mode)
-{
-    return goes_wrong() ? -1 : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
-}
+int mkdir(const char *path, mode_t mode) { return goes_wrong() ? -1 : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode); }
 
-int unlink(const char *path)
-{
-    return goes_wrong() ? -1 : (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
-}
+int unlink(const char *path) { return goes_wrong() ? -1 : (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0); }
 
-int rmdir(const char *path)
-{
-    return goes_wrong() ? -1 : (int)syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR);
-}
+int rmdir(const char *path) { return goes_wrong() ? -1 : (int)syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR); }
 
 static void fault_set(int64_t n, int die)
 {

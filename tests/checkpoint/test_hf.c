@@ -73,8 +73,9 @@ static bool same_numbers(const struct number *rows, const void *a, const void *b
 
 static int same_model(const struct hf_model *a, const struct hf_model *b)
 {
-    return a->family == b->family && a->model.family == b->model.family && same_numbers(model_numbers, &a->model, &b->model) &&
-           same_numbers(hf_more_numbers, a, b) && a->bos == b->bos && a->n_eos == b->n_eos && memcmp(a->eos, b->eos, sizeof a->eos) == 0;
+    return a->family == b->family && a->model.family == b->model.family &&
+           same_numbers(model_numbers, &a->model, &b->model) && same_numbers(hf_more_numbers, a, b) &&
+           a->bos == b->bos && a->n_eos == b->n_eos && memcmp(a->eos, b->eos, sizeof a->eos) == 0;
 }
 
 static void gpt2_is_read(void **state)
@@ -86,11 +87,24 @@ static void gpt2_is_read(void **state)
     assert_ok(hf_open(&h, FIXTURES "gpt2", NULL, &e));
     const struct hf_model *m = hf_model_get(h);
     const struct hf_model wanted = {.family = HF_GPT2,
-                                    .model = {.family = MODEL_GPT2, .layers = 2, .hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4,
-                                              .ffn = 32, .vocab = 11, .max_positions = 6, .norm_eps = 1e-5, .tie_embeddings = true,
+                                    .model = {.family = MODEL_GPT2,
+                                              .layers = 2,
+                                              .hidden = 8,
+                                              .heads = 2,
+                                              .kv_heads = 2,
+                                              .head_dim = 4,
+                                              .ffn = 32,
+                                              .vocab = 11,
+                                              .max_positions = 6,
+                                              .norm_eps = 1e-5,
+                                              .tie_embeddings = true,
                                               .dropout = 0.1},
-                                    .embed_dropout = 0.1, .attention_dropout = 0.1,
-                                    .init_std = 0.02, .bos = 50256, .eos = {50256}, .n_eos = 1};
+                                    .embed_dropout = 0.1,
+                                    .attention_dropout = 0.1,
+                                    .init_std = 0.02,
+                                    .bos = 50256,
+                                    .eos = {50256},
+                                    .n_eos = 1};
     assert_true(same_model(m, &wanted));
     assert_int_equal(hf_n_params(m), 2 + 2 * 16 + 2);
     assert_int_equal(hf_find(h, "head.weight"), -1);
@@ -113,11 +127,22 @@ static void llama_is_read(void **state)
     assert_ok(hf_open(&h, FIXTURES "llama", NULL, &e)); /* six files and an index */
     const struct hf_model *m = hf_model_get(h);
     const struct hf_model wanted = {.family = HF_LLAMA,
-                                    .model = {.family = MODEL_LLAMA, .layers = 2, .hidden = 12, .heads = 3, .kv_heads = 1, .head_dim = 4,
-                                              .ffn = 20, .vocab = 13, .max_positions = 32, .norm_eps = 1e-6, .rope_theta = 500000,
+                                    .model = {.family = MODEL_LLAMA,
+                                              .layers = 2,
+                                              .hidden = 12,
+                                              .heads = 3,
+                                              .kv_heads = 1,
+                                              .head_dim = 4,
+                                              .ffn = 20,
+                                              .vocab = 13,
+                                              .max_positions = 32,
+                                              .norm_eps = 1e-6,
+                                              .rope_theta = 500000,
                                               .rope_scaling = {8, 1, 4, 16}},
                                     .init_std = 0.02,
-                                    .bos = 1, .eos = {2}, .n_eos = 1};
+                                    .bos = 1,
+                                    .eos = {2},
+                                    .n_eos = 1};
     assert_true(same_model(m, &wanted));
     assert_int_equal(hf_n_params(m), 1 + 2 * 9 + 2);
     assert_int_equal(hf_dtype(h, 0), DT_BF16);
@@ -159,8 +184,12 @@ static void round_trip(void **state)
         char *dir = scratch_new(), *out = fs_join(dir, "out"), *copy = fs_join(out, "tokenizer_config.json");
         char *absent = fs_join(out, "merges.txt");
         assert_ok(hf_open(&h, names[k / 2], NULL, &e));
-        struct hf_export x = {.model = hf_model_get(h), .dtype = types[k / 2], .get = get_from_hf, .ctx = h,
-                              .file = two_files, .shard_bytes = limits[k % 2]};
+        struct hf_export x = {.model = hf_model_get(h),
+                              .dtype = types[k / 2],
+                              .get = get_from_hf,
+                              .ctx = h,
+                              .file = two_files,
+                              .shard_bytes = limits[k % 2]};
         assert_ok(hf_export(out, &x, &e));
         assert_ok(hf_open(&again, out, NULL, &e));
         assert_true(same_model(hf_model_get(h), hf_model_get(again)));
@@ -249,8 +278,8 @@ static void config_is(const char *text, const char *part)
     json_free(v);
 }
 
-#define LLAMA                                                                                                  \
-    "{\"model_type\":\"llama\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,"                   \
+#define LLAMA                                                                                                          \
+    "{\"model_type\":\"llama\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,"                            \
     "\"num_attention_heads\":2,\"intermediate_size\":8,\"max_position_embeddings\":8"
 #define GPT2 "{\"model_type\":\"gpt2\",\"vocab_size\":8,\"n_embd\":8,\"n_layer\":1,\"n_head\":2,\"n_positions\":8"
 
@@ -286,7 +315,8 @@ static void what_is_not_computed_is_refused(void **state)
         {GPT2 ",\"add_cross_attention\":true}", "add_cross_attention"},
         {"{\"model_type\":\"gpt2\",\"vocab_size\":8,\"n_embd\":9,\"n_layer\":1,\"n_head\":2,\"n_positions\":8}",
          "n_embd"},
-        {"{\"model_type\":\"gpt2\",\"vocab_size\":0,\"n_embd\":8,\"n_layer\":1,\"n_head\":2,\"n_positions\":8}", "vocab_size"},
+        {"{\"model_type\":\"gpt2\",\"vocab_size\":0,\"n_embd\":8,\"n_layer\":1,\"n_head\":2,\"n_positions\":8}",
+         "vocab_size"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) config_is(rows[i].text, rows[i].part);
 }
@@ -318,7 +348,8 @@ static void disagreement_is_refused(void **state)
     assert_err(ERR_REQUEST, "neither model.safetensors", hf_open(&h, dir, NULL, &e));
     struct safetensors_spec wrong[] = {{"model.embed_tokens.weight", DT_F32, {2, {9, 8}}}};
     assert_ok(safetensors_write_set(dir, "model", wrong, 1, 1 << 20, empty_source, wrong, &e));
-    assert_err(ERR_REQUEST, "model.embed_tokens.weight is [9, 8], config.json makes it [8, 8]", hf_open(&h, dir, NULL, &e));
+    assert_err(ERR_REQUEST, "model.embed_tokens.weight is [9, 8], config.json makes it [8, 8]",
+               hf_open(&h, dir, NULL, &e));
     assert_err(ERR_REQUEST, "layers.0.input_layernorm.weight is missing", hf_open(&h, dir, NULL, &e));
     struct safetensors_spec more[] = {{"model.embed_tokens.weight", DT_I32, {2, {8, 8}}},
                                       {"model.layers.0.self_attn.q_proj.bias", DT_F32, {1, {8}}}};
@@ -386,8 +417,8 @@ static void weights_of_both_kinds(void **state)
     json_end_object(&o);
     const struct ckpt_attachment tokenizer = {.name = "tokenizer.json", .p = "{}", .bytes = 2};
     struct ckpt_info info = {.step = 1, .extra = extra.p, .attachments = &tokenizer, .n_attachments = 1};
-    struct ckpt_tensor t = {.group = "param", .name = "layers.1.attn.k.weight", .dtype = DT_F32,
-                            .shape = entry.shape, .box = all, .p = x};
+    struct ckpt_tensor t =
+        {.group = "param", .name = "layers.1.attn.k.weight", .dtype = DT_F32, .shape = entry.shape, .box = all, .p = x};
     assert_ok(ckpt_save(dir, &info, &t, 1, &e));
     weights_close(w);
     str_free(&extra);

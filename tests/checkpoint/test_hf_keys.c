@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of config.json: every published file of our families is accepted as it is, and each of its keys is one we know; any key
- * that is not known, or has a value that is not computed, is refused by its name and value, also inside rope_scaling and
- * rope_parameters; naming it lifts the refusal of that key and of no other. */
+/* Keys of config.json: every published file of our families is accepted as it is, and each of its keys is one we know;
+ * any key that is not known, or has a value that is not computed, is refused by its name and value, also inside
+ * rope_scaling and rope_parameters; naming it lifts the refusal of that key and of no other. */
 #include "scratch.h"
 
 #include "checkpoint/hf.h"
@@ -60,12 +60,13 @@ static void published_files_are_accepted(void **state)
     fs_list_free(names, n);
 }
 
-#define LLAMA                                                                                                                    \
-    "{\"model_type\":\"llama\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_heads\":2,"            \
+#define LLAMA                                                                                                          \
+    "{\"model_type\":\"llama\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_heads\":2,"  \
     "\"intermediate_size\":8,\"max_position_embeddings\":8}"
-#define DEEPSEEK                                                                                                                 \
-    "{\"model_type\":\"deepseek_v3\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_heads\":2,"      \
-    "\"intermediate_size\":8,\"max_position_embeddings\":8,\"n_routed_experts\":8,\"num_experts_per_tok\":1,"                    \
+#define DEEPSEEK                                                                                                       \
+    "{\"model_type\":\"deepseek_v3\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_"      \
+    "heads\":2,"                                                                                                       \
+    "\"intermediate_size\":8,\"max_position_embeddings\":8,\"n_routed_experts\":8,\"num_experts_per_tok\":1,"          \
     "\"moe_intermediate_size\":4,\"first_k_dense_replace\":0,\"n_group\":null,\"q_lora_rank\":null}"
 
 static void others_are_refused_by_name(void **state)
@@ -79,7 +80,8 @@ static void others_are_refused_by_name(void **state)
         {LLAMA, "\"embedding_multiplier\":12", "embedding_multiplier is 12", "embedding_multiplier"},
         {LLAMA, "\"attention_multiplier\":0.5", "attention_multiplier is 0.5", "attention_multiplier"},
         {LLAMA, "\"rope_type\":\"yarn\"", "rope_type is \"yarn\"", "rope_type"},
-        {LLAMA, "\"attention_bias\":true", "attention_bias is true: tutti computes this model only with false", "attention_bias"},
+        {LLAMA, "\"attention_bias\":true", "attention_bias is true: tutti computes this model only with false",
+         "attention_bias"},
         {LLAMA, "\"sliding_window\":4096", "sliding_window is 4096", "sliding_window"},
         {LLAMA, "\"pruned_heads\":{\"0\":[1]}", "pruned_heads is an object of 1", "pruned_heads"},
         {LLAMA, "\"q_lora_rank\":4", "q_lora_rank is 4", "q_lora_rank"}, /* another family's */
@@ -88,15 +90,17 @@ static void others_are_refused_by_name(void **state)
         {DEEPSEEK, "\"scoring_func\":\"softplus\"", "scoring_func is \"softplus\"", "scoring_func"},
         {DEEPSEEK, "\"moe_layer_freq\":2", "moe_layer_freq is 2", "moe_layer_freq"},
         {DEEPSEEK, "\"index_topk\":2048", "index_topk is 2048", "index_topk"},
-        {LLAMA, "\"rope_scaling\":{\"type\":\"default\",\"factor\":2.0}", "rope_scaling.factor is 2", "rope_scaling.factor"},
+        {LLAMA, "\"rope_scaling\":{\"type\":\"default\",\"factor\":2.0}", "rope_scaling.factor is 2",
+         "rope_scaling.factor"},
         {LLAMA, "\"rope_parameters\":{\"rope_type\":\"default\",\"partial_rotary_factor\":0.5}",
-         "rope_parameters.partial_rotary_factor is 0.5: tutti computes this model only with 1", "rope_parameters.partial_rotary_factor"},
-        {LLAMA, "\"rope_parameters\":{\"rope_theta\":1e4,\"mrope_section\":[1,1,2]}", "rope_parameters.mrope_section is a list of 3",
-         "rope_parameters.mrope_section"},
-        {DEEPSEEK, "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0,\"attention_factor\":1.5}", "rope_scaling.attention_factor is 1.5",
-         "rope_scaling.attention_factor"},
-        {DEEPSEEK, "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0,\"low_freq_factor\":1.5}", "rope_scaling.low_freq_factor is 1.5",
-         "rope_scaling.low_freq_factor"},
+         "rope_parameters.partial_rotary_factor is 0.5: tutti computes this model only with 1",
+         "rope_parameters.partial_rotary_factor"},
+        {LLAMA, "\"rope_parameters\":{\"rope_theta\":1e4,\"mrope_section\":[1,1,2]}",
+         "rope_parameters.mrope_section is a list of 3", "rope_parameters.mrope_section"},
+        {DEEPSEEK, "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0,\"attention_factor\":1.5}",
+         "rope_scaling.attention_factor is 1.5", "rope_scaling.attention_factor"},
+        {DEEPSEEK, "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0,\"low_freq_factor\":1.5}",
+         "rope_scaling.low_freq_factor is 1.5", "rope_scaling.low_freq_factor"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct hf_model m;
@@ -112,12 +116,18 @@ static void others_are_refused_by_name(void **state)
     }
 }
 
-/* Published files hold numbers of any size where nothing reads them; one that is read has to fit, and says so by name. */
+/* Published files hold numbers of any size where nothing reads them; one that is read has to fit, and says so by
+ * name. */
 static void numbers_count_where_they_are_used(void **state)
 {
     (void)state;
-    static const char *const unused[] = {"\"model_max_length\":1000000000000000019884624838656", "\"pad_token_id\":NaN", "\"temperature\":Infinity",
-                                         "\"torch_dtype\":-Infinity", "\"top_k\":18446744073709551615", "\"bos_token_id\":-1", "\"eos_token_id\":[-1,3]",
+    static const char *const unused[] = {"\"model_max_length\":1000000000000000019884624838656",
+                                         "\"pad_token_id\":NaN",
+                                         "\"temperature\":Infinity",
+                                         "\"torch_dtype\":-Infinity",
+                                         "\"top_k\":18446744073709551615",
+                                         "\"bos_token_id\":-1",
+                                         "\"eos_token_id\":[-1,3]",
                                          "\"auto_map\":{\"a\":NaN,\"a\":1}"};
     static const struct {
         const char *member, *says;
@@ -157,7 +167,8 @@ static void null_is_absent(void **state)
     (void)state;
     struct hf_model m;
     struct err e = {0};
-    char *text = with(LLAMA, "\"use_qk_norm\":null,\"sliding_window\":null,\"rope_scaling\":null,\"rope_parameters\":null,\"mlp_bias\":null");
+    char *text = with(LLAMA, "\"use_qk_norm\":null,\"sliding_window\":null,\"rope_scaling\":null,\"rope_parameters\":"
+                             "null,\"mlp_bias\":null");
     assert_ok(parse(text, NULL, &m, &e));
     xfree(text);
 }
@@ -170,18 +181,25 @@ static void what_is_left_out(void **state)
     struct err e = {0};
     assert_ok(parse(LLAMA, NULL, &m, &e));
     assert_true(m.model.norm_eps == 1e-6 && m.model.rope_theta == 10000);
-    assert_ok(parse("{\"model_type\":\"mixtral\",\"vocab_size\":8,\"hidden_size\":64,\"num_hidden_layers\":1,\"num_attention_heads\":16,"
-                    "\"intermediate_size\":8,\"max_position_embeddings\":8}", NULL, &m, &e));
-    assert_true(m.model.norm_eps == 1e-5 && m.model.rope_theta == 1e6 && m.model.kv_heads == 8 && m.model.moe.experts == 8);
+    assert_ok(parse("{\"model_type\":\"mixtral\",\"vocab_size\":8,\"hidden_size\":64,\"num_hidden_layers\":1,\"num_"
+                    "attention_heads\":16,"
+                    "\"intermediate_size\":8,\"max_position_embeddings\":8}",
+                    NULL, &m, &e));
+    assert_true(m.model.norm_eps == 1e-5 && m.model.rope_theta == 1e6 && m.model.kv_heads == 8 &&
+                m.model.moe.experts == 8);
     assert_ok(parse(DEEPSEEK, NULL, &m, &e));
     assert_true(m.model.mla.q_rank == 0 && m.model.moe.groups == 0);
-    char *text = with(DEEPSEEK, "\"rms_norm_eps\":1e-5,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0,\"truncate\":false}");
+    char *text =
+        with(DEEPSEEK, "\"rms_norm_eps\":1e-5,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0,\"truncate\":false}");
     assert_ok(parse(text, NULL, &m, &e));
     assert_true(m.model.norm_eps == 1e-5 && m.model.mla.norm_eps == 1e-6 && !m.model.yarn.truncate);
     xfree(text);
-    assert_ok(parse("{\"model_type\":\"deepseek_v3\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_heads\":2,"
-                    "\"intermediate_size\":8,\"max_position_embeddings\":8,\"n_routed_experts\":8,\"num_experts_per_tok\":1,"
-                    "\"moe_intermediate_size\":4,\"first_k_dense_replace\":0}", NULL, &m, &e));
+    assert_ok(
+        parse("{\"model_type\":\"deepseek_v3\",\"vocab_size\":8,\"hidden_size\":8,\"num_hidden_layers\":1,\"num_"
+              "attention_heads\":2,"
+              "\"intermediate_size\":8,\"max_position_embeddings\":8,\"n_routed_experts\":8,\"num_experts_per_tok\":1,"
+              "\"moe_intermediate_size\":4,\"first_k_dense_replace\":0}",
+              NULL, &m, &e));
     assert_true(m.model.mla.q_rank == 1536 && m.model.moe.groups == 8 && m.model.moe.top_groups == 4);
     text = with(LLAMA, "\"rope_parameters\":{\"rope_theta\":7.0},\"rope_scaling\":{\"type\":\"default\"}");
     assert_err(ERR_REQUEST, "rope_parameters and rope_scaling are both there", parse(text, NULL, &m, &e));

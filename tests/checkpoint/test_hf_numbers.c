@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of a model's numbers against config.json: what is written of published models is what always was, byte for byte; no key
- * stands for two numbers; and every number that is written comes back, so a new row is tested without further work. */
+/* The table of a model's numbers against config.json: what is written of published models is what always was, byte for
+ * byte; no key stands for two numbers; and every number that is written comes back, so a new row is tested without
+ * further work. */
 #include "scratch.h"
 
 #include "base/json.h"
@@ -65,14 +66,14 @@ static void a_key_is_one_number(void **state)
 {
     (void)state;
     const unsigned most = IN_YARN;
-    for (unsigned in = 1; in <= most; in <<= 1)
-        EACH(n, model_numbers) SPELT(s, n)
-            if (s->in & in && s->key) {
-                const struct number *found = hf_number_spelt(s->key, in);
-                if (found != n) fail_msg("%s is %s and %s", s->key, n->row.path, found->row.path);
-                EACH(other, model_numbers) SPELT(t, other)
-                    if (t != s && t->in & in && t->at && t->at == s->at) fail_msg("%s and %s at %d", s->key, t->key, s->at);
-            }
+    for (unsigned in = 1; in <= most; in <<= 1) EACH(n, model_numbers) SPELT(s, n) if (s->in & in && s->key)
+        {
+            const struct number *found = hf_number_spelt(s->key, in);
+            if (found != n) fail_msg("%s is %s and %s", s->key, n->row.path, found->row.path);
+            EACH(other, model_numbers)
+            SPELT(t, other)
+            if (t != s && t->in & in && t->at && t->at == s->at) fail_msg("%s and %s at %d", s->key, t->key, s->at);
+        }
 }
 
 /* ---- every number comes back ---- */
@@ -96,7 +97,8 @@ static void set(const struct number *n, void *base, double v)
     if (n->row.type == CONF_CHOICE) *(int *)at = (int)v;
 }
 
-/* The model with another value of the number, written and read: the value is there, and nothing else is written otherwise. */
+/* The model with another value of the number, written and read: the value is there, and nothing else is written
+ * otherwise. */
 static bool comes_back(const struct hf_model *m, const struct number *n, double v)
 {
     struct hf_model changed = *m, again;
@@ -119,7 +121,8 @@ static bool some_comes_back(const struct hf_model *m, const struct number *n)
     if (n->row.type == CONF_BOOL || n->row.type == CONF_CHOICE) return comes_back(m, n, !was);
     const double others[] = {was * 2, was / 2, was + 1, was - 1};
     for (int i = 0; i < 4; i++)
-        if (others[i] != was && others[i] >= n->row.lo && others[i] <= n->row.hi && comes_back(m, n, others[i])) return true;
+        if (others[i] != was && others[i] >= n->row.lo && others[i] <= n->row.hi && comes_back(m, n, others[i]))
+            return true;
     return false;
 }
 
@@ -136,7 +139,10 @@ static void every_number_comes_back(void **state)
     static const struct {
         const char *name;
         unsigned rope;
-    } models[] = {{"gpt2.json", 0}, {"llama-3.1-8b-instruct.json", IN_LLAMA3}, {"mixtral-8x7b.json", 0}, {"deepseek-v2.json", IN_YARN},
+    } models[] = {{"gpt2.json", 0},
+                  {"llama-3.1-8b-instruct.json", IN_LLAMA3},
+                  {"mixtral-8x7b.json", 0},
+                  {"deepseek-v2.json", IN_YARN},
                   {"deepseek-v3-bf16.json", IN_YARN}};
     int written = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
@@ -144,11 +150,13 @@ static void every_number_comes_back(void **state)
         struct err e = {0};
         char *text = read_file(FIXTURES "published", models[i].name);
         assert_ok(parse(text, &m, &e));
-        EACH(n, model_numbers) SPELT(s, n)
-            if (s->in & (1u << m.family | models[i].rope) && s->at && !follows(m.family, n)) {
-                if (!some_comes_back(&m, n)) fail_msg("%s: %s (%s) does not come back", models[i].name, n->row.path, s->key);
-                written++;
-            }
+        EACH(n, model_numbers)
+        SPELT(s, n) if (s->in & (1u << m.family | models[i].rope) && s->at && !follows(m.family, n))
+        {
+            if (!some_comes_back(&m, n))
+                fail_msg("%s: %s (%s) does not come back", models[i].name, n->row.path, s->key);
+            written++;
+        }
         xfree(text);
     }
     assert_true(written >= 70);

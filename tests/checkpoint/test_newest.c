@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking for the newest checkpoint while the disk or a permission fails: at no call does that lead to another checkpoint, or to
- * none. The system calls that look are defined here, in front of the C library's, so that the n-th one can fail. */
+/* Looking for the newest checkpoint while the disk or a permission fails: at no call does that lead to another
+ * checkpoint, or to none. The system calls that look are defined here, in front of the C library's, so that the n-th
+ * one can fail. */
 #include "state.h"
 
 #include <dirent.h>
@@ -27,20 +28,14 @@ int open(const char *path, int flags, ...)
     return goes_wrong() ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0666);
 }
 
-ssize_t read(int fd, void *p, size_t n)
-{
-    return goes_wrong() ? -1 : syscall(SYS_read, fd, p, n);
-}
+ssize_t read(int fd, void *p, size_t n) { return goes_wrong() ? -1 : syscall(SYS_read, fd, p, n); }
 
 int stat(const char *restrict path, struct stat *restrict st)
 {
     return goes_wrong() ? -1 : fstatat(AT_FDCWD, path, st, 0);
 }
 
-int access(const char *path, int mode)
-{
-    return goes_wrong() ? -1 : (int)syscall(SYS_faccessat, AT_FDCWD, path, mode);
-}
+int access(const char *path, int mode) { return goes_wrong() ? -1 : (int)syscall(SYS_faccessat, AT_FDCWD, path, mode); }
 
 ssize_t readlink(const char *restrict path, char *restrict to, size_t n)
 {
@@ -71,7 +66,9 @@ static int64_t every_call(const char *root, int why)
             xfree(path);
             return calls;
         }
-        if (rc == OK) fail_msg("call %lld of %lld failed (%s), and %s was chosen", (long long)n, (long long)calls, strerror(why), path);
+        if (rc == OK)
+            fail_msg("call %lld of %lld failed (%s), and %s was chosen", (long long)n, (long long)calls, strerror(why),
+                     path);
         if (path || !strstr(e.text, root)) fail_msg("call %lld: %s", (long long)n, e.text);
         xfree(nearest);
     }
@@ -106,7 +103,8 @@ static void every_failing_call(void **state)
     scratch_free(run);
 }
 
-/* With keep = 1 a save removes the one before it, unless what it just wrote cannot be read: the newest good one never goes. */
+/* With keep = 1 a save removes the one before it, unless what it just wrote cannot be read: the newest good one never
+ * goes. */
 static void saving_while_reads_fail(void **state)
 {
     (void)state;
@@ -124,7 +122,9 @@ static void saving_while_reads_fail(void **state)
         assert_ok(ckpt_find_latest(root, &path, &e));
         int64_t found = strtoll(strrchr(path, '-') + 1, NULL, 10);
         /* published is also one whose directory could not be synced after it, which counts as a failure */
-        if (found != step + 1 && (rc == OK || found != step)) fail_msg("call %lld of %lld: code %d, and the newest is step %lld", (long long)n, (long long)calls, rc, (long long)found);
+        if (found != step + 1 && (rc == OK || found != step))
+            fail_msg("call %lld of %lld: code %d, and the newest is step %lld", (long long)n, (long long)calls, rc,
+                     (long long)found);
         state_check(path, (int)found);
         xfree(path);
         step = found;

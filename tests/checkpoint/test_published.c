@@ -190,7 +190,8 @@ static void none_can_be_used(void **state)
 static void the_unreadable_is_not_replaced(void **state)
 {
     (void)state;
-    char *root = half_broken(), *aside = fs_join(root, "step-00000004.aside-1"), *three = fs_join(root, "step-00000003.aside-1");
+    char *root = half_broken(), *aside = fs_join(root, "step-00000004.aside-1"),
+         *three = fs_join(root, "step-00000003.aside-1");
     save(root, 4, 40, 0);
     save(root, 3, 30, 0);
     assert_true(fs_is_dir(aside));
@@ -319,14 +320,10 @@ int main(void)
 {
     setenv("LOG", "error", 1); /* warnings are what these tests provoke */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(oldest_are_removed),
-        cmocka_unit_test(paths_that_mean_a_checkpoint),
-        cmocka_unit_test(the_newest_is_not_guessed),
-        cmocka_unit_test(a_rewound_one_without_manifest),
-        cmocka_unit_test(none_can_be_used),
-        cmocka_unit_test(the_unreadable_is_not_replaced),
-        cmocka_unit_test(every_byte_counts),
-        cmocka_unit_test(damage_is_named),
+        cmocka_unit_test(oldest_are_removed),        cmocka_unit_test(paths_that_mean_a_checkpoint),
+        cmocka_unit_test(the_newest_is_not_guessed), cmocka_unit_test(a_rewound_one_without_manifest),
+        cmocka_unit_test(none_can_be_used),          cmocka_unit_test(the_unreadable_is_not_replaced),
+        cmocka_unit_test(every_byte_counts),         cmocka_unit_test(damage_is_named),
         cmocka_unit_test(newer_formats_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

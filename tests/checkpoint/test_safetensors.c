@@ -6,11 +6,13 @@
 #include "base/str.h"
 #include "checkpoint/safetensors.h"
 
+/* clang-format off */
 static const struct safetensors_spec specs[] = {
     {"half", DT_BF16, {1, {3}}},        {"scalar", DT_F32, {0, {0}}}, {"empty", DT_F32, {2, {0, 4}}},
     {"matrix", DT_F32, {2, {5, 7}}},    {"ids", DT_I64, {1, {2}}},    {"bytes", DT_U8, {1, {5}}},
     {"name \"with\" \\ and \xc3\xa9", DT_F16, {3, {2, 1, 3}}},
 };
+/* clang-format on */
 #define N_SPECS (int64_t)(sizeof specs / sizeof *specs)
 
 static size_t spec_size(const struct safetensors_spec *s)
@@ -18,10 +20,7 @@ static size_t spec_size(const struct safetensors_spec *s)
     return (size_t)shape_numel(&s->shape) * dtype_bytes(s->dtype);
 }
 
-static unsigned char byte_of(int64_t tensor, size_t at)
-{
-    return (unsigned char)(31 * tensor + 7 * (int64_t)at + 1);
-}
+static unsigned char byte_of(int64_t tensor, size_t at) { return (unsigned char)(31 * tensor + 7 * (int64_t)at + 1); }
 
 static void write_file(const char *path, size_t piece)
 {
@@ -117,9 +116,11 @@ static void broken_headers_are_refused(void **state)
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 5, "belong to none"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[1,5]}}", 5, "hole"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-         "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[2,6]}}", 6, "overlap"},
+         "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[2,6]}}",
+         6, "overlap"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-         "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "JSON"},
+         "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+         8, "JSON"},
         {"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}", 1, "whole bytes"},
         {"{}", 3, "no tensors"},
     };
@@ -141,8 +142,7 @@ static void lengths_are_checked_before_use(void **state)
     const unsigned char huge[16] = {255, 255, 255, 255, 255, 255, 255, 255, '{'}, past[16] = {9, [8] = '{'};
     assert_err(ERR_CORRUPT, "100 MiB", safetensors_open_memory(&s, huge, sizeof huge, "t", &e));
     assert_err(ERR_CORRUPT, "longer than the file", safetensors_open_memory(&s, past, sizeof past, "t", &e));
-    for (size_t n = 0; n < 8; n++)
-        assert_err(ERR_CORRUPT, "shorter", safetensors_open_memory(&s, huge, n, "t", &e));
+    for (size_t n = 0; n < 8; n++) assert_err(ERR_CORRUPT, "shorter", safetensors_open_memory(&s, huge, n, "t", &e));
 }
 
 /* Every prefix of a good file is a bad file. */

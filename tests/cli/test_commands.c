@@ -30,10 +30,7 @@ struct world {
 };
 static char *const fds_name[] = {"stdout", "stderr"};
 
-static char *at(const struct world *w, const char *name) /* xfree it */
-{
-    return fs_join(w->dir, name);
-}
+static char *at(const struct world *w, const char *name) /* xfree it */ { return fs_join(w->dir, name); }
 
 static void write_file(const struct world *w, const char *name, const void *p, size_t n)
 {
@@ -180,7 +177,8 @@ static void test_bad_config(void **state)
     expect(w, 2, "batch.micro|more than batch.global = 4", cmd_train, "train @/tiny.yaml batch.micro=5");
     expect(w, 2, "model.max_positions|seq_len", cmd_train, "train @/tiny.yaml model.max_positions=16");
     expect(w, 2, "model.vocab|257", cmd_train, "train @/tiny.yaml model.vocab=100");
-    expect(w, 2, "parallel.tp|2 ranks do not divide the 1 there are|start 2 ranks", cmd_train, "train @/tiny.yaml parallel.tp=2");
+    expect(w, 2, "parallel.tp|2 ranks do not divide the 1 there are|start 2 ranks", cmd_train,
+           "train @/tiny.yaml parallel.tp=2");
     expect(w, 2, "min_lr|optimizer.lr", cmd_train, "train @/tiny.yaml optimizer.schedule.min_lr=0.1");
     expect(w, 2, "run.kernels|auto or ref", cmd_train, "train @/tiny.yaml run.kernels=fast");
     expect(w, 2, "run.device|tutti plan", cmd_train, "train @/tiny.yaml run.device=\"null\"");
@@ -209,7 +207,8 @@ static void test_bad_data(void **state)
     if (geteuid()) expect(w, 2, "data.train|secret.txt|ermission", cmd_train, DATA("secret.txt"));
     expect(w, 2, "data.train|text.txt|sequence|choose", cmd_train,
            "train @/tiny.yaml run.dir=@/d model.seq_len=1000000 model.max_positions=null");
-    expect(w, 2, "data.valid|nothing.txt", cmd_train, "train @/tiny.yaml run.dir=@/d run.eval_every=5 data.valid=@/nothing.txt");
+    expect(w, 2, "data.valid|nothing.txt", cmd_train,
+           "train @/tiny.yaml run.dir=@/d run.eval_every=5 data.valid=@/nothing.txt");
     expect(w, 2, "data.tokenizer|none.json", cmd_train, "train @/tiny.yaml run.dir=@/d data.tokenizer=@/none.json");
 
     size_t n;
@@ -225,7 +224,8 @@ static void test_bad_data(void **state)
     write_file(w, "cut.json", json, n / 2);
     expect(w, 2, "data.tokenizer|cut.json:", cmd_train, "train @/tiny.yaml run.dir=@/d data.tokenizer=@/cut.json");
     write_text(w, "other.json", "{\"model\": {\"type\": \"WordPiece\"}}");
-    expect(w, 2, "data.tokenizer|other.json|WordPiece", cmd_train, "train @/tiny.yaml run.dir=@/d data.tokenizer=@/other.json");
+    expect(w, 2, "data.tokenizer|other.json|WordPiece", cmd_train,
+           "train @/tiny.yaml run.dir=@/d data.tokenizer=@/other.json");
     xfree(json);
     xfree(dir);
     chmod(secret, 0600);
@@ -314,18 +314,20 @@ static void test_help(void **state)
 {
     struct world *w = *state;
     expect(w, 0, "CONFIG|key=value|model.layers|optimizer.schedule.warmup_steps|run.dir|-n", cmd_train, "train --help");
-    expect(w, 0, "--prompt|--prompt-file|--max-tokens|--temperature|--top-k|--top-p|--seed|--dtype|--threads|--tokenizer",
+    expect(w, 0,
+           "--prompt|--prompt-file|--max-tokens|--temperature|--top-k|--top-p|--seed|--dtype|--threads|--tokenizer",
            cmd_generate, "generate --help");
     expect(w, 0, "CONFIG|--json|-n|key=value", cmd_plan, "plan -h");
     expect(w, 0, "layout|tape|schedule|memory|comm|key=value", cmd_explain, "explain --help");
     expect(w, 0, "tokenize|train-tokenizer|inspect|--tokenizer|--out|--vocab-size|--json", cmd_data, "data --help");
-    expect(w, 0, "list|inspect|verify|diff|import|export|--json|--tolerance|--all|--dtype|--shard-bytes", cmd_checkpoint,
-           "checkpoint --help");
+    expect(w, 0, "list|inspect|verify|diff|import|export|--json|--tolerance|--all|--dtype|--shard-bytes",
+           cmd_checkpoint, "checkpoint --help");
     expect(w, 0, "--stages|--microbatches|--chunks|--cost|--svg|--read|--text|--json|--split|--lower", cmd_schedule,
            "schedule --help");
     expect(w, 0, "gemm|train", cmd_bench, "bench --help");
     expect(w, 0, "--model|--tokens|--threads|--dtype|--no-library|--json", cmd_bench, "bench gemm --help");
-    expect(w, 0, "--model|--seq|--micro|--batch|--dtype|--steps|--threads|--kernels|--json", cmd_bench, "bench train --help");
+    expect(w, 0, "--model|--seq|--micro|--batch|--dtype|--steps|--threads|--kernels|--json", cmd_bench,
+           "bench train --help");
 }
 
 /* One object, nothing else; the members named. */
@@ -356,21 +358,23 @@ static void test_json(void **state)
     check_json(w, cmd_schedule, "schedule 1f1b --stages 4 --microbatches 8 --json",
                "kind stages microbatches chunks makespan ideal bubble_ratio peak_activations actions");
     check_json(w, cmd_bench, "bench train --model tiny --seq 32 --micro 1 --steps 1 --threads 1 --json",
-               "model tokens_per_s step_s mfu matrix_share matmul_flops_per_s tile_rate_flops peak_bytes max_rss_bytes");
+               "model tokens_per_s step_s mfu matrix_share matmul_flops_per_s tile_rate_flops peak_bytes "
+               "max_rss_bytes");
 }
 
 static void test_explain(void **state)
 {
     struct world *w = *state;
-    expect(w, 0, "layers.1.attn.q.weight|dp_shard:R|tp:S0|embed.token", cmd_explain, "explain @/tiny.yaml layout --full");
+    expect(w, 0, "layers.1.attn.q.weight|dp_shard:R|tp:S0|embed.token", cmd_explain,
+           "explain @/tiny.yaml layout --full");
     expect(w, 0, "attn.q.weight|embed.token|the same for layer 1", cmd_explain, "explain @/tiny.yaml layout");
     expect(w, 0, "attention|over tp|F forward|B backward|scratch", cmd_explain, "explain @/tiny.yaml tape --full");
     expect(w, 0, "attention|F forward|B backward|scratch|FLOP", cmd_explain, "explain @/tiny.yaml tape");
     expect(w, 0, "F|live slabs at the worst moment: 1", cmd_explain, "explain @/tiny.yaml schedule");
     expect(w, 0, "activation|peak|one microbatch keeps", cmd_explain, "explain @/tiny.yaml memory");
     expect(w, 0, "one rank|reduce", cmd_explain, "explain @/tiny.yaml comm");
-    expect(w, 0, "dp_shard state: 2 ranks along dp_shard 2; rank 0's are 0 1|reduce_scatter|all_gather|gather|release", cmd_explain,
-           "explain @/tiny.yaml comm -n 2 parallel.zero=3");
+    expect(w, 0, "dp_shard state: 2 ranks along dp_shard 2; rank 0's are 0 1|reduce_scatter|all_gather|gather|release",
+           cmd_explain, "explain @/tiny.yaml comm -n 2 parallel.zero=3");
 }
 
 /* ---- text ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tutti explain tells: folding says nothing that is not so, lines are broken and lose no word, and the figures are those of
- * closed forms and of the plan. */
+/* What tutti explain tells: folding says nothing that is not so, lines are broken and lose no word, and the figures are
+ * those of closed forms and of the plan. */
 #include "run/toy.h"
 
 #include "base/rng.h"
@@ -31,15 +31,17 @@ static void test_fold(void **state)
         explain_lines_add(&l, layer, -1, "", line);
         for (int k = 0; k < 2; k++) {
             snprintf(index, sizeof index, "%d ", i++);
-            snprintf(line, sizeof line, "%s%s layers.%d.x%s", k ? "mlp" : "attn", k && layer > 2 ? " moe" : "", layer, layer == 7 ? " wide" : "");
+            snprintf(line, sizeof line, "%s%s layers.%d.x%s", k ? "mlp" : "attn", k && layer > 2 ? " moe" : "", layer,
+                     layer == 7 ? " wide" : "");
             explain_lines_add(&l, layer, -1, index, line);
         }
     }
     explain_lines_fold(&l, LINE_LAYER);
-    assert_string_equal(printed(&l, &out), "0 embed\n"
-                                           "layer 0\n1 attn layers.0.x\n2 mlp layers.0.x\n     ... the same for layers 1 to 2\n"
-                                           "layer 3\n7 attn layers.3.x\n8 mlp moe layers.3.x\n     ... the same for layers 4 to 6\n"
-                                           "layer 7\n15 attn layers.7.x wide\n16 mlp moe layers.7.x wide\n");
+    assert_string_equal(printed(&l, &out),
+                        "0 embed\n"
+                        "layer 0\n1 attn layers.0.x\n2 mlp layers.0.x\n     ... the same for layers 1 to 2\n"
+                        "layer 3\n7 attn layers.3.x\n8 mlp moe layers.3.x\n     ... the same for layers 4 to 6\n"
+                        "layer 7\n15 attn layers.7.x wide\n16 mlp moe layers.7.x wide\n");
     /* in turn, and backwards */
     for (int layer = 5; layer >= 0; layer--)
         for (int k = 0; k < 2; k++) {
@@ -94,7 +96,8 @@ static void test_fold_is_true(void **state)
             if (!many) continue;
             assert_int_equal(from, last + 1);
             bool some = false;
-            for (int period = 1; period <= from && !some; period++) { /* a block of so many layers, all of them printed */
+            for (int period = 1; period <= from && !some;
+                 period++) { /* a block of so many layers, all of them printed */
                 some = shown[from - period] && (to - from + 1) % period == 0;
                 for (int i = from; i <= to && some; i++) some = kind[i] == kind[i - period];
                 for (int i = from - period; i < from && some; i++) some = shown[i];
@@ -139,9 +142,12 @@ static void explained_open(struct explained *s, int n_ranks, const char *const *
     int n = 0;
     *s = (struct explained){.arena = arena_new()};
     for (; keys[n]; n++) copy[n] = arena_strdup(s->arena, keys[n]);
-    if (config_load(&s->c, &f, s->arena, NULL, copy, n, &e) || config_resolve(&s->c, f, 0, n_ranks, &e)) fail_msg("%s", e.text);
+    if (config_load(&s->c, &f, s->arena, NULL, copy, n, &e) || config_resolve(&s->c, f, 0, n_ranks, &e))
+        fail_msg("%s", e.text);
     struct comm_config link = config_comm(&s->c);
-    if (site_open(&s->site, &(struct site_config){.config = &s->c, .kind = SITE_COUNTS, .n = n_ranks, .link = &link}, &e)) fail_msg("%s", e.text);
+    if (site_open(&s->site, &(struct site_config){.config = &s->c, .kind = SITE_COUNTS, .n = n_ranks, .link = &link},
+                  &e))
+        fail_msg("%s", e.text);
     s->x = (struct explain){.c = &s->c, .g = s->site.engine, .d = s->site.dev, .ranks = s->site.ranks};
 }
 
@@ -151,7 +157,8 @@ static void explained_close(struct explained *s)
     arena_free(s->arena);
 }
 
-static struct json *document(struct explained *s, int (*json)(const struct explain *x, struct json_out *o, struct err *e))
+static struct json *document(struct explained *s,
+                             int (*json)(const struct explain *x, struct json_out *o, struct err *e))
 {
     struct str text = {0};
     struct json_out o = {.s = &text};
@@ -165,15 +172,17 @@ static struct json *document(struct explained *s, int (*json)(const struct expla
     return root;
 }
 
-#define SMALL "model.family=llama", "model.vocab=130", "model.seq_len=32", "model.hidden=48", "model.heads=4", "model.kv_heads=2", "model.ffn=96", \
-              "model.layers=3", "batch.global=4", "batch.micro=2"
+#define SMALL                                                                                                          \
+    "model.family=llama", "model.vocab=130", "model.seq_len=32", "model.hidden=48", "model.heads=4",                   \
+        "model.kv_heads=2", "model.ffn=96", "model.layers=3", "batch.global=4", "batch.micro=2"
 
 static double at(const struct json *list, size_t i, const char *key)
 {
     return json_real(json_get(json_at(list, i), key), -1);
 }
 
-/* Products of one microbatch, from shapes alone: 2 M N K each, three times over (forward, gradients of inputs and of weights). */
+/* Products of one microbatch, from shapes alone: 2 M N K each, three times over (forward, gradients of inputs and of
+ * weights). */
 static void test_tape_figures(void **state)
 {
     (void)state;
@@ -181,7 +190,8 @@ static void test_tape_figures(void **state)
     explained_open(&s, 1, (const char *const[]){SMALL, "memory.recompute=none", NULL});
     struct json *root = document(&s, explain_tape_json);
     const struct json *stage = json_at(json_get(root, "stages"), 0), *phases = json_get(stage, "phases");
-    double tokens = 2 * 32, linear = 0, all = 0, bytes = 0, macs = 3 * (48 * (48 + 24 + 24) + 48 * 48 + 3 * 48 * 96) + 48 * 130;
+    double tokens = 2 * 32, linear = 0, all = 0, bytes = 0,
+           macs = 3 * (48 * (48 + 24 + 24) + 48 * 48 + 3 * 48 * 96) + 48 * 130;
     int logits = 0;
     for (size_t p = 0; p < json_size(phases); p++) {
         const struct json *code = json_get(json_at(phases, p), "instructions");
@@ -221,7 +231,8 @@ static void test_tape_figures(void **state)
         const char *family = NULL;
         instr_call(i, &c);
         const struct kernel_slot *slot = kernel_find(&s.x.g->kernels, &c, &family);
-        assert_true(op_row(i->op)->collective ? !i->kernel : i->kernel && i->kernel == slot && !strcmp(i->family, family));
+        assert_true(op_row(i->op)->collective ? !i->kernel
+                                              : i->kernel && i->kernel == slot && !strcmp(i->family, family));
         size_t need = i->kernel && slot->scratch ? slot->scratch(&c, s.x.g->kernels.n_threads) : 0;
         assert_true(need <= (i->scratch >= 0 ? t->places[i->scratch].bytes : 0));
         if (i->op != OP_LINEAR || !*instr_path(i)) continue;
@@ -250,9 +261,12 @@ static void check_axes(int n, const char *const *keys)
         for (int i = 0; i < s.x.g->params.n; i++) typed = typed || s.x.g->params.p[i].type.on[a] != SPMD_I;
         snprintf(word, sizeof word, " %s:", axis_name((enum axis)a));
         bool several = s.x.ranks.mesh.size[a] > 1;
-        if (dense && (strstr(str_text(&layout), word) != NULL) != (several && typed)) fail_msg("explain layout over %s of %d", axis_name((enum axis)a), s.x.ranks.mesh.size[a]);
-        if (!several && strstr(str_text(&tape), word)) fail_msg("explain tape tells of %s, of size 1", axis_name((enum axis)a));
-        if (dense && several && !strstr(str_text(&tape), word)) fail_msg("explain tape does not tell of %s", axis_name((enum axis)a));
+        if (dense && (strstr(str_text(&layout), word) != NULL) != (several && typed))
+            fail_msg("explain layout over %s of %d", axis_name((enum axis)a), s.x.ranks.mesh.size[a]);
+        if (!several && strstr(str_text(&tape), word))
+            fail_msg("explain tape tells of %s, of size 1", axis_name((enum axis)a));
+        if (dense && several && !strstr(str_text(&tape), word))
+            fail_msg("explain tape does not tell of %s", axis_name((enum axis)a));
         if (dense && !strstr(str_text(&full), word)) fail_msg("--full does not tell of %s", axis_name((enum axis)a));
     }
     const struct tape *t = s.x.g->stage[0].tape;
@@ -273,7 +287,8 @@ static void test_axes(void **state)
     check_axes(2, (const char *const[]){SMALL, "parallel.tp=2", NULL});
     check_axes(2, (const char *const[]){SMALL, "parallel.cp=2", NULL});
     check_axes(4, (const char *const[]){SMALL, "parallel.dp_replicate=2", "parallel.zero=3", "batch.micro=1", NULL});
-    check_axes(4, (const char *const[]){SMALL, "parallel.tp=2", "parallel.sequence_parallel=true", "parallel.pp=2", NULL});
+    check_axes(4,
+               (const char *const[]){SMALL, "parallel.tp=2", "parallel.sequence_parallel=true", "parallel.pp=2", NULL});
 }
 
 /* Every parameter, once, as the table has it; the sums are the model's. */
@@ -291,7 +306,8 @@ static void test_layout_json(void **state)
         const struct json *q = json_at(list, i), *box = json_get(q, "held");
         int64_t n = 1;
         assert_string_equal(json_string(json_get(q, "name"), NULL, ""), t->p[i].name);
-        for (size_t k = 0; k < json_size(box); k++) n *= json_int(json_at(json_at(box, k), 1), 0) - json_int(json_at(json_at(box, k), 0), 0);
+        for (size_t k = 0; k < json_size(box); k++)
+            n *= json_int(json_at(json_at(box, k), 1), 0) - json_int(json_at(json_at(box, k), 0), 0);
         assert_int_equal(n, json_int(json_get(q, "held_elements"), -1));
         held += n;
         updated += json_int(json_get(q, "updated_elements"), -1);
@@ -315,7 +331,9 @@ static void test_layout_in_full(void **state)
     struct explained s;
     struct err e = {0};
     struct str full = {0};
-    explained_open(&s, 8, (const char *const[]){SMALL, "model.family=mixtral", "model.moe.experts=4", "parallel.pp=2", "parallel.ep=2", "parallel.dp_replicate=2", NULL});
+    explained_open(&s, 8,
+                   (const char *const[]){SMALL, "model.family=mixtral", "model.moe.experts=4", "parallel.pp=2",
+                                         "parallel.ep=2", "parallel.dp_replicate=2", NULL});
     s.x.full = true;
     if (explain_layout(&s.x, &full, &e)) fail_msg("%s", e.text);
     assert_non_null(strstr(str_text(&full), "  pp{1}:I dp_replicate:R dp_shard:R cp:R\n")); /* the head */
@@ -323,7 +341,6 @@ static void test_layout_in_full(void **state)
     str_free(&full);
     explained_close(&s);
 }
-
 
 static void test_memory_json(void **state)
 {
@@ -336,7 +353,8 @@ static void test_memory_json(void **state)
     struct json *root = document(&s, explain_memory_json);
     const struct plan_rank *r = p.role;
     while (r->rank != 0) r++;
-    for (int m = 0; m < MEM_N; m++) assert_int_equal(json_int(json_get(json_get(root, "bytes"), mem_cat_name((enum mem_cat)m)), -1), r->bytes[m]);
+    for (int m = 0; m < MEM_N; m++)
+        assert_int_equal(json_int(json_get(json_get(root, "bytes"), mem_cat_name((enum mem_cat)m)), -1), r->bytes[m]);
     assert_int_equal(json_int(json_get(root, "total_bytes"), -1), r->peak_bytes);
     const struct json *stage = json_at(json_get(root, "stages"), 0), *kept = json_get(stage, "kept");
     double end = 0;
@@ -354,7 +372,9 @@ static void test_arrays(void **state)
 {
     (void)state;
     struct explained s;
-    explained_open(&s, 2, (const char *const[]){SMALL, "parallel.zero=1", "optimizer.name=sgd", "optimizer.momentum=0", "optimizer.vectors.name=adamw", NULL});
+    explained_open(&s, 2,
+                   (const char *const[]){SMALL, "parallel.zero=1", "optimizer.name=sgd", "optimizer.momentum=0",
+                                         "optimizer.vectors.name=adamw", NULL});
     struct json *root = document(&s, explain_memory_json);
     const struct json *list = json_get(root, "arrays");
     int64_t sum[MEM_N] = {0}, found = 0;
@@ -363,7 +383,8 @@ static void test_arrays(void **state)
         const char *name = json_string(json_get(x, "name"), NULL, "");
         bool moment = !strcmp(name, "m") || !strcmp(name, "v");
         for (int c = 0; c < MEM_N; c++)
-            if (!strcmp(json_string(json_get(x, "category"), NULL, ""), mem_cat_name((enum mem_cat)c))) sum[c] += (int64_t)at(list, i, "bytes");
+            if (!strcmp(json_string(json_get(x, "category"), NULL, ""), mem_cat_name((enum mem_cat)c)))
+                sum[c] += (int64_t)at(list, i, "bytes");
         assert_int_equal(json_bool(json_get(x, "whole"), false), !strcmp(name, "weight") || !strcmp(name, "grad"));
         assert_int_equal(json_bool(json_get(x, "saved"), false), moment || !strcmp(name, "master"));
         assert_int_equal(json_size(json_get(x, "groups")), moment ? 1 : 3);
@@ -383,8 +404,10 @@ static void test_arrays(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fold),         cmocka_unit_test(test_fold_is_true), cmocka_unit_test(test_wrap),
-                                       cmocka_unit_test(test_tape_figures), cmocka_unit_test(test_axes),         cmocka_unit_test(test_layout_json), cmocka_unit_test(test_layout_in_full),
-                                       cmocka_unit_test(test_memory_json), cmocka_unit_test(test_arrays)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fold),           cmocka_unit_test(test_fold_is_true),
+                                       cmocka_unit_test(test_wrap),           cmocka_unit_test(test_tape_figures),
+                                       cmocka_unit_test(test_axes),           cmocka_unit_test(test_layout_json),
+                                       cmocka_unit_test(test_layout_in_full), cmocka_unit_test(test_memory_json),
+                                       cmocka_unit_test(test_arrays)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures of layouts say all there is: every expert is named, every rank is drawn or in a band, once, and what a band calls
- * alike is alike, rank by rank. */
+/* Pictures of layouts say all there is: every expert is named, every rank is drawn or in a band, once, and what a band
+ * calls alike is alike, rank by rank. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,9 @@
 #include "cli/layout_fold.h"
 #include "cli/layout_picture.h"
 
-#define TINY "model.layers=2 model.hidden=24 model.heads=12 model.kv_heads=3 model.ffn=40 model.seq_len=16 model.vocab=257 batch.micro=1 "
+#define TINY                                                                                                           \
+    "model.layers=2 model.hidden=24 model.heads=12 model.kv_heads=3 model.ffn=40 model.seq_len=16 model.vocab=257 "    \
+    "batch.micro=1 "
 #define MOE "model.family=mixtral " TINY "model.moe.top_k=1 model.moe.ffn=8 "
 
 struct opened {
@@ -34,7 +36,8 @@ static void open_config(struct opened *o, const char *keys, int ranks)
     struct err e = {0};
     o->a = arena_new();
     for (char *word = strtok(arena_strdup(o->a, keys), " "); word; word = strtok(NULL, " ")) all[n++] = word;
-    if (config_load(&o->c, &f, o->a, NULL, all, n, &e) || config_resolve(&o->c, f, 257, ranks, &e)) fail_msg("%s: %s", keys, e.text);
+    if (config_load(&o->c, &f, o->a, NULL, all, n, &e) || config_resolve(&o->c, f, 257, ranks, &e))
+        fail_msg("%s: %s", keys, e.text);
 }
 
 static void picture(struct str *out, const char *keys, int ranks)
@@ -75,13 +78,15 @@ static void test_experts(void **state)
             struct str svg = {0};
             char keys[512];
             if (ep > experts || (experts > 24 && ep != experts % 4 + 1)) continue;
-            snprintf(keys, sizeof keys, MOE "model.moe.experts=%d parallel.ep=%d parallel.zero=%d batch.global=4", experts, ep, experts % 4);
+            snprintf(keys, sizeof keys, MOE "model.moe.experts=%d parallel.ep=%d parallel.zero=%d batch.global=4",
+                     experts, ep, experts % 4);
             picture(&svg, keys, ep);
             for (int m = 0; m < 3; m++) {
                 static const char *const matrix[] = {"gate", "up", "down"};
                 named(str_text(&svg), matrix[m], experts, seen);
                 for (int k = 0; k < experts; k++)
-                    if (!seen[k]) fail_msg("expert %d of %d: %s is not in the picture of ep %d", k, experts, matrix[m], ep);
+                    if (!seen[k])
+                        fail_msg("expert %d of %d: %s is not in the picture of ep %d", k, experts, matrix[m], ep);
             }
             str_free(&svg);
         }
@@ -125,16 +130,18 @@ static void test_ranks(void **state)
     static const struct {
         int ranks;
         const char *keys;
-    } all[] = {{1, TINY "batch.global=1"},
-               {16, TINY "parallel.tp=2 batch.global=8"},
-               {17, TINY "batch.global=40 parallel.zero=3"},
-               {60, TINY "parallel.tp=3 parallel.pp=4 batch.global=40 parallel.zero=2"},
-               {96, TINY "parallel.tp=12 parallel.cp=4 batch.global=3"},
-               {40, TINY "parallel.servers=20 batch.global=40"},
-               {70, MOE "model.moe.experts=5 parallel.ep=5 parallel.zero=1 batch.global=71"},
-               {1000, TINY "parallel.dp_replicate=25 parallel.tp=4 batch.global=1000"},
-               {16384, TINY "model.layers=14 parallel.tp=8 parallel.pp=16 parallel.zero=1 batch.global=1024 parallel.schedule=interleaved"
-                            " model.layers=126 parallel.chunks=8"}};
+    } all[] =
+        {{1, TINY "batch.global=1"},
+         {16, TINY "parallel.tp=2 batch.global=8"},
+         {17, TINY "batch.global=40 parallel.zero=3"},
+         {60, TINY "parallel.tp=3 parallel.pp=4 batch.global=40 parallel.zero=2"},
+         {96, TINY "parallel.tp=12 parallel.cp=4 batch.global=3"},
+         {40, TINY "parallel.servers=20 batch.global=40"},
+         {70, MOE "model.moe.experts=5 parallel.ep=5 parallel.zero=1 batch.global=71"},
+         {1000, TINY "parallel.dp_replicate=25 parallel.tp=4 batch.global=1000"},
+         {16384, TINY
+          "model.layers=14 parallel.tp=8 parallel.pp=16 parallel.zero=1 batch.global=1024 parallel.schedule=interleaved"
+          " model.layers=126 parallel.chunks=8"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct str svg = {0};
         int range[512][2], n = 0, next = 0;
@@ -153,12 +160,10 @@ static void test_ranks(void **state)
     }
 }
 
-static bool near(double a, double b)
-{
-    return fabs(a - b) <= 0.02 * fmax(a, b);
-}
+static bool near(double a, double b) { return fabs(a - b) <= 0.02 * fmax(a, b); }
 
-/* Every rank of a band holds what the rank at its place in the group before holds. Folds as the picture does, into few. */
+/* Every rank of a band holds what the rank at its place in the group before holds. Folds as the picture does, into
+ * few. */
 static void check_bands(const char *keys, int ranks, int room)
 {
     struct opened o;
@@ -185,11 +190,12 @@ static void check_bands(const char *keys, int ranks, int room)
         if (item->axis < 0 || !item->alike) continue;
         int each = (item->last - item->first + 1) / item->groups;
         for (int r = item->first; r <= item->last; r++, alike++) {
-            if (library_get(&l, r, &a, &e) || library_get(&l, item->first - each + (r - item->first) % each, &b, &e)) fail_msg("%s", e.text);
+            if (library_get(&l, r, &a, &e) || library_get(&l, item->first - each + (r - item->first) % each, &b, &e))
+                fail_msg("%s", e.text);
             if (!near(a->held, b->held) || !near(a->kept, b->kept) || !near((double)a->n_seqs, (double)b->n_seqs) ||
                 !near((double)a->positions, (double)b->positions))
-                fail_msg("%s: rank %d is not like rank %d: %g and %g elements, %g and %g kept, %d and %d sequences", keys, r, b->rank, a->held,
-                         b->held, a->kept, b->kept, (int)a->n_seqs, (int)b->n_seqs);
+                fail_msg("%s: rank %d is not like rank %d: %g and %g elements, %g and %g kept, %d and %d sequences",
+                         keys, r, b->rank, a->held, b->held, a->kept, b->kept, (int)a->n_seqs, (int)b->n_seqs);
         }
     }
     if (!alike) fail_msg("%s: no band of ranks that are alike", keys);
@@ -199,17 +205,21 @@ static void check_bands(const char *keys, int ranks, int room)
     arena_free(o.a);
 }
 
-#define WIDE "model.layers=6 model.hidden=480 model.heads=12 model.kv_heads=3 model.ffn=960 model.seq_len=64 model.vocab=9600 batch.micro=1 "
+#define WIDE                                                                                                           \
+    "model.layers=6 model.hidden=480 model.heads=12 model.kv_heads=3 model.ffn=960 model.seq_len=64 model.vocab=9600 " \
+    "batch.micro=1 "
 
 static void test_alike(void **state)
 {
     (void)state;
-    check_bands(WIDE "parallel.tp=4 batch.global=33 parallel.zero=1", 32, 8); /* kv heads 1, 2, 2, 1; sequences 5, 4, ... */
+    check_bands(WIDE "parallel.tp=4 batch.global=33 parallel.zero=1", 32,
+                8); /* kv heads 1, 2, 2, 1; sequences 5, 4, ... */
     check_bands(WIDE "parallel.tp=5 batch.global=40 parallel.zero=3", 40, 12); /* heads 3, 3, 2, 2, 2 */
     check_bands(WIDE "parallel.pp=6 parallel.tp=2 batch.global=48", 48, 8);
     check_bands(WIDE "parallel.pp=4 model.layers=13 parallel.zero=2 batch.global=40", 32, 8);
     check_bands(WIDE "parallel.cp=8 parallel.zero=1 batch.global=4", 32, 6);
-    check_bands("model.family=mixtral " WIDE "model.moe.experts=5 model.moe.ffn=960 parallel.ep=4 batch.global=32", 32, 20);
+    check_bands("model.family=mixtral " WIDE "model.moe.experts=5 model.moe.ffn=960 parallel.ep=4 batch.global=32", 32,
+                20);
 }
 
 /* Any axes, any kinds of ranks, any room: items tile the ranks; a band called alike has nobody in it who is not. */
@@ -242,7 +252,8 @@ static void test_fold(void **state)
             const struct fold_axis *a = &axis[item->axis];
             assert_int_equal(next - item->first, item->groups * a->stride);
             bool alike = true;
-            for (int r = item->first - first; r < next - first; r += a->stride) alike = alike && !a->unlike[r / a->stride % a->size];
+            for (int r = item->first - first; r < next - first; r += a->stride)
+                alike = alike && !a->unlike[r / a->stride % a->size];
             assert_int_equal(item->alike, alike);
         }
         assert_int_equal(next, first + n);
@@ -252,7 +263,8 @@ static void test_fold(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fold), cmocka_unit_test(test_experts), cmocka_unit_test(test_layers),
-                                       cmocka_unit_test(test_ranks), cmocka_unit_test(test_alike)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fold), cmocka_unit_test(test_experts),
+                                       cmocka_unit_test(test_layers), cmocka_unit_test(test_ranks),
+                                       cmocka_unit_test(test_alike)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,8 +113,7 @@ static void every_rooted(struct every *x)
             every_check(x, COMM_REDUCE, " (input)", i, x->in, i, every_value(me, i));
         }
         comm_wait(x->c, comm_broadcast(x->c, x->in, x->n, x->t, root, "broadcast"));
-        for (int64_t i = 0; i < x->n; i++)
-            every_check(x, COMM_BROADCAST, "", i, x->in, i, every_value(root, i));
+        for (int64_t i = 0; i < x->n; i++) every_check(x, COMM_BROADCAST, "", i, x->in, i, every_value(root, i));
     }
 }
 
@@ -170,9 +169,10 @@ static void every_to_all(struct every *x)
             every_check(x, COMM_ALL_TO_ALL, "", i, x->out, i, (double)((p * k + me * each + j) % 100));
 }
 
-/* All operations with one algorithm, dtype, reduction and size; returns elements that were wrong. `in` and `out` have room for
- * n + 64 * ranks + 64 elements. */
-static int every_run_in(struct comm *c, const char *algorithm, int64_t n, enum dtype t, enum comm_red r, char *in, char *out)
+/* All operations with one algorithm, dtype, reduction and size; returns elements that were wrong. `in` and `out` have
+ * room for n + 64 * ranks + 64 elements. */
+static int every_run_in(struct comm *c, const char *algorithm, int64_t n, enum dtype t, enum comm_red r, char *in,
+                        char *out)
 {
     struct every x = {.c = c, .algorithm = algorithm, .n = n, .t = t, .r = r, .in = in, .out = out};
     struct err e;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One process of several, whose buffers the others see: ranks_blocks WHAT, under a launcher.
  *
- *     all      every operation with all buffers in blocks, with some ranks' in ordinary memory, in blocks that are freed
- *              and made again, after a fork; then the same with config.staged, which must give the same bits
+ *     all      every operation with all buffers in blocks, with some ranks' in ordinary memory, in blocks that are
+ *              freed and made again, after a fork; then the same with config.staged, which must give the same bits
  *     kill     the last rank kills itself while the others are in a large operation
  */
 #include <signal.h>
@@ -54,8 +54,8 @@ static int run_sizes(struct comm *c, bool visible, struct err *e)
             int64_t want = where == BLOCKS && visible && n >= 16384 ? 2 + 2 * comm_size(c) + 8 + 2 : 0;
             if (ran < 0) return err_set(e, ERR_NUMERIC, "case %d, %lld elements: wrong", where, (long long)n);
             if (where == HALF ? ran > want + 2 * comm_size(c) + 8 : ran != want)
-                return err_set(e, ERR_NUMERIC, "case %d, %lld elements of %s: %lld operations in one pass, not %lld", where,
-                               (long long)n, dtype_name(t), (long long)ran, (long long)want);
+                return err_set(e, ERR_NUMERIC, "case %d, %lld elements of %s: %lld operations in one pass, not %lld",
+                               where, (long long)n, dtype_name(t), (long long)ran, (long long)want);
         }
     return comm_status(c, e);
 }
@@ -73,7 +73,8 @@ static int run_fork(struct comm *c, struct err *e)
     if (waitpid(child, &status, 0) != child || status) return err_set(e, ERR_NUMERIC, "the child saw something else");
     comm_wait(c, comm_all_reduce(c, x, x, N, DT_F32, COMM_SUM, "after a fork"));
     for (int i = 0; i < N; i++)
-        if (x[i] != want) return err_set(e, ERR_NUMERIC, "[%d] is %g, not %g, after a fork", i, (double)x[i], (double)want);
+        if (x[i] != want)
+            return err_set(e, ERR_NUMERIC, "[%d] is %g, not %g, after a fork", i, (double)x[i], (double)want);
     comm_pages_free(c, x, N * sizeof *x);
     return comm_status(c, e);
 }

@@ -5,11 +5,13 @@
  *     operation   calls another operation than the others      hang    stops for good
  *     count       brings another number of elements            exit    ends without a word
  *     dtype       brings elements of another type              kill    kills itself
- *     fail        gives up with an error of its own            native  hangs where others are in the library's collective
- *     message     sends more than its neighbour receives       behind  hangs; rank 0 waits for rank 1, that for the last
+ *     fail        gives up with an error of its own            native  hangs where others are in the library's
+ *                                                                      collective
+ *     message     sends more than its neighbour receives       behind  hangs; rank 0 waits for rank 1, that for the
+ *                                                                      last
  *
- * "operation unchecked": descriptors are not compared before data moves. "fail slowly": a busy machine lets who speaks for the job
- * wait in every write to stderr, and who writes the flight recorder.
+ * "operation unchecked": descriptors are not compared before data moves. "fail slowly": a busy machine lets who speaks
+ * for the job wait in every write to stderr, and who writes the flight recorder.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -91,7 +93,9 @@ int main(int argc, char **argv)
     struct err e = {0};
     if (argc != 4) return 2;
     slow = strstr(argv[1], "slowly");
-    struct comm_config cfg = {.timeout_s = 1, .dump_dir = argv[2], .check = !strstr(argv[1], "unchecked"),
+    struct comm_config cfg = {.timeout_s = 1,
+                              .dump_dir = argv[2],
+                              .check = !strstr(argv[1], "unchecked"),
                               .ranks_per_host = atoi(argv[3])};
     signal(SIGTERM, SIG_IGN); /* as the trainer, which stops after a step: launchers send it first */
     int rc = comm_world_mpi(&world, &cfg, &e);

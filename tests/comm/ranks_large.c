@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* More elements than 32 bits count, as bytes: a broadcast from rank 0 in shared memory, or along a chain of messages where no
- * memory is shared. ranks_large RANKS-PER-HOST, under a launcher.
+/* More elements than 32 bits count, as bytes: a broadcast from rank 0 in shared memory, or along a chain of messages
+ * where no memory is shared. ranks_large RANKS-PER-HOST, under a launcher.
  */
 #include <stdio.h>
 #include <stdlib.h>

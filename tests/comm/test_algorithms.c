@@ -37,7 +37,9 @@ static void test_threads(void **state)
     (void)state;
     for (int hosts = 0; hosts < 3; hosts++) /* ranks per host: all, 1, 2 */
         for (int ranks = 1; ranks <= (CASE_STRIDE < 3 ? 6 : 4); ranks++) {
-            struct comm_config cfg = {.timeout_s = 60, .ranks_per_host = hosts, .progress = (enum comm_progress)(ranks % 2)};
+            struct comm_config cfg = {.timeout_s = 60,
+                                      .ranks_per_host = hosts,
+                                      .progress = (enum comm_progress)(ranks % 2)};
             struct err e = {0};
             if (comm_run_local(ranks, &cfg, run_everything, NULL, &e)) fail_msg("%d ranks: %s", ranks, e.text);
         }
@@ -52,12 +54,12 @@ static void test_costs(void **state)
         enum comm_op op;
         int64_t bytes, messages; /* of rank 0 of 4 for 4096 bytes */
     } rows[] = {
-        {"direct", COMM_ALL_REDUCE, 6144, 6},     {"ring", COMM_ALL_REDUCE, 6144, 6},
-        {"ring", COMM_REDUCE_SCATTER, 3072, 3},   {"ring", COMM_ALL_GATHER, 3072, 3},
-        {"halving", COMM_ALL_REDUCE, 6144, 4},    {"tree", COMM_BROADCAST, 8192, 2},
-        {"tree", COMM_ALL_REDUCE, 8192, 2},       {"chain", COMM_BROADCAST, 4096, 1},
-        {"pairwise", COMM_ALL_TO_ALL, 3072, 3},   {"direct", COMM_ALL_TO_ALL, 3072, 3},
-        {"gather", COMM_ALL_REDUCE, 12288, 2},    {"gather", COMM_ALL_GATHER, 3072, 2},
+        {"direct", COMM_ALL_REDUCE, 6144, 6},    {"ring", COMM_ALL_REDUCE, 6144, 6},
+        {"ring", COMM_REDUCE_SCATTER, 3072, 3},  {"ring", COMM_ALL_GATHER, 3072, 3},
+        {"halving", COMM_ALL_REDUCE, 6144, 4},   {"tree", COMM_BROADCAST, 8192, 2},
+        {"tree", COMM_ALL_REDUCE, 8192, 2},      {"chain", COMM_BROADCAST, 4096, 1},
+        {"pairwise", COMM_ALL_TO_ALL, 3072, 3},  {"direct", COMM_ALL_TO_ALL, 3072, 3},
+        {"gather", COMM_ALL_REDUCE, 12288, 2},   {"gather", COMM_ALL_GATHER, 3072, 2},
         {"two_level", COMM_ALL_REDUCE, 6144, 4},
     };
     struct comm *c;
@@ -107,8 +109,8 @@ static void test_predicted_is_counted(void **state)
     comm_free(null);
 }
 
-/* A rank that only counts plans an operation once: what differs in counts, root, messages or algorithm alone is another one, though a
- * reader sees one row. */
+/* A rank that only counts plans an operation once: what differs in counts, root, messages or algorithm alone is another
+ * one, though a reader sees one row. */
 static void repeated(struct comm *c, int which)
 {
     static const int64_t even[4] = {10, 10, 10, 10}, odd[4] = {0, 40, 0, 0}, other[4] = {40, 0, 0, 0};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What pipelines and experts do at once: messages to both neighbours that cross, larger than any buffer, waited for in any
- * order, while all_to_all_v with uneven and empty pieces runs in another group of the same ranks. Nothing may wait for
- * what another rank does later. Alone: ranks as threads; under mpirun: processes (argument: ranks that share a host). */
+/* What pipelines and experts do at once: messages to both neighbours that cross, larger than any buffer, waited for in
+ * any order, while all_to_all_v with uneven and empty pieces runs in another group of the same ranks. Nothing may wait
+ * for what another rank does later. Alone: ranks as threads; under mpirun: processes (argument: ranks that share a
+ * host). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,10 @@
 
 enum { ROUNDS = 12, BIG = 200001 };
 
-static float value(int from, int to, int round, int64_t i) { return (float)(from * 1000 + to * 100 + round) + (float)(i % 7) / 8; }
+static float value(int from, int to, int round, int64_t i)
+{
+    return (float)(from * 1000 + to * 100 + round) + (float)(i % 7) / 8;
+}
 
 /* Experts: what `from` sends to `to` in a round; nothing at all from rank 1 in some rounds. */
 static int64_t tokens(int from, int to, int round)
@@ -29,8 +33,8 @@ static int64_t tokens(int from, int to, int round)
 struct stage {
     struct comm *pipe, *experts;
     int me, n;
-    float *to[2], *from[2];   /* [BIG] previous and next */
-    float *in, *out;          /* experts */
+    float *to[2], *from[2]; /* [BIG] previous and next */
+    float *in, *out;        /* experts */
     int64_t *send, *recv;
     int wrong;
 };
@@ -65,8 +69,8 @@ static void cross(struct stage *s, int round)
     }
     int64_t experts = dispatch(s, round);
     if (round % 3 == 1) comm_wait(s->experts, experts);
-    /* What a neighbour sent to its previous one comes from our next one, and the other way round; with two ranks both come
-     * from the same, in the order in which they were sent. */
+    /* What a neighbour sent to its previous one comes from our next one, and the other way round; with two ranks both
+     * come from the same, in the order in which they were sent. */
     for (int k = 0; k < 2; k++) {
         int side = 1 - k;
         got[side] = comm_recv(s->pipe, s->from[side], n, DT_F32, neighbour(s, side), "in");
@@ -136,7 +140,8 @@ static void test_threads(void **state)
     (void)state;
     for (int ranks = 1; ranks <= 5; ranks++)
         for (int progress = 0; progress < 2; progress++) {
-            struct comm_config cfg = {.timeout_s = 30, .progress = (enum comm_progress)progress,
+            struct comm_config cfg = {.timeout_s = 30,
+                                      .progress = (enum comm_progress)progress,
                                       .ranks_per_host = ranks % 3};
             struct err e = {0};
             if (comm_run_local(ranks, &cfg, run_stage, NULL, &e)) fail_msg("%d ranks: %s", ranks, e.text);

@@ -17,10 +17,7 @@
 enum { MOST = 300, SOURCES = 5 };
 static const enum dtype dtypes[] = {DT_F32, DT_BF16, DT_F16, DT_F64, DT_I32, DT_I64};
 
-static double pick(double a, double b, enum comm_red r)
-{
-    return r == COMM_MAX ? (a > b ? a : b) : (a < b ? a : b);
-}
+static double pick(double a, double b, enum comm_red r) { return r == COMM_MAX ? (a > b ? a : b) : (a < b ? a : b); }
 
 /* One element by the words of fold.h. */
 static void element(const void *const *src, int n_src, int64_t i, enum dtype t, enum comm_red r, int64_t divisor,
@@ -95,7 +92,8 @@ static void compare(const struct fold_table *table, enum dtype t, enum comm_red 
     int64_t divisor = r == COMM_AVG ? n_src : 1;
     memset(dst, 0x5a, sizeof dst);
     void *to[2] = {dst[0] + skew, dst[1] + skew};
-    fold_run(table, t, r, &(struct fold){.dst = to, .n_dst = 2, .src = from, .n_src = n_src, .n = n, .divisor = divisor});
+    fold_run(table, t, r,
+             &(struct fold){.dst = to, .n_dst = 2, .src = from, .n_src = n_src, .n = n, .divisor = divisor});
     for (int64_t i = 0; i < n; i++) {
         char want[8];
         element(from, n_src, i, t, r, divisor, want);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks as threads: every operation against its closed form, for sizes from 0 to large, odd counts and in place; groups;
- * counted against predicted bytes; and what happens when ranks disagree, leave or come late. */
+/* Ranks as threads: every operation against its closed form, for sizes from 0 to large, odd counts and in place;
+ * groups; counted against predicted bytes; and what happens when ranks disagree, leave or come late. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -186,8 +186,14 @@ static void test_groups_and_counts(void **state)
 
 /* ---- disagreement ---- */
 enum fault { WRONG_OPERATION, WRONG_COUNT, WRONG_DTYPE, WRONG_MESSAGE, LEAVES, FAILS, SLEEPS, BEHIND, N_FAULTS };
-static const char *const wanted[N_FAULTS] = {"the operation differs", "the count differs", "the dtype differs", "rank 1 sends 8 f32 to rank 0, which receives 4 f32",
-                                              "rank 1 left before", "rank 1: the disk is gone", "rank 1 is late", "rank 1 is late"};
+static const char *const wanted[N_FAULTS] = {"the operation differs",
+                                             "the count differs",
+                                             "the dtype differs",
+                                             "rank 1 sends 8 f32 to rank 0, which receives 4 f32",
+                                             "rank 1 left before",
+                                             "rank 1: the disk is gone",
+                                             "rank 1 is late",
+                                             "rank 1 is late"};
 
 /* Rank 0 waits for 2, and is the first to wait too long; 2 waits for 1. Nobody but the last may be named. */
 static int run_behind(struct comm *c, struct err *e)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hosts' communicators and the data plane's: each refuses memory of the other, for every kind of operation, on a device that
- * cannot be touched and on one that only counts. */
+/* The hosts' communicators and the data plane's: each refuses memory of the other, for every kind of operation, on a
+ * device that cannot be touched and on one that only counts. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -82,9 +82,9 @@ static void test_planes_are_apart(void **state)
     (void)state;
     for (int kind = 0; kind < KINDS; kind++)
         for (int way = 0; way < WAYS; way++) {
-            assert_int_equal(refused((enum kind)kind, true, false, way), 0);  /* a device's to the device's */
-            assert_int_equal(refused((enum kind)kind, true, true, way), 1);   /* the host's to the device's */
-            assert_int_equal(refused((enum kind)kind, false, true, way), 0);  /* the host's to the hosts' */
+            assert_int_equal(refused((enum kind)kind, true, false, way), 0); /* a device's to the device's */
+            assert_int_equal(refused((enum kind)kind, true, true, way), 1);  /* the host's to the device's */
+            assert_int_equal(refused((enum kind)kind, false, true, way), 0); /* the host's to the hosts' */
             if (kind == UNTOUCHABLE) assert_int_equal(refused(UNTOUCHABLE, false, false, way), 1);
         }
 }

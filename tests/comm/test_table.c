@@ -10,20 +10,16 @@
 
 #include "comm/impl.h"
 
-static const char text[] =
-    "# op where ranks bytes algorithms\n"
-    "all_reduce hosts 4 4K gather,direct   # small ones\n"
-    "all_reduce hosts 4 1M halving,chain\n"
-    "  all_reduce\thosts 16 any two_level\n"
-    "\n"
-    "all_reduce host 2 any native,direct\n"
-    "all_gather hosts 2 any ring\n"
-    "broadcast hosts 3 65536 tree";
+static const char text[] = "# op where ranks bytes algorithms\n"
+                           "all_reduce hosts 4 4K gather,direct   # small ones\n"
+                           "all_reduce hosts 4 1M halving,chain\n"
+                           "  all_reduce\thosts 16 any two_level\n"
+                           "\n"
+                           "all_reduce host 2 any native,direct\n"
+                           "all_gather hosts 2 any ring\n"
+                           "broadcast hosts 3 65536 tree";
 
-static const char *first(const struct rule *r)
-{
-    return r ? algorithms[r->choice[0]].name : "none";
-}
+static const char *first(const struct rule *r) { return r ? algorithms[r->choice[0]].name : "none"; }
 
 static void finds_the_rule(void **state)
 {
@@ -74,7 +70,8 @@ static void refuses_with_the_line(void **state)
 }
 
 /* What 4 (or `ranks`) ranks, two a host unless told otherwise, take for a sum of n elements. */
-static void assert_choice(const struct comm_config *cfg, int ranks, enum dtype t, enum comm_red red, int64_t n, const char *want)
+static void assert_choice(const struct comm_config *cfg, int ranks, enum dtype t, enum comm_red red, int64_t n,
+                          const char *want)
 {
     struct comm *c;
     struct err e = {0};
@@ -86,10 +83,11 @@ static void assert_choice(const struct comm_config *cfg, int ranks, enum dtype t
 static void choice_keeps_bits(void **state)
 {
     (void)state;
-    static const char rules[] = "all_reduce hosts 2 1K halving,gather\nall_reduce hosts 2 any halving\nall_reduce host 2 any ring\n";
+    static const char rules[] =
+        "all_reduce hosts 2 1K halving,gather\nall_reduce hosts 2 any halving\nall_reduce host 2 any ring\n";
     struct comm_config hosts = {.ranks_per_host = 1, .table = rules}, any = hosts, host = {.table = rules};
     any.any_order = true;
-    assert_choice(&hosts, 4, DT_F32, COMM_SUM, 16, "gather");  /* halving adds in another order */
+    assert_choice(&hosts, 4, DT_F32, COMM_SUM, 16, "gather");   /* halving adds in another order */
     assert_choice(&hosts, 4, DT_F32, COMM_SUM, 1024, "direct"); /* nothing listed keeps the order */
     assert_choice(&hosts, 4, DT_F32, COMM_MAX, 1024, "halving");
     assert_choice(&hosts, 4, DT_I64, COMM_SUM, 16, "halving");
@@ -104,7 +102,8 @@ static void configs_are_checked(void **state)
     (void)state;
     struct comm *c;
     struct err e = {0};
-    assert_int_equal(comm_world_null(&c, 0, 2, &(struct comm_config){.table = "\nsum hosts 2 any ring"}, &e), ERR_REQUEST);
+    assert_int_equal(comm_world_null(&c, 0, 2, &(struct comm_config){.table = "\nsum hosts 2 any ring"}, &e),
+                     ERR_REQUEST);
     assert_non_null(strstr(e.text, "comm.table: line 2"));
     assert_int_equal(comm_config_check(&(struct comm_config){.algorithm = "rink"}, &e), ERR_REQUEST);
     assert_non_null(strstr(e.text, "did you mean 'ring'"));

@@ -302,8 +302,8 @@ static struct dataset *open_two(const char *a, const char *b, int64_t seq_len, u
 {
     struct tokenizer *t = tokenizer_new_byte();
     struct dataset_source sources[] = {{.path = a, .weight = weight}, {.path = b, .weight = 1}};
-    struct dataset_options o = {.sources = sources, .n_sources = 2, .tokenizer = t, .seq_len = seq_len, .seed = seed,
-                                .shuffled = seed % 2};
+    struct dataset_options o =
+        {.sources = sources, .n_sources = 2, .tokenizer = t, .seq_len = seq_len, .seed = seed, .shuffled = seed % 2};
     struct dataset *d;
     struct err e;
     assert_ok(dataset_open(&d, &o, &e), &e);
@@ -353,7 +353,8 @@ static void test_evaluation(void **state)
     for (int64_t seq = 1; seq <= 40; seq += 3)
         for (int64_t most = 0; most < 12; most += 1 + most / 4) {
             struct dataset *d = open_two(a, b, seq, 1, 1), *e = open_two(a, b, seq, 2, 50);
-            int64_t samples = (A - 1 + seq - 1) / seq + (B - 1 + seq - 1) / seq, n = most * 6 < samples ? most * 6 : samples;
+            int64_t samples = (A - 1 + seq - 1) / seq + (B - 1 + seq - 1) / seq,
+                    n = most * 6 < samples ? most * 6 : samples;
             bool all = most == 0 || n == samples;
             count_targets(d, 6, most, 1, times);
             assert_int_equal(dataset_eval_batches(d, 6, most), all ? (samples + 5) / 6 : most);
@@ -393,8 +394,8 @@ static int count_tok(const char *dir)
     return found;
 }
 
-/* A named file that cannot be opened is an error at once, and never taken for one that somebody else is reading. The descriptors
- * that are left serve the lock and the new token file, and not the text. */
+/* A named file that cannot be opened is an error at once, and never taken for one that somebody else is reading. The
+ * descriptors that are left serve the lock and the new token file, and not the text. */
 static void test_unreadable_text_does_not_wait(void **state)
 {
     (void)state;
@@ -480,8 +481,11 @@ static void test_bad_requests(void **state)
     assert_ok(tokenize(byte, (const char *[]){path}, 1, prefix, &r, &e), &e);
     assert_int_equal(r.tokens, 101);
     struct dataset_source source = {.path = path, .weight = 1};
-    struct dataset_options o = {
-        .sources = &source, .n_sources = 1, .tokenizer = byte, .seq_len = 101, .cache_dir = dir};
+    struct dataset_options o = {.sources = &source,
+                                .n_sources = 1,
+                                .tokenizer = byte,
+                                .seq_len = 101,
+                                .cache_dir = dir};
     assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "t.txt|101 tokens|needs 102|100 or less");
     assert_null(d);
     o.seq_len = 100;
@@ -552,7 +556,8 @@ static void test_prefetch(void **state)
     scratch_free(dir);
 }
 
-/* A damaged token is an error at the step that first reads its chunk: the batches before are good, and the error stays. */
+/* A damaged token is an error at the step that first reads its chunk: the batches before are good, and the error
+ * stays. */
 static void test_prefetch_error(void **state)
 {
     (void)state;
@@ -583,20 +588,13 @@ static void test_prefetch_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blend),
-        cmocka_unit_test(test_blend_far_out),
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_sequential_samples_overlap_by_one),
-        cmocka_unit_test(test_fingerprint),
-        cmocka_unit_test(test_batch_parts_make_the_whole),
-        cmocka_unit_test(test_documents),
-        cmocka_unit_test(test_blended_sources),
-        cmocka_unit_test(test_evaluation),
-        cmocka_unit_test(test_unreadable_text_does_not_wait),
-        cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_bad_requests),
-        cmocka_unit_test(test_prefetch),
-        cmocka_unit_test(test_prefetch_error),
+        cmocka_unit_test(test_blend),       cmocka_unit_test(test_blend_far_out),
+        cmocka_unit_test(test_order),       cmocka_unit_test(test_sequential_samples_overlap_by_one),
+        cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_batch_parts_make_the_whole),
+        cmocka_unit_test(test_documents),   cmocka_unit_test(test_blended_sources),
+        cmocka_unit_test(test_evaluation),  cmocka_unit_test(test_unreadable_text_does_not_wait),
+        cmocka_unit_test(test_cache),       cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_prefetch),    cmocka_unit_test(test_prefetch_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

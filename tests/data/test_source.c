@@ -157,7 +157,8 @@ static void test_bad_input(void **state)
     scratch_free(dir);
 }
 
-/* What a file is, and what to do: by its first bytes where it was named; in a folder it is passed over, and the first is told. */
+/* What a file is, and what to do: by its first bytes where it was named; in a folder it is passed over, and the first
+ * is told. */
 static void test_no_text(void **state)
 {
     (void)state;
@@ -169,20 +170,28 @@ static void test_no_text(void **state)
 #define BYTES(text) text, sizeof text - 1
         {BYTES("\x1F\x8B\x08\0\0\0\0\0\0\x03"), "compressed by gzip|zcat"},
         {BYTES("\x28\xB5\x2F\xFD\x04\0\x01\0"), "compressed by zstd|zstdcat"},
-        {BYTES("\xFD" "7zXZ\0\0\x04"), "compressed by xz|xzcat"},
+        {BYTES("\xFD"
+               "7zXZ\0\0\x04"),
+         "compressed by xz|xzcat"},
         {BYTES("BZh91AY&SY\0\0"), "compressed by bzip2|bzcat"},
         {BYTES("PAR1\x15\0\x15\0"), "a Parquet table|.jsonl"},
-        {BYTES("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x05\0\0\0" "a.txt"), "a zip archive|unzip"},
-        {BYTES("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x13\0\0\0" "[Content_Types].xml"), "an Office document|.txt"},
+        {BYTES("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x05\0\0\0"
+               "a.txt"),
+         "a zip archive|unzip"},
+        {BYTES("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x13\0\0\0"
+               "[Content_Types].xml"),
+         "an Office document|.txt"},
         {BYTES("PK\x03\x04"), "a zip archive"}, /* nothing behind the mark, and still no reading beyond it */
         {BYTES("%PDF-1.7\nall of it letters"), "a PDF document|pdftotext"},
         {BYTES("{\\rtf1 letters too}"), "an RTF document"},
-        {BYTES("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"), "a git-lfs pointer, whose content was not downloaded|git lfs pull"},
+        {BYTES("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"),
+         "a git-lfs pointer, whose content was not downloaded|git lfs pull"},
         {BYTES("\xFF\xFEh\0i\0"), "text in UTF-16|iconv"},
         {BYTES("\x89PNG\r\n\x1A\n\0"), "a PNG picture"},
         {BYTES("\x80\x02}q\0"), "a Python pickle"},
     };
-    char *dir = scratch_new(), name[40], *a = put_text(dir, "z.txt", "text"), *b = put_text(dir, "y.txt", "BZh and GIF8 are letters");
+    char *dir = scratch_new(), name[40], *a = put_text(dir, "z.txt", "text"),
+         *b = put_text(dir, "y.txt", "BZh and GIF8 are letters");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         snprintf(name, sizeof name, "%c.bin", (int)('a' + i));
         char *path = put_file(dir, name, rows[i].bytes, rows[i].n);
@@ -210,7 +219,9 @@ static void test_records_of_others(void **state)
 {
     (void)state;
     char *dir = scratch_new();
-    char *path = put_text(dir, "p.jsonl", "\xEF\xBB\xBF{\"text\": \"one\", \"hash\": 18446744073709551615}\r\n{\"score\": NaN, \"text\": \"two\"}\n");
+    char *path = put_text(dir, "p.jsonl",
+                          "\xEF\xBB\xBF{\"text\": \"one\", \"hash\": 18446744073709551615}\r\n{\"score\": NaN, "
+                          "\"text\": \"two\"}\n");
     assert_reads(path, "one|two");
     assert_reads(dir, "one|two");
     xfree(path);
@@ -244,7 +255,9 @@ static void test_shrinking_text(void **state)
             while ((code = source_read(s, &p, &n, &e)) > 0) continue;
             if (!code) code = source_next(s, &e);
         }
-        assert_err(code, &e, ERR_IO, jsonl ? "t.jsonl: ends at byte 100000; it had 230000 bytes" : "t.txt: ends at byte 100000; it had 300000 bytes");
+        assert_err(code, &e, ERR_IO,
+                   jsonl ? "t.jsonl: ends at byte 100000; it had 230000 bytes"
+                         : "t.txt: ends at byte 100000; it had 300000 bytes");
         source_close(s);
         xfree(path);
     }

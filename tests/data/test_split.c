@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regular expressions against the reference's own results (make_splits.py): where hard expressions cut hard texts, and which code
- * points every class has; both by pattern.h, where it knows the expression, and by Oniguruma. And the two against each other, on
- * random text, and on text in parts. */
+/* Regular expressions against the reference's own results (make_splits.py): where hard expressions cut hard texts, and
+ * which code points every class has; both by pattern.h, where it knows the expression, and by Oniguruma. And the two
+ * against each other, on random text, and on text in parts. */
 #include "data_test.h"
 
 #include "base/json.h"
@@ -70,9 +70,11 @@ static void test_pieces_are_the_references(void **state)
             struct ends got;
             cut(s, text, length, &got);
             bool same = (size_t)got.n == json_size(wanted);
-            for (int j = 0; same && j < got.n; j++) same = (int64_t)got.at[j] == json_int(json_at(wanted, (size_t)j), -1);
-            if (!same) fail_msg("%s by %s cuts \"%s\" (text %zu) into %d pieces, wanted %zu", pattern, i % 2 ? "Oniguruma" : "itself", text, k,
-                                got.n, json_size(wanted));
+            for (int j = 0; same && j < got.n; j++)
+                same = (int64_t)got.at[j] == json_int(json_at(wanted, (size_t)j), -1);
+            if (!same)
+                fail_msg("%s by %s cuts \"%s\" (text %zu) into %d pieces, wanted %zu", pattern,
+                         i % 2 ? "Oniguruma" : "itself", text, k, got.n, json_size(wanted));
         }
         split_free(s);
     }
@@ -125,8 +127,8 @@ static void test_classes_are_the_references(void **state)
             if (general && wanted > 200000) continue; /* the same table, and slow */
             count(pattern, n, general, &all, &hits, &sum);
             if (hits != wanted || sum != json_int(json_get(row, "sum"), -1))
-                fail_msg("%s%s matches %lld code points, wanted %lld", pattern, general ? " by Oniguruma" : "", (long long)hits,
-                         (long long)wanted);
+                fail_msg("%s%s matches %lld code points, wanted %lld", pattern, general ? " by Oniguruma" : "",
+                         (long long)hits, (long long)wanted);
         }
     }
     str_free(&all);
@@ -135,8 +137,10 @@ static void test_classes_are_the_references(void **state)
 
 static void random_text(struct str *s, uint64_t *seed)
 {
-    static const uint32_t spans[][2] = {{0, 127}, {32, 126}, {9, 13}, {32, 32}, {48, 57}, {0x80, 0x24F}, {0x300, 0x5FF}, {0x2000, 0x206F},
-                                        {0x3000, 0x30FF}, {0x4E00, 0x4EFF}, {0, 0xD7FF}, {0x10000, 0x10FFFF}, {0x10D40, 0x10D8F}};
+    static const uint32_t spans[][2] = {{0, 127},          {32, 126},        {9, 13},        {32, 32},
+                                        {48, 57},          {0x80, 0x24F},    {0x300, 0x5FF}, {0x2000, 0x206F},
+                                        {0x3000, 0x30FF},  {0x4E00, 0x4EFF}, {0, 0xD7FF},    {0x10000, 0x10FFFF},
+                                        {0x10D40, 0x10D8F}};
     str_clear(s);
     for (uint32_t n = 1 + dice(seed) % 60; n; n--) {
         const uint32_t *span = spans[dice(seed) % (sizeof spans / sizeof *spans)];
@@ -186,8 +190,10 @@ static void test_both_matchers_agree(void **state)
             cut(fast, text.p, text.n, &a);
             cut(slow, text.p, text.n, &b);
             cut_parts(fast, &text, &seed, &c);
-            if (a.n != b.n || memcmp(a.at, b.at, (size_t)a.n * sizeof *a.at)) fail_msg("%s: %d pieces, Oniguruma %d: %s", pattern, a.n, b.n, text.p);
-            if (a.n != c.n || memcmp(a.at, c.at, (size_t)a.n * sizeof *a.at)) fail_msg("%s: %d pieces, in parts %d: %s", pattern, a.n, c.n, text.p);
+            if (a.n != b.n || memcmp(a.at, b.at, (size_t)a.n * sizeof *a.at))
+                fail_msg("%s: %d pieces, Oniguruma %d: %s", pattern, a.n, b.n, text.p);
+            if (a.n != c.n || memcmp(a.at, c.at, (size_t)a.n * sizeof *a.at))
+                fail_msg("%s: %d pieces, in parts %d: %s", pattern, a.n, c.n, text.p);
         }
         split_free(fast);
         split_free(slow);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Token files: round trips at every size that matters, damage at every byte, writes that fail, and reads that fail: the linker
- * puts this file between the program and pread (--wrap). */
+/* Token files: round trips at every size that matters, damage at every byte, writes that fail, and reads that fail: the
+ * linker puts this file between the program and pread (--wrap). */
 #include "data_test.h"
 
 #include <errno.h>
@@ -185,7 +185,7 @@ static void test_zeroed_page(void **state)
     int32_t ids[64];
     assert_ok(write_tokens(path, &narrow, 100000, 0, &e), &e); /* chunks of 8192 tokens: thirteen */
     assert_ok(tokenfile_open(&f, path, &e), &e);
-    assert_ok(tokenfile_read(&f, 40000, 64, ids, &e), &e); /* chunk 4 was compared */
+    assert_ok(tokenfile_read(&f, 40000, 64, ids, &e), &e);           /* chunk 4 was compared */
     poke(path, 4096 + 2 * 70000 / 4096 * 4096, zeros, sizeof zeros); /* chunk 8 */
     assert_ok(tokenfile_read(&f, 50000, 64, ids, &e), &e);
     for (int i = 0; i < 64; i++) assert_int_equal(ids[i], token(&narrow, 50000 + i));
@@ -194,7 +194,8 @@ static void test_zeroed_page(void **state)
         assert_err(tokenfile_read(&f, 65600, 64, ids, &e), &e, ERR_CORRUPT,
                    "x.tok|tokens 65536 to 73728, which are bytes 135168 to 151552 of the file|tokenize the text again");
     f.made_from = xstrdup("/some/text");
-    assert_err(tokenfile_read(&f, 65530, 64, ids, &e), &e, ERR_CORRUPT, "x.tok|remove it and start again|made anew from /some/text");
+    assert_err(tokenfile_read(&f, 65530, 64, ids, &e), &e, ERR_CORRUPT,
+               "x.tok|remove it and start again|made anew from /some/text");
     int64_t bytes;
     double seconds;
     tokenfile_cost(&f, &bytes, &seconds);
@@ -241,7 +242,8 @@ static void test_version_1(void **state)
     poke(path, 4096 + 1100000, "?", 1);
     assert_ok(tokenfile_open(&f, path, &e), &e);
     assert_ok(tokenfile_read(&f, 1000, 1, &id, &e), &e);
-    assert_err(tokenfile_read(&f, 599000, 1, &id, &e), &e, ERR_CORRUPT, "x.tok|tokens 524288 to 600001|tokenize the text again");
+    assert_err(tokenfile_read(&f, 599000, 1, &id, &e), &e, ERR_CORRUPT,
+               "x.tok|tokens 524288 to 600001|tokenize the text again");
     tokenfile_close(&f);
     xfree(whole);
     xfree(path);
@@ -283,7 +285,8 @@ static void test_reads_that_fail(void **state)
     xfree(path);
 }
 
-/* A file that gets shorter while it is open: an error at the first byte that is gone. The map of it would have been a SIGBUS. */
+/* A file that gets shorter while it is open: an error at the first byte that is gone. The map of it would have been a
+ * SIGBUS. */
 static void test_shrinks_while_open(void **state)
 {
     (void)state;
@@ -298,7 +301,8 @@ static void test_shrinks_while_open(void **state)
     assert_int_equal(truncate(path, 70000), 0);
     assert_ok(tokenfile_read(&f, 64, 64, ids, &e), &e); /* compared before, and still there */
     assert_err(tokenfile_read(&f, 33000, 64, ids, &e), &e, ERR_IO,
-               "x.tok: ends at or before byte 70000: wanted 16384 bytes at offset 69632, got 368; it had 204272 bytes when it was opened");
+               "x.tok: ends at or before byte 70000: wanted 16384 bytes at offset 69632, got 368; it had 204272 bytes "
+               "when it was opened");
     assert_err(tokenfile_verify(&f, &e), &e, ERR_IO, "x.tok: ends at or before byte 204104"); /* where a checksum was */
     tokenfile_close(&f);
     assert_err(tokenfile_open(&f, path, &e), &e, ERR_CORRUPT, "x.tok|cut short");

@@ -103,11 +103,21 @@ static void test_refused(void **state)
         {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"(?i:[a-z&&[^b]])\"},\"behavior\":\"Isolated\"")},
          ERR_REQUEST,
          "&&|(?i)"},
-        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"\\\\X\"},\"behavior\":\"Isolated\"")}, ERR_REQUEST, "\\X|Unicode"},
-        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"\\\\p{Wancho}\"},\"behavior\":\"Isolated\"")}, ERR_REQUEST, "Wancho"},
-        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"[[:graph:]]\"},\"behavior\":\"Isolated\"")}, ERR_REQUEST, "graph"},
-        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"(?W)a\"},\"behavior\":\"Isolated\"")}, ERR_REQUEST, "option W"},
-        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"\\\\p{C}\"},\"behavior\":\"Isolated\"")}, ERR_REQUEST, "property {C}"},
+        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"\\\\X\"},\"behavior\":\"Isolated\"")},
+         ERR_REQUEST,
+         "\\X|Unicode"},
+        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"\\\\p{Wancho}\"},\"behavior\":\"Isolated\"")},
+         ERR_REQUEST,
+         "Wancho"},
+        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"[[:graph:]]\"},\"behavior\":\"Isolated\"")},
+         ERR_REQUEST,
+         "graph"},
+        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"(?W)a\"},\"behavior\":\"Isolated\"")},
+         ERR_REQUEST,
+         "option W"},
+        {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{\"Regex\":\"\\\\p{C}\"},\"behavior\":\"Isolated\"")},
+         ERR_REQUEST,
+         "property {C}"},
         {{.pre_tokenizer = SPLIT_STEP("\"pattern\":{},\"behavior\":\"Isolated\"")}, ERR_CORRUPT, "pattern"},
         {{.extra_vocab = ",\"th\":-1"}, ERR_CORRUPT, "model.vocab|\"th\""},
         {{.extra_vocab = ",\"th\":99999999999"}, ERR_CORRUPT, "model.vocab|\"th\""},
@@ -226,8 +236,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_draft_is_good),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_no_tokenizer_at_all), cmocka_unit_test(test_files), cmocka_unit_test(test_nul_in_the_text),
-        cmocka_unit_test(test_runaway_pattern),
+        cmocka_unit_test(test_no_tokenizer_at_all), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_nul_in_the_text),     cmocka_unit_test(test_runaway_pattern),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

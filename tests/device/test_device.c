@@ -129,8 +129,8 @@ static void touch(enum touch how)
     _exit(host[0]);
 }
 
-/* A host that reads or writes where a buffer says its bytes are is ended by the system; one that hands host memory over as a
- * device's, by a CHECK. */
+/* A host that reads or writes where a buffer says its bytes are is ended by the system; one that hands host memory over
+ * as a device's, by a CHECK. */
 static void test_touching_is_fatal(void **state)
 {
     (void)state;
@@ -151,7 +151,8 @@ static void test_touching_is_fatal(void **state)
     }
 }
 
-/* A buffer of the host: on the ledger, readable in place, and the other end of copies, on a device that cannot be touched too. */
+/* A buffer of the host: on the ledger, readable in place, and the other end of copies, on a device that cannot be
+ * touched too. */
 static void test_host_buffers(void **state)
 {
     (void)state;
@@ -262,8 +263,8 @@ static void test_null_is_empty(void **state)
     device_free(d);
 }
 
-/* Both devices: an event that was never recorded has passed, one may be freed while something is enqueued behind it, and the null
- * device's streams carry their time in events. */
+/* Both devices: an event that was never recorded has passed, one may be freed while something is enqueued behind it,
+ * and the null device's streams carry their time in events. */
 static void test_handles(void **state)
 {
     (void)state;
@@ -384,14 +385,10 @@ static void test_bugs_stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_untouchable_moves),
-        cmocka_unit_test(test_host_buffers),
-        cmocka_unit_test(test_touching_is_fatal),
-        cmocka_unit_test(test_bytes_move),
-        cmocka_unit_test(test_ledgers_are_equal),
-        cmocka_unit_test(test_null_is_empty),
-        cmocka_unit_test(test_handles),
-        cmocka_unit_test(test_too_much_is_refused_in_words),
+        cmocka_unit_test(test_untouchable_moves), cmocka_unit_test(test_host_buffers),
+        cmocka_unit_test(test_touching_is_fatal), cmocka_unit_test(test_bytes_move),
+        cmocka_unit_test(test_ledgers_are_equal), cmocka_unit_test(test_null_is_empty),
+        cmocka_unit_test(test_handles),           cmocka_unit_test(test_too_much_is_refused_in_words),
         cmocka_unit_test(test_bugs_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device that is late on purpose: nothing runs before it is waited for, orders are drawn among those that are allowed, and what two
- * streams, a collective or the host do without an order is reported in words. A whole training step runs on it clean, and does not when
- * the one event between the copies of a batch and the computing stream is left out. */
+/* The device that is late on purpose: nothing runs before it is waited for, orders are drawn among those that are
+ * allowed, and what two streams, a collective or the host do without an order is reported in words. A whole training
+ * step runs on it clean, and does not when the one event between the copies of a batch and the computing stream is left
+ * out. */
 #include "run/toy.h"
 
 #include <stdlib.h>
@@ -63,7 +64,11 @@ static void run_entry(struct stream *s, void *arg)
 static void note(struct stream *s, char *log, char c)
 {
     struct entry x = {log, c};
-    stream_enqueue(s, &(struct stream_work){.kind = WORK_KERNEL, .name = "note", .run = run_entry, .arg = &x, .arg_bytes = sizeof x});
+    stream_enqueue(s, &(struct stream_work){.kind = WORK_KERNEL,
+                                            .name = "note",
+                                            .run = run_entry,
+                                            .arg = &x,
+                                            .arg_bytes = sizeof x});
 }
 
 static int at(const char *log, char c)
@@ -72,8 +77,8 @@ static int at(const char *log, char c)
     return p ? (int)(p - log) : -1;
 }
 
-/* a b c on one stream, x y z on another, z behind b: every drawn order has a < b < c and x < y and b < z; several are drawn, and what
- * nobody waits for may be missing when compute is done. */
+/* a b c on one stream, x y z on another, z behind b: every drawn order has a < b < c and x < y and b < z; several are
+ * drawn, and what nobody waits for may be missing when compute is done. */
 static void test_orders(void **state)
 {
     (void)state;
@@ -103,7 +108,8 @@ static void test_orders(void **state)
         short_ones += strlen(log) < 6;
         stream_sync(x.s[1]);
         assert_int_equal(strlen(log), 6);
-        assert_true(at(log, 'a') < at(log, 'b') && at(log, 'b') < at(log, 'c') && at(log, 'x') < at(log, 'y') && at(log, 'y') < at(log, 'z'));
+        assert_true(at(log, 'a') < at(log, 'b') && at(log, 'b') < at(log, 'c') && at(log, 'x') < at(log, 'y') &&
+                    at(log, 'y') < at(log, 'z'));
         assert_true(at(log, 'b') < at(log, 'z'));
         int k = 0;
         while (k < n_seen && strcmp(seen[k], log)) k++;
@@ -167,10 +173,16 @@ static void test_collectives_own_their_bytes(void **state)
     (void)state;
     struct bench x;
     open_bench(&x, 1);
-    struct byte_span span[2] = {{x.a.p, 512, 512, 1, false, "what it sends"}, {x.b.p, 512, 512, 1, true, "what it receives"}};
-    struct stream_work w = {.kind = WORK_COLLECTIVE, .name = "all_reduce", .tensor = "wq gradient", .span = span, .n_span = 2};
+    struct byte_span span[2] = {{x.a.p, 512, 512, 1, false, "what it sends"},
+                                {x.b.p, 512, 512, 1, true, "what it receives"}};
+    struct stream_work w = {.kind = WORK_COLLECTIVE,
+                            .name = "all_reduce",
+                            .tensor = "wq gradient",
+                            .span = span,
+                            .n_span = 2};
     device_zero(x.s[0], &x.a, 0, 512);
-    uint64_t side = stream_fork(x.s[0], &w, 0), next = stream_fork(x.s[0], &w, side); /* in order on their communicator */
+    uint64_t side = stream_fork(x.s[0], &w, 0),
+             next = stream_fork(x.s[0], &w, side); /* in order on their communicator */
     stream_copy(x.s[0], (char *)x.b.p + 600, x.a.p, 100);
     assert_int_equal(x.told.n, 0);
     device_zero(x.s[0], &x.a, 500, 20);
@@ -317,9 +329,11 @@ static void test_checker_equals_a_plain_one(void **state)
             memcpy(p->clock, mine[l], sizeof p->clock);
             for (int k = 0; k < SPANS; k++) p->span[k] = draw_span(seed, 2 * i + (uint64_t)k);
             int want = 0, had = races;
-            for (uint64_t j = 0; j < i; j++) want += done[j].clock[done[j].lane] > p->clock[done[j].lane] && conflict(&done[j], p);
+            for (uint64_t j = 0; j < i; j++)
+                want += done[j].clock[done[j].lane] > p->clock[done[j].lane] && conflict(&done[j], p);
             order_next(o, lane[l], &clock[l], &who, p->span, SPANS);
-            if ((races > had) != (want > 0)) fail_msg("seed %d, operation %d: %d races, wanted %d", (int)seed, (int)i, races - had, want);
+            if ((races > had) != (want > 0))
+                fail_msg("seed %d, operation %d: %d races, wanted %d", (int)seed, (int)i, races - had, want);
             racing += want > 0;
             clean += want == 0;
         }

@@ -172,8 +172,10 @@ int main(int argc, char **argv)
         add_directory(&c, argv[i]);
     }
     if (c.last_input < 0 || c.n == 0) {
-        fprintf(stderr, "usage: %s [-max_total_time=S] [-runs=N] [-seed=N] SCRATCH_DIR SEED_DIR ... (with at least "
-                        "one seed)\n", argv[0]);
+        fprintf(stderr,
+                "usage: %s [-max_total_time=S] [-runs=N] [-seed=N] SCRATCH_DIR SEED_DIR ... (with at least "
+                "one seed)\n",
+                argv[0]);
         return 2;
     }
     double until = clock_now_s() + seconds;

@@ -25,12 +25,15 @@ struct config {
 
 #define AT(member) .offset = offsetof(struct config, member)
 
+/* clang-format off */
 static const struct conf_row item_rows[] = {
     {.path = "path", .type = CONF_STRING, .offset = offsetof(struct source, path), .doc = "where"},
     {.path = "weight", .type = CONF_REAL, .offset = offsetof(struct source, weight), .otherwise = "1", .doc = "how much"},
     {.path = NULL},
 };
+/* clang-format on */
 
+/* clang-format off */
 static const struct conf_row rows[] = {
     {.path = "run.name", .type = CONF_STRING, AT(name), .otherwise = "null", .doc = "name"},
     {.path = "model.layers", .type = CONF_INT, AT(layers), .otherwise = "4", .lo = 1, .hi = 1000, .doc = "blocks"},
@@ -44,6 +47,7 @@ static const struct conf_row rows[] = {
      .item_bytes = sizeof(struct source), .item_short = "path", .doc = "text"},
     {.path = NULL},
 };
+/* clang-format on */
 
 /* Reads, and prints what was read; the text is empty after an error. */
 static void read_and_print(const char *text, size_t n, const char *override, struct str *out)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_hf_config.c: any bytes as a model's config.json: refused with words that name the file, or a model whose config, written
- * down, is read as the same model. */
+/* fuzz_hf_config.c: any bytes as a model's config.json: refused with words that name the file, or a model whose config,
+ * written down, is read as the same model. */
 #include <string.h>
 
 #include "base/mem.h"

@@ -43,7 +43,8 @@ static void copy(const struct json *v, const char *key, struct json_out *o, bool
     }
 }
 
-/* As a document of others: what the strict reader takes, this one takes too, and what it gives is never a number without bounds. */
+/* As a document of others: what the strict reader takes, this one takes too, and what it gives is never a number
+ * without bounds. */
 static void read_published(const char *text, size_t n, bool strict)
 {
     struct json *root;

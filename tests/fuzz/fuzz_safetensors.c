@@ -22,7 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         const struct safetensors_entry *t = safetensors_at(s, i);
         CHECK(t->at >= (int64_t)header && t->bytes <= n - (size_t)t->at, "%s lies outside", t->name);
         unsigned char *bytes = xmalloc(t->bytes + 1);
-        CHECK(!safetensors_read(s, t, 0, t->bytes, bytes, &e) && !memcmp(bytes, data + t->at, t->bytes), "%s: other bytes", t->name);
+        CHECK(!safetensors_read(s, t, 0, t->bytes, bytes, &e) && !memcmp(bytes, data + t->at, t->bytes),
+              "%s: other bytes", t->name);
         xfree(bytes);
         CHECK(safetensors_find(s, t->name) == t, "%s is not found", t->name);
         sum += t->bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A schedule, as text or as a table: whatever is in the file, it is read or refused; what is read can be checked, and what
- * passes the check can be simulated and is read back from its text. */
+/* A schedule, as text or as a table: whatever is in the file, it is read or refused; what is read can be checked, and
+ * what passes the check can be simulated and is read back from its text. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -26,8 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             schedule_simulate(s, &(struct schedule_cost){1, 1, 1, 0.5, NULL}, &t);
             schedule_timeline_fini(&t);
             schedule_print(s, &out);
-            CHECK(!schedule_parse(&again, str_text(&out), "again", &e) && schedule_equal(s, again), "does not come back: %s",
-                  e.text);
+            CHECK(!schedule_parse(&again, str_text(&out), "again", &e) && schedule_equal(s, again),
+                  "does not come back: %s", e.text);
             schedule_free(again);
             str_free(&out);
         }

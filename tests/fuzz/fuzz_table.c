@@ -20,7 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (int i = 0; i < t.n; i++) {
             const struct rule *r = &t.rules[i];
             const struct rule *found = table_find(&t, r->op, r->hosts, r->ranks, r->bytes);
-            CHECK(found && found->ranks == r->ranks && found->bytes == r->bytes && r->n_choices >= 1, "rule %d is lost", i);
+            CHECK(found && found->ranks == r->ranks && found->bytes == r->bytes && r->n_choices >= 1, "rule %d is lost",
+                  i);
         }
         table_fini(&t);
     } else CHECK(!t.rules && e.text[0], "refused without a word");

@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int r = 0; r < t.n_ranks; r++) {
         double sum = 0;
         for (int k = 0; k < TIME_N; k++) sum += t.rank[r].s[k];
-        CHECK(fabs(sum - t.rank[r].step_s) <= 1e-6 * fabs(t.rank[r].step_s) + 1e-9, "%g of %g seconds", sum, t.rank[r].step_s);
+        CHECK(fabs(sum - t.rank[r].step_s) <= 1e-6 * fabs(t.rank[r].step_s) + 1e-9, "%g of %g seconds", sum,
+              t.rank[r].step_s);
     }
     timing_free(&t);
     return 0;

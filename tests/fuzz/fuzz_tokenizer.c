@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_tokenizer.c: any bytes as a tokenizer.json: refused with words, or a tokenizer whose ids exist, do not depend on how
- * text is parted, and that writes itself down and reads itself back.
+/* fuzz_tokenizer.c: any bytes as a tokenizer.json: refused with words, or a tokenizer whose ids exist, do not depend on
+ * how text is parted, and that writes itself down and reads itself back.
  */
 #include <string.h>
 
@@ -9,8 +9,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static const char text[] =
-    "The quick brown fox, isn't it?  12345\r\n\tint x = 7;\n\n\xC3\xA9\xE4\xBD\xA0 \xF0\x9F\x98\x80 \xFF\xC0 <|endoftext|> <mask> <pad>  x\xE2\x82";
+static const char text[] = "The quick brown fox, isn't it?  12345\r\n\tint x = 7;\n\n\xC3\xA9\xE4\xBD\xA0 "
+                           "\xF0\x9F\x98\x80 \xFF\xC0 <|endoftext|> <mask> <pad>  x\xE2\x82";
 
 /* Ids of the text fed in parts; false when the tokenizer's expression gives up on it. */
 static bool encode(const struct tokenizer *t, size_t part, struct tokens *ids)

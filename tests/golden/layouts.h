@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layouts.h: what test_losses.c trains: families and layouts, each a list of config keys over those of a toy of odd sizes. A row that is
- * changed, or added, is recorded anew (README.md). Includes nothing. Order: Local.
+/* layouts.h: what test_losses.c trains: families and layouts, each a list of config keys over those of a toy of odd
+ * sizes. A row that is changed, or added, is recorded anew (README.md). Includes nothing. Order: Local.
  */
 #ifndef TUTTI_TESTS_GOLDEN_LAYOUTS_H
 #define TUTTI_TESTS_GOLDEN_LAYOUTS_H
@@ -14,23 +14,27 @@ struct row {
     const char *key[ROW_KEYS];
 };
 
+/* clang-format off */
 static const char *const toy_keys[] = {
     "model.layers=2", "model.hidden=16", "model.heads=4", "model.kv_heads=2", "model.ffn=20", "model.vocab=37", "model.seq_len=10",
     "batch.global=8", "batch.micro=2", "optimizer.lr=0.01", "optimizer.schedule.warmup_steps=4", "optimizer.clip=0.5",
     "precision.recipe=fp32", "run.steps=20", "run.threads=1", "comm.timeout_s=60",
 };
+/* clang-format on */
 
 #define GPT2 "model.family=gpt2", "model.kv_heads=4", "model.tie_embeddings=true"
 #define DROPS "model.dropout=0.1"
 #define MIXTRAL "model.family=mixtral", "model.ffn=18", "model.moe.experts=4", "model.moe.z=0.01"
-#define DEEPSEEK                                                                                                                  \
-    "model.family=deepseek", "model.kv_heads=4", "model.moe.experts=6", "model.moe.top_k=3", "model.moe.ffn=14", "model.moe.shared=1", \
-        "model.moe.first_dense=1", "model.moe.score=sigmoid", "model.moe.groups=3", "model.moe.top_groups=2",                     \
-        "model.moe.group_pairs=true", "model.moe.bias=true", "model.moe.bias_speed=0.01", "model.mla.q_rank=14",                  \
-        "model.mla.kv_rank=10", "model.mla.nope_dim=7", "model.mla.rope_dim=6", "model.mla.value_dim=9"
+#define DEEPSEEK                                                                                                       \
+    "model.family=deepseek", "model.kv_heads=4", "model.moe.experts=6", "model.moe.top_k=3", "model.moe.ffn=14",       \
+        "model.moe.shared=1", "model.moe.first_dense=1", "model.moe.score=sigmoid", "model.moe.groups=3",              \
+        "model.moe.top_groups=2", "model.moe.group_pairs=true", "model.moe.bias=true", "model.moe.bias_speed=0.01",    \
+        "model.mla.q_rank=14", "model.mla.kv_rank=10", "model.mla.nope_dim=7", "model.mla.rope_dim=6",                 \
+        "model.mla.value_dim=9"
 #define FOUR "model.layers=4"
 #define PP2(kind) "parallel.pp=2", "parallel.schedule=" kind
 
+/* clang-format off */
 static const struct row layout_rows[] = {
     {"llama", 1, {"model.tie_embeddings=true"}},
     {"gpt2 dropout", 1, {GPT2, DROPS}},
@@ -93,9 +97,11 @@ static const struct row layout_rows[] = {
      {DEEPSEEK, "parallel.tp=2", "parallel.zero=2", "optimizer.name=sgd", "optimizer.momentum=0", "optimizer.embeddings.name=adamw",
       "optimizer.embeddings.lr_factor=0.5", "optimizer.vectors.name=adamw"}},
 };
+/* clang-format on */
 enum { N_ROWS = (int)(sizeof layout_rows / sizeof layout_rows[0]) };
 
-/* Through the trainer: text, tokens, validation, a checkpoint in the middle, and a second start from there as `again`. */
+/* Through the trainer: text, tokens, validation, a checkpoint in the middle, and a second start from there as
+ * `again`. */
 struct run_row {
     const char *name;
     int ranks;
@@ -103,12 +109,14 @@ struct run_row {
     int ranks_again;
     const char *again[8];
 };
+/* clang-format off */
 static const struct run_row run_rows[] = {
     {"run: gpt2, then dp2 zero3", 1, {GPT2, DROPS}, 2, {"parallel.zero=3"}},
     {"run: llama dp2 tp2, then pp2 bf16", 4, {"parallel.tp=2", "precision.recipe=bf16"}, 2, {"parallel.tp=1", "parallel.pp=2"}},
     {"run: deepseek dp2 ep2, then tp2", 2, {DEEPSEEK, "parallel.ep=2", "parallel.zero=1"}, 2, {"parallel.tp=2", "parallel.ep=1", "parallel.zero=0"}},
     {"run: llama 1 worker 1 server, async", 2, {"parallel.servers=1", "parallel.server_mode=async"}, 2, {NULL}},
 };
+/* clang-format on */
 enum { N_RUNS = (int)(sizeof run_rows / sizeof run_rows[0]) };
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* own_math.h: the functions of libm that training calls, from sums, products and quotients alone, so that their bits are the same on
- * every machine. A program's linker puts them in libm's place (WRAP_test_losses in tests/CMakeLists.txt): libm's own last bit depends on
- * its version and on whether the processor has fused multiply-add. Good to about 1e-15 relative (pow: 1e-14), and slow.
- * Order: Local.
+/* own_math.h: the functions of libm that training calls, from sums, products and quotients alone, so that their bits
+ * are the same on every machine. A program's linker puts them in libm's place (WRAP_test_losses in
+ * tests/CMakeLists.txt): libm's own last bit depends on its version and on whether the processor has fused
+ * multiply-add. Good to about 1e-15 relative (pow: 1e-14), and slow. Order: Local.
  */
 #ifndef TUTTI_TESTS_OWN_MATH_H
 #define TUTTI_TESTS_OWN_MATH_H
@@ -21,7 +21,8 @@ double __wrap_sin(double x);
 double __wrap_cos(double x);
 void __wrap_sincos(double x, double *s, double *c);
 
-/* ln 2 and pi / 2 in two parts: the first has zeros at its end, so that its product with a small whole number is exact. */
+/* ln 2 and pi / 2 in two parts: the first has zeros at its end, so that its product with a small whole number is
+ * exact. */
 static const double LN2_HI = 0x1.62e42feep-1, LN2_LO = 0x1.a39ef35793c76p-33;
 static const double HALF_PI_HI = 0x1.921fb544p+0, HALF_PI_LO = 0x1.0b4611a626331p-34;
 
@@ -46,10 +47,7 @@ double __wrap_exp(double x)
     return sum * power_of_two(half) * power_of_two((int)k - half);
 }
 
-float __wrap_expf(float x)
-{
-    return (float)__wrap_exp((double)x);
-}
+float __wrap_expf(float x) { return (float)__wrap_exp((double)x); }
 
 /* x = m 2^k, m in [0.7, 1.42): log m = 2 artanh((m - 1) / (m + 1)). */
 double __wrap_log(double x)
@@ -71,10 +69,7 @@ double __wrap_log(double x)
     return k * LN2_HI + (k * LN2_LO + 2 * s * sum);
 }
 
-float __wrap_logf(float x)
-{
-    return (float)__wrap_log((double)x);
-}
+float __wrap_logf(float x) { return (float)__wrap_log((double)x); }
 
 /* What training asks for: x >= 0. */
 double __wrap_pow(double x, double y)

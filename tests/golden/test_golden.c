@@ -114,7 +114,7 @@ static void test_parameters_and_first_norm(void **state)
             for (int64_t i = 0; i < init.n; i++) {
                 square += (double)grad[i] * grad[i];
                 double furthest = 10 * 1e-2 * (2.5 + 0.1 * (1 + fabs((double)start[i])));
-                assert_true(fabs((double)final[i] - start[i]) < furthest);
+                assert_true(fabs((double) final[i] - start[i]) < furthest);
             }
             n_params++;
         }

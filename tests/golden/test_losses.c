@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Golden losses: 20 steps of each row of layouts.h leave exactly the numbers of losses.txt: every loss and gradient norm, the first
- * step's gradients, values and moments at the end, an evaluation, and in every fourth row what a checkpoint brings back. Plain loops
- * (run.kernels=ref) and functions of our own instead of libm's (own_math.h) make them the same on every machine and compiler, so a
- * change of code that changes no number changes nothing here.
+/* Golden losses: 20 steps of each row of layouts.h leave exactly the numbers of losses.txt: every loss and gradient
+ * norm, the first step's gradients, values and moments at the end, an evaluation, and in every fourth row what a
+ * checkpoint brings back. Plain loops (run.kernels=ref) and functions of our own instead of libm's (own_math.h) make
+ * them the same on every machine and compiler, so a change of code that changes no number changes nothing here.
  *
  *   no argument          compare (the test)
  *   print ref            print losses.txt anew, when numbers are meant to change (README.md)
@@ -88,7 +88,8 @@ static void train_row(const struct row *r, bool hands_over, struct str *s)
     int32_t *tokens = trial_tokens(&c, 0), *unseen = trial_tokens(&c, 1);
     t.tokens = tokens;
     t.unseen = unseen;
-    if (hands_over && (shelf_open(&shelf, p.numel * 12, &e) || shelf_next(&shelf, t.steps, &place, &e))) fail_msg("%s", e.text);
+    if (hands_over && (shelf_open(&shelf, p.numel * 12, &e) || shelf_next(&shelf, t.steps, &place, &e)))
+        fail_msg("%s", e.text);
     if (place) t.save_to = place->root, t.load_from = place->path;
     if (trial_run(&t, &e)) fail_msg("%s: %s", r->name, e.text);
     str_printf(s, "row %s\n", r->name);
@@ -114,8 +115,10 @@ static void train_row(const struct row *r, bool hands_over, struct str *s)
 /* The learning rate is constant: its schedule would go by run.steps, which grows. */
 static void train_part(const struct folder *f, const struct run_row *r, bool again)
 {
-    static const char *const usual[] = {"model.seq_len=16", "optimizer.schedule.name=constant", "precision.recipe=fp32", "optimizer.clip=0.5",
-                                        "run.eval_every=10", "run.eval_batches=2", "checkpoint.every=10", "run.tensorboard=false"};
+    static const char *const usual[] = {"model.seq_len=16",      "optimizer.schedule.name=constant",
+                                        "precision.recipe=fp32", "optimizer.clip=0.5",
+                                        "run.eval_every=10",     "run.eval_batches=2",
+                                        "checkpoint.every=10",   "run.tensorboard=false"};
     char steps[32], with[32], valid[160];
     const char *all[MAX_KEYS];
     struct trainer_result result;
@@ -214,9 +217,9 @@ static void tell(const char *name, const char *got, const char *want)
 }
 
 struct tables {
-    struct str all;    /* printed, where there is nothing to compare with */
+    struct str all; /* printed, where there is nothing to compare with */
     const char *want;
-    bool whole;        /* every row must be there */
+    bool whole; /* every row must be there */
     int compared, differ;
 };
 
@@ -227,7 +230,8 @@ static void judge(struct tables *t, const char *name, struct str *got)
     if (!t->want) {
         str_puts(&t->all, str_text(got));
     } else if (!want) {
-        fprintf(stderr, "%s: %s\n", name, t->whole ? "not recorded (tests/golden/README.md)" : "only the new program has this row");
+        fprintf(stderr, "%s: %s\n", name,
+                t->whole ? "not recorded (tests/golden/README.md)" : "only the new program has this row");
         t->differ += t->whole;
     } else {
         t->compared++;

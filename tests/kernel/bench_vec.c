@@ -99,7 +99,9 @@ static void rows(enum dtype t)
     const int64_t T = 4096, D = 768, F = 3072, V = 50257;
     const double e = (double)dtype_bytes(t);
     const double td = (double)(T * D) * e, tf = (double)(T * F) * e, tv = (double)(T * V) * e;
-    struct kernel_call ln = {.op = OP_LAYERNORM, .at = {.eps = 1e-5f}, .n_in = 3,
+    struct kernel_call ln = {.op = OP_LAYERNORM,
+                             .at = {.eps = 1e-5f},
+                             .n_in = 3,
                              .in = {tensor(t, T, D, 1), tensor(t, D, 0, 1), tensor(t, D, 0, 1)}};
     all_phases(ln, 2 * td, 3 * td, 2 * td);
     struct kernel_call rms = {.op = OP_RMSNORM, .at = {.eps = 1e-5f}, .n_in = 2, .in = {ln.in[0], ln.in[1]}};
@@ -113,7 +115,9 @@ static void rows(enum dtype t)
     all_phases(add, 3 * td, 3 * td, 0);
     add.at.dropout = 0.1f;
     all_phases(add, 3 * td, 3 * td, 0);
-    struct kernel_call rot = {.op = OP_ROTARY, .at = {.heads = 24, .head_dim = 64}, .n_in = 3,
+    struct kernel_call rot = {.op = OP_ROTARY,
+                              .at = {.heads = 24, .head_dim = 64},
+                              .n_in = 3,
                               .in = {tensor(t, T, 2 * D, 1), tensor(DT_I32, T, 0, 1000), tensor(DT_F32, 1024, 64, 1)}};
     all_phases(rot, 4 * td, 4 * td, 0);
     struct kernel_call emb = {.op = OP_EMBED, .n_in = 2, .in = {tensor(DT_I32, T, 0, (double)V), tensor(t, V, D, 1)}};
@@ -125,9 +129,17 @@ static void rows(enum dtype t)
 static void attention(enum dtype t, int64_t batch, int64_t seq, int heads, int kv_heads, int a, float dropout)
 {
     int64_t n = batch * seq;
-    struct kernel_call c = {.op = OP_ATTENTION, .n_in = 3, .n_out = 2,
-                            .at = {.heads = heads, .kv_heads = kv_heads, .head_dim = a, .batch = batch, .seq = seq,
-                                   .scale = 0.125f, .causal = true, .dropout = dropout}};
+    struct kernel_call c = {.op = OP_ATTENTION,
+                            .n_in = 3,
+                            .n_out = 2,
+                            .at = {.heads = heads,
+                                   .kv_heads = kv_heads,
+                                   .head_dim = a,
+                                   .batch = batch,
+                                   .seq = seq,
+                                   .scale = 0.125f,
+                                   .causal = true,
+                                   .dropout = dropout}};
     for (int i = 0; i < 3; i++) c.in[i] = tensor(t, n, (int64_t)(i ? kv_heads : heads) * a, 2);
     c.out[0] = tensor(t, n, (int64_t)heads * a, 1);
     c.out[1] = tensor(DT_F32, n, heads, 1);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* count_calls.c: calls whose executed instructions are counted under emulation, by the reference and by the cpu family; a program
- * for scripts/arm.sh --count, not a test. Every call stands between two calls of count_mark, which the emulator's log of
- * executed instructions shows by name; stdout gets one line per pair of marks, in order: what was called, by whom, in which type. */
+/* count_calls.c: calls whose executed instructions are counted under emulation, by the reference and by the cpu family;
+ * a program for scripts/arm.sh --count, not a test. Every call stands between two calls of count_mark, which the
+ * emulator's log of executed instructions shows by name; stdout gets one line per pair of marks, in order: what was
+ * called, by whom, in which type. */
 #include <stdio.h>
 
 #include "base/err.h"
@@ -92,9 +93,15 @@ static void attention(enum dtype t)
 {
     const int64_t n = 96;
     const int heads = 1, kv_heads = 1, a = 32;
-    struct kernel_call c = {.op = OP_ATTENTION, .n_in = 3,
-                            .at = {.heads = heads, .kv_heads = kv_heads, .head_dim = a, .batch = 1, .seq = (int)n,
-                                   .scale = 0.18f, .causal = true}};
+    struct kernel_call c = {.op = OP_ATTENTION,
+                            .n_in = 3,
+                            .at = {.heads = heads,
+                                   .kv_heads = kv_heads,
+                                   .head_dim = a,
+                                   .batch = 1,
+                                   .seq = (int)n,
+                                   .scale = 0.18f,
+                                   .causal = true}};
     for (int i = 0; i < 3; i++) c.in[i] = tensor(t, n, (int64_t)(i ? kv_heads : heads) * a, 2);
     all_phases(c, "");
 }
@@ -102,7 +109,9 @@ static void attention(enum dtype t)
 static void rows(enum dtype t)
 {
     const int64_t T = 4, D = 256, V = 400;
-    struct kernel_call ln = {.op = OP_LAYERNORM, .at = {.eps = 1e-5f}, .n_in = 3,
+    struct kernel_call ln = {.op = OP_LAYERNORM,
+                             .at = {.eps = 1e-5f},
+                             .n_in = 3,
                              .in = {tensor(t, T, D, 1), tensor(t, D, 0, 1), tensor(t, D, 0, 1)}};
     all_phases(ln, "");
     struct kernel_call rms = {.op = OP_RMSNORM, .at = {.eps = 1e-5f}, .n_in = 2, .in = {ln.in[0], ln.in[1]}};
@@ -115,7 +124,9 @@ static void rows(enum dtype t)
     all_phases(add, "");
     add.at.dropout = 0.1f;
     all_phases(add, "dropout");
-    struct kernel_call rot = {.op = OP_ROTARY, .at = {.heads = 4, .head_dim = 64}, .n_in = 3,
+    struct kernel_call rot = {.op = OP_ROTARY,
+                              .at = {.heads = 4, .head_dim = 64},
+                              .n_in = 3,
                               .in = {tensor(t, T, D, 1), tensor(DT_I32, T, 0, 100), tensor(DT_F32, 100, 64, 1)}};
     all_phases(rot, "");
     struct kernel_call emb = {.op = OP_EMBED, .n_in = 2, .in = {tensor(DT_I32, T, 0, 20), tensor(t, 20, D, 1)}};
@@ -126,9 +137,18 @@ static void rows(enum dtype t)
 
 static void flat_one(const struct flat_ops *f, int which, int64_t n, float *x[4], bf16 *narrow, enum dtype t)
 {
-    struct adamw_args adamw = {n, x[0], x[1], x[2], x[3], t == DT_BF16 ? (void *)narrow : x[0], t, 1e-3f, 0.9f, 0.99f, 1e-8f, 0.1f, 1, 0.1f, 0.01f};
-    struct sgd_args sgd = {.n = n, .master = x[0], .m = x[1], .grad = x[3], .param = t == DT_BF16 ? (void *)narrow : x[0], .param_dtype = t,
-                           .lr = 1e-3f, .momentum = 0.9f, .grad_scale = 1};
+    struct adamw_args adamw = {n, x[0],  x[1], x[2],  x[3],  t == DT_BF16 ? (void *)narrow : x[0],
+                               t, 1e-3f, 0.9f, 0.99f, 1e-8f, 0.1f,
+                               1, 0.1f,  0.01f};
+    struct sgd_args sgd = {.n = n,
+                           .master = x[0],
+                           .m = x[1],
+                           .grad = x[3],
+                           .param = t == DT_BF16 ? (void *)narrow : x[0],
+                           .param_dtype = t,
+                           .lr = 1e-3f,
+                           .momentum = 0.9f,
+                           .grad_scale = 1};
     if (which == 0) f->adamw(team, &adamw);
     if (which == 1) f->sgd(team, &sgd);
     if (which == 2) f->sum_squares(team, x[3], n, &(double){0});
@@ -140,7 +160,9 @@ static void flat_one(const struct flat_ops *f, int which, int64_t n, float *x[4]
 }
 static void flat(void)
 {
-    static const char *const names[] = {"adamw", "sgd", "sum of squares", "find nonfinite", "cast to bf16", "cast from bf16", "cast to f16", "cast from f16"};
+    static const char *const names[] = {"adamw",          "sgd",          "sum of squares",
+                                        "find nonfinite", "cast to bf16", "cast from bf16",
+                                        "cast to f16",    "cast from f16"};
     static const struct flat_ops *const families[] = {&flat_ops_ref, &flat_ops_cpu};
     enum { N = 1024 };
     float *x[4];

@@ -201,8 +201,8 @@ static inline void kcase_check_gaps(const struct kcase *k)
 
 static inline char *kcase_text(char out[200], const struct kcase *k)
 {
-    int n = snprintf(out, 200, "%s %s seed %llu:", op_row(k->op)->name, dtype_name(k->dtype),
-                     (unsigned long long)k->seed);
+    int n =
+        snprintf(out, 200, "%s %s seed %llu:", op_row(k->op)->name, dtype_name(k->dtype), (unsigned long long)k->seed);
     for (int i = 0; i < k->n_in; i++)
         n += snprintf(out + n, (size_t)(200 - n), " [%lld%s%.0lld]", (long long)k->in[i].n[0],
                       k->in[i].nd > 1 ? "," : "", (long long)(k->in[i].nd > 1 ? k->in[i].n[1] : 0));
@@ -284,8 +284,7 @@ static inline void build_heads(struct kcase *k)
 
 static inline void build_qkv(struct kcase *k, int64_t t)
 {
-    for (int i = 0; i < 3; i++)
-        k->in[i] = kcase_floats(k, t, (i ? k->at.kv_heads : k->at.heads) * k->at.head_dim, 1);
+    for (int i = 0; i < 3; i++) k->in[i] = kcase_floats(k, t, (i ? k->at.kv_heads : k->at.heads) * k->at.head_dim, 1);
     k->n_in = 3;
 }
 
@@ -317,7 +316,8 @@ static inline void build_attention_part(struct kcase *k)
 
 static inline void build_attention_cached(struct kcase *k)
 {
-    int64_t t = kcase_int(k, 1, 6), cached = kcase_int(k, 0, k->large ? 300 : 30), room = t + cached + kcase_int(k, 0, 7);
+    int64_t t = kcase_int(k, 1, 6), cached = kcase_int(k, 0, k->large ? 300 : 30),
+            room = t + cached + kcase_int(k, 0, 7);
     build_heads(k);
     if (kcase_int(k, 0, 2) == 0) k->at.window = kcase_int(k, 1, room);
     build_qkv(k, t);
@@ -423,7 +423,8 @@ static inline void build_router(struct kcase *k)
     k->n_in = 1 + (int)kcase_int(k, 0, 1);
     if (k->n_in == 1) return;
     k->in[1] = kcase_tensor(k, k->dtype, k->at.moe.experts, 0);
-    for (int e = 0; e < k->at.moe.experts; e++) view_set(&k->in[1], 0, e, (double)(1 << (e * 5 % k->at.moe.experts) % 13));
+    for (int e = 0; e < k->at.moe.experts; e++)
+        view_set(&k->in[1], 0, e, (double)(1 << (e * 5 % k->at.moe.experts) % 13));
 }
 
 static inline void build_load(struct kcase *k)
@@ -472,7 +473,8 @@ static inline void build_permute(struct kcase *k)
 
 static inline void build_grouped(struct kcase *k)
 {
-    int64_t experts = kcase_int(k, 1, 5), used = 0, n = kcase_int(k, 1, k->large ? 150 : 40), d = kcase_int(k, 1, k->large ? 400 : 60);
+    int64_t experts = kcase_int(k, 1, 5), used = 0, n = kcase_int(k, 1, k->large ? 150 : 40),
+            d = kcase_int(k, 1, k->large ? 400 : 60);
     k->in[2] = kcase_tensor(k, DT_I32, experts, 0);
     for (int64_t e = 0; e < experts; e++) {
         int64_t rows = kcase_int(k, 0, 3) ? kcase_int(k, 0, k->large ? 70 : 12) : 0;
@@ -547,7 +549,8 @@ static inline void kcase_gradients(struct kcase *k)
     for (int i = 0; i < k->n_in; i++) {
         bool weight = row->weight_in >> i & 1;
         if (!weight && !(row->grad_in >> i & 1)) continue;
-        k->din[i] = kcase_tensor(k, weight ? DT_F32 : k->in[i].dtype, k->in[i].n[0], k->in[i].nd > 1 ? k->in[i].n[1] : 0);
+        k->din[i] =
+            kcase_tensor(k, weight ? DT_F32 : k->in[i].dtype, k->in[i].n[0], k->in[i].nd > 1 ? k->in[i].n[1] : 0);
     }
 }
 
@@ -590,7 +593,8 @@ static inline void kcase_random(struct kcase *k, enum op op, enum dtype dtype, u
 
 static inline struct kernel_call kcase_call(const struct kcase *k, enum kernel_phase phase)
 {
-    struct kernel_call c = {.op = k->op, .phase = phase, .at = k->at, .step = &k->step, .n_in = k->n_in, .n_out = k->n_out};
+    struct kernel_call c =
+        {.op = k->op, .phase = phase, .at = k->at, .step = &k->step, .n_in = k->n_in, .n_out = k->n_out};
     memcpy(c.in, k->in, sizeof c.in);
     memcpy(c.out, k->out, sizeof c.out);
     memcpy(c.dout, k->dout, sizeof c.dout);
@@ -632,7 +636,8 @@ static inline bool kcase_run(struct kernel_call *c, const struct kernel_family *
     s->run(c);
     if (c->team) team_free(c->team);
     for (const char *g = scratch + c->scratch_bytes; g < block + c->scratch_bytes + 2 * KCASE_GUARD; g++)
-        if (*g != (char)0xff) fail_msg("%s %s: wrote beyond %zu bytes of scratch", f->name, op_row(c->op)->name, c->scratch_bytes);
+        if (*g != (char)0xff)
+            fail_msg("%s %s: wrote beyond %zu bytes of scratch", f->name, op_row(c->op)->name, c->scratch_bytes);
     xfree(block);
     return true;
 }

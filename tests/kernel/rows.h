@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rows.h: what the tests of every row of every family share: the families, how near results must be, and the run of a program once
- * per instruction set, so that one machine tests them all. */
+/* rows.h: what the tests of every row of every family share: the families, how near results must be, and the run of a
+ * program once per instruction set, so that one machine tests them all. */
 #ifndef TUTTI_TESTS_KERNEL_ROWS_H
 #define TUTTI_TESTS_KERNEL_ROWS_H
 
@@ -18,10 +18,7 @@ enum { CASES = 30 / CASE_STRIDE };
 /* The reference knows no instruction sets: it is tested in the first child only. */
 static const struct kernel_family *const families[] = {&kernel_family_ref, &kernel_family_cpu, &kernel_family_onednn};
 enum { N_FAMILIES = sizeof families / sizeof *families };
-static inline int first_family(void)
-{
-    return cpu_isa() == ISA_REF ? 0 : 1;
-}
+static inline int first_family(void) { return cpu_isa() == ISA_REF ? 0 : 1; }
 
 /* Parts of the largest element. fp32: sums in another order and polynomial exp. bf16: a rounded operand has 8 bits,
  * attention and gradients round intermediate matrices once more. fp32 results of bf16 operands: products are exact,
@@ -41,7 +38,7 @@ static inline enum dtype precision(const struct kcase *k)
 }
 
 static inline void near(const struct kcase *k, const struct view *got, const struct view *want, const char *family,
-                 const char *what, int i, double factor)
+                        const char *what, int i, double factor)
 {
     char text[200];
     double d = view_distance(got, want), limit = factor * tolerance(precision(k), got->dtype);
@@ -51,7 +48,7 @@ static inline void near(const struct kcase *k, const struct view *got, const str
 }
 
 static inline void same(const struct kcase *k, const struct view *got, const struct view *want, const char *family,
-                 const char *what, int i)
+                        const char *what, int i)
 {
     char text[200];
     if (!view_same_bits(got, want)) fail_msg("%s %s, %s %d: other bits", family, kcase_text(text, k), what, i);
@@ -65,16 +62,10 @@ static inline void clone_all(struct kcase *k, struct view *to, const struct view
 }
 
 /* An activation's largest element must not drown in cancellation: attention's dk of a key nobody sees is 0. */
-static inline bool negligible(const struct view *v)
-{
-    return view_max(v) < 1e-6;
-}
+static inline bool negligible(const struct view *v) { return view_max(v) < 1e-6; }
 
 /* Saved outputs of the reference, so that backward is compared on equal terms. */
-static inline bool forward_ref(struct kcase *k)
-{
-    return kcase_forward(k, &kernel_family_ref, 1);
-}
+static inline bool forward_ref(struct kcase *k) { return kcase_forward(k, &kernel_family_ref, 1); }
 
 /* What a result must replace: cheaper than random numbers, other than any result. */
 static inline void view_spoil(const struct view *v)

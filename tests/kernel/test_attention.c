@@ -28,11 +28,12 @@ static void run_build(const struct kernel_call *c)
 static size_t scratch_build(const struct kernel_call *c, int n_threads) { return build->scratch(c, ops, n_threads); }
 static const struct kernel_slot slot = {run_build, scratch_build, NULL, NULL};
 
-/* Products of heads, queries, keys and head size that simulated tiles do where a sanitizer watches each of their bytes. */
+/* Products of heads, queries, keys and head size that simulated tiles do where a sanitizer watches each of their
+ * bytes. */
 enum { SIMULATED_WORK = CASE_STRIDE > 1 ? 2000000 : INT32_MAX };
 
-/* Combination i of build and panels for dtype t; false past the end. *usable: this CPU can run it, in reasonable time for so much
- * work. */
+/* Combination i of build and panels for dtype t; false past the end. *usable: this CPU can run it, in reasonable time
+ * for so much work. */
 static bool combination(int i, enum dtype t, double work, bool *usable)
 {
     int n_builds = 0;
@@ -43,7 +44,8 @@ static bool combination(int i, enum dtype t, double work, bool *usable)
     build = b->attention;
     build_needs = b->needs;
     bool simulated = !strncmp(ops->name, "amx-sim", 7);
-    bool fast = !simulated || (!TUTTI_EMULATED && work <= SIMULATED_WORK); /* by an emulated processor they take minutes */
+    bool fast =
+        !simulated || (!TUTTI_EMULATED && work <= SIMULATED_WORK); /* by an emulated processor they take minutes */
     *usable = fast && cpu_isa() >= b->needs && cpu_isa() >= ops->needs && (ops->panel == DT_F32 || t == DT_BF16);
     return true;
 }
@@ -78,9 +80,16 @@ static struct kernel_call call_of(const struct variant *v, enum dtype t)
 {
     struct kernel_call c = {.op = OP_ATTENTION, .phase = KERNEL_FWD, .step = &step, .n_out = 2};
     c.n_in = v->docs ? 4 : 3;
-    c.at = (struct op_attrs){.heads = v->heads, .kv_heads = v->kv_heads, .head_dim = v->head_dim, .batch = v->batch,
-                             .seq = v->seq, .scale = 1.0f / sqrtf((float)v->head_dim), .causal = v->causal,
-                             .window = v->window, .dropout = v->dropout, .stream = 77};
+    c.at = (struct op_attrs){.heads = v->heads,
+                             .kv_heads = v->kv_heads,
+                             .head_dim = v->head_dim,
+                             .batch = v->batch,
+                             .seq = v->seq,
+                             .scale = 1.0f / sqrtf((float)v->head_dim),
+                             .causal = v->causal,
+                             .window = v->window,
+                             .dropout = v->dropout,
+                             .stream = 77};
     int64_t rows = (int64_t)v->batch * v->seq;
     for (int i = 0; i < 3; i++) {
         c.in[i] = (struct view){.dtype = t, .nd = 2, .n = {rows, (int64_t)(i ? v->kv_heads : v->heads) * v->head_dim}};
@@ -106,7 +115,8 @@ static struct kernel_call call_of(const struct variant *v, enum dtype t)
 
 static double work_of(const struct kernel_call *c)
 {
-    double queries = (double)c->in[0].n[0] / (c->at.batch ? c->at.batch : 1), keys = (double)c->in[c->op == OP_ATTENTION_CACHED ? 4 : 1].n[0];
+    double queries = (double)c->in[0].n[0] / (c->at.batch ? c->at.batch : 1),
+           keys = (double)c->in[c->op == OP_ATTENTION_CACHED ? 4 : 1].n[0];
     return queries * keys * c->at.heads * c->at.head_dim;
 }
 
@@ -132,7 +142,7 @@ static void compare(const struct kernel_call *c, const struct variant *v, enum d
 static void forward_matches_reference(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_VARIANTS; i += CASE_STRIDE > 1 ? 3 : 1)
+    for (int i = 0; i<N_VARIANTS; i += CASE_STRIDE> 1 ? 3 : 1)
         for (int t = DT_F32; t <= DT_BF16; t++) {
             struct kernel_call c = call_of(&variants[i], t);
             compare(&c, &variants[i], t);
@@ -143,7 +153,7 @@ static void forward_matches_reference(void **state)
 static void backward_matches_reference(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_VARIANTS; i += CASE_STRIDE > 1 ? 3 : 1)
+    for (int i = 0; i<N_VARIANTS; i += CASE_STRIDE> 1 ? 3 : 1)
         for (int t = DT_F32; t <= DT_BF16; t++) {
             struct kernel_call c = call_of(&variants[i], t);
             slot_run(&kernel_family_ref.slot[OP_ATTENTION][KERNEL_FWD], &c, NULL);
@@ -187,7 +197,11 @@ static void large_scores_stay_finite(void **state)
 static void cached_case(enum dtype t, int64_t first, int64_t n, int heads, int kv_heads, int head_dim, int window)
 {
     struct kernel_call c = {.op = OP_ATTENTION_CACHED, .phase = KERNEL_FWD, .step = &step, .n_in = 6, .n_out = 1};
-    c.at = (struct op_attrs){.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .scale = 0.3f, .causal = true,
+    c.at = (struct op_attrs){.heads = heads,
+                             .kv_heads = kv_heads,
+                             .head_dim = head_dim,
+                             .scale = 0.3f,
+                             .causal = true,
                              .window = window};
     for (int i = 0; i < 6; i++) {
         int64_t cols = (int64_t)(i ? kv_heads : heads) * head_dim;

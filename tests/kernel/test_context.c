@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention over parts of sequences, put together, is attention over whole ones: any number of parts, groups of parts as
- * queries, lengths that nothing divides, documents, windows, dropout, grouped heads; reference and vector families, one
- * thread and three, forward and backward. */
+/* Attention over parts of sequences, put together, is attention over whole ones: any number of parts, groups of parts
+ * as queries, lengths that nothing divides, documents, windows, dropout, grouped heads; reference and vector families,
+ * one thread and three, forward and backward. */
 #include "kernel/harness.h"
 
 #include "layout/sequence.h"
@@ -35,8 +35,16 @@ static void make_whole(struct whole *w, const struct variant *v, enum dtype t)
     struct kcase *k = &w->k;
     int64_t rows = v->batch * v->seq;
     *k = (struct kcase){.op = OP_ATTENTION, .dtype = t, .seed = 11, .n_in = v->docs ? 4 : 3};
-    k->at = (struct op_attrs){.heads = v->heads, .kv_heads = v->kv, .head_dim = v->a, .batch = v->batch, .seq = v->seq,
-                              .scale = 0.4f, .causal = v->causal, .window = v->window, .dropout = v->dropout, .stream = 3};
+    k->at = (struct op_attrs){.heads = v->heads,
+                              .kv_heads = v->kv,
+                              .head_dim = v->a,
+                              .batch = v->batch,
+                              .seq = v->seq,
+                              .scale = 0.4f,
+                              .causal = v->causal,
+                              .window = v->window,
+                              .dropout = v->dropout,
+                              .stream = 3};
     k->step = (struct step_info){.seed = 7, .step = 3, .first_token = 4 * (uint64_t)v->seq, .training = true};
     for (int i = 0; i < 3; i++) k->in[i] = kcase_floats(k, rows, (i ? v->kv : v->heads) * v->a, 1);
     if (v->docs) k->in[3] = kcase_ints(k, rows, 0, 0);
@@ -63,7 +71,8 @@ static struct view rows_of(struct kcase *k, const struct view *v, int n, int fir
     return p;
 }
 
-static void expect(const char *what, const struct variant *v, int n, const struct view *got, const struct view *want, double bound)
+static void expect(const char *what, const struct variant *v, int n, const struct view *got, const struct view *want,
+                   double bound)
 {
     double scale = fmax(view_max(want), 1);
     for (int64_t r = 0; r < view_rows(got); r++)
@@ -87,18 +96,22 @@ static void run(const struct kernel_table *kt, struct kernel_call *c)
 }
 
 /* All keys, part by part, for the queries of one group of parts; dk and dv add up in `dkv` by key part. */
-static void check_group(const struct kernel_table *kt, struct team *team, struct whole *w, const struct variant *v, int n,
-                        int group, int first, double bound, struct view dkv[][2])
+static void check_group(const struct kernel_table *kt, struct team *team, struct whole *w, const struct variant *v,
+                        int n, int group, int first, double bound, struct view dkv[][2])
 {
     struct kcase *k = &w->k, x = *k;
     x.n_blocks = 0;
-    struct kernel_call c = {.op = OP_ATTENTION_PART, .step = &k->step, .at = k->at, .n_in = k->n_in, .n_out = 2, .team = team};
+    struct kernel_call c =
+        {.op = OP_ATTENTION_PART, .step = &k->step, .at = k->at, .n_in = k->n_in, .n_out = 2, .team = team};
     c.at.context.parts = n;
     c.at.context.q_first = first;
     c.at.context.q_count = group;
-    struct view q = rows_of(&x, &k->in[0], n, first, group, k->dtype), dout = rows_of(&x, &k->dout[0], n, first, group, k->dtype);
-    struct view want_o = rows_of(&x, &k->out[0], n, first, group, DT_F32), want_lse = rows_of(&x, &k->out[1], n, first, group, DT_F32);
-    struct view want_dq = rows_of(&x, &k->din[0], n, first, group, DT_F32), o_final = rows_of(&x, &k->out[0], n, first, group, k->dtype);
+    struct view q = rows_of(&x, &k->in[0], n, first, group, k->dtype),
+                dout = rows_of(&x, &k->dout[0], n, first, group, k->dtype);
+    struct view want_o = rows_of(&x, &k->out[0], n, first, group, DT_F32),
+                want_lse = rows_of(&x, &k->out[1], n, first, group, DT_F32);
+    struct view want_dq = rows_of(&x, &k->din[0], n, first, group, DT_F32),
+                o_final = rows_of(&x, &k->out[0], n, first, group, k->dtype);
     struct view o = kcase_tensor(&x, DT_F32, q.n[0], q.n[1]), lse = kcase_tensor(&x, DT_F32, q.n[0], k->at.heads);
     struct view dq = kcase_tensor(&x, DT_F32, q.n[0], q.n[1]);
     c.in[0] = q;
@@ -136,7 +149,8 @@ static void check_group(const struct kernel_table *kt, struct team *team, struct
     for (int i = 0; i < x.n_blocks; i++) xfree(x.block[i]);
 }
 
-static void check(const struct kernel_table *kt, struct team *team, struct whole *w, const struct variant *v, int n, int group)
+static void check(const struct kernel_table *kt, struct team *team, struct whole *w, const struct variant *v, int n,
+                  int group)
 {
     struct kcase *k = &w->k, x = *k;
     double bound = k->dtype == DT_F32 ? 2e-5 : 2e-2;
@@ -167,7 +181,8 @@ static void test_parts(void **state)
             assert_int_equal(kernel_table_init(&kt, names[f], threads, false, NULL), OK);
             for (int i = 0; i < N_VARIANTS; i++) {
                 const struct variant *v = &variants[i];
-                if ((!f || TUTTI_EMULATED) && v->seq > 100) continue; /* the reference is slow, and so is all under emulation */
+                if ((!f || TUTTI_EMULATED) && v->seq > 100)
+                    continue; /* the reference is slow, and so is all under emulation */
                 for (enum dtype t = DT_F32; t <= DT_BF16; t++) {
                     struct whole w;
                     make_whole(&w, v, t);
@@ -185,7 +200,9 @@ static void test_parts(void **state)
 static void test_flops_add_up(void **state)
 {
     (void)state;
-    struct kernel_call c = {.op = OP_ATTENTION, .at = {.heads = 3, .kv_heads = 1, .head_dim = 8, .batch = 2, .seq = 45, .causal = true, .window = 13}};
+    struct kernel_call c =
+        {.op = OP_ATTENTION,
+         .at = {.heads = 3, .kv_heads = 1, .head_dim = 8, .batch = 2, .seq = 45, .causal = true, .window = 13}};
     double whole = op_row(OP_ATTENTION)->flops(&c), sum = 0, ranks = 0;
     c.op = OP_ATTENTION_PART;
     c.at.context.parts = 4;
@@ -204,7 +221,8 @@ static void test_flops_add_up(void **state)
         for (int r = 0; r < 4; r++) {
             struct view in[3], out[2];
             int64_t rows = 2 * context_rows(45, 4, r, 1);
-            for (int i = 0; i < 3; i++) in[i] = (struct view){.dtype = DT_F32, .nd = 2, .n = {rows, i ? 8 : 24}, .stride = 24};
+            for (int i = 0; i < 3; i++)
+                in[i] = (struct view){.dtype = DT_F32, .nd = 2, .n = {rows, i ? 8 : 24}, .stride = 24};
             c.at.part = r;
             c.at.context.inner = inner;
             assert_null(op_row(OP_CONTEXT)->infer(&c.at, 3, in, out));

@@ -43,8 +43,12 @@ struct bench {
 };
 static struct bench bench_new(int64_t n)
 {
-    struct bench b = {n, random_new(n, 1, 0.1, 0), random_new(n, 2, 0.01, 0), random_new(n, 3, 1e-4, 1),
-                      random_new(n, 4, 1, 0), xcalloc((size_t)n + 1, 4)};
+    struct bench b = {n,
+                      random_new(n, 1, 0.1, 0),
+                      random_new(n, 2, 0.01, 0),
+                      random_new(n, 3, 1e-4, 1),
+                      random_new(n, 4, 1, 0),
+                      xcalloc((size_t)n + 1, 4)};
     return b;
 }
 static void bench_free(struct bench *b)
@@ -63,9 +67,20 @@ static int bench_same(const struct bench *a, const struct bench *b)
 }
 static struct adamw_args adamw_of(struct bench *b, enum dtype t, int step)
 {
-    return (struct adamw_args){.n = b->n, .master = b->master, .m = b->m, .v = b->v, .grad = b->grad, .param = b->param,
-                               .param_dtype = t, .lr = 3e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f,
-                               .weight_decay = 0.1f, .grad_scale = 0.37f, .bias1 = (float)(1 - pow(0.9, step)),
+    return (struct adamw_args){.n = b->n,
+                               .master = b->master,
+                               .m = b->m,
+                               .v = b->v,
+                               .grad = b->grad,
+                               .param = b->param,
+                               .param_dtype = t,
+                               .lr = 3e-3f,
+                               .beta1 = 0.9f,
+                               .beta2 = 0.95f,
+                               .eps = 1e-8f,
+                               .weight_decay = 0.1f,
+                               .grad_scale = 0.37f,
+                               .bias1 = (float)(1 - pow(0.9, step)),
                                .bias2 = (float)(1 - pow(0.95, step))};
 }
 
@@ -114,9 +129,17 @@ static void adamw_is_the_same_to_the_bit(void **state)
 
 static struct sgd_args sgd_of(struct bench *b, int variant)
 {
-    return (struct sgd_args){.n = b->n, .master = b->master, .m = variant ? b->m : NULL, .grad = b->grad,
-                             .param = b->param, .param_dtype = DT_BF16, .lr = 0.01f, .momentum = variant ? 0.9f : 0,
-                             .weight_decay = 0.02f, .grad_scale = 2, .nesterov = variant == 2};
+    return (struct sgd_args){.n = b->n,
+                             .master = b->master,
+                             .m = variant ? b->m : NULL,
+                             .grad = b->grad,
+                             .param = b->param,
+                             .param_dtype = DT_BF16,
+                             .lr = 0.01f,
+                             .momentum = variant ? 0.9f : 0,
+                             .weight_decay = 0.02f,
+                             .grad_scale = 2,
+                             .nesterov = variant == 2};
 }
 
 static void sgd_follows_the_formula_and_is_the_same_to_the_bit(void **state)

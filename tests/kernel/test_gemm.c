@@ -81,8 +81,8 @@ static void check(const struct tile_ops *o, const struct gemm *g, const void *be
         }
 }
 
-static void one(const struct tile_ops *o, struct team *const teams[3], enum dtype ta, enum dtype tb, int64_t m, int64_t n,
-                int64_t k)
+static void one(const struct tile_ops *o, struct team *const teams[3], enum dtype ta, enum dtype tb, int64_t m,
+                int64_t n, int64_t k)
 {
     const enum dtype outs[] = {DT_F32, DT_BF16, DT_F16};
     struct gemm g = {.m = m, .n = n, .k = k};
@@ -129,7 +129,9 @@ static void test_products(void **state)
 {
     (void)state;
     struct team *teams[3] = {NULL, team_new(2), team_new(3)};
-    const struct { enum dtype a, b; } types[] = {
+    const struct {
+        enum dtype a, b;
+    } types[] = {
         {DT_BF16, DT_BF16}, {DT_F32, DT_F32}, {DT_F32, DT_BF16}, {DT_BF16, DT_F32}, {DT_F16, DT_F16},
     };
     for (int r = 0; tile_ops_at(r); r++) {

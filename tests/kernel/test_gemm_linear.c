@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_gemm_linear.c: LINEAR of the fast families (tutti's own and, where built in, the library's) against the
  * reference: three directions, f32, bf16 and f16, with and without bias, strided rows, the ways to accumulate,
- * one token to many, none (no tokens, no features: a rank without heads), and the same bits from one to three threads. */
+ * one token to many, none (no tokens, no features: a rank without heads), and the same bits from one to three
+ * threads. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -98,7 +99,8 @@ static struct written aim(struct kernel_call *c, const struct kernel_call *like,
     return w;
 }
 
-static void one(const struct kernel_family *f, struct team *const teams[3], enum dtype t, int64_t n_t, int64_t n, int64_t k)
+static void one(const struct kernel_family *f, struct team *const teams[3], enum dtype t, int64_t n_t, int64_t n,
+                int64_t k)
 {
     struct kernel_call like = {.op = OP_LINEAR, .n_in = draw(2) ? 3 : 2, .n_out = 1};
     like.in[0] = matrix_new(t, n_t, k);
@@ -156,7 +158,8 @@ static void test_family(const struct kernel_family *f, int rounds)
         one(f, teams, types[i % 3], 1 + draw(i % 4 ? 70 : 8), 1 + draw(90), 1 + draw(i % 5 ? 80 : 1000));
     for (int i = 0; i < 42; i++) { /* every choice of sizes that are 0, with and without a bias */
         int zero = 1 + i % 7;
-        one(f, teams, types[i % 3], zero & 1 ? 0 : 1 + draw(20), zero & 2 ? 0 : 1 + draw(40), zero & 4 ? 0 : 1 + draw(40));
+        one(f, teams, types[i % 3], zero & 1 ? 0 : 1 + draw(20), zero & 2 ? 0 : 1 + draw(40),
+            zero & 4 ? 0 : 1 + draw(40));
     }
     team_free(teams[1]);
     team_free(teams[2]);

@@ -54,10 +54,14 @@ static void check_panels(const struct tile_ops *o, const struct tile_src *s, con
         }
 }
 
-static const struct { int64_t m, n, depth; } shapes[] = {
+static const struct {
+    int64_t m, n, depth;
+} shapes[] = {
     {1, 1, 1}, {14, 32, 16}, {13, 31, 17}, {15, 33, 63}, {32, 32, 64}, {47, 50, 65}, {29, 96, 130}, {64, 65, 31},
 };
-static const struct { enum dtype a, b; } types[] = {
+static const struct {
+    enum dtype a, b;
+} types[] = {
     {DT_F32, DT_F32}, {DT_BF16, DT_BF16}, {DT_F32, DT_BF16}, {DT_BF16, DT_F32}, {DT_F16, DT_F16},
 };
 
@@ -90,8 +94,8 @@ static void one_block(const struct tile_ops *o, enum dtype ta, enum dtype tb, bo
                     want += (double)x * y;
                 }
                 if (fabs(c[i * ldc + j] - want) > 1e-5 * (1 + sqrt((double)depth)))
-                    fail_msg("%s: %ldx%ldx%ld add %d at %ld,%ld: %g, want %g", o->name, (long)m, (long)n,
-                             (long)depth, add, (long)i, (long)j, c[i * ldc + j], want);
+                    fail_msg("%s: %ldx%ldx%ld add %d at %ld,%ld: %g, want %g", o->name, (long)m, (long)n, (long)depth,
+                             add, (long)i, (long)j, c[i * ldc + j], want);
             }
     }
     mem_pages_free(pa, a_bytes);

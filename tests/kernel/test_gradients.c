@@ -14,7 +14,8 @@ static double loss(struct kcase *k)
 {
     assert_true(kcase_forward(k, &kernel_family_ref, 1));
     if (k->op == OP_XENT) return view_get(&k->out[0], 0, 0) * (double)k->step.loss_scale;
-    if (k->op == OP_BALANCE) return (view_get(&k->out[0], 0, 0) + view_get(&k->out[0], 0, 1)) * (double)k->step.loss_scale;
+    if (k->op == OP_BALANCE)
+        return (view_get(&k->out[0], 0, 0) + view_get(&k->out[0], 0, 1)) * (double)k->step.loss_scale;
     double sum = 0;
     for (int64_t r = 0; r < view_rows(&k->out[0]); r++)
         for (int64_t c = 0; c < view_cols(&k->out[0]); c++)
@@ -82,7 +83,8 @@ static void test_every_row(void **state)
 {
     (void)state;
     for (int op = 0; op < OP_FIRST_COLLECTIVE; op++)
-        for (uint64_t seed = 0; op_row((enum op)op)->has_backward && seed < CASES; seed++) check_case((enum op)op, seed);
+        for (uint64_t seed = 0; op_row((enum op)op)->has_backward && seed < CASES; seed++)
+            check_case((enum op)op, seed);
 }
 
 /* Two halves of a microbatch draw what the whole draws. */

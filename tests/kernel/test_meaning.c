@@ -10,8 +10,14 @@ enum { H = 4, G = 2, A = 3, B = 2, S = 9 };
 static void attention_case(struct kcase *k, bool causal, int64_t window, bool documents)
 {
     *k = (struct kcase){.op = OP_ATTENTION, .dtype = DT_F32, .seed = 5, .n_in = documents ? 4 : 3};
-    k->at = (struct op_attrs){.heads = H, .kv_heads = G, .head_dim = A, .batch = B, .seq = S, .scale = 0.7f,
-                              .causal = causal, .window = window};
+    k->at = (struct op_attrs){.heads = H,
+                              .kv_heads = G,
+                              .head_dim = A,
+                              .batch = B,
+                              .seq = S,
+                              .scale = 0.7f,
+                              .causal = causal,
+                              .window = window};
     for (int i = 0; i < 3; i++) k->in[i] = kcase_floats(k, B * S, (i ? G : H) * A, 1);
     if (documents) {
         k->in[3] = kcase_tensor(k, DT_I32, B * S, 0);
@@ -36,8 +42,8 @@ static void test_masks_one_by_one(void **state)
                 for (int a = 0; a < A; a++) {
                     double sum = 0, n = 0;
                     for (int64_t u = t / S * S; u < t / S * S + S; u++) {
-                        bool visible = (!causal || u <= t) && (window == 0 || t - u < window) &&
-                                       (!documents || u / 4 == t / 4);
+                        bool visible =
+                            (!causal || u <= t) && (window == 0 || t - u < window) && (!documents || u / 4 == t / 4);
                         if (!visible) continue;
                         sum += view_get(&k.in[2], u, h / (H / G) * A + a);
                         n++;
@@ -195,18 +201,19 @@ static void test_norms(void **state)
     }
 }
 
-/* A capacity by counting, pick by pick: an expert takes a token when fewer than its number chose it before, at an earlier
- * choice, or at this one and an earlier place of the sequence. */
+/* A capacity by counting, pick by pick: an expert takes a token when fewer than its number chose it before, at an
+ * earlier choice, or at this one and an earlier place of the sequence. */
 static bool taken(const struct view *pick, int64_t seq, int64_t capacity, int64_t t, int j)
 {
     int64_t before = 0, first = t / seq * seq;
     for (int i = 0; i <= j; i++)
-        for (int64_t u = first; u < (i < j ? first + seq : t); u++) before += view_get(pick, u, i) == view_get(pick, t, j);
+        for (int64_t u = first; u < (i < j ? first + seq : t); u++)
+            before += view_get(pick, u, i) == view_get(pick, t, j);
     return before < capacity;
 }
 
-/* Whoever holds a sequence's tokens, ranks of cp and of tp or one rank alone: the same copies are dropped, and a rank's rows
- * are its own. */
+/* Whoever holds a sequence's tokens, ranks of cp and of tp or one rank alone: the same copies are dropped, and a rank's
+ * rows are its own. */
 static void test_capacity_is_of_the_sequence(void **state)
 {
     (void)state;
@@ -216,13 +223,17 @@ static void test_capacity_is_of_the_sequence(void **state)
         for (int part = 0; part < cp; part++)
             for (int half = 0; half < 2; half++) { /* of a rank's tokens, as tp would */
                 struct kcase k = {.op = OP_PERMUTE, .dtype = DT_F32, .seed = 3, .n_in = 2};
-                k.at = (struct op_attrs){.batch = B, .seq = S, .context.parts = cp,
+                k.at = (struct op_attrs){.batch = B,
+                                         .seq = S,
+                                         .context.parts = cp,
                                          .moe = {.experts = EXPERTS, .top_k = CHOICES, .capacity = CAPACITY}};
                 struct view in_order = kcase_picks(&k, B * S);
-                int64_t place[B * S], n = 0, before = B * context_rows(S, cp, 0, part), rows = B * context_rows(S, cp, part, 1);
+                int64_t place[B * S], n = 0, before = B * context_rows(S, cp, 0, part),
+                                      rows = B * context_rows(S, cp, part, 1);
                 for (int r = 0; r < cp; r++)
                     for (int64_t s = 0; s < B; s++)
-                        for (int64_t i = 0; i < context_rows(S, cp, r, 1); i++) place[n++] = s * S + context_place(S, cp, r, i);
+                        for (int64_t i = 0; i < context_rows(S, cp, r, 1); i++)
+                            place[n++] = s * S + context_place(S, cp, r, i);
                 int64_t cut = rows / 2, own = half ? rows - cut : cut;
                 k.at.moe.first = before + (half ? cut : 0);
                 k.in[0] = kcase_floats(&k, own, 5, 1);

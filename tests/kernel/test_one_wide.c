@@ -45,7 +45,7 @@ static void build(struct kcase *k, enum dtype t, int64_t tokens, int64_t feature
 static bool one_wide(enum kernel_phase phase, int64_t tokens, int64_t features, int64_t outs)
 {
     bool one_out = outs == 1 && tokens > 1, one_feature = features == 1 && tokens > 1;
-    if (phase == KERNEL_FWD) return one_out;         /* y */
+    if (phase == KERNEL_FWD) return one_out;                                       /* y */
     if (phase == KERNEL_BWD_IN) return one_feature || (features == 1 && outs > 1); /* dx; w */
     return one_out || one_feature || (features == 1 && outs > 1);                  /* dy'; x; dw */
 }
@@ -67,8 +67,9 @@ static int compare(const struct kernel_family *f, struct kcase *k, enum kernel_p
     kcase_check_gaps(k);
     double d = view_distance(y, &want), limit = y->dtype == DT_F32 && k->dtype == DT_F32 ? 5e-5 : 2e-2;
     if (!(d <= limit))
-        fail_msg("%s phase %d, %s, %lld tokens, %lld to %lld features: differs by %.3g of the largest", f->name, (int)phase,
-                 dtype_name(k->dtype), (long long)k->in[0].n[0], (long long)k->in[0].n[1], (long long)k->in[1].n[0], d);
+        fail_msg("%s phase %d, %s, %lld tokens, %lld to %lld features: differs by %.3g of the largest", f->name,
+                 (int)phase, dtype_name(k->dtype), (long long)k->in[0].n[0], (long long)k->in[0].n[1],
+                 (long long)k->in[1].n[0], d);
     return 1;
 }
 

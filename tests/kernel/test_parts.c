@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows on parts of what a model axis splits, put together again, are the whole row: heads of attention (also where a part's
- * query heads begin in the middle of a key head, or a part has none), a table of tokens and cross-entropy by vocabulary, dropout
- * on any choice of rows. Reference and vector families, f32 and bf16. */
+/* Rows on parts of what a model axis splits, put together again, are the whole row: heads of attention (also where a
+ * part's query heads begin in the middle of a key head, or a part has none), a table of tokens and cross-entropy by
+ * vocabulary, dropout on any choice of rows. Reference and vector families, f32 and bf16. */
 #include "kernel/harness.h"
 
 #include "layout/region.h"
@@ -16,7 +16,8 @@ static void close_to(const char *what, const struct view *got, const struct view
     for (int64_t r = 0; r < view_rows(got); r++)
         for (int64_t c = 0; c < view_cols(got); c++) {
             double a = view_get(got, r, c), b = view_get(want, r, col + c);
-            if (!(fabs(a - b) <= bound * (1 + fabs(b)))) fail_msg("%s: (%d, %d) is %g, wanted %g", what, (int)r, (int)c, a, b);
+            if (!(fabs(a - b) <= bound * (1 + fabs(b))))
+                fail_msg("%s: (%d, %d) is %g, wanted %g", what, (int)r, (int)c, a, b);
         }
 }
 
@@ -32,7 +33,8 @@ static void gradients(struct kcase *k)
 {
     kcase_gradients(k);
     for (int i = 0; i < k->n_in; i++)
-        if (k->din[i].p && k->in[i].nd == 2 && k->in[i].n[1] == 0) k->din[i] = columns(kcase_tensor(k, k->in[i].dtype, k->in[i].n[0], 1), 0, 0);
+        if (k->din[i].p && k->in[i].nd == 2 && k->in[i].n[1] == 0)
+            k->din[i] = columns(kcase_tensor(k, k->in[i].dtype, k->in[i].n[0], 1), 0, 0);
 }
 
 static void add_into(struct view *sum, const struct view *v)
@@ -45,8 +47,15 @@ static void add_into(struct view *sum, const struct view *v)
 static struct kcase attention_case(enum dtype t, int heads, int kv, uint64_t seed)
 {
     struct kcase k = {.op = OP_ATTENTION, .dtype = t, .seed = seed, .n_in = 3};
-    k.at = (struct op_attrs){.heads = heads, .kv_heads = kv, .head_dim = A, .batch = T / SEQ, .seq = SEQ, .scale = 0.3f,
-                             .causal = true, .dropout = 0.25f, .stream = 9};
+    k.at = (struct op_attrs){.heads = heads,
+                             .kv_heads = kv,
+                             .head_dim = A,
+                             .batch = T / SEQ,
+                             .seq = SEQ,
+                             .scale = 0.3f,
+                             .causal = true,
+                             .dropout = 0.25f,
+                             .stream = 9};
     k.step = (struct step_info){.seed = 7, .step = 3, .first_token = 4 * SEQ, .training = true};
     return k;
 }
@@ -143,7 +152,11 @@ static void check_xent(const struct kernel_family *f, enum dtype t, int64_t voca
         for (int p = 0; p < parts; p++) {
             int64_t lo, hi;
             region_split(vocab, p, parts, &lo, &hi);
-            struct kcase q = {.op = round ? OP_XENT : OP_XENT_PART, .dtype = t, .seed = 1, .n_in = 2 + round, .step = k.step};
+            struct kcase q = {.op = round ? OP_XENT : OP_XENT_PART,
+                              .dtype = t,
+                              .seed = 1,
+                              .n_in = 2 + round,
+                              .step = k.step};
             q.at = (struct op_attrs){.first = lo, .whole = vocab, .n_parts = parts};
             q.in[0] = columns(k.in[0], lo, hi - lo);
             q.in[1] = k.in[1];
@@ -152,7 +165,8 @@ static void check_xent(const struct kernel_family *f, enum dtype t, int64_t voca
             if (round) gradients(&q);
             assert_true(kcase_forward(&q, f, 1));
             if (!round) {
-                for (int i = 0; i < T * 3; i++) view_set(&stats, p * T + i / 3, i % 3, view_get(&q.out[0], i / 3, i % 3));
+                for (int i = 0; i < T * 3; i++)
+                    view_set(&stats, p * T + i / 3, i % 3, view_get(&q.out[0], i / 3, i % 3));
             } else {
                 assert_true(kcase_backward(&q, f, 1));
                 close_to("loss", &q.out[0], &k.out[0], 0, 1e-6);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ceiling of a machine that is fed by hand: what others do on it, and clocks of coarse ticks, move it by a few percent at most. */
+/* The ceiling of a machine that is fed by hand: what others do on it, and clocks of coarse ticks, move it by a few
+ * percent at most. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,20 +20,17 @@ enum { MEMBERS = 3 };
 static const double TRUE_RATE = 2e9, PER_REPEAT = 1e3; /* operations per second of a member; per repeat */
 
 struct machine {
-    double away_s;      /* a round's member is away for about so long ... */
-    double away_share;  /* ... in this share of rounds */
-    double slow_share;  /* of rounds in which the core itself is slower: half the rate */
-    double tick_s;      /* of the threads' clocks; 0: exact */
-    bool stands_still;  /* the threads' clocks */
+    double away_s;     /* a round's member is away for about so long ... */
+    double away_share; /* ... in this share of rounds */
+    double slow_share; /* of rounds in which the core itself is slower: half the rate */
+    double tick_s;     /* of the threads' clocks; 0: exact */
+    bool stands_still; /* the threads' clocks */
     double now_s[MEMBERS], thread_s[MEMBERS];
     uint64_t dice;
     int rounds;
 };
 
-static double dice(struct machine *m)
-{
-    return rng_u32(7, 7, m->dice++) / 4294967296.0;
-}
+static double dice(struct machine *m) { return rng_u32(7, 7, m->dice++) / 4294967296.0; }
 
 static double seen(const struct machine *m, double s)
 {
@@ -86,8 +84,10 @@ static void test_share(void **state)
         for (int threads = 1; threads < 20; threads++)
             for (int cores = 1; cores < 20; cores++) {
                 double own = threads < cores ? threads : cores; /* what a rank measures, in cores */
-                double all = ranks * own * tile_rate_share(ranks, threads, cores), want = ranks * threads < cores ? ranks * threads : cores;
-                if (fabs(all - want) > 1e-9) fail_msg("%d ranks, %d threads, %d cores: %g cores", ranks, threads, cores, all);
+                double all = ranks * own * tile_rate_share(ranks, threads, cores),
+                       want = ranks * threads < cores ? ranks * threads : cores;
+                if (fabs(all - want) > 1e-9)
+                    fail_msg("%d ranks, %d threads, %d cores: %g cores", ranks, threads, cores, all);
             }
 }
 
@@ -119,14 +119,11 @@ static struct rates measure(struct team *one, struct team *many)
     return r;
 }
 
-static bool near(double rate, double want)
-{
-    return rate > 0.45 * want && rate < 2.2 * want;
-}
+static bool near(double rate, double want) { return rate > 0.45 * want && rate < 2.2 * want; }
 
-/* Cores may share power, caches and hardware with what runs beside: bounds are wide, but a core's share of 1/(N + 1) is far below.
- * What else runs on the hardware may change between the quiet and the busy measurement: then they are taken again, together. A figure
- * that holds the busy rounds against the clock alone is too low each time. */
+/* Cores may share power, caches and hardware with what runs beside: bounds are wide, but a core's share of 1/(N + 1) is
+ * far below. What else runs on the hardware may change between the quiet and the busy measurement: then they are taken
+ * again, together. A figure that holds the busy rounds against the clock alone is too low each time. */
 static void test_busy_machine(void **state)
 {
     (void)state;
@@ -141,7 +138,8 @@ static void test_busy_machine(void **state)
     }
     team_free(one);
     team_free(many);
-    if (!right) fail_msg("one thread %.3g, beside others %.3g, %d threads %.3g FLOP/s", r.quiet, r.busy, 4 * cores, r.crowd);
+    if (!right)
+        fail_msg("one thread %.3g, beside others %.3g, %d threads %.3g FLOP/s", r.quiet, r.busy, 4 * cores, r.crowd);
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every row of every family held against the reference: forward outputs and all gradients within the stated part of the largest element.
- * What else holds of each is in test_rows_itself.c.
+/* Every row of every family held against the reference: forward outputs and all gradients within the stated part of the
+ * largest element. What else holds of each is in test_rows_itself.c.
  *
  * A family is run slot by slot; slots that are empty or do not accept a call are left out (they fall through to
  * the next family in use, too). A case and its reference are made once for all families. */
@@ -81,7 +81,4 @@ static int run_group(void)
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-int main(void)
-{
-    return run_for_each_isa(run_group);
-}
+int main(void) { return run_for_each_isa(run_group); }

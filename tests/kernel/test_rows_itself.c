@@ -107,7 +107,8 @@ static void cut_view(struct view *v, int64_t lo, int64_t hi)
     v->n[0] = hi - lo;
 }
 
-static void run_rows(const struct kcase *k, enum kernel_phase phase, const struct kernel_family *f, int64_t lo, int64_t hi)
+static void run_rows(const struct kcase *k, enum kernel_phase phase, const struct kernel_family *f, int64_t lo,
+                     int64_t hi)
 {
     const struct op_row *row = op_row(k->op);
     struct kernel_call c = kcase_call(k, phase);
@@ -126,7 +127,8 @@ static void run_rows(const struct kcase *k, enum kernel_phase phase, const struc
     assert_true(kcase_run(&c, f, 2));
 }
 
-/* Where to cut, 0: nowhere. A few rows are multiplied in another way, which adds in another order; the library's order is its own. */
+/* Where to cut, 0: nowhere. A few rows are multiplied in another way, which adds in another order; the library's order
+ * is its own. */
 static int64_t cut_at(const struct kcase *k, const struct kernel_family *f)
 {
     int64_t rows = k->in[0].n[0], at = rows / 3;
@@ -174,7 +176,8 @@ static void test_by_rows(void **state)
         int ran = 0;
         for (int op = 0; op < OP_FIRST_COLLECTIVE; op++)
             for (int t = 0; t < 3; t++)
-                for (uint64_t seed = 0; seed < CASES / 3; seed++) ran += by_rows((enum op)op, kcase_dtypes[t], seed, families[fam]);
+                for (uint64_t seed = 0; seed < CASES / 3; seed++)
+                    ran += by_rows((enum op)op, kcase_dtypes[t], seed, families[fam]);
         if (fam == 0) assert_true(ran > 3 * CASES); /* LINEAR, two norms, ROTARY, ACT, ADD, DROPOUT, MLA_KV, TRIM */
     }
 }
@@ -245,7 +248,4 @@ static int run_group(void)
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-int main(void)
-{
-    return run_for_each_isa(run_group);
-}
+int main(void) { return run_for_each_isa(run_group); }

@@ -140,9 +140,16 @@ static void build_whole(struct kcase *k, enum op op, int n_in)
 {
     *k = (struct kcase){.op = op, .dtype = DT_F32, .seed = 40 + (uint64_t)op, .n_in = n_in};
     k->step = (struct step_info){.training = true, .loss_scale = 0.5f};
-    k->at = (struct op_attrs){.eps = 1e-5f, .heads = H, .kv_heads = G, .head_dim = A, .context = {.parts = 1, .q_count = 1, .k_count = 1},
-                              .batch = B, .seq = T / B,
-                              .scale = 0.5f, .causal = true, .act = ACT_SWIGLU};
+    k->at = (struct op_attrs){.eps = 1e-5f,
+                              .heads = H,
+                              .kv_heads = G,
+                              .head_dim = A,
+                              .context = {.parts = 1, .q_count = 1, .k_count = 1},
+                              .batch = B,
+                              .seq = T / B,
+                              .scale = 0.5f,
+                              .causal = true,
+                              .act = ACT_SWIGLU};
     struct {
         int64_t n0, n1;
         int64_t below; /* > 0: integers in [0, below) */
@@ -159,7 +166,8 @@ static void build_whole(struct kcase *k, enum op op, int n_in)
         [OP_XENT] = {{T, V, 0}, {T, 0, V}},
         [OP_ATTENTION_PART] = {{T, H * A, 0}, {T, G * A, 0}, {T, G * A, 0}, {T, 0, 1}},
         [OP_XENT_PART] = {{T, V, 0}, {T, 0, V}},
-        [OP_ATTENTION_CACHED] = {{T, H * A, 0}, {T, G * A, 0}, {T, G * A, 0}, {T, 0, 1}, {T + 3, G * A, 0}, {T + 3, G * A, 0}},
+        [OP_ATTENTION_CACHED] =
+            {{T, H * A, 0}, {T, G * A, 0}, {T, G * A, 0}, {T, 0, 1}, {T + 3, G * A, 0}, {T + 3, G * A, 0}},
         [OP_COPY] = {{T, D, 0}},
     };
     for (int i = 0; i < n_in; i++)
@@ -179,7 +187,8 @@ static struct view part_of(struct kcase *owner, const struct view *whole, enum s
     if (split_cols) v.n[1] /= RANKS;
     v.stride = view_cols(&v);
     kcase_memory(owner, &v);
-    int64_t vector_shift = split_rows && v.nd == 1 ? r * v.n[0] : 0, row_shift = split_rows && v.nd == 2 ? r * v.n[0] : 0;
+    int64_t vector_shift = split_rows && v.nd == 1 ? r * v.n[0] : 0,
+            row_shift = split_rows && v.nd == 2 ? r * v.n[0] : 0;
     int64_t each = view_cols(&v) / blocks;
     for (int64_t row = 0; row < view_rows(&v); row++)
         for (int64_t c = 0; c < view_cols(&v); c++) {
@@ -226,7 +235,12 @@ static void check_true(enum op op, int n_in, const enum spmd *in, const enum spm
     const struct view *local[RANKS];
     for (int r = 0; r < RANKS; r++) {
         struct kcase *k = &rank[r];
-        *k = (struct kcase){.op = op, .dtype = DT_F32, .seed = 90 + (uint64_t)r, .n_in = n_in, .at = whole.at, .step = whole.step};
+        *k = (struct kcase){.op = op,
+                            .dtype = DT_F32,
+                            .seed = 90 + (uint64_t)r,
+                            .n_in = n_in,
+                            .at = whole.at,
+                            .step = whole.step};
         if (in[0] == SPMD_S1) {
             k->at.heads /= RANKS;
             k->at.kv_heads /= RANKS;
@@ -263,7 +277,8 @@ static void check_true(enum op op, int n_in, const enum spmd *in, const enum spm
 
 /* What two ranks of one microbatch cannot act out: a table split by vocabulary needs the ranks' id offsets, heads
  * and rows their places in the model (test_parts.c acts those out); tokens
- * that vary at equal positions, and a cache that varies, are other sequences; S2 and S3 need more dims than any row's tensors have here. */
+ * that vary at equal positions, and a cache that varies, are other sequences; S2 and S3 need more dims than any row's
+ * tensors have here. */
 static bool can_act_out(enum op op, int n_in, const enum spmd *in)
 {
     if (op >= OP_ROUTER) return false; /* experts: tests/run/test_experts.c and the layouts of tests/run */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of gradients in every family and build: elementwise, rounded once, in the tree's order or the parts', for every number of
- * threads. */
+/* Sums of gradients in every family and build: elementwise, rounded once, in the tree's order or the parts', for every
+ * number of threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,10 +24,7 @@ static const struct flat_ops *build(int i)
     return b && b->needs <= cpu_isa() ? b->flat : NULL;
 }
 
-static float value(uint64_t stream, int64_t i)
-{
-    return rng_normal(3, stream, (uint64_t)i) * (i % 7 ? 1.0f : 1e6f);
-}
+static float value(uint64_t stream, int64_t i) { return rng_normal(3, stream, (uint64_t)i) * (i % 7 ? 1.0f : 1e6f); }
 
 static float tree(const float *x, int parts, int64_t i)
 {

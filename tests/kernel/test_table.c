@@ -18,8 +18,15 @@ struct refusal {
     const char *word; /* NULL: accepted */
 };
 
-#define M(t, r, c) {.dtype = t, .nd = 2, .n = {r, c}, .stride = c}
-#define VEC(t, n0) {.dtype = t, .nd = 1, .n = {n0}, .stride = n0}
+#define M(t, r, c)                                                                                                     \
+    {                                                                                                                  \
+        .dtype = t, .nd = 2, .n = {r, c}, .stride = c                                                                  \
+    }
+#define VEC(t, n0)                                                                                                     \
+    {                                                                                                                  \
+        .dtype = t, .nd = 1, .n = {n0}, .stride = n0                                                                   \
+    }
+/* clang-format off */
 static const struct refusal refusals[] = {
     {OP_LINEAR, {.eps = 0}, {M(DT_F32, 5, 6), M(DT_F32, 7, 6)}, 2, NULL},
     {OP_LINEAR, {.eps = 0}, {M(DT_F32, 5, 6), M(DT_F32, 7, 8)}, 2, "in-features"},
@@ -42,6 +49,7 @@ static const struct refusal refusals[] = {
     {OP_XENT, {.eps = 0}, {M(DT_F32, 5, 7), VEC(DT_I32, 4)}, 2, "one per token"},
     {OP_COPY, {.eps = 0}, {VEC(DT_I32, 4)}, 1, "float"},
 };
+/* clang-format on */
 
 static void test_shapes_are_refused_in_words(void **state)
 {
@@ -51,7 +59,8 @@ static void test_shapes_are_refused_in_words(void **state)
         struct view out[KERNEL_MAX_OUT] = {{0}};
         const char *why = op_row(x->op)->infer(&x->at, x->n_in, x->in, out);
         if (x->word ? !why || !strstr(why, x->word) : why != NULL)
-            fail_msg("%s: wanted %s, got %s", op_row(x->op)->name, x->word ? x->word : "no refusal", why ? why : "none");
+            fail_msg("%s: wanted %s, got %s", op_row(x->op)->name, x->word ? x->word : "no refusal",
+                     why ? why : "none");
     }
 }
 
@@ -68,7 +77,8 @@ static void test_rows_are_consistent(void **state)
         assert_true((row->weight_in | row->grad_in | row->save_in | row->save_in_w) < 1u << row->max_in);
         for (int phase = 0; phase < KERNEL_N_PHASES; phase++) { /* ref has exactly the phases of the row */
             bool has = phase == KERNEL_FWD || (phase == KERNEL_BWD_IN ? row->grad_in : row->weight_in) != 0;
-            has |= op == OP_ATTENTION_PART && phase == KERNEL_BWD_IN; /* the collective row around it has the gradients */
+            has |=
+                op == OP_ATTENTION_PART && phase == KERNEL_BWD_IN; /* the collective row around it has the gradients */
             assert_true((kernel_family_ref.slot[op][phase].run != NULL) == has);
             assert_true(kernel_family_ref.slot[op][phase].accepts == NULL);
         }
@@ -94,8 +104,13 @@ static void test_costs(void **state)
     for (int64_t window = 0; window <= 9; window += 3) { /* pairs counted one by one */
         for (int causal = window > 0; causal < 2; causal++) {
             struct kernel_call a = {.op = OP_ATTENTION};
-            a.at = (struct op_attrs){.heads = 3, .kv_heads = 1, .head_dim = 4, .batch = 2, .seq = 8,
-                                     .causal = causal, .window = window};
+            a.at = (struct op_attrs){.heads = 3,
+                                     .kv_heads = 1,
+                                     .head_dim = 4,
+                                     .batch = 2,
+                                     .seq = 8,
+                                     .causal = causal,
+                                     .window = window};
             int64_t pairs = 0;
             for (int64_t i = 0; i < 8; i++)
                 for (int64_t j = 0; j < 8; j++) pairs += (!causal || j <= i) && (!window || j > i - window);

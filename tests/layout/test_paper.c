@@ -202,19 +202,18 @@ static void test_mesh_errors(void **state)
     (void)state;
     expect_refusal(8, (const int[AXIS_N]){1, 1, -1, 1, 3, -1, 1, 1},
                    "dp_shard (what is left) x tp 3 = 3 ranks or a multiple, but there are 8; choose tp 2 or 4");
-    expect_refusal(
-        8, (const int[AXIS_N]){1, 1, 2, 1, 2, -1, 1, 1},
-        "dp_shard 2 x tp 2 = 4 ranks, but there are 8; choose pp 2, or dp_replicate 2, or dp_shard 4, or cp 2, "
-        "or tp 4");
+    expect_refusal(8, (const int[AXIS_N]){1, 1, 2, 1, 2, -1, 1, 1},
+                   "dp_shard 2 x tp 2 = 4 ranks, but there are 8; choose pp 2, or dp_replicate 2, or dp_shard 4, or cp "
+                   "2, "
+                   "or tp 4");
     expect_refusal(1, (const int[AXIS_N]){1, 1, -1, 1, 2, -1, 1, 1},
                    "dp_shard (what is left) x tp 2 = 2 ranks or a multiple, but there is 1; choose tp 1");
     expect_refusal(8, (const int[AXIS_N]){1, -1, -1, 1, 1, -1, 1, 1},
                    "dp_replicate and dp_shard are both -1; only one can be what is left: give one a size");
     expect_refusal(8, (const int[AXIS_N]){1, 1, -1, 0, 1, -1, 1, 1},
                    "cp: wanted a size of 1 or more, or -1 for what is left; got 0");
-    expect_refusal(
-        8, (const int[AXIS_N]){2, 1, -1, 1, 1, -1, 8, 1},
-        "pp 2 x edp (what is left) x ep 8 = 16 ranks or a multiple, but there are 8; choose pp 1, or ep 4");
+    expect_refusal(8, (const int[AXIS_N]){2, 1, -1, 1, 1, -1, 8, 1},
+                   "pp 2 x edp (what is left) x ep 8 = 16 ranks or a multiple, but there are 8; choose pp 1, or ep 4");
 }
 
 static void test_layouts(void **state)
@@ -307,7 +306,8 @@ static void test_units_owners_joined(void **state)
     expect_box(&two, 3, "[3:5]");
     assert_int_equal(layout_check(&ten, &e), OK);
 
-    struct layout expert = layout_with(layout_hold_at(layout_on(&m, MESH_EXPERT, SHAPE_OF(6), SPMD_I), AXIS_EP, 2), AXIS_EDP, SPMD_S0);
+    struct layout expert =
+        layout_with(layout_hold_at(layout_on(&m, MESH_EXPERT, SHAPE_OF(6), SPMD_I), AXIS_EP, 2), AXIS_EDP, SPMD_S0);
     layout_print(&expert, &t);
     assert_string_equal(str_text(&t), "[6] ep{2}:I edp:S0");
     str_free(&t);
@@ -317,7 +317,8 @@ static void test_units_owners_joined(void **state)
     }
     expect_box(&expert, 6, "[2:4]");
     assert_int_equal(layout_holders(&expert, &(struct region){1, {2}, {3}}, NULL), 1);
-    struct layout other = layout_with(layout_hold_at(layout_on(&m, MESH_EXPERT, SHAPE_OF(6), SPMD_I), AXIS_EP, 1), AXIS_EDP, SPMD_S0);
+    struct layout other =
+        layout_with(layout_hold_at(layout_on(&m, MESH_EXPERT, SHAPE_OF(6), SPMD_I), AXIS_EP, 1), AXIS_EDP, SPMD_S0);
     assert_false(layout_equal(&expert, &other));
     struct layout bad = heads;
     bad.place[bad.n_places - 1].unit = 3;
@@ -334,9 +335,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_units_owners_joined),
-        cmocka_unit_test(test_dtypes),   cmocka_unit_test(test_f16),         cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_subtract), cmocka_unit_test(test_runs),        cmocka_unit_test(test_split),
-        cmocka_unit_test(test_mesh),     cmocka_unit_test(test_mesh_errors), cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_dtypes),
+        cmocka_unit_test(test_f16),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_subtract),
+        cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_mesh),
+        cmocka_unit_test(test_mesh_errors),
+        cmocka_unit_test(test_layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -379,8 +379,8 @@ static void test_files(void **state)
     (void)state;
     struct mesh m = mesh_of(1, 2, 2, 1, 2), n = mesh_of(1, 1, 3, 1, 1);
     struct shape shape = SHAPE_OF(7, 5);
-    struct layout memory = layout_with(layout_with(layout_on(&m, MESH_DENSE, shape, SPMD_R), AXIS_TP, SPMD_S1),
-                                       AXIS_DP_SHARD, SPMD_S0);
+    struct layout memory =
+        layout_with(layout_with(layout_on(&m, MESH_DENSE, shape, SPMD_R), AXIS_TP, SPMD_S1), AXIS_DP_SHARD, SPMD_S0);
     struct holding from[8], files[8], to[3];
     int n_files = 0;
     for (int r = 0; r < 8; r++)

@@ -22,10 +22,7 @@
 struct dice {
     uint64_t seed, at;
 };
-static inline int roll(struct dice *d, int n)
-{
-    return (int)(rng_u64(d->seed, 1, d->at++) % (uint64_t)n);
-}
+static inline int roll(struct dice *d, int n) { return (int)(rng_u64(d->seed, 1, d->at++) % (uint64_t)n); }
 
 struct world {
     int n_ranks;
@@ -76,10 +73,7 @@ static inline int64_t key_of(const struct layout *l, int rank, bool (*counts)(en
         if (counts(l->place[i].type)) key += (int64_t)mesh_axis_coord(l->place[i].on, rank) * l->place[i].on.stride;
     return key;
 }
-static inline bool is_p_or_v(enum spmd t)
-{
-    return t == SPMD_P || t == SPMD_V;
-}
+static inline bool is_p_or_v(enum spmd t) { return t == SPMD_P || t == SPMD_V; }
 
 static inline int64_t value_of(int64_t index, int64_t key)
 {
@@ -222,12 +216,9 @@ static inline struct arr step_result(const struct lower_step *s, const struct wo
     struct arr own = {{0}, NULL};
     if (w->data[rank]) own = (struct arr){region_shape(&w->box[rank]), w->data[rank]};
     switch (s->kind) {
-    case LOWER_SLICE:
-        return arr_cut_axes(own, s, s->dim, rank);
-    case LOWER_ALL_GATHER:
-        return arr_join(in, n, s->dim);
-    case LOWER_ALL_REDUCE:
-        return arr_sum(in, n);
+    case LOWER_SLICE: return arr_cut_axes(own, s, s->dim, rank);
+    case LOWER_ALL_GATHER: return arr_join(in, n, s->dim);
+    case LOWER_ALL_REDUCE: return arr_sum(in, n);
     case LOWER_REDUCE_SCATTER:
         own = arr_sum(in, n);
         out = arr_cut_axes(own, s, s->dim, rank);
@@ -240,10 +231,8 @@ static inline struct arr step_result(const struct lower_step *s, const struct wo
         for (int k = 0; k < n; k++) xfree(piece[k].p);
         return out;
     }
-    case LOWER_BROADCAST:
-        return arr_sum(in, 1);
-    default:
-        return arr_sum(&own, 1);
+    case LOWER_BROADCAST: return arr_sum(in, 1);
+    default: return arr_sum(&own, 1);
     }
 }
 

@@ -10,7 +10,8 @@
 #include "data/batch.h"
 #include "model/batch_fields.h"
 
-static const struct batch_row weight = {"weight", DT_F64, 2, false, false, 0}, image = {"image", DT_BF16, 5, true, false, 0};
+static const struct batch_row weight = {"weight", DT_F64, 2, false, false, 0},
+                              image = {"image", DT_BF16, 5, true, false, 0};
 
 static void sizes(void **state)
 {
@@ -54,7 +55,8 @@ static void memory(void **state)
     assert_ptr_equal(b.documents, b.field[BATCH_DOCUMENTS]);
     for (int f = 0; f < BATCH_FIELDS; f++) memset(b.field[f], f + 1, batch_bytes(&batch_rows[f], 3, 7));
     for (int f = 0; f < BATCH_FIELDS; f++)
-        for (size_t i = 0; i < batch_bytes(&batch_rows[f], 3, 7); i++) assert_int_equal(((const char *)b.field[f])[i], f + 1);
+        for (size_t i = 0; i < batch_bytes(&batch_rows[f], 3, 7); i++)
+            assert_int_equal(((const char *)b.field[f])[i], f + 1);
     batch_fini(&b);
 }
 

@@ -7,16 +7,24 @@ struct published {
     int64_t params;
     struct model_config c;
 };
-#define LLAMA(l, h, n_heads, kv, f, v)                                                                           \
-    {.family = MODEL_LLAMA, .layers = l, .hidden = h, .heads = n_heads, .kv_heads = kv, .head_dim = (h) / (n_heads), \
-     .ffn = f, .vocab = v, .max_positions = 8192, .norm_eps = 1e-5, .rope_theta = 10000}
-#define GPT2(l, h, n_heads, seq)                                                                                      \
-    {.family = MODEL_GPT2, .layers = l, .hidden = h, .heads = n_heads, .kv_heads = n_heads, .head_dim = (h) / (n_heads), \
-     .ffn = 4 * (h), .vocab = 50257, .max_positions = seq, .tie_embeddings = true, .norm_eps = 1e-5}
+#define LLAMA(l, h, n_heads, kv, f, v)                                                                                 \
+    {                                                                                                                  \
+        .family = MODEL_LLAMA, .layers = l, .hidden = h, .heads = n_heads, .kv_heads = kv,                             \
+        .head_dim = (h) / (n_heads), .ffn = f, .vocab = v, .max_positions = 8192, .norm_eps = 1e-5,                    \
+        .rope_theta = 10000                                                                                            \
+    }
+#define GPT2(l, h, n_heads, seq)                                                                                       \
+    {                                                                                                                  \
+        .family = MODEL_GPT2, .layers = l, .hidden = h, .heads = n_heads, .kv_heads = n_heads,                         \
+        .head_dim = (h) / (n_heads), .ffn = 4 * (h), .vocab = 50257, .max_positions = seq, .tie_embeddings = true,     \
+        .norm_eps = 1e-5                                                                                               \
+    }
 #define MLA(l, h, n_heads, f, v, q)                                                                                    \
-    .family = MODEL_DEEPSEEK, .layers = l, .hidden = h, .heads = n_heads, .kv_heads = n_heads, .head_dim = 192, .ffn = f,  \
-    .vocab = v, .max_positions = 4096, .norm_eps = 1e-6, .rope_theta = 10000, .mla = {q, 512, 128, 64, 128, true, 1e-6}
+    .family = MODEL_DEEPSEEK, .layers = l, .hidden = h, .heads = n_heads, .kv_heads = n_heads, .head_dim = 192,        \
+    .ffn = f, .vocab = v, .max_positions = 4096, .norm_eps = 1e-6, .rope_theta = 10000,                                \
+    .mla = {q, 512, 128, 64, 128, true, 1e-6}
 /* Trainable values: counts of Llama 2 that include the rotary tables are larger by 64 per layer. */
+/* clang-format off */
 static const struct published models[] = {
     {"Llama-2-7B", 6738415616, LLAMA(32, 4096, 32, 32, 11008, 32000)},
     {"Llama-2-13B", 13015864320, LLAMA(40, 5120, 40, 40, 13824, 32000)},
@@ -40,6 +48,7 @@ static const struct published models[] = {
     {"GPT-2 1.5B", 1557611200, GPT2(48, 1600, 25, 1024)},
     {"GPT-3 175B, tied, learned positions", 174604259328, GPT2(96, 12288, 96, 2048)},
 };
+/* clang-format on */
 
 static void test_published_counts(void **state)
 {
@@ -50,7 +59,8 @@ static void test_published_counts(void **state)
         if (model_check(&models[i].c, &e)) fail_msg("%s: %s", models[i].name, e.text);
         model_declare(&models[i].c, NULL, &t);
         if (t.numel != models[i].params)
-            fail_msg("%s: %lld parameters, published %lld", models[i].name, (long long)t.numel, (long long)models[i].params);
+            fail_msg("%s: %lld parameters, published %lld", models[i].name, (long long)t.numel,
+                     (long long)models[i].params);
         param_table_free(&t);
     }
 }
@@ -74,15 +84,18 @@ static void test_flops(void **state)
         c.seq = c.model.max_positions = 512;
         assert_int_equal(device_null_new(&d, &e), OK);
         if (engine_new(&g, &c, d, &e)) fail_msg("%s", e.text);
-        int64_t L = c.model.layers, D = 1024, HA = 1024, GA = (int64_t)c.model.kv_heads * 128, F = 3000, V = 4001; /* ffn and vocabulary */
+        int64_t L = c.model.layers, D = 1024, HA = 1024, GA = (int64_t)c.model.kv_heads * 128, F = 3000,
+                V = 4001; /* ffn and vocabulary */
         int64_t mlp = family == MODEL_GPT2 ? 2 : 3;
         if (family == MODEL_MIXTRAL) F = 2 * c.model.moe.ffn; /* two of the experts */
         double router = family == MODEL_MIXTRAL ? 6.0 * (double)(L * D * 5) : 0;
-        double want = 6.0 * (double)(L * (D * (2 * HA + 2 * GA) + mlp * D * F) + V * D) + 6.0 * (double)(L * HA * 513) + router;
+        double want =
+            6.0 * (double)(L * (D * (2 * HA + 2 * GA) + mlp * D * F) + V * D) + 6.0 * (double)(L * HA * 513) + router;
         double law = model_flops_per_token(&c.model, &g->params, c.seq);
         double program = engine_flops_model(g) / (double)(c.seq * c.micro * c.n_microbatches);
         if (!(fabs(law / want - 1) < 1e-12)) fail_msg("%g FLOPs per token, wanted %g", law, want);
-        if (!(program >= want * 0.999 && program < want * 1.02)) fail_msg("the program has %g, the law %g", program, want);
+        if (!(program >= want * 0.999 && program < want * 1.02))
+            fail_msg("the program has %g, the law %g", program, want);
         engine_free(g);
         device_free(d);
     }
@@ -91,11 +104,23 @@ static void test_flops(void **state)
 static void test_names(void **state)
 {
     (void)state;
-    static const char *const gpt2[] = {"embed.token", "embed.position", "layers.1.norm1.weight", "layers.1.norm2.bias",
-                                       "layers.0.attn.q.weight", "layers.0.attn.k.bias", "layers.0.attn.o.bias",
-                                       "layers.1.mlp.up.weight", "layers.1.mlp.down.bias", "norm.bias", "head.weight"};
-    static const char *const llama[] = {"embed.token", "layers.1.norm1.weight", "layers.0.attn.v.weight",
-                                        "layers.1.mlp.gate.weight", "layers.1.mlp.down.weight", "norm.weight"};
+    static const char *const gpt2[] = {"embed.token",
+                                       "embed.position",
+                                       "layers.1.norm1.weight",
+                                       "layers.1.norm2.bias",
+                                       "layers.0.attn.q.weight",
+                                       "layers.0.attn.k.bias",
+                                       "layers.0.attn.o.bias",
+                                       "layers.1.mlp.up.weight",
+                                       "layers.1.mlp.down.bias",
+                                       "norm.bias",
+                                       "head.weight"};
+    static const char *const llama[] = {"embed.token",
+                                        "layers.1.norm1.weight",
+                                        "layers.0.attn.v.weight",
+                                        "layers.1.mlp.gate.weight",
+                                        "layers.1.mlp.down.weight",
+                                        "norm.weight"};
     struct param_table t = {0};
     struct model_config c = toy_model(MODEL_GPT2);
     model_declare(&c, NULL, &t);
@@ -155,7 +180,10 @@ static void test_rope_table(void **state)
     c.rope_theta = 500000;
     static float plain[3 * 128], scaled[3 * 128];
     model_rope_table(&c, plain);
-    c.rope_scaling = (struct rope_scaling_config){.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position = 8192};
+    c.rope_scaling = (struct rope_scaling_config){.factor = 8,
+                                                  .low_freq_factor = 1,
+                                                  .high_freq_factor = 4,
+                                                  .original_max_position = 8192};
     model_rope_table(&c, scaled);
     for (int i = 0; i < 64; i++) {
         assert_true(plain[i] == 1 && plain[64 + i] == 0);
@@ -171,7 +199,7 @@ static void test_rope_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published_counts), cmocka_unit_test(test_flops),    cmocka_unit_test(test_names),
+        cmocka_unit_test(test_published_counts), cmocka_unit_test(test_flops),      cmocka_unit_test(test_names),
         cmocka_unit_test(test_refusals),         cmocka_unit_test(test_rope_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of the table of parameters are layouts: on random meshes, for every family, what follows from them fits together. */
+/* Rows of the table of parameters are layouts: on random meshes, for every family, what follows from them fits
+ * together. */
 #include "run/toy.h"
 
 #include "base/mem.h"
@@ -20,7 +21,9 @@ static struct mesh random_mesh(uint64_t seed)
         d[AXIS_ETP] = roll(seed, try + 10, 2) ? d[AXIS_TP] : etp[roll(seed, try + 11, 4)];
         d[AXIS_EDP] = -1;
         int n = d[AXIS_PP] * d[AXIS_DP_REPLICATE] * d[AXIS_DP_SHARD] * d[AXIS_CP] * d[AXIS_TP];
-        if (n > MOST || d[AXIS_TP] % d[AXIS_ETP] || d[AXIS_DP_SHARD] * d[AXIS_CP] * d[AXIS_TP] % (d[AXIS_EP] * d[AXIS_ETP])) continue;
+        if (n > MOST || d[AXIS_TP] % d[AXIS_ETP] ||
+            d[AXIS_DP_SHARD] * d[AXIS_CP] * d[AXIS_TP] % (d[AXIS_EP] * d[AXIS_ETP]))
+            continue;
         struct mesh m;
         struct err e;
         if (mesh_init(&m, n, d, &e)) fail_msg("%s", e.text);
@@ -42,7 +45,8 @@ static void on_stages(struct param_table *t, int pp)
 {
     for (int i = 0; i < t->n && pp > 1; i++) {
         struct layout *l = &t->p[i].layout;
-        *l = t->p[i].layer < 0 ? layout_hold_on(*l, (int[]){0, pp - 1}, 2) : layout_hold_on(*l, (int[]){t->p[i].layer % pp}, 1);
+        *l = t->p[i].layer < 0 ? layout_hold_on(*l, (int[]){0, pp - 1}, 2)
+                               : layout_hold_on(*l, (int[]){t->p[i].layer % pp}, 1);
         assert_int_equal(layout_check(l, NULL), OK);
     }
 }
@@ -56,7 +60,8 @@ static void count(const struct param_table *t, const struct units *u, uint8_t **
         assert_true(q->n == 0 || (q->lo >= 0 && q->lo + q->n <= p->held));
         if (!p->counted || !q->n) continue;
         struct shape n = shape_of(p->nd, p->n);
-        struct region whole = region_whole(&n), mine = param_rows(p, q->lo / param_row_numel(p), q->n / param_row_numel(p));
+        struct region whole = region_whole(&n),
+                      mine = param_rows(p, q->lo / param_row_numel(p), q->n / param_row_numel(p));
         struct region_run run;
         for (bool more = region_run_first(&run, &mine, &mine, &whole); more; more = region_run_next(&run))
             for (int64_t k = 0; k < run.n; k++) times[i][run.b + k]++;
@@ -67,7 +72,8 @@ static void count(const struct param_table *t, const struct units *u, uint8_t **
 static void check_heads(const struct model_config *c, const struct param_table *t, int tp)
 {
     if (c->family == MODEL_DEEPSEEK || c->kv_heads < tp) return;
-    const struct param *q = &t->p[param_find(t, "layers.0.attn.q.weight")], *k = &t->p[param_find(t, "layers.0.attn.k.weight")];
+    const struct param *q = &t->p[param_find(t, "layers.0.attn.q.weight")],
+                       *k = &t->p[param_find(t, "layers.0.attn.k.weight")];
     int64_t group = c->heads / c->kv_heads;
     assert_int_equal(q->held != 0, k->held != 0);
     if (!q->held) return;
@@ -76,7 +82,8 @@ static void check_heads(const struct model_config *c, const struct param_table *
     assert_int_equal(q->ln[0], k->ln[0] * group);
 }
 
-/* In every replica each element is stepped and counted by one rank; pieces of a group are what its members say of each other. */
+/* In every replica each element is stepped and counted by one rank; pieces of a group are what its members say of each
+ * other. */
 static void test_every_element_once(void **state)
 {
     (void)state;
@@ -113,8 +120,8 @@ static void test_every_element_once(void **state)
                 if (times[i][k] != replicas) {
                     struct str mesh = {0};
                     mesh_print(&m, true, &mesh);
-                    fail_msg("%s of %s, %s: element %lld is stepped %d times in %d replicas", t.p[i].name, model_family_name(c.family),
-                             str_text(&mesh), (long long)k, times[i][k], replicas);
+                    fail_msg("%s of %s, %s: element %lld is stepped %d times in %d replicas", t.p[i].name,
+                             model_family_name(c.family), str_text(&mesh), (long long)k, times[i][k], replicas);
                 }
             xfree(times[i]);
         }
@@ -133,8 +140,10 @@ static void test_types_of_experts(void **state)
         int tp, ep, etp;
         const char *down;
         bool expert;
-    } rows[] = {{1, 1, 1, "dp_replicate:R dp_shard:R cp:R tp:S1 ep:S0", false}, {2, 1, 2, "dp_replicate:R dp_shard:R cp:R tp:S1 ep:S0", false},
-                {2, 2, 2, "dp_replicate:R dp_shard:R cp:R tp:S1 ep:S0", true}, {2, 2, 1, "dp_replicate:R dp_shard:R cp:R tp:R ep:S0", true},
+    } rows[] = {{1, 1, 1, "dp_replicate:R dp_shard:R cp:R tp:S1 ep:S0", false},
+                {2, 1, 2, "dp_replicate:R dp_shard:R cp:R tp:S1 ep:S0", false},
+                {2, 2, 2, "dp_replicate:R dp_shard:R cp:R tp:S1 ep:S0", true},
+                {2, 2, 1, "dp_replicate:R dp_shard:R cp:R tp:R ep:S0", true},
                 {4, 2, 2, "dp_replicate:R dp_shard:R cp:R tp:R ep:S0 etp:S1", true}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct model_config c = toy_model(MODEL_MIXTRAL);
@@ -153,6 +162,7 @@ static void test_types_of_experts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_element_once), cmocka_unit_test(test_types_of_experts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_element_once),
+                                       cmocka_unit_test(test_types_of_experts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,8 @@ struct truth {
 };
 
 /* Loshchilov & Hutter 2019, Algorithm 2; the update of PyTorch's AdamW. */
-static void adamw_exact(struct truth *x, const float *grad, const struct optim_config *c, double lr, int t, double scale)
+static void adamw_exact(struct truth *x, const float *grad, const struct optim_config *c, double lr, int t,
+                        double scale)
 {
     for (int i = 0; i < N; i++) {
         double g = grad[i] * scale, decay = i < ROWS * COLS ? c->weight_decay : 0;
@@ -99,12 +100,14 @@ static void check_updates(const struct optim_config *c, enum dtype dtype, int th
         double lr = 0.01 + 0.002 * t;
         set_gradients(&b, t);
         if (t > STEPS / 2)
-            for (int i = 0; i < N; i++) ((float *)device_here(b.s.array[STORE_GRAD].buf.p))[i] *= 0.01f; /* below the limit: no clipping */
+            for (int i = 0; i < N; i++)
+                ((float *)device_here(b.s.array[STORE_GRAD].buf.p))[i] *= 0.01f; /* below the limit: no clipping */
         double norm = norm_here(&b), want = norm_of(device_here(b.s.array[STORE_GRAD].buf.p));
         assert_true(fabs(norm - want) < 1e-9 * want);
         double scale = c->clip > 0 && norm > c->clip ? c->clip / norm : 1;
         clipped += scale < 1;
-        (c->kind == OPTIM_ADAMW ? adamw_exact : sgd_exact)(&x, device_here(b.s.array[STORE_GRAD].buf.p), c, lr, t, scale);
+        (c->kind == OPTIM_ADAMW ? adamw_exact : sgd_exact)(&x, device_here(b.s.array[STORE_GRAD].buf.p), c, lr, t,
+                                                           scale);
         optim_step(&b.s, b.st, c, lr, t - 1, norm);
         for (int i = 0; i < N; i++)
             if (!(fabs(w[i] - x.w[i]) < 2e-6 + 2e-6 * fabs(x.w[i])))
@@ -177,7 +180,8 @@ static void test_names(void **state)
 {
     (void)state;
     char all[64] = "";
-    for (int k = 0; k < OPTIM_KINDS; k++) snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", k ? "|" : "", optim_rows[k].name);
+    for (int k = 0; k < OPTIM_KINDS; k++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", k ? "|" : "", optim_rows[k].name);
     assert_string_equal(all, OPTIM_NAMES);
 }
 
@@ -185,7 +189,8 @@ static void test_names(void **state)
 static void test_threads_change_nothing(void **state)
 {
     (void)state;
-    struct optim_config c = {.kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1};
+    struct optim_config c =
+        {.kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1};
     struct bench a, b;
     open_bench(&a, DT_BF16, &c, 1);
     open_bench(&b, DT_BF16, &c, 3);
@@ -244,8 +249,8 @@ static void test_schedules(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_updates), cmocka_unit_test(test_groups), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_threads_change_nothing),
+        cmocka_unit_test(test_updates),   cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_names),     cmocka_unit_test(test_threads_change_nothing),
         cmocka_unit_test(test_schedules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,7 +65,8 @@ static void exactly(const struct flat_ops *f)
     word[2 * 216] = word[2 * 216 + 1] = 0; /* take out what the large ones added: 1e15 has exponent bits 127 + 49 */
     word[2 * 176] = word[2 * 176 + 1] = 0;
     assert_true(squares_total(word) == 13);
-    int64_t none[FLAT_SQUARES_WORDS] = {0}, bad[FLAT_SQUARES_WORDS] = {0}, nan_[FLAT_SQUARES_WORDS] = {0}, tiny[FLAT_SQUARES_WORDS] = {0};
+    int64_t none[FLAT_SQUARES_WORDS] = {0}, bad[FLAT_SQUARES_WORDS] = {0}, nan_[FLAT_SQUARES_WORDS] = {0},
+            tiny[FLAT_SQUARES_WORDS] = {0};
     assert_true(squares_total(none) == 0);
     float inf = INFINITY, not_a_number = NAN, small[2] = {1.4e-45f, -1.4e-45f};
     f->squares(NULL, &inf, 1, bad);

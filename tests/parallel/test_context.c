@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention over context-parallel ranks, as threads, is attention of one rank: every algorithm, any number of ranks and
- * heads, lengths that nothing divides, documents, windows, dropout, f32 and bf16, gradients that are added to others. The
- * null device counts what the ranks send, to the byte. */
+ * heads, lengths that nothing divides, documents, windows, dropout, f32 and bf16, gradients that are added to others.
+ * The null device counts what the ranks send, to the byte. */
 #include "kernel/harness.h"
 
 #include "comm/comm.h"
@@ -27,9 +27,9 @@ struct layout_row {
     int n, inner;
     bool gather;
 };
-static const struct layout_row layouts[] = {{2, 1, false}, {3, 1, false}, {5, 1, false}, {2, 1, true}, {4, 1, true},
-                                        {2, 2, false}, {4, 4, false}, {3, 3, false}, {4, 2, false}, {6, 2, false},
-                                        {6, 3, true}};
+static const struct layout_row layouts[] = {{2, 1, false}, {3, 1, false}, {5, 1, false}, {2, 1, true},
+                                            {4, 1, true},  {2, 2, false}, {4, 4, false}, {3, 3, false},
+                                            {4, 2, false}, {6, 2, false}, {6, 3, true}};
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
 struct job {
@@ -48,7 +48,8 @@ static struct view rows_of(struct kcase *x, const struct kcase *k, const struct 
     struct view p = kcase_tensor(x, t, k->at.batch * each, v->n[1]);
     for (int64_t b = 0; b < k->at.batch; b++)
         for (int64_t i = 0; i < each; i++, to++)
-            for (int64_t c = 0; c < v->n[1]; c++) view_set(&p, to, c, view_get(v, b * seq + context_place(seq, n, r, i), c));
+            for (int64_t c = 0; c < v->n[1]; c++)
+                view_set(&p, to, c, view_get(v, b * seq + context_place(seq, n, r, i), c));
     return p;
 }
 
@@ -60,8 +61,8 @@ static int differ(const struct job *j, const char *what, const struct view *got,
         for (int64_t c = 0; c < view_cols(got); c++) {
             double a = view_get(got, r, c), b = view_get(want, r, c);
             if (!(fabs(a - b) <= bound * scale))
-                return err_set(e, ERR_NUMERIC, "%s, %s, cp %d inner %d gather %d: (%d, %d) is %g, wanted %g", j->v->name, what,
-                               j->l.n, j->l.inner, j->l.gather, (int)r, (int)c, a, b);
+                return err_set(e, ERR_NUMERIC, "%s, %s, cp %d inner %d gather %d: (%d, %d) is %g, wanted %g",
+                               j->v->name, what, j->l.n, j->l.inner, j->l.gather, (int)r, (int)c, a, b);
         }
     return OK;
 }
@@ -89,8 +90,7 @@ static void run(struct par_run *x, struct stream *s, const struct kernel_table *
     }
     par_run_collective(x, s, c);
     for (int i = 0; !kt->dry && i < 64; i++)
-        if (((unsigned char *)c->scratch)[c->scratch_bytes + (size_t)i] != 0xff)
-            CHECK(false, "scratch overrun");
+        if (((unsigned char *)c->scratch)[c->scratch_bytes + (size_t)i] != 0xff) CHECK(false, "scratch overrun");
     xfree(memory);
 }
 
@@ -117,7 +117,8 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     if (j->dry ? device_null_new(&d, e) : device_cpu_new(&d, 1, e)) return e->code;
     if (stream_new(&stream, d, "test", e)) return e->code;
     kernel_on(stream, &kt);
-    struct kernel_call c = {.op = OP_CONTEXT, .phase = KERNEL_FWD, .at = k->at, .step = &k->step, .n_in = k->n_in, .n_out = 2};
+    struct kernel_call c =
+        {.op = OP_CONTEXT, .phase = KERNEL_FWD, .at = k->at, .step = &k->step, .n_in = k->n_in, .n_out = 2};
     c.at.axis = AXIS_CP;
     c.at.n_parts = n;
     c.at.part = r;
@@ -174,8 +175,9 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
         comm_free(g);
     }
     if (j->dry && (sum.bytes != j->sent[r].bytes || sum.messages != j->sent[r].messages))
-        rc = err_set(e, ERR_NUMERIC, "%s, cp %d inner %d gather %d: rank %d sent %lld bytes, the null device counts %lld",
-                     j->v->name, n, j->l.inner, j->l.gather, r, (long long)j->sent[r].bytes, (long long)sum.bytes);
+        rc = err_set(e, ERR_NUMERIC,
+                     "%s, cp %d inner %d gather %d: rank %d sent %lld bytes, the null device counts %lld", j->v->name,
+                     n, j->l.inner, j->l.gather, r, (long long)j->sent[r].bytes, (long long)sum.bytes);
     j->sent[r] = sum;
     for (int i = 0; i < x.n_blocks; i++) xfree(x.block[i]);
     stream_free(stream);
@@ -187,12 +189,21 @@ static void make_whole(struct kcase *k, const struct variant *v, enum dtype t)
 {
     int64_t rows = v->batch * v->seq;
     *k = (struct kcase){.op = OP_ATTENTION, .dtype = t, .seed = 21, .n_in = v->docs ? 4 : 3};
-    k->at = (struct op_attrs){.heads = v->heads, .kv_heads = v->kv, .head_dim = v->a, .batch = v->batch, .seq = v->seq,
-                              .scale = 0.4f, .causal = true, .window = v->window, .dropout = v->dropout, .stream = 3};
+    k->at = (struct op_attrs){.heads = v->heads,
+                              .kv_heads = v->kv,
+                              .head_dim = v->a,
+                              .batch = v->batch,
+                              .seq = v->seq,
+                              .scale = 0.4f,
+                              .causal = true,
+                              .window = v->window,
+                              .dropout = v->dropout,
+                              .stream = 3};
     k->step = (struct step_info){.seed = 7, .step = 3, .first_token = 4 * (uint64_t)v->seq, .training = true};
     for (int i = 0; i < 3; i++) k->in[i] = kcase_floats(k, rows, (i ? v->kv : v->heads) * v->a, 1);
     if (v->docs) k->in[3] = kcase_ints(k, rows, 0, 0);
-    for (int64_t r = 0, id = 0; v->docs && r < rows; r++) view_set(&k->in[3], 0, r, (double)(id += kcase_int(k, 0, v->docs - 1) == 0));
+    for (int64_t r = 0, id = 0; v->docs && r < rows; r++)
+        view_set(&k->in[3], 0, r, (double)(id += kcase_int(k, 0, v->docs - 1) == 0));
     kcase_outputs(k);
     kcase_gradients(k);
     for (int i = 0; i < 3; i++) k->acc[i].p = NULL;
@@ -207,7 +218,11 @@ static void test_equals_one_rank(void **state)
             struct kcase k;
             make_whole(&k, &variants[i], t);
             for (int l = 0; l < N_LAYOUTS; l++) {
-                struct job j = {.k = &k, .v = &variants[i], .l = layouts[l], .t = t, .bound = t == DT_F32 ? 1e-5 : 3e-2};
+                struct job j = {.k = &k,
+                                .v = &variants[i],
+                                .l = layouts[l],
+                                .t = t,
+                                .bound = t == DT_F32 ? 1e-5 : 3e-2};
                 struct err e = {0};
                 if (comm_run_local(layouts[l].n, &(struct comm_config){0}, rank_main, &j, &e)) fail_msg("%s", e.text);
                 j.dry = true;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of backward travel while weight gradients are computed: in the program, between the beginning of each and the
- * first instruction that needs it, lie the weight products of its layer; and nothing else uses its bytes meanwhile. So do rows that
- * go to experts, beside the shared one. In pieces, forward does too: products lie beside all but the last of each run, and no two pieces meet in a byte. */
+/* Collectives of backward travel while weight gradients are computed: in the program, between the beginning of each and
+ * the first instruction that needs it, lie the weight products of its layer; and nothing else uses its bytes meanwhile.
+ * So do rows that go to experts, beside the shared one. In pieces, forward does too: products lie beside all but the
+ * last of each run, and no two pieces meet in a byte. */
 #include "run/toy.h"
 
 #include "layout/region.h"
@@ -30,10 +31,11 @@ static struct program *lower(struct tape **t, struct param_table *p, struct vari
     struct model_shape s = {.mode = MODEL_TRAIN, .dtype = DT_F32, .batch = 2, .seq = 8, .recompute = v.recompute};
     model_record(*t, &m, p, &par, &s);
     if (kernel_table_init(&kt, "auto", 1, true, &e)) fail_msg("%s", e.text);
-    struct lower_options o = {.training = true, .split_w = v.split_w, .collective_scratch = par_run_scratch,
+    struct lower_options o = {.training = true,
+                              .split_w = v.split_w,
+                              .collective_scratch = par_run_scratch,
                               .pieces = {.most = v.pieces}};
-    if (program_new(&program, *t, &kt, o, &e))
-        fail_msg("%s", e.text);
+    if (program_new(&program, *t, &kt, o, &e)) fail_msg("%s", e.text);
     program_check(program);
     return program;
 }
@@ -61,14 +63,17 @@ static void test_weights_beside_messages(void **state)
             if (c->op == OP_SCATTER) gathered += flops > 0;
         }
         assert_int_equal(hidden, 2 * 2); /* into attention and into the MLP of two layers */
-        if (v == 1) assert_int_equal(gathered, 2 * 2); /* but the first of backward, which nothing comes before; and the embedding's */
+        if (v == 1)
+            assert_int_equal(gathered,
+                             2 * 2); /* but the first of backward, which nothing comes before; and the embedding's */
         program_free(p);
         tape_free(t);
         param_table_free(&params);
     }
 }
 
-/* Rows travel to the experts and back beside the two halves of the shared one, their gradients beside weight gradients. */
+/* Rows travel to the experts and back beside the two halves of the shared one, their gradients beside weight
+ * gradients. */
 static void test_shared_expert_beside_rows(void **state)
 {
     (void)state;
@@ -107,7 +112,8 @@ struct bytes { /* rows of a place: [from + i * step, + n) for i < rows */
 static struct bytes rows_of(const struct operand *o, int64_t lo, int64_t hi)
 {
     size_t each = dtype_bytes(o->view.dtype), step = to_size(o->view.nd > 1 ? o->view.stride : 1) * each;
-    return (struct bytes){o->offset + to_size(lo) * step, step, to_size(o->view.nd > 1 ? view_cols(&o->view) : 1) * each, hi - lo};
+    return (struct bytes){o->offset + to_size(lo) * step, step,
+                          to_size(o->view.nd > 1 ? view_cols(&o->view) : 1) * each, hi - lo};
 }
 
 /* What an instruction's operand really is: of a piece that is given all ranks' rows, the windows. */
@@ -182,16 +188,16 @@ static void check_pieces(const struct program *p, const struct variant *v, const
         for (int k = i + 1; k < c->until; k++) {
             flops += p->code[k].flops;
             if (instrs_meet(c, &p->code[k]))
-                fail_msg("%s %d/%d at %d is under way until %d and meets %s at %d", op_row(c->op)->name, c->piece + 1, c->pieces,
-                         i, c->until, op_row(p->code[k].op)->name, k);
+                fail_msg("%s %d/%d at %d is under way until %d and meets %s at %d", op_row(c->op)->name, c->piece + 1,
+                         c->pieces, i, c->until, op_row(p->code[k].op)->name, k);
         }
         assert_int_equal(c->pieces, v->pieces);
         if (t->nodes[c->node].layer < 0) continue;
         cut++;
         beside += flops > 0;
     }
-    /* Forward: both of a layer's sums, and the two gathers under sequence parallelism; what recomputation needs of them, and backward
-     * where its weights wait, come on top. */
+    /* Forward: both of a layer's sums, and the two gathers under sequence parallelism; what recomputation needs of
+     * them, and backward where its weights wait, come on top. */
     assert_true(cut >= 2 * (v->sequence ? 4 : 2) * v->pieces);
     assert_true(beside >= cut * (v->pieces - 1) / v->pieces / (v->sequence ? 2 : 1));
 }
@@ -200,7 +206,8 @@ static void test_pieces(void **state)
 {
     (void)state;
     for (int k = 0; k < 16; k++) {
-        struct variant v = {.sequence = k & 1, .recompute = k & 2, .split_w = k & 4, .pieces = k & 8 ? 3 : 2}, plain = v;
+        struct variant v = {.sequence = k & 1, .recompute = k & 2, .split_w = k & 4, .pieces = k & 8 ? 3 : 2},
+                       plain = v;
         struct tape *t, *t0;
         struct param_table params = {0}, params0 = {0};
         plain.pieces = 0;
@@ -221,7 +228,6 @@ static void test_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_weights_beside_messages),
-                                       cmocka_unit_test(test_shared_expert_beside_rows),
-                                       cmocka_unit_test(test_pieces)};
+                                       cmocka_unit_test(test_shared_expert_beside_rows), cmocka_unit_test(test_pieces)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,8 @@ struct change {
     const char *name;
     enum spmd from, to;
 };
-static const struct change changes[] = {{par_enter, "par_enter", SPMD_I, SPMD_R}, {par_reduce, "par_reduce", SPMD_P, SPMD_I}};
+static const struct change changes[] = {{par_enter, "par_enter", SPMD_I, SPMD_R},
+                                        {par_reduce, "par_reduce", SPMD_P, SPMD_I}};
 
 static void test_types(void **state)
 {

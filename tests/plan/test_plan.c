@@ -43,14 +43,16 @@ static void check_law(int n, const char *const *keys)
     engine_evaluate(t.g, &t.batch, &r);
     for (int c = 0; c < MEM_N; c++)
         if (t.dev->ledger.at_peak[c] != x.p.role[0].bytes[c] || t.dev->ledger.now[c] != x.p.role[0].bytes[c])
-            fail_msg("%s ...: %s: planned %zu, allocated %zu", keys[0], mem_cat_name((enum mem_cat)c), x.p.role[0].bytes[c],
-                     t.dev->ledger.at_peak[c]);
+            fail_msg("%s ...: %s: planned %zu, allocated %zu", keys[0], mem_cat_name((enum mem_cat)c),
+                     x.p.role[0].bytes[c], t.dev->ledger.at_peak[c]);
     assert_int_equal(t.dev->ledger.peak_total, x.p.role[0].peak_bytes);
     assert_int_equal(t.g->params.numel, x.p.params);
     int64_t state = 0;
-    for (int i = 0; i < t.g->params.n; i++) state += t.g->params.p[i].numel * optim_bytes(&ec.optim, t.g->params.p[i].group);
+    for (int i = 0; i < t.g->params.n; i++)
+        state += t.g->params.p[i].numel * optim_bytes(&ec.optim, t.g->params.p[i].group);
     assert_int_equal(x.p.role[0].bytes[MEM_OPTIMIZER], state);
-    if (!ec.optim.group[PARAM_VECTORS].own) assert_int_equal(state, (ec.optim.kind == OPTIM_ADAMW ? 8 : 4) * x.p.params);
+    if (!ec.optim.group[PARAM_VECTORS].own)
+        assert_int_equal(state, (ec.optim.kind == OPTIM_ADAMW ? 8 : 4) * x.p.params);
     double flops = 0;
     for (int op = 0; op < OP_N; op++)
         for (int ph = 0; ph < KERNEL_N_PHASES; ph++) flops += profile.flops[op][ph];
@@ -61,10 +63,10 @@ static void check_law(int n, const char *const *keys)
     arena_free(x.arena);
 }
 
-#define LAW(...)                                                            \
-    do {                                                                    \
-        const char *const keys[] = {__VA_ARGS__};                           \
-        check_law((int)(sizeof keys / sizeof *keys), keys);                 \
+#define LAW(...)                                                                                                       \
+    do {                                                                                                               \
+        const char *const keys[] = {__VA_ARGS__};                                                                      \
+        check_law((int)(sizeof keys / sizeof *keys), keys);                                                            \
     } while (0)
 #define TINY "model.vocab=131", "model.seq_len=40", "model.layers=2", "model.hidden=48", "model.heads=4"
 
@@ -98,16 +100,17 @@ static void big(int64_t params, int per_param, int n, const char *const *keys)
     plan_of(&x, n, keys);
     if (clock_now_s() - from > 30) fail_msg("planning took %.1f s", clock_now_s() - from);
     assert_int_equal(x.p.params, params);
-    size_t state = x.p.role[0].bytes[MEM_PARAM] + x.p.role[0].bytes[MEM_MASTER] + x.p.role[0].bytes[MEM_GRAD] + x.p.role[0].bytes[MEM_OPTIMIZER];
+    size_t state = x.p.role[0].bytes[MEM_PARAM] + x.p.role[0].bytes[MEM_MASTER] + x.p.role[0].bytes[MEM_GRAD] +
+                   x.p.role[0].bytes[MEM_OPTIMIZER];
     assert_int_equal(state, (size_t)params * (size_t)per_param);
     assert_true(x.p.role[0].peak_bytes > state);
     plan_free(&x.p);
     arena_free(x.arena);
 }
-#define BIG(params, per_param, ...)                                             \
-    do {                                                                        \
-        const char *const keys[] = {__VA_ARGS__};                               \
-        big(params, per_param, (int)(sizeof keys / sizeof *keys), keys);        \
+#define BIG(params, per_param, ...)                                                                                    \
+    do {                                                                                                               \
+        const char *const keys[] = {__VA_ARGS__};                                                                      \
+        big(params, per_param, (int)(sizeof keys / sizeof *keys), keys);                                               \
     } while (0)
 #define LLAMA3 "model.family=llama", "model.vocab=128256", "model.seq_len=8192", "model.kv_heads=8"
 

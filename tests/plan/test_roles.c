@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which ranks a plan calls alike: every rank is planned by itself, and is what its role says, to the byte; what a role is said to be
- * is what its ranks are. The text fits 100 columns and names sizes and work with their units. */
+/* Which ranks a plan calls alike: every rank is planned by itself, and is what its role says, to the byte; what a role
+ * is said to be is what its ranks are. The text fits 100 columns and names sizes and work with their units. */
 #include "run/toy.h"
 
 #include "base/json.h"
@@ -20,7 +20,8 @@ static void plan_of(struct planned *x, int n_ranks, const char *const *keys)
     int n = 0;
     x->arena = arena_new();
     for (; keys[n]; n++) copy[n] = arena_strdup(x->arena, keys[n]);
-    if (config_load(&x->c, &f, x->arena, NULL, copy, n, &e) || config_resolve(&x->c, f, 0, n_ranks, &e)) fail_msg("%s", e.text);
+    if (config_load(&x->c, &f, x->arena, NULL, copy, n, &e) || config_resolve(&x->c, f, 0, n_ranks, &e))
+        fail_msg("%s", e.text);
     if (plan_make(&x->p, &x->c, &e)) fail_msg("%s", e.text);
 }
 
@@ -31,12 +32,15 @@ static void done(struct planned *x)
 }
 
 /* Tiny, and nothing comes out even but heads. */
-#define ODD "model.vocab=131", "model.seq_len=32", "model.hidden=48", "model.heads=4", "model.kv_heads=4", "model.ffn=98", "batch.micro=1"
+#define ODD                                                                                                            \
+    "model.vocab=131", "model.seq_len=32", "model.hidden=48", "model.heads=4", "model.kv_heads=4", "model.ffn=98",     \
+        "batch.micro=1"
 
 static const struct layout_row {
     int ranks, roles; /* roles 0: not counted by hand */
     const char *keys[20];
 } layouts[] = {
+    /* clang-format off */
     {1, 1, {ODD, "model.layers=2", "batch.global=4"}},
     {4, 1, {ODD, "model.layers=2", "batch.global=4", "parallel.zero=0"}},
     {5, 0, {ODD, "model.layers=2", "batch.global=10", "parallel.zero=1"}},
@@ -52,6 +56,7 @@ static const struct layout_row {
              "parallel.dp_replicate=2"}},
     {8, 0, {"model.family=mixtral", ODD, "model.moe.experts=6", "model.moe.ffn=98", "model.layers=2", "batch.global=8", "parallel.zero=2", "parallel.tp=4",
             "parallel.etp=1", "parallel.ep=2"}},
+    /* clang-format on */
 };
 
 static const struct plan_rank *role_of(const struct plan *p, int rank)
@@ -95,7 +100,8 @@ static void test_every_rank(void **state)
             params = one.params;
         }
         assert_int_equal(params, x.p.params);
-        if (fabs(flops / x.p.flops_per_step - 1) > 1e-12) fail_msg("layout %zu: %.17g FLOPs by rank, %.17g", i, flops, x.p.flops_per_step);
+        if (fabs(flops / x.p.flops_per_step - 1) > 1e-12)
+            fail_msg("layout %zu: %.17g FLOPs by rank, %.17g", i, flops, x.p.flops_per_step);
         done(&x);
     }
 }
@@ -110,8 +116,9 @@ static void test_distinct(void **state)
         for (int a = 0; a < x.p.n_roles; a++)
             for (int b = 0; b < a; b++) {
                 const struct plan_rank *p = &x.p.role[a], *q = &x.p.role[b];
-                if (p->server == q->server && p->at.rank[AXIS_PP] == q->at.rank[AXIS_PP] && !memcmp(p->bytes, q->bytes, sizeof p->bytes) &&
-                    !memcmp(p->comm, q->comm, sizeof p->comm) && p->serve_bytes == q->serve_bytes && p->flops == q->flops &&
+                if (p->server == q->server && p->at.rank[AXIS_PP] == q->at.rank[AXIS_PP] &&
+                    !memcmp(p->bytes, q->bytes, sizeof p->bytes) && !memcmp(p->comm, q->comm, sizeof p->comm) &&
+                    p->serve_bytes == q->serve_bytes && p->flops == q->flops &&
                     p->act_bytes_microbatch == q->act_bytes_microbatch)
                     fail_msg("layout %zu: ranks %d and %d play the same role twice", i, p->rank, q->rank);
             }
@@ -162,7 +169,9 @@ static void test_names(void **state)
     assert_string_equal(role_of(&x.p, 1)->what, "worker");
     assert_true(role_of(&x.p, 0) == role_of(&x.p, 2));
     done(&x);
-    plan_of(&x, 4, (const char *const[]){ODD, "model.layers=2", "batch.global=4", "parallel.tp=4", NULL}); /* 131 = 33 + 33 + 33 + 32, 98 = 25 + 25 + 24 + 24 */
+    plan_of(&x, 4,
+            (const char *const[]){ODD, "model.layers=2", "batch.global=4", "parallel.tp=4",
+                                  NULL}); /* 131 = 33 + 33 + 33 + 32, 98 = 25 + 25 + 24 + 24 */
     assert_string_equal(role_of(&x.p, 0)->what, "tp 0-1");
     assert_string_equal(role_of(&x.p, 2)->what, "tp 2");
     assert_string_equal(role_of(&x.p, 3)->what, "tp 3");
@@ -173,7 +182,9 @@ static void test_names(void **state)
     assert_string_equal(role_of(&x.p, 2)->what, "a row more of 10 parameters");
     assert_string_equal(role_of(&x.p, 4)->what, "");
     done(&x);
-    plan_of(&x, 4, (const char *const[]){"model.family=mixtral", ODD, "model.moe.experts=6", "model.layers=1", "batch.global=4", "parallel.ep=2", NULL});
+    plan_of(&x, 4,
+            (const char *const[]){"model.family=mixtral", ODD, "model.moe.experts=6", "model.layers=1",
+                                  "batch.global=4", "parallel.ep=2", NULL});
     plan_print(&x.p, &x.c, &text);
     assert_contains(str_text(&text), "ep 1    experts 3-5 on ranks 1, 3\n");
     str_free(&text);
@@ -204,7 +215,8 @@ static void test_ranges(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_rank), cmocka_unit_test(test_distinct), cmocka_unit_test(test_text),
-                                       cmocka_unit_test(test_names), cmocka_unit_test(test_ranges)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_rank), cmocka_unit_test(test_distinct),
+                                       cmocka_unit_test(test_text), cmocka_unit_test(test_names),
+                                       cmocka_unit_test(test_ranges)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

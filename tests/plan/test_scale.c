@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan of 16,384 ranks on a laptop: 405 billion parameters, tp 8, cp 16, pp 16, dp 8, sequences of 131,072 tokens. One rank of each
- * role is built and stepped on the null device in seconds; what they hold adds up to the model.
+/* A plan of 16,384 ranks on a laptop: 405 billion parameters, tp 8, cp 16, pp 16, dp 8, sequences of 131,072 tokens.
+ * One rank of each role is built and stepped on the null device in seconds; what they hold adds up to the model.
  *
- * Planning is linear in layers, and quick: processor time of this process is measured, so that a busy machine does not matter. */
+ * Planning is linear in layers, and quick: processor time of this process is measured, so that a busy machine does not
+ * matter. */
 #include "run/toy.h"
 
 #include <time.h>
@@ -13,11 +14,16 @@
 static void test_405b(void **state)
 {
     (void)state;
-    static const char *const keys[] = {
-        "model.family=llama", "model.layers=126", "model.hidden=16384", "model.heads=128", "model.kv_heads=8", "model.ffn=53248",
-        "model.vocab=128256", "model.seq_len=131072", "batch.global=128", "batch.micro=1", "precision.recipe=bf16",
-        "memory.recompute=full", "parallel.tp=8", "parallel.cp=16", "parallel.pp=16", "parallel.dp_shard=8", "parallel.zero=1",
-        "parallel.sequence_parallel=true", "run.threads=1"};
+    static const char *const keys[] = {"model.family=llama",    "model.layers=126",
+                                       "model.hidden=16384",    "model.heads=128",
+                                       "model.kv_heads=8",      "model.ffn=53248",
+                                       "model.vocab=128256",    "model.seq_len=131072",
+                                       "batch.global=128",      "batch.micro=1",
+                                       "precision.recipe=bf16", "memory.recompute=full",
+                                       "parallel.tp=8",         "parallel.cp=16",
+                                       "parallel.pp=16",        "parallel.dp_shard=8",
+                                       "parallel.zero=1",       "parallel.sequence_parallel=true",
+                                       "run.threads=1"};
     enum { N = (int)(sizeof keys / sizeof *keys) };
     struct arena *a = arena_new();
     struct config c;
@@ -47,7 +53,8 @@ static void test_405b(void **state)
     assert_true(ranks == 16384);
     /* cp x dp copies of the model in bf16; norms are on every rank of tp. */
     assert_true(fabs(held / (2.0 * 16 * 8) / (double)p.params - 1) < 1e-3);
-    print_message("  %d roles of 16,384 ranks in %.2f s, peak %.1f GiB\n", p.n_roles, took, (double)p.role[0].peak_bytes / (1 << 30));
+    print_message("  %d roles of 16,384 ranks in %.2f s, peak %.1f GiB\n", p.n_roles, took,
+                  (double)p.role[0].peak_bytes / (1 << 30));
     plan_free(&p);
     arena_free(a);
 }
@@ -67,7 +74,8 @@ static double plan_cpu_s(int n_ranks, const char *const *keys, int64_t *params)
     int n = 0;
     for (; keys[n]; n++) copy[n] = arena_strdup(a, keys[n]);
     clock_t from = clock();
-    if (config_load(&c, &f, a, NULL, copy, n, &e) || config_resolve(&c, f, 0, n_ranks, &e) || plan_make(&p, &c, &e)) fail_msg("%s", e.text);
+    if (config_load(&c, &f, a, NULL, copy, n, &e) || config_resolve(&c, f, 0, n_ranks, &e) || plan_make(&p, &c, &e))
+        fail_msg("%s", e.text);
     double took = (double)(clock() - from) / CLOCKS_PER_SEC;
     if (params) *params = p.params;
     plan_free(&p);
@@ -83,8 +91,8 @@ struct layout_row {
 
 static double layers_cpu_s(const struct layout_row *l, int layers, int times)
 {
-    const char *keys[24] = {"model.family=llama", "model.vocab=512", "model.seq_len=64", "model.hidden=64", "model.heads=4",
-                            "batch.global=16", "batch.micro=1", "run.threads=1"};
+    const char *keys[24] = {"model.family=llama", "model.vocab=512", "model.seq_len=64", "model.hidden=64",
+                            "model.heads=4",      "batch.global=16", "batch.micro=1",    "run.threads=1"};
     char count[32];
     int n = 8;
     double least = 1e9;
@@ -107,15 +115,17 @@ static const struct layout_row layouts[] = {
 };
 enum { N_LAYOUTS = (int)(sizeof layouts / sizeof *layouts) };
 
-/* Eight times the layers take eight times as long, or on a machine whose caches are in use by others up to twice that; what is
- * quadratic takes 64 times. */
+/* Eight times the layers take eight times as long, or on a machine whose caches are in use by others up to twice that;
+ * what is quadratic takes 64 times. */
 static void test_linear_in_layers(void **state)
 {
     (void)state;
     for (int i = 0; i < N_LAYOUTS; i++) {
         double one = layers_cpu_s(&layouts[i], 100, 3), eight = layers_cpu_s(&layouts[i], 800, 1);
-        print_message("  %-16s 100 layers %.3f s, 800 layers %.3f s: %.1f times\n", layouts[i].what, one, eight, eight / one);
-        if (eight > 24 * one) fail_msg("%s: 100 layers take %.3f s to plan, 800 take %.3f s", layouts[i].what, one, eight);
+        print_message("  %-16s 100 layers %.3f s, 800 layers %.3f s: %.1f times\n", layouts[i].what, one, eight,
+                      eight / one);
+        if (eight > 24 * one)
+            fail_msg("%s: 100 layers take %.3f s to plan, 800 take %.3f s", layouts[i].what, one, eight);
     }
 }
 
@@ -128,28 +138,69 @@ static void test_100_layers(void **state)
     }
 }
 
-#define DEEPSEEK                                                                                                                     \
-    "model.family=deepseek", "model.layers=61", "model.hidden=7168", "model.ffn=18432", "model.seq_len=4096", "model.mla.q_rank=1536", \
-        "model.mla.kv_rank=512", "model.mla.nope_dim=128", "model.mla.rope_dim=64", "model.mla.value_dim=128", "model.moe.top_k=8",  \
-        "model.moe.ffn=2048", "model.moe.shared=1", "model.moe.score=sigmoid", "model.moe.bias=true", "batch.micro=1",               \
-        "run.threads=1"
+#define DEEPSEEK                                                                                                       \
+    "model.family=deepseek", "model.layers=61", "model.hidden=7168", "model.ffn=18432", "model.seq_len=4096",          \
+        "model.mla.q_rank=1536", "model.mla.kv_rank=512", "model.mla.nope_dim=128", "model.mla.rope_dim=64",           \
+        "model.mla.value_dim=128", "model.moe.top_k=8", "model.moe.ffn=2048", "model.moe.shared=1",                    \
+        "model.moe.score=sigmoid", "model.moe.bias=true", "batch.micro=1", "run.threads=1"
 
-/* DeepSeek-V3 and a mixture of experts of the size of Kimi K2 on 1,024 ranks, V3 also without a pipeline; a dense model of 10^12. */
+/* DeepSeek-V3 and a mixture of experts of the size of Kimi K2 on 1,024 ranks, V3 also without a pipeline; a dense model
+ * of 10^12. */
 static void test_big(void **state)
 {
     (void)state;
-    static const char *const v3[] = {DEEPSEEK, "model.heads=128", "model.vocab=129280", "model.moe.experts=256", "model.moe.first_dense=3",
-                                     "model.moe.groups=8", "model.moe.top_groups=4", "model.moe.group_pairs=true", "batch.global=3840",
-                                     "parallel.pp=16", "parallel.ep=64", "parallel.zero=1", NULL};
-    static const char *const v3_fsdp[] = {DEEPSEEK, "model.heads=128", "model.vocab=129280", "model.moe.experts=256",
-                                          "model.moe.first_dense=3", "model.moe.groups=8", "model.moe.top_groups=4",
-                                          "model.moe.group_pairs=true", "batch.global=1024", "parallel.ep=64", "parallel.zero=3", NULL};
-    static const char *const k2[] = {DEEPSEEK, "model.heads=64", "model.vocab=163840", "model.moe.experts=384", "model.moe.first_dense=1",
-                                     "batch.global=1024", "parallel.pp=16", "parallel.ep=64", "parallel.zero=1", NULL};
-    static const char *const dense[] = {"model.family=llama", "model.vocab=128256", "model.seq_len=8192", "model.layers=128",
-                                        "model.hidden=25600", "model.heads=160", "model.kv_heads=8", "model.ffn=86016",
-                                        "batch.global=2048", "batch.micro=1", "memory.recompute=full", "run.threads=1", "parallel.tp=8",
-                                        "parallel.pp=16", "parallel.sequence_parallel=true", "parallel.zero=1", NULL};
+    static const char *const v3[] = {DEEPSEEK,
+                                     "model.heads=128",
+                                     "model.vocab=129280",
+                                     "model.moe.experts=256",
+                                     "model.moe.first_dense=3",
+                                     "model.moe.groups=8",
+                                     "model.moe.top_groups=4",
+                                     "model.moe.group_pairs=true",
+                                     "batch.global=3840",
+                                     "parallel.pp=16",
+                                     "parallel.ep=64",
+                                     "parallel.zero=1",
+                                     NULL};
+    static const char *const v3_fsdp[] = {DEEPSEEK,
+                                          "model.heads=128",
+                                          "model.vocab=129280",
+                                          "model.moe.experts=256",
+                                          "model.moe.first_dense=3",
+                                          "model.moe.groups=8",
+                                          "model.moe.top_groups=4",
+                                          "model.moe.group_pairs=true",
+                                          "batch.global=1024",
+                                          "parallel.ep=64",
+                                          "parallel.zero=3",
+                                          NULL};
+    static const char *const k2[] = {DEEPSEEK,
+                                     "model.heads=64",
+                                     "model.vocab=163840",
+                                     "model.moe.experts=384",
+                                     "model.moe.first_dense=1",
+                                     "batch.global=1024",
+                                     "parallel.pp=16",
+                                     "parallel.ep=64",
+                                     "parallel.zero=1",
+                                     NULL};
+    static const char *const dense[] = {"model.family=llama",
+                                        "model.vocab=128256",
+                                        "model.seq_len=8192",
+                                        "model.layers=128",
+                                        "model.hidden=25600",
+                                        "model.heads=160",
+                                        "model.kv_heads=8",
+                                        "model.ffn=86016",
+                                        "batch.global=2048",
+                                        "batch.micro=1",
+                                        "memory.recompute=full",
+                                        "run.threads=1",
+                                        "parallel.tp=8",
+                                        "parallel.pp=16",
+                                        "parallel.sequence_parallel=true",
+                                        "parallel.zero=1",
+                                        NULL};
     static const struct {
         const char *what;
         int ranks;
@@ -194,17 +245,30 @@ static void test_refused_sizes(void **state)
     static const struct {
         const char *key[8], *says, *instead; /* instead: of the last key */
     } row[] = {
-        {{"model.family=mixtral", "model.layers=1000", "model.moe.experts=65536"}, "model.moe.experts: 65536 experts in 1000 layers",
+        {{"model.family=mixtral", "model.layers=1000", "model.moe.experts=65536"},
+         "model.moe.experts: 65536 experts in 1000 layers",
          "model.moe.experts=1390"},
-        {{"model.layers=10000", "model.ffn=16777216", "model.hidden=1048576"}, "model.hidden: 1048576, with 10000 layers", NULL},
-        {{"model.family=mixtral", "model.layers=20", "model.moe.experts=65536", "model.moe.ffn=16777216", "model.hidden=1048576"},
-         "more than 2^53", NULL},
-        {{"batch.global=16777216", "model.seq_len=16777216", "batch.micro=16777216"}, "batch.micro: makes rows of a microbatch", NULL},
-        {{"batch.micro=1", "model.seq_len=1048576", "memory.loss_chunk=1"}, "choose at least 65", "memory.loss_chunk=65"},
-        {{"batch.global=16777216", "batch.micro=4000", "model.seq_len=16777216", "memory.loss_chunk=16777216", "model.hidden=16384"},
-         "more than 2^50", NULL},
-        {{"batch.global=16777216", "model.layers=3000", "model.seq_len=16777216", "memory.loss_chunk=16777216", "model.hidden=1024",
-          "batch.micro=1024"}, "more than 2^60", NULL},
+        {{"model.layers=10000", "model.ffn=16777216", "model.hidden=1048576"},
+         "model.hidden: 1048576, with 10000 layers",
+         NULL},
+        {{"model.family=mixtral", "model.layers=20", "model.moe.experts=65536", "model.moe.ffn=16777216",
+          "model.hidden=1048576"},
+         "more than 2^53",
+         NULL},
+        {{"batch.global=16777216", "model.seq_len=16777216", "batch.micro=16777216"},
+         "batch.micro: makes rows of a microbatch",
+         NULL},
+        {{"batch.micro=1", "model.seq_len=1048576", "memory.loss_chunk=1"},
+         "choose at least 65",
+         "memory.loss_chunk=65"},
+        {{"batch.global=16777216", "batch.micro=4000", "model.seq_len=16777216", "memory.loss_chunk=16777216",
+          "model.hidden=16384"},
+         "more than 2^50",
+         NULL},
+        {{"batch.global=16777216", "model.layers=3000", "model.seq_len=16777216", "memory.loss_chunk=16777216",
+          "model.hidden=1024", "batch.micro=1024"},
+         "more than 2^60",
+         NULL},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         const char *keys[16] = {"model.vocab=512", "model.heads=4", "run.threads=1", "model.family=llama"};
@@ -217,7 +281,8 @@ static void test_refused_sizes(void **state)
         assert_contains(e.text, row[i].says);
         double took = (double)(clock() - from) / CLOCKS_PER_SEC;
         if (took > 4.0 * SLOWER) fail_msg("%s: refused after %.1f s", row[i].says, took);
-        if (!TOY_SANITIZED && mem_rss() > rss + ((size_t)1 << 30)) fail_msg("%s: refused after %zu bytes", row[i].says, mem_rss() - rss);
+        if (!TOY_SANITIZED && mem_rss() > rss + ((size_t)1 << 30))
+            fail_msg("%s: refused after %zu bytes", row[i].says, mem_rss() - rss);
         if (!row[i].instead) continue;
         keys[n - 1] = row[i].instead;
         if (resolve(keys, n, false, &e)) fail_msg("%s is advised and refused: %s", row[i].instead, e.text);
@@ -245,7 +310,8 @@ static void test_watched(void **state)
     struct plan p;
     struct err e = {0};
     struct heard h = {0};
-    const char *keys[] = {"model.family=llama", "model.vocab=512", "model.hidden=64", "model.layers=8", "batch.micro=1", "parallel.pp=4"};
+    const char *keys[] = {"model.family=llama", "model.vocab=512", "model.hidden=64",
+                          "model.layers=8",     "batch.micro=1",   "parallel.pp=4"};
     char *copy[6];
     for (int i = 0; i < 6; i++) copy[i] = arena_strdup(a, keys[i]);
     if (config_load(&c, &f, a, NULL, copy, 6, &e) || config_resolve(&c, f, 0, 8, &e)) fail_msg("%s", e.text);
@@ -258,8 +324,8 @@ static void test_watched(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_405b),         cmocka_unit_test(test_linear_in_layers),
-                                       cmocka_unit_test(test_100_layers),   cmocka_unit_test(test_big),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_405b),          cmocka_unit_test(test_linear_in_layers),
+                                       cmocka_unit_test(test_100_layers),    cmocka_unit_test(test_big),
                                        cmocka_unit_test(test_refused_sizes), cmocka_unit_test(test_watched)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

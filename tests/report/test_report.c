@@ -22,23 +22,26 @@ static void put(const char *dir, const char *name, const char *text, size_t n)
 static void reads_what_is_whole_and_counts_the_rest(void **state)
 {
     (void)state;
-    static const char text[] = "{\"step\":1,\"loss\":2.5,\"grad_norm\":1,\"lr\":0.1,\"tokens\":10,\"step_s\":2,\"peak_bytes\":7}\n"
-                               "{\"step\":2,\"loss\":null,\"grad_norm\":4,\"tokens\":20,\"step_s\":3,\"peak_bytes\":5}\n"
-                               "not json\n"
-                               "[1]\n"
-                               "{\"loss\":1}\n"
-                               "{\"step\":2,\"valid_loss\":3.5,\"tokens\":20}\n"
-                               "\n"
-                               "{\"step\":3,\"loss\":1.5,\"skipped\":1,\"tokens\":30,\"step_s\":1}\n"
-                               "{\"step\":4,\"loss\":1.2";
+    static const char text[] =
+        "{\"step\":1,\"loss\":2.5,\"grad_norm\":1,\"lr\":0.1,\"tokens\":10,\"step_s\":2,\"peak_bytes\":7}\n"
+        "{\"step\":2,\"loss\":null,\"grad_norm\":4,\"tokens\":20,\"step_s\":3,\"peak_bytes\":5}\n"
+        "not json\n"
+        "[1]\n"
+        "{\"loss\":1}\n"
+        "{\"step\":2,\"valid_loss\":3.5,\"tokens\":20}\n"
+        "\n"
+        "{\"step\":3,\"loss\":1.5,\"skipped\":1,\"tokens\":30,\"step_s\":1}\n"
+        "{\"step\":4,\"loss\":1.2";
     struct history h;
     struct err e = {0};
     char *dir = scratch_new();
     assert_int_equal(history_read(&h, dir, &e), ERR_REQUEST);
     assert_contains(e.text, "is not the directory of a run");
     put(dir, "metrics.jsonl", text, sizeof text - 1);
-    put(dir, "samples.jsonl", "{\"step\":2,\"prompt\":\"a\",\"text\":\"old\"}\n{\"step\":4,\"prompt\":\"a\",\"text\":\"gone\"}\n"
-                             "{\"step\":2,\"prompt\":\"a\",\"text\":\"new\"}\n", 112);
+    put(dir, "samples.jsonl",
+        "{\"step\":2,\"prompt\":\"a\",\"text\":\"old\"}\n{\"step\":4,\"prompt\":\"a\",\"text\":\"gone\"}\n"
+        "{\"step\":2,\"prompt\":\"a\",\"text\":\"new\"}\n",
+        112);
     assert_int_equal(history_read(&h, dir, &e), OK);
     assert_int_equal(h.broken, 4); /* no JSON, no object, no step, cut short */
     assert_int_equal(h.not_finite, 1);
@@ -112,7 +115,8 @@ static void ticks_are_round_and_inside(void **state)
             if (!(hi > lo)) continue;
             assert_true(n >= 2 && n <= 12);
             double step = t[1] - t[0], digit = step / pow(10, floor(log10(step) + 1e-9));
-            assert_true(fabs(digit - 1) < 1e-6 || fabs(digit - 2) < 1e-6 || fabs(digit - 5) < 1e-6 || fabs(digit - 10) < 1e-6);
+            assert_true(fabs(digit - 1) < 1e-6 || fabs(digit - 2) < 1e-6 || fabs(digit - 5) < 1e-6 ||
+                        fabs(digit - 10) < 1e-6);
             for (int j = 0; j < n; j++) assert_true(t[j] >= lo - 1e-6 * (hi - lo) && t[j] <= hi + 1e-6 * (hi - lo));
         }
     double t[12];
@@ -153,7 +157,11 @@ static void odd_curves_make_no_nonsense(void **state)
     for (int i = 0; i < 3; i++)
         for (int log_y = 0; log_y < 2; log_y++) {
             struct curve c = {.x = x, .y = y, .n = sizes[i]};
-            struct chart chart = {.title = "T", .unit = "", .n_lines = 1, .log_y = log_y, .line = {{.name = "n", .curve = &c}}};
+            struct chart chart = {.title = "T",
+                                  .unit = "",
+                                  .n_lines = 1,
+                                  .log_y = log_y,
+                                  .line = {{.name = "n", .curve = &c}}};
             struct str out = {0};
             chart_svg(&chart, &out);
             assert_true(!sizes[i] == !out.n);
@@ -169,10 +177,17 @@ static void hostile_text_stays_text(void **state)
     (void)state;
     static const char evil[] = "</pre><script>alert('1')</script>\"&";
     struct history_sample sample = {.step = 1, .prompt = evil, .text = evil};
-    struct history_start start = {.time = evil, .host = evil, .cpu = evil, .version = evil, .transport = evil, .kernels = evil};
+    struct history_start start =
+        {.time = evil, .host = evil, .cpu = evil, .version = evil, .transport = evil, .kernels = evil};
     struct history h = {.sample = &sample, .n_samples = 1, .start = &start, .n_starts = 1};
-    struct page p = {.title = evil, .model = evil, .history = &h, .config = evil, .memory = {{evil, 1}}, .n_memory = 1,
-                     .notes = {evil}, .n_notes = 1};
+    struct page p = {.title = evil,
+                     .model = evil,
+                     .history = &h,
+                     .config = evil,
+                     .memory = {{evil, 1}},
+                     .n_memory = 1,
+                     .notes = {evil},
+                     .n_notes = 1};
     struct str out = {0};
     page_html(&p, &out);
     assert_null(strstr(out.p, "<script"));
@@ -186,9 +201,12 @@ static void hostile_text_stays_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_what_is_whole_and_counts_the_rest), cmocka_unit_test(a_flipped_byte_costs_two_lines_at_most),
-        cmocka_unit_test(a_huge_line_is_passed_over),              cmocka_unit_test(ticks_are_round_and_inside),
-        cmocka_unit_test(a_spike_among_many_points_is_drawn),      cmocka_unit_test(odd_curves_make_no_nonsense),
+        cmocka_unit_test(reads_what_is_whole_and_counts_the_rest),
+        cmocka_unit_test(a_flipped_byte_costs_two_lines_at_most),
+        cmocka_unit_test(a_huge_line_is_passed_over),
+        cmocka_unit_test(ticks_are_round_and_inside),
+        cmocka_unit_test(a_spike_among_many_points_is_drawn),
+        cmocka_unit_test(odd_curves_make_no_nonsense),
         cmocka_unit_test(hostile_text_stays_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

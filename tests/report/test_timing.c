@@ -13,9 +13,10 @@
 
 #include "report/timing.h"
 
-#define NEAR(got, want)                                                                                       \
-    do {                                                                                                      \
-        if (fabs((got) - (want)) > 1e-12) fail_msg("line %d: %.12g, not %.12g", __LINE__, (double)(got), (double)(want)); \
+#define NEAR(got, want)                                                                                                \
+    do {                                                                                                               \
+        if (fabs((got) - (want)) > 1e-12)                                                                              \
+            fail_msg("line %d: %.12g, not %.12g", __LINE__, (double)(got), (double)(want));                            \
     } while (0)
 
 struct lines {
@@ -24,16 +25,24 @@ struct lines {
 
 static void begin(struct lines *l, int ranks, const int *pp)
 {
-    str_printf(&l->s, "[\n{\"name\":\"tutti.trace\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{\"version\":1,\"ranks\":%d,\"schedule\":\"\"}},\n", ranks);
+    str_printf(&l->s,
+               "[\n{\"name\":\"tutti.trace\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{\"version\":1,\"ranks\":%d,"
+               "\"schedule\":\"\"}},\n",
+               ranks);
     for (int r = 0; r < ranks; r++)
-        str_printf(&l->s, "{\"name\":\"tutti.rank\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"place\":\"pp %d\",\"pp\":%d,\"clock_error_us\":2.5}},\n", r, pp[r], pp[r]);
+        str_printf(&l->s,
+                   "{\"name\":\"tutti.rank\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"place\":\"pp "
+                   "%d\",\"pp\":%d,\"clock_error_us\":2.5}},\n",
+                   r, pp[r], pp[r]);
 }
 
 /* A box of whole microseconds on a rank. */
 static void box(struct lines *l, int rank, const char *cat, int from, int to, const char *args)
 {
-    str_printf(&l->s, "{\"name\":\"n\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%d,\"dur\":%d,\"args\":{%s}},\n", cat, rank,
-               strcmp(cat, "comm") ? 1 : 100, from, to - from, args);
+    str_printf(&l->s,
+               "{\"name\":\"n\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%d,\"dur\":%d,\"args\":{%s}},"
+               "\n",
+               cat, rank, strcmp(cat, "comm") ? 1 : 100, from, to - from, args);
 }
 
 static void end(struct lines *l)
@@ -90,16 +99,16 @@ static void test_kinds(void **state)
         NEAR(t.clock_error_s, 2.5e-6);
         const struct timing_rank *r = t.rank;
         NEAR(r[0].step_s, 100e-6);
-        NEAR(r[0].s[TIME_COMPUTE], 35e-6);                          /* 30 of a kernel less 5 of a call, 10 of the optimizer */
-        NEAR(r[0].s[TIME_EXPOSED], 20e-6);                          /* 5 to start, 15 when both were there */
+        NEAR(r[0].s[TIME_COMPUTE], 35e-6); /* 30 of a kernel less 5 of a call, 10 of the optimizer */
+        NEAR(r[0].s[TIME_EXPOSED], 20e-6); /* 5 to start, 15 when both were there */
         NEAR(r[0].s[pp ? TIME_BUBBLE : TIME_LATE], 10e-6);
         NEAR(r[0].s[pp ? TIME_LATE : TIME_BUBBLE], 0);
         NEAR(r[0].s[TIME_OTHER], 35e-6);
         NEAR(sum_of(&r[0]), r[0].step_s);
-        NEAR(r[1].s[TIME_EXPOSED], 15e-6);                          /* the last one to come waits for nobody */
+        NEAR(r[1].s[TIME_EXPOSED], 15e-6); /* the last one to come waits for nobody */
         NEAR(r[1].s[TIME_BUBBLE] + r[1].s[TIME_LATE], 0);
         NEAR(sum_of(&r[1]), 80e-6);
-        NEAR(t.mean_s[TIME_F], 35e-6);                              /* of the action, the call in it left out */
+        NEAR(t.mean_s[TIME_F], 35e-6); /* of the action, the call in it left out */
         NEAR(t.window_s, 40e-6);
         assert_int_equal(t.n_operations, 1);
         NEAR(t.operation[0].s, 25e-6);
@@ -142,7 +151,8 @@ static void test_dropped(void **state)
     box(&l, 0, "step", 0, 100, "\"step\":2");
     box(&l, 0, "step", 200, 250, "\"step\":3");
     box(&l, 0, "kernel", 210, 220, "\"operation\":\"act\"");
-    str_puts(&l.s, "{\"name\":\"tutti.collected\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{\"dropped\":12,\"complete_from_us\":50}},\n");
+    str_puts(&l.s, "{\"name\":\"tutti.collected\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{\"dropped\":12,\"complete_"
+                   "from_us\":50}},\n");
     end(&l);
     read_lines(&t, &l);
     assert_int_equal(t.dropped, 12);
@@ -191,7 +201,8 @@ static void test_refused(void **state)
     refuse("", ERR_REQUEST, "empty");
     refuse("loss 3\n", ERR_REQUEST, "not a trace");
     refuse("[\n{\"name\":\"x\",\"ph\":\"X\"},\n]\n", ERR_REQUEST, "not a trace");
-    refuse("[\n{\"name\":\"tutti.trace\",\"args\":{\"version\":1,\"ranks\":99999999999}},\n", ERR_REQUEST, "not a trace");
+    refuse("[\n{\"name\":\"tutti.trace\",\"args\":{\"version\":1,\"ranks\":99999999999}},\n", ERR_REQUEST,
+           "not a trace");
     refuse("[\n{\"name\":\"tutti.trace\",\"args\":{\"version\":2,\"ranks\":1}},\n", ERR_REQUEST, "version 2");
     const int pp[] = {0};
     struct lines l = {0};
@@ -209,8 +220,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),  cmocka_unit_test(test_messages), cmocka_unit_test(test_dropped),
-        cmocka_unit_test(test_cut),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_kinds), cmocka_unit_test(test_messages), cmocka_unit_test(test_dropped),
+        cmocka_unit_test(test_cut),   cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

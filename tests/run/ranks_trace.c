@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranks_trace FILE RANKS ARROWS: the rules of trace_rules.h for a file that other processes wrote, with so many arrows at least. */
+/* ranks_trace FILE RANKS ARROWS: the rules of trace_rules.h for a file that other processes wrote, with so many arrows
+ * at least. */
 #include "run/trace_rules.h"
 
 static void test_file(void **state)

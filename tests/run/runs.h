@@ -30,7 +30,8 @@ static inline void folder_open(struct folder *f)
     snprintf(f->text, sizeof f->text, "%s/text.txt", f->dir);
     snprintf(f->trace, sizeof f->trace, "%s/trace.json", f->dir);
     for (int i = 0; i < 400; i++)
-        str_printf(&s, "%d. The quick brown fox jumps over %u lazy dogs; they sleep.\n", i, rng_u32(1, 1, (uint64_t)i) % 9);
+        str_printf(&s, "%d. The quick brown fox jumps over %u lazy dogs; they sleep.\n", i,
+                   rng_u32(1, 1, (uint64_t)i) % 9);
     assert_int_equal(fs_write_atomic(f->text, str_text(&s), s.n, &e), OK);
     str_free(&s);
 }
@@ -42,13 +43,16 @@ static inline void folder_close(struct folder *f)
 }
 
 /* Trains in f->dir/name with the given keys (NULL-terminated) over those of a toy. */
-static inline int train_ranks(const struct folder *f, const char *name, int ranks, const char *const *more, struct trainer_result *r,
-                              struct err *e)
+static inline int train_ranks(const struct folder *f, const char *name, int ranks, const char *const *more,
+                              struct trainer_result *r, struct err *e)
 {
-    static const char *const usual[] = {"model.layers=2", "model.hidden=32", "model.heads=4", "model.kv_heads=2",
-                                        "model.ffn=44", "model.seq_len=24", "batch.global=4", "batch.micro=2",
-                                        "optimizer.lr=0.01", "optimizer.schedule.warmup_steps=3", "run.steps=8",
-                                        "run.threads=1", "checkpoint.every=5", NULL};
+    static const char *const usual[] = {"model.layers=2",     "model.hidden=32",
+                                        "model.heads=4",      "model.kv_heads=2",
+                                        "model.ffn=44",       "model.seq_len=24",
+                                        "batch.global=4",     "batch.micro=2",
+                                        "optimizer.lr=0.01",  "optimizer.schedule.warmup_steps=3",
+                                        "run.steps=8",        "run.threads=1",
+                                        "checkpoint.every=5", NULL};
     char data[160], dir[160];
     char *keys[MAX_KEYS];
     int n = 0;
@@ -63,7 +67,8 @@ static inline int train_ranks(const struct folder *f, const char *name, int rank
     return trainer_run(NULL, keys, n, ranks, r, e);
 }
 
-static inline int train(const struct folder *f, const char *name, const char *const *more, struct trainer_result *r, struct err *e)
+static inline int train(const struct folder *f, const char *name, const char *const *more, struct trainer_result *r,
+                        struct err *e)
 {
     return train_ranks(f, name, 1, more, r, e);
 }
@@ -112,7 +117,8 @@ static inline int read_metrics(const struct folder *f, const char *name, struct 
 }
 
 /* ---- a folder as a number ---- */
-/* Names, sizes and bytes of everything below path, but for what every start writes: the lock, and lines in starts.jsonl and ends.jsonl. */
+/* Names, sizes and bytes of everything below path, but for what every start writes: the lock, and lines in starts.jsonl
+ * and ends.jsonl. */
 static inline void add_tree(struct hash64 *h, const char *path)
 {
     struct stat st;
@@ -132,7 +138,9 @@ static inline void add_tree(struct hash64 *h, const char *path)
     if (fs_list(path, &names, &n_names, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < n_names; i++) {
         char *child = fs_join(path, names[i]);
-        if (strcmp(names[i], "lock") && strcmp(names[i], "starts.jsonl") && strcmp(names[i], "ends.jsonl") && !strstr(names[i], "flight")) add_tree(h, child);
+        if (strcmp(names[i], "lock") && strcmp(names[i], "starts.jsonl") && strcmp(names[i], "ends.jsonl") &&
+            !strstr(names[i], "flight"))
+            add_tree(h, child);
         xfree(child);
     }
     fs_list_free(names, n_names);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State that is not stepped, of two made-up rows of the store's table: a history of the largest values of each matrix, as delayed
- * scaling keeps it, and what rounding left over of each element of a vector. Nothing else is said of them anywhere: they are planned to
- * the byte, zeroed, left alone by steps, saved by every layout, loaded by every other, and compared between replicas. */
+/* State that is not stepped, of two made-up rows of the store's table: a history of the largest values of each matrix,
+ * as delayed scaling keeps it, and what rounding left over of each element of a vector. Nothing else is said of them
+ * anywhere: they are planned to the byte, zeroed, left alone by steps, saved by every layout, loaded by every other,
+ * and compared between replicas. */
 #include "run/toy.h"
 
 #include "base/hash.h"
@@ -12,15 +13,18 @@
 #include "verify/shelf.h"
 
 enum { HISTORY = 7, AMAX = 0, LEFT = 1, N_STATE };
+/* clang-format off */
 static const struct array_row state_rows[N_STATE] = {
     [AMAX] = {.name = "amax", .title = "largest values", .cat = MEM_DATA, .dtype = DT_F32, .block = ARRAY_TENSOR, .each = HISTORY, .saved = true,
               .shared_from = ARRAY_NEVER_SHARED, .groups = 1u << PARAM_MATRICES | 1u << PARAM_EMBEDDINGS},
     [LEFT] = {.name = "left", .title = "what rounding left", .cat = MEM_OPTIMIZER, .dtype = DT_F32, .shared_from = 2, .saved = true,
               .groups = 1u << PARAM_VECTORS},
 };
+/* clang-format on */
 
-#define DEEPSEEK                                                                                                                          \
-    "model.family=deepseek model.moe.experts=4 model.moe.bias=true model.mla.kv_rank=4 model.mla.nope_dim=4 model.mla.rope_dim=2 "         \
+#define DEEPSEEK                                                                                                       \
+    "model.family=deepseek model.moe.experts=4 model.moe.bias=true model.mla.kv_rank=4 model.mla.nope_dim=4 "          \
+    "model.mla.rope_dim=2 "                                                                                            \
     "model.mla.value_dim=4 "
 static const struct way {
     const char *keys;
@@ -55,14 +59,17 @@ struct job {
 
 static void resolve(struct job *j, struct arena *a)
 {
-    static const char toy[] = "model.layers=2 model.hidden=36 model.heads=3 model.ffn=52 model.vocab=67 model.seq_len=12 run.threads=1 "
-                              "comm.timeout_s=60 batch.global=6 batch.micro=2 optimizer.lr=1e-2 precision.recipe=fp32 ";
+    static const char toy[] =
+        "model.layers=2 model.hidden=36 model.heads=3 model.ffn=52 model.vocab=67 model.seq_len=12 run.threads=1 "
+        "comm.timeout_s=60 batch.global=6 batch.micro=2 optimizer.lr=1e-2 precision.recipe=fp32 ";
     char *keys[64];
     int n = 0;
     struct conf *f;
     struct err e = {0};
-    for (char *word = strtok(arena_printf(a, "%s%s", toy, j->l->keys), " "); word; word = strtok(NULL, " ")) keys[n++] = word;
-    if (config_load(&j->c, &f, a, NULL, keys, n, &e) || config_resolve(&j->c, f, 0, j->l->ranks, &e)) fail_msg("%s: %s", j->l->keys, e.text);
+    for (char *word = strtok(arena_printf(a, "%s%s", toy, j->l->keys), " "); word; word = strtok(NULL, " "))
+        keys[n++] = word;
+    if (config_load(&j->c, &f, a, NULL, keys, n, &e) || config_resolve(&j->c, f, 0, j->l->ranks, &e))
+        fail_msg("%s: %s", j->l->keys, e.text);
     int64_t all = j->c.batch.global * j->c.model.seq_len;
     j->tokens = xcalloc(to_size(4 * all), sizeof *j->tokens);
     for (int64_t i = 0; i < 2 * all; i++) j->tokens[i] = (int32_t)(rng_u32(5, 1, (uint64_t)i) % 67);
@@ -106,7 +113,8 @@ static int each(struct engine *g, bool write, bool zeros, struct err *e)
                 float w = zeros ? 0 : want(p, k, tensor ? j : global_of(p, x.lo + j));
                 if (write) v[j] = w;
                 else if (v[j] != w)
-                    rc = err_set(e, ERR_NUMERIC, "%s of %s, %lld: %g is not %g", state_rows[k].name, p->name, (long long)j, (double)v[j], (double)w);
+                    rc = err_set(e, ERR_NUMERIC, "%s of %s, %lld: %g is not %g", state_rows[k].name, p->name,
+                                 (long long)j, (double)v[j], (double)w);
             }
             if (write && x.n) store_write(s, &g->kernels, g->stream, i, which, v);
             xfree(v);
@@ -158,8 +166,13 @@ static void step(const struct job *j, struct engine *g, const struct ranks *r)
     struct engine_report report;
     config_part(&j->c, r->part, &first, &count);
     const int32_t *at = j->tokens + first * seq;
-    struct engine_batch b = {.tokens = at, .targets = at + field, .positions = at + 2 * field, .docs = at + 3 * field, .n = count,
-                             .first = first, .n_trained = count * seq};
+    struct engine_batch b = {.tokens = at,
+                             .targets = at + field,
+                             .positions = at + 2 * field,
+                             .docs = at + 3 * field,
+                             .n = count,
+                             .first = first,
+                             .n_trained = count * seq};
     engine_step(g, &b, 0, 1e-2, &report);
 }
 
@@ -170,7 +183,8 @@ static int same_everywhere(struct engine *g, struct err *e)
     return rc || !report.differ ? rc : err_set(e, ERR_NUMERIC, "%s", report.text);
 }
 
-/* The last rank's history of the first parameter that it holds gets another value: seen by all, where somebody has it too. */
+/* The last rank's history of the first parameter that it holds gets another value: seen by all, where somebody has it
+ * too. */
 static int flipped(struct engine *g, const struct ranks *r, struct err *e)
 {
     struct replicas_report report;
@@ -286,7 +300,9 @@ static void test_every_layout_to_every_other(void **state)
             j.load_from = from ? from->path : NULL;
             struct comm_config cc = config_comm(&j.c);
             int rc = j.l->ranks > 1 ? comm_run_local(j.l->ranks, &cc, rank_main, &j, &e) : rank_main(NULL, &j, &e);
-            if (rc) fail_msg("'%s' on %d ranks, from layout %s: %s", j.l->keys, j.l->ranks, from ? from->layout : "-", e.text);
+            if (rc)
+                fail_msg("'%s' on %d ranks, from layout %s: %s", j.l->keys, j.l->ranks, from ? from->layout : "-",
+                         e.text);
             check_listed(place->path);
             xfree(j.tokens);
             arena_free(a);

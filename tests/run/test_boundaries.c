@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where documents meet: data.mask_boundaries trains no first token of a document, data.reset_positions begins to count in each; over
- * several ranks as on one, and each changes what is learnt. */
+/* Where documents meet: data.mask_boundaries trains no first token of a document, data.reset_positions begins to count
+ * in each; over several ranks as on one, and each changes what is learnt. */
 #include "run/runs.h"
 
 static void documents_open(struct folder *f)
@@ -14,11 +14,19 @@ static void documents_open(struct folder *f)
     str_free(&s);
 }
 
-static struct trainer_result trained(const struct folder *f, const char *name, int ranks, const char *key, const char *key2)
+static struct trainer_result trained(const struct folder *f, const char *name, int ranks, const char *key,
+                                     const char *key2)
 {
     struct trainer_result r = {0};
     struct err e = {0};
-    const char *const keys[] = {"model.family=gpt2", "model.kv_heads=4", "precision.recipe=fp32", "checkpoint.every=0", "run.compare_every=0", key, key2, NULL};
+    const char *const keys[] = {"model.family=gpt2",
+                                "model.kv_heads=4",
+                                "precision.recipe=fp32",
+                                "checkpoint.every=0",
+                                "run.compare_every=0",
+                                key,
+                                key2,
+                                NULL};
     if (train_ranks(f, name, ranks, keys, &r, &e)) fail_msg("%s: %s", name, e.text);
     return r;
 }
@@ -29,7 +37,8 @@ static void boundaries(void **state)
     enum { ALL = 8 * 4 * 24 };
     struct folder f;
     documents_open(&f);
-    struct trainer_result plain = trained(&f, "plain", 1, "run.seed=1", NULL), masked = trained(&f, "masked", 1, "data.mask_boundaries=true", NULL),
+    struct trainer_result plain = trained(&f, "plain", 1, "run.seed=1", NULL),
+                          masked = trained(&f, "masked", 1, "data.mask_boundaries=true", NULL),
                           reset = trained(&f, "reset", 1, "data.reset_positions=true", NULL),
                           both = trained(&f, "both", 1, "data.reset_positions=true", "data.mask_boundaries=true"),
                           two = trained(&f, "two", 2, "data.reset_positions=true", "data.mask_boundaries=true");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Going on with another config than the checkpoint's: what breaks the promised order is refused by name unless a key allows it, what
- * changes the training is said in a line, what only says where and how fast is neither. */
+/* Going on with another config than the checkpoint's: what breaks the promised order is refused by name unless a key
+ * allows it, what changes the training is said in a line, what only says where and how fast is neither. */
 #include "run/runs.h"
 
 #include <fcntl.h>
@@ -12,7 +12,8 @@
 #define EIGHT "run.steps=8", "checkpoint.every=2", "optimizer.schedule.name=constant"
 
 /* Trains, and returns what was said meanwhile; xfree it. */
-static char *train_heard(const struct folder *f, const char *name, int ranks, const char *const *keys, int *rc, struct err *e)
+static char *train_heard(const struct folder *f, const char *name, int ranks, const char *const *keys, int *rc,
+                         struct err *e)
 {
     struct trainer_result r;
     char path[128], *text;
@@ -50,7 +51,8 @@ static void test_refused(void **state)
         {"model.seq_len", "12", "model.seq_len: 12 here, 24 in the checkpoint"},
         {"run.seed", "5", "run.seed: 5 here, 1 in the checkpoint"},
         {"optimizer.name", "sgd", "optimizer.name: sgd here, adamw in the checkpoint"},
-        {"optimizer.vectors.name", "sgd", "optimizer.vectors.name: sgd here, same in the checkpoint"}, /* leaves second moments behind */
+        {"optimizer.vectors.name", "sgd",
+         "optimizer.vectors.name: sgd here, same in the checkpoint"}, /* leaves second moments behind */
         {"model.rope_theta", "500", "model.rope_theta: 5"},
         {"model.document_mask", "true", "model.document_mask: true here, false in the checkpoint"},
     };
@@ -72,19 +74,24 @@ static void test_refused(void **state)
         assert_true(tree(&f, "a") == before);
         copy_run(&f, "a", "b");
         assert_int_equal(train_ok(&f, "b", KEYS(EIGHT, key, allow)).first_step, 4);
-        assert_int_equal(train_ok(&f, "b", KEYS("run.steps=9", key, "optimizer.schedule.name=constant")).first_step, 8); /* it is the run's now */
+        assert_int_equal(train_ok(&f, "b", KEYS("run.steps=9", key, "optimizer.schedule.name=constant")).first_step,
+                         8); /* it is the run's now */
         copy_run(&f, "a", "b");
         assert_int_equal(train_ok(&f, "b", KEYS(EIGHT, key, section)).first_step, 4);
     }
     /* several at once: all are named; every one of them must be allowed */
     assert_int_equal(train(&f, "a", KEYS(EIGHT, "data.seed=2", "batch.global=8"), &r, &e), ERR_REQUEST);
     assert_contains(e.text, "checkpoint.allow_changes=[data.seed,batch.global]");
-    assert_int_equal(train(&f, "a", KEYS(EIGHT, "data.seed=2", "batch.global=8", "checkpoint.allow_changes=data"), &r, &e), ERR_REQUEST);
+    assert_int_equal(train(&f, "a", KEYS(EIGHT, "data.seed=2", "batch.global=8", "checkpoint.allow_changes=data"), &r,
+                           &e),
+                     ERR_REQUEST);
     assert_contains(e.text, "checkpoint.allow_changes=[batch.global]");
     assert_int_equal(train(&f, "a", KEYS(EIGHT, "checkpoint.allow_changes=[batch.globl]"), &r, &e), ERR_REQUEST);
     assert_contains(e.text, "there is no key batch.globl");
     assert_true(tree(&f, "a") == before);
-    assert_int_equal(train_ok(&f, "a", KEYS(EIGHT, "data.seed=2", "batch.global=8", "checkpoint.allow_changes=all")).first_step, 4);
+    assert_int_equal(train_ok(&f, "a", KEYS(EIGHT, "data.seed=2", "batch.global=8", "checkpoint.allow_changes=all"))
+                         .first_step,
+                     4);
     folder_close(&f);
 }
 
@@ -97,8 +104,10 @@ static void test_said_and_silent(void **state)
     int rc;
     folder_open(&f);
     train_ok(&f, "a", KEYS(FOUR));
-    char *text = train_heard(&f, "a", 1, KEYS("run.steps=6", "checkpoint.every=2", "optimizer.schedule.name=constant", "optimizer.lr=0.02",
-                                              "precision.recipe=fp32", "batch.micro=1", "model.dropout=0.1"), &rc, &e);
+    char *text = train_heard(&f, "a", 1,
+                             KEYS("run.steps=6", "checkpoint.every=2", "optimizer.schedule.name=constant",
+                                  "optimizer.lr=0.02", "precision.recipe=fp32", "batch.micro=1", "model.dropout=0.1"),
+                             &rc, &e);
     if (rc) fail_msg("%s", e.text);
     assert_contains(text, "optimizer.lr: 0.02 here, 0.01 in the checkpoint");
     assert_contains(text, "precision.recipe: fp32 here, bf16 in the checkpoint");
@@ -106,9 +115,12 @@ static void test_said_and_silent(void **state)
     assert_contains(text, "model.dropout: 0.1 here, 0 in the checkpoint");
     assert_contains(text, "run.steps: 6 here, 4 in the checkpoint");
     xfree(text);
-    text = train_heard(&f, "a", 2, KEYS("run.steps=6", "checkpoint.every=3", "optimizer.schedule.name=constant", "optimizer.lr=0.02", "checkpoint.keep=7",
-                                        "precision.recipe=fp32", "batch.micro=1", "model.dropout=0.1", "parallel.zero=2", "memory.recompute=full",
-                                        "run.log_every=3", "comm.timeout_s=100", "run.tensorboard=false"), &rc, &e);
+    text = train_heard(&f, "a", 2,
+                       KEYS("run.steps=6", "checkpoint.every=3", "optimizer.schedule.name=constant",
+                            "optimizer.lr=0.02", "checkpoint.keep=7", "precision.recipe=fp32", "batch.micro=1",
+                            "model.dropout=0.1", "parallel.zero=2", "memory.recompute=full", "run.log_every=3",
+                            "comm.timeout_s=100", "run.tensorboard=false"),
+                       &rc, &e);
     if (rc) fail_msg("%s", e.text);
     assert_contains(text, "resumed from");
     if (strstr(text, "in the checkpoint")) fail_msg("says %s", text);
@@ -144,12 +156,14 @@ static void test_data(void **state)
     snprintf(command, sizeof command, "rm -f %s/a/data/*; head -n 400 %s >%s/moved.txt", f.dir, f.text, f.dir);
     assert_int_equal(system(command), 0);
     snprintf(moved, sizeof moved, "data.train=%s/moved.txt", f.dir);
-    snprintf(two, sizeof two, "data.train=[{path: %s/moved.txt, weight: 2}, {path: %s/moved.txt, weight: 1}]", f.dir, f.dir);
+    snprintf(two, sizeof two, "data.train=[{path: %s/moved.txt, weight: 2}, {path: %s/moved.txt, weight: 1}]", f.dir,
+             f.dir);
     assert_int_equal(train(&f, "a", KEYS(EIGHT, two), &r, &e), ERR_REQUEST);
     assert_int_equal(train_ok(&f, "a", KEYS(EIGHT, moved)).first_step, 4); /* the same tokens from elsewhere */
     /* shares of sources */
     train_ok(&f, "b", KEYS(FOUR, two));
-    snprintf(two, sizeof two, "data.train=[{path: %s/moved.txt, weight: 2}, {path: %s/moved.txt, weight: 3}]", f.dir, f.dir);
+    snprintf(two, sizeof two, "data.train=[{path: %s/moved.txt, weight: 2}, {path: %s/moved.txt, weight: 3}]", f.dir,
+             f.dir);
     assert_int_equal(train(&f, "b", KEYS(EIGHT, two), &r, &e), ERR_REQUEST);
     assert_contains(e.text, "data.train.weight: 2, 3 here, 2, 1 in the checkpoint");
     assert_contains(e.text, "allow_changes=[data.train.weight]");
@@ -172,7 +186,7 @@ static int compare_with(const char *config, const char *extra, struct err *e)
     struct ckpt_tensor t = {.group = "master", .name = "x", .dtype = DT_F32, .p = &one};
     assert_int_equal(ckpt_save(dir, &info, &t, 1, e), OK);
     assert_int_equal(ckpt_open(&ckpt, dir, e), OK);
-    char *keys[] = {(char *)(uintptr_t)"data.train=a.txt", (char *)(uintptr_t)"optimizer.weight_decay=1e-5"};
+    char *keys[] = {(char *)(uintptr_t) "data.train=a.txt", (char *)(uintptr_t) "optimizer.weight_decay=1e-5"};
     assert_int_equal(config_load(&c, &conf, a, NULL, keys, 2, e), OK);
     struct changes_data d = {.train = 0xabc, .known = true};
     int rc = changes_check(ckpt, &c, &d, e);
@@ -187,16 +201,22 @@ static void test_other_versions(void **state)
 {
     (void)state;
     struct err e = {0};
-    const char *same = "{\"data\": {\"train\": \"0000000000000abc\"}}", *other = "{\"data\": {\"train\": \"0000000000000abd\"}}";
+    const char *same = "{\"data\": {\"train\": \"0000000000000abc\"}}",
+               *other = "{\"data\": {\"train\": \"0000000000000abd\"}}";
     if (compare_with(NULL, same, &e)) fail_msg("%s", e.text); /* imported: no config */
-    if (compare_with("data:\n  train:\n    - path: b.txt\n      weight: 1\n", same, &e)) fail_msg("%s", e.text); /* the rest: defaults */
+    if (compare_with("data:\n  train:\n    - path: b.txt\n      weight: 1\n", same, &e))
+        fail_msg("%s", e.text); /* the rest: defaults */
     assert_int_equal(compare_with("data:\n  train:\n    - path: a.txt\n      weight: 1.0\n", other, &e), ERR_REQUEST);
     assert_contains(e.text, "not the tokens");
-    assert_int_equal(compare_with("data:\n  train:\n    - path: b.txt\n      weight: 1.0\n", "{}", &e), ERR_REQUEST); /* only the path can tell */
+    assert_int_equal(compare_with("data:\n  train:\n    - path: b.txt\n      weight: 1.0\n", "{}", &e),
+                     ERR_REQUEST); /* only the path can tell */
     assert_contains(e.text, "data.train.path: a.txt here, b.txt in the checkpoint");
     if (compare_with("data:\n  train:\n    - path: a.txt\n      weight: 1.0\n", "{}", &e)) fail_msg("%s", e.text);
-    if (compare_with(DATA "optimizer:\n  name: adamw\n  betas: [0.90, 9.5e-01]\nnew_section:\n  new_key: 1\n", same, &e)) fail_msg("%s", e.text);
-    if (compare_with(DATA "optimizer:\n  weight_decay: 1.0e-05\nmodel:\n  rope_theta: 1.0e4\n", same, &e)) fail_msg("%s", e.text);
+    if (compare_with(DATA "optimizer:\n  name: adamw\n  betas: [0.90, 9.5e-01]\nnew_section:\n  new_key: 1\n", same,
+                     &e))
+        fail_msg("%s", e.text);
+    if (compare_with(DATA "optimizer:\n  weight_decay: 1.0e-05\nmodel:\n  rope_theta: 1.0e4\n", same, &e))
+        fail_msg("%s", e.text);
     assert_int_equal(compare_with(DATA "model:\n  rope_theta: 10001\n", same, &e), ERR_REQUEST);
     assert_int_equal(compare_with(DATA "run:\n  seed: 3\nbatch:\n  global: 99\n", same, &e), ERR_REQUEST);
     assert_contains(e.text, "allow_changes=[batch.global,run.seed]");

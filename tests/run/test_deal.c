@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dealing layers beside trying every way: there is a result whenever there is a legal way, its dearest stage is as cheap as
- * any, and no way as cheap is more even. */
+/* Dealing layers beside trying every way: there is a result whenever there is a legal way, its dearest stage is as
+ * cheap as any, and no way as cheap is more even. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,8 @@ static int64_t stage_cost(const struct trial *t, int s, int begin, int end)
 static void try_all(struct trial *t, int s, int begin, int64_t dearest, int64_t squares)
 {
     if (s == t->stages) {
-        bool better = begin == t->layers && (!t->any || dearest < t->dearest || (dearest == t->dearest && squares < t->squares));
+        bool better =
+            begin == t->layers && (!t->any || dearest < t->dearest || (dearest == t->dearest && squares < t->squares));
         if (!better) return;
         t->any = true;
         t->dearest = dearest;
@@ -76,7 +77,9 @@ static void test_every_way(void **state)
             for (int kind = 0; kind < 12; kind++) {
                 struct trial t = {.stages = stages, .layers = layers};
                 for (int i = 0; i < layers; i++) /* alike, two kinds, or any, also free ones */
-                    t.cost[i] = kind < 4 ? 10 : kind < 8 ? (i < layers / 3 ? 3 : 10) : (int64_t)(rng_u32(5, 1, k++) % 12);
+                    t.cost[i] = kind < 4   ? 10
+                                : kind < 8 ? (i < layers / 3 ? 3 : 10)
+                                           : (int64_t)(rng_u32(5, 1, k++) % 12);
                 t.first = kind % 4 == 1 || kind % 4 == 3 ? (int64_t)(rng_u32(5, 1, k++) % 40) : 0;
                 t.last = kind % 4 >= 2 ? (int64_t)(rng_u32(5, 1, k++) % 60) : 0;
                 compare(&t);
@@ -129,6 +132,7 @@ static void test_large(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_way), cmocka_unit_test(test_known), cmocka_unit_test(test_large)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_way), cmocka_unit_test(test_known),
+                                       cmocka_unit_test(test_large)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

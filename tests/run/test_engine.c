@@ -36,8 +36,10 @@ static void test_same_bits(void **state)
             toy_open(&t, &c);
             train(&t, got);
             if (memcmp(want, got, sizeof got)) fail_msg("variant %d: %d threads give other losses", v, threads);
-            const struct buffer *a = &store_array(&one.g->store, STORE_MASTER)->buf, *b = &store_array(&t.g->store, STORE_MASTER)->buf;
-            if (memcmp(device_here(a->p), device_here(b->p), a->bytes)) fail_msg("variant %d: %d threads give other weights", v, threads);
+            const struct buffer *a = &store_array(&one.g->store, STORE_MASTER)->buf,
+                                *b = &store_array(&t.g->store, STORE_MASTER)->buf;
+            if (memcmp(device_here(a->p), device_here(b->p), a->bytes))
+                fail_msg("variant %d: %d threads give other weights", v, threads);
             toy_close(&t);
         }
         c.threads = 1;
@@ -71,10 +73,11 @@ static void test_accumulation(void **state)
             toy_open(&t, &c);
             assert_memory_equal(t.tokens, whole.tokens, 4 * 24 * 4);
             engine_gradients(t.g, &t.batch, 2, &got);
-            double err = toy_relative_error(device_here(t.g->store.array[STORE_GRAD].buf.p), device_here(whole.g->store.array[STORE_GRAD].buf.p), t.g->params.numel);
+            double err = toy_relative_error(device_here(t.g->store.array[STORE_GRAD].buf.p),
+                                            device_here(whole.g->store.array[STORE_GRAD].buf.p), t.g->params.numel);
             if (!(fabs(got.loss - want.loss) < loss_tolerance * want.loss) || !(err < tolerance))
-                fail_msg("variant %d, microbatches of %d: loss %.9g, wanted %.9g; gradient off by %g", v, micro, got.loss,
-                         want.loss, err);
+                fail_msg("variant %d, microbatches of %d: loss %.9g, wanted %.9g; gradient off by %g", v, micro,
+                         got.loss, want.loss, err);
             assert_true(t.g->act[0].bytes < whole.g->act[0].bytes);
             toy_close(&t);
         }
@@ -115,8 +118,8 @@ static float *full_logits(struct toy *t, const int32_t *ids, int64_t n)
     size_t bytes = (size_t)(n * g->cfg.model.vocab) * 4, ints = (size_t)n * 4;
     float *logits = xmalloc(bytes);
     struct buffer scratch, data, out;
-    if (buffer_new(&scratch, t->dev, MEM_SCRATCH, p->bytes[HOME_SCRATCH], &e) || buffer_new(&data, t->dev, MEM_DATA, 2 * ints, &e) ||
-        buffer_new(&out, t->dev, MEM_DATA, bytes, &e))
+    if (buffer_new(&scratch, t->dev, MEM_SCRATCH, p->bytes[HOME_SCRATCH], &e) ||
+        buffer_new(&data, t->dev, MEM_DATA, 2 * ints, &e) || buffer_new(&out, t->dev, MEM_DATA, bytes, &e))
         fail_msg("%s", e.text);
     device_from_host(g->stream, &data, 0, ids, ints);
     device_from_host(g->stream, &data, ints, pos, ints);
@@ -124,8 +127,8 @@ static float *full_logits(struct toy *t, const int32_t *ids, int64_t n)
     g->slot[SLOT_POSITIONS] = (char *)data.p + ints;
     g->slot[SLOT_LOGITS] = out.p;
     struct step_info info = {0};
-    program_run(p, PHASE_F, &(struct program_args){.stream = g->stream, .step = &info,
-                                                   .slot = g->slot, .scratch = scratch.p});
+    program_run(p, PHASE_F,
+                &(struct program_args){.stream = g->stream, .step = &info, .slot = g->slot, .scratch = scratch.p});
     device_to_host(g->stream, logits, &out, 0, bytes);
     stream_sync(g->stream);
     buffer_free(&scratch);

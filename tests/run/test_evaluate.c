@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Validation by the trainer: every layout evaluates all of the text once, whoever takes which part, to one rank's loss; of the validation
- * text and not of the training text, without dropout, and in whatever way the parts fall. */
+/* Validation by the trainer: every layout evaluates all of the text once, whoever takes which part, to one rank's loss;
+ * of the validation text and not of the training text, without dropout, and in whatever way the parts fall. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,8 @@
 #include "base/str.h"
 #include "run/trainer.h"
 
-/* Two texts of unlike difficulty, so that whose part is whose is seen in the loss: the validation text gets harder towards its end. */
+/* Two texts of unlike difficulty, so that whose part is whose is seen in the loss: the validation text gets harder
+ * towards its end. */
 static void write_texts(const char *dir)
 {
     struct str easy = {0}, hard = {0};
@@ -43,9 +44,11 @@ static void write_texts(const char *dir)
 /* The validation loss after two steps. */
 static double validated(const char *dir, const char *keys, int ranks, int64_t *tokens)
 {
-    static const char fixed[] = "model.layers=2 model.hidden=32 model.heads=4 model.ffn=44 model.seq_len=16 batch.global=5 batch.micro=2 run.steps=2 "
-                                "run.eval_every=1 run.eval_batches=0 run.threads=1 comm.timeout_s=30 run.tensorboard=false checkpoint.every=0 "
-                                "precision.recipe=fp32 optimizer.lr=5e-2 optimizer.schedule.warmup_steps=0 ";
+    static const char fixed[] =
+        "model.layers=2 model.hidden=32 model.heads=4 model.ffn=44 model.seq_len=16 batch.global=5 batch.micro=2 "
+        "run.steps=2 "
+        "run.eval_every=1 run.eval_batches=0 run.threads=1 comm.timeout_s=30 run.tensorboard=false checkpoint.every=0 "
+        "precision.recipe=fp32 optimizer.lr=5e-2 optimizer.schedule.warmup_steps=0 ";
     char all[1500], *list[64], run[96], *text, path[128];
     struct trainer_result r;
     struct err e = {0};
@@ -53,7 +56,8 @@ static double validated(const char *dir, const char *keys, int ranks, int64_t *t
     size_t bytes;
     snprintf(run, sizeof run, "%s/run", dir);
     if (fs_remove_tree(run, &e)) fail_msg("%s", e.text);
-    snprintf(all, sizeof all, "%s data.train=%s/train.txt data.valid=%s/valid.txt run.dir=%s %s", fixed, dir, dir, run, keys);
+    snprintf(all, sizeof all, "%s data.train=%s/train.txt data.valid=%s/valid.txt run.dir=%s %s", fixed, dir, dir, run,
+             keys);
     for (char *word = strtok(all, " "); word; word = strtok(NULL, " ")) list[n++] = word;
     if (trainer_run(NULL, list, n, ranks, &r, &e)) fail_msg("%s on %d ranks: %s", keys, ranks, e.text);
     snprintf(path, sizeof path, "%s/metrics.jsonl", run);
@@ -100,13 +104,14 @@ static void test_every_layout(void **state)
         if (at) snprintf(batch, sizeof batch, "%s", at); /* the last of the keys */
         double want = validated(dir, batch, 1, &all), got = validated(dir, layouts[i].keys, layouts[i].ranks, &tokens);
         if (!(fabs(got - want) <= 2e-5 * want) || tokens != all)
-            fail_msg("%s on %d ranks: validation loss %.9g of %lld tokens, one rank has %.9g of %lld", layouts[i].keys, layouts[i].ranks, got,
-                     (long long)tokens, want, (long long)all);
+            fail_msg("%s on %d ranks: validation loss %.9g of %lld tokens, one rank has %.9g of %lld", layouts[i].keys,
+                     layouts[i].ranks, got, (long long)tokens, want, (long long)all);
     }
     assert_int_equal(fs_remove_tree(dir, &e), OK);
 }
 
-/* Weights that no step moves: dropout and the text that is trained on are nothing to the validation loss, on one rank and on three. */
+/* Weights that no step moves: dropout and the text that is trained on are nothing to the validation loss, on one rank
+ * and on three. */
 static void test_of_what(void **state)
 {
     (void)state;
@@ -121,7 +126,8 @@ static void test_of_what(void **state)
         char keys[160];
         snprintf(keys, sizeof keys, "%s model.dropout=0.5 parallel.dp_shard=%d", still, ranks);
         double got = validated(dir, keys, ranks, &tokens);
-        if (!(fabs(got - want) <= 2e-6 * want)) fail_msg("with dropout on %d ranks %.9g, without %.9g", ranks, got, want);
+        if (!(fabs(got - want) <= 2e-6 * want))
+            fail_msg("with dropout on %d ranks %.9g, without %.9g", ranks, got, want);
     }
     snprintf(path, sizeof path, "%s/train.txt", dir);
     struct str other = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models with experts against the transformers library (tests/golden/make_experts.py): its directories are read, logits of
- * decoding through caches, the loss and every gradient are its own; written again, they hold the same numbers. And what a
- * training run adds: losses of balance, biases that move, tokens that are dropped. */
+/* Models with experts against the transformers library (tests/golden/make_experts.py): its directories are read, logits
+ * of decoding through caches, the loss and every gradient are its own; written again, they hold the same numbers. And
+ * what a training run adds: losses of balance, biases that move, tokens that are dropped. */
 #include "toy.h"
 
 #include <stdio.h>
@@ -93,9 +93,16 @@ static struct engine *trained_engine(struct golden_case *c, struct device *d, co
 {
     struct engine *g;
     struct err e = {0};
-    struct engine_config x = {.model = c->m, .dtype = DT_F32, .micro = B, .seq = S, .n_microbatches = 1, .training = true,
-                              .recompute = recompute, .optim = {.kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
-                              .kernels = kernels, .threads = 1};
+    struct engine_config x = {.model = c->m,
+                              .dtype = DT_F32,
+                              .micro = B,
+                              .seq = S,
+                              .n_microbatches = 1,
+                              .training = true,
+                              .recompute = recompute,
+                              .optim = {.kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
+                              .kernels = kernels,
+                              .threads = 1};
     if (engine_new(&g, &x, d, &e)) fail_msg("%s", e.text);
     for (int s = 0; s < g->n_stages; s++) program_check(g->stage[s].train);
     if (source_load(&g->store, &g->kernels, g->stream, c->w, &e)) fail_msg("%s", e.text);
@@ -122,7 +129,8 @@ static void test_gradients(void **state)
         struct engine *g = trained_engine(&c, d, k < N_MODELS ? "ref" : "auto", k >= 2 * N_MODELS);
         struct engine_batch b = batch_of(&c);
         engine_gradients(g, &b, 0, &r);
-        if (!(fabs(r.loss - c.loss) < 1e-6 * c.loss)) fail_msg("%s: loss %.9g, wanted %.9g", models[k % N_MODELS], r.loss, c.loss);
+        if (!(fabs(r.loss - c.loss) < 1e-6 * c.loss))
+            fail_msg("%s: loss %.9g, wanted %.9g", models[k % N_MODELS], r.loss, c.loss);
         for (int i = 0; i < g->params.n; i++) {
             const struct param *p = &g->params.p[i];
             struct shape shape = shape_of(p->nd, p->n);
@@ -137,7 +145,8 @@ static void test_gradients(void **state)
                 worst = fmax(worst, fabs((double)got[n] - (double)want[n]));
                 largest = fmax(largest, fabs((double)want[n]));
             }
-            if (!(worst < 1e-4 * largest)) fail_msg("%s: gradient of %s is off by %g of %g", models[k % N_MODELS], p->name, worst, largest);
+            if (!(worst < 1e-4 * largest))
+                fail_msg("%s: gradient of %s is off by %g of %g", models[k % N_MODELS], p->name, worst, largest);
             xfree(want);
         }
         engine_free(g);
@@ -173,8 +182,9 @@ static void test_export(void **state)
         assert_memory_equal(models[k], hf_family_name(read.family), strlen(hf_family_name(read.family)));
         struct model_config m = read.model;
         assert_memory_equal(&m.mla, &c.m.mla, sizeof m.mla);
-        assert_true(m.moe.top_groups == c.m.moe.top_groups && m.moe.scale == c.m.moe.scale && m.moe.bias == c.m.moe.bias &&
-                    m.moe.first_dense == c.m.moe.first_dense && m.yarn.factor == c.m.yarn.factor);
+        assert_true(m.moe.top_groups == c.m.moe.top_groups && m.moe.scale == c.m.moe.scale &&
+                    m.moe.bias == c.m.moe.bias && m.moe.first_dense == c.m.moe.first_dense &&
+                    m.yarn.factor == c.m.yarn.factor);
         assert_int_equal(weights_count(again), weights_count(c.w));
         for (int64_t i = 0; i < weights_count(again); i++) {
             struct ckpt_entry t = weights_at(again, i);
@@ -222,7 +232,8 @@ static void test_balance_is_its_definition(void **state)
     /* The gradient is the slope of loss + balance + z. */
     int i = param_find(&g->params, "layers.1.moe.router.weight");
     const struct param *p = &g->params.p[i];
-    float *w = xmalloc((size_t)p->numel * 4), *was = xmalloc((size_t)p->numel * 4), *grad = device_here(store_grad_ptr(&g->store, i));
+    float *w = xmalloc((size_t)p->numel * 4), *was = xmalloc((size_t)p->numel * 4),
+          *grad = device_here(store_grad_ptr(&g->store, i));
     double slope = 0;
     store_read(&g->store, g->stream, i, STORE_MASTER, was);
     for (int64_t n = 0; n < p->numel; n++) slope += (double)grad[n] * (double)grad[n];
@@ -272,7 +283,8 @@ static void test_bias_moves(void **state)
     toy_close(&t);
 }
 
-/* A capacity below the mean drops tokens, deterministically, and the buffers are smaller; one that holds all drops none. */
+/* A capacity below the mean drops tokens, deterministically, and the buffers are smaller; one that holds all drops
+ * none. */
 static void test_capacity(void **state)
 {
     (void)state;
@@ -297,12 +309,9 @@ static void test_capacity(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decoding),
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_export),
-        cmocka_unit_test(test_balance_is_its_definition),
-        cmocka_unit_test(test_bias_moves),
-        cmocka_unit_test(test_capacity),
+        cmocka_unit_test(test_decoding),   cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_export),     cmocka_unit_test(test_balance_is_its_definition),
+        cmocka_unit_test(test_bias_moves), cmocka_unit_test(test_capacity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,16 +25,14 @@ static struct schedule *make_rounds(const char *kind, int p, int m, int v, int r
     return s;
 }
 
-static struct schedule *make(const char *kind, int p, int m, int v)
-{
-    return make_rounds(kind, p, m, v, 0);
-}
+static struct schedule *make(const char *kind, int p, int m, int v) { return make_rounds(kind, p, m, v, 0); }
 
 static int uses(const struct schedule *s, int rank, struct stage_use *use)
 {
     int n = 0;
     for (int i = 0; i < s->n_stages; i++)
-        if (schedule_has_stage(s, rank, i)) use[n++] = (struct stage_use){.stage = i, .in_until = PHASE_W, .dout_until = PHASE_W};
+        if (schedule_has_stage(s, rank, i))
+            use[n++] = (struct stage_use){.stage = i, .in_until = PHASE_W, .dout_until = PHASE_W};
     return n;
 }
 
@@ -91,10 +89,12 @@ static void check_contents(const struct schedule *s, const struct itinerary *t, 
 static const struct {
     const char *kind;
     int p, m, v, round;
-} all[] = {{"naive", 3, 4, 2, 0}, {"gpipe", 4, 6, 1, 0}, {"1f1b", 4, 9, 1, 0}, {"interleaved", 3, 6, 3, 0}, {"zbh1", 4, 9, 1, 0},
-           {"interleaved", 4, 7, 2, 0}, {"interleaved", 4, 9, 3, 5}, {"interleaved", 4, 7, 2, 2}, {"interleaved", 3, 2, 2, 0},
-           {"zbh2", 3, 8, 1, 0}, {"zbv", 4, 9, 2, 0}, {"zbv", 1, 3, 2, 0}, {"dualpipe", 4, 8, 1, 0}, {"dualpipe", 6, 14, 1, 0},
-           {"dualpipev", 4, 8, 2, 0}, {"gpipe", 2, 40, 2, 0}, {"onestage", 1, 5, 1, 0}};
+} all[] = {{"naive", 3, 4, 2, 0},       {"gpipe", 4, 6, 1, 0},       {"1f1b", 4, 9, 1, 0},
+           {"interleaved", 3, 6, 3, 0}, {"zbh1", 4, 9, 1, 0},        {"interleaved", 4, 7, 2, 0},
+           {"interleaved", 4, 9, 3, 5}, {"interleaved", 4, 7, 2, 2}, {"interleaved", 3, 2, 2, 0},
+           {"zbh2", 3, 8, 1, 0},        {"zbv", 4, 9, 2, 0},         {"zbv", 1, 3, 2, 0},
+           {"dualpipe", 4, 8, 1, 0},    {"dualpipe", 6, 14, 1, 0},   {"dualpipev", 4, 8, 2, 0},
+           {"gpipe", 2, 40, 2, 0},      {"onestage", 1, 5, 1, 0}};
 
 /* Slabs are as many as the checker says; no generator needs more buffers for sending than it is given. */
 static void test_generators(void **state)
@@ -139,7 +139,8 @@ static struct schedule *parse(const char *text)
     return s;
 }
 
-/* Rank 1 wants its messages in another order than rank 0 sends them: it receives them in rank 0's order all the same. */
+/* Rank 1 wants its messages in another order than rank 0 sends them: it receives them in rank 0's order all the
+ * same. */
 static void test_other_order(void **state)
 {
     (void)state;
@@ -191,8 +192,15 @@ static void test_circle_of_sends(void **state)
 /* ---- layers over stages ---- */
 static struct model_config model(int layers, int64_t vocab)
 {
-    return (struct model_config){.family = MODEL_LLAMA, .layers = layers, .hidden = 64, .heads = 4, .kv_heads = 4,
-                                 .head_dim = 16, .ffn = 172, .vocab = vocab, .max_positions = 32};
+    return (struct model_config){.family = MODEL_LLAMA,
+                                 .layers = layers,
+                                 .hidden = 64,
+                                 .heads = 4,
+                                 .kv_heads = 4,
+                                 .head_dim = 16,
+                                 .ffn = 172,
+                                 .vocab = vocab,
+                                 .max_positions = 32};
 }
 
 static void expect_split(int layers, int64_t vocab, int n_stages, const char *want)
@@ -223,7 +231,9 @@ static void test_split(void **state)
     expect_split(5, 4, 7, "0 1 1 1 1 1 0"); /* the ends may be empty, no others */
     expect_split(5, 4, 6, "1 1 1 1 1 0");
     expect_split(1, 4, 2, "1 0");
-    expect_split(3, 4, 6, "3 layers are too few for 6 stages, of which only the first (embedding) and the last (head) may have none; "
+    expect_split(3, 4, 6,
+                 "3 layers are too few for 6 stages, of which only the first (embedding) and the last (head) may have "
+                 "none; "
                  "choose at most 5 stages");
     struct model_config llama = model(126, 4); /* Llama 3 405B on 16 ranks with 8 stages each */
     struct model_stage stage[128];
@@ -261,7 +271,8 @@ static void test_holders(void **state)
     model_declare(&c, NULL, &t);
     assert_int_equal(stages_split(part, 4, &c, 32, NULL, 0, &e), OK);
     struct schedule *s = make("1f1b", 4, 8, 1), *d = make("dualpipe", 4, 8, 1);
-    const struct param *embed = &t.p[param_find(&t, "embed.token")], *norm = &t.p[param_find(&t, "layers.1.norm1.weight")];
+    const struct param *embed = &t.p[param_find(&t, "embed.token")],
+                       *norm = &t.p[param_find(&t, "layers.1.norm1.weight")];
     assert_int_equal(stages_holders(s, part, &c, embed, out), 2);
     assert_true(out[0] == 0 && out[1] == 3);
     assert_int_equal(stages_holders(s, part, &c, norm, out), 1);
@@ -273,7 +284,8 @@ static void test_holders(void **state)
     param_table_free(&t);
 }
 
-/* The dry run costs as much as there are actions: four times the ranks, four times as long (once sixteen, and more). Processor time. */
+/* The dry run costs as much as there are actions: four times the ranks, four times as long (once sixteen, and more).
+ * Processor time. */
 static double dry_run_s(int ranks)
 {
     struct schedule *s;
@@ -300,8 +312,9 @@ static void test_dry_run_is_linear(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_generators), cmocka_unit_test(test_other_order),
-                                       cmocka_unit_test(test_circle_of_sends), cmocka_unit_test(test_split),
-                                       cmocka_unit_test(test_holders), cmocka_unit_test(test_dry_run_is_linear),};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_generators), cmocka_unit_test(test_other_order), cmocka_unit_test(test_circle_of_sends),
+        cmocka_unit_test(test_split),      cmocka_unit_test(test_holders),     cmocka_unit_test(test_dry_run_is_linear),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

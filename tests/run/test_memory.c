@@ -26,9 +26,17 @@ static void test_resident_is_the_ledger(void **state)
     assert_int_equal(fs_write_atomic(text, str_text(&s), s.n, &e), OK);
     snprintf(data, sizeof data, "data.train=%s", text);
     snprintf(run, sizeof run, "run.dir=%s/run", dir);
-    char *keys[] = {data, run, (char[]){"model.layers=4"}, (char[]){"model.hidden=256"}, (char[]){"model.heads=4"},
-                    (char[]){"model.seq_len=256"}, (char[]){"batch.global=4"}, (char[]){"batch.micro=4"},
-                    (char[]){"run.steps=3"}, (char[]){"checkpoint.every=1"}, (char[]){"run.threads=2"}};
+    char *keys[] = {data,
+                    run,
+                    (char[]){"model.layers=4"},
+                    (char[]){"model.hidden=256"},
+                    (char[]){"model.heads=4"},
+                    (char[]){"model.seq_len=256"},
+                    (char[]){"batch.global=4"},
+                    (char[]){"batch.micro=4"},
+                    (char[]){"run.steps=3"},
+                    (char[]){"checkpoint.every=1"},
+                    (char[]){"run.threads=2"}};
     size_t before = mem_rss_peak(); /* the program before it has anything to do */
     if (trainer_run(NULL, keys, (int)(sizeof keys / sizeof *keys), 1, &r, &e)) fail_msg("%s", e.text);
     size_t peak = mem_rss_peak();

@@ -94,8 +94,12 @@ static void open_world(struct world *w, const char *name, const char *kernels, i
     w->cfg.training = true;
     w->cfg.kernels = kernels;
     w->cfg.threads = threads;
-    w->cfg.optim = (struct optim_config){.kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
-                                         .weight_decay = 0.1, .clip = 1.0};
+    w->cfg.optim = (struct optim_config){.kind = OPTIM_ADAMW,
+                                         .beta1 = 0.9,
+                                         .beta2 = 0.95,
+                                         .eps = 1e-8,
+                                         .weight_decay = 0.1,
+                                         .clip = 1.0};
     if (device_cpu_new(&w->dev, threads, &e)) fail_msg("%s", e.text);
     if (engine_new(&w->g, &w->cfg, w->dev, &e)) fail_msg("%s", e.text);
     program_check(w->g->stage[0].train);
@@ -125,10 +129,7 @@ static void close_world(struct world *w)
     golden_close(&w->file);
 }
 
-static bool is_key_bias(const char *name)
-{
-    return strstr(name, "attn.k.bias") != NULL;
-}
+static bool is_key_bias(const char *name) { return strstr(name, "attn.k.bias") != NULL; }
 
 static void compare_gradients(struct world *w, const char *label)
 {
@@ -157,7 +158,8 @@ static void compare_training(struct world *w, const char *label)
     for (int s = 0; s < STEPS; s++) {
         assert_true(engine_step(g, &w->batch, s, 1e-2, &r));
         double want = json_real(json_at(losses, (size_t)s), -1), norm = json_real(json_at(norms, (size_t)s), -1);
-        if (!(fabs(r.loss - want) < 1e-5 * want)) fail_msg("%s: loss of step %d: %.9g, wanted %.9g", label, s, r.loss, want);
+        if (!(fabs(r.loss - want) < 1e-5 * want))
+            fail_msg("%s: loss of step %d: %.9g, wanted %.9g", label, s, r.loss, want);
         if (!(fabs(r.grad_norm - norm) < 1e-5 * norm))
             fail_msg("%s: gradient norm of step %d: %.9g, wanted %.9g", label, s, r.grad_norm, norm);
     }
@@ -251,8 +253,9 @@ static void test_logits(void **state)
         float *logits = xmalloc((size_t)n * sizeof *logits);
         struct buffer scratch, ids, positions, out;
         size_t ints = (size_t)tokens * 4, bytes = (size_t)n * sizeof *logits;
-        if (buffer_new(&scratch, w.dev, MEM_SCRATCH, p->bytes[HOME_SCRATCH], &e) || buffer_new(&ids, w.dev, MEM_DATA, ints, &e) ||
-            buffer_new(&positions, w.dev, MEM_DATA, ints, &e) || buffer_new(&out, w.dev, MEM_DATA, bytes, &e))
+        if (buffer_new(&scratch, w.dev, MEM_SCRATCH, p->bytes[HOME_SCRATCH], &e) ||
+            buffer_new(&ids, w.dev, MEM_DATA, ints, &e) || buffer_new(&positions, w.dev, MEM_DATA, ints, &e) ||
+            buffer_new(&out, w.dev, MEM_DATA, bytes, &e))
             fail_msg("%s", e.text);
         device_from_host(w.g->stream, &ids, 0, w.batch.tokens, ints);
         device_from_host(w.g->stream, &positions, 0, w.positions, ints);
@@ -260,8 +263,11 @@ static void test_logits(void **state)
         w.g->slot[SLOT_POSITIONS] = positions.p;
         w.g->slot[SLOT_LOGITS] = out.p;
         struct step_info info = {0};
-        program_run(p, PHASE_F, &(struct program_args){.stream = w.g->stream, .step = &info,
-                                                       .slot = w.g->slot, .scratch = scratch.p});
+        program_run(p, PHASE_F,
+                    &(struct program_args){.stream = w.g->stream,
+                                           .step = &info,
+                                           .slot = w.g->slot,
+                                           .scratch = scratch.p});
         device_to_host(w.g->stream, logits, &out, 0, bytes);
         stream_sync(w.g->stream);
         const float *want = golden_f32(&w.file, "logits", n);

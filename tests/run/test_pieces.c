@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products and messages in pieces of rows beside the same layout without: the same bits in every gradient, value and loss, on
- * every rank; the same bytes in more operations; and what the null device counts is what was sent and allocated. With reference kernels
- * any number of rows may be cut, with the fast ones more than the few that they multiply in another way. */
+/* Products and messages in pieces of rows beside the same layout without: the same bits in every gradient, value and
+ * loss, on every rank; the same bytes in more operations; and what the null device counts is what was sent and
+ * allocated. With reference kernels any number of rows may be cut, with the fast ones more than the few that they
+ * multiply in another way. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +56,11 @@ static struct engine_batch batch_of(const struct trial *t, int part)
     int64_t first, n, seq = c->model.seq_len, field = c->batch.global * seq;
     config_part(c, part, &first, &n);
     const int32_t *at = t->tokens + first * seq;
-    struct engine_batch b = {.tokens = at, .targets = at + field, .positions = at + 2 * field, .docs = at + 3 * field, .n = n,
+    struct engine_batch b = {.tokens = at,
+                             .targets = at + field,
+                             .positions = at + 2 * field,
+                             .docs = at + 3 * field,
+                             .n = n,
                              .first = first};
     for (int64_t i = 0; i < n * seq; i++) b.n_trained += b.targets[i] >= 0;
     return b;
@@ -143,7 +148,8 @@ static int32_t *random_tokens(const struct config *c)
     int32_t *t = xcalloc(to_size(4 * n), sizeof *t);
     for (int64_t i = 0; i < n; i++) {
         t[i] = (int32_t)(rng_u32(7, 1, (uint64_t)i) % (uint64_t)c->model.vocab);
-        t[n + i] = rng_u32(7, 3, (uint64_t)i) % 8 ? (int32_t)(rng_u32(7, 2, (uint64_t)i) % (uint64_t)c->model.vocab) : -1;
+        t[n + i] =
+            rng_u32(7, 3, (uint64_t)i) % 8 ? (int32_t)(rng_u32(7, 2, (uint64_t)i) % (uint64_t)c->model.vocab) : -1;
         t[2 * n + i] = (int32_t)(i % c->model.seq_len);
     }
     return t;
@@ -159,9 +165,9 @@ static void run(struct trial *t, int n, struct pieces_rule rule)
 
 static void compare(const char *const *keys, int n, struct pieces_rule rule, bool cuts)
 {
-    static const char *const toy[] = {"model.layers=2", "model.hidden=36", "model.heads=3", "model.ffn=52", "model.vocab=67",
-                                      "model.seq_len=23", "run.threads=1", "comm.timeout_s=60", "batch.global=2",
-                                      "batch.micro=1", "precision.recipe=fp32"};
+    static const char *const toy[] = {"model.layers=2", "model.hidden=36",  "model.heads=3",        "model.ffn=52",
+                                      "model.vocab=67", "model.seq_len=23", "run.threads=1",        "comm.timeout_s=60",
+                                      "batch.global=2", "batch.micro=1",    "precision.recipe=fp32"};
     char *all[32], name[400] = "";
     int k = 0;
     struct err e = {0};
@@ -181,7 +187,8 @@ static void compare(const char *const *keys, int n, struct pieces_rule rule, boo
     for (int r = 0; r < n; r++) {
         if (whole.bits[r] != cut.bits[r]) fail_msg("%s in %d pieces: other bits on rank %d", name, rule.most, r);
         assert_int_equal(whole.sent[r].bytes, cut.sent[r].bytes);
-        assert_true(cuts ? cut.sent[r].operations > whole.sent[r].operations : cut.sent[r].operations == whole.sent[r].operations);
+        assert_true(cuts ? cut.sent[r].operations > whole.sent[r].operations
+                         : cut.sent[r].operations == whole.sent[r].operations);
         assert_true(cut.sent[r].messages >= whole.sent[r].messages);
         against_null(&cut, r, n);
     }
@@ -226,12 +233,16 @@ static void test_models_and_layouts(void **state)
         {{"memory.recompute=full", "parallel.tp=2", "precision.recipe=bf16"}, 2},
         {{"memory.recompute=full", "parallel.tp=2", SEQ, "parallel.zero=3"}, 4},
         {{"parallel.tp=2", "parallel.pp=2", "batch.global=3", "parallel.schedule=zbh1"}, 4},
-        {{"parallel.tp=2", SEQ, "parallel.pp=2", "batch.global=3", "parallel.schedule=zbh1", "precision.recipe=bf16"}, 4},
+        {{"parallel.tp=2", SEQ, "parallel.pp=2", "batch.global=3", "parallel.schedule=zbh1", "precision.recipe=bf16"},
+         4},
         {{"parallel.tp=2", SEQ, "parallel.pp=2", "batch.global=3"}, 4},
         {{"parallel.tp=2", "parallel.cp=2", SEQ}, 4},
-        {{"model.family=mixtral", "model.moe.experts=4", "model.moe.top_k=2", "model.moe.ffn=20", "parallel.tp=2", SEQ}, 2},
+        {{"model.family=mixtral", "model.moe.experts=4", "model.moe.top_k=2", "model.moe.ffn=20", "parallel.tp=2", SEQ},
+         2},
         {{"model.family=deepseek", "model.moe.experts=4", "model.moe.top_k=2", "model.moe.ffn=20", "model.moe.shared=1",
-          "model.mla.kv_rank=10", "model.mla.nope_dim=7", "model.mla.rope_dim=6", "model.mla.value_dim=9", "parallel.tp=2"}, 2},
+          "model.mla.kv_rank=10", "model.mla.nope_dim=7", "model.mla.rope_dim=6", "model.mla.value_dim=9",
+          "parallel.tp=2"},
+         2},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const char *keys[MAX_KEYS + 1] = {REF};
@@ -245,9 +256,13 @@ static void test_fast_kernels(void **state)
 {
     (void)state;
     for (int v = 0; v < 8; v++) {
-        const char *keys[] = {"model.seq_len=150", "parallel.tp=2", v & 1 ? SEQ : "batch.micro=1",
+        const char *keys[] = {"model.seq_len=150",
+                              "parallel.tp=2",
+                              v & 1 ? SEQ : "batch.micro=1",
                               v & 2 ? "precision.recipe=bf16" : "precision.recipe=fp32",
-                              v & 4 ? "comm.progress=thread" : "comm.progress=inline", "comm.link_GBps=0.5", NULL};
+                              v & 4 ? "comm.progress=thread" : "comm.progress=inline",
+                              "comm.link_GBps=0.5",
+                              NULL};
         compare(keys, 2, (struct pieces_rule){.most = 4, .least_rows = 33}, true);
     }
 }

@@ -40,7 +40,8 @@ static void keep(struct trial *t, const struct engine *g, bool values)
     for (int i = 0; i < g->params.n; i++) {
         const struct piece *q = &s->units.piece[i];
         const float *from = device_here(values ? store_piece_state(s, i, STORE_MASTER) : store_piece_grad(s, i));
-        if (g->params.p[i].counted && q->n) memcpy((values ? t->value : t->grad) + offset_of(&g->params, i) + q->lo, from, (size_t)q->n * 4);
+        if (g->params.p[i].counted && q->n)
+            memcpy((values ? t->value : t->grad) + offset_of(&g->params, i) + q->lo, from, (size_t)q->n * 4);
     }
 }
 
@@ -72,16 +73,23 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     c.model_group = model;
     c.zero = t->y.zero;
     c.rank = rank;
-    c.pipeline = (struct pipeline_config){.kind = t->y.kind, .chunks = t->y.chunks, .round = t->y.round,
-                                          .layers = t->y.layers, .n_layers = t->y.n_layers};
+    c.pipeline = (struct pipeline_config){.kind = t->y.kind,
+                                          .chunks = t->y.chunks,
+                                          .round = t->y.round,
+                                          .layers = t->y.layers,
+                                          .n_layers = t->y.n_layers};
     c.n_microbatches = t->y.n_microbatches;
     if ((rc = device_cpu_new(&d, 1, e))) return rc;
     rc = engine_new(&g, &c, d, e);
     if (!rc) {
         int part = mesh_coord(&mesh, AXIS_DP_SHARD, rank);
         int64_t n = c.n_microbatches * c.micro, at = part * n * c.seq;
-        struct engine_batch b = {.tokens = t->data->tokens + at, .targets = t->data->targets + at,
-                                 .positions = t->data->positions + at, .docs = t->data->docs + at, .n = n, .first = part * n};
+        struct engine_batch b = {.tokens = t->data->tokens + at,
+                                 .targets = t->data->targets + at,
+                                 .positions = t->data->positions + at,
+                                 .docs = t->data->docs + at,
+                                 .n = n,
+                                 .first = part * n};
         for (int64_t i = 0; i < n * c.seq; i++) b.n_trained += b.targets[i] >= 0;
         struct engine_report r;
         struct ledger before;
@@ -167,8 +175,9 @@ static void compare(const struct engine_config *c, const struct layout_row *y)
         if (!(g < bound)) fail_msg("%s: the gradient of %s is off by %g", name, p.p[i].name, g);
         if (!(v < 10 * bound)) fail_msg("%s: the value of %s is off by %g", name, p.p[i].name, v);
     }
-    if (y->exact && (memcmp(got.grad, want.grad, (size_t)p.numel * 4) || memcmp(got.value, want.value, (size_t)p.numel * 4) ||
-                     got.loss != want.loss || got.eval != want.eval))
+    if (y->exact &&
+        (memcmp(got.grad, want.grad, (size_t)p.numel * 4) || memcmp(got.value, want.value, (size_t)p.numel * 4) ||
+         got.loss != want.loss || got.eval != want.eval))
         fail_msg("%s: near one rank, and not its bits", name);
     if (!(fabs(got.loss - want.loss) < bound * want.loss)) fail_msg("%s: loss %g, not %g", name, got.loss, want.loss);
     if (!(fabs(got.norm - want.norm) < bound * want.norm)) fail_msg("%s: norm %g, not %g", name, got.norm, want.norm);
@@ -202,12 +211,12 @@ static void test_schedules(void **state)
 {
     (void)state;
     static const struct layout_row all[] = {
-        {ROW("naive", 2, 2, 1, 0, 2)}, {ROW("naive", 3, 1, 1, 0, 2)}, {ROW("gpipe", 3, 1, 1, 0, 4)},
-        {ROW("gpipe", 2, 2, 1, 0, 3)}, {ROW("1f1b", 4, 1, 1, 0, 6)}, {ROW("1f1b", 3, 1, 1, 0, 2)},
+        {ROW("naive", 2, 2, 1, 0, 2)},       {ROW("naive", 3, 1, 1, 0, 2)},       {ROW("gpipe", 3, 1, 1, 0, 4)},
+        {ROW("gpipe", 2, 2, 1, 0, 3)},       {ROW("1f1b", 4, 1, 1, 0, 6)},        {ROW("1f1b", 3, 1, 1, 0, 2)},
         {ROW("interleaved", 2, 2, 1, 0, 4)}, {ROW("interleaved", 2, 3, 1, 0, 4)}, {ROW("zbh1", 3, 1, 1, 0, 5)},
-        {ROW("zbh2", 3, 1, 1, 0, 7)}, {ROW("zbv", 2, 2, 1, 0, 5)}, {ROW("zbv", 1, 2, 1, 0, 3)},
-        {ROW("dualpipe", 2, 1, 1, 0, 4)}, {ROW("dualpipe", 4, 1, 1, 0, 10)}, {ROW("dualpipev", 2, 2, 1, 0, 5)},
-        {ROW("dualpipev", 3, 2, 1, 0, 7)}, {ROW("onestage", 1, 1, 1, 0, 3)},
+        {ROW("zbh2", 3, 1, 1, 0, 7)},        {ROW("zbv", 2, 2, 1, 0, 5)},         {ROW("zbv", 1, 2, 1, 0, 3)},
+        {ROW("dualpipe", 2, 1, 1, 0, 4)},    {ROW("dualpipe", 4, 1, 1, 0, 10)},   {ROW("dualpipev", 2, 2, 1, 0, 5)},
+        {ROW("dualpipev", 3, 2, 1, 0, 7)},   {ROW("onestage", 1, 1, 1, 0, 3)},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int v = 0; v < 2; v++) {
@@ -225,8 +234,8 @@ static void test_zero_inside(void **state)
 {
     (void)state;
     static const struct layout_row all[] = {
-        {ROW("1f1b", 2, 1, 2, 0, 3)}, {ROW("gpipe", 2, 1, 2, 0, 3)}, {ROW("interleaved", 2, 2, 2, 0, 4)},
-        {ROW("zbh1", 2, 1, 2, 0, 4)}, {ROW("zbv", 2, 2, 2, 0, 4)}, {ROW("dualpipe", 2, 1, 2, 0, 4)},
+        {ROW("1f1b", 2, 1, 2, 0, 3)}, {ROW("gpipe", 2, 1, 2, 0, 3)},     {ROW("interleaved", 2, 2, 2, 0, 4)},
+        {ROW("zbh1", 2, 1, 2, 0, 4)}, {ROW("zbv", 2, 2, 2, 0, 4)},       {ROW("dualpipe", 2, 1, 2, 0, 4)},
         {ROW("1f1b", 2, 1, 3, 0, 2)}, {ROW("dualpipev", 2, 2, 2, 0, 4)},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -246,9 +255,11 @@ static void test_uneven(void **state)
 {
     (void)state;
     static const int64_t a[] = {0, 3, 2, 0}, b[] = {1, 1, 3}, d[] = {2, 1, 1, 1};
-    const struct layout_row all[] = {{ROW("1f1b", 4, 1, 1, 0, 4), .layers = a, .n_layers = 4}, {ROW("zbh1", 3, 1, 1, 0, 4), .layers = b, .n_layers = 3},
-                                 {ROW("zbv", 2, 2, 1, 0, 4), .layers = d, .n_layers = 4},
-                                 {ROW("1f1b", 3, 1, 1, 0, 3)}, {ROW("dualpipe", 4, 1, 1, 0, 8), .layers = a, .n_layers = 4}};
+    const struct layout_row all[] = {{ROW("1f1b", 4, 1, 1, 0, 4), .layers = a, .n_layers = 4},
+                                     {ROW("zbh1", 3, 1, 1, 0, 4), .layers = b, .n_layers = 3},
+                                     {ROW("zbv", 2, 2, 1, 0, 4), .layers = d, .n_layers = 4},
+                                     {ROW("1f1b", 3, 1, 1, 0, 3)},
+                                     {ROW("dualpipe", 4, 1, 1, 0, 8), .layers = a, .n_layers = 4}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int tie = 0; tie < 2; tie++) {
             struct engine_config c = small(MODEL_LLAMA, 5);
@@ -263,10 +274,12 @@ static void test_empty_ends(void **state)
     (void)state;
     static const int64_t by_hand[] = {0, 1, 1, 1, 0};
     const struct layout_row all[] = {{ROW("1f1b", 5, 1, 1, 0, 6), .exact = true},
-                                 {ROW("1f1b", 5, 1, 1, 0, 6), .layers = by_hand, .n_layers = 5, .exact = true},
-                                 {ROW("zbh2", 5, 1, 1, 0, 3), .exact = true}, {ROW("1f1b", 4, 1, 1, 0, 5), .exact = true},
-                                 {ROW("zbh1", 4, 1, 2, 3, 5)}, {ROW("gpipe", 5, 1, 2, 1, 2)},
-                                 {ROW("dualpipe", 4, 1, 1, 0, 8)}};
+                                     {ROW("1f1b", 5, 1, 1, 0, 6), .layers = by_hand, .n_layers = 5, .exact = true},
+                                     {ROW("zbh2", 5, 1, 1, 0, 3), .exact = true},
+                                     {ROW("1f1b", 4, 1, 1, 0, 5), .exact = true},
+                                     {ROW("zbh1", 4, 1, 2, 3, 5)},
+                                     {ROW("gpipe", 5, 1, 2, 1, 2)},
+                                     {ROW("dualpipe", 4, 1, 1, 0, 8)}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int k = 0; k < 2; k++) {
             struct engine_config c = small(k ? MODEL_LLAMA : MODEL_GPT2, all[i].pp == 5 ? 3 : 2);
@@ -290,14 +303,15 @@ static void test_rounds(void **state)
             struct engine_config c = small(i % 2 ? MODEL_LLAMA : MODEL_GPT2, 6);
             c.recompute = round == 3;
             compare(&c, &(struct layout_row){ROW("interleaved", 4, 2, 1, 0, m[i]), .round = round, .exact = true});
-            if (round % 2) compare(&c, &(struct layout_row){ROW("interleaved", 2, 3, 2, round % 4, m[i]), .round = round});
+            if (round % 2)
+                compare(&c, &(struct layout_row){ROW("interleaved", 2, 3, 2, round % 4, m[i]), .round = round});
         }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_corridor), cmocka_unit_test(test_schedules),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_corridor),    cmocka_unit_test(test_schedules),
                                        cmocka_unit_test(test_zero_inside), cmocka_unit_test(test_uneven),
-                                       cmocka_unit_test(test_empty_ends), cmocka_unit_test(test_rounds)};
+                                       cmocka_unit_test(test_empty_ends),  cmocka_unit_test(test_rounds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told of hosts and cores, for machines that this one is not: every kind of binding, every warning, and its absence where
- * nothing is wrong. */
+/* What is told of hosts and cores, for machines that this one is not: every kind of binding, every warning, and its
+ * absence where nothing is wrong. */
 #include "base/check.h"
 
 #include <string.h>
@@ -40,7 +40,8 @@ static void expect_warning(const struct places *p, const char *want)
     places_warnings(p, &s);
     const char *end = strchr(str_text(&s), '\n');
     if (!want && s.n) fail_msg("warns without a reason: %s", s.p);
-    if (want && (!strstr(str_text(&s), want) || !end || end[1])) fail_msg("wanted one warning with '%s', got '%s'", want, str_text(&s));
+    if (want && (!strstr(str_text(&s), want) || !end || end[1]))
+        fail_msg("wanted one warning with '%s', got '%s'", want, str_text(&s));
     str_free(&s);
 }
 
@@ -91,13 +92,16 @@ static void test_bindings(void **state)
     seat[2].threads = seat[3].threads = 0;
     expect(places_binding, &p, "mixed, ranks 0-1: 0-7, ranks 2-3: 40");
     machine(&p, seat, 12, 12, 0, 1, 1, 1);
-    expect(places_binding, &p, "own, rank 0: 0, rank 1: 1, rank 2: 2, rank 3: 3, rank 4: 4, rank 5: 5, rank 6: 6, rank 7: 7, ...");
+    expect(places_binding, &p,
+           "own, rank 0: 0, rank 1: 1, rank 2: 2, rank 3: 3, rank 4: 4, rank 5: 5, rank 6: 6, rank 7: 7, ...");
     machine(&p, seat, 3, 1, 0, 0, 4, 4);
     seat[2].threads = 2;
     expect(places_threads, &p, "2 to 4 per rank");
     machine(&p, seat, 20, 1, 0, 0, 4, 4);
-    expect(places_hosts, &p, "20, node1 (rank 0), node2 (rank 1), node3 (rank 2), node4 (rank 3), node5 (rank 4), node6 (rank 5), node7 (rank 6), "
-                             "node8 (rank 7), ...");
+    expect(places_hosts, &p,
+           "20, node1 (rank 0), node2 (rank 1), node3 (rank 2), node4 (rank 3), node5 (rank 4), node6 (rank 5), node7 "
+           "(rank 6), "
+           "node8 (rank 7), ...");
 }
 
 static void test_warnings(void **state)
@@ -112,13 +116,15 @@ static void test_warnings(void **state)
     expect_warning(&p, "node1: 2 ranks with 32 threads on 16 cores: they take turns; run.threads=8");
     machine(&p, seat, 4, 2, 0, 8, 8, 8);
     for (int r = 2; r < 4; r++) seat[r].quota = 4;
-    expect_warning(&p, "node2: 2 ranks with 16 threads on 4 cores (the cgroup's quota): they take turns; run.threads=2");
+    expect_warning(&p,
+                   "node2: 2 ranks with 16 threads on 4 cores (the cgroup's quota): they take turns; run.threads=2");
     machine(&p, seat, 4, 2, 0, 8, 8, 2);
     seat[3].threads = 12;
     expect_warning(&p, "node2: rank 3 has 12 threads on 8 cores (8-15): they take turns; run.threads=8");
     machine(&p, seat, 2, 2, 0, 1, 1, 1);
     seat[0].above = seat[1].above = 16;
-    expect_warning(&p, "node1: the launcher may use 16 cores and bound its 2 ranks to 2 of them, the others stay idle; mpirun --bind-to none, "
+    expect_warning(&p, "node1: the launcher may use 16 cores and bound its 2 ranks to 2 of them, the others stay idle; "
+                       "mpirun --bind-to none, "
                        "or --map-by slot:PE=8");
     machine(&p, seat, 2, 1, 0, 1, 1, 1);
     seat[0].asked = seat[1].asked = 4;
@@ -177,11 +183,8 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sets),
-        cmocka_unit_test(test_bindings),
-        cmocka_unit_test(test_warnings),
-        cmocka_unit_test(test_one_process),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_sets),        cmocka_unit_test(test_bindings), cmocka_unit_test(test_warnings),
+        cmocka_unit_test(test_one_process), cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

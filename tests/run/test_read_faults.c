@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads that fail while a run goes on: its token file or its checkpoint gives EIO at the n-th call, shrinks, or has a page of zeros.
- * Every time: an error that names the file and the place, on all ranks, after the same step; never a signal, a hang or a result.
- * The program is the trainer as it is; the linker puts this file between it and pread, and counts the steps that ranks begin (--wrap). */
+/* Reads that fail while a run goes on: its token file or its checkpoint gives EIO at the n-th call, shrinks, or has a
+ * page of zeros. Every time: an error that names the file and the place, on all ranks, after the same step; never a
+ * signal, a hang or a result. The program is the trainer as it is; the linker puts this file between it and pread, and
+ * counts the steps that ranks begin (--wrap). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -33,10 +34,10 @@ enum what { FAIL, SHRINK };
 static struct {
     const char *watch; /* paths that hold this; NULL: nothing happens */
     enum what what;
-    int64_t at;             /* the call that it happens to */
-    _Atomic int64_t calls;  /* of watched files so far */
-    char path[512];         /* the file it happened to; "": none yet */
-    double since_s;         /* when it happened */
+    int64_t at;            /* the call that it happens to */
+    _Atomic int64_t calls; /* of watched files so far */
+    char path[512];        /* the file it happened to; "": none yet */
+    double since_s;        /* when it happened */
 } plan;
 
 ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at)
@@ -64,10 +65,13 @@ static struct {
     atomic_int steps[MAX_RANKS];
 } begun;
 
-bool __real_engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r);
-bool __wrap_engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r);
+bool __real_engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr,
+                        struct engine_report *r);
+bool __wrap_engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr,
+                        struct engine_report *r);
 
-bool __wrap_engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r)
+bool __wrap_engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr,
+                        struct engine_report *r)
 {
     for (int i = 0; i < MAX_RANKS; i++) {
         struct engine *none = NULL;
@@ -102,7 +106,8 @@ static int set_up(void **state)
     struct err e;
     snprintf(dir, sizeof dir, "/tmp/tutti-read-faults-XXXXXX");
     if (!mkdtemp(dir)) return -1;
-    for (int i = 0; s.n < 20000; i++) str_printf(&s, "%d. The quick brown fox jumps over %d lazy dogs.\n", i, i * 7 % 9);
+    for (int i = 0; s.n < 20000; i++)
+        str_printf(&s, "%d. The quick brown fox jumps over %d lazy dogs.\n", i, i * 7 % 9);
     char *path = fs_join(dir, "text.txt");
     int rc = fs_write_atomic(path, s.p, s.n, &e);
     xfree(path);
@@ -120,9 +125,10 @@ static int train(const char *run, int ranks, const char *resume, int steps, stru
 {
     char keys[20][256];
     char *list[20];
-    static const char *const fixed[] = {"model.layers=1",  "model.hidden=16", "model.heads=2", "model.ffn=20",   "model.seq_len=24",
-                                        "batch.global=6",  "batch.micro=1",   "run.threads=1", "comm.timeout_s=20", "run.tensorboard=false",
-                                        "run.eval_batches=2"};
+    static const char *const fixed[] = {"model.layers=1",        "model.hidden=16",   "model.heads=2",
+                                        "model.ffn=20",          "model.seq_len=24",  "batch.global=6",
+                                        "batch.micro=1",         "run.threads=1",     "comm.timeout_s=20",
+                                        "run.tensorboard=false", "run.eval_batches=2"};
     int n = 0;
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) snprintf(keys[n++], sizeof keys[0], "%s", fixed[i]);
     snprintf(keys[n++], sizeof keys[0], "data.train=%s/text.txt", dir);
@@ -167,8 +173,8 @@ static void remove_run(const char *run)
     xfree(path);
 }
 
-/* Each read of the checkpoint and of the tokens in turn, one rank and two. What is read ahead for a step that never comes may fail
- * unseen. */
+/* Each read of the checkpoint and of the tokens in turn, one rank and two. What is read ahead for a step that never
+ * comes may fail unseen. */
 static void every_read(void **state)
 {
     (void)state;
@@ -189,7 +195,8 @@ static void every_read(void **state)
                     break;
                 }
                 if (rc == OK && w == 1 && r.steps == 6) continue;
-                if (rc != ERR_IO) fail_msg("read %lld of %s failed: code %d %s", (long long)at, plan.path, rc, rc ? e.text : "");
+                if (rc != ERR_IO)
+                    fail_msg("read %lld of %s failed: code %d %s", (long long)at, plan.path, rc, rc ? e.text : "");
                 check_says(&e, ": cannot be read at offset ");
                 check_says(&e, ": Input/output error");
                 failures++;
@@ -199,8 +206,8 @@ static void every_read(void **state)
     xfree(from);
 }
 
-/* In the middle of a run the token file gets shorter, for all ranks, or one read of one rank fails: the ranks end together, the file
- * is named, and the next start makes the short one again. */
+/* In the middle of a run the token file gets shorter, for all ranks, or one read of one rank fails: the ranks end
+ * together, the file is named, and the next start makes the short one again. */
 static void in_the_middle(void **state)
 {
     (void)state;
@@ -220,7 +227,7 @@ static void in_the_middle(void **state)
         check_says(&e, shrinks ? ": ends at or before byte " : ": cannot be read at offset ");
         check_says(&e, "wanted ");
         if (ranks > 1 && strncmp(e.text, "rank ", 5)) fail_msg("which rank? %s", e.text);
-        assert_true(r.steps > 0); /* it had begun */
+        assert_true(r.steps > 0);       /* it had begun */
         for (int i = 1; i < ranks; i++) /* nobody was left in the middle of a step that another did not begin */
             assert_int_equal(atomic_load(&begun.steps[i]), atomic_load(&begun.steps[0]));
         assert_true(clock_now_s() - plan.since_s < 15); /* nobody waited for comm.timeout_s */
@@ -244,12 +251,14 @@ static void a_page_of_zeros(void **state)
     assert_non_null(file);
     FILE *f = fopen(file, "r+b");
     static const char zeros[4096];
-    assert_true(f && !fseek(f, 4096 + 20480, SEEK_SET) && fwrite(zeros, 1, sizeof zeros, f) == sizeof zeros && !fclose(f));
+    assert_true(f && !fseek(f, 4096 + 20480, SEEK_SET) && fwrite(zeros, 1, sizeof zeros, f) == sizeof zeros &&
+                !fclose(f));
     for (int ranks = 1; ranks <= 2; ranks++) {
         remove_run("again");
         assert_int_equal(train("again", ranks, "never", 100, &r, &e), ERR_CORRUPT);
         snprintf(plan.path, sizeof plan.path, "%s", file);
-        check_says(&e, "damaged token file: tokens 8192 to 16384, which are bytes 20480 to 36864 of the file, have checksum ");
+        check_says(&e, "damaged token file: tokens 8192 to 16384, which are bytes 20480 to 36864 of the file, have "
+                       "checksum ");
         check_says(&e, "; remove it and start again: it is a cache, and is made anew from ");
     }
     assert_int_equal(unlink(file), 0);
@@ -264,7 +273,10 @@ static int get_param(void *ctx, const char *name, const struct region *box, enum
 {
     return weights_read(ctx, weights_find_param(ctx, name), box, as, dst, e);
 }
-static int get_file(void *ctx, const char *name, char **text, size_t *n, struct err *e) { return weights_file(ctx, name, text, n, e); }
+static int get_file(void *ctx, const char *name, char **text, size_t *n, struct err *e)
+{
+    return weights_file(ctx, name, text, n, e);
+}
 
 static int use(const char *from, bool exports, struct err *e)
 {
@@ -278,7 +290,9 @@ static int use(const char *from, bool exports, struct err *e)
     if (!rc) rc = weights_model(w, &m, e);
     if (!rc && exports) {
         fs_remove_tree(out, NULL);
-        rc = hf_export(out, &(struct hf_export){.model = &m, .dtype = DT_F32, .get = get_param, .file = get_file, .ctx = w}, e);
+        rc = hf_export(out,
+                       &(struct hf_export){.model = &m, .dtype = DT_F32, .get = get_param, .file = get_file, .ctx = w},
+                       e);
         if (rc) assert_false(fs_exists(out));
     } else if (!rc) {
         rc = source_tokenizer(w, &t, e);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that hold the same read it once: a checkpoint that is resumed by many ranks is read about once, whoever wrote it, and goes on
- * with the numbers that one rank goes on with. The linker puts this file between the program and pread, which counts. */
+/* Ranks that hold the same read it once: a checkpoint that is resumed by many ranks is read about once, whoever wrote
+ * it, and goes on with the numbers that one rank goes on with. The linker puts this file between the program and pread,
+ * which counts. */
 #include "run/runs.h"
 
 #include <math.h>
@@ -40,8 +41,8 @@ struct way {
     double times; /* the checkpoint's bytes were read at most so often */
 };
 
-/* Headers are read by every rank that opens a file; a chunk (4 MiB, or a small box) by every rank that needs some of it, such as both
- * that hold pieces of it, so pieces of small tensors are read twice. */
+/* Headers are read by every rank that opens a file; a chunk (4 MiB, or a small box) by every rank that needs some of
+ * it, such as both that hold pieces of it, so pieces of small tensors are read twice. */
 static const struct way ways[] = {
     {"dp8", {NULL}, 8, {NULL}, 1.3},
     {"dp2, two replicas, zero 3", {NULL}, 4, {"parallel.dp_replicate=2", "parallel.zero=3"}, 2.3},
@@ -51,7 +52,8 @@ static const struct way ways[] = {
     {"wide dp4", {WIDE}, 4, {NULL}, 1.1},
 };
 
-static int go(const struct folder *f, const char *name, const struct way *w, int ranks, bool on, struct trainer_result *r, struct err *e)
+static int go(const struct folder *f, const char *name, const struct way *w, int ranks, bool on,
+              struct trainer_result *r, struct err *e)
 {
     const char *all[MAX_KEYS];
     int n = 0;
@@ -101,8 +103,8 @@ static void test_read_once(void **state)
         bytes_read = 0;
         if (go(&f, "many", &ways[i], ways[i].ranks, true, &many, &e)) fail_msg("%s: %s", ways[i].name, e.text);
         int64_t stored = bytes_of(&f);
-        print_message("  %-32s %d ranks: %lld bytes stored, %lld read, %.2f times\n", ways[i].name, ways[i].ranks, (long long)stored,
-                      (long long)bytes_read, (double)bytes_read / (double)stored);
+        print_message("  %-32s %d ranks: %lld bytes stored, %lld read, %.2f times\n", ways[i].name, ways[i].ranks,
+                      (long long)stored, (long long)bytes_read, (double)bytes_read / (double)stored);
         assert_true(stored > 0 && bytes_read >= stored && (double)bytes_read <= ways[i].times * (double)stored);
         assert_true(fabs(many.loss / one.loss - 1) < (strstr(ways[i].name, "bf16") ? 1e-2 : 1e-4));
         folder_close(&f);

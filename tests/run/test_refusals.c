@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every layout that is refused, before anything starts: the refusal begins with the key to change, gives the reason, and what it
- * advises is accepted. Beside them layouts that look odd and are legal. */
+/* Every layout that is refused, before anything starts: the refusal begins with the key to change, gives the reason,
+ * and what it advises is accepted. Beside them layouts that look odd and are legal. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,9 @@
 
 #define DENSE "model.layers=4 model.hidden=32 model.heads=4 model.seq_len=8 batch.global=8 batch.micro=1 "
 #define EXPERTS DENSE "model.family=mixtral model.moe.experts=5 "
-#define BIAS DENSE "model.family=deepseek model.moe.experts=4 model.moe.bias=true model.mla.kv_rank=4 model.mla.nope_dim=4 model.mla.rope_dim=2 model.mla.value_dim=4 "
+#define BIAS                                                                                                           \
+    DENSE "model.family=deepseek model.moe.experts=4 model.moe.bias=true model.mla.kv_rank=4 model.mla.nope_dim=4 "    \
+          "model.mla.rope_dim=2 model.mla.value_dim=4 "
 #define EXACT DENSE "numerics.exact_order=true "
 #define PIPE "parallel.schedule="
 #define SERVERS DENSE "parallel.servers=1 "
@@ -29,6 +31,7 @@ struct refusal {
     int cure_ranks;           /* 0: the same */
 };
 
+/* clang-format off */
 static const struct refusal refusals[] = {
     /* degrees and ranks */
     {DENSE "parallel.cp=3", 4, "parallel.cp", "3 ranks do not divide the 4 there are; choose 2, or start 3", "parallel.cp=2", 0},
@@ -125,6 +128,7 @@ static const struct refusal refusals[] = {
     {EXACT "parallel.pp=2", 2, "parallel.pp", "batch.global = 1", "batch.global=1", 0},
     {EXACT "parallel.pp=2", 2, "parallel.pp", "choose 1", "parallel.pp=1", 0},
 };
+/* clang-format on */
 
 /* ---- what is advised, followed ---- */
 struct advice { /* one piece of it */
@@ -136,7 +140,8 @@ enum { PIECES = 8 };
 static int word_len(const char *at) { return (int)strcspn(at, " ,;?'"); }
 static bool begins(const char *at, const char *with) { return !strncmp(at, with, strlen(with)); }
 
-/* "3" (for key), "tp: 3", "parallel.tp: 3" or "batch.global = 8": one key and value to the end of out; where it ends. */
+/* "3" (for key), "tp: 3", "parallel.tp: 3" or "batch.global = 8": one key and value to the end of out; where it
+ * ends. */
 static const char *read_pair(const char *at, const char *key, char *out, size_t room)
 {
     int len = word_len(at);
@@ -160,7 +165,8 @@ static bool names_key(const char *at)
     return len > 1 && at[len - 1] == ':';
 }
 
-/* "3 or 5", "3 (-n 3) or parallel.tp: 5 and parallel.cp: 2 (-n 10), or numerics.exact_order: false". Ends where it goes on in words. */
+/* "3 or 5", "3 (-n 3) or parallel.tp: 5 and parallel.cp: 2 (-n 10), or numerics.exact_order: false". Ends where it goes
+ * on in words. */
 static int read_list(const char *at, const char *key, struct advice *p, int n)
 {
     for (bool more = true; more && !begins(at, "start ") && !begins(at, "a longer") && !begins(at, "that");) {
@@ -181,9 +187,18 @@ static int read_list(const char *at, const char *key, struct advice *p, int n)
 /* Everything that the text says could be done; of an explanation that ends in advice the end. */
 static int read_advice(const char *text, const char *key, struct advice *p)
 {
-    static const char *const before[] = {"that is ", "the nearest that does is ", "the nearest that fits is ", "the nearest ep that does is ",
-                                         "the nearest ep that fits is ", "the nearest pp that fits is ", "did you mean '",
-                                         "choose at most ", "choose at least ", "choose that, or ", "choose ", "wanted 1 or more, or "};
+    static const char *const before[] = {"that is ",
+                                         "the nearest that does is ",
+                                         "the nearest that fits is ",
+                                         "the nearest ep that does is ",
+                                         "the nearest ep that fits is ",
+                                         "the nearest pp that fits is ",
+                                         "did you mean '",
+                                         "choose at most ",
+                                         "choose at least ",
+                                         "choose that, or ",
+                                         "choose ",
+                                         "wanted 1 or more, or "};
     int n = 0, ranks;
     const char *at = NULL, *start = strstr(text, "start ");
     for (size_t i = 0; !at && i < sizeof before / sizeof *before; i++)
@@ -219,7 +234,8 @@ static void test_refusals(void **state)
         const char *text = strstr(e.text, ": ");
         snprintf(start, sizeof start, ": %s: ", r->key);
         if (rc != ERR_REQUEST || !text || strncmp(text, start, strlen(start)) || !strstr(e.text, r->reason))
-            fail_msg("'%s' on %d ranks: wanted %s: ...%s..., got %d '%s'", r->keys, r->ranks, r->key, r->reason, rc, e.text);
+            fail_msg("'%s' on %d ranks: wanted %s: ...%s..., got %d '%s'", r->keys, r->ranks, r->key, r->reason, rc,
+                     e.text);
         int ranks = r->cure_ranks ? r->cure_ranks : r->ranks;
         if (resolve(&c, a, r->keys, r->cure, ranks, &e))
             fail_msg("'%s' with the advised '%s' on %d ranks is refused: %s", r->keys, r->cure, ranks, e.text);
@@ -228,7 +244,8 @@ static void test_refusals(void **state)
     }
 }
 
-/* Whatever a refusal advises is accepted by who follows it to the letter: with these keys, on so many ranks, and nothing else. */
+/* Whatever a refusal advises is accepted by who follows it to the letter: with these keys, on so many ranks, and
+ * nothing else. */
 static void test_advice(void **state)
 {
     (void)state;
@@ -247,8 +264,8 @@ static void test_advice(void **state)
             int ranks = p[k].ranks ? p[k].ranks : r->ranks;
             if (getenv("TELL")) print_message("%s\n    -> %s -n %d\n", e.text, p[k].keys, ranks);
             if (resolve(&c, a, r->keys, p[k].keys, ranks, &again))
-                fail_msg("'%s' on %d ranks says '%s'; with '%s' on %d ranks it says '%s'", r->keys, r->ranks, e.text, p[k].keys, ranks,
-                         again.text);
+                fail_msg("'%s' on %d ranks says '%s'; with '%s' on %d ranks it says '%s'", r->keys, r->ranks, e.text,
+                         p[k].keys, ranks, again.text);
             followed++;
         }
         arena_free(a);
@@ -271,7 +288,8 @@ static void test_schedule_file(void **state)
     close(fd);
     snprintf(keys, sizeof keys, DENSE "parallel.pp=2 parallel.schedule_file=%s", path);
     assert_int_equal(resolve(&c, a, keys, "", 2, &e), ERR_REQUEST);
-    if (!strstr(e.text, ": parallel.schedule_file: ") || !strstr(e.text, "1 microbatches; this run has parallel.pp = 2 and 8"))
+    if (!strstr(e.text, ": parallel.schedule_file: ") ||
+        !strstr(e.text, "1 microbatches; this run has parallel.pp = 2 and 8"))
         fail_msg("%s", e.text);
     if (resolve(&c, a, keys, "batch.global=1", 2, &e)) fail_msg("%s", e.text);
     remove(path);
@@ -310,7 +328,8 @@ static void test_legal(void **state)
         struct config c;
         struct err e = {0};
         if (resolve(&c, a, l->keys, "", l->ranks, &e)) fail_msg("'%s' on %d ranks: %s", l->keys, l->ranks, e.text);
-        if (c.parallel.dp_shard != l->dp_shard || c.parallel.tp != l->tp || c.parallel.cp != l->cp || c.parallel.ep != l->ep)
+        if (c.parallel.dp_shard != l->dp_shard || c.parallel.tp != l->tp || c.parallel.cp != l->cp ||
+            c.parallel.ep != l->ep)
             fail_msg("'%s' on %d ranks: dp_shard %d tp %d cp %d ep %d", l->keys, l->ranks, (int)c.parallel.dp_shard,
                      (int)c.parallel.tp, (int)c.parallel.cp, (int)c.parallel.ep);
         arena_free(a);

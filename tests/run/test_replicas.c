@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One bit flipped on one rank, in every kind of array that several ranks hold, in layouts of every kind: before it ranks agree (also
- * where replicas could seem to differ: dropout, bf16, uneven parts), after it the rank, the tensor and the element are named. */
+/* One bit flipped on one rank, in every kind of array that several ranks hold, in layouts of every kind: before it
+ * ranks agree (also where replicas could seem to differ: dropout, bf16, uneven parts), after it the rank, the tensor
+ * and the element are named. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,6 +30,7 @@ struct row {
     int n_named;      /* 1, or both of two */
 };
 
+/* clang-format off */
 static const struct row rows[] = {
     {"", 4, 2, WEIGHT, "layers.1.mlp.up.weight", "rank 2 has ", 1},
     {"", 4, 0, MOMENT_M, "norm.weight", "rank 0 has ", 1},
@@ -64,6 +66,7 @@ static const struct row rows[] = {
     {"parallel.servers=1", 4, 1, WEIGHT, "layers.0.mlp.up.weight", "rank 1 has ", 1},
     {"parallel.servers=2", 5, 2, WEIGHT, "embed.token", "rank 2 has ", 1},
 };
+/* clang-format on */
 
 struct job {
     const struct row *row;
@@ -74,14 +77,17 @@ struct job {
 
 static void resolve(struct job *j, struct arena *a)
 {
-    static const char toy[] = "model.layers=2 model.hidden=36 model.heads=3 model.ffn=52 model.vocab=67 model.seq_len=12 run.threads=1 "
-                              "comm.timeout_s=60 batch.global=8 batch.micro=1 optimizer.lr=1e-2 precision.recipe=fp32 ";
+    static const char toy[] =
+        "model.layers=2 model.hidden=36 model.heads=3 model.ffn=52 model.vocab=67 model.seq_len=12 run.threads=1 "
+        "comm.timeout_s=60 batch.global=8 batch.micro=1 optimizer.lr=1e-2 precision.recipe=fp32 ";
     char *keys[64];
     int n = 0;
     struct conf *f;
     struct err e = {0};
-    for (char *word = strtok(arena_printf(a, "%s%s", toy, j->row->keys), " "); word; word = strtok(NULL, " ")) keys[n++] = word;
-    if (config_load(&j->c, &f, a, NULL, keys, n, &e) || config_resolve(&j->c, f, 0, j->row->ranks, &e)) fail_msg("%s: %s", j->row->keys, e.text);
+    for (char *word = strtok(arena_printf(a, "%s%s", toy, j->row->keys), " "); word; word = strtok(NULL, " "))
+        keys[n++] = word;
+    if (config_load(&j->c, &f, a, NULL, keys, n, &e) || config_resolve(&j->c, f, 0, j->row->ranks, &e))
+        fail_msg("%s: %s", j->row->keys, e.text);
     int64_t all = j->c.batch.global * j->c.model.seq_len;
     j->tokens = xcalloc(to_size(4 * all), sizeof *j->tokens);
     for (int64_t i = 0; i < 2 * all; i++) j->tokens[i] = (int32_t)(rng_u32(5, 1, (uint64_t)i) % 67);
@@ -93,8 +99,13 @@ static void steps(const struct job *j, struct engine *g, struct serve *v, const 
     int64_t first, count, seq = j->c.model.seq_len, field = j->c.batch.global * seq;
     config_part(&j->c, r->server < 0 ? r->part : 0, &first, &count);
     const int32_t *at = j->tokens + first * seq;
-    struct engine_batch b = {.tokens = at, .targets = at + field, .positions = at + 2 * field, .docs = at + 3 * field, .n = count,
-                             .first = first, .n_trained = count * seq};
+    struct engine_batch b = {.tokens = at,
+                             .targets = at + field,
+                             .positions = at + 2 * field,
+                             .docs = at + 3 * field,
+                             .n = count,
+                             .first = first,
+                             .n_trained = count * seq};
     for (int s = 0; s < 2; s++) {
         struct engine_report report;
         if (v) serve_step(v, r->server < 0 ? &b : NULL, s, 1e-2, &report);
@@ -123,7 +134,9 @@ static void flip(struct job *j, struct engine *g)
         ((char *)device_here(store_piece_state(s, i, state) + (at - s->units.piece[i].lo)))[0] ^= 1;
     }
     int64_t cols = p->nd > 1 ? p->ln[1] : 1;
-    if (p->nd > 1) snprintf(j->element, sizeof j->element, "[%lld, %lld]", (long long)(p->lo[0] + at / cols), (long long)(p->lo[1] + at % cols));
+    if (p->nd > 1)
+        snprintf(j->element, sizeof j->element, "[%lld, %lld]", (long long)(p->lo[0] + at / cols),
+                 (long long)(p->lo[1] + at % cols));
     else snprintf(j->element, sizeof j->element, "[%lld]", (long long)(p->lo[0] + at));
 }
 
@@ -131,13 +144,14 @@ static int found(const struct job *j, const struct replicas_report *r, struct er
 {
     static const char *const arrays[] = {"weight", "master", "m", "v"};
     const struct row *row = j->row;
-    bool named = r->n_ranks == row->n_named && r->decided == (row->n_named == 1) && !strncmp(r->text, row->says, strlen(row->says));
+    bool named = r->n_ranks == row->n_named && r->decided == (row->n_named == 1) &&
+                 !strncmp(r->text, row->says, strlen(row->says));
     for (int i = 0, culprit = 0; i < r->n_ranks; i++) {
         culprit += r->ranks[i] == row->culprit;
         if (i == r->n_ranks - 1) named &= culprit == 1;
     }
-    if (!r->differ || !named || r->n_arrays != 1 || strcmp(r->tensor, row->tensor) || strcmp(r->array, arrays[row->array]) ||
-        strcmp(r->element, j->element) || !strstr(r->text, row->tensor))
+    if (!r->differ || !named || r->n_arrays != 1 || strcmp(r->tensor, row->tensor) ||
+        strcmp(r->array, arrays[row->array]) || strcmp(r->element, j->element) || !strstr(r->text, row->tensor))
         return err_set(e, ERR_NUMERIC, "%s %s %s %s, %d ranks, %d arrays: %s", r->differ ? "differ" : "same", r->tensor,
                        r->array ? r->array : "-", r->element, r->n_ranks, r->n_arrays, r->text);
     return OK;
@@ -190,7 +204,8 @@ static void test_one_bit(void **state)
         resolve(&j, a);
         struct comm_config cc = config_comm(&j.c);
         if (comm_run_local(rows[i].ranks, &cc, rank_main, &j, &e))
-            fail_msg("'%s' on %d ranks, %s, wanted at %s: %s", rows[i].keys, rows[i].ranks, rows[i].tensor, j.element, e.text);
+            fail_msg("'%s' on %d ranks, %s, wanted at %s: %s", rows[i].keys, rows[i].ranks, rows[i].tensor, j.element,
+                     e.text);
         xfree(j.tokens);
         arena_free(a);
     }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Going on from a checkpoint while files are damaged, forbidden, unreadable, or not seen by one rank: a run that cannot read what it
- * should go on from ends with an error that names it and the way out, and leaves every file as it was. The system calls that read
- * are defined here, in front of the C library's.
+/* Going on from a checkpoint while files are damaged, forbidden, unreadable, or not seen by one rank: a run that cannot
+ * read what it should go on from ends with an error that names it and the way out, and leaves every file as it was. The
+ * system calls that read are defined here, in front of the C library's.
  *
  *     test_resume                       in this process, ranks as threads (cmocka)
- *     test_resume RANK CONFIG KEYS...   a process of a launcher, of which rank RANK does not see step 8: tests/run/mpi_resume_faults.sh
+ *     test_resume RANK CONFIG KEYS...   a process of a launcher, of which rank RANK does not see step 8:
+ *                                       tests/run/mpi_resume_faults.sh
  */
 #include "run/runs.h"
 
@@ -22,9 +23,9 @@ static struct {
     const char *where;   /* calls whose path has this part; NULL: none */
     const char *instead; /* have this in place of it; NULL: they fail */
     int why;
-    int rank;         /* of this thread only, -1: of all */
-    atomic_llong at;  /* calls so far */
-    long long nth;    /* of the calls below a run's checkpoints this one alone fails; 0: none */
+    int rank;        /* of this thread only, -1: of all */
+    atomic_llong at; /* calls so far */
+    long long nth;   /* of the calls below a run's checkpoints this one alone fails; 0: none */
 } fault = {.rank = -1};
 
 static bool is_rank(int rank)
@@ -91,7 +92,9 @@ ssize_t read(int fd, void *p, size_t n)
 {
     char link[40], path[512] = "", buffer[512];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    if (fault.nth && syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1) > 0 && !path_of(path, buffer, sizeof buffer)) return -1;
+    if (fault.nth && syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1) > 0 &&
+        !path_of(path, buffer, sizeof buffer))
+        return -1;
     return syscall(SYS_read, fd, p, n);
 }
 
@@ -144,11 +147,26 @@ static void damage(const struct folder *f, const char *name, int kind)
     case 0: change(f, name, STEP8 "/manifest.json", 200, 0); break;
     case 1: change(f, name, STEP8 "/config.yaml", -1, 1); break;
     case 2: make_newer(f, name, STEP8 "/manifest.json"); break;
-    case 3: path_in(f, path, name, STEP8 "/manifest.json"); assert_int_equal(unlink(path), 0); break;
-    case 4: fault.where = "step-00000008/manifest.json"; fault.why = EIO; break;
-    case 5: fault.where = "step-00000008/manifest.json"; fault.why = EACCES; break;
-    case 6: fault.where = "step-00000008/boxes"; fault.why = EACCES; break;
-    case 7: fault.where = "step-00000002/manifest.json"; fault.why = EIO; break; /* may be of any publication */
+    case 3:
+        path_in(f, path, name, STEP8 "/manifest.json");
+        assert_int_equal(unlink(path), 0);
+        break;
+    case 4:
+        fault.where = "step-00000008/manifest.json";
+        fault.why = EIO;
+        break;
+    case 5:
+        fault.where = "step-00000008/manifest.json";
+        fault.why = EACCES;
+        break;
+    case 6:
+        fault.where = "step-00000008/boxes";
+        fault.why = EACCES;
+        break;
+    case 7:
+        fault.where = "step-00000002/manifest.json";
+        fault.why = EIO;
+        break;                                                                 /* may be of any publication */
     case 8: change(f, name, STEP8 "/boxes-00000.safetensors", 6000, 0); break; /* found by loading */
     default: fail_msg("no damage %d", kind);
     }
@@ -157,11 +175,13 @@ static const struct damaged {
     const char *says;
     int code;
 } damages[] = {
+    /* clang-format off */
     {"manifest.json: its bytes have checksum", ERR_CORRUPT}, {"config.yaml: has ", ERR_CORRUPT},
     {"written in version 9 of the format", ERR_REQUEST},     {"manifest.json: missing", ERR_CORRUPT},
     {"Input/output error", ERR_IO},                          {"Permission denied", ERR_IO},
     {"Permission denied", ERR_IO},                           {"step-00000002/manifest.json: cannot be read: Input/output error", ERR_IO},
     {"boxes-00000.safetensors: tensor master/embed.token: bytes ", ERR_CORRUPT},
+    /* clang-format on */
 };
 enum { DAMAGES = sizeof damages / sizeof *damages };
 
@@ -204,7 +224,8 @@ static void test_newest_unusable(void **state)
             assert_int_equal(train_ok(&f, "run", KEYS(EVERY2, "run.steps=10")).first_step, 8);
             continue;
         }
-        assert_int_equal(train_ok(&f, "run", KEYS(EVERY2, "run.steps=7", "checkpoint.resume=step-00000006")).first_step, 6);
+        assert_int_equal(train_ok(&f, "run", KEYS(EVERY2, "run.steps=7", "checkpoint.resume=step-00000006")).first_step,
+                         6);
         path_in(&f, path, "run", STEP8 ".aside-1/boxes-00000.safetensors");
         if (kind != 8 && !fs_exists(path)) fail_msg("damage %d: step 8 was not moved aside", kind);
         assert_int_equal(train_ok(&f, "run", KEYS(EVERY2, "run.steps=10")).first_step, 7);
@@ -245,7 +266,8 @@ static void test_only_one_damaged(void **state)
     folder_close(&f);
 }
 
-/* From another run's checkpoint into a folder that has some of its own: those are moved, not mixed with the new ones. */
+/* From another run's checkpoint into a folder that has some of its own: those are moved, not mixed with the new
+ * ones. */
 static void test_from_elsewhere(void **state)
 {
     (void)state;
@@ -268,8 +290,8 @@ static void test_from_elsewhere(void **state)
     folder_close(&f);
 }
 
-/* Every call that reads below the checkpoints fails in turn while a finished run starts again: it never begins anew, and nothing is
- * lost. */
+/* Every call that reads below the checkpoints fails in turn while a finished run starts again: it never begins anew,
+ * and nothing is lost. */
 #define EVERY4 "checkpoint.every=4", "checkpoint.keep=0", "optimizer.schedule.name=constant", "run.tensorboard=false"
 static void every_call(const struct folder *f, int why) /* EACCES and others: tests/checkpoint/test_newest.c */
 {
@@ -284,8 +306,10 @@ static void every_call(const struct folder *f, int why) /* EACCES and others: te
         int rc = train(f, "run", KEYS(EVERY4), &r, &e);
         long long calls = atomic_load(&fault.at);
         fault_off();
-        if (rc == OK && (r.first_step != 8 || r.steps != 8)) fail_msg("call %lld of %lld: began at step %lld", n, calls, (long long)r.first_step);
-        if (tree(f, "run") != before) fail_msg("call %lld of %lld (%s): the folder changed: %s", n, calls, strerror(why), rc ? e.text : "");
+        if (rc == OK && (r.first_step != 8 || r.steps != 8))
+            fail_msg("call %lld of %lld: began at step %lld", n, calls, (long long)r.first_step);
+        if (tree(f, "run") != before)
+            fail_msg("call %lld of %lld (%s): the folder changed: %s", n, calls, strerror(why), rc ? e.text : "");
         n_failed += rc != OK;
         if (calls < n) break;
     }
@@ -316,10 +340,26 @@ static void test_ranks_disagree(void **state)
         int why, rank;
         const char *says[3];
     } rows[] = {
-        {"step-00000008/manifest.json", NULL, ENOENT, 1, {"rank 1: cannot resume", "no complete checkpoint", "rank 0 goes on from step 8"}},
-        {"run/checkpoints/step-00000008", NULL, ENOENT, 2, {"rank 2: cannot resume", "no such checkpoint", "rank 0 goes on from step 8"}},
-        {"step-00000008/manifest.json", NULL, EIO, 2, {"rank 2: cannot resume", "Input/output error", "rank 0 goes on from step 8"}},
-        {"run/checkpoints/step-00000008", "run/checkpoints/step-00000006", 0, 1, {"rank 1: ", "here it is step 6", "rank 0 goes on from step 8"}},
+        {"step-00000008/manifest.json",
+         NULL,
+         ENOENT,
+         1,
+         {"rank 1: cannot resume", "no complete checkpoint", "rank 0 goes on from step 8"}},
+        {"run/checkpoints/step-00000008",
+         NULL,
+         ENOENT,
+         2,
+         {"rank 2: cannot resume", "no such checkpoint", "rank 0 goes on from step 8"}},
+        {"step-00000008/manifest.json",
+         NULL,
+         EIO,
+         2,
+         {"rank 2: cannot resume", "Input/output error", "rank 0 goes on from step 8"}},
+        {"run/checkpoints/step-00000008",
+         "run/checkpoints/step-00000006",
+         0,
+         1,
+         {"rank 1: ", "here it is step 6", "rank 0 goes on from step 8"}},
         {"run/checkpoints", "other/checkpoints", 0, 2, {"rank 2: ", "here it is step 8", "rank 0 goes on from step 8"}},
         {"step-00000008", NULL, ENOENT, 0, {"rank 0: ", "step-00000008", "checkpoint.resume=step-00000006"}},
         {"step-00000008/boxes-00001", NULL, EIO, 1, {"rank 1: ", "boxes-00001.safetensors", "Input/output error"}},
@@ -327,7 +367,9 @@ static void test_ranks_disagree(void **state)
     folder_open(&f);
     const char *const *keys = KEYS(EVERY2, "batch.global=6", "comm.timeout_s=20", "parallel.zero=1");
     const char *const *more = KEYS(EVERY2, "batch.global=6", "comm.timeout_s=20", "parallel.zero=1", "run.steps=10");
-    if (train_ranks(&f, "run", 3, keys, &r, &e) || train_ranks(&f, "other", 3, KEYS(EVERY2, "batch.global=6", "run.seed=2"), &r, &e)) fail_msg("%s", e.text);
+    if (train_ranks(&f, "run", 3, keys, &r, &e) ||
+        train_ranks(&f, "other", 3, KEYS(EVERY2, "batch.global=6", "run.seed=2"), &r, &e))
+        fail_msg("%s", e.text);
     uint64_t before = tree(&f, "run");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fault.where = rows[i].where;
@@ -396,7 +438,8 @@ static void test_expert_load(void **state)
     enum { HEAD = 128, RECORD = 8 + 2 * 4 * 2 };
     assert_int_equal(n, HEAD + 8 * RECORD);
     assert_int_equal(p[HEAD - 1], '\n');
-    assert_contains((char *)p, "{\"schema\":\"tutti.expert_load/1\",\"layers\":[0,1],\"experts\":4,\"dtype\":\"bf16\",\"record_bytes\":24}");
+    assert_contains((char *)p, "{\"schema\":\"tutti.expert_load/"
+                               "1\",\"layers\":[0,1],\"experts\":4,\"dtype\":\"bf16\",\"record_bytes\":24}");
     for (int s = 0; s < 8; s++) {
         const unsigned char *at = p + HEAD + s * RECORD;
         int64_t step;
@@ -439,8 +482,9 @@ int main(int argc, char **argv)
     if (argc > 2) return be_a_rank(argc, argv);
     setenv("LOG", "error", 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_newest_unusable),    cmocka_unit_test(test_only_one_damaged), cmocka_unit_test(test_from_elsewhere),
-        cmocka_unit_test(test_every_failing_call), cmocka_unit_test(test_ranks_disagree),   cmocka_unit_test(test_large_metrics),
+        cmocka_unit_test(test_newest_unusable), cmocka_unit_test(test_only_one_damaged),
+        cmocka_unit_test(test_from_elsewhere),  cmocka_unit_test(test_every_failing_call),
+        cmocka_unit_test(test_ranks_disagree),  cmocka_unit_test(test_large_metrics),
         cmocka_unit_test(test_expert_load),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

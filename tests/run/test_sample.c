@@ -22,10 +22,7 @@ static int64_t sample(struct sampler *s, struct sample_spec spec, const float *l
     return token;
 }
 
-static float normal(uint64_t seed, int64_t i)
-{
-    return rng_normal(seed, rng_stream("test/sample"), (uint64_t)i);
-}
+static float normal(uint64_t seed, int64_t i) { return rng_normal(seed, rng_stream("test/sample"), (uint64_t)i); }
 
 /* ---- the specification, by sorting ---- */
 
@@ -176,8 +173,8 @@ static void test_frequencies(void **state)
     (void)state;
     float logits[24];
     for (int v = 0; v < 24; v++) logits[v] = normal(77, v);
-    static const struct sample_spec specs[] = {{1, 0, 1, 1},    {1, 0, 1, 2},   {0.5, 0, 1, 3},  {3, 0, 1, 4},
-                                               {1, 6, 1, 5},    {1, 0, 0.8, 6}, {0.7, 10, 0.9, 7}};
+    static const struct sample_spec specs[] = {{1, 0, 1, 1}, {1, 0, 1, 2},   {0.5, 0, 1, 3},   {3, 0, 1, 4},
+                                               {1, 6, 1, 5}, {1, 0, 0.8, 6}, {0.7, 10, 0.9, 7}};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
         int freedom;
         double chi = chi_square(specs[i], logits, 24, 100000, &freedom);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A disk that is full for a while, or for good, and a state that is not worth saving: training goes on and the save is tried again;
- * the last good checkpoint stays the newest whatever happens. write(2) is defined here, in front of the C library's. */
+/* A disk that is full for a while, or for good, and a state that is not worth saving: training goes on and the save is
+ * tried again; the last good checkpoint stays the newest whatever happens. write(2) is defined here, in front of the C
+ * library's. */
 #include "run/runs.h"
 
 #include <errno.h>
@@ -101,7 +102,8 @@ static void test_full_at_the_end(void **state)
     folder_close(&f);
 }
 
-/* Full for good: the run ends with the reason, after as many tries as the key says, and the checkpoint before is whole. */
+/* Full for good: the run ends with the reason, after as many tries as the key says, and the checkpoint before is
+ * whole. */
 static void test_full_for_good(void **state)
 {
     (void)state;
@@ -142,7 +144,8 @@ static void test_metrics_wait_for_room(void **state)
     folder_close(&f);
 }
 
-/* A step whose loss and norm are finite, and whose weights are absurd: not published, and the good checkpoint stays with keep=1. */
+/* A step whose loss and norm are finite, and whose weights are absurd: not published, and the good checkpoint stays
+ * with keep=1. */
 static void test_diverged(void **state)
 {
     (void)state;
@@ -152,8 +155,10 @@ static void test_diverged(void **state)
     folder_open(&f);
     train_ok(&f, "run", KEYS("checkpoint.every=1", "checkpoint.keep=1", "run.steps=3"));
     for (int ranks = 1; ranks <= 2; ranks++) {
-        int rc = train_ranks(&f, "run", ranks, KEYS("checkpoint.every=1", "checkpoint.keep=1", "optimizer.lr=1.0e+6", "parallel.zero=1",
-                                                    "optimizer.schedule.warmup_steps=0"), &r, &e);
+        int rc = train_ranks(&f, "run", ranks,
+                             KEYS("checkpoint.every=1", "checkpoint.keep=1", "optimizer.lr=1.0e+6", "parallel.zero=1",
+                                  "optimizer.schedule.warmup_steps=0"),
+                             &r, &e);
         if (rc != ERR_NUMERIC) fail_msg("code %d: %s", rc, e.text);
         assert_contains(e.text, "step 4 was not saved");
         assert_contains(e.text, "have diverged");
@@ -199,8 +204,9 @@ int main(void)
 {
     setenv("LOG", "error", 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_full_for_a_while),      cmocka_unit_test(test_full_at_the_end), cmocka_unit_test(test_full_for_good),
-        cmocka_unit_test(test_metrics_wait_for_room), cmocka_unit_test(test_diverged),        cmocka_unit_test(test_health),
+        cmocka_unit_test(test_full_for_a_while), cmocka_unit_test(test_full_at_the_end),
+        cmocka_unit_test(test_full_for_good),    cmocka_unit_test(test_metrics_wait_for_room),
+        cmocka_unit_test(test_diverged),         cmocka_unit_test(test_health),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parameter server with ranks as threads: what is planned is what is sent and allocated, in both modes, for several servers
- * with unlike shards and for every staleness; a worker never begins a step more than the bound ahead of the slowest, though it
- * gets as far; staleness is measured right where it is known; a rank that hangs, fails or leaves is named. */
+/* The parameter server with ranks as threads: what is planned is what is sent and allocated, in both modes, for several
+ * servers with unlike shards and for every staleness; a worker never begins a step more than the bound ahead of the
+ * slowest, though it gets as far; staleness is measured right where it is known; a rank that hangs, fails or leaves is
+ * named. */
 #include "run/toy.h"
 
 #include <stdatomic.h>
@@ -16,9 +17,10 @@ enum { MOST = 8, STEPS = 6 };
 
 static void make(struct config *c, struct arena *a, int ranks, const char *const *keys)
 {
-    static const char *const toy[] = {"model.layers=2",  "model.hidden=36",  "model.heads=3",         "model.ffn=50",
-                                      "model.vocab=67",  "model.seq_len=12", "batch.global=12",       "batch.micro=1",
-                                      "run.threads=1",   "run.steps=6",      "comm.progress=inline",  "optimizer.lr=1e-3"};
+    static const char *const toy[] = {"model.layers=2",  "model.hidden=36",      "model.heads=3",
+                                      "model.ffn=50",    "model.vocab=67",       "model.seq_len=12",
+                                      "batch.global=12", "batch.micro=1",        "run.threads=1",
+                                      "run.steps=6",     "comm.progress=inline", "optimizer.lr=1e-3"};
     char *all[32];
     int k = 0;
     struct err e = {0};
@@ -35,10 +37,10 @@ enum fault { NOTHING, HANGS, FAILS, LEAVES };
 
 struct job { /* of all ranks */
     const struct config *c;
-    bool lead;          /* rank 0 is slow: it takes a step when the others can go no further */
+    bool lead; /* rank 0 is slow: it takes a step when the others can go no further */
     enum fault fault;
     int culprit;
-    double timeout_s;    /* 0: 60 */
+    double timeout_s; /* 0: 60 */
     const char *dump_dir;
     atomic_int begun[MOST]; /* steps that each worker has begun */
     atomic_int ahead;       /* most steps that a worker began beyond the slowest */
@@ -68,7 +70,8 @@ static int slowest(const struct rank *k)
     return least;
 }
 
-/* The slow worker waits until the others stand where they may go no further, and gives them time to go on all the same. */
+/* The slow worker waits until the others stand where they may go no further, and gives them time to go on all the
+ * same. */
 static void dawdle(const struct rank *k)
 {
     int64_t most = k->step + k->j->c->parallel.staleness + 1;
@@ -79,8 +82,8 @@ static void dawdle(const struct rank *k)
     clock_sleep_s(10e-3);
 }
 
-/* A server knows that a worker's step is done at the earliest when the worker has begun it, so what `begun` says of the slowest is
- * no less than what servers know. */
+/* A server knows that a worker's step is done at the earliest when the worker has begun it, so what `begun` says of the
+ * slowest is no less than what servers know. */
 static void begin_step(const struct rank *k)
 {
     int me = k->r.rank, ahead = (int)k->step - slowest(k), most = atomic_load(&k->j->ahead);
@@ -94,7 +97,8 @@ static int go_wrong(const struct rank *k, bool *gone, struct err *e)
 {
     *gone = k->j->fault != NOTHING && k->r.rank == k->j->culprit && k->step == 2;
     if (!*gone) return OK;
-    for (double until = clock_now_s() + 20; k->j->fault == HANGS && comm_status(k->r.world, NULL) == OK && clock_now_s() < until;)
+    for (double until = clock_now_s() + 20;
+         k->j->fault == HANGS && comm_status(k->r.world, NULL) == OK && clock_now_s() < until;)
         clock_sleep_s(10e-3);
     return k->j->fault == FAILS ? err_set(e, ERR_IO, "the disk is gone") : OK;
 }
@@ -153,8 +157,11 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     int rc = ranks_init(&k.r, world, k.j->c, e);
     if (rc) return rc;
     ranks_engine(&k.r, &ec);
-    struct serve_config sc = {.async = is_async(&k), .staleness = k.j->c->parallel.staleness, .optim = ec.optim,
-                              .lr = config_lr(k.j->c), .steps = k.j->c->run.steps,
+    struct serve_config sc = {.async = is_async(&k),
+                              .staleness = k.j->c->parallel.staleness,
+                              .optim = ec.optim,
+                              .lr = config_lr(k.j->c),
+                              .steps = k.j->c->run.steps,
                               .eval_every = k.j->fault && k.j->culprit >= n_workers(&k) ? 2 : 0};
     bool serves = k.r.server >= 0;
     rc = device_cpu_new(&k.d, 1, e);
@@ -203,12 +210,12 @@ static void check_counts(int ranks, const char *const *keys)
         alike += r->n_alike;
         assert_true(r->serve_bytes > 0);
         if (j.sent[r->rank] != STEPS * r->serve_bytes)
-            fail_msg("%s %s: rank %d of %d sent %lld bytes in %d steps, planned %lld for each", keys[0], keys[1], r->rank, ranks,
-                     (long long)j.sent[r->rank], STEPS, (long long)r->serve_bytes);
+            fail_msg("%s %s: rank %d of %d sent %lld bytes in %d steps, planned %lld for each", keys[0], keys[1],
+                     r->rank, ranks, (long long)j.sent[r->rank], STEPS, (long long)r->serve_bytes);
         for (int m = 0; m < MEM_N; m++)
             if (j.bytes[r->rank][m] != r->bytes[m])
-                fail_msg("%s %s: rank %d of %d allocated %zu bytes of %s, planned %zu", keys[0], keys[1], r->rank, ranks,
-                         j.bytes[r->rank][m], mem_cat_name((enum mem_cat)m), r->bytes[m]);
+                fail_msg("%s %s: rank %d of %d allocated %zu bytes of %s, planned %zu", keys[0], keys[1], r->rank,
+                         ranks, j.bytes[r->rank][m], mem_cat_name((enum mem_cat)m), r->bytes[m]);
     }
     assert_int_equal(alike, ranks);
     plan_free(&p);
@@ -219,13 +226,15 @@ static void test_planned_is_counted(void **state)
 {
     (void)state;
     static const char *const modes[] = {"parallel.server_mode=sync", "parallel.server_mode=async"};
-    static const char *const servers[] = {"parallel.servers=1", "parallel.servers=2", "parallel.servers=3", "parallel.servers=4"};
+    static const char *const servers[] = {"parallel.servers=1", "parallel.servers=2", "parallel.servers=3",
+                                          "parallel.servers=4"};
     static const char *const stale[] = {"parallel.staleness=0", "parallel.staleness=1", "parallel.staleness=4"};
     static const char *const recipes[] = {"precision.recipe=fp32", "precision.recipe=bf16"};
     for (int m = 0; m < 2; m++)
         for (int s = 0; s < 4; s++)
             for (int k = 0; k < (m ? 3 : 1); k++)
-                check_counts(s + 1 + (s == 1 ? 1 : 3), (const char *const[]){modes[m], servers[s], stale[k], recipes[(m + s + k) % 2], NULL});
+                check_counts(s + 1 + (s == 1 ? 1 : 3),
+                             (const char *const[]){modes[m], servers[s], stale[k], recipes[(m + s + k) % 2], NULL});
     for (int m = 0; m < 2; m++)
         check_counts(5, (const char *const[]){modes[m], servers[1], "comm.algorithm=tree", "batch.global=7", NULL});
 }
@@ -255,7 +264,8 @@ static void test_nobody_runs_further_ahead(void **state)
 /* ---- trouble ---- */
 static void check_fault(enum fault fault, int culprit, const char *mode, const char *dir)
 {
-    static const char *const says[] = {[HANGS] = "rank %d is late", [FAILS] = "rank %d: the disk is gone",
+    static const char *const says[] = {[HANGS] = "rank %d is late",
+                                       [FAILS] = "rank %d: the disk is gone",
                                        [LEAVES] = "rank %d left before the others were done"};
     struct arena *a = arena_new();
     struct config c;
@@ -275,7 +285,8 @@ static void check_fault(enum fault fault, int culprit, const char *mode, const c
 /* The recorder says first what happened, then what every rank is doing. */
 static void check_recorder(const char *dir)
 {
-    static const char *const parts[] = {"rank 1 is late", "\nrank 0 ", "\nrank 4 ", "\nrank 0, the last ", "\nrank 4, the last ", "RUNNING"};
+    static const char *const parts[] = {"rank 1 is late",      "\nrank 0 ",           "\nrank 4 ",
+                                        "\nrank 0, the last ", "\nrank 4, the last ", "RUNNING"};
     struct err e = {0};
     char path[256], *text = NULL, *at;
     size_t n;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A machine that is short of threads or of memory: of a whole training run, the n-th thread is refused, then the n-th request for
- * pages, for every n that the run gets to. Every time the run ends with an error that names what was wanted and what to lower, never
- * with an abort or a hang; when nothing is refused any more it trains. The linker puts this file before both calls (--wrap). */
+/* A machine that is short of threads or of memory: of a whole training run, the n-th thread is refused, then the n-th
+ * request for pages, for every n that the run gets to. Every time the run ends with an error that names what was wanted
+ * and what to lower, never with an abort or a hang; when nothing is refused any more it trains. The linker puts this
+ * file before both calls (--wrap). */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -43,9 +44,22 @@ static int train(const char *dir, int ranks, struct err *e)
     char data[300], out[300];
     snprintf(data, sizeof data, "data.train=%s/text.txt", dir);
     snprintf(out, sizeof out, "run.dir=%s/run", dir);
-    char *keys[] = {data, out, "model.layers=1", "model.hidden=16", "model.heads=2", "model.ffn=16", "model.seq_len=8",
-                    "batch.global=2", "batch.micro=1", "run.steps=1", "run.threads=2", "run.tensorboard=false",
-                    "checkpoint.resume=never", "comm.timeout_s=5", "comm.progress=thread", "checkpoint.every=0"};
+    char *keys[] = {data,
+                    out,
+                    "model.layers=1",
+                    "model.hidden=16",
+                    "model.heads=2",
+                    "model.ffn=16",
+                    "model.seq_len=8",
+                    "batch.global=2",
+                    "batch.micro=1",
+                    "run.steps=1",
+                    "run.threads=2",
+                    "run.tensorboard=false",
+                    "checkpoint.resume=never",
+                    "comm.timeout_s=5",
+                    "comm.progress=thread",
+                    "checkpoint.every=0"};
     struct trainer_result r;
     *e = (struct err){0};
     return trainer_run(NULL, keys, (int)(sizeof keys / sizeof *keys), ranks, &r, e);
@@ -70,7 +84,8 @@ static void one_kind(atomic_int *which, int ranks, const char *const says[3])
         if (atomic_load(which) >= 0) break; /* the run asked for fewer */
         bool told = false;
         for (int i = 0; i < 3 && says[i]; i++) told |= strstr(e.text, says[i]) != NULL;
-        if (rc == OK || !told) fail_msg("request %d of %d ranks refused: %s, '%s'", n, ranks, rc ? "error" : "trained", e.text);
+        if (rc == OK || !told)
+            fail_msg("request %d of %d ranks refused: %s, '%s'", n, ranks, rc ? "error" : "trained", e.text);
         assert_int_equal(err_exit_status(rc), 1);
     }
     if (rc) fail_msg("nothing was refused: %s", e.text);
@@ -82,7 +97,8 @@ static void one_kind(atomic_int *which, int ranks, const char *const says[3])
 static void test_threads(void **state)
 {
     (void)state;
-    static const char *const says[3] = {"could not be started: Resource temporarily unavailable", "cannot watch for signals: Resource"};
+    static const char *const says[3] = {"could not be started: Resource temporarily unavailable",
+                                        "cannot watch for signals: Resource"};
     one_kind(&left.threads, 1, says);
     one_kind(&left.threads, 2, says);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The watcher of signals, in children of this process that do nothing but wait: which signals are a wish, which end the process,
- * and that it does not depend on what the process's other threads or stderr do. The program under signals is in test_signals.sh. */
+/* The watcher of signals, in children of this process that do nothing but wait: which signals are a wish, which end the
+ * process, and that it does not depend on what the process's other threads or stderr do. The program under signals is
+ * in test_signals.sh. */
 #include "run/toy.h"
 
 #include <fcntl.h>
@@ -22,7 +23,8 @@ static void *log_for_ever(void *arg)
     return NULL;
 }
 
-/* The child: says "r" when it watches, its first signal's number when it came, and ends with status 7 when it is sent a byte. */
+/* The child: says "r" when it watches, its first signal's number when it came, and ends with status 7 when it is sent a
+ * byte. */
 _Noreturn static void wait_in_child(int how, int say, int until)
 {
     struct signals *s;
@@ -107,8 +109,8 @@ static int status_of(struct child *c)
 static const int wishes[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 enum { N_WISHES = sizeof wishes / sizeof *wishes };
 
-/* Each is a wish; that the same comes again, or another, within the grace time changes nothing; nor do, ever, those that come again
- * by themselves. */
+/* Each is a wish; that the same comes again, or another, within the grace time changes nothing; nor do, ever, those
+ * that come again by themselves. */
 static void test_wishes(void **state)
 {
     (void)state;
@@ -200,7 +202,8 @@ static void test_stuck_stderr(void **state)
     assert_int_equal(status_of(&c), 128 + SIGTERM);
 }
 
-/* After a wish a second signal must not kill the process on its last way; without one the signals are again what they were. */
+/* After a wish a second signal must not kill the process on its last way; without one the signals are again what they
+ * were. */
 static void test_close(void **state)
 {
     (void)state;

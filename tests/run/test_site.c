@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a rank works: the same place on a device that computes, on one that counts and on paper; what fails on one rank is an error on
- * all of them, and leaves nothing behind. */
+/* Where a rank works: the same place on a device that computes, on one that counts and on paper; what fails on one rank
+ * is an error on all of them, and leaves nothing behind. */
 #include <string.h>
 
 #include "run/site.h"
@@ -10,8 +10,9 @@ enum { N = 3 };
 
 static void configure(struct config *c, struct arena *a)
 {
-    static const char *const keys[] = {"model.layers=1", "model.hidden=32", "model.heads=2", "model.vocab=40", "model.seq_len=8", "batch.global=3",
-                                       "batch.micro=1", "parallel.zero=2", "precision.recipe=fp32", "run.threads=1"};
+    static const char *const keys[] = {"model.layers=1",        "model.hidden=32", "model.heads=2", "model.vocab=40",
+                                       "model.seq_len=8",       "batch.global=3",  "batch.micro=1", "parallel.zero=2",
+                                       "precision.recipe=fp32", "run.threads=1"};
     enum { KEYS = sizeof keys / sizeof *keys };
     struct conf *f;
     struct err e = {0};
@@ -25,7 +26,7 @@ struct job {
     const char *kernels[N]; /* by rank */
     int code[N];
     int64_t held[N], peak[N];
-    bool left[N];           /* something is left after an error */
+    bool left[N]; /* something is left after an error */
 };
 
 static int64_t held_by(const struct site *s)
@@ -65,7 +66,8 @@ static void same_place_everywhere(void **state)
         for (int kind = SITE_COUNTS; kind <= SITE_PAPER; kind++) {
             struct site s;
             assert_int_equal(j.code[r], OK);
-            if (site_open(&s, &(struct site_config){.config = &c, .kind = (enum site_kind)kind, .rank = r, .n = N}, &e)) fail_msg("%s", e.text);
+            if (site_open(&s, &(struct site_config){.config = &c, .kind = (enum site_kind)kind, .rank = r, .n = N}, &e))
+                fail_msg("%s", e.text);
             assert_int_equal(s.ranks.rank, r);
             assert_int_equal(held_by(&s), j.held[r]);
             if (kind == SITE_COUNTS) assert_int_equal(s.dev->ledger.peak_total, j.peak[r]);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures of speed, fed by hand: no share above 1 whatever the ceiling was measured as, and a line's mean is that of its interval. */
+/* Figures of speed, fed by hand: no share above 1 whatever the ceiling was measured as, and a line's mean is that of
+ * its interval. */
 #include "run/toy.h"
 
 #include "run/speed.h"

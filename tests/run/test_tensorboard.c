@@ -33,10 +33,7 @@ static uint32_t crc32c(const unsigned char *p, size_t n)
     return ~out;
 }
 
-static uint32_t masked(uint32_t crc)
-{
-    return (crc >> 15 | crc << 17) + 0xa282ead8u;
-}
+static uint32_t masked(uint32_t crc) { return (crc >> 15 | crc << 17) + 0xa282ead8u; }
 
 static uint64_t fixed(const unsigned char *p, int bytes)
 {
@@ -195,9 +192,16 @@ static void test_values_come_back(void **state)
         int64_t step;
         double value;
     } in[] = {
-        {"train/loss", 0, 10.8249}, {"train/loss", 1, 10.5},       {"lr", 127, 3e-4}, {"lr", 128, -0.0},
-        {"Größe", 16384, 1e30},     {"", (int64_t)1 << 40, 1e-42}, {"nan", 3, NAN},   {"inf", 3, -INFINITY},
-        {"huge", 4, 1e300},         {"minus", -1, 1},
+        {"train/loss", 0, 10.8249},
+        {"train/loss", 1, 10.5},
+        {"lr", 127, 3e-4},
+        {"lr", 128, -0.0},
+        {"Größe", 16384, 1e30},
+        {"", (int64_t)1 << 40, 1e-42},
+        {"nan", 3, NAN},
+        {"inf", 3, -INFINITY},
+        {"huge", 4, 1e300},
+        {"minus", -1, 1},
     };
     enum { N = sizeof in / sizeof in[0] };
     struct tb *tb;

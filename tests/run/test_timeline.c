@@ -16,25 +16,17 @@
 #define W_S 0.008
 enum { VOCAB = 67, FFN = 52, MAX_RANKS = 8, ROOM = 8192 };
 
-static void nothing(const struct kernel_call *c)
-{
-    (void)c;
-}
+static void nothing(const struct kernel_call *c) { (void)c; }
 
 /* The step's number says how many times longer than F_S and so on. */
-static void forward(const struct kernel_call *c)
-{
-    clock_sleep_s(F_S * (double)c->step->step);
-}
+static void forward(const struct kernel_call *c) { clock_sleep_s(F_S * (double)c->step->step); }
 
-static void backward(const struct kernel_call *c)
-{
-    clock_sleep_s(B_S * (double)c->step->step);
-}
+static void backward(const struct kernel_call *c) { clock_sleep_s(B_S * (double)c->step->step); }
 
 static void weights(const struct kernel_call *c)
 {
-    if (c->in[1].n[1] == FFN) clock_sleep_s(W_S * (double)c->step->step); /* one of the layer's four matrices does for all */
+    if (c->in[1].n[1] == FFN)
+        clock_sleep_s(W_S * (double)c->step->step); /* one of the layer's four matrices does for all */
 }
 
 static struct kernel_family sleeping(void)
@@ -122,7 +114,8 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
 }
 
 /* The k-th action of a rank's list that computes began here, for the trace's k-th span that does. */
-static double worst_start(const struct schedule *s, const struct schedule_timeline *t, const struct run *r, double begin)
+static double worst_start(const struct schedule *s, const struct schedule_timeline *t, const struct run *r,
+                          double begin)
 {
     double worst = 0;
     for (int rank = 0; rank < s->n_ranks; rank++) {
@@ -193,9 +186,11 @@ static void expect_timeline(const char *kind, int p, int m, int v)
         schedule_timeline_fini(&t);
         xfree(r);
     }
-    if (worst_idle > 0.03) fail_msg("%s: its trace says %.1f points of idle time other than the simulator", kind, 100 * worst_idle);
+    if (worst_idle > 0.03)
+        fail_msg("%s: its trace says %.1f points of idle time other than the simulator", kind, 100 * worst_idle);
     if (best > 0.05) fail_msg("%s: the executor is %.1f %% away from the simulator", kind, 100 * best);
-    print_message("%-12s p %d m %d: within %.2f %% of %.0f ms, idle within %.2f points\n", kind, p, m, 100 * best, 1e3 * whole, 100 * worst_idle);
+    print_message("%-12s p %d m %d: within %.2f %% of %.0f ms, idle within %.2f points\n", kind, p, m, 100 * best,
+                  1e3 * whole, 100 * worst_idle);
     schedule_free(s);
 }
 

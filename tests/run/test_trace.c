@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces of every kind of layout: the rules that hold for all (trace_rules.h), and what must be in them: every action of the
- * schedule, FLOPs and bytes as the plan says, slabs taken and given back, clocks that differ lined up. */
+/* Traces of every kind of layout: the rules that hold for all (trace_rules.h), and what must be in them: every action
+ * of the schedule, FLOPs and bytes as the plan says, slabs taken and given back, clocks that differ lined up. */
 #include "run/runs.h"
 #include "run/trace_rules.h"
 
@@ -16,11 +16,13 @@ static void plan_of(struct plan *p, int ranks, const char *const *more)
     struct config c;
     struct conf *conf;
     struct err e = {0};
-    char *keys[MAX_KEYS] = {"model.layers=2", "model.hidden=32", "model.heads=4", "model.kv_heads=2", "model.ffn=44", "model.seq_len=24",
-                            "batch.global=4", "batch.micro=2", "optimizer.lr=0.01", "run.threads=1", "model.vocab=257"};
+    char *keys[MAX_KEYS] = {"model.layers=2",    "model.hidden=32",  "model.heads=4",  "model.kv_heads=2",
+                            "model.ffn=44",      "model.seq_len=24", "batch.global=4", "batch.micro=2",
+                            "optimizer.lr=0.01", "run.threads=1",    "model.vocab=257"};
     int n = 11;
     for (int i = 0; more[i]; i++) keys[n++] = (char *)(uintptr_t)more[i];
-    if (config_load(&c, &conf, a, NULL, keys, n, &e) || config_resolve(&c, conf, 0, ranks, &e) || plan_make(p, &c, &e)) fail_msg("%s", e.text);
+    if (config_load(&c, &conf, a, NULL, keys, n, &e) || config_resolve(&c, conf, 0, ranks, &e) || plan_make(p, &c, &e))
+        fail_msg("%s", e.text);
     arena_free(a);
 }
 
@@ -36,7 +38,8 @@ static void check_flops(const struct rules *r, const struct plan *p)
 {
     double sum = 0;
     for (int i = 0; i < r->n; i++)
-        if (rule_is(&r->box[i], "kernel") || rule_is(&r->box[i], "handover")) sum += json_real(json_get(r->box[i].args, "flops"), 0);
+        if (rule_is(&r->box[i], "kernel") || rule_is(&r->box[i], "handover"))
+            sum += json_real(json_get(r->box[i].args, "flops"), 0);
     if (fabs(sum / r->n_steps - p->flops_per_step) > 1e-9 * p->flops_per_step + r->n)
         fail_msg("%.0f FLOPs in a step of the trace, %.0f in the plan", sum / r->n_steps, p->flops_per_step);
 }
@@ -54,8 +57,9 @@ static void check_bytes(const struct rules *r, const struct plan *p)
             if (b->pid != role->rank || !rule_is(b, "comm") || str_starts(b->id, "world")) continue;
             if (rule_ns(b->args, "asked_us") >= first) sent += json_int(json_get(b->args, "sent"), 0);
         }
-        if (sent != planned * r->n_steps) fail_msg("rank %d sends %lld bytes in %d steps of the trace, %lld in each by the plan", role->rank,
-                                                   (long long)sent, r->n_steps, (long long)planned);
+        if (sent != planned * r->n_steps)
+            fail_msg("rank %d sends %lld bytes in %d steps of the trace, %lld in each by the plan", role->rank,
+                     (long long)sent, r->n_steps, (long long)planned);
     }
 }
 
@@ -66,17 +70,20 @@ static void check_memory(const struct rules *r, const struct plan *p)
         for (size_t i = 0, seen = 0; i < json_size(r->root) || !seen; i++) {
             if (i == json_size(r->root)) fail_msg("rank %d has no track of memory", p->role[k].rank);
             const struct json *v = json_at(r->root, i);
-            if (strcmp(rule_text(v, "name"), "memory allocated") || json_int(json_get(v, "pid"), -1) != p->role[k].rank) continue;
+            if (strcmp(rule_text(v, "name"), "memory allocated") || json_int(json_get(v, "pid"), -1) != p->role[k].rank)
+                continue;
             seen = 1;
             for (int c = 0; c < MEM_N; c++) {
                 int64_t got = json_int(json_get(json_get(v, "args"), mem_cat_name((enum mem_cat)c)), -1);
-                if (got != (int64_t)p->role[k].bytes[c]) fail_msg("%s of rank %d: %lld bytes in the trace, %zu in the plan",
-                                                                mem_cat_name((enum mem_cat)c), p->role[k].rank, (long long)got, p->role[k].bytes[c]);
+                if (got != (int64_t)p->role[k].bytes[c])
+                    fail_msg("%s of rank %d: %lld bytes in the trace, %zu in the plan", mem_cat_name((enum mem_cat)c),
+                             p->role[k].rank, (long long)got, p->role[k].bytes[c]);
             }
         }
 }
 
-/* A counter of bytes in use comes back to nothing, and its highest value is `most` (-1: any but zero, -2: never moved). */
+/* A counter of bytes in use comes back to nothing, and its highest value is `most` (-1: any but zero, -2: never
+ * moved). */
 static void check_counter(const struct rules *r, int pid, const char *name, int64_t most)
 {
     int64_t high = 0, now = 0;
@@ -87,7 +94,8 @@ static void check_counter(const struct rules *r, int pid, const char *name, int6
         if (now > high) high = now;
     }
     if (now) fail_msg("%s of rank %d: %lld bytes are never given back", name, pid, (long long)now);
-    if (most >= 0 && high != most) fail_msg("%s of rank %d: at most %lld, not %lld", name, pid, (long long)high, (long long)most);
+    if (most >= 0 && high != most)
+        fail_msg("%s of rank %d: at most %lld, not %lld", name, pid, (long long)high, (long long)most);
     if (most == -1 && !high) fail_msg("%s of rank %d never moves", name, pid);
     if (most == -2 && high) fail_msg("%s of rank %d: %lld", name, pid, (long long)high);
 }
@@ -100,6 +108,7 @@ struct layout_row {
 };
 
 #define MOE "model.family=mixtral", "model.moe.experts=4", "model.moe.top_k=2", "model.moe.ffn=20"
+/* clang-format off */
 static const struct layout_row layouts[] = {
     {"one rank", 1, 2, {NULL}, false, false, true},
     {"recompute", 1, 2, {"memory.recompute=full"}, false, false, true},
@@ -117,6 +126,7 @@ static const struct layout_row layouts[] = {
     {"ep", 2, 1, {MOE, "parallel.ep=2"}, false, true, false},
     {"server", 3, 1, {"parallel.servers=1"}, false, true, false},
 };
+/* clang-format on */
 
 static void check_layout(const struct folder *f, const struct layout_row *l)
 {
@@ -139,18 +149,23 @@ static void check_layout(const struct folder *f, const struct layout_row *l)
     for (int k = 0; k < l->ranks; k++) {
         bool server = strstr(l->name, "server") && k == l->ranks - 1;
         if (count_of(&r, k, "step") != 2) fail_msg("%d steps of rank %d", count_of(&r, k, "step"), k);
-        if (count_of(&r, k, "forward") != (server ? 0 : 2 * l->forwards)) fail_msg("%d forwards of rank %d", count_of(&r, k, "forward"), k);
-        if (count_of(&r, k, "optimizer") != (strstr(l->name, "server") && !server ? 0 : 2)) fail_msg("%d updates of rank %d", count_of(&r, k, "optimizer"), k);
+        if (count_of(&r, k, "forward") != (server ? 0 : 2 * l->forwards))
+            fail_msg("%d forwards of rank %d", count_of(&r, k, "forward"), k);
+        if (count_of(&r, k, "optimizer") != (strstr(l->name, "server") && !server ? 0 : 2))
+            fail_msg("%d updates of rank %d", count_of(&r, k, "optimizer"), k);
         check_counter(&r, k, "activations in use", server ? -2 : -1);
-        bool gathers = strstr(l->name, "zero 3"), reduces = strstr(l->name, "zero") || !strcmp(l->name, "dp") || !strcmp(l->name, "replicas");
+        bool gathers = strstr(l->name, "zero 3"),
+             reduces = strstr(l->name, "zero") || !strcmp(l->name, "dp") || !strcmp(l->name, "replicas");
         if (gathers != (count_of(&r, k, "gather") > 0)) fail_msg("%d gathers of rank %d", count_of(&r, k, "gather"), k);
-        if (count_of(&r, k, "gather") != count_of(&r, k, "release")) fail_msg("%d releases of rank %d", count_of(&r, k, "release"), k);
-        if (reduces && !count_of(&r, k, "reduce"))
-            fail_msg("no reduction of rank %d", k);
-        if (!strcmp(l->name, "recompute") != (count_of(&r, k, "recompute") > 0)) fail_msg("%d times again on rank %d", count_of(&r, k, "recompute"), k);
+        if (count_of(&r, k, "gather") != count_of(&r, k, "release"))
+            fail_msg("%d releases of rank %d", count_of(&r, k, "release"), k);
+        if (reduces && !count_of(&r, k, "reduce")) fail_msg("no reduction of rank %d", k);
+        if (!strcmp(l->name, "recompute") != (count_of(&r, k, "recompute") > 0))
+            fail_msg("%d times again on rank %d", count_of(&r, k, "recompute"), k);
         check_counter(&r, k, "gathered parameters in use", strstr(l->name, "zero 3") ? -1 : -2);
     }
-    if (l->messages != (r.messages > 0) || l->collectives != (r.collectives > 0)) fail_msg("%d arrows of messages, %d of collectives", r.messages, r.collectives);
+    if (l->messages != (r.messages > 0) || l->collectives != (r.collectives > 0))
+        fail_msg("%d arrows of messages, %d of collectives", r.messages, r.collectives);
     plan_of(&p, l->ranks, keys);
     check_flops(&r, &p);
     check_memory(&r, &p);
@@ -172,7 +187,6 @@ static void test_layouts(void **state)
     folder_close(&f);
 }
 
-
 /* ---- without a trainer: the ring, clocks, files that end early ---- */
 enum { WORKERS = 3, ROOM = 400 };
 struct world_run {
@@ -187,7 +201,8 @@ static void one_round(struct comm *world, struct trace *t, int k)
     int rank = comm_rank(world), next = (rank + 1) % WORKERS, before = (rank + WORKERS - 1) % WORKERS;
     int32_t out[5] = {rank}, in[5] = {0};
     double sum = 1, from = clock_now_s();
-    int64_t got = comm_recv(world, in, 5, DT_I32, before, "ring"), sent = comm_send(world, out, 5, DT_I32, next, "ring");
+    int64_t got = comm_recv(world, in, 5, DT_I32, before, "ring"),
+            sent = comm_send(world, out, 5, DT_I32, next, "ring");
     comm_wait(world, got);
     comm_wait(world, sent);
     assert_int_equal(in[0], before);
@@ -206,7 +221,11 @@ static int world_rank(struct comm *world, void *arg, struct err *e)
     struct trace_event *ring = xcalloc((size_t)w->room, sizeof *ring);
     memset(&ledger, 0, sizeof ledger);
     trace_init(&t, ring, (size_t)w->room * sizeof *ring);
-    struct trace_info info = {.path = w->folder->trace, .ledger = &ledger, .place = "", .schedule = "", .skew_s = w->skew_s[rank]};
+    struct trace_info info = {.path = w->folder->trace,
+                              .ledger = &ledger,
+                              .place = "",
+                              .schedule = "",
+                              .skew_s = w->skew_s[rank]};
     int rc = trace_open(&t, &info, world, e);
     if (rc) return rc;
     trace_turn(&t, true);
@@ -245,16 +264,18 @@ static void test_clocks(void **state)
         if (strcmp(rule_text(b->args, "operation"), "all_reduce")) continue;
         const struct box *last = rule_last_to_begin(&r, b->id);
         assert_int_equal(last->pid, 1);
-        assert_true(b->to >= last->from);                                      /* nobody is done before the last one came */
+        assert_true(b->to >= last->from); /* nobody is done before the last one came */
         if (b->to - last->from > 1000000000) fail_msg("clocks are %lld ns apart", (long long)(b->to - last->from));
     }
     for (size_t i = 0, seen = 0; i < json_size(r.root) || seen != WORKERS; i++) {
         assert_true(i < json_size(r.root));
         const struct json *v = json_at(r.root, i), *args = json_get(v, "args");
         if (strcmp(rule_text(v, "name"), "tutti.rank")) continue;
-        double off = 1e-6 * json_real(json_get(args, "clock_offset_us"), NAN), error = 1e-6 * json_real(json_get(args, "clock_error_us"), NAN);
+        double off = 1e-6 * json_real(json_get(args, "clock_offset_us"), NAN),
+               error = 1e-6 * json_real(json_get(args, "clock_error_us"), NAN);
         double want = w.skew_s[json_int(json_get(v, "pid"), 0)];
-        if (!(fabs(off - want) <= error + 1e-9) || error > 1) fail_msg("an offset of %.9f s is measured as %.9f, give or take %.9f", want, off, error);
+        if (!(fabs(off - want) <= error + 1e-9) || error > 1)
+            fail_msg("an offset of %.9f s is measured as %.9f, give or take %.9f", want, off, error);
         seen++;
     }
     rules_free(&r);
@@ -368,7 +389,8 @@ static void test_no_file(void **state)
     folder_close(&f);
 }
 
-/* What fails only later, when steps are done, ends the trace and not the run: a name that has no room for a temporary one's ending. */
+/* What fails only later, when steps are done, ends the trace and not the run: a name that has no room for a temporary
+ * one's ending. */
 static void test_no_file_later(void **state)
 {
     (void)state;
@@ -398,13 +420,18 @@ static void test_which_steps(void **state)
     char key[200];
     folder_open(&f);
     snprintf(key, sizeof key, "run.trace=%s", f.trace);
-    if (train_ranks(&f, "traced", 2, KEYS("run.trace_from=4", "run.trace_steps=3", "run.trace_collect=1", "parallel.zero=3", "parallel.pp=1", key), &a, &e)) fail_msg("%s", e.text);
+    if (train_ranks(&f, "traced", 2,
+                    KEYS("run.trace_from=4", "run.trace_steps=3", "run.trace_collect=1", "parallel.zero=3",
+                         "parallel.pp=1", key),
+                    &a, &e))
+        fail_msg("%s", e.text);
     if (train_ranks(&f, "plain", 2, KEYS("parallel.zero=3"), &b, &e)) fail_msg("%s", e.text);
     if (a.loss != b.loss) fail_msg("a trace changes the loss from %.17g to %.17g", b.loss, a.loss);
     rules_check(&r, f.trace, 2);
     int64_t want = 4;
     for (int i = 0; i < r.n; i++)
-        if (r.box[i].pid == 1 && rule_is(&r.box[i], "step")) assert_int_equal(json_int(json_get(r.box[i].args, "step"), -1), want++);
+        if (r.box[i].pid == 1 && rule_is(&r.box[i], "step"))
+            assert_int_equal(json_int(json_get(r.box[i].args, "step"), -1), want++);
     assert_int_equal(want, 7);
     rules_free(&r);
     folder_close(&f);
@@ -414,15 +441,9 @@ int main(void)
 {
     setenv("LOG", "error", 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ring),
-        cmocka_unit_test(test_drift),
-        cmocka_unit_test(test_clocks),
-        cmocka_unit_test(test_full_ring),
-        cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_no_file),
-        cmocka_unit_test(test_no_file_later),
-        cmocka_unit_test(test_which_steps),
-        cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_ring),          cmocka_unit_test(test_drift),       cmocka_unit_test(test_clocks),
+        cmocka_unit_test(test_full_ring),     cmocka_unit_test(test_killed),      cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_no_file_later), cmocka_unit_test(test_which_steps), cmocka_unit_test(test_layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

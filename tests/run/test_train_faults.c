@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A training run of which rank 1 goes wrong in the middle, at the reduction of a gradient: it ends in seconds with what a user must
- * know first, its status is 1, and the flight recorder is in the run's folder. The program is the trainer as it is; the linker
- * puts this file between it and comm_all_reduce (--wrap).
+/* A training run of which rank 1 goes wrong in the middle, at the reduction of a gradient: it ends in seconds with what
+ * a user must know first, its status is 1, and the flight recorder is in the run's folder. The program is the trainer
+ * as it is; the linker puts this file between it and comm_all_reduce (--wrap).
  *
  *     test_train_faults                          ranks as threads, all faults that a thread can have (cmocka)
  *     test_train_faults FAULT CONFIG KEYS...     a rank of a launcher, or alone: tests/run/mpi_train_faults.sh
@@ -33,8 +33,10 @@ static struct {
     atomic_int steps; /* reductions of the culprit's output layer so far */
 } plan;
 
-int64_t __real_comm_all_reduce(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r, const char *what);
-int64_t __wrap_comm_all_reduce(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r, const char *what);
+int64_t __real_comm_all_reduce(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r,
+                               const char *what);
+int64_t __wrap_comm_all_reduce(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r,
+                               const char *what);
 
 /* A thread must come back for its process to end. */
 static void hang(struct comm *c)
@@ -42,7 +44,8 @@ static void hang(struct comm *c)
     for (double until = clock_now_s() + 60; clock_now_s() < until && comm_status(c, NULL) == OK;) clock_sleep_s(10e-3);
 }
 
-int64_t __wrap_comm_all_reduce(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r, const char *what)
+int64_t __wrap_comm_all_reduce(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r,
+                               const char *what)
 {
     bool mine = comm_world_rank(c, comm_rank(c)) == CULPRIT && !strcmp(what, "head.weight");
     bool now = mine && atomic_fetch_add(&plan.steps, 1) == STEP;
@@ -68,15 +71,19 @@ static int be_a_rank(int argc, char **argv)
 
 /* ---- threads ---- */
 /* What is said, in this order, the first part at the beginning. */
-#define DIFFER "ranks of dp_shard", " called different operations: rank 0: all_reduce #", "'head.weight' (sum 8224 f32) on dp_shard"
+#define DIFFER                                                                                                         \
+    "ranks of dp_shard", " called different operations: rank 0: all_reduce #",                                         \
+        "'head.weight' (sum 8224 f32) on dp_shard"
 enum { PARTS = 6 };
 static const struct row {
     const char *what, *says[PARTS];
 } rows[] = {
+    /* clang-format off */
     {"operation", {DIFFER, "; rank 1: broadcast #", "'head.weight' (8224 f32, root 0) on dp_shard", "; the operation differs"}},
     {"count", {DIFFER, "; rank 1: all_reduce #", "'head.weight' (sum 8223 f32) on dp_shard", "; the count differs"}},
     {"dtype", {DIFFER, "; rank 1: all_reduce #", "'head.weight' (sum 8224 i32) on dp_shard", "; the dtype differs"}},
     {"hang", {"rank 1 is late: all_reduce #", "'head.weight' (sum 8224 f32) on dp_shard", "has waited 1.", "(here: 0, 2); rank 1 "}},
+    /* clang-format on */
 };
 
 static void check_says(const struct row *row, const char *text)
@@ -115,9 +122,10 @@ static void check(const struct row *row, const char *dir)
 {
     char keys[16][320];
     char *list[16];
-    static const char *const fixed[] = {"model.layers=1",  "model.hidden=32", "model.heads=4",  "model.ffn=44",     "model.seq_len=24",
-                                        "batch.global=6",  "batch.micro=1",   "run.steps=1000", "parallel.reduce=step", "run.threads=1",
-                                        "comm.timeout_s=1", "run.tensorboard=false"};
+    static const char *const fixed[] = {"model.layers=1", "model.hidden=32",  "model.heads=4",
+                                        "model.ffn=44",   "model.seq_len=24", "batch.global=6",
+                                        "batch.micro=1",  "run.steps=1000",   "parallel.reduce=step",
+                                        "run.threads=1",  "comm.timeout_s=1", "run.tensorboard=false"};
     int n = 0;
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) snprintf(keys[n++], sizeof keys[0], "%s", fixed[i]);
     snprintf(keys[n++], sizeof keys[0], "data.train=%s/text.txt", dir);
@@ -140,7 +148,8 @@ static void test_faults_of_threads(void **state)
     (void)state;
     struct err e = {0};
     struct str text = {0};
-    for (int i = 0; i < 200; i++) str_printf(&text, "%d. The quick brown fox jumps over %d lazy dogs, and they sleep.\n", i, i * 7 % 9);
+    for (int i = 0; i < 200; i++)
+        str_printf(&text, "%d. The quick brown fox jumps over %d lazy dogs, and they sleep.\n", i, i * 7 % 9);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char dir[] = "/tmp/tutti-train-faults-XXXXXX", path[64];
         assert_non_null(mkdtemp(dir));

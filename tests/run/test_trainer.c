@@ -105,8 +105,8 @@ static void test_runs_repeat(void **state)
 static void test_metrics_fields(void **state)
 {
     (void)state;
-    static const char *const fields[] = {"step", "loss", "grad_norm", "lr", "tokens", "step_s", "tokens_per_s", "mfu",
-                                         "peak_bytes", "skipped"};
+    static const char *const fields[] = {"step",   "loss",         "grad_norm", "lr",         "tokens",
+                                         "step_s", "tokens_per_s", "mfu",       "peak_bytes", "skipped"};
     struct folder f;
     struct json *line[64];
     char valid[128];
@@ -129,7 +129,8 @@ static void test_metrics_fields(void **state)
                                     : 3e-5 + 0.5 * (0.01 - 3e-5) * (1 + cos(acos(-1.0) * (double)(step - 4) / 4));
             assert_true(fabs(json_real(json_get(line[i], "lr"), 0) - want) < 1e-12);
             assert_int_equal(json_int(json_get(line[i], "tokens"), -1), step * 4 * 24);
-            double s = json_real(json_get(line[i], "step_s"), 0), rate = json_real(json_get(line[i], "tokens_per_s"), 0);
+            double s = json_real(json_get(line[i], "step_s"), 0),
+                   rate = json_real(json_get(line[i], "tokens_per_s"), 0);
             assert_true(s > 0 && fabs(rate * s / 96 - 1) < 1e-4);
             assert_true(json_real(json_get(line[i], "mfu"), 0) > 0 && json_real(json_get(line[i], "grad_norm"), 0) > 0);
             assert_true(json_int(json_get(line[i], "peak_bytes"), 0) > 0);
@@ -150,14 +151,28 @@ static void test_sequential_order(void **state)
     struct folder f;
     struct json *line[64];
     folder_open(&f);
-    train_ok(&f, "seq", KEYS("data.order=sequential", "precision.recipe=fp32", "optimizer.lr=0", "optimizer.schedule.min_lr=0"));
+    train_ok(&f, "seq",
+             KEYS("data.order=sequential", "precision.recipe=fp32", "optimizer.lr=0", "optimizer.schedule.min_lr=0"));
     int n = read_metrics(&f, "seq", line, 64);
     size_t bytes;
     char *text = read_file(&f, ".", "text.txt", &bytes);
-    struct engine_config c = {.model = {.family = MODEL_LLAMA, .layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2,
-                                        .head_dim = 8, .ffn = 44, .vocab = 257, .max_positions = S, .norm_eps = 1e-5,
+    struct engine_config c = {.model = {.family = MODEL_LLAMA,
+                                        .layers = 2,
+                                        .hidden = 32,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .head_dim = 8,
+                                        .ffn = 44,
+                                        .vocab = 257,
+                                        .max_positions = S,
+                                        .norm_eps = 1e-5,
                                         .rope_theta = 10000},
-                              .dtype = DT_F32, .micro = 2, .seq = S, .n_microbatches = 2, .seed = 1, .kernels = "auto",
+                              .dtype = DT_F32,
+                              .micro = 2,
+                              .seq = S,
+                              .n_microbatches = 2,
+                              .seed = 1,
+                              .kernels = "auto",
                               .threads = 1};
     struct device *d;
     struct engine *g;
@@ -172,7 +187,10 @@ static void test_sequential_order(void **state)
             targets[i] = (unsigned char)text[s * S * G + i + 1];
             positions[i] = i % S;
         }
-        struct engine_batch b = {.tokens = tokens, .targets = targets, .positions = positions, .n = G,
+        struct engine_batch b = {.tokens = tokens,
+                                 .targets = targets,
+                                 .positions = positions,
+                                 .n = G,
                                  .n_trained = S * G};
         struct engine_report r;
         engine_evaluate(g, &b, &r);
@@ -187,7 +205,8 @@ static void test_sequential_order(void **state)
 }
 
 /* ---- what goes wrong ---- */
-static void refused(const struct folder *f, const char *name, const char *const *keys, int code, const char *const *words)
+static void refused(const struct folder *f, const char *name, const char *const *keys, int code,
+                    const char *const *words)
 {
     struct trainer_result r;
     struct err e;
@@ -202,9 +221,10 @@ static void test_not_finite(void **state)
     struct folder f;
     folder_open(&f);
     train_ok(&f, "nan", KEYS("run.steps=5"));
-    refused(&f, "nan", KEYS("optimizer.lr=1000000", "optimizer.schedule.warmup_steps=0", "precision.recipe=fp32",
-                            "optimizer.weight_decay=1000000", "run.steps=300"), ERR_NUMERIC,
-            KEYS("not finite", "optimizer.lr", "step ", "first seen in", "checkpoint is of step 5"));
+    refused(&f, "nan",
+            KEYS("optimizer.lr=1000000", "optimizer.schedule.warmup_steps=0", "precision.recipe=fp32",
+                 "optimizer.weight_decay=1000000", "run.steps=300"),
+            ERR_NUMERIC, KEYS("not finite", "optimizer.lr", "step ", "first seen in", "checkpoint is of step 5"));
     /* nothing of the broken state was saved, and the run goes on from what there is */
     struct json *line[320];
     int n = read_metrics(&f, "nan", line, 320);
@@ -222,7 +242,8 @@ static void test_other_model(void **state)
     struct folder f;
     folder_open(&f);
     train_ok(&f, "x", KEYS("run.steps=2"));
-    refused(&f, "x", KEYS("model.hidden=64"), ERR_REQUEST, KEYS("cannot resume", "embed.token", "[257, 32]", "[257, 64]"));
+    refused(&f, "x", KEYS("model.hidden=64"), ERR_REQUEST,
+            KEYS("cannot resume", "embed.token", "[257, 32]", "[257, 64]"));
     refused(&f, "x", KEYS("model.layers=3"), ERR_REQUEST, KEYS("cannot resume", "layers.2."));
     refused(&f, "x", KEYS("model.layers=1"), ERR_REQUEST, KEYS("cannot resume", "layers.1."));
     refused(&f, "x", KEYS("model.family=gpt2", "model.kv_heads=4"), ERR_REQUEST, KEYS("cannot resume"));
@@ -283,10 +304,14 @@ int main(void)
     setenv("LOG", "error", 0);
     signal(SIGXFSZ, SIG_IGN); /* as the program does: a file too large is an error, not the end */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resume_is_bit_identical), cmocka_unit_test(test_runs_repeat),
-        cmocka_unit_test(test_metrics_fields),          cmocka_unit_test(test_sequential_order),
-        cmocka_unit_test(test_not_finite),              cmocka_unit_test(test_other_model),
-        cmocka_unit_test(test_full_disk),               cmocka_unit_test(test_no_growth),
+        cmocka_unit_test(test_resume_is_bit_identical),
+        cmocka_unit_test(test_runs_repeat),
+        cmocka_unit_test(test_metrics_fields),
+        cmocka_unit_test(test_sequential_order),
+        cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_other_model),
+        cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_no_growth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,9 +18,9 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 
-#define assert_contains(text, part)                                                                 \
-    do {                                                                                            \
-        if (!strstr(text, part)) fail_msg("'%s' does not contain '%s'", (const char *)(text), part); \
+#define assert_contains(text, part)                                                                                    \
+    do {                                                                                                               \
+        if (!strstr(text, part)) fail_msg("'%s' does not contain '%s'", (const char *)(text), part);                   \
     } while (0)
 
 /* Whether resident memory says something about the program. */
@@ -53,12 +53,35 @@ static inline struct model_config toy_model(enum model_family family)
         .rope_theta = 10000,
     };
     if (family == MODEL_MIXTRAL)
-        m.moe = (struct moe_config){.experts = 5, .top_k = 2, .ffn = 52, .norm_topk = true, .scale = 1, .aux = 0.02, .z = 0.001};
+        m.moe = (struct moe_config){.experts = 5,
+                                    .top_k = 2,
+                                    .ffn = 52,
+                                    .norm_topk = true,
+                                    .scale = 1,
+                                    .aux = 0.02,
+                                    .z = 0.001};
     if (family != MODEL_DEEPSEEK) return m;
-    m.moe = (struct moe_config){.experts = 6, .top_k = 3, .ffn = 20, .shared = 2, .first_dense = 1, .score = SCORE_SIGMOID,
-                                .norm_topk = true, .groups = 3, .top_groups = 2, .group_pairs = true, .scale = 1.5,
-                                .aux = 0.001, .bias = true, .bias_speed = 0.001};
-    m.mla = (struct mla_config){.q_rank = 14, .kv_rank = 10, .nope_dim = 7, .rope_dim = 6, .value_dim = 9, .rope_pairs = true, .norm_eps = 1e-6};
+    m.moe = (struct moe_config){.experts = 6,
+                                .top_k = 3,
+                                .ffn = 20,
+                                .shared = 2,
+                                .first_dense = 1,
+                                .score = SCORE_SIGMOID,
+                                .norm_topk = true,
+                                .groups = 3,
+                                .top_groups = 2,
+                                .group_pairs = true,
+                                .scale = 1.5,
+                                .aux = 0.001,
+                                .bias = true,
+                                .bias_speed = 0.001};
+    m.mla = (struct mla_config){.q_rank = 14,
+                                .kv_rank = 10,
+                                .nope_dim = 7,
+                                .rope_dim = 6,
+                                .value_dim = 9,
+                                .rope_pairs = true,
+                                .norm_eps = 1e-6};
     m.head_dim = 13;
     return m;
 }
@@ -95,9 +118,11 @@ static inline void toy_batch(struct toy *t, const struct engine_config *c)
     t->targets = xcalloc((size_t)n, 4);
     t->positions = xcalloc((size_t)n, 4);
     t->docs = xcalloc((size_t)n, 4);
-    t->batch = (struct engine_batch){
-        .tokens = t->tokens, .targets = t->targets, .positions = t->positions, .docs = t->docs,
-        .n = c->n_microbatches * c->micro};
+    t->batch = (struct engine_batch){.tokens = t->tokens,
+                                     .targets = t->targets,
+                                     .positions = t->positions,
+                                     .docs = t->docs,
+                                     .n = c->n_microbatches * c->micro};
     for (int64_t i = 0; i < n; i++) {
         int64_t at = i % c->seq;
         t->positions[i] = (int32_t)at;

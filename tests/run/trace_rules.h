@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace_rules.h: what must be true of every trace, from the file alone: the rules of Chrome's trace-event format that viewers rely
- * on, and what docs/traces.md promises. It reads JSON by itself and shares no code with what writes it. */
+/* trace_rules.h: what must be true of every trace, from the file alone: the rules of Chrome's trace-event format that
+ * viewers rely on, and what docs/traces.md promises. It reads JSON by itself and shares no code with what writes it. */
 #ifndef TUTTI_TESTS_RUN_TRACE_RULES_H
 #define TUTTI_TESTS_RUN_TRACE_RULES_H
 
@@ -19,9 +19,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-#define RULE(cond, ...)                \
-    do {                               \
-        if (!(cond)) fail_msg(__VA_ARGS__); \
+#define RULE(cond, ...)                                                                                                \
+    do {                                                                                                               \
+        if (!(cond)) fail_msg(__VA_ARGS__);                                                                            \
     } while (0)
 
 struct box { /* a complete event, in ns */
@@ -39,7 +39,10 @@ struct rules {
     int64_t *first_ns; /* [ranks] the first traced step begins; -1: there is none */
 };
 
-static inline const char *rule_text(const struct json *v, const char *key) { return json_string(json_get(v, key), NULL, ""); }
+static inline const char *rule_text(const struct json *v, const char *key)
+{
+    return json_string(json_get(v, key), NULL, "");
+}
 static inline bool rule_is(const struct box *b, const char *cat) { return !strcmp(b->cat, cat); }
 
 static inline int64_t rule_ns(const struct json *v, const char *key)
@@ -80,8 +83,13 @@ static inline void rules_read(struct rules *r, const char *path, int ranks)
         RULE(*rule_text(v, "name"), "event %zu has no name", i);
         RULE(*ph == 'M' || json_get(v, "ts"), "event %zu has no ts", i);
         if (*ph != 'X') continue;
-        struct box b = {.pid = (int)pid, .row = (int)row, .from = rule_ns(v, "ts"), .cat = rule_text(v, "cat"), .name = rule_text(v, "name"),
-                        .args = json_get(v, "args"), .parent = (int)i};
+        struct box b = {.pid = (int)pid,
+                        .row = (int)row,
+                        .from = rule_ns(v, "ts"),
+                        .cat = rule_text(v, "cat"),
+                        .name = rule_text(v, "name"),
+                        .args = json_get(v, "args"),
+                        .parent = (int)i};
         int64_t dur = rule_ns(v, "dur");
         RULE(dur >= 0, "%s lasts %lld ns", b.name, (long long)dur);
         b.to = b.from + dur;
@@ -104,13 +112,16 @@ static inline void rules_nesting(struct rules *r)
         b->parent = depth ? stack[depth - 1] : -1;
         b->depth = depth;
         const struct box *p = depth ? &r->box[b->parent] : NULL;
-        RULE(!p || b->to <= p->to, "%s (%lld to %lld) crosses the end of %s (%lld to %lld)", b->name, (long long)b->from, (long long)b->to,
-             p->name, (long long)p->from, (long long)p->to);
+        RULE(!p || b->to <= p->to, "%s (%lld to %lld) crosses the end of %s (%lld to %lld)", b->name,
+             (long long)b->from, (long long)b->to, p->name, (long long)p->from, (long long)p->to);
         RULE((b->row == 1) == !rule_is(b, "comm"), "%s of kind %s is on row %d", b->name, b->cat, b->row);
         if (b->row != 1) RULE(!p, "%s lies over %s", b->name, p->name);
-        if (rule_is(b, "kernel") || rule_is(b, "handover")) RULE(p && rule_is(p, "layer"), "%s is in no layer but in %s", b->name, p ? p->name : "nothing");
+        if (rule_is(b, "kernel") || rule_is(b, "handover"))
+            RULE(p && rule_is(p, "layer"), "%s is in no layer but in %s", b->name, p ? p->name : "nothing");
         if (rule_is(b, "layer"))
-            RULE(p && (rule_is(p, "forward") || rule_is(p, "backward") || rule_is(p, "weights") || rule_is(p, "recompute")), "%s is in no action", b->name);
+            RULE(p && (rule_is(p, "forward") || rule_is(p, "backward") || rule_is(p, "weights") ||
+                       rule_is(p, "recompute")),
+                 "%s is in no action", b->name);
         if (rule_is(b, "recompute")) RULE(p && rule_is(p, "backward"), "%s is in no backward", b->name);
         if (rule_is(b, "step")) RULE(!p, "%s lies in %s", b->name, p->name);
         if (rule_is(b, "optimizer")) RULE(p && rule_is(p, "step"), "%s is in no step", b->name);
@@ -143,7 +154,8 @@ static inline const struct box *rule_last_to_begin(const struct rules *r, const 
 {
     const struct box *last = NULL;
     for (int i = 0; i < r->n; i++)
-        if (rule_is(&r->box[i], "comm") && !strcmp(r->box[i].id, id) && (!last || r->box[i].from > last->from)) last = &r->box[i];
+        if (rule_is(&r->box[i], "comm") && !strcmp(r->box[i].id, id) && (!last || r->box[i].from > last->from))
+            last = &r->box[i];
     return last;
 }
 
@@ -172,22 +184,27 @@ static inline void rules_arrows(struct rules *r)
         int64_t ns[2];
         for (int k = 0; k < 2; k++) {
             ns[k] = rule_ns(v[k], "ts");
-            b[k] = rule_around(r, (int)json_int(json_get(v[k], "pid"), -1), (int)json_int(json_get(v[k], "tid"), -1), ns[k]);
+            b[k] = rule_around(r, (int)json_int(json_get(v[k], "pid"), -1), (int)json_int(json_get(v[k], "tid"), -1),
+                               ns[k]);
             RULE(b[k] && rule_is(b[k], "comm"), "end %d of arrow %zu is in no box", k, i);
         }
         RULE(ns[0] <= ns[1], "arrow %zu goes back in time by %lld ns", i, (long long)(ns[0] - ns[1]));
         RULE(!strcmp(b[0]->id, b[1]->id), "an arrow from '%s' to '%s'", b[0]->id, b[1]->id);
         RULE(json_int(json_get(b[0]->args, "bytes"), -1) == json_int(json_get(b[1]->args, "bytes"), -2) ||
-             !strcmp(rule_text(b[0]->args, "operation"), "all_to_all"), "'%s': other bytes at its ends", b[0]->id);
+                 !strcmp(rule_text(b[0]->args, "operation"), "all_to_all"),
+             "'%s': other bytes at its ends", b[0]->id);
         if (!strcmp(rule_text(b[0]->args, "operation"), "exchange")) {
             r->messages++;
-            RULE(!strcmp(rule_text(b[0]->args, "direction"), "send") && !strcmp(rule_text(b[1]->args, "direction"), "receive"),
+            RULE(!strcmp(rule_text(b[0]->args, "direction"), "send") &&
+                     !strcmp(rule_text(b[1]->args, "direction"), "receive"),
                  "'%s' runs from its receiver to its sender", b[0]->id);
-            RULE(json_int(json_get(b[0]->args, "peer"), -1) == b[1]->pid && json_int(json_get(b[1]->args, "peer"), -1) == b[0]->pid,
+            RULE(json_int(json_get(b[0]->args, "peer"), -1) == b[1]->pid &&
+                     json_int(json_get(b[1]->args, "peer"), -1) == b[0]->pid,
                  "'%s' joins ranks %d and %d, its boxes say others", b[0]->id, b[0]->pid, b[1]->pid);
         } else {
             r->collectives++;
-            RULE(rule_last_to_begin(r, b[0]->id)->from == b[0]->from, "'%s': the arrow does not begin at the last rank to come", b[0]->id);
+            RULE(rule_last_to_begin(r, b[0]->id)->from == b[0]->from,
+                 "'%s': the arrow does not begin at the last rank to come", b[0]->id);
         }
     }
     xfree(begin);
@@ -213,13 +230,17 @@ static inline void rules_operations(const struct rules *r)
         const char *op = rule_text(c[i]->args, "operation");
         bool message = !strcmp(op, "exchange");
         for (k = 1; i + k < n && !strcmp(c[i + k]->id, c[i]->id); k++) {
-            RULE(!strcmp(rule_text(c[i + k]->args, "operation"), op), "'%s' is %s and %s", c[i]->id, op, rule_text(c[i + k]->args, "operation"));
-            RULE(!strcmp(rule_text(c[i + k]->args, "dtype"), rule_text(c[i]->args, "dtype")), "'%s' has two dtypes", c[i]->id);
+            RULE(!strcmp(rule_text(c[i + k]->args, "operation"), op), "'%s' is %s and %s", c[i]->id, op,
+                 rule_text(c[i + k]->args, "operation"));
+            RULE(!strcmp(rule_text(c[i + k]->args, "dtype"), rule_text(c[i]->args, "dtype")), "'%s' has two dtypes",
+                 c[i]->id);
             RULE(c[i + k]->pid != c[i]->pid || message, "'%s' is twice on rank %d", c[i]->id, c[i]->pid);
         }
-        RULE(strstr(c[i]->id, rule_text(c[i]->args, "group")) == c[i]->id, "'%s' is of group %s", c[i]->id, rule_text(c[i]->args, "group"));
+        RULE(strstr(c[i]->id, rule_text(c[i]->args, "group")) == c[i]->id, "'%s' is of group %s", c[i]->id,
+             rule_text(c[i]->args, "group"));
         int64_t first = r->first_ns[c[i]->pid];
-        if (first < 0 || rule_ns(c[i]->args, "asked_us") < first) continue; /* asked for before: some ranks saw its end before */
+        if (first < 0 || rule_ns(c[i]->args, "asked_us") < first)
+            continue; /* asked for before: some ranks saw its end before */
         RULE(k == (message ? 2 : json_int(json_get(c[i]->args, "ranks"), -1)), "'%s' is on %d ranks", c[i]->id, k);
     }
     for (int i = 0; i < r->n; i++) { /* waits know for what */
@@ -227,7 +248,8 @@ static inline void rules_operations(const struct rules *r)
         if (!rule_is(b, "call") || strcmp(rule_text(b->args, "why"), "wait")) continue;
         bool known = false;
         for (int k = 0; k < n && !known; k++)
-            known = c[k]->pid == b->pid && json_int(json_get(c[k]->args, "ticket"), -1) == json_int(json_get(b->args, "ticket"), -2) &&
+            known = c[k]->pid == b->pid &&
+                    json_int(json_get(c[k]->args, "ticket"), -1) == json_int(json_get(b->args, "ticket"), -2) &&
                     !strcmp(rule_text(c[k]->args, "group"), rule_text(b->args, "group"));
         RULE(known, "rank %d: '%s' is for nothing in the file", b->pid, b->name);
     }
@@ -272,7 +294,8 @@ static inline void rules_names(const struct rules *r)
             if (strcmp(rule_text(v, "ph"), "M") || json_int(json_get(v, "pid"), -1) != b->pid) continue;
             process |= !strcmp(name, "process_name");
             thread |= !strcmp(name, "thread_name") && json_int(json_get(v, "tid"), -1) == b->row;
-            clock |= !strcmp(name, "tutti.rank") && json_get(json_get(v, "args"), "clock_offset_us") && json_get(json_get(v, "args"), "clock_error_us");
+            clock |= !strcmp(name, "tutti.rank") && json_get(json_get(v, "args"), "clock_offset_us") &&
+                     json_get(json_get(v, "args"), "clock_error_us");
         }
         RULE(process && thread && clock, "rank %d, row %d has no name or clock", b->pid, b->row);
     }

@@ -18,10 +18,7 @@
 struct dice {
     uint64_t seed, at;
 };
-static int roll(struct dice *d, int n)
-{
-    return (int)(rng_u64(d->seed, 1, d->at++) % (uint64_t)n);
-}
+static int roll(struct dice *d, int n) { return (int)(rng_u64(d->seed, 1, d->at++) % (uint64_t)n); }
 
 /* ---- a second opinion: ranks with mailboxes, played by hand ------------------------------------------------- */
 
@@ -78,8 +75,7 @@ static int play(const struct schedule *s, int rank, struct action a, struct play
         if (!mail[1][g][m]) return 0;
         mail[1][g][m] = false;
         return me->output_grad[g][m] = true;
-    default:
-        return -1;
+    default: return -1;
     }
 }
 
@@ -171,7 +167,10 @@ static void visit_passes(struct schedule *s, void *arg)
     schedule_fuse_backward(same);
     assert_true(schedule_equal(split, same));
 
-    schedule_add_moves(full, (struct schedule_moves){.gather = *n % 2, .reduce = *n % 3, .each = *n % 5 > 2, .recompute = *n % 7 < 4});
+    schedule_add_moves(full, (struct schedule_moves){.gather = *n % 2,
+                                                     .reduce = *n % 3,
+                                                     .each = *n % 5 > 2,
+                                                     .recompute = *n % 7 < 4});
     schedule_add_comm(full);
     must_pass(full);
     schedule_check(full, b, NULL);
@@ -200,11 +199,19 @@ static void test_moves(void **state)
         struct schedule_moves m;
         const char *text;
     } rows[] = {
-        {"onestage", 1, 1, {.gather = true}, "0GATHER 0F0 0RELEASE 0GATHER 0BW0 0RELEASE 0GATHER 0F1 0RELEASE 0GATHER 0BW1 0RELEASE"},
+        {"onestage",
+         1,
+         1,
+         {.gather = true},
+         "0GATHER 0F0 0RELEASE 0GATHER 0BW0 0RELEASE 0GATHER 0F1 0RELEASE 0GATHER 0BW1 0RELEASE"},
         {"onestage", 1, 1, {.reduce = true, .recompute = true}, "0F0 0RECOMPUTE0 0BW0 0F1 0RECOMPUTE1 0BW1 0REDUCE"},
         {"onestage", 1, 1, {.reduce = true, .each = true}, "0F0 0BW0 0REDUCE 0F1 0BW1 0REDUCE"},
-        {"interleaved", 2, 2, {.reduce = true, .gather = true},
-         "0GATHER 0F0 0RELEASE 0GATHER 0F1 0RELEASE 2GATHER 2F0 2RELEASE 2GATHER 2F1 2RELEASE 2GATHER 2BW0 2RELEASE 2GATHER 2BW1 2RELEASE "
+        {"interleaved",
+         2,
+         2,
+         {.reduce = true, .gather = true},
+         "0GATHER 0F0 0RELEASE 0GATHER 0F1 0RELEASE 2GATHER 2F0 2RELEASE 2GATHER 2F1 2RELEASE 2GATHER 2BW0 2RELEASE "
+         "2GATHER 2BW1 2RELEASE "
          "2REDUCE 0GATHER 0BW0 0RELEASE 0GATHER 0BW1 0RELEASE 0REDUCE"},
         {"zbh1", 2, 1, {.reduce = true, .recompute = true}, "0F0 0F1 0RECOMPUTE0 0B0 0W0 0RECOMPUTE1 0B1 0W1 0REDUCE"},
     };
@@ -264,18 +271,10 @@ static void injure(struct schedule *s, struct dice *d)
     int64_t i = roll(d, (int)l->n), j = roll(d, (int)l->n);
     struct action a = l->a[i];
     switch (roll(d, 6)) {
-    case 0:
-        remove_at(l, i);
-        break;
-    case 1:
-        insert_at(s, r, j, a);
-        break;
-    case 2:
-        l->a[i].microbatch = (uint16_t)roll(d, s->n_microbatches);
-        break;
-    case 3:
-        l->a[i].stage = (uint16_t)roll(d, s->n_stages);
-        break;
+    case 0: remove_at(l, i); break;
+    case 1: insert_at(s, r, j, a); break;
+    case 2: l->a[i].microbatch = (uint16_t)roll(d, s->n_microbatches); break;
+    case 3: l->a[i].stage = (uint16_t)roll(d, s->n_stages); break;
     case 4:
         remove_at(l, i);
         insert_at(s, roll(d, s->n_ranks), 0, a);
@@ -347,13 +346,13 @@ static void expect_csv(const char *text, const char *want)
     str_free(&t);
 }
 
-/* Tables: idle cells, spreadsheet quotes, PyTorch's letters, two ways; what is wrong with a cell is said with its line. */
+/* Tables: idle cells, spreadsheet quotes, PyTorch's letters, two ways; what is wrong with a cell is said with its
+ * line. */
 static void test_csv(void **state)
 {
     (void)state;
-    expect_csv("0F0,0F1,,0B0,0B1\n,1F0,1B0,1F1,1B1\n",
-               "schedule csv ranks 2 stages 2 microbatches 2\nplace 0 1\n"
-               "rank 0: 0F0 0F1 0BW0 0BW1\nrank 1: 1F0 1BW0 1F1 1BW1\n");
+    expect_csv("0F0,0F1,,0B0,0B1\n,1F0,1B0,1F1,1B1\n", "schedule csv ranks 2 stages 2 microbatches 2\nplace 0 1\n"
+                                                       "rank 0: 0F0 0F1 0BW0 0BW1\nrank 1: 1F0 1BW0 1F1 1BW1\n");
     expect_csv("# by hand\r\n\"0F0\", 0I0 , 0F1, 0B1, 0W0 # done\n",
                "schedule csv ranks 1 stages 1 microbatches 2\nplace 0\nrank 0: 0F0 0B0 0F1 0BW1 0W0\n");
     expect_csv("0F0,1F1,0B0,1B1\n1F0,0F1,1B0,0B1\n",
@@ -394,27 +393,27 @@ static void test_messages(void **state)
 {
     (void)state;
     expect_error(TWO "rank 0: 0F0 0BW0\nrank 1: 1F0", "rank 1 never issues 1B0");
-    expect_error(
-        TWO "rank 0: 0F0 0BW0\nrank 1: 1BW0 1F0",
-        "rank 0, action 1 (0BW0): waits for 1B0 of rank 1; rank 1, action 0 (1BW0): waits for 1F0, which stands "
-        "later in its own list");
+    expect_error(TWO "rank 0: 0F0 0BW0\nrank 1: 1BW0 1F0", "rank 0, action 1 (0BW0): waits for 1B0 of rank 1; rank 1, "
+                                                           "action 0 (1BW0): waits for 1F0, which stands "
+                                                           "later in its own list");
     expect_error(TWO "rank 0: 0F0 0BW0 0F0\nrank 1: 1F0 1BW0", "rank 0, action 2 (0F0): issued twice");
     expect_error(TWO "rank 0: 0F0 0BW0 1F0\nrank 1: 1BW0",
                  "rank 0, action 2 (1F0): this stage is placed on another rank");
     expect_error(TWO "rank 0: 0F0 0SF0@1 0RB0@1 0BW0\nrank 1: 1RF0@0 1F0 1BW0", "rank 1 never issues 1SB0");
     expect_error(TWO "rank 0: 0F0 0SF0@0 0RB0@1 0BW0\nrank 1: 1RF0@0 1F0 1BW0 1SB0@0",
                  "rank 0, action 1 (0SF0@0): the other end is on another rank than @ says");
-    expect_error(
-        TWO "rank 0: 0F0 0RB0@1 0SF0@1 0BW0\nrank 1: 1RF0@0 1F0 1BW0 1SB0@0",
-        "rank 0, action 1 (0RB0@1): waits for 1SB0 of rank 1; rank 1, action 0 (1RF0@0): waits for 0SF0 of rank 0: "
-        "a circle");
+    expect_error(TWO "rank 0: 0F0 0RB0@1 0SF0@1 0BW0\nrank 1: 1RF0@0 1F0 1BW0 1SB0@0",
+                 "rank 0, action 1 (0RB0@1): waits for 1SB0 of rank 1; rank 1, action 0 (1RF0@0): waits for 0SF0 of "
+                 "rank 0: "
+                 "a circle");
     expect_error(ONE "rank 0: 0F0 0BW0 0REDUCE 0F1 0BW1",
                  "rank 0, action 4 (0BW1): its stage was already reduced: this gradient would be lost");
     expect_error(ONE "rank 0: 0GATHER 0F0 0BW0 0RELEASE 0F1 0BW1",
                  "rank 0, action 4 (0F1): the stage's parameters are not whole: GATHER comes first");
     expect_error(ONE "rank 0: 0F0 0BW0 0RECOMPUTE0 0F1 0BW1", "rank 0, action 1 (0BW0): RECOMPUTE comes first");
     expect_error(ONE "rank 0: 0F0 0OFFLOAD0 0BW0 0F1 0BW1 0RELOAD0", /* nothing would carry it out */
-                 "file:3: '0OFFLOAD0': no such kind of action; there are F, B, W, BW, RF, SF, RB, SB, GATHER, RELEASE, REDUCE, RECOMPUTE");
+                 "file:3: '0OFFLOAD0': no such kind of action; there are F, B, W, BW, RF, SF, RB, SB, GATHER, RELEASE, "
+                 "REDUCE, RECOMPUTE");
     expect_error(ONE "rank 0: 0F0.1 0F0 0BW0 0F1 0BW1", "rank 0, action 1 (0F0): issued twice");
     expect_error(ONE "rank 0: 0F0 0BW0 0REDUCE 0F1 0BW1 0REDUCE 0REDUCE", "rank 0, action 6 (0REDUCE): reduced twice");
     expect_error("schedule x ranks 1 stages 1 microbatches 1 forward_only\nplace 0\nrank 0: 0F0 0BW0",
@@ -443,8 +442,7 @@ static void test_rubbish(void **state)
     int parsed = 0;
     for (int i = 0; i < 20000; i++) {
         char *text = xstrdup(str_text(&t));
-        for (int k = 1 + roll(&d, 3); k > 0; k--)
-            text[roll(&d, (int)t.n)] = "0129FBWS@.:# \nrank\t\x80-"[roll(&d, 21)];
+        for (int k = 1 + roll(&d, 3); k > 0; k--) text[roll(&d, (int)t.n)] = "0129FBWS@.:# \nrank\t\x80-"[roll(&d, 21)];
         if (roll(&d, 4) == 0) text[roll(&d, (int)t.n)] = 0;
         struct err e = {0};
         if (!schedule_parse(&s, text, "rubbish", &e)) {
@@ -464,8 +462,9 @@ static void test_rubbish(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_passes),   cmocka_unit_test(test_moves), cmocka_unit_test(test_stage_costs), cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_messages), cmocka_unit_test(test_csv), cmocka_unit_test(test_csv_round), cmocka_unit_test(test_rubbish),
+        cmocka_unit_test(test_passes),    cmocka_unit_test(test_moves),    cmocka_unit_test(test_stage_costs),
+        cmocka_unit_test(test_damage),    cmocka_unit_test(test_messages), cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_csv_round), cmocka_unit_test(test_rubbish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

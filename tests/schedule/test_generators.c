@@ -30,10 +30,7 @@ static struct schedule *make_rounds(const char *kind, int p, int m, int v, int r
     return s;
 }
 
-static struct schedule *make(const char *kind, int p, int m, int v)
-{
-    return make_rounds(kind, p, m, v, 0);
-}
+static struct schedule *make(const char *kind, int p, int m, int v) { return make_rounds(kind, p, m, v, 0); }
 
 static struct figures measure_rounds(const char *kind, int p, int m, int v, int round, struct schedule_cost c)
 {
@@ -60,7 +57,10 @@ static void near(double got, double want)
     if (fabs(got - want) > 1e-9 * (1 + fabs(want))) fail_msg("got %.12g, wanted %.12g", got, want);
 }
 
-static const struct schedule_cost costs[] = {{1, 1, 1, 0, NULL}, {2, 3, 1, 0, NULL}, {1, 2, 0.5, 0, NULL}, {3, 1, 1, 0, NULL}};
+static const struct schedule_cost costs[] = {{1, 1, 1, 0, NULL},
+                                             {2, 3, 1, 0, NULL},
+                                             {1, 2, 0.5, 0, NULL},
+                                             {3, 1, 1, 0, NULL}};
 enum { N_COSTS = sizeof costs / sizeof costs[0] };
 
 /* (p-1)/m for both; the difference is memory. */
@@ -111,14 +111,11 @@ static void expect_text(const char *kind, int p, int m, int v, const char *want)
     schedule_free(s);
 }
 
-static int min(int a, int b)
-{
-    return a < b ? a : b;
-}
+static int min(int a, int b) { return a < b ? a : b; }
 
-/* Any number of microbatches in rounds of any size. No round shorter than p: the bubble is (p-1)/(v m), which nothing can be
- * below. A last round of n < p: besides at most the time of the p - n places that nobody takes, in each chunk. Memory is
- * that of whole rounds, (v-1) N + 2(p-1-r) + 1 stages on rank r, and never more. */
+/* Any number of microbatches in rounds of any size. No round shorter than p: the bubble is (p-1)/(v m), which nothing
+ * can be below. A last round of n < p: besides at most the time of the p - n places that nobody takes, in each chunk.
+ * Memory is that of whole rounds, (v-1) N + 2(p-1-r) + 1 stages on rank r, and never more. */
 static void test_rounds(void **state)
 {
     (void)state;
@@ -133,10 +130,12 @@ static void test_rounds(void **state)
                     double least = fmax((p - 1) * step, (p * v + m - 1) * step - f.t.ideal);
                     near(f.t.ideal, m * v * step);
                     double idle = f.t.makespan - f.t.ideal;
-                    if (size < p && m > size) missing = (m / size) * (p - size) + (m % size ? missing : 0); /* in every round */
+                    if (size < p && m > size)
+                        missing = (m / size) * (p - size) + (m % size ? missing : 0); /* in every round */
                     assert_true(idle >= least - 1e-9 && idle <= (p - 1 + v * missing) * step + 1e-9);
                     if (!missing) near(f.t.bubble_ratio, (double)(p - 1) / (v * m));
-                    if (m <= p && size == m) near(f.t.makespan, (p * v + m - 1) * step); /* a microbatch and m-1 behind it */
+                    if (m <= p && size == m)
+                        near(f.t.makespan, (p * v + m - 1) * step); /* a microbatch and m-1 behind it */
                     for (int r = 0; r < p; r++) {
                         int most = min(m * v, 2 * (p - 1 - r) + (v - 1) * (size > p ? size : p) + 1);
                         assert_true(f.peak[r].activations <= most);
@@ -309,15 +308,17 @@ static void expect_round_refusal(const char *kind, int p, int m, int round, cons
 static void test_refusals(void **state)
 {
     (void)state;
-    expect_refusal(
-        "chimera", 2, 2, 0,
-        "no schedule 'chimera'; there are onestage, naive, gpipe, 1f1b, interleaved, zbh1, zbh2, zbv, dualpipe, "
-        "dualpipev");
+    expect_refusal("chimera", 2, 2, 0,
+                   "no schedule 'chimera'; there are onestage, naive, gpipe, 1f1b, interleaved, zbh1, zbh2, zbv, "
+                   "dualpipe, "
+                   "dualpipev");
     expect_refusal("interleave", 2, 2, 0,
                    "no schedule 'interleave'; did you mean 'interleaved'?; there are onestage, naive, gpipe, 1f1b, "
                    "interleaved, zbh1, zbh2, zbv, dualpipe, dualpipev");
-    expect_round_refusal("interleaved", 4, 6, 7, "interleaved: rounds of 7 microbatches, and there are 6; choose 1 to 6");
-    expect_round_refusal("1f1b", 4, 6, 4, "1f1b: rounds of 4 microbatches; it has no rounds, only interleaved has: choose 0");
+    expect_round_refusal("interleaved", 4, 6, 7,
+                         "interleaved: rounds of 7 microbatches, and there are 6; choose 1 to 6");
+    expect_round_refusal("1f1b", 4, 6, 4,
+                         "1f1b: rounds of 4 microbatches; it has no rounds, only interleaved has: choose 0");
     expect_refusal("1f1b", 4, 6, 2, "1f1b: 2 chunks per rank; choose 1");
     expect_refusal("dualpipe", 3, 6, 0, "dualpipe: 3 stages; the two directions need an even number: choose 2 or 4");
     expect_refusal("dualpipe", 4, 6, 0, "dualpipe: 6 microbatches on 4 stages; choose 8 or more");
@@ -381,7 +382,8 @@ static int numbers(const char *svg, const char *class, double *out, int room)
     return n;
 }
 
-/* What ranks idle adds up to the bubble; the axis has few ticks, from 0 to the end or later; both are in the picture. */
+/* What ranks idle adds up to the bubble; the axis has few ticks, from 0 to the end or later; both are in the
+ * picture. */
 static void test_idle_and_axis(void **state)
 {
     (void)state;
@@ -442,11 +444,11 @@ static void test_uneven_idle(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpipe_and_1f1b), cmocka_unit_test(test_interleaved), cmocka_unit_test(test_naive),
-        cmocka_unit_test(test_rounds),         cmocka_unit_test(test_default_round),
-        cmocka_unit_test(test_zero_bubble),    cmocka_unit_test(test_dualpipe),    cmocka_unit_test(test_latency),
-        cmocka_unit_test(test_golden),         cmocka_unit_test(test_onestage),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_pictures),       cmocka_unit_test(test_idle_and_axis), cmocka_unit_test(test_uneven_idle),
+        cmocka_unit_test(test_gpipe_and_1f1b), cmocka_unit_test(test_interleaved),   cmocka_unit_test(test_naive),
+        cmocka_unit_test(test_rounds),         cmocka_unit_test(test_default_round), cmocka_unit_test(test_zero_bubble),
+        cmocka_unit_test(test_dualpipe),       cmocka_unit_test(test_latency),       cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_onestage),       cmocka_unit_test(test_refusals),      cmocka_unit_test(test_pictures),
+        cmocka_unit_test(test_idle_and_axis),  cmocka_unit_test(test_uneven_idle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

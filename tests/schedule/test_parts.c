@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The whole list of a rank: what the pass puts in, what the checker refuses and by which words, and a second opinion on thousands of
- * damaged lists. */
+/* The whole list of a rank: what the pass puts in, what the checker refuses and by which words, and a second opinion on
+ * thousands of damaged lists. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +13,8 @@
 #include "base/rng.h"
 #include "schedule/parts.h"
 
-/* A stage of three units (embedding, layer, head), each read by a part of F and of B; the head's gradient is made in F as a loss segment
- * makes it, the layer is computed again. Stage s has units 3 s to 3 s + 2. */
+/* A stage of three units (embedding, layer, head), each read by a part of F and of B; the head's gradient is made in F
+ * as a loss segment makes it, the layer is computed again. Stage s has units 3 s to 3 s + 2. */
 enum { UNITS = 3, USES = 9, MOST = 2 };
 struct model {
     struct rank_parts p;
@@ -27,18 +27,30 @@ struct model {
 static void model_init(struct model *m, int n_stages, int first_stage, int step, bool split_w, struct part_rule rule)
 {
     static const char *const names[MOST * UNITS] = {"embed", "layer", "head", "embed'", "layer'", "head'"};
-    *m = (struct model){.p = {.stage = m->stage, .n_stages = n_stages, .n_units = UNITS * n_stages, .unit_name = m->name, .rule = rule}};
+    *m = (struct model){.p = {.stage = m->stage,
+                              .n_stages = n_stages,
+                              .n_units = UNITS * n_stages,
+                              .unit_name = m->name,
+                              .rule = rule}};
     memcpy(m->name, names, sizeof names);
     for (int s = 0; s < n_stages; s++) {
         int u = UNITS * s, w = split_w ? ACTION_W : ACTION_B;
-        const struct part_use use[USES] = {
-            {ACTION_F, u, false, 0, 0},     {ACTION_F, u + 1, false, 1, 1}, {ACTION_F, u + 2, false, 2, 2}, {ACTION_F, u + 2, true, 2, 2},
-            {ACTION_B, u + 1, false, 0, 1}, {w, u + 1, true, split_w ? 0 : 1, split_w ? 0 : 1},
-            {w, u, true, split_w ? 1 : 2, split_w ? 1 : 2}, {ACTION_B, u, false, 2, 2}, {ACTION_F, u + 1, false, 1, 1}};
+        const struct part_use use[USES] = {{ACTION_F, u, false, 0, 0},
+                                           {ACTION_F, u + 1, false, 1, 1},
+                                           {ACTION_F, u + 2, false, 2, 2},
+                                           {ACTION_F, u + 2, true, 2, 2},
+                                           {ACTION_B, u + 1, false, 0, 1},
+                                           {w, u + 1, true, split_w ? 0 : 1, split_w ? 0 : 1},
+                                           {w, u, true, split_w ? 1 : 2, split_w ? 1 : 2},
+                                           {ACTION_B, u, false, 2, 2},
+                                           {ACTION_F, u + 1, false, 1, 1}};
         memcpy(m->use[s], use, sizeof use);
         m->again[s][0] = true;
-        m->stage[s] = (struct stage_parts){.stage = first_stage + s * step, .n = {3, 3, split_w ? 2 : 0}, .again = m->again[s],
-                                           .use = m->use[s], .n_use = USES - 1};
+        m->stage[s] = (struct stage_parts){.stage = first_stage + s * step,
+                                           .n = {3, 3, split_w ? 2 : 0},
+                                           .again = m->again[s],
+                                           .use = m->use[s],
+                                           .n_use = USES - 1};
     }
 }
 
@@ -70,12 +82,14 @@ static const char *comes(const struct model *m, const char *head, const char *li
     return str_text(out);
 }
 
-static const struct part_rule plain = {0}, zero0 = {.reduce = true}, zero3 = {.reduce = true, .gather = true, .temporary = true},
+static const struct part_rule plain = {0}, zero0 = {.reduce = true},
+                              zero3 = {.reduce = true, .gather = true, .temporary = true},
                               exact = {.reduce = true, .every = 1};
 #define PLAIN0 "0F0 0RECOMPUTE0.0 0BW0.1 0BW0.2"
 #define PLAIN1 "0F1 0RECOMPUTE1.0 0BW1.1 0BW1.2"
-#define Z3(m) "0GATHER.0 0GATHER.1 0F" m ".0 0RELEASE.0 0GATHER.2 0F" m ".1 0RELEASE.1 0F" m ".2 0RELEASE.2 0REDUCE.2 " \
-              "0GATHER.0 0GATHER.1 0RECOMPUTE" m ".0 0BW" m ".1 0RELEASE.1 0REDUCE.1 0BW" m ".2 0RELEASE.0 0REDUCE.0"
+#define Z3(m)                                                                                                          \
+    "0GATHER.0 0GATHER.1 0F" m ".0 0RELEASE.0 0GATHER.2 0F" m ".1 0RELEASE.1 0F" m ".2 0RELEASE.2 0REDUCE.2 "          \
+    "0GATHER.0 0GATHER.1 0RECOMPUTE" m ".0 0BW" m ".1 0RELEASE.1 0REDUCE.1 0BW" m ".2 0RELEASE.0 0REDUCE.0"
 
 static void test_pass(void **state)
 {
@@ -86,7 +100,8 @@ static void test_pass(void **state)
     model_init(&m, 1, 0, 1, false, plain);
     assert_string_equal(comes(&m, ONE, list, &t), PLAIN0 " " PLAIN1);
     model_init(&m, 1, 0, 1, false, zero0);
-    assert_string_equal(comes(&m, ONE, list, &t), PLAIN0 " 0F1 0REDUCE.2 0RECOMPUTE1.0 0BW1.1 0REDUCE.1 0BW1.2 0REDUCE.0");
+    assert_string_equal(comes(&m, ONE, list, &t),
+                        PLAIN0 " 0F1 0REDUCE.2 0RECOMPUTE1.0 0BW1.1 0REDUCE.1 0BW1.2 0REDUCE.0");
     model_init(&m, 1, 0, 1, false, exact);
     assert_string_equal(comes(&m, ONE, list, &t), "0F0 0REDUCE.2 0RECOMPUTE0.0 0BW0.1 0REDUCE.1 0BW0.2 0REDUCE.0 "
                                                   "0F1 0REDUCE.2 0RECOMPUTE1.0 0BW1.1 0REDUCE.1 0BW1.2 0REDUCE.0");
@@ -94,7 +109,8 @@ static void test_pass(void **state)
     assert_string_equal(comes(&m, ONE, list, &t), Z3("0") " " Z3("1"));
     model_init(&m, 1, 0, 1, true, zero0);
     assert_string_equal(comes(&m, ONE, "0F0 0F1 0B0 0B1 0W0 0W1", &t),
-                        "0F0 0F1 0REDUCE.2 0RECOMPUTE0.0 0B0.1 0B0.2 0RECOMPUTE1.0 0B1.1 0B1.2 0W0 0W1.0 0REDUCE.1 0W1.1 0REDUCE.0");
+                        "0F0 0F1 0REDUCE.2 0RECOMPUTE0.0 0B0.1 0B0.2 0RECOMPUTE1.0 0B1.1 0B1.2 0W0 0W1.0 0REDUCE.1 "
+                        "0W1.1 0REDUCE.0");
     str_free(&t);
 }
 
@@ -108,18 +124,24 @@ static void test_written(void **state)
     assert_string_equal(comes(&m, ONE, Z3("0") " " Z3("1"), &t), Z3("0") " " Z3("1"));
     assert_string_equal(comes(&m, ONE, "0GATHER 0F0 0BW0 0F1 0BW1 0RELEASE", &t),
                         "0GATHER.0 0GATHER.1 0GATHER.2 0F0 0REDUCE.2 0RECOMPUTE0.0 0BW0.1 0REDUCE.1 0BW0.2 0REDUCE.0 "
-                        "0F1 0REDUCE.2 0RECOMPUTE1.0 0BW1.1 0REDUCE.1 0BW1.2 0RELEASE.0 0RELEASE.1 0RELEASE.2 0REDUCE.0");
+                        "0F1 0REDUCE.2 0RECOMPUTE1.0 0BW1.1 0REDUCE.1 0BW1.2 0RELEASE.0 0RELEASE.1 0RELEASE.2 "
+                        "0REDUCE.0");
     model_init(&m, 1, 0, 1, false, zero0);
-    assert_string_equal(comes(&m, ONE, "0F0 0BW0 0F1 0RECOMPUTE1 0BW1 0REDUCE", &t), PLAIN0 " " PLAIN1 " 0REDUCE.0 0REDUCE.1 0REDUCE.2");
+    assert_string_equal(comes(&m, ONE, "0F0 0BW0 0F1 0RECOMPUTE1 0BW1 0REDUCE", &t),
+                        PLAIN0 " " PLAIN1 " 0REDUCE.0 0REDUCE.1 0REDUCE.2");
     /* Two stages of one rank that share nothing: each has its own. */
     model_init(&m, 2, 0, 1, false, zero0);
-    assert_string_equal(comes(&m, "schedule x ranks 1 stages 2 microbatches 1\nplace 0 0\nrank 0: ", "0F0 1F0 1BW0 0BW0", &t),
-                        "0F0 0REDUCE.2 1F0 1REDUCE.5 1RECOMPUTE0.0 1BW0.1 1REDUCE.4 1BW0.2 1REDUCE.3 0RECOMPUTE0.0 0BW0.1 0REDUCE.1 0BW0.2 "
+    assert_string_equal(comes(&m, "schedule x ranks 1 stages 2 microbatches 1\nplace 0 0\nrank 0: ",
+                              "0F0 1F0 1BW0 0BW0", &t),
+                        "0F0 0REDUCE.2 1F0 1REDUCE.5 1RECOMPUTE0.0 1BW0.1 1REDUCE.4 1BW0.2 1REDUCE.3 0RECOMPUTE0.0 "
+                        "0BW0.1 0REDUCE.1 0BW0.2 "
                         "0REDUCE.0");
     /* A unit that two stages share is reduced with the later one, also where the file names stages. */
     for (int i = 0; i < USES; i++) m.use[1][i].unit -= m.use[1][i].unit == UNITS ? UNITS : 0;
-    assert_string_equal(comes(&m, "schedule x ranks 1 stages 2 microbatches 1\nplace 0 0\nrank 0: ", "0F0 1F0 1BW0 1REDUCE 0BW0 0REDUCE", &t),
-                        "0F0 1F0 1RECOMPUTE0.0 1BW0.1 1BW0.2 1REDUCE.4 1REDUCE.5 0RECOMPUTE0.0 0BW0.1 0BW0.2 0REDUCE.0 0REDUCE.1 0REDUCE.2");
+    assert_string_equal(comes(&m, "schedule x ranks 1 stages 2 microbatches 1\nplace 0 0\nrank 0: ",
+                              "0F0 1F0 1BW0 1REDUCE 0BW0 0REDUCE", &t),
+                        "0F0 1F0 1RECOMPUTE0.0 1BW0.1 1BW0.2 1REDUCE.4 1REDUCE.5 0RECOMPUTE0.0 0BW0.1 0BW0.2 0REDUCE.0 "
+                        "0REDUCE.1 0REDUCE.2");
     str_free(&t);
 }
 
@@ -132,9 +154,11 @@ static void test_refused(void **state)
         const char *list, *want;
     } rows[] = {
         {&zero3, "0GATHER.0 0GATHER.1 0F0.0 0RELEASE.0 0RELEASE.1 0GATHER.2 0F0.1 0F0.2 0RELEASE.2 0BW0 0F1 0BW1",
-         "rank 0, action 4 (0RELEASE.1): nothing has read unit 1 (layer ...) since action 1 (0GATHER.1): RELEASE comes too early"},
+         "rank 0, action 4 (0RELEASE.1): nothing has read unit 1 (layer ...) since action 1 (0GATHER.1): RELEASE comes "
+         "too early"},
         {&zero3, "0GATHER 0F0 0RECOMPUTE0.0 0RELEASE.1 0BW0.1 0BW0.2 0F1 0BW1 0RELEASE",
-         "rank 0, action 7 (0BW0.1): it reads unit 1 (layer ...), which action 6 (0RELEASE.1) gave back: RELEASE comes too early"},
+         "rank 0, action 7 (0BW0.1): it reads unit 1 (layer ...), which action 6 (0RELEASE.1) gave back: RELEASE comes "
+         "too early"},
         {&zero3, "0GATHER.0 0F0.0 0F0.1 0F0.2 0BW0 0F1 0BW1 0RELEASE",
          "rank 0, action 1 (0F0): it reads unit 1 (layer ...), which is not whole here: GATHER comes first"},
         {&zero3, "0GATHER 0F0 0GATHER.1 0BW0 0F1 0BW1 0RELEASE",
@@ -142,41 +166,50 @@ static void test_refused(void **state)
         {&zero3, "0GATHER 0F0 0BW0 0F1 0BW1 0RELEASE.0 0RELEASE.1",
          "rank 0, at the end: unit 2 (head ...), gathered by action 2 (0GATHER.2), is never released"},
         {&zero0, "0GATHER 0F0 0BW0 0F1 0BW1 0RELEASE",
-         "rank 0, action 0 (0GATHER.0): parameters are whole here: there is nothing to gather or to release; leave it out, or choose "
+         "rank 0, action 0 (0GATHER.0): parameters are whole here: there is nothing to gather or to release; leave it "
+         "out, or choose "
          "parallel.zero=3"},
         {&zero0, "0F0 0BW0 0F1 0BW1 0REDUCE.0 0REDUCE.1 0REDUCE.2 0REDUCE.1",
-         "rank 0, action 11 (0REDUCE.1): the gradient of unit 1 (layer ...) was reduced by action 9 (0REDUCE.1): once is all"},
+         "rank 0, action 11 (0REDUCE.1): the gradient of unit 1 (layer ...) was reduced by action 9 (0REDUCE.1): once "
+         "is all"},
         {&zero0, "0F0 0BW0 0F1 0BW1 0REDUCE.0 0REDUCE.1",
          "rank 0, at the end: the gradient of unit 2 (head ...), to which action 4 (0F1) added, is never reduced"},
         {&zero0, "0F0 0BW0 0REDUCE.1 0F1 0BW1 0REDUCE.0 0REDUCE.2",
-         "rank 0, action 7 (0BW1.1): it adds to the gradient of unit 1 (layer ...), which action 4 (0REDUCE.1) reduced: REDUCE comes too "
+         "rank 0, action 7 (0BW1.1): it adds to the gradient of unit 1 (layer ...), which action 4 (0REDUCE.1) "
+         "reduced: REDUCE comes too "
          "early, this would be lost"},
         {&zero0, "0REDUCE.1 0F0 0BW0 0F1 0BW1 0REDUCE.0 0REDUCE.1 0REDUCE.2",
          "rank 0, action 0 (0REDUCE.1): no gradient of unit 1 (layer ...) was made before"},
         {&zero3, "0F0 0BW0 0F1 0BW1 0REDUCE",
-         "rank 0, action 23 (0F1.2): the gradient of unit 2 (head ...) that action 7 (0F0.2) completed is still there: REDUCE comes first"},
+         "rank 0, action 23 (0F1.2): the gradient of unit 2 (head ...) that action 7 (0F0.2) completed is still there: "
+         "REDUCE comes first"},
         {&exact, "0F0 0BW0 0F1 0BW1 0REDUCE",
-         "rank 0, action 4 (0F1): the gradient of unit 2 (head ...) that action 0 (0F0) completed is still there: REDUCE comes first"},
+         "rank 0, action 4 (0F1): the gradient of unit 2 (head ...) that action 0 (0F0) completed is still there: "
+         "REDUCE comes first"},
         {&plain, "0F0 0BW0 0F1 0BW1 0REDUCE",
          "rank 0, action 8 (0REDUCE.0): gradients are not reduced here (no other rank adds to them): leave it out"},
         {&plain, "0F0 0BW0.1 0RECOMPUTE0.0 0BW0.2 0F1 0BW1", "rank 0, action 1 (0BW0.1): comes before 0RECOMPUTE0.0"},
         {&plain, "0F0 0RECOMPUTE0.0 0BW0.1 0BW0.2 0RECOMPUTE0.0 0F1 0BW1",
          "rank 0, action 4 (0RECOMPUTE0.0): comes again, or after what it serves: parts come in order, each once"},
         {&plain, "0F0 0BW0.0 0BW0.1 0BW0.2 0F1 0BW1",
-         "rank 0, action 1 (0BW0): this part computes forward once more: it is a RECOMPUTE, which comes before its backward"},
+         "rank 0, action 1 (0BW0): this part computes forward once more: it is a RECOMPUTE, which comes before its "
+         "backward"},
         {&plain, "0F0 0RECOMPUTE0.0 0RECOMPUTE0.1 0BW0.2 0F1 0BW1",
          "rank 0, action 2 (0RECOMPUTE0.1): this part is backward itself, not a RECOMPUTE"},
         {&plain, "0F0 0RECOMPUTE0.0 0F1 0BW0.1 0BW0.2 0BW1",
          "rank 0, action 2 (0F1): another phase is not over: its parts share scratch memory and stay together"},
         {&plain, "0F0.0 0F0.2 0F0.1 0BW0 0F1 0BW1", "rank 0, action 1 (0F0.2): comes before 0F0.1"},
-        {&plain, "0F0 0BW0.0 0F1 0BW1", "rank 0, action 1 (0BW0.0): this part computes forward once more: it is a RECOMPUTE, which comes before "
-                                        "its backward"},
+        {&plain, "0F0 0BW0.0 0F1 0BW1",
+         "rank 0, action 1 (0BW0.0): this part computes forward once more: it is a RECOMPUTE, which comes before "
+         "its backward"},
         {&plain, "0F0 0BW0 0F1 0RECOMPUTE1.0 0BW1.1", "rank 0, at the end: 2 of 3 parts of 0B1 were computed"},
         {&plain, "0F0 0BW0 0F1 0BW1.7", "rank 0, action 3 (0BW1.7): there are parts 0 to 2"},
-        {&zero3, "0F0 0GATHER.9 0BW0 0F1 0BW1", "rank 0, action 1 (0GATHER.9): stage 0 has no unit 9 to gather; tutti explain CONFIG schedule "
-                                                "lists them"},
+        {&zero3, "0F0 0GATHER.9 0BW0 0F1 0BW1",
+         "rank 0, action 1 (0GATHER.9): stage 0 has no unit 9 to gather; tutti explain CONFIG schedule "
+         "lists them"},
         {&plain, "0F0 0RECOMPUTE0 0F1 0BW0 0BW1",
-         "rank 0: 0RECOMPUTE0 is not followed by the whole backward of stage 0, microbatch 0, which it serves layer by layer; move it there, or "
+         "rank 0: 0RECOMPUTE0 is not followed by the whole backward of stage 0, microbatch 0, which it serves layer by "
+         "layer; move it there, or "
          "leave it out"},
     };
     struct model m;
@@ -188,7 +221,8 @@ static void test_refused(void **state)
     model_init(&m, 1, 0, 1, false, plain);
     m.again[0][0] = false;
     assert_string_equal(comes(&m, ONE, "0F0 0RECOMPUTE0 0BW0 0F1 0BW1", &t),
-                        "rank 0, action 1 (0RECOMPUTE0): stage 0 keeps what backward needs: nothing is computed again; leave it out, or choose "
+                        "rank 0, action 1 (0RECOMPUTE0): stage 0 keeps what backward needs: nothing is computed again; "
+                        "leave it out, or choose "
                         "memory.recompute: full");
     str_free(&t);
 }
@@ -223,7 +257,13 @@ static bool plays(const struct action_list *l, const struct model *m, int n_micr
             open = k < 2;
             open_m = a.microbatch;
             open_ph = ph;
-            int reads = ph == 0 ? k : k < 2 ? 1 : 0, writes = ph == 0 ? (k == 2 ? 2 : -1) : k == 1 ? 1 : k == 2 ? 0 : -1;
+            int reads = ph == 0 ? k
+                        : k < 2 ? 1
+                                : 0,
+                writes = ph == 0  ? (k == 2 ? 2 : -1)
+                         : k == 1 ? 1
+                         : k == 2 ? 0
+                                  : -1;
             if (r->gather && !whole[reads]) return false;
             used[reads] = true;
             if (writes >= 0 && (r->temporary ? added[writes] != 0 : added[writes] >= n_microbatches)) return false;
@@ -259,19 +299,15 @@ static void test_damage(void **state)
             memmove(&l.a[j + 1], &l.a[j], (size_t)(l.n - 1 - j) * sizeof a);
             l.a[j] = a;
             break;
-        case 1: /* gone */
-            memmove(&l.a[i], &l.a[i + 1], (size_t)(--l.n - i) * sizeof a);
-            break;
-        case 2: /* another one in its place */
-            l.a[i] = l.a[j];
-            break;
-        default: /* another unit or part */
-            l.a[i].part = (uint16_t)(rng_u64(5, 1, dice++) % 4);
+        case 1: /* gone */ memmove(&l.a[i], &l.a[i + 1], (size_t)(--l.n - i) * sizeof a); break;
+        case 2: /* another one in its place */ l.a[i] = l.a[j]; break;
+        default: /* another unit or part */ l.a[i].part = (uint16_t)(rng_u64(5, 1, dice++) % 4);
         }
         bool good = plays(&l, &m, 2), passes = schedule_check_list(&l, s, 0, &m.p, &e) == OK;
         if (good != passes) {
             schedule_print_list(&l, &t);
-            fail_msg("it %s, but the checker says: %s\n%s", good ? "runs" : "does not run", passes ? "fine" : e.text, str_text(&t));
+            fail_msg("it %s, but the checker says: %s\n%s", good ? "runs" : "does not run", passes ? "fine" : e.text,
+                     str_text(&t));
         }
         if (!passes) assert_true(!strncmp(e.text, "rank 0, a", 9));
         refused += !passes;
@@ -287,9 +323,10 @@ static void test_damage(void **state)
 static void test_join(void **state)
 {
     (void)state;
-    struct schedule *s = parse("schedule x ranks 2 stages 2 microbatches 1\nplace 0 1\n"
-                               "rank 0: 0GATHER.0 0F0.0 0RELEASE.0 0F0.1 0SF0@1 0RECOMPUTE0.0 0RB0@1 0BW0.1 0REDUCE.0 0BW0.2\n"
-                               "rank 1: 1RF0@0 1F0 1BW0 1SB0@0\n");
+    struct schedule *s =
+        parse("schedule x ranks 2 stages 2 microbatches 1\nplace 0 1\n"
+              "rank 0: 0GATHER.0 0F0.0 0RELEASE.0 0F0.1 0SF0@1 0RECOMPUTE0.0 0RB0@1 0BW0.1 0REDUCE.0 0BW0.2\n"
+              "rank 1: 1RF0@0 1F0 1BW0 1SB0@0\n");
     struct err e = {0};
     struct str t = {0};
     struct schedule *j = schedule_join(s);
@@ -312,8 +349,8 @@ static void test_join(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pass), cmocka_unit_test(test_written), cmocka_unit_test(test_refused), cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_join),
+        cmocka_unit_test(test_pass),   cmocka_unit_test(test_written), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_damage), cmocka_unit_test(test_join),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random tensors travel between random layouts of 8 ranks, several at once, and arrive bit for bit: whole, cut along several dims,
- * with remainders, empty pieces, heads kept together, axes of which one coordinate has it all, holders that are missing on either
- * side, replicas to choose from, sums owed, and another mesh for the destination than for the source. What is not a destination
- * stays as it was, and so does every source. Bytes and buffers are what the null device says beforehand. */
+/* Random tensors travel between random layouts of 8 ranks, several at once, and arrive bit for bit: whole, cut along
+ * several dims, with remainders, empty pieces, heads kept together, axes of which one coordinate has it all, holders
+ * that are missing on either side, replicas to choose from, sums owed, and another mesh for the destination than for
+ * the source. What is not a destination stays as it was, and so does every source. Bytes and buffers are what the null
+ * device says beforehand. */
 #include "run/toy.h"
 
 #include "base/mem.h"
@@ -18,14 +19,14 @@ static int roll(struct dice *d, int n) { return (int)(rng_u64(d->seed, 3, d->at+
 
 static struct mesh random_mesh(struct dice *d)
 {
-    static const int dense[][5] = {{1, 1, 1, 1, 8}, {2, 1, 2, 1, 2}, {1, 2, 2, 2, 1}, {4, 1, 1, 1, 2}, {1, 1, 4, 2, 1}, {2, 2, 2, 1, 1}, {1, 1, 2, 1, 4}};
+    static const int dense[][5] = {{1, 1, 1, 1, 8}, {2, 1, 2, 1, 2}, {1, 2, 2, 2, 1}, {4, 1, 1, 1, 2},
+                                   {1, 1, 4, 2, 1}, {2, 2, 2, 1, 1}, {1, 1, 2, 1, 4}};
     const int *s = dense[roll(d, 7)];
     struct mesh m;
     int ep = roll(d, 2) ? 1 : 8 / s[0] / (roll(d, 2) + 1);
     assert_int_equal(mesh_init(&m, RANKS, (int[AXIS_N]){s[0], s[1], s[2], s[3], s[4], -1, ep, 1}, NULL), OK);
     return m;
 }
-
 
 /* Axes get their letters in random order: that is the order of cuts. */
 static struct layout random_layout(struct dice *d, struct shape shape, bool source, bool sums)
@@ -86,7 +87,8 @@ struct trial {
 /* The value of an element: any bits for what is copied, floats of all sizes for what is summed. */
 static float term_value(uint64_t tensor, int term, uint64_t index)
 {
-    return rng_normal(tensor, 50 + (uint64_t)term, index) * (float)(1 << rng_u64(tensor, 60 + (uint64_t)term, index) % 20);
+    return rng_normal(tensor, 50 + (uint64_t)term, index) *
+           (float)(1 << rng_u64(tensor, 60 + (uint64_t)term, index) % 20);
 }
 
 static void expect(const struct tensor_case *t, uint64_t tensor, uint64_t index, int term, void *out)
@@ -102,8 +104,10 @@ static void expect(const struct tensor_case *t, uint64_t tensor, uint64_t index,
     memcpy(out, &sum, sizeof sum);
 }
 
-/* A box as it should be in memory, with guards around it: sources hold their term (term >= 0), destinations the sum (-1). */
-static unsigned char *image(const struct tensor_case *t, uint64_t tensor, const struct region *box, int term, size_t *bytes)
+/* A box as it should be in memory, with guards around it: sources hold their term (term >= 0), destinations the sum
+ * (-1). */
+static unsigned char *image(const struct tensor_case *t, uint64_t tensor, const struct region *box, int term,
+                            size_t *bytes)
 {
     size_t width = dtype_bytes(t->dtype);
     struct region whole = region_whole(&t->from.shape);
@@ -112,7 +116,8 @@ static unsigned char *image(const struct tensor_case *t, uint64_t tensor, const 
     unsigned char *p = xmalloc(*bytes);
     memset(p, 0xA5, *bytes);
     for (bool more = region_run_first(&run, box, box, &whole); more; more = region_run_next(&run))
-        for (int64_t k = 0; k < run.n; k++) expect(t, tensor, (uint64_t)(run.b + k), term, p + GUARD + to_size(run.a + k) * width);
+        for (int64_t k = 0; k < run.n; k++)
+            expect(t, tensor, (uint64_t)(run.b + k), term, p + GUARD + to_size(run.a + k) * width);
     return p;
 }
 
@@ -131,10 +136,14 @@ static void put(struct end *x, struct stream *st, unsigned char *now)
     stream_sync(st);
 }
 
-static struct route_end end_of(const struct end *x) { return (struct route_end){x->want ? &x->buf : NULL, GUARD, x->box}; }
+static struct route_end end_of(const struct end *x)
+{
+    return (struct route_end){x->want ? &x->buf : NULL, GUARD, x->box};
+}
 
 /* Both ends of every tensor on one rank; what is held nowhere stays all zeros. */
-static void ends(struct trial *x, int rank, struct stream *st, struct end from[TENSORS], struct end to[TENSORS], struct route_tensor list[TENSORS])
+static void ends(struct trial *x, int rank, struct stream *st, struct end from[TENSORS], struct end to[TENSORS],
+                 struct route_tensor list[TENSORS])
 {
     for (int i = 0; i < x->n; i++) {
         const struct tensor_case *t = &x->t[i];
@@ -169,7 +178,8 @@ static int64_t wrong(const struct end *x, struct stream *st)
     return at;
 }
 
-static int finish(const struct trial *x, int rank, const char *side, struct end *e, struct stream *st, bool compare, struct err *err)
+static int finish(const struct trial *x, int rank, const char *side, struct end *e, struct stream *st, bool compare,
+                  struct err *err)
 {
     int rc = OK;
     for (int i = 0; i < x->n; i++) {
@@ -179,8 +189,8 @@ static int finish(const struct trial *x, int rank, const char *side, struct end 
             layout_print(&x->t[i].from, &text);
             str_puts(&text, "  ->  ");
             layout_print(&x->t[i].to, &text);
-            rc = err_set(err, ERR_CORRUPT, "seed %d, rank %d: byte %d of the %s of tensor %d (%s): %s", (int)x->seed, rank, (int)at - GUARD, side, i,
-                         dtype_name(x->t[i].dtype), str_text(&text));
+            rc = err_set(err, ERR_CORRUPT, "seed %d, rank %d: byte %d of the %s of tensor %d (%s): %s", (int)x->seed,
+                         rank, (int)at - GUARD, side, i, dtype_name(x->t[i].dtype), str_text(&text));
             str_free(&text);
         }
         if (e[i].want) buffer_free(&e[i].buf);
@@ -214,11 +224,12 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
         while (again && !route_run_done(run)) continue;
         route_run_end(run);
         rc = comm_status(world, e);
-        if (!rc && comm_traffic(c).bytes - sent != route_run_sends(run)) rc = err_set(e, ERR_CORRUPT, "bytes are not what was said");
+        if (!rc && comm_traffic(c).bytes - sent != route_run_sends(run))
+            rc = err_set(e, ERR_CORRUPT, "bytes are not what was said");
     }
     if (!rc && (x->wire[rank] != route_run_bytes(run) || x->sends[rank] != route_run_sends(run)))
-        rc = err_set(e, ERR_CORRUPT, "rank %d: on paper %zu bytes of buffers, %lld sent; here %zu, %lld", rank, x->wire[rank],
-                     (long long)x->sends[rank], route_run_bytes(run), (long long)route_run_sends(run));
+        rc = err_set(e, ERR_CORRUPT, "rank %d: on paper %zu bytes of buffers, %lld sent; here %zu, %lld", rank,
+                     x->wire[rank], (long long)x->sends[rank], route_run_bytes(run), (long long)route_run_sends(run));
     route_run_free(run);
     struct err found = {0};
     int bad = finish(x, rank, "source", from, st, !rc, &found);
@@ -341,16 +352,19 @@ static void test_sums_of_narrow_types_are_refused(void **state)
     struct route *r;
     struct err e = {0};
     assert_int_equal(mesh_init(&m, RANKS, (int[AXIS_N]){1, 1, 8, 1, 1, -1, 1, 1}, NULL), OK);
-    struct layout owed = layout_on(&m, MESH_DENSE, SHAPE_OF(9), SPMD_I), rows = layout_with(owed, AXIS_DP_SHARD, SPMD_S0);
+    struct layout owed = layout_on(&m, MESH_DENSE, SHAPE_OF(9), SPMD_I),
+                  rows = layout_with(owed, AXIS_DP_SHARD, SPMD_S0);
     owed = layout_with(owed, AXIS_DP_SHARD, SPMD_P);
     assert_int_equal(route_new(&r, &owed, &rows, &e), OK);
     assert_int_equal(device_null_new(&d, &e), OK);
     assert_int_equal(comm_world_null(&world, 0, RANKS, NULL, &e), OK);
     struct stream *st;
     assert_int_equal(stream_new(&st, d, "routes", &e), OK);
-    assert_int_equal(route_run_new(&run, world, st, &(struct route_tensor){.route = r, .dtype = DT_BF16}, 1, &e), ERR_REQUEST);
+    assert_int_equal(route_run_new(&run, world, st, &(struct route_tensor){.route = r, .dtype = DT_BF16}, 1, &e),
+                     ERR_REQUEST);
     assert_null(run);
-    assert_string_equal(e.text, "tensor 0: a route with 8 terms of bf16 would round at every one of them; send f32, or reduce it by a collective");
+    assert_string_equal(e.text, "tensor 0: a route with 8 terms of bf16 would round at every one of them; send f32, or "
+                                "reduce it by a collective");
     route_free(r);
     comm_free(world);
     stream_free(st);
@@ -411,6 +425,7 @@ static void test_one_rank_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_layouts), cmocka_unit_test(test_balanced),
-                                       cmocka_unit_test(test_sums_of_narrow_types_are_refused), cmocka_unit_test(test_one_rank_fails)};
+                                       cmocka_unit_test(test_sums_of_narrow_types_are_refused),
+                                       cmocka_unit_test(test_one_rank_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

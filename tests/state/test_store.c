@@ -10,10 +10,12 @@ static int add(struct param_table *t, const char *name, int64_t rows, int64_t co
     return param_add(t, name, param_alone(cols ? 2 : 1, (int64_t[]){rows, cols}), init, 0.02, -1);
 }
 
+/* clang-format off */
 static const struct array_row moments[] = {
     {.name = "m", .title = "first moments", .cat = MEM_OPTIMIZER, .dtype = DT_F32, .shared_from = 1, .saved = true, .stepped = true, .groups = PARAM_ALL_GROUPS},
     {.name = "v", .title = "second moments", .cat = MEM_OPTIMIZER, .dtype = DT_F32, .shared_from = 1, .saved = true, .stepped = true, .groups = PARAM_ALL_GROUPS},
 };
+/* clang-format on */
 
 static void test_table(void **state)
 {
@@ -132,14 +134,17 @@ static void test_compute_copy_is_the_cast_master(void **state)
         kernel_on(st, &k);
         store_init(&s, &k, st, 11);
         store_init(&f, &k, st, 11);
-        assert_memory_equal(device_here(s.array[STORE_MASTER].buf.p), device_here(f.array[STORE_PARAM].buf.p), (size_t)t.numel * 4);
+        assert_memory_equal(device_here(s.array[STORE_MASTER].buf.p), device_here(f.array[STORE_PARAM].buf.p),
+                            (size_t)t.numel * 4);
         assert_ptr_equal(store_array(&f, STORE_MASTER), &f.array[STORE_PARAM]);
         assert_ptr_equal(store_array(&s, STORE_MASTER), &s.array[STORE_MASTER]);
         float *master = device_here(s.array[STORE_MASTER].buf.p);
         bf16 *copy = device_here(s.array[STORE_PARAM].buf.p);
         for (int64_t i = 0; i < t.numel; i++) assert_int_equal(copy[i], bf16_from_f32(master[i]));
-        for (int64_t i = 0; i < 2 * t.numel; i++) assert_true(((float *)device_here(s.array[STORE_ROWS + i / t.numel].buf.p))[i % t.numel] == 0);
-        assert_true(((float *)device_here(store_array(&f, STORE_MASTER)->buf.p))[t.p[1].offset] == 1 && master[t.p[2].offset] == 0);
+        for (int64_t i = 0; i < 2 * t.numel; i++)
+            assert_true(((float *)device_here(s.array[STORE_ROWS + i / t.numel].buf.p))[i % t.numel] == 0);
+        assert_true(((float *)device_here(store_array(&f, STORE_MASTER)->buf.p))[t.p[1].offset] == 1 &&
+                    master[t.p[2].offset] == 0);
 
         float in[53], out[53]; /* what is written is what is read, and reaches the copy */
         for (int i = 0; i < 53; i++) in[i] = 0.1f * (float)i - 1.3f;
@@ -147,7 +152,8 @@ static void test_compute_copy_is_the_cast_master(void **state)
         store_read(&s, st, 1, STORE_MASTER, out);
         assert_memory_equal(in, out, sizeof in);
         for (int i = 0; i < 53; i++) assert_int_equal(copy[t.p[1].offset + i], bf16_from_f32(in[i]));
-        assert_true(master[t.p[2].offset] == 0 && master[t.p[1].offset - 1] == ((float *)device_here(f.array[STORE_PARAM].buf.p))[t.p[1].offset - 1]);
+        assert_true(master[t.p[2].offset] == 0 &&
+                    master[t.p[1].offset - 1] == ((float *)device_here(f.array[STORE_PARAM].buf.p))[t.p[1].offset - 1]);
         store_write(&s, &k, st, 1, STORE_ROWS + 1, in);
         store_read(&s, st, 1, STORE_ROWS + 1, out);
         assert_memory_equal(in, out, sizeof in);
@@ -198,7 +204,8 @@ static void test_bytes_per_parameter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table), cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_stages),
         cmocka_unit_test(test_init_is_a_function_of_seed_name_index),
         cmocka_unit_test(test_compute_copy_is_the_cast_master),
         cmocka_unit_test(test_bytes_per_parameter),

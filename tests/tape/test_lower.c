@@ -15,9 +15,14 @@ static void run_phase(struct toy *t, const struct program *p, enum tape_phase ph
     g->slot[SLOT_TARGETS] = t->targets + m * tokens;
     g->slot[SLOT_POSITIONS] = t->positions + m * tokens;
     g->slot[SLOT_DOCS] = t->docs + m * tokens;
-    program_run(p, phase, &(struct program_args){.stream = g->stream, .step = &here,
-                                                 .slot = g->slot, .act = slab[HOME_ACT], .wgrad = slab[HOME_WGRAD],
-                                                 .scratch = slab[HOME_SCRATCH], .written = g->written});
+    program_run(p, phase,
+                &(struct program_args){.stream = g->stream,
+                                       .step = &here,
+                                       .slot = g->slot,
+                                       .act = slab[HOME_ACT],
+                                       .wgrad = slab[HOME_WGRAD],
+                                       .scratch = slab[HOME_SCRATCH],
+                                       .written = g->written});
 }
 
 static void *garbage_new(size_t bytes)
@@ -32,12 +37,15 @@ static void run_split(struct toy *t, enum tape_phase order[], int microbatch[], 
 {
     struct program *p;
     struct err e = {0};
-    if (program_new(&p, t->g->stage[0].tape, &t->g->kernels, (struct lower_options){.training = true, .split_w = true}, &e))
+    if (program_new(&p, t->g->stage[0].tape, &t->g->kernels, (struct lower_options){.training = true, .split_w = true},
+                    &e))
         fail_msg("%s", e.text);
     void *slab[2][HOME_N];
     for (int m = 0; m < 2; m++)
         for (int h = 0; h < HOME_N; h++) slab[m][h] = h == HOME_SCRATCH && m ? slab[0][h] : garbage_new(p->bytes[h]);
-    struct step_info info = {.seed = t->g->cfg.seed, .step = 3, .training = true,
+    struct step_info info = {.seed = t->g->cfg.seed,
+                             .step = 3,
+                             .training = true,
                              .loss_scale = (float)(1.0 / (double)t->batch.n_trained)};
     memset(t->g->store.array[STORE_GRAD].buf.p, 0xff, t->g->store.array[STORE_GRAD].buf.bytes);
     memset(t->g->written, 0, (size_t)t->g->n_slots);
@@ -161,7 +169,8 @@ static void test_recompute_is_bit_identical(void **state)
         engine_gradients(keep.g, &keep.batch, 5, &r);
         engine_gradients(again.g, &again.batch, 5, &s);
         assert_memory_equal(&r.loss, &s.loss, sizeof r.loss);
-        assert_memory_equal(keep.g->store.array[STORE_GRAD].buf.p, again.g->store.array[STORE_GRAD].buf.p, keep.g->store.array[STORE_GRAD].buf.bytes);
+        assert_memory_equal(keep.g->store.array[STORE_GRAD].buf.p, again.g->store.array[STORE_GRAD].buf.p,
+                            keep.g->store.array[STORE_GRAD].buf.bytes);
         assert_true(again.g->act[0].bytes < keep.g->act[0].bytes / 2);
         assert_true(engine_flops_step(again.g) > 1.2 * engine_flops_step(keep.g));
         assert_true(engine_flops_model(again.g) == engine_flops_model(keep.g));
@@ -202,7 +211,8 @@ static void plan_program(size_t bytes[HOME_N], const struct model_config *c, con
     assert_int_equal(kernel_table_init(&k, "auto", 2, true, &e), OK);
     model_declare(c, NULL, &p);
     model_record(t, c, &p, &par, s);
-    if (program_new(&g, t, &k, (struct lower_options){.training = true, .split_w = split_w}, &e)) fail_msg("%s", e.text);
+    if (program_new(&g, t, &k, (struct lower_options){.training = true, .split_w = split_w}, &e))
+        fail_msg("%s", e.text);
     memcpy(bytes, g->bytes, sizeof g->bytes);
     program_free(g);
     tape_free(t);
@@ -211,8 +221,16 @@ static void plan_program(size_t bytes[HOME_N], const struct model_config *c, con
 
 static struct model_config gpt2_small(int layers)
 {
-    return (struct model_config){.family = MODEL_GPT2, .layers = layers, .hidden = 768, .heads = 12, .kv_heads = 12,
-                                 .head_dim = 64, .ffn = 3072, .vocab = 50257, .max_positions = 1024, .tie_embeddings = true,
+    return (struct model_config){.family = MODEL_GPT2,
+                                 .layers = layers,
+                                 .hidden = 768,
+                                 .heads = 12,
+                                 .kv_heads = 12,
+                                 .head_dim = 64,
+                                 .ffn = 3072,
+                                 .vocab = 50257,
+                                 .max_positions = 1024,
+                                 .tie_embeddings = true,
                                  .norm_eps = 1e-5};
 }
 
@@ -222,7 +240,10 @@ static void test_activation_bytes(void **state)
 {
     (void)state;
     for (int v = 0; v < 4; v++) {
-        struct model_shape s = {.mode = MODEL_TRAIN, .dtype = DT_BF16, .batch = v & 1 ? 4 : 1, .seq = 1024,
+        struct model_shape s = {.mode = MODEL_TRAIN,
+                                .dtype = DT_BF16,
+                                .batch = v & 1 ? 4 : 1,
+                                .seq = 1024,
                                 .loss_rows = 1024};
         size_t a[HOME_N], b[HOME_N];
         struct model_config c = gpt2_small(3), d = gpt2_small(4);
@@ -275,11 +296,14 @@ static void test_loss_chunks_bound_logits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_deferred_weights),           cmocka_unit_test(test_deferred_weights_tied),
+        cmocka_unit_test(test_deferred_weights),
+        cmocka_unit_test(test_deferred_weights_tied),
         cmocka_unit_test(test_additions_cost_nothing_backward),
         cmocka_unit_test(test_shared_gradient_is_not_overwritten),
-        cmocka_unit_test(test_recompute_is_bit_identical), cmocka_unit_test(test_dropout_acts),
-        cmocka_unit_test(test_activation_bytes),           cmocka_unit_test(test_backward_scratch),
+        cmocka_unit_test(test_recompute_is_bit_identical),
+        cmocka_unit_test(test_dropout_acts),
+        cmocka_unit_test(test_activation_bytes),
+        cmocka_unit_test(test_backward_scratch),
         cmocka_unit_test(test_loss_chunks_bound_logits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where places lie is what the plain greedy rule says, in O(n^2): the largest first, each at the lowest offset where nothing lies that
- * lives at the same time. Programs of all kinds, deep enough that many places share bytes. */
+/* Where places lie is what the plain greedy rule says, in O(n^2): the largest first, each at the lowest offset where
+ * nothing lies that lives at the same time. Programs of all kinds, deep enough that many places share bytes. */
 #include "run/toy.h"
 
 #include <stdlib.h>
@@ -27,7 +27,8 @@ static size_t lowest(const struct place *x, struct place *const *before, int n)
         size_t at = c < 0 ? 0 : clash(x, before[c]) ? before[c]->offset + up(before[c]->bytes) : SIZE_MAX;
         bool free = at < best;
         for (int i = 0; free && i < n; i++)
-            free = !clash(x, before[i]) || before[i]->offset >= at + up(x->bytes) || before[i]->offset + up(before[i]->bytes) <= at;
+            free = !clash(x, before[i]) || before[i]->offset >= at + up(x->bytes) ||
+                   before[i]->offset + up(before[i]->bytes) <= at;
         if (free) best = at;
     }
     return best;
@@ -44,7 +45,8 @@ static void check(const struct program *p, const char *what)
     for (int i = 0; i < n; i++) {
         size_t want = lowest(todo[i], todo, i), end = want + up(todo[i]->bytes);
         if (todo[i]->offset != want)
-            fail_msg("%s: place %d of %d lies at %s %zu, not at %zu", what, i, n, home_name(todo[i]->home), todo[i]->offset, want);
+            fail_msg("%s: place %d of %d lies at %s %zu, not at %zu", what, i, n, home_name(todo[i]->home),
+                     todo[i]->offset, want);
         if (end > bytes[todo[i]->home]) bytes[todo[i]->home] = end;
         for (int j = 0; j < i; j++) shared += todo[j]->home == todo[i]->home && todo[j]->offset == todo[i]->offset;
     }
@@ -61,7 +63,11 @@ static void test_greedy(void **state)
     assert_int_equal(kernel_table_init(&k, "auto", 2, true, &e), OK);
     for (int v = 0; v < 48; v++) {
         struct engine_config c = toy_config(v & 1 ? MODEL_LLAMA : MODEL_GPT2, v & 2 ? DT_BF16 : DT_F32);
-        struct model_shape s = {.mode = MODEL_TRAIN, .dtype = c.dtype, .batch = 2, .seq = c.seq, .loss_rows = v & 4 ? 16 : 0,
+        struct model_shape s = {.mode = MODEL_TRAIN,
+                                .dtype = c.dtype,
+                                .batch = 2,
+                                .seq = c.seq,
+                                .loss_rows = v & 4 ? 16 : 0,
                                 .recompute = v & 8};
         struct param_table params = {0};
         struct par par = par_single();

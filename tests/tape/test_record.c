@@ -20,10 +20,7 @@ static struct spmd_type weight_type(enum spmd over_tp)
     return spmd_with(spmd_with(t, AXIS_CP, SPMD_R), AXIS_TP, over_tp);
 }
 
-static tid x_input(struct tape *t)
-{
-    return tape_input(t, "x", 0, DT_F32, 2, shape_TD, tokens_type());
-}
+static tid x_input(struct tape *t) { return tape_input(t, "x", 0, DT_F32, 2, shape_TD, tokens_type()); }
 
 static tid weight(struct tape *t, const char *name, const int64_t *n, enum spmd over_tp)
 {
@@ -93,7 +90,8 @@ static void test_shapes(void **state)
     check_status(t, (const char *[]){"linear 'odd'", "in-features", "x [6x8]", NULL});
 
     t = tape_new();
-    op_rmsnorm(t, x_input(t), tape_param(t, "w", 1, 2, DT_F32, 1, (int64_t[]){D + 1}, weight_type(SPMD_I)), 1e-5f, "n1");
+    op_rmsnorm(t, x_input(t), tape_param(t, "w", 1, 2, DT_F32, 1, (int64_t[]){D + 1}, weight_type(SPMD_I)), 1e-5f,
+               "n1");
     check_status(t, (const char *[]){"rmsnorm 'n1'", "x [6x8]", NULL});
 
     t = tape_new();
@@ -140,8 +138,13 @@ static struct tape *record_model(const struct model_config *c, const struct para
     struct tape *t = tape_new();
     struct par par = par_single();
     model_record(t, c, p, &par,
-                 &(struct model_shape){.mode = mode, .dtype = DT_F32, .batch = mode == MODEL_DECODE ? 1 : 2, .seq = 9,
-                                       .cache_rows = 24, .recompute = recompute, .loss_rows = loss_rows});
+                 &(struct model_shape){.mode = mode,
+                                       .dtype = DT_F32,
+                                       .batch = mode == MODEL_DECODE ? 1 : 2,
+                                       .seq = 9,
+                                       .cache_rows = 24,
+                                       .recompute = recompute,
+                                       .loss_rows = loss_rows});
     return t;
 }
 
@@ -202,14 +205,17 @@ static void check_program(const struct tape *t, const struct kernel_table *k, st
             if (at < 0) continue;
             assert_true(p->places[at].first <= i && i <= p->places[at].last);
             const struct view *v = &c->in[n].view;
-            size_t end = c->in[n].offset + to_size((view_rows(v) - 1) * v->stride + view_cols(v)) * dtype_bytes(v->dtype);
+            size_t end =
+                c->in[n].offset + to_size((view_rows(v) - 1) * v->stride + view_cols(v)) * dtype_bytes(v->dtype);
             assert_true(end <= p->places[at].bytes);
         }
     }
     for (int i = 0; i < p->n_places; i++)
-        if (p->places[i].first >= 0) assert_true(p->places[i].offset + p->places[i].bytes <= p->bytes[p->places[i].home]);
+        if (p->places[i].first >= 0)
+            assert_true(p->places[i].offset + p->places[i].bytes <= p->bytes[p->places[i].home]);
     if (!o.training) assert_int_equal(p->bytes[HOME_ACT] + p->bytes[HOME_WGRAD], 0);
-    if (o.training && o.split_w) assert_true((p->joint || p->bytes[HOME_WGRAD] > 0) && p->begin[PHASE_W] < p->begin[PHASE_N]);
+    if (o.training && o.split_w)
+        assert_true((p->joint || p->bytes[HOME_WGRAD] > 0) && p->begin[PHASE_W] < p->begin[PHASE_N]);
     if (!o.split_w) assert_int_equal(p->bytes[HOME_WGRAD], 0);
     struct str text = {0};
     program_print(p, &text);
@@ -258,7 +264,8 @@ static void test_all_programs(void **state)
         model_declare(&c, NULL, &p);
         struct tape *t = record_model(&c, &p, MODEL_TRAIN, v & 16, v & 2 ? 7 : 0);
         if (tape_status(t, &e)) fail_msg("%s", e.text);
-        for (int o = 0; o < 4; o++) check_program(t, &k, (struct lower_options){.training = o & 1, .split_w = (o & 3) == 3});
+        for (int o = 0; o < 4; o++)
+            check_program(t, &k, (struct lower_options){.training = o & 1, .split_w = (o & 3) == 3});
         bool joint = check_joint(t, &k, 4, 4);
         if (!(v & 16)) assert_true(joint); /* with recomputation nothing dies in B that lived before it */
         check_joint(t, &k, 1, 4);
@@ -282,9 +289,12 @@ static void test_all_programs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forgotten_collectives), cmocka_unit_test(test_data_axes),
-        cmocka_unit_test(test_shapes),                cmocka_unit_test(test_sticky),
-        cmocka_unit_test(test_every_wrong_layout),    cmocka_unit_test(test_all_programs),
+        cmocka_unit_test(test_forgotten_collectives),
+        cmocka_unit_test(test_data_axes),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_sticky),
+        cmocka_unit_test(test_every_wrong_layout),
+        cmocka_unit_test(test_all_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

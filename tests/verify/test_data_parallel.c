@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data parallelism at every zero level, with one microbatch and several, gradients in fp32 and bf16, reduced per
- * microbatch and per step: the levels have the same bits, the papers' bytes per parameter, the papers' traffic, and what
- * is planned is what is allocated and sent. */
+ * microbatch and per step: the levels have the same bits, the papers' bytes per parameter, the papers' traffic, and
+ * what is planned is what is allocated and sent. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,10 +24,10 @@ struct made {
 
 static void make(struct made *m, const char *const *keys)
 {
-    static const char *const toy[] = {"model.layers=2",  "model.hidden=36",      "model.heads=3",  "model.ffn=52",
-                                      "model.vocab=67",  "model.seq_len=12",     "run.threads=1",  "comm.timeout_s=60",
-                                      "batch.global=12", "batch.micro=1",        "optimizer.lr=1e-3",
-                                      "precision.recipe=fp32"};
+    static const char *const toy[] = {"model.layers=2", "model.hidden=36",   "model.heads=3",
+                                      "model.ffn=52",   "model.vocab=67",    "model.seq_len=12",
+                                      "run.threads=1",  "comm.timeout_s=60", "batch.global=12",
+                                      "batch.micro=1",  "optimizer.lr=1e-3", "precision.recipe=fp32"};
     char *all[32];
     int k = 0;
     struct err e = {0};
@@ -129,8 +129,13 @@ static int64_t state_bytes(const struct plan *p)
 static void test_state_bytes(void **state)
 {
     (void)state;
-    static const char *const even[] = {"precision.recipe=bf16", "precision.grad=bf16", "model.hidden=48", "model.heads=4",
-                                       "model.ffn=120", "model.vocab=240", NULL};
+    static const char *const even[] = {"precision.recipe=bf16",
+                                       "precision.grad=bf16",
+                                       "model.hidden=48",
+                                       "model.heads=4",
+                                       "model.ffn=120",
+                                       "model.vocab=240",
+                                       NULL};
     static const char *const odd[] = {"precision.recipe=bf16", "precision.grad=bf16", NULL};
     for (int uneven = 0; uneven < 2; uneven++)
         for (int n = 1; n <= 4; n++)
@@ -152,10 +157,7 @@ static void test_state_bytes(void **state)
 }
 
 /* ---- traffic ---- */
-static int64_t sent(const struct plan *p, enum axis a)
-{
-    return p->role[0].comm[a].bytes;
-}
+static int64_t sent(const struct plan *p, enum axis a) { return p->role[0].comm[a].bytes; }
 
 enum { ONCE = 2 * 64 * 256 }; /* embedding and head are read in one phase: zero 3 gathers them once, the rest twice */
 
@@ -164,8 +166,8 @@ enum { ONCE = 2 * 64 * 256 }; /* embedding and head are read in one phase: zero 
 static void test_zero3_sends_half_more(void **state)
 {
     (void)state;
-    static const char *const keys[] = {"model.hidden=64", "model.heads=4", "model.ffn=128", "model.vocab=256", "batch.global=4",
-                                       NULL};
+    static const char *const keys[] = {"model.hidden=64", "model.heads=4",  "model.ffn=128",
+                                       "model.vocab=256", "batch.global=4", NULL};
     static const int64_t times[4] = {2, 2, 2, 3};
     for (int shard = 2; shard <= 4; shard += 2)
         for (int zero = 0; zero <= 3; zero++) {
@@ -187,7 +189,11 @@ static void test_traffic(void **state)
     (void)state;
     for (int i = 0; i < 32; i++) {
         int zero = i % 4, replicate = i / 4 % 2 + 1, step = i / 8 % 2, narrow = i / 16;
-        const char *const keys[] = {"model.hidden=64", "model.heads=4", "model.ffn=128", "model.vocab=256", "batch.global=24",
+        const char *const keys[] = {"model.hidden=64",
+                                    "model.heads=4",
+                                    "model.ffn=128",
+                                    "model.vocab=256",
+                                    "batch.global=24",
                                     step ? "parallel.reduce=step" : "parallel.reduce=microbatch",
                                     narrow ? "precision.grad=bf16" : "precision.recipe=bf16",
                                     narrow ? "precision.recipe=bf16" : NULL};

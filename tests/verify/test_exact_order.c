@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* numerics.exact_order: 1, 2, 4 and 8 data-parallel ranks, every zero level, replicas: the bits of one rank, in gradients,
- * values, losses and norms. What cannot be exact is refused. */
+/* numerics.exact_order: 1, 2, 4 and 8 data-parallel ranks, every zero level, replicas: the bits of one rank, in
+ * gradients, values, losses and norms. What cannot be exact is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,9 +18,10 @@ enum { MAX_KEYS = 8 };
 
 static int load(struct config *c, struct arena *a, int n_ranks, const char *const *keys, struct err *e)
 {
-    static const char *const toy[] = {"model.layers=2", "model.hidden=24",  "model.heads=2",    "model.kv_heads=1",
-                                      "model.ffn=40",   "model.vocab=67",   "model.seq_len=12", "run.threads=1",
-                                      "batch.micro=1",  "optimizer.lr=1e-2", "optimizer.clip=0.1", "comm.timeout_s=60",
+    static const char *const toy[] = {"model.layers=2",           "model.hidden=24",    "model.heads=2",
+                                      "model.kv_heads=1",         "model.ffn=40",       "model.vocab=67",
+                                      "model.seq_len=12",         "run.threads=1",      "batch.micro=1",
+                                      "optimizer.lr=1e-2",        "optimizer.clip=0.1", "comm.timeout_s=60",
                                       "numerics.exact_order=true"};
     char *all[32];
     int k = 0;
@@ -32,8 +33,8 @@ static int load(struct config *c, struct arena *a, int n_ranks, const char *cons
 }
 
 static const char *const variants[][MAX_KEYS] = {
-    {"batch.global=16", "precision.recipe=fp32"},                 /* up to 16 microbatches each, down to 2 */
-    {"batch.global=48", "batch.micro=2", "precision.recipe=fp32"},/* 24 = 8 x 3: runs of three */
+    {"batch.global=16", "precision.recipe=fp32"},                     /* up to 16 microbatches each, down to 2 */
+    {"batch.global=48", "batch.micro=2", "precision.recipe=fp32"},    /* 24 = 8 x 3: runs of three */
     {"batch.global=8", "precision.recipe=bf16", "model.dropout=0.1"}, /* one each at 8 ranks */
     {"batch.global=16", "precision.recipe=bf16", "model.tie_embeddings=true", "optimizer.name=sgd"},
     {"batch.global=24", "precision.recipe=fp32", "memory.recompute=full", "model.document_mask=true"},
@@ -53,8 +54,8 @@ static void test_bits_of_one_rank(void **state)
         for (int k = 0; k < v.n; k++) {
             const struct verify_layout *l = &v.layout[k];
             if (!l->bit_identical || l->norm_rel_error != 0 || !l->ok)
-                fail_msg("variant %zu: %s is not one rank: %g in %s, norm %g", i, l->layout, l->max_rel_error, l->tensor,
-                         l->norm_rel_error);
+                fail_msg("variant %zu: %s is not one rank: %g in %s, norm %g", i, l->layout, l->max_rel_error,
+                         l->tensor, l->norm_rel_error);
         }
         assert_int_equal(v.n, 1 + 5 + 9 + (most == 8 ? 13 : 0)); /* ranks x replicas x zero */
         verify_free(&v);
@@ -95,7 +96,8 @@ static void test_refused(void **state)
 {
     (void)state;
     refused(3, "choose parallel.dp_shard: 2 (-n 2), or", (const char *const[MAX_KEYS]){"batch.global=12"});
-    refused(6, "choose parallel.dp_shard: 2 (-n 4), or", (const char *const[MAX_KEYS]){"batch.global=12", "parallel.dp_replicate=2"});
+    refused(6, "choose parallel.dp_shard: 2 (-n 4), or",
+            (const char *const[MAX_KEYS]){"batch.global=12", "parallel.dp_replicate=2"});
     refused(2, "nearest that fits is 2", (const char *const[MAX_KEYS]){"batch.global=8", "batch.micro=3"});
     refused(1, "nearest that fits is 3", (const char *const[MAX_KEYS]){"batch.global=9", "batch.micro=4"});
     refused(4, "choose 8 or 12", (const char *const[MAX_KEYS]){"batch.global=10"});

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models with experts in every layout of up to three ranks, and some of four: experts over ep, whole or by columns over tp,
- * with every zero level, sequence parallelism, pipelines, recomputation, a capacity, odd numbers of everything, and a rank
- * without a sequence. Planned memory is what is allocated; planned traffic is what is sent, where the router does not decide
- * it. */
+/* Models with experts in every layout of up to three ranks, and some of four: experts over ep, whole or by columns over
+ * tp, with every zero level, sequence parallelism, pipelines, recomputation, a capacity, odd numbers of everything, and
+ * a rank without a sequence. Planned memory is what is allocated; planned traffic is what is sent, where the router
+ * does not decide it. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,9 +20,10 @@
 
 static void resolve(struct config *c, struct arena *a, const char *const *keys)
 {
-    static const char *const toy[] = {"model.layers=2",  "model.hidden=36",   "model.heads=3",         "model.ffn=26",
-                                      "model.vocab=67",  "model.seq_len=10",  "run.threads=1",         "comm.timeout_s=60",
-                                      "batch.global=5",  "batch.micro=2",     "parallel.dp_shard=-1",  "optimizer.lr=1e-3",
+    static const char *const toy[] = {"model.layers=2",     "model.hidden=36",      "model.heads=3",
+                                      "model.ffn=26",       "model.vocab=67",       "model.seq_len=10",
+                                      "run.threads=1",      "comm.timeout_s=60",    "batch.global=5",
+                                      "batch.micro=2",      "parallel.dp_shard=-1", "optimizer.lr=1e-3",
                                       "optimizer.eps=1e-5", "precision.recipe=fp32"};
     char *all[64];
     int k = 0;
@@ -35,7 +36,7 @@ static void resolve(struct config *c, struct arena *a, const char *const *keys)
 }
 
 #define MIXTRAL "model.family=mixtral", "model.kv_heads=1", "model.moe.experts=5"
-#define DEEPSEEK                                                                                                      \
+#define DEEPSEEK                                                                                                       \
     "model.family=deepseek", "model.moe.experts=6", "model.moe.top_k=3", "model.moe.ffn=14", "model.moe.shared=1",     \
         "model.moe.first_dense=1", "model.moe.score=sigmoid", "model.moe.groups=3", "model.moe.top_groups=2",          \
         "model.moe.group_pairs=true", "model.moe.bias=true", "model.mla.q_rank=14", "model.mla.kv_rank=10",            \
@@ -60,7 +61,10 @@ static void test_equal_one_rank(void **state)
         if (verify_run(&v, &c, 3, VERIFY_ALL, 2, &e)) fail_msg("variant %zu: %s", i, e.text);
         struct str out = {0};
         verify_print(&v, &out);
-        if (!v.ok) { fputs(str_text(&out), stderr); fail_msg("variant %zu", i); }
+        if (!v.ok) {
+            fputs(str_text(&out), stderr);
+            fail_msg("variant %zu", i);
+        }
         assert_non_null(strstr(str_text(&out), "zero3 ep3"));
         assert_non_null(strstr(str_text(&out), "tp3+seq ep3 etp1"));
         assert_non_null(strstr(str_text(&out), "ep3 cp3:ring"));
@@ -93,9 +97,11 @@ static void planned_is_counted(const char *const *keys, int ranks)
         for (int x = 0; x < AXIS_N; x++) sent += first->comm[x].bytes;
         sent += first->serve_bytes;
         if (v.layout[i].peak_bytes != (int64_t)first->peak_bytes)
-            fail_msg("%s: %" PRId64 " bytes allocated, %zu planned", v.layout[i].layout, v.layout[i].peak_bytes, first->peak_bytes);
+            fail_msg("%s: %" PRId64 " bytes allocated, %zu planned", v.layout[i].layout, v.layout[i].peak_bytes,
+                     first->peak_bytes);
         double off = (double)sent / (double)(v.layout[i].comm_bytes + (v.layout[i].comm_bytes == 0));
-        bool routed = c.parallel.ep > 1 || (c.parallel.etp > 1 && c.parallel.etp < c.parallel.tp); /* the plan counts an even choice */
+        bool routed = c.parallel.ep > 1 ||
+                      (c.parallel.etp > 1 && c.parallel.etp < c.parallel.tp); /* the plan counts an even choice */
         if (routed ? off < 0.5 || off > 2 : v.layout[i].comm_bytes != sent)
             fail_msg("%s: %" PRId64 " sent, %" PRId64 " planned", v.layout[i].layout, v.layout[i].comm_bytes, sent);
         sent_alike += !routed;
@@ -135,10 +141,13 @@ static void test_refusals(void **state)
     refused((const char *const[]){MIXTRAL, "parallel.ep=3", NULL}, 4, "parallel.ep", "nearest ep that does is 2");
     refused((const char *const[]){MIXTRAL, "parallel.ep=8", NULL}, 8, "parallel.ep", "5 experts");
     refused((const char *const[]){"parallel.ep=2", NULL}, 2, "parallel.ep", "no experts");
-    refused((const char *const[]){MIXTRAL, "parallel.tp=4", "parallel.etp=3", NULL}, 4, "parallel.etp", "parallel.tp = 4");
-    refused((const char *const[]){MIXTRAL, "model.moe.top_k=6", NULL}, 1, "model.moe.top_k", "1 to model.moe.experts = 5");
+    refused((const char *const[]){MIXTRAL, "parallel.tp=4", "parallel.etp=3", NULL}, 4, "parallel.etp",
+            "parallel.tp = 4");
+    refused((const char *const[]){MIXTRAL, "model.moe.top_k=6", NULL}, 1, "model.moe.top_k",
+            "1 to model.moe.experts = 5");
     refused((const char *const[]){MIXTRAL, "model.moe.bias=true", NULL}, 1, "model.moe", "deepseek");
-    refused((const char *const[]){DEEPSEEK, "model.moe.groups=4", NULL}, 1, "model.moe.groups", "nearest that does is 3");
+    refused((const char *const[]){DEEPSEEK, "model.moe.groups=4", NULL}, 1, "model.moe.groups",
+            "nearest that does is 3");
 }
 
 int main(void)

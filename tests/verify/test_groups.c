@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Optimizers chosen for groups of parameters, in layouts of up to four ranks against one rank: steps, and what a checkpoint of another
- * layout brings back of arrays that some parameters have and others do not. */
+/* Optimizers chosen for groups of parameters, in layouts of up to four ranks against one rank: steps, and what a
+ * checkpoint of another layout brings back of arrays that some parameters have and others do not. */
 #include "verify/toy_layouts.h"
 
+/* clang-format off */
 static const char *const variants[][5] = {
     {"model.family=gpt2", "optimizer.name=sgd", "optimizer.embeddings.name=adamw", "optimizer.momentum=0", "optimizer.embeddings.lr_factor=0.1"},
     {"model.family=llama", "optimizer.vectors.name=sgd", "optimizer.vectors.lr_factor=5", "precision.recipe=bf16", "optimizer.momentum=0"},
 };
+/* clang-format on */
 
 static void test_groups_equal_one_rank(void **state)
 {
@@ -19,7 +21,8 @@ static void test_groups_equal_one_rank(void **state)
         struct str out = {0};
         int resumed = 0;
         resolve(&c, a, variants[i], 5);
-        if (verify_run(&v, &c, 4, i ? VERIFY_DP | VERIFY_PP : VERIFY_DP | VERIFY_TP | VERIFY_SERVERS, 2, &e)) fail_msg("variant %zu: %s", i, e.text);
+        if (verify_run(&v, &c, 4, i ? VERIFY_DP | VERIFY_PP : VERIFY_DP | VERIFY_TP | VERIFY_SERVERS, 2, &e))
+            fail_msg("variant %zu: %s", i, e.text);
         verify_print(&v, &out);
         for (int k = 0; k < v.n; k++) resumed += v.layout[k].resumed[0] && v.layout[k].resume_identical;
         if (!v.ok || resumed < 12) fail_msg("variant %zu, %d resumed:\n%s", i, resumed, str_text(&out));

@@ -24,8 +24,8 @@ static void check_planned(struct config *c)
         for (int a = 0; a < AXIS_N; a++) sent += first->comm[a].bytes;
         sent += first->serve_bytes;
         if (v.layout[i].peak_bytes != (int64_t)first->peak_bytes || v.layout[i].comm_bytes != sent)
-            fail_msg("%s: %" PRId64 " bytes allocated, %zu planned; %" PRId64 " sent, %" PRId64 " planned", v.layout[i].layout,
-                     v.layout[i].peak_bytes, first->peak_bytes, v.layout[i].comm_bytes, sent);
+            fail_msg("%s: %" PRId64 " bytes allocated, %zu planned; %" PRId64 " sent, %" PRId64 " planned",
+                     v.layout[i].layout, v.layout[i].peak_bytes, first->peak_bytes, v.layout[i].comm_bytes, sent);
         plan_free(&p);
     }
     layouts_free(&all);
@@ -35,8 +35,9 @@ static void check_planned(struct config *c)
 static void test_planned_is_counted(void **state)
 {
     (void)state;
-    static const char *const keys[][2] = {{"batch.global=7", "model.family=llama"}, {"model.family=gpt2", "precision.recipe=bf16"},
-                                         {"comm.ranks_per_host=2", "model.family=llama"}};
+    static const char *const keys[][2] = {{"batch.global=7", "model.family=llama"},
+                                          {"model.family=gpt2", "precision.recipe=bf16"},
+                                          {"comm.ranks_per_host=2", "model.family=llama"}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i += CASE_STRIDE) {
         struct arena *a = arena_new();
         struct config c;
@@ -57,8 +58,10 @@ static void test_state_bytes(void **state)
         struct config c;
         struct plan p;
         struct err e = {0};
-        resolve(&c, a, (const char *const[]){"precision.recipe=bf16", "model.hidden=64", "model.heads=4", "model.ffn=128",
-                                             "model.vocab=256"}, 5);
+        resolve(&c, a,
+                (const char *const[]){"precision.recipe=bf16", "model.hidden=64", "model.heads=4", "model.ffn=128",
+                                      "model.vocab=256"},
+                5);
         c.parallel.dp_shard = N;
         c.parallel.zero = zero;
         if (plan_make(&p, &c, &e)) fail_msg("%s", e.text);

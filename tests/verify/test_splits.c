@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches that no number of ranks divides, microbatches that do not fill up, sequences of which nothing is trained: every
- * split of them gives the loss, the gradients and the values of one rank. */
+/* Batches that no number of ranks divides, microbatches that do not fill up, sequences of which nothing is trained:
+ * every split of them gives the loss, the gradients and the values of one rank. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,14 +20,23 @@ static void check(int64_t global, int64_t micro, const char *key)
     struct verify v;
     struct err e = {0};
     struct str out = {0};
-    char *keys[] = {arena_strdup(a, "model.layers=2"), arena_strdup(a, "model.hidden=24"), arena_strdup(a, "model.heads=2"),
-                    arena_strdup(a, "model.kv_heads=1"), arena_strdup(a, "model.ffn=40"), arena_strdup(a, "model.vocab=67"),
-                    arena_strdup(a, "model.seq_len=12"), arena_strdup(a, "run.threads=1"), arena_strdup(a, "comm.timeout_s=60"),
-                    arena_strdup(a, "precision.recipe=fp32"), arena_printf(a, "batch.global=%lld", (long long)global),
-                    arena_printf(a, "batch.micro=%lld", (long long)micro), arena_strdup(a, key)};
+    char *keys[] = {arena_strdup(a, "model.layers=2"),
+                    arena_strdup(a, "model.hidden=24"),
+                    arena_strdup(a, "model.heads=2"),
+                    arena_strdup(a, "model.kv_heads=1"),
+                    arena_strdup(a, "model.ffn=40"),
+                    arena_strdup(a, "model.vocab=67"),
+                    arena_strdup(a, "model.seq_len=12"),
+                    arena_strdup(a, "run.threads=1"),
+                    arena_strdup(a, "comm.timeout_s=60"),
+                    arena_strdup(a, "precision.recipe=fp32"),
+                    arena_printf(a, "batch.global=%lld", (long long)global),
+                    arena_printf(a, "batch.micro=%lld", (long long)micro),
+                    arena_strdup(a, key)};
     if (config_load(&c, &f, a, NULL, keys, (int)(sizeof keys / sizeof *keys), &e)) fail_msg("%s", e.text);
     if (config_resolve(&c, f, 0, 1, &e)) fail_msg("%s", e.text);
-    if (verify_run(&v, &c, 5, CASE_STRIDE < 3 ? VERIFY_ALL : VERIFY_DP | VERIFY_PP, 2, &e)) fail_msg("global %lld micro %lld: %s", (long long)global, (long long)micro, e.text);
+    if (verify_run(&v, &c, 5, CASE_STRIDE < 3 ? VERIFY_ALL : VERIFY_DP | VERIFY_PP, 2, &e))
+        fail_msg("global %lld micro %lld: %s", (long long)global, (long long)micro, e.text);
     verify_print(&v, &out);
     if (!v.ok) fail_msg("global %lld micro %lld %s:\n%s", (long long)global, (long long)micro, key, str_text(&out));
     str_free(&out);
@@ -39,7 +48,8 @@ static void test_uneven(void **state)
 {
     (void)state;
     static const int64_t sizes[][2] = {{1, 1}, {2, 1}, {5, 2}, {7, 3}, {11, 4}, {13, 1}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i += CASE_STRIDE) check(sizes[i][0], sizes[i][1], "parallel.reduce=microbatch");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i += CASE_STRIDE)
+        check(sizes[i][0], sizes[i][1], "parallel.reduce=microbatch");
     check(11, 2, "parallel.reduce=step");
     check(6, 1, "numerics.exact_order=true");
     check(7, 2, "precision.grad=bf16");
@@ -56,8 +66,9 @@ static void test_microbatches(void **state)
         struct conf *f;
         struct verify v;
         struct err e = {0};
-        char *keys[] = {arena_strdup(a, "model.layers=2"), arena_strdup(a, "model.hidden=24"), arena_strdup(a, "model.heads=2"),
-                        arena_strdup(a, "model.vocab=67"), arena_strdup(a, "model.seq_len=12"), arena_strdup(a, "run.threads=1"),
+        char *keys[] = {arena_strdup(a, "model.layers=2"),        arena_strdup(a, "model.hidden=24"),
+                        arena_strdup(a, "model.heads=2"),         arena_strdup(a, "model.vocab=67"),
+                        arena_strdup(a, "model.seq_len=12"),      arena_strdup(a, "run.threads=1"),
                         arena_strdup(a, "precision.recipe=fp32"), arena_strdup(a, "batch.global=11"),
                         arena_printf(a, "batch.micro=%d", micro)};
         if (config_load(&c, &f, a, NULL, keys, (int)(sizeof keys / sizeof *keys), &e)) fail_msg("%s", e.text);

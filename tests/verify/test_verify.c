@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every layout of up to four ranks against one rank: gradients, values, norm, loss, evaluation, going on from another layout. Zero 0 to 3
- * of one size have the same bits when gradients are reduced once. */
+/* Every layout of up to four ranks against one rank: gradients, values, norm, loss, evaluation, going on from another
+ * layout. Zero 0 to 3 of one size have the same bits when gradients are reduced once. */
 #include "verify/toy_layouts.h"
 
 static const char *const variants[][4] = {
@@ -18,7 +18,8 @@ static void test_layouts_equal_one_rank(void **state)
 static void test_zero_levels_have_the_same_bits(void **state)
 {
     (void)state;
-    static const char *const keys[] = {"batch.global=4", "batch.micro=2", "model.family=llama"}; /* one microbatch each */
+    static const char *const keys[] = {"batch.global=4", "batch.micro=2",
+                                       "model.family=llama"}; /* one microbatch each */
     struct arena *a = arena_new();
     struct config c;
     struct verify v;
@@ -28,7 +29,8 @@ static void test_zero_levels_have_the_same_bits(void **state)
     int compared = 0;
     for (int i = 1; i < v.n; i++) {
         if (v.layout[i].n_ranks < 2 || strstr(v.layout[i].layout, "replicate")) continue;
-        if (strstr(v.layout[i].layout, "zero0") || strstr(v.layout[i].layout, " cp")) continue; /* cp: other algorithms too */
+        if (strstr(v.layout[i].layout, "zero0") || strstr(v.layout[i].layout, " cp"))
+            continue; /* cp: other algorithms too */
         if (v.layout[i].bits != v.layout[i - 1].bits)
             fail_msg("%s and %s have other bits", v.layout[i - 1].layout, v.layout[i].layout);
         compared++;

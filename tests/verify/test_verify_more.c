@@ -3,7 +3,7 @@
 #include "verify/toy_layouts.h"
 
 static const char *const variants[][4] = {
-    {"model.family=gpt2", "batch.global=3", "memory.recompute=full"},     /* a rank with nothing to do */
+    {"model.family=gpt2", "batch.global=3", "memory.recompute=full"}, /* a rank with nothing to do */
     {"model.family=llama", "precision.recipe=bf16", "model.document_mask=true"},
     {"model.family=llama", "optimizer.name=sgd", "memory.loss_chunk=7"},
 };
@@ -14,12 +14,14 @@ static void test_layouts_equal_one_rank(void **state)
     check_equal_one_rank(variants, sizeof variants / sizeof *variants);
 }
 
-/* What every run has compared beside steps: an evaluation, a checkpoint of another layout, plain loops, dualpipe with zero levels. */
+/* What every run has compared beside steps: an evaluation, a checkpoint of another layout, plain loops, dualpipe with
+ * zero levels. */
 static void test_all_is_compared(void **state)
 {
     (void)state;
     static const char *const keys[] = {"model.family=llama", "batch.micro=1"};
-    static const char *const wanted[] = {"dp2 zero1 pp2:dualpipe", "dp2 zero2 pp2:dualpipe", "dp2 zero3 pp2:dualpipe", "dp2 zero3 pp2:dualpipev"};
+    static const char *const wanted[] = {"dp2 zero1 pp2:dualpipe", "dp2 zero2 pp2:dualpipe", "dp2 zero3 pp2:dualpipe",
+                                         "dp2 zero3 pp2:dualpipev"};
     struct arena *a = arena_new();
     struct config c;
     struct verify v;
@@ -37,8 +39,10 @@ static void test_all_is_compared(void **state)
         if (l->resumed[0]) assert_true(l->resume_identical);
     }
     verify_json(&v, &out);
-    if (!v.ok || found != 4 || resumed < 20 || same_way || plain < 3 || !(v.ref_rel_error > 0) || v.ref_rel_error > 1e-5)
-        fail_msg("%d dualpipe with zero, %d resumed, %d from themselves, %d plain, ref %g\n%s", found, resumed, same_way, plain, v.ref_rel_error, str_text(&out));
+    if (!v.ok || found != 4 || resumed < 20 || same_way || plain < 3 || !(v.ref_rel_error > 0) ||
+        v.ref_rel_error > 1e-5)
+        fail_msg("%d dualpipe with zero, %d resumed, %d from themselves, %d plain, ref %g\n%s", found, resumed,
+                 same_way, plain, v.ref_rel_error, str_text(&out));
     assert_non_null(strstr(str_text(&out), "\"eval_rel_error\""));
     assert_non_null(strstr(str_text(&out), "\"resumed_from\""));
     assert_string_equal(v.layout[0].resumed, "one rank");

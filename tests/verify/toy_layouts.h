@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* toy_layouts.h: a config of odd sizes for one rank, and its layouts beside one rank; shared by the tests that take a part of the variants
- * each, so that none of them takes long. */
+/* toy_layouts.h: a config of odd sizes for one rank, and its layouts beside one rank; shared by the tests that take a
+ * part of the variants each, so that none of them takes long. */
 #ifndef TUTTI_TESTS_VERIFY_TOY_LAYOUTS_H
 #define TUTTI_TESTS_VERIFY_TOY_LAYOUTS_H
 
@@ -19,9 +19,10 @@
 
 static inline void resolve(struct config *c, struct arena *a, const char *const *keys, int n)
 {
-    static const char *const toy[] = {"model.layers=2",  "model.hidden=36",   "model.heads=3",         "model.ffn=52",
-                                      "model.vocab=67",  "model.seq_len=20",  "run.threads=1",         "comm.timeout_s=60",
-                                      "batch.global=8",  "batch.micro=2",     "parallel.dp_shard=-1",  "optimizer.lr=1e-3",
+    static const char *const toy[] = {"model.layers=2",       "model.hidden=36",      "model.heads=3",
+                                      "model.ffn=52",         "model.vocab=67",       "model.seq_len=20",
+                                      "run.threads=1",        "comm.timeout_s=60",    "batch.global=8",
+                                      "batch.micro=2",        "parallel.dp_shard=-1", "optimizer.lr=1e-3",
                                       "precision.recipe=fp32"};
     char *all[64];
     int k = 0;
@@ -53,7 +54,7 @@ static inline void check_equal_one_rank(const char *const variants[][4], size_t 
         struct str out = {0};
         verify_print(&v, &out);
         if (!v.ok) fail_msg("variant %zu:\n%s", i, str_text(&out));
-        assert_true(v.n >= 1 + 5 + 5 + 9); /* the data-parallel ones alone */
+        assert_true(v.n >= 1 + 5 + 5 + 9);      /* the data-parallel ones alone */
         assert_true(v.layout[0].bit_identical); /* one rank twice */
         str_free(&out);
         verify_free(&v);

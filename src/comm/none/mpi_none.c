@@ -4,15 +4,9 @@
 
 #include "comm/comm.h"
 
-const char *comm_mpi_name(void)
-{
-    return NULL;
-}
+const char *comm_mpi_name(void) { return NULL; }
 
-void comm_mpi_library(char out[64])
-{
-    out[0] = 0;
-}
+void comm_mpi_library(char out[64]) { out[0] = 0; }
 
 int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err *e)
 {

@@ -25,31 +25,31 @@ enum { ATTN_BQ = 64, ATTN_BK = 128, ATTN_GROUPS = ATTN_BQ / VL };
 #define ATTN_LOG2E 1.44269504088896340736f
 #define ATTN_LN2 0.69314718055994530942f
 
-/* A block of rows of a sequence that stand at consecutive places in it. Blocks never cross the chunks of a sequence that is
- * shared out over ranks; else a sequence is one chunk. */
+/* A block of rows of a sequence that stand at consecutive places in it. Blocks never cross the chunks of a sequence
+ * that is shared out over ranks; else a sequence is one chunk. */
 struct attn_span {
     int64_t row, place, n;
 };
 
-/* A call taken apart. Query i of a sequence stands at place i + shift among its keys (cached calls: shift > 0); of a part,
- * where layout/sequence.h says. */
+/* A call taken apart. Query i of a sequence stands at place i + shift among its keys (cached calls: shift > 0); of a
+ * part, where layout/sequence.h says. */
 struct attn {
     const struct kernel_call *c;
     const struct tile_ops *o;
-    enum dtype t;                   /* of q, k, v */
-    const struct view *q, *k, *v;   /* rows of sequence b: b * n_q + i, b * n_k + j */
-    const struct view *out, *lse;   /* lse NULL: not wanted */
-    const int32_t *doc;             /* per token of all sequences, in order; NULL: none */
-    const int32_t *q_doc, *k_doc;   /* per query and per key of all sequences */
+    enum dtype t;                            /* of q, k, v */
+    const struct view *q, *k, *v;            /* rows of sequence b: b * n_q + i, b * n_k + j */
+    const struct view *out, *lse;            /* lse NULL: not wanted */
+    const int32_t *doc;                      /* per token of all sequences, in order; NULL: none */
+    const int32_t *q_doc, *k_doc;            /* per query and per key of all sequences */
     const struct attn_span *q_span, *k_span; /* [n_qb], [n_kb] */
-    size_t tables;                  /* bytes at the front of scratch: all of these where they are not the caller's */
-    int64_t seq;                    /* tokens of a sequence: dropout counts by it */
+    size_t tables; /* bytes at the front of scratch: all of these where they are not the caller's */
+    int64_t seq;   /* tokens of a sequence: dropout counts by it */
     int64_t batch, n_q, n_k, shift;
     int64_t heads, groups, a, a_pad; /* a_pad: head size up to whole vectors of a tile */
     int64_t bk, n_qb, n_kb;
-    int64_t window;                 /* clamped; n_k + 1: none */
+    int64_t window; /* clamped; n_k + 1: none */
     bool causal, drop;
-    bool by_key, by_query;          /* backward: this pass forms dk and dv, dq */
+    bool by_key, by_query; /* backward: this pass forms dk and dv, dq */
     float scale, log2_scale;
 };
 
@@ -57,10 +57,24 @@ static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; 
 
 static struct attn attn_of(const struct kernel_call *c, const struct tile_ops *o)
 {
-    struct attn x = {.c = c, .o = o, .t = c->in[0].dtype, .q = &c->in[0], .k = &c->in[1], .v = &c->in[2],
-                     .out = &c->out[0], .lse = &c->out[1], .batch = c->at.batch, .seq = c->at.seq, .n_q = c->at.seq, .n_k = c->at.seq,
-                     .heads = c->at.heads, .groups = c->at.kv_heads, .a = c->at.head_dim, .causal = c->at.causal,
-                     .scale = c->at.scale, .log2_scale = c->at.scale * ATTN_LOG2E};
+    struct attn x = {.c = c,
+                     .o = o,
+                     .t = c->in[0].dtype,
+                     .q = &c->in[0],
+                     .k = &c->in[1],
+                     .v = &c->in[2],
+                     .out = &c->out[0],
+                     .lse = &c->out[1],
+                     .batch = c->at.batch,
+                     .seq = c->at.seq,
+                     .n_q = c->at.seq,
+                     .n_k = c->at.seq,
+                     .heads = c->at.heads,
+                     .groups = c->at.kv_heads,
+                     .a = c->at.head_dim,
+                     .causal = c->at.causal,
+                     .scale = c->at.scale,
+                     .log2_scale = c->at.scale * ATTN_LOG2E};
     if (c->op != OP_ATTENTION_CACHED && c->n_in > 3) x.doc = c->in[3].p;
     if (c->op == OP_ATTENTION_PART) {
         x.n_q = context_rows(x.seq, c->at.context.parts, c->at.context.q_first, c->at.context.q_count);
@@ -96,7 +110,8 @@ static bool attn_chunk(const struct attn *x, bool keys, int i, int64_t *place, i
         *n = keys ? x->n_k : x->n_q;
         return i == 0;
     }
-    int first = keys ? at->context.k_first : at->context.q_first, count = keys ? at->context.k_count : at->context.q_count;
+    int first = keys ? at->context.k_first : at->context.q_first,
+        count = keys ? at->context.k_count : at->context.q_count;
     if (i >= 2 * count) return false;
     int64_t hi;
     context_chunk(x->seq, at->context.parts, first + i / 2, i % 2, place, &hi);
@@ -117,7 +132,8 @@ static int64_t attn_cut(const struct attn *x, bool keys, struct attn_span *to)
     return blocks;
 }
 
-static void attn_docs_of(const struct attn *x, int32_t *to, const struct attn_span *span, int64_t n_blocks, int64_t rows)
+static void attn_docs_of(const struct attn *x, int32_t *to, const struct attn_span *span, int64_t n_blocks,
+                         int64_t rows)
 {
     for (int64_t b = 0; b < x->batch; b++)
         for (int64_t k = 0; k < n_blocks; k++)
@@ -157,12 +173,12 @@ static int64_t attn_keys(const struct attn *x, int64_t kb) { return x->k_span[kb
 
 /* ---- which pairs are seen ---- */
 struct attn_block {
-    int64_t b, h, qb, kb; /* sequence, query head, blocks */
+    int64_t b, h, qb, kb;   /* sequence, query head, blocks */
     int64_t i0, nq, j0, nk; /* first row of queries and keys and how many; keys after the last query are left out */
     int64_t at_q, at_k;     /* where these rows stand in the sequence */
-    int64_t nq_pad; /* lanes computed */
-    bool cut;  /* some pairs are hidden */
-    bool seen; /* false: all are */
+    int64_t nq_pad;         /* lanes computed */
+    bool cut;               /* some pairs are hidden */
+    bool seen;              /* false: all are */
 };
 static void doc_range(const int32_t *doc, int64_t n, int32_t *lo, int32_t *hi)
 {
@@ -175,8 +191,16 @@ static void doc_range(const int32_t *doc, int64_t n, int32_t *lo, int32_t *hi)
 static struct attn_block attn_block_at(const struct attn *x, int64_t b, int64_t h, int64_t qb, int64_t kb)
 {
     const struct attn_span *q = &x->q_span[qb], *key = &x->k_span[kb];
-    struct attn_block k = {.b = b, .h = h, .qb = qb, .kb = kb, .i0 = q->row, .nq = q->n, .j0 = key->row, .nk = key->n,
-                           .at_q = q->place, .at_k = key->place};
+    struct attn_block k = {.b = b,
+                           .h = h,
+                           .qb = qb,
+                           .kb = kb,
+                           .i0 = q->row,
+                           .nq = q->n,
+                           .j0 = key->row,
+                           .nk = key->n,
+                           .at_q = q->place,
+                           .at_k = key->place};
     k.nq_pad = round_up(k.nq, x->o->nr);
     int64_t first = k.at_q, last = first + k.nq - 1;
     if (x->causal) {
@@ -205,8 +229,11 @@ struct attn_mask {
 VEC_INLINE struct attn_mask attn_mask_of(const struct attn *x, const struct attn_block *k, int g)
 {
     int64_t lane = g * VL;
-    struct attn_mask m = {.place = vi_add(vi_set((uint32_t)(k->at_q + lane)), vi_iota()), .causal = x->causal,
-                          .window = x->c->at.window > 0, .j0 = (int32_t)k->at_k, .reach = (int32_t)x->window - 1};
+    struct attn_mask m = {.place = vi_add(vi_set((uint32_t)(k->at_q + lane)), vi_iota()),
+                          .causal = x->causal,
+                          .window = x->c->at.window > 0,
+                          .j0 = (int32_t)k->at_k,
+                          .reach = (int32_t)x->window - 1};
     if (x->q_doc) {
         m.key_doc = x->k_doc + k->b * x->n_k + k->j0;
         int left = v_count(k->nq - lane > 0 ? k->nq - lane : 0);

@@ -19,8 +19,8 @@ static size_t attention_build_scratch(const struct kernel_call *c, const struct 
     return x.tables + each * (size_t)n_threads;
 }
 
-#define ATTENTION_TABLE(isa)                                                                  \
-    const struct attention_build attention_##isa = {attention_fwd, attention_bwd, attention_cached, \
+#define ATTENTION_TABLE(isa)                                                                                           \
+    const struct attention_build attention_##isa = {attention_fwd, attention_bwd, attention_cached,                    \
                                                     attention_build_scratch}
 
 #endif

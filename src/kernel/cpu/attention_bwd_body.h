@@ -98,7 +98,7 @@ static void attn_bwd_pack_queries(const struct attn *x, struct attn_bwd *w, int6
         for (int64_t i = 0; i < ATTN_BQ; i++) { /* lanes past the end: probability 1 on rows of zeros */
             const void *og = i < n ? row_at(x->out, row + i) : NULL, *gg = i < n ? row_at(g, row + i) : NULL;
             w->lse[i0 + i] = i < n ? ((const float *)row_at(x->lse, row + i))[h] * ATTN_LOG2E : 0;
-            w->delta[i0 + i] = i >= n             ? 0
+            w->delta[i0 + i] = i >= n            ? 0
                                : x->t == DT_BF16 ? attn_row_dot(og, gg, h * x->a, x->a, DT_BF16)
                                                  : attn_row_dot(og, gg, h * x->a, x->a, DT_F32);
         }

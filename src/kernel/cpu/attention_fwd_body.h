@@ -16,7 +16,7 @@
 #define ATTN_SLACK 8.0f /* in powers of 2 */
 
 struct attn_fwd {
-    char *k, *v, *q, *p;  /* panels: K (lanes keys) and V^T (lanes A) of every block; Q and P of one */
+    char *k, *v, *q, *p; /* panels: K (lanes keys) and V^T (lanes A) of every block; Q and P of one */
     size_t k_block, k_step, v_block, q_step;
     float *s, *o, *factor; /* S^T, O^T, dropout's factors (or NULL) */
     float *max, *sum;      /* per query, max in powers of 2 */
@@ -133,13 +133,12 @@ static void attn_fwd_finish(const struct attn *x, struct attn_fwd *f, const stru
         for (int64_t i = 0; i < k->nq; i++)
             ((float *)row_at(x->lse, row + i))[k->h] = f->max[i] * ATTN_LN2 + logf(f->sum[i]);
     for (int64_t i = 0; i < k->nq_pad; i += VL) vf_store(f->sum + i, vf_set(1.0f) / vf_load(f->sum + i));
-    if (x->t == DT_BF16)
-        attn_put_transposed(x->out, NULL, row, k->h * x->a, f->o, f->sum, k->nq, x->a, DT_BF16);
-    else
-        attn_put_transposed(x->out, NULL, row, k->h * x->a, f->o, f->sum, k->nq, x->a, DT_F32);
+    if (x->t == DT_BF16) attn_put_transposed(x->out, NULL, row, k->h * x->a, f->o, f->sum, k->nq, x->a, DT_BF16);
+    else attn_put_transposed(x->out, NULL, row, k->h * x->a, f->o, f->sum, k->nq, x->a, DT_F32);
 }
 
-/* The same where other keys' results may be there already and these keys may hide from some queries, or (none) from all. */
+/* The same where other keys' results may be there already and these keys may hide from some queries, or (none) from
+ * all. */
 static void attn_fwd_join(const struct attn *x, struct attn_fwd *f, const struct attn_block *k, bool none)
 {
     int64_t row = k->b * x->n_q + k->i0, col = k->h * x->a;
@@ -148,7 +147,8 @@ static void attn_fwd_join(const struct attn *x, struct attn_fwd *f, const struct
     for (int64_t i = 0; i < k->nq_pad; i++) {
         bool real = i < k->nq, seen = !none && real && f->max[i] > 0.5f * ATTN_FLOOR;
         float here = seen ? f->max[i] * ATTN_LN2 + logf(f->sum[i]) : -INFINITY, was = -INFINITY, keep = 0, lse;
-        float *o = real ? (float *)row_at(x->out, row + i) + col : NULL, *at = real ? (float *)row_at(x->lse, row + i) + k->h : NULL;
+        float *o = real ? (float *)row_at(x->out, row + i) + col : NULL,
+              *at = real ? (float *)row_at(x->lse, row + i) + k->h : NULL;
         if (real && more) was = *at;
         float top = here > was ? here : was;
         lse = top > -INFINITY ? top + logf(expf(here - top) + expf(was - top)) : -INFINITY;

@@ -24,7 +24,4 @@ const struct cpu_build *cpu_build(void)
     return NULL;
 }
 
-const struct cpu_build *cpu_build_at(int i)
-{
-    return i >= 0 && i < N_BUILDS ? &builds[i] : NULL;
-}
+const struct cpu_build *cpu_build_at(int i) { return i >= 0 && i < N_BUILDS ? &builds[i] : NULL; }

@@ -6,10 +6,20 @@
 #include "kernel/cpu/vec_family.h"
 
 /* A slot that vec_avx512.c and vec_avx2.c fill: one function for all of them picks the build (vec_family.c). */
-#define VEC {vec_run, vec_scratch, vec_accepts, NULL}
-#define GROUPED {grouped_run, grouped_scratch, grouped_accepts, NULL}
-#define ATTENTION {attention_run, attention_scratch, attention_accepts, NULL}
+#define VEC                                                                                                            \
+    {                                                                                                                  \
+        vec_run, vec_scratch, vec_accepts, NULL                                                                        \
+    }
+#define GROUPED                                                                                                        \
+    {                                                                                                                  \
+        grouped_run, grouped_scratch, grouped_accepts, NULL                                                            \
+    }
+#define ATTENTION                                                                                                      \
+    {                                                                                                                  \
+        attention_run, attention_scratch, attention_accepts, NULL                                                      \
+    }
 
+/* clang-format off */
 const struct kernel_family kernel_family_cpu = {
     .name = "cpu",
     .slot = {
@@ -36,3 +46,4 @@ const struct kernel_family kernel_family_cpu = {
         [OP_TRIM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
     },
 };
+/* clang-format on */

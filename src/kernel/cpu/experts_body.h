@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* experts_body.h: PERMUTE and UNPERMUTE over vec.h, and the copies around latent attention: rows of thousands of columns
- * picked up by number.
+/* experts_body.h: PERMUTE and UNPERMUTE over vec.h, and the copies around latent attention: rows of thousands of
+ * columns picked up by number.
  *
- * A row is moved as it is (PERMUTE, MLA_KV, TRIM without acc) or as a sum of k rows in f32, in order of choice. Rows are
- * split over the team by token; two tokens never write one row, so nothing depends on the number of threads. Rows of
- * the buffer that hold no token are the last ones, and are zeros.
+ * A row is moved as it is (PERMUTE, MLA_KV, TRIM without acc) or as a sum of k rows in f32, in order of choice. Rows
+ * are split over the team by token; two tokens never write one row, so nothing depends on the number of threads. Rows
+ * of the buffer that hold no token are the last ones, and are zeros.
  */
 #ifndef TUTTI_KERNEL_CPU_EXPERTS_BODY_H
 #define TUTTI_KERNEL_CPU_EXPERTS_BODY_H
@@ -114,7 +114,8 @@ static void permute_bwd_in(const struct kernel_call *c)
 VEC_INLINE void unpermute_tokens(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     for (int64_t r = lo; r < hi; r++)
-        rows_sum(row_at(&c->out[0], r), NULL, &c->in[0], ints_row(&c->in[2], r), row_at(&c->in[1], r), c->at.moe.top_k, t);
+        rows_sum(row_at(&c->out[0], r), NULL, &c->in[0], ints_row(&c->in[2], r), row_at(&c->in[1], r), c->at.moe.top_k,
+                 t);
 }
 static void unpermute_fwd_member(void *arg, int member, int n_members)
 {

@@ -9,14 +9,8 @@ static const struct flat_ops *chosen(void)
     return b ? b->flat : &flat_ops_ref;
 }
 
-static void adamw_cpu(struct team *team, const struct adamw_args *a)
-{
-    chosen()->adamw(team, a);
-}
-static void sgd_cpu(struct team *team, const struct sgd_args *a)
-{
-    chosen()->sgd(team, a);
-}
+static void adamw_cpu(struct team *team, const struct adamw_args *a) { chosen()->adamw(team, a); }
+static void sgd_cpu(struct team *team, const struct sgd_args *a) { chosen()->sgd(team, a); }
 static void sum_squares_cpu(struct team *team, const float *x, int64_t n, double *sum)
 {
     chosen()->sum_squares(team, x, n, sum);

@@ -5,5 +5,5 @@
 
 #include "kernel/cpu/build.h"
 
-const struct flat_ops flat_ops_avx512 = {"avx512",  adamw_vec,    sgd_vec,      sum_squares_vec, find_nonfinite_vec,
+const struct flat_ops flat_ops_avx512 = {"avx512", adamw_vec,    sgd_vec,      sum_squares_vec, find_nonfinite_vec,
                                          cast_vec, sum_into_vec, sum_tree_vec, sum_parts_vec,   squares_vec};

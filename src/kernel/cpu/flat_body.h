@@ -130,12 +130,12 @@ static void cast_member(void *arg, int member, int n_members)
     int64_t lo, hi;
     flat_split(c->n, member, n_members, &lo, &hi);
     switch (c->to * DT_N + c->from) {
-    case DT_F32 * DT_N + DT_BF16: cast_range(c, lo, hi, DT_F32, DT_BF16); break;
-    case DT_F32 * DT_N + DT_F16: cast_range(c, lo, hi, DT_F32, DT_F16); break;
-    case DT_BF16 * DT_N + DT_F32: cast_range(c, lo, hi, DT_BF16, DT_F32); break;
-    case DT_BF16 * DT_N + DT_F16: cast_range(c, lo, hi, DT_BF16, DT_F16); break;
-    case DT_F16 * DT_N + DT_F32: cast_range(c, lo, hi, DT_F16, DT_F32); break;
-    case DT_F16 * DT_N + DT_BF16: cast_range(c, lo, hi, DT_F16, DT_BF16); break;
+    case DT_F32 *DT_N + DT_BF16: cast_range(c, lo, hi, DT_F32, DT_BF16); break;
+    case DT_F32 *DT_N + DT_F16: cast_range(c, lo, hi, DT_F32, DT_F16); break;
+    case DT_BF16 *DT_N + DT_F32: cast_range(c, lo, hi, DT_BF16, DT_F32); break;
+    case DT_BF16 *DT_N + DT_F16: cast_range(c, lo, hi, DT_BF16, DT_F16); break;
+    case DT_F16 *DT_N + DT_F32: cast_range(c, lo, hi, DT_F16, DT_F32); break;
+    case DT_F16 *DT_N + DT_BF16: cast_range(c, lo, hi, DT_F16, DT_BF16); break;
     default: { /* the same type on both sides */
         size_t b = dtype_bytes(c->to), at = (size_t)lo * b;
         if (lo < hi) memcpy((char *)c->dst + at, (const char *)c->src + at, (size_t)(hi - lo) * b);

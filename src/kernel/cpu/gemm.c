@@ -26,10 +26,10 @@
 #include "base/err.h"
 
 struct plan {
-    int tm, tn;               /* grid of members */
-    int64_t kc, mc, nc;       /* slice of depth; rows packed at once; columns of a block */
+    int tm, tn;         /* grid of members */
+    int64_t kc, mc, nc; /* slice of depth; rows packed at once; columns of a block */
     int64_t n_slices, n_blocks, n_chunks;
-    int64_t chunk;            /* panels of rows per member and chunk */
+    int64_t chunk;                    /* panels of rows per member and chunk */
     size_t a_bytes, b_bytes, t_bytes; /* one member's A, one buffer of B, one member's stand-in for C */
 };
 
@@ -163,8 +163,8 @@ static void tile_run(const struct job *w, const char *a, const char *b, float *t
 }
 
 /* This member's part of one slice: rows [row0, row1), panels of columns [q0, q1) of the block at column jc. */
-static void slice_run(const struct job *w, int64_t row0, int64_t row1, int64_t jc, int64_t q0, int64_t q1, int64_t slice,
-                      char *a, const char *b, float *t)
+static void slice_run(const struct job *w, int64_t row0, int64_t row1, int64_t jc, int64_t q0, int64_t q1,
+                      int64_t slice, char *a, const char *b, float *t)
 {
     const struct tile_ops *o = w->o;
     const int64_t d0 = slice * w->p.kc, depth = min64(w->p.kc, w->g->k - d0), pad = tile_depth(o, depth);

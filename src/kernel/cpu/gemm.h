@@ -16,9 +16,9 @@
 #include "kernel/cpu/tile.h"
 
 struct gemm {
-    int64_t m, n, k;     /* all > 0 */
-    struct tile_src a;   /* lanes are rows of C */
-    struct tile_src b;   /* lanes are columns of C */
+    int64_t m, n, k;   /* all > 0 */
+    struct tile_src a; /* lanes are rows of C */
+    struct tile_src b; /* lanes are columns of C */
     struct tile_out out;
 };
 

@@ -50,14 +50,26 @@ static struct gemm product(const struct kernel_call *c, int64_t e, int64_t first
     int64_t n = out_features(c), k = c->in[1].n[1];
     switch (c->phase) {
     case KERNEL_FWD:
-        return (struct gemm){.m = rows, .n = n, .k = k, .a = source(&c->in[0], first, true),
-                             .b = source(&c->in[1], e * n, true), .out = target(&c->out[0], NULL, first)};
+        return (struct gemm){.m = rows,
+                             .n = n,
+                             .k = k,
+                             .a = source(&c->in[0], first, true),
+                             .b = source(&c->in[1], e * n, true),
+                             .out = target(&c->out[0], NULL, first)};
     case KERNEL_BWD_IN:
-        return (struct gemm){.m = rows, .n = k, .k = n, .a = source(&c->dout[0], first, true),
-                             .b = source(&c->in[1], e * n, false), .out = target(&c->din[0], &c->acc[0], first)};
+        return (struct gemm){.m = rows,
+                             .n = k,
+                             .k = n,
+                             .a = source(&c->dout[0], first, true),
+                             .b = source(&c->in[1], e * n, false),
+                             .out = target(&c->din[0], &c->acc[0], first)};
     default:
-        return (struct gemm){.m = n, .n = k, .k = rows, .a = source(&c->dout[0], first, false),
-                             .b = source(&c->in[0], first, false), .out = target(&c->din[1], &c->acc[1], e * n)};
+        return (struct gemm){.m = n,
+                             .n = k,
+                             .k = rows,
+                             .a = source(&c->dout[0], first, false),
+                             .b = source(&c->in[0], first, false),
+                             .out = target(&c->din[1], &c->acc[1], e * n)};
     }
 }
 
@@ -79,7 +91,8 @@ static void nothing(const struct view *to, const struct view *acc, int64_t first
     for (int64_t r = first; r < end; r++) {
         char *p = (char *)to->p + (size_t)(r * to->stride) * dtype_bytes(to->dtype);
         if (!acc || !acc->p) memset(p, 0, bytes);
-        else if (acc->p != to->p) memcpy(p, (const char *)acc->p + (size_t)(r * acc->stride) * dtype_bytes(acc->dtype), bytes);
+        else if (acc->p != to->p)
+            memcpy(p, (const char *)acc->p + (size_t)(r * acc->stride) * dtype_bytes(acc->dtype), bytes);
     }
 }
 
@@ -92,8 +105,8 @@ void grouped_run(const struct kernel_call *c)
     const struct view *acc = weights ? &c->acc[1] : c->phase == KERNEL_FWD ? NULL : &c->acc[0];
     if (!to->p) return;
     for (int64_t e = 0; e < c->in[2].n[0]; first += rows_E[e++]) {
-        CHECK(rows_E[e] >= 0 && first + rows_E[e] <= c->in[0].n[0], "expert %lld has rows %lld+%d of %lld", (long long)e,
-              (long long)first, (int)rows_E[e], (long long)c->in[0].n[0]);
+        CHECK(rows_E[e] >= 0 && first + rows_E[e] <= c->in[0].n[0], "expert %lld has rows %lld+%d of %lld",
+              (long long)e, (long long)first, (int)rows_E[e], (long long)c->in[0].n[0]);
         if (rows_E[e] == 0) {
             if (weights) nothing(to, acc, e * n, (e + 1) * n);
             continue;

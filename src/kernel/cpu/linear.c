@@ -17,18 +17,15 @@
 
 static bool is_float(enum dtype t) { return t == DT_F32 || t == DT_BF16 || t == DT_F16; }
 
-/* Without a depth (a rank of tp that has no head) there is no product, but the gradient of the bias has to be summed in the same
- * order as on the ranks that have one: they hold the same bias, and each makes its own step of it. */
-static bool bias_alone(const struct kernel_call *c)
-{
-    return c->phase == KERNEL_BWD_W && c->in[0].n[1] == 0;
-}
+/* Without a depth (a rank of tp that has no head) there is no product, but the gradient of the bias has to be summed in
+ * the same order as on the ranks that have one: they hold the same bias, and each makes its own step of it. */
+static bool bias_alone(const struct kernel_call *c) { return c->phase == KERNEL_BWD_W && c->in[0].n[1] == 0; }
 
 bool linear_accepts(const struct kernel_call *c)
 {
     const struct view *x = &c->in[0], *w = &c->in[1];
-    return cpu_isa() > ISA_REF && x->nd == 2 && w->nd == 2 && x->n[0] > 0 && (x->n[1] > 0 || bias_alone(c)) && w->n[0] > 0 &&
-           is_float(x->dtype) && is_float(w->dtype) && is_float(c->out[0].dtype);
+    return cpu_isa() > ISA_REF && x->nd == 2 && w->nd == 2 && x->n[0] > 0 && (x->n[1] > 0 || bias_alone(c)) &&
+           w->n[0] > 0 && is_float(x->dtype) && is_float(w->dtype) && is_float(c->out[0].dtype);
 }
 
 static struct tile_src source(const struct view *v, bool depth_dense)
@@ -57,34 +54,40 @@ static struct tile_out target(const struct view *to, const struct view *acc, con
 static struct gemm forward(const struct kernel_call *c)
 {
     const struct view *x = &c->in[0], *w = &c->in[1];
-    return (struct gemm){.m = x->n[0], .n = w->n[0], .k = x->n[1], .a = source(x, true), .b = source(w, true),
+    return (struct gemm){.m = x->n[0],
+                         .n = w->n[0],
+                         .k = x->n[1],
+                         .a = source(x, true),
+                         .b = source(w, true),
                          .out = target(&c->out[0], NULL, c->n_in > 2 ? &c->in[2] : NULL)};
 }
 static struct gemm backward_in(const struct kernel_call *c)
 {
     const struct view *dy = &c->dout[0], *w = &c->in[1];
-    return (struct gemm){.m = c->in[0].n[0], .n = w->n[1], .k = w->n[0], .a = source(dy, true),
-                         .b = source(w, false), .out = target(&c->din[0], &c->acc[0], NULL)};
+    return (struct gemm){.m = c->in[0].n[0],
+                         .n = w->n[1],
+                         .k = w->n[0],
+                         .a = source(dy, true),
+                         .b = source(w, false),
+                         .out = target(&c->din[0], &c->acc[0], NULL)};
 }
 static struct gemm backward_w(const struct kernel_call *c)
 {
     const struct view *dy = &c->dout[0], *x = &c->in[0];
-    return (struct gemm){.m = c->in[1].n[0], .n = x->n[1], .k = x->n[0], .a = source(dy, false),
-                         .b = source(x, false), .out = target(&c->din[1], &c->acc[1], NULL)};
+    return (struct gemm){.m = c->in[1].n[0],
+                         .n = x->n[1],
+                         .k = x->n[0],
+                         .a = source(dy, false),
+                         .b = source(x, false),
+                         .out = target(&c->din[1], &c->acc[1], NULL)};
 }
 
 static const struct tile_ops *ops_for(const struct gemm *g)
 {
     return tile_ops_get(g->a.dtype == g->b.dtype ? g->a.dtype : DT_F32);
 }
-static size_t scratch_for(struct gemm g, int n_threads)
-{
-    return gemm_scratch(ops_for(&g), &g, n_threads);
-}
-static void run(struct gemm g, const struct kernel_call *c)
-{
-    gemm_run(ops_for(&g), &g, c->scratch, c->team);
-}
+static size_t scratch_for(struct gemm g, int n_threads) { return gemm_scratch(ops_for(&g), &g, n_threads); }
+static void run(struct gemm g, const struct kernel_call *c) { gemm_run(ops_for(&g), &g, c->scratch, c->team); }
 
 const char *linear_path(const struct kernel_call *c)
 {

@@ -123,10 +123,7 @@ VEC_ROW_KERNEL(layernorm_bwd_in)
 
 /* ---- backward of the weights ---- */
 enum { NORM_CHUNK = 64, NORM_BLOCK = 4 /* vectors of columns held in registers */ };
-static int64_t norm_chunks(const struct kernel_call *c)
-{
-    return (view_rows(&c->in[0]) + NORM_CHUNK - 1) / NORM_CHUNK;
-}
+static int64_t norm_chunks(const struct kernel_call *c) { return (view_rows(&c->in[0]) + NORM_CHUNK - 1) / NORM_CHUNK; }
 static size_t norm_bwd_w_scratch(const struct kernel_call *c, int n_threads)
 {
     (void)n_threads;
@@ -160,8 +157,7 @@ VEC_INLINE void norm_bwd_w_chunk(const struct kernel_call *c, int64_t chunk, enu
     int64_t n = view_cols(&c->in[0]), rows = view_rows(&c->in[0]), lo = chunk * NORM_CHUNK, i = 0;
     int64_t hi = lo + NORM_CHUNK < rows ? lo + NORM_CHUNK : rows;
     float *dw = (float *)c->scratch + chunk * 2 * n, *db = dw + n;
-    for (; i + NORM_BLOCK * VL <= n; i += NORM_BLOCK * VL)
-        norm_bwd_w_columns(c, lo, hi, i, NORM_BLOCK, VL, dw, db, t);
+    for (; i + NORM_BLOCK * VL <= n; i += NORM_BLOCK * VL) norm_bwd_w_columns(c, lo, hi, i, NORM_BLOCK, VL, dw, db, t);
     for (; i < n; i += VL) norm_bwd_w_columns(c, lo, hi, i, 1, v_count(n - i), dw, db, t);
 }
 /* din = acc + the chunks in order, columns lo .. hi-1; part 0 is dw, 1 is db. */

@@ -13,7 +13,7 @@ struct found {
     double undisturbed, busy; /* the best of each kind, operations per second of all members */
     double wall_s;            /* of all rounds */
     int n_undisturbed;
-    struct rate_part *sum;    /* per member */
+    struct rate_part *sum; /* per member */
 };
 
 static double longest_s(const struct rate_part *p, int n)
@@ -48,13 +48,15 @@ static double best(const struct found *f, int n)
     if (f->n_undisturbed >= ENOUGH_UNDISTURBED) return f->undisturbed;
     if (f->busy > 0 || f->undisturbed > 0) return f->busy > f->undisturbed ? f->busy : f->undisturbed;
     for (int i = 0; i < n; i++) {
-        double s = f->sum[i].thread_s > 0 && f->sum[i].thread_s < f->sum[i].wall_s ? f->sum[i].thread_s : f->sum[i].wall_s;
+        double s =
+            f->sum[i].thread_s > 0 && f->sum[i].thread_s < f->sum[i].wall_s ? f->sum[i].thread_s : f->sum[i].wall_s;
         rate += f->sum[i].operations / s;
     }
     return rate;
 }
 
-/* So many that each member computes for ROUND_S. Grows by 2 to 100 at a time, since a round may take long on a busy machine. */
+/* So many that each member computes for ROUND_S. Grows by 2 to 100 at a time, since a round may take long on a busy
+ * machine. */
 static int64_t enough_repeats(rate_round_fn *round, void *arg, struct rate_part *p, int n)
 {
     int64_t repeats = 1;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sums_body.h: sums of gradients, included by the flat_<isa>.c files. Plain loops that compilers vectorise: memory sets their pace.
+/* sums_body.h: sums of gradients, included by the flat_<isa>.c files. Plain loops that compilers vectorise: memory sets
+ * their pace.
  *
- * The tree of a few parts is walked per block of elements with a binary counter, in a stack of partial blocks that stays in the
- * first cache. Exact squares: each thread adds into 64-bit bins, four banks of them so that neighbours with one exponent do not
- * wait for each other's store; before a bin can overflow (2^16 squares below 2^48) the banks are emptied into words of 32 bits.
- * Cost of these: about 1 ns per element and core, where the plain sum of squares runs at memory speed. Rejected: one long
- * fixed-point number (three adds and a carry per element), and pre-rounding in two passes (an all-reduce more). */
+ * The tree of a few parts is walked per block of elements with a binary counter, in a stack of partial blocks that
+ * stays in the first cache. Exact squares: each thread adds into 64-bit bins, four banks of them so that neighbours
+ * with one exponent do not wait for each other's store; before a bin can overflow (2^16 squares below 2^48) the banks
+ * are emptied into words of 32 bits. Cost of these: about 1 ns per element and core, where the plain sum of squares
+ * runs at memory speed. Rejected: one long fixed-point number (three adds and a carry per element), and pre-rounding in
+ * two passes (an all-reduce more). */
 #ifndef TUTTI_KERNEL_CPU_SUMS_BODY_H
 #define TUTTI_KERNEL_CPU_SUMS_BODY_H
 
@@ -44,7 +46,9 @@ static void sums_into_member(void *arg, int member, int members)
     int64_t lo, hi;
     team_split(a->n, member, members, &lo, &hi);
     if (a->t == a->f && !a->add) {
-        if (lo < hi) memcpy((char *)a->to + (size_t)lo * width, (const char *)a->from + (size_t)lo * width, (size_t)(hi - lo) * width);
+        if (lo < hi)
+            memcpy((char *)a->to + (size_t)lo * width, (const char *)a->from + (size_t)lo * width,
+                   (size_t)(hi - lo) * width);
     } else if (a->t == DT_F32) {
         float *to = a->to;
         const float *from = a->from;

@@ -15,10 +15,7 @@ static const struct tile_choice {
     bool not_intel; /* pays on other makers' CPUs only */
 } choices[] = {
 #if defined(__x86_64__)
-    {&tile_ops_amx, false},
-    {&tile_ops_avx512bf16, true},
-    {&tile_ops_avx512, false},
-    {&tile_ops_avx2, false},
+    {&tile_ops_amx, false},      {&tile_ops_avx512bf16, true}, {&tile_ops_avx512, false}, {&tile_ops_avx2, false},
 #elif defined(__aarch64__)
     {&tile_ops_neonbf16, false},
     {&tile_ops_neon, false},
@@ -49,12 +46,18 @@ const struct tile_ops *tile_ops_get(enum dtype t)
 
 const struct tile_ops *tile_ops_at(int i)
 {
-    static const struct tile_ops *const all[] = {
-        &tile_ops_portable, &tile_ops_sim,
+    static const struct tile_ops *const all[] =
+    { &tile_ops_portable,
+      &tile_ops_sim,
 #if defined(__x86_64__)
-        &tile_ops_sim512,   &tile_ops_avx2, &tile_ops_avx512, &tile_ops_avx512bf16, &tile_ops_amx,
+      &tile_ops_sim512,
+      &tile_ops_avx2,
+      &tile_ops_avx512,
+      &tile_ops_avx512bf16,
+      &tile_ops_amx,
 #elif defined(__aarch64__)
-        &tile_ops_neon,     &tile_ops_neonbf16,
+      &tile_ops_neon,
+      &tile_ops_neonbf16,
 #endif
     };
     return i >= 0 && (size_t)i < sizeof all / sizeof all[0] ? all[i] : NULL;

@@ -55,10 +55,10 @@ struct tile_out {
 };
 
 struct tile_ops {
-    const char *name;  /* "avx512-bf16" */
-    enum isa needs;    /* the least level that can run these functions */
-    enum dtype panel;  /* element of the panels: DT_F32 or DT_BF16 */
-    int mr, nr;        /* tile of C */
+    const char *name; /* "avx512-bf16" */
+    enum isa needs;   /* the least level that can run these functions */
+    enum dtype panel; /* element of the panels: DT_F32 or DT_BF16 */
+    int mr, nr;       /* tile of C */
     int group_a, group_b, step;
     int64_t mc, kc, nc; /* block sizes for gemm.h: rows of A in L2, depth, columns of B (see gemm.c) */
     int dot_rows;       /* up to so many rows of C `dot` is the faster way, at most TILE_DOT_ROWS */

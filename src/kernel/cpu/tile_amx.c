@@ -61,6 +61,7 @@ static void dot(float *y, int64_t ldy, const void *x, int64_t ldx, const void *w
     else dot512(y, ldy, x, ldx, w, ldw, DT_BF16, m, n, depth);
 }
 
+/* clang-format off */
 const struct tile_ops tile_ops_amx = {
     .name = "amx", .needs = ISA_AMX, .panel = DT_BF16,
     .mr = MR_AMX, .nr = NR_AMX, .group_a = 32, .group_b = 2, .step = STEP_AMX,
@@ -69,3 +70,4 @@ const struct tile_ops tile_ops_amx = {
     .add_rows = add_rows512, .spin = spin_amx,
     .begin = begin, .end = end,
 };
+/* clang-format on */

@@ -74,6 +74,7 @@ static double spin(int64_t n)
 }
 static void nothing(void) {}
 
+/* clang-format off */
 const struct tile_ops tile_ops_avx2 = {
     .name = "avx2", .needs = ISA_AVX2, .panel = DT_F32,
     .mr = MR, .nr = NR, .group_a = 1, .group_b = 1, .step = 1,
@@ -82,3 +83,4 @@ const struct tile_ops tile_ops_avx2 = {
     .add_rows = plain_add_rows, .spin = spin,
     .begin = nothing, .end = nothing,
 };
+/* clang-format on */

@@ -48,6 +48,7 @@ static void dot(float *y, int64_t ldy, const void *x, int64_t ldx, const void *w
 }
 static void nothing(void) {}
 
+/* clang-format off */
 const struct tile_ops tile_ops_avx512 = {
     .name = "avx512", .needs = ISA_AVX512, .panel = DT_F32,
     .mr = MR512, .nr = NR512, .group_a = 1, .group_b = 1, .step = 1,
@@ -56,3 +57,4 @@ const struct tile_ops tile_ops_avx512 = {
     .add_rows = add_rows512, .spin = spin512,
     .begin = nothing, .end = nothing,
 };
+/* clang-format on */

@@ -7,10 +7,7 @@
 
 #include "kernel/cpu/tile_rows.h"
 
-static inline __m512 tile_mac(__m512 s, __m512i a, __m512i b)
-{
-    return _mm512_dpbf16_ps(s, (__m512bh)a, (__m512bh)b);
-}
+static inline __m512 tile_mac(__m512 s, __m512i a, __m512i b) { return _mm512_dpbf16_ps(s, (__m512bh)a, (__m512bh)b); }
 static inline __m512 tile_dot_bf16(__m512 s, __m512i a, __m512i b) { return tile_mac(s, a, b); }
 #define TILE_MAC_OPERATIONS 4
 #include "kernel/cpu/tile_dot512.h"
@@ -36,6 +33,7 @@ static void dot(float *y, int64_t ldy, const void *x, int64_t ldx, const void *w
 }
 static void nothing(void) {}
 
+/* clang-format off */
 const struct tile_ops tile_ops_avx512bf16 = {
     .name = "avx512-bf16", .needs = ISA_AVX512_BF16, .panel = DT_BF16,
     .mr = MR512, .nr = NR512, .group_a = 2, .group_b = 2, .step = 2,
@@ -44,3 +42,4 @@ const struct tile_ops tile_ops_avx512bf16 = {
     .add_rows = add_rows512, .spin = spin512,
     .begin = nothing, .end = nothing,
 };
+/* clang-format on */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tile_mul512.h: the 14 x 32 micro-kernel of the AVX-512 files. The includer defines tile_mac() and
- * TILE_MAC_OPERATIONS (per 32-bit lane) first: f32 and bf16 differ in that one instruction, because a panel's unit is 32 bits wide in both (one f32, or a pair of bf16).
+ * TILE_MAC_OPERATIONS (per 32-bit lane) first: f32 and bf16 differ in that one instruction, because a panel's unit is
+ * 32 bits wide in both (one f32, or a pair of bf16).
  *
  * 28 of 32 registers hold C; per unit of depth two loads of B and one broadcast per row of A feed two
  * multiply-adds per row: 16 loads for 28 multiply-adds, so two load ports and two FMA pipes are in balance with
@@ -15,8 +16,8 @@
 
 enum { MR512 = 14, NR512 = 32 };
 
-__attribute__((always_inline)) static inline void mul512_rows(float *c, int64_t ldc, const int32_t *a,
-                                                              const int32_t *b, int64_t units, bool add, const int rows)
+__attribute__((always_inline)) static inline void mul512_rows(float *c, int64_t ldc, const int32_t *a, const int32_t *b,
+                                                              int64_t units, bool add, const int rows)
 {
     __m512 s[MR512][2];
 #pragma GCC unroll 14

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tile_mul_neon.h: the 6 x 16 micro-kernel of the NEON files. The includer defines NEON_UNITS (a vector of four 32-bit units of a
- * panel: four f32, or four pairs of bf16), NEON_HALF (two of them), neon_units(), neon_half() (loads), and
+/* tile_mul_neon.h: the 6 x 16 micro-kernel of the NEON files. The includer defines NEON_UNITS (a vector of four 32-bit
+ * units of a panel: four f32, or four pairs of bf16), NEON_HALF (two of them), neon_units(), neon_half() (loads), and
  * NEON_MAC(sum, b, a, lane) and NEON_MAC_HALF, which multiply all units of b by one of a and add.
  *
- * 24 of 32 registers hold C; per unit of depth four loads of B and two of A (six units) feed 24 multiply-adds, which take their
- * factor of A from a lane: 30 instructions for 96 products (192 in bf16), and the latency of 4 is covered three times over on
- * cores with two pipes. Rejected: 8 x 12, which needs as many registers and does not divide attention's 64 queries.
+ * 24 of 32 registers hold C; per unit of depth four loads of B and two of A (six units) feed 24 multiply-adds, which
+ * take their factor of A from a lane: 30 instructions for 96 products (192 in bf16), and the latency of 4 is covered
+ * three times over on cores with two pipes. Rejected: 8 x 12, which needs as many registers and does not divide
+ * attention's 64 queries.
  */
 #ifndef TUTTI_KERNEL_CPU_TILE_MUL_NEON_H
 #define TUTTI_KERNEL_CPU_TILE_MUL_NEON_H
@@ -14,19 +15,19 @@
 
 enum { MR_NEON = 6, NR_NEON = 16 };
 
-#define NEON_ROW(i, mac, a, lane)                      \
-    if (rows > i) {                                    \
-        s[i][0] = mac(s[i][0], b0, a, lane);           \
-        s[i][1] = mac(s[i][1], b1, a, lane);           \
-        s[i][2] = mac(s[i][2], b2, a, lane);           \
-        s[i][3] = mac(s[i][3], b3, a, lane);           \
+#define NEON_ROW(i, mac, a, lane)                                                                                      \
+    if (rows > i) {                                                                                                    \
+        s[i][0] = mac(s[i][0], b0, a, lane);                                                                           \
+        s[i][1] = mac(s[i][1], b1, a, lane);                                                                           \
+        s[i][2] = mac(s[i][2], b2, a, lane);                                                                           \
+        s[i][3] = mac(s[i][3], b3, a, lane);                                                                           \
     }
-#define NEON_ROWS                                      \
-    NEON_ROW(0, NEON_MAC, a0, 0)                       \
-    NEON_ROW(1, NEON_MAC, a0, 1)                       \
-    NEON_ROW(2, NEON_MAC, a0, 2)                       \
-    NEON_ROW(3, NEON_MAC, a0, 3)                       \
-    NEON_ROW(4, NEON_MAC_HALF, a1, 0)                  \
+#define NEON_ROWS                                                                                                      \
+    NEON_ROW(0, NEON_MAC, a0, 0)                                                                                       \
+    NEON_ROW(1, NEON_MAC, a0, 1)                                                                                       \
+    NEON_ROW(2, NEON_MAC, a0, 2)                                                                                       \
+    NEON_ROW(3, NEON_MAC, a0, 3)                                                                                       \
+    NEON_ROW(4, NEON_MAC_HALF, a1, 0)                                                                                  \
     NEON_ROW(5, NEON_MAC_HALF, a1, 1)
 
 __attribute__((always_inline)) static inline void mul_neon_rows(float *c, int64_t ldc, const float *a, const float *b,

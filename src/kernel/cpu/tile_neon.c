@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tile_neon.c: f32 panels for any source, on NEON. bf16 is widened while it is packed (exact) and then costs what f32 costs: for
- * CPUs without a bf16 dot product.
+/* tile_neon.c: f32 panels for any source, on NEON. bf16 is widened while it is packed (exact) and then costs what f32
+ * costs: for CPUs without a bf16 dot product.
  *
- * Block sizes, reasoned and not measured on such a CPU: a panel of B (16 x 512) is 32 KiB, half of the first-level cache of the
- * server cores (64 KiB); 120 rows x 512 of A are 240 KiB, under half of the smallest L2 of interest (512 KiB).
+ * Block sizes, reasoned and not measured on such a CPU: a panel of B (16 x 512) is 32 KiB, half of the first-level
+ * cache of the server cores (64 KiB); 120 rows x 512 of A are 240 KiB, under half of the smallest L2 of interest (512
+ * KiB).
  */
 #include <arm_neon.h>
 
@@ -32,6 +33,7 @@ static void mul(float *c, int64_t ldc, const void *a, const void *b, int64_t dep
 static double spin(int64_t n) { return 2 * spin_neon(n); }
 static void nothing(void) {}
 
+/* clang-format off */
 const struct tile_ops tile_ops_neon = {
     .name = "neon", .needs = ISA_NEON, .panel = DT_F32,
     .mr = MR_NEON, .nr = NR_NEON, .group_a = 1, .group_b = 1, .step = 1,
@@ -40,3 +42,4 @@ const struct tile_ops tile_ops_neon = {
     .add_rows = add_rows_neon, .spin = spin,
     .begin = nothing, .end = nothing,
 };
+/* clang-format on */

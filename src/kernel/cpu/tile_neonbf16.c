@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tile_neonbf16.c: bf16 panels in pairs for bfdot, which adds two products to each of four sums: the f32 micro-kernel with twice
- * the depth per unit (Neoverse V1, N2, V2 and the laptops of their years). Subnormal operands and results count as zero there, as on
- * AMX. Rejected for now: bfmmla, four products per sum on cores that run it at the same rate, because its panels hold four of depth side by
- * side and attention writes its probabilities into panels of pairs.
+/* tile_neonbf16.c: bf16 panels in pairs for bfdot, which adds two products to each of four sums: the f32 micro-kernel
+ * with twice the depth per unit (Neoverse V1, N2, V2 and the laptops of their years). Subnormal operands and results
+ * count as zero there, as on AMX. Rejected for now: bfmmla, four products per sum on cores that run it at the same
+ * rate, because its panels hold four of depth side by side and attention writes its probabilities into panels of pairs.
  *
  * Block sizes are tile_neon.c's in bytes.
  */
@@ -33,6 +33,7 @@ static void mul(float *c, int64_t ldc, const void *a, const void *b, int64_t dep
 static double spin(int64_t n) { return 4 * spin_neon(n); }
 static void nothing(void) {}
 
+/* clang-format off */
 const struct tile_ops tile_ops_neonbf16 = {
     .name = "neon-bf16", .needs = ISA_NEON_BF16, .panel = DT_BF16,
     .mr = MR_NEON, .nr = NR_NEON, .group_a = 2, .group_b = 2, .step = 2,
@@ -41,3 +42,4 @@ const struct tile_ops tile_ops_neonbf16 = {
     .add_rows = add_rows_neon, .spin = spin,
     .begin = nothing, .end = nothing,
 };
+/* clang-format on */

@@ -49,8 +49,7 @@ PACK_INLINE __m512 load16_f32(const void *p, enum pack_kind kind, __mmask16 m)
 /* Sixteen units along depth of one lane; n elements are there. */
 PACK_INLINE __m512i units_of_lane(const char *p, enum pack_kind kind, int64_t n)
 {
-    if (kind == PACK_BF16_BF16)
-        return _mm512_maskz_loadu_epi16((__mmask32)((1ull << clamp_n(n, 32)) - 1), p);
+    if (kind == PACK_BF16_BF16) return _mm512_maskz_loadu_epi16((__mmask32)((1ull << clamp_n(n, 32)) - 1), p);
     if (kind == PACK_F32_BF16) {
         __m256i lo = _mm512_cvtepi32_epi16(round_bf16(_mm512_maskz_loadu_ps(mask16(n), p)));
         __m256i hi = _mm512_cvtepi32_epi16(round_bf16(_mm512_maskz_loadu_ps(mask16(n - 16), p + 64)));
@@ -127,7 +126,8 @@ PACK_INLINE void pack512_slab(int32_t *out, const struct tile_src *s, int64_t la
                 r[i] = i < n_lanes ? units_of_lane(q + (size_t)i * row, kind, depth - d) : _mm512_setzero_si512();
         } else {
             const char *q = (const char *)s->p + (size_t)d * row + (size_t)l * each;
-            for (int i = 0; i < 16 * per; i++) _mm_prefetch(q + (size_t)(16 * per + i) * row, _MM_HINT_T1); /* next slab */
+            for (int i = 0; i < 16 * per; i++)
+                _mm_prefetch(q + (size_t)(16 * per + i) * row, _MM_HINT_T1); /* next slab */
 #pragma GCC unroll 16
             for (int i = 0; i < 16; i++)
                 r[i] = d + i * per < depth
@@ -210,8 +210,7 @@ static inline void finish512(const float *t, int64_t ldt, int rows, int cols, co
             __m512 v = _mm512_maskz_loadu_ps(m, t + i * ldt + j);
             if (o->bias) v = _mm512_add_ps(v, load16_any(o->bias, o->bias_dtype, j, m));
             if (o->acc) v = _mm512_add_ps(v, load16_any(o->acc, o->acc_dtype, i * o->ldacc + j, m));
-            if (o->c_dtype == DT_F32)
-                _mm512_mask_storeu_ps((float *)o->c + at, m, v);
+            if (o->c_dtype == DT_F32) _mm512_mask_storeu_ps((float *)o->c + at, m, v);
             else if (o->c_dtype == DT_BF16)
                 _mm256_mask_storeu_epi16((bf16 *)o->c + at, m, _mm512_cvtepi32_epi16(round_bf16(v)));
             else

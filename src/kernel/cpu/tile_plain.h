@@ -24,20 +24,19 @@ static inline float plain_load(const void *p, enum dtype t, int64_t i)
 static inline bf16 plain_same(bf16 v) { return v; }
 
 /* One panel of `lanes` (of `width`) from source type S into element type D through CONV. */
-#define PLAIN_PACK(name, S, D, CONV)                                                                              \
-    static inline void name(D *restrict out, const S *restrict p, int64_t stride, bool depth_dense, int lanes,  \
-                            int64_t depth, int width, int g)                                                    \
-    {                                                                                                           \
-        if (depth_dense) {                                                                                      \
-            for (int l = 0; l < lanes; l++)                                                                     \
-                for (int64_t d = 0; d < depth; d++)                                                             \
-                    out[((d / g) * width + l) * g + d % g] = CONV(p[l * stride + d]);                           \
-        } else {                                                                                                \
-            for (int64_t d = 0; d < depth; d++) {                                                               \
-                D *row = out + (d / g) * width * g + d % g;                                                     \
-                for (int l = 0; l < lanes; l++) row[l * g] = CONV(p[d * stride + l]);                           \
-            }                                                                                                   \
-        }                                                                                                       \
+#define PLAIN_PACK(name, S, D, CONV)                                                                                   \
+    static inline void name(D *restrict out, const S *restrict p, int64_t stride, bool depth_dense, int lanes,         \
+                            int64_t depth, int width, int g)                                                           \
+    {                                                                                                                  \
+        if (depth_dense) {                                                                                             \
+            for (int l = 0; l < lanes; l++)                                                                            \
+                for (int64_t d = 0; d < depth; d++) out[((d / g) * width + l) * g + d % g] = CONV(p[l * stride + d]);  \
+        } else {                                                                                                       \
+            for (int64_t d = 0; d < depth; d++) {                                                                      \
+                D *row = out + (d / g) * width * g + d % g;                                                            \
+                for (int l = 0; l < lanes; l++) row[l * g] = CONV(p[d * stride + l]);                                  \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 PLAIN_PACK(plain_pack_f32_f32, float, float, plain_f32)
 PLAIN_PACK(plain_pack_bf16_f32, bf16, float, bf16_to_f32)
@@ -46,9 +45,8 @@ PLAIN_PACK(plain_pack_bf16_bf16, bf16, bf16, plain_same)
 PLAIN_PACK(plain_pack_f32_bf16, float, bf16, bf16_from_f32)
 
 /* Packs all panels; to, width, g and step are constants of the calling file, so each call is one tight loop. */
-__attribute__((always_inline)) static inline void plain_pack(void *dst, struct tile_src s, int64_t lanes,
-                                                             int64_t depth, enum dtype to, int width, int g,
-                                                             int step)
+__attribute__((always_inline)) static inline void plain_pack(void *dst, struct tile_src s, int64_t lanes, int64_t depth,
+                                                             enum dtype to, int width, int g, int step)
 {
     int64_t pad = (depth + step - 1) / step * step;
     size_t panel = (size_t)(pad * width) * dtype_bytes(to);
@@ -60,12 +58,9 @@ __attribute__((always_inline)) static inline void plain_pack(void *dst, struct t
             plain_pack_f32_f32(dst, from.p, s.stride, s.depth_dense, now, depth, width, g);
         else if (to == DT_F32 && s.dtype == DT_BF16)
             plain_pack_bf16_f32(dst, from.p, s.stride, s.depth_dense, now, depth, width, g);
-        else if (to == DT_F32)
-            plain_pack_f16_f32(dst, from.p, s.stride, s.depth_dense, now, depth, width, g);
-        else if (s.dtype == DT_BF16)
-            plain_pack_bf16_bf16(dst, from.p, s.stride, s.depth_dense, now, depth, width, g);
-        else
-            plain_pack_f32_bf16(dst, from.p, s.stride, s.depth_dense, now, depth, width, g);
+        else if (to == DT_F32) plain_pack_f16_f32(dst, from.p, s.stride, s.depth_dense, now, depth, width, g);
+        else if (s.dtype == DT_BF16) plain_pack_bf16_bf16(dst, from.p, s.stride, s.depth_dense, now, depth, width, g);
+        else plain_pack_f32_bf16(dst, from.p, s.stride, s.depth_dense, now, depth, width, g);
     }
 }
 
@@ -103,17 +98,17 @@ static inline void plain_add_rows(float *sum, const void *p, enum dtype t, int64
 }
 
 /* Sixteen partial sums per product, so that the compiler may vectorise without reordering anything. */
-#define PLAIN_DOT(name, S, CONV)                                                        \
-    static inline float name(const S *restrict x, const S *restrict w, int64_t depth) \
-    {                                                                                 \
-        float part[16] = {0};                                                         \
-        int64_t d = 0;                                                                \
-        for (; d + 16 <= depth; d += 16)                                              \
-            for (int i = 0; i < 16; i++) part[i] += CONV(x[d + i]) * CONV(w[d + i]);  \
-        for (int i = 0; d < depth; d++, i++) part[i] += CONV(x[d]) * CONV(w[d]);      \
-        for (int half = 8; half; half /= 2)                                           \
-            for (int i = 0; i < half; i++) part[i] += part[i + half];                 \
-        return part[0];                                                               \
+#define PLAIN_DOT(name, S, CONV)                                                                                       \
+    static inline float name(const S *restrict x, const S *restrict w, int64_t depth)                                  \
+    {                                                                                                                  \
+        float part[16] = {0};                                                                                          \
+        int64_t d = 0;                                                                                                 \
+        for (; d + 16 <= depth; d += 16)                                                                               \
+            for (int i = 0; i < 16; i++) part[i] += CONV(x[d + i]) * CONV(w[d + i]);                                   \
+        for (int i = 0; d < depth; d++, i++) part[i] += CONV(x[d]) * CONV(w[d]);                                       \
+        for (int half = 8; half; half /= 2)                                                                            \
+            for (int i = 0; i < half; i++) part[i] += part[i + half];                                                  \
+        return part[0];                                                                                                \
     }
 PLAIN_DOT(plain_dot_f32, float, plain_f32)
 PLAIN_DOT(plain_dot_bf16, bf16, bf16_to_f32)
@@ -123,9 +118,8 @@ static inline void plain_dots(float *y, int64_t ldy, const void *x, int64_t ldx,
 {
     for (int64_t j = 0; j < n; j++)
         for (int i = 0; i < m; i++)
-            y[i * ldy + j] = t == DT_F32
-                                 ? plain_dot_f32((const float *)x + i * ldx, (const float *)w + j * ldw, depth)
-                                 : plain_dot_bf16((const bf16 *)x + i * ldx, (const bf16 *)w + j * ldw, depth);
+            y[i * ldy + j] = t == DT_F32 ? plain_dot_f32((const float *)x + i * ldx, (const float *)w + j * ldw, depth)
+                                         : plain_dot_bf16((const bf16 *)x + i * ldx, (const bf16 *)w + j * ldw, depth);
 }
 
 #endif

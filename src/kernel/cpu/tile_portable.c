@@ -36,6 +36,7 @@ static double spin(int64_t n)
 }
 static void nothing(void) {}
 
+/* clang-format off */
 const struct tile_ops tile_ops_portable = {
     .name = "portable", .needs = ISA_REF, .panel = DT_F32,
     .mr = MR, .nr = NR, .group_a = 1, .group_b = 1, .step = 1,
@@ -44,3 +45,4 @@ const struct tile_ops tile_ops_portable = {
     .add_rows = plain_add_rows, .spin = spin,
     .begin = nothing, .end = nothing,
 };
+/* clang-format on */

@@ -15,7 +15,7 @@ struct loop {
     const struct tile_ops *o;
     struct team *team;
     int64_t repeats;
-    char *panels;   /* per member: A, then B; NULL: registers only */
+    char *panels;           /* per member: A, then B; NULL: registers only */
     struct rate_part *part; /* per member */
 };
 
@@ -23,7 +23,8 @@ static double panels_once(const struct tile_ops *o, const char *a, const char *b
 {
     float c[TILE_MAX_MR * TILE_MAX_NR] __attribute__((aligned(64)));
     const int64_t depth = o->kc;
-    const int64_t n_a = PANEL_BYTES / (int64_t)tile_a_step(o, depth), n_b = PANEL_BYTES / (int64_t)tile_b_step(o, depth);
+    const int64_t n_a = PANEL_BYTES / (int64_t)tile_a_step(o, depth),
+                  n_b = PANEL_BYTES / (int64_t)tile_b_step(o, depth);
     for (int64_t j = 0; j < n_b; j++)
         for (int64_t i = 0; i < n_a; i++)
             o->mul(c, o->nr, a + (size_t)i * tile_a_step(o, depth), b + (size_t)j * tile_b_step(o, depth), depth, o->mr,

@@ -18,6 +18,7 @@ static void pack_b(void *dst, struct tile_src s, int64_t lanes, int64_t depth)
 }
 static void nothing(void) {}
 
+/* clang-format off */
 const struct tile_ops tile_ops_sim = {
     .name = "amx-sim", .needs = ISA_REF, .panel = DT_BF16,
     .mr = MR_AMX, .nr = NR_AMX, .group_a = 32, .group_b = 2, .step = STEP_AMX,
@@ -26,3 +27,4 @@ const struct tile_ops tile_ops_sim = {
     .add_rows = plain_add_rows, .spin = spin_amx,
     .begin = nothing, .end = nothing,
 };
+/* clang-format on */

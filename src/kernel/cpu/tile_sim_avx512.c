@@ -19,6 +19,7 @@ static void pack_b(void *dst, struct tile_src s, int64_t lanes, int64_t depth)
 }
 static void nothing(void) {}
 
+/* clang-format off */
 const struct tile_ops tile_ops_sim512 = {
     .name = "amx-sim512", .needs = ISA_AVX512, .panel = DT_BF16,
     .mr = MR_AMX, .nr = NR_AMX, .group_a = 32, .group_b = 2, .step = STEP_AMX,
@@ -27,3 +28,4 @@ const struct tile_ops tile_ops_sim512 = {
     .add_rows = add_rows512, .spin = spin_amx,
     .begin = nothing, .end = nothing,
 };
+/* clang-format on */

@@ -2,8 +2,8 @@
 /* vec.h: the small vocabulary in which the vector kernels are written once.
  *
  * A loop lives in a *_body.h file in terms of these words; *_avx2.c, *_avx512.c and *_avx512bf16.c include the same
- * bodies with 8 or 16 lanes, *_neon.c and *_neonbf16.c with 4. The compiler's own flags for the file choose the width, so one
- * binary holds all that its architecture has.
+ * bodies with 8 or 16 lanes, *_neon.c and *_neonbf16.c with 4. The compiler's own flags for the file choose the width,
+ * so one binary holds all that its architecture has.
  *
  *   vf, vi, vmask      VL floats, VL 32-bit integers, one truth value per lane; vf has + - * / by the compiler's
  *                      vector extension, everything else is a word here

@@ -122,10 +122,7 @@ VEC_INLINE void vd_store(double *p, vd a) { _mm512_storeu_pd(p, a); }
 /* Words for Philox: 32-bit numbers in the low halves of 64-bit lanes. */
 enum { VQL = 8 };
 VEC_INLINE vi vq_set(uint64_t a) { return _mm512_set1_epi64((long long)a); }
-VEC_INLINE vi vq_count(uint64_t a)
-{
-    return _mm512_add_epi64(vq_set(a), _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0));
-}
+VEC_INLINE vi vq_count(uint64_t a) { return _mm512_add_epi64(vq_set(a), _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0)); }
 VEC_INLINE vi vq_mul(vi a, vi b) { return _mm512_mul_epu32(a, b); }
 VEC_INLINE vi vq_high(vi a) { return _mm512_srli_epi64(a, 32); }
 VEC_INLINE vi vq_to_high(vi a) { return _mm512_slli_epi64(a, 32); }

@@ -24,40 +24,42 @@ static bool accepts_main(const struct kernel_call *c)
     return t == DT_F32 || t == DT_BF16;
 }
 
-#define VEC_TABLE(isa)                                                                       \
-    const struct kernel_family kernel_vec_##isa = {                                          \
-        .name = #isa,                                                                        \
-        .slot = {                                                                            \
-            [OP_EMBED] = {[KERNEL_FWD] = {embed_fwd, NULL, accepts_embed},                   \
-                          [KERNEL_BWD_W] = {embed_bwd_w, NULL, accepts_embed}},              \
-            [OP_RMSNORM] = {[KERNEL_FWD] = {rmsnorm_fwd, NULL, accepts_main},                \
-                            [KERNEL_BWD_IN] = {rmsnorm_bwd_in, NULL, accepts_main},          \
-                            [KERNEL_BWD_W] = {norm_bwd_w, norm_bwd_w_scratch, accepts_main}}, \
-            [OP_LAYERNORM] = {[KERNEL_FWD] = {layernorm_fwd, NULL, accepts_main},            \
-                              [KERNEL_BWD_IN] = {layernorm_bwd_in, NULL, accepts_main},      \
-                              [KERNEL_BWD_W] = {norm_bwd_w, norm_bwd_w_scratch, accepts_main}}, \
-            [OP_ROTARY] = {[KERNEL_FWD] = {rotary_run, NULL, accepts_main},                  \
-                           [KERNEL_BWD_IN] = {rotary_run, NULL, accepts_main}},              \
-            [OP_ACT] = {[KERNEL_FWD] = {act_fwd, NULL, accepts_main},                        \
-                        [KERNEL_BWD_IN] = {act_bwd_in, NULL, accepts_main}},                 \
-            [OP_ADD] = {[KERNEL_FWD] = {add_fwd, NULL, accepts_main},                        \
-                        [KERNEL_BWD_IN] = {add_bwd_in, NULL, accepts_main}},                 \
-            [OP_DROPOUT] = {[KERNEL_FWD] = {dropout_fwd, NULL, accepts_main},                \
-                            [KERNEL_BWD_IN] = {dropout_bwd_in, NULL, accepts_main}},         \
-            [OP_XENT] = {[KERNEL_FWD] = {xent_fwd, xent_fwd_scratch, accepts_main},          \
-                         [KERNEL_BWD_IN] = {xent_bwd_in, NULL, accepts_main}},               \
-            [OP_XENT_PART] = {[KERNEL_FWD] = {xent_part, NULL, accepts_main}},               \
-            [OP_COPY] = {[KERNEL_FWD] = {copy_run, NULL, copy_accepts},                      \
-                         [KERNEL_BWD_IN] = {copy_run, NULL, copy_accepts}},                  \
-            [OP_PERMUTE] = {[KERNEL_FWD] = {permute_fwd, permute_fwd_scratch, accepts_main}, \
-                            [KERNEL_BWD_IN] = {permute_bwd_in, NULL, accepts_main}},         \
-            [OP_UNPERMUTE] = {[KERNEL_FWD] = {unpermute_fwd, NULL, accepts_main},            \
-                              [KERNEL_BWD_IN] = {unpermute_bwd_in, NULL, accepts_main}},     \
-            [OP_MLA_KV] = {[KERNEL_FWD] = {mla_kv_fwd, NULL, accepts_main},                  \
-                           [KERNEL_BWD_IN] = {mla_kv_bwd, NULL, accepts_main}},              \
-            [OP_TRIM] = {[KERNEL_FWD] = {trim_run, NULL, accepts_main},                      \
-                         [KERNEL_BWD_IN] = {trim_run, NULL, accepts_main}},                  \
-        },                                                                                   \
+#define VEC_TABLE(isa)                                                                                                 \
+    const struct kernel_family kernel_vec_##isa =                                                                      \
+        {                                                                                                              \
+            .name = #isa,                                                                                              \
+            .slot =                                                                                                    \
+                {                                                                                                      \
+                    [OP_EMBED] = {[KERNEL_FWD] = {embed_fwd, NULL, accepts_embed},                                     \
+                                  [KERNEL_BWD_W] = {embed_bwd_w, NULL, accepts_embed}},                                \
+                    [OP_RMSNORM] = {[KERNEL_FWD] = {rmsnorm_fwd, NULL, accepts_main},                                  \
+                                    [KERNEL_BWD_IN] = {rmsnorm_bwd_in, NULL, accepts_main},                            \
+                                    [KERNEL_BWD_W] = {norm_bwd_w, norm_bwd_w_scratch, accepts_main}},                  \
+                    [OP_LAYERNORM] = {[KERNEL_FWD] = {layernorm_fwd, NULL, accepts_main},                              \
+                                      [KERNEL_BWD_IN] = {layernorm_bwd_in, NULL, accepts_main},                        \
+                                      [KERNEL_BWD_W] = {norm_bwd_w, norm_bwd_w_scratch, accepts_main}},                \
+                    [OP_ROTARY] = {[KERNEL_FWD] = {rotary_run, NULL, accepts_main},                                    \
+                                   [KERNEL_BWD_IN] = {rotary_run, NULL, accepts_main}},                                \
+                    [OP_ACT] = {[KERNEL_FWD] = {act_fwd, NULL, accepts_main},                                          \
+                                [KERNEL_BWD_IN] = {act_bwd_in, NULL, accepts_main}},                                   \
+                    [OP_ADD] = {[KERNEL_FWD] = {add_fwd, NULL, accepts_main},                                          \
+                                [KERNEL_BWD_IN] = {add_bwd_in, NULL, accepts_main}},                                   \
+                    [OP_DROPOUT] = {[KERNEL_FWD] = {dropout_fwd, NULL, accepts_main},                                  \
+                                    [KERNEL_BWD_IN] = {dropout_bwd_in, NULL, accepts_main}},                           \
+                    [OP_XENT] = {[KERNEL_FWD] = {xent_fwd, xent_fwd_scratch, accepts_main},                            \
+                                 [KERNEL_BWD_IN] = {xent_bwd_in, NULL, accepts_main}},                                 \
+                    [OP_XENT_PART] = {[KERNEL_FWD] = {xent_part, NULL, accepts_main}},                                 \
+                    [OP_COPY] = {[KERNEL_FWD] = {copy_run, NULL, copy_accepts},                                        \
+                                 [KERNEL_BWD_IN] = {copy_run, NULL, copy_accepts}},                                    \
+                    [OP_PERMUTE] = {[KERNEL_FWD] = {permute_fwd, permute_fwd_scratch, accepts_main},                   \
+                                    [KERNEL_BWD_IN] = {permute_bwd_in, NULL, accepts_main}},                           \
+                    [OP_UNPERMUTE] = {[KERNEL_FWD] = {unpermute_fwd, NULL, accepts_main},                              \
+                                      [KERNEL_BWD_IN] = {unpermute_bwd_in, NULL, accepts_main}},                       \
+                    [OP_MLA_KV] = {[KERNEL_FWD] = {mla_kv_fwd, NULL, accepts_main},                                    \
+                                   [KERNEL_BWD_IN] = {mla_kv_bwd, NULL, accepts_main}},                                \
+                    [OP_TRIM] = {[KERNEL_FWD] = {trim_run, NULL, accepts_main},                                        \
+                                 [KERNEL_BWD_IN] = {trim_run, NULL, accepts_main}},                                    \
+                },                                                                                                     \
     }
 
 #endif

@@ -25,7 +25,4 @@ size_t vec_scratch(const struct kernel_call *c, int n_threads)
     return s && s->scratch ? s->scratch(c, n_threads) : 0;
 }
 
-void vec_run(const struct kernel_call *c)
-{
-    chosen(c)->run(c);
-}
+void vec_run(const struct kernel_call *c) { chosen(c)->run(c); }

@@ -8,9 +8,9 @@
 /* Lane i: bf16(even[i]) in the low half, bf16(odd[i]) in the high half: one unit of a panel (tile.h). */
 VEC_INLINE vi vf_pair_bf16(vf even, vf odd)
 {
-    const __m512i weave = _mm512_set_epi32(0x1f000f, 0x1e000e, 0x1d000d, 0x1c000c, 0x1b000b, 0x1a000a, 0x190009,
-                                           0x180008, 0x170007, 0x160006, 0x150005, 0x140004, 0x130003, 0x120002,
-                                           0x110001, 0x100000);
+    const __m512i weave =
+        _mm512_set_epi32(0x1f000f, 0x1e000e, 0x1d000d, 0x1c000c, 0x1b000b, 0x1a000a, 0x190009, 0x180008, 0x170007,
+                         0x160006, 0x150005, 0x140004, 0x130003, 0x120002, 0x110001, 0x100000);
     return _mm512_permutexvar_epi16(weave, (__m512i)_mm512_cvtne2ps_pbh(odd, even));
 }
 /* VL, or the first n, elements rounded to bf16. */

@@ -56,7 +56,10 @@ VEC_INLINE vmask vm_first(int n) { return vcltq_u32(vi_iota(), vi_set((uint32_t)
 VEC_INLINE vmask vm_and(vmask a, vmask b) { return vandq_u32(a, b); }
 VEC_INLINE vmask vm_or(vmask a, vmask b) { return vorrq_u32(a, b); }
 VEC_INLINE vmask vi_eq(vi a, vi b) { return vceqq_u32(a, b); }
-VEC_INLINE vmask vi_gt(vi a, vi b) { return vcgtq_s32(vreinterpretq_s32_u32(a), vreinterpretq_s32_u32(b)); } /* signed */
+VEC_INLINE vmask vi_gt(vi a, vi b)
+{
+    return vcgtq_s32(vreinterpretq_s32_u32(a), vreinterpretq_s32_u32(b));
+} /* signed */
 VEC_INLINE vmask vf_unordered(vf a) { return vmvnq_u32(vceqq_f32(a, a)); }
 VEC_INLINE vmask vf_gt(vf a, vf b) { return vcgtq_f32(a, b); }
 VEC_INLINE int vm_any(vmask m) { return vmaxvq_u32(m) != 0; }

@@ -32,15 +32,15 @@ static inline const struct view *main_view(const struct kernel_call *c)
 
 /* Defines the kernel `name` from name_rows(c, lo, hi, t), an inline function over rows lo .. hi-1 of main_view(c)
  * whose element type is t. */
-#define VEC_ROW_KERNEL(name)                                              \
-    static void name##_member(void *arg, int member, int n_members)       \
-    {                                                                     \
-        const struct kernel_call *c = arg;                                \
-        int64_t lo, hi;                                                   \
-        team_split(view_rows(main_view(c)), member, n_members, &lo, &hi); \
-        if (main_view(c)->dtype == DT_BF16) name##_rows(c, lo, hi, DT_BF16); \
-        else name##_rows(c, lo, hi, DT_F32);                              \
-    }                                                                     \
+#define VEC_ROW_KERNEL(name)                                                                                           \
+    static void name##_member(void *arg, int member, int n_members)                                                    \
+    {                                                                                                                  \
+        const struct kernel_call *c = arg;                                                                             \
+        int64_t lo, hi;                                                                                                \
+        team_split(view_rows(main_view(c)), member, n_members, &lo, &hi);                                              \
+        if (main_view(c)->dtype == DT_BF16) name##_rows(c, lo, hi, DT_BF16);                                           \
+        else name##_rows(c, lo, hi, DT_F32);                                                                           \
+    }                                                                                                                  \
     static void name(const struct kernel_call *c) { team_run_call(name##_member, c); }
 
 #endif

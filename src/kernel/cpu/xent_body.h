@@ -116,7 +116,8 @@ VEC_INLINE void xent_grad_row(void *d, const void *acc, const void *x, int64_t n
     float max = (float)whole->max, at = 0, lane[VL], before = 0;
     vf m = vf_set(max), f = vf_set((float)((double)scale / whole->sum));
     if (target >= 0) at = t == DT_BF16 ? bf16_to_f32(((const bf16 *)x)[target]) : ((const float *)x)[target];
-    if (acc && target >= 0) before = t == DT_BF16 ? bf16_to_f32(((const bf16 *)acc)[target]) : ((const float *)acc)[target];
+    if (acc && target >= 0)
+        before = t == DT_BF16 ? bf16_to_f32(((const bf16 *)acc)[target]) : ((const float *)acc)[target];
     for (int64_t i = 0; i < n; i += VL) {
         int k = v_count(n - i);
         v_put(d, i, k, t, xent_exp(v_get(x, i, k, t) - m) * f + v_get_or_zero(acc, i, k, t));

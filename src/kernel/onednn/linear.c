@@ -18,10 +18,20 @@ enum { MOST_SLICES = 16, LEAST_WIDTH = 256 };
 static struct matmul forward(const struct kernel_call *c)
 {
     const struct view *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
-    struct matmul m = {.m = x->n[0], .n = w->n[0], .k = x->n[1],
-                       .a = x->p, .a_t = x->dtype, .a_rs = x->stride, .a_cs = 1,
-                       .b = w->p, .b_t = w->dtype, .b_rs = 1, .b_cs = w->stride,
-                       .c = y->p, .c_t = y->dtype, .ldc = y->stride};
+    struct matmul m = {.m = x->n[0],
+                       .n = w->n[0],
+                       .k = x->n[1],
+                       .a = x->p,
+                       .a_t = x->dtype,
+                       .a_rs = x->stride,
+                       .a_cs = 1,
+                       .b = w->p,
+                       .b_t = w->dtype,
+                       .b_rs = 1,
+                       .b_cs = w->stride,
+                       .c = y->p,
+                       .c_t = y->dtype,
+                       .ldc = y->stride};
     if (c->n_in > 2) {
         m.has_bias = true;
         m.bias = c->in[2].p;
@@ -32,18 +42,40 @@ static struct matmul forward(const struct kernel_call *c)
 static struct matmul backward_in(const struct kernel_call *c)
 {
     const struct view *dy = &c->dout[0], *w = &c->in[1], *dx = &c->din[0];
-    return (struct matmul){.m = c->in[0].n[0], .n = w->n[1], .k = w->n[0],
-                           .a = dy->p, .a_t = dy->dtype, .a_rs = dy->stride, .a_cs = 1,
-                           .b = w->p, .b_t = w->dtype, .b_rs = w->stride, .b_cs = 1,
-                           .c = dx->p, .c_t = dx->dtype, .ldc = dx->stride, .add = c->acc[0].p != NULL};
+    return (struct matmul){.m = c->in[0].n[0],
+                           .n = w->n[1],
+                           .k = w->n[0],
+                           .a = dy->p,
+                           .a_t = dy->dtype,
+                           .a_rs = dy->stride,
+                           .a_cs = 1,
+                           .b = w->p,
+                           .b_t = w->dtype,
+                           .b_rs = w->stride,
+                           .b_cs = 1,
+                           .c = dx->p,
+                           .c_t = dx->dtype,
+                           .ldc = dx->stride,
+                           .add = c->acc[0].p != NULL};
 }
 static struct matmul backward_w(const struct kernel_call *c)
 {
     const struct view *dy = &c->dout[0], *x = &c->in[0], *dw = &c->din[1];
-    return (struct matmul){.m = c->in[1].n[0], .n = x->n[1], .k = x->n[0],
-                           .a = dy->p, .a_t = dy->dtype, .a_rs = 1, .a_cs = dy->stride,
-                           .b = x->p, .b_t = x->dtype, .b_rs = x->stride, .b_cs = 1,
-                           .c = dw->p, .c_t = DT_F32, .ldc = dw->stride, .add = c->acc[1].p != NULL};
+    return (struct matmul){.m = c->in[1].n[0],
+                           .n = x->n[1],
+                           .k = x->n[0],
+                           .a = dy->p,
+                           .a_t = dy->dtype,
+                           .a_rs = 1,
+                           .a_cs = dy->stride,
+                           .b = x->p,
+                           .b_t = x->dtype,
+                           .b_rs = x->stride,
+                           .b_cs = 1,
+                           .c = dw->p,
+                           .c_t = DT_F32,
+                           .ldc = dw->stride,
+                           .add = c->acc[1].p != NULL};
 }
 static struct matmul product_of(const struct kernel_call *c)
 {
@@ -179,9 +211,10 @@ static void library(char out[32])
 const struct kernel_family kernel_family_onednn = {
     .name = "onednn",
     .library = library,
-    .slot = {
-        [OP_LINEAR] = {[KERNEL_FWD] = {linear_run_onednn, linear_scratch_onednn, linear_accepts_onednn, NULL},
-                       [KERNEL_BWD_IN] = {linear_run_onednn, linear_scratch_onednn, linear_accepts_onednn, NULL},
-                       [KERNEL_BWD_W] = {linear_bwd_w_onednn, linear_scratch_onednn, linear_accepts_onednn, NULL}},
-    },
+    .slot =
+        {
+            [OP_LINEAR] = {[KERNEL_FWD] = {linear_run_onednn, linear_scratch_onednn, linear_accepts_onednn, NULL},
+                           [KERNEL_BWD_IN] = {linear_run_onednn, linear_scratch_onednn, linear_accepts_onednn, NULL},
+                           [KERNEL_BWD_W] = {linear_bwd_w_onednn, linear_scratch_onednn, linear_accepts_onednn, NULL}},
+        },
 };

@@ -60,7 +60,8 @@ static dnnl_status_t describe(struct handles *h, const struct matmul *m)
     if (s == dnnl_success) s = lib_md_init(&h->b, type_of(m->b_t), m->k, m->n, m->b_rs, m->b_cs);
     if (s == dnnl_success) s = lib_md_init(&h->c, type_of(m->c_t), m->m, m->n, m->ldc, 1);
     if (s == dnnl_success && m->has_bias) s = lib_md_init(&h->bias, type_of(m->bias_t), 1, m->n, m->n, 1);
-    if (s == dnnl_success) s = lib_matmul_new(&h->pd, h->engine, &h->a, &h->b, m->has_bias ? &h->bias : NULL, &h->c, h->attr);
+    if (s == dnnl_success)
+        s = lib_matmul_new(&h->pd, h->engine, &h->a, &h->b, m->has_bias ? &h->bias : NULL, &h->c, h->attr);
     return s;
 }
 

@@ -4,7 +4,8 @@
  * One row of scores at a time, so memory is S numbers per thread. Backward needs no row of scores: with the saved
  * lse_i, p_ij = exp(s_ij - lse_i), and with delta_i = do_i.o_i (which equals sum_j p_ij dp_ij)
  *
- *   dv_j += drop(p_ij) do_i    ds_ij = p_ij (drop'(do_i.v_j) - delta_i)    dq_i += scale ds_ij k_j    dk_j += scale ds_ij q_i
+ *   dv_j += drop(p_ij) do_i    ds_ij = p_ij (drop'(do_i.v_j) - delta_i)    dq_i += scale ds_ij k_j    dk_j += scale
+ *                              ds_ij q_i
  *
  * (Dao et al. 2022, section 3.1). dq is formed by query and dk, dv by key, each sum by one thread; the scores are
  * computed once for each. */
@@ -24,14 +25,10 @@ static bool sees(const struct kernel_call *c, int64_t base, int64_t i, int64_t j
     return c->n_in <= DOC || ref_int(&c->in[DOC], base + i) == ref_int(&c->in[DOC], base + j);
 }
 
-static int64_t kv_column(const struct kernel_call *c, int64_t h)
-{
-    return attention_kv_of(&c->at, h) * c->at.head_dim;
-}
+static int64_t kv_column(const struct kernel_call *c, int64_t h) { return attention_kv_of(&c->at, h) * c->at.head_dim; }
 
 /* Product of `n` elements of a row of a and a row of b. */
-static double dot(const struct view *a, int64_t ra, int64_t ca, const struct view *b, int64_t rb, int64_t cb,
-                  int64_t n)
+static double dot(const struct view *a, int64_t ra, int64_t ca, const struct view *b, int64_t rb, int64_t cb, int64_t n)
 {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += ref_get(a, ra, ca + i) * ref_get(b, rb, cb + i);
@@ -77,10 +74,7 @@ static void attention_row(const struct kernel_call *c, int64_t t, double *p_S)
     }
 }
 
-void attention_fwd_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[Q].n[0], c->at.seq, attention_row);
-}
+void attention_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->in[Q].n[0], c->at.seq, attention_row); }
 
 /* What one pair (query i, key j) of head h contributes. */
 struct pair {
@@ -88,8 +82,7 @@ struct pair {
     double ds;        /* gradient of q_i.k_j */
 };
 
-static struct pair pair_backward(const struct kernel_call *c, int64_t b, int64_t h, int64_t i, int64_t j,
-                                 double delta)
+static struct pair pair_backward(const struct kernel_call *c, int64_t b, int64_t h, int64_t i, int64_t j, double delta)
 {
     int64_t n_a = c->at.head_dim, ti = b * c->at.seq + i, tj = b * c->at.seq + j, kv = kv_column(c, h);
     double scale = (double)c->at.scale, factor = drop_factor(c, b, h, i, j);

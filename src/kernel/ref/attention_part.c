@@ -50,22 +50,26 @@ static double drop_factor(const struct kernel_call *c, int64_t b, int64_t h, int
     uint64_t seq = (uint64_t)c->at.seq, sequence = c->step->first_token / seq + (uint64_t)b;
     uint64_t index = (attention_drop_row(&c->at, sequence, (uint64_t)h) * seq + (uint64_t)i) * seq + (uint64_t)j;
     return dropout_keep(c->step->seed, c->at.stream, c->step->step, index, c->at.dropout)
-               ? (double)dropout_scale(c->at.dropout) : 0;
+               ? (double)dropout_scale(c->at.dropout)
+               : 0;
 }
 
 /* One head of one query: p_K the scores, place_K the keys' positions. */
 static void head_row(const struct kernel_call *c, int64_t t, int64_t h, double *p_K, const double *place_K)
 {
-    int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = c->at.head_dim, b = t / n_q, i = place_of(c, false, t % n_q);
+    int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = c->at.head_dim, b = t / n_q,
+            i = place_of(c, false, t % n_q);
     int64_t kv = attention_kv_of(&c->at, h) * n_a;
     double max = -INFINITY, sum = 0;
     for (int64_t j = 0; j < n_k; j++) {
         p_K[j] = sees(c, b, i, (int64_t)place_K[j])
-                     ? (double)c->at.scale * dot(&c->in[Q], t, h * n_a, &c->in[K], b * n_k + j, kv, n_a) : -INFINITY;
+                     ? (double)c->at.scale * dot(&c->in[Q], t, h * n_a, &c->in[K], b * n_k + j, kv, n_a)
+                     : -INFINITY;
         max = fmax(max, p_K[j]);
     }
     for (int64_t j = 0; j < n_k && max > -INFINITY; j++) sum += p_K[j] = exp(p_K[j] - max);
-    double here = sum > 0 ? max + log(sum) : -INFINITY, was = c->at.context.more ? ref_get(&c->out[1], t, h) : -INFINITY;
+    double here = sum > 0 ? max + log(sum) : -INFINITY,
+           was = c->at.context.more ? ref_get(&c->out[1], t, h) : -INFINITY;
     double top = fmax(here, was), lse = top > -INFINITY ? top + log(exp(here - top) + exp(was - top)) : -INFINITY;
     double keep = was > -INFINITY ? exp(was - lse) : 0, by = sum > 0 ? exp(here - lse) / sum : 0;
     ref_set(&c->out[1], t, h, lse);
@@ -109,7 +113,8 @@ static struct pair pair_backward(const struct kernel_call *c, int64_t b, int64_t
 
 static void dq_row(const struct kernel_call *c, int64_t t, double *dq_A)
 {
-    int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = c->at.head_dim, b = t / n_q, i = place_of(c, false, t % n_q);
+    int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = c->at.head_dim, b = t / n_q,
+            i = place_of(c, false, t % n_q);
     for (int64_t h = 0; h < c->at.heads; h++) {
         int64_t kv = attention_kv_of(&c->at, h) * n_a;
         for (int64_t a = 0; a < n_a; a++) dq_A[a] = 0;
@@ -125,7 +130,8 @@ static void dq_row(const struct kernel_call *c, int64_t t, double *dq_A)
 
 static void dkv_row(const struct kernel_call *c, int64_t t, double *dk_A)
 {
-    int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = c->at.head_dim, b = t / n_k, j = place_of(c, true, t % n_k);
+    int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = c->at.head_dim, b = t / n_k,
+            j = place_of(c, true, t % n_k);
     double *dv_A = dk_A + n_a;
     for (int64_t g = 0; g < c->at.kv_heads; g++) {
         int64_t lo, hi;

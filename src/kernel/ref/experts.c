@@ -2,9 +2,10 @@
 /* Tokens sorted by expert, the experts' products, and back, plainly.
  *
  * PERMUTE counts, sums up and deals: two passes over the picks, rows of one expert by choice and then by token, so the
- * order is a function of the picks alone. With a capacity a pick is dropped when its expert has had its number from this
- * sequence (kernel/experts.h); dropped picks have row -1 and contribute nothing to z, forward or backward (Switch Transformer's residual
- * stream carries such a token on). Backward of a gather is a sum over a token's k rows in order of choice. */
+ * order is a function of the picks alone. With a capacity a pick is dropped when its expert has had its number from
+ * this sequence (kernel/experts.h); dropped picks have row -1 and contribute nothing to z, forward or backward (Switch
+ * Transformer's residual stream carries such a token on). Backward of a gather is a sum over a token's k rows in order
+ * of choice. */
 #include <string.h>
 
 #include "kernel/experts.h"
@@ -60,10 +61,7 @@ static void unpermute_row(const struct kernel_call *c, int64_t t, double *mine)
     }
 }
 
-void unpermute_fwd_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->out[0].n[0], 0, unpermute_row);
-}
+void unpermute_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->out[0].n[0], 0, unpermute_row); }
 
 static void gate_bwd_row(const struct kernel_call *c, int64_t t, double *mine)
 {
@@ -127,10 +125,7 @@ static void grouped_row(const struct kernel_call *c, int64_t r, double *mine)
     }
 }
 
-void grouped_fwd_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[0], 0, grouped_row);
-}
+void grouped_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, grouped_row); }
 
 static void grouped_dx_row(const struct kernel_call *c, int64_t r, double *sum_K)
 {
@@ -166,7 +161,4 @@ void grouped_bwd_w_ref(const struct kernel_call *c)
     if (c->din[1].p) ref_each_row(c, c->in[1].n[0], c->in[1].n[1], grouped_dw_row);
 }
 
-size_t grouped_scratch_ref(const struct kernel_call *c, int n_threads)
-{
-    return ref_scratch(c->in[1].n[1], n_threads);
-}
+size_t grouped_scratch_ref(const struct kernel_call *c, int n_threads) { return ref_scratch(c->in[1].n[1], n_threads); }

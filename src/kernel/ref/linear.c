@@ -7,7 +7,8 @@
 /* The row of the table, or -1: in another part of the vocabulary. */
 static int64_t token_row(const struct kernel_call *c, int64_t t)
 {
-    int64_t id = ref_int(&c->in[0], t), n = c->in[1].n[0], whole = c->at.whole ? c->at.whole : n, row = id - c->at.first;
+    int64_t id = ref_int(&c->in[0], t), n = c->in[1].n[0], whole = c->at.whole ? c->at.whole : n,
+            row = id - c->at.first;
     CHECK(id >= 0 && id < whole, "token %lld has id %lld, the vocabulary has %lld", (long long)t, (long long)id,
           (long long)whole);
     return row >= 0 && row < n ? row : -1;
@@ -20,10 +21,7 @@ static void embed_row(const struct kernel_call *c, int64_t t, double *mine)
     for (int64_t d = 0; d < c->in[1].n[1]; d++) ref_set(&c->out[0], t, d, row < 0 ? 0 : ref_get(&c->in[1], row, d));
 }
 
-void embed_fwd_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[0], 0, embed_row);
-}
+void embed_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, embed_row); }
 
 /* One column of the table for all tokens in order: two tokens with one id never meet in two threads. */
 static void embed_column(const struct kernel_call *c, int64_t d, double *mine)
@@ -53,10 +51,7 @@ static void linear_row(const struct kernel_call *c, int64_t t, double *mine)
     }
 }
 
-void linear_fwd_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[0], 0, linear_row);
-}
+void linear_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, linear_row); }
 
 static void linear_dx_row(const struct kernel_call *c, int64_t t, double *sum_K)
 {
@@ -89,12 +84,6 @@ static void linear_dw_row(const struct kernel_call *c, int64_t n, double *sum_K)
     for (int64_t k = 0; k < n_k; k++) ref_put_grad(c, 1, n, k, sum_K[k]);
 }
 
-void linear_bwd_w_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[1].n[0], c->in[1].n[1], linear_dw_row);
-}
+void linear_bwd_w_ref(const struct kernel_call *c) { ref_each_row(c, c->in[1].n[0], c->in[1].n[1], linear_dw_row); }
 
-size_t linear_scratch_ref(const struct kernel_call *c, int n_threads)
-{
-    return ref_scratch(c->in[1].n[1], n_threads);
-}
+size_t linear_scratch_ref(const struct kernel_call *c, int n_threads) { return ref_scratch(c->in[1].n[1], n_threads); }

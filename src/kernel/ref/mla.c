@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The column work around latent attention (DeepSeek-V2, section 2.1): keys are put together from a part of their own and
- * a rotated part that all heads share, values are widened with zeros to the width of a key, so that one attention row
- * serves; afterwards the zeros are cut off again. Copies only: at most a few hundredths of the products around them. */
+/* The column work around latent attention (DeepSeek-V2, section 2.1): keys are put together from a part of their own
+ * and a rotated part that all heads share, values are widened with zeros to the width of a key, so that one attention
+ * row serves; afterwards the zeros are cut off again. Copies only: at most a few hundredths of the products around
+ * them. */
 #include "kernel/ref/ref.h"
 
 static void mla_kv_row(const struct kernel_call *c, int64_t t, double *mine)
@@ -16,10 +17,7 @@ static void mla_kv_row(const struct kernel_call *c, int64_t t, double *mine)
         }
 }
 
-void mla_kv_fwd_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->out[0].n[0], 0, mla_kv_row);
-}
+void mla_kv_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->out[0].n[0], 0, mla_kv_row); }
 
 static void mla_kv_bwd_row(const struct kernel_call *c, int64_t t, double *mine)
 {
@@ -35,10 +33,7 @@ static void mla_kv_bwd_row(const struct kernel_call *c, int64_t t, double *mine)
     }
 }
 
-void mla_kv_bwd_in_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->dout[0].n[0], 0, mla_kv_bwd_row);
-}
+void mla_kv_bwd_in_ref(const struct kernel_call *c) { ref_each_row(c, c->dout[0].n[0], 0, mla_kv_bwd_row); }
 
 static void trim_row(const struct kernel_call *c, int64_t t, double *mine)
 {
@@ -46,17 +41,13 @@ static void trim_row(const struct kernel_call *c, int64_t t, double *mine)
     int64_t A = c->at.head_dim, value = c->at.value;
     for (int64_t h = 0; h < c->at.heads; h++)
         for (int64_t i = 0; i < A; i++) {
-            if (c->phase == KERNEL_FWD && i < value) ref_set(&c->out[0], t, h * value + i, ref_get(&c->in[0], t, h * A + i));
-            if (c->phase != KERNEL_FWD) ref_put_grad(c, 0, t, h * A + i, i < value ? ref_get(&c->dout[0], t, h * value + i) : 0);
+            if (c->phase == KERNEL_FWD && i < value)
+                ref_set(&c->out[0], t, h * value + i, ref_get(&c->in[0], t, h * A + i));
+            if (c->phase != KERNEL_FWD)
+                ref_put_grad(c, 0, t, h * A + i, i < value ? ref_get(&c->dout[0], t, h * value + i) : 0);
         }
 }
 
-void trim_fwd_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->out[0].n[0], 0, trim_row);
-}
+void trim_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->out[0].n[0], 0, trim_row); }
 
-void trim_bwd_in_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->dout[0].n[0], 0, trim_row);
-}
+void trim_bwd_in_ref(const struct kernel_call *c) { ref_each_row(c, c->dout[0].n[0], 0, trim_row); }

@@ -92,32 +92,14 @@ static void norm_dw_column(const struct kernel_call *c, int64_t d, double *mine)
     if (c->n_in > 2) ref_put_grad(c, 2, 0, d, db);
 }
 
-void rmsnorm_fwd_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[0], 0, rmsnorm_row);
-}
+void rmsnorm_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, rmsnorm_row); }
 
-void rmsnorm_bwd_in_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[0], 0, norm_dx_row);
-}
+void rmsnorm_bwd_in_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, norm_dx_row); }
 
-void rmsnorm_bwd_w_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[1], 0, norm_dw_column);
-}
+void rmsnorm_bwd_w_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[1], 0, norm_dw_column); }
 
-void layernorm_fwd_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[0], 0, layernorm_row);
-}
+void layernorm_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, layernorm_row); }
 
-void layernorm_bwd_in_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[0], 0, norm_dx_row);
-}
+void layernorm_bwd_in_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, norm_dx_row); }
 
-void layernorm_bwd_w_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[1], 0, norm_dw_column);
-}
+void layernorm_bwd_w_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[1], 0, norm_dw_column); }

@@ -47,15 +47,9 @@ static void rotary_row(const struct kernel_call *c, int64_t t, double *mine)
         }
 }
 
-void rotary_fwd_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[0], 0, rotary_row);
-}
+void rotary_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, rotary_row); }
 
-void rotary_bwd_in_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[0], 0, rotary_row);
-}
+void rotary_bwd_in_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, rotary_row); }
 
 /* Value and slope of an activation at one place. */
 struct tangent {
@@ -82,8 +76,7 @@ static void act_row(const struct kernel_call *c, int64_t t, double *mine)
     int64_t n = c->out[0].n[1];
     for (int64_t f = 0; f < n; f++) {
         double x = ref_get(&c->in[0], t, f);
-        ref_set(&c->out[0], t, f,
-                c->at.act == ACT_SWIGLU ? silu(x).y * ref_get(&c->in[0], t, n + f) : gelu(x).y);
+        ref_set(&c->out[0], t, f, c->at.act == ACT_SWIGLU ? silu(x).y * ref_get(&c->in[0], t, n + f) : gelu(x).y);
     }
 }
 
@@ -104,15 +97,9 @@ static void act_dx_row(const struct kernel_call *c, int64_t t, double *mine)
     }
 }
 
-void act_fwd_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[0], 0, act_row);
-}
+void act_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, act_row); }
 
-void act_bwd_in_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[0], 0, act_dx_row);
-}
+void act_bwd_in_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, act_dx_row); }
 
 /* What dropout multiplies element (t, d) of a tensor with n_d columns by: 0, or 1/(1-p), or 1 when it is off. */
 static double dropout_factor(const struct kernel_call *c, int64_t t, int64_t d, int64_t n_d)
@@ -155,29 +142,16 @@ static void dropout_dx_row(const struct kernel_call *c, int64_t t, double *mine)
 {
     (void)mine;
     int64_t n = c->dout[0].n[1];
-    for (int64_t d = 0; d < n; d++)
-        ref_put_grad(c, 0, t, d, ref_get(&c->dout[0], t, d) * dropout_factor(c, t, d, n));
+    for (int64_t d = 0; d < n; d++) ref_put_grad(c, 0, t, d, ref_get(&c->dout[0], t, d) * dropout_factor(c, t, d, n));
 }
 
-void add_fwd_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[0], 0, add_row);
-}
+void add_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, add_row); }
 
-void add_bwd_in_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->dout[0].n[0], 0, add_dx_row);
-}
+void add_bwd_in_ref(const struct kernel_call *c) { ref_each_row(c, c->dout[0].n[0], 0, add_dx_row); }
 
-void dropout_fwd_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[0], 0, dropout_row);
-}
+void dropout_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, dropout_row); }
 
-void dropout_bwd_in_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->dout[0].n[0], 0, dropout_dx_row);
-}
+void dropout_bwd_in_ref(const struct kernel_call *c) { ref_each_row(c, c->dout[0].n[0], 0, dropout_dx_row); }
 
 static void copy_row(const struct kernel_call *c, int64_t r, double *mine)
 {
@@ -191,12 +165,6 @@ static void copy_dx_row(const struct kernel_call *c, int64_t r, double *mine)
     for (int64_t i = 0; i < view_cols(&c->dout[0]); i++) ref_put_grad(c, 0, r, i, ref_get(&c->dout[0], r, i));
 }
 
-void copy_fwd_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, view_rows(&c->in[0]), 0, copy_row);
-}
+void copy_fwd_ref(const struct kernel_call *c) { ref_each_row(c, view_rows(&c->in[0]), 0, copy_row); }
 
-void copy_bwd_in_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, view_rows(&c->dout[0]), 0, copy_dx_row);
-}
+void copy_bwd_in_ref(const struct kernel_call *c) { ref_each_row(c, view_rows(&c->dout[0]), 0, copy_dx_row); }

@@ -24,11 +24,9 @@ void ref_each_row(const struct kernel_call *c, int64_t n, int64_t each, ref_row_
     team_run(c->team, run_rows, &j);
 }
 
-size_t ref_scratch(int64_t each, int n_threads)
-{
-    return (size_t)each * (size_t)n_threads * sizeof(double);
-}
+size_t ref_scratch(int64_t each, int n_threads) { return (size_t)each * (size_t)n_threads * sizeof(double); }
 
+/* clang-format off */
 const struct kernel_family kernel_family_ref = {
     .name = "ref",
     .slot = {
@@ -73,3 +71,4 @@ const struct kernel_family kernel_family_ref = {
         [OP_TRIM] = {[KERNEL_FWD] = {.run = trim_fwd_ref}, [KERNEL_BWD_IN] = {.run = trim_bwd_in_ref}},
     },
 };
+/* clang-format on */

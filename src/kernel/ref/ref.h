@@ -42,10 +42,7 @@ static inline void ref_set(const struct view *v, int64_t r, int64_t c, double x)
     ref_store(v->p, v->dtype, r * v->stride + c, x);
 }
 
-static inline int32_t ref_int(const struct view *v, int64_t i)
-{
-    return ((const int32_t *)v->p)[i];
-}
+static inline int32_t ref_int(const struct view *v, int64_t i) { return ((const int32_t *)v->p)[i]; }
 
 /* din[i] = acc[i] + g at one element, where a gradient of in[i] is wanted. */
 static inline void ref_put_grad(const struct kernel_call *c, int i, int64_t row, int64_t col, double g)
@@ -66,7 +63,8 @@ kernel_fn linear_fwd_ref, linear_bwd_in_ref, linear_bwd_w_ref;
 kernel_fn rmsnorm_fwd_ref, rmsnorm_bwd_in_ref, rmsnorm_bwd_w_ref;
 kernel_fn layernorm_fwd_ref, layernorm_bwd_in_ref, layernorm_bwd_w_ref;
 kernel_fn rotary_fwd_ref, rotary_bwd_in_ref;
-kernel_fn attention_fwd_ref, attention_bwd_in_ref, attention_cached_fwd_ref, attention_part_fwd_ref, attention_part_bwd_in_ref;
+kernel_fn attention_fwd_ref, attention_bwd_in_ref, attention_cached_fwd_ref, attention_part_fwd_ref,
+    attention_part_bwd_in_ref;
 kernel_fn act_fwd_ref, act_bwd_in_ref;
 kernel_fn add_fwd_ref, add_bwd_in_ref, dropout_fwd_ref, dropout_bwd_in_ref;
 kernel_fn xent_fwd_ref, xent_bwd_in_ref, xent_part_ref;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The router and its losses, plainly. Scores of a token in double; choice by repeated search for the largest, k E steps
- * per token. The losses are sums over trained tokens (kernel.h); what a sequence's tokens share, their picks per expert,
- * comes as an input, because it may have been summed over ranks.
+ * per token. The losses are sums over trained tokens (kernel.h); what a sequence's tokens share, their picks per
+ * expert, comes as an input, because it may have been summed over ranks.
  *
  * Gradients. With w the gradient that arrives at the scores: softmax gives dx = p (w - <w, p>), the logistic function
- * w s (1 - s). Gates scaled to sum 1 pass g / S - <g, s> / S^2 to the chosen scores. The share f of an expert is a count
- * and has none (Fedus et al. 2021, section 2.2), so the balance loss of a token is linear in its scores' shares. */
+ * w s (1 - s). Gates scaled to sum 1 pass g / S - <g, s> / S^2 to the chosen scores. The share f of an expert is a
+ * count and has none (Fedus et al. 2021, section 2.2), so the balance loss of a token is linear in its scores'
+ * shares. */
 #include <math.h>
 
 #include "kernel/ref/ref.h"
@@ -132,10 +133,7 @@ size_t router_scratch_ref(const struct kernel_call *c, int n_threads)
 }
 
 /* ---- load ---- */
-static int64_t sequence_of(const struct kernel_call *c, int64_t t)
-{
-    return (c->at.moe.first + t) / c->at.seq;
-}
+static int64_t sequence_of(const struct kernel_call *c, int64_t t) { return (c->at.moe.first + t) / c->at.seq; }
 
 /* Counts are whole numbers below 2^24, exact in fp32 in any order. One thread: k additions per token. */
 void load_fwd_ref(const struct kernel_call *c)

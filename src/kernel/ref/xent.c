@@ -55,10 +55,7 @@ static void xent_part_row(const struct kernel_call *c, int64_t t, double *mine)
     ref_set(&c->out[0], t, 2, x.logit);
 }
 
-void xent_part_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[0], 0, xent_part_row);
-}
+void xent_part_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, xent_part_row); }
 
 static void xent_dx_row(const struct kernel_call *c, int64_t t, double *mine)
 {
@@ -73,10 +70,7 @@ static void xent_dx_row(const struct kernel_call *c, int64_t t, double *mine)
     }
 }
 
-void xent_bwd_in_ref(const struct kernel_call *c)
-{
-    ref_each_row(c, c->in[0].n[0], 0, xent_dx_row);
-}
+void xent_bwd_in_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0], 0, xent_dx_row); }
 
 size_t xent_scratch_ref(const struct kernel_call *c, int n_threads)
 {
