@@ -432,6 +432,8 @@ void trace_collect(struct trace *t, struct comm *world)
     if (world) comm_watch_tell(world, false);
     t->paused = true;
     t->clock[1] = measure(t, world);
+    /* What the file admits to is the worst look of all. */
+    if (t->clock[1].error_s < t->clock[0].error_s) t->clock[1].error_s = t->clock[0].error_s;
     print_events(t, rank, &text, &ends);
     print_memory(t, rank, trace_ns(t, clock_now_s()), &text);
     gather(t, world, &text, write_text);

@@ -188,15 +188,16 @@ static void test_layouts(void **state)
 }
 
 /* ---- without a trainer: the ring, clocks, files that end early ---- */
-enum { WORKERS = 3, ROOM = 400 };
+enum { WORKERS = 3, ROOM = 400, ROUNDS = 7 };
 struct world_run {
     struct folder *folder;
     double skew_s[WORKERS];
     int rounds, room;
-    bool kill; /* nobody closes the file */
+    bool kill;                                                 /* nobody closes the file */
+    double called_s[ROUNDS][WORKERS], back_s[ROUNDS][WORKERS]; /* around each rank's call, by one clock for all */
 };
 
-static void one_round(struct comm *world, struct trace *t, int k)
+static void one_round(struct world_run *w, struct comm *world, struct trace *t, int k)
 {
     int rank = comm_rank(world), next = (rank + 1) % WORKERS, before = (rank + WORKERS - 1) % WORKERS;
     int32_t out[5] = {rank}, in[5] = {0};
@@ -207,14 +208,17 @@ static void one_round(struct comm *world, struct trace *t, int k)
     comm_wait(world, sent);
     assert_int_equal(in[0], before);
     if (rank == 1) clock_sleep_s(0.002); /* the last one to come */
-    comm_wait(world, comm_all_reduce(world, &sum, &sum, 1, DT_F64, COMM_SUM, "all"));
+    w->called_s[k][rank] = clock_now_s();
+    int64_t all = comm_all_reduce(world, &sum, &sum, 1, DT_F64, COMM_SUM, "all");
+    w->back_s[k][rank] = clock_now_s();
+    comm_wait(world, all);
     trace_count(t, COUNTER_SLABS, k % 2 ? -8 : 8);
     trace_add(t, TRACE_STEP, "", k, from, clock_now_s());
 }
 
 static int world_rank(struct comm *world, void *arg, struct err *e)
 {
-    const struct world_run *w = arg;
+    struct world_run *w = arg;
     struct trace t;
     struct ledger ledger;
     int rank = comm_rank(world);
@@ -231,7 +235,7 @@ static int world_rank(struct comm *world, void *arg, struct err *e)
     trace_turn(&t, true);
     for (int k = 0; k < w->rounds; k++) {
         t.step = k;
-        one_round(world, &t, k);
+        one_round(w, world, &t, k);
         if (k % 4 == 1) trace_collect(&t, world);
     }
     if (!w->kill) trace_close(&t, world);
@@ -247,38 +251,84 @@ static void run_world(struct world_run *w)
     if (comm_run_local(WORKERS, &cc, world_rank, w, &e)) fail_msg("%s", e.text);
 }
 
-/* Clocks that are hours apart: boxes line up, arrows go forward, and the file says how far the clocks were off. */
+/* How far two ranks' clocks may be off after all, as the file says; each offset is what it must be, within that. */
+static double check_offsets(const struct rules *r, const struct world_run *w)
+{
+    double most = 0;
+    int seen = 0;
+    for (size_t i = 0; i < json_size(r->root); i++) {
+        const struct json *v = json_at(r->root, i), *args = json_get(v, "args");
+        if (strcmp(rule_text(v, "name"), "tutti.rank")) continue;
+        double off = 1e-6 * json_real(json_get(args, "clock_offset_us"), NAN),
+               error = 1e-6 * json_real(json_get(args, "clock_error_us"), NAN);
+        double want = w->skew_s[json_int(json_get(v, "pid"), 0)];
+        if (!(fabs(off - want) <= error + 1e-9) || error > 1)
+            fail_msg("an offset of %.9f s is measured as %.9f, give or take %.9f", want, off, error);
+        if (error > most) most = error;
+        seen++;
+    }
+    assert_int_equal(seen, WORKERS);
+    return 2 * most;
+}
+
+/* Which all_reduce of its rank a box is, from 0. */
+static int round_of(const struct rules *r, const struct box *b)
+{
+    int k = 0;
+    for (int i = 0; i < r->n; i++)
+        k += r->box[i].pid == b->pid && r->box[i].from < b->from &&
+             !strcmp(rule_text(r->box[i].args, "operation"), "all_reduce");
+    return k;
+}
+
+/* Arrows are there, or the clocks are less exact than they are short; returns how many of these the file admits to. */
+static int64_t check_arrows(const struct rules *r, const struct world_run *w)
+{
+    int64_t against = -1;
+    for (size_t i = 0; i < json_size(r->root); i++) {
+        const struct json *v = json_at(r->root, i);
+        if (!strcmp(rule_text(v, "name"), "tutti.end"))
+            against = json_int(json_get(json_get(v, "args"), "arrows_against_time"), -1);
+    }
+    assert_true(against >= 0);
+    assert_int_equal(r->messages + r->collectives + against, w->rounds * (2 * WORKERS - 1));
+    return against;
+}
+
+static void check_order(const struct rules *r, const struct world_run *w, double error_s)
+{
+    for (int i = 0; i < r->n; i++) {
+        const struct box *b = &r->box[i];
+        if (strcmp(rule_text(b->args, "operation"), "all_reduce")) continue;
+        const struct box *last = rule_last_to_begin(r, b->id);
+        int k = round_of(r, b);
+        for (int j = 0; j < WORKERS; j++)
+            if (w->back_s[k][last->pid] + error_s < w->called_s[k][j])
+                fail_msg("round %d: rank %d is drawn as the last to come, and rank %d came %.6f s later", k, last->pid,
+                         j, w->called_s[k][j] - w->back_s[k][last->pid]);
+        assert_true((double)b->to + 1e9 * error_s >= (double)last->from); /* nobody is done before the last one came */
+    }
+}
+
+/* Clocks that are hours apart: boxes line up, arrows go forward, and the file says how far the clocks were off. On a
+ * crowded machine a look at another's clock may take longer than a message, whose arrow is then left out and counted;
+ * so we try again. */
 static void test_clocks(void **state)
 {
     (void)state;
     struct folder f;
-    struct rules r;
+    int64_t against = 1;
     folder_open(&f);
-    struct world_run w = {.folder = &f, .skew_s = {0, 5000, -333}, .rounds = 6, .room = ROOM};
-    run_world(&w);
-    rules_check(&r, f.trace, WORKERS);
-    assert_int_equal(r.messages, 6 * WORKERS);
-    assert_int_equal(r.collectives, 6 * (WORKERS - 1));
-    for (int i = 0; i < r.n; i++) {
-        const struct box *b = &r.box[i];
-        if (strcmp(rule_text(b->args, "operation"), "all_reduce")) continue;
-        const struct box *last = rule_last_to_begin(&r, b->id);
-        assert_int_equal(last->pid, 1);
-        assert_true(b->to >= last->from); /* nobody is done before the last one came */
-        if (b->to - last->from > 1000000000) fail_msg("clocks are %lld ns apart", (long long)(b->to - last->from));
+    for (int tries = 0; tries < 50 && against; tries++) {
+        struct world_run w = {.folder = &f, .skew_s = {0, 5000, -333}, .rounds = 6, .room = ROOM};
+        struct rules r;
+        run_world(&w);
+        rules_check(&r, f.trace, WORKERS);
+        check_order(&r, &w, check_offsets(&r, &w));
+        against = check_arrows(&r, &w);
+        rules_free(&r);
     }
-    for (size_t i = 0, seen = 0; i < json_size(r.root) || seen != WORKERS; i++) {
-        assert_true(i < json_size(r.root));
-        const struct json *v = json_at(r.root, i), *args = json_get(v, "args");
-        if (strcmp(rule_text(v, "name"), "tutti.rank")) continue;
-        double off = 1e-6 * json_real(json_get(args, "clock_offset_us"), NAN),
-               error = 1e-6 * json_real(json_get(args, "clock_error_us"), NAN);
-        double want = w.skew_s[json_int(json_get(v, "pid"), 0)];
-        if (!(fabs(off - want) <= error + 1e-9) || error > 1)
-            fail_msg("an offset of %.9f s is measured as %.9f, give or take %.9f", want, off, error);
-        seen++;
-    }
-    rules_free(&r);
+    assert_int_equal(against, 0);
     folder_close(&f);
 }
 
