@@ -288,10 +288,10 @@ static void test_every_layout_to_every_other(void **state)
     for (int k = 0; k < 2; k++) assert_int_equal(shelf_open(&shelf[k], 1 << 20, &e), OK);
     for (int again = 0; again < 2; again++) /* the first has something to load, too */
         for (int i = 0; i < N_LAYOUTS; i++) {
+            if (again && i > 2 && i != N_LAYOUTS - 3) continue;
             struct arena *a = arena_new();
             struct job j = {.l = &layouts[i], .beside = i % 3 == 1};
             struct shelf_place *place;
-            if (again && i > 2 && i != N_LAYOUTS - 3) continue;
             resolve(&j, a);
             assert_int_equal(shelf_next(&shelf[j.l->family], 1, &place, &e), OK);
             snprintf(place->layout, sizeof place->layout, "%d", i);
