@@ -189,50 +189,68 @@ static int by_first(const void *a, const void *b)
     return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->unit < y->unit ? -1 : x->unit > y->unit;
 }
 
-/* What each stage reads in a phase, in the order of first use. */
+/* A unit that is gathered before a part, or released after one. */
+struct mark {
+    int part, unit;
+};
+
+static int by_part(const void *a, const void *b)
+{
+    const struct mark *x = a, *y = b;
+    return x->part != y->part ? (x->part < y->part ? -1 : 1) : (x->unit > y->unit) - (x->unit < y->unit);
+}
+
+/* What each stage reads in a phase: its gathers and its releases, each in the order of parts, then of units. */
 struct reading {
-    struct part_use *use;
+    struct mark *gather, *release;
     int n;
 };
+
+/* One unit ahead: the first two before the first part, each later one when the one before it begins to be read. */
+static void reading_init(struct reading *x, const struct stage_parts *g, int phase)
+{
+    struct part_use *use = xcalloc(to_size(g->n_use) + 1, sizeof *use);
+    for (int k = 0; k < g->n_use; k++)
+        if (!g->use[k].writes && g->use[k].phase == phase) use[x->n++] = g->use[k];
+    qsort(use, to_size(x->n), sizeof *use, by_first);
+    x->gather = xcalloc(to_size(x->n) + 1, sizeof *x->gather);
+    x->release = xcalloc(to_size(x->n) + 1, sizeof *x->release);
+    for (int i = 0; i < x->n; i++) {
+        x->gather[i] = (struct mark){use[i ? i - 1 : 0].first, use[i].unit};
+        x->release[i] = (struct mark){use[i].last, use[i].unit};
+    }
+    qsort(x->gather, to_size(x->n), sizeof *x->gather, by_part);
+    qsort(x->release, to_size(x->n), sizeof *x->release, by_part);
+    xfree(use);
+}
 
 static struct reading *readings(const struct rank_parts *p)
 {
     struct reading *r = xcalloc(to_size(p->n_stages) * PART_PHASES + 1, sizeof *r);
     for (int i = 0; i < p->n_stages; i++)
-        for (int ph = 0; ph < PART_PHASES; ph++) {
-            const struct stage_parts *g = &p->stage[i];
-            struct reading *x = &r[i * PART_PHASES + ph];
-            x->use = xcalloc(to_size(g->n_use) + 1, sizeof *x->use);
-            for (int k = 0; k < g->n_use; k++)
-                if (!g->use[k].writes && g->use[k].phase == ph) x->use[x->n++] = g->use[k];
-            qsort(x->use, to_size(x->n), sizeof *x->use, by_first);
-        }
+        for (int ph = 0; ph < PART_PHASES; ph++) reading_init(&r[i * PART_PHASES + ph], &p->stage[i], ph);
     return r;
 }
 
 static void readings_free(struct reading *r, const struct rank_parts *p)
 {
-    for (int i = 0; i < p->n_stages * PART_PHASES; i++) xfree(r[i].use);
+    for (int i = 0; i < p->n_stages * PART_PHASES; i++) {
+        xfree(r[i].gather);
+        xfree(r[i].release);
+    }
     xfree(r);
 }
 
-/* One unit ahead: the first two before the first part, each later one when the one before it begins to be read. */
-static void gathers_at(struct action_list *out, const struct rank_parts *p, const struct reading *r, int stage,
-                       int part)
+/* The marks of a part, found in the logarithm of their number: a model has many parts, and each has few. */
+static void marks_at(struct action_list *out, const struct mark *m, int n, enum action_kind kind, int stage, int part)
 {
-    for (int u = 0; u < p->n_units; u++)
-        for (int i = 0; i < r->n; i++)
-            if (r->use[i].unit == u && (i ? r->use[i - 1].first : r->use[i].first) == part)
-                push(out, with_part(action_of(ACTION_GATHER, stage, 0), ACTION_GATHER, u));
-}
-
-static void releases_at(struct action_list *out, const struct rank_parts *p, const struct reading *r, int stage,
-                        int part)
-{
-    for (int u = 0; u < p->n_units; u++)
-        for (int i = 0; i < r->n; i++)
-            if (r->use[i].unit == u && r->use[i].last == part)
-                push(out, with_part(action_of(ACTION_RELEASE, stage, 0), ACTION_RELEASE, u));
+    int lo = 0, hi = n;
+    while (lo < hi) {
+        int mid = lo + (hi - lo) / 2;
+        if (m[mid].part < part) lo = mid + 1;
+        else hi = mid;
+    }
+    for (; lo < n && m[lo].part == part; lo++) push(out, with_part(action_of(kind, stage, 0), kind, m[lo].unit));
 }
 
 /* The phase of one part (not of a whole BW, which has two), and which part of it. */
@@ -255,9 +273,9 @@ static void gather(struct action_list *out, const struct action_list *l, const s
         const struct stage_parts *g = parts_stage(p, a.stage);
         int part, phase = phase_of(g, a, &part);
         const struct reading *x = &r[(g - p->stage) * PART_PHASES + phase];
-        gathers_at(out, p, x, a.stage, part);
+        marks_at(out, x->gather, x->n, ACTION_GATHER, a.stage, part);
         push(out, a);
-        releases_at(out, p, x, a.stage, part);
+        marks_at(out, x->release, x->n, ACTION_RELEASE, a.stage, part);
     }
     readings_free(r, p);
 }
