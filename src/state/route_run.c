@@ -77,9 +77,10 @@ static void add_leg(struct route_run *x, struct legs *to, struct message *with, 
     struct leg *l = leg_add(to);
     *l = (struct leg){.tensor = tensor, .term = m->term, .peer = peer, .box = m->box};
     if (peer == x->me) return;
-    l->at = with[peer].bytes;
+    size_t width = width_of(x, l->tensor);
+    l->at = (with[peer].bytes + width - 1) / width * width; /* kernels that add from there want it aligned */
     with[peer].there = true;
-    with[peer].bytes += bytes_of(x, l);
+    with[peer].bytes = l->at + bytes_of(x, l);
 }
 
 static void check_end(const struct route_run *x, const struct route_end *end, const struct region *box, int tensor)
