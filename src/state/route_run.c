@@ -117,9 +117,10 @@ static void list_legs(struct route_run *x)
 static bool adds(const struct route_run *x, const struct leg *l) { return l->term || x->t[l->tensor].route->adds; }
 
 /* Whether a message's legs lie one behind the other in one buffer: the first sets where, each other must go on
- * there. */
+ * there, without a gap: what lies in it is somebody else's. */
 static void find_stretches(struct route_run *x, struct legs *legs, struct message *with, bool sends)
 {
+    size_t *end_at = xcalloc(to_size(x->size), sizeof *end_at);
     for (int p = 0; p < x->size; p++) with[p].direct = with[p].there;
     for (int64_t i = 0; i < legs->n; i++) {
         const struct leg *l = &legs->leg[i];
@@ -128,6 +129,8 @@ static void find_stretches(struct route_run *x, struct legs *legs, struct messag
         struct region_run run;
         size_t width = width_of(x, l->tensor), at = l->at;
         if (l->peer == x->me || !m->direct) continue;
+        if (l->at != end_at[l->peer]) m->direct = false;
+        end_at[l->peer] = l->at + bytes_of(x, l);
         bool summed = x->t[l->tensor].route->n_terms > 1 || x->t[l->tensor].route->adds;
         if (!sends && summed) m->direct = false;
         for (bool more = region_run_first(&run, &l->box, &end->box, &end->box); m->direct && more;
@@ -138,6 +141,7 @@ static void find_stretches(struct route_run *x, struct legs *legs, struct messag
             at += to_size(run.n) * width;
         }
     }
+    xfree(end_at);
 }
 
 static int new_wire(struct route_run *x, struct err *e)
