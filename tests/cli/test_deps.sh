@@ -19,7 +19,9 @@ echo "$*" >>$DIR/asked
 shift; names=(); for word in "$@"; do [ "${word#-}" = "$word" ] && names+=("$word"); done
 for name in "${names[@]}"; do grep -qx "$name" $DIR/lacking && { echo "E: Unable to locate package $name"; exit 100; }; done
 printf "%s\n" "${names[@]}" >>$DIR/installed
-[[ " ${names[*]} " = *" firefox-esr "* ]] && { echo "#!/bin/bash" >$DIR/bin/firefox-esr; chmod +x $DIR/bin/firefox-esr; }
+for program in firefox-esr clang-format-14; do
+    [[ " ${names[*]} " = *" $program "* ]] && { echo "#!/bin/bash" >$DIR/bin/$program; chmod +x $DIR/bin/$program; }
+done
 exit 0'
 export DIR=$dir
 : >"$dir/installed" && : >"$dir/lacking" && : >"$dir/asked"
@@ -39,6 +41,7 @@ grep -q '^deps: no browser here' "$dir/err" || fail "does not say that there is 
 : >"$dir/lacking" && : >"$dir/asked"
 deps --tests && grep -qx firefox-esr "$dir/installed" || fail "no browser was installed: $(cat "$dir/err")"
 : >"$dir/asked"
+[ -x "$dir/bin/clang-format-14" ] || fail "no formatter was installed"
 deps --tests && [ ! -s "$dir/asked" ] || fail "asked apt though the browser was there, too: $(cat "$dir/asked")"
 
 # Without MPI there are threads; without yaml there is nothing.
