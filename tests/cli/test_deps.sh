@@ -8,7 +8,7 @@ trap 'rm -rf "$dir"' EXIT
 failures=0
 fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
 mkdir "$dir/bin"
-for tool in bash cat cut dirname env grep head mktemp readlink rm; do ln -s "$(command -v $tool)" "$dir/bin/"; done
+for tool in bash cat chmod cut dirname env grep head mktemp readlink rm; do ln -s "$(command -v $tool)" "$dir/bin/"; done
 pretend() { printf '#!/bin/bash\n%s\n' "$2" >"$dir/bin/$1" && chmod +x "$dir/bin/$1"; }
 pretend id 'echo 0'
 pretend dpkg-query 'grep -qx "${@: -1}" $DIR/installed && echo installed'
