@@ -90,8 +90,7 @@ int fs_file_read(const struct fs_file *f, int64_t at, size_t n, void *out, struc
         else if (k == 0)
             return err_set(e, ERR_IO,
                            "%s: ends at or before byte %lld: wanted %zu bytes at offset %lld, got %zu; it had %lld "
-                           "bytes when it "
-                           "was opened, so something cut it short meanwhile",
+                           "bytes when it was opened, so something cut it short meanwhile",
                            f->path, (long long)at + (long long)got, n, (long long)at, got, (long long)f->bytes);
         else if (errno != EINTR)
             return err_errno(e, ERR_IO, errno, "%s: cannot be read at offset %lld (wanted %zu bytes at %lld, got %zu)",

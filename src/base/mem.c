@@ -23,8 +23,8 @@
 static _Noreturn void out_of_memory(size_t bytes)
 {
     fprintf(stderr,
-            "tutti: out of host memory (a request of %zu bytes failed); close other programs or use a "
-            "machine with more memory\n",
+            "tutti: out of host memory (a request of %zu bytes failed); close other programs or use a machine with "
+            "more memory\n",
             bytes);
     _Exit(1);
 }

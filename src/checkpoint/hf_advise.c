@@ -80,8 +80,7 @@ static bool missing(const char *path, struct err *e)
     if (!name) {
         err_set(e, ERR_REQUEST,
                 "%s: no such checkpoint; a run or checkpoint of tutti was wanted, or the folder of a model "
-                "(config.json, *.safetensors, "
-                "tokenizer.json)",
+                "(config.json, *.safetensors, tokenizer.json)",
                 path);
         return true;
     }
@@ -94,10 +93,9 @@ static bool missing(const char *path, struct err *e)
     else
         err_set(e, ERR_REQUEST,
                 "%s: no such checkpoint or folder. If it is a model of huggingface.co, download it and name the folder "
-                "(tutti downloads nothing): "
-                "hf download %s --local-dir %s (hf comes with pip install huggingface_hub; some models want hf auth "
-                "login first), or "
-                "git lfs install && git clone https://huggingface.co/%s; then name %s",
+                "(tutti downloads nothing): hf download %s --local-dir %s (hf comes with pip install huggingface_hub; "
+                "some models want hf auth login first), or git lfs install && git clone https://huggingface.co/%s; "
+                "then name %s",
                 path, name, last_part(name), name, last_part(name));
     xfree(here);
     return true;
@@ -184,14 +182,12 @@ static bool folder(const char *path, char **names, int n, struct err *e)
     else if (l.original && l.pickles)
         err_set(e, ERR_REQUEST,
                 "%s: is a model in Meta's own form (params.json, %s), which is not read; take the one in Hugging "
-                "Face's form, which has "
-                "config.json and *.safetensors",
+                "Face's form, which has config.json and *.safetensors",
                 path, l.pickle);
     else if (l.safetensors)
         err_set(e, ERR_REQUEST,
                 "%s: holds weights (*.safetensors) and no config.json, which says what model they are; it lies beside "
-                "them where they "
-                "come from",
+                "them where they come from",
                 path);
     else if (l.pickles)
         err_set(e, ERR_REQUEST,
@@ -224,8 +220,7 @@ bool hf_advise_weights(const char *dir, struct err *e)
     if (l.pickles)
         err_set(e, ERR_REQUEST,
                 "%s: its weights are pickles (%s), which are not read, since reading them runs what is in them; take "
-                "the model's "
-                "safetensors, if it has them (hf download NAME --include '*.safetensors'), or " CONVERT,
+                "the model's safetensors, if it has them (hf download NAME --include '*.safetensors'), or " CONVERT,
                 dir, l.pickle);
     else
         err_set(e, ERR_REQUEST,

@@ -161,14 +161,12 @@ static int refuse(const struct key *k, const char *name, const struct json *v, c
     if (k)
         rc = err_set(e, ERR_REQUEST,
                      "%s: %s is %s: tutti computes this model only with %s here; with another value it would be "
-                     "another model "
-                     "(model.ignore: [%s] takes it as if the key were not there)",
+                     "another model (model.ignore: [%s] takes it as if the key were not there)",
                      what, name, str_text(&value), wanted(k), name);
     else
         rc = err_set(e, ERR_REQUEST,
                      "%s: %s is %s: tutti does not know this key, which may change what the model computes; if it does "
-                     "not, "
-                     "model.ignore: [%s] says so",
+                     "not, model.ignore: [%s] says so",
                      what, name, str_text(&value), name);
     str_free(&value);
     return rc;

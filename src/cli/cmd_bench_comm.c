@@ -106,8 +106,7 @@ static int parse_ops(const char *text, struct options *o)
         }
         if (!known)
             return cli_usage("bench comm",
-                             "--op: '%s': all, broadcast, reduce, all_reduce, reduce_scatter, all_gather "
-                             "or all_to_all",
+                             "--op: '%s': all, broadcast, reduce, all_reduce, reduce_scatter, all_gather or all_to_all",
                              p);
     }
     return 0;

@@ -186,8 +186,7 @@ int cmd_bench_experts(int argc, char **argv)
     json_begin_array(&out, "products");
     if (!o.json)
         printf("%lld rows, %lld in-features, %lld out-features, %lld threads (%s)\n\ntype  experts  pass             "
-               "grouped"
-               "       dense\n",
+               "grouped       dense\n",
                (long long)o.rows, (long long)o.hidden, (long long)o.ffn, (long long)o.threads, k.isa);
     for (int t = 0; t < 2; t++)
         for (int64_t experts = 4; experts <= 64; experts *= 4)

@@ -123,8 +123,7 @@ static void draw_header(struct canvas *v)
     if (v->fold.drawn < n) {
         str_printf(v->out,
                    "<text x=\"8\" y=\"%d\" class=\"more\">%d ranks are drawn; bands stand for the other %d. Alike: as "
-                   "much of everything, within 1 %%, but other "
-                   "tokens, layers, experts or rows.</text>\n",
+                   "much of everything, within 1 %%, but other tokens, layers, experts or rows.</text>\n",
                    y, v->fold.drawn, n - v->fold.drawn);
         y += 15;
     }
@@ -383,10 +382,9 @@ static void draw(struct canvas *v, struct str *out)
                "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
                "font-family=\"sans-serif\" "
                "font-size=\"12\">\n<style>.small{font-size:10px;fill:#666}.more{fill:#666}</style>"
-               "<defs><pattern id=\"striped\" width=\"6\" height=\"6\" "
-               "patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" "
-               "fill=\"white\"/>"
-               "<rect width=\"3\" height=\"6\" fill=\"%s\"/></pattern></defs>\n"
+               "<defs><pattern id=\"striped\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
+               "patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"white\"/><rect width=\"3\" "
+               "height=\"6\" fill=\"%s\"/></pattern></defs>\n"
                "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n%s%s</svg>\n",
                v->width, v->y, v->width, v->y, CANVAS_HELD, str_text(&bands), str_text(&body));
     str_free(&bands);

@@ -275,46 +275,25 @@ static int64_t submit(struct comm *c, const struct call *a)
 }
 
 /* ---- operations ---- */
+/* clang-format off */
 int64_t comm_broadcast(struct comm *c, void *buf, int64_t n, enum dtype t, int root, const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_BROADCAST,
-                                    .dtype = t,
-                                    .root = root,
-                                    .n = n,
-                                    .in_each = -1,
-                                    .out_each = -1,
-                                    .src = buf,
-                                    .dst = buf,
-                                    .what = what});
+    return submit(c, &(struct call){.op = COMM_BROADCAST, .dtype = t, .root = root, .n = n, .in_each = -1, .out_each = -1,
+                                    .src = buf, .dst = buf, .what = what});
 }
 
 int64_t comm_reduce(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r, int root,
                     const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_REDUCE,
-                                    .red = r,
-                                    .dtype = t,
-                                    .root = root,
-                                    .n = n,
-                                    .in_each = -1,
-                                    .out_each = -1,
-                                    .src = in,
-                                    .dst = out,
-                                    .what = what});
+    return submit(c, &(struct call){.op = COMM_REDUCE, .red = r, .dtype = t, .root = root, .n = n, .in_each = -1,
+                                    .out_each = -1, .src = in, .dst = out, .what = what});
 }
 
 int64_t comm_all_reduce(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r,
                         const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_ALL_REDUCE,
-                                    .red = r,
-                                    .dtype = t,
-                                    .n = n,
-                                    .in_each = -1,
-                                    .out_each = -1,
-                                    .src = in,
-                                    .dst = out,
-                                    .what = what});
+    return submit(c, &(struct call){.op = COMM_ALL_REDUCE, .red = r, .dtype = t, .n = n, .in_each = -1, .out_each = -1,
+                                    .src = in, .dst = out, .what = what});
 }
 
 static int64_t sum_of(const int64_t *counts, int size)
@@ -327,89 +306,47 @@ static int64_t sum_of(const int64_t *counts, int size)
 int64_t comm_reduce_scatter(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, enum comm_red r,
                             const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_REDUCE_SCATTER,
-                                    .red = r,
-                                    .dtype = t,
-                                    .n = n * c->size,
-                                    .in_each = n,
-                                    .out_each = -1,
-                                    .src = in,
-                                    .dst = out,
-                                    .what = what});
+    return submit(c, &(struct call){.op = COMM_REDUCE_SCATTER, .red = r, .dtype = t, .n = n * c->size, .in_each = n,
+                                    .out_each = -1, .src = in, .dst = out, .what = what});
 }
 
 int64_t comm_reduce_scatter_v(struct comm *c, const void *in, void *out, const int64_t *counts, enum dtype t,
                               enum comm_red r, const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_REDUCE_SCATTER,
-                                    .red = r,
-                                    .dtype = t,
-                                    .n = sum_of(counts, c->size),
-                                    .in = counts,
-                                    .out_each = -1,
-                                    .src = in,
-                                    .dst = out,
-                                    .what = what});
+    return submit(c, &(struct call){.op = COMM_REDUCE_SCATTER, .red = r, .dtype = t, .n = sum_of(counts, c->size),
+                                    .in = counts, .out_each = -1, .src = in, .dst = out, .what = what});
 }
 
 int64_t comm_all_gather(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_ALL_GATHER,
-                                    .dtype = t,
-                                    .n = n * c->size,
-                                    .in_each = -1,
-                                    .out_each = n,
-                                    .src = in,
-                                    .dst = out,
-                                    .what = what});
+    return submit(c, &(struct call){.op = COMM_ALL_GATHER, .dtype = t, .n = n * c->size, .in_each = -1, .out_each = n,
+                                    .src = in, .dst = out, .what = what});
 }
 
 int64_t comm_all_gather_v(struct comm *c, const void *in, void *out, const int64_t *counts, enum dtype t,
                           const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_ALL_GATHER,
-                                    .dtype = t,
-                                    .n = sum_of(counts, c->size),
-                                    .in_each = -1,
-                                    .out = counts,
-                                    .src = in,
-                                    .dst = out,
-                                    .what = what});
+    return submit(c, &(struct call){.op = COMM_ALL_GATHER, .dtype = t, .n = sum_of(counts, c->size), .in_each = -1,
+                                    .out = counts, .src = in, .dst = out, .what = what});
 }
 
 int64_t comm_all_to_all(struct comm *c, const void *in, void *out, int64_t n, enum dtype t, const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_ALL_TO_ALL,
-                                    .dtype = t,
-                                    .n = n * c->size,
-                                    .in_each = n,
-                                    .out_each = n,
-                                    .src = in,
-                                    .dst = out,
-                                    .what = what});
+    return submit(c, &(struct call){.op = COMM_ALL_TO_ALL, .dtype = t, .n = n * c->size, .in_each = n, .out_each = n,
+                                    .src = in, .dst = out, .what = what});
 }
 
 int64_t comm_all_to_all_v(struct comm *c, const void *in, void *out, const int64_t *send, const int64_t *recv,
                           enum dtype t, const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_ALL_TO_ALL,
-                                    .dtype = t,
-                                    .in = send,
-                                    .out = recv,
-                                    .src = in,
-                                    .dst = out,
+    return submit(c, &(struct call){.op = COMM_ALL_TO_ALL, .dtype = t, .in = send, .out = recv, .src = in, .dst = out,
                                     .what = what});
 }
 
 int64_t comm_exchange(struct comm *c, const struct comm_p2p *list, int n, const char *what)
 {
-    return submit(c, &(struct call){.op = COMM_EXCHANGE,
-                                    .dtype = DT_U8,
-                                    .in_each = -1,
-                                    .out_each = -1,
-                                    .list = list,
-                                    .n_list = n,
-                                    .what = what});
+    return submit(c, &(struct call){.op = COMM_EXCHANGE, .dtype = DT_U8, .in_each = -1, .out_each = -1, .list = list,
+                                    .n_list = n, .what = what});
 }
 
 int64_t comm_send(struct comm *c, const void *buf, int64_t n, enum dtype t, int peer, const char *what)
@@ -426,6 +363,7 @@ int64_t comm_barrier(struct comm *c, const char *what)
 {
     return submit(c, &(struct call){.op = COMM_BARRIER, .dtype = DT_U8, .in_each = -1, .out_each = -1, .what = what});
 }
+/* clang-format on */
 
 /* ---- buffers ---- */
 void *comm_pages_new(struct comm *c, size_t bytes)

@@ -350,8 +350,7 @@ static int window_new(MPI_Comm comm, size_t bytes, MPI_Win *win, void **p, struc
     if (rc == MPI_SUCCESS && room < (long long)(bytes + PAGE))
         return err_set(e, ERR_MEMORY,
                        "shared memory for the ranks of a host: wanted %lld KiB, %s has %lld KiB free; make it larger "
-                       "(docker "
-                       "run --shm-size=1g, mount -o remount,size=1g %s) or remove what was left there",
+                       "(docker run --shm-size=1g, mount -o remount,size=1g %s) or remove what was left there",
                        (long long)(bytes + PAGE) / 1024, SHM, room / 1024, SHM);
     if (rc == MPI_SUCCESS)
         rc = MPI_Win_allocate_shared(rank == 0 ? (MPI_Aint)(bytes + PAGE) : 0, 1, MPI_INFO_NULL, comm, &mine, win);
@@ -410,8 +409,7 @@ static int refuse_cards(const struct comm *c, const struct card *card, MPI_Reque
         else if (!rc && memcmp(&card[r], &card[0], sizeof *card))
             rc = err_set(e, ERR_IO,
                          "rank %d comes to group %s with other ranks than rank %d, which has %s (%d ranks; there: "
-                         "group %.*s of "
-                         "%d)",
+                         "group %.*s of %d)",
                          c->world_rank[r], c->name, c->w->rank, ranks, c->size, DESC_GROUP, card[r].name,
                          (int)card[r].size);
     }
@@ -453,8 +451,7 @@ static int meet_first(struct comm *c, struct err *e)
         if (!all_come(c, q, 2, longer) && !(rc = comm_status(c, e)))
             rc = err_set(e, ERR_IO,
                          "group %s (ranks %s): after %.2f s (comm.timeout_s) rank %d, the first of them, did not come "
-                         "to make "
-                         "it",
+                         "to make it",
                          c->name, str_text(&ranks), longer, c->world_rank[0]);
     }
     if (rc) world_fail(c->w, e);

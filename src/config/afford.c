@@ -139,8 +139,7 @@ int afford_least(const struct config *c, const struct conf *f, int n, int here, 
                           str_bytes(want, act), room, l.what);
     if (batch > (double)l.bytes)
         return conf_error(f, e, c->batch.global > c->model.seq_len ? "batch.global" : "model.seq_len",
-                          "makes batches of tokens of %s, "
-                          "%s is available (%s); choose less, or " AS_ONE_WISHES,
+                          "makes batches of tokens of %s, %s is available (%s); choose less, or " AS_ONE_WISHES,
                           str_bytes(want, batch), room, l.what);
     return OK;
 }

@@ -88,8 +88,7 @@ int changes_allowed_check(const struct config *c, const struct conf *f, struct e
             known = fits(items[i], r->path) || (r->type == CONF_LIST && fits(r->path, items[i]));
         if (!known)
             return conf_error(f, e, "checkpoint.allow_changes",
-                              "there is no key %s; wanted keys such as batch.global, sections such "
-                              "as data, or all",
+                              "there is no key %s; wanted keys such as batch.global, sections such as data, or all",
                               items[i]);
     }
     return OK;
@@ -219,8 +218,7 @@ static int refuse(const struct ckpt *ckpt, const struct differences *x, struct e
     if (!x->refused.n) return OK;
     return err_set(e, ERR_REQUEST,
                    "cannot resume from %.200s as the run it was: %.420s%s; go back to the checkpoint's values, allow "
-                   "it with "
-                   "checkpoint.allow_changes=[%.150s], or start afresh with another run.dir",
+                   "it with checkpoint.allow_changes=[%.150s], or start afresh with another run.dir",
                    ckpt_path(ckpt), str_text(&x->refused), x->refused.n > 420 ? " ..." : "",
                    x->keys.n > 150 ? "all" : str_text(&x->keys));
 }

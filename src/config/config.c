@@ -342,8 +342,7 @@ static int resolve_loss_chunk(const struct config *c, const struct conf *f, stru
                           (long long)(tokens / MOST + 1));
     return conf_error(f, e, "batch.micro",
                       "%lld sequences of %lld tokens make %lld chunks of %lld tokens of the loss (memory.loss_chunk), "
-                      "of "
-                      "at most %d; choose fewer, or more ranks of parallel.cp",
+                      "of at most %d; choose fewer, or more ranks of parallel.cp",
                       (long long)c->batch.micro, (long long)c->model.seq_len, (long long)(tokens / rows),
                       (long long)rows, MOST);
 }
@@ -405,8 +404,8 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
                                   "(checkpoint.every), not every %lld; choose %lld",
                                   every, (long long)c->run.sample_every, n)
                      : conf_error(f, e, "run.sample_every",
-                                  "a checkpoint writes the text, and checkpoint.every: 0 makes none "
-                                  "before the end; choose checkpoint.every: %lld",
+                                  "a checkpoint writes the text, and checkpoint.every: 0 makes none before the end; "
+                                  "choose checkpoint.every: %lld",
                                   (long long)c->run.sample_every);
     }
     return resolve_comm(c, f, e);

@@ -166,8 +166,7 @@ static int check_context(const struct config *c, const struct conf *f, struct er
                           (long long)inner, (long long)cp, (long long)nearest_divisor(cp, inner));
     if (cp > PAR_MAX_INNER && c->parallel.cp_algorithm == CP_ALL_TO_ALL)
         return conf_error(f, e, "parallel.cp_algorithm",
-                          "all_to_all exchanges heads between at most %d ranks, cp is %lld; choose "
-                          "two_level",
+                          "all_to_all exchanges heads between at most %d ranks, cp is %lld; choose two_level",
                           PAR_MAX_INNER, (long long)cp);
     return OK;
 }
@@ -521,8 +520,7 @@ static int check_exact(const struct config *c, const char **key, struct err *e)
     if (c->parallel.ep > 1)
         return err_set(e, ERR_REQUEST,
                        "numerics.exact_order adds up gradients of whole microbatches in one order, and over ep an "
-                       "expert "
-                       "sums over those of all ranks at once; choose 1, or numerics.exact_order: false");
+                       "expert sums over those of all ranks at once; choose 1, or numerics.exact_order: false");
     *key = "parallel.etp";
     if (c->model.moe.experts && c->parallel.etp < tp)
         return err_set(e, ERR_REQUEST,
@@ -551,8 +549,7 @@ static int check_exact(const struct config *c, const char **key, struct err *e)
     if (c->parallel.pp > 1 && config_microbatches(c) > 1)
         return err_set(e, ERR_REQUEST,
                        "numerics.exact_order finishes a microbatch before the next begins, a pipeline has several "
-                       "under "
-                       "way; choose 1 (-n %d), or batch.global = %lld: one microbatch a rank",
+                       "under way; choose 1 (-n %d), or batch.global = %lld: one microbatch a rank",
                        ranks / to_int(c->parallel.pp), (long long)(dp * m));
     return OK;
 }

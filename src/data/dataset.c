@@ -61,8 +61,7 @@ static int check_tokenizer(const struct tokenfile *f, const struct tokenizer *t,
     if (same) return OK;
     return err_set(e, ERR_REQUEST,
                    "%s: was made with another tokenizer (vocabulary of %d, wanted %d); tokenize the text again, or "
-                   "name the "
-                   "tokenizer it was made with",
+                   "name the tokenizer it was made with",
                    path, f->head.vocab, tokenizer_vocab(t));
 }
 

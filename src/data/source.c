@@ -181,8 +181,7 @@ static void say_as_text(const struct source_file *f)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (str_ends(f->path, kinds[i]))
             log_warn("data: %s is read as plain text, one document with all its marks; for a document per line make it "
-                     "a .jsonl of "
-                     "{\"text\": ...}",
+                     "a .jsonl of {\"text\": ...}",
                      f->path);
 }
 

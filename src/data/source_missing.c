@@ -28,8 +28,7 @@ int source_missing(const char *path, const char *plain, struct err *e)
     if (strpbrk(path, "*?"))
         return err_set(e, ERR_REQUEST,
                        "%s: no such file: patterns are not expanded; name the folder, which is read with all that is "
-                       "in it, or a "
-                       "list: [a.txt, b.txt]",
+                       "in it, or a list: [a.txt, b.txt]",
                        path);
     if (strchr(path, ','))
         return err_set(e, ERR_REQUEST, "%s: no such file or folder; several are a list in brackets: [a.txt, b.txt]",

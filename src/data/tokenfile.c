@@ -162,8 +162,7 @@ static int read_chunk(const struct tokenfile *f, int64_t c, size_t n, unsigned c
     if (found != written)
         return err_set(e, ERR_CORRUPT,
                        "%s: damaged token file: tokens %lld to %lld, which are bytes %lld to %lld of the file, have "
-                       "checksum %016llx, "
-                       "%016llx was written; %s",
+                       "checksum %016llx, %016llx was written; %s",
                        f->path, (long long)(c * f->chunk / f->width),
                        (long long)((c * f->chunk + (int64_t)n) / f->width), (long long)at, (long long)at + (long long)n,
                        (unsigned long long)found, (unsigned long long)written, remedy(f, text));

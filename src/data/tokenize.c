@@ -102,8 +102,7 @@ static int tokenize_to(const struct tokenizer *t, struct source *s, const char *
     if (tokenizer_eos(t) < 0)
         return err_set(e, ERR_REQUEST,
                        "the tokenizer names no end-of-text token to separate documents with; put a "
-                       "tokenizer_config.json "
-                       "with an \"eos_token\" beside tokenizer.json");
+                       "tokenizer_config.json with an \"eos_token\" beside tokenizer.json");
     struct tokenfile_head head = {
         .vocab = tokenizer_vocab(t),
         .eos = tokenizer_eos(t),

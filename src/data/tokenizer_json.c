@@ -121,8 +121,7 @@ static int read_added_token(struct reader *r, const struct json *v)
     if (!known && id != r->next_added++)
         return err_set(r->e, ERR_REQUEST,
                        "%s: added_tokens: \"%.60s\" has id %lld, but readers that go by the order of the list give it "
-                       "%lld (model.vocab "
-                       "has as many entries); correct the ids, or add the token to model.vocab",
+                       "%lld (model.vocab has as many entries); correct the ids, or add the token to model.vocab",
                        r->what, text, (long long)id, (long long)r->next_added - 1);
     *entry = (struct entry){.at = r->pool.n, .n = n, .used = true, .letters = entry->letters, .added = true};
     entry->special = json_bool(json_get(v, "special"), false);
@@ -255,8 +254,7 @@ static int read_bytes(struct reader *r)
         if (id < 0)
             return err_set(r->e, ERR_REQUEST,
                            "%s: model.vocab has no token for byte 0x%02X; only byte-level vocabularies, which have all "
-                           "256, "
-                           "are supported",
+                           "256, are supported",
                            r->what, (unsigned)i);
         r->t->bpe.byte_id[i] = id;
         identity = identity && id == i;

@@ -22,8 +22,8 @@ static int from_text(struct schedule **s, const struct pipeline_config *c, int r
     if ((*s)->n_ranks != ranks || (*s)->n_microbatches != m || (*s)->forward_only)
         return err_set(e, ERR_REQUEST,
                        "%s: a %sschedule of %d ranks and %d microbatches; this run has parallel.pp = %d and %d "
-                       "microbatches (batch.global over "
-                       "data-parallel ranks, batch.micro at a time); choose these as the file has them",
+                       "microbatches (batch.global over data-parallel ranks, batch.micro at a time); choose these as "
+                       "the file has them",
                        c->what, (*s)->forward_only ? "forward-only " : "", (*s)->n_ranks, (*s)->n_microbatches, ranks,
                        m);
     rc = schedule_check(*s, NULL, e);

@@ -140,8 +140,7 @@ static const struct type_refusal norm_refusals[] = {
     {{I, R, ANY}, "x is invariant: the weights must be invariant too"},
     {{R, I, ANY}, "x is replicated: the weights must be replicated too"},
     {{V | S0, I, ANY},
-     "x differs by rank, so the weights' gradient is a sum over the axis: they must be replicated "
-     "(R)"},
+     "x differs by rank, so the weights' gradient is a sum over the axis: they must be replicated (R)"},
     {{ANY, S0 | S1 | V | P, ANY}, "the norm's weights must be whole on every rank"},
     {{I | R | V | S0, I | R, ANY}, "both weights of the norm must have one type"},
     ELSE,
@@ -171,8 +170,7 @@ static const struct type_refusal attention_refusals[] = {
     {{ANY, P, ANY, ANY}, "k is partial: reduce it first"},
     {{ANY, ANY, P, ANY}, "v is partial: reduce it first"},
     {{S0, ANY, ANY, ANY},
-     "q is split by tokens: attention across ranks is an operation of its own (context "
-     "parallelism)"},
+     "q is split by tokens: attention across ranks is an operation of its own (context parallelism)"},
     {{V, V, V, ANY}, "q, k, v differ by rank: the document ids must too (V)"},
     {{I, I, I, ANY}, "the document ids must be whole on every rank, as q, k and v are"},
     {{R, R, R, ANY}, "the document ids must be whole on every rank, as q, k and v are"},
@@ -315,8 +313,8 @@ static const struct type_line balance_lines[] = {
 static const struct type_refusal balance_refusals[] = {
     {{P, ANY, ANY, ANY}, "logits are partial: reduce them first"},
     {{R, ANY, ANY, ANY},
-     "logits are replicated: every rank would send back the whole gradient where R promises a part; "
-     "make them invariant, or split the tokens"},
+     "logits are replicated: every rank would send back the whole gradient where R promises a part; make them "
+     "invariant, or split the tokens"},
     {{ANY, ANY, ANY, P}, "the load is partial: reduce it over the ranks that share a sequence first"},
     {{ANY, ANY, ANY, ANY}, "logits, picks and targets must be split alike"},
     ELSE,
@@ -361,8 +359,8 @@ static const struct type_line grouped_lines[] = {
 static const struct type_refusal grouped_refusals[] = {
     {{P, ANY, ANY}, X_PARTIAL},
     {{I, S0, ANY},
-     "x is invariant, w is split: enter the region first (par_enter), or dispatch the tokens to the ranks "
-     "that hold their experts (par_dispatch)"},
+     "x is invariant, w is split: enter the region first (par_enter), or dispatch the tokens to the ranks that hold "
+     "their experts (par_dispatch)"},
     {{V, I | S0, ANY}, "x differs by rank, so w's gradient is a sum over the axis: w must be replicated (R)"},
     {{I | R, S1, ANY}, "w is split by in-features, x is whole: split x by columns first"},
     {{ANY, ANY, ANY}, "x, w and the rows per expert do not lie on the mesh as one"},

@@ -347,8 +347,7 @@ const char *infer_permute(const struct op_attrs *at, int n_in, const struct view
     NEED(m->capacity >= 0, "capacity must be positive, or 0 for none");
     if (m->capacity) {
         NEED(is_ints(&in[1], at->batch * at->seq, m->top_k),
-             "a capacity counts the picks of whole sequences: they must be i32, "
-             "batch * seq by top_k");
+             "a capacity counts the picks of whole sequences: they must be i32, batch * seq by top_k");
         NEED(m->first >= 0 && m->first + tokens <= at->batch * at->seq, "x must be rows of the picks'");
         rows = least(rows, at->batch * m->experts * m->capacity);
     } else {

@@ -63,13 +63,12 @@ static int check_experts(const struct model_config *c, struct err *e)
     if (m->top_groups < 1 || m->top_groups > m->groups || m->top_k > m->top_groups * (m->experts / m->groups))
         return err_set(e, ERR_REQUEST,
                        "model.moe.top_groups: wanted 1 to %" PRId64 " groups that together hold the %" PRId64
-                       " chosen experts, "
-                       "got %" PRId64 " groups of %" PRId64,
+                       " chosen experts, got %" PRId64 " groups of %" PRId64,
                        m->groups, m->top_k, m->top_groups, m->experts / m->groups);
     if (m->group_pairs && m->experts / m->groups < 2)
         return err_set(e, ERR_REQUEST,
-                       "model.moe.groups: a group that counts by its two largest scores needs two experts, "
-                       "%" PRId64 " groups of %" PRId64 " have fewer; choose at most %" PRId64,
+                       "model.moe.groups: a group that counts by its two largest scores needs two experts, %" PRId64
+                       " groups of %" PRId64 " have fewer; choose at most %" PRId64,
                        m->groups, m->experts, m->experts / 2);
     return OK;
 }
@@ -89,8 +88,7 @@ static int check_latent(const struct model_config *c, struct err *e)
     if (m->value_dim > m->nope_dim + m->rope_dim)
         return err_set(e, ERR_REQUEST,
                        "model.mla.value_dim: %" PRId64 " is more than a key's nope_dim + rope_dim = %" PRId64
-                       "; choose at most "
-                       "that",
+                       "; choose at most that",
                        m->value_dim, m->nope_dim + m->rope_dim);
     if (c->head_dim != m->nope_dim + m->rope_dim || c->kv_heads != c->heads)
         return err_set(e, ERR_REQUEST,
@@ -115,8 +113,8 @@ int model_check(const struct model_config *c, struct err *e)
                        c->heads, (long long)c->hidden);
     if (families[c->family]->uses_rope && !c->mla.kv_rank && c->head_dim % 2)
         return err_set(e, ERR_REQUEST,
-                       "model.head_dim: rotary positions turn pairs of numbers, so the head size must be "
-                       "even, got %" PRId64 " (hidden %lld / heads %" PRId64 ")",
+                       "model.head_dim: rotary positions turn pairs of numbers, so the head size must be even, got "
+                       "%" PRId64 " (hidden %lld / heads %" PRId64 ")",
                        c->head_dim, (long long)c->hidden, c->heads);
     int rc = check_experts(c, e);
     if (!rc) rc = check_latent(c, e);

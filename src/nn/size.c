@@ -43,15 +43,13 @@ int model_check_size(const struct model_config *c, struct err *e)
                fits = (MOST_ROWS - rest.rows - dense * d.rows) / moe / (each > 3 ? each : 3) - 8;
         return err_set(e, ERR_REQUEST,
                        "model.moe.experts: %d experts in %d layers make %.0f parameter tensors, more than the %d that "
-                       "a "
-                       "model may have; choose at most %d experts, or fewer layers",
+                       "a model may have; choose at most %d experts, or fewer layers",
                        to_int(c->moe.experts), moe, rows, MOST_ROWS, fits > 1 ? (int)fits : 1);
     }
     if (elements > MOST_ELEMENTS)
         return err_set(e, ERR_REQUEST,
                        "model.hidden: %lld, with %d layers, makes %.3g parameters, more than 2^53, the most that can "
-                       "be "
-                       "counted; choose smaller sizes",
+                       "be counted; choose smaller sizes",
                        (long long)c->hidden, to_int(c->layers), elements);
     return OK;
 }

@@ -102,8 +102,7 @@ static void put_axes(struct str *out, const struct chart *c, const struct frame 
     for (int i = 0, n = chart_ticks(f->x0, f->x1, t); i < n; i++) {
         str_printf(out,
                    "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text class=\"tick\" x=\"%.1f\" "
-                   "y=\"%d\" "
-                   "text-anchor=\"middle\">",
+                   "y=\"%d\" text-anchor=\"middle\">",
                    px(f, t[i]), px(f, t[i]), TOP, HEIGHT - BOTTOM, px(f, t[i]), HEIGHT - BOTTOM + 16);
         put_number(out, t[i]);
         str_puts(out, "</text>\n");
@@ -114,8 +113,7 @@ static void put_axes(struct str *out, const struct chart *c, const struct frame 
     for (int i = 0; i < n; i++) {
         str_printf(out,
                    "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"tick\" x=\"%d\" "
-                   "y=\"%.1f\" "
-                   "text-anchor=\"end\">",
+                   "y=\"%.1f\" text-anchor=\"end\">",
                    LEFT, f->right, py(f, t[i]), py(f, t[i]), LEFT - 6, py(f, t[i]) + 4);
         put_number(out, t[i]);
         str_puts(out, "</text>\n");

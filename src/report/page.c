@@ -173,8 +173,8 @@ static void starts(struct str *out, const struct history *h)
 {
     if (!h->n_starts) return;
     str_puts(out, "<h2>Machine</h2>\n<table>\n<tr><th>started (UTC)</th><th>after "
-                  "step</th><th>host</th><th>processor</th><th>ranks</th>"
-                  "<th>threads each</th><th>kernels</th><th>over</th><th>tutti</th></tr>\n");
+                  "step</th><th>host</th><th>processor</th><th>ranks</th><th>threads "
+                  "each</th><th>kernels</th><th>over</th><th>tutti</th></tr>\n");
     for (int i = 0; i < h->n_starts; i++) {
         const struct history_start *s = &h->start[i];
         const char *const before[] = {s->host, s->cpu}, *const after[] = {s->kernels, s->transport, s->version};

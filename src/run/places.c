@@ -266,8 +266,7 @@ static bool warn_asked(const struct places *p, const struct on_host *s, struct s
         if (q->on != p->seat[s->first].on || p->one_process || q->asked <= has) continue;
         str_printf(out,
                    "%s: rank %d may use %d core%s, the job asked for %d per task: srun does not take that over from "
-                   "sbatch; srun "
-                   "--cpus-per-task=%d, or export SRUN_CPUS_PER_TASK=%d\n",
+                   "sbatch; srun --cpus-per-task=%d, or export SRUN_CPUS_PER_TASK=%d\n",
                    q->host, r, has, has > 1 ? "s" : "", q->asked, q->asked, q->asked);
         return true;
     }
@@ -279,8 +278,7 @@ static bool warn_idle(const struct places *p, const struct on_host *s, struct st
     if (p->one_process || s->above <= s->cores) return false;
     str_printf(out,
                "%s: the launcher may use %d cores and bound its %d rank%s to %d of them, the others stay idle; mpirun "
-               "--bind-to none, "
-               "or --map-by slot:PE=%d\n",
+               "--bind-to none, or --map-by slot:PE=%d\n",
                p->seat[s->first].host, s->above, s->ranks, s->ranks > 1 ? "s" : "", s->cores,
                s->above / s->ranks > 1 ? s->above / s->ranks : 1);
     return true;
@@ -314,8 +312,7 @@ static void warn_overlap(const struct places *p, struct str *out)
                cores_count(&both) > 1 ? "s" : "");
     cores_print(&both, out);
     str_puts(out, ", and each has others: the slower of them makes all wait; bind all alike (srun --cpu-bind=cores, "
-                  "mpirun --map-by "
-                  "slot:PE=N --bind-to core) or none (srun --cpu-bind=none, mpirun --bind-to none)\n");
+                  "mpirun --map-by slot:PE=N --bind-to core) or none (srun --cpu-bind=none, mpirun --bind-to none)\n");
 }
 
 void places_warnings(const struct places *p, struct str *out)

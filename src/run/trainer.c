@@ -496,8 +496,7 @@ static int not_finite(struct trainer *t, const struct engine_batch *b, const str
     return err_set(e, ERR_NUMERIC,
                    "step %lld: loss %g, gradient norm %g: not finite; first seen in %s. Nothing was updated or saved. "
                    "Lower optimizer.lr (now %g), raise warmup_steps, or set optimizer.clip (now %g); the last "
-                   "checkpoint "
-                   "is %s",
+                   "checkpoint is %s",
                    (long long)t->step + 1, r->loss, r->grad_norm, what, lr, t->cfg.optimizer.clip, saved);
 }
 
@@ -806,15 +805,14 @@ static int count_ranks(struct job *j, struct comm *launched, int asked, struct e
         comm_mpi_library(library);
         return err_set(e, ERR_REQUEST,
                        "srun started %d tasks, but this %s is alone: it did not hear from srun of the others; srun "
-                       "--mpi=pmix "
-                       "for Open MPI, --mpi=pmi2 for MPICH (srun --mpi=list: what this Slurm has), or mpirun",
+                       "--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH (srun --mpi=list: what this Slurm has), or "
+                       "mpirun",
                        comm_tasks_apart(launched), library);
     }
     if (launched && asked && asked != there)
         return err_set(e, ERR_REQUEST,
                        "-n %d: the launcher started %d processes, and each of them is a rank; leave -n out, or start "
-                       "%d "
-                       "processes",
+                       "%d processes",
                        asked, there, asked);
     if (!launched && !asked && idle)
         return err_set(e, ERR_REQUEST,

@@ -79,8 +79,7 @@ int action_parse(const char *text, struct action *out, int *used, struct err *e)
     if (kind < 0)
         return err_set(e, ERR_REQUEST,
                        "'%.*s': no such kind of action; there are F, B, W, BW, RF, SF, RB, SB, GATHER, RELEASE, "
-                       "REDUCE, "
-                       "RECOMPUTE",
+                       "REDUCE, RECOMPUTE",
                        word, text);
     p += strlen(kinds[kind].name);
     long microbatch = 0, part = ACTION_WHOLE, peer = 0;

@@ -115,8 +115,7 @@ static int cut_recompute(const struct action_list *l, int64_t i, const struct st
     if (!any)
         return err_set(e, ERR_REQUEST,
                        "rank %d, action %lld (%s): stage %d keeps what backward needs: nothing is computed again; "
-                       "leave it "
-                       "out, or choose memory.recompute: full",
+                       "leave it out, or choose memory.recompute: full",
                        rank, (long long)i, action_print(name, a), a.stage);
     for (i++; i < l->n && !action_is_compute((enum action_kind)l->a[i].kind);) i++;
     bool serves = i < l->n && l->a[i].stage == a.stage && l->a[i].microbatch == a.microbatch &&
@@ -124,8 +123,7 @@ static int cut_recompute(const struct action_list *l, int64_t i, const struct st
     if (serves) return OK;
     return err_set(e, ERR_REQUEST,
                    "rank %d: %s is not followed by the whole backward of stage %d, microbatch %d, which it serves "
-                   "layer by "
-                   "layer; move it there, or leave it out",
+                   "layer by layer; move it there, or leave it out",
                    rank, action_print(name, a), a.stage, a.microbatch);
 }
 

@@ -127,8 +127,8 @@ static void draw_axis(struct canvas *c)
                TOP - 4, end, y);
     str_printf(c->out,
                "<text x=\"%d\" y=\"%d\">time</text><text x=\"%d\" y=\"%d\" fill=\"#555\">unit: as in --cost; one "
-               "microbatch on "
-               "one rank takes %.6g forward, %.6g backward for inputs, %.6g for weights; a message %.6g</text>\n",
+               "microbatch on one rank takes %.6g forward, %.6g backward for inputs, %.6g for weights; a message "
+               "%.6g</text>\n",
                8, y + 19, LEFT, y + 38, cost->f, cost->b, cost->w, cost->comm);
 }
 
@@ -142,8 +142,7 @@ static void draw_head(struct canvas *c)
                s->kind, s->n_ranks, s->n_stages, s->n_microbatches);
     str_printf(c->out,
                "<text x=\"8\" y=\"39\" fill=\"#555\">makespan %.6g, of which the busiest rank computes %.6g: bubble "
-               "%.1f %% (idle time "
-               "over work); all ranks together idle %.1f %% of the time</text>\n",
+               "%.1f %% (idle time over work); all ranks together idle %.1f %% of the time</text>\n",
                t->makespan, t->ideal, 100 * t->bubble_ratio, 100 * t->idle_share);
     str_printf(c->out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\" fill=\"#555\">idle</text>\n", WIDTH - 12, TOP - 8);
 }

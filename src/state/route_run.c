@@ -176,8 +176,7 @@ static int check_sums(const struct route_run *x, struct err *e)
         if (x->t[i].dtype != DT_F32)
             return err_set(e, ERR_REQUEST,
                            "tensor %d: a route with %d terms of %s would round at every one of them; send f32, or "
-                           "reduce it by "
-                           "a collective",
+                           "reduce it by a collective",
                            i, r->n_terms, dtype_name(x->t[i].dtype));
         CHECK(x->st->kernels || x->st->dev->counts_only, "tensor %d is a sum, and there is nothing to add with", i);
     }

@@ -565,8 +565,7 @@ static int check_bytes(const struct program *p, struct err *e)
     if (sum <= (double)((int64_t)1 << 60)) return OK;
     return err_set(e, ERR_REQUEST,
                    "one microbatch takes %.3g bytes, more than 2^60; choose fewer sequences at a time (batch.micro), "
-                   "shorter "
-                   "ones (model.seq_len), or more ranks to share them (parallel.cp, parallel.tp)",
+                   "shorter ones (model.seq_len), or more ranks to share them (parallel.cp, parallel.tp)",
                    sum);
 }
 

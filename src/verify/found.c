@@ -45,8 +45,7 @@ static void print_rest(const struct verify *v, struct str *out)
     if (plain)
         str_printf(out,
                    "plain loops (run.kernels ref): one rank differs by %.2g from training's kernels; with them too, %d "
-                   "layouts were "
-                   "held against one rank\n",
+                   "layouts were held against one rank\n",
                    v->ref_rel_error, plain);
     if (routed)
         str_printf(out, "routers: %" PRId64 " of %" PRId64 " choices would have been others than one rank's%s\n",

@@ -51,8 +51,8 @@ int shelf_open(struct shelf *s, int64_t bytes, struct err *e)
     s->dir[0] = 0;
     return err_set(e, ERR_IO,
                    "no room for %d checkpoints of %lld bytes in /dev/shm or %s, and layouts go on from each other's; "
-                   "free some, "
-                   "name another directory in TMPDIR, or make the model smaller (model.layers, model.hidden)",
+                   "free some, name another directory in TMPDIR, or make the model smaller (model.layers, "
+                   "model.hidden)",
                    SHELF_PLACES + 2, (long long)bytes, dirs[1]);
 }
 

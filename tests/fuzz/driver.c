@@ -173,8 +173,7 @@ int main(int argc, char **argv)
     }
     if (c.last_input < 0 || c.n == 0) {
         fprintf(stderr,
-                "usage: %s [-max_total_time=S] [-runs=N] [-seed=N] SCRATCH_DIR SEED_DIR ... (with at least "
-                "one seed)\n",
+                "usage: %s [-max_total_time=S] [-runs=N] [-seed=N] SCRATCH_DIR SEED_DIR ... (with at least one seed)\n",
                 argv[0]);
         return 2;
     }

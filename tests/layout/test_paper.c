@@ -204,8 +204,7 @@ static void test_mesh_errors(void **state)
                    "dp_shard (what is left) x tp 3 = 3 ranks or a multiple, but there are 8; choose tp 2 or 4");
     expect_refusal(8, (const int[AXIS_N]){1, 1, 2, 1, 2, -1, 1, 1},
                    "dp_shard 2 x tp 2 = 4 ranks, but there are 8; choose pp 2, or dp_replicate 2, or dp_shard 4, or cp "
-                   "2, "
-                   "or tp 4");
+                   "2, or tp 4");
     expect_refusal(1, (const int[AXIS_N]){1, 1, -1, 1, 2, -1, 1, 1},
                    "dp_shard (what is left) x tp 2 = 2 ranks or a multiple, but there is 1; choose tp 1");
     expect_refusal(8, (const int[AXIS_N]){1, -1, -1, 1, 1, -1, 1, 1},

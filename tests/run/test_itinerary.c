@@ -233,8 +233,7 @@ static void test_split(void **state)
     expect_split(1, 4, 2, "1 0");
     expect_split(3, 4, 6,
                  "3 layers are too few for 6 stages, of which only the first (embedding) and the last (head) may have "
-                 "none; "
-                 "choose at most 5 stages");
+                 "none; choose at most 5 stages");
     struct model_config llama = model(126, 4); /* Llama 3 405B on 16 ranks with 8 stages each */
     struct model_stage stage[128];
     struct err why = {0};

@@ -100,8 +100,7 @@ static void test_bindings(void **state)
     machine(&p, seat, 20, 1, 0, 0, 4, 4);
     expect(places_hosts, &p,
            "20, node1 (rank 0), node2 (rank 1), node3 (rank 2), node4 (rank 3), node5 (rank 4), node6 (rank 5), node7 "
-           "(rank 6), "
-           "node8 (rank 7), ...");
+           "(rank 6), node8 (rank 7), ...");
 }
 
 static void test_warnings(void **state)
@@ -124,8 +123,7 @@ static void test_warnings(void **state)
     machine(&p, seat, 2, 2, 0, 1, 1, 1);
     seat[0].above = seat[1].above = 16;
     expect_warning(&p, "node1: the launcher may use 16 cores and bound its 2 ranks to 2 of them, the others stay idle; "
-                       "mpirun --bind-to none, "
-                       "or --map-by slot:PE=8");
+                       "mpirun --bind-to none, or --map-by slot:PE=8");
     machine(&p, seat, 2, 1, 0, 1, 1, 1);
     seat[0].asked = seat[1].asked = 4;
     expect_warning(&p, "node1: rank 0 may use 1 core, the job asked for 4 per task");

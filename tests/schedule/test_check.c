@@ -211,8 +211,7 @@ static void test_moves(void **state)
          2,
          {.reduce = true, .gather = true},
          "0GATHER 0F0 0RELEASE 0GATHER 0F1 0RELEASE 2GATHER 2F0 2RELEASE 2GATHER 2F1 2RELEASE 2GATHER 2BW0 2RELEASE "
-         "2GATHER 2BW1 2RELEASE "
-         "2REDUCE 0GATHER 0BW0 0RELEASE 0GATHER 0BW1 0RELEASE 0REDUCE"},
+         "2GATHER 2BW1 2RELEASE 2REDUCE 0GATHER 0BW0 0RELEASE 0GATHER 0BW1 0RELEASE 0REDUCE"},
         {"zbh1", 2, 1, {.reduce = true, .recompute = true}, "0F0 0F1 0RECOMPUTE0 0B0 0W0 0RECOMPUTE1 0B1 0W1 0REDUCE"},
     };
     struct str t = {0};
@@ -393,9 +392,9 @@ static void test_messages(void **state)
 {
     (void)state;
     expect_error(TWO "rank 0: 0F0 0BW0\nrank 1: 1F0", "rank 1 never issues 1B0");
-    expect_error(TWO "rank 0: 0F0 0BW0\nrank 1: 1BW0 1F0", "rank 0, action 1 (0BW0): waits for 1B0 of rank 1; rank 1, "
-                                                           "action 0 (1BW0): waits for 1F0, which stands "
-                                                           "later in its own list");
+    expect_error(TWO "rank 0: 0F0 0BW0\nrank 1: 1BW0 1F0",
+                 "rank 0, action 1 (0BW0): waits for 1B0 of rank 1; rank 1, action 0 (1BW0): waits for 1F0, which "
+                 "stands later in its own list");
     expect_error(TWO "rank 0: 0F0 0BW0 0F0\nrank 1: 1F0 1BW0", "rank 0, action 2 (0F0): issued twice");
     expect_error(TWO "rank 0: 0F0 0BW0 1F0\nrank 1: 1BW0",
                  "rank 0, action 2 (1F0): this stage is placed on another rank");
@@ -404,8 +403,7 @@ static void test_messages(void **state)
                  "rank 0, action 1 (0SF0@0): the other end is on another rank than @ says");
     expect_error(TWO "rank 0: 0F0 0RB0@1 0SF0@1 0BW0\nrank 1: 1RF0@0 1F0 1BW0 1SB0@0",
                  "rank 0, action 1 (0RB0@1): waits for 1SB0 of rank 1; rank 1, action 0 (1RF0@0): waits for 0SF0 of "
-                 "rank 0: "
-                 "a circle");
+                 "rank 0: a circle");
     expect_error(ONE "rank 0: 0F0 0BW0 0REDUCE 0F1 0BW1",
                  "rank 0, action 4 (0BW1): its stage was already reduced: this gradient would be lost");
     expect_error(ONE "rank 0: 0GATHER 0F0 0BW0 0RELEASE 0F1 0BW1",

@@ -310,8 +310,7 @@ static void test_refusals(void **state)
     (void)state;
     expect_refusal("chimera", 2, 2, 0,
                    "no schedule 'chimera'; there are onestage, naive, gpipe, 1f1b, interleaved, zbh1, zbh2, zbv, "
-                   "dualpipe, "
-                   "dualpipev");
+                   "dualpipe, dualpipev");
     expect_refusal("interleave", 2, 2, 0,
                    "no schedule 'interleave'; did you mean 'interleaved'?; there are onestage, naive, gpipe, 1f1b, "
                    "interleaved, zbh1, zbh2, zbv, dualpipe, dualpipev");

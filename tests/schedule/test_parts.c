@@ -134,8 +134,7 @@ static void test_written(void **state)
     assert_string_equal(comes(&m, "schedule x ranks 1 stages 2 microbatches 1\nplace 0 0\nrank 0: ",
                               "0F0 1F0 1BW0 0BW0", &t),
                         "0F0 0REDUCE.2 1F0 1REDUCE.5 1RECOMPUTE0.0 1BW0.1 1REDUCE.4 1BW0.2 1REDUCE.3 0RECOMPUTE0.0 "
-                        "0BW0.1 0REDUCE.1 0BW0.2 "
-                        "0REDUCE.0");
+                        "0BW0.1 0REDUCE.1 0BW0.2 0REDUCE.0");
     /* A unit that two stages share is reduced with the later one, also where the file names stages. */
     for (int i = 0; i < USES; i++) m.use[1][i].unit -= m.use[1][i].unit == UNITS ? UNITS : 0;
     assert_string_equal(comes(&m, "schedule x ranks 1 stages 2 microbatches 1\nplace 0 0\nrank 0: ",
@@ -167,8 +166,7 @@ static void test_refused(void **state)
          "rank 0, at the end: unit 2 (head ...), gathered by action 2 (0GATHER.2), is never released"},
         {&zero0, "0GATHER 0F0 0BW0 0F1 0BW1 0RELEASE",
          "rank 0, action 0 (0GATHER.0): parameters are whole here: there is nothing to gather or to release; leave it "
-         "out, or choose "
-         "parallel.zero=3"},
+         "out, or choose parallel.zero=3"},
         {&zero0, "0F0 0BW0 0F1 0BW1 0REDUCE.0 0REDUCE.1 0REDUCE.2 0REDUCE.1",
          "rank 0, action 11 (0REDUCE.1): the gradient of unit 1 (layer ...) was reduced by action 9 (0REDUCE.1): once "
          "is all"},
@@ -176,8 +174,7 @@ static void test_refused(void **state)
          "rank 0, at the end: the gradient of unit 2 (head ...), to which action 4 (0F1) added, is never reduced"},
         {&zero0, "0F0 0BW0 0REDUCE.1 0F1 0BW1 0REDUCE.0 0REDUCE.2",
          "rank 0, action 7 (0BW1.1): it adds to the gradient of unit 1 (layer ...), which action 4 (0REDUCE.1) "
-         "reduced: REDUCE comes too "
-         "early, this would be lost"},
+         "reduced: REDUCE comes too early, this would be lost"},
         {&zero0, "0REDUCE.1 0F0 0BW0 0F1 0BW1 0REDUCE.0 0REDUCE.1 0REDUCE.2",
          "rank 0, action 0 (0REDUCE.1): no gradient of unit 1 (layer ...) was made before"},
         {&zero3, "0F0 0BW0 0F1 0BW1 0REDUCE",
@@ -205,12 +202,10 @@ static void test_refused(void **state)
         {&plain, "0F0 0BW0 0F1 0RECOMPUTE1.0 0BW1.1", "rank 0, at the end: 2 of 3 parts of 0B1 were computed"},
         {&plain, "0F0 0BW0 0F1 0BW1.7", "rank 0, action 3 (0BW1.7): there are parts 0 to 2"},
         {&zero3, "0F0 0GATHER.9 0BW0 0F1 0BW1",
-         "rank 0, action 1 (0GATHER.9): stage 0 has no unit 9 to gather; tutti explain CONFIG schedule "
-         "lists them"},
+         "rank 0, action 1 (0GATHER.9): stage 0 has no unit 9 to gather; tutti explain CONFIG schedule lists them"},
         {&plain, "0F0 0RECOMPUTE0 0F1 0BW0 0BW1",
          "rank 0: 0RECOMPUTE0 is not followed by the whole backward of stage 0, microbatch 0, which it serves layer by "
-         "layer; move it there, or "
-         "leave it out"},
+         "layer; move it there, or leave it out"},
     };
     struct model m;
     struct str t = {0};
@@ -222,8 +217,7 @@ static void test_refused(void **state)
     m.again[0][0] = false;
     assert_string_equal(comes(&m, ONE, "0F0 0RECOMPUTE0 0BW0 0F1 0BW1", &t),
                         "rank 0, action 1 (0RECOMPUTE0): stage 0 keeps what backward needs: nothing is computed again; "
-                        "leave it out, or choose "
-                        "memory.recompute: full");
+                        "leave it out, or choose memory.recompute: full");
     str_free(&t);
 }
 
