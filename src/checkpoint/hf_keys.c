@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/family_letters.h"
+
 enum rule {
     READ,     /* hf_config.c does, apart from the numbers */
     HARMLESS, /* any value */
@@ -24,17 +26,6 @@ enum rule {
     ZERO,
     TEXT,
     EMPTY /* this value only, or null */
-};
-
-enum {
-    G = 1 << HF_GPT2,
-    L = 1 << HF_LLAMA,
-    M = 1 << HF_MIXTRAL,
-    D2 = 1 << HF_DEEPSEEK_V2,
-    D3 = 1 << HF_DEEPSEEK_V3,
-    D = D2 | D3,
-    R = L | M | D,
-    ALL = G | R /* R: those with rotary positions */
 };
 
 struct key {

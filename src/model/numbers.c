@@ -5,16 +5,8 @@
 
 #include <string.h>
 
-enum {
-    G = 1 << HF_GPT2,
-    L = 1 << HF_LLAMA,
-    M = 1 << HF_MIXTRAL,
-    D2 = 1 << HF_DEEPSEEK_V2,
-    D3 = 1 << HF_DEEPSEEK_V3,
-    D = D2 | D3,
-    R = L | M | D,
-    ALL = G | R /* R: those with rotary positions */
-};
+#include "model/family_letters.h"
+
 enum {
     MAY = SPELT_MAY,
     NEEDED = SPELT_NEEDED,

@@ -11,6 +11,7 @@
 #include "engine/replicas.h"
 #include "run/saved.h"
 #include "verify/shelf.h"
+#include "run/machine.h"
 
 enum { HISTORY = 7, AMAX = 0, LEFT = 1, N_STATE };
 /* clang-format off */
@@ -56,25 +57,6 @@ struct job {
     bool beside; /* one of the arrays is on another device */
     int32_t *tokens;
 };
-
-static void resolve(struct job *j, struct arena *a)
-{
-    static const char toy[] =
-        "model.layers=2 model.hidden=36 model.heads=3 model.ffn=52 model.vocab=67 model.seq_len=12 run.threads=1 "
-        "comm.timeout_s=60 batch.global=6 batch.micro=2 optimizer.lr=1e-2 precision.recipe=fp32 ";
-    char *keys[64];
-    int n = 0;
-    struct conf *f;
-    struct err e = {0};
-    for (char *word = strtok(arena_printf(a, "%s%s", toy, j->l->keys), " "); word; word = strtok(NULL, " "))
-        keys[n++] = word;
-    if (config_load(&j->c, &f, a, NULL, keys, n, &e) || config_resolve(&j->c, f, 0, j->l->ranks, &e))
-        fail_msg("%s: %s", j->l->keys, e.text);
-    int64_t all = j->c.batch.global * j->c.model.seq_len;
-    j->tokens = xcalloc(to_size(4 * all), sizeof *j->tokens);
-    for (int64_t i = 0; i < 2 * all; i++) j->tokens[i] = (int32_t)(rng_u32(5, 1, (uint64_t)i) % 67);
-    for (int64_t i = 0; i < all; i++) j->tokens[2 * all + i] = (int32_t)(i % j->c.model.seq_len);
-}
 
 /* What value number i of what is held here is in the whole tensor. */
 static int64_t global_of(const struct param *p, int64_t i)
@@ -292,7 +274,7 @@ static void test_every_layout_to_every_other(void **state)
             struct arena *a = arena_new();
             struct job j = {.l = &layouts[i], .beside = i % 3 == 1};
             struct shelf_place *place;
-            resolve(&j, a);
+            j.tokens = machine_toy(&j.c, a, arena_printf(a, "batch.global=6 batch.micro=2 %s", j.l->keys), j.l->ranks);
             assert_int_equal(shelf_next(&shelf[j.l->family], 1, &place, &e), OK);
             snprintf(place->layout, sizeof place->layout, "%d", i);
             const struct shelf_place *from = shelf_pick(&shelf[j.l->family], place);

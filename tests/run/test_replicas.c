@@ -16,6 +16,7 @@
 #include "config/ranks.h"
 #include "engine/replicas.h"
 #include "run/serve.h"
+#include "run/machine.h"
 
 enum { WEIGHT, MASTER, MOMENT_M, MOMENT_V };
 #define ZERO "parallel.zero="
@@ -74,25 +75,6 @@ struct job {
     int32_t *tokens; /* [4][global][seq]: tokens, targets, positions, documents */
     char element[64];
 };
-
-static void resolve(struct job *j, struct arena *a)
-{
-    static const char toy[] =
-        "model.layers=2 model.hidden=36 model.heads=3 model.ffn=52 model.vocab=67 model.seq_len=12 run.threads=1 "
-        "comm.timeout_s=60 batch.global=8 batch.micro=1 optimizer.lr=1e-2 precision.recipe=fp32 ";
-    char *keys[64];
-    int n = 0;
-    struct conf *f;
-    struct err e = {0};
-    for (char *word = strtok(arena_printf(a, "%s%s", toy, j->row->keys), " "); word; word = strtok(NULL, " "))
-        keys[n++] = word;
-    if (config_load(&j->c, &f, a, NULL, keys, n, &e) || config_resolve(&j->c, f, 0, j->row->ranks, &e))
-        fail_msg("%s: %s", j->row->keys, e.text);
-    int64_t all = j->c.batch.global * j->c.model.seq_len;
-    j->tokens = xcalloc(to_size(4 * all), sizeof *j->tokens);
-    for (int64_t i = 0; i < 2 * all; i++) j->tokens[i] = (int32_t)(rng_u32(5, 1, (uint64_t)i) % 67);
-    for (int64_t i = 0; i < all; i++) j->tokens[2 * all + i] = (int32_t)(i % j->c.model.seq_len);
-}
 
 static void steps(const struct job *j, struct engine *g, struct serve *v, const struct ranks *r)
 {
@@ -201,7 +183,7 @@ static void test_one_bit(void **state)
         struct arena *a = arena_new();
         struct job j = {.row = &rows[i]};
         struct err e = {0};
-        resolve(&j, a);
+        j.tokens = machine_toy(&j.c, a, arena_printf(a, "batch.global=8 batch.micro=1 %s", j.row->keys), j.row->ranks);
         struct comm_config cc = config_comm(&j.c);
         if (comm_run_local(rows[i].ranks, &cc, rank_main, &j, &e))
             fail_msg("'%s' on %d ranks, %s, wanted at %s: %s", rows[i].keys, rows[i].ranks, rows[i].tensor, j.element,
