@@ -297,6 +297,59 @@ static void test_handles(void **state)
     }
 }
 
+/* A second a piece, and one more per byte. */
+static double price(void *ctx, const struct stream *s, const struct stream_work *w)
+{
+    (void)s;
+    ++*(int *)ctx;
+    return 1 + (double)w->bytes;
+}
+
+/* Work moves the clock of its stream by what its owner says; work beside a stream has an end of its own, which whoever
+ * waits for it comes to. */
+static void test_time_is_what_the_owner_says(void **state)
+{
+    (void)state;
+    struct device *d;
+    struct stream *a, *b;
+    struct event *x;
+    struct buffer buf;
+    struct err e;
+    int asked = 0;
+    char host[8];
+    assert_int_equal(device_null_new(&d, &e), OK);
+    assert_int_equal(stream_new(&a, d, "a", &e), OK);
+    assert_int_equal(stream_new(&b, d, "b", &e), OK);
+    assert_int_equal(event_new(&x, d, &e), OK);
+    assert_int_equal(buffer_new(&buf, d, MEM_DATA, 64, &e), OK);
+    device_zero(a, &buf, 0, 64);
+    assert_true(a->clock_s == 0); /* nothing has a price yet */
+    device_cost_set(d, price, &asked);
+    device_zero(a, &buf, 0, 10);
+    assert_true(a->clock_s == 11 && b->clock_s == 0);
+    device_from_host(a, &buf, 0, host, 4);
+    device_copy(a, &buf, 32, &buf, 0, 2);
+    device_to_host(a, host, &buf, 0, 1);
+    assert_true(a->clock_s == 21 && asked == 4);
+    event_record(x, a);
+    event_wait(b, x);
+    assert_true(b->clock_s == 21);
+    struct stream_work w = {.kind = WORK_COLLECTIVE, .name = "all_reduce", .bytes = 99};
+    uint64_t first = stream_fork(a, &w, 0), second = stream_fork(a, &w, first);
+    assert_true(a->clock_s == 21);
+    device_zero(a, &buf, 0, 9); /* beside them */
+    assert_true(a->clock_s == 31);
+    stream_join(a, first, false);
+    assert_true(a->clock_s == 121);
+    stream_join(b, second, false);
+    assert_true(b->clock_s == 221 && a->clock_s == 121);
+    buffer_free(&buf);
+    event_free(x);
+    stream_free(a);
+    stream_free(b);
+    device_free(d);
+}
+
 static void test_too_much_is_refused_in_words(void **state)
 {
     (void)state;
@@ -385,10 +438,15 @@ static void test_bugs_stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_untouchable_moves), cmocka_unit_test(test_host_buffers),
-        cmocka_unit_test(test_touching_is_fatal), cmocka_unit_test(test_bytes_move),
-        cmocka_unit_test(test_ledgers_are_equal), cmocka_unit_test(test_null_is_empty),
-        cmocka_unit_test(test_handles),           cmocka_unit_test(test_too_much_is_refused_in_words),
+        cmocka_unit_test(test_untouchable_moves),
+        cmocka_unit_test(test_host_buffers),
+        cmocka_unit_test(test_touching_is_fatal),
+        cmocka_unit_test(test_bytes_move),
+        cmocka_unit_test(test_ledgers_are_equal),
+        cmocka_unit_test(test_null_is_empty),
+        cmocka_unit_test(test_handles),
+        cmocka_unit_test(test_time_is_what_the_owner_says),
+        cmocka_unit_test(test_too_much_is_refused_in_words),
         cmocka_unit_test(test_bugs_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

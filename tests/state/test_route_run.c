@@ -422,9 +422,65 @@ static void test_one_rank_fails(void **state)
     route_free(t->route);
 }
 
+/* Two tensors of unlike width in one buffer on either side, and between them, where a message would have nothing, bytes
+ * of somebody else. */
+enum { GAP_AT = 6, WIDE_AT = 8, GAP_BYTES = 16 };
+
+static int over_a_gap(struct comm *world, void *arg, struct err *e)
+{
+    const struct route *const *route = arg;
+    struct device *d;
+    struct stream *st;
+    struct buffer b;
+    struct comm *c;
+    struct route_run *run;
+    unsigned char bytes[GAP_BYTES], back[GAP_BYTES];
+    int rank = comm_rank(world), rc;
+    for (int i = 0; i < GAP_BYTES; i++) bytes[i] = (unsigned char)(100 * rank + i);
+    if ((rc = device_cpu_new(&d, 1, e)) || (rc = stream_new(&st, d, "routes", e)) ||
+        (rc = comm_split_list(&c, world, (int[]){0, 1}, 2, "routes", e)) ||
+        (rc = buffer_new(&b, d, MEM_DATA, sizeof bytes, e)))
+        return rc;
+    comm_on(c, d);
+    device_from_host(st, &b, 0, bytes, sizeof bytes);
+    struct route_end narrow = {&b, 0, {.nd = 1, .hi = {3}}}, wide = {&b, WIDE_AT, {.nd = 1, .hi = {2}}};
+    struct route_tensor list[] = {{route[0], DT_BF16, narrow, narrow}, {route[1], DT_F32, wide, wide}};
+    if ((rc = route_run_new(&run, c, st, list, 2, e))) return rc;
+    route_run_begin(run, "over a gap");
+    route_run_end(run);
+    device_to_host(st, back, &b, 0, sizeof back);
+    stream_sync(st);
+    for (int i = 0; i < GAP_BYTES; i++) {
+        bool travels = rank == 1 && (i < GAP_AT || i >= WIDE_AT);
+        assert_int_equal(back[i], travels ? i : bytes[i]);
+    }
+    route_run_free(run);
+    buffer_free(&b);
+    comm_free(c);
+    stream_free(st);
+    device_free(d);
+    return comm_status(world, e);
+}
+
+static void test_gaps_are_left_alone(void **state)
+{
+    (void)state;
+    struct comm_config cc = {.timeout_s = 60};
+    struct route *route[2];
+    struct err e = {0};
+    for (int i = 0; i < 2; i++) {
+        struct holding from = {.holder = 0, .box = {.nd = 1, .hi = {i ? 2 : 3}}}, to = from;
+        to.holder = 1;
+        assert_int_equal(route_new_holdings(&route[i], &from, 1, &to, 1, &e), OK);
+    }
+    if (comm_run_local(2, &cc, over_a_gap, route, &e)) fail_msg("%s", e.text);
+    for (int i = 0; i < 2; i++) route_free(route[i]);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_layouts), cmocka_unit_test(test_balanced),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gaps_are_left_alone),
+                                       cmocka_unit_test(test_random_layouts), cmocka_unit_test(test_balanced),
                                        cmocka_unit_test(test_sums_of_narrow_types_are_refused),
                                        cmocka_unit_test(test_one_rank_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
