@@ -44,9 +44,10 @@ static void published_documents_are_read_as_they_are(void **state)
     (void)state;
     static const char text[] =
         "\xEF\xBB\xBF{\"model_max_length\": 1000000000000000019884624838656,\n\"id\": 18446744073709551615, \"least\": "
-        "-9223372036854775808,\"most\":9223372036854775807,\"less\":-9223372036854775809,\"nan\":NaN,\"inf\": "
-        "[Infinity,-Infinity,1e400,-1e999],\"text\": \"NaN, \\\" 99999999999999999999\", \"99999999999999999999\": "
-        "1.5, \"twice\": 1, \"twice\": 2}";
+        "-9223372036854775808,"
+        "\"most\":9223372036854775807,\"less\":-9223372036854775809,\"nan\":NaN,\"inf\": "
+        "[Infinity,-Infinity,1e400,-1e999],"
+        "\"text\": \"NaN, \\\" 99999999999999999999\", \"99999999999999999999\": 1.5, \"twice\": 1, \"twice\": 2}";
     struct json *root;
     struct err e = {0};
     assert_int_equal(json_parse(&root, text + 3, strlen(text + 3), "t.json", &e), ERR_CORRUPT);
@@ -230,8 +231,15 @@ static void test_keys_with_nul(void **state)
     static const struct {
         const char *key;
         size_t n;
-    } wanted[] = {{"", 1}, {"a\0b", 3}, {"\xF4\x8F\xBF\xBF0", 5}, {"\xF4\x8F\xBF\xBF", 4}, {"\\u0000", 6},
-                  {"", 0}, {"\"\0", 2}};
+    } wanted[] = {{"", 1},
+                  {"a\0b", 3},
+                  {"\xF4\x8F\xBF\xBF"
+                   "0",
+                   5},
+                  {"\xF4\x8F\xBF\xBF", 4},
+                  {"\\u0000", 6},
+                  {"", 0},
+                  {"\"\0", 2}};
     struct json *root;
     struct err e;
     struct str key = {0};

@@ -124,7 +124,10 @@ static void test_bad_input(void **state)
     path = put_text(dir, "empty.txt", "");
     assert_fails(path, ERR_REQUEST, "empty.txt|is empty");
     xfree(path);
-    path = put_file(dir, "program", "\x7FELF\0\0\0", 7);
+    path = put_file(dir, "program",
+                    "\x7F"
+                    "ELF\0\0\0",
+                    7);
     assert_fails(path, ERR_REQUEST, "program|is a program, which is not read");
     xfree(path);
     path = put_file(dir, "odd", "a\0b", 3);
@@ -167,11 +170,16 @@ static void test_no_text(void **state)
 #define BYTES(text) text, sizeof text - 1
         {BYTES("\x1F\x8B\x08\0\0\0\0\0\0\x03"), "compressed by gzip|zcat"},
         {BYTES("\x28\xB5\x2F\xFD\x04\0\x01\0"), "compressed by zstd|zstdcat"},
-        {BYTES("\xFD7zXZ\0\0\x04"), "compressed by xz|xzcat"},
+        {BYTES("\xFD"
+               "7zXZ\0\0\x04"),
+         "compressed by xz|xzcat"},
         {BYTES("BZh91AY&SY\0\0"), "compressed by bzip2|bzcat"},
         {BYTES("PAR1\x15\0\x15\0"), "a Parquet table|.jsonl"},
-        {BYTES("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x05\0\0\0a.txt"), "a zip archive|unzip"},
-        {BYTES("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x13\0\0\0[Content_Types].xml"),
+        {BYTES("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x05\0\0\0"
+               "a.txt"),
+         "a zip archive|unzip"},
+        {BYTES("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x13\0\0\0"
+               "[Content_Types].xml"),
          "an Office document|.txt"},
         {BYTES("PK\x03\x04"), "a zip archive"}, /* nothing behind the mark, and still no reading beyond it */
         {BYTES("%PDF-1.7\nall of it letters"), "a PDF document|pdftotext"},
