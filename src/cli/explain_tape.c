@@ -123,8 +123,7 @@ static void add_instr(const struct program *p, int k, struct lines *l)
                  flops, str_bytes(bytes, moved), rate);
     if (i->kernel) n += snprintf(text + n, sizeof text - (size_t)n, "  %s %s", i->family, instr_path(i));
     snprintf(at, sizeof at, "%5d ", k);
-    if (op_row(i->op)->collective &&
-        i->until > k + 1) /* in the text, so that layers with other flights are not alike */
+    if (i->until > k + 1) /* in the text, so that layers with other flights are not alike */
         snprintf(text + n, sizeof text - (size_t)n, "  travels beside %d", i->until - k - 1);
     explain_lines_add(l, d->layer, -1, at, text);
 }
@@ -251,7 +250,7 @@ static void instr_json(const struct program *p, int k, struct json_out *o)
         json_put_int(o, "piece", i->piece);
         json_put_int(o, "pieces", i->pieces);
     }
-    if (op_row(i->op)->collective) json_put_int(o, "until", i->until);
+    if (op_row(i->op)->by != BY_KERNEL) json_put_int(o, "until", i->until);
     operands_json(p, i->in, i->n_in, "in", o);
     operands_json(p, i->out, i->n_out, "out", o);
     operands_json(p, i->dout, i->n_out, "dout", o);

@@ -173,12 +173,8 @@ static const char *const colour[TRACE_N] =
     {[TRACE_F] = "rail_response",     [TRACE_B] = "rail_animation", [TRACE_W] = "good",
      [TRACE_OPTIMIZER] = "rail_load", [TRACE_CALL] = "grey",        [TRACE_COMM] = "grey"};
 
-/* A collective row: it begins an operation and packs or unpacks rows around it. Attention over cp computes inside its
- * row. */
-static bool hands_over(const struct trace_event *v)
-{
-    return v->kind == TRACE_KERNEL && op_row(v->instr->op)->collective && v->instr->op != OP_CONTEXT;
-}
+/* A row that travels: it begins an operation and packs or unpacks rows around it. */
+static bool hands_over(const struct trace_event *v) { return v->kind == TRACE_KERNEL && op_row(v->instr->op)->travels; }
 
 static void kernel_args(const struct trace_event *v, struct json_out *o)
 {

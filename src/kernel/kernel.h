@@ -252,6 +252,12 @@ struct kernel_call {
 typedef void kernel_fn(const struct kernel_call *c);
 
 /* ---- the row: everything about an operation that is not an implementation ---- */
+/* Families have slots for kernels only. */
+enum op_by {
+    BY_KERNEL,
+    BY_RANKS, /* a collective: parallel/, between the ranks of at.axis */
+    BY_COPIES /* to and from another memory */
+};
 struct op_row {
     const char *name;
     int min_in, max_in, n_out;
@@ -267,9 +273,11 @@ struct op_row {
     bool inplace_bwd;        /* din[0] may share dout[0]'s memory (ROTARY, DROPOUT, ADD: dout is read before din[0]
                               * is written, element by element), or in[0]'s (XENT) */
     bool has_backward;
-    bool collective; /* done by parallel/ between the ranks of at.axis: families have no slot for it */
-    bool alias_fwd;  /* out[0] is in[0]'s memory, and nothing runs forward (ENTER) */
-    bool alias_bwd;  /* din[0] is dout[0]'s memory, and nothing runs backward (REDUCE) */
+    enum op_by by;  /* who carries it out */
+    bool travels;   /* it is begun in its turn and finished before the first instruction that touches its bytes, which
+                       are its own until then (tape/underway.c); work that needs nothing of it goes on beside it */
+    bool alias_fwd; /* out[0] is in[0]'s memory, and nothing runs forward (ENTER) */
+    bool alias_bwd; /* din[0] is dout[0]'s memory, and nothing runs backward (REDUCE) */
     /* Output shapes and dtypes from the inputs, p = NULL; a text for the user when they do not fit, else NULL. */
     const char *(*infer)(const struct op_attrs *at, int n_in, const struct view *in, struct view *out);
     /* Floating-point operations (a multiply-add is 2) and bytes moved of the call's phase. Only what the
@@ -280,6 +288,7 @@ struct op_row {
     const char *(*rule)(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out);
 };
 const struct op_row *op_row(enum op op);
+static inline bool op_collective(enum op op) { return op_row(op)->by == BY_RANKS; }
 /* Of at->whole rows, those of rank `part`: how the rows of collectives are cut. */
 int64_t op_rows_here(const struct op_attrs *at, int part);
 

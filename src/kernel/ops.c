@@ -9,8 +9,8 @@
 #define BIT(i) (1u << (i))
 /* One input, one output, linear: backward needs no values. The mesh types are parallel/'s, on one axis. */
 #define COLLECTIVE(text, shapes)                                                                                       \
-    .name = (text), .min_in = 1, .max_in = 1, .n_out = 1, .grad_in = BIT(0), .has_backward = true, .collective = true, \
-    .infer = (shapes), .flops = flops_none, .bytes = bytes_whole, .rule = rule_copy
+    .name = (text), .min_in = 1, .max_in = 1, .n_out = 1, .grad_in = BIT(0), .has_backward = true, .by = BY_RANKS,     \
+    .travels = true, .infer = (shapes), .flops = flops_none, .bytes = bytes_whole, .rule = rule_copy
 
 /* clang-format off */
 static const struct op_row rows[OP_N] = {
@@ -173,12 +173,12 @@ static const struct op_row rows[OP_N] = {
     [OP_DISPATCH] = {.name = "dispatch",
                      .min_in = 2, .max_in = 2, .n_out = 3,
                      .grad_in = BIT(0), .save_in = BIT(1), .save_out = BIT(2),
-                     .has_backward = true, .collective = true,
+                     .has_backward = true, .by = BY_RANKS, .travels = true,
                      .infer = infer_dispatch, .flops = flops_none, .bytes = bytes_whole, .rule = rule_dispatch},
     [OP_COMBINE] = {.name = "combine",
                     .min_in = 3, .max_in = 3, .n_out = 1,
                     .grad_in = BIT(0), .save_in = BIT(1) | BIT(2),
-                    .has_backward = true, .collective = true,
+                    .has_backward = true, .by = BY_RANKS, .travels = true,
                     .infer = infer_combine, .flops = flops_none, .bytes = bytes_whole, .rule = rule_combine},
     [OP_CONTEXT] = {.name = "context",
                     .min_in = 3, .max_in = 4, .n_out = 2,
@@ -186,7 +186,7 @@ static const struct op_row rows[OP_N] = {
                     .save_in = BIT(0) | BIT(1) | BIT(2) | BIT(3),
                     .save_out = BIT(0) | BIT(1),
                     .has_backward = true,
-                    .collective = true,
+                    .by = BY_RANKS, /* done at once: what travels around the ring is inside */
                     .infer = infer_context, .flops = flops_context, .bytes = bytes_whole, .rule = rule_context},
 };
 /* clang-format on */

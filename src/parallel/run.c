@@ -160,7 +160,9 @@ size_t par_run_scratch(const struct kernel_table *kt, const struct kernel_call *
     return c->op == OP_CONTEXT ? context_scratch(kt, c) : 0;
 }
 
-int64_t par_run_collective(void *ctx, struct stream *s, const struct kernel_call *c)
+static void finish(void *ctx, struct stream *s, const struct kernel_call *c, int64_t ticket);
+
+static int64_t begin(void *ctx, struct stream *s, const struct kernel_call *c)
 {
     struct par_run *x = ctx;
     if (c->op == OP_CONTEXT) {
@@ -182,11 +184,11 @@ int64_t par_run_collective(void *ctx, struct stream *s, const struct kernel_call
         from.p = c->scratch;
     }
     int64_t ticket = (forward ? w->forward : w->backward)(s, m, c, &from, &to);
-    if (!ticket) par_run_end(ctx, s, c, 0);
+    if (!ticket) finish(ctx, s, c, 0);
     return ticket;
 }
 
-void par_run_end(void *ctx, struct stream *s, const struct kernel_call *c, int64_t ticket)
+static void finish(void *ctx, struct stream *s, const struct kernel_call *c, int64_t ticket)
 {
     struct par_run *x = ctx;
     bool forward = c->phase == KERNEL_FWD;
@@ -205,8 +207,10 @@ void par_run_end(void *ctx, struct stream *s, const struct kernel_call *c, int64
 }
 
 /* Where the rank itself moves the bytes, they move now or not before somebody waits. */
-void par_run_poll(void *ctx, const struct kernel_call *c, int64_t ticket)
+static void poll(void *ctx, const struct kernel_call *c, int64_t ticket)
 {
     struct par_run *x = ctx;
     (void)comm_done(x->axis[c->at.axis], ticket);
 }
+
+struct carrier par_run_carrier(struct par_run *x) { return (struct carrier){begin, finish, poll, x}; }

@@ -6,18 +6,15 @@
 #define TUTTI_PARALLEL_RUN_H
 
 #include "comm/comm.h"
-#include "kernel/kernel.h"
+#include "tape/program.h"
 
 struct par_run {
     struct comm *axis[AXIS_N];  /* NULL: of size 1 */
     struct comm *inner, *outer; /* parts of cp, where it has two levels (context.h); else NULL */
 };
 
-/* For program_args.collective, collective_end and collective_poll, ctx a struct par_run, s the stream that works on
- * what travels; on the null device nothing but the communicator's counting. */
-int64_t par_run_collective(void *ctx, struct stream *s, const struct kernel_call *c);
-void par_run_end(void *ctx, struct stream *s, const struct kernel_call *c, int64_t ticket);
-void par_run_poll(void *ctx, const struct kernel_call *c, int64_t ticket);
+/* For program_args.ranks; on the null device nothing but the communicator's counting. */
+struct carrier par_run_carrier(struct par_run *x);
 /* For lower_options.collective_scratch. */
 size_t par_run_scratch(const struct kernel_table *kt, const struct kernel_call *c);
 

@@ -42,8 +42,7 @@ static bool movable(const struct code *c, int w, int to)
     return true;
 }
 
-/* What parallel/run.c begins and ends later; attention over cp is done at once. */
-static bool travels(const struct instr *i) { return op_row(i->op)->collective && i->op != OP_CONTEXT; }
+static bool travels(const struct instr *i) { return op_row(i->op)->travels; }
 
 /* over[i]: something is under way at i. */
 static void mark_travel(const struct code *c, bool *over)

@@ -92,7 +92,8 @@ static bool reduces_in_place(const struct lower *l, const struct node *d)
 {
     const struct op_row *row = op_row(d->op);
     const struct tensor *x = tape_tensor(l->t, d->in[0]), *root = tape_tensor(l->t, x->root);
-    return row->collective && row->inplace_fwd && root->kind == TENSOR_LOCAL && tensor_numel(x) == tensor_numel(root);
+    return row->by == BY_RANKS && row->inplace_fwd && root->kind == TENSOR_LOCAL &&
+           tensor_numel(x) == tensor_numel(root);
 }
 
 static struct instr *emit_forward(struct lower *l, enum tape_phase phase, int index, bool again)
@@ -341,7 +342,7 @@ static int collective_before(const struct lower *l, int index)
     const struct node *d = &l->t->nodes[index];
     if (index == 0 || !op_row(d->op)->weight_in) return -1;
     const struct node *c = &l->t->nodes[index - 1];
-    bool makes = !c->retype && op_row(c->op)->collective && !op_row(c->op)->alias_bwd && c->out[0] == d->in[0];
+    bool makes = !c->retype && op_collective(c->op) && !op_row(c->op)->alias_bwd && c->out[0] == d->in[0];
     return makes && c->segment == d->segment ? index - 1 : -1;
 }
 
@@ -535,7 +536,7 @@ const char *instr_path(const struct instr *i)
 static void choose_kernel(struct instr *i, const struct kernel_table *kt)
 {
     struct kernel_call c;
-    if (op_row(i->op)->collective) return;
+    if (op_row(i->op)->by != BY_KERNEL) return;
     running_call(i, &c);
     i->kernel = kernel_find(kt, &c, &i->family);
 }
@@ -552,7 +553,10 @@ static void count_and_scratch(struct lower *l, const struct kernel_table *kt)
             p->flops[ph] += i->flops;
             if (!i->again) p->flops_model += i->flops;
             choose_kernel(i, kt);
-            size_t bytes = op_row(i->op)->collective ? collective_scratch(l, kt, i, &c) : kernel_scratch(kt, &c);
+            enum op_by by = op_row(i->op)->by;
+            size_t bytes = by == BY_KERNEL  ? kernel_scratch(kt, &c)
+                           : by == BY_RANKS ? collective_scratch(l, kt, i, &c)
+                                            : 0;
             if (bytes) i->scratch = place_push(l, TID_NONE, false, bytes);
         }
 }

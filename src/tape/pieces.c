@@ -208,7 +208,7 @@ static void cut(const struct lower *l, const struct instr *i, const struct stret
 {
     int64_t lo, hi;
     int pieces = to_int(s->pieces);
-    if (op_row(i->op)->collective) {
+    if (op_collective(i->op)) {
         (s->shared ? cut_shared : cut_sum)(i, s, run, piece, to);
     } else if (!s->shared || on_share(l, s, i)) {
         region_split(rows_of(s, s->shared), piece, pieces, &lo, &hi);
@@ -224,7 +224,7 @@ static void cut(const struct lower *l, const struct instr *i, const struct stret
 static void cut_run(const struct lower *l, const struct code *c, const struct stretch *s, int run, struct code *to)
 {
     for (int at = s->first, end; at < s->end; at = end) {
-        for (end = at; end < s->end && !op_row(c->p[end].op)->collective;) end++;
+        for (end = at; end < s->end && !op_collective(c->p[end].op);) end++;
         if (end < s->end) end++; /* a stretch ends with its collective */
         for (int piece = 0; piece < s->pieces; piece++)
             for (int i = at; i < end; i++) cut(l, &c->p[i], s, run, piece, to);

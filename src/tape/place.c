@@ -40,12 +40,12 @@ static void touch_all(struct program *p, const struct instr *c, int at)
     touch(p, c->scratch, at);
 }
 
-/* What a collective works on is its own until it is finished. */
+/* What travels owns its bytes until it is finished. */
 static void lifetimes(struct program *p)
 {
     for (int i = 0; i < p->begin[PHASE_N]; i++) {
         touch_all(p, &p->code[i], i);
-        if (op_row(p->code[i].op)->collective) touch_all(p, &p->code[i], p->code[i].until - 1);
+        if (op_row(p->code[i].op)->travels) touch_all(p, &p->code[i], p->code[i].until - 1);
     }
 }
 
@@ -308,8 +308,25 @@ int program_slot_last(const struct program *p, int slot)
     return -1;
 }
 
+/* What travels is under way for as long as it says, and nothing touches its bytes meanwhile. */
+static void check_travel(const struct program *p, int i)
+{
+    const struct instr *c = &p->code[i];
+    bool travels = op_row(c->op)->travels;
+    CHECK(c->until > i && c->until <= p->begin[phase_of(p, i) + 1] && (travels || c->until == i + 1),
+          "instruction %d, %s, is under way until %d", i, op_row(c->op)->name, c->until);
+    for (int k = i + 1; k < c->until; k++)
+        CHECK(!instr_touches(&p->code[k], c), "instruction %d, %s, touches what %d, %s, has under way until %d", k,
+              op_row(p->code[k].op)->name, i, op_row(c->op)->name, c->until);
+    const struct operand *own[] = {&c->in[0], &c->out[0], &c->dout[0], &c->din[0], &c->acc[0]};
+    for (size_t k = 0; k < sizeof own / sizeof *own; k++)
+        CHECK(own[k]->place < 0 || p->places[own[k]->place].last >= c->until - 1,
+              "the bytes of instruction %d, %s, are somebody else's before it ends", i, op_row(c->op)->name);
+}
+
 void program_check(const struct program *p)
 {
+    for (int i = 0; i < p->begin[PHASE_N]; i++) check_travel(p, i);
     for (int i = 0; i < p->n_places; i++)
         for (int j = 0; j < i; j++) {
             const struct place *a = &p->places[i], *b = &p->places[j];

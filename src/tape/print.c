@@ -96,7 +96,7 @@ void program_print(const struct program *p, struct str *out)
             print_operands(p, i->out, i->n_out, " out ", out);
             print_operands(p, i->dout, i->n_out, " dout ", out);
             print_operands(p, i->din, i->n_in, " din ", out);
-            if (op_row(i->op)->collective && i->until > k + 1) str_printf(out, " travels until %d", i->until);
+            if (i->until > k + 1) str_printf(out, " travels until %d", i->until);
             str_putc(out, '\n');
         }
     }

@@ -21,27 +21,46 @@ static void *resolve(const struct program *p, const struct operand *o, const str
     return base ? base + o->offset : NULL;
 }
 
+static const struct carrier *carrier_of(const struct program_args *a, enum op op)
+{
+    return op_row(op)->by == BY_RANKS ? &a->ranks : &a->copies;
+}
+
+static void end(const struct program_args *a, const struct kernel_call *c, int64_t ticket)
+{
+    const struct carrier *by = carrier_of(a, c->op);
+    by->end(by->ctx, a->stream, c, ticket);
+}
+
+static void poll(const struct program_args *a, const struct kernel_call *c, int64_t ticket)
+{
+    const struct carrier *by = carrier_of(a, c->op);
+    if (by->poll) by->poll(by->ctx, c, ticket);
+}
+
 /* Those that must be done before instruction k, in the order in which they began. */
 static void finish(struct program_walk *w, const struct program_args *a, int k)
 {
     int kept = 0;
     for (int i = 0; i < w->n; i++) {
-        if (w->list[i].until <= k) a->collective_end(a->collective_ctx, a->stream, &w->list[i].call, w->list[i].ticket);
+        if (w->list[i].until <= k) end(a, &w->list[i].call, w->list[i].ticket);
         else if (kept++ != i) w->list[kept - 1] = w->list[i];
     }
     w->n = kept;
-    if (kept && a->collective_poll) a->collective_poll(a->collective_ctx, &w->list[0].call, w->list[0].ticket);
+    if (kept) poll(a, &w->list[0].call, w->list[0].ticket);
 }
 
 static void call(struct program_walk *w, const struct program_args *a, const struct instr *i, struct kernel_call *c)
 {
-    if (!op_row(c->op)->collective) {
+    if (op_row(c->op)->by == BY_KERNEL) {
         kernel_enqueue(a->stream, c);
         return;
     }
-    CHECK(w->n < PROGRAM_UNDER_WAY, "%d collectives under way", w->n);
-    int64_t ticket = a->collective(a->collective_ctx, a->stream, c);
+    const struct carrier *by = carrier_of(a, c->op);
+    CHECK(w->n < PROGRAM_UNDER_WAY, "%d rows under way", w->n);
+    int64_t ticket = by->begin(by->ctx, a->stream, c);
     if (!ticket) return;
+    CHECK(op_row(c->op)->travels, "%s is under way, and its row does not travel", op_row(c->op)->name);
     w->list[w->n].call = *c;
     w->list[w->n].ticket = ticket;
     w->list[w->n++].until = i->until;

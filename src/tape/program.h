@@ -54,7 +54,7 @@ struct instr {
     enum kernel_phase kphase;
     int node;
     bool again; /* recomputed */
-    int until;  /* collectives: finished before this instruction, at the latest before the end of the phase */
+    int until;  /* done before this instruction begins: the next one, but for rows that travel */
     struct op_attrs at;
     int n_in, n_out;
     struct operand in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT], dout[KERNEL_MAX_OUT], din[KERNEL_MAX_IN], acc[KERNEL_MAX_IN];
@@ -104,7 +104,7 @@ struct lower_options {
 int program_new(struct program **p, const struct tape *t, const struct kernel_table *kt, struct lower_options o,
                 struct err *e);
 void program_free(struct program *p);
-/* CHECKs invariant 1 over all pairs (for tests). */
+/* CHECKs invariant 1 over all pairs, and that what travels has its bytes to itself (for tests). */
 void program_check(const struct program *p);
 void program_print(const struct program *p, struct str *out);
 /* Which of its ways the kernel takes, in words; "" where there is one. */
@@ -121,17 +121,23 @@ struct tape_profile {
     int64_t calls[OP_N][KERNEL_N_PHASES];
 };
 
+/* Who carries out rows that are no kernels'. All zero: there are none. */
+struct carrier {
+    /* Begins a row, behind what s holds, and returns its ticket; 0: it is done. */
+    int64_t (*begin)(void *ctx, struct stream *s, const struct kernel_call *c);
+    /* What s gets from now on comes after it. */
+    void (*end)(void *ctx, struct stream *s, const struct kernel_call *c, int64_t ticket);
+    /* Moves what is under way on without waiting; asked between instructions. NULL: not. */
+    void (*poll)(void *ctx, const struct kernel_call *c, int64_t ticket);
+    void *ctx;
+};
+
 struct program_args {
-    struct stream *stream; /* what is not a collective is enqueued here */
+    struct stream *stream; /* kernels are enqueued here */
     const struct step_info *step;
     void *const *slot; /* what externals are bound to; NULL entries on the null device */
     void *act, *wgrad, *scratch;
-    /* Begins a collective row and returns its ticket (0: it is done); finishes it; moves what is under way on without
-     * waiting (asked between instructions; NULL: not). collective_ctx knows the communicators (parallel/run.h). */
-    int64_t (*collective)(void *ctx, struct stream *s, const struct kernel_call *c);
-    void (*collective_end)(void *ctx, struct stream *s, const struct kernel_call *c, int64_t ticket);
-    void (*collective_poll)(void *ctx, const struct kernel_call *c, int64_t ticket);
-    void *collective_ctx;
+    struct carrier ranks, copies; /* who carries out the rows that are no kernels' (op_row.by) */
     /* By slot: this gradient holds something already. The first contribution writes and sets it, later ones add; the
      * caller clears it when a step begins (or when a slot is bound to other bytes). */
     uint8_t *written;
@@ -146,8 +152,8 @@ struct program_args {
 };
 void program_run(const struct program *p, enum tape_phase phase, const struct program_args *a);
 
-/* The same in parts: instructions [begin, end) of a phase. Collectives may travel from one part to the next, so they
- * are kept by the caller, who begins with none and calls program_run_end when the phase is over. */
+/* The same in parts: instructions [begin, end) of a phase. Rows may travel from one part to the next, so those under
+ * way are kept by the caller, who begins with none and calls program_run_end when the phase is over. */
 enum { PROGRAM_UNDER_WAY = 4 * PIECES_MOST };
 struct program_walk {
     struct {

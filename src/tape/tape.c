@@ -312,7 +312,7 @@ tid tape_collective(struct tape *t, enum op op, const struct op_attrs *at, tid x
 {
     if (t->err.code) return TID_NONE;
     const struct tensor *v = &t->tensors[x], *root = &t->tensors[v->root];
-    CHECK(op_row(op)->collective, "%s is no collective", op_row(op)->name);
+    CHECK(op_collective(op), "%s is no collective", op_row(op)->name);
     CHECK(v->nd == 2 && tensor_cols(v) == tensor_cols(root), "%s: columns of %s are not dense", op_row(op)->name,
           v->name);
     CHECK(!op_row(op)->alias_fwd || (root->kind == TENSOR_LOCAL && tensor_numel(v) == tensor_numel(root)),
@@ -326,7 +326,7 @@ tid tape_collective_n(struct tape *t, enum op op, const struct op_attrs *at, int
                       const char *name)
 {
     if (t->err.code) return TID_NONE;
-    CHECK(op_row(op)->collective, "%s is no collective", op_row(op)->name);
+    CHECK(op_collective(op), "%s is no collective", op_row(op)->name);
     tid o = tape_record(t, op, at, n_in, in, DT_N, name);
     for (int i = 0; o >= 0 && i < op_row(op)->n_out; i++)
         t->tensors[o + i].type = spmd_with(t->tensors[o + i].type, at->axis, to);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a collective may travel: it is begun in its turn and finished before the first instruction that touches what
- * it reads or writes, or at the end of the phase. Whole places are compared, not bytes: what is cut into pieces
- * (pieces.c) says itself that its pieces do not meet. Cost: O(instructions) per collective. */
+/* How long a row that travels (op_row.travels) may be under way: it is begun in its turn and finished before the first
+ * instruction that touches what it reads or writes, or at the end of the phase. Whole places are compared, not bytes:
+ * what is cut into pieces (pieces.c) says itself that its pieces do not meet. Cost: O(instructions) per such row. */
 #include "tape/lower.h"
 
 bool instr_same_memory(const struct operand *a, const struct operand *b)
@@ -33,9 +33,10 @@ static void finish_late(struct program *p, int begin, int end)
 {
     for (int i = begin; i < end; i++) {
         struct instr *c = &p->code[i];
-        if (!op_row(c->op)->collective) continue;
-        for (c->until = i + 1; c->until < end; c->until++)
-            if (instr_touches(&p->code[c->until], c)) break;
+        int most = c->until > i && c->until < end ? c->until : end;
+        c->until = i + 1;
+        if (!op_row(c->op)->travels) continue;
+        while (c->until < most && !instr_touches(&p->code[c->until], c)) c->until++;
     }
 }
 

@@ -231,8 +231,7 @@ static void test_tape_figures(void **state)
         const char *family = NULL;
         instr_call(i, &c);
         const struct kernel_slot *slot = kernel_find(&s.x.g->kernels, &c, &family);
-        assert_true(op_row(i->op)->collective ? !i->kernel
-                                              : i->kernel && i->kernel == slot && !strcmp(i->family, family));
+        assert_true(op_collective(i->op) ? !i->kernel : i->kernel && i->kernel == slot && !strcmp(i->family, family));
         size_t need = i->kernel && slot->scratch ? slot->scratch(&c, s.x.g->kernels.n_threads) : 0;
         assert_true(need <= (i->scratch >= 0 ? t->places[i->scratch].bytes : 0));
         if (i->op != OP_LINEAR || !*instr_path(i)) continue;

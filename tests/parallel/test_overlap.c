@@ -50,12 +50,12 @@ static void test_weights_beside_messages(void **state)
         int hidden = 0, gathered = 0;
         for (int i = p->begin[PHASE_B]; i < p->begin[PHASE_W]; i++) {
             const struct instr *c = &p->code[i];
-            if (!op_row(c->op)->collective || c->kphase != KERNEL_BWD_IN) continue;
+            if (!op_collective(c->op) || c->kphase != KERNEL_BWD_IN) continue;
             double flops = 0;
             assert_true(c->until > i && c->until <= p->begin[PHASE_W]);
             for (int k = i + 1; k < c->until; k++) {
                 flops += p->code[k].kphase == KERNEL_BWD_W ? p->code[k].flops : 0;
-                if (p->code[k].kphase == KERNEL_BWD_IN && op_row(p->code[k].op)->collective) continue;
+                if (p->code[k].kphase == KERNEL_BWD_IN && op_collective(p->code[k].op)) continue;
                 assert_true(p->code[k].din[0].place != c->din[0].place || c->din[0].place < 0);
             }
             bool enters = c->op == OP_ENTER || c->op == OP_GATHER;
@@ -183,7 +183,7 @@ static void check_pieces(const struct program *p, const struct variant *v, const
     int cut = 0, beside = 0;
     for (int i = 0; i < p->begin[PHASE_N]; i++) {
         const struct instr *c = &p->code[i];
-        if (!op_row(c->op)->collective || !c->run) continue;
+        if (!op_collective(c->op) || !c->run) continue;
         double flops = 0;
         for (int k = i + 1; k < c->until; k++) {
             flops += p->code[k].flops;
