@@ -186,10 +186,7 @@ int fs_list(const char *path, char ***names, int *n, struct err *e)
         why = errno;
         if (!entry) break;
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
-        if (*n == room) {
-            room = room ? room * 2 : 16;
-            *names = xrealloc(*names, (size_t)room * sizeof **names);
-        }
+        GROW(*names, *n, room, 1);
         (*names)[(*n)++] = xstrdup(entry->d_name);
     }
     closedir(d);

@@ -65,6 +65,20 @@ char *xstrndup(const char *s, size_t n)
 
 void xfree(void *p) { free(p); }
 
+#define GROW_FIRST ((uint64_t)4)
+
+uint64_t mem_grown(uint64_t n, uint64_t more, uint64_t room, size_t each, size_t counter)
+{
+    uint64_t most = (counter < sizeof(int64_t) ? (uint64_t)INT_MAX : (uint64_t)INT64_MAX) / each, want;
+    CHECK(counter >= sizeof(int), "the room of an array counted in %zu bytes", counter);
+    CHECK(!__builtin_add_overflow(n, more, &want) && want <= most,
+          "an array of %llu elements of %zu bytes and %llu more", (unsigned long long)n, each,
+          (unsigned long long)more);
+    if (!room) room = GROW_FIRST;
+    while (room < want) room = room > most / 2 ? most : 2 * room;
+    return room;
+}
+
 #define HUGE_FROM ((size_t)4 << 20)
 
 void *mem_pages_new(size_t bytes)

@@ -20,6 +20,25 @@ char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n);
 void xfree(void *p); /* NULL is fine */
 
+/* An array that grows: a pointer from xmalloc or NULL, how many elements are in it and how many there is room for, the
+ * latter an int, int64_t or size_t. GROW makes room for `more` elements behind the first n: the room doubles from 4
+ * until they fit, so it is a power of two when nobody else sets it, and adding one by one costs O(n) copies in all.
+ * What is behind n is not initialised. A size that no counter or memory can have is a CHECK.
+ *
+ *     GROW(l->item, l->n, l->room, 1);
+ *     l->item[l->n++] = x;
+ */
+#define GROW(p, n, room, more)                                                                                         \
+    do {                                                                                                               \
+        if ((uint64_t)(more) > (uint64_t)(room) - (uint64_t)(n)) {                                                     \
+            uint64_t grown_ = mem_grown((uint64_t)(n), (uint64_t)(more), (uint64_t)(room), sizeof *(p), sizeof(room)); \
+            (p) = xrealloc((p), (size_t)grown_ * sizeof *(p));                                                         \
+            (room) = (__typeof__(room))grown_;                                                                         \
+        }                                                                                                              \
+    } while (0)
+/* The room that GROW takes, for elements of `each` bytes counted in an integer of `counter` bytes. */
+uint64_t mem_grown(uint64_t n, uint64_t more, uint64_t room, size_t each, size_t counter);
+
 /* Page-aligned memory for tensors; NULL when the system has none (the caller reports it). Zeroed by the OS. */
 void *mem_pages_new(size_t bytes);
 void mem_pages_free(void *p, size_t bytes);

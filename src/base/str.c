@@ -19,11 +19,7 @@ static void str_reserve(struct str *s, size_t n)
 {
     size_t want;
     CHECK(!size_add(s->n, n, &want) && want < SIZE_MAX / 2, "a string of %zu and %zu bytes", s->n, n);
-    if (want + 1 <= s->room) return;
-    size_t room = s->room ? s->room : 32;
-    while (room < want + 1) room *= 2;
-    s->p = xrealloc(s->p, room);
-    s->room = room;
+    GROW(s->p, s->n, s->room, n + 1);
 }
 
 void str_free(struct str *s)

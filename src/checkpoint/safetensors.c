@@ -31,7 +31,7 @@ struct file {
 
 struct safetensors {
     struct file *files;
-    int n_files;
+    int n_files, room_files;
     int open;                          /* the file with a descriptor; -1: none */
     struct safetensors_entry *entries; /* sorted by name */
     int64_t n, room;
@@ -188,10 +188,7 @@ static int parse_file(struct safetensors *s, int file, struct err *e)
     for (void *it = json_iter(f->header); it; it = json_iter_next(f->header, it)) {
         const char *name = json_iter_key(it);
         if (strcmp(name, "__metadata__") == 0) continue;
-        if (s->n == s->room) {
-            s->room = s->room ? s->room * 2 : 64;
-            s->entries = xrealloc(s->entries, to_size(s->room) * sizeof *s->entries);
-        }
+        GROW(s->entries, s->n, s->room, 1);
         rc = parse_entry(f, file, name, json_iter_value(it), &s->entries[s->n], e);
         if (rc < 0) return rc;
         s->n++;
@@ -212,7 +209,7 @@ static int finish(struct safetensors *s, struct err *e)
 
 static struct file *add_file(struct safetensors *s, const char *path)
 {
-    s->files = xrealloc(s->files, ((size_t)s->n_files + 1) * sizeof *s->files);
+    GROW(s->files, s->n_files, s->room_files, 1);
     struct file *f = &s->files[s->n_files++];
     *f = (struct file){.path = xstrdup(path), .disk = {.fd = -1}};
     return f;

@@ -44,10 +44,7 @@ static uint64_t key_of(const char *body)
 
 static struct line *push(struct line **p, int *n, int *room)
 {
-    if (*n == *room) {
-        *room = *room ? 2 * *room : 256;
-        *p = xrealloc(*p, sizeof **p * (size_t)*room);
-    }
+    GROW(*p, *n, *room, 1);
     return &(*p)[(*n)++];
 }
 

@@ -89,7 +89,7 @@ static int64_t next_chunk(const struct action_list *l, int64_t i, struct chunk *
 static void print_list(const struct action_list *l, int columns, struct str *out)
 {
     struct chunk *seen = NULL;
-    int n = 0, like = 0;
+    int n = 0, room = 0, like = 0;
     struct str line = {0};
     char name[32], of[32];
     for (int64_t i = 0; i < l->n;) {
@@ -109,7 +109,7 @@ static void print_list(const struct action_list *l, int columns, struct str *out
         str_printf(&line, "  %s, with * for %u: %s", name, c.a.microbatch, str_text(&c.text));
         explain_lines_wrap(str_text(&line), columns, 4, out);
         str_clear(&line);
-        seen = xrealloc(seen, sizeof *seen * ((size_t)n + 1));
+        GROW(seen, n, room, 1);
         seen[n++] = c;
     }
     if (like) explain_lines_wrap(str_text(&line), columns, 4, out);

@@ -82,10 +82,7 @@ static struct book *copy_book(struct library *l, int rank, const struct engine *
     for (int a = 0; a < AXIS_N; a++) b->at[a] = r->server < 0 ? mesh_coord(&r->mesh, (enum axis)a, rank) : 0;
     count(b, l);
     note_stages(l, g);
-    if (l->n_books == l->room) {
-        l->room = l->room ? 2 * l->room : 32;
-        l->book = xrealloc(l->book, sizeof *l->book * (size_t)l->room);
-    }
+    GROW(l->book, l->n_books, l->room, 1);
     return l->book[l->n_books++] = b;
 }
 

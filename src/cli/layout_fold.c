@@ -54,10 +54,7 @@ static void choose(enum level *level, const struct fold_axis *axes, int n, int r
 
 static void push(struct fold *f, struct fold_item item)
 {
-    if (f->n == f->room) {
-        f->room = f->room ? 2 * f->room : 64;
-        f->item = xrealloc(f->item, sizeof *f->item * (size_t)f->room);
-    }
+    GROW(f->item, f->n, f->room, 1);
     f->item[f->n++] = item;
     f->drawn += item.axis < 0;
 }

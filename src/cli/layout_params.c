@@ -60,10 +60,7 @@ static int kind_find(const struct kinds *k, const char *name, int after)
 
 static int kind_add(struct kinds *k, const char *name, int param, int drawn)
 {
-    if (k->n == k->room) {
-        k->room = k->room ? 2 * k->room : 64;
-        k->at = xrealloc(k->at, sizeof *k->at * (size_t)k->room);
-    }
+    GROW(k->at, k->n, k->room, 1);
     struct kind *a = &k->at[k->n];
     *a = (struct kind){.name = name, .first = param};
     a->expert = expert_of(name, a->base);

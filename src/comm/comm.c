@@ -104,11 +104,9 @@ static struct desc describe(const struct comm *c, const struct call *a, int64_t 
 
 static void take_list(struct comm *c, struct op *o, const struct call *a)
 {
-    if (a->n_list > o->list_room) {
-        o->list_room = a->n_list;
-        o->list = xrealloc(o->list, (size_t)o->list_room * sizeof *o->list);
-        o->number = xrealloc(o->number, (size_t)o->list_room * sizeof *o->number);
-    }
+    int room = o->list_room;
+    GROW(o->list, 0, room, a->n_list);
+    GROW(o->number, 0, o->list_room, a->n_list);
     if (a->n_list) memcpy(o->list, a->list, (size_t)a->n_list * sizeof *o->list);
     for (int i = 0; i < a->n_list; i++) o->list[i].buf = device_here(o->list[i].buf);
     for (int i = 0; i < a->n_list; i++) o->number[i] = ++c->passed[a->list[i].peer + (a->list[i].send ? 0 : c->size)];

@@ -29,8 +29,7 @@ static int keys_find(const struct tally_keys *t, const struct tally_key *k)
 
 static void keys_grow(struct tally_keys *t)
 {
-    t->room = t->room ? 2 * t->room : 32;
-    t->key = xrealloc(t->key, (size_t)t->room * sizeof *t->key);
+    GROW(t->key, t->n, t->room, 1);
     xfree(t->bucket);
     t->n_buckets = 2 * t->room;
     t->bucket = xcalloc((size_t)t->n_buckets, sizeof *t->bucket);

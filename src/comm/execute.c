@@ -26,10 +26,7 @@ static void post(struct comm *c, struct op *o, bool send, int peer, void *p, int
     size_t most = c->w->ops->max_message, bytes = (size_t)n * dtype_bytes(t);
     do {
         size_t now = bytes < most ? bytes : most;
-        if (o->n_req == o->req_room) {
-            o->req_room = o->req_room ? 2 * o->req_room : 16;
-            o->req = xrealloc(o->req, (size_t)o->req_room * sizeof *o->req);
-        }
+        GROW(o->req, o->n_req, o->req_room, 1);
         struct request *r = &o->req[o->n_req++];
         *r = (struct request){.send = send, .peer = peer, .p = p, .bytes = now, .dtype = t, .desc = &o->desc};
         c->w->ops->start(c, r);

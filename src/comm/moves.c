@@ -19,10 +19,7 @@ void comm_moves_free(struct moves *p)
 
 static void add(struct moves *p, struct move s)
 {
-    if (p->n == p->room) {
-        p->room = p->room ? 2 * p->room : 16;
-        p->move = xrealloc(p->move, (size_t)p->room * sizeof *p->move);
-    }
+    GROW(p->move, p->n, p->room, 1);
     p->move[p->n++] = s;
 }
 

@@ -118,10 +118,7 @@ static void pairs_read(struct pairs *s, const char *text)
         if (!*r.value || !strcmp(r.value, "[]")) continue; /* a section; a list of nothing */
         struct pair *p = pair_of(s, r.key);
         if (!p) {
-            if (s->n == s->room) {
-                s->room = s->room ? 2 * s->room : 128;
-                s->p = xrealloc(s->p, (size_t)s->room * sizeof *s->p);
-            }
+            GROW(s->p, s->n, s->room, 1);
             p = &s->p[s->n++];
             *p = (struct pair){0};
             snprintf(p->key, sizeof p->key, "%s", r.key);

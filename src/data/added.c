@@ -17,10 +17,7 @@
 void added_put(struct added *a, const struct added_token *t)
 {
     CHECK(t->n > 0, "an added token without text");
-    if (a->n == a->room) {
-        a->room = a->room ? 2 * a->room : 16;
-        a->tokens = xrealloc(a->tokens, (size_t)a->room * sizeof *a->tokens);
-    }
+    GROW(a->tokens, a->n, a->room, 1);
     struct added_token *own = &a->tokens[a->n++];
     *own = *t;
     own->text = xmalloc(t->n + 1);

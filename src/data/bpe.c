@@ -197,10 +197,7 @@ static void heap_push(struct bpe_work *w, const struct bpe *b, int32_t at)
     if (s->next < 0) return;
     const struct bpe_rule *r = bpe_get(b, s->id, w->symbols[s->next].id);
     if (!r) return;
-    if (w->heap_n == w->heap_room) {
-        w->heap_room = w->heap_room ? 2 * w->heap_room : 256;
-        w->heap = xrealloc(w->heap, w->heap_room * sizeof *w->heap);
-    }
+    GROW(w->heap, w->heap_n, w->heap_room, 1);
     struct pending fresh = {.order = (uint64_t)r->rank << 32 | (uint32_t)at, .product = r->product};
     size_t i = w->heap_n++;
     for (; i > 0 && w->heap[(i - 1) / 2].order > fresh.order; i = (i - 1) / 2) w->heap[i] = w->heap[(i - 1) / 2];
@@ -222,10 +219,7 @@ static struct pending heap_pop(struct bpe_work *w)
 
 static void merge_long(const struct bpe *b, struct bpe_work *w, const unsigned char *p, size_t n, struct tokens *out)
 {
-    if (w->symbols_room < n) {
-        w->symbols = xrealloc(w->symbols, n * sizeof *w->symbols);
-        w->symbols_room = n;
-    }
+    GROW(w->symbols, 0, w->symbols_room, n);
     struct symbol *s = w->symbols;
     for (size_t i = 0; i < n; i++)
         s[i] = (struct symbol){b->byte_id[p[i]], (int32_t)i - 1, i + 1 < n ? (int32_t)i + 1 : -1};

@@ -89,11 +89,8 @@ static int32_t *word_slot(const struct bpe_trainer *t, const unsigned char *p, s
 
 static void grow_words(struct bpe_trainer *t)
 {
-    if (t->n_words == t->words_room) {
-        t->words_room = t->words_room ? 2 * t->words_room : 1 << 12;
-        CHECK(t->words_room <= INT32_MAX / 2, "too many distinct words: %lld", (long long)t->n_words);
-        t->words = xrealloc(t->words, to_size(t->words_room) * sizeof *t->words);
-    }
+    GROW(t->words, t->n_words, t->words_room, 1);
+    CHECK(t->words_room <= INT32_MAX / 2, "too many distinct words: %lld", (long long)t->n_words);
     if (t->word_slots && 2 * (uint64_t)t->n_words <= t->word_mask) return;
     t->word_mask = 4 * (uint64_t)t->words_room - 1;
     t->word_slots = xrealloc(t->word_slots, (t->word_mask + 1) * sizeof *t->word_slots);
@@ -183,8 +180,7 @@ static int64_t *pair_slot(const struct bpe_trainer *t, uint64_t key)
 static void grow_pairs(struct bpe_trainer *t)
 {
     if (t->n_pairs < t->pairs_room) return;
-    t->pairs_room = t->pairs_room ? 2 * t->pairs_room : 1 << 12;
-    t->pairs = xrealloc(t->pairs, to_size(t->pairs_room) * sizeof *t->pairs);
+    GROW(t->pairs, t->n_pairs, t->pairs_room, 1);
     t->pair_mask = 2 * (uint64_t)t->pairs_room - 1;
     t->pair_slots = xrealloc(t->pair_slots, (t->pair_mask + 1) * sizeof *t->pair_slots);
     memset(t->pair_slots, 0xFF, (t->pair_mask + 1) * sizeof *t->pair_slots);
@@ -207,18 +203,12 @@ static void pair_raise(struct bpe_trainer *t, int32_t left, int32_t right, int32
     struct pair *p = pair_get(t, left, right);
     p->count += t->words[word].count;
     if (p->n_words == 0 || p->words[p->n_words - 1] != word) {
-        if (p->n_words == p->room) {
-            p->room = p->room ? 2 * p->room : 4;
-            p->words = xrealloc(p->words, to_size(p->room) * sizeof *p->words);
-        }
+        GROW(p->words, p->n_words, p->room, 1);
         p->words[p->n_words++] = word;
     }
     if (p->touched == t->n_merges) return;
     p->touched = t->n_merges;
-    if (t->n_raised == t->raised_room) {
-        t->raised_room = t->raised_room ? 2 * t->raised_room : 1024;
-        t->raised = xrealloc(t->raised, to_size(t->raised_room) * sizeof *t->raised);
-    }
+    GROW(t->raised, t->n_raised, t->raised_room, 1);
     t->raised[t->n_raised++] = p - t->pairs;
 }
 
@@ -234,10 +224,7 @@ static bool before(const struct ranked *a, const struct ranked *b)
 
 static void heap_push(struct bpe_trainer *t, struct ranked fresh)
 {
-    if (t->n_heap == t->heap_room) {
-        t->heap_room = t->heap_room ? 2 * t->heap_room : 1024;
-        t->heap = xrealloc(t->heap, to_size(t->heap_room) * sizeof *t->heap);
-    }
+    GROW(t->heap, t->n_heap, t->heap_room, 1);
     int64_t i = t->n_heap++;
     for (; i > 0 && before(&fresh, &t->heap[(i - 1) / 2]); i = (i - 1) / 2) t->heap[i] = t->heap[(i - 1) / 2];
     t->heap[i] = fresh;
@@ -351,10 +338,7 @@ static bool merge_next(struct bpe_trainer *t, struct piece_map *known, int64_t m
         for (int64_t i = 0; i < n_words; i++) merge_in_word(t, words[i], left, right, product);
         xfree(words);
         t->pairs[index].count = 0;
-        if (t->n_merges == t->merges_room) {
-            t->merges_room = t->merges_room ? 2 * t->merges_room : 1024;
-            t->merges = xrealloc(t->merges, (size_t)t->merges_room * sizeof *t->merges);
-        }
+        GROW(t->merges, t->n_merges, t->merges_room, 1);
         t->merges[t->n_merges] = (struct merge_pair){left, right};
         push_raised(t);
         t->n_merges++;

@@ -245,10 +245,7 @@ int cutter_feed(struct cutter *c, const void *text, size_t n, struct err *e)
     while (n > 0) {
         size_t step = n < STEP ? n : STEP;
         if (c->n + step > c->room) compact(c);
-        if (c->n + step > c->room) {
-            c->room = 2 * (c->n + step);
-            c->buf = xrealloc(c->buf, c->room);
-        }
+        GROW(c->buf, c->n, c->room, step);
         memcpy(c->buf + c->n, p, step);
         c->n += step;
         p += step;

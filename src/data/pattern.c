@@ -319,8 +319,8 @@ static void add_page(struct pattern *x, int number, const uint32_t *masks)
     int k = x->n_pages - 1;
     while (k >= 0 && memcmp(x->pages[k], masks, sizeof *x->pages)) k--;
     if (k < 0) {
+        GROW(x->pages, x->n_pages, x->room_pages, 1);
         k = x->n_pages++;
-        if ((k & (k - 1)) == 0) x->pages = xrealloc(x->pages, (k ? 2 * (size_t)k : 1) * sizeof *x->pages);
         memcpy(x->pages[k], masks, sizeof *x->pages);
     }
     x->page_of[number] = (uint16_t)k;

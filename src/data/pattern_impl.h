@@ -34,7 +34,7 @@ struct pattern {
     /* Bit k of a code point's mask: it is in set k. Equal pages are stored once. */
     uint16_t page_of[N_PAGES];
     uint32_t (*pages)[PAGE];
-    int n_pages;
+    int n_pages, room_pages;
 };
 
 #endif

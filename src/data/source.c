@@ -108,8 +108,7 @@ static int fill(struct source *s, struct err *e)
         if (s->room >= LINE_MAX_BYTES)
             return err_set(e, ERR_REQUEST, "%s:%lld: a line of more than 256 MiB", file_now(s)->path,
                            (long long)s->line + 1);
-        s->room *= 2;
-        s->buf = xrealloc(s->buf, s->room);
+        GROW(s->buf, s->n, s->room, 1);
     }
     ssize_t got;
     do got = read(s->fd, s->buf + s->n, s->room - s->n);

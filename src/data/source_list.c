@@ -31,10 +31,7 @@ struct walk {
 
 static void list_put(struct source_list *l, const char *path, const struct stat *st, bool named)
 {
-    if (l->n == l->room) {
-        l->room = l->room ? 2 * l->room : 64;
-        l->files = xrealloc(l->files, to_size(l->room) * sizeof *l->files);
-    }
+    GROW(l->files, l->n, l->room, 1);
     l->files[l->n++] = (struct source_file){
         .path = xstrdup(path),
         .bytes = st->st_size,

@@ -96,10 +96,7 @@ int tokenfile_try(struct tokenfile_writer **out, bool *busy, const char *path, c
 static int flush(struct tokenfile_writer *w, struct err *e)
 {
     if (w->chunk_n == 0) return OK;
-    if (w->n_sums == w->sums_room) {
-        w->sums_room = w->sums_room ? 2 * w->sums_room : 64;
-        w->sums = xrealloc(w->sums, to_size(w->sums_room) * sizeof *w->sums);
-    }
+    GROW(w->sums, w->n_sums, w->sums_room, 1);
     w->sums[w->n_sums++] = hash64(w->chunk, w->chunk_n);
     int code = fs_writer_write(w->file, w->chunk, w->chunk_n, e);
     w->chunk_n = 0;

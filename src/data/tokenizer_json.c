@@ -58,11 +58,9 @@ static const char *type_of(const struct json *v) { return json_string(json_get(v
 static struct entry *entry_at(struct reader *r, int64_t id)
 {
     if (id >= r->room) {
-        int64_t room = r->room ? r->room : 1024;
-        while (room <= id) room *= 2;
-        r->entries = xrealloc(r->entries, to_size(room) * sizeof *r->entries);
-        memset(r->entries + r->room, 0, to_size(room - r->room) * sizeof *r->entries);
-        r->room = room;
+        int64_t had = r->room;
+        GROW(r->entries, had, r->room, id + 1 - had);
+        memset(r->entries + had, 0, to_size(r->room - had) * sizeof *r->entries);
     }
     if (id >= r->t->vocab) r->t->vocab = (int32_t)id + 1;
     return &r->entries[id];

@@ -12,18 +12,11 @@ struct tokens {
     int64_t n, room;
 };
 
-static inline void tokens_reserve(struct tokens *t, int64_t more)
-{
-    if (t->n + more <= t->room) return;
-    int64_t room = t->room ? t->room : 256;
-    while (room < t->n + more) room *= 2;
-    t->ids = xrealloc(t->ids, to_size(room) * sizeof *t->ids);
-    t->room = room;
-}
+static inline void tokens_reserve(struct tokens *t, int64_t more) { GROW(t->ids, t->n, t->room, more); }
 
 static inline void tokens_push(struct tokens *t, int32_t id)
 {
-    if (t->n == t->room) tokens_reserve(t, 1);
+    GROW(t->ids, t->n, t->room, 1);
     t->ids[t->n++] = id;
 }
 

@@ -29,10 +29,7 @@ void ranges_free(struct ranges *s)
 
 void ranges_add(struct ranges *s, uint32_t lo, uint32_t hi)
 {
-    if (s->n == s->room) {
-        s->room = s->room ? 2 * s->room : 16;
-        s->r = xrealloc(s->r, (size_t)s->room * sizeof *s->r);
-    }
+    GROW(s->r, s->n, s->room, 1);
     s->r[s->n++] = (struct range){lo, hi};
 }
 

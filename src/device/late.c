@@ -70,9 +70,9 @@ struct late {
     struct queue *queue[LATE_STREAMS];
     int n_queues;
     struct side *side; /* by name, from 1 */
-    int n_sides;
+    int n_sides, room_sides;
     struct extent *extent; /* live buffers */
-    int n_extents;
+    int n_extents, room_extents;
     uint64_t seed, drawn, number;
     int64_t n_waiting;
     char *stack_low, *stack_high; /* of the rank's thread */
@@ -216,10 +216,7 @@ static struct order_who who_of(struct late *l, const char *op, const char *tenso
 static struct waiting *push(struct late *l, struct queue *q)
 {
     if (l->n_waiting >= LATE_MOST) run_one(l);
-    if (q->n == q->room) {
-        q->room = q->room ? 2 * q->room : 64;
-        q->list = xrealloc(q->list, (size_t)q->room * sizeof *q->list);
-    }
+    GROW(q->list, q->n, q->room, 1);
     l->n_waiting++;
     q->list[q->n] = (struct waiting){0};
     return &q->list[q->n++];
@@ -350,8 +347,8 @@ static uint64_t late_fork(struct stream *s, const struct stream_work *w, uint64_
     int i = 0;
     while (i < l->n_sides && l->side[i].open) i++;
     if (i == l->n_sides) {
-        l->side = xrealloc(l->side, (size_t)++l->n_sides * sizeof *l->side);
-        l->side[i] = (struct side){0};
+        GROW(l->side, l->n_sides, l->room_sides, 1);
+        l->side[l->n_sides++] = (struct side){0};
     }
     struct side *x = &l->side[i];
     order_join(&queue_of(s)->clock, &l->host);
@@ -406,7 +403,7 @@ static int late_alloc(struct device *d, enum mem_cat cat, size_t bytes, void **p
     struct late *l = d->own;
     int rc = cpu_ops.alloc(d, cat, bytes, p, e);
     if (rc) return rc;
-    l->extent = xrealloc(l->extent, (size_t)(l->n_extents + 1) * sizeof *l->extent);
+    GROW(l->extent, l->n_extents, l->room_extents, 1);
     l->extent[l->n_extents++] = (struct extent){*p, bytes, cat};
     return OK;
 }

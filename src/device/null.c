@@ -77,7 +77,7 @@ static void null_zero(struct stream *s, void *dst, size_t bytes)
 /* Work beside a stream: when it will be done. */
 struct sides {
     double *end_s; /* by name, from 1; below 0: the name is free */
-    int n;
+    int n, room;
 };
 
 static uint64_t null_fork(struct stream *s, const struct stream_work *w, uint64_t after)
@@ -89,7 +89,8 @@ static uint64_t null_fork(struct stream *s, const struct stream_work *w, uint64_
     if (after && x->end_s[after - 1] > from) from = x->end_s[after - 1];
     int i = 0;
     while (i < x->n && x->end_s[i] >= 0) i++;
-    if (i == x->n) x->end_s = xrealloc(x->end_s, (size_t)++x->n * sizeof *x->end_s);
+    GROW(x->end_s, i, x->room, 1);
+    if (i == x->n) x->n++;
     x->end_s[i] = from + s->dev->cost(s->dev->cost_ctx, s, w);
     return (uint64_t)i + 1;
 }

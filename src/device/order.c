@@ -112,11 +112,8 @@ static bool covers(const struct byte_span *a, const struct byte_span *b)
 /* ---- what is remembered ---- */
 static struct access *push(struct order *o)
 {
-    if (o->n == o->room) {
-        o->room = o->room ? 2 * o->room : 256;
-        CHECK(o->room <= 1 << 24, "%lld accesses to remember", (long long)o->n);
-        o->list = xrealloc(o->list, (size_t)o->room * sizeof *o->list);
-    }
+    CHECK(o->n < 1 << 24, "%lld accesses to remember", (long long)o->n);
+    GROW(o->list, o->n, o->room, 1);
     return &o->list[o->n++];
 }
 

@@ -77,7 +77,7 @@ static int part_at(const struct cut *c, enum tape_phase ph, int instr)
 static void push_uses(struct cut *c, enum tape_phase ph, const struct span *s, int n, bool writes)
 {
     struct stage_parts *g = &c->parts;
-    g->use = xrealloc(g->use, sizeof *g->use * ((size_t)(g->n_use + n) + 1));
+    GROW(g->use, g->n_use, g->room_use, n);
     for (int v = 0; v < n; v++)
         if (s[v].first >= 0)
             g->use[g->n_use++] = (struct part_use){.phase = (int)ph,
@@ -136,10 +136,7 @@ static void leave_out(struct cut *c, const struct program *p, const struct units
         int phase = last_phase(c, v, from, to);
         for (int i = u->unit[v].first; phase >= 0 && i < u->unit[v].first + u->unit[v].n; i++) {
             if (seen[i]) continue;
-            if (c->n_unwritten == c->room) {
-                c->room = c->room ? 2 * c->room : 16;
-                c->unwritten = xrealloc(c->unwritten, sizeof *c->unwritten * (size_t)c->room);
-            }
+            GROW(c->unwritten, c->n_unwritten, c->room, 1);
             c->unwritten[c->n_unwritten++] = (struct unwritten){phase, v, i};
         }
     }

@@ -43,8 +43,10 @@ struct build {
     int64_t *place[2];                        /* [stage here, microbatch] -> index in the inbox of RECV_F, RECV_B */
     int *in, *din, *out, *dout, *act, *wgrad; /* [stage here, microbatch] -> buffer or slab, -1 */
     struct free_list keep, *acts, *wgrads;
-    bool *filled, *sent; /* sending buffers: written and not sent yet; sent at least once */
-    int n_send, next_send;
+    struct sending {
+        bool filled, sent; /* written and not sent yet; sent at least once */
+    } * sending;
+    int n_send, room_send, next_send;
     const struct action_list *list;
     struct units_held *units; /* NULL: none are looked at */
 };
@@ -59,10 +61,7 @@ static int take(struct free_list *f)
 {
     int i = 0;
     while (i < f->n && f->used[i]) i++;
-    if (i == f->room) {
-        f->room = f->room ? 2 * f->room : 8;
-        f->used = xrealloc(f->used, (size_t)f->room * sizeof *f->used);
-    }
+    GROW(f->used, i, f->room, 1);
     if (i == f->n) f->n++;
     f->used[i] = true;
     return i;
@@ -77,10 +76,7 @@ static void give(struct free_list *f, int *i)
 
 static struct step *push(struct itinerary *t, enum step_kind kind, struct action a)
 {
-    if (t->n == t->room) {
-        t->room = t->room ? 2 * t->room : 64;
-        t->step = xrealloc(t->step, to_size(t->room) * sizeof *t->step);
-    }
+    GROW(t->step, t->n, t->room, 1);
     struct step *x = &t->step[t->n++];
     *x = (struct step){.kind = kind,
                        .a = a,
@@ -118,10 +114,7 @@ static void read_inboxes(struct build *b)
             a = action_of(forward ? ACTION_RECV_F : ACTION_RECV_B, forward ? a.stage + 1 : a.stage - 1, a.microbatch);
             a.peer = (uint16_t)r;
             struct inbox *x = &b->inbox[r];
-            if (x->n == x->room) {
-                x->room = x->room ? 2 * x->room : 16;
-                x->a = xrealloc(x->a, to_size(x->room) * sizeof *x->a);
-            }
+            GROW(x->a, x->n, x->room, 1);
             b->place[!forward][key(b, a.stage, a.microbatch)] = x->n;
             x->a[x->n++] = a;
         }
@@ -159,17 +152,15 @@ static void post_ahead(struct build *b, const struct action_list *l, int64_t i)
 static int take_sending(struct build *b, struct action a)
 {
     int i = 0;
-    while (i < b->n_send && b->filled[(b->next_send + i) % b->n_send]) i++;
+    while (i < b->n_send && b->sending[(b->next_send + i) % b->n_send].filled) i++;
     i = i < b->n_send ? (b->next_send + i) % b->n_send : b->n_send; /* all wait for a late SEND: one more */
     if (i == b->n_send) {
-        b->n_send++;
-        b->filled = xrealloc(b->filled, (size_t)b->n_send * sizeof *b->filled);
-        b->sent = xrealloc(b->sent, (size_t)b->n_send * sizeof *b->sent);
-        b->sent[i] = false;
+        GROW(b->sending, b->n_send, b->room_send, 1);
+        b->sending[b->n_send++] = (struct sending){0};
     }
     b->next_send = (i + 1) % b->n_send;
-    b->filled[i] = true;
-    if (b->sent[i]) push(b->t, STEP_CLEAR, a)->buffer = SENDING + i;
+    b->sending[i].filled = true;
+    if (b->sending[i].sent) push(b->t, STEP_CLEAR, a)->buffer = SENDING + i;
     return SENDING + i;
 }
 
@@ -178,8 +169,7 @@ static void send(struct build *b, struct action a)
     int buffer = (a.kind == ACTION_SEND_F ? b->out : b->din)[key(b, a.stage, a.microbatch)];
     CHECK(buffer >= SENDING, "nothing to send");
     push(b->t, STEP_SEND, a)->buffer = buffer;
-    b->filled[buffer - SENDING] = false;
-    b->sent[buffer - SENDING] = true;
+    b->sending[buffer - SENDING] = (struct sending){.filled = false, .sent = true};
 }
 
 /* ---- units ---- */
@@ -199,7 +189,7 @@ struct units_held {
     struct held *unit;
     struct free_list params;
     struct temporary *grad;
-    int n_grads;
+    int n_grads, room_grads;
     int64_t part, window; /* parts computed so far; the window they are in */
 };
 
@@ -229,7 +219,8 @@ static int take_temporary(struct units_held *h)
 {
     int i = 0;
     while (i < h->n_grads && (h->grad[i].open || h->grad[i].until >= 0)) i++;
-    if (i == h->n_grads) h->grad = xrealloc(h->grad, sizeof *h->grad * (size_t)++h->n_grads);
+    GROW(h->grad, i, h->room_grads, 1);
+    if (i == h->n_grads) h->n_grads++;
     h->grad[i] = (struct temporary){.open = true, .until = -1};
     return i;
 }
@@ -468,8 +459,8 @@ void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, con
     for (int i = 0; i < s->n_stages; i++) b.here[i] = -1;
     for (int i = 0; i < n_use; i++) b.here[use[i].stage] = i;
     b.inbox = xcalloc(to_size(s->n_ranks), sizeof *b.inbox);
-    b.filled = xcalloc((size_t)n_send + 1, sizeof *b.filled);
-    b.sent = xcalloc((size_t)n_send + 1, sizeof *b.sent);
+    GROW(b.sending, 0, b.room_send, n_send);
+    for (int i = 0; i < n_send; i++) b.sending[i] = (struct sending){0};
     for (int i = 0; i < n_use; i++) {
         if (use[i].act_class >= t->n_act) t->n_act = use[i].act_class + 1;
         if (use[i].wgrad_class >= t->n_wgrad) t->n_wgrad = use[i].wgrad_class + 1;
@@ -484,7 +475,7 @@ void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, con
         units_fini(&units);
     }
     t->n_keep = b.keep.n;
-    for (int i = 0; i < b.n_send; i++) t->n_send += b.sent[i]; /* taken in turn: the first ones */
+    for (int i = 0; i < b.n_send; i++) t->n_send += b.sending[i].sent; /* taken in turn: the first ones */
     for (int64_t i = 0; i < t->n; i++) {
         int *field[] = {&t->step[i].in, &t->step[i].din, &t->step[i].out, &t->step[i].dout, &t->step[i].buffer};
         for (int k = 0; k < 5; k++) number(field[k], t->n_keep);
@@ -496,8 +487,7 @@ void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, con
     for (int i = 0; i < 2; i++) xfree(b.place[i]);
     xfree(b.here);
     xfree(b.inbox);
-    xfree(b.filled);
-    xfree(b.sent);
+    xfree(b.sending);
     xfree(b.keep.used);
 }
 

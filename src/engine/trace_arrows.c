@@ -11,10 +11,7 @@
 
 void trace_ends_add(struct trace_ends *x, const struct trace_end *e)
 {
-    if (x->n == x->room) {
-        x->room = x->room ? 2 * x->room : 256;
-        x->end = xrealloc(x->end, to_size(x->room) * sizeof *x->end);
-    }
+    GROW(x->end, x->n, x->room, 1);
     x->end[x->n++] = *e;
 }
 

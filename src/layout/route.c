@@ -103,10 +103,7 @@ struct wanted {
 
 static void want(struct wanted *w, const struct region *box)
 {
-    if (w->n == w->room) {
-        w->room = w->room ? 2 * w->room : 16;
-        w->box = xrealloc(w->box, to_size(w->room) * sizeof *w->box);
-    }
+    GROW(w->box, w->n, w->room, 1);
     w->box[w->n++] = *box;
 }
 
@@ -120,10 +117,7 @@ struct builder {
 static void add_msg(struct builder *b, struct route_msg m)
 {
     struct route *r = b->r;
-    if (r->n == b->room) {
-        b->room = b->room ? 2 * b->room : 64;
-        r->msg = xrealloc(r->msg, to_size(b->room) * sizeof *r->msg);
-    }
+    GROW(r->msg, r->n, b->room, 1);
     r->msg[r->n++] = m;
     if (m.src != m.dst) b->c.sent[m.src] += region_volume(&m.box);
 }

@@ -53,10 +53,7 @@ static bool uneven_context(const struct config *c)
 
 static struct plan_rank *add_role(struct plan *p, const int *ranks, int n)
 {
-    if (p->n_roles == p->room) {
-        p->room = p->room ? 2 * p->room : 16;
-        p->role = xrealloc(p->role, sizeof *p->role * (size_t)p->room);
-    }
+    GROW(p->role, p->n_roles, p->room, 1);
     struct plan_rank *r = &p->role[p->n_roles++];
     *r = (struct plan_rank){.n_alike = n};
     r->alike = xmalloc(sizeof *r->alike * (size_t)n);

@@ -55,16 +55,6 @@ static int read_lines(struct history *h, const char *path, line_fn *each, struct
     return rc;
 }
 
-/* Room for one more of n items. */
-static void *grown(void *p, int64_t n, int64_t *room, size_t each)
-{
-    if (n < *room) return p;
-    size_t bytes = 0;
-    *room = *room ? 2 * *room : 64;
-    CHECK(!size_mul(to_size(*room), each, &bytes), "too many points");
-    return xrealloc(p, bytes);
-}
-
 static void curve_add(struct history *h, enum history_curve which, double x, const struct json *y)
 {
     struct curve *c = &h->curve[which];
@@ -75,8 +65,8 @@ static void curve_add(struct history *h, enum history_curve which, double x, con
         return;
     }
     int64_t room = c->room;
-    c->x = grown(c->x, c->n, &room, sizeof *c->x);
-    c->y = grown(c->y, c->n, &c->room, sizeof *c->y);
+    GROW(c->x, c->n, room, 1);
+    GROW(c->y, c->n, c->room, 1);
     c->x[c->n] = x;
     c->y[c->n++] = v;
 }
@@ -112,14 +102,14 @@ static void sample_line(struct history *h, const struct json *v)
 {
     int64_t step = json_int(json_get(v, "step"), 0);
     while (h->n_samples && h->sample[h->n_samples - 1].step >= step) h->n_samples--;
-    h->sample = xrealloc(h->sample, (size_t)(h->n_samples + 1) * sizeof *h->sample);
+    GROW(h->sample, h->n_samples, h->room_samples, 1);
     h->sample[h->n_samples++] =
         (struct history_sample){.step = step, .prompt = text_of(h, v, "prompt"), .text = text_of(h, v, "text")};
 }
 
 static void start_line(struct history *h, const struct json *v)
 {
-    h->start = xrealloc(h->start, (size_t)(h->n_starts + 1) * sizeof *h->start);
+    GROW(h->start, h->n_starts, h->room_starts, 1);
     h->start[h->n_starts++] = (struct history_start){.time = text_of(h, v, "time"),
                                                      .host = text_of(h, v, "host"),
                                                      .cpu = text_of(h, v, "cpu"),

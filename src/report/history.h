@@ -41,7 +41,7 @@ struct history {
     int64_t broken;     /* lines passed over */
     struct history_sample *sample;
     struct history_start *start;
-    int n_samples, n_starts;
+    int n_samples, n_starts, room_samples, room_starts;
     struct arena *arena;
 };
 

@@ -74,19 +74,13 @@ static void add_span(struct lines *x, struct rank_lines *r, const char *cat, con
     } else if (!strcmp(cat, "layer") || !strcmp(cat, "recompute")) {
         return; /* its kernels say it all */
     }
-    if (r->n == r->room) {
-        r->room = r->room ? 2 * r->room : 256;
-        r->span = xrealloc(r->span, to_size(r->room) * sizeof *r->span);
-    }
+    GROW(r->span, r->n, r->room, 1);
     r->span[r->n++] = s;
 }
 
 static void add_part(struct lines *x, const struct json *args, int64_t from, int rank)
 {
-    if (x->n_parts == x->room_parts) {
-        x->room_parts = x->room_parts ? 2 * x->room_parts : 256;
-        x->part = xrealloc(x->part, to_size(x->room_parts) * sizeof *x->part);
-    }
+    GROW(x->part, x->n_parts, x->room_parts, 1);
     x->part[x->n_parts++] =
         (struct part){.id = hash_text(text_of(args, "id"), 0),
                       .from = from,

@@ -56,10 +56,7 @@ static int read_cell(struct table *t, const char *text, size_t n, const char *wh
     else return bad_cell(what, line, text, n, "wanted F, B, I, W or BW after the stage", e);
     long microbatch = number(&p, end, SCHEDULE_MAX_MICROBATCHES - 1);
     if (microbatch < 0 || p != end) return bad_cell(what, line, text, n, "wanted a microbatch and nothing after it", e);
-    if (t->n == t->room) {
-        t->room = t->room ? 2 * t->room : 256;
-        t->cell = xrealloc(t->cell, to_size(t->room) * sizeof *t->cell);
-    }
+    GROW(t->cell, t->n, t->room, 1);
     t->cell[t->n++] = (struct cell){t->n_rows, (int)stage, (int)microbatch, kind};
     if (stage >= t->n_stages) t->n_stages = (int)stage + 1;
     if (microbatch >= t->n_microbatches) t->n_microbatches = (int)microbatch + 1;

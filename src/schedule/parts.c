@@ -17,10 +17,7 @@
 
 static void push(struct action_list *l, struct action a)
 {
-    if (l->n == l->room) {
-        l->room = l->room ? 2 * l->room : 64;
-        l->a = xrealloc(l->a, to_size(l->room) * sizeof *l->a);
-    }
+    GROW(l->a, l->n, l->room, 1);
     l->a[l->n++] = a;
 }
 
@@ -290,10 +287,7 @@ struct dues {
 
 static void push_due(struct dues *d, struct due x)
 {
-    if (d->n == d->room) {
-        d->room = d->room ? 2 * d->room : 64;
-        d->p = xrealloc(d->p, to_size(d->room) * sizeof *d->p);
-    }
+    GROW(d->p, d->n, d->room, 1);
     d->p[d->n++] = x;
 }
 

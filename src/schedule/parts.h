@@ -44,7 +44,7 @@ struct stage_parts {
     int n[PART_PHASES]; /* parts; of W 0 where weight gradients are made in B */
     bool *again;        /* [n[ACTION_B]] this part computes forward once more */
     struct part_use *use;
-    int n_use;
+    int n_use, room_use;
 };
 
 struct part_rule {

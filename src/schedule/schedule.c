@@ -81,10 +81,7 @@ void schedule_push(struct schedule *s, int rank, struct action a)
           "%s stage %d microbatch %d on rank %d is outside the schedule", action_name((enum action_kind)a.kind),
           a.stage, a.microbatch, rank);
     struct action_list *l = &s->rank[rank];
-    if (l->n == l->room) {
-        l->room = l->room ? 2 * l->room : 16;
-        l->a = xrealloc(l->a, to_size(l->room) * sizeof *l->a);
-    }
+    GROW(l->a, l->n, l->room, 1);
     l->a[l->n++] = a;
 }
 

@@ -18,7 +18,7 @@ static int set_find(const struct copies *x, const int *ranks, int n)
 static int set_new(struct copies *x, struct comm *along, const int *ranks, int n, struct err *e)
 {
     int *world = xcalloc((size_t)n, sizeof *world);
-    x->set = xrealloc(x->set, (size_t)(x->n + 1) * sizeof *x->set);
+    GROW(x->set, x->n, x->room, 1);
     struct copies_set *s = &x->set[x->n];
     *s = (struct copies_set){.ranks = xcalloc((size_t)n, sizeof *ranks), .n = n};
     memcpy(s->ranks, ranks, (size_t)n * sizeof *ranks);

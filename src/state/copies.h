@@ -22,7 +22,7 @@ struct copies_set {
 struct copies {
     struct store *s;
     struct copies_set *set;
-    int n;
+    int n, room;
     int *set_of; /* by parameter; -1: only here, or not here */
 };
 

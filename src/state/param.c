@@ -136,8 +136,7 @@ int param_add(struct param_table *t, const char *name, struct layout l, enum par
     if (!t->mesh.n_ranks) t->mesh = mesh_single();
     CHECK(l.n_ranks == t->mesh.n_ranks, "%s: a layout on %d ranks in a table of %d", name, l.n_ranks, t->mesh.n_ranks);
     if (t->n == t->room) {
-        t->room = t->room ? 2 * t->room : 64;
-        t->p = xrealloc(t->p, sizeof *t->p * (size_t)t->room);
+        GROW(t->p, t->n, t->room, 1);
         index_grow(t);
     }
     struct param *p = &t->p[t->n];

@@ -53,10 +53,7 @@ struct route_run {
 
 static struct leg *leg_add(struct legs *l)
 {
-    if (l->n == l->room) {
-        l->room = l->room ? 2 * l->room : 64;
-        l->leg = xrealloc(l->leg, to_size(l->room) * sizeof *l->leg);
-    }
+    GROW(l->leg, l->n, l->room, 1);
     return &l->leg[l->n++];
 }
 

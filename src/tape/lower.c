@@ -16,10 +16,7 @@
 /* ---- lists ---- */
 struct instr *lower_emit(struct code *c)
 {
-    if (c->n == c->room) {
-        c->room = c->room ? 2 * c->room : 64;
-        c->p = xrealloc(c->p, sizeof *c->p * (size_t)c->room);
-    }
+    GROW(c->p, c->n, c->room, 1);
     struct instr *i = &c->p[c->n++];
     memset(i, 0, sizeof *i);
     for (int k = 0; k < KERNEL_MAX_IN; k++) i->in[k].place = i->din[k].place = i->acc[k].place = OPERAND_NONE;
@@ -33,10 +30,7 @@ static struct instr *emit(struct lower *l, enum tape_phase phase) { return lower
 static int place_push(struct lower *l, tid of, bool grad, size_t bytes)
 {
     struct program *p = l->p;
-    if (p->n_places == l->room_places) {
-        l->room_places = l->room_places ? 2 * l->room_places : 128;
-        p->places = xrealloc(p->places, sizeof *p->places * (size_t)l->room_places);
-    }
+    GROW(p->places, p->n_places, l->room_places, 1);
     p->places[p->n_places] =
         (struct place){.bytes = bytes, .of = of, .grad = grad, .first = -1, .last = -1, .slot = -1};
     return p->n_places++;

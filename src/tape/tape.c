@@ -51,10 +51,7 @@ int64_t tensor_rows(const struct tensor *x)
 
 static struct tensor *tensor_push(struct tape *t)
 {
-    if (t->n_tensors == t->room_tensors) {
-        t->room_tensors = t->room_tensors ? 2 * t->room_tensors : 64;
-        t->tensors = xrealloc(t->tensors, sizeof *t->tensors * (size_t)t->room_tensors);
-    }
+    GROW(t->tensors, t->n_tensors, t->room_tensors, 1);
     struct tensor *x = &t->tensors[t->n_tensors];
     memset(x, 0, sizeof *x);
     x->slot = x->grad_slot = x->producer = -1;
@@ -64,10 +61,7 @@ static struct tensor *tensor_push(struct tape *t)
 
 static struct node *node_push(struct tape *t)
 {
-    if (t->n_nodes == t->room_nodes) {
-        t->room_nodes = t->room_nodes ? 2 * t->room_nodes : 64;
-        t->nodes = xrealloc(t->nodes, sizeof *t->nodes * (size_t)t->room_nodes);
-    }
+    GROW(t->nodes, t->n_nodes, t->room_nodes, 1);
     struct node *d = &t->nodes[t->n_nodes++];
     memset(d, 0, sizeof *d);
     for (int i = 0; i < KERNEL_MAX_IN; i++) d->in[i] = TID_NONE;
@@ -336,10 +330,7 @@ tid tape_collective_n(struct tape *t, enum op op, const struct op_attrs *at, int
 void tape_segment_begin(struct tape *t, enum segment_kind kind)
 {
     CHECK(t->open_segment < 0, "segments do not nest");
-    if (t->n_segments == t->room_segments) {
-        t->room_segments = t->room_segments ? 2 * t->room_segments : 16;
-        t->segments = xrealloc(t->segments, sizeof *t->segments * (size_t)t->room_segments);
-    }
+    GROW(t->segments, t->n_segments, t->room_segments, 1);
     t->open_segment = t->n_segments++;
     t->segments[t->open_segment] = (struct segment){kind, t->n_nodes, t->n_nodes};
 }

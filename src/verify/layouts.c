@@ -9,10 +9,7 @@
 
 static void push(struct layouts *l, struct layout_try t)
 {
-    if (l->n == l->room) {
-        l->room = l->room ? 2 * l->room : 64;
-        l->at = xrealloc(l->at, sizeof *l->at * (size_t)l->room);
-    }
+    GROW(l->at, l->n, l->room, 1);
     l->at[l->n++] = t;
 }
 

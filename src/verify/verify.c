@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/str.h"
 #include "verify/layouts.h"
 #include "verify/shelf.h"
 #include "verify/trial.h"
@@ -95,7 +96,7 @@ static void compare_resumed(struct verify_layout *l, const struct param_table *p
 
 static struct verify_layout *layout_push(struct verify *v)
 {
-    v->layout = xrealloc(v->layout, sizeof *v->layout * (size_t)(v->n + 1));
+    GROW(v->layout, v->n, v->room, 1);
     struct verify_layout *l = &v->layout[v->n++];
     memset(l, 0, sizeof *l);
     return l;
@@ -110,8 +111,7 @@ struct run { /* of verify_run */
     struct shelf shelf;
     struct param_table p;
     struct outcome want, ref; /* the oracle, and one rank with plain loops */
-    char *held_before;        /* how states lay that were handed over, one line each */
-    size_t held_n;
+    struct str held_before;   /* how states lay that were handed over, one line each */
     bool has_ref;
 };
 
@@ -123,14 +123,12 @@ static bool held_before(struct run *x)
     const char *kind = c->parallel.pp > 1 ? c->parallel.schedule : "";
     bool plain = !strcmp(kind, "naive") || !strcmp(kind, "gpipe") || !strcmp(kind, "1f1b") || !strcmp(kind, "zbh1") ||
                  !strcmp(kind, "zbh2");
-    size_t n = (size_t)snprintf(line, sizeof line, "%d %d %d %d %d %d %s %d %d %d\n", (int)c->parallel.dp_replicate,
-                                (int)c->parallel.dp_shard, (int)c->parallel.zero, (int)c->parallel.tp,
-                                (int)c->parallel.cp, (int)c->parallel.pp, plain ? "" : kind, (int)c->parallel.ep,
-                                (int)c->parallel.etp, (int)c->parallel.servers);
-    if (x->held_before && strstr(x->held_before, line)) return true;
-    x->held_before = xrealloc(x->held_before, x->held_n + n + 1);
-    memcpy(x->held_before + x->held_n, line, n + 1);
-    x->held_n += n;
+    snprintf(line, sizeof line, "%d %d %d %d %d %d %s %d %d %d\n", (int)c->parallel.dp_replicate,
+             (int)c->parallel.dp_shard, (int)c->parallel.zero, (int)c->parallel.tp, (int)c->parallel.cp,
+             (int)c->parallel.pp, plain ? "" : kind, (int)c->parallel.ep, (int)c->parallel.etp,
+             (int)c->parallel.servers);
+    if (strstr(str_text(&x->held_before), line)) return true;
+    str_puts(&x->held_before, line);
     return false;
 }
 
@@ -391,7 +389,7 @@ int verify_run(struct verify *v, const struct config *config, int max_ranks, uns
     outcome_fini(&x.want);
     outcome_fini(&x.ref);
     param_table_free(&x.p);
-    xfree(x.held_before);
+    str_free(&x.held_before);
     xfree(tokens);
     xfree(unseen);
     return rc;

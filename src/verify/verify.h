@@ -51,7 +51,7 @@ struct verify {
     double bound;         /* where only whole sequences are shared out */
     double eps; /* of Adam in every run: the config's, or what gradients that are rounding drown in; 0: no Adam */
     struct verify_layout *layout;
-    int n;
+    int n, room;
 };
 
 /* Which layouts: those that share out work along these axes and no other; one rank, run twice, is always among them. ep

@@ -2,16 +2,14 @@
 /* The hosts' communicators and the data plane's: each refuses memory of the other, for every kind of operation, on a
  * device that cannot be touched and on one that only counts. */
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "child.h"
 #include "comm/comm.h"
 #include "device/device.h"
 
@@ -54,27 +52,30 @@ static int set_up(struct setting *s, enum kind kind, bool on_device, struct err 
     return rc;
 }
 
-/* 0: the operation ran; 1: a CHECK ended the process. */
-static int refused(enum kind kind, bool on_device, bool host_memory, int way)
+struct tried {
+    enum kind kind;
+    bool on_device, host_memory;
+    int way;
+};
+
+static int run_operation(void *arg)
 {
-    int status;
-    pid_t pid = fork();
-    if (pid == 0) {
-        struct setting s = {0};
-        struct err e = {0};
-        float host[2 * N] = {0};
-        signal(SIGABRT, SIG_DFL);
-        if (!freopen("/dev/null", "w", stderr) || set_up(&s, kind, on_device, &e)) _exit(3);
-        comm_wait(s.group, operation(s.group, way, host_memory ? host : s.b.p));
-        _exit(comm_status(s.group, &e) ? 4 : 0);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (WIFSIGNALED(status)) {
-        assert_int_equal(WTERMSIG(status), SIGABRT);
-        return 1;
-    }
-    assert_int_equal(WEXITSTATUS(status), 0);
-    return 0;
+    const struct tried *t = arg;
+    struct setting s = {0};
+    struct err e = {0};
+    float host[2 * N] = {0};
+    if (set_up(&s, t->kind, t->on_device, &e)) return CHILD_LOST;
+    comm_wait(s.group, operation(s.group, t->way, t->host_memory ? host : s.b.p));
+    return comm_status(s.group, &e) ? 1 : 0;
+}
+
+/* false: the operation ran; true: a CHECK ended the process. */
+static bool refused(enum kind kind, bool on_device, bool host_memory, int way)
+{
+    struct tried t = {kind, on_device, host_memory, way};
+    int end = child_end(run_operation, &t);
+    if (end != -SIGABRT) assert_int_equal(end, 0);
+    return end != 0;
 }
 
 static void test_planes_are_apart(void **state)

@@ -7,16 +7,13 @@
 
 #include <cmocka.h>
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "child.h"
 #include "device/device.h"
 
 static struct stream *stream_of(struct device *d)
@@ -110,14 +107,15 @@ static void test_untouchable_moves(void **state)
 
 enum touch { READS, WRITES, MIDDLE, HOST_TO_KERNEL, KERNEL_TO_HOST, LOOKS_THROUGH };
 
-static void touch(enum touch how)
+static int touch(void *arg)
 {
+    enum touch how = *(enum touch *)arg;
     struct device *d;
     struct buffer b;
     struct stream *s;
     struct err e;
     char host[64] = {0};
-    if (device_untouchable_new(&d, 1, &e) || buffer_new(&b, d, MEM_PARAM, 1 << 20, &e)) _exit(0);
+    if (device_untouchable_new(&d, 1, &e) || buffer_new(&b, d, MEM_PARAM, 1 << 20, &e)) return CHILD_LOST;
     s = stream_of(d);
     volatile char *p = b.p;
     if (how == READS) host[0] = p[0];
@@ -126,7 +124,7 @@ static void touch(enum touch how)
     if (how == HOST_TO_KERNEL) stream_copy(s, b.p, host, 64);
     if (how == KERNEL_TO_HOST) stream_zero(s, host, 64);
     if (how == LOOKS_THROUGH) host[0] = *(const char *)device_here((const char *)b.p + 5);
-    _exit(host[0]);
+    return host[0];
 }
 
 /* A host that reads or writes where a buffer says its bytes are is ended by the system; one that hands host memory over
@@ -134,20 +132,10 @@ static void touch(enum touch how)
 static void test_touching_is_fatal(void **state)
 {
     (void)state;
-    for (int how = READS; how <= LOOKS_THROUGH; how++) {
-        pid_t pid = fork();
-        int status;
-        if (pid == 0) {
-            signal(SIGSEGV, SIG_DFL);
-            signal(SIGBUS, SIG_DFL);
-            if (!freopen("/dev/null", "w", stderr)) _exit(0);
-            touch((enum touch)how);
-        }
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        int got = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-        if (how < HOST_TO_KERNEL) assert_true(got == SIGSEGV || got == SIGBUS);
-        else if (how < LOOKS_THROUGH) assert_int_equal(got, SIGABRT);
-        else assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    for (enum touch how = READS; how <= LOOKS_THROUGH; how++) {
+        int end = child_end(touch, &how);
+        if (how < HOST_TO_KERNEL) assert_true(end == -SIGSEGV || end == -SIGBUS);
+        else assert_int_equal(end, how < LOOKS_THROUGH ? -SIGABRT : 0);
     }
 }
 
@@ -366,25 +354,6 @@ static void test_too_much_is_refused_in_words(void **state)
     device_free(d);
 }
 
-/* Runs fn in a child and expects it to stop as a bug does. */
-static void expect_bug(void (*fn)(struct device *d))
-{
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        struct device *d;
-        const struct rlimit no_core = {0, 0};
-        setrlimit(RLIMIT_CORE, &no_core);
-        if (!freopen("/dev/null", "w", stderr) || device_null_new(&d, NULL)) _exit(0);
-        signal(SIGABRT, SIG_DFL);
-        fn(d);
-        _exit(0);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-}
-
 static void read_beyond(struct device *d)
 {
     struct buffer b;
@@ -425,14 +394,27 @@ static void foreign_stream(struct device *d)
     device_zero(stream_of(d), &b, 0, 10);
 }
 
+typedef void bug_fn(struct device *d);
+struct bug {
+    bug_fn *fn;
+};
+
+static int on_null_device(void *arg)
+{
+    struct device *d;
+    if (device_null_new(&d, NULL)) return CHILD_LOST;
+    ((struct bug *)arg)->fn(d);
+    return 0;
+}
+
 static void test_bugs_stop(void **state)
 {
     (void)state;
-    expect_bug(read_beyond);
-    expect_bug(read_huge_offset);
-    expect_bug(leak);
-    expect_bug(foreign_stream);
-    expect_bug(live_handle);
+    bug_fn *const bugs[] = {read_beyond, read_huge_offset, leak, foreign_stream, live_handle};
+    for (int i = 0; i < 5; i++) {
+        struct bug b = {bugs[i]};
+        assert_int_equal(child_end(on_null_device, &b), -SIGABRT);
+    }
 }
 
 int main(void)
