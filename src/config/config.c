@@ -98,7 +98,7 @@ const struct conf_row config_rows[] = {
     CHOICE("optimizer.name", optimizer.name, "adamw", OPTIM_NAMES, "optimizer"),
     REAL("optimizer.lr", optimizer.lr, "3.0e-4", 0, 1e6, "peak learning rate"),
     {.path = "optimizer.betas", .type = CONF_REALS, .offset = AT(optimizer.betas), .otherwise = "[0.9, 0.95]", .n = 2,
-     .lo = 0, .hi = 0.9999999, .doc = "decay of the two moments (adamw)"},
+     .lo = 0, .hi = 0.9999999, .doc = "decay of the two moments (adamw); of what is stepped along and of the moment (lion)"},
     REAL("optimizer.eps", optimizer.eps, "1.0e-8", 0, 1, "added to the root of the second moment (adamw)"),
     REAL("optimizer.weight_decay", optimizer.weight_decay, "0.1", 0, 1e6, "on matrices; norms and biases have none"),
     REAL("optimizer.clip", optimizer.clip, "1.0", 0, 1e12, "largest global gradient norm; 0 is off"),

@@ -5,7 +5,7 @@
  * read and write, from the views of the call. */
 #include "base/mem.h"
 #include "device/order.h"
-#include "kernel/kernel.h"
+#include "kernel/update.h"
 
 void kernel_on(struct stream *s, const struct kernel_table *t)
 {
@@ -121,10 +121,12 @@ struct flat_call {
         FLAT_INTO,
         FLAT_TREE,
         FLAT_PARTS,
-        FLAT_SQUARES
+        FLAT_SQUARES,
+        FLAT_UPDATE
     } op;
     struct adamw_args adamw;
     struct sgd_args sgd;
+    struct update_args update;
     void *to;
     const void *from;
     enum dtype t, f;
@@ -148,6 +150,7 @@ static void run_flat(struct stream *s, void *arg)
     case FLAT_TREE: f->sum_tree(s->team, a->to, a->from, a->parts, a->n); return;
     case FLAT_PARTS: f->sum_parts(s->team, a->to, a->t, a->from, a->parts, a->n); return;
     case FLAT_SQUARES: f->squares(s->team, a->from, a->n, a->to); return;
+    case FLAT_UPDATE: f->update(s->team, &a->update); return;
     }
 }
 
@@ -207,6 +210,18 @@ void flat_sgd(struct stream *s, const struct sgd_args *a)
     x.sgd.grad = entered(s, a->grad, "sgd");
     x.sgd.param = entered(s, a->param, "sgd");
     flat(s, "sgd", &x, span, 4);
+}
+
+void flat_update(struct stream *s, const struct update_args *a)
+{
+    const struct update_row *row = &update_rows[a->kind];
+    struct flat_call x = {.op = FLAT_UPDATE, .update = *a};
+    struct byte_span span[UPDATE_OPERANDS];
+    for (int k = 0; k < row->n; k++) {
+        span[k] = span_of(a->at[k].p, row->at[k].one ? 1 : a->n, a->at[k].t, row->at[k].writes, row->at[k].name);
+        x.update.at[k].p = entered(s, a->at[k].p, row->name);
+    }
+    flat(s, row->name, &x, span, row->n);
 }
 
 /* to may be NULL: the result is the host's. */

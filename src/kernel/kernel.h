@@ -325,6 +325,7 @@ struct sgd_args {
     float lr, momentum, weight_decay, grad_scale;
     bool nesterov;
 };
+struct update_args; /* update.h */
 enum { FLAT_SQUARES_BINS = 256, FLAT_SQUARES_WORDS = 2 * FLAT_SQUARES_BINS };
 struct flat_ops {
     const char *name;
@@ -347,6 +348,7 @@ struct flat_ops {
     void (*sum_parts)(struct team *team, void *to, enum dtype t, const void *part, int n_parts, int64_t n);
     /* Adds n squares to words without any rounding: flat.h. */
     void (*squares)(struct team *team, const float *x, int64_t n, int64_t word[FLAT_SQUARES_WORDS]);
+    void (*update)(struct team *team, const struct update_args *a); /* the rows of update.h */
 };
 
 /* A device's kernels: a chain of families and the flat operations. For the null device nothing runs, but

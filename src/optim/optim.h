@@ -16,8 +16,8 @@
 #include "state/store.h"
 
 /* Rows of optim_row, in its order. */
-enum optim_kind { OPTIM_ADAMW, OPTIM_SGD, OPTIM_KINDS };
-#define OPTIM_NAMES "adamw|sgd"
+enum optim_kind { OPTIM_ADAMW, OPTIM_SGD, OPTIM_LION, OPTIM_KINDS };
+#define OPTIM_NAMES "adamw|sgd|lion"
 enum { OPTIM_MAX_ARRAYS = 2 };
 
 /* What a group of parameters (state/param.h) has otherwise; all zeros: nothing. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of optimizers. AdamW: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", Algorithm 2. SGD: with
- * momentum, and Nesterov's, as the field writes it (the decay is part of the gradient). */
+ * momentum, and Nesterov's, as the field writes it (the decay is part of the gradient). Lion: Chen et al. 2023,
+ * "Symbolic Discovery of Optimization Algorithms", Algorithm 2. */
 #include <math.h>
 #include <string.h>
 
+#include "kernel/update.h"
 #include "optim/optim.h"
 
 /* ---- adamw ---- */
@@ -70,11 +72,38 @@ static void sgd_step(const struct optim_call *x, const struct optim_stretch *r, 
                         });
 }
 
+/* ---- lion ---- */
+static int lion_arrays(const struct optim_config *c)
+{
+    (void)c;
+    return 1;
+}
+
+static void lion_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
+{
+    const struct optim_config *c = x->c;
+    float lr = rate(x, r);
+    flat_update(x->stream, &(struct update_args){
+                               .kind = UPDATE_LION,
+                               .n = r->n,
+                               .at = {[LION_MASTER] = {r->master, DT_F32},
+                                      [LION_M] = {r->array[0], DT_F32},
+                                      [LION_GRAD] = {(void *)(uintptr_t)grad, DT_F32},
+                                      [LION_PARAM] = {r->param, x->s->dtype}},
+                               .f = {[LION_LR] = lr,
+                                     [LION_BETA1] = (float)c->beta1,
+                                     [LION_BETA2] = (float)c->beta2,
+                                     [LION_DECAY] = r->decay ? -lr * (float)c->weight_decay : 0,
+                                     [LION_SCALE] = x->scale},
+                           });
+}
+
 /* ---- the table ---- */
 /* clang-format off */
 const struct optim_row optim_rows[OPTIM_KINDS] = {
     [OPTIM_ADAMW] = {"adamw", {{"m", "first moments"}, {"v", "second moments"}}, adamw_arrays, {"betas", "eps", NULL}, adamw_check, adamw_step},
     [OPTIM_SGD] = {"sgd", {{"m", "first moments"}, {NULL, NULL}}, sgd_arrays, {"momentum", "nesterov", NULL}, NULL, sgd_step},
+    [OPTIM_LION] = {"lion", {{"m", "first moments"}, {NULL, NULL}}, lion_arrays, {"betas", NULL}, NULL, lion_step},
 };
 /* clang-format on */
 

@@ -96,6 +96,8 @@ static const struct row layout_rows[] = {
     {"deepseek tp2 dp2 zero2 sgd, embeddings and vectors by adamw", 4,
      {DEEPSEEK, "parallel.tp=2", "parallel.zero=2", "optimizer.name=sgd", "optimizer.momentum=0", "optimizer.embeddings.name=adamw",
       "optimizer.embeddings.lr_factor=0.5", "optimizer.vectors.name=adamw"}},
+    {"llama dp2 tp2 zero2 lion bf16", 4,
+     {"parallel.tp=2", "parallel.zero=2", "optimizer.name=lion", "optimizer.lr=0.001", "precision.recipe=bf16"}},
 };
 /* clang-format on */
 enum { N_ROWS = (int)(sizeof layout_rows / sizeof layout_rows[0]) };

@@ -74,6 +74,28 @@ static void sgd_exact(struct truth *x, const float *grad, const struct optim_con
     }
 }
 
+/* Chen et al. 2023, Algorithm 2. */
+static void lion_exact(struct truth *x, const float *grad, const struct optim_config *c, double lr, int t, double scale)
+{
+    (void)t;
+    for (int i = 0; i < N; i++) {
+        double g = grad[i] * scale, along = c->beta1 * x->m[i] + (1 - c->beta1) * g;
+        x->w[i] -= lr * ((along > 0) - (along < 0) + (i < ROWS * COLS ? c->weight_decay : 0) * x->w[i]);
+        x->m[i] = c->beta2 * x->m[i] + (1 - c->beta2) * g;
+    }
+}
+
+static void step_exact(struct truth *x, const float *grad, const struct optim_config *c, double lr, int t, double scale)
+{
+    static void (*const step[OPTIM_KINDS])(struct truth *, const float *, const struct optim_config *, double, int,
+                                           double) = {
+        [OPTIM_ADAMW] = adamw_exact,
+        [OPTIM_SGD] = sgd_exact,
+        [OPTIM_LION] = lion_exact,
+    };
+    step[c->kind](x, grad, c, lr, t, scale);
+}
+
 /* Global norm of the gradients of this one rank. */
 static double norm_here(struct bench *b)
 {
@@ -106,8 +128,7 @@ static void check_updates(const struct optim_config *c, enum dtype dtype, int th
         assert_true(fabs(norm - want) < 1e-9 * want);
         double scale = c->clip > 0 && norm > c->clip ? c->clip / norm : 1;
         clipped += scale < 1;
-        (c->kind == OPTIM_ADAMW ? adamw_exact : sgd_exact)(&x, device_here(b.s.array[STORE_GRAD].buf.p), c, lr, t,
-                                                           scale);
+        step_exact(&x, device_here(b.s.array[STORE_GRAD].buf.p), c, lr, t, scale);
         optim_step(&b.s, b.st, c, lr, t - 1, norm);
         for (int i = 0; i < N; i++)
             if (!(fabs(w[i] - x.w[i]) < 2e-6 + 2e-6 * fabs(x.w[i])))
@@ -128,6 +149,8 @@ static void test_updates(void **state)
         {.kind = OPTIM_SGD, .momentum = 0, .weight_decay = 0.2, .clip = 1},
         {.kind = OPTIM_SGD, .momentum = 0.9, .weight_decay = 0.2, .clip = 0},
         {.kind = OPTIM_SGD, .momentum = 0.9, .nesterov = true, .clip = 1},
+        {.kind = OPTIM_LION, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.3, .clip = 1},
+        {.kind = OPTIM_LION, .beta1 = 0.5, .beta2 = 0.9, .clip = 0},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int threads = 1; threads <= 3; threads++) {

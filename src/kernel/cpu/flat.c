@@ -39,6 +39,8 @@ static void squares_cpu(struct team *team, const float *x, int64_t n, int64_t wo
 {
     chosen()->squares(team, x, n, word);
 }
+static void update_cpu(struct team *team, const struct update_args *a) { chosen()->update(team, a); }
 
-const struct flat_ops flat_ops_cpu = {"cpu",    adamw_cpu,    sgd_cpu,      sum_squares_cpu, find_nonfinite_cpu,
-                                      cast_cpu, sum_into_cpu, sum_tree_cpu, sum_parts_cpu,   squares_cpu};
+const struct flat_ops flat_ops_cpu = {"cpu",     adamw_cpu,    sgd_cpu,      sum_squares_cpu, find_nonfinite_cpu,
+                                      cast_cpu,  sum_into_cpu, sum_tree_cpu, sum_parts_cpu,   squares_cpu,
+                                      update_cpu};

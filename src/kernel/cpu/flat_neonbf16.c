@@ -3,8 +3,10 @@
  * flat_body.h. Entered after cpu_isa() said so. */
 #include "kernel/cpu/flat_body.h"
 #include "kernel/cpu/sums_body.h"
+#include "kernel/cpu/update_body.h"
 
 #include "kernel/cpu/build.h"
 
-const struct flat_ops flat_ops_neonbf16 = {"neonbf16", adamw_vec,    sgd_vec,      sum_squares_vec, find_nonfinite_vec,
-                                           cast_vec,   sum_into_vec, sum_tree_vec, sum_parts_vec,   squares_vec};
+const struct flat_ops flat_ops_neonbf16 = {"neonbf16",         adamw_vec,   sgd_vec,      sum_squares_vec,
+                                           find_nonfinite_vec, cast_vec,    sum_into_vec, sum_tree_vec,
+                                           sum_parts_vec,      squares_vec, update_vec};

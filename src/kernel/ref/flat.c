@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "kernel/flat.h"
-#include "kernel/kernel.h"
+#include "kernel/update.h"
 
 static double load(const void *p, enum dtype t, int64_t i)
 {
@@ -143,5 +143,6 @@ static void squares_ref(struct team *team, const float *x, int64_t n, int64_t wo
     }
 }
 
-const struct flat_ops flat_ops_ref = {"ref",    adamw_ref,    sgd_ref,      sum_squares_ref, find_nonfinite_ref,
-                                      cast_ref, sum_into_ref, sum_tree_ref, sum_parts_ref,   squares_ref};
+const struct flat_ops flat_ops_ref = {"ref",     adamw_ref,    sgd_ref,      sum_squares_ref, find_nonfinite_ref,
+                                      cast_ref,  sum_into_ref, sum_tree_ref, sum_parts_ref,   squares_ref,
+                                      update_ref};
