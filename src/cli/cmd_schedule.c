@@ -44,7 +44,8 @@ static void print_help(void)
         "  --cost F,B,W,COMM  time of a rank's forward, backward for inputs, backward for weights, and of a message\n"
         "                     (default 1,1,1,0); B and W fused take B + W\n"
         "  --stage-cost W,... how dear each stage is beside the mean one, a number per stage (default: all 1)\n"
-        "  --zero Z           add what travels: REDUCE of gradients, with 3 GATHER and RELEASE of parameters\n"
+        "  --zero Z           add what travels: REDUCE of gradients, with 3 GATHER and RELEASE of parameters; and the\n"
+        "                     UPDATE of the parameters, with 1 and 2 their PUBLISH\n"
         "  --recompute        compute forward once more before each backward\n"
         "  --split            issue both halves of every backward apart\n"
         "  --lower            add the sends and receives\n"
@@ -225,15 +226,18 @@ static int run(const struct options *o, struct err *e)
     rc = schedule_check(s, peak, e);
     if (!rc && o->split) schedule_split_backward(s);
     bool moves = schedule_has(s, ACTION_GATHER) || schedule_has(s, ACTION_REDUCE) ||
-                 schedule_has(s, ACTION_RECOMPUTE) || schedule_has_parts(s);
+                 schedule_has(s, ACTION_RECOMPUTE) || schedule_has(s, ACTION_UPDATE) || schedule_has_parts(s);
     if (!rc && (o->zero || o->recompute) && moves)
         rc = err_set(e, ERR_REQUEST,
-                     "the schedule says already what is gathered, reduced or computed again: leave out --zero and "
+                     "the schedule says already what is gathered, reduced, computed again or updated: leave out --zero "
+                     "and "
                      "--recompute");
     if (!rc && (o->zero || o->recompute))
         schedule_add_moves(s, (struct schedule_moves){.gather = o->zero && *o->zero == '3',
                                                       .reduce = o->zero,
                                                       .recompute = o->recompute,
+                                                      .update = o->zero,
+                                                      .publish = o->zero && (*o->zero == '1' || *o->zero == '2'),
                                                       .each = o->zero && *o->zero >= '2' && s->n_microbatches > 1});
     if (!rc && o->lower && !schedule_has(s, ACTION_RECV_F)) schedule_add_comm(s);
     if (!rc) rc = schedule_check(s, peak, e);

@@ -49,10 +49,14 @@ static bool same_phase(struct action a, struct action b)
     return a.stage == b.stage && a.microbatch == b.microbatch && (a.kind == b.kind || (backward[0] && backward[1]));
 }
 
-/* Action i begins another chunk: what comes before its first part (receiving, gathering) belongs to it. */
+static bool is_update(struct action a) { return a.kind == ACTION_UPDATE || a.kind == ACTION_PUBLISH; }
+
+/* Action i begins another chunk: the update, which is the last, or a phase; what comes before its first part
+ * (receiving, gathering) belongs to it. */
 static bool begins_chunk(const struct action_list *l, int64_t i, struct action now, bool any)
 {
     struct action a = l->a[i];
+    if (is_update(a)) return !any || !is_update(now);
     if (a.kind == ACTION_RELEASE || a.kind == ACTION_REDUCE || a.kind == ACTION_SEND_F || a.kind == ACTION_SEND_B)
         return false;
     while (i < l->n && !action_is_compute((enum action_kind)l->a[i].kind)) i++;
@@ -76,7 +80,7 @@ static void put_action(struct chunk *c, struct action a)
 static int64_t next_chunk(const struct action_list *l, int64_t i, struct chunk *c)
 {
     int64_t to = i;
-    while (to < l->n && !action_is_compute((enum action_kind)l->a[to].kind)) to++;
+    while (to < l->n && !action_is_compute((enum action_kind)l->a[to].kind) && !is_update(l->a[to])) to++;
     *c = (struct chunk){0};
     if (to < l->n) c->a = l->a[to];
     for (to = i; to < l->n && (to == i || !begins_chunk(l, to, c->a, true)); to++) put_action(c, l->a[to]);
@@ -106,7 +110,8 @@ static void print_list(const struct action_list *l, int columns, struct str *out
         if (like) explain_lines_wrap(str_text(&line), columns, 4, out);
         like = 0;
         str_clear(&line);
-        str_printf(&line, "  %s, with * for %u: %s", name, c.a.microbatch, str_text(&c.text));
+        if (is_update(c.a)) str_printf(&line, "  the update: %s", str_text(&c.text));
+        else str_printf(&line, "  %s, with * for %u: %s", name, c.a.microbatch, str_text(&c.text));
         explain_lines_wrap(str_text(&line), columns, 4, out);
         str_clear(&line);
         GROW(seen, n, room, 1);

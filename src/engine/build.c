@@ -151,6 +151,8 @@ static int list_of(struct engine *g, struct engine_list *x, const struct schedul
         r.temporary = store_grad_is_temporary(&g->store);
         r.by_phase = g->peak.both > 1;
         r.every = g->exchange.exact ? g->exchange.tree.run : 0;
+        r.update = !g->cfg.n_servers;
+        r.publish = r.update && r.arrive;
     }
     const struct cut **cuts = xcalloc((size_t)g->n_stages + 1, sizeof *cuts);
     for (int i = 0; i < g->n_stages; i++) {
@@ -177,6 +179,7 @@ static void free_list(struct engine_list *x)
 {
     xfree(x->parts.stage);
     xfree(x->parts.unit_name);
+    xfree(x->parts.unit_stage);
     xfree(x->list.a);
 }
 

@@ -174,4 +174,11 @@ void cut_rank(struct rank_parts *out, const struct cut *const *cuts, int n, cons
     out->stage = xcalloc((size_t)n + 1, sizeof *out->stage);
     for (int i = 0; i < n; i++) out->stage[i] = cuts[i]->parts;
     for (int i = 0; i < u->n; i++) name[i] = u->table->p[u->unit[i].first].name;
+    out->unit_stage = xmalloc(((size_t)u->n + 1) * sizeof *out->unit_stage);
+    for (int i = 0; i < u->n; i++) out->unit_stage[i] = u->unit[i].numel && n ? cuts[0]->parts.stage : -1;
+    for (int i = n - 1; i >= 0; i--)
+        for (int k = 0; k < cuts[i]->parts.n_use; k++) {
+            int unit = cuts[i]->parts.use[k].unit;
+            if (u->unit[unit].numel) out->unit_stage[unit] = cuts[i]->parts.stage;
+        }
 }

@@ -33,7 +33,8 @@ struct cut {
 void cut_init(struct cut *c, int stage, const struct program *p, bool split_w, const struct units *u,
               const struct part_rule *r);
 void cut_fini(struct cut *c);
-/* What a rank's list is made of: the parts of its stages, borrowed from cuts. The caller frees stage and unit_name. */
+/* What a rank's list is made of: the parts of its stages, borrowed from cuts. The caller frees stage, unit_name and
+ * unit_stage. */
 void cut_rank(struct rank_parts *out, const struct cut *const *cuts, int n, const struct units *u,
               const struct part_rule *r);
 

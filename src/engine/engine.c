@@ -412,12 +412,8 @@ bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, d
 {
     engine_gradients(g, b, step, r);
     if (!isfinite(r->loss) || !isfinite(r->grad_norm)) return false;
-    double from = clock_now_s();
-    optim_step(&g->store, g->stream, &g->cfg.optim, lr, step, r->grad_norm);
-    from = part_over(g, TRACE_OPTIMIZER, "update parameters", step, from);
     balance_step(g);
-    exchange_publish(&g->exchange);
-    part_over(g, TRACE_PART, "hand on the new parameters", step, from);
+    executor_update(g, step, lr, r->grad_norm);
     return true;
 }
 

@@ -81,6 +81,7 @@ static void run_unit(struct engine *g, const struct step *x)
         bind_unit(g, x->unit, x->slot, true);
         forget_unit(g, x->unit);
         return;
+    case STEP_PUBLISH: exchange_publish_unit(&g->exchange, x->unit); return;
     default: reduce_unit(g, x);
     }
 }
@@ -99,6 +100,7 @@ struct running {
     const struct step_info *info;
     executor_look_fn *look;
     void *look_ctx;
+    double lr, grad_norm;     /* of the update */
     struct program_walk walk; /* these from a phase's first part to its last */
     struct trace_program traced;
     double began_s; /* and this of an action's */
@@ -188,22 +190,34 @@ static void run_message(struct engine *g, const struct step *x, const char *what
 /* An action from its first part to its last; what it is made of lies inside. */
 static void trace_step(struct running *r, const struct step *x, const char *text, double from)
 {
-    static const enum trace_kind kind[ACTION_N] =
-        {[ACTION_F] = TRACE_F,          [ACTION_B] = TRACE_B,           [ACTION_BW] = TRACE_B,
-         [ACTION_W] = TRACE_W,          [ACTION_GATHER] = TRACE_GATHER, [ACTION_RELEASE] = TRACE_RELEASE,
-         [ACTION_REDUCE] = TRACE_REDUCE};
+    static const enum trace_kind kind[ACTION_N] = {[ACTION_F] = TRACE_F,
+                                                   [ACTION_B] = TRACE_B,
+                                                   [ACTION_BW] = TRACE_B,
+                                                   [ACTION_W] = TRACE_W,
+                                                   [ACTION_GATHER] = TRACE_GATHER,
+                                                   [ACTION_RELEASE] = TRACE_RELEASE,
+                                                   [ACTION_REDUCE] = TRACE_REDUCE,
+                                                   [ACTION_UPDATE] = TRACE_OPTIMIZER,
+                                                   [ACTION_PUBLISH] = TRACE_PUBLISH};
     struct trace *t = r->g->trace;
     int64_t step = (int64_t)r->info->step;
     char whole[32];
     struct action a = x->a;
     if (!t) return;
-    if (x->kind == STEP_GATHER || x->kind == STEP_RELEASE || x->kind == STEP_REDUCE)
+    if (x->kind == STEP_GATHER || x->kind == STEP_RELEASE || x->kind >= STEP_REDUCE)
         trace_add(t, kind[a.kind], text, step, from, clock_now_s());
     if (x->kind != STEP_RUN) return;
     if (x->begins) r->began_s = from;
     if (a.kind == ACTION_RECOMPUTE) trace_add(t, TRACE_RECOMPUTE, text, step, from, clock_now_s());
     a.part = ACTION_WHOLE;
     if (x->ends) trace_add(t, kind[a.kind], action_print(whole, a), step, r->began_s, clock_now_s());
+}
+
+static void update_unit(struct running *r, const struct step *x)
+{
+    struct engine *g = r->g;
+    const struct unit *u = &g->store.units.unit[x->unit];
+    optim_step_some(&g->store, g->stream, &g->cfg.optim, r->lr, (int64_t)r->info->step, r->grad_norm, u->first, u->n);
 }
 
 static void run_step(struct running *r, const struct step *x, const char *text)
@@ -214,8 +228,24 @@ static void run_step(struct running *r, const struct step *x, const char *text)
     case STEP_SEND: run_message(r->g, x, text); return;
     case STEP_ARRIVE:
     case STEP_CLEAR: comm_wait(r->g->cfg.axis[AXIS_PP], r->g->ticket[x->buffer]); return;
+    case STEP_UPDATE: update_unit(r, x); return;
     default: run_unit(r->g, x);
     }
+}
+
+static void run_steps(struct running *r, const struct itinerary *t, int64_t from, int64_t to)
+{
+    struct engine *g = r->g;
+    for (int64_t i = from; i < to; i++) {
+        const struct step *x = &t->step[i];
+        char text[32];
+        action_print(text, x->a);
+        thread_name_set("r%d s%lld %s", g->cfg.rank, (long long)r->info->step, text);
+        double begun = g->trace ? clock_now_s() : 0;
+        run_step(r, x, text);
+        trace_step(r, x, text, begun);
+    }
+    thread_name_set("r%d s%lld", g->cfg.rank, (long long)r->info->step);
 }
 
 void executor_run(struct engine *g, bool training, const struct step_info *info, executor_look_fn *look, void *ctx)
@@ -224,17 +254,15 @@ void executor_run(struct engine *g, bool training, const struct step_info *info,
     struct running r = {.g = g, .training = training, .info = info, .look = look, .look_ctx = ctx};
     memset(g->written, 0, (size_t)g->n_slots);
     memset(g->ticket, 0, (size_t)g->n_crossing * sizeof *g->ticket);
-    for (int64_t i = 0; i < t->n; i++) {
-        const struct step *x = &t->step[i];
-        char text[32];
-        action_print(text, x->a);
-        thread_name_set("r%d s%lld %s", g->cfg.rank, (long long)info->step, text);
-        double from = g->trace ? clock_now_s() : 0;
-        run_step(&r, x, text);
-        trace_step(&r, x, text, from);
-    }
+    run_steps(&r, t, 0, t->update);
     for (int b = 0; b < g->n_crossing; b++)
         if (g->ticket[b]) comm_wait(g->cfg.axis[AXIS_PP], g->ticket[b]);
     event_record(g->used, g->stream);
-    thread_name_set("r%d s%lld", g->cfg.rank, (long long)info->step);
+}
+
+void executor_update(struct engine *g, int64_t step, double lr, double grad_norm)
+{
+    struct step_info info = {.step = (uint64_t)step};
+    struct running r = {.g = g, .training = true, .info = &info, .lr = lr, .grad_norm = grad_norm};
+    run_steps(&r, &g->go, g->go.update, g->go.n);
 }

@@ -11,8 +11,11 @@
 
 typedef void executor_look_fn(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
 
-/* One step's worth of g->go (training) or g->go_eval. look (may be NULL) is called after every instruction: a
- * window. */
+/* One step's worth of g->go (training) or g->go_eval, up to the gradients. look (may be NULL) is called after every
+ * instruction: a window. */
 void executor_run(struct engine *g, bool training, const struct step_info *info, executor_look_fn *look, void *ctx);
+/* The rest of g->go, once the norm of all gradients is known and worth a step: parameters are updated and published.
+ * Enqueues. */
+void executor_update(struct engine *g, int64_t step, double lr, double grad_norm);
 
 #endif

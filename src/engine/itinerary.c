@@ -283,7 +283,10 @@ static void reduce_unit(struct build *b, struct action a)
 static void units_move(struct build *b, struct action a)
 {
     struct held *u = &b->units->unit[a.part];
-    if (a.kind == ACTION_REDUCE) {
+    if (a.kind == ACTION_UPDATE || a.kind == ACTION_PUBLISH) {
+        if (b->t->update < 0) b->t->update = b->t->n;
+        push_unit(b, a.kind == ACTION_UPDATE ? STEP_UPDATE : STEP_PUBLISH, a, a.part, -1);
+    } else if (a.kind == ACTION_REDUCE) {
         reduce_unit(b, a);
     } else if (a.kind == ACTION_GATHER) {
         u->param = take(&b->units->params);
@@ -449,7 +452,7 @@ void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, con
         b.units = &units;
     }
     int **of[] = {&b.in, &b.din, &b.out, &b.dout, &b.act, &b.wgrad};
-    *t = (struct itinerary){0};
+    *t = (struct itinerary){.update = -1};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         *of[i] = xmalloc(keys * sizeof(int));
         memset(*of[i], 0xff, keys * sizeof(int));
@@ -469,6 +472,7 @@ void itinerary_init(struct itinerary *t, const struct schedule *s, int rank, con
     b.wgrads = xcalloc((size_t)t->n_wgrad + 1, sizeof *b.wgrads);
     read_inboxes(&b);
     walk(&b);
+    if (t->update < 0) t->update = t->n;
     if (l) {
         t->n_param_slots = units.params.n;
         t->n_grad_slots = units.n_grads;
@@ -590,8 +594,8 @@ int itinerary_choose_sends(const struct schedule *s, int wanted)
 /* ---- telling ---- */
 void itinerary_print(const struct itinerary *t, struct str *out)
 {
-    static const char *const name[] = {"post",   "arrive", "clear",   "run",  "send",
-                                       "gather", "need",   "release", "open", "reduce"};
+    static const char *const name[] = {"post", "arrive",  "clear", "run",    "send",   "gather",
+                                       "need", "release", "open",  "reduce", "update", "publish"};
     char text[32];
     for (int64_t i = 0; i < t->n; i++) {
         const struct step *x = &t->step[i];

@@ -13,6 +13,8 @@
  *   RELEASE its slot is free
  *   OPEN    a slot is the temporary of a unit's gradient from here on
  *   REDUCE  hand a unit's gradient on, out of its slot or out of the store
+ *   UPDATE  step a unit's parameters
+ *   PUBLISH start to give them to the ranks that share them
  *
  * Buffers hold what passes between stages: [tokens, hidden] of one microbatch. Kept ones are filled by a message, or by
  * the neighbouring stage where that is on this rank too, and live until the last action that reads them; sending ones
@@ -46,7 +48,9 @@ enum step_kind {
     STEP_NEED,
     STEP_RELEASE,
     STEP_OPEN,
-    STEP_REDUCE
+    STEP_REDUCE,
+    STEP_UPDATE,
+    STEP_PUBLISH
 };
 struct step {
     enum step_kind kind;
@@ -55,7 +59,7 @@ struct step {
     int act, wgrad;         /* RUN: slab in the pool of the stage's size class; -1: none */
     int in, din, out, dout; /* RUN: buffers at the stage's ends; -1: none */
     int buffer;             /* POST, ARRIVE, CLEAR, SEND */
-    int unit, slot;         /* GATHER, NEED, RELEASE, OPEN, REDUCE; slot -1: none */
+    int unit, slot;         /* of all but those above; slot -1: none */
     bool last;              /* REDUCE: of this unit in the step */
     bool begins, ends;      /* RUN: no part of the action comes before, after it */
     int64_t nth;            /* REDUCE: how many of this unit came before */
@@ -74,6 +78,7 @@ struct stage_use {
 struct itinerary {
     struct step *step;
     int64_t n, room;
+    int64_t update;                  /* the first UPDATE; n: there is none. What comes before makes the gradients */
     int n_keep, n_send;              /* buffers: [0, n_keep) kept, [n_keep, n_keep + n_send) for sending */
     int n_act, n_wgrad;              /* classes with at least one slab: length of the lists below */
     int *act, *wgrad;                /* slabs per class */

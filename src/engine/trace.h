@@ -29,10 +29,11 @@ enum trace_kind {
     TRACE_RECOMPUTE,
     TRACE_GATHER,
     TRACE_RELEASE,
-    TRACE_REDUCE, /* actions */
+    TRACE_REDUCE,
+    TRACE_OPTIMIZER,
+    TRACE_PUBLISH, /* actions; of a parameter server OPTIMIZER is words */
     TRACE_STEP,
     TRACE_PART, /* of a step, beside actions: sums, norms, data */
-    TRACE_OPTIMIZER,
     TRACE_LAYER,
     TRACE_KERNEL,
     TRACE_CALL, /* the thread was inside comm */

@@ -82,7 +82,9 @@ static void action_words(const char *text, struct name *out)
                                                [ACTION_RECOMPUTE] = "forward once more for the backward of",
                                                [ACTION_GATHER] = "gather",
                                                [ACTION_RELEASE] = "release",
-                                               [ACTION_REDUCE] = "hand on the gradient of"};
+                                               [ACTION_REDUCE] = "hand on the gradient of",
+                                               [ACTION_UPDATE] = "update",
+                                               [ACTION_PUBLISH] = "publish"};
     struct action a;
     int used;
     if (!action_parse(text, &a, &used, NULL) && verb[a.kind] && !action_has_microbatch((enum action_kind)a.kind))
@@ -151,7 +153,9 @@ static void words(const struct trace_event *v, const struct trace_event *of, str
     case TRACE_RECOMPUTE:
     case TRACE_GATHER:
     case TRACE_RELEASE:
-    case TRACE_REDUCE: action_words(v->what, out); return;
+    case TRACE_REDUCE:
+    case TRACE_OPTIMIZER:
+    case TRACE_PUBLISH: action_words(v->what, out); return;
     case TRACE_STEP: snprintf(out->text, sizeof out->text, "step %lld", (long long)v->step + 1); return;
     case TRACE_KERNEL: kernel_words(v, out); return;
     case TRACE_CALL: call_words(v, of, out); return;
@@ -165,9 +169,9 @@ static void words(const struct trace_event *v, const struct trace_event *of, str
 }
 
 /* ---- one line ---- */
-static const char *const category[TRACE_N] = {"forward", "backward", "weights", "recompute", "gather",
-                                              "release", "reduce",   "step",    "part",      "optimizer",
-                                              "layer",   "kernel",   "call",    "comm",      "counter"};
+static const char *const category[TRACE_N] = {"forward", "backward",  "weights", "recompute", "gather", "release",
+                                              "reduce",  "optimizer", "publish", "step",      "part",   "layer",
+                                              "kernel",  "call",      "comm",    "counter"};
 /* The viewer's own colour names, near the colours of the schedule's picture. Perfetto chooses by name instead. */
 static const char *const colour[TRACE_N] =
     {[TRACE_F] = "rail_response",     [TRACE_B] = "rail_animation", [TRACE_W] = "good",
@@ -223,7 +227,7 @@ static void args(const struct trace *t, const struct trace_event *v, struct json
         json_put_string(o, "group", v->group->name);
         json_put_int(o, "ticket", v->ticket);
     }
-    if (v->kind <= TRACE_REDUCE && !action_parse(v->what, &a, &used, NULL)) {
+    if (v->kind <= TRACE_PUBLISH && !action_parse(v->what, &a, &used, NULL)) {
         json_put_string(o, "action", v->what);
         json_put_int(o, "stage", a.stage);
         if (action_has_microbatch((enum action_kind)a.kind)) json_put_int(o, "microbatch", a.microbatch);

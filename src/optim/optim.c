@@ -96,17 +96,17 @@ static void update_stretch(const struct optim_call *x, struct optim_stretch r)
     }
 }
 
-void optim_step(struct store *s, struct stream *st, const struct optim_config *c, double lr, int64_t step,
-                double grad_norm)
+void optim_step_some(struct store *s, struct stream *st, const struct optim_config *c, double lr, int64_t step,
+                     double grad_norm, int first, int n)
 {
     if (st->dev->counts_only) return;
     double scale = c->clip > 0 ? fmin(1.0, c->clip / (grad_norm + 1e-6)) : 1.0;
     struct optim_call x = {.s = s, .stream = st, .c = c, .lr = lr, .step = step, .scale = (float)scale};
     struct places where = places_of(s, c);
-    for (int i = 0; i < s->table->n;) {
+    for (int i = first; i < first + n;) {
         if (!s->table->p[i++].stepped) continue;
         struct optim_stretch r = stretch_of(s, &where, i - 1);
-        while (i < s->table->n && s->table->p[i].stepped) {
+        while (i < first + n && s->table->p[i].stepped) {
             struct optim_stretch next = stretch_of(s, &where, i);
             if (!follows(&r, &next, dtype_bytes(s->dtype), dtype_bytes(s->grad_dtype))) break;
             r.n += next.n;
@@ -114,4 +114,10 @@ void optim_step(struct store *s, struct stream *st, const struct optim_config *c
         }
         update_stretch(&x, r);
     }
+}
+
+void optim_step(struct store *s, struct stream *st, const struct optim_config *c, double lr, int64_t step,
+                double grad_norm)
+{
+    optim_step_some(s, st, c, lr, step, grad_norm, 0, s->table->n);
 }

@@ -99,7 +99,11 @@ void optim_sum_squares(const struct store *s, struct stream *st, double *sum);
 void optim_exact_squares(const struct store *s, struct stream *st, int64_t *word);
 /* The first elements of gradients `grad`, at most n, in fp32; *m: how many. Overwritten by the next call. */
 const float *optim_widen(const struct store *s, struct stream *st, const void *grad, int64_t n, int64_t *m);
-/* One update; step from 0; grad_norm, the global L2 norm of the gradients, decides clipping. */
+/* One update of parameters [first, first + n); step from 0; grad_norm, the global L2 norm of the gradients, decides
+ * clipping. */
+void optim_step_some(struct store *s, struct stream *st, const struct optim_config *c, double lr, int64_t step,
+                     double grad_norm, int first, int n);
+/* Of all. */
 void optim_step(struct store *s, struct stream *st, const struct optim_config *c, double lr, int64_t step,
                 double grad_norm);
 

@@ -18,6 +18,7 @@ static const struct {
     [ACTION_RECV_B] = {"RB", 0, 1, 1},     [ACTION_SEND_B] = {"SB", 0, 1, 1},
     [ACTION_GATHER] = {"GATHER", 0, 0, 0}, [ACTION_RELEASE] = {"RELEASE", 0, 0, 0},
     [ACTION_REDUCE] = {"REDUCE", 0, 0, 0}, [ACTION_RECOMPUTE] = {"RECOMPUTE", 1, 1, 0},
+    [ACTION_UPDATE] = {"UPDATE", 0, 0, 0}, [ACTION_PUBLISH] = {"PUBLISH", 0, 0, 0},
 };
 
 const char *action_name(enum action_kind kind) { return (unsigned)kind < ACTION_N ? kinds[kind].name : "?"; }
@@ -27,6 +28,8 @@ int action_is_compute(enum action_kind kind) { return kinds[kind].is_compute; }
 int action_has_microbatch(enum action_kind kind) { return kinds[kind].has_microbatch; }
 
 int action_has_peer(enum action_kind kind) { return kinds[kind].has_peer; }
+
+int action_has_unit(enum action_kind kind) { return !kinds[kind].has_microbatch; }
 
 int action_equal(struct action a, struct action b) { return memcmp(&a, &b, sizeof a) == 0; }
 
@@ -79,7 +82,7 @@ int action_parse(const char *text, struct action *out, int *used, struct err *e)
     if (kind < 0)
         return err_set(e, ERR_REQUEST,
                        "'%.*s': no such kind of action; there are F, B, W, BW, RF, SF, RB, SB, GATHER, RELEASE, "
-                       "REDUCE, RECOMPUTE",
+                       "REDUCE, RECOMPUTE, UPDATE, PUBLISH",
                        word, text);
     p += strlen(kinds[kind].name);
     long microbatch = 0, part = ACTION_WHOLE, peer = 0;

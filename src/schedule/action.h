@@ -15,8 +15,10 @@
  *   2GATHER       make stage 2's parameters whole (FSDP)         2RELEASE  give the gathered copy back
  *   2REDUCE       sum stage 2's gradients over the data ranks
  *   2RECOMPUTE0   run the forward again, just before backward
+ *   2UPDATE       step stage 2's parameters with their optimizer, after all that computes
+ *   2PUBLISH      give the stepped parameters to all data ranks (where each stepped its piece)
  *   2F0.1         part 1 of that forward only (parts.h; absent: the stage in one piece). 2GATHER.1, 2RELEASE.1,
- *                 2REDUCE.1: unit 1 of the rank's parameters only
+ *                 2REDUCE.1, 2UPDATE.1, 2PUBLISH.1: unit 1 of the rank's parameters only
  *
  * Floor 1: includes base only. Order: Local.
  */
@@ -41,6 +43,8 @@ enum action_kind {
     ACTION_RELEASE,
     ACTION_REDUCE,
     ACTION_RECOMPUTE,
+    ACTION_UPDATE,
+    ACTION_PUBLISH,
     ACTION_N
 };
 
@@ -50,9 +54,9 @@ struct action {
     uint8_t kind; /* enum action_kind */
     uint8_t zero;
     uint16_t stage;      /* position in the pipeline, over all ranks and chunks */
-    uint16_t microbatch; /* 0 for GATHER, RELEASE, REDUCE, which serve all microbatches */
+    uint16_t microbatch; /* 0 for what serves all microbatches: GATHER, RELEASE, REDUCE, UPDATE, PUBLISH */
     union {
-        uint16_t part; /* ACTION_WHOLE, or which part of the phase; GATHER, RELEASE, REDUCE: which unit */
+        uint16_t part; /* ACTION_WHOLE, or which part of the phase; of what serves all microbatches: which unit */
         uint16_t peer; /* RECV and SEND: the other rank */
     };
 };
@@ -70,6 +74,7 @@ const char *action_name(enum action_kind kind); /* "F", "BW", "GATHER" */
 int action_is_compute(enum action_kind kind);   /* F, B, W, BW, RECOMPUTE */
 int action_has_microbatch(enum action_kind kind);
 int action_has_peer(enum action_kind kind); /* RECV and SEND */
+int action_has_unit(enum action_kind kind); /* GATHER, RELEASE, REDUCE, UPDATE, PUBLISH */
 int action_equal(struct action a, struct action b);
 
 /* "2F0"; out holds 32 chars. */

@@ -23,13 +23,17 @@ struct check {
     uint8_t *done;   /* the same shape: dry run has passed it */
     int64_t *pc;     /* [ranks] next index */
     bool has_gather;
-    uint8_t *whole;                   /* [ranks][stages] parameters: enum whole */
-    uint8_t *grads;                   /* [ranks][stages] weight gradients: enum grads */
+    uint8_t *whole; /* [ranks][stages] parameters: enum whole */
+    uint8_t *grads; /* [ranks][stages] weight gradients: enum grads */
+    bool has_reduce;
+    uint8_t *stepped;                 /* [ranks][stages] parameters: enum stepped */
+    bool *updates;                    /* [ranks] an UPDATE was met */
     struct schedule_peak *now, *peak; /* [ranks] */
 };
 
 enum whole { PARAMS_SHARDED, PARAMS_WHOLE };
 enum grads { GRADS_NONE, GRADS_OWN, GRADS_REDUCED };
+enum stepped { STEPPED_NOT, STEPPED_HERE, STEPPED_EVERYWHERE };
 
 static uint8_t *key(const struct check *c, uint8_t *set, int kind, int stage, int microbatch)
 {
@@ -135,11 +139,30 @@ static bool reduced_later(const struct schedule *s, int rank, int64_t i, int sta
     return false;
 }
 
+static const char *check_update(struct check *c, int rank, struct action a)
+{
+    int64_t here = (int64_t)rank * c->s->n_stages + a.stage;
+    if (a.kind == ACTION_PUBLISH) {
+        if (c->stepped[here] == STEPPED_NOT) return "nothing to publish: UPDATE comes first";
+        if (c->stepped[here] == STEPPED_EVERYWHERE) return "published twice";
+        c->stepped[here] = STEPPED_EVERYWHERE;
+        return NULL;
+    }
+    if (c->stepped[here] != STEPPED_NOT) return "updated twice";
+    if (c->has_reduce && c->grads[here] == GRADS_OWN)
+        return "the stage's gradient is not reduced yet: REDUCE comes first";
+    c->stepped[here] = STEPPED_HERE;
+    c->updates[rank] = true;
+    return NULL;
+}
+
 /* Rules that hold along one rank's own list. Returns what is broken, or NULL. */
 static const char *check_in_place(struct check *c, int rank, struct action a)
 {
     const struct schedule *s = c->s;
     int64_t here = (int64_t)rank * s->n_stages + a.stage;
+    if (a.kind == ACTION_UPDATE || a.kind == ACTION_PUBLISH) return check_update(c, rank, a);
+    if (c->updates[rank]) return "comes after an UPDATE: the norm of all gradients lies between";
     switch (a.kind) {
     case ACTION_GATHER:
         if (c->whole[here] == PARAMS_WHOLE) return "already gathered: RELEASE comes first";
@@ -271,6 +294,9 @@ int schedule_check(const struct schedule *s, struct schedule_peak *peak, struct 
         .has_gather = schedule_has(s, ACTION_GATHER),
         .whole = xcalloc(places, 1),
         .grads = xcalloc(places, 1),
+        .has_reduce = schedule_has(s, ACTION_REDUCE),
+        .stepped = xcalloc(places, 1),
+        .updates = xcalloc(ranks, sizeof *c.updates),
         .now = xcalloc(ranks, sizeof *c.now),
         .peak = xcalloc(ranks, sizeof *c.peak),
     };
@@ -289,6 +315,8 @@ int schedule_check(const struct schedule *s, struct schedule_peak *peak, struct 
     xfree(c.pc);
     xfree(c.whole);
     xfree(c.grads);
+    xfree(c.stepped);
+    xfree(c.updates);
     xfree(c.now);
     xfree(c.peak);
     return rc;

@@ -14,6 +14,7 @@ struct unit_state {
     int64_t owed;               /* window of contributions that were not reduced yet; -1: none */
     int64_t last;               /* the action that contributed last */
     int64_t reduced, window;    /* index of the last REDUCE, and of which window; -1: none */
+    int64_t updated, published; /* index of its UPDATE, of its PUBLISH; -1: none */
 };
 struct check {
     const struct action_list *l;
@@ -22,8 +23,9 @@ struct check {
     int rank;
     int64_t i; /* the action at hand */
     struct unit_state *unit;
-    int *done;    /* [stages here][microbatches][phases] parts computed */
-    int64_t open; /* index into done of a phase that was begun and is not over; -1: none */
+    int *done;      /* [stages here][microbatches][phases] parts computed */
+    int64_t open;   /* index into done of a phase that was begun and is not over; -1: none */
+    int64_t update; /* index of the first UPDATE; -1: none */
     struct err *e;
 };
 
@@ -177,6 +179,30 @@ static int check_reduce(struct check *c, struct action a)
     return OK;
 }
 
+/* The step of an optimizer is scaled by the norm of all gradients: when it begins, all of them are there. */
+static int check_update(struct check *c, struct action a)
+{
+    struct unit_state *u = &c->unit[a.part];
+    struct named name = unit_said(c, a.part);
+    bool publishes = a.kind == ACTION_PUBLISH;
+    if (!c->p->rule.update) return fail(c, "parameters are stepped by their servers: leave it out");
+    if (publishes && !c->p->rule.publish)
+        return fail(c, "nothing is published here: no rank steps a piece for others that keep the whole (zero 1 and 2 "
+                       "do); leave it out");
+    if (c->p->unit_stage[a.part] < 0) return fail(c, "this rank holds nothing of %s", name.text);
+    if (u->owed >= 0)
+        return fail(c, "the gradient of %s, to which %s added, is not reduced yet: REDUCE comes first", name.text,
+                    action_said(c, u->last).text);
+    if (!publishes && u->updated >= 0)
+        return fail(c, "%s was updated by %s: once is all", name.text, action_said(c, u->updated).text);
+    if (publishes && u->updated < 0) return fail(c, "%s is not updated yet: UPDATE comes first", name.text);
+    if (publishes && u->published >= 0)
+        return fail(c, "%s was published by %s: once is all", name.text, action_said(c, u->published).text);
+    if (!publishes && c->update < 0) c->update = c->i;
+    *(publishes ? &u->published : &u->updated) = c->i;
+    return OK;
+}
+
 static int check_message(struct check *c, const struct stage_parts *g, struct action a)
 {
     bool f = a.kind == ACTION_RECV_F || a.kind == ACTION_SEND_F,
@@ -200,6 +226,11 @@ static int check_end(struct check *c)
         else if (c->unit[u].owed >= 0)
             rc = fail(c, "the gradient of %s, to which %s added, is never reduced", unit_said(c, u).text,
                       action_said(c, c->unit[u].last).text);
+        else if (c->p->rule.update && c->p->unit_stage[u] >= 0 && c->unit[u].updated < 0)
+            rc = fail(c, "%s is never updated", unit_said(c, u).text);
+        else if (c->p->rule.publish && c->unit[u].updated >= 0 && c->unit[u].published < 0)
+            rc = fail(c, "%s, updated by %s, is never published", unit_said(c, u).text,
+                      action_said(c, c->unit[u].updated).text);
     }
     for (int i = 0; i < c->p->n_stages && !rc; i++)
         for (int m = 0; m < c->s->n_microbatches && !rc; m++)
@@ -216,7 +247,11 @@ static int check_end(struct check *c)
 static int check_one(struct check *c, struct action a)
 {
     const struct stage_parts *g = parts_stage(c->p, a.stage);
+    bool updates = a.kind == ACTION_UPDATE || a.kind == ACTION_PUBLISH;
     if (!g) return fail(c, "this stage is placed on another rank");
+    if (c->update >= 0 && !updates)
+        return fail(c, "comes after %s: the norm of all gradients lies between what makes them and the first update",
+                    action_said(c, c->update).text);
     if (action_is_compute((enum action_kind)a.kind)) {
         int n = parts_of(g, (enum action_kind)a.kind);
         return a.part != ACTION_WHOLE && a.part >= n ? fail(c, "there are parts 0 to %d", n - 1)
@@ -224,18 +259,25 @@ static int check_one(struct check *c, struct action a)
     }
     if (action_has_peer((enum action_kind)a.kind)) return check_message(c, g, a);
     if (a.part >= c->p->n_units) return fail(c, "there are units 0 to %d", c->p->n_units - 1);
+    if (updates) return check_update(c, a);
     return a.kind == ACTION_REDUCE ? check_reduce(c, a) : check_gather(c, a);
 }
 
 int schedule_check_list(const struct action_list *l, const struct schedule *s, int rank, const struct rank_parts *p,
                         struct err *e)
 {
-    struct check c = {.l = l, .s = s, .p = p, .rank = rank, .open = -1, .e = e};
+    struct check c = {.l = l, .s = s, .p = p, .rank = rank, .open = -1, .update = -1, .e = e};
     c.unit = xcalloc(to_size(p->n_units) + 1, sizeof *c.unit);
     c.done = xcalloc(to_size(p->n_stages) * to_size(s->n_microbatches) * PART_PHASES + 1, sizeof *c.done);
     for (int u = 0; u < p->n_units; u++)
-        c.unit[u] =
-            (struct unit_state){.gathered = -1, .released = -1, .owed = -1, .last = -1, .reduced = -1, .window = -1};
+        c.unit[u] = (struct unit_state){.gathered = -1,
+                                        .released = -1,
+                                        .owed = -1,
+                                        .last = -1,
+                                        .reduced = -1,
+                                        .window = -1,
+                                        .updated = -1,
+                                        .published = -1};
     int rc = OK;
     for (; c.i < l->n && !rc; c.i++) rc = check_one(&c, l->a[c.i]);
     if (!rc) rc = check_end(&c);

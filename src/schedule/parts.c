@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pass that makes a rank's whole list: four walks, each from left to right.
+/* The pass that makes a rank's whole list: five walks, each from left to right.
  *
- *   cut      whole phases become parts, whole stages' GATHER, RELEASE and REDUCE become units
+ *   cut      whole phases become parts, whole stages' GATHER, RELEASE, REDUCE, UPDATE and PUBLISH become units
  *   gather   GATHER one unit ahead of the first part that reads it in a phase, RELEASE after the last
  *   reduce   REDUCE after the last part of a window, or of the step, that adds to a unit's gradient
+ *   update   UPDATE of every unit at the end, and PUBLISH behind it: it travels while the next one is stepped
  *   join     parts between which nothing came are told as the whole again
  *
  * Cost: O(parts x uses of a phase), and both are few beside what a part computes. */
@@ -28,10 +29,9 @@ static struct action with_part(struct action a, enum action_kind kind, int part)
     return a;
 }
 
-static bool is_move(struct action a)
-{
-    return a.kind == ACTION_GATHER || a.kind == ACTION_RELEASE || a.kind == ACTION_REDUCE;
-}
+static bool is_move(struct action a) { return action_has_unit((enum action_kind)a.kind); }
+static bool is_gather(struct action a) { return a.kind == ACTION_GATHER || a.kind == ACTION_RELEASE; }
+static bool is_update(struct action a) { return a.kind == ACTION_UPDATE || a.kind == ACTION_PUBLISH; }
 
 const struct stage_parts *parts_stage(const struct rank_parts *p, int stage)
 {
@@ -82,14 +82,21 @@ static bool touches(const struct stage_parts *p, int unit, bool writes)
     return false;
 }
 
+/* Whether an action of that stage may name the unit. */
+static bool concerns(const struct rank_parts *p, const struct stage_parts *g, struct action a, int unit)
+{
+    if (is_update(a)) return p->unit_stage && p->unit_stage[unit] == g->stage;
+    return touches(g, unit, a.kind == ACTION_REDUCE);
+}
+
 /* Units of a whole stage. A unit of two stages here is gathered once, and released with the first one that is. */
 static void cut_move(struct action_list *l, const struct rank_parts *p, const struct stage_parts *g, struct action a,
                      bool *whole)
 {
     for (int u = 0; u < p->n_units; u++) {
-        if (!touches(g, u, a.kind == ACTION_REDUCE)) continue;
-        if (a.kind != ACTION_REDUCE && whole[u] == (a.kind == ACTION_GATHER)) continue;
-        if (a.kind != ACTION_REDUCE) whole[u] = a.kind == ACTION_GATHER;
+        if (!concerns(p, g, a, u)) continue;
+        if (is_gather(a) && whole[u] == (a.kind == ACTION_GATHER)) continue;
+        if (is_gather(a)) whole[u] = a.kind == ACTION_GATHER;
         push(l, with_part(a, (enum action_kind)a.kind, u));
     }
 }
@@ -127,6 +134,11 @@ static int cut_recompute(const struct action_list *l, int64_t i, const struct st
 /* What a file may name and the model does not have. */
 static int refuse(const struct action_list *l, int64_t i, const struct rank_parts *p, int rank, struct err *e)
 {
+    static const char *const verb[ACTION_N] = {[ACTION_GATHER] = "gather",
+                                               [ACTION_RELEASE] = "release",
+                                               [ACTION_REDUCE] = "reduce",
+                                               [ACTION_UPDATE] = "update",
+                                               [ACTION_PUBLISH] = "publish"};
     struct action a = l->a[i];
     const struct stage_parts *g = parts_stage(p, a.stage);
     char name[32];
@@ -135,11 +147,11 @@ static int refuse(const struct action_list *l, int64_t i, const struct rank_part
         return err_set(e, ERR_REQUEST, "rank %d, action %lld (%s): stage %d is placed on another rank", rank,
                        (long long)i, name, a.stage);
     if (action_has_peer((enum action_kind)a.kind) || a.part == ACTION_WHOLE) return OK;
-    if (is_move(a) && (a.part >= p->n_units || !touches(g, a.part, a.kind == ACTION_REDUCE)))
+    if (is_move(a) && (a.part >= p->n_units || !concerns(p, g, a, a.part)))
         return err_set(e, ERR_REQUEST,
                        "rank %d, action %lld (%s): stage %d has no unit %d to %s; tutti explain CONFIG schedule lists "
                        "them",
-                       rank, (long long)i, name, a.stage, a.part, a.kind == ACTION_REDUCE ? "reduce" : "gather");
+                       rank, (long long)i, name, a.stage, a.part, verb[a.kind]);
     int n = parts_of(g, (enum action_kind)a.kind);
     if (!is_move(a) && a.part >= n)
         return err_set(e, ERR_REQUEST, "rank %d, action %lld (%s): there are parts 0 to %d", rank, (long long)i, name,
@@ -157,7 +169,7 @@ static int cut(struct action_list *out, const struct action_list *l, const struc
         rc = refuse(l, i, p, rank, e);
         if (rc) break;
         bool named = action_has_peer((enum action_kind)a.kind) || a.part != ACTION_WHOLE;
-        if (named && (a.kind == ACTION_GATHER || a.kind == ACTION_RELEASE)) whole[a.part] = a.kind == ACTION_GATHER;
+        if (named && is_gather(a)) whole[a.part] = a.kind == ACTION_GATHER;
         if (named) {
             push(out, a);
         } else if (a.kind == ACTION_RECOMPUTE) {
@@ -340,6 +352,18 @@ static void reduce(struct action_list *out, const struct action_list *l, const s
     xfree(window);
 }
 
+/* ---- update ---- */
+static void update(struct action_list *out, const struct action_list *l, const struct rank_parts *p)
+{
+    for (int64_t i = 0; i < l->n; i++) push(out, l->a[i]);
+    for (int u = 0; u < p->n_units; u++) {
+        if (p->unit_stage[u] < 0) continue;
+        struct action a = action_of(ACTION_UPDATE, p->unit_stage[u], 0);
+        push(out, with_part(a, ACTION_UPDATE, u));
+        if (p->rule.publish) push(out, with_part(a, ACTION_PUBLISH, u));
+    }
+}
+
 /* ---- join ---- */
 static void join(struct action_list *out, const struct action_list *l, const struct rank_parts *p)
 {
@@ -369,7 +393,8 @@ int schedule_list(struct action_list *out, const struct schedule *s, int rank, c
     struct action_list made = {0};
     *out = (struct action_list){0};
     bool gathers = schedule_has(s, ACTION_GATHER) || schedule_has(s, ACTION_RELEASE),
-         reduces = schedule_has(s, ACTION_REDUCE);
+         reduces = schedule_has(s, ACTION_REDUCE),
+         updates = schedule_has(s, ACTION_UPDATE) || schedule_has(s, ACTION_PUBLISH);
     int rc = cut(out, &s->rank[rank], p, rank, e);
     if (rc) {
         xfree(out->a);
@@ -382,6 +407,10 @@ int schedule_list(struct action_list *out, const struct schedule *s, int rank, c
     }
     if (p->rule.reduce && !reduces) {
         reduce(&made, out, p);
+        next(out, &made);
+    }
+    if (p->rule.update && !updates) {
+        update(&made, out, p);
         next(out, &made);
     }
     join(&made, out, p);

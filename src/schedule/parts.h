@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parts.h: all that one rank does, in one list: what its stages compute, part by part, and beside it the gathering and
- * releasing of parameters, the reductions of gradients and the recomputation of activations.
+ * releasing of parameters, the reductions of gradients and the recomputation of activations; then the update of the
+ * parameters and their publishing.
  *
  * A schedule's lists name whole phases: F, B and W of a stage. A phase is cut into parts wherever something has to
  * happen inside it, and parameters travel in units (a layer, the embedding, the head). Which unit a part reads and
@@ -21,6 +22,8 @@
  *   unread.
  *   4. Every gradient is reduced once after its last contribution: of the step, or of the window (below).
  *   5. A message is received before the first part that reads it, and sent after the last part.
+ *   6. Every unit is updated once, after all that computes and travels (the norm of all gradients comes before), and
+ *   published once after that, if each rank steps a piece of it.
  *
  * Floor 1: includes base only. Order: Local; the same arguments give the same list on every rank.
  */
@@ -56,6 +59,8 @@ struct part_rule {
     bool by_phase;  /* a window is a phase; else a microbatch of a stage, of which then one at a time is alive */
     int64_t
         every; /* not temporary: reduced after so many microbatches, and after the last (exact_order); 0: once a step */
+    bool update;  /* this rank steps its parameters (no server does) */
+    bool publish; /* and gives them to the ranks that share them (zero 1 and 2) */
 };
 
 /* What the list of one rank is made of. */
@@ -63,6 +68,8 @@ struct rank_parts {
     struct stage_parts *stage; /* [n_stages] held by the rank, ascending */
     int n_stages, n_units;
     const char **unit_name; /* [n_units] for messages; NULL: numbers only */
+    int *unit_stage;        /* [n_units] the stage that UPDATE and PUBLISH of a unit name: the first one here that uses
+                               it; -1: this rank holds nothing of the unit. NULL without rule.update */
     struct part_rule rule;
 };
 
@@ -77,10 +84,11 @@ bool parts_range(const struct stage_parts *p, struct action a, bool second, int 
 int64_t parts_window(const struct rank_parts *p, struct action a, int phase);
 
 /* The rank's whole list. What the schedule names by stage (GATHER, RELEASE, REDUCE) is told unit by unit; if it names
- * no GATHER and RELEASE, or no REDUCE, or no RECOMPUTE at all, these are put in: a unit is gathered one unit ahead of
- * its use and released after the last use in the phase, reduced as soon as its gradient is complete, and recomputed
- * where the program does. A RECOMPUTE of a whole stage stands for all that its next B or BW repeats. The caller frees
- * out->a. ERR_REQUEST: a RECOMPUTE that serves nothing. */
+ * no GATHER and RELEASE, or no REDUCE, or no RECOMPUTE, or no UPDATE and PUBLISH at all, these are put in: a unit is
+ * gathered one unit ahead of its use and released after the last use in the phase, reduced as soon as its gradient is
+ * complete, and recomputed where the program does, updated at the end and published at once. A RECOMPUTE of a whole
+ * stage stands for all that its next B or BW repeats. The caller frees out->a. ERR_REQUEST: a RECOMPUTE that serves
+ * nothing. */
 int schedule_list(struct action_list *out, const struct schedule *s, int rank, const struct rank_parts *p,
                   struct err *e);
 /* Proves the invariants of a rank's whole list; an error names rank, action and unit. */

@@ -123,6 +123,7 @@ void schedule_add_moves(struct schedule *s, struct schedule_moves m)
 {
     struct stage_parts *g = xcalloc(to_size(s->n_stages), sizeof *g);
     struct plain *x = xcalloc(to_size(s->n_stages), sizeof *x);
+    int *stage = xcalloc(to_size(s->n_stages), sizeof *stage);
     struct schedule_peak *peak = xcalloc(to_size(s->n_ranks), sizeof *peak);
     struct action_list *all = xcalloc(to_size(s->n_ranks), sizeof *all);
     CHECK(!schedule_check(s, peak, NULL), "moves for a schedule that was not checked");
@@ -131,11 +132,16 @@ void schedule_add_moves(struct schedule *s, struct schedule_moves m)
                                .rule = {.gather = m.gather,
                                         .reduce = m.reduce && !s->forward_only,
                                         .temporary = m.each,
-                                        .by_phase = peak[r].both > 1}};
+                                        .by_phase = peak[r].both > 1,
+                                        .update = m.update && !s->forward_only,
+                                        .publish = m.publish && !s->forward_only},
+                               .unit_stage = stage};
         for (int i = 0; i < s->n_stages; i++)
-            if (schedule_has_stage(s, r, i))
-                plain_stage(&g[p.n_stages], &x[p.n_stages], p.n_stages, i, has_weights(s, r, i), m.recompute),
-                    p.n_stages++;
+            if (schedule_has_stage(s, r, i)) {
+                stage[p.n_stages] = i;
+                plain_stage(&g[p.n_stages], &x[p.n_stages], p.n_stages, i, has_weights(s, r, i), m.recompute);
+                p.n_stages++;
+            }
         p.n_units = p.n_stages;
         struct err e = {0};
         CHECK(!schedule_list(&all[r], s, r, &p, &e) && !schedule_check_list(&all[r], s, r, &p, &e), "%s", e.text);
@@ -148,6 +154,7 @@ void schedule_add_moves(struct schedule *s, struct schedule_moves m)
     }
     xfree(all);
     xfree(peak);
+    xfree(stage);
     xfree(g);
     xfree(x);
 }

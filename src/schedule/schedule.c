@@ -140,6 +140,8 @@ static const struct need needs[ACTION_N][2] = {
     [ACTION_RELEASE] = {{-1, 0, 0}, {-1, 0, 0}},
     [ACTION_REDUCE] = {{-1, 0, 0}, {-1, 0, 0}},
     [ACTION_RECOMPUTE] = {{ACTION_F, 0, -1}, {-1, 0, 0}},
+    [ACTION_UPDATE] = {{-1, 0, 0}, {-1, 0, 0}},
+    [ACTION_PUBLISH] = {{-1, 0, 0}, {-1, 0, 0}},
 };
 
 int schedule_needs(const struct schedule *s, struct action a, bool has_comm, struct action out[2], bool crosses[2])

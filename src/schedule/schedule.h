@@ -2,7 +2,7 @@
 /* schedule.h: WHEN. Which action each rank issues next, as data.
  *
  * A schedule is a list of actions per rank and a table that says which rank runs which stage. Generators write
- * compute order only (F, B, W, BW); passes add receive/send, gather/release and reduce; the checker proves that
+ * compute order only (F, B, W, BW); passes add receive/send, gather/release, reduce and update; the checker proves that
  * the lists can run; the simulator says when; one executor runs them. Training on one rank is the one-stage
  * schedule, so gradient accumulation and evaluation are not special.
  *
@@ -89,9 +89,9 @@ void schedule_fuse_backward(struct schedule *s);  /* B and the W right after it 
 void schedule_add_comm(struct schedule *s);
 /* What else a rank does with whole stages (parts.h tells it part by part): GATHER before and RELEASE after every F, B
  * and BW, REDUCE as soon as a stage's gradient is complete, in the step or, where `each`, in the phase or microbatch;
- * RECOMPUTE before every B and BW. */
+ * RECOMPUTE before every B and BW; UPDATE of every stage at the end of the list, and PUBLISH behind it. */
 struct schedule_moves {
-    bool gather, reduce, each, recompute;
+    bool gather, reduce, each, recompute, update, publish;
 };
 void schedule_add_moves(struct schedule *s, struct schedule_moves m);
 

@@ -132,13 +132,18 @@ void exchange_gather_wait(struct exchange *x, int unit)
     if (x->gathered[unit]) comm_wait(exchange_group(x, x->s->units.unit[unit].first), x->gathered[unit]);
 }
 
+void exchange_publish_unit(struct exchange *x, int unit)
+{
+    const struct unit *u = &x->s->units.unit[unit];
+    if (store_state_is_whole(x->s) || !store_param_is_whole(x->s)) return;
+    for (int i = u->first; i < u->first + u->n; i++)
+        if (x->s->table->p[i].held)
+            x->gathered[unit] = gather_param(x, i, store_piece_param(x->s, i), store_param_ptr(x->s, i));
+}
+
 void exchange_publish(struct exchange *x)
 {
-    if (store_state_is_whole(x->s) || !store_param_is_whole(x->s)) return;
-    for (int i = 0; i < x->s->table->n; i++)
-        if (x->s->table->p[i].held)
-            x->gathered[x->s->units.of_param[i]] =
-                gather_param(x, i, store_piece_param(x->s, i), store_param_ptr(x->s, i));
+    for (int u = 0; u < x->s->units.n; u++) exchange_publish_unit(x, u);
 }
 
 /* ---- small sums ---- */

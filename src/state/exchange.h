@@ -121,8 +121,9 @@ void exchange_slot_free(struct exchange *x, int slot);
 void exchange_step_begin(struct exchange *x);
 /* All reductions of the step are finished when this returns. */
 void exchange_reduce_finish(struct exchange *x);
-/* After the update: parameters to everybody (zero 1 and 2). Enqueues; who reads the whole of a parameter waits for its
- * unit. */
+/* After the update: parameters of a unit, of all units, to everybody (zero 1 and 2). Enqueues; who reads the whole of a
+ * parameter waits for its unit. */
+void exchange_publish_unit(struct exchange *x, int unit);
 void exchange_publish(struct exchange *x);
 
 /* Sum over all data-parallel ranks, in rank order; in place, in the host's memory. */

@@ -170,7 +170,9 @@ static void visit_passes(struct schedule *s, void *arg)
     schedule_add_moves(full, (struct schedule_moves){.gather = *n % 2,
                                                      .reduce = *n % 3,
                                                      .each = *n % 5 > 2,
-                                                     .recompute = *n % 7 < 4});
+                                                     .recompute = *n % 7 < 4,
+                                                     .update = *n % 11 < 8,
+                                                     .publish = *n % 11 < 8 && *n % 13 < 6});
     schedule_add_comm(full);
     must_pass(full);
     schedule_check(full, b, NULL);
@@ -212,6 +214,16 @@ static void test_moves(void **state)
          {.reduce = true, .gather = true},
          "0GATHER 0F0 0RELEASE 0GATHER 0F1 0RELEASE 2GATHER 2F0 2RELEASE 2GATHER 2F1 2RELEASE 2GATHER 2BW0 2RELEASE "
          "2GATHER 2BW1 2RELEASE 2REDUCE 0GATHER 0BW0 0RELEASE 0GATHER 0BW1 0RELEASE 0REDUCE"},
+        {"onestage",
+         1,
+         1,
+         {.reduce = true, .update = true, .publish = true},
+         "0F0 0BW0 0F1 0BW1 0REDUCE 0UPDATE 0PUBLISH"},
+        {"interleaved",
+         2,
+         2,
+         {.update = true, .publish = true},
+         "0F0 0F1 2F0 2F1 2BW0 2BW1 0BW0 0BW1 0UPDATE 0PUBLISH 2UPDATE 2PUBLISH"},
         {"zbh1", 2, 1, {.reduce = true, .recompute = true}, "0F0 0F1 0RECOMPUTE0 0B0 0W0 0RECOMPUTE1 0B1 0W1 0REDUCE"},
     };
     struct str t = {0};
@@ -411,14 +423,25 @@ static void test_messages(void **state)
     expect_error(ONE "rank 0: 0F0 0BW0 0RECOMPUTE0 0F1 0BW1", "rank 0, action 1 (0BW0): RECOMPUTE comes first");
     expect_error(ONE "rank 0: 0F0 0OFFLOAD0 0BW0 0F1 0BW1 0RELOAD0", /* nothing would carry it out */
                  "file:3: '0OFFLOAD0': no such kind of action; there are F, B, W, BW, RF, SF, RB, SB, GATHER, RELEASE, "
-                 "REDUCE, RECOMPUTE");
+                 "REDUCE, RECOMPUTE, UPDATE, PUBLISH");
     expect_error(ONE "rank 0: 0F0.1 0F0 0BW0 0F1 0BW1", "rank 0, action 1 (0F0): issued twice");
     expect_error(ONE "rank 0: 0F0 0BW0 0REDUCE 0F1 0BW1 0REDUCE 0REDUCE", "rank 0, action 6 (0REDUCE): reduced twice");
+    expect_error(ONE "rank 0: 0F0 0BW0 0UPDATE 0F1 0BW1",
+                 "rank 0, action 3 (0F1): comes after an UPDATE: the norm of all gradients lies between");
+    expect_error(ONE "rank 0: 0F0 0BW0 0F1 0BW1 0UPDATE 0REDUCE",
+                 "rank 0, action 4 (0UPDATE): the stage's gradient is not reduced yet: REDUCE comes first");
+    expect_error(ONE "rank 0: 0F0 0BW0 0F1 0BW1 0UPDATE 0UPDATE", "rank 0, action 5 (0UPDATE): updated twice");
+    expect_error(ONE "rank 0: 0F0 0BW0 0F1 0BW1 0PUBLISH 0UPDATE",
+                 "rank 0, action 4 (0PUBLISH): nothing to publish: UPDATE comes first");
+    expect_error(ONE "rank 0: 0F0 0BW0 0F1 0BW1 0UPDATE 0PUBLISH 0PUBLISH",
+                 "rank 0, action 6 (0PUBLISH): published twice");
+    expect_error("schedule x ranks 1 stages 1 microbatches 1 forward_only\nplace 0\nrank 0: 0F0 0UPDATE",
+                 "rank 0, action 1 (0UPDATE): a forward-only schedule has no such action");
     expect_error("schedule x ranks 1 stages 1 microbatches 1 forward_only\nplace 0\nrank 0: 0F0 0BW0",
                  "rank 0, action 1 (0BW0): a forward-only schedule has no such action");
     expect_error(ONE "rank 0: 0F0 0X0",
                  "file:3: '0X0': no such kind of action; there are F, B, W, BW, RF, SF, RB, SB, GATHER, "
-                 "RELEASE, REDUCE, RECOMPUTE");
+                 "RELEASE, REDUCE, RECOMPUTE, UPDATE, PUBLISH");
     expect_error(ONE "rank 0: 0F7", "file:3: wanted a stage and microbatch of this schedule, got '0F7'");
     expect_error(ONE "rank 1: 0F0", "file:3: wanted 'rank I:' for every rank, in order, got '1:'");
     expect_error("schedule x ranks 2 stages 3 microbatches 1\nplace 0 1 0",

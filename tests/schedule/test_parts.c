@@ -22,6 +22,7 @@ struct model {
     struct part_use use[MOST][USES];
     bool again[MOST][4];
     const char *name[MOST * UNITS];
+    int unit_stage[MOST * UNITS];
 };
 
 static void model_init(struct model *m, int n_stages, int first_stage, int step, bool split_w, struct part_rule rule)
@@ -31,9 +32,11 @@ static void model_init(struct model *m, int n_stages, int first_stage, int step,
                               .n_stages = n_stages,
                               .n_units = UNITS * n_stages,
                               .unit_name = m->name,
+                              .unit_stage = m->unit_stage,
                               .rule = rule}};
     memcpy(m->name, names, sizeof names);
     for (int s = 0; s < n_stages; s++) {
+        for (int k = 0; k < UNITS; k++) m->unit_stage[UNITS * s + k] = first_stage + s * step;
         int u = UNITS * s, w = split_w ? ACTION_W : ACTION_B;
         const struct part_use use[USES] = {{ACTION_F, u, false, 0, 0},
                                            {ACTION_F, u + 1, false, 1, 1},
@@ -84,7 +87,8 @@ static const char *comes(const struct model *m, const char *head, const char *li
 
 static const struct part_rule plain = {0}, zero0 = {.reduce = true},
                               zero3 = {.reduce = true, .gather = true, .temporary = true},
-                              exact = {.reduce = true, .every = 1};
+                              exact = {.reduce = true, .every = 1}, steps = {.reduce = true, .update = true},
+                              zero1 = {.reduce = true, .arrive = true, .update = true, .publish = true};
 #define PLAIN0 "0F0 0RECOMPUTE0.0 0BW0.1 0BW0.2"
 #define PLAIN1 "0F1 0RECOMPUTE1.0 0BW1.1 0BW1.2"
 #define Z3(m)                                                                                                          \
@@ -111,6 +115,39 @@ static void test_pass(void **state)
     assert_string_equal(comes(&m, ONE, "0F0 0F1 0B0 0B1 0W0 0W1", &t),
                         "0F0 0F1 0REDUCE.2 0RECOMPUTE0.0 0B0.1 0B0.2 0RECOMPUTE1.0 0B1.1 0B1.2 0W0 0W1.0 0REDUCE.1 "
                         "0W1.1 0REDUCE.0");
+    str_free(&t);
+}
+
+#define REDUCED "0F0 0RECOMPUTE0.0 0BW0.1 0BW0.2 0F1 0REDUCE.2 0RECOMPUTE1.0 0BW1.1 0REDUCE.1 0BW1.2 0REDUCE.0"
+
+/* Parameters are stepped when everything else was done, and go out one by one. */
+static void test_update(void **state)
+{
+    (void)state;
+    struct model m;
+    struct str t = {0};
+    const char *list = "0F0 0BW0 0F1 0BW1";
+    model_init(&m, 1, 0, 1, false, steps);
+    assert_string_equal(comes(&m, ONE, list, &t), REDUCED " 0UPDATE.0 0UPDATE.1 0UPDATE.2");
+    model_init(&m, 1, 0, 1, false, zero1);
+    assert_string_equal(comes(&m, ONE, list, &t),
+                        REDUCED " 0UPDATE.0 0PUBLISH.0 0UPDATE.1 0PUBLISH.1 0UPDATE.2 0PUBLISH.2");
+    /* What a file says stands: by stage, or in another order. */
+    assert_string_equal(comes(&m, ONE, "0F0 0BW0 0F1 0BW1 0UPDATE 0PUBLISH", &t),
+                        REDUCED " 0UPDATE.0 0UPDATE.1 0UPDATE.2 0PUBLISH.0 0PUBLISH.1 0PUBLISH.2");
+    assert_string_equal(comes(&m, ONE,
+                              "0F0 0BW0 0F1 0BW1 0UPDATE.2 0UPDATE.1 0PUBLISH.2 0PUBLISH.1 0UPDATE.0 0PUBLISH.0", &t),
+                        REDUCED " 0UPDATE.2 0UPDATE.1 0PUBLISH.2 0PUBLISH.1 0UPDATE.0 0PUBLISH.0");
+    m.unit_stage[1] = -1; /* held by nobody here */
+    assert_string_equal(comes(&m, ONE, list, &t), REDUCED " 0UPDATE.0 0PUBLISH.0 0UPDATE.2 0PUBLISH.2");
+    /* A unit of two stages is updated once, by the first. */
+    model_init(&m, 2, 0, 1, false, steps);
+    for (int i = 0; i < USES; i++) m.use[1][i].unit -= m.use[1][i].unit == UNITS ? UNITS : 0;
+    m.unit_stage[UNITS] = -1;
+    assert_string_equal(comes(&m, "schedule x ranks 1 stages 2 microbatches 1\nplace 0 0\nrank 0: ",
+                              "0F0 1F0 1BW0 1REDUCE 0BW0 0REDUCE 1UPDATE 0UPDATE", &t),
+                        "0F0 1F0 1RECOMPUTE0.0 1BW0.1 1BW0.2 1REDUCE.4 1REDUCE.5 0RECOMPUTE0.0 0BW0.1 0BW0.2 0REDUCE.0 "
+                        "0REDUCE.1 0REDUCE.2 1UPDATE.4 1UPDATE.5 0UPDATE.0 0UPDATE.1 0UPDATE.2");
     str_free(&t);
 }
 
@@ -203,6 +240,32 @@ static void test_refused(void **state)
         {&plain, "0F0 0BW0 0F1 0BW1.7", "rank 0, action 3 (0BW1.7): there are parts 0 to 2"},
         {&zero3, "0F0 0GATHER.9 0BW0 0F1 0BW1",
          "rank 0, action 1 (0GATHER.9): stage 0 has no unit 9 to gather; tutti explain CONFIG schedule lists them"},
+        {&zero0, "0F0 0BW0 0F1 0BW1 0UPDATE",
+         "rank 0, action 11 (0UPDATE.0): parameters are stepped by their servers: leave it out"},
+        {&steps, "0F0 0BW0 0F1 0BW1 0UPDATE 0PUBLISH",
+         "rank 0, action 14 (0PUBLISH.0): nothing is published here: no rank steps a piece for others that keep the "
+         "whole (zero 1 and 2 do); leave it out"},
+        {&steps, "0F0 0BW0 0F1 0BW1 0UPDATE.0 0UPDATE.1", "rank 0, at the end: unit 2 (head ...) is never updated"},
+        {&steps, "0F0 0BW0 0F1 0BW1 0UPDATE 0UPDATE.1",
+         "rank 0, action 14 (0UPDATE.1): unit 1 (layer ...) was updated by action 12 (0UPDATE.1): once is all"},
+        {&steps, "0F0 0BW0 0F1 0BW1 0REDUCE.0 0REDUCE.1 0UPDATE.0 0REDUCE.2 0UPDATE.1 0UPDATE.2",
+         "rank 0, action 11 (0REDUCE.2): comes after action 10 (0UPDATE.0): the norm of all gradients lies between "
+         "what "
+         "makes them and the first update"},
+        {&steps, "0F0 0BW0 0REDUCE.0 0REDUCE.1 0REDUCE.2 0UPDATE 0F1 0BW1",
+         "rank 0, action 10 (0F1): comes after action 7 (0UPDATE.0): the norm of all gradients lies between what makes "
+         "them and the first update"},
+        {&steps, "0F0 0BW0 0F1 0BW1 0REDUCE.0 0REDUCE.1 0UPDATE",
+         "rank 0, action 12 (0UPDATE.2): the gradient of unit 2 (head ...), to which action 4 (0F1) added, is not "
+         "reduced yet: REDUCE comes first"},
+        {&zero1, "0F0 0BW0 0F1 0BW1 0UPDATE.0 0PUBLISH.1 0UPDATE.1 0UPDATE.2",
+         "rank 0, action 12 (0PUBLISH.1): unit 1 (layer ...) is not updated yet: UPDATE comes first"},
+        {&zero1, "0F0 0BW0 0F1 0BW1 0UPDATE 0PUBLISH.0 0PUBLISH.2",
+         "rank 0, at the end: unit 1 (layer ...), updated by action 12 (0UPDATE.1), is never published"},
+        {&zero1, "0F0 0BW0 0F1 0BW1 0UPDATE 0PUBLISH 0PUBLISH.2",
+         "rank 0, action 17 (0PUBLISH.2): unit 2 (head ...) was published by action 16 (0PUBLISH.2): once is all"},
+        {&zero1, "0F0 0BW0 0F1 0BW1 0UPDATE 0PUBLISH.7",
+         "rank 0, action 5 (0PUBLISH.7): stage 0 has no unit 7 to publish; tutti explain CONFIG schedule lists them"},
         {&plain, "0F0 0RECOMPUTE0 0F1 0BW0 0BW1",
          "rank 0: 0RECOMPUTE0 is not followed by the whole backward of stage 0, microbatch 0, which it serves layer by "
          "layer; move it there, or leave it out"},
@@ -227,13 +290,20 @@ static bool plays(const struct action_list *l, const struct model *m, int n_micr
     bool whole[UNITS] = {false}, used[UNITS] = {false};
     int added[UNITS] = {0}, at[2][PART_PHASES] = {{0}};
     bool open = false;
-    int open_m = -1, open_ph = -1;
+    int open_m = -1, open_ph = -1, stepped[UNITS] = {0};
+    bool steps_now = false;
     const struct part_rule *r = &m->p.rule;
     for (int64_t i = 0; i < l->n; i++) {
         struct action a = l->a[i];
         int u = a.part, ph = a.kind == ACTION_F ? 0 : 1;
         if (!action_is_compute((enum action_kind)a.kind)) {
             if (u >= UNITS) return false;
+            if (a.kind == ACTION_UPDATE || a.kind == ACTION_PUBLISH) {
+                if (added[u] != 99 || stepped[u]++ != (a.kind == ACTION_PUBLISH)) return false;
+                steps_now = true;
+                continue;
+            }
+            if (steps_now) return false;
             if (a.kind == ACTION_GATHER && (whole[u] || !r->gather)) return false;
             if (a.kind == ACTION_RELEASE && (!whole[u] || !used[u])) return false;
             if (a.kind == ACTION_REDUCE && added[u] != (r->temporary ? 1 : n_microbatches)) return false;
@@ -242,6 +312,7 @@ static bool plays(const struct action_list *l, const struct model *m, int n_micr
             if (a.kind != ACTION_REDUCE) whole[u] = a.kind == ACTION_GATHER;
             continue;
         }
+        if (steps_now) return false;
         int first = a.part == ACTION_WHOLE ? 0 : a.part, last = a.part == ACTION_WHOLE ? 2 : a.part;
         for (int k = first; k <= last; k++) {
             if (open && (open_m != a.microbatch || open_ph != ph)) return false;
@@ -265,7 +336,7 @@ static bool plays(const struct action_list *l, const struct model *m, int n_micr
         }
     }
     for (int v = 0; v < UNITS; v++)
-        if (whole[v] || added[v] != (r->temporary ? 0 : 99)) return false;
+        if (whole[v] || added[v] != (r->temporary ? 0 : 99) || stepped[v] != r->update + r->publish) return false;
     for (int k = 0; k < n_microbatches; k++)
         if (at[k][0] != 3 || at[k][1] != 3) return false;
     return !open;
@@ -282,7 +353,7 @@ static void test_damage(void **state)
         struct err e = {0};
         struct str t = {0};
         struct schedule *s = parse(ONE "0F0 0BW0 0F1 0BW1");
-        model_init(&m, 1, 0, 1, false, round % 2 ? zero3 : zero0);
+        model_init(&m, 1, 0, 1, false, round % 3 == 0 ? zero3 : round % 3 == 1 ? zero0 : zero1);
         assert_int_equal(schedule_list(&l, s, 0, &m.p, &e), OK);
         assert_true(plays(&l, &m, 2));
         int i = (int)(rng_u64(5, 1, dice++) % (uint64_t)l.n), j = (int)(rng_u64(5, 1, dice++) % (uint64_t)l.n);
@@ -343,8 +414,8 @@ static void test_join(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pass),   cmocka_unit_test(test_written), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_damage), cmocka_unit_test(test_join),
+        cmocka_unit_test(test_pass),    cmocka_unit_test(test_update), cmocka_unit_test(test_written),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_damage), cmocka_unit_test(test_join),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
