@@ -152,6 +152,16 @@ int64_t ckpt_find(const struct ckpt *c, const char *group, const char *name); /*
  *   fails   ERR_CORRUPT naming file and tensor, ERR_IO also the offset; ERR_REQUEST when the types do not convert */
 int ckpt_read(struct ckpt *c, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e);
 
+/* For ranks that share the reading out, so that every byte is read once by one of them (engine/readers.h): box k of
+ * those that tensor i is stored in, and how many of its elements, one behind the other in the box's order, are read at
+ * once (some 4 MiB; at the end of the box fewer). *alone: the box has one checksum for more than that, so one rank
+ * reads all of it. */
+struct region ckpt_box(const struct ckpt *c, int64_t i, int k);
+int64_t ckpt_stretch(const struct ckpt *c, int64_t i, int k, bool *alone);
+/* Elements [lo, lo + n) of the box, converted to `as`; lo and, but at the end, n are whole stretches. Read once and
+ * compared. Fails as ckpt_read. */
+int ckpt_read_stretch(struct ckpt *c, int64_t i, int k, int64_t lo, int64_t n, enum dtype as, void *dst, struct err *e);
+
 /* Is this the checkpoint of a model with these tensors (all of them; boxes and memory are not looked at)?
  * ERR_REQUEST lists the first that differ: both shapes, those missing, and, in the groups that are asked for,
  * those that nothing asks for (of other groups than want[0]'s: whose name is not asked for in that group either). A

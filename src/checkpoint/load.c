@@ -201,6 +201,12 @@ static void fill(void *ctx, const struct region *slab, const void *p)
     if (region_intersect(slab, x->part, &shared)) convert_box(x->dst, x->as, x->box, p, x->from, slab, &shared);
 }
 
+static int not_convertible(const struct ckpt *c, const struct manifest_tensor *t, enum dtype as, struct err *e)
+{
+    return err_set(e, ERR_REQUEST, "%s: %s/%s: is stored as %s, which does not convert to %s", c->dir, t->group,
+                   t->name, dtype_name(t->dtype), dtype_name(as));
+}
+
 int ckpt_read(struct ckpt *c, int64_t i, const struct region *box, enum dtype as, void *dst, struct err *e)
 {
     CHECK(i >= 0 && i < c->m.n_tensors, "tensor %" PRId64 " of %d", i, c->m.n_tensors);
@@ -208,9 +214,7 @@ int ckpt_read(struct ckpt *c, int64_t i, const struct region *box, enum dtype as
     struct region whole = region_whole(&t->shape);
     CHECK(box->nd == whole.nd && region_contains(&whole, box), "%s/%s: the box asked for is not inside", t->group,
           t->name);
-    if (!convertible(t->dtype, as))
-        return err_set(e, ERR_REQUEST, "%s: %s/%s: is stored as %s, which does not convert to %s", c->dir, t->group,
-                       t->name, dtype_name(t->dtype), dtype_name(as));
+    if (!convertible(t->dtype, as)) return not_convertible(c, t, as, e);
     for (int k = 0; k < t->n_boxes; k++) {
         const struct manifest_box *b = &t->boxes[k];
         struct region part;
@@ -222,6 +226,40 @@ int ckpt_read(struct ckpt *c, int64_t i, const struct region *box, enum dtype as
         if (rc < 0) return rc;
     }
     return OK;
+}
+
+/* -- every byte once ----------------------------------------------------------------------------------------- */
+
+struct region ckpt_box(const struct ckpt *c, int64_t i, int k) { return c->m.tensors[i].boxes[k].box; }
+
+/* Whole chunks, and whole elements. */
+int64_t ckpt_stretch(const struct ckpt *c, int64_t i, int k, bool *alone)
+{
+    const struct manifest_box *b = &c->m.tensors[i].boxes[k];
+    int64_t width = (int64_t)dtype_bytes(c->m.tensors[i].dtype), n = MANIFEST_CHUNK / width;
+    *alone = !b->n_chunks && b->bytes > MANIFEST_CHUNK;
+    if (b->n_chunks) {
+        int64_t unit = c->m.chunk;
+        while (unit % width) unit += c->m.chunk;
+        n = unit * (unit < MANIFEST_CHUNK ? MANIFEST_CHUNK / unit : 1) / width;
+    }
+    return n < b->bytes / width ? n : b->bytes / width;
+}
+
+int ckpt_read_stretch(struct ckpt *c, int64_t i, int k, int64_t lo, int64_t n, enum dtype as, void *dst, struct err *e)
+{
+    const struct manifest_tensor *t = &c->m.tensors[i];
+    struct stored f;
+    if (!convertible(t->dtype, as)) return not_convertible(c, t, as, e);
+    int rc = checked_box(c, i, k, &f, e);
+    if (rc < 0) return rc;
+    int64_t width = (int64_t)f.width;
+    void *p = t->dtype == as ? dst : xmalloc(to_size(n * width));
+    rc = stored_stretch(&f, lo * width, n * width, p, e);
+    if (p == dst) return rc;
+    if (rc == OK) convert(dst, as, p, t->dtype, n);
+    xfree(p);
+    return rc;
 }
 
 /* -- a whole state ------------------------------------------------------------------------------------------ */

@@ -114,6 +114,16 @@ int stored_each(struct stored *f, const struct region *part, stored_fn *fn, void
     return rc;
 }
 
+int stored_stretch(struct stored *f, int64_t lo, int64_t n, void *dst, struct err *e)
+{
+    CHECK(!f->sums || (lo % f->chunk == 0 && ((lo + n) % f->chunk == 0 || lo + n == (int64_t)f->t->bytes)),
+          "%s: bytes %" PRId64 " to %" PRId64 " are not whole chunks", f->t->name, lo, lo + n);
+    int rc = safetensors_read(f->file, f->t, lo, to_size(n), dst, e);
+    for (int64_t c = f->sums ? lo / f->chunk : 0; f->sums && c * f->chunk < lo + n && rc == OK; c++)
+        rc = compare_chunk(f, c, (unsigned char *)dst + (c * f->chunk - lo), e);
+    return rc;
+}
+
 int stored_verify(struct stored *f, uint64_t hash, struct err *e)
 {
     int64_t step = f->sums ? f->chunk : SLAB_BYTES, bytes = (int64_t)f->t->bytes;

@@ -25,6 +25,9 @@ typedef void stored_fn(void *ctx, const struct region *slab, const void *p);
  * of it.
  *   fails   ERR_CORRUPT: a checksum is wrong; ERR_IO as safetensors_read */
 int stored_each(struct stored *f, const struct region *part, stored_fn *fn, void *ctx, struct err *e);
+/* Bytes [lo, lo + n) of the tensor to dst. Where there are checksums the stretch begins and ends where a chunk does; it
+ * is read once, and compared. Fails as stored_each. */
+int stored_stretch(struct stored *f, int64_t lo, int64_t n, void *dst, struct err *e);
 /* Reads all of it: compares the sum of all bytes, and those of the chunks where there are any, whatever was seen
  * before. */
 int stored_verify(struct stored *f, uint64_t hash, struct err *e);

@@ -1,162 +1,174 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ranks that hold the same are a group along the axes of copies in a layout. What they hold lies alike on all of
- * them, one stretch of elements, so parts are stretches too and a message goes from one array straight into the other,
- * packed nowhere. A route per parameter and array, some dozens under way at once: they end in the order in which all
- * ranks began them. Rejected: one rank reads and broadcasts (the others' disks and links wait), and reading first
+/* Greedy, in the files' order. A chunk that several ranks hold parts of is one reading and has one reader, which is
+ * what keeps its bytes from being read twice: columns of a matrix that tp cuts, pieces of small tensors that ranks of
+ * dp_shard step. Rejected: ranks read what they hold (columns are read by all of tp); one rank reads and broadcasts
+ * (the others' disks and links wait); whoever is free reads (what nobody else wants would travel); reading first
  * whatever lies on a rank's own disk (a checkpoint is on a file system that all see). */
 #include "engine/readers.h"
 
+#include <string.h>
+
 #include "base/mem.h"
-#include "state/route_run.h"
 
-enum { UNDER_WAY = 32 };
-
-/* Ranks that hold the same of a parameter's array, the first of `parts` of them that read, and where this rank is among
- * them. */
-struct holders_of {
-    int *rank;
-    int n, me, first, parts;
-    struct array_span span; /* what each of them holds */
-    int64_t row;            /* elements that stay together */
-};
-
-static bool is_shared(const struct engine *g, int param, int which)
+/* ---- who holds what ---- */
+void boxes_open(struct boxes *h, const struct engine *g)
 {
-    const struct store *s = &g->store;
-    const struct param *p = &g->params.p[param];
-    return g->cfg.world && !g->cfg.n_servers && s->array[which].row.saved &&
-           s->array[which].row.block == ARRAY_ELEMENT && store_has(s, which) &&
-           store_array(s, which)->buf.dev == g->dev && array_covers(&s->array[which].row, p) &&
-           store_held(s, param, which).n;
+    int n = g->params.mesh.n_ranks ? g->params.mesh.n_ranks : 1;
+    *h = (struct boxes){.g = g, .n = n, .which = -1, .param = -1};
+    h->box = xcalloc(to_size(n), sizeof *h->box);
 }
 
-/* Ranks along the axes of copies. Of those along pp some do not hold the parameter. */
-static void find_holders(const struct engine *g, const struct layout *l, struct holders_of *h)
-{
-    struct mesh_axis along[LAYOUT_MAX_PLACES];
-    int k = 0, n = 0, me = g->params.rank;
-    for (int i = 0; i < l->n_places; i++)
-        if ((l->place[i].type == SPMD_I || l->place[i].type == SPMD_R) && !l->place[i].owner)
-            along[k++] = l->place[i].on;
-    h->n = mesh_group(along, k, me, NULL);
-    h->rank = xcalloc(to_size(h->n), sizeof *h->rank);
-    mesh_group(along, k, me, h->rank);
-    for (int i = 0; i < h->n; i++)
-        if (layout_holds(l, h->rank[i])) h->rank[n++] = h->rank[i];
-    h->n = n;
-    for (int i = 0; i < n; i++)
-        if (h->rank[i] == me) h->me = i;
-}
+void boxes_close(struct boxes *h) { xfree(h->box); }
 
-static struct holders_of holders_of(const struct engine *g, int param, int which)
+void boxes_look(struct boxes *h, int which, int param)
 {
-    const struct store *s = &g->store;
-    const struct param *p = &g->params.p[param];
-    struct layout l = s->array[which].whole ? p->layout : param_stepped(p);
-    struct holders_of h = {.span = store_held(s, param, which), .row = param_row_numel(p)};
-    find_holders(g, &l, &h);
-    int64_t parts = h.span.n * (int64_t)dtype_bytes(store_array(s, which)->row.dtype) / READERS_LEAST,
-            rows = h.span.n / h.row;
-    parts = parts < 1 ? 1 : parts < rows ? parts : rows;
-    h.parts = parts < h.n ? to_int(parts) : h.n;
-    h.first = (param + which) % h.n;
-    return h;
-}
-
-/* The holder that reads part i, and which elements of the span that is. */
-static int reader(const struct holders_of *h, int i) { return (h->first + i) % h->n; }
-
-static struct region part_of(const struct holders_of *h, int i)
-{
-    struct region r = {.nd = 1};
-    region_split(h->span.n / h->row, i, h->parts, &r.lo[0], &r.hi[0]);
-    r.lo[0] *= h->row;
-    r.hi[0] *= h->row;
-    return r;
-}
-
-/* Which part the holder reads; -1: none. */
-static int part_read_by(const struct holders_of *h, int holder)
-{
-    int i = (holder - h->first + h->n) % h->n;
-    return i < h->parts ? i : -1;
-}
-
-struct array_span readers_part(const struct engine *g, int param, int which)
-{
-    struct array_span all = store_held(&g->store, param, which);
-    if (!is_shared(g, param, which)) return all;
-    struct holders_of h = holders_of(g, param, which);
-    int i = part_read_by(&h, h.me);
-    struct region part = i < 0 ? (struct region){.nd = 1} : part_of(&h, i);
-    xfree(h.rank);
-    return (struct array_span){all.lo + part.lo[0], part.hi[0] - part.lo[0], all.at + part.lo[0]};
-}
-
-/* What this rank wants of everybody, and what everybody wants of this rank. */
-static int route_of(struct route **out, const struct holders_of *h, struct err *e)
-{
-    struct holding *from = xcalloc(to_size(h->parts), sizeof *from), *to = xcalloc(to_size(h->n), sizeof *to);
-    int n = 0, mine = part_read_by(h, h->me);
-    for (int i = 0; i < h->parts; i++)
-        from[i] = (struct holding){.holder = h->rank[reader(h, i)], .box = part_of(h, i)};
-    for (int i = 0; i < h->n; i++) {
-        if (i == h->me) to[n++] = (struct holding){.holder = h->rank[i], .box = {.nd = 1, .hi = {h->span.n}}};
-        else if (mine >= 0) to[n++] = (struct holding){.holder = h->rank[i], .box = part_of(h, mine)};
+    const struct store *s = &h->g->store;
+    const struct array *a = &s->array[which];
+    const struct param *p = &h->g->params.p[param];
+    if (h->which == which && h->param == param) return;
+    h->which = which;
+    h->param = param;
+    struct layout l = a->whole || !s->units.shared ? p->layout : param_stepped(p);
+    for (int r = 0; r < h->n; r++) {
+        struct region box = layout_holds(&p->layout, r) ? layout_box(&l, r) : (struct region){.nd = p->nd};
+        if (a->row.block == ARRAY_TENSOR) box = (struct region){.nd = 1, .hi = {region_volume(&box) ? a->row.each : 0}};
+        h->box[r] = box;
     }
-    int rc = route_new_holdings(out, from, h->parts, to, n, e);
-    xfree(from);
-    xfree(to);
-    return rc;
+    CHECK(region_volume(&h->box[h->g->params.rank]) == store_held(s, param, which).n,
+          "%s of %s is not where its layout says", a->row.name, p->name);
 }
 
-struct under_way {
-    struct route *route;
-    struct route_run *run;
+bool readers_has(const struct engine *g, int which)
+{
+    const struct store *s = &g->store;
+    return s->array[which].row.saved && store_has(s, which) && store_array(s, which)->buf.dev == g->dev;
+}
+
+static int64_t width_of(const struct engine *g, int which)
+{
+    return (int64_t)dtype_bytes(store_array(&g->store, which)->row.dtype);
+}
+
+/* ---- on paper ---- */
+struct builder {
+    struct readers *r;
+    int64_t room, round;
+    struct boxes h;
+    int64_t *in, *here; /* by holder, in this round: bytes received, read */
+    int64_t *wants;     /* of the reading at hand */
 };
 
-static void end(struct under_way *u)
+/* Elements of a reading that each holder wants; returns of how many ranks. */
+static int look_for(struct builder *b, const struct region *box, int64_t lo, int64_t n)
 {
-    if (u->run) route_run_end(u->run);
-    route_run_free(u->run);
-    route_free(u->route);
-    *u = (struct under_way){0};
+    struct region part[REGION_STRETCH], common;
+    int k = region_stretch(box, lo, n, part), some = 0;
+    for (int i = 0; i < b->h.n; i++) {
+        b->wants[i] = 0;
+        for (int j = 0; j < k; j++)
+            if (region_intersect(&part[j], &b->h.box[i], &common)) b->wants[i] += region_volume(&common);
+        some += b->wants[i] > 0;
+    }
+    return some;
 }
 
-static int begin(struct under_way *u, struct engine *g, struct comm *c, int param, int which, struct err *e)
+static int choose(const struct builder *b)
 {
-    const struct array *a = store_array(&g->store, which);
-    struct holders_of h = holders_of(g, param, which);
-    struct route_end here = {&a->buf, to_size(h.span.at) * dtype_bytes(a->row.dtype), {.nd = 1, .hi = {h.span.n}}};
-    int rc = h.n > 1 ? route_of(&u->route, &h, e) : OK;
-    if (!rc && u->route)
-        rc = route_run_new(&u->run, c, g->stream, &(struct route_tensor){u->route, a->row.dtype, here, here}, 1, e);
-    if (u->run) CHECK(route_run_bytes(u->run) == 0, "%s is packed on its way", g->params.p[param].name);
-    if (u->run) route_run_begin(u->run, g->params.p[param].name);
-    xfree(h.rank);
-    return rc;
+    int best = -1;
+    for (int i = 0; i < b->h.n; i++)
+        if (b->wants[i] && (best < 0 || b->r->reads[i] < b->r->reads[best])) best = i;
+    return best;
 }
 
-int readers_share(struct engine *g, struct err *e)
+/* The round at hand has room for a reading: read by one, received by the others. */
+static bool fits(const struct builder *b, int reader, int64_t bytes, int64_t width)
 {
-    struct under_way list[UNDER_WAY] = {{0}};
-    struct comm *c = NULL;
-    int n = g->cfg.world ? comm_size(g->cfg.world) : 1, *all, rc, next = 0;
-    if (n == 1 || g->cfg.n_servers || g->dev->counts_only) return OK;
-    all = xcalloc(to_size(n), sizeof *all);
-    for (int i = 0; i < n; i++) all[i] = i;
-    rc = comm_split_list(&c, g->cfg.world, all, n, "checkpoint", e);
-    xfree(all);
-    if (!rc) comm_on(c, g->dev);
-    for (int which = 0; !rc && which < g->store.n_arrays; which++)
-        for (int i = 0; !rc && i < g->params.n; i++) {
-            if (!is_shared(g, i, which)) continue;
-            end(&list[next]);
-            rc = begin(&list[next], g, c, i, which, e);
-            next = (next + 1) % UNDER_WAY;
+    for (int i = 0; i < b->h.n; i++)
+        if (i != reader && b->wants[i] && b->in[i] + b->wants[i] * width > b->round) return false;
+    return b->here[reader] + bytes <= b->round;
+}
+
+static void next_round(struct builder *b)
+{
+    size_t bytes = to_size(b->h.n) * sizeof *b->in;
+    memset(b->in, 0, bytes);
+    memset(b->here, 0, bytes);
+    b->r->n_rounds++;
+}
+
+static void add(struct builder *b, struct reading x, int64_t width)
+{
+    struct readers *r = b->r;
+    int64_t bytes = x.n * width;
+    if (!r->n || !fits(b, x.reader, bytes, width)) next_round(b);
+    x.round = r->n_rounds - 1;
+    x.at = to_size(b->here[x.reader]);
+    b->here[x.reader] += (bytes + 63) / 64 * 64;
+    for (int i = 0; i < b->h.n; i++) {
+        if (i == x.reader) continue;
+        b->in[i] += b->wants[i] * width;
+        r->sent += b->wants[i] * width;
+    }
+    r->reads[x.reader] += bytes;
+    r->bytes += bytes;
+    if (r->n == b->room) {
+        b->room = b->room ? 2 * b->room : 256;
+        r->p = xrealloc(r->p, to_size(b->room) * sizeof *r->p);
+    }
+    r->p[r->n++] = x;
+}
+
+static void add_box(struct builder *b, const struct ckpt *c, struct reading x)
+{
+    struct region box = ckpt_box(c, x.tensor, x.box);
+    int64_t all = region_volume(&box), width = width_of(b->h.g, x.which);
+    bool alone;
+    int64_t step = ckpt_stretch(c, x.tensor, x.box, &alone);
+    x.reader = -1;
+    if (alone && look_for(b, &box, 0, all)) x.reader = choose(b);
+    for (x.lo = 0; x.lo < all; x.lo += x.n) {
+        x.n = all - x.lo < step ? all - x.lo : step;
+        if (!look_for(b, &box, x.lo, x.n) && !alone) continue;
+        if (!alone) x.reader = choose(b);
+        if (x.reader >= 0) add(b, x, width);
+    }
+}
+
+void readers_plan(struct readers *r, const struct engine *g, const struct ckpt *c, int64_t round)
+{
+    struct builder b = {.r = r, .round = round};
+    boxes_open(&b.h, g);
+    *r = (struct readers){.n_holders = b.h.n, .reads = xcalloc(to_size(b.h.n), sizeof *r->reads)};
+    int64_t **list[] = {&b.in, &b.here, &b.wants};
+    for (int i = 0; i < 3; i++) *list[i] = xcalloc(to_size(b.h.n), sizeof **list[i]);
+    for (int which = 0; which < g->store.n_arrays; which++) {
+        const struct array_row *row = &g->store.array[which].row;
+        for (int i = 0; readers_has(g, which) && i < g->params.n; i++) {
+            if (!array_covers(row, &g->params.p[i])) continue;
+            struct reading x = {.which = which, .param = i, .tensor = ckpt_find(c, row->name, g->params.p[i].name)};
+            CHECK(x.tensor >= 0, "%s/%s is not in a checkpoint that was checked", row->name, g->params.p[i].name);
+            boxes_look(&b.h, which, i);
+            for (int n = ckpt_at(c, x.tensor).n_boxes; x.box < n; x.box++) add_box(&b, c, x);
         }
-    for (int i = 0; i < UNDER_WAY; i++) end(&list[(next + i) % UNDER_WAY]);
-    if (!rc) rc = comm_status(g->cfg.world, e);
-    comm_free(c);
-    return rc;
+    }
+    for (int i = 0; i < 3; i++) xfree(*list[i]);
+    boxes_close(&b.h);
+}
+
+void readers_free(struct readers *r)
+{
+    xfree(r->p);
+    xfree(r->reads);
+    *r = (struct readers){0};
+}
+
+void readers_print(const struct readers *r, struct str *out)
+{
+    char all[32], most[32], sent[32];
+    int64_t max = 0;
+    for (int i = 0; i < r->n_holders; i++) max = r->reads[i] > max ? r->reads[i] : max;
+    str_printf(out, "%s, each byte once", str_bytes(all, (double)r->bytes));
+    if (r->n_holders > 1)
+        str_printf(out, ", at most %s by one of %d ranks; %s sent in %d round%s", str_bytes(most, (double)max),
+                   r->n_holders, str_bytes(sent, (double)r->sent), r->n_rounds, r->n_rounds == 1 ? "" : "s");
 }

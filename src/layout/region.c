@@ -111,6 +111,38 @@ void region_window(int64_t n, int i, int k, int j, int m, int64_t *lo, int64_t *
     *hi += first;
 }
 
+/* The box that begins at `lo`, is whole in its inner dims and goes on for at most n elements: the largest there is. */
+static struct region stretch_from(const struct region *r, int64_t lo, int64_t n)
+{
+    struct region out = *r;
+    int64_t stride = 1, at[SHAPE_MAX_DIMS] = {0}, step[SHAPE_MAX_DIMS] = {0};
+    int d = r->nd - 1;
+    for (int k = d; k >= 0; k--) {
+        int64_t size = r->hi[k] - r->lo[k];
+        step[k] = stride;
+        at[k] = lo / stride % size;
+        stride *= size;
+    }
+    for (int k = d; k >= 0 && lo % step[k] == 0 && step[k] <= n; k--) d = k;
+    for (int k = 0; k <= d; k++) {
+        out.lo[k] = r->lo[k] + at[k];
+        out.hi[k] = out.lo[k] + 1;
+    }
+    if (d < 0) return out; /* a scalar */
+    int64_t rows = n / step[d], left = r->hi[d] - out.lo[d];
+    out.hi[d] = out.lo[d] + (rows < left ? rows : left);
+    return out;
+}
+
+int region_stretch(const struct region *r, int64_t lo, int64_t n, struct region out[REGION_STRETCH])
+{
+    int k = 0;
+    CHECK(lo >= 0 && n >= 0 && lo + n <= region_volume(r), "elements [%lld, +%lld) of %lld", (long long)lo,
+          (long long)n, (long long)region_volume(r));
+    for (int64_t done = 0; done < n; done += region_volume(&out[k++])) out[k] = stretch_from(r, lo + done, n - done);
+    return k;
+}
+
 char *region_print(char out[256], const struct region *r)
 {
     int n = snprintf(out, 256, "[");

@@ -36,6 +36,11 @@ void region_split(int64_t n, int i, int k, int64_t *lo, int64_t *hi);
  * is what one of m messages brings when everybody's share is sent in m parts. */
 void region_window(int64_t n, int i, int k, int j, int m, int64_t *lo, int64_t *hi);
 
+/* Elements [lo, lo + n) of a box in its row-major order, as boxes: one behind the other they hold the same elements in
+ * the same order. Returns how many. */
+enum { REGION_STRETCH = 2 * SHAPE_MAX_DIMS };
+int region_stretch(const struct region *r, int64_t lo, int64_t n, struct region out[REGION_STRETCH]);
+
 /* "[0:10, 768:1536]"; out holds 256 chars. */
 char *region_print(char out[256], const struct region *r);
 

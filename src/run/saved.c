@@ -11,8 +11,9 @@
 #include "base/str.h"
 #include "config/companions.h"
 #include "engine/health.h"
-#include "engine/readers.h"
+#include "engine/loading.h"
 #include "config/start_weights.h"
+#include "run/resume.h"
 
 /* ---- bytes that the host cannot reach ---- */
 struct there {
@@ -61,8 +62,8 @@ static struct ckpt_tensor tensor_of(const struct array_row *row, const struct ar
     return t;
 }
 
-/* What this rank reads, or what it writes. */
-static int64_t describe(const struct engine *g, bool pieces, struct ckpt_tensor **out)
+/* What this rank writes, or what it holds; `own`: only what no other way of loading is for. */
+static int64_t describe(const struct engine *g, bool pieces, bool own, struct ckpt_tensor **out)
 {
     const struct store *s = &g->store;
     struct ckpt_tensor *t = xcalloc((size_t)g->params.n * (size_t)s->n_arrays + 1, sizeof *t);
@@ -70,10 +71,9 @@ static int64_t describe(const struct engine *g, bool pieces, struct ckpt_tensor 
     for (int k = 0; k < s->n_arrays; k++) {
         const struct array *a = store_array(s, k);
         for (int i = 0; s->array[k].row.saved && array_is_here(a) && i < g->params.n; i++) {
-            if (!array_covers(&s->array[k].row, &g->params.p[i])) continue;
+            if (!array_covers(&s->array[k].row, &g->params.p[i]) || (own && readers_has(g, k))) continue;
             struct ckpt_tensor *x = &t[n++];
-            *x =
-                tensor_of(&s->array[k].row, a, &g->params.p[i], pieces ? store_writes(s, i, k) : readers_part(g, i, k));
+            *x = tensor_of(&s->array[k].row, a, &g->params.p[i], pieces ? store_writes(s, i, k) : store_held(s, i, k));
             if (device_is_direct(a->buf.dev)) continue;
             static const struct ckpt_access access = {to_host, from_host};
             struct there *ctx = xcalloc(1, sizeof *ctx);
@@ -109,7 +109,7 @@ static int save_together(const struct engine *g, const struct ranks *r, const ch
     if (rc)
         return err_prefix(e, "step %lld was not saved, since it would take the place of a good checkpoint",
                           (long long)info->step);
-    int64_t n = describe(g, true, &t);
+    int64_t n = describe(g, true, false, &t);
     rc = agree(r, r->rank == 0 ? ckpt_save_begin(root, info->step, e) : OK, e);
     if (!rc) rc = agree(r, r->writes ? ckpt_save_rank(root, info->step, r->writer, t, n, e) : OK, e);
     if (!rc) rc = agree(r, r->rank == 0 ? ckpt_save_publish(root, r->n_writers, info, e) : OK, e);
@@ -147,25 +147,10 @@ int save_checkpoint(const struct engine *g, const struct ranks *r, const struct 
     return rc;
 }
 
-int save_derive(struct engine *g, struct err *e)
-{
-    const struct store *s = &g->store;
-    int rc = readers_share(g, e);
-    if (rc) return rc;
-    for (int i = 0; s->dtype != DT_F32 && i < g->params.n; i++) {
-        struct array_span from = store_held(s, i, STORE_MASTER), to = store_piece(s, i, STORE_PARAM);
-        const struct array *copy = &s->array[STORE_PARAM];
-        flat_cast(g->stream, array_at(copy, to.at + from.lo - to.lo), s->dtype,
-                  array_at(store_array(s, STORE_MASTER), from.at), DT_F32, from.n);
-    }
-    exchange_publish(&g->exchange);
-    return OK;
-}
-
 int save_check(const struct engine *g, const struct ckpt *c, struct err *e)
 {
     struct ckpt_tensor *t;
-    int64_t n = describe(g, false, &t);
+    int64_t n = describe(g, false, false, &t);
     int rc = ckpt_check_attachments(c, e);
     if (!rc)
         rc = ckpt_check(c, t, n, e); /* also that it holds nothing more: a model of fewer layers is another model */
@@ -174,12 +159,58 @@ int save_check(const struct engine *g, const struct ckpt *c, struct err *e)
     return rc;
 }
 
-int save_resume(struct engine *g, struct ckpt *c, struct err *e)
+/* ---- loading ---- */
+struct source {
+    struct ckpt *c;
+    const char *root;
+};
+
+static int explain(const struct source *x, int rc, struct err *e)
+{
+    if (!rc) return OK;
+    err_prefix(e, "cannot resume");
+    if (x->root && rc != ERR_REQUEST) resume_advise(x->root, ckpt_path(x->c), e);
+    return rc;
+}
+
+static int read_part(void *ctx, const struct reading *r, enum dtype as, void *dst, struct err *e)
+{
+    const struct source *x = ctx;
+    return explain(x, ckpt_read_stretch(x->c, r->tensor, r->box, r->lo, r->n, as, dst, e), e);
+}
+
+/* Arrays elsewhere, such as in another memory: each rank for itself. */
+static int read_own(struct engine *g, const struct source *x, struct err *e)
 {
     struct ckpt_tensor *t;
-    int64_t n = describe(g, false, &t);
-    int rc = ckpt_load(c, t, n, e);
-    if (rc) err_prefix(e, "cannot resume");
+    int64_t n = describe(g, false, true, &t);
+    int rc = n ? explain(x, ckpt_load(x->c, t, n, e), e) : OK;
     forget(t, n);
+    return rc;
+}
+
+static void derive(struct engine *g)
+{
+    const struct store *s = &g->store;
+    for (int i = 0; s->dtype != DT_F32 && i < g->params.n; i++) {
+        struct array_span from = store_held(s, i, STORE_MASTER), to = store_piece(s, i, STORE_PARAM);
+        const struct array *copy = &s->array[STORE_PARAM];
+        flat_cast(g->stream, array_at(copy, to.at + from.lo - to.lo), s->dtype,
+                  array_at(store_array(s, STORE_MASTER), from.at), DT_F32, from.n);
+    }
+    exchange_publish(&g->exchange);
+}
+
+int save_resume(struct engine *g, struct ckpt *c, const char *root, int rc, struct str *said, struct err *e)
+{
+    struct source x = {c, root};
+    struct readers plan = {0};
+    bool holds = !g->cfg.n_servers || g->cfg.server >= 0;
+    if (!rc && holds) readers_plan(&plan, g, c, READERS_ROUND);
+    if (!rc && holds) rc = read_own(g, &x, e);
+    rc = loading_run(g, &plan, c, read_part, &x, rc, e);
+    if (!rc && said && holds) readers_print(&plan, said);
+    if (!rc && holds) derive(g);
+    readers_free(&plan);
     return rc;
 }

@@ -13,6 +13,7 @@
 #include "checkpoint/ckpt.h"
 #include "config/changes.h"
 #include "engine/engine.h"
+#include "base/str.h"
 #include "config/ranks.h"
 
 struct save_info {
@@ -30,11 +31,11 @@ int save_checkpoint(const struct engine *g, const struct ranks *r, const struct 
 /* Whether c holds this model and its arrays: names, shapes and types; attachments are compared with their checksums.
  * Local. */
 int save_check(const struct engine *g, const struct ckpt *c, struct err *e);
-/* This rank's part of the state (readers.h), of a checkpoint that was checked. Local: the ranks agree before
- * save_derive. */
-int save_resume(struct engine *g, struct ckpt *c, struct err *e);
-/* What others read comes from them; then the compute copy of what was loaded; whole copies of shared state are
- * completed by the others. Collective(all ranks that hold state). */
-int save_derive(struct engine *g, struct err *e);
+/* The state of a checkpoint that was checked, every byte of it read once by one of the ranks (engine/readers.h), and
+ * the compute copy of it; whole copies of shared state are completed by the others. root: where the words of an error
+ * look for another checkpoint (resume_advise), NULL nowhere. said (may be NULL): what was read by whom. A failure of
+ * one rank, also the rc that it brings, is everybody's, before anything of what it read is sent. Collective(world),
+ * with the workers of a parameter server. */
+int save_resume(struct engine *g, struct ckpt *c, const char *root, int rc, struct str *said, struct err *e);
 
 #endif

@@ -218,24 +218,26 @@ static int fresh_weights(struct trainer *t, struct err *e)
 static int open_weights(struct trainer *t, struct err *e)
 {
     struct resume r;
+    struct str said = {0};
     int rc = resume_choose(&r, t->site.ranks.world, &t->cfg, t->conf, t->checkpoints, e);
     if (rc) return rc;
     if (r.ckpt && !is_worker(t)) rc = save_check(t->site.engine, r.ckpt, e);
     if (!rc && r.ckpt && t->leads) rc = changes_check(r.ckpt, &t->cfg, &t->data, e);
     if (!rc && !r.ckpt) rc = fresh_weights(t, e);
-    if (!rc && r.ckpt && !is_worker(t)) rc = save_resume(t->site.engine, r.ckpt, e);
     if (rc && r.ckpt && rc != ERR_REQUEST) resume_advise(t->checkpoints, ckpt_path(r.ckpt), e);
-    rc = together(t, rc, e); /* before any rank sends what it read */
-    if (!rc && !is_worker(t) && r.ckpt) rc = save_derive(t->site.engine, e);
+    if (r.ckpt) rc = save_resume(t->site.engine, r.ckpt, t->checkpoints, rc, &said, e);
+    else rc = together(t, rc, e);
     if (!rc && !is_worker(t) && !r.ckpt && t->cfg.from.dir) exchange_publish(&t->site.engine->exchange);
     if (!rc && r.ckpt) {
         t->step = ckpt_step(r.ckpt);
         t->tokens = ckpt_tokens(r.ckpt);
         if (r.own) t->saved = t->step;
         if (t->leads) log_info("resumed from %s: %lld steps done", ckpt_path(r.ckpt), (long long)t->step);
+        if (t->leads && said.n) log_info("read %s", str_text(&said));
     }
     if (!rc) rc = together(t, t->leads ? resume_done(&r, t->checkpoints, e) : OK, e);
     resume_free(&r);
+    str_free(&said);
     return rc;
 }
 

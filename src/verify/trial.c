@@ -164,12 +164,9 @@ static void forget(struct engine *g)
 static int load(struct rank *x, struct err *e)
 {
     struct ckpt *c = NULL;
-    bool worker = x->at.serve && !x->serves; /* gets its weights from the servers */
     if (!x->at.serve) forget(x->at.engine);
     int rc = ckpt_open(&c, x->t->load_from, e);
-    if (!rc && !worker) rc = save_resume(x->at.engine, c, e);
-    if (x->at.ranks.world) rc = comm_agree(x->at.ranks.world, rc, e);
-    if (!rc && !worker) rc = save_derive(x->at.engine, e);
+    rc = save_resume(x->at.engine, c, NULL, rc, NULL, e);
     ckpt_close(c);
     if (!rc && x->at.serve) serve_begin(x->at.serve, x->t->steps);
     return rc;

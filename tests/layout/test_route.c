@@ -420,6 +420,31 @@ static void test_files(void **state)
     assert_int_equal(route_new_holdings(&read, two, 2, &whole, 1, &e), ERR_CORRUPT);
 }
 
+/* Stretches of random boxes: few boxes, which one behind the other are the same elements in the same order. */
+static void test_stretches(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 3000; seed++) {
+        struct region box = {.nd = (int)(rng_u64(seed, 7, 0) % 5)}, part[REGION_STRETCH];
+        for (int d = 0; d < box.nd; d++) {
+            box.lo[d] = (int64_t)(rng_u64(seed, 8, (uint64_t)d) % 4);
+            box.hi[d] = box.lo[d] + 1 + (int64_t)(rng_u64(seed, 9, (uint64_t)d) % 5);
+        }
+        int64_t all = region_volume(&box), lo = (int64_t)(rng_u64(seed, 10, 0) % (uint64_t)all), at = lo;
+        int64_t n = (int64_t)(rng_u64(seed, 10, 1) % (uint64_t)(all - lo + 1));
+        int k = region_stretch(&box, lo, n, part);
+        assert_true(k <= (box.nd ? 2 * box.nd - 1 : 1) && (n || !k));
+        for (int i = 0; i < k; i++) {
+            struct region_run run; /* as a holder of the part has them, and as a holder of the box */
+            for (bool more = region_run_first(&run, &part[i], &part[i], &box); more; more = region_run_next(&run)) {
+                assert_int_equal(run.b, at);
+                at += run.n;
+            }
+        }
+        assert_int_equal(at, lo + n);
+    }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -445,7 +470,8 @@ int main(void)
         cmocka_unit_test(test_random_pairs), cmocka_unit_test(test_inverse),
         cmocka_unit_test(test_transposed),   cmocka_unit_test(test_known_lowerings),
         cmocka_unit_test(test_kv_heads),     cmocka_unit_test(test_choice_of_replica),
-        cmocka_unit_test(test_files),        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_files),        cmocka_unit_test(test_stretches),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

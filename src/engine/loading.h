@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* loading.h: a checkpoint into the arrays of all ranks, in rounds of bounded memory: each rank reads its part of a
+ * round (readers.h), all agree that all went well, and the parts travel along routes to whoever holds them, while the
+ * next round is read.
+ *
+ * Memory beside the arrays, on the engine's device and its ledger (MEM_COMM), freed at the end: of two rounds
+ * what is read, what is packed before it leaves (each byte once, to however many ranks it goes) and what is unpacked:
+ * six times READERS_ROUND at most, however large the model is.
+ *
+ * Nothing that was not compared with its checksum is sent: a round's parts leave after the agreement on it. Arrays on
+ * another device than the engine's (offloaded ones) are read by each rank for itself (the caller).
+ * Floor 6. Order: Collective(world), workers of a parameter server too, which hold nothing.
+ */
+#ifndef TUTTI_ENGINE_LOADING_H
+#define TUTTI_ENGINE_LOADING_H
+
+#include "engine/readers.h"
+
+/* Whoever reads: elements [lo, lo + n) of a stored box (ckpt_read_stretch), and the words for what goes wrong. */
+typedef int loading_read_fn(void *ctx, const struct reading *r, enum dtype as, void *dst, struct err *e);
+/* rc: of what this rank did before; when it is not OK on one of them, nobody reads and all get its words, as of every
+ * failure. plan: by readers_plan; on a worker zeros. */
+int loading_run(struct engine *g, const struct readers *plan, const struct ckpt *c, loading_read_fn *read, void *ctx,
+                int rc, struct err *e);
+
+#endif
