@@ -35,8 +35,8 @@ also=$(for c in $commands; do printf '.BR tutti\\-%s (1),\n' "$c"; done | sed '$
 page "$out/man1/tutti.1" tutti "trains large language models" "$("$tutti" --help)" "$also"
 for c in $commands; do
     help=$("$tutti" "$c" --help)
-    if [ "$c" = bench ]; then # each thing that it measures has a text of its own
-        for what in $(awk '/^  [a-z]+  / {print $1}' <<<"$help"); do help+=$'\n\n'$("$tutti" bench "$what" --help); done
+    if [ "$c" = bench ] || [ "$c" = checkpoint ]; then # each of their commands has a text of its own
+        for what in $(awk '/^  [a-z]+  / {print $1}' <<<"$help"); do help+=$'\n\n'$("$tutti" "$c" "$what" --help); done
     fi
     page "$out/man1/tutti-$c.1" "tutti-$c" "$(about "$c")" "$help" ".BR tutti (1)"
     printf '%s %s\n' "$c" "$(options "$help" | tr '\n' ' ')"

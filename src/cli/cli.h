@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "checkpoint/hf.h"
+#include "cli/options.h"
 #include "config/config.h"
 
 int cmd_train(int argc, char **argv);
@@ -32,39 +33,31 @@ int cmd_bench_comm(int argc, char **argv);
 int cli_fail(const struct err *e);
 /* A usage error: "tutti COMMAND: TEXT (see tutti COMMAND --help)"; 2. */
 int cli_usage(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-bool cli_wants_help(int argc, char **argv); /* --help or -h anywhere */
-/* An option with a value, as "--name VALUE" or "--name=VALUE": 1 taken (*i moves past it), 0 another argument, -1 the
- * value is missing (said on stderr). */
-int cli_option(const char *command, int argc, char **argv, int *i, const char *name, const char **value);
-/* Takes such an option out of the arguments, wherever it stands: *value is the last one given, or as it was. 0, or 2
- * after saying what is wrong. */
-int cli_take(const char *command, int *argc, char **argv, const char *name, const char **value);
-/* Takes a flag out of the arguments; whether it was there. */
-bool cli_take_flag(int *argc, char **argv, const char *name);
-/* Takes "--ignore KEY,KEY" out of the arguments: keys of a Hugging Face config.json that are not to be refused. The
- * names lie in `text`, which the caller xfrees with `keys`. 0, or 2 after saying what is wrong. */
+/* A key of the config's table, alone or with "=VALUE" behind it. */
+bool cli_is_key(const char *word);
+
+/* Keys of a Hugging Face config.json that are not to be refused: `text` is the value of --ignore, or NULL. */
 struct cli_ignore {
     struct hf_ignore list;
     char *text;
     const char **keys;
 };
-int cli_take_ignore(const char *command, int *argc, char **argv, struct cli_ignore *out);
+void cli_ignore_init(struct cli_ignore *g, const char *text);
 void cli_ignore_fini(struct cli_ignore *g);
-/* A whole number within bounds, or -1 after saying what is wrong. */
-int cli_int(const char *command, const char *name, const char *text, int64_t lo, int64_t hi, int64_t *out);
-int cli_real(const char *command, const char *name, const char *text, double lo, double hi, double *out);
+/* The type that a choice names; a CHECK where it names none. */
+enum dtype cli_dtype(const char *name);
 
-/* CONFIG [-n RANKS] [--json] [WORD] [key=value ...], what train, plan, explain and verify have in common. Returns 0, or
- * the exit status after saying what is wrong. */
-enum { CLI_MAX_KEYS = 256 };
+/* CONFIG [-n RANKS] [--json] [key=value ...], what train, plan, explain and verify have in common. */
 struct cli_args {
-    const char *config, *word; /* word: explain's second argument that is neither option nor key, or NULL */
-    int64_t ranks;
-    bool ranks_given, json;
-    char *overrides[CLI_MAX_KEYS];
-    int n_overrides;
+    const char *config;
+    int64_t ranks; /* 0: not given */
+    bool json;
+    struct cli_keys keys;
 };
-int cli_config_args(const char *command, int argc, char **argv, struct cli_args *a);
+#define CLI_RANKS(T, field, most, what)                                                                                \
+    {                                                                                                                  \
+        "-n", "RANKS", CLI_INT, offsetof(T, field), .lo = 1, .hi = (most), .help = (what)                              \
+    }
 
 /* A config for the commands that need no training data: plan, explain, bench. Reads the file and overrides, asks the
  * tokenizer (or model.from) for what they decide, resolves. c, and what it points to, live in the arena. */

@@ -26,21 +26,6 @@
 #include "cli/cli.h"
 #include "comm/comm.h"
 
-static const char help[] =
-    "tutti bench comm [options]\n"
-    "mpirun -np N tutti bench comm [options]\n\n"
-    "Times operations between ranks, by every algorithm that has them.\n\n"
-    "  --op LIST         all_reduce (default), or several with commas, or all\n"
-    "  --ranks N         ranks as threads (default 2); under mpirun it is the launcher's number\n"
-    "  --bytes LIST      sizes such as 4K,256K,64M (default 4K,64K,256K,4M,64M)\n"
-    "  --algorithm LIST  default: all, and what the table chooses\n"
-    "  --dtype D         f32 (default), bf16, f16, f64, i32, i64\n"
-    "  --progress P      inline (default) or thread\n"
-    "  --seconds S       per row (default 0.3)\n"
-    "  --ranks-per-host N  pretend that so many threads share a host\n"
-    "  --table           rules for comm.table on stdout: the fastest algorithm for each operation and size\n"
-    "  --json            one object on stdout\n";
-
 enum { MAX_SIZES = 32, MAX_ROWS = 4096, BATCHES = 3, MAX_THREADS = 256 };
 
 struct options {
@@ -48,8 +33,8 @@ struct options {
     int64_t ranks, ranks_per_host, sizes[MAX_SIZES];
     int n_sizes;
     const char *algorithms; /* comma-separated, NULL: all */
+    const char *dtype_name, *progress;
     enum dtype dtype;
-    enum comm_progress progress;
     double seconds;
 };
 
@@ -77,16 +62,17 @@ static bool parse_size(const char *text, int64_t *out)
     return end != text && (*end == 0 || *end == ',') && v > 0 && v * unit <= 64.0 * 1073741824.0;
 }
 
-static int parse_sizes(const char *text, struct options *o)
+static const char *read_sizes(void *into, const char *text)
 {
+    struct options *o = into;
     o->n_sizes = 0;
     for (const char *p = text; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
         if (o->n_sizes == MAX_SIZES || !parse_size(p, &o->sizes[o->n_sizes++]))
-            return cli_usage("bench comm", "--bytes: '%s' is no list of up to %d sizes such as 4K,64M", text,
-                             MAX_SIZES);
+            return "a list of up to 32 sizes such as 4K,64M";
     }
-    return 0;
+    return NULL;
 }
+_Static_assert(MAX_SIZES == 32, "said above");
 
 /* The word at p up to a comma equals `name`. */
 static bool word_is(const char *p, const char *name)
@@ -95,8 +81,9 @@ static bool word_is(const char *p, const char *name)
     return strlen(name) == n && !strncmp(p, name, n);
 }
 
-static int parse_ops(const char *text, struct options *o)
+static const char *read_ops(void *into, const char *text)
 {
+    struct options *o = into;
     memset(o->op, 0, sizeof o->op);
     for (const char *p = text; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
         bool known = false;
@@ -104,67 +91,55 @@ static int parse_ops(const char *text, struct options *o)
             bool timed = op != COMM_EXCHANGE && op != COMM_BARRIER;
             if (timed && (word_is(p, "all") || word_is(p, comm_op_name((enum comm_op)op)))) known = o->op[op] = true;
         }
-        if (!known)
-            return cli_usage("bench comm",
-                             "--op: '%s': all, broadcast, reduce, all_reduce, reduce_scatter, all_gather or all_to_all",
-                             p);
+        if (!known) return "all, or a list of broadcast, reduce, all_reduce, reduce_scatter, all_gather and all_to_all";
     }
-    return 0;
+    return NULL;
 }
 
-static int parse_algorithms(const char *text, struct options *o)
+static const char *read_algorithms(void *into, const char *text)
 {
     for (const char *p = text; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
         bool known = false;
         for (const char *const *a = comm_algorithms(); *a; a++) known |= word_is(p, *a);
-        if (!known) return cli_usage("bench comm", "--algorithm: there is no '%s'", p);
+        if (!known) return "a list of algorithms (docs/communicators.md)";
     }
-    o->algorithms = text;
-    return 0;
+    ((struct options *)into)->algorithms = text;
+    return NULL;
 }
 
-static int parse_dtype(const char *text, struct options *o)
-{
-    for (int t = 0; t < DT_U8; t++)
-        if (!strcmp(text, dtype_name((enum dtype)t))) return o->dtype = (enum dtype)t, 0;
-    return cli_usage("bench comm", "--dtype: f32, bf16, f16, f64, i32 or i64, not '%s'", text);
-}
+#define AT(field) offsetof(struct options, field)
+#define SIZES "4K,64K,256K,4M,64M"
+static const struct cli_option options[] = {
+    {"--op", "LIST", CLI_OWN, .read = read_ops, .help = "several with commas, or all (default all_reduce)"},
+    {"--ranks", "N", CLI_INT, AT(ranks), .lo = 1, .hi = MAX_THREADS,
+     .help = "ranks as threads; under mpirun it is the launcher's number"},
+    {"--bytes", "LIST", CLI_OWN, .read = read_sizes, .help = "sizes such as 4K,256K,64M (default " SIZES ")"},
+    {"--algorithm", "LIST", CLI_OWN, .read = read_algorithms, .help = "default: all, and what the table chooses"},
+    {"--dtype", "D", CLI_CHOICE, AT(dtype_name), .choices = "f32|bf16|f16|f64|i32|i64", .help = ""},
+    {"--progress", "P", CLI_CHOICE, AT(progress), .choices = "inline|thread", .help = ""},
+    {"--seconds", "S", CLI_REAL, AT(seconds), .least = 0.001, .most = 60, .help = "per row"},
+    {"--ranks-per-host", "N", CLI_INT, AT(ranks_per_host), .lo = 1, .hi = MAX_THREADS,
+     .help = "pretend that so many threads share a host"},
+    {"--table", NULL, CLI_FLAG, AT(table),
+     .help = "rules for comm.table on stdout: the fastest algorithm for each operation and size"},
+    CLI_JSON(struct options, json),
+};
+static const struct cli_table table = {
+    .command = "bench comm",
+    .usage = "[options], or mpirun -np N tutti bench comm [options]",
+    .about = "Times operations between ranks, by every algorithm that has them.\n",
+    CLI_OPTIONS(options),
+};
 
-static int parse(int argc, char **argv, struct options *o)
+/* As cli_read. */
+static bool parse(int argc, char **argv, struct options *o, int *status)
 {
-    static const char *const names[] = {"--op",    "--ranks",    "--bytes",   "--algorithm",
-                                        "--dtype", "--progress", "--seconds", "--ranks-per-host"};
-    *o = (struct options){.ranks = 2, .seconds = 0.3, .dtype = DT_F32};
+    *o = (struct options){.ranks = 2, .seconds = 0.3, .dtype_name = "f32", .progress = "inline"};
     o->op[COMM_ALL_REDUCE] = true;
-    int rc = parse_sizes("4K,64K,256K,4M,64M", o);
-    for (int i = 1; !rc && i < argc; i++) {
-        const char *v = NULL;
-        int which = -1;
-        for (int k = 0; k < 8 && which < 0; k++) {
-            int got = cli_option("bench comm", argc, argv, &i, names[k], &v);
-            if (got < 0) return 2;
-            if (got) which = k;
-        }
-        switch (which) {
-        case 0: rc = parse_ops(v, o); break;
-        case 1: rc = cli_int("bench comm", "--ranks", v, 1, MAX_THREADS, &o->ranks) ? 2 : 0; break;
-        case 2: rc = parse_sizes(v, o); break;
-        case 3: rc = parse_algorithms(v, o); break;
-        case 4: rc = parse_dtype(v, o); break;
-        case 5:
-            if (strcmp(v, "inline") && strcmp(v, "thread"))
-                return cli_usage("bench comm", "--progress: inline or thread");
-            o->progress = strcmp(v, "thread") ? COMM_INLINE : COMM_THREAD;
-            break;
-        case 6: rc = cli_real("bench comm", "--seconds", v, 0.001, 60, &o->seconds) ? 2 : 0; break;
-        case 7: rc = cli_int("bench comm", "--ranks-per-host", v, 1, MAX_THREADS, &o->ranks_per_host) ? 2 : 0; break;
-        default:
-            if (strcmp(argv[i], "--json") && strcmp(argv[i], "--table"))
-                return cli_usage("bench comm", "what is '%s'?", argv[i]);
-            *(strcmp(argv[i], "--json") ? &o->table : &o->json) = true;
-        }
-    }
-    return rc;
+    read_sizes(o, SIZES);
+    if (!cli_read(&table, argc, argv, o, status)) return false;
+    o->dtype = cli_dtype(o->dtype_name);
+    return true;
 }
 
 /* ---- timing ------------------------------------------------------------------------------------------------- */
@@ -369,11 +344,11 @@ static int run_launched(struct bench *b, const struct comm_config *cfg, bool *pr
 int cmd_bench_comm(int argc, char **argv)
 {
     struct options o;
-    if (cli_wants_help(argc, argv)) return fputs(help, stdout), 0;
-    int rc = parse(argc, argv, &o);
-    if (rc) return rc;
+    int rc;
+    if (!parse(argc, argv, &o, &rc)) return rc;
     struct bench b = {.o = &o, .r.rows = xcalloc(MAX_ROWS, sizeof *b.r.rows), .r.dtype = o.dtype};
-    struct comm_config cfg = {.progress = o.progress, .ranks_per_host = (int)o.ranks_per_host};
+    struct comm_config cfg = {.progress = strcmp(o.progress, "thread") ? COMM_INLINE : COMM_THREAD,
+                              .ranks_per_host = (int)o.ranks_per_host};
     struct err e = {0};
     bool print = true;
     rc = comm_launched() ? run_launched(&b, &cfg, &print, &e) : comm_run_local((int)o.ranks, &cfg, run_rank, &b, &e);

@@ -19,42 +19,28 @@
 #include "kernel/kernel.h"
 
 enum { FLUSH_BYTES = 64 << 20, RUNS = 5 };
-static const char command[] = "bench experts";
-static const char usage[] =
-    "usage: tutti bench experts [--rows U] [--hidden K] [--ffn N] [--threads N] [--json]\n"
-    "\n"
-    "Measures the grouped product of experts (forward, input_grad, weight_grad) for 4 to 64 experts, beside a dense\n"
-    "product of as many rows.\n"
-    "\n"
-    "  --rows U         rows of all experts together (tokens times choices), default 4096\n"
-    "  --hidden K       in-features, default 1024\n"
-    "  --ffn N          out-features of an expert, default 1024\n"
-    "  --threads N      default: the cores this process may use\n"
-    "  --json           one JSON object on stdout\n";
 
 struct options {
     int64_t rows, hidden, ffn, threads;
     bool json;
 };
-
-static int parse(struct options *o, int argc, char **argv)
-{
-    *o = (struct options){.rows = 4096, .hidden = 1024, .ffn = 1024, .threads = thread_n_cores()};
-    static const char *const name[] = {"--rows", "--hidden", "--ffn", "--threads"};
-    static const int64_t most[] = {1 << 20, 1 << 16, 1 << 16, 1024};
-    int64_t *const to[] = {&o->rows, &o->hidden, &o->ffn, &o->threads};
-    for (int i = 1; i < argc; i++) {
-        const char *value = NULL;
-        int which = 0, taken = 0, rc = 0;
-        for (; which < 4 && !taken; which += !taken) taken = cli_option(command, argc, argv, &i, name[which], &value);
-        if (taken < 0) return err_exit_status(ERR_REQUEST);
-        if (taken) rc = cli_int(command, name[which], value, 1, most[which], to[which]);
-        else if (!strcmp(argv[i], "--json")) o->json = true;
-        else rc = cli_usage(command, "unknown option %s", argv[i]);
-        if (rc) return err_exit_status(ERR_REQUEST);
-    }
-    return 0;
-}
+#define AT(field) offsetof(struct options, field)
+static const struct cli_option options[] = {
+    {"--rows", "U", CLI_INT, AT(rows), .lo = 1, .hi = 1 << 20,
+     .help = "rows of all experts together (tokens times choices)"},
+    {"--hidden", "K", CLI_INT, AT(hidden), .lo = 1, .hi = 1 << 16, .help = "in-features"},
+    {"--ffn", "N", CLI_INT, AT(ffn), .lo = 1, .hi = 1 << 16, .help = "out-features of an expert"},
+    {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 1024, .help = "default: the cores this process may use"},
+    CLI_JSON(struct options, json),
+};
+static const struct cli_table table = {
+    .command = "bench experts",
+    .usage = "[options]",
+    .about = "Measures the grouped product of experts (forward, input_grad, weight_grad) for 4 to 64 experts, beside a "
+             "dense\n"
+             "product of as many rows.\n",
+    CLI_OPTIONS(options),
+};
 
 static struct view matrix(enum dtype t, int64_t rows, int64_t cols)
 {
@@ -163,15 +149,12 @@ static void one(const struct options *o, const struct kernel_table *k, struct te
 
 int cmd_bench_experts(int argc, char **argv)
 {
-    struct options o;
+    struct options o = {.rows = 4096, .hidden = 1024, .ffn = 1024};
     struct err e = {0};
     struct kernel_table k;
-    if (cli_wants_help(argc, argv)) {
-        fputs(usage, stdout);
-        return 0;
-    }
-    int rc = parse(&o, argc, argv);
-    if (rc) return rc;
+    int status;
+    if (!cli_read(&table, argc, argv, &o, &status)) return status;
+    if (!o.threads) o.threads = thread_n_cores();
     if (kernel_table_init(&k, "auto", (int)o.threads, false, &e)) return cli_fail(&e);
     struct team *team;
     if (team_start(&team, (int)o.threads, &e)) return cli_fail(&e);

@@ -54,79 +54,47 @@ static const struct model models[] = {
 
 /* ---- the request ---- */
 struct options {
+    const char *model_name, *dtype;
     const struct model *model;
     int64_t tokens, threads;
     bool json, type[2]; /* bf16, f32 */
-    bool library;
+    bool library, no_library;
 };
 static const enum dtype types[2] = {DT_BF16, DT_F32};
 
-static const char usage[] =
-    "usage: tutti bench gemm [--model NAME] [--tokens T] [--threads N] [--dtype bf16|f32|both] [--no-library] "
-    "[--json]\n"
-    "\n"
-    "Measures the model's matrix products in three directions (forward, input_grad, weight_grad) as training runs\n"
-    "them, the same through oneDNN where it is built in, and what the CPU could do: multiply-adds on registers alone,\n"
-    "and micro-kernels on panels that lie in L2.\n"
-    "\n"
-    "  --model NAME     gpt2-124m (default), gpt2-355m, llama3.2-1b, tiny\n"
-    "  --tokens T       rows of the activations, default 1024\n"
-    "  --threads N      default: the cores this process may use\n"
-    "  --dtype T        bf16, f32 or both (default)\n"
-    "  --no-library     leave oneDNN out\n"
-    "  --json           one JSON object on stdout\n";
+#define AT(field) offsetof(struct options, field)
+static const struct cli_option options[] = {
+    {"--model", "NAME", CLI_CHOICE, AT(model_name), .choices = "gpt2-124m|gpt2-355m|llama3.2-1b|tiny", .help = ""},
+    {"--tokens", "T", CLI_INT, AT(tokens), .lo = 1, .hi = 1 << 20, .help = "rows of the activations"},
+    {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 1024, .help = "default: the cores this process may use"},
+    {"--dtype", "T", CLI_CHOICE, AT(dtype), .choices = "bf16|f32|both", .help = ""},
+    {"--no-library", NULL, CLI_FLAG, AT(no_library), .help = "leave oneDNN out"},
+    CLI_JSON(struct options, json),
+};
+static const struct cli_table table = {
+    .command = "bench gemm",
+    .usage = "[options]",
+    .about =
+        "Measures the model's matrix products in three directions (forward, input_grad, weight_grad) as training runs\n"
+        "them, the same through oneDNN where it is built in, and what the CPU could do: multiply-adds on registers "
+        "alone,\n"
+        "and micro-kernels on panels that lie in L2.\n",
+    CLI_OPTIONS(options),
+};
 
-static const char command[] = "bench gemm";
-
-static int parse_model(const char *text, const struct model **out)
+/* As cli_read. */
+static bool parse(struct options *o, int argc, char **argv, int *status)
 {
-    const char *names[sizeof models / sizeof models[0]];
-    const int n = (int)(sizeof models / sizeof models[0]);
-    for (int i = 0; i < n; i++) {
-        names[i] = models[i].name;
-        if (strcmp(text, names[i])) continue;
-        *out = &models[i];
-        return 0;
-    }
-    const char *near = str_nearest(text, names, n);
-    return cli_usage(command, "no model %s%s%s; there are gpt2-124m, gpt2-355m, llama3.2-1b, tiny", text,
-                     near ? "; did you mean " : "", near ? near : "");
-}
-
-static int parse_dtype(const char *text, bool type[2])
-{
-    type[0] = !strcmp(text, "bf16") || !strcmp(text, "both");
-    type[1] = !strcmp(text, "f32") || !strcmp(text, "both");
-    return type[0] || type[1] ? 0 : cli_usage(command, "--dtype wants bf16, f32 or both, got %s", text);
-}
-
-/* 0, or the exit status after saying what is wrong. */
-static int parse(struct options *o, int argc, char **argv)
-{
-    *o = (struct options){.model = &models[0],
-                          .tokens = 1024,
-                          .threads = thread_n_cores(),
-                          .type = {true, true},
-                          .library = kernel_family_onednn.slot[OP_LINEAR][KERNEL_FWD].run != NULL};
-    static const char *const with_value[] = {"--model", "--tokens", "--threads", "--dtype"};
-    for (int i = 1; i < argc; i++) {
-        const char *value = NULL;
-        int which = 0, taken = 0, rc = 0;
-        for (; which < 4; which++) {
-            taken = cli_option(command, argc, argv, &i, with_value[which], &value);
-            if (taken) break;
-        }
-        if (taken < 0) return err_exit_status(ERR_REQUEST);
-        if (!taken && !strcmp(argv[i], "--json")) o->json = true;
-        else if (!taken && !strcmp(argv[i], "--no-library")) o->library = false;
-        else if (!taken) rc = cli_usage(command, "unknown option %s", argv[i]);
-        else if (which == 0) rc = parse_model(value, &o->model);
-        else if (which == 1) rc = cli_int(command, "--tokens", value, 1, 1 << 20, &o->tokens);
-        else if (which == 2) rc = cli_int(command, "--threads", value, 1, 1024, &o->threads);
-        else rc = parse_dtype(value, o->type);
-        if (rc) return err_exit_status(ERR_REQUEST);
-    }
-    return 0;
+    *o = (struct options){.model_name = models[0].name, .tokens = 1024, .dtype = "both"};
+    if (!cli_read(&table, argc, argv, o, status)) return false;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+        if (!strcmp(o->model_name, models[i].name)) o->model = &models[i];
+    CHECK(o->model, "%s is among the choices and no model", o->model_name);
+    o->type[0] = strcmp(o->dtype, "f32");
+    o->type[1] = strcmp(o->dtype, "bf16");
+    o->library = !o->no_library && kernel_family_onednn.slot[OP_LINEAR][KERNEL_FWD].run;
+    if (!o->threads) o->threads = thread_n_cores();
+    return true;
 }
 
 /* ---- one product ---- */
@@ -366,12 +334,8 @@ int cmd_bench_gemm(int argc, char **argv)
 {
     struct bench b = {0};
     struct err e;
-    if (cli_wants_help(argc, argv)) {
-        fputs(usage, stdout);
-        return 0;
-    }
-    int rc = parse(&b.o, argc, argv);
-    if (rc) return rc;
+    int status;
+    if (!parse(&b.o, argc, argv, &status)) return status;
     if (kernel_table_init(&b.table, "auto", (int)b.o.threads, false, &e)) return cli_fail(&e);
     if (team_start(&b.team, (int)b.o.threads, &e)) return cli_fail(&e);
     b.flush = mem_pages_new(FLUSH_BYTES);

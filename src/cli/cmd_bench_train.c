@@ -13,26 +13,6 @@
 #include "kernel/cpu/tile_rate.h"
 #include "run/site.h"
 
-static const char help[] =
-    "tutti bench train [options] [key=value ...]\n\n"
-    "Times whole optimizer steps (forward, backward, update) on random tokens.\n\n"
-    "  --model NAME   gpt2-124m (default), gpt2-355m, llama-110m, tiny\n"
-    "  --seq S        tokens per sequence (default 1024)\n"
-    "  --micro B      sequences per microbatch (default 4)\n"
-    "  --batch G      sequences per step (default: --micro)\n"
-    "  --dtype D      bf16 (default) or f32\n"
-    "  --steps N      timed steps, after one that is not (default 3)\n"
-    "  --threads N    default: all cores\n"
-    "  --kernels K    auto (default) or ref\n"
-    "  --ranks N      ranks as threads of this process, each with --threads threads (default 1)\n"
-    "  --json         one object on stdout\n"
-    "  key=value      any key of a config, e.g. memory.recompute=full\n\n"
-    "With several ranks the time that rank 0 waits for messages is shown; with comm.link_GBps=X (every rank sends over "
-    "a\n"
-    "pretended link) beside the time they take, so what is hidden behind backward. --batch counts all ranks' "
-    "sequences\n"
-    "(default: one microbatch each).\n";
-
 static const struct preset {
     const char *name;
     const char *keys[10];
@@ -51,11 +31,38 @@ static const struct preset {
 
 struct request {
     const struct preset *model;
+    const char *model_name, *dtype, *kernels;
     int64_t seq, micro, batch, steps, threads, ranks;
-    const char *dtype, *kernels;
     bool json;
-    char *keys[CLI_MAX_KEYS];
-    int n_keys;
+    struct cli_keys keys;
+};
+#define AT(field) offsetof(struct request, field)
+enum { MOST = 1 << 24 };
+static const struct cli_option options[] = {
+    {"--model", "NAME", CLI_CHOICE, AT(model_name), .choices = "gpt2-124m|gpt2-355m|llama-110m|tiny", .help = ""},
+    {"--seq", "S", CLI_INT, AT(seq), .lo = 1, .hi = MOST, .help = "tokens per sequence"},
+    {"--micro", "B", CLI_INT, AT(micro), .lo = 1, .hi = MOST, .help = "sequences per microbatch"},
+    {"--batch", "G", CLI_INT, AT(batch), .lo = 1, .hi = MOST,
+     .help = "sequences per step, of all ranks (default: one microbatch for each)"},
+    {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
+    {"--steps", "N", CLI_INT, AT(steps), .lo = 1, .hi = MOST, .help = "timed steps, after one that is not"},
+    {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = MOST, .help = "default: all cores"},
+    {"--kernels", "K", CLI_TEXT, AT(kernels), .help = "auto or ref"},
+    {"--ranks", "N", CLI_INT, AT(ranks), .lo = 1, .hi = 1024,
+     .help = "ranks as threads of this process, each with --threads threads"},
+    CLI_JSON(struct request, json),
+};
+static const struct cli_table table = {
+    .command = "bench train",
+    .usage = "[options] [key=value ...]",
+    .about = "Times whole optimizer steps (forward, backward, update) on random tokens. key=value is any key of a "
+             "config, e.g.\n"
+             "memory.recompute=full. With several ranks the time that rank 0 waits for messages is shown; with\n"
+             "comm.link_GBps=X (every rank sends over a pretended link) beside the time they take, so what is hidden\n"
+             "behind backward.\n",
+    CLI_OPTIONS(options),
+    .takes_keys = true,
+    .keys = AT(keys),
 };
 
 struct figures {
@@ -65,50 +72,22 @@ struct figures {
     struct tape_profile profile;
 };
 
-static int parse(int argc, char **argv, struct request *q)
+/* As cli_read. */
+static bool parse(int argc, char **argv, struct request *q, int *status)
 {
-    static const char *const names[] = {"--model", "--seq",     "--micro",   "--batch", "--dtype",
-                                        "--steps", "--threads", "--kernels", "--ranks"};
-    *q = (struct request){.model = &presets[0],
+    *q = (struct request){.model_name = presets[0].name,
                           .seq = 1024,
                           .micro = 4,
                           .steps = 3,
                           .ranks = 1,
                           .dtype = "bf16",
                           .kernels = "auto"};
-    for (int i = 1; i < argc; i++) {
-        const char *v = NULL;
-        int which = -1, bad = 0;
-        for (int k = 0; k < 9 && which < 0; k++) {
-            int got = cli_option("bench train", argc, argv, &i, names[k], &v);
-            if (got < 0) return 2;
-            if (got) which = k;
-        }
-        int64_t *const number[] = {NULL, &q->seq, &q->micro, &q->batch, NULL, &q->steps, &q->threads, NULL, &q->ranks};
-        if (which == 0) {
-            q->model = NULL;
-            for (size_t m = 0; m < sizeof presets / sizeof *presets; m++)
-                if (!strcmp(presets[m].name, v)) q->model = &presets[m];
-            if (!q->model) return cli_usage("bench train", "--model: there is no '%s'", v);
-        } else if (which == 4) {
-            if (strcmp(v, "bf16") && strcmp(v, "f32"))
-                return cli_usage("bench train", "--dtype: bf16 or f32, not %s", v);
-            q->dtype = v;
-        } else if (which == 7) {
-            q->kernels = v;
-        } else if (which > 0) {
-            bad = cli_int("bench train", names[which], v, 1, which == 8 ? 1024 : 1 << 24, number[which]);
-        } else if (!strcmp(argv[i], "--json")) {
-            q->json = true;
-        } else if (strchr(argv[i], '=') && argv[i][0] != '-' && q->n_keys < CLI_MAX_KEYS) {
-            q->keys[q->n_keys++] = argv[i];
-        } else {
-            return cli_usage("bench train", "there is no option %s", argv[i]);
-        }
-        if (bad) return 2;
-    }
+    if (!cli_read(&table, argc, argv, q, status)) return false;
+    for (size_t m = 0; m < sizeof presets / sizeof *presets; m++)
+        if (!strcmp(presets[m].name, q->model_name)) q->model = &presets[m];
+    CHECK(q->model, "%s is among the choices and no model", q->model_name);
     if (!q->batch) q->batch = q->micro * q->ranks;
-    return 0;
+    return true;
 }
 
 static int make_config(const struct request *q, struct config *c, struct arena *a, struct err *e)
@@ -124,7 +103,7 @@ static int make_config(const struct request *q, struct config *c, struct arena *
     keys[n++] = arena_printf(a, "run.threads=%lld", (long long)q->threads);
     keys[n++] = arena_printf(a, "run.kernels=%s", q->kernels);
     keys[n++] = arena_printf(a, "precision.recipe=%s", strcmp(q->dtype, "f32") ? "bf16" : "fp32");
-    for (int i = 0; i < q->n_keys; i++) keys[n++] = q->keys[i];
+    for (int i = 0; i < q->keys.n; i++) keys[n++] = q->keys.p[i];
     return cli_config(c, NULL, a, NULL, keys, n, to_int(q->ranks), e);
 }
 
@@ -356,16 +335,12 @@ static void print_table(const struct request *q, const struct figures *f)
 
 int cmd_bench_train(int argc, char **argv)
 {
-    if (cli_wants_help(argc, argv)) {
-        fputs(help, stdout);
-        return 0;
-    }
     struct request q;
     struct config c;
     struct figures f = {0};
     struct err e = {0};
-    int rc = parse(argc, argv, &q);
-    if (rc) return rc;
+    int rc;
+    if (!parse(argc, argv, &q, &rc)) return rc;
     struct arena *a = arena_new();
     rc = make_config(&q, &c, a, &e);
     c.parallel.ranks_here = to_int(q.ranks);

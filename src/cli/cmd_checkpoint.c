@@ -17,36 +17,29 @@
 
 /* -- arguments ---------------------------------------------------------------------------------------------- */
 
-static void drop(int *argc, char **argv, int at, int n)
-{
-    for (int i = at; i + n < *argc; i++) argv[i] = argv[i + n];
-    *argc -= n;
-}
-
-int checkpoint_option(int *argc, char **argv, const char *name, const char **value)
-{
-    for (int i = 1; i < *argc; i++) {
-        int at = i, taken = 0;
-        if (value) taken = cli_option(CHECKPOINT_COMMAND, *argc, argv, &i, name, value);
-        else if (strcmp(argv[i], name) == 0) taken = 1;
-        if (taken < 0) return -1;
-        if (taken) {
-            drop(argc, argv, at, i - at + 1);
-            return 1;
-        }
-    }
-    return 0;
-}
-
-int checkpoint_words(int argc, char **argv, int n, const char **out, const char *usage)
-{
-    for (int i = 1; i < argc; i++)
-        if (argv[i][0] == '-' && argv[i][1])
-            return cli_usage(CHECKPOINT_COMMAND, "%s: there is no option %s", argv[0], argv[i]);
-    if (argc - 1 != n) return cli_usage(CHECKPOINT_COMMAND, "wanted: tutti checkpoint %s", usage);
-    for (int i = 0; i < n; i++) out[i] = argv[i + 1];
-    return 0;
-}
+struct request {
+    const char *path;
+    bool json;
+};
+static const struct cli_option options[] = {CLI_JSON(struct request, json)};
+static const struct cli_word words[] = {{.name = "CHECKPOINT", .at = offsetof(struct request, path)}};
+static const struct cli_word dir_words[] = {{.name = "DIR|RUN", .at = offsetof(struct request, path)}};
+static const struct cli_table list_options = {.command = "checkpoint list",
+                                              .usage = "DIR|RUN [--json]",
+                                              .about = "Published checkpoints, oldest first.\n",
+                                              CLI_OPTIONS(options),
+                                              CLI_WORDS(dir_words)};
+static const struct cli_table inspect_options = {.command = "checkpoint inspect",
+                                                 .usage = "CHECKPOINT [--json]",
+                                                 .about = "Step, tokens, and each tensor's shape, type and norm.\n",
+                                                 CLI_OPTIONS(options),
+                                                 CLI_WORDS(words)};
+static const struct cli_table verify_options =
+    {.command = "checkpoint verify",
+     .usage = "CHECKPOINT [--json]",
+     .about = "Compares every byte with its checksum; exit status 2 when any differs.\n",
+     CLI_OPTIONS(options),
+     CLI_WORDS(words)};
 
 static int print_json(struct str *s)
 {
@@ -99,23 +92,22 @@ static void list_table(const struct ckpt_listing *list, int n)
 
 static int checkpoint_list(int argc, char **argv)
 {
-    const char *path;
+    struct request q = {0};
+    int status;
     struct err e;
     struct ckpt_listing *list;
     int n;
-    int json = checkpoint_option(&argc, argv, "--json", NULL);
-    int status = checkpoint_words(argc, argv, 1, &path, "list DIR|RUN [--json]");
-    if (status) return status;
-    if (!fs_is_dir(path)) {
-        err_set(&e, ERR_REQUEST, "%s: no such directory", path);
+    if (!cli_read(&list_options, argc, argv, &q, &status)) return status;
+    if (!fs_is_dir(q.path)) {
+        err_set(&e, ERR_REQUEST, "%s: no such directory", q.path);
         return cli_fail(&e);
     }
-    char *inner = fs_join(path, "checkpoints");
-    const char *root = fs_is_dir(inner) ? inner : path;
+    char *inner = fs_join(q.path, "checkpoints");
+    const char *root = fs_is_dir(inner) ? inner : q.path;
     if (ckpt_list(root, &list, &n, &e) < 0) {
         status = cli_fail(&e);
     } else {
-        if (json) list_json(root, list, n);
+        if (q.json) list_json(root, list, n);
         else if (n == 0) printf("no checkpoints in %s\n", root);
         else list_table(list, n);
         ckpt_list_free(list, n);
@@ -204,14 +196,13 @@ static int inspect_table(struct weights *w, struct err *e)
 
 static int checkpoint_inspect(int argc, char **argv)
 {
-    const char *path;
+    struct request q = {0};
+    int status;
     struct err e;
     struct weights *w;
-    int json = checkpoint_option(&argc, argv, "--json", NULL);
-    int status = checkpoint_words(argc, argv, 1, &path, "inspect CHECKPOINT [--json]");
-    if (status) return status;
-    if (weights_open(&w, path, &e) < 0) return cli_fail(&e);
-    if ((json ? inspect_json(w, &e) : inspect_table(w, &e)) < 0) status = cli_fail(&e);
+    if (!cli_read(&inspect_options, argc, argv, &q, &status)) return status;
+    if (weights_open(&w, q.path, &e) < 0) return cli_fail(&e);
+    if ((q.json ? inspect_json(w, &e) : inspect_table(w, &e)) < 0) status = cli_fail(&e);
     weights_close(w);
     return status;
 }
@@ -247,15 +238,14 @@ static int verify_json(struct weights *w)
 
 static int checkpoint_verify(int argc, char **argv)
 {
-    const char *path;
+    struct request q = {0};
+    int status;
     struct err e;
     struct weights *w;
-    int json = checkpoint_option(&argc, argv, "--json", NULL);
-    int status = checkpoint_words(argc, argv, 1, &path, "verify CHECKPOINT [--json]");
-    if (status) return status;
-    if (weights_open(&w, path, &e) < 0) return cli_fail(&e);
+    if (!cli_read(&verify_options, argc, argv, &q, &status)) return status;
+    if (weights_open(&w, q.path, &e) < 0) return cli_fail(&e);
     struct ckpt *c = weights_ckpt(w);
-    if (json) {
+    if (q.json) {
         status = verify_json(w);
     } else if (!c) {
         printf("%s: %" PRId64 " tensors, names and shapes agree with config.json; this form has no checksums\n",
@@ -271,11 +261,7 @@ static int checkpoint_verify(int argc, char **argv)
 
 /* -- the command -------------------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *usage, *what;
-} subcommands[] = {
+static const struct cli_command subcommands[] = {
     {"list", checkpoint_list, "DIR|RUN [--json]", "published checkpoints, oldest first"},
     {"inspect", checkpoint_inspect, "CHECKPOINT [--json]", "step, tokens, and each tensor's shape, type and norm"},
     {"verify", checkpoint_verify, "CHECKPOINT [--json]", "compare every byte with its checksum; 2 when any differs"},
@@ -287,29 +273,19 @@ static const struct {
 };
 enum { N_SUBCOMMANDS = sizeof subcommands / sizeof *subcommands };
 
-static void print_help(void)
-{
-    printf("usage: tutti checkpoint SUBCOMMAND ...\n\nLook at, compare and convert checkpoints.\n\n");
-    for (int i = 0; i < N_SUBCOMMANDS; i++)
-        printf("  %-8s %s\n             %s\n", subcommands[i].name, subcommands[i].usage, subcommands[i].what);
-    printf(
-        "\nCHECKPOINT is a directory step-N, a run or a directory of checkpoints (meaning the newest complete one),\n"
-        "or a Hugging Face model directory (config.json and *.safetensors).\n");
-}
-
 int cmd_checkpoint(int argc, char **argv)
 {
-    if (cli_wants_help(argc, argv)) {
-        print_help();
-        return 0;
+    if (argc > 1 && argv[1][0] != '-') {
+        const struct cli_command *c = cli_choose("checkpoint", subcommands, N_SUBCOMMANDS, argv[1]);
+        return c ? c->run(argc - 1, argv + 1) : 2;
     }
-    if (argc < 2) return cli_usage(CHECKPOINT_COMMAND, "which of list, inspect, verify, diff, import, export?");
-    const char *names[N_SUBCOMMANDS];
-    for (int i = 0; i < N_SUBCOMMANDS; i++) {
-        if (strcmp(argv[1], subcommands[i].name) == 0) return subcommands[i].run(argc - 1, argv + 1);
-        names[i] = subcommands[i].name;
-    }
-    const char *near = str_nearest(argv[1], names, N_SUBCOMMANDS);
-    return cli_usage(CHECKPOINT_COMMAND, "there is no subcommand '%s'%s%s%s", argv[1], near ? "; did you mean '" : "",
-                     near ? near : "", near ? "'?" : "");
+    FILE *f = cli_lists(argc, argv) ? stdout : stderr;
+    fprintf(f, "usage: tutti checkpoint SUBCOMMAND ...\n\nLook at, compare and convert checkpoints.\n\n");
+    for (int i = 0; i < N_SUBCOMMANDS; i++)
+        fprintf(f, "  %-8s %s\n             %s\n", subcommands[i].name, subcommands[i].usage, subcommands[i].what);
+    fprintf(f, "\nCHECKPOINT is a directory step-N, a run or a directory of checkpoints (meaning the newest complete "
+               "one),\n"
+               "or a Hugging Face model directory (config.json and *.safetensors). tutti checkpoint SUBCOMMAND --help\n"
+               "tells more.\n");
+    return f == stdout ? 0 : 2;
 }

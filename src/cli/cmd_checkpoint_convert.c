@@ -85,28 +85,43 @@ static int import_weights(struct weights *w, const char *out, struct err *e)
     return rc;
 }
 
+struct request {
+    const char *from, *to, *ignore, *dtype;
+    int64_t shard_bytes;
+};
+static const struct cli_option import_options[] = {CLI_IGNORE(struct request, ignore)};
+static const struct cli_word import_words[] = {{.name = "HF_DIR", .at = offsetof(struct request, from)},
+                                               {.name = "OUT", .at = offsetof(struct request, to)}};
+static const struct cli_table import_table = {
+    .command = "checkpoint import",
+    .usage = "HF_DIR OUT [--ignore KEY,KEY]",
+    .about = "A Hugging Face model as a checkpoint of step 0 in directory OUT.\n",
+    CLI_OPTIONS(import_options),
+    CLI_WORDS(import_words),
+};
+
 int checkpoint_import(int argc, char **argv)
 {
-    const char *path[2];
+    struct request q = {0};
     struct err e;
     struct weights *w;
     struct cli_ignore ignore;
-    int status = cli_take_ignore(CHECKPOINT_COMMAND, &argc, argv, &ignore);
-    if (!status) status = checkpoint_words(argc, argv, 2, path, "import HF_DIR OUT [--ignore KEY,KEY]");
-    int rc = OK;
-    if (!status) rc = weights_open_ignoring(&w, path[0], &ignore.list, &e);
-    if (!status && !rc && weights_ckpt(w)) {
+    int rc;
+    if (!cli_read(&import_table, argc, argv, &q, &rc)) return rc;
+    cli_ignore_init(&ignore, q.ignore);
+    rc = weights_open_ignoring(&w, q.from, &ignore.list, &e);
+    if (!rc && weights_ckpt(w)) {
         rc = err_set(&e, ERR_REQUEST, "%s: is a checkpoint of tutti already; a folder with a config.json was wanted",
-                     path[0]);
+                     q.from);
         weights_close(w);
     }
-    char *config = status ? NULL : fs_join(path[0], "config.json");
+    char *config = fs_join(q.from, "config.json");
     if (rc && !fs_exists(config)) err_prefix(&e, "not a Hugging Face model");
     xfree(config);
     cli_ignore_fini(&ignore);
-    if (status || rc < 0) return status ? status : cli_fail(&e);
-    rc = import_weights(w, path[1], &e);
-    if (rc == OK) log_info("%s: %" PRId64 " tensors imported into %s", path[0], weights_count(w), path[1]);
+    if (rc < 0) return cli_fail(&e);
+    rc = import_weights(w, q.to, &e);
+    if (rc == OK) log_info("%s: %" PRId64 " tensors imported into %s", q.from, weights_count(w), q.to);
     weights_close(w);
     return rc < 0 ? cli_fail(&e) : 0;
 }
@@ -140,39 +155,40 @@ static int check_params(const struct weights *w, const struct hf_model *m, struc
     return OK;
 }
 
-static int read_dtype(const char *name, enum dtype *out)
-{
-    static const enum dtype types[] = {DT_F32, DT_BF16, DT_F16};
-    for (int i = 0; name && i < 3; i++)
-        if (strcmp(dtype_name(types[i]), name) == 0) {
-            *out = types[i];
-            return 0;
-        }
-    return name ? cli_usage(CHECKPOINT_COMMAND, "--dtype: wanted f32, bf16 or f16, got '%s'", name) : 0;
-}
+static const struct cli_option export_options[] = {
+    {"--dtype", "D", CLI_CHOICE, offsetof(struct request, dtype), .choices = "f32|bf16|f16",
+     .help = "default: what the checkpoint has"},
+    {"--shard-bytes", "N", CLI_INT, offsetof(struct request, shard_bytes), .hi = INT64_MAX,
+     .help = "no file of weights is larger (default 0: one file)"},
+};
+static const struct cli_word export_words[] = {{.name = "CHECKPOINT", .at = offsetof(struct request, from)},
+                                               {.name = "OUT", .at = offsetof(struct request, to)}};
+static const struct cli_table export_table = {
+    .command = "checkpoint export",
+    .usage = "CHECKPOINT OUT [--dtype f32|bf16|f16] [--shard-bytes N]",
+    .about = "config.json, safetensors and tokenizer.json into a new directory OUT.\n",
+    CLI_OPTIONS(export_options),
+    CLI_WORDS(export_words),
+};
 
 int checkpoint_export(int argc, char **argv)
 {
-    const char *path[2], *dtype = NULL, *shard = "0";
+    struct request q = {0};
     struct err e;
     struct weights *w;
     struct hf_model model;
-    struct hf_export x = {.model = &model, .get = get_param, .file = get_file};
-    if (checkpoint_option(&argc, argv, "--dtype", &dtype) < 0) return 2;
-    if (checkpoint_option(&argc, argv, "--shard-bytes", &shard) < 0) return 2;
-    if (cli_int(CHECKPOINT_COMMAND, "--shard-bytes", shard, 0, INT64_MAX, &x.shard_bytes)) return 2;
-    static const char usage[] = "export CHECKPOINT OUT [--dtype f32|bf16|f16] [--shard-bytes N]";
-    int status = checkpoint_words(argc, argv, 2, path, usage);
-    if (status || read_dtype(dtype, &x.dtype)) return 2;
-    if (weights_open(&w, path[0], &e) < 0) return cli_fail(&e);
-    int rc = weights_model(w, &model, &e);
+    int rc;
+    if (!cli_read(&export_table, argc, argv, &q, &rc)) return rc;
+    struct hf_export x = {.model = &model, .get = get_param, .file = get_file, .shard_bytes = q.shard_bytes};
+    if (weights_open(&w, q.from, &e) < 0) return cli_fail(&e);
+    rc = weights_model(w, &model, &e);
     if (rc == OK) rc = check_params(w, &model, &e);
     if (rc == OK) {
         x.ctx = w;
-        if (!dtype) x.dtype = weights_dtype(w);
-        rc = hf_export(path[1], &x, &e);
+        x.dtype = q.dtype ? cli_dtype(q.dtype) : weights_dtype(w);
+        rc = hf_export(q.to, &x, &e);
     }
-    if (rc == OK) log_info("%s: exported to %s as %s", weights_path(w), path[1], dtype_name(x.dtype));
+    if (rc == OK) log_info("%s: exported to %s as %s", weights_path(w), q.to, dtype_name(x.dtype));
     weights_close(w);
     return rc < 0 ? cli_fail(&e) : 0;
 }

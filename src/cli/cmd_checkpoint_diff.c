@@ -168,18 +168,34 @@ static void print_json(const struct comparison *c)
     str_free(&s);
 }
 
+struct request {
+    const char *a, *b;
+    double tolerance;
+    bool all, json;
+};
+static const struct cli_option options[] = {
+    {"--tolerance", "X", CLI_REAL, offsetof(struct request, tolerance), .most = 1e9,
+     .help = "values that differ by no more are equal (default 0)"},
+    {"--all", NULL, CLI_FLAG, offsetof(struct request, all), .help = "tensors without a difference too"},
+    CLI_JSON(struct request, json),
+};
+static const struct cli_word words[] = {{.name = "A", .at = offsetof(struct request, a)},
+                                        {.name = "B", .at = offsetof(struct request, b)}};
+static const struct cli_table table = {.command = "checkpoint diff",
+                                       .usage = "A B [--tolerance X] [--all] [--json]",
+                                       .about = "Compares tensor by tensor; exit status 1 when any differs.\n",
+                                       CLI_OPTIONS(options),
+                                       CLI_WORDS(words)};
+
 int checkpoint_diff(int argc, char **argv)
 {
-    struct comparison c = {0};
+    struct request q = {0};
     struct err e;
-    const char *path[2], *tolerance = "0";
-    int json = checkpoint_option(&argc, argv, "--json", NULL), all = checkpoint_option(&argc, argv, "--all", NULL);
-    if (checkpoint_option(&argc, argv, "--tolerance", &tolerance) < 0) return 2;
-    if (cli_real(CHECKPOINT_COMMAND, "--tolerance", tolerance, 0, 1e9, &c.tolerance)) return 2;
-    int status = checkpoint_words(argc, argv, 2, path, "diff A B [--tolerance X] [--all] [--json]");
-    if (status) return status;
-    int rc = weights_open(&c.a, path[0], &e);
-    if (rc == OK) rc = weights_open(&c.b, path[1], &e);
+    int status;
+    if (!cli_read(&table, argc, argv, &q, &status)) return status;
+    struct comparison c = {.tolerance = q.tolerance};
+    int rc = weights_open(&c.a, q.a, &e);
+    if (rc == OK) rc = weights_open(&c.b, q.b, &e);
     if (rc == OK) {
         c.params_only = !weights_ckpt(c.a) || !weights_ckpt(c.b);
         rc = compare(&c, &e);
@@ -187,8 +203,8 @@ int checkpoint_diff(int argc, char **argv)
     if (rc < 0) {
         status = cli_fail(&e);
     } else {
-        if (json) print_json(&c);
-        else print_text(&c, all);
+        if (q.json) print_json(&c);
+        else print_text(&c, q.all);
         status = c.n_differ > 0;
     }
     xfree(c.d);

@@ -22,130 +22,65 @@
 #include "data/tokenize.h"
 #include "data/tokenizer.h"
 
-static const char help[] =
-    "usage: tutti data tokenize --tokenizer byte|TOKENIZER.json --out PREFIX INPUT... [--json]\n"
-    "       tutti data train-tokenizer --vocab-size N --out TOKENIZER.json INPUT... [--style gpt2|llama3]\n"
-    "                                  [--min-count N] [--json]\n"
-    "       tutti data inspect PREFIX [--verify] [--tokenizer byte|TOKENIZER.json] [--show N] [--json]\n"
-    "\n"
-    "tokenize         writes PREFIX.tok, which data.train and data.valid of a config take as PREFIX\n"
-    "train-tokenizer  learns a byte-level BPE vocabulary and writes it in Hugging Face's format\n"
-    "inspect          says what a token file holds\n"
-    "\n"
-    "INPUT is a text file, a .jsonl file (one document per line, member \"text\") or a folder (its text files,\n"
-    "recursively; hidden, empty and binary ones are passed over).\n"
-    "\n"
-    "  --tokenizer T    byte, a tokenizer.json (GPT-2 and Llama-3 styles), or a directory that holds one\n"
-    "  --out PATH       where to write\n"
-    "  --vocab-size N   how many tokens: 256 bytes, the merged ones, <|endoftext|>; 257 to 16777216\n"
-    "  --style S        how text is cut before merging: gpt2 (the default) or llama3\n"
-    "  --min-count N    merge only pairs that occur at least N times; default 2\n"
-    "  --verify         read everything and compare the checksums\n"
-    "  --show N         print the text of the first N tokens (with --tokenizer)\n"
-    "  --json           print one JSON object on stdout\n";
-
 struct options {
-    const char *tokenizer, *out, *style;
+    const char *tokenizer, *out, *style, *prefix;
     int64_t vocab_size, min_count, show;
     bool verify, json;
-    const char **inputs;
-    int n_inputs;
-};
-
-enum option_kind { TEXT, COUNT, FLAG };
-struct option {
-    const char *name;
-    enum option_kind kind;
-    size_t offset;
-    const char *commands; /* that take it, by first letter */
-};
-static const struct option options_table[] = {
-    {"--tokenizer", TEXT, offsetof(struct options, tokenizer), "to i"},
-    {"--out", TEXT, offsetof(struct options, out), "to tr"},
-    {"--style", TEXT, offsetof(struct options, style), "tr"},
-    {"--vocab-size", COUNT, offsetof(struct options, vocab_size), "tr"},
-    {"--min-count", COUNT, offsetof(struct options, min_count), "tr"},
-    {"--show", COUNT, offsetof(struct options, show), "i"},
-    {"--verify", FLAG, offsetof(struct options, verify), "i"},
-    {"--json", FLAG, offsetof(struct options, json), "to tr i"},
-};
-enum { N_OPTIONS = sizeof options_table / sizeof *options_table };
-
-struct command {
-    const char *name, *letters;
-    int (*run)(const struct options *o, struct err *e);
+    struct cli_words inputs;
 };
 
 /* -- arguments ---------------------------------------------------------------------------------------------- */
 
-static int unknown_option(const char *arg, const struct command *c, struct err *e)
-{
-    const char *names[N_OPTIONS];
-    int n = 0;
-    for (int i = 0; i < N_OPTIONS; i++)
-        if (strstr(options_table[i].commands, c->letters)) names[n++] = options_table[i].name;
-    const char *near = str_nearest(arg, names, n);
-    return err_set(e, ERR_REQUEST, "data %s: unknown option %s%s%s%s; `tutti data --help` lists them", c->name, arg,
-                   near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
-}
+#define AT(field) offsetof(struct options, field)
+#define TOKENIZER "byte, a tokenizer.json (GPT-2 and Llama-3 styles), or a directory that holds one"
+static const struct cli_option tokenize_options[] = {
+    {"--tokenizer", "T", CLI_TEXT, AT(tokenizer), .needed = true, .help = TOKENIZER},
+    {"--out", "PREFIX", CLI_TEXT, AT(out), .needed = true,
+     .help = "writes PREFIX.tok, which data.train and data.valid of a config take as PREFIX"},
+    CLI_JSON(struct options, json),
+};
+static const struct cli_option train_options[] = {
+    {"--vocab-size", "N", CLI_INT, AT(vocab_size), .lo = BPE_TRAIN_VOCAB_MIN, .hi = BPE_TRAIN_VOCAB_MAX, .needed = true,
+     .help = "how many tokens: 256 bytes, the merged ones, <|endoftext|>; 257 to 16777216"},
+    {"--out", "FILE", CLI_TEXT, AT(out), .needed = true, .help = "the tokenizer.json to write"},
+    {"--style", "S", CLI_CHOICE, AT(style), .choices = "gpt2|llama3", .help = "how text is cut before merging"},
+    {"--min-count", "N", CLI_INT, AT(min_count), .lo = 1, .hi = INT32_MAX,
+     .help = "merge only pairs that occur at least N times"},
+    CLI_JSON(struct options, json),
+};
+static const struct cli_option inspect_options[] = {
+    {"--verify", NULL, CLI_FLAG, AT(verify), .help = "read everything and compare the checksums"},
+    {"--show", "N", CLI_INT, AT(show), .lo = 1, .hi = INT32_MAX, .help = "print the text of the first N tokens"},
+    {"--tokenizer", "T", CLI_TEXT, AT(tokenizer), .help = "for --show (default byte): " TOKENIZER},
+    CLI_JSON(struct options, json),
+};
+static const struct cli_word inputs[] = {{.name = "INPUT", .at = AT(inputs), .many = true}};
+static const struct cli_word prefix[] = {{.name = "PREFIX", .at = AT(prefix)}};
 
-static int set_option(struct options *o, const struct option *option, const char *value, struct err *e)
-{
-    char *at = (char *)o + option->offset;
-    if (option->kind == FLAG) {
-        *(bool *)(void *)at = true;
-        return OK;
-    }
-    if (option->kind == TEXT) {
-        *(const char **)(void *)at = value;
-        return OK;
-    }
-    char *end;
-    long long v = strtoll(value, &end, 10);
-    if (end == value || *end || v < 1 || v > INT32_MAX)
-        return err_set(e, ERR_REQUEST, "%s: wanted a whole number from 1 to %d, got \"%s\"", option->name, INT32_MAX,
-                       value);
-    *(int64_t *)(void *)at = v;
-    return OK;
-}
-
-/* `--name value`, `--name=value`, `--` and inputs, in any order. */
-static int read_arguments(struct options *o, const struct command *c, int argc, char **argv, struct err *e)
-{
-    bool only_inputs = false;
-    for (int i = 0; i < argc; i++) {
-        const char *arg = argv[i];
-        if (only_inputs || arg[0] != '-' || !arg[1]) {
-            o->inputs[o->n_inputs++] = arg;
-            continue;
-        }
-        if (!strcmp(arg, "--")) {
-            only_inputs = true;
-            continue;
-        }
-        size_t n = strcspn(arg, "=");
-        const struct option *found = NULL;
-        for (int k = 0; k < N_OPTIONS; k++)
-            if (strlen(options_table[k].name) == n && !strncmp(options_table[k].name, arg, n) &&
-                strstr(options_table[k].commands, c->letters))
-                found = &options_table[k];
-        if (!found) return unknown_option(arg, c, e);
-        const char *value = arg[n] ? arg + n + 1 : NULL;
-        if (found->kind == FLAG && value) return err_set(e, ERR_REQUEST, "%s takes no value", found->name);
-        if (found->kind != FLAG && !value && ++i < argc) value = argv[i];
-        if (found->kind != FLAG && !value) return err_set(e, ERR_REQUEST, "%s wants a value", found->name);
-        int code = set_option(o, found, value, e);
-        if (code) return code;
-    }
-    return OK;
-}
-
-static int need(const struct options *o, const char *command, const char *option, const void *value, struct err *e)
-{
-    if (!value) return err_set(e, ERR_REQUEST, "data %s: %s is missing; see `tutti data --help`", command, option);
-    if (o->n_inputs < 1) return err_set(e, ERR_REQUEST, "data %s: no input is named; see `tutti data --help`", command);
-    return OK;
-}
+#define INPUT                                                                                                          \
+    "INPUT is a text file, a .jsonl file (one document per line, member \"text\") or a folder (its text files,\n"      \
+    "recursively; hidden, empty and binary ones are passed over).\n"
+static const struct cli_table tokenize_table = {
+    .command = "data tokenize",
+    .usage = "--tokenizer byte|TOKENIZER.json --out PREFIX INPUT... [--json]",
+    .about = "Makes a token file of text.\n" INPUT,
+    CLI_OPTIONS(tokenize_options),
+    CLI_WORDS(inputs),
+};
+static const struct cli_table train_table = {
+    .command = "data train-tokenizer",
+    .usage = "--vocab-size N --out TOKENIZER.json INPUT... [options]",
+    .about = "Learns a byte-level BPE vocabulary and writes it in Hugging Face's format.\n" INPUT,
+    CLI_OPTIONS(train_options),
+    CLI_WORDS(inputs),
+};
+static const struct cli_table inspect_table = {
+    .command = "data inspect",
+    .usage = "PREFIX [options]",
+    .about = "Says what a token file holds.\n",
+    CLI_OPTIONS(inspect_options),
+    CLI_WORDS(prefix),
+};
 
 static void print_json(struct str *text)
 {
@@ -186,16 +121,13 @@ static void report_tokenize(const struct options *o, const char *path, const str
 
 static int run_tokenize(const struct options *o, struct err *e)
 {
-    int code = need(o, "tokenize", "--tokenizer", o->tokenizer, e);
-    if (!code) code = need(o, "tokenize", "--out", o->out, e);
-    if (code) return code;
     struct tokenizer *t;
-    code = tokenizer_open(&t, o->tokenizer, e);
+    int code = tokenizer_open(&t, o->tokenizer, e);
     if (code) return code;
     struct str path = {0};
     str_printf(&path, "%s%s", o->out, str_ends(o->out, ".tok") ? "" : ".tok");
     struct tokenize_result r;
-    code = tokenize(t, o->inputs, o->n_inputs, path.p, &r, e);
+    code = tokenize(t, o->inputs.p, o->inputs.n, path.p, &r, e);
     if (!code) report_tokenize(o, path.p, &r);
     str_free(&path);
     tokenizer_free(t);
@@ -275,24 +207,19 @@ static int can_write(const char *path, struct err *e)
 
 static int run_train(const struct options *o, struct err *e)
 {
-    int code = need(o, "train-tokenizer", "--vocab-size", o->vocab_size ? o : NULL, e);
-    if (!code) code = need(o, "train-tokenizer", "--out", o->out, e);
-    if (!code && (o->vocab_size < BPE_TRAIN_VOCAB_MIN || o->vocab_size > BPE_TRAIN_VOCAB_MAX))
-        code = err_set(e, ERR_REQUEST, "--vocab-size: wanted %d (256 bytes and the end of text) to %d, got %lld",
-                       BPE_TRAIN_VOCAB_MIN, BPE_TRAIN_VOCAB_MAX, (long long)o->vocab_size);
-    if (!code) code = can_write(o->out, e);
+    int code = can_write(o->out, e);
     if (code) return code;
     double start = clock_now_s();
     struct bpe_trainer *t;
     struct source *s = NULL;
     code = bpe_trainer_new(&t, o->style, e);
-    if (!code) code = source_open(&s, o->inputs, o->n_inputs, e);
+    if (!code) code = source_open(&s, o->inputs.p, o->inputs.n, e);
     if (!code) code = count_text(t, s, e);
     if (!code && source_n_skipped(s)) {
         log_info("data: %lld of %lld files are no text and were passed over: %s", (long long)source_n_skipped(s),
                  (long long)source_n_files(s), source_skipped(s));
         if (source_n_skipped(s) == source_n_files(s))
-            code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files: %s)", o->inputs[0],
+            code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files: %s)", o->inputs.p[0],
                            (long long)source_n_files(s), source_skipped(s));
     }
     if (!code) code = write_trained(o, t, s, start, e);
@@ -355,12 +282,9 @@ static void report_inspect(const struct options *o, const struct tokenfile *f, c
 
 static int run_inspect(const struct options *o, struct err *e)
 {
-    int code = need(o, "inspect", "PREFIX", o, e);
-    if (code) return code;
-    if (o->n_inputs > 1) return err_set(e, ERR_REQUEST, "data inspect: one PREFIX at a time");
-    char *path = tokenfile_find(o->inputs[0]);
+    char *path = tokenfile_find(o->prefix);
     struct tokenfile f;
-    code = tokenfile_open(&f, path ? path : o->inputs[0], e);
+    int code = tokenfile_open(&f, path ? path : o->prefix, e);
     xfree(path);
     if (code) return code;
     struct str shown = {0};
@@ -374,51 +298,42 @@ static int run_inspect(const struct options *o, struct err *e)
 
 /* -- the command -------------------------------------------------------------------------------------------- */
 
-static const struct command commands[] = {
-    {"tokenize", "to", run_tokenize},
-    {"train-tokenizer", "tr", run_train},
-    {"inspect", "i", run_inspect},
-};
+static int run_with(const struct cli_table *t, int (*run)(const struct options *o, struct err *e), int argc,
+                    char **argv)
+{
+    struct options o = {.style = "gpt2", .min_count = 2};
+    struct err e = {.code = OK};
+    int status;
+    if (!cli_read(t, argc, argv, &o, &status)) return status;
+    int code = run(&o, &e);
+    if (!code && fflush(stdout)) code = err_set(&e, ERR_IO, "standard output cannot be written");
+    return code ? cli_fail(&e) : 0;
+}
+
+static int data_tokenize(int argc, char **argv) { return run_with(&tokenize_table, run_tokenize, argc, argv); }
+static int data_train(int argc, char **argv) { return run_with(&train_table, run_train, argc, argv); }
+static int data_inspect(int argc, char **argv) { return run_with(&inspect_table, run_inspect, argc, argv); }
+
+static const struct cli_command commands[] = {{"tokenize", data_tokenize, "", ""},
+                                              {"train-tokenizer", data_train, "", ""},
+                                              {"inspect", data_inspect, "", ""}};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
-
-static bool asks_for_help(int argc, char **argv)
-{
-    for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;
-    return false;
-}
-
-static const struct command *find_command(const char *name, struct err *e)
-{
-    const char *names[N_COMMANDS];
-    for (int i = 0; i < N_COMMANDS; i++) {
-        names[i] = commands[i].name;
-        if (!strcmp(name, names[i])) return &commands[i];
-    }
-    const char *near = str_nearest(name, names, N_COMMANDS);
-    err_set(e, ERR_REQUEST, "data: unknown command \"%s\"%s%s%s; `tutti data --help` lists them", name,
-            near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
-    return NULL;
-}
 
 int cmd_data(int argc, char **argv)
 {
-    if (asks_for_help(argc, argv)) {
-        fputs(help, stdout);
-        return 0;
+    if (argc > 1 && argv[1][0] != '-') {
+        const struct cli_command *c = cli_choose("data", commands, N_COMMANDS, argv[1]);
+        return c ? c->run(argc - 1, argv + 1) : 2;
     }
-    struct err e = {.code = OK};
-    if (argc < 2) {
-        fputs(help, stderr);
-        return 2;
+    const struct cli_table *const tables[N_COMMANDS] = {&tokenize_table, &train_table, &inspect_table};
+    const struct options defaults = {.style = "gpt2", .min_count = 2};
+    struct str s = {0};
+    bool help = cli_lists(argc, argv);
+    for (int i = 0; i < N_COMMANDS; i++) {
+        if (i) str_puts(&s, "\n");
+        cli_help(tables[i], &defaults, &s);
     }
-    const struct command *c = find_command(argv[1], &e);
-    int code = c ? OK : ERR_REQUEST;
-    struct options o = {.style = "gpt2", .min_count = 2, .inputs = xcalloc((size_t)argc, sizeof *o.inputs)};
-    if (!code) code = read_arguments(&o, c, argc - 2, argv + 2, &e);
-    if (!code) code = c->run(&o, &e);
-    xfree(o.inputs);
-    if (!code && fflush(stdout)) code = err_set(&e, ERR_IO, "standard output cannot be written");
-    if (code) fprintf(stderr, "tutti: %s\n", e.text);
-    return err_exit_status(code);
+    fputs(str_text(&s), help ? stdout : stderr);
+    str_free(&s);
+    return help ? 0 : 2;
 }

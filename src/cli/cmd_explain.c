@@ -84,50 +84,62 @@ static int write_picture(const struct config *c, int n, const char *file, struct
     return rc;
 }
 
+struct request {
+    struct cli_args a;
+    const char *topic, *svg;
+    bool full;
+};
+static const struct cli_option options[] = {
+    CLI_RANKS(struct request, a.ranks, 1 << 20, "how many ranks train"),
+    {"--full", NULL, CLI_FLAG, offsetof(struct request, full),
+     .help = "nothing left out: axes of size 1, layers and experts that are like others, operations\n"
+             "that do nothing here, and every address"},
+    CLI_JSON(struct request, a.json),
+    {"--svg", "FILE", CLI_TEXT, offsetof(struct request, svg),
+     .help = "layout: a picture of all ranks (any number; those alike are folded): who has which\n"
+             "tokens, layers and parts of parameters"},
+};
+static const struct cli_word words[] = {{.name = "CONFIG", .at = offsetof(struct request, a.config)},
+                                        {.name = "of layout, tape, schedule, memory or comm",
+                                         .at = offsetof(struct request, topic)}};
+static const struct cli_table table = {
+    .command = "explain",
+    .usage = "CONFIG layout|tape|schedule|memory|comm [-n RANKS] [--full] [--json] [key=value ...]",
+    .about =
+        "  layout    every parameter, its shape, and where it lies on the mesh\n"
+        "  tape      the operations of one microbatch, and the instructions they become: work (FLOP) and bytes\n"
+        "  schedule  which action comes when, on every rank of the pipeline, and all that rank 0 does in its stages\n"
+        "  memory    bytes by category, the arrays of parameters, and what a microbatch keeps\n"
+        "  comm      what is sent in a step, by group, and when\n"
+        "As rank 0 of RANKS has it, in lines of at most 100 columns.\n",
+    CLI_OPTIONS(options),
+    CLI_WORDS(words),
+    .takes_keys = true,
+    .keys = offsetof(struct request, a.keys),
+};
+
 int cmd_explain(int argc, char **argv)
 {
-    if (cli_wants_help(argc, argv)) {
-        printf(
-            "tutti explain CONFIG layout|tape|schedule|memory|comm [-n RANKS] [--full] [--json] [key=value ...]\n\n"
-            "  layout    every parameter, its shape, and where it lies on the mesh\n"
-            "  tape      the operations of one microbatch, and the instructions they become: work (FLOP) and bytes\n"
-            "  schedule  which action comes when, on every rank of the pipeline, and all that rank 0 does in its "
-            "stages\n"
-            "  memory    bytes by category, the arrays of parameters, and what a microbatch keeps\n"
-            "  comm      what is sent in a step, by group, and when\n"
-            "As rank 0 of RANKS (default 1) has it, in lines of at most 100 columns.\n\n"
-            "  --full              nothing left out: axes of size 1, layers and experts that are like others, "
-            "operations\n"
-            "                      that do nothing here, and every address\n"
-            "  --json              one JSON object, complete (docs/json.md)\n"
-            "  layout --svg FILE   a picture of all ranks (any number; those alike are folded): who has which tokens,\n"
-            "                      layers and parts of parameters\n");
-        return 0;
-    }
-    struct cli_args a;
-    const char *svg = NULL;
-    bool full = cli_take_flag(&argc, argv, "--full");
-    int rc = cli_take("explain", &argc, argv, "--svg", &svg);
-    if (!rc) rc = cli_config_args("explain", argc, argv, &a);
-    if (rc) return rc;
-    if (a.json && (full || svg))
-        return cli_usage("explain", "--json is complete, and no picture: leave out %s", full ? "--full" : "--svg");
+    struct request q = {.a.ranks = 1};
+    const struct cli_args *a = &q.a;
+    int rc;
+    if (!cli_read(&table, argc, argv, &q, &rc)) return rc;
+    if (a->json && (q.full || q.svg))
+        return cli_usage("explain", "--json is complete, and no picture: leave out %s", q.full ? "--full" : "--svg");
     const struct topic *t = NULL;
-    for (size_t i = 0; a.word && i < sizeof topics / sizeof *topics; i++)
-        if (!strcmp(a.word, topics[i].name)) t = &topics[i];
-    if (!t)
-        return cli_usage("explain", "explain what? layout, tape, schedule, memory or comm%s%s", a.word ? ", not " : "",
-                         a.word ? a.word : "");
-    if (svg && t->print != explain_layout)
+    for (size_t i = 0; i < sizeof topics / sizeof *topics; i++)
+        if (!strcmp(q.topic, topics[i].name)) t = &topics[i];
+    if (!t) return cli_usage("explain", "explain what? layout, tape, schedule, memory or comm, not %s", q.topic);
+    if (q.svg && t->print != explain_layout)
         return cli_usage("explain", "--svg is a picture of the layout, not of %s", t->name);
     struct err e = {0};
     struct config c;
     struct arena *arena = arena_new();
-    struct explain x = {.c = &c, .full = full};
+    struct explain x = {.c = &c, .full = q.full};
     struct str out = {0};
-    rc = cli_config(&c, NULL, arena, a.config, a.overrides, a.n_overrides, (int)a.ranks, &e);
-    if (!rc && svg) { /* it makes every rank that it draws, and no tape */
-        rc = write_picture(&c, (int)a.ranks, svg, &e);
+    rc = cli_config(&c, NULL, arena, a->config, a->keys.p, a->keys.n, (int)a->ranks, &e);
+    if (!rc && q.svg) { /* it makes every rank that it draws, and no tape */
+        rc = write_picture(&c, (int)a->ranks, q.svg, &e);
         arena_free(arena);
         return rc ? cli_fail(&e) : 0;
     }
@@ -135,11 +147,11 @@ int cmd_explain(int argc, char **argv)
     struct site site = {0};
     if (!rc)
         rc = site_open(&site,
-                       &(struct site_config){.config = &c, .kind = SITE_COUNTS, .n = (int)a.ranks, .link = &link}, &e);
+                       &(struct site_config){.config = &c, .kind = SITE_COUNTS, .n = (int)a->ranks, .link = &link}, &e);
     x.g = site.engine;
     x.d = site.dev;
     x.ranks = site.ranks;
-    if (!rc) rc = tell(t, &x, a.json, &out, &e);
+    if (!rc) rc = tell(t, &x, a->json, &out, &e);
     if (!rc) fputs(str_text(&out), stdout);
     site_close(&site);
     str_free(&out);

@@ -13,74 +13,52 @@
 #include "run/generate.h"
 #include "config/start_weights.h"
 
-static const char help[] =
-    "tutti generate CHECKPOINT --prompt TEXT [options]\n\n"
-    "Continues TEXT with the model of CHECKPOINT: a tutti checkpoint, a run directory, or a Hugging Face directory.\n"
-    "The text goes to stdout as it comes.\n\n"
-    "  --prompt TEXT      what to continue; --prompt-file FILE reads it from a file (- for standard input)\n"
-    "  --max-tokens N     at most N new tokens (default 128)\n"
-    "  --temperature T    0 takes the likeliest token always (default 0.8)\n"
-    "  --top-k K          only the K likeliest (default 0: all)\n"
-    "  --top-p P          only the likeliest that together reach P (default 1)\n"
-    "  --seed S           the same seed gives the same text (default 1)\n"
-    "  --dtype D          bf16 or f32 (default bf16)\n"
-    "  --threads N        default: all cores\n"
-    "  --tokenizer FILE   default: the checkpoint's own\n"
-    "  --ignore KEY,KEY   keys of a Hugging Face config.json that tutti does not know and that do not matter\n"
-    "  --json             one JSON object at the end: the text, why it stopped, tokens, seconds (docs/json.md)\n";
-
 enum { PROMPT_MAX = 1 << 26 };
 
 struct request {
-    const char *checkpoint, *prompt, *prompt_file, *tokenizer;
-    int64_t max_tokens, threads;
+    const char *checkpoint, *prompt, *prompt_file, *tokenizer, *dtype, *ignore;
+    int64_t max_tokens, threads, seed;
     struct sample_spec spec;
-    enum dtype dtype;
+    bool json;
+};
+#define AT(field) offsetof(struct request, field)
+static const struct cli_option options[] = {
+    {"--prompt", "TEXT", CLI_TEXT, AT(prompt), .help = "what to continue"},
+    {"--prompt-file", "FILE", CLI_TEXT, AT(prompt_file), .help = "it is in this file (- for standard input)"},
+    {"--max-tokens", "N", CLI_INT, AT(max_tokens), .lo = 1, .hi = 1 << 30, .help = "at most N new tokens"},
+    {"--temperature", "T", CLI_REAL, AT(spec.temperature), .most = 1e6, .help = "0 takes the likeliest token always"},
+    {"--top-k", "K", CLI_INT, AT(spec.top_k), .hi = INT32_MAX, .help = "only the K likeliest (default 0: all)"},
+    {"--top-p", "P", CLI_REAL, AT(spec.top_p), .least = 1e-9, .most = 1,
+     .help = "only the likeliest that together reach P"},
+    {"--seed", "S", CLI_INT, AT(seed), .hi = INT64_MAX, .help = "the same seed gives the same text"},
+    {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
+    {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 4096, .help = "default: all cores"},
+    {"--tokenizer", "FILE", CLI_TEXT, AT(tokenizer), .help = "default: the checkpoint's own"},
+    CLI_IGNORE(struct request, ignore),
+    {"--json", NULL, CLI_FLAG, AT(json),
+     .help = "one JSON object at the end: the text, why it stopped, tokens, seconds (docs/json.md)"},
+};
+static const struct cli_word words[] = {{.name = "CHECKPOINT", .at = AT(checkpoint)}};
+static const struct cli_table table = {
+    .command = "generate",
+    .usage = "CHECKPOINT --prompt TEXT [options]",
+    .about = "Continues TEXT with the model of CHECKPOINT: a tutti checkpoint, a run directory, or a Hugging Face "
+             "directory.\n"
+             "The text goes to stdout as it comes.\n",
+    CLI_OPTIONS(options),
+    CLI_WORDS(words),
 };
 
-static int parse(int argc, char **argv, struct request *q)
+/* As cli_read. */
+static bool parse(int argc, char **argv, struct request *q, int *status)
 {
-    *q = (struct request){.max_tokens = 128, .spec = {.temperature = 0.8, .top_p = 1, .seed = 1}, .dtype = DT_BF16};
-    static const char *const names[] = {"--prompt", "--prompt-file", "--max-tokens", "--temperature", "--top-k",
-                                        "--top-p",  "--seed",        "--dtype",      "--threads",     "--tokenizer"};
-    int64_t seed = 1;
-    for (int i = 1; i < argc; i++) {
-        const char *v = NULL;
-        int which = -1;
-        for (int k = 0; k < 10 && which < 0; k++) {
-            int got = cli_option("generate", argc, argv, &i, names[k], &v);
-            if (got < 0) return 2;
-            if (got) which = k;
-        }
-        int bad = 0;
-        switch (which) {
-        case 0: q->prompt = v; break;
-        case 1: q->prompt_file = v; break;
-        case 2: bad = cli_int("generate", names[2], v, 1, 1 << 30, &q->max_tokens); break;
-        case 3: bad = cli_real("generate", names[3], v, 0, 1e6, &q->spec.temperature); break;
-        case 4: bad = cli_int("generate", names[4], v, 0, INT32_MAX, &q->spec.top_k); break;
-        case 5: bad = cli_real("generate", names[5], v, 1e-9, 1, &q->spec.top_p); break;
-        case 6: bad = cli_int("generate", names[6], v, 0, INT64_MAX, &seed); break;
-        case 7:
-            if (strcmp(v, "bf16") && strcmp(v, "f32")) return cli_usage("generate", "--dtype: bf16 or f32, not %s", v);
-            q->dtype = strcmp(v, "f32") ? DT_BF16 : DT_F32;
-            break;
-        case 8: bad = cli_int("generate", names[8], v, 1, 4096, &q->threads); break;
-        case 9: q->tokenizer = v; break;
-        default:
-            if (argv[i][0] == '-') return cli_usage("generate", "there is no option %s", argv[i]);
-            if (q->checkpoint)
-                return cli_usage("generate", "one CHECKPOINT, not two: %s and %s", q->checkpoint, argv[i]);
-            q->checkpoint = argv[i];
-        }
-        if (bad) return 2;
-    }
-    q->spec.seed = (uint64_t)seed;
-    if (!q->checkpoint) return cli_usage("generate", "which CHECKPOINT?");
+    *q = (struct request){.max_tokens = 128, .spec = {.temperature = 0.8, .top_p = 1}, .seed = 1, .dtype = "bf16"};
+    if (!cli_read(&table, argc, argv, q, status)) return false;
     if (q->prompt && q->prompt_file)
-        return cli_usage("generate", "--prompt and --prompt-file are both given; which one?");
-    if (!q->prompt && !q->prompt_file) return cli_usage("generate", "--prompt TEXT is needed");
-    return 0;
+        *status = cli_usage("generate", "--prompt and --prompt-file are both given; which one?");
+    if (!q->prompt && !q->prompt_file) *status = cli_usage("generate", "--prompt TEXT is needed");
+    q->spec.seed = (uint64_t)q->seed;
+    return !*status;
 }
 
 /* ctx: NULL, or where the text is kept instead. */
@@ -145,19 +123,11 @@ static void print_json(const struct request *q, const char *prompt, const struct
 
 int cmd_generate(int argc, char **argv)
 {
-    if (cli_wants_help(argc, argv)) {
-        fputs(help, stdout);
-        return 0;
-    }
     struct request q;
     struct cli_ignore ignore;
-    bool json = cli_take_flag(&argc, argv, "--json");
-    int rc = cli_take_ignore("generate", &argc, argv, &ignore);
-    if (!rc) rc = parse(argc, argv, &q);
-    if (rc) {
-        cli_ignore_fini(&ignore);
-        return rc;
-    }
+    int rc;
+    if (!parse(argc, argv, &q, &rc)) return rc;
+    cli_ignore_init(&ignore, q.ignore);
     struct err e = {0};
     struct weights *w = NULL;
     struct tokenizer *t = NULL;
@@ -175,11 +145,11 @@ int cmd_generate(int argc, char **argv)
     if (!rc) rc = q.tokenizer ? tokenizer_open(&t, q.tokenizer, &e) : source_tokenizer(w, &t, &e);
     if (!rc) rc = read_prompt(&q, &prompt, &e);
     if (!rc) rc = device_cpu_new(&d, threads, &e);
-    if (!rc) rc = generator_new(&g, w, d, threads, (int64_t)strlen(prompt) + q.max_tokens + 1, q.dtype, &e);
+    if (!rc) rc = generator_new(&g, w, d, threads, (int64_t)strlen(prompt) + q.max_tokens + 1, cli_dtype(q.dtype), &e);
     if (!rc) {
-        if (!json) fputs(prompt, stdout);
-        rc = generate(g, t, prompt, q.max_tokens, &q.spec, emit, json ? &text : NULL, &r, &e);
-        if (!json) fputc('\n', stdout);
+        if (!q.json) fputs(prompt, stdout);
+        rc = generate(g, t, prompt, q.max_tokens, &q.spec, emit, q.json ? &text : NULL, &r, &e);
+        if (!q.json) fputc('\n', stdout);
         else if (!rc) print_json(&q, prompt, &text, &r);
     }
     if (!rc && log_is_terminal())

@@ -25,24 +25,32 @@ static void say(void *ctx, int done, int of)
     w->said = true;
 }
 
+static const struct cli_option options[] = {CLI_RANKS(struct cli_args, ranks, 1 << 20, "how many ranks train"),
+                                            CLI_JSON(struct cli_args, json)};
+static const struct cli_word words[] = {{.name = "CONFIG", .at = offsetof(struct cli_args, config)}};
+static const struct cli_table table = {
+    .command = "plan",
+    .usage = "CONFIG [-n RANKS] [--json] [key=value ...]",
+    .about = "Builds and steps the training program of CONFIG on a device that only counts, and prints memory by\n"
+             "category, its peak, and floating-point operations. The bytes are those that training allocates,\n"
+             "exactly; nothing is loaded and no data is read. CONFIG may leave out data.train.\n",
+    CLI_OPTIONS(options),
+    CLI_WORDS(words),
+    .takes_keys = true,
+    .keys = offsetof(struct cli_args, keys),
+};
+
 int cmd_plan(int argc, char **argv)
 {
-    if (cli_wants_help(argc, argv)) {
-        printf("tutti plan CONFIG [-n RANKS] [--json] [key=value ...]\n\n"
-               "Builds and steps the training program of CONFIG on a device that only counts, and prints memory by\n"
-               "category, its peak, and floating-point operations. The bytes are those that training allocates,\n"
-               "exactly; nothing is loaded and no data is read. CONFIG may leave out data.train.\n");
-        return 0;
-    }
-    struct cli_args a;
-    int rc = cli_config_args("plan", argc, argv, &a);
-    if (rc) return rc;
+    struct cli_args a = {.ranks = 1};
+    int rc;
+    if (!cli_read(&table, argc, argv, &a, &rc)) return rc;
     struct err e = {0};
     struct config c;
     struct plan p;
     struct arena *arena = arena_new();
     struct str out = {0};
-    rc = cli_config(&c, NULL, arena, a.config, a.overrides, a.n_overrides, (int)a.ranks, &e);
+    rc = cli_config(&c, NULL, arena, a.config, a.keys.p, a.keys.n, (int)a.ranks, &e);
     struct waiting w = {.from = clock_now_s(), .layers = rc ? 0 : c.model.layers};
     if (!rc) rc = plan_make_watched(&p, &c, &(struct plan_watch){say, &w}, &e);
     if (w.said) log_status_end();

@@ -16,13 +16,22 @@
 
 enum { CONFIG_BYTES = 1 << 20 };
 
-static const char help[] =
-    "tutti report RUN [--html FILE]\n\n"
-    "Makes one self-contained page of a run, finished or under way: loss and validation, learning rate, gradient "
-    "norm,\n"
-    "speed, what it wrote (run.sample_every), memory by category, pictures of layout and schedule, machine, config.\n"
-    "RUN is a run's directory (run.dir).\n\n"
-    "  --html FILE    where the page goes (default: RUN/report.html)\n";
+struct request {
+    const char *run, *html;
+};
+static const struct cli_option options[] = {{"--html", "FILE", CLI_TEXT, offsetof(struct request, html),
+                                             .help = "where the page goes (default: RUN/report.html)"}};
+static const struct cli_word words[] = {{.name = "RUN", .at = offsetof(struct request, run)}};
+static const struct cli_table table = {
+    .command = "report",
+    .usage = "RUN [--html FILE]",
+    .about =
+        "Makes one self-contained page of a run, finished or under way: loss and validation, learning rate, gradient\n"
+        "norm, speed, what it wrote (run.sample_every), memory by category, pictures of layout and schedule, machine,\n"
+        "config. RUN is a run's directory (run.dir).\n",
+    CLI_OPTIONS(options),
+    CLI_WORDS(words),
+};
 
 /* What the page borrows from while it is written. */
 struct material {
@@ -132,22 +141,12 @@ static int write_report(const char *run, const char *file, struct err *e)
 
 int cmd_report(int argc, char **argv)
 {
-    const char *run = NULL, *html = NULL;
-    if (cli_wants_help(argc, argv)) {
-        fputs(help, stdout);
-        return 0;
-    }
-    int rc = cli_take("report", &argc, argv, "--html", &html);
-    if (rc) return rc;
-    for (int i = 1; i < argc; i++) {
-        if (argv[i][0] == '-') return cli_usage("report", "there is no option %s", argv[i]);
-        if (run) return cli_usage("report", "one RUN, not two: %s and %s", run, argv[i]);
-        run = argv[i];
-    }
-    if (!run) return cli_usage("report", "which RUN?");
+    struct request q = {0};
+    int rc;
+    if (!cli_read(&table, argc, argv, &q, &rc)) return rc;
     struct err e = {0};
-    char *file = html ? xstrdup(html) : fs_join(run, "report.html");
-    rc = write_report(run, file, &e);
+    char *file = q.html ? xstrdup(q.html) : fs_join(q.run, "report.html");
+    rc = write_report(q.run, file, &e);
     if (!rc) printf("%s\n", file);
     xfree(file);
     return rc ? cli_fail(&e) : 0;

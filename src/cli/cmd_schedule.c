@@ -15,127 +15,87 @@
 #include "cli/cli.h"
 #include "schedule/parts.h"
 
-#define COMMAND "schedule"
-
 struct options {
-    const char *kind, *read, *svg, *cost_text;
+    const char *kind, *read, *svg;
     int64_t stages, microbatches, chunks, round; /* 0: not given */
     const char *zero, *stage_cost;
     struct schedule_cost cost;
     bool text, json, split, lower, recompute;
 };
 
-static void print_help(void)
+static const char *read_cost(void *into, const char *value)
 {
-    printf("usage: tutti schedule KIND --stages P --microbatches M [--chunks V] [--round N] [--cost F,B,W,COMM]\n"
-           "                      [--stage-cost W,W,...] [--split] [--lower] [--zero Z] [--recompute] [--text] "
-           "[--json] [--svg FILE]\n"
-           "       tutti schedule --read FILE [...]\n\n"
-           "Which action each pipeline rank issues next, how long that takes and what it holds at worst.\n\nKINDS\n");
-    for (int i = 0; schedule_kind_name(i); i++) printf("  %-12s %s\n", schedule_kind_name(i), schedule_kind_doc(i));
-    printf(
-        "\nOPTIONS\n"
-        "  --stages P         pipeline ranks\n"
-        "  --microbatches M   per optimizer step\n"
-        "  --chunks V         stages per rank (default: the kind's own)\n"
-        "  --round N          interleaved: microbatches that go through a chunk before the next chunk (default P); "
-        "the\n"
-        "                     last round may be shorter\n"
-        "  --cost F,B,W,COMM  time of a rank's forward, backward for inputs, backward for weights, and of a message\n"
-        "                     (default 1,1,1,0); B and W fused take B + W\n"
-        "  --stage-cost W,... how dear each stage is beside the mean one, a number per stage (default: all 1)\n"
-        "  --zero Z           add what travels: REDUCE of gradients, with 3 GATHER and RELEASE of parameters; and the\n"
-        "                     UPDATE of the parameters, with 1 and 2 their PUBLISH\n"
-        "  --recompute        compute forward once more before each backward\n"
-        "  --split            issue both halves of every backward apart\n"
-        "  --lower            add the sends and receives\n"
-        "  --read FILE        a schedule as --text prints it, or CSV with a row per rank (- is standard input):\n"
-        "                     check and simulate that\n"
-        "  --text             print the schedule itself\n"
-        "  --json             print one JSON object\n"
-        "  --svg FILE         write the timeline as a picture\n");
-}
-
-static int read_cost(const char *value, struct schedule_cost *c)
-{
+    struct schedule_cost *c = &((struct options *)into)->cost;
     double *const field[4] = {&c->f, &c->b, &c->w, &c->comm};
     const char *p = value;
     for (int i = 0; i < 4; i++) {
         char *end;
         *field[i] = strtod(p, &end);
         if (end == p || !isfinite(*field[i]) || *field[i] < 0 || *field[i] > 1e12 || *end != (i < 3 ? ',' : '\0'))
-            return cli_usage(COMMAND,
-                             "--cost: wanted F,B,W,COMM as four times of 0 or more, such as 1,1,1,0.1; got '%s'",
-                             value);
+            return "F,B,W,COMM as four times of 0 or more, such as 1,1,1,0.1";
         p = end + 1;
     }
-    return c->f + c->b + c->w > 0 ? 0 : cli_usage(COMMAND, "--cost: one of F, B, W must be more than 0");
+    return c->f + c->b + c->w > 0 ? NULL : "one of F, B, W to be more than 0";
 }
 
-/* Takes argv[*i] if it is an option with a value: 1 taken, 0 something else, -1 wrong and said so. */
-static int read_valued(int argc, char **argv, int *i, struct options *o)
+static void tell_kinds(struct str *out)
 {
-    const struct {
-        const char *name;
-        int64_t *count;
-        const char **text;
-    } valued[] = {
-        {"--stages", &o->stages, NULL},  {"--microbatches", &o->microbatches, NULL},
-        {"--chunks", &o->chunks, NULL},  {"--round", &o->round, NULL},
-        {"--zero", NULL, &o->zero},      {"--stage-cost", NULL, &o->stage_cost},
-        {"--svg", NULL, &o->svg},        {"--read", NULL, &o->read},
-        {"--cost", NULL, &o->cost_text},
-    };
-    for (size_t k = 0; k < sizeof valued / sizeof valued[0]; k++) {
-        const char *value;
-        int taken = cli_option(COMMAND, argc, argv, i, valued[k].name, &value);
-        if (taken == 0) continue;
-        if (taken < 0) return -1;
-        if (valued[k].text) *valued[k].text = value;
-        else if (cli_int(COMMAND, valued[k].name, value, 1, SCHEDULE_MAX_MICROBATCHES, valued[k].count)) return -1;
-        return 1;
-    }
-    return 0;
+    str_puts(out, "\nKINDS\n");
+    for (int i = 0; schedule_kind_name(i); i++)
+        str_printf(out, "  %-12s %s\n", schedule_kind_name(i), schedule_kind_doc(i));
 }
 
-/* 0, or the exit status after saying what is wrong. */
-static int read_options(int argc, char **argv, struct options *o)
+#define AT(field) offsetof(struct options, field)
+#define COUNT CLI_INT, .lo = 1, .hi = SCHEDULE_MAX_MICROBATCHES
+static const struct cli_option options[] = {
+    {"--stages", "P", COUNT, .at = AT(stages), .help = "pipeline ranks"},
+    {"--microbatches", "M", COUNT, .at = AT(microbatches), .help = "per optimizer step"},
+    {"--chunks", "V", COUNT, .at = AT(chunks), .help = "stages per rank (default: the kind's own)"},
+    {"--round", "N", COUNT, .at = AT(round),
+     .help = "interleaved: microbatches that go through a chunk before the next chunk (default P);\n"
+             "the last round may be shorter"},
+    {"--cost", "F,B,W,COMM", CLI_OWN, .read = read_cost,
+     .help = "time of a rank's forward, backward for inputs, backward for weights, and of a message\n"
+             "(default 1,1,1,0); B and W fused take B + W"},
+    {"--stage-cost", "W,W,...", CLI_TEXT, AT(stage_cost),
+     .help = "how dear each stage is beside the mean one, a number per stage (default: all 1)"},
+    {"--zero", "Z", CLI_CHOICE, AT(zero), .choices = "0|1|2|3",
+     .help = "add what travels: REDUCE of gradients, with 3 GATHER and RELEASE of parameters;\n"
+             "and the UPDATE of the parameters, with 1 and 2 their PUBLISH"},
+    {"--recompute", NULL, CLI_FLAG, AT(recompute), .help = "compute forward once more before each backward"},
+    {"--split", NULL, CLI_FLAG, AT(split), .help = "issue both halves of every backward apart"},
+    {"--lower", NULL, CLI_FLAG, AT(lower), .help = "add the sends and receives"},
+    {"--read", "FILE", CLI_TEXT, AT(read),
+     .help = "a schedule as --text prints it, or CSV with a row per rank (- is standard input): check\n"
+             "and simulate that"},
+    {"--text", NULL, CLI_FLAG, AT(text), .help = "print the schedule itself"},
+    CLI_JSON(struct options, json),
+    {"--svg", "FILE", CLI_TEXT, AT(svg), .help = "write the timeline as a picture"},
+};
+static const struct cli_word words[] = {{.name = "KIND", .at = AT(kind), .may_lack = true}};
+static const struct cli_table table = {
+    .command = "schedule",
+    .usage = "KIND --stages P --microbatches M [options], or tutti schedule --read FILE [options]",
+    .about = "Which action each pipeline rank issues next, how long that takes and what it holds at worst.\n",
+    CLI_OPTIONS(options),
+    CLI_WORDS(words),
+    .tell = tell_kinds,
+};
+
+/* As cli_read. */
+static bool read_options(int argc, char **argv, struct options *o, int *status)
 {
-    static const char *const known[] = {"--stages", "--microbatches", "--chunks",    "--round",     "--cost",
-                                        "--svg",    "--read",         "--text",      "--json",      "--split",
-                                        "--lower",  "--zero",         "--recompute", "--stage-cost"};
+    const char *wrong = NULL;
     *o = (struct options){.cost = {1, 1, 1, 0, NULL}};
-    for (int i = 1; i < argc; i++) {
-        const char *a = argv[i];
-        int taken = read_valued(argc, argv, &i, o);
-        if (taken < 0) return 2;
-        if (taken) continue;
-        if (!strcmp(a, "--text")) o->text = true;
-        else if (!strcmp(a, "--json")) o->json = true;
-        else if (!strcmp(a, "--split")) o->split = true;
-        else if (!strcmp(a, "--lower")) o->lower = true;
-        else if (!strcmp(a, "--recompute")) o->recompute = true;
-        else if (a[0] == '-') {
-            const char *near = str_nearest(a, known, (int)(sizeof known / sizeof known[0]));
-            return cli_usage(COMMAND, "no option '%s'%s%s%s", a, near ? "; did you mean '" : "", near ? near : "",
-                             near ? "'?" : "");
-        } else if (o->kind) {
-            return cli_usage(COMMAND, "'%s': the kind is '%s' already", a, o->kind);
-        } else {
-            o->kind = a;
-        }
-    }
-    if (o->text && o->json) return cli_usage(COMMAND, "--text and --json: choose one");
-    if (o->zero && (o->zero[0] < '0' || o->zero[0] > '3' || o->zero[1]))
-        return cli_usage(COMMAND, "--zero: wanted 0, 1, 2 or 3; got '%s'", o->zero);
-    if (o->cost_text && read_cost(o->cost_text, &o->cost)) return 2;
+    if (!cli_read(&table, argc, argv, o, status)) return false;
+    if (o->text && o->json) wrong = "--text and --json: choose one";
     if (o->read && (o->kind || o->stages || o->microbatches || o->chunks || o->round))
-        return cli_usage(COMMAND, "--read: the file says kind, stages and microbatches; leave them out");
-    if (o->read) return 0;
-    if (!o->kind) return cli_usage(COMMAND, "wanted a kind, such as 1f1b");
-    if (!o->stages) return cli_usage(COMMAND, "--stages: how many pipeline ranks?");
-    if (!o->microbatches) return cli_usage(COMMAND, "--microbatches: how many per optimizer step?");
-    return 0;
+        wrong = "--read: the file says kind, stages and microbatches; leave them out";
+    else if (!o->read && !o->kind) wrong = "which KIND? such as 1f1b";
+    else if (!o->read && !o->stages) wrong = "--stages: how many pipeline ranks?";
+    else if (!o->read && !o->microbatches) wrong = "--microbatches: how many per optimizer step?";
+    if (wrong) *status = cli_usage(table.command, "%s", wrong);
+    return !wrong;
 }
 
 static int read_schedule(const char *path, struct schedule **s, struct err *e)
@@ -252,11 +212,7 @@ int cmd_schedule(int argc, char **argv)
 {
     struct options o;
     struct err e = {0};
-    if (cli_wants_help(argc, argv)) {
-        print_help();
-        return 0;
-    }
-    int status = read_options(argc, argv, &o);
-    if (status) return status;
+    int status;
+    if (!read_options(argc, argv, &o, &status)) return status;
     return run(&o, &e) ? cli_fail(&e) : 0;
 }

@@ -10,17 +10,27 @@
 #include "report/timing.h"
 #include "schedule/schedule.h"
 
-static const char help[] =
-    "tutti trace FILE [--json]\n\n"
-    "Says where the time of a traced run went. FILE is what run.trace named in training; ui.perfetto.dev shows it as a "
-    "picture.\n"
-    "Every moment of a traced step counts once:\n\n"
-    "  compute   kernels and the optimizer\n"
-    "  exposed   communication that nothing hid: all ranks were there, bytes travelled, this rank did nothing else\n"
-    "  bubble    waiting for a rank of another pipeline stage to get there\n"
-    "  late      waiting for a rank of the same stage\n"
-    "  other     between kernels: the batch, starting actions, metrics\n\n"
-    "  --json    print one JSON object\n";
+struct request {
+    const char *file;
+    bool json;
+};
+static const struct cli_option options[] = {CLI_JSON(struct request, json)};
+static const struct cli_word words[] = {{.name = "FILE", .at = offsetof(struct request, file)}};
+static const struct cli_table table = {
+    .command = "trace",
+    .usage = "FILE [--json]",
+    .about =
+        "Says where the time of a traced run went. FILE is what run.trace named in training; ui.perfetto.dev shows it\n"
+        "as a picture. Every moment of a traced step counts once:\n\n"
+        "  compute   kernels and the optimizer\n"
+        "  exposed   communication that nothing hid: all ranks were there, bytes travelled, this rank did nothing "
+        "else\n"
+        "  bubble    waiting for a rank of another pipeline stage to get there\n"
+        "  late      waiting for a rank of the same stage\n"
+        "  other     between kernels: the batch, starting actions, metrics\n",
+    CLI_OPTIONS(options),
+    CLI_WORDS(words),
+};
 
 /* How much of the time of all pipeline ranks the schedule leaves idle with the measured mean times; false: not
  * known. */
@@ -163,25 +173,15 @@ static void print_json(const struct timing *t)
 
 int cmd_trace(int argc, char **argv)
 {
-    const char *file = NULL;
-    bool json = false;
-    if (cli_wants_help(argc, argv)) {
-        fputs(help, stdout);
-        return 0;
-    }
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--json")) json = true;
-        else if (argv[i][0] == '-') return cli_usage("trace", "there is no option %s", argv[i]);
-        else if (file) return cli_usage("trace", "one FILE, not two: %s and %s", file, argv[i]);
-        else file = argv[i];
-    }
-    if (!file) return cli_usage("trace", "which FILE? (what run.trace named in training)");
+    struct request q = {0};
+    int rc;
+    if (!cli_read(&table, argc, argv, &q, &rc)) return rc;
     struct err e = {0};
     struct timing t;
-    int rc = fs_is_dir(file) ? err_set(&e, ERR_REQUEST, "%s: a directory; give the file that run.trace named", file)
-                             : timing_read(&t, file, &e);
+    rc = fs_is_dir(q.file) ? err_set(&e, ERR_REQUEST, "%s: a directory; give the file that run.trace named", q.file)
+                           : timing_read(&t, q.file, &e);
     if (rc) return cli_fail(&e);
-    if (json) print_json(&t);
+    if (q.json) print_json(&t);
     else print_table(&t);
     timing_free(&t);
     return 0;

@@ -9,28 +9,40 @@
 #include "cli/cli.h"
 #include "run/trainer.h"
 
-static void print_help(void)
+static void tell_keys(struct str *out)
 {
-    struct str s = {0};
-    printf("tutti train CONFIG [-n RANKS] [key=value ...]\n\n"
-           "Trains the model that CONFIG (YAML) describes. Keys may be given or changed on the command line:\n"
-           "  tutti train examples/quickstart.yaml run.steps=100 data.train=docs\n"
-           "Everything goes to run.dir; started again, the run goes on from its newest checkpoint. -n RANKS trains "
-           "with RANKS\n"
-           "ranks as threads of this process; under mpirun or srun the ranks are the processes.\n\n"
-           "Signals: Ctrl-C (SIGINT), SIGTERM, SIGHUP (unless nohup), SIGUSR1, SIGUSR2 and SIGXCPU, to any of the "
-           "ranks, let all\n"
-           "finish the step, save and stop, with status 0. Before the first step there is nothing to save: the run "
-           "ends within\n"
-           "seconds, with status 128 + the signal's number. So does a second SIGINT or SIGTERM, more than a second "
-           "after the\n"
-           "first: at once, without saving. When nobody reads stderr any more (| head), the run goes on; metrics.jsonl "
-           "has it all.\n"
-           "Status: 0 done, or stopped and saved; 2 the request was wrong; 1 it failed while running.\n\nKeys:\n");
-    conf_print_help(config_rows, &s);
-    fputs(str_text(&s), stdout);
-    str_free(&s);
+    str_puts(out, "\nKeys:\n");
+    conf_print_help(config_rows, out);
 }
+
+static const struct cli_option options[] = {
+    CLI_RANKS(struct cli_args, ranks, 1 << 20, "ranks as threads of this process"),
+    {"--json", NULL, CLI_FLAG, offsetof(struct cli_args, json), .help = NULL}, /* read, to say why there is none */
+};
+static const struct cli_word words[] = {{.name = "CONFIG", .at = offsetof(struct cli_args, config)}};
+static const struct cli_table table = {
+    .command = "train",
+    .usage = "CONFIG [-n RANKS] [key=value ...]",
+    .about = "Trains the model that CONFIG (YAML) describes. Keys may be given or changed on the command line:\n"
+             "  tutti train examples/quickstart.yaml run.steps=100 data.train=docs\n"
+             "Everything goes to run.dir; started again, the run goes on from its newest checkpoint. Under mpirun or "
+             "srun the\n"
+             "ranks are the processes.\n\n"
+             "Signals: Ctrl-C (SIGINT), SIGTERM, SIGHUP (unless nohup), SIGUSR1, SIGUSR2 and SIGXCPU, to any of the "
+             "ranks, let\n"
+             "all finish the step, save and stop, with status 0. Before the first step there is nothing to save: the "
+             "run ends\n"
+             "within seconds, with status 128 + the signal's number. So does a second SIGINT or SIGTERM, more than a "
+             "second\n"
+             "after the first: at once, without saving. When nobody reads stderr any more (| head), the run goes on;\n"
+             "metrics.jsonl has it all.\n"
+             "Status: 0 done, or stopped and saved; 2 the request was wrong; 1 it failed while running.\n",
+    CLI_OPTIONS(options),
+    CLI_WORDS(words),
+    .takes_keys = true,
+    .keys = offsetof(struct cli_args, keys),
+    .tell = tell_keys,
+};
 
 static void say_end(const struct trainer_result *r)
 {
@@ -43,18 +55,14 @@ static void say_end(const struct trainer_result *r)
 
 int cmd_train(int argc, char **argv)
 {
-    if (cli_wants_help(argc, argv)) {
-        print_help();
-        return 0;
-    }
-    struct cli_args a;
-    int rc = cli_config_args("train", argc, argv, &a);
-    if (rc) return rc;
+    struct cli_args a = {0};
+    int rc;
+    if (!cli_read(&table, argc, argv, &a, &rc)) return rc;
     if (a.json) return cli_usage("train", "there is no option --json: run.dir/metrics.jsonl has every step");
     struct trainer_result r;
     struct err e = {0};
     signal(SIGPIPE, SIG_IGN); /* who reads our lines may go, the run stays: its work is in files */
-    rc = trainer_run(a.config, a.overrides, a.n_overrides, a.ranks_given ? (int)a.ranks : 0, &r, &e);
+    rc = trainer_run(a.config, a.keys.p, a.keys.n, (int)a.ranks, &r, &e);
     if (rc && r.rank == 0 && !r.told) cli_fail(&e); /* one rank speaks */
     if (rc == ERR_SIGNAL) return 128 + (r.signal ? r.signal : SIGTERM);
     if (rc) return err_exit_status(e.code);

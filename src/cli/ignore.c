@@ -6,20 +6,17 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 
-int cli_take_ignore(const char *command, int *argc, char **argv, struct cli_ignore *out)
+void cli_ignore_init(struct cli_ignore *g, const char *given)
 {
-    const char *given = NULL;
-    *out = (struct cli_ignore){.text = NULL};
-    int rc = cli_take(command, argc, argv, "--ignore", &given);
-    if (rc || !given) return rc;
-    out->text = xstrdup(given);
+    *g = (struct cli_ignore){.text = NULL};
+    if (!given) return;
+    g->text = xstrdup(given);
     int n = 1;
     for (const char *c = given; *c; c++) n += *c == ',';
-    out->keys = xcalloc((size_t)n, sizeof *out->keys);
-    char *rest = out->text;
-    for (char *key = strsep(&rest, ","); key; key = strsep(&rest, ",")) out->keys[out->list.n++] = key;
-    out->list.keys = out->keys;
-    return 0;
+    g->keys = xcalloc((size_t)n, sizeof *g->keys);
+    char *rest = g->text;
+    for (char *key = strsep(&rest, ","); key; key = strsep(&rest, ",")) g->keys[g->list.n++] = key;
+    g->list.keys = g->keys;
 }
 
 void cli_ignore_fini(struct cli_ignore *g)

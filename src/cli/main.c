@@ -6,15 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/str.h"
 #include "cli/cli.h"
 #include "comm/comm.h"
 
-static const struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *usage, *what;
-} commands[] = {
+static const struct cli_command commands[] = {
     {"train", cmd_train, "CONFIG [-n RANKS] [key=value ...]", "train a model"},
     {"generate", cmd_generate, "CHECKPOINT --prompt TEXT [...]", "continue a text"},
     {"data", cmd_data, "tokenize|train-tokenizer|inspect ...", "prepare and look at data"},
@@ -62,7 +57,7 @@ int main(int argc, char **argv)
         argv[2] = asked;
         argc = 3;
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+    if (cli_lists(argc, argv) || !strcmp(argv[1], "help")) {
         print_help(stdout);
         return 0;
     }
@@ -70,13 +65,6 @@ int main(int argc, char **argv)
         printf("tutti %s%s%s\n", TUTTI_VERSION, comm_mpi_name() ? ", " : "", comm_mpi_name() ? comm_mpi_name() : "");
         return 0;
     }
-    const char *names[N_COMMANDS];
-    for (int i = 0; i < N_COMMANDS; i++) {
-        if (!strcmp(argv[1], commands[i].name)) return commands[i].run(argc - 1, argv + 1);
-        names[i] = commands[i].name;
-    }
-    const char *near = str_nearest(argv[1], names, N_COMMANDS);
-    fprintf(stderr, "tutti: there is no command '%s'%s%s%s; tutti --help lists them\n", argv[1],
-            near ? "; did you mean '" : "", near ? near : "", near ? "'" : "");
-    return 2;
+    const struct cli_command *c = cli_choose("", commands, N_COMMANDS, argv[1]);
+    return c ? c->run(argc - 1, argv + 1) : 2;
 }

@@ -24,10 +24,10 @@ wants() {
 
 c="$tutti checkpoint"
 wants 0 'import' $c --help
-wants 2 'which of list' $c
+wants 2 'usage: tutti checkpoint' $c
 wants 2 "did you mean 'inspect'" $c inspct x
 wants 2 'no option' $c list --jsn .
-wants 2 'wanted: tutti checkpoint diff' $c diff a
+wants 2 'which B' $c diff a
 wants 2 'no such' $c list nowhere
 wants 2 'no such checkpoint' $c inspect nowhere
 wants 2 'not a Hugging Face model' $c import . out

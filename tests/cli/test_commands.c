@@ -302,9 +302,9 @@ static void test_bad_usage(void **state)
     expect(w, 2, "--max-tokens", cmd_generate, "generate @/run --prompt x --max-tokens 0");
     expect(w, 2, "--dtype|bf16 or f32", cmd_generate, "generate @/run --prompt x --dtype int8");
     expect(w, 2, "--wrong", cmd_generate, "generate @/run --prompt x --wrong 1");
-    expect(w, 2, "not two", cmd_generate, "generate @/run @/run --prompt x");
+    expect(w, 2, "one argument too many", cmd_generate, "generate @/run @/run --prompt x");
     expect(w, 2, "nofile", cmd_generate, "generate @/run --prompt-file @/nofile");
-    expect(w, 2, "no benchmark 'nothing'|gemm or train", cmd_bench, "bench nothing");
+    expect(w, 2, "no command 'nothing'|train or comm", cmd_bench, "bench nothing");
     expect(w, 2, "--model|huge", cmd_bench, "bench train --model huge");
     expect(w, 2, "--tokens|many", cmd_bench, "bench gemm --tokens many");
 }

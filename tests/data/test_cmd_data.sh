@@ -44,10 +44,10 @@ expect 0 "documents   3|end of text 256|all right|the quick" "$tutti" data inspe
 expect 0 '"vocab":300|"verified":true|"text":"the quick' "$tutti" data inspect "$dir/y.tok" --json --verify --tokenizer "$dir/t.json" --show 9
 [ -z "$(find "$dir" -name '*.tmp' -o -name '*.lock')" ] || fail "temporary files are left"
 
-expect 2 "unknown command|did you mean tokenize" "$tutti" data tokenise --out x
-expect 2 "--tokenizr|did you mean --tokenizer" "$tutti" data tokenize --tokenizr byte
-expect 2 "--out is missing" "$tutti" data tokenize --tokenizer byte "$dir/text"
-expect 2 "no input" "$tutti" data tokenize --tokenizer byte --out "$dir/z"
+expect 2 "no command 'tokenise'|did you mean 'tokenize'" "$tutti" data tokenise --out x
+expect 2 "--tokenizr|did you mean '--tokenizer'" "$tutti" data tokenize --tokenizr byte
+expect 2 "--out PREFIX is needed" "$tutti" data tokenize --tokenizer byte "$dir/text"
+expect 2 "which INPUT" "$tutti" data tokenize --tokenizer byte --out "$dir/z"
 expect 2 "--out wants a value" "$tutti" data tokenize --tokenizer byte --out
 expect 2 "--vocab-size|257" "$tutti" data train-tokenizer --vocab-size 10 --out "$dir/z.json" "$dir/text"
 expect 2 "--vocab-size|many" "$tutti" data train-tokenizer --vocab-size many --out "$dir/z.json" "$dir/text"

@@ -40,7 +40,7 @@ refuse "leave them out" --read "$dir/s.txt" --round 2
 "$tutti" schedule interleaved --stages 4 --microbatches 6 --round 6 --json | grep -q '"bubble_ratio": 0.25' || fail "6 microbatches in one round: not (p-1)/(v m)"
 "$tutti" schedule gpipe --stages 2 --microbatches 3 --stage-cost 1,2 --json | grep -q '"makespan": 21' || fail "a stage twice as dear"
 refuse "wanted 2 numbers of 0 or more, one per stage" gpipe --stages 2 --microbatches 3 --stage-cost 1,2,3
-refuse "wanted 0, 1, 2 or 3; got '4'" gpipe --stages 2 --microbatches 3 --zero 4
+refuse "wanted 0, 1, 2 or 3, got '4'" gpipe --stages 2 --microbatches 3 --zero 4
 "$tutti" schedule zbh1 --stages 2 --microbatches 3 --zero 3 --recompute --lower --text > "$dir/z.txt"
 grep -q '^rank 0: 0GATHER 0F0 .*0RECOMPUTE0 .*0B0 .*0REDUCE' "$dir/z.txt" || fail "what travels: $(cat "$dir/z.txt")"
 "$tutti" schedule --read "$dir/z.txt" --text | cmp - "$dir/z.txt" || fail "what travels does not round-trip"
