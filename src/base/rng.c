@@ -143,3 +143,12 @@ uint64_t rng_stream(const char *name)
     for (const unsigned char *p = (const unsigned char *)name; *p; p++) h = (h ^ *p) * 0x100000001B3u;
     return h;
 }
+
+/* The finaliser of SplitMix64 spreads the step over all bits. */
+uint64_t rng_stream_at(uint64_t stream, uint64_t step)
+{
+    uint64_t z = step + 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return stream ^ z ^ (z >> 31);
+}

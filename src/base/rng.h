@@ -20,5 +20,7 @@ float rng_normal(uint64_t seed, uint64_t stream, uint64_t index);   /* Box-Mulle
 uint64_t rng_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i);
 /* A stream number from a name, e.g. rng_stream("init/wte"): FNV-1a 64. */
 uint64_t rng_stream(const char *name);
+/* That stream's numbers for one step of a run: a stream of its own. */
+uint64_t rng_stream_at(uint64_t stream, uint64_t step);
 
 #endif

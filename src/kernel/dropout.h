@@ -25,15 +25,6 @@ static inline bool dropout_active(const struct op_attrs *at, const struct step_i
     return at->dropout > 0 && step->training;
 }
 
-/* The generator's stream for one step: the finaliser of SplitMix64 spreads the step over all bits. */
-static inline uint64_t dropout_stream(uint64_t stream, uint64_t step)
-{
-    uint64_t z = step + 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return stream ^ z ^ (z >> 31);
-}
-
 /* A word below this is dropped; p < 1, so it fits. */
 static inline uint32_t dropout_threshold(float p) { return (uint32_t)((double)p * 4294967296.0); }
 
@@ -42,12 +33,12 @@ static inline float dropout_scale(float p) { return 1.0f / (1.0f - p); }
 /* Four words, of the indices 4*block .. 4*block + 3: compare each with dropout_threshold(p). */
 static inline void dropout_bits4(uint64_t seed, uint64_t stream, uint64_t step, uint64_t block, uint32_t out[4])
 {
-    rng_block(seed, dropout_stream(stream, step), block, out);
+    rng_block(seed, rng_stream_at(stream, step), block, out);
 }
 
 static inline bool dropout_keep(uint64_t seed, uint64_t stream, uint64_t step, uint64_t index, float p)
 {
-    return rng_u32(seed, dropout_stream(stream, step), index) >= dropout_threshold(p);
+    return rng_u32(seed, rng_stream_at(stream, step), index) >= dropout_threshold(p);
 }
 
 #endif

@@ -24,7 +24,7 @@ static void mask_init(struct mask *m, const struct op_attrs *at, const struct st
 {
     bool on = dropout_active(at, step);
     m->seed = on ? step->seed : 0;
-    m->stream = on ? dropout_stream(at->stream, step->step) : 0;
+    m->stream = on ? rng_stream_at(at->stream, step->step) : 0;
     m->threshold = on ? dropout_threshold(at->dropout) : 0;
     m->scale = on ? dropout_scale(at->dropout) : 1.0f;
 }
