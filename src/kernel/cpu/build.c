@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of builds: per architecture, since only its own files are compiled. On a third one it is empty and
- * everything falls through to ref. AVX-512's bf16 conversions lose what is smaller than 2^-126, so the flat operations,
- * which promise ref's bits, do without them; Arm's do not. */
+ * everything falls through to ref. AVX-512's bf16 conversions lose what is smaller than 2^-126, so the flat operations
+ * and conversions of formats, which promise ref's bits, do without them; Arm's do not. */
 #include "kernel/cpu/build.h"
 
 static const struct cpu_build builds[] = {
 #if defined(__x86_64__)
-    {ISA_AVX2, &kernel_vec_avx2, &flat_ops_avx2, &attention_avx2},
-    {ISA_AVX512, &kernel_vec_avx512, &flat_ops_avx512, &attention_avx512},
-    {ISA_AVX512_BF16, &kernel_vec_avx512bf16, &flat_ops_avx512, &attention_avx512bf16},
+    {ISA_AVX2, &kernel_vec_avx2, &flat_ops_avx2, &attention_avx2, &format_ops_avx2},
+    {ISA_AVX512, &kernel_vec_avx512, &flat_ops_avx512, &attention_avx512, &format_ops_avx512},
+    {ISA_AVX512_BF16, &kernel_vec_avx512bf16, &flat_ops_avx512, &attention_avx512bf16, &format_ops_avx512},
 #elif defined(__aarch64__)
-    {ISA_NEON, &kernel_vec_neon, &flat_ops_neon, &attention_neon},
-    {ISA_NEON_BF16, &kernel_vec_neonbf16, &flat_ops_neonbf16, &attention_neonbf16},
+    {ISA_NEON, &kernel_vec_neon, &flat_ops_neon, &attention_neon, &format_ops_neon},
+    {ISA_NEON_BF16, &kernel_vec_neonbf16, &flat_ops_neonbf16, &attention_neonbf16, &format_ops_neon},
 #endif
-    {ISA_N, NULL, NULL, NULL}, /* no level is this high */
+    {ISA_N, NULL, NULL, NULL, NULL}, /* no level is this high */
 };
 enum { N_BUILDS = (int)(sizeof builds / sizeof *builds) - 1 };
 

@@ -20,7 +20,7 @@ struct mask {
     float scale;
     uint32_t words[MASK_ROOM];
 };
-static void mask_init(struct mask *m, const struct op_attrs *at, const struct step_info *step)
+VEC_INLINE void mask_init(struct mask *m, const struct op_attrs *at, const struct step_info *step)
 {
     bool on = dropout_active(at, step);
     m->seed = on ? step->seed : 0;

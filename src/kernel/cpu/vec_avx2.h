@@ -33,6 +33,9 @@ VEC_INLINE vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
 VEC_INLINE vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
 #define vi_shl(a, n) _mm256_slli_epi32(a, n)
 #define vi_shr(a, n) _mm256_srli_epi32(a, n)
+/* Each lane by its own count; 32 and more: 0. */
+VEC_INLINE vi vi_shlv(vi a, vi n) { return _mm256_sllv_epi32(a, n); }
+VEC_INLINE vi vi_shrv(vi a, vi n) { return _mm256_srlv_epi32(a, n); }
 
 /* a * 2^n for integral n <= 128: two factors, so that neither overflows; far below, the result is 0. */
 VEC_INLINE vf vf_scale2(vf a, vf n)
@@ -98,6 +101,14 @@ VEC_INLINE void vi_store_u16_n(uint16_t *p, vi a, int n)
     uint16_t t[8];
     vi_store_u16(t, a);
     memcpy(p, t, (size_t)n * 2);
+}
+/* Bytes, likewise. */
+VEC_INLINE vi vi_load_u8(const uint8_t *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)); }
+VEC_INLINE void vi_store_u8(uint8_t *p, vi a)
+{
+    vi low = vi_and(a, vi_set(0xff)), words = _mm256_packus_epi32(low, low), bytes = _mm256_packus_epi16(words, words);
+    uint32_t half[2] = {(uint32_t)_mm256_extract_epi32(bytes, 0), (uint32_t)_mm256_extract_epi32(bytes, 4)};
+    memcpy(p, half, sizeof half);
 }
 VEC_INLINE vf vf_load_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
 VEC_INLINE void vf_store_f16(uint16_t *p, vf a)

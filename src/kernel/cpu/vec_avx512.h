@@ -40,6 +40,9 @@ VEC_INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
 VEC_INLINE vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
 #define vi_shl(a, n) _mm512_slli_epi32(a, n)
 #define vi_shr(a, n) _mm512_srli_epi32(a, n)
+/* Each lane by its own count; 32 and more: 0. */
+VEC_INLINE vi vi_shlv(vi a, vi n) { return _mm512_sllv_epi32(a, n); }
+VEC_INLINE vi vi_shrv(vi a, vi n) { return _mm512_srlv_epi32(a, n); }
 
 /* Lanes 0 .. n-1. */
 VEC_INLINE vmask vm_first(int n) { return (vmask)((1u << n) - 1); }
@@ -72,6 +75,9 @@ VEC_INLINE void vi_store_u16_n(uint16_t *p, vi a, int n)
 {
     _mm256_mask_storeu_epi16(p, vm_first(n), _mm512_cvtepi32_epi16(a));
 }
+/* Bytes, likewise. */
+VEC_INLINE vi vi_load_u8(const uint8_t *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)); }
+VEC_INLINE void vi_store_u8(uint8_t *p, vi a) { _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(a)); }
 VEC_INLINE vf vf_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 VEC_INLINE void vf_store_f16(uint16_t *p, vf a)
 {

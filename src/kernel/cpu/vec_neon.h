@@ -33,6 +33,9 @@ VEC_INLINE vi vi_or(vi a, vi b) { return vorrq_u32(a, b); }
 VEC_INLINE vi vi_xor(vi a, vi b) { return veorq_u32(a, b); }
 #define vi_shl(a, n) vshlq_n_u32(a, n)
 #define vi_shr(a, n) vshrq_n_u32(a, n)
+/* Each lane by its own count; 32 to 127: 0. */
+VEC_INLINE vi vi_shlv(vi a, vi n) { return vshlq_u32(a, vreinterpretq_s32_u32(n)); }
+VEC_INLINE vi vi_shrv(vi a, vi n) { return vshlq_u32(a, vnegq_s32(vreinterpretq_s32_u32(n))); }
 
 /* a * 2^n for integral n <= 128: two factors, so that neither overflows; far below, the result is 0. */
 VEC_INLINE vf vf_scale2(vf a, vf n)
@@ -102,6 +105,7 @@ VEC_INLINE vi vi_load_u16_n(const uint16_t *p, int n)
     if (n > 2) a = vld1_lane_u16(p + 2, a, 2);
     return vmovl_u16(a);
 }
+VEC_INLINE void vi_store_u16(uint16_t *p, vi a) { vst1_u16(p, vmovn_u32(a)); }
 VEC_INLINE void v4_store_n(uint16_t *p, uint16x4_t a, int n)
 {
     if (n >= VL) vst1_u16(p, a);
@@ -109,6 +113,20 @@ VEC_INLINE void v4_store_n(uint16_t *p, uint16x4_t a, int n)
     if (n > 0) vst1_lane_u16(p, a, 0);
     if (n > 1) vst1_lane_u16(p + 1, a, 1);
     if (n > 2) vst1_lane_u16(p + 2, a, 2);
+}
+/* Bytes, likewise. */
+VEC_INLINE vi vi_load_u8(const uint8_t *p)
+{
+    uint32_t w;
+    memcpy(&w, p, sizeof w);
+    return vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(w))));
+}
+VEC_INLINE void vi_store_u8(uint8_t *p, vi a)
+{
+    uint16x4_t words = vmovn_u32(a);
+    uint8x8_t bytes = vmovn_u16(vcombine_u16(words, words));
+    uint32_t w = vget_lane_u32(vreinterpret_u32_u8(bytes), 0);
+    memcpy(p, &w, sizeof w);
 }
 VEC_INLINE vf vf_load_f16(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 VEC_INLINE void vf_store_f16(uint16_t *p, vf a) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a))); }

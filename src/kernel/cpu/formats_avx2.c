@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Conversions of formats in AVX2, 8 lanes: one build of formats_body.h. Entered after cpu_isa() said so. */
+#include "kernel/cpu/formats_body.h"
+
+#include "kernel/cpu/build.h"
+
+const struct format_ops format_ops_avx2 = {"avx2", formats_encode, formats_decode};

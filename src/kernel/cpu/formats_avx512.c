@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Conversions of formats in AVX-512, 16 lanes: one build of formats_body.h. Entered after cpu_isa() said so. */
+#include "kernel/cpu/formats_body.h"
+
+#include "kernel/cpu/build.h"
+
+const struct format_ops format_ops_avx512 = {"avx512", formats_encode, formats_decode};
