@@ -9,6 +9,7 @@ static const struct cli_command benches[] = {
     {"gemm", cmd_bench_gemm, "", "matrix products of a model, beside the library and what the processor could do"},
     {"experts", cmd_bench_experts, "", "grouped products of experts, beside a dense product of as many rows"},
     {"train", cmd_bench_train, "", "whole training steps: tokens per second and where the time goes"},
+    {"cast", cmd_bench_cast, "", "conversions of arrays to number formats and back, beside a copy of as many bytes"},
     {"comm", cmd_bench_comm, "", "operations between ranks, by every algorithm, beside what the memory could do"},
 };
 enum { N_BENCHES = sizeof benches / sizeof *benches };

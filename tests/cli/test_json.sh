@@ -46,6 +46,7 @@ check schedule schedule interleaved --stages 2 --microbatches 4 --json
 check bench-gemm bench gemm --model tiny --tokens 32 --threads 1 --json
 check bench-train bench train --model tiny --seq 32 --micro 1 --ranks 2 --threads 1 --steps 1 --json comm.link_GBps=1
 check bench-experts bench experts --rows 64 --hidden 32 --ffn 32 --threads 1 --json
+check bench-cast bench cast --elements 1000 --threads 1 --json
 check bench-comm bench comm --bytes 4K --seconds 0.01 --json
 "$tutti" train "$config" "${tiny[@]}" "data.train=$root/README.md" data.valid=[] run.steps=2 run.threads=1 checkpoint.every=1 "run.dir=$dir/run" \
     2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"

@@ -242,6 +242,19 @@ static void casts_are_the_same_to_the_bit(void **state)
             }
 }
 
+static void fp64_is_rounded_once(void **state)
+{
+    (void)state;
+    const double x[2] = {1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-8 + 0x1p-40}; /* as floats they are ties */
+    for (int i = 0; build(i); i++) {
+        uint16_t half[2], brain[2];
+        build(i)->cast(NULL, half, DT_F16, x, DT_F64, 2);
+        build(i)->cast(NULL, brain, DT_BF16, x, DT_F64, 2);
+        assert_int_equal(half[0], 0x3c01);
+        assert_int_equal(brain[1], 0x3f81);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +264,7 @@ int main(void)
         cmocka_unit_test(sum_of_squares_is_the_same_to_the_bit),
         cmocka_unit_test(first_nonfinite_is_found),
         cmocka_unit_test(casts_are_the_same_to_the_bit),
+        cmocka_unit_test(fp64_is_rounded_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

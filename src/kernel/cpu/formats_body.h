@@ -102,8 +102,14 @@ VEC_INLINE vf formats_value(vi code, const struct format_info *f)
         vi shifted = vi_or(vi_xor(code, vi_set(0x80)), vi_set(0x4b000000));
         return (vi_float_bits(shifted) - vf_set(8388736.0f)) * vf_set(0x1p-6f);
     }
-    vi v = vf_bits(vi_float_bits(formats_shl(size, cut)) * vi_float_bits(vi_set(formats_power(127 - f->bias))));
-    if (f->bias == 127) v = formats_shl(size, cut); /* the power above is 2^0, and subnormals are fp32's */
+    /* Normal ones by their fields, subnormal ones as the last bits of a power of two that is taken away again: a
+     * product would be of fp32's own subnormals, which processors multiply a hundred times slower. */
+    vi v = vi_add(formats_shl(size, cut), vi_set((uint32_t)(127 - f->bias) << 23));
+    if (f->bias != 127) {
+        uint32_t align = formats_power(f->lowest + cut);
+        vi small = vf_bits(vi_float_bits(vi_add(size, vi_set(align))) - vi_float_bits(vi_set(align)));
+        v = vi_pick(vi_gt(vi_set(1u << f->fraction), size), small, v);
+    }
     if (f->special == FORMAT_IEEE) {
         vi quiet = vi_pick(vi_gt(size, vi_set(f->over_code)), vi_set(0x7fc00000), vi_set(0x7f800000));
         vi beyond = vi_or(quiet, vi_and(formats_shl(size, cut), vi_set(0x7fffff)));

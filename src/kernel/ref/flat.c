@@ -9,6 +9,7 @@
 
 #include "kernel/flat.h"
 #include "kernel/update.h"
+#include "layout/format.h"
 
 static double load(const void *p, enum dtype t, int64_t i)
 {
@@ -26,12 +27,21 @@ static double load(const void *p, enum dtype t, int64_t i)
     CHECK(0, "element type %d", (int)t);
 }
 
+/* To 16 bits from the double itself: by way of a float it would be rounded twice. */
+static bf16 narrow_bf16(double v)
+{
+    return (double)(float)v == v ? bf16_from_f32((float)v) : (bf16)format_encode(FORMAT_BF16, v, false);
+}
+static uint16_t narrow_f16(double v)
+{
+    return (double)(float)v == v ? f16_from_f32((float)v) : (uint16_t)format_encode(FORMAT_F16, v, false);
+}
 static void store(void *p, enum dtype t, int64_t i, double v)
 {
     switch (t) {
     case DT_F32: ((float *)p)[i] = (float)v; return;
-    case DT_BF16: ((bf16 *)p)[i] = bf16_from_f32((float)v); return;
-    case DT_F16: ((uint16_t *)p)[i] = f16_from_f32((float)v); return;
+    case DT_BF16: ((bf16 *)p)[i] = narrow_bf16(v); return;
+    case DT_F16: ((uint16_t *)p)[i] = narrow_f16(v); return;
     case DT_F64: ((double *)p)[i] = v; return;
     case DT_I32: ((int32_t *)p)[i] = (int32_t)v; return;
     case DT_I64: ((int64_t *)p)[i] = (int64_t)v; return;
