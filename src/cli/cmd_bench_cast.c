@@ -20,42 +20,25 @@
 #include "kernel/formats.h"
 
 enum { RUNS = 5 };
-static const char command[] = "bench cast";
-static const char usage[] =
-    "usage: tutti bench cast [--elements N] [--threads N] [--json]\n"
-    "\n"
-    "Measures conversions of arrays from fp32 and bf16 to each number format and back: bytes read and written per\n"
-    "second, and the share of what a copy of as many bytes reaches in the same run.\n"
-    "\n"
-    "  --elements N     of an array, default 16777216\n"
-    "  --threads N      default: the cores this process may use\n"
-    "  --json           one JSON object on stdout\n";
 
 struct options {
     int64_t elements, threads;
     bool json;
 };
-
-static int parse(struct options *o, int argc, char **argv)
-{
-    *o = (struct options){.elements = 1 << 24, .threads = thread_n_cores()};
-    for (int i = 1; i < argc; i++) {
-        const char *value = NULL;
-        int rc = 0, taken = cli_option(command, argc, argv, &i, "--elements", &value);
-        if (taken < 0) return err_exit_status(ERR_REQUEST);
-        if (taken) {
-            if (cli_int(command, "--elements", value, 1, 1 << 30, &o->elements)) return err_exit_status(ERR_REQUEST);
-            continue;
-        }
-        taken = cli_option(command, argc, argv, &i, "--threads", &value);
-        if (taken < 0) return err_exit_status(ERR_REQUEST);
-        if (taken) rc = cli_int(command, "--threads", value, 1, 1024, &o->threads);
-        else if (!strcmp(argv[i], "--json")) o->json = true;
-        else rc = cli_usage(command, "unknown option %s", argv[i]);
-        if (rc) return err_exit_status(ERR_REQUEST);
-    }
-    return 0;
-}
+#define AT(field) offsetof(struct options, field)
+static const struct cli_option options[] = {
+    {"--elements", "N", CLI_INT, AT(elements), .lo = 1, .hi = 1 << 30, .help = "of an array"},
+    {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 1024, .help = "default: the cores this process may use"},
+    CLI_JSON(struct options, json),
+};
+static const struct cli_table table = {
+    .command = "bench cast",
+    .usage = "[options]",
+    .about =
+        "Measures conversions of arrays from fp32 and bf16 to each number format and back: bytes read and written\n"
+        "per second, and the share of what a copy of as many bytes reaches in the same run.\n",
+    CLI_OPTIONS(options),
+};
 
 /* One conversion; chance and saturation are of encoding only. */
 struct cast {
@@ -159,14 +142,11 @@ static void all(struct bench *b, struct json_out *out)
 
 int cmd_bench_cast(int argc, char **argv)
 {
-    struct options o;
+    struct options o = {.elements = 1 << 24};
     struct err e = {0};
-    if (cli_wants_help(argc, argv)) {
-        fputs(usage, stdout);
-        return 0;
-    }
-    int rc = parse(&o, argc, argv);
-    if (rc) return rc;
+    int status;
+    if (!cli_read(&table, argc, argv, &o, &status)) return status;
+    if (!o.threads) o.threads = thread_n_cores();
     struct bench b = {.o = &o};
     if (team_start(&b.team, (int)o.threads, &e)) return cli_fail(&e);
     size_t bytes = 4 * to_size(o.elements);
