@@ -49,6 +49,7 @@ struct conf_row {
     const struct conf_row *item; /* CONF_LIST: rows of one item, paths relative; ends with path NULL */
     size_t item_bytes;
     const char *item_short; /* CONF_LIST: a plain scalar item sets this path ("path") */
+    bool plain_one;         /* CONF_LIST of items that are one text: a list of one is printed as that text */
     const char *doc;        /* one line for --help and docs */
 };
 

@@ -144,6 +144,12 @@ static void print_rows(const struct conf_row *rows, const char *target, const ch
         const char *at = target + row->offset;
         str_printf(out, "%*s%s:", indent, "", key);
         const struct conf_list *list = (const struct conf_list *)(const void *)at;
+        if (row->type == CONF_LIST && list->n == 1 && row->plain_one) {
+            str_putc(out, ' ');
+            print_scalar(out, row->item, list->items);
+            str_putc(out, '\n');
+            continue;
+        }
         if (row->type == CONF_LIST && list->n) {
             str_putc(out, '\n');
             print_list(row, list, indent + 2, out);

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -149,6 +150,26 @@ char *str_bytes(char out[32], double bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     return in_units(out, bytes, 1024, units, 7, " ");
+}
+
+int str_to_bytes(const char *text, double *bytes)
+{
+    static const char prefix[] = "kMGTPE";
+    double unit = 1;
+    char *end;
+    if (text[0] < '0' || text[0] > '9' || !strncmp(text, "0x", 2) || !strncmp(text, "0X", 2)) return -1;
+    double n = strtod(text, &end);
+    while (*end == ' ') end++;
+    char first = *end == 'K' ? 'k' : *end;
+    const char *at = first ? strchr(prefix, first) : NULL;
+    if (at) {
+        bool binary = end[1] == 'i';
+        for (const char *p = prefix; p <= at; p++) unit *= binary ? 1024 : 1000;
+        end += binary ? 2 : 1;
+    }
+    if (at ? strcmp(end, "B") != 0 : *end && strcmp(end, "B") != 0) return -1;
+    *bytes = n * unit;
+    return isfinite(*bytes) && *bytes > 0 ? 0 : -1;
 }
 
 char *str_count(char out[32], double v)

@@ -31,6 +31,9 @@ const char *str_nearest(const char *word, const char *const *words, int n);
 /* Sizes: "1.5 GiB", "340 MiB", "512 B", always in binary units; out must hold 32 chars. Only rates of links are decimal
  * (GB/s). */
 char *str_bytes(char out[32], double bytes);
+/* And back: a decimal number, nothing or a unit from B to EiB behind it, or kB, MB ... of thousands; 0, or -1 for what
+ * is no size, or no positive finite one. */
+int str_to_bytes(const char *text, double *bytes);
 /* "12.3k", "1.2M", "3.4G" decimal. */
 char *str_count(char out[32], double v);
 /* Work: "12.7 PFLOP", decimal, a multiply-add is 2. A rate is this and "/s". */

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "base/thread.h"
 #include "cli/cli.h"
+#include "plan/plan.h"
 #include "kernel/cpu/tile_rate.h"
 #include "run/site.h"
 
@@ -104,7 +105,8 @@ static int make_config(const struct request *q, struct config *c, struct arena *
     keys[n++] = arena_printf(a, "run.kernels=%s", q->kernels);
     keys[n++] = arena_printf(a, "precision.recipe=%s", strcmp(q->dtype, "f32") ? "bf16" : "fp32");
     for (int i = 0; i < q->keys.n; i++) keys[n++] = q->keys.p[i];
-    return cli_config(c, NULL, a, NULL, keys, n, to_int(q->ranks), e);
+    int rc = cli_config(c, NULL, a, NULL, keys, n, to_int(q->ranks), e);
+    return rc ? rc : plan_choose(c, NULL, NULL, e);
 }
 
 /* This rank's part of a batch of random tokens. */

@@ -138,6 +138,7 @@ int cmd_explain(int argc, char **argv)
     struct explain x = {.c = &c, .full = q.full};
     struct str out = {0};
     rc = cli_config(&c, NULL, arena, a->config, a->keys.p, a->keys.n, (int)a->ranks, &e);
+    if (!rc) rc = plan_choose(&c, NULL, NULL, &e);
     if (!rc && q.svg) { /* it makes every rank that it draws, and no tape */
         rc = write_picture(&c, (int)a->ranks, q.svg, &e);
         arena_free(arena);

@@ -48,15 +48,18 @@ int cmd_plan(int argc, char **argv)
     struct err e = {0};
     struct config c;
     struct plan p;
+    struct chosen chosen = {0};
     struct arena *arena = arena_new();
     struct str out = {0};
     rc = cli_config(&c, NULL, arena, a.config, a.keys.p, a.keys.n, (int)a.ranks, &e);
     struct waiting w = {.from = clock_now_s(), .layers = rc ? 0 : c.model.layers};
+    if (!rc) rc = plan_choose(&c, &chosen, &(struct plan_watch){say, &w}, &e);
     if (!rc) rc = plan_make_watched(&p, &c, &(struct plan_watch){say, &w}, &e);
     if (w.said) log_status_end();
     if (!rc) {
-        if (a.json) plan_json(&p, &out);
+        if (a.json) plan_json(&p, &c, &chosen, &out);
         else plan_print(&p, &c, &out);
+        if (!a.json) plan_print_chosen(&chosen, &c, &out);
         fputs(str_text(&out), stdout);
         plan_free(&p);
     }

@@ -109,6 +109,7 @@ static void read_plan(struct page *p, struct material *m)
     struct conf *f = NULL;
     if (!rc) rc = config_load(&m->cfg, &f, m->arena, m->config_path, NULL, 0, &e);
     if (!rc) rc = cli_config(&m->cfg, NULL, m->arena, m->config_path, NULL, 0, (int)ranks_of(&m->cfg), &e);
+    if (!rc) rc = plan_choose(&m->cfg, NULL, NULL, &e);
     if (!rc) rc = plan_make(&m->plan, &m->cfg, &e);
     m->planned = !rc;
     if (rc) p->notes[p->n_notes++] = arena_printf(m->arena, "Memory and pictures are left out: %s", e.text);

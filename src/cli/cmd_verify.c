@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "config/config_memory.h"
 #include "verify/verify.h"
 
 enum { STEPS = 3, MOST_RANKS = 64 };
@@ -60,6 +61,10 @@ int cmd_verify(int argc, char **argv)
     for (int i = 0; i < N_ONE_RANK; i++) /* the config's own layout is one of those tried */
         keys[n++] = arena_printf(arena, "parallel.%s", one_rank[i]);
     rc = cli_config(&c, NULL, arena, a->config, keys, n, 1, &e);
+    if (!rc && config_recompute_auto(&c))
+        rc = err_set(&e, ERR_REQUEST,
+                     "memory.recompute: auto would choose for each of the layouts that are compared; name what is "
+                     "computed again, such as memory.recompute=selective (the bits do not depend on it)");
     if (!rc) rc = verify_run(&v, &c, ranks, axes, STEPS, &e);
     if (!rc) {
         if (a->json) verify_json(&v, &out);

@@ -11,6 +11,7 @@
 #include "config/afford.h"
 #include "config/changes.h"
 #include "config/config_layout.h"
+#include "config/config_memory.h"
 
 #define AT(field) offsetof(struct config, field)
 
@@ -36,6 +37,11 @@ static const struct conf_row ignore_rows[] = {
 
 static const struct conf_row key_rows[] = {
     {.path = "key", .type = CONF_STRING, .offset = 0, .doc = "a key, or a section"},
+    {0},
+};
+
+static const struct conf_row recompute_rows[] = {
+    {.path = "what", .type = CONF_STRING, .offset = 0, .doc = "a group of operations, or a word for several"},
     {0},
 };
 
@@ -173,8 +179,15 @@ const struct conf_row config_rows[] = {
     REAL("comm.link_latency_us", comm.link_latency_us, "0", 0, 1e9, "and that each operation takes so long in it"),
     BOOL("comm.check", comm.check, "false", "compare every operation between ranks also where that is not free"),
 
-    CHOICE("memory.recompute", memory.recompute, "none", "none|full",
-           "full: keep each layer's input only and compute the layer again in backward"),
+    {.path = "memory.recompute", .type = CONF_LIST, .offset = AT(memory.recompute), .otherwise = "none", .item = recompute_rows,
+     .item_bytes = sizeof(const char *), .item_short = "what", .plain_one = true,
+     .doc = "what of a layer is computed again in backward and not kept: none; full (its input is kept); selective (attention, norms, "
+            "activations); a list of attention, norms, activations, products, gathers, experts, latent; auto: what takes least time "
+            "within memory.limit"},
+    INT("memory.recompute_layers", memory.recompute_layers, "0", 0, 1 << 20, "of each stage, only the first so many layers; 0: all"),
+    TEXT("memory.limit", memory.limit, "null",
+         "bytes that a rank may allocate, such as 24GiB: more is refused before anything is allocated, and auto stays below it; "
+         "null: the rank's share of this machine (memory.check)"),
     INT("memory.loss_chunk", memory.loss_chunk, "null", 1, 1 << 24,
         "tokens whose logits exist at one time; default: as many as fit 128 MiB"),
     BOOL("memory.check", memory.check, "true", "refuse what needs more memory than this machine has; false: try, with swap"),
@@ -377,6 +390,7 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
                           (long long)c->batch.micro, (long long)config_microbatches(c), (long long)most,
                           (long long)((part + most - 1) / most));
     rc = resolve_loss_chunk(c, f, e);
+    if (!rc) rc = config_resolve_memory(c, f, e);
     if (!rc) rc = config_resolve_schedule(c, f, e);
     if (!rc) rc = check_optimizer(c, f, e);
     if (rc) return rc;
@@ -533,7 +547,7 @@ struct engine_config config_engine(const struct config *c)
         .seq = c->model.seq_len,
         .n_microbatches = config_microbatches(c),
         .loss_rows = config_loss_rows(c),
-        .recompute = c->memory.recompute == RECOMPUTE_FULL,
+        .recompute = c->memory.chosen,
         .training = true,
         .optim = config_optim(c),
         .seed = (uint64_t)c->run.seed,

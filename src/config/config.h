@@ -30,7 +30,6 @@ enum config_recipe { RECIPE_FP32, RECIPE_BF16 };
 enum config_grad { GRAD_FP32, GRAD_BF16 };
 enum config_reduce { REDUCE_MICROBATCH, REDUCE_STEP };
 enum config_cp { CP_RING, CP_ALL_GATHER, CP_ALL_TO_ALL, CP_TWO_LEVEL };
-enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_FULL };
 enum config_server { SERVER_SYNC, SERVER_ASYNC };
 enum config_progress { PROGRESS_AUTO, PROGRESS_INLINE, PROGRESS_THREAD };
 enum config_device { DEVICE_CPU, DEVICE_NULL };
@@ -98,9 +97,13 @@ struct config {
         double link_GBps, link_latency_us;
     } comm;
     struct {
-        int recompute;
+        struct conf_list recompute; /* of const char *: nn/recompute.h's names, or auto */
+        int64_t recompute_layers;
         int64_t loss_chunk;
+        const char *limit;
         bool check;
+        struct recompute chosen; /* not a key: what the two say; of auto, what was chosen (run/choose.h) */
+        double limit_bytes;      /* not a key: 0 none */
     } memory;
     struct {
         bool deterministic, exact_order;

@@ -47,7 +47,7 @@ struct engine_config {
     int64_t micro, seq;     /* sequences per microbatch, tokens per sequence */
     int64_t n_microbatches; /* per optimizer step */
     int64_t loss_rows;
-    bool recompute;
+    struct recompute recompute;
     bool training; /* false: forward only, no optimizer state */
     struct optim_config optim;
     const struct array_row *state; /* what is kept beside parameters and is not stepped (state/array.h); borrowed */

@@ -363,10 +363,12 @@ static void record_head(struct layer_ctx *x, tid h_TD, tid target_T)
 /* Layers of a stage, each in its own segment where they are computed again. */
 static tid record_layers(struct layer_ctx *x, const struct family *f, tid h_TD, int first, int end)
 {
-    bool again = x->s->recompute && x->s->mode == MODEL_TRAIN;
+    const struct recompute *r = &x->s->recompute;
     for (int l = first; l < end; l++) {
+        uint64_t again = !r->layers || l - first < r->layers ? r->again : r->rest;
+        if (x->s->mode != MODEL_TRAIN) again = 0;
         x->t->layer = l;
-        if (again) tape_segment_begin(x->t, SEGMENT_RECOMPUTE);
+        if (again) tape_recompute_begin(x->t, again);
         h_TD = f->block(x, h_TD, l);
         if (again) tape_segment_end(x->t);
     }

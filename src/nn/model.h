@@ -19,6 +19,7 @@
 #ifndef TUTTI_NN_MODEL_H
 #define TUTTI_NN_MODEL_H
 
+#include "nn/recompute.h"
 #include "model/batch_fields.h"
 #include "model/numbers.h"
 #include "parallel/parallel.h"
@@ -83,7 +84,7 @@ struct model_shape {
         seq; /* of the microbatch, whole sequences (cp takes its rows of each); decoding: batch 1, seq new tokens */
     int64_t cache_rows;              /* decoding: room for this many positions */
     int64_t loss_rows;               /* tokens per chunk of the head and loss; 0: all at once */
-    bool recompute;                  /* keep only each layer's input */
+    struct recompute recompute;
     const struct model_stage *stage; /* NULL: the whole model */
 };
 /* Records what one stage does with one microbatch: the tokens or what lies at SLOT_STAGE_IN, through its layers, to the

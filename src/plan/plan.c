@@ -58,6 +58,7 @@ static void read_books(struct plan_rank *r, struct plan *p, const struct config 
     p->tokens_per_step = c->batch.global * c->model.seq_len;
     r->flops_token = engine_flops_model(g) / (double)(ec->n_microbatches * ec->micro * ec->seq * config_dp(c));
     r->flops = engine_flops_step(g);
+    r->again = choose_cost_of(g).work;
     r->at = ranks->par;
     r->rank = ranks->rank;
     r->server = ranks->server >= 0;

@@ -12,6 +12,7 @@
 
 #include "config/config.h"
 #include "config/ranks.h"
+#include "run/choose.h"
 
 enum { PLAN_WHAT = 160 };
 
@@ -30,6 +31,7 @@ struct plan_rank {
     char what[PLAN_WHAT]; /* what makes it unlike others: "stage 1: layers 2-3, head; tp 0" */
     struct par at;        /* its place on the mesh */
     double flops;         /* of one step */
+    double again;         /* work that is computed again in it (run/choose.h) */
     double flops_token;   /* without recomputation, over the tokens that one pipeline takes in a step */
     int64_t serve_bytes; /* sent in one step between workers and a parameter server; asynchronous: in one update of each
                             worker */
@@ -59,10 +61,14 @@ struct plan_watch {
     void *ctx;
 };
 int plan_make_watched(struct plan *p, const struct config *c, const struct plan_watch *w, struct err *e);
+/* memory.recompute: auto (run/choose.h), by planning each candidate; else does nothing. */
+int plan_choose(struct config *c, struct chosen *out, const struct plan_watch *w,
+                struct err *e); /* out, w may be NULL */
+void plan_print_chosen(const struct chosen *x, const struct config *c, struct str *out);
 void plan_free(struct plan *p);
 /* Lines of at most 100 columns. */
 void plan_print(const struct plan *p, const struct config *c, struct str *out);
-void plan_json(const struct plan *p, struct str *out);
+void plan_json(const struct plan *p, const struct config *c, const struct chosen *x, struct str *out);
 /* "0-3, 8-11", "0-14:2" (every second); cut with how many there are when longer than `most` characters (0: never). */
 /* Bytes that the rank sends in a step, to all. */
 double plan_sent_bytes(const struct plan_rank *r);

@@ -214,7 +214,33 @@ static void json_role(const struct plan_rank *r, const struct plan *p, struct js
     str_free(&ranks);
 }
 
-void plan_json(const struct plan *p, struct str *out)
+static void json_choice(const struct choice *x, const struct choice *none, struct json_out *o)
+{
+    char text[CHOOSE_TEXT];
+    json_put_string(o, "what", choose_text(&x->r, text));
+    json_put_int(o, "layers", x->r.layers);
+    json_put_real(o, "peak_bytes", x->cost.bytes);
+    json_put_real(o, "flops_ratio", x->cost.flops / none->cost.flops);
+}
+
+static void json_chosen(const struct config *c, const struct chosen *x, struct json_out *o)
+{
+    json_begin_object(o, "recompute");
+    json_put_real(o, "limit_bytes", c->memory.limit_bytes);
+    json_begin_object(o, "chosen");
+    json_choice(&x->tried[x->taken], x->tried, o);
+    json_end_object(o);
+    json_begin_array(o, "tried");
+    for (int i = 0; i < x->n; i++) {
+        json_begin_object(o, NULL);
+        json_choice(&x->tried[i], x->tried, o);
+        json_end_object(o);
+    }
+    json_end_array(o);
+    json_end_object(o);
+}
+
+void plan_json(const struct plan *p, const struct config *c, const struct chosen *x, struct str *out)
 {
     struct json_out o = {.s = out};
     json_begin_document(&o, "plan", 1);
@@ -224,6 +250,7 @@ void plan_json(const struct plan *p, struct str *out)
     json_put_int(&o, "tokens_per_step", p->tokens_per_step);
     json_bytes(&p->role[0], &o);
     json_comm(&p->role[0], &o);
+    if (x && x->n) json_chosen(c, x, &o);
     json_begin_array(&o, "ranks");
     for (int i = 0; i < p->n_roles; i++) json_role(&p->role[i], p, &o);
     json_end_array(&o);

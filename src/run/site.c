@@ -4,12 +4,36 @@
 
 #include <string.h>
 
+#include "base/str.h"
+#include "config/config_memory.h"
+
 int site_join(struct site *s, const struct site_config *x, struct err *e)
 {
     bool alone = x->kind == SITE_WORKS || x->n == 1;
     *s = (struct site){0};
     int rc = alone ? OK : comm_world_null(&s->counted, x->rank, x->n, x->link, e);
     return rc ? rc : ranks_init(&s->ranks, x->kind == SITE_WORKS ? x->world : s->counted, x->config, e);
+}
+
+/* What was planned, before a page of it is touched. Who counts may count beyond it. */
+static int within_limit(const struct site *s, const struct site_config *x, struct err *e)
+{
+    double limit = x->config->memory.limit_bytes, bytes = (double)s->dev->ledger.peak_total;
+    const size_t *at = s->dev->ledger.at_peak;
+    char have[32], want[32], more[32], most[32];
+    int worst = 0;
+    if (x->kind != SITE_WORKS || limit <= 0 || bytes <= limit) return OK;
+    for (int i = 1; i < MEM_N; i++)
+        if (at[i] > at[worst]) worst = i;
+    return err_set(e, ERR_REQUEST,
+                   "memory.limit: %s a rank, and this one needs %s, %s more (the largest share %s: %s). %s, or let "
+                   "tutti "
+                   "plan tell what it is for",
+                   str_bytes(have, limit), str_bytes(want, bytes), str_bytes(more, bytes - limit),
+                   str_bytes(most, (double)at[worst]), mem_cat_name((enum mem_cat)worst),
+                   config_recompute_auto(x->config)
+                       ? "Choose a smaller batch.micro or more ranks"
+                       : "Choose memory.recompute: auto, a smaller batch.micro, or more ranks");
 }
 
 int site_build(struct site *s, const struct site_config *x, struct err *e)
@@ -22,8 +46,9 @@ int site_build(struct site *s, const struct site_config *x, struct err *e)
         ranks_device(&s->ranks, s->dev);
         s->dev->any_size = !x->config->memory.check;
     }
-    return x->kind == SITE_PAPER ? engine_new_paper(&s->engine, &ec, s->dev, e)
-                                 : engine_new(&s->engine, &ec, s->dev, e);
+    if (x->kind == SITE_PAPER) return engine_new_paper(&s->engine, &ec, s->dev, e);
+    rc = engine_new(&s->engine, &ec, s->dev, e);
+    return rc ? rc : within_limit(s, x, e);
 }
 
 int site_serve(struct site *s, const struct site_config *x, struct err *e)
@@ -32,7 +57,8 @@ int site_serve(struct site *s, const struct site_config *x, struct err *e)
     struct serve_config c = *x->serve;
     c.optim = config_optim(x->config);
     c.lr = config_lr(x->config);
-    return serve_new(&s->serve, &c, s->engine, &s->ranks, e);
+    int rc = serve_new(&s->serve, &c, s->engine, &s->ranks, e);
+    return rc ? rc : within_limit(s, x, e);
 }
 
 int site_open(struct site *s, const struct site_config *x, struct err *e)

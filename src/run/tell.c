@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "config/config_memory.h"
+#include "run/choose.h"
 #include "run/places.h"
 #include "run/starts.h"
 
@@ -42,7 +44,7 @@ static void say(const char *key, struct str *value)
 
 static void say_all(const struct tell *t, const struct places *p, const struct starts_note *n)
 {
-    char a[32], b[32];
+    char a[32], b[32], text[CHOOSE_TEXT];
     const struct engine *g = t->engine;
     struct str s = {0};
     log_info("model: %s, %s parameters, %s, %s of memory", model_family_name(g->cfg.model.family),
@@ -53,6 +55,13 @@ static void say_all(const struct tell *t, const struct places *p, const struct s
     say("hosts", &s);
     str_printf(&s, "%s, zero %d", n->mesh, g->cfg.zero);
     say("mesh", &s);
+    if (g->cfg.recompute.again || config_recompute_auto(t->cfg)) {
+        choose_text(&g->cfg.recompute, text);
+        str_printf(&s, "%s", text);
+        if (config_recompute_auto(t->cfg))
+            str_printf(&s, ", chosen for memory.limit %s", str_bytes(a, t->cfg->memory.limit_bytes));
+        say("computed again", &s);
+    }
     places_threads(p, &s);
     say("threads", &s);
     places_binding(p, &s);

@@ -15,6 +15,7 @@
 #include "data/prefetch.h"
 #include "kernel/cpu/tile_rate.h"
 #include "config/afford.h"
+#include "run/choose.h"
 #include "engine/balance.h"
 #include "config/companions.h"
 #include "config/from.h"
@@ -316,6 +317,7 @@ static int trainer_open(struct trainer *t, struct job *j, struct comm *world, st
     t->tokenizer_dir = fs_join(t->cfg.run.dir, "tokenizer");
     if (!rc) rc = together(t, is_server(t) ? OK : open_data(t, e), e);
     if (!rc) rc = same_data(t, e);
+    if (!rc) rc = choose_recompute(&t->cfg, choose_together, t->site.ranks.world, &(struct chosen){0}, e);
     if (!rc) rc = together(t, open_engine(t, e), e);
     if (!rc) sum_ranks(t);
     if (!rc) rc = together(t, open_serve(t, e), e);

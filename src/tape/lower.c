@@ -373,12 +373,25 @@ static void emit_node_backward(struct lower *l, enum tape_phase phase, int index
 }
 
 /* ---- segments ---- */
-/* Which nodes of a recompute segment must run again: those whose outputs backward inside the segment reads. */
+/* Whether a node of a recompute segment may run again: its operation is one of those, or it works in the memory of one
+ * that is; what has its input's values costs nothing. */
+static bool may_run_again(const struct lower *l, const struct segment *s, int index)
+{
+    const struct node *d = &l->t->nodes[index];
+    int maker = tape_tensor(l->t, tape_tensor(l->t, d->out[0])->root)->producer;
+    if (!d->retype && op_row(d->op)->alias_fwd) return true;
+    if (node_is_alias(l->t, d) && maker >= s->first) d = &l->t->nodes[maker];
+    return s->again >> d->op & 1;
+}
+
+/* Which nodes of a recompute segment must run again: those of its operations whose outputs backward inside the segment
+ * reads. */
 static void recompute_needed(const struct lower *l, const struct segment *s, bool *needed)
 {
     const struct tape *t = l->t;
     for (int i = s->end - 1; i >= s->first; i--) {
         const struct node *d = &t->nodes[i];
+        if (!may_run_again(l, s, i)) continue;
         for (int j = s->first; j < s->end && !needed[i - s->first]; j++) {
             const struct node *c = &t->nodes[j];
             const struct op_row *row = op_row(c->op);

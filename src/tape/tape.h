@@ -60,13 +60,17 @@ struct node {
     int layer;   /* label for printing and tracing, -1 none */
 };
 
-/* RECOMPUTE: forward keeps the inputs only and runs again in backward. LOSS: backward of these nodes runs inside
+/* RECOMPUTE: what the operations `again` put out is not kept from forward; backward computes it once more from what is
+ * kept, before it reads it. LOSS: backward of these nodes runs inside
  * forward, at once (the loss is a root: its gradient is a known constant), so that logits live for one chunk. */
 enum segment_kind { SEGMENT_RECOMPUTE, SEGMENT_LOSS };
 struct segment {
     enum segment_kind kind;
     int first, end; /* nodes [first, end) */
+    uint64_t again; /* RECOMPUTE: bit 1 << op */
 };
+#define AGAIN_ALL (~(uint64_t)0) /* then the inputs of the segment are all that is kept */
+_Static_assert(OP_N <= 64, "operations are bits of a word");
 
 struct tape {
     struct arena *arena;
@@ -119,7 +123,9 @@ void tape_stage_out(struct tape *t, tid x, int slot, int grad_slot);
 /* The same memory under another type on one axis (the caller, parallel/, owns the rules). */
 tid tape_retype(struct tape *t, tid x, enum axis axis, enum spmd to, const char *name);
 
-void tape_segment_begin(struct tape *t, enum segment_kind kind);
+void tape_segment_begin(struct tape *t, enum segment_kind kind); /* RECOMPUTE: of everything */
+/* Of these operations only; those that work in their input's memory follow what made it. */
+void tape_recompute_begin(struct tape *t, uint64_t again);
 void tape_segment_end(struct tape *t);
 
 /* Inspect. */

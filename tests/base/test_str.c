@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strings: growth, distances, suggestions, UTF-8, numbers for people. */
 #include "base/check.h"
+
+#include <math.h>
+
 #include "base/str.h"
 
 static void grows_and_stays_terminated(void **state)
@@ -91,6 +94,49 @@ static void numbers_read_well(void **state)
     assert_true(str_ends("a.jsonl", ".jsonl") && !str_ends("l", ".jsonl"));
 }
 
+/* What str_bytes writes reads back, units are binary with an i and decimal without. */
+static void sizes_read_back(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double want; /* 0: no size */
+    } all[] = {{"24GiB", 24.0 * (1 << 30)},
+               {"1.5 KiB", 1536},
+               {"800MB", 8e8},
+               {"12", 12},
+               {"12B", 12},
+               {"1kB", 1000},
+               {"2KB", 2000},
+               {"1e3KiB", 1024e3},
+               {"3TiB", 3.0 * (1LL << 40)},
+               {"", 0},
+               {"GiB", 0},
+               {"3GiBs", 0},
+               {"3G", 0},
+               {"3Gi", 0},
+               {"-3GiB", 0},
+               {"0", 0},
+               {"0x10", 0},
+               {"1e400", 0},
+               {"nan", 0},
+               {"inf", 0},
+               {"3 GiB ", 0},
+               {"3iB", 0}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        double got = -1;
+        int rc = str_to_bytes(all[i].text, &got);
+        if (all[i].want > 0 ? rc != 0 || got != all[i].want : rc != -1)
+            fail_msg("'%s': %d, %.17g", all[i].text, rc, got);
+    }
+    for (double b = 1; b < 1e18; b *= 1.7) {
+        char text[32];
+        double got;
+        assert_int_equal(str_to_bytes(str_bytes(text, b), &got), 0);
+        assert_true(fabs(got - b) <= 0.06 * b + 0.5);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -99,6 +145,7 @@ int main(void)
         cmocka_unit_test(suggests_what_is_near_and_nothing_else),
         cmocka_unit_test(utf8_takes_only_what_is_valid),
         cmocka_unit_test(numbers_read_well),
+        cmocka_unit_test(sizes_read_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

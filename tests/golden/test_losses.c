@@ -9,107 +9,7 @@
  *   print auto           the same rows with this machine's kernels, for scripts/golden.sh
  *   against auto FILE    compare with such a print; a row that it does not have is named, not compared
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "base/fs.h"
-#include "base/hash.h"
-#include "base/str.h"
-#include "checkpoint/ckpt.h"
-#include "golden/layouts.h"
-#include "golden/own_math.h"
-#include "kernel/cpu/tile_rate.h"
-#include "run/runs.h"
-#include "sanitized.h"
-#include "verify/shelf.h"
-#include "verify/trial.h"
-
-enum { STEPS = 20 };
-static const char *kernels = "ref";
-
-/* The trainer measures the machine for MFU, for seconds where others use it; nothing here reads MFU. */
-double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *team);
-double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *team)
-{
-    (void)o;
-    (void)team;
-    return 1e9;
-}
-
-static void put_hash(struct str *s, const char *what, const void *p, int64_t n, size_t width)
-{
-    str_printf(s, "%s %016llx\n", what, (unsigned long long)hash64(p, to_size(n) * width));
-}
-
-static void put_reals(struct str *s, const char *what, const double *x, int n)
-{
-    str_puts(s, what);
-    for (int i = 0; i < n; i++) str_printf(s, " %a", x[i]);
-    str_putc(s, '\n');
-}
-
-static void resolve(struct config *c, struct arena *a, const struct row *r)
-{
-    char *all[64];
-    int k = 0;
-    struct err e = {0};
-    struct conf *f;
-    for (size_t i = 0; i < sizeof toy_keys / sizeof *toy_keys; i++) all[k++] = arena_strdup(a, toy_keys[i]);
-    all[k++] = arena_printf(a, "run.kernels=%s", kernels);
-    for (int i = 0; r->key[i]; i++) all[k++] = arena_strdup(a, r->key[i]);
-    if (config_load(c, &f, a, NULL, all, k, &e)) fail_msg("%s: %s", r->name, e.text);
-    if (config_resolve(c, f, 0, r->ranks, &e)) fail_msg("%s: %s", r->name, e.text);
-}
-
-/* One row, trained; what it leaves behind, in words. A row that hands over makes its last step from a checkpoint. */
-static void train_row(const struct row *r, bool hands_over, struct str *s)
-{
-    struct arena *a = arena_new();
-    struct config c;
-    struct err e = {0};
-    resolve(&c, a, r);
-    struct model_config m = c.model;
-    struct param_table p = {0};
-    struct outcome o;
-    struct replay replay;
-    struct shelf shelf = {0};
-    struct shelf_place *place = NULL;
-    struct trial t = {.c = &c, .steps = hands_over ? STEPS - 1 : STEPS, .global = &p, .replay = &replay, .out = &o};
-    model_declare(&m, NULL, &p);
-    outcome_init(&o, &c, p.numel);
-    replay_init(&replay, &c, STEPS + 1);
-    int32_t *tokens = trial_tokens(&c, 0), *unseen = trial_tokens(&c, 1);
-    t.tokens = tokens;
-    t.unseen = unseen;
-    if (hands_over && (shelf_open(&shelf, p.numel * 12, &e) || shelf_next(&shelf, t.steps, &place, &e)))
-        fail_msg("%s", e.text);
-    if (place) t.save_to = place->root, t.load_from = place->path;
-    if (trial_run(&t, &e)) fail_msg("%s: %s", r->name, e.text);
-    str_printf(s, "row %s\n", r->name);
-    put_reals(s, "loss", o.loss, STEPS);
-    put_reals(s, "norm", o.norm, STEPS);
-    put_reals(s, "evaluation", &o.eval_loss, 1);
-    put_hash(s, "gradients", o.grad, p.numel, 4);
-    put_hash(s, "values", o.value, p.numel, 4);
-    put_hash(s, "moments", o.value + p.numel, p.numel * o.moments, 4);
-    put_hash(s, "loaded", o.loaded, hands_over ? p.numel * (1 + o.moments) : 0, 4);
-    put_hash(s, "next", o.next, hands_over ? p.numel : 0, 4);
-    assert_string_equal(o.replicas, "");
-    shelf_close(&shelf);
-    replay_free(&replay);
-    outcome_fini(&o);
-    param_table_free(&p);
-    xfree(tokens);
-    xfree(unseen);
-    arena_free(a);
-}
+#include "golden/rows.h"
 
 /* ---- through the trainer ---- */
 /* The learning rate is constant: its schedule would go by run.steps, which grows. */
@@ -188,65 +88,11 @@ static void train_run(const struct run_row *r, struct str *s)
     folder_close(&f);
 }
 
-/* ---- comparing ---- */
-/* The row's lines in a table, to the next "row" or the end; NULL: it has none. */
-static const char *find_row(const char *table, const char *name, size_t *n)
-{
-    char head[160];
-    snprintf(head, sizeof head, "row %s\n", name);
-    const char *at = strstr(table, head), *end = at ? strstr(at, "\nrow ") : NULL;
-    if (at) *n = end ? (size_t)(end + 1 - at) : strlen(at);
-    return at;
-}
-
-/* Says the first word that differs and where it stands. */
-static void tell(const char *name, const char *got, const char *want)
-{
-    int word = 0;
-    const char *line = got;
-    size_t i = 0;
-    for (; got[i] == want[i]; i++) {
-        if (got[i] == '\n') line = got + i + 1, word = 0;
-        else if (got[i] == ' ') word++;
-    }
-    size_t a = i, b = i;
-    while (a > 0 && got[a - 1] != ' ' && got[a - 1] != '\n') a--;
-    b = a;
-    fprintf(stderr, "%s: %.*s of step %d is %.*s, recorded is %.*s\n", name, (int)strcspn(line, " \n"), line, word,
-            (int)strcspn(got + a, " \n"), got + a, (int)strcspn(want + b, " \n"), want + b);
-}
-
-struct tables {
-    struct str all; /* printed, where there is nothing to compare with */
-    const char *want;
-    bool whole; /* every row must be there */
-    int compared, differ;
-};
-
-static void judge(struct tables *t, const char *name, struct str *got)
-{
-    size_t n = 0;
-    const char *want = t->want ? find_row(t->want, name, &n) : NULL;
-    if (!t->want) {
-        str_puts(&t->all, str_text(got));
-    } else if (!want) {
-        fprintf(stderr, "%s: %s\n", name,
-                t->whole ? "not recorded (tests/golden/README.md)" : "only the new program has this row");
-        t->differ += t->whole;
-    } else {
-        t->compared++;
-        bool same = n == got->n && !memcmp(want, str_text(got), n);
-        if (!same) tell(name, str_text(got), want);
-        t->differ += !same;
-    }
-    str_free(got);
-}
-
 static void all_rows(struct tables *t, int stride)
 {
     for (int i = 0; i < N_ROWS; i += stride) {
         struct str s = {0};
-        train_row(&layout_rows[i], i % 4 == 3, &s);
+        train_row(&layout_rows[i], NULL, i % 4 == 3, &s);
         judge(t, layout_rows[i].name, &s);
     }
 }
@@ -258,15 +104,6 @@ static void all_runs(struct tables *t, int stride)
         train_run(&run_rows[i], &s);
         judge(t, run_rows[i].name, &s);
     }
-}
-
-static char *read_table(const char *path)
-{
-    char *text;
-    size_t n;
-    struct err e = {0};
-    if (fs_read_all(path, (size_t)1 << 24, &text, &n, &e)) fail_msg("%s", e.text);
-    return text;
 }
 
 static void test_layouts(void **state)
@@ -292,7 +129,7 @@ static void test_a_bit_is_seen(void **state)
     size_t n = 0;
     char *table = xmalloc(strlen(*state) + 1);
     strcpy(table, *state);
-    train_row(&layout_rows[0], false, &s);
+    train_row(&layout_rows[0], NULL, false, &s);
     str_puts(&again, str_text(&s));
     char *at = strstr(table, "\nvalues ");
     assert_non_null(find_row(table, layout_rows[0].name, &n));

@@ -138,7 +138,7 @@ static void test_printing(void **state)
     struct err e = {0};
     plan_of(&x, 6, (const char *const[]){"model.family=gpt2", TINY});
     plan_print(&x.p, &x.c, &text);
-    plan_json(&x.p, &json);
+    plan_json(&x.p, &x.c, NULL, &json);
     if (json_parse(&o, str_text(&json), json.n, "plan", &e)) fail_msg("%s", e.text);
     const struct json *bytes = json_get(o, "bytes");
     int64_t sum = 0;

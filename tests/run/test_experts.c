@@ -99,7 +99,7 @@ static struct engine *trained_engine(struct golden_case *c, struct device *d, co
                               .seq = S,
                               .n_microbatches = 1,
                               .training = true,
-                              .recompute = recompute,
+                              .recompute = {recompute ? AGAIN_ALL : 0, 0},
                               .optim = {.kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
                               .kernels = kernels,
                               .threads = 1};

@@ -90,7 +90,7 @@ static void open_world(struct world *w, const char *name, const char *kernels, i
     w->cfg.micro = micro ? micro : w->n_seq;
     w->cfg.n_microbatches = w->n_seq / w->cfg.micro;
     w->cfg.loss_rows = loss_rows;
-    w->cfg.recompute = recompute;
+    w->cfg.recompute.again = recompute ? AGAIN_ALL : 0;
     w->cfg.training = true;
     w->cfg.kernels = kernels;
     w->cfg.threads = threads;

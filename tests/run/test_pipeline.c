@@ -223,7 +223,7 @@ static void test_schedules(void **state)
             struct engine_config c = small(v ? MODEL_LLAMA : MODEL_GPT2, 6);
             c.model.tie_embeddings = v == (int)(i & 1);
             c.model.dropout = i % 3 == 0 ? 0.2 : 0;
-            c.recompute = i % 3 == 1;
+            c.recompute.again = i % 3 == 1 ? AGAIN_ALL : 0;
             c.model.document_mask = i % 4 == 2;
             compare(&c, &all[i]);
         }
@@ -245,7 +245,7 @@ static void test_zero_inside(void **state)
             y.zero = zero;
             c.model.tie_embeddings = zero % 2;
             c.model.dropout = i % 3 == 0 ? 0.1 : 0;
-            c.recompute = i % 3 == 1;
+            c.recompute.again = i % 3 == 1 ? AGAIN_ALL : 0;
             compare(&c, &y);
         }
 }
@@ -283,7 +283,7 @@ static void test_empty_ends(void **state)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int k = 0; k < 2; k++) {
             struct engine_config c = small(k ? MODEL_LLAMA : MODEL_GPT2, all[i].pp == 5 ? 3 : 2);
-            c.recompute = i % 2;
+            c.recompute.again = i % 2 ? AGAIN_ALL : 0;
             c.model.tie_embeddings = !all[i].exact && k;
             compare(&c, &all[i]);
         }
@@ -301,7 +301,7 @@ static void test_rounds(void **state)
     for (int i = 0; i < 5; i++)
         for (int round = 0; round <= m[i]; round += round ? 2 : 1) {
             struct engine_config c = small(i % 2 ? MODEL_LLAMA : MODEL_GPT2, 6);
-            c.recompute = round == 3;
+            c.recompute.again = round == 3 ? AGAIN_ALL : 0;
             compare(&c, &(struct layout_row){ROW("interleaved", 4, 2, 1, 0, m[i]), .round = round, .exact = true});
             if (round % 2)
                 compare(&c, &(struct layout_row){ROW("interleaved", 2, 3, 2, round % 4, m[i]), .round = round});

@@ -64,7 +64,7 @@ static void test_deferred_weights(void **state)
     for (int v = 0; v < 16; v++) {
         struct engine_config c = toy_config(v & 1 ? MODEL_LLAMA : MODEL_GPT2, v & 2 ? DT_BF16 : DT_F32);
         c.model.dropout = v & 4 ? 0.2 : 0;
-        c.recompute = v & 8;
+        c.recompute.again = v & 8 ? AGAIN_ALL : 0;
         c.model.document_mask = v & 8;
         struct toy t;
         struct engine_report r;
@@ -164,7 +164,7 @@ static void test_recompute_is_bit_identical(void **state)
         struct toy keep, again;
         struct engine_report r, s;
         toy_open(&keep, &c);
-        c.recompute = true;
+        c.recompute.again = AGAIN_ALL;
         toy_open(&again, &c);
         engine_gradients(keep.g, &keep.batch, 5, &r);
         engine_gradients(again.g, &again.batch, 5, &s);
@@ -252,7 +252,7 @@ static void test_activation_bytes(void **state)
         plan_program(b, &d, &s, false);
         double per = (double)(b[HOME_ACT] - a[HOME_ACT]) / (double)(s.seq * s.batch * c.hidden);
         if (!(per <= 34) || !(per >= 16)) fail_msg("a block keeps %g s b h bytes (dropout %g)", per, c.dropout);
-        s.recompute = true;
+        s.recompute.again = AGAIN_ALL;
         plan_program(a, &c, &s, false);
         plan_program(b, &d, &s, false);
         assert_int_equal(b[HOME_ACT] - a[HOME_ACT], 2 * s.seq * s.batch * c.hidden); /* the block's input */
@@ -269,11 +269,11 @@ static void test_backward_scratch(void **state)
         struct model_config c = gpt2_small(6), d = gpt2_small(12);
         c.vocab = d.vocab = 512; /* so that the head does not decide */
         c.dropout = d.dropout = v & 1 ? 0.1 : 0;
-        s.recompute = v & 2;
+        s.recompute.again = v & 2 ? AGAIN_ALL : 0;
         plan_program(a, &c, &s, false);
         plan_program(b, &d, &s, false);
         assert_int_equal(a[HOME_SCRATCH], b[HOME_SCRATCH]);
-        assert_true(s.recompute || b[HOME_SCRATCH] < b[HOME_ACT] / 2);
+        assert_true(s.recompute.again || b[HOME_SCRATCH] < b[HOME_ACT] / 2);
     }
 }
 

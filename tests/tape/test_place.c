@@ -68,7 +68,7 @@ static void test_greedy(void **state)
                                 .batch = 2,
                                 .seq = c.seq,
                                 .loss_rows = v & 4 ? 16 : 0,
-                                .recompute = v & 8};
+                                .recompute = {v & 8 ? AGAIN_ALL : 0, 0}};
         struct param_table params = {0};
         struct par par = par_single();
         char what[64];

@@ -143,7 +143,7 @@ static struct tape *record_model(const struct model_config *c, const struct para
                                        .batch = mode == MODEL_DECODE ? 1 : 2,
                                        .seq = 9,
                                        .cache_rows = 24,
-                                       .recompute = recompute,
+                                       .recompute = {recompute ? AGAIN_ALL : 0, 0},
                                        .loss_rows = loss_rows});
     return t;
 }

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "nn/recompute.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tape/tape.h"
+
+#define BIT(op) ((uint64_t)1 << (op))
+
+/* clang-format off */
+const struct recompute_group recompute_groups[] = {
+    {"norms", BIT(OP_RMSNORM) | BIT(OP_LAYERNORM), "normalised rows"},
+    {"activations", BIT(OP_ACT), "results of gelu or swiglu"},
+    {"attention", BIT(OP_ATTENTION) | BIT(OP_CONTEXT), "attention's results"},
+    {"gathers", BIT(OP_GATHER), "rows gathered over tp"},
+    {"latent", BIT(OP_MLA_KV) | BIT(OP_TRIM), "keys and values opened from the latent vector"},
+    {"products", BIT(OP_LINEAR), "results of matrix products"},
+    {"experts", BIT(OP_PERMUTE) | BIT(OP_DISPATCH) | BIT(OP_GROUPED) | BIT(OP_COMBINE), "rows of the experts"},
+    {0},
+};
+/* clang-format on */
+
+int recompute_named(const char *name, uint64_t *again)
+{
+    *again = 0;
+    if (!strcmp(name, "none")) return 0;
+    if (!strcmp(name, "full")) *again = AGAIN_ALL;
+    for (const struct recompute_group *g = recompute_groups; g->name; g++)
+        if (!strcmp(name, g->name) || (!strcmp(name, "selective") && g < &recompute_groups[3])) *again |= g->again;
+    return *again ? 0 : -1;
+}
+
+const char *recompute_text(uint64_t again, char out[96])
+{
+    size_t n = 0;
+    if (!again || again == AGAIN_ALL) {
+        snprintf(out, 96, "%s", again ? "full" : "none");
+        return out;
+    }
+    for (const struct recompute_group *g = recompute_groups; g->name; g++)
+        if ((again & g->again) == g->again) n += (size_t)snprintf(out + n, 96 - n, "%s%s", n ? " + " : "", g->name);
+    return out;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/choose.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "config/config_memory.h"
+#include "run/site.h"
+
+#define FLOPS_PER_BYTE 100.0
+enum { GROUPS = 16 };
+
+/* ---- what a candidate costs ---- */
+struct choose_cost choose_cost_of(const struct engine *g)
+{
+    struct choose_cost c = {.bytes = (double)g->dev->ledger.peak_total, .flops = engine_flops_step(g)};
+    for (int s = 0; s < g->n_stages; s++) {
+        const struct program *p = g->stage[s].train;
+        for (int i = 0; p && i < p->begin[PHASE_N]; i++)
+            if (p->code[i].again) c.work += p->code[i].flops + FLOPS_PER_BYTE * instr_bytes(&p->code[i]);
+    }
+    return c;
+}
+
+int choose_together(void *world, const struct config *c, struct choose_cost *out, struct err *e)
+{
+    struct comm *w = world;
+    struct site s;
+    struct comm_config link = config_comm(c);
+    struct serve_config serve = {.async = c->parallel.server_mode == SERVER_ASYNC, .steps = 1};
+    int rank = w ? comm_rank(w) : 0, n = w ? comm_size(w) : 1;
+    double most[3] = {0};
+    link.link_GBps = link.link_latency_s = 0;
+    int rc = site_open(&s,
+                       &(struct site_config){.config = c,
+                                             .kind = SITE_COUNTS,
+                                             .rank = rank,
+                                             .n = n,
+                                             .link = &link,
+                                             .serve = &serve},
+                       e);
+    if (!rc) {
+        struct choose_cost here = choose_cost_of(s.engine);
+        most[0] = here.bytes;
+        most[1] = here.work;
+        most[2] = here.flops;
+        site_close(&s);
+    }
+    if (w) {
+        rc = comm_agree(w, rc, e);
+        if (!rc) comm_wait(w, comm_all_reduce(w, most, most, 3, DT_F64, COMM_MAX, "bytes and work of a candidate"));
+        if (!rc) rc = comm_status(w, e);
+    }
+    *out = (struct choose_cost){most[0], most[1], most[2]};
+    return rc;
+}
+
+/* ---- the search ---- */
+struct search {
+    struct config c;
+    choose_measure *measure;
+    void *ctx;
+    struct chosen *out;
+    double limit;
+    int rc;
+    struct err *e;
+};
+
+/* Measures once; the index of what was tried. -1 after an error, or when there is no room for more. */
+static int try(struct search *s, uint64_t again, int64_t layers, uint64_t rest)
+{
+    struct recompute r = {again, layers, layers ? rest : 0};
+    for (int i = 0; i < s->out->n; i++) {
+        const struct recompute *x = &s->out->tried[i].r;
+        if (x->again == r.again && x->layers == r.layers && x->rest == r.rest) return i;
+    }
+    if (s->rc || s->out->n == CHOOSE_MOST) return -1;
+    struct choice *x = &s->out->tried[s->out->n];
+    s->c.memory.chosen = x->r = r;
+    s->rc = s->measure(s->ctx, &s->c, &x->cost, s->e);
+    return s->rc ? -1 : s->out->n++;
+}
+
+static bool fits(const struct search *s, int i) { return i >= 0 && s->out->tried[i].cost.bytes <= s->limit; }
+
+/* The fewest layers of each stage with which it fits, with `rest` in the others; all of them do. */
+static void fewest_layers(struct search *s, uint64_t again, uint64_t rest)
+{
+    int64_t lo = 1, hi = s->c.model.layers;
+    while (lo < hi && !s->rc) {
+        int64_t mid = lo + (hi - lo) / 2;
+        int i = try(s, again, mid, rest);
+        if (i < 0) return;
+        if (fits(s, i)) hi = mid;
+        else lo = mid + 1;
+    }
+}
+
+/* Groups that save bytes here, those first that save most for their work; returns how many. */
+static int groups_by_worth(struct search *s, int none, uint64_t *out)
+{
+    double worth[GROUPS];
+    int n = 0;
+    for (const struct recompute_group *g = recompute_groups; g->name && n < GROUPS; g++) {
+        int i = try(s, g->again, 0, 0);
+        if (i < 0) return n;
+        double saves = s->out->tried[none].cost.bytes - s->out->tried[i].cost.bytes;
+        if (saves <= 0) continue;
+        double w = saves / (s->out->tried[i].cost.work + 1);
+        int at = n++;
+        for (; at > 0 && worth[at - 1] < w; at--) {
+            worth[at] = worth[at - 1];
+            out[at] = out[at - 1];
+        }
+        worth[at] = w;
+        out[at] = g->again;
+    }
+    return n;
+}
+
+static void search(struct search *s)
+{
+    uint64_t group[GROUPS], all = 0;
+    int none = try(s, 0, 0, 0);
+    if (none < 0 || fits(s, none)) return;
+    int n = groups_by_worth(s, none, group);
+    for (int i = 0; i < n && !s->rc; i++) {
+        if (fits(s, try(s, all | group[i], 0, 0))) {
+            fewest_layers(s, all | group[i], all);
+            break;
+        }
+        all |= group[i];
+    }
+    if (fits(s, try(s, AGAIN_ALL, 0, 0))) fewest_layers(s, AGAIN_ALL, all);
+}
+
+static bool better(const struct choice *a, const struct choice *b)
+{
+    return a->cost.work != b->cost.work ? a->cost.work < b->cost.work : a->cost.bytes < b->cost.bytes;
+}
+
+int choose_recompute(struct config *c, choose_measure *measure, void *ctx, struct chosen *out, struct err *e)
+{
+    *out = (struct chosen){.taken = -1};
+    if (!config_recompute_auto(c)) return OK;
+    struct search s = {.c = *c, .measure = measure, .ctx = ctx, .out = out, .limit = c->memory.limit_bytes, .e = e};
+    search(&s);
+    if (s.rc) return s.rc;
+    double least = out->tried[0].cost.bytes;
+    for (int i = 0; i < out->n; i++) {
+        least = out->tried[i].cost.bytes < least ? out->tried[i].cost.bytes : least;
+        if (fits(&s, i) && (out->taken < 0 || better(&out->tried[i], &out->tried[out->taken]))) out->taken = i;
+    }
+    if (out->taken >= 0) {
+        c->memory.chosen = out->tried[out->taken].r;
+        return OK;
+    }
+    char want[32], have[32], more[32];
+    return err_set(e, ERR_REQUEST,
+                   "memory.limit: %s a rank, and at least %s is needed even where layers are computed again "
+                   "(memory.recompute: auto): %s more. Choose a smaller batch.micro (now %lld), a higher "
+                   "parallel.zero, "
+                   "or more ranks to share the model (parallel.tp, parallel.pp); tutti plan tells what it is for",
+                   str_bytes(have, s.limit), str_bytes(want, least), str_bytes(more, least - s.limit),
+                   (long long)c->batch.micro);
+}
+
+const char *choose_text(const struct recompute *r, char out[CHOOSE_TEXT])
+{
+    char what[96], rest[96];
+    bool more = r->rest && r->again != AGAIN_ALL; /* the rest everywhere, and more in some layers */
+    recompute_text(more ? r->again & ~r->rest : r->again, what);
+    recompute_text(r->rest, rest);
+    if (!r->again) snprintf(out, CHOOSE_TEXT, "nothing");
+    else if (!r->layers) snprintf(out, CHOOSE_TEXT, "%s", what);
+    else if (!r->rest) snprintf(out, CHOOSE_TEXT, "%s in %lld layers", what, (long long)r->layers);
+    else if (more) snprintf(out, CHOOSE_TEXT, "%s, %s in %lld layers", rest, what, (long long)r->layers);
+    else snprintf(out, CHOOSE_TEXT, "%s in %lld layers, else %s", what, (long long)r->layers, rest);
+    return out;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* choose.h: memory.recompute: auto. What is computed again so that every rank stays below memory.limit, at the least
+ * work: candidates are laid out on paper, byte for byte as training would allocate them, and nothing is guessed but the
+ * price of a byte.
+ *
+ * Tried are: nothing; each group of nn/recompute.h alone; groups together, those first that save most for their work,
+ * until it fits; everything (full). Of the last group, and of full, the fewest layers that still fit are looked for,
+ * with the groups before it in the others; the least work wins. Work is FLOPs, and 100 FLOPs per byte that an operation
+ * reads or writes: between a CPU (50) and a GPU (300). It decides between candidates and is shown nowhere. Floor 8.
+ * Order: Same(world): as collective as `measure` is.
+ */
+#ifndef TUTTI_RUN_CHOOSE_H
+#define TUTTI_RUN_CHOOSE_H
+
+#include "config/config.h"
+#include "engine/engine.h"
+
+struct choose_cost {
+    double bytes; /* of the rank that needs most */
+    double work;  /* computed again, on the rank that does most */
+    double flops; /* of a step, everything; on the rank that does most */
+};
+enum { CHOOSE_MOST = 64, CHOOSE_TEXT = 256 };
+struct choice {
+    struct recompute r;
+    struct choose_cost cost;
+};
+struct chosen {
+    struct choice tried[CHOOSE_MOST]; /* in their order */
+    int n, taken;                     /* which; -1: none fits */
+};
+/* The costs of c as its memory.chosen says, over all ranks; the same on all of them. */
+typedef int choose_measure(void *ctx, const struct config *c, struct choose_cost *out, struct err *e);
+
+/* Sets c->memory.chosen. ERR_REQUEST: not even computing everything again fits; says by how much. Does nothing where
+ * memory.recompute is not auto (out->n 0). */
+int choose_recompute(struct config *c, choose_measure *measure, void *ctx, struct chosen *out, struct err *e);
+
+/* Of one rank, from its engine on a device that counts. */
+struct choose_cost choose_cost_of(const struct engine *g);
+/* The measure of a rank among others: its own on paper, then the most of all. ctx: the world (comm.h), NULL: alone.
+ * Collective(world). */
+int choose_together(void *world, const struct config *c, struct choose_cost *out, struct err *e);
+
+/* "full in 3 layers, else attention + norms", "norms, products in 3 layers": of each stage the first 3. */
+const char *choose_text(const struct recompute *r, char out[CHOOSE_TEXT]);
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory.limit and memory.recompute: auto. What is chosen fits, to the byte, at the least work among what was tried;
+ * a run and a plan choose alike; no bit of a run depends on it; what cannot be had is refused with how much is missing.
+ */
+#include "run/runs.h"
+
+#include "plan/plan.h"
+
+static const char *const toy[] = {"model.layers=6", "model.hidden=64", "model.heads=4",    "model.kv_heads=2",
+                                  "model.ffn=96",   "model.vocab=300", "model.seq_len=64", "batch.global=8",
+                                  "batch.micro=4",  "run.threads=1"};
+
+static int load(struct config *c, struct conf **f, struct arena *a, int ranks, const char *const *more, struct err *e)
+{
+    char *keys[MAX_KEYS];
+    int n = 0;
+    for (size_t i = 0; i < sizeof toy / sizeof *toy; i++) keys[n++] = arena_strdup(a, toy[i]);
+    for (int i = 0; more && more[i]; i++) keys[n++] = arena_strdup(a, more[i]);
+    *e = (struct err){0};
+    int rc = config_load(c, f, a, NULL, keys, n, e);
+    return rc ? rc : config_resolve(c, *f, 0, ranks, e);
+}
+
+static double peak(const struct config *c)
+{
+    struct plan p;
+    struct err e = {0};
+    if (plan_make(&p, c, &e)) fail_msg("%s", e.text);
+    double most = 0;
+    for (int i = 0; i < p.n_roles; i++) most = fmax(most, (double)p.role[i].peak_bytes);
+    plan_free(&p);
+    return most;
+}
+
+/* What is possible for n ranks: the bytes that nothing and everything computed again take. */
+static void range(int ranks, const char *const *more, double *none, double *full)
+{
+    struct arena *a = arena_new();
+    struct config c;
+    struct conf *f;
+    struct err e;
+    const char *keys[MAX_KEYS];
+    int n = 0;
+    while (more && more[n]) keys[n] = more[n], n++;
+    keys[n] = NULL;
+    if (load(&c, &f, a, ranks, keys, &e)) fail_msg("%s", e.text);
+    *none = peak(&c);
+    keys[n] = "memory.recompute=full";
+    keys[n + 1] = NULL;
+    if (load(&c, &f, a, ranks, keys, &e)) fail_msg("%s", e.text);
+    *full = peak(&c);
+    arena_free(a);
+}
+
+static double work_of(const struct chosen *x) { return x->tried[x->taken].cost.work; }
+
+/* From all to the least memory: what is chosen fits, is what planning it says, and costs more the less there is. */
+static void test_limits(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks;
+        const char *key[8];
+    } all[] = {
+        {1, {"model.family=llama"}},
+        {1, {"model.family=gpt2", "model.kv_heads=4", "precision.recipe=fp32"}},
+        {1, {"model.family=mixtral", "model.moe.experts=4"}},
+        {4, {"parallel.tp=2", "parallel.sequence_parallel=true", "parallel.zero=1"}},
+        {4, {"parallel.pp=2", "parallel.schedule=1f1b", "batch.micro=1"}},
+        {2, {"parallel.pp=2", "parallel.schedule=zbh1", "batch.micro=1"}},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        double none, full, before = -1;
+        range(all[i].ranks, all[i].key, &none, &full);
+        assert_true(full < none);
+        for (int k = 0; k <= 4; k++) {
+            struct arena *a = arena_new();
+            struct config c;
+            struct conf *f;
+            struct chosen x;
+            struct err e;
+            const char *keys[16];
+            int n = 0;
+            while (all[i].key[n]) keys[n] = all[i].key[n], n++;
+            double limit = k == 4 ? full : floor(none - k * (none - full) / 4);
+            keys[n++] = "memory.recompute=auto";
+            keys[n++] = arena_printf(a, "memory.limit=%.0f", limit);
+            keys[n] = NULL;
+            if (load(&c, &f, a, all[i].ranks, keys, &e)) fail_msg("%s", e.text);
+            if (plan_choose(&c, &x, NULL, &e)) fail_msg("row %zu, limit %.0f: %s", i, limit, e.text);
+            assert_true(x.taken >= 0 && x.tried[x.taken].cost.bytes <= limit);
+            assert_true(peak(&c) == x.tried[x.taken].cost.bytes);
+            assert_true(k > 0 || (!c.memory.chosen.again && work_of(&x) == 0));
+            assert_true(work_of(&x) >= before);
+            before = work_of(&x);
+            for (int t = 0; t < x.n; t++)
+                if (x.tried[t].cost.bytes <= limit) assert_true(work_of(&x) <= x.tried[t].cost.work);
+            arena_free(a);
+        }
+    }
+}
+
+static void same_checkpoint(const struct folder *f, const char *a, const char *b, int ranks)
+{
+    for (int i = 0; i < ranks; i++) {
+        char file[96];
+        snprintf(file, sizeof file, "checkpoints/step-00000008/boxes-%05d.safetensors", i);
+        same_file(f, a, b, file);
+    }
+}
+
+/* Through the trainer: the same numbers, below the limit, and what the plan says. */
+static void test_runs(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        struct folder f;
+        struct trainer_result plain, chosen;
+        struct err e;
+        char limit[64], first[96];
+        const char *const pp = ranks > 1 ? "parallel.pp=2" : "parallel.pp=1";
+        const char *const keys[] = {"model.layers=4", "batch.global=4", "batch.micro=2", pp, NULL};
+        folder_open(&f);
+        if (train_ranks(&f, "plain", ranks, keys, &plain, &e)) fail_msg("%s", e.text);
+        const char *const tight[] = {"model.layers=4", "batch.global=4", "batch.micro=2", pp, "memory.limit=100kB", NULL};
+        assert_int_equal(train_ranks(&f, "tight", ranks, tight, &chosen, &e), ERR_REQUEST);
+        double needs = 0;
+        const char *at = strstr(e.text, "needs ");
+        assert_non_null(at);
+        (void)snprintf(first, sizeof first, "%.*s", (int)strcspn(at + 6, ","), at + 6);
+        assert_int_equal(str_to_bytes(first, &needs), 0);
+        snprintf(limit, sizeof limit, "memory.limit=%.0f", 0.97 * needs);
+        const char *const autom[] =
+            {"model.layers=4", "batch.global=4", "batch.micro=2", pp, limit, "memory.recompute=auto", NULL};
+        if (train_ranks(&f, "auto", ranks, autom, &chosen, &e)) fail_msg("%s", e.text);
+        assert_memory_equal(&plain.loss, &chosen.loss, sizeof plain.loss);
+        same_checkpoint(&f, "plain", "auto", ranks);
+        folder_close(&f);
+    }
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key[4], *says;
+    } all[] = {
+        {{"memory.recompute=auto"}, "memory.limit"},
+        {{"memory.recompute=norm"}, "did you mean norms"},
+        {{"memory.recompute=[]"}, "none is the word"},
+        {{"memory.recompute=[none, norms]"}, "none stands alone"},
+        {{"memory.recompute=[full, norms]"}, "full stands alone"},
+        {{"memory.recompute=auto", "memory.limit=1GiB", "memory.recompute_layers=2"}, "recompute_layers"},
+        {{"memory.limit=many"}, "such as 800MiB"},
+        {{"memory.limit=-3GiB"}, "such as 800MiB"},
+        {{"memory.limit=3GiBs"}, "such as 800MiB"},
+        {{"memory.limit=1e400"}, "such as 800MiB"},
+        {{"memory.limit=0"}, "such as 800MiB"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct arena *a = arena_new();
+        struct config c;
+        struct conf *f;
+        struct err e;
+        assert_int_equal(load(&c, &f, a, 1, all[i].key, &e), ERR_REQUEST);
+        if (!strstr(e.text, all[i].says)) fail_msg("row %zu: %s", i, e.text);
+        arena_free(a);
+    }
+    struct arena *a = arena_new();
+    struct config c;
+    struct conf *f;
+    struct chosen x;
+    struct err e;
+    double none, full;
+    range(1, NULL, &none, &full);
+    const char *const little[] = {"memory.recompute=auto", arena_printf(a, "memory.limit=%.0f", full - 1024 * 10),
+                                  NULL};
+    if (load(&c, &f, a, 1, little, &e)) fail_msg("%s", e.text);
+    assert_int_equal(plan_choose(&c, &x, NULL, &e), ERR_REQUEST);
+    if (!strstr(e.text, "10.0 KiB more")) fail_msg("%s", e.text);
+    arena_free(a);
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    struct arena *a = arena_new();
+    struct config c;
+    struct conf *f;
+    struct chosen x;
+    struct err e;
+    struct str out = {0}, json = {0};
+    double none, full;
+    struct plan p;
+    range(1, NULL, &none, &full);
+    const char *const half[] = {"memory.recompute=auto", arena_printf(a, "memory.limit=%.0f", (none + full) / 2), NULL};
+    if (load(&c, &f, a, 1, half, &e) || plan_choose(&c, &x, NULL, &e) || plan_make(&p, &c, &e)) fail_msg("%s", e.text);
+    plan_print_chosen(&x, &c, &out);
+    plan_json(&p, &c, &x, &json);
+    assert_non_null(strstr(str_text(&out), "\n* "));
+    assert_non_null(strstr(str_text(&out), "\n  nothing"));
+    for (const char *line = str_text(&out); *line; line += strcspn(line, "\n") + 1)
+        assert_true(strcspn(line, "\n") <= 100);
+    struct json *j;
+    if (json_parse(&j, json.p, json.n, "plan", &e)) fail_msg("%s", e.text);
+    const struct json *r = json_get(j, "recompute");
+    assert_non_null(r);
+    assert_true(json_real(json_get(json_get(r, "chosen"), "peak_bytes"), 0) <=
+                json_real(json_get(r, "limit_bytes"), 0));
+    json_free(j);
+    plan_free(&p);
+    str_free(&out);
+    str_free(&json);
+    arena_free(a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
