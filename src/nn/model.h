@@ -82,8 +82,8 @@ struct model_shape {
     enum dtype dtype; /* of activations and compute parameters */
     int64_t batch,
         seq; /* of the microbatch, whole sequences (cp takes its rows of each); decoding: batch 1, seq new tokens */
-    int64_t cache_rows;              /* decoding: room for this many positions */
-    int64_t loss_rows;               /* tokens per chunk of the head and loss; 0: all at once */
+    int64_t cache_rows; /* decoding: room for this many positions */
+    int64_t loss_rows;  /* tokens per chunk of the head and loss; 0: all at once */
     struct recompute recompute;
     const struct model_stage *stage; /* NULL: the whole model */
 };

@@ -332,7 +332,8 @@ void tape_segment_begin(struct tape *t, enum segment_kind kind)
     CHECK(t->open_segment < 0, "segments do not nest");
     GROW(t->segments, t->n_segments, t->room_segments, 1);
     t->open_segment = t->n_segments++;
-    t->segments[t->open_segment] = (struct segment){kind, t->n_nodes, t->n_nodes, kind == SEGMENT_RECOMPUTE ? AGAIN_ALL : 0};
+    t->segments[t->open_segment] =
+        (struct segment){kind, t->n_nodes, t->n_nodes, kind == SEGMENT_RECOMPUTE ? AGAIN_ALL : 0};
 }
 
 void tape_recompute_begin(struct tape *t, uint64_t again)

@@ -36,6 +36,7 @@ unprinted() {
 
 check plan plan "$root/examples/five_d.yaml" -n 16 --json
 check plan plan "$config" -n 3 --json "${tiny[@]}" parallel.servers=1
+check plan plan "$config" --json "${tiny[@]}" memory.recompute=auto memory.limit=1GiB
 for view in layout tape schedule memory comm; do
     check "explain-$view" explain "$root/examples/five_d.yaml" "$view" -n 16 --json
     check "explain-$view" explain "$config" "$view" -n 3 --json "${tiny[@]}" parallel.servers=1

@@ -28,7 +28,11 @@ static struct program *lower(struct tape **t, struct param_table *p, struct vari
     par.sequence = v.sequence;
     model_declare(&m, &par, p);
     *t = tape_new();
-    struct model_shape s = {.mode = MODEL_TRAIN, .dtype = DT_F32, .batch = 2, .seq = 8, .recompute = {v.recompute ? AGAIN_ALL : 0, 0}};
+    struct model_shape s = {.mode = MODEL_TRAIN,
+                            .dtype = DT_F32,
+                            .batch = 2,
+                            .seq = 8,
+                            .recompute = {v.recompute ? AGAIN_ALL : 0, 0}};
     model_record(*t, &m, p, &par, &s);
     if (kernel_table_init(&kt, "auto", 1, true, &e)) fail_msg("%s", e.text);
     struct lower_options o = {.training = true,

@@ -122,7 +122,9 @@ static void test_runs(void **state)
         const char *const keys[] = {"model.layers=4", "batch.global=4", "batch.micro=2", pp, NULL};
         folder_open(&f);
         if (train_ranks(&f, "plain", ranks, keys, &plain, &e)) fail_msg("%s", e.text);
-        const char *const tight[] = {"model.layers=4", "batch.global=4", "batch.micro=2", pp, "memory.limit=100kB", NULL};
+        const char *const tight[] = {"model.layers=4",     "batch.global=4",
+                                     "batch.micro=2",      pp,
+                                     "memory.limit=100kB", NULL};
         assert_int_equal(train_ranks(&f, "tight", ranks, tight, &chosen, &e), ERR_REQUEST);
         double needs = 0;
         const char *at = strstr(e.text, "needs ");
