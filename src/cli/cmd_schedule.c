@@ -86,7 +86,7 @@ static const struct cli_table table = {
 static bool read_options(int argc, char **argv, struct options *o, int *status)
 {
     const char *wrong = NULL;
-    *o = (struct options){.cost = {1, 1, 1, 0, NULL}};
+    *o = (struct options){.cost = {1, 1, 1, 0, NULL, NULL}};
     if (!cli_read(&table, argc, argv, o, status)) return false;
     if (o->text && o->json) wrong = "--text and --json: choose one";
     if (o->read && (o->kind || o->stages || o->microbatches || o->chunks || o->round))

@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "report/timing.h"
-#include "schedule/schedule.h"
 
 struct request {
     const char *file;
@@ -31,29 +30,6 @@ static const struct cli_table table = {
     CLI_OPTIONS(options),
     CLI_WORDS(words),
 };
-
-/* How much of the time of all pipeline ranks the schedule leaves idle with the measured mean times; false: not
- * known. */
-static bool predict(const struct timing *t, double *idle, double *makespan)
-{
-    struct schedule *s;
-    struct schedule_timeline line;
-    if (!*t->schedule || schedule_parse(&s, t->schedule, "schedule", NULL)) return false;
-    bool ok = !schedule_check(s, NULL, NULL), fused = t->mean_s[TIME_BW] > 0;
-    double chunks = s->n_chunks;
-    struct schedule_cost c = {.f = chunks * t->mean_s[TIME_F],
-                              .b = chunks * t->mean_s[TIME_B],
-                              .w = chunks * t->mean_s[TIME_W]};
-    if (fused && c.b <= 0) c.b = c.w = chunks * t->mean_s[TIME_BW] / 2; /* only their sum counts */
-    if (ok) {
-        schedule_simulate(s, &c, &line);
-        *idle = line.idle_share;
-        *makespan = line.makespan;
-        schedule_timeline_fini(&line);
-    }
-    schedule_free(s);
-    return ok && *makespan > 0;
-}
 
 static void sum_of(const struct timing *t, struct timing_rank *all)
 {
@@ -94,10 +70,34 @@ static void print_notes(const struct timing *t)
                str_count(n, (double)t->dropped), (long long)t->left_out);
 }
 
+/* What was measured of each stage, and what its schedule makes of it. */
+static void print_pipeline(const struct timing *t)
+{
+    static const char *const title[TIME_ACTIONS] = {"forward", "backward", "weights", "both"};
+    struct timing_promise p;
+    bool has[TIME_ACTIONS] = {false};
+    for (int i = 0; i < t->n_stages; i++)
+        for (int k = 0; k < TIME_ACTIONS; k++) has[k] |= t->stage[i].actions[k] > 0;
+    printf("\n%-28s", "ms of a microbatch");
+    for (int k = 0; k < TIME_ACTIONS; k++)
+        if (has[k]) printf(" %10s", k == TIME_BW && !has[TIME_B] ? "backward" : title[k]);
+    printf("\n");
+    for (int i = 0; i < t->n_stages; i++) {
+        printf("stage %-22d", i);
+        for (int k = 0; k < TIME_ACTIONS; k++)
+            if (has[k]) printf(" %10.3f", 1e3 * t->stage[i].mean_s[k]);
+        printf("\n");
+    }
+    printf("\nfrom the first forward to the last backward %.3f ms; in it the ranks run no action %.1f %% of the time\n",
+           1e3 * t->window_s, 100 * t->idle_share);
+    if (timing_predict(t, &p))
+        printf("the schedule says %.3f ms and %.1f %%, if every stage always took these times and messages none\n",
+               1e3 * p.makespan_s, 100 * p.idle_share);
+}
+
 static void print_table(const struct timing *t)
 {
     struct timing_rank all;
-    double idle, makespan;
     char name[64];
     sum_of(t, &all);
     if (t->last_step)
@@ -110,14 +110,7 @@ static void print_table(const struct timing *t)
         print_row(name, &t->rank[r]);
     }
     if (t->n_ranks > 1) print_row("all", &all);
-    if (t->window_s > 0 && *t->schedule) {
-        printf("\nfrom the first forward to the last backward %.3f ms; in it the ranks run no action %.1f %% of the "
-               "time\n",
-               1e3 * t->window_s, 100 * t->idle_share);
-        if (predict(t, &idle, &makespan))
-            printf("the schedule says %.3f ms and %.1f %%, if every stage took the mean of the measured times\n",
-                   1e3 * makespan, 100 * idle);
-    }
+    if (t->window_s > 0 && *t->schedule) print_pipeline(t);
     print_operations(t, all.s[TIME_COMPUTE]);
     print_notes(t);
 }
@@ -137,7 +130,7 @@ static void print_json(const struct timing *t)
 {
     struct str text = {0};
     struct json_out o = {.s = &text};
-    double idle, makespan;
+    struct timing_promise promise;
     json_begin_document(&o, "trace", 1);
     json_put_int(&o, "first_step", t->first_step);
     json_put_int(&o, "last_step", t->last_step);
@@ -146,10 +139,21 @@ static void print_json(const struct timing *t)
     json_end_array(&o);
     json_put_real(&o, "window_s", t->window_s);
     json_put_real(&o, "idle_share", t->idle_share);
-    if (*t->schedule && t->window_s > 0 && predict(t, &idle, &makespan)) {
-        json_put_real(&o, "predicted_window_s", makespan);
-        json_put_real(&o, "predicted_idle_share", idle);
+    if (t->window_s > 0 && timing_predict(t, &promise)) {
+        json_put_real(&o, "predicted_window_s", promise.makespan_s);
+        json_put_real(&o, "predicted_idle_share", promise.idle_share);
+        json_put_real(&o, "predicted_bubble_ratio", promise.bubble_ratio);
     }
+    json_begin_array(&o, "stages");
+    for (int i = 0; i < t->n_stages; i++) {
+        static const char *const key[TIME_ACTIONS] = {"forward_s", "backward_s", "weights_s", "backward_weights_s"};
+        json_begin_object(&o, NULL);
+        json_put_int(&o, "stage", i);
+        for (int k = 0; k < TIME_ACTIONS; k++)
+            if (t->stage[i].actions[k]) json_put_real(&o, key[k], t->stage[i].mean_s[k]);
+        json_end_object(&o);
+    }
+    json_end_array(&o);
     json_begin_array(&o, "operations");
     for (int i = 0; i < t->n_operations; i++) {
         const struct timing_operation *p = &t->operation[i];

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "cli/explain.h"
 #include "plan/plan.h"
+#include "plan/stage_costs.h"
 #include "engine/stages.h"
 
 static const char *stage_text(const struct model_stage *s, char out[96])
@@ -146,11 +147,38 @@ static void print_all(const struct explain *x, struct str *out)
     itinerary_print(&x->g->go, out);
 }
 
+/* What each stage computes, and how long ranks then wait for each other. */
+static int print_costs(const struct explain *x, struct str *out, struct err *e)
+{
+    const struct schedule *s = x->g->when;
+    struct schedule_stage_cost *c;
+    struct schedule_timeline t;
+    char f[32], b[32], w[32], again[32];
+    int rc = stage_costs(&c, x->c, x->g, e);
+    if (rc) return rc;
+    str_printf(out, "one microbatch computes, by the programs of the stages:\n");
+    for (int i = 0; i < s->n_stages; i++) {
+        str_printf(out, "  stage %-3d %12s forward, %12s backward", i, str_flops(f, c[i].f), str_flops(b, c[i].b));
+        if (c[i].w > 0) str_printf(out, ", %12s weights", str_flops(w, c[i].w));
+        if (c[i].again > 0) str_printf(out, ", %12s once more", str_flops(again, c[i].again));
+        str_putc(out, '\n');
+    }
+    schedule_simulate(s, &(struct schedule_cost){.each = c}, &t);
+    str_printf(out,
+               "if every FLOP took the same time and messages none: bubble %.1f %% (idle time over the work of the "
+               "busiest rank); ranks idle %.1f %% of the time:",
+               100 * t.bubble_ratio, 100 * t.idle_share);
+    for (int r = 0; r < s->n_ranks; r++) str_printf(out, " %.1f", t.makespan > 0 ? 100 * t.idle[r] / t.makespan : 0);
+    str_printf(out, " %%\n");
+    schedule_timeline_fini(&t);
+    xfree(c);
+    return OK;
+}
+
 int explain_schedule(const struct explain *x, struct str *out, struct err *e)
 {
     char text[96];
     struct str s = {0};
-    (void)e;
     for (int i = 0; i < x->g->when->n_stages; i++)
         str_printf(out, "stage %d: %s\n", i, stage_text(&x->g->parts[i], text));
     schedule_print(x->g->when, &s);
@@ -159,14 +187,19 @@ int explain_schedule(const struct explain *x, struct str *out, struct err *e)
     str_puts(out, "(2F0: stage 2, microbatch 0, forward; B backward to inputs, W weight gradients, BW both; S sends, R "
                   "receives)\n");
     str_printf(out, "live slabs at the worst moment: %" PRId64 "\n", x->g->peak.both);
-    print_all(x, out);
-    return OK;
+    int rc = x->g->when->n_ranks > 1 ? print_costs(x, out, e) : OK;
+    if (!rc) print_all(x, out);
+    return rc;
 }
 
 int explain_schedule_json(const struct explain *x, struct json_out *o, struct err *e)
 {
     const struct schedule *s = x->g->when;
-    (void)e;
+    struct schedule_stage_cost *c;
+    struct schedule_timeline line;
+    int rc = stage_costs(&c, x->c, x->g, e);
+    if (rc) return rc;
+    schedule_simulate(s, &(struct schedule_cost){.each = c}, &line);
     json_put_string(o, "kind", s->kind);
     json_put_int(o, "microbatches", s->n_microbatches);
     json_begin_array(o, "stages");
@@ -182,9 +215,17 @@ int explain_schedule_json(const struct explain *x, struct json_out *o, struct er
         json_put_int(o, "n_layers", p->end - p->first);
         json_put_bool(o, "embedding", p->embeds);
         json_put_bool(o, "head", p->heads);
+        json_put_real(o, "flops_forward", c[i].f);
+        json_put_real(o, "flops_backward", c[i].b);
+        json_put_real(o, "flops_weights", c[i].w);
+        json_put_real(o, "flops_again", c[i].again);
         json_end_object(o);
     }
     json_end_array(o);
+    json_put_real(o, "bubble_ratio", line.bubble_ratio);
+    json_put_real(o, "idle_share", line.idle_share);
+    schedule_timeline_fini(&line);
+    xfree(c);
     json_begin_array(o, "actions");
     for (int r = 0; r < s->n_ranks; r++) {
         struct str t = {0};

@@ -79,12 +79,15 @@ struct account {
     const struct arrival *arrival;
     int64_t n_arrivals;
     int rank;
-    double action_s[TIME_ACTIONS];
-    int64_t actions[TIME_ACTIONS];
+    double *action_s; /* [stages][TIME_ACTIONS] */
+    int64_t *actions;
 };
 
+/* The row of a stage and action. */
+static int64_t cell(const struct span *action) { return (int64_t)action->stage * TIME_ACTIONS + action->what; }
+
 /* ns of a box that no inner one covers, ending at `to`. */
-static void charge(struct account *a, const struct span *s, int64_t from, int64_t to, bool in_action, int action)
+static void charge(struct account *a, const struct span *s, int64_t from, int64_t to, const struct span *action)
 {
     double all = 1e-9 * (double)(to - from), late = 0;
     enum time_kind kind = s->kind == SPAN_KERNEL ? TIME_COMPUTE : s->kind == SPAN_CALL ? TIME_EXPOSED : TIME_OTHER;
@@ -93,10 +96,17 @@ static void charge(struct account *a, const struct span *s, int64_t from, int64_
     a->r->s[kind] += all - late;
     if (late > 0) a->r->s[a->t->rank[v->last].pp != a->r->pp ? TIME_BUBBLE : TIME_LATE] += late;
     if (s->kind == SPAN_KERNEL && s->what >= 0) a->t->operation[s->what].s += all;
-    if (in_action && s->kind != SPAN_CALL) {
+    if (action && s->kind != SPAN_CALL) {
         a->r->busy_s += all;
-        a->action_s[action] += all;
+        a->action_s[cell(action)] += all;
     }
+}
+
+/* The innermost action that is open; NULL: none. */
+static const struct span *action_in(const struct span *const *stack, int depth)
+{
+    while (depth && stack[depth - 1]->kind != SPAN_ACTION) depth--;
+    return depth ? stack[depth - 1] : NULL;
 }
 
 enum { DEPTH = 64 };
@@ -104,26 +114,21 @@ enum { DEPTH = 64 };
 static bool count_step(struct account *a, const struct span *s, int64_t n)
 {
     const struct span *stack[DEPTH];
-    int depth = 0, action = 0;
+    int depth = 0;
     int64_t at = s[0].from;
     for (int64_t i = 0; i <= n; i++) {
         int64_t now = i < n ? s[i].from : s[0].to;
         while (depth && stack[depth - 1]->to <= now) { /* those that end before */
-            bool inside = false;
-            for (int k = 0; k < depth; k++)
-                if (stack[k]->kind == SPAN_ACTION) inside = true, action = stack[k]->what;
-            if (stack[depth - 1]->to > at) charge(a, stack[depth - 1], at, stack[depth - 1]->to, inside, action);
+            if (stack[depth - 1]->to > at)
+                charge(a, stack[depth - 1], at, stack[depth - 1]->to, action_in(stack, depth));
             if (stack[depth - 1]->to > at) at = stack[depth - 1]->to;
             depth--;
         }
         if (i == n) break;
         if (depth == DEPTH || (depth && s[i].to > stack[depth - 1]->to)) return false; /* boxes that cross: not ours */
-        bool inside = false;
-        for (int k = 0; k < depth; k++)
-            if (stack[k]->kind == SPAN_ACTION) inside = true, action = stack[k]->what;
-        if (depth && now > at) charge(a, stack[depth - 1], at, now, inside, action);
+        if (depth && now > at) charge(a, stack[depth - 1], at, now, action_in(stack, depth));
         if (now > at) at = now;
-        if (s[i].kind == SPAN_ACTION) a->actions[s[i].what]++;
+        if (s[i].kind == SPAN_ACTION) a->actions[cell(&s[i])]++;
         stack[depth++] = &s[i];
     }
     return true;
@@ -207,8 +212,18 @@ static void summarise(struct timing *t, const struct window *window, int64_t n_w
     }
     if (n) t->window_s /= (double)n;
     t->idle_share = whole > 0 ? 1 - busy / whole : 0;
-    for (int k = 0; k < TIME_ACTIONS; k++)
-        t->mean_s[k] = sum->actions[k] ? sum->action_s[k] / (double)sum->actions[k] : 0;
+    for (int k = 0; k < TIME_ACTIONS; k++) {
+        double s = 0;
+        int64_t actions = 0;
+        for (int i = 0; i < t->n_stages; i++) {
+            int64_t at = (int64_t)i * TIME_ACTIONS + k;
+            s += sum->action_s[at];
+            actions += sum->actions[at];
+            t->stage[i].actions[k] = sum->actions[at];
+            t->stage[i].mean_s[k] = sum->actions[at] ? sum->action_s[at] / (double)sum->actions[at] : 0;
+        }
+        t->mean_s[k] = actions ? s / (double)actions : 0;
+    }
     qsort(t->operation, (size_t)t->n_operations, sizeof *t->operation, by_seconds);
 }
 
@@ -221,21 +236,28 @@ static int count(struct lines *x, const char *what, struct err *e)
                        (long long)t->last_step);
     struct window *window = xcalloc(to_size(t->last_step - t->first_step) + 1, sizeof *window);
     struct arrival *arrival = arrivals(x);
-    struct account sum = {0};
+    size_t cells = to_size(t->n_stages) * TIME_ACTIONS + 1;
+    struct account sum = {.action_s = xcalloc(cells, sizeof *sum.action_s),
+                          .actions = xcalloc(cells, sizeof *sum.actions)};
+    t->stage = xcalloc(to_size(t->n_stages) + 1, sizeof *t->stage);
     int rc = OK;
     for (int r = 0; !rc && r < t->n_ranks; r++) {
         struct rank_lines *l = &x->rank[r];
-        struct account a = {.t = t, .r = &t->rank[r], .arrival = arrival, .n_arrivals = x->n_parts, .rank = r};
+        struct account a = {.t = t,
+                            .r = &t->rank[r],
+                            .arrival = arrival,
+                            .n_arrivals = x->n_parts,
+                            .rank = r,
+                            .action_s = sum.action_s,
+                            .actions = sum.actions};
         if (l->n) qsort(l->span, to_size(l->n), sizeof *l->span, by_time);
         rc = count_rank(&a, l, window, what, e);
-        for (int k = 0; k < TIME_ACTIONS; k++) {
-            sum.action_s[k] += a.action_s[k];
-            sum.actions[k] += a.actions[k];
-        }
     }
     if (!rc) summarise(t, window, t->last_step - t->first_step + 1, &sum);
     xfree(arrival);
     xfree(window);
+    xfree(sum.action_s);
+    xfree(sum.actions);
     return rc;
 }
 
@@ -264,6 +286,7 @@ int timing_parse(struct timing *t, const char *text, size_t n, const char *what,
 void timing_free(struct timing *t)
 {
     xfree(t->rank);
+    xfree(t->stage);
     arena_free(t->arena);
     *t = (struct timing){0};
 }

@@ -9,10 +9,11 @@ enum span_kind { SPAN_STEP, SPAN_ACTION, SPAN_KERNEL, SPAN_CALL, SPAN_OTHER };
 struct span { /* on a rank's own thread, in ns of the file */
     int64_t from, to;
     enum span_kind kind;
-    int32_t what; /* ACTION: enum time_action; KERNEL: index of its operation, -1 none */
-    bool waits;   /* CALL: it waited, else it started an operation or moved bytes */
-    uint64_t of;  /* CALL: of which group and ticket; 0: of none */
-    int64_t step; /* STEP */
+    int32_t what;  /* ACTION: enum time_action; KERNEL: index of its operation, -1 none */
+    bool waits;    /* CALL: it waited, else it started an operation or moved bytes */
+    uint64_t of;   /* CALL: of which group and ticket; 0: of none */
+    int64_t step;  /* STEP */
+    int32_t stage; /* ACTION */
 };
 struct part {        /* of an operation between ranks */
     uint64_t id, of; /* the same at all ranks; group and ticket at this one */

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "report/timing_impl.h"
+#include "schedule/schedule.h"
 
 enum { BLOCK_BYTES = 1 << 16, LINE_BYTES = 16 << 20 };
 #define NS_MOST 9e15
@@ -41,7 +42,7 @@ static int operation_index(struct timing *t, const char *name)
     return t->n_operations++;
 }
 
-static int action_of(const char *cat, const char *action)
+static int time_action_of(const char *cat, const char *action)
 {
     if (!strcmp(cat, "forward")) return TIME_F;
     if (!strcmp(cat, "weights")) return TIME_W;
@@ -58,7 +59,10 @@ static void add_span(struct lines *x, struct rank_lines *r, const char *cat, con
         if (s.step < 0 || s.step > (int64_t)1e15) return;
     } else if (!strcmp(cat, "forward") || !strcmp(cat, "backward") || !strcmp(cat, "weights")) {
         s.kind = SPAN_ACTION;
-        s.what = action_of(cat, text_of(args, "action"));
+        s.what = time_action_of(cat, text_of(args, "action"));
+        int64_t stage = json_int(json_get(args, "stage"), 0);
+        s.stage = stage >= 0 && stage < SCHEDULE_MAX_STAGES ? (int32_t)stage : 0;
+        if (s.stage >= x->t->n_stages) x->t->n_stages = s.stage + 1;
     } else if (!strcmp(cat, "kernel")) {
         s.kind = SPAN_KERNEL;
         s.what = operation_index(x->t, text_of(args, "operation"));

@@ -118,13 +118,21 @@ int schedule_check(const struct schedule *s, struct schedule_peak *peak, struct 
 
 /* ---- simulate -------------------------------------------------------------------------------------------- */
 
+/* What one microbatch takes on one stage. b leaves out what is computed once more for it (again), which RECOMPUTE takes
+ * where the schedule has it, else B and BW. bw: both halves at once; 0: b + w. */
+struct schedule_stage_cost {
+    double f, b, w, again, bw;
+};
 /* Seconds, or any unit, for one microbatch and ALL stages of a rank: a stage takes 1/n_chunks of it, times its
- * weight. */
+ * weight. Or stage by stage, where that is known. */
 struct schedule_cost {
     double f, b, w;
     double comm;         /* from the end of an action to the start of one that needs it on another rank */
     const double *stage; /* [n_stages] how dear each stage is beside the mean one; NULL: all alike. Borrowed by
                             schedule_simulate */
+    const struct schedule_stage_cost *each; /* [n_stages] instead of f, b, w and stage, which then are what a rank's
+                                               stages take together, the mean, in the timeline; NULL: not known.
+                                               Borrowed by schedule_simulate */
 };
 struct schedule_time {
     double start_s, end_s;

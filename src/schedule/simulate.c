@@ -14,7 +14,7 @@
 struct simulation {
     const struct schedule *s;
     const struct schedule_cost *cost;
-    bool has_comm;
+    bool has_comm, has_again;
     double *end; /* [ACTION_N][stages][microbatches]; -1: has not run */
 };
 
@@ -23,9 +23,24 @@ static double *end_of(struct simulation *sim, struct action a)
     return &sim->end[((int64_t)a.kind * sim->s->n_stages + a.stage) * sim->s->n_microbatches + a.microbatch];
 }
 
+static double of_stage(const struct simulation *sim, struct action a)
+{
+    const struct schedule_stage_cost *c = &sim->cost->each[a.stage];
+    double again = sim->has_again ? 0 : c->again;
+    switch (a.kind) {
+    case ACTION_F: return c->f;
+    case ACTION_B: return c->b + again;
+    case ACTION_W: return c->w;
+    case ACTION_BW: return (c->bw > 0 ? c->bw : c->b + c->w) + again;
+    case ACTION_RECOMPUTE: return c->again;
+    default: return 0;
+    }
+}
+
 static double duration(const struct simulation *sim, struct action a)
 {
     const struct schedule_cost *c = sim->cost;
+    if (c->each) return of_stage(sim, a);
     double whole = a.kind == ACTION_F || a.kind == ACTION_RECOMPUTE ? c->f
                    : a.kind == ACTION_B                             ? c->b
                    : a.kind == ACTION_W                             ? c->w
@@ -119,11 +134,25 @@ static void summarise(const struct simulation *sim, struct schedule_timeline *t)
     t->period_bubble_ratio = t->ideal > 0 ? (t->period - t->ideal) / t->ideal : 0;
 }
 
+/* What a rank's stages take together, the mean over ranks: for those who print what was simulated. */
+static void mean_cost(struct schedule_timeline *t, const struct schedule *s)
+{
+    const struct schedule_stage_cost *x = t->cost.each;
+    t->cost.f = t->cost.b = t->cost.w = 0;
+    for (int i = 0; i < s->n_stages; i++) {
+        t->cost.f += x[i].f / s->n_ranks;
+        t->cost.b += (x[i].b + x[i].again) / s->n_ranks;
+        t->cost.w += x[i].w / s->n_ranks;
+    }
+    t->cost.each = NULL;
+}
+
 void schedule_simulate(const struct schedule *s, const struct schedule_cost *c, struct schedule_timeline *t)
 {
     size_t keys = (size_t)ACTION_N * to_size(s->n_stages) * to_size(s->n_microbatches);
     struct simulation sim = {.s = s, .cost = c, .end = xmalloc(keys * sizeof(double))};
     for (size_t i = 0; i < keys; i++) sim.end[i] = -1;
+    sim.has_again = schedule_has(s, ACTION_RECOMPUTE);
     sim.has_comm = schedule_has(s, ACTION_RECV_F) || schedule_has(s, ACTION_RECV_B);
     *t = (struct schedule_timeline){.n_ranks = s->n_ranks,
                                     .cost = *c,
@@ -132,6 +161,7 @@ void schedule_simulate(const struct schedule *s, const struct schedule_cost *c, 
     for (int r = 0; r < s->n_ranks; r++) t->at[r] = xcalloc(to_size(s->rank[r].n) + 1, sizeof **t->at);
     advance_all(&sim, t);
     summarise(&sim, t);
+    if (t->cost.each) mean_cost(t, s);
     t->cost.stage = NULL;
     xfree(sim.end);
 }

@@ -43,6 +43,8 @@ static struct kernel_family sleeping(void)
 struct run {
     const char *kind;
     int p, m, v, longer;
+    int64_t layers[MAX_RANKS * 2]; /* of each stage */
+    char schedule[4096];           /* its text */
     const struct kernel_family *family;
     struct trace trace[MAX_RANKS];
     struct trace_event ring[MAX_RANKS][ROOM], kept[MAX_RANKS][ROOM];
@@ -66,7 +68,8 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     struct engine *g;
     c.micro = 1;
     c.n_microbatches = r->m;
-    c.model.layers = r->p * r->v;
+    c.model.layers = 0;
+    for (int i = 0; i < r->p * r->v; i++) c.model.layers += (int)r->layers[i];
     c.rank = rank;
     struct comm *pipe; /* of the device: the world is the hosts' */
     int all[64];
@@ -78,9 +81,8 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     struct mesh mesh;
     if (mesh_init(&mesh, comm_size(world), (int[AXIS_N]){-1, 1, 1, 1, 1, -1, 1, 1}, e)) return ERR_REQUEST;
     c.par = par_at(&mesh, rank);
-    int64_t one[64];
-    for (int i = 0; i < r->p * r->v; i++) one[i] = 1;
-    c.pipeline = (struct pipeline_config){.kind = r->kind, .chunks = r->v, .layers = one, .n_layers = r->p * r->v};
+    c.pipeline =
+        (struct pipeline_config){.kind = r->kind, .chunks = r->v, .layers = r->layers, .n_layers = r->p * r->v};
     int rc = device_cpu_new(&d, 1, e);
     if (!rc) rc = engine_new(&g, &c, d, e);
     if (rc) return rc;
@@ -93,7 +95,11 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     }
     trace_init(&r->trace[rank], r->ring[rank], sizeof r->ring[rank]);
     g->trace = &r->trace[rank];
-    struct trace_info info = {.path = r->path, .ledger = &d->ledger, .place = "", .schedule = "", .stage_rank = rank};
+    struct trace_info info = {.path = r->path,
+                              .ledger = &d->ledger,
+                              .place = "",
+                              .schedule = r->schedule,
+                              .stage_rank = rank};
     if ((rc = trace_open(g->trace, &info, world, e))) return rc;
     trace_turn(g->trace, true);
     struct engine_batch nobody = {0};
@@ -165,10 +171,11 @@ static void expect_timeline(const char *kind, int p, int m, int v)
     for (size_t try = 0; try < sizeof longer / sizeof *longer && best > 0.05; try++) {
         struct run *r = xcalloc(1, sizeof *r);
         *r = (struct run){.kind = kind, .p = p, .m = m, .v = v, .longer = longer[try], .family = &family};
+        for (int i = 0; i < p * v; i++) r->layers[i] = 1;
         snprintf(r->path, sizeof r->path, "/tmp/tutti-timeline-%d.json", (int)getpid());
         struct comm_config cc = {.timeout_s = 30};
         double scale = v * longer[try];
-        schedule_simulate(s, &(struct schedule_cost){F_S * scale, B_S * scale, W_S * scale, 0, NULL}, &t);
+        schedule_simulate(s, &(struct schedule_cost){F_S * scale, B_S * scale, W_S * scale, 0, NULL, NULL}, &t);
         if (comm_run_local(p, &cc, rank_main, r, &e)) fail_msg("%s", e.text);
         double begin = 1e300, end = 0;
         for (int k = 0; k < p; k++)
@@ -194,6 +201,55 @@ static void expect_timeline(const char *kind, int p, int m, int v)
     schedule_free(s);
 }
 
+/* Stages of one, three and two layers: what the trace says of each stage, and what the simulator makes of that, beside
+ * the time that passed; with one mean for all stages it would be far off. */
+static void test_uneven(void **state)
+{
+    (void)state;
+    enum { P = 3, M = 6 };
+    static const int64_t layers[P] = {1, 3, 2};
+    static const double want[] = {F_S, B_S, W_S};
+    struct kernel_family family = sleeping();
+    struct schedule *s;
+    struct str text = {0};
+    struct err e = {0};
+    double best = 1, mean_off = 1;
+    if (schedule_generate(&s, "zbh1", P, M, 1, 0, &e)) fail_msg("%s", e.text);
+    schedule_add_comm(s);
+    schedule_print(s, &text);
+    for (int longer = 1; longer <= 8 && best > 0.03; longer *= 2) {
+        struct run *r = xcalloc(1, sizeof *r);
+        struct timing t;
+        struct timing_promise p;
+        struct schedule_timeline mean;
+        *r = (struct run){.kind = "zbh1", .p = P, .m = M, .v = 1, .longer = longer, .family = &family};
+        memcpy(r->layers, layers, sizeof layers);
+        snprintf(r->schedule, sizeof r->schedule, "%s", str_text(&text));
+        snprintf(r->path, sizeof r->path, "/tmp/tutti-uneven-%d.json", (int)getpid());
+        if (comm_run_local(P, &(struct comm_config){.timeout_s = 30}, rank_main, r, &e)) fail_msg("%s", e.text);
+        if (timing_read(&t, r->path, &e)) fail_msg("%s", e.text);
+        assert_int_equal(t.n_stages, P);
+        assert_true(timing_predict(&t, &p));
+        double off = fabs(p.idle_share - t.idle_share) + fabs(p.makespan_s / t.window_s - 1);
+        for (int i = 0; i < P; i++)
+            for (int k = 0; k < 3; k++) {
+                assert_true(t.stage[i].actions[k] > 0 && t.stage[i].actions[TIME_BW] == 0);
+                off = fmax(off, fabs(t.stage[i].mean_s[k] / (want[k] * longer * (double)layers[i]) - 1));
+            }
+        schedule_simulate(s, &(struct schedule_cost){t.mean_s[0], t.mean_s[1], t.mean_s[2], 0, NULL, NULL}, &mean);
+        best = fmin(best, off);
+        mean_off = fabs(mean.idle_share - t.idle_share);
+        schedule_timeline_fini(&mean);
+        timing_free(&t);
+        unlink(r->path);
+        xfree(r);
+    }
+    print_message("uneven stages: within %.2f %%; with one mean for all %.1f points off\n", 100 * best, 100 * mean_off);
+    assert_true(best < 0.08 && mean_off > 0.1);
+    str_free(&text);
+    schedule_free(s);
+}
+
 static void test_timelines(void **state)
 {
     (void)state;
@@ -209,6 +265,6 @@ static void test_timelines(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_timelines)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_timelines), cmocka_unit_test(test_uneven)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

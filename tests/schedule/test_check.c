@@ -140,7 +140,7 @@ static struct schedule *copy(const struct schedule *s)
 static double makespan(const struct schedule *s)
 {
     struct schedule_timeline t;
-    schedule_simulate(s, &(struct schedule_cost){1, 1.5, 0.75, 0.3, NULL}, &t);
+    schedule_simulate(s, &(struct schedule_cost){1, 1.5, 0.75, 0.3, NULL, NULL}, &t);
     double v = t.makespan;
     schedule_timeline_fini(&t);
     return v;
@@ -238,6 +238,37 @@ static void test_moves(void **state)
         schedule_free(s);
     }
     str_free(&t);
+}
+
+static struct schedule *parse(const char *text)
+{
+    struct schedule *s;
+    struct err e = {0};
+    if (schedule_parse(&s, text, "t", &e)) fail_msg("%s", e.text);
+    return s;
+}
+
+/* The same stage by stage and kind by kind: what a fused backward takes may be less than its halves, and what is
+ * computed again counts in the backward, or in the RECOMPUTE that stands for it. */
+static void test_each_stage(void **state)
+{
+    (void)state;
+    static const struct schedule_stage_cost each[] = {{1, 2, 1, 0.5, 0}, {2, 1, 4, 0, 4.5}};
+    struct schedule *s = parse("schedule x ranks 2 stages 2 microbatches 2\nplace 0 1\n"
+                               "rank 0: 0F0 0F1 0B0 0W0 0BW1\nrank 1: 1F0 1BW0 1F1 1B1 1W1\n");
+    struct schedule_timeline t;
+    /* Rank 1: F 1-3, BW -7.5, F -9.5, B -10.5, W -14.5; rank 0: 0-2, B 7.5-10, W -11, BW -14.5 */
+    schedule_simulate(s, &(struct schedule_cost){.each = each}, &t);
+    assert_true(t.at[1][1].end_s == 7.5 && t.at[1][3].end_s == 10.5 && t.at[1][4].end_s == 14.5);
+    assert_true(t.at[0][2].start_s == 7.5 && t.at[0][3].end_s == 11 && t.at[0][4].end_s == 14.5);
+    assert_true(t.makespan == 14.5 && t.ideal == 13.5 && t.cost.f == 1.5 && t.cost.w == 2.5 && !t.cost.each);
+    schedule_timeline_fini(&t);
+    schedule_free(s);
+    s = parse("schedule x ranks 1 stages 1 microbatches 1\nplace 0\nrank 0: 0F0 0RECOMPUTE0 0BW0\n");
+    schedule_simulate(s, &(struct schedule_cost){.each = each}, &t);
+    assert_true(t.at[0][1].end_s == 1.5 && t.makespan == 4.5);
+    schedule_timeline_fini(&t);
+    schedule_free(s);
 }
 
 /* A stage that costs more holds up the others: two stages, of which the second takes twice as long. */
@@ -483,9 +514,9 @@ static void test_rubbish(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_passes),    cmocka_unit_test(test_moves),    cmocka_unit_test(test_stage_costs),
-        cmocka_unit_test(test_damage),    cmocka_unit_test(test_messages), cmocka_unit_test(test_csv),
-        cmocka_unit_test(test_csv_round), cmocka_unit_test(test_rubbish),
+        cmocka_unit_test(test_passes),     cmocka_unit_test(test_moves),     cmocka_unit_test(test_stage_costs),
+        cmocka_unit_test(test_each_stage), cmocka_unit_test(test_damage),    cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_csv),        cmocka_unit_test(test_csv_round), cmocka_unit_test(test_rubbish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
