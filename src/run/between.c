@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What happens between steps: replicas are compared, checkpoints saved, validation text is looked at, a sample is
+ * written, and a step that went wrong is explained. Nothing here changes a parameter. */
+#include "run/trainer_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/balance.h"
+#include "engine/replicas.h"
+#include "run/samples.h"
+#include "run/saved.h"
+
+/* A text that cannot be written is no reason to end a run. */
+static void write_sample(struct trainer *t)
+{
+    struct err e = {0};
+    const int64_t every = t->cfg.run.sample_every;
+    if (!every || (t->step % every && t->step != t->cfg.run.steps)) return;
+    if (samples_write(&t->cfg, t->checkpoints, t->step, &e))
+        log_warn("no sample of step %lld: %s", (long long)t->step, e.text);
+}
+
+int trainer_compare(struct trainer *t, struct err *e)
+{
+    struct replicas_report r;
+    if (trainer_is_async(t) || t->compared == t->step) return OK;
+    t->compared = t->step;
+    int rc = replicas_compare(t->site.engine, &r, e);
+    if (rc || !r.differ) return rc;
+    if (t->leads) {
+        log_status_end();
+        metrics_differ(t->metrics, t->step, r.tensor, r.element, r.ranks, r.n_ranks, NULL);
+    }
+    comm_wait(t->site.ranks.world,
+              comm_barrier(t->site.ranks.world,
+                           "replicas differ")); /* who leaves first takes the others down: all know it now */
+    char saved[80] = "there is no checkpoint";
+    if (t->saved >= 0)
+        snprintf(saved, sizeof saved, "the last checkpoint, of step %lld, is from before that", (long long)t->saved);
+    return err_set(e, ERR_NUMERIC,
+                   "step %lld: ranks that must hold the same numbers do not: %s. Nothing of it was saved; %s. "
+                   "Memory or a transfer went wrong there: look at that machine before you start again",
+                   (long long)t->step, r.text, saved);
+}
+
+static void advise_diverged(const struct trainer *t, struct err *e)
+{
+    char saved[64] = "there is none before it", text[sizeof e->text];
+    if (t->saved >= 0) snprintf(saved, sizeof saved, "the last one is of step %lld", (long long)t->saved);
+    snprintf(text, sizeof text, "%s", e->text);
+    err_set(e, ERR_NUMERIC,
+            "%.700s; %s. Lower optimizer.lr (now %g), raise warmup_steps, or set optimizer.clip (now %g)", text, saved,
+            t->cfg.optimizer.lr, t->cfg.optimizer.clip);
+}
+
+static int save(struct trainer *t, struct err *e)
+{
+    double from = clock_now_s();
+    int same = trainer_compare(t, e);
+    if (same) return same;
+    struct save_info s = {
+        .root = t->checkpoints,
+        .step = t->step,
+        .tokens = t->tokens,
+        .keep = t->cfg.checkpoint.keep,
+        .config_text = str_text(&t->config_text),
+        .tokenizer_dir = t->tokenizer_dir,
+        .cfg = &t->cfg,
+        .bos = tokenizer_bos(t->tokenizer),
+        .eos = tokenizer_eos(t->tokenizer),
+        .data = t->data,
+    };
+    int rc = save_checkpoint(t->site.engine, &t->site.ranks, &s, e);
+    if (rc == ERR_NUMERIC) advise_diverged(t, e);
+    if (rc) return rc;
+    t->saved = t->step;
+    if (!t->leads) return OK;
+    log_status_end();
+    log_info("saved step %lld in %.2f s", (long long)t->step, clock_now_s() - from);
+    write_sample(t);
+    return OK;
+}
+
+int trainer_save(struct trainer *t, bool waits, struct err *e)
+{
+    for (int rc;;) {
+        if (!(rc = save(t, e))) retry_done(&t->retry);
+        else rc = retry_failed(&t->retry, t->site.ranks.world, waits, rc, e);
+        if (rc || !waits || !t->retry.failed) return rc;
+        clock_sleep_s(t->retry.pause_s);
+    }
+}
+
+/* Servers know of validation only that workers agree on each batch. */
+static int validate_server(struct trainer *t, struct err *e)
+{
+    int64_t n = 0;
+    int rc = OK;
+    comm_wait(t->site.ranks.world, comm_broadcast(t->site.ranks.world, &n, 1, DT_I64, 0, "batches of validation"));
+    for (int64_t i = 0; !rc && i < n; i++) rc = trainer_together(t, trainer_stop_here(t, "validating", e), e);
+    return rc == ERR_SIGNAL ? OK : rc;
+}
+
+int trainer_validate(struct trainer *t, double *loss, struct err *e)
+{
+    if (trainer_serves(t)) return validate_server(t, e);
+    int64_t most = t->cfg.run.eval_batches, n = dataset_eval_batches(t->valid, t->cfg.batch.global, most), trained = 0,
+            first, count;
+    double nats = 0;
+    struct batch b;
+    int rc = OK;
+    config_part(&t->cfg, t->site.ranks.part, &first, &count);
+    batch_init(&b, count, t->cfg.model.seq_len);
+    if (t->site.serve) {
+        comm_wait(t->site.ranks.world, comm_broadcast(t->site.ranks.world, &n, 1, DT_I64, 0, "batches of validation"));
+        t->site.engine->exchange.sums = t->site.ranks.workers; /* also of workers that otherwise count their own */
+    }
+    for (int64_t i = 0; !rc && i < n; i++) {
+        struct engine_report r;
+        rc = dataset_eval_batch(t->valid, i, t->cfg.batch.global, most, first, &b, e);
+        rc = trainer_together(t, rc ? rc : trainer_stop_here(t, "validating", e), e);
+        if (rc) break;
+        struct engine_batch view = trainer_view(&b, first);
+        engine_evaluate(t->site.engine, &view, &r);
+        nats += r.nats;
+        trained += r.tokens;
+    }
+    batch_fini(&b);
+    if (trainer_is_async(t)) t->site.engine->exchange.sums = NULL;
+    if (rc == ERR_SIGNAL) return OK; /* of a part nothing is said; the loop stops */
+    if (rc) return rc;
+    *loss = trained ? nats / (double)trained : NAN;
+    if (!t->leads) return OK;
+    log_status_end();
+    log_info("step %lld  validation loss %.4f (perplexity %.2f) over %lld of %lld tokens", (long long)t->step, *loss,
+             exp(*loss), (long long)trained, (long long)dataset_eval_tokens(t->valid));
+    return metrics_valid(t->metrics, t->step, t->tokens, *loss, trained, e);
+}
+
+int trainer_not_finite(struct trainer *t, const struct engine_batch *b, const struct engine_report *r, double lr,
+                       struct err *e)
+{
+    char what[256], saved[40] = "none";
+    if (t->saved >= 0) snprintf(saved, sizeof saved, "of step %lld", (long long)t->saved);
+    snprintf(what, sizeof what, "a worker's gradients");
+    if (!t->site.serve) engine_blame(t->site.engine, b, t->step, what, sizeof what);
+    if (t->leads) log_status_end();
+    return err_set(e, ERR_NUMERIC,
+                   "step %lld: loss %g, gradient norm %g: not finite; first seen in %s. Nothing was updated or saved. "
+                   "Lower optimizer.lr (now %g), raise warmup_steps, or set optimizer.clip (now %g); the last "
+                   "checkpoint is %s",
+                   (long long)t->step + 1, r->loss, r->grad_norm, what, lr, t->cfg.optimizer.clip, saved);
+}
+
+/* Fills what metrics say of experts; returns the list of layers, NULL without experts. */
+static const double **experts_load(const struct engine *g, const struct engine_report *r, struct metrics_step *m)
+{
+    const struct model_config *c = &g->cfg.model;
+    if (!c->moe.experts) return NULL;
+    const double **load = xcalloc((size_t)c->layers, sizeof *load);
+    for (int l = 0; l < c->layers; l++) load[l] = balance_load(g, l);
+    m->balance_loss = r->balance_loss;
+    m->z_loss = r->z_loss;
+    m->load_worst = balance_worst(g);
+    m->load = load;
+    m->layers = c->layers;
+    m->experts = c->moe.experts;
+    return load;
+}
+
+int trainer_report(struct trainer *t, const struct engine_report *r, double lr, double step_s, struct err *e)
+{
+    int64_t step_tokens = t->cfg.batch.global * t->cfg.model.seq_len;
+    bool was_raised = t->speed.raised;
+    struct metrics_step m = {
+        .step = t->step,
+        .loss = r->loss,
+        .grad_norm = r->grad_norm,
+        .lr = lr,
+        .tokens = t->tokens,
+        .step_tokens = step_tokens,
+        .step_s = step_s,
+        .mfu = speed_step(&t->speed, t->flops, step_tokens, step_s),
+        .peak_bytes = t->peak_bytes,
+        .async = trainer_is_async(t),
+        .staleness_mean = t->stale.mean,
+        .staleness_max = t->stale.max,
+    };
+    const double **load = experts_load(t->site.engine, r, &m);
+    m.progress_load = t->cfg.run.log_experts;
+    if (t->speed.raised && !was_raised)
+        log_info("steps are faster than what this machine did when it was measured: MFU is the share of the fastest "
+                 "step from now on");
+    t->job->result->loss = r->loss;
+    if (t->step % t->cfg.run.log_every == 0 || t->step == t->cfg.run.steps || t->step == t->started_step + 1) {
+        speed_mean(&t->speed, &m.mean_tokens_per_s, &m.mean_mfu);
+        double per = (clock_now_s() - t->started_s) / (double)(t->step - t->started_step);
+        metrics_progress(t->metrics, &m, t->cfg.run.steps, per * (double)(t->cfg.run.steps - t->step));
+    }
+    int rc = metrics_step(t->metrics, &m, e);
+    xfree(load);
+    return rc;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trainer_impl.h: a rank that trains, and the job that it belongs to, for the files that make them: job.c (all ranks of
+ * a process), trainer_open.c (set-up), trainer.c (the loop), between.c (what happens between steps), trainer_async.c
+ * (workers and servers that go alone). A function that is Collective is called by all ranks of the world. */
+#ifndef TUTTI_RUN_TRAINER_IMPL_H
+#define TUTTI_RUN_TRAINER_IMPL_H
+
+#include "base/fs.h"
+#include "base/str.h"
+#include "config/changes.h"
+#include "data/dataset.h"
+#include "data/prefetch.h"
+#include "config/setup.h"
+#include "run/metrics.h"
+#include "run/retry.h"
+#include "run/serve.h"
+#include "run/signals.h"
+#include "run/site.h"
+#include "run/speed.h"
+#include "run/tracer.h"
+#include "run/trainer.h"
+
+/* What all ranks of a process share: the request, the directory, the signals. */
+struct job {
+    const char *config_path;
+    char *const *overrides;
+    int n_overrides, n_ranks, ranks_here, sharers, least_here, cores_left; /* config.h: parallel */
+    struct signals *signals;
+    struct fs_lock lock;
+    bool locked, refused;          /* all ranks know that the request cannot be carried out: nothing to tear down */
+    struct trainer_result *result; /* filled by rank 0 */
+};
+
+struct trainer { /* one rank */
+    struct job *job;
+    struct site site;
+    bool leads;     /* rank 0: logs, metrics, published checkpoints */
+    bool ready;     /* set up, on all ranks: from now on a wish to stop ends with a save */
+    int stopped_by; /* the signal that a rank got, agreed on; 0: none */
+    struct arena *arena;
+    struct config cfg;
+    struct conf *conf;
+    struct tokenizer *tokenizer;
+    struct dataset *train, *valid;
+    struct changes_data data; /* of train */
+    struct prefetch *feed;
+    struct staleness stale;
+    struct metrics *metrics; /* rank 0 */
+    struct str config_text;
+    char *checkpoints, *tokenizer_dir;
+    struct lr_config lr;
+    struct speed speed; /* of all ranks together */
+    double flops;       /* of a step over all ranks, without recomputation */
+    int64_t peak_bytes; /* of the rank that needs most */
+    struct tracer tracer;
+    int64_t step, tokens; /* done */
+    struct retry retry;   /* of saving */
+    int64_t saved;        /* step of the newest checkpoint, -1 none */
+    int64_t compared;     /* step after which replicas were compared last */
+    double started_s;
+    int64_t started_step;
+    double valid_loss;
+};
+
+static inline bool trainer_serves(const struct trainer *t) { return t->site.ranks.server >= 0; }
+static inline bool trainer_pushes(const struct trainer *t) { return t->site.serve && !trainer_serves(t); }
+static inline bool trainer_is_async(const struct trainer *t)
+{
+    return t->site.serve && t->cfg.parallel.server_mode == SERVER_ASYNC;
+}
+
+/* A rank's part of a batch, for the engine; borrows from b. */
+static inline struct engine_batch trainer_view(const struct batch *b, int64_t first)
+{
+    struct engine_batch v = {.n = b->n_seqs, .first = first, .n_trained = b->n_trained};
+    for (int f = 0; f < BATCH_FIELDS; f++) v.field[f] = b->field[f];
+    return v;
+}
+
+/* ---- job.c ---- */
+/* What the config says for this many ranks, complete. *t: the tokenizer, the caller frees it. Same(job). */
+int job_read_config(struct job *j, struct config *c, struct conf **f, struct arena *a, struct tokenizer **t,
+                    struct err *e);
+/* A rank's life, a comm_run_local_fn: open, loop, close; rank 0 fills the job's result. Collective. */
+int trainer_rank(struct comm *world, void *arg, struct err *e);
+
+/* ---- trainer_open.c ---- */
+/* Everything a step needs. Collective; close it in any case. */
+int trainer_open(struct trainer *t, struct job *j, struct comm *world, struct err *e);
+int trainer_close(struct trainer *t, struct err *e);
+/* A decision of all ranks: an error on one is an error on all. During the set-up a wish to stop is one. Collective. */
+int trainer_together(struct trainer *t, int rc, struct err *e);
+/* ERR_SIGNAL when this rank got a signal. Local. */
+int trainer_stop_here(const struct trainer *t, const char *during, struct err *e);
+
+/* ---- between.c ---- */
+/* Ranks that must hold the same numbers do, or the run ends before anything of them is published. Workers of an
+ * asynchronous server go ways of their own. Collective. */
+int trainer_compare(struct trainer *t, struct err *e);
+/* Saves. One that fails is tried again: later, or, where nothing else is to be done (waits), until it is over.
+ * Collective. */
+int trainer_save(struct trainer *t, bool waits, struct err *e);
+/* *loss: the mean over the validation text, as it was when a signal ends it early. Collective. */
+int trainer_validate(struct trainer *t, double *loss, struct err *e);
+/* The error of a step whose numbers are not finite. b: the batch, to look for the first tensor; NULL on servers. */
+int trainer_not_finite(struct trainer *t, const struct engine_batch *b, const struct engine_report *r, double lr,
+                       struct err *e);
+/* What a step did, to metrics and the terminal; rank 0 only. Local. */
+int trainer_report(struct trainer *t, const struct engine_report *r, double lr, double step_s, struct err *e);
+
+/* ---- trainer_async.c ---- */
+/* Steps until the run is over, without a common step: from one meeting to the next. Collective. */
+int trainer_loop_async(struct trainer *t, struct err *e);
+
+#endif

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank's set-up: its data, its engine, its weights, its files. What can fail in the world (files, memory, peers) is
+ * agreed on by all ranks at every stage, so that none waits for one that gave up; and what engine_new planned is
+ * compared with the memory there is before a page of it is touched. */
+#include "run/trainer_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "config/afford.h"
+#include "config/companions.h"
+#include "config/from.h"
+#include "config/setup.h"
+#include "config/start_weights.h"
+#include "config/traps.h"
+#include "kernel/cpu/tile_rate.h"
+#include "run/choose.h"
+#include "run/resume.h"
+#include "run/saved.h"
+#include "run/tell.h"
+
+int trainer_stop_here(const struct trainer *t, const char *during, struct err *e)
+{
+    int number = signals_number(t->job->signals);
+    return number ? err_set(e, ERR_SIGNAL, "stopped by %s while %s", signals_name(number), during) : OK;
+}
+
+static int open_dataset(struct trainer *t, struct dataset **d, const struct conf_list *list, struct err *e)
+{
+    const struct config_source *items = list->items;
+    struct dataset_source *s = xcalloc((size_t)list->n + 1, sizeof *s);
+    for (int i = 0; i < list->n; i++) s[i] = (struct dataset_source){items[i].path, items[i].weight};
+    char *cache = t->cfg.data.cache_dir ? xstrdup(t->cfg.data.cache_dir) : fs_join(t->cfg.run.dir, "data");
+    struct dataset_options o = {
+        .sources = s,
+        .n_sources = list->n,
+        .tokenizer = t->tokenizer,
+        .seq_len = t->cfg.model.seq_len,
+        .seed = (uint64_t)t->cfg.data.seed,
+        .shuffled = t->cfg.data.order == ORDER_SHUFFLED,
+        .reset_positions = t->cfg.data.reset_positions,
+        .mask_boundaries = t->cfg.data.mask_boundaries,
+        .cache_dir = cache,
+        .give_up = signals_flag(t->job->signals),
+    };
+    int rc = dataset_open(d, &o, e);
+    xfree(cache);
+    xfree(s);
+    return rc;
+}
+
+static int open_data(struct trainer *t, struct err *e)
+{
+    char n[32], s[32];
+    if (!t->cfg.data.train.n) {
+        bool given = strcmp(conf_where(t->conf, "data.train"), "default") != 0;
+        return err_set(e, ERR_REQUEST,
+                       "%s: data.train: is required: a text file, a folder, a .jsonl file or a token file",
+                       given ? conf_where(t->conf, "data.train") : t->job->config_path);
+    }
+    int rc = open_dataset(t, &t->train, &t->cfg.data.train, e);
+    if (rc) return err_prefix(e, "%s: data.train", conf_where(t->conf, "data.train"));
+    t->data = (struct changes_data){dataset_fingerprint(t->train), true};
+    if (t->leads)
+        log_info("data: %s tokens, %s samples of %lld", str_count(n, (double)dataset_n_tokens(t->train)),
+                 str_count(s, (double)dataset_n_samples(t->train)), (long long)t->cfg.model.seq_len);
+    if (t->leads) traps_say(&t->cfg, t->conf, dataset_n_samples(t->train));
+    if (t->cfg.run.eval_every && t->cfg.data.valid.n) {
+        rc = open_dataset(t, &t->valid, &t->cfg.data.valid, e);
+        if (rc) err_prefix(e, "%s: data.valid", conf_where(t->conf, "data.valid"));
+    }
+    return rc;
+}
+
+int trainer_together(struct trainer *t, int rc, struct err *e)
+{
+    if (!rc && !t->ready) rc = trainer_stop_here(t, "the run was set up; no step was done, nothing is lost", e);
+    return t->site.ranks.world ? comm_agree(t->site.ranks.world, rc, e) : rc;
+}
+
+/* Every rank reads files of its own host: that they are the same as rank 0's is checked, or each would take its part of
+ * other samples. Servers read none. Collective(world). */
+static int same_data(struct trainer *t, struct err *e)
+{
+    enum { TRAIN, TOKENS, VALID, VALID_TOKENS, N };
+    int64_t mine[N] = {0}, first[N];
+    int rc = OK;
+    if (!t->site.ranks.world) return OK;
+    if (!trainer_serves(t)) {
+        mine[TRAIN] = (int64_t)t->data.train;
+        mine[TOKENS] = dataset_n_tokens(t->train);
+        if (t->valid) {
+            mine[VALID] = (int64_t)dataset_fingerprint(t->valid);
+            mine[VALID_TOKENS] = dataset_n_tokens(t->valid);
+        }
+    }
+    memcpy(first, mine, sizeof first);
+    comm_wait(t->site.ranks.world, comm_broadcast(t->site.ranks.world, first, N, DT_I64, 0, "what the data is"));
+    if ((rc = comm_status(t->site.ranks.world, e))) return trainer_together(t, rc, e);
+    for (int i = TRAIN; !rc && !trainer_serves(t) && i < N; i += 2)
+        if (first[i] != mine[i])
+            rc = err_set(e, ERR_REQUEST,
+                         "%s: %s: not the data of rank 0, which has %lld tokens; here are %lld%s; copy the same "
+                         "files to every host, and remove what was tokenized from others (data.cache_dir)",
+                         conf_where(t->conf, i == TRAIN ? "data.train" : "data.valid"),
+                         i == TRAIN ? "data.train" : "data.valid", (long long)first[i + 1], (long long)mine[i + 1],
+                         first[i + 1] == mine[i + 1] ? ", other ones" : "");
+    return trainer_together(t, rc, e);
+}
+static int fresh_weights(struct trainer *t, struct err *e)
+{
+    engine_init(t->site.engine);
+    if (!t->cfg.from.dir || trainer_pushes(t)) return OK; /* a worker gets its weights from the servers */
+    struct weights *w;
+    int rc = setup_weights(&w, &t->cfg, e);
+    if (rc) return rc;
+    rc = source_load(&t->site.engine->store, &t->site.engine->kernels, t->site.engine->stream, w, e);
+    if (!rc && t->leads) log_info("weights from %s", t->cfg.from.dir);
+    if (!rc && t->leads) from_say(w, &t->cfg, t->tokenizer);
+    weights_close(w);
+    return rc;
+}
+
+static int open_weights(struct trainer *t, struct err *e)
+{
+    struct resume r;
+    struct str said = {0};
+    int rc = resume_choose(&r, t->site.ranks.world, &t->cfg, t->conf, t->checkpoints, e);
+    if (rc) return rc;
+    if (r.ckpt && !trainer_pushes(t)) rc = save_check(t->site.engine, r.ckpt, e);
+    if (!rc && r.ckpt && t->leads) rc = changes_check(r.ckpt, &t->cfg, &t->data, e);
+    if (!rc && !r.ckpt) rc = fresh_weights(t, e);
+    if (rc && r.ckpt && rc != ERR_REQUEST) resume_advise(t->checkpoints, ckpt_path(r.ckpt), e);
+    if (r.ckpt) rc = save_resume(t->site.engine, r.ckpt, t->checkpoints, rc, &said, e);
+    else rc = trainer_together(t, rc, e);
+    if (!rc && !trainer_pushes(t) && !r.ckpt && t->cfg.from.dir) exchange_publish(&t->site.engine->exchange);
+    if (!rc && r.ckpt) {
+        t->step = ckpt_step(r.ckpt);
+        t->tokens = ckpt_tokens(r.ckpt);
+        if (r.own) t->saved = t->step;
+        if (t->leads) log_info("resumed from %s: %lld steps done", ckpt_path(r.ckpt), (long long)t->step);
+        if (t->leads && said.n) log_info("read %s", str_text(&said));
+    }
+    if (!rc) rc = trainer_together(t, t->leads ? resume_done(&r, t->checkpoints, e) : OK, e);
+    resume_free(&r);
+    str_free(&said);
+    return rc;
+}
+
+/* Before any page of what engine_new planned is touched. Collective(world). */
+static int planned_fits(struct trainer *t, struct err *e)
+{
+    const struct ledger *l = &t->site.dev->ledger;
+    double bytes = (double)l->peak_total;
+    int here = t->cfg.parallel.ranks_here > 1 ? t->cfg.parallel.ranks_here : 1;
+    struct comm *w = t->site.ranks.world;
+    if (w && here == t->site.ranks.n)
+        comm_wait(w, comm_all_reduce(w, &bytes, &bytes, 1, DT_F64, COMM_SUM, "planned bytes"));
+    else bytes *= here;
+    int rc = w ? comm_status(w, e) : OK;
+    return rc ? rc : afford_planned(&t->cfg, t->conf, l, bytes, here, e);
+}
+
+static int open_engine(struct trainer *t, struct err *e)
+{
+    int rc = site_build(&t->site, &(struct site_config){.config = &t->cfg}, e);
+    if ((rc = trainer_together(t, rc, e))) return rc;
+    return trainer_together(t, planned_fits(t, e), e);
+}
+
+static int open_serve(struct trainer *t, struct err *e)
+{
+    struct serve_config c = {
+        .async = t->cfg.parallel.server_mode == SERVER_ASYNC,
+        .staleness = t->cfg.parallel.staleness,
+        .steps = t->cfg.run.steps,
+        .eval_every = t->valid || t->cfg.data.valid.n ? t->cfg.run.eval_every : 0,
+        .checkpoint_every = t->cfg.checkpoint.every,
+    };
+    return site_serve(&t->site, &(struct site_config){.config = &t->cfg, .serve = &c}, e);
+}
+
+/* Ranks differ (stages of a pipeline): one number for all of them. */
+static void sum_ranks(struct trainer *t)
+{
+    struct comm *w = t->site.ranks.world;
+    const struct engine_config *c = &t->site.engine->cfg;
+    int cores = thread_n_cores();
+    double ceiling = tile_rate_registers(tile_ops_get(c->dtype), t->site.dev->team);
+    ceiling *= tile_rate_share(t->job->sharers, c->threads, cores);
+    t->flops = engine_flops_model(t->site.engine);
+    t->peak_bytes = (int64_t)t->site.dev->ledger.peak_total;
+    if (w) comm_wait(w, comm_all_reduce(w, &ceiling, &ceiling, 1, DT_F64, COMM_SUM, "FLOP/s of all cores"));
+    speed_init(&t->speed, ceiling);
+    if (!w) return;
+    comm_wait(w, comm_all_reduce(w, &t->flops, &t->flops, 1, DT_F64, COMM_SUM, "FLOPs of a step"));
+    comm_wait(w, comm_all_reduce(w, &t->peak_bytes, &t->peak_bytes, 1, DT_I64, COMM_MAX, "bytes of the largest rank"));
+}
+
+static int write_config(struct trainer *t, struct err *e)
+{
+    char *path = fs_join(t->cfg.run.dir, "config.yaml");
+    config_print(&t->cfg, &t->config_text);
+    int rc = OK;
+    if (t->leads) {
+        rc = fs_write_atomic(path, str_text(&t->config_text), t->config_text.n, e);
+        if (!rc) rc = companions_keep(t->tokenizer, &t->cfg, t->tokenizer_dir, e);
+    }
+    xfree(path);
+    return rc;
+}
+
+int trainer_open(struct trainer *t, struct job *j, struct comm *world, struct err *e)
+{
+    t->job = j;
+    t->arena = arena_new();
+    t->saved = t->compared = -1;
+    int rc = job_read_config(j, &t->cfg, &t->conf, t->arena, &t->tokenizer, e);
+    if (!rc) rc = site_join(&t->site, &(struct site_config){.config = &t->cfg, .world = world}, e);
+    t->leads = t->site.ranks.rank == 0;
+    t->checkpoints = fs_join(t->cfg.run.dir, "checkpoints");
+    t->tokenizer_dir = fs_join(t->cfg.run.dir, "tokenizer");
+    if (!rc) rc = trainer_together(t, trainer_serves(t) ? OK : open_data(t, e), e);
+    if (!rc) rc = same_data(t, e);
+    if (!rc) rc = choose_recompute(&t->cfg, choose_together, t->site.ranks.world, &(struct chosen){0}, e);
+    if (!rc) rc = trainer_together(t, open_engine(t, e), e);
+    if (!rc) sum_ranks(t);
+    if (!rc) rc = trainer_together(t, open_serve(t, e), e);
+    if (!rc) rc = open_weights(t, e);
+    if (!rc) rc = tell_start(&(struct tell){&t->cfg, &t->site.ranks, t->site.engine, t->step}, e);
+    if (!rc && t->site.serve) serve_begin(t->site.serve, t->step);
+    if (!rc) rc = trainer_together(t, write_config(t, e), e);
+    if (!rc)
+        rc = trainer_together(t,
+                              t->leads ? metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e)
+                                       : OK,
+                              e);
+    t->ready = !rc;
+    if (!rc) signals_set_up(j->signals);
+    t->lr = config_lr(&t->cfg);
+    t->retry = (struct retry){.most = t->cfg.checkpoint.retries, .pause_s = t->cfg.checkpoint.retry_s};
+    return rc;
+}
+
+int trainer_close(struct trainer *t, struct err *e)
+{
+    prefetch_free(t->feed);
+    int rc = metrics_close(t->metrics, e);
+    trace_free(&t->tracer.trace);
+    site_close(&t->site);
+    dataset_close(t->train);
+    dataset_close(t->valid);
+    tokenizer_free(t->tokenizer);
+    str_free(&t->config_text);
+    xfree(t->checkpoints);
+    xfree(t->tokenizer_dir);
+    arena_free(t->arena);
+    return rc;
+}
