@@ -114,7 +114,7 @@ static void add_instr(const struct program *p, int k, struct lines *l)
     const struct node *d = &p->tape->nodes[i->node];
     char at[32], name[TAPE_NAME + 64], text[256], flops[32] = "", bytes[32], rate[32] = "";
     double moved = instr_bytes(i);
-    int n = snprintf(name, sizeof name, "%s", explain_short_name(tape_tensor(p->tape, d->out[0])->name, d->layer));
+    int n = snprintf(name, sizeof name, "%s", explain_short_name(instr_what(p, i), d->layer));
     if (i->run) n += snprintf(name + n, sizeof name - (size_t)n, " %d/%d", i->piece + 1, i->pieces);
     if (i->again) snprintf(name + n, sizeof name - (size_t)n, " again");
     if (i->flops > 0) str_flops(flops, i->flops);
@@ -142,10 +142,13 @@ static void print_program(const struct program *p, struct str *out)
         explain_lines_print(&l, EXPLAIN_COLUMNS, 24, out);
         explain_lines_free(&l);
     }
-    str_printf(out, "a microbatch keeps %s until backward%s%s; all share %s of scratch\n",
+    str_printf(out, "a microbatch keeps %s until backward%s%s; all share %s of scratch",
                str_bytes(a, (double)p->bytes[HOME_ACT]), p->bytes[HOME_WGRAD] ? " and, until weight gradients, " : "",
                p->bytes[HOME_WGRAD] ? str_bytes(b, (double)p->bytes[HOME_WGRAD]) : "",
                str_bytes(c, (double)p->bytes[HOME_SCRATCH]));
+    if (p->bytes[HOME_AWAY])
+        str_printf(out, ";\n%s of each wait in the host's memory", str_bytes(a, (double)p->bytes[HOME_AWAY]));
+    str_putc(out, '\n');
 }
 
 int explain_tape(const struct explain *x, struct str *out, struct err *e)
@@ -284,6 +287,7 @@ static void stage_json(const struct engine_stage *s, struct json_out *o)
     json_put_int(o, "activation_bytes", (int64_t)p->bytes[HOME_ACT]);
     json_put_int(o, "wgrad_bytes", (int64_t)p->bytes[HOME_WGRAD]);
     json_put_int(o, "scratch_bytes", (int64_t)p->bytes[HOME_SCRATCH]);
+    json_put_int(o, "away_bytes", (int64_t)p->bytes[HOME_AWAY]);
     json_end_object(o);
 }
 

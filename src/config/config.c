@@ -35,6 +35,11 @@ static const struct conf_row ignore_rows[] = {
     {0},
 };
 
+static const struct conf_row offload_rows[] = {
+    {.path = "what", .type = CONF_STRING, .offset = 0, .doc = "activations"},
+    {0},
+};
+
 static const struct conf_row key_rows[] = {
     {.path = "key", .type = CONF_STRING, .offset = 0, .doc = "a key, or a section"},
     {0},
@@ -188,6 +193,11 @@ const struct conf_row config_rows[] = {
     TEXT("memory.limit", memory.limit, "null",
          "bytes that a rank may allocate, such as 24GiB: more is refused before anything is allocated, and auto stays below it; "
          "null: the rank's share of this machine (memory.check)"),
+    {.path = "memory.offload", .type = CONF_LIST, .offset = AT(memory.offload), .otherwise = "[]", .item = offload_rows,
+     .item_bytes = sizeof(const char *), .item_short = "what",
+     .doc = "activations: what waits for backward waits in the host's memory, copied there and back beside the work. On the "
+            "cpu device, whose memory is the host's, that saves nothing: for tests, and plans of other devices"},
+    INT("memory.offload_least", memory.offload_least, "4096", 0, 1e15, "bytes: what is smaller is not offloaded"),
     INT("memory.loss_chunk", memory.loss_chunk, "null", 1, 1 << 24,
         "tokens whose logits exist at one time; default: as many as fit 128 MiB"),
     BOOL("memory.check", memory.check, "true", "refuse what needs more memory than this machine has; false: try, with swap"),
@@ -340,6 +350,29 @@ static int resolve_comm(const struct config *c, const struct conf *f, struct err
     return err_set(e, ERR_REQUEST, "%s: %s", conf_where(f, key), why.text);
 }
 
+/* What is asked for and cannot be had is refused by name. */
+static int resolve_offload(const struct config *c, const struct conf *f, struct err *e)
+{
+    static const char *const later[] = {"optimizer", "master", "params"};
+    const char *const *what = c->memory.offload.items;
+    for (int i = 0; i < c->memory.offload.n; i++) {
+        if (what[i] && !strcmp(what[i], "activations")) continue;
+        for (size_t k = 0; what[i] && k < sizeof later / sizeof *later; k++)
+            if (!strcmp(what[i], later[k]))
+                return conf_error(f, e, "memory.offload",
+                                  "%s cannot be offloaded yet, only activations can; parallel.zero shares them out "
+                                  "over ranks",
+                                  what[i]);
+        return conf_error(f, e, "memory.offload", "wanted activations, got %s", what[i] ? what[i] : "null");
+    }
+    return OK;
+}
+
+static struct away_rule config_away(const struct config *c)
+{
+    return (struct away_rule){.on = c->memory.offload.n > 0, .least_bytes = to_size(c->memory.offload_least)};
+}
+
 /* Each chunk is a stretch of the program of its own. */
 static int resolve_loss_chunk(const struct config *c, const struct conf *f, struct err *e)
 {
@@ -391,6 +424,7 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
                           (long long)((part + most - 1) / most));
     rc = resolve_loss_chunk(c, f, e);
     if (!rc) rc = config_resolve_memory(c, f, e);
+    if (!rc) rc = resolve_offload(c, f, e);
     if (!rc) rc = config_resolve_schedule(c, f, e);
     if (!rc) rc = check_optimizer(c, f, e);
     if (rc) return rc;
@@ -548,6 +582,7 @@ struct engine_config config_engine(const struct config *c)
         .n_microbatches = config_microbatches(c),
         .loss_rows = config_loss_rows(c),
         .recompute = c->memory.chosen,
+        .away = config_away(c),
         .training = true,
         .optim = config_optim(c),
         .seed = (uint64_t)c->run.seed,

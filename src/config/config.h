@@ -99,7 +99,8 @@ struct config {
     struct {
         struct conf_list recompute; /* of const char *: nn/recompute.h's names, or auto */
         int64_t recompute_layers;
-        int64_t loss_chunk;
+        struct conf_list offload; /* of const char * */
+        int64_t offload_least, loss_chunk;
         const char *limit;
         bool check;
         struct recompute chosen; /* not a key: what the two say; of auto, what was chosen (run/choose.h) */

@@ -70,6 +70,12 @@ static void cpu_copy(struct stream *s, void *dst, const void *src, size_t bytes)
     team_run(bytes < COPY_ALONE ? NULL : s->team, move_part, &m);
 }
 
+static void cpu_away(struct stream *s, void *dst, const void *src, size_t bytes, bool out)
+{
+    (void)out; /* its memory is the host's */
+    cpu_copy(s, dst, src, bytes);
+}
+
 static void cpu_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes,
                           int64_t n)
 {
@@ -114,6 +120,7 @@ const struct device_ops cpu_ops = {
     .to_host = cpu_copy,
     .from_host = cpu_copy,
     .copy_rows = cpu_copy_rows,
+    .away = cpu_away,
     .zero = cpu_zero,
     .sync = cpu_sync,
     .event_record = cpu_event_record,

@@ -16,25 +16,29 @@
 const char *mem_cat_name(enum mem_cat c)
 {
     static const char *const names[MEM_N] = {"param", "master", "grad", "optimizer", "activation",
-                                             "wgrad", "comm",   "data", "scratch"};
+                                             "wgrad", "comm",   "data", "scratch",   "host"};
     return names[c];
 }
 
 static void ledger_add(struct ledger *l, enum mem_cat c, size_t bytes)
 {
+    bool own = c != MEM_HOST;
     l->now[c] += bytes;
-    l->now_total += bytes;
+    if (own) l->now_total += bytes;
     if (l->now[c] > l->peak[c]) l->peak[c] = l->now[c];
+    if (!own) l->at_peak[c] = l->peak[c]; /* beside the device's peak: all there ever was */
     if (l->now_total <= l->peak_total) return;
+    size_t away = l->at_peak[MEM_HOST];
     l->peak_total = l->now_total;
     memcpy(l->at_peak, l->now, sizeof l->now);
+    l->at_peak[MEM_HOST] = away;
 }
 
 static void ledger_remove(struct ledger *l, enum mem_cat c, size_t bytes)
 {
     CHECK(l->now[c] >= bytes, "%s: freeing %zu of %zu bytes", mem_cat_name(c), bytes, l->now[c]);
     l->now[c] -= bytes;
-    l->now_total -= bytes;
+    if (c != MEM_HOST) l->now_total -= bytes;
 }
 
 static int new_buffer(struct buffer *b, struct device *d, enum mem_cat cat, size_t bytes, bool host, struct err *e)
@@ -145,7 +149,7 @@ void event_free(struct event *ev)
 /* Address of b[off, off + bytes); NULL on the null device. */
 static char *range(const struct stream *s, const struct buffer *b, size_t off, size_t bytes)
 {
-    CHECK(b->dev == s->dev && !b->host, "a stream moves bytes of its own device only");
+    CHECK(b->dev == s->dev && !b->host && b->cat != MEM_HOST, "a stream moves bytes of its own device only");
     CHECK(off <= b->bytes && bytes <= b->bytes - off, "%s: bytes %zu..%zu of a buffer of %zu", mem_cat_name(b->cat),
           off, off + bytes, b->bytes);
     return b->p ? (char *)b->p + off : NULL;
@@ -196,6 +200,18 @@ void stream_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *
 {
     (void)there(s, dst);
     if (bytes && n > 0) s->dev->ops->copy_rows(s, dst, dst_step, there(s, src), src_step, bytes, n);
+}
+
+void stream_put_away(struct stream *s, void *away, const void *src, size_t bytes)
+{
+    (void)there(s, away);
+    if (bytes) s->dev->ops->away(s, away, there(s, src), bytes, true);
+}
+
+void stream_bring_back(struct stream *s, void *dst, const void *away, size_t bytes)
+{
+    (void)there(s, dst);
+    if (bytes) s->dev->ops->away(s, dst, there(s, away), bytes, false);
 }
 
 void stream_to_host(struct stream *s, void *host, const void *src, size_t bytes)

@@ -14,7 +14,7 @@
  *
  * Invariants
  *   1. ledger.now[c] = sum of the bytes of live buffers of category c; ledger.peak_total = max over time of the
- *      sum over categories. The null device and a real one given the same calls have equal ledgers.
+ *      sum over categories but MEM_HOST. The null device and a real one given the same calls have equal ledgers.
  *   2. Buffers of the null device have p = NULL: host code never dereferences a buffer, only kernels and
  *      device_copy do.
  * Floors 0-1 only. Order: Local to the owning rank.
@@ -39,14 +39,16 @@ enum mem_cat {
     MEM_COMM,       /* communication buckets */
     MEM_DATA,       /* tokens, targets, positions, constant tables */
     MEM_SCRATCH,    /* lives within one action */
+    MEM_HOST,       /* put away in the host's memory, which only stream_put_away and stream_bring_back touch: not the
+                       device's, and in none of its totals */
     MEM_N
 };
 const char *mem_cat_name(enum mem_cat c); /* the names of INTERFACE: "param", "master", ... */
 
 struct ledger {
     size_t now[MEM_N];
-    size_t peak[MEM_N]; /* each category's own maximum */
-    size_t now_total;
+    size_t peak[MEM_N];    /* each category's own maximum */
+    size_t now_total;      /* of the device: all but MEM_HOST */
     size_t peak_total;     /* the maximum of the sum: not the sum of the maxima */
     size_t at_peak[MEM_N]; /* categories at the moment of peak_total */
 };
@@ -65,7 +67,15 @@ struct event;
 struct byte_span; /* order.h */
 
 /* A piece of work as the device sees it. */
-enum work_kind { WORK_KERNEL, WORK_FLAT, WORK_COPY, WORK_TO_HOST, WORK_FROM_HOST, WORK_ZERO, WORK_COLLECTIVE };
+enum work_kind {
+    WORK_KERNEL,
+    WORK_FLAT,
+    WORK_COPY,
+    WORK_TO_HOST, /* also what is put away and brought back */
+    WORK_FROM_HOST,
+    WORK_ZERO,
+    WORK_COLLECTIVE
+};
 enum { WORK_SPANS = 40 };
 struct stream_work {
     enum work_kind kind;
@@ -94,6 +104,8 @@ struct device_ops {
     void (*from_host)(struct stream *s, void *dst, const void *host, size_t bytes);
     void (*copy_rows)(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes,
                       int64_t n);
+    /* Between a buffer of MEM_HOST and the device's own bytes, out or back. */
+    void (*away)(struct stream *s, void *dst, const void *src, size_t bytes, bool out);
     void (*zero)(struct stream *s, void *dst, size_t bytes);
     void (*sync)(struct stream *s);
     int (*stream_new)(struct stream *s, struct err *e); /* the device's own part of a handle; NULL: it has none */
@@ -195,6 +207,10 @@ void stream_copy(struct stream *s, void *dst, const void *src, size_t bytes);
 /* n rows of so many bytes, which begin dst_step and src_step bytes apart. */
 void stream_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes,
                       int64_t n);
+/* Between the device's bytes and those of a buffer of MEM_HOST. Both belong to the copy until it is done, and streams
+ * order it as they order any other: what is brought back comes after what was put away on the same stream. */
+void stream_put_away(struct stream *s, void *away, const void *src, size_t bytes);
+void stream_bring_back(struct stream *s, void *dst, const void *away, size_t bytes);
 void stream_to_host(struct stream *s, void *host, const void *src, size_t bytes);
 void stream_from_host(struct stream *s, void *dst, const void *host, size_t bytes);
 void stream_zero(struct stream *s, void *dst, size_t bytes);

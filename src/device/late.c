@@ -288,6 +288,11 @@ static void late_copy_rows(struct stream *s, void *dst, size_t dst_step, const v
     (void)move(s, WORK_COPY, "copy of rows", (struct move){dst, src, bytes, dst_step, src_step, n});
 }
 
+static void late_away(struct stream *s, void *dst, const void *src, size_t bytes, bool out)
+{
+    (void)move(s, WORK_COPY, out ? "put away" : "bring back", (struct move){dst, src, bytes, bytes, bytes, 1});
+}
+
 static void late_zero(struct stream *s, void *dst, size_t bytes)
 {
     (void)move(s, WORK_ZERO, "zero", (struct move){dst, NULL, bytes, bytes, bytes, 1});
@@ -444,6 +449,7 @@ static const struct device_ops late_ops = {
     .to_host = late_to_host,
     .from_host = late_from_host,
     .copy_rows = late_copy_rows,
+    .away = late_away,
     .zero = late_zero,
     .sync = late_sync,
     .stream_new = late_stream_new,

@@ -68,6 +68,13 @@ static void null_copy_rows(struct stream *s, void *dst, size_t dst_step, const v
     moved(s, WORK_COPY, "copy of rows", bytes * (size_t)n);
 }
 
+static void null_away(struct stream *s, void *dst, const void *src, size_t bytes, bool out)
+{
+    (void)dst;
+    (void)src;
+    moved(s, out ? WORK_TO_HOST : WORK_FROM_HOST, out ? "put away" : "bring back", bytes);
+}
+
 static void null_zero(struct stream *s, void *dst, size_t bytes)
 {
     (void)dst;
@@ -129,6 +136,7 @@ static const struct device_ops null_ops = {
     .to_host = null_to_host,
     .from_host = null_from_host,
     .copy_rows = null_copy_rows,
+    .away = null_away,
     .zero = null_zero,
     .sync = null_sync,
     .event_record = null_event_record,

@@ -103,6 +103,7 @@ static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
                               .split_w = puts_off_weights(g->when, build_pipe_rank(g), s->index),
                               .collective_scratch = par_run_scratch,
                               .pieces = g->cfg.pieces,
+                              .away = g->cfg.away,
                               .n_act = g->peak.activations,
                               .n_wgrad = g->peak.both};
     s->tape = tape_new();
@@ -117,8 +118,10 @@ static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
 /* Slabs of one size are shared by the stages that want it; a class is named after the first of them. */
 static int class_of(const struct engine *g, int stage, enum home h)
 {
-    for (int i = 0; i < stage && g->cfg.training; i++)
-        if (g->stage[i].train->bytes[h] == g->stage[stage].train->bytes[h]) return i;
+    for (int i = 0; i < stage && g->cfg.training; i++) {
+        const size_t *a = g->stage[i].train->bytes, *b = g->stage[stage].train->bytes;
+        if (a[h] == b[h] && (h != HOME_ACT || a[HOME_AWAY] == b[HOME_AWAY])) return i;
+    }
     return stage;
 }
 

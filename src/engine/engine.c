@@ -139,6 +139,7 @@ static int new_slabs(struct engine *g, struct err *e)
     for (int c = 0; c < g->go.n_act; c++) n_act += g->go.act[c];
     for (int c = 0; c < g->go.n_wgrad; c++) n_wgrad += g->go.wgrad[c];
     g->act = xcalloc((size_t)n_act + 1, sizeof *g->act);
+    g->away = xcalloc((size_t)n_act + 1, sizeof *g->away);
     g->wgrad = xcalloc((size_t)n_wgrad + 1, sizeof *g->wgrad);
     g->act_at = xcalloc((size_t)g->n_stages + 1, sizeof *g->act_at);
     g->wgrad_at = xcalloc((size_t)g->n_stages + 1, sizeof *g->wgrad_at);
@@ -147,6 +148,8 @@ static int new_slabs(struct engine *g, struct err *e)
         if (!s->train) continue;
         if (s->act_class == i) {
             g->act_at[i] = g->n_act;
+            rc = push_buffers(g, g->away, &g->n_away, g->go.act[i], MEM_HOST, s->train->bytes[HOME_AWAY], e);
+            if (rc) return rc;
             rc = push_buffers(g, g->act, &g->n_act, g->go.act[i], MEM_ACTIVATION, s->train->bytes[HOME_ACT], e);
         }
         if (!rc && s->wgrad_class == i) {
@@ -245,6 +248,7 @@ static int begin(struct engine **out, const struct engine_config *c, struct devi
     if (!rc) rc = stream_new(&g->feeding, d, "copies", e);
     if (!rc) rc = event_new(&g->fed, d, e);
     if (!rc) rc = event_new(&g->used, d, e);
+    if (!rc && c->away.on) rc = away_run_init(&g->putting_away, g->feeding, e);
     if (!rc && c->world) comm_stream_on(c->world, g->stream);
     if (!rc) rc = buffer_new_host(&g->trace_ring, d, MEM_DATA, c->trace_bytes, e);
     return rc;
@@ -299,6 +303,7 @@ void engine_free(struct engine *g)
 {
     if (!g) return;
     free_buffers(g->act, g->n_act);
+    free_buffers(g->away, g->n_away);
     free_buffers(g->wgrad, g->n_wgrad);
     free_buffers(g->crossing, g->n_crossing);
     xfree(g->act_at);
@@ -315,6 +320,7 @@ void engine_free(struct engine *g)
     buffer_free(&g->balance);
     buffer_free(&g->trace_ring);
     xfree(g->load);
+    away_run_fini(&g->putting_away);
     exchange_fini(&g->exchange);
     copies_fini(&g->copies);
     build_free(g);

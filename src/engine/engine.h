@@ -23,6 +23,7 @@
 #include "state/copies.h"
 #include "state/exchange.h"
 #include "state/store.h"
+#include "tape/away.h"
 #include "tape/program.h"
 
 /* How the layers are spread over the ranks of pp (axis[AXIS_PP]), and in which order they work. */
@@ -48,7 +49,8 @@ struct engine_config {
     int64_t n_microbatches; /* per optimizer step */
     int64_t loss_rows;
     struct recompute recompute;
-    bool training; /* false: forward only, no optimizer state */
+    struct away_rule away; /* activations wait in the host's memory for backward (tape/offload.c) */
+    bool training;         /* false: forward only, no optimizer state */
     struct optim_config optim;
     const struct array_row *state; /* what is kept beside parameters and is not stepped (state/array.h); borrowed */
     int n_state;
@@ -103,7 +105,7 @@ struct engine_stage {
     struct tape *tape;
     struct program *train, *eval;
     struct cut cut, cut_eval;   /* the parts of the programs that the schedule names */
-    int act_class, wgrad_class; /* pools of slabs: stages with slabs of one size share them */
+    int act_class, wgrad_class; /* pools of slabs: stages with slabs of one size (what is away too) share them */
 };
 
 struct engine_list {
@@ -127,6 +129,7 @@ struct engine {
     struct event *used;     /* and nobody reads it any more */
     struct kernel_table kernels;
     struct par_run collectives;
+    struct away_run putting_away; /* what waits in the host's memory; all zero: nothing does */
     struct param_table params;
     struct store store;
     struct exchange exchange;
@@ -137,11 +140,12 @@ struct engine {
     struct holders holders;
     struct engine_stage *stage; /* [n_stages] held here, ascending */
     int n_stages;
-    struct engine_list all, all_eval;       /* all that this rank does */
-    struct itinerary go, go_eval;           /* the same, buffers assigned */
-    struct buffer *act, *wgrad;             /* slabs, class after class */
-    int n_act, n_wgrad, *act_at, *wgrad_at; /* first slab of a class */
-    struct buffer *crossing;                /* [n_crossing] what passes between stages */
+    struct engine_list all, all_eval;               /* all that this rank does */
+    struct itinerary go, go_eval;                   /* the same, buffers assigned */
+    struct buffer *act, *wgrad;                     /* slabs, class after class */
+    struct buffer *away;                            /* [n_act] what waits elsewhere belongs to a slab of activations */
+    int n_act, n_away, n_wgrad, *act_at, *wgrad_at; /* first slab of a class */
+    struct buffer *crossing;                        /* [n_crossing] what passes between stages */
     int n_crossing;
     int64_t *ticket; /* by crossing buffer: its last message */
     struct buffer scratch;

@@ -57,8 +57,7 @@ struct name {
 
 static void node_words(const struct trace_event *v, struct name *out)
 {
-    const struct node *d = &v->program->tape->nodes[v->instr->node];
-    const char *tensor = tape_tensor(v->program->tape, d->out[0])->name;
+    const char *tensor = instr_what(v->program, v->instr);
     if (v->instr->kphase == KERNEL_FWD)
         snprintf(out->text, sizeof out->text, "%s%s", tensor, v->instr->again ? ", once more" : "");
     else

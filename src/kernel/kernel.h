@@ -76,6 +76,10 @@ enum { KERNEL_MAX_IN = 6, KERNEL_MAX_OUT = 3, KERNEL_MAX_DIM = 4 };
  *   COLLECT      y_TK = all ranks' rows x_tK        (S0 -> I)      dx = this rank's rows of dy
  *   CONTEXT      o, lse of q k v [, doc_W]: attention over all ranks' keys (parallel/context.h), S0 on cp
  *
+ * Copies: not on tapes, and of all bytes of a place.
+ *   STORE        y = x, where y lies in another memory (MEM_HOST)
+ *   FETCH        y = x, where x does
+ *
  * Dtypes: x, y, q, k, v and the weights of one call share one float type (f32, bf16, f16), gradients of activations
  * too; statistics and tables are f32, ids and positions i32. Tensors of T are 2-D, COPY takes any rank.
  *   XENT adds into stat: the caller zeroes it (once a step, or once a microbatch). Its backward writes
@@ -148,6 +152,8 @@ enum op {
     OP_DISPATCH,
     OP_COMBINE,
     OP_CONTEXT,
+    OP_STORE, /* copies to and from another memory; lowering puts them in (tape/offload.c), layers do not */
+    OP_FETCH,
     OP_N,
     OP_FIRST_COLLECTIVE = OP_ENTER
 };
@@ -256,7 +262,7 @@ typedef void kernel_fn(const struct kernel_call *c);
 enum op_by {
     BY_KERNEL,
     BY_RANKS, /* a collective: parallel/, between the ranks of at.axis */
-    BY_COPIES /* to and from another memory */
+    BY_COPIES /* to and from another memory: tape/away.h */
 };
 struct op_row {
     const char *name;

@@ -11,6 +11,9 @@
 #define COLLECTIVE(text, shapes)                                                                                       \
     .name = (text), .min_in = 1, .max_in = 1, .n_out = 1, .grad_in = BIT(0), .has_backward = true, .by = BY_RANKS,     \
     .travels = true, .infer = (shapes), .flops = flops_none, .bytes = bytes_whole, .rule = rule_copy
+#define COPIES(text)                                                                                                   \
+    .name = (text), .min_in = 1, .max_in = 1, .n_out = 1, .by = BY_COPIES, .travels = true, .infer = infer_same,       \
+    .flops = flops_none, .bytes = bytes_whole, .rule = rule_copy
 
 /* clang-format off */
 static const struct op_row rows[OP_N] = {
@@ -188,6 +191,8 @@ static const struct op_row rows[OP_N] = {
                     .has_backward = true,
                     .by = BY_RANKS, /* done at once: what travels around the ring is inside */
                     .infer = infer_context, .flops = flops_context, .bytes = bytes_whole, .rule = rule_context},
+    [OP_STORE] = {COPIES("store")},
+    [OP_FETCH] = {COPIES("fetch")},
 };
 /* clang-format on */
 

@@ -154,11 +154,14 @@ void plan_print(const struct plan *p, const struct config *c, struct str *out)
     str_puts(out, ":\n");
     for (int i = 0; i < MEM_N; i++) {
         double per = (double)most->bytes[i] / (double)p->params;
-        if (most->bytes[i])
+        if (most->bytes[i] && i != MEM_HOST)
             str_printf(out, "  %-18s %16zu %10s %8.2f per parameter\n", mem_cat_name((enum mem_cat)i), most->bytes[i],
                        str_bytes(a, (double)most->bytes[i]), per);
     }
     str_printf(out, "  %-18s %16zu %10s\n", "peak", most->peak_bytes, str_bytes(a, (double)most->peak_bytes));
+    if (most->bytes[MEM_HOST])
+        str_printf(out, "  and in the host's  %16zu %10s of activations (memory.offload), beside the peak\n",
+                   most->bytes[MEM_HOST], str_bytes(a, (double)most->bytes[MEM_HOST]));
     if (p->n_ranks > 1) str_puts(out, "bytes that it sends in a step:\n");
     for (int x = 0; x < AXIS_N; x++)
         if (most->comm[x].operations)

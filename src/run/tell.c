@@ -50,6 +50,9 @@ static void say_all(const struct tell *t, const struct places *p, const struct s
     log_info("model: %s, %s parameters, %s, %s of memory", model_family_name(g->cfg.model.family),
              str_count(a, (double)g->params.numel), dtype_name(g->cfg.dtype),
              str_bytes(b, (double)g->store.dev->ledger.now_total));
+    if (g->cfg.away.on)
+        log_info("offload: activations, %s in the host's memory, which on the cpu device is the same",
+                 str_bytes(a, (double)g->store.dev->ledger.now[MEM_HOST]));
     log_info("ranks: %d", t->ranks->n);
     places_hosts(p, &s);
     say("hosts", &s);

@@ -27,7 +27,7 @@ struct instr *lower_emit(struct code *c)
 
 static struct instr *emit(struct lower *l, enum tape_phase phase) { return lower_emit(&l->code[phase]); }
 
-static int place_push(struct lower *l, tid of, bool grad, size_t bytes)
+int lower_place(struct lower *l, tid of, bool grad, size_t bytes)
 {
     struct program *p = l->p;
     GROW(p->places, p->n_places, l->room_places, 1);
@@ -112,7 +112,7 @@ static struct instr *emit_forward(struct lower *l, enum tape_phase phase, int in
         if (root->kind == TENSOR_LOCAL && root->root == d->out[k])
             l->value[root->root] = reduces_in_place(l, d)
                                        ? i->in[0].place
-                                       : place_push(l, root->root, false, root_bytes(l->t, root->root));
+                                       : lower_place(l, root->root, false, root_bytes(l->t, root->root));
         i->out[k] = operand_value(l, d->out[k]);
     }
     return i;
@@ -190,7 +190,7 @@ static void contribute(struct lower *l, tid x, struct operand *din, struct opera
     }
     struct grad *g = &l->grad[v->root];
     struct box b = box_of(l->t, x);
-    if (g->place < 0) grad_hold(l, g, place_push(l, v->root, true, root_bytes(l->t, v->root)));
+    if (g->place < 0) grad_hold(l, g, lower_place(l, v->root, true, root_bytes(l->t, v->root)));
     if (!grad_written(g, &b, root->name)) {
         grad_add_box(l, g, b);
         *din = operand_at(l, x, g->place);
@@ -199,7 +199,7 @@ static void contribute(struct lower *l, tid x, struct operand *din, struct opera
     *acc = operand_at(l, x, g->place);
     if (place_is_read_later(l, g->place)) {
         CHECK(box_area(&b) == tensor_numel(root), "a part of the shared gradient of %s is added to", root->name);
-        grad_hold(l, g, place_push(l, v->root, true, root_bytes(l->t, v->root)));
+        grad_hold(l, g, lower_place(l, v->root, true, root_bytes(l->t, v->root)));
     }
     *din = operand_at(l, x, g->place);
 }
@@ -438,7 +438,7 @@ static void begin_at_output(struct lower *l)
 {
     tid out = l->t->stage_out;
     if (out < 0) return;
-    int place = place_push(l, out, true, root_bytes(l->t, out));
+    int place = lower_place(l, out, true, root_bytes(l->t, out));
     l->p->places[place].slot = tape_tensor(l->t, out)->grad_slot;
     l->p->places[place].pinned = true;
     grad_hold(l, &l->grad[out], place);
@@ -507,6 +507,8 @@ static void concatenate(struct lower *l)
     for (int ph = 1; ph < PHASE_N; ph++) {
         struct code *c = &l->code[ph];
         if (c->n) memcpy(p->code + p->begin[ph], c->p, sizeof *p->code * (size_t)c->n);
+        for (int i = 0; i < c->n; i++)
+            if (c->p[i].until) p->code[p->begin[ph] + i].until += p->begin[ph];
         xfree(c->p);
         c->p = NULL;
     }
@@ -564,7 +566,7 @@ static void count_and_scratch(struct lower *l, const struct kernel_table *kt)
             size_t bytes = by == BY_KERNEL  ? kernel_scratch(kt, &c)
                            : by == BY_RANKS ? collective_scratch(l, kt, i, &c)
                                             : 0;
-            if (bytes) i->scratch = place_push(l, TID_NONE, false, bytes);
+            if (bytes) i->scratch = lower_place(l, TID_NONE, false, bytes);
         }
 }
 
@@ -601,6 +603,7 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
     if (o.training) lower_backward(&l);
     if (!o.split_w) lower_fill(&l.code[PHASE_B]);
     for (int ph = 0; ph < PHASE_N; ph++) lower_pieces(&l, &l.code[ph]);
+    if (o.training && o.away.on) lower_offload(&l);
     concatenate(&l);
     count_and_scratch(&l, kt);
     program_finish_late(l.p);

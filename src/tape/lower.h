@@ -29,9 +29,11 @@ struct lower {
     struct grad *grad; /* root tensor -> its gradient */
 };
 
-struct instr *lower_emit(struct code *c);           /* one more, empty */
-void lower_pieces(struct lower *l, struct code *c); /* pieces.c: cuts what the options say */
-void lower_fill(struct code *c);                    /* fill.c: weight gradients of B beside its collectives */
+struct instr *lower_emit(struct code *c);                          /* one more, empty */
+int lower_place(struct lower *l, tid of, bool grad, size_t bytes); /* a new one */
+void lower_pieces(struct lower *l, struct code *c);                /* pieces.c: cuts what the options say */
+void lower_offload(struct lower *l); /* offload.c: puts away what the options say, last of all */
+void lower_fill(struct code *c);     /* fill.c: weight gradients of B beside its collectives */
 bool instr_same_memory(const struct operand *a, const struct operand *b);
 bool instr_touches(const struct instr *i, const struct instr *collective);
 void program_finish_late(struct program *p);                   /* underway.c: until when each collective may travel */

@@ -14,7 +14,7 @@ enum { PLACE_ALIGN = 64 };
 
 const char *home_name(enum home h)
 {
-    static const char *const names[HOME_N] = {"act", "wgrad", "scratch"};
+    static const char *const names[HOME_N] = {"act", "wgrad", "scratch", "away"};
     return names[h];
 }
 
@@ -57,6 +57,7 @@ static enum tape_phase phase_of(const struct program *p, int instr)
 static enum home home_of(const struct program *p, const struct place *x)
 {
     enum tape_phase a = phase_of(p, x->first), b = phase_of(p, x->last);
+    if (x->away) return HOME_AWAY;
     return a == b ? HOME_SCRATCH : b == PHASE_W ? HOME_WGRAD : HOME_ACT;
 }
 
@@ -76,7 +77,8 @@ static bool lives_meet(const struct place *a, const struct place *b)
  * (joint): a microbatch runs F, B and W in this order, whatever others do in between. Scratch shares within a phase. */
 static bool clash(const struct program *p, const struct place *a, const struct place *b)
 {
-    return a->home == b->home && ((a->home != HOME_SCRATCH && !p->joint) || lives_meet(a, b));
+    bool shares = a->home == HOME_SCRATCH || (a->home != HOME_AWAY && p->joint);
+    return a->home == b->home && (!shares || lives_meet(a, b));
 }
 
 static int by_offset(const void *a, const void *b)
@@ -165,7 +167,8 @@ static void put(struct program *p, struct place *x, size_t at)
     if (end > p->bytes[x->home]) p->bytes[x->home] = end;
 }
 
-/* Those that need an offset, slabs' first, scratch behind them; returns how many, *n_slab of the former. */
+/* Those that need an offset: slabs' first, then scratch; returns how many, *n_slab of the former. What is away has its
+ * offset here. */
 static int places_todo(struct program *p, struct place **todo, int *n_slab)
 {
     int n = 0;
@@ -173,7 +176,8 @@ static int places_todo(struct program *p, struct place **todo, int *n_slab)
         for (int i = 0; i < p->n_places; i++) {
             struct place *x = &p->places[i];
             if (x->first < 0 || x->slot >= 0) continue; /* never read nor written; bound when running */
-            if ((x->home == HOME_SCRATCH) == (scratch == 1)) todo[n++] = x;
+            if (x->home == HOME_AWAY && !scratch) put(p, x, p->bytes[HOME_AWAY]);
+            else if (x->home != HOME_AWAY && (x->home == HOME_SCRATCH) == (scratch == 1)) todo[n++] = x;
         }
         if (!scratch) *n_slab = n;
     }

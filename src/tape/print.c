@@ -86,9 +86,8 @@ void program_print(const struct program *p, struct str *out)
                    str_flops(flops, p->flops[ph]));
         for (int k = p->begin[ph]; k < p->begin[ph + 1]; k++) {
             const struct instr *i = &p->code[k];
-            tid o = p->tape->nodes[i->node].out[0];
             char name[TAPE_NAME + 32];
-            int n = snprintf(name, sizeof name, "%s", tape_tensor(p->tape, o)->name);
+            int n = snprintf(name, sizeof name, "%s", instr_what(p, i));
             if (i->run) snprintf(name + n, sizeof name - (size_t)n, " %d/%d", i->piece + 1, i->pieces);
             str_printf(out, "%5d %-10s %-6s%s %-28s %10s %9s ", k, op_row(i->op)->name, kphase[i->kphase],
                        i->again ? "*" : " ", name, str_flops(flops, i->flops), str_bytes(bytes, instr_bytes(i)));
@@ -100,6 +99,8 @@ void program_print(const struct program *p, struct str *out)
             str_putc(out, '\n');
         }
     }
-    str_printf(out, "bytes per microbatch: act %zu, wgrad %zu; shared scratch %zu\n", p->bytes[HOME_ACT],
+    str_printf(out, "bytes per microbatch: act %zu, wgrad %zu; shared scratch %zu", p->bytes[HOME_ACT],
                p->bytes[HOME_WGRAD], p->bytes[HOME_SCRATCH]);
+    if (p->bytes[HOME_AWAY]) str_printf(out, "; away %zu", p->bytes[HOME_AWAY]);
+    str_putc(out, '\n');
 }

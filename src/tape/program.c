@@ -15,7 +15,8 @@ static void *resolve(const struct program *p, const struct operand *o, const str
     } else if (o->place >= 0) {
         const struct place *x = &p->places[o->place];
         if (x->slot >= 0) return a->slot[x->slot] ? (char *)a->slot[x->slot] + o->offset : NULL;
-        char *home = x->home == HOME_ACT ? a->act : x->home == HOME_WGRAD ? a->wgrad : a->scratch;
+        void *const homes[HOME_N] = {a->act, a->wgrad, a->scratch, a->away};
+        char *home = homes[x->home];
         base = home ? home + x->offset : NULL;
     }
     return base ? base + o->offset : NULL;
@@ -66,13 +67,19 @@ static void call(struct program_walk *w, const struct program_args *a, const str
     w->list[w->n++].until = i->until;
 }
 
+const char *instr_what(const struct program *p, const struct instr *i)
+{
+    bool copy = op_row(i->op)->by == BY_COPIES;
+    return tape_tensor(p->tape, copy ? p->places[i->out[0].place].of : p->tape->nodes[i->node].out[0])->name;
+}
+
 static void run_one(const struct program *p, const struct instr *i, struct program_walk *w,
                     const struct program_args *a)
 {
     struct kernel_call c;
     instr_call(i, &c);
     c.step = a->step;
-    c.what = tape_tensor(p->tape, p->tape->nodes[i->node].out[0])->name;
+    c.what = instr_what(p, i);
     c.kernel = i->kernel;
     for (int k = 0; k < i->n_in; k++) {
         c.in[k].p = resolve(p, &i->in[k], a);
@@ -102,7 +109,7 @@ static void run_one(const struct program *p, const struct instr *i, struct progr
     } else {
         call(w, a, i, &c);
     }
-    if (a->look) a->look(a->look_ctx, p, &c, i);
+    if (a->look && op_row(i->op)->by != BY_COPIES) a->look(a->look_ctx, p, &c, i);
 }
 
 void program_run_part(const struct program *p, int begin, int end, struct program_walk *w, const struct program_args *a)

@@ -7,6 +7,7 @@
  *   first in F, last in B    ACT      slab of this (stage, microbatch), from F to B
  *   last in a deferred W     WGRAD    slab of this (stage, microbatch), until W
  *   within one phase         SCRATCH  shared by all; the same bytes serve many places in turn
+ *   put away in F            AWAY     another memory's slab of this (stage, microbatch), from F to B
  *
  * Where weight gradients are deferred there may be one slab instead (joint): all that outlives a phase is ACT, kept
  * until W, and what B leaves for W takes the bytes of what B has used up.
@@ -26,7 +27,7 @@
 #include "tape/tape.h"
 
 enum tape_phase { PHASE_F, PHASE_B, PHASE_W, PHASE_N };
-enum home { HOME_ACT, HOME_WGRAD, HOME_SCRATCH, HOME_N };
+enum home { HOME_ACT, HOME_WGRAD, HOME_SCRATCH, HOME_AWAY, HOME_N };
 const char *home_name(enum home h);
 
 struct place {
@@ -37,6 +38,7 @@ struct place {
     tid of;      /* the tensor it belongs to; -1: a kernel's scratch */
     bool grad;   /* holds that tensor's gradient */
     int holders; /* while lowering: tensors whose gradient this is and is still wanted */
+    bool away;   /* in another memory: only STORE and FETCH touch it */
     bool pinned; /* while lowering: a deferred weight gradient will read it, or its bytes are not ours to add to */
     int slot;    /* >= 0: these bytes are bound there when running (gradients at the ends of a stage); -1: placed */
 };
@@ -91,8 +93,15 @@ struct pieces_rule {
 };
 enum { PIECES_MOST = 8 };
 
+/* What is kept from F to B is put away meanwhile (offload.c). */
+struct away_rule {
+    bool on;
+    size_t least_bytes; /* of a place: what is smaller stays */
+};
+
 struct lower_options {
     struct pieces_rule pieces;
+    struct away_rule away;
     bool training; /* false: F only, nothing is kept */
     bool split_w;  /* W is a phase of its own; else weight gradients run inside B */
     /* With split_w: how many microbatches are between F and B, and between F and W, at worst. One slab for both is
@@ -109,6 +118,8 @@ void program_check(const struct program *p);
 void program_print(const struct program *p, struct str *out);
 /* Which of its ways the kernel takes, in words; "" where there is one. */
 const char *instr_path(const struct instr *i);
+/* Whose result or gradient an instruction is about, or moves: for messages. */
+const char *instr_what(const struct program *p, const struct instr *i);
 /* Bytes that an instruction reads and writes, each once, as if caches were perfect (kernel/ops_cost.c). */
 double instr_bytes(const struct instr *i);
 /* The last phase that reads or writes what is bound at a slot; -1: none does. */
@@ -137,6 +148,7 @@ struct program_args {
     const struct step_info *step;
     void *const *slot; /* what externals are bound to; NULL entries on the null device */
     void *act, *wgrad, *scratch;
+    void *away;                   /* in the other memory */
     struct carrier ranks, copies; /* who carries out the rows that are no kernels' (op_row.by) */
     /* By slot: this gradient holds something already. The first contribution writes and sets it, later ones add; the
      * caller clears it when a step begins (or when a slot is bound to other bytes). */
@@ -146,7 +158,8 @@ struct program_args {
     void (*before)(void *ctx, int instr);
     void (*after)(void *ctx, int instr);
     void *around_ctx;
-    /* Called after each instruction; NULL: not. A window for debugging (finding the first NaN), never for deciding. */
+    /* Called after each instruction but copies; NULL: not. A window for debugging (finding the first NaN), never for
+     * deciding. */
     void (*look)(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
     void *look_ctx;
 };
@@ -154,7 +167,7 @@ void program_run(const struct program *p, enum tape_phase phase, const struct pr
 
 /* The same in parts: instructions [begin, end) of a phase. Rows may travel from one part to the next, so those under
  * way are kept by the caller, who begins with none and calls program_run_end when the phase is over. */
-enum { PROGRAM_UNDER_WAY = 4 * PIECES_MOST };
+enum { AWAY_MOST = 24 /* copies of one direction, about */, PROGRAM_UNDER_WAY = 4 * PIECES_MOST + 2 * AWAY_MOST };
 struct program_walk {
     struct {
         struct kernel_call call;

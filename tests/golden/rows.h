@@ -51,7 +51,7 @@ static inline void put_reals(struct str *s, const char *what, const double *x, i
     str_putc(s, '\n');
 }
 
-/* more: one key over the row's, or NULL. */
+/* more: keys over the row's, a semicolon between two, or NULL. */
 static inline void resolve(struct config *c, struct arena *a, const struct row *r, const char *more)
 {
     char *all[64];
@@ -61,7 +61,8 @@ static inline void resolve(struct config *c, struct arena *a, const struct row *
     for (size_t i = 0; i < sizeof toy_keys / sizeof *toy_keys; i++) all[k++] = arena_strdup(a, toy_keys[i]);
     all[k++] = arena_printf(a, "run.kernels=%s", kernels);
     for (int i = 0; r->key[i]; i++) all[k++] = arena_strdup(a, r->key[i]);
-    if (more) all[k++] = arena_strdup(a, more);
+    char *rest, *word = more ? strtok_r(arena_strdup(a, more), ";", &rest) : NULL;
+    for (; word; word = strtok_r(NULL, ";", &rest)) all[k++] = word;
     if (config_load(c, &f, a, NULL, all, k, &e)) fail_msg("%s: %s", r->name, e.text);
     if (config_resolve(c, f, 0, r->ranks, &e)) fail_msg("%s: %s", r->name, e.text);
 }

@@ -90,6 +90,10 @@ static void test_law(void **state)
         LAW("model.family=llama", TINY, "run.kernels=ref", "batch.global=2", "batch.micro=1", team);
         LAW("model.family=llama", "model.vocab=2000", "model.seq_len=256", "model.layers=2", "model.hidden=256",
             "model.heads=8", "model.kv_heads=2", "batch.global=2", "batch.micro=1", team);
+        LAW("model.family=llama", TINY, "model.kv_heads=2", "batch.global=4", "batch.micro=2",
+            "memory.offload=activations", team);
+        LAW("model.family=gpt2", TINY, "batch.global=4", "batch.micro=2", "memory.offload=[activations]",
+            "memory.offload_least=0", "memory.recompute=full", team);
     }
 }
 
