@@ -70,7 +70,8 @@ static const char *purpose(const struct explain *x, const struct comm *c)
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (of[i].c == c) return of[i].text;
-    return r->n_servers ? "gradients to a server, parameters back" : "gradients of parameters that several stages hold";
+    if (r->n_servers && str_starts(comm_name(c), "pull")) return "parameters from a server to all workers";
+    return r->n_servers ? "gradients of the workers to a server" : "gradients of parameters that several stages hold";
 }
 
 /* All columns, with the group's name in each line. */

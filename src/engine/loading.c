@@ -128,7 +128,7 @@ static int prepare(struct loading *x, int i, struct err *e)
         if (r->reader == me) rc = read_one(x, o, r, e);
         if (!rc) rc = add_reading(x, o, r, e);
     }
-    if (!rc) rc = route_run_new(&o->run, x->comm, x->g->stream, o->t, o->n, e);
+    if (!rc) rc = route_run_new(&o->run, x->comm, x->g->stream, o->t, o->n, NULL, e);
     return rc;
 }
 

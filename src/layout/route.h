@@ -2,8 +2,9 @@
 /* route.h: how a tensor gets from one layout to another: a list of boxes with a sender and a receiver each.
  *
  * route(from, to) = intersection of boxes + choice of a replica. Gathering parameters, scattering gradients, changing
- * tp, writing and reading a checkpoint (a file is one more holder) are all routes. Recognised ones lower to
- * collectives (recognise.h); the rest runs as it stands.
+ * tp, writing and reading a checkpoint (a file is one more holder) are all routes. Where one rank sends
+ * the same to many, or many send a sum to one, that is recognised (recognise.h) and runs as a collective; the rest as
+ * it stands.
  *
  * What a route promises
  *   1. Every element of every receiver's box arrives exactly once per term. Terms are the addends of a sum still owed
@@ -16,8 +17,7 @@
  * What changes and what does not: P in `from` is summed unless the same axis is P in `to` (the sum stays owed). V must
  * be V in both: those ranks hold different things and no route joins them. P only in `to` is refused.
  *
- * Cost: time O(senders' boxes x receivers) box intersections; all ranks hold the whole list. Where a layout lowers to
- * collectives no list is needed.
+ * Cost: time O(senders' boxes x receivers) box intersections; all ranks hold the whole list.
  * Floor 1; includes base only. Order: Local; the same arguments give the same route on every rank.
  */
 #ifndef TUTTI_LAYOUT_ROUTE_H

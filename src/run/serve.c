@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both roles in one file, because every message here has its two ends side by side. Workers keep no clocks: who may go
- * on is decided by the servers, each from the pushes it has seen, and all of them decide alike since they see the same
- * clocks. A worker that wants to stop says with its push after which step: far enough ahead that nobody can have passed
- * it. Rejected: a key-value store per tensor (a message per tensor and server), and servers as threads of the workers
- * (then nothing is taken off them). */
+/* Both roles in one file, because every message here has its two ends side by side. What travels are the routes of
+ * run/serve_routes.c. Workers keep no clocks: who may go on is decided by the servers, each from the pushes it has
+ * seen, and all of them decide alike since they see the same clocks. A worker that wants to stop says with its push
+ * after which step: far enough ahead that nobody can have passed it. Rejected: a key-value store per tensor (a message
+ * per tensor and server), and servers as threads of the workers (then nothing is taken off them). */
 #include "run/serve.h"
 
 #include <math.h>
@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "engine/tally.h"
+#include "run/serve_routes.h"
 
 enum { HEAD = 8 };
 enum { HEAD_NATS, HEAD_TOKENS, HEAD_NORM, HEAD_STOP };                                         /* push */
@@ -21,9 +22,11 @@ enum { BACK_STALE, BACK_MEAN, BACK_MAX, BACK_N, BACK_MEET, BACK_OVER, BACK_NATS,
 struct client { /* what a server knows of a worker */
     double head[HEAD], back[HEAD];
     struct buffer landing;
-    int64_t ticket, words; /* of the receive that is posted, 0 none, and of what is said with it */
-    int64_t clock;         /* steps done */
-    int64_t pulled;        /* updates made when it last pulled */
+    struct serve_way push, pull;
+    bool posted;    /* its next push is being received, */
+    int64_t words;  /* and what is said with it */
+    int64_t clock;  /* steps done */
+    int64_t pulled; /* updates made when it last pulled */
     double nats, tokens;
     bool waits;
 };
@@ -31,14 +34,13 @@ struct client { /* what a server knows of a worker */
 struct serve {
     struct serve_config c;
     struct engine *g;
-    int n_workers, n_servers, me;         /* me: which server, -1 a worker */
-    struct comm *world, *servers, **pull; /* pull[s]: all workers, then server s; only its own on a server */
-    struct comm *post, *words;            /* async: everybody, point to point; what is said with it, between hosts */
-    struct param_table theirs;            /* worker: the parameters as servers share them out */
-    struct units *shard;                  /* worker: [n_servers] */
-    struct buffer *push, *take;           /* worker, several servers: packed gradients, parameters */
-    struct client *client;                /* async server: [n_workers] */
-    int64_t updates, stop_at;             /* stop_at: 0 not known */
+    int n_workers, n_servers, me; /* me: which server, -1 a worker */
+    struct comm *world, *servers;
+    struct comm *post, *words; /* everybody; async: what is said with it, between hosts */
+    struct serve_routes routes;
+    struct serve_way push, pull; /* of all workers; async: a worker's own */
+    struct client *client;       /* async server: [n_workers] */
+    int64_t updates, stop_at;    /* stop_at: 0 not known */
     double stale_sum;
     int64_t stale_max, stale_n;
     bool over;
@@ -48,52 +50,32 @@ static bool serves(const struct serve *v) { return v->me >= 0; }
 
 static int new_groups(struct serve *v, struct err *e)
 {
-    int *list = xcalloc((size_t)(v->n_workers + v->n_servers), sizeof *list), rc = OK;
-    for (int i = 0; i < v->n_workers; i++) list[i] = i;
-    v->pull = xcalloc((size_t)v->n_servers, sizeof *v->pull);
-    for (int s = 0; !rc && s < v->n_servers; s++) {
-        char name[32];
-        snprintf(name, sizeof name, "server %d", s);
-        list[v->n_workers] = v->n_workers + s;
-        if (!serves(v) || s == v->me) rc = comm_split_list(&v->pull[s], v->world, list, v->n_workers + 1, name, e);
-    }
+    int n = v->n_workers + v->n_servers, *list = xcalloc((size_t)n, sizeof *list), rc = OK;
     for (int s = 0; s < v->n_servers; s++) list[s] = v->n_workers + s;
-    if (!rc && serves(v) && v->n_servers > 1)
-        rc = comm_split_list(&v->servers, v->world, list, v->n_servers, "servers", e);
-    for (int i = 0; i < v->n_workers + v->n_servers; i++) list[i] = i;
-    if (!rc && v->c.async) rc = comm_split_list(&v->post, v->world, list, v->n_workers + v->n_servers, "post", e);
-    if (!rc && v->c.async)
-        rc = comm_split_list(&v->words, v->world, list, v->n_workers + v->n_servers, "post hosts", e);
-    for (int s = 0; s < v->n_servers; s++) comm_on(v->pull[s], v->g->dev);
+    if (serves(v) && v->n_servers > 1) rc = comm_split_list(&v->servers, v->world, list, v->n_servers, "servers", e);
+    for (int i = 0; i < n; i++) list[i] = i;
+    if (!rc) rc = comm_split_list(&v->post, v->world, list, n, "post", e);
+    if (!rc && v->c.async) rc = comm_split_list(&v->words, v->world, list, n, "post hosts", e);
     comm_on(v->post, v->g->dev);
     xfree(list);
     return rc;
 }
 
-static int new_memory(struct serve *v, struct err *e)
+/* One for all where all step together; else one for each worker and direction. */
+static int new_ways(struct serve *v, struct err *e)
 {
     struct engine *g = v->g;
-    int rc = OK;
-    if (serves(v)) {
-        v->client = xcalloc((size_t)v->n_workers, sizeof *v->client);
-        for (int w = 0; !rc && v->c.async && w < v->n_workers; w++)
-            rc = buffer_new(&v->client[w].landing, g->dev, MEM_COMM, to_size(g->store.units.shard_numel) * 4, e);
-        return rc;
+    int rc = OK, all = v->c.async ? comm_rank(v->world) : -1;
+    if (serves(v)) v->client = xcalloc((size_t)v->n_workers, sizeof *v->client);
+    if (!serves(v) || !v->c.async) {
+        rc = serve_way_new(&v->push, &v->routes, v->post, g, true, all, NULL, e);
+        return rc ? rc : serve_way_new(&v->pull, &v->routes, v->post, g, false, all, NULL, e);
     }
-    v->shard = xcalloc((size_t)v->n_servers, sizeof *v->shard);
-    v->push = xcalloc((size_t)v->n_servers, sizeof *v->push);
-    v->take = xcalloc((size_t)v->n_servers, sizeof *v->take);
-    struct mesh servers = ranks_servers(v->n_servers);
-    struct par first = par_at(&servers, 0);
-    model_declare(&g->cfg.model, &first, &v->theirs);
-    for (int s = 0; !rc && s < v->n_servers; s++) {
-        param_place(&v->theirs, s);
-        units_init(&v->shard[s], &v->theirs, true);
-        if (v->n_servers == 1) break; /* one shard lies packed as it is */
-        rc = buffer_new(&v->push[s], g->dev, MEM_COMM, to_size(v->shard[s].shard_numel) * 4, e);
-        if (!rc)
-            rc = buffer_new(&v->take[s], g->dev, MEM_COMM,
-                            to_size(v->shard[s].shard_numel) * dtype_bytes(g->store.dtype), e);
+    for (int w = 0; !rc && w < v->n_workers; w++) {
+        struct client *c = &v->client[w];
+        rc = buffer_new(&c->landing, g->dev, MEM_COMM, to_size(g->store.units.shard_numel) * 4, e);
+        if (!rc) rc = serve_way_new(&c->push, &v->routes, v->post, g, true, w, &c->landing, e);
+        if (!rc) rc = serve_way_new(&c->pull, &v->routes, v->post, g, false, w, NULL, e);
     }
     return rc;
 }
@@ -109,8 +91,9 @@ int serve_new(struct serve **out, const struct serve_config *c, struct engine *g
                         .me = r->server,
                         .world = r->world};
     if (c->async) g->exchange.sums = NULL; /* each worker counts its own */
+    serve_routes_open(&v->routes, g, r);
     int rc = new_groups(v, e);
-    if (!rc) rc = new_memory(v, e);
+    if (!rc) rc = new_ways(v, e);
     if (rc) serve_free(v);
     else *out = v;
     return rc;
@@ -119,101 +102,38 @@ int serve_new(struct serve **out, const struct serve_config *c, struct engine *g
 void serve_free(struct serve *v)
 {
     if (!v) return;
-    for (int s = 0; s < v->n_servers; s++) {
-        comm_free(v->pull ? v->pull[s] : NULL);
-        if (v->shard) units_fini(&v->shard[s]);
-        if (v->push) buffer_free(&v->push[s]);
-        if (v->take) buffer_free(&v->take[s]);
+    serve_way_free(&v->push);
+    serve_way_free(&v->pull);
+    for (int w = 0; v->client && w < v->n_workers; w++) {
+        if (v->client[w].posted) route_run_end(v->client[w].push.run); /* the world failed: nothing arrives any more */
+        serve_way_free(&v->client[w].push);
+        serve_way_free(&v->client[w].pull);
+        buffer_free(&v->client[w].landing);
     }
-    for (int w = 0; v->client && w < v->n_workers; w++) buffer_free(&v->client[w].landing);
+    serve_routes_close(&v->routes);
     comm_free(v->servers);
     comm_free(v->words);
     comm_free(v->post);
-    xfree(v->pull);
-    param_table_free(&v->theirs);
-    xfree(v->shard);
-    xfree(v->push);
-    xfree(v->take);
     xfree(v->client);
     xfree(v);
 }
 
-/* ---- packing: between a worker's buffers in the table's order and a server's shard ---- */
-static int64_t shard_numel(const struct serve *v, int s)
-{
-    return serves(v) ? v->g->store.units.shard_numel : v->shard[s].shard_numel;
-}
-
-static void *pack(struct serve *v, int s)
-{
-    const struct store *store = &v->g->store;
-    if (v->n_servers == 1 || !v->push[s].p) return store->array[STORE_GRAD].buf.p;
-    for (int i = 0; i < store->table->n; i++) {
-        const struct piece *q = &v->shard[s].piece[i];
-        if (q->n)
-            stream_copy(v->g->stream, (float *)v->push[s].p + q->offset,
-                        (const float *)store_grad_ptr(store, i) + q->lo, to_size(q->n) * 4);
-    }
-    return v->push[s].p;
-}
-
-static void *packed_params(struct serve *v, int s)
-{
-    return v->n_servers == 1 || serves(v) ? v->g->store.array[STORE_PARAM].buf.p : v->take[s].p;
-}
-
-static void unpack(struct serve *v, int s)
-{
-    const struct store *store = &v->g->store;
-    size_t width = dtype_bytes(store->dtype);
-    if (v->n_servers == 1 || !v->take[s].p) return;
-    for (int i = 0; i < store->table->n; i++) {
-        const struct piece *q = &v->shard[s].piece[i];
-        if (q->n)
-            stream_copy(v->g->stream, (char *)store_param_ptr(store, i) + to_size(q->lo) * width,
-                        (const char *)v->take[s].p + to_size(q->offset) * width, to_size(q->n) * width);
-    }
-}
-
 /* ---- sync ---- */
-static void pull_all(struct serve *v)
+static void travel(struct serve_way *x, const char *what)
 {
-    int64_t *ticket = xcalloc((size_t)v->n_servers, sizeof *ticket);
-    for (int s = 0; s < v->n_servers; s++)
-        if (v->pull[s])
-            ticket[s] = comm_broadcast(v->pull[s], packed_params(v, s), shard_numel(v, s), v->g->store.dtype,
-                                       v->n_workers, "pull");
-    for (int s = 0; s < v->n_servers; s++) {
-        if (!v->pull[s]) continue;
-        comm_wait(v->pull[s], ticket[s]);
-        if (!serves(v)) unpack(v, s);
-    }
-    xfree(ticket);
+    route_run_begin(x->run, what);
+    route_run_end(x->run);
 }
 
 void serve_begin(struct serve *v, int64_t step)
 {
-    pull_all(v);
+    bool each = v->c.async && serves(v);
+    for (int w = 0; each && w < v->n_workers; w++) route_run_begin(v->client[w].pull.run, "pull");
+    for (int w = 0; each && w < v->n_workers; w++) route_run_end(v->client[w].pull.run);
+    if (!each) travel(&v->pull, "pull");
     for (int w = 0; serves(v) && w < v->n_workers; w++) v->client[w].clock = step;
     v->updates = v->c.async ? step * v->n_workers : step;
     for (int w = 0; serves(v) && w < v->n_workers; w++) v->client[w].pulled = v->updates;
-}
-
-static void push_all(struct serve *v)
-{
-    int64_t *ticket = xcalloc((size_t)v->n_servers, sizeof *ticket);
-    struct store *store = &v->g->store;
-    struct buffer *grad = &store->array[STORE_GRAD].buf;
-    if (serves(v)) device_zero(v->g->stream, grad, 0, grad->bytes); /* a server adds nothing of its own */
-    for (int s = 0; s < v->n_servers; s++)
-        if (v->pull[s]) {
-            void *in = serves(v) ? grad->p : pack(v, s);
-            ticket[s] = comm_reduce(v->pull[s], in, serves(v) ? in : NULL, shard_numel(v, s), DT_F32, COMM_SUM,
-                                    v->n_workers, "push");
-        }
-    for (int s = 0; s < v->n_servers; s++)
-        if (v->pull[s]) comm_wait(v->pull[s], ticket[s]);
-    xfree(ticket);
 }
 
 bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r)
@@ -226,7 +146,7 @@ bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, dou
         seen[2] = (double)r->tokens;
     }
     comm_wait(v->world, comm_broadcast(v->world, seen, 3, DT_F64, 0, "loss"));
-    push_all(v);
+    travel(&v->push, "push");
     if (serves(v)) {
         double squares = tally_squares(v->g);
         if (v->servers)
@@ -240,7 +160,7 @@ bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, dou
     double from = clock_now_s();
     if (serves(v)) optim_step(&v->g->store, v->g->stream, &v->c.optim, lr, step, norm);
     if (serves(v)) trace_add(v->g->trace, TRACE_OPTIMIZER, "update parameters", step, from, clock_now_s());
-    pull_all(v);
+    travel(&v->pull, "pull");
     return true;
 }
 
@@ -255,7 +175,7 @@ int serve_push(struct serve *v, const struct engine_batch *b, int64_t step, bool
                struct staleness *s, bool *meet, struct err *e)
 {
     double head[HEAD] = {0}, *back = xcalloc((size_t)v->n_servers * HEAD, sizeof *back);
-    int64_t *ticket = xcalloc((size_t)v->n_servers * 4, sizeof *ticket);
+    int64_t *ticket = xcalloc((size_t)v->n_servers * 2, sizeof *ticket);
     engine_gradients(v->g, b, step, r);
     bool finite = isfinite(r->loss) && isfinite(r->grad_norm);
     head[HEAD_NATS] = r->nats;
@@ -265,15 +185,14 @@ int serve_push(struct serve *v, const struct engine_batch *b, int64_t step, bool
         stop ? (double)(step + v->c.staleness + 2) : 0; /* others are at most staleness + 1 ahead of `step` */
     for (int k = 0; finite && k < v->n_servers; k++) {
         int peer = v->n_workers + k;
-        ticket[4 * k] = comm_send(v->words, head, HEAD, DT_F64, peer, "push: loss and clock");
-        ticket[4 * k + 1] = comm_recv(v->words, back + k * HEAD, HEAD, DT_F64, peer, "pull: who goes on");
-        ticket[4 * k + 2] = comm_send(v->post, pack(v, k), shard_numel(v, k), DT_F32, peer, "push");
-        ticket[4 * k + 3] = comm_recv(v->post, packed_params(v, k), shard_numel(v, k), v->g->store.dtype, peer, "pull");
+        ticket[2 * k] = comm_send(v->words, head, HEAD, DT_F64, peer, "push: loss and clock");
+        ticket[2 * k + 1] = comm_recv(v->words, back + k * HEAD, HEAD, DT_F64, peer, "pull: who goes on");
     }
-    for (int k = 0; finite && k < v->n_servers; k++) {
-        for (int i = 0; i < 4; i++) comm_wait(i < 2 ? v->words : v->post, ticket[4 * k + i]);
-        unpack(v, k);
-    }
+    if (finite) route_run_begin(v->push.run, "push");
+    if (finite) route_run_begin(v->pull.run, "pull");
+    for (int k = 0; finite && k < 2 * v->n_servers; k++) comm_wait(v->words, ticket[k]);
+    if (finite) route_run_end(v->push.run);
+    if (finite) route_run_end(v->pull.run);
     *s = (struct staleness){.mean = back[BACK_MEAN], .max = (int64_t)back[BACK_MAX], .n = (int64_t)back[BACK_N]};
     if (back[BACK_MEET] != 0) { /* all workers' losses of the step */
         r->nats = back[BACK_NATS];
@@ -296,7 +215,8 @@ static void post_receive(struct serve *v, int w)
 {
     struct client *c = &v->client[w];
     c->words = comm_recv(v->words, c->head, HEAD, DT_F64, w, "push: loss and clock");
-    c->ticket = comm_recv(v->post, c->landing.p, shard_numel(v, v->me), DT_F32, w, "push");
+    route_run_begin(c->push.run, "push");
+    c->posted = true;
 }
 
 static void apply(struct serve *v, int w, int64_t *tokens)
@@ -309,7 +229,6 @@ static void apply(struct serve *v, int w, int64_t *tokens)
     v->updates++;
     c->clock++;
     c->waits = true;
-    c->ticket = 0;
     c->nats = c->head[HEAD_NATS];
     c->tokens = c->head[HEAD_TOKENS];
     *tokens += (int64_t)c->tokens;
@@ -335,8 +254,7 @@ static void answer(struct serve *v, int w, bool meet, bool over)
         c->back[BACK_COUNT] += v->client[i].tokens;
     }
     int64_t said = comm_send(v->words, c->back, HEAD, DT_F64, w, "answer: who goes on");
-    comm_wait(v->post, comm_send(v->post, v->g->store.array[STORE_PARAM].buf.p, shard_numel(v, v->me),
-                                 v->g->store.dtype, w, "answer"));
+    travel(&c->pull, "answer");
     comm_wait(v->words, said);
     c->pulled = v->updates;
     c->waits = false;
@@ -369,10 +287,10 @@ int64_t serve_until_meeting(struct serve *v, int64_t *tokens, struct err *e)
     for (;;) {
         bool moved = false;
         for (int w = 0; w < v->n_workers; w++) {
-            if (!v->client[w].ticket || !comm_done(v->words, v->client[w].words) ||
-                !comm_done(v->post, v->client[w].ticket))
-                continue;
-            comm_wait(v->post, v->client[w].ticket);
+            struct client *c = &v->client[w];
+            if (!c->posted || !comm_done(v->words, c->words) || !route_run_done(c->push.run)) continue;
+            route_run_end(c->push.run);
+            c->posted = false;
             if (comm_status(v->world, e)) return e->code;
             apply(v, w, tokens);
             moved = true;
@@ -387,11 +305,16 @@ bool serve_is_over(const struct serve *v) { return v->over; }
 
 struct comm *serve_group(const struct serve *v, int i)
 {
-    int n = serves(v) ? 1 : v->n_servers;
-    if (i < n) return v->pull[serves(v) ? v->me : i];
-    struct comm *more[] = {v->servers, v->post, v->words};
+    struct comm *own[] = {v->servers, v->post, v->words};
+    const struct serve_way *way[] = {&v->push, &v->pull};
+    int n = 0;
     for (int k = 0; k < 3; k++)
-        if (more[k] && n++ == i) return more[k];
+        if (own[k] && n++ == i) return own[k];
+    for (int k = 0; k < 2; k++) {
+        struct comm *c;
+        for (int j = 0; way[k]->run && (c = route_run_group(way[k]->run, j)); j++)
+            if (n++ == i) return c;
+    }
     return NULL;
 }
 

@@ -13,7 +13,8 @@
  * Staleness of an update: how many updates its server made between the pull that the gradient was computed from and its
  * push. It is measured by the servers and told to the workers.
  *
- * Shards: every parameter's rows cut over the servers by region_split (state/units.h); a shard travels as one message.
+ * Shards: every parameter's rows cut over the servers by region_split (state/units.h); what travels are the routes of
+ * serve_routes.h, a shard as one message.
  * Memory: worker 1 compute copy + fp32 gradients + both again packed where there are several servers; server 1/S of
  * master, moments, compute copy, gradients; async: 1/S of a gradient per worker more.
  * Source: Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014.

@@ -19,9 +19,13 @@
  *
  * Of a transposed route every message is added to what the destination holds.
  *
- * Lowering to collectives (layout/recognise.h) is the caller's choice; what is carried out here is the list as it
- * stands. Cost per rank: what it packs and unpacks is copied once; messages as many as ranks that it exchanges with.
- * Floors 0-2. Order: as stated.
+ * Often. Routes that are run again and again may have groups of their own: then what is recognised (layout/recognise.h)
+ * runs as the collective that it is, with the same bits: a fan as a broadcast, a sum as a reduction in the order of the
+ * ranks, to which the receiver adds a zero (a sum of -0 only becomes +0). Only then a sum of k terms takes the room of
+ * one.
+ *
+ * Cost per rank: what it packs and unpacks is copied once, what goes to several in one form is packed once; messages as
+ * many as ranks that it exchanges with. Floors 0-2. Order: as stated.
  */
 #ifndef TUTTI_STATE_ROUTE_RUN_H
 #define TUTTI_STATE_ROUTE_RUN_H
@@ -47,11 +51,12 @@ struct route_run;
 
 /* Everything on paper, and the buffers. st (borrowed): where packing and unpacking happen, with kernels (kernel_on)
  * where there are sums.
- *   order   Local; every rank of c gives the same routes and types in the same order, with its own ends
- *   fails   ERR_REQUEST: a sum of a type that it has not; ERR_MEMORY. CHECKs that ends hold the boxes that the routes
- *           name */
+ * often: groups are made for what is recognised, with names that begin so ("pull from 4"); NULL: none are.
+ *   order   Local; what two ranks exchange comes of routes and types that both give in the same order, each with its
+ * own ends. often: Collective(c), and all ranks give all routes fails   ERR_REQUEST: a sum of a type that it has not;
+ * ERR_MEMORY. CHECKs that ends hold the boxes that the routes name */
 int route_run_new(struct route_run **out, struct comm *c, struct stream *st, const struct route_tensor *t, int n,
-                  struct err *e);
+                  const char *often, struct err *e);
 /* Packs and sends off; `what` as in comm.h. May be called again after route_run_end. Collective(c). */
 void route_run_begin(struct route_run *x, const char *what);
 bool route_run_done(struct route_run *x); /* end would not wait. Local. */
@@ -62,5 +67,7 @@ void route_run_free(struct route_run *x); /* not under way; NULL is fine */
 /* Bytes of its own buffers; bytes that one run of it sends to others. */
 size_t route_run_bytes(const struct route_run *x);
 int64_t route_run_sends(const struct route_run *x);
+/* Its own groups, which count what they send; NULL after the last. */
+struct comm *route_run_group(const struct route_run *x, int i);
 
 #endif

@@ -2,6 +2,8 @@
 /* Routes between random layouts, executed on arrays. */
 #include "world.h"
 
+#include "layout/recognise.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -90,7 +92,7 @@ static void restrict_holders(struct dice *d, const struct mesh *m, struct layout
 }
 
 struct tally {
-    int routes, lowered, sums, empty, compared, kind[LOWER_N];
+    int routes, sums, empty, fans, reductions;
 };
 
 static void describe(const struct layout *from, const struct layout *to, uint64_t seed)
@@ -101,6 +103,41 @@ static void describe(const struct layout *from, const struct layout *to, uint64_
     layout_print(to, &t);
     print_error("seed %llu: %s\n", (unsigned long long)seed, str_text(&t));
     str_free(&t);
+}
+
+static int64_t messages(const struct route *r, int src, int dst, int term)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < r->n; i++)
+        n += (src < 0 || r->msg[i].src == src) && (dst < 0 || r->msg[i].dst == dst) &&
+             (term < 0 || r->msg[i].term == term);
+    return n;
+}
+
+/* By the plain meaning: of a fan every peer has a message for each that the first has, with the same box, and nobody
+ * else has any; of a sum every source has all of one term. */
+static bool known_is_right(const struct route *r, int n_ranks, struct tally *tally)
+{
+    struct known_list k;
+    bool good = true;
+    recognise(&k, &r, 1, n_ranks);
+    for (int i = 0; i < k.n; i++) {
+        const struct known *x = &k.p[i];
+        int64_t all = 0;
+        bool fan = x->kind == KNOWN_FAN;
+        *(fan ? &tally->fans : &tally->reductions) += 1;
+        for (int j = 0; j < x->n; j++) {
+            int src = fan ? x->root : x->rank[j], dst = fan ? x->rank[j] : x->root;
+            int64_t here = messages(r, src, dst, fan ? 0 : j),
+                    first = messages(r, fan ? src : x->rank[0], fan ? x->rank[0] : dst, -1);
+            good &= here > 0 && here == first && here == messages(r, src, dst, -1);
+            all += here;
+        }
+        good &= all ==
+                (fan ? messages(r, x->root, -1, -1) - messages(r, x->root, x->root, -1) : messages(r, -1, x->root, -1));
+    }
+    known_free(&k);
+    return good;
 }
 
 static bool one_pair(uint64_t seed, struct tally *tally)
@@ -116,16 +153,12 @@ static bool one_pair(uint64_t seed, struct tally *tally)
     assert_int_equal(layout_check(&to, NULL), OK);
     struct route *r;
     struct err e = {0};
-    struct lowering low;
-    int rc = route_new(&r, &from, &to, &e);
-    assert_int_equal(lower_route(&low, &from, &to, NULL), rc);
-    if (rc) return false;
+    if (route_new(&r, &from, &to, &e)) return false;
 
     bool good = true;
-    struct world a, b, c;
+    struct world a, b;
     world_new(&a, &from);
     world_new(&b, &to);
-    world_new(&c, &to);
     world_fill(&a, &from);
     world_route(&b, &a, r);
     int64_t sent = 0, received = 0;
@@ -146,25 +179,12 @@ static bool one_pair(uint64_t seed, struct tally *tally)
         bool differs = layout_has(&from, SPMD_P) || layout_has(&from, SPMD_V);
         if (m1->src != m1->dst && !differs && a.data[m1->dst]) good &= !region_contains(&a.box[m1->dst], &m1->box);
     }
-    enum lower_kind only = low.n == 1 ? low.step[0].kind : LOWER_N;
-    if (only == LOWER_ALL_GATHER || only == LOWER_REDUCE_SCATTER || (only == LOWER_ALL_TO_ALL && low.step[0].even)) {
-        int64_t traffic = 0;
-        for (int rank = 0; rank < m.n_ranks; rank++) traffic += lower_traffic(&low.step[0], rank);
-        good &= traffic == sent;
-        tally->compared++;
-    }
-    world_lowered(&c, &a, &low);
-    for (int rank = 0; rank < m.n_ranks; rank++)
-        good &= !b.data[rank] ||
-                !memcmp(b.data[rank], c.data[rank], to_size(region_volume(&b.box[rank])) * sizeof(int64_t));
+    good &= known_is_right(r, m.n_ranks, tally);
     tally->routes++;
     tally->sums += r->n_terms > 1;
-    for (int i = 0; i < low.n; i++) tally->kind[low.step[i].kind]++;
-    tally->lowered += low.n == 0 || low.step[0].kind != LOWER_POINT_TO_POINT;
     if (!good) describe(&from, &to, seed);
     world_free(&a);
     world_free(&b);
-    world_free(&c);
     route_free(r);
     return good;
 }
@@ -178,12 +198,10 @@ static void test_random_pairs(void **state)
         int before = t.routes;
         if (!one_pair(seed, &t) && t.routes > before) bad++;
     }
-    print_message("%d routes, %d of them sums, %d empty pieces; %d lowered:", t.routes, t.sums, t.empty, t.lowered);
-    for (int k = 0; k < LOWER_N; k++) print_message(" %s %d", lower_kind_name((enum lower_kind)k), t.kind[k]);
-    print_message("\n");
+    print_message("%d routes, %d of them sums, %d empty pieces; %d fans, %d reductions\n", t.routes, t.sums, t.empty,
+                  t.fans, t.reductions);
     assert_int_equal(bad, 0);
-    assert_true(t.routes > 4000 && t.sums > 500 && t.empty > 500 && t.lowered > 1000 && t.compared > 50);
-    for (int k = 0; k < LOWER_N; k++) assert_true(t.kind[k] > 10); /* the test sees every kind of step */
+    assert_true(t.routes > 4000 && t.sums > 500 && t.empty > 500 && t.fans > 500 && t.reductions > 20);
 }
 
 /* There and back gives what was there, in every copy. */
@@ -271,56 +289,54 @@ static struct mesh mesh_of(int pp, int dpr, int dps, int cp, int tp)
     return m;
 }
 
-static void expect_lowering(const struct layout *from, const struct layout *to, const char *want)
+static void expect_known(const struct holding *from, int n_from, const struct holding *to, int n_to, int n_ranks,
+                         const char *want)
 {
-    struct lowering w;
+    struct route *r;
+    struct known_list k;
     struct str t = {0};
-    assert_int_equal(lower_route(&w, from, to, NULL), OK);
-    lower_print(&w, &t);
+    assert_int_equal(route_new_holdings(&r, from, n_from, to, n_to, NULL), OK);
+    const struct route *list[] = {r, r}; /* two tensors alike */
+    recognise(&k, list, 2, n_ranks);
+    known_print(&k, &t);
     assert_string_equal(str_text(&t), want);
+    known_free(&k);
+    route_free(r);
     str_free(&t);
 }
 
-/* The routes that training is made of. */
-static void test_known_lowerings(void **state)
+#define ROWS(lo, hi)                                                                                                   \
+    {                                                                                                                  \
+        .nd = 1, {lo}, { hi }                                                                                          \
+    }
+/* Two servers with rows of what three workers have whole: a pull and a push, on meshes of their own. */
+static void test_known(void **state)
 {
     (void)state;
-    struct mesh m = mesh_of(2, 2, 4, 2, 2);
-    struct layout all = layout_on(&m, MESH_DENSE, SHAPE_OF(50257, 768), SPMD_I);
-    struct layout compute = layout_with(all, AXIS_TP, SPMD_S0);
-    struct layout fsdp = layout_with(layout_with(compute, AXIS_DP_SHARD, SPMD_S0), AXIS_CP, SPMD_S0);
-    expect_lowering(&all, &all, "nothing");
-    expect_lowering(&fsdp, &compute, "all-gather dim 0 over dp_shard, cp");
-    struct layout grad = compute;
-    for (int a = AXIS_DP_REPLICATE; a <= AXIS_CP; a++) grad = layout_with(grad, (enum axis)a, SPMD_P);
-    expect_lowering(&grad, &compute, "all-reduce over dp_replicate, dp_shard, cp");
-    expect_lowering(&grad, &fsdp, "reduce-scatter dim 0 over dp_shard, cp; all-reduce over dp_replicate");
-    expect_lowering(&compute, &fsdp, "slice dim 0 over dp_shard, cp");
-    struct layout columns = layout_with(all, AXIS_TP, SPMD_S1);
-    expect_lowering(&compute, &columns, "all-to-all dim 1 to 0 over tp");
-    /* The same axes in another order: no collective does that. */
-    struct layout swapped = layout_with(layout_with(all, AXIS_DP_SHARD, SPMD_S0), AXIS_TP, SPMD_S0);
-    struct layout straight = layout_with(layout_with(all, AXIS_TP, SPMD_S0), AXIS_DP_SHARD, SPMD_S0);
-    expect_lowering(&straight, &swapped, "point-to-point");
-    expect_lowering(&all, &straight, "slice dim 0 over tp, dp_shard");
-    expect_lowering(&all, &swapped, "slice dim 0 over dp_shard, tp");
-    /* A stage's parameters, and embeddings tied over the first and the last stage. */
-    struct layout first = layout_hold_on(all, (int[]){0}, 1);
-    expect_lowering(&first, &all, "broadcast over pp");
-    expect_lowering(&all, &first, "forget over pp");
-    struct layout owed = layout_with(all, AXIS_PP, SPMD_P);
-    expect_lowering(&owed, &all, "all-reduce over pp");
+    struct holding server[2] = {{.holder = 3, .box = ROWS(0, 4)}, {.holder = 4, .box = ROWS(4, 7)}}, worker[3],
+                   three[3];
+    for (int i = 0; i < 3; i++) three[i] = worker[i] = (struct holding){.holder = i, .box = ROWS(0, 7)};
+    expect_known(server, 2, worker, 3, 5, "fan 3 to 0, 1, 2; fan 4 to 0, 1, 2");
+    expect_known(server, 2, worker, 1, 5, "nothing");
+    three[2].box = (struct region)ROWS(0, 6); /* a row less, from the second server */
+    expect_known(server, 2, three, 3, 5, "fan 3 to 0, 1, 2");
+    three[2].box = (struct region)ROWS(4, 7); /* nothing from the first */
+    expect_known(server, 2, three, 3, 5, "fan 3 to 0, 1; fan 4 to 0, 1, 2");
+    for (int i = 0; i < 3; i++) worker[i].term = i;
+    expect_known(worker, 3, server, 2, 5, "sum 0, 1, 2 to 3; sum 0, 1, 2 to 4");
+    server[1].holder = 2; /* who has a term of its own */
+    expect_known(worker, 3, server, 2, 5, "sum 0, 1, 2 to 3");
+    worker[0].term = 1, worker[1].term = 0; /* another order than the ranks' */
+    expect_known(worker, 3, server, 1, 5, "nothing");
 }
 
-/* tp 8 over 2 KV heads: sharded over the outer factor, copies over the inner one. The gradient is summed over the
- * strided group of the copies only, and storage that is cut over the whole of tp is gathered over the same group. */
+/* tp 8 over 2 KV heads: sharded over the outer factor, copies over the inner one. */
 static void test_kv_heads(void **state)
 {
     (void)state;
     struct mesh m = mesh_of(1, 1, 1, 1, 8);
     struct layout all = layout_on(&m, MESH_DENSE, SHAPE_OF(16, 6), SPMD_I);
     struct layout kv = layout_with_factor(all, AXIS_TP, 2, SPMD_S0, SPMD_R);
-    struct layout stored = layout_with(all, AXIS_TP, SPMD_S0);
     struct str t = {0};
     layout_print(&kv, &t);
     assert_string_equal(str_text(&t), "[16, 6] tp/4:S0 tp%4:R");
@@ -329,15 +345,6 @@ static void test_kv_heads(void **state)
         assert_int_equal(box.lo[0], r / 4 * 8);
         assert_int_equal(box.hi[0], r / 4 * 8 + 8);
     }
-    struct layout grad = layout_dual(kv);
-    expect_lowering(&grad, &kv, "all-reduce over tp%4");
-    expect_lowering(&grad, &stored, "reduce-scatter dim 0 over tp%4");
-    expect_lowering(&stored, &kv, "all-gather dim 0 over tp%4");
-    struct lowering w;
-    int group[8];
-    assert_int_equal(lower_route(&w, &grad, &kv, NULL), OK);
-    assert_int_equal(lower_group(&w.step[0], 6, group), 4);
-    assert_memory_equal(group, ((int[]){4, 5, 6, 7}), sizeof(int[4]));
     str_free(&t);
 }
 
@@ -467,11 +474,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_pairs), cmocka_unit_test(test_inverse),
-        cmocka_unit_test(test_transposed),   cmocka_unit_test(test_known_lowerings),
-        cmocka_unit_test(test_kv_heads),     cmocka_unit_test(test_choice_of_replica),
-        cmocka_unit_test(test_files),        cmocka_unit_test(test_stretches),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_random_pairs), cmocka_unit_test(test_inverse),   cmocka_unit_test(test_transposed),
+        cmocka_unit_test(test_known),        cmocka_unit_test(test_kv_heads),  cmocka_unit_test(test_choice_of_replica),
+        cmocka_unit_test(test_files),        cmocka_unit_test(test_stretches), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* world.h: ranks as plain arrays in memory, so that routes and collectives can be executed and compared element for
+/* world.h: ranks as plain arrays in memory, so that routes can be executed and compared element for
  * element. Everything here is the slowest and most obvious way to do it. */
 #ifndef TUTTI_TESTS_LAYOUT_WORLD_H
 #define TUTTI_TESTS_LAYOUT_WORLD_H
@@ -14,7 +14,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "layout/recognise.h"
+#include "layout/route.h"
 
 #define WORLD_MAX_RANKS 16
 
@@ -131,150 +131,6 @@ static inline int64_t expected_value(const struct layout *from, const struct lay
         sum += value_of(index, key);
     }
     return sum;
-}
-
-/* ---- collectives, by the book ------------------------------------------------------------------------------ */
-
-struct arr {
-    struct shape s;
-    int64_t *p;
-};
-
-static inline struct arr arr_new(struct shape s)
-{
-    return (struct arr){s, xcalloc(to_size(shape_numel(&s)) + 1, sizeof(int64_t))};
-}
-
-/* Copies between a and the range of b that begins at lo along dim. */
-static inline void arr_window(struct arr a, struct arr b, int dim, int64_t lo, bool into_b)
-{
-    int64_t inner = 1, outer = 1;
-    for (int d = dim + 1; d < a.s.nd; d++) inner *= a.s.n[d];
-    for (int d = 0; d < dim; d++) outer *= a.s.n[d];
-    for (int64_t o = 0; o < outer; o++)
-        for (int64_t i = 0; i < a.s.n[dim] * inner; i++) {
-            int64_t *x = &a.p[o * a.s.n[dim] * inner + i], *y = &b.p[(o * b.s.n[dim] + lo) * inner + i];
-            if (into_b) *y = *x;
-            else *x = *y;
-        }
-}
-
-static inline struct arr arr_cut(struct arr b, int dim, int index, int size)
-{
-    struct shape s = b.s;
-    int64_t lo, hi;
-    region_split(b.s.n[dim], index, size, &lo, &hi);
-    s.n[dim] = hi - lo;
-    struct arr a = arr_new(s);
-    arr_window(a, b, dim, lo, false);
-    return a;
-}
-
-static inline struct arr arr_sum(const struct arr *a, int n)
-{
-    struct arr sum = arr_new(a[0].s);
-    for (int k = 0; k < n; k++)
-        for (int64_t i = 0; i < shape_numel(&sum.s); i++) sum.p[i] += a[k].p[i];
-    return sum;
-}
-
-static inline struct arr arr_join(const struct arr *a, int n, int dim)
-{
-    struct shape s = a[0].s;
-    for (int k = 1; k < n; k++) s.n[dim] += a[k].s.n[dim];
-    struct arr b = arr_new(s);
-    int64_t lo = 0;
-    for (int k = 0; k < n; lo += a[k++].s.n[dim]) arr_window(a[k], b, dim, lo, true);
-    return b;
-}
-
-/* Cuts over the axes of a step, one after the other, as rank stands on them. */
-static inline struct arr arr_cut_axes(struct arr a, const struct lower_step *s, int dim, int rank)
-{
-    struct arr now = arr_new(a.s);
-    memcpy(now.p, a.p, to_size(shape_numel(&a.s)) * sizeof *a.p);
-    for (int k = 0; k < s->n_axes; k++) {
-        int index = mesh_axis_coord(s->axis[k], rank), size = s->axis[k].size;
-        if (s->axis[k].axis == AXIS_PP && s->before.n_only) {
-            size = s->before.n_only;
-            for (int i = 0, coord = index; i < size; i++)
-                if (s->before.only[i] == coord) index = i;
-        }
-        struct arr cut = arr_cut(now, dim, index, size);
-        xfree(now.p);
-        now = cut;
-    }
-    return now;
-}
-
-static inline struct arr step_result(const struct lower_step *s, const struct world *w, int rank)
-{
-    int group[WORLD_MAX_RANKS], n = lower_group(s, rank, group);
-    struct arr in[WORLD_MAX_RANKS], out;
-    for (int k = 0; k < n; k++)
-        if (w->data[group[k]]) in[k] = (struct arr){region_shape(&w->box[group[k]]), w->data[group[k]]};
-    struct arr own = {{0}, NULL};
-    if (w->data[rank]) own = (struct arr){region_shape(&w->box[rank]), w->data[rank]};
-    switch (s->kind) {
-    case LOWER_SLICE: return arr_cut_axes(own, s, s->dim, rank);
-    case LOWER_ALL_GATHER: return arr_join(in, n, s->dim);
-    case LOWER_ALL_REDUCE: return arr_sum(in, n);
-    case LOWER_REDUCE_SCATTER:
-        own = arr_sum(in, n);
-        out = arr_cut_axes(own, s, s->dim, rank);
-        xfree(own.p);
-        return out;
-    case LOWER_ALL_TO_ALL: {
-        struct arr piece[WORLD_MAX_RANKS];
-        for (int k = 0; k < n; k++) piece[k] = arr_cut_axes(in[k], s, s->dim_cut, rank);
-        out = arr_join(piece, n, s->dim);
-        for (int k = 0; k < n; k++) xfree(piece[k].p);
-        return out;
-    }
-    case LOWER_BROADCAST: return arr_sum(in, 1);
-    default: return arr_sum(&own, 1);
-    }
-}
-
-static inline void world_lowered(struct world *to, const struct world *from, const struct lowering *low)
-{
-    struct world now = {.n_ranks = from->n_ranks};
-    for (int r = 0; r < from->n_ranks; r++) {
-        if (!from->data[r]) continue;
-        size_t n = to_size(region_volume(&from->box[r])) + 1;
-        now.box[r] = from->box[r];
-        now.data[r] = xcalloc(n, sizeof *now.data[r]);
-        memcpy(now.data[r], from->data[r], (n - 1) * sizeof *now.data[r]);
-    }
-    for (int i = 0; i < low->n; i++) {
-        const struct lower_step *s = &low->step[i];
-        struct world next;
-        world_new(&next, &s->after);
-        if (s->kind == LOWER_POINT_TO_POINT) {
-            struct route *r;
-            assert_int_equal(route_new(&r, &s->before, &s->after, NULL), OK);
-            world_route(&next, &now, r);
-            route_free(r);
-        } else {
-            for (int r = 0; r < from->n_ranks; r++) {
-                if (!next.data[r]) continue;
-                struct arr a = step_result(s, &now, r);
-                struct shape want = region_shape(&next.box[r]);
-                assert_true(shape_equal(&a.s, &want));
-                memcpy(next.data[r], a.p, to_size(shape_numel(&a.s)) * sizeof *a.p);
-                xfree(a.p);
-            }
-        }
-        world_free(&now);
-        now = next;
-    }
-    for (int r = 0; r < from->n_ranks; r++) {
-        assert_true(!to->data[r] == !now.data[r]);
-        if (!to->data[r]) continue;
-        assert_true(region_equal(&to->box[r], &now.box[r]));
-        memcpy(to->data[r], now.data[r], to_size(region_volume(&to->box[r])) * sizeof *to->data[r]);
-    }
-    world_free(&now);
 }
 
 #endif

@@ -79,7 +79,8 @@ struct trial {
     uint64_t seed;
     int n;
     struct tensor_case t[TENSORS];
-    bool untouchable;
+    bool untouchable, late;
+    bool often; /* what is recognised runs as a collective */
     size_t wire[RANKS];
     int64_t sends[RANKS];
 };
@@ -200,12 +201,22 @@ static int finish(const struct trial *x, int rank, const char *side, struct end 
     return rc;
 }
 
+static int64_t sent_by(const struct comm *c, const struct route_run *run)
+{
+    int64_t n = comm_traffic(c).bytes;
+    const struct comm *group;
+    for (int i = 0; (group = route_run_group(run, i)); i++) n += comm_traffic(group).bytes;
+    return n;
+}
+
 static int rank_main(struct comm *world, void *arg, struct err *e)
 {
     struct trial *x = arg;
     struct device *d;
     int rank = comm_rank(world), rc;
-    if ((rc = x->untouchable ? device_untouchable_new(&d, 1, e) : device_cpu_new(&d, 1, e))) return rc;
+    if (x->late) rc = device_late_new(&d, 1, x->seed, NULL, NULL, e);
+    else rc = x->untouchable ? device_untouchable_new(&d, 1, e) : device_cpu_new(&d, 1, e);
+    if (rc) return rc;
     struct stream *st;
     struct kernel_table k;
     struct end from[TENSORS] = {0}, to[TENSORS] = {0};
@@ -214,17 +225,18 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     if ((rc = kernel_table_init(&k, "auto", 1, false, e))) return rc;
     if ((rc = stream_new(&st, d, "routes", e))) return rc;
     kernel_on(st, &k);
+    comm_stream_on(world, st);
     struct comm *c;
     if ((rc = device_group(&c, world, d, e))) return rc;
     ends(x, rank, st, from, to, list);
-    rc = route_run_new(&run, c, st, list, x->n, e);
+    rc = route_run_new(&run, c, st, list, x->n, x->often ? "often" : NULL, e);
     for (int again = 0; again < 2 && !rc; again++) { /* it may run twice */
-        int64_t sent = comm_traffic(c).bytes;
+        int64_t sent = sent_by(c, run);
         route_run_begin(run, "tensors");
         while (again && !route_run_done(run)) continue;
         route_run_end(run);
         rc = comm_status(world, e);
-        if (!rc && comm_traffic(c).bytes - sent != route_run_sends(run))
+        if (!rc && sent_by(c, run) - sent != route_run_sends(run))
             rc = err_set(e, ERR_CORRUPT, "bytes are not what was said");
     }
     if (!rc && (x->wire[rank] != route_run_bytes(run) || x->sends[rank] != route_run_sends(run)))
@@ -236,6 +248,7 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     bad |= finish(x, rank, "destination", to, st, !rc && !bad, &found);
     if (bad && !rc) rc = bad, *e = found;
     comm_free(c);
+    comm_stream_off(world, st);
     stream_free(st);
     device_free(d);
     return rc;
@@ -256,12 +269,12 @@ static void on_paper(struct trial *x)
         if (stream_new(&st, d, "routes", &e)) fail_msg("%s", e.text);
         if (device_group(&c, world, d, &e)) fail_msg("%s", e.text);
         ends(x, rank, st, from, to, list);
-        if (route_run_new(&run, c, st, list, x->n, &e)) fail_msg("%s", e.text);
+        if (route_run_new(&run, c, st, list, x->n, x->often ? "often" : NULL, &e)) fail_msg("%s", e.text);
         route_run_begin(run, "on paper");
         route_run_end(run);
         x->wire[rank] = route_run_bytes(run);
         x->sends[rank] = route_run_sends(run);
-        assert_int_equal(comm_traffic(c).bytes, x->sends[rank]);
+        assert_int_equal(sent_by(c, run), x->sends[rank]);
         route_run_free(run);
         finish(x, rank, "", from, st, false, &e);
         finish(x, rank, "", to, st, false, &e);
@@ -307,7 +320,7 @@ static void test_random_layouts(void **state)
     (void)state;
     struct seen s = {0};
     for (uint64_t seed = 0; seed < CASES; seed++) {
-        struct trial x = {.seed = seed, .untouchable = seed % 2};
+        struct trial x = {.seed = seed, .untouchable = seed % 2, .late = seed % 5 == 4, .often = seed % 3 == 2};
         struct comm_config cc = {.timeout_s = 60};
         struct err e = {0};
         make(&x, &s);
@@ -360,7 +373,7 @@ static void test_sums_of_narrow_types_are_refused(void **state)
     assert_int_equal(comm_world_null(&world, 0, RANKS, NULL, &e), OK);
     struct stream *st;
     assert_int_equal(stream_new(&st, d, "routes", &e), OK);
-    assert_int_equal(route_run_new(&run, world, st, &(struct route_tensor){.route = r, .dtype = DT_BF16}, 1, &e),
+    assert_int_equal(route_run_new(&run, world, st, &(struct route_tensor){.route = r, .dtype = DT_BF16}, 1, NULL, &e),
                      ERR_REQUEST);
     assert_null(run);
     assert_string_equal(e.text, "tensor 0: a route with 8 terms of bf16 would round at every one of them; send f32, or "
@@ -387,7 +400,7 @@ static int one_fails(struct comm *world, void *arg, struct err *e)
     struct comm *c;
     if ((rc = device_group(&c, world, d, e))) return rc;
     ends(x, rank, st, from, to, list);
-    rc = route_run_new(&run, c, st, list, x->n, e);
+    rc = route_run_new(&run, c, st, list, x->n, x->often ? "often" : NULL, e);
     if (!rc && rank == 2) {
         comm_abort(world, &(struct err){.code = ERR_IO, .text = "the disk is gone"});
     } else if (!rc) {
@@ -445,7 +458,7 @@ static int over_a_gap(struct comm *world, void *arg, struct err *e)
     device_from_host(st, &b, 0, bytes, sizeof bytes);
     struct route_end narrow = {&b, 0, {.nd = 1, .hi = {3}}}, wide = {&b, WIDE_AT, {.nd = 1, .hi = {2}}};
     struct route_tensor list[] = {{route[0], DT_BF16, narrow, narrow}, {route[1], DT_F32, wide, wide}};
-    if ((rc = route_run_new(&run, c, st, list, 2, e))) return rc;
+    if ((rc = route_run_new(&run, c, st, list, 2, NULL, e))) return rc;
     route_run_begin(run, "over a gap");
     route_run_end(run);
     device_to_host(st, back, &b, 0, sizeof back);
