@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "config/config_layout.h"
 #include "config/config_memory.h"
 #include "run/site.h"
 
@@ -135,6 +136,36 @@ static void search(struct search *s)
     if (fits(s, try(s, AGAIN_ALL, 0, 0))) fewest_layers(s, AGAIN_ALL, all);
 }
 
+/* ---- what would fit ---- */
+/* With everything computed again and one key changed. */
+static bool would_fit(struct search *s, struct choose_cost *x)
+{
+    s->c.memory.chosen = (struct recompute){.again = AGAIN_ALL};
+    s->rc = s->measure(s->ctx, &s->c, x, s->e);
+    return !s->rc && x->bytes <= s->limit;
+}
+
+/* The least change that makes it fit, tried on paper: fewer sequences at a time cost least, then the zero levels; "":
+ * none of them does. */
+static void what_would(struct search *s, const struct config *c, char out[128])
+{
+    struct choose_cost x;
+    char bytes[32];
+    out[0] = 0;
+    for (int64_t micro = c->batch.micro / 2; micro >= 1 && !s->rc && !out[0]; micro /= 2) {
+        s->c.batch.micro = micro;
+        if (config_microbatches(&s->c) > SCHEDULE_MAX_MICROBATCHES) break;
+        if (would_fit(s, &x))
+            snprintf(out, 128, "batch.micro=%lld fits (%s)", (long long)micro, str_bytes(bytes, x.bytes));
+    }
+    s->c.batch.micro = c->batch.micro;
+    for (int64_t zero = c->parallel.zero + 1; zero <= 3 && c->parallel.dp_shard > 1 && !s->rc && !out[0]; zero++) {
+        s->c.parallel.zero = zero;
+        if (would_fit(s, &x))
+            snprintf(out, 128, "parallel.zero=%lld fits (%s)", (long long)zero, str_bytes(bytes, x.bytes));
+    }
+}
+
 static bool better(const struct choice *a, const struct choice *b)
 {
     return a->cost.work != b->cost.work ? a->cost.work < b->cost.work : a->cost.bytes < b->cost.bytes;
@@ -156,14 +187,16 @@ int choose_recompute(struct config *c, choose_measure *measure, void *ctx, struc
         c->memory.chosen = out->tried[out->taken].r;
         return OK;
     }
-    char want[32], have[32], more[32];
+    char want[32], have[32], more[32], fits_text[128];
+    what_would(&s, c, fits_text);
+    if (s.rc) return s.rc;
     return err_set(e, ERR_REQUEST,
                    "memory.limit: %s a rank, and at least %s is needed even where layers are computed again "
-                   "(memory.recompute: auto): %s more. Choose a smaller batch.micro (now %lld), a higher "
-                   "parallel.zero, "
-                   "or more ranks to share the model (parallel.tp, parallel.pp); tutti plan tells what it is for",
-                   str_bytes(have, s.limit), str_bytes(want, least), str_bytes(more, least - s.limit),
-                   (long long)c->batch.micro);
+                   "(memory.recompute: auto): %s more. %s%sOtherwise choose more ranks to share the model "
+                   "(parallel.tp, "
+                   "parallel.pp, parallel.zero); tutti plan tells what it is for",
+                   str_bytes(have, s.limit), str_bytes(want, least), str_bytes(more, least - s.limit), fits_text,
+                   fits_text[0] ? ". " : "");
 }
 
 const char *choose_text(const struct recompute *r, char out[CHOOSE_TEXT])

@@ -179,7 +179,25 @@ static void test_refused(void **state)
                                   NULL};
     if (load(&c, &f, a, 1, little, &e)) fail_msg("%s", e.text);
     assert_int_equal(plan_choose(&c, &x, NULL, &e), ERR_REQUEST);
-    if (!strstr(e.text, "10.0 KiB more")) fail_msg("%s", e.text);
+    if (!strstr(e.text, "10.0 KiB more. batch.micro=2 fits (")) fail_msg("%s", e.text);
+    double one, three;
+    range(4, (const char *const[]){"batch.micro=1", "parallel.zero=1", NULL}, &none, &one);
+    range(4, (const char *const[]){"batch.micro=1", "parallel.zero=3", NULL}, &none, &three);
+    const char *limit = arena_printf(a, "memory.limit=%.0f", floor((one + three) / 2));
+    const char *const sharded[] = {"memory.recompute=auto", "batch.micro=1", "parallel.zero=1", "memory.limit=600kB",
+                                   NULL};
+    if (load(&c, &f, a, 4, sharded, &e)) fail_msg("%s", e.text);
+    assert_int_equal(plan_choose(&c, &x, NULL, &e), ERR_REQUEST);
+    const char *fits = strstr(e.text, "parallel.zero=");
+    if (!fits) fail_msg("%s", e.text);
+    const char *const advised[] = {"memory.recompute=full", "batch.micro=1", arena_printf(a, "%.15s", fits),
+                                   NULL}; /* to the letter */
+    if (load(&c, &f, a, 4, advised, &e)) fail_msg("%s", e.text);
+    assert_true(peak(&c) <= (one + three) / 2);
+    const char *const hopeless[] = {"memory.recompute=auto", "memory.limit=10kB", NULL};
+    if (load(&c, &f, a, 1, hopeless, &e)) fail_msg("%s", e.text);
+    assert_int_equal(plan_choose(&c, &x, NULL, &e), ERR_REQUEST);
+    assert_null(strstr(e.text, "fits ("));
     arena_free(a);
 }
 
