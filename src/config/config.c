@@ -115,6 +115,8 @@ const struct conf_row config_rows[] = {
     REAL("optimizer.clip", optimizer.clip, "1.0", 0, 1e12, "largest global gradient norm; 0 is off"),
     REAL("optimizer.momentum", optimizer.momentum, "0.9", 0, 0.9999999, "of sgd"),
     BOOL("optimizer.nesterov", optimizer.nesterov, "false", "of sgd"),
+    REAL("optimizer.muon.momentum", optimizer.muon.momentum, "0.95", 0, 0.9999999, "of muon"),
+    BOOL("optimizer.muon.nesterov", optimizer.muon.nesterov, "true", "of muon"),
     CHOICE("optimizer.schedule.name", optimizer.schedule, "cosine", "constant|linear|cosine|wsd",
            "learning rate after warm-up"),
     INT("optimizer.schedule.warmup_steps", optimizer.warmup_steps, "100", 0, 1e12, "steps of linear warm-up"),
@@ -122,10 +124,10 @@ const struct conf_row config_rows[] = {
     INT("optimizer.schedule.decay_steps", optimizer.decay_steps, "0", 0, 1e12, "length of wsd's final decay"),
 
     CHOICE("optimizer.embeddings.name", optimizer.embeddings.name, "same", "same|" OPTIM_NAMES,
-           "optimizer of the embeddings and the head; same: optimizer.name, which is that of all other matrices"),
+           "optimizer of the embeddings and the head; same: optimizer.name, which is that of all other matrices (muon: adamw)"),
     REAL("optimizer.embeddings.lr_factor", optimizer.embeddings.lr_factor, "1", 0, 1e6, "their learning rate, times all others'"),
     CHOICE("optimizer.vectors.name", optimizer.vectors.name, "same", "same|" OPTIM_NAMES,
-           "optimizer of norms and biases; same: optimizer.name"),
+           "optimizer of norms and biases; same: optimizer.name (muon: adamw)"),
     REAL("optimizer.vectors.lr_factor", optimizer.vectors.lr_factor, "1", 0, 1e6, "their learning rate, times all others'"),
 
     CHOICE("precision.recipe", precision.recipe, "bf16", "fp32|bf16",
@@ -399,6 +401,11 @@ static int check_optimizer(const struct config *c, const struct conf *f, struct 
     struct optim_config o = config_optim(c);
     char path[64];
     const char *key, *bad = optim_check(&o, &key);
+    for (int g = 0; g < PARAM_GROUPS; g++)
+        if (g != PARAM_MATRICES && optim_of(&o, (enum param_group)g)->whole)
+            return conf_error(f, e, g == PARAM_EMBEDDINGS ? "optimizer.embeddings.name" : "optimizer.vectors.name",
+                              "%s steps the matrices of layers only; choose adamw",
+                              optim_of(&o, (enum param_group)g)->name);
     if (!bad) return OK;
     snprintf(path, sizeof path, "optimizer.%s", key);
     return conf_error(f, e, path, "%s", bad);
@@ -459,11 +466,12 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     return resolve_comm(c, f, e);
 }
 
-/* Choices are optimizer.name's after "same". */
-static struct optim_group group_of(const struct config_group *g)
+/* Choices are optimizer.name's after "same". Where that steps whole matrices only, the same is AdamW. */
+static struct optim_group group_of(const struct config *c, const struct config_group *g)
 {
-    return (struct optim_group){.own = g->name > 0,
-                                .kind = (enum optim_kind)(g->name > 0 ? g->name - 1 : 0),
+    bool whole = optim_rows[c->optimizer.name].whole;
+    return (struct optim_group){.own = g->name > 0 || whole,
+                                .kind = g->name > 0 ? (enum optim_kind)(g->name - 1) : OPTIM_ADAMW,
                                 .scaled = g->lr_factor != 1,
                                 .lr_factor = g->lr_factor};
 }
@@ -472,14 +480,16 @@ struct optim_config config_optim(const struct config *c)
 {
     return (struct optim_config){
         .kind = (enum optim_kind)c->optimizer.name,
-        .group = {[PARAM_EMBEDDINGS] = group_of(&c->optimizer.embeddings),
-                  [PARAM_VECTORS] = group_of(&c->optimizer.vectors)},
+        .group = {[PARAM_EMBEDDINGS] = group_of(c, &c->optimizer.embeddings),
+                  [PARAM_VECTORS] = group_of(c, &c->optimizer.vectors)},
         .beta1 = c->optimizer.betas[0],
         .beta2 = c->optimizer.betas[1],
         .eps = c->optimizer.eps,
         .weight_decay = c->optimizer.weight_decay,
         .momentum = c->optimizer.momentum,
         .nesterov = c->optimizer.nesterov,
+        .muon_momentum = c->optimizer.muon.momentum,
+        .muon_nesterov = c->optimizer.muon.nesterov,
         .clip = c->optimizer.clip,
     };
 }

@@ -57,6 +57,10 @@ struct config {
         int name;
         double lr, betas[2], eps, weight_decay, clip, momentum;
         bool nesterov;
+        struct {
+            double momentum;
+            bool nesterov;
+        } muon;
         int schedule;
         int64_t warmup_steps, decay_steps;
         double min_lr;

@@ -14,6 +14,7 @@
 #include "engine/executor.h"
 #include "engine/feed.h"
 #include "engine/tally.h"
+#include "optim/muon.h"
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 static int max_int(int a, int b) { return a > b ? a : b; }
@@ -46,6 +47,7 @@ static int new_shard(struct engine *g, struct err *e)
     struct store_config c =
         {.dtype = g->cfg.dtype, .training = true, .rows = rows, .n_rows = rows_of(g, rows), .zero = 3, .shared = true};
     int rc = make_store(g, &c, e);
+    if (!rc) rc = muon_new(&g->muon, &g->store, &g->cfg.optim, g->stream, NULL, e);
     if (!rc) rc = tally_buffers(g, e);
     return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){.stream = g->stream}, e);
 }
@@ -244,6 +246,7 @@ static int begin(struct engine **out, const struct engine_config *c, struct devi
     put_on_device(c, d);
     int rc = model_check(&c->model, e);
     if (!rc) model_declare(&c->model, &g->cfg.par, &g->params);
+    if (!rc && c->training) optim_own(&c->optim, &g->params);
     if (!rc) rc = stream_new(&g->stream, d, "compute", e);
     if (!rc) rc = stream_new(&g->feeding, d, "copies", e);
     if (!rc) rc = event_new(&g->fed, d, e);
@@ -276,6 +279,9 @@ int engine_new_paper(struct engine **out, const struct engine_config *c, struct 
     return finish(out, rc);
 }
 
+/* Not a worker, whose servers do it. */
+static bool steps(const struct engine *g) { return g->cfg.training && !g->cfg.n_servers; }
+
 int engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e)
 {
     int rc = begin(out, c, d, e);
@@ -286,6 +292,7 @@ int engine_new(struct engine **out, const struct engine_config *c, struct device
     if (!rc) rc = build_schedule(g, e);
     if (!rc) rc = build_stages(g, e);
     if (!rc) rc = new_store(g, e);
+    if (!rc && steps(g)) rc = muon_new(&g->muon, &g->store, &g->cfg.optim, g->stream, g->cfg.axis[AXIS_TP], e);
     if (!rc) rc = build_lists(g, e);
     if (!rc) rc = build_itineraries(g, e);
     if (!rc) rc = new_buffers(g, e);
@@ -321,6 +328,7 @@ void engine_free(struct engine *g)
     buffer_free(&g->trace_ring);
     xfree(g->load);
     away_run_fini(&g->putting_away);
+    muon_free(g->muon);
     exchange_fini(&g->exchange);
     copies_fini(&g->copies);
     build_free(g);

@@ -133,6 +133,7 @@ struct engine {
     struct param_table params;
     struct store store;
     struct exchange exchange;
+    struct muon *muon;    /* NULL, or what steps matrices as a whole (optim/muon.h) */
     struct copies copies; /* parameters that other stages hold too */
     struct schedule *when, *when_eval;
     struct schedule_peak peak; /* of this rank, from the schedule's checker */

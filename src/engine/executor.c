@@ -219,7 +219,8 @@ static void update_unit(struct running *r, const struct step *x)
 {
     struct engine *g = r->g;
     const struct unit *u = &g->store.units.unit[x->unit];
-    optim_step_some(&g->store, g->stream, &g->cfg.optim, r->lr, (int64_t)r->info->step, r->grad_norm, u->first, u->n);
+    optim_step_some(&g->store, g->stream, &g->cfg.optim, g->muon, r->lr, (int64_t)r->info->step, r->grad_norm, u->first,
+                    u->n);
 }
 
 static void run_step(struct running *r, const struct step *x, const char *text)

@@ -30,7 +30,7 @@ void boxes_look(struct boxes *h, int which, int param)
     h->param = param;
     struct layout l = a->whole || !s->units.shared ? p->layout : param_stepped(p);
     for (int r = 0; r < h->n; r++) {
-        struct region box = layout_holds(&p->layout, r) ? layout_box(&l, r) : (struct region){.nd = p->nd};
+        struct region box = layout_holds(&l, r) ? layout_box(&l, r) : (struct region){.nd = p->nd};
         if (a->row.block == ARRAY_TENSOR) box = (struct region){.nd = 1, .hi = {region_volume(&box) ? a->row.each : 0}};
         h->box[r] = box;
     }

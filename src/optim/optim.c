@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "optim/muon.h"
 
 void optim_sum_squares(const struct store *s, struct stream *st, double *sum)
 {
@@ -35,28 +36,20 @@ const float *optim_widen(const struct store *s, struct stream *st, const void *g
     return s->widen.p;
 }
 
-/* Where the arrays of a group's optimizer are in the store's table. */
-struct places {
-    int which[PARAM_GROUPS][OPTIM_MAX_ARRAYS], n[PARAM_GROUPS];
-};
-
-static struct places places_of(const struct store *s, const struct optim_config *c)
+static void find_arrays(struct optim_call *x)
 {
-    struct places x = {0};
     for (int g = 0; g < PARAM_GROUPS; g++) {
-        const struct optim_row *r = optim_of(c, (enum param_group)g);
-        x.n[g] = r->n_arrays(c);
-        for (int j = 0; j < x.n[g]; j++) {
-            x.which[g][j] = store_find(s, r->array[j].name);
-            CHECK(x.which[g][j] >= 0, "%s without its array %s", r->name, r->array[j].name);
+        const struct optim_row *r = optim_of(x->c, (enum param_group)g);
+        for (int j = 0; j < r->n_arrays(x->c); j++) {
+            x->which[g][j] = store_find(x->s, r->array[j].name);
+            CHECK(x->which[g][j] >= 0, "%s without its array %s", r->name, r->array[j].name);
         }
     }
-    return x;
 }
 
-/* What this rank steps of a parameter. */
-static struct optim_stretch stretch_of(const struct store *s, const struct places *x, int i)
+struct optim_stretch optim_stretch_of(const struct optim_call *x, int i)
 {
+    const struct store *s = x->s;
     const struct param *p = &s->table->p[i];
     bool whole = store_state_is_whole(s), own = !array_is_here(&s->array[STORE_MASTER]);
     struct array_span held = store_held(s, i, STORE_MASTER);
@@ -64,7 +57,7 @@ static struct optim_stretch stretch_of(const struct store *s, const struct place
     r.master = array_at(store_array(s, STORE_MASTER), held.at);
     r.grad = whole ? store_grad_ptr(s, i) : store_piece_grad(s, i);
     if (!own) r.param = whole ? store_param_ptr(s, i) : store_piece_param(s, i);
-    for (int j = 0; j < x->n[p->group]; j++) {
+    for (int j = 0; j < optim_of(x->c, p->group)->n_arrays(x->c); j++) {
         int which = x->which[p->group][j];
         r.array[j] = array_at(&s->array[which], store_held(s, i, which).at);
     }
@@ -96,18 +89,25 @@ static void update_stretch(const struct optim_call *x, struct optim_stretch r)
     }
 }
 
-void optim_step_some(struct store *s, struct stream *st, const struct optim_config *c, double lr, int64_t step,
-                     double grad_norm, int first, int n)
+static bool by_element(const struct optim_call *x, int i)
 {
-    if (st->dev->counts_only) return;
+    const struct param *p = &x->s->table->p[i];
+    return p->stepped && !optim_of(x->c, p->group)->whole;
+}
+
+void optim_step_some(struct store *s, struct stream *st, const struct optim_config *c, struct muon *muon, double lr,
+                     int64_t step, double grad_norm, int first, int n)
+{
     double scale = c->clip > 0 ? fmin(1.0, c->clip / (grad_norm + 1e-6)) : 1.0;
     struct optim_call x = {.s = s, .stream = st, .c = c, .lr = lr, .step = step, .scale = (float)scale};
-    struct places where = places_of(s, c);
+    find_arrays(&x);
+    if (muon) muon_step(muon, &x, first, n); /* its routes are counted where nothing runs */
+    if (st->dev->counts_only) return;
     for (int i = first; i < first + n;) {
-        if (!s->table->p[i++].stepped) continue;
-        struct optim_stretch r = stretch_of(s, &where, i - 1);
-        while (i < first + n && s->table->p[i].stepped) {
-            struct optim_stretch next = stretch_of(s, &where, i);
+        if (!by_element(&x, i++)) continue;
+        struct optim_stretch r = optim_stretch_of(&x, i - 1);
+        while (i < first + n && by_element(&x, i)) {
+            struct optim_stretch next = optim_stretch_of(&x, i);
             if (!follows(&r, &next, dtype_bytes(s->dtype), dtype_bytes(s->grad_dtype))) break;
             r.n += next.n;
             i++;
@@ -116,8 +116,8 @@ void optim_step_some(struct store *s, struct stream *st, const struct optim_conf
     }
 }
 
-void optim_step(struct store *s, struct stream *st, const struct optim_config *c, double lr, int64_t step,
-                double grad_norm)
+void optim_step(struct store *s, struct stream *st, const struct optim_config *c, struct muon *muon, double lr,
+                int64_t step, double grad_norm)
 {
-    optim_step_some(s, st, c, lr, step, grad_norm, 0, s->table->n);
+    optim_step_some(s, st, c, muon, lr, step, grad_norm, 0, s->table->n);
 }

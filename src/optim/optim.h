@@ -16,8 +16,8 @@
 #include "state/store.h"
 
 /* Rows of optim_row, in its order. */
-enum optim_kind { OPTIM_ADAMW, OPTIM_SGD, OPTIM_LION, OPTIM_KINDS };
-#define OPTIM_NAMES "adamw|sgd|lion"
+enum optim_kind { OPTIM_ADAMW, OPTIM_SGD, OPTIM_LION, OPTIM_MUON, OPTIM_KINDS };
+#define OPTIM_NAMES "adamw|sgd|lion|muon"
 enum { OPTIM_MAX_ARRAYS = 2 };
 
 /* What a group of parameters (state/param.h) has otherwise; all zeros: nothing. */
@@ -32,6 +32,8 @@ struct optim_config {
     double beta1, beta2, eps, weight_decay;
     double momentum;
     bool nesterov;
+    double muon_momentum;
+    bool muon_nesterov;
     double clip; /* global norm over all groups; 0: off */
 };
 
@@ -50,8 +52,9 @@ struct optim_call { /* what all stretches of a step share */
     struct stream *stream;
     const struct optim_config *c;
     double lr;
-    int64_t step; /* from 0 */
-    float scale;  /* of gradients: clipping */
+    int64_t step;                              /* from 0 */
+    float scale;                               /* of gradients: clipping */
+    int which[PARAM_GROUPS][OPTIM_MAX_ARRAYS]; /* where the arrays of a group's optimizer are in the store's table */
 };
 
 /* An optimizer. Its arrays are of fp32, a value per element, and begin as zeros; their names are groups of checkpoints,
@@ -65,6 +68,8 @@ struct optim_row {
     const char *keys[4]; /* keys of `optimizer` that not every optimizer reads; ends with NULL */
     /* NULL, or what is wrong with the numbers that it reads; *key: whose fault it is. */
     const char *(*check)(const struct optim_config *c, const char **key);
+    /* It steps whole matrices and nothing else (muon.h): those are owned (state/own.h), and `step` is NULL. */
+    bool whole;
     /* One stretch, gradients in fp32. Elementwise: cutting a stretch changes no bits. */
     void (*step)(const struct optim_call *x, const struct optim_stretch *r, const float *grad);
 };
@@ -77,6 +82,12 @@ bool optim_reads(const struct optim_config *c, const char *key);
 const char *optim_check(const struct optim_config *c, const char **key);
 /* Rows for the store: every name once, for the groups that have it. Returns how many. */
 int optim_arrays(const struct optim_config *c, struct array_row out[OPTIM_KINDS * OPTIM_MAX_ARRAYS]);
+/* Gives the matrices owners that an optimizer needs whole. After parameters are declared, before anything is made of
+ * their table. */
+void optim_own(const struct optim_config *c, struct param_table *t);
+/* The learning rate of a group; what this rank steps of a parameter. */
+float optim_rate(const struct optim_call *x, enum param_group group);
+struct optim_stretch optim_stretch_of(const struct optim_call *x, int param);
 /* Bytes of arrays per parameter of a group. */
 int64_t optim_bytes(const struct optim_config *c, enum param_group group);
 
@@ -99,12 +110,13 @@ void optim_sum_squares(const struct store *s, struct stream *st, double *sum);
 void optim_exact_squares(const struct store *s, struct stream *st, int64_t *word);
 /* The first elements of gradients `grad`, at most n, in fp32; *m: how many. Overwritten by the next call. */
 const float *optim_widen(const struct store *s, struct stream *st, const void *grad, int64_t n, int64_t *m);
-/* One update of parameters [first, first + n); step from 0; grad_norm, the global L2 norm of the gradients, decides
- * clipping. */
-void optim_step_some(struct store *s, struct stream *st, const struct optim_config *c, double lr, int64_t step,
-                     double grad_norm, int first, int n);
+struct muon; /* muon.h: of this store and config; NULL where it is nobody's optimizer */
+/* One update of parameters [first, first + n), whole units; step from 0; grad_norm, the global L2 norm of the
+ * gradients, decides clipping. Local, but with muon Collective(tp). */
+void optim_step_some(struct store *s, struct stream *st, const struct optim_config *c, struct muon *muon, double lr,
+                     int64_t step, double grad_norm, int first, int n);
 /* Of all. */
-void optim_step(struct store *s, struct stream *st, const struct optim_config *c, double lr, int64_t step,
-                double grad_norm);
+void optim_step(struct store *s, struct stream *st, const struct optim_config *c, struct muon *muon, double lr,
+                int64_t step, double grad_norm);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "kernel/update.h"
 #include "optim/optim.h"
+#include "state/own.h"
 
 /* ---- adamw ---- */
 static int adamw_arrays(const struct optim_config *c)
@@ -23,9 +24,9 @@ static const char *adamw_check(const struct optim_config *c, const char **key)
                         "seen yet; choose 1.0e-8";
 }
 
-static float rate(const struct optim_call *x, const struct optim_stretch *r)
+float optim_rate(const struct optim_call *x, enum param_group group)
 {
-    const struct optim_group *g = &x->c->group[r->group];
+    const struct optim_group *g = &x->c->group[group];
     return (float)(g->scaled ? x->lr * g->lr_factor : x->lr);
 }
 
@@ -40,7 +41,7 @@ static void adamw_step(const struct optim_call *x, const struct optim_stretch *r
                               .grad = grad,
                               .param = r->param,
                               .param_dtype = x->s->dtype,
-                              .lr = rate(x, r),
+                              .lr = optim_rate(x, r->group),
                               .beta1 = (float)c->beta1,
                               .beta2 = (float)c->beta2,
                               .eps = (float)c->eps,
@@ -64,7 +65,7 @@ static void sgd_step(const struct optim_call *x, const struct optim_stretch *r, 
                             .grad = grad,
                             .param = r->param,
                             .param_dtype = x->s->dtype,
-                            .lr = rate(x, r),
+                            .lr = optim_rate(x, r->group),
                             .momentum = (float)c->momentum,
                             .weight_decay = r->decay ? (float)c->weight_decay : 0,
                             .grad_scale = x->scale,
@@ -82,7 +83,7 @@ static int lion_arrays(const struct optim_config *c)
 static void lion_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
 {
     const struct optim_config *c = x->c;
-    float lr = rate(x, r);
+    float lr = optim_rate(x, r->group);
     flat_update(x->stream, &(struct update_args){
                                .kind = UPDATE_LION,
                                .n = r->n,
@@ -98,12 +99,20 @@ static void lion_step(const struct optim_call *x, const struct optim_stretch *r,
                            });
 }
 
+/* ---- muon ---- */
+static int muon_arrays(const struct optim_config *c)
+{
+    (void)c;
+    return 1;
+}
+
 /* ---- the table ---- */
 /* clang-format off */
 const struct optim_row optim_rows[OPTIM_KINDS] = {
-    [OPTIM_ADAMW] = {"adamw", {{"m", "first moments"}, {"v", "second moments"}}, adamw_arrays, {"betas", "eps", NULL}, adamw_check, adamw_step},
-    [OPTIM_SGD] = {"sgd", {{"m", "first moments"}, {NULL, NULL}}, sgd_arrays, {"momentum", "nesterov", NULL}, NULL, sgd_step},
-    [OPTIM_LION] = {"lion", {{"m", "first moments"}, {NULL, NULL}}, lion_arrays, {"betas", NULL}, NULL, lion_step},
+    [OPTIM_ADAMW] = {"adamw", {{"m", "first moments"}, {"v", "second moments"}}, adamw_arrays, {"betas", "eps", NULL}, adamw_check, false, adamw_step},
+    [OPTIM_SGD] = {"sgd", {{"m", "first moments"}, {NULL, NULL}}, sgd_arrays, {"momentum", "nesterov", NULL}, NULL, false, sgd_step},
+    [OPTIM_LION] = {"lion", {{"m", "first moments"}, {NULL, NULL}}, lion_arrays, {"betas", NULL}, NULL, false, lion_step},
+    [OPTIM_MUON] = {"muon", {{"m", "first moments"}, {NULL, NULL}}, muon_arrays, {"muon.momentum", "muon.nesterov", NULL}, NULL, true, NULL},
 };
 /* clang-format on */
 
@@ -157,6 +166,14 @@ int optim_arrays(const struct optim_config *c, struct array_row out[OPTIM_KINDS 
         }
     }
     return n;
+}
+
+void optim_own(const struct optim_config *c, struct param_table *t)
+{
+    unsigned groups = 0;
+    for (int g = 0; g < PARAM_GROUPS; g++)
+        if (optim_of(c, (enum param_group)g)->whole) groups |= 1u << g;
+    own_matrices(t, groups);
 }
 
 int64_t optim_bytes(const struct optim_config *c, enum param_group group)

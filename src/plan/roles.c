@@ -120,13 +120,24 @@ static int expert_of(const struct search *s, int rank)
     return mesh_coord(&s->mesh, AXIS_EDP, rank) % (s->mesh.size[AXIS_EDP] / s->mesh.size[AXIS_DP_REPLICATE]);
 }
 
+/* Matrices with an owner make every rank of a shard its own kind (state/own.h), and the ranks of tp that compute them.
+ */
+static bool owns(const struct config *c)
+{
+    struct optim_config o = config_optim(c);
+    return optim_of(&o, PARAM_MATRICES)->whole && !c->parallel.servers;
+}
+
 /* Ranks with one number hold equally much. */
 static int64_t class_of(const struct search *s, const struct plan_cuts *cuts, int rank)
 {
     int64_t experts = s->c->model.moe.experts, ffn = experts ? s->c->model.moe.ffn : 0;
-    int64_t k = bounds_passed(&cuts->dense, shard_of(s, rank));
+    int64_t k = owns(s->c) ? shard_of(s, rank) : bounds_passed(&cuts->dense, shard_of(s, rank));
     if (!experts) return k;
-    k = k * (cuts->expert.n + 1) + bounds_passed(&cuts->expert, expert_of(s, rank));
+    if (owns(s->c))
+        k = (k * s->mesh.size[AXIS_EDP] + expert_of(s, rank)) * s->mesh.size[AXIS_EP] +
+            mesh_coord(&s->mesh, AXIS_EP, rank);
+    else k = k * (cuts->expert.n + 1) + bounds_passed(&cuts->expert, expert_of(s, rank));
     k = 2 * k + (mesh_coord(&s->mesh, AXIS_EP, rank) < experts % s->mesh.size[AXIS_EP]);
     return 2 * k + (mesh_coord(&s->mesh, AXIS_ETP, rank) < ffn % s->mesh.size[AXIS_ETP]);
 }
@@ -163,7 +174,8 @@ static void tell_role(const struct search *s, const struct plan_stages *stages, 
     if (s->c->parallel.pp > 1) tell_layers(stages, &t);
     else if (s->c->parallel.servers) str_puts(&t, "worker");
     if (s->tps > 1) tell_axis(s, r, AXIS_TP, &t);
-    if (s->cps > 1) tell_axis(s, r, AXIS_CP, &t);
+    if (s->cps > 1 || (owns(s->c) && s->c->parallel.cp > 1)) tell_axis(s, r, AXIS_CP, &t);
+    if (owns(s->c) && s->c->parallel.dp_shard > 1) tell_axis(s, r, AXIS_DP_SHARD, &t);
     if (r->rows_more)
         str_printf(&t, "%sa row more of %d parameter%s", t.n ? "; " : "", r->rows_more, r->rows_more > 1 ? "s" : "");
     snprintf(r->what, sizeof r->what, "%s", str_text(&t));
@@ -283,7 +295,7 @@ int plan_make_watched(struct plan *p, const struct config *c, const struct plan_
                        .c = c,
                        .watch = w,
                        .arena = arena_new(),
-                       .tps = uneven(c) ? to_int(c->parallel.tp) : 1,
+                       .tps = uneven(c) || owns(c) ? to_int(c->parallel.tp) : 1,
                        .cps = uneven_context(c) ? to_int(c->parallel.cp) : 1};
     int servers = to_int(c->parallel.servers), rc = ranks_mesh(&s.mesh, c, p->n_ranks - servers, e);
     s.of = to_int(c->parallel.pp) * s.tps * s.cps + (servers <= SERVERS_EACH ? servers : 2);

@@ -8,6 +8,7 @@ static void declare(struct param_table *t, const struct engine *g, const struct 
 {
     struct par first = par_at(m, 0);
     model_declare(&g->cfg.model, &first, t);
+    optim_own(&g->cfg.optim, t);
 }
 
 void serve_routes_open(struct serve_routes *x, const struct engine *g, const struct ranks *r)
@@ -61,7 +62,7 @@ static struct route_end end_of(const struct serve_routes *x, const struct engine
     struct array_span held = store_held(&g->store, param, which);
     struct layout l = g->cfg.server >= 0 ? param_stepped(&x->servers.p[param]) : x->workers.p[param].layout;
     struct route_end end = {landing ? landing : &a->buf, to_size(held.at) * dtype_bytes(a->row.dtype),
-                            layout_box(&l, me)};
+                            layout_holds(&l, me) ? layout_box(&l, me) : (struct region){.nd = g->params.p[param].nd}};
     CHECK(region_volume(&end.box) == held.n, "%s is not where its layout says", g->params.p[param].name);
     return end;
 }

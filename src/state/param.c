@@ -61,17 +61,25 @@ static const struct layout_place *place_on(const struct layout *l, enum axis a)
 
 static bool of_experts(const struct layout *l) { return place_on(l, AXIS_ETP) != NULL; }
 
+/* Whole on one coordinate of the last place, where it is owned. */
+static struct layout owned(struct layout l, const struct param *p)
+{
+    struct layout_place *last = &l.place[l.n_places - 1];
+    if (p->owner) last->type = SPMD_I, last->owner = p->owner;
+    return l;
+}
+
 struct layout param_stepped(const struct param *p)
 {
     struct layout l = p->layout;
-    if (!of_experts(&l)) return layout_with_joined(l, AXIS_DP_SHARD, AXIS_CP, SPMD_S0);
+    if (!of_experts(&l)) return owned(layout_with_joined(l, AXIS_DP_SHARD, AXIS_CP, SPMD_S0), p);
     int i = l.n_places; /* edp's inner factor */
     while (l.place[--i].on.axis != AXIS_EDP || l.place[i].on.div > 1) CHECK(i > 0, "%s: experts without edp", p->name);
     struct layout_place inner = l.place[i];
     memmove(&l.place[i], &l.place[i + 1], (size_t)(l.n_places - i - 1) * sizeof *l.place);
     inner.type = SPMD_S0;
     l.place[l.n_places - 1] = inner;
-    return l;
+    return owned(l, p);
 }
 
 /* Letters of the dense axes say the same of an expert's: its copies are over all data axes, and where etp is all of tp

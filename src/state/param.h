@@ -53,6 +53,7 @@ struct param {
     double std; /* INIT_NORMAL */
     bool decay; /* weight decay applies */
     enum param_group group;
+    int owner; /* c + 1: coordinate c of the ranks that share out its state steps all of it (own.h); 0: each its rows */
     bool stepped; /* by the optimizer; false: it has no gradient, somebody else moves it (engine/balance.h) */
     int layer;    /* which layer it belongs to, negative none; neighbours with one number are the unit of
                    * gathering and bucketing */
@@ -82,7 +83,7 @@ int param_add(struct param_table *t, const char *name, struct layout l, enum par
 struct layout param_alone(int nd, const int64_t *n);
 /* Layouts were changed, or `rank` asks: what every row says about a rank is worked out anew. */
 void param_place(struct param_table *t, int rank);
-/* The layout in which the ranks that share out its state step it. */
+/* The layout in which the ranks that share out its state step it; its last place is theirs. */
 struct layout param_stepped(const struct param *p);
 /* Rows [first, first + n) of the held box as a box of the global parameter. */
 struct region param_rows(const struct param *p, int64_t first, int64_t n);

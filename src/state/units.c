@@ -13,6 +13,7 @@ static struct piece piece_of(const struct units *u, const struct param *p)
 {
     if (!u->shared || !p->held) return (struct piece){.n = p->held};
     struct layout l = param_stepped(p);
+    if (!layout_holds(&l, u->table->rank)) return (struct piece){0}; /* another rank owns it */
     struct region box = layout_box(&l, u->table->rank);
     int64_t row = param_row_numel(p);
     return (struct piece){.lo = (box.lo[0] - p->lo[0]) * row, .n = (box.hi[0] - box.lo[0]) * row};
@@ -22,7 +23,7 @@ static struct piece piece_of(const struct units *u, const struct param *p)
 static int sharers(const struct units *u, const struct param *p)
 {
     struct layout l = param_stepped(p);
-    return u->shared ? layout_last_cut(&l, u->table->rank, NULL) : 1;
+    return u->shared ? l.place[l.n_places - 1].on.size : 1;
 }
 
 void units_init(struct units *u, const struct param_table *t, bool shared)
@@ -65,8 +66,9 @@ void units_counts(const struct units *u, int param, int64_t *out)
     int64_t row = param_row_numel(p);
     out[0] = p->held;
     if (!u->shared) return;
-    if (!p->held) {
+    if (!p->held || p->owner) {
         memset(out, 0, sizeof *out * to_size(sharers(u, p)));
+        if (p->owner) out[p->owner - 1] = p->held;
         return;
     }
     for (int n = layout_last_cut(&l, u->table->rank, out); n-- > 0;) out[n] *= row;

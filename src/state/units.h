@@ -9,7 +9,8 @@
  * gathered before use, and what is reduced as soon as its last gradient is there.
  *
  * The piece of a rank is its box in the layout in which the parameter is stepped (param_stepped): rows of the box held
- * here, any remainder, empty pieces too. Pieces of one rank, in the table's order, make up its shard.
+ * here, any remainder, empty pieces too; of a matrix that is owned (own.h) all that is held here, or nothing. Pieces of
+ * one rank, in the table's order, make up its shard.
  *
  * Invariants
  *   1. The pieces of all ranks tile each parameter, in rank order; a piece is contiguous in the parameter.

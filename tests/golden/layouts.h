@@ -98,6 +98,8 @@ static const struct row layout_rows[] = {
       "optimizer.embeddings.lr_factor=0.5", "optimizer.vectors.name=adamw"}},
     {"llama dp2 tp2 zero2 lion bf16", 4,
      {"parallel.tp=2", "parallel.zero=2", "optimizer.name=lion", "optimizer.lr=0.001", "precision.recipe=bf16"}},
+    {"mixtral tp2 dp2 ep2 zero2 muon", 4,
+     {MIXTRAL, "parallel.tp=2", "parallel.ep=2", "parallel.zero=2", "optimizer.name=muon"}},
 };
 /* clang-format on */
 enum { N_ROWS = (int)(sizeof layout_rows / sizeof layout_rows[0]) };

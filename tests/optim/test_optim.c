@@ -129,7 +129,7 @@ static void check_updates(const struct optim_config *c, enum dtype dtype, int th
         double scale = c->clip > 0 && norm > c->clip ? c->clip / norm : 1;
         clipped += scale < 1;
         step_exact(&x, device_here(b.s.array[STORE_GRAD].buf.p), c, lr, t, scale);
-        optim_step(&b.s, b.st, c, lr, t - 1, norm);
+        optim_step(&b.s, b.st, c, NULL, lr, t - 1, norm);
         for (int i = 0; i < N; i++)
             if (!(fabs(w[i] - x.w[i]) < 2e-6 + 2e-6 * fabs(x.w[i])))
                 fail_msg("step %d, element %d: %.9g, wanted %.9g", t, i, (double)w[i], x.w[i]);
@@ -190,7 +190,7 @@ static void test_groups(void **state)
             if (frozen != 1) sgd_exact(&x, g, &sgd, 0.1, t, scale);
             adamw_exact(&y, g, &adamw, frozen == 2 ? 0 : 0.025, t, scale);
             for (int i = ROWS * COLS; i < N; i++) x.w[i] = y.w[i], x.m[i] = y.m[i], x.v[i] = y.v[i];
-            optim_step(&b.s, b.st, &c, 0.1, t - 1, norm);
+            optim_step(&b.s, b.st, &c, NULL, 0.1, t - 1, norm);
         }
         for (int i = 0; i < N; i++)
             if (!(fabs(w[i] - x.w[i]) < 1e-6)) fail_msg("element %d: %.9g, exact %.9g", i, w[i], x.w[i]);
@@ -222,8 +222,8 @@ static void test_threads_change_nothing(void **state)
         set_gradients(&b, t);
         double x = norm_here(&a), y = norm_here(&b);
         assert_true(x == y);
-        optim_step(&a.s, a.st, &c, 0.1, t, x);
-        optim_step(&b.s, b.st, &c, 0.1, t, y);
+        optim_step(&a.s, a.st, &c, NULL, 0.1, t, x);
+        optim_step(&b.s, b.st, &c, NULL, 0.1, t, y);
     }
     assert_memory_equal(device_here(a.s.array[STORE_MASTER].buf.p), device_here(b.s.array[STORE_MASTER].buf.p), N * 4);
     assert_memory_equal(device_here(a.s.array[STORE_PARAM].buf.p), device_here(b.s.array[STORE_PARAM].buf.p), N * 2);

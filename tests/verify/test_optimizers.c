@@ -9,6 +9,14 @@ static const struct variant {
     const char *key[6];
 } variants[] = {
     {VERIFY_DP | VERIFY_TP | VERIFY_SERVERS, 3, 6, {"optimizer.name=lion", "optimizer.betas=[0.9,0.99]"}},
+    {VERIFY_DP | VERIFY_TP | VERIFY_SERVERS,
+     3,
+     6,
+     {"optimizer.name=muon", "optimizer.lr=0.005", "optimizer.schedule.warmup_steps=0"}},
+    {VERIFY_DP | VERIFY_PP | VERIFY_EP,
+     2,
+     3,
+     {"optimizer.name=muon", "model.family=mixtral", "model.moe.experts=4", "optimizer.lr=0.005"}},
 };
 
 static void test_optimizers_equal_one_rank(void **state)
