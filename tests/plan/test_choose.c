@@ -184,8 +184,7 @@ static void test_refused(void **state)
     range(4, (const char *const[]){"batch.micro=1", "parallel.zero=1", NULL}, &none, &one);
     range(4, (const char *const[]){"batch.micro=1", "parallel.zero=3", NULL}, &none, &three);
     const char *limit = arena_printf(a, "memory.limit=%.0f", floor((one + three) / 2));
-    const char *const sharded[] = {"memory.recompute=auto", "batch.micro=1", "parallel.zero=1", "memory.limit=600kB",
-                                   NULL};
+    const char *const sharded[] = {"memory.recompute=auto", "batch.micro=1", "parallel.zero=1", limit, NULL};
     if (load(&c, &f, a, 4, sharded, &e)) fail_msg("%s", e.text);
     assert_int_equal(plan_choose(&c, &x, NULL, &e), ERR_REQUEST);
     const char *fits = strstr(e.text, "parallel.zero=");
