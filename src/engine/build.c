@@ -88,6 +88,15 @@ static bool puts_off_weights(const struct schedule *s, int rank, int stage)
     return false;
 }
 
+/* What store_grad_is_temporary will say: the store is made after the programs. */
+static bool hands_on_by_phase(const struct engine *g)
+{
+    const struct engine_config *c = &g->cfg;
+    bool alone = (!c->shard || comm_size(c->shard) == 1) && (!c->expert || comm_size(c->expert) == 1),
+         once = c->reduce_once || c->exact_order, many = c->n_microbatches > 1 || g->when->n_stages > 1;
+    return c->grad_dtype != DT_F32 || (!alone && (c->zero >= 2 || (many && !once)));
+}
+
 static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
 {
     struct model_shape shape = {
@@ -101,6 +110,9 @@ static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
     };
     struct lower_options o = {.training = true,
                               .split_w = puts_off_weights(g->when, build_pipe_rank(g), s->index),
+                              .w_together = hands_on_by_phase(g),
+                              .tied = g->cfg.model.tie_embeddings &&
+                                      schedule_has_stage(g->when, build_pipe_rank(g), g->when->n_stages - 1),
                               .collective_scratch = par_run_scratch,
                               .pieces = g->cfg.pieces,
                               .away = g->cfg.away,

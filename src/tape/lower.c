@@ -340,6 +340,23 @@ static int collective_before(const struct lower *l, int index)
     return makes && c->segment == d->segment ? index - 1 : -1;
 }
 
+/* Where W is put off: this node's weight gradients are made in B all the same. Of a segment that is computed once more
+ * as a whole, all are: its inputs would otherwise live from B to W for every microbatch, and making them a third time
+ * takes the gradients, too, which is a whole backward. */
+static bool weights_at_once(const struct lower *l, int index)
+{
+    const struct node *d = &l->t->nodes[index];
+    const struct op_row *row = op_row(d->op);
+    const struct segment *s = d->segment >= 0 ? &l->t->segments[d->segment] : NULL;
+    if (s && s->kind == SEGMENT_RECOMPUTE && (s->again >> OP_LINEAR & 1)) return true;
+    if (l->o.w_together) return false;
+    if (d->op == OP_EMBED) return !l->o.tied;
+    if (d->op == OP_RMSNORM || d->op == OP_LAYERNORM) return true;
+    for (int k = 0; k < d->n_in; k++)
+        if ((row->save_in_w >> k & 1) && d->in[k] >= 0 && l->again[tape_tensor(l->t, d->in[k])->root]) return true;
+    return false;
+}
+
 static void emit_node_backward(struct lower *l, enum tape_phase phase, int index, bool split_w)
 {
     const struct node *d = &l->t->nodes[index];
@@ -357,7 +374,8 @@ static void emit_node_backward(struct lower *l, enum tape_phase phase, int index
         return;
     }
     if (!is_loss && d->out[0] == out_root) check_coverage(l, out_root);
-    if (split_w) { /* weights first on paper: the gradient they read must not be added to in place */
+    if (split_w &&
+        !weights_at_once(l, index)) { /* weights first on paper: the gradient they read must not be added to in place */
         backward_weights(l, PHASE_W, index);
         backward_inputs(l, phase, index);
     } else {
@@ -417,7 +435,11 @@ static void emit_recompute(struct lower *l, const struct segment *s)
     bool *needed = xcalloc((size_t)(s->end - s->first), sizeof *needed);
     recompute_needed(l, s, needed);
     for (int i = s->first; i < s->end; i++)
-        if (needed[i - s->first]) emit_forward(l, PHASE_B, i, true);
+        if (needed[i - s->first]) {
+            const struct node *d = &l->t->nodes[i];
+            for (int k = 0; k < d->n_out; k++) l->again[tape_tensor(l->t, d->out[k])->root] = true;
+            emit_forward(l, PHASE_B, i, true);
+        }
     xfree(needed);
 }
 
@@ -598,10 +620,11 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
         if (x->slot >= l.p->n_slots) l.p->n_slots = x->slot + 1;
         if (x->grad_slot >= l.p->n_slots) l.p->n_slots = x->grad_slot + 1;
     }
+    l.again = arena_alloc(l.arena, (size_t)t->n_tensors + 1);
     l.done = arena_alloc(l.arena, (size_t)t->n_nodes + 1);
     lower_forward(&l);
     if (o.training) lower_backward(&l);
-    if (!o.split_w) lower_fill(&l.code[PHASE_B]);
+    lower_fill(&l.code[PHASE_B]);
     for (int ph = 0; ph < PHASE_N; ph++) lower_pieces(&l, &l.code[ph]);
     if (o.training && o.away.on) lower_offload(&l);
     concatenate(&l);

@@ -25,6 +25,7 @@ struct lower {
     struct program *p;
     int room_places;
     struct code code[PHASE_N];
+    bool *again;       /* root tensor: computed once more for backward */
     int *value;        /* root tensor -> place of its values (the latest instance: recompute makes a new one) */
     struct grad *grad; /* root tensor -> its gradient */
 };

@@ -103,7 +103,13 @@ struct lower_options {
     struct pieces_rule pieces;
     struct away_rule away;
     bool training; /* false: F only, nothing is kept */
-    bool split_w;  /* W is a phase of its own; else weight gradients run inside B */
+    /* W is a phase of its own, for products: they are the work that is worth putting off. What would have to be kept
+     * for it beyond what F keeps anyway is not put off: gains and biases of norms, embeddings, and products whose input
+     * is computed once more, have their gradients in B. Without split_w all weight gradients run inside B. */
+    bool split_w;
+    bool w_together; /* with split_w: a unit's gradients are handed on by phase, so norms wait for the products */
+    bool tied; /* with split_w: the embedding's matrix is another stage's, too, whose gradients come in between: it
+                  keeps its place in that order, in W */
     /* With split_w: how many microbatches are between F and B, and between F and W, at worst. One slab for both is
      * taken where all slabs together are smaller so; 0: two slabs. */
     int64_t n_act, n_wgrad;
