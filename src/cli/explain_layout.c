@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every parameter and where it lies, as text: what rank 0 has of it, and how it lies along each axis of the mesh. A
- * line per parameter, none left out; the letters that occur are explained below. */
+/* Every parameter and where it lies, as text: what rank 0 has of it, how many ranks have it and how it lies along each
+ * axis of the mesh. A line per parameter, none left out; the columns and the letters that occur are explained below. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "cli/explain.h"
 #include "layout/shape.h"
 
@@ -22,8 +23,38 @@ static void print_init(char out[32], const struct param *p)
     else snprintf(out, 32, "%s", p->init == INIT_ONES ? "ones" : "zeros");
 }
 
+/* What follows from a layout for all ranks, from the sizes of its axes: the ranks that hold something, those of them
+ * that hold the same box, those that count it in norms and save it (one for each box, or for each piece of it), and the
+ * pieces in which a box is stepped. */
+struct spread {
+    int holders, copies, counts, pieces;
+};
+
+static int size_of(const struct layout *l, int i)
+{
+    const struct layout_place *p = &l->place[i];
+    if (p->owner) return 1;
+    return p->on.axis == AXIS_PP && l->n_only ? l->n_only : p->on.size;
+}
+
+static struct spread spread_of(const struct explain *x, const struct param *p)
+{
+    struct layout stepped = x->g->store.units.shared ? param_stepped(p) : p->layout;
+    struct spread s = {1, 1, 1, 1};
+    for (int i = 0; i < p->layout.n_places; i++) {
+        int n = size_of(&p->layout, i);
+        s.holders *= n;
+        if (!spmd_is_shard(p->layout.place[i].type)) s.copies *= n;
+    }
+    for (int i = 0; i < stepped.n_places; i++)
+        if (spmd_is_shard(stepped.place[i].type)) s.counts *= size_of(&stepped, i);
+    s.pieces = s.counts / (s.holders / s.copies);
+    return s;
+}
+
 static void print_param(const struct explain *x, int i, int name_width, struct str *out)
 {
+    struct spread to = spread_of(x, &x->g->params.p[i]);
     const struct param *p = &x->g->params.p[i];
     struct shape n = shape_of(p->nd, p->n);
     struct region held = param_rows(p, 0, p->ln[0]);
@@ -32,23 +63,122 @@ static void print_param(const struct explain *x, int i, int name_width, struct s
     print_init(init, p);
     if (p->held) snprintf(box, sizeof box, "%s", region_print(text, &held));
     layout_print_places(&p->layout, &places);
-    str_printf(out, "%-*s  %-18s %12" PRId64 "  %-9s  %-26s %12" PRId64 "  %s%s\n", name_width, p->name,
-               shape_print(shape, &n), p->numel, init, box, x->g->store.units.piece[i].n, str_text(&places),
-               p->decay ? "" : "  (no decay)");
+    str_printf(out, "%-*s  %-18s %12" PRId64 "  %-9s  %-26s %12" PRId64 "  %6d %6d %6d %6d  %s%s\n", name_width,
+               p->name, shape_print(shape, &n), p->numel, init, box, x->g->store.units.piece[i].n, to.holders,
+               to.copies, to.counts, to.pieces, str_text(&places), p->decay ? "" : "  (no decay)");
     str_free(&places);
 }
 
-/* The same for a terminal: "all" where the box is the whole shape. */
-static void add_param(const struct explain *x, int i, int name_width, struct lines *l)
+/* ---- for a terminal: parameters name their layout, which is told below ---- */
+/* Distinct layouts, by what is said of them. */
+struct legend {
+    struct str *text;
+    int n;
+};
+
+static void put_ranks(const bool *in, int n, struct str *out)
+{
+    enum { RUNS = 8 };
+    int runs = 0;
+    for (int r = 0; r < n; r++) {
+        int first = r;
+        if (!in[r]) continue;
+        while (r + 1 < n && in[r + 1]) r++;
+        if (runs++ < RUNS) str_printf(out, first == r ? "%s%d" : "%s%d-%d", runs > 1 ? " " : "", first, r);
+    }
+    if (runs > RUNS) str_puts(out, " ...");
+}
+
+/* Which ranks: of an expert's layout they are another for each expert. */
+static void put_list(const char *what, const bool *in, int n, bool owned, struct str *out)
+{
+    str_puts(out, what);
+    if (owned) return;
+    str_puts(out, " (");
+    put_ranks(in, n, out);
+    str_puts(out, ")");
+}
+
+static void describe(const struct explain *x, const struct param *p, struct str *out)
+{
+    const struct layout *l = &p->layout;
+    const struct mesh *m = &x->g->params.mesh;
+    struct layout stepped = x->g->store.units.shared ? param_stepped(p) : *l;
+    struct spread to = spread_of(x, p);
+    int n = l->n_ranks, one = -1;
+    bool *holds = xcalloc(to_size(n), 1), *same = xcalloc(to_size(n), 1), *saves = xcalloc(to_size(n), 1),
+         owned = false;
+    for (int i = 0; i < l->n_places; i++) owned |= l->place[i].owner && l->place[i].on.size > 1;
+    for (int r = 0; r < n && !owned; r++) {
+        holds[r] = layout_holds(l, r);
+        if (!holds[r]) continue;
+        if (one < 0) one = r;
+        struct region a = layout_box(l, one), b = layout_box(l, r);
+        same[r] = region_equal(&a, &b);
+        saves[r] = mesh_coord(m, AXIS_DP_REPLICATE, r) == 0 && layout_is_first(&stepped, r);
+    }
+    char type[128], what[64];
+    spmd_print_on(type, p->type, explain_axes(x));
+    str_printf(out, "%s%sheld by ", type, *type ? "; " : "");
+    snprintf(what, sizeof what, "%d of %d ranks", to.holders, n);
+    put_list(what, holds, n, owned, out);
+    str_printf(out, ", in %d part%s; ", to.holders / to.copies, to.holders == to.copies ? "" : "s");
+    snprintf(what, sizeof what, "one part by %d", to.copies);
+    put_list(what, same, n, owned, out);
+    str_printf(out, ", stepped in %d piece%s; counted and saved by ", to.pieces, to.pieces == 1 ? "" : "s");
+    snprintf(what, sizeof what, "%d", to.counts);
+    put_list(what, saves, n, owned, out);
+    xfree(holds);
+    xfree(same);
+    xfree(saves);
+}
+
+static int legend_find(struct legend *g, const struct explain *x, const struct param *p)
+{
+    struct str text = {0};
+    describe(x, p, &text);
+    for (int i = 0; i < g->n; i++)
+        if (!strcmp(str_text(&g->text[i]), str_text(&text))) {
+            str_free(&text);
+            return i;
+        }
+    g->text = xrealloc(g->text, to_size(g->n + 1) * sizeof *g->text);
+    g->text[g->n] = text;
+    return g->n++;
+}
+
+/* a to z, aa, ab, ... */
+static char *legend_name(char out[4], int i)
+{
+    snprintf(out, 4, i < 26 ? "%c" : "%c%c", i < 26 ? 'a' + i : 'a' + (i / 26 - 1) % 26, 'a' + i % 26);
+    return out;
+}
+
+static void legend_print(struct legend *g, struct str *out)
+{
+    struct str text = {0};
+    char name[4];
+    for (int i = 0; i < g->n; i++) {
+        str_printf(&text, "  %-2s %s\n", legend_name(name, i), str_text(&g->text[i]));
+        str_free(&g->text[i]);
+    }
+    str_puts(out, "layouts:\n");
+    explain_lines_wrap(str_text(&text), EXPLAIN_COLUMNS, 5, out);
+    str_free(&text);
+    xfree(g->text);
+}
+
+/* "all" where the box is the whole shape. */
+static void add_param(const struct explain *x, int i, int name_width, struct legend *g, struct lines *l)
 {
     const struct param *p = &x->g->params.p[i];
     struct shape n = shape_of(p->nd, p->n);
     struct region held = param_rows(p, 0, p->ln[0]);
-    char type[128], shape[128], text[256], box[256] = "nothing", line[512];
+    char name[4], shape[128], text[256], box[256] = "nothing", line[512];
     if (p->held) snprintf(box, sizeof box, "%s", p->held == p->numel ? "all" : region_print(text, &held));
-    snprintf(line, sizeof line, "  %-*s %-15s %-18s %10" PRId64 " %s%s", name_width,
+    snprintf(line, sizeof line, "  %-*s %-15s %-18s %10" PRId64 "  %-2s%s", name_width,
              explain_short_name(p->name, p->layer), shape_print(shape, &n), box, x->g->store.units.piece[i].n,
-             spmd_print_on(type, p->type, explain_axes(x)), p->decay ? "" : " *");
+             legend_name(name, legend_find(g, x, p)), p->decay ? "" : " *");
     explain_lines_add(l, p->layer, explain_line_number(p->name, "experts."), "", line);
 }
 
@@ -68,20 +198,22 @@ static void print_params(const struct explain *x, struct str *out)
     int width = short_width(t);
     struct lines l = {0};
     char heading[32];
-    str_printf(out, "  %-*s %-15s %-18s %10s %s\n", width, "parameter", "shape", "rank 0 computes", "updates",
-               explain_axes(x) ? "along the axes" : "");
+    struct legend g = {0};
+    str_printf(out, "  %-*s %-15s %-18s %10s  %s\n", width, "parameter", "shape", "rank 0 computes", "updates",
+               "layout");
     for (int i = 0; i < t->n; i++) {
         if (t->p[i].layer >= 0 && (!i || t->p[i].layer != t->p[i - 1].layer)) {
             snprintf(heading, sizeof heading, "layer %d", t->p[i].layer);
             explain_lines_add(&l, t->p[i].layer, -1, "", heading);
         }
-        add_param(x, i, width, &l);
+        add_param(x, i, width, &g, &l);
     }
     explain_lines_fold(&l, LINE_EXPERT);
     explain_lines_fold(&l, LINE_LAYER);
     explain_lines_print(&l, EXPLAIN_COLUMNS, width + 3, out);
     explain_lines_free(&l);
-    str_puts(out, "updates: elements that rank 0's optimizer steps; *: no weight decay; initial values: --full\n");
+    str_puts(out, "updates: elements that rank 0's optimizer steps; *: no weight decay; initial values: --full\n\n");
+    legend_print(&g, out);
 }
 
 static void print_place(const struct explain *x, struct str *out)
@@ -138,9 +270,13 @@ int explain_layout(const struct explain *x, struct str *out, struct err *e)
     (void)e;
     print_place(x, out);
     if (x->full) {
-        str_printf(out, "%-*s  %-18s %12s  %-9s  %-26s %12s  %s\n", width, "parameter", "shape", "elements",
-                   "begins as", "rank 0 computes with", "and updates", "along the axes");
+        str_printf(out, "%-*s  %-18s %12s  %-9s  %-26s %12s  %6s %6s %6s %6s  %s\n", width, "parameter", "shape",
+                   "elements", "begins as", "rank 0 computes with", "and updates", "on", "same", "save", "each",
+                   "along the axes");
         for (int i = 0; i < t->n; i++) print_param(x, i, width, out);
+        str_puts(out,
+                 "on: ranks that hold some of it; same: those of them that hold one box; save: those that count and "
+                 "save it, a part each; each: pieces in which a box is stepped\n");
     } else {
         print_params(x, out);
     }
@@ -196,6 +332,11 @@ int explain_layout_json(const struct explain *x, struct json_out *o, struct err 
         json_end_array(o);
         json_put_int(o, "held_elements", p->held);
         json_put_int(o, "updated_elements", x->g->store.units.piece[i].n);
+        struct spread to = spread_of(x, p);
+        json_put_int(o, "holders", to.holders);
+        json_put_int(o, "copies", to.copies);
+        json_put_int(o, "counted_by", to.counts);
+        json_put_int(o, "pieces", to.pieces);
         json_end_object(o);
     }
     json_end_array(o);

@@ -290,6 +290,60 @@ static void test_axes(void **state)
                (const char *const[]){SMALL, "parallel.tp=2", "parallel.sequence_parallel=true", "parallel.pp=2", NULL});
 }
 
+/* How many ranks hold, share, count a parameter: what the table says when each rank in turn is asked. */
+static void check_spread(int n, const char *const *keys)
+{
+    struct explained s;
+    struct err e = {0};
+    struct str text = {0};
+    explained_open(&s, n, keys);
+    struct json *root = document(&s, explain_layout_json);
+    struct param_table *t = &s.x.g->params;
+    if (explain_layout(&s.x, &text, &e)) fail_msg("%s", e.text);
+    for (int i = 0; i < t->n; i++) {
+        const struct json *q = json_at(json_get(root, "parameters"), (size_t)i);
+        int64_t holders = 0, copies = 0, counted = 0, lo[PARAM_MAX_DIM], ln[PARAM_MAX_DIM];
+        char line[96];
+        for (int r = 0; r < n; r++) {
+            param_place(t, r);
+            const struct param *p = &t->p[i];
+            if (!p->held) continue;
+            if (!holders++) memcpy(lo, p->lo, sizeof lo), memcpy(ln, p->ln, sizeof ln);
+            copies +=
+                !memcmp(lo, p->lo, to_size(p->nd) * sizeof *lo) && !memcmp(ln, p->ln, to_size(p->nd) * sizeof *ln);
+            counted += p->counted;
+        }
+        counted /= t->mesh.size[AXIS_DP_REPLICATE];
+        if (holders != json_int(json_get(q, "holders"), -1) || copies != json_int(json_get(q, "copies"), -1) ||
+            counted != json_int(json_get(q, "counted_by"), -1))
+            fail_msg("%s: %lld ranks, %lld alike, %lld count it; said are %lld, %lld, %lld", t->p[i].name,
+                     (long long)holders, (long long)copies, (long long)counted,
+                     (long long)json_int(json_get(q, "holders"), -1), (long long)json_int(json_get(q, "copies"), -1),
+                     (long long)json_int(json_get(q, "counted_by"), -1));
+        assert_int_equal(json_int(json_get(q, "pieces"), -1) * (holders / copies), counted);
+        snprintf(line, sizeof line, "held by %lld of %d ranks", (long long)holders, n);
+        assert_non_null(strstr(str_text(&text), line));
+    }
+    for (const char *at = str_text(&text), *end; *at; at = end + 1) {
+        end = strchr(at, '\n');
+        assert_true(end - at <= EXPLAIN_COLUMNS);
+    }
+    param_place(t, 0);
+    str_free(&text);
+    json_free(root);
+    explained_close(&s);
+}
+
+static void test_layout_spread(void **state)
+{
+    (void)state;
+    check_spread(1, (const char *const[]){SMALL, NULL});
+    check_spread(8, (const char *const[]){SMALL, "parallel.tp=2", "parallel.pp=2", "parallel.zero=3", NULL});
+    check_spread(8, (const char *const[]){SMALL, "parallel.cp=2", "parallel.dp_replicate=2", NULL});
+    check_spread(8, (const char *const[]){SMALL, "model.family=mixtral", "model.moe.experts=4", "parallel.pp=2",
+                                          "parallel.ep=2", "parallel.dp_replicate=2", NULL});
+}
+
 /* Every parameter, once, as the table has it; the sums are the model's. */
 static void test_layout_json(void **state)
 {
@@ -403,10 +457,10 @@ static void test_arrays(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fold),           cmocka_unit_test(test_fold_is_true),
-                                       cmocka_unit_test(test_wrap),           cmocka_unit_test(test_tape_figures),
-                                       cmocka_unit_test(test_axes),           cmocka_unit_test(test_layout_json),
-                                       cmocka_unit_test(test_layout_in_full), cmocka_unit_test(test_memory_json),
-                                       cmocka_unit_test(test_arrays)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fold),        cmocka_unit_test(test_fold_is_true),
+                                       cmocka_unit_test(test_wrap),        cmocka_unit_test(test_tape_figures),
+                                       cmocka_unit_test(test_axes),        cmocka_unit_test(test_layout_spread),
+                                       cmocka_unit_test(test_layout_json), cmocka_unit_test(test_layout_in_full),
+                                       cmocka_unit_test(test_memory_json), cmocka_unit_test(test_arrays)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
