@@ -11,7 +11,7 @@ bool attention_accepts(const struct kernel_call *c)
 {
     enum dtype t = c->in[0].dtype;
     bool usual = c->at.scale > 1e-6f && c->at.scale < 1e6f; /* keeps hidden scores hidden and finite when scaled */
-    return cpu_build() && (t == DT_F32 || t == DT_BF16) && usual;
+    return cpu_build() && (t == DT_F32 || t == DT_BF16 || t == DT_F16) && usual;
 }
 
 size_t attention_scratch(const struct kernel_call *c, int n_threads)

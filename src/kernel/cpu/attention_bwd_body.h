@@ -100,6 +100,7 @@ static void attn_bwd_pack_queries(const struct attn *x, struct attn_bwd *w, int6
             w->lse[i0 + i] = i < n ? ((const float *)row_at(x->lse, row + i))[h] * ATTN_LOG2E : 0;
             w->delta[i0 + i] = i >= n            ? 0
                                : x->t == DT_BF16 ? attn_row_dot(og, gg, h * x->a, x->a, DT_BF16)
+                               : x->t == DT_F16  ? attn_row_dot(og, gg, h * x->a, x->a, DT_F16)
                                                  : attn_row_dot(og, gg, h * x->a, x->a, DT_F32);
         }
     }
@@ -201,8 +202,7 @@ static void attn_put_dkv(const struct attn *x, const struct attn_bwd *w, int64_t
         for (int64_t kb = lo; kb < hi; kb++) {
             const float *sum = (i == 1 ? w->dk : w->dv) + kb * x->bk * x->a_pad;
             int64_t row = b * x->n_k + x->k_span[kb].row, n = attn_keys(x, kb);
-            if (x->c->din[i].dtype == DT_BF16) attn_put_rows(x->c, i, sum, row, g * x->a, n, x->a, x->a_pad, DT_BF16);
-            else attn_put_rows(x->c, i, sum, row, g * x->a, n, x->a, x->a_pad, DT_F32);
+            V_TYPED(x->c->din[i].dtype, attn_put_rows, x->c, i, sum, row, g * x->a, n, x->a, x->a_pad);
         }
 }
 static void attn_put_dq(const struct attn *x, const struct attn_bwd *w, int64_t b, int64_t h, int64_t lo, int64_t hi)
@@ -211,8 +211,7 @@ static void attn_put_dq(const struct attn *x, const struct attn_bwd *w, int64_t 
     for (int64_t qb = lo; qb < hi && d->p; qb++) {
         int64_t n = x->q_span[qb].n, row = b * x->n_q + x->q_span[qb].row;
         const float *sum = w->dq + qb * ATTN_BQ * round_up(x->a, x->o->mr);
-        if (d->dtype == DT_BF16) attn_put_transposed(d, acc, row, h * x->a, sum, NULL, n, x->a, DT_BF16);
-        else attn_put_transposed(d, acc, row, h * x->a, sum, NULL, n, x->a, DT_F32);
+        V_TYPED(d->dtype, attn_put_transposed, d, acc, row, h * x->a, sum, NULL, n, x->a);
     }
 }
 

@@ -83,8 +83,7 @@ static void cached_few_member(void *arg, int member, int n_members)
         for (int64_t t = 0; t < c->in[0].n[0]; t++) {
             int64_t end = first + t + 1, begin = c->at.window && end > c->at.window ? end - c->at.window : 0;
             for (int64_t h = hlo; h < hhi; h++) {
-                if (c->in[0].dtype == DT_BF16) cached_query(c, t, h, begin, end, p, DT_BF16);
-                else cached_query(c, t, h, begin, end, p, DT_F32);
+                V_TYPED(c->in[0].dtype, cached_query, c, t, h, begin, end, p);
             }
         }
     }

@@ -133,8 +133,7 @@ static void attn_fwd_finish(const struct attn *x, struct attn_fwd *f, const stru
         for (int64_t i = 0; i < k->nq; i++)
             ((float *)row_at(x->lse, row + i))[k->h] = f->max[i] * ATTN_LN2 + logf(f->sum[i]);
     for (int64_t i = 0; i < k->nq_pad; i += VL) vf_store(f->sum + i, vf_set(1.0f) / vf_load(f->sum + i));
-    if (x->t == DT_BF16) attn_put_transposed(x->out, NULL, row, k->h * x->a, f->o, f->sum, k->nq, x->a, DT_BF16);
-    else attn_put_transposed(x->out, NULL, row, k->h * x->a, f->o, f->sum, k->nq, x->a, DT_F32);
+    V_TYPED(x->t, attn_put_transposed, x->out, NULL, row, k->h * x->a, f->o, f->sum, k->nq, x->a);
 }
 
 /* The same where other keys' results may be there already and these keys may hide from some queries, or (none) from

@@ -66,8 +66,7 @@ static void embed_bwd_w_member(void *arg, int member, int n_members)
     team_split((n + 15) / 16, member, n_members, &lo, &hi); /* whole cache lines of the gradient */
     lo *= 16;
     hi = hi * 16 < n ? hi * 16 : n;
-    if (c->dout[0].dtype == DT_BF16) embed_bwd_w_columns(c, lo, hi, DT_BF16);
-    else embed_bwd_w_columns(c, lo, hi, DT_F32);
+    V_TYPED(c->dout[0].dtype, embed_bwd_w_columns, c, lo, hi);
 }
 static void embed_bwd_w(const struct kernel_call *c) { team_run_call(embed_bwd_w_member, c); }
 
@@ -87,11 +86,14 @@ static void copy_rows(const struct view *dst, const struct view *acc, const stru
     for (int64_t r = lo; r < hi; r++) {
         void *d = row_at(dst, r);
         const void *a = row_or_null(acc, r), *s = row_at(src, r);
-        switch (dst->dtype * 4 + src->dtype * 2 + (a != NULL)) {
-        case DT_F32 * 4 + DT_F32 * 2:
-        case DT_BF16 * 4 + DT_BF16 * 2: memmove(d, s, (size_t)n * dtype_bytes(src->dtype)); break;
-        case DT_F32 * 4 + DT_BF16 * 2: copy_row_as(d, DT_F32, NULL, DT_F32, s, DT_BF16, n); break;
-        case DT_BF16 * 4 + DT_F32 * 2: copy_row_as(d, DT_BF16, NULL, DT_F32, s, DT_F32, n); break;
+        switch (dst->dtype * 8 + src->dtype * 2 + (a != NULL)) {
+        case DT_F32 * 8 + DT_F32 * 2:
+        case DT_F16 * 8 + DT_F16 * 2:
+        case DT_BF16 * 8 + DT_BF16 * 2: memmove(d, s, (size_t)n * dtype_bytes(src->dtype)); break;
+        case DT_F32 * 8 + DT_BF16 * 2: copy_row_as(d, DT_F32, NULL, DT_F32, s, DT_BF16, n); break;
+        case DT_BF16 * 8 + DT_F32 * 2: copy_row_as(d, DT_BF16, NULL, DT_F32, s, DT_F32, n); break;
+        case DT_F32 * 8 + DT_F16 * 2: copy_row_as(d, DT_F32, NULL, DT_F32, s, DT_F16, n); break;
+        case DT_F16 * 8 + DT_F32 * 2: copy_row_as(d, DT_F16, NULL, DT_F32, s, DT_F32, n); break;
         default: copy_row_as(d, dst->dtype, a, acc->dtype, s, src->dtype, n);
         }
     }
@@ -110,7 +112,7 @@ static void copy_run(const struct kernel_call *c) { team_run_call(copy_member, c
 static bool copy_accepts(const struct kernel_call *c)
 {
     enum dtype from = main_view(c)->dtype, to = c->phase == KERNEL_FWD ? c->out[0].dtype : c->din[0].dtype;
-    return (from == DT_F32 || from == DT_BF16) && (to == DT_F32 || to == DT_BF16);
+    return v_takes(from) && v_takes(to);
 }
 
 #endif

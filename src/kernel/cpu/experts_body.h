@@ -103,8 +103,7 @@ static void permute_bwd_member(void *arg, int member, int n_members)
     const struct kernel_call *c = arg;
     int64_t lo, hi;
     team_split(c->in[0].n[0], member, n_members, &lo, &hi);
-    if (c->dout[0].dtype == DT_BF16) permute_bwd_tokens(c, lo, hi, DT_BF16);
-    else permute_bwd_tokens(c, lo, hi, DT_F32);
+    V_TYPED(c->dout[0].dtype, permute_bwd_tokens, c, lo, hi);
 }
 static void permute_bwd_in(const struct kernel_call *c)
 {
@@ -122,8 +121,7 @@ static void unpermute_fwd_member(void *arg, int member, int n_members)
     const struct kernel_call *c = arg;
     int64_t lo, hi;
     team_split(c->out[0].n[0], member, n_members, &lo, &hi);
-    if (c->out[0].dtype == DT_BF16) unpermute_tokens(c, lo, hi, DT_BF16);
-    else unpermute_tokens(c, lo, hi, DT_F32);
+    V_TYPED(c->out[0].dtype, unpermute_tokens, c, lo, hi);
 }
 static void unpermute_fwd(const struct kernel_call *c) { team_run_call(unpermute_fwd_member, c); }
 
@@ -148,8 +146,7 @@ static void unpermute_bwd_member(void *arg, int member, int n_members)
     const struct kernel_call *c = arg;
     int64_t lo, hi;
     team_split(c->dout[0].n[0], member, n_members, &lo, &hi);
-    if (c->dout[0].dtype == DT_BF16) unpermute_bwd_tokens(c, lo, hi, DT_BF16);
-    else unpermute_bwd_tokens(c, lo, hi, DT_F32);
+    V_TYPED(c->dout[0].dtype, unpermute_bwd_tokens, c, lo, hi);
     if (c->din[0].p) rest_nothing(&c->din[0], &c->acc[0], rows_used(&c->in[2]), member, n_members);
 }
 static void unpermute_bwd_in(const struct kernel_call *c) { team_run_call(unpermute_bwd_member, c); }

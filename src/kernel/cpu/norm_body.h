@@ -180,8 +180,7 @@ static void norm_bwd_w_member(void *arg, int member, int n_members)
     int64_t lo, hi, n = view_cols(&c->in[0]);
     team_split(norm_chunks(c), member, n_members, &lo, &hi);
     for (int64_t q = lo; q < hi; q++) {
-        if (c->in[0].dtype == DT_BF16) norm_bwd_w_chunk(c, q, DT_BF16);
-        else norm_bwd_w_chunk(c, q, DT_F32);
+        V_TYPED(c->in[0].dtype, norm_bwd_w_chunk, c, q);
     }
     team_barrier(c->team);
     team_split((n + VL - 1) / VL, member, n_members, &lo, &hi);

@@ -23,15 +23,10 @@ VEC_INLINE void rotary_turn(void *y, const void *acc, const void *x, const float
         v_put(y, half + i, k, t, v + v_get_or_zero(acc, half + i, k, t));
     }
 }
-VEC_INLINE float rotary_get(const void *p, int64_t i, enum dtype t)
-{
-    return t == DT_BF16 ? bf16_to_f32(((const bf16 *)p)[i]) : ((const float *)p)[i];
-}
 VEC_INLINE void rotary_put(void *p, const void *acc, int64_t i, enum dtype t, float x)
 {
-    if (acc) x += rotary_get(acc, i, t);
-    if (t == DT_BF16) ((bf16 *)p)[i] = bf16_from_f32(x);
-    else ((float *)p)[i] = x;
+    if (acc) x += v_get_one(acc, i, t);
+    v_put_one(p, i, t, x);
 }
 /* One head whose columns [at, at + wide) are turned, the rest copied. */
 VEC_INLINE void rotary_part(const struct op_attrs *a, void *y, const void *acc, const void *x, const float *cosines,
@@ -40,11 +35,11 @@ VEC_INLINE void rotary_part(const struct op_attrs *a, void *y, const void *acc, 
     int64_t wide = a->rotary_dim ? a->rotary_dim : a->head_dim, half = wide / 2;
     int64_t step = a->rotary_pairs ? 2 : 1, apart = a->rotary_pairs ? 1 : half;
     for (int64_t i = 0; (x != y || acc) && i < a->head_dim; i++)
-        if (i < a->rotary_at || i >= a->rotary_at + wide) rotary_put(y, acc, i, t, rotary_get(x, i, t));
+        if (i < a->rotary_at || i >= a->rotary_at + wide) rotary_put(y, acc, i, t, v_get_one(x, i, t));
     for (int64_t i = 0; i < half; i++) {
         int64_t c1 = a->rotary_at + i * step, c2 = c1 + apart;
         float co = cosines[i], si = back ? -cosines[half + i] : cosines[half + i];
-        float u = rotary_get(x, c1, t), v = rotary_get(x, c2, t);
+        float u = v_get_one(x, c1, t), v = v_get_one(x, c2, t);
         rotary_put(y, acc, c1, t, u * co - v * si);
         rotary_put(y, acc, c2, t, v * co + u * si);
     }

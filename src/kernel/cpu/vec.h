@@ -7,7 +7,7 @@
  *
  *   vf, vi, vmask      VL floats, VL 32-bit integers, one truth value per lane; vf has + - * / by the compiler's
  *                      vector extension, everything else is a word here
- *   v_get, v_put       load and store of f32 or bf16 elements as floats; n < VL touches only n elements, other
+ *   v_get, v_put       load and store of f32, bf16 or f16 elements as floats; n < VL touches only n elements, other
  *                      lanes read as 0. The dtype is a constant wherever it is called, so the branch folds away
  *   v_exp, v_exp2      relative error below 2e-7: degree-6 minimax polynomials
  *
@@ -15,6 +15,9 @@
  */
 #ifndef TUTTI_KERNEL_CPU_VEC_H
 #define TUTTI_KERNEL_CPU_VEC_H
+
+#include <stdbool.h>
+#include <string.h>
 
 #include "layout/dtype.h"
 #if defined(__aarch64__)
@@ -45,11 +48,28 @@ VEC_INLINE vi vf_to_bf16(vf a)
 /* How many of the remaining elements the next vector takes. */
 VEC_INLINE int v_count(int64_t left) { return left < VL ? (int)left : VL; }
 
+/* The types of v_get and v_put. */
+VEC_INLINE bool v_takes(enum dtype t) { return t == DT_F32 || t == DT_BF16 || t == DT_F16; }
+/* A call of an inline function whose last argument is the type, as a constant. */
+#define V_TYPED(type, name, ...)                                                                                       \
+    do {                                                                                                               \
+        if ((type) == DT_BF16) name(__VA_ARGS__, DT_BF16);                                                             \
+        else if ((type) == DT_F16) name(__VA_ARGS__, DT_F16);                                                          \
+        else name(__VA_ARGS__, DT_F32);                                                                                \
+    } while (0)
+
 VEC_INLINE vf v_get(const void *p, int64_t i, int n, enum dtype t)
 {
     if (t == DT_BF16) {
         const uint16_t *q = (const uint16_t *)p + i;
         return n == VL ? vf_load_bf16(q) : vf_from_bf16(vi_load_u16_n(q, n));
+    }
+    if (t == DT_F16) {
+        const uint16_t *q = (const uint16_t *)p + i;
+        uint16_t some[VL] = {0};
+        if (n == VL) return vf_load_f16(q);
+        memcpy(some, q, (size_t)n * 2);
+        return vf_load_f16(some);
     }
     const float *q = (const float *)p + i;
     return n == VL ? vf_load(q) : vf_load_n(q, n);
@@ -62,9 +82,27 @@ VEC_INLINE void v_put(void *p, int64_t i, int n, enum dtype t, vf a)
         else vf_narrow_bf16_n(q, a, n);
         return;
     }
+    if (t == DT_F16) {
+        uint16_t *q = (uint16_t *)p + i, some[VL];
+        vf_store_f16(n == VL ? q : some, a);
+        if (n < VL) memcpy(q, some, (size_t)n * 2);
+        return;
+    }
     float *q = (float *)p + i;
     if (n == VL) vf_store(q, a);
     else vf_store_n(q, a, n);
+}
+/* One element. */
+VEC_INLINE float v_get_one(const void *p, int64_t i, enum dtype t)
+{
+    if (t == DT_F32) return ((const float *)p)[i];
+    return t == DT_BF16 ? bf16_to_f32(((const bf16 *)p)[i]) : f16_to_f32(((const uint16_t *)p)[i]);
+}
+VEC_INLINE void v_put_one(void *p, int64_t i, enum dtype t, float x)
+{
+    if (t == DT_F32) ((float *)p)[i] = x;
+    else if (t == DT_BF16) ((bf16 *)p)[i] = bf16_from_f32(x);
+    else ((uint16_t *)p)[i] = f16_from_f32(x);
 }
 
 VEC_INLINE vf v_exp(vf x)

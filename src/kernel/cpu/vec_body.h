@@ -16,12 +16,12 @@
 static bool accepts_embed(const struct kernel_call *c)
 {
     enum dtype t = c->phase == KERNEL_FWD ? c->in[1].dtype : c->dout[0].dtype;
-    return t == DT_F32 || t == DT_BF16;
+    return v_takes(t);
 }
 static bool accepts_main(const struct kernel_call *c)
 {
     enum dtype t = main_view(c)->dtype;
-    return t == DT_F32 || t == DT_BF16;
+    return v_takes(t);
 }
 
 #define VEC_TABLE(isa)                                                                                                 \

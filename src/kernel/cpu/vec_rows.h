@@ -38,8 +38,7 @@ static inline const struct view *main_view(const struct kernel_call *c)
         const struct kernel_call *c = arg;                                                                             \
         int64_t lo, hi;                                                                                                \
         team_split(view_rows(main_view(c)), member, n_members, &lo, &hi);                                              \
-        if (main_view(c)->dtype == DT_BF16) name##_rows(c, lo, hi, DT_BF16);                                           \
-        else name##_rows(c, lo, hi, DT_F32);                                                                           \
+        V_TYPED(main_view(c)->dtype, name##_rows, c, lo, hi);                                                          \
     }                                                                                                                  \
     static void name(const struct kernel_call *c) { team_run_call(name##_member, c); }
 

@@ -52,7 +52,7 @@ VEC_INLINE double xent_sum(const void *x, int64_t n, float max, enum dtype t)
 static float xent_logit(const struct kernel_call *c, int64_t r, int64_t v)
 {
     const void *x = row_at(&c->in[0], r);
-    return c->in[0].dtype == DT_BF16 ? bf16_to_f32(((const bf16 *)x)[v]) : ((const float *)x)[v];
+    return v_get_one(x, v, c->in[0].dtype);
 }
 
 /* Of the columns that are here; of the whole row, from all parts where there are several. */
@@ -115,9 +115,8 @@ VEC_INLINE void xent_grad_row(void *d, const void *acc, const void *x, int64_t n
 {
     float max = (float)whole->max, at = 0, lane[VL], before = 0;
     vf m = vf_set(max), f = vf_set((float)((double)scale / whole->sum));
-    if (target >= 0) at = t == DT_BF16 ? bf16_to_f32(((const bf16 *)x)[target]) : ((const float *)x)[target];
-    if (acc && target >= 0)
-        before = t == DT_BF16 ? bf16_to_f32(((const bf16 *)acc)[target]) : ((const float *)acc)[target];
+    if (target >= 0) at = v_get_one(x, target, t);
+    if (acc && target >= 0) before = v_get_one(acc, target, t);
     for (int64_t i = 0; i < n; i += VL) {
         int k = v_count(n - i);
         v_put(d, i, k, t, xent_exp(v_get(x, i, k, t) - m) * f + v_get_or_zero(acc, i, k, t));
@@ -125,8 +124,7 @@ VEC_INLINE void xent_grad_row(void *d, const void *acc, const void *x, int64_t n
     if (target < 0) return; /* in another part */
     vf_store(lane, xent_exp(vf_set(at - max)) * f);
     float g = before + (lane[0] - scale);
-    if (t == DT_BF16) ((bf16 *)d)[target] = bf16_from_f32(g);
-    else ((float *)d)[target] = g;
+    v_put_one(d, target, t, g);
 }
 VEC_INLINE void xent_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
