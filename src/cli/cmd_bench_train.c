@@ -45,7 +45,7 @@ static const struct cli_option options[] = {
     {"--micro", "B", CLI_INT, AT(micro), .lo = 1, .hi = MOST, .help = "sequences per microbatch"},
     {"--batch", "G", CLI_INT, AT(batch), .lo = 1, .hi = MOST,
      .help = "sequences per step, of all ranks (default: one microbatch for each)"},
-    {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
+    {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32|f16", .help = ""},
     {"--steps", "N", CLI_INT, AT(steps), .lo = 1, .hi = MOST, .help = "timed steps, after one that is not"},
     {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = MOST, .help = "default: all cores"},
     {"--kernels", "K", CLI_TEXT, AT(kernels), .help = "auto or ref"},
@@ -103,7 +103,10 @@ static int make_config(const struct request *q, struct config *c, struct arena *
     keys[n++] = arena_printf(a, "batch.micro=%lld", (long long)q->micro);
     keys[n++] = arena_printf(a, "run.threads=%lld", (long long)q->threads);
     keys[n++] = arena_printf(a, "run.kernels=%s", q->kernels);
-    keys[n++] = arena_printf(a, "precision.recipe=%s", strcmp(q->dtype, "f32") ? "bf16" : "fp32");
+    keys[n++] = arena_printf(a, "precision.recipe=%s",
+                             !strcmp(q->dtype, "f32")   ? "fp32"
+                             : !strcmp(q->dtype, "f16") ? "fp16"
+                                                        : "bf16");
     for (int i = 0; i < q->keys.n; i++) keys[n++] = q->keys.p[i];
     int rc = cli_config(c, NULL, a, NULL, keys, n, to_int(q->ranks), e);
     return rc ? rc : plan_choose(c, NULL, NULL, e);

@@ -75,7 +75,7 @@ static double least_parameters(const struct config *c)
 /* Each exists at least once among all ranks. */
 static int bytes_each(const struct config *c)
 {
-    bool narrow = c->precision.recipe == RECIPE_BF16;
+    bool narrow = c->precision.recipe != RECIPE_FP32;
     struct optim_config o = config_optim(c);
     int64_t least = optim_bytes(&o, PARAM_MATRICES);
     for (int g = 0; g < PARAM_GROUPS; g++)
@@ -87,7 +87,7 @@ static int bytes_each(const struct config *c)
 static double least_activation(const struct config *c)
 {
     double rows = (double)c->batch.micro * (double)c->model.seq_len / (double)(c->parallel.cp * c->parallel.tp);
-    return rows * (double)c->model.hidden * (c->precision.recipe == RECIPE_BF16 ? 2 : 4);
+    return rows * (double)c->model.hidden * (c->precision.recipe != RECIPE_FP32 ? 2 : 4);
 }
 
 int afford_counted(const struct config *c, const struct conf *f, struct err *e)

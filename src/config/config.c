@@ -2,6 +2,7 @@
 /* The one table of configuration keys, and the checks between keys. Adding a key is adding a row and a field. */
 #include "config/config.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -130,10 +131,16 @@ const struct conf_row config_rows[] = {
            "optimizer of norms and biases; same: optimizer.name (muon: adamw)"),
     REAL("optimizer.vectors.lr_factor", optimizer.vectors.lr_factor, "1", 0, 1e6, "their learning rate, times all others'"),
 
-    CHOICE("precision.recipe", precision.recipe, "bf16", "fp32|bf16",
-           "bf16: compute in bf16, fp32 master weights and gradients"),
+    CHOICE("precision.recipe", precision.recipe, "bf16", "fp32|bf16|fp16",
+           "bf16: compute in bf16, fp32 master weights and gradients; fp16: the same in fp16, with a loss scale"),
     CHOICE("precision.grad", precision.grad, "fp32", "fp32|bf16",
            "bf16: gradients are kept and sent in bf16 (16 bytes per parameter, not 18), rounded once per microbatch"),
+
+    REAL("precision.loss_scale.initial", precision.loss_scale.initial, "65536", 0x1p-24, 0x1p32,
+         "fp16: what the loss is multiplied by, a power of two; halved when a gradient is not finite, and the step left out"),
+    INT("precision.loss_scale.grow_every", precision.loss_scale.grow_every, "2000", 1, 1e12,
+        "fp16: doubled after so many steps in a row that were not left out"),
+    REAL("precision.loss_scale.least", precision.loss_scale.least, "1", 0x1p-24, 0x1p32, "fp16: a run whose scale falls below it ends"),
 
     INT("parallel.dp_replicate", parallel.dp_replicate, "1", -1, 1 << 20, "data-parallel replicas; -1: what is left"),
     INT("parallel.dp_shard", parallel.dp_shard, "-1", -1, 1 << 20, "data-parallel ranks that share state; -1: what is left"),
@@ -396,6 +403,19 @@ static int resolve_loss_chunk(const struct config *c, const struct conf *f, stru
 }
 
 /* What an optimizer's own check finds (optim/rows.c). */
+/* Halving and doubling must not round. */
+static int check_loss_scale(const struct config *c, const struct conf *f, struct err *e)
+{
+    int power;
+    if (frexp(c->precision.loss_scale.initial, &power) != 0.5)
+        return conf_error(f, e, "precision.loss_scale.initial", "%g is no power of two; choose %g",
+                          c->precision.loss_scale.initial, ldexp(1, power - 1));
+    if (c->precision.loss_scale.least > c->precision.loss_scale.initial)
+        return conf_error(f, e, "precision.loss_scale.least", "%g is above precision.loss_scale.initial, %g",
+                          c->precision.loss_scale.least, c->precision.loss_scale.initial);
+    return OK;
+}
+
 static int check_optimizer(const struct config *c, const struct conf *f, struct err *e)
 {
     struct optim_config o = config_optim(c);
@@ -434,6 +454,7 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     if (!rc) rc = resolve_offload(c, f, e);
     if (!rc) rc = config_resolve_schedule(c, f, e);
     if (!rc) rc = check_optimizer(c, f, e);
+    if (!rc) rc = check_loss_scale(c, f, e);
     if (rc) return rc;
     if (c->optimizer.min_lr > c->optimizer.lr) {
         const char *where = conf_where(f, "optimizer.schedule.min_lr");
@@ -506,7 +527,18 @@ struct lr_config config_lr(const struct config *c)
     };
 }
 
-enum dtype config_dtype(const struct config *c) { return c->precision.recipe == RECIPE_FP32 ? DT_F32 : DT_BF16; }
+enum dtype config_dtype(const struct config *c)
+{
+    static const enum dtype of[] = {[RECIPE_FP32] = DT_F32, [RECIPE_BF16] = DT_BF16, [RECIPE_FP16] = DT_F16};
+    return of[c->precision.recipe];
+}
+
+static struct loss_scale_config config_loss_scale(const struct config *c)
+{
+    if (c->precision.recipe != RECIPE_FP16) return (struct loss_scale_config){0};
+    return (struct loss_scale_config){c->precision.loss_scale.initial, c->precision.loss_scale.least,
+                                      c->precision.loss_scale.grow_every};
+}
 
 int64_t config_loss_rows(const struct config *c)
 {
@@ -595,6 +627,7 @@ struct engine_config config_engine(const struct config *c)
         .away = config_away(c),
         .training = true,
         .optim = config_optim(c),
+        .scale = config_loss_scale(c),
         .seed = (uint64_t)c->run.seed,
         .kernels = c->run.kernels,
         .threads = config_threads(c),

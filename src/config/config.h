@@ -26,7 +26,7 @@ struct config_key {
 };
 
 enum config_order { ORDER_SHUFFLED, ORDER_SEQUENTIAL };
-enum config_recipe { RECIPE_FP32, RECIPE_BF16 };
+enum config_recipe { RECIPE_FP32, RECIPE_BF16, RECIPE_FP16 };
 enum config_grad { GRAD_FP32, GRAD_BF16 };
 enum config_reduce { REDUCE_MICROBATCH, REDUCE_STEP };
 enum config_cp { CP_RING, CP_ALL_GATHER, CP_ALL_TO_ALL, CP_TWO_LEVEL };
@@ -71,6 +71,10 @@ struct config {
     } optimizer;
     struct {
         int recipe, grad;
+        struct {
+            double initial, least;
+            int64_t grow_every;
+        } loss_scale; /* of fp16 */
     } precision;
     struct {
         int64_t dp_replicate, dp_shard, zero, tp, cp, ep, etp, pp;

@@ -189,6 +189,8 @@ static int check_servers(const struct config *c, const struct conf *f, int n_ran
          "all workers of a parameter server are alike, and no shards are copied"},
         {"parallel.zero", c->parallel.zero != 0, "0", "the servers hold the state, so workers have none to share out"},
         {"precision.grad", c->precision.grad != GRAD_FP32, "fp32", "servers add up gradients in fp32"},
+        {"precision.recipe", c->precision.recipe == RECIPE_FP16, "bf16",
+         "servers step as soon as gradients arrive, and know no loss scale"},
         {"numerics.exact_order", c->numerics.exact_order, "false",
          "servers add up gradients worker by worker, which depends on their number"},
         {"model.moe.bias_speed", c->model.moe.bias && c->model.moe.bias_speed != 0, "0",

@@ -30,6 +30,7 @@ static bool no_pp(const struct config *c)
 static bool no_servers(const struct config *c) { return c->parallel.servers == 0; }
 static bool no_samples(const struct config *c) { return c->run.sample_every == 0; }
 static bool no_eval(const struct config *c) { return c->run.eval_every == 0; }
+static bool no_scale(const struct config *c) { return c->precision.recipe != RECIPE_FP16; }
 static bool no_trace(const struct config *c) { return !c->run.trace; }
 
 static const struct {
@@ -47,6 +48,9 @@ static const struct {
     {"parallel.server_mode", no_servers, "parallel.servers is 0"}, {"parallel.staleness", no_servers, "parallel.servers is 0"},
     {"run.sample_prompt", no_samples, "run.sample_every is 0"}, {"run.sample_tokens", no_samples, "run.sample_every is 0"},
     {"run.sample_temperature", no_samples, "run.sample_every is 0"}, {"run.eval_batches", no_eval, "run.eval_every is 0"},
+    {"precision.loss_scale.initial", no_scale, "precision.recipe is not fp16"},
+    {"precision.loss_scale.grow_every", no_scale, "precision.recipe is not fp16"},
+    {"precision.loss_scale.least", no_scale, "precision.recipe is not fp16"},
     {"run.trace_steps", no_trace, "run.trace names no file"},
     /* clang-format on */
 };

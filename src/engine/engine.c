@@ -16,6 +16,8 @@
 #include "engine/tally.h"
 #include "optim/muon.h"
 
+const char *const engine_skips[SKIP_LOSS + 1] = {"", "gradient", "loss"};
+
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 static int max_int(int a, int b) { return a > b ? a : b; }
 
@@ -239,6 +241,7 @@ static int begin(struct engine **out, const struct engine_config *c, struct devi
     struct engine *g = *out = xcalloc(1, sizeof *g);
     g->cfg = *c;
     g->dev = d;
+    loss_scale_init(&g->scale, &c->scale);
     if (!c->par.size[0]) g->cfg.par = par_single();
     memcpy(g->collectives.axis, c->axis, sizeof g->collectives.axis);
     g->collectives.inner = c->cp_inner;
@@ -344,7 +347,11 @@ void engine_free(struct engine *g)
     xfree(g);
 }
 
-void engine_init(struct engine *g) { store_init(&g->store, &g->kernels, g->stream, g->cfg.seed); }
+void engine_init(struct engine *g)
+{
+    loss_scale_init(&g->scale, &g->cfg.scale);
+    store_init(&g->store, &g->kernels, g->stream, g->cfg.seed);
+}
 
 /* Of the rows here. */
 static int64_t trained_here(const struct engine *g, const struct engine_batch *b)
@@ -386,7 +393,7 @@ static struct step_info step_info(struct engine *g, const struct engine_batch *b
         .step = (uint64_t)step,
         .first_token = (uint64_t)(b->first * g->cfg.seq),
         .training = training,
-        .loss_scale = *n_trained ? (float)(1.0 / (double)*n_trained) : 0,
+        .loss_scale = *n_trained ? (float)((training ? g->scale.now : 1) / (double)*n_trained) : 0,
     };
 }
 
@@ -418,16 +425,22 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
     from = part_over(g, TRACE_PART, "loss and norm of this rank", step, from);
     read_loss(g, n_trained, r);
     from = part_over(g, TRACE_PART, "loss of all ranks", step, from);
-    r->grad_norm = tally_norm(g);
+    r->loss_scale = g->store.grad_times = g->scale.now;
+    r->grad_norm = tally_norm(g) / g->scale.now;
     part_over(g, TRACE_PART, "norm of the gradient", step, from);
 }
 
 bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r)
 {
     engine_gradients(g, b, step, r);
-    if (!isfinite(r->loss) || !isfinite(r->grad_norm)) return false;
+    bool finite = isfinite(r->loss) && isfinite(r->grad_norm), goes_on = finite;
+    if (g->cfg.scale.first > 0) {
+        r->skip = finite ? SKIP_NONE : isfinite(r->loss) ? SKIP_GRADIENT : SKIP_LOSS;
+        goes_on = loss_scale_after(&g->scale, &g->cfg.scale, finite);
+    }
+    if (!finite) return goes_on;
     balance_step(g);
-    executor_update(g, step, lr, r->grad_norm);
+    executor_update(g, step - g->scale.skipped, lr, r->grad_norm); /* optimizers count the steps they made */
     return true;
 }
 
@@ -503,7 +516,8 @@ static void blame_look(void *ctx, const struct program *p, const struct kernel_c
         int used = snprintf(b->out, b->n, "%s%s (operation %s, %s", i->kphase == KERNEL_FWD ? "" : "the gradient of ",
                             tape_tensor(p->tape, of)->name, op_row(i->op)->name, phase[i->kphase]);
         if (d->layer >= 0) used += snprintf(b->out + used, b->n - (size_t)used, ", layer %d", d->layer);
-        snprintf(b->out + used, b->n - (size_t)used, "), element %lld", (long long)at);
+        used += snprintf(b->out + used, b->n - (size_t)used, "), element %lld", (long long)at);
+        if (b->g->cfg.world) snprintf(b->out + used, b->n - (size_t)used, ", on rank %d", b->g->cfg.rank);
     }
 }
 

@@ -17,6 +17,7 @@
 #include "parallel/run.h"
 #include "engine/cut.h"
 #include "engine/itinerary.h"
+#include "engine/scale.h"
 #include "engine/stages.h"
 #include "engine/trace.h"
 #include "schedule/schedule.h"
@@ -55,13 +56,14 @@ struct engine_config {
     const struct array_row *state; /* what is kept beside parameters and is not stepped (state/array.h); borrowed */
     int n_state;
     uint64_t seed;
-    const char *kernels;       /* "auto" or "ref" */
-    int threads;               /* of the rank; the null device counts scratch for as many */
-    int rank;                  /* in the world, for messages */
-    int zero;                  /* what dp_shard shares */
-    enum dtype grad_dtype;     /* f32 or bf16 */
-    bool reduce_once;          /* sum microbatches here, then ranks, once a step (exchange.h) */
-    bool exact_order;          /* exact.h */
+    const char *kernels;   /* "auto" or "ref" */
+    int threads;           /* of the rank; the null device counts scratch for as many */
+    int rank;              /* in the world, for messages */
+    int zero;              /* what dp_shard shares */
+    enum dtype grad_dtype; /* f32 or bf16 */
+    bool reduce_once;      /* sum microbatches here, then ranks, once a step (exchange.h) */
+    bool exact_order;      /* exact.h */
+    struct loss_scale_config scale;
     struct pieces_rule pieces; /* what is cut so that tp's messages travel beside products (tape/pieces.c) */
     struct par par;            /* this rank's place on the mesh; all zero: alone */
     /* This rank's groups (config/ranks.h); NULL: of size 1. Of the hosts: world, model_group, workers and host. */
@@ -90,12 +92,17 @@ struct engine_batch {
     int64_t n_trained; /* targets of this part that are not -1 */
 };
 
+enum engine_skip { SKIP_NONE, SKIP_GRADIENT, SKIP_LOSS }; /* what was not finite; the loss, then all is */
+extern const char *const engine_skips[SKIP_LOSS + 1];
+
 struct engine_report {
     double loss;                 /* nats per trained token */
     double nats;                 /* sum */
     int64_t tokens;              /* trained tokens of this step, over all ranks */
     double grad_norm;            /* before clipping */
     double balance_loss, z_loss; /* of the routers, per trained token; not in loss */
+    enum engine_skip skip;       /* why the step was left out, with a loss scale */
+    double loss_scale;           /* of this step; 1 without */
 };
 
 /* A stage held by this rank. */
@@ -132,6 +139,7 @@ struct engine {
     struct away_run putting_away; /* what waits in the host's memory; all zero: nothing does */
     struct param_table params;
     struct store store;
+    struct loss_scale scale;
     struct exchange exchange;
     struct muon *muon;    /* NULL, or what steps matrices as a whole (optim/muon.h) */
     struct copies copies; /* parameters that other stages hold too */
@@ -185,7 +193,9 @@ void engine_init(struct engine *g);
 /* Forward and backward of the whole batch; gradients stay in the store. */
 void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t step, struct engine_report *r);
 /* engine_gradients, then the update with the given learning rate. The update is left out (r tells) when the loss or
- * the norm is not finite: the caller decides what that means. */
+ * the norm is not finite. Without a loss scale it is false then, and the caller decides what that means; with one the
+ * step counts as done (r->skip) until the scale falls below its least value: false, and it is as it was in that step.
+ */
 bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r);
 /* Loss of a batch, dropout off. */
 void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engine_report *r);

@@ -99,7 +99,8 @@ void optim_step_some(struct store *s, struct stream *st, const struct optim_conf
                      int64_t step, double grad_norm, int first, int n)
 {
     double scale = c->clip > 0 ? fmin(1.0, c->clip / (grad_norm + 1e-6)) : 1.0;
-    struct optim_call x = {.s = s, .stream = st, .c = c, .lr = lr, .step = step, .scale = (float)scale};
+    struct optim_call x =
+        {.s = s, .stream = st, .c = c, .lr = lr, .step = step, .scale = (float)(scale / s->grad_times)};
     find_arrays(&x);
     if (muon) muon_step(muon, &x, first, n); /* its routes are counted where nothing runs */
     if (st->dev->counts_only) return;

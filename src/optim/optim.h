@@ -52,8 +52,8 @@ struct optim_call { /* what all stretches of a step share */
     struct stream *stream;
     const struct optim_config *c;
     double lr;
-    int64_t step;                              /* from 0 */
-    float scale;                               /* of gradients: clipping */
+    int64_t step; /* from 0 */
+    float scale;  /* of gradients: clipping, and that they are a multiple (store.grad_times) */
     int which[PARAM_GROUPS][OPTIM_MAX_ARRAYS]; /* where the arrays of a group's optimizer are in the store's table */
 };
 

@@ -148,6 +148,16 @@ int trainer_not_finite(struct trainer *t, const struct engine_batch *b, const st
     snprintf(what, sizeof what, "a worker's gradients");
     if (!t->site.serve) engine_blame(t->site.engine, b, t->step, what, sizeof what);
     if (t->leads) log_status_end();
+    if (t->cfg.precision.recipe == RECIPE_FP16)
+        return err_set(
+            e, ERR_NUMERIC,
+            "step %lld: loss %g, gradient norm %g: not finite, as in the steps before, until the loss scale is %.10g "
+            "and "
+            "half of it below precision.loss_scale.least (%g); %lld of %lld steps were left out. First seen in %s. "
+            "Lower optimizer.lr (now %g), raise warmup_steps, or choose precision.recipe: bf16, which needs no "
+            "scale; the last checkpoint is %s",
+            (long long)t->step + 1, r->loss, r->grad_norm, r->loss_scale, t->cfg.precision.loss_scale.least,
+            (long long)t->site.engine->scale.skipped, (long long)t->step + 1, what, lr, saved);
     return err_set(e, ERR_NUMERIC,
                    "step %lld: loss %g, gradient norm %g: not finite; first seen in %s. Nothing was updated or saved. "
                    "Lower optimizer.lr (now %g), raise warmup_steps, or set optimizer.clip (now %g); the last "
@@ -185,6 +195,10 @@ int trainer_report(struct trainer *t, const struct engine_report *r, double lr, 
         .step_s = step_s,
         .mfu = speed_step(&t->speed, t->flops, step_tokens, step_s),
         .peak_bytes = t->peak_bytes,
+        .scaled = t->cfg.precision.recipe == RECIPE_FP16,
+        .skip = r->skip ? engine_skips[r->skip] : NULL,
+        .loss_scale = r->loss_scale,
+        .skipped = t->site.engine->scale.skipped,
         .async = trainer_is_async(t),
         .staleness_mean = t->stale.mean,
         .staleness_max = t->stale.max,

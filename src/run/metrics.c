@@ -122,7 +122,10 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
     json_put_real_digits(&o, "tokens_per_s", rate, 6);
     json_put_real_digits(&o, "mfu", s->mfu, 4);
     json_put_int(&o, "peak_bytes", s->peak_bytes);
-    json_put_int(&o, "skipped", 0); /* a step that cannot be taken ends the run */
+    json_put_int(&o, "skipped", s->skip != NULL); /* without a loss scale a step that cannot be taken ends the run */
+    if (s->skip) json_put_string(&o, "skip_cause", s->skip);
+    if (s->scaled) json_put_real(&o, "loss_scale", s->loss_scale);
+    if (s->scaled) json_put_int(&o, "skipped_so_far", s->skipped);
     if (s->async) {
         json_put_real(&o, "staleness_mean", s->staleness_mean);
         json_put_int(&o, "staleness_max", s->staleness_max);
@@ -135,6 +138,7 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
         tb_scalar(m->tb, "train/lr", s->step, s->lr);
         tb_scalar(m->tb, "speed/tokens_per_s", s->step, rate);
         tb_scalar(m->tb, "speed/mfu", s->step, s->mfu);
+        if (s->scaled) tb_scalar(m->tb, "train/loss_scale", s->step, s->loss_scale);
         if (s->async) tb_scalar(m->tb, "async/staleness_mean", s->step, s->staleness_mean);
         if (s->async) tb_scalar(m->tb, "async/staleness_max", s->step, (double)s->staleness_max);
         if (s->load) tb_scalar(m->tb, "experts/balance_loss", s->step, s->balance_loss);
@@ -185,12 +189,13 @@ int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const ch
 void metrics_progress(const struct metrics *m, const struct metrics_step *s, int64_t steps, double eta_s)
 {
     (void)m;
-    char rate[32], eta[32], load[48] = "", stale[64] = "";
+    char rate[32], eta[32], load[48] = "", stale[64] = "", scale[64] = "";
     if (s->load && s->progress_load) snprintf(load, sizeof load, "  busiest expert %.2fx", s->load_worst);
     if (s->async)
         snprintf(stale, sizeof stale, "  stale %.1f, at most %lld", s->staleness_mean, (long long)s->staleness_max);
+    if (s->scaled) snprintf(scale, sizeof scale, "  scale %.10g, %lld left out", s->loss_scale, (long long)s->skipped);
     str_count(rate, s->mean_tokens_per_s);
-    log_status("step %lld/%lld  loss %.4f  grad norm %.3g  lr %.2e  %s tok/s  MFU %.0f %%%s%s  ETA %s",
+    log_status("step %lld/%lld  loss %.4f  grad norm %.3g  lr %.2e  %s tok/s  MFU %.0f %%%s%s%s  ETA %s",
                (long long)s->step, (long long)steps, s->loss, s->grad_norm, s->lr, rate, 100 * s->mean_mfu, load, stale,
-               str_duration(eta, eta_s));
+               scale, str_duration(eta, eta_s));
 }

@@ -25,6 +25,10 @@ struct metrics_step {
     double step_s, mfu;
     double mean_tokens_per_s, mean_mfu; /* of the steps since the last progress line, which shows them */
     int64_t peak_bytes;
+    bool scaled;           /* fp16: */
+    const char *skip;      /* why the step was left out; NULL: it was not */
+    double loss_scale;     /* of this step */
+    int64_t skipped;       /* steps left out so far */
     bool async;            /* a parameter server's updates as they come: */
     double staleness_mean; /* updates between a pull and its push, over those since the last report */
     int64_t staleness_max;

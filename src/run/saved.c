@@ -95,6 +95,7 @@ static void describe_model(const struct engine *g, const struct save_info *s, st
     json_begin_object(&o, NULL);
     hf_config_put(&o, "model", &h, g->cfg.dtype);
     changes_put_data(&s->data, &o);
+    if (g->cfg.scale.first > 0) loss_scale_put(&g->scale, &o);
     json_end_object(&o);
 }
 
@@ -211,6 +212,8 @@ int save_resume(struct engine *g, struct ckpt *c, const char *root, int rc, stru
     rc = loading_run(g, &plan, c, read_part, &x, rc, e);
     if (!rc && said && holds) readers_print(&plan, said);
     if (!rc && holds) derive(g);
+    if (!rc && c && g->cfg.scale.first > 0 && loss_scale_take(&g->scale, ckpt_extra(c)))
+        loss_scale_init(&g->scale, &g->cfg.scale);
     readers_free(&plan);
     return rc;
 }

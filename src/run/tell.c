@@ -73,6 +73,14 @@ static void say_all(const struct tell *t, const struct places *p, const struct s
     say("transport", &s);
     str_printf(&s, "%s%s%s", n->kernels, n->kernel_library[0] ? ", " : "", n->kernel_library);
     say("kernels", &s);
+    if (g->cfg.scale.first > 0) {
+        str_printf(&s,
+                   "fp16 in memory and messages, products in fp32 (these kernels have none of fp16: slower than bf16), "
+                   "fp32 masters, "
+                   "loss scale %.10g, doubled after %lld good steps",
+                   g->scale.now, (long long)g->cfg.scale.grow_every);
+        say("precision", &s);
+    }
     places_warnings(p, &s);
     for (char *line = s.p, *end; line && (end = strchr(line, '\n')); line = end + 1) {
         *end = 0;

@@ -41,7 +41,7 @@ static int one_step(struct trainer *t, struct err *e)
     if (rc) return rc;
     if (!finite) return trainer_not_finite(t, &view, &r, lr, e);
     t->step++;
-    t->tokens += r.tokens;
+    t->tokens += r.skip ? 0 : r.tokens;
     return t->leads ? trainer_report(t, &r, lr, clock_now_s() - from, e) : OK;
 }
 

@@ -72,7 +72,8 @@ int store_new_shared(struct store *s, const struct param_table *t, struct device
                         .has_grad = c->training,
                         .grad_dtype = c->grad,
                         .many = c->many,
-                        .once = c->once};
+                        .once = c->once,
+                        .grad_times = 1};
     units_init(&s->units, t, c->shared);
     int rc = add_own(s, c, e);
     if (!rc && c->training && c->grad != DT_F32)

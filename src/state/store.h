@@ -64,6 +64,7 @@ struct store {
     struct units units;
     struct array array[STORE_MAX_ARRAYS];
     int n_arrays;
+    double grad_times;   /* gradients here are those of the loss times this: 1, but for a loss scale */
     struct buffer widen; /* bf16 gradients: a stretch of them in fp32 while the optimizer reads it */
 };
 

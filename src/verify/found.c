@@ -37,6 +37,7 @@ static void print_rest(const struct verify *v, struct str *out)
     }
     if (v->eps > 0)
         str_printf(out, "optimizer.eps is %.2g in every run, that Adam makes no steps of rounding\n", v->eps);
+    if (v->left_out) str_printf(out, "left out by the loss scale: %d steps, in every layout\n", v->left_out);
     str_puts(out, "bits: same as one rank; layouts with one number have the same bits among them\n");
     str_printf(out,
                "resumed: the step after reading a checkpoint that another layout saved; %d layouts that hold their "

@@ -98,7 +98,8 @@ void layouts_enumerate(struct layouts *l, const struct config *c, int max_ranks)
                             data_layouts(l, c, (struct layout_try){.tp = tp, .cp = cp, .pp = pp, .sequence = sequence},
                                          n / tp / pp / cp);
     bool moved = c->model.moe.bias && c->model.moe.bias_speed != 0; /* servers know no loads */
-    bool plain = !moved && !c->numerics.exact_order && c->precision.grad == GRAD_FP32;
+    bool scaled = c->precision.recipe == RECIPE_FP16;               /* nor the loss scale */
+    bool plain = !moved && !scaled && !c->numerics.exact_order && c->precision.grad == GRAD_FP32;
     for (int n = 2; plain && n <= max_ranks; n++)
         for (int s = 1; s < n; s++)
             push(l, (struct layout_try){.dp_replicate = 1, .dp_shard = n - s, .tp = 1, .cp = 1, .pp = 1, .servers = s});

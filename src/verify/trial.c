@@ -89,8 +89,11 @@ static void keep(const struct trial *t, const struct engine *g, int i, int which
     char *room = device_is_direct(g->dev) ? NULL : xmalloc(bytes);
     const char *here = device_peek(g->stream, array_at(a, x.at), bytes, room);
     to += t->global->p[i].offset;
-    for (bool more = region_run_first(&run, &mine, &mine, &whole); more; more = region_run_next(&run))
+    float times = which == STORE_GRAD ? (float)(1 / g->store.grad_times) : 1; /* a power of two */
+    for (bool more = region_run_first(&run, &mine, &mine, &whole); more; more = region_run_next(&run)) {
         g->kernels.flat->cast(NULL, to + run.b, DT_F32, here + to_size(run.a) * dtype_bytes(dtype), dtype, run.n);
+        for (int64_t k = 0; times != 1 && k < run.n; k++) to[run.b + k] *= times;
+    }
     xfree(room);
 }
 
@@ -125,18 +128,21 @@ static void count_traffic(struct rank *x)
         copies_traffic(&x->at.engine->copies).bytes + (x->at.serve ? serve_traffic(x->at.serve) - t->began : 0);
 }
 
-static void step(struct rank *x, int s)
+/* Whether it was taken: fp16 may leave steps out. */
+static bool step(struct rank *x, int s)
 {
     struct trial *t = x->t;
     struct lr_config lr = config_lr(t->c);
     struct engine_batch b = part_of(t, t->tokens, x->serves ? 0 : x->at.ranks.part);
     struct engine_report report;
-    if (engine_status(x->at.engine, NULL)) return;
+    if (engine_status(x->at.engine, NULL)) return false;
     if (x->at.serve) serve_step(x->at.serve, x->serves ? NULL : &b, s, lr_at(&lr, s), &report);
     else engine_step(x->at.engine, &b, s, lr_at(&lr, s), &report);
-    if (x->at.ranks.rank) return;
+    if (x->at.ranks.rank) return !report.skip;
+    t->out->skipped[s] = report.skip != SKIP_NONE;
     t->out->loss[s] = report.loss;
     t->out->norm[s] = report.grad_norm;
+    return !report.skip;
 }
 
 static void evaluate(struct rank *x)
@@ -189,9 +195,11 @@ static int hand_over(struct rank *x, struct err *e)
 static int walk(struct rank *x, struct err *e)
 {
     struct trial *t = x->t;
+    bool kept = false; /* of the first step that is taken */
     for (int s = 0; s < (t->measure ? 1 : t->steps); s++) {
-        step(x, s);
-        if (s == 0 && x->at.ranks.writes) keep_gradients(t, x->at.engine);
+        bool taken = step(x, s);
+        if (taken && !kept && x->at.ranks.writes) keep_gradients(t, x->at.engine);
+        kept |= taken;
         if (s == 0 && x->at.ranks.rank == 0 && !t->measure) count_traffic(x);
     }
     if (t->measure) return OK;

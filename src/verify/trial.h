@@ -15,16 +15,17 @@ enum { VERIFY_MAX_STEPS = 100 };
 struct outcome {
     int64_t numel;
     int moments;
-    float *grad;   /* [numel], of the first step */
+    float *grad;   /* [numel], of the first step that was taken */
     float *value;  /* [numel], after the last step; then [numel] for each moment */
     float *loaded; /* the same, as they were loaded from the other layout's checkpoint */
     float *next;   /* [numel], the values one step later */
     double loss[VERIFY_MAX_STEPS + 1], norm[VERIFY_MAX_STEPS + 1]; /* the last of them of the step after loading */
     double eval_loss;
     int64_t eval_tokens;
-    int64_t comm_bytes, peak_bytes; /* of rank 0: sent in the first step; of its ledger */
-    char replicas[256];             /* "", or what ranks that must hold the same did not have in common, at the end
-                                       (engine/replicas.h) */
+    int64_t comm_bytes, peak_bytes;     /* of rank 0: sent in the first step; of its ledger */
+    bool skipped[VERIFY_MAX_STEPS + 1]; /* by step: fp16 left it out */
+    char replicas[256];                 /* "", or what ranks that must hold the same did not have in common, at the end
+                                           (engine/replicas.h) */
 };
 void outcome_init(struct outcome *o, const struct config *c, int64_t numel);
 void outcome_fini(struct outcome *o);

@@ -49,6 +49,7 @@ struct verify {
     bool replayed;        /* routers repeated the oracle's choices */
     double loss;          /* of one rank after the last step */
     double bound;         /* where only whole sequences are shared out */
+    int left_out;         /* of the steps, by fp16, on one rank; a layout that leaves out others is not equal */
     double eps; /* of Adam in every run: the config's, or what gradients that are rounding drown in; 0: no Adam */
     struct verify_layout *layout;
     int n, room;
