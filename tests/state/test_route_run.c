@@ -490,10 +490,260 @@ static void test_gaps_are_left_alone(void **state)
     for (int i = 0; i < 2; i++) route_free(route[i]);
 }
 
+/* ---- in rounds ---- */
+/* A file is one more holder: stretches of stored boxes, each read by some rank, travel a few at a time to a random
+ * layout, as engine/loading.c brings a checkpoint. Each round's memory is what it reads and receives, however many want
+ * it. */
+enum { AT_ONCE = 3, MOST_PARTS = AT_ONCE * REGION_STRETCH };
+
+struct stretches {
+    struct trial *x;
+    struct dice d;
+    int tensor, box; /* of the next stretch */
+    int64_t lo;
+};
+
+/* The next stretch, of some tensor's some box, in one order on all ranks; returns its boxes, 0 when there is no more.
+ */
+static int next_stretch(struct stretches *s, struct region part[REGION_STRETCH], int *tensor, int *reader)
+{
+    for (; s->tensor < s->x->n; s->tensor++, s->box = 0)
+        for (const struct layout *l = &s->x->t[s->tensor].from; s->box < RANKS; s->box++, s->lo = 0) {
+            if (!layout_holds(l, s->box) || !layout_is_first(l, s->box)) continue;
+            struct region box = layout_box(l, s->box);
+            int64_t left = region_volume(&box) - s->lo, n = 1 + roll(&s->d, 40);
+            if (!left) continue;
+            if (n > left) n = left;
+            *tensor = s->tensor;
+            *reader = roll(&s->d, RANKS);
+            int k = region_stretch(&box, s->lo, n, part);
+            s->lo += n;
+            return k;
+        }
+    return 0;
+}
+
+static struct route *part_route(const struct layout *to, int reader, const struct region *part, int64_t *here, int rank)
+{
+    struct holding from = {.holder = reader, .box = *part}, want[RANKS];
+    struct route *r;
+    struct err e;
+    int n = 0;
+    for (int i = 0; i < RANKS; i++) {
+        struct region box;
+        if (!layout_holds(to, i)) continue;
+        box = layout_box(to, i);
+        want[n].term = want[n].lane = 0;
+        want[n].holder = i;
+        if (!region_intersect(part, &box, &want[n].box)) continue;
+        if (i == rank && i != reader) *here += region_volume(&want[n].box);
+        n++;
+    }
+    if (route_new_holdings(&r, &from, 1, want, n, &e)) fail_msg("%s", e.text);
+    return r;
+}
+
+/* One round; false: nothing was left. */
+static bool one_round(struct stretches *s, struct comm *c, struct stream *st, struct end to[TENSORS], int *rc,
+                      struct err *e)
+{
+    struct route_tensor list[MOST_PARTS] = {0};
+    struct route *route[MOST_PARTS];
+    struct end from[MOST_PARTS] = {0};
+    struct region part[REGION_STRETCH];
+    struct route_run *run;
+    int n = 0, tensor, reader, rank = comm_rank(c);
+    int64_t bytes = 0;
+    for (int i = 0; i < AT_ONCE; i++)
+        for (int k = next_stretch(s, part, &tensor, &reader), j = 0; j < k; j++, n++) {
+            const struct tensor_case *t = &s->x->t[tensor];
+            int64_t width = (int64_t)dtype_bytes(t->dtype), here = reader == rank ? region_volume(&part[j]) : 0;
+            route[n] = part_route(&t->to, reader, &part[j], &here, rank);
+            bytes += here * width;
+            if (reader == rank) {
+                from[n].box = part[j];
+                from[n].want = image(t, s->x->seed * TENSORS + (uint64_t)tensor, &part[j], -1, &from[n].bytes);
+                put(&from[n], st, from[n].want);
+            }
+            list[n] = (struct route_tensor){route[n], t->dtype, end_of(&from[n]), end_of(&to[tensor])};
+        }
+    *rc = route_run_new(&run, c, st, list, n, NULL, e);
+    if (!*rc) {
+        route_run_begin(run, "round");
+        route_run_end(run);
+        *rc = comm_status(c, e);
+        if (!*rc && (int64_t)route_run_bytes(run) > bytes + 64 * 2 * RANKS + 8 * n)
+            *rc = err_set(e, ERR_CORRUPT, "seed %d, rank %d: %zu bytes of buffers for %lld that are read and received",
+                          (int)s->x->seed, rank, route_run_bytes(run), (long long)bytes);
+        route_run_free(run);
+    }
+    stream_sync(st);
+    for (int i = 0; i < n; i++) {
+        route_free(route[i]);
+        if (from[i].want) buffer_free(&from[i].buf);
+        xfree(from[i].want);
+    }
+    return n > 0;
+}
+
+static int rounds_main(struct comm *world, void *arg, struct err *e)
+{
+    struct trial *x = arg;
+    struct device *d;
+    struct stream *st;
+    struct comm *c;
+    struct end from[TENSORS] = {0}, to[TENSORS] = {0};
+    struct route_tensor list[TENSORS] = {0};
+    struct stretches s = {.x = x, .d = {x->seed + 1000, 0}};
+    int rc = x->late ? device_late_new(&d, 1, x->seed, NULL, NULL, e) : device_untouchable_new(&d, 1, e);
+    if (rc || (rc = stream_new(&st, d, "rounds", e))) return rc;
+    comm_stream_on(world, st);
+    if ((rc = device_group(&c, world, d, e))) return rc;
+    ends(x, comm_rank(world), st, from, to, list);
+    while (!rc && one_round(&s, c, st, to, &rc, e)) continue;
+    struct err found = {0};
+    int bad = finish(x, comm_rank(world), "source", from, st, !rc, &found);
+    bad |= finish(x, comm_rank(world), "destination", to, st, !rc && !bad, &found);
+    if (bad && !rc) rc = bad, *e = found;
+    comm_free(c);
+    comm_stream_off(world, st);
+    stream_free(st);
+    device_free(d);
+    return rc;
+}
+
+static void test_rounds(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < CASES / 3; seed++) {
+        struct trial x = {.seed = seed + 500, .late = seed % 2};
+        struct seen s = {0};
+        struct comm_config cc = {.timeout_s = 60};
+        struct err e = {0};
+        make(&x, &s);
+        if (s.sums) { /* what is stored is no summand */
+            for (int i = 0; i < x.n; i++)
+                for (int k = 0; k < x.t[i].from.n_places; k++)
+                    if (x.t[i].from.place[k].type == SPMD_P) x.t[i].from.place[k].type = SPMD_R;
+        }
+        if (comm_run_local(RANKS, &cc, rounds_main, &x, &e)) fail_msg("%s", e.text);
+        for (int i = 0; i < x.n; i++) route_free(x.t[i].route);
+    }
+}
+
+/* ---- collectives ---- */
+/* Six ranks hold tensors whole, two share out their rows: pushes are sums to each of the two, pulls fans from each. As
+ * messages and as collectives the same bits come out, and whose sum it is holds one message instead of six. */
+enum { WORKERS = 6, PULLED = 3 };
+static const struct shape pulled[PULLED] = {{2, {9, 5}}, {1, {4}}, {3, {7, 3, 2}}};
+
+static struct region rows_of(int tensor, int rank)
+{
+    struct region box = region_whole(&pulled[tensor]);
+    if (rank >= WORKERS) region_split(pulled[tensor].n[0], rank - WORKERS, RANKS - WORKERS, &box.lo[0], &box.hi[0]);
+    return box;
+}
+
+static struct route *pull_route(int tensor, bool push)
+{
+    struct holding own[RANKS - WORKERS], all[WORKERS];
+    struct route *r;
+    struct err e;
+    for (int i = 0; i < RANKS - WORKERS; i++)
+        own[i] = (struct holding){.holder = WORKERS + i, .box = rows_of(tensor, WORKERS + i)};
+    for (int i = 0; i < WORKERS; i++)
+        all[i] = (struct holding){.holder = i, .term = push ? i : 0, .box = rows_of(tensor, i)};
+    int rc = push ? route_new_holdings(&r, all, WORKERS, own, RANKS - WORKERS, &e)
+                  : route_new_holdings(&r, own, RANKS - WORKERS, all, WORKERS, &e);
+    if (rc) fail_msg("%s", e.text);
+    return r;
+}
+
+/* Runs it twice over what was there before; *bytes of its buffers. */
+static int carry(struct comm *c, struct stream *st, bool push, bool often, float *out, size_t *bytes, struct err *e)
+{
+    struct route_tensor list[PULLED] = {0};
+    struct route *route[PULLED];
+    struct route_run *run;
+    struct buffer from = {0}, to = {0};
+    int rank = comm_rank(c), rc;
+    bool sends = push == (rank < WORKERS);
+    float values[200];
+    size_t at = 0;
+    for (int i = 0; i < 200; i++) values[i] = term_value(7, rank, (uint64_t)i);
+    rc = buffer_new(&from, st->dev, MEM_DATA, sizeof values, e);
+    if (!rc) rc = buffer_new(&to, st->dev, MEM_DATA, sizeof values, e);
+    if (rc) return rc;
+    device_from_host(st, &from, 0, values, sizeof values);
+    device_from_host(st, &to, 0, values, sizeof values);
+    for (int i = 0; i < PULLED; i++) {
+        struct route_end end = {sends ? &from : &to, at, rows_of(i, rank)};
+        at += to_size(region_volume(&end.box)) * 4;
+        route[i] = pull_route(i, push);
+        list[i] = (struct route_tensor){.route = route[i], .dtype = DT_F32};
+        *(sends ? &list[i].from : &list[i].to) = end;
+    }
+    rc = route_run_new(&run, c, st, list, PULLED, often ? "test" : NULL, e);
+    for (int again = 0; again < 2 && !rc; again++) {
+        route_run_begin(run, "pull");
+        route_run_end(run);
+        rc = comm_status(c, e);
+    }
+    bool grouped = !rc && route_run_group(run, 0) != NULL;
+    if (!rc && grouped != often) rc = err_set(e, ERR_CORRUPT, "it is not recognised");
+    if (!rc) *bytes = route_run_bytes(run);
+    device_to_host(st, out, &to, 0, sizeof values);
+    stream_sync(st);
+    route_run_free(run);
+    for (int i = 0; i < PULLED; i++) route_free(route[i]);
+    buffer_free(&from);
+    buffer_free(&to);
+    return rc;
+}
+
+static int collectives_main(struct comm *world, void *arg, struct err *e)
+{
+    struct device *d;
+    struct stream *st;
+    struct kernel_table k;
+    struct comm *c;
+    float plain[200], known[200];
+    size_t bytes[2] = {0};
+    int rc = device_untouchable_new(&d, 1, e);
+    (void)arg;
+    if (rc || (rc = stream_new(&st, d, "routes", e)) || (rc = kernel_table_init(&k, "auto", 1, false, e))) return rc;
+    kernel_on(st, &k);
+    comm_stream_on(world, st);
+    if ((rc = device_group(&c, world, d, e))) return rc;
+    for (int push = 0; push < 2 && !rc; push++) {
+        rc = carry(c, st, push, false, plain, &bytes[0], e);
+        if (!rc) rc = carry(c, st, push, true, known, &bytes[1], e);
+        if (!rc && memcmp(plain, known, sizeof plain)) rc = err_set(e, ERR_CORRUPT, "other bits");
+        if (!rc && push && comm_rank(c) >= WORKERS && (bytes[0] < 6 * 100 || bytes[1]))
+            rc = err_set(e, ERR_CORRUPT, "a sum takes %zu bytes, and %zu as a collective", bytes[0], bytes[1]);
+    }
+    comm_free(c);
+    comm_stream_off(world, st);
+    stream_free(st);
+    device_free(d);
+    return rc;
+}
+
+static void test_collectives(void **state)
+{
+    (void)state;
+    struct comm_config cc = {.timeout_s = 60};
+    struct err e = {0};
+    if (comm_run_local(RANKS, &cc, collectives_main, NULL, &e)) fail_msg("%s", e.text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gaps_are_left_alone),
-                                       cmocka_unit_test(test_random_layouts), cmocka_unit_test(test_balanced),
+                                       cmocka_unit_test(test_random_layouts),
+                                       cmocka_unit_test(test_rounds),
+                                       cmocka_unit_test(test_collectives),
+                                       cmocka_unit_test(test_balanced),
                                        cmocka_unit_test(test_sums_of_narrow_types_are_refused),
                                        cmocka_unit_test(test_one_rank_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
