@@ -25,4 +25,6 @@ enum { CASE_STRIDE = 2 };
 enum { CASE_STRIDE = 1 };
 #endif
 
+enum { SANITIZED = CASE_STRIDE > 1 }; /* watched, or emulated: a path once is enough */
+
 #endif

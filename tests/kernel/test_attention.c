@@ -30,7 +30,7 @@ static const struct kernel_slot slot = {run_build, scratch_build, NULL, NULL};
 
 /* Products of heads, queries, keys and head size that simulated tiles do where a sanitizer watches each of their
  * bytes. */
-enum { SIMULATED_WORK = CASE_STRIDE > 1 ? 2000000 : INT32_MAX };
+enum { SIMULATED_WORK = SANITIZED ? 2000000 : INT32_MAX };
 
 /* Combination i of build and panels for dtype t; false past the end. *usable: this CPU can run it, in reasonable time
  * for so much work. */
@@ -120,13 +120,17 @@ static double work_of(const struct kernel_call *c)
     return queries * keys * c->at.heads * c->at.head_dim;
 }
 
+/* A sanitizer sees every other variant, each with every fourth combination, other ones each time; the normal build runs
+ * all with all. */
+enum { VARIANT_STEP = SANITIZED ? 2 : 1, CASE_SHARE = SANITIZED ? 4 : 1 };
+
 static void compare(const struct kernel_call *c, const struct variant *v, enum dtype t)
 {
     bool usable;
-    int n_run = 0;
+    int n_run = 0, first = v->head_dim + v->seq + (int)c->phase + (int)t;
     struct kernel_call want = call_reference(c);
     for (int i = 0; combination(i, t, work_of(c), &usable); i++) {
-        if (!usable) continue;
+        if (!usable || (i + first) % CASE_SHARE) continue;
         n_run++;
         double tol = t == DT_BF16 ? (ops->panel == DT_BF16 ? 0.02 : 0.01) : 2e-5;
         if (c->phase != KERNEL_FWD) tol *= 3;
@@ -136,13 +140,13 @@ static void compare(const struct kernel_call *c, const struct variant *v, enum d
                      ops->name, isa_name(build_needs), (int)c->phase, e);
     }
     call_free(&want);
-    if (cpu_isa() > ISA_REF) assert_true(n_run > 0);
+    if (cpu_isa() > ISA_REF && CASE_SHARE == 1) assert_true(n_run > 0);
 }
 
 static void forward_matches_reference(void **state)
 {
     (void)state;
-    for (int i = 0; i<N_VARIANTS; i += CASE_STRIDE> 1 ? 3 : 1)
+    for (int i = 0; i < N_VARIANTS; i += VARIANT_STEP)
         for (int t = DT_F32; t <= DT_BF16; t++) {
             struct kernel_call c = call_of(&variants[i], t);
             compare(&c, &variants[i], t);
@@ -153,7 +157,7 @@ static void forward_matches_reference(void **state)
 static void backward_matches_reference(void **state)
 {
     (void)state;
-    for (int i = 0; i<N_VARIANTS; i += CASE_STRIDE> 1 ? 3 : 1)
+    for (int i = 0; i < N_VARIANTS; i += VARIANT_STEP)
         for (int t = DT_F32; t <= DT_BF16; t++) {
             struct kernel_call c = call_of(&variants[i], t);
             slot_run(&kernel_family_ref.slot[OP_ATTENTION][KERNEL_FWD], &c, NULL);

@@ -26,6 +26,7 @@
 #include "run/generate.h"
 #include "config/start_weights.h"
 #include "run/trainer.h"
+#include "sanitized.h"
 
 ssize_t __real_pread(int fd, void *p, size_t n, off_t at);
 ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at);
@@ -185,7 +186,7 @@ static void every_read(void **state)
     for (int ranks = 1; ranks <= 2; ranks++)
         for (int w = 0; w < 2; w++) {
             int failures = 0;
-            for (int64_t at = 1;; at += 1 + at / 8) {
+            for (int64_t at = 1;; at += 1 + at / (SANITIZED ? 4 : 8)) { /* a sanitizer: every other late one */
                 remove_run("again");
                 arm(watched[w], FAIL, at);
                 int rc = train("again", ranks, from, 6, &r, &e);
@@ -313,7 +314,7 @@ static void generate_and_export(void **state)
     struct err e;
     char *from = checkpoint_of_step_3();
     for (int exports = 0; exports < 2; exports++)
-        for (int64_t at = 1;; at++) {
+        for (int64_t at = 1;; at += CASE_STRIDE) {
             arm("/first/checkpoints/", FAIL, at);
             int rc = use(from, exports, &e);
             plan.watch = NULL;

@@ -43,12 +43,13 @@ static const char *const variants[][MAX_KEYS] = {
 static void test_bits_of_one_rank(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof variants / sizeof *variants; i += (CASE_STRIDE + 1) / 2) { /* 1, 1 or 3 */
+    /* eight ranks and the other variants have no path of their own: no business of a sanitizer */
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i += SANITIZED ? 2 : 1) {
         struct arena *a = arena_new();
         struct config c;
         struct verify v;
         struct err e = {0};
-        int most = i < 3 && CASE_STRIDE < 3 ? 8 : 4;
+        int most = i < 3 && !SANITIZED ? 8 : 4;
         if (load(&c, a, 1, variants[i], &e)) fail_msg("%s", e.text);
         if (verify_run(&v, &c, most, VERIFY_DP, 2, &e)) fail_msg("%s", e.text);
         for (int k = 0; k < v.n; k++) {
@@ -72,6 +73,10 @@ static void test_it_matters(void **state)
     struct verify v;
     struct err e = {0};
     int differ = 0;
+    if (SANITIZED) { /* about sums, which a sanitizer does not change */
+        arena_free(a);
+        return;
+    }
     if (load(&c, a, 1, variants[0], &e)) fail_msg("%s", e.text);
     c.numerics.exact_order = false;
     if (verify_run(&v, &c, 4, VERIFY_ALL, 1, &e)) fail_msg("%s", e.text);

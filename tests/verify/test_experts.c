@@ -52,7 +52,7 @@ static const char *const variants[][24] = {
 static void test_equal_one_rank(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof variants / sizeof *variants; i += (CASE_STRIDE + 1) / 2) { /* 1, 1 or 3 */
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i += SANITIZED ? 2 : 1) { /* one of each family */
         struct arena *a = arena_new();
         struct config c;
         struct verify v;
@@ -116,8 +116,10 @@ static void planned_is_counted(const char *const *keys, int ranks)
 static void test_planned_is_counted(void **state)
 {
     (void)state;
-    planned_is_counted(variants[2], 4); /* up to tp 4 etp 2, which is a rank more than there are heads */
-    planned_is_counted(variants[1], 3); /* with a capacity picks travel too */
+    if (CASE_STRIDE > 2) return; /* plans are made by one thread; what they are compared with ran above */
+    if (!SANITIZED)
+        planned_is_counted(variants[2], 4); /* up to tp 4 etp 2, which is a rank more than there are heads */
+    planned_is_counted(variants[1], 3);     /* with a capacity picks travel too */
 }
 
 static void refused(const char *const *keys, int n_ranks, const char *key, const char *remedy)

@@ -11,8 +11,9 @@ static void check_planned(struct config *c)
     struct verify v;
     struct layouts all;
     struct err e = {0};
-    if (verify_run(&v, c, 4, VERIFY_ALL, 1, &e)) fail_msg("%s", e.text);
-    layouts_enumerate(&all, c, 4);
+    const int most = SANITIZED ? 3 : 4; /* a sanitizer: every axis is there with three ranks */
+    if (verify_run(&v, c, most, VERIFY_ALL, 1, &e)) fail_msg("%s", e.text);
+    layouts_enumerate(&all, c, most);
     assert_int_equal(all.n, v.n);
     for (int i = 0; i < v.n; i++) {
         struct plan p;

@@ -41,7 +41,8 @@ static inline int n_keys(const char *const *keys)
     return n;
 }
 
-/* Every layout of up to four ranks, for every CASE_STRIDE-th variant. */
+/* Every layout of up to four ranks, for every CASE_STRIDE-th variant. A sanitizer has met every path after two steps.
+ */
 static inline void check_equal_one_rank(const char *const variants[][4], size_t n)
 {
     for (size_t i = 0; i < n; i += CASE_STRIDE) {
@@ -50,7 +51,7 @@ static inline void check_equal_one_rank(const char *const variants[][4], size_t 
         struct verify v;
         struct err e = {0};
         resolve(&c, a, variants[i], n_keys(variants[i]));
-        if (verify_run(&v, &c, 4, VERIFY_ALL, 3, &e)) fail_msg("variant %zu: %s", i, e.text);
+        if (verify_run(&v, &c, 4, VERIFY_ALL, SANITIZED ? 2 : 3, &e)) fail_msg("variant %zu: %s", i, e.text);
         struct str out = {0};
         verify_print(&v, &out);
         if (!v.ok) fail_msg("variant %zu:\n%s", i, str_text(&out));
