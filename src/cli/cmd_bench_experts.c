@@ -62,6 +62,7 @@ static void matrix_free(struct view *v) { mem_pages_free(v->p, to_size(v->n[0] *
 static struct kernel_call product(const struct options *o, enum dtype t, int64_t experts, int32_t *rows_E)
 {
     struct kernel_call c = {.op = rows_E ? OP_GROUPED : OP_LINEAR, .n_in = rows_E ? 3 : 2, .n_out = 1};
+    c.at = op_attrs_zero(c.op);
     c.in[0] = matrix(t, o->rows, o->hidden);
     c.in[1] = matrix(t, experts * o->ffn, o->hidden);
     if (rows_E) c.in[2] = (struct view){.p = rows_E, .dtype = DT_I32, .nd = 1, .n = {experts}, .stride = experts};

@@ -67,7 +67,7 @@ static void add_node(const struct explain *x, const struct program *p, int index
     }
     str_puts(&s, " -> ");
     put_tensor(x, t, d->out[0], d->layer, true, &s);
-    if (d->at.dropout > 0) str_printf(&s, ", dropout %g", (double)d->at.dropout);
+    if (at_dropout_p(&d->at) > 0) str_printf(&s, ", dropout %g", (double)at_dropout_p(&d->at));
     explain_lines_add(l, d->layer, -1, at, str_text(&s));
     str_free(&s);
 }
@@ -207,7 +207,7 @@ static void node_json(const struct tape *t, int index, struct json_out *o)
     if (d->retype) json_put_string(o, "axis", axis_name(d->axis));
     if (d->segment >= 0)
         json_put_string(o, "segment", t->segments[d->segment].kind == SEGMENT_LOSS ? "loss" : "recompute");
-    if (d->at.dropout > 0) json_put_real(o, "dropout", (double)d->at.dropout);
+    if (at_dropout_p(&d->at) > 0) json_put_real(o, "dropout", (double)at_dropout_p(&d->at));
     json_begin_array(o, "in");
     for (int k = 0; k < d->n_in; k++) tensor_json(t, d->in[k], o);
     json_end_array(o);

@@ -8,19 +8,19 @@
 
 #include "kernel/kernel.h"
 
-static inline int64_t attention_group(const struct op_attrs *at)
+static inline int64_t attention_group(const struct attention_attrs *at)
 {
     return at->group ? at->group : at->heads / at->kv_heads;
 }
 
 /* The key head, of those in the call, that query head h of the call reads. */
-static inline int64_t attention_kv_of(const struct op_attrs *at, int64_t h)
+static inline int64_t attention_kv_of(const struct attention_attrs *at, int64_t h)
 {
     return (at->head_first + h) / attention_group(at) - at->kv_first;
 }
 
 /* The query heads [*lo, *hi) of the call that read its key head g; none: *lo == *hi. */
-static inline void attention_heads_of(const struct op_attrs *at, int64_t g, int64_t *lo, int64_t *hi)
+static inline void attention_heads_of(const struct attention_attrs *at, int64_t g, int64_t *lo, int64_t *hi)
 {
     int64_t group = attention_group(at);
     *lo = (at->kv_first + g) * group - at->head_first;
@@ -31,7 +31,7 @@ static inline void attention_heads_of(const struct op_attrs *at, int64_t g, int6
 }
 
 /* Dropout counts pairs by the model's heads: row h of sequence `b` among heads_all. */
-static inline uint64_t attention_drop_row(const struct op_attrs *at, uint64_t b, uint64_t h)
+static inline uint64_t attention_drop_row(const struct attention_attrs *at, uint64_t b, uint64_t h)
 {
     uint64_t all = (uint64_t)(at->heads_all ? at->heads_all : at->heads);
     return b * all + (uint64_t)at->head_first + h;

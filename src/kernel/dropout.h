@@ -20,9 +20,9 @@
 #include "base/rng.h"
 #include "kernel/kernel.h"
 
-static inline bool dropout_active(const struct op_attrs *at, const struct step_info *step)
+static inline bool dropout_active(const struct dropout_attrs *at, const struct step_info *step)
 {
-    return at->dropout > 0 && step->training;
+    return at->p > 0 && step->training;
 }
 
 /* A word below this is dropped; p < 1, so it fits. */

@@ -18,17 +18,21 @@
 static inline int32_t *ints_row(const struct view *v, int64_t t) { return (int32_t *)v->p + t * v->stride; }
 
 /* Sequences that are counted apart. */
-static inline int64_t permute_sequences(const struct kernel_call *c) { return c->at.moe.capacity ? c->at.batch : 1; }
+static inline int64_t permute_sequences(const struct kernel_call *c)
+{
+    const struct permute_attrs *m = at_permute(&c->at);
+    return m->capacity ? m->tokens.batch : 1;
+}
 
 /* By sequence and expert: how many picks so far. */
 static inline size_t permute_taken(const struct kernel_call *c)
 {
-    return (size_t)c->at.moe.experts * (size_t)permute_sequences(c);
+    return (size_t)at_permute(&c->at)->experts * (size_t)permute_sequences(c);
 }
 
 static inline size_t permute_scratch_bytes(const struct kernel_call *c)
 {
-    return (permute_taken(c) + (size_t)c->at.moe.experts) * sizeof(int64_t);
+    return (permute_taken(c) + (size_t)at_permute(&c->at)->experts) * sizeof(int64_t);
 }
 
 /* Picks that lie together: rows [first, first + n) of the first sequence, `apart` further on of the next. */
@@ -39,14 +43,14 @@ struct permute_chunk {
 /* The i-th chunk of a sequence: the head of a part, or, from the middle on, its tail. */
 static inline struct permute_chunk permute_chunk_of(const struct kernel_call *c, int i)
 {
-    int n = c->at.context.parts, part = i < n ? i : 2 * n - 1 - i;
-    int64_t lo, hi, head_lo, head_hi;
-    if (!c->at.moe.capacity || n <= 1)
-        return (struct permute_chunk){0, c->in[1].n[0] / permute_sequences(c), c->at.seq};
-    context_chunk(c->at.seq, n, part, i >= n, &lo, &hi);
-    context_chunk(c->at.seq, n, part, false, &head_lo, &head_hi);
-    return (struct permute_chunk){c->at.batch * context_rows(c->at.seq, n, 0, part) + (i >= n ? head_hi - head_lo : 0),
-                                  hi - lo, context_rows(c->at.seq, n, part, 1)};
+    const struct permute_attrs *m = at_permute(&c->at);
+    int n = m->parts, part = i < n ? i : 2 * n - 1 - i;
+    int64_t lo, hi, head_lo, head_hi, seq = m->tokens.seq;
+    if (!m->capacity || n <= 1) return (struct permute_chunk){0, c->in[1].n[0] / permute_sequences(c), seq};
+    context_chunk(seq, n, part, i >= n, &lo, &hi);
+    context_chunk(seq, n, part, false, &head_lo, &head_hi);
+    return (struct permute_chunk){m->tokens.batch * context_rows(seq, n, 0, part) + (i >= n ? head_hi - head_lo : 0),
+                                  hi - lo, context_rows(seq, n, part, 1)};
 }
 
 /* Choice j of picks [lo, hi), of which those from `first` on are of row_Tk: a row (0 for now), or -1 when the expert
@@ -54,7 +58,7 @@ static inline struct permute_chunk permute_chunk_of(const struct kernel_call *c,
 static inline void permute_take(const struct kernel_call *c, int j, int64_t lo, int64_t hi, int64_t first,
                                 int64_t *taken_E)
 {
-    const struct moe_attrs *m = &c->at.moe;
+    const struct permute_attrs *m = at_permute(&c->at);
     const struct view *pick = &c->in[1], *row = &c->out[1];
     int32_t *rows_E = c->out[2].p;
     for (int64_t t = lo; t < hi; t++) {
@@ -71,11 +75,11 @@ static inline void permute_take(const struct kernel_call *c, int j, int64_t lo, 
 /* Fills row_Tk and rows_E; returns the rows in use. */
 static inline int64_t permute_deal(const struct kernel_call *c)
 {
-    const struct moe_attrs *m = &c->at.moe;
+    const struct permute_attrs *m = at_permute(&c->at);
     const struct view *pick = &c->in[1], *row = &c->out[1];
-    int64_t *taken = c->scratch, *next = taken + permute_taken(c), first = m->capacity ? m->first : 0, used = 0;
+    int64_t *taken = c->scratch, *next = taken + permute_taken(c), first = m->capacity ? m->tokens.first : 0, used = 0;
     int32_t *rows_E = c->out[2].p;
-    int chunks = m->capacity && c->at.context.parts > 1 ? 2 * c->at.context.parts : 1;
+    int chunks = m->capacity && m->parts > 1 ? 2 * m->parts : 1;
     memset(taken, 0, permute_scratch_bytes(c));
     memset(rows_E, 0, (size_t)m->experts * sizeof *rows_E);
     for (int j = 0; j < m->top_k; j++)

@@ -57,6 +57,8 @@ void kernel_run(const struct kernel_table *t, const struct kernel_call *c)
 {
     const struct kernel_slot *s = c->kernel ? c->kernel : kernel_find(t, c, NULL);
     CHECK(s, "%s: no kernel for phase %d", op_row(c->op)->name, (int)c->phase);
+    CHECK(c->at.kind == op_row(c->op)->attrs, "%s got attributes of %s", op_row(c->op)->name,
+          attrs_kind_name(c->at.kind));
     if (t->dry) return;
     size_t need = s->scratch ? s->scratch(c, t->n_threads) : 0;
     CHECK(c->scratch_bytes >= need, "%s: %zu bytes of scratch, needs %zu", op_row(c->op)->name, c->scratch_bytes, need);

@@ -64,10 +64,11 @@ double flops_linear(const struct kernel_call *c)
     return product + (bias ? tokens * out_features : 0);
 }
 
-/* How many rows hold tokens is data: at.whole, what is expected, or the buffer as if it were full. */
+/* How many rows hold tokens is data: what is expected, or the buffer as if it were full. */
 double flops_grouped(const struct kernel_call *c)
 {
-    double rows = c->at.whole ? (double)c->at.whole : (double)view_rows(&c->in[0]);
+    int64_t expected = at_grouped(&c->at)->expected;
+    double rows = (double)(expected ? expected : view_rows(&c->in[0]));
     double out_features = (double)c->in[1].n[0] / (double)c->in[2].n[0];
     return 2 * rows * out_features * (double)view_cols(&c->in[0]);
 }
@@ -87,7 +88,7 @@ double flops_elementwise(const struct kernel_call *c) { return 2 * elements(&c->
 double flops_xent(const struct kernel_call *c) { return 5 * elements(&c->in[0]); }
 
 /* Pairs (query i, key j) of one sequence: all, or j <= i, or i - window < j <= i. */
-static double pairs_seen(const struct op_attrs *at)
+static double pairs_seen(const struct attention_attrs *at)
 {
     double s = (double)at->seq, w = (double)at->window;
     if (!at->causal) return s * s;
@@ -98,12 +99,13 @@ static double pairs_seen(const struct op_attrs *at)
 /* Two products forward (scores, values); four backward (dv, dp, dq, dk). */
 double flops_attention(const struct kernel_call *c)
 {
-    double per_pair = (c->phase == KERNEL_FWD ? 4.0 : 8.0) * c->at.head_dim + 5;
-    return (double)c->at.batch * c->at.heads * pairs_seen(&c->at) * per_pair;
+    const struct attention_attrs *at = at_attention(&c->at);
+    double per_pair = (c->phase == KERNEL_FWD ? 4.0 : 8.0) * at->head_dim + 5;
+    return (double)at->batch * at->heads * pairs_seen(at) * per_pair;
 }
 
 /* Pairs of one sequence between the rows of parts [q, q + nq) and [k, k + nk). */
-static double pairs_between(const struct op_attrs *at, int parts, int q, int nq, int k, int nk)
+static double pairs_between(const struct attention_attrs *at, int parts, int q, int nq, int k, int nk)
 {
     double sum = 0;
     for (int i = 0; i < 2 * nq; i++)
@@ -118,27 +120,28 @@ static double pairs_between(const struct op_attrs *at, int parts, int q, int nq,
 
 static double flops_pairs(const struct kernel_call *c, int64_t heads, double pairs)
 {
-    double per_pair = (c->phase == KERNEL_FWD ? 4.0 : 8.0) * c->at.head_dim + 5;
-    return (double)c->at.batch * (double)heads * pairs * per_pair;
+    const struct attention_attrs *at = at_heads(&c->at);
+    double per_pair = (c->phase == KERNEL_FWD ? 4.0 : 8.0) * at->head_dim + 5;
+    return (double)at->batch * (double)heads * pairs * per_pair;
 }
 
 double flops_attention_part(const struct kernel_call *c)
 {
-    const struct op_attrs *at = &c->at;
-    return flops_pairs(c, at->heads,
-                       pairs_between(at, at->context.parts, at->context.q_first, at->context.q_count,
-                                     at->context.k_first, at->context.k_count));
+    const struct attention_part_attrs *at = at_attention_part(&c->at);
+    return flops_pairs(c, at->attention.heads,
+                       pairs_between(&at->attention, at->parts, at->q_first, at->q_count, at->k_first, at->k_count));
 }
 
 /* This rank's heads and its inner group's rows against all keys: one chunk, as far as counting goes. */
 double flops_context(const struct kernel_call *c)
 {
-    const struct op_attrs *at = &c->at;
-    int inner = at->context.inner;
+    const struct context_attrs *of = at_context(&c->at);
+    const struct attention_attrs *at = &of->attention;
+    int inner = of->inner;
     double pairs = 0;
     for (int i = 0; i < 2 * inner; i++) {
         int64_t lo, hi;
-        context_chunk(at->seq, at->n_parts, at->part / inner * inner + i / 2, i % 2, &lo, &hi);
+        context_chunk(at->seq, of->over.n_parts, of->over.part / inner * inner + i / 2, i % 2, &lo, &hi);
         pairs += context_pairs(lo, hi, 0, at->seq, at->causal, at->window);
     }
     return flops_pairs(c, view_cols(&c->out[1]), pairs);
@@ -148,6 +151,7 @@ double flops_context(const struct kernel_call *c)
 double flops_attention_cached(const struct kernel_call *c)
 {
     double keys = (double)c->in[4].n[0];
-    if (c->at.window && (double)c->at.window < keys) keys = (double)c->at.window;
+    int64_t window = at_attention(&c->at)->window;
+    if (window && (double)window < keys) keys = (double)window;
     return elements(&c->in[0]) * keys * 4;
 }

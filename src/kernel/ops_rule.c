@@ -438,7 +438,7 @@ RULE_FN(load, load, 1)
 RULE_FN(balance, balance, 1)
 const char *rule_permute(const struct op_attrs *at, int n_in, const enum spmd *in, enum spmd *out)
 {
-    return apply(at->moe.capacity ? &permute_capacity : &permute, n_in, in, out, 3);
+    return apply(at_permute(at)->capacity ? &permute_capacity : &permute, n_in, in, out, 3);
 }
 RULE_FN(grouped, grouped, 1)
 RULE_FN(unpermute, unpermute, 1)

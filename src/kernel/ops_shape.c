@@ -26,8 +26,9 @@ static struct view dense2(enum dtype t, int64_t rows, int64_t cols)
     return (struct view){.dtype = t, .nd = 2, .n = {rows, cols}, .stride = cols};
 }
 
-const char *infer_embed(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_embed(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct vocab_attrs *at = at_vocab(attrs);
     (void)n_in;
     NEED(is_vector(&in[0], DT_I32), "ids must be a vector of i32");
     NEED(is_matrix(&in[1]), "w must be a float matrix: vocabulary by hidden");
@@ -61,8 +62,9 @@ static const char *infer_norm(const struct view *in, int n_weights)
     return NULL;
 }
 
-const char *infer_rmsnorm(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_rmsnorm(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct norm_attrs *at = at_norm(attrs);
     (void)n_in;
     NEED(at->eps > 0, "eps must be positive");
     const char *why = infer_norm(in, 1);
@@ -72,8 +74,9 @@ const char *infer_rmsnorm(const struct op_attrs *at, int n_in, const struct view
     return NULL;
 }
 
-const char *infer_layernorm(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_layernorm(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct norm_attrs *at = at_norm(attrs);
     (void)n_in;
     NEED(at->eps > 0, "eps must be positive");
     const char *why = infer_norm(in, 2);
@@ -83,18 +86,18 @@ const char *infer_layernorm(const struct op_attrs *at, int n_in, const struct vi
     return NULL;
 }
 
-const char *infer_rotary(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_rotary(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct rotary_attrs *at = at_rotary(attrs);
     (void)n_in;
-    NEED(at->heads >= 0 && at->head_dim > 0 && (at->head_dim % 2 == 0 || at->rotary_dim),
+    NEED(at->heads >= 0 && at->head_dim > 0 && (at->head_dim % 2 == 0 || at->dim),
          "heads must be positive and head_dim even");
     NEED(is_matrix(&in[0]) && in[0].n[1] == (int64_t)at->heads * at->head_dim,
          "x must be a float matrix: tokens by heads * head_dim");
     NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == in[0].n[0], "positions must be i32, one per token");
-    NEED(at->rotary_dim >= 0 && at->rotary_at >= 0 && at->rotary_at + at->rotary_dim <= at->head_dim &&
-             at->rotary_dim % 2 == 0,
+    NEED(at->dim >= 0 && at->at >= 0 && at->at + at->dim <= at->head_dim && at->dim % 2 == 0,
          "the part of a head that is turned must lie inside it and be even");
-    NEED(in[2].nd == 2 && in[2].dtype == DT_F32 && in[2].n[1] == (at->rotary_dim ? at->rotary_dim : at->head_dim),
+    NEED(in[2].nd == 2 && in[2].dtype == DT_F32 && in[2].n[1] == (at->dim ? at->dim : at->head_dim),
          "the table must be f32: positions by the columns that are turned (cosines, then sines)");
     out[0] = in[0];
     out[0].p = NULL;
@@ -102,7 +105,7 @@ const char *infer_rotary(const struct op_attrs *at, int n_in, const struct view 
 }
 
 /* Heads and columns; rows of q, and of k and v. */
-static const char *infer_heads(const struct op_attrs *at, const struct view *in)
+static const char *infer_heads(const struct attention_attrs *at, const struct view *in)
 {
     NEED(at->heads >= 0 && at->kv_heads >= (at->heads > 0) && at->head_dim > 0,
          "heads, kv_heads and head_dim must be positive");
@@ -119,7 +122,7 @@ static const char *infer_heads(const struct op_attrs *at, const struct view *in)
     return NULL;
 }
 
-static const char *infer_qkv(const struct op_attrs *at, const struct view *in)
+static const char *infer_qkv(const struct attention_attrs *at, const struct view *in)
 {
     const char *why = infer_heads(at, in);
     if (why) return why;
@@ -127,12 +130,13 @@ static const char *infer_qkv(const struct op_attrs *at, const struct view *in)
     return NULL;
 }
 
-const char *infer_attention(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_attention(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct attention_attrs *at = at_attention(attrs);
     const char *why = infer_qkv(at, in);
     if (why) return why;
     NEED(at->batch >= 0 && at->seq >= 0 && at->batch * at->seq == in[0].n[0], "tokens must be batch * seq");
-    NEED(at->dropout >= 0 && at->dropout < 1, "dropout must be in [0, 1)");
+    NEED(at->dropout.p >= 0 && at->dropout.p < 1, "dropout must be in [0, 1)");
     NEED(at->window == 0 || at->causal, "a window needs causal attention");
     if (n_in > 3)
         NEED(is_vector(&in[3], DT_I32) && in[3].n[0] == in[0].n[0], "document ids must be i32, one per token");
@@ -141,7 +145,7 @@ const char *infer_attention(const struct op_attrs *at, int n_in, const struct vi
     return NULL;
 }
 
-static const char *infer_shared(const struct op_attrs *at, int n_in, const struct view *in, int64_t q_rows,
+static const char *infer_shared(const struct attention_attrs *at, int n_in, const struct view *in, int64_t q_rows,
                                 int64_t k_rows)
 {
     const char *why = infer_heads(at, in);
@@ -149,7 +153,7 @@ static const char *infer_shared(const struct op_attrs *at, int n_in, const struc
     NEED(at->batch >= 0 && at->seq >= 0, "batch and seq must not be negative");
     NEED(at->batch * q_rows == in[0].n[0], "q must have the rows of its parts of every sequence");
     NEED(at->batch * k_rows == in[1].n[0], "k and v must have the rows of their parts of every sequence");
-    NEED(at->dropout >= 0 && at->dropout < 1, "dropout must be in [0, 1)");
+    NEED(at->dropout.p >= 0 && at->dropout.p < 1, "dropout must be in [0, 1)");
     NEED(at->window == 0 || at->causal, "a window needs causal attention");
     if (n_in > 3)
         NEED(is_vector(&in[3], DT_I32) && in[3].n[0] == at->batch * at->seq,
@@ -157,10 +161,11 @@ static const char *infer_shared(const struct op_attrs *at, int n_in, const struc
     return NULL;
 }
 
-const char *infer_attention_part(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_attention_part(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
-    int n = at->context.parts, q = at->context.q_first, nq = at->context.q_count, k = at->context.k_first,
-        nk = at->context.k_count;
+    const struct attention_part_attrs *of = at_attention_part(attrs);
+    const struct attention_attrs *at = &of->attention;
+    int n = of->parts, q = of->q_first, nq = of->q_count, k = of->k_first, nk = of->k_count;
     NEED(n > 0 && q >= 0 && nq >= 0 && q + nq <= n && k >= 0 && nk >= 0 && k + nk <= n, "no such parts of a sequence");
     const char *why = infer_shared(at, n_in, in, context_rows(at->seq, n, q, nq), context_rows(at->seq, n, k, nk));
     if (why) return why;
@@ -169,21 +174,24 @@ const char *infer_attention_part(const struct op_attrs *at, int n_in, const stru
     return NULL;
 }
 
-const char *infer_context(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_context(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
-    int n = at->n_parts, inner = at->context.inner;
-    NEED(n > 0 && at->part >= 0 && at->part < n && inner > 0 && n % inner == 0, "no such rank");
-    int64_t mine = context_rows(at->seq, n, at->part, 1), lo, hi;
+    const struct context_attrs *of = at_context(attrs);
+    const struct attention_attrs *at = &of->attention;
+    int n = of->over.n_parts, part = of->over.part, inner = of->inner;
+    NEED(n > 0 && part >= 0 && part < n && inner > 0 && n % inner == 0, "no such rank");
+    int64_t mine = context_rows(at->seq, n, part, 1), lo, hi;
     const char *why = infer_shared(at, n_in, in, mine, mine);
     if (why) return why;
-    region_split(at->heads, at->part % inner, inner, &lo, &hi); /* lse stays where it is computed: with these heads */
+    region_split(at->heads, part % inner, inner, &lo, &hi); /* lse stays where it is computed: with these heads */
     out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
-    out[1] = dense2(DT_F32, at->batch * context_rows(at->seq, n, at->part / inner * inner, inner), hi - lo);
+    out[1] = dense2(DT_F32, at->batch * context_rows(at->seq, n, part / inner * inner, inner), hi - lo);
     return NULL;
 }
 
-const char *infer_attention_cached(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_attention_cached(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct attention_attrs *at = at_attention(attrs);
     (void)n_in;
     const char *why = infer_qkv(at, in);
     if (why) return why;
@@ -196,35 +204,37 @@ const char *infer_attention_cached(const struct op_attrs *at, int n_in, const st
     return NULL;
 }
 
-const char *infer_act(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_act(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct act_attrs *at = at_act(attrs);
     (void)n_in;
-    NEED((int)at->act >= 0 && at->act < ACT_N, "no such activation");
+    NEED((int)at->kind >= 0 && at->kind < ACT_N, "no such activation");
     NEED(is_matrix(&in[0]), "x must be a float matrix: tokens by features");
-    bool gated = at->act == ACT_SWIGLU;
+    bool gated = at->kind == ACT_SWIGLU;
     NEED(!gated || in[0].n[1] % 2 == 0, "a gated activation needs an even number of columns: gate, then up");
     out[0] = dense2(in[0].dtype, in[0].n[0], gated ? in[0].n[1] / 2 : in[0].n[1]);
     return NULL;
 }
 
-const char *infer_dropout(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_dropout(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct dropout_attrs *at = at_dropout(attrs);
     (void)n_in;
-    NEED(at->dropout >= 0 && at->dropout < 1, "dropout must be in [0, 1)");
+    NEED(at->p >= 0 && at->p < 1, "dropout must be in [0, 1)");
     NEED(is_matrix(&in[0]), "the input must be a float matrix: tokens by hidden");
     out[0] = dense2(in[0].dtype, in[0].n[0], in[0].n[1]);
     return NULL;
 }
 
-const char *infer_add(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_add(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
     NEED(is_matrix(&in[1]) && in[0].nd == 2 && in[0].dtype == in[1].dtype && in[0].n[0] == in[1].n[0] &&
              in[0].n[1] == in[1].n[1],
          "a and b must be float matrices of one shape and dtype");
-    return infer_dropout(at, n_in, in, out);
+    return infer_dropout(attrs, n_in, in, out);
 }
 
-static const char *infer_logits(const struct op_attrs *at, const struct view *in)
+static const char *infer_logits(const struct vocab_attrs *at, const struct view *in)
 {
     NEED(is_matrix(&in[0]), "logits must be a float matrix: tokens by vocabulary");
     NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == in[0].n[0], "targets must be i32, one per token");
@@ -233,8 +243,9 @@ static const char *infer_logits(const struct op_attrs *at, const struct view *in
     return NULL;
 }
 
-const char *infer_xent(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_xent(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct vocab_attrs *at = at_vocab(attrs);
     const char *why = infer_logits(at, in);
     if (why) return why;
     if (n_in > 2)
@@ -244,8 +255,9 @@ const char *infer_xent(const struct op_attrs *at, int n_in, const struct view *i
     return NULL;
 }
 
-const char *infer_xent_part(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_xent_part(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct vocab_attrs *at = at_vocab(attrs);
     (void)n_in;
     const char *why = infer_logits(at, in);
     if (why) return why;
@@ -274,61 +286,62 @@ static bool is_ints(const struct view *v, int64_t rows, int64_t cols)
     return v->nd == 2 && v->dtype == DT_I32 && v->n[0] == rows && v->n[1] == cols;
 }
 
-static const char *infer_choice(const struct op_attrs *at)
+static const char *infer_choice(int experts, int top_k)
 {
-    NEED(at->moe.experts > 0 && at->moe.top_k > 0 && at->moe.top_k <= at->moe.experts,
-         "top_k must be from 1 to the number of experts");
+    NEED(experts > 0 && top_k > 0 && top_k <= experts, "top_k must be from 1 to the number of experts");
     return NULL;
 }
 
-const char *infer_router(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_router(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
-    const struct moe_attrs *m = &at->moe;
-    const char *why = infer_choice(at);
+    const struct router_attrs *at = at_router(attrs);
+    const char *why = infer_choice(at->experts, at->top_k);
     if (why) return why;
-    NEED(is_matrix(&in[0]) && in[0].n[1] == m->experts, "logits must be a float matrix: tokens by experts");
+    NEED(is_matrix(&in[0]) && in[0].n[1] == at->experts, "logits must be a float matrix: tokens by experts");
     if (n_in > 1)
-        NEED(in[1].nd == 1 && is_act(&in[1]) && in[1].n[0] == m->experts, "the bias must have one element per expert");
-    NEED(m->groups == 0 || (m->experts % m->groups == 0 && m->top_groups > 0 && m->top_groups <= m->groups &&
-                            m->top_k <= m->experts / m->groups * m->top_groups),
+        NEED(in[1].nd == 1 && is_act(&in[1]) && in[1].n[0] == at->experts, "the bias must have one element per expert");
+    NEED(at->groups == 0 || (at->experts % at->groups == 0 && at->top_groups > 0 && at->top_groups <= at->groups &&
+                             at->top_k <= at->experts / at->groups * at->top_groups),
          "groups must divide the experts, and top_groups of them must hold top_k experts");
-    NEED(!m->group_pairs || m->groups == 0 || m->experts / m->groups >= 2, "a group by pairs needs two experts");
-    out[0] = dense2(DT_F32, in[0].n[0], m->top_k);
-    out[1] = dense2(DT_I32, in[0].n[0], m->top_k);
+    NEED(!at->group_pairs || at->groups == 0 || at->experts / at->groups >= 2, "a group by pairs needs two experts");
+    out[0] = dense2(DT_F32, in[0].n[0], at->top_k);
+    out[1] = dense2(DT_I32, in[0].n[0], at->top_k);
     return NULL;
 }
 
 /* Tokens [first, first + n) of the microbatch. */
-static const char *infer_tokens(const struct op_attrs *at, int64_t n)
+static const char *infer_tokens(const struct tokens_at *at, int64_t n)
 {
-    NEED(at->batch >= 0 && at->seq >= 0 && at->moe.first >= 0 && at->moe.first + n <= at->batch * at->seq,
+    NEED(at->batch >= 0 && at->seq >= 0 && at->first >= 0 && at->first + n <= at->batch * at->seq,
          "tokens must lie in the microbatch of batch * seq");
     return NULL;
 }
 
-const char *infer_load(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_load(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct load_attrs *at = at_load(attrs);
     (void)n_in;
-    const char *why = infer_choice(at);
-    if (!why) why = infer_tokens(at, in[0].n[0]);
+    const char *why = infer_choice(at->experts, at->top_k);
+    if (!why) why = infer_tokens(&at->tokens, in[0].n[0]);
     if (why) return why;
-    NEED(is_ints(&in[0], in[0].n[0], at->moe.top_k), "picks must be i32: tokens by top_k");
+    NEED(is_ints(&in[0], in[0].n[0], at->top_k), "picks must be i32: tokens by top_k");
     NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == in[0].n[0], "targets must be i32, one per token");
-    out[0] = dense2(DT_F32, at->batch, at->moe.experts + 1);
+    out[0] = dense2(DT_F32, at->tokens.batch, at->experts + 1);
     return NULL;
 }
 
-const char *infer_balance(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_balance(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct balance_attrs *at = at_balance(attrs);
     (void)n_in;
-    const char *why = infer_choice(at);
-    if (!why) why = infer_tokens(at, in[0].n[0]);
+    const char *why = infer_choice(at->experts, at->top_k);
+    if (!why) why = infer_tokens(&at->tokens, in[0].n[0]);
     if (why) return why;
-    int64_t tokens = in[0].n[0], experts = at->moe.experts;
+    int64_t tokens = in[0].n[0], experts = at->experts;
     NEED(is_matrix(&in[0]) && in[0].n[1] == experts, "logits must be a float matrix: tokens by experts");
-    NEED(is_ints(&in[1], tokens, at->moe.top_k), "picks must be i32: tokens by top_k");
+    NEED(is_ints(&in[1], tokens, at->top_k), "picks must be i32: tokens by top_k");
     NEED(is_vector(&in[2], DT_I32) && in[2].n[0] == tokens, "targets must be i32, one per token");
-    NEED(in[3].nd == 2 && in[3].dtype == DT_F32 && in[3].n[0] == at->batch && in[3].n[1] == experts + 1,
+    NEED(in[3].nd == 2 && in[3].dtype == DT_F32 && in[3].n[0] == at->tokens.batch && in[3].n[1] == experts + 1,
          "the load must be f32: sequences by experts + 1");
     out[0] = dense1(DT_F64, experts + 2);
     return NULL;
@@ -336,26 +349,27 @@ const char *infer_balance(const struct op_attrs *at, int n_in, const struct view
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-const char *infer_permute(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_permute(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct permute_attrs *at = at_permute(attrs);
     (void)n_in;
-    const struct moe_attrs *m = &at->moe;
-    const char *why = infer_choice(at);
+    const char *why = infer_choice(at->experts, at->top_k);
     if (why) return why;
-    int64_t tokens = in[0].n[0], rows = tokens * m->top_k;
+    int64_t tokens = in[0].n[0], rows = tokens * at->top_k;
     NEED(is_matrix(&in[0]), "x must be a float matrix: tokens by hidden");
-    NEED(m->capacity >= 0, "capacity must be positive, or 0 for none");
-    if (m->capacity) {
-        NEED(is_ints(&in[1], at->batch * at->seq, m->top_k),
+    NEED(at->capacity >= 0, "capacity must be positive, or 0 for none");
+    if (at->capacity) {
+        NEED(is_ints(&in[1], at->tokens.batch * at->tokens.seq, at->top_k),
              "a capacity counts the picks of whole sequences: they must be i32, batch * seq by top_k");
-        NEED(m->first >= 0 && m->first + tokens <= at->batch * at->seq, "x must be rows of the picks'");
-        rows = least(rows, at->batch * m->experts * m->capacity);
+        NEED(at->tokens.first >= 0 && at->tokens.first + tokens <= at->tokens.batch * at->tokens.seq,
+             "x must be rows of the picks'");
+        rows = least(rows, at->tokens.batch * at->experts * at->capacity);
     } else {
-        NEED(is_ints(&in[1], tokens, m->top_k), "picks must be i32: tokens by top_k");
+        NEED(is_ints(&in[1], tokens, at->top_k), "picks must be i32: tokens by top_k");
     }
     out[0] = dense2(in[0].dtype, rows, in[0].n[1]);
-    out[1] = dense2(DT_I32, tokens, m->top_k);
-    out[2] = dense1(DT_I32, m->experts);
+    out[1] = dense2(DT_I32, tokens, at->top_k);
+    out[2] = dense1(DT_I32, at->experts);
     return NULL;
 }
 
@@ -373,20 +387,22 @@ const char *infer_grouped(const struct op_attrs *at, int n_in, const struct view
     return NULL;
 }
 
-const char *infer_unpermute(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_unpermute(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct unpermute_attrs *at = at_unpermute(attrs);
     (void)n_in;
     int64_t tokens = in[1].n[0];
     NEED(is_matrix(&in[0]), "y must be a float matrix: rows by hidden");
-    NEED(in[1].nd == 2 && in[1].dtype == DT_F32 && in[1].n[1] == at->moe.top_k, "gates must be f32: tokens by top_k");
-    NEED(is_ints(&in[2], tokens, at->moe.top_k), "row numbers must be i32: tokens by top_k");
+    NEED(in[1].nd == 2 && in[1].dtype == DT_F32 && in[1].n[1] == at->top_k, "gates must be f32: tokens by top_k");
+    NEED(is_ints(&in[2], tokens, at->top_k), "row numbers must be i32: tokens by top_k");
     out[0] = dense2(in[0].dtype, tokens, in[0].n[1]);
     return NULL;
 }
 
 /* ---- latent attention ---- */
-const char *infer_mla_kv(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_mla_kv(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct mla_kv_attrs *at = at_mla_kv(attrs);
     (void)n_in;
     NEED(at->heads >= 0 && at->nope > 0 && at->nope < at->head_dim && at->value > 0 && at->value <= at->head_dim,
          "nope must be less than head_dim, value at most that");
@@ -399,8 +415,9 @@ const char *infer_mla_kv(const struct op_attrs *at, int n_in, const struct view 
     return NULL;
 }
 
-const char *infer_trim(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_trim(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct trim_attrs *at = at_trim(attrs);
     (void)n_in;
     NEED(at->heads >= 0 && at->value > 0 && at->value <= at->head_dim, "value must be from 1 to head_dim");
     NEED(is_matrix(&in[0]) && in[0].n[1] == (int64_t)at->heads * at->head_dim,
@@ -421,58 +438,61 @@ const char *infer_same(const struct op_attrs *at, int n_in, const struct view *i
     return NULL;
 }
 
-int64_t op_rows_here(const struct op_attrs *at, int part)
+int64_t op_rows_here(const struct rows_attrs *at, int part)
 {
     int64_t lo, hi;
-    if (at->context.parts) return at->batch * context_rows(at->seq, at->context.parts, part, 1);
-    region_split(at->whole, part, at->n_parts, &lo, &hi);
+    if (at->seq) return at->batch * context_rows(at->seq, at->over.n_parts, part, 1);
+    region_split(at->whole, part, at->over.n_parts, &lo, &hi);
     return hi - lo;
 }
 
-const char *infer_rows_whole(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_rows_whole(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
-    const char *why = infer_same(at, n_in, in, out);
+    const struct rows_attrs *at = at_rows(attrs);
+    const char *why = infer_same(attrs, n_in, in, out);
     if (why) return why;
-    NEED(in[0].n[0] == op_rows_here(at, at->part), "x must hold this rank's rows of the whole");
+    NEED(in[0].n[0] == op_rows_here(at, at->over.part), "x must hold this rank's rows of the whole");
     out[0].n[0] = at->whole;
     return NULL;
 }
 
-const char *infer_rows_part(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_rows_part(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
-    const char *why = infer_same(at, n_in, in, out);
+    const struct rows_attrs *at = at_rows(attrs);
+    const char *why = infer_same(attrs, n_in, in, out);
     if (why) return why;
     NEED(in[0].n[0] == at->whole, "x must hold all rows");
-    out[0].n[0] = op_rows_here(at, at->part);
+    out[0].n[0] = op_rows_here(at, at->over.part);
     return NULL;
 }
 
 /* Ranks that rows come from. */
-static int64_t dispatch_ranks(const struct op_attrs *at)
+static int64_t dispatch_ranks(const struct dispatch_attrs *at)
 {
-    return (int64_t)at->n_parts * (at->moe.copies > 1 ? at->moe.copies : 1);
+    return (int64_t)at->over.n_parts * (at->copies > 1 ? at->copies : 1);
 }
 
-/* at.whole: rows of the buffer that comes out. */
-const char *infer_dispatch(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_dispatch(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct dispatch_attrs *at = at_dispatch(attrs);
     (void)n_in;
     int64_t lo, hi;
     NEED(is_matrix(&in[0]) && in[0].stride == in[0].n[1], "x must be a dense float matrix: rows by hidden");
-    NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == at->moe.experts, "rows must be i32, one number per expert");
-    NEED(at->moe.experts >= at->n_parts, "there must be an expert for every rank of ep");
-    region_split(at->moe.experts, at->part, at->n_parts, &lo, &hi);
+    NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == at->experts, "rows must be i32, one number per expert");
+    NEED(at->experts >= at->over.n_parts, "there must be an expert for every rank of ep");
+    region_split(at->experts, at->over.part, at->over.n_parts, &lo, &hi);
     out[0] = dense2(in[0].dtype, at->whole, in[0].n[1]);
     out[1] = dense1(DT_I32, hi - lo);
     out[2] = dense2(DT_I32, dispatch_ranks(at), hi - lo);
     return NULL;
 }
 
-const char *infer_combine(const struct op_attrs *at, int n_in, const struct view *in, struct view *out)
+const char *infer_combine(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
 {
+    const struct dispatch_attrs *at = at_dispatch(attrs);
     (void)n_in;
     NEED(is_matrix(&in[0]) && in[0].stride == in[0].n[1], "x must be a dense float matrix: rows by hidden");
-    NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == at->moe.experts, "rows must be i32, one number per expert");
+    NEED(is_vector(&in[1], DT_I32) && in[1].n[0] == at->experts, "rows must be i32, one number per expert");
     NEED(in[2].nd == 2 && in[2].dtype == DT_I32 && in[2].n[0] == dispatch_ranks(at),
          "numbers must be i32, a row for each rank");
     out[0] = dense2(in[0].dtype, at->whole, in[0].n[1]);

@@ -19,7 +19,8 @@ enum { XENT_LOGITS, XENT_TARGET, XENT_STATS, XENT_STATS_N = 3 };
 static inline int64_t xent_column(const struct kernel_call *c, int64_t r)
 {
     int32_t target = ((const int32_t *)c->in[XENT_TARGET].p)[r];
-    int64_t n = c->in[XENT_LOGITS].n[1], whole = c->at.whole ? c->at.whole : n, at = target - c->at.first;
+    const struct vocab_attrs *v = at_vocab(&c->at);
+    int64_t n = c->in[XENT_LOGITS].n[1], whole = v->whole ? v->whole : n, at = target - v->first;
     CHECK(target >= -1 && target < whole, "token %lld has target %d, the vocabulary has %lld", (long long)r,
           (int)target, (long long)whole);
     return target < 0 ? -1 : at >= 0 && at < n ? at : -2;
@@ -33,13 +34,14 @@ static inline struct xent_row xent_combine(const struct kernel_call *c, int64_t 
 {
     const struct view *s = &c->in[XENT_STATS];
     int64_t rows = c->in[XENT_LOGITS].n[0];
+    int parts = at_vocab(&c->at)->n_parts;
     struct xent_row x = {-INFINITY, 0, 0};
-    for (int p = 0; p < c->at.n_parts; p++) {
+    for (int p = 0; p < parts; p++) {
         const float *v = (const float *)s->p + (p * rows + r) * s->stride;
         x.max = fmax(x.max, (double)v[0]);
         x.logit += (double)v[2];
     }
-    for (int p = 0; p < c->at.n_parts; p++) {
+    for (int p = 0; p < parts; p++) {
         const float *v = (const float *)s->p + (p * rows + r) * s->stride;
         if (v[1] > 0) x.sum += (double)v[1] * exp((double)v[0] - x.max);
     }

@@ -26,7 +26,7 @@ enum hf_family { HF_GPT2, HF_LLAMA, HF_MIXTRAL, HF_DEEPSEEK_V2, HF_DEEPSEEK_V3, 
 enum moe_aux_scope {
     MOE_AUX_SEQUENCE,
     MOE_AUX_MICROBATCH
-}; /* words of moe.aux_scope; those of moe.score are kernel.h's moe_score */
+}; /* words of moe.aux_scope; those of moe.score are kernel/attrs.h's moe_score */
 
 #define NUMBER_INT int64_t
 #define NUMBER_REAL double

@@ -53,11 +53,16 @@ void attention_declare(struct declare_ctx *x, int layer, bool bias, double std, 
                       layer);
 }
 
+static struct rotary_attrs head_pairs(const struct layer_ctx *x, int64_t heads)
+{
+    return (struct rotary_attrs){.heads = to_int(heads), .head_dim = x->c->head_dim};
+}
+
 tid attention_between(struct layer_ctx *x, tid q, tid k, tid v, int layer, double scale)
 {
     const struct model_config *c = x->c;
     struct heads h = heads_here(c, x->par);
-    struct attention_shape shape = {
+    struct attention_attrs shape = {
         .batch = x->s->batch,
         .seq = x->s->seq,
         .heads = to_int(count(h.q)),
@@ -68,18 +73,17 @@ tid attention_between(struct layer_ctx *x, tid q, tid k, tid v, int layer, doubl
         .heads_all = c->heads,
         .head_dim = c->head_dim,
         .causal = true,
-        .dropout = (float)c->dropout,
-        .stream = dropout_stream("attention", layer),
+        .dropout = {(float)c->dropout, dropout_stream("attention", layer)},
         .scale = (float)scale,
     };
-    if (x->s->mode != MODEL_DECODE) return par_attention(x->t, x->par, q, k, v, x->doc_T, &shape, "attention");
+    if (x->s->mode != MODEL_DECODE) return par_attention(x->t, x->par, q, k, v, x->doc_T, shape, "attention");
     int64_t n[2] = {x->s->cache_rows, count(h.kv) * c->head_dim};
     int slot = slot_cache(x->params->n, layer);
     if (x->t->err.code) return TID_NONE;
     struct spmd_type type = tape_tensor(x->t, k)->type; /* a cache lies where its keys and values lie */
     tid cache_k = tape_input(x->t, "cache_k", slot, x->s->dtype, 2, n, type);
     tid cache_v = tape_input(x->t, "cache_v", slot + 1, x->s->dtype, 2, n, type);
-    return op_attention_cached(x->t, q, k, v, x->pos_T, cache_k, cache_v, &shape, "attention");
+    return op_attention_cached(x->t, q, k, v, x->pos_T, cache_k, cache_v, shape, "attention");
 }
 
 struct qkv {
@@ -95,7 +99,7 @@ static void project_together(struct layer_ctx *x, tid h_TD, int layer, bool bias
     tid b_qkv = bias ? layer_param(x, 3, "layers.%d.attn.q.bias", layer) : TID_NONE;
     tid qkv = op_linear(x->t, h_TD, w_qkv, b_qkv, "qkv");
     tid qk = tape_cols(x->t, qkv, 0, HA + GA);
-    if (rope) qk = op_rotary(x->t, qk, x->pos_T, x->rope_PA, to_int(count(h.q) + count(h.kv)), to_int(A), "qk");
+    if (rope) qk = op_rotary(x->t, qk, x->pos_T, x->rope_PA, head_pairs(x, count(h.q) + count(h.kv)), "qk");
     *p = (struct qkv){tape_cols(x->t, qk, 0, HA), tape_cols(x->t, qk, HA, GA), tape_cols(x->t, qkv, HA + GA, GA)};
 }
 
@@ -110,8 +114,8 @@ static void project_apart(struct layer_ctx *x, tid h_TD, int layer, bool bias, b
     tid b_kv = bias ? layer_param(x, 2, "layers.%d.attn.k.bias", layer) : TID_NONE;
     tid q = op_linear(x->t, h_TD, w_q, b_q, "q"), kv = op_linear(x->t, h_TD, w_kv, b_kv, "kv");
     tid k = tape_cols(x->t, kv, 0, GA);
-    if (rope) q = op_rotary(x->t, q, x->pos_T, x->rope_PA, to_int(count(h.q)), to_int(A), "q");
-    if (rope) k = op_rotary(x->t, k, x->pos_T, x->rope_PA, to_int(count(h.kv)), to_int(A), "k");
+    if (rope) q = op_rotary(x->t, q, x->pos_T, x->rope_PA, head_pairs(x, count(h.q)), "q");
+    if (rope) k = op_rotary(x->t, k, x->pos_T, x->rope_PA, head_pairs(x, count(h.kv)), "k");
     *p = (struct qkv){q, k, tape_cols(x->t, kv, GA, GA)};
 }
 

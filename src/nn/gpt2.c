@@ -56,7 +56,8 @@ static tid embed(struct layer_ctx *x, tid ids_T)
 {
     tid pos_T = x->par->sequence ? par_rows(x->t, x->par, x->pos_T, AXIS_TP) : x->pos_T;
     tid token_TD = embed_tokens(x, ids_T);
-    tid position_TD = op_embed(x->t, pos_T, layer_param(x, 1, "embed.position"), "embed.position");
+    tid position_TD =
+        op_embed(x->t, pos_T, layer_param(x, 1, "embed.position"), (struct vocab_attrs){0}, "embed.position");
     tid h_TD = op_add(x->t, token_TD, position_TD, 0, 0, TID_NONE, "embed");
     return op_dropout(x->t, h_TD, (float)x->c->dropout, dropout_stream("embed", 0), x->index_T, "embed.dropout");
 }

@@ -65,7 +65,7 @@ int model_check_size(const struct model_config *c, struct err *e);
 static inline enum spmd over_stream(const struct par *p) { return p->sequence ? SPMD_R : SPMD_I; }
 
 /* The table of tokens is shared out over tp by vocabulary: its rows on this rank, and how embedding and head use it. */
-struct vocab_part vocab_here(const struct model_config *c, const struct par *p);
+struct vocab_attrs vocab_here(const struct model_config *c, const struct par *p);
 enum spmd over_vocab(const struct par *p);        /* S0, or I on one rank */
 tid embed_tokens(struct layer_ctx *x, tid ids_T); /* onto the stream */
 

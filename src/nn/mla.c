@@ -61,12 +61,12 @@ static tid queries(struct layer_ctx *x, tid h_TD, int layer)
 static tid turn(struct layer_ctx *x, tid v, int64_t heads, int head_dim, int at, const char *name)
 {
     const struct mla_config *m = &x->c->mla;
-    struct op_attrs a = {.heads = to_int(heads),
-                         .head_dim = head_dim,
-                         .rotary_dim = m->rope_dim,
-                         .rotary_at = at,
-                         .rotary_pairs = m->rope_pairs};
-    return op_rotary_part(x->t, v, x->pos_T, x->rope_PA, &a, name);
+    struct rotary_attrs a = {.heads = to_int(heads),
+                             .head_dim = head_dim,
+                             .at = at,
+                             .dim = m->rope_dim,
+                             .pairs = m->rope_pairs};
+    return op_rotary(x->t, v, x->pos_T, x->rope_PA, a, name);
 }
 
 tid mla_record(struct layer_ctx *x, tid h_TD, int layer)
@@ -79,10 +79,9 @@ tid mla_record(struct layer_ctx *x, tid h_TD, int layer)
     rope_TR = turn(x, region_enter(x, rope_TR), 1, m->rope_dim, 0, "k.rope");
     tid w_kv = layer_param(x, 1, "layers.%d.attn.kv_b.weight", layer);
     tid kv = op_linear(x->t, latent(x, h_TD, "kv_a", layer), w_kv, TID_NONE, "kv_b");
-    struct op_attrs a = {.heads = to_int(H), .head_dim = c->head_dim, .nope = m->nope_dim, .value = m->value_dim};
-    kv = op_mla_kv(x->t, kv, rope_TR, &a, "kv");
+    kv = op_mla_kv(x->t, kv, rope_TR, (struct mla_kv_attrs){to_int(H), c->head_dim, m->nope_dim, m->value_dim}, "kv");
     tid o_THA = attention_between(x, q_THA, tape_cols(x->t, kv, 0, H * A), tape_cols(x->t, kv, H * A, H * A), layer,
                                   yarn_scores(c) / sqrt((double)A));
-    tid o = op_trim(x->t, o_THA, &a, "attn.trim");
+    tid o = op_trim(x->t, o_THA, (struct trim_attrs){to_int(H), c->head_dim, m->value_dim}, "attn.trim");
     return region_leave(x, op_linear(x->t, o, layer_param(x, 1, "layers.%d.attn.o.weight", layer), TID_NONE, "attn.o"));
 }

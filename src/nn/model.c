@@ -251,11 +251,11 @@ void layer_declare(struct declare_ctx *x, struct declare d, int nd, const int64_
     param_add(x->t, name, weight_over(&x->t->mesh, shape_of(nd, n), &d), d.init, d.std, d.layer);
 }
 
-struct vocab_part vocab_here(const struct model_config *c, const struct par *p)
+struct vocab_attrs vocab_here(const struct model_config *c, const struct par *p)
 {
     int64_t lo, hi;
     par_share(p, AXIS_TP, c->vocab, &lo, &hi);
-    return (struct vocab_part){lo, c->vocab, p->size[AXIS_TP]};
+    return (struct vocab_attrs){lo, c->vocab, p->size[AXIS_TP]};
 }
 
 enum spmd over_vocab(const struct par *p) { return p->size[AXIS_TP] > 1 ? SPMD_S0 : SPMD_I; }
@@ -263,9 +263,8 @@ enum spmd over_vocab(const struct par *p) { return p->size[AXIS_TP] > 1 ? SPMD_S
 tid embed_tokens(struct layer_ctx *x, tid ids_T)
 {
     tid w_VD = layer_param(x, 1, "embed.token");
-    if (x->par->size[AXIS_TP] == 1) return op_embed(x->t, ids_T, w_VD, "embed.token");
-    struct vocab_part v = vocab_here(x->c, x->par);
-    return region_leave(x, op_embed_part(x->t, ids_T, w_VD, v.first, v.whole, "embed.token"));
+    if (x->par->size[AXIS_TP] == 1) return op_embed(x->t, ids_T, w_VD, (struct vocab_attrs){0}, "embed.token");
+    return region_leave(x, op_embed(x->t, ids_T, w_VD, vocab_here(x->c, x->par), "embed.token"));
 }
 
 /* What the stage before sends: the stream as it lies here. */
@@ -324,7 +323,7 @@ static void record_chunk(struct layer_ctx *x, tid h_CD, tid w_VD, tid target_C)
         op_xent(x->t, logits_CV, target_C, SLOT_STAT, "loss");
         return;
     }
-    struct vocab_part v = vocab_here(x->c, x->par);
+    struct vocab_attrs v = vocab_here(x->c, x->par);
     tid stats_C3 = op_xent_part(x->t, logits_CV, target_C, v, "loss.part");
     int64_t rows = x->t->err.code ? 0 : tensor_rows(tape_tensor(x->t, stats_C3)) * v.n_parts;
     tid stats_N3 = par_collect(x->t, x->par, stats_C3, AXIS_TP, rows);

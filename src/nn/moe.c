@@ -17,8 +17,8 @@
  *
  * Over ep every rank has some of the experts: rows are dispatched to them and results combined (parallel/expert.h).
  *
- * Losses of balance are roots on the tape like the cross-entropy (kernel.h, BALANCE): they add to the router's gradient
- * and to sums that are reported, per sequence of the batch, so no layout changes them. */
+ * Losses of balance are roots on the tape like the cross-entropy (kernel/attrs.h, BALANCE): they add to the router's
+ * gradient and to sums that are reported, per sequence of the batch, so no layout changes them. */
 #include <math.h>
 #include <stdio.h>
 
@@ -78,11 +78,46 @@ static struct share tokens_here(const struct layer_ctx *x)
     return s;
 }
 
-static struct op_attrs attrs(const struct layer_ctx *x)
+/* Tokens of this rank of cp; the call's begin with number `first`. */
+static struct tokens_at tokens_from(const struct layer_ctx *x, int64_t first)
+{
+    return (struct tokens_at){x->s->batch, x->tokens / x->s->batch, first};
+}
+
+static int64_t capacity_of(const struct layer_ctx *x)
 {
     const struct moe_config *m = &x->c->moe;
-    struct op_attrs a = {.batch = x->s->batch, .seq = x->tokens / x->s->batch};
-    a.moe = (struct moe_attrs){
+    if (m->capacity <= 0 || x->s->mode != MODEL_TRAIN) return 0;
+    return (int64_t)ceil(fmax(1, m->capacity * (double)(x->s->seq * m->top_k) / m->experts));
+}
+
+struct routed {
+    tid gate_Tk, pick_Tk;
+};
+
+/* The losses, and the sums of picks for whoever balances or watches. */
+static void record_balance(struct layer_ctx *x, tid logits_TE, tid pick_Tk, int layer)
+{
+    const struct moe_config *m = &x->c->moe;
+    struct share here = tokens_here(x);
+    struct tokens_at tokens = tokens_from(x, here.lo);
+    if (m->aux_scope == MOE_AUX_MICROBATCH) { /* all of it as one sequence */
+        tokens.seq *= tokens.batch;
+        tokens.batch = 1;
+    }
+    tid target_T = tape_rows(x->t, x->target_T, here.lo, here.hi - here.lo);
+    tid load_BE = op_load(x->t, pick_Tk, target_T, (struct load_attrs){m->experts, m->top_k, tokens}, "load");
+    if (model_tokens_split(x->par)) load_BE = par_reduce(x->t, x->par, load_BE, AXIS_TP);
+    load_BE = par_reduce(x->t, x->par, load_BE, AXIS_CP); /* a sequence's picks, from all its rows */
+    struct balance_attrs a = {m->experts, m->top_k, m->score, (float)m->aux, (float)m->z, tokens};
+    tid stat = op_balance(x->t, logits_TE, pick_Tk, target_T, load_BE, a, "balance");
+    tape_bind(x->t, stat, slot_balance(x->params->n, x->c->layers, layer));
+}
+
+static struct routed route(struct layer_ctx *x, tid h_TD, int layer)
+{
+    const struct moe_config *m = &x->c->moe;
+    struct router_attrs a = {
         .experts = m->experts,
         .top_k = m->top_k,
         .score = m->score,
@@ -91,45 +126,14 @@ static struct op_attrs attrs(const struct layer_ctx *x)
         .top_groups = m->top_groups,
         .group_pairs = m->group_pairs,
         .gate_scale = (float)m->scale,
-        .aux = (float)m->aux,
-        .z = (float)m->z,
-        .first = tokens_here(x).lo,
+        .tokens = tokens_from(x, tokens_here(x).lo),
     };
-    if (m->capacity > 0 && x->s->mode == MODEL_TRAIN)
-        a.moe.capacity = (int64_t)ceil(fmax(1, m->capacity * (double)(x->s->seq * m->top_k) / m->experts));
-    return a;
-}
-
-struct routed {
-    tid gate_Tk, pick_Tk;
-};
-
-/* The losses, and the sums of picks for whoever balances or watches. */
-static void record_balance(struct layer_ctx *x, const struct op_attrs *router, tid logits_TE, tid pick_Tk, int layer)
-{
-    struct op_attrs a = *router;
-    struct share here = tokens_here(x);
-    if (x->c->moe.aux_scope == MOE_AUX_MICROBATCH) { /* all of it as one sequence */
-        a.seq *= a.batch;
-        a.batch = 1;
-    }
-    tid target_T = tape_rows(x->t, x->target_T, here.lo, here.hi - here.lo);
-    tid load_SE = op_moe(x->t, OP_LOAD, &a, 2, (tid[]){pick_Tk, target_T}, "load");
-    if (model_tokens_split(x->par)) load_SE = par_reduce(x->t, x->par, load_SE, AXIS_TP);
-    load_SE = par_reduce(x->t, x->par, load_SE, AXIS_CP); /* a sequence's picks, from all its rows */
-    tid stat = op_moe(x->t, OP_BALANCE, &a, 4, (tid[]){logits_TE, pick_Tk, target_T, load_SE}, "balance");
-    tape_bind(x->t, stat, slot_balance(x->params->n, x->c->layers, layer));
-}
-
-static struct routed route(struct layer_ctx *x, tid h_TD, int layer)
-{
-    struct op_attrs a = attrs(x);
     tid logits_TE = op_linear(x->t, h_TD, layer_param(x, 1, "layers.%d.moe.router.weight", layer), TID_NONE, "router");
-    tid bias_E = x->c->moe.bias ? layer_param(x, 1, "layers.%d.moe.router.bias", layer) : TID_NONE;
-    tid gate_Tk = op_moe(x->t, OP_ROUTER, &a, bias_E >= 0 ? 2 : 1, (tid[]){logits_TE, bias_E}, "gates");
+    tid bias_E = m->bias ? layer_param(x, 1, "layers.%d.moe.router.bias", layer) : TID_NONE;
+    tid gate_Tk = op_router(x->t, logits_TE, bias_E, a, "gates");
     if (x->t->err.code) return (struct routed){TID_NONE, TID_NONE};
     struct routed r = {gate_Tk, gate_Tk + 1};
-    if (x->s->mode == MODEL_TRAIN) record_balance(x, &a, logits_TE, r.pick_Tk, layer);
+    if (x->s->mode == MODEL_TRAIN) record_balance(x, logits_TE, r.pick_Tk, layer);
     return r;
 }
 
@@ -158,18 +162,18 @@ static int64_t most_tokens(const struct layer_ctx *x)
 }
 
 /* Tokens' copies sorted by expert; h_TD and r begin with token `first` of this rank of cp. */
-static tid permute(struct layer_ctx *x, struct op_attrs a, tid h_TD, const struct routed *r, int64_t first)
+static tid permute(struct layer_ctx *x, struct permute_attrs a, tid h_TD, const struct routed *r, int64_t first)
 {
     tid pick_Nk = r->pick_Tk;
-    if (a.moe.capacity) {
+    if (a.capacity) {
         const struct par *p = x->par;
         if (par_experts_apart(p)) pick_Nk = par_collect(x->t, p, pick_Nk, AXIS_TP, x->tokens);
         pick_Nk = par_collect_tokens(x->t, p, pick_Nk, x->s->batch, x->s->seq);
-        a.seq = x->s->seq;
-        a.context.parts = p->size[AXIS_CP];
-        a.moe.first = x->s->batch * context_rows(x->s->seq, p->size[AXIS_CP], 0, p->rank[AXIS_CP]) + first;
+        a.parts = p->size[AXIS_CP];
+        a.tokens.seq = x->s->seq;
+        a.tokens.first = x->s->batch * context_rows(x->s->seq, a.parts, 0, p->rank[AXIS_CP]) + first;
     }
-    return op_moe(x->t, OP_PERMUTE, &a, 2, (tid[]){h_TD, pick_Nk}, "permute");
+    return op_permute(x->t, h_TD, pick_Nk, a, "permute");
 }
 
 /* Sorted, sent, multiplied, brought back, added up. The shared expert (of shared_TD; TID_NONE: there is none) is
@@ -178,8 +182,8 @@ static tid permute(struct layer_ctx *x, struct op_attrs a, tid h_TD, const struc
 static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r, int64_t first, int layer,
                           tid *shared_TD)
 {
-    struct op_attrs a = attrs(x);
-    a.moe.first = 0;
+    const struct moe_config *m = &x->c->moe;
+    struct permute_attrs a = {m->experts, m->top_k, capacity_of(x), tokens_from(x, 0), .parts = 0};
     tid y_UD = permute(x, a, h_TD, r, first);
     if (x->t->err.code) return TID_NONE;
     tid row_Tk = y_UD + 1;
@@ -190,7 +194,7 @@ static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r,
     if (shared) *shared_TD = mlp_up(x, *shared_TD, layer, "moe.shared");
     y_UD = par_combine(x->t, x->par, experts(x, d.z_WD, d.rows_E, d.n_expected, layer), &d);
     if (shared) *shared_TD = mlp_down(x, *shared_TD, layer, "moe.shared");
-    return op_moe(x->t, OP_UNPERMUTE, &a, 3, (tid[]){y_UD, r->gate_Tk, row_Tk}, "unpermute");
+    return op_unpermute(x->t, y_UD, r->gate_Tk, row_Tk, m->top_k, "unpermute");
 }
 
 /* etp < tp: each rank of tp has its own tokens. */

@@ -8,7 +8,7 @@
 static bool lies(const struct tape *t, tid x, enum spmd on_cp) { return tape_tensor(t, x)->type.on[AXIS_CP] == on_cp; }
 
 /* Alone on the axis: the rows are whole, under another type. */
-static tid alone(struct tape *t, tid q, tid k, tid v, tid doc_W, const struct attention_shape *s, const char *name)
+static tid alone(struct tape *t, tid q, tid k, tid v, tid doc_W, struct attention_attrs s, const char *name)
 {
     tid in[3] = {q, k, v};
     for (int i = 0; i < 3; i++) {
@@ -21,7 +21,7 @@ static tid alone(struct tape *t, tid q, tid k, tid v, tid doc_W, const struct at
     return t->err.code ? TID_NONE : tape_retype(t, o, AXIS_CP, SPMD_S0, name);
 }
 
-tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid doc_W, const struct attention_shape *s,
+tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid doc_W, struct attention_attrs s,
                   const char *name)
 {
     if (t->err.code) return TID_NONE;
@@ -36,11 +36,8 @@ tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid 
         return TID_NONE;
     }
     if (p->size[AXIS_CP] == 1) return alone(t, q, k, v, doc_W, s, name);
-    struct op_attrs at = attention_attrs(s);
-    at.axis = AXIS_CP;
-    at.n_parts = p->size[AXIS_CP];
-    at.part = p->rank[AXIS_CP];
-    at.context.inner = p->context_inner > 0 ? p->context_inner : 1;
-    at.context.gather = p->context_gather;
+    s.scale = attention_scale(&s);
+    struct op_attrs at = ATTRS(context, .over = par_ranks(p, AXIS_CP), .attention = s,
+                               .inner = p->context_inner > 0 ? p->context_inner : 1, .gather = p->context_gather);
     return tape_record(t, OP_CONTEXT, &at, doc_W >= 0 ? 4 : 3, (tid[]){q, k, v, doc_W}, DT_N, name);
 }

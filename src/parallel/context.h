@@ -29,9 +29,9 @@
 #include "parallel/parallel.h"
 #include "parallel/run.h"
 
-/* Attention of tokens that are S0 over cp (and on no other axis). s->seq: tokens of a whole sequence; doc_W: document
+/* Attention of tokens that are S0 over cp (and on no other axis). s.seq: tokens of a whole sequence; doc_W: document
  * ids of all tokens of the microbatch in order, or none. On cp of size 1 it is op_attention. */
-tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid doc_W, const struct attention_shape *s,
+tid par_attention(struct tape *t, const struct par *p, tid q, tid k, tid v, tid doc_W, struct attention_attrs s,
                   const char *name);
 
 /* Carries OP_CONTEXT out, both phases, and its scratch; called by parallel/run.c. */

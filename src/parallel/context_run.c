@@ -23,7 +23,8 @@ struct heads_part {
 
 struct run {
     const struct kernel_call *c;
-    struct stream *stream; /* NULL while it is only laid out */
+    const struct attention_attrs *at; /* c's */
+    struct stream *stream;            /* NULL while it is only laid out */
     struct comm *inner_comm, *outer_comm;
     int inner, outer, i, o; /* this rank's coordinates */
     int64_t a;              /* head size */
@@ -91,13 +92,14 @@ static void copy(const struct run *r, const struct view *to, const struct view *
 /* ---- who has what ---- */
 static struct heads_part heads_of(const struct kernel_call *c, int i, int inner)
 {
+    const struct attention_attrs *at = at_heads(&c->at);
     struct heads_part h = {0};
-    region_split(c->at.heads, i, inner, &h.q0, &h.q1);
+    region_split(at->heads, i, inner, &h.q0, &h.q1);
     if (inner == 1) { /* also key heads that nobody here reads */
-        h.k1 = c->at.kv_heads;
+        h.k1 = at->kv_heads;
     } else if (h.q1 > h.q0) {
-        h.k0 = attention_kv_of(&c->at, h.q0);
-        h.k1 = attention_kv_of(&c->at, h.q1 - 1) + 1;
+        h.k0 = attention_kv_of(at, h.q0);
+        h.k1 = attention_kv_of(at, h.q1 - 1) + 1;
     }
     return h;
 }
@@ -108,13 +110,13 @@ static int64_t k_cols(const struct run *r) { return (r->mine.k1 - r->mine.k0) * 
 /* Rows per sequence of inner rank i of this group, of all of outer rank o, in total of outer rank o. */
 static int64_t rows_inner(const struct run *r, int i)
 {
-    return context_rows(r->c->at.seq, r->c->at.n_parts, r->o * r->inner + i, 1);
+    return context_rows(r->at->seq, r->outer * r->inner, r->o * r->inner + i, 1);
 }
 static int64_t rows_group(const struct run *r, int o)
 {
-    return context_rows(r->c->at.seq, r->c->at.n_parts, o * r->inner, r->inner);
+    return context_rows(r->at->seq, r->outer * r->inner, o * r->inner, r->inner);
 }
-static int64_t rows_outer(const struct run *r, int o) { return r->c->at.batch * rows_group(r, o); }
+static int64_t rows_outer(const struct run *r, int o) { return r->at->batch * rows_group(r, o); }
 
 /* Elements of the keys and values of outer rank o, and of those before it. */
 static int64_t block_n(const struct run *r, int o) { return rows_outer(r, o) * 2 * k_cols(r); }
@@ -138,25 +140,28 @@ static void *offset(void *p, int64_t n, enum dtype t) { return p ? (char *)p + t
 /* ---- one block of keys ---- */
 static struct kernel_call part_call(const struct run *r, int from, void *keys, void *grads)
 {
+    struct attention_part_attrs part = {.attention = *r->at,
+                                        .parts = r->outer * r->inner,
+                                        .q_first = r->o * r->inner,
+                                        .q_count = r->inner,
+                                        .k_first = from * r->inner,
+                                        .k_count = r->inner,
+                                        .more = from != r->o}; /* its own block is the first */
+    struct attention_attrs *at = &part.attention;
+    at->group = to_int(attention_group(r->at));
+    at->heads_all = r->at->heads_all ? r->at->heads_all : r->at->heads;
+    at->heads = to_int(r->mine.q1 - r->mine.q0);
+    at->kv_heads = to_int(r->mine.k1 - r->mine.k0);
+    at->head_first += to_int(r->mine.q0);
+    at->kv_first += to_int(r->mine.k0);
     struct kernel_call k = {.op = OP_ATTENTION_PART,
                             .phase = r->c->phase,
-                            .at = r->c->at,
+                            .at = attrs_attention_part(part),
                             .step = r->c->step,
                             .n_in = r->c->n_in,
                             .n_out = 2,
                             .scratch = r->kernel,
                             .scratch_bytes = r->kernel_bytes};
-    k.at.group = to_int(attention_group(&r->c->at));
-    k.at.heads_all = r->c->at.heads_all ? r->c->at.heads_all : r->c->at.heads;
-    k.at.heads = to_int(r->mine.q1 - r->mine.q0);
-    k.at.kv_heads = to_int(r->mine.k1 - r->mine.k0);
-    k.at.head_first += to_int(r->mine.q0);
-    k.at.kv_first += to_int(r->mine.k0);
-    k.at.context.parts = r->c->at.n_parts;
-    k.at.context.q_first = r->o * r->inner;
-    k.at.context.k_first = from * r->inner;
-    k.at.context.q_count = k.at.context.k_count = r->inner;
-    k.at.context.more = from != r->o; /* its own block is the first */
     k.in[0] = r->in[Q];
     for (int v = 0; v < 2; v++) k.in[1 + v] = block_half(r, keys, from, v, r->t);
     k.in[3] = r->c->in[3];
@@ -268,7 +273,7 @@ static int64_t pieces_n(const struct run *r, const struct trade *list, int n, bo
     int64_t sum = 0;
     for (int i = 0; i < n; i++) {
         struct view p = piece(r, &list[i], apart, j, 0);
-        sum += r->c->at.batch * p.n[0] * p.n[1];
+        sum += r->at->batch * p.n[0] * p.n[1];
     }
     return sum;
 }
@@ -279,7 +284,7 @@ static void move(const struct run *r, const struct trade *list, int n, bool apar
     int64_t at = 0;
     for (int j = 0; j < r->inner; j++)
         for (int i = 0; i < n; i++)
-            for (int64_t b = 0; b < r->c->at.batch; b++) {
+            for (int64_t b = 0; b < r->at->batch; b++) {
                 struct view here = piece(r, &list[i], apart, j, b);
                 struct view there = matrix(offset(buffer, at, r->t), r->t, here.n[0], here.n[1]);
                 if (pack) copy(r, &there, NULL, &here);
@@ -344,19 +349,21 @@ static void lay_trade(struct run *r)
 /* Every buffer, at `base`, or counted where that is NULL. */
 static void lay_out(struct run *r, const struct kernel_table *kt, const struct kernel_call *c, void *base)
 {
-    int inner = c->at.context.inner;
+    const struct context_attrs *at = at_context(&c->at);
+    int inner = at->inner, part = at->over.part;
     *r = (struct run){.c = c,
+                      .at = &at->attention,
                       .inner = inner,
-                      .outer = c->at.n_parts / inner,
-                      .i = c->at.part % inner,
-                      .o = c->at.part / inner,
-                      .a = c->at.head_dim,
-                      .mine = heads_of(c, c->at.part % inner, inner),
+                      .outer = at->over.n_parts / inner,
+                      .i = part % inner,
+                      .o = part / inner,
+                      .a = at->attention.head_dim,
+                      .mine = heads_of(c, part % inner, inner),
                       .backward = c->phase != KERNEL_FWD,
                       .t = c->in[0].dtype,
                       .base = base};
     CHECK(r->inner <= PAR_MAX_INNER && r->outer <= PAR_MAX_RANKS, "%d x %d ranks along cp", r->outer, r->inner);
-    bool gather = c->at.context.gather && r->outer > 1;
+    bool gather = at->gather && r->outer > 1;
     int64_t rows = rows_outer(r, r->o), most = most_block(r), all = block_at(r, r->outer);
     for (int i = 0; i < (gather || r->outer == 1 ? 1 : 2); i++) {
         r->block[i] = carve(r, to_size(most) * dtype_bytes(r->t));
@@ -450,7 +457,7 @@ void context_run(struct par_run *x, struct stream *s, const struct kernel_call *
             copy(&r, &own, NULL, &c->in[1 + v]);
         }
     }
-    if (c->at.context.gather && r.outer > 1) gathered(&r, &home);
+    if (at_context(&c->at)->gather && r.outer > 1) gathered(&r, &home);
     else ring(&r, &home);
     if (r.backward) finish_backward(&r, home);
     else finish_forward(&r);

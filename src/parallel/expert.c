@@ -52,10 +52,10 @@ static int64_t batches_met(const struct par *p)
     return (n + share - 2) / share + 1; /* wherever the first of them lies */
 }
 
-struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, tid rows_E, const struct op_attrs *at,
-                               int64_t tokens)
+struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, tid rows_E,
+                               const struct permute_attrs *choice, int64_t tokens)
 {
-    struct dispatched d = {.z_WD = y_UD, .rows_E = rows_E, .sent_E = rows_E, .from = TID_NONE, .at = *at};
+    struct dispatched d = {.z_WD = y_UD, .rows_E = rows_E, .sent_E = rows_E, .from = TID_NONE};
     if (t->err.code) return d;
     if (tape_tensor(t, y_UD)->type.on[AXIS_EP] != SPMD_I) d.z_WD = refuse(t, "par_dispatch", "I", y_UD);
     if (t->err.code || ++t->n_changes == p->forget) return d;
@@ -67,14 +67,12 @@ struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, ti
         return d;
     }
     CHECK(n <= PAR_MAX_RANKS, "%lld ranks of ep", (long long)n);
-    par_share(p, AXIS_EP, at->moe.experts, &lo, &hi);
-    d.at.axis = AXIS_EP;
-    d.at.n_parts = p->size[AXIS_EP];
-    d.at.part = p->rank[AXIS_EP];
-    d.at.moe.copies = to_int(copies);
-    d.at.whole = n * tokens * least(at->moe.top_k, hi - lo);
-    if (at->moe.capacity) d.at.whole = least(d.at.whole, batches_met(p) * at->batch * (hi - lo) * at->moe.capacity);
-    d.z_WD = tape_collective_n(t, OP_DISPATCH, &d.at, 2, (tid[]){y_UD, rows_E}, SPMD_S0, "dispatch");
+    par_share(p, AXIS_EP, choice->experts, &lo, &hi);
+    int64_t most = n * tokens * least(choice->top_k, hi - lo);
+    if (choice->capacity) most = least(most, batches_met(p) * choice->tokens.batch * (hi - lo) * choice->capacity);
+    d.at = (struct dispatch_attrs){par_ranks(p, AXIS_EP), most, choice->experts, to_int(copies)};
+    struct op_attrs at = attrs_dispatch(d.at);
+    d.z_WD = tape_collective_n(t, OP_DISPATCH, &at, 2, (tid[]){y_UD, rows_E}, SPMD_S0, "dispatch");
     if (t->err.code) return d;
     if (copies > 1) over_etp(t, d.z_WD, 3, SPMD_R);
     d.rows_E = d.z_WD + 1;
@@ -91,8 +89,9 @@ tid par_combine(struct tape *t, const struct par *p, tid z_WD, const struct disp
     if (shared && on_etp(t, z_WD) != SPMD_P) return refuse(t, "par_combine", "P over etp", z_WD);
     if (++t->n_changes == p->forget) return z_WD;
     if (p->size[AXIS_EP] == 1 && !shared) return as(t, z_WD, SPMD_I);
-    struct op_attrs at = d->at;
-    at.whole = d->n_sent;
+    struct dispatch_attrs back = d->at;
+    back.whole = d->n_sent;
+    struct op_attrs at = attrs_dispatch(back);
     tid y_UD = tape_collective_n(t, OP_COMBINE, &at, 3, (tid[]){z_WD, d->sent_E, d->from}, SPMD_I, "combine");
     if (shared) over_etp(t, y_UD, 1, SPMD_I);
     return y_UD;
@@ -112,8 +111,12 @@ struct sides {
     int32_t *room; /* where they were copied to, if they had to be */
 };
 
-static int copies_of(const struct kernel_call *c) { return c->at.moe.copies > 1 ? c->at.moe.copies : 1; }
-static int ranks_of(const struct kernel_call *c) { return c->at.n_parts * copies_of(c); }
+static int copies_of(const struct kernel_call *c)
+{
+    int copies = at_dispatch(&c->at)->copies;
+    return copies > 1 ? copies : 1;
+}
+static int ranks_of(const struct kernel_call *c) { return at_over(&c->at)->n_parts * copies_of(c); }
 
 /* Without a router to ask, the choice is even. */
 static int64_t even(int64_t rows, int64_t e, int64_t experts)
@@ -125,12 +128,13 @@ static int64_t even(int64_t rows, int64_t e, int64_t experts)
 
 static void count(const struct kernel_call *c, const struct sides *s, struct traffic *t)
 {
-    int64_t hi, experts = c->at.moe.experts;
-    region_split(experts, c->at.part, c->at.n_parts, &t->lo, &hi);
+    const struct dispatch_attrs *at = at_dispatch(&c->at);
+    int64_t hi, experts = at->experts;
+    region_split(experts, at->over.part, at->over.n_parts, &t->lo, &hi);
     t->n_here = hi - t->lo;
     for (int r = 0; r < ranks_of(c); r++) {
         int64_t first, end;
-        region_split(experts, r / copies_of(c), c->at.n_parts, &first, &end);
+        region_split(experts, r / copies_of(c), at->over.n_parts, &first, &end);
         t->sent[r] = t->got[r] = 0;
         for (int64_t e = first; e < end; e++) t->sent[r] += s->sent_E ? s->sent_E[e] : even(s->ours.n[0], e, experts);
         for (int64_t e = 0; e < t->n_here; e++)
@@ -259,11 +263,12 @@ static void at_owners(const struct kernel_call *c, const struct sides *s)
 /* How many rows each rank has for each expert here. */
 static void exchange_numbers(struct comm *m, struct stream *s, const struct kernel_call *c)
 {
+    const struct dispatch_attrs *at = at_dispatch(&c->at);
     int64_t send[PAR_MAX_RANKS], recv[PAR_MAX_RANKS], n_here = c->out[1].n[0];
     const void *numbers = c->in[1].p;
     for (int r = 0; r < ranks_of(c); r++) {
         int64_t lo, hi;
-        region_split(c->at.moe.experts, r / copies_of(c), c->at.n_parts, &lo, &hi);
+        region_split(at->experts, r / copies_of(c), at->over.n_parts, &lo, &hi);
         send[r] = hi - lo;
         recv[r] = n_here;
     }
@@ -332,6 +337,6 @@ size_t expert_scratch(const struct kernel_call *c)
     bool to = c->op == OP_DISPATCH;
     size_t landing = bytes_of(to ? &c->out[0] : &c->in[0]), copies = (size_t)copies_of(c);
     size_t packed = copies > 1 ? copies * bytes_of(to ? &c->in[0] : &c->out[0]) : 0;
-    size_t numbers = copies > 1 && to ? copies * (size_t)c->at.moe.experts * sizeof(int32_t) : 0;
+    size_t numbers = copies > 1 && to ? copies * (size_t)at_dispatch(&c->at)->experts * sizeof(int32_t) : 0;
     return landing + packed > numbers ? landing + packed : numbers;
 }

@@ -32,11 +32,11 @@ struct dispatched {
     tid sent_E, from;   /* what the way back needs */
     int64_t n_sent;     /* rows of the buffer that was dispatched */
     int64_t n_expected; /* rows here when the choice is even */
-    struct op_attrs at;
+    struct dispatch_attrs at;
 };
-/* at: PERMUTE's attributes; tokens: of the fullest rank. Experts are cut by region_split. */
-struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, tid rows_E, const struct op_attrs *at,
-                               int64_t tokens);
+/* choice: PERMUTE's; tokens: of the fullest rank. Experts are cut by region_split. */
+struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, tid rows_E,
+                               const struct permute_attrs *choice, int64_t tokens);
 tid par_combine(struct tape *t, const struct par *p, tid z_WD, const struct dispatched *d);
 
 /* OP_DISPATCH and OP_COMBINE, both phases, and their scratch; called by parallel/run.c. begin: rows are on their way

@@ -56,6 +56,11 @@ void par_share(const struct par *p, enum axis a, int64_t n, int64_t *lo, int64_t
     region_split(n, p->rank[a], p->size[a], lo, hi);
 }
 
+struct axis_ranks par_ranks(const struct par *p, enum axis a)
+{
+    return (struct axis_ranks){.axis = a, .n_parts = p->size[a], .part = p->rank[a]};
+}
+
 static tid refuse(struct tape *t, const char *call, enum axis a, const char *want, tid x)
 {
     char type[128];
@@ -65,8 +70,9 @@ static tid refuse(struct tape *t, const char *call, enum axis a, const char *wan
     return TID_NONE;
 }
 
-/* at: how rows are cut (whole, or batch, seq and context.parts as well). */
-static tid apply(struct tape *t, const struct par *p, const struct change *c, tid x, enum axis a, struct op_attrs at)
+/* rows: how they are cut; whose they are is filled in. */
+static tid apply(struct tape *t, const struct par *p, const struct change *c, tid x, enum axis a,
+                 struct rows_attrs rows)
 {
     if (t->err.code) return TID_NONE;
     const struct tensor *v = tape_tensor(t, x);
@@ -75,17 +81,16 @@ static tid apply(struct tape *t, const struct par *p, const struct change *c, ti
     char name[TAPE_NAME];
     snprintf(name, sizeof name, "%.40s", v->name);
     if (p->size[a] == 1) return tape_retype(t, x, a, c->to, name);
-    at.axis = a;
-    at.n_parts = p->size[a];
-    at.part = p->rank[a];
+    rows.over = par_ranks(p, a);
+    struct op_attrs at = op_row(c->op)->attrs == ATTRS_SUM ? ATTRS(sum, .over = rows.over) : attrs_rows(rows);
     return tape_collective(t, c->op, &at, x, c->to, name);
 }
 
-static struct op_attrs rows(int64_t n) { return (struct op_attrs){.whole = n}; }
+static struct rows_attrs whole(int64_t n) { return (struct rows_attrs){.whole = n}; }
 
-static struct op_attrs rows_of(const struct tape *t, tid x)
+static struct rows_attrs rows_of(const struct tape *t, tid x)
 {
-    return rows(t->err.code ? 0 : tensor_rows(tape_tensor(t, x)));
+    return whole(t->err.code ? 0 : tensor_rows(tape_tensor(t, x)));
 }
 
 tid par_enter(struct tape *t, const struct par *p, tid x, enum axis a)
@@ -100,7 +105,7 @@ tid par_reduce(struct tape *t, const struct par *p, tid x, enum axis a)
 
 tid par_gather(struct tape *t, const struct par *p, tid x, enum axis a, int64_t n)
 {
-    return apply(t, p, &gather, x, a, rows(n));
+    return apply(t, p, &gather, x, a, whole(n));
 }
 
 tid par_scatter(struct tape *t, const struct par *p, tid x, enum axis a)
@@ -115,16 +120,15 @@ tid par_spread(struct tape *t, const struct par *p, tid x, enum axis a)
 
 tid par_collect(struct tape *t, const struct par *p, tid x, enum axis a, int64_t n)
 {
-    return apply(t, p, &collect, x, a, rows(n));
+    return apply(t, p, &collect, x, a, whole(n));
 }
 
 tid par_collect_tokens(struct tape *t, const struct par *p, tid x, int64_t batch, int64_t seq)
 {
-    struct op_attrs at = {.whole = batch * seq, .batch = batch, .seq = seq, .context.parts = p->size[AXIS_CP]};
     for (int i = 0; i < AXIS_N && !t->err.code; i++)
         if (i != AXIS_CP && tape_tensor(t, x)->type.on[i] == SPMD_S0)
             return refuse(t, "par_collect_tokens", (enum axis)i, "whole sequences of this rank of cp", x);
-    return apply(t, p, &collect, x, AXIS_CP, at);
+    return apply(t, p, &collect, x, AXIS_CP, (struct rows_attrs){.whole = batch * seq, .batch = batch, .seq = seq});
 }
 
 tid par_rows(struct tape *t, const struct par *p, tid x, enum axis a)

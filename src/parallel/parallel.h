@@ -60,6 +60,7 @@ static inline bool par_experts_apart(const struct par *p) { return p->size[AXIS_
 static inline int par_expert_copies(const struct par *p) { return par_experts_apart(p) ? p->size[AXIS_ETP] : 1; }
 
 /* This rank's share [*lo, *hi) of n things along an axis. */
+struct axis_ranks par_ranks(const struct par *p, enum axis a); /* as a collective's attributes name them */
 void par_share(const struct par *p, enum axis a, int64_t n, int64_t *lo, int64_t *hi);
 
 #endif

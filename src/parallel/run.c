@@ -15,16 +15,17 @@ static size_t row_bytes(const struct view *v) { return to_size(view_cols(v)) * d
 static int64_t numel(const struct view *v) { return view_rows(v) * view_cols(v); }
 
 /* Rank r's rows of the piece. */
-static void piece_of(const struct op_attrs *at, int r, int64_t *lo, int64_t *hi)
+static void piece_of(const struct rows_attrs *at, int r, int64_t *lo, int64_t *hi)
 {
-    region_window(at->whole, r, at->n_parts, at->piece, at->pieces, lo, hi);
+    region_window(at->whole, r, at->over.n_parts, at->piece, at->pieces, lo, hi);
 }
 
 /* Elements of every rank's rows, or of the piece of them. */
-static void counts(const struct op_attrs *at, int64_t cols, int64_t *out)
+static void counts(const struct rows_attrs *at, int64_t cols, int64_t *out)
 {
-    CHECK(at->n_parts <= PAR_MAX_RANKS, "%d ranks along %s", at->n_parts, axis_name(at->axis));
-    for (int r = 0; r < at->n_parts; r++) {
+    int n = at->over.n_parts;
+    CHECK(n <= PAR_MAX_RANKS, "%d ranks along %s", n, axis_name(at->over.axis));
+    for (int r = 0; r < n; r++) {
         int64_t lo = 0, hi = 0;
         if (at->pieces) piece_of(at, r, &lo, &hi);
         out[r] = (at->pieces ? hi - lo : op_rows_here(at, r)) * cols;
@@ -47,7 +48,7 @@ static int64_t all_gather(struct stream *s, struct comm *m, const struct kernel_
 {
     (void)s;
     int64_t n[PAR_MAX_RANKS];
-    counts(&c->at, view_cols(from), n);
+    counts(at_rows(&c->at), view_cols(from), n);
     return comm_all_gather_v(m, from->p, to->p, n, from->dtype, op_row(c->op)->name);
 }
 
@@ -56,7 +57,7 @@ static int64_t reduce_scatter(struct stream *s, struct comm *m, const struct ker
 {
     (void)s;
     int64_t n[PAR_MAX_RANKS];
-    counts(&c->at, view_cols(from), n);
+    counts(at_rows(&c->at), view_cols(from), n);
     return comm_reduce_scatter_v(m, from->p, to->p, n, from->dtype, COMM_SUM, op_row(c->op)->name);
 }
 
@@ -64,8 +65,9 @@ static int64_t slice(struct stream *s, struct comm *m, const struct kernel_call 
                      const struct view *to)
 {
     (void)m;
-    int64_t before = 0, n = op_rows_here(&c->at, c->at.part);
-    for (int r = 0; r < c->at.part; r++) before += op_rows_here(&c->at, r);
+    const struct rows_attrs *at = at_rows(&c->at);
+    int64_t before = 0, n = op_rows_here(at, at->over.part);
+    for (int r = 0; r < at->over.part; r++) before += op_rows_here(at, r);
     if (from->p && to->p && n)
         stream_copy(s, to->p, (const char *)from->p + to_size(before) * row_bytes(from), to_size(n) * row_bytes(from));
     return 0;
@@ -86,8 +88,14 @@ static const struct way ways[OP_N] = {
 static void add(struct stream *s, const struct view *acc, const struct view *landed, const struct view *to)
 {
     struct step_info still = {.training = false};
-    struct kernel_call k =
-        {.op = OP_ADD, .phase = KERNEL_FWD, .step = &still, .n_in = 2, .n_out = 1, .in = {*acc, *landed}, .out = {*to}};
+    struct kernel_call k = {.op = OP_ADD,
+                            .phase = KERNEL_FWD,
+                            .at = ATTRS(dropout, 0),
+                            .step = &still,
+                            .n_in = 2,
+                            .n_out = 1,
+                            .in = {*acc, *landed},
+                            .out = {*to}};
     kernel_enqueue(s, &k);
 }
 
@@ -110,10 +118,16 @@ static struct view rows_in(const struct view *v, int64_t lo, int64_t hi)
     return w;
 }
 
-static int64_t piece_rows(const struct op_attrs *at)
+/* NULL: all of each rank's rows. */
+static const struct rows_attrs *cut_of(const struct kernel_call *c)
+{
+    return c->at.kind == ATTRS_ROWS && at_rows(&c->at)->pieces ? at_rows(&c->at) : NULL;
+}
+
+static int64_t piece_rows(const struct rows_attrs *at)
 {
     int64_t n = 0, lo, hi;
-    for (int r = 0; r < at->n_parts; r++) {
+    for (int r = 0; r < at->over.n_parts; r++) {
         piece_of(at, r, &lo, &hi);
         n += hi - lo;
     }
@@ -131,10 +145,11 @@ static void copy_rows(struct stream *s, const struct view *from, const struct vi
 static void deal(struct stream *s, const struct kernel_call *c, const struct view *all, const struct view *acc,
                  bool out)
 {
+    const struct rows_attrs *cut = cut_of(c);
     int64_t lo, hi;
     char *at = c->scratch;
-    for (int r = 0; r < c->at.n_parts && all->p; r++) {
-        piece_of(&c->at, r, &lo, &hi);
+    for (int r = 0; r < cut->over.n_parts && all->p; r++) {
+        piece_of(cut, r, &lo, &hi);
         struct view here = rows_in(all, lo, hi), there = landed(&here, at), more = acc ? rows_in(acc, lo, hi) : here;
         at += to_size(hi - lo) * row_bytes(all);
         if (hi == lo) continue;
@@ -150,13 +165,15 @@ static bool gathers(const struct kernel_call *c) { return (c->op == OP_GATHER) =
 static void *landing(const struct kernel_call *c)
 {
     const struct view *all = &c->dout[0];
-    return c->at.pieces && c->scratch ? (char *)c->scratch + to_size(piece_rows(&c->at)) * row_bytes(all) : c->scratch;
+    const struct rows_attrs *cut = cut_of(c);
+    return cut && c->scratch ? (char *)c->scratch + to_size(piece_rows(cut)) * row_bytes(all) : c->scratch;
 }
 
 size_t par_run_scratch(const struct kernel_table *kt, const struct kernel_call *c)
 {
     if (c->op == OP_DISPATCH || c->op == OP_COMBINE) return expert_scratch(c);
-    if (c->at.pieces) return to_size(piece_rows(&c->at)) * row_bytes(c->phase == KERNEL_FWD ? &c->in[0] : &c->dout[0]);
+    const struct rows_attrs *cut = cut_of(c);
+    if (cut) return to_size(piece_rows(cut)) * row_bytes(c->phase == KERNEL_FWD ? &c->in[0] : &c->dout[0]);
     return c->op == OP_CONTEXT ? context_scratch(kt, c) : 0;
 }
 
@@ -170,16 +187,16 @@ static int64_t begin(void *ctx, struct stream *s, const struct kernel_call *c)
         return 0;
     }
     if (c->op == OP_DISPATCH || c->op == OP_COMBINE) return expert_begin(x, s, c);
-    struct comm *m = x->axis[c->at.axis];
+    struct comm *m = x->axis[at_over(&c->at)->axis];
     const struct way *w = &ways[c->op];
     bool forward = c->phase == KERNEL_FWD;
     struct view from = forward ? c->in[0] : c->dout[0], to = forward ? c->out[0] : c->din[0];
     CHECK(m && (forward ? w->forward : w->backward), "%s: nothing does this over %s", op_row(c->op)->name,
-          axis_name(c->at.axis));
+          axis_name(at_over(&c->at)->axis));
     if (!forward && c->acc[0].p) to.p = landing(c);
-    if (c->at.pieces && gathers(c)) {
+    if (cut_of(c) && gathers(c)) {
         to.p = c->scratch;
-    } else if (c->at.pieces) {
+    } else if (cut_of(c)) {
         deal(s, c, &from, NULL, false);
         from.p = c->scratch;
     }
@@ -196,9 +213,9 @@ static void finish(void *ctx, struct stream *s, const struct kernel_call *c, int
         expert_end(x, s, c, ticket);
         return;
     }
-    if (ticket) comm_wait(x->axis[c->at.axis], ticket);
+    if (ticket) comm_wait(x->axis[at_over(&c->at)->axis], ticket);
     const struct view *to = forward ? &c->out[0] : &c->din[0], *acc = !forward && c->acc[0].p ? &c->acc[0] : NULL;
-    if (c->at.pieces && gathers(c)) {
+    if (cut_of(c) && gathers(c)) {
         deal(s, c, to, acc, true);
     } else if (acc) {
         struct view there = landed(to, landing(c));
@@ -210,7 +227,7 @@ static void finish(void *ctx, struct stream *s, const struct kernel_call *c, int
 static void poll(void *ctx, const struct kernel_call *c, int64_t ticket)
 {
     struct par_run *x = ctx;
-    (void)comm_done(x->axis[c->at.axis], ticket);
+    (void)comm_done(x->axis[at_over(&c->at)->axis], ticket);
 }
 
 struct carrier par_run_carrier(struct par_run *x) { return (struct carrier){begin, finish, poll, x}; }

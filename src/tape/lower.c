@@ -280,7 +280,8 @@ static void backward_inputs(struct lower *l, enum tape_phase phase, int index)
         int place = l->grad[out_root].place;
         bool whole = d->out[0] == out_root;
         if (whole && (want & 1) && contribute_alias(l, d->in[0], place)) want &= (uint8_t)~1;
-        if (whole && d->at.dropout == 0 && (want & 2) && contribute_alias(l, d->in[1], place)) want &= (uint8_t)~2;
+        if (whole && at_dropout(&d->at)->p == 0 && (want & 2) && contribute_alias(l, d->in[1], place))
+            want &= (uint8_t)~2;
     }
     if (!want) return;
     struct instr *i = emit_backward(l, phase, index, KERNEL_BWD_IN);
@@ -542,17 +543,22 @@ static size_t collective_scratch(const struct lower *l, const struct kernel_tabl
                                  const struct kernel_call *c)
 {
     size_t bytes = l->o.collective_scratch ? l->o.collective_scratch(kt, c) : 0;
-    bool dealt = c->at.pieces && c->op == OP_SCATTER;
+    bool dealt = c->op == OP_SCATTER && at_rows(&c->at)->pieces;
     if (i->acc[0].place != OPERAND_NONE && !dealt)
         bytes += to_size(view_rows(&c->din[0]) * view_cols(&c->din[0])) * dtype_bytes(c->din[0].dtype);
     return bytes;
+}
+
+int instr_inputs(const struct instr *i)
+{
+    return i->op == OP_LINEAR && i->kphase == KERNEL_FWD && at_linear(&i->at)->bias_off ? 2 : i->n_in;
 }
 
 /* The call as program_run makes it, but for addresses. */
 static void running_call(const struct instr *i, struct kernel_call *c)
 {
     instr_call(i, c);
-    if (i->at.bias_off && i->kphase == KERNEL_FWD) c->n_in = 2;
+    c->n_in = instr_inputs(i);
     for (int k = 0; k < i->n_in && i->kphase == KERNEL_BWD_W; k++)
         if (i->din[k].place == OPERAND_SLOT) c->acc[k] = c->din[k];
 }

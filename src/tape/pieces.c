@@ -52,14 +52,15 @@ static bool begins(const struct lower *l, const struct code *c, int at, struct s
     const struct pieces_rule *rule = &l->o.pieces;
     if (!sums && !shares) return false;
     const struct view *v = &sent(i)->view;
-    if (v->nd != 2 || i->at.context.parts) return false; /* rows in an order of their own */
+    if (v->nd != 2 || (shares && at_rows(&i->at)->seq)) return false; /* rows in an order of their own */
+    const struct axis_ranks *over = at_over(&i->at);
     *s = (struct stretch){.first = at,
                           .end = at + 1,
                           .shared = shares,
-                          .axis = i->at.axis,
-                          .n_parts = i->at.n_parts,
-                          .part = i->at.part,
-                          .whole = sums ? v->n[0] : i->at.whole};
+                          .axis = over->axis,
+                          .n_parts = over->n_parts,
+                          .part = over->part,
+                          .whole = sums ? v->n[0] : at_rows(&i->at)->whole};
     int64_t bytes = s->whole * v->n[1] * (int64_t)dtype_bytes(v->dtype);
     int64_t rows = shares ? s->whole / s->n_parts : s->whole;
     s->pieces = rule->most;
@@ -102,7 +103,7 @@ static bool by_rows(const struct lower *l, const struct stretch *s, const struct
     const struct op_row *row = op_row(i->op);
     bool share = s->shared && on_share(l, s, i), good = row->row_in && i->kphase != KERNEL_BWD_W;
     int64_t rows = rows_of(s, share);
-    bool counts = (i->op == OP_ADD || i->op == OP_DROPOUT) && i->at.dropout > 0;
+    bool counts = (i->op == OP_ADD || i->op == OP_DROPOUT) && at_dropout(&i->at)->p > 0;
     if (counts && !i->in[i->op == OP_ADD ? 2 : 1].view.nd) return false;
     if (!s->shared && on_share(l, s, i)) return false;
     for (int k = 0; good && k < KERNEL_MAX_IN; k++) {
@@ -184,8 +185,8 @@ static void cut_shared(const struct instr *i, const struct stretch *s, int run, 
     int64_t lo, hi, own = rows_of(s, true);
     bool gathers = (i->op == OP_GATHER) == (i->kphase == KERNEL_FWD);
     region_split(own, piece, n->pieces, &lo, &hi);
-    n->at.pieces = n->pieces;
-    n->at.piece = piece;
+    edit_rows(&n->at)->pieces = n->pieces;
+    edit_rows(&n->at)->piece = piece;
     struct operand *share[] = {i->kphase == KERNEL_FWD ? (gathers ? &n->in[0] : &n->out[0])
                                                        : (gathers ? &n->dout[0] : &n->din[0]),
                                i->kphase != KERNEL_FWD && !gathers ? &n->acc[0] : NULL,

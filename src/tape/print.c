@@ -33,7 +33,7 @@ static void print_node(const struct tape *t, int index, struct str *out)
     }
     str_puts(out, " -> ");
     print_tensor(t, d->out[0], out);
-    if (d->at.dropout > 0) str_printf(out, " dropout=%g", (double)d->at.dropout);
+    if (at_dropout_p(&d->at) > 0) str_printf(out, " dropout=%g", (double)at_dropout_p(&d->at));
     str_putc(out, '\n');
 }
 

@@ -95,7 +95,7 @@ static void run_one(const struct program *p, const struct instr *i, struct progr
         c.out[k].p = resolve(p, &i->out[k], a);
         c.dout[k].p = resolve(p, &i->dout[k], a);
     }
-    if (i->at.bias_off && i->kphase == KERNEL_FWD) c.n_in = 2;
+    c.n_in = instr_inputs(i);
     if (i->scratch >= 0) {
         c.scratch_bytes = p->places[i->scratch].bytes;
         c.scratch = a->scratch ? (char *)a->scratch + p->places[i->scratch].offset : NULL;

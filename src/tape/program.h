@@ -126,6 +126,7 @@ void program_print(const struct program *p, struct str *out);
 const char *instr_path(const struct instr *i);
 /* Whose result or gradient an instruction is about, or moves: for messages. */
 const char *instr_what(const struct program *p, const struct instr *i);
+int instr_inputs(const struct instr *i); /* of the call as it runs: n_in, or less (linear_attrs.bias_off) */
 /* Bytes that an instruction reads and writes, each once, as if caches were perfect (kernel/ops_cost.c). */
 double instr_bytes(const struct instr *i);
 /* The last phase that reads or writes what is bound at a slot; -1: none does. */

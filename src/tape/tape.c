@@ -214,6 +214,8 @@ tid tape_record(struct tape *t, enum op op, const struct op_attrs *at, int n_in,
     const struct op_row *row = op_row(op);
     CHECK(n_in >= row->min_in && n_in <= row->max_in, "%s takes %d to %d inputs, got %d", row->name, row->min_in,
           row->max_in, n_in);
+    CHECK(at->kind == row->attrs, "%s takes attributes of %s, got those of %s", row->name, attrs_kind_name(row->attrs),
+          attrs_kind_name(at->kind));
     struct node d = {.op = op, .at = *at, .n_in = n_in, .n_out = row->n_out};
     struct view vin[KERNEL_MAX_IN] = {{0}}, vout[KERNEL_MAX_OUT] = {{0}};
     for (int i = 0; i < n_in; i++) {
@@ -312,7 +314,7 @@ tid tape_collective(struct tape *t, enum op op, const struct op_attrs *at, tid x
     CHECK(!op_row(op)->alias_fwd || (root->kind == TENSOR_LOCAL && tensor_numel(v) == tensor_numel(root)),
           "%s: %s is not a whole tensor", op_row(op)->name, v->name);
     tid o = tape_record(t, op, at, 1, &x, DT_N, name);
-    if (o >= 0) t->tensors[o].type = spmd_with(t->tensors[o].type, at->axis, to);
+    if (o >= 0) t->tensors[o].type = spmd_with(t->tensors[o].type, at_over(at)->axis, to);
     return o;
 }
 
@@ -323,7 +325,7 @@ tid tape_collective_n(struct tape *t, enum op op, const struct op_attrs *at, int
     CHECK(op_collective(op), "%s is no collective", op_row(op)->name);
     tid o = tape_record(t, op, at, n_in, in, DT_N, name);
     for (int i = 0; o >= 0 && i < op_row(op)->n_out; i++)
-        t->tensors[o + i].type = spmd_with(t->tensors[o + i].type, at->axis, to);
+        t->tensors[o + i].type = spmd_with(t->tensors[o + i].type, at_over(at)->axis, to);
     return o;
 }
 

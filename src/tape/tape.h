@@ -108,7 +108,7 @@ tid tape_record(struct tape *t, enum op op, const struct op_attrs *at, int n_in,
                 const char *name);
 /* x, just produced, lives in an external slot: a program's result (logits of a decoding step, sums of losses). */
 void tape_bind(struct tape *t, tid x, int slot);
-/* A collective over an axis of several ranks: at says which (axis, n_parts, part, whole); the output is `to` on that
+/* A collective over an axis of several ranks: at says which (at_over), and what moves; the output is `to` on that
  * axis and as x is on the others. x is a whole tensor or rows of one. The caller, parallel/, owns the rules. */
 tid tape_collective(struct tape *t, enum op op, const struct op_attrs *at, tid x, enum spmd to, const char *name);
 /* The same for a row with several inputs; all outputs are `to` on the axis. */
@@ -137,31 +137,19 @@ struct view tensor_view(const struct tape *t, tid x); /* shape and stride; p NUL
 void tape_print(const struct tape *t, struct str *out);
 
 /* ---- the operations, one call each (record_ops.c) ---- */
-tid op_embed(struct tape *t, tid ids_T, tid w_VD, const char *name);
-/* w holds rows [first, first + V') of a vocabulary of `whole`: a part of the sum over the ranks that share it out. */
-tid op_embed_part(struct tape *t, tid ids_T, tid w_VD, int64_t first, int64_t whole, const char *name);
+/* v: which rows of the vocabulary w has; of a part of them the result is a part of the sum over the ranks. */
+tid op_embed(struct tape *t, tid ids_T, tid w_VD, struct vocab_attrs v, const char *name);
 tid op_linear(struct tape *t, tid x_TK, tid w_NK, tid bias_N, const char *name);
 /* A product that is a part of a sum over ranks: one of them adds the bias, bias_off on the others. */
 tid op_linear_partial(struct tape *t, tid x_TK, tid w_NK, tid bias_N, bool bias_off, const char *name);
 tid op_rmsnorm(struct tape *t, tid x_TD, tid w_D, float eps, const char *name);
 tid op_layernorm(struct tape *t, tid x_TD, tid w_D, tid b_D, float eps, const char *name);
-tid op_rotary(struct tape *t, tid x, tid pos_T, tid table_PA, int heads, int head_dim, const char *name);
-/* Turns part of each head, or neighbouring columns: at's rotary fields and heads, head_dim. */
-tid op_rotary_part(struct tape *t, tid x, tid pos_T, tid table_PA, const struct op_attrs *at, const char *name);
-struct attention_shape {
-    int64_t batch, seq;
-    int heads, kv_heads, head_dim;
-    int head_first, kv_first, group, heads_all; /* some of the model's heads (kernel/attention_heads.h); 0: all */
-    bool causal;
-    int64_t window;
-    float dropout;
-    uint64_t stream;
-    float scale; /* of q.k; 0: 1 / sqrt(head_dim) */
-};
-struct op_attrs attention_attrs(const struct attention_shape *s);
-tid op_attention(struct tape *t, tid q, tid k, tid v, tid doc_T, const struct attention_shape *s, const char *name);
+tid op_rotary(struct tape *t, tid x, tid pos_T, tid table_PA, struct rotary_attrs a, const char *name);
+/* a.scale 0: 1 / sqrt(head_dim), which attention_scale returns. */
+tid op_attention(struct tape *t, tid q, tid k, tid v, tid doc_T, struct attention_attrs a, const char *name);
 tid op_attention_cached(struct tape *t, tid q, tid k, tid v, tid pos_T, tid cache_k, tid cache_v,
-                        const struct attention_shape *s, const char *name);
+                        struct attention_attrs a, const char *name);
+float attention_scale(const struct attention_attrs *a);
 tid op_act(struct tape *t, tid x, enum act_kind kind, const char *name);
 /* index_T: which token of the microbatch each row is; TID_NONE: rows are tokens in order. Read by dropout only. */
 tid op_add(struct tape *t, tid a, tid b, float dropout, uint64_t stream, tid index_T, const char *name);
@@ -170,19 +158,20 @@ tid op_dropout(struct tape *t, tid x, float dropout, uint64_t stream, tid index_
 tid op_xent(struct tape *t, tid logits_TV, tid target_T, int stat_slot, const char *name);
 /* The same where logits are columns [first, first + V') of `whole`, on one of n_parts ranks: statistics of the part,
  * then the loss from everybody's, collected one part after the other. */
-struct vocab_part {
-    int64_t first, whole;
-    int n_parts;
-};
-tid op_xent_part(struct tape *t, tid logits_TV, tid target_T, struct vocab_part v, const char *name);
-tid op_xent_join(struct tape *t, tid logits_TV, tid target_T, tid stats_N3, struct vocab_part v, int stat_slot,
+tid op_xent_part(struct tape *t, tid logits_TV, tid target_T, struct vocab_attrs v, const char *name);
+tid op_xent_join(struct tape *t, tid logits_TV, tid target_T, tid stats_N3, struct vocab_attrs v, int stat_slot,
                  const char *name);
-/* ROUTER, LOAD, BALANCE, PERMUTE, UNPERMUTE, as kernel.h has them. */
-tid op_moe(struct tape *t, enum op op, const struct op_attrs *at, int n_in, const tid *in, const char *name);
+/* bias_E: TID_NONE where there is none. The picks are the output after the gates. */
+tid op_router(struct tape *t, tid logits_TE, tid bias_E, struct router_attrs a, const char *name);
+tid op_load(struct tape *t, tid pick_Tk, tid target_T, struct load_attrs a, const char *name);
+tid op_balance(struct tape *t, tid logits_TE, tid pick_Tk, tid target_T, tid load_BE, struct balance_attrs a,
+               const char *name);
+tid op_permute(struct tape *t, tid x_TD, tid pick_Nk, struct permute_attrs a, const char *name);
+tid op_unpermute(struct tape *t, tid y_UD, tid gate_Tk, tid row_Tk, int top_k, const char *name);
 /* expected: rows that hold tokens when the choice is even, for counting; 0: all. */
 tid op_grouped(struct tape *t, tid x_UK, tid w, tid rows_E, int64_t expected, const char *name);
-tid op_mla_kv(struct tape *t, tid kv, tid rope, const struct op_attrs *at, const char *name);
-tid op_trim(struct tape *t, tid x, const struct op_attrs *at, const char *name);
+tid op_mla_kv(struct tape *t, tid kv, tid rope, struct mla_kv_attrs a, const char *name);
+tid op_trim(struct tape *t, tid x, struct trim_attrs a, const char *name);
 tid op_cast(struct tape *t, tid x, enum dtype to, const char *name);
 
 #endif

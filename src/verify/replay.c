@@ -44,9 +44,9 @@ static bool same_choice(const int32_t *a, const int32_t *b, int64_t n)
 static void give(const struct engine *g, const struct kernel_call *c, int64_t row, const int32_t *want)
 {
     enum { MOST = 1 << 16, BIAS = 1 << 20 };
-    int experts = c->at.moe.experts;
+    int experts = at_router(&c->at)->experts;
     float *bias = xcalloc((size_t)experts, sizeof *bias);
-    for (int k = 0; k < c->at.moe.top_k; k++) bias[want[k]] = (float)(BIAS - k);
+    for (int k = 0; k < at_router(&c->at)->top_k; k++) bias[want[k]] = (float)(BIAS - k);
     CHECK(experts < MOST, "%d experts", experts);
     struct kernel_call one = *c;
     struct stream *s = g->stream;
@@ -63,7 +63,7 @@ static void give(const struct engine *g, const struct kernel_call *c, int64_t ro
     one.scratch = xmalloc(c->scratch_bytes + 1);
     one.n_in = 2;
     one.in[1] = (struct view){.p = bias, .dtype = DT_F32, .nd = 1, .n = {experts}, .stride = experts};
-    one.at.moe.groups = 0;
+    edit_router(&one.at)->groups = 0;
     one.kernel = NULL; /* another call than the one it was chosen for */
     kernel_run(&g->kernels, &one);
     for (int i = 0; i < 3; i++) {
@@ -80,10 +80,10 @@ static void give(const struct engine *g, const struct kernel_call *c, int64_t ro
 static int64_t token_of(const struct replay_watch *w, const struct kernel_call *c, int64_t row)
 {
     const struct engine_config *e = &w->g->cfg;
-    int64_t here = c->at.moe.first + row, seq = e->seq,
-            sequence = (int64_t)c->step->first_token / seq + here / c->at.seq;
+    const struct tokens_at *at = &at_router(&c->at)->tokens;
+    int64_t here = at->first + row, seq = e->seq, sequence = (int64_t)c->step->first_token / seq + here / at->seq;
     if (sequence < w->first || sequence >= w->first + w->n) return -1;
-    return sequence * seq + context_place(seq, e->par.size[AXIS_CP], e->par.rank[AXIS_CP], here % c->at.seq);
+    return sequence * seq + context_place(seq, e->par.size[AXIS_CP], e->par.rank[AXIS_CP], here % at->seq);
 }
 
 static void look(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i)

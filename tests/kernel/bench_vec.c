@@ -100,29 +100,35 @@ static void rows(enum dtype t)
     const double e = (double)dtype_bytes(t);
     const double td = (double)(T * D) * e, tf = (double)(T * F) * e, tv = (double)(T * V) * e;
     struct kernel_call ln = {.op = OP_LAYERNORM,
-                             .at = {.eps = 1e-5f},
+                             .at = ATTRS(norm, .eps = 1e-5f),
                              .n_in = 3,
                              .in = {tensor(t, T, D, 1), tensor(t, D, 0, 1), tensor(t, D, 0, 1)}};
     all_phases(ln, 2 * td, 3 * td, 2 * td);
-    struct kernel_call rms = {.op = OP_RMSNORM, .at = {.eps = 1e-5f}, .n_in = 2, .in = {ln.in[0], ln.in[1]}};
+    struct kernel_call rms = {.op = OP_RMSNORM, .at = ATTRS(norm, .eps = 1e-5f), .n_in = 2, .in = {ln.in[0], ln.in[1]}};
     all_phases(rms, 2 * td, 3 * td, 2 * td);
-    struct kernel_call act = {.op = OP_ACT, .n_in = 1, .in = {tensor(t, T, F, 3)}};
+    struct kernel_call act = {.op = OP_ACT, .at = ATTRS(act, ACT_GELU), .n_in = 1, .in = {tensor(t, T, F, 3)}};
     all_phases(act, 2 * tf, 3 * tf, 0);
-    act.at.act = ACT_SWIGLU;
+    edit_act(&act.at)->kind = ACT_SWIGLU;
     act.in[0] = tensor(t, T, 2 * F, 3);
     all_phases(act, 3 * tf, 5 * tf, 0);
-    struct kernel_call add = {.op = OP_ADD, .n_in = 2, .in = {ln.in[0], tensor(t, T, D, 1)}};
+    struct kernel_call add = {.op = OP_ADD, .at = ATTRS(dropout, 0), .n_in = 2, .in = {ln.in[0], tensor(t, T, D, 1)}};
     all_phases(add, 3 * td, 3 * td, 0);
-    add.at.dropout = 0.1f;
+    edit_dropout(&add.at)->p = 0.1f;
     all_phases(add, 3 * td, 3 * td, 0);
     struct kernel_call rot = {.op = OP_ROTARY,
-                              .at = {.heads = 24, .head_dim = 64},
+                              .at = ATTRS(rotary, .heads = 24, .head_dim = 64),
                               .n_in = 3,
                               .in = {tensor(t, T, 2 * D, 1), tensor(DT_I32, T, 0, 1000), tensor(DT_F32, 1024, 64, 1)}};
     all_phases(rot, 4 * td, 4 * td, 0);
-    struct kernel_call emb = {.op = OP_EMBED, .n_in = 2, .in = {tensor(DT_I32, T, 0, (double)V), tensor(t, V, D, 1)}};
+    struct kernel_call emb = {.op = OP_EMBED,
+                              .at = ATTRS(vocab, 0),
+                              .n_in = 2,
+                              .in = {tensor(DT_I32, T, 0, (double)V), tensor(t, V, D, 1)}};
     all_phases(emb, 2 * td, 0, td + 8 * (double)(T * D));
-    struct kernel_call xent = {.op = OP_XENT, .n_in = 2, .in = {tensor(t, T, V, 5), tensor(DT_I32, T, 0, (double)V)}};
+    struct kernel_call xent = {.op = OP_XENT,
+                               .at = ATTRS(vocab, 0),
+                               .n_in = 2,
+                               .in = {tensor(t, T, V, 5), tensor(DT_I32, T, 0, (double)V)}};
     all_phases(xent, tv, 2 * tv, 0);
 }
 
@@ -132,14 +138,8 @@ static void attention(enum dtype t, int64_t batch, int64_t seq, int heads, int k
     struct kernel_call c = {.op = OP_ATTENTION,
                             .n_in = 3,
                             .n_out = 2,
-                            .at = {.heads = heads,
-                                   .kv_heads = kv_heads,
-                                   .head_dim = a,
-                                   .batch = batch,
-                                   .seq = seq,
-                                   .scale = 0.125f,
-                                   .causal = true,
-                                   .dropout = dropout}};
+                            .at = ATTRS(attention, .heads = heads, .kv_heads = kv_heads, .head_dim = a, .batch = batch,
+                                        .seq = seq, .scale = 0.125f, .causal = true, .dropout.p = dropout)};
     for (int i = 0; i < 3; i++) c.in[i] = tensor(t, n, (int64_t)(i ? kv_heads : heads) * a, 2);
     c.out[0] = tensor(t, n, (int64_t)heads * a, 1);
     c.out[1] = tensor(DT_F32, n, heads, 1);
@@ -156,7 +156,7 @@ static void attention(enum dtype t, int64_t batch, int64_t seq, int heads, int k
 static void cached(int64_t room, int heads, int kv_heads, int a, int64_t n)
 {
     struct kernel_call c = {.op = OP_ATTENTION_CACHED, .n_in = 6, .n_out = 1};
-    c.at = (struct op_attrs){.heads = heads, .kv_heads = kv_heads, .head_dim = a, .scale = 0.125f, .causal = true};
+    c.at = ATTRS(attention, .heads = heads, .kv_heads = kv_heads, .head_dim = a, .scale = 0.125f, .causal = true);
     for (int i = 0; i < 6; i++) c.in[i] = tensor(DT_BF16, i < 4 ? n : room, (int64_t)(i ? kv_heads : heads) * a, 1);
     c.in[3] = tensor(DT_I32, n, 0, 0);
     for (int64_t i = 0; i < n; i++) ((int32_t *)c.in[3].p)[i] = (int32_t)(room - n + i);

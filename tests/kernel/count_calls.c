@@ -85,7 +85,10 @@ static void all_phases(struct kernel_call c, const char *detail)
 
 static void products(enum dtype t)
 {
-    struct kernel_call c = {.op = OP_LINEAR, .n_in = 2, .in = {tensor(t, 36, 64, 1), tensor(t, 48, 64, 1)}};
+    struct kernel_call c = {.op = OP_LINEAR,
+                            .at = ATTRS(linear, 0),
+                            .n_in = 2,
+                            .in = {tensor(t, 36, 64, 1), tensor(t, 48, 64, 1)}};
     all_phases(c, "");
 }
 
@@ -95,13 +98,8 @@ static void attention(enum dtype t)
     const int heads = 1, kv_heads = 1, a = 32;
     struct kernel_call c = {.op = OP_ATTENTION,
                             .n_in = 3,
-                            .at = {.heads = heads,
-                                   .kv_heads = kv_heads,
-                                   .head_dim = a,
-                                   .batch = 1,
-                                   .seq = (int)n,
-                                   .scale = 0.18f,
-                                   .causal = true}};
+                            .at = ATTRS(attention, .heads = heads, .kv_heads = kv_heads, .head_dim = a, .batch = 1,
+                                        .seq = (int)n, .scale = 0.18f, .causal = true)};
     for (int i = 0; i < 3; i++) c.in[i] = tensor(t, n, (int64_t)(i ? kv_heads : heads) * a, 2);
     all_phases(c, "");
 }
@@ -110,28 +108,34 @@ static void rows(enum dtype t)
 {
     const int64_t T = 4, D = 256, V = 400;
     struct kernel_call ln = {.op = OP_LAYERNORM,
-                             .at = {.eps = 1e-5f},
+                             .at = ATTRS(norm, .eps = 1e-5f),
                              .n_in = 3,
                              .in = {tensor(t, T, D, 1), tensor(t, D, 0, 1), tensor(t, D, 0, 1)}};
     all_phases(ln, "");
-    struct kernel_call rms = {.op = OP_RMSNORM, .at = {.eps = 1e-5f}, .n_in = 2, .in = {ln.in[0], ln.in[1]}};
+    struct kernel_call rms = {.op = OP_RMSNORM, .at = ATTRS(norm, .eps = 1e-5f), .n_in = 2, .in = {ln.in[0], ln.in[1]}};
     all_phases(rms, "");
-    struct kernel_call act = {.op = OP_ACT, .n_in = 1, .in = {tensor(t, T, D, 3)}};
+    struct kernel_call act = {.op = OP_ACT, .at = ATTRS(act, ACT_GELU), .n_in = 1, .in = {tensor(t, T, D, 3)}};
     all_phases(act, "gelu");
-    act.at.act = ACT_SWIGLU;
+    edit_act(&act.at)->kind = ACT_SWIGLU;
     all_phases(act, "swiglu");
-    struct kernel_call add = {.op = OP_ADD, .n_in = 2, .in = {ln.in[0], tensor(t, T, D, 1)}};
+    struct kernel_call add = {.op = OP_ADD, .at = ATTRS(dropout, 0), .n_in = 2, .in = {ln.in[0], tensor(t, T, D, 1)}};
     all_phases(add, "");
-    add.at.dropout = 0.1f;
+    edit_dropout(&add.at)->p = 0.1f;
     all_phases(add, "dropout");
     struct kernel_call rot = {.op = OP_ROTARY,
-                              .at = {.heads = 4, .head_dim = 64},
+                              .at = ATTRS(rotary, .heads = 4, .head_dim = 64),
                               .n_in = 3,
                               .in = {tensor(t, T, D, 1), tensor(DT_I32, T, 0, 100), tensor(DT_F32, 100, 64, 1)}};
     all_phases(rot, "");
-    struct kernel_call emb = {.op = OP_EMBED, .n_in = 2, .in = {tensor(DT_I32, T, 0, 20), tensor(t, 20, D, 1)}};
+    struct kernel_call emb = {.op = OP_EMBED,
+                              .at = ATTRS(vocab, 0),
+                              .n_in = 2,
+                              .in = {tensor(DT_I32, T, 0, 20), tensor(t, 20, D, 1)}};
     all_phases(emb, "");
-    struct kernel_call xent = {.op = OP_XENT, .n_in = 2, .in = {tensor(t, T, V, 5), tensor(DT_I32, T, 0, (double)V)}};
+    struct kernel_call xent = {.op = OP_XENT,
+                               .at = ATTRS(vocab, 0),
+                               .n_in = 2,
+                               .in = {tensor(t, T, V, 5), tensor(DT_I32, T, 0, (double)V)}};
     all_phases(xent, "");
 }
 

@@ -241,7 +241,7 @@ static inline void build_norm(struct kcase *k)
     int64_t t, d;
     kcase_tokens(k, &t, &d);
     d += 2; /* a row of one element has no variance: its gradient is all cancellation */
-    k->at.eps = 1e-5f;
+    edit_norm(&k->at)->eps = 1e-5f;
     k->in[0] = kcase_floats(k, t, d, 1.5);
     k->in[1] = kcase_floats(k, d, 0, 1);
     k->n_in = k->op == OP_LAYERNORM ? 3 : 2;
@@ -250,18 +250,19 @@ static inline void build_norm(struct kcase *k)
 
 static inline void build_rotary(struct kcase *k)
 {
+    struct rotary_attrs *at = edit_rotary(&k->at);
     int64_t t = kcase_int(k, 1, 20), positions = kcase_int(k, 1, 50);
-    k->at.heads = (int)kcase_int(k, 1, 5);
-    k->at.head_dim = 2 * (int)kcase_int(k, 1, 20);
-    int64_t wide = k->at.head_dim;
+    at->heads = (int)kcase_int(k, 1, 5);
+    at->head_dim = 2 * (int)kcase_int(k, 1, 20);
+    int64_t wide = at->head_dim;
     if (kcase_int(k, 0, 2) == 0) { /* a part of each head */
-        k->at.head_dim += (int)kcase_int(k, 0, 1);
-        wide = k->at.rotary_dim = 2 * (int)kcase_int(k, 1, k->at.head_dim / 2);
-        k->at.rotary_at = (int)kcase_int(k, 0, k->at.head_dim - k->at.rotary_dim);
+        at->head_dim += (int)kcase_int(k, 0, 1);
+        wide = at->dim = 2 * (int)kcase_int(k, 1, at->head_dim / 2);
+        at->at = (int)kcase_int(k, 0, at->head_dim - at->dim);
     }
-    k->at.rotary_pairs = kcase_int(k, 0, 2) == 0;
+    at->pairs = kcase_int(k, 0, 2) == 0;
     int64_t half = wide / 2;
-    k->in[0] = kcase_floats(k, t, k->at.heads * k->at.head_dim, 1);
+    k->in[0] = kcase_floats(k, t, at->heads * at->head_dim, 1);
     k->in[1] = kcase_ints(k, t, 0, positions - 1);
     k->in[2] = kcase_tensor(k, DT_F32, positions, wide);
     for (int64_t p = 0; p < positions; p++)
@@ -273,30 +274,39 @@ static inline void build_rotary(struct kcase *k)
     k->n_in = 3;
 }
 
+static inline struct attention_attrs *kcase_heads(struct kcase *k)
+{
+    return (struct attention_attrs *)at_heads(&k->at);
+}
+
 static inline void build_heads(struct kcase *k)
 {
-    k->at.kv_heads = (int)kcase_int(k, 1, 3);
-    k->at.heads = k->at.kv_heads * (int)kcase_int(k, 1, 3);
-    k->at.head_dim = (int)kcase_int(k, 1, 36);
-    k->at.scale = 1 / sqrtf((float)k->at.head_dim);
-    k->at.causal = true;
+    struct attention_attrs *at = kcase_heads(k);
+    at->kv_heads = (int)kcase_int(k, 1, 3);
+    at->heads = at->kv_heads * (int)kcase_int(k, 1, 3);
+    at->head_dim = (int)kcase_int(k, 1, 36);
+    at->scale = 1 / sqrtf((float)at->head_dim);
+    at->causal = true;
 }
 
 static inline void build_qkv(struct kcase *k, int64_t t)
 {
-    for (int i = 0; i < 3; i++) k->in[i] = kcase_floats(k, t, (i ? k->at.kv_heads : k->at.heads) * k->at.head_dim, 1);
+    struct attention_attrs *at = kcase_heads(k);
+    for (int i = 0; i < 3; i++) k->in[i] = kcase_floats(k, t, (i ? at->kv_heads : at->heads) * at->head_dim, 1);
     k->n_in = 3;
 }
 
 static inline void build_attention(struct kcase *k)
 {
+    struct attention_attrs *at = kcase_heads(k);
+    at->dropout.stream = 5;
     build_heads(k);
-    k->at.batch = kcase_int(k, 1, 3);
-    k->at.seq = k->large ? kcase_int(k, 65, 150) : kcase_int(k, 1, 45);
-    k->at.causal = kcase_int(k, 0, 3) > 0;
-    if (k->at.causal && kcase_int(k, 0, 2) == 0) k->at.window = kcase_int(k, 1, k->at.seq);
-    if (kcase_int(k, 0, 2) == 0) k->at.dropout = 0.25f;
-    int64_t t = k->at.batch * k->at.seq;
+    at->batch = kcase_int(k, 1, 3);
+    at->seq = k->large ? kcase_int(k, 65, 150) : kcase_int(k, 1, 45);
+    at->causal = kcase_int(k, 0, 3) > 0;
+    if (at->causal && kcase_int(k, 0, 2) == 0) at->window = kcase_int(k, 1, at->seq);
+    if (kcase_int(k, 0, 2) == 0) at->dropout.p = 0.25f;
+    int64_t t = at->batch * at->seq;
     build_qkv(k, t);
     if (kcase_int(k, 0, 1)) { /* documents: runs of equal ids */
         k->in[3] = kcase_tensor(k, DT_I32, t, 0);
@@ -304,14 +314,15 @@ static inline void build_attention(struct kcase *k)
         int64_t id = 0;
         for (int64_t i = 0; i < t; i++) view_set(&k->in[3], 0, i, (double)(id += kcase_int(k, 0, 5) == 0));
     }
-    k->step.first_token = (uint64_t)(kcase_int(k, 0, 5) * k->at.seq);
+    k->step.first_token = (uint64_t)(kcase_int(k, 0, 5) * at->seq);
 }
 
 /* All parts on both sides, in the order of parts. What single parts make together is test_context.c's. */
 static inline void build_attention_part(struct kcase *k)
 {
+    struct attention_part_attrs *p = edit_attention_part(&k->at);
     build_attention(k);
-    k->at.context.parts = k->at.context.q_count = k->at.context.k_count = (int)kcase_int(k, 1, 4);
+    p->parts = p->q_count = p->k_count = (int)kcase_int(k, 1, 4);
 }
 
 static inline void build_attention_cached(struct kcase *k)
@@ -319,7 +330,7 @@ static inline void build_attention_cached(struct kcase *k)
     int64_t t = kcase_int(k, 1, 6), cached = kcase_int(k, 0, k->large ? 300 : 30),
             room = t + cached + kcase_int(k, 0, 7);
     build_heads(k);
-    if (kcase_int(k, 0, 2) == 0) k->at.window = kcase_int(k, 1, room);
+    if (kcase_int(k, 0, 2) == 0) kcase_heads(k)->window = kcase_int(k, 1, room);
     build_qkv(k, t);
     k->in[3] = kcase_tensor(k, DT_I32, t, 0);
     for (int64_t i = 0; i < t; i++) view_set(&k->in[3], 0, i, (double)(cached + i));
@@ -332,8 +343,8 @@ static inline void build_act(struct kcase *k)
 {
     int64_t t, f;
     kcase_tokens(k, &t, &f);
-    k->at.act = (enum act_kind)kcase_int(k, 0, ACT_N - 1);
-    k->in[0] = kcase_floats(k, t, k->at.act == ACT_SWIGLU ? 2 * f : f, 2);
+    edit_act(&k->at)->kind = (enum act_kind)kcase_int(k, 0, ACT_N - 1);
+    k->in[0] = kcase_floats(k, t, at_act(&k->at)->kind == ACT_SWIGLU ? 2 * f : f, 2);
     k->n_in = 1;
 }
 
@@ -341,7 +352,8 @@ static inline void build_add(struct kcase *k)
 {
     int64_t t, d;
     kcase_tokens(k, &t, &d);
-    if (kcase_int(k, 0, 1)) k->at.dropout = 0.3f;
+    edit_dropout(&k->at)->stream = 5;
+    if (kcase_int(k, 0, 1)) edit_dropout(&k->at)->p = 0.3f;
     k->n_in = k->op == OP_ADD ? 2 : 1;
     for (int i = 0; i < k->n_in; i++) k->in[i] = kcase_floats(k, t, d, 1);
 }
@@ -365,12 +377,27 @@ static inline void build_copy(struct kcase *k)
 
 /* ---- experts ---- */
 
+struct choice {
+    struct tokens_at tokens;
+    int experts, top_k;
+};
+
+static inline struct choice kcase_choice(struct kcase *k, int64_t *tokens)
+{
+    struct choice c = {.tokens.batch = kcase_int(k, 1, 3)};
+    c.tokens.seq = k->large ? kcase_int(k, 17, 60) : kcase_int(k, 1, 9);
+    *tokens = c.tokens.batch * c.tokens.seq;
+    c.experts = (int)kcase_int(k, 1, 9);
+    c.top_k = (int)kcase_int(k, 1, c.experts < 4 ? c.experts : 4);
+    return c;
+}
+
 /* Logits of a token are a random order of values at some distance from each other, so that a small step in any
  * direction changes no choice; a bias decides the order alone. */
-static inline struct view kcase_logits(struct kcase *k, int64_t t)
+static inline struct view kcase_logits(struct kcase *k, int64_t t, int n)
 {
-    struct view v = kcase_tensor(k, k->dtype, t, k->at.moe.experts);
-    int n = k->at.moe.experts, order[64];
+    struct view v = kcase_tensor(k, k->dtype, t, n);
+    int order[64];
     for (int64_t r = 0; r < t; r++) {
         for (int e = 0; e < n; e++) order[e] = e;
         for (int e = n - 1; e > 0; e--) {
@@ -383,57 +410,51 @@ static inline struct view kcase_logits(struct kcase *k, int64_t t)
     return v;
 }
 
-static inline struct view kcase_picks(struct kcase *k, int64_t t)
+static inline struct view kcase_picks(struct kcase *k, int64_t t, struct choice c)
 {
-    struct view v = kcase_tensor(k, DT_I32, t, k->at.moe.top_k);
+    struct view v = kcase_tensor(k, DT_I32, t, c.top_k);
     for (int64_t r = 0; r < t; r++)
-        for (int j = 0; j < k->at.moe.top_k; j++)
+        for (int j = 0; j < c.top_k; j++)
             for (bool again = true; again;) {
-                view_set(&v, r, j, (double)kcase_int(k, 0, k->at.moe.experts - 1));
+                view_set(&v, r, j, (double)kcase_int(k, 0, c.experts - 1));
                 again = false;
                 for (int i = 0; i < j; i++) again |= view_get(&v, r, i) == view_get(&v, r, j);
             }
     return v;
 }
 
-static inline void kcase_experts(struct kcase *k, int64_t *tokens)
-{
-    k->at.batch = kcase_int(k, 1, 3);
-    k->at.seq = k->large ? kcase_int(k, 17, 60) : kcase_int(k, 1, 9);
-    *tokens = k->at.batch * k->at.seq;
-    k->at.moe.experts = (int)kcase_int(k, 1, 9);
-    k->at.moe.top_k = (int)kcase_int(k, 1, k->at.moe.experts < 4 ? k->at.moe.experts : 4);
-    k->at.moe.gate_scale = 1.5f;
-}
-
 static inline void build_router(struct kcase *k)
 {
     int64_t t;
-    kcase_experts(k, &t);
-    k->at.moe.score = (enum moe_score)kcase_int(k, 0, 1);
-    k->at.moe.norm_topk = kcase_int(k, 0, 1);
+    struct choice c = kcase_choice(k, &t);
+    struct router_attrs *at = edit_router(&k->at);
+    *at = (struct router_attrs){.experts = c.experts,
+                                .top_k = c.top_k,
+                                .score = (enum moe_score)kcase_int(k, 0, 1),
+                                .gate_scale = 1.5f};
+    at->norm_topk = kcase_int(k, 0, 1);
     if (kcase_int(k, 0, 1)) {
-        k->at.moe.groups = (int)kcase_int(k, 2, 4);
-        k->at.moe.experts = k->at.moe.groups * (int)kcase_int(k, 2, 3);
-        k->at.moe.top_groups = (int)kcase_int(k, 1, k->at.moe.groups);
-        k->at.moe.top_k = (int)kcase_int(k, 1, 2);
-        k->at.moe.group_pairs = kcase_int(k, 0, 1);
+        at->groups = (int)kcase_int(k, 2, 4);
+        at->experts = at->groups * (int)kcase_int(k, 2, 3);
+        at->top_groups = (int)kcase_int(k, 1, at->groups);
+        at->top_k = (int)kcase_int(k, 1, 2);
+        at->group_pairs = kcase_int(k, 0, 1);
     }
-    k->in[0] = kcase_logits(k, t);
+    k->in[0] = kcase_logits(k, t, at->experts);
     k->n_in = 1 + (int)kcase_int(k, 0, 1);
     if (k->n_in == 1) return;
-    k->in[1] = kcase_tensor(k, k->dtype, k->at.moe.experts, 0);
-    for (int e = 0; e < k->at.moe.experts; e++)
-        view_set(&k->in[1], 0, e, (double)(1 << (e * 5 % k->at.moe.experts) % 13));
+    k->in[1] = kcase_tensor(k, k->dtype, at->experts, 0);
+    for (int e = 0; e < at->experts; e++) view_set(&k->in[1], 0, e, (double)(1 << (e * 5 % at->experts) % 13));
 }
 
 static inline void build_load(struct kcase *k)
 {
     int64_t t;
-    kcase_experts(k, &t);
-    k->at.moe.first = kcase_int(k, 0, t - 1);
-    t -= k->at.moe.first;
-    k->in[0] = kcase_picks(k, t);
+    struct choice c = kcase_choice(k, &t);
+    c.tokens.first = kcase_int(k, 0, t - 1);
+    t -= c.tokens.first;
+    k->at = ATTRS(load, c.experts, c.top_k, c.tokens);
+    k->in[0] = kcase_picks(k, t, c);
     k->in[1] = kcase_ints(k, t, -1, 3);
     k->n_in = 2;
 }
@@ -441,33 +462,35 @@ static inline void build_load(struct kcase *k)
 static inline void build_balance(struct kcase *k)
 {
     int64_t t;
-    kcase_experts(k, &t);
-    k->at.moe.score = (enum moe_score)kcase_int(k, 0, 1);
-    k->at.moe.aux = 2.0f;
-    k->at.moe.z = kcase_int(k, 0, 1) ? 0.3f : 0;
-    k->in[0] = kcase_floats(k, t, k->at.moe.experts, 1);
-    k->in[1] = kcase_picks(k, t);
+    struct choice c = kcase_choice(k, &t);
+    enum moe_score score = (enum moe_score)kcase_int(k, 0, 1);
+    float z = kcase_int(k, 0, 1) ? 0.3f : 0;
+    k->at = ATTRS(balance, c.experts, c.top_k, score, 2.0f, z, c.tokens);
+    k->in[0] = kcase_floats(k, t, c.experts, 1);
+    k->in[1] = kcase_picks(k, t, c);
     k->in[2] = kcase_ints(k, t, -1, 3);
-    k->in[3] = kcase_tensor(k, DT_F32, k->at.batch, k->at.moe.experts + 1);
-    for (int64_t s = 0; s < k->at.batch; s++)
-        for (int e = 0; e <= k->at.moe.experts; e++)
-            view_set(&k->in[3], s, e, (double)(e < k->at.moe.experts ? kcase_int(k, 0, k->at.seq) : k->at.seq));
+    k->in[3] = kcase_tensor(k, DT_F32, c.tokens.batch, c.experts + 1);
+    for (int64_t s = 0; s < c.tokens.batch; s++)
+        for (int e = 0; e <= c.experts; e++)
+            view_set(&k->in[3], s, e, (double)(e < c.experts ? kcase_int(k, 0, c.tokens.seq) : c.tokens.seq));
     k->n_in = 4;
 }
 
 static inline void build_permute(struct kcase *k)
 {
     int64_t t, d = kcase_int(k, 1, 90);
-    kcase_experts(k, &t);
+    struct choice c = kcase_choice(k, &t);
+    struct permute_attrs *at = edit_permute(&k->at);
+    *at = (struct permute_attrs){.experts = c.experts, .top_k = c.top_k, .tokens = c.tokens};
     int64_t own = t;
     if (kcase_int(k, 0, 1)) { /* picks of whole sequences, x some of their rows */
-        k->at.moe.capacity = kcase_int(k, 1, 1 + k->at.seq);
-        k->at.context.parts = (int)kcase_int(k, 0, 4);
-        k->at.moe.first = kcase_int(k, 0, t - 1);
-        own = kcase_int(k, 1, t - k->at.moe.first);
+        at->capacity = kcase_int(k, 1, 1 + c.tokens.seq);
+        at->parts = (int)kcase_int(k, 0, 4);
+        at->tokens.first = kcase_int(k, 0, t - 1);
+        own = kcase_int(k, 1, t - at->tokens.first);
     }
     k->in[0] = kcase_floats(k, own, d, 1);
-    k->in[1] = kcase_picks(k, t);
+    k->in[1] = kcase_picks(k, t, c);
     k->n_in = 2;
 }
 
@@ -489,19 +512,20 @@ static inline void build_grouped(struct kcase *k)
 static inline void build_unpermute(struct kcase *k)
 {
     int64_t t, used = 0, d = kcase_int(k, 1, 90);
-    kcase_experts(k, &t);
-    int64_t n = t * k->at.moe.top_k;
-    k->in[2] = kcase_tensor(k, DT_I32, t, k->at.moe.top_k);
+    int top_k = kcase_choice(k, &t).top_k;
+    int64_t n = t * top_k;
+    edit_unpermute(&k->at)->top_k = top_k;
+    k->in[2] = kcase_tensor(k, DT_I32, t, top_k);
     for (int64_t i = 0; i < n; i++) /* a tenth is dropped; the others in a scattered order */
-        view_set(&k->in[2], i / k->at.moe.top_k, i % k->at.moe.top_k, kcase_int(k, 0, 9) ? (double)used++ : -1);
+        view_set(&k->in[2], i / top_k, i % top_k, kcase_int(k, 0, 9) ? (double)used++ : -1);
     for (int64_t i = 0; i < n; i++) {
-        int64_t other = kcase_int(k, 0, n - 1), a = i / k->at.moe.top_k, b = other / k->at.moe.top_k;
-        double x = view_get(&k->in[2], a, i % k->at.moe.top_k), y = view_get(&k->in[2], b, other % k->at.moe.top_k);
-        view_set(&k->in[2], a, i % k->at.moe.top_k, y);
-        view_set(&k->in[2], b, other % k->at.moe.top_k, x);
+        int64_t other = kcase_int(k, 0, n - 1), a = i / top_k, b = other / top_k;
+        double x = view_get(&k->in[2], a, i % top_k), y = view_get(&k->in[2], b, other % top_k);
+        view_set(&k->in[2], a, i % top_k, y);
+        view_set(&k->in[2], b, other % top_k, x);
     }
     k->in[0] = kcase_floats(k, used + 1 + kcase_int(k, 0, 2), d, 1);
-    k->in[1] = kcase_tensor(k, DT_F32, t, k->at.moe.top_k);
+    k->in[1] = kcase_tensor(k, DT_F32, t, top_k);
     view_fill(&k->in[1], k->seed, 11, 0.5);
     k->n_in = 3;
 }
@@ -509,14 +533,18 @@ static inline void build_unpermute(struct kcase *k)
 static inline void build_mla(struct kcase *k)
 {
     int64_t t = kcase_int(k, 1, 20);
-    k->at.heads = (int)kcase_int(k, 1, 4);
-    k->at.nope = (int)kcase_int(k, 1, 20);
-    k->at.head_dim = k->at.nope + (int)kcase_int(k, 1, 12);
-    k->at.value = (int)kcase_int(k, 1, k->at.head_dim);
-    k->n_in = k->op == OP_MLA_KV ? 2 : 1;
-    if (k->op == OP_TRIM) k->in[0] = kcase_floats(k, t, k->at.heads * k->at.head_dim, 1);
-    else k->in[0] = kcase_floats(k, t, k->at.heads * (k->at.nope + k->at.value), 1);
-    if (k->op == OP_MLA_KV) k->in[1] = kcase_floats(k, t, k->at.head_dim - k->at.nope, 1);
+    int heads = (int)kcase_int(k, 1, 4), nope = (int)kcase_int(k, 1, 20), head_dim = nope + (int)kcase_int(k, 1, 12),
+        value = (int)kcase_int(k, 1, head_dim);
+    if (k->op == OP_TRIM) {
+        k->at = ATTRS(trim, heads, head_dim, value);
+        k->in[0] = kcase_floats(k, t, heads * head_dim, 1);
+        k->n_in = 1;
+        return;
+    }
+    k->at = ATTRS(mla_kv, heads, head_dim, nope, value);
+    k->in[0] = kcase_floats(k, t, heads * (nope + value), 1);
+    k->in[1] = kcase_floats(k, t, head_dim - nope, 1);
+    k->n_in = 2;
 }
 
 /* A root of the loss: no gradient comes in, and forward adds to what is there. */
@@ -583,7 +611,7 @@ static inline void kcase_random(struct kcase *k, enum op op, enum dtype dtype, u
     *k = (struct kcase){.op = op, .dtype = dtype, .seed = seed * 64 + (uint64_t)op * 4 + (uint64_t)dtype};
     k->large = seed % 6 == 5;
     k->step = (struct step_info){.seed = 7, .step = seed, .first_token = 96, .training = true, .loss_scale = 0.125f};
-    k->at.stream = 5;
+    k->at = op_attrs_zero(op);
     build[op](k);
     kcase_outputs(k);
     kcase_gradients(k);

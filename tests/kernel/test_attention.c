@@ -80,16 +80,9 @@ static struct kernel_call call_of(const struct variant *v, enum dtype t)
 {
     struct kernel_call c = {.op = OP_ATTENTION, .phase = KERNEL_FWD, .step = &step, .n_out = 2};
     c.n_in = v->docs ? 4 : 3;
-    c.at = (struct op_attrs){.heads = v->heads,
-                             .kv_heads = v->kv_heads,
-                             .head_dim = v->head_dim,
-                             .batch = v->batch,
-                             .seq = v->seq,
-                             .scale = 1.0f / sqrtf((float)v->head_dim),
-                             .causal = v->causal,
-                             .window = v->window,
-                             .dropout = v->dropout,
-                             .stream = 77};
+    c.at = ATTRS(attention, .heads = v->heads, .kv_heads = v->kv_heads, .head_dim = v->head_dim, .batch = v->batch,
+                 .seq = v->seq, .scale = 1.0f / sqrtf((float)v->head_dim), .causal = v->causal, .window = v->window,
+                 .dropout = {v->dropout, 77});
     int64_t rows = (int64_t)v->batch * v->seq;
     for (int i = 0; i < 3; i++) {
         c.in[i] = (struct view){.dtype = t, .nd = 2, .n = {rows, (int64_t)(i ? v->kv_heads : v->heads) * v->head_dim}};
@@ -115,9 +108,10 @@ static struct kernel_call call_of(const struct variant *v, enum dtype t)
 
 static double work_of(const struct kernel_call *c)
 {
-    double queries = (double)c->in[0].n[0] / (c->at.batch ? c->at.batch : 1),
+    const struct attention_attrs *at = at_attention(&c->at);
+    double queries = (double)c->in[0].n[0] / (at->batch ? at->batch : 1),
            keys = (double)c->in[c->op == OP_ATTENTION_CACHED ? 4 : 1].n[0];
-    return queries * keys * c->at.heads * c->at.head_dim;
+    return queries * keys * at->heads * at->head_dim;
 }
 
 /* A sanitizer sees every other variant, each with every fourth combination, other ones each time; the normal build runs
@@ -175,7 +169,7 @@ static void hidden_scores_stay_hidden_at_any_scale(void **state)
     struct kernel_call c = call_of(&v, DT_F32);
     for (int i = 0; i < 256; i++) ((int32_t *)c.in[3].p)[i] = i >= 200; /* the block of queries 192.. holds both */
     for (int s = 0; s < 12; s++) {
-        c.at.scale = 0.03f * (float)(s * s + 1);
+        edit_attention(&c.at)->scale = 0.03f * (float)(s * s + 1);
         compare(&c, &v, DT_F32);
     }
     call_free(&c);
@@ -201,12 +195,8 @@ static void large_scores_stay_finite(void **state)
 static void cached_case(enum dtype t, int64_t first, int64_t n, int heads, int kv_heads, int head_dim, int window)
 {
     struct kernel_call c = {.op = OP_ATTENTION_CACHED, .phase = KERNEL_FWD, .step = &step, .n_in = 6, .n_out = 1};
-    c.at = (struct op_attrs){.heads = heads,
-                             .kv_heads = kv_heads,
-                             .head_dim = head_dim,
-                             .scale = 0.3f,
-                             .causal = true,
-                             .window = window};
+    c.at = ATTRS(attention, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .scale = 0.3f, .causal = true,
+                 .window = window);
     for (int i = 0; i < 6; i++) {
         int64_t cols = (int64_t)(i ? kv_heads : heads) * head_dim;
         c.in[i] = (struct view){.dtype = t, .nd = 2, .n = {i < 4 ? n : first + n + 9, cols}};

@@ -35,16 +35,8 @@ static void make_whole(struct whole *w, const struct variant *v, enum dtype t)
     struct kcase *k = &w->k;
     int64_t rows = v->batch * v->seq;
     *k = (struct kcase){.op = OP_ATTENTION, .dtype = t, .seed = 11, .n_in = v->docs ? 4 : 3};
-    k->at = (struct op_attrs){.heads = v->heads,
-                              .kv_heads = v->kv,
-                              .head_dim = v->a,
-                              .batch = v->batch,
-                              .seq = v->seq,
-                              .scale = 0.4f,
-                              .causal = v->causal,
-                              .window = v->window,
-                              .dropout = v->dropout,
-                              .stream = 3};
+    k->at = ATTRS(attention, .heads = v->heads, .kv_heads = v->kv, .head_dim = v->a, .batch = v->batch, .seq = v->seq,
+                  .scale = 0.4f, .causal = v->causal, .window = v->window, .dropout = {v->dropout, 3});
     k->step = (struct step_info){.seed = 7, .step = 3, .first_token = 4 * (uint64_t)v->seq, .training = true};
     for (int i = 0; i < 3; i++) k->in[i] = kcase_floats(k, rows, (i ? v->kv : v->heads) * v->a, 1);
     if (v->docs) k->in[3] = kcase_ints(k, rows, 0, 0);
@@ -61,9 +53,9 @@ static void make_whole(struct whole *w, const struct variant *v, enum dtype t)
 /* Rows of parts [first, first + count) of a whole tensor, in memory of their own. */
 static struct view rows_of(struct kcase *k, const struct view *v, int n, int first, int count, enum dtype t)
 {
-    int64_t seq = k->at.seq, each = context_rows(seq, n, first, count), to = 0;
-    struct view p = kcase_tensor(k, t, k->at.batch * each, v->n[1]);
-    for (int64_t b = 0; b < k->at.batch; b++)
+    int64_t batch = kcase_heads(k)->batch, seq = kcase_heads(k)->seq, each = context_rows(seq, n, first, count), to = 0;
+    struct view p = kcase_tensor(k, t, batch * each, v->n[1]);
+    for (int64_t b = 0; b < batch; b++)
         for (int r = first; r < first + count; r++)
             for (int64_t i = 0; i < context_rows(seq, n, r, 1); i++, to++)
                 for (int64_t c = 0; c < v->n[1]; c++)
@@ -101,26 +93,33 @@ static void check_group(const struct kernel_table *kt, struct team *team, struct
 {
     struct kcase *k = &w->k, x = *k;
     x.n_blocks = 0;
-    struct kernel_call c =
-        {.op = OP_ATTENTION_PART, .step = &k->step, .at = k->at, .n_in = k->n_in, .n_out = 2, .team = team};
-    c.at.context.parts = n;
-    c.at.context.q_first = first;
-    c.at.context.q_count = group;
+    struct attention_part_attrs part = {.attention = *at_attention(&k->at),
+                                        .parts = n,
+                                        .q_first = first,
+                                        .q_count = group,
+                                        .k_count = 1};
+    struct kernel_call c = {.op = OP_ATTENTION_PART,
+                            .step = &k->step,
+                            .at = attrs_attention_part(part),
+                            .n_in = k->n_in,
+                            .n_out = 2,
+                            .team = team};
+    struct attention_part_attrs *at = edit_attention_part(&c.at);
     struct view q = rows_of(&x, &k->in[0], n, first, group, k->dtype),
                 dout = rows_of(&x, &k->dout[0], n, first, group, k->dtype);
     struct view want_o = rows_of(&x, &k->out[0], n, first, group, DT_F32),
                 want_lse = rows_of(&x, &k->out[1], n, first, group, DT_F32);
     struct view want_dq = rows_of(&x, &k->din[0], n, first, group, DT_F32),
                 o_final = rows_of(&x, &k->out[0], n, first, group, k->dtype);
-    struct view o = kcase_tensor(&x, DT_F32, q.n[0], q.n[1]), lse = kcase_tensor(&x, DT_F32, q.n[0], k->at.heads);
+    struct view o = kcase_tensor(&x, DT_F32, q.n[0], q.n[1]),
+                lse = kcase_tensor(&x, DT_F32, q.n[0], part.attention.heads);
     struct view dq = kcase_tensor(&x, DT_F32, q.n[0], q.n[1]);
     c.in[0] = q;
     c.in[3] = k->in[3];
     for (int step = 0; step < n; step++) { /* in a ring's order: its own first */
         int from = ((first - step) % n + n) % n;
-        c.at.context.k_first = from;
-        c.at.context.k_count = 1;
-        c.at.context.more = step > 0;
+        at->k_first = from;
+        at->more = step > 0;
         for (int i = 1; i < 3; i++) c.in[i] = rows_of(&x, &k->in[i], n, from, 1, k->dtype);
         c.phase = KERNEL_FWD;
         c.out[0] = o;
@@ -134,7 +133,7 @@ static void check_group(const struct kernel_table *kt, struct team *team, struct
     expect("lse", v, n, &lse, &want_lse, bound);
     for (int from = 0; from < n; from++) {
         c.phase = KERNEL_BWD_IN;
-        c.at.context.k_first = from;
+        at->k_first = from;
         for (int i = 1; i < 3; i++) c.in[i] = rows_of(&x, &k->in[i], n, from, 1, k->dtype);
         c.out[0] = o_final;
         c.out[1] = want_lse;
@@ -200,22 +199,19 @@ static void test_parts(void **state)
 static void test_flops_add_up(void **state)
 {
     (void)state;
-    struct kernel_call c =
-        {.op = OP_ATTENTION,
-         .at = {.heads = 3, .kv_heads = 1, .head_dim = 8, .batch = 2, .seq = 45, .causal = true, .window = 13}};
+    struct attention_attrs heads =
+        {.heads = 3, .kv_heads = 1, .head_dim = 8, .batch = 2, .seq = 45, .causal = true, .window = 13};
+    struct kernel_call c = {.op = OP_ATTENTION, .at = attrs_attention(heads)};
     double whole = op_row(OP_ATTENTION)->flops(&c), sum = 0, ranks = 0;
     c.op = OP_ATTENTION_PART;
-    c.at.context.parts = 4;
-    c.at.context.q_count = c.at.context.k_count = 1;
     for (int q = 0; q < 4; q++)
         for (int k = 0; k < 4; k++) {
-            c.at.context.q_first = q;
-            c.at.context.k_first = k;
+            c.at = ATTRS(attention_part, .attention = heads, .parts = 4, .q_first = q, .q_count = 1, .k_first = k,
+                         .k_count = 1);
             sum += op_row(OP_ATTENTION_PART)->flops(&c);
         }
     assert_true(fabs(sum - whole) < 1e-9 * whole);
     c.op = OP_CONTEXT;
-    c.at.n_parts = 4;
     for (int inner = 1; inner <= 4; inner *= 2) {
         ranks = 0;
         for (int r = 0; r < 4; r++) {
@@ -223,8 +219,7 @@ static void test_flops_add_up(void **state)
             int64_t rows = 2 * context_rows(45, 4, r, 1);
             for (int i = 0; i < 3; i++)
                 in[i] = (struct view){.dtype = DT_F32, .nd = 2, .n = {rows, i ? 8 : 24}, .stride = 24};
-            c.at.part = r;
-            c.at.context.inner = inner;
+            c.at = ATTRS(context, .over = {AXIS_CP, 4, r}, .attention = heads, .inner = inner);
             assert_null(op_row(OP_CONTEXT)->infer(&c.at, 3, in, out));
             c.out[1] = out[1];
             ranks += op_row(OP_CONTEXT)->flops(&c);

@@ -102,7 +102,7 @@ static struct written aim(struct kernel_call *c, const struct kernel_call *like,
 static void one(const struct kernel_family *f, struct team *const teams[3], enum dtype t, int64_t n_t, int64_t n,
                 int64_t k)
 {
-    struct kernel_call like = {.op = OP_LINEAR, .n_in = draw(2) ? 3 : 2, .n_out = 1};
+    struct kernel_call like = {.op = OP_LINEAR, .at = ATTRS(linear, 0), .n_in = draw(2) ? 3 : 2, .n_out = 1};
     like.in[0] = matrix_new(t, n_t, k);
     like.in[1] = matrix_new(t, n, k);
     like.in[2] = vector_new(t, n);

@@ -94,7 +94,7 @@ static void test_dropout_is_the_counter(void **state)
     struct kcase whole;
     for (uint64_t seed = 0; seed < 12; seed++) {
         kcase_random(&whole, OP_ADD, DT_F32, seed);
-        whole.at.dropout = 0.4f;
+        edit_dropout(&whole.at)->p = 0.4f;
         assert_true(kcase_forward(&whole, &kernel_family_ref, 1));
         struct view y = kcase_clone(&whole, &whole.out[0]);
         int64_t n = whole.in[0].n[0], half = n / 2;
@@ -121,7 +121,7 @@ static void test_dropout_rate(void **state)
 {
     (void)state;
     struct kcase k = {.op = OP_DROPOUT, .dtype = DT_F32, .seed = 3};
-    k.at = (struct op_attrs){.dropout = 0.3f, .stream = 11};
+    k.at = ATTRS(dropout, .p = 0.3f, .stream = 11);
     k.step = (struct step_info){.seed = 1, .training = true};
     k.in[0] = kcase_tensor(&k, DT_F32, 200, 100);
     k.n_in = 1;

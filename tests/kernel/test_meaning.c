@@ -10,14 +10,8 @@ enum { H = 4, G = 2, A = 3, B = 2, S = 9 };
 static void attention_case(struct kcase *k, bool causal, int64_t window, bool documents)
 {
     *k = (struct kcase){.op = OP_ATTENTION, .dtype = DT_F32, .seed = 5, .n_in = documents ? 4 : 3};
-    k->at = (struct op_attrs){.heads = H,
-                              .kv_heads = G,
-                              .head_dim = A,
-                              .batch = B,
-                              .seq = S,
-                              .scale = 0.7f,
-                              .causal = causal,
-                              .window = window};
+    k->at = ATTRS(attention, .heads = H, .kv_heads = G, .head_dim = A, .batch = B, .seq = S, .scale = 0.7f,
+                  .causal = causal, .window = window);
     for (int i = 0; i < 3; i++) k->in[i] = kcase_floats(k, B * S, (i ? G : H) * A, 1);
     if (documents) {
         k->in[3] = kcase_tensor(k, DT_I32, B * S, 0);
@@ -95,7 +89,7 @@ static void test_rotary_is_relative(void **state)
     (void)state;
     enum { HEAD = 6, POSITIONS = 40 };
     struct kcase k = {.op = OP_ROTARY, .dtype = DT_F32, .seed = 2, .n_in = 3};
-    k.at = (struct op_attrs){.heads = 1, .head_dim = HEAD};
+    k.at = ATTRS(rotary, .heads = 1, .head_dim = HEAD);
     k.in[0] = kcase_tensor(&k, DT_F32, POSITIONS, HEAD);
     k.in[1] = kcase_tensor(&k, DT_I32, POSITIONS, 0);
     k.in[2] = kcase_tensor(&k, DT_F32, POSITIONS, HEAD);
@@ -137,7 +131,7 @@ static void test_activations(void **state)
     for (int act = 0; act < ACT_N; act++)
         for (int i = 0; i < 4; i++) {
             struct point p = act == ACT_SWIGLU ? swiglu[i] : gelu[i];
-            struct kcase k = {.op = OP_ACT, .dtype = DT_F32, .n_in = 1, .at = {.act = (enum act_kind)act}};
+            struct kcase k = {.op = OP_ACT, .dtype = DT_F32, .n_in = 1, .at = ATTRS(act, .kind = (enum act_kind)act)};
             k.in[0] = kcase_tensor(&k, DT_F32, 1, act == ACT_SWIGLU ? 2 : 1);
             view_set(&k.in[0], 0, 0, p.x);
             if (act == ACT_SWIGLU) view_set(&k.in[0], 0, 1, p.up);
@@ -153,7 +147,7 @@ static void test_loss(void **state)
 {
     (void)state;
     enum { V = 50 };
-    struct kcase k = {.op = OP_XENT, .dtype = DT_F32, .n_in = 2};
+    struct kcase k = {.op = OP_XENT, .dtype = DT_F32, .n_in = 2, .at = ATTRS(vocab, 0)};
     k.in[0] = kcase_tensor(&k, DT_F32, 4, V);
     k.in[1] = kcase_tensor(&k, DT_I32, 4, 0);
     view_fill_zero(&k.in[0]);
@@ -175,7 +169,7 @@ static void test_norms(void **state)
     for (int centred = 0; centred < 2; centred++) {
         enum { D = 31 };
         struct kcase k = {.op = centred ? OP_LAYERNORM : OP_RMSNORM, .dtype = DT_F32, .seed = 8, .n_in = 2 + centred};
-        k.at.eps = 1e-12f;
+        k.at = ATTRS(norm, .eps = 1e-12f);
         k.in[0] = kcase_floats(&k, 5, D, 3);
         for (int i = 1; i < k.n_in; i++) {
             k.in[i] = kcase_tensor(&k, DT_F32, D, 0);
@@ -223,11 +217,8 @@ static void test_capacity_is_of_the_sequence(void **state)
         for (int part = 0; part < cp; part++)
             for (int half = 0; half < 2; half++) { /* of a rank's tokens, as tp would */
                 struct kcase k = {.op = OP_PERMUTE, .dtype = DT_F32, .seed = 3, .n_in = 2};
-                k.at = (struct op_attrs){.batch = B,
-                                         .seq = S,
-                                         .context.parts = cp,
-                                         .moe = {.experts = EXPERTS, .top_k = CHOICES, .capacity = CAPACITY}};
-                struct view in_order = kcase_picks(&k, B * S);
+                struct choice choice = {{B, S, 0}, EXPERTS, CHOICES};
+                struct view in_order = kcase_picks(&k, B * S, choice);
                 int64_t place[B * S], n = 0, before = B * context_rows(S, cp, 0, part),
                                       rows = B * context_rows(S, cp, part, 1);
                 for (int r = 0; r < cp; r++)
@@ -235,7 +226,8 @@ static void test_capacity_is_of_the_sequence(void **state)
                         for (int64_t i = 0; i < context_rows(S, cp, r, 1); i++)
                             place[n++] = s * S + context_place(S, cp, r, i);
                 int64_t cut = rows / 2, own = half ? rows - cut : cut;
-                k.at.moe.first = before + (half ? cut : 0);
+                choice.tokens.first = before + (half ? cut : 0);
+                k.at = ATTRS(permute, EXPERTS, CHOICES, CAPACITY, choice.tokens, .parts = cp);
                 k.in[0] = kcase_floats(&k, own, 5, 1);
                 k.in[1] = kcase_tensor(&k, DT_I32, B * S, CHOICES);
                 for (int64_t t = 0; t < n; t++)
@@ -244,7 +236,7 @@ static void test_capacity_is_of_the_sequence(void **state)
                 assert_true(kcase_forward(&k, &kernel_family_ref, 1));
                 for (int64_t t = 0; t < own; t++)
                     for (int j = 0; j < CHOICES; j++) {
-                        int64_t row = (int64_t)view_get(&k.out[1], t, j), from = place[k.at.moe.first + t];
+                        int64_t row = (int64_t)view_get(&k.out[1], t, j), from = place[choice.tokens.first + t];
                         bool wanted = taken(&in_order, S, CAPACITY, from, j);
                         assert_int_equal(row >= 0, wanted);
                         dropped += !wanted;

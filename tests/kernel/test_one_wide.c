@@ -29,6 +29,7 @@ static void build(struct kcase *k, enum dtype t, int64_t tokens, int64_t feature
 {
     memset(k, 0, sizeof *k);
     k->op = OP_LINEAR;
+    k->at = op_attrs_zero(k->op);
     k->dtype = t;
     k->seed = 3;
     k->n_in = 2;

@@ -47,15 +47,8 @@ static void add_into(struct view *sum, const struct view *v)
 static struct kcase attention_case(enum dtype t, int heads, int kv, uint64_t seed)
 {
     struct kcase k = {.op = OP_ATTENTION, .dtype = t, .seed = seed, .n_in = 3};
-    k.at = (struct op_attrs){.heads = heads,
-                             .kv_heads = kv,
-                             .head_dim = A,
-                             .batch = T / SEQ,
-                             .seq = SEQ,
-                             .scale = 0.3f,
-                             .causal = true,
-                             .dropout = 0.25f,
-                             .stream = 9};
+    k.at = ATTRS(attention, .heads = heads, .kv_heads = kv, .head_dim = A, .batch = T / SEQ, .seq = SEQ, .scale = 0.3f,
+                 .causal = true, .dropout = {0.25f, 9});
     k.step = (struct step_info){.seed = 7, .step = 3, .first_token = 4 * SEQ, .training = true};
     return k;
 }
@@ -74,9 +67,10 @@ static void check_heads(const struct kernel_family *f, enum dtype t, int heads, 
         int64_t lo, hi;
         region_split(heads, p, parts, &lo, &hi);
         struct kcase q = attention_case(t, (int)(hi - lo), kv, 1);
-        q.at.head_first = (int)lo;
-        q.at.group = heads / kv;
-        q.at.heads_all = heads;
+        struct attention_attrs *at = edit_attention(&q.at);
+        at->head_first = (int)lo;
+        at->group = heads / kv;
+        at->heads_all = heads;
         q.in[0] = columns(k.in[0], lo * A, (hi - lo) * A);
         q.in[1] = k.in[1];
         q.in[2] = k.in[2];
@@ -108,7 +102,7 @@ static void test_heads(void **state)
 /* ---- vocabulary ---- */
 static void check_embed(const struct kernel_family *f, enum dtype t, int parts)
 {
-    struct kcase k = {.op = OP_EMBED, .dtype = t, .seed = (uint64_t)parts, .n_in = 2};
+    struct kcase k = {.op = OP_EMBED, .dtype = t, .seed = (uint64_t)parts, .n_in = 2, .at = ATTRS(vocab, 0)};
     k.in[0] = kcase_ints(&k, T, 0, V - 1);
     k.in[1] = kcase_floats(&k, V, D, 1);
     kcase_outputs(&k);
@@ -119,7 +113,11 @@ static void check_embed(const struct kernel_family *f, enum dtype t, int parts)
     for (int p = 0; p < parts; p++) {
         int64_t lo, hi;
         region_split(V, p, parts, &lo, &hi);
-        struct kcase q = {.op = OP_EMBED, .dtype = t, .seed = 1, .n_in = 2, .at = {.first = lo, .whole = V}};
+        struct kcase q = {.op = OP_EMBED,
+                          .dtype = t,
+                          .seed = 1,
+                          .n_in = 2,
+                          .at = ATTRS(vocab, .first = lo, .whole = V)};
         q.in[0] = k.in[0];
         q.in[1] = k.in[1];
         q.in[1].p = (char *)k.in[1].p + (size_t)(lo * k.in[1].stride) * dtype_bytes(t);
@@ -140,7 +138,7 @@ static void check_embed(const struct kernel_family *f, enum dtype t, int parts)
 
 static void check_xent(const struct kernel_family *f, enum dtype t, int64_t vocab, int parts)
 {
-    struct kcase k = {.op = OP_XENT, .dtype = t, .seed = (uint64_t)(vocab + parts), .n_in = 2};
+    struct kcase k = {.op = OP_XENT, .dtype = t, .seed = (uint64_t)(vocab + parts), .n_in = 2, .at = ATTRS(vocab, 0)};
     k.step = (struct step_info){.loss_scale = 0.5f};
     k.in[0] = kcase_floats(&k, T, vocab, 3);
     k.in[1] = kcase_ints(&k, T, -1, vocab - 1);
@@ -157,7 +155,7 @@ static void check_xent(const struct kernel_family *f, enum dtype t, int64_t voca
                               .seed = 1,
                               .n_in = 2 + round,
                               .step = k.step};
-            q.at = (struct op_attrs){.first = lo, .whole = vocab, .n_parts = parts};
+            q.at = ATTRS(vocab, .first = lo, .whole = vocab, .n_parts = parts);
             q.in[0] = columns(k.in[0], lo, hi - lo);
             q.in[1] = k.in[1];
             q.in[2] = stats;
@@ -193,7 +191,7 @@ static void test_vocabulary(void **state)
 static void check_index(const struct kernel_family *f, enum op op)
 {
     struct kcase k = {.op = op, .dtype = DT_F32, .seed = 5, .n_in = op == OP_ADD ? 2 : 1};
-    k.at = (struct op_attrs){.dropout = 0.4f, .stream = 3};
+    k.at = ATTRS(dropout, .p = 0.4f, .stream = 3);
     k.step = (struct step_info){.seed = 7, .step = 3, .first_token = 96, .training = true};
     for (int i = 0; i < k.n_in; i++) k.in[i] = kcase_floats(&k, T, D, 1);
     kcase_outputs(&k);

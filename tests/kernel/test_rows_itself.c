@@ -132,7 +132,7 @@ static void run_rows(const struct kcase *k, enum kernel_phase phase, const struc
 static int64_t cut_at(const struct kcase *k, const struct kernel_family *f)
 {
     int64_t rows = k->in[0].n[0], at = rows / 3;
-    bool counts = (k->op == OP_ADD || k->op == OP_DROPOUT) && k->at.dropout > 0;
+    bool counts = (k->op == OP_ADD || k->op == OP_DROPOUT) && at_dropout(&k->at)->p > 0;
     if (!op_row(k->op)->row_in || rows < 3 || (counts && !k->in[k->op == OP_ADD ? 2 : 1].p)) return 0;
     if (k->op != OP_LINEAR || f == &kernel_family_ref) return at;
     return f == &kernel_family_onednn || rows < 66 ? 0 : at < 33 ? 33 : at;

@@ -26,7 +26,7 @@ static void test_every_combination_has_an_answer(void **state)
     (void)state;
     for (int op = 0; op < OP_FIRST_COLLECTIVE; op++) {
         const struct op_row *row = op_row((enum op)op);
-        const struct op_attrs at = {0};
+        const struct op_attrs at = op_attrs_zero((enum op)op);
         for (int n = row->min_in; n <= row->max_in; n++) {
             enum spmd in[KERNEL_MAX_IN] = {0};
             int legal = 0, refused = 0;
@@ -120,7 +120,8 @@ static void test_answers(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         const struct expectation *x = &expected[i];
-        const struct op_attrs at = {.moe.capacity = x->capacity};
+        struct op_attrs at = op_attrs_zero(x->op);
+        if (x->op == OP_PERMUTE) edit_permute(&at)->capacity = x->capacity;
         enum spmd in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT];
         int n = 0;
         for (const char *p = x->in; *p; p += strspn(p, " ")) {
@@ -136,20 +137,37 @@ static void test_answers(void **state)
 
 /* ---- every allowed combination is true ---- */
 
+static struct op_attrs attrs_of(enum op op)
+{
+    struct attention_attrs heads =
+        {.heads = H, .kv_heads = G, .head_dim = A, .batch = B, .seq = T / B, .scale = 0.5f, .causal = true};
+    switch (op_row(op)->attrs) {
+    case ATTRS_NORM: return ATTRS(norm, .eps = 1e-5f);
+    case ATTRS_ACT: return ATTRS(act, .kind = ACT_SWIGLU);
+    case ATTRS_ROTARY: return ATTRS(rotary, .heads = H, .head_dim = A);
+    case ATTRS_ATTENTION: return attrs_attention(heads);
+    case ATTRS_ATTENTION_PART: return ATTRS(attention_part, .attention = heads, .parts = 1, .q_count = 1, .k_count = 1);
+    default: return op_attrs_zero(op);
+    }
+}
+
+/* A rank's share of the heads, or of the sequences. */
+static void share_out(struct op_attrs *at, enum spmd over)
+{
+    int heads = over == SPMD_S1 ? RANKS : 1;
+    if (at->kind == ATTRS_ROTARY) edit_rotary(at)->heads /= heads;
+    if (at->kind != ATTRS_ATTENTION && at->kind != ATTRS_ATTENTION_PART) return;
+    struct attention_attrs *a = (struct attention_attrs *)at_heads(at);
+    a->heads /= heads;
+    a->kv_heads /= heads;
+    if (over == SPMD_V || over == SPMD_S0) a->batch /= RANKS;
+}
+
 static void build_whole(struct kcase *k, enum op op, int n_in)
 {
     *k = (struct kcase){.op = op, .dtype = DT_F32, .seed = 40 + (uint64_t)op, .n_in = n_in};
     k->step = (struct step_info){.training = true, .loss_scale = 0.5f};
-    k->at = (struct op_attrs){.eps = 1e-5f,
-                              .heads = H,
-                              .kv_heads = G,
-                              .head_dim = A,
-                              .context = {.parts = 1, .q_count = 1, .k_count = 1},
-                              .batch = B,
-                              .seq = T / B,
-                              .scale = 0.5f,
-                              .causal = true,
-                              .act = ACT_SWIGLU};
+    k->at = attrs_of(op);
     struct {
         int64_t n0, n1;
         int64_t below; /* > 0: integers in [0, below) */
@@ -241,11 +259,7 @@ static void check_true(enum op op, int n_in, const enum spmd *in, const enum spm
                             .n_in = n_in,
                             .at = whole.at,
                             .step = whole.step};
-        if (in[0] == SPMD_S1) {
-            k->at.heads /= RANKS;
-            k->at.kv_heads /= RANKS;
-        }
-        if (in[0] == SPMD_V || in[0] == SPMD_S0) k->at.batch /= RANKS;
+        share_out(&k->at, in[0]);
         for (int i = 0; i < n_in; i++) k->in[i] = part_of(k, &whole.in[i], in[i], r, i ? 1 : x_blocks);
         kcase_outputs(k);
         kcase_gradients(k);
@@ -299,7 +313,7 @@ static void test_allowed_is_true(void **state)
     int acted = 0;
     for (int op = 0; op < OP_FIRST_COLLECTIVE; op++) {
         const struct op_row *row = op_row((enum op)op);
-        const struct op_attrs at = {0};
+        const struct op_attrs at = op_attrs_zero((enum op)op);
         for (int n = row->min_in; n <= row->max_in; n++) {
             enum spmd in[KERNEL_MAX_IN] = {0}, out[KERNEL_MAX_OUT];
             do {

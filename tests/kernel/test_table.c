@@ -28,26 +28,26 @@ struct refusal {
     }
 /* clang-format off */
 static const struct refusal refusals[] = {
-    {OP_LINEAR, {.eps = 0}, {M(DT_F32, 5, 6), M(DT_F32, 7, 6)}, 2, NULL},
-    {OP_LINEAR, {.eps = 0}, {M(DT_F32, 5, 6), M(DT_F32, 7, 8)}, 2, "in-features"},
-    {OP_LINEAR, {.eps = 0}, {M(DT_F32, 5, 6), M(DT_BF16, 7, 6)}, 2, "dtype"},
-    {OP_LINEAR, {.eps = 0}, {M(DT_F32, 5, 6), M(DT_F32, 7, 6), VEC(DT_F32, 6)}, 3, "out-feature"},
-    {OP_EMBED, {.eps = 0}, {VEC(DT_I64, 5), M(DT_F32, 7, 6)}, 2, "i32"},
-    {OP_RMSNORM, {.eps = 0}, {M(DT_F32, 5, 6), VEC(DT_F32, 6)}, 2, "eps"},
-    {OP_RMSNORM, {.eps = 1}, {M(DT_F32, 5, 6), VEC(DT_F32, 5)}, 2, "one element per column"},
-    {OP_LAYERNORM, {.eps = 1}, {M(DT_F32, 5, 6), VEC(DT_F32, 6), VEC(DT_F32, 5)}, 3, "one element per column"},
-    {OP_ROTARY, {.heads = 2, .head_dim = 3}, {M(DT_F32, 5, 6), VEC(DT_I32, 5), M(DT_F32, 9, 3)}, 3, "even"},
-    {OP_ROTARY, {.heads = 1, .head_dim = 6}, {M(DT_F32, 5, 6), VEC(DT_I32, 5), M(DT_F32, 9, 4)}, 3, "table"},
-    {OP_ATTENTION, {.heads = 3, .kv_heads = 2, .head_dim = 2}, {{0}}, 3, "divide"},
-    {OP_ATTENTION, {.heads = 2, .kv_heads = 1, .head_dim = 3, .batch = 2, .seq = 3},
+    {OP_LINEAR, {.kind = ATTRS_LINEAR}, {M(DT_F32, 5, 6), M(DT_F32, 7, 6)}, 2, NULL},
+    {OP_LINEAR, {.kind = ATTRS_LINEAR}, {M(DT_F32, 5, 6), M(DT_F32, 7, 8)}, 2, "in-features"},
+    {OP_LINEAR, {.kind = ATTRS_LINEAR}, {M(DT_F32, 5, 6), M(DT_BF16, 7, 6)}, 2, "dtype"},
+    {OP_LINEAR, {.kind = ATTRS_LINEAR}, {M(DT_F32, 5, 6), M(DT_F32, 7, 6), VEC(DT_F32, 6)}, 3, "out-feature"},
+    {OP_EMBED, {.kind = ATTRS_VOCAB}, {VEC(DT_I64, 5), M(DT_F32, 7, 6)}, 2, "i32"},
+    {OP_RMSNORM, {ATTRS_NORM, {.norm = {.eps = 0}}}, {M(DT_F32, 5, 6), VEC(DT_F32, 6)}, 2, "eps"},
+    {OP_RMSNORM, {ATTRS_NORM, {.norm = {.eps = 1}}}, {M(DT_F32, 5, 6), VEC(DT_F32, 5)}, 2, "one element per column"},
+    {OP_LAYERNORM, {ATTRS_NORM, {.norm = {.eps = 1}}}, {M(DT_F32, 5, 6), VEC(DT_F32, 6), VEC(DT_F32, 5)}, 3, "one element per column"},
+    {OP_ROTARY, {ATTRS_ROTARY, {.rotary = {.heads = 2, .head_dim = 3}}}, {M(DT_F32, 5, 6), VEC(DT_I32, 5), M(DT_F32, 9, 3)}, 3, "even"},
+    {OP_ROTARY, {ATTRS_ROTARY, {.rotary = {.heads = 1, .head_dim = 6}}}, {M(DT_F32, 5, 6), VEC(DT_I32, 5), M(DT_F32, 9, 4)}, 3, "table"},
+    {OP_ATTENTION, {ATTRS_ATTENTION, {.attention = {.heads = 3, .kv_heads = 2, .head_dim = 2}}}, {{0}}, 3, "divide"},
+    {OP_ATTENTION, {ATTRS_ATTENTION, {.attention = {.heads = 2, .kv_heads = 1, .head_dim = 3, .batch = 2, .seq = 3}}},
      {M(DT_F32, 5, 6), M(DT_F32, 5, 3), M(DT_F32, 5, 3)}, 3, "batch * seq"},
-    {OP_ATTENTION, {.heads = 2, .kv_heads = 1, .head_dim = 3, .batch = 1, .seq = 5, .window = 2},
+    {OP_ATTENTION, {ATTRS_ATTENTION, {.attention = {.heads = 2, .kv_heads = 1, .head_dim = 3, .batch = 1, .seq = 5, .window = 2}}},
      {M(DT_F32, 5, 6), M(DT_F32, 5, 3), M(DT_F32, 5, 3)}, 3, "causal"},
-    {OP_ACT, {.act = ACT_SWIGLU}, {M(DT_F32, 5, 7)}, 1, "even"},
-    {OP_ADD, {.eps = 0}, {M(DT_F32, 5, 7), M(DT_F32, 5, 6)}, 2, "one shape"},
-    {OP_DROPOUT, {.dropout = 1}, {M(DT_F32, 5, 7)}, 1, "[0, 1)"},
-    {OP_XENT, {.eps = 0}, {M(DT_F32, 5, 7), VEC(DT_I32, 4)}, 2, "one per token"},
-    {OP_COPY, {.eps = 0}, {VEC(DT_I32, 4)}, 1, "float"},
+    {OP_ACT, {ATTRS_ACT, {.act = {ACT_SWIGLU}}}, {M(DT_F32, 5, 7)}, 1, "even"},
+    {OP_ADD, {.kind = ATTRS_DROPOUT}, {M(DT_F32, 5, 7), M(DT_F32, 5, 6)}, 2, "one shape"},
+    {OP_DROPOUT, {ATTRS_DROPOUT, {.dropout = {.p = 1}}}, {M(DT_F32, 5, 7)}, 1, "[0, 1)"},
+    {OP_XENT, {.kind = ATTRS_VOCAB}, {M(DT_F32, 5, 7), VEC(DT_I32, 4)}, 2, "one per token"},
+    {OP_COPY, {.kind = ATTRS_NONE}, {VEC(DT_I32, 4)}, 1, "float"},
 };
 /* clang-format on */
 
@@ -104,13 +104,8 @@ static void test_costs(void **state)
     for (int64_t window = 0; window <= 9; window += 3) { /* pairs counted one by one */
         for (int causal = window > 0; causal < 2; causal++) {
             struct kernel_call a = {.op = OP_ATTENTION};
-            a.at = (struct op_attrs){.heads = 3,
-                                     .kv_heads = 1,
-                                     .head_dim = 4,
-                                     .batch = 2,
-                                     .seq = 8,
-                                     .causal = causal,
-                                     .window = window};
+            a.at = ATTRS(attention, .heads = 3, .kv_heads = 1, .head_dim = 4, .batch = 2, .seq = 8, .causal = causal,
+                         .window = window);
             int64_t pairs = 0;
             for (int64_t i = 0; i < 8; i++)
                 for (int64_t j = 0; j < 8; j++) pairs += (!causal || j <= i) && (!window || j > i - window);

@@ -87,7 +87,7 @@ static void norms_match_reference(void **state)
     for (int i = 0; i < N_SHAPES; i++)
         for (int t = DT_F32; t <= DT_BF16; t++)
             for (int op = OP_RMSNORM; op <= OP_LAYERNORM; op++) {
-                struct kernel_call c = {.op = op, .at = {.eps = 1e-5f}, .n_in = op == OP_RMSNORM ? 2 : 3};
+                struct kernel_call c = {.op = op, .at = ATTRS(norm, .eps = 1e-5f), .n_in = op == OP_RMSNORM ? 2 : 3};
                 c.in[0] = matrix(t, shapes[i].t, shapes[i].d);
                 c.in[1] = c.in[2] = vector(t, shapes[i].d);
                 call_forward(&c, 1.5, 5);
@@ -105,7 +105,7 @@ static void activations_match_reference(void **state)
     for (int i = 0; i < N_SHAPES; i++)
         for (int t = DT_F32; t <= DT_BF16; t++)
             for (int act = 0; act < ACT_N; act++) {
-                struct kernel_call c = {.op = OP_ACT, .at = {.act = act}, .n_in = 1};
+                struct kernel_call c = {.op = OP_ACT, .at = ATTRS(act, .kind = act), .n_in = 1};
                 c.in[0] = matrix(t, shapes[i].t, act == ACT_SWIGLU ? 2 * shapes[i].d : shapes[i].d);
                 call_forward(&c, 4, 2);
                 check(&c, KERNEL_FWD, 1e-7);
@@ -119,7 +119,7 @@ static void activations_survive_extremes(void **state)
     (void)state;
     static const float extreme[] = {-INFINITY, -1e30f, -300, -88, -20, -0.0f, 0, 1e-30f, 20, 88, 300, 1e30f};
     enum { N = sizeof extreme / sizeof *extreme };
-    struct kernel_call c = {.op = OP_ACT, .n_in = 1};
+    struct kernel_call c = {.op = OP_ACT, .at = ATTRS(act, ACT_GELU), .n_in = 1};
     c.in[0] = matrix(DT_F32, 1, N);
     view_alloc(&c.in[0], 0);
     for (int i = 1; i < N; i++) view_set(&c.in[0], 0, i, (double)extreme[i]);
@@ -139,7 +139,7 @@ static void residuals_and_dropout_match_reference(void **state)
     for (int i = 0; i < N_SHAPES; i++)
         for (int t = DT_F32; t <= DT_BF16; t++)
             for (int p = 0; p < 3; p++) {
-                struct kernel_call c = {.op = OP_ADD, .at = {.dropout = rates[p], .stream = 99}, .n_in = 2};
+                struct kernel_call c = {.op = OP_ADD, .at = ATTRS(dropout, .p = rates[p], .stream = 99), .n_in = 2};
                 c.in[0] = c.in[1] = matrix(t, shapes[i].t, shapes[i].d);
                 call_forward(&c, 1, 1);
                 check(&c, KERNEL_FWD, 1e-6);
@@ -159,7 +159,7 @@ static void embedding_matches_reference(void **state)
     (void)state;
     for (int i = 0; i < N_SHAPES; i++)
         for (int t = DT_F32; t <= DT_BF16; t++) {
-            struct kernel_call c = {.op = OP_EMBED, .n_in = 2};
+            struct kernel_call c = {.op = OP_EMBED, .at = ATTRS(vocab, 0), .n_in = 2};
             c.in[0] = vector(DT_I32, shapes[i].t);
             c.in[1] = matrix(t, 11, shapes[i].d);
             call_forward(&c, 11, 3);
@@ -175,7 +175,9 @@ static void rotary_matches_reference(void **state)
     static const int sizes[][2] = {{1, 2}, {3, 6}, {2, 64}, {5, 80}, {1, 34}}; /* heads, head size */
     for (int i = 0; i < 5; i++)
         for (int t = DT_F32; t <= DT_BF16; t++) {
-            struct kernel_call c = {.op = OP_ROTARY, .at = {.heads = sizes[i][0], .head_dim = sizes[i][1]}, .n_in = 3};
+            struct kernel_call c = {.op = OP_ROTARY,
+                                    .at = ATTRS(rotary, .heads = sizes[i][0], .head_dim = sizes[i][1]),
+                                    .n_in = 3};
             c.in[0] = matrix(t, 13, (int64_t)sizes[i][0] * sizes[i][1]);
             c.in[1] = vector(DT_I32, 13);
             c.in[2] = matrix(DT_F32, 10, sizes[i][1]);
@@ -192,7 +194,7 @@ static void cross_entropy_matches_reference(void **state)
     static const struct shape sizes[] = {{1, 1}, {7, 5}, {4, 16}, {9, 257}, {3, 5003}, {2, 50257}};
     for (int i = 0; i < 6; i++)
         for (int t = DT_F32; t <= DT_BF16; t++) {
-            struct kernel_call c = {.op = OP_XENT, .n_in = 2};
+            struct kernel_call c = {.op = OP_XENT, .at = ATTRS(vocab, 0), .n_in = 2};
             c.in[0] = matrix(t, sizes[i].t, sizes[i].d);
             c.in[1] = vector(DT_I32, sizes[i].t);
             view_alloc(&c.in[1], 0);
@@ -208,7 +210,7 @@ static void cross_entropy_matches_reference(void **state)
 static void cross_entropy_backward_may_overwrite_logits(void **state)
 {
     (void)state;
-    struct kernel_call c = {.op = OP_XENT, .n_in = 2};
+    struct kernel_call c = {.op = OP_XENT, .at = ATTRS(vocab, 0), .n_in = 2};
     c.in[0] = matrix(DT_BF16, 6, 300);
     c.in[1] = vector(DT_I32, 6);
     call_forward(&c, 300, 4);

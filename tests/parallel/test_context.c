@@ -44,9 +44,10 @@ struct job {
 
 static struct view rows_of(struct kcase *x, const struct kcase *k, const struct view *v, int n, int r, enum dtype t)
 {
-    int64_t seq = k->at.seq, each = context_rows(seq, n, r, 1), to = 0;
-    struct view p = kcase_tensor(x, t, k->at.batch * each, v->n[1]);
-    for (int64_t b = 0; b < k->at.batch; b++)
+    const struct attention_attrs *at = at_attention(&k->at);
+    int64_t seq = at->seq, each = context_rows(seq, n, r, 1), to = 0;
+    struct view p = kcase_tensor(x, t, at->batch * each, v->n[1]);
+    for (int64_t b = 0; b < at->batch; b++)
         for (int64_t i = 0; i < each; i++, to++)
             for (int64_t c = 0; c < v->n[1]; c++)
                 view_set(&p, to, c, view_get(v, b * seq + context_place(seq, n, r, i), c));
@@ -117,13 +118,9 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     if (j->dry ? device_null_new(&d, e) : device_cpu_new(&d, 1, e)) return e->code;
     if (stream_new(&stream, d, "test", e)) return e->code;
     kernel_on(stream, &kt);
-    struct kernel_call c =
-        {.op = OP_CONTEXT, .phase = KERNEL_FWD, .at = k->at, .step = &k->step, .n_in = k->n_in, .n_out = 2};
-    c.at.axis = AXIS_CP;
-    c.at.n_parts = n;
-    c.at.part = r;
-    c.at.context.inner = j->l.inner;
-    c.at.context.gather = j->l.gather;
+    struct kernel_call c = {.op = OP_CONTEXT, .phase = KERNEL_FWD, .step = &k->step, .n_in = k->n_in, .n_out = 2};
+    c.at = ATTRS(context, .over = {AXIS_CP, n, r}, .attention = *at_attention(&k->at), .inner = j->l.inner,
+                 .gather = j->l.gather);
     for (int i = 0; i < 3; i++) c.in[i] = rows_of(&x, k, &k->in[i], n, r, j->t);
     c.in[3] = k->in[3];
     const char *why = op_row(OP_CONTEXT)->infer(&c.at, c.n_in, c.in, c.out);
@@ -189,16 +186,8 @@ static void make_whole(struct kcase *k, const struct variant *v, enum dtype t)
 {
     int64_t rows = v->batch * v->seq;
     *k = (struct kcase){.op = OP_ATTENTION, .dtype = t, .seed = 21, .n_in = v->docs ? 4 : 3};
-    k->at = (struct op_attrs){.heads = v->heads,
-                              .kv_heads = v->kv,
-                              .head_dim = v->a,
-                              .batch = v->batch,
-                              .seq = v->seq,
-                              .scale = 0.4f,
-                              .causal = true,
-                              .window = v->window,
-                              .dropout = v->dropout,
-                              .stream = 3};
+    k->at = ATTRS(attention, .heads = v->heads, .kv_heads = v->kv, .head_dim = v->a, .batch = v->batch, .seq = v->seq,
+                  .scale = 0.4f, .causal = true, .window = v->window, .dropout = {v->dropout, 3});
     k->step = (struct step_info){.seed = 7, .step = 3, .first_token = 4 * (uint64_t)v->seq, .training = true};
     for (int i = 0; i < 3; i++) k->in[i] = kcase_floats(k, rows, (i ? v->kv : v->heads) * v->a, 1);
     if (v->docs) k->in[3] = kcase_ints(k, rows, 0, 0);

@@ -124,13 +124,14 @@ static struct bytes rows_of(const struct operand *o, int64_t lo, int64_t hi)
 static int bytes_of(const struct instr *i, const struct operand *o, struct bytes *out)
 {
     int n = 0;
-    if (!i->at.pieces || o->view.n[0] != i->at.whole) {
+    const struct rows_attrs *at = i->at.kind == ATTRS_ROWS ? at_rows(&i->at) : NULL;
+    if (!at || !at->pieces || o->view.n[0] != at->whole) {
         out[n++] = rows_of(o, 0, o->view.n[0]);
         return n;
     }
-    for (int r = 0; r < i->at.n_parts; r++) {
+    for (int r = 0; r < at->over.n_parts; r++) {
         int64_t lo, hi;
-        region_window(i->at.whole, r, i->at.n_parts, i->at.piece, i->at.pieces, &lo, &hi);
+        region_window(at->whole, r, at->over.n_parts, at->piece, at->pieces, &lo, &hi);
         out[n++] = rows_of(o, lo, hi);
     }
     return n;

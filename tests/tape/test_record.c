@@ -101,8 +101,8 @@ static void test_shapes(void **state)
 
     t = tape_new();
     tid q = x_input(t);
-    struct attention_shape s = {.batch = 1, .seq = T, .heads = 3, .kv_heads = 2, .head_dim = 4, .causal = true};
-    op_attention(t, q, q, q, TID_NONE, &s, "attend");
+    struct attention_attrs s = {.batch = 1, .seq = T, .heads = 3, .kv_heads = 2, .head_dim = 4, .causal = true};
+    op_attention(t, q, q, q, TID_NONE, s, "attend");
     check_status(t, (const char *[]){"attention 'attend'", NULL});
 }
 

@@ -37,7 +37,7 @@ VEC_INLINE vf gelu_slope(vf x)
 VEC_INLINE void act_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     int64_t n = view_cols(&c->out[0]);
-    bool gated = c->at.act == ACT_SWIGLU;
+    bool gated = at_act(&c->at)->kind == ACT_SWIGLU;
     for (int64_t r = lo; r < hi; r++) {
         const void *x = row_at(&c->in[0], r);
         void *y = row_at(&c->out[0], r);
@@ -53,7 +53,7 @@ VEC_ROW_KERNEL(act_fwd)
 
 VEC_INLINE void act_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
-    bool gated = c->at.act == ACT_SWIGLU;
+    bool gated = at_act(&c->at)->kind == ACT_SWIGLU;
     int64_t n = view_cols(&c->in[0]) / (gated ? 2 : 1);
     for (int64_t r = lo; r < hi; r++) {
         const void *x = row_at(&c->in[0], r), *dy = row_at(&c->dout[0], r), *acc = row_or_null(&c->acc[0], r);

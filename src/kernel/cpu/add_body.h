@@ -37,7 +37,7 @@ VEC_INLINE uint64_t mask_first(const struct kernel_call *c, int64_t r)
 VEC_INLINE void add_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     struct mask m;
-    mask_init(&m, &c->at, c->step);
+    mask_init(&m, at_dropout(&c->at), c->step);
     for (int64_t r = lo; r < hi; r++)
         dropout_row(row_at(&c->out[0], r), row_at(&c->in[0], r), row_at(&c->in[1], r), view_cols(main_view(c)), &m,
                     m.threshold ? mask_first(c, r) : 0, t);
@@ -47,7 +47,7 @@ VEC_ROW_KERNEL(add_fwd)
 VEC_INLINE void dropout_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     struct mask m;
-    mask_init(&m, &c->at, c->step);
+    mask_init(&m, at_dropout(&c->at), c->step);
     for (int64_t r = lo; r < hi; r++)
         dropout_row(row_at(&c->out[0], r), NULL, row_at(&c->in[0], r), view_cols(main_view(c)), &m,
                     m.threshold ? mask_first(c, r) : 0, t);
@@ -57,7 +57,7 @@ VEC_ROW_KERNEL(dropout_fwd)
 VEC_INLINE void dropout_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     struct mask m;
-    mask_init(&m, &c->at, c->step);
+    mask_init(&m, at_dropout(&c->at), c->step);
     for (int64_t r = lo; r < hi; r++)
         dropout_row(row_at(&c->din[0], r), row_or_null(&c->acc[0], r), row_at(&c->dout[0], r), view_cols(main_view(c)),
                     &m, m.threshold ? mask_first(c, r) : 0, t);
@@ -77,7 +77,7 @@ VEC_INLINE void add_row(void *dst, const void *acc, const void *src, int64_t n, 
 VEC_INLINE void add_bwd_in_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
     struct mask m;
-    mask_init(&m, &c->at, c->step);
+    mask_init(&m, at_dropout(&c->at), c->step);
     int64_t n = view_cols(main_view(c));
     for (int64_t r = lo; r < hi; r++) {
         const void *dy = row_at(&c->dout[0], r);

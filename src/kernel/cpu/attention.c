@@ -10,7 +10,8 @@ static const struct attention_build *chosen(void) { return cpu_build()->attentio
 bool attention_accepts(const struct kernel_call *c)
 {
     enum dtype t = c->in[0].dtype;
-    bool usual = c->at.scale > 1e-6f && c->at.scale < 1e6f; /* keeps hidden scores hidden and finite when scaled */
+    float scale = at_heads(&c->at)->scale;
+    bool usual = scale > 1e-6f && scale < 1e6f; /* keeps hidden scores hidden and finite when scaled */
     return cpu_build() && (t == DT_F32 || t == DT_BF16 || t == DT_F16) && usual;
 }
 

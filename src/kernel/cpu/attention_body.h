@@ -35,6 +35,8 @@ struct attn_span {
  * part, where layout/sequence.h says. */
 struct attn {
     const struct kernel_call *c;
+    const struct attention_attrs *at;
+    const struct attention_part_attrs *part; /* NULL: all rows of the sequences */
     const struct tile_ops *o;
     enum dtype t;                            /* of q, k, v */
     const struct view *q, *k, *v;            /* rows of sequence b: b * n_q + i, b * n_k + j */
@@ -57,7 +59,9 @@ static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; 
 
 static struct attn attn_of(const struct kernel_call *c, const struct tile_ops *o)
 {
+    const struct attention_attrs *at = at_heads(&c->at);
     struct attn x = {.c = c,
+                     .at = at,
                      .o = o,
                      .t = c->in[0].dtype,
                      .q = &c->in[0],
@@ -65,22 +69,23 @@ static struct attn attn_of(const struct kernel_call *c, const struct tile_ops *o
                      .v = &c->in[2],
                      .out = &c->out[0],
                      .lse = &c->out[1],
-                     .batch = c->at.batch,
-                     .seq = c->at.seq,
-                     .n_q = c->at.seq,
-                     .n_k = c->at.seq,
-                     .heads = c->at.heads,
-                     .groups = c->at.kv_heads,
-                     .a = c->at.head_dim,
-                     .causal = c->at.causal,
-                     .scale = c->at.scale,
-                     .log2_scale = c->at.scale * ATTN_LOG2E};
+                     .batch = at->batch,
+                     .seq = at->seq,
+                     .n_q = at->seq,
+                     .n_k = at->seq,
+                     .heads = at->heads,
+                     .groups = at->kv_heads,
+                     .a = at->head_dim,
+                     .causal = at->causal,
+                     .scale = at->scale,
+                     .log2_scale = at->scale * ATTN_LOG2E};
     if (c->op != OP_ATTENTION_CACHED && c->n_in > 3) x.doc = c->in[3].p;
     if (c->op == OP_ATTENTION_PART) {
-        x.n_q = context_rows(x.seq, c->at.context.parts, c->at.context.q_first, c->at.context.q_count);
-        x.n_k = context_rows(x.seq, c->at.context.parts, c->at.context.k_first, c->at.context.k_count);
+        const struct attention_part_attrs *p = x.part = at_attention_part(&c->at);
+        x.n_q = context_rows(x.seq, p->parts, p->q_first, p->q_count);
+        x.n_k = context_rows(x.seq, p->parts, p->k_first, p->k_count);
     }
-    x.drop = c->at.dropout > 0; /* memory for the mask; step->training decides whether it drops */
+    x.drop = at->dropout.p > 0; /* memory for the mask; step->training decides whether it drops */
     x.a_pad = round_up(x.a, o->nr);
     x.bk = ATTN_BK / o->mr * o->mr;
     return x;
@@ -104,17 +109,16 @@ static float *carve_floats(struct carve *s, int64_t n) { return carve(s, (size_t
 /* Chunk i of the queries or keys; false: there are no more. */
 static bool attn_chunk(const struct attn *x, bool keys, int i, int64_t *place, int64_t *n)
 {
-    const struct op_attrs *at = &x->c->at;
-    if (x->c->op != OP_ATTENTION_PART) {
+    const struct attention_part_attrs *p = x->part;
+    if (!p) {
         *place = keys ? 0 : x->shift;
         *n = keys ? x->n_k : x->n_q;
         return i == 0;
     }
-    int first = keys ? at->context.k_first : at->context.q_first,
-        count = keys ? at->context.k_count : at->context.q_count;
+    int first = keys ? p->k_first : p->q_first, count = keys ? p->k_count : p->q_count;
     if (i >= 2 * count) return false;
     int64_t hi;
-    context_chunk(x->seq, at->context.parts, first + i / 2, i % 2, place, &hi);
+    context_chunk(x->seq, p->parts, first + i / 2, i % 2, place, &hi);
     *n = hi - *place;
     return true;
 }
@@ -146,11 +150,11 @@ static void attn_tables(struct attn *x, void *scratch)
     struct carve s = {scratch, 0};
     x->n_qb = attn_cut(x, false, NULL);
     x->n_kb = attn_cut(x, true, NULL);
-    int64_t w = x->c->at.window;
+    int64_t w = x->at->window;
     x->window = w > 0 && w <= x->seq ? w : (x->seq > x->n_k ? x->seq : x->n_k) + 1;
     struct attn_span *q = carve(&s, (size_t)x->n_qb * sizeof *q), *k = carve(&s, (size_t)x->n_kb * sizeof *k);
     int32_t *q_doc = NULL, *k_doc = NULL;
-    bool docs = x->c->op == OP_ATTENTION_PART && x->c->n_in > 3;
+    bool docs = x->part && x->c->n_in > 3;
     if (docs) {
         q_doc = carve(&s, (size_t)(x->batch * x->n_q) * sizeof *q_doc);
         k_doc = carve(&s, (size_t)(x->batch * x->n_k) * sizeof *k_doc);
@@ -231,7 +235,7 @@ VEC_INLINE struct attn_mask attn_mask_of(const struct attn *x, const struct attn
     int64_t lane = g * VL;
     struct attn_mask m = {.place = vi_add(vi_set((uint32_t)(k->at_q + lane)), vi_iota()),
                           .causal = x->causal,
-                          .window = x->c->at.window > 0,
+                          .window = x->at->window > 0,
                           .j0 = (int32_t)k->at_k,
                           .reach = (int32_t)x->window - 1};
     if (x->q_doc) {
@@ -291,9 +295,9 @@ static void attn_dropout(const struct attn *x, const struct attn_block *k, float
 {
     const struct kernel_call *c = x->c;
     struct mask m;
-    mask_init(&m, &c->at, c->step);
+    mask_init(&m, &x->at->dropout, c->step);
     uint64_t n = (uint64_t)x->seq, sequence = c->step->first_token / n + (uint64_t)k->b;
-    uint64_t base = attention_drop_row(&c->at, sequence, (uint64_t)k->h) * n + (uint64_t)k->at_q;
+    uint64_t base = attention_drop_row(x->at, sequence, (uint64_t)k->h) * n + (uint64_t)k->at_q;
     for (int64_t i = 0; i < k->nq_pad; i += VL)
         for (int64_t j = 0; j < k->nk; j += VL) {
             vf r[VL];

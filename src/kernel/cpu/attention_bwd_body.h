@@ -220,7 +220,7 @@ static void attn_bwd_unit(struct attn *x, int64_t b, int64_t g, int64_t part, in
 {
     struct attn_bwd w;
     attn_bwd_carve(x, &w, scratch);
-    bool dropping = x->drop && dropout_active(&x->c->at, x->c->step);
+    bool dropping = x->drop && dropout_active(&x->at->dropout, x->c->step);
     int64_t hlo, hhi, klo = 0, khi = x->n_kb, qlo = 0, qhi = x->n_qb;
     if (x->by_key) team_split(x->n_kb, (int)part, (int)n_parts, &klo, &khi);
     else team_split(x->n_qb, (int)part, (int)n_parts, &qlo, &qhi);
@@ -228,7 +228,7 @@ static void attn_bwd_unit(struct attn *x, int64_t b, int64_t g, int64_t part, in
     memset(w.dk, 0, key_bytes);
     memset(w.dv, 0, key_bytes);
     attn_bwd_pack_keys(x, &w, b, g);
-    attention_heads_of(&x->c->at, g, &hlo, &hhi);
+    attention_heads_of(x->at, g, &hlo, &hhi);
     for (int64_t h = hlo; h < hhi; h++) {
         attn_bwd_pack_queries(x, &w, b, h);
         memset(w.dq, 0, (size_t)(x->n_qb * ATTN_BQ * round_up(x->a, x->o->mr)) * sizeof(float));

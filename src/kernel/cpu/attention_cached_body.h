@@ -14,7 +14,8 @@ enum { ATTN_FEW = 8, CACHED_POS = 3, CACHED_K = 4, CACHED_V = 5 };
 
 static void cached_store(const struct kernel_call *c, int64_t first, int64_t g)
 {
-    size_t each = dtype_bytes(c->in[1].dtype), head = (size_t)c->at.head_dim * each;
+    const struct attention_attrs *at = at_attention(&c->at);
+    size_t each = dtype_bytes(c->in[1].dtype), head = (size_t)at->head_dim * each;
     for (int64_t t = 0; t < c->in[0].n[0]; t++)
         for (int i = 0; i < 2; i++)
             memcpy((char *)row_at(&c->in[CACHED_K + i], first + t) + (size_t)g * head,
@@ -43,10 +44,11 @@ VEC_INLINE float cached_softmax(float *p, int64_t n)
 VEC_INLINE void cached_query(const struct kernel_call *c, int64_t t, int64_t h, int64_t lo, int64_t hi, float *p,
                              enum dtype type)
 {
-    int64_t a = c->at.head_dim, kv = attention_kv_of(&c->at, h) * a;
+    const struct attention_attrs *at = at_attention(&c->at);
+    int64_t a = at->head_dim, kv = attention_kv_of(at, h) * a;
     size_t each = dtype_bytes(type);
     const char *q = (const char *)row_at(&c->in[0], t) + (size_t)(h * a) * each;
-    float by = c->at.scale * ATTN_LOG2E;
+    float by = at->scale * ATTN_LOG2E;
     for (int64_t j = lo; j < hi; j++) {
         const char *key = (const char *)row_at(&c->in[CACHED_K], j) + (size_t)kv * each;
         vf s = vf_zero();
@@ -74,14 +76,15 @@ VEC_INLINE void cached_query(const struct kernel_call *c, int64_t t, int64_t h, 
 static void cached_few_member(void *arg, int member, int n_members)
 {
     const struct kernel_call *c = arg;
+    const struct attention_attrs *at = at_attention(&c->at);
     int64_t first = ((const int32_t *)c->in[CACHED_POS].p)[0], lo, hi, hlo, hhi;
     float *p = (float *)c->scratch + member * c->in[CACHED_K].n[0];
-    team_split(c->at.kv_heads, member, n_members, &lo, &hi);
+    team_split(at->kv_heads, member, n_members, &lo, &hi);
     for (int64_t g = lo; g < hi; g++) {
         cached_store(c, first, g);
-        attention_heads_of(&c->at, g, &hlo, &hhi);
+        attention_heads_of(at, g, &hlo, &hhi);
         for (int64_t t = 0; t < c->in[0].n[0]; t++) {
-            int64_t end = first + t + 1, begin = c->at.window && end > c->at.window ? end - c->at.window : 0;
+            int64_t end = first + t + 1, begin = at->window && end > at->window ? end - at->window : 0;
             for (int64_t h = hlo; h < hhi; h++) {
                 V_TYPED(c->in[0].dtype, cached_query, c, t, h, begin, end, p);
             }
@@ -92,7 +95,7 @@ static void cached_store_member(void *arg, int member, int n_members)
 {
     const struct kernel_call *c = arg;
     int64_t lo, hi;
-    team_split(c->at.kv_heads, member, n_members, &lo, &hi);
+    team_split(at_attention(&c->at)->kv_heads, member, n_members, &lo, &hi);
     for (int64_t g = lo; g < hi; g++) cached_store(c, ((const int32_t *)c->in[CACHED_POS].p)[0], g);
 }
 

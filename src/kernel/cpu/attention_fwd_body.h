@@ -141,7 +141,7 @@ static void attn_fwd_finish(const struct attn *x, struct attn_fwd *f, const stru
 static void attn_fwd_join(const struct attn *x, struct attn_fwd *f, const struct attn_block *k, bool none)
 {
     int64_t row = k->b * x->n_q + k->i0, col = k->h * x->a;
-    bool more = x->c->at.context.more;
+    bool more = x->part->more;
     if (none && more) return;
     for (int64_t i = 0; i < k->nq_pad; i++) {
         bool real = i < k->nq, seen = !none && real && f->max[i] > 0.5f * ATTN_FLOOR;
@@ -165,7 +165,7 @@ static void attn_fwd_queries(struct attn *x, struct attn_fwd *f, int64_t b, int6
 {
     const struct tile_ops *o = x->o;
     const struct attn_span *q = &x->q_span[qb];
-    bool first = true, dropping = x->drop && dropout_active(&x->c->at, x->c->step);
+    bool first = true, dropping = x->drop && dropout_active(&x->at->dropout, x->c->step);
     o->pack_b(f->q, attn_rows(x->q, b * x->n_q + q->row, h, x->a, true), q->n, x->a);
     for (int64_t kb = 0; kb < x->n_kb; kb++) {
         struct attn_block k = attn_block_at(x, b, h, qb, kb);
@@ -179,7 +179,7 @@ static void attn_fwd_queries(struct attn *x, struct attn_fwd *f, int64_t b, int6
         first = false;
     }
     struct attn_block k = {.b = b, .h = h, .i0 = q->row, .nq = q->n, .nq_pad = round_up(q->n, o->nr)};
-    if (x->c->op == OP_ATTENTION_PART) attn_fwd_join(x, f, &k, first);
+    if (x->part) attn_fwd_join(x, f, &k, first);
     else attn_fwd_finish(x, f, &k);
 }
 
@@ -200,7 +200,7 @@ static void attn_fwd_unit(struct attn *x, int64_t b, int64_t g, int64_t part, in
     struct attn_fwd f;
     attn_fwd_carve(x, &f, scratch);
     int64_t lo, hi, hlo, hhi, first, last;
-    attention_heads_of(&x->c->at, g, &hlo, &hhi);
+    attention_heads_of(x->at, g, &hlo, &hhi);
     if (hlo == hhi) return;
     team_split(x->n_qb, (int)part, (int)n_parts, &lo, &hi);
     attn_reach(x, lo, hi, &first, &last);

@@ -13,8 +13,9 @@
 /* The row of the table, or -1: in another part of the vocabulary. */
 static int64_t embed_row(const struct kernel_call *c, int64_t t)
 {
+    const struct vocab_attrs *at = at_vocab(&c->at);
     int64_t id = ((const int32_t *)c->in[0].p)[t], n = c->phase == KERNEL_FWD ? c->in[1].n[0] : c->din[1].n[0];
-    int64_t whole = c->at.whole ? c->at.whole : n, row = id - c->at.first;
+    int64_t whole = at->whole ? at->whole : n, row = id - at->first;
     CHECK(id >= 0 && id < whole, "token %lld has id %lld, the vocabulary has %lld", (long long)t, (long long)id,
           (long long)whole);
     return row >= 0 && row < n ? row : -1;

@@ -71,11 +71,12 @@ VEC_INLINE void rows_sum(void *to, const void *acc, const struct view *y, const 
 static void permute_fwd_member(void *arg, int member, int n_members)
 {
     const struct kernel_call *c = arg;
+    int top_k = at_permute(&c->at)->top_k;
     size_t bytes = (size_t)c->in[0].n[1] * dtype_bytes(c->in[0].dtype);
     int64_t lo, hi;
     team_split(c->in[0].n[0], member, n_members, &lo, &hi);
     for (int64_t t = lo; t < hi; t++)
-        for (int j = 0; j < c->at.moe.top_k; j++) {
+        for (int j = 0; j < top_k; j++) {
             int32_t r = ints_row(&c->out[1], t)[j];
             if (r >= 0) memcpy(row_at(&c->out[0], r), row_at(&c->in[0], t), bytes);
         }
@@ -94,9 +95,10 @@ static size_t permute_fwd_scratch(const struct kernel_call *c, int n_threads)
 
 VEC_INLINE void permute_bwd_tokens(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
+    int top_k = at_permute(&c->at)->top_k;
     for (int64_t r = lo; r < hi; r++)
-        rows_sum(row_at(&c->din[0], r), row_or_null(&c->acc[0], r), &c->dout[0], ints_row(&c->out[1], r), NULL,
-                 c->at.moe.top_k, t);
+        rows_sum(row_at(&c->din[0], r), row_or_null(&c->acc[0], r), &c->dout[0], ints_row(&c->out[1], r), NULL, top_k,
+                 t);
 }
 static void permute_bwd_member(void *arg, int member, int n_members)
 {
@@ -112,9 +114,9 @@ static void permute_bwd_in(const struct kernel_call *c)
 
 VEC_INLINE void unpermute_tokens(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
+    int top_k = at_unpermute(&c->at)->top_k;
     for (int64_t r = lo; r < hi; r++)
-        rows_sum(row_at(&c->out[0], r), NULL, &c->in[0], ints_row(&c->in[2], r), row_at(&c->in[1], r), c->at.moe.top_k,
-                 t);
+        rows_sum(row_at(&c->out[0], r), NULL, &c->in[0], ints_row(&c->in[2], r), row_at(&c->in[1], r), top_k, t);
 }
 static void unpermute_fwd_member(void *arg, int member, int n_members)
 {
@@ -127,13 +129,14 @@ static void unpermute_fwd(const struct kernel_call *c) { team_run_call(unpermute
 
 VEC_INLINE void unpermute_bwd_tokens(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
+    int top_k = at_unpermute(&c->at)->top_k;
     int64_t n = c->dout[0].n[1];
     for (int64_t r = lo; r < hi; r++) {
         const int32_t *row = ints_row(&c->in[2], r);
         const float *gate = row_at(&c->in[1], r), *acc = row_or_null(&c->acc[1], r);
         float *dgate = c->din[1].p ? row_at(&c->din[1], r) : NULL;
         const void *dz = row_at(&c->dout[0], r);
-        for (int j = 0; j < c->at.moe.top_k; j++) {
+        for (int j = 0; j < top_k; j++) {
             float d = dgate && row[j] >= 0 ? row_dot(dz, row_at(&c->in[0], row[j]), n, t) : 0;
             if (dgate) dgate[j] = d + (acc ? acc[j] : 0);
             if (c->din[0].p && row[j] >= 0)
@@ -161,11 +164,12 @@ VEC_INLINE void span_put(void *to, int64_t at, const void *acc, const void *x, i
 }
 VEC_INLINE void mla_kv_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
-    int64_t A = c->at.head_dim, nope = c->at.nope, value = c->at.value, HA = c->at.heads * A;
+    const struct mla_kv_attrs *at = at_mla_kv(&c->at);
+    int64_t A = at->head_dim, nope = at->nope, value = at->value, HA = at->heads * A;
     for (int64_t r = lo; r < hi; r++) {
         const void *kv = row_at(&c->in[0], r), *rope = row_at(&c->in[1], r);
         void *y = row_at(&c->out[0], r);
-        for (int64_t h = 0; h < c->at.heads; h++) {
+        for (int64_t h = 0; h < at->heads; h++) {
             span_put(y, h * A, NULL, kv, h * (nope + value), nope, t);
             span_put(y, h * A + nope, NULL, rope, 0, A - nope, t);
             span_put(y, HA + h * A, NULL, kv, h * (nope + value) + nope, value, t);
@@ -176,17 +180,18 @@ VEC_INLINE void mla_kv_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t
 VEC_ROW_KERNEL(mla_kv_fwd)
 VEC_INLINE void mla_kv_bwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
-    int64_t A = c->at.head_dim, nope = c->at.nope, value = c->at.value, HA = c->at.heads * A;
+    const struct mla_kv_attrs *at = at_mla_kv(&c->at);
+    int64_t A = at->head_dim, nope = at->nope, value = at->value, HA = at->heads * A;
     for (int64_t r = lo; r < hi; r++) {
         const void *dy = row_at(&c->dout[0], r), *acc = row_or_null(&c->acc[0], r), *acc1 = row_or_null(&c->acc[1], r);
-        for (int64_t h = 0; c->din[0].p && h < c->at.heads; h++) {
+        for (int64_t h = 0; c->din[0].p && h < at->heads; h++) {
             span_put(row_at(&c->din[0], r), h * (nope + value), acc, dy, h * A, nope, t);
             span_put(row_at(&c->din[0], r), h * (nope + value) + nope, acc, dy, HA + h * A, value, t);
         }
         for (int64_t i = 0; c->din[1].p && i < A - nope; i += VL) {
             int k = v_count(A - nope - i);
             vf s = vf_zero();
-            for (int64_t h = 0; h < c->at.heads; h++) s += v_get(dy, h * A + nope + i, k, t);
+            for (int64_t h = 0; h < at->heads; h++) s += v_get(dy, h * A + nope + i, k, t);
             v_put(row_at(&c->din[1], r), i, k, t, s + v_get_or_zero(acc1, i, k, t));
         }
     }
@@ -194,9 +199,10 @@ VEC_INLINE void mla_kv_bwd_rows(const struct kernel_call *c, int64_t lo, int64_t
 VEC_ROW_KERNEL(mla_kv_bwd)
 VEC_INLINE void trim_run_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
-    int64_t A = c->at.head_dim, value = c->at.value;
+    const struct trim_attrs *at = at_trim(&c->at);
+    int64_t A = at->head_dim, value = at->value;
     for (int64_t r = lo; r < hi; r++)
-        for (int64_t h = 0; h < c->at.heads; h++) {
+        for (int64_t h = 0; h < at->heads; h++) {
             if (c->phase == KERNEL_FWD) {
                 span_put(row_at(&c->out[0], r), h * value, NULL, row_at(&c->in[0], r), h * A, value, t);
                 continue;

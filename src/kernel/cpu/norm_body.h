@@ -51,10 +51,11 @@ VEC_INLINE void norm_apply(void *y, const void *x, const void *w, const void *b,
 
 VEC_INLINE void rmsnorm_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
+    float eps = at_norm(&c->at)->eps;
     int64_t n = view_cols(&c->in[0]);
     for (int64_t r = lo; r < hi; r++) {
         const void *x = row_at(&c->in[0], r);
-        float rstd = 1.0f / sqrtf(row_power_sum(x, n, 0, 2, t) / (float)n + c->at.eps);
+        float rstd = 1.0f / sqrtf(row_power_sum(x, n, 0, 2, t) / (float)n + eps);
         ((float *)c->out[1].p)[r] = rstd;
         norm_apply(row_at(&c->out[0], r), x, c->in[1].p, NULL, n, 0, rstd, t);
     }
@@ -63,12 +64,13 @@ VEC_ROW_KERNEL(rmsnorm_fwd)
 
 VEC_INLINE void layernorm_fwd_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
+    float eps = at_norm(&c->at)->eps;
     int64_t n = view_cols(&c->in[0]);
     for (int64_t r = lo; r < hi; r++) {
         const void *x = row_at(&c->in[0], r);
         float *stat = row_at(&c->out[1], r);
         float mean = row_power_sum(x, n, 0, 1, t) / (float)n;
-        float rstd = 1.0f / sqrtf(row_power_sum(x, n, mean, 2, t) / (float)n + c->at.eps);
+        float rstd = 1.0f / sqrtf(row_power_sum(x, n, mean, 2, t) / (float)n + eps);
         stat[0] = mean;
         stat[1] = rstd;
         norm_apply(row_at(&c->out[0], r), x, c->in[1].p, c->in[2].p, n, mean, rstd, t);

@@ -20,13 +20,13 @@ struct mask {
     float scale;
     uint32_t words[MASK_ROOM];
 };
-VEC_INLINE void mask_init(struct mask *m, const struct op_attrs *at, const struct step_info *step)
+VEC_INLINE void mask_init(struct mask *m, const struct dropout_attrs *at, const struct step_info *step)
 {
     bool on = dropout_active(at, step);
     m->seed = on ? step->seed : 0;
     m->stream = on ? rng_stream_at(at->stream, step->step) : 0;
-    m->threshold = on ? dropout_threshold(at->dropout) : 0;
-    m->scale = on ? dropout_scale(at->dropout) : 1.0f;
+    m->threshold = on ? dropout_threshold(at->p) : 0;
+    m->scale = on ? dropout_scale(at->p) : 1.0f;
 }
 
 /* The generator's words of blocks `block` .. block + VQL - 1. */

@@ -29,15 +29,15 @@ VEC_INLINE void rotary_put(void *p, const void *acc, int64_t i, enum dtype t, fl
     v_put_one(p, i, t, x);
 }
 /* One head whose columns [at, at + wide) are turned, the rest copied. */
-VEC_INLINE void rotary_part(const struct op_attrs *a, void *y, const void *acc, const void *x, const float *cosines,
+VEC_INLINE void rotary_part(const struct rotary_attrs *a, void *y, const void *acc, const void *x, const float *cosines,
                             bool back, enum dtype t)
 {
-    int64_t wide = a->rotary_dim ? a->rotary_dim : a->head_dim, half = wide / 2;
-    int64_t step = a->rotary_pairs ? 2 : 1, apart = a->rotary_pairs ? 1 : half;
+    int64_t wide = a->dim ? a->dim : a->head_dim, half = wide / 2;
+    int64_t step = a->pairs ? 2 : 1, apart = a->pairs ? 1 : half;
     for (int64_t i = 0; (x != y || acc) && i < a->head_dim; i++)
-        if (i < a->rotary_at || i >= a->rotary_at + wide) rotary_put(y, acc, i, t, v_get_one(x, i, t));
+        if (i < a->at || i >= a->at + wide) rotary_put(y, acc, i, t, v_get_one(x, i, t));
     for (int64_t i = 0; i < half; i++) {
-        int64_t c1 = a->rotary_at + i * step, c2 = c1 + apart;
+        int64_t c1 = a->at + i * step, c2 = c1 + apart;
         float co = cosines[i], si = back ? -cosines[half + i] : cosines[half + i];
         float u = v_get_one(x, c1, t), v = v_get_one(x, c2, t);
         rotary_put(y, acc, c1, t, u * co - v * si);
@@ -46,12 +46,13 @@ VEC_INLINE void rotary_part(const struct op_attrs *a, void *y, const void *acc, 
 }
 VEC_INLINE void rotary_run_rows(const struct kernel_call *c, int64_t lo, int64_t hi, enum dtype t)
 {
+    const struct rotary_attrs *at = at_rotary(&c->at);
     bool back = c->phase != KERNEL_FWD;
     const struct view *x = main_view(c), *y = back ? &c->din[0] : &c->out[0], absent = {0};
     const struct view *acc = back ? &c->acc[0] : &absent;
-    int64_t half = c->at.head_dim / 2;
-    bool plain = !c->at.rotary_dim && !c->at.rotary_pairs;
-    size_t head_bytes = (size_t)c->at.head_dim * dtype_bytes(t);
+    int64_t half = at->head_dim / 2;
+    bool plain = !at->dim && !at->pairs;
+    size_t head_bytes = (size_t)at->head_dim * dtype_bytes(t);
     for (int64_t r = lo; r < hi; r++) {
         int32_t pos = ((const int32_t *)c->in[1].p)[r];
         CHECK(pos >= 0 && pos < c->in[2].n[0], "position %d is beyond the table of %lld", (int)pos,
@@ -59,10 +60,10 @@ VEC_INLINE void rotary_run_rows(const struct kernel_call *c, int64_t lo, int64_t
         const float *cosines = row_at(&c->in[2], pos);
         const char *xr = row_at(x, r), *ar = row_or_null(acc, r);
         char *yr = row_at(y, r);
-        for (int h = 0; h < c->at.heads; h++) {
+        for (int h = 0; h < at->heads; h++) {
             size_t off = (size_t)h * head_bytes;
             if (plain) rotary_turn(yr + off, ar ? ar + off : NULL, xr + off, cosines, half, back, t);
-            else rotary_part(&c->at, yr + off, ar ? ar + off : NULL, xr + off, cosines, back, t);
+            else rotary_part(at, yr + off, ar ? ar + off : NULL, xr + off, cosines, back, t);
         }
     }
 }

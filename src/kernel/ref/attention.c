@@ -20,12 +20,17 @@ enum { Q, K, VALUE, DOC, CACHE_K, CACHE_V };
 /* Does query i see key j? Both are places in one sequence; base is the sequence's first row. */
 static bool sees(const struct kernel_call *c, int64_t base, int64_t i, int64_t j)
 {
-    if (c->at.causal && j > i) return false;
-    if (c->at.window && j <= i - c->at.window) return false;
+    const struct attention_attrs *at = at_attention(&c->at);
+    if (at->causal && j > i) return false;
+    if (at->window && j <= i - at->window) return false;
     return c->n_in <= DOC || ref_int(&c->in[DOC], base + i) == ref_int(&c->in[DOC], base + j);
 }
 
-static int64_t kv_column(const struct kernel_call *c, int64_t h) { return attention_kv_of(&c->at, h) * c->at.head_dim; }
+static int64_t kv_column(const struct kernel_call *c, int64_t h)
+{
+    const struct attention_attrs *at = at_attention(&c->at);
+    return attention_kv_of(at, h) * at->head_dim;
+}
 
 /* Product of `n` elements of a row of a and a row of b. */
 static double dot(const struct view *a, int64_t ra, int64_t ca, const struct view *b, int64_t rb, int64_t cb, int64_t n)
@@ -37,11 +42,12 @@ static double dot(const struct view *a, int64_t ra, int64_t ca, const struct vie
 
 static double drop_factor(const struct kernel_call *c, int64_t b, int64_t h, int64_t i, int64_t j)
 {
-    if (!dropout_active(&c->at, c->step)) return 1;
-    uint64_t seq = (uint64_t)c->at.seq, sequence = c->step->first_token / seq + (uint64_t)b;
-    uint64_t index = (attention_drop_row(&c->at, sequence, (uint64_t)h) * seq + (uint64_t)i) * seq + (uint64_t)j;
-    bool keep = dropout_keep(c->step->seed, c->at.stream, c->step->step, index, c->at.dropout);
-    return keep ? (double)dropout_scale(c->at.dropout) : 0;
+    const struct attention_attrs *at = at_attention(&c->at);
+    if (!dropout_active(&at->dropout, c->step)) return 1;
+    uint64_t seq = (uint64_t)at->seq, sequence = c->step->first_token / seq + (uint64_t)b;
+    uint64_t index = (attention_drop_row(at, sequence, (uint64_t)h) * seq + (uint64_t)i) * seq + (uint64_t)j;
+    bool keep = dropout_keep(c->step->seed, at->dropout.stream, c->step->step, index, at->dropout.p);
+    return keep ? (double)dropout_scale(at->dropout.p) : 0;
 }
 
 /* Turns n scores into probabilities (-INFINITY: unseen); returns the log of the sum of their exponentials. */
@@ -56,13 +62,13 @@ static double softmax(double *s, int64_t n)
 
 static void attention_row(const struct kernel_call *c, int64_t t, double *p_S)
 {
-    int64_t n_s = c->at.seq, n_a = c->at.head_dim, b = t / n_s, i = t % n_s, base = b * n_s;
-    for (int64_t h = 0; h < c->at.heads; h++) {
+    const struct attention_attrs *at = at_attention(&c->at);
+    int64_t n_s = at->seq, n_a = at->head_dim, b = t / n_s, i = t % n_s, base = b * n_s;
+    for (int64_t h = 0; h < at->heads; h++) {
         int64_t kv = kv_column(c, h);
         for (int64_t j = 0; j < n_s; j++)
-            p_S[j] = sees(c, base, i, j)
-                         ? (double)c->at.scale * dot(&c->in[Q], t, h * n_a, &c->in[K], base + j, kv, n_a)
-                         : -INFINITY;
+            p_S[j] = sees(c, base, i, j) ? (double)at->scale * dot(&c->in[Q], t, h * n_a, &c->in[K], base + j, kv, n_a)
+                                         : -INFINITY;
         ref_set(&c->out[1], t, h, softmax(p_S, n_s));
         for (int64_t j = 0; j < n_s; j++) p_S[j] *= p_S[j] > 0 ? drop_factor(c, b, h, i, j) : 0;
         for (int64_t a = 0; a < n_a; a++) {
@@ -74,7 +80,11 @@ static void attention_row(const struct kernel_call *c, int64_t t, double *p_S)
     }
 }
 
-void attention_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->in[Q].n[0], c->at.seq, attention_row); }
+void attention_fwd_ref(const struct kernel_call *c)
+{
+    const struct attention_attrs *at = at_attention(&c->at);
+    ref_each_row(c, c->in[Q].n[0], at->seq, attention_row);
+}
 
 /* What one pair (query i, key j) of head h contributes. */
 struct pair {
@@ -84,8 +94,9 @@ struct pair {
 
 static struct pair pair_backward(const struct kernel_call *c, int64_t b, int64_t h, int64_t i, int64_t j, double delta)
 {
-    int64_t n_a = c->at.head_dim, ti = b * c->at.seq + i, tj = b * c->at.seq + j, kv = kv_column(c, h);
-    double scale = (double)c->at.scale, factor = drop_factor(c, b, h, i, j);
+    const struct attention_attrs *at = at_attention(&c->at);
+    int64_t n_a = at->head_dim, ti = b * at->seq + i, tj = b * at->seq + j, kv = kv_column(c, h);
+    double scale = (double)at->scale, factor = drop_factor(c, b, h, i, j);
     double s = scale * dot(&c->in[Q], ti, h * n_a, &c->in[K], tj, kv, n_a);
     double p = exp(s - ref_get(&c->out[1], ti, h));
     double dp = factor * dot(&c->dout[0], ti, h * n_a, &c->in[VALUE], tj, kv, n_a);
@@ -94,14 +105,16 @@ static struct pair pair_backward(const struct kernel_call *c, int64_t b, int64_t
 
 static double delta_of(const struct kernel_call *c, int64_t t, int64_t h)
 {
-    int64_t n_a = c->at.head_dim;
+    const struct attention_attrs *at = at_attention(&c->at);
+    int64_t n_a = at->head_dim;
     return dot(&c->dout[0], t, h * n_a, &c->out[0], t, h * n_a, n_a);
 }
 
 static void attention_dq_row(const struct kernel_call *c, int64_t t, double *dq_A)
 {
-    int64_t n_s = c->at.seq, n_a = c->at.head_dim, b = t / n_s, i = t % n_s;
-    for (int64_t h = 0; h < c->at.heads; h++) {
+    const struct attention_attrs *at = at_attention(&c->at);
+    int64_t n_s = at->seq, n_a = at->head_dim, b = t / n_s, i = t % n_s;
+    for (int64_t h = 0; h < at->heads; h++) {
         int64_t kv = kv_column(c, h);
         double delta = delta_of(c, t, h);
         for (int64_t a = 0; a < n_a; a++) dq_A[a] = 0;
@@ -116,12 +129,13 @@ static void attention_dq_row(const struct kernel_call *c, int64_t t, double *dq_
 
 static void attention_dkv_row(const struct kernel_call *c, int64_t t, double *dk_A)
 {
-    int64_t n_s = c->at.seq, n_a = c->at.head_dim, b = t / n_s, j = t % n_s;
+    const struct attention_attrs *at = at_attention(&c->at);
+    int64_t n_s = at->seq, n_a = at->head_dim, b = t / n_s, j = t % n_s;
     int64_t lo, hi;
     double *dv_A = dk_A + n_a;
-    for (int64_t g = 0; g < c->at.kv_heads; g++) {
+    for (int64_t g = 0; g < at->kv_heads; g++) {
         for (int64_t a = 0; a < 2 * n_a; a++) dk_A[a] = 0;
-        attention_heads_of(&c->at, g, &lo, &hi);
+        attention_heads_of(at, g, &lo, &hi);
         for (int64_t h = lo; h < hi; h++)
             for (int64_t i = 0; i < n_s; i++) {
                 if (!sees(c, b * n_s, i, j)) continue;
@@ -141,7 +155,8 @@ static void attention_dkv_row(const struct kernel_call *c, int64_t t, double *dk
 
 void attention_bwd_in_ref(const struct kernel_call *c)
 {
-    int64_t n_t = c->in[Q].n[0], n_a = c->at.head_dim;
+    const struct attention_attrs *at = at_attention(&c->at);
+    int64_t n_t = c->in[Q].n[0], n_a = at->head_dim;
     if (c->din[Q].p) ref_each_row(c, n_t, n_a, attention_dq_row);
     if (c->din[K].p || c->din[VALUE].p) ref_each_row(c, n_t, 2 * n_a, attention_dkv_row);
 }
@@ -169,12 +184,13 @@ static void cache_row(const struct kernel_call *c, int64_t t, double *mine)
 
 static void cached_query_row(const struct kernel_call *c, int64_t t, double *p_C)
 {
-    int64_t n_a = c->at.head_dim, end = cached_position(c, t) + 1;
-    int64_t first = c->at.window && end > c->at.window ? end - c->at.window : 0;
-    for (int64_t h = 0; h < c->at.heads; h++) {
+    const struct attention_attrs *at = at_attention(&c->at);
+    int64_t n_a = at->head_dim, end = cached_position(c, t) + 1;
+    int64_t first = at->window && end > at->window ? end - at->window : 0;
+    for (int64_t h = 0; h < at->heads; h++) {
         int64_t kv = kv_column(c, h);
         for (int64_t j = first; j < end; j++)
-            p_C[j] = (double)c->at.scale * dot(&c->in[Q], t, h * n_a, &c->in[CACHE_K], j, kv, n_a);
+            p_C[j] = (double)at->scale * dot(&c->in[Q], t, h * n_a, &c->in[CACHE_K], j, kv, n_a);
         softmax(p_C + first, end - first);
         for (int64_t a = 0; a < n_a; a++) {
             double o = 0;
@@ -193,8 +209,9 @@ void attention_cached_fwd_ref(const struct kernel_call *c)
 /* A row of scores forward; dk and dv of one head backward. */
 size_t attention_scratch_ref(const struct kernel_call *c, int n_threads)
 {
+    const struct attention_attrs *at = at_attention(&c->at);
     int64_t each = c->op == OP_ATTENTION_CACHED ? c->in[CACHE_K].n[0]
-                   : c->phase == KERNEL_FWD     ? c->at.seq
-                                                : 2 * (int64_t)c->at.head_dim;
+                   : c->phase == KERNEL_FWD     ? at->seq
+                                                : 2 * (int64_t)at->head_dim;
     return ref_scratch(each, n_threads);
 }

@@ -18,23 +18,25 @@ enum { Q, K, VALUE, DOC };
 /* Rows of one sequence on the parts of q or of k; the position of row i. */
 static int64_t rows_of(const struct kernel_call *c, bool keys)
 {
-    const struct op_attrs *at = &c->at;
-    return context_rows(at->seq, at->context.parts, keys ? at->context.k_first : at->context.q_first,
-                        keys ? at->context.k_count : at->context.q_count);
+    const struct attention_part_attrs *p = at_attention_part(&c->at);
+    return context_rows(p->attention.seq, p->parts, keys ? p->k_first : p->q_first, keys ? p->k_count : p->q_count);
 }
 
 static int64_t place_of(const struct kernel_call *c, bool keys, int64_t i)
 {
-    int n = c->at.context.parts, part = keys ? c->at.context.k_first : c->at.context.q_first;
-    for (int64_t rows; i >= (rows = context_rows(c->at.seq, n, part, 1)); part++) i -= rows;
-    return context_place(c->at.seq, n, part, i);
+    const struct attention_part_attrs *p = at_attention_part(&c->at);
+    int n = p->parts, part = keys ? p->k_first : p->q_first;
+    int64_t seq = p->attention.seq;
+    for (int64_t rows; i >= (rows = context_rows(seq, n, part, 1)); part++) i -= rows;
+    return context_place(seq, n, part, i);
 }
 
 static bool sees(const struct kernel_call *c, int64_t b, int64_t i, int64_t j)
 {
-    if (c->at.causal && j > i) return false;
-    if (c->at.window && j <= i - c->at.window) return false;
-    return c->n_in <= DOC || ref_int(&c->in[DOC], b * c->at.seq + i) == ref_int(&c->in[DOC], b * c->at.seq + j);
+    const struct attention_attrs *at = at_heads(&c->at);
+    if (at->causal && j > i) return false;
+    if (at->window && j <= i - at->window) return false;
+    return c->n_in <= DOC || ref_int(&c->in[DOC], b * at->seq + i) == ref_int(&c->in[DOC], b * at->seq + j);
 }
 
 static double dot(const struct view *a, int64_t ra, int64_t ca, const struct view *b, int64_t rb, int64_t cb, int64_t n)
@@ -46,30 +48,32 @@ static double dot(const struct view *a, int64_t ra, int64_t ca, const struct vie
 
 static double drop_factor(const struct kernel_call *c, int64_t b, int64_t h, int64_t i, int64_t j)
 {
-    if (!dropout_active(&c->at, c->step)) return 1;
-    uint64_t seq = (uint64_t)c->at.seq, sequence = c->step->first_token / seq + (uint64_t)b;
-    uint64_t index = (attention_drop_row(&c->at, sequence, (uint64_t)h) * seq + (uint64_t)i) * seq + (uint64_t)j;
-    return dropout_keep(c->step->seed, c->at.stream, c->step->step, index, c->at.dropout)
-               ? (double)dropout_scale(c->at.dropout)
+    const struct attention_attrs *at = at_heads(&c->at);
+    if (!dropout_active(&at->dropout, c->step)) return 1;
+    uint64_t seq = (uint64_t)at->seq, sequence = c->step->first_token / seq + (uint64_t)b;
+    uint64_t index = (attention_drop_row(at, sequence, (uint64_t)h) * seq + (uint64_t)i) * seq + (uint64_t)j;
+    return dropout_keep(c->step->seed, at->dropout.stream, c->step->step, index, at->dropout.p)
+               ? (double)dropout_scale(at->dropout.p)
                : 0;
 }
 
 /* One head of one query: p_K the scores, place_K the keys' positions. */
 static void head_row(const struct kernel_call *c, int64_t t, int64_t h, double *p_K, const double *place_K)
 {
-    int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = c->at.head_dim, b = t / n_q,
+    const struct attention_attrs *at = at_heads(&c->at);
+    int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = at->head_dim, b = t / n_q,
             i = place_of(c, false, t % n_q);
-    int64_t kv = attention_kv_of(&c->at, h) * n_a;
+    int64_t kv = attention_kv_of(at, h) * n_a;
     double max = -INFINITY, sum = 0;
     for (int64_t j = 0; j < n_k; j++) {
         p_K[j] = sees(c, b, i, (int64_t)place_K[j])
-                     ? (double)c->at.scale * dot(&c->in[Q], t, h * n_a, &c->in[K], b * n_k + j, kv, n_a)
+                     ? (double)at->scale * dot(&c->in[Q], t, h * n_a, &c->in[K], b * n_k + j, kv, n_a)
                      : -INFINITY;
         max = fmax(max, p_K[j]);
     }
     for (int64_t j = 0; j < n_k && max > -INFINITY; j++) sum += p_K[j] = exp(p_K[j] - max);
     double here = sum > 0 ? max + log(sum) : -INFINITY,
-           was = c->at.context.more ? ref_get(&c->out[1], t, h) : -INFINITY;
+           was = at_attention_part(&c->at)->more ? ref_get(&c->out[1], t, h) : -INFINITY;
     double top = fmax(here, was), lse = top > -INFINITY ? top + log(exp(here - top) + exp(was - top)) : -INFINITY;
     double keep = was > -INFINITY ? exp(was - lse) : 0, by = sum > 0 ? exp(here - lse) / sum : 0;
     ref_set(&c->out[1], t, h, lse);
@@ -85,9 +89,10 @@ static void head_row(const struct kernel_call *c, int64_t t, int64_t h, double *
 
 static void part_row(const struct kernel_call *c, int64_t t, double *mine)
 {
+    const struct attention_attrs *at = at_heads(&c->at);
     int64_t n_k = rows_of(c, true);
     for (int64_t j = 0; j < n_k; j++) mine[n_k + j] = (double)place_of(c, true, j);
-    for (int64_t h = 0; h < c->at.heads; h++) head_row(c, t, h, mine, mine + n_k);
+    for (int64_t h = 0; h < at->heads; h++) head_row(c, t, h, mine, mine + n_k);
 }
 
 void attention_part_fwd_ref(const struct kernel_call *c)
@@ -103,8 +108,9 @@ struct pair {
 static struct pair pair_backward(const struct kernel_call *c, int64_t b, int64_t h, int64_t ti, int64_t i, int64_t tj,
                                  int64_t j)
 {
-    int64_t n_a = c->at.head_dim, kv = attention_kv_of(&c->at, h) * n_a;
-    double scale = (double)c->at.scale, factor = drop_factor(c, b, h, i, j);
+    const struct attention_attrs *at = at_heads(&c->at);
+    int64_t n_a = at->head_dim, kv = attention_kv_of(at, h) * n_a;
+    double scale = (double)at->scale, factor = drop_factor(c, b, h, i, j);
     double p = exp(scale * dot(&c->in[Q], ti, h * n_a, &c->in[K], tj, kv, n_a) - ref_get(&c->out[1], ti, h));
     double dp = factor * dot(&c->dout[0], ti, h * n_a, &c->in[VALUE], tj, kv, n_a);
     double delta = dot(&c->dout[0], ti, h * n_a, &c->out[0], ti, h * n_a, n_a);
@@ -113,10 +119,11 @@ static struct pair pair_backward(const struct kernel_call *c, int64_t b, int64_t
 
 static void dq_row(const struct kernel_call *c, int64_t t, double *dq_A)
 {
-    int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = c->at.head_dim, b = t / n_q,
+    const struct attention_attrs *at = at_heads(&c->at);
+    int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = at->head_dim, b = t / n_q,
             i = place_of(c, false, t % n_q);
-    for (int64_t h = 0; h < c->at.heads; h++) {
-        int64_t kv = attention_kv_of(&c->at, h) * n_a;
+    for (int64_t h = 0; h < at->heads; h++) {
+        int64_t kv = attention_kv_of(at, h) * n_a;
         for (int64_t a = 0; a < n_a; a++) dq_A[a] = 0;
         for (int64_t r = 0; r < n_k; r++) {
             int64_t j = place_of(c, true, r);
@@ -130,12 +137,13 @@ static void dq_row(const struct kernel_call *c, int64_t t, double *dq_A)
 
 static void dkv_row(const struct kernel_call *c, int64_t t, double *dk_A)
 {
-    int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = c->at.head_dim, b = t / n_k,
+    const struct attention_attrs *at = at_heads(&c->at);
+    int64_t n_k = rows_of(c, true), n_q = rows_of(c, false), n_a = at->head_dim, b = t / n_k,
             j = place_of(c, true, t % n_k);
     double *dv_A = dk_A + n_a;
-    for (int64_t g = 0; g < c->at.kv_heads; g++) {
+    for (int64_t g = 0; g < at->kv_heads; g++) {
         int64_t lo, hi;
-        attention_heads_of(&c->at, g, &lo, &hi);
+        attention_heads_of(at, g, &lo, &hi);
         for (int64_t a = 0; a < 2 * n_a; a++) dk_A[a] = 0;
         for (int64_t h = lo; h < hi; h++)
             for (int64_t r = 0; r < n_q; r++) {
@@ -156,7 +164,8 @@ static void dkv_row(const struct kernel_call *c, int64_t t, double *dk_A)
 
 void attention_part_bwd_in_ref(const struct kernel_call *c)
 {
-    int64_t n_a = c->at.head_dim;
+    const struct attention_attrs *at = at_heads(&c->at);
+    int64_t n_a = at->head_dim;
     if (c->din[Q].p) ref_each_row(c, c->in[Q].n[0], n_a, dq_row);
     if (c->din[K].p || c->din[VALUE].p) ref_each_row(c, c->in[K].n[0], 2 * n_a, dkv_row);
 }
@@ -164,5 +173,6 @@ void attention_part_bwd_in_ref(const struct kernel_call *c)
 /* A row of scores and the keys' positions forward; dk and dv of one head backward. */
 size_t attention_part_scratch_ref(const struct kernel_call *c, int n_threads)
 {
-    return ref_scratch(c->phase == KERNEL_FWD ? 2 * rows_of(c, true) : 2 * (int64_t)c->at.head_dim, n_threads);
+    const struct attention_attrs *at = at_heads(&c->at);
+    return ref_scratch(c->phase == KERNEL_FWD ? 2 * rows_of(c, true) : 2 * (int64_t)at->head_dim, n_threads);
 }

@@ -19,9 +19,10 @@ size_t permute_scratch_ref(const struct kernel_call *c, int n_threads)
 
 void permute_fwd_ref(const struct kernel_call *c)
 {
+    int k = at_permute(&c->at)->top_k;
     int64_t used = permute_deal(c), n = c->in[0].n[1];
     for (int64_t t = 0; t < c->in[0].n[0]; t++)
-        for (int j = 0; j < c->at.moe.top_k; j++) {
+        for (int j = 0; j < k; j++) {
             int32_t r = ints_row(&c->out[1], t)[j];
             for (int64_t d = 0; r >= 0 && d < n; d++) ref_set(&c->out[0], r, d, ref_get(&c->in[0], t, d));
         }
@@ -31,10 +32,11 @@ void permute_fwd_ref(const struct kernel_call *c)
 
 static void permute_bwd_row(const struct kernel_call *c, int64_t t, double *mine)
 {
+    int k = at_permute(&c->at)->top_k;
     (void)mine;
     for (int64_t d = 0; d < c->dout[0].n[1]; d++) {
         double sum = 0;
-        for (int j = 0; j < c->at.moe.top_k; j++) {
+        for (int j = 0; j < k; j++) {
             int32_t r = ints_row(&c->out[1], t)[j];
             if (r >= 0) sum += ref_get(&c->dout[0], r, d);
         }
@@ -50,10 +52,11 @@ void permute_bwd_in_ref(const struct kernel_call *c)
 /* ---- unpermute ---- */
 static void unpermute_row(const struct kernel_call *c, int64_t t, double *mine)
 {
+    int k = at_unpermute(&c->at)->top_k;
     (void)mine;
     for (int64_t d = 0; d < c->out[0].n[1]; d++) {
         double sum = 0;
-        for (int j = 0; j < c->at.moe.top_k; j++) {
+        for (int j = 0; j < k; j++) {
             int32_t r = ints_row(&c->in[2], t)[j];
             if (r >= 0) sum += ref_get(&c->in[1], t, j) * ref_get(&c->in[0], r, d);
         }
@@ -65,8 +68,9 @@ void unpermute_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->out[0].
 
 static void gate_bwd_row(const struct kernel_call *c, int64_t t, double *mine)
 {
+    int k = at_unpermute(&c->at)->top_k;
     (void)mine;
-    for (int j = 0; j < c->at.moe.top_k; j++) {
+    for (int j = 0; j < k; j++) {
         int32_t r = ints_row(&c->in[2], t)[j];
         double dot = 0;
         for (int64_t d = 0; r >= 0 && d < c->dout[0].n[1]; d++)
@@ -83,12 +87,13 @@ size_t unpermute_scratch_ref(const struct kernel_call *c, int n_threads)
 
 void unpermute_bwd_in_ref(const struct kernel_call *c)
 {
+    int k = at_unpermute(&c->at)->top_k;
     if (c->din[1].p) ref_each_row(c, c->in[1].n[0], 0, gate_bwd_row);
     if (!c->din[0].p) return;
     char *used = c->scratch;
     memset(used, 0, (size_t)c->in[0].n[0]);
     for (int64_t t = 0; t < c->in[1].n[0]; t++)
-        for (int j = 0; j < c->at.moe.top_k; j++) {
+        for (int j = 0; j < k; j++) {
             int32_t r = ints_row(&c->in[2], t)[j];
             if (r < 0) continue;
             used[r] = 1;

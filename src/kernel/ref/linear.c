@@ -7,8 +7,8 @@
 /* The row of the table, or -1: in another part of the vocabulary. */
 static int64_t token_row(const struct kernel_call *c, int64_t t)
 {
-    int64_t id = ref_int(&c->in[0], t), n = c->in[1].n[0], whole = c->at.whole ? c->at.whole : n,
-            row = id - c->at.first;
+    const struct vocab_attrs *at = at_vocab(&c->at);
+    int64_t id = ref_int(&c->in[0], t), n = c->in[1].n[0], whole = at->whole ? at->whole : n, row = id - at->first;
     CHECK(id >= 0 && id < whole, "token %lld has id %lld, the vocabulary has %lld", (long long)t, (long long)id,
           (long long)whole);
     return row >= 0 && row < n ? row : -1;

@@ -7,9 +7,10 @@
 
 static void mla_kv_row(const struct kernel_call *c, int64_t t, double *mine)
 {
+    const struct mla_kv_attrs *at = at_mla_kv(&c->at);
     (void)mine;
-    int64_t A = c->at.head_dim, nope = c->at.nope, value = c->at.value, HA = c->at.heads * A, from = nope + value;
-    for (int64_t h = 0; h < c->at.heads; h++)
+    int64_t A = at->head_dim, nope = at->nope, value = at->value, HA = at->heads * A, from = nope + value;
+    for (int64_t h = 0; h < at->heads; h++)
         for (int64_t i = 0; i < A; i++) {
             double k = i < nope ? ref_get(&c->in[0], t, h * from + i) : ref_get(&c->in[1], t, i - nope);
             ref_set(&c->out[0], t, h * A + i, k);
@@ -21,14 +22,15 @@ void mla_kv_fwd_ref(const struct kernel_call *c) { ref_each_row(c, c->out[0].n[0
 
 static void mla_kv_bwd_row(const struct kernel_call *c, int64_t t, double *mine)
 {
+    const struct mla_kv_attrs *at = at_mla_kv(&c->at);
     (void)mine;
-    int64_t A = c->at.head_dim, nope = c->at.nope, value = c->at.value, HA = c->at.heads * A, from = nope + value;
-    for (int64_t h = 0; h < c->at.heads; h++)
+    int64_t A = at->head_dim, nope = at->nope, value = at->value, HA = at->heads * A, from = nope + value;
+    for (int64_t h = 0; h < at->heads; h++)
         for (int64_t i = 0; i < from; i++)
             ref_put_grad(c, 0, t, h * from + i, ref_get(&c->dout[0], t, i < nope ? h * A + i : HA + h * A + i - nope));
     for (int64_t i = nope; i < A; i++) {
         double sum = 0;
-        for (int64_t h = 0; h < c->at.heads; h++) sum += ref_get(&c->dout[0], t, h * A + i);
+        for (int64_t h = 0; h < at->heads; h++) sum += ref_get(&c->dout[0], t, h * A + i);
         ref_put_grad(c, 1, t, i - nope, sum);
     }
 }
@@ -37,9 +39,10 @@ void mla_kv_bwd_in_ref(const struct kernel_call *c) { ref_each_row(c, c->dout[0]
 
 static void trim_row(const struct kernel_call *c, int64_t t, double *mine)
 {
+    const struct trim_attrs *at = at_trim(&c->at);
     (void)mine;
-    int64_t A = c->at.head_dim, value = c->at.value;
-    for (int64_t h = 0; h < c->at.heads; h++)
+    int64_t A = at->head_dim, value = at->value;
+    for (int64_t h = 0; h < at->heads; h++)
         for (int64_t i = 0; i < A; i++) {
             if (c->phase == KERNEL_FWD && i < value)
                 ref_set(&c->out[0], t, h * value + i, ref_get(&c->in[0], t, h * A + i));

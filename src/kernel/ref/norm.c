@@ -24,7 +24,7 @@ static struct moments row_moments(const struct kernel_call *c, int64_t t, bool c
         double x = ref_get(&c->in[0], t, d) - mean;
         squares += x * x;
     }
-    return (struct moments){mean, 1 / sqrt(squares / (double)n + (double)c->at.eps)};
+    return (struct moments){mean, 1 / sqrt(squares / (double)n + (double)at_norm(&c->at)->eps)};
 }
 
 static struct moments saved_moments(const struct kernel_call *c, int64_t t)

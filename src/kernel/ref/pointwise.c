@@ -14,8 +14,9 @@
 /* Columns of the token that are not turned. */
 static void rotary_rest(const struct kernel_call *c, int64_t t)
 {
-    int64_t head = c->at.head_dim, from = c->at.rotary_at, end = from + c->at.rotary_dim;
-    for (int64_t col = 0; col < c->at.heads * head; col++) {
+    const struct rotary_attrs *at = at_rotary(&c->at);
+    int64_t head = at->head_dim, from = at->at, end = from + at->dim;
+    for (int64_t col = 0; col < at->heads * head; col++) {
         if (col % head >= from && col % head < end) continue;
         if (c->phase == KERNEL_FWD) ref_set(&c->out[0], t, col, ref_get(&c->in[0], t, col));
         else ref_put_grad(c, 0, t, col, ref_get(&c->dout[0], t, col));
@@ -24,17 +25,18 @@ static void rotary_rest(const struct kernel_call *c, int64_t t)
 
 static void rotary_row(const struct kernel_call *c, int64_t t, double *mine)
 {
+    const struct rotary_attrs *at = at_rotary(&c->at);
     (void)mine;
     bool backward = c->phase != KERNEL_FWD;
     const struct view *x = backward ? &c->dout[0] : &c->in[0];
-    int64_t wide = c->at.rotary_dim ? c->at.rotary_dim : c->at.head_dim, half = wide / 2, pos = ref_int(&c->in[1], t);
-    int64_t step = c->at.rotary_pairs ? 2 : 1, apart = c->at.rotary_pairs ? 1 : half;
+    int64_t wide = at->dim ? at->dim : at->head_dim, half = wide / 2, pos = ref_int(&c->in[1], t);
+    int64_t step = at->pairs ? 2 : 1, apart = at->pairs ? 1 : half;
     CHECK(pos >= 0 && pos < c->in[2].n[0], "position %lld is beyond the table of %lld", (long long)pos,
           (long long)c->in[2].n[0]);
-    if (c->at.rotary_dim) rotary_rest(c, t);
-    for (int h = 0; h < c->at.heads; h++)
+    if (at->dim) rotary_rest(c, t);
+    for (int h = 0; h < at->heads; h++)
         for (int64_t i = 0; i < half; i++) {
-            int64_t c1 = h * c->at.head_dim + c->at.rotary_at + i * step, c2 = c1 + apart;
+            int64_t c1 = h * at->head_dim + at->at + i * step, c2 = c1 + apart;
             double co = ref_get(&c->in[2], pos, i), si = ref_get(&c->in[2], pos, half + i);
             double x1 = ref_get(x, t, c1), x2 = ref_get(x, t, c2);
             if (backward) {
@@ -73,20 +75,22 @@ static struct tangent silu(double x)
 static void act_row(const struct kernel_call *c, int64_t t, double *mine)
 {
     (void)mine;
+    bool gated = at_act(&c->at)->kind == ACT_SWIGLU;
     int64_t n = c->out[0].n[1];
     for (int64_t f = 0; f < n; f++) {
         double x = ref_get(&c->in[0], t, f);
-        ref_set(&c->out[0], t, f, c->at.act == ACT_SWIGLU ? silu(x).y * ref_get(&c->in[0], t, n + f) : gelu(x).y);
+        ref_set(&c->out[0], t, f, gated ? silu(x).y * ref_get(&c->in[0], t, n + f) : gelu(x).y);
     }
 }
 
 static void act_dx_row(const struct kernel_call *c, int64_t t, double *mine)
 {
     (void)mine;
+    bool gated = at_act(&c->at)->kind == ACT_SWIGLU;
     int64_t n = c->dout[0].n[1];
     for (int64_t f = 0; f < n; f++) {
         double x = ref_get(&c->in[0], t, f), dy = ref_get(&c->dout[0], t, f);
-        if (c->at.act == ACT_SWIGLU) {
+        if (gated) {
             double up = ref_get(&c->in[0], t, n + f);
             struct tangent gate = silu(x);
             ref_put_grad(c, 0, t, f, dy * up * gate.dy);
@@ -104,12 +108,13 @@ void act_bwd_in_ref(const struct kernel_call *c) { ref_each_row(c, c->in[0].n[0]
 /* What dropout multiplies element (t, d) of a tensor with n_d columns by: 0, or 1/(1-p), or 1 when it is off. */
 static double dropout_factor(const struct kernel_call *c, int64_t t, int64_t d, int64_t n_d)
 {
-    if (!dropout_active(&c->at, c->step)) return 1;
+    const struct dropout_attrs *at = at_dropout(&c->at);
+    if (!dropout_active(at, c->step)) return 1;
     const struct view *index_T = &c->in[c->op == OP_ADD ? 2 : 1];
     uint64_t token = index_T->p ? (uint64_t)ref_int(index_T, t) : (uint64_t)t;
     uint64_t index = (c->step->first_token + token) * (uint64_t)n_d + (uint64_t)d;
-    bool keep = dropout_keep(c->step->seed, c->at.stream, c->step->step, index, c->at.dropout);
-    return keep ? (double)dropout_scale(c->at.dropout) : 0;
+    bool keep = dropout_keep(c->step->seed, at->stream, c->step->step, index, at->p);
+    return keep ? (double)dropout_scale(at->p) : 0;
 }
 
 static void add_row(const struct kernel_call *c, int64_t t, double *mine)
