@@ -41,7 +41,9 @@ void boxes_look(struct boxes *h, int which, int param)
 bool readers_has(const struct engine *g, int which)
 {
     const struct store *s = &g->store;
-    return s->array[which].row.saved && store_has(s, which) && store_array(s, which)->buf.dev == g->dev;
+    if (!s->array[which].row.saved || !store_has(s, which)) return false;
+    const struct buffer *b = &store_array(s, which)->buf;
+    return b->dev == g->dev && !b->host;
 }
 
 static int64_t width_of(const struct engine *g, int which)

@@ -46,7 +46,7 @@ void readers_free(struct readers *r);
 /* "12.3 MiB, each byte once, at most 3.1 MiB by one of 4 ranks; 36.9 MiB sent in 2 rounds". */
 void readers_print(const struct readers *r, struct str *out);
 
-/* Whether an array is loaded this way: it is saved, it is here, and on the engine's device. */
+/* Whether an array is loaded this way: it is saved, it is here, and in the memory of the engine's device. */
 bool readers_has(const struct engine *g, int which);
 
 /* The boxes that all holders (ranks of the parameters' mesh) have of a parameter's array; the last one asked for is
