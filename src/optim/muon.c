@@ -213,7 +213,8 @@ static struct kernel_call product_of(const struct muon *x, enum product what, in
     struct view X = matrix_of(x->x.p, DT_BF16, m, n), Y = matrix_of(x->y.p, DT_BF16, m, n),
                 G = matrix_of(x->g.p, DT_BF16, k, k), H = matrix_of(x->h.p, DT_BF16, k, k),
                 wide = matrix_of(x->wide.p, DT_F32, k, k);
-    struct kernel_call c = {.op = OP_LINEAR, .phase = KERNEL_FWD, .n_in = 2, .n_out = 1, .what = "newton-schulz"};
+    struct kernel_call c =
+        {.op = OP_LINEAR, .phase = KERNEL_FWD, .at = ATTRS(linear, 0), .n_in = 2, .n_out = 1, .what = "newton-schulz"};
     switch (what) {
     case GRAM_WIDE: c.in[0] = c.in[1] = X, c.out[0] = G; break;
     case SQUARE: c.in[0] = c.in[1] = G, c.out[0] = H; break;
