@@ -37,6 +37,7 @@ static const struct rule {
     {"optimizer.name", REFUSED},
     {"optimizer.embeddings.name", REFUSED},
     {"optimizer.vectors.name", REFUSED},
+    {"optimizer.moments", REFUSED},
     {"parallel", SILENT},
     {"parallel.servers", SAID},
     {"parallel.server_mode", SAID},

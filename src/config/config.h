@@ -57,6 +57,7 @@ struct config {
         int name;
         double lr, betas[2], eps, weight_decay, clip, momentum;
         bool nesterov;
+        int moments; /* 0: fp32, 1: bf16 */
         struct {
             double momentum;
             bool nesterov;

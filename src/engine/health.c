@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sum of squares in fp64 says all: it is finite exactly when every element is (the largest square of an fp32 is
- * 1e77). */
+ * 1e77). Arrays of 16 bits are looked through. */
 #include "engine/health.h"
 
 #include <math.h>
@@ -10,7 +10,15 @@ static int check(const struct engine *g, int i, int what, struct err *e)
 {
     const struct array *a = store_array(&g->store, what);
     struct array_span x = store_writes(&g->store, i, what);
-    if (x.n == 0 || a->row.dtype != DT_F32) return OK;
+    if (x.n == 0) return OK;
+    if (a->row.dtype != DT_F32) {
+        bool narrow = a->row.dtype == DT_BF16 || a->row.dtype == DT_F16;
+        struct stream *st = store_stream(&g->store, what, g->stream);
+        if (narrow && flat_find_nonfinite(st, array_at(a, x.at), a->row.dtype, x.n) >= 0)
+            return err_set(e, ERR_NUMERIC, "%s of %s are not finite", g->store.array[what].row.title,
+                           g->params.p[i].name);
+        return OK;
+    }
     double sum = flat_sum_squares_now(store_stream(&g->store, what, g->stream), array_at(a, x.at), x.n),
            rms = sqrt(sum / (double)x.n);
     const char *name = g->params.p[i].name, *title = g->store.array[what].row.title;

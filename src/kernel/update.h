@@ -22,6 +22,7 @@ enum update_kind {
     UPDATE_MOMENTUM, /* m, grad -> u: what momentum makes of a gradient */
     UPDATE_UNIT,     /* to = from / (root of *sum + eps) */
     UPDATE_BLEND,    /* to = a * x + b * y */
+    UPDATE_ADAMW16,  /* master, m, v, grad, param: AdamW with moments in bf16 */
     UPDATE_APPLY,    /* master, o, param: master += step * o, decayed */
     UPDATE_KINDS
 };
@@ -35,6 +36,16 @@ enum { UNIT_TO, UNIT_FROM, UNIT_SUM };                /* SUM: one f64, on the de
 enum { UNIT_EPS };
 enum { BLEND_TO, BLEND_X, BLEND_Y };
 enum { BLEND_A, BLEND_B };
+enum { ADAMW16_MASTER, ADAMW16_M, ADAMW16_V, ADAMW16_GRAD, ADAMW16_PARAM };
+enum {
+    ADAMW16_BETA1,
+    ADAMW16_BETA2,
+    ADAMW16_EPS,
+    ADAMW16_DECAY,
+    ADAMW16_ROOT,
+    ADAMW16_STEP,
+    ADAMW16_SCALE
+}; /* flat.h */
 enum { APPLY_MASTER, APPLY_O, APPLY_PARAM };
 enum { APPLY_STEP, APPLY_DECAY };
 

@@ -379,7 +379,7 @@ static void blend_momentum(const struct optim_call *call, struct optim_stretch r
                                                         .f = {[MOMENTUM_MU] = (float)call->c->muon_momentum,
                                                               [MOMENTUM_SCALE] = call->scale},
                                                         .flag = call->c->muon_nesterov});
-        r.array[0] += m;
+        r.array[0] += to_size(m) * sizeof(float);
         r.grad += to_size(m) * dtype_bytes(s->grad_dtype);
         u += m;
     }

@@ -64,12 +64,14 @@ struct optim_stretch optim_stretch_of(const struct optim_call *x, int i)
     return r;
 }
 
-static bool follows(const struct optim_stretch *a, const struct optim_stretch *b, size_t width, size_t grad_width)
+static bool follows(const struct optim_stretch *a, const struct optim_stretch *b, size_t width, size_t grad_width,
+                    size_t array_width)
 {
     bool next = a->decay == b->decay && a->group == b->group && b->master == a->master + a->n &&
                 b->grad == a->grad + (size_t)a->n * grad_width &&
                 (!a->param || b->param == a->param + (size_t)a->n * width);
-    for (int j = 0; j < OPTIM_MAX_ARRAYS; j++) next &= !a->array[j] || b->array[j] == a->array[j] + a->n;
+    for (int j = 0; j < OPTIM_MAX_ARRAYS; j++)
+        next &= !a->array[j] || b->array[j] == a->array[j] + (size_t)a->n * array_width;
     return next;
 }
 
@@ -83,7 +85,7 @@ static void update_stretch(const struct optim_call *x, struct optim_stretch r)
         row->step(x, &r, grad);
         r.master += m;
         for (int j = 0; j < OPTIM_MAX_ARRAYS; j++)
-            if (r.array[j]) r.array[j] += m;
+            if (r.array[j]) r.array[j] += to_size(m) * dtype_bytes(optim_dtype(x->c));
         r.grad += to_size(m) * dtype_bytes(s->grad_dtype);
         if (r.param) r.param += to_size(m) * dtype_bytes(s->dtype);
     }
@@ -109,7 +111,8 @@ void optim_step_some(struct store *s, struct stream *st, const struct optim_conf
         struct optim_stretch r = optim_stretch_of(&x, i - 1);
         while (i < first + n && by_element(&x, i)) {
             struct optim_stretch next = optim_stretch_of(&x, i);
-            if (!follows(&r, &next, dtype_bytes(s->dtype), dtype_bytes(s->grad_dtype))) break;
+            if (!follows(&r, &next, dtype_bytes(s->dtype), dtype_bytes(s->grad_dtype), dtype_bytes(optim_dtype(c))))
+                break;
             r.n += next.n;
             i++;
         }

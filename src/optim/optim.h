@@ -30,6 +30,7 @@ struct optim_config {
     enum optim_kind kind; /* of all groups without one of their own */
     struct optim_group group[PARAM_GROUPS];
     double beta1, beta2, eps, weight_decay;
+    bool moments16; /* AdamW's moments are kept in bf16 */
     double momentum;
     bool nesterov;
     double muon_momentum;
@@ -40,7 +41,7 @@ struct optim_config {
 /* Parameters, or pieces of them, that lie one after the other in all their arrays and share group and decay. */
 struct optim_stretch {
     float *master;
-    float *array[OPTIM_MAX_ARRAYS]; /* in the order of the row; NULL beyond its number */
+    char *array[OPTIM_MAX_ARRAYS]; /* in the order of the row, of optim_dtype; NULL beyond its number */
     const char *grad;
     char *param; /* the compute copy; NULL: the parameters are the master */
     int64_t n;
@@ -57,8 +58,8 @@ struct optim_call { /* what all stretches of a step share */
     int which[PARAM_GROUPS][OPTIM_MAX_ARRAYS]; /* where the arrays of a group's optimizer are in the store's table */
 };
 
-/* An optimizer. Its arrays are of fp32, a value per element, and begin as zeros; their names are groups of checkpoints,
- * so optimizers that use one name for one meaning share an array. */
+/* An optimizer. Its arrays have a value per element, of optim_dtype, and begin as zeros; their names are groups of
+ * checkpoints, so optimizers that use one name for one meaning share an array. */
 struct optim_row {
     const char *name; /* in configs */
     struct {
@@ -76,6 +77,7 @@ struct optim_row {
 extern const struct optim_row optim_rows[OPTIM_KINDS];
 
 const struct optim_row *optim_of(const struct optim_config *c, enum param_group group);
+enum dtype optim_dtype(const struct optim_config *c); /* of all optimizers' arrays */
 /* Whether some group's optimizer reads this key ("betas"); a key that no row names is read by all. */
 bool optim_reads(const struct optim_config *c, const char *key);
 /* What is wrong with the config, and the key; NULL: nothing. */

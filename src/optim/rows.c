@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernel/flat.h"
 #include "kernel/update.h"
 #include "optim/optim.h"
 #include "state/own.h"
@@ -18,6 +19,11 @@ static int adamw_arrays(const struct optim_config *c)
 
 static const char *adamw_check(const struct optim_config *c, const char **key)
 {
+    *key = "betas";
+    if (c->moments16 && 1 - c->beta2 < 0x1p-8)
+        return "second moments in bf16 (optimizer.moments) stand still: a step brings a moment less than 2^-8 of the "
+               "way, and "
+               "bf16 has no number so near; choose at most 0.996 for the second, or optimizer.moments: fp32";
     *key = "eps";
     return c->eps > 0 ? NULL
                       : "0 makes adamw divide 0 by 0 where no gradient ever came: embeddings of tokens that were not "
@@ -30,26 +36,49 @@ float optim_rate(const struct optim_call *x, enum param_group group)
     return (float)(g->scaled ? x->lr * g->lr_factor : x->lr);
 }
 
+static void adamw16_step(const struct optim_call *x, const struct optim_stretch *r, const struct adamw_args *a)
+{
+    struct adamw_factors f = adamw_factors(a);
+    flat_update(x->stream, &(struct update_args){
+                               .kind = UPDATE_ADAMW16,
+                               .n = a->n,
+                               .at = {[ADAMW16_MASTER] = {a->master, DT_F32},
+                                      [ADAMW16_M] = {r->array[0], DT_BF16},
+                                      [ADAMW16_V] = {r->array[1], DT_BF16},
+                                      [ADAMW16_GRAD] = {(void *)(uintptr_t)a->grad, DT_F32},
+                                      [ADAMW16_PARAM] = {a->param, a->param_dtype}},
+                               .f = {[ADAMW16_BETA1] = a->beta1,
+                                     [ADAMW16_BETA2] = a->beta2,
+                                     [ADAMW16_EPS] = a->eps,
+                                     [ADAMW16_DECAY] = f.decay,
+                                     [ADAMW16_ROOT] = f.root_scale,
+                                     [ADAMW16_STEP] = f.step,
+                                     [ADAMW16_SCALE] = a->grad_scale},
+                           });
+}
+
 static void adamw_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
 {
     const struct optim_config *c = x->c;
-    flat_adamw(x->stream, &(struct adamw_args){
-                              .n = r->n,
-                              .master = r->master,
-                              .m = r->array[0],
-                              .v = r->array[1],
-                              .grad = grad,
-                              .param = r->param,
-                              .param_dtype = x->s->dtype,
-                              .lr = optim_rate(x, r->group),
-                              .beta1 = (float)c->beta1,
-                              .beta2 = (float)c->beta2,
-                              .eps = (float)c->eps,
-                              .weight_decay = r->decay ? (float)c->weight_decay : 0,
-                              .grad_scale = x->scale,
-                              .bias1 = (float)(1 - pow(c->beta1, (double)(x->step + 1))),
-                              .bias2 = (float)(1 - pow(c->beta2, (double)(x->step + 1))),
-                          });
+    const struct adamw_args a = {
+        .n = r->n,
+        .master = r->master,
+        .m = (float *)(void *)r->array[0],
+        .v = (float *)(void *)r->array[1],
+        .grad = grad,
+        .param = r->param,
+        .param_dtype = x->s->dtype,
+        .lr = optim_rate(x, r->group),
+        .beta1 = (float)c->beta1,
+        .beta2 = (float)c->beta2,
+        .eps = (float)c->eps,
+        .weight_decay = r->decay ? (float)c->weight_decay : 0,
+        .grad_scale = x->scale,
+        .bias1 = (float)(1 - pow(c->beta1, (double)(x->step + 1))),
+        .bias2 = (float)(1 - pow(c->beta2, (double)(x->step + 1))),
+    };
+    if (c->moments16) adamw16_step(x, r, &a);
+    else flat_adamw(x->stream, &a);
 }
 
 /* ---- sgd ---- */
@@ -61,7 +90,7 @@ static void sgd_step(const struct optim_call *x, const struct optim_stretch *r, 
     flat_sgd(x->stream, &(struct sgd_args){
                             .n = r->n,
                             .master = r->master,
-                            .m = r->array[0],
+                            .m = (float *)(void *)r->array[0],
                             .grad = grad,
                             .param = r->param,
                             .param_dtype = x->s->dtype,
@@ -136,8 +165,15 @@ bool optim_reads(const struct optim_config *c, const char *key)
     return read || !named;
 }
 
+enum dtype optim_dtype(const struct optim_config *c) { return c->moments16 ? DT_BF16 : DT_F32; }
+
 const char *optim_check(const struct optim_config *c, const char **key)
 {
+    *key = "moments";
+    for (int g = 0; c->moments16 && g < PARAM_GROUPS; g++)
+        if (optim_of(c, (enum param_group)g) != &optim_rows[OPTIM_ADAMW])
+            return "bf16 moments are adamw's, and another optimizer steps some of the parameters; choose fp32, or "
+                   "adamw for all";
     for (int g = 0; g < PARAM_GROUPS; g++) {
         const struct optim_row *r = optim_of(c, (enum param_group)g);
         const char *bad = r->check ? r->check(c, key) : NULL;
@@ -158,7 +194,7 @@ int optim_arrays(const struct optim_config *c, struct array_row out[OPTIM_KINDS 
                 out[n++] = (struct array_row){.name = r->array[j].name,
                                               .title = r->array[j].title,
                                               .cat = MEM_OPTIMIZER,
-                                              .dtype = DT_F32,
+                                              .dtype = optim_dtype(c),
                                               .shared_from = 1,
                                               .saved = true,
                                               .stepped = true};
@@ -178,5 +214,5 @@ void optim_own(const struct optim_config *c, struct param_table *t)
 
 int64_t optim_bytes(const struct optim_config *c, enum param_group group)
 {
-    return optim_of(c, group)->n_arrays(c) * (int64_t)dtype_bytes(DT_F32);
+    return optim_of(c, group)->n_arrays(c) * (int64_t)dtype_bytes(optim_dtype(c));
 }

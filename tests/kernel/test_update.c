@@ -29,8 +29,9 @@ static enum dtype type_of(const struct update_row *row, enum update_kind kind, i
 {
     if (row->at[k].one) return DT_F64;
     if (k == row->param) return copy;
-    bool narrow =
-        kind == UPDATE_BLEND || (kind == UPDATE_UNIT && k == UNIT_TO) || (kind == UPDATE_APPLY && k == APPLY_O);
+    bool narrow = kind == UPDATE_BLEND || (kind == UPDATE_UNIT && k == UNIT_TO) ||
+                  (kind == UPDATE_APPLY && k == APPLY_O) ||
+                  (kind == UPDATE_ADAMW16 && (k == ADAMW16_M || k == ADAMW16_V));
     return narrow ? DT_BF16 : DT_F32;
 }
 

@@ -163,6 +163,41 @@ static void test_updates(void **state)
     assert_int_equal(optim_arrays(&all[3], rows), 1);
 }
 
+/* Moments in bf16 are those of fp32 but for their rounding: 2^-9 of each a step, which decays as they do. */
+static void test_narrow_moments(void **state)
+{
+    (void)state;
+    const struct optim_config c =
+        {.kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .moments16 = true};
+    struct optim_config bad = c, mixed = c;
+    struct bench b;
+    struct truth x = {{0}, {0}, {0}};
+    const char *key;
+    open_bench(&b, DT_BF16, &c, 2);
+    float *w = device_here(store_array(&b.s, STORE_MASTER)->buf.p);
+    for (int i = 0; i < N; i++) x.w[i] = w[i];
+    for (int t = 1; t <= STEPS; t++) {
+        set_gradients(&b, t);
+        adamw_exact(&x, device_here(b.s.array[STORE_GRAD].buf.p), &c, 0.01, t, 1);
+        optim_step(&b.s, b.st, &c, NULL, 0.01, t - 1, 1);
+        for (int i = 0; i < N; i++) {
+            double m = bf16_to_f32(((bf16 *)device_here(b.s.array[STORE_ROWS].buf.p))[i]),
+                   v = bf16_to_f32(((bf16 *)device_here(b.s.array[STORE_ROWS + 1].buf.p))[i]);
+            assert_true(fabs(m - x.m[i]) < 0x1p-9 * 10 * 0.4 && fabs(v - x.v[i]) < 0x1p-9 * 20 * fabs(x.v[i]) + 1e-12);
+            if (!(fabs(w[i] - x.w[i]) < t * 0.01 * 0.03)) fail_msg("step %d: %.9g, %.9g", t, (double)w[i], x.w[i]);
+        }
+    }
+    assert_int_equal(b.s.array[STORE_ROWS].buf.bytes, N * 2);
+    assert_int_equal(optim_bytes(&c, PARAM_MATRICES), 4);
+    close_bench(&b);
+    assert_null(optim_check(&c, &key));
+    bad.beta2 = 0.999;
+    assert_contains(optim_check(&bad, &key), "stand still");
+    assert_string_equal(key, "betas");
+    mixed.kind = OPTIM_LION;
+    assert_contains(optim_check(&mixed, &key), "bf16 moments are adamw's");
+}
+
 /* Each group by its own optimizer and rate, with arrays for its parameters only; who is not stepped stays as it is. */
 static void test_groups(void **state)
 {
@@ -272,9 +307,8 @@ static void test_schedules(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_updates),   cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_names),     cmocka_unit_test(test_threads_change_nothing),
-        cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_updates), cmocka_unit_test(test_narrow_moments),         cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_names),   cmocka_unit_test(test_threads_change_nothing), cmocka_unit_test(test_schedules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

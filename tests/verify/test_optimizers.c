@@ -13,6 +13,7 @@ static const struct variant {
      3,
      6,
      {"optimizer.name=muon", "optimizer.lr=0.005", "optimizer.schedule.warmup_steps=0"}},
+    {VERIFY_DP | VERIFY_TP | VERIFY_SERVERS, 2, 3, {"optimizer.moments=bf16", "optimizer.schedule.warmup_steps=0"}},
     {VERIFY_DP | VERIFY_PP | VERIFY_EP,
      2,
      3,

@@ -49,6 +49,22 @@ VEC_INLINE void blend_vector(const struct update_args *a, int64_t i, int n, enum
     v_put(a->at[BLEND_TO].p, i, n, DT_BF16, vf_fma(vf_set(a->f[BLEND_A]), v_get(a->at[BLEND_X].p, i, n, DT_BF16), y));
 }
 
+VEC_INLINE void adamw16_vector(const struct update_args *a, int64_t i, int n, enum dtype t)
+{
+    const float *f = a->f;
+    vf g = v_get(a->at[ADAMW16_GRAD].p, i, n, DT_F32) * vf_set(f[ADAMW16_SCALE]);
+    vf p = v_get(a->at[ADAMW16_MASTER].p, i, n, DT_F32);
+    vf m = vf_fma(vf_set(f[ADAMW16_BETA1]), v_get(a->at[ADAMW16_M].p, i, n, DT_BF16), vf_set(1 - f[ADAMW16_BETA1]) * g);
+    vf v = vf_fma(vf_set(f[ADAMW16_BETA2]), v_get(a->at[ADAMW16_V].p, i, n, DT_BF16),
+                  vf_set(1 - f[ADAMW16_BETA2]) * g * g);
+    vf root = vf_fma(vf_sqrt(v), vf_set(f[ADAMW16_ROOT]), vf_set(f[ADAMW16_EPS]));
+    p = vf_fma(vf_set(f[ADAMW16_STEP]), m / root, vf_fma(vf_set(f[ADAMW16_DECAY]), p, p));
+    v_put(a->at[ADAMW16_M].p, i, n, DT_BF16, m);
+    v_put(a->at[ADAMW16_V].p, i, n, DT_BF16, v);
+    v_put(a->at[ADAMW16_MASTER].p, i, n, DT_F32, p);
+    if (t != DT_N) v_put(a->at[ADAMW16_PARAM].p, i, n, t, p);
+}
+
 VEC_INLINE void apply_vector(const struct update_args *a, int64_t i, int n, enum dtype t)
 {
     vf p = v_get(a->at[APPLY_MASTER].p, i, n, DT_F32), o = v_get(a->at[APPLY_O].p, i, n, DT_BF16);
@@ -80,6 +96,7 @@ static void update_member(void *arg, int member, int n_members)
     case UPDATE_MOMENTUM: UPDATE_RANGE(momentum, DT_N); return;
     case UPDATE_UNIT: UPDATE_RANGE(unit, DT_N); return;
     case UPDATE_BLEND: UPDATE_RANGE(blend, DT_N); return;
+    case UPDATE_ADAMW16: UPDATE_COPIES(adamw16); return;
     case UPDATE_APPLY: UPDATE_COPIES(apply); return;
     case UPDATE_KINDS: break;
     }

@@ -45,6 +45,19 @@ static void blend(const struct update_args *a, int64_t i)
     put(a, BLEND_TO, i, fmaf(a->f[BLEND_A], get(a, BLEND_X, i), a->f[BLEND_B] * get(a, BLEND_Y, i)));
 }
 
+/* What is stepped by is not rounded yet: moments are when they are kept. */
+static void adamw16(const struct update_args *a, int64_t i)
+{
+    const float *f = a->f;
+    float g = get(a, ADAMW16_GRAD, i) * f[ADAMW16_SCALE], p = get(a, ADAMW16_MASTER, i);
+    float m = fmaf(f[ADAMW16_BETA1], get(a, ADAMW16_M, i), (1 - f[ADAMW16_BETA1]) * g);
+    float v = fmaf(f[ADAMW16_BETA2], get(a, ADAMW16_V, i), (1 - f[ADAMW16_BETA2]) * g * g);
+    float root = fmaf(sqrtf(v), f[ADAMW16_ROOT], f[ADAMW16_EPS]);
+    put(a, ADAMW16_M, i, m);
+    put(a, ADAMW16_V, i, v);
+    put(a, ADAMW16_MASTER, i, fmaf(f[ADAMW16_STEP], m / root, fmaf(f[ADAMW16_DECAY], p, p)));
+}
+
 static void apply(const struct update_args *a, int64_t i)
 {
     float p = get(a, APPLY_MASTER, i);
@@ -55,7 +68,7 @@ void update_ref(struct team *team, const struct update_args *a)
 {
     static void (*const one[UPDATE_KINDS])(const struct update_args *, int64_t) = {
         [UPDATE_LION] = lion,   [UPDATE_MOMENTUM] = momentum, [UPDATE_UNIT] = unit,
-        [UPDATE_BLEND] = blend, [UPDATE_APPLY] = apply,
+        [UPDATE_BLEND] = blend, [UPDATE_ADAMW16] = adamw16,   [UPDATE_APPLY] = apply,
     };
     int copy = update_rows[a->kind].param;
     (void)team;
