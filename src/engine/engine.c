@@ -440,7 +440,7 @@ bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, d
     }
     if (!finite) return goes_on;
     balance_step(g);
-    executor_update(g, step - g->scale.skipped, lr, r->grad_norm); /* optimizers count the steps they made */
+    executor_update(g, step, step - g->scale.skipped, lr, r->grad_norm);
     return true;
 }
 
