@@ -50,12 +50,45 @@ static int of_coll(const struct coll *k, const void *in, void *out, struct byte_
     return 2;
 }
 
+/* An operation, for a device that begins it later. */
+struct later {
+    struct comm *c;
+    int64_t ticket;
+};
+
+static void submit_later(void *arg)
+{
+    const struct later *x = arg;
+    engine_submit(x->c, x->ticket);
+}
+
+static bool is_over(void *arg)
+{
+    const struct later *x = arg;
+    return op_done(x->c, x->ticket) || board_failed(x->c->w->board);
+}
+
+static void wait_later(void *arg)
+{
+    const struct later x = *(const struct later *)arg;
+    engine_wait(x.c, x.ticket);
+}
+
+bool beside_joins(const struct comm *c) { return c->on_device && c->w->stream && stream_begins(c->w->stream); }
+
+void beside_reach(struct comm *c, int64_t ticket)
+{
+    if (ticket > atomic_load(&c->submitted) && c->w->stream)
+        stream_reach(c->w->stream, c->ring[ticket % COMM_RING].began);
+}
+
 static void begin(struct comm *c, struct op *o, int64_t ticket, enum comm_op op, struct stream_work *w)
 {
     w->kind = WORK_COLLECTIVE;
     w->name = comm_op_name(op);
     o->side_exchange = op == COMM_EXCHANGE;
     o->side = stream_fork(c->w->stream, w, o->side_exchange ? 0 : c->last_side);
+    o->began = o->side;
     o->side_ticket = ticket;
     if (!o->side_exchange) c->last_side = o->side;
 }
@@ -66,18 +99,27 @@ static bool tells(struct comm *c, struct op *o)
     return c->on_device && c->w->stream && stream_takes_work(c->w->stream);
 }
 
-void beside_begin(struct comm *c, struct op *o, int64_t ticket, const void *in, void *out, const struct comm_p2p *list,
+bool beside_begin(struct comm *c, struct op *o, int64_t ticket, const void *in, void *out, const struct comm_p2p *list,
                   int n_list)
 {
     struct byte_span span[WORK_SPANS];
+    struct later later = {c, ticket};
+    struct side_work side = {.begin = submit_later, .done = is_over, .wait = wait_later, .queue = c};
     int n = 0;
-    if (!tells(c, o)) return;
+    if (!tells(c, o)) return false;
     CHECK(n_list <= WORK_SPANS, "an exchange of %d messages", n_list);
     for (int i = 0; i < n_list; i++)
         span[n++] = range(list[i].buf, list[i].n, list[i].dtype, !list[i].send,
                           list[i].send ? "what it sends" : "what it receives");
     if (o->coll.op != COMM_EXCHANGE) n = of_coll(&o->coll, in, out, span);
-    begin(c, o, ticket, o->coll.op, &(struct stream_work){.tensor = o->desc.what, .span = span, .n_span = n});
+    begin(c, o, ticket, o->coll.op,
+          &(struct stream_work){.tensor = o->desc.what,
+                                .span = span,
+                                .n_span = n,
+                                .side = &side,
+                                .arg = &later,
+                                .arg_bytes = sizeof later});
+    return stream_begins(c->w->stream);
 }
 
 void beside_counted(struct comm *c, struct op *o, int64_t ticket, enum comm_op op, const char *what, int64_t bytes)
@@ -106,7 +148,20 @@ void beside_waited(struct comm *c, int64_t ticket)
 
 void comm_stream_on(struct comm *world, struct stream *s) { world->w->stream = s; }
 
+/* A side that was not begun; 0: all were. */
+static uint64_t behind(const struct world *w)
+{
+    for (int i = 0; i < w->n_comms; i++) {
+        struct comm *c = w->comms[i];
+        int64_t next = atomic_load(&c->submitted) + 1;
+        if (next <= c->called) return c->ring[next % COMM_RING].began;
+    }
+    return 0;
+}
+
 void comm_stream_off(struct comm *world, const struct stream *s)
 {
-    if (world->w->stream == s) world->w->stream = NULL;
+    if (world->w->stream != s) return;
+    while (stream_begins(s) && behind(world->w)) stream_reach(world->w->stream, behind(world->w));
+    world->w->stream = NULL;
 }

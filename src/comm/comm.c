@@ -170,6 +170,7 @@ static bool is_watched(const struct comm *c) { return atomic_load_explicit(&c->w
 
 static void wait_for(struct comm *c, int64_t ticket)
 {
+    beside_reach(c, ticket);
     bool done = op_done(c, ticket);
     long long link = atomic_load(&c->link_ns);
     double from = done ? 0 : clock_now_s();
@@ -233,13 +234,14 @@ static int64_t submit_counted(struct comm *c, const struct call *a, int64_t tick
     beside_counted(c, o, ticket, a->op, a->what, p->traffic.bytes);
     atomic_store(&o->done, ticket);
     atomic_store(&c->submitted, ticket);
+    c->called = ticket;
     c->open = ticket + 1;
     return ticket;
 }
 
 static int64_t submit(struct comm *c, const struct call *a)
 {
-    int64_t ticket = atomic_load(&c->submitted) + 1;
+    int64_t ticket = c->called + 1;
     check_places(c, a);
     if (board_failed(c->w->board)) return ticket;
     if (c->w->ops->counts_only) return submit_counted(c, a, ticket);
@@ -266,8 +268,9 @@ static int64_t submit(struct comm *c, const struct call *a)
     o->sent = now.bytes;
     if (a->op != COMM_EXCHANGE) o->meet = c->n_collectives - 1;
     o->record = board_queue(c->w->board, c->w->row, &o->desc);
-    beside_begin(c, o, ticket, a->src, a->dst, a->list, a->n_list);
-    engine_submit(c, ticket);
+    atomic_fetch_add(&c->w->pending, 1);
+    c->called = ticket;
+    if (!beside_begin(c, o, ticket, a->src, a->dst, a->list, a->n_list)) engine_submit(c, ticket);
     if (watched) c->w->watch.stayed(c->w->watch.ctx, c, ticket, COMM_STARTS, o->asked_s, clock_now_s());
     return ticket;
 }
@@ -380,8 +383,8 @@ bool comm_pages_shared(const struct comm *c) { return blocks_work(c->w->blocks) 
 /* ---- waiting ---- */
 void comm_wait(struct comm *c, int64_t ticket)
 {
-    if (ticket > atomic_load(&c->submitted)) return;
-    if (!c->w->ops->counts_only) wait_for(c, ticket);
+    if (ticket > c->called) return;
+    if (!c->w->ops->counts_only && !beside_joins(c)) wait_for(c, ticket);
     beside_waited(c, ticket);
 }
 
@@ -391,14 +394,15 @@ bool comm_done(struct comm *c, int64_t ticket)
     double from = is_watched(c) ? clock_now_s() : 0;
     bool moved = c->w->cfg.progress == COMM_INLINE && engine_poll(c->w);
     if (moved && from > 0) c->w->watch.stayed(c->w->watch.ctx, c, ticket, COMM_MOVES, from, clock_now_s());
-    bool done = op_done(c, ticket) || ticket <= atomic_load(&c->submitted) - COMM_RING;
+    bool done = op_done(c, ticket) || ticket <= c->called - COMM_RING;
     if (!done) engine_look(c->w);
+    if (!done && c->w->stream) (void)stream_nudge(c->w->stream); /* who asks and asks waits, too */
     return done;
 }
 
 void comm_sync(struct comm *c)
 {
-    int64_t last = atomic_load(&c->submitted), first = last > COMM_RING ? last - COMM_RING + 1 : 1;
+    int64_t last = c->called, first = last > COMM_RING ? last - COMM_RING + 1 : 1;
     for (int64_t t = first; t <= last; t++) comm_wait(c, t); /* exchanges finish in any order */
 }
 

@@ -13,7 +13,8 @@
  *   2. An operation belongs to its buffers from the call until its ticket is done: nobody else writes them (or reads
  *      what it writes). Where they are: comm_on. Work that c's stream held at the time of the call
  *      comes before the operation; comm_wait puts later work of the stream after it. A cpu stream is the host itself,
- *      so there comm_wait blocks; on a GPU it would not.
+ *      so there comm_wait blocks; on a device that begins operations itself (device.h, stream_begins) it does not: the
+ *      host sees a result after stream_sync.
  *   3. The same bits on every run. Sums of floats run in fp32 (f64: in f64) in rank order with one rounding at the
  *      end, so they do not depend on the transport either; only an algorithm asked for by name, or
  *      config.any_order, may add in another order (and then rounds 16-bit types at every hop).

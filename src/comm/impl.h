@@ -120,6 +120,7 @@ struct op {
     uint64_t native; /* mpi: the library's handle */
     uint64_t side;   /* what the rank's stream calls it (beside.c), of this ticket; 0: nothing */
     int64_t side_ticket;
+    uint64_t began; /* the same, kept after it was waited for */
     bool side_exchange;
 };
 
@@ -164,6 +165,7 @@ struct comm {
     struct meet *meet;                  /* or NULL */
     void *group;                        /* the transport's */
     bool on_device, faults, nowhere;    /* comm_on: of a device; of one that is untouchable, or only counts */
+    int64_t called;                     /* the last ticket: the engine has those up to `submitted` */
     int64_t n_collectives, n_exchanges; /* enqueued */
     int64_t *passed;                    /* [2][size] messages enqueued to and from each rank */
     int64_t told;                       /* watched: tickets up to this one are told */
@@ -243,7 +245,7 @@ int engine_start(struct world *w, struct err *e); /* the thread, where asked for
 void engine_stop(struct world *w);
 /* Runs fn on the thread that may use the transport, and waits. */
 void engine_call(struct world *w, void (*fn)(void *), void *arg);
-void engine_submit(struct comm *c, int64_t ticket);
+void engine_submit(struct comm *c, int64_t ticket); /* its operation is pending already */
 void engine_wait(struct comm *c, int64_t ticket);
 bool engine_poll(struct world *w); /* true: something moved */
 /* The rank's thread waits for others: says so on the board and asks who is late, now and then. */
@@ -290,8 +292,13 @@ void meet_lay_out(struct comm *c, struct op *o);
 void meet_laid_out(struct comm *c, const struct op *o, int rank);
 
 /* ---- beside.c: an operation and the rank's stream ---- */
-void beside_begin(struct comm *c, struct op *o, int64_t ticket, const void *in, void *out, const struct comm_p2p *list,
+/* True: the stream's device submits it when it comes to it. */
+bool beside_begin(struct comm *c, struct op *o, int64_t ticket, const void *in, void *out, const struct comm_p2p *list,
                   int n_list);
+/* The stream is put behind operations of c without the host's waiting. */
+bool beside_joins(const struct comm *c);
+/* Until it is submitted. */
+void beside_reach(struct comm *c, int64_t ticket);
 void beside_counted(struct comm *c, struct op *o, int64_t ticket, enum comm_op op, const char *what, int64_t bytes);
 void beside_end(struct comm *c, struct op *o);
 void beside_waited(struct comm *c, int64_t ticket);

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "comm/impl.h"
+#include "device/device.h"
 
 #if defined(__x86_64__)
 #define relax() __builtin_ia32_pause()
@@ -197,7 +198,6 @@ void engine_call(struct world *w, void (*fn)(void *), void *arg)
 void engine_submit(struct comm *c, int64_t ticket)
 {
     struct world *w = c->w;
-    atomic_fetch_add(&w->pending, 1);
     atomic_store_explicit(&c->submitted, ticket, memory_order_release);
     if (w->cfg.progress == COMM_INLINE) engine_poll(w);
     else if (atomic_load(&w->asleep)) engine_wake(w);
@@ -222,12 +222,16 @@ void engine_look(struct world *w)
     look(w, now, &away);
 }
 
+/* Others may wait for what this rank's device has not begun. */
+static bool drive(struct world *w) { return w->stream && stream_nudge(w->stream); }
+
 /* The thread does the work and wakes us; a failure elsewhere wakes nobody, so look now and then. */
 static void wait_thread(struct comm *c, int64_t ticket)
 {
     struct world *w = c->w;
     struct patience p = {0};
     while (!op_done(c, ticket) && !board_failed(w->board)) {
+        if (drive(w)) continue;
         if (p.nap_s <= 0) {
             patience(&p, w->spin);
             continue;
@@ -253,7 +257,7 @@ void engine_wait(struct comm *c, int64_t ticket)
     } else {
         struct patience p = {0};
         while (!op_done(c, ticket) && !board_failed(w->board)) {
-            if (engine_poll(w)) p = (struct patience){0};
+            if (engine_poll(w) || drive(w)) p = (struct patience){0};
             else if (patience(&p, w->spin)) look(w, clock_now_s(), &p.away);
         }
     }

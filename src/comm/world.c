@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "comm/impl.h"
+#include "device/device.h"
 
 #define TIMEOUT_S 600
 #define QUIET_S 0.5
@@ -214,6 +215,7 @@ void comm_free(struct comm *c)
     if (!c) return;
     struct world *w = c->w;
     comm_sync(c);
+    if (c->called && beside_joins(c)) stream_sync(w->stream); /* the host has to know, too */
     pthread_mutex_lock(&w->comms_lock);
     int i = 0;
     while (w->comms[i] != c) i++;

@@ -242,6 +242,15 @@ void stream_enqueue(struct stream *s, const struct stream_work *w)
     s->dev->ops->enqueue(s, w);
 }
 
+bool stream_begins(const struct stream *s) { return s->dev->ops->nudge != NULL; }
+
+bool stream_nudge(struct stream *s) { return s->dev->ops->nudge && s->dev->ops->nudge(s->dev); }
+
+void stream_reach(struct stream *s, uint64_t side)
+{
+    if (side && s->dev->ops->reach) s->dev->ops->reach(s->dev, side);
+}
+
 uint64_t stream_fork(struct stream *s, const struct stream_work *w, uint64_t after)
 {
     return s->dev->ops->fork ? s->dev->ops->fork(s, w, after) : 0;

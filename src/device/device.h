@@ -77,6 +77,14 @@ enum work_kind {
     WORK_COLLECTIVE
 };
 enum { WORK_SPANS = 40 };
+/* Work that somebody else carries out beside a stream (stream_fork). */
+struct side_work {
+    void (*begin)(void *arg); /* what the stream held is done: it may touch its bytes */
+    bool (*done)(void *arg);
+    void (*wait)(void *arg); /* the host waits until it is done; it was begun */
+    const void *queue;       /* sides of one queue begin in the order of their forks */
+};
+
 struct stream_work {
     enum work_kind kind;
     const char *name;   /* of the operation; a text of the program's */
@@ -88,6 +96,7 @@ struct stream_work {
     size_t arg_bytes;
     const struct byte_span *span; /* what it reads and writes; copied */
     int n_span;
+    const struct side_work *side; /* of a fork: copied, arg is its argument; NULL: who forks begins it at once */
 };
 
 /* Seconds that a piece of work takes on s, for the clocks of the null device. */
@@ -118,6 +127,11 @@ struct device_ops {
     void (*enqueue)(struct stream *s, const struct stream_work *w);
     uint64_t (*fork)(struct stream *s, const struct stream_work *w, uint64_t after);
     void (*join)(struct stream *s, uint64_t side, bool host);
+    /* Who begins sides itself, when it comes to it: runs something that can run now, never waits; true: it did. NULL:
+     * forks begin at once, and whoever carries them out is waited for by the host. */
+    bool (*nudge)(struct device *d);
+    /* Until that side was begun. */
+    void (*reach)(struct device *d, uint64_t side);
     void (*destroy)(struct device *d);
 };
 
@@ -222,7 +236,12 @@ void event_wait(struct stream *s, struct event *ev);
 /* The device wants to be told: else run it at once on s->team (null: do nothing), which is the same. */
 bool stream_takes_work(const struct stream *s);
 void stream_enqueue(struct stream *s, const struct stream_work *w);
-/* Work beside s that somebody else carries out, from now on: it comes after all that s holds, and after what `after`
+/* Sides are begun by s's device when it comes to it, and what s gets after a join waits for them by itself: the host
+ * need not. It has to let the device get on while it waits for somebody else (stream_nudge: false, nothing can run). */
+bool stream_begins(const struct stream *s);
+bool stream_nudge(struct stream *s);
+void stream_reach(struct stream *s, uint64_t side); /* until that side was begun */
+/* Work beside s that somebody else carries out: it comes after all that s holds, and after what `after`
  * names (0: nothing). Returns its name, or 0 where the device keeps none. */
 uint64_t stream_fork(struct stream *s, const struct stream_work *w, uint64_t after);
 /* It is done: what s gets from now on comes after it; host: and what the host enqueues anywhere. */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A device that is late on purpose: a test of who relied on a stream that runs inline.
  *
- * Every stream is a queue. Nothing runs when it is enqueued; when something waits (stream_sync, a collective that is
- * begun, a buffer that is freed) operations run one by one, each the head of a queue drawn from the seed among those
- * that wait for no event, until what was asked for is done: other streams get as far as chance has it. The arguments of
- * an operation are copied when it is enqueued, as a launch does. Host memory is not: it has to last. A copy from the
- * host keeps what the bytes were and compares when it runs; memory on a part of the stack that was left is found by its
- * address; a copy to the host fills the destination with ones until it runs.
+ * Every stream is a queue, and a collective is a side of one: it may begin when what its stream held is done, and a
+ * join in a queue waits until it is over. Nothing runs when it is enqueued; when something waits (stream_sync, the host
+ * for other ranks, a buffer that is freed) operations run one by one, each the head of a queue drawn from the seed
+ * among those that wait for no event, until what was asked for is done: other streams get as far as chance has it. The
+ * arguments of an operation are copied when it is enqueued, as a launch does. Host memory is not: it has to last. A
+ * copy from the host keeps what the bytes were and compares when it runs; memory on a part of the stack that was left
+ * is found by its address; a copy to the host fills the destination with ones until it runs.
  *
  * The order that the program asked for is checked apart (order.h), when operations are enqueued: streams, collectives
  * and the host each have a clock; an event carries its stream's, the host's goes into all that it enqueues.
@@ -34,11 +35,12 @@ struct host {      /* memory of the host that an operation uses */
     size_t bytes;
 };
 
-struct waiting { /* an operation in a queue, an event to record (mark), or one to wait for */
-    enum { IS_WORK, IS_RECORD, IS_WAIT } kind;
+struct waiting { /* an operation in a queue, an event to record (mark), one to wait for, or a collective to wait for */
+    enum { IS_WORK, IS_RECORD, IS_WAIT, IS_JOIN } kind;
     void (*run)(struct stream *s, void *arg);
     void *arg;
     struct mark *mark;
+    int side;
     struct host host;
     struct order_who who;
 };
@@ -55,6 +57,12 @@ struct side { /* a collective */
     bool open;
     int lane;
     struct order_clock clock;
+    enum { SIDE_DONE, SIDE_QUEUED, SIDE_BEGUN } state;
+    struct side_work work;
+    void *arg;
+    struct mark *after; /* what its stream held */
+    uint64_t number;    /* order of forks */
+    int joins;          /* in queues */
 };
 
 struct extent {
@@ -163,10 +171,40 @@ static void mark_release(struct mark *m)
     if (m && !--m->refs) xfree(m);
 }
 
-static bool blocked(const struct queue *q)
+/* A collective that was begun may be over meanwhile. */
+static bool side_over(struct side *x)
+{
+    if (x->state == SIDE_BEGUN && x->work.done(x->arg)) {
+        x->state = SIDE_DONE;
+        xfree(x->arg);
+    }
+    return x->state == SIDE_DONE;
+}
+
+static bool blocked(const struct late *l, const struct queue *q)
 {
     const struct waiting *w = &q->list[q->done];
+    if (w->kind == IS_JOIN) return !side_over(&l->side[w->side]);
     return w->kind == IS_WAIT && !w->mark->passed;
+}
+
+/* What its stream held is done, and its communicator's collectives before it have begun. */
+static bool side_ready(const struct late *l, const struct side *x)
+{
+    if (x->state != SIDE_QUEUED || !x->after->passed) return false;
+    for (int i = 0; i < l->n_sides; i++) {
+        const struct side *y = &l->side[i];
+        if (y->state == SIDE_QUEUED && y->work.queue == x->work.queue && y->number < x->number) return false;
+    }
+    return true;
+}
+
+static void begin_side(struct side *x)
+{
+    x->state = SIDE_BEGUN;
+    mark_release(x->after);
+    x->after = NULL;
+    x->work.begin(x->arg);
 }
 
 static void run_head(struct late *l, struct queue *q)
@@ -174,6 +212,7 @@ static void run_head(struct late *l, struct queue *q)
     struct waiting *w = &q->list[q->done++];
     l->n_waiting--;
     if (w->kind == IS_RECORD) w->mark->passed = true;
+    if (w->kind == IS_JOIN) l->side[w->side].joins--;
     mark_release(w->mark);
     if (w->kind == IS_WORK) {
         if (check_host(l, w)) w->run(q->stream, w->arg);
@@ -182,15 +221,36 @@ static void run_head(struct late *l, struct queue *q)
     if (q->done == q->n) q->done = q->n = 0;
 }
 
-/* One operation of some stream that can go on. */
-static void run_one(struct late *l)
+/* One operation of some stream that can go on, or a collective that can begin; false: there is none. */
+static bool try_one(struct late *l)
 {
     struct queue *ready[LATE_STREAMS];
-    int n = 0;
+    int side[ORDER_LANES], n = 0, n_sides = 0;
     for (int i = 0; i < l->n_queues; i++)
-        if (l->queue[i]->n > l->queue[i]->done && !blocked(l->queue[i])) ready[n++] = l->queue[i];
-    CHECK(n, "every stream waits for an event that nothing records");
-    run_head(l, ready[rng_u64(l->seed, 0, l->drawn++) % (uint64_t)n]);
+        if (l->queue[i]->n > l->queue[i]->done && !blocked(l, l->queue[i])) ready[n++] = l->queue[i];
+    for (int i = 0; i < l->n_sides && n_sides < ORDER_LANES; i++)
+        if (side_ready(l, &l->side[i])) side[n_sides++] = i;
+    if (!n && !n_sides) return false;
+    int k = (int)(rng_u64(l->seed, 0, l->drawn++) % (uint64_t)(n + n_sides));
+    if (k < n) run_head(l, ready[k]);
+    else begin_side(&l->side[side[k - n]]);
+    return true;
+}
+
+/* The same; where nothing can go on it waits for a collective that some stream waits for. */
+static void run_one(struct late *l)
+{
+    if (try_one(l)) return;
+    for (int i = 0; i < l->n_queues; i++) {
+        const struct queue *q = l->queue[i];
+        if (q->n == q->done || q->list[q->done].kind != IS_JOIN) continue;
+        struct side *x = &l->side[q->list[q->done].side];
+        if (x->state != SIDE_BEGUN) continue;
+        struct side_work work = x->work;
+        work.wait(x->arg); /* may run what can go on meanwhile, and move the list of sides */
+        return;
+    }
+    CHECK(false, "every stream waits for an event that nothing records");
 }
 
 static void run_all(struct late *l)
@@ -312,6 +372,18 @@ static void late_from_host(struct stream *s, void *dst, const void *host, size_t
 }
 
 /* ---- waiting ---- */
+/* A point in the queue, for somebody to keep. */
+static struct mark *record(struct late *l, struct queue *q)
+{
+    struct mark *m = xcalloc(1, sizeof *m);
+    struct waiting *w = push(l, q);
+    w->kind = IS_RECORD;
+    w->mark = m;
+    m->refs = 2; /* his and the queue's */
+    m->clock = q->clock;
+    return m;
+}
+
 static void late_sync(struct stream *s)
 {
     struct late *l = late_of(s);
@@ -321,14 +393,8 @@ static void late_sync(struct stream *s)
 
 static void late_event_record(struct event *ev, struct stream *s)
 {
-    struct queue *q = queue_of(s);
-    struct mark *m = xcalloc(1, sizeof *m);
-    struct waiting *w = push(late_of(s), q);
-    order_join(&q->clock, &late_of(s)->host);
-    w->kind = IS_RECORD;
-    w->mark = m;
-    m->refs = 2; /* the event's and the queue's */
-    m->clock = q->clock;
+    order_join(&queue_of(s)->clock, &late_of(s)->host);
+    struct mark *m = record(late_of(s), queue_of(s));
     mark_release(ev->own);
     ev->own = m;
 }
@@ -350,7 +416,7 @@ static uint64_t late_fork(struct stream *s, const struct stream_work *w, uint64_
 {
     struct late *l = late_of(s);
     int i = 0;
-    while (i < l->n_sides && l->side[i].open) i++;
+    while (i < l->n_sides && (l->side[i].open || l->side[i].joins || !side_over(&l->side[i]))) i++;
     if (i == l->n_sides) {
         GROW(l->side, l->n_sides, l->room_sides, 1);
         l->side[l->n_sides++] = (struct side){0};
@@ -363,8 +429,25 @@ static uint64_t late_fork(struct stream *s, const struct stream_work *w, uint64_
     if (after && l->side[after - 1].open) order_join(&x->clock, &l->side[after - 1].clock);
     struct order_who who = who_of(l, w->name, w->tensor, "a communicator");
     order_next(l->order, x->lane, &x->clock, &who, w->span, w->n_span);
-    run_until(l, queue_of(s)); /* who carries it out touches the bytes from now on */
+    x->state = SIDE_DONE;
+    if (w->side) {
+        x->state = SIDE_QUEUED;
+        x->work = *w->side;
+        x->arg = keep(w->arg, w->arg_bytes);
+        x->number = l->number;
+        x->after = record(l, queue_of(s));
+    } else {
+        run_until(l, queue_of(s)); /* who carries it out touches the bytes from now on */
+    }
     return (uint64_t)i + 1;
+}
+
+static bool late_nudge(struct device *d) { return try_one(d->own); }
+
+static void late_reach(struct device *d, uint64_t name)
+{
+    struct late *l = d->own;
+    while (l->side[name - 1].state == SIDE_QUEUED) run_one(l);
 }
 
 static void late_join(struct stream *s, uint64_t name, bool host)
@@ -376,6 +459,11 @@ static void late_join(struct stream *s, uint64_t name, bool host)
     if (host) order_join(&l->host, &x->clock);
     order_lane_free(l->order, x->lane);
     x->open = false;
+    if (x->state == SIDE_DONE) return;
+    struct waiting *w = push(l, queue_of(s));
+    w->kind = IS_JOIN;
+    w->side = (int)name - 1;
+    l->side[name - 1].joins++;
 }
 
 /* ---- handles and memory ---- */
@@ -394,6 +482,11 @@ static int late_stream_new(struct stream *s, struct err *e)
 static void late_stream_free(struct stream *s) /* it was waited for */
 {
     struct late *l = late_of(s);
+    for (bool any = true; any;) { /* collectives that nobody waited for begin all the same */
+        any = false;
+        for (int i = 0; i < l->n_sides; i++) any |= l->side[i].state == SIDE_QUEUED;
+        if (any) run_one(l);
+    }
     struct queue *q = queue_of(s);
     int i = 0;
     while (l->queue[i] != q) i++;
@@ -434,6 +527,8 @@ static void late_destroy(struct device *d)
 {
     struct late *l = d->own;
     order_free(l->order);
+    for (int i = 0; i < l->n_sides; i++)
+        if (l->side[i].state != SIDE_DONE) xfree(l->side[i].arg);
     xfree(l->side);
     xfree(l->extent);
     xfree(l);
@@ -460,6 +555,8 @@ static const struct device_ops late_ops = {
     .enqueue = late_enqueue,
     .fork = late_fork,
     .join = late_join,
+    .nudge = late_nudge,
+    .reach = late_reach,
     .destroy = late_destroy,
 };
 
