@@ -627,6 +627,7 @@ struct engine_config config_engine(const struct config *c)
         .n_microbatches = config_microbatches(c),
         .loss_rows = config_loss_rows(c),
         .recompute = c->memory.chosen,
+        .limit_bytes = c->memory.limit_bytes,
         .away = config_away(c),
         .training = true,
         .optim = config_optim(c),

@@ -50,6 +50,7 @@ struct engine_config {
     int64_t n_microbatches; /* per optimizer step */
     int64_t loss_rows;
     struct recompute recompute;
+    double limit_bytes;    /* that reading a checkpoint stays below, beside what is allocated by then; 0: none */
     struct away_rule away; /* activations wait in the host's memory for backward (tape/offload.c) */
     bool training;         /* false: forward only, no optimizer state */
     struct optim_config optim;

@@ -157,6 +157,17 @@ static int holders_group(struct loading *x, struct err *e)
     return rc;
 }
 
+int64_t loading_round(struct engine *g)
+{
+    double room = g->cfg.limit_bytes - (double)g->dev->ledger.now_total;
+    int64_t n = READERS_ROUND;
+    if (g->cfg.limit_bytes > 0 && room / 6 < (double)n)
+        n = room / 6 > READERS_LEAST ? (int64_t)(room / 6) : READERS_LEAST;
+    if (g->cfg.world)
+        comm_wait(g->cfg.world, comm_all_reduce(g->cfg.world, &n, &n, 1, DT_I64, COMM_MIN, "bytes of a round"));
+    return n;
+}
+
 static int64_t rounds_of_all(const struct loading *x, int64_t n)
 {
     struct comm *world = x->g->cfg.world;

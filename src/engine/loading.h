@@ -5,7 +5,8 @@
  *
  * Memory beside the arrays, on the engine's device and its ledger (MEM_COMM), freed at the end: of two rounds
  * what is read, what is packed before it leaves (each byte once, to however many ranks it goes) and what is unpacked:
- * six times READERS_ROUND at most, however large the model is.
+ * six times a round at most, however large the model is. A round is READERS_ROUND; less below a limit, but not less than
+ * READERS_LEAST.
  *
  * Nothing that was not compared with its checksum is sent: a round's parts leave after the agreement on it. Arrays on
  * another device than the engine's (offloaded ones) are read by each rank for itself (the caller).
@@ -18,6 +19,8 @@
 
 /* Whoever reads: elements [lo, lo + n) of a stored box (ckpt_read_stretch), and the words for what goes wrong. */
 typedef int loading_read_fn(void *ctx, const struct reading *r, enum dtype as, void *dst, struct err *e);
+/* Bytes of a round on this engine; the same on all ranks of its world. Collective(world). */
+int64_t loading_round(struct engine *g);
 /* rc: of what this rank did before; when it is not OK on one of them, nobody reads and all get its words, as of every
  * failure. plan: by readers_plan; on a worker zeros. */
 int loading_run(struct engine *g, const struct readers *plan, const struct ckpt *c, loading_read_fn *read, void *ctx,

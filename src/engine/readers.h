@@ -19,7 +19,7 @@
 #include "checkpoint/ckpt.h"
 #include "engine/engine.h"
 
-enum { READERS_ROUND = 32 << 20 };
+enum { READERS_ROUND = 32 << 20, READERS_LEAST = 64 << 10 };
 
 struct reading {
     int which, param; /* an array of the store, a parameter */

@@ -207,7 +207,8 @@ int save_resume(struct engine *g, struct ckpt *c, const char *root, int rc, stru
     struct source x = {c, root};
     struct readers plan = {0};
     bool holds = !g->cfg.n_servers || g->cfg.server >= 0;
-    if (!rc && holds) readers_plan(&plan, g, c, READERS_ROUND);
+    int64_t round = loading_round(g);
+    if (!rc && holds) readers_plan(&plan, g, c, round);
     if (!rc && holds) rc = read_own(g, &x, e);
     rc = loading_run(g, &plan, c, read_part, &x, rc, e);
     if (!rc && said && holds) readers_print(&plan, said);

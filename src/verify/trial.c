@@ -206,6 +206,7 @@ static int walk(struct rank *x, struct err *e)
     if (x->at.ranks.writes) keep_values(t, x->at.engine, true, t->out->value);
     evaluate(x);
     int rc = engine_status(x->at.engine, e);
+    if (x->at.ranks.rank == 0) t->out->peak_bytes = (int64_t)x->at.dev->ledger.peak_total;
     struct replicas_report same = {0};
     if (!rc && t->save_to) rc = hand_over(x, e);
     if (!rc) rc = replicas_compare(x->at.engine, &same, e);
@@ -229,7 +230,6 @@ static int rank_main(struct comm *world, void *arg, struct err *e)
     if (x.at.serve && x.at.ranks.rank == 0) t->began = serve_traffic(x.at.serve);
     rc = walk(&x, e);
     if (!rc) rc = engine_status(x.at.engine, e);
-    if (x.at.ranks.rank == 0) t->out->peak_bytes = (int64_t)x.at.dev->ledger.peak_total;
     site_close(&x.at);
     return rc;
 }

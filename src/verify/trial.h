@@ -22,7 +22,8 @@ struct outcome {
     double loss[VERIFY_MAX_STEPS + 1], norm[VERIFY_MAX_STEPS + 1]; /* the last of them of the step after loading */
     double eval_loss;
     int64_t eval_tokens;
-    int64_t comm_bytes, peak_bytes;     /* of rank 0: sent in the first step; of its ledger */
+    int64_t comm_bytes, peak_bytes;     /* of rank 0: sent in the first step; of its ledger, before
+                                       a checkpoint is read (engine/loading.h says what that takes) */
     bool skipped[VERIFY_MAX_STEPS + 1]; /* by step: fp16 left it out */
     char replicas[256];                 /* "", or what ranks that must hold the same did not have in common, at the end
                                            (engine/replicas.h) */
