@@ -5,8 +5,8 @@
  *
  * Memory beside the arrays, on the engine's device and its ledger (MEM_COMM), freed at the end: of two rounds
  * what is read, what is packed before it leaves (each byte once, to however many ranks it goes) and what is unpacked:
- * six times a round at most, however large the model is. A round is READERS_ROUND; less below a limit, but not less than
- * READERS_LEAST.
+ * six times a round at most, however large the model is. A round is READERS_ROUND; less below a limit, but not less
+ * than READERS_LEAST.
  *
  * Nothing that was not compared with its checksum is sent: a round's parts leave after the agreement on it. Arrays on
  * another device than the engine's (offloaded ones) are read by each rank for itself (the caller).
