@@ -25,13 +25,6 @@ static const char *const red_names[COMM_RED_N] = {"sum", "max", "min", "avg"};
 const char *comm_op_name(enum comm_op op) { return op_names[op]; }
 const char *comm_red_name(enum comm_red r) { return red_names[r]; }
 
-int comm_op_from_name(const char *name)
-{
-    for (int i = 0; i < COMM_OP_N; i++)
-        if (!strcmp(op_names[i], name)) return i;
-    return -1;
-}
-
 /* ---- one call ---- */
 struct call {
     enum comm_op op;
@@ -493,8 +486,6 @@ const struct comm *comm_nth(const struct comm *world, int i)
 }
 const char *comm_transport(const struct comm *c) { return c->w->ops->name; }
 
-struct comm_traffic comm_traffic_op(const struct comm *c, enum comm_op op) { return c->traffic[op]; }
-
 struct comm_times comm_times(const struct comm *c) { return c->times; }
 
 int64_t comm_one_pass(const struct comm *c) { return atomic_load_explicit(&c->one_pass, memory_order_relaxed); }
@@ -557,15 +548,3 @@ int comm_algorithm_set(struct comm *c, const char *algorithm, struct err *e)
 }
 
 void comm_print_recorder(struct comm *c, struct str *out) { board_print(c->w->board, out); }
-
-int comm_dump(struct comm *c, const char *dir, struct err *e)
-{
-    struct str text = {0}, path = {0};
-    comm_print_recorder(c, &text);
-    str_printf(&path, "%s/flight-rank%d.txt", dir, c->w->rank);
-    int rc = fs_mkdirs(dir, e);
-    if (!rc) rc = fs_write_atomic(str_text(&path), str_text(&text), text.n, e);
-    str_free(&text);
-    str_free(&path);
-    return rc;
-}

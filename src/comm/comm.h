@@ -49,7 +49,6 @@ enum comm_op {
     COMM_OP_N
 };
 const char *comm_op_name(enum comm_op op); /* "all_reduce" */
-int comm_op_from_name(const char *name);   /* or -1 */
 
 enum comm_red { COMM_SUM, COMM_MAX, COMM_MIN, COMM_AVG, COMM_RED_N };
 const char *comm_red_name(enum comm_red r);
@@ -243,7 +242,6 @@ struct comm_traffic {
     int64_t bytes, messages, operations;
 };
 struct comm_traffic comm_traffic(const struct comm *c);
-struct comm_traffic comm_traffic_op(const struct comm *c, enum comm_op op);
 
 /* How long this rank was blocked in waits for c; how long its messages occupied the pretended link, and for how much of
  * that it waited: waiting for a rank that comes late is not counted there. */
@@ -316,7 +314,5 @@ int comm_algorithm_set(struct comm *c, const char *algorithm, struct err *e);
 
 /* The last operations of every rank this process can see, oldest first, as text. */
 void comm_print_recorder(struct comm *c, struct str *out);
-/* The same into DIR/flight-rank<r>.txt. */
-int comm_dump(struct comm *c, const char *dir, struct err *e);
 
 #endif

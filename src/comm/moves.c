@@ -105,39 +105,3 @@ double comm_moves_cost(const struct moves *p, int rank, enum dtype t, double lat
     }
     return total;
 }
-
-static const char *place_name(enum side p)
-{
-    static const char *const names[] = {"in", "out", "tmp"};
-    return names[p];
-}
-
-static void print_range(struct str *out, enum side p, int64_t at, int64_t n)
-{
-    str_printf(out, "%s[%lld:%lld]", place_name(p), (long long)at, (long long)(at + n));
-}
-
-void comm_moves_print(const struct moves *p, struct str *out)
-{
-    static const char *const words[] =
-        {[MOVE_SEND] = "send", [MOVE_RECV] = "receive", [MOVE_FENCE] = "fence", [MOVE_COPY] = "copy",
-         [MOVE_ADD] = "add",   [MOVE_SCALE] = "scale",  [MOVE_FOLD] = "fold",   [MOVE_NATIVE] = "native"};
-    for (int i = 0; i < p->n; i++) {
-        const struct move *s = &p->move[i];
-        str_puts(out, words[s->kind]);
-        if (s->kind == MOVE_SEND || s->kind == MOVE_RECV) str_printf(out, " %d", s->peer);
-        if (s->kind == MOVE_SEND || s->kind == MOVE_COPY || s->kind == MOVE_ADD) {
-            str_putc(out, ' ');
-            print_range(out, s->from_side, s->from, s->n);
-        }
-        if (s->kind == MOVE_COPY || s->kind == MOVE_ADD) str_puts(out, " to");
-        if (s->kind != MOVE_SEND && s->kind != MOVE_FENCE && s->kind != MOVE_NATIVE) {
-            str_putc(out, ' ');
-            print_range(out, s->to_side, s->to, s->n);
-        }
-        if (s->kind == MOVE_FOLD)
-            str_printf(out, " of %d at %s[%lld] + %lldp", s->n_src, place_name(s->from_side), (long long)s->from,
-                       (long long)s->stride);
-        str_putc(out, '\n');
-    }
-}

@@ -2,7 +2,7 @@
 /* moves.h: what an algorithm is: a list of moves for one rank, over messages. Plain data.
  *
  * An algorithm (ring.c, tree.c, ...) writes the list and does nothing; execute.c carries it out over any transport, the
- * ledger counts its sends, the null transport stops there, and comm_moves_print shows it.
+ * ledger counts its sends, and the null transport stops there.
  *
  * Invariants
  *   1. Sends and receives are posted as they are met and complete at the next fence; the end is a fence. Nothing
@@ -74,8 +74,6 @@ struct comm_traffic comm_moves_traffic(const struct moves *p, int rank, enum dty
 /* Seconds by the alpha-beta model: per stretch between fences, messages * latency_s + the larger of bytes sent and
  * received / bytes_per_s. */
 double comm_moves_cost(const struct moves *p, int rank, enum dtype t, double latency_s, double bytes_per_s);
-/* One line per step: "send 1 in[0:4]", "fence", "fold out[0:4] of 3 at tmp[0] + 4p". */
-void comm_moves_print(const struct moves *p, struct str *out);
 
 /* ---- the algorithms, one file each -------------------------------------------------------------------------- */
 

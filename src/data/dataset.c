@@ -212,20 +212,6 @@ int dataset_batch(const struct dataset *d, int64_t step, int64_t global_batch, i
     return code;
 }
 
-int dataset_n_trained(const struct dataset *d, int64_t step, int64_t global_batch, int64_t *n, struct err *e)
-{
-    *n = global_batch * d->seq_len;
-    if (!d->mask_boundaries) return OK;
-    int32_t *sample = xmalloc(to_size(d->seq_len + 1) * sizeof *sample);
-    int code = OK;
-    for (int64_t row = 0; row < global_batch && !code; row++) {
-        code = dataset_sample(d, step * global_batch + row, sample, e);
-        for (int64_t i = 0; i < d->seq_len && !code; i++) *n -= sample[i] == d->eos;
-    }
-    xfree(sample);
-    return code;
-}
-
 /* Samples of a source for evaluation: the short one at its end, too. */
 static int64_t eval_samples_of(const struct dataset *d, int source)
 {

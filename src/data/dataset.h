@@ -53,8 +53,6 @@ int dataset_sample(const struct dataset *d, int64_t k, int32_t *tokens, struct e
 /* Sequences [first, first + b->n_seqs) of step's global_batch. */
 int dataset_batch(const struct dataset *d, int64_t step, int64_t global_batch, int64_t first, struct batch *b,
                   struct err *e);
-/* Trained tokens of the whole global batch: what the loss is divided by. Reads only when boundaries are masked. */
-int dataset_n_trained(const struct dataset *d, int64_t step, int64_t global_batch, int64_t *n, struct err *e);
 
 /* -- evaluate ----------------------------------------------------------------------------------------------- */
 

@@ -41,8 +41,6 @@ void order_free(struct order *o)
     xfree(o);
 }
 
-int64_t order_size(const struct order *o) { return o->n; }
-
 /* ---- lanes ---- */
 int order_lane_new(struct order *o)
 {

@@ -64,7 +64,5 @@ void order_next(struct order *o, int lane, struct order_clock *clock, const stru
 /* Bytes that are given back: what does not come before `clock` is reported, the rest forgotten. */
 void order_forget(struct order *o, const struct order_clock *clock, const struct order_who *who, const void *p,
                   size_t bytes);
-/* Accesses remembered. */
-int64_t order_size(const struct order *o);
 
 #endif

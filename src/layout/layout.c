@@ -295,13 +295,6 @@ int layout_last_cut(const struct layout *l, int rank, int64_t *out)
     return p->on.size;
 }
 
-struct shape layout_local_shape(const struct layout *l, int rank)
-{
-    if (!layout_holds(l, rank)) return (struct shape){.nd = l->shape.nd};
-    struct region r = layout_box(l, rank);
-    return region_shape(&r);
-}
-
 int64_t layout_local_numel(const struct layout *l, int rank)
 {
     if (!layout_holds(l, rank)) return 0;

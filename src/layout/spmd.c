@@ -32,12 +32,6 @@ struct spmd_type spmd_with(struct spmd_type t, enum axis a, enum spmd s)
     return t;
 }
 
-struct spmd_type spmd_dual_type(struct spmd_type t)
-{
-    for (int a = 0; a < AXIS_N; a++) t.on[a] = (uint8_t)spmd_dual((enum spmd)t.on[a]);
-    return t;
-}
-
 int spmd_equal(struct spmd_type a, struct spmd_type b) { return memcmp(a.on, b.on, sizeof a.on) == 0; }
 
 char *spmd_print_on(char out[128], struct spmd_type t, unsigned axes)

@@ -33,7 +33,6 @@ struct spmd_type {
 };
 struct spmd_type spmd_all(enum spmd s); /* the same letter on every axis */
 struct spmd_type spmd_with(struct spmd_type t, enum axis a, enum spmd s);
-struct spmd_type spmd_dual_type(struct spmd_type t);
 int spmd_equal(struct spmd_type a, struct spmd_type b);
 /* "dp_shard:V tp:S1" (axes at I are left out; "I" when all are). out holds 128 chars. */
 char *spmd_print(char out[128], struct spmd_type t);
