@@ -25,7 +25,8 @@
 #define CONFIG_BYTES ((size_t)1 << 20)
 #define COMMAND_LINE "command line"
 
-struct place {
+/* What was set for a row, and where. */
+struct setting {
     const char *where;   /* "tiny.yaml:7", "command line"; NULL: never set */
     int source;          /* which file or override set it: two settings by one source are a mistake */
     struct scope *items; /* CONF_LIST: n scopes */
@@ -35,8 +36,8 @@ struct scope {
     const struct conf_row *rows;
     int n_rows;
     char *target;
-    const char *label;    /* "" or "data.train[1]." */
-    struct place *places; /* one per row */
+    const char *label;        /* "" or "data.train[1]." */
+    struct setting *settings; /* one per row */
 };
 
 struct conf {
@@ -78,7 +79,7 @@ static void scope_init(struct scope *sc, const struct conf_row *rows, void *targ
     int n = 0;
     while (rows[n].path) n++;
     *sc = (struct scope){.rows = rows, .n_rows = n, .target = target, .label = label};
-    sc->places = arena_alloc(a, (size_t)n * sizeof *sc->places);
+    sc->settings = arena_alloc(a, (size_t)n * sizeof *sc->settings);
 }
 
 static const struct conf_row *find_row(const struct scope *sc, const char *path)
@@ -257,7 +258,7 @@ static void fill_defaults(struct scope *sc, struct arena *a);
 static const struct conf_row *missing_row(const struct scope *sc)
 {
     for (int i = 0; i < sc->n_rows; i++)
-        if (!sc->rows[i].otherwise && !sc->places[i].where) return &sc->rows[i];
+        if (!sc->rows[i].otherwise && !sc->settings[i].where) return &sc->rows[i];
     return NULL;
 }
 
@@ -296,7 +297,7 @@ static int set_list(const struct source *s, const struct scope *sc, const struct
         if (code) return code;
     }
     *(struct conf_list *)(void *)(sc->target + row->offset) = list;
-    sc->places[row - sc->rows].items = items;
+    sc->settings[row - sc->rows].items = items;
     return OK;
 }
 
@@ -336,7 +337,7 @@ static void fill_defaults(struct scope *sc, struct arena *a)
 
 static int apply_row(const struct source *s, struct scope *sc, const struct conf_row *row, const struct conf_node *v)
 {
-    struct place *p = &sc->places[row - sc->rows];
+    struct setting *p = &sc->settings[row - sc->rows];
     if (p->where && p->source == s->number)
         return refuse(s, v->line, sc->label, row->path, "given twice, first at %s; keep one of the two", p->where);
     int code = OK;
@@ -508,7 +509,7 @@ static const char *where_in(const struct scope *sc, const char *path)
 {
     for (int i = 0; i < sc->n_rows; i++) {
         const struct conf_row *row = &sc->rows[i];
-        const struct place *p = &sc->places[i];
+        const struct setting *p = &sc->settings[i];
         size_t n = strlen(row->path);
         if (strncmp(row->path, path, n) != 0) continue;
         const char *own = p->where ? p->where : row->otherwise ? "default" : "nowhere";
@@ -521,7 +522,7 @@ static const char *where_in(const struct scope *sc, const char *path)
         const char *inner = end[1] == '.' ? where_in(&p->items[k], end + 2) : "default";
         if (strcmp(inner, "default") != 0) return inner;
         for (int j = 0; j < p->items[k].n_rows; j++)
-            if (p->items[k].places[j].where) return p->items[k].places[j].where;
+            if (p->items[k].settings[j].where) return p->items[k].settings[j].where;
         return own;
     }
     return "default";

@@ -285,16 +285,17 @@ static const struct row *row_at(const struct hf_model *m, const struct row *r, i
     }
 }
 
-struct place {
+/* The i-th parameter, counted through layers and experts: its row, and which of them. */
+struct counted_row {
     const struct row *row;
     int64_t layer, expert;
 };
 
-static struct place place_of(const struct hf_model *m, int64_t i)
+static struct counted_row counted_row_of(const struct hf_model *m, int64_t i)
 {
     const struct family_names *f = &families[m->family];
     int64_t n = count_rows(m, f->first);
-    if (i < n) return (struct place){row_at(m, f->first, i), 0, 0};
+    if (i < n) return (struct counted_row){row_at(m, f->first, i), 0, 0};
     i -= n;
     for (int64_t l = 0; l < m->model.layers; l++) {
         n = count_layer(m, l);
@@ -304,17 +305,17 @@ static struct place place_of(const struct hf_model *m, int64_t i)
         }
         for (const struct run *r = layer_runs(m, l);; r++) {
             int64_t each = count_rows(m, r->rows);
-            if (i < count_run(m, r)) return (struct place){row_at(m, r->rows, i % each), l, i / each};
+            if (i < count_run(m, r)) return (struct counted_row){row_at(m, r->rows, i % each), l, i / each};
             i -= count_run(m, r);
         }
     }
-    return (struct place){row_at(m, f->last, i), 0, 0};
+    return (struct counted_row){row_at(m, f->last, i), 0, 0};
 }
 
 struct hf_param hf_param_at(const struct hf_model *m, int64_t i)
 {
     CHECK(i >= 0 && i < hf_n_params(m), "parameter %lld", (long long)i);
-    struct place at = place_of(m, i);
+    struct counted_row at = counted_row_of(m, i);
     const struct row *r = at.row;
     struct hf_param p = {.prefixed = !r->head, .transposed = r->transposed};
     put_name(p.name, sizeof p.name, r->ours, at.layer, at.expert);

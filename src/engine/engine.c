@@ -1,373 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank's machine: everything is allocated when it is made (what there must be, build.c says), then a step is
- * feeding the batch, running the itinerary and adding up a few numbers over the ranks. */
+/* A step: feeding the batch, running the itinerary, adding up a few numbers over the ranks. What it needs was made in
+ * engine_open.c. */
 #include "engine/engine.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "engine/balance.h"
-#include "layout/sequence.h"
 #include "engine/build.h"
 #include "engine/executor.h"
 #include "engine/feed.h"
 #include "engine/tally.h"
-#include "optim/muon.h"
 
 const char *const engine_skips[SKIP_LOSS + 1] = {"", "gradient", "loss"};
-
-static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
-static int max_int(int a, int b) { return a > b ? a : b; }
-
-/* Parameters, who holds what of them, and what travels when. */
-static bool is_server(const struct engine_config *c) { return c->n_servers && c->server >= 0; }
-
-/* What the store has beside its own arrays: the optimizers', and state that nobody steps. */
-static int rows_of(const struct engine *g, struct array_row rows[STORE_MAX_ARRAYS])
-{
-    int n = optim_arrays(&g->cfg.optim, rows);
-    CHECK(n + g->cfg.n_state <= STORE_MAX_ARRAYS - STORE_ROWS, "%d arrays", n + g->cfg.n_state);
-    for (int i = 0; i < g->cfg.n_state; i++) rows[n++] = g->cfg.state[i];
-    return n;
-}
-
-/* Arrays on another device are worked on by the same kernels. */
-static int make_store(struct engine *g, const struct store_config *c, struct err *e)
-{
-    int rc = store_new_shared(&g->store, &g->params, g->dev, c, e);
-    for (int i = 0; !rc && i < g->store.n_arrays; i++)
-        if (g->store.array[i].own) kernel_on(g->store.array[i].own, &g->kernels);
-    return rc;
-}
-
-/* A server's shard: as at zero 3, and nobody to exchange it with but the workers. */
-static int new_shard(struct engine *g, struct err *e)
-{
-    struct array_row rows[STORE_MAX_ARRAYS];
-    struct store_config c =
-        {.dtype = g->cfg.dtype, .training = true, .rows = rows, .n_rows = rows_of(g, rows), .zero = 3, .shared = true};
-    int rc = make_store(g, &c, e);
-    if (!rc) rc = muon_new(&g->muon, &g->store, &g->cfg.optim, g->stream, NULL, e);
-    if (!rc) rc = tally_buffers(g, e);
-    return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){.stream = g->stream}, e);
-}
-
-static struct store_config store_of(const struct engine *g, struct array_row rows[STORE_MAX_ARRAYS])
-{
-    return (struct store_config){
-        .stateless = g->cfg.n_servers > 0,
-        .dtype = g->cfg.dtype,
-        .training = g->cfg.training,
-        .rows = rows,
-        .n_rows = rows_of(g, rows),
-        .zero = g->cfg.zero,
-        .shared = !g->cfg.n_servers,
-        .grad = g->cfg.grad_dtype,
-        .many = g->cfg.n_microbatches > 1 || g->n_stages > 1,
-        .once = g->cfg.reduce_once || g->cfg.exact_order,
-    };
-}
-
-static int size_of(const struct comm *c) { return c ? comm_size(c) : 1; }
-
-/* Groups are those of the mesh that the layouts are on: what one rank sends as a piece, another takes as one. */
-static void check_groups(const struct engine *g)
-{
-    const struct units *u = &g->store.units;
-    const struct mesh *m = &g->params.mesh;
-    bool experts = u->n_expert_ranks > 1;
-    CHECK(u->n_ranks == size_of(g->cfg.shard) && (!experts || u->n_expert_ranks == size_of(g->cfg.expert)) &&
-              (!u->shared || m->size[AXIS_DP_REPLICATE] == size_of(g->cfg.replicate)) &&
-              m->size[AXIS_PP] == size_of(g->cfg.axis[AXIS_PP]) && m->size[AXIS_TP] == size_of(g->cfg.axis[AXIS_TP]),
-          "groups of %d (experts %d, replicas %d) ranks on a mesh of %d (%d, %d)", size_of(g->cfg.shard),
-          size_of(g->cfg.expert), size_of(g->cfg.replicate), u->n_ranks, u->n_expert_ranks, m->size[AXIS_DP_REPLICATE]);
-}
-
-static int new_store(struct engine *g, struct err *e)
-{
-    struct array_row rows[STORE_MAX_ARRAYS];
-    struct store_config c = store_of(g, rows);
-    CHECK(!c.once || !g->cfg.exact_order || (g->n_stages == 1 && (g->peak.both == 1 || g->cfg.n_microbatches == 1)),
-          "exact_order with several microbatches alive");
-    int rc = make_store(g, &c, e);
-    if (rc) return rc;
-    check_groups(g);
-    rc = exchange_init(&g->exchange, &g->store,
-                       &(struct exchange_config){
-                           .stream = g->stream,
-                           .shard = g->cfg.shard,
-                           .host_shard = g->cfg.host.shard,
-                           .host_replicate = g->cfg.host.replicate,
-                           .expert = g->cfg.expert,
-                           .replicate = g->cfg.replicate,
-                           .exact = g->cfg.exact_order,
-                           .sums = g->cfg.workers,
-                           .n_microbatches = g->cfg.n_microbatches,
-                       },
-                       e);
-    g->exchange.across[AXIS_TP] = g->cfg.axis[AXIS_TP];
-    return rc;
-}
-
-/* n buffers of one size, after those that are there. */
-static int push_buffers(struct engine *g, struct buffer *list, int *have, int n, enum mem_cat cat, size_t bytes,
-                        struct err *e)
-{
-    int rc = OK;
-    for (int i = 0; !rc && i < n; i++) {
-        rc = buffer_new(&list[*have], g->dev, cat, bytes, e);
-        *have += !rc;
-    }
-    return rc;
-}
-
-int64_t engine_seq_here(const struct engine *g)
-{
-    return context_rows(g->cfg.seq, g->cfg.par.size[AXIS_CP], g->cfg.par.rank[AXIS_CP], 1);
-}
-
-int64_t engine_crossing(const struct engine *g)
-{
-    int64_t lo = 0, hi = g->cfg.micro * engine_seq_here(g);
-    if (g->cfg.par.sequence) par_share(&g->cfg.par, AXIS_TP, hi, &lo, &hi);
-    return (hi - lo) * g->cfg.model.hidden;
-}
-
-/* Slabs, class after class, and the buffers between stages. */
-static int new_slabs(struct engine *g, struct err *e)
-{
-    int rc = OK, n_act = 0, n_wgrad = 0,
-        n = max_int(g->go.n_keep + g->go.n_send, g->go_eval.n_keep + g->go_eval.n_send);
-    for (int c = 0; c < g->go.n_act; c++) n_act += g->go.act[c];
-    for (int c = 0; c < g->go.n_wgrad; c++) n_wgrad += g->go.wgrad[c];
-    g->act = xcalloc((size_t)n_act + 1, sizeof *g->act);
-    g->away = xcalloc((size_t)n_act + 1, sizeof *g->away);
-    g->wgrad = xcalloc((size_t)n_wgrad + 1, sizeof *g->wgrad);
-    g->act_at = xcalloc((size_t)g->n_stages + 1, sizeof *g->act_at);
-    g->wgrad_at = xcalloc((size_t)g->n_stages + 1, sizeof *g->wgrad_at);
-    for (int i = 0; !rc && i < g->n_stages; i++) { /* classes are numbered by their first stage */
-        const struct engine_stage *s = &g->stage[i];
-        if (!s->train) continue;
-        if (s->act_class == i) {
-            g->act_at[i] = g->n_act;
-            rc = push_buffers(g, g->away, &g->n_away, g->go.act[i], MEM_HOST, s->train->bytes[HOME_AWAY], e);
-            if (rc) return rc;
-            rc = push_buffers(g, g->act, &g->n_act, g->go.act[i], MEM_ACTIVATION, s->train->bytes[HOME_ACT], e);
-        }
-        if (!rc && s->wgrad_class == i) {
-            g->wgrad_at[i] = g->n_wgrad;
-            rc = push_buffers(g, g->wgrad, &g->n_wgrad, g->go.wgrad[i], MEM_WGRAD, s->train->bytes[HOME_WGRAD], e);
-        }
-    }
-    size_t crossing = to_size(engine_crossing(g)) * dtype_bytes(g->cfg.dtype);
-    g->crossing = xcalloc((size_t)n + 1, sizeof *g->crossing);
-    g->ticket = xcalloc((size_t)n + 1, sizeof *g->ticket);
-    if (!rc) rc = push_buffers(g, g->crossing, &g->n_crossing, g->go.n_keep, MEM_ACTIVATION, crossing, e);
-    if (!rc) rc = push_buffers(g, g->crossing, &g->n_crossing, n - g->go.n_keep, MEM_COMM, crossing, e);
-    return rc;
-}
-
-static int new_buffers(struct engine *g, struct err *e)
-{
-    size_t scratch = 0;
-    for (int i = 0; i < g->n_stages; i++) {
-        const struct engine_stage *s = &g->stage[i];
-        scratch =
-            max_size(scratch, max_size(s->train ? s->train->bytes[HOME_SCRATCH] : 0, s->eval->bytes[HOME_SCRATCH]));
-    }
-    int rc =
-        exchange_slots(&g->exchange, max_int(g->go.n_param_slots, g->go_eval.n_param_slots), g->go.n_grad_slots, e);
-    if (!rc) rc = copies_init(&g->copies, &g->store, g->cfg.axis[AXIS_PP], build_holders, g, e);
-    if (!rc) rc = buffer_new(&g->data, g->dev, MEM_DATA, feed_bytes(g), e);
-    if (!rc) rc = buffer_new_host(&g->staging, g->dev, MEM_DATA, g->data.bytes, e);
-    if (!rc && model_rope_cols(&g->cfg.model))
-        rc = buffer_new(&g->rope, g->dev, MEM_DATA,
-                        to_size(g->cfg.model.max_positions * model_rope_cols(&g->cfg.model)) * sizeof(float), e);
-    bool indexed = (g->cfg.par.sequence || g->cfg.par.size[AXIS_CP] > 1) && g->cfg.model.dropout > 0;
-    if (!rc && indexed)
-        rc = buffer_new(&g->index, g->dev, MEM_DATA, to_size(g->cfg.micro * engine_seq_here(g)) * sizeof(int32_t), e);
-    if (!rc && balance_bytes(&g->cfg)) rc = buffer_new(&g->balance, g->dev, MEM_DATA, balance_bytes(&g->cfg), e);
-    if (!rc) rc = tally_buffers(g, e);
-    if (!rc) rc = new_slabs(g, e);
-    if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, scratch, e);
-    return rc;
-}
-
-static void bind(struct engine *g)
-{
-    g->n_slots = slot_balance(g->params.n, g->cfg.model.layers, g->cfg.model.layers);
-    g->slot = xcalloc((size_t)g->n_slots, sizeof *g->slot);
-    g->written = xcalloc((size_t)g->n_slots, 1);
-    g->slot[SLOT_ROPE] = g->rope.p;
-    g->slot[SLOT_STAT] = g->stat.p;
-    g->slot[SLOT_INDEX] = g->index.p;
-    if (g->index.p) {
-        int64_t here = engine_seq_here(g), n = g->cfg.micro * here;
-        int32_t *index = xcalloc(to_size(n), sizeof *index);
-        for (int64_t i = 0; i < n; i++) index[i] = (int32_t)(i / here * g->cfg.seq + feed_place(g, i % here));
-        device_from_host(g->stream, &g->index, 0, index, g->index.bytes);
-        stream_sync(g->stream);
-        xfree(index);
-    }
-    balance_bind(g);
-    for (int i = 0; i < g->params.n; i++) {
-        g->slot[slot_param(i)] = exchange_param_ptr(&g->exchange, i, -1);
-        g->slot[slot_grad(i)] = exchange_grad_ptr(&g->exchange, i, -1);
-    }
-    if (g->rope.p) {
-        float *table = xmalloc(g->rope.bytes);
-        model_rope_table(&g->cfg.model, table);
-        device_from_host(g->stream, &g->rope, 0, table, g->rope.bytes);
-        stream_sync(g->stream);
-        xfree(table);
-    }
-}
-
-/* What of the groups is the data plane. */
-static void put_on_device(const struct engine_config *c, const struct device *d)
-{
-    struct comm *const group[] = {c->shard, c->expert, c->replicate, c->cp_inner, c->cp_outer};
-    for (size_t i = 0; i < sizeof group / sizeof *group; i++) comm_on(group[i], d);
-    for (int a = 0; a < AXIS_N; a++) comm_on(c->axis[a], d);
-    CHECK(!c->axis[AXIS_PP] == !c->host.pp && !c->axis[AXIS_TP] == !c->host.tp && !c->expert == !c->host.expert,
-          "ranks without their hosts");
-}
-
-/* The rank's place and its table of parameters. */
-static int begin(struct engine **out, const struct engine_config *c, struct device *d, struct err *e)
-{
-    struct engine *g = *out = xcalloc(1, sizeof *g);
-    g->cfg = *c;
-    g->dev = d;
-    loss_scale_init(&g->scale, &c->scale);
-    if (!c->par.size[0]) g->cfg.par = par_single();
-    memcpy(g->collectives.axis, c->axis, sizeof g->collectives.axis);
-    g->collectives.inner = c->cp_inner;
-    g->collectives.outer = c->cp_outer;
-    put_on_device(c, d);
-    int rc = model_check(&c->model, e);
-    if (!rc) model_declare(&c->model, &g->cfg.par, &g->params);
-    if (!rc && c->training) optim_own(&c->optim, &g->params);
-    if (!rc) rc = stream_new(&g->stream, d, "compute", e);
-    if (!rc) rc = stream_new(&g->feeding, d, "copies", e);
-    if (!rc) rc = event_new(&g->fed, d, e);
-    if (!rc) rc = event_new(&g->used, d, e);
-    if (!rc && c->away.on) rc = away_run_init(&g->putting_away, g->feeding, e);
-    if (!rc && c->world) comm_stream_on(c->world, g->stream);
-    if (!rc) rc = buffer_new_host(&g->trace_ring, d, MEM_DATA, c->trace_bytes, e);
-    return rc;
-}
-
-/* Done, or nothing at all. */
-static int finish(struct engine **out, int rc)
-{
-    if (!rc) return OK;
-    engine_free(*out);
-    *out = NULL;
-    return rc;
-}
-
-int engine_new_paper(struct engine **out, const struct engine_config *c, struct device *d, struct err *e)
-{
-    CHECK(d->counts_only, "paper on a device with bytes");
-    int rc = begin(out, c, d, e);
-    struct engine *g = *out;
-    if (!rc && is_server(c)) return finish(out, new_shard(g, e));
-    if (!rc) rc = build_schedule(g, e);
-    struct array_row rows[STORE_MAX_ARRAYS];
-    struct store_config sc = store_of(g, rows);
-    if (!rc) rc = store_new_shared(&g->store, &g->params, d, &sc, e);
-    return finish(out, rc);
-}
-
-/* Not a worker, whose servers do it. */
-static bool steps(const struct engine *g) { return g->cfg.training && !g->cfg.n_servers; }
-
-int engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e)
-{
-    int rc = begin(out, c, d, e);
-    struct engine *g = *out;
-    if (!rc) rc = kernel_table_init(&g->kernels, c->kernels, c->threads, d->counts_only, e);
-    if (!rc) kernel_on(g->stream, &g->kernels);
-    if (!rc && is_server(c)) return finish(out, new_shard(g, e));
-    if (!rc) rc = build_schedule(g, e);
-    if (!rc) rc = build_stages(g, e);
-    if (!rc) rc = new_store(g, e);
-    if (!rc && steps(g)) rc = muon_new(&g->muon, &g->store, &g->cfg.optim, g->stream, g->cfg.axis[AXIS_TP], e);
-    if (!rc) rc = build_lists(g, e);
-    if (!rc) rc = build_itineraries(g, e);
-    if (!rc) rc = new_buffers(g, e);
-    if (!rc) bind(g);
-    return finish(out, rc);
-}
-
-static void free_buffers(struct buffer *list, int n)
-{
-    for (int i = 0; i < n; i++) buffer_free(&list[i]);
-    xfree(list);
-}
-
-void engine_free(struct engine *g)
-{
-    if (!g) return;
-    free_buffers(g->act, g->n_act);
-    free_buffers(g->away, g->n_away);
-    free_buffers(g->wgrad, g->n_wgrad);
-    free_buffers(g->crossing, g->n_crossing);
-    xfree(g->act_at);
-    xfree(g->wgrad_at);
-    xfree(g->ticket);
-    buffer_free(&g->scratch);
-    buffer_free(&g->data);
-    buffer_free(&g->rope);
-    buffer_free(&g->stat);
-    buffer_free(&g->norm);
-    buffer_free(&g->told);
-    buffer_free(&g->staging);
-    buffer_free(&g->index);
-    buffer_free(&g->balance);
-    buffer_free(&g->trace_ring);
-    xfree(g->load);
-    away_run_fini(&g->putting_away);
-    muon_free(g->muon);
-    exchange_fini(&g->exchange);
-    copies_fini(&g->copies);
-    build_free(g);
-    store_free(&g->store);
-    param_table_free(&g->params);
-    if (g->cfg.world && g->stream) comm_stream_off(g->cfg.world, g->stream);
-    event_free(g->fed);
-    event_free(g->used);
-    stream_free(g->feeding);
-    stream_free(g->stream);
-    xfree(g->written);
-    xfree(g->slot);
-    xfree(g);
-}
 
 void engine_init(struct engine *g)
 {
     loss_scale_init(&g->scale, &g->cfg.scale);
     store_init(&g->store, &g->kernels, g->stream, g->cfg.seed);
-}
-
-/* Of the rows here. */
-static int64_t trained_here(const struct engine *g, const struct engine_batch *b)
-{
-    int64_t here = engine_seq_here(g), n = 0;
-    if (here == g->cfg.seq) return b->n_trained;
-    for (int64_t i = 0; i < here; i++)
-        for (int64_t s = 0, at = feed_place(g, i); s < b->n; s++) n += b->targets[s * g->cfg.seq + at] >= 0;
-    return n;
-}
-
-static void zero_sums(struct engine *g)
-{
-    device_zero(g->stream, &g->stat, 0, g->stat.bytes);
-    device_zero(g->stream, &g->norm, 0, g->norm.bytes);
-    if (g->balance.bytes) device_zero(g->stream, &g->balance, 0, g->balance.bytes);
 }
 
 static void read_loss(struct engine *g, int64_t n_trained, struct engine_report *r)
@@ -380,21 +30,6 @@ static void read_loss(struct engine *g, int64_t n_trained, struct engine_report 
     r->tokens = n_trained;
     r->loss = n_trained ? nats / (double)n_trained : 0;
     balance_read(g, r);
-}
-
-/* The loss is divided by the trained tokens of all ranks: one number, known before forward. */
-static struct step_info step_info(struct engine *g, const struct engine_batch *b, int64_t step, bool training,
-                                  int64_t *n_trained)
-{
-    *n_trained = trained_here(g, b);
-    exchange_sum_i64(&g->exchange, n_trained, 1);
-    return (struct step_info){
-        .seed = g->cfg.seed,
-        .step = (uint64_t)step,
-        .first_token = (uint64_t)(b->first * g->cfg.seq),
-        .training = training,
-        .loss_scale = *n_trained ? (float)((training ? g->scale.now : 1) / (double)*n_trained) : 0,
-    };
 }
 
 /* Now, until when a part of the step lasted. */
@@ -411,9 +46,9 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
     *r = (struct engine_report){0};
     int64_t n_trained;
     double from = clock_now_s();
-    struct step_info info = step_info(g, b, step, true, &n_trained);
+    struct step_info info = feed_info(g, b, step, true, &n_trained);
     feed_batch(g, b);
-    zero_sums(g);
+    tally_zero(g);
     exchange_step_begin(&g->exchange);
     from = part_over(g, TRACE_PART, "count tokens, hand over the batch", step, from);
     executor_run(g, true, &info, g->watch, g->watch_ctx);
@@ -448,102 +83,12 @@ void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engi
 {
     *r = (struct engine_report){0};
     int64_t n_trained;
-    struct step_info info = step_info(g, b, 0, false, &n_trained);
+    struct step_info info = feed_info(g, b, 0, false, &n_trained);
     feed_batch(g, b);
-    zero_sums(g);
+    tally_zero(g);
     executor_run(g, false, &info, g->watch, g->watch_ctx);
     tally_read(g, false);
     read_loss(g, n_trained, r);
-}
-
-/* ---- the first NaN ---- */
-struct blame {
-    const struct engine *g;
-    char *out;
-    size_t n;
-    bool found;
-    int64_t key; /* how near to the cause, over ranks: the least is told */
-};
-
-/* A broken parameter comes first; then what broke in forward, in the earliest stage; then what broke in backward, in
- * the latest: the others only saw what was handed to them. */
-enum { BLAME_PARAM, BLAME_FORWARD = 1 << 20, BLAME_BACKWARD = 3 << 20, BLAME_NOTHING = 1 << 22 };
-
-static int64_t blame_key(const struct engine *g, const struct program *p, const struct instr *i)
-{
-    int stage = 0;
-    for (int k = 0; k < g->n_stages; k++)
-        if (g->stage[k].train == p) stage = g->stage[k].index;
-    return i->kphase == KERNEL_FWD ? BLAME_FORWARD + stage : BLAME_BACKWARD - stage;
-}
-
-/* The words of the rank that is nearest to the cause go to all. */
-static void blame_agree(struct engine *g, struct blame *b)
-{
-    struct comm *w = g->cfg.world;
-    if (!w) return;
-    int64_t best = b->key * comm_size(w) + comm_rank(w);
-    comm_wait(w, comm_all_reduce(w, &best, &best, 1, DT_I64, COMM_MIN, "who saw it first"));
-    comm_wait(w, comm_broadcast(w, b->out, (int64_t)b->n, DT_U8, (int)(best % comm_size(w)), "what was seen"));
-}
-
-static int64_t bad_element(const struct engine *g, const struct view *v)
-{
-    if (!v->p || !dtype_info(v->dtype)->is_float || v->dtype == DT_F64) return -1;
-    int64_t rows = view_rows(v), cols = view_cols(v), width = (int64_t)dtype_bytes(v->dtype);
-    for (int64_t r = 0; r < rows; r++) {
-        const char *row = (const char *)v->p + r * (v->nd > 1 ? v->stride : cols) * width;
-        int64_t at = flat_find_nonfinite(g->stream, row, v->dtype, cols);
-        if (at >= 0) return r * cols + at;
-    }
-    return -1;
-}
-
-static void blame_look(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i)
-{
-    static const char *const phase[KERNEL_N_PHASES] = {"forward", "backward", "weight gradient"};
-    struct blame *b = ctx;
-    if (b->found) return;
-    const struct node *d = &p->tape->nodes[i->node];
-    const struct view *v = i->kphase == KERNEL_FWD ? c->out : c->din;
-    int n = i->kphase == KERNEL_FWD ? c->n_out : c->n_in;
-    for (int k = 0; k < n && !b->found; k++) {
-        int64_t at = bad_element(b->g, &v[k]);
-        if (at < 0) continue;
-        b->found = true;
-        b->key = blame_key(b->g, p, i);
-        tid of = i->kphase == KERNEL_FWD ? d->out[k] : d->in[k];
-        int used = snprintf(b->out, b->n, "%s%s (operation %s, %s", i->kphase == KERNEL_FWD ? "" : "the gradient of ",
-                            tape_tensor(p->tape, of)->name, op_row(i->op)->name, phase[i->kphase]);
-        if (d->layer >= 0) used += snprintf(b->out + used, b->n - (size_t)used, ", layer %d", d->layer);
-        used += snprintf(b->out + used, b->n - (size_t)used, "), element %lld", (long long)at);
-        if (b->g->cfg.world) snprintf(b->out + used, b->n - (size_t)used, ", on rank %d", b->g->cfg.rank);
-    }
-}
-
-void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, char *out, size_t n)
-{
-    memset(out, 0, n);
-    snprintf(out, n, "no single tensor (a sum overflows)");
-    for (int i = 0; i < g->params.n; i++) {
-        int64_t at =
-            flat_find_nonfinite(g->stream, store_piece_param(&g->store, i), g->store.dtype, g->store.units.piece[i].n);
-        if (at >= 0)
-            snprintf(out, n, "the parameter %s, element %lld", g->params.p[i].name,
-                     (long long)(at + g->store.units.piece[i].lo));
-        if (at >= 0) break;
-    }
-    struct blame look = {.g = g, .out = out, .n = n, .found = strncmp(out, "no", 2) != 0};
-    look.key = look.found ? BLAME_PARAM : BLAME_NOTHING;
-    int64_t n_trained; /* every rank runs again, whatever it found: the collectives must meet */
-    struct step_info info = step_info(g, b, step, true, &n_trained);
-    feed_batch(g, b);
-    zero_sums(g);
-    exchange_step_begin(&g->exchange);
-    executor_run(g, true, &info, blame_look, &look);
-    exchange_reduce_finish(&g->exchange);
-    stream_sync(g->stream); /* the staging of the batch is the host's again, as after tally_read */
-    blame_agree(g, &look);
 }
 
 int engine_status(const struct engine *g, struct err *e) { return g->cfg.world ? comm_status(g->cfg.world, e) : OK; }

@@ -89,3 +89,27 @@ void feed_bind(struct engine *g, int microbatch)
         g->slot[SLOT_BATCH + x.field] = g->data.p ? (char *)g->data.p + x.begin + (size_t)microbatch * bytes : NULL;
     }
 }
+
+/* Of the rows here. */
+static int64_t trained_here(const struct engine *g, const struct engine_batch *b)
+{
+    int64_t here = engine_seq_here(g), n = 0;
+    if (here == g->cfg.seq) return b->n_trained;
+    for (int64_t i = 0; i < here; i++)
+        for (int64_t s = 0, at = feed_place(g, i); s < b->n; s++) n += b->targets[s * g->cfg.seq + at] >= 0;
+    return n;
+}
+
+struct step_info feed_info(struct engine *g, const struct engine_batch *b, int64_t step, bool training,
+                           int64_t *n_trained)
+{
+    *n_trained = trained_here(g, b);
+    exchange_sum_i64(&g->exchange, n_trained, 1);
+    return (struct step_info){
+        .seed = g->cfg.seed,
+        .step = (uint64_t)step,
+        .first_token = (uint64_t)(b->first * g->cfg.seq),
+        .training = training,
+        .loss_scale = *n_trained ? (float)((training ? g->scale.now : 1) / (double)*n_trained) : 0,
+    };
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine/feed.h: from a batch on the host to its microbatches on the device, field by field of the table
- * (model/batch_fields.h). Floor 6. Order: Local.
+ * (model/batch_fields.h). Floor 6. Order: Local, but feed_info.
  */
 #ifndef TUTTI_ENGINE_FEED_H
 #define TUTTI_ENGINE_FEED_H
@@ -15,5 +15,9 @@ void feed_batch(struct engine *g, const struct engine_batch *b);
 void feed_bind(struct engine *g, int microbatch);
 /* Where row i of this rank's rows of a sequence stands in it. */
 int64_t feed_place(const struct engine *g, int64_t i);
+/* What a step's kernels are told (kernel.h). The loss is divided by the trained tokens of all ranks, *n_trained: one
+ * number, known before forward. Collective over all ranks. */
+struct step_info feed_info(struct engine *g, const struct engine_batch *b, int64_t step, bool training,
+                           int64_t *n_trained);
 
 #endif

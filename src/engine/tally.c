@@ -104,3 +104,10 @@ double tally_norm(struct engine *g)
     over_model(g, word, FLAT_SQUARES_WORDS, DT_I64);
     return sqrt(squares_total(word));
 }
+
+void tally_zero(struct engine *g)
+{
+    device_zero(g->stream, &g->stat, 0, g->stat.bytes);
+    device_zero(g->stream, &g->norm, 0, g->norm.bytes);
+    if (g->balance.bytes) device_zero(g->stream, &g->balance, 0, g->balance.bytes);
+}

@@ -17,6 +17,8 @@ int tally_buffers(struct engine *g, struct err *e);
 /* Where in stat a microbatch adds its loss. */
 void *tally_at(const struct engine *g, int microbatch);
 
+/* Enqueues: they begin at zero. Local. */
+void tally_zero(struct engine *g);
 /* Brings what this rank has of a step to the host: loss, routers' load, with `norm` the squares of the gradients. The
  * host waits here and nowhere else in a step, but where the next layer hangs on numbers (parallel/expert.c). Local. */
 void tally_read(struct engine *g, bool norm);
