@@ -38,7 +38,8 @@ static inline struct xent_row xent_combine(const struct kernel_call *c, int64_t 
     struct xent_row x = {-INFINITY, 0, 0};
     for (int p = 0; p < parts; p++) {
         const float *v = (const float *)s->p + (p * rows + r) * s->stride;
-        x.max = fmax(x.max, (double)v[0]);
+        x.max =
+            (double)v[0] > x.max ? (double)v[0] : x.max; /* as fmax; with it gcc 12 for Arm ends in an internal error */
         x.logit += (double)v[2];
     }
     for (int p = 0; p < parts; p++) {
