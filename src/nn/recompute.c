@@ -10,13 +10,13 @@
 
 /* clang-format off */
 const struct recompute_group recompute_groups[] = {
-    {"norms", BIT(OP_RMSNORM) | BIT(OP_LAYERNORM), "normalised rows"},
-    {"activations", BIT(OP_ACT), "results of gelu or swiglu"},
-    {"attention", BIT(OP_ATTENTION) | BIT(OP_CONTEXT), "attention's results"},
-    {"gathers", BIT(OP_GATHER), "rows gathered over tp"},
-    {"latent", BIT(OP_MLA_KV) | BIT(OP_TRIM), "keys and values opened from the latent vector"},
-    {"products", BIT(OP_LINEAR), "results of matrix products"},
-    {"experts", BIT(OP_PERMUTE) | BIT(OP_DISPATCH) | BIT(OP_GROUPED) | BIT(OP_COMBINE), "rows of the experts"},
+    {"norms", BIT(OP_RMSNORM) | BIT(OP_LAYERNORM), true, "normalised rows"},
+    {"activations", BIT(OP_ACT), true, "results of gelu or swiglu"},
+    {"attention", BIT(OP_ATTENTION) | BIT(OP_CONTEXT), true, "attention's results"},
+    {"gathers", BIT(OP_GATHER), false, "rows gathered over tp"},
+    {"latent", BIT(OP_MLA_KV) | BIT(OP_TRIM), false, "keys and values opened from the latent vector"},
+    {"products", BIT(OP_LINEAR), false, "results of matrix products"},
+    {"experts", BIT(OP_PERMUTE) | BIT(OP_DISPATCH) | BIT(OP_GROUPED) | BIT(OP_COMBINE), false, "rows of the experts"},
     {0},
 };
 /* clang-format on */
@@ -27,7 +27,7 @@ int recompute_named(const char *name, uint64_t *again)
     if (!strcmp(name, "none")) return 0;
     if (!strcmp(name, "full")) *again = AGAIN_ALL;
     for (const struct recompute_group *g = recompute_groups; g->name; g++)
-        if (!strcmp(name, g->name) || (!strcmp(name, "selective") && g < &recompute_groups[3])) *again |= g->again;
+        if (!strcmp(name, g->name) || (g->selective && !strcmp(name, "selective"))) *again |= g->again;
     return *again ? 0 : -1;
 }
 

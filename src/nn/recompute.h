@@ -18,6 +18,7 @@
 #ifndef TUTTI_NN_RECOMPUTE_H
 #define TUTTI_NN_RECOMPUTE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct recompute {
@@ -29,6 +30,7 @@ struct recompute {
 struct recompute_group {
     const char *name;
     uint64_t again;
+    bool selective;  /* one of those that the word `selective` stands for */
     const char *doc; /* what is not kept */
 };
 extern const struct recompute_group recompute_groups[]; /* ends with name NULL */

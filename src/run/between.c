@@ -152,8 +152,7 @@ int trainer_not_finite(struct trainer *t, const struct engine_batch *b, const st
         return err_set(
             e, ERR_NUMERIC,
             "step %lld: loss %g, gradient norm %g: not finite, as in the steps before, until the loss scale is %.10g "
-            "and "
-            "half of it below precision.loss_scale.least (%g); %lld of %lld steps were left out. First seen in %s. "
+            "and half of it below precision.loss_scale.least (%g); %lld of %lld steps were left out. First seen in %s. "
             "Lower optimizer.lr (now %g), raise warmup_steps, or choose precision.recipe: bf16, which needs no "
             "scale; the last checkpoint is %s",
             (long long)t->step + 1, r->loss, r->grad_norm, r->loss_scale, t->cfg.precision.loss_scale.least,
