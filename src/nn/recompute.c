@@ -10,13 +10,13 @@
 
 /* clang-format off */
 const struct recompute_group recompute_groups[] = {
-    {"norms", BIT(OP_RMSNORM) | BIT(OP_LAYERNORM), true, "normalised rows"},
-    {"activations", BIT(OP_ACT), true, "results of gelu or swiglu"},
-    {"attention", BIT(OP_ATTENTION) | BIT(OP_CONTEXT), true, "attention's results"},
-    {"gathers", BIT(OP_GATHER), false, "rows gathered over tp"},
-    {"latent", BIT(OP_MLA_KV) | BIT(OP_TRIM), false, "keys and values opened from the latent vector"},
-    {"products", BIT(OP_LINEAR), false, "results of matrix products"},
-    {"experts", BIT(OP_PERMUTE) | BIT(OP_DISPATCH) | BIT(OP_GROUPED) | BIT(OP_COMBINE), false, "rows of the experts"},
+    {"norms", BIT(OP_RMSNORM) | BIT(OP_LAYERNORM), true},
+    {"activations", BIT(OP_ACT), true},
+    {"attention", BIT(OP_ATTENTION) | BIT(OP_CONTEXT), true},
+    {"gathers", BIT(OP_GATHER), false},
+    {"latent", BIT(OP_MLA_KV) | BIT(OP_TRIM), false},
+    {"products", BIT(OP_LINEAR), false},
+    {"experts", BIT(OP_PERMUTE) | BIT(OP_DISPATCH) | BIT(OP_GROUPED) | BIT(OP_COMBINE), false},
     {0},
 };
 /* clang-format on */

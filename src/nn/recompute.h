@@ -30,8 +30,7 @@ struct recompute {
 struct recompute_group {
     const char *name;
     uint64_t again;
-    bool selective;  /* one of those that the word `selective` stands for */
-    const char *doc; /* what is not kept */
+    bool selective; /* one of those that the word `selective` stands for */
 };
 extern const struct recompute_group recompute_groups[]; /* ends with name NULL */
 /* Of a group's name, or none, selective (attention, norms, activations), full; returns 0, or -1 for another word. */

@@ -217,6 +217,23 @@ static int tiny_rounds(const struct job *j, struct engine *g, const struct ranks
     return r->world ? comm_agree(r->world, rc, e) : rc;
 }
 
+/* Rounds are what fits below the limit on every rank, the same for all, and not less than the least. */
+static int rounds_below_limit(struct engine *g, const struct ranks *r, struct err *e)
+{
+    enum { TIMES = 3 };
+    double now = (double)g->dev->ledger.now_total;
+    int64_t whole = loading_round(g), some, least;
+    g->cfg.limit_bytes =
+        now + (r->rank == r->n - 1 ? 6.0 * TIMES * READERS_LEAST : 0x1p40); /* the last has least room */
+    some = loading_round(g);
+    g->cfg.limit_bytes = now + 1;
+    least = loading_round(g);
+    g->cfg.limit_bytes = 0;
+    if (whole == READERS_ROUND && some == TIMES * READERS_LEAST && least == READERS_LEAST) return OK;
+    return err_set(e, ERR_NUMERIC, "rounds of %lld, %lld, %lld bytes", (long long)whole, (long long)some,
+                   (long long)least);
+}
+
 static int walk(struct job *j, struct engine *g, const struct ranks *r, struct err *e)
 {
     bool worker = r->n_servers && r->server < 0;
@@ -235,6 +252,7 @@ static int walk(struct job *j, struct engine *g, const struct ranks *r, struct e
         if (!rc) rc = save_check(g, c, e);
         if (r->world) rc = comm_agree(r->world, rc, e);
         if (!rc) rc = tiny_rounds(j, g, r, c, e);
+        if (!rc) rc = rounds_below_limit(g, r, e);
         engine_init(g);
         rc = save_resume(g, c, NULL, rc, NULL, e);
         ckpt_close(c);
