@@ -8,17 +8,7 @@
 #include <stdlib.h>
 
 #include "device/order.h"
-
-struct told {
-    int n;
-    char first[1000];
-};
-
-static void tell(void *ctx, const char *text)
-{
-    struct told *t = ctx;
-    if (!t->n++) snprintf(t->first, sizeof t->first, "%s", text);
-}
+#include "told.h"
 
 enum { STREAMS = 3, BYTES = 4096 };
 struct bench {

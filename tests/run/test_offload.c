@@ -10,6 +10,7 @@
 
 #include "child.h"
 #include "run/toy.h"
+#include "told.h"
 
 static struct engine_config config_of(enum model_family family, bool on)
 {
@@ -99,17 +100,6 @@ static void test_what_goes(void **state)
 }
 
 /* ---- a broken order ---- */
-struct told {
-    int n;
-    char first[1000];
-};
-
-static void tell(void *ctx, const char *text)
-{
-    struct told *t = ctx;
-    if (!t->n++) snprintf(t->first, sizeof t->first, "%s", text);
-}
-
 /* Which waits for events are left out, by the stream that would wait. */
 static const char *deaf;
 void __real_event_wait(struct stream *s, struct event *ev);
