@@ -12,6 +12,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "config/config_memory.h"
 #include "config/key.h"
 
 enum { MANY_PASSES = 100 };
@@ -31,6 +32,10 @@ static bool no_servers(const struct config *c) { return c->parallel.servers == 0
 static bool no_samples(const struct config *c) { return c->run.sample_every == 0; }
 static bool no_eval(const struct config *c) { return c->run.eval_every == 0; }
 static bool no_scale(const struct config *c) { return c->precision.recipe != RECIPE_FP16; }
+static bool keeps_all(const struct config *c) { return !c->memory.chosen.again && !config_recompute_auto(c); }
+static bool no_offload(const struct config *c) { return c->memory.offload.n == 0; }
+static bool no_latent(const struct config *c) { return c->model.mla.kv_rank == 0; }
+static bool no_gathers(const struct config *c) { return no_tp(c) || !c->parallel.sequence_parallel; }
 static bool no_trace(const struct config *c) { return !c->run.trace; }
 
 static const struct {
@@ -51,6 +56,8 @@ static const struct {
     {"precision.loss_scale.initial", no_scale, "precision.recipe is not fp16"},
     {"precision.loss_scale.grow_every", no_scale, "precision.recipe is not fp16"},
     {"precision.loss_scale.least", no_scale, "precision.recipe is not fp16"},
+    {"memory.recompute_layers", keeps_all, "memory.recompute is none"},
+    {"memory.offload_least", no_offload, "memory.offload is empty"},
     {"run.trace_steps", no_trace, "run.trace names no file"},
     /* clang-format on */
 };
@@ -91,6 +98,25 @@ static void say_numbers(struct given *x)
             say_no_effect(x, n->row.path, number_idle(n));
 }
 
+/* Words of memory.recompute for what this model, or layout, does not have. */
+static void say_recompute(const struct config *c, const struct conf *f)
+{
+    static const struct {
+        const char *word;
+        bool (*idle)(const struct config *c);
+        const char *since;
+    } words[] = {
+        {"experts", no_experts, "model.moe.experts is 0"},
+        {"latent", no_latent, "this model has no latent attention (model.mla.kv_rank)"},
+        {"gathers", no_gathers, "nothing is gathered over tp without parallel.sequence_parallel"},
+    };
+    for (int i = 0; i < c->memory.recompute.n; i++)
+        for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+            if (!strcmp(((const char *const *)c->memory.recompute.items)[i], words[k].word) && words[k].idle(c))
+                log_warn("%s: memory.recompute: %s has no effect: %s", conf_where(f, "memory.recompute"), words[k].word,
+                         words[k].since);
+}
+
 static void say_idle(const struct config *c, const struct conf *f)
 {
     struct given x = {.f = f, .mine = *c};
@@ -101,6 +127,7 @@ static void say_idle(const struct config *c, const struct conf *f)
         if (idle[i].idle(c)) say_no_effect(&x, idle[i].key, idle[i].since);
     if (!rc) say_numbers(&x);
     if (!rc) say_optimizer(&x);
+    say_recompute(c, f);
     if (!rc && no_from(c) && c->from.ignore.n)
         log_warn("%s: model.ignore has no effect: model.from names nothing", conf_where(f, "model.ignore"));
     arena_free(a);

@@ -120,6 +120,10 @@ train 0 "optimizer.lr is 0: nothing is learnt" optimizer.lr=0
 train 0 "wsd without its decay" optimizer.schedule.name=wsd
 train 0 "2 sequences for 4 data-parallel ranks: 2 of these have nothing to do" -n 4 batch.global=2 batch.micro=1
 train 0 "parallel.chunks: 2 has no effect: parallel.pp is 1" parallel.chunks=2
+train 0 "memory.recompute_layers: 1 has no effect: memory.recompute is none|memory.offload_least: 1 has no effect: memory.offload is empty" \
+    memory.recompute_layers=1 memory.offload_least=1
+train 0 "memory.recompute: experts has no effect: model.moe.experts is 0|memory.recompute: latent has no effect|memory.recompute: gathers has no effect" \
+    'memory.recompute=[norms, experts, latent, gathers]'
 train 0 "optimizer.momentum: 0.5 has no effect: it is of sgd, and optimizer.name is adamw|model.moe.top_k: 1 has no effect: model.moe.experts is 0" \
     optimizer.momentum=0.5 model.moe.top_k=1
 train 0 "optimizer.betas: 2 numbers has no effect" optimizer.name=sgd 'optimizer.betas=[0.8, 0.9]'
