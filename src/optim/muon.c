@@ -428,9 +428,25 @@ static void run_turn(struct muon *x, const struct turn *r, const struct optim_ca
     }
 }
 
+static int unit_of(const struct muon *x, int turn) { return x->s->units.of_param[x->list[x->turn[turn].first].param]; }
+
+/* Turns stand in the order of units. */
+static int first_turn(const struct muon *x, int unit)
+{
+    int lo = 0, hi = x->n_turns;
+    while (lo < hi) {
+        int mid = lo + (hi - lo) / 2;
+        if (unit_of(x, mid) < unit) lo = mid + 1;
+        else hi = mid;
+    }
+    return lo;
+}
+
 void muon_step(struct muon *x, const struct optim_call *call, int first, int n)
 {
-    for (int i = 0; i < x->n_turns; i++) {
+    if (n <= 0) return;
+    const int *unit = x->s->units.of_param;
+    for (int i = first_turn(x, unit[first]); i < x->n_turns && unit_of(x, i) <= unit[first + n - 1]; i++) {
         int param = x->list[x->turn[i].first].param;
         if (param >= first && param < first + n) run_turn(x, &x->turn[i], call);
     }
