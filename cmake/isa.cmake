@@ -28,7 +28,7 @@ function(tutti_isa_files list)
           continue()
         elseif(other STREQUAL processor)
           set(flags ${FLAGS_${isa}} -ffp-contract=fast)
-          if(f MATCHES "/vec_neon") # gcc 12.2's vectoriser crashes on what is vectors already
+          if(f MATCHES "/(vec|formats|quantise)_neon") # gcc 12.2's vectoriser crashes on what is vectors already
             list(APPEND flags -fno-tree-loop-vectorize)
           endif()
           set_source_files_properties(${f} PROPERTIES COMPILE_OPTIONS "${flags}")

@@ -12,7 +12,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build-arm
 files=$build/sysroot
 jobs=${TUTTI_JOBS:-$(nproc)}
-libraries=(libc6-dev libyaml-dev libjansson-dev libonig-dev libxxhash-dev libcmocka-dev)
+libraries=(libc6-dev libyaml-dev libjansson-dev libonig-dev libxxhash-dev zlib1g-dev libzstd-dev libcmocka-dev)
 
 count=0
 case ${1:-} in
@@ -50,7 +50,7 @@ if ! have_tools; then
 fi
 
 # ---- the Arm system's libraries: packages unpacked into a folder, by an apt that knows of nothing else ----
-if [ ! -e "$files/.complete" ]; then
+if [ "$(cat "$files/.complete" 2>/dev/null)" != "${libraries[*]}" ]; then
     command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || not_tested "no apt-get to get Arm's libraries with"
     say "getting ${libraries[*]} for arm64 into ${files#"$root/"}"
     rm -rf "$files" "$build/apt"
@@ -65,7 +65,7 @@ if [ ! -e "$files/.complete" ]; then
     for package in "$build"/apt/cache/archives/*.deb; do dpkg-deb -x "$package" "$files"; done
     if [ ! -e "$files/lib" ]; then ln -s usr/lib "$files/lib"; fi
     rm -rf "$build/apt"
-    : >"$files/.complete"
+    echo "${libraries[*]}" >"$files/.complete"
 fi
 
 # ---- build ----

@@ -12,33 +12,16 @@
  */
 #include "base/conf.h"
 
-#include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/conf_yaml.h"
+#include "base/conf_scope.h"
 #include "base/fs.h"
 
 #define CONFIG_BYTES ((size_t)1 << 20)
 #define COMMAND_LINE "command line"
-
-/* What was set for a row, and where. */
-struct setting {
-    const char *where;   /* "tiny.yaml:7", "command line"; NULL: never set */
-    int source;          /* which file or override set it: two settings by one source are a mistake */
-    struct scope *items; /* CONF_LIST: n scopes */
-};
-
-struct scope {
-    const struct conf_row *rows;
-    int n_rows;
-    char *target;
-    const char *label;        /* "" or "data.train[1]." */
-    struct setting *settings; /* one per row */
-};
 
 struct conf {
     struct arena *arena;
@@ -47,24 +30,12 @@ struct conf {
     int n_sources;
 };
 
-/* What is being read now; passed down instead of being a field so that nothing outlives the call. */
-struct source {
-    struct arena *arena;
-    const char *name;
-    bool has_lines; /* a file; the command line has none */
-    int number;
-    struct err *e;
-};
-
 static const char *where_of(const struct source *s, int line)
 {
     return s->has_lines ? arena_printf(s->arena, "%s:%d", s->name, line) : s->name;
 }
 
-/* "tiny.yaml:7: model.layers: " and then the text. */
-static int refuse(const struct source *s, int line, const char *label, const char *path, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
-static int refuse(const struct source *s, int line, const char *label, const char *path, const char *fmt, ...)
+int conf_refuse(const struct source *s, int line, const char *label, const char *path, const char *fmt, ...)
 {
     char text[700];
     va_list args;
@@ -98,156 +69,6 @@ static bool is_section(const struct scope *sc, const char *path)
     return false;
 }
 
-/* ---- scalars ---- */
-
-/* A decimal number and nothing else: no hexadecimal, no inf, no trailing letters. */
-static bool parse_number(const struct conf_node *v, double *out)
-{
-    if (v->kind != CONF_NODE_SCALAR || v->quoted || !*v->text) return false;
-    if (v->text[strspn(v->text, "0123456789+-.eE")]) return false;
-    char *end;
-    *out = strtod(v->text, &end);
-    return !*end && isfinite(*out);
-}
-
-static bool parse_integer(const struct conf_node *v, int64_t *out)
-{
-    if (v->kind != CONF_NODE_SCALAR || v->quoted || !*v->text) return false;
-    char *end;
-    if (!v->text[strspn(v->text, "0123456789+-")]) {
-        errno = 0;
-        *out = strtoll(v->text, &end, 10);
-        return !*end && errno == 0;
-    }
-    double real; /* 1e6: written as a fraction, and a whole number all the same */
-    if (!parse_number(v, &real) || real != floor(real) || fabs(real) > 0x1p53) return false;
-    *out = (int64_t)real;
-    return true;
-}
-
-static bool has_range(const struct conf_row *row) { return row->lo != 0 || row->hi != 0; }
-
-#define UNBOUNDED 1e15 /* a limit this far out is not worth a word */
-
-static const char *range_text(const struct conf_row *row, char out[96])
-{
-    if (!has_range(row)) out[0] = 0;
-    else if (row->hi >= UNBOUNDED) snprintf(out, 96, " of at least %.10g", row->lo);
-    else if (row->lo <= -UNBOUNDED) snprintf(out, 96, " of at most %.10g", row->hi);
-    else snprintf(out, 96, " from %.10g to %.10g", row->lo, row->hi);
-    return out;
-}
-
-static int wrong_type(const struct source *s, const struct scope *sc, const struct conf_row *row,
-                      const struct conf_node *v, const char *wanted)
-{
-    char got[64];
-    return refuse(s, v->line, sc->label, row->path, "wanted %s, got %s%s", wanted, conf_node_show(v, got),
-                  v->kind == CONF_NODE_SCALAR && v->quoted ? " in quotes" : "");
-}
-
-static int out_of_range(const struct source *s, const struct scope *sc, const struct conf_row *row,
-                        const struct conf_node *v, const char *noun)
-{
-    char range[96], wanted[128];
-    snprintf(wanted, sizeof wanted, "%s%s", noun, range_text(row, range));
-    return wrong_type(s, sc, row, v, wanted);
-}
-
-static int set_bool(const struct source *s, const struct scope *sc, const struct conf_row *row,
-                    const struct conf_node *v)
-{
-    bool scalar = v->kind == CONF_NODE_SCALAR && !v->quoted, yes = scalar && !strcmp(v->text, "true");
-    if (!yes && !(scalar && !strcmp(v->text, "false"))) return wrong_type(s, sc, row, v, "true or false");
-    *(bool *)(void *)(sc->target + row->offset) = yes;
-    return OK;
-}
-
-static int set_int(const struct source *s, const struct scope *sc, const struct conf_row *row,
-                   const struct conf_node *v)
-{
-    int64_t n;
-    if (!parse_integer(v, &n) || (has_range(row) && ((double)n < row->lo || (double)n > row->hi)))
-        return out_of_range(s, sc, row, v, "an integer");
-    *(int64_t *)(void *)(sc->target + row->offset) = n;
-    return OK;
-}
-
-static int set_real(const struct source *s, const struct scope *sc, const struct conf_row *row,
-                    const struct conf_node *v)
-{
-    double x;
-    if (!parse_number(v, &x) || (has_range(row) && (x < row->lo || x > row->hi)))
-        return out_of_range(s, sc, row, v, "a number");
-    *(double *)(void *)(sc->target + row->offset) = x;
-    return OK;
-}
-
-static int set_string(const struct source *s, const struct scope *sc, const struct conf_row *row,
-                      const struct conf_node *v)
-{
-    if (v->kind != CONF_NODE_SCALAR) return wrong_type(s, sc, row, v, "text");
-    *(const char **)(void *)(sc->target + row->offset) = v->text;
-    return OK;
-}
-
-/* The choices as words in the arena; returns how many. */
-static int split_choices(const char *choices, const char ***words, struct arena *a)
-{
-    int n = 1;
-    for (const char *p = choices; *p; p++) n += *p == '|';
-    *words = arena_alloc(a, (size_t)n * sizeof **words);
-    char *copy = arena_strdup(a, choices);
-    for (int i = 0; i < n; i++) {
-        (*words)[i] = copy;
-        copy += strcspn(copy, "|");
-        if (*copy) *copy++ = 0;
-    }
-    return n;
-}
-
-/* A row one of whose choices is called null means it by that word, and not the default. */
-static bool chooses_null(const struct conf_row *row, const struct conf_node *v)
-{
-    if (row->type != CONF_CHOICE || v->kind != CONF_NODE_SCALAR || strcmp(v->text, "null") != 0) return false;
-    for (const char *p = row->choices; *p; p += strcspn(p, "|"), p += *p == '|')
-        if (strcspn(p, "|") == 4 && !strncmp(p, "null", 4)) return true;
-    return false;
-}
-
-static int set_choice(const struct source *s, const struct scope *sc, const struct conf_row *row,
-                      const struct conf_node *v)
-{
-    const char **words;
-    int n = split_choices(row->choices, &words, s->arena);
-    for (int i = 0; i < n && v->kind == CONF_NODE_SCALAR; i++) {
-        if (strcmp(v->text, words[i]) != 0) continue;
-        *(int *)(void *)(sc->target + row->offset) = i;
-        return OK;
-    }
-    struct str wanted = {0};
-    for (int i = 0; i < n; i++) str_printf(&wanted, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " or ", words[i]);
-    const char *near = v->kind == CONF_NODE_SCALAR ? str_nearest(v->text, words, n) : NULL;
-    char got[64];
-    int code = refuse(s, v->line, sc->label, row->path, "wanted %s; got %s%s%s%s", str_text(&wanted),
-                      conf_node_show(v, got), near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
-    str_free(&wanted);
-    return code;
-}
-
-static int set_reals(const struct source *s, const struct scope *sc, const struct conf_row *row,
-                     const struct conf_node *v)
-{
-    char wanted[160], range[96];
-    snprintf(wanted, sizeof wanted, "a list of %d numbers%s", row->n, range_text(row, range));
-    if (v->kind != CONF_NODE_LIST || v->n != row->n) return wrong_type(s, sc, row, v, wanted);
-    double *out = (double *)(void *)(sc->target + row->offset);
-    for (const struct conf_node *item = v->first; item; item = item->next, out++)
-        if (!parse_number(item, out) || (has_range(row) && (*out < row->lo || *out > row->hi)))
-            return wrong_type(s, sc, row, item, wanted);
-    return OK;
-}
-
 /* ---- lists and maps ---- */
 
 static int apply_map(const struct source *s, struct scope *sc, const char *prefix, const struct conf_node *map);
@@ -273,27 +94,45 @@ static int set_item(const struct source *s, struct scope *sc, const struct conf_
         if (!only || v->kind == CONF_NODE_LIST || conf_node_is_null(v)) {
             char got[64];
             const char *text = only ? "text or a map" : "a map";
-            return refuse(s, v->line, "", row->path, "an item is %s here, got %s", text, conf_node_show(v, got));
+            return conf_refuse(s, v->line, "", row->path, "an item is %s here, got %s", text, conf_node_show(v, got));
         }
         code = apply_row(s, sc, only, v);
     }
     const struct conf_row *missing = code ? NULL : missing_row(sc);
-    if (missing) code = refuse(s, v->line, sc->label, missing->path, "is required (%s)", missing->doc);
+    if (missing) code = conf_refuse(s, v->line, sc->label, missing->path, "is required (%s)", missing->doc);
     return code;
+}
+
+/* Whether a map's first key is a row's name: then it is one item, and no map of pairs. */
+static bool find_named(const struct conf_row *rows, const struct conf_node *first)
+{
+    bool any = false;
+    for (; first && rows->path; rows++) any |= !strcmp(rows->path, first->key);
+    return any;
+}
+
+/* A member of a map as an item of two rows. */
+static int set_pair(const struct source *s, struct scope *sc, const struct conf_node *v)
+{
+    struct conf_node key = {.kind = CONF_NODE_SCALAR, .quoted = true, .text = v->key, .line = v->key_line};
+    fill_defaults(sc, s->arena);
+    int code = apply_row(s, sc, &sc->rows[0], &key);
+    return code ? code : apply_row(s, sc, &sc->rows[1], v);
 }
 
 static int set_list(const struct source *s, const struct scope *sc, const struct conf_row *row,
                     const struct conf_node *v)
 {
     bool one = v->kind != CONF_NODE_LIST; /* a single item stands for a list of itself */
-    int n = one ? 1 : v->n;
+    bool pairs = row->item_pairs && v->kind == CONF_NODE_MAP && !find_named(row->item, v->first);
+    int n = one && !pairs ? 1 : v->n;
     struct conf_list list = {.n = n, .items = arena_alloc(s->arena, (size_t)n * row->item_bytes)};
     struct scope *items = arena_alloc(s->arena, (size_t)n * sizeof *items);
-    const struct conf_node *item = one ? v : v->first;
+    const struct conf_node *item = one && !pairs ? v : v->first;
     for (int i = 0; i < n; i++, item = item->next) {
         scope_init(&items[i], row->item, (char *)list.items + (size_t)i * row->item_bytes,
                    arena_printf(s->arena, "%s%s[%d].", sc->label, row->path, i), s->arena);
-        int code = set_item(s, &items[i], row, item);
+        int code = pairs ? set_pair(s, &items[i], item) : set_item(s, &items[i], row, item);
         if (code) return code;
     }
     *(struct conf_list *)(void *)(sc->target + row->offset) = list;
@@ -301,12 +140,11 @@ static int set_list(const struct source *s, const struct scope *sc, const struct
     return OK;
 }
 
-typedef int set_fn(const struct source *, const struct scope *, const struct conf_row *, const struct conf_node *);
-
-static set_fn *const setters[] = {
-    [CONF_BOOL] = set_bool,     [CONF_INT] = set_int,     [CONF_REAL] = set_real, [CONF_STRING] = set_string,
-    [CONF_CHOICE] = set_choice, [CONF_REALS] = set_reals, [CONF_LIST] = set_list,
-};
+static int set_value(const struct source *s, const struct scope *sc, const struct conf_row *row,
+                     const struct conf_node *v)
+{
+    return row->type == CONF_LIST ? set_list(s, sc, row, v) : conf_set_scalar(s, sc, row, v);
+}
 
 static void set_absent(const struct scope *sc, const struct conf_row *row)
 {
@@ -326,7 +164,7 @@ static void set_default(struct scope *sc, const struct conf_row *row, struct are
     struct conf_node nothing = {.kind = CONF_NODE_SCALAR, .text = ""};
     if (!v) v = &nothing;
     if (conf_node_is_null(v)) set_absent(sc, row);
-    else CHECK(!setters[row->type](&s, sc, row, v), "%s: its default '%s': %s", row->path, row->otherwise, e.text);
+    else CHECK(!set_value(&s, sc, row, v), "%s: its default '%s': %s", row->path, row->otherwise, e.text);
 }
 
 static void fill_defaults(struct scope *sc, struct arena *a)
@@ -339,14 +177,14 @@ static int apply_row(const struct source *s, struct scope *sc, const struct conf
 {
     struct setting *p = &sc->settings[row - sc->rows];
     if (p->where && p->source == s->number)
-        return refuse(s, v->line, sc->label, row->path, "given twice, first at %s; keep one of the two", p->where);
+        return conf_refuse(s, v->line, sc->label, row->path, "given twice, first at %s; keep one of the two", p->where);
     int code = OK;
-    if (!conf_node_is_null(v) || chooses_null(row, v)) {
-        code = setters[row->type](s, sc, row, v);
+    if (!conf_node_is_null(v) || conf_chooses_null(row, v)) {
+        code = set_value(s, sc, row, v);
     } else if (row->otherwise) {
         set_default(sc, row, s->arena); /* `key: null` asks for the default */
     } else {
-        code = refuse(s, v->line, sc->label, row->path, "is required and has no default (%s)", row->doc);
+        code = conf_refuse(s, v->line, sc->label, row->path, "is required and has no default (%s)", row->doc);
     }
     p->where = where_of(s, v->line);
     p->source = s->number;
@@ -372,11 +210,11 @@ static int refuse_key(const struct source *s, const struct scope *sc, const char
         if (!known) here[n_here++] = word;
     }
     const char *near = str_nearest(key, here, n_here);
-    if (near) return refuse(s, line, sc->label, path, "unknown key; did you mean %s%s?", prefix, near);
+    if (near) return conf_refuse(s, line, sc->label, path, "unknown key; did you mean %s%s?", prefix, near);
     for (int i = 0; i < sc->n_rows; i++) { /* the right key in the wrong section */
         const char *dot = strrchr(sc->rows[i].path, '.');
         if (!strcmp(dot ? dot + 1 : sc->rows[i].path, key))
-            return refuse(s, line, sc->label, path, "unknown key; did you mean %s?", sc->rows[i].path);
+            return conf_refuse(s, line, sc->label, path, "unknown key; did you mean %s?", sc->rows[i].path);
     }
     if (!n_here) { /* a section that does not exist: what there is in the one around it */
         char *outer = arena_strdup(s->arena, prefix), *name, *dot;
@@ -388,7 +226,7 @@ static int refuse_key(const struct source *s, const struct scope *sc, const char
     }
     struct str all = {0};
     for (int i = 0; i < n_here; i++) str_printf(&all, "%s%s", i ? ", " : "", here[i]);
-    int code = refuse(s, line, sc->label, path, "unknown key; known here: %s", str_text(&all));
+    int code = conf_refuse(s, line, sc->label, path, "unknown key; known here: %s", str_text(&all));
     str_free(&all);
     return code;
 }
@@ -404,7 +242,7 @@ static int apply_key(const struct source *s, struct scope *sc, const char *prefi
     if (conf_node_is_null(v)) return OK; /* a section with nothing in it */
     if (v->kind == CONF_NODE_MAP) return apply_map(s, sc, arena_printf(s->arena, "%s.", path), v);
     char got[64];
-    return refuse(s, v->line, sc->label, path, "is a section (it holds keys), got %s", conf_node_show(v, got));
+    return conf_refuse(s, v->line, sc->label, path, "is a section (it holds keys), got %s", conf_node_show(v, got));
 }
 
 static int apply_map(const struct source *s, struct scope *sc, const char *prefix, const struct conf_node *map)

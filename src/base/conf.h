@@ -48,6 +48,8 @@ struct conf_row {
     int n;                       /* CONF_REALS: how many */
     const struct conf_row *item; /* CONF_LIST: rows of one item, paths relative; ends with path NULL */
     size_t item_bytes;
+    bool item_pairs; /* CONF_LIST: a map is a list of pairs; its keys are the items' first row, its values their second
+                      */
     const char *item_short; /* CONF_LIST: a plain scalar item sets this path ("path") */
     bool plain_one;         /* CONF_LIST of items that are one text: a list of one is printed as that text */
     const char *doc;        /* one line for --help and docs */

@@ -12,11 +12,6 @@ bool cores_of(int pid, struct cores *c)
 
 static bool has(const struct cores *c, int core) { return core < CORES_MOST && (c->word[core / 64] >> core % 64 & 1); }
 
-void cores_add(struct cores *c, int core)
-{
-    if (core >= 0 && core < CORES_MOST) c->word[core / 64] |= (uint64_t)1 << core % 64;
-}
-
 int cores_count(const struct cores *c) { return cores_common(c, c, NULL); }
 
 void cores_join(struct cores *into, const struct cores *c)

@@ -18,7 +18,6 @@ struct cores {
 
 /* What a process may run on (0: this thread). False, and empty, where the system does not say. */
 bool cores_of(int pid, struct cores *c);
-void cores_add(struct cores *c, int core);
 int cores_count(const struct cores *c);
 void cores_join(struct cores *into, const struct cores *c);
 /* Cores in both. */

@@ -120,19 +120,29 @@ bool limit_addresses(struct limit *out)
     return out->bytes != SIZE_MAX;
 }
 
+static void pages(const char *root, struct limit *l)
+{
+    char path[PATH_ROOM];
+    snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    take(l, number_of(path, "MemAvailable:"), "%s", "MemAvailable of this machine");
+    cgroups(root, l);
+}
+
 bool limit_memory_in(const char *root, struct limit *out)
 {
-    struct limit l;
-    char path[PATH_ROOM];
-    limit_addresses(&l);
-    snprintf(path, sizeof path, "%s/proc/meminfo", root);
-    take(&l, number_of(path, "MemAvailable:"), "%s", "MemAvailable of this machine");
-    cgroups(root, &l);
-    *out = l;
-    return l.bytes != SIZE_MAX;
+    limit_addresses(out);
+    pages(root, out);
+    return out->bytes != SIZE_MAX;
 }
 
 bool limit_memory(struct limit *out) { return limit_memory_in("", out); }
+
+bool limit_pages(struct limit *out)
+{
+    *out = (struct limit){.bytes = SIZE_MAX};
+    pages("", out);
+    return out->bytes != SIZE_MAX;
+}
 
 void limit_threads_text(char out[160])
 {

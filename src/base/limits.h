@@ -20,6 +20,9 @@ bool limit_memory(struct limit *out);
 /* The same from the files under `root` ("": the system's), for tests; ulimits are this process's. */
 bool limit_memory_in(const char *root, struct limit *out);
 
+/* Of what is mapped and was not touched: ulimits, which counted it when it was mapped, are left out. */
+bool limit_pages(struct limit *out);
+
 /* What is left of ulimit -v and -d, which mmap obeys at once; false where there is none. */
 bool limit_addresses(struct limit *out);
 

@@ -121,7 +121,6 @@ struct arena_block {
 
 struct arena {
     struct arena_block *blocks; /* the newest first; only the newest has free room worth trying */
-    size_t bytes;               /* handed out */
 };
 
 #define BLOCK_HEAD ((sizeof(struct arena_block) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN)
@@ -165,7 +164,6 @@ void *arena_alloc(struct arena *a, size_t bytes)
     if (!b || b->room - b->used < want) b = arena_grow(a, want);
     void *p = (char *)b + BLOCK_HEAD + b->used;
     b->used += want;
-    a->bytes += want;
     return memset(p, 0, want);
 }
 
@@ -188,8 +186,6 @@ char *arena_printf(struct arena *a, const char *fmt, ...)
     va_end(again);
     return p;
 }
-
-size_t arena_bytes(const struct arena *a) { return a->bytes; }
 
 /* A line such as "VmRSS:     1234 kB" of /proc/self/status; 0 where the system has no such file. */
 static size_t status_bytes(const char *key)

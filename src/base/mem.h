@@ -58,7 +58,6 @@ void arena_reset(struct arena *a);
 void *arena_alloc(struct arena *a, size_t bytes); /* zeroed, 16-byte aligned */
 char *arena_strdup(struct arena *a, const char *s);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-size_t arena_bytes(const struct arena *a);
 
 /* Current and peak resident set of this process, bytes (/proc/self/status). */
 size_t mem_rss(void);

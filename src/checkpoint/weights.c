@@ -17,6 +17,7 @@ struct weights {
     struct ckpt *ckpt; /* one of the two is set */
     struct hf *hf;
     struct hf_param *params; /* hf: names live here */
+    bool averaged;           /* weights_average */
 };
 
 int weights_open(struct weights **out, const char *path, struct err *e)
@@ -106,8 +107,20 @@ int64_t weights_find(const struct weights *w, const char *group, const char *nam
     return strcmp(group, "param") ? -1 : hf_find(w->hf, name);
 }
 
+int weights_average(struct weights *w, struct err *e)
+{
+    for (int64_t i = 0, n = w->ckpt ? ckpt_count(w->ckpt) : 0; i < n; i++)
+        if (!strcmp(ckpt_at(w->ckpt, i).group, "ema")) {
+            w->averaged = true;
+            return OK;
+        }
+    return err_set(e, ERR_REQUEST, "%s holds no averaged weights: it was not trained with optimizer.ema",
+                   weights_path(w));
+}
+
 int64_t weights_find_param(const struct weights *w, const char *name)
 {
+    if (w->averaged) return weights_find(w, "ema", name);
     int64_t i = weights_find(w, "master", name);
     return i >= 0 ? i : weights_find(w, "param", name);
 }

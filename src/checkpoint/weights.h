@@ -25,6 +25,8 @@ int weights_file(const struct weights *w, const char *name, char **text, size_t 
 int64_t weights_count(const struct weights *w);
 struct ckpt_entry weights_at(const struct weights *w, int64_t i); /* names borrowed until weights_close */
 int64_t weights_find(const struct weights *w, const char *group, const char *name); /* -1: none */
+/* From here on a parameter's values are those of its average (optimizer.ema); fails where there are none. */
+int weights_average(struct weights *w, struct err *e);
 /* A parameter's values, in the form that training goes on from: group "master" where there is one, else "param". */
 int64_t weights_find_param(const struct weights *w, const char *name); /* -1: none */
 /* The element type the model was made for: as stored, or what training computed in. */

@@ -22,7 +22,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/str.h"
-#include "kernel/cpu/cpu.h"
 #include "kernel/cpu/tile_rate.h"
 #include "kernel/kernel.h"
 
@@ -216,10 +215,10 @@ static void one_layer(struct bench *b, const struct layer *l, int type)
         r.operations = 2.0 * (double)r.m * (double)r.n * (double)r.k;
         r.times = l->count * (double)b->o.tokens / (double)rows;
         const struct kernel_slot *own = kernel_find(&b->table, &c, &r.family);
-        r.path = own->run == kernel_family_cpu.slot[OP_LINEAR][phase].run ? linear_path(&c) : "whole call";
+        r.path = own->way ? own->way : "whole call";
         r.own_s = measure(b, own, c);
-        const struct kernel_slot *library = &kernel_family_onednn.slot[OP_LINEAR][phase];
-        if (b->o.library && library->accepts(&c)) r.library_s = measure(b, library, c);
+        const struct kernel_slot *library = kernel_way(&kernel_family_onednn, &c);
+        if (b->o.library && library) r.library_s = measure(b, library, c);
         b->results[b->n_results++] = r;
     }
     const double after = ceiling_measure(b, type);
@@ -315,7 +314,7 @@ static void print_text(const struct bench *b)
         const struct result *r = &b->results[i];
         char library[16] = "-";
         if (r->library_s > 0) snprintf(library, sizeof library, "%.0f", r->operations / r->library_s * 1e-9);
-        printf("%-8s %-11s %-4s %6lld %6lld %6lld %8.0f %8s  %s: %s\n", r->layer->name, pass_names[r->phase],
+        printf("%-8s %-11s %-4s %6lld %6lld %6lld %8.0f %8s  %s %s\n", r->layer->name, pass_names[r->phase],
                dtype_name(r->dtype), (long long)r->m, (long long)r->n, (long long)r->k, r->operations / r->own_s * 1e-9,
                library, r->family, r->path);
     }

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "base/thread.h"
 #include "cli/cli.h"
+#include "device/tier.h"
 #include "plan/plan.h"
 #include "kernel/cpu/tile_rate.h"
 #include "run/site.h"
@@ -56,11 +57,13 @@ static const struct cli_option options[] = {
 static const struct cli_table table = {
     .command = "bench train",
     .usage = "[options] [key=value ...]",
-    .about = "Times whole optimizer steps (forward, backward, update) on random tokens. key=value is any key of a "
-             "config, e.g.\n"
-             "memory.recompute=full. With several ranks the time that rank 0 waits for messages is shown; with\n"
-             "comm.link_GBps=X (every rank sends over a pretended link) beside the time they take, so what is hidden\n"
-             "behind backward.\n",
+    .about =
+        "Times whole optimizer steps (forward, backward, update) on random tokens. key=value is any key of a "
+        "config, e.g.\n"
+        "memory.recompute=full. With several ranks the time that rank 0 waits for messages is shown; with\n"
+        "comm.link_GBps=X (every rank sends over a pretended link) beside the time they take, so what is hidden\n"
+        "behind backward. With memory.offload_to=FOLDER what a step moves there and back, how long it waits for it,\n"
+        "and how long the same bytes take alone.\n",
     CLI_OPTIONS(options),
     .takes_keys = true,
     .keys = AT(keys),
@@ -70,6 +73,8 @@ struct figures {
     double step_s, matrix_s, matmul_flops, matmul_s, flops, rate_l2, rate_registers;
     int64_t tokens, peak_bytes, rss, sent_bytes;
     double waited_s, link_s, exposed_s; /* for messages; that they take on the pretended link; of that, waited for */
+    struct tier_counts disk;            /* of a step, rank 0's; all 0: nothing waits there */
+    double disk_alone_s;                /* that the same bytes take when nothing is computed beside them */
     struct tape_profile profile;
 };
 
@@ -136,9 +141,10 @@ static void random_batch(struct engine_batch *b, int32_t *memory, const struct c
 static void read_profile(struct figures *f, const struct tape_profile *p)
 {
     for (int ph = 0; ph < KERNEL_N_PHASES; ph++) {
-        f->matrix_s += p->s[OP_LINEAR][ph] + p->s[OP_ATTENTION][ph];
-        f->matmul_s += p->s[OP_LINEAR][ph];
-        f->matmul_flops += p->flops[OP_LINEAR][ph];
+        double products_s = p->s[OP_LINEAR][ph] + p->s[OP_LINEAR_SCALED][ph];
+        f->matrix_s += products_s + p->s[OP_ATTENTION][ph];
+        f->matmul_s += products_s;
+        f->matmul_flops += p->flops[OP_LINEAR][ph] + p->flops[OP_LINEAR_SCALED][ph];
     }
     f->profile = *p;
 }
@@ -187,6 +193,16 @@ static int one_step(const struct measured *m, struct engine *g, struct serve *v,
     return OK;
 }
 
+/* Steps are over: what is on disk is nobody's any more. */
+static void read_disk(struct figures *f, struct tier *t, const struct tier_counts *before, int64_t steps)
+{
+    const struct tier_counts now = tier_counts(t);
+    f->disk = (struct tier_counts){.put_bytes = (now.put_bytes - before->put_bytes) / steps,
+                                   .got_bytes = (now.got_bytes - before->got_bytes) / steps,
+                                   .waited_s = (now.waited_s - before->waited_s) / (double)steps};
+    f->disk_alone_s = tier_time(t, f->disk.put_bytes, f->disk.got_bytes);
+}
+
 static int time_steps(const struct measured *m, struct engine *g, struct serve *v, const struct ranks *r,
                       struct figures *f, struct err *e)
 {
@@ -212,6 +228,8 @@ static int time_steps(const struct measured *m, struct engine *g, struct serve *
     if (together) comm_wait(r->world, comm_barrier(r->world, "start together"));
     g->profile = &profile;
     read_comm(r, v, &before, &sent_before);
+    struct tier *tier = g->dev->tier;
+    struct tier_counts disk_before = tier ? tier_counts(tier) : (struct tier_counts){0};
     double from = clock_now_s();
     for (int64_t s = 0; s < steps && !rc; s++) {
         rc = one_step(m, g, v, r, &b, s + 1, &report, e);
@@ -220,6 +238,7 @@ static int time_steps(const struct measured *m, struct engine *g, struct serve *
     f->step_s = (clock_now_s() - from) / (double)steps;
     if (shows) log_status_end();
     read_comm(r, v, &after, &sent_after);
+    if (tier && !rc) read_disk(f, tier, &disk_before, steps);
     f->waited_s = (after.waited_s - before.waited_s) / (double)steps;
     f->exposed_s = (after.exposed_s - before.exposed_s) / (double)steps;
     f->link_s = (after.link_s - before.link_s) / (double)steps;
@@ -267,6 +286,13 @@ static double hidden_share(const struct figures *f)
     return f->link_s > f->exposed_s ? 1 - f->exposed_s / f->link_s : 0;
 }
 
+static bool has_disk(const struct figures *f) { return f->disk.put_bytes + f->disk.got_bytes > 0; }
+
+static double disk_share(const struct figures *f)
+{
+    return f->disk_alone_s > f->disk.waited_s ? 1 - f->disk.waited_s / f->disk_alone_s : 0;
+}
+
 static void print_json(const struct request *q, const struct figures *f)
 {
     struct str s = {0};
@@ -290,6 +316,13 @@ static void print_json(const struct request *q, const struct figures *f)
     json_put_real(&o, "link_s", f->link_s);
     json_put_real(&o, "exposed_s", f->exposed_s);
     json_put_real(&o, "hidden_share", hidden_share(f));
+    if (has_disk(f)) {
+        json_put_int(&o, "offload_put_bytes", f->disk.put_bytes);
+        json_put_int(&o, "offload_get_bytes", f->disk.got_bytes);
+        json_put_real(&o, "offload_wait_s", f->disk.waited_s);
+        json_put_real(&o, "offload_alone_s", f->disk_alone_s);
+        json_put_real(&o, "offload_hidden_share", disk_share(f));
+    }
     json_begin_array(&o, "operations");
     for (int op = 0; op < OP_N; op++)
         for (int ph = 0; ph < KERNEL_N_PHASES; ph++) {
@@ -335,6 +368,12 @@ static void print_table(const struct request *q, const struct figures *f)
     if (q->ranks > 1 && f->link_s > 0)
         printf("; of %.3f s on the pretended link %.0f %% are hidden", f->link_s, 100 * hidden_share(f));
     if (q->ranks > 1) printf("\n");
+    if (has_disk(f))
+        printf("disk: rank 0 puts %s there and gets %s in a step, and waits %.3f s; alone they take %.3f s: %.0f %% "
+               "are "
+               "hidden\n",
+               str_bytes(a, (double)f->disk.put_bytes), str_bytes(b, (double)f->disk.got_bytes), f->disk.waited_s,
+               f->disk_alone_s, 100 * disk_share(f));
     printf("ledger peak %s, resident peak %s\n", str_bytes(a, (double)f->peak_bytes), str_bytes(b, (double)f->rss));
 }
 

@@ -268,7 +268,7 @@ static const struct cli_command subcommands[] = {
     {"diff", checkpoint_diff, "A B [--tolerance X] [--all] [--json]", "compare tensor by tensor; 1 when any differs"},
     {"import", checkpoint_import, "HF_DIR OUT [--ignore KEY,KEY]",
      "a Hugging Face model as a checkpoint of step 0 in directory OUT"},
-    {"export", checkpoint_export, "CHECKPOINT OUT [--dtype f32|bf16|f16] [--shard-bytes N]",
+    {"export", checkpoint_export, "CHECKPOINT OUT [--dtype f32|bf16|f16] [--shard-bytes N] [--ema]",
      "config.json, safetensors and tokenizer.json into a new directory OUT"},
 };
 enum { N_SUBCOMMANDS = sizeof subcommands / sizeof *subcommands };

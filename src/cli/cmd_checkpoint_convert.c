@@ -88,6 +88,7 @@ static int import_weights(struct weights *w, const char *out, struct err *e)
 struct request {
     const char *from, *to, *ignore, *dtype;
     int64_t shard_bytes;
+    bool ema;
 };
 static const struct cli_option import_options[] = {CLI_IGNORE(struct request, ignore)};
 static const struct cli_word import_words[] = {{.name = "HF_DIR", .at = offsetof(struct request, from)},
@@ -160,12 +161,14 @@ static const struct cli_option export_options[] = {
      .help = "default: what the checkpoint has"},
     {"--shard-bytes", "N", CLI_INT, offsetof(struct request, shard_bytes), .hi = INT64_MAX,
      .help = "no file of weights is larger (default 0: one file)"},
+    {"--ema", NULL, CLI_FLAG, offsetof(struct request, ema),
+     .help = "the average of weights (optimizer.ema), not the last ones"},
 };
 static const struct cli_word export_words[] = {{.name = "CHECKPOINT", .at = offsetof(struct request, from)},
                                                {.name = "OUT", .at = offsetof(struct request, to)}};
 static const struct cli_table export_table = {
     .command = "checkpoint export",
-    .usage = "CHECKPOINT OUT [--dtype f32|bf16|f16] [--shard-bytes N]",
+    .usage = "CHECKPOINT OUT [--dtype f32|bf16|f16] [--shard-bytes N] [--ema]",
     .about = "config.json, safetensors and tokenizer.json into a new directory OUT.\n",
     CLI_OPTIONS(export_options),
     CLI_WORDS(export_words),
@@ -182,6 +185,7 @@ int checkpoint_export(int argc, char **argv)
     struct hf_export x = {.model = &model, .get = get_param, .file = get_file, .shard_bytes = q.shard_bytes};
     if (weights_open(&w, q.from, &e) < 0) return cli_fail(&e);
     rc = weights_model(w, &model, &e);
+    if (rc == OK && q.ema) rc = weights_average(w, &e);
     if (rc == OK) rc = check_params(w, &model, &e);
     if (rc == OK) {
         x.ctx = w;

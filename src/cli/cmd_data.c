@@ -23,7 +23,7 @@
 #include "data/tokenizer.h"
 
 struct options {
-    const char *tokenizer, *out, *style, *prefix;
+    const char *tokenizer, *out, *style, *prefix, *column;
     int64_t vocab_size, min_count, show;
     bool verify, json;
     struct cli_words inputs;
@@ -33,10 +33,16 @@ struct options {
 
 #define AT(field) offsetof(struct options, field)
 #define TOKENIZER "byte, a tokenizer.json (GPT-2 and Llama-3 styles), or a directory that holds one"
+#define COLUMN                                                                                                         \
+    {                                                                                                                  \
+        "--column", "NAME", CLI_TEXT, AT(column),                                                                      \
+            .help = "the member of .jsonl lines, or the column of .csv or .tsv, that is the text (default text)"       \
+    }
 static const struct cli_option tokenize_options[] = {
     {"--tokenizer", "T", CLI_TEXT, AT(tokenizer), .needed = true, .help = TOKENIZER},
     {"--out", "PREFIX", CLI_TEXT, AT(out), .needed = true,
      .help = "writes PREFIX.tok, which data.train and data.valid of a config take as PREFIX"},
+    COLUMN,
     CLI_JSON(struct options, json),
 };
 static const struct cli_option train_options[] = {
@@ -46,6 +52,7 @@ static const struct cli_option train_options[] = {
     {"--style", "S", CLI_CHOICE, AT(style), .choices = "gpt2|llama3", .help = "how text is cut before merging"},
     {"--min-count", "N", CLI_INT, AT(min_count), .lo = 1, .hi = INT32_MAX,
      .help = "merge only pairs that occur at least N times"},
+    COLUMN,
     CLI_JSON(struct options, json),
 };
 static const struct cli_option inspect_options[] = {
@@ -58,11 +65,11 @@ static const struct cli_word inputs[] = {{.name = "INPUT", .at = AT(inputs), .ma
 static const struct cli_word prefix[] = {{.name = "PREFIX", .at = AT(prefix)}};
 
 #define INPUT                                                                                                          \
-    "INPUT is a text file, a .jsonl file (one document per line, member \"text\") or a folder (its text files,\n"      \
-    "recursively; hidden, empty and binary ones are passed over).\n"
+    "INPUT is a text file, a .jsonl, .csv or .tsv file (one document per line or row), any of them packed by\n"        \
+    "gzip or zstd, or a folder (its text files, recursively; hidden, empty and binary ones are passed over).\n"
 static const struct cli_table tokenize_table = {
     .command = "data tokenize",
-    .usage = "--tokenizer byte|TOKENIZER.json --out PREFIX INPUT... [--json]",
+    .usage = "--tokenizer byte|TOKENIZER.json --out PREFIX INPUT... [--column NAME] [--json]",
     .about = "Makes a token file of text.\n" INPUT,
     CLI_OPTIONS(tokenize_options),
     CLI_WORDS(inputs),
@@ -127,7 +134,7 @@ static int run_tokenize(const struct options *o, struct err *e)
     struct str path = {0};
     str_printf(&path, "%s%s", o->out, str_ends(o->out, ".tok") ? "" : ".tok");
     struct tokenize_result r;
-    code = tokenize(t, o->inputs.p, o->inputs.n, path.p, &r, e);
+    code = tokenize(t, o->inputs.p, o->inputs.n, o->column, path.p, &r, e);
     if (!code) report_tokenize(o, path.p, &r);
     str_free(&path);
     tokenizer_free(t);
@@ -213,7 +220,7 @@ static int run_train(const struct options *o, struct err *e)
     struct bpe_trainer *t;
     struct source *s = NULL;
     code = bpe_trainer_new(&t, o->style, e);
-    if (!code) code = source_open(&s, o->inputs.p, o->inputs.n, e);
+    if (!code) code = source_open(&s, o->inputs.p, o->inputs.n, o->column, e);
     if (!code) code = count_text(t, s, e);
     if (!code && source_n_skipped(s)) {
         log_info("data: %lld of %lld files are no text and were passed over: %s", (long long)source_n_skipped(s),

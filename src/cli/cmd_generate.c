@@ -19,7 +19,7 @@ struct request {
     const char *checkpoint, *prompt, *prompt_file, *tokenizer, *dtype, *ignore;
     int64_t max_tokens, threads, seed;
     struct sample_spec spec;
-    bool json;
+    bool json, ema;
 };
 #define AT(field) offsetof(struct request, field)
 static const struct cli_option options[] = {
@@ -34,6 +34,7 @@ static const struct cli_option options[] = {
     {"--dtype", "D", CLI_CHOICE, AT(dtype), .choices = "bf16|f32", .help = ""},
     {"--threads", "N", CLI_INT, AT(threads), .lo = 1, .hi = 4096, .help = "default: all cores"},
     {"--tokenizer", "FILE", CLI_TEXT, AT(tokenizer), .help = "default: the checkpoint's own"},
+    {"--ema", NULL, CLI_FLAG, AT(ema), .help = "by the average of weights (optimizer.ema), not by the last ones"},
     CLI_IGNORE(struct request, ignore),
     {"--json", NULL, CLI_FLAG, AT(json),
      .help = "one JSON object at the end: the text, why it stopped, tokens, seconds (docs/json.md)"},
@@ -142,6 +143,7 @@ int cmd_generate(int argc, char **argv)
                  (long long)q.threads, thread_n_cores());
     int threads = q.threads ? (int)q.threads : thread_n_cores();
     rc = weights_open_ignoring(&w, q.checkpoint, &ignore.list, &e);
+    if (!rc && q.ema) rc = weights_average(w, &e);
     if (!rc) rc = q.tokenizer ? tokenizer_open(&t, q.tokenizer, &e) : source_tokenizer(w, &t, &e);
     if (!rc) rc = read_prompt(&q, &prompt, &e);
     if (!rc) rc = device_cpu_new(&d, threads, &e);

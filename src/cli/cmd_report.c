@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tutti report RUN [--html FILE]: what a run did, as one page. The numbers are the run's own files (report/history.h);
- * memory and pictures come from the plans of its config, made again on the null device. Where the config cannot be
- * planned any more (its tokenizer moved away, say), the page says so and shows the rest. */
+/* tutti report RUN [--html FILE] [--beside RUN,...]: what a run did, as one page. The numbers are the run's own files
+ * (report/history.h); memory and pictures come from the plans of its config, made again on the null device. Where the
+ * config cannot be planned any more (its tokenizer moved away, say), the page says so and shows the rest. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +10,8 @@
 #include "cli/cli.h"
 #include "cli/layout_picture.h"
 #include "plan/plan.h"
+#include "report/exponent_picture.h"
+#include "report/several.h"
 #include "report/page.h"
 #include "engine/build.h"
 #include "schedule/schedule.h"
@@ -17,14 +19,23 @@
 enum { CONFIG_BYTES = 1 << 20 };
 
 struct request {
-    const char *run, *html;
+    const char *run, *html, *beside, *svg, *exponents;
+    int64_t step;
 };
-static const struct cli_option options[] = {{"--html", "FILE", CLI_TEXT, offsetof(struct request, html),
-                                             .help = "where the page goes (default: RUN/report.html)"}};
+static const struct cli_option options[] =
+    {{"--html", "FILE", CLI_TEXT, offsetof(struct request, html),
+      .help = "where the page goes (default: RUN/report.html)"},
+     {"--beside", "RUN,...", CLI_TEXT, offsetof(struct request, beside),
+      .help = "other runs, with commas between: no page, a table of their last validation"},
+     {"--svg", "FILE", CLI_TEXT, offsetof(struct request, svg), .help = "with --beside: their validation as a picture"},
+     {"--exponents", "FILE", CLI_TEXT, offsetof(struct request, exponents),
+      .help = "no page: activations, weights and gradients by exponent as a picture\n(run.exponents_every)"},
+     {"--step", "N", CLI_INT, offsetof(struct request, step), .lo = 0, .hi = INT64_MAX,
+      .help = "with --exponents: of that step; 0: of the last"}};
 static const struct cli_word words[] = {{.name = "RUN", .at = offsetof(struct request, run)}};
 static const struct cli_table table = {
     .command = "report",
-    .usage = "RUN [--html FILE]",
+    .usage = "RUN [--html FILE] [--beside RUN,... [--svg FILE]] [--exponents FILE [--step N]]",
     .about =
         "Makes one self-contained page of a run, finished or under way: loss and validation, learning rate, gradient\n"
         "norm, speed, what it wrote (run.sample_every), memory by category, pictures of layout and schedule, machine,\n"
@@ -140,12 +151,44 @@ static int write_report(const char *run, const char *file, struct err *e)
     return rc;
 }
 
+/* The runs of a list with commas between, after the first. */
+static int beside(const struct request *q, struct err *e)
+{
+    struct arena *a = arena_new();
+    struct str svg = {0}, rows = {0};
+    const char *runs[CHART_LINES + 1] = {q->run};
+    int n = 1;
+    for (char *at = arena_strdup(a, q->beside), *word; (word = strsep(&at, ",")) && n <= CHART_LINES;) runs[n++] = word;
+    int rc = several_draw(runs, n, &svg, &rows, e);
+    if (!rc && q->svg) rc = fs_write_atomic(q->svg, str_text(&svg), svg.n, e);
+    if (!rc) fputs(str_text(&rows), stdout);
+    str_free(&svg);
+    str_free(&rows);
+    arena_free(a);
+    return rc;
+}
+
+static int exponents(const struct request *q, struct err *e)
+{
+    struct str svg = {0};
+    int rc = exponent_picture(q->run, q->step, &svg, e);
+    if (!rc) rc = fs_write_atomic(q->exponents, str_text(&svg), svg.n, e);
+    if (!rc) printf("%s\n", q->exponents);
+    str_free(&svg);
+    return rc;
+}
+
 int cmd_report(int argc, char **argv)
 {
     struct request q = {0};
     int rc;
     if (!cli_read(&table, argc, argv, &q, &rc)) return rc;
     struct err e = {0};
+    if (q.exponents) return exponents(&q, &e) ? cli_fail(&e) : 0;
+    if (q.svg && !q.beside)
+        rc = err_set(&e, ERR_REQUEST, "--svg is a picture of several runs: name others by --beside");
+    else if (q.beside) rc = beside(&q, &e);
+    if (q.svg || q.beside) return rc ? cli_fail(&e) : 0;
     char *file = q.html ? xstrdup(q.html) : fs_join(q.run, "report.html");
     rc = write_report(q.run, file, &e);
     if (!rc) printf("%s\n", file);

@@ -30,6 +30,8 @@ void explain_arrays(const struct explain *x, struct str *out)
                    a->row.stepped ? "yes" : "-");
         put_groups(out, a->row.groups);
         if (a->row.block == ARRAY_TENSOR) str_printf(out, ", %lld each", (long long)a->row.each);
+        if (a->row.block == ARRAY_FACTORS) str_puts(out, ", one per row and column");
+        if (a->row.block == ARRAY_ROW_BLOCK) str_printf(out, ", one per %lld of a row", (long long)a->row.each);
         str_putc(out, '\n');
     }
 }
@@ -49,6 +51,7 @@ void explain_arrays_json(const struct explain *x, struct json_out *o)
         json_put_bool(o, "saved", a->row.saved);
         json_put_bool(o, "stepped", a->row.stepped);
         if (a->row.block == ARRAY_TENSOR) json_put_int(o, "each", a->row.each);
+        if (a->row.block == ARRAY_ROW_BLOCK) json_put_int(o, "row_block", a->row.each);
         json_begin_array(o, "groups");
         for (int g = 0; g < PARAM_GROUPS; g++)
             if (a->row.groups >> g & 1) json_put_string(o, NULL, group_name[g]);

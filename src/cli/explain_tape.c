@@ -116,13 +116,16 @@ static void add_instr(const struct program *p, int k, struct lines *l)
     double moved = instr_bytes(i);
     int n = snprintf(name, sizeof name, "%s", explain_short_name(instr_what(p, i), d->layer));
     if (i->run) n += snprintf(name + n, sizeof name - (size_t)n, " %d/%d", i->piece + 1, i->pieces);
-    if (i->again) snprintf(name + n, sizeof name - (size_t)n, " again");
+    if (i->again || i->refill) snprintf(name + n, sizeof name - (size_t)n, " again");
     if (i->flops > 0) str_flops(flops, i->flops);
     if (i->flops > 0 && moved > 0) snprintf(rate, sizeof rate, "%.1f", i->flops / moved);
-    n = snprintf(text, sizeof text, "%-10s %-6s %-24s %10s %9s %6s", op_row(i->op)->name, passes[i->kphase], name,
+    n = snprintf(text, sizeof text, "%-10s %-6s %-20s %10s %8s %6s", op_row(i->op)->name, passes[i->kphase], name,
                  flops, str_bytes(bytes, moved), rate);
     if (i->kernel) n += snprintf(text + n, sizeof text - (size_t)n, "  %s %s", i->family, instr_path(i));
     snprintf(at, sizeof at, "%5d ", k);
+    if (i->loop && !i->once)
+        n += snprintf(text + n, sizeof text - (size_t)n, "  in rounds%s", i->refill ? ", if more than one" : "");
+    if (i->when == WHEN_FALLEN) n += snprintf(text + n, sizeof text - (size_t)n, "  if the layer falls back");
     if (i->until > k + 1) /* in the text, so that layers with other flights are not alike */
         snprintf(text + n, sizeof text - (size_t)n, "  travels beside %d", i->until - k - 1);
     explain_lines_add(l, d->layer, -1, at, text);
@@ -131,7 +134,7 @@ static void add_instr(const struct program *p, int k, struct lines *l)
 static void print_program(const struct program *p, struct str *out)
 {
     char a[32], b[32], c[32];
-    str_puts(out, "    # operation  pass   of                             work     bytes FLOP/B  by\n");
+    str_puts(out, "    # operation  pass   of                         work    bytes FLOP/B  by\n");
     for (int ph = 0; ph < PHASE_N; ph++) {
         struct lines l = {0};
         if (p->begin[ph] == p->begin[ph + 1]) continue;
@@ -147,7 +150,7 @@ static void print_program(const struct program *p, struct str *out)
                p->bytes[HOME_WGRAD] ? str_bytes(b, (double)p->bytes[HOME_WGRAD]) : "",
                str_bytes(c, (double)p->bytes[HOME_SCRATCH]));
     if (p->bytes[HOME_AWAY])
-        str_printf(out, ";\n%s of each wait in the host's memory", str_bytes(a, (double)p->bytes[HOME_AWAY]));
+        str_printf(out, ";\n%s of each wait elsewhere (memory.offload_to)", str_bytes(a, (double)p->bytes[HOME_AWAY]));
     str_putc(out, '\n');
 }
 
@@ -247,6 +250,9 @@ static void instr_json(const struct program *p, int k, struct json_out *o)
     json_put_real(o, "flops", i->flops);
     json_put_real(o, "bytes", instr_bytes(i));
     json_put_bool(o, "again", i->again);
+    if (i->when == WHEN_FALLEN) json_put_bool(o, "fallback", true);
+    if (i->loop) json_put_int(o, "loop", i->loop);
+    if (i->loop) json_put_string(o, "rounds", i->once ? "first" : i->refill ? "if more than one" : "each");
     if (i->kernel) json_put_string(o, "family", i->family);
     if (i->kernel && *instr_path(i)) json_put_string(o, "path", instr_path(i));
     if (i->run) {

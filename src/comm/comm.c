@@ -546,5 +546,3 @@ int comm_algorithm_set(struct comm *c, const char *algorithm, struct err *e)
     if (!rc) c->asked = select_named(algorithm);
     return rc;
 }
-
-void comm_print_recorder(struct comm *c, struct str *out) { board_print(c->w->board, out); }

@@ -312,7 +312,4 @@ bool comm_keeps_order(const char *algorithm);
 /* Every later operation of c by this algorithm where it has the operation; NULL: by the table again. Collective(c). */
 int comm_algorithm_set(struct comm *c, const char *algorithm, struct err *e);
 
-/* The last operations of every rank this process can see, oldest first, as text. */
-void comm_print_recorder(struct comm *c, struct str *out);
-
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "base/str.h"
+#include "config/config_offload.h"
 
 struct part {
     const char *key;
@@ -80,7 +81,16 @@ static int bytes_each(const struct config *c)
     int64_t least = optim_bytes(&o, PARAM_MATRICES);
     for (int g = 0; g < PARAM_GROUPS; g++)
         least = optim_bytes(&o, (enum param_group)g) < least ? optim_bytes(&o, (enum param_group)g) : least;
-    return (narrow ? 2 + 4 : 4) + (narrow && c->precision.grad == GRAD_BF16 ? 2 : 4) + (int)least;
+    struct config most = *c;
+    if (config_offload_auto(c)) most.memory.away = c->memory.may;
+    if (config_offload_dir(&most)) { /* what waits on disk is not in memory */
+        struct offload away = config_offload(&most);
+        if (away.optimizer) least = o.ema > 0 ? 4 : 0;
+        if (away.master) least -= 4;
+        if (away.params) least -= narrow ? 2 : 4;
+    }
+    return (narrow ? 2 + (c->precision.master == MASTER_NONE ? 0 : 4) : 4) +
+           (narrow && c->precision.grad == GRAD_BF16 ? 2 : 4) + (int)least;
 }
 
 /* The input of one layer, of a microbatch, on one rank. */
@@ -147,7 +157,7 @@ int afford_least(const struct config *c, const struct conf *f, int n, int here, 
 static const char *remedy(const struct ledger *l)
 {
     int most = 0;
-    for (int i = 1; i < MEM_N; i++)
+    for (int i = 1; i < MEM_DISK; i++)
         if (l->at_peak[i] > l->at_peak[most]) most = i;
     switch ((enum mem_cat)most) {
     case MEM_ACTIVATION:
@@ -164,8 +174,8 @@ int afford_planned(const struct config *c, const struct conf *f, const struct le
     struct limit room;
     char want[32], have[32], each[32], cat[32];
     int most = 0;
-    if (!c->memory.check || !limit_memory(&room) || bytes <= (double)room.bytes) return OK;
-    for (int i = 1; i < MEM_N; i++)
+    if (!c->memory.check || !limit_pages(&room) || bytes <= (double)room.bytes) return OK;
+    for (int i = 1; i < MEM_DISK; i++)
         if (l->at_peak[i] > l->at_peak[most]) most = i;
     return conf_error(f, e, "memory.check",
                       "training needs %s on this host (%d rank%s, the largest share %s of %s a rank: %s), %s is "

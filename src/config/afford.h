@@ -17,7 +17,8 @@
 int afford_counted(const struct config *c, const struct conf *f, struct err *e);
 /* What `here` of the n ranks cannot do without fits. */
 int afford_least(const struct config *c, const struct conf *f, int n, int here, struct err *e);
-/* What `here` ranks with such ledgers have planned (bytes of all of them) fits. The ledger says what for. */
+/* What `here` ranks with such ledgers have planned (bytes of all of them) and mapped fits when it is touched. The
+ * ledger says what for. ulimits had their say when it was mapped. */
 int afford_planned(const struct config *c, const struct conf *f, const struct ledger *l, double bytes, int here,
                    struct err *e);
 

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "config/config_lines.h"
+#include "config/config_recipe.h"
 
 enum effect { SILENT, SAID, REFUSED };
 
@@ -26,7 +27,8 @@ static const struct rule {
     {"model", REFUSED},
     {"model.from", SAID}, /* starting weights: not used again */
     {"data.train", REFUSED},
-    {"data.train.path", SAID}, /* what is behind the paths is compared: compare_data */
+    {"data.train.path", SAID}, /* what is behind paths and columns is compared: compare_data */
+    {"data.train.column", SAID},
     {"data.tokenizer", SAID},
     {"data.order", REFUSED},
     {"data.seed", REFUSED},
@@ -38,12 +40,20 @@ static const struct rule {
     {"optimizer.embeddings.name", REFUSED},
     {"optimizer.vectors.name", REFUSED},
     {"optimizer.moments", REFUSED},
+    {"optimizer.block", REFUSED},
+    {"precision.master", REFUSED},
+    {"precision.history", REFUSED},
+    {"precision.fallback", SAID},
+    {"precision.telemetry", SAID}, /* when a layer falls back */
     {"parallel", SILENT},
     {"parallel.servers", SAID},
     {"parallel.server_mode", SAID},
     {"parallel.staleness", SAID},
     {"comm", SILENT},
+    {"comm.grad", SAID}, /* what travels is rounded */
+    {"comm.param", SAID},
     {"memory", SILENT},
+    {"moe", SILENT},
     {"checkpoint", SILENT},
     {"run", SILENT},
     {"run.seed", REFUSED},
@@ -192,6 +202,23 @@ tell(struct differences *x, enum effect effect, const char *key, const char *fmt
     str_printf(&x->keys, "%s%s", x->keys.n ? "," : "", key);
 }
 
+/* `here` are the values of a key of a list's items, and each is the one that an item has which does not name the key:
+ * so a config from before there was the key says the same. */
+static bool items_as_usual(const char *key, const char *here)
+{
+    for (const struct conf_row *r = config_rows; r->path; r++) {
+        size_t n = strlen(r->path);
+        if (r->type != CONF_LIST || strncmp(key, r->path, n) != 0 || key[n] != '.') continue;
+        for (const struct conf_row *item = r->item; item->path; item++) {
+            if (strcmp(item->path, key + n + 1) != 0 || !item->otherwise) continue;
+            size_t m = strlen(item->otherwise);
+            while (!strncmp(here, item->otherwise, m) && !strncmp(here + m, ", ", 2)) here += m + 2;
+            return !strcmp(here, item->otherwise);
+        }
+    }
+    return false;
+}
+
 static void compare(struct differences *x, const struct pairs *mine, const struct pairs *theirs,
                     const struct pairs *otherwise, int data)
 {
@@ -200,7 +227,9 @@ static void compare(struct differences *x, const struct pairs *mine, const struc
         const struct pair *p = pair_of(theirs, key);
         if (!p) p = pair_of(otherwise, key);
         const char *here = str_text(&mine->p[i].value), *there = p ? str_text(&p->value) : "nothing";
-        bool unknown = data < 0 && !strcmp(key, "data.train.path"); /* only the paths tell */
+        if (!p && items_as_usual(key, here)) continue;
+        bool unknown =
+            data < 0 && (!strcmp(key, "data.train.path") || !strcmp(key, "data.train.column")); /* only they tell */
         if (!same_value(here, there))
             tell(x, unknown ? REFUSED : effect_of(key), key, "%s here, %s in the checkpoint", here, there);
     }
@@ -219,6 +248,39 @@ static int refuse(const struct ckpt *ckpt, const struct differences *x, struct e
                    "it with checkpoint.allow_changes=[%.150s], or start afresh with another run.dir",
                    ckpt_path(ckpt), str_text(&x->refused), x->refused.n > 420 ? " ..." : "",
                    x->keys.n > 150 ? "all" : str_text(&x->keys));
+}
+
+int changes_histories(const struct ckpt *ckpt, const struct config *c, struct err *e)
+{
+    struct recipe_config rule = config_recipe(c);
+    struct pairs theirs;
+    bool had = false;
+    char *text;
+    size_t n;
+    if (!recipes_history(&rule)) return OK;
+    int rc = ckpt_attachment(ckpt, "config.yaml", &text, &n, e);
+    if (rc || !text) return rc;
+    pairs_read(&theirs, text);
+    for (int i = 0; i < theirs.n; i++)
+        had |= fits("precision", theirs.p[i].key) && strstr(str_text(&theirs.p[i].value), "fp8-delayed");
+    const struct pair *recipe = pair_of(&theirs, "precision.recipe");
+    if (!had)
+        rc = err_set(e, ERR_REQUEST,
+                     "cannot resume from %.200s with fp8-delayed: it is of a run in %.20s and has no histories of "
+                     "largest values, which scales follow from; choose precision.recipe: fp8-current, or begin "
+                     "another run.dir with its weights (model.from=%.200s)",
+                     ckpt_path(ckpt), recipe ? str_text(&recipe->value) : "bf16", ckpt_path(ckpt));
+    const struct pair *steps = pair_of(&theirs, "precision.history");
+    long long kept = steps ? atoll(str_text(&steps->value)) : c->precision.history;
+    if (!rc && kept != c->precision.history)
+        rc = err_set(e, ERR_REQUEST,
+                     "cannot resume from %.200s: it has histories of %lld steps, and "
+                     "precision.history is %lld; choose %lld, or begin another run.dir with its weights "
+                     "(model.from=%.200s)",
+                     ckpt_path(ckpt), kept, (long long)c->precision.history, kept, ckpt_path(ckpt));
+    pairs_free(&theirs);
+    xfree(text);
+    return rc;
 }
 
 int changes_check(const struct ckpt *ckpt, const struct config *c, const struct changes_data *d, struct err *e)

@@ -23,6 +23,9 @@ void changes_put_data(const struct changes_data *d, struct json_out *o); /* a me
 /* Says every difference in a line; ERR_REQUEST names those that are refused, both values, and the key that allows them.
  * A checkpoint without a config (imported) has nothing to compare. */
 int changes_check(const struct ckpt *ckpt, const struct config *c, const struct changes_data *d, struct err *e);
+/* Whether what fp8-delayed's scales follow from is in the checkpoint of a run that goes on: no key can allow that it is
+ * missing. Before anything compares tensors. */
+int changes_histories(const struct ckpt *ckpt, const struct config *c, struct err *e);
 /* Whether checkpoint.allow_changes names keys that there are: ERR_REQUEST otherwise. */
 int changes_allowed_check(const struct config *c, const struct conf *f, struct err *e);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one table of configuration keys, and the checks between keys. Adding a key is adding a row and a field. */
+#include "config/config_blocks.h"
 #include "config/config.h"
 
 #include <math.h>
@@ -11,15 +12,20 @@
 #include "base/thread.h"
 #include "config/afford.h"
 #include "config/changes.h"
+#include "config/config_codec.h"
 #include "config/config_layout.h"
 #include "config/config_memory.h"
+#include "config/config_offload.h"
+#include "config/config_recipe.h"
 
 #define AT(field) offsetof(struct config, field)
 
 /* clang-format off */
 static const struct conf_row source_rows[] = {
     {.path = "path", .type = CONF_STRING, .offset = offsetof(struct config_source, path),
-     .doc = "text file, folder, .jsonl with a text field, or the prefix of a token file"},
+     .doc = "text file, folder, .jsonl, .csv or .tsv (also .gz or .zst), or the prefix of a token file"},
+    {.path = "column", .type = CONF_STRING, .offset = offsetof(struct config_source, column), .otherwise = "null",
+     .doc = "of a .jsonl, .csv or .tsv: the member or column that is the text; default text"},
     {.path = "weight", .type = CONF_REAL, .offset = offsetof(struct config_source, weight), .otherwise = "1.0",
      .lo = 1e-9, .hi = 1e9, .doc = "share of this source among the samples, relative to the others"},
     {0},
@@ -37,7 +43,7 @@ static const struct conf_row ignore_rows[] = {
 };
 
 static const struct conf_row offload_rows[] = {
-    {.path = "what", .type = CONF_STRING, .offset = 0, .doc = "activations"},
+    {.path = "what", .type = CONF_STRING, .offset = 0, .doc = "activations, optimizer, master, params, or auto alone"},
     {0},
 };
 
@@ -48,6 +54,19 @@ static const struct conf_row key_rows[] = {
 
 static const struct conf_row recompute_rows[] = {
     {.path = "what", .type = CONF_STRING, .offset = 0, .doc = "a group of operations, or a word for several"},
+    {0},
+};
+
+static const struct conf_row choice_rows[] = {
+    {.path = "layers",
+     .type = CONF_STRING,
+     .offset = offsetof(struct recipe_choice, layers),
+     .doc = "names of matrices, such as layers.0.*; * stands for any text"},
+    {.path = "recipe",
+     .type = CONF_CHOICE,
+     .offset = offsetof(struct recipe_choice, recipe),
+     .choices = RECIPE_WORDS,
+     .doc = "their recipe"},
     {0},
 };
 
@@ -116,10 +135,17 @@ const struct conf_row config_rows[] = {
     REAL("optimizer.clip", optimizer.clip, "1.0", 0, 1e12, "largest global gradient norm; 0 is off"),
     REAL("optimizer.momentum", optimizer.momentum, "0.9", 0, 0.9999999, "of sgd"),
     BOOL("optimizer.nesterov", optimizer.nesterov, "false", "of sgd"),
-    CHOICE("optimizer.moments", optimizer.moments, "fp32", "fp32|bf16",
-           "what moments are kept in (adamw); bf16: 4 bytes per parameter, not 8, rounded once a step"),
+    CHOICE("optimizer.moments", optimizer.moments, "fp32", OPTIM_MOMENTS,
+           "what moments are kept in (adamw); bf16: 4 bytes per parameter, not 8, rounded once a step; fp8 (E4M3, fp16): 3, 8bit: 2, by blocks"),
+    INT("optimizer.block", optimizer.block, "256", 16, 2048, "moments in fp8 and 8bit: elements of a row of a matrix that share a scale"),
+    REAL("optimizer.ema", optimizer.ema, "0", 0, 0.9999999,
+         "what a step keeps of the average of weights, which generate --ema and checkpoint export --ema use; 0: none is kept"),
     REAL("optimizer.muon.momentum", optimizer.muon.momentum, "0.95", 0, 0.9999999, "of muon"),
     BOOL("optimizer.muon.nesterov", optimizer.muon.nesterov, "true", "of muon"),
+    REAL("optimizer.adafactor.decay_rate", optimizer.adafactor.decay_rate, "0.8", 0.01, 1, "of adafactor: step t keeps 1 - t^-rate of its factors"),
+    REAL("optimizer.adafactor.clip", optimizer.adafactor.clip, "1.0", 1e-6, 1e12, "of adafactor: the largest root mean square of what a tensor is stepped along"),
+    BOOL("optimizer.adafactor.relative", optimizer.adafactor.relative, "false",
+         "of adafactor: the learning rate is times the root mean square of the weights, 0.001 at least"),
     CHOICE("optimizer.schedule.name", optimizer.schedule, "cosine", "constant|linear|cosine|wsd",
            "learning rate after warm-up"),
     INT("optimizer.schedule.warmup_steps", optimizer.warmup_steps, "100", 0, 1e12, "steps of linear warm-up"),
@@ -133,10 +159,25 @@ const struct conf_row config_rows[] = {
            "optimizer of norms and biases; same: optimizer.name (muon: adamw)"),
     REAL("optimizer.vectors.lr_factor", optimizer.vectors.lr_factor, "1", 0, 1e6, "their learning rate, times all others'"),
 
-    CHOICE("precision.recipe", precision.recipe, "bf16", "fp32|bf16|fp16",
-           "bf16: compute in bf16, fp32 master weights and gradients; fp16: the same in fp16, with a loss scale"),
+    CHOICE("precision.recipe", precision.recipe, "bf16", RECIPE_WORDS, recipe_texts),
+    {.path = "precision.layers", .type = CONF_LIST, .offset = AT(precision.layers), .otherwise = "[]", .item = choice_rows,
+     .item_bytes = sizeof(struct recipe_choice), .item_pairs = true,
+     .doc = "other recipes for some layers: {pattern: recipe, ...} of their matrices' names; the last that fits decides"},
+    CHOICE("precision.block_scale", precision.block_scale, "pow2", "pow2|fp32", "fp8-block: scales that are powers of two, or fp32"),
+    INT("precision.history", precision.history, "16", 1, 65536, "fp8-delayed: steps that a scale follows from"),
+    INT("precision.margin", precision.margin, "0", 0, 64, "fp8-delayed: scales are 2^-margin of what those steps allow"),
+    INT("precision.telemetry", precision.telemetry, "100", 0, 1e9,
+        "steps between looks at what rounding to fewer bits does: what saturates, becomes 0, the error; 0: never"),
+    INT("precision.fallback.after", precision.fallback.after, "3", 0, 1e9,
+        "so many looks in a row at a layer that loses too much by rounding, and it is computed in bf16 from then on; 0: never"),
+    REAL("precision.fallback.saturated", precision.fallback.saturated, "0.01", 0, 1, "too much: a larger share of an operand saturates"),
+    REAL("precision.fallback.error", precision.fallback.error, "0.3", 0, 1e6, "too much: an operand's relative error is larger"),
     CHOICE("precision.grad", precision.grad, "fp32", "fp32|bf16",
            "bf16: gradients are kept and sent in bf16 (16 bytes per parameter, not 18), rounded once per microbatch"),
+    CHOICE("precision.master", precision.master, "fp32", "fp32|none",
+           "bf16: master weights beside them; none: there are no others, and an update is rounded to them (precision.round)"),
+    CHOICE("precision.round", precision.round, "stochastic", "stochastic|nearest",
+           "weights without a master: up or down by chance, so that small updates add up; nearest loses them"),
 
     REAL("precision.loss_scale.initial", precision.loss_scale.initial, "65536", 0x1p-24, 0x1p32,
          "fp16: what the loss is multiplied by, a power of two; halved when a gradient is not finite, and the step left out"),
@@ -193,6 +234,10 @@ const struct conf_row config_rows[] = {
     REAL("comm.link_GBps", comm.link_GBps, "0", 0, 1e6,
          "pretend that each rank sends over a link this fast, to see on one machine what is hidden behind it; 0: no"),
     REAL("comm.link_latency_us", comm.link_latency_us, "0", 0, 1e9, "and that each operation takes so long in it"),
+    CHOICE("comm.grad", comm.grad, "kept", TRAVEL_NAMES,
+           "how gradients travel; kept: as precision.grad has them. bf16: rounded. fp8, fp8-e5m2, int8: a byte in blocks of 32 that share a scale"),
+    CHOICE("comm.param", comm.param, "kept", TRAVEL_NAMES,
+           "how parameters travel that zero shares out; kept: as precision.recipe has them. Masters are never rounded"),
     BOOL("comm.check", comm.check, "false", "compare every operation between ranks also where that is not free"),
 
     {.path = "memory.recompute", .type = CONF_LIST, .offset = AT(memory.recompute), .otherwise = "none", .item = recompute_rows,
@@ -206,14 +251,28 @@ const struct conf_row config_rows[] = {
          "null: the rank's share of this machine (memory.check)"),
     {.path = "memory.offload", .type = CONF_LIST, .offset = AT(memory.offload), .otherwise = "[]", .item = offload_rows,
      .item_bytes = sizeof(const char *), .item_short = "what",
-     .doc = "activations: what waits for backward waits in the host's memory, copied there and back beside the work. On the "
-            "cpu device, whose memory is the host's, that saves nothing: for tests, and plans of other devices"},
+     .doc = "what waits elsewhere (memory.offload_to) while nobody works on it, copied there and back beside the work: activations, "
+            "between forward and backward; optimizer, its moments; master, the fp32 masters, each between updates; params, the "
+            "weights, between a layer's forward, its backward, and the update; auto: of these, beside memory.recompute: auto, what takes least "
+            "time within memory.limit"},
+    TEXT("memory.offload_to", memory.offload_to, "host",
+         "where it waits: a folder on a fast local disk, in a file of each rank that has no name and leaves nothing behind; or host: in "
+         "the host's memory, which saves nothing on the cpu device, whose memory that is (for tests, and plans of other devices)"),
     INT("memory.offload_least", memory.offload_least, "4096", 0, 1e15, "bytes: what is smaller is not offloaded"),
     INT("memory.loss_chunk", memory.loss_chunk, "null", 1, 1 << 24,
         "tokens whose logits exist at one time; default: as many as fit 128 MiB"),
     BOOL("memory.check", memory.check, "true", "refuse what needs more memory than this machine has; false: try, with swap"),
 
+    REAL("moe.buffer", moe.buffer, "2", 0, 1e6,
+         "expert parallel: rows that a rank has room for at a time, times its even share; what a router sends it beyond that comes in "
+         "further rounds, with the same bits. 0: room for the worst choice"),
+    INT("moe.buffer_least", moe.buffer_least, "8192", 1, 1 << 30,
+        "and room for so many rows at least, or for the worst choice where that is less; below 1536 a sum that is cut may round "
+        "otherwise"),
+
     BOOL("numerics.deterministic", numerics.deterministic, "true", "the same bits on every run; false: between hosts, algorithms may add in another order where that is faster"),
+    CHOICE("numerics.accumulate", numerics.accumulate, "fp32", "fp32|hopper-bf16|hopper-fp8|hopper-fp8-promoted|ampere-bf16",
+           "how products of 16 and 8 bits are added up: fp32, or as tensor cores do it, to the bit (plain loops: slow)"),
     BOOL("numerics.exact_order", numerics.exact_order, "false", "any power of two of data-parallel ranks gives the bits of one; costs memory and traffic (tutti plan)"),
 
     INT("checkpoint.every", checkpoint.every, "500", 0, 1e12, "steps between checkpoints; 0: only at the end"),
@@ -236,6 +295,8 @@ const struct conf_row config_rows[] = {
     INT("run.log_every", run.log_every, "10", 1, 1e9, "steps between progress lines"),
     INT("run.eval_every", run.eval_every, "0", 0, 1e12, "steps between validations; 0: never"),
     INT("run.eval_batches", run.eval_batches, "8", 0, 1e9, "global batches of validation text, spread evenly over all of it; 0: all of it"),
+    INT("run.exponents_every", run.exponents_every, "0", 0, 1e12,
+        "steps between counts of activations, weights and gradients by exponent, for `tutti report --exponents`; 0: never"),
     INT("run.sample_every", run.sample_every, "0", 0, 1e12,
         "steps between texts that the model writes, a multiple of checkpoint.every: its newest checkpoint writes; 0: none"),
     TEXT("run.sample_prompt", run.sample_prompt, "The", "what those texts begin with"),
@@ -361,29 +422,6 @@ static int resolve_comm(const struct config *c, const struct conf *f, struct err
     return err_set(e, ERR_REQUEST, "%s: %s", conf_where(f, key), why.text);
 }
 
-/* What is asked for and cannot be had is refused by name. */
-static int resolve_offload(const struct config *c, const struct conf *f, struct err *e)
-{
-    static const char *const later[] = {"optimizer", "master", "params"};
-    const char *const *what = c->memory.offload.items;
-    for (int i = 0; i < c->memory.offload.n; i++) {
-        if (what[i] && !strcmp(what[i], "activations")) continue;
-        for (size_t k = 0; what[i] && k < sizeof later / sizeof *later; k++)
-            if (!strcmp(what[i], later[k]))
-                return conf_error(f, e, "memory.offload",
-                                  "%s cannot be offloaded yet, only activations can; parallel.zero shares them out "
-                                  "over ranks",
-                                  what[i]);
-        return conf_error(f, e, "memory.offload", "wanted activations, got %s", what[i] ? what[i] : "null");
-    }
-    return OK;
-}
-
-static struct away_rule config_away(const struct config *c)
-{
-    return (struct away_rule){.on = c->memory.offload.n > 0, .least_bytes = to_size(c->memory.offload_least)};
-}
-
 /* Each chunk is a stretch of the program of its own. */
 static int resolve_loss_chunk(const struct config *c, const struct conf *f, struct err *e)
 {
@@ -418,6 +456,22 @@ static int check_loss_scale(const struct config *c, const struct conf *f, struct
     return OK;
 }
 
+static int check_blocks(const struct config *c, const struct conf *f, struct err *e)
+{
+    struct err why = {0};
+    return config_check_blocks(c, &why) ? conf_error(f, e, "optimizer.block", "%s", why.text) : OK;
+}
+
+static int check_master(const struct config *c, const struct conf *f, struct err *e)
+{
+    if (c->precision.master == MASTER_FP32 || config_dtype(c) == DT_BF16) return OK;
+    return conf_error(f, e, "precision.master",
+                      c->precision.recipe == RECIPE_FP32
+                          ? "weights in fp32 are their own master; choose fp32, or precision.recipe: bf16"
+                          : "weights of fp16 alone overflow and vanish where a loss scale cannot help; choose fp32, or "
+                            "precision.recipe: bf16");
+}
+
 static int check_optimizer(const struct config *c, const struct conf *f, struct err *e)
 {
     struct optim_config o = config_optim(c);
@@ -431,6 +485,33 @@ static int check_optimizer(const struct config *c, const struct conf *f, struct 
     if (!bad) return OK;
     snprintf(path, sizeof path, "optimizer.%s", key);
     return conf_error(f, e, path, "%s", bad);
+}
+
+const char *config_accumulate_name(const struct config *c)
+{
+    static const char *const names[] = {"fp32", "hopper-bf16", "hopper-fp8", "hopper-fp8-promoted", "ampere-bf16"};
+    return names[c->numerics.accumulate];
+}
+
+/* Tensor cores have no products of fp32, and some none of 8 bits. */
+static int check_accumulate(const struct config *c, const struct conf *f, struct err *e)
+{
+    const enum config_accumulate way = c->numerics.accumulate;
+    if (way == ACCUMULATE_FP32) return OK;
+    if (c->precision.recipe == RECIPE_FP32)
+        return conf_error(f, e, "numerics.accumulate",
+                          "%s is how products of 16 and 8 bits are added up, and precision.recipe is fp32; choose "
+                          "fp32, "
+                          "or precision.recipe: bf16",
+                          config_accumulate_name(c));
+    const bool narrow = recipe_quantises(c->precision.recipe) || c->precision.layers.n > 0;
+    if (narrow && (way == ACCUMULATE_HOPPER_BF16 || way == ACCUMULATE_AMPERE_BF16))
+        return conf_error(f, e, "numerics.accumulate",
+                          "%s says nothing of products of 8 bits, which precision.recipe or precision.layers makes; "
+                          "choose hopper-fp8 or "
+                          "hopper-fp8-promoted",
+                          config_accumulate_name(c));
+    return OK;
 }
 
 int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int n_ranks, struct err *e)
@@ -453,10 +534,14 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
                           (long long)((part + most - 1) / most));
     rc = resolve_loss_chunk(c, f, e);
     if (!rc) rc = config_resolve_memory(c, f, e);
-    if (!rc) rc = resolve_offload(c, f, e);
+    if (!rc) rc = config_resolve_offload(c, f, e);
     if (!rc) rc = config_resolve_schedule(c, f, e);
     if (!rc) rc = check_optimizer(c, f, e);
+    if (!rc) rc = check_blocks(c, f, e);
     if (!rc) rc = check_loss_scale(c, f, e);
+    if (!rc) rc = check_master(c, f, e);
+    if (!rc) rc = config_resolve_recipe(c, f, e);
+    if (!rc) rc = config_resolve_codec(c, f, e);
     if (rc) return rc;
     if (c->optimizer.min_lr > c->optimizer.lr) {
         const char *where = conf_where(f, "optimizer.schedule.min_lr");
@@ -470,11 +555,17 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
         c->optimizer.warmup_steps = c->run.steps / 10;
     rc = changes_allowed_check(c, f, e);
     if (rc) return rc;
+    rc = check_accumulate(c, f, e);
+    if (rc) return rc;
     if (strcmp(c->run.kernels, "auto") && strcmp(c->run.kernels, "ref"))
         return conf_error(f, e, "run.kernels", "wanted auto or ref, got %s", c->run.kernels);
     if (c->run.trace && c->parallel.servers && c->parallel.server_mode == SERVER_ASYNC)
         return conf_error(f, e, "run.trace",
                           "ranks of an asynchronous server have no steps in common; choose parallel.server_mode: sync");
+    if (c->run.exponents_every && c->parallel.servers)
+        return conf_error(f, e, "run.exponents_every",
+                          "workers of a parameter server do not add up what they counted; choose 0, or "
+                          "parallel.servers: 0");
     if (c->run.sample_every && (!c->checkpoint.every || c->run.sample_every % c->checkpoint.every)) {
         long long every = c->checkpoint.every, n = every ? (c->run.sample_every + every - 1) / every * every : 0;
         return every ? conf_error(f, e, "run.sample_every",
@@ -511,10 +602,17 @@ struct optim_config config_optim(const struct config *c)
         .weight_decay = c->optimizer.weight_decay,
         .momentum = c->optimizer.momentum,
         .nesterov = c->optimizer.nesterov,
-        .moments16 = c->optimizer.moments == 1,
+        .ema = c->optimizer.ema,
+        .nearest = c->precision.round == ROUND_NEAREST,
+        .seed = (uint64_t)c->run.seed,
+        .moments = (enum optim_moments)c->optimizer.moments,
+        .block = c->optimizer.block,
         .muon_momentum = c->optimizer.muon.momentum,
         .muon_nesterov = c->optimizer.muon.nesterov,
         .clip = c->optimizer.clip,
+        .decay_rate = c->optimizer.adafactor.decay_rate,
+        .update_clip = c->optimizer.adafactor.clip,
+        .relative = c->optimizer.adafactor.relative,
     };
 }
 
@@ -530,11 +628,7 @@ struct lr_config config_lr(const struct config *c)
     };
 }
 
-enum dtype config_dtype(const struct config *c)
-{
-    static const enum dtype of[] = {[RECIPE_FP32] = DT_F32, [RECIPE_BF16] = DT_BF16, [RECIPE_FP16] = DT_F16};
-    return of[c->precision.recipe];
-}
+enum dtype config_dtype(const struct config *c) { return recipe_row((enum recipe)c->precision.recipe)->dtype; }
 
 static struct loss_scale_config config_loss_scale(const struct config *c)
 {
@@ -627,17 +721,25 @@ struct engine_config config_engine(const struct config *c)
         .n_microbatches = config_microbatches(c),
         .loss_rows = config_loss_rows(c),
         .recompute = c->memory.chosen,
+        .experts = {c->moe.buffer, c->moe.buffer_least},
         .limit_bytes = c->memory.limit_bytes,
         .away = config_away(c),
+        .offload = config_offload(c),
         .training = true,
         .optim = config_optim(c),
         .scale = config_loss_scale(c),
+        .precision = config_recipe(c),
+        .exponents_every = c->run.exponents_every,
         .seed = (uint64_t)c->run.seed,
         .kernels = c->run.kernels,
+        .accumulate = config_accumulate_name(c),
         .threads = config_threads(c),
         .zero = to_int(c->parallel.zero),
         .pipeline = config_pipeline(c),
         .grad_dtype = c->precision.grad == GRAD_BF16 ? DT_BF16 : DT_F32,
+        .no_master = c->precision.master == MASTER_NONE,
+        .comm_grad = config_comm_grad(c),
+        .comm_param = config_comm_param(c),
         .reduce_once = c->parallel.reduce == REDUCE_STEP,
         .exact_order = c->numerics.exact_order,
         .pieces = config_pieces(c),

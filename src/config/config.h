@@ -18,7 +18,7 @@
 #include "engine/engine.h"
 
 struct config_source {
-    const char *path;
+    const char *path, *column;
     double weight;
 };
 struct config_key {
@@ -26,12 +26,23 @@ struct config_key {
 };
 
 enum config_order { ORDER_SHUFFLED, ORDER_SEQUENTIAL };
-enum config_recipe { RECIPE_FP32, RECIPE_BF16, RECIPE_FP16 };
+enum config_accumulate {
+    ACCUMULATE_FP32,
+    ACCUMULATE_HOPPER_BF16,
+    ACCUMULATE_HOPPER_FP8,
+    ACCUMULATE_HOPPER_FP8_PROMOTED,
+    ACCUMULATE_AMPERE_BF16
+};
 enum config_grad { GRAD_FP32, GRAD_BF16 };
+enum config_master { MASTER_FP32, MASTER_NONE };
+enum config_round { ROUND_STOCHASTIC, ROUND_NEAREST };
 enum config_reduce { REDUCE_MICROBATCH, REDUCE_STEP };
 enum config_cp { CP_RING, CP_ALL_GATHER, CP_ALL_TO_ALL, CP_TWO_LEVEL };
 enum config_server { SERVER_SYNC, SERVER_ASYNC };
 enum config_progress { PROGRESS_AUTO, PROGRESS_INLINE, PROGRESS_THREAD };
+/* How what travels is written: as it is kept, fp32 where that is the same, or by a codec (layout/codec.h). */
+enum config_codec { TRAVEL_KEPT, TRAVEL_FP32, TRAVEL_BF16, TRAVEL_FP8, TRAVEL_FP8_E5M2, TRAVEL_INT8 };
+#define TRAVEL_NAMES "kept|fp32|bf16|fp8|fp8-e5m2|int8"
 enum config_device { DEVICE_CPU, DEVICE_NULL };
 
 struct config {
@@ -57,11 +68,17 @@ struct config {
         int name;
         double lr, betas[2], eps, weight_decay, clip, momentum;
         bool nesterov;
-        int moments; /* 0: fp32, 1: bf16 */
+        int moments; /* enum optim_moments */
+        int64_t block;
+        double ema;
         struct {
             double momentum;
             bool nesterov;
         } muon;
+        struct {
+            double decay_rate, clip;
+            bool relative;
+        } adafactor;
         int schedule;
         int64_t warmup_steps, decay_steps;
         double min_lr;
@@ -71,7 +88,15 @@ struct config {
         } embeddings, vectors;
     } optimizer;
     struct {
-        int recipe, grad;
+        int recipe; /* enum recipe */
+        int grad, master, round;
+        struct conf_list layers; /* of struct recipe_choice */
+        int block_scale;         /* 0: powers of two, 1: fp32 */
+        int64_t history, margin, telemetry;
+        struct {
+            int64_t after;
+            double saturated, error;
+        } fallback;
         struct {
             double initial, least;
             int64_t grow_every;
@@ -98,7 +123,7 @@ struct config {
     } parallel;
     struct {
         double timeout_s;
-        int progress;
+        int progress, grad, param;
         bool check;
         const char *algorithm, *table;
         const char *table_text; /* not a key: what is in the file */
@@ -110,13 +135,21 @@ struct config {
         int64_t recompute_layers;
         struct conf_list offload; /* of const char * */
         int64_t offload_least, loss_chunk;
+        const char *offload_to;
+        unsigned away; /* not a key: what is in offload (config_offload.h); of auto, what was chosen (run/choose.h) */
+        unsigned may;  /* not a key: what of it auto may choose */
         const char *limit;
         bool check;
         struct recompute chosen; /* not a key: what the two say; of auto, what was chosen (run/choose.h) */
         double limit_bytes;      /* not a key: 0 none */
     } memory;
     struct {
+        double buffer;
+        int64_t buffer_least;
+    } moe;
+    struct {
         bool deterministic, exact_order;
+        enum config_accumulate accumulate;
     } numerics;
     struct {
         int64_t every, keep, retries;
@@ -126,7 +159,8 @@ struct config {
     } checkpoint;
     struct {
         const char *dir;
-        int64_t steps, seed, log_every, eval_every, eval_batches, compare_every, sample_every, sample_tokens, threads;
+        int64_t steps, seed, log_every, eval_every, eval_batches, compare_every, exponents_every, sample_every,
+            sample_tokens, threads;
         double sample_temperature;
         const char *sample_prompt;
         int device;
@@ -157,6 +191,8 @@ int64_t config_loss_rows(const struct config *c);           /* tokens per chunk 
 struct engine_config config_engine(const struct config *c); /* what train, plan, verify and bench all start from */
 /* Whether the pipeline that c (resolved) asks for can be made of its ranks, microbatches and layers. */
 int config_check_pipeline(const struct config *c, struct err *e);
+/* numerics.accumulate in its words. */
+const char *config_accumulate_name(const struct config *c);
 /* Whether numerics.exact_order, where it is on, can have these degrees and this batch. */
 int config_check_exact(const struct config *c, struct err *e);
 /* How attention goes over cp: par's context_inner and context_gather. */

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is refused here cannot be: numbers that do not multiply to the ranks, an axis with more ranks than there are
- * things to share out, a schedule that has no such shape, an order of sums that ranks cannot keep. Everything else
- * works in any combination (tutti verify).
+ * things to share out, a schedule that has no such shape (config_pipeline.c), an order of sums that ranks cannot keep
+ * (config_exact.c). Everything else works in any combination (tutti verify).
  *
  * The key to blame is the one whose change alone makes the layout legal, and of several the one that changes least.
- * Nearest values come from trying: a schedule is made for other numbers until it can be, so what is advised is what is
- * accepted. Rejected: advice computed apart from the check (it drifts). */
+ * Rejected: advice computed apart from the check (it drifts). */
 #include "config/config_layout.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/thread.h"
-#include "engine/build.h"
 
 /* ---- the dense view ---- */
 enum { DENSE = 5 };
@@ -176,6 +173,7 @@ static int check_servers(const struct config *c, const struct conf *f, int n_ran
 {
     static const char whole[] = "each worker of a parameter server runs the whole model on whole sequences";
     int64_t s = c->parallel.servers;
+    struct optim_config optim = config_optim(c);
     const struct {
         const char *key;
         bool bad;
@@ -189,6 +187,10 @@ static int check_servers(const struct config *c, const struct conf *f, int n_ran
          "all workers of a parameter server are alike, and no shards are copied"},
         {"parallel.zero", c->parallel.zero != 0, "0", "the servers hold the state, so workers have none to share out"},
         {"precision.grad", c->precision.grad != GRAD_FP32, "fp32", "servers add up gradients in fp32"},
+        {"precision.master", c->precision.master == MASTER_NONE, "fp32",
+         "servers keep masters in fp32 and send weights rounded"},
+        {"optimizer.name", optim_steps(&optim, OPTIM_ADAFACTOR), "adamw",
+         "servers step pieces of matrices, and adafactor agrees on sums over whole ones"},
         {"precision.recipe", c->precision.recipe == RECIPE_FP16, "bf16",
          "servers step as soon as gradients arrive, and know no loss scale"},
         {"numerics.exact_order", c->numerics.exact_order, "false",
@@ -276,297 +278,11 @@ int config_resolve_degrees(struct config *c, const struct conf *f, int n_ranks, 
     return rc;
 }
 
-/* ---- the pipeline ---- */
-int64_t config_microbatches(const struct config *c)
-{
-    int64_t dp = config_dp(c), part = (c->batch.global + dp - 1) / dp;
-    return (part + c->batch.micro - 1) / c->batch.micro;
-}
-
-struct pipeline_config config_pipeline(const struct config *c)
-{
-    return (struct pipeline_config){
-        .kind = strcmp(c->parallel.schedule, "auto") ? c->parallel.schedule : NULL,
-        .chunks = to_int(c->parallel.chunks),
-        .round = to_int(c->parallel.round),
-        .text = c->parallel.schedule_text,
-        .what = c->parallel.schedule_file,
-        .layers = c->parallel.pp_layers.n ? c->parallel.pp_layers.items : NULL,
-        .n_layers = c->parallel.pp_layers.n,
-    };
-}
-
-/* The numbers that a schedule is made from. */
-struct numbers {
-    int64_t pp, chunks, microbatches;
-};
-
-static struct numbers numbers_of(const struct config *c)
-{
-    return (struct numbers){c->parallel.pp, c->parallel.chunks, config_microbatches(c)};
-}
-
-/* Makes the schedule and deals the layers, to see whether it can be. *stages: of the schedule, 0 if there is none. */
-static int try_numbers(const struct config *c, struct numbers with, int *stages, struct err *e)
-{
-    struct pipeline_config p = config_pipeline(c);
-    struct schedule *s = NULL;
-    p.chunks = to_int(with.chunks);
-    *stages = 0;
-    int rc = build_plan(&s, &p, to_int(with.pp), to_int(with.microbatches), e);
-    if (!rc) {
-        struct model_stage *parts = xcalloc(to_size(s->n_stages), sizeof *parts);
-        *stages = s->n_stages;
-        rc = stages_split(parts, s->n_stages, &c->model, c->model.seq_len, p.layers, p.n_layers, e);
-        xfree(parts);
-    }
-    schedule_free(s);
-    return rc;
-}
-
-int config_check_pipeline(const struct config *c, struct err *e)
-{
-    int stages;
-    return try_numbers(c, numbers_of(c), &stages, e);
-}
-
-/* The value of one of the numbers in s, going from `from` to `to`, with which there is a schedule, and, with `dealt`,
- * the layers can be dealt to its stages; 0: none. Restores the number. */
-static int64_t first_that_fits(const struct config *c, struct numbers *s, int64_t *number, int64_t from, int64_t to,
-                               bool dealt)
-{
-    struct err ignored;
-    int64_t was = *number, found = 0;
-    int stages;
-    for (int64_t v = from, step = from < to ? 1 : -1; !found && (to - v) * step >= 0; v += step) {
-        *number = v;
-        if (!try_numbers(c, *s, &stages, &ignored) || (!dealt && stages)) found = v;
-    }
-    *number = was;
-    return found;
-}
-
-/* Another number of microbatches would do. */
-static int refuse_batch(const struct config *c, const struct conf *f, int64_t below, int64_t above, const char *why,
-                        struct err *e)
-{
-    int64_t dp = config_dp(c), each = dp * c->batch.micro;
-    char other[48] = "";
-    if (below && above) snprintf(other, sizeof other, " or %lld", (long long)(above * each));
-    return conf_error(f, e, "batch.global",
-                      "%s; with %lld data-parallel ranks and batch.micro = %lld that is batch.global = %lld%s", why,
-                      (long long)dp, (long long)c->batch.micro, (long long)((below ? below : above) * each), other);
-}
-
-/* Another number of stages would do, on as many ranks as then come together. */
-static int refuse_stages(const struct config *c, const struct conf *f, int64_t fewer, int64_t more, const char *why,
-                         struct err *e)
-{
-    int64_t first = fewer ? fewer : more, others = config_ranks(c) / c->parallel.pp;
-    char other[64] = "";
-    if (fewer && more) snprintf(other, sizeof other, " or %lld (-n %lld)", (long long)more, (long long)(others * more));
-    return conf_error(f, e, "parallel.pp", "%s; the nearest that fits is %lld (-n %lld)%s", why, (long long)first,
-                      (long long)(others * first), other);
-}
-
-/* There is no such schedule: of which number is there another one? */
-static int refuse_schedule(const struct config *c, const struct conf *f, const char *why, struct err *e)
-{
-    struct numbers s = numbers_of(c);
-    int64_t m = s.microbatches;
-    if (c->parallel.schedule_text)
-        return conf_error(f, e, c->parallel.round ? "parallel.round" : "parallel.schedule_file", "%s", why);
-    struct numbers own = {s.pp, 0, m}; /* the schedule's own number of chunks */
-    if (s.chunks && first_that_fits(c, &own, &own.microbatches, m, m, false))
-        return conf_error(f, e, "parallel.chunks", "%s", why);
-    struct config with = *c; /* the schedule's own rounds */
-    with.parallel.round = 0;
-    if (c->parallel.round && first_that_fits(&with, &s, &s.microbatches, m, m, false))
-        return conf_error(f, e, "parallel.round", "%s", why);
-    int64_t below = first_that_fits(c, &s, &s.microbatches, m - 1, 1, false);
-    int64_t above = first_that_fits(c, &s, &s.microbatches, m + 1, m + 4 * s.pp, false);
-    if (below || above) return refuse_batch(c, f, below, above, why, e);
-    int64_t fewer = first_that_fits(c, &s, &s.pp, s.pp - 1, 2, true),
-            more = first_that_fits(c, &s, &s.pp, s.pp + 1, 2 * s.pp, true);
-    if (fewer || more) return refuse_stages(c, f, fewer, more, why, e);
-    return conf_error(f, e, "parallel.schedule", "%s", why);
-}
-
-static int check_pipeline(const struct config *c, const struct conf *f, struct err *e)
-{
-    struct numbers s = numbers_of(c);
-    struct err why = {0};
-    int stages;
-    if (!try_numbers(c, s, &stages, &why)) return OK;
-    if (!stages) return refuse_schedule(c, f, why.text, e);
-    if (c->parallel.pp_layers.n) return conf_error(f, e, "parallel.pp_layers", "%s", why.text);
-    if (c->parallel.schedule_text) return conf_error(f, e, "parallel.schedule_file", "%s", why.text);
-    int64_t chunks = s.chunks > 1 ? first_that_fits(c, &s, &s.chunks, s.chunks - 1, 1, true) : 0;
-    if (chunks)
-        return conf_error(f, e, "parallel.chunks", "%s; the nearest that fits is %lld", why.text, (long long)chunks);
-    int64_t pp = first_that_fits(c, &s, &s.pp, s.pp - 1, 1, true);
-    char advice[64] = "";
-    if (pp)
-        snprintf(advice, sizeof advice, "; the nearest pp that fits is %lld (-n %lld)", (long long)pp,
-                 (long long)(config_ranks(c) / s.pp * pp));
-    return conf_error(f, e, "parallel.pp", "%s (%d on each of %lld ranks)%s", why.text, stages / to_int(s.pp),
-                      (long long)s.pp, advice);
-}
-
-/* ---- exact order ---- */
-static int64_t power_below(int64_t n)
-{
-    int64_t p = 1;
-    while (2 * p <= n) p *= 2;
-    return p;
-}
-
-/* What check_exact wants, all of it, of a layout that is advised: its degrees say how many ranks to start, so nothing
- * else has to change. */
-static bool exact_fits(const struct config *c)
-{
-    int64_t dp = config_dp(c);
-    struct err ignored;
-    bool apart = c->model.moe.experts && c->parallel.etp<c->parallel.tp, pipe = c->parallel.pp> 1;
-    return power_below(dp) == dp && c->parallel.cp == 1 && c->parallel.ep == 1 && !apart &&
-           c->precision.grad == GRAD_FP32 && c->batch.global % (dp * c->batch.micro) == 0 &&
-           !(pipe && config_microbatches(c) > 1) && !config_check_pipeline(c, &ignored);
-}
-
-/* Both data-parallel degrees as powers of two, the next ones above, or the nearest ones below with which the batch can
- * be halved. */
-static bool halving_degrees(const struct config *c, bool above, struct config *with)
-{
-    int64_t *const degree[] = {&with->parallel.dp_replicate, &with->parallel.dp_shard};
-    *with = *c;
-    for (int i = 0; i < 2; i++) {
-        int64_t below = power_below(*degree[i]);
-        if (below != *degree[i]) *degree[i] = above ? 2 * below : below;
-    }
-    while (!above && !exact_fits(with) && config_dp(with) > 1) *degree[*degree[0] > *degree[1] ? 0 : 1] /= 2;
-    return exact_fits(with);
-}
-
-/* " parallel.dp_shard: 2 (-n 2), or": what differs, and the ranks that then have to be started. */
-static void advise_degrees(const struct config *c, const struct config *with, char *out, size_t n)
-{
-    size_t k = 0;
-    if (with->parallel.dp_replicate != c->parallel.dp_replicate)
-        k += (size_t)snprintf(out, n, " parallel.dp_replicate: %lld", (long long)with->parallel.dp_replicate);
-    if (with->parallel.dp_shard != c->parallel.dp_shard)
-        k += (size_t)snprintf(out + k, n - k, "%s parallel.dp_shard: %lld", k ? " and" : "",
-                              (long long)with->parallel.dp_shard);
-    snprintf(out + k, n - k, " (-n %d), or", config_ranks(with));
-}
-
-static int refuse_halving(const struct config *c, struct err *e)
-{
-    struct config with;
-    char below[128] = "", above[128] = "";
-    if (halving_degrees(c, false, &with)) advise_degrees(c, &with, below, sizeof below);
-    if (halving_degrees(c, true, &with)) advise_degrees(c, &with, above, sizeof above);
-    return err_set(e, ERR_REQUEST,
-                   "numerics.exact_order halves the batch: wanted a power of two data-parallel ranks, got %lld; choose"
-                   "%s%s numerics.exact_order: false",
-                   (long long)config_dp(c), below, above);
-}
-
-/* The number of sequences nearest to batch.micro with which the batch can be halved; 0: there is none. */
-static int64_t halving_micro(const struct config *c)
-{
-    struct config with = *c;
-    for (int64_t d = 1; d < c->batch.global; d++)
-        for (int up = 0; up < 2; up++) {
-            int64_t m = with.batch.micro = up ? c->batch.micro + d : c->batch.micro - d;
-            if (m >= 1 && m <= c->batch.global && exact_fits(&with)) return m;
-        }
-    return 0;
-}
-
-/* The batch has to be a multiple of `unit`. */
-static int refuse_unequal(const struct config *c, int64_t unit, struct err *e)
-{
-    struct config with = *c;
-    int64_t below = c->batch.global / unit * unit, fits[2], n = 0;
-    for (int up = 0; up < 2; up++) {
-        with.batch.global = below + (up || !below ? unit : 0);
-        if (up && !below) with.batch.global += unit;
-        if (exact_fits(&with)) fits[n++] = with.batch.global;
-    }
-    with.batch.global = unit;
-    if (!n) fits[n++] = unit; /* a microbatch on each rank */
-    char other[32] = "";
-    if (n > 1) snprintf(other, sizeof other, " or %lld", (long long)fits[1]);
-    return err_set(e, ERR_REQUEST,
-                   "numerics.exact_order wants as many microbatches of %lld on each of %lld data-parallel ranks, got "
-                   "%lld sequences; choose %lld%s",
-                   (long long)c->batch.micro, (long long)config_dp(c), (long long)c->batch.global, (long long)fits[0],
-                   other);
-}
-
-/* Every rank has a subtree of the tree of microbatches (state/exact.h). *key: what to change. */
-static int check_exact(const struct config *c, const char **key, struct err *e)
-{
-    int64_t dp = config_dp(c), m = c->batch.micro, n = c->batch.global, tp = c->parallel.tp;
-    int ranks = config_ranks(c);
-    *key = power_below(c->parallel.dp_replicate) != c->parallel.dp_replicate ? "parallel.dp_replicate"
-                                                                             : "parallel.dp_shard";
-    if (power_below(dp) != dp) return refuse_halving(c, e);
-    *key = "parallel.cp";
-    if (c->parallel.cp > 1)
-        return err_set(e, ERR_REQUEST,
-                       "numerics.exact_order adds up gradients of whole sequences in one order, and ranks of cp have "
-                       "sums over parts of them; choose 1 (-n %d), or numerics.exact_order: false",
-                       ranks / to_int(c->parallel.cp));
-    *key = "parallel.ep";
-    if (c->parallel.ep > 1)
-        return err_set(e, ERR_REQUEST,
-                       "numerics.exact_order adds up gradients of whole microbatches in one order, and over ep an "
-                       "expert sums over those of all ranks at once; choose 1, or numerics.exact_order: false");
-    *key = "parallel.etp";
-    if (c->model.moe.experts && c->parallel.etp < tp)
-        return err_set(e, ERR_REQUEST,
-                       "numerics.exact_order adds up gradients of whole sequences in one order, and with etp below tp "
-                       "ranks of tp have sums over parts of them; choose %lld, or numerics.exact_order: false",
-                       (long long)tp);
-    *key = "precision.grad";
-    if (c->precision.grad != GRAD_FP32)
-        return err_set(e, ERR_REQUEST,
-                       "bf16 rounds sums where ranks meet, which numerics.exact_order cannot allow; choose fp32");
-    *key = "batch.micro";
-    int64_t micro = n % (dp * m) ? halving_micro(c) : m;
-    if (n % m && micro)
-        return err_set(e, ERR_REQUEST,
-                       "numerics.exact_order wants equal microbatches: %lld does not divide batch.global = "
-                       "%lld; the nearest that fits is %lld",
-                       (long long)m, (long long)n, (long long)micro);
-    if (n % (dp * m) && micro)
-        return err_set(e, ERR_REQUEST,
-                       "numerics.exact_order wants as many microbatches of %lld on each of %lld data-parallel ranks, "
-                       "which have %lld sequences; the nearest that fits is %lld",
-                       (long long)m, (long long)dp, (long long)(n / dp), (long long)micro);
-    *key = "batch.global";
-    if (n % (dp * m)) return refuse_unequal(c, dp * m, e);
-    *key = "parallel.pp";
-    if (c->parallel.pp > 1 && config_microbatches(c) > 1)
-        return err_set(e, ERR_REQUEST,
-                       "numerics.exact_order finishes a microbatch before the next begins, a pipeline has several "
-                       "under way; choose 1 (-n %d), or batch.global = %lld: one microbatch a rank",
-                       ranks / to_int(c->parallel.pp), (long long)(dp * m));
-    return OK;
-}
-
-int config_check_exact(const struct config *c, struct err *e)
-{
-    const char *key;
-    return c->numerics.exact_order ? check_exact(c, &key, e) : OK;
-}
-
 int config_resolve_schedule(const struct config *c, const struct conf *f, struct err *e)
 {
     const char *key;
     struct err why = {0};
-    int rc = check_pipeline(c, f, e);
+    int rc = config_refuse_pipeline(c, f, e);
     if (rc || !c->numerics.exact_order) return rc;
-    return check_exact(c, &key, &why) ? conf_error(f, e, key, "%s", why.text) : OK;
+    return config_exact(c, &key, &why) ? conf_error(f, e, key, "%s", why.text) : OK;
 }

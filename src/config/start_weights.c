@@ -28,15 +28,9 @@ struct hf_model source_hf_model(const struct model_config *m, int32_t bos, int32
     return h;
 }
 
-static int64_t find(const struct weights *w, const char *name)
-{
-    int64_t i = weights_find(w, "master", name);
-    return i >= 0 ? i : weights_find(w, "param", name);
-}
-
 static int compare(const struct param *p, const struct weights *w, struct err *e)
 {
-    int64_t i = find(w, p->name);
+    int64_t i = weights_find_param(w, p->name);
     if (i < 0) return err_set(e, ERR_REQUEST, "%s: holds no parameter %s: another model", weights_path(w), p->name);
     struct ckpt_entry x = weights_at(w, i);
     struct shape want = shape_of(p->nd, p->n);
@@ -54,7 +48,7 @@ int source_load(struct store *s, const struct kernel_table *k, struct stream *st
     }
     for (int i = 0; i < s->table->n; i++) {
         const struct param *p = &s->table->p[i];
-        int64_t at = find(w, p->name);
+        int64_t at = weights_find_param(w, p->name);
         int64_t row = param_row_numel(p);
         struct array_span x = store_held(s, i, STORE_MASTER);
         if (!x.n) continue;

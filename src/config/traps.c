@@ -13,12 +13,18 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "config/config_memory.h"
+#include "config/config_recipe.h"
 #include "config/key.h"
 
 enum { MANY_PASSES = 100 };
 
 /* ---- keys without effect ---- */
 static bool no_experts(const struct config *c) { return c->model.moe.experts == 0; }
+static bool no_dispatch(const struct config *c)
+{
+    return no_experts(c) || (c->parallel.ep == 1 && c->parallel.etp >= c->parallel.tp);
+}
+static bool worst_room(const struct config *c) { return no_dispatch(c) || c->moe.buffer == 0; }
 static bool no_from(const struct config *c) { return !c->from.dir; }
 static bool is_constant(const struct config *c) { return c->optimizer.schedule == LR_CONSTANT; }
 static bool no_decay(const struct config *c) { return c->optimizer.schedule != LR_WSD; }
@@ -31,11 +37,27 @@ static bool no_pp(const struct config *c)
 static bool no_servers(const struct config *c) { return c->parallel.servers == 0; }
 static bool no_samples(const struct config *c) { return c->run.sample_every == 0; }
 static bool no_eval(const struct config *c) { return c->run.eval_every == 0; }
+static bool no_fewer_bits(const struct config *c) { return !config_quantises(c); }
+static bool no_looks(const struct config *c)
+{
+    return no_fewer_bits(c) || !c->precision.telemetry || c->parallel.servers;
+}
+static bool no_fallback(const struct config *c) { return no_looks(c) || c->precision.fallback.after == 0; }
 static bool no_scale(const struct config *c) { return c->precision.recipe != RECIPE_FP16; }
+static bool has_master(const struct config *c) { return c->precision.master == MASTER_FP32; }
+static bool no_blocks(const struct config *c) { return c->optimizer.moments < MOMENTS_FP8; }
 static bool keeps_all(const struct config *c) { return !c->memory.chosen.again && !config_recompute_auto(c); }
 static bool no_offload(const struct config *c) { return c->memory.offload.n == 0; }
 static bool no_latent(const struct config *c) { return c->model.mla.kv_rank == 0; }
 static bool no_gathers(const struct config *c) { return no_tp(c) || !c->parallel.sequence_parallel; }
+static bool no_sharing(const struct config *c)
+{
+    return !c->parallel.servers && (c->parallel.zero == 0 || c->parallel.dp_shard * c->parallel.cp == 1);
+}
+static bool no_sums(const struct config *c)
+{
+    return !c->parallel.servers && config_dp(c) * c->parallel.cp * c->parallel.tp == 1;
+}
 static bool no_trace(const struct config *c) { return !c->run.trace; }
 
 static const struct {
@@ -51,13 +73,24 @@ static const struct {
     {"parallel.cp_algorithm", no_cp, "parallel.cp is 1"}, {"parallel.cp_inner", no_cp, "parallel.cp is 1"},
     {"parallel.chunks", no_pp, "parallel.pp is 1"},
     {"parallel.server_mode", no_servers, "parallel.servers is 0"}, {"parallel.staleness", no_servers, "parallel.servers is 0"},
+    {"comm.grad", no_sums, "gradients are added up on one rank"},
+    {"comm.param", no_sharing, "no parameter travels where parallel.zero or parallel.dp_shard share out none"},
     {"run.sample_prompt", no_samples, "run.sample_every is 0"}, {"run.sample_tokens", no_samples, "run.sample_every is 0"},
     {"run.sample_temperature", no_samples, "run.sample_every is 0"}, {"run.eval_batches", no_eval, "run.eval_every is 0"},
+    {"precision.telemetry", no_fewer_bits, "no product has fewer bits (precision.recipe)"},
+    {"precision.fallback.after", no_looks, "nobody looks at rounding (precision.recipe, precision.telemetry)"},
+    {"precision.fallback.saturated", no_fallback, "no layer falls back"},
+    {"precision.fallback.error", no_fallback, "no layer falls back"},
     {"precision.loss_scale.initial", no_scale, "precision.recipe is not fp16"},
     {"precision.loss_scale.grow_every", no_scale, "precision.recipe is not fp16"},
     {"precision.loss_scale.least", no_scale, "precision.recipe is not fp16"},
+    {"optimizer.block", no_blocks, "optimizer.moments are not in blocks"},
+    {"precision.round", has_master, "precision.master is fp32"},
     {"memory.recompute_layers", keeps_all, "memory.recompute is none"},
     {"memory.offload_least", no_offload, "memory.offload is empty"},
+    {"memory.offload_to", no_offload, "memory.offload is empty"},
+    {"moe.buffer", no_dispatch, "no rows are sent to other ranks' experts"},
+    {"moe.buffer_least", worst_room, "there is room for the worst choice"},
     {"run.trace_steps", no_trace, "run.trace names no file"},
     /* clang-format on */
 };

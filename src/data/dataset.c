@@ -65,8 +65,10 @@ static int check_tokenizer(const struct tokenfile *f, const struct tokenizer *t,
                    path, f->head.vocab, tokenizer_vocab(t));
 }
 
-static int open_stream(struct stream *s, const char *path, const struct dataset_options *o, struct err *e)
+static int open_stream(struct stream *s, const struct dataset_source *source, const struct dataset_options *o,
+                       struct err *e)
 {
+    const char *path = source->path;
     char *file = tokenfile_find(path);
     bool cached = !file;
     int code = OK;
@@ -75,7 +77,12 @@ static int open_stream(struct stream *s, const char *path, const struct dataset_
         snprintf(plain, sizeof plain, "no such file or folder, and no token file %.250s.tok", path);
         return source_missing(path, plain, e);
     }
-    if (!file) code = tokenize_cached(o->tokenizer, path, o->cache_dir, o->give_up, &file, e);
+    if (file && source->column) {
+        xfree(file);
+        return err_set(e, ERR_REQUEST, "%s: is a token file, which has no column \"%s\"; leave the column out", path,
+                       source->column);
+    }
+    if (!file) code = tokenize_cached(o->tokenizer, path, source->column, o->cache_dir, o->give_up, &file, e);
     if (!code) code = tokenfile_open(&s->file, file, e);
     if (!code && cached) s->file.made_from = xstrdup(path);
     xfree(file);
@@ -124,7 +131,7 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
     double *weights = xmalloc((size_t)o->n_sources * sizeof *weights);
     for (int i = 0; i < o->n_sources && !code; i++, d->n++) {
         weights[i] = o->sources[i].weight;
-        code = open_stream(&d->streams[i], o->sources[i].path, o, e);
+        code = open_stream(&d->streams[i], &o->sources[i], o, e);
         d->n_samples += d->streams[i].n_samples;
         d->n_tokens += d->streams[i].file.n_tokens;
     }

@@ -22,8 +22,9 @@
 #include "data/tokenizer.h"
 
 struct dataset_source {
-    const char *path; /* a text file, a folder, a .jsonl file, or the prefix of a token file */
-    double weight;    /* share of the samples, relative to the others' */
+    const char *path;   /* a text file, a folder, a .jsonl file, or the prefix of a token file */
+    const char *column; /* the member or column that is the text; NULL: "text" */
+    double weight;      /* share of the samples, relative to the others' */
 };
 
 struct dataset_options {

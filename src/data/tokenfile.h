@@ -70,11 +70,9 @@ void tokenfile_cost(const struct tokenfile *f, int64_t *bytes, double *seconds);
 /* -- write -------------------------------------------------------------------------------------------------- */
 
 struct tokenfile_writer;
-/* One writer per path: ERR_REQUEST while another process writes it. */
-int tokenfile_create(struct tokenfile_writer **w, const char *path, const struct tokenfile_head *head, struct err *e);
-/* The same; *busy: that is the reason, and no other. */
-int tokenfile_try(struct tokenfile_writer **w, bool *busy, const char *path, const struct tokenfile_head *head,
-                  struct err *e);
+/* One writer per path: ERR_REQUEST while another process writes it, and *busy: that is the reason, and no other. */
+int tokenfile_create(struct tokenfile_writer **w, bool *busy, const char *path, const struct tokenfile_head *head,
+                     struct err *e);
 int tokenfile_append(struct tokenfile_writer *w, const int32_t *ids, int64_t n, struct err *e);
 int tokenfile_end_document(struct tokenfile_writer *w, struct err *e); /* appends eos */
 /* Publishes the file, or on failure leaves what was there before; frees w in both cases. */

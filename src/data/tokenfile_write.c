@@ -50,14 +50,8 @@ static void writer_free(struct tokenfile_writer *w)
     xfree(w);
 }
 
-int tokenfile_create(struct tokenfile_writer **out, const char *path, const struct tokenfile_head *head, struct err *e)
-{
-    bool busy;
-    return tokenfile_try(out, &busy, path, head, e);
-}
-
-int tokenfile_try(struct tokenfile_writer **out, bool *busy, const char *path, const struct tokenfile_head *head,
-                  struct err *e)
+int tokenfile_create(struct tokenfile_writer **out, bool *busy, const char *path, const struct tokenfile_head *head,
+                     struct err *e)
 {
     *out = NULL;
     struct tokenfile_writer *w = xcalloc(1, sizeof *w);

@@ -20,7 +20,7 @@
 
 static uint64_t cache_key(const struct tokenizer *t, const struct source *s)
 {
-    uint64_t parts[] = {source_key(s), tokenizer_fingerprint(t), (uint64_t)tokenizer_eos(t), 1};
+    uint64_t parts[] = {source_key(s), tokenizer_fingerprint(t), (uint64_t)tokenizer_eos(t), 2};
     return hash64(parts, sizeof parts);
 }
 
@@ -110,7 +110,7 @@ static int tokenize_to(const struct tokenizer *t, struct source *s, const char *
         .key = cache_key(t, s),
     };
     struct tokenfile_writer *w;
-    int code = tokenfile_try(&w, busy, out_path, &head, e);
+    int code = tokenfile_create(&w, busy, out_path, &head, e);
     if (code) return code;
     code = tokenize_source(t, s, w, give_up, r, e);
     if (!code && r->documents == 0)
@@ -132,12 +132,12 @@ static void say_skipped(const struct source *s, const char *input)
         log_info("data: %s: %lld of %lld files are no text and were passed over: %s", input, n, all, source_skipped(s));
 }
 
-int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs, const char *out_path,
-             struct tokenize_result *r, struct err *e)
+int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs, const char *column,
+             const char *out_path, struct tokenize_result *r, struct err *e)
 {
     struct source *s;
     bool busy;
-    int code = source_open(&s, inputs, n_inputs, e);
+    int code = source_open(&s, inputs, n_inputs, column, e);
     if (!code) code = tokenize_to(t, s, inputs[0], out_path, NULL, &busy, r, e);
     if (!code) say_skipped(s, inputs[0]);
     source_close(s);
@@ -184,12 +184,12 @@ static int make_cached(const struct tokenizer *t, struct source *s, const char *
     }
 }
 
-int tokenize_cached(const struct tokenizer *t, const char *input, const char *cache_dir, const atomic_int *give_up,
-                    char **path, struct err *e)
+int tokenize_cached(const struct tokenizer *t, const char *input, const char *column, const char *cache_dir,
+                    const atomic_int *give_up, char **path, struct err *e)
 {
     *path = NULL;
     struct source *s;
-    int code = source_open(&s, &input, 1, e);
+    int code = source_open(&s, &input, 1, column, e);
     if (!code) code = fs_mkdirs(cache_dir, e);
     if (!code) {
         char name[40];

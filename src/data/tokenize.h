@@ -17,16 +17,16 @@ struct tokenize_result {
     double seconds;
 };
 
-/* Writes out_path (…/NAME.tok) from the inputs, with a progress line on stderr. Until it is complete nothing stands
- * under that name, or what stood there before. */
-int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs, const char *out_path,
-             struct tokenize_result *r, struct err *e);
+/* Writes out_path (…/NAME.tok) from the inputs (column: see source_open), with a progress line on stderr. Until it is
+ * complete nothing stands under that name, or what stood there before. */
+int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs, const char *column,
+             const char *out_path, struct tokenize_result *r, struct err *e);
 
 /* The token file of the input in cache_dir: an existing one when inputs and tokenizer are unchanged, else a new
  * one. While another process makes it, waits. When *give_up (NULL: never) becomes other than 0, ends with ERR_SIGNAL
  * and nothing is left of what was begun. *path is to be xfreed.
  *   cost  one stat per input file when nothing has changed */
-int tokenize_cached(const struct tokenizer *t, const char *input, const char *cache_dir, const atomic_int *give_up,
-                    char **path, struct err *e);
+int tokenize_cached(const struct tokenizer *t, const char *input, const char *column, const char *cache_dir,
+                    const atomic_int *give_up, char **path, struct err *e);
 
 #endif

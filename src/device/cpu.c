@@ -2,11 +2,11 @@
 /* The cpu device: bytes are pages of this process, a stream runs inline on the calling rank, and so everything
  * enqueued is done when the call returns; sync has nothing to wait for and an event only notes the time. Pages
  * come zeroed and are touched first by the thread that fills them (NUMA placement follows use). Big copies are
- * split over the team: one core does not fill a memory bus. Memory that the machine does not have is refused
- * here, with figures, before the kernel's overcommit can turn it into a kill later.
- * Untouchable: the same, but one bit of every address that is given out makes it fault. Rejected: a second mapping
- * without permissions (a table to find the first by, and twice the address space); the bit needs neither, and survives
- * arithmetic. */
+ * split over the team: one core does not fill a memory bus. Copies to and from the tier (tier.h) are made by its
+ * threads and waited for where the stream or an event is. Memory that the machine does not have is refused here, with
+ * figures, before the kernel's overcommit can turn it into a kill later. Untouchable: the same, but one bit of every
+ * address that is given out makes it fault. Rejected: a second mapping without permissions (a table to find the first
+ * by, and twice the address space); the bit needs neither, and survives arithmetic. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +38,11 @@ static int cpu_host_alloc(struct device *d, enum mem_cat cat, size_t bytes, void
 
 static int cpu_alloc(struct device *d, enum mem_cat cat, size_t bytes, void **p, struct err *e)
 {
+    if (cat == MEM_DISK) {
+        CHECK(d->tier, "%zu bytes on disk, and there is no tier", bytes);
+        *p = tier_take(d->tier, bytes);
+        return OK;
+    }
     int rc = cpu_host_alloc(d, cat, bytes, p, e);
     if (!rc && d->untouchable) *p = (void *)((uintptr_t)*p | DEVICE_FAULTS);
     return rc;
@@ -45,7 +50,8 @@ static int cpu_alloc(struct device *d, enum mem_cat cat, size_t bytes, void **p,
 
 static void cpu_release(struct device *d, enum mem_cat cat, void *p, size_t bytes)
 {
-    if (from_elsewhere(d, cat)) d->pages.give(d->pages.arg, device_here(p), bytes);
+    if (cat == MEM_DISK) tier_give(d->tier, bytes);
+    else if (from_elsewhere(d, cat)) d->pages.give(d->pages.arg, device_here(p), bytes);
     else mem_pages_free(device_here(p), bytes);
 }
 
@@ -64,8 +70,30 @@ static void move_part(void *arg, int member, int n_members)
     else memset(m->dst + lo, 0, (size_t)(hi - lo));
 }
 
+/* Until what this stream has under way is done: an operation that runs inline comes after it. */
+static void disk_wait(struct stream *s)
+{
+    if (s->on_disk) tier_wait(s->dev->tier, s->on_disk);
+    s->on_disk = 0;
+}
+
+/* Begins a copy to or from the tier; on a stream that computes it is done at once, since what follows there is, too. */
+static void disk_copy(struct stream *s, void *dst, const void *src, size_t bytes)
+{
+    bool put = device_in_file(dst);
+    CHECK(!put || !device_in_file(src), "%zu bytes from disk to disk", bytes);
+    s->on_disk = put ? tier_put(s->dev->tier, dst, device_here(src), bytes)
+                     : tier_get(s->dev->tier, device_here(dst), src, bytes);
+    if (s->kernels) disk_wait(s);
+}
+
 static void cpu_copy(struct stream *s, void *dst, const void *src, size_t bytes)
 {
+    if (device_in_file(dst) || device_in_file(src)) {
+        disk_copy(s, dst, src, bytes);
+        return;
+    }
+    disk_wait(s);
     struct move m = {device_here(dst), device_here(src), bytes};
     team_run(bytes < COPY_ALONE ? NULL : s->team, move_part, &m);
 }
@@ -81,28 +109,34 @@ static void cpu_copy_rows(struct stream *s, void *dst, size_t dst_step, const vo
 {
     char *to = device_here(dst);
     const char *from = device_here(src);
-    (void)s;
+    CHECK(!device_in_file(dst) && !device_in_file(src), "rows on disk");
+    disk_wait(s);
     for (int64_t i = 0; i < n; i++, to += dst_step, from += src_step) memcpy(to, from, bytes);
 }
 
 static void cpu_zero(struct stream *s, void *dst, size_t bytes)
 {
+    disk_wait(s);
+    if (device_in_file(dst)) {
+        tier_zero(s->dev->tier, dst, bytes);
+        return;
+    }
     struct move m = {device_here(dst), NULL, bytes};
     team_run(bytes < COPY_ALONE ? NULL : s->team, move_part, &m);
 }
 
-static void cpu_sync(struct stream *s) { (void)s; }
+static void cpu_sync(struct stream *s) { disk_wait(s); }
 
 static void cpu_event_record(struct event *ev, struct stream *s)
 {
-    (void)s;
     ev->at_s = clock_now_s();
+    ev->on_disk = s->on_disk;
 }
 
 static void cpu_event_wait(struct stream *s, struct event *ev)
 {
-    (void)s;
-    (void)ev;
+    if (ev->on_disk) tier_wait(s->dev->tier, ev->on_disk);
+    ev->on_disk = 0;
 }
 
 static void cpu_destroy(struct device *d)

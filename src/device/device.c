@@ -15,30 +15,31 @@
 
 const char *mem_cat_name(enum mem_cat c)
 {
-    static const char *const names[MEM_N] = {"param", "master", "grad", "optimizer", "activation",
-                                             "wgrad", "comm",   "data", "scratch",   "host"};
+    static const char *const names[MEM_N] = {"param", "master", "grad",    "optimizer", "activation", "wgrad",
+                                             "comm",  "data",   "scratch", "host",      "disk"};
     return names[c];
 }
 
+static bool of_device(enum mem_cat c) { return c != MEM_HOST && c != MEM_DISK; }
+
 static void ledger_add(struct ledger *l, enum mem_cat c, size_t bytes)
 {
-    bool own = c != MEM_HOST;
+    bool own = of_device(c);
     l->now[c] += bytes;
     if (own) l->now_total += bytes;
     if (l->now[c] > l->peak[c]) l->peak[c] = l->now[c];
     if (!own) l->at_peak[c] = l->peak[c]; /* beside the device's peak: all there ever was */
     if (l->now_total <= l->peak_total) return;
-    size_t away = l->at_peak[MEM_HOST];
     l->peak_total = l->now_total;
-    memcpy(l->at_peak, l->now, sizeof l->now);
-    l->at_peak[MEM_HOST] = away;
+    for (int i = 0; i < MEM_N; i++)
+        if (of_device((enum mem_cat)i)) l->at_peak[i] = l->now[i];
 }
 
 static void ledger_remove(struct ledger *l, enum mem_cat c, size_t bytes)
 {
     CHECK(l->now[c] >= bytes, "%s: freeing %zu of %zu bytes", mem_cat_name(c), bytes, l->now[c]);
     l->now[c] -= bytes;
-    if (c != MEM_HOST) l->now_total -= bytes;
+    if (of_device(c)) l->now_total -= bytes;
 }
 
 static int new_buffer(struct buffer *b, struct device *d, enum mem_cat cat, size_t bytes, bool host, struct err *e)
@@ -82,6 +83,14 @@ void device_pages_set(struct device *d, const struct device_pages *pages)
     d->pages = *pages;
 }
 
+void device_tier_set(struct device *d, struct tier *t)
+{
+    CHECK(!d->tier && !d->counts_only && !d->ledger.now[MEM_DISK], "%s takes no other tier", d->ops->name);
+    d->tier = t;
+}
+
+int device_status(const struct device *d, struct err *e) { return d->tier ? tier_status(d->tier, e) : OK; }
+
 void device_cost_set(struct device *d, stream_cost_fn *fn, void *ctx)
 {
     CHECK(d->counts_only, "the time of %s is the clock's", d->ops->name);
@@ -97,7 +106,9 @@ void device_free(struct device *d)
               mem_cat_name((enum mem_cat)c));
     CHECK(!d->n_streams && !d->n_events, "device freed while %d streams and %d events are live", d->n_streams,
           d->n_events);
+    struct tier *tier = d->tier;
     d->ops->destroy(d);
+    tier_close(tier);
 }
 
 /* ---- handles ---- */
@@ -149,7 +160,7 @@ void event_free(struct event *ev)
 /* Address of b[off, off + bytes); NULL on the null device. */
 static char *range(const struct stream *s, const struct buffer *b, size_t off, size_t bytes)
 {
-    CHECK(b->dev == s->dev && !b->host && b->cat != MEM_HOST, "a stream moves bytes of its own device only");
+    CHECK(b->dev == s->dev && !b->host, "a stream moves bytes of its own device only");
     CHECK(off <= b->bytes && bytes <= b->bytes - off, "%s: bytes %zu..%zu of a buffer of %zu", mem_cat_name(b->cat),
           off, off + bytes, b->bytes);
     return b->p ? (char *)b->p + off : NULL;
@@ -184,7 +195,7 @@ void device_zero(struct stream *s, struct buffer *dst, size_t off, size_t bytes)
 /* An address on s's device: on an untouchable one it faults, and host memory does not. */
 static const void *there(const struct stream *s, const void *p)
 {
-    CHECK(!p || device_faults(p) == s->dev->untouchable, "an address of %s, on a device that %s",
+    CHECK(!p || device_in_file(p) || device_faults(p) == s->dev->untouchable, "an address of %s, on a device that %s",
           device_faults(p) ? "a device" : "the host", s->dev->untouchable ? "cannot be touched" : "can");
     return p;
 }
@@ -263,10 +274,12 @@ void stream_join(struct stream *s, uint64_t side, bool host)
 
 bool device_is_direct(const struct device *d) { return !d->untouchable && !d->counts_only; }
 
+bool device_shows(const struct device *d, const void *p) { return device_is_direct(d) && !device_in_file(p); }
+
 const void *device_peek(struct stream *s, const void *p, size_t bytes, void *room)
 {
     if (s->dev->counts_only) return NULL;
-    if (device_is_direct(s->dev)) {
+    if (device_shows(s->dev, p)) {
         stream_sync(s);
         return p;
     }

@@ -14,7 +14,8 @@
  *
  * Invariants
  *   1. ledger.now[c] = sum of the bytes of live buffers of category c; ledger.peak_total = max over time of the
- *      sum over categories but MEM_HOST. The null device and a real one given the same calls have equal ledgers.
+ *      sum over categories but MEM_HOST and MEM_DISK. The null device and a real one given the same calls have equal
+ * ledgers.
  *   2. Buffers of the null device have p = NULL: host code never dereferences a buffer, only kernels and
  *      device_copy do.
  * Floors 0-1 only. Order: Local to the owning rank.
@@ -28,6 +29,7 @@
 
 #include "base/err.h"
 #include "base/thread.h"
+#include "device/tier.h"
 
 enum mem_cat {
     MEM_PARAM,      /* parameters in the compute dtype */
@@ -39,8 +41,9 @@ enum mem_cat {
     MEM_COMM,       /* communication buckets */
     MEM_DATA,       /* tokens, targets, positions, constant tables */
     MEM_SCRATCH,    /* lives within one action */
-    MEM_HOST,       /* put away in the host's memory, which only stream_put_away and stream_bring_back touch: not the
-                       device's, and in none of its totals */
+    MEM_HOST,       /* put away in the host's memory, which only copies touch: not the device's, and in none of its
+                       totals */
+    MEM_DISK,       /* the same on files (tier.h) */
     MEM_N
 };
 const char *mem_cat_name(enum mem_cat c); /* the names of INTERFACE: "param", "master", ... */
@@ -48,7 +51,7 @@ const char *mem_cat_name(enum mem_cat c); /* the names of INTERFACE: "param", "m
 struct ledger {
     size_t now[MEM_N];
     size_t peak[MEM_N];    /* each category's own maximum */
-    size_t now_total;      /* of the device: all but MEM_HOST */
+    size_t now_total;      /* of the device: all but MEM_HOST and MEM_DISK */
     size_t peak_total;     /* the maximum of the sum: not the sum of the maxima */
     size_t at_peak[MEM_N]; /* categories at the moment of peak_total */
 };
@@ -113,7 +116,7 @@ struct device_ops {
     void (*from_host)(struct stream *s, void *dst, const void *host, size_t bytes);
     void (*copy_rows)(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes,
                       int64_t n);
-    /* Between a buffer of MEM_HOST and the device's own bytes, out or back. */
+    /* Between a buffer of MEM_HOST or MEM_DISK and the device's own bytes, out or back. */
     void (*away)(struct stream *s, void *dst, const void *src, size_t bytes, bool out);
     void (*zero)(struct stream *s, void *dst, size_t bytes);
     void (*sync)(struct stream *s);
@@ -151,6 +154,7 @@ struct device {
     int n_streams, n_events;   /* live handles */
     bool counts_only;          /* null: nothing is there to compute with */
     struct device_pages pages; /* cpu; all zeros: its own */
+    struct tier *tier;         /* cpu: where MEM_DISK is (device_tier_set); NULL: there is none */
     bool any_size;             /* cpu: ask the system even for more than it says it has (memory.check: false) */
     bool untouchable;
     stream_cost_fn *cost; /* null: how its streams' clocks move (device_cost_set) */
@@ -167,12 +171,14 @@ struct stream {
     const struct kernel_table *kernels; /* what runs here (kernel_on, kernel/kernel.h); NULL: copies only. Borrowed */
     struct team *team;                  /* whose threads run it: the device's */
     double clock_s;                     /* null: the virtual time at which all that was enqueued is done */
+    uint64_t on_disk;                   /* cpu: its last request to the tier, which may be under way; 0: none */
     void *own;                          /* the device's part */
 };
 /* A point in a stream: what was enqueued there before the last event_record. One that was never recorded has passed. */
 struct event {
     struct device *dev;
-    double at_s; /* cpu: when it passed; null: in virtual time */
+    double at_s;      /* cpu: when it passed; null: in virtual time */
+    uint64_t on_disk; /* cpu: the stream's, then */
     void *own;
 };
 
@@ -189,6 +195,12 @@ typedef void late_report_fn(void *ctx, const char *text);
 int device_late_new(struct device **d, int n_threads, uint64_t seed, late_report_fn *report, void *ctx, struct err *e);
 /* Before the first buffer; the ledger stays what it is. The null device takes none. */
 void device_pages_set(struct device *d, const struct device_pages *pages);
+/* Where buffers of MEM_DISK are, before the first of them; the device's own from then on. Their addresses go through
+ * copies of all kinds; on a stream without kernels these are under way until something waits for the stream. Once all
+ * buffers are there, tier_reserve. The null device needs none. */
+void device_tier_set(struct device *d, struct tier *t);
+/* What went wrong on the tier; OK where there is none. */
+int device_status(const struct device *d, struct err *e);
 /* The null device: from now on work takes time on its stream's clock: fn(ctx, ...) seconds of it. Nothing moves
  * without. */
 void device_cost_set(struct device *d, stream_cost_fn *fn, void *ctx);
@@ -221,8 +233,9 @@ void stream_copy(struct stream *s, void *dst, const void *src, size_t bytes);
 /* n rows of so many bytes, which begin dst_step and src_step bytes apart. */
 void stream_copy_rows(struct stream *s, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes,
                       int64_t n);
-/* Between the device's bytes and those of a buffer of MEM_HOST. Both belong to the copy until it is done, and streams
- * order it as they order any other: what is brought back comes after what was put away on the same stream. */
+/* Between the device's bytes and those of a buffer of MEM_HOST or MEM_DISK. Both belong to the copy until it is done,
+ * and streams order it as they order any other: what is brought back comes after what was put away on the same stream.
+ */
 void stream_put_away(struct stream *s, void *away, const void *src, size_t bytes);
 void stream_bring_back(struct stream *s, void *dst, const void *away, size_t bytes);
 void stream_to_host(struct stream *s, void *host, const void *src, size_t bytes);
@@ -248,11 +261,12 @@ uint64_t stream_fork(struct stream *s, const struct stream_work *w, uint64_t aft
 void stream_join(struct stream *s, uint64_t side, bool host);
 
 /* ---- addresses ---- */
-/* Bytes on s's device for the host to read: themselves where the host can, else copied into room (of as many bytes);
- * waits. NULL on the null device. */
+/* Bytes on s's device, or its tier, for the host to read: themselves where the host can, else copied into room (of as
+ * many bytes); waits. NULL on the null device. */
 const void *device_peek(struct stream *s, const void *p, size_t bytes, void *room);
 /* The host may read and write d's bytes in place, when d has nothing under way. */
 bool device_is_direct(const struct device *d);
+bool device_shows(const struct device *d, const void *p); /* and p is not on its tier: these bytes */
 
 /* No processor maps this: user addresses of x86-64 end below 2^47 (2^56 where asked for), of AArch64 below 2^48, and
  * its top byte, which AArch64 may ignore, is left alone. */

@@ -319,6 +319,7 @@ static void run_copy(struct stream *s, void *arg)
     if (m->n != 1) cpu_ops.copy_rows(s, m->dst, m->dst_step, m->src, m->src_step, m->bytes, m->n);
     else if (m->src) cpu_ops.copy(s, m->dst, m->src, m->bytes);
     else cpu_ops.zero(s, m->dst, m->bytes);
+    cpu_ops.sync(s); /* of the tier: done when it has run */
 }
 
 static struct waiting *move(struct stream *s, enum work_kind kind, const char *name, struct move m)

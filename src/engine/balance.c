@@ -15,10 +15,18 @@ size_t balance_bytes(const struct engine_config *c)
     return to_size(balance_numel(&c->model) * c->model.layers) * sizeof(double);
 }
 
+/* Rows may come to their experts in rounds: of the config, so that all ranks say the same. */
+static int64_t n_rounds(const struct engine *g)
+{
+    const struct par *p = &g->cfg.par;
+    bool travel = p->size[AXIS_EP] > 1 || par_expert_copies(p) > 1;
+    return travel && g->cfg.experts.even > 0 ? PAR_ROUNDS : 0;
+}
+
 void balance_bind(struct engine *g)
 {
     if (!each(g)) return;
-    g->load = xcalloc(to_size(each(g) * g->cfg.model.layers), sizeof *g->load);
+    g->load = xcalloc(to_size(each(g) * g->cfg.model.layers + n_rounds(g)), sizeof *g->load);
     for (int l = 0; l < g->cfg.model.layers; l++)
         g->slot[slot_balance(g->params.n, g->cfg.model.layers, l)] =
             g->balance.p ? (char *)g->balance.p + to_size(l * each(g)) * sizeof(double) : NULL;
@@ -29,11 +37,24 @@ static void sum_over(struct comm *c, double *v, int64_t n, const char *what)
     if (c) comm_wait(c, comm_all_reduce(c, v, v, n, DT_F64, COMM_SUM, what));
 }
 
+static void read_rounds(const double *count, struct engine_report *r)
+{
+    double forwards = 0;
+    for (int n = 1; n < PAR_ROUNDS; n++) {
+        forwards += count[n];
+        if (count[n] > 0) r->rounds_most = n;
+    }
+    r->rounds_mean = forwards > 0 ? count[0] / forwards : 0;
+}
+
 void balance_read(struct engine *g, struct engine_report *r)
 {
     int64_t n = each(g) * g->cfg.model.layers;
     if (!n) return;
     if (tally_balance(g)) memcpy(g->load, tally_balance(g), g->balance.bytes);
+    for (int64_t i = 0; i < n_rounds(g); i++) g->load[n + i] = (double)g->collectives.rounds[i];
+    memset(g->collectives.rounds, 0, sizeof g->collectives.rounds);
+    n += n_rounds(g);
     exchange_sum_f64(&g->exchange, g->load, n);
     if (model_tokens_split(&g->cfg.par))
         sum_over(g->cfg.host.tp, g->load, n, "expert load over tokens"); /* else all tp ranks have the same */
@@ -42,6 +63,7 @@ void balance_read(struct engine *g, struct engine_report *r)
         r->balance_loss += g->load[l * each(g)] / (double)r->tokens;
         r->z_loss += g->load[l * each(g) + 1] / (double)r->tokens;
     }
+    if (n_rounds(g)) read_rounds(g->load + n - n_rounds(g), r);
 }
 
 const double *balance_load(const struct engine *g, int layer)

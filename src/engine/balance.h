@@ -16,7 +16,7 @@
 size_t balance_bytes(const struct engine_config *c);
 /* Binds each layer's part of the buffer. */
 void balance_bind(struct engine *g);
-/* Sums of the step that just ran, over all ranks; fills r's two losses. Collective(world). */
+/* Sums of the step that just ran, over all ranks; fills r's two losses and its rounds. Collective(world). */
 void balance_read(struct engine *g, struct engine_report *r);
 /* Moves the biases held here; before parameters are published. Local. */
 void balance_step(struct engine *g);

@@ -8,6 +8,7 @@
 
 #include "engine/executor.h"
 #include "engine/feed.h"
+#include "engine/health.h"
 #include "engine/tally.h"
 
 struct blame {
@@ -58,6 +59,8 @@ static void blame_look(void *ctx, const struct program *p, const struct kernel_c
     struct blame *b = ctx;
     if (b->found) return;
     const struct node *d = &p->tape->nodes[i->node];
+    if (d->op != i->op && i->op != OP_LINEAR_SCALED && i->op != OP_GROUPED_SCALED)
+        return; /* lowering put it in: what it read is looked at itself */
     const struct view *v = i->kphase == KERNEL_FWD ? c->out : c->din;
     int n = i->kphase == KERNEL_FWD ? c->n_out : c->n_in;
     for (int k = 0; k < n && !b->found; k++) {
@@ -79,12 +82,12 @@ void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, 
     memset(out, 0, n);
     snprintf(out, n, "no single tensor (a sum overflows)");
     for (int i = 0; i < g->params.n; i++) {
-        int64_t at =
-            flat_find_nonfinite(g->stream, store_piece_param(&g->store, i), g->store.dtype, g->store.units.piece[i].n);
-        if (at >= 0)
-            snprintf(out, n, "the parameter %s, element %lld", g->params.p[i].name,
-                     (long long)(at + g->store.units.piece[i].lo));
-        if (at >= 0) break;
+        struct array_span mine = store_held(&g->store, i, STORE_PARAM); /* also of what others step */
+        int64_t at = health_nonfinite(&g->store.array[STORE_PARAM], &mine, g->stream);
+        if (at < 0) continue;
+        int used = snprintf(out, n, "the parameter %s, element %lld", g->params.p[i].name, (long long)(at + mine.lo));
+        if (g->cfg.world) snprintf(out + used, n - (size_t)used, ", on rank %d", g->cfg.rank);
+        break;
     }
     struct blame look = {.g = g, .out = out, .n = n, .found = strncmp(out, "no", 2) != 0};
     look.key = look.found ? BLAME_PARAM : BLAME_NOTHING;
@@ -92,6 +95,7 @@ void engine_blame(struct engine *g, const struct engine_batch *b, int64_t step, 
     struct step_info info = feed_info(g, b, step, true, &n_trained);
     feed_batch(g, b);
     tally_zero(g);
+    recipes_begin(g);
     exchange_step_begin(&g->exchange);
     executor_run(g, true, &info, blame_look, &look);
     exchange_reduce_finish(&g->exchange);

@@ -106,6 +106,7 @@ static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
         .seq = g->cfg.seq,
         .loss_rows = g->cfg.loss_rows,
         .recompute = g->cfg.recompute,
+        .experts = g->cfg.experts,
         .stage = &s->part,
     };
     struct lower_options o = {.training = true,
@@ -121,6 +122,7 @@ static int new_stage(struct engine *g, struct engine_stage *s, struct err *e)
     s->tape = tape_new();
     model_record(s->tape, &g->cfg.model, &g->params, &g->cfg.par, &shape);
     int rc = tape_status(s->tape, e);
+    if (!rc) rc = recipes_rule(g, s->tape, &o.recipe, e);
     if (!rc && g->cfg.training) rc = program_new(&s->train, s->tape, &g->kernels, o, e);
     o.training = o.split_w = false;
     if (!rc) rc = program_new(&s->eval, s->tape, &g->kernels, o, e);
@@ -159,15 +161,16 @@ int build_stages(struct engine *g, struct err *e)
 static int list_of(struct engine *g, struct engine_list *x, const struct schedule *s, bool training, struct err *e)
 {
     const struct units *u = &g->store.units;
-    struct part_rule r = {.gather = !store_param_is_whole(&g->store),
-                          .arrive = store_param_is_whole(&g->store) && !store_state_is_whole(&g->store)};
+    bool travels = store_param_travels(&g->store),
+         publishes = store_param_is_whole(&g->store) && !store_state_is_whole(&g->store);
+    struct part_rule r = {.gather = travels, .ahead = fetch_ahead(&g->exchange), .arrive = publishes && !travels};
     if (training) {
         r.reduce = exchange_is_active(&g->exchange);
         r.temporary = store_grad_is_temporary(&g->store);
         r.by_phase = g->peak.both > 1;
         r.every = g->exchange.exact ? g->exchange.tree.run : 0;
         r.update = !g->cfg.n_servers;
-        r.publish = r.update && r.arrive;
+        r.publish = r.update && publishes;
     }
     const struct cut **cuts = xcalloc((size_t)g->n_stages + 1, sizeof *cuts);
     for (int i = 0; i < g->n_stages; i++) {

@@ -33,8 +33,13 @@ static struct span *spans(const struct program *p, const struct units *u, bool g
 {
     struct span *s = xmalloc(sizeof *s * ((size_t)u->n + 1));
     for (int v = 0; v < u->n; v++) s[v] = (struct span){-1, -1};
-    for (int i = p->begin[ph]; i < p->begin[ph + 1]; i++)
-        for (int k = 0; k < p->code[i].n_in; k++) touch(s, grad ? &p->code[i].din[k] : &p->code[i].in[k], u, grad, i);
+    for (int i = p->begin[ph], begin, end; i < p->begin[ph + 1]; i++) {
+        program_loop(p, i, &begin, &end); /* what a round uses is used from the first to the last */
+        for (int k = 0; k < p->code[i].n_in; k++) {
+            touch(s, grad ? &p->code[i].din[k] : &p->code[i].in[k], u, grad, begin);
+            touch(s, grad ? &p->code[i].din[k] : &p->code[i].in[k], u, grad, end - 1);
+        }
+    }
     return s;
 }
 
@@ -94,7 +99,10 @@ static void cut_phase(struct cut *c, const struct program *p, bool split_w, cons
     struct span *reads = spans(p, u, false, ph), *writes = spans(p, u, true, ph);
     if (r->gather || (r->arrive && ph == PHASE_F)) mark(begins, reads, u->n, true, r->gather);
     if (r->reduce) mark(begins, writes, u->n, r->temporary, true);
-    for (int i = p->begin[ph] + 1; i < p->begin[ph + 1]; i++) begins[i] |= p->code[i].again != p->code[i - 1].again;
+    for (int i = p->begin[ph] + 1; i < p->begin[ph + 1]; i++) {
+        bool inside = p->code[i].loop && p->code[i].loop == p->code[i - 1].loop;
+        begins[i] |= !inside && p->code[i].again != p->code[i - 1].again;
+    }
     number(c, p, ph, split_w, begins);
     push_uses(c, ph, reads, u->n, false);
     push_uses(c, ph, writes, u->n, true);

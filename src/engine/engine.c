@@ -18,6 +18,7 @@ void engine_init(struct engine *g)
 {
     loss_scale_init(&g->scale, &g->cfg.scale);
     store_init(&g->store, &g->kernels, g->stream, g->cfg.seed);
+    coded_round_params(&g->exchange);
 }
 
 static void read_loss(struct engine *g, int64_t n_trained, struct engine_report *r)
@@ -40,6 +41,20 @@ static double part_over(struct engine *g, enum trace_kind kind, const char *what
     return now;
 }
 
+/* A step that somebody looks at. */
+struct looker {
+    struct engine *g;
+    bool telemetry, exponents;
+};
+
+static void look_at(void *looker, const struct program *p, const struct kernel_call *c, const struct instr *i)
+{
+    const struct looker *l = looker;
+    if (l->g->watch) l->g->watch(l->g->watch_ctx, p, c, i);
+    if (l->telemetry) telemetry_look(l->g, p, c, i);
+    if (l->exponents) exponents_look(l->g, p, c, i);
+}
+
 void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t step, struct engine_report *r)
 {
     CHECK(g->cfg.training, "this engine was built for evaluation");
@@ -49,9 +64,13 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
     struct step_info info = feed_info(g, b, step, true, &n_trained);
     feed_batch(g, b);
     tally_zero(g);
+    recipes_begin(g);
     exchange_step_begin(&g->exchange);
     from = part_over(g, TRACE_PART, "count tokens, hand over the batch", step, from);
-    executor_run(g, true, &info, g->watch, g->watch_ctx);
+    struct looker look = {g, telemetry_begin(g, step), exponents_due(g, step)};
+    if (look.exponents) exponents_begin(g);
+    bool looks = look.telemetry || look.exponents;
+    executor_run(g, true, &info, looks ? look_at : g->watch, looks ? &look : g->watch_ctx);
     from = clock_now_s();
     exchange_reduce_finish(&g->exchange);
     copies_sum(&g->copies);
@@ -68,6 +87,7 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
 bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r)
 {
     engine_gradients(g, b, step, r);
+    if (exponents_due(g, step)) exponents_agree(g);
     bool finite = isfinite(r->loss) && isfinite(r->grad_norm), goes_on = finite;
     if (g->cfg.scale.first > 0) {
         r->skip = finite ? SKIP_NONE : isfinite(r->loss) ? SKIP_GRADIENT : SKIP_LOSS;
@@ -75,6 +95,11 @@ bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, d
     }
     if (!finite) return goes_on;
     balance_step(g);
+    recipes_end(g);
+    if (telemetry_due(g, step)) {
+        telemetry_agree(g);
+        fallback_decide(g);
+    }
     executor_update(g, step, step - g->scale.skipped, lr, r->grad_norm);
     return true;
 }
@@ -86,6 +111,7 @@ void engine_evaluate(struct engine *g, const struct engine_batch *b, struct engi
     struct step_info info = feed_info(g, b, 0, false, &n_trained);
     feed_batch(g, b);
     tally_zero(g);
+    recipes_begin(g);
     executor_run(g, false, &info, g->watch, g->watch_ctx);
     tally_read(g, false);
     read_loss(g, n_trained, r);

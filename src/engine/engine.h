@@ -16,9 +16,12 @@
 #include "optim/optim.h"
 #include "parallel/run.h"
 #include "engine/cut.h"
+#include "engine/exponents.h"
 #include "engine/itinerary.h"
+#include "engine/recipes.h"
 #include "engine/scale.h"
 #include "engine/stages.h"
+#include "engine/telemetry.h"
 #include "engine/trace.h"
 #include "schedule/schedule.h"
 #include "state/copies.h"
@@ -37,6 +40,13 @@ struct pipeline_config {
     int n_layers;
 };
 
+/* What waits in slower memory while nobody works on it, and which that is. */
+struct offload {
+    enum mem_cat to;        /* MEM_HOST, or MEM_DISK: the device's tier */
+    bool optimizer, master; /* optimizers' arrays, but for averages; masters */
+    bool params;            /* weights, between their uses (state/fetch.h) */
+};
+
 /* The hosts of groups below, for the few numbers that they tell each other: communicators of their own, apart from the
  * data plane. */
 struct host_groups {
@@ -50,27 +60,34 @@ struct engine_config {
     int64_t n_microbatches; /* per optimizer step */
     int64_t loss_rows;
     struct recompute recompute;
-    double limit_bytes;    /* that reading a checkpoint stays below, beside what is allocated by then; 0: none */
-    struct away_rule away; /* activations wait in the host's memory for backward (tape/offload.c) */
-    bool training;         /* false: forward only, no optimizer state */
+    struct expert_room experts; /* how large the buffer of rows for experts is (parallel/expert.h) */
+    double limit_bytes;         /* that reading a checkpoint stays below, beside what is allocated by then; 0: none */
+    struct away_rule away;      /* activations wait elsewhere for backward (tape/offload.c) */
+    struct offload offload;
+    bool training; /* false: forward only, no optimizer state */
     struct optim_config optim;
     const struct array_row *state; /* what is kept beside parameters and is not stepped (state/array.h); borrowed */
     int n_state;
     uint64_t seed;
-    const char *kernels;   /* "auto" or "ref" */
-    int threads;           /* of the rank; the null device counts scratch for as many */
-    int rank;              /* in the world, for messages */
-    int zero;              /* what dp_shard shares */
-    enum dtype grad_dtype; /* f32 or bf16 */
-    bool reduce_once;      /* sum microbatches here, then ranks, once a step (exchange.h) */
-    bool exact_order;      /* exact.h */
+    const char *kernels;    /* "auto" or "ref" */
+    const char *accumulate; /* kernel_table_accumulate's; NULL: fp32 */
+    int threads;            /* of the rank; the null device counts scratch for as many */
+    int rank;               /* in the world, for messages */
+    int zero;               /* what dp_shard shares */
+    enum dtype grad_dtype;  /* f32 or bf16 */
+    bool no_master;         /* store.h */
+    bool reduce_once;       /* sum microbatches here, then ranks, once a step (exchange.h) */
+    bool exact_order;       /* exact.h */
     struct loss_scale_config scale;
-    struct pieces_rule pieces; /* what is cut so that tp's messages travel beside products (tape/pieces.c) */
-    struct par par;            /* this rank's place on the mesh; all zero: alone */
+    struct recipe_config precision; /* which products are computed in fewer bits */
+    int64_t exponents_every;        /* steps (exponents.h); 0: never */
+    struct pieces_rule pieces;      /* what is cut so that tp's messages travel beside products (tape/pieces.c) */
+    struct par par;                 /* this rank's place on the mesh; all zero: alone */
     /* This rank's groups (config/ranks.h); NULL: of size 1. Of the hosts: world, model_group, workers and host. */
     struct comm *world, *shard, *expert, *replicate, *model_group, *axis[AXIS_N], *cp_inner, *cp_outer;
     struct host_groups host;
     struct pipeline_config pipeline;
+    enum codec comm_grad, comm_param; /* how gradients and parameters travel (state/coded.h) */
     /* A parameter server (run/serve.h): a worker keeps no optimizer state and reduces nothing itself, a server keeps
      * its shard and runs no model. */
     int n_servers, server; /* 0: none; server: which, -1 a worker */
@@ -102,8 +119,10 @@ struct engine_report {
     int64_t tokens;              /* trained tokens of this step, over all ranks */
     double grad_norm;            /* before clipping */
     double balance_loss, z_loss; /* of the routers, per trained token; not in loss */
-    enum engine_skip skip;       /* why the step was left out, with a loss scale */
-    double loss_scale;           /* of this step; 1 without */
+    double rounds_mean;    /* in which rows came to their experts, of all layers' forwards on all ranks; 0: not in */
+    int rounds_most;       /* rounds (parallel/waves.h) */
+    enum engine_skip skip; /* why the step was left out, with a loss scale */
+    double loss_scale;     /* of this step; 1 without */
 };
 
 /* A stage held by this rank. */
@@ -141,9 +160,13 @@ struct engine {
     struct param_table params;
     struct store store;
     struct loss_scale scale;
+    struct recipe_state recipes;
+    struct telemetry telemetry;
+    struct fallback fallback;
+    struct exponents exponents;
     struct exchange exchange;
-    struct muon *muon;    /* NULL, or what steps matrices as a whole (optim/muon.h) */
-    struct copies copies; /* parameters that other stages hold too */
+    struct optim_tools tools; /* of optimizers that have any */
+    struct copies copies;     /* parameters that other stages hold too */
     struct schedule *when, *when_eval;
     struct schedule_peak peak; /* of this rank, from the schedule's checker */
     struct model_stage *parts; /* [when->n_stages] of the whole pipeline */

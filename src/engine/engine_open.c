@@ -10,7 +10,9 @@
 #include "engine/build.h"
 #include "engine/feed.h"
 #include "engine/tally.h"
+#include "optim/adafactor.h"
 #include "optim/muon.h"
+#include "optim/staging.h"
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 static int max_int(int a, int b) { return a > b ? a : b; }
@@ -22,7 +24,10 @@ static bool is_server(const struct engine_config *c) { return c->n_servers && c-
 static int rows_of(const struct engine *g, struct array_row rows[STORE_MAX_ARRAYS])
 {
     int n = optim_arrays(&g->cfg.optim, rows);
+    n += recipes_rows(g, rows + n);
     CHECK(n + g->cfg.n_state <= STORE_MAX_ARRAYS - STORE_ROWS, "%d arrays", n + g->cfg.n_state);
+    for (int i = 0; g->cfg.offload.optimizer && i < n; i++)
+        if (!rows[i].averages) rows[i].away = g->cfg.offload.to;
     for (int i = 0; i < g->cfg.n_state; i++) rows[n++] = g->cfg.state[i];
     return n;
 }
@@ -32,7 +37,7 @@ static int make_store(struct engine *g, const struct store_config *c, struct err
 {
     int rc = store_new_shared(&g->store, &g->params, g->dev, c, e);
     for (int i = 0; !rc && i < g->store.n_arrays; i++)
-        if (g->store.array[i].own) kernel_on(g->store.array[i].own, &g->kernels);
+        if (g->store.array[i].own && !g->store.array[i].row.away) kernel_on(g->store.array[i].own, &g->kernels);
     return rc;
 }
 
@@ -43,7 +48,7 @@ static int new_shard(struct engine *g, struct err *e)
     struct store_config c =
         {.dtype = g->cfg.dtype, .training = true, .rows = rows, .n_rows = rows_of(g, rows), .zero = 3, .shared = true};
     int rc = make_store(g, &c, e);
-    if (!rc) rc = muon_new(&g->muon, &g->store, &g->cfg.optim, g->stream, NULL, e);
+    if (!rc) rc = muon_new(&g->tools.muon, &g->store, &g->cfg.optim, g->stream, NULL, e);
     if (!rc) rc = tally_buffers(g, e);
     return rc ? rc : exchange_init(&g->exchange, &g->store, &(struct exchange_config){.stream = g->stream}, e);
 }
@@ -52,6 +57,9 @@ static struct store_config store_of(const struct engine *g, struct array_row row
 {
     return (struct store_config){
         .stateless = g->cfg.n_servers > 0,
+        .no_master = g->cfg.no_master,
+        .master_away = g->cfg.offload.master ? g->cfg.offload.to : 0,
+        .param_away = g->cfg.offload.params ? g->cfg.offload.to : 0,
         .dtype = g->cfg.dtype,
         .training = g->cfg.training,
         .rows = rows,
@@ -99,6 +107,8 @@ static int new_store(struct engine *g, struct err *e)
                            .exact = g->cfg.exact_order,
                            .sums = g->cfg.workers,
                            .n_microbatches = g->cfg.n_microbatches,
+                           .grad = g->cfg.comm_grad,
+                           .param = g->cfg.comm_param,
                        },
                        e);
     g->exchange.across[AXIS_TP] = g->cfg.axis[AXIS_TP];
@@ -132,6 +142,7 @@ int64_t engine_crossing(const struct engine *g)
 /* Slabs, class after class, and the buffers between stages. */
 static int new_slabs(struct engine *g, struct err *e)
 {
+    enum mem_cat away = g->cfg.offload.to ? g->cfg.offload.to : MEM_HOST;
     int rc = OK, n_act = 0, n_wgrad = 0,
         n = max_int(g->go.n_keep + g->go.n_send, g->go_eval.n_keep + g->go_eval.n_send);
     for (int c = 0; c < g->go.n_act; c++) n_act += g->go.act[c];
@@ -146,7 +157,7 @@ static int new_slabs(struct engine *g, struct err *e)
         if (!s->train) continue;
         if (s->act_class == i) {
             g->act_at[i] = g->n_act;
-            rc = push_buffers(g, g->away, &g->n_away, g->go.act[i], MEM_HOST, s->train->bytes[HOME_AWAY], e);
+            rc = push_buffers(g, g->away, &g->n_away, g->go.act[i], away, s->train->bytes[HOME_AWAY], e);
             if (rc) return rc;
             rc = push_buffers(g, g->act, &g->n_act, g->go.act[i], MEM_ACTIVATION, s->train->bytes[HOME_ACT], e);
         }
@@ -179,10 +190,15 @@ static int new_buffers(struct engine *g, struct err *e)
     if (!rc && model_rope_cols(&g->cfg.model))
         rc = buffer_new(&g->rope, g->dev, MEM_DATA,
                         to_size(g->cfg.model.max_positions * model_rope_cols(&g->cfg.model)) * sizeof(float), e);
-    bool indexed = (g->cfg.par.sequence || g->cfg.par.size[AXIS_CP] > 1) && g->cfg.model.dropout > 0;
+    bool apart = g->cfg.par.sequence || g->cfg.par.size[AXIS_CP] > 1;
+    bool indexed = apart && (g->cfg.model.dropout > 0 || g->recipes.chance);
     if (!rc && indexed)
         rc = buffer_new(&g->index, g->dev, MEM_DATA, to_size(g->cfg.micro * engine_seq_here(g)) * sizeof(int32_t), e);
     if (!rc && balance_bytes(&g->cfg)) rc = buffer_new(&g->balance, g->dev, MEM_DATA, balance_bytes(&g->cfg), e);
+    if (!rc) rc = recipes_buffers(g, e);
+    if (!rc) telemetry_new(g);
+    if (!rc) fallback_new(g);
+    if (!rc) exponents_new(g);
     if (!rc) rc = tally_buffers(g, e);
     if (!rc) rc = new_slabs(g, e);
     if (!rc) rc = buffer_new(&g->scratch, g->dev, MEM_SCRATCH, scratch, e);
@@ -191,7 +207,7 @@ static int new_buffers(struct engine *g, struct err *e)
 
 static void bind(struct engine *g)
 {
-    g->n_slots = slot_balance(g->params.n, g->cfg.model.layers, g->cfg.model.layers);
+    g->n_slots = slot_recipe(g->params.n, to_int(g->cfg.model.layers)) + 2;
     g->slot = xcalloc((size_t)g->n_slots, sizeof *g->slot);
     g->written = xcalloc((size_t)g->n_slots, 1);
     g->slot[SLOT_ROPE] = g->rope.p;
@@ -206,6 +222,7 @@ static void bind(struct engine *g)
         xfree(index);
     }
     balance_bind(g);
+    recipes_bind(g);
     for (int i = 0; i < g->params.n; i++) {
         g->slot[slot_param(i)] = exchange_param_ptr(&g->exchange, i, -1);
         g->slot[slot_grad(i)] = exchange_grad_ptr(&g->exchange, i, -1);
@@ -279,17 +296,26 @@ int engine_new_paper(struct engine **out, const struct engine_config *c, struct 
 /* Not a worker, whose servers do it. */
 static bool steps(const struct engine *g) { return g->cfg.training && !g->cfg.n_servers; }
 
+static int make_tools(struct engine *g, struct err *e)
+{
+    const struct adafactor_groups groups = {g->cfg.shard, g->cfg.expert, g->cfg.axis[AXIS_TP]};
+    int rc = muon_new(&g->tools.muon, &g->store, &g->cfg.optim, g->stream, g->cfg.axis[AXIS_TP], e);
+    return rc ? rc : adafactor_new(&g->tools.adafactor, &g->store, &g->cfg.optim, g->stream, &groups, e);
+}
+
 int engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e)
 {
     int rc = begin(out, c, d, e);
     struct engine *g = *out;
     if (!rc) rc = kernel_table_init(&g->kernels, c->kernels, c->threads, d->counts_only, e);
+    if (!rc && c->accumulate) rc = kernel_table_accumulate(&g->kernels, c->accumulate, e);
     if (!rc) kernel_on(g->stream, &g->kernels);
     if (!rc && is_server(c)) return finish(out, new_shard(g, e));
     if (!rc) rc = build_schedule(g, e);
     if (!rc) rc = build_stages(g, e);
     if (!rc) rc = new_store(g, e);
-    if (!rc && steps(g)) rc = muon_new(&g->muon, &g->store, &g->cfg.optim, g->stream, g->cfg.axis[AXIS_TP], e);
+    if (!rc && steps(g)) rc = make_tools(g, e);
+    if (!rc && steps(g)) rc = staging_new(&g->tools.staging, &g->store, g->stream, e);
     if (!rc) rc = build_lists(g, e);
     if (!rc) rc = build_itineraries(g, e);
     if (!rc) rc = new_buffers(g, e);
@@ -324,8 +350,14 @@ void engine_free(struct engine *g)
     buffer_free(&g->balance);
     buffer_free(&g->trace_ring);
     xfree(g->load);
+    recipes_free(g);
+    telemetry_free(g);
+    fallback_free(g);
+    exponents_free(g);
     away_run_fini(&g->putting_away);
-    muon_free(g->muon);
+    muon_free(g->tools.muon);
+    adafactor_free(g->tools.adafactor);
+    staging_free(g->tools.staging);
     exchange_fini(&g->exchange);
     copies_fini(&g->copies);
     build_free(g);

@@ -132,6 +132,7 @@ static struct program_args args_of(struct running *r, const struct step *x, cons
         .scratch = g->scratch.p,
         .away = slab(g->away, g->act_at, s->act_class, x->act),
         .written = g->written,
+        .fallen = g->fallback.fallen,
         .ranks = par_run_carrier(&g->collectives),
         .copies = away_run_carrier(&g->putting_away),
         .profile = g->profile,
@@ -220,7 +221,7 @@ static void update_unit(struct running *r, const struct step *x)
 {
     struct engine *g = r->g;
     const struct unit *u = &g->store.units.unit[x->unit];
-    optim_step_some(&g->store, g->stream, &g->cfg.optim, g->muon, r->lr, r->made, r->grad_norm, u->first, u->n);
+    optim_step_some(&g->store, g->stream, &g->cfg.optim, &g->tools, r->lr, r->made, r->grad_norm, u->first, u->n);
 }
 
 static void run_step(struct running *r, const struct step *x, const char *text)

@@ -31,8 +31,7 @@ void boxes_look(struct boxes *h, int which, int param)
     struct layout l = a->whole || !s->units.shared ? p->layout : param_stepped(p);
     for (int r = 0; r < h->n; r++) {
         struct region box = layout_holds(&l, r) ? layout_box(&l, r) : (struct region){.nd = p->nd};
-        if (a->row.block == ARRAY_TENSOR) box = (struct region){.nd = 1, .hi = {region_volume(&box) ? a->row.each : 0}};
-        h->box[r] = box;
+        h->box[r] = array_box(&a->row, p, &box);
     }
     CHECK(region_volume(&h->box[h->g->params.rank]) == store_held(s, param, which).n,
           "%s of %s is not where its layout says", a->row.name, p->name);
@@ -43,7 +42,7 @@ bool readers_has(const struct engine *g, int which)
     const struct store *s = &g->store;
     if (!s->array[which].row.saved || !store_has(s, which)) return false;
     const struct buffer *b = &store_array(s, which)->buf;
-    return b->dev == g->dev && !b->host;
+    return b->dev == g->dev && !b->host && !store_array(s, which)->row.away;
 }
 
 static int64_t width_of(const struct engine *g, int which)

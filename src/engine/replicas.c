@@ -49,7 +49,7 @@ static uint64_t hash_range(const struct held *h, int64_t lo, int64_t hi)
     size_t width = dtype_bytes(h->dtype), n = to_size(hi - lo) * width;
     struct hash64 sum;
     char room[ROOM];
-    if (device_is_direct(h->stream->dev)) return hash64(h->p + to_size(lo) * width, n);
+    if (device_shows(h->stream->dev, h->p)) return hash64(h->p + to_size(lo) * width, n);
     hash64_init(&sum);
     for (size_t at = 0, m; at < n; at += m) {
         m = n - at < ROOM ? n - at : ROOM;
@@ -80,8 +80,9 @@ static void hash_member(void *arg, int member, int n_members)
 /* One number per entry. */
 static uint64_t *hash_all(const struct engine *g, int64_t n)
 {
-    struct team *team =
-        device_is_direct(g->dev) ? g->dev->team : NULL; /* a stream is the rank's own: its team cannot enqueue */
+    bool shows = true;
+    for (int i = 0; i < g->store.n_arrays; i++) shows &= device_shows(g->dev, g->store.array[i].buf.p);
+    struct team *team = shows ? g->dev->team : NULL; /* a stream is the rank's own: its team cannot enqueue */
     int members = team_size(team);
     struct hashing x = {.g = g, .n = n, .sum = xcalloc(to_size(n * members) + 1, sizeof *x.sum)};
     team_run(team, hash_member, &x);
@@ -113,7 +114,7 @@ static bool is_among(const struct engine *g, int group, int param, int array)
     case AMONG_EXPERT: return a->whole && p->expert;
     case AMONG_TP:
         return !p->expert &&
-               (a->row.block == ARRAY_TENSOR || p->type.on[AXIS_TP] == SPMD_I || p->type.on[AXIS_TP] == SPMD_R);
+               (array_of_tensors(&a->row) || p->type.on[AXIS_TP] == SPMD_I || p->type.on[AXIS_TP] == SPMD_R);
     case AMONG_WORKERS: return true;
     default: return g->copies.set_of[param] == group - AMONG_STAGES;
     }
@@ -194,17 +195,19 @@ static bool same_elements(const struct holder *a, const struct holder *b)
 /* Dims of what is compared: values per tensor have one, however the tensor is cut. */
 static int n_dims(const struct look *x)
 {
-    return x->g->store.array[x->array].row.block == ARRAY_TENSOR ? 1 : x->g->store.table->p[x->param].nd;
+    return array_of_tensors(&x->g->store.array[x->array].row) ? 1 : x->g->store.table->p[x->param].nd;
 }
 
 static void gather_holders(struct look *x, uint64_t hash)
 {
     const struct param *p = &x->g->store.table->p[x->param];
-    bool tensor = x->g->store.array[x->array].row.block == ARRAY_TENSOR;
+    bool tensor = array_of_tensors(&x->g->store.array[x->array].row);
     struct holder mine = {.hash = hash, .n = x->here.n, .lo = x->here.lo, .box_n = {x->here.n}};
+    struct region box = param_rows(p, 0, p->ln[0]);
+    box = array_box(&x->g->store.array[x->array].row, p, &box);
     for (int d = 0; !tensor && d < p->nd; d++) {
-        mine.box_lo[d] = p->lo[d];
-        mine.box_n[d] = p->ln[d];
+        mine.box_lo[d] = box.lo[d];
+        mine.box_n[d] = box.hi[d] - box.lo[d];
     }
     comm_wait(x->world, comm_all_gather(x->world, &mine, x->of, HOLDER, DT_I64, "who holds what"));
 }
@@ -269,6 +272,7 @@ static double value_at(const struct held *h, int64_t i)
     size_t width = dtype_bytes(h->dtype);
     const void *v = device_peek(h->stream, h->p + to_size(i) * width, width, &room);
     if (h->dtype == DT_F32) return (double)*(const float *)v;
+    if (h->dtype == DT_U8) return *(const uint8_t *)v;
     if (h->dtype == DT_BF16) return (double)bf16_to_f32(*(const bf16 *)v);
     return (double)f16_to_f32(*(const uint16_t *)v);
 }

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "layout/format.h"
 #include "layout/spmd.h"
 
 enum op {
@@ -45,7 +46,7 @@ enum op {
     OP_UNPERMUTE,
     OP_MLA_KV,
     OP_TRIM,
-    OP_ENTER, /* collectives from here on */
+    OP_ENTER, /* collectives from here to CONTEXT */
     OP_REDUCE,
     OP_GATHER,
     OP_SCATTER,
@@ -54,8 +55,15 @@ enum op {
     OP_DISPATCH,
     OP_COMBINE,
     OP_CONTEXT,
-    OP_STORE, /* copies to and from another memory; lowering puts them in (tape/offload.c), layers do not */
+    OP_STORE, /* what lowering puts in and layers do not: copies to and from another memory (tape/offload.c) */
     OP_FETCH,
+    OP_AMAX, /* and what recipes of fewer bits compute with */
+    OP_QUANTISE,
+    OP_LINEAR_SCALED,
+    OP_AGREE,      /* a collective, in place */
+    OP_AMAX_PARTS, /* the same for experts' products, part by part */
+    OP_QUANTISE_PARTS,
+    OP_GROUPED_SCALED,
     OP_N,
     OP_FIRST_COLLECTIVE = OP_ENTER
 };
@@ -79,7 +87,8 @@ struct vocab_attrs {
 /* ---- products ----
  *   LINEAR     x_TK, w_NK [, bias_N]                               y_TN = x w^T + bias
  *   GROUPED    x_UK, w_(E*N),K, rows_E                             y_UN: expert e's rows times its N rows of w
- * GROUPED: rows beyond the sum of rows_E are zero, forward and backward. */
+ * GROUPED: rows beyond the sum of rows_E are zero, forward and backward. In rounds rows_E is [2,E]: rows in this round,
+ *   and in all of them, by which a product is done as if it had all at once. */
 struct linear_attrs {
     bool bias_off; /* a part of a sum over ranks: only one of them adds the bias; the tape leaves it out of the forward
                       call elsewhere */
@@ -223,12 +232,13 @@ struct unpermute_attrs {
  *   COLLECT      y_TK = all ranks' rows x_tK        (S0 -> I)      dx = this rank's rows of dy
  *   DISPATCH     y_UD, rows_E i32 -> z_WD, rows_E' i32, from_nE' i32: rows to the ranks of their experts
  *                (parallel/expert.h)
- *   COMBINE      z_WD, rows_E i32, from_nE' i32 -> y_UD: and back; the backward of one is the other */
+ *   COMBINE      z_WD, rows_E i32, from_nE' i32 -> y_UD: and back; the backward of one is the other
+ *   DISPATCH, COMBINE in rounds: z has room for some rows, and rows_E' is [2,E'], from_n,(E+2) (parallel/waves.h) */
 struct axis_ranks {
     enum axis axis;
     int n_parts, part; /* the axis's size, this rank's coordinate */
 };
-struct sum_attrs { /* ENTER, REDUCE */
+struct sum_attrs { /* ENTER, REDUCE, AGREE */
     struct axis_ranks over;
 };
 struct rows_attrs { /* GATHER, SCATTER, SPREAD, COLLECT */
@@ -242,7 +252,9 @@ struct dispatch_attrs { /* DISPATCH, COMBINE */
     struct axis_ranks over;
     int64_t whole; /* rows of the buffer that comes out */
     int experts;
-    int copies; /* ranks that each get the rows of an expert, one behind the other; 0: 1 */
+    int copies;                /* ranks that each get the rows of an expert, one behind the other; 0: 1 */
+    bool waves;                /* rows come in rounds, as many as there is room for at a time (tape.h, waves) */
+    int64_t slice, slice_step; /* of the depth_rule of the experts' weight gradients; lowering fills it in */
 };
 struct context_attrs {
     struct axis_ranks over;
@@ -252,8 +264,101 @@ struct context_attrs {
 };
 
 /* ---- copies of all bytes of a place, not on tapes; no attributes ----
- *   STORE        y = x, where y lies in another memory (MEM_HOST)
+ *   STORE        y = x, where y lies in another memory (MEM_HOST, MEM_DISK)
  *   FETCH        y = x, where x does */
+
+/* ---- fewer bits ----
+ *   AMAX           x_RC                                            amax_1 f32 = the largest |x|
+ *   QUANTISE       x_RC [, amax_1 f32] [, index_R i32]             q_RC, descale f32
+ *   AGREE          amax_1 f32, in place                            the largest of the ranks'
+ *   LINEAR_SCALED  x_TK, w_NK, bias_N, sx, sw, sdy                 y_TN = (x w^T) sx sw + bias
+ * What each number becomes, with the papers: kernel/quantise.h. x is f32 or bf16. A NaN makes amax NaN, Inf makes it
+ * Inf; `more`: amax holds one already, and the larger stays.
+ *
+ * QUANTISE: q has x's dtype and holds the values of codes, which bf16 holds exactly: q times descale is what x became.
+ *   TENSOR     scale from amax_1 (of this tensor, or of earlier ones). q is the codes' values, descale_1
+ *   BLOCK      scale from each block's largest. Powers of two: q is scaled back and there is no descale; else q is the
+ *              codes' values and descale a matrix with one number per block
+ *   MX         blocks of 32 along rows or along columns, scales in E8M0; q is scaled back, no descale
+ *   NV         blocks of 16 or 16 x 16, scales in E4M3 under one of the tensor, from amax_1; q is code times the
+ *              block's scale (6 significant bits), descale_1 the tensor's
+ * Where there is no descale out[1] is absent. Blocks, and the groups that are rotated, are cut by the index in the
+ * whole tensor, of which x is rows first_row on and columns first_col on: a piece's block at an edge is its part of it.
+ * Saturates; what is not finite is not hidden: a block (TENSOR: an element, and with amax all of them) that has it is
+ * NaN. By chance (`chance`): the word of rng_stream_at(stream, step) at the element's index in the whole tensor, so
+ * that every layout rounds alike; with `tokens` rows are counted from step->first_token, and index_R says which row of
+ * the microbatch each is (absent: in order).
+ *
+ * LINEAR_SCALED: x, w and dout are QUANTISE's q, in each direction as that direction wants them; sx, sw, sdy are their
+ *   descales: absent (1), one number, or one per block (`x`, `w`, `dy` say of which size). Forward uses sx and sw,
+ *   backward input sdy and sw, backward weight sdy and sx. Sums are of f32, times the descale(s), on top of acc or
+ * bias. Gradients are those of what was quantised. That of the bias is not this row's: LINEAR makes it (din[1] absent)
+ * from the dout that was not quantised. */
+enum scaling { SCALING_TENSOR, SCALING_BLOCK, SCALING_MX, SCALING_NV, SCALING_N };
+/* Sixteen neighbours at a time, in one column (ALONG_ROWS: down the rows) or one row (ALONG_COLS), are multiplied by
+ * the orthonormal Hadamard matrix times signs: bits of word 0 of `stream`. Products along that dim stay the same when
+ * both operands are rotated. What is left over at the end of the dim is not rotated. */
+enum rotate_along { ROTATE_NOT, ALONG_ROWS, ALONG_COLS };
+struct rotate_attrs {
+    enum rotate_along along;
+    uint64_t stream;
+};
+struct amax_attrs {
+    bool more;
+    struct rotate_attrs rotate; /* first, then the largest of what comes out */
+};
+struct quantise_attrs {
+    enum format format;
+    enum scaling scaling;
+    bool power_of_two; /* TENSOR, BLOCK: scales are */
+    bool up;           /* MX: scales are rounded up, so that nothing saturates (Mishra et al. 2025) */
+    int rows, cols;    /* of a block; not TENSOR's */
+    struct rotate_attrs rotate;
+    bool chance, tokens;
+    uint64_t stream;
+    int64_t first_row, first_col;
+    int64_t whole_cols; /* 0: x's */
+};
+struct scale_blocks { /* element (r, c) has descale[(row_at + r) / rows][(col_at + c) / cols]; rows 0: one for all */
+    int rows, cols, row_at, col_at;
+    enum format of; /* what the operand has values of, for numerics.accumulate; F16: not said (scaled back) */
+};
+struct linear_scaled_attrs {
+    bool bias_off; /* as LINEAR's */
+    struct scale_blocks x, w, dy;
+};
+/* ---- fewer bits, of experts ----
+ *   AMAX_PARTS      x_UK [, rows]                                  amax_P f32
+ *   QUANTISE_PARTS  x_UK [, amax_P] [, rows]                       q_UK, descale
+ *   GROUPED_SCALED  x_UK, w_(E*N),K, rows, sx, sw, sdy             y_UN
+ * What AMAX, QUANTISE and GROUPED do, part by part (kernel/expert_parts.h): each part is a tensor of its own, with a
+ * scale of its own, and its blocks and rotated groups begin at its first row. A weight's parts are its experts (`each`
+ * rows). Those of rows are given by `rows`: GROUPED's rows_E, where a part is an expert; or DISPATCH's from_nE, where
+ * it is what an expert has of one rank, expert after expert and inside one rank after rank: a microbatch's rows for it,
+ * in the order that one rank has. Numbers of parts (amax_P; descale by tensor) are a matrix of one column. Blocks'
+ * descales follow each other, part by part. What lies behind the last part is left alone in q, and is zero in y and dx.
+ * GROUPED_SCALED: sx and sdy have one number per part of rows, sw one per expert, or blocks as LINEAR_SCALED has. Parts
+ *   of one expert are added to its dw one after the other. In rounds `rows` is [2,E], as GROUPED has it. */
+struct parts_attrs {
+    int64_t each; /* of a weight: rows of a part; 0: `rows` says */
+    int sources;  /* ranks that rows are from; 0: rows_E */
+    /* By chance: rows are counted apart for each microbatch and expert of the model. */
+    int experts, expert, source; /* all of them, the first one here; which of the sources this rank is */
+    int64_t tokens, apart;       /* of a microbatch, from one source's first token to the next's */
+};
+struct amax_parts_attrs {
+    struct amax_attrs amax;
+    struct parts_attrs parts;
+};
+struct quantise_parts_attrs {
+    struct quantise_attrs quantise;
+    struct parts_attrs parts;
+};
+struct grouped_scaled_attrs {
+    int64_t expected; /* as GROUPED's */
+    struct scale_blocks x, w, dy;
+    struct parts_attrs parts;
+};
 
 /* ---- the one that a call has ---- */
 /* X(KIND, name): the constant, the struct, and what makes, reads and changes it. */
@@ -277,7 +382,13 @@ struct context_attrs {
     X(SUM, sum)                                                                                                        \
     X(ROWS, rows)                                                                                                      \
     X(DISPATCH, dispatch)                                                                                              \
-    X(CONTEXT, context)
+    X(CONTEXT, context)                                                                                                \
+    X(AMAX, amax)                                                                                                      \
+    X(QUANTISE, quantise)                                                                                              \
+    X(LINEAR_SCALED, linear_scaled)                                                                                    \
+    X(AMAX_PARTS, amax_parts)                                                                                          \
+    X(QUANTISE_PARTS, quantise_parts)                                                                                  \
+    X(GROUPED_SCALED, grouped_scaled)
 
 #define ATTRS_KIND(kind, name) ATTRS_##kind,
 enum attrs_kind { ATTRS_NONE, ATTRS_EACH(ATTRS_KIND) ATTRS_N };

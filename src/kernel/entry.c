@@ -5,6 +5,10 @@
  * read and write, from the views of the call. */
 #include "base/mem.h"
 #include "device/order.h"
+#include "kernel/codec_rows.h"
+#include "kernel/exponent_bins.h"
+#include "kernel/formats.h"
+#include "kernel/rounded.h"
 #include "kernel/update.h"
 
 void kernel_on(struct stream *s, const struct kernel_table *t)
@@ -122,11 +126,14 @@ struct flat_call {
         FLAT_TREE,
         FLAT_PARTS,
         FLAT_SQUARES,
-        FLAT_UPDATE
+        FLAT_UPDATE,
+        FLAT_ENCODE,
+        FLAT_DECODE
     } op;
     struct adamw_args adamw;
     struct sgd_args sgd;
     struct update_args update;
+    struct codec_args codec;
     void *to;
     const void *from;
     enum dtype t, f;
@@ -151,6 +158,8 @@ static void run_flat(struct stream *s, void *arg)
     case FLAT_PARTS: f->sum_parts(s->team, a->to, a->t, a->from, a->parts, a->n); return;
     case FLAT_SQUARES: f->squares(s->team, a->from, a->n, a->to); return;
     case FLAT_UPDATE: f->update(s->team, &a->update); return;
+    case FLAT_ENCODE: s->kernels->formats->encode_rows(s->team, &a->codec); return;
+    case FLAT_DECODE: s->kernels->formats->decode_rows(s->team, &a->codec); return;
     }
 }
 
@@ -179,6 +188,75 @@ void kernel_enqueue(struct stream *s, struct kernel_call *c)
     }
     struct kernel_call here = entered_call(s, c);
     kernel_run(s->kernels, &here);
+}
+
+/* ---- what was rounded ---- */
+struct queued_count {
+    struct queued_call q;
+    struct rounded_counts *out;
+};
+
+static void run_count(struct stream *s, void *arg)
+{
+    struct queued_count *x = arg;
+    (void)s;
+    if (x->q.call.step) x->q.call.step = &x->q.step;
+    rounded_count(&x->q.call, x->out);
+}
+
+void kernel_count_rounded(struct stream *s, const struct kernel_call *c, struct rounded_counts *out)
+{
+    struct spans x;
+    struct queued_count w = {.q = {.call = entered_call(s, c)}, .out = out};
+    w.q.call.team = s->team;
+    if (c->step) w.q.step = *c->step;
+    if (!stream_takes_work(s)) {
+        if (!s->dev->counts_only) run_count(s, &w);
+        return;
+    }
+    spans_of(&x, c);
+    for (int i = 0; i < x.n; i++) x.list[i].writes = false;
+    stream_enqueue(s, &(struct stream_work){.kind = WORK_FLAT,
+                                            .name = "what was rounded",
+                                            .tensor = c->what,
+                                            .run = run_count,
+                                            .arg = &w,
+                                            .arg_bytes = sizeof w,
+                                            .span = x.list,
+                                            .n_span = x.n});
+    stream_sync(s);
+}
+
+struct queued_exponents {
+    struct view v;
+    int64_t *bins;
+};
+
+static void run_exponents(struct stream *s, void *arg)
+{
+    const struct queued_exponents *x = arg;
+    (void)s;
+    exponents_count(&x->v, x->bins);
+}
+
+void kernel_count_exponents(struct stream *s, const struct view *v, int64_t bins[EXPONENT_BINS])
+{
+    struct spans x = {.n = 0};
+    struct queued_exponents w = {.v = *v, .bins = bins};
+    enter_views(s, &w.v, 1, "numbers by exponent");
+    if (!stream_takes_work(s)) {
+        if (!s->dev->counts_only) run_exponents(s, &w);
+        return;
+    }
+    add_views(&x, v, 1, false, "numbers");
+    stream_enqueue(s, &(struct stream_work){.kind = WORK_FLAT,
+                                            .name = "numbers by exponent",
+                                            .run = run_exponents,
+                                            .arg = &w,
+                                            .arg_bytes = sizeof w,
+                                            .span = x.list,
+                                            .n_span = x.n});
+    stream_sync(s);
 }
 
 /* ---- flat operations ---- */
@@ -218,7 +296,7 @@ void flat_update(struct stream *s, const struct update_args *a)
     struct flat_call x = {.op = FLAT_UPDATE, .update = *a};
     struct byte_span span[UPDATE_OPERANDS];
     for (int k = 0; k < row->n; k++) {
-        span[k] = span_of(a->at[k].p, row->at[k].one ? 1 : a->n, a->at[k].t, row->at[k].writes, row->at[k].name);
+        span[k] = span_of(a->at[k].p, update_elements(a, k), a->at[k].t, row->at[k].writes, row->at[k].name);
         x.update.at[k].p = entered(s, a->at[k].p, row->name);
     }
     flat(s, row->name, &x, span, row->n);
@@ -288,3 +366,20 @@ void flat_squares(struct stream *s, const float *x, int64_t n, int64_t *word)
     two(s, "squares", (struct flat_call){.op = FLAT_SQUARES, .to = word, .t = DT_I64, .from = x, .f = DT_F32, .n = n},
         n, FLAT_SQUARES_WORDS);
 }
+
+/* ---- codecs ---- */
+static void codec_call(struct stream *s, const char *name, const struct codec_args *a, bool encode)
+{
+    struct flat_call x = {.op = encode ? FLAT_ENCODE : FLAT_DECODE, .codec = *a};
+    size_t bytes = codec_bytes(a->codec, &a->shape, a->t);
+    int64_t n = a->shape.rows * a->shape.cols;
+    struct byte_span span[] = {span_of(a->x, n, a->t, !encode, "numbers"),
+                               {a->codes, bytes, encode ? bytes : a->stride, encode ? 1 : a->parts, encode, "codes"}};
+    if (!n) return;
+    x.codec.x = entered(s, a->x, name);
+    x.codec.codes = entered(s, a->codes, name);
+    flat(s, name, &x, span, 2);
+}
+
+void codec_encode(struct stream *s, const struct codec_args *a) { codec_call(s, "encode", a, true); }
+void codec_decode(struct stream *s, const struct codec_args *a) { codec_call(s, "decode", a, false); }

@@ -12,6 +12,7 @@
 struct format_random { /* words of the generator: element i of the call takes that of index first + i */
     uint64_t seed, stream, first;
 };
+struct codec_args; /* codec_rows.h */
 struct format_ops {
     const char *name;
     /* codes[i] = x[i] in f, n of format_info(f).bytes each, no overlap; x is f32 or bf16. random: NULL, or round by it;
@@ -20,6 +21,9 @@ struct format_ops {
                    bool saturate, const struct format_random *random);
     /* x[i] = the value of codes[i], as f32 or rounded to bf16 (which holds every 8-bit format exactly). */
     void (*decode)(struct team *team, void *x, enum dtype to, const void *codes, enum format f, int64_t n);
+    /* Whole rows as a codec writes them (codec_rows.h). */
+    void (*encode_rows)(struct team *team, const struct codec_args *a);
+    void (*decode_rows)(struct team *team, const struct codec_args *a);
 };
 extern const struct format_ops format_ops_ref, format_ops_cpu;
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The chain: for each call, the first family whose slot is filled and accepts it. What accepts looks at is shapes,
- * dtypes and attributes, so that a dry table on the null device finds the same slot and counts the same scratch.
+/* The chain: for each call, the first family that has a way for it. What accepts and choose look at is shapes, dtypes
+ * and attributes, so that a dry table on the null device finds the same way and counts the same scratch.
  * Cost: at most three tests per call. A library that was not built in is a family with empty slots (the build
  * picks its file), so there is nothing conditional here. */
 #include <string.h>
 
 #include "kernel/cpuid.h"
+#include "kernel/formats.h"
 #include "kernel/kernel.h"
 
 int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, bool dry, struct err *e)
@@ -14,6 +15,7 @@ int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, b
     t->n_threads = n_threads;
     t->dry = dry;
     t->flat = &flat_ops_ref;
+    t->formats = &format_ops_ref;
     t->isa = isa_name(ISA_REF);
     if (n_threads < 1) return err_set(e, ERR_REQUEST, "kernels need at least 1 thread, got %d", n_threads);
     if (!strcmp(name, "ref")) {
@@ -25,15 +27,23 @@ int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, b
     t->chain[1] = &kernel_family_onednn;
     t->chain[2] = &kernel_family_ref;
     t->flat = &flat_ops_cpu;
+    t->formats = &format_ops_cpu;
     t->isa = isa_name(cpu_isa());
     return OK;
+}
+
+const struct kernel_slot *kernel_way(const struct kernel_family *f, const struct kernel_call *c)
+{
+    const struct kernel_slot *s = &f->slot[c->op][c->phase];
+    if (s->choose) s = s->choose(c);
+    return s && s->run && (!s->accepts || s->accepts(c)) ? s : NULL;
 }
 
 const struct kernel_slot *kernel_find(const struct kernel_table *t, const struct kernel_call *c, const char **family)
 {
     for (int i = 0; i < (int)(sizeof t->chain / sizeof *t->chain) && t->chain[i]; i++) {
-        const struct kernel_slot *s = &t->chain[i]->slot[c->op][c->phase];
-        if (!s->run || (s->accepts && !s->accepts(c))) continue;
+        const struct kernel_slot *s = kernel_way(t->chain[i], c);
+        if (!s) continue;
         if (family) *family = t->chain[i]->name;
         return s;
     }

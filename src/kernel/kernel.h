@@ -68,8 +68,10 @@ struct kernel_call {
     struct op_attrs at;
     const struct step_info *step;
     int n_in, n_out;
-    struct view in[KERNEL_MAX_IN];    /* backward: p set for those the row saves */
-    struct view out[KERNEL_MAX_OUT];  /* backward: p set for those the row saves */
+    int round;                       /* DISPATCH, COMBINE in rounds: which, from 0 */
+    bool refill;                     /* and DISPATCH once more for backward: who gets how many rows is known (out[2]) */
+    struct view in[KERNEL_MAX_IN];   /* backward: p set for those the row saves */
+    struct view out[KERNEL_MAX_OUT]; /* backward: p set for those the row saves */
     struct view dout[KERNEL_MAX_OUT]; /* backward: gradients of outputs; p NULL where no gradient exists */
     struct view din[KERNEL_MAX_IN];   /* backward: where to write; p NULL: not wanted (not all of a phase's) */
     struct view acc[KERNEL_MAX_IN];   /* backward: invariant 2 */
@@ -77,7 +79,7 @@ struct kernel_call {
     size_t scratch_bytes;
     struct team *team;
     const char *what;                 /* whose result it is, for messages; NULL: nobody's */
-    const struct kernel_slot *kernel; /* chosen before (kernel_find); NULL: found when it runs */
+    const struct kernel_slot *kernel; /* the way, chosen before (kernel_find); NULL: found when it runs */
 };
 typedef void kernel_fn(const struct kernel_call *c);
 
@@ -124,11 +126,29 @@ static inline bool op_collective(enum op op) { return op_row(op)->by == BY_RANKS
 int64_t op_rows_here(const struct rows_attrs *at, int part);
 
 /* ---- families ---- */
+/* How a product cuts the depth that it sums over: into slices of at most `most`, multiples of `step`, alike in length.
+ * A sum that is cut at such a place, and goes on in another call from the f32 that is there, has the same bits. */
+struct depth_rule {
+    int64_t most, step; /* 0: anywhere */
+};
+static inline int64_t depth_slice(struct depth_rule r, int64_t depth)
+{
+    if (depth <= 0 || r.most <= 0) return 1;
+    int64_t n = (depth + r.most - 1) / r.most, each = (depth + n - 1) / n;
+    return (each + r.step - 1) / r.step * r.step;
+}
+/* A way of computing a call; where a family has several for one row and phase, its slot is a door to them instead:
+ * `choose` alone is set. What is found for a call is always a way, and a way decides nothing again when it runs, except
+ * by what is data only then (the rows of GROUPED's experts); its words say so. */
 struct kernel_slot {
     kernel_fn *run;
-    size_t (*scratch)(const struct kernel_call *c, int n_threads); /* NULL: none needed */
-    bool (*accepts)(const struct kernel_call *c);                  /* NULL: every call; else fall through */
-    const char *(*path)(const struct kernel_call *c); /* which of its ways it takes, in words; NULL: it has one */
+    size_t (*scratch)(const struct kernel_call *c, int n_threads);    /* NULL: none needed */
+    bool (*accepts)(const struct kernel_call *c);                     /* NULL: every call; else fall through */
+    const char *way;                                                  /* in words, "avx2: packed f32"; NULL: it is
+                                                                         the family's only one */
+    struct depth_rule (*depth)(const struct kernel_call *c);          /* GROUPED's weight gradients; NULL: rounded once
+                                                                         a call */
+    const struct kernel_slot *(*choose)(const struct kernel_call *c); /* the way for this call, NULL: fall through */
 };
 struct kernel_family {
     const char *name;
@@ -157,6 +177,7 @@ struct sgd_args {
     bool nesterov;
 };
 struct update_args; /* update.h */
+struct format_ops;  /* formats.h */
 enum { FLAT_SQUARES_BINS = 256, FLAT_SQUARES_WORDS = 2 * FLAT_SQUARES_BINS };
 struct flat_ops {
     const char *name;
@@ -187,14 +208,19 @@ struct flat_ops {
 struct kernel_table {
     const struct kernel_family *chain[4]; /* tried in order; the last is ref */
     const struct flat_ops *flat;
+    const struct format_ops *formats; /* formats.h */
     int n_threads;
     bool dry;        /* count, do not run */
     const char *isa; /* "amx", "avx512-bf16", "avx512", "avx2", "ref": what was found and chosen */
 };
 /* name: "auto" (best for this CPU, see cpuid.h) or "ref". n_threads: the largest team that will run the calls. */
 int kernel_table_init(struct kernel_table *t, const char *name, int n_threads, bool dry, struct err *e);
-/* The slot that would take this call, NULL if the operation has no such phase: for printing, scratch and running.
- * Shapes, dtypes and attributes decide, never pointers: the null device must find the same slot. */
+/* Puts in front how products of 16 and 8 bits are added up ("fp32": nothing; ref/accumulate.h has the others). */
+int kernel_table_accumulate(struct kernel_table *t, const char *way, struct err *e);
+/* The way of this family that takes the call, NULL: it has none. */
+const struct kernel_slot *kernel_way(const struct kernel_family *f, const struct kernel_call *c);
+/* The same of the first family that has one, NULL if the operation has no such phase: for printing, scratch and
+ * running. Shapes, dtypes and attributes decide, never pointers: the null device must find the same way. */
 const struct kernel_slot *kernel_find(const struct kernel_table *t, const struct kernel_call *c, const char **family);
 /* The libraries of its families: "oneDNN 3.1.1", or "" where all is tutti's own. */
 void kernel_libraries(const struct kernel_table *t, char out[32]);

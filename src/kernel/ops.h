@@ -3,11 +3,18 @@
  *   ops_shape.c  infer_*   shapes and dtypes
  *   ops_cost.c   flops_*, bytes_*
  *   ops_rule.c   rule_*    mesh types
+ *   ops_lowered.c          all of it, for rows of fewer bits; ops_parts.c for those of experts
  * Order: Local. */
 #ifndef TUTTI_KERNEL_OPS_H
 #define TUTTI_KERNEL_OPS_H
 
 #include "kernel/kernel.h"
+
+/* In an infer_fn: what is needed, or the text that says so. */
+#define NEED(cond, text)                                                                                               \
+    do {                                                                                                               \
+        if (!(cond)) return text;                                                                                      \
+    } while (0)
 
 typedef const char *infer_fn(const struct op_attrs *at, int n_in, const struct view *in, struct view *out);
 typedef double cost_fn(const struct kernel_call *c);
@@ -27,5 +34,10 @@ infer_fn infer_router, infer_load, infer_balance, infer_permute, infer_grouped, 
 cost_fn flops_grouped;
 rule_fn rule_router, rule_load, rule_balance, rule_permute, rule_grouped, rule_unpermute, rule_mla_kv, rule_dispatch,
     rule_combine;
+
+/* Of what lowering puts in: ops_lowered.c, ops_parts.c. */
+infer_fn infer_amax, infer_quantise, infer_linear_scaled, infer_amax_parts, infer_quantise_parts, infer_grouped_scaled;
+cost_fn flops_linear_scaled, flops_grouped_scaled;
+rule_fn rule_lowered;
 
 #endif

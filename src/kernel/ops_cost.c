@@ -60,6 +60,7 @@ double flops_linear(const struct kernel_call *c)
 {
     double tokens = (double)view_rows(&c->in[0]), out_features = (double)c->in[1].n[0];
     double product = 2 * tokens * out_features * (double)view_cols(&c->in[0]);
+    if (c->phase == KERNEL_BWD_W && c->din[2].nd && !c->din[1].nd) product = 0; /* of the bias alone */
     bool bias = c->n_in > 2 && c->phase != KERNEL_BWD_IN;
     return product + (bias ? tokens * out_features : 0);
 }
@@ -69,7 +70,7 @@ double flops_grouped(const struct kernel_call *c)
 {
     int64_t expected = at_grouped(&c->at)->expected;
     double rows = (double)(expected ? expected : view_rows(&c->in[0]));
-    double out_features = (double)c->in[1].n[0] / (double)c->in[2].n[0];
+    double out_features = (double)c->in[1].n[0] / (double)view_cols(&c->in[2]);
     return 2 * rows * out_features * (double)view_cols(&c->in[0]);
 }
 

@@ -7,11 +7,6 @@
 #include "layout/sequence.h"
 #include "layout/region.h"
 
-#define NEED(cond, text)                                                                                               \
-    do {                                                                                                               \
-        if (!(cond)) return text;                                                                                      \
-    } while (0)
-
 static bool is_act(const struct view *v) { return v->dtype == DT_F32 || v->dtype == DT_BF16 || v->dtype == DT_F16; }
 
 static bool is_vector(const struct view *v, enum dtype t) { return v->nd == 1 && v->dtype == t; }
@@ -378,12 +373,13 @@ const char *infer_grouped(const struct op_attrs *at, int n_in, const struct view
     (void)at;
     (void)n_in;
     NEED(is_matrix(&in[0]), "x must be a float matrix: rows by in-features");
-    NEED(is_vector(&in[2], DT_I32) && in[2].n[0] > 0, "rows must be i32, one number per expert");
-    NEED(is_matrix(&in[1]) && in[1].n[0] % in[2].n[0] == 0,
+    bool rounds = in[2].nd == 2 && in[2].n[0] == 2 && in[2].dtype == DT_I32;
+    NEED((rounds || is_vector(&in[2], DT_I32)) && view_cols(&in[2]) > 0, "rows must be i32, one number per expert");
+    NEED(is_matrix(&in[1]) && in[1].n[0] % view_cols(&in[2]) == 0,
          "w must be a float matrix with as many rows for each expert");
     NEED(in[0].dtype == in[1].dtype, "x and w must have the same dtype");
     NEED(in[0].n[1] == in[1].n[1], "x's columns and w's columns (in-features) differ");
-    out[0] = dense2(in[0].dtype, in[0].n[0], in[1].n[0] / in[2].n[0]);
+    out[0] = dense2(in[0].dtype, in[0].n[0], in[1].n[0] / view_cols(&in[2]));
     return NULL;
 }
 
@@ -482,8 +478,8 @@ const char *infer_dispatch(const struct op_attrs *attrs, int n_in, const struct 
     NEED(at->experts >= at->over.n_parts, "there must be an expert for every rank of ep");
     region_split(at->experts, at->over.part, at->over.n_parts, &lo, &hi);
     out[0] = dense2(in[0].dtype, at->whole, in[0].n[1]);
-    out[1] = dense1(DT_I32, hi - lo);
-    out[2] = dense2(DT_I32, dispatch_ranks(at), hi - lo);
+    out[1] = at->waves ? dense2(DT_I32, 2, hi - lo) : dense1(DT_I32, hi - lo);
+    out[2] = dense2(DT_I32, dispatch_ranks(at), at->waves ? at->experts + 2 : hi - lo);
     return NULL;
 }
 

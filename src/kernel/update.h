@@ -3,7 +3,7 @@
  * slot of flat_ops runs them all, one call enqueues them. A new optimizer that works element by element is a row here,
  * its arithmetic in ref/update.c (the specification) and in cpu/update_body.h.
  *
- * All operands have n elements, but for those of one, and lie apart or are the same address. The compute copy is f32,
+ * Operands have n elements, or one, or one per block, and lie apart or are the same address. The compute copy is f32,
  * bf16 or f16; where it is NULL or equal to the master, nothing else is written.
  *
  * Invariants
@@ -16,14 +16,23 @@
 
 #include "kernel/kernel.h"
 
-enum { UPDATE_OPERANDS = 5, UPDATE_FACTORS = 8 };
+enum { UPDATE_OPERANDS = 7, UPDATE_FACTORS = 8 };
 enum update_kind {
     UPDATE_LION,     /* master, m, grad, param */
     UPDATE_MOMENTUM, /* m, grad -> u: what momentum makes of a gradient */
     UPDATE_UNIT,     /* to = from / (root of *sum + eps) */
     UPDATE_BLEND,    /* to = a * x + b * y */
     UPDATE_ADAMW16,  /* master, m, v, grad, param: AdamW with moments in bf16 */
+    UPDATE_ADAMW8,   /* master, m, v, their scales, grad, param: AdamW with moments in blocks (kernel/moments.h) */
     UPDATE_APPLY,    /* master, o, param: master += step * o, decayed */
+    UPDATE_AVERAGE,  /* average, of: average = keep * average + (1 - keep) * of */
+    UPDATE_ROUND,    /* to, from: rounded up or down by chance (update_args.chance), to bf16 */
+    /* Adafactor's (kernel/factored.h): a matrix's rows, in a whole number of them */
+    UPDATE_FACTOR_SUMS,  /* squares of a gradient, added up by row and by column */
+    UPDATE_FACTOR_KEEP,  /* running means from the sums */
+    UPDATE_FACTOR_MEAN,  /* of the rows' */
+    UPDATE_FACTOR_SIZE,  /* squares of what is stepped along and of the weights, added up */
+    UPDATE_FACTOR_APPLY, /* the step */
     UPDATE_KINDS
 };
 
@@ -46,8 +55,39 @@ enum {
     ADAMW16_STEP,
     ADAMW16_SCALE
 }; /* flat.h */
+/* Its factors are ADAMW16's; flag: fp8, not the map. */
+enum { ADAMW8_MASTER, ADAMW8_M, ADAMW8_V, ADAMW8_M_SCALE, ADAMW8_V_SCALE, ADAMW8_GRAD, ADAMW8_PARAM };
 enum { APPLY_MASTER, APPLY_O, APPLY_PARAM };
 enum { APPLY_STEP, APPLY_DECAY };
+enum { AVERAGE_TO, AVERAGE_OF };
+enum { AVERAGE_KEEP };
+enum { ROUND_TO, ROUND_FROM };
+
+enum { FACTOR_SUMS_ROWS, FACTOR_SUMS_COLS, FACTOR_SUMS_GRAD };
+enum { FACTOR_KEEP_TO, FACTOR_KEEP_SUMS };
+enum { FACTOR_KEEP_KEEP, FACTOR_KEEP_SCALE, FACTOR_KEEP_EPS };
+enum { FACTOR_MEAN_TO, FACTOR_MEAN_ROWS };
+enum { /* TO: two f64; EACH: room for two of a row */
+       FACTOR_SIZE_TO,
+       FACTOR_SIZE_EACH,
+       FACTOR_SIZE_ROWS,
+       FACTOR_SIZE_COLS,
+       FACTOR_SIZE_MEAN,
+       FACTOR_SIZE_GRAD,
+       FACTOR_SIZE_MASTER
+};
+enum { FACTOR_SIZE_SCALE };
+enum {
+    FACTOR_APPLY_MASTER,
+    FACTOR_APPLY_ROWS,
+    FACTOR_APPLY_COLS,
+    FACTOR_APPLY_MEAN,
+    FACTOR_APPLY_SIZE,
+    FACTOR_APPLY_GRAD,
+    FACTOR_APPLY_PARAM
+};
+/* flag: the rate is times the size of the weights, LEAST at least. */
+enum { FACTOR_APPLY_SCALE, FACTOR_APPLY_LR, FACTOR_APPLY_DECAY, FACTOR_APPLY_CLIP, FACTOR_APPLY_LEAST };
 
 struct update_args {
     enum update_kind kind;
@@ -58,6 +98,17 @@ struct update_args {
     } at[UPDATE_OPERANDS];
     float f[UPDATE_FACTORS];
     bool flag; /* MOMENTUM: Nesterov's */
+    struct update_blocks {
+        int64_t cols, block; /* n elements are whole rows of so many columns, each cut into blocks */
+        int64_t whole;       /* elements of the whole tensor */
+    } blocks;
+    struct update_chance {
+        uint64_t seed, stream; /* of words (base/rng.h) */
+        /* The elements are some of a box of a matrix, row after row of `cols`: element 0 is the box's element `at`. The
+         * box begins at element `first` of the whole, whose rows have `wide`. An element takes the word of its index in
+         * the whole. */
+        int64_t at, cols, first, wide;
+    } chance;
 };
 
 struct update_row {
@@ -65,7 +116,16 @@ struct update_row {
     int n; /* operands */
     struct {
         const char *name;
-        bool writes, one; /* one: a single element, not n */
+        bool writes;
+        enum update_count {
+            UPDATE_EACH,
+            UPDATE_ONE,
+            UPDATE_BLOCK,
+            UPDATE_ROW,
+            UPDATE_ROW_PAIR,
+            UPDATE_COL,
+            UPDATE_TWO
+        } count; /* operands */
     } at[UPDATE_OPERANDS];
     int param; /* the operand that is a compute copy of operand 0, or -1 */
 };
@@ -76,6 +136,45 @@ static inline enum dtype update_copy(const struct update_args *a)
 {
     int k = update_rows[a->kind].param;
     return k >= 0 && a->at[k].p && a->at[k].p != a->at[0].p ? a->at[k].t : DT_N;
+}
+
+static inline int64_t update_row_blocks(const struct update_args *a)
+{
+    return (a->blocks.cols + a->blocks.block - 1) / a->blocks.block;
+}
+static inline int64_t update_n_blocks(const struct update_args *a)
+{
+    return a->n ? a->n / a->blocks.cols * update_row_blocks(a) : 0;
+}
+/* The elements of block b: the first, and *n of them. */
+static inline int64_t update_block(const struct update_args *a, int64_t b, int64_t *n)
+{
+    int64_t each = update_row_blocks(a), col = b % each * a->blocks.block, left = a->blocks.cols - col;
+    *n = left < a->blocks.block ? left : a->blocks.block;
+    return b / each * a->blocks.cols + col;
+}
+/* Elements of operand k. */
+static inline int64_t update_elements(const struct update_args *a, int k)
+{
+    enum update_count c = update_rows[a->kind].at[k].count;
+    switch (c) {
+    case UPDATE_ONE: return 1;
+    case UPDATE_TWO: return 2;
+    case UPDATE_BLOCK: return update_n_blocks(a);
+    case UPDATE_ROW: return a->n ? a->n / a->blocks.cols : 0;
+    case UPDATE_ROW_PAIR: return a->n ? 2 * (a->n / a->blocks.cols) : 0;
+    case UPDATE_COL: return a->blocks.cols;
+    case UPDATE_EACH: break;
+    }
+    return a->n;
+}
+
+/* How many elements from i on have words in a row, at most n; *word: of the first. */
+static inline int64_t update_words(const struct update_chance *c, int64_t i, int64_t n, uint64_t *word)
+{
+    int64_t here = c->at + i, row = here / c->cols, col = here % c->cols, left = c->cols - col;
+    *word = (uint64_t)(c->first + row * c->wide + col);
+    return c->cols == c->wide || left > n ? n : left;
 }
 
 void flat_update(struct stream *s, const struct update_args *a);

@@ -12,16 +12,6 @@
 
 #include "base/err.h"
 
-int format_from_name(const char *name, enum format *out)
-{
-    for (int f = 0; f < FORMAT_N; f++)
-        if (!strcmp(name, format_info((enum format)f).name)) {
-            *out = (enum format)f;
-            return 0;
-        }
-    return -1;
-}
-
 static struct format_info row(enum format f)
 {
     CHECK((unsigned)f < FORMAT_N, "format %d does not exist", (int)f);

@@ -68,7 +68,6 @@ static inline struct format_info format_info(enum format f)
     }
     return (struct format_info){.name = "?"};
 }
-int format_from_name(const char *name, enum format *out); /* 0, or -1: there is none */
 
 /* The code of x, in the low bits. */
 uint32_t format_encode(enum format f, double x, bool saturate);

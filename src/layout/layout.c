@@ -119,12 +119,6 @@ struct layout layout_hold_on(struct layout l, const int *pp, int n)
     return l;
 }
 
-struct layout layout_dual(struct layout l)
-{
-    for (int i = 0; i < l.n_places; i++) l.place[i].type = spmd_dual(l.place[i].type);
-    return l;
-}
-
 static bool axis_same(struct mesh_axis a, struct mesh_axis b)
 {
     return a.axis == b.axis && a.size == b.size && a.stride == b.stride && a.div == b.div;
@@ -293,13 +287,6 @@ int layout_last_cut(const struct layout *l, int rank, int64_t *out)
         out[i] = part.hi[p->type - SPMD_S0] - part.lo[p->type - SPMD_S0];
     }
     return p->on.size;
-}
-
-int64_t layout_local_numel(const struct layout *l, int rank)
-{
-    if (!layout_holds(l, rank)) return 0;
-    struct region r = layout_box(l, rank);
-    return region_volume(&r);
 }
 
 bool layout_is_first(const struct layout *l, int rank)

@@ -71,8 +71,6 @@ struct layout layout_with_joined(struct layout l, enum axis a, enum axis b, enum
 struct layout layout_hold_on(struct layout l, const int *pp, int n);
 /* l held by this coordinate of a (whole) only, along which it is I or R. */
 struct layout layout_hold_at(struct layout l, enum axis a, int coord);
-/* Backward's layout: R and P change places. */
-struct layout layout_dual(struct layout l);
 
 /* ---- inspect --------------------------------------------------------------------------------------------- */
 
@@ -87,7 +85,6 @@ bool layout_has(const struct layout *l, enum spmd t);
 bool layout_holds(const struct layout *l, int rank); /* false: the rank has no part in it */
 /* The box of a rank (may be empty); CHECKs layout_holds. For V: the whole of what V does not name. */
 struct region layout_box(const struct layout *l, int rank);
-int64_t layout_local_numel(const struct layout *l, int rank); /* of that box; 0 where nothing is held */
 /* Along the dim that the last place of l cuts: how much of it each rank of that axis has which is otherwise where
  * `rank` is, in the axis's order. CHECKs that it cuts. Returns how many; out may be NULL. */
 int layout_last_cut(const struct layout *l, int rank, int64_t *out);

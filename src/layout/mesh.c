@@ -167,13 +167,6 @@ int mesh_group(const struct mesh_axis *axes, int n_axes, int rank, int *out)
     return n;
 }
 
-int mesh_group_index(const struct mesh_axis *axes, int n_axes, int rank)
-{
-    int index = 0;
-    for (int i = 0; i < n_axes; i++) index = index * axes[i].size + mesh_axis_coord(axes[i], rank);
-    return index;
-}
-
 static void print_view(const struct mesh *m, enum mesh_view v, bool skip_pp, struct str *out)
 {
     enum axis axes[MESH_VIEW_MAX];

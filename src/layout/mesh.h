@@ -60,8 +60,6 @@ char *mesh_axis_print(char out[48], struct mesh_axis a);
  * coordinate 0 on all of them. Returns the product of sizes; out (may be NULL) holds as many. */
 int mesh_group(const struct mesh_axis *axes, int n_axes, int rank, int *out);
 int mesh_group_at(const struct mesh_axis *axes, int n_axes, int rank, int i); /* out[i] alone */
-/* Where rank stands in that list. */
-int mesh_group_index(const struct mesh_axis *axes, int n_axes, int rank);
 
 /* "8 ranks: dp_shard 2 x tp 4; experts: edp 8" (axes of size 1 left out; experts: whether there are any). */
 void mesh_print(const struct mesh *m, bool experts, struct str *out);

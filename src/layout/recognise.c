@@ -11,7 +11,7 @@
 
 static const struct route_msg *sent(const struct route *r, int64_t i) { return &r->msg[r->by_src[i]]; }
 
-static bool plain(const struct route *r) { return r->n_terms == 1 && !r->adds; }
+static bool plain(const struct route *r) { return r->n_terms == 1; }
 
 /* Whether src sends a and b the same boxes of one tensor. */
 static bool same_boxes(const struct route *r, int src, int a, int b)
@@ -56,7 +56,7 @@ static bool is_sum(const struct route *const *r, int n, int root, bool *from, in
         int64_t at, k = route_receives(r[i], root, &at);
         if (!k) continue;
         int t = r[i]->n_terms;
-        good = !r[i]->adds && t > 1 && t <= n_ranks && k % t == 0 && (!terms || terms == t);
+        good = t > 1 && t <= n_ranks && k % t == 0 && (!terms || terms == t);
         terms = t;
         for (int64_t m = 0, each = k / t; m < k && good; m++) {
             const struct route_msg *x = &r[i]->msg[at + m];

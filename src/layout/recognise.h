@@ -2,9 +2,9 @@
 /* recognise.h: what of several tensors' routes is a collective.
  *
  *   fan   one rank sends the same boxes of the same tensors to each of several others: a broadcast. Of n bytes to k
- * ranks the sender's link carries 2n k/(k+1) at most instead of k n sum   one rank gets the same boxes from each of
- * several others, one term of a sum owed from each, in the order of their ranks, and none from itself: a reduction. It
- * holds one message at a time instead of k
+ *         ranks the sender's link carries 2n k/(k+1) at most instead of k n
+ *   sum   one rank gets the same boxes from each of several others, one term of a sum owed from each, in the order of
+ *         their ranks, and none from itself: a reduction. It holds one message at a time instead of k
  *
  * Both are found in the messages themselves, not in letters, so the two layouts may be on different meshes (servers and
  * workers). Who carries routes out often runs them as what they are (state/route_run.h); gathers between equal

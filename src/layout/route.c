@@ -358,25 +358,6 @@ int route_new(struct route **r, const struct layout *from, const struct layout *
     return OK;
 }
 
-int route_new_inverse(struct route **r, const struct layout *from, const struct layout *to, struct err *e)
-{
-    if (layout_n_terms(from) > 1 && !layout_has(to, SPMD_P))
-        return err_set(e, ERR_REQUEST, "a sum cannot be taken apart again: this route has no inverse");
-    return route_new(r, to, from, e);
-}
-
-struct route *route_new_transposed(const struct route *r)
-{
-    struct route *t = xcalloc(1, sizeof *t);
-    t->n_terms = 1;
-    t->adds = true;
-    t->n = r->n;
-    t->msg = xmalloc((to_size(r->n) + 1) * sizeof *t->msg);
-    for (int64_t i = 0; i < r->n; i++) t->msg[i] = (struct route_msg){r->msg[i].dst, r->msg[i].src, 0, r->msg[i].box};
-    finish(t);
-    return t;
-}
-
 void route_free(struct route *r)
 {
     if (!r) return;
@@ -445,8 +426,7 @@ void route_print(const struct route *r, struct str *out)
         const struct route_msg *m = &r->msg[i];
         str_printf(out, "%d -> %d %s%s", m->src, m->dst, region_print(box, &m->box),
                    m->src == m->dst ? " (stays)" : "");
-        if (r->adds || m->term) str_puts(out, " +");
-        if (m->term) str_printf(out, "%d", m->term);
+        if (m->term) str_printf(out, " +%d", m->term);
         str_putc(out, '\n');
     }
 }

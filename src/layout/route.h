@@ -43,7 +43,6 @@ struct route_msg {
 
 struct route {
     int n_terms;
-    bool adds; /* a transposed route: boxes start at zero and every message is added, in order */
     int64_t n;
     struct route_msg *msg; /* sorted by dst, term, box */
     int64_t *by_src;       /* indices into msg, sorted by src, then in list order */
@@ -58,11 +57,6 @@ int route_new_holdings(struct route **r, const struct holding *from, int n_from,
                        struct err *e);
 void route_free(struct route *r);
 
-/* The route back, which fills every copy that `from` wants: route_new(to, from). */
-int route_new_inverse(struct route **r, const struct layout *from, const struct layout *to, struct err *e);
-/* The transposed linear map: every message flies the other way and is added. What a gather is to gradients. */
-struct route *route_new_transposed(const struct route *r);
-
 /* The boxes of a layout, one per rank that holds something, for the general form. Returns how many; out holds
  * n_ranks. Terms count the P axes, lanes the V axes. */
 int layout_holdings(const struct layout *l, struct holding *out);
@@ -71,7 +65,8 @@ int layout_holdings(const struct layout *l, struct holding *out);
  * msg[by_src[*first .. *first + returned)]. Local copies are in both. */
 int64_t route_receives(const struct route *r, int rank, int64_t *first);
 int64_t route_sends(const struct route *r, int rank, int64_t *first);
-/* Elements that leave and reach a rank; local copies do not count. */
+/* Elements that leave and reach a rank; local copies do not count. Nothing in the program asks: what is run is
+ * counted by the communicators that carry it (comm.h), and tests of routes on paper count by these. */
 void route_traffic(const struct route *r, int rank, int64_t *sent, int64_t *received);
 int64_t route_traffic_total(const struct route *r);
 

@@ -204,24 +204,6 @@ void model_rope_table(const struct model_config *c, float *out)
     }
 }
 
-/* Of an expert's matrices a token sees top_k / experts. */
-static double share_used(const struct model_config *c, const struct param *p)
-{
-    return strstr(p->name, ".moe.experts.") ? (double)c->moe.top_k / c->moe.experts : 1;
-}
-
-double model_flops_per_token(const struct model_config *c, const struct param_table *p, int64_t seq)
-{
-    double matrices = 0;
-    for (int i = 0; i < p->n; i++) {
-        const struct param *w = &p->p[i];
-        bool lookup = !strncmp(w->name, "embed.", 6) && !(c->tie_embeddings && !strcmp(w->name, "embed.token"));
-        if (w->nd >= 2 && !lookup) matrices += (double)w->numel * share_used(c, w);
-    }
-    double columns = c->mla.kv_rank ? (c->head_dim + c->mla.value_dim) / 2.0 : c->head_dim;
-    return 6 * matrices + 6.0 * c->layers * c->heads * columns * (double)(seq + 1);
-}
-
 /* Tokens differ along the data axes, and cp shares out those of every sequence; everything else is the same on every
  * rank. */
 static struct spmd_type type_tokens(enum spmd over_cp)
@@ -423,6 +405,12 @@ bool model_stage_uses(const struct model_config *c, const struct model_stage *s,
     bool embedding = !strncmp(p->name, "embed.", 6);
     if (embedding && c->tie_embeddings && s->heads && !strcmp(p->name, "embed.token")) return true;
     return embedding ? s->embeds : s->heads;
+}
+
+/* Of an expert's matrices a token sees top_k / experts. */
+static double share_used(const struct model_config *c, const struct param *p)
+{
+    return strstr(p->name, ".moe.experts.") ? (double)c->moe.top_k / c->moe.experts : 1;
 }
 
 /* Of a layer with experts, or without: declared as a model of its own, so that a deep model need not be. */

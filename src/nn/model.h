@@ -20,6 +20,7 @@
 #define TUTTI_NN_MODEL_H
 
 #include "nn/recompute.h"
+#include "parallel/expert.h"
 #include "model/batch_fields.h"
 #include "model/numbers.h"
 #include "parallel/parallel.h"
@@ -54,6 +55,8 @@ static inline int slot_grad(int i) { return SLOT_PARAM + 2 * i + 1; }
 static inline int slot_cache(int n_params, int layer) { return SLOT_PARAM + 2 * n_params + 2 * layer; }
 /* Balance of a layer's router, f64: {balance loss, z loss, picks of each expert}, sums over trained tokens. */
 static inline int slot_balance(int n_params, int n_layers, int layer) { return slot_cache(n_params, n_layers) + layer; }
+/* Largest values of this step, and what scales follow from (tape/recipe.h): two. */
+static inline int slot_recipe(int n_params, int n_layers) { return slot_balance(n_params, n_layers, n_layers); }
 static inline int64_t balance_numel(const struct model_config *c) { return c->moe.experts ? c->moe.experts + 2 : 0; }
 /* Whether the model reads a field of the batch. */
 static inline bool model_takes(const struct model_config *c, enum batch_field f)
@@ -85,6 +88,7 @@ struct model_shape {
     int64_t cache_rows; /* decoding: room for this many positions */
     int64_t loss_rows;  /* tokens per chunk of the head and loss; 0: all at once */
     struct recompute recompute;
+    struct expert_room experts;      /* of dispatched rows; all zero: for the worst choice */
     const struct model_stage *stage; /* NULL: the whole model */
 };
 /* Records what one stage does with one microbatch: the tokens or what lies at SLOT_STAGE_IN, through its layers, to the
@@ -101,8 +105,6 @@ void model_costs(const struct model_config *c, int64_t seq, double *layer, doubl
 int64_t model_rope_cols(const struct model_config *c);
 /* cos and sin of the rotary angles, row p: cols/2 cosines, then cols/2 sines. out [max_positions, cols]. */
 void model_rope_table(const struct model_config *c, float *out);
-/* FLOPs of training one token the usual way: 6 per matrix parameter and attention's 12 L D S / 2 (causal). */
-double model_flops_per_token(const struct model_config *c, const struct param_table *p, int64_t seq);
 const char *model_family_name(enum model_family f);
 
 #endif

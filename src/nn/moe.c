@@ -15,7 +15,8 @@
  * A capacity is a number per sequence: the picks of whole sequences, integers, are collected from the ranks that share
  * out its tokens, so that each finds out alone what is dropped; only its own rows go on (kernel/experts.h).
  *
- * Over ep every rank has some of the experts: rows are dispatched to them and results combined (parallel/expert.h).
+ * Over ep every rank has some of the experts: rows are dispatched to them and results combined (parallel/expert.h), all
+ * at once or in rounds over a buffer that is smaller than the worst choice.
  *
  * Losses of balance are roots on the tape like the cross-entropy (kernel/attrs.h, BALANCE): they add to the router's
  * gradient and to sums that are reported, per sequence of the batch, so no layout changes them. */
@@ -188,11 +189,14 @@ static tid routed_experts(struct layer_ctx *x, tid h_TD, const struct routed *r,
     if (x->t->err.code) return TID_NONE;
     tid row_Tk = y_UD + 1;
     int64_t tokens = most_tokens(x), parts = par_experts_apart(x->par) ? x->par->size[AXIS_TP] : 1;
-    struct dispatched d = par_dispatch(x->t, x->par, y_UD, y_UD + 2, &a, (tokens + parts - 1) / parts);
+    struct dispatched d = par_dispatch(x->t, x->par, y_UD, y_UD + 2, &a, (tokens + parts - 1) / parts, x->s->experts);
     bool shared = *shared_TD >= 0;
+    tape_waves_aside(x->t, true);
     if (shared && par_experts_apart(x->par)) *shared_TD = region_enter(x, *shared_TD);
     if (shared) *shared_TD = mlp_up(x, *shared_TD, layer, "moe.shared");
-    y_UD = par_combine(x->t, x->par, experts(x, d.z_WD, d.rows_E, d.n_expected, layer), &d);
+    tape_waves_aside(x->t, false);
+    tid z_WD = experts(x, d.z_WD, d.rows_E, d.n_expected, layer);
+    y_UD = par_combine(x->t, x->par, z_WD, &d);
     if (shared) *shared_TD = mlp_down(x, *shared_TD, layer, "moe.shared");
     return op_unpermute(x->t, y_UD, r->gate_Tk, row_Tk, m->top_k, "unpermute");
 }

@@ -385,7 +385,8 @@ static void blend_momentum(const struct optim_call *call, struct optim_stretch r
     }
 }
 
-static void apply(const struct optim_call *call, const struct optim_stretch *r, const struct param *p, const bf16 *o)
+static void apply_some(const struct optim_call *call, const struct optim_stretch *r, const struct param *p,
+                       const bf16 *o)
 {
     double lr = optim_rate(call, r->group), size = 0.2 * sqrt((double)(p->n[0] > p->n[1] ? p->n[0] : p->n[1]));
     flat_update(call->stream,
@@ -393,9 +394,21 @@ static void apply(const struct optim_call *call, const struct optim_stretch *r, 
                                       .n = r->n,
                                       .at = {[APPLY_MASTER] = {r->master, DT_F32},
                                              [APPLY_O] = {(void *)(uintptr_t)o, DT_BF16},
-                                             [APPLY_PARAM] = {r->param, call->s->dtype}},
+                                             [APPLY_PARAM] = {r->copy, call->s->dtype}},
                                       .f = {[APPLY_STEP] = (float)(-lr * size),
                                             [APPLY_DECAY] = r->decay ? (float)(-lr * call->c->weight_decay) : 0}});
+}
+
+static void apply(const struct optim_call *call, struct optim_stretch r, const struct param *p, const bf16 *o)
+{
+    for (int64_t left = r.n; left > 0; left -= r.n) {
+        r.n = r.weights && left > STORE_WIDEN ? STORE_WIDEN : left;
+        optim_master_begin(call, &r);
+        apply_some(call, &r, p, o);
+        optim_master_end(call, &r);
+        optim_advance(call, &r, r.n);
+        o += r.n;
+    }
 }
 
 /* Of the turn's matrices the one that this rank computes; NULL: none. */
@@ -424,8 +437,20 @@ static void run_turn(struct muon *x, const struct turn *r, const struct optim_ca
     }
     for (int j = 0; runs && j < r->n; j++) {
         struct optim_stretch s = optim_stretch_of(call, x->list[r->first + j].param);
-        apply(call, &s, param_of(x, r->first + j), o_of(x, r, j));
+        apply(call, s, param_of(x, r->first + j), o_of(x, r, j));
     }
+}
+
+double muon_flops(const struct muon *x)
+{
+    double sum = 0;
+    for (int i = 0; x && i < x->n_turns; i++) {
+        const struct param *p = mine_of(x, &x->turn[i]);
+        if (!p) continue;
+        double k = (double)(p->n[0] < p->n[1] ? p->n[0] : p->n[1]), l = (double)p->numel / k;
+        sum += STEPS * (4 * k * k * l + 2 * k * k * k);
+    }
+    return sum;
 }
 
 static int unit_of(const struct muon *x, int turn) { return x->s->units.of_param[x->list[x->turn[turn].first].param]; }

@@ -34,6 +34,9 @@ struct muon;
 int muon_new(struct muon **out, struct store *s, const struct optim_config *c, struct stream *st, struct comm *tp,
              struct err *e);
 void muon_free(struct muon *x); /* NULL is fine */
+/* Of this rank's products in a step of all matrices: five times 4 k k l + 2 k k k, k the shorter side and l the longer.
+ */
+double muon_flops(const struct muon *x); /* 0 of NULL */
 /* Steps the matrices among parameters [first, first + n), whole units (state/units.h), of groups that are Muon's. */
 void muon_step(struct muon *x, const struct optim_call *call, int first, int n);
 

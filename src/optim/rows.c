@@ -10,17 +10,34 @@
 #include "optim/optim.h"
 #include "state/own.h"
 
-/* ---- adamw ---- */
-static int adamw_arrays(const struct optim_config *c)
+/* Most optimizers have one array. */
+static int first_moments(const struct optim_config *c, enum param_group group, struct optim_array out[OPTIM_MAX_ARRAYS])
 {
-    (void)c;
+    (void)c, (void)group;
+    out[0] = (struct optim_array){"m", "first moments", DT_F32, 0, false};
+    return 1;
+}
+
+/* ---- adamw ---- */
+static int adamw_arrays(const struct optim_config *c, enum param_group group, struct optim_array out[OPTIM_MAX_ARRAYS])
+{
+    bool fp8 = c->moments == MOMENTS_FP8;
+    if (optim_blocks(c, group)) {
+        out[0] = (struct optim_array){fp8 ? "m_fp8" : "m_8bit", "first moments", DT_U8, 0, false};
+        out[1] = (struct optim_array){fp8 ? "v_fp16" : "v_8bit", "second moments", fp8 ? DT_F16 : DT_U8, 0, false};
+        out[2] = (struct optim_array){"m_scale", "scales of first moments", DT_F32, c->block, false};
+        out[3] = (struct optim_array){"v_scale", "scales of second moments", DT_F32, c->block, false};
+        return 4;
+    }
+    out[0] = (struct optim_array){"m", "first moments", c->moments == MOMENTS_BF16 ? DT_BF16 : DT_F32, 0, false};
+    out[1] = (struct optim_array){"v", "second moments", out[0].dtype, 0, false};
     return 2;
 }
 
 static const char *adamw_check(const struct optim_config *c, const char **key)
 {
     *key = "betas";
-    if (c->moments16 && 1 - c->beta2 < 0x1p-8)
+    if (c->moments == MOMENTS_BF16 && 1 - c->beta2 < 0x1p-8)
         return "second moments in bf16 (optimizer.moments) stand still: a step brings a moment less than 2^-8 of the "
                "way, and "
                "bf16 has no number so near; choose at most 0.996 for the second, or optimizer.moments: fp32";
@@ -36,25 +53,48 @@ float optim_rate(const struct optim_call *x, enum param_group group)
     return (float)(g->scaled ? x->lr * g->lr_factor : x->lr);
 }
 
-static void adamw16_step(const struct optim_call *x, const struct optim_stretch *r, const struct adamw_args *a)
+/* The numbers that both rows with moments of fewer bits take; arrays are theirs. */
+static struct update_args adamw_update(enum update_kind kind, const struct adamw_args *a)
 {
     struct adamw_factors f = adamw_factors(a);
-    flat_update(x->stream, &(struct update_args){
-                               .kind = UPDATE_ADAMW16,
-                               .n = a->n,
-                               .at = {[ADAMW16_MASTER] = {a->master, DT_F32},
-                                      [ADAMW16_M] = {r->array[0], DT_BF16},
-                                      [ADAMW16_V] = {r->array[1], DT_BF16},
-                                      [ADAMW16_GRAD] = {(void *)(uintptr_t)a->grad, DT_F32},
-                                      [ADAMW16_PARAM] = {a->param, a->param_dtype}},
-                               .f = {[ADAMW16_BETA1] = a->beta1,
-                                     [ADAMW16_BETA2] = a->beta2,
-                                     [ADAMW16_EPS] = a->eps,
-                                     [ADAMW16_DECAY] = f.decay,
-                                     [ADAMW16_ROOT] = f.root_scale,
-                                     [ADAMW16_STEP] = f.step,
-                                     [ADAMW16_SCALE] = a->grad_scale},
-                           });
+    return (struct update_args){
+        .kind = kind,
+        .n = a->n,
+        .f = {[ADAMW16_BETA1] = a->beta1,
+              [ADAMW16_BETA2] = a->beta2,
+              [ADAMW16_EPS] = a->eps,
+              [ADAMW16_DECAY] = f.decay,
+              [ADAMW16_ROOT] = f.root_scale,
+              [ADAMW16_STEP] = f.step,
+              [ADAMW16_SCALE] = a->grad_scale},
+    };
+}
+
+static void adamw16_step(const struct optim_call *x, const struct optim_stretch *r, const struct adamw_args *a)
+{
+    struct update_args u = adamw_update(UPDATE_ADAMW16, a);
+    u.at[ADAMW16_MASTER] = (struct update_operand){a->master, DT_F32};
+    u.at[ADAMW16_M] = (struct update_operand){r->array[0], DT_BF16};
+    u.at[ADAMW16_V] = (struct update_operand){r->array[1], DT_BF16};
+    u.at[ADAMW16_GRAD] = (struct update_operand){(void *)(uintptr_t)a->grad, DT_F32};
+    u.at[ADAMW16_PARAM] = (struct update_operand){a->param, a->param_dtype};
+    flat_update(x->stream, &u);
+}
+
+static void adamw8_step(const struct optim_call *x, const struct optim_stretch *r, const struct adamw_args *a)
+{
+    bool fp8 = x->c->moments == MOMENTS_FP8;
+    struct update_args u = adamw_update(UPDATE_ADAMW8, a);
+    u.at[ADAMW8_MASTER] = (struct update_operand){a->master, DT_F32};
+    u.at[ADAMW8_M] = (struct update_operand){r->array[0], DT_U8};
+    u.at[ADAMW8_V] = (struct update_operand){r->array[1], fp8 ? DT_F16 : DT_U8};
+    u.at[ADAMW8_M_SCALE] = (struct update_operand){r->array[2], DT_F32};
+    u.at[ADAMW8_V_SCALE] = (struct update_operand){r->array[3], DT_F32};
+    u.at[ADAMW8_GRAD] = (struct update_operand){(void *)(uintptr_t)a->grad, DT_F32};
+    u.at[ADAMW8_PARAM] = (struct update_operand){a->param, a->param_dtype};
+    u.flag = fp8;
+    u.blocks = (struct update_blocks){.cols = r->cols, .block = r->block};
+    flat_update(x->stream, &u);
 }
 
 static void adamw_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
@@ -66,7 +106,7 @@ static void adamw_step(const struct optim_call *x, const struct optim_stretch *r
         .m = (float *)(void *)r->array[0],
         .v = (float *)(void *)r->array[1],
         .grad = grad,
-        .param = r->param,
+        .param = r->copy,
         .param_dtype = x->s->dtype,
         .lr = optim_rate(x, r->group),
         .beta1 = (float)c->beta1,
@@ -77,12 +117,16 @@ static void adamw_step(const struct optim_call *x, const struct optim_stretch *r
         .bias1 = (float)(1 - pow(c->beta1, (double)(x->step + 1))),
         .bias2 = (float)(1 - pow(c->beta2, (double)(x->step + 1))),
     };
-    if (c->moments16) adamw16_step(x, r, &a);
+    if (r->block) adamw8_step(x, r, &a);
+    else if (c->moments == MOMENTS_BF16) adamw16_step(x, r, &a);
     else flat_adamw(x->stream, &a);
 }
 
 /* ---- sgd ---- */
-static int sgd_arrays(const struct optim_config *c) { return c->momentum != 0; }
+static int sgd_arrays(const struct optim_config *c, enum param_group group, struct optim_array out[OPTIM_MAX_ARRAYS])
+{
+    return c->momentum != 0 ? first_moments(c, group, out) : 0;
+}
 
 static void sgd_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
 {
@@ -92,7 +136,7 @@ static void sgd_step(const struct optim_call *x, const struct optim_stretch *r, 
                             .master = r->master,
                             .m = (float *)(void *)r->array[0],
                             .grad = grad,
-                            .param = r->param,
+                            .param = r->copy,
                             .param_dtype = x->s->dtype,
                             .lr = optim_rate(x, r->group),
                             .momentum = (float)c->momentum,
@@ -103,12 +147,6 @@ static void sgd_step(const struct optim_call *x, const struct optim_stretch *r, 
 }
 
 /* ---- lion ---- */
-static int lion_arrays(const struct optim_config *c)
-{
-    (void)c;
-    return 1;
-}
-
 static void lion_step(const struct optim_call *x, const struct optim_stretch *r, const float *grad)
 {
     const struct optim_config *c = x->c;
@@ -119,7 +157,7 @@ static void lion_step(const struct optim_call *x, const struct optim_stretch *r,
                                .at = {[LION_MASTER] = {r->master, DT_F32},
                                       [LION_M] = {r->array[0], DT_F32},
                                       [LION_GRAD] = {(void *)(uintptr_t)grad, DT_F32},
-                                      [LION_PARAM] = {r->param, x->s->dtype}},
+                                      [LION_PARAM] = {r->copy, x->s->dtype}},
                                .f = {[LION_LR] = lr,
                                      [LION_BETA1] = (float)c->beta1,
                                      [LION_BETA2] = (float)c->beta2,
@@ -128,26 +166,37 @@ static void lion_step(const struct optim_call *x, const struct optim_stretch *r,
                            });
 }
 
-/* ---- muon ---- */
-static int muon_arrays(const struct optim_config *c)
+/* ---- adafactor ---- */
+static int adafactor_arrays(const struct optim_config *c, enum param_group group,
+                            struct optim_array out[OPTIM_MAX_ARRAYS])
 {
     (void)c;
+    out[0] = (struct optim_array){"v", "second moments", DT_F32, 0, false};
+    if (group != PARAM_VECTORS) out[0] = (struct optim_array){"factors", "factors of second moments", DT_F32, 0, true};
     return 1;
 }
 
 /* ---- the table ---- */
 /* clang-format off */
 const struct optim_row optim_rows[OPTIM_KINDS] = {
-    [OPTIM_ADAMW] = {"adamw", {{"m", "first moments"}, {"v", "second moments"}}, adamw_arrays, {"betas", "eps", NULL}, adamw_check, false, adamw_step},
-    [OPTIM_SGD] = {"sgd", {{"m", "first moments"}, {NULL, NULL}}, sgd_arrays, {"momentum", "nesterov", NULL}, NULL, false, sgd_step},
-    [OPTIM_LION] = {"lion", {{"m", "first moments"}, {NULL, NULL}}, lion_arrays, {"betas", NULL}, NULL, false, lion_step},
-    [OPTIM_MUON] = {"muon", {{"m", "first moments"}, {NULL, NULL}}, muon_arrays, {"muon.momentum", "muon.nesterov", NULL}, NULL, true, NULL},
+    [OPTIM_ADAMW] = {"adamw", adamw_arrays, {"betas", "eps", NULL}, adamw_check, false, adamw_step},
+    [OPTIM_SGD] = {"sgd", sgd_arrays, {"momentum", "nesterov", NULL}, NULL, false, sgd_step},
+    [OPTIM_LION] = {"lion", first_moments, {"betas", NULL}, NULL, false, lion_step},
+    [OPTIM_MUON] = {"muon", first_moments, {"muon.momentum", "muon.nesterov", NULL}, NULL, true, NULL},
+    [OPTIM_ADAFACTOR] = {"adafactor", adafactor_arrays, {"adafactor.decay_rate", "adafactor.clip", "adafactor.relative", NULL}, NULL, false, NULL},
 };
 /* clang-format on */
 
 const struct optim_row *optim_of(const struct optim_config *c, enum param_group group)
 {
     return &optim_rows[c->group[group].own ? c->group[group].kind : c->kind];
+}
+
+bool optim_steps(const struct optim_config *c, enum optim_kind kind)
+{
+    bool any = false;
+    for (int g = 0; g < PARAM_GROUPS; g++) any |= optim_of(c, (enum param_group)g) == &optim_rows[kind];
+    return any;
 }
 
 static bool names(const struct optim_row *r, const char *key)
@@ -165,14 +214,13 @@ bool optim_reads(const struct optim_config *c, const char *key)
     return read || !named;
 }
 
-enum dtype optim_dtype(const struct optim_config *c) { return c->moments16 ? DT_BF16 : DT_F32; }
-
 const char *optim_check(const struct optim_config *c, const char **key)
 {
     *key = "moments";
-    for (int g = 0; c->moments16 && g < PARAM_GROUPS; g++)
+    for (int g = 0; c->moments != MOMENTS_FP32 && g < PARAM_GROUPS; g++)
         if (optim_of(c, (enum param_group)g) != &optim_rows[OPTIM_ADAMW])
-            return "bf16 moments are adamw's, and another optimizer steps some of the parameters; choose fp32, or "
+            return "moments of fewer bits are adamw's, and another optimizer steps some of the parameters; choose "
+                   "fp32, or "
                    "adamw for all";
     for (int g = 0; g < PARAM_GROUPS; g++) {
         const struct optim_row *r = optim_of(c, (enum param_group)g);
@@ -182,25 +230,41 @@ const char *optim_check(const struct optim_config *c, const char **key)
     return NULL;
 }
 
-int optim_arrays(const struct optim_config *c, struct array_row out[OPTIM_KINDS * OPTIM_MAX_ARRAYS])
+int optim_arrays(const struct optim_config *c, struct array_row out[OPTIM_MAX_ROWS])
 {
     int n = 0;
     for (int g = 0; g < PARAM_GROUPS; g++) {
-        const struct optim_row *r = optim_of(c, (enum param_group)g);
-        for (int j = 0; j < r->n_arrays(c); j++) {
+        struct optim_array of[OPTIM_MAX_ARRAYS];
+        int k = optim_of(c, (enum param_group)g)->arrays(c, (enum param_group)g, of);
+        for (int j = 0; j < k; j++) {
             int at = 0;
-            while (at < n && strcmp(out[at].name, r->array[j].name)) at++;
+            while (at < n && strcmp(out[at].name, of[j].name)) at++;
             if (at == n)
-                out[n++] = (struct array_row){.name = r->array[j].name,
-                                              .title = r->array[j].title,
+                out[n++] = (struct array_row){.name = of[j].name,
+                                              .title = of[j].title,
                                               .cat = MEM_OPTIMIZER,
-                                              .dtype = optim_dtype(c),
+                                              .dtype = of[j].dtype,
+                                              .block = of[j].factors ? ARRAY_FACTORS
+                                                       : of[j].each  ? ARRAY_ROW_BLOCK
+                                                                     : ARRAY_ELEMENT,
+                                              .each = of[j].each,
                                               .shared_from = 1,
                                               .saved = true,
                                               .stepped = true};
+            CHECK(out[at].dtype == of[j].dtype, "%s is of two types", of[j].name);
             out[at].groups |= 1u << g;
         }
     }
+    if (c->ema > 0)
+        out[n++] = (struct array_row){.name = "ema",
+                                      .title = "averaged weights",
+                                      .cat = MEM_OPTIMIZER,
+                                      .dtype = DT_F32,
+                                      .shared_from = 1,
+                                      .saved = true,
+                                      .stepped = true,
+                                      .averages = true,
+                                      .groups = PARAM_ALL_GROUPS};
     return n;
 }
 
@@ -214,5 +278,9 @@ void optim_own(const struct optim_config *c, struct param_table *t)
 
 int64_t optim_bytes(const struct optim_config *c, enum param_group group)
 {
-    return optim_of(c, group)->n_arrays(c) * (int64_t)dtype_bytes(optim_dtype(c));
+    struct optim_array of[OPTIM_MAX_ARRAYS];
+    int n = optim_of(c, group)->arrays(c, group, of);
+    int64_t bytes = c->ema > 0 ? 4 : 0;
+    for (int j = 0; j < n; j++) bytes += of[j].each || of[j].factors ? 0 : (int64_t)dtype_bytes(of[j].dtype);
+    return bytes;
 }

@@ -4,15 +4,20 @@
  * and each rank's part expert after expert; it lands in scratch and is dealt out by expert, block by block. On the way
  * back the blocks are collected into scratch and sent from there, and what arrives is in order; of several ranks' parts
  * the sum. Cost: U row copies and one pass over memory. Rejected: one all-to-all per expert (no copies, E times the
- * latency). */
+ * latency).
+ *
+ * In rounds (waves.h) what goes to a rank is a stretch of the rows for it, which follows that of the round before:
+ * where there are several rounds the stretches are packed, and what comes back is put where they were. */
 #include "parallel/expert.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "layout/dtype.h"
 #include "layout/region.h"
+#include "parallel/waves.h"
 
 /* ---- recording ---- */
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -52,8 +57,26 @@ static int64_t batches_met(const struct par *p)
     return (n + share - 2) / share + 1; /* wherever the first of them lies */
 }
 
+/* Rows that a rank of ep gets at worst, where one has so many experts. */
+static int64_t worst_rows(const struct par *p, const struct permute_attrs *choice, int64_t tokens, int64_t experts)
+{
+    int64_t n = (int64_t)p->size[AXIS_EP] * par_expert_copies(p);
+    int64_t most = n * tokens * least(choice->top_k, experts);
+    return choice->capacity ? least(most, batches_met(p) * choice->tokens.batch * experts * choice->capacity) : most;
+}
+
+/* Rows of a round; 0: all come at once. The same on all ranks of ep: by the one with the most experts. */
+static int64_t room_for(const struct par *p, const struct permute_attrs *choice, int64_t tokens, struct expert_room r)
+{
+    int64_t experts = (choice->experts + p->size[AXIS_EP] - 1) / p->size[AXIS_EP];
+    int64_t even = tokens * choice->top_k * par_expert_copies(p), most = worst_rows(p, choice, tokens, experts);
+    double want = r.even > 0 ? ceil(r.even * (double)even) : INFINITY;
+    if (want < (double)r.least) want = (double)r.least;
+    return want < (double)most ? (int64_t)want : 0;
+}
+
 struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, tid rows_E,
-                               const struct permute_attrs *choice, int64_t tokens)
+                               const struct permute_attrs *choice, int64_t tokens, struct expert_room room)
 {
     struct dispatched d = {.z_WD = y_UD, .rows_E = rows_E, .sent_E = rows_E, .from = TID_NONE};
     if (t->err.code) return d;
@@ -68,10 +91,14 @@ struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, ti
     }
     CHECK(n <= PAR_MAX_RANKS, "%lld ranks of ep", (long long)n);
     par_share(p, AXIS_EP, choice->experts, &lo, &hi);
-    int64_t most = n * tokens * least(choice->top_k, hi - lo);
-    if (choice->capacity) most = least(most, batches_met(p) * choice->tokens.batch * (hi - lo) * choice->capacity);
-    d.at = (struct dispatch_attrs){par_ranks(p, AXIS_EP), most, choice->experts, to_int(copies)};
+    int64_t rows = room_for(p, choice, tokens, room);
+    d.at = (struct dispatch_attrs){.over = par_ranks(p, AXIS_EP),
+                                   .whole = rows ? rows : worst_rows(p, choice, tokens, hi - lo),
+                                   .experts = choice->experts,
+                                   .copies = to_int(copies),
+                                   .waves = rows > 0};
     struct op_attrs at = attrs_dispatch(d.at);
+    if (d.at.waves) tape_waves_begin(t);
     d.z_WD = tape_collective_n(t, OP_DISPATCH, &at, 2, (tid[]){y_UD, rows_E}, SPMD_S0, "dispatch");
     if (t->err.code) return d;
     if (copies > 1) over_etp(t, d.z_WD, 3, SPMD_R);
@@ -93,6 +120,7 @@ tid par_combine(struct tape *t, const struct par *p, tid z_WD, const struct disp
     back.whole = d->n_sent;
     struct op_attrs at = attrs_dispatch(back);
     tid y_UD = tape_collective_n(t, OP_COMBINE, &at, 3, (tid[]){z_WD, d->sent_E, d->from}, SPMD_I, "combine");
+    if (back.waves) tape_waves_end(t);
     if (shared) over_etp(t, y_UD, 1, SPMD_I);
     return y_UD;
 }
@@ -100,13 +128,18 @@ tid par_combine(struct tape *t, const struct par *p, tid z_WD, const struct disp
 /* ---- running ---- */
 struct traffic {
     int64_t sent[PAR_MAX_RANKS], got[PAR_MAX_RANKS]; /* rows to, from each rank */
+    int64_t at[PAR_MAX_RANKS];                       /* where those to it begin in the sender's buffer */
     int64_t lo, n_here;                              /* experts here */
+    int64_t begin, end;                              /* of the rows for them, those of this round */
 };
 
 /* The row's sides: a buffer in the sender's order, one in the experts', numbers of both, for the host to read. */
 struct sides {
     struct view ours, theirs;
     const int32_t *sent_E, *from; /* from[rank * n_here + expert]; NULL on the null device */
+    struct wave_numbers waves;    /* in rounds, instead of both */
+    int64_t rounds;               /* 1, but in rounds */
+    int me;                       /* among the ranks */
     struct stream *stream;
     int32_t *room; /* where they were copied to, if they had to be */
 };
@@ -126,20 +159,93 @@ static int64_t even(int64_t rows, int64_t e, int64_t experts)
     return hi - lo;
 }
 
-static void count(const struct kernel_call *c, const struct sides *s, struct traffic *t)
+/* Rows of rank r for expert e of those here, in all rounds. */
+static int64_t rows_from(const struct sides *s, const struct traffic *t, int r, int64_t e)
+{
+    return s->waves.parts ? wave_rows(&s->waves, r, t->lo + e) : s->from[r * t->n_here + e];
+}
+
+/* Of `rows` that begin at row `at`, those in [begin, end). */
+static int64_t rows_in(int64_t at, int64_t rows, int64_t begin, int64_t end)
+{
+    int64_t lo = at > begin ? at : begin, hi = at + rows < end ? at + rows : end;
+    return hi > lo ? hi - lo : 0;
+}
+
+static int64_t rows_of_ranks(const struct wave_numbers *x, int64_t e, int first_ranks)
+{
+    int64_t n = 0;
+    for (int r = 0; r < first_ranks; r++) n += wave_rows(x, r, e);
+    return n;
+}
+
+/* Of this round: what this rank sends to the ranks of one part, and how many rows of it went before. */
+static void count_sent(const struct wave_numbers *x, int part, int me, int64_t room, int64_t round, int64_t *sent,
+                       int64_t *before)
+{
+    int64_t begin, end, lo, hi, at = 0;
+    wave_window(x, part, room, round, &begin, &end);
+    region_split(x->experts, part, x->parts, &lo, &hi);
+    const int ranks = x->parts * x->copies;
+    *sent = *before = 0;
+    for (int64_t e = lo; e < hi; e++) {
+        int64_t mine = wave_rows(x, me, e), above = me * mine, rows = ranks * mine; /* on paper: as all ranks have */
+        if (x->of) above = rows_of_ranks(x, e, me), rows = rows_of_ranks(x, e, ranks);
+        *sent += rows_in(at + above, mine, begin, end);
+        *before += rows_in(at + above, mine, 0, begin);
+        at += rows;
+    }
+}
+
+static void count_wave(const struct kernel_call *c, const struct sides *s, struct traffic *t)
+{
+    const struct wave_numbers *x = &s->waves;
+    int64_t room = s->theirs.n[0], mine = 0, at = 0;
+    wave_window(x, at_dispatch(&c->at)->over.part, room, c->round, &t->begin, &t->end);
+    for (int r = 0; r < ranks_of(c); r++) t->got[r] = 0;
+    for (int64_t e = 0; e < t->n_here; e++)
+        for (int r = 0; r < ranks_of(c); r++) {
+            int64_t n = wave_rows(x, r, t->lo + e);
+            t->got[r] += rows_in(at, n, t->begin, t->end);
+            at += n;
+        }
+    for (int part = 0; part < x->parts; part++) {
+        int64_t sent, before, lo, hi;
+        count_sent(x, part, s->me, room, c->round, &sent, &before);
+        for (int k = 0; k < x->copies; k++) {
+            t->sent[part * x->copies + k] = sent;
+            t->at[part * x->copies + k] = mine + before;
+        }
+        region_split(x->experts, part, x->parts, &lo, &hi);
+        for (int64_t e = lo; e < hi; e++) mine += wave_rows(x, s->me, e);
+    }
+}
+
+static void count_all(const struct kernel_call *c, const struct sides *s, struct traffic *t)
 {
     const struct dispatch_attrs *at = at_dispatch(&c->at);
-    int64_t hi, experts = at->experts;
-    region_split(experts, at->over.part, at->over.n_parts, &t->lo, &hi);
-    t->n_here = hi - t->lo;
+    int64_t experts = at->experts, mine = 0;
+    t->begin = t->end = 0;
     for (int r = 0; r < ranks_of(c); r++) {
         int64_t first, end;
         region_split(experts, r / copies_of(c), at->over.n_parts, &first, &end);
         t->sent[r] = t->got[r] = 0;
+        t->at[r] = mine;
         for (int64_t e = first; e < end; e++) t->sent[r] += s->sent_E ? s->sent_E[e] : even(s->ours.n[0], e, experts);
         for (int64_t e = 0; e < t->n_here; e++)
             t->got[r] += s->from ? s->from[r * t->n_here + e] : even(s->ours.n[0], t->lo + e, experts);
+        if (r % copies_of(c) == copies_of(c) - 1) mine += t->sent[r];
+        t->end += t->got[r];
     }
+}
+
+static void count(const struct kernel_call *c, const struct sides *s, struct traffic *t)
+{
+    const struct dispatch_attrs *at = at_dispatch(&c->at);
+    int64_t hi;
+    region_split(at->experts, at->over.part, at->over.n_parts, &t->lo, &hi);
+    t->n_here = hi - t->lo;
+    (at->waves ? count_wave : count_all)(c, s, t);
 }
 
 static void scale(int64_t *n, int parts, int64_t by)
@@ -152,20 +258,21 @@ static int64_t deal(const struct kernel_call *c, const struct sides *s, const st
                     bool to_experts)
 {
     size_t bytes = to_size(s->theirs.n[1]) * dtype_bytes(s->theirs.dtype);
-    int64_t row = 0;
-    for (int64_t e = 0; e < t->n_here; e++) {
-        int64_t before = 0;
-        for (int r = 0; r < ranks_of(c); before += t->got[r++]) {
-            int64_t at = before, n = s->from[r * t->n_here + e];
-            for (int64_t i = 0; i < e; i++) at += s->from[r * t->n_here + i];
-            CHECK(row + n <= s->theirs.n[0], "%lld rows for room of %lld", (long long)(row + n),
-                  (long long)s->theirs.n[0]);
-            char *by_expert = (char *)s->theirs.p + to_size(row) * bytes, *by_rank = landing + to_size(at) * bytes;
+    int64_t row = 0, at = 0, next[PAR_MAX_RANKS];
+    CHECK(t->end - t->begin <= s->theirs.n[0], "%lld rows for room of %lld", (long long)(t->end - t->begin),
+          (long long)s->theirs.n[0]);
+    for (int r = 0; r < ranks_of(c); r++) next[r] = r ? next[r - 1] + t->got[r - 1] : 0;
+    for (int64_t e = 0; e < t->n_here; e++)
+        for (int r = 0; r < ranks_of(c); r++) {
+            int64_t all = rows_from(s, t, r, e), n = rows_in(at, all, t->begin, t->end);
+            char *by_expert = (char *)s->theirs.p + to_size(row) * bytes;
+            char *by_rank = landing + to_size(next[r]) * bytes;
             if (to_experts) stream_copy(s->stream, by_expert, by_rank, to_size(n) * bytes);
             else stream_copy(s->stream, by_rank, by_expert, to_size(n) * bytes);
             row += n;
+            next[r] += n;
+            at += all;
         }
-    }
     return row;
 }
 
@@ -183,31 +290,33 @@ static void *after_landing(const struct kernel_call *c, const struct sides *s)
     return c->scratch ? (char *)c->scratch + bytes_of(&s->theirs) : NULL;
 }
 
-/* n_of[r] elements of `bytes` for rank r, the same for all copies, one rank after the other. */
-static void pack(struct stream *s, const struct kernel_call *c, const void *from, const int64_t *n_of, size_t bytes,
-                 void *to)
+/* What goes to the ranks is not what lies in the sender's buffer, in its order. */
+static bool staged(const struct kernel_call *c, const struct sides *s) { return copies_of(c) > 1 || s->rounds > 1; }
+
+/* n_of[r] elements of `bytes` for rank r, from element at[r] on, one rank after the other. */
+static void pack(struct stream *s, const struct kernel_call *c, const void *from, const int64_t *n_of,
+                 const int64_t *at, size_t bytes, void *to)
 {
-    const char *at = from;
     char *out = to;
     for (int r = 0; r < ranks_of(c); r++) {
         size_t size = to_size(n_of[r]) * bytes;
-        stream_copy(s, out, at, size);
+        stream_copy(s, out, (const char *)from + to_size(at[r]) * bytes, size);
         out += size;
-        if (r % copies_of(c) == copies_of(c) - 1) at += size;
     }
 }
 
-/* Adds up what came back of several ranks: out of the landing's copies of each block. */
-static void add_copies(const struct kernel_call *c, const struct sides *s, const int64_t *n_of)
+/* Puts what came back where it was sent from, several ranks' parts added up: out of the landing's copies of each
+ * block. */
+static void unpack(const struct kernel_call *c, const struct sides *s, const int64_t *n_of, const int64_t *at)
 {
     int k = copies_of(c);
     size_t width = dtype_bytes(s->ours.dtype);
     const char *from = after_landing(c, s);
-    char *to = s->ours.p;
     for (int r = 0; r < ranks_of(c); r += k) {
-        flat_sum_parts(s->stream, to, s->ours.dtype, from, k, n_of[r]);
+        char *to = (char *)s->ours.p + to_size(at[r]) * width;
+        if (k > 1) flat_sum_parts(s->stream, to, s->ours.dtype, from, k, n_of[r]);
+        else stream_copy(s->stream, to, from, to_size(n_of[r]) * width);
         from += to_size(k * n_of[r]) * width;
-        to += to_size(n_of[r]) * width;
     }
 }
 
@@ -218,9 +327,10 @@ static int64_t to_experts(struct comm *m, const struct kernel_call *c, const str
     count(c, s, &t);
     scale(t.sent, ranks_of(c), s->theirs.n[1]);
     scale(t.got, ranks_of(c), s->theirs.n[1]);
+    scale(t.at, ranks_of(c), s->theirs.n[1]);
     const void *send = s->ours.p;
-    if (copies_of(c) > 1 && send) {
-        pack(s->stream, c, send, t.sent, dtype_bytes(s->ours.dtype), after_landing(c, s));
+    if (staged(c, s) && send) {
+        pack(s->stream, c, send, t.sent, t.at, dtype_bytes(s->ours.dtype), after_landing(c, s));
         send = after_landing(c, s);
     }
     return comm_all_to_all_v(m, send, c->scratch, t.sent, t.got, s->ours.dtype, "dispatch");
@@ -243,7 +353,7 @@ static int64_t to_owners(struct comm *m, const struct kernel_call *c, const stru
     if (s->theirs.p) (void)deal(c, s, &t, c->scratch, false);
     scale(t.sent, ranks_of(c), s->theirs.n[1]);
     scale(t.got, ranks_of(c), s->theirs.n[1]);
-    void *back = copies_of(c) > 1 ? after_landing(c, s) : s->ours.p;
+    void *back = staged(c, s) ? after_landing(c, s) : s->ours.p;
     return comm_all_to_all_v(m, c->scratch, back, t.got, t.sent, s->ours.dtype, "combine");
 }
 
@@ -253,27 +363,30 @@ static void at_owners(const struct kernel_call *c, const struct sides *s)
     int64_t used = 0;
     if (!s->ours.p) return;
     count(c, s, &t);
-    for (int r = 0; r < ranks_of(c); r += copies_of(c)) used += t.sent[r];
+    for (int64_t e = 0; e < at_dispatch(&c->at)->experts; e++)
+        used += s->waves.parts ? wave_rows(&s->waves, s->me, e) : s->sent_E[e];
     scale(t.sent, ranks_of(c), s->theirs.n[1]);
-    if (copies_of(c) > 1) add_copies(c, s, t.sent);
+    scale(t.at, ranks_of(c), s->theirs.n[1]);
+    if (staged(c, s)) unpack(c, s, t.sent, t.at);
     size_t bytes = to_size(s->theirs.n[1]) * dtype_bytes(s->ours.dtype);
-    stream_zero(s->stream, (char *)s->ours.p + to_size(used) * bytes, to_size(s->ours.n[0] - used) * bytes);
+    if (c->round == 0)
+        stream_zero(s->stream, (char *)s->ours.p + to_size(used) * bytes, to_size(s->ours.n[0] - used) * bytes);
 }
 
 /* How many rows each rank has for each expert here. */
 static void exchange_numbers(struct comm *m, struct stream *s, const struct kernel_call *c)
 {
     const struct dispatch_attrs *at = at_dispatch(&c->at);
-    int64_t send[PAR_MAX_RANKS], recv[PAR_MAX_RANKS], n_here = c->out[1].n[0];
+    int64_t send[PAR_MAX_RANKS], recv[PAR_MAX_RANKS], first[PAR_MAX_RANKS], n_here = c->out[1].n[0];
     const void *numbers = c->in[1].p;
     for (int r = 0; r < ranks_of(c); r++) {
-        int64_t lo, hi;
-        region_split(at->experts, r / copies_of(c), at->over.n_parts, &lo, &hi);
-        send[r] = hi - lo;
+        int64_t hi;
+        region_split(at->experts, r / copies_of(c), at->over.n_parts, &first[r], &hi);
+        send[r] = hi - first[r];
         recv[r] = n_here;
     }
     if (copies_of(c) > 1 && numbers) {
-        pack(s, c, numbers, send, sizeof(int32_t), c->scratch);
+        pack(s, c, numbers, send, first, sizeof(int32_t), c->scratch);
         numbers = c->scratch;
     }
     wait(m, comm_all_to_all_v(m, numbers, c->out[2].p, send, recv, DT_I32, "dispatch numbers"));
@@ -288,6 +401,21 @@ static void exchange_numbers(struct comm *m, struct stream *s, const struct kern
     xfree(room);
 }
 
+/* In rounds everybody has to know all ranks' numbers, and by which rule they cut. */
+static void gather_numbers(struct comm *m, struct stream *s, const struct kernel_call *c)
+{
+    const struct dispatch_attrs *at = at_dispatch(&c->at);
+    int64_t n = at->experts + 2;
+    if (c->in[1].p) {
+        size_t bytes = to_size(at->experts) * sizeof(int32_t);
+        int32_t rule[2] = {(int32_t)at->slice, (int32_t)at->slice_step};
+        stream_copy(s, c->scratch, c->in[1].p, bytes);
+        stream_from_host(s, (char *)c->scratch + bytes, rule, sizeof rule);
+        stream_sync(s);
+    }
+    wait(m, comm_all_gather(m, c->scratch, c->out[2].p, n, DT_I32, "dispatch numbers"));
+}
+
 /* Towards the experts go dispatched rows, and backward the gradients of what is combined. */
 static bool outward(const struct kernel_call *c) { return (c->op == OP_DISPATCH) == (c->phase == KERNEL_FWD); }
 
@@ -296,28 +424,74 @@ static const int32_t *read_numbers(struct stream *s, const struct view *v, int32
     return v->p ? device_peek(s, v->p, bytes_of(v), room) : NULL;
 }
 
-/* To be given back with done_with. */
-static struct sides sides_of(struct stream *st, const struct kernel_call *c)
+static const struct view *from_of(const struct kernel_call *c) { return c->op == OP_DISPATCH ? &c->out[2] : &c->in[2]; }
+
+static struct wave_numbers waves_of(const struct kernel_call *c, const int32_t *from, int64_t sent)
 {
-    bool forward = c->phase == KERNEL_FWD;
-    struct sides s = {.stream = st};
-    const struct view *sent = &c->in[1], *from = c->op == OP_DISPATCH ? &c->out[2] : &c->in[2];
+    const struct dispatch_attrs *at = at_dispatch(&c->at);
+    return (struct wave_numbers){.of = from,
+                                 .even = sent,
+                                 .parts = at->over.n_parts,
+                                 .copies = copies_of(c),
+                                 .experts = at->experts,
+                                 .rule = {at->slice, at->slice_step}};
+}
+
+/* To be given back with done_with. */
+static struct sides sides_of(struct comm *m, struct stream *st, const struct kernel_call *c)
+{
+    bool forward = c->phase == KERNEL_FWD, waves = at_dispatch(&c->at)->waves;
+    struct sides s = {.stream = st, .rounds = 1, .me = comm_rank(m)};
+    const struct view *sent = &c->in[1], *from = from_of(c);
     s.ours = c->op == OP_DISPATCH ? (forward ? c->in[0] : c->din[0]) : (forward ? c->out[0] : c->dout[0]);
     s.theirs = c->op == OP_DISPATCH ? (forward ? c->out[0] : c->dout[0]) : (forward ? c->in[0] : c->din[0]);
     if (st->dev->untouchable) s.room = xmalloc(bytes_of(sent) + bytes_of(from) + 1);
-    s.sent_E = read_numbers(st, sent, s.room);
+    if (!waves) s.sent_E = read_numbers(st, sent, s.room);
     s.from = read_numbers(st, from, s.room ? s.room + bytes_of(sent) / sizeof *s.room : NULL);
+    if (waves) s.waves = waves_of(c, s.from, s.ours.n[0]);
+    if (waves) s.rounds = wave_rounds(&s.waves, s.theirs.n[0]);
     return s;
 }
 
 static void done_with(struct sides *s) { xfree(s->room); }
 
+/* rows_E of a round: how many each expert here has in it, and in all. */
+static void tell_rows(const struct kernel_call *c, const struct sides *s)
+{
+    struct traffic t;
+    if (!c->out[1].p) return;
+    count(c, s, &t);
+    int32_t *rows_E = xcalloc(to_size(2 * t.n_here) + 1, sizeof *rows_E);
+    int64_t at = 0;
+    for (int64_t e = 0; e < t.n_here; e++)
+        for (int r = 0; r < ranks_of(c); r++) {
+            int64_t n = rows_from(s, &t, r, e);
+            rows_E[e] += (int32_t)rows_in(at, n, t.begin, t.end);
+            rows_E[t.n_here + e] += (int32_t)n;
+            at += n;
+        }
+    stream_from_host(s->stream, c->out[1].p, rows_E, to_size(2 * t.n_here) * sizeof *rows_E);
+    stream_sync(s->stream);
+    xfree(rows_E);
+}
+
+int64_t expert_rounds(struct par_run *x, struct stream *st, const struct kernel_call *c)
+{
+    struct sides s = sides_of(x->axis[AXIS_EP], st, c);
+    done_with(&s);
+    if (!c->refill) x->rounds[s.rounds < PAR_ROUNDS ? s.rounds : PAR_ROUNDS - 1]++, x->rounds[0] += s.rounds;
+    return s.rounds;
+}
+
 int64_t expert_begin(struct par_run *x, struct stream *st, const struct kernel_call *c)
 {
     struct comm *m = x->axis[AXIS_EP];
+    bool asks = c->op == OP_DISPATCH && c->phase == KERNEL_FWD, waves = at_dispatch(&c->at)->waves;
     CHECK(m && !c->acc[0].p, "%s: no group, or a gradient that is somebody else's too", op_row(c->op)->name);
-    if (c->op == OP_DISPATCH && c->phase == KERNEL_FWD) exchange_numbers(m, st, c);
-    struct sides s = sides_of(st, c);
+    if (asks && !waves) exchange_numbers(m, st, c);
+    if (asks && waves && c->round == 0 && !c->refill) gather_numbers(m, st, c);
+    struct sides s = sides_of(m, st, c);
+    if (asks && waves) tell_rows(c, &s);
     int64_t ticket = outward(c) ? to_experts(m, c, &s) : to_owners(m, c, &s);
     done_with(&s);
     return ticket;
@@ -326,7 +500,7 @@ int64_t expert_begin(struct par_run *x, struct stream *st, const struct kernel_c
 void expert_end(struct par_run *x, struct stream *st, const struct kernel_call *c, int64_t ticket)
 {
     wait(x->axis[AXIS_EP], ticket);
-    struct sides s = sides_of(st, c);
+    struct sides s = sides_of(x->axis[AXIS_EP], st, c);
     if (outward(c)) at_experts(c, &s);
     else at_owners(c, &s);
     done_with(&s);
@@ -334,9 +508,12 @@ void expert_end(struct par_run *x, struct stream *st, const struct kernel_call *
 
 size_t expert_scratch(const struct kernel_call *c)
 {
+    const struct dispatch_attrs *at = at_dispatch(&c->at);
     bool to = c->op == OP_DISPATCH;
     size_t landing = bytes_of(to ? &c->out[0] : &c->in[0]), copies = (size_t)copies_of(c);
-    size_t packed = copies > 1 ? copies * bytes_of(to ? &c->in[0] : &c->out[0]) : 0;
-    size_t numbers = copies > 1 && to ? copies * (size_t)at_dispatch(&c->at)->experts * sizeof(int32_t) : 0;
+    size_t packed = copies > 1 || at->waves ? copies * bytes_of(to ? &c->in[0] : &c->out[0]) : 0;
+    size_t numbers = to && at->waves    ? to_size(at->experts + 2) * sizeof(int32_t)
+                     : to && copies > 1 ? copies * to_size(at->experts) * sizeof(int32_t)
+                                        : 0;
     return landing + packed > numbers ? landing + packed : numbers;
 }

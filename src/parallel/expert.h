@@ -7,6 +7,7 @@
  *
  *   call           forward      moves                                   backward
  *   par_dispatch   I -> S0      numbers, then rows: two all-to-alls     combine of the gradients
+ *                               (in rounds: an all-gather of numbers)
  *   par_combine    S0 -> I      rows: one all-to-all                    dispatch of the gradients
  *
  * Where several ranks share the columns of an expert, and tp's other ranks have other tokens (1 < etp < tp), a row goes
@@ -15,11 +16,11 @@
  *
  * Buffers are sized for the worst choice: with n ranks (ep, times these etp), T tokens on the fullest, k choices, E'
  * experts here, n T min(k, E') rows, or m E' capacity S where a capacity limits S sequences and the n ranks hold tokens
- * of m microbatches (less than n where they share a sequence: cp, and tp with whole experts). How many rows travel is
- * the router's: on the null device the choice counts as even. Rows beyond the used ones are zero.
- * Source: Lepikhin et al. 2021 (GShard); Hwang et al. 2023 (Tutel) for exchanging numbers first. Floors 0-3.
- * Order: Collective over the group at par_run.axis[AXIS_EP] when the program runs: ep, and inside it these ranks of
- * etp.
+ * of m microbatches (less than n where they share a sequence: cp, and tp with whole experts); or for some rows at a
+ * time (struct expert_room). How many rows travel is the router's: on the null device the choice counts as even. Rows
+ * beyond the used ones are zero. Source: Lepikhin et al. 2021 (GShard); Hwang et al. 2023 (Tutel) for exchanging
+ * numbers first. Floors 0-3. Order: Collective over the group at par_run.axis[AXIS_EP] when the program runs: ep, and
+ * inside it these ranks of etp.
  */
 #ifndef TUTTI_PARALLEL_EXPERT_H
 #define TUTTI_PARALLEL_EXPERT_H
@@ -34,9 +35,16 @@ struct dispatched {
     int64_t n_expected; /* rows here when the choice is even */
     struct dispatch_attrs at;
 };
-/* choice: PERMUTE's; tokens: of the fullest rank. Experts are cut by region_split. */
+/* How large the buffer of dispatched rows is, where the worst choice is larger: so many times the even share, but not
+ * below `least` rows. Then rows come in rounds (tape.h, waves; waves.h). even 0: for the worst choice, always. */
+struct expert_room {
+    double even;
+    int64_t least;
+};
+/* choice: PERMUTE's; tokens: of the fullest rank. Experts are cut by region_split. In rounds (d.at.waves) the waves of
+ * the tape are open from here to par_combine. */
 struct dispatched par_dispatch(struct tape *t, const struct par *p, tid y_UD, tid rows_E,
-                               const struct permute_attrs *choice, int64_t tokens);
+                               const struct permute_attrs *choice, int64_t tokens, struct expert_room room);
 tid par_combine(struct tape *t, const struct par *p, tid z_WD, const struct dispatched *d);
 
 /* OP_DISPATCH and OP_COMBINE, both phases, and their scratch; called by parallel/run.c. begin: rows are on their way
@@ -45,5 +53,7 @@ tid par_combine(struct tape *t, const struct par *p, tid z_WD, const struct disp
 int64_t expert_begin(struct par_run *x, struct stream *s, const struct kernel_call *c);
 void expert_end(struct par_run *x, struct stream *s, const struct kernel_call *c, int64_t ticket);
 size_t expert_scratch(const struct kernel_call *c);
+/* For program_args.ranks: the rounds of a DISPATCH whose numbers are there. */
+int64_t expert_rounds(struct par_run *x, struct stream *s, const struct kernel_call *c);
 
 #endif

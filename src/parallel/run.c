@@ -61,6 +61,15 @@ static int64_t reduce_scatter(struct stream *s, struct comm *m, const struct ker
     return comm_reduce_scatter_v(m, from->p, to->p, n, from->dtype, COMM_SUM, op_row(c->op)->name);
 }
 
+/* Nothing is beside it: a few bytes, and the next row waits for them. */
+static int64_t agree(struct stream *s, struct comm *m, const struct kernel_call *c, const struct view *from,
+                     const struct view *to)
+{
+    (void)s;
+    comm_wait(m, comm_all_reduce(m, from->p, to->p, numel(from), from->dtype, COMM_MAX, op_row(c->op)->name));
+    return 0;
+}
+
 static int64_t slice(struct stream *s, struct comm *m, const struct kernel_call *c, const struct view *from,
                      const struct view *to)
 {
@@ -83,6 +92,7 @@ static const struct way ways[OP_N] = {
     [OP_SCATTER] = {reduce_scatter, all_gather},
     [OP_SPREAD] = {slice, all_gather},
     [OP_COLLECT] = {all_gather, slice},
+    [OP_AGREE] = {agree, NULL},
 };
 
 static void add(struct stream *s, const struct view *acc, const struct view *landed, const struct view *to)
@@ -230,4 +240,9 @@ static void poll(void *ctx, const struct kernel_call *c, int64_t ticket)
     (void)comm_done(x->axis[at_over(&c->at)->axis], ticket);
 }
 
-struct carrier par_run_carrier(struct par_run *x) { return (struct carrier){begin, finish, poll, x}; }
+static int64_t rounds(void *ctx, struct stream *s, const struct kernel_call *c) { return expert_rounds(ctx, s, c); }
+
+struct carrier par_run_carrier(struct par_run *x)
+{
+    return (struct carrier){.begin = begin, .end = finish, .poll = poll, .rounds = rounds, .ctx = x};
+}

@@ -8,9 +8,13 @@
 #include "comm/comm.h"
 #include "tape/program.h"
 
+enum { PAR_ROUNDS = 65 };
 struct par_run {
     struct comm *axis[AXIS_N];  /* NULL: of size 1 */
     struct comm *inner, *outer; /* parts of cp, where it has two levels (context.h); else NULL */
+    /* Forwards by how many rounds their rows took to the experts (waves.h): [1], [2], ..., the last: or more; [0]: all
+     * their rounds. Whoever reads them clears them. */
+    int64_t rounds[PAR_ROUNDS];
 };
 
 /* For program_args.ranks; on the null device nothing but the communicator's counting. */

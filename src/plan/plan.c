@@ -7,6 +7,7 @@
 
 #include "run/site.h"
 #include "engine/stages.h"
+#include "optim/muon.h"
 
 static int ascending(const void *a, const void *b)
 {
@@ -58,7 +59,10 @@ static void read_books(struct plan_rank *r, struct plan *p, const struct config 
     p->tokens_per_step = c->batch.global * c->model.seq_len;
     r->flops_token = engine_flops_model(g) / (double)(ec->n_microbatches * ec->micro * ec->seq * config_dp(c));
     r->flops = engine_flops_step(g);
-    r->again = choose_cost_of(g).work;
+    r->optimizer_flops = muon_flops(g->tools.muon);
+    struct choose_cost cost = choose_cost_of(g);
+    r->again = cost.work;
+    r->moved = cost.moved;
     r->at = ranks->par;
     r->rank = ranks->rank;
     r->server = ranks->server >= 0;

@@ -28,11 +28,13 @@ struct plan_rank {
     bool server;         /* of a parameter server: it has no place on the mesh */
     bool about;          /* the others of `alike` differ from it by a few rows */
     int rows_more;       /* so many of its parameters have a row more than those of the last rank along the data axes */
-    char what[PLAN_WHAT]; /* what makes it unlike others: "stage 1: layers 2-3, head; tp 0" */
-    struct par at;        /* its place on the mesh */
-    double flops;         /* of one step */
-    double again;         /* work that is computed again in it (run/choose.h) */
-    double flops_token;   /* without recomputation, over the tokens that one pipeline takes in a step */
+    char what[PLAN_WHAT];   /* what makes it unlike others: "stage 1: layers 2-3, head; tp 0" */
+    struct par at;          /* its place on the mesh */
+    double flops;           /* of one step */
+    double again;           /* work that is computed again in it, or waited for (run/choose.h) */
+    double moved;           /* bytes that it puts away and brings back */
+    double optimizer_flops; /* of products in an update (optim/muon.h), beside flops */
+    double flops_token;     /* without recomputation, over the tokens that one pipeline takes in a step */
     int64_t serve_bytes; /* sent in one step between workers and a parameter server; asynchronous: in one update of each
                             worker */
     size_t bytes[MEM_N]; /* at the peak */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "config/config_offload.h"
 #include "layout/region.h"
 #include "plan/plan.h"
 
@@ -142,6 +143,9 @@ static void print_model(const struct plan *p, const struct config *c, struct str
     if (dp > 1) str_printf(out, " on each of %" PRId64 " data-parallel ranks", dp);
     str_printf(out, "\nwork        %s per step (recomputation counted), %s per token (without)\n",
                str_flops(a, p->flops_per_step), str_flops(b, p->flops_per_token));
+    if (p->role[0].optimizer_flops > 0)
+        str_printf(out, "optimizer   %s per step on rank %d for products of whole matrices, beside that\n",
+                   str_flops(a, p->role[0].optimizer_flops), p->role[0].rank);
 }
 
 void plan_print(const struct plan *p, const struct config *c, struct str *out)
@@ -154,14 +158,19 @@ void plan_print(const struct plan *p, const struct config *c, struct str *out)
     str_puts(out, ":\n");
     for (int i = 0; i < MEM_N; i++) {
         double per = (double)most->bytes[i] / (double)p->params;
-        if (most->bytes[i] && i != MEM_HOST)
+        if (most->bytes[i] && i < MEM_HOST)
             str_printf(out, "  %-18s %16zu %10s %8.2f per parameter\n", mem_cat_name((enum mem_cat)i), most->bytes[i],
                        str_bytes(a, (double)most->bytes[i]), per);
     }
     str_printf(out, "  %-18s %16zu %10s\n", "peak", most->peak_bytes, str_bytes(a, (double)most->peak_bytes));
-    if (most->bytes[MEM_HOST])
-        str_printf(out, "  and in the host's  %16zu %10s of activations (memory.offload), beside the peak\n",
-                   most->bytes[MEM_HOST], str_bytes(a, (double)most->bytes[MEM_HOST]));
+    static const char *const beside[] = {"and in the host's", "and on disk"};
+    for (int i = MEM_HOST; i <= MEM_DISK; i++)
+        if (most->bytes[i]) {
+            str_printf(out, "  %-18s %16zu %10s of ", beside[i - MEM_HOST], most->bytes[i],
+                       str_bytes(a, (double)most->bytes[i]));
+            config_offload_text(c, out);
+            str_puts(out, " (memory.offload), beside the peak\n");
+        }
     if (p->n_ranks > 1) str_puts(out, "bytes that it sends in a step:\n");
     for (int x = 0; x < AXIS_N; x++)
         if (most->comm[x].operations)
@@ -217,13 +226,21 @@ static void json_role(const struct plan_rank *r, const struct plan *p, struct js
     str_free(&ranks);
 }
 
-static void json_choice(const struct choice *x, const struct choice *none, struct json_out *o)
+static void json_choice(const struct config *c, const struct choice *x, const struct choice *none, struct json_out *o)
 {
+    struct config set = *c;
+    struct str away = {0};
     char text[CHOOSE_TEXT];
     json_put_string(o, "what", choose_text(&x->r, text));
     json_put_int(o, "layers", x->r.layers);
     json_put_real(o, "peak_bytes", x->cost.bytes);
     json_put_real(o, "flops_ratio", x->cost.flops / none->cost.flops);
+    if (!config_offload_auto(c)) return;
+    set.memory.away = x->away;
+    config_offload_text(&set, &away);
+    json_put_string(o, "offload", str_text(&away));
+    json_put_real(o, "offload_step_bytes", x->cost.moved);
+    str_free(&away);
 }
 
 static void json_chosen(const struct config *c, const struct chosen *x, struct json_out *o)
@@ -231,12 +248,12 @@ static void json_chosen(const struct config *c, const struct chosen *x, struct j
     json_begin_object(o, "recompute");
     json_put_real(o, "limit_bytes", c->memory.limit_bytes);
     json_begin_object(o, "chosen");
-    json_choice(&x->tried[x->taken], x->tried, o);
+    json_choice(c, &x->tried[x->taken], x->tried, o);
     json_end_object(o);
     json_begin_array(o, "tried");
     for (int i = 0; i < x->n; i++) {
         json_begin_object(o, NULL);
-        json_choice(&x->tried[i], x->tried, o);
+        json_choice(c, &x->tried[i], x->tried, o);
         json_end_object(o);
     }
     json_end_array(o);
@@ -250,6 +267,7 @@ void plan_json(const struct plan *p, const struct config *c, const struct chosen
     json_put_int(&o, "params", p->params);
     json_put_real(&o, "flops_per_step", p->flops_per_step);
     json_put_real(&o, "flops_per_token", p->flops_per_token);
+    if (p->role[0].optimizer_flops > 0) json_put_real(&o, "optimizer_flops_per_step", p->role[0].optimizer_flops);
     json_put_int(&o, "tokens_per_step", p->tokens_per_step);
     json_bytes(&p->role[0], &o);
     json_comm(&p->role[0], &o);

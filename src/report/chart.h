@@ -15,11 +15,11 @@
 struct chart_line {
     const char *name;
     const struct curve *curve;
-    int colour; /* 0..3 */
+    int colour; /* 0..3 on a page, 0..9 beside others (several.h) */
     bool faint; /* raw values behind a smoothed line */
     bool dots;  /* few points: mark each */
 };
-enum { CHART_LINES = 4 };
+enum { CHART_LINES = 10 };
 struct chart {
     const char *title, *unit; /* unit of y, "" for none */
     struct chart_line line[CHART_LINES];

@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "engine/balance.h"
 #include "engine/replicas.h"
+#include "run/exponents_file.h"
+#include "run/looks.h"
 #include "run/samples.h"
 #include "run/saved.h"
 
@@ -84,10 +86,18 @@ static int save(struct trainer *t, struct err *e)
     return OK;
 }
 
+/* What waits on disk is gone for good: no other try would find it. All ranks have a disk, or none (site.c). */
+static bool lost(struct trainer *t)
+{
+    struct err why;
+    return t->site.dev->tier && trainer_together(t, device_status(t->site.dev, &why), &why);
+}
+
 int trainer_save(struct trainer *t, bool waits, struct err *e)
 {
     for (int rc;;) {
         if (!(rc = save(t, e))) retry_done(&t->retry);
+        else if (lost(t)) return rc;
         else rc = retry_failed(&t->retry, t->site.ranks.world, waits, rc, e);
         if (rc || !waits || !t->retry.failed) return rc;
         clock_sleep_s(t->retry.pause_s);
@@ -174,6 +184,8 @@ static const double **experts_load(const struct engine *g, const struct engine_r
     m->balance_loss = r->balance_loss;
     m->z_loss = r->z_loss;
     m->load_worst = balance_worst(g);
+    m->rounds_mean = r->rounds_mean;
+    m->rounds_most = r->rounds_most;
     m->load = load;
     m->layers = c->layers;
     m->experts = c->moe.experts;
@@ -198,11 +210,25 @@ int trainer_report(struct trainer *t, const struct engine_report *r, double lr, 
         .skip = r->skip ? engine_skips[r->skip] : NULL,
         .loss_scale = r->loss_scale,
         .skipped = t->site.engine->scale.skipped,
+        .tier = t->site.dev->tier != NULL,
+        .put_bytes = t->tier.put_bytes,
+        .got_bytes = t->tier.got_bytes,
+        .tier_s = t->tier.waited_s,
         .async = trainer_is_async(t),
         .staleness_mean = t->stale.mean,
         .staleness_max = t->stale.max,
     };
+    trainer_tier_judge(t, step_s);
     const double **load = experts_load(t->site.engine, r, &m);
+    struct looks rounded = {0};
+    if (!r->skip && telemetry_due(t->site.engine, t->step - 1))
+        rounded.n = telemetry_rows(t->site.engine, &rounded.row);
+    m.rounded = &rounded;
+    m.fallback = &t->site.engine->fallback;
+    if (rounded.n && m.fallback->said.n) {
+        log_status_end();
+        log_warn("step %lld: %s (precision.fallback)", (long long)t->step, str_text(&m.fallback->said));
+    }
     m.progress_load = t->cfg.run.log_experts;
     if (t->speed.raised && !was_raised)
         log_info("steps are faster than what this machine did when it was measured: MFU is the share of the fastest "
@@ -214,6 +240,10 @@ int trainer_report(struct trainer *t, const struct engine_report *r, double lr, 
         metrics_progress(t->metrics, &m, t->cfg.run.steps, per * (double)(t->cfg.run.steps - t->step));
     }
     int rc = metrics_step(t->metrics, &m, e);
+    if (!rc && exponents_due(t->site.engine, t->step - 1))
+        rc = exponents_write(t->site.engine, t->metrics, t->step,
+                             recipe_row((enum recipe)t->cfg.precision.recipe)->name, r->loss_scale, e);
+    looks_free(&rounded);
     xfree(load);
     return rc;
 }

@@ -7,19 +7,47 @@
 #include "base/str.h"
 #include "config/config_layout.h"
 #include "config/config_memory.h"
+#include "config/config_offload.h"
 #include "run/site.h"
 
 #define FLOPS_PER_BYTE 100.0
+#define FLOPS_PER_BYTE_OF_DISK 1000.0
 enum { GROUPS = 16 };
 
 /* ---- what a candidate costs ---- */
+/* What a step puts away and brings back, beside its work or after it. */
+struct travel {
+    double beside, after;
+};
+
+static struct travel travel_of(const struct engine *g)
+{
+    struct travel t = {0};
+    double times = (double)g->cfg.n_microbatches;
+    for (int s = 0; s < g->n_stages; s++)
+        if (g->stage[s].train) t.beside += 2 * times * (double)g->stage[s].train->bytes[HOME_AWAY];
+    for (int k = 0; k < g->store.n_arrays; k++) {
+        const struct array *a = &g->store.array[k];
+        bool weights = k == STORE_PARAM, stepped = !weights || !array_is_here(&g->store.array[STORE_MASTER]);
+        if (!a->row.away) continue;
+        if (weights) t.beside += 2 * times * (double)a->buf.bytes;
+        t.after += (stepped ? 2 : 1) * (double)a->buf.bytes; /* a copy is written and not read */
+    }
+    return t;
+}
+
 struct choose_cost choose_cost_of(const struct engine *g)
 {
     struct choose_cost c = {.bytes = (double)g->dev->ledger.peak_total, .flops = engine_flops_step(g)};
+    struct travel t = travel_of(g);
+    c.moved = t.beside + t.after;
+    c.work = FLOPS_PER_BYTE * c.moved + FLOPS_PER_BYTE_OF_DISK * t.after;
+    if (FLOPS_PER_BYTE_OF_DISK * t.beside > c.flops) c.work += FLOPS_PER_BYTE_OF_DISK * t.beside - c.flops;
     for (int s = 0; s < g->n_stages; s++) {
         const struct program *p = g->stage[s].train;
         for (int i = 0; p && i < p->begin[PHASE_N]; i++)
-            if (p->code[i].again) c.work += p->code[i].flops + FLOPS_PER_BYTE * instr_bytes(&p->code[i]);
+            if (p->code[i].again && p->code[i].when != WHEN_FALLEN)
+                c.work += p->code[i].flops + FLOPS_PER_BYTE * instr_bytes(&p->code[i]);
     }
     return c;
 }
@@ -31,7 +59,7 @@ int choose_together(void *world, const struct config *c, struct choose_cost *out
     struct comm_config link = config_comm(c);
     struct serve_config serve = {.async = c->parallel.server_mode == SERVER_ASYNC, .steps = 1};
     int rank = w ? comm_rank(w) : 0, n = w ? comm_size(w) : 1;
-    double most[3] = {0};
+    double most[4] = {0};
     link.link_GBps = link.link_latency_s = 0;
     int rc = site_open(&s,
                        &(struct site_config){.config = c,
@@ -46,14 +74,15 @@ int choose_together(void *world, const struct config *c, struct choose_cost *out
         most[0] = here.bytes;
         most[1] = here.work;
         most[2] = here.flops;
+        most[3] = here.moved;
         site_close(&s);
     }
     if (w) {
         rc = comm_agree(w, rc, e);
-        if (!rc) comm_wait(w, comm_all_reduce(w, most, most, 3, DT_F64, COMM_MAX, "bytes and work of a candidate"));
+        if (!rc) comm_wait(w, comm_all_reduce(w, most, most, 4, DT_F64, COMM_MAX, "bytes and work of a candidate"));
         if (!rc) rc = comm_status(w, e);
     }
-    *out = (struct choose_cost){most[0], most[1], most[2]};
+    *out = (struct choose_cost){most[0], most[1], most[2], most[3]};
     return rc;
 }
 
@@ -64,6 +93,7 @@ struct search {
     void *ctx;
     struct chosen *out;
     double limit;
+    unsigned away; /* of candidates that are tried now */
     int rc;
     struct err *e;
 };
@@ -74,11 +104,13 @@ static int try(struct search *s, uint64_t again, int64_t layers, uint64_t rest)
     struct recompute r = {again, layers, layers ? rest : 0};
     for (int i = 0; i < s->out->n; i++) {
         const struct recompute *x = &s->out->tried[i].r;
-        if (x->again == r.again && x->layers == r.layers && x->rest == r.rest) return i;
+        bool same = x->again == r.again && x->layers == r.layers && x->rest == r.rest;
+        if (same && s->out->tried[i].away == s->away) return i;
     }
     if (s->rc || s->out->n == CHOOSE_MOST) return -1;
     struct choice *x = &s->out->tried[s->out->n];
     s->c.memory.chosen = x->r = r;
+    s->c.memory.away = x->away = s->away;
     s->rc = s->measure(s->ctx, &s->c, &x->cost, s->e);
     return s->rc ? -1 : s->out->n++;
 }
@@ -108,7 +140,8 @@ static int groups_by_worth(struct search *s, int none, uint64_t *out)
         if (i < 0) return n;
         double saves = s->out->tried[none].cost.bytes - s->out->tried[i].cost.bytes;
         if (saves <= 0) continue;
-        double w = saves / (s->out->tried[i].cost.work + 1);
+        double costs = s->out->tried[i].cost.work - s->out->tried[none].cost.work; /* what is away travels anyway */
+        double w = saves / (costs > 0 ? costs + 1 : 1);
         int at = n++;
         for (; at > 0 && worth[at - 1] < w; at--) {
             worth[at] = worth[at - 1];
@@ -120,11 +153,12 @@ static int groups_by_worth(struct search *s, int none, uint64_t *out)
     return n;
 }
 
-static void search(struct search *s)
+static void search_again(struct search *s)
 {
     uint64_t group[GROUPS], all = 0;
     int none = try(s, 0, 0, 0);
     if (none < 0 || fits(s, none)) return;
+    if (s->away && !fits(s, try(s, AGAIN_ALL, 0, 0))) return;
     int n = groups_by_worth(s, none, group);
     for (int i = 0; i < n && !s->rc; i++) {
         if (fits(s, try(s, all | group[i], 0, 0))) {
@@ -134,6 +168,23 @@ static void search(struct search *s)
         all |= group[i];
     }
     if (fits(s, try(s, AGAIN_ALL, 0, 0))) fewest_layers(s, AGAIN_ALL, all);
+}
+
+/* What may wait on disk, from little to all; the same twice where there is less to choose from. */
+static const unsigned sets[] = {AWAY_ACTIVATIONS, AWAY_OPTIMIZER | AWAY_MASTER,
+                                AWAY_ACTIVATIONS | AWAY_OPTIMIZER | AWAY_MASTER,
+                                AWAY_OPTIMIZER | AWAY_MASTER | AWAY_PARAMS,
+                                AWAY_ACTIVATIONS | AWAY_OPTIMIZER | AWAY_MASTER | AWAY_PARAMS};
+enum { SETS = sizeof sets / sizeof *sets };
+
+static void search(struct search *s)
+{
+    search_again(s);
+    if (!config_offload_auto(&s->c) || s->rc || fits(s, 0)) return; /* who keeps all waits for nothing */
+    for (int i = 0; i < SETS && !s->rc; i++) {
+        s->away = sets[i] & s->c.memory.may;
+        if (s->away) search_again(s);
+    }
 }
 
 /* ---- what would fit ---- */
@@ -152,6 +203,7 @@ static void what_would(struct search *s, const struct config *c, char out[128])
     struct choose_cost x;
     char bytes[32];
     out[0] = 0;
+    s->c.memory.away = config_offload_auto(c) ? c->memory.may : c->memory.away;
     for (int64_t micro = c->batch.micro / 2; micro >= 1 && !s->rc && !out[0]; micro /= 2) {
         s->c.batch.micro = micro;
         if (config_microbatches(&s->c) > SCHEDULE_MAX_MICROBATCHES) break;
@@ -164,6 +216,17 @@ static void what_would(struct search *s, const struct config *c, char out[128])
         if (would_fit(s, &x))
             snprintf(out, 128, "parallel.zero=%lld fits (%s)", (long long)zero, str_bytes(bytes, x.bytes));
     }
+    s->c.parallel.zero = c->parallel.zero;
+    if (config_offload_auto(c) || c->memory.away) return;
+    for (int i = 0; i < SETS && !s->rc && !out[0]; i++) {
+        struct str what = {0};
+        s->c.memory.away = sets[i] & c->memory.may;
+        if (!s->c.memory.away || !would_fit(s, &x)) continue;
+        config_offload_text(&s->c, &what);
+        snprintf(out, 128, "memory.offload=[%s] to a folder fits (%s)", str_text(&what), str_bytes(bytes, x.bytes));
+        str_free(&what);
+    }
+    s->c.memory.away = c->memory.away;
 }
 
 static bool better(const struct choice *a, const struct choice *b)
@@ -175,7 +238,13 @@ int choose_recompute(struct config *c, choose_measure *measure, void *ctx, struc
 {
     *out = (struct chosen){.taken = -1};
     if (!config_recompute_auto(c)) return OK;
-    struct search s = {.c = *c, .measure = measure, .ctx = ctx, .out = out, .limit = c->memory.limit_bytes, .e = e};
+    struct search s = {.c = *c,
+                       .measure = measure,
+                       .ctx = ctx,
+                       .out = out,
+                       .limit = c->memory.limit_bytes,
+                       .away = c->memory.away,
+                       .e = e};
     search(&s);
     if (s.rc) return s.rc;
     double least = out->tried[0].cost.bytes;
@@ -185,6 +254,7 @@ int choose_recompute(struct config *c, choose_measure *measure, void *ctx, struc
     }
     if (out->taken >= 0) {
         c->memory.chosen = out->tried[out->taken].r;
+        c->memory.away = out->tried[out->taken].away;
         return OK;
     }
     char want[32], have[32], more[32], fits_text[128];
@@ -192,11 +262,12 @@ int choose_recompute(struct config *c, choose_measure *measure, void *ctx, struc
     if (s.rc) return s.rc;
     return err_set(e, ERR_REQUEST,
                    "memory.limit: %s a rank, and at least %s is needed even where layers are computed again "
-                   "(memory.recompute: auto): %s more. %s%sOtherwise choose more ranks to share the model "
+                   "(memory.recompute: auto)%s: %s more. %s%sOtherwise choose more ranks to share the model "
                    "(parallel.tp, "
                    "parallel.pp, parallel.zero); tutti plan tells what it is for",
-                   str_bytes(have, s.limit), str_bytes(want, least), str_bytes(more, least - s.limit), fits_text,
-                   fits_text[0] ? ". " : "");
+                   str_bytes(have, s.limit), str_bytes(want, least),
+                   config_offload_auto(c) ? " and all that may wait on disk does (memory.offload: auto)" : "",
+                   str_bytes(more, least - s.limit), fits_text, fits_text[0] ? ". " : "");
 }
 
 const char *choose_text(const struct recompute *r, char out[CHOOSE_TEXT])

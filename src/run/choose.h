@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* choose.h: memory.recompute: auto. What is computed again so that every rank stays below memory.limit, at the least
- * work: candidates are laid out on paper, byte for byte as training would allocate them, and nothing is guessed but the
- * price of a byte.
+/* choose.h: memory.recompute: auto, and memory.offload: auto. What is computed again, and what waits on disk, so that
+ * every rank stays below memory.limit at the least work: candidates are laid out on paper, byte for byte as training
+ * would allocate them, and nothing is guessed but the price of a byte.
  *
  * Tried are: nothing; each group of nn/recompute.h alone; groups together, those first that save most for their work,
  * until it fits; everything (full). Of the last group, and of full, the fewest layers that still fit are looked for,
  * with the groups before it in the others; the least work wins. Work is FLOPs, and 100 FLOPs per byte that an operation
- * reads or writes: between a CPU (50) and a GPU (300). It decides between candidates and is shown nowhere. Floor 8.
+ * reads or writes: between a CPU (50) and a GPU (300). It decides between candidates and is shown nowhere.
+ *
+ * Offload adds a search of this kind for each set of what may wait on disk: activations, what is stepped, both, and
+ * with weights, too. A byte that travels is work as one that is read or written. A disk takes it in the time of 1000
+ * FLOPs (1 GB/s beside 1 TFLOP/s): activations and weights travel beside a step and cost what is longer than it, what
+ * is stepped travels after it and costs all. Floor 8.
  * Order: Same(world): as collective as `measure` is.
  */
 #ifndef TUTTI_RUN_CHOOSE_H
@@ -17,23 +22,25 @@
 
 struct choose_cost {
     double bytes; /* of the rank that needs most */
-    double work;  /* computed again, on the rank that does most */
+    double work;  /* computed again or waited for, on the rank that does most */
     double flops; /* of a step, everything; on the rank that does most */
+    double moved; /* bytes that a step puts away and brings back; of the rank that does most */
 };
-enum { CHOOSE_MOST = 64, CHOOSE_TEXT = 256 };
+enum { CHOOSE_MOST = 128, CHOOSE_TEXT = 256 };
 struct choice {
     struct recompute r;
+    unsigned away; /* bits of config_offload.h */
     struct choose_cost cost;
 };
 struct chosen {
     struct choice tried[CHOOSE_MOST]; /* in their order */
     int n, taken;                     /* which; -1: none fits */
 };
-/* The costs of c as its memory.chosen says, over all ranks; the same on all of them. */
+/* The costs of c as its memory.chosen and memory.away say, over all ranks; the same on all of them. */
 typedef int choose_measure(void *ctx, const struct config *c, struct choose_cost *out, struct err *e);
 
-/* Sets c->memory.chosen. ERR_REQUEST: not even computing everything again fits; says by how much. Does nothing where
- * memory.recompute is not auto (out->n 0). */
+/* Sets c->memory.chosen, and of auto c->memory.away. ERR_REQUEST: not even computing everything again fits; says by how
+ * much. Does nothing where memory.recompute is not auto (out->n 0). */
 int choose_recompute(struct config *c, choose_measure *measure, void *ctx, struct chosen *out, struct err *e);
 
 /* Of one rank, from its engine on a device that counts. */

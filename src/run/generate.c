@@ -141,7 +141,6 @@ void generator_free(struct generator *g)
 }
 
 int64_t generator_room(const struct generator *g) { return g->room; }
-int64_t generator_vocab(const struct generator *g) { return g->model.vocab; }
 void generator_reset(struct generator *g) { g->fed = 0; }
 
 static void run(struct generator *g, const struct decode *d, const int32_t *ids)

@@ -19,7 +19,6 @@ int generator_new(struct generator **out, struct weights *w, struct device *d, i
                   enum dtype dtype, struct err *e);
 void generator_free(struct generator *g);
 int64_t generator_room(const struct generator *g);
-int64_t generator_vocab(const struct generator *g);
 
 /* Feeds n tokens after those fed before (0 starts over with generator_reset); logits_V of the last one, valid until
  * the next call. ERR_REQUEST when the cache is full or an id is out of range. */

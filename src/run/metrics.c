@@ -12,11 +12,14 @@
 #include "base/mem.h"
 #include "base/append.h"
 #include "run/loads.h"
+#include "run/looks.h"
 #include "run/tail.h"
 #include "run/tensorboard.h"
 
+#define EXPONENTS "exponents.jsonl"
+
 struct metrics {
-    struct append to;
+    struct append to, exponents; /* the second: none before its first line */
     char *path, *dir;
     struct loads *loads; /* NULL until a step has any */
     struct tb *tb;
@@ -58,6 +61,9 @@ int metrics_open(struct metrics **out, const char *dir, int64_t after, bool tens
     m->dir = xstrdup(dir);
     int64_t cut;
     int rc = after > 0 ? tail_cut(m->path, is_done, &after, &cut, e) : set_aside(m->path, e);
+    char *exponents = fs_join(dir, EXPONENTS); /* beside it, by the same rule */
+    if (!rc) rc = after > 0 ? tail_cut(exponents, is_done, &after, &cut, e) : set_aside(exponents, e);
+    xfree(exponents);
     if (!rc) rc = append_open(&m->to, m->path, e);
     if (!rc && tensorboard) {
         char *tb = fs_join(dir, "tensorboard");
@@ -77,6 +83,8 @@ int metrics_close(struct metrics *m, struct err *e)
 {
     if (!m) return OK;
     int rc = append_close(&m->to, e);
+    int exponents = append_close(&m->exponents, rc ? NULL : e);
+    if (!rc) rc = exponents;
     int tb = tb_close(m->tb, rc ? NULL : e);
     if (!rc) rc = tb;
     int loads = loads_close(m->loads, rc ? NULL : e);
@@ -84,6 +92,18 @@ int metrics_close(struct metrics *m, struct err *e)
     xfree(m->dir);
     xfree(m);
     return rc ? rc : loads;
+}
+
+int metrics_exponents(struct metrics *m, struct str *line, struct err *e)
+{
+    int rc = OK;
+    if (!m->exponents.path) {
+        char *path = fs_join(m->dir, EXPONENTS);
+        rc = append_open(&m->exponents, path, e);
+        xfree(path);
+    }
+    str_putc(line, '\n');
+    return rc ? rc : append_add(&m->exponents, line->p, line->n, e);
 }
 
 static int append(struct metrics *m, struct str *line, struct err *e)
@@ -99,6 +119,8 @@ static void put_experts(struct json_out *o, const struct metrics_step *s)
     json_put_real_digits(o, "balance_loss", s->balance_loss, 9);
     json_put_real_digits(o, "z_loss", s->z_loss, 9);
     json_put_real_digits(o, "load_worst", s->load_worst, 4);
+    if (s->rounds_most) json_put_real_digits(o, "expert_rounds", s->rounds_mean, 4);
+    if (s->rounds_most) json_put_int(o, "expert_rounds_most", s->rounds_most);
 }
 
 static int add_loads(struct metrics *m, const struct metrics_step *s, struct err *e)
@@ -131,6 +153,13 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
         json_put_int(&o, "staleness_max", s->staleness_max);
     }
     if (s->load) put_experts(&o, s);
+    if (s->rounded) looks_put(s->rounded, &o);
+    if (s->fallback) looks_put_fallen(s->fallback, &o);
+    if (s->tier) {
+        json_put_int(&o, "offload_put_bytes", s->put_bytes);
+        json_put_int(&o, "offload_get_bytes", s->got_bytes);
+        json_put_real_digits(&o, "offload_wait_s", s->tier_s, 4);
+    }
     json_end_object(&o);
     if (m->tb) {
         tb_scalar(m->tb, "train/loss", s->step, s->loss);
@@ -143,6 +172,8 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
         if (s->async) tb_scalar(m->tb, "async/staleness_max", s->step, (double)s->staleness_max);
         if (s->load) tb_scalar(m->tb, "experts/balance_loss", s->step, s->balance_loss);
         if (s->load) tb_scalar(m->tb, "experts/load_worst", s->step, s->load_worst);
+        if (s->load && s->rounds_most) tb_scalar(m->tb, "experts/rounds", s->step, s->rounds_mean);
+        if (s->tier) tb_scalar(m->tb, "speed/offload_wait_s", s->step, s->tier_s);
         struct err why;
         if (tb_flush(m->tb, &why)) { /* a picture of the run, not the run */
             log_warn("%s: no more events for TensorBoard are written", why.text);
@@ -189,13 +220,20 @@ int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const ch
 void metrics_progress(const struct metrics *m, const struct metrics_step *s, int64_t steps, double eta_s)
 {
     (void)m;
-    char rate[32], eta[32], load[48] = "", stale[64] = "", scale[64] = "";
+    char rate[32], eta[32], load[48] = "", rounds[48] = "", stale[64] = "", scale[64] = "", disk[64] = "", moved[32],
+                            rounded[192] = "";
     if (s->load && s->progress_load) snprintf(load, sizeof load, "  busiest expert %.2fx", s->load_worst);
+    if (s->rounds_most > 1)
+        snprintf(rounds, sizeof rounds, "  experts in up to %d rounds, mean %.2f", s->rounds_most, s->rounds_mean);
     if (s->async)
         snprintf(stale, sizeof stale, "  stale %.1f, at most %lld", s->staleness_mean, (long long)s->staleness_max);
     if (s->scaled) snprintf(scale, sizeof scale, "  scale %.10g, %lld left out", s->loss_scale, (long long)s->skipped);
+    if (s->tier)
+        snprintf(disk, sizeof disk, "  disk %s, waited %.2g s", str_bytes(moved, (double)(s->put_bytes + s->got_bytes)),
+                 s->tier_s);
+    if (s->rounded) looks_progress(s->rounded, rounded, sizeof rounded);
     str_count(rate, s->mean_tokens_per_s);
-    log_status("step %lld/%lld  loss %.4f  grad norm %.3g  lr %.2e  %s tok/s  MFU %.0f %%%s%s%s  ETA %s",
-               (long long)s->step, (long long)steps, s->loss, s->grad_norm, s->lr, rate, 100 * s->mean_mfu, load, stale,
-               scale, str_duration(eta, eta_s));
+    log_status("step %lld/%lld  loss %.4f  grad norm %.3g  lr %.2e  %s tok/s  MFU %.0f %%%s%s%s%s%s%s  ETA %s",
+               (long long)s->step, (long long)steps, s->loss, s->grad_norm, s->lr, rate, 100 * s->mean_mfu, load,
+               rounds, stale, scale, disk, rounded, str_duration(eta, eta_s));
 }

@@ -16,6 +16,9 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/str.h"
+
+struct looks;
 
 struct metrics_step {
     int64_t step; /* optimizer steps done, from 1 */
@@ -35,15 +38,24 @@ struct metrics_step {
     /* Of models with experts, else load NULL: losses per trained token, the busiest expert's share times their number,
      * and by layer the picks of each expert ([layers], rows NULL where a layer has none). */
     double balance_loss, z_loss, load_worst;
+    double rounds_mean; /* in which rows came to their experts; 0: all at once, always */
+    int rounds_most;
     const double *const *load;
     int layers, experts;
-    bool progress_load; /* say the load on the progress line too */
+    const struct fallback *fallback; /* NULL: no layer falls back */
+    const struct looks *rounded;     /* what rounding did (looks.h); NULL: nobody looked */
+    bool tier;                       /* something waits on disk: */
+    int64_t put_bytes, got_bytes;    /* there and back in this step, of all ranks */
+    double tier_s;                   /* what the rank waited for it that waited longest */
+    bool progress_load;              /* say the load on the progress line too */
 };
 
 struct metrics;
 /* after: steps already done, whose checkpoint was loaded; lines of later steps are dropped. 0: a run that begins. */
 int metrics_open(struct metrics **m, const char *dir, int64_t after, bool tensorboard, struct err *e);
 int metrics_close(struct metrics *m, struct err *e);
+/* A line of exponents.jsonl beside it, without its end, which it gets; on a full disk it waits, too. */
+int metrics_exponents(struct metrics *m, struct str *line, struct err *e);
 int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e);
 /* tokens: trained so far; loss: the mean over valid_tokens. */
 int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, int64_t valid_tokens, struct err *e);

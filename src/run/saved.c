@@ -24,19 +24,17 @@ struct there {
 static int to_host(void *ctx, int64_t offset, size_t bytes, void *dst, struct err *e)
 {
     struct there *x = ctx;
-    (void)e;
     stream_to_host(x->stream, dst, x->p + offset, bytes);
     stream_sync(x->stream);
-    return OK;
+    return device_status(x->stream->dev, e);
 }
 
 static int from_host(void *ctx, int64_t offset, size_t bytes, const void *src, struct err *e)
 {
     struct there *x = ctx;
-    (void)e;
     stream_from_host(x->stream, x->p + offset, src, bytes);
     stream_sync(x->stream);
-    return OK;
+    return device_status(x->stream->dev, e);
 }
 
 static void forget(struct ckpt_tensor *t, int64_t n)
@@ -51,13 +49,14 @@ static struct ckpt_tensor tensor_of(const struct array_row *row, const struct ar
                                     struct array_span x)
 {
     struct ckpt_tensor t = {.group = row->name, .name = p->name, .dtype = at->row.dtype, .p = array_at(at, x.at)};
-    if (row->block == ARRAY_TENSOR) {
-        t.shape = shape_of(1, &row->each);
+    t.shape = array_shape(row, p);
+    if (array_of_tensors(row)) {
         t.box = (struct region){.nd = 1, .hi = {x.n}};
     } else {
-        int64_t each = param_row_numel(p);
-        t.shape = shape_of(p->nd, p->n);
-        t.box = param_rows(p, x.lo / each, x.n / each);
+        struct region rows = param_rows(p, 0, 1), one = array_box(row, p, &rows);
+        int64_t each = p->held ? region_volume(&one) : 1; /* values of a row */
+        rows = param_rows(p, x.lo / each, x.n / each);
+        t.box = array_box(row, p, &rows);
     }
     return t;
 }
@@ -74,7 +73,7 @@ static int64_t describe(const struct engine *g, bool pieces, bool own, struct ck
             if (!array_covers(&s->array[k].row, &g->params.p[i]) || (own && readers_has(g, k))) continue;
             struct ckpt_tensor *x = &t[n++];
             *x = tensor_of(&s->array[k].row, a, &g->params.p[i], pieces ? store_writes(s, i, k) : store_held(s, i, k));
-            if (device_is_direct(a->buf.dev)) continue;
+            if (device_is_direct(a->buf.dev) && !a->row.away) continue;
             static const struct ckpt_access access = {to_host, from_host};
             struct there *ctx = xcalloc(1, sizeof *ctx);
             *ctx = (struct there){store_stream(s, k, g->stream), x->p};
@@ -96,6 +95,7 @@ static void describe_model(const struct engine *g, const struct save_info *s, st
     hf_config_put(&o, "model", &h, g->cfg.dtype);
     changes_put_data(&s->data, &o);
     if (g->cfg.scale.first > 0) loss_scale_put(&g->scale, &o);
+    fallback_put(&g->fallback, &o);
     json_end_object(&o);
 }
 
@@ -190,10 +190,36 @@ static int read_own(struct engine *g, const struct source *x, struct err *e)
     return rc;
 }
 
+/* Where masters or weights wait elsewhere: a stretch at a time, by the host. */
+static void derive_away(struct engine *g, int param)
+{
+    enum { CHUNK = 1 << 18 };
+    const struct store *s = &g->store;
+    struct array_span from = store_held(s, param, STORE_MASTER), to = store_piece(s, param, STORE_PARAM);
+    const struct array *master = store_array(s, STORE_MASTER), *copy = &s->array[STORE_PARAM];
+    struct stream *reads = store_stream(s, STORE_MASTER, g->stream), *writes = store_stream(s, STORE_PARAM, g->stream);
+    float *wide = xmalloc(CHUNK * sizeof *wide);
+    void *narrow = xmalloc(CHUNK * sizeof *wide);
+    for (int64_t at = 0, m; at < from.n; at += m) {
+        m = from.n - at < CHUNK ? from.n - at : CHUNK;
+        stream_to_host(reads, wide, array_at(master, from.at + at), to_size(m) * sizeof *wide);
+        stream_sync(reads);
+        g->kernels.flat->cast(g->dev->team, narrow, s->dtype, wide, DT_F32, m);
+        stream_from_host(writes, array_at(copy, to.at + from.lo - to.lo + at), narrow,
+                         to_size(m) * dtype_bytes(s->dtype));
+        stream_sync(writes);
+    }
+    xfree(wide);
+    xfree(narrow);
+}
+
 static void derive(struct engine *g)
 {
     const struct store *s = &g->store;
-    for (int i = 0; s->dtype != DT_F32 && i < g->params.n; i++) {
+    bool own = array_is_here(&s->array[STORE_MASTER]),
+         away = s->array[STORE_MASTER].row.away || s->array[STORE_PARAM].row.away;
+    for (int i = 0; own && away && i < g->params.n; i++) derive_away(g, i);
+    for (int i = 0; own && !away && i < g->params.n; i++) {
         struct array_span from = store_held(s, i, STORE_MASTER), to = store_piece(s, i, STORE_PARAM);
         const struct array *copy = &s->array[STORE_PARAM];
         flat_cast(g->stream, array_at(copy, to.at + from.lo - to.lo), s->dtype,
@@ -215,6 +241,11 @@ int save_resume(struct engine *g, struct ckpt *c, const char *root, int rc, stru
     if (!rc && holds) derive(g);
     if (!rc && c && g->cfg.scale.first > 0 && loss_scale_take(&g->scale, ckpt_extra(c)))
         loss_scale_init(&g->scale, &g->cfg.scale);
+    if (!rc && c && g->fallback.n && fallback_take(&g->fallback, ckpt_extra(c)))
+        rc = err_set(e, ERR_CORRUPT,
+                     "%s: its list of layers that fell back is not of %d layers; choose another "
+                     "checkpoint, or precision.fallback.after=0",
+                     ckpt_path(c), g->fallback.n);
     readers_free(&plan);
     return rc;
 }

@@ -158,7 +158,7 @@ bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, dou
     *r = (struct engine_report){.loss = seen[0], .nats = seen[1], .tokens = (int64_t)seen[2], .grad_norm = norm};
     if (!isfinite(r->loss) || !isfinite(norm)) return false;
     double from = clock_now_s();
-    if (serves(v)) optim_step(&v->g->store, v->g->stream, &v->c.optim, v->g->muon, lr, step, norm);
+    if (serves(v)) optim_step(&v->g->store, v->g->stream, &v->c.optim, &v->g->tools, lr, step, norm);
     if (serves(v)) trace_add(v->g->trace, TRACE_OPTIMIZER, "update parameters", step, from, clock_now_s());
     travel(&v->pull, "pull");
     return true;
@@ -225,7 +225,7 @@ static void apply(struct serve *v, int w, int64_t *tokens)
     struct store *store = &v->g->store;
     double stale = (double)(v->updates - c->pulled), lr = lr_at(&v->c.lr, c->clock) / v->n_workers;
     device_copy(v->g->stream, &store->array[STORE_GRAD].buf, 0, &c->landing, 0, c->landing.bytes);
-    optim_step(store, v->g->stream, &v->c.optim, v->g->muon, lr, v->updates, c->head[HEAD_NORM]);
+    optim_step(store, v->g->stream, &v->c.optim, &v->g->tools, lr, v->updates, c->head[HEAD_NORM]);
     v->updates++;
     c->clock++;
     c->waits = true;

@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "config/config_memory.h"
+#include "config/config_offload.h"
 
 int site_join(struct site *s, const struct site_config *x, struct err *e)
 {
@@ -23,17 +24,41 @@ static int within_limit(const struct site *s, const struct site_config *x, struc
     char have[32], want[32], more[32], most[32];
     int worst = 0;
     if (x->kind != SITE_WORKS || limit <= 0 || bytes <= limit) return OK;
-    for (int i = 1; i < MEM_N; i++)
+    for (int i = 1; i < MEM_HOST; i++)
         if (at[i] > at[worst]) worst = i;
-    return err_set(e, ERR_REQUEST,
-                   "memory.limit: %s a rank, and this one needs %s, %s more (the largest share %s: %s). %s, or let "
-                   "tutti "
-                   "plan tell what it is for",
-                   str_bytes(have, limit), str_bytes(want, bytes), str_bytes(more, bytes - limit),
-                   str_bytes(most, (double)at[worst]), mem_cat_name((enum mem_cat)worst),
-                   config_recompute_auto(x->config)
-                       ? "Choose a smaller batch.micro or more ranks"
-                       : "Choose memory.recompute: auto, a smaller batch.micro, or more ranks");
+    double state = (double)at[MEM_MASTER] + (double)at[MEM_OPTIMIZER];
+    struct str less = {0};
+    if (state > bytes - limit && !x->config->memory.away)
+        str_printf(&less, "memory.offload: [%s] to a folder (memory.offload_to) would do without %s. ",
+                   at[MEM_MASTER] ? "optimizer, master" : "optimizer", str_bytes(most, state));
+    int rc = err_set(e, ERR_REQUEST,
+                     "memory.limit: %s a rank, and this one needs %s, %s more (the largest share %s: %s). %s%s, or let "
+                     "tutti "
+                     "plan tell what it is for",
+                     str_bytes(have, limit), str_bytes(want, bytes), str_bytes(more, bytes - limit),
+                     str_bytes(most, (double)at[worst]), mem_cat_name((enum mem_cat)worst), str_text(&less),
+                     config_recompute_auto(x->config)
+                         ? "Choose a smaller batch.micro or more ranks"
+                         : "Choose memory.recompute: auto, a smaller batch.micro, or more ranks");
+    str_free(&less);
+    return rc;
+}
+
+static int open_tier(struct site *s, const char *dir, struct err *e)
+{
+    struct tier *t;
+    int rc = dir ? tier_open(&t, dir, e) : OK;
+    if (!rc && dir) device_tier_set(s->dev, t);
+    return rc;
+}
+
+/* All that is offloaded has its place: there is room for it, or the run does not begin. */
+static int reserve(struct site *s, struct err *e)
+{
+    struct tier *t = s->dev->tier;
+    int rc = t ? tier_reserve(t, e) : OK;
+    if (!rc && t) tier_measure(t, &s->tier_put, &s->tier_get);
+    return rc || !t ? rc : tier_status(t, e);
 }
 
 int site_build(struct site *s, const struct site_config *x, struct err *e)
@@ -45,10 +70,12 @@ int site_build(struct site *s, const struct site_config *x, struct err *e)
     if (x->kind == SITE_WORKS) {
         ranks_device(&s->ranks, s->dev);
         s->dev->any_size = !x->config->memory.check;
+        if ((rc = open_tier(s, config_offload_dir(x->config), e))) return rc;
     }
     if (x->kind == SITE_PAPER) return engine_new_paper(&s->engine, &ec, s->dev, e);
     rc = engine_new(&s->engine, &ec, s->dev, e);
-    return rc ? rc : within_limit(s, x, e);
+    if (!rc) rc = within_limit(s, x, e);
+    return rc ? rc : reserve(s, e);
 }
 
 int site_serve(struct site *s, const struct site_config *x, struct err *e)

@@ -29,7 +29,8 @@ struct site {
     struct ranks ranks;
     struct device *dev;
     struct engine *engine;
-    struct serve *serve; /* NULL: none */
+    struct serve *serve;       /* NULL: none */
+    double tier_put, tier_get; /* bytes a second, measured when its space was reserved; 0: there is none */
 };
 
 /* All of it, or an error on every rank of the world and nothing to close. */

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "config/config_memory.h"
+#include "config/config_offload.h"
 #include "run/choose.h"
 #include "run/places.h"
 #include "run/starts.h"
@@ -42,6 +43,31 @@ static void say(const char *key, struct str *value)
     str_clear(value);
 }
 
+enum { SLOW = 200000000 /* bytes a second: less than a hard disk does */ };
+
+/* What of this rank waits where; ranks are much alike. */
+static void say_offload(const struct tell *t, struct str *s)
+{
+    char a[32];
+    const struct tier *tier = t->engine->dev->tier;
+    config_offload_text(t->cfg, s);
+    if (!tier) {
+        str_printf(s, ", %s in the host's memory, which on the cpu device is the same",
+                   str_bytes(a, (double)t->engine->dev->ledger.now[MEM_HOST]));
+        say("offload", s);
+        return;
+    }
+    str_printf(s, ", %s in %s, %s, threads that put %.2f GB/s and get %.2f GB/s",
+               str_bytes(a, (double)t->engine->dev->ledger.now[MEM_DISK]), tier_dir(tier),
+               tier_is_direct(tier) ? "direct I/O" : "through the page cache (its file system takes no direct I/O)",
+               1e-9 * t->tier_put, 1e-9 * t->tier_get);
+    say("offload", s);
+    if (t->tier_put > 0 && (t->tier_put < SLOW || t->tier_get < SLOW))
+        log_warn("memory.offload_to: %s is slow: %.0f MB/s are put there and %.0f MB/s come back; steps will wait for "
+                 "it; choose a folder on a local SSD",
+                 tier_dir(tier), 1e-6 * t->tier_put, 1e-6 * t->tier_get);
+}
+
 static void say_all(const struct tell *t, const struct places *p, const struct starts_note *n)
 {
     char a[32], b[32], text[CHOOSE_TEXT];
@@ -50,9 +76,7 @@ static void say_all(const struct tell *t, const struct places *p, const struct s
     log_info("model: %s, %s parameters, %s, %s of memory", model_family_name(g->cfg.model.family),
              str_count(a, (double)g->params.numel), dtype_name(g->cfg.dtype),
              str_bytes(b, (double)g->store.dev->ledger.now_total));
-    if (g->cfg.away.on)
-        log_info("offload: activations, %s in the host's memory, which on the cpu device is the same",
-                 str_bytes(a, (double)g->store.dev->ledger.now[MEM_HOST]));
+    if (t->cfg->memory.away) say_offload(t, &s);
     log_info("ranks: %d", t->ranks->n);
     places_hosts(p, &s);
     say("hosts", &s);
@@ -73,12 +97,21 @@ static void say_all(const struct tell *t, const struct places *p, const struct s
     say("transport", &s);
     str_printf(&s, "%s%s%s", n->kernels, n->kernel_library[0] ? ", " : "", n->kernel_library);
     say("kernels", &s);
+    if (t->cfg->numerics.accumulate != ACCUMULATE_FP32) {
+        str_printf(&s, "products are added up as %s has it, in plain loops: slow, on purpose",
+                   config_accumulate_name(t->cfg));
+        say("accumulation", &s);
+    }
     if (g->cfg.scale.first > 0) {
         str_printf(&s,
                    "fp16 in memory and messages, products in fp32 (these kernels have none of fp16: slower than bf16), "
                    "fp32 masters, "
                    "loss scale %.10g, doubled after %lld good steps",
                    g->scale.now, (long long)g->cfg.scale.grow_every);
+        say("precision", &s);
+    }
+    if (g->recipes.of_slot) {
+        recipes_text(g, &s);
         say("precision", &s);
     }
     places_warnings(p, &s);

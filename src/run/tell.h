@@ -13,7 +13,8 @@ struct tell {
     const struct config *cfg;
     const struct ranks *ranks;
     const struct engine *engine;
-    int64_t step; /* done before */
+    int64_t step;              /* done before */
+    double tier_put, tier_get; /* bytes a second (run/site.h) */
 };
 /* A file that cannot be written is a warning. Collective(world). */
 int tell_start(const struct tell *t, struct err *e);

@@ -24,7 +24,8 @@ struct tb;
 
 /* Makes the directory if needed and a new file in it. On failure *out is NULL. */
 int tb_open(struct tb **out, const char *dir, struct err *e);
-/* The path of the file, borrowed. */
+/* The path of the file, borrowed: its name holds the time and the host, so who wants to read the file, as tests do,
+ * asks. */
 const char *tb_path(const struct tb *tb);
 
 /* One point of the curve `tag` (UTF-8, "train/loss": the part before the slash groups curves). The format keeps

@@ -35,9 +35,11 @@ static int one_step(struct trainer *t, struct err *e)
     trace_add(t->site.engine->trace, TRACE_PART, "wait for the batch", t->step, from, clock_now_s());
     config_part(&t->cfg, t->site.ranks.part, &first, &n);
     struct engine_batch view = trainer_view(b, first);
+    trainer_tier_begin(t);
     bool finite = t->site.serve ? serve_step(t->site.serve, &view, t->step, lr, &r)
                                 : engine_step(t->site.engine, &view, t->step, lr, &r);
     rc = engine_status(t->site.engine, e);
+    if (!rc) rc = trainer_tier_end(t, e);
     if (rc) return rc;
     if (!finite) return trainer_not_finite(t, &view, &r, lr, e);
     t->step++;

@@ -10,6 +10,7 @@
 #include "config/changes.h"
 #include "data/dataset.h"
 #include "data/prefetch.h"
+#include "device/tier.h"
 #include "config/setup.h"
 #include "run/metrics.h"
 #include "run/retry.h"
@@ -45,7 +46,12 @@ struct trainer { /* one rank */
     struct changes_data data; /* of train */
     struct prefetch *feed;
     struct staleness stale;
-    struct metrics *metrics; /* rank 0 */
+    struct metrics *metrics;              /* rank 0 */
+    struct tier_counts tier_before, tier; /* when this step began; of this step: bytes of all ranks, the longest wait */
+    struct {                              /* of steps from the second on, until it was told what they wait for a disk */
+        int64_t steps;
+        double waited_s, all_s, bytes;
+    } tier_told;
     struct str config_text;
     char *checkpoints, *tokenizer_dir;
     struct lr_config lr;
@@ -107,6 +113,14 @@ int trainer_not_finite(struct trainer *t, const struct engine_batch *b, const st
                        struct err *e);
 /* What a step did, to metrics and the terminal; rank 0 only. Local. */
 int trainer_report(struct trainer *t, const struct engine_report *r, double lr, double step_s, struct err *e);
+
+/* ---- trainer_tier.c ---- */
+/* Around a step's work, where something waits on disk: nothing that was read there is other than what was written, on
+ * any rank, and what was moved is counted. tier_end is Collective; beside a tier there are no servers. */
+void trainer_tier_begin(struct trainer *t);
+int trainer_tier_end(struct trainer *t, struct err *e);
+/* Warns, once, where steps wait for the disk for more than a tenth of their time. Rank 0, after a step. Local. */
+void trainer_tier_judge(struct trainer *t, double step_s);
 
 /* ---- trainer_async.c ---- */
 /* Steps until the run is over, without a common step: from one meeting to the next. Collective. */

@@ -31,7 +31,7 @@ static int open_dataset(struct trainer *t, struct dataset **d, const struct conf
 {
     const struct config_source *items = list->items;
     struct dataset_source *s = xcalloc((size_t)list->n + 1, sizeof *s);
-    for (int i = 0; i < list->n; i++) s[i] = (struct dataset_source){items[i].path, items[i].weight};
+    for (int i = 0; i < list->n; i++) s[i] = (struct dataset_source){items[i].path, items[i].column, items[i].weight};
     char *cache = t->cfg.data.cache_dir ? xstrdup(t->cfg.data.cache_dir) : fs_join(t->cfg.run.dir, "data");
     struct dataset_options o = {
         .sources = s,
@@ -129,7 +129,8 @@ static int open_weights(struct trainer *t, struct err *e)
     struct str said = {0};
     int rc = resume_choose(&r, t->site.ranks.world, &t->cfg, t->conf, t->checkpoints, e);
     if (rc) return rc;
-    if (r.ckpt && !trainer_pushes(t)) rc = save_check(t->site.engine, r.ckpt, e);
+    if (r.ckpt && t->leads) rc = changes_histories(r.ckpt, &t->cfg, e);
+    if (!rc && r.ckpt && !trainer_pushes(t)) rc = save_check(t->site.engine, r.ckpt, e);
     if (!rc && r.ckpt && t->leads) rc = changes_check(r.ckpt, &t->cfg, &t->data, e);
     if (!rc && !r.ckpt) rc = fresh_weights(t, e);
     if (rc && r.ckpt && rc != ERR_REQUEST) resume_advise(t->checkpoints, ckpt_path(r.ckpt), e);
@@ -229,7 +230,10 @@ int trainer_open(struct trainer *t, struct job *j, struct comm *world, struct er
     if (!rc) sum_ranks(t);
     if (!rc) rc = trainer_together(t, open_serve(t, e), e);
     if (!rc) rc = open_weights(t, e);
-    if (!rc) rc = tell_start(&(struct tell){&t->cfg, &t->site.ranks, t->site.engine, t->step}, e);
+    if (!rc)
+        rc = tell_start(&(struct tell){&t->cfg, &t->site.ranks, t->site.engine, t->step, t->site.tier_put,
+                                       t->site.tier_get},
+                        e);
     if (!rc && t->site.serve) serve_begin(t->site.serve, t->step);
     if (!rc) rc = trainer_together(t, write_config(t, e), e);
     if (!rc)

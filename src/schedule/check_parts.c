@@ -148,7 +148,7 @@ static int check_gather(struct check *c, struct action a)
     struct named name = unit_said(c, a.part);
     if (!c->p->rule.gather)
         return fail(c, "parameters are whole here: there is nothing to gather or to release; leave it out, or choose "
-                       "parallel.zero=3");
+                       "parallel.zero=3 or memory.offload=[params]");
     if (a.kind == ACTION_GATHER) {
         if (u->gathered >= 0)
             return fail(c, "%s was gathered by %s: RELEASE comes first", name.text, action_said(c, u->gathered).text);

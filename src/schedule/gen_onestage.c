@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The schedules of a rank that has the whole model: gradient accumulation and evaluation.
+/* The schedule of a rank that has the whole model: gradient accumulation.
  *
  * Each microbatch goes forward and at once backward, so one slab of activations serves all of them. Splitting the
  * backward gains nothing on one rank; it is there so that the deferred weight half can be tested against the fused
@@ -15,13 +15,5 @@ struct schedule *schedule_new_onestage(int n_microbatches, bool split_w)
         schedule_push(s, 0, action_of(split_w ? ACTION_B : ACTION_BW, 0, m));
         if (split_w) schedule_push(s, 0, action_of(ACTION_W, 0, m));
     }
-    return s;
-}
-
-struct schedule *schedule_new_evaluation(int n_microbatches)
-{
-    struct schedule *s = schedule_new("evaluation", 1, 1, n_microbatches);
-    s->forward_only = true;
-    for (int m = 0; m < n_microbatches; m++) schedule_push(s, 0, action_of(ACTION_F, 0, m));
     return s;
 }

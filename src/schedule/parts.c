@@ -2,7 +2,7 @@
 /* The pass that makes a rank's whole list: five walks, each from left to right.
  *
  *   cut      whole phases become parts, whole stages' GATHER, RELEASE, REDUCE, UPDATE and PUBLISH become units
- *   gather   GATHER one unit ahead of the first part that reads it in a phase, RELEASE after the last
+ *   gather   GATHER one unit (or rule.ahead) ahead of the first part that reads it in a phase, RELEASE after the last
  *   reduce   REDUCE after the last part of a window, or of the step, that adds to a unit's gradient
  *   update   UPDATE of every unit at the end, and PUBLISH behind it: it travels while the next one is stepped
  *   join     parts between which nothing came are told as the whole again
@@ -214,7 +214,7 @@ struct reading {
 };
 
 /* One unit ahead: the first two before the first part, each later one when the one before it begins to be read. */
-static void reading_init(struct reading *x, const struct stage_parts *g, int phase)
+static void reading_init(struct reading *x, const struct stage_parts *g, int phase, int ahead)
 {
     struct part_use *use = xcalloc(to_size(g->n_use) + 1, sizeof *use);
     for (int k = 0; k < g->n_use; k++)
@@ -223,7 +223,7 @@ static void reading_init(struct reading *x, const struct stage_parts *g, int pha
     x->gather = xcalloc(to_size(x->n) + 1, sizeof *x->gather);
     x->release = xcalloc(to_size(x->n) + 1, sizeof *x->release);
     for (int i = 0; i < x->n; i++) {
-        x->gather[i] = (struct mark){use[i ? i - 1 : 0].first, use[i].unit};
+        x->gather[i] = (struct mark){use[i < ahead ? 0 : i - ahead].first, use[i].unit};
         x->release[i] = (struct mark){use[i].last, use[i].unit};
     }
     qsort(x->gather, to_size(x->n), sizeof *x->gather, by_part);
@@ -235,7 +235,8 @@ static struct reading *readings(const struct rank_parts *p)
 {
     struct reading *r = xcalloc(to_size(p->n_stages) * PART_PHASES + 1, sizeof *r);
     for (int i = 0; i < p->n_stages; i++)
-        for (int ph = 0; ph < PART_PHASES; ph++) reading_init(&r[i * PART_PHASES + ph], &p->stage[i], ph);
+        for (int ph = 0; ph < PART_PHASES; ph++)
+            reading_init(&r[i * PART_PHASES + ph], &p->stage[i], ph, p->rule.ahead ? p->rule.ahead : 1);
     return r;
 }
 

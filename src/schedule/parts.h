@@ -51,7 +51,8 @@ struct stage_parts {
 };
 
 struct part_rule {
-    bool gather;    /* parameters are shared out: gathered before each use (zero 3) */
+    bool gather;    /* parameters are shared out, or wait elsewhere: gathered before each use (zero 3, offload) */
+    int ahead;      /* units; 0: one */
     bool arrive;    /* or they are whole, and on their way since the last step until their first use (zero 1 and 2) */
     bool reduce;    /* gradients are handed on at all */
     bool temporary; /* what a window writes is in a temporary, and reduced when the window is over (zero 2 and 3, bf16)
@@ -85,10 +86,10 @@ int64_t parts_window(const struct rank_parts *p, struct action a, int phase);
 
 /* The rank's whole list. What the schedule names by stage (GATHER, RELEASE, REDUCE) is told unit by unit; if it names
  * no GATHER and RELEASE, or no REDUCE, or no RECOMPUTE, or no UPDATE and PUBLISH at all, these are put in: a unit is
- * gathered one unit ahead of its use and released after the last use in the phase, reduced as soon as its gradient is
- * complete, and recomputed where the program does, updated at the end and published at once. A RECOMPUTE of a whole
- * stage stands for all that its next B or BW repeats. The caller frees out->a. ERR_REQUEST: a RECOMPUTE that serves
- * nothing. */
+ * gathered rule.ahead units ahead of its use and released after the last use in the phase, reduced as soon as its
+ * gradient is complete, and recomputed where the program does, updated at the end and published at once. A RECOMPUTE of
+ * a whole stage stands for all that its next B or BW repeats. The caller frees out->a. ERR_REQUEST: a RECOMPUTE that
+ * serves nothing. */
 int schedule_list(struct action_list *out, const struct schedule *s, int rank, const struct rank_parts *p,
                   struct err *e);
 /* Proves the invariants of a rank's whole list; an error names rank, action and unit. */

@@ -68,8 +68,6 @@ void schedule_push(struct schedule *s, int rank, struct action a);
 /* One rank, one stage, gradient accumulation: F0 BW0 F1 BW1 ..., or F0 B0 W0 ... when split_w. Then
  * schedule_add_moves appends REDUCE. At most one (stage, microbatch) is alive at any time. */
 struct schedule *schedule_new_onestage(int n_microbatches, bool split_w);
-/* One rank, one stage, F0 F1 ...: validation. */
-struct schedule *schedule_new_evaluation(int n_microbatches);
 /* Evaluation with the stages where s has them: forward only. */
 struct schedule *schedule_new_forward(const struct schedule *s);
 /* By name, for the command line and the config. n_chunks: stages per rank, 0 for the generator's own. round:
@@ -84,7 +82,8 @@ const char *schedule_kind_doc(int i);
 /* ---- passes: each takes a correct schedule and leaves a correct schedule ---------------------------------- */
 
 void schedule_split_backward(struct schedule *s); /* BW becomes B W */
-void schedule_fuse_backward(struct schedule *s);  /* B and the W right after it become BW */
+/* B and the W right after it become BW. The way back, by which tests show that splitting loses nothing. */
+void schedule_fuse_backward(struct schedule *s);
 /* RECV right before the action that needs the data, SEND right after the one that makes it. */
 void schedule_add_comm(struct schedule *s);
 /* What else a rank does with whole stages (parts.h tells it part by part): GATHER before and RELEASE after every F, B

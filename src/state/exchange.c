@@ -30,14 +30,16 @@ int exchange_slots(struct exchange *x, int param_slots, int grad_slots, struct e
     size_t grad = dtype_bytes(x->s->grad_dtype);
     int rc = OK;
     for (int i = 0; !rc && i < param_slots; i++, x->n_param_slots += !rc)
-        rc = buffer_new(&x->param_slot[i], d, MEM_COMM, to_size(u->largest_unit) * dtype_bytes(x->s->dtype), e);
+        rc = buffer_new(&x->param_slot[i], d, fetch_on(x) ? MEM_PARAM : MEM_COMM,
+                        to_size(u->largest_unit) * dtype_bytes(x->s->dtype) + fetch_room(x), e);
     for (int i = 0; !rc && i < grad_slots; i++, x->n_grad_slots += !rc)
         rc = buffer_new(&x->grad_slot[i], d, MEM_COMM, to_size(u->largest_unit) * 4, e);
     bool each = grad_slots && store_reduces_each(x->s);
     if (!rc && each && x->s->grad_dtype != DT_F32)
         rc = buffer_new(&x->wire, d, MEM_COMM, to_size(u->largest_unit) * grad, e);
-    if (!rc && each && x->s->many) rc = buffer_new(&x->landing, d, MEM_COMM, to_size(u->largest_unit_shard) * grad, e);
-    return rc;
+    if (!rc && each && x->s->many && !coded_grads(x))
+        rc = buffer_new(&x->landing, d, MEM_COMM, to_size(u->largest_unit_shard) * grad, e);
+    return rc ? rc : coded_buffers(x, param_slots, e);
 }
 
 int exchange_init(struct exchange *x, struct store *s, const struct exchange_config *c, struct err *e)
@@ -49,7 +51,8 @@ int exchange_init(struct exchange *x, struct store *s, const struct exchange_con
                            .expert = c->expert,
                            .sums = c->sums,
                            .host_shard = c->host_shard,
-                           .host_replicate = c->host_replicate};
+                           .host_replicate = c->host_replicate,
+                           .coding = {.grad = c->grad, .param = c->param}};
     CHECK(size_of(c->shard) == size_of(c->host_shard) && size_of(c->replicate) == size_of(c->host_replicate),
           "ranks without their hosts");
     const struct units *u = &s->units;
@@ -57,8 +60,8 @@ int exchange_init(struct exchange *x, struct store *s, const struct exchange_con
     x->gathered = xcalloc((size_t)u->n + 1, sizeof *x->gathered);
     x->unit = xcalloc((size_t)u->n + 1, sizeof *x->unit);
     x->landing_units = xcalloc((size_t)u->n + 1, sizeof *x->landing_units);
-    int rc = OK;
-    if (c->exact && s->has_grad) {
+    int rc = fetch_init(x, e);
+    if (!rc && c->exact && s->has_grad) {
         rc = exact_init(&x->tree, s, c->stream, c->n_microbatches, size_of(c->shard), size_of(c->replicate), e);
         x->exact = !rc;
     }
@@ -66,14 +69,23 @@ int exchange_init(struct exchange *x, struct store *s, const struct exchange_con
     return rc;
 }
 
+/* What was sent of a unit is here. */
+static void arrived(struct exchange *x, int unit)
+{
+    if (x->gathered[unit]) comm_wait(exchange_group(x, x->s->units.unit[unit].first), x->gathered[unit]);
+    coded_gather_wait(x, unit);
+}
+
 void exchange_fini(struct exchange *x)
 {
-    for (int u = 0; x->gathered && u < x->s->units.n; u++) exchange_gather_wait(x, u);
+    for (int u = 0; x->gathered && u < x->s->units.n; u++) arrived(x, u);
+    fetch_fini(x);
     for (int i = 0; i < x->n_param_slots; i++) buffer_free(&x->param_slot[i]);
     for (int i = 0; i < x->n_grad_slots; i++) buffer_free(&x->grad_slot[i]);
     buffer_free(&x->wire);
     buffer_free(&x->landing);
     if (x->exact) exact_fini(&x->tree);
+    coded_fini(x);
     xfree(x->param_slot);
     xfree(x->grad_slot);
     xfree(x->counts);
@@ -84,22 +96,24 @@ void exchange_fini(struct exchange *x)
 }
 
 /* ---- addresses ---- */
-static void *in_slot(const struct exchange *x, const struct buffer *slot, int param, size_t width)
+static void *in_slot(const struct exchange *x, const struct buffer *slot, int param, size_t width, size_t from)
 {
     const struct unit *u = &x->s->units.unit[x->s->units.of_param[param]];
-    return slot->p ? (char *)slot->p + to_size(x->s->table->p[param].offset - u->offset) * width : NULL;
+    return slot->p ? (char *)slot->p + from + to_size(x->s->table->p[param].offset - u->offset) * width : NULL;
 }
 
 void *exchange_param_ptr(const struct exchange *x, int param, int slot)
 {
-    if (store_param_is_whole(x->s)) return store_param_ptr(x->s, param);
-    return slot < 0 ? NULL : in_slot(x, &x->param_slot[slot], param, dtype_bytes(x->s->dtype));
+    if (!store_param_travels(x->s)) return store_param_ptr(x->s, param);
+    return slot < 0 ? NULL
+                    : in_slot(x, &x->param_slot[slot], param, dtype_bytes(x->s->dtype),
+                              fetch_shift(x, x->s->units.of_param[param]));
 }
 
 void *exchange_grad_ptr(const struct exchange *x, int param, int slot)
 {
     if (!store_grad_is_temporary(x->s)) return store_grad_ptr(x->s, param);
-    return slot < 0 ? NULL : in_slot(x, &x->grad_slot[slot], param, 4);
+    return slot < 0 ? NULL : in_slot(x, &x->grad_slot[slot], param, 4, 0);
 }
 
 /* ---- parameters ---- */
@@ -123,19 +137,36 @@ static int64_t gather_param(struct exchange *x, int param, const void *piece, vo
 void exchange_gather(struct exchange *x, int unit, int slot)
 {
     const struct unit *u = &x->s->units.unit[unit];
+    if (fetch_on(x)) {
+        fetch_gather(x, unit, slot);
+        return;
+    }
+    if (coded_params(x, unit)) {
+        x->gathered[unit] = coded_gather(x, unit, slot);
+        return;
+    }
     for (int i = u->first; i < u->first + u->n; i++)
         x->gathered[unit] = gather_param(x, i, store_piece_param(x->s, i), exchange_param_ptr(x, i, slot));
 }
 
 void exchange_gather_wait(struct exchange *x, int unit)
 {
-    if (x->gathered[unit]) comm_wait(exchange_group(x, x->s->units.unit[unit].first), x->gathered[unit]);
+    fetch_gather_wait(x, unit);
+    arrived(x, unit);
 }
 
 void exchange_publish_unit(struct exchange *x, int unit)
 {
     const struct unit *u = &x->s->units.unit[unit];
     if (store_state_is_whole(x->s) || !store_param_is_whole(x->s)) return;
+    if (fetch_on(x)) {
+        fetch_publish(x, unit);
+        return;
+    }
+    if (coded_params(x, unit)) {
+        x->gathered[unit] = coded_gather(x, unit, -1);
+        return;
+    }
     for (int i = u->first; i < u->first + u->n; i++)
         if (x->s->table->p[i].held)
             x->gathered[unit] = gather_param(x, i, store_piece_param(x->s, i), store_param_ptr(x->s, i));

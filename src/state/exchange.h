@@ -35,6 +35,11 @@
  * bf16 gradients travel as bf16; sums over ranks run in fp32 and are rounded once (comm.h), sums over microbatches are
  * rounded once per microbatch (store.h).
  *
+ * In fewer bits (comm.grad, comm.param): a codec writes what travels and reads it where it arrives: coded.h.
+ *
+ * Parameters that wait in slower memory (memory.offload) are read from there into the same slots, at every zero level:
+ * fetch.h.
+ *
  * exact (numerics.exact_order): sums form one binary tree over the microbatches of the global batch, whoever computes
  * them: exact.h.
  *
@@ -53,7 +58,9 @@
 #define TUTTI_STATE_EXCHANGE_H
 
 #include "comm/comm.h"
+#include "state/coded.h"
 #include "state/exact.h"
+#include "state/fetch.h"
 #include "state/store.h"
 
 struct exchange_config {
@@ -64,9 +71,10 @@ struct exchange_config {
     struct comm *sums; /* hosts over which counts and losses are added where gradients are not reduced here; or NULL */
     bool exact;        /* needs fp32 gradients, groups of a power of two, store_config.once */
     int64_t n_microbatches; /* exact: of this rank */
+    enum codec grad, param; /* what travels is written so (coded.h); not with exact */
 };
 
-enum reduction_stage { REDUCTION_NONE, REDUCTION_SHARD, REDUCTION_REPLICATE, REDUCTION_SPREAD };
+enum reduction_stage { REDUCTION_NONE, REDUCTION_SHARD, REDUCTION_REPLICATE, REDUCTION_BACK, REDUCTION_SPREAD };
 struct reduction { /* of one unit's gradients */
     enum reduction_stage stage;
     int64_t ticket;
@@ -92,6 +100,8 @@ struct exchange {
         n_landing_units; /* units in REDUCTION_SHARD whose gradients are reduced each time, ascending: few */
     bool exact;
     struct exact tree;
+    struct coding coding;
+    struct fetching fetching; /* parameters that wait elsewhere */
 };
 
 int exchange_init(struct exchange *x, struct store *s, const struct exchange_config *c, struct err *e);
@@ -109,8 +119,8 @@ struct comm *exchange_group(const struct exchange *x, int param);
 void *exchange_param_ptr(const struct exchange *x, int param, int slot);
 void *exchange_grad_ptr(const struct exchange *x, int param, int slot);
 
-/* zero 3: enqueue the gathering of a unit into a slot; wait for it, or for what the last exchange_publish sent of
- * it. */
+/* zero 3, or away: enqueue the gathering of a unit into a slot; wait for it, or for what the last exchange_publish sent
+ * of it. */
 void exchange_gather(struct exchange *x, int unit, int slot);
 void exchange_gather_wait(struct exchange *x, int unit);
 /* A unit's gradients are complete: in its slot, or in the store when slot < 0 (then only for the last time in the
@@ -119,6 +129,9 @@ void exchange_reduce(struct exchange *x, int unit, int slot, bool last);
 /* The slot is wanted again: finish the reduction that reads it. */
 void exchange_slot_free(struct exchange *x, int slot);
 void exchange_step_begin(struct exchange *x);
+/* Elements of a parameter's gradient, of those that are stepped here, that are summed over a model axis; 0: none are.
+ */
+int64_t exchange_across(const struct exchange *x, int param, enum axis a);
 /* All reductions of the step are finished when this returns. */
 void exchange_reduce_finish(struct exchange *x);
 /* After the update: parameters of a unit, of all units, to everybody (zero 1 and 2). Enqueues; who reads the whole of a

@@ -2,7 +2,8 @@
 /* A unit's gradients on their way, in up to three stages, each enqueued when the one before it is done:
  *
  *   SHARD      over dp_shard: into pieces, or everywhere at once (zero 0 with nothing else to do)
- *   REPLICATE  the pieces over dp_replicate, after the last contribution of the step
+ *   REPLICATE  the pieces over dp_replicate, after the last contribution of the step; encoded (coded.h) it is two
+ *              messages, terms there and sums BACK
  *   SPREAD     zero 0: the finished pieces to all ranks of dp_shard
  *
  * Stages move on when another unit wants the landing or a slot, which happens at the same place of the program on every
@@ -52,7 +53,7 @@ static const void *source_of(const struct exchange *x, int unit, int param, int 
 /* One message can bring the sum to everybody: nothing else happens to it here. */
 static bool in_one_go(const struct exchange *x, int unit)
 {
-    return store_state_is_whole(x->s) && !store_reduces_each(x->s) && size_of(x->replicate) == 1 &&
+    return store_state_is_whole(x->s) && !store_reduces_each(x->s) && size_of(x->replicate) == 1 && !coded_grads(x) &&
            !(x->exact && size_of(group_of(x, unit)) > 2);
 }
 
@@ -73,6 +74,66 @@ static void landing_remove(struct exchange *x, int unit)
     x->n_landing_units = n;
 }
 
+/* ---- stages, encoded ---- */
+static void move_on(struct exchange *x, int unit);
+
+/* The unit that has the buffers of a stage gives them up. */
+static void take(struct exchange *x, struct coded_set *set, int unit)
+{
+    while (set->unit >= 0) move_on(x, set->unit);
+    set->unit = unit;
+}
+
+static void *source_at(const struct exchange *x, int unit, int param, int slot)
+{
+    return (void *)(uintptr_t)source_of(x, unit, param, slot);
+}
+
+/* What nobody is sent is not written: a unit that is shared out over one rank. */
+static void coded_shard(struct exchange *x, int unit, int slot)
+{
+    const struct store *s = x->s;
+    const struct unit *u = &s->units.unit[unit];
+    struct reduction *r = &x->unit[unit];
+    if (size_of(group_of(x, unit)) > 1) {
+        take(x, &x->coding.shard, unit);
+        r->ticket = coded_shard_begin(x, unit, slot, source_at);
+        return;
+    }
+    if (!store_reduces_each(s)) return;
+    for (int i = u->first; i < u->first + u->n && !counts_only(x); i++)
+        if (s->table->p[i].held)
+            flat_sum_into(x->stream, store_piece_grad(s, i), s->grad_dtype, source_of(x, unit, i, slot), s->grad_dtype,
+                          s->table->p[i].held, r->added);
+}
+
+static void coded_shard_over(struct exchange *x, int unit)
+{
+    struct reduction *r = &x->unit[unit];
+    bool each = store_reduces_each(x->s);
+    if (x->coding.shard.unit == unit) {
+        coded_shard_end(x, unit, each && r->added);
+        x->coding.shard.unit = -1;
+    }
+    r->added |= each;
+}
+
+/* Sums that replicas exchanged have been through the codec. */
+static void coded_spread(struct exchange *x, int unit)
+{
+    struct reduction *r = &x->unit[unit];
+    bool whole = store_state_is_whole(x->s);
+    if (size_of(group_of(x, unit)) == 1 || (!whole && size_of(x->replicate) > 1)) return;
+    take(x, &x->coding.spread, unit);
+    if (whole) {
+        r->ticket = coded_spread_begin(x, unit);
+        r->stage = REDUCTION_SPREAD;
+        return;
+    }
+    coded_round(x, unit);
+    x->coding.spread.unit = -1;
+}
+
 /* ---- stages ---- */
 static void start_spread(struct exchange *x, int unit)
 {
@@ -81,6 +142,10 @@ static void start_spread(struct exchange *x, int unit)
     const struct unit *u = &s->units.unit[unit];
     r->stage = REDUCTION_NONE;
     r->ticket = 0;
+    if (coded_grads(x)) {
+        coded_spread(x, unit);
+        return;
+    }
     if (size_of(group_of(x, unit)) == 1 || !store_state_is_whole(s) || in_one_go(x, unit)) return;
     for (int i = u->first; i < u->first + u->n; i++) {
         if (!s->table->p[i].held) continue;
@@ -107,6 +172,9 @@ static void start_replicate(struct exchange *x, int unit)
     x->unit[unit].ticket = 0;
     if (size_of(x->replicate) == 1) {
         start_spread(x, unit);
+    } else if (coded_grads(x)) {
+        take(x, &x->coding.replicate, unit);
+        x->unit[unit].ticket = coded_replicate_begin(x, unit);
     } else if (pieces_in_a_row(x, unit) && !x->exact) {
         sum_replicas(x, unit, u->first, u->shard_numel);
     } else {
@@ -137,6 +205,11 @@ static void start_shard(struct exchange *x, int unit)
     struct reduction *r = &x->unit[unit];
     r->stage = REDUCTION_SHARD;
     r->ticket = 0;
+    if (coded_grads(x)) {
+        coded_shard(x, unit, r->slot);
+        r->slot = -1; /* its numbers are written */
+        return;
+    }
     if (store_reduces_each(s)) landing_add(x, unit);
     struct comm *group = group_of(x, unit);
     if (size_of(group) == 1 && !store_reduces_each(s)) return; /* the pieces are where they belong */
@@ -169,7 +242,9 @@ static void end_shard(struct exchange *x, int unit)
 {
     struct reduction *r = &x->unit[unit];
     if (r->ticket) comm_wait(group_of(x, unit), r->ticket);
-    if (store_reduces_each(x->s)) {
+    if (coded_grads(x)) {
+        coded_shard_over(x, unit);
+    } else if (store_reduces_each(x->s)) {
         landing_remove(x, unit);
         if (r->added) add_landing(x, unit);
         r->added = true;
@@ -179,6 +254,37 @@ static void end_shard(struct exchange *x, int unit)
     else r->stage = REDUCTION_NONE;
 }
 
+static void end_replicate(struct exchange *x, int unit)
+{
+    struct reduction *r = &x->unit[unit];
+    if (r->ticket) comm_wait(x->replicate, r->ticket);
+    if (x->coding.replicate.unit == unit && coded_grads(x)) {
+        r->ticket = coded_replicate_back(x, unit);
+        r->stage = REDUCTION_BACK;
+    } else {
+        start_spread(x, unit);
+    }
+}
+
+static void end_back(struct exchange *x, int unit)
+{
+    comm_wait(x->replicate, x->unit[unit].ticket);
+    coded_replicate_end(x, unit);
+    x->coding.replicate.unit = -1;
+    start_spread(x, unit);
+}
+
+static void end_spread(struct exchange *x, int unit)
+{
+    struct reduction *r = &x->unit[unit];
+    if (r->ticket) comm_wait(group_of(x, unit), r->ticket);
+    if (coded_grads(x)) {
+        coded_spread_end(x, unit);
+        x->coding.spread.unit = -1;
+    }
+    r->stage = REDUCTION_NONE;
+}
+
 /* Ends the stage that a unit is in, and starts the next. */
 static void move_on(struct exchange *x, int unit)
 {
@@ -186,14 +292,9 @@ static void move_on(struct exchange *x, int unit)
     switch (r->stage) {
     case REDUCTION_NONE: return;
     case REDUCTION_SHARD: end_shard(x, unit); return;
-    case REDUCTION_REPLICATE:
-        if (r->ticket) comm_wait(x->replicate, r->ticket);
-        start_spread(x, unit);
-        return;
-    case REDUCTION_SPREAD:
-        if (r->ticket) comm_wait(group_of(x, unit), r->ticket);
-        r->stage = REDUCTION_NONE;
-        return;
+    case REDUCTION_REPLICATE: end_replicate(x, unit); return;
+    case REDUCTION_BACK: end_back(x, unit); return;
+    case REDUCTION_SPREAD: end_spread(x, unit); return;
     }
 }
 
@@ -218,10 +319,11 @@ void exchange_reduce(struct exchange *x, int unit, int slot, bool last)
     if (!exchange_is_active(x)) return;
     if (each && (x->landing.dev || x->wire.dev)) /* there is one of them */
         while (x->n_landing_units) move_on(x, x->landing_units[0]);
+    if (coded_grads(x)) take(x, &x->coding.shard, -1);
     CHECK(r->stage == REDUCTION_NONE, "unit %d is reduced again before its turn", unit);
     if (s->grad_dtype != DT_F32) round_unit(x, unit, slot, !each);
     if (!each && !last) return;
-    r->slot = each && !x->wire.dev ? slot : -1;
+    r->slot = each && (coded_grads(x) || !x->wire.dev) ? slot : -1;
     r->last = last;
     start_shard(x, unit);
     if (size_of(group_of(x, unit)) == 1) move_on(x, unit);
@@ -240,16 +342,22 @@ void exchange_step_begin(struct exchange *x)
 }
 
 /* What each rank of a model axis has only a part of. */
+int64_t exchange_across(const struct exchange *x, int param, enum axis a)
+{
+    const struct param *p = &x->s->table->p[param];
+    if (p->type.on[a] != SPMD_R || !p->held || p->expert) return 0;
+    return store_state_is_whole(x->s) ? p->held : x->s->units.piece[param].n;
+}
+
 static void sum_across(struct exchange *x, enum axis a)
 {
     const struct store *s = x->s;
     if (size_of(x->across[a]) == 1) return;
     for (int i = 0; i < s->table->n; i++) {
-        const struct param *p = &s->table->p[i];
-        if (p->type.on[a] != SPMD_R || !p->held || p->expert) continue;
-        bool whole = store_state_is_whole(s);
-        void *g = whole ? store_grad_ptr(s, i) : store_piece_grad(s, i);
-        comm_all_reduce(x->across[a], g, g, whole ? p->held : s->units.piece[i].n, s->grad_dtype, COMM_SUM, p->name);
+        int64_t n = exchange_across(x, i, a);
+        void *g = !n ? NULL : store_state_is_whole(s) ? store_grad_ptr(s, i) : store_piece_grad(s, i);
+        if (n && coded_grads(x)) coded_sum(x, x->across[a], i, g, n);
+        else if (n) comm_all_reduce(x->across[a], g, g, n, s->grad_dtype, COMM_SUM, s->table->p[i].name);
     }
     comm_sync(x->across[a]);
 }

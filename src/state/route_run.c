@@ -146,8 +146,6 @@ static void list_legs(struct route_run *x)
     }
 }
 
-static bool adds(const struct route_run *x, const struct leg *l) { return l->term || x->t[l->tensor].route->adds; }
-
 /* Whether a message's legs lie one behind the other in one buffer: the first sets where, each other must go on
  * there, without a gap: what lies in it is somebody else's. */
 static void find_stretches(struct route_run *x, struct legs *legs, struct message *with, bool sends)
@@ -163,7 +161,7 @@ static void find_stretches(struct route_run *x, struct legs *legs, struct messag
         if (l->peer == x->me || !m->direct) continue;
         if (l->at != end_at[l->peer]) m->direct = false;
         end_at[l->peer] = l->at + bytes_of(x, l);
-        bool summed = x->t[l->tensor].route->n_terms > 1 || x->t[l->tensor].route->adds;
+        bool summed = x->t[l->tensor].route->n_terms > 1;
         if (!sends && summed && !m->bundled) m->direct = false;
         for (bool more = region_run_first(&run, &l->box, &end->box, &end->box); m->direct && more;
              more = region_run_next(&run)) {
@@ -270,7 +268,7 @@ static int check_sums(const struct route_run *x, struct err *e)
 {
     for (int i = 0; i < x->n; i++) {
         const struct route *r = x->t[i].route;
-        if (r->n_terms == 1 && !r->adds) continue;
+        if (r->n_terms == 1) continue;
         if (x->t[i].dtype != DT_F32)
             return err_set(e, ERR_REQUEST,
                            "tensor %d: a route with %d terms of %s would round at every one of them; send f32, or "
@@ -459,7 +457,7 @@ void route_run_end(struct route_run *x)
         const char *from = own ? address(t->from.buf, t->from.at) : address(&x->wire, m->at + l->at);
         const struct region *has = own ? &t->from.box : &l->box;
         char *to = address(t->to.buf, t->to.at);
-        if (adds(x, l)) add_box(x, from, has, to, &t->to.box, &l->box);
+        if (l->term) add_box(x, from, has, to, &t->to.box, &l->box);
         else if (!own || !in_place(t)) copy_box(x->st, from, has, to, &t->to.box, &l->box, width_of(x, l->tensor));
     }
 }

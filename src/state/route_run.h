@@ -17,8 +17,6 @@
  *   the same place.
  *   3. Sources are not written, and destinations not read, from begin to end.
  *
- * Of a transposed route every message is added to what the destination holds.
- *
  * Often. Routes that are run again and again may have groups of their own: then what is recognised (layout/recognise.h)
  * runs as the collective that it is, with the same bits: a fan as a broadcast, a sum as a reduction in the order of the
  * ranks, to which the receiver adds a zero (a sum of -0 only becomes +0). Only then a sum of k terms takes the room of

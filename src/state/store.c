@@ -10,8 +10,10 @@
 static bool alone(const struct store *s) { return s->units.n_ranks == 1 && s->units.n_expert_ranks == 1; }
 static bool lies_whole(const struct store *s, int shared_from) { return alone(s) || s->zero < shared_from; }
 bool store_param_is_whole(const struct store *s) { return s->array[STORE_PARAM].whole; }
+bool store_param_travels(const struct store *s) { return !store_param_is_whole(s) || s->array[STORE_PARAM].row.away; }
 bool store_grad_is_whole(const struct store *s) { return s->array[STORE_GRAD].whole; }
 bool store_state_is_whole(const struct store *s) { return s->array[STORE_MASTER].whole; }
+bool store_rounds(const struct store *s) { return s->wide_master.dev != NULL; }
 
 bool store_reduces_each(const struct store *s)
 {
@@ -37,12 +39,14 @@ static int add_own(struct store *s, const struct store_config *c, struct err *e)
         [STORE_PARAM] = {.name = "weight",
                          .title = "weights",
                          .cat = MEM_PARAM,
+                         .away = c->param_away,
                          .dtype = c->dtype,
                          .shared_from = 3,
                          .groups = PARAM_ALL_GROUPS},
         [STORE_MASTER] = {.name = "master",
                           .title = "weights",
                           .cat = MEM_MASTER,
+                          .away = c->master_away,
                           .dtype = DT_F32,
                           .shared_from = 1,
                           .saved = true,
@@ -55,7 +59,7 @@ static int add_own(struct store *s, const struct store_config *c, struct err *e)
                         .shared_from = 2,
                         .groups = PARAM_ALL_GROUPS},
     };
-    bool here[STORE_ROWS] = {true, c->training && !c->stateless && c->dtype != DT_F32, c->training};
+    bool here[STORE_ROWS] = {true, c->training && !c->stateless && !c->no_master && c->dtype != DT_F32, c->training};
     int rc = OK;
     for (int i = 0; !rc && i < STORE_ROWS; i++)
         rc = add(s, &own[i], lies_whole(s, own[i].shared_from) || (i == STORE_GRAD && s->many && s->once), here[i], e);
@@ -78,6 +82,8 @@ int store_new_shared(struct store *s, const struct param_table *t, struct device
     int rc = add_own(s, c, e);
     if (!rc && c->training && c->grad != DT_F32)
         rc = buffer_new(&s->widen, d, MEM_SCRATCH, STORE_WIDEN * sizeof(float), e);
+    if (!rc && c->training && c->no_master && c->dtype != DT_F32)
+        rc = buffer_new(&s->wide_master, d, MEM_SCRATCH, STORE_WIDEN * sizeof(float), e);
     for (int i = 0; !rc && c->training && i < c->n_rows; i++)
         rc = add(s, &c->rows[i], lies_whole(s, c->rows[i].shared_from), !c->stateless || !c->rows[i].stepped, e);
     if (rc) store_free(s);
@@ -99,6 +105,7 @@ void store_free(struct store *s)
 {
     for (int i = 0; i < s->n_arrays; i++) array_free(&s->array[i]);
     buffer_free(&s->widen);
+    buffer_free(&s->wide_master);
     units_fini(&s->units);
     memset(s, 0, sizeof *s);
 }
@@ -169,7 +176,6 @@ void *store_piece_ptr(const struct store *s, int param, int which)
 
 void *store_piece_param(const struct store *s, int param) { return store_piece_ptr(s, param, STORE_PARAM); }
 void *store_piece_grad(const struct store *s, int param) { return store_piece_ptr(s, param, STORE_GRAD); }
-float *store_piece_state(const struct store *s, int param, int which) { return store_piece_ptr(s, param, which); }
 
 /* ---- values ---- */
 static size_t byte_of(const struct array *a, int64_t value) { return to_size(value) * dtype_bytes(a->row.dtype); }
@@ -183,10 +189,14 @@ static void put_values(struct store *s, const struct kernel_table *k, struct str
     struct array_span own = store_held(s, param, STORE_MASTER), all = array_held(copy, &s->units, param);
     int64_t from = lo > own.lo ? lo : own.lo, to = lo + n < own.lo + own.n ? lo + n : own.lo + own.n;
     if (array_is_here(master) && from < to)
-        device_from_host(st, &master->buf, byte_of(master, own.at + from - own.lo), in + (from - lo),
-                         byte_of(master, to - from));
+        device_from_host(store_stream(s, STORE_MASTER, st), &master->buf, byte_of(master, own.at + from - own.lo),
+                         in + (from - lo), byte_of(master, to - from));
+    for (int i = STORE_ROWS; i < s->n_arrays && from < to; i++)
+        if (s->array[i].row.averages && array_is_here(&s->array[i]))
+            device_from_host(st, &s->array[i].buf, byte_of(&s->array[i], store_held(s, param, i).at + from - own.lo),
+                             in + (from - lo), to_size(to - from) * sizeof(float));
     if (s->dtype != DT_F32) k->flat->cast(s->dev->team, narrow, s->dtype, in, DT_F32, n);
-    device_from_host(st, &copy->buf, byte_of(copy, all.at + lo - all.lo),
+    device_from_host(store_stream(s, STORE_PARAM, st), &copy->buf, byte_of(copy, all.at + lo - all.lo),
                      s->dtype == DT_F32 ? (const void *)in : narrow, byte_of(copy, n));
 }
 
@@ -202,14 +212,16 @@ void store_init(struct store *s, const struct kernel_table *k, struct stream *st
         for (int64_t a = x.lo; a < x.lo + x.n; a += CHUNK) {
             int64_t m = x.lo + x.n - a < CHUNK ? x.lo + x.n - a : CHUNK;
             stream_sync(st); /* the staging belongs to the copies before */
+            stream_sync(store_stream(s, STORE_MASTER, st));
+            stream_sync(store_stream(s, STORE_PARAM, st));
             param_init_fill(&s->table->p[i], seed, a, m, wide, s->dev->team);
             put_values(s, k, st, i, a, m, wide, narrow);
         }
     }
     for (int i = STORE_ROWS; i < s->n_arrays; i++)
-        if (array_is_here(&s->array[i]))
+        if (array_is_here(&s->array[i]) && !s->array[i].row.averages)
             device_zero(store_stream(s, i, st), &s->array[i].buf, 0, s->array[i].buf.bytes);
-    for (int i = STORE_ROWS; i < s->n_arrays; i++) stream_sync(store_stream(s, i, st));
+    for (int i = 0; i < s->n_arrays; i++) stream_sync(store_stream(s, i, st));
     stream_sync(st);
     xfree(wide);
     xfree(narrow);
@@ -224,7 +236,9 @@ void store_read(const struct store *s, struct stream *st, int param, int which, 
     device_to_host(st, narrow ? narrow : out, &a->buf, byte_of(a, x.at), byte_of(a, x.n));
     stream_sync(st);
     for (int64_t i = 0; narrow && i < x.n; i++)
-        out[i] = a->row.dtype == DT_BF16 ? bf16_to_f32(((bf16 *)narrow)[i]) : f16_to_f32(((uint16_t *)narrow)[i]);
+        out[i] = a->row.dtype == DT_BF16  ? bf16_to_f32(((bf16 *)narrow)[i])
+                 : a->row.dtype == DT_F16 ? f16_to_f32(((uint16_t *)narrow)[i])
+                                          : ((uint8_t *)narrow)[i]; /* codes */
     xfree(narrow);
 }
 
@@ -234,13 +248,15 @@ void store_write(struct store *s, const struct kernel_table *k, struct stream *s
     struct array_span x = store_held(s, param, which);
     void *narrow = which == STORE_MASTER ? xmalloc(to_size(x.n) * 4 + 1) : NULL;
     struct array *a = &s->array[which];
-    st = store_stream(s, which, st);
+    struct stream *own = store_stream(s, which, st);
     if (narrow) {
         put_values(s, k, st, param, x.lo, x.n, in, narrow);
     } else {
         CHECK(a->row.dtype == DT_F32 && array_is_here(a), "%s is not written from fp32", a->row.name);
-        device_from_host(st, &a->buf, byte_of(a, x.at), in, byte_of(a, x.n));
+        device_from_host(own, &a->buf, byte_of(a, x.at), in, byte_of(a, x.n));
     }
+    stream_sync(own);
+    stream_sync(store_stream(s, STORE_PARAM, st));
     stream_sync(st);
     xfree(narrow);
 }

@@ -5,6 +5,7 @@
  *   fp32                  4      -       4     8                 16
  *   bf16                  2      4       4     8                 18
  *   bf16, bf16 gradients  2      4       2     8                 16: the figures of the ZeRO paper
+ *   bf16, no master       2      0       4     8                 14: weights are rounded by chance after each step
  *
  * Over N ranks of dp_shard (ZeRO, Rajbhandari et al. 2020): whole means every rank holds all of it, shard its pieces.
  *
@@ -42,9 +43,12 @@ enum { STORE_PARAM, STORE_MASTER, STORE_GRAD, STORE_ROWS, STORE_MAX_ARRAYS = 16 
 enum { STORE_WIDEN = 1 << 18 /* elements */ };
 
 struct store_config {
-    enum dtype dtype; /* of the compute copy */
-    bool training;    /* false: the compute copy only (generation) */
-    bool stateless;   /* no master and nothing that is stepped: somebody else steps (run/serve.h) */
+    enum dtype dtype;         /* of the compute copy */
+    bool training;            /* false: the compute copy only (generation) */
+    bool stateless;           /* no master and nothing that is stepped: somebody else steps (run/serve.h) */
+    bool no_master;           /* the weights are the master, also in 16 bits */
+    enum mem_cat master_away; /* where masters wait; 0: on the device */
+    enum mem_cat param_away;  /* where weights wait between their uses (fetch.h); 0: on the device */
     const struct array_row
         *rows; /* what there is beside the store's own arrays where it trains; names are borrowed for good */
     int n_rows;
@@ -64,8 +68,9 @@ struct store {
     struct units units;
     struct array array[STORE_MAX_ARRAYS];
     int n_arrays;
-    double grad_times;   /* gradients here are those of the loss times this: 1, but for a loss scale */
-    struct buffer widen; /* bf16 gradients: a stretch of them in fp32 while the optimizer reads it */
+    double grad_times;         /* gradients here are those of the loss times this: 1, but for a loss scale */
+    struct buffer widen;       /* bf16 gradients: a stretch of them in fp32 while the optimizer reads it */
+    struct buffer wide_master; /* store_rounds: a stretch of weights in fp32 while the optimizer steps it */
 };
 
 int store_new_shared(struct store *s, const struct param_table *t, struct device *d, const struct store_config *c,
@@ -76,6 +81,8 @@ int store_new(struct store *s, const struct param_table *t, struct device *d, en
 void store_free(struct store *s);
 
 bool store_param_is_whole(const struct store *s); /* zero 0 to 2, or one rank */
+bool store_param_travels(const struct store *s);  /* is used where its unit was gathered to: shared out, or away */
+bool store_rounds(const struct store *s);         /* weights of 16 bits are the master: what steps them rounds them */
 bool store_grad_is_whole(const struct store *s);  /* zero 0 and 1, one rank, or many and once */
 /* Every time that a unit's gradients are complete they are reduced; else once a step. */
 bool store_reduces_each(const struct store *s);
@@ -105,7 +112,6 @@ void *store_grad_ptr(const struct store *s, int param);
 void *store_piece_ptr(const struct store *s, int param, int which);
 void *store_piece_param(const struct store *s, int param);
 void *store_piece_grad(const struct store *s, int param); /* of grad_dtype; masters and moments are f32 */
-float *store_piece_state(const struct store *s, int param, int which);
 
 /* Initial values into master and compute copy; zeros into all that is saved beside them. */
 void store_init(struct store *s, const struct kernel_table *k, struct stream *st, uint64_t seed);

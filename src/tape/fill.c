@@ -19,7 +19,8 @@
 
 static bool is_filler(const struct instr *i)
 {
-    return (i->op == OP_LINEAR || i->op == OP_GROUPED) && i->kphase == KERNEL_BWD_W;
+    bool product = op_linear_like(i->op) || i->op == OP_GROUPED || i->op == OP_GROUPED_SCALED;
+    return i->when != WHEN_FALLEN && product && i->kphase == KERNEL_BWD_W;
 }
 
 static bool reads(const struct instr *i, const struct operand *o)
@@ -32,6 +33,7 @@ static bool reads(const struct instr *i, const struct operand *o)
 /* Filler w may be computed after instruction `to`. */
 static bool movable(const struct code *c, int w, int to)
 {
+    if (c->p[w].loop != c->p[to].loop || c->p[w].once != c->p[to].once) return false; /* as often as it was run */
     for (int i = w + 1; i <= to; i++) {
         const struct instr *x = &c->p[i];
         for (int k = 0; k < KERNEL_MAX_OUT; k++)
@@ -67,7 +69,7 @@ static void assign(const struct code *c, const bool *over, bool *moves)
         if (travels(&c->p[i])) {
             next = i;
             alone = !has_filler(c, i, moves);
-        } else if (is_filler(&c->p[i]) && next >= 0 && (alone || (!over[i] && c->p[i].op == OP_LINEAR)) &&
+        } else if (is_filler(&c->p[i]) && next >= 0 && (alone || (!over[i] && op_linear_like(c->p[i].op))) &&
                    movable(c, i, next)) {
             moves[i] = true;
             alone = false;

@@ -25,7 +25,13 @@ struct instr *lower_emit(struct code *c)
     return i;
 }
 
-static struct instr *emit(struct lower *l, enum tape_phase phase) { return lower_emit(&l->code[phase]); }
+static struct instr *emit(struct lower *l, enum tape_phase phase)
+{
+    struct instr *i = lower_emit(&l->code[phase]);
+    i->loop = phase == PHASE_W ? 0 : l->loop;
+    i->once = i->loop && l->aside;
+    return i;
+}
 
 int lower_place(struct lower *l, tid of, bool grad, size_t bytes)
 {
@@ -90,7 +96,9 @@ static bool reduces_in_place(const struct lower *l, const struct node *d)
            tensor_numel(x) == tensor_numel(root);
 }
 
-static struct instr *emit_forward(struct lower *l, enum tape_phase phase, int index, bool again)
+enum how { HOW_FIRST, HOW_AGAIN, HOW_REFILL /* into the places that hold the last round's */ };
+
+static struct instr *emit_forward(struct lower *l, enum tape_phase phase, int index, enum how how)
 {
     const struct node *d = &l->t->nodes[index];
     if (d->retype) return NULL;
@@ -102,14 +110,15 @@ static struct instr *emit_forward(struct lower *l, enum tape_phase phase, int in
     i->op = d->op;
     i->kphase = KERNEL_FWD;
     i->node = index;
-    i->again = again;
+    i->again = how == HOW_AGAIN;
+    i->refill = how == HOW_REFILL;
     i->at = d->at;
     i->n_in = d->n_in;
     i->n_out = d->n_out;
     for (int k = 0; k < d->n_in; k++) i->in[k] = operand_value(l, d->in[k]);
     for (int k = 0; k < d->n_out; k++) {
         const struct tensor *root = tape_tensor(l->t, tape_tensor(l->t, d->out[k])->root);
-        if (root->kind == TENSOR_LOCAL && root->root == d->out[k])
+        if (root->kind == TENSOR_LOCAL && root->root == d->out[k] && how != HOW_REFILL)
             l->value[root->root] = reduces_in_place(l, d)
                                        ? i->in[0].place
                                        : lower_place(l, root->root, false, root_bytes(l->t, root->root));
@@ -349,6 +358,7 @@ static bool weights_at_once(const struct lower *l, int index)
     const struct node *d = &l->t->nodes[index];
     const struct op_row *row = op_row(d->op);
     const struct segment *s = d->segment >= 0 ? &l->t->segments[d->segment] : NULL;
+    if (lower_in_wave(l, index)) return true; /* a round's inputs are gone with the next one's */
     if (s && s->kind == SEGMENT_RECOMPUTE && (s->again >> OP_LINEAR & 1)) return true;
     if (l->o.w_together) return false;
     if (d->op == OP_EMBED) return !l->o.tied;
@@ -398,36 +408,53 @@ static bool may_run_again(const struct lower *l, const struct segment *s, int in
 {
     const struct node *d = &l->t->nodes[index];
     int maker = tape_tensor(l->t, tape_tensor(l->t, d->out[0])->root)->producer;
+    if (lower_in_wave(l, index)) return s->again >> OP_COMBINE & 1; /* all of it, or nothing */
     if (!d->retype && op_row(d->op)->alias_fwd) return true;
     if (node_is_alias(l->t, d) && maker >= s->first) d = &l->t->nodes[maker];
     return s->again >> d->op & 1;
 }
 
-/* Which nodes of a recompute segment must run again: those of its operations whose outputs backward inside the segment
- * reads. */
-static void recompute_needed(const struct lower *l, const struct segment *s, bool *needed)
+/* Backward reads the values of in[k]: itself, or to make a round's again. */
+static bool reads_in(const struct lower *l, int index, int k)
+{
+    const struct node *d = &l->t->nodes[index];
+    const struct op_row *row = op_row(d->op);
+    return ((row->save_in | row->save_in_w) >> k & 1) || (k == 0 && d->op == OP_DISPATCH && lower_in_wave(l, index));
+}
+
+/* Node i's outputs are read by backward, of nodes up to `end`, or by what runs again of them. */
+static bool is_read(const struct lower *l, int i, int first, int end, const bool *needed)
 {
     const struct tape *t = l->t;
-    for (int i = s->end - 1; i >= s->first; i--) {
-        const struct node *d = &t->nodes[i];
-        if (!may_run_again(l, s, i)) continue;
-        for (int j = s->first; j < s->end && !needed[i - s->first]; j++) {
+    const struct node *d = &t->nodes[i];
+    for (int o = 0; o < d->n_out; o++) {
+        tid root = tape_tensor(t, d->out[o])->root;
+        if (!d->retype && (op_row(d->op)->save_out >> o & 1)) return true;
+        for (int j = i + 1; j < end; j++) {
             const struct node *c = &t->nodes[j];
-            const struct op_row *row = op_row(c->op);
-            for (int o = 0; o < d->n_out; o++) {
-                tid root = tape_tensor(t, d->out[o])->root;
-                if (!c->retype && j == i && (row->save_out >> o & 1)) needed[i - s->first] = true;
-                for (int k = 0; k < c->n_in; k++) {
-                    bool reads = c->in[k] >= 0 && tape_tensor(t, c->in[k])->root == root && j > i;
-                    bool saved = !c->retype && ((row->save_in | row->save_in_w) >> k & 1);
-                    if (reads && (saved || needed[j - s->first])) needed[i - s->first] = true;
-                }
-                /* in-place: an alias written later makes its root's producer needed */
-                if (j > i && !c->retype && node_is_alias(t, c) && tape_tensor(t, c->out[0])->root == root &&
-                    needed[j - s->first])
-                    needed[i - s->first] = true;
-            }
+            for (int k = 0; k < c->n_in; k++)
+                if (c->in[k] >= 0 && tape_tensor(t, c->in[k])->root == root &&
+                    ((!c->retype && reads_in(l, j, k)) || needed[j - first]))
+                    return true;
+            /* in-place: an alias written later makes its root's producer needed */
+            if (!c->retype && node_is_alias(t, c) && tape_tensor(t, c->out[0])->root == root && needed[j - first])
+                return true;
         }
+    }
+    return false;
+}
+
+/* Which nodes of a recompute segment must run again: those of its operations whose outputs backward inside the segment
+ * reads; a wave, from its combine on, as one. */
+static void recompute_needed(const struct lower *l, const struct segment *s, bool *needed)
+{
+    for (int i = s->end - 1; i >= s->first; i--) {
+        int wave = lower_in_wave(l, i) ? l->t->nodes[i].wave : -1;
+        if (!may_run_again(l, s, i) || (wave >= 0 && i + 1 < l->t->waves[wave].end)) continue;
+        if (!is_read(l, i, s->first, s->end, needed)) continue;
+        needed[i - s->first] = true;
+        for (int j = i; wave >= 0 && j >= l->t->waves[wave].first; j--)
+            if (lower_in_wave(l, j)) needed[j - s->first] = true;
     }
 }
 
@@ -439,8 +466,26 @@ static void emit_recompute(struct lower *l, const struct segment *s)
         if (needed[i - s->first]) {
             const struct node *d = &l->t->nodes[i];
             for (int k = 0; k < d->n_out; k++) l->again[tape_tensor(l->t, d->out[k])->root] = true;
-            emit_forward(l, PHASE_B, i, true);
+            lower_at_node(l, i);
+            emit_forward(l, PHASE_B, i, HOW_AGAIN);
         }
+    lower_at_node(l, -1);
+    xfree(needed);
+}
+
+/* What backward of a round reads of its forward. An operation that a recompute segment makes again, without the
+ * combine, is made in every round; else there is what the last round left. */
+static void emit_refill(struct lower *l, const struct wave *w)
+{
+    bool *needed = xcalloc((size_t)(w->end - w->first), sizeof *needed);
+    for (int i = w->end - 1; i >= w->first; i--)
+        needed[i - w->first] = lower_in_wave(l, i) && is_read(l, i, w->first, w->end, needed);
+    for (int i = w->first; i < w->end; i++) {
+        const struct node *d = &l->t->nodes[i];
+        const struct segment *s = d->segment >= 0 ? &l->t->segments[d->segment] : NULL;
+        bool again = s && s->kind == SEGMENT_RECOMPUTE && (s->again >> d->op & 1) && !(s->again >> OP_COMBINE & 1);
+        if (needed[i - w->first]) emit_forward(l, PHASE_B, i, again ? HOW_AGAIN : HOW_REFILL);
+    }
     xfree(needed);
 }
 
@@ -448,7 +493,8 @@ static void lower_forward(struct lower *l)
 {
     const struct tape *t = l->t;
     for (int i = 0; i < t->n_nodes; i++) {
-        emit_forward(l, PHASE_F, i, false);
+        lower_at_node(l, i);
+        emit_forward(l, PHASE_F, i, HOW_FIRST);
         int s = t->nodes[i].segment;
         if (l->o.training && s >= 0 && t->segments[s].kind == SEGMENT_LOSS && i + 1 == t->segments[s].end)
             for (int j = i; j >= t->segments[s].first; j--) emit_node_backward(l, PHASE_F, j, false);
@@ -490,31 +536,16 @@ static void lower_backward(struct lower *l)
         if (s >= 0 && t->segments[s].kind == SEGMENT_LOSS) continue;
         if (s >= 0 && t->segments[s].kind == SEGMENT_RECOMPUTE && i + 1 == t->segments[s].end)
             emit_recompute(l, &t->segments[s]);
+        int wave = t->nodes[i].wave;
+        lower_at_node(l, i);
+        if (wave >= 0 && i + 1 == t->waves[wave].end) emit_refill(l, &t->waves[wave]);
         emit_node_backward(l, PHASE_B, i, l->o.split_w);
     }
+    lower_at_node(l, -1);
     end_at_input(l);
 }
 
 /* ---- the program ---- */
-void instr_call(const struct instr *i, struct kernel_call *c)
-{
-    memset(c, 0, sizeof *c);
-    c->op = i->op;
-    c->phase = i->kphase;
-    c->at = i->at;
-    c->n_in = i->n_in;
-    c->n_out = i->n_out;
-    for (int k = 0; k < KERNEL_MAX_IN; k++) {
-        c->in[k] = i->in[k].view;
-        c->din[k] = i->din[k].view;
-        c->acc[k] = i->acc[k].view;
-    }
-    for (int k = 0; k < KERNEL_MAX_OUT; k++) {
-        c->out[k] = i->out[k].view;
-        c->dout[k] = i->dout[k].view;
-    }
-}
-
 /* The longest list is most of a deep model's memory: each phase's is gone as soon as it was copied. */
 static void concatenate(struct lower *l)
 {
@@ -537,67 +568,6 @@ static void concatenate(struct lower *l)
     }
 }
 
-/* A collective's gradient that is added to another's lands in scratch first; a piece that is dealt out to all ranks'
- * rows lies in scratch anyhow and is added from there. */
-static size_t collective_scratch(const struct lower *l, const struct kernel_table *kt, const struct instr *i,
-                                 const struct kernel_call *c)
-{
-    size_t bytes = l->o.collective_scratch ? l->o.collective_scratch(kt, c) : 0;
-    bool dealt = c->op == OP_SCATTER && at_rows(&c->at)->pieces;
-    if (i->acc[0].place != OPERAND_NONE && !dealt)
-        bytes += to_size(view_rows(&c->din[0]) * view_cols(&c->din[0])) * dtype_bytes(c->din[0].dtype);
-    return bytes;
-}
-
-int instr_inputs(const struct instr *i)
-{
-    return i->op == OP_LINEAR && i->kphase == KERNEL_FWD && at_linear(&i->at)->bias_off ? 2 : i->n_in;
-}
-
-/* The call as program_run makes it, but for addresses. */
-static void running_call(const struct instr *i, struct kernel_call *c)
-{
-    instr_call(i, c);
-    c->n_in = instr_inputs(i);
-    for (int k = 0; k < i->n_in && i->kphase == KERNEL_BWD_W; k++)
-        if (i->din[k].place == OPERAND_SLOT) c->acc[k] = c->din[k];
-}
-
-const char *instr_path(const struct instr *i)
-{
-    struct kernel_call c;
-    running_call(i, &c);
-    return i->kernel && i->kernel->path ? i->kernel->path(&c) : "";
-}
-
-static void choose_kernel(struct instr *i, const struct kernel_table *kt)
-{
-    struct kernel_call c;
-    if (op_row(i->op)->by != BY_KERNEL) return;
-    running_call(i, &c);
-    i->kernel = kernel_find(kt, &c, &i->family);
-}
-
-static void count_and_scratch(struct lower *l, const struct kernel_table *kt)
-{
-    struct program *p = l->p;
-    for (int ph = 0; ph < PHASE_N; ph++)
-        for (int k = p->begin[ph]; k < p->begin[ph + 1]; k++) {
-            struct instr *i = &p->code[k];
-            struct kernel_call c;
-            instr_call(i, &c);
-            i->flops = op_row(i->op)->flops ? op_row(i->op)->flops(&c) : 0;
-            p->flops[ph] += i->flops;
-            if (!i->again) p->flops_model += i->flops;
-            choose_kernel(i, kt);
-            enum op_by by = op_row(i->op)->by;
-            size_t bytes = by == BY_KERNEL  ? kernel_scratch(kt, &c)
-                           : by == BY_RANKS ? collective_scratch(l, kt, i, &c)
-                                            : 0;
-            if (bytes) i->scratch = lower_place(l, TID_NONE, false, bytes);
-        }
-}
-
 /* The sum of all places bounds every offset; 2^60 leaves room for slabs beside each other on a ledger. */
 static int check_bytes(const struct program *p, struct err *e)
 {
@@ -615,7 +585,7 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
 {
     *out = NULL;
     if (tape_status(t, e)) return e ? e->code : t->err.code;
-    struct lower l = {.t = t, .o = o, .arena = arena_new()};
+    struct lower l = {.t = t, .o = o, .arena = arena_new(), .wave = -1};
     l.p = xcalloc(1, sizeof *l.p);
     l.p->tape = t;
     l.value = arena_alloc(l.arena, sizeof *l.value * (size_t)(t->n_tensors + 1));
@@ -630,11 +600,13 @@ int program_new(struct program **out, const struct tape *t, const struct kernel_
     l.done = arena_alloc(l.arena, (size_t)t->n_nodes + 1);
     lower_forward(&l);
     if (o.training) lower_backward(&l);
+    if (o.recipe) lower_recipe(&l);
     lower_fill(&l.code[PHASE_B]);
     for (int ph = 0; ph < PHASE_N; ph++) lower_pieces(&l, &l.code[ph]);
     if (o.training && o.away.on) lower_offload(&l);
     concatenate(&l);
-    count_and_scratch(&l, kt);
+    lower_choose(&l, kt);
+    lower_depth_rules(l.p);
     program_finish_late(l.p);
     int rc = check_bytes(l.p, e);
     if (!rc) program_place(l.p, o.split_w ? o.n_act : 0, o.split_w ? o.n_wgrad : 0);

@@ -81,7 +81,7 @@ static bool goes_away(const struct lower *l, const struct uses *u, int place)
 {
     const struct place *x = &l->p->places[place];
     bool waits = u->first[PHASE_F] >= 0 && (u->first[PHASE_B] >= 0 || u->first[PHASE_W] >= 0);
-    return waits && x->slot < 0 && x->bytes && x->bytes >= l->o.away.least_bytes;
+    return waits && x->slot < 0 && x->of >= 0 && x->bytes && x->bytes >= l->o.away.least_bytes;
 }
 
 /* ---- layers: stretches of nodes with one label ---- */
@@ -124,14 +124,21 @@ static int by_user(const void *a, const void *b)
     return x->user != y->user ? (x->user < y->user ? -1 : 1) : (x->place > y->place) - (x->place < y->place);
 }
 
+/* Copies stand before or behind what runs in rounds, not between. */
+static int outside(const struct code *c, int at, bool behind)
+{
+    while (at > 0 && at < c->n && c->p[at].loop && c->p[at].loop == c->p[at - 1].loop) at += behind ? 1 : -1;
+    return at;
+}
+
 static void plan_stores(const struct lower *l, struct moves *s)
 {
     int n = l->code[PHASE_F].n, *far = farthest(l, PHASE_F);
     qsort(s->m, (size_t)s->n, sizeof *s->m, by_user);
     for (int i = 0; i < s->n; i++) {
         struct move *m = &s->m[i];
-        m->at = m->user + 1;
-        m->until = first_beyond(far, n, far[m->user] + 1, true);
+        m->at = outside(&l->code[PHASE_F], m->user + 1, true);
+        m->until = outside(&l->code[PHASE_F], first_beyond(far, n, far[m->user] + 1, true), true);
     }
     xfree(far);
 }
@@ -145,6 +152,7 @@ static void plan_fetches(const struct lower *l, struct moves *s)
         m->at = m->user < n ? first_beyond(far, n, far[m->user] + 1, false) : n;
         if (m->at > m->user) m->at = m->user;
         if (i >= AWAY_MOST && m->at < s->m[i - AWAY_MOST].user) m->at = s->m[i - AWAY_MOST].user;
+        m->at = outside(&l->code[PHASE_B], m->at, false);
     }
     xfree(far);
 }
@@ -215,7 +223,8 @@ void lower_offload(struct lower *l)
     for (int i = 0; i < n && l->code[PHASE_B].n; i++) {
         if (!goes_away(l, &u[i], i)) continue;
         struct place x = l->p->places[i]; /* pushing moves the list */
-        int away = lower_place(l, x.of, x.grad, x.bytes);
+        size_t block = l->o.away.align ? l->o.away.align : 1;
+        int away = lower_place(l, x.of, x.grad, (x.bytes + block - 1) / block * block);
         l->p->places[away].away = true;
         back[i] = lower_place(l, x.of, x.grad, x.bytes);
         bool in_b = u[i].first[PHASE_B] >= 0;

@@ -37,7 +37,7 @@ static bool hidden(const struct code *c, int at)
 {
     for (int i = at + 1; i < c->n; i++) {
         if (instr_touches(&c->p[i], &c->p[at])) return false;
-        if (c->p[i].kphase == KERNEL_BWD_W && c->p[i].op == OP_LINEAR) return true;
+        if (c->p[i].kphase == KERNEL_BWD_W && op_linear_like(c->p[i].op)) return true;
     }
     return false;
 }
@@ -101,7 +101,7 @@ static bool covers(const struct lower *l, const struct operand *o, int64_t rows)
 static bool by_rows(const struct lower *l, const struct stretch *s, const struct instr *i)
 {
     const struct op_row *row = op_row(i->op);
-    bool share = s->shared && on_share(l, s, i), good = row->row_in && i->kphase != KERNEL_BWD_W;
+    bool share = s->shared && on_share(l, s, i), good = row->row_in && i->kphase != KERNEL_BWD_W && i->when == ALWAYS;
     int64_t rows = rows_of(s, share);
     bool counts = (i->op == OP_ADD || i->op == OP_DROPOUT) && at_dropout(&i->at)->p > 0;
     if (counts && !i->in[i->op == OP_ADD ? 2 : 1].view.nd) return false;

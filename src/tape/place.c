@@ -47,6 +47,7 @@ static void lifetimes(struct program *p)
         touch_all(p, &p->code[i], i);
         if (op_row(p->code[i].op)->travels) touch_all(p, &p->code[i], p->code[i].until - 1);
     }
+    program_loops_live(p);
 }
 
 static enum tape_phase phase_of(const struct program *p, int instr)

@@ -90,11 +90,16 @@ void program_print(const struct program *p, struct str *out)
             int n = snprintf(name, sizeof name, "%s", instr_what(p, i));
             if (i->run) snprintf(name + n, sizeof name - (size_t)n, " %d/%d", i->piece + 1, i->pieces);
             str_printf(out, "%5d %-10s %-6s%s %-28s %10s %9s ", k, op_row(i->op)->name, kphase[i->kphase],
-                       i->again ? "*" : " ", name, str_flops(flops, i->flops), str_bytes(bytes, instr_bytes(i)));
+                       i->again              ? "*"
+                       : i->refill           ? "+"
+                       : i->loop && !i->once ? "o"
+                                             : " ",
+                       name, str_flops(flops, i->flops), str_bytes(bytes, instr_bytes(i)));
             print_operands(p, i->in, i->n_in, " in ", out);
             print_operands(p, i->out, i->n_out, " out ", out);
             print_operands(p, i->dout, i->n_out, " dout ", out);
             print_operands(p, i->din, i->n_in, " din ", out);
+            if (i->when == WHEN_FALLEN) str_puts(out, " when its layer falls back");
             if (i->until > k + 1) str_printf(out, " travels until %d", i->until);
             str_putc(out, '\n');
         }

@@ -73,38 +73,48 @@ const char *instr_what(const struct program *p, const struct instr *i)
     return tape_tensor(p->tape, copy ? p->places[i->out[0].place].of : p->tape->nodes[i->node].out[0])->name;
 }
 
-static void run_one(const struct program *p, const struct instr *i, struct program_walk *w,
+/* The call with its addresses. */
+static void make_call(const struct program *p, const struct instr *i, int64_t round, const struct program_args *a,
+                      struct kernel_call *c)
+{
+    instr_call(i, c);
+    c->step = a->step;
+    c->what = instr_what(p, i);
+    c->kernel = i->kernel;
+    c->round = to_int(round);
+    c->refill = i->refill;
+    for (int k = 0; k < i->n_in; k++) {
+        c->in[k].p = resolve(p, &i->in[k], a);
+        c->din[k].p = resolve(p, &i->din[k], a);
+        c->acc[k].p = resolve(p, &i->acc[k], a);
+    }
+    for (int k = 0; k < i->n_out; k++) {
+        c->out[k].p = resolve(p, &i->out[k], a);
+        c->dout[k].p = resolve(p, &i->dout[k], a);
+    }
+    c->n_in = instr_inputs(i);
+    if (i->scratch >= 0) {
+        c->scratch_bytes = p->places[i->scratch].bytes;
+        c->scratch = a->scratch ? (char *)a->scratch + p->places[i->scratch].offset : NULL;
+    }
+}
+
+static void run_one(const struct program *p, const struct instr *i, int64_t round, struct program_walk *w,
                     const struct program_args *a)
 {
     struct kernel_call c;
-    instr_call(i, &c);
-    c.step = a->step;
-    c.what = instr_what(p, i);
-    c.kernel = i->kernel;
-    for (int k = 0; k < i->n_in; k++) {
-        c.in[k].p = resolve(p, &i->in[k], a);
-        c.din[k].p = resolve(p, &i->din[k], a);
-        c.acc[k].p = resolve(p, &i->acc[k], a);
+    make_call(p, i, round, a, &c);
+    for (int k = 0; k < i->n_in; k++)
         if (i->kphase == KERNEL_BWD_W && i->din[k].place == OPERAND_SLOT) {
             c.acc[k] = c.din[k];
             if (!a->written[i->din[k].slot]) c.acc[k].p = NULL;
             a->written[i->din[k].slot] = 1;
         }
-    }
-    for (int k = 0; k < i->n_out; k++) {
-        c.out[k].p = resolve(p, &i->out[k], a);
-        c.dout[k].p = resolve(p, &i->dout[k], a);
-    }
-    c.n_in = instr_inputs(i);
-    if (i->scratch >= 0) {
-        c.scratch_bytes = p->places[i->scratch].bytes;
-        c.scratch = a->scratch ? (char *)a->scratch + p->places[i->scratch].offset : NULL;
-    }
     if (a->profile) {
         double from = clock_now_s();
         call(w, a, i, &c);
         a->profile->s[i->op][i->kphase] += clock_now_s() - from;
-        a->profile->flops[i->op][i->kphase] += i->flops;
+        if (round == 0) a->profile->flops[i->op][i->kphase] += i->flops; /* of all rounds */
         a->profile->calls[i->op][i->kphase]++;
     } else {
         call(w, a, i, &c);
@@ -112,13 +122,61 @@ static void run_one(const struct program *p, const struct instr *i, struct progr
     if (a->look && op_row(i->op)->by != BY_COPIES) a->look(a->look_ctx, p, &c, i);
 }
 
+/* ---- rounds ---- */
+struct rounds {
+    int loop, first; /* where it begins */
+    int64_t at, n;   /* which; how many there are, as far as is known */
+};
+
+static bool tells_rounds(const struct instr *i)
+{
+    return i->loop && i->op == OP_DISPATCH && i->kphase == KERNEL_FWD && at_dispatch(&i->at)->waves;
+}
+
+static int64_t ask(const struct program *p, const struct instr *i, const struct program_args *a)
+{
+    struct kernel_call c;
+    make_call(p, i, 0, a, &c);
+    return a->ranks.rounds(a->ranks.ctx, a->stream, &c);
+}
+
+/* The instruction to go on with after k: the next one, or the loop's first. */
+static int next(const struct program *p, int k, int end, struct rounds *r, struct program_walk *w,
+                const struct program_args *a)
+{
+    if (!r->loop || (k + 1 < p->begin[PHASE_N] && p->code[k + 1].loop == r->loop)) {
+        CHECK(!r->loop || k + 1 < end, "instruction %d is in the middle of a round, and the part ends", k);
+        return k + 1;
+    }
+    if (w->n) finish(w, a, k + 1);
+    return ++r->at < r->n ? r->first : k + 1;
+}
+
+static bool is_left_out(const struct program *p, const struct instr *i, const struct program_args *a)
+{
+    if (i->when == ALWAYS) return false;
+    int layer = p->tape->nodes[i->node].layer;
+    bool fallen = a->fallen && layer >= 0 && a->fallen[layer];
+    return fallen != (i->when == WHEN_FALLEN);
+}
+
 void program_run_part(const struct program *p, int begin, int end, struct program_walk *w, const struct program_args *a)
 {
-    for (int k = begin; k < end; k++) {
-        if (w->n) finish(w, a, k);
-        if (a->before) a->before(a->around_ctx, k);
-        run_one(p, &p->code[k], w, a);
-        if (a->after) a->after(a->around_ctx, k);
+    struct rounds r = {0};
+    for (int k = begin; k < end;) {
+        const struct instr *i = &p->code[k];
+        if (i->loop != r.loop) r = (struct rounds){.loop = i->loop, .first = k, .n = 1};
+        bool tells = r.at == 0 && tells_rounds(i);
+        if (tells && i->refill && w->n) finish(w, a, k); /* its numbers may be under way */
+        if (tells && i->refill) r.n = ask(p, i, a);
+        if (!(i->once && r.at > 0) && !(i->refill && r.n == 1) && !is_left_out(p, i, a)) {
+            if (w->n) finish(w, a, k);
+            if (a->before) a->before(a->around_ctx, k);
+            run_one(p, i, r.at, w, a);
+            if (a->after) a->after(a->around_ctx, k);
+        }
+        if (tells && !i->refill) r.n = ask(p, i, a);
+        k = next(p, k, end, &r, w, a);
     }
 }
 

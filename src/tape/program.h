@@ -12,6 +12,10 @@
  * Where weight gradients are deferred there may be one slab instead (joint): all that outlives a phase is ACT, kept
  * until W, and what B leaves for W takes the bytes of what B has used up.
  *
+ * Instructions with one loop number are run as often as there are rounds of rows (tape.h, waves), so a place that they
+ * share with others lives from the first of them to the last. Backward's first make again what a round's forward held
+ * (refill); of a single round they are left out.
+ *
  * Invariants
  *   1. Two places of one home whose lifetimes meet do not overlap (program_check proves it).
  *   2. The sizes `bytes` of the homes are final: running allocates nothing.
@@ -24,6 +28,7 @@
 #ifndef TUTTI_TAPE_PROGRAM_H
 #define TUTTI_TAPE_PROGRAM_H
 
+#include "tape/recipe.h"
 #include "tape/tape.h"
 
 enum tape_phase { PHASE_F, PHASE_B, PHASE_W, PHASE_N };
@@ -51,18 +56,27 @@ struct operand {
 };
 enum { OPERAND_NONE = -1, OPERAND_SLOT = -2 };
 
+/* Instructions of a product of fewer bits, and the one that it would be without: of a layer one of both is run. */
+enum when { ALWAYS, WHILE_ROUNDED, WHEN_FALLEN };
+
 struct instr {
     enum op op;
     enum kernel_phase kphase;
     int node;
-    bool again; /* recomputed */
-    int until;  /* done before this instruction begins: the next one, but for rows that travel */
+    bool again;  /* recomputed */
+    int loop;    /* > 0: of the instructions that are run in rounds together, one after the other; 0: once */
+    bool once;   /* but in the first round only; */
+    bool refill; /* where there is more than one: what its output held was another round's */
+    int until;   /* done before this instruction begins: the next one, but for rows that travel */
     struct op_attrs at;
     int n_in, n_out;
     struct operand in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT], dout[KERNEL_MAX_OUT], din[KERNEL_MAX_IN], acc[KERNEL_MAX_IN];
-    int scratch; /* place, -1 none */
+    enum when when;              /* by program_args.fallen */
+    int operand;                 /* of a QUANTISE: for which operand of the product (enum recipe_operand), */
+    enum kernel_phase direction; /* and for which of its directions first */
+    int scratch;                 /* place, -1 none */
     const struct kernel_slot
-        *kernel;        /* who carries it out, chosen when lowering; NULL: collectives, and what nobody computes */
+        *kernel; /* the way it is carried out, chosen when lowering; NULL: collectives, and what nobody computes */
     const char *family; /* whose it is; NULL with kernel */
     double flops;
     int run, piece,
@@ -97,12 +111,14 @@ enum { PIECES_MOST = 8 };
 struct away_rule {
     bool on;
     size_t least_bytes; /* of a place: what is smaller stays */
+    size_t align;       /* of what is away: 1, or whole blocks of a disk */
 };
 
 struct lower_options {
     struct pieces_rule pieces;
     struct away_rule away;
-    bool training; /* false: F only, nothing is kept */
+    const struct recipe_rule *recipe; /* NULL: no product has fewer bits than its operands (recipe.c) */
+    bool training;                    /* false: F only, nothing is kept */
     /* W is a phase of its own, for products: they are the work that is worth putting off. What would have to be kept
      * for it beyond what F keeps anyway is not put off: gains and biases of norms, embeddings, and products whose input
      * is computed once more, have their gradients in B. Without split_w all weight gradients run inside B. */
@@ -121,8 +137,10 @@ int program_new(struct program **p, const struct tape *t, const struct kernel_ta
 void program_free(struct program *p);
 /* CHECKs invariant 1 over all pairs, and that what travels has its bytes to itself (for tests). */
 void program_check(const struct program *p);
+/* The instructions [*begin, *end) that are run in rounds with this one; itself alone where it is run once. */
+void program_loop(const struct program *p, int instr, int *begin, int *end);
 void program_print(const struct program *p, struct str *out);
-/* Which of its ways the kernel takes, in words; "" where there is one. */
+/* Which of its family's ways the kernel is, in words; "" where there is one. */
 const char *instr_path(const struct instr *i);
 /* Whose result or gradient an instruction is about, or moves: for messages. */
 const char *instr_what(const struct program *p, const struct instr *i);
@@ -147,6 +165,8 @@ struct carrier {
     void (*end)(void *ctx, struct stream *s, const struct kernel_call *c, int64_t ticket);
     /* Moves what is under way on without waiting; asked between instructions. NULL: not. */
     void (*poll)(void *ctx, const struct kernel_call *c, int64_t ticket);
+    /* How many rounds this dispatch takes, whose numbers are there; the same on all its ranks. NULL: there are none. */
+    int64_t (*rounds)(void *ctx, struct stream *s, const struct kernel_call *c);
     void *ctx;
 };
 
@@ -160,6 +180,8 @@ struct program_args {
     /* By slot: this gradient holds something already. The first contribution writes and sets it, later ones add; the
      * caller clears it when a step begins (or when a slot is bound to other bytes). */
     uint8_t *written;
+    /* By layer: its products of fewer bits are computed as they would be without (recipe.c). NULL: of none. */
+    const uint8_t *fallen;
     struct tape_profile *profile; /* NULL: no timing */
     /* Called around each instruction with its index; NULL: not. Windows: they see, and decide nothing. */
     void (*before)(void *ctx, int instr);

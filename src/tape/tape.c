@@ -12,6 +12,7 @@ struct tape *tape_new(void)
     struct tape *t = xcalloc(1, sizeof *t);
     t->arena = arena_new();
     t->open_segment = -1;
+    t->open_wave = -1;
     t->layer = -1;
     t->stage_in = t->stage_out = TID_NONE;
     return t;
@@ -23,6 +24,7 @@ void tape_free(struct tape *t)
     xfree(t->tensors);
     xfree(t->nodes);
     xfree(t->segments);
+    xfree(t->waves);
     arena_free(t->arena);
     xfree(t);
 }
@@ -67,6 +69,8 @@ static struct node *node_push(struct tape *t)
     for (int i = 0; i < KERNEL_MAX_IN; i++) d->in[i] = TID_NONE;
     for (int i = 0; i < KERNEL_MAX_OUT; i++) d->out[i] = TID_NONE;
     d->segment = t->open_segment;
+    d->wave = t->open_wave;
+    d->aside = t->open_wave >= 0 && t->aside;
     d->layer = t->layer;
     return d;
 }
@@ -234,6 +238,8 @@ tid tape_record(struct tape *t, enum op op, const struct op_attrs *at, int n_in,
 
     struct node *node = node_push(t);
     d.segment = node->segment;
+    d.wave = node->wave;
+    d.aside = node->aside;
     d.layer = node->layer;
     *node = d;
     int index = t->n_nodes - 1;
@@ -349,4 +355,24 @@ void tape_segment_end(struct tape *t)
     CHECK(t->open_segment >= 0, "no segment is open");
     t->segments[t->open_segment].end = t->n_nodes;
     t->open_segment = -1;
+}
+
+void tape_waves_begin(struct tape *t)
+{
+    if (t->err.code) return;
+    CHECK(t->open_wave < 0, "rounds do not nest");
+    GROW(t->waves, t->n_waves, t->room_waves, 1);
+    t->open_wave = t->n_waves++;
+    t->waves[t->open_wave] = (struct wave){t->n_nodes, t->n_nodes};
+    t->aside = false;
+}
+
+void tape_waves_aside(struct tape *t, bool aside) { t->aside = aside; }
+
+void tape_waves_end(struct tape *t)
+{
+    if (t->err.code) return;
+    CHECK(t->open_wave >= 0, "no rounds are open");
+    t->waves[t->open_wave].end = t->n_nodes;
+    t->open_wave = -1;
 }

@@ -57,7 +57,16 @@ struct node {
     tid in[KERNEL_MAX_IN];
     tid out[KERNEL_MAX_OUT];
     int segment; /* index, -1 outside */
+    int wave;    /* index, -1: not between a dispatch and its combine that are done in rounds */
+    bool aside;  /* and done once, beside the first round */
     int layer;   /* label for printing and tracing, -1 none */
+};
+
+/* Nodes [first, end), from a DISPATCH to its COMBINE, that are run as often as there are rounds of rows; how many
+ * rounds is data (program.h). Their outputs hold one round's, so backward makes them again, round by round, unless
+ * there was one round only. */
+struct wave {
+    int first, end;
 };
 
 /* RECOMPUTE: what the operations `again` put out is not kept from forward; backward computes it once more from what is
@@ -80,7 +89,11 @@ struct tape {
     int n_nodes, room_nodes;
     struct segment *segments;
     int n_segments, room_segments;
-    int open_segment;        /* -1 none */
+    int open_segment; /* -1 none */
+    struct wave *waves;
+    int n_waves, room_waves;
+    int open_wave; /* -1 none */
+    bool aside;
     int n_changes;           /* of mesh type, recorded so far (parallel/) */
     int layer;               /* label given to nodes recorded now */
     tid stage_in, stage_out; /* TID_NONE: the model begins, ends here */
@@ -127,6 +140,11 @@ void tape_segment_begin(struct tape *t, enum segment_kind kind); /* RECOMPUTE: o
 /* Of these operations only; those that work in their input's memory follow what made it. */
 void tape_recompute_begin(struct tape *t, uint64_t again);
 void tape_segment_end(struct tape *t);
+/* Rounds of rows: parallel/expert.c begins them before its dispatch and ends them after its combine. They do not nest,
+ * but may lie in a segment. aside: nodes recorded now are done once, beside the first round. */
+void tape_waves_begin(struct tape *t);
+void tape_waves_aside(struct tape *t, bool aside);
+void tape_waves_end(struct tape *t);
 
 /* Inspect. */
 static inline const struct tensor *tape_tensor(const struct tape *t, tid x) { return &t->tensors[x]; }

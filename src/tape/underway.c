@@ -33,7 +33,9 @@ static void finish_late(struct program *p, int begin, int end)
 {
     for (int i = begin; i < end; i++) {
         struct instr *c = &p->code[i];
-        int most = c->until > i && c->until < end ? c->until : end;
+        int most = c->until > i && c->until < end ? c->until : end, first, over;
+        program_loop(p, i, &first, &over);
+        if (c->loop && over < most) most = over;
         c->until = i + 1;
         if (!op_row(c->op)->travels) continue;
         while (c->until < most && !instr_touches(&p->code[c->until], c)) c->until++;

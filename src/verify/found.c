@@ -95,6 +95,7 @@ void verify_json(const struct verify *v, struct str *out)
         json_put_string(&o, "tensor", l->tensor);
         json_put_bool(&o, "bit_identical", l->bit_identical);
         json_put_real(&o, "bound", l->bound);
+        json_put_real(&o, "bound_totals", l->bound_totals);
         json_put_real(&o, "loss_rel_error", l->loss_rel_error);
         json_put_real(&o, "norm_rel_error", l->norm_rel_error);
         json_put_int(&o, "comm_bytes", l->comm_bytes);

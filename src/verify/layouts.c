@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Degrees are walked from the innermost question outwards: how many ranks, how many of them along tp, how the rest is
  * shared between replicas and shards, what the shards share. */
+#include "config/config_blocks.h"
 #include "verify/layouts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "config/config_codec.h"
+#include "config/config_recipe.h"
 
 static void push(struct layouts *l, struct layout_try t)
 {
@@ -27,6 +31,10 @@ static bool fits(const struct config *c, const struct layout_try *t, const char 
  * levels. */
 static void pipelines(struct layouts *l, const struct config *c, struct layout_try t)
 {
+    struct config with = *c;
+    struct err e;
+    layouts_apply(&t, &with);
+    if (config_check_blocks(&with, &e)) return; /* blocks of moments would lie on two ranks */
     if (t.pp == 1) {
         push(l, t);
         return;
@@ -54,7 +62,11 @@ static void expert_layouts(struct layouts *l, const struct config *c, struct lay
     for (t.etp = 1; c->model.moe.experts && !exact && t.etp <= tp; t.etp++)
         for (t.ep = 1; t.ep <= ranks / t.etp && t.ep <= c->model.moe.experts; t.ep++) {
             bool plain = t.ep == 1 && t.etp == tp;
-            if (!plain && tp % t.etp == 0 && ranks / t.etp % t.ep == 0) pipelines(l, c, t);
+            struct config with = *c;
+            struct err e;
+            layouts_apply(&t, &with);
+            if (plain || tp % t.etp || ranks / t.etp % t.ep) continue;
+            if (!config_check_recipe(&with, &e)) pipelines(l, c, t);
         }
 }
 
@@ -80,7 +92,7 @@ static void data_layouts(struct layouts *l, const struct config *c, struct layou
             struct config with = *c;
             struct err e;
             layouts_apply(&t, &with);
-            if (config_check_exact(&with, &e)) continue;
+            if (config_check_exact(&with, &e) || config_check_recipe(&with, &e) || !config_codec_fits(&with)) continue;
             contexts(l, c, t);
             if (t.cp == 1 || t.zero % 3 == 0) expert_layouts(l, c, t);
         }
@@ -99,8 +111,13 @@ void layouts_enumerate(struct layouts *l, const struct config *c, int max_ranks)
                                          n / tp / pp / cp);
     bool moved = c->model.moe.bias && c->model.moe.bias_speed != 0; /* servers know no loads */
     bool scaled = c->precision.recipe == RECIPE_FP16;               /* nor the loss scale */
-    bool plain = !moved && !scaled && !c->numerics.exact_order && c->precision.grad == GRAD_FP32;
-    for (int n = 2; plain && n <= max_ranks; n++)
+    struct optim_config o = config_optim(c);                        /* have masters, and pieces of matrices */
+    bool alone = c->precision.master == MASTER_NONE || optim_steps(&o, OPTIM_ADAFACTOR);
+    struct recipe_config recipe = config_recipe(c); /* nor all ranks' largest values */
+    bool plain = !moved && !scaled && !alone && !recipes_history(&recipe) && !c->numerics.exact_order &&
+                 c->precision.grad == GRAD_FP32;
+    bool coded = config_comm_grad(c) != CODEC_KEPT || config_comm_param(c) != CODEC_KEPT; /* to servers nothing is */
+    for (int n = 2; plain && !coded && n <= max_ranks; n++)
         for (int s = 1; s < n; s++)
             push(l, (struct layout_try){.dp_replicate = 1, .dp_shard = n - s, .tp = 1, .cp = 1, .pp = 1, .servers = s});
 }

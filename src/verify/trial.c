@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
+#include "config/config_recipe.h"
 #include "engine/replicas.h"
 #include "run/saved.h"
 #include "run/site.h"
@@ -80,14 +81,15 @@ static void keep(const struct trial *t, const struct engine *g, int i, int which
     const struct array *a = store_array(&g->store, which);
     struct array_span x = store_writes(&g->store, i, which);
     enum dtype dtype = a->row.dtype;
-    if (!x.n) return;
+    if (!x.n || a->row.block != ARRAY_ELEMENT || dtype == DT_U8)
+        return; /* codes and scales: the next step shows them */
     struct shape shape = shape_of(p->nd, p->n);
     struct region whole = region_whole(&shape),
                   mine = param_rows(p, x.lo / param_row_numel(p), x.n / param_row_numel(p));
     struct region_run run;
     size_t bytes = to_size(x.n) * dtype_bytes(dtype);
-    char *room = device_is_direct(g->dev) ? NULL : xmalloc(bytes);
-    const char *here = device_peek(g->stream, array_at(a, x.at), bytes, room);
+    char *room = device_shows(g->dev, array_at(a, x.at)) ? NULL : xmalloc(bytes);
+    const char *here = device_peek(store_stream(&g->store, which, g->stream), array_at(a, x.at), bytes, room);
     to += t->global->p[i].offset;
     float times = which == STORE_GRAD ? (float)(1 / g->store.grad_times) : 1; /* a power of two */
     for (bool more = region_run_first(&run, &mine, &mine, &whole); more; more = region_run_next(&run)) {
@@ -142,6 +144,7 @@ static bool step(struct rank *x, int s)
     t->out->skipped[s] = report.skip != SKIP_NONE;
     t->out->loss[s] = report.loss;
     t->out->norm[s] = report.grad_norm;
+    t->out->rounds[s] = report.rounds_most;
     return !report.skip;
 }
 
@@ -195,11 +198,14 @@ static int hand_over(struct rank *x, struct err *e)
 static int walk(struct rank *x, struct err *e)
 {
     struct trial *t = x->t;
-    bool kept = false; /* of the first step that is taken */
+    bool kept = false; /* of the first step that is taken; the second where scales follow from earlier steps: before
+                        * that they are 1, and small gradients are a code or none */
+    const struct recipe_config recipe = config_recipe(t->c);
+    const int first = recipes_history(&recipe) && t->steps > 1;
     for (int s = 0; s < (t->measure ? 1 : t->steps); s++) {
         bool taken = step(x, s);
-        if (taken && !kept && x->at.ranks.writes) keep_gradients(t, x->at.engine);
-        kept |= taken;
+        if (taken && !kept && s >= first && x->at.ranks.writes) keep_gradients(t, x->at.engine);
+        kept |= taken && s >= first;
         if (s == 0 && x->at.ranks.rank == 0 && !t->measure) count_traffic(x);
     }
     if (t->measure) return OK;

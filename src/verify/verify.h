@@ -11,7 +11,8 @@
  * the last step, relative to its norm, unless its gradient was such rounding (Adam makes full steps of it; for the same
  * reason its eps is at least a tenth of the gradient's mean size, and said). Where partial sums are
  * rounded to bf16 (model axes), small elements of any gradient are: parameters that began at 0 and are all steps are
- * then compared by their gradients alone.
+ * then compared by their gradients alone. With scales from earlier steps gradients are those of the second step: in the
+ * first scales are 1.
  * Layouts of one data-parallel size that differ by their zero level must have the same bits.
  * Kernels are those that training would use; one rank, and a few of the layouts, run with the plain loops (ref) too,
  * which is compared among itself, and one rank with one rank. Routers in bf16 repeat the oracle's choices (replay.h).
@@ -26,6 +27,7 @@ struct verify_layout {
     char layout[96]; /* "dp4 zero1", "dp4 replicate2 zero3" */
     int n_ranks;
     double bound;          /* for the errors of this layout */
+    double bound_totals;   /* for those of its losses and norms */
     double max_rel_error;  /* over gradients and values */
     char tensor[96];       /* where: "gradient of wq", "value of wq" */
     bool bit_identical;    /* to one rank: gradients, values, losses */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check.h: what every test of this room includes: cmocka, and a directory of its own under /tmp. */
+/* check.h: what every test of this room includes: cmocka, and scratch.h. */
 #ifndef TUTTI_TESTS_BASE_CHECK_H
 #define TUTTI_TESTS_BASE_CHECK_H
 
@@ -15,21 +15,7 @@
 
 #include "base/err.h"
 #include "base/fs.h"
-
-/* An empty directory; directory_remove deletes it with everything inside and frees the name. */
-static inline char *directory_new(void)
-{
-    char *path = strdup("/tmp/tutti-test-XXXXXX");
-    assert_non_null(mkdtemp(path));
-    return path;
-}
-
-static inline void directory_remove(char *path)
-{
-    struct err e = {0};
-    assert_int_equal(fs_remove_tree(path, &e), OK);
-    free(path);
-}
+#include "scratch.h"
 
 #define assert_contains(text, part)                                                                                    \
     do {                                                                                                               \

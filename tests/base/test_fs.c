@@ -32,7 +32,7 @@ static void assert_holds(const char *path, const char *want)
 static void reads_what_was_written(void **state)
 {
     (void)state;
-    char *dir = directory_new(), *path = put(dir, "a.txt", "hello", 5);
+    char *dir = scratch_new(), *path = put(dir, "a.txt", "hello", 5);
     assert_holds(path, "hello");
     assert_int_equal(fs_size(path), 5);
     struct fs_file f;
@@ -59,13 +59,13 @@ static void reads_what_was_written(void **state)
     fs_list_free(names, n);
     xfree(path);
     xfree(empty);
-    directory_remove(dir);
+    scratch_free(dir);
 }
 
 static void refuses_what_cannot_be_read(void **state)
 {
     (void)state;
-    char *dir = directory_new(), *path = put(dir, "big", "0123456789", 10), *none = fs_join(dir, "none");
+    char *dir = scratch_new(), *path = put(dir, "big", "0123456789", 10), *none = fs_join(dir, "none");
     char *pipe_path = fs_join(dir, "pipe");
     assert_int_equal(mkfifo(pipe_path, 0600), 0);
     struct err e = {0};
@@ -90,7 +90,7 @@ static void refuses_what_cannot_be_read(void **state)
     xfree(path);
     xfree(none);
     xfree(pipe_path);
-    directory_remove(dir);
+    scratch_free(dir);
 }
 
 /* A file that rests is the same one when it is read again, or there is an error; and one that shrinks says where it
@@ -98,7 +98,7 @@ static void refuses_what_cannot_be_read(void **state)
 static void open_files_stay_what_they_are(void **state)
 {
     (void)state;
-    char *dir = directory_new(), *path = put(dir, "a", "0123456789", 10), bytes[8] = "";
+    char *dir = scratch_new(), *path = put(dir, "a", "0123456789", 10), bytes[8] = "";
     struct fs_file f;
     struct err e = {0};
     assert_int_equal(fs_file_open(&f, path, &e), OK);
@@ -116,7 +116,7 @@ static void open_files_stay_what_they_are(void **state)
     assert_int_equal(fs_file_reopen(&f, &e), ERR_REQUEST);
     fs_file_close(&f);
     xfree(path);
-    directory_remove(dir);
+    scratch_free(dir);
 }
 
 /* The child may write n bytes to any one file; the rest fails as a full disk does. */
@@ -139,7 +139,7 @@ static int publish_with_room_for(size_t n, const char *path, const char *text)
 static void a_full_disk_leaves_the_old_file(void **state)
 {
     (void)state;
-    char *dir = directory_new(), *path = put(dir, "latest", "old", 3);
+    char *dir = scratch_new(), *path = put(dir, "latest", "old", 3);
     const char *text = "a new version";
     for (size_t n = 0; n <= strlen(text); n++) {
         bool fits = n == strlen(text);
@@ -153,14 +153,14 @@ static void a_full_disk_leaves_the_old_file(void **state)
         fs_list_free(names, k);
     }
     xfree(path);
-    directory_remove(dir);
+    scratch_free(dir);
 }
 
 /* Fail each call to the system in turn: the error comes out by close at the latest, and sticks. */
 static void a_writer_reports_any_failed_write(void **state)
 {
     (void)state;
-    char *dir = directory_new(), *path = fs_join(dir, "big");
+    char *dir = scratch_new(), *path = fs_join(dir, "big");
     size_t n = (size_t)3 << 20;
     char *block = xcalloc(n, 1);
     int64_t fail_at = 1;
@@ -194,13 +194,13 @@ static void a_writer_reports_any_failed_write(void **state)
     assert_int_equal(fs_writer_close(w, false, &e), ERR_IO);
     xfree(block);
     xfree(path);
-    directory_remove(dir);
+    scratch_free(dir);
 }
 
 static void locks_exclude_and_name_the_holder(void **state)
 {
     (void)state;
-    char *dir = directory_new(), *path = fs_join(dir, "lock"), pid[32];
+    char *dir = scratch_new(), *path = fs_join(dir, "lock"), pid[32];
     struct fs_lock a, b;
     struct err e = {0};
     assert_int_equal(fs_lock_take(&a, path, &e), OK);
@@ -219,13 +219,13 @@ static void locks_exclude_and_name_the_holder(void **state)
     assert_int_equal(fs_lock_take(&a, path, &e), OK);
     fs_lock_release(&a);
     xfree(path);
-    directory_remove(dir);
+    scratch_free(dir);
 }
 
 static void trees_are_made_and_removed(void **state)
 {
     (void)state;
-    char *dir = directory_new(), *deep = fs_join(dir, "a//b/c/"), *top = fs_join(dir, "a");
+    char *dir = scratch_new(), *deep = fs_join(dir, "a//b/c/"), *top = fs_join(dir, "a");
     char *keep = put(dir, "keep", "x", 1), *link = fs_join(top, "link"), *under = fs_join(keep, "sub");
     struct err e = {0};
     assert_int_equal(fs_mkdirs(deep, &e), OK);
@@ -244,7 +244,7 @@ static void trees_are_made_and_removed(void **state)
     xfree(keep);
     xfree(link);
     xfree(under);
-    directory_remove(dir);
+    scratch_free(dir);
 }
 
 int main(void)

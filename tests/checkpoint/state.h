@@ -3,7 +3,7 @@
 #ifndef TUTTI_TESTS_CHECKPOINT_STATE_H
 #define TUTTI_TESTS_CHECKPOINT_STATE_H
 
-#include "scratch.h"
+#include "said.h"
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/convert.h"

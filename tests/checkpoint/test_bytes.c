@@ -2,7 +2,7 @@
 /* Every byte of a checkpoint on its way in: compared when it is first touched, on every path, and a file that fails,
  * shrinks or is replaced is an error with its name. The linker puts this file between the program and pread
  * (--wrap). */
-#include "scratch.h"
+#include "said.h"
 
 #include <dirent.h>
 #include <errno.h>

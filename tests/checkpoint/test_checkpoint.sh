@@ -3,14 +3,12 @@
 # tutti checkpoint from the outside: import, list, inspect, verify, diff, export, and what each says when it must not.
 # usage: test_checkpoint.sh TUTTI SOURCE_DIR
 set -u
-tutti=$1
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 fixtures=$2/tests/checkpoint/fixtures
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+cd "$dir" || exit 1
 export LOG=warn
 
-fail() { echo "FAILED: $*"; exit 1; }
 
 # wants STATUS PATTERN COMMAND...: the exit status, and PATTERN somewhere in what it prints
 wants() {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models in the form of Hugging Face: fixtures written by its library are read element by element, what is
  * exported is read back, and what tutti cannot compute is refused by name. */
-#include "scratch.h"
+#include "said.h"
 
 #include "base/json.h"
 #include "checkpoint/convert.h"

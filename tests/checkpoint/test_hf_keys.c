@@ -2,7 +2,7 @@
 /* Keys of config.json: every published file of our families is accepted as it is, and each of its keys is one we know;
  * any key that is not known, or has a value that is not computed, is refused by its name and value, also inside
  * rope_scaling and rope_parameters; naming it lifts the refusal of that key and of no other. */
-#include "scratch.h"
+#include "said.h"
 
 #include "checkpoint/hf.h"
 

@@ -2,7 +2,7 @@
 /* The table of a model's numbers against config.json: what is written of published models is what always was, byte for
  * byte; no key stands for two numbers; and every number that is written comes back, so a new row is tested without
  * further work. */
-#include "scratch.h"
+#include "said.h"
 
 #include "base/json.h"
 #include "checkpoint/hf_numbers.h"

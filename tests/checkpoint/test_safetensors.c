@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing and reading safetensors files: what is written is read, and nothing broken is believed. */
-#include "scratch.h"
+#include "said.h"
 
 #include "base/hash.h"
 #include "base/str.h"

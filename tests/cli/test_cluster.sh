@@ -2,11 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What docs/cluster.md gives to who has a cluster. The batch scripts of examples/slurm/ run, with stand-ins for srun, mpirun, scontrol and
 # scancel (Slurm's own are not asked for): each way that a turn can end leads to the right next step. Recipes name what exists.
-tutti=$1 root=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI@}"
 mkdir "$dir/bin"
 # The stand-in starts one rank, and does to it what EVENT says as soon as there is a line of metrics, or a checkpoint.
@@ -101,7 +98,7 @@ for p in $(packages Dockerfile | head -1); do
     grep -qwF -- "$p" "$root/scripts/deps.sh" || fail "the containers build with $p, which scripts/deps.sh does not know"
 done
 if command -v dpkg-query >/dev/null && grep -q '^VERSION_ID="12"' /etc/os-release && ! grep -q libasan <(ldd "$tutti"); then
-    for library in $(ldd "$tutti" | grep -oE '/[^ ]*/lib(yaml|jansson|onig|xxhash|dnnl)[^ ]*'); do
+    for library in $(ldd "$tutti" | grep -oE '/[^ ]*/lib(yaml|jansson|onig|xxhash|z|zstd|dnnl)[^ ]*'); do
         p=$(dpkg-query -S "$library" "/usr$library" 2>/dev/null | head -1 | sed 's/:.*//')
         packages Dockerfile | tail -1 | grep -qwF -- "$p" || fail "tutti is linked with $library of $p, which the containers do not bring"
     done
@@ -123,4 +120,4 @@ if command -v tclsh >/dev/null; then
     { echo 'proc module-whatis x {}; proc conflict x {}; proc prepend-path {k v} {puts "$k=$v"}'; cat "$root/examples/modules/tutti.tcl"; } | tclsh >"$dir/tcl" || fail "tutti.tcl"
     grep -qx "PATH=/opt/tutti/0.1.0/bin" "$dir/tcl" || fail "tutti.tcl: $(cat "$dir/tcl")"
 fi
-[ $failures = 0 ]
+passed

@@ -4,11 +4,8 @@
 # real sizes (7 B on 64 ranks, 1,000 layers, 256 experts). Figures have units; where nothing is
 # left out (--full) there is at least as much.
 set -u
-tutti=$1 root=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 
 fits() { # fits WHAT: of $dir/out
     awk 'length($0) > 100 { n++; if (n == 1) first = $0 } END { if (n) { print n " lines beyond 100 columns, the first: " first; exit 1 } }' "$dir/out" >"$dir/long" ||
@@ -48,4 +45,4 @@ for view in layout tape; do
     cmp -s "$dir/10" "$dir/1000" || fail "explain $view: $(cat "$dir/10") lines of 10 layers, $(cat "$dir/1000") of 1,000"
 done
 
-[ $failures = 0 ]
+passed

@@ -19,13 +19,14 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "scratch.h"
 
 enum { MAX_ARGS = 40 };
 typedef int command_fn(int argc, char **argv);
 
 /* One folder for all tests: D/text.txt, D/tiny.yaml, and D/run, a trained toy. */
 struct world {
-    char dir[64];
+    char *dir;
     char *out, *err; /* of the last command */
 };
 static char *const fds_name[] = {"stdout", "stderr"};
@@ -117,8 +118,7 @@ static int open_world(void **state)
 {
     struct world *w = xcalloc(1, sizeof *w);
     struct str s = {0};
-    snprintf(w->dir, sizeof w->dir, "/tmp/tutti-cli-XXXXXX");
-    assert_non_null(mkdtemp(w->dir));
+    w->dir = scratch_new();
     for (int i = 0; i < 300; i++) str_printf(&s, "%d. The quick brown fox jumps over %d lazy dogs.\n", i, i * 7 % 9);
     write_file(w, "text.txt", str_text(&s), s.n);
     str_clear(&s);
@@ -140,8 +140,7 @@ static int open_world(void **state)
 static int close_world(void **state)
 {
     struct world *w = *state;
-    struct err e = {0};
-    fs_remove_tree(w->dir, &e);
+    scratch_free(w->dir);
     xfree(w->out);
     xfree(w->err);
     xfree(w);

@@ -2,11 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What deps.sh would install, on a machine made of pretence: the quickstart one MPI library, the tests both and a browser; a
 # browser or an MPI library that cannot be had is said and is no error; what is needed and cannot be had is one; nothing is touched when all is there.
-root=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 mkdir "$dir/bin"
 for tool in bash cat chmod cut dirname env grep head mktemp readlink rm; do ln -s "$(command -v $tool)" "$dir/bin/"; done
 pretend() { printf '#!/bin/bash\n%s\n' "$2" >"$dir/bin/$1" && chmod +x "$dir/bin/$1"; }
@@ -59,4 +56,4 @@ deps --tests
     fail "a package that is not there: $(cat "$dir/err")"
 deps --test
 [ $? = 2 ] && grep -q '^usage' "$dir/err" || fail "an unknown word: $(cat "$dir/err")"
-[ $failures = 0 ]
+passed

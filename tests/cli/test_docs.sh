@@ -6,9 +6,8 @@
 # behind the command. Lines that follow a command in its block are what it prints: their words are compared, numbers are not.
 #
 #   test_docs.sh TUTTI ROOT [LIBRARY [PAGE...]]
-tutti=$1 root=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_btl_vader_single_copy_mechanism=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 unset "${!SLURM_@}" "${!PMI_@}" "${!PMIX_@}"
@@ -89,7 +88,7 @@ lines_of() {
 bare() { sed -E 's/(^| )#.*//; s/([^ ])   *.*/\1/; s/ \[(-|--|[a-z]+\.)[^]]*\]//g; s/build\/tutti data tokenize(.*) \/tmp\/x/build\/tutti data tokenize\1 x/' <<<"$1"; }
 words() { sed -E "s/$(hostname)/node1/g; s/[0-9][0-9.]*[kMG]?/N/g; s/^binding: .*/binding:/; s/^kernels: .*/kernels:/; s/^transport: mpi, [^,]*,/transport: mpi,/"; }
 page() { # FILE ONLY
-    local name failures=0 ran=0 command shown=0 why
+    local name ran=0 command shown=0 why
     name=$(basename "$1" .md)
     cp -r "$base" "$dir/$name" && cd "$dir/$name" || exit 1
     PATH=$dir/$name/bin:$PATH
@@ -97,7 +96,7 @@ page() { # FILE ONLY
     while read -r kind line; do
         if [ "$kind" = O ]; then
             [ $shown = 0 ] && continue
-            words <log | grep -qxF -- "$(words <<<"$line")" || { echo "FAILED: $name: '$command' does not say '$line'"; failures=$((failures + 1)); }
+            words <log | grep -qxF -- "$(words <<<"$line")" || fail "$name: '$command' does not say '$line'"
             continue
         fi
         command=$(bare "$line") shown=0
@@ -108,20 +107,19 @@ page() { # FILE ONLY
         fi
         keys_for "$command "
         case $command in *' train '*) rm -rf runs ;; esac # pages train one config in several ways
-        eval "$command" '"${more[@]}"' >log 2>&1 </dev/null || { echo "FAILED: $name: $command: $(tail -2 log)"; failures=$((failures + 1)); }
+        eval "$command" '"${more[@]}"' >log 2>&1 </dev/null || fail "$name: $command: $(tail -2 log)"
         ran=$((ran + 1)) shown=1
     done < <(lines_of "$1" "$2")
     echo "$name: $ran commands run"
-    exit $failures
 }
 shift $(($# < 3 ? $# : 3))
 pages=("$@")
 [ $# -gt 0 ] || pages=("$root"/docs/*.md)
-failed=0 running=0
+running=0
 for p in "${pages[@]}"; do
     (page "$p" 'build/tutti|tutti|mpirun') &
-    ((++running < 2)) || { wait -n || failed=1; running=$((running - 1)); }
+    ((++running < 2)) || { wait -n || fail "a page came to no end"; running=$((running - 1)); }
 done
-(page "$root/README.md" mpirun) || failed=1
-while [ $running -gt 0 ]; do wait -n || failed=1; running=$((running - 1)); done
-exit $failed
+(page "$root/README.md" mpirun) || fail "README.md came to no end"
+while [ $running -gt 0 ]; do wait -n || fail "a page came to no end"; running=$((running - 1)); done
+passed

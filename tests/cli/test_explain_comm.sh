@@ -3,11 +3,8 @@
 # tutti explain CONFIG comm: no two groups read alike, every line says its group, every group its axes and members, and all of them
 # together send what the plan says, so none is left out.
 set -u
-tutti=$1 root=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 
 # Bytes that rank 0 sends in a step, as planned.
 planned() {
@@ -54,5 +51,4 @@ grep -q '^edp state: 4 ranks along dp_shard 4; rank 0.s are 0 2 4 6$' "$dir/out"
 servers=yes check 'world|workers|push to 4|push to 5|pull from 4|pull from 5' "$root/examples/fsdp.yaml" -n 6 parallel.servers=2 parallel.zero=0
 grep -q '^pull from 5: 5 ranks along dp_shard 4 and 1 server; rank 0.s are 5 0 1 2 3$' "$dir/out" || fail "a server's ranks"
 
-echo "$failures failures"
-exit $((failures > 0))
+passed

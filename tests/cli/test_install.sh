@@ -2,12 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is installed works where it lies: the program, a program of one's own through pkg-config, manual pages, completion. The
 # list of keys in docs/ is the program's own.
-tutti=$1 root=$2 library=$3
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 build=$(dirname "$tutti")
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
 "$root/scripts/manual.sh" "$tutti" "$dir/manual" || fail "manual.sh"
 cmp -s "$dir/manual/config.md" "$root/docs/config.md" || fail "docs/config.md is old: scripts/manual.sh build/tutti OUT, then copy OUT/config.md"
 [ "$(grep -c '^| `' "$root/docs/config.md")" = "$("$tutti" train --help | sed '1,/^Keys:/d' | grep -c '^  [a-z]')" ] || fail "keys are lost on the way to docs/config.md"
@@ -27,7 +24,7 @@ if command -v man >/dev/null && [ -z "$(man --version 2>&1 | grep -i minimized)"
     ! grep -v "can't break line\|cannot adjust line" "$dir/warnings" | grep -q . || fail "man: $(head -3 "$dir/warnings")"
 fi
 
-[ -e "$build/cmake_install.cmake" ] || { [ $failures = 0 ]; exit; } # a program of another build
+[ -e "$build/cmake_install.cmake" ] || { passed; exit; } # a program of another build
 cmake --install "$build" --prefix "$dir/here" >"$dir/log" 2>&1 || fail "install: $(tail -3 "$dir/log")"
 mv "$dir/here" "$dir/moved" # nothing knows where it was put
 "$dir/moved/bin/tutti" --version >"$dir/out" || fail "the installed program does not run"
@@ -58,4 +55,4 @@ C
     [ "$("$dir/own")" = 4 ] || fail "a program of one's own does not run"
     ;;
 esac
-[ $failures = 0 ]
+passed

@@ -1,16 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What --json prints: one object, the schema first, and no field that docs/json.md does not name in the section of that schema.
-tutti=$1 root=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 tiny=(model.layers=2 model.hidden=32 model.heads=2 model.kv_heads=2 model.ffn=64 model.seq_len=32 batch.global=4 batch.micro=2)
 config=$root/examples/quickstart.yaml
 
-# documented NAME: the words in backquotes of the section of tutti.NAME.
-documented() { sed -n "/^## tutti\.$1\.[0-9]/,/^## /p" "$root/docs/json.md" | grep -oE '`[^`]+`' | tr -d '`' | sort -u; }
+# section NAME: how its heading begins, the schema or the file.
+section() { case $1 in metrics) echo 'metrics\.jsonl' ;; *) echo "tutti\.$1\.[0-9]" ;; esac; }
+# documented NAME: the words in backquotes of that section.
+documented() { sed -n "/^## $(section "$1")/,/^## /p" "$root/docs/json.md" | grep -oE '`[^`]+`' | tr -d '`' | sort -u; }
 names=()
 # check NAME COMMAND...: the command's output, 0 or 1 its status.
 check() {
@@ -22,30 +21,39 @@ check() {
     [ $status -le 1 ] || { fail "$*: status $status: $(tail -2 "$dir/err")"; return; }
     tr -d '\n' <"$dir/out" | grep -qE "^\{ *\"schema\": ?\"tutti\.$name\.[0-9]+\",.*\} *$" || fail "$*: no object that begins with the schema of $name: $(head -c 200 "$dir/out")"
     [ "$(documented "$name" | wc -l)" -gt 3 ] || fail "docs/json.md has no section of $name"
-    grep -oE '"[A-Za-z_0-9.]+": ?' "$dir/out" | tr -d '": ' | sort -u | grep -v '^schema$' | while read -r key; do
-        documented "$name" | grep -qx "$key" || echo "$key"
+    named "$name" "$dir/out"
+}
+# named NAME FILE: all of its keys are in the section.
+named() {
+    grep -oE '"[A-Za-z_0-9.]+": ?' "$2" | tr -d '": ' | sort -u | grep -v '^schema$' | while read -r key; do
+        documented "$1" | grep -qx "$key" || echo "$key"
     done >"$dir/missing"
-    [ ! -s "$dir/missing" ] || fail "$name: docs/json.md does not name $(tr '\n' ' ' <"$dir/missing")"
-    cat "$dir/out" >>"$dir/all.$name"
+    [ ! -s "$dir/missing" ] || fail "$1: docs/json.md does not name $(tr '\n' ' ' <"$dir/missing")"
+    cat "$2" >>"$dir/all.$1"
 }
 # unprinted NAME: the fields (first column of the section's table) that none of the checked commands printed.
 unprinted() {
-    sed -n "/^## tutti\.$1\.[0-9]/,/^## /p" "$root/docs/json.md" | sed -n 's/^| \(`[^|]*\) |.*/\1/p' | grep -oE '`[^`]+`' | tr -d '`' |
+    sed -n "/^## $(section "$1")/,/^## /p" "$root/docs/json.md" | sed -n 's/^| \(`[^|]*\) |.*/\1/p' | grep -oE '`[^`]+`' | tr -d '`' |
         while read -r key; do grep -q "\"$key\":" "$dir/all.$1" || echo "$key"; done
 }
 
 check plan plan "$root/examples/five_d.yaml" -n 16 --json
 check plan plan "$config" -n 3 --json "${tiny[@]}" parallel.servers=1
 check plan plan "$config" --json "${tiny[@]}" memory.recompute=auto memory.limit=1GiB
+check plan plan "$config" --json "${tiny[@]}" optimizer.name=muon
 for view in layout tape schedule memory comm; do
     check "explain-$view" explain "$root/examples/five_d.yaml" "$view" -n 16 --json
     check "explain-$view" explain "$config" "$view" -n 3 --json "${tiny[@]}" parallel.servers=1
     check "explain-$view" explain "$config" "$view" --json "${tiny[@]}" memory.recompute=full model.dropout=0.1
 done
+check explain-memory explain "$config" memory --json "${tiny[@]}" optimizer.moments=8bit
+grep -q '"row_block": *256' "$dir/out" || fail "moments in 8 bits have no row_block"
 check verify verify "$config" -n 2 --json "${tiny[@]}"
 check schedule schedule interleaved --stages 2 --microbatches 4 --json
 check bench-gemm bench gemm --model tiny --tokens 32 --threads 1 --json
 check bench-train bench train --model tiny --seq 32 --micro 1 --ranks 2 --threads 1 --steps 1 --json comm.link_GBps=1
+mkdir "$dir/disk"
+check bench-train bench train --model tiny --seq 32 --micro 1 --threads 1 --steps 1 --json "memory.offload=[optimizer]" "memory.offload_to=$dir/disk"
 check bench-experts bench experts --rows 64 --hidden 32 --ffn 32 --threads 1 --json
 check bench-cast bench cast --elements 1000 --threads 1 --json
 check bench-comm bench comm --bytes 4K --seconds 0.01 --json
@@ -65,10 +73,31 @@ check data-tokenize data tokenize --tokenizer byte --out "$dir/t" "$root/README.
 check data-inspect data inspect "$dir/t" --tokenizer byte --show 10 --verify --json
 check data-train-tokenizer data train-tokenizer --vocab-size 300 --out "$dir/tok.json" "$root/README.md" --json
 
+# What a run writes of its steps, of each kind.
+"$tutti" train "$config" -n 2 "${tiny[@]}" model.family=mixtral model.moe.experts=4 parallel.ep=2 moe.buffer=0.1 moe.buffer_least=1 \
+    precision.recipe=fp16 "data.train=$root/README.md" "data.valid=$root/CHANGELOG.md" run.eval_every=1 run.steps=1 run.threads=1 \
+    checkpoint.every=0 "run.dir=$dir/experts" 2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"
+grep -qE '"expert_rounds": ?[1-9][0-9.]*, ?"expert_rounds_most": ?([2-9]|[1-9][0-9])' "$dir/experts/metrics.jsonl" ||
+    fail "no rounds of experts: $(cat "$dir/experts/metrics.jsonl")"
+named metrics "$dir/experts/metrics.jsonl"
+
+"$tutti" train "$config" "${tiny[@]}" precision.recipe=mxfp8 precision.telemetry=2 "data.train=$root/README.md" data.valid=[] run.steps=3 run.threads=1 \
+    checkpoint.every=0 "run.dir=$dir/rounded" 2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"
+[ "$(grep -c '"rounded":\[{"product":"attn.q.weight","operand":"x","layer":\[0,1\],"amax":\[' "$dir/rounded/metrics.jsonl")" = 1 ] || fail "one look in three steps: $(cat "$dir/rounded/metrics.jsonl")"
+"$tutti" train "$config" "${tiny[@]}" precision.recipe=mxfp8 precision.telemetry=1 precision.fallback.after=1 precision.fallback.error=0 "data.train=$root/README.md" \
+    data.valid=[] run.steps=2 run.threads=1 checkpoint.every=0 "run.dir=$dir/fallen" 2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"
+grep -q 'layer 1 falls back to bf16' "$dir/err" || fail "no word of a layer that falls back: $(cat "$dir/err")"
+"$tutti" train "$config" "${tiny[@]}" precision.recipe=mxfp8 precision.telemetry=1 precision.fallback.after=1 precision.fallback.error=0 "data.train=$root/README.md" \
+    data.valid=[] run.steps=3 run.threads=1 checkpoint.every=0 "run.dir=$dir/fallen" 2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"
+grep -q 'precision: .*fell back to bf16 before: layer 0, 1' "$dir/err" || fail "the first lines do not say which layers fell back: $(cat "$dir/err")"
+named metrics "$dir/rounded/metrics.jsonl"
+named metrics "$dir/fallen/metrics.jsonl"
+
 # What the page promises in the first column of a table is there (some only under conditions that are not made here).
-for name in $(printf '%s\n' "${names[@]}" | sort -u); do
+for name in $(printf '%s\n' "${names[@]}" metrics | sort -u); do
     for key in $(unprinted "$name"); do
-        case $name.$key in verify.routing_replayed | verify.eps | bench-comm.library) ;; *) fail "$name: $key is documented and nobody prints it" ;; esac
+        case $name.$key in verify.routing_replayed | verify.eps | bench-comm.library) ;;
+            metrics.skip_cause | metrics.staleness_* | metrics.replicas_differ) ;; *) fail "$name: $key is documented and nobody prints it" ;; esac
     done
 done
 
@@ -77,4 +106,4 @@ done
     fail "the sections of docs/json.md are not the commands' schemas"
 [ "$(grep -rhoE 'json_begin_document\([^,]*, "[a-z-]+"' "$root/src" | sed 's/.*"\(.*\)"/\1/' | sort -u)" = "$(printf '%s\n' "${names[@]}" | sort -u)" ] ||
     fail "a schema of the program is not tried here"
-[ $failures = 0 ]
+passed

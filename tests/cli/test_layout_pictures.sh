@@ -1,11 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The pictures of docs/layouts are what the program draws: EXAMPLE-RANKS.svg. Some page shows each. Wrong requests end in 2.
-tutti=$1 root=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 cd "$root" || exit 1
 for picture in docs/layouts/*.svg; do
     name=$(basename "$picture" .svg)
@@ -43,4 +40,4 @@ for letter in S0 R "not named"; do grep -q "^  $letter.*rank of the axis has" "$
 for line in "experts.0.gate" "experts 1 to 149" "experts.150.gate.* nothing " "experts 151 to 299"; do
     grep -q "$line" "$dir/text" || fail "the folded text has no $line"
 done
-[ $failures = 0 ]
+passed

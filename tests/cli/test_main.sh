@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The program itself: its table of commands, versions, and that results and messages go their own ways.
 set -u
-tutti=$1
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 
 # expect STATUS STDOUT STDERR COMMAND...: words, split at |, that each stream holds; - means the stream is empty
 expect() {
@@ -13,16 +11,16 @@ expect() {
     shift 3
     "$@" >"$dir/out" 2>"$dir/err"
     got=$?
-    [ $got = "$status" ] || { echo "FAILED: status $got, wanted $status: $*"; failures=$((failures + 1)); }
+    [ $got = "$status" ] || fail "status $got, wanted $status: $*"
     for stream in out err; do
         text=$(cat "$dir/$stream")
         if [ "${!stream}" = - ]; then
-            [ -z "$text" ] || { echo "FAILED: std$stream is not empty: $*: $text"; failures=$((failures + 1)); }
+            [ -z "$text" ] || fail "std$stream is not empty: $*: $text"
             continue
         fi
         IFS='|' read -ra words <<<"${!stream}"
         for word in "${words[@]}"; do
-            [[ "$text" == *"$word"* ]] || { echo "FAILED: std$stream does not say '$word': $*: $text"; failures=$((failures + 1)); }
+            [[ "$text" == *"$word"* ]] || fail "std$stream does not say '$word': $*: $text"
         done
     done
 }
@@ -34,12 +32,11 @@ expect 2 - "usage" "$tutti"
 expect 2 - "no command 'trian'|did you mean 'train'" "$tutti" trian
 for command in train generate data plan explain checkpoint schedule bench "bench gemm" "bench cast" "bench train"; do
     expect 0 "" - "$tutti" $command --help
-    [ -s "$dir/out" ] || { echo "FAILED: no help of $command"; failures=$((failures + 1)); }
+    [ -s "$dir/out" ] || fail "no help of $command"
 done
 echo "model: {layers: 1}" >"$dir/c.yaml"
 expect 0 '"schema":"tutti.plan.1","params":' - "$tutti" plan "$dir/c.yaml" --json
 sed s/layers/layrs/ "$dir/c.yaml" >"$dir/d.yaml"
 expect 2 - "d.yaml:1|model.layrs|model.layers" "$tutti" plan "$dir/d.yaml"
 
-[ $failures = 0 ] || exit 1
-echo "all right"
+passed

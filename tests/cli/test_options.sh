@@ -3,11 +3,8 @@
 # Options that other commands build on: the rules that bench comm prints are a comm.table; verify --axes leaves layouts out;
 # bench train steps through a parameter server.
 set -u
-tutti=$1
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 
 cat >"$dir/toy.yaml" <<END
 model: {family: gpt2, layers: 1, hidden: 24, heads: 2, ffn: 32, vocab: 257, seq_len: 9}
@@ -44,4 +41,4 @@ for mode in sync async; do
         parallel.server_mode=$mode >"$dir/out" 2>&1 || fail "bench train, $mode server: $(cat "$dir/out")"
     grep -qE '"sent_bytes": ?[1-9]' "$dir/out" || fail "bench train, $mode server: nothing sent"
 done
-[ $failures = 0 ]
+passed

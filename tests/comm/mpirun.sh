@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by tests that start ranks through an MPI library: sets tutti, root, library, mpirun, programs, options, and
+# Sourced by tests that start ranks through an MPI library: script.sh, and mpirun, programs, options, and
 # ranks N COMMAND...: runs it under the library's launcher, more ranks than cores if need be, for at most two minutes; and
 # clock: seconds that were fair to a process that waits (tests/fair_clock.c), for "within seconds" on a busy machine.
 # shellcheck shell=bash disable=SC2034
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" # what the libraries keep until the end is theirs
-tutti=$1 root=$2 library=$3 mpirun=$4 programs=$5
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
+mpirun=$4 programs=$5
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none # Open MPI 5's launcher
@@ -14,8 +16,6 @@ fair_clock=$(mktemp)
 disown
 clock() { local ms; read -r ms <"$fair_clock"; echo $((10#${ms:-0} / 1000)); }
 options=() # of the launcher
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
 ranks() {
     local n=$1
     shift

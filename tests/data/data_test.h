@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data_test.h: what the data room's tests share: a scratch directory, files, fixtures. */
+/* data_test.h: what the data room's tests share: scratch.h, files, fixtures. */
 #ifndef TESTS_DATA_TEST_H
 #define TESTS_DATA_TEST_H
 
@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/tokenizer.h"
+#include "scratch.h"
 
 #define FIXTURE(name) TEST_DIR "/data/fixtures/" name
 
@@ -39,20 +40,6 @@ static inline void check_error(int got, const struct err *e, int wanted, const c
         if (!strstr(e->text, word)) fail_msg("the error does not say \"%s\": %s", word, e->text);
 }
 #define assert_err(call, e, code, words) check_error((call), (e), (code), (words))
-
-static inline char *scratch_new(void)
-{
-    char name[] = "/tmp/tutti-data-XXXXXX";
-    assert_non_null(mkdtemp(name));
-    return xstrdup(name);
-}
-
-static inline void scratch_free(char *dir)
-{
-    struct err e;
-    assert_ok(fs_remove_tree(dir, &e), &e);
-    xfree(dir);
-}
 
 /* Writes dir/name (making directories) and returns its path, to be xfreed. */
 static inline char *put_file(const char *dir, const char *name, const void *p, size_t n)

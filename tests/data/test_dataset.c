@@ -287,7 +287,7 @@ static char *put_numbers(const char *dir, const char *name, int from, int n)
     struct tokenfile_writer *w;
     struct err e;
     char *path = fs_join(dir, name);
-    assert_ok(tokenfile_create(&w, path, &head, &e), &e);
+    assert_ok(tokenfile_create(&w, &(bool){false}, path, &head, &e), &e);
     for (int32_t i = from; i < from + n; i++) assert_ok(tokenfile_append(w, &i, 1, &e), &e);
     assert_ok(tokenfile_publish(w, &e), &e);
     tokenizer_free(t);
@@ -406,11 +406,11 @@ static void test_unreadable_text_does_not_wait(void **state)
     few = (struct rlimit){.rlim_cur = (rlim_t)lowest + 2, .rlim_max = before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
     alarm(30);
-    int code = tokenize_cached(t, path, cache, NULL, &file, &e);
+    int code = tokenize_cached(t, path, NULL, cache, NULL, &file, &e);
     alarm(0);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_err(code, &e, ERR_REQUEST, "t.txt: cannot be read: Too many open files");
-    assert_ok(tokenize_cached(t, path, cache, NULL, &file, &e), &e); /* the lock was let go */
+    assert_ok(tokenize_cached(t, path, NULL, cache, NULL, &file, &e), &e); /* the lock was let go */
     xfree(file);
     tokenizer_free(t);
     xfree(path);
@@ -424,9 +424,9 @@ static void test_cache(void **state)
     char *dir = scratch_new(), *cache = fs_join(dir, "cache"), *path = put_counting(dir, "t.txt", 1000), *file, *again;
     struct tokenizer *t = tokenizer_new_byte(), *other;
     struct err e;
-    assert_ok(tokenize_cached(t, path, cache, NULL, &file, &e), &e);
+    assert_ok(tokenize_cached(t, path, NULL, cache, NULL, &file, &e), &e);
     assert_int_equal(truncate(file, 100), 0); /* damage: noticed and made again */
-    assert_ok(tokenize_cached(t, path, cache, NULL, &again, &e), &e);
+    assert_ok(tokenize_cached(t, path, NULL, cache, NULL, &again, &e), &e);
     assert_string_equal(file, again);
     struct tokenfile f;
     assert_ok(tokenfile_open(&f, file, &e), &e);
@@ -435,11 +435,11 @@ static void test_cache(void **state)
     xfree(again);
     assert_int_equal(count_tok(cache), 1);
     assert_ok(tokenizer_open(&other, FIXTURE("gpt2.json"), &e), &e); /* another tokenizer, another file */
-    assert_ok(tokenize_cached(other, path, cache, NULL, &again, &e), &e);
+    assert_ok(tokenize_cached(other, path, NULL, cache, NULL, &again, &e), &e);
     assert_string_not_equal(file, again);
     xfree(again);
     xfree(put_counting(dir, "t.txt", 1001)); /* another text */
-    assert_ok(tokenize_cached(t, path, cache, NULL, &again, &e), &e);
+    assert_ok(tokenize_cached(t, path, NULL, cache, NULL, &again, &e), &e);
     assert_string_not_equal(file, again);
     xfree(again);
     assert_int_equal(count_tok(cache), 3);
@@ -448,8 +448,8 @@ static void test_cache(void **state)
     xfree(put_counting(dir, "t.txt", 3000000));
     pid_t child = fork();
     assert_true(child >= 0);
-    if (child == 0) _exit(tokenize_cached(t, path, cache, NULL, &again, &e) ? 1 : 0);
-    assert_ok(tokenize_cached(t, path, cache, NULL, &again, &e), &e);
+    if (child == 0) _exit(tokenize_cached(t, path, NULL, cache, NULL, &again, &e) ? 1 : 0);
+    assert_ok(tokenize_cached(t, path, NULL, cache, NULL, &again, &e), &e);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -474,7 +474,7 @@ static void test_bad_requests(void **state)
     struct dataset *d;
     struct err e;
     assert_ok(tokenizer_open(&other, FIXTURE("gpt2.json"), &e), &e);
-    assert_ok(tokenize(byte, (const char *[]){path}, 1, prefix, &r, &e), &e);
+    assert_ok(tokenize(byte, (const char *[]){path}, 1, NULL, prefix, &r, &e), &e);
     assert_int_equal(r.tokens, 101);
     struct dataset_source source = {.path = path, .weight = 1};
     struct dataset_options o = {.sources = &source,
@@ -502,7 +502,7 @@ static void test_bad_requests(void **state)
     struct tokenfile_head head = {.vocab = 257, .eos = 7, .fingerprint = tokenizer_fingerprint(byte)};
     struct tokenfile_writer *w; /* the same tokenizer, another end of text */
     char *odd = fs_join(dir, "odd.tok");
-    assert_ok(tokenfile_create(&w, odd, &head, &e), &e);
+    assert_ok(tokenfile_create(&w, &(bool){false}, odd, &head, &e), &e);
     for (int i = 0; i < 50; i++) assert_ok(tokenfile_end_document(w, &e), &e);
     assert_ok(tokenfile_publish(w, &e), &e);
     source.path = odd;
@@ -513,7 +513,7 @@ static void test_bad_requests(void **state)
     assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "no data");
     xfree(put_file(dir, "bin/x", "\0\0", 2)); /* a folder with nothing but binaries */
     char *bin = fs_join(dir, "bin");
-    assert_err(tokenize(byte, (const char *[]){bin}, 1, prefix, &r, &e), &e, ERR_REQUEST, "bin|holds no text");
+    assert_err(tokenize(byte, (const char *[]){bin}, 1, NULL, prefix, &r, &e), &e, ERR_REQUEST, "bin|holds no text");
     assert_true(fs_exists(prefix)); /* what was there stays */
     xfree(bin);
     tokenizer_free(byte);
@@ -561,7 +561,7 @@ static void test_prefetch_error(void **state)
     struct tokenizer *t = tokenizer_new_byte();
     struct tokenize_result r;
     struct err e;
-    assert_ok(tokenize(t, (const char *[]){path}, 1, tok, &r, &e), &e);
+    assert_ok(tokenize(t, (const char *[]){path}, 1, NULL, tok, &r, &e), &e);
     FILE *f = fopen(tok, "r+b");
     assert_non_null(f);
     assert_int_equal(fseek(f, 4096 + 2 * 33333, SEEK_SET), 0);

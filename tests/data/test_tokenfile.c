@@ -40,7 +40,7 @@ static int32_t token(const struct tokenfile_head *h, int64_t i)
 static int write_tokens(const char *path, const struct tokenfile_head *h, int64_t n, int64_t fail_at, struct err *e)
 {
     struct tokenfile_writer *w;
-    int code = tokenfile_create(&w, path, h, e);
+    int code = tokenfile_create(&w, &(bool){false}, path, h, e);
     if (code) return code;
     tokenfile_fail_at(w, fail_at);
     for (int64_t i = 0; i < n && !code;) { /* in parts of changing size */
@@ -153,7 +153,7 @@ static void test_token_out_of_range(void **state)
     struct err e;
     int32_t ids[101] = {0};
     ids[50] = 10;
-    assert_ok(tokenfile_create(&w, path, &small, &e), &e);
+    assert_ok(tokenfile_create(&w, &(bool){false}, path, &small, &e), &e);
     assert_ok(tokenfile_append(w, ids, 100, &e), &e);
     assert_ok(tokenfile_publish(w, &e), &e);
     struct tokenfile t;
@@ -364,14 +364,14 @@ static void test_one_writer_at_a_time(void **state)
     char *dir = scratch_new(), *path = fs_join(dir, "x.tok"), *left = put_text(dir, "x.tok.tmp", "of a killed process");
     struct tokenfile_writer *w, *second;
     struct err e;
-    assert_ok(tokenfile_create(&w, path, &narrow, &e), &e);
-    assert_err(tokenfile_create(&second, path, &narrow, &e), &e, ERR_REQUEST, "x.tok");
+    assert_ok(tokenfile_create(&w, &(bool){false}, path, &narrow, &e), &e);
+    assert_err(tokenfile_create(&second, &(bool){false}, path, &narrow, &e), &e, ERR_REQUEST, "x.tok");
     assert_ok(tokenfile_end_document(w, &e), &e);
     assert_false(fs_exists(path));
     assert_ok(tokenfile_publish(w, &e), &e);
     assert_true(fs_exists(path));
     assert_false(fs_exists(left));
-    assert_true(tokenfile_create(&w, "/nowhere/x.tok", &narrow, &e) < 0);
+    assert_true(tokenfile_create(&w, &(bool){false}, "/nowhere/x.tok", &narrow, &e) < 0);
     assert_non_null(strstr(e.text, "/nowhere/x.tok"));
     xfree(left);
     xfree(path);

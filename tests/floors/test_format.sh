@@ -2,12 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The sources are laid out as .clang-format says, and no line is longer than 120 columns but in tables that are laid by hand
 # (clang-format off). Another version than 14 lays out otherwise: without it nothing is looked at.
-root=$2
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 formatter=$(command -v clang-format-14) || { echo "skipped: clang-format-14 is not installed"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
 
 # long FILES: lines of more than 120 columns outside of tables laid by hand.
 long() {
@@ -15,16 +12,16 @@ long() {
          !off && length($0) > 120 { print FILENAME ":" FNR ": " length($0) " columns" }' "$@"
 }
 # The checks see what they are for.
-cp "$root/.clang-format" "$work/"
-printf 'int f(int x)\n{\n  return   x;\n}\n' >"$work/loose.c"
-"$formatter" --style=file --dry-run -Werror "$work/loose.c" 2>/dev/null && fail "loose.c passes"
-printf '/* %0130d */\n' 1 >"$work/long.c"
-[ "$(long "$work/long.c" | wc -l)" = 1 ] || fail "long.c passes"
+cp "$root/.clang-format" "$dir/"
+printf 'int f(int x)\n{\n  return   x;\n}\n' >"$dir/loose.c"
+"$formatter" --style=file --dry-run -Werror "$dir/loose.c" 2>/dev/null && fail "loose.c passes"
+printf '/* %0130d */\n' 1 >"$dir/long.c"
+[ "$(long "$dir/long.c" | wc -l)" = 1 ] || fail "long.c passes"
 
 mapfile -t files < <(find "$root/src" "$root/tests" "$root/bench" "$root/examples" -name '*.[ch]' | sort)
 [ ${#files[@]} -gt 300 ] || fail "only ${#files[@]} sources"
-printf '%s\0' "${files[@]}" | xargs -0 -n 50 -P 2 "$formatter" --style=file --dry-run -Werror 2>"$work/found" ||
-    fail "run clang-format-14 -i on: $(grep -oE '^[^:]+\.[ch]' "$work/found" | sort -u | tr '\n' ' ')"
-long "${files[@]}" >"$work/long"
-[ ! -s "$work/long" ] || fail "$(cat "$work/long")"
-[ $failures = 0 ]
+printf '%s\0' "${files[@]}" | xargs -0 -n 50 -P 2 "$formatter" --style=file --dry-run -Werror 2>"$dir/found" ||
+    fail "run clang-format-14 -i on: $(grep -oE '^[^:]+\.[ch]' "$dir/found" | sort -u | tr '\n' ' ')"
+long "${files[@]}" >"$dir/long"
+[ ! -s "$dir/long" ] || fail "$(cat "$dir/long")"
+passed

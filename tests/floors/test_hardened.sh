@@ -4,9 +4,8 @@
 # (cmake/harden.cmake). Read from the ELF file, because flags that a build drops on the way leave no other trace.
 set -euo pipefail
 export LC_ALL=C
-tutti=$1
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 command -v readelf >/dev/null || { echo "no readelf (binutils), which every compiler here brings along"; exit 1; }
 
 checked() { # PROGRAM: every finding, one a line
@@ -27,13 +26,11 @@ found=$(checked "$tutti")
 [ -z "$found" ] || fail "$tutti: $found"
 
 # The test can fail: a program without any of it shows every finding.
-bare=$(mktemp -d)
-trap 'rm -rf "$bare"' EXIT
 echo '#include <stdio.h>
-int main(int n, char **v) { char s[64]; snprintf(s, 64, "%d%s", n, v[0]); return s[0] == 0; }' >"$bare/bare.c"
-if cc -O2 -U_FORTIFY_SOURCE -fno-stack-protector -fno-pie -no-pie -Wl,-z,norelro -Wl,-z,lazy -Wl,-z,execstack "$bare/bare.c" \
-    -o "$bare/bare" 2>/dev/null; then
-    n=$(checked "$bare/bare" | wc -l)
-    [ "$n" = 6 ] || fail "of 6 things that a bare program lacks, $n are found: $(checked "$bare/bare")"
+int main(int n, char **v) { char s[64]; snprintf(s, 64, "%d%s", n, v[0]); return s[0] == 0; }' >"$dir/bare.c"
+if cc -O2 -U_FORTIFY_SOURCE -fno-stack-protector -fno-pie -no-pie -Wl,-z,norelro -Wl,-z,lazy -Wl,-z,execstack "$dir/bare.c" \
+    -o "$dir/bare" 2>/dev/null; then
+    n=$(checked "$dir/bare" | wc -l)
+    [ "$n" = 6 ] || fail "of 6 things that a bare program lacks, $n are found: $(checked "$dir/bare")"
 fi
-exit $((failures > 0))
+passed

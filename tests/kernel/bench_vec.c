@@ -45,7 +45,7 @@ static double now_s(void)
 
 static double seconds(struct kernel_call *c)
 {
-    const struct kernel_slot *s = &kernel_family_cpu.slot[c->op][c->phase];
+    const struct kernel_slot *s = kernel_way(&kernel_family_cpu, c);
     c->team = team;
     c->step = &step;
     c->scratch_bytes = s->scratch ? s->scratch(c, n_threads) : 0;

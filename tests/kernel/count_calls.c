@@ -44,10 +44,10 @@ static void both(struct kernel_call *c, const char *detail)
     const struct kernel_family *const families[] = {&kernel_family_ref, &kernel_family_cpu};
     char what[80];
     for (int f = 0; f < 2; f++) {
-        const struct kernel_slot *s = &families[f]->slot[c->op][c->phase];
+        const struct kernel_slot *s = kernel_way(families[f], c);
         c->team = team;
         c->step = &step;
-        CHECK(s->run && (!s->accepts || s->accepts(c)), "%s does not take %s", families[f]->name, op_row(c->op)->name);
+        CHECK(s, "%s does not take %s", families[f]->name, op_row(c->op)->name);
         c->scratch_bytes = s->scratch ? s->scratch(c, 1) : 0;
         c->scratch = mem_pages_new(c->scratch_bytes + 64);
         snprintf(what, sizeof what, "%s%s%s %s", op_row(c->op)->name, *detail ? " " : "", detail, phases[c->phase]);

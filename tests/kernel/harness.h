@@ -652,8 +652,8 @@ static inline bool hide_unsaved(struct kernel_call *c)
  * wanted of it. */
 static inline bool kcase_run(struct kernel_call *c, const struct kernel_family *f, int n_threads)
 {
-    const struct kernel_slot *s = &f->slot[c->op][c->phase];
-    if (!s->run || (s->accepts && !s->accepts(c))) return false;
+    const struct kernel_slot *s = kernel_way(f, c);
+    if (!s) return false;
     if (c->phase != KERNEL_FWD && !hide_unsaved(c)) return false;
     c->scratch_bytes = s->scratch ? s->scratch(c, n_threads) : 0;
     char *block = xmalloc(c->scratch_bytes + 2 * KCASE_GUARD);

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rows.h: what the tests of every row of every family share: the families, how near results must be, and the run of a
- * program once per instruction set, so that one machine tests them all. */
+/* rows.h: what the tests of every row of every family share: the families, and how near results must be. */
 #ifndef TUTTI_TESTS_KERNEL_ROWS_H
 #define TUTTI_TESTS_KERNEL_ROWS_H
 
+#include "each_isa.h"
 #include "harness.h"
-
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "kernel/cpuid.h"
 #include "sanitized.h"
 
 enum { CASES = 30 / CASE_STRIDE };
@@ -73,27 +67,6 @@ static inline void view_spoil(const struct view *v)
     int64_t n = view_cols(v);
     for (int64_t r = 0; r < view_rows(v); r++)
         for (int64_t c = 0; c < n; c++) view_set(v, r, c, (double)((r * n + c) * 7 % 31 - 15) * 0.75 + 0.1);
-}
-
-/* One child per instruction set that this machine has; with TUTTI_ISA given, that one only. */
-static inline int run_for_each_isa(int (*run_group)(void))
-{
-    if (getenv("TUTTI_ISA")) return run_group();
-    int failed = 0;
-    for (int isa = ISA_REF; isa < ISA_N; isa++) {
-        fflush(NULL);
-        pid_t child = fork();
-        if (child == 0) {
-            setenv("TUTTI_ISA", isa_name((enum isa)isa), 1);
-            if (cpu_isa() != (enum isa)isa) _exit(0); /* not on this machine */
-            int rc = run_group();
-            fflush(NULL);
-            _exit(rc != 0);
-        }
-        int status = 0;
-        failed += child < 0 || waitpid(child, &status, 0) != child || status != 0;
-    }
-    return failed != 0;
 }
 
 #endif

@@ -21,12 +21,17 @@ static enum isa build_needs;
 static const struct tile_ops *ops;
 static void run_build(const struct kernel_call *c)
 {
-    if (c->op == OP_ATTENTION_CACHED) build->cached(c, ops);
+    if (c->op == OP_ATTENTION_CACHED && c->in[0].n[0] <= ATTN_FEW) build->few(c);
+    else if (c->op == OP_ATTENTION_CACHED) build->cached(c, ops);
     else if (c->phase == KERNEL_FWD) build->fwd(c, ops);
     else build->bwd(c, ops);
 }
-static size_t scratch_build(const struct kernel_call *c, int n_threads) { return build->scratch(c, ops, n_threads); }
-static const struct kernel_slot slot = {run_build, scratch_build, NULL, NULL};
+static size_t scratch_build(const struct kernel_call *c, int n_threads)
+{
+    if (c->op == OP_ATTENTION_CACHED && c->in[0].n[0] <= ATTN_FEW) return build->few_scratch(c, n_threads);
+    return build->scratch(c, ops, n_threads);
+}
+static const struct kernel_slot slot = {.run = run_build, .scratch = scratch_build};
 
 /* Products of heads, queries, keys and head size that simulated tiles do where a sanitizer watches each of their
  * bytes. */

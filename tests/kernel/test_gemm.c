@@ -137,7 +137,7 @@ static void test_products(void **state)
     for (int r = 0; tile_ops_at(r); r++) {
         const struct tile_ops *o = tile_ops_at(r);
         if (o->needs > cpu_isa()) continue;
-        for (int i = 0; i < (TUTTI_EMULATED ? 12 : 60); i++) {
+        for (int i = 0; i < 60 / CASE_STRIDE; i++) {
             size_t t = (size_t)draw(o->panel == DT_BF16 ? 1 : 5);
             one(o, teams, types[t].a, types[t].b, 1 + draw(90), 1 + draw(110), 1 + draw(i % 3 ? 70 : 900));
         }
@@ -195,7 +195,7 @@ static void test_few_rows(void **state)
     for (int r = 0; tile_ops_at(r); r++) {
         const struct tile_ops *o = tile_ops_at(r);
         if (o->needs > cpu_isa()) continue;
-        for (int i = 0; i < (TUTTI_EMULATED ? 8 : 40); i++) {
+        for (int i = 0; i < 40 / CASE_STRIDE; i++) {
             struct gemm g = {.m = 1 + draw(o->dot_rows), .n = 1 + draw(300), .k = 1 + draw(200)};
             enum dtype t = draw(2) ? DT_F32 : DT_BF16;
             g.a = source_new(t, true, g.m, g.k);

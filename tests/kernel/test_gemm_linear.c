@@ -114,9 +114,9 @@ static void one(const struct kernel_family *f, struct team *const teams[3], enum
     for (int i = 0; i < 3; i++) like.acc[i] = copy_new(&like.din[i]);
 
     for (enum kernel_phase phase = KERNEL_FWD; phase < KERNEL_N_PHASES; phase++) {
-        const struct kernel_slot *slot = &f->slot[OP_LINEAR][phase];
         like.phase = phase;
-        if (!slot->run || !slot->accepts(&like)) continue;
+        const struct kernel_slot *slot = kernel_way(f, &like);
+        if (!slot) continue;
         const int acc_mode = (int)draw(3);
         struct kernel_call c;
         struct written want = aim(&c, &like, acc_mode);

@@ -3,13 +3,8 @@
  * one token's gradient is read along a column. Libraries take such vectors for dense ones (kernel/onednn/matmul.c says
  * which), and then write into the gaps or read from them. Every family that takes such a call gives the reference's
  * numbers and leaves the gaps alone, at every instruction set of this machine; oneDNN is not handed any. */
+#include "each_isa.h"
 #include "harness.h"
-
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "kernel/cpuid.h"
 
 static const struct kernel_family *const families[] = {&kernel_family_ref, &kernel_family_cpu, &kernel_family_onednn};
 enum { N_FAMILIES = sizeof families / sizeof *families };
@@ -105,11 +100,12 @@ static void test_onednn_is_not_handed_any(void **state)
             struct kcase k;
             build(&k, DT_F32, t, d, n, 3);
             struct kernel_call c = kcase_call(&k, (enum kernel_phase)phase);
-            const struct kernel_slot *s = &kernel_family_onednn.slot[OP_LINEAR][phase];
-            if (s->run && s->accepts(&c) && one_wide((enum kernel_phase)phase, t, d, n))
+            const bool has = kernel_family_onednn.slot[OP_LINEAR][phase].run,
+                       takes = kernel_way(&kernel_family_onednn, &c);
+            if (takes && one_wide((enum kernel_phase)phase, t, d, n))
                 fail_msg("phase %d of %lld tokens, %lld to %lld features was taken", phase, (long long)t, (long long)d,
                          (long long)n);
-            if (s->run && t > 1 && d > 1 && n > 1) assert_true(s->accepts(&c));
+            if (has && t > 1 && d > 1 && n > 1) assert_true(takes);
             kcase_free(&k);
         }
     }
@@ -124,23 +120,4 @@ static int run_group(void)
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-/* One child per instruction set that this machine has. */
-int main(void)
-{
-    if (getenv("TUTTI_ISA")) return run_group();
-    int failed = 0;
-    for (int isa = ISA_REF; isa < ISA_N; isa++) {
-        fflush(NULL);
-        pid_t child = fork();
-        if (child == 0) {
-            setenv("TUTTI_ISA", isa_name((enum isa)isa), 1);
-            if (cpu_isa() != (enum isa)isa) _exit(0); /* not on this machine */
-            int rc = run_group();
-            fflush(NULL);
-            _exit(rc != 0);
-        }
-        int status = 0;
-        failed += child < 0 || waitpid(child, &status, 0) != child || status != 0;
-    }
-    return failed != 0;
-}
+int main(void) { return run_for_each_isa(run_group); }

@@ -9,6 +9,11 @@
  *   rows         some rows by themselves, then the others, where the table says so: the same bits */
 #include "rows.h"
 
+static bool fills(const struct kernel_family *f, enum op op, enum kernel_phase phase)
+{
+    return f->slot[op][phase].run || f->slot[op][phase].choose;
+}
+
 /* acc in three forms. `before` is what was there; the sum is compared with tolerance because it rounds once more. */
 static void accumulates(struct kcase *k, const struct kernel_family *f, const struct view *plain)
 {
@@ -24,8 +29,8 @@ static void accumulates(struct kcase *k, const struct kernel_family *f, const st
         kcase_backward(k, f, 2);
         kcase_check_gaps(k);
         for (int i = 0; i < k->n_in; i++) {
-            unsigned mask = (f->slot[k->op][KERNEL_BWD_IN].run ? op_row(k->op)->grad_in : 0u) |
-                            (f->slot[k->op][KERNEL_BWD_W].run ? op_row(k->op)->weight_in : 0u);
+            unsigned mask = (fills(f, k->op, KERNEL_BWD_IN) ? op_row(k->op)->grad_in : 0u) |
+                            (fills(f, k->op, KERNEL_BWD_W) ? op_row(k->op)->weight_in : 0u);
             if (!k->din[i].p || !(mask >> i & 1)) continue;
             struct view sum = kcase_clone(k, &before[i]);
             for (int64_t r = 0; r < view_rows(&sum); r++)
@@ -94,8 +99,7 @@ static bool takes_backward(struct kcase *k, const struct kernel_family *f)
     for (int phase = KERNEL_BWD_IN; phase <= KERNEL_BWD_W; phase++) {
         if (!(phase == KERNEL_BWD_W ? row->weight_in : row->grad_in)) continue;
         struct kernel_call c = kcase_call(k, (enum kernel_phase)phase);
-        const struct kernel_slot *s = &f->slot[k->op][phase];
-        if (!s->run || (s->accepts && !s->accepts(&c))) return false;
+        if (!kernel_way(f, &c)) return false;
     }
     return row->has_backward;
 }

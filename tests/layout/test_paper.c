@@ -170,10 +170,7 @@ static void test_mesh(void **state)
     struct mesh_axis fsdp[2] = {mesh_axis(&m, AXIS_DP_SHARD), mesh_axis(&m, AXIS_CP)}, outer, inner;
     int group[8];
     assert_int_equal(mesh_group(fsdp, 2, 21, group), 8);
-    for (int i = 0; i < 8; i++) {
-        assert_int_equal(group[i], 16 + 1 + 2 * i);
-        assert_int_equal(mesh_group_index(fsdp, 2, group[i]), i);
-    }
+    for (int i = 0; i < 8; i++) assert_int_equal(group[i], 16 + 1 + 2 * i);
     char text[48];
     mesh_axis_factor(fsdp[0], 2, &outer, &inner);
     assert_string_equal(mesh_axis_print(text, outer), "dp_shard/2");
@@ -238,7 +235,6 @@ static void test_layouts(void **state)
         assert_int_equal(layout_holds(&tied, r), holds);
         struct region box = holds ? layout_box(&tied, r) : (struct region){0};
         if (holds) assert_string_equal(region_print(text, &box), want[r % 4]);
-        if (!holds) assert_int_equal(layout_local_numel(&tied, r), 0);
         first += layout_is_first(&tied, r);
     }
     assert_int_equal(first, 4);
@@ -247,11 +243,6 @@ static void test_layouts(void **state)
     assert_int_equal(layout_holders(&tied, &corner, holders), 2);
     assert_int_equal(holders[0], 1);
     assert_int_equal(holders[1], 13);
-    struct layout dual = layout_dual(tied);
-    assert_int_equal(layout_type(&dual, AXIS_PP), SPMD_P);
-    assert_int_equal(layout_n_terms(&dual), 2);
-    dual = layout_dual(dual);
-    assert_true(layout_equal(&dual, &tied));
     struct layout other = layout_with(layout_with(all, AXIS_DP_SHARD, SPMD_S0), AXIS_TP, SPMD_S0);
     assert_false(layout_equal(&other, &l)); /* the order of cuts is part of a layout */
     assert_int_equal(layout_check(&tied, &e), OK);

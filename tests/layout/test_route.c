@@ -218,7 +218,7 @@ static void test_inverse(void **state)
         if (layout_has(&from, SPMD_P)) continue;
         struct route *there, *back;
         if (route_new(&there, &from, &to, NULL)) continue;
-        assert_int_equal(route_new_inverse(&back, &from, &to, NULL), OK);
+        assert_int_equal(route_new(&back, &to, &from, NULL), OK);
         struct world a, b, c;
         world_new(&a, &from);
         world_new(&b, &to);
@@ -237,48 +237,6 @@ static void test_inverse(void **state)
         n++;
     }
     assert_true(n > 300);
-}
-
-/* <A x, y> = <x, A' y> for the map A of any route and any x, y: the transposed route is the gradient of the route. */
-static void test_transposed(void **state)
-{
-    (void)state;
-    int n = 0;
-    for (uint64_t seed = 1; seed <= 1500; seed++) {
-        struct dice d = {seed, 2000};
-        struct mesh m = random_mesh(&d);
-        struct shape shape = random_shape(&d);
-        struct layout from = random_layout(&d, &m, MESH_DENSE, shape, NULL);
-        struct layout to = random_layout(&d, &m, MESH_DENSE, shape, &from);
-        struct route *r, *t;
-        if (route_new(&r, &from, &to, NULL)) continue;
-        t = route_new_transposed(r);
-        struct world x, ax, y, ay;
-        world_new(&x, &from);
-        world_new(&ax, &to);
-        world_new(&y, &to);
-        world_new(&ay, &from);
-        int64_t left = 0, right = 0;
-        for (int k = 0; k < m.n_ranks; k++) {
-            for (int64_t i = 0; x.data[k] && i < region_volume(&x.box[k]); i++) x.data[k][i] = roll(&d, 2001) - 1000;
-            for (int64_t i = 0; y.data[k] && i < region_volume(&y.box[k]); i++) y.data[k][i] = roll(&d, 2001) - 1000;
-        }
-        world_route(&ax, &x, r);
-        world_route(&ay, &y, t);
-        for (int k = 0; k < m.n_ranks; k++) {
-            for (int64_t i = 0; y.data[k] && i < region_volume(&y.box[k]); i++) left += ax.data[k][i] * y.data[k][i];
-            for (int64_t i = 0; x.data[k] && i < region_volume(&x.box[k]); i++) right += ay.data[k][i] * x.data[k][i];
-        }
-        assert_int_equal(left, right);
-        world_free(&x);
-        world_free(&ax);
-        world_free(&y);
-        world_free(&ay);
-        route_free(r);
-        route_free(t);
-        n++;
-    }
-    assert_true(n > 800);
 }
 
 static struct mesh mesh_of(int pp, int dpr, int dps, int cp, int tp)
@@ -467,16 +425,15 @@ static void test_refused(void **state)
     assert_string_equal(e.text, "dp_shard: its ranks hold different things (V); no route joins them");
     assert_int_equal(route_new(&route, &r, &other, &e), ERR_REQUEST);
     assert_string_equal(e.text, "a route from [4] to [5]: the global shapes differ");
-    assert_int_equal(route_new_inverse(&route, &p, &r, &e), ERR_REQUEST);
     assert_null(route);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_pairs), cmocka_unit_test(test_inverse),   cmocka_unit_test(test_transposed),
-        cmocka_unit_test(test_known),        cmocka_unit_test(test_kv_heads),  cmocka_unit_test(test_choice_of_replica),
-        cmocka_unit_test(test_files),        cmocka_unit_test(test_stretches), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_random_pairs), cmocka_unit_test(test_inverse),           cmocka_unit_test(test_known),
+        cmocka_unit_test(test_kv_heads),     cmocka_unit_test(test_choice_of_replica), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_stretches),    cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

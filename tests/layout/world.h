@@ -100,7 +100,7 @@ static inline void world_route(struct world *to, const struct world *from, const
              more = region_run_next(&run))
             for (int64_t k = 0; k < run.n; k++) {
                 int64_t *x = &to->data[m->dst][run.b + k];
-                *x = (m->term || r->adds ? *x : 0) + from->data[m->src][run.a + k];
+                *x = (m->term ? *x : 0) + from->data[m->src][run.a + k];
                 to->arrivals[m->dst][run.b + k]++;
             }
     }

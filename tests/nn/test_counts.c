@@ -91,9 +91,7 @@ static void test_flops(void **state)
         double router = family == MODEL_MIXTRAL ? 6.0 * (double)(L * D * 5) : 0;
         double want =
             6.0 * (double)(L * (D * (2 * HA + 2 * GA) + mlp * D * F) + V * D) + 6.0 * (double)(L * HA * 513) + router;
-        double law = model_flops_per_token(&c.model, &g->params, c.seq);
         double program = engine_flops_model(g) / (double)(c.seq * c.micro * c.n_microbatches);
-        if (!(fabs(law / want - 1) < 1e-12)) fail_msg("%g FLOPs per token, wanted %g", law, want);
         if (!(program >= want * 0.999 && program < want * 1.02))
             fail_msg("the program has %g, the law %g", program, want);
         engine_free(g);

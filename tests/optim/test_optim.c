@@ -20,7 +20,7 @@ static void open_bench(struct bench *b, enum dtype dtype, const struct optim_con
     param_add(&b->t, "b", param_alone(1, (int64_t[]){BIAS}), INIT_NORMAL, 0.5, -1);
     assert_int_equal(device_cpu_new(&b->d, threads, &e), OK);
     assert_int_equal(kernel_table_init(&b->k, "auto", threads, false, &e), OK);
-    struct array_row rows[OPTIM_KINDS * OPTIM_MAX_ARRAYS];
+    struct array_row rows[OPTIM_MAX_ROWS];
     assert_int_equal(store_new(&b->s, &b->t, b->d, dtype, true, rows, optim_arrays(c, rows), &e), OK);
     assert_int_equal(stream_new(&b->st, b->d, "test", &e), OK);
     kernel_on(b->st, &b->k);
@@ -157,7 +157,7 @@ static void test_updates(void **state)
             check_updates(&all[i], DT_F32, threads);
             check_updates(&all[i], DT_BF16, threads);
         }
-    struct array_row rows[OPTIM_KINDS * OPTIM_MAX_ARRAYS];
+    struct array_row rows[OPTIM_MAX_ROWS];
     assert_int_equal(optim_arrays(&all[0], rows), 2);
     assert_int_equal(optim_arrays(&all[2], rows), 0);
     assert_int_equal(optim_arrays(&all[3], rows), 1);
@@ -168,7 +168,7 @@ static void test_narrow_moments(void **state)
 {
     (void)state;
     const struct optim_config c =
-        {.kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .moments16 = true};
+        {.kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .moments = MOMENTS_BF16};
     struct optim_config bad = c, mixed = c;
     struct bench b;
     struct truth x = {{0}, {0}, {0}};
@@ -195,7 +195,7 @@ static void test_narrow_moments(void **state)
     assert_contains(optim_check(&bad, &key), "stand still");
     assert_string_equal(key, "betas");
     mixed.kind = OPTIM_LION;
-    assert_contains(optim_check(&mixed, &key), "bf16 moments are adamw's");
+    assert_contains(optim_check(&mixed, &key), "moments of fewer bits are adamw's");
 }
 
 /* Each group by its own optimizer and rate, with arrays for its parameters only; who is not stepped stays as it is. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ten steps of each optimizer against those of other people's code (make_torch.py wrote torch_steps.txt): a wide
  * matrix, a tall one and a vector. */
+#include "optim/adafactor.h"
 #include "optim/muon.h"
 #include "run/toy.h"
 
@@ -52,9 +53,9 @@ static double difference(const struct optim_config *c, double lr, const char *na
     struct kernel_table k;
     struct store s;
     struct stream *st;
-    struct muon *muon;
+    struct optim_tools tools = {0};
     struct err e = {0};
-    struct array_row rows[OPTIM_KINDS * OPTIM_MAX_ARRAYS];
+    struct array_row rows[OPTIM_MAX_ROWS];
     float want[N], first[N];
     double most = 0;
     if (!read_line(name, want)) fail_msg("torch_steps.txt has no %s", name);
@@ -67,20 +68,22 @@ static double difference(const struct optim_config *c, double lr, const char *na
     assert_int_equal(stream_new(&st, d, "test", &e), OK);
     kernel_on(st, &k);
     store_init(&s, &k, st, 1);
-    assert_int_equal(muon_new(&muon, &s, c, st, NULL, &e), OK);
+    assert_int_equal(adafactor_new(&tools.adafactor, &s, c, st, &(struct adafactor_groups){NULL, NULL, NULL}, &e), OK);
+    assert_int_equal(muon_new(&tools.muon, &s, c, st, NULL, &e), OK);
     float *w = device_here(s.array[STORE_PARAM].buf.p);
     fill(first, true, 0);
     memcpy(w, first, sizeof first);
     for (int step = 1; step <= STEPS; step++) {
         fill(device_here(s.array[STORE_GRAD].buf.p), false, step);
-        optim_step(&s, st, c, muon, lr, step - 1, 1);
+        optim_step(&s, st, c, &tools, lr, step - 1, 1);
     }
     stream_sync(st);
     for (int i = 0; i < N; i++) {
         most = fmax(most, fabs((double)w[i] - want[i]));
         assert_true(i % 20 == 3 || fabs((double)w[i] - first[i]) > 0);
     }
-    muon_free(muon);
+    muon_free(tools.muon);
+    adafactor_free(tools.adafactor);
     store_free(&s);
     stream_free(st);
     device_free(d);
@@ -101,7 +104,16 @@ static void test_steps_equal_others(void **state)
                                        .weight_decay = 0.1},
                               sgd = {.kind = OPTIM_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.1},
                               lion = {.kind = OPTIM_LION, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.1};
-    struct optim_config muon = adamw, plain;
+    const struct optim_config factored = {.kind = OPTIM_ADAFACTOR,
+                                          .weight_decay = 0.1,
+                                          .decay_rate = 0.8,
+                                          .update_clip = 1};
+    struct optim_config relative = factored;
+    relative.relative = true;
+    struct optim_config muon = adamw, plain, bits = adamw, fp8 = adamw;
+    bits.moments = MOMENTS_8BIT;
+    fp8.moments = MOMENTS_FP8;
+    bits.block = fp8.block = 256;
     muon.kind = OPTIM_MUON;
     muon.group[PARAM_EMBEDDINGS] = muon.group[PARAM_VECTORS] = (struct optim_group){.own = true, .kind = OPTIM_ADAMW};
     muon.muon_momentum = 0.95;
@@ -113,12 +125,18 @@ static void test_steps_equal_others(void **state)
     } all[] = {{&adamw, 0.02, 1e-6, "adamw"},
                {&sgd, 0.02, 2e-6, "sgd"},
                {&lion, 0.002, 1e-6, "lion"},
+               {&factored, 0.02, 2e-6, "adafactor"},
+               {&relative, 0.02, 2e-6, "adafactor-relative"},
+               {&bits, 0.02, 4e-4, "adamw-8bit"},
+               {&fp8, 0.02, 1e-6, "adamw-fp8"},
                {&muon, 0.02, 2e-3, "muon"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         double got = difference(all[i].c, all[i].lr, all[i].name);
         print_message("%s: %.3g\n", all[i].name, got);
         if (!(got < all[i].bound)) fail_msg("%s: a weight is %.3g off, bound %g", all[i].name, got, all[i].bound);
     }
+    assert_true(difference(&adamw, 0.02, "adamw-8bit") > 1.5e-3); /* they are not one another */
+    assert_true(difference(&bits, 0.02, "adamw-fp8") > 4e-3);
     plain = muon; /* and these numbers would see it */
     plain.muon_nesterov = false;
     assert_true(difference(&plain, 0.02, "muon") > 1e-2);

@@ -4,6 +4,7 @@
  */
 #include "run/runs.h"
 
+#include "config/config_offload.h"
 #include "plan/plan.h"
 
 static const char *const toy[] = {"model.layers=6", "model.hidden=64", "model.heads=4",    "model.kv_heads=2",
@@ -100,6 +101,82 @@ static void test_limits(void **state)
     }
 }
 
+/* With disk beside it: from all in memory to as little as there can be. What is chosen is what planning it says, to the
+ * byte, the least work of what was tried, and below what computing everything again needs only disk is left. */
+static void test_offload(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks;
+        const char *key[8];
+    } all[] = {
+        {1, {"batch.micro=4"}},
+        {1, {"optimizer.name=muon"}}, /* cannot wait on disk, nor can weights beside it */
+        {2, {"parallel.zero=3", "batch.micro=2"}},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        double none, full, least, before = -1;
+        struct arena *a = arena_new();
+        const char *keys[16];
+        int n = 0;
+        bool muon = strstr(all[i].key[0], "muon") != NULL;
+        range(all[i].ranks, all[i].key, &none, &full);
+        while (all[i].key[n]) keys[n] = all[i].key[n], n++;
+        keys[n] = muon ? "memory.offload=activations" : "memory.offload=[activations,optimizer,master,params]";
+        keys[n + 1] = "memory.offload_to=.";
+        keys[n + 2] = NULL;
+        double kept;
+        range(all[i].ranks, keys, &kept, &least);
+        least = fmin(kept, least);
+        assert_true(least < full);
+        for (int k = 0; k <= 4; k++) {
+            struct config c;
+            struct conf *f;
+            struct chosen x;
+            struct err e;
+            double limit = k == 4 ? least : floor(none - k * (none - least) / 4);
+            keys[n] = "memory.recompute=auto";
+            keys[n + 1] = "memory.offload=auto";
+            keys[n + 2] = "memory.offload_to=.";
+            keys[n + 3] = arena_printf(a, "memory.limit=%.0f", limit);
+            keys[n + 4] = NULL;
+            if (load(&c, &f, a, all[i].ranks, keys, &e)) fail_msg("%s", e.text);
+            if (plan_choose(&c, &x, NULL, &e)) fail_msg("row %zu, limit %.0f: %s", i, limit, e.text);
+            assert_true(x.taken >= 0 && x.tried[x.taken].cost.bytes <= limit);
+            assert_true(peak(&c) == x.tried[x.taken].cost.bytes && c.memory.away == x.tried[x.taken].away);
+            assert_true(k > 0 || (!c.memory.chosen.again && !c.memory.away && work_of(&x) == 0));
+            assert_true(limit >= full || c.memory.away);
+            assert_true(work_of(&x) >= before && !(muon && c.memory.away & ~AWAY_ACTIVATIONS));
+            assert_true(!c.memory.away == (x.tried[x.taken].cost.moved == 0));
+            before = work_of(&x);
+            for (int t = 0; t < x.n; t++)
+                if (x.tried[t].cost.bytes <= limit) assert_true(work_of(&x) <= x.tried[t].cost.work);
+            struct str out = {0}, json = {0}, away = {0};
+            struct plan p;
+            plan_print_chosen(&x, &c, &out);
+            config_offload_text(&c, &away);
+            const char *star = strstr(str_text(&out), "\n* "), *under = NULL;
+            for (const char *at = str_text(&out); (at = strstr(at + 1, "\non disk: ")) && at < star;) under = at + 10;
+            if (k > 0) { /* in a run that keeps all, nothing else is tried */
+                assert_non_null(star);
+                assert_non_null(under);
+                assert_memory_equal(under, c.memory.away ? str_text(&away) : "nothing",
+                                    c.memory.away ? away.n : strlen("nothing"));
+            }
+            for (const char *line = str_text(&out); *line; line += strcspn(line, "\n") + 1)
+                assert_true(strcspn(line, "\n") <= 100);
+            if (plan_make(&p, &c, &e)) fail_msg("%s", e.text);
+            plan_json(&p, &c, &x, &json);
+            if (c.memory.away) assert_non_null(strstr(str_text(&json), str_text(&away)));
+            plan_free(&p);
+            str_free(&out);
+            str_free(&json);
+            str_free(&away);
+        }
+        arena_free(a);
+    }
+}
+
 static void same_checkpoint(const struct folder *f, const char *a, const char *b, int ranks)
 {
     for (int i = 0; i < ranks; i++) {
@@ -137,6 +214,20 @@ static void test_runs(void **state)
         if (train_ranks(&f, "auto", ranks, autom, &chosen, &e)) fail_msg("%s", e.text);
         assert_memory_equal(&plain.loss, &chosen.loss, sizeof plain.loss);
         same_checkpoint(&f, "plain", "auto", ranks);
+        snprintf(limit, sizeof limit, "memory.limit=100kB"); /* what can be had without a disk, and then less */
+        assert_int_equal(train_ranks(&f, "never", ranks, autom, &chosen, &e), ERR_REQUEST);
+        at = strstr(e.text, "at least ");
+        assert_non_null(at);
+        (void)snprintf(first, sizeof first, "%.*s", (int)strcspn(at + 9, "i") + 2, at + 9); /* "957 KiB" */
+        assert_int_equal(str_to_bytes(first, &needs), 0);
+        snprintf(limit, sizeof limit, "memory.limit=%.0f", 0.94 * needs);
+        assert_int_equal(train_ranks(&f, "never", ranks, autom, &chosen, &e), ERR_REQUEST);
+        assert_contains(e.text, "memory.offload=[");
+        const char *const disk[] = {"model.layers=4",        "batch.global=4",      "batch.micro=2",       pp,  limit,
+                                    "memory.recompute=auto", "memory.offload=auto", "memory.offload_to=.", NULL};
+        if (train_ranks(&f, "disk", ranks, disk, &chosen, &e)) fail_msg("%s", e.text);
+        assert_memory_equal(&plain.loss, &chosen.loss, sizeof plain.loss);
+        same_checkpoint(&f, "plain", "disk", ranks);
         folder_close(&f);
     }
 }
@@ -153,6 +244,9 @@ static void test_refused(void **state)
         {{"memory.recompute=[none, norms]"}, "none stands alone"},
         {{"memory.recompute=[full, norms]"}, "full stands alone"},
         {{"memory.recompute=auto", "memory.limit=1GiB", "memory.recompute_layers=2"}, "recompute_layers"},
+        {{"memory.offload=auto", "memory.offload_to=."}, "choose memory.recompute: auto, too"},
+        {{"memory.offload=auto", "memory.recompute=auto", "memory.limit=1GiB"}, "choose a folder"},
+        {{"memory.offload=[auto,master]", "memory.recompute=auto", "memory.limit=1GiB"}, "auto stands alone"},
         {{"memory.limit=many"}, "such as 800MiB"},
         {{"memory.limit=-3GiB"}, "such as 800MiB"},
         {{"memory.limit=3GiBs"}, "such as 800MiB"},
@@ -236,10 +330,8 @@ static void test_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_runs),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_limits),  cmocka_unit_test(test_offload), cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

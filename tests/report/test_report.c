@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/fs.h"
-#include "checkpoint/scratch.h"
+#include "checkpoint/said.h"
 #include "report/chart.h"
 #include "report/page.h"
 

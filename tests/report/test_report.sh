@@ -2,11 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A run, its samples and starts, and the page made of it: with one rank, with several, damaged, under way; seen in a browser
 # where one is installed.
-tutti=$1 root=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 tiny=(model.layers=2 model.hidden=32 model.heads=2 model.seq_len=32 batch.global=8 batch.micro=2 run.threads=1
     "data.train=$root/README.md" "data.valid=$root/README.md" run.steps=6 run.eval_every=3 checkpoint.every=2 run.sample_every=4)
 echo "model: {family: llama}" >"$dir/tiny.yaml"
@@ -33,6 +30,16 @@ train "run.dir=$dir/many" -n 4 parallel.pp=2 parallel.zero=1
 has 'over threads\|threads</td>\|local' "four ranks"
 grep -q '"ranks":4' "$dir/many/starts.jsonl" || fail "starts of four ranks: $(cat "$dir/many/starts.jsonl")"
 
+# Beside each other: a run that is not as far is compared at the step it reached, with a step done twice by its later value.
+mkdir "$dir/far" "$dir/near" "$dir/apart"
+for p in 3:4.0 6:2.0 9:1.0; do echo "{\"step\":${p%:*},\"valid_loss\":${p#*:},\"valid_tokens\":9}"; done >"$dir/far/metrics.jsonl"
+for p in 3:4.0 6:3.0 6:2.5; do echo "{\"step\":${p%:*},\"valid_loss\":${p#*:},\"valid_tokens\":9}"; done >"$dir/near/metrics.jsonl"
+echo '{"step":4,"valid_loss":3.0,"valid_tokens":9}' >"$dir/apart/metrics.jsonl"
+"$tutti" report "$dir/far" --beside "$dir/near,$dir/apart" >"$dir/out" || fail "report of several"
+for line in '| `far` | 9 | 1.0000 | +0.00 % |' '| `near` | 6 | 2.5000 | +25.00 % |' '| `apart` | 4 | 3.0000 | no step in common |'; do
+    grep -qxF "$line" "$dir/out" || fail "beside: no $line in $(cat "$dir/out")"
+done
+
 # Stopped in the middle of a line, config gone, directory wrong.
 head -c $(($(stat -c %s "$dir/one/metrics.jsonl") - 20)) "$dir/one/metrics.jsonl" >"$dir/cut" && cp "$dir/cut" "$dir/one/metrics.jsonl"
 rm "$dir/one/config.yaml"
@@ -55,4 +62,4 @@ if bash "$root/scripts/browser.sh" >/dev/null 2>&1; then
 else
     echo "no browser: the page was not looked at"
 fi
-[ $failures = 0 ]
+passed

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by tests that send signals to a rank of a training run, after tests/comm/mpirun.sh: sets dir, and
+# Sourced by tests that send signals to a rank of a training run, after tests/comm/mpirun.sh: fills dir, and sets
 # strike NAME RANKS RANK SIGNAL KEYS...: trains in $dir/NAME, and when some steps are done sends the signal to the process of
 # the rank; what was printed is in $dir/log, the status in $status, seconds from the signal to the end in $took; checks what is
 # so after every such end.
 # shellcheck shell=bash disable=SC2034,SC2154
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
 for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<YAML
 model: {family: llama, layers: 2, hidden: 32, heads: 4, ffn: 44, seq_len: 24}

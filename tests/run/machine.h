@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "engine/engine.h"
 #include "config/config.h"
 
 /* Resolves a toy with the caller's keys ("batch.global=6 ...", separated by blanks) for so many ranks.
@@ -28,6 +29,21 @@ static inline int32_t *machine_toy(struct config *c, struct arena *a, const char
     for (int64_t i = 0; i < 2 * all; i++) tokens[i] = (int32_t)(rng_u32(5, 1, (uint64_t)i) % 67);
     for (int64_t i = 0; i < all; i++) tokens[2 * all + i] = (int32_t)(i % c->model.seq_len);
     return tokens;
+}
+
+/* The sequences of them that data-parallel rank `part` trains on. */
+static inline struct engine_batch machine_part(const struct config *c, const int32_t *tokens, int part)
+{
+    int64_t first, count, seq = c->model.seq_len, field = c->batch.global * seq;
+    config_part(c, part, &first, &count);
+    const int32_t *at = tokens + first * seq;
+    return (struct engine_batch){.tokens = at,
+                                 .targets = at + field,
+                                 .positions = at + 2 * field,
+                                 .docs = at + 3 * field,
+                                 .n = count,
+                                 .first = first,
+                                 .n_trained = count * seq};
 }
 
 #endif

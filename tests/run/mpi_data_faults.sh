@@ -5,8 +5,6 @@
 set -u
 # shellcheck source=tests/comm/mpirun.sh
 . "$2/tests/comm/mpirun.sh"
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
 
 cat >"$dir/tiny.yaml" <<YAML
 model: {family: llama, layers: 1, hidden: 16, heads: 2, ffn: 20, seq_len: 24}
@@ -92,5 +90,4 @@ echo "run.threads=2 data.cache_dir=elsewhere" >"$dir/host1/keys"
 run
 [ $status = 0 ] || fail "other threads and folders: status $status: $(tail -5 "$dir/log")"
 
-echo "$failures failures"
-[ $failures = 0 ]
+passed

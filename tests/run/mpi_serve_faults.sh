@@ -30,4 +30,4 @@ for name in stop-async-1 kill-sync-3; do
     grep -q "resumed from .*$last" "$dir/log" || fail "$name does not go on from $last: $(cat "$dir/log")"
     [ -z "$(find "$dir/$name/checkpoints" -name '.tmp*')" ] || fail "$name: left $(ls -A "$dir/$name/checkpoints")"
 done
-[ $failures = 0 ]
+passed

@@ -107,5 +107,4 @@ for rank in 0 2; do
     grep -qi "gone\|BUG" "$dir/$name.log" && fail "$name: blames somebody: $(cat "$dir/$name.log")"
 done
 
-[ $failures = 0 ] || exit 1
-echo "all right"
+passed

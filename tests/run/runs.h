@@ -15,18 +15,18 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "run/trainer.h"
+#include "scratch.h"
 
 enum { MAX_KEYS = 64 };
 struct folder {
-    char dir[64], text[96], trace[96];
+    char *dir, text[96], trace[96];
 };
 
 static inline void folder_open(struct folder *f)
 {
     struct err e = {0};
     struct str s = {0};
-    snprintf(f->dir, sizeof f->dir, "/tmp/tutti-trainer-XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
+    f->dir = scratch_new();
     snprintf(f->text, sizeof f->text, "%s/text.txt", f->dir);
     snprintf(f->trace, sizeof f->trace, "%s/trace.json", f->dir);
     for (int i = 0; i < 400; i++)
@@ -36,11 +36,7 @@ static inline void folder_open(struct folder *f)
     str_free(&s);
 }
 
-static inline void folder_close(struct folder *f)
-{
-    struct err e = {0};
-    assert_int_equal(fs_remove_tree(f->dir, &e), OK);
-}
+static inline void folder_close(struct folder *f) { scratch_free(f->dir); }
 
 /* Trains in f->dir/name with the given keys (NULL-terminated) over those of a toy. */
 static inline int train_ranks(const struct folder *f, const char *name, int ranks, const char *const *more,

@@ -145,17 +145,8 @@ static int planned(const struct job *j, const struct engine *g, const struct dev
 
 static void step(const struct job *j, struct engine *g, const struct ranks *r)
 {
-    int64_t first, count, seq = j->c.model.seq_len, field = j->c.batch.global * seq;
     struct engine_report report;
-    config_part(&j->c, r->part, &first, &count);
-    const int32_t *at = j->tokens + first * seq;
-    struct engine_batch b = {.tokens = at,
-                             .targets = at + field,
-                             .positions = at + 2 * field,
-                             .docs = at + 3 * field,
-                             .n = count,
-                             .first = first,
-                             .n_trained = count * seq};
+    struct engine_batch b = machine_part(&j->c, j->tokens, r->part);
     engine_step(g, &b, 0, 1e-2, &report);
 }
 

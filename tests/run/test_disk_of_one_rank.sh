@@ -3,11 +3,8 @@
 # The disk is full for one of several ranks: a limit on the size of a file that only the largest rank's boxes exceed. Nobody
 # publishes a checkpoint, the rank is named, the status is 1, the checkpoint before is whole, and with room the run goes on.
 set -u
-tutti=$1
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 
 for i in $(seq 100); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
 # Three layers in two stages: unlike boxes.
@@ -42,5 +39,4 @@ train run.steps=4 || fail "with room: $(tail -3 "$dir/log")"
 grep -q "resumed from .*step-00000002" "$dir/log" || fail "does not go on from step 2"
 "$tutti" checkpoint verify "$dir/run" >"$dir/out" 2>&1 || fail "the last checkpoint: $(cat "$dir/out")"
 
-echo "$failures failures"
-[ $failures = 0 ]
+passed

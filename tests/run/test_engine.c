@@ -8,6 +8,7 @@
 #include "base/fs.h"
 #include "run/generate.h"
 #include "run/saved.h"
+#include "scratch.h"
 
 enum { STEPS = 5 };
 
@@ -167,8 +168,7 @@ static void test_decoding_equals_forward(void **state)
         for (int i = 0; i < N + 10; i++) ids[i] = (int32_t)(rng_u32(1, 9, (uint64_t)i) % 67);
         float *want = full_logits(&t, ids, N);
 
-        char dir[] = "/tmp/tutti-engine-XXXXXX";
-        assert_non_null(mkdtemp(dir));
+        char *dir = scratch_new();
         struct save_info info = {.root = dir, .step = 10, .keep = 1, .config_text = "", .bos = -1, .eos = -1};
         struct ranks alone = {.mesh = mesh_single(), .n = 1, .server = -1, .writes = true, .n_writers = 1};
         if (save_checkpoint(t.g, &alone, &info, &e)) fail_msg("%s", e.text);
@@ -177,7 +177,6 @@ static void test_decoding_equals_forward(void **state)
         if (weights_open(&w, dir, &e)) fail_msg("%s", e.text);
         if (generator_new(&g, w, t.dev, 1, 0, DT_F32, &e)) fail_msg("%s", e.text);
         assert_int_equal(generator_room(g), N + 10);
-        assert_int_equal(generator_vocab(g), 67);
         const float *got;
         for (size_t k = 0; k < sizeof cuts / sizeof *cuts; k++) {
             int64_t fed = 0;
@@ -203,7 +202,7 @@ static void test_decoding_equals_forward(void **state)
         weights_close(w);
         xfree(want);
         toy_close(&t);
-        assert_int_equal(fs_remove_tree(dir, &e), OK);
+        scratch_free(dir);
     }
 }
 

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "run/trainer.h"
+#include "scratch.h"
 
 /* Two texts of unlike difficulty, so that whose part is whose is seen in the loss: the validation text gets harder
  * towards its end. */
@@ -92,9 +93,7 @@ static const struct {
 static void test_every_layout(void **state)
 {
     (void)state;
-    char dir[] = "/tmp/tutti-evaluate-XXXXXX";
-    struct err e = {0};
-    assert_non_null(mkdtemp(dir));
+    char *dir = scratch_new();
     write_texts(dir);
     int64_t all, tokens;
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
@@ -106,7 +105,7 @@ static void test_every_layout(void **state)
             fail_msg("%s on %d ranks: validation loss %.9g of %lld tokens, one rank has %.9g of %lld", layouts[i].keys,
                      layouts[i].ranks, got, (long long)tokens, want, (long long)all);
     }
-    assert_int_equal(fs_remove_tree(dir, &e), OK);
+    scratch_free(dir);
 }
 
 /* Weights that no step moves: dropout and the text that is trained on are nothing to the validation loss, on one rank
@@ -114,9 +113,8 @@ static void test_every_layout(void **state)
 static void test_of_what(void **state)
 {
     (void)state;
-    char dir[] = "/tmp/tutti-evaluate-XXXXXX", path[96];
+    char *dir = scratch_new(), path[96];
     struct err e = {0};
-    assert_non_null(mkdtemp(dir));
     write_texts(dir);
     int64_t tokens;
     static const char still[] = "optimizer.lr=1e-30 optimizer.schedule.min_lr=0";
@@ -135,7 +133,7 @@ static void test_of_what(void **state)
     str_free(&other);
     double got = validated(dir, still, 1, &tokens);
     if (got != want) fail_msg("with another text to train on %.9g, before %.9g", got, want);
-    assert_int_equal(fs_remove_tree(dir, &e), OK);
+    scratch_free(dir);
 }
 
 int main(void)

@@ -12,6 +12,7 @@
 #include "engine/balance.h"
 #include "run/generate.h"
 #include "config/start_weights.h"
+#include "scratch.h"
 
 static const char *const models[] = {"mixtral", "deepseek_v2", "deepseek_v3", "deepseek_v3_parts", "deepseek_v2_yarn"};
 enum { N_MODELS = sizeof models / sizeof *models, B = 2, S = 13, T = B * S, V = 37 };
@@ -169,8 +170,7 @@ static void test_export(void **state)
         struct err e = {0};
         open_case(&c, models[k]);
         struct hf_model h = source_hf_model(&c.m, 0, 1);
-        char dir[] = "/tmp/tutti-experts-XXXXXX", out[64];
-        assert_non_null(mkdtemp(dir));
+        char *dir = scratch_new(), out[64];
         snprintf(out, sizeof out, "%s/out", dir);
         struct hf_export x = {.model = &h, .dtype = DT_F32, .get = get_param, .ctx = c.w};
         if (hf_export(out, &x, &e)) fail_msg("%s", e.text);
@@ -202,7 +202,7 @@ static void test_export(void **state)
         if (k > 0) assert_int_equal(hf_config_expressible(&h, &e), ERR_REQUEST);
         weights_close(again);
         close_case(&c);
-        assert_int_equal(fs_remove_tree(dir, &e), OK);
+        scratch_free(dir);
     }
 }
 

@@ -2,11 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Figures on the progress line are means of its interval, and no share is above 100 %: also with more threads and ranks than cores.
 set -u
-tutti=$1
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<END
 model: {layers: 2, hidden: 64, heads: 4, ffn: 128, seq_len: 32}
@@ -33,5 +30,4 @@ for keys in "-n 1" "-n 1 run.threads=8" "-n 8"; do
     [ $lines = 6 ] || fail "$keys: $lines lines of progress, not 6"
     grep -o "MFU [0-9]*" "$dir/log" | awk '$2 > 100 {exit 1}' || fail "$keys: $(grep -o "MFU.*%" "$dir/log" | sort -u)"
 done
-[ $failures = 0 ] || exit 1
-echo "all right"
+passed

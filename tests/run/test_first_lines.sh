@@ -1,11 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The first and the last lines of a run, in the words that docs/cluster.md promises, and what ends.jsonl says of each way to end.
-tutti=$1 root=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 unset "${!SLURM_@}"
 train() { # RUN KEYS...
     local run=$1
@@ -71,4 +68,4 @@ for ranks in 1 2; do
     has deaf "step $((2 * ranks)) is saved, but the run cannot say that it has ended"
     [ -e "$dir/deaf/checkpoints/step-0000000$((2 * ranks))" ] || fail "deaf: nothing saved"
 done
-[ $failures = 0 ]
+passed

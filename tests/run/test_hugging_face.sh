@@ -4,14 +4,10 @@
 # Python reads): every command takes them as they are, fine-tuning keeps what goes with the weights, keys given beside
 # model.from are followed, refused or said, and what is no such folder is told what it is and what to do.
 set -u
-tutti=$1
-source=$2
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 cd "$dir" || exit 1
 export HF_HUB_CACHE=$dir/hub
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
 
 # expect STATUS WORDS COMMAND...: exit status, and each word (split at |) in what is said
 expect() {
@@ -95,7 +91,7 @@ rm -rf new
 tr -d ' \n' <new/config.json | grep -q '"eos_token_id":\[1,2\]' || fail "one of two ends is lost: $(grep -A3 eos_token new/config.json)"
 
 # The example, as its first lines say, on such a folder.
-expect 0 "weights from llama|done after step 2" "$tutti" train "$source/examples/finetune.yaml" model.from=llama data.train=t.txt model.seq_len=32 \
+expect 0 "weights from llama|done after step 2" "$tutti" train "$root/examples/finetune.yaml" model.from=llama data.train=t.txt model.seq_len=32 \
     run.dir=example run.steps=2 run.threads=1 batch.global=4
 expect 0 "exported" "$tutti" checkpoint export example example-out
 
@@ -166,5 +162,4 @@ no_model cloned "tokenizer.json: is a git-lfs pointer"
 expect 2 "is a checkpoint of tutti already" "$tutti" checkpoint import run-llama refused
 [ -e refused ] && fail "something was written"
 
-[ "$failures" = 0 ] || { echo "$failures failures"; exit 1; }
-echo "all right"
+passed

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "run/trainer.h"
+#include "scratch.h"
 
 enum { CONSTANT = 4 << 20 }; /* libraries, stacks, the writer's and the tokenizer's buffers */
 
@@ -16,11 +17,10 @@ static void test_resident_is_the_ledger(void **state)
 {
     (void)state;
     if (TOY_SANITIZED) skip();
-    char dir[] = "/tmp/tutti-memory-XXXXXX", text[64], data[96], run[96], metrics[96];
+    char *dir = scratch_new(), text[64], data[96], run[96], metrics[96];
     struct str s = {0};
     struct err e = {0};
     struct trainer_result r;
-    assert_non_null(mkdtemp(dir));
     snprintf(text, sizeof text, "%s/text.txt", dir);
     for (int i = 0; i < 2000; i++) str_printf(&s, "%d bottles of beer on the wall, %d bottles of beer.\n", i, i);
     assert_int_equal(fs_write_atomic(text, str_text(&s), s.n, &e), OK);
@@ -55,7 +55,7 @@ static void test_resident_is_the_ledger(void **state)
     json_free(line);
     xfree(lines);
     str_free(&s);
-    assert_int_equal(fs_remove_tree(dir, &e), OK);
+    scratch_free(dir);
 }
 
 int main(void)

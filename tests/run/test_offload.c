@@ -126,22 +126,35 @@ static void break_program(struct program *p, enum broken b)
     }
 }
 
-static double two_steps(enum broken b, const char *without, uint64_t seed, struct told *told)
+static double late_steps(const struct engine_config *c, enum broken b, const char *without, uint64_t seed,
+                         struct told *told)
 {
-    struct engine_config c = config_of(MODEL_LLAMA, true);
     struct toy t;
     struct engine_report r = {0};
     struct err e;
     struct device *dev;
     memset(told, 0, sizeof *told);
     assert_int_equal(device_late_new(&dev, 1, seed, tell, told, &e), OK);
-    toy_open_on(&t, &c, dev);
+    toy_open_on(&t, c, dev);
     break_program(t.g->stage[0].train, b);
     deaf = without;
     for (int i = 0; i < 2; i++) engine_step(t.g, &t.batch, i, 1e-2, &r);
     deaf = NULL;
     toy_close(&t);
     return r.loss;
+}
+
+static double two_steps(enum broken b, const char *without, uint64_t seed, struct told *told)
+{
+    struct engine_config c = config_of(MODEL_LLAMA, true);
+    return late_steps(&c, b, without, seed, told);
+}
+
+static double two_steps_of_params(const char *without, uint64_t seed, struct told *told)
+{
+    struct engine_config c = config_of(MODEL_LLAMA, false);
+    c.offload = (struct offload){.to = MEM_HOST, .optimizer = true, .params = true};
+    return late_steps(&c, NOTHING, without, seed, told);
 }
 
 static void test_order_is_checked(void **state)
@@ -175,6 +188,30 @@ static void test_order_is_checked(void **state)
     assert_true(two_steps(SHARED_AWAY, NULL, 1, &told) != r.loss);
 }
 
+/* Weights that come before each use: slots are not read into while they are read, nor read before. */
+static void test_order_of_params(void **state)
+{
+    (void)state;
+    struct told told;
+    struct engine_config c = config_of(MODEL_LLAMA, false);
+    struct toy t;
+    struct engine_report r;
+    toy_open(&t, &c);
+    for (int i = 0; i < 2; i++) engine_step(t.g, &t.batch, i, 1e-2, &r);
+    toy_close(&t);
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        double loss = two_steps_of_params(NULL, seed, &told);
+        if (told.n) fail_msg("%d: %s", told.n, told.first);
+        assert_true(loss == r.loss);
+    }
+    two_steps_of_params("weight", 1, &told); /* the stream of these copies */
+    assert_true(told.n > 0);
+    assert_contains(told.first, "on weight");
+    two_steps_of_params("compute", 1, &told);
+    assert_true(told.n > 0);
+    assert_contains(told.first, "on compute");
+}
+
 static int check(void *p)
 {
     program_check(p);
@@ -201,6 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_goes),
         cmocka_unit_test(test_order_is_checked),
+        cmocka_unit_test(test_order_of_params),
         cmocka_unit_test(test_program_is_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

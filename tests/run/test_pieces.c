@@ -46,7 +46,7 @@ static void add_pieces(struct hash64 *h, const struct engine *g)
     for (int i = 0; i < g->params.n; i++) {
         size_t n = to_size(g->store.units.piece[i].n);
         hash64_add(h, device_here(store_piece_grad(&g->store, i)), n * dtype_bytes(g->store.grad_dtype));
-        hash64_add(h, device_here(store_piece_state(&g->store, i, STORE_MASTER)), n * 4);
+        hash64_add(h, device_here(store_piece_ptr(&g->store, i, STORE_MASTER)), n * 4);
     }
 }
 

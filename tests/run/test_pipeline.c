@@ -40,7 +40,7 @@ static void keep(struct trial *t, const struct engine *g, bool values)
     const struct store *s = &g->store;
     for (int i = 0; i < g->params.n; i++) {
         const struct piece *q = &s->units.piece[i];
-        const float *from = device_here(values ? store_piece_state(s, i, STORE_MASTER) : store_piece_grad(s, i));
+        const float *from = device_here(values ? store_piece_ptr(s, i, STORE_MASTER) : store_piece_grad(s, i));
         if (g->params.p[i].counted && q->n)
             memcpy((values ? t->value : t->grad) + offset_of(&g->params, i) + q->lo, from, (size_t)q->n * 4);
     }

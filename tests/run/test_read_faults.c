@@ -27,6 +27,7 @@
 #include "config/start_weights.h"
 #include "run/trainer.h"
 #include "sanitized.h"
+#include "scratch.h"
 
 ssize_t __real_pread(int fd, void *p, size_t n, off_t at);
 ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at);
@@ -96,7 +97,7 @@ static void arm(const char *watch, enum what what, int64_t at)
     }
 }
 
-static char dir[64];
+static char *dir;
 static int eval_every = 2;
 
 /* A text of 20 KB: a token file of 40 KB, three chunks. */
@@ -105,8 +106,7 @@ static int set_up(void **state)
     (void)state;
     struct str s = {0};
     struct err e;
-    snprintf(dir, sizeof dir, "/tmp/tutti-read-faults-XXXXXX");
-    if (!mkdtemp(dir)) return -1;
+    dir = scratch_new();
     for (int i = 0; s.n < 20000; i++)
         str_printf(&s, "%d. The quick brown fox jumps over %d lazy dogs.\n", i, i * 7 % 9);
     char *path = fs_join(dir, "text.txt");
@@ -119,7 +119,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    return fs_remove_tree(dir, NULL);
+    scratch_free(dir);
+    return 0;
 }
 
 static int train(const char *run, int ranks, const char *resume, int steps, struct trainer_result *r, struct err *e)

@@ -22,6 +22,9 @@
 #define EXACT DENSE "numerics.exact_order=true "
 #define PIPE "parallel.schedule="
 #define SERVERS DENSE "parallel.servers=1 "
+#define LAYERS DENSE "precision.layers="
+#define BLOCKS                                                                                                         \
+    "model.layers=1 model.hidden=192 model.heads=12 model.ffn=192 model.seq_len=96 batch.global=4 batch.micro=1 "
 
 struct refusal {
     const char *keys;
@@ -91,6 +94,20 @@ static const struct refusal refusals[] = {
     {DENSE "parallel.tp_overlap=9", 1, "parallel.tp_overlap", "from 2 to 8", "parallel.tp_overlap=8", 0},
     {DENSE "batch.micro=9", 1, "batch.micro", "choose at most that", "batch.micro=8", 0},
     {DENSE "batch.global=16777216", 1, "batch.micro", "choose at least 1024", "batch.micro=1024", 0},
+    /* recipes of fewer bits */
+    {LAYERS "{\"layers.0.*\":fp32}", 1, "precision.layers[0].recipe", "fp32 in some layers of a model in bf16", "precision.layers={\"layers.0.*\":bf16}", 0},
+    {LAYERS "{\"layers.0.*\":fp8-current} precision.recipe=fp32", 1, "precision.layers[0].recipe", "fp8-current in some layers of a model in fp32", "precision.recipe=bf16", 0},
+    {LAYERS "{\"layers.0.*\":bf16} precision.recipe=fp16", 1, "precision.layers[0].recipe", "bf16 in some layers of a model in fp16", "precision.recipe=bf16", 0},
+    {SERVERS "precision.recipe=fp8-delayed", 3, "precision.recipe", "no steps in common; choose fp8-current, or parallel.servers: 0", "precision.recipe=fp8-current", 0},
+    {SERVERS "precision.layers={\"layers.0.*\":bf16,\"layers.1.*\":fp8-delayed,\"layers.2.*\":mxfp8}", 3, "precision.layers[1].recipe", "give these layers fp8-current, or choose parallel.servers: 0", "parallel.servers=0", 0},
+    {DENSE "precision.recipe=fp8-current parallel.tp=2 parallel.tp_overlap=2", 2, "parallel.tp_overlap", "not cut into pieces", "parallel.tp_overlap=off", 0},
+    {BLOCKS "precision.recipe=mxfp8 parallel.tp=4 parallel.dp_shard=1", 4, "parallel.tp", "blocks of 32 of the ", "parallel.tp=2", 2},
+    {BLOCKS "precision.recipe=mxfp8 parallel.tp=4 parallel.dp_shard=1", 4, "parallel.tp", "each with 48 of them", "precision.recipe=fp8-current", 0},
+    {BLOCKS "precision.recipe=fp8-block parallel.tp=2", 2, "parallel.tp", "blocks of 128 of the ", "parallel.tp=1", 1},
+    {BLOCKS "precision.recipe=mxfp8 parallel.cp=2", 2, "parallel.cp", "blocks of 32 of the tokens", "parallel.cp=1", 1},
+    {BLOCKS "precision.recipe=mxfp8 parallel.cp=4 model.seq_len=128", 4, "parallel.cp", "choose 2 (-n 2)", "parallel.cp=2", 2},
+    {BLOCKS "precision.layers={\"*.attn.*\":mxfp8} parallel.tp=4 parallel.dp_shard=1", 4, "parallel.tp", "or precision.recipe: fp8-current and precision.layers: {}", "precision.layers={\"*.attn.*\":fp8-current}", 0},
+    {DENSE "precision.layers={\"*\":fp8-current} parallel.tp=2 parallel.tp_overlap=2", 2, "parallel.tp_overlap", "and precision.layers: {}", "parallel.tp_overlap=off", 0},
     /* servers */
     {DENSE "parallel.servers=4", 4, "parallel.servers", "at most 3", "parallel.servers=3", 0},
     {SERVERS "parallel.dp_shard=4", 4, "parallel.dp_shard", "3 workers there are (4 ranks, 1 servers); choose 3, or start 5", "parallel.dp_shard=3", 0},
@@ -105,6 +122,21 @@ static const struct refusal refusals[] = {
     {SERVERS "precision.grad=bf16", 4, "precision.grad", "fp32", "precision.grad=fp32", 0},
     {SERVERS "numerics.exact_order=true", 4, "numerics.exact_order", "choose false", "numerics.exact_order=false", 0},
     {BIAS "parallel.servers=1", 4, "model.moe.bias_speed", "no loads", "model.moe.bias_speed=0", 0},
+    /* what travels in fewer bits */
+    {DENSE "comm.grad=fp32 precision.grad=bf16", 2, "comm.grad", "wider than what is sent, bf16 (precision.grad)", "comm.grad=kept", 0},
+    {DENSE "comm.param=fp32 precision.recipe=bf16", 2, "comm.param", "wider than what is sent, bf16 (precision.recipe)", "comm.param=kept", 0},
+    {DENSE "comm.param=fp32 precision.recipe=fp16", 2, "comm.param", "wider than what is sent, f16 (precision.recipe)", "comm.param=int8", 0},
+    {DENSE "comm.param=bf16 precision.recipe=fp16", 2, "comm.param", "as wide as what is sent, fp16 (precision.recipe)", "comm.param=fp8", 0},
+    {SERVERS "comm.grad=int8", 3, "comm.grad", "a parameter server and comes from it is not encoded", "comm.grad=kept", 0},
+    {SERVERS "comm.param=fp8 precision.recipe=bf16", 3, "comm.param", "parallel.servers: 0", "parallel.servers=0", 0},
+    {SERVERS "comm.grad=bf16 comm.param=fp8-e5m2", 3, "comm.grad", "choose kept and comm.param: kept", "comm.grad=kept comm.param=kept", 0},
+    {EXACT "comm.grad=bf16", 2, "comm.grad", "the bits of one rank", "comm.grad=kept", 0},
+    {EXACT "comm.param=int8 precision.recipe=bf16", 2, "comm.param", "the bits of one rank", "numerics.exact_order=false", 0},
+    {EXACT "comm.grad=bf16 comm.param=bf16 precision.recipe=fp32", 2, "comm.grad", "choose kept and comm.param: kept", "comm.grad=kept comm.param=kept", 0},
+    {DENSE "comm.param=fp8 precision.recipe=fp32 parallel.zero=1", 2, "comm.param", "their own masters, and at zero 1", "parallel.zero=3", 0},
+    {DENSE "comm.param=int8 precision.recipe=fp32 parallel.zero=2", 2, "comm.param", "their own masters, and at zero 2", "precision.recipe=bf16", 0},
+    {DENSE "comm.param=fp8 precision.recipe=bf16 precision.master=none parallel.zero=1", 2, "comm.param", "or precision.master: fp32", "precision.master=fp32", 0},
+    {DENSE "comm.param=bf16 precision.recipe=fp32 parallel.zero=2 parallel.cp=2", 2, "comm.param", "their own masters", "comm.param=kept", 0},
     /* exact order */
     {EXACT, 3, "parallel.dp_shard", "choose parallel.dp_shard: 2 (-n 2), or parallel.dp_shard: 4 (-n 4), or numerics", "", 4},
     {EXACT "parallel.dp_replicate=6", 6, "parallel.dp_replicate", "dp_replicate: 4 (-n 4), or parallel.dp_replicate: 8 (-n 8), or", "parallel.dp_replicate=4", 4},
@@ -127,6 +159,20 @@ static const struct refusal refusals[] = {
     {EXACT "batch.global=6", 4, "batch.global", "choose 4 or 8", "batch.global=8", 0},
     {EXACT "parallel.pp=2", 2, "parallel.pp", "batch.global = 1", "batch.global=1", 0},
     {EXACT "parallel.pp=2", 2, "parallel.pp", "choose 1", "parallel.pp=1", 0},
+};
+
+/* Patterns that name what cannot be had: the cure is another pattern, which only the reader can choose. */
+static const struct refusal patterns[] = {
+    {LAYERS "{\"layers.9.*\":fp8-current}", 1, "precision.layers[0].layers", "'layers.9.*' names no matrix of a layer; one is layers.", "precision.layers={\"layers.3.*\":fp8-current}", 0},
+    {LAYERS "{\"layers.*\":mxfp8,\"layers.0.mlp.dwn.weight\":bf16}", 1, "precision.layers[1].layers", "one is layers.0.mlp.down.weight", "precision.layers={\"layers.0.mlp.down.weight\":bf16}", 0},
+    {LAYERS "{\"layers.0.attn.norm.weight\":bf16}", 1, "precision.layers[0].layers", "names no matrix of a layer", "precision.layers={}", 0},
+    {LAYERS "{\"*.q.weight\":fp8-current}", 1, "precision.layers[0].layers", "'*.q.weight' names 1 of the 3 parameters that make one product, layers.0.attn.q.weight", "precision.layers={\"*.[qkv].weight\":fp8-current}", 0},
+    {LAYERS "{\"layers.1.mlp.up.weight\":fp8-current}", 1, "precision.layers[0].layers", "1 of the 2", "precision.layers={\"layers.1.mlp.[gu]*.weight\":fp8-current}", 0},
+    {LAYERS "{\"head*\":fp8-current} model.tie_embeddings=false", 1, "precision.layers[0].layers", "names the head or a router, which stay in bf16", "precision.layers={\"*\":fp8-current}", 0},
+    {EXPERTS "precision.layers={\"*.router.*\":fp8-current}", 1, "precision.layers[0].layers", "the head or a router", "precision.layers={\"*.attn.*\":fp8-current}", 0},
+    {EXPERTS "precision.layers={\"*.experts.0.*\":fp8-current}", 1, "precision.layers[0].layers", "names 2 of the 10 parameters that make one product", "precision.layers={\"*.experts.*\":fp8-current}", 0},
+    {EXPERTS "precision.recipe=fp8-current parallel.cp=2", 2, "parallel.cp", "fp8-delayed has them: precision.layers: {\"*.experts.*\": fp8-delayed}", "precision.layers={\"*.experts.*\":fp8-delayed}", 0},
+    {EXPERTS "precision.recipe=fp8-current parallel.tp=2 parallel.etp=1", 2, "parallel.etp", "where etp is less than tp the rows that an expert has of one microbatch lie on several ranks", "parallel.etp=2", 0},
 };
 /* clang-format on */
 
@@ -169,7 +215,8 @@ static bool names_key(const char *at)
  * on in words. */
 static int read_list(const char *at, const char *key, struct advice *p, int n)
 {
-    for (bool more = true; more && !begins(at, "start ") && !begins(at, "a longer") && !begins(at, "that");) {
+    for (bool more = true; more && !begins(at, "start ") && !begins(at, "a longer") && !begins(at, "a narrower") &&
+                           !begins(at, "that");) {
         struct advice *x = &p[n++];
         assert_true(n <= PIECES);
         *x = (struct advice){0};
@@ -221,11 +268,10 @@ static int resolve(struct config *c, struct arena *a, const char *keys, const ch
     return rc ? rc : config_resolve(c, f, 257, ranks, e);
 }
 
-static void test_refusals(void **state)
+static void check_refusals(const struct refusal *rows, size_t n)
 {
-    (void)state;
-    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        const struct refusal *r = &refusals[i];
+    for (size_t i = 0; i < n; i++) {
+        const struct refusal *r = &rows[i];
         struct arena *a = arena_new();
         struct config c;
         struct err e = {0};
@@ -242,6 +288,13 @@ static void test_refusals(void **state)
         assert_int_equal(config_ranks(&c), ranks);
         arena_free(a);
     }
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    check_refusals(refusals, sizeof refusals / sizeof *refusals);
+    check_refusals(patterns, sizeof patterns / sizeof *patterns);
 }
 
 /* Whatever a refusal advises is accepted by who follows it to the letter: with these keys, on so many ranks, and

@@ -12,11 +12,9 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "config/config.h"
-#include "config/ranks.h"
 #include "engine/replicas.h"
-#include "run/serve.h"
 #include "run/machine.h"
+#include "run/site.h"
 
 enum { WEIGHT, MASTER, MOMENT_M, MOMENT_V };
 #define ZERO "parallel.zero="
@@ -64,6 +62,9 @@ static const struct row rows[] = {
     {"model.family=mixtral model.moe.experts=4 parallel.tp=2 parallel.etp=1 parallel.dp_shard=2", 4, 2, MOMENT_M, "layers.0.moe.experts.3.down.weight", "rank 2 has ", 1},
     {"model.family=deepseek model.moe.experts=4 model.moe.bias=true model.mla.kv_rank=4 model.mla.nope_dim=4 model.mla.rope_dim=2 model.mla.value_dim=4",
      3, 1, WEIGHT, "layers.1.moe.router.bias", "rank 1 has ", 1},
+    {"comm.grad=int8", 3, 1, WEIGHT, "layers.1.mlp.up.weight", "rank 1 has ", 1},
+    {ZERO "1 precision.recipe=bf16 comm.grad=fp8 comm.param=int8", 4, 2, WEIGHT, "layers.0.attn.o.weight", "rank 2 has ", 1},
+    {ZERO "3 parallel.dp_replicate=3 precision.recipe=bf16 comm.grad=bf16 comm.param=fp8", 6, 5, MASTER, "layers.1.attn.q.weight", "rank 5 has ", 1},
     {"parallel.servers=1", 4, 1, WEIGHT, "layers.0.mlp.up.weight", "rank 1 has ", 1},
     {"parallel.servers=2", 5, 2, WEIGHT, "embed.token", "rank 2 has ", 1},
 };
@@ -76,22 +77,14 @@ struct job {
     char element[64];
 };
 
-static void steps(const struct job *j, struct engine *g, struct serve *v, const struct ranks *r)
+static void steps(const struct job *j, const struct site *at)
 {
-    int64_t first, count, seq = j->c.model.seq_len, field = j->c.batch.global * seq;
-    config_part(&j->c, r->server < 0 ? r->part : 0, &first, &count);
-    const int32_t *at = j->tokens + first * seq;
-    struct engine_batch b = {.tokens = at,
-                             .targets = at + field,
-                             .positions = at + 2 * field,
-                             .docs = at + 3 * field,
-                             .n = count,
-                             .first = first,
-                             .n_trained = count * seq};
+    const struct ranks *r = &at->ranks;
+    struct engine_batch b = machine_part(&j->c, j->tokens, r->server < 0 ? r->part : 0);
     for (int s = 0; s < 2; s++) {
         struct engine_report report;
-        if (v) serve_step(v, r->server < 0 ? &b : NULL, s, 1e-2, &report);
-        else engine_step(g, &b, s, 1e-2, &report);
+        if (at->serve) serve_step(at->serve, r->server < 0 ? &b : NULL, s, 1e-2, &report);
+        else engine_step(at->engine, &b, s, 1e-2, &report);
     }
 }
 
@@ -113,7 +106,7 @@ static void flip(struct job *j, struct engine *g)
         ((char *)device_here(from))[to_size(at) * width] ^= 1;
     } else {
         int state = array == MASTER ? STORE_MASTER : STORE_ROWS + array - MASTER - 1;
-        ((char *)device_here(store_piece_state(s, i, state) + (at - s->units.piece[i].lo)))[0] ^= 1;
+        ((char *)device_here((float *)store_piece_ptr(s, i, state) + (at - s->units.piece[i].lo)))[0] ^= 1;
     }
     int64_t cols = p->nd > 1 ? p->ln[1] : 1;
     if (p->nd > 1)
@@ -142,38 +135,29 @@ static int found(const struct job *j, const struct replicas_report *r, struct er
 static int rank_main(struct comm *world, void *arg, struct err *e)
 {
     struct job *j = arg;
-    struct ranks r;
-    struct device *d = NULL;
-    struct engine *g = NULL;
-    struct serve *v = NULL;
-    struct engine_config ec = config_engine(&j->c);
-    struct serve_config sc = {.optim = ec.optim, .lr = config_lr(&j->c)};
+    struct site at;
+    struct serve_config sc = {0};
     struct replicas_report report;
-    int rc = ranks_init(&r, world, &j->c, e);
+    int rc =
+        site_open(&at, &(struct site_config){.config = &j->c, .kind = SITE_WORKS, .world = world, .serve = &sc}, e);
     if (rc) return rc;
-    ranks_engine(&r, &ec);
-    rc = device_cpu_new(&d, ec.threads, e);
-    if (!rc) rc = engine_new(&g, &ec, d, e);
-    if (!rc && r.n_servers) rc = serve_new(&v, &sc, g, &r, e);
-    if ((rc = comm_agree(world, rc, e))) return rc;
+    struct engine *g = at.engine;
     engine_init(g);
-    if (v) serve_begin(v, 0);
+    if (at.serve) serve_begin(at.serve, 0);
     rc = replicas_compare(g, &report, e);
     if (!rc && report.differ) rc = err_set(e, ERR_NUMERIC, "at the start: %s", report.text);
-    steps(j, g, v, &r);
+    steps(j, &at);
     if (!rc) rc = replicas_compare(g, &report, e);
     if (!rc && report.differ) rc = err_set(e, ERR_NUMERIC, "before the flip: %s", report.text);
-    if ((rc = comm_agree(world, rc, e))) return rc;
-    if (r.rank == j->row->culprit) flip(j, g);
-    comm_wait(world, comm_barrier(world, "flipped"));
-    rc = replicas_compare(g, &report, e);
-    if (!rc) rc = found(j, &report, e); /* on every rank */
-    if ((rc = comm_agree(world, rc, e))) return rc;
-    serve_free(v);
-    engine_free(g);
-    ranks_fini(&r);
-    device_free(d);
-    return OK;
+    if (!(rc = comm_agree(world, rc, e))) {
+        if (at.ranks.rank == j->row->culprit) flip(j, g);
+        comm_wait(world, comm_barrier(world, "flipped"));
+        rc = replicas_compare(g, &report, e);
+        if (!rc) rc = found(j, &report, e); /* on every rank */
+        rc = comm_agree(world, rc, e);
+    }
+    site_close(&at);
+    return rc;
 }
 
 static void test_one_bit(void **state)

@@ -182,7 +182,7 @@ static void test_health(void **state)
     assert_int_equal(health_check(t.g, &e), OK);
     for (int what = 0; what < 3; what++)
         for (int i = 0; i < t.g->params.n; i++) {
-            float *p = device_here(store_piece_state(&t.g->store, i, what ? STORE_ROWS + what - 1 : STORE_MASTER));
+            float *p = device_here(store_piece_ptr(&t.g->store, i, what ? STORE_ROWS + what - 1 : STORE_MASTER));
             int64_t n = t.g->store.units.piece[i].n, at = (i * 37 + what * 11) % n;
             float was = p[at];
             p[at] = bad[(i + what) % 3];
@@ -193,7 +193,7 @@ static void test_health(void **state)
             if (health_check(t.g, &e)) fail_msg("%s", e.text); /* one large number is no reason */
             p[at] = was;
         }
-    float *p = device_here(store_piece_state(&t.g->store, 0, STORE_MASTER));
+    float *p = device_here(store_piece_ptr(&t.g->store, 0, STORE_MASTER));
     for (int64_t i = 0; i < t.g->store.units.piece[0].n; i++) p[i] = i & 1 ? 2e4f : -2e4f;
     assert_int_equal(health_check(t.g, &e), ERR_NUMERIC);
     assert_contains(e.text, "diverged");

@@ -12,6 +12,7 @@
 #include "base/fs.h"
 #include "plan/plan.h"
 #include "run/serve.h"
+#include "scratch.h"
 
 enum { MOST = 8, STEPS = 6 };
 
@@ -307,8 +308,7 @@ static void test_trouble_is_named(void **state)
 {
     (void)state;
     static const char *const modes[] = {"parallel.server_mode=sync", "parallel.server_mode=async"};
-    char dir[] = "/tmp/tutti-serve-XXXXXX";
-    assert_non_null(mkdtemp(dir));
+    char *dir = scratch_new();
     for (int m = 0; m < 2; m++)
         for (int f = HANGS; f <= LEAVES; f++)
             for (int culprit = 0; culprit < 5; culprit += culprit == 1 ? 2 : 1) { /* two workers, two servers */
@@ -316,8 +316,7 @@ static void test_trouble_is_named(void **state)
                 check_fault((enum fault)f, culprit, modes[m], keep ? dir : NULL);
                 if (keep) check_recorder(dir);
             }
-    struct err e = {0};
-    assert_int_equal(fs_remove_tree(dir, &e), OK);
+    scratch_free(dir);
 }
 
 int main(void)

@@ -4,11 +4,9 @@
 # norm plays no part; a run goes from servers to data parallelism and back; asynchronous training learns, keeps to its bound of
 # staleness, measures it, stops at a signal and resumes; what does not go together is refused.
 set -u
-tutti=$1
-dir=$(mktemp -d)
-trap 'kill -9 $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
+at_end() { kill -9 $(jobs -p) 2>/dev/null; }
 
 for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >"$dir/text.txt"
 cat >"$dir/tiny.yaml" <<END
@@ -78,5 +76,4 @@ for keys in "parallel.servers=4" "parallel.servers=1 parallel.tp=3" "parallel.se
     [ $? = 2 ] || fail "$keys: not refused: $(tail -1 "$dir/log")"
 done
 
-echo "$failures failures"
-exit $((failures > 0))
+passed

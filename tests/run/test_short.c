@@ -19,6 +19,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "run/trainer.h"
+#include "scratch.h"
 
 static struct {
     atomic_int threads, pages; /* until the one that is refused; negative: none is */
@@ -67,10 +68,9 @@ static int train(const char *dir, int ranks, struct err *e)
 
 static void one_kind(atomic_int *which, int ranks, const char *const says[3])
 {
-    char dir[] = "/tmp/tutti-short-XXXXXX";
+    char *dir = scratch_new();
     char path[64], text[4096];
     struct err e = {0};
-    assert_non_null(mkdtemp(dir));
     memset(text, 'x', sizeof text);
     snprintf(path, sizeof path, "%s/text.txt", dir);
     assert_int_equal(fs_write_atomic(path, text, sizeof text, &e), OK);
@@ -91,7 +91,7 @@ static void one_kind(atomic_int *which, int ranks, const char *const says[3])
     if (rc) fail_msg("nothing was refused: %s", e.text);
     print_message("  %d ranks: %d requests, each refused once\n", ranks, n);
     assert_true(n >= 2 * ranks);
-    assert_int_equal(fs_remove_tree(dir, &e), OK);
+    scratch_free(dir);
 }
 
 static void test_threads(void **state)

@@ -17,6 +17,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "run/tensorboard.h"
+#include "scratch.h"
 
 /* ---- the decoder ---- */
 
@@ -159,18 +160,17 @@ static int decode_file(const char *path, struct event *out, int room)
 
 static int setup(void **state)
 {
-    char dir[] = "/tmp/tutti-tb-XXXXXX";
-    if (!mkdtemp(dir)) return -1;
+    char *dir = scratch_new();
     *state = fs_join(dir, "tensorboard"); /* tb_open makes this one */
+    xfree(dir);
     return 0;
 }
 
 static int teardown(void **state)
 {
     *strrchr(*state, '/') = 0;
-    int rc = fs_remove_tree(*state, NULL);
-    xfree(*state);
-    return rc;
+    scratch_free(*state);
+    return 0;
 }
 
 static void test_crc_vectors(void **state)

@@ -25,6 +25,7 @@
 #include "base/str.h"
 #include "comm/comm.h"
 #include "run/trainer.h"
+#include "scratch.h"
 
 enum { CULPRIT = 1, STEP = 4 };
 
@@ -151,12 +152,11 @@ static void test_faults_of_threads(void **state)
     for (int i = 0; i < 200; i++)
         str_printf(&text, "%d. The quick brown fox jumps over %d lazy dogs, and they sleep.\n", i, i * 7 % 9);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char dir[] = "/tmp/tutti-train-faults-XXXXXX", path[64];
-        assert_non_null(mkdtemp(dir));
+        char *dir = scratch_new(), path[64];
         snprintf(path, sizeof path, "%s/text.txt", dir);
         if (fs_write_atomic(path, text.p, text.n, &e)) fail_msg("%s", e.text);
         check(&rows[i], dir);
-        assert_int_equal(fs_remove_tree(dir, &e), OK);
+        scratch_free(dir);
     }
     str_free(&text);
 }

@@ -19,6 +19,7 @@
 #include "base/str.h"
 #include "engine/engine.h"
 #include "run/trainer.h"
+#include "scratch.h"
 
 enum { CULPRIT = 2, AFTER = 5, STEPS = 11 };
 
@@ -60,12 +61,11 @@ static int train(const char *dir, const char *const *more, int n_more, int ranks
     return trainer_run(NULL, list, n, ranks, r, e);
 }
 
-static void with_text(char *dir)
+static void with_text(const char *dir)
 {
     struct str text = {0};
     struct err e = {0};
     char path[64];
-    assert_non_null(mkdtemp(dir));
     for (int i = 0; i < 200; i++)
         str_printf(&text, "%d. The quick brown fox jumps over %d lazy dogs, and they sleep.\n", i, i * 7 % 9);
     snprintf(path, sizeof path, "%s/text.txt", dir);
@@ -116,12 +116,12 @@ static void test_found_and_not_saved(void **state)
                 {"run.compare_every=100", 8}};
     struct trainer_result r, want;
     struct err e;
-    char clean[] = "/tmp/tutti-replicas-XXXXXX";
+    char *clean = scratch_new();
     with_text(clean);
     plan.on = false;
     if (train(clean, NULL, 0, 3, &want, &e)) fail_msg("%s", e.text);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char dir[] = "/tmp/tutti-replicas-XXXXXX", start[160];
+        char *dir = scratch_new(), start[160];
         with_text(dir);
         plan.on = true;
         int rc = train(dir, &rows[i].key, 1, 3, &r, &e);
@@ -135,9 +135,9 @@ static void test_found_and_not_saved(void **state)
         if (train(dir, &rows[i].key, 1, 3, &r, &e)) fail_msg("again: %s", e.text);
         assert_int_equal(r.first_step, 4);
         assert_true(r.loss == want.loss);
-        assert_int_equal(fs_remove_tree(dir, &e), OK);
+        scratch_free(dir);
     }
-    assert_int_equal(fs_remove_tree(clean, &e), OK);
+    scratch_free(clean);
 }
 
 /* Replicas that differ by design are let go their ways; layouts in which much is held twice train to the end. */
@@ -157,7 +157,7 @@ static void test_no_false_alarm(void **state)
     };
     plan.on = false;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char dir[] = "/tmp/tutti-replicas-XXXXXX";
+        char *dir = scratch_new();
         struct trainer_result r;
         struct err e;
         const char *keys[5];
@@ -166,7 +166,7 @@ static void test_no_false_alarm(void **state)
         with_text(dir);
         if (train(dir, keys, rows[i].n + 1, rows[i].ranks, &r, &e)) fail_msg("%s: %s", keys[0], e.text);
         assert_int_equal(r.steps, STEPS);
-        assert_int_equal(fs_remove_tree(dir, &e), OK);
+        scratch_free(dir);
     }
 }
 

@@ -282,6 +282,27 @@ static void test_full_disk(void **state)
     folder_close(&f);
 }
 
+/* What a run writes beside its metrics does not end it either: it is said, waits, and at the end it is an error. */
+static void test_full_disk_of_exponents(void **state)
+{
+    (void)state;
+    struct folder f;
+    struct trainer_result r;
+    struct err e;
+    folder_open(&f);
+    char *dir = fs_join(f.dir, "run"), *link = fs_join(dir, "exponents.jsonl"),
+         *last = fs_join(dir, "checkpoints/step-00000004");
+    assert_int_equal(fs_mkdirs(dir, &e), OK);
+    assert_int_equal(symlink("/dev/full", link), 0);
+    assert_int_equal(train(&f, "run", KEYS("run.steps=4", "run.exponents_every=1"), &r, &e), ERR_IO);
+    assert_contains(e.text, "exponents.jsonl");
+    assert_true(fs_exists(last));
+    xfree(dir);
+    xfree(link);
+    xfree(last);
+    folder_close(&f);
+}
+
 /* ---- memory ---- */
 /* A thousand steps leave the process as large as the first hundred did. */
 static void test_no_growth(void **state)
@@ -311,6 +332,7 @@ int main(void)
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_other_model),
         cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_full_disk_of_exponents),
         cmocka_unit_test(test_no_growth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

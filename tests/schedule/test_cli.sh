@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # tutti schedule: figures, files and refusals, as a person meets them. $1: the program.
 set -eu
-tutti=$1
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-fail() { echo "FAILED: $*"; exit 1; }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 
 # 1f1b: bubble (p-1)/m; the JSON is one object and alone on stdout.
 "$tutti" schedule 1f1b --stages 4 --microbatches 8 --json > "$dir/a.json"

@@ -279,12 +279,6 @@ static void test_onestage(void **state)
             assert_int_equal(s->rank[0].a[s->rank[0].n - 1].kind, ACTION_REDUCE);
             schedule_free(s);
         }
-    struct schedule *s = schedule_new_evaluation(5);
-    struct schedule_peak peak;
-    assert_int_equal(schedule_check(s, &peak, NULL), OK);
-    assert_int_equal(peak.activations, 1);
-    assert_int_equal(s->rank[0].n, 5);
-    schedule_free(s);
 }
 
 static void expect_refusal(const char *kind, int p, int m, int v, const char *want)

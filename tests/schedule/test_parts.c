@@ -203,7 +203,7 @@ static void test_refused(void **state)
          "rank 0, at the end: unit 2 (head ...), gathered by action 2 (0GATHER.2), is never released"},
         {&zero0, "0GATHER 0F0 0BW0 0F1 0BW1 0RELEASE",
          "rank 0, action 0 (0GATHER.0): parameters are whole here: there is nothing to gather or to release; leave it "
-         "out, or choose parallel.zero=3"},
+         "out, or choose parallel.zero=3 or memory.offload=[params]"},
         {&zero0, "0F0 0BW0 0F1 0BW1 0REDUCE.0 0REDUCE.1 0REDUCE.2 0REDUCE.1",
          "rank 0, action 11 (0REDUCE.1): the gradient of unit 1 (layer ...) was reduced by action 9 (0REDUCE.1): once "
          "is all"},

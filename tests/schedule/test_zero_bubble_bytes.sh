@@ -2,10 +2,8 @@
 # Zero bubble at 1f1b's bytes: what a Llama of 32 layers of 4096 keeps on its worst rank under each schedule, as docs/pipeline.md
 # states it: zbh1 and zbv within 10 % of 1f1b, DualPipe of (p+1)/p of it. $1: the program.
 set -eu
-tutti=$1
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-fail() { echo "FAILED: $*"; exit 1; }
+# shellcheck source=tests/script.sh
+. "$2/tests/script.sh"
 cat > "$dir/llama.yaml" <<'CONFIG'
 model: {family: llama, layers: 32, hidden: 4096, heads: 32, ffn: 11008, vocab: 32000, seq_len: 4096}
 batch: {global: 32, micro: 1}

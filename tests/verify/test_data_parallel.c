@@ -13,6 +13,7 @@
 
 #include "layout/region.h"
 #include "plan/plan.h"
+#include "verify/counting.h"
 #include "verify/verify.h"
 #include "sanitized.h"
 
@@ -215,40 +216,6 @@ static void test_traffic(void **state)
 }
 
 /* ---- planned = counted ---- */
-struct counting {
-    const struct config *c;
-    size_t bytes[MEM_N];
-    struct comm_traffic sent[AXIS_N];
-};
-
-static int count(struct comm *world, void *arg, struct err *e)
-{
-    struct counting *x = arg;
-    struct device *d = NULL;
-    struct engine *g = NULL;
-    struct ranks r;
-    struct engine_config ec = config_engine(x->c);
-    struct engine_batch nothing = {0};
-    struct engine_report report;
-    int rc = ranks_init(&r, world, x->c, e);
-    if (rc) return rc;
-    ranks_engine(&r, &ec);
-    rc = device_cpu_new(&d, 1, e);
-    if (!rc) rc = engine_new(&g, &ec, d, e);
-    if (!rc) {
-        engine_init(g);
-        engine_step(g, &nothing, 0, 0, &report);
-        rc = engine_status(g, e);
-    }
-    if (!rc && r.rank == 0) {
-        memcpy(x->bytes, d->ledger.at_peak, sizeof x->bytes);
-        ranks_traffic(&r, x->sent);
-    }
-    engine_free(g);
-    ranks_fini(&r);
-    if (d) device_free(d);
-    return rc;
-}
 
 static void check_counts(const char *const *keys, int replicate, int shard, int zero)
 {

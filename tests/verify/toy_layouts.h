@@ -41,6 +41,20 @@ static inline int n_keys(const char *const *keys)
     return n;
 }
 
+/* All layouts of `axes` on up to so many ranks, equal to one rank; else fails with what tutti verify prints.
+ * verify_free it. */
+static inline void verified(struct verify *v, const struct config *c, int ranks, unsigned axes, int steps,
+                            const char *what)
+{
+    struct err e = {0};
+    struct str out = {0};
+    if (verify_run(v, c, ranks, axes, steps, &e)) fail_msg("%s: %s", what, e.text);
+    verify_print(v, &out);
+    if (!v->ok) fail_msg("%s:\n%s", what, str_text(&out));
+    assert_true(v->layout[0].bit_identical); /* one rank twice */
+    str_free(&out);
+}
+
 /* Every layout of up to four ranks, for every CASE_STRIDE-th variant. A sanitizer has met every path after two steps.
  */
 static inline void check_equal_one_rank(const char *const variants[][4], size_t n)
@@ -49,15 +63,9 @@ static inline void check_equal_one_rank(const char *const variants[][4], size_t 
         struct arena *a = arena_new();
         struct config c;
         struct verify v;
-        struct err e = {0};
         resolve(&c, a, variants[i], n_keys(variants[i]));
-        if (verify_run(&v, &c, 4, VERIFY_ALL, SANITIZED ? 2 : 3, &e)) fail_msg("variant %zu: %s", i, e.text);
-        struct str out = {0};
-        verify_print(&v, &out);
-        if (!v.ok) fail_msg("variant %zu:\n%s", i, str_text(&out));
-        assert_true(v.n >= 1 + 5 + 5 + 9);      /* the data-parallel ones alone */
-        assert_true(v.layout[0].bit_identical); /* one rank twice */
-        str_free(&out);
+        verified(&v, &c, 4, VERIFY_ALL, SANITIZED ? 2 : 3, arena_printf(a, "variant %zu", i));
+        assert_true(v.n >= 1 + 5 + 5 + 9); /* the data-parallel ones alone */
         verify_free(&v);
         arena_free(a);
     }

@@ -1,13 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which build of attention and which panels serve a call: panels by dtype as tile.c finds best, the vector work by
- * the widest instructions at or below this CPU's level. Without any the call falls through to ref. */
+/* attention.c: attention's ways: a build with panels. Panels by dtype as tile.c finds best, the vector work by the
+ * widest instructions at or below this CPU's level; without any the call falls through to ref. A few tokens against a
+ * cache need no panels, and are a way of their own. */
 #include "kernel/cpu/attention.h"
 
 #include "kernel/cpu/build.h"
+#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/tile_rows.h"
 
-static const struct attention_build *chosen(void) { return cpu_build()->attention; }
+struct ways {
+    const struct attention_build *build;
+    const struct tile_ops *o;
+    struct kernel_slot fwd, bwd, cached, few;
+};
 
-bool attention_accepts(const struct kernel_call *c)
+/* The pairs that cpu_build and tile_ops_get give. */
+#if defined(__x86_64__)
+#define PAIRS(WAY)                                                                                                     \
+    WAY(avx512bf16, amx, "avx512-bf16", ", amx panels")                                                                \
+    WAY(avx512bf16, avx512bf16, "avx512-bf16", "")                                                                     \
+    WAY(avx512bf16, avx512, "avx512-bf16", ", avx512 panels")                                                          \
+    WAY(avx512, avx512, "avx512", "")                                                                                  \
+    WAY(avx2, avx2, "avx2", "")
+#elif defined(__aarch64__)
+#define PAIRS(WAY)                                                                                                     \
+    WAY(neonbf16, neonbf16, "neon-bf16", "")                                                                           \
+    WAY(neonbf16, neon, "neon-bf16", ", neon panels")                                                                  \
+    WAY(neon, neon, "neon", "")
+#else
+#define PAIRS(WAY)
+#endif
+
+#define NAMED(stem, isa, panels) stem##_##isa##_##panels
+#define FUNCTIONS(isa, panels, name, of)                                                                               \
+    static void NAMED(fwd, isa, panels)(const struct kernel_call *c) { attention_##isa.fwd(c, &tile_ops_##panels); }   \
+    static void NAMED(bwd, isa, panels)(const struct kernel_call *c) { attention_##isa.bwd(c, &tile_ops_##panels); }   \
+    static void NAMED(cached, isa, panels)(const struct kernel_call *c)                                                \
+    {                                                                                                                  \
+        attention_##isa.cached(c, &tile_ops_##panels);                                                                 \
+    }                                                                                                                  \
+    static size_t NAMED(scratch, isa, panels)(const struct kernel_call *c, int n_threads)                              \
+    {                                                                                                                  \
+        return attention_##isa.scratch(c, &tile_ops_##panels, n_threads);                                              \
+    }                                                                                                                  \
+    static void NAMED(few, isa, panels)(const struct kernel_call *c) { attention_##isa.few(c); }                       \
+    static size_t NAMED(few_scratch, isa, panels)(const struct kernel_call *c, int n_threads)                          \
+    {                                                                                                                  \
+        return attention_##isa.few_scratch(c, n_threads);                                                              \
+    }
+PAIRS(FUNCTIONS)
+
+#define ROW(isa, panels, name, of)                                                                                     \
+    {&attention_##isa,                                                                                                 \
+     &tile_ops_##panels,                                                                                               \
+     {NAMED(fwd, isa, panels), NAMED(scratch, isa, panels), NULL, name of, NULL, NULL},                                \
+     {NAMED(bwd, isa, panels), NAMED(scratch, isa, panels), NULL, name of, NULL, NULL},                                \
+     {NAMED(cached, isa, panels), NAMED(scratch, isa, panels), NULL, name of, NULL, NULL},                             \
+     {NAMED(few, isa, panels), NAMED(few_scratch, isa, panels), NULL, name ": few tokens, the cache in place", NULL,   \
+      NULL}},
+static const struct ways ways[] = {PAIRS(ROW){.build = NULL}};
+
+static bool accepted(const struct kernel_call *c)
 {
     enum dtype t = c->in[0].dtype;
     float scale = at_heads(&c->at)->scale;
@@ -15,15 +68,14 @@ bool attention_accepts(const struct kernel_call *c)
     return cpu_build() && (t == DT_F32 || t == DT_BF16 || t == DT_F16) && usual;
 }
 
-size_t attention_scratch(const struct kernel_call *c, int n_threads)
+const struct kernel_slot *attention_choose(const struct kernel_call *c)
 {
-    return chosen()->scratch(c, tile_ops_get(c->in[0].dtype), n_threads);
-}
-
-void attention_run(const struct kernel_call *c)
-{
+    if (!accepted(c)) return NULL;
+    const struct attention_build *build = cpu_build()->attention;
     const struct tile_ops *o = tile_ops_get(c->in[0].dtype);
-    if (c->op == OP_ATTENTION_CACHED) chosen()->cached(c, o);
-    else if (c->phase == KERNEL_FWD) chosen()->fwd(c, o);
-    else chosen()->bwd(c, o);
+    const struct ways *w = ways;
+    while (w->build && (w->build != build || w->o != o)) w++;
+    CHECK(w->build, "no attention with panels of %s", o->name);
+    if (c->op == OP_ATTENTION_CACHED) return c->in[0].n[0] <= ATTN_FEW ? &w->few : &w->cached;
+    return c->phase == KERNEL_FWD ? &w->fwd : &w->bwd;
 }

@@ -27,11 +27,9 @@ struct attention_build {
     void (*bwd)(const struct kernel_call *c, const struct tile_ops *o);
     void (*cached)(const struct kernel_call *c, const struct tile_ops *o);
     size_t (*scratch)(const struct kernel_call *c, const struct tile_ops *o, int n_threads);
+    kernel_fn *few; /* cached, of at most ATTN_FEW tokens: no panels */
+    size_t (*few_scratch)(const struct kernel_call *c, int n_threads);
 };
-
-/* The family's slots: the best build and panels for this CPU and dtype. */
-void attention_run(const struct kernel_call *c);
-size_t attention_scratch(const struct kernel_call *c, int n_threads);
-bool attention_accepts(const struct kernel_call *c);
+enum { ATTN_FEW = 8 };
 
 #endif

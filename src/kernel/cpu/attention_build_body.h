@@ -20,7 +20,7 @@ static size_t attention_build_scratch(const struct kernel_call *c, const struct 
 }
 
 #define ATTENTION_TABLE(isa)                                                                                           \
-    const struct attention_build attention_##isa = {attention_fwd, attention_bwd, attention_cached,                    \
-                                                    attention_build_scratch}
+    const struct attention_build attention_##isa = {attention_fwd,           attention_bwd, attention_cached,          \
+                                                    attention_build_scratch, cached_few,    cached_few_scratch}
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "kernel/cpu/attention_fwd_body.h"
 
-enum { ATTN_FEW = 8, CACHED_POS = 3, CACHED_K = 4, CACHED_V = 5 };
+enum { CACHED_POS = 3, CACHED_K = 4, CACHED_V = 5 };
 
 static void cached_store(const struct kernel_call *c, int64_t first, int64_t g)
 {
@@ -117,30 +117,40 @@ static struct attn attn_of_cached(const struct kernel_call *c, const struct tile
     return x;
 }
 
-static void attention_cached(const struct kernel_call *c, const struct tile_ops *o)
+static void cached_check(const struct kernel_call *c)
 {
     int64_t n = c->in[0].n[0], room = c->in[CACHED_K].n[0];
-    if (n == 0) return;
     const int32_t *pos = c->in[CACHED_POS].p;
     CHECK(pos[0] >= 0 && pos[0] + n <= room, "positions %d .. %lld are beyond the cache of %lld", (int)pos[0],
           (long long)(pos[0] + n - 1), (long long)room);
     CHECK(pos[n - 1] == pos[0] + n - 1, "positions in a cached call are consecutive");
-    if (n <= ATTN_FEW) {
-        team_run_call(cached_few_member, c);
-        return;
-    }
+}
+
+static void cached_few(const struct kernel_call *c)
+{
+    if (c->in[0].n[0] == 0) return;
+    cached_check(c);
+    team_run_call(cached_few_member, c);
+}
+
+static void attention_cached(const struct kernel_call *c, const struct tile_ops *o)
+{
+    cached_check(c);
     team_run_call(cached_store_member, c);
-    struct attn x = attn_of_cached(c, o, pos[0] + n, c->scratch);
+    struct attn x = attn_of_cached(c, o, ((const int32_t *)c->in[CACHED_POS].p)[0] + c->in[0].n[0], c->scratch);
     attn_fwd_run(&x);
 }
 
 /* Positions are data: memory for a full cache. */
+static size_t cached_few_scratch(const struct kernel_call *c, int n_threads)
+{
+    return (size_t)(c->in[CACHED_K].n[0] * n_threads) * sizeof(float);
+}
 static size_t attention_cached_scratch(const struct kernel_call *c, const struct tile_ops *o, int n_threads)
 {
     struct attn x = attn_of_cached(c, o, c->in[CACHED_K].n[0], NULL);
     struct attn_fwd f;
-    size_t few = (size_t)(c->in[CACHED_K].n[0] * n_threads) * sizeof(float);
-    return c->in[0].n[0] <= ATTN_FEW ? few : x.tables + attn_fwd_carve(&x, &f, NULL) * (size_t)n_threads;
+    return x.tables + attn_fwd_carve(&x, &f, NULL) * (size_t)n_threads;
 }
 
 #endif

@@ -4,16 +4,20 @@
  * and conversions of formats, which promise ref's bits, do without them; Arm's do not. */
 #include "kernel/cpu/build.h"
 
+#include "kernel/cpu/cpu.h"
+
 static const struct cpu_build builds[] = {
 #if defined(__x86_64__)
-    {ISA_AVX2, &kernel_vec_avx2, &flat_ops_avx2, &attention_avx2, &format_ops_avx2},
-    {ISA_AVX512, &kernel_vec_avx512, &flat_ops_avx512, &attention_avx512, &format_ops_avx512},
-    {ISA_AVX512_BF16, &kernel_vec_avx512bf16, &flat_ops_avx512, &attention_avx512bf16, &format_ops_avx512},
+    {ISA_AVX2, &kernel_vec_avx2, &flat_ops_avx2, &attention_avx2, &format_ops_avx2, &kernel_quantise_avx2},
+    {ISA_AVX512, &kernel_vec_avx512, &flat_ops_avx512, &attention_avx512, &format_ops_avx512, &kernel_quantise_avx512},
+    {ISA_AVX512_BF16, &kernel_vec_avx512bf16, &flat_ops_avx512, &attention_avx512bf16, &format_ops_avx512,
+     &kernel_quantise_avx512},
 #elif defined(__aarch64__)
-    {ISA_NEON, &kernel_vec_neon, &flat_ops_neon, &attention_neon, &format_ops_neon},
-    {ISA_NEON_BF16, &kernel_vec_neonbf16, &flat_ops_neonbf16, &attention_neonbf16, &format_ops_neon},
+    {ISA_NEON, &kernel_vec_neon, &flat_ops_neon, &attention_neon, &format_ops_neon, &kernel_quantise_neon},
+    {ISA_NEON_BF16, &kernel_vec_neonbf16, &flat_ops_neonbf16, &attention_neonbf16, &format_ops_neon,
+     &kernel_quantise_neon},
 #endif
-    {ISA_N, NULL, NULL, NULL, NULL}, /* no level is this high */
+    {ISA_N, NULL, NULL, NULL, NULL, NULL}, /* no level is this high */
 };
 enum { N_BUILDS = (int)(sizeof builds / sizeof *builds) - 1 };
 
@@ -25,3 +29,11 @@ const struct cpu_build *cpu_build(void)
 }
 
 const struct cpu_build *cpu_build_at(int i) { return i >= 0 && i < N_BUILDS ? &builds[i] : NULL; }
+
+const struct kernel_slot *vec_choose(const struct kernel_call *c)
+{
+    const struct cpu_build *b = cpu_build();
+    if (!b) return NULL;
+    const bool narrow = c->op == OP_AMAX || c->op == OP_QUANTISE;
+    return &(narrow ? b->quantise : b->vec)->slot[c->op][c->phase];
+}

@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpu.h: the kernels of the cpu family, declared once for cpu_family.c. `x_accepts` looks at shapes, dtypes,
- * attributes and cpu_isa() only. Includes kernel.h. Order: Local. */
+/* cpu.h: the doors of the cpu family, declared once for cpu_family.c: each says which way takes a call, by shapes,
+ * dtypes, attributes and cpu_isa() only. Includes kernel.h. Order: Local. */
 #ifndef TUTTI_KERNEL_CPU_CPU_H
 #define TUTTI_KERNEL_CPU_CPU_H
 
 #include "kernel/kernel.h"
 
-/* linear.c */
-bool linear_accepts(const struct kernel_call *c);
-size_t linear_fwd_scratch(const struct kernel_call *c, int n_threads);
-size_t linear_bwd_in_scratch(const struct kernel_call *c, int n_threads);
-size_t linear_bwd_w_scratch(const struct kernel_call *c, int n_threads);
-const char *linear_path(const struct kernel_call *c); /* how this call would be computed, in words */
-kernel_fn linear_fwd_cpu, linear_bwd_in_cpu, linear_bwd_w_cpu;
-
-/* grouped.c */
-bool grouped_accepts(const struct kernel_call *c);
-size_t grouped_scratch(const struct kernel_call *c, int n_threads);
-kernel_fn grouped_run;
+const struct kernel_slot *linear_choose(const struct kernel_call *c);         /* linear.c */
+const struct kernel_slot *linear_scaled_choose(const struct kernel_call *c);  /* scaled.c */
+const struct kernel_slot *grouped_choose(const struct kernel_call *c);        /* grouped.c */
+const struct kernel_slot *grouped_scaled_choose(const struct kernel_call *c); /* scaled.c */
+const struct kernel_slot *parts_choose(const struct kernel_call *c);          /* parts_rounded.c */
+const struct kernel_slot *attention_choose(const struct kernel_call *c); /* attention.c: all three rows of attention */
+const struct kernel_slot *vec_choose(const struct kernel_call *c); /* build.c: the same slot of this CPU's build */
 
 #endif

@@ -1,32 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cpu family: which vectorised kernel serves which row and phase. A slot left out falls through to the next
- * family. */
-#include "kernel/cpu/attention.h"
+/* The cpu family: which rows and phases it serves. All have several ways, so every slot is a door; one left out falls
+ * through to the next family. */
 #include "kernel/cpu/cpu.h"
-#include "kernel/cpu/vec_family.h"
 
-/* A slot that vec_avx512.c and vec_avx2.c fill: one function for all of them picks the build (vec_family.c). */
-#define VEC                                                                                                            \
+#define DOOR(to)                                                                                                       \
     {                                                                                                                  \
-        vec_run, vec_scratch, vec_accepts, NULL                                                                        \
+        .choose = to                                                                                                   \
     }
-#define GROUPED                                                                                                        \
-    {                                                                                                                  \
-        grouped_run, grouped_scratch, grouped_accepts, NULL                                                            \
-    }
-#define ATTENTION                                                                                                      \
-    {                                                                                                                  \
-        attention_run, attention_scratch, attention_accepts, NULL                                                      \
-    }
+#define VEC DOOR(vec_choose)
+#define LINEAR DOOR(linear_choose)
+#define SCALED DOOR(linear_scaled_choose)
+#define GROUPED DOOR(grouped_choose)
+#define GROUPED_SCALED DOOR(grouped_scaled_choose)
+#define PARTS DOOR(parts_choose)
+#define ATTENTION DOOR(attention_choose)
 
 /* clang-format off */
 const struct kernel_family kernel_family_cpu = {
     .name = "cpu",
     .slot = {
         [OP_EMBED] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_W] = VEC},
-        [OP_LINEAR] = {[KERNEL_FWD] = {linear_fwd_cpu, linear_fwd_scratch, linear_accepts, linear_path},
-                       [KERNEL_BWD_IN] = {linear_bwd_in_cpu, linear_bwd_in_scratch, linear_accepts, linear_path},
-                       [KERNEL_BWD_W] = {linear_bwd_w_cpu, linear_bwd_w_scratch, linear_accepts, linear_path}},
+        [OP_LINEAR] = {[KERNEL_FWD] = LINEAR, [KERNEL_BWD_IN] = LINEAR, [KERNEL_BWD_W] = LINEAR},
         [OP_RMSNORM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_LAYERNORM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC, [KERNEL_BWD_W] = VEC},
         [OP_ROTARY] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
@@ -42,6 +36,14 @@ const struct kernel_family kernel_family_cpu = {
         [OP_PERMUTE] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_UNPERMUTE] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_GROUPED] = {[KERNEL_FWD] = GROUPED, [KERNEL_BWD_IN] = GROUPED, [KERNEL_BWD_W] = GROUPED},
+        [OP_AMAX] = {[KERNEL_FWD] = VEC},
+        [OP_QUANTISE] = {[KERNEL_FWD] = VEC},
+        [OP_LINEAR_SCALED] = {[KERNEL_FWD] = SCALED, [KERNEL_BWD_IN] = SCALED, [KERNEL_BWD_W] = SCALED},
+        [OP_AMAX_PARTS] = {[KERNEL_FWD] = PARTS},
+        [OP_QUANTISE_PARTS] = {[KERNEL_FWD] = PARTS},
+        [OP_GROUPED_SCALED] = {[KERNEL_FWD] = GROUPED_SCALED,
+                               [KERNEL_BWD_IN] = GROUPED_SCALED,
+                               [KERNEL_BWD_W] = GROUPED_SCALED},
         [OP_MLA_KV] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
         [OP_TRIM] = {[KERNEL_FWD] = VEC, [KERNEL_BWD_IN] = VEC},
     },

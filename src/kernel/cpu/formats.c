@@ -19,4 +19,7 @@ static void decode_cpu(struct team *team, void *x, enum dtype to, const void *co
     chosen()->decode(team, x, to, codes, f, n);
 }
 
-const struct format_ops format_ops_cpu = {"cpu", encode_cpu, decode_cpu};
+static void encode_rows_cpu(struct team *team, const struct codec_args *a) { chosen()->encode_rows(team, a); }
+static void decode_rows_cpu(struct team *team, const struct codec_args *a) { chosen()->decode_rows(team, a); }
+
+const struct format_ops format_ops_cpu = {"cpu", encode_cpu, decode_cpu, encode_rows_cpu, decode_rows_cpu};

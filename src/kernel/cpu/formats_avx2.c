@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversions of formats in AVX2, 8 lanes: one build of formats_body.h. Entered after cpu_isa() said so. */
-#include "kernel/cpu/formats_body.h"
+/* Conversions of formats in AVX2, 8 lanes: one build of formats_body.h and codec_body.h. Entered after cpu_isa() said
+ * so. */
+#include "kernel/cpu/codec_body.h"
 
 #include "kernel/cpu/build.h"
 
-const struct format_ops format_ops_avx2 = {"avx2", formats_encode, formats_decode};
+const struct format_ops format_ops_avx2 = {"avx2", formats_encode, formats_decode, codec_encode_vec, codec_decode_vec};

@@ -18,6 +18,10 @@
  * so that a tile is 28 lines of cache), and cast when the last slice is in. Cost of all packing: M K N/nc + K N
  * M/rows elements at 0.03 to 0.1 ns, against 2 M N K operations: 1 to 3 % from 1024 rows on.
  *
+ * With scales per block of depth a slice is some whole blocks: each block's sum is made in a tile of its own and added
+ * to C's (or its stand-in) with its scales, 64 vectors of 16 for 256 tile products on AMX: what such recipes cost here.
+ * A slice of one block alone went through the stand-in, which is larger than L2, for every block.
+ *
  * Rejected: packing both operands whole (twice the scratch, and the vocabulary's weights would leave the cache
  * before use); splitting depth among threads (bits would depend on the team).
  */
@@ -28,6 +32,8 @@
 struct plan {
     int tm, tn;         /* grid of members */
     int64_t kc, mc, nc; /* slice of depth; rows packed at once; columns of a block */
+    int64_t first;      /* what the first slice lacks of kc */
+    int64_t n_scaled;   /* blocks of depth with scales in a slice */
     int64_t n_slices, n_blocks, n_chunks;
     int64_t chunk;                    /* panels of rows per member and chunk */
     size_t a_bytes, b_bytes, t_bytes; /* one member's A, one buffer of B, one member's stand-in for C */
@@ -56,10 +62,16 @@ enum { MOST_ROWS = 1024, MOST_COLS = 1024 }; /* of a member's stand-in for C */
 static struct plan plan_make(const struct tile_ops *o, const struct gemm *g, int n_threads)
 {
     struct plan p = {.tm = 1, .tn = 1};
-    p.n_slices = ceil_div(g->k, o->kc);
-    p.kc = tile_depth(o, ceil_div(g->k, p.n_slices));
-    p.n_slices = ceil_div(g->k, p.kc);
-    const bool stand_in = g->out.c_dtype != DT_F32 && p.n_slices > 1;
+    p.kc = min64(depth_slice(gemm_depth(o), g->k_whole > 0 ? g->k_whole : g->k), tile_depth(o, g->k));
+    if (g->blocks) {
+        const int64_t depth = g->scale_a.depth;
+        bool packs = depth % o->step == 0 && g->scale_a.depth_at % o->step == 0; /* several, side by side */
+        p.n_scaled = packs && depth < o->kc ? o->kc / depth : 1;
+        p.kc = depth * p.n_scaled;
+        p.first = g->scale_a.depth_at;
+    }
+    p.n_slices = ceil_div(p.first + g->k, p.kc);
+    const bool stand_in = (g->blocks || g->out.c_dtype != DT_F32) && p.n_slices > 1;
 
     p.n_blocks = ceil_div(g->n, stand_in ? min64(o->nc, MOST_COLS) : o->nc);
     p.nc = ceil_div(ceil_div(g->n, p.n_blocks), o->nr) * o->nr;
@@ -71,8 +83,8 @@ static struct plan plan_make(const struct tile_ops *o, const struct gemm *g, int
     p.n_chunks = stand_in ? ceil_div(mine * o->mr, MOST_ROWS) : 1;
     p.chunk = ceil_div(mine, p.n_chunks);
     p.mc = min64(o->mc / o->mr, p.chunk) * o->mr;
-    p.a_bytes = tile_a_bytes(o, p.mc, p.kc);
-    p.b_bytes = tile_b_bytes(o, p.nc, p.kc);
+    p.a_bytes = tile_a_bytes(o, p.mc, min64(p.kc, g->k));
+    p.b_bytes = tile_b_bytes(o, p.nc, min64(p.kc, g->k));
     if (stand_in) p.t_bytes = (size_t)(p.chunk * o->mr * ceil_div(n_panels, p.tn) * o->nr) * sizeof(float);
     return p;
 }
@@ -127,6 +139,62 @@ static inline void prefetch_c(const struct tile_out *out, int64_t row, int64_t c
     }
 }
 
+/* Where slice i begins in depth; that after the last: the end. */
+static int64_t slice_begin(const struct job *w, int64_t i)
+{
+    const int64_t d = i * w->p.kc - w->p.first;
+    return d < 0 ? 0 : min64(d, w->g->k);
+}
+
+/* Scales of lanes [lane, lane + n) in block i of depth; 0 from `most` on, which is past `lane`. */
+static inline void scales_of(float *to, const struct gemm_scales *s, int64_t lane, int n, int64_t most, int64_t i)
+{
+    const float *p = s->p + i * s->depth_step + (s->lane_at + lane) / s->lanes * s->lane_step;
+    const int there = (int)min64(n, most - lane);
+    int64_t in_block = (s->lane_at + lane) % s->lanes;
+    if (s->lane_step == 0 || in_block + there <= s->lanes) {
+        for (int l = 0; l < there; l++) to[l] = *p;
+    } else if (s->lanes == 1) {
+        for (int l = 0; l < there; l++) to[l] = p[l * s->lane_step];
+    } else {
+        for (int l = 0; l < there; l++) {
+            to[l] = *p;
+            if (++in_block < s->lanes) continue;
+            in_block = 0;
+            p += s->lane_step;
+        }
+    }
+    for (int l = there; l < n; l++) to[l] = 0;
+}
+
+/* One tile of C in the blocks of one slice of depth, [d0, d1). */
+static void tile_run_blocks(const struct job *w, const char *a, const char *b, float *tile, int64_t row, int64_t col,
+                            int64_t d0, int64_t d1, int64_t slice)
+{
+    const struct tile_ops *o = w->o;
+    const struct gemm *g = w->g;
+    const size_t each = dtype_bytes(o->panel);
+    const int rows = (int)min64(o->mr, g->m - row), cols = (int)min64(o->nr, g->n - col);
+    float part[TILE_MAX_MR * TILE_MAX_NR] __attribute__((aligned(64)));
+    float local[TILE_MAX_MR * TILE_MAX_NR] __attribute__((aligned(64)));
+    float scale_a[TILE_MAX_MR], scale_b[TILE_MAX_NR], *sum = tile ? tile : local;
+    int64_t i = slice * w->p.n_scaled;
+    for (int64_t d = d0, end; d < d1; d = end, i++) { /* a block begins at a multiple of step from d0 */
+        end = min64((i + 1) * g->scale_a.depth - w->p.first, d1);
+        const size_t at = (size_t)(d - d0) * each;
+        scales_of(scale_a, &g->scale_a, row, rows, g->m, i);
+        scales_of(scale_b, &g->scale_b, col, o->nr, g->n, i);
+        o->mul(part, o->nr, a + at * (size_t)o->mr, b + at * (size_t)o->nr, tile_depth(o, end - d), rows, false);
+        o->promote(sum, part, scale_a, scale_b, rows, i == 0);
+    }
+    if (slice + 1 < w->p.n_slices) return;
+    struct tile_out to = g->out;
+    to.c = (char *)to.c + (size_t)(row * to.ldc + col) * dtype_bytes(to.c_dtype);
+    if (to.bias) to.bias = (const char *)to.bias + (size_t)col * dtype_bytes(to.bias_dtype);
+    if (to.acc) to.acc = (const char *)to.acc + (size_t)(row * to.ldacc + col) * dtype_bytes(to.acc_dtype);
+    o->finish(sum, o->nr, rows, cols, &to);
+}
+
 /* One tile of C in one slice of depth. `tile` is C's stand-in, or NULL. */
 static void tile_run(const struct job *w, const char *a, const char *b, float *tile, int64_t row, int64_t col,
                      int64_t depth, bool first, bool last)
@@ -138,7 +206,7 @@ static void tile_run(const struct job *w, const char *a, const char *b, float *t
     const bool in_place = out->acc == out->c;
 
     if (f32 || last) prefetch_c(out, row, col, rows, cols);
-    if (f32 && cols == o->nr && !(first && (out->bias || (out->acc && !in_place)))) {
+    if (f32 && !out->scaled && cols == o->nr && !(first && (out->bias || (out->acc && !in_place)))) {
         o->mul((float *)out->c + row * out->ldc + col, out->ldc, a, b, depth, rows, !first || in_place);
         return;
     }
@@ -167,7 +235,7 @@ static void slice_run(const struct job *w, int64_t row0, int64_t row1, int64_t j
                       int64_t slice, char *a, const char *b, float *t)
 {
     const struct tile_ops *o = w->o;
-    const int64_t d0 = slice * w->p.kc, depth = min64(w->p.kc, w->g->k - d0), pad = tile_depth(o, depth);
+    const int64_t d0 = slice_begin(w, slice), depth = slice_begin(w, slice + 1) - d0, pad = tile_depth(o, depth);
     const size_t a_step = tile_a_step(o, depth), b_step = tile_b_step(o, depth);
     const bool first = slice == 0, last = slice + 1 == w->p.n_slices;
     for (int64_t ic = row0; ic < row1; ic += w->p.mc) {
@@ -177,6 +245,10 @@ static void slice_run(const struct job *w, int64_t row0, int64_t row1, int64_t j
             const char *ai = a;
             for (int64_t i = ic; i < ic + mc; i += o->mr, ai += a_step) {
                 float *tile = t ? t + ((q - q0) * w->p.chunk + (i - row0) / o->mr) * o->mr * o->nr : NULL;
+                if (w->g->blocks) {
+                    tile_run_blocks(w, ai, b + (size_t)q * b_step, tile, i, jc + q * o->nr, d0, d0 + depth, slice);
+                    continue;
+                }
                 tile_run(w, ai, b + (size_t)q * b_step, tile, i, jc + q * o->nr, pad, first, last);
             }
         }
@@ -207,7 +279,7 @@ static void member_run(void *arg, int member, int n_members)
             const int64_t row1 = min64(min64(panel0 + (chunk + 1) * p->chunk, panel1) * o->mr, g->m);
             for (int64_t slice = 0; slice < p->n_slices; slice++, turn ^= 1) {
                 char *b = b_buffer + (size_t)turn * p->b_bytes;
-                const int64_t d0 = slice * p->kc, depth = min64(p->kc, g->k - d0);
+                const int64_t d0 = slice_begin(w, slice), depth = slice_begin(w, slice + 1) - d0;
                 if (pack0 < pack1)
                     o->pack_b(b + (size_t)pack0 * tile_b_step(o, depth), tile_at(g->b, jc + pack0 * o->nr, d0),
                               min64(pack1 * o->nr, cols) - pack0 * o->nr, depth);

@@ -12,7 +12,7 @@ enum { COLS = 64 };
 
 bool gemm_is_few_rows(const struct tile_ops *o, const struct gemm *g)
 {
-    return g->m <= o->dot_rows && g->a.depth_dense && g->b.depth_dense && g->a.dtype == g->b.dtype &&
+    return g->m <= o->dot_rows && !g->blocks && g->a.depth_dense && g->b.depth_dense && g->a.dtype == g->b.dtype &&
            (g->a.dtype == DT_F32 || g->a.dtype == DT_BF16);
 }
 

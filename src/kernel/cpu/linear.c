@@ -8,12 +8,14 @@
  *
  * Packing brings each storage order into the same panels at nearly the same speed, so no operand is ever transposed in
  * memory. Panels are f32 or bf16 as tile_ops_get() decides by CPU; mixed and f16 inputs go through f32. The
- * forward product of a few tokens reads the weights in place instead (gemm_few.c).
+ * forward product of a few tokens reads the weights in place instead (gemm_few.c). Each is a way of its own per row of
+ * tile.c.
  *
  * dw always sums in f32 on top of acc inside the product, never in a second pass.
  */
 #include "kernel/cpu/cpu.h"
 #include "kernel/cpu/gemm.h"
+#include "kernel/cpu/tile_rows.h"
 
 static bool is_float(enum dtype t) { return t == DT_F32 || t == DT_BF16 || t == DT_F16; }
 
@@ -21,7 +23,7 @@ static bool is_float(enum dtype t) { return t == DT_F32 || t == DT_BF16 || t == 
  * the same order as on the ranks that have one: they hold the same bias, and each makes its own step of it. */
 static bool bias_alone(const struct kernel_call *c) { return c->phase == KERNEL_BWD_W && c->in[0].n[1] == 0; }
 
-bool linear_accepts(const struct kernel_call *c)
+static bool accepted(const struct kernel_call *c)
 {
     const struct view *x = &c->in[0], *w = &c->in[1];
     return cpu_isa() > ISA_REF && x->nd == 2 && w->nd == 2 && x->n[0] > 0 && (x->n[1] > 0 || bias_alone(c)) &&
@@ -82,71 +84,101 @@ static struct gemm backward_w(const struct kernel_call *c)
                          .out = target(&c->din[1], &c->acc[1], NULL)};
 }
 
-static const struct tile_ops *ops_for(const struct gemm *g)
+static struct gemm product(const struct kernel_call *c)
 {
-    return tile_ops_get(g->a.dtype == g->b.dtype ? g->a.dtype : DT_F32);
-}
-static size_t scratch_for(struct gemm g, int n_threads) { return gemm_scratch(ops_for(&g), &g, n_threads); }
-static void run(struct gemm g, const struct kernel_call *c) { gemm_run(ops_for(&g), &g, c->scratch, c->team); }
-
-const char *linear_path(const struct kernel_call *c)
-{
-    struct gemm g = c->phase == KERNEL_FWD ? forward(c) : c->phase == KERNEL_BWD_IN ? backward_in(c) : backward_w(c);
-    const bool widened = ops_for(&g)->panel == DT_F32 && (g.a.dtype != DT_F32 || g.b.dtype != DT_F32);
-    if (c->phase == KERNEL_FWD && gemm_is_few_rows(ops_for(&g), &g)) return "few rows: weights read in place";
-    if (!widened) return g.a.dtype == DT_F32 ? "packed f32 panels" : "packed bf16 panels";
-    return "packed f32 panels, inputs widened: no faster product of this type here";
-}
-
-size_t linear_fwd_scratch(const struct kernel_call *c, int n_threads)
-{
-    struct gemm g = forward(c);
-    return gemm_is_few_rows(ops_for(&g), &g) ? 0 : scratch_for(g, n_threads);
-}
-void linear_fwd_cpu(const struct kernel_call *c)
-{
-    struct gemm g = forward(c);
-    if (gemm_is_few_rows(ops_for(&g), &g)) gemm_few_rows(ops_for(&g), &g, c->team);
-    else run(g, c);
-}
-
-size_t linear_bwd_in_scratch(const struct kernel_call *c, int n_threads)
-{
-    return scratch_for(backward_in(c), n_threads);
-}
-void linear_bwd_in_cpu(const struct kernel_call *c)
-{
-    if (c->din[0].p) run(backward_in(c), c);
+    return c->phase == KERNEL_FWD ? forward(c) : c->phase == KERNEL_BWD_IN ? backward_in(c) : backward_w(c);
 }
 
 /* Columns of dy are split among the members, so each sum has one order. */
+struct bias_job {
+    const struct kernel_call *c;
+    const struct tile_ops *o;
+};
 static void bias_member(void *arg, int member, int n_members)
 {
-    const struct kernel_call *c = arg;
+    const struct bias_job *job = arg;
+    const struct kernel_call *c = job->c;
     const struct view *dy = &c->dout[0], *db = &c->din[2], *acc = &c->acc[2];
-    const struct tile_ops *o = tile_ops_get(dy->dtype);
     int64_t lo, hi;
     team_split(c->in[1].n[0], member, n_members, &lo, &hi);
     for (int64_t j = lo; j < hi; j += TILE_SUM_COLS) {
         float sum[TILE_SUM_COLS] = {0};
         const int cols = (int)(hi - j < TILE_SUM_COLS ? hi - j : TILE_SUM_COLS);
         const char *from = (const char *)dy->p + (size_t)j * dtype_bytes(dy->dtype);
-        o->add_rows(sum, from, dy->dtype, dy->stride, c->in[0].n[0], cols);
+        job->o->add_rows(sum, from, dy->dtype, dy->stride, c->in[0].n[0], cols);
         float *to = (float *)db->p + j;
         const float *add = acc->p ? (const float *)acc->p + j : NULL;
         for (int i = 0; i < cols; i++) to[i] = add ? add[i] + sum[i] : sum[i];
     }
 }
 
-size_t linear_bwd_w_scratch(const struct kernel_call *c, int n_threads)
+/* ---- ways ---- */
+static void fwd(const struct kernel_call *c, const struct tile_ops *o)
 {
-    return bias_alone(c) ? 0 : scratch_for(backward_w(c), n_threads);
+    struct gemm g = forward(c);
+    gemm_run(o, &g, c->scratch, c->team);
 }
-void linear_bwd_w_cpu(const struct kernel_call *c)
+static void fwd_few(const struct kernel_call *c, const struct tile_ops *o)
 {
+    struct gemm g = forward(c);
+    gemm_few_rows(o, &g, c->team);
+}
+static void bwd_in(const struct kernel_call *c, const struct tile_ops *o)
+{
+    struct gemm g = backward_in(c);
+    if (c->din[0].p) gemm_run(o, &g, c->scratch, c->team);
+}
+static void bwd_w(const struct kernel_call *c, const struct tile_ops *o)
+{
+    struct gemm g = backward_w(c);
     for (int i = 1; i <= 2; i++)
         CHECK((!c->din[i].p || c->din[i].dtype == DT_F32) && (!c->acc[i].p || c->acc[i].dtype == DT_F32),
               "weight gradients are f32, not %s", dtype_name(c->din[i].dtype));
-    if (c->din[1].p && !bias_alone(c)) run(backward_w(c), c);
-    if (c->din[2].p) team_run(c->team, bias_member, (void *)(uintptr_t)c);
+    if (c->din[1].p && !bias_alone(c)) gemm_run(o, &g, c->scratch, c->team);
+    if (c->din[2].p) team_run(c->team, bias_member, &(struct bias_job){c, o});
+}
+static size_t scratch(const struct kernel_call *c, const struct tile_ops *o, int n_threads)
+{
+    struct gemm g = product(c);
+    return bias_alone(c) ? 0 : gemm_scratch(o, &g, n_threads);
+}
+
+struct ways {
+    const struct tile_ops *o;
+    struct kernel_slot few, packed[KERNEL_N_PHASES], widened[KERNEL_N_PHASES];
+};
+
+#define FUNCTIONS(isa, name, panels)                                                                                   \
+    static void fwd_few_##isa(const struct kernel_call *c) { fwd_few(c, &tile_ops_##isa); }                            \
+    static void fwd_##isa(const struct kernel_call *c) { fwd(c, &tile_ops_##isa); }                                    \
+    static void bwd_in_##isa(const struct kernel_call *c) { bwd_in(c, &tile_ops_##isa); }                              \
+    static void bwd_w_##isa(const struct kernel_call *c) { bwd_w(c, &tile_ops_##isa); }                                \
+    static size_t scratch_##isa(const struct kernel_call *c, int n) { return scratch(c, &tile_ops_##isa, n); }
+TILE_WAYS(FUNCTIONS)
+
+#define PACKED(isa, words)                                                                                             \
+    {                                                                                                                  \
+        {fwd_##isa, scratch_##isa, NULL, words, NULL, NULL}, {bwd_in_##isa, scratch_##isa, NULL, words, NULL, NULL},   \
+        {                                                                                                              \
+            bwd_w_##isa, scratch_##isa, NULL, words, NULL, NULL                                                        \
+        }                                                                                                              \
+    }
+#define ROW(isa, name, panels)                                                                                         \
+    {&tile_ops_##isa,                                                                                                  \
+     {fwd_few_##isa, NULL, NULL, name ": few rows, weights in place", NULL, NULL},                                     \
+     PACKED(isa, name ": packed " panels),                                                                             \
+     PACKED(isa, name ": packed " panels ", inputs widened")},
+static const struct ways ways[] = {TILE_WAYS(ROW)};
+
+const struct kernel_slot *linear_choose(const struct kernel_call *c)
+{
+    if (!accepted(c)) return NULL;
+    struct gemm g = product(c);
+    const struct tile_ops *o = tile_ops_get(g.a.dtype == g.b.dtype ? g.a.dtype : DT_F32);
+    const struct ways *w = ways;
+    while (w->o != o && w + 1 < ways + sizeof ways / sizeof *ways) w++;
+    CHECK(w->o == o, "no products by %s", o->name);
+    if (c->phase == KERNEL_FWD && gemm_is_few_rows(o, &g)) return &w->few;
+    bool as_they_are = o->panel == DT_BF16 || (g.a.dtype == DT_F32 && g.b.dtype == DT_F32);
+    return as_they_are ? &w->packed[c->phase] : &w->widened[c->phase];
 }

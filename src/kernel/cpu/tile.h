@@ -45,8 +45,11 @@ static inline struct tile_src tile_at(struct tile_src s, int64_t lane, int64_t d
     return s;
 }
 
-/* Where a finished block goes: c = cast(sum + bias + acc). Views of f32, bf16 or f16; NULL: absent. acc may be c. */
+/* Where a finished block goes: c = cast(sum * factor + bias + acc). Views of f32, bf16 or f16; NULL: absent. acc may be
+ * c. */
 struct tile_out {
+    bool scaled;  /* by factor */
+    float factor; /* 1 where it is not */
     void *c;
     const void *acc;
     const void *bias; /* one value per column */
@@ -71,6 +74,9 @@ struct tile_ops {
     void (*mul)(float *c, int64_t ldc, const void *a, const void *b, int64_t depth_pad, int rows, bool add);
     /* rows x cols of sums at t (row length ldt) to o. */
     void (*finish)(const float *t, int64_t ldt, int rows, int cols, const struct tile_out *o);
+    /* sum[i][j] = fma(part[i][j], a[i] * b[j], sum[i][j]), or part * (a * b) where `first`; rows x nr, both of row
+     * length nr. Descales of blocks. */
+    void (*promote)(float *sum, const float *part, const float *a, const float *b, int rows, bool first);
     /* Products straight from memory, for few rows, reading w once: y_MN (ldy) = x_MD w_ND^T, depth dense in both,
      * both of dtype t (f32 or bf16). m <= TILE_DOT_ROWS. */
     void (*dot)(float *y, int64_t ldy, const void *x, int64_t ldx, const void *w, int64_t ldw, enum dtype t, int m,

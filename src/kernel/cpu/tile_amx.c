@@ -61,12 +61,17 @@ static void dot(float *y, int64_t ldy, const void *x, int64_t ldx, const void *w
     else dot512(y, ldy, x, ldx, w, ldw, DT_BF16, m, n, depth);
 }
 
+static void promote(float *sum, const float *part, const float *a, const float *b, int rows, bool first)
+{
+    promote512(sum, part, a, b, rows, first, NR_AMX);
+}
+
 /* clang-format off */
 const struct tile_ops tile_ops_amx = {
     .name = "amx", .needs = ISA_AMX, .panel = DT_BF16,
     .mr = MR_AMX, .nr = NR_AMX, .group_a = 32, .group_b = 2, .step = STEP_AMX,
     .mc = 256, .kc = 1024, .nc = 2048, .dot_rows = 8,
-    .pack_a = pack_a, .pack_b = pack_b, .mul = mul_amx, .finish = finish512, .dot = dot,
+    .pack_a = pack_a, .pack_b = pack_b, .mul = mul_amx, .finish = finish512, .promote = promote, .dot = dot,
     .add_rows = add_rows512, .spin = spin_amx,
     .begin = begin, .end = end,
 };

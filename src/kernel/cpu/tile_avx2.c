@@ -74,12 +74,17 @@ static double spin(int64_t n)
 }
 static void nothing(void) {}
 
+static void promote(float *sum, const float *part, const float *a, const float *b, int rows, bool first)
+{
+    plain_promote(sum, part, a, b, rows, first, NR);
+}
+
 /* clang-format off */
 const struct tile_ops tile_ops_avx2 = {
     .name = "avx2", .needs = ISA_AVX2, .panel = DT_F32,
     .mr = MR, .nr = NR, .group_a = 1, .group_b = 1, .step = 1,
     .mc = 72, .kc = 256, .nc = 1024, .dot_rows = 8,
-    .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = plain_finish, .dot = plain_dots,
+    .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = plain_finish, .promote = promote, .dot = plain_dots,
     .add_rows = plain_add_rows, .spin = spin,
     .begin = nothing, .end = nothing,
 };

@@ -48,12 +48,17 @@ static void dot(float *y, int64_t ldy, const void *x, int64_t ldx, const void *w
 }
 static void nothing(void) {}
 
+static void promote(float *sum, const float *part, const float *a, const float *b, int rows, bool first)
+{
+    promote512(sum, part, a, b, rows, first, NR512);
+}
+
 /* clang-format off */
 const struct tile_ops tile_ops_avx512 = {
     .name = "avx512", .needs = ISA_AVX512, .panel = DT_F32,
     .mr = MR512, .nr = NR512, .group_a = 1, .group_b = 1, .step = 1,
     .mc = 140, .kc = 768, .nc = 1024, .dot_rows = 32,
-    .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = finish512, .dot = dot,
+    .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = finish512, .promote = promote, .dot = dot,
     .add_rows = add_rows512, .spin = spin512,
     .begin = nothing, .end = nothing,
 };

@@ -33,12 +33,17 @@ static void mul(float *c, int64_t ldc, const void *a, const void *b, int64_t dep
 static double spin(int64_t n) { return 2 * spin_neon(n); }
 static void nothing(void) {}
 
+static void promote(float *sum, const float *part, const float *a, const float *b, int rows, bool first)
+{
+    plain_promote(sum, part, a, b, rows, first, NR_NEON);
+}
+
 /* clang-format off */
 const struct tile_ops tile_ops_neon = {
     .name = "neon", .needs = ISA_NEON, .panel = DT_F32,
     .mr = MR_NEON, .nr = NR_NEON, .group_a = 1, .group_b = 1, .step = 1,
     .mc = 120, .kc = 512, .nc = 1024, .dot_rows = 8,
-    .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = finish_neon, .dot = plain_dots,
+    .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = finish_neon, .promote = promote, .dot = plain_dots,
     .add_rows = add_rows_neon, .spin = spin,
     .begin = nothing, .end = nothing,
 };

@@ -33,12 +33,17 @@ static void mul(float *c, int64_t ldc, const void *a, const void *b, int64_t dep
 static double spin(int64_t n) { return 4 * spin_neon(n); }
 static void nothing(void) {}
 
+static void promote(float *sum, const float *part, const float *a, const float *b, int rows, bool first)
+{
+    plain_promote(sum, part, a, b, rows, first, NR_NEON);
+}
+
 /* clang-format off */
 const struct tile_ops tile_ops_neonbf16 = {
     .name = "neon-bf16", .needs = ISA_NEON_BF16, .panel = DT_BF16,
     .mr = MR_NEON, .nr = NR_NEON, .group_a = 2, .group_b = 2, .step = 2,
     .mc = 120, .kc = 1024, .nc = 1024, .dot_rows = 8,
-    .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = finish_neon, .dot = plain_dots,
+    .pack_a = pack_a, .pack_b = pack_b, .mul = mul, .finish = finish_neon, .promote = promote, .dot = plain_dots,
     .add_rows = add_rows_neon, .spin = spin,
     .begin = nothing, .end = nothing,
 };

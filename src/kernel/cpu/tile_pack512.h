@@ -208,6 +208,7 @@ static inline void finish512(const float *t, int64_t ldt, int rows, int cols, co
             const __mmask16 m = mask16(cols - j);
             const int64_t at = i * o->ldc + j;
             __m512 v = _mm512_maskz_loadu_ps(m, t + i * ldt + j);
+            if (o->scaled) v = _mm512_mul_ps(v, _mm512_set1_ps(o->factor));
             if (o->bias) v = _mm512_add_ps(v, load16_any(o->bias, o->bias_dtype, j, m));
             if (o->acc) v = _mm512_add_ps(v, load16_any(o->acc, o->acc_dtype, i * o->ldacc + j, m));
             if (o->c_dtype == DT_F32) _mm512_mask_storeu_ps((float *)o->c + at, m, v);
@@ -216,6 +217,16 @@ static inline void finish512(const float *t, int64_t ldt, int rows, int cols, co
             else
                 _mm256_mask_storeu_epi16((uint16_t *)o->c + at, m,
                                          _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        }
+}
+
+static inline void promote512(float *sum, const float *part, const float *a, const float *b, int rows, bool first,
+                              const int nr)
+{
+    for (int i = 0; i < rows; i++, sum += nr, part += nr)
+        for (int j = 0; j < nr; j += 16) {
+            const __m512 f = _mm512_mul_ps(_mm512_set1_ps(a[i]), _mm512_loadu_ps(b + j)), p = _mm512_loadu_ps(part + j);
+            _mm512_storeu_ps(sum + j, first ? _mm512_mul_ps(p, f) : _mm512_fmadd_ps(p, f, _mm512_loadu_ps(sum + j)));
         }
 }
 

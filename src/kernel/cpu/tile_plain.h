@@ -9,6 +9,7 @@
 #ifndef TUTTI_KERNEL_CPU_TILE_PLAIN_H
 #define TUTTI_KERNEL_CPU_TILE_PLAIN_H
 
+#include <math.h>
 #include <string.h>
 
 #include "kernel/cpu/tile.h"
@@ -70,6 +71,8 @@ static inline void plain_finish(const float *t, int64_t ldt, int rows, int cols,
         float row[TILE_MAX_NR];
         const float *ti = t + i * ldt;
         for (int j = 0; j < cols; j++) row[j] = ti[j];
+        if (o->scaled)
+            for (int j = 0; j < cols; j++) row[j] *= o->factor;
         if (o->bias)
             for (int j = 0; j < cols; j++) row[j] += plain_load(o->bias, o->bias_dtype, j);
         if (o->acc)
@@ -84,6 +87,17 @@ static inline void plain_finish(const float *t, int64_t ldt, int rows, int cols,
             for (int j = 0; j < cols; j++) c[j] = f16_from_f32(row[j]);
         }
     }
+}
+
+/* nr is a constant where this is called. */
+__attribute__((always_inline)) static inline void plain_promote(float *sum, const float *part, const float *a,
+                                                                const float *b, int rows, bool first, const int nr)
+{
+    for (int i = 0; i < rows; i++, sum += nr, part += nr)
+        for (int j = 0; j < nr; j++) {
+            const float f = a[i] * b[j];
+            sum[j] = first ? part[j] * f : fmaf(part[j], f, sum[j]);
+        }
 }
 
 /* Groups of eight rows: the error grows with rows / 8, and `sum` is touched an eighth as often. */

@@ -18,4 +18,21 @@ extern const struct tile_ops tile_ops_neon;
 extern const struct tile_ops tile_ops_neonbf16;
 #endif
 
+/* The rows that tile_ops_get may give where an instruction set was found, each with its name and panels: who has one
+ * way per row writes it once, WAY(row, "name", "panels"). Other machines have no such row, so theirs are never chosen.
+ */
+#if defined(__x86_64__)
+#define TILE_WAYS(WAY)                                                                                                 \
+    WAY(amx, "amx", "bf16")                                                                                            \
+    WAY(avx512bf16, "avx512-bf16", "bf16")                                                                             \
+    WAY(avx512, "avx512", "f32")                                                                                       \
+    WAY(avx2, "avx2", "f32")
+#elif defined(__aarch64__)
+#define TILE_WAYS(WAY)                                                                                                 \
+    WAY(neonbf16, "neon-bf16", "bf16")                                                                                 \
+    WAY(neon, "neon", "f32")
+#else
+#define TILE_WAYS(WAY) WAY(portable, "portable", "f32")
+#endif
+
 #endif

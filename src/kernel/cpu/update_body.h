@@ -5,6 +5,9 @@
 #define TUTTI_KERNEL_CPU_UPDATE_BODY_H
 
 #include "kernel/cpu/flat_body.h"
+#include "kernel/cpu/moments_body.h"
+#include "kernel/factored.h"
+#include "kernel/formats.h"
 #include "kernel/update.h"
 
 VEC_INLINE vf vf_sign(vf x)
@@ -73,6 +76,24 @@ VEC_INLINE void apply_vector(const struct update_args *a, int64_t i, int n, enum
     if (t != DT_N) v_put(a->at[APPLY_PARAM].p, i, n, t, p);
 }
 
+VEC_INLINE void average_vector(const struct update_args *a, int64_t i, int n, enum dtype t)
+{
+    vf of = vf_set(1 - a->f[AVERAGE_KEEP]) * v_get(a->at[AVERAGE_OF].p, i, n, t);
+    v_put(a->at[AVERAGE_TO].p, i, n, DT_F32,
+          vf_fma(vf_set(a->f[AVERAGE_KEEP]), v_get(a->at[AVERAGE_TO].p, i, n, DT_F32), of));
+}
+
+/* As far as words come in a row at a time. */
+static void round_range(const struct update_args *a, int64_t lo, int64_t hi)
+{
+    for (int64_t i = lo, n; i < hi; i += n) {
+        struct format_random random = {.seed = a->chance.seed, .stream = a->chance.stream};
+        n = update_words(&a->chance, i, hi - i, &random.first);
+        format_ops_cpu.encode(NULL, (bf16 *)a->at[ROUND_TO].p + i, FORMAT_BF16, (const float *)a->at[ROUND_FROM].p + i,
+                              DT_F32, n, false, &random);
+    }
+}
+
 #define UPDATE_RANGE(kind, t)                                                                                          \
     do {                                                                                                               \
         for (; i + VL <= hi; i += VL) kind##_vector(&a, i, VL, t);                                                     \
@@ -98,6 +119,42 @@ static void update_member(void *arg, int member, int n_members)
     case UPDATE_BLEND: UPDATE_RANGE(blend, DT_N); return;
     case UPDATE_ADAMW16: UPDATE_COPIES(adamw16); return;
     case UPDATE_APPLY: UPDATE_COPIES(apply); return;
+    case UPDATE_AVERAGE:
+        if (a.at[AVERAGE_OF].t == DT_BF16) UPDATE_RANGE(average, DT_BF16);
+        else UPDATE_RANGE(average, DT_F32);
+        return;
+    case UPDATE_ROUND: round_range(&a, i, hi); return;
+    case UPDATE_ADAMW8:
+        team_split(update_n_blocks(&a), member, n_members, &i, &hi);
+        adamw8_range(&a, i, hi, copy);
+        return;
+    case UPDATE_FACTOR_SUMS:
+        team_split(a.n / a.blocks.cols, member, n_members, &i, &hi);
+        factored_row_sums(&a, i, hi);
+        flat_split(a.blocks.cols, member, n_members, &i, &hi);
+        factored_col_sums(&a, i, hi);
+        return;
+    case UPDATE_FACTOR_KEEP: factored_keep(&a, i, hi); return;
+    case UPDATE_FACTOR_MEAN:
+        if (!member) factored_mean(&a);
+        return;
+    case UPDATE_FACTOR_SIZE:
+        team_split(a.n / a.blocks.cols, member, n_members, &i, &hi);
+        factored_size(&a, i, hi);
+        return;
+    case UPDATE_FACTOR_APPLY:
+        team_split(a.n / a.blocks.cols, member, n_members, &i, &hi);
+        factored_apply(&a, i, hi);
+        if (copy == DT_BF16)
+            for (int64_t k = i * a.blocks.cols; k < hi * a.blocks.cols; k += VL) {
+                int64_t left = hi * a.blocks.cols - k;
+                v_put(a.at[FACTOR_APPLY_PARAM].p, k, v_count(left), DT_BF16,
+                      v_get(a.at[FACTOR_APPLY_MASTER].p, k, v_count(left), DT_F32));
+            }
+        if (copy == DT_F32)
+            memcpy((float *)a.at[FACTOR_APPLY_PARAM].p + i * a.blocks.cols,
+                   (float *)a.at[FACTOR_APPLY_MASTER].p + i * a.blocks.cols, (size_t)((hi - i) * a.blocks.cols) * 4);
+        return;
     case UPDATE_KINDS: break;
     }
     CHECK(0, "update %d", (int)a.kind);
@@ -107,6 +164,7 @@ static void update_vec(struct team *team, const struct update_args *a)
 {
     team_run(team, update_member, (void *)(uintptr_t)a);
     int copy = update_rows[a->kind].param;
+    if (a->kind == UPDATE_FACTOR_SIZE) factored_size_sum(a);
     if (update_copy(a) == DT_F16) cast_vec(team, a->at[copy].p, DT_F16, a->at[0].p, DT_F32, a->n);
 }
 

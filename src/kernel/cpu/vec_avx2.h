@@ -28,6 +28,9 @@ VEC_INLINE vi vi_set(uint32_t a) { return _mm256_set1_epi32((int)a); }
 VEC_INLINE vi vi_load(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 VEC_INLINE void vi_store(void *p, vi a) { _mm256_storeu_si256((__m256i *)p, a); }
 VEC_INLINE vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
+VEC_INLINE vi vi_max(vi a, vi b) { return _mm256_max_epi32(a, b); } /* signed */
+VEC_INLINE vi vi_min(vi a, vi b) { return _mm256_min_epi32(a, b); } /* signed */
+VEC_INLINE vi vi_max_u16(vi a, vi b) { return _mm256_max_epu16(a, b); }
 VEC_INLINE vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
 VEC_INLINE vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
 VEC_INLINE vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }

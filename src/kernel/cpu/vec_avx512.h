@@ -35,6 +35,9 @@ VEC_INLINE vi vi_set(uint32_t a) { return _mm512_set1_epi32((int)a); }
 VEC_INLINE vi vi_load(const void *p) { return _mm512_loadu_si512(p); }
 VEC_INLINE void vi_store(void *p, vi a) { _mm512_storeu_si512(p, a); }
 VEC_INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+VEC_INLINE vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); } /* signed */
+VEC_INLINE vi vi_min(vi a, vi b) { return _mm512_min_epi32(a, b); } /* signed */
+VEC_INLINE vi vi_max_u16(vi a, vi b) { return _mm512_max_epu16(a, b); }
 VEC_INLINE vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
 VEC_INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
 VEC_INLINE vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }

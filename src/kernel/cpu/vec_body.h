@@ -24,41 +24,44 @@ static bool accepts_main(const struct kernel_call *c)
     return v_takes(t);
 }
 
-#define VEC_TABLE(isa)                                                                                                 \
+#define VEC_TABLE(isa, words)                                                                                          \
     const struct kernel_family kernel_vec_##isa =                                                                      \
         {                                                                                                              \
-            .name = #isa,                                                                                              \
+            .name = words,                                                                                             \
             .slot =                                                                                                    \
                 {                                                                                                      \
-                    [OP_EMBED] = {[KERNEL_FWD] = {embed_fwd, NULL, accepts_embed},                                     \
-                                  [KERNEL_BWD_W] = {embed_bwd_w, NULL, accepts_embed}},                                \
-                    [OP_RMSNORM] = {[KERNEL_FWD] = {rmsnorm_fwd, NULL, accepts_main},                                  \
-                                    [KERNEL_BWD_IN] = {rmsnorm_bwd_in, NULL, accepts_main},                            \
-                                    [KERNEL_BWD_W] = {norm_bwd_w, norm_bwd_w_scratch, accepts_main}},                  \
-                    [OP_LAYERNORM] = {[KERNEL_FWD] = {layernorm_fwd, NULL, accepts_main},                              \
-                                      [KERNEL_BWD_IN] = {layernorm_bwd_in, NULL, accepts_main},                        \
-                                      [KERNEL_BWD_W] = {norm_bwd_w, norm_bwd_w_scratch, accepts_main}},                \
-                    [OP_ROTARY] = {[KERNEL_FWD] = {rotary_run, NULL, accepts_main},                                    \
-                                   [KERNEL_BWD_IN] = {rotary_run, NULL, accepts_main}},                                \
-                    [OP_ACT] = {[KERNEL_FWD] = {act_fwd, NULL, accepts_main},                                          \
-                                [KERNEL_BWD_IN] = {act_bwd_in, NULL, accepts_main}},                                   \
-                    [OP_ADD] = {[KERNEL_FWD] = {add_fwd, NULL, accepts_main},                                          \
-                                [KERNEL_BWD_IN] = {add_bwd_in, NULL, accepts_main}},                                   \
-                    [OP_DROPOUT] = {[KERNEL_FWD] = {dropout_fwd, NULL, accepts_main},                                  \
-                                    [KERNEL_BWD_IN] = {dropout_bwd_in, NULL, accepts_main}},                           \
-                    [OP_XENT] = {[KERNEL_FWD] = {xent_fwd, xent_fwd_scratch, accepts_main},                            \
-                                 [KERNEL_BWD_IN] = {xent_bwd_in, NULL, accepts_main}},                                 \
-                    [OP_XENT_PART] = {[KERNEL_FWD] = {xent_part, NULL, accepts_main}},                                 \
-                    [OP_COPY] = {[KERNEL_FWD] = {copy_run, NULL, copy_accepts},                                        \
-                                 [KERNEL_BWD_IN] = {copy_run, NULL, copy_accepts}},                                    \
-                    [OP_PERMUTE] = {[KERNEL_FWD] = {permute_fwd, permute_fwd_scratch, accepts_main},                   \
-                                    [KERNEL_BWD_IN] = {permute_bwd_in, NULL, accepts_main}},                           \
-                    [OP_UNPERMUTE] = {[KERNEL_FWD] = {unpermute_fwd, NULL, accepts_main},                              \
-                                      [KERNEL_BWD_IN] = {unpermute_bwd_in, NULL, accepts_main}},                       \
-                    [OP_MLA_KV] = {[KERNEL_FWD] = {mla_kv_fwd, NULL, accepts_main},                                    \
-                                   [KERNEL_BWD_IN] = {mla_kv_bwd, NULL, accepts_main}},                                \
-                    [OP_TRIM] = {[KERNEL_FWD] = {trim_run, NULL, accepts_main},                                        \
-                                 [KERNEL_BWD_IN] = {trim_run, NULL, accepts_main}},                                    \
+                    [OP_EMBED] = {[KERNEL_FWD] = {embed_fwd, NULL, accepts_embed, words, NULL, NULL},                  \
+                                  [KERNEL_BWD_W] = {embed_bwd_w, NULL, accepts_embed, words, NULL, NULL}},             \
+                    [OP_RMSNORM] = {[KERNEL_FWD] = {rmsnorm_fwd, NULL, accepts_main, words, NULL, NULL},               \
+                                    [KERNEL_BWD_IN] = {rmsnorm_bwd_in, NULL, accepts_main, words, NULL, NULL},         \
+                                    [KERNEL_BWD_W] = {norm_bwd_w, norm_bwd_w_scratch, accepts_main, words, NULL,       \
+                                                      NULL}},                                                          \
+                    [OP_LAYERNORM] = {[KERNEL_FWD] = {layernorm_fwd, NULL, accepts_main, words, NULL, NULL},           \
+                                      [KERNEL_BWD_IN] = {layernorm_bwd_in, NULL, accepts_main, words, NULL, NULL},     \
+                                      [KERNEL_BWD_W] = {norm_bwd_w, norm_bwd_w_scratch, accepts_main, words, NULL,     \
+                                                        NULL}},                                                        \
+                    [OP_ROTARY] = {[KERNEL_FWD] = {rotary_run, NULL, accepts_main, words, NULL, NULL},                 \
+                                   [KERNEL_BWD_IN] = {rotary_run, NULL, accepts_main, words, NULL, NULL}},             \
+                    [OP_ACT] = {[KERNEL_FWD] = {act_fwd, NULL, accepts_main, words, NULL, NULL},                       \
+                                [KERNEL_BWD_IN] = {act_bwd_in, NULL, accepts_main, words, NULL, NULL}},                \
+                    [OP_ADD] = {[KERNEL_FWD] = {add_fwd, NULL, accepts_main, words, NULL, NULL},                       \
+                                [KERNEL_BWD_IN] = {add_bwd_in, NULL, accepts_main, words, NULL, NULL}},                \
+                    [OP_DROPOUT] = {[KERNEL_FWD] = {dropout_fwd, NULL, accepts_main, words, NULL, NULL},               \
+                                    [KERNEL_BWD_IN] = {dropout_bwd_in, NULL, accepts_main, words, NULL, NULL}},        \
+                    [OP_XENT] = {[KERNEL_FWD] = {xent_fwd, xent_fwd_scratch, accepts_main, words, NULL, NULL},         \
+                                 [KERNEL_BWD_IN] = {xent_bwd_in, NULL, accepts_main, words, NULL, NULL}},              \
+                    [OP_XENT_PART] = {[KERNEL_FWD] = {xent_part, NULL, accepts_main, words, NULL, NULL}},              \
+                    [OP_COPY] = {[KERNEL_FWD] = {copy_run, NULL, copy_accepts, words, NULL, NULL},                     \
+                                 [KERNEL_BWD_IN] = {copy_run, NULL, copy_accepts, words, NULL, NULL}},                 \
+                    [OP_PERMUTE] = {[KERNEL_FWD] = {permute_fwd, permute_fwd_scratch, accepts_main, words, NULL,       \
+                                                    NULL},                                                             \
+                                    [KERNEL_BWD_IN] = {permute_bwd_in, NULL, accepts_main, words, NULL, NULL}},        \
+                    [OP_UNPERMUTE] = {[KERNEL_FWD] = {unpermute_fwd, NULL, accepts_main, words, NULL, NULL},           \
+                                      [KERNEL_BWD_IN] = {unpermute_bwd_in, NULL, accepts_main, words, NULL, NULL}},    \
+                    [OP_MLA_KV] = {[KERNEL_FWD] = {mla_kv_fwd, NULL, accepts_main, words, NULL, NULL},                 \
+                                   [KERNEL_BWD_IN] = {mla_kv_bwd, NULL, accepts_main, words, NULL, NULL}},             \
+                    [OP_TRIM] = {[KERNEL_FWD] = {trim_run, NULL, accepts_main, words, NULL, NULL},                     \
+                                 [KERNEL_BWD_IN] = {trim_run, NULL, accepts_main, words, NULL, NULL}},                 \
                 },                                                                                                     \
     }
 

@@ -28,6 +28,18 @@ VEC_INLINE vi vi_set(uint32_t a) { return vdupq_n_u32(a); }
 VEC_INLINE vi vi_load(const void *p) { return vreinterpretq_u32_u8(vld1q_u8(p)); }
 VEC_INLINE void vi_store(void *p, vi a) { vst1q_u8(p, vreinterpretq_u8_u32(a)); }
 VEC_INLINE vi vi_add(vi a, vi b) { return vaddq_u32(a, b); }
+VEC_INLINE vi vi_max(vi a, vi b)
+{
+    return vreinterpretq_u32_s32(vmaxq_s32(vreinterpretq_s32_u32(a), vreinterpretq_s32_u32(b)));
+} /* signed */
+VEC_INLINE vi vi_min(vi a, vi b)
+{
+    return vreinterpretq_u32_s32(vminq_s32(vreinterpretq_s32_u32(a), vreinterpretq_s32_u32(b)));
+} /* signed */
+VEC_INLINE vi vi_max_u16(vi a, vi b)
+{
+    return vreinterpretq_u32_u16(vmaxq_u16(vreinterpretq_u16_u32(a), vreinterpretq_u16_u32(b)));
+}
 VEC_INLINE vi vi_and(vi a, vi b) { return vandq_u32(a, b); }
 VEC_INLINE vi vi_or(vi a, vi b) { return vorrq_u32(a, b); }
 VEC_INLINE vi vi_xor(vi a, vi b) { return veorq_u32(a, b); }
@@ -114,6 +126,7 @@ VEC_INLINE void v4_store_n(uint16_t *p, uint16x4_t a, int n)
     if (n > 1) vst1_lane_u16(p + 1, a, 1);
     if (n > 2) vst1_lane_u16(p + 2, a, 2);
 }
+VEC_INLINE void vi_store_u16_n(uint16_t *p, vi a, int n) { v4_store_n(p, vmovn_u32(a), n); }
 /* Bytes, likewise. */
 VEC_INLINE vi vi_load_u8(const uint8_t *p)
 {

@@ -3,4 +3,4 @@
  * said so. */
 #include "kernel/cpu/vec_body.h"
 
-VEC_TABLE(neonbf16);
+VEC_TABLE(neonbf16, "neon-bf16");

@@ -13,7 +13,7 @@
 
 #include "kernel/attention_heads.h"
 #include "kernel/dropout.h"
-#include "kernel/ref/ref.h"
+#include "kernel/ref/attention_rows.h"
 
 enum { Q, K, VALUE, DOC, CACHE_K, CACHE_V };
 
@@ -30,24 +30,6 @@ static int64_t kv_column(const struct kernel_call *c, int64_t h)
 {
     const struct attention_attrs *at = at_attention(&c->at);
     return attention_kv_of(at, h) * at->head_dim;
-}
-
-/* Product of `n` elements of a row of a and a row of b. */
-static double dot(const struct view *a, int64_t ra, int64_t ca, const struct view *b, int64_t rb, int64_t cb, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += ref_get(a, ra, ca + i) * ref_get(b, rb, cb + i);
-    return sum;
-}
-
-static double drop_factor(const struct kernel_call *c, int64_t b, int64_t h, int64_t i, int64_t j)
-{
-    const struct attention_attrs *at = at_attention(&c->at);
-    if (!dropout_active(&at->dropout, c->step)) return 1;
-    uint64_t seq = (uint64_t)at->seq, sequence = c->step->first_token / seq + (uint64_t)b;
-    uint64_t index = (attention_drop_row(at, sequence, (uint64_t)h) * seq + (uint64_t)i) * seq + (uint64_t)j;
-    bool keep = dropout_keep(c->step->seed, at->dropout.stream, c->step->step, index, at->dropout.p);
-    return keep ? (double)dropout_scale(at->dropout.p) : 0;
 }
 
 /* Turns n scores into probabilities (-INFINITY: unseen); returns the log of the sum of their exponentials. */
@@ -67,10 +49,11 @@ static void attention_row(const struct kernel_call *c, int64_t t, double *p_S)
     for (int64_t h = 0; h < at->heads; h++) {
         int64_t kv = kv_column(c, h);
         for (int64_t j = 0; j < n_s; j++)
-            p_S[j] = sees(c, base, i, j) ? (double)at->scale * dot(&c->in[Q], t, h * n_a, &c->in[K], base + j, kv, n_a)
-                                         : -INFINITY;
+            p_S[j] = sees(c, base, i, j)
+                         ? (double)at->scale * ref_dot(&c->in[Q], t, h * n_a, &c->in[K], base + j, kv, n_a)
+                         : -INFINITY;
         ref_set(&c->out[1], t, h, softmax(p_S, n_s));
-        for (int64_t j = 0; j < n_s; j++) p_S[j] *= p_S[j] > 0 ? drop_factor(c, b, h, i, j) : 0;
+        for (int64_t j = 0; j < n_s; j++) p_S[j] *= p_S[j] > 0 ? ref_drop_factor(c, at, b, h, i, j) : 0;
         for (int64_t a = 0; a < n_a; a++) {
             double o = 0;
             for (int64_t j = 0; j < n_s; j++)
@@ -96,10 +79,10 @@ static struct pair pair_backward(const struct kernel_call *c, int64_t b, int64_t
 {
     const struct attention_attrs *at = at_attention(&c->at);
     int64_t n_a = at->head_dim, ti = b * at->seq + i, tj = b * at->seq + j, kv = kv_column(c, h);
-    double scale = (double)at->scale, factor = drop_factor(c, b, h, i, j);
-    double s = scale * dot(&c->in[Q], ti, h * n_a, &c->in[K], tj, kv, n_a);
+    double scale = (double)at->scale, factor = ref_drop_factor(c, at, b, h, i, j);
+    double s = scale * ref_dot(&c->in[Q], ti, h * n_a, &c->in[K], tj, kv, n_a);
     double p = exp(s - ref_get(&c->out[1], ti, h));
-    double dp = factor * dot(&c->dout[0], ti, h * n_a, &c->in[VALUE], tj, kv, n_a);
+    double dp = factor * ref_dot(&c->dout[0], ti, h * n_a, &c->in[VALUE], tj, kv, n_a);
     return (struct pair){p * factor, scale * p * (dp - delta)};
 }
 
@@ -107,7 +90,7 @@ static double delta_of(const struct kernel_call *c, int64_t t, int64_t h)
 {
     const struct attention_attrs *at = at_attention(&c->at);
     int64_t n_a = at->head_dim;
-    return dot(&c->dout[0], t, h * n_a, &c->out[0], t, h * n_a, n_a);
+    return ref_dot(&c->dout[0], t, h * n_a, &c->out[0], t, h * n_a, n_a);
 }
 
 static void attention_dq_row(const struct kernel_call *c, int64_t t, double *dq_A)
@@ -190,7 +173,7 @@ static void cached_query_row(const struct kernel_call *c, int64_t t, double *p_C
     for (int64_t h = 0; h < at->heads; h++) {
         int64_t kv = kv_column(c, h);
         for (int64_t j = first; j < end; j++)
-            p_C[j] = (double)at->scale * dot(&c->in[Q], t, h * n_a, &c->in[CACHE_K], j, kv, n_a);
+            p_C[j] = (double)at->scale * ref_dot(&c->in[Q], t, h * n_a, &c->in[CACHE_K], j, kv, n_a);
         softmax(p_C + first, end - first);
         for (int64_t a = 0; a < n_a; a++) {
             double o = 0;

@@ -10,7 +10,7 @@
 
 #include "kernel/attention_heads.h"
 #include "kernel/dropout.h"
-#include "kernel/ref/ref.h"
+#include "kernel/ref/attention_rows.h"
 #include "layout/sequence.h"
 
 enum { Q, K, VALUE, DOC };
@@ -39,24 +39,6 @@ static bool sees(const struct kernel_call *c, int64_t b, int64_t i, int64_t j)
     return c->n_in <= DOC || ref_int(&c->in[DOC], b * at->seq + i) == ref_int(&c->in[DOC], b * at->seq + j);
 }
 
-static double dot(const struct view *a, int64_t ra, int64_t ca, const struct view *b, int64_t rb, int64_t cb, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += ref_get(a, ra, ca + i) * ref_get(b, rb, cb + i);
-    return sum;
-}
-
-static double drop_factor(const struct kernel_call *c, int64_t b, int64_t h, int64_t i, int64_t j)
-{
-    const struct attention_attrs *at = at_heads(&c->at);
-    if (!dropout_active(&at->dropout, c->step)) return 1;
-    uint64_t seq = (uint64_t)at->seq, sequence = c->step->first_token / seq + (uint64_t)b;
-    uint64_t index = (attention_drop_row(at, sequence, (uint64_t)h) * seq + (uint64_t)i) * seq + (uint64_t)j;
-    return dropout_keep(c->step->seed, at->dropout.stream, c->step->step, index, at->dropout.p)
-               ? (double)dropout_scale(at->dropout.p)
-               : 0;
-}
-
 /* One head of one query: p_K the scores, place_K the keys' positions. */
 static void head_row(const struct kernel_call *c, int64_t t, int64_t h, double *p_K, const double *place_K)
 {
@@ -67,7 +49,7 @@ static void head_row(const struct kernel_call *c, int64_t t, int64_t h, double *
     double max = -INFINITY, sum = 0;
     for (int64_t j = 0; j < n_k; j++) {
         p_K[j] = sees(c, b, i, (int64_t)place_K[j])
-                     ? (double)at->scale * dot(&c->in[Q], t, h * n_a, &c->in[K], b * n_k + j, kv, n_a)
+                     ? (double)at->scale * ref_dot(&c->in[Q], t, h * n_a, &c->in[K], b * n_k + j, kv, n_a)
                      : -INFINITY;
         max = fmax(max, p_K[j]);
     }
@@ -78,7 +60,7 @@ static void head_row(const struct kernel_call *c, int64_t t, int64_t h, double *
     double keep = was > -INFINITY ? exp(was - lse) : 0, by = sum > 0 ? exp(here - lse) / sum : 0;
     ref_set(&c->out[1], t, h, lse);
     for (int64_t j = 0; j < n_k && sum > 0; j++)
-        p_K[j] = p_K[j] > 0 ? p_K[j] * by * drop_factor(c, b, h, i, (int64_t)place_K[j]) : 0;
+        p_K[j] = p_K[j] > 0 ? p_K[j] * by * ref_drop_factor(c, at, b, h, i, (int64_t)place_K[j]) : 0;
     for (int64_t a = 0; a < n_a; a++) {
         double o = keep > 0 ? keep * ref_get(&c->out[0], t, h * n_a + a) : 0;
         for (int64_t j = 0; j < n_k && sum > 0; j++)
@@ -110,10 +92,10 @@ static struct pair pair_backward(const struct kernel_call *c, int64_t b, int64_t
 {
     const struct attention_attrs *at = at_heads(&c->at);
     int64_t n_a = at->head_dim, kv = attention_kv_of(at, h) * n_a;
-    double scale = (double)at->scale, factor = drop_factor(c, b, h, i, j);
-    double p = exp(scale * dot(&c->in[Q], ti, h * n_a, &c->in[K], tj, kv, n_a) - ref_get(&c->out[1], ti, h));
-    double dp = factor * dot(&c->dout[0], ti, h * n_a, &c->in[VALUE], tj, kv, n_a);
-    double delta = dot(&c->dout[0], ti, h * n_a, &c->out[0], ti, h * n_a, n_a);
+    double scale = (double)at->scale, factor = ref_drop_factor(c, at, b, h, i, j);
+    double p = exp(scale * ref_dot(&c->in[Q], ti, h * n_a, &c->in[K], tj, kv, n_a) - ref_get(&c->out[1], ti, h));
+    double dp = factor * ref_dot(&c->dout[0], ti, h * n_a, &c->in[VALUE], tj, kv, n_a);
+    double delta = ref_dot(&c->dout[0], ti, h * n_a, &c->out[0], ti, h * n_a, n_a);
     return (struct pair){p * factor, scale * p * (dp - delta)};
 }
 

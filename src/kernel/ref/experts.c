@@ -109,14 +109,14 @@ void unpermute_bwd_in_ref(const struct kernel_call *c)
 static int64_t expert_of(const struct kernel_call *c, int64_t row)
 {
     const int32_t *rows_E = c->in[2].p;
-    for (int64_t e = 0; e < c->in[2].n[0]; e++) {
+    for (int64_t e = 0; e < view_cols(&c->in[2]); e++) {
         if (row < rows_E[e]) return e;
         row -= rows_E[e];
     }
     return -1;
 }
 
-static int64_t out_features(const struct kernel_call *c) { return c->in[1].n[0] / c->in[2].n[0]; }
+static int64_t out_features(const struct kernel_call *c) { return c->in[1].n[0] / view_cols(&c->in[2]); }
 
 static void grouped_row(const struct kernel_call *c, int64_t r, double *mine)
 {

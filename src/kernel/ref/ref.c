@@ -69,6 +69,16 @@ const struct kernel_family kernel_family_ref = {
                           [KERNEL_BWD_IN] = {.run = unpermute_bwd_in_ref, .scratch = unpermute_scratch_ref}},
         [OP_MLA_KV] = {[KERNEL_FWD] = {.run = mla_kv_fwd_ref}, [KERNEL_BWD_IN] = {.run = mla_kv_bwd_in_ref}},
         [OP_TRIM] = {[KERNEL_FWD] = {.run = trim_fwd_ref}, [KERNEL_BWD_IN] = {.run = trim_bwd_in_ref}},
+        [OP_AMAX] = {[KERNEL_FWD] = {.run = amax_ref}},
+        [OP_QUANTISE] = {[KERNEL_FWD] = {.run = quantise_ref}},
+        [OP_LINEAR_SCALED] = {[KERNEL_FWD] = {.run = linear_scaled_fwd_ref},
+                              [KERNEL_BWD_IN] = {.run = linear_scaled_bwd_in_ref},
+                              [KERNEL_BWD_W] = {.run = linear_scaled_bwd_w_ref}},
+        [OP_AMAX_PARTS] = {[KERNEL_FWD] = {.run = amax_parts_ref}},
+        [OP_QUANTISE_PARTS] = {[KERNEL_FWD] = {.run = quantise_parts_ref}},
+        [OP_GROUPED_SCALED] = {[KERNEL_FWD] = {.run = grouped_scaled_ref},
+                               [KERNEL_BWD_IN] = {.run = grouped_scaled_ref},
+                               [KERNEL_BWD_W] = {.run = grouped_scaled_ref}},
     },
 };
 /* clang-format on */

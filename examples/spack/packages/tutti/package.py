@@ -25,6 +25,8 @@ class Tutti(CMakePackage):
     depends_on("jansson")
     depends_on("oniguruma")
     depends_on("xxhash")
+    depends_on("zlib-api")
+    depends_on("zstd")
     depends_on("mpi@3:", when="+mpi")
     depends_on("onednn", when="+onednn")
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scratch.h: a directory that a test may fill, gone afterwards; and small helpers of this room's tests. */
-#ifndef TUTTI_TESTS_CHECKPOINT_SCRATCH_H
-#define TUTTI_TESTS_CHECKPOINT_SCRATCH_H
+/* said.h: what a call came to and said, checked; and numbers that are the same every time. */
+#ifndef TUTTI_TESTS_CHECKPOINT_SAID_H
+#define TUTTI_TESTS_CHECKPOINT_SAID_H
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,23 +14,8 @@
 #include <cmocka.h>
 
 #include "base/err.h"
-#include "base/fs.h"
-#include "base/mem.h"
 #include "base/rng.h"
-
-static inline char *scratch_new(void)
-{
-    char *path = xstrdup("/tmp/tutti-checkpoint-XXXXXX");
-    if (!mkdtemp(path)) fail_msg("mkdtemp");
-    return path;
-}
-
-static inline void scratch_free(char *path)
-{
-    struct err e;
-    if (fs_remove_tree(path, &e) < 0) fail_msg("%s", e.text);
-    xfree(path);
-}
+#include "scratch.h"
 
 #define assert_ok(call)                                                                                                \
     do {                                                                                                               \

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model is recorded on paper, as every rank of tp and cp would, and its products asked whether they fit: what is
+ * refused here is what the engine would refuse, and what is advised was tried. */
+#include "config/config_recipe.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { TELEMETRY_EVERY = 100 }; /* the default */
+
+struct recipe_config config_recipe(const struct config *c)
+{
+    return (struct recipe_config){.recipe = (enum recipe)c->precision.recipe,
+                                  .choice = c->precision.layers.items,
+                                  .n_choices = c->precision.layers.n,
+                                  .fp32_scales = c->precision.block_scale == 1,
+                                  .history = c->precision.history,
+                                  .margin = c->precision.margin,
+                                  .look_every = c->parallel.servers ? 0 : c->precision.telemetry,
+                                  .fallback = {.after = c->parallel.servers ? 0 : c->precision.fallback.after,
+                                               .saturated = c->precision.fallback.saturated,
+                                               .error = c->precision.fallback.error}};
+}
+
+bool config_quantises(const struct config *c)
+{
+    const struct recipe_choice *x = c->precision.layers.items;
+    bool any = recipe_quantises((enum recipe)c->precision.recipe);
+    for (int i = 0; i < c->precision.layers.n; i++) any |= recipe_quantises((enum recipe)x[i].recipe);
+    return any;
+}
+
+/* The whole model on one rank of the mesh; whether its products can be chosen, and fit. *choice: the pattern that does
+ * not, -1: none; *axis as products_fit has it. */
+static int try_rank(const struct config *c, const struct par *par, int *choice, enum axis *axis, struct err *e)
+{
+    struct param_table params = {0};
+    struct products all = {0};
+    struct recipe_config rule = config_recipe(c);
+    struct model_shape shape = {.mode = MODEL_TRAIN,
+                                .dtype = config_dtype(c),
+                                .batch = c->batch.micro,
+                                .seq = c->model.seq_len,
+                                .loss_rows = config_loss_rows(c)};
+    struct tape *t = tape_new();
+    model_declare(&c->model, par, &params);
+    model_record(t, &c->model, &params, par, &shape);
+    *axis = AXIS_N;
+    int rc = tape_status(t, e);
+    if (!rc) rc = products_choose(&all, t, &params, &c->model, &rule, false, choice, e);
+    if (!rc) *choice = -1;
+    if (!rc) rc = products_fit(&all, t, &params, par, c->model.seq_len, axis, e);
+    products_free(&all);
+    param_table_free(&params);
+    tape_free(t);
+    return rc;
+}
+
+/* Ranks of tp and cp differ in what they hold; along the other axes they are alike. */
+static int try_layout(const struct config *c, int *choice, enum axis *axis, struct err *e)
+{
+    int rc = OK, tp = to_int(c->parallel.tp), cp = to_int(c->parallel.cp), etp = to_int(c->parallel.etp);
+    if (etp < 1 || tp % etp) etp = tp; /* nearest_degree asks for others than it was given for */
+    for (int i = 0; !rc && i < tp * cp; i++) {
+        struct par par = par_single();
+        par.sequence = c->parallel.sequence_parallel && tp > 1;
+        par.size[AXIS_TP] = tp;
+        par.size[AXIS_ETP] = etp;
+        par.size[AXIS_CP] = cp;
+        par.size[AXIS_EDP] = tp * cp / etp;
+        par.rank[AXIS_TP] = i % tp;
+        par.rank[AXIS_ETP] = i % etp;
+        par.rank[AXIS_CP] = i / tp;
+        par.rank[AXIS_EDP] = i / etp;
+        config_context(c, &par);
+        rc = try_rank(c, &par, choice, axis, e);
+    }
+    return rc;
+}
+
+/* The degree nearest to the one that does not fit. */
+static int64_t nearest_degree(const struct config *c, enum axis axis)
+{
+    struct config with = *c;
+    int64_t *size = axis == AXIS_CP ? &with.parallel.cp : &with.parallel.tp, was = *size;
+    struct err ignored = {0};
+    int choice;
+    enum axis other;
+    for (int64_t d = was - 1; d > 1; d--) {
+        *size = d;
+        if (was % d == 0 && !try_layout(&with, &choice, &other, &ignored)) return d;
+    }
+    return 1;
+}
+
+/* Whether a recipe with a scale per tensor would fit instead. */
+static bool one_scale_fits(const struct config *c)
+{
+    struct config with = *c;
+    struct err ignored = {0};
+    int choice;
+    enum axis axis;
+    with.precision.recipe = RECIPE_FP8_CURRENT;
+    with.precision.layers.n = 0;
+    return !try_layout(&with, &choice, &axis, &ignored);
+}
+
+static int check_choices(const struct config *c, const struct conf *f, struct err *e)
+{
+    const struct recipe_choice *x = c->precision.layers.items;
+    enum dtype dtype = recipe_row((enum recipe)c->precision.recipe)->dtype;
+    char path[64];
+    for (int i = 0; i < c->precision.layers.n; i++) {
+        enum dtype own = recipe_row((enum recipe)x[i].recipe)->dtype;
+        snprintf(path, sizeof path, "precision.layers[%d].recipe", i);
+        if (own == DT_BF16 && dtype == DT_BF16) continue;
+        if (own == dtype && !recipe_quantises((enum recipe)x[i].recipe)) continue;
+        const char *model = recipe_row((enum recipe)c->precision.recipe)->name;
+        char fit[80];
+        snprintf(fit, sizeof fit, "give these layers %s, or choose",
+                 dtype == DT_BF16 ? "bf16 or a recipe of fewer bits" : model);
+        return conf_error(f, e, path,
+                          "%s in some layers of a model in %s: between products all layers have one type, and recipes "
+                          "of fewer bits have bf16; %s precision.layers: {}",
+                          recipe_row((enum recipe)x[i].recipe)->name, model,
+                          own == DT_BF16 ? "choose precision.recipe: bf16, or" : fit);
+    }
+    return OK;
+}
+
+/* Who asks for scales from earlier steps: precision.recipe (-1), or one of precision.layers. */
+static int who_has_history(const struct config *c)
+{
+    int k = c->precision.layers.n - 1;
+    const struct recipe_choice *x = c->precision.layers.items;
+    if (recipe_row((enum recipe)c->precision.recipe)->history) return -1;
+    while (k > 0 && !recipe_row((enum recipe)x[k].recipe)->history) k--;
+    return k;
+}
+
+static int check_companions(const struct config *c, const struct conf *f, struct err *e)
+{
+    struct recipe_config rule = config_recipe(c);
+    if (recipes_history(&rule) && c->parallel.servers) {
+        int who = who_has_history(c);
+        char path[64] = "precision.recipe";
+        if (who >= 0) snprintf(path, sizeof path, "precision.layers[%d].recipe", who);
+        return conf_error(f, e, path,
+                          "fp8-delayed has scales from all ranks' earlier steps, and workers of a parameter server "
+                          "have no steps in common; %s parallel.servers: 0",
+                          who >= 0 ? "give these layers fp8-current, or choose" : "choose fp8-current, or");
+    }
+    if (c->parallel.servers && c->precision.telemetry && c->precision.telemetry != TELEMETRY_EVERY)
+        return conf_error(f, e, "precision.telemetry",
+                          "workers of a parameter server do not add up what rounding did; choose 0, or "
+                          "parallel.servers: 0");
+    if (strcmp(c->parallel.tp_overlap, "auto") && strcmp(c->parallel.tp_overlap, "off"))
+        return conf_error(f, e, "parallel.tp_overlap",
+                          "products of fewer bits are not cut into pieces, whose scales would be other ones; choose "
+                          "off, or %s",
+                          c->precision.layers.n ? "precision.recipe: bf16 and precision.layers: {}"
+                                                : "precision.recipe: bf16");
+    return OK;
+}
+
+int config_check_recipe(const struct config *c, struct err *e)
+{
+    int choice;
+    enum axis axis;
+    return config_quantises(c) ? try_layout(c, &choice, &axis, e) : OK;
+}
+
+int config_resolve_recipe(const struct config *c, const struct conf *f, struct err *e)
+{
+    char path[64];
+    struct err why = {0};
+    int choice = -1, rc = check_choices(c, f, e);
+    enum axis axis;
+    if (rc) return rc;
+    if (config_quantises(c)) rc = check_companions(c, f, e);
+    if (rc || (!config_quantises(c) && !c->precision.layers.n)) return rc;
+    if (!try_layout(c, &choice, &axis, &why)) return OK;
+    if (axis == AXIS_ETP)
+        return conf_error(f, e, "parallel.etp", "%s; choose %lld", why.text, (long long)c->parallel.tp);
+    if (axis < AXIS_N) {
+        int64_t fits = nearest_degree(c, axis);
+        bool cp = axis == AXIS_CP;
+        return conf_error(f, e, cp ? "parallel.cp" : "parallel.tp", "%s; choose %lld (-n %lld)%s%s", why.text,
+                          (long long)fits, (long long)(config_ranks(c) / (cp ? c->parallel.cp : c->parallel.tp) * fits),
+                          one_scale_fits(c) ? ", or precision.recipe: fp8-current" : "",
+                          one_scale_fits(c) && c->precision.layers.n ? " and precision.layers: {}" : "");
+    }
+    snprintf(path, sizeof path, choice >= 0 ? "precision.layers[%d].layers" : "precision.recipe", choice);
+    return conf_error(f, e, path, "%s", why.text);
+}

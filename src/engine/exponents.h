@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine/exponents.h: on every so many steps, the numbers that a step works on by their exponents
+ * (kernel/exponent_bins.h): what explains loss scaling. Of each product of a layer or the head, but for experts': what
+ * it reads, in the type that it comes in and before it is rounded to fewer bits, once per microbatch; and all gradients
+ * of weights, as the optimizer gets them. With a loss scale gradients are times it. Over all ranks; what is whole on
+ * several ranks of tp is counted once. It changes no bit of training. Floor 6. Order: as said.
+ */
+#ifndef TUTTI_ENGINE_EXPONENTS_H
+#define TUTTI_ENGINE_EXPONENTS_H
+
+#include "kernel/exponent_bins.h"
+#include "tape/program.h"
+
+struct engine;
+
+enum exponent_class { CLASS_ACTIVATIONS, CLASS_WEIGHTS, CLASS_GRADIENTS, CLASS_WEIGHT_GRADIENTS, CLASS_N };
+struct exponents {
+    int64_t (*bins)[EXPONENT_BINS]; /* [CLASS_N]; NULL: nobody asked */
+};
+void exponents_new(struct engine *g);
+void exponents_free(struct engine *g);
+bool exponents_due(const struct engine *g, int64_t step); /* so many were done before. Same(ranks) */
+void exponents_begin(struct engine *g);                   /* before the programs of such a step */
+void exponents_look(struct engine *g, const struct program *p, const struct kernel_call *c, const struct instr *i);
+void exponents_agree(struct engine *g); /* behind them, before the update. Collective(world) */
+
+#endif

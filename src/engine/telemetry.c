@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counting is done where QUANTISE has just run: its operand and its result are there until the next instruction. Cost
+ * of a look: two passes over every operand, and a message of six numbers per operand and matrix. */
+#include "engine/telemetry.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "engine/engine.h"
+
+enum { SUMS = 5 }; /* of struct rounded_counts, at its beginning; then the largest */
+
+static int64_t numbers(const struct engine *g) { return (int64_t)g->params.n * RECIPE_OPERANDS; }
+
+void telemetry_new(struct engine *g)
+{
+    if (g->cfg.precision.look_every && g->cfg.training && g->recipes.of_slot && !g->dev->counts_only)
+        g->telemetry.counts = xcalloc(to_size(numbers(g)), sizeof *g->telemetry.counts);
+}
+
+void telemetry_free(struct engine *g) { xfree(g->telemetry.counts); }
+
+bool telemetry_due(const struct engine *g, int64_t step)
+{
+    return g->telemetry.counts && (step + 1) % g->cfg.precision.look_every == 0;
+}
+
+bool telemetry_begin(struct engine *g, int64_t step)
+{
+    if (!telemetry_due(g, step)) return false;
+    memset(g->telemetry.counts, 0, to_size(numbers(g)) * sizeof *g->telemetry.counts);
+    return true;
+}
+
+void telemetry_look(struct engine *g, const struct program *p, const struct kernel_call *c, const struct instr *i)
+{
+    const struct node *d = &p->tape->nodes[i->node];
+    if (c->op != OP_QUANTISE || i->again || d->op != OP_LINEAR) return;
+    int slot = tape_tensor(p->tape, tape_tensor(p->tape, d->in[1])->root)->slot;
+    int64_t at = g->recipes.rule.number(g->recipes.rule.ctx, slot) + i->operand;
+    kernel_count_rounded(g->stream, c, &g->telemetry.counts[at]);
+}
+
+void telemetry_agree(struct engine *g)
+{
+    int64_t n = numbers(g);
+    struct rounded_counts *x = g->telemetry.counts;
+    struct comm *w = g->cfg.world;
+    if (!w) return;
+    double *sum = xcalloc(to_size(n * SUMS), sizeof *sum);
+    float *most = xcalloc(to_size(n), sizeof *most);
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(sum + i * SUMS, &x[i], SUMS * sizeof *sum);
+        most[i] = x[i].amax;
+    }
+    comm_wait(w, comm_all_reduce(w, sum, sum, n * SUMS, DT_F64, COMM_SUM, "what was rounded"));
+    comm_wait(w, comm_all_reduce(w, most, most, n, DT_F32, COMM_MAX, "the largest that was rounded"));
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(&x[i], sum + i * SUMS, SUMS * sizeof *sum);
+        x[i].amax = most[i];
+    }
+    xfree(sum);
+    xfree(most);
+}
+
+/* "layers.3.attn.q.weight" is attn.q.weight's. */
+static const char *product_of(const char *name)
+{
+    const char *at = strncmp(name, "layers.", 7) ? NULL : strchr(name + 7, '.');
+    return at ? at + 1 : name;
+}
+
+int telemetry_rows(const struct engine *g, struct telemetry_row **rows)
+{
+    int n = 0;
+    *rows = xcalloc(to_size(numbers(g)) + 1, sizeof **rows);
+    for (int64_t k = 0; g->telemetry.counts && k < numbers(g); k++) {
+        const struct rounded_counts *x = &g->telemetry.counts[k];
+        const struct param *p = &g->params.p[k / RECIPE_OPERANDS];
+        if (!(x->elements > 0)) continue;
+        (*rows)[n++] = (struct telemetry_row){
+            .product = product_of(p->name),
+            .operand = recipe_operand_name((enum recipe_operand)(k % RECIPE_OPERANDS)),
+            .param = (int)(k / RECIPE_OPERANDS),
+            .layer = p->layer,
+            .amax = (double)x->amax,
+            .saturated = x->saturated / x->elements,
+            .flushed = x->flushed / x->elements,
+            .error = x->squares > 0 ? sqrt(x->moved / x->squares) : 0,
+        };
+    }
+    return n;
+}

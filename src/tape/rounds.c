@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What runs in rounds: the instructions of a wave are one loop of the program. A round writes all that it reads but
+ * what comes from outside, so places of its own live and share bytes as ever; a place that somebody else touches too
+ * must last from the loop's first instruction to its last, because the next round touches it again. Cost:
+ * O(instructions x operands). */
+#include "tape/lower.h"
+
+void lower_at_node(struct lower *l, int index)
+{
+    const struct node *d = index >= 0 ? &l->t->nodes[index] : NULL;
+    int wave = d ? d->wave : -1;
+    if (wave != l->wave) l->loop = wave >= 0 ? ++l->n_loops : 0;
+    l->wave = wave;
+    l->aside = d && d->aside;
+}
+
+bool lower_in_wave(const struct lower *l, int index)
+{
+    return l->t->nodes[index].wave >= 0 && !l->t->nodes[index].aside;
+}
+
+void program_loop(const struct program *p, int instr, int *begin, int *end)
+{
+    int loop = p->code[instr].loop;
+    *begin = instr;
+    *end = instr + 1;
+    while (loop && *begin > 0 && p->code[*begin - 1].loop == loop) --*begin;
+    while (loop && *end < p->begin[PHASE_N] && p->code[*end].loop == loop) ++*end;
+}
+
+/* ---- lifetimes ---- */
+static void outlive(struct program *p, int place, int begin, int end)
+{
+    if (place < 0) return;
+    struct place *x = &p->places[place];
+    if (x->first >= begin && x->last < end) return;
+    if (x->first > begin) x->first = begin;
+    if (x->last < end - 1) x->last = end - 1;
+}
+
+static void outlive_all(struct program *p, const struct instr *c, int begin, int end)
+{
+    for (int k = 0; k < KERNEL_MAX_IN; k++) {
+        outlive(p, c->in[k].place, begin, end);
+        outlive(p, c->din[k].place, begin, end);
+        outlive(p, c->acc[k].place, begin, end);
+    }
+    for (int k = 0; k < KERNEL_MAX_OUT; k++) {
+        outlive(p, c->out[k].place, begin, end);
+        outlive(p, c->dout[k].place, begin, end);
+    }
+}
+
+void program_loops_live(struct program *p)
+{
+    for (int i = 0, begin, end; i < p->begin[PHASE_N]; i = end) {
+        program_loop(p, i, &begin, &end);
+        for (int k = begin; p->code[i].loop && k < end; k++) outlive_all(p, &p->code[k], begin, end);
+    }
+}
+
+/* ---- where rounds may be cut ---- */
+static struct depth_rule rule_of(const struct program *p, int wave)
+{
+    struct depth_rule rule = {0, 0};
+    bool found = false;
+    for (int i = 0; i < p->begin[PHASE_N]; i++) {
+        const struct instr *x = &p->code[i];
+        if ((x->op != OP_GROUPED && x->op != OP_GROUPED_SCALED) || x->kphase != KERNEL_BWD_W ||
+            p->tape->nodes[x->node].wave != wave)
+            continue;
+        struct kernel_call c;
+        instr_call(x, &c);
+        struct depth_rule one = x->kernel->depth ? x->kernel->depth(&c) : (struct depth_rule){0, 0};
+        CHECK(!found || (one.most == rule.most && one.step == rule.step),
+              "products of one expert cut unlike each other");
+        rule = one;
+        found = true;
+    }
+    return rule;
+}
+
+void lower_depth_rules(struct program *p)
+{
+    for (int w = 0; w < p->tape->n_waves; w++) {
+        struct depth_rule rule = rule_of(p, w);
+        for (int i = 0; i < p->begin[PHASE_N]; i++) {
+            struct instr *x = &p->code[i];
+            if ((x->op != OP_DISPATCH && x->op != OP_COMBINE) || p->tape->nodes[x->node].wave != w) continue;
+            edit_dispatch(&x->at)->slice = rule.most;
+            edit_dispatch(&x->at)->slice_step = rule.step;
+        }
+    }
+}

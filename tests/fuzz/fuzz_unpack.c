@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fuzz_unpack.c: any bytes as a packed file: unpacked, or refused with words that name the file; the same bytes
+ * whatever the size of the reads. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "data/unpack.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static uint64_t read_through(int fd, size_t step, int *code)
+{
+    struct hash64 h;
+    hash64_init(&h);
+    CHECK(lseek(fd, 0, SEEK_SET) == 0, "no file to read");
+    struct unpack *u = unpack_new("the file", fd);
+    char *buf = xmalloc(step);
+    struct err e = {0};
+    size_t got = 1;
+    int64_t all = 0;
+    for (*code = OK; !*code && got && all < 1 << 22; all += (int64_t)got) {
+        *code = unpack_read(u, buf, step, &got, &e);
+        CHECK(got <= step, "%zu bytes in room for %zu", got, step);
+        hash64_add(&h, buf, got);
+        CHECK(!*code || strstr(e.text, "the file"), "an error without its place: %s", e.text);
+    }
+    unpack_free(u);
+    xfree(buf);
+    return hash64_value(&h);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    int fd = memfd_create("fuzz", 0), large, small;
+    CHECK(fd >= 0 && write(fd, data, n) == (ssize_t)n, "no file to write to");
+    uint64_t a = read_through(fd, 1 << 22, &large), b = read_through(fd, 61, &small);
+    CHECK(large || small || a == b, "other bytes in other reads");
+    close(fd);
+    return 0;
+}

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by the scripts of this folder, with their arguments (CMakeLists.txt): sets tutti, root and library; and
+#   dir       an empty folder, gone when the script ends, which calls at_end before, where the script has one
+#   fail WHAT says that something is wrong, and counts it: in a file, so that it counts in $(...), a pipe and ( ) as well
+#   passed    whether nothing was; a script's last line. Whoever ends another way after a failure ends with status 1
+# shellcheck shell=bash disable=SC2034
+tutti=$1 root=$2 library=${3:-}
+dir=$(mktemp -d)
+failed=$(mktemp)
+fail() {
+    echo "FAILED: $*" >&2
+    echo "$*" >>"$failed"
+}
+passed() { [ ! -s "$failed" ]; }
+script_end() {
+    local status=$?
+    if declare -F at_end >/dev/null; then at_end; fi
+    if ! passed; then
+        echo "$(wc -l <"$failed") lines of failures:" && cat "$failed"
+        status=1
+    fi
+    rm -rf "$dir" "$failed"
+    exit "$status"
+}
+trap script_end EXIT
