@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_data.h: the subcommands of tutti data: a file cmd_data_NAME.c each, and a row in cmd_data.c. */
+#ifndef TUTTI_CLI_CMD_DATA_H
+#define TUTTI_CLI_CMD_DATA_H
+
+#include "base/err.h"
+#include "base/str.h"
+#include "cli/cli.h"
+
+struct data_command {
+    const char *name; /* "tokenize" */
+    const struct cli_table *table;
+    const void *defaults; /* its options, of size bytes, where none is given */
+    size_t size;
+    int (*run)(const void *options, struct err *e); /* prints its results on stdout */
+};
+extern const struct data_command data_tokenize, data_train_tokenizer, data_inspect;
+
+/* One JSON document, with a newline behind it, on stdout; frees it. */
+void data_print_json(struct str *text);
+/* n in `seconds`, which may be none. */
+double data_per_second(int64_t n, double seconds);
+
+/* What help says in several of them. */
+#define DATA_TOKENIZER "byte, a tokenizer.json (GPT-2 and Llama-3 styles), or a directory that holds one"
+#define DATA_INPUT                                                                                                     \
+    "INPUT is a text file, a .jsonl, .csv or .tsv file (one document per line or row), any of them packed by\n"        \
+    "gzip or zstd, or a folder (its text files, recursively; hidden, empty and binary ones are passed over).\n"
+#define DATA_COLUMN(T, field)                                                                                          \
+    {                                                                                                                  \
+        "--column", "NAME", CLI_TEXT, offsetof(T, field),                                                              \
+            .help = "the member of .jsonl lines, or the column of .csv or .tsv, that is the text (default text)"       \
+    }
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_data_tokenize.c: `tutti data tokenize`: text to a token file. */
+#include <stdio.h>
+
+#include "base/json.h"
+#include "base/str.h"
+#include "cli/cmd_data.h"
+#include "data/tokenize.h"
+#include "data/tokenizer.h"
+
+struct request {
+    const char *tokenizer, *out, *column;
+    bool json;
+    struct cli_words inputs;
+};
+
+static const struct cli_option option_rows[] = {
+    {"--tokenizer", "T", CLI_TEXT, offsetof(struct request, tokenizer), .needed = true, .help = DATA_TOKENIZER},
+    {"--out", "PREFIX", CLI_TEXT, offsetof(struct request, out), .needed = true,
+     .help = "writes PREFIX.tok, which data.train and data.valid of a config take as PREFIX"},
+    DATA_COLUMN(struct request, column),
+    CLI_JSON(struct request, json),
+};
+static const struct cli_word words[] = {{.name = "INPUT", .at = offsetof(struct request, inputs), .many = true}};
+static const struct cli_table table = {
+    .command = "data tokenize",
+    .usage = "--tokenizer byte|TOKENIZER.json --out PREFIX INPUT... [--column NAME] [--json]",
+    .about = "Makes a token file of text.\n" DATA_INPUT,
+    CLI_OPTIONS(option_rows),
+    CLI_WORDS(words),
+};
+
+static void report_tokenize(const struct request *o, const char *path, const struct tokenize_result *r)
+{
+    if (o->json) {
+        struct str text = {0};
+        struct json_out j = {.s = &text};
+        json_begin_document(&j, "data-tokenize", 1);
+        json_put_string(&j, "path", path);
+        json_put_int(&j, "bytes", r->bytes);
+        json_put_int(&j, "tokens", r->tokens);
+        json_put_int(&j, "documents", r->documents);
+        json_put_int(&j, "skipped", r->skipped);
+        json_put_real_digits(&j, "seconds", r->seconds, 6);
+        json_put_real_digits(&j, "bytes_per_s", data_per_second(r->bytes, r->seconds), 6);
+        json_put_real_digits(&j, "tokens_per_s", data_per_second(r->tokens, r->seconds), 6);
+        json_end_object(&j);
+        data_print_json(&text);
+        return;
+    }
+    char bytes[32], tokens[32], rate[32], time[32];
+    printf("%s: %s of text, %lld documents, %s tokens (%.2f bytes per token), %s, %s/s\n", path,
+           str_bytes(bytes, (double)r->bytes), (long long)r->documents, str_count(tokens, (double)r->tokens),
+           (double)r->bytes / (double)(r->tokens ? r->tokens : 1), str_duration(time, r->seconds),
+           str_bytes(rate, data_per_second(r->bytes, r->seconds)));
+    if (r->skipped) printf("%lld files were passed over: binary or unreadable\n", (long long)r->skipped);
+}
+
+static int run(const void *options, struct err *e)
+{
+    const struct request *o = options;
+    struct tokenizer *t;
+    int code = tokenizer_open(&t, o->tokenizer, e);
+    if (code) return code;
+    struct str path = {0};
+    str_printf(&path, "%s%s", o->out, str_ends(o->out, ".tok") ? "" : ".tok");
+    struct tokenize_result r;
+    code = tokenize(t, o->inputs.p, o->inputs.n, o->column, path.p, &r, e);
+    if (!code) report_tokenize(o, path.p, &r);
+    str_free(&path);
+    tokenizer_free(t);
+    return code;
+}
+
+static const struct request usual = {.json = false};
+const struct data_command data_tokenize = {"tokenize", &table, &usual, sizeof usual, run};
