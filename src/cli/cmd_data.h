@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_data.h: the subcommands of tutti data: a file cmd_data_NAME.c each, and a row in cmd_data.c. */
+/* cmd_data.h: the subcommands of tutti data: a file each, cmd_data_ before its name, and a row in cmd_data.c. */
 #ifndef TUTTI_CLI_CMD_DATA_H
 #define TUTTI_CLI_CMD_DATA_H
 
