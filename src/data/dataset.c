@@ -135,7 +135,7 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
         d->n_samples += d->streams[i].n_samples;
         d->n_tokens += d->streams[i].file.n_tokens;
     }
-    if (!code) blend_init(&d->blend, weights, o->n_sources);
+    if (!code) blend_init(&d->blend, weights, o->n_sources, (int64_t[]){0}, 1);
     xfree(weights);
     if (code) dataset_close(d);
     else *out = d;
@@ -289,9 +289,9 @@ uint64_t dataset_fingerprint(const struct dataset *d)
     hash64_init(&h);
     for (int i = 0; i < d->n; i++) {
         const struct stream *s = &d->streams[i];
-        uint64_t about[] =
-            {(uint64_t)s->file.n_tokens, (uint64_t)s->n_samples,  s->file.head.fingerprint, (uint64_t)s->file.head.eos,
-             (uint64_t)s->file.width,    (uint64_t)s->file.chunk, s->file.sums_sum};
+        uint64_t about[] = {(uint64_t)s->file.n_tokens,          (uint64_t)s->n_samples,  s->file.head.fingerprint,
+                            (uint64_t)s->file.head.eos,          (uint64_t)s->file.width, (uint64_t)s->file.chunk,
+                            s->file.table[TABLE_TOKENS].sums_sum};
         hash64_add(&h, about, sizeof about);
     }
     return hash64_value(&h);

@@ -27,7 +27,7 @@ static void test_blend(void **state)
         }
         while (1 << depth < n) depth++;
         struct blend b;
-        blend_init(&b, weights, n);
+        blend_init(&b, weights, n, (int64_t[]){0}, 1);
         int64_t taken[17] = {0};
         for (int64_t k = 0; k < 3000; k++) {
             int64_t r;
@@ -51,7 +51,7 @@ static void test_blend_far_out(void **state)
 {
     (void)state;
     struct blend b;
-    blend_init(&b, (double[]){0.7, 0.2, 0.1}, 3);
+    blend_init(&b, (double[]){0.7, 0.2, 0.1}, 3, (int64_t[]){0}, 1);
     const int64_t far = (int64_t)1 << 50;
     int64_t next[3] = {-1, -1, -1};
     for (int64_t k = far; k < far + 1000; k++) {
