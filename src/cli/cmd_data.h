@@ -32,4 +32,10 @@ double data_per_second(int64_t n, double seconds);
             .help = "the member of .jsonl lines, or the column of .csv or .tsv, that is the text (default text)"       \
     }
 
+#define DATA_SKIP_BAD(T, field)                                                                                        \
+    {                                                                                                                  \
+        "--skip-bad", NULL, CLI_FLAG, offsetof(T, field),                                                              \
+            .help = "skip records that cannot be used (no JSON, no UTF-8, damaged) and list them, instead of an error" \
+    }
+
 #endif

@@ -10,7 +10,7 @@
 
 struct request {
     const char *tokenizer, *out, *column;
-    bool json;
+    bool json, skip_bad;
     struct cli_words inputs;
 };
 
@@ -19,12 +19,13 @@ static const struct cli_option option_rows[] = {
     {"--out", "PREFIX", CLI_TEXT, offsetof(struct request, out), .needed = true,
      .help = "writes PREFIX.tok, which data.train and data.valid of a config take as PREFIX"},
     DATA_COLUMN(struct request, column),
+    DATA_SKIP_BAD(struct request, skip_bad),
     CLI_JSON(struct request, json),
 };
 static const struct cli_word words[] = {{.name = "INPUT", .at = offsetof(struct request, inputs), .many = true}};
 static const struct cli_table table = {
     .command = "data tokenize",
-    .usage = "--tokenizer byte|TOKENIZER.json --out PREFIX INPUT... [--column NAME] [--json]",
+    .usage = "--tokenizer byte|TOKENIZER.json --out PREFIX INPUT... [--column NAME] [--skip-bad] [--json]",
     .about = "Makes a token file of text.\n" DATA_INPUT,
     CLI_OPTIONS(option_rows),
     CLI_WORDS(words),
@@ -41,6 +42,7 @@ static void report_tokenize(const struct request *o, const char *path, const str
         json_put_int(&j, "tokens", r->tokens);
         json_put_int(&j, "documents", r->documents);
         json_put_int(&j, "skipped", r->skipped);
+        json_put_int(&j, "bad_records", r->bad);
         json_put_real_digits(&j, "seconds", r->seconds, 6);
         json_put_real_digits(&j, "bytes_per_s", data_per_second(r->bytes, r->seconds), 6);
         json_put_real_digits(&j, "tokens_per_s", data_per_second(r->tokens, r->seconds), 6);
@@ -53,6 +55,7 @@ static void report_tokenize(const struct request *o, const char *path, const str
            str_bytes(bytes, (double)r->bytes), (long long)r->documents, str_count(tokens, (double)r->tokens),
            (double)r->bytes / (double)(r->tokens ? r->tokens : 1), str_duration(time, r->seconds),
            str_bytes(rate, data_per_second(r->bytes, r->seconds)));
+    if (r->bad) printf("%lld bad records were skipped: %s.skipped lists them\n", (long long)r->bad, path);
     if (r->skipped) printf("%lld files were passed over: binary or unreadable\n", (long long)r->skipped);
 }
 
@@ -65,7 +68,8 @@ static int run(const void *options, struct err *e)
     struct str path = {0};
     str_printf(&path, "%s%s", o->out, str_ends(o->out, ".tok") ? "" : ".tok");
     struct tokenize_result r;
-    code = tokenize(t, o->inputs.p, o->inputs.n, o->column, path.p, &r, e);
+    struct tokenize_input how = {o->column, o->skip_bad};
+    code = tokenize(t, o->inputs.p, o->inputs.n, &how, path.p, &r, e);
     if (!code) report_tokenize(o, path.p, &r);
     str_free(&path);
     tokenizer_free(t);

@@ -10,13 +10,14 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cmd_data.h"
+#include "data/bad_list.h"
 #include "data/bpe_train.h"
 #include "data/source.h"
 
 struct request {
     const char *out, *style, *column;
     int64_t vocab_size, min_count;
-    bool json;
+    bool json, skip_bad;
     struct cli_words inputs;
 };
 
@@ -30,6 +31,7 @@ static const struct cli_option option_rows[] = {
     {"--min-count", "N", CLI_INT, offsetof(struct request, min_count), .lo = 1, .hi = INT32_MAX,
      .help = "merge only pairs that occur at least N times"},
     DATA_COLUMN(struct request, column),
+    DATA_SKIP_BAD(struct request, skip_bad),
     CLI_JSON(struct request, json),
 };
 static const struct cli_word words[] = {{.name = "INPUT", .at = offsetof(struct request, inputs), .many = true}};
@@ -118,9 +120,17 @@ static int run(const void *options, struct err *e)
     double start = clock_now_s();
     struct bpe_trainer *t;
     struct source *s = NULL;
+    struct bad_list bad;
+    bad_list_init(&bad, o->out);
+    bad_list_clear(&bad);
+    struct source_options how = {.column = o->column,
+                                 .skip_bad = o->skip_bad,
+                                 .tell_bad = bad_list_add,
+                                 .tell_ctx = &bad};
     code = bpe_trainer_new(&t, o->style, e);
-    if (!code) code = source_open(&s, o->inputs.p, o->inputs.n, o->column, e);
+    if (!code) code = source_open_with(&s, o->inputs.p, o->inputs.n, &how, e);
     if (!code) code = count_text(t, s, e);
+    if (!code) code = bad_list_end(&bad, e);
     if (!code && source_n_skipped(s)) {
         log_info("data: %lld of %lld files are no text and were passed over: %s", (long long)source_n_skipped(s),
                  (long long)source_n_files(s), source_skipped(s));
@@ -130,6 +140,7 @@ static int run(const void *options, struct err *e)
     }
     if (!code) code = write_trained(o, t, s, start, e);
     source_close(s);
+    bad_list_fini(&bad);
     bpe_trainer_free(t);
     return code;
 }

@@ -34,6 +34,7 @@ static const struct rule {
     {"data.seed", REFUSED},
     {"data.reset_positions", REFUSED},
     {"data.mask_boundaries", REFUSED},
+    {"data.skip_bad", SAID},
     {"data.cache_dir", SILENT},
     {"batch.global", REFUSED},
     {"optimizer.name", REFUSED},
@@ -228,8 +229,8 @@ static void compare(struct differences *x, const struct pairs *mine, const struc
         if (!p) p = pair_of(otherwise, key);
         const char *here = str_text(&mine->p[i].value), *there = p ? str_text(&p->value) : "nothing";
         if (!p && items_as_usual(key, here)) continue;
-        bool unknown =
-            data < 0 && (!strcmp(key, "data.train.path") || !strcmp(key, "data.train.column")); /* only they tell */
+        bool unknown = data < 0 && (!strcmp(key, "data.train.path") || !strcmp(key, "data.train.column") ||
+                                    !strcmp(key, "data.skip_bad")); /* only they tell */
         if (!same_value(here, there))
             tell(x, unknown ? REFUSED : effect_of(key), key, "%s here, %s in the checkpoint", here, there);
     }

@@ -121,6 +121,7 @@ const struct conf_row config_rows[] = {
     INT("data.seed", data.seed, "1", 0, 9007199254740992.0, "seed of the sample order"),
     BOOL("data.reset_positions", data.reset_positions, "false", "positions begin at 0 in every document, not in every sample"),
     BOOL("data.mask_boundaries", data.mask_boundaries, "false", "the first token of a document is not trained: what is before it says nothing of it"),
+    BOOL("data.skip_bad", data.skip_bad, "false", "bad records of texts (no JSON, no UTF-8, damaged) are skipped and listed beside the cached tokens, not an error"),
     TEXT("data.cache_dir", data.cache_dir, "null", "where tokenised text is kept; default: run.dir/data"),
 
     INT("batch.global", batch.global, "32", 1, 1 << 24, "sequences per optimizer step, over all ranks"),

@@ -58,7 +58,7 @@ struct config {
         struct conf_list train, valid;
         int order;
         int64_t seed;
-        bool reset_positions, mask_boundaries;
+        bool reset_positions, mask_boundaries, skip_bad;
         const char *cache_dir;
     } data;
     struct {

@@ -82,7 +82,8 @@ static int open_stream(struct stream *s, const struct dataset_source *source, co
         return err_set(e, ERR_REQUEST, "%s: is a token file, which has no column \"%s\"; leave the column out", path,
                        source->column);
     }
-    if (!file) code = tokenize_cached(o->tokenizer, path, source->column, o->cache_dir, o->give_up, &file, e);
+    struct tokenize_input how = {source->column, source->skip_bad};
+    if (!file) code = tokenize_cached(o->tokenizer, path, &how, o->cache_dir, o->give_up, &file, e);
     if (!code) code = tokenfile_open(&s->file, file, e);
     if (!code && cached) s->file.made_from = xstrdup(path);
     xfree(file);

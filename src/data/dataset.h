@@ -25,6 +25,7 @@ struct dataset_source {
     const char *path;   /* a text file, a folder, a .jsonl file, or the prefix of a token file */
     const char *column; /* the member or column that is the text; NULL: "text" */
     double weight;      /* share of the samples, relative to the others' */
+    bool skip_bad;      /* bad records are listed and skipped; else they are errors (source.h) */
 };
 
 struct dataset_options {

@@ -1,62 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source.c: one file open at a time, read through one buffer.
- *
- * A file packed by gzip or zstd is read as what it holds. A text file is handed out buffer by buffer. A .jsonl file is
- * handed out line by line; a line is the only thing that may make the buffer grow, and only up to LINE_MAX_BYTES.
- * Advice to the kernel to read ahead is all the overlap that is needed: the tokenizer, not the disk, sets the pace.
- */
+/* source.c: one file open at a time. Whose format it is, the table of record_format.h says; what is here is the walk
+ * through the list of files or through one unit of it, what is passed over, and what is skipped. */
 #include "data/source.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/hash.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/magic.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "data/csv_rows.h"
+#include "data/record_format.h"
 #include "data/source_list.h"
-#include "data/unpack.h"
 #include "data/utf8.h"
 
-enum kind { TEXT, JSONL, CSV };
-enum { BUFFER = 64 << 10, LINE_MAX_BYTES = 256 << 20 };
+/* Goes up when what is read of the same files changes, so that what was made of them before is made again. */
+enum { SOURCE_VERSION = 1 };
+
+struct unit {
+    int64_t file, from, to;
+};
 
 struct source {
     char *column; /* the member or column that is the text */
     bool chosen;  /* by the caller */
+    bool whole;
+    struct bad_records bad;
     struct source_list list;
-    int64_t next_file; /* the open one is next_file - 1 */
-    int64_t bytes_done, n_skipped, n_unreadable;
-    char skipped[240]; /* the first file passed over, and why */
+    const struct source *first; /* whose list and units these are; NULL: its own */
+    struct unit *units;
+    int64_t n_units, units_room;
     uint64_t key;
 
-    int fd; /* -1: no file is open */
-    struct unpack *unpack;
-    enum kind kind;
-    char mark; /* of a CSV: between columns */
-    int text_column, n_columns;
-    bool at_end;
-    char *buf;
-    size_t at, n, room; /* read but not handed out: buf[at..n) */
-    int64_t line;
+    int64_t next_file, end_file; /* the open one is next_file - 1 */
+    int64_t from, to;            /* of the next file */
+    int64_t bytes_before, n_skipped, n_unreadable;
+    char skipped[240]; /* the first file passed over, and why */
 
-    struct json *record; /* the .jsonl line that is the document; a CSV has its record in buf */
-    const char *text;    /* its text; NULL once handed out */
-    size_t text_n;
+    struct blob *blob; /* NULL: no file is open */
+    struct record_file file;
+    const struct record_format *format;
+    void *reader;
+    struct record record; /* its text NULL once handed out */
+    int64_t number;       /* of the record in its file; -1 before the first */
 };
 
-static uint64_t key_of(const struct source_list *l, const char *column)
+static const struct source_list *list_of(const struct source *s) { return s->first ? &s->first->list : &s->list; }
+
+static uint64_t key_of(const struct source *s)
 {
+    const struct source_list *l = &s->list;
+    uint64_t about[] = {SOURCE_VERSION, s->whole, s->bad.skip};
     struct hash64 h;
     hash64_init(&h);
-    hash64_add(&h, column, strlen(column) + 1);
+    hash64_add(&h, about, sizeof about);
+    hash64_add(&h, s->column, strlen(s->column) + 1);
     for (int64_t i = 0; i < l->n; i++) {
         const struct source_file *f = &l->files[i];
         char *real = realpath(f->path, NULL);
@@ -69,78 +69,72 @@ static uint64_t key_of(const struct source_list *l, const char *column)
     return hash64_value(&h);
 }
 
-int source_open(struct source **out, const char *const *paths, int n_paths, const char *column, struct err *e)
+static struct source *source_new(const struct source_options *o)
+{
+    struct source *s = xcalloc(1, sizeof *s);
+    s->column = xstrdup(o->column ? o->column : "text");
+    s->chosen = o->column;
+    s->whole = o->whole_records;
+    s->bad = (struct bad_records){.skip = o->skip_bad, .tell = o->tell_bad, .ctx = o->tell_ctx};
+    s->to = INT64_MAX;
+    return s;
+}
+
+int source_open_with(struct source **out, const char *const *paths, int n_paths, const struct source_options *o,
+                     struct err *e)
 {
     *out = NULL;
-    struct source *s = xcalloc(1, sizeof *s);
-    s->fd = -1;
-    s->column = xstrdup(column ? column : "text");
-    s->chosen = column;
+    struct source *s = source_new(o);
     int code = n_paths ? OK : err_set(e, ERR_REQUEST, "no input: name text files, folders, .jsonl or .csv files");
     for (int i = 0; i < n_paths && !code; i++) code = source_list_add(&s->list, paths[i], e);
     if (code) {
         source_close(s);
         return code;
     }
-    s->key = key_of(&s->list, s->column);
-    s->room = BUFFER;
-    s->buf = xmalloc(s->room);
+    s->key = key_of(s);
+    s->end_file = s->list.n;
     *out = s;
     return OK;
 }
 
+int source_open(struct source **s, const char *const *paths, int n_paths, const char *column, struct err *e)
+{
+    return source_open_with(s, paths, n_paths, &(struct source_options){.column = column}, e);
+}
+
+struct source *source_again(const struct source *first, void (*tell_bad)(void *, const char *), void *ctx)
+{
+    struct source *s = source_new(&(struct source_options){
+        .column = first->chosen ? first->column : NULL,
+        .whole_records = first->whole,
+        .skip_bad = first->bad.skip,
+        .tell_bad = tell_bad,
+        .tell_ctx = ctx,
+    });
+    s->first = first->first ? first->first : first;
+    s->key = first->key;
+    s->end_file = list_of(s)->n;
+    return s;
+}
+
 static void close_file(struct source *s)
 {
-    unpack_free(s->unpack);
-    s->unpack = NULL;
-    if (s->fd >= 0) close(s->fd);
-    s->fd = -1;
+    if (s->reader) s->format->close(s->reader);
+    s->reader = NULL;
+    if (s->blob) source_buffer_fini(&s->file.buffer);
+    blob_close(s->blob);
+    s->blob = NULL;
+    s->record = (struct record){0};
 }
 
 void source_close(struct source *s)
 {
     if (!s) return;
     close_file(s);
-    json_free(s->record);
     source_list_fini(&s->list);
-    xfree(s->buf);
+    xfree(s->units);
     xfree(s->column);
     xfree(s);
-}
-
-static const struct source_file *file_now(const struct source *s) { return &s->list.files[s->next_file - 1]; }
-
-/* What a packed file lacks may have been cut off, or never been there: only its last byte tells. */
-static bool at_its_end(const struct source *s) { return lseek(s->fd, 0, SEEK_END) == unpack_taken(s->unpack); }
-
-/* Reads more after buf[n), moving what is undelivered to the front; at_end when there is no more. */
-static int fill(struct source *s, struct err *e)
-{
-    if (s->at > 0) {
-        memmove(s->buf, s->buf + s->at, s->n - s->at);
-        s->n -= s->at;
-        s->at = 0;
-    }
-    if (s->n == s->room) {
-        if (s->room >= LINE_MAX_BYTES)
-            return err_set(e, ERR_REQUEST, "%s:%lld: a line of more than 256 MiB", file_now(s)->path,
-                           (long long)s->line + 1);
-        GROW(s->buf, s->n, s->room, 1);
-    }
-    size_t got;
-    int64_t before = unpack_taken(s->unpack), all = file_now(s)->bytes;
-    int code = unpack_read(s->unpack, s->buf + s->n, s->room - s->n, &got, e);
-    int64_t taken = unpack_taken(s->unpack);
-    s->bytes_done += taken - before;
-    if ((code == ERR_CORRUPT || (!code && got == 0)) && taken < all && at_its_end(s))
-        return err_set(e, ERR_IO,
-                       "%s: ends at byte %lld; it had %lld bytes when it was listed, so something cut it short "
-                       "meanwhile",
-                       file_now(s)->path, (long long)taken, (long long)all);
-    if (code) return code;
-    s->at_end = got == 0;
-    s->n += got;
-    return OK;
 }
 
 /* NULL for text, else what is wrong with it. */
@@ -160,294 +154,203 @@ static const char *why_binary(const unsigned char *p, size_t n)
     return 10 * odd > n ? "is mostly control characters and bad UTF-8" : NULL;
 }
 
-/* Is the first line of the buffer a record with a text? A line that goes on beyond the buffer is taken for one. */
-static bool begins_with_record(const struct source *s)
+static int64_t done_in_file(const struct source *s)
 {
-    const char *newline = memchr(s->buf, '\n', s->n);
-    if (!newline && !s->at_end && s->n == s->room) return true;
-    struct json *record = NULL;
-    struct err e;
-    size_t n = newline ? (size_t)(newline - s->buf) : s->n;
-    bool good =
-        !json_parse_published(&record, s->buf, n, "", &e) && json_string(json_get(record, s->column), NULL, NULL);
-    json_free(record);
-    return good;
+    if (!s->blob) return 0;
+    return s->file.done >= 0 ? s->file.done : source_buffer_taken(&s->file.buffer);
 }
 
-/* Its name ends so, but for what packed it: t.jsonl.gz is a .jsonl. */
-static bool is_a(const struct source *s, const char *ending)
+/* Passes over a file of a folder. */
+static int pass_over(struct source *s, const char *path, const char *why)
 {
-    const char *path = file_now(s)->path;
-    size_t n = strlen(path), m = strlen(ending);
-    if (*unpack_format(s->unpack)) {
-        static const char *const packed[] = {".gz", ".zst", ".zstd"};
-        for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
-            if (str_ends(path, packed[i])) n -= strlen(packed[i]);
-    }
-    return n >= m && !memcmp(path + n - m, ending, m);
+    s->bytes_before += done_in_file(s);
+    close_file(s);
+    if (!*s->skipped) snprintf(s->skipped, sizeof s->skipped, "%.120s %s", path, why);
+    s->n_skipped++;
+    return 0;
 }
 
 /* A file that is no text: an error where a person named it, else it is passed over. why: what was seen in its bytes. */
 static int no_text(struct source *s, const struct source_file *f, const char *why, struct err *e)
 {
-    const struct magic *m = magic_of(s->buf, s->n);
+    const struct magic *m = magic_of(s->file.buffer.buf, s->file.buffer.n);
     if (f->named && m)
         return err_set(e, ERR_REQUEST, "%s: is %s, which is not read%s", f->path, m->name,
                        m->remedy ? m->remedy : "; only text can be tokenized");
     if (f->named) return err_set(e, ERR_REQUEST, "%s: %s, so it is no text; only text can be tokenized", f->path, why);
-    close_file(s);
-    if (!*s->skipped)
-        snprintf(s->skipped, sizeof s->skipped, "%.120s %s%s", f->path, m ? "is " : "", m ? m->name : why);
-    s->n_skipped++;
-    return 0;
+    char text[120];
+    snprintf(text, sizeof text, "%s%s", m ? "is " : "", m ? m->name : why);
+    return pass_over(s, f->path, text);
 }
 
-/* A named file that reads as text but was meant as records, or as something else: it is taken as it stands, and that is
- * said. */
-static void say_as_text(const struct source *s)
+/* The reader of the open file: the format's own, or in a folder that of plain text. 1, 0: passed over, < 0. */
+static int open_reader(struct source *s, const struct source_file *f, struct err *e)
 {
-    const struct source_file *f = file_now(s);
-    static const char *const kinds[] = {".json", ".yaml", ".yml", ".html", ".xml"};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (is_a(s, kinds[i]))
-            log_warn("data: %s is read as plain text, one document with all its marks; for a document per line make it "
-                     "a .jsonl of {\"text\": ...}",
-                     f->path);
-}
-
-/* The record that begins at buf[at): *n bytes with its line end, *lines of them; 0: no more. */
-static int next_row(struct source *s, size_t *n, int64_t *lines, struct err *e)
-{
-    struct csv_scan scan = {0};
-    for (;;) {
-        *n = csv_record(&scan, s->buf + s->at, s->n - s->at, s->at_end, s->mark);
-        if (*n && scan.inside)
-            return err_set(e, ERR_CORRUPT, "%s:%lld: a quoted field that begins in this row does not end",
-                           file_now(s)->path, (long long)s->line + 1);
-        *lines = scan.lines;
-        if (*n) return 1;
-        if (s->at_end) return 0;
-        int code = fill(s, e);
-        if (code) return code;
-    }
-}
-
-/* The header, which must end within the buffer, names the column. Its other columns into names; nothing where it does
- * not end. */
-static bool read_header(struct source *s, struct str *names)
-{
-    struct csv_scan scan = {0};
-    size_t length;
-    s->n_columns = 0;
-    if (s->n >= 3 && !memcmp(s->buf, "\xEF\xBB\xBF", 3)) s->at += 3;
-    size_t n = csv_record(&scan, s->buf + s->at, s->n - s->at, s->at_end, s->mark);
-    if (!n || scan.inside) return false;
-    s->n_columns = csv_columns(s->buf + s->at, n, s->mark);
-    for (s->text_column = 0; s->text_column < s->n_columns; s->text_column++) {
-        char *copy = xstrndup(s->buf + s->at, n), *name = csv_field(copy, n, s->mark, s->text_column, &length);
-        bool found = name && length == strlen(s->column) && !memcmp(name, s->column, length);
-        if (name && names->n < 200)
-            str_printf(names, "%s%.*s", names->n ? ", " : "", length < 60 ? (int)length : 60, name);
-        xfree(copy);
-        if (!found) continue;
-        s->at += n;
-        s->line += scan.lines;
-        return true;
-    }
-    return false;
-}
-
-/* By its name, and in a folder by what it begins with, too. */
-static int choose_kind(struct source *s, const struct source_file *f, struct err *e)
-{
-    s->kind = is_a(s, ".jsonl") ? JSONL : is_a(s, ".csv") || is_a(s, ".tsv") ? CSV : TEXT;
-    if (s->kind == JSONL && !f->named && !begins_with_record(s)) {
-        log_info("data: %s: its lines have no member \"%s\"; read as plain text", f->path, s->column);
-        s->kind = TEXT;
-    }
-    if (s->kind == CSV) {
-        struct str names = {0};
-        s->mark = is_a(s, ".csv") ? ',' : '\t';
-        bool found = read_header(s, &names);
-        int code = OK;
-        if (!found && f->named && !s->n_columns)
-            code = err_set(e, ERR_CORRUPT, "%s:1: a quoted field that begins in this row does not end", f->path);
-        else if (!found && f->named)
-            code = err_set(e, ERR_REQUEST,
-                           "%s: its first row has no column \"%s\", but %s; say which is the text: column: NAME beside "
-                           "its path in a config, or --column NAME",
-                           f->path, s->column, str_text(&names));
-        str_free(&names);
-        if (code) return code;
-        if (!found) {
-            log_info("data: %s: has no column \"%s\"; read as plain text", f->path, s->column);
-            s->kind = TEXT;
-            s->at = 0;
-        }
-    }
-    if (f->named && s->kind == TEXT) {
-        if (s->chosen)
-            return err_set(e, ERR_REQUEST, "%s: has no column \"%s\": it is plain text, no .jsonl, .csv or .tsv file",
-                           f->path, s->column);
-        say_as_text(s);
-    }
-    return OK;
-}
-
-/* Opens the next file and fills the buffer. 1: open; 0: to be passed over; < 0: an error. */
-static int open_file(struct source *s, struct err *e)
-{
-    const struct source_file *f = &s->list.files[s->next_file++];
-    s->at = s->n = 0;
-    s->at_end = false;
-    s->line = 0;
-    s->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (s->fd < 0 && f->named) return err_errno(e, ERR_REQUEST, errno, "%s: cannot be read", f->path);
-    if (s->fd < 0) {
-        if (s->n_unreadable++ == 0)
-            log_warn("data: %s cannot be read (%s); passed over, and others like it", f->path, strerror(errno));
-        if (!*s->skipped) snprintf(s->skipped, sizeof s->skipped, "%.120s cannot be read", f->path);
-        s->n_skipped++;
-        return 0;
-    }
-    (void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    s->unpack = unpack_new(f->path, s->fd);
-    int code;
-    do code = fill(s, e); /* what is packed comes in small parts */
-    while (!code && !s->at_end && s->n < s->room);
-    if (code) return code;
-    const char *why = why_binary((unsigned char *)s->buf, s->n);
+    s->format = record_format_of(&s->file);
+    const char *why = s->format->letters ? why_binary((unsigned char *)s->file.buffer.buf, s->file.buffer.n) : NULL;
     if (why) return no_text(s, f, why, e);
-    code = choose_kind(s, f, e);
-    return code ? code : 1;
+    int got = s->format->open(&s->reader, &s->file, e);
+    if (got) return got;
+    if (!s->format->letters) return pass_over(s, f->path, e->text);
+    if (!s->file.quiet) log_info("data: %s: %s; read as plain text", f->path, e->text);
+    s->format = &format_text;
+    return s->format->open(&s->reader, &s->file, e);
 }
 
-/* The next line into buf[at .. at + *n), its newline not counted; 0: no more. */
-static int next_line(struct source *s, size_t *n, struct err *e)
+/* Opens file i. 1: open; 0: to be passed over; < 0: an error. */
+static int open_file(struct source *s, int64_t i, int64_t from, int64_t to, bool quiet, struct err *e)
 {
-    size_t searched = 0;
-    for (;;) {
-        char *newline = memchr(s->buf + s->at + searched, '\n', s->n - s->at - searched);
-        if (newline || (s->at_end && s->at < s->n)) {
-            *n = newline ? (size_t)(newline - s->buf) - s->at : s->n - s->at;
-            s->line++;
-            return 1;
-        }
-        if (s->at_end) return 0;
-        searched = s->n - s->at;
-        int code = fill(s, e);
-        if (code) return code;
+    const struct source_file *f = &list_of(s)->files[i];
+    int code = blob_open(&s->blob, f->path, e);
+    if (code && f->named) return code;
+    if (code) {
+        if (s->n_unreadable++ == 0 && !quiet) log_warn("data: %s; passed over, and others like it", e->text);
+        return pass_over(s, f->path, "cannot be read");
     }
-}
-
-static bool blank(const char *p, size_t n)
-{
-    while (n && strchr(" \t\r\n", p[n - 1])) n--;
-    return n == 0;
-}
-
-static int no_record(const struct json *v, const char *column, const char *where, struct err *e)
-{
-    struct str names = {0};
-    for (void *it = json_kind(v) == JSON_OBJECT ? json_iter(v) : NULL; it && names.n < 200; it = json_iter_next(v, it))
-        str_printf(&names, "%s%.60s", names.n ? ", " : "", json_iter_key(it));
-    int code = err_set(e, ERR_CORRUPT, "%s: wanted an object with a string member \"%s\"%s%s", where, column,
-                       names.n ? "; this one has " : "", str_text(&names));
-    str_free(&names);
+    s->file = (struct record_file){
+        .listed = f,
+        .column = s->column,
+        .chosen = s->chosen,
+        .whole = s->whole,
+        .quiet = quiet,
+        .blob = s->blob,
+        .from = from,
+        .to = to,
+        .bad = &s->bad,
+        .done = -1,
+    };
+    s->number = -1;
+    source_buffer_init(&s->file.buffer, s->blob, f->bytes);
+    code = source_buffer_begin(&s->file.buffer, e);
+    if (!code) code = open_reader(s, f, e);
+    if (code >= 0 || code == ERR_REQUEST) return code;
+    code = bad_record(&s->bad, code, e); /* damaged from its beginning */
+    if (!code) close_file(s);
     return code;
 }
 
-/* The next line with text becomes the document. 1, 0 at the end of the file, < 0. */
-static int next_record(struct source *s, struct err *e)
+/* A text that is not UTF-8 where it has to be: OK or an error. */
+static int check_text(const struct source *s, struct err *e)
 {
-    for (;;) {
-        size_t n = 0;
-        int got = next_line(s, &n, e);
-        if (got <= 0) return got;
-        const char *line = s->buf + s->at;
-        s->at += n + (s->at + n < s->n);
-        if (blank(line, n)) continue;
-        char where[600];
-        snprintf(where, sizeof where, "%.500s:%lld", file_now(s)->path, (long long)s->line);
-        json_free(s->record);
-        s->record = NULL;
-        int code = json_parse_published(&s->record, line, n, where, e);
-        if (code) return code;
-        s->text = json_string(json_get(s->record, s->column), &s->text_n, NULL);
-        if (!s->text) return no_record(s->record, s->column, where, e);
-        if (s->text_n) return 1;
-    }
+    if (s->format->is_utf8 || s->format->read) return OK;
+    size_t good = utf8_run((const unsigned char *)s->record.text, s->record.n);
+    if (good == s->record.n) return OK;
+    char where[RECORD_PLACE];
+    s->format->place(s->reader, where);
+    return err_set(e, ERR_CORRUPT,
+                   "%s: byte %zu of \"%s\" is no valid UTF-8; convert the file (iconv -f LATIN1 -t UTF-8, if it is "
+                   "that), or skip what is bad: --skip-bad",
+                   where, good, s->column);
 }
 
-/* The same of a CSV. */
-static int next_text_of_row(struct source *s, struct err *e)
-{
-    for (;;) {
-        size_t n = 0;
-        int64_t lines = 0, line = s->line + 1;
-        int got = next_row(s, &n, &lines, e);
-        if (got <= 0) return got;
-        char *row = s->buf + s->at;
-        s->at += n;
-        s->line += lines;
-        if (blank(row, n)) continue;
-        int columns = csv_columns(row, n, s->mark);
-        s->text = csv_field(row, n, s->mark, s->text_column, &s->text_n);
-        if (!s->text)
-            return err_set(e, ERR_CORRUPT, "%s:%lld: this row has %d columns of the header's %d, and no \"%s\"",
-                           file_now(s)->path, (long long)line, columns, s->n_columns, s->column);
-        if (s->text_n) return 1;
-    }
-}
-
-/* One document of the open file, or 0. */
+/* One record of the open file, or 0. */
 static int next_in_file(struct source *s, struct err *e)
 {
-    if (s->kind == JSONL) return next_record(s, e);
-    if (s->kind == CSV) return next_text_of_row(s, e);
-    return s->line++ == 0 && s->n > 0; /* a text file is one document */
+    for (;;) {
+        int got = s->format->next(s->reader, &s->record, e);
+        if (got < 0) return bad_record(&s->bad, got, e); /* the rest of the file with it */
+        if (!got) return 0;
+        int code = check_text(s, e);
+        if (!code) {
+            s->number++;
+            return 1;
+        }
+        if ((code = bad_record(&s->bad, code, e))) return code;
+    }
 }
 
 int source_next(struct source *s, struct err *e)
 {
     for (;;) {
-        if (s->fd >= 0) {
+        if (s->blob) {
             int got = next_in_file(s, e);
             if (got) return got;
+            bool all = s->file.from == 0 && s->file.to == INT64_MAX;
+            s->bytes_before += all ? s->file.listed->bytes : done_in_file(s);
             close_file(s);
         }
-        if (s->next_file == s->list.n) return 0;
-        int got = open_file(s, e);
+        if (s->next_file >= s->end_file) return 0;
+        int got = open_file(s, s->next_file++, s->from, s->to, false, e);
         if (got < 0) return got;
     }
 }
 
 int source_read(struct source *s, const char **p, size_t *n, struct err *e)
 {
-    if (s->kind != TEXT) {
-        *p = s->text;
-        *n = s->text_n;
-        s->text = NULL;
-        return *p != NULL;
-    }
-    if (s->at == s->n && !s->at_end) {
-        int code = fill(s, e);
-        if (code) return code;
-    }
-    *p = s->buf + s->at;
-    *n = s->n - s->at;
-    s->at = s->n;
-    return *n > 0;
+    if (s->format->read) return s->format->read(s->reader, p, n, e);
+    *p = s->record.text;
+    *n = s->record.n;
+    s->record.text = NULL;
+    return *p != NULL;
 }
+
+const struct json *source_record(const struct source *s) { return s->record.json; }
+
+void source_where(const struct source *s, struct source_place *p)
+{
+    *p = (struct source_place){.path = s->file.listed->path, .number = s->number, .offset = s->record.offset};
+}
+
+/* -- units -------------------------------------------------------------------------------------------------- */
+
+static void add_unit(struct source *s, int64_t file, int64_t from, int64_t to)
+{
+    GROW(s->units, s->n_units, s->units_room, 1);
+    s->units[s->n_units++] = (struct unit){file, from, to};
+}
+
+/* The parts of a file that is larger than a unit. */
+static int cut_file(struct source *s, int64_t i, struct err *e)
+{
+    struct source *look = source_again(s, NULL, NULL);
+    struct unit_list l = {0};
+    int got = open_file(look, i, 0, INT64_MAX, true, e);
+    if (got > 0 && look->format->cut) got = look->format->cut(look->reader, SOURCE_UNIT_BYTES, &l, e);
+    for (int64_t k = 0; k < l.n && got >= 0; k++) add_unit(s, i, l.part[k][0], l.part[k][1]);
+    if (l.n == 0 && got >= 0) add_unit(s, i, 0, INT64_MAX);
+    xfree(l.part);
+    source_close(look);
+    return got < 0 ? got : OK;
+}
+
+int source_units(struct source *s, int64_t *n, struct err *e)
+{
+    CHECK(!s->first, "units are listed by the source that lists the files");
+    int code = OK;
+    for (int64_t i = s->n_units ? s->list.n : 0; i < s->list.n && !code; i++) {
+        if (s->list.files[i].bytes > SOURCE_UNIT_BYTES) code = cut_file(s, i, e);
+        else add_unit(s, i, 0, INT64_MAX);
+    }
+    if (code) s->n_units = 0;
+    *n = s->n_units;
+    return code;
+}
+
+void source_unit(struct source *s, int64_t unit)
+{
+    const struct source *first = s->first ? s->first : s;
+    CHECK(unit >= 0 && unit < first->n_units, "unit %lld of %lld", (long long)unit, (long long)first->n_units);
+    const struct unit *u = &first->units[unit];
+    s->bytes_before += done_in_file(s);
+    close_file(s);
+    s->next_file = u->file;
+    s->end_file = u->file + 1;
+    s->from = u->from;
+    s->to = u->to;
+}
+
+/* -- inspect ------------------------------------------------------------------------------------------------ */
 
 uint64_t source_key(const struct source *s) { return s->key; }
 
-int64_t source_bytes(const struct source *s) { return s->list.bytes; }
+int64_t source_bytes(const struct source *s) { return list_of(s)->bytes; }
 
-int64_t source_bytes_done(const struct source *s) { return s->bytes_done; }
+int64_t source_bytes_done(const struct source *s) { return s->bytes_before + done_in_file(s); }
 
-int64_t source_n_files(const struct source *s) { return s->list.n; }
+int64_t source_n_files(const struct source *s) { return list_of(s)->n; }
 
 int64_t source_n_skipped(const struct source *s) { return s->n_skipped; }
 
 const char *source_skipped(const struct source *s) { return s->skipped; }
+
+int64_t source_n_bad(const struct source *s) { return s->bad.n; }

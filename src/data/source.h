@@ -17,20 +17,36 @@
  * bad UTF-8, or when it begins like one of the formats made of letters that are no text (base/magic.h). An input named
  * by the user that is missing, empty, binary or unreadable is an error.
  *
+ * Bad records are what cannot be used in a file that can: lines that are no JSON or have no text, rows without the
+ * column, texts that are no valid UTF-8 (in records always; a plain text's bytes are taken as they are, but where bad
+ * records are skipped such a file is one), lines of more than 256 MiB, and what lies behind damage in a packed file. A
+ * file that cannot be read, or gets shorter meanwhile, is an error always.
+ *
  * Invariants: 1. the order is a function of the names; 2. memory is one buffer, and for .jsonl and .csv one record.
  * Includes: base. Order: Local.
  */
 #ifndef TUTTI_DATA_SOURCE_H
 #define TUTTI_DATA_SOURCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
 
 struct source;
-/* Lists the inputs; reads nothing yet. column: the member or column that is the text; NULL: "text". With a column
- * chosen an input that is a plain text is an error. */
+struct source_options {
+    const char *column; /* the member or column that is the text; NULL: "text". With a column chosen an input that is
+                           plain text is an error */
+    bool whole_records; /* records as they are, read by source_record; what has no records is an error where named */
+    bool skip_bad;      /* bad records (below) are told and passed over; else they are errors */
+    void (*tell_bad)(void *ctx, const char *what); /* file, line or offset, reason, of each; NULL: nobody */
+    void *tell_ctx;
+};
+/* Lists the inputs; reads nothing yet. */
+int source_open_with(struct source **s, const char *const *paths, int n_paths, const struct source_options *o,
+                     struct err *e);
+/* With the column alone: an error at the first bad record. */
 int source_open(struct source **s, const char *const *paths, int n_paths, const char *column, struct err *e);
 void source_close(struct source *s);
 /* Says why a path that is not there is not: what was meant by it, as far as its letters show, else `plain`.
@@ -41,14 +57,43 @@ int source_missing(const char *path, const char *plain, struct err *e);
 int source_next(struct source *s, struct err *e);
 /* The next part of the document: 1 with bytes that stay until the next call, 0 at its end, < 0 an error. */
 int source_read(struct source *s, const char **p, size_t *n, struct err *e);
+/* The document's record where its format has such (.jsonl): until the next source_next; else NULL. */
+struct json;
+const struct json *source_record(const struct source *s);
+/* Where the document that source_next began comes from; the path is the source's own. */
+struct source_place {
+    const char *path;
+    int64_t number; /* among the documents of its file, or of its unit where units are read, from 0 */
+    int64_t offset; /* of its record, in bytes of the file, or of what a packed file holds; of a table its row */
+};
+void source_where(const struct source *s, struct source_place *p);
 
-/* A number that changes when a file is added, removed, resized or written to, or another column chosen. */
+/* -- in parts ----------------------------------------------------------------------------------------------- */
+
+/* Units are parts of the inputs that are read by themselves; one after the other they are the same documents in the
+ * same order as source_next alone gives. A unit is a file, or of a larger file than SOURCE_UNIT_BYTES a part, where its
+ * format has such (lines of a .jsonl that is not packed, row groups). They are a function of the files.
+ *
+ *     source_units(s, &n, e);                              lists them, once
+ *     struct source *r = source_again(s, tell, ctx);       one reader per thread; s stays open until they are closed
+ *     source_unit(r, i); while (source_next(r, e) > 0)...  the documents of unit i, then 0; then another unit
+ *
+ * What a reader counts (bytes done, skipped, bad) it counts over all units it has read. */
+#define SOURCE_UNIT_BYTES ((int64_t)32 << 20)
+int source_units(struct source *s, int64_t *n, struct err *e);
+struct source *source_again(const struct source *s, void (*tell_bad)(void *ctx, const char *what), void *tell_ctx);
+void source_unit(struct source *s, int64_t unit);
+
+/* -- inspect ------------------------------------------------------------------------------------------------ */
+
+/* A number that changes when a file is added, removed, resized or written to, or other options chosen. */
 uint64_t source_key(const struct source *s);
 int64_t source_bytes(const struct source *s); /* of all files, as they lie there: packed ones count so */
 int64_t source_bytes_done(const struct source *s);
 int64_t source_n_files(const struct source *s);
 int64_t source_n_skipped(const struct source *s); /* binary or unreadable, so far */
-const char *source_skipped(
-    const struct source *s); /* the first of them, and why: "a.xz is compressed by xz"; "": none */
+/* The first of them, and why: "a.xz is compressed by xz"; "": none. */
+const char *source_skipped(const struct source *s);
+int64_t source_n_bad(const struct source *s); /* bad records skipped so far */
 
 #endif

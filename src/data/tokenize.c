@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "data/bad_list.h"
 #include "data/source.h"
 
 static uint64_t cache_key(const struct tokenizer *t, const struct source *s)
@@ -88,6 +89,7 @@ static int tokenize_source(const struct tokenizer *t, struct source *s, struct t
     if (p.shown) log_status_end();
     r->tokens = tokenfile_written(w);
     r->skipped = source_n_skipped(s);
+    r->bad = source_n_bad(s);
     r->seconds = clock_now_s() - p.start_s;
     tokens_free(&ids);
     encoder_free(c);
@@ -95,7 +97,8 @@ static int tokenize_source(const struct tokenizer *t, struct source *s, struct t
 }
 
 static int tokenize_to(const struct tokenizer *t, struct source *s, const char *first_input, const char *out_path,
-                       const atomic_int *give_up, bool *busy, struct tokenize_result *r, struct err *e)
+                       struct bad_list *bad, const atomic_int *give_up, bool *busy, struct tokenize_result *r,
+                       struct err *e)
 {
     *r = (struct tokenize_result){0};
     *busy = false;
@@ -112,7 +115,10 @@ static int tokenize_to(const struct tokenizer *t, struct source *s, const char *
     struct tokenfile_writer *w;
     int code = tokenfile_create(&w, busy, out_path, &head, e);
     if (code) return code;
+    bad_list_clear(bad);
     code = tokenize_source(t, s, w, give_up, r, e);
+    int listed = bad_list_end(bad, code ? NULL : e);
+    code = code ? code : listed;
     if (!code && r->documents == 0)
         code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files, %lld of them binary or unreadable%s%s)",
                        first_input, (long long)source_n_files(s), (long long)r->skipped, r->skipped ? ": " : "",
@@ -132,15 +138,29 @@ static void say_skipped(const struct source *s, const char *input)
         log_info("data: %s: %lld of %lld files are no text and were passed over: %s", input, n, all, source_skipped(s));
 }
 
-int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs, const char *column,
+static int open_source(struct source **s, const char *const *inputs, int n, const struct tokenize_input *how,
+                       struct bad_list *bad, struct err *e)
+{
+    struct source_options o = {.tell_bad = bad_list_add, .tell_ctx = bad};
+    if (how) {
+        o.column = how->column;
+        o.skip_bad = how->skip_bad;
+    }
+    return source_open_with(s, inputs, n, &o, e);
+}
+
+int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs, const struct tokenize_input *how,
              const char *out_path, struct tokenize_result *r, struct err *e)
 {
     struct source *s;
+    struct bad_list bad;
     bool busy;
-    int code = source_open(&s, inputs, n_inputs, column, e);
-    if (!code) code = tokenize_to(t, s, inputs[0], out_path, NULL, &busy, r, e);
+    bad_list_init(&bad, out_path);
+    int code = open_source(&s, inputs, n_inputs, how, &bad, e);
+    if (!code) code = tokenize_to(t, s, inputs[0], out_path, &bad, NULL, &busy, r, e);
     if (!code) say_skipped(s, inputs[0]);
     source_close(s);
+    bad_list_fini(&bad);
     return code;
 }
 
@@ -158,7 +178,7 @@ static int is_cached(const char *path, uint64_t key, struct err *e)
 }
 
 static int make_cached(const struct tokenizer *t, struct source *s, const char *input, const char *path,
-                       const atomic_int *give_up, struct err *e)
+                       struct bad_list *bad, const atomic_int *give_up, struct err *e)
 {
     uint64_t key = cache_key(t, s);
     for (bool said = false;; said = true) {
@@ -166,7 +186,7 @@ static int make_cached(const struct tokenizer *t, struct source *s, const char *
         bool busy;
         int code = is_cached(path, key, e);
         if (code) return code < 0 ? code : OK;
-        code = tokenize_to(t, s, input, path, give_up, &busy, &r, e);
+        code = tokenize_to(t, s, input, path, bad, give_up, &busy, &r, e);
         if (!code) {
             char bytes[32], tokens[32], rate[32];
             log_info("data: %s: %s of text, %s tokens, %lld documents, tokenized at %s/s", input,
@@ -184,18 +204,21 @@ static int make_cached(const struct tokenizer *t, struct source *s, const char *
     }
 }
 
-int tokenize_cached(const struct tokenizer *t, const char *input, const char *column, const char *cache_dir,
-                    const atomic_int *give_up, char **path, struct err *e)
+int tokenize_cached(const struct tokenizer *t, const char *input, const struct tokenize_input *how,
+                    const char *cache_dir, const atomic_int *give_up, char **path, struct err *e)
 {
     *path = NULL;
     struct source *s;
-    int code = source_open(&s, &input, 1, column, e);
+    struct bad_list bad;
+    int code = open_source(&s, &input, 1, how, &bad, e);
     if (!code) code = fs_mkdirs(cache_dir, e);
     if (!code) {
         char name[40];
         snprintf(name, sizeof name, "%016" PRIx64 ".tok", cache_key(t, s));
         *path = fs_join(cache_dir, name);
-        code = make_cached(t, s, input, *path, give_up, e);
+        bad_list_init(&bad, *path);
+        code = make_cached(t, s, input, *path, &bad, give_up, e);
+        bad_list_fini(&bad);
     }
     source_close(s);
     if (code) {

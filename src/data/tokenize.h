@@ -6,27 +6,34 @@
 #define TUTTI_DATA_TOKENIZE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "data/tokenfile.h"
 #include "data/tokenizer.h"
 
+/* How inputs are read (source.h has the words). */
+struct tokenize_input {
+    const char *column;
+    bool skip_bad; /* and list them in out_path.skipped */
+};
 struct tokenize_result {
     int64_t bytes, tokens, documents; /* bytes of text, without what was skipped; tokens with separators */
     int64_t skipped;                  /* files passed over */
+    int64_t bad;                      /* bad records skipped */
     double seconds;
 };
 
-/* Writes out_path (…/NAME.tok) from the inputs (column: see source_open), with a progress line on stderr. Until it is
- * complete nothing stands under that name, or what stood there before. */
-int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs, const char *column,
+/* Writes out_path (…/NAME.tok) from the inputs, read as `how` says (NULL: as usual), with a progress line on stderr.
+ * Until it is complete nothing stands under that name, or what stood there before. */
+int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs, const struct tokenize_input *how,
              const char *out_path, struct tokenize_result *r, struct err *e);
 
 /* The token file of the input in cache_dir: an existing one when inputs and tokenizer are unchanged, else a new
  * one. While another process makes it, waits. When *give_up (NULL: never) becomes other than 0, ends with ERR_SIGNAL
  * and nothing is left of what was begun. *path is to be xfreed.
  *   cost  one stat per input file when nothing has changed */
-int tokenize_cached(const struct tokenizer *t, const char *input, const char *column, const char *cache_dir,
-                    const atomic_int *give_up, char **path, struct err *e);
+int tokenize_cached(const struct tokenizer *t, const char *input, const struct tokenize_input *how,
+                    const char *cache_dir, const atomic_int *give_up, char **path, struct err *e);
 
 #endif

@@ -2,10 +2,8 @@
 /* unpack.c: zlib's and zstd's streams, one buffer in front of them. */
 #include "data/unpack.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -17,7 +15,7 @@ static const char *const names[] = {"", "", "gzip", "zstd"};
 
 struct unpack {
     const char *path;
-    int fd;
+    struct blob *blob;
     enum format format;
     unsigned char *buf;
     size_t at, n; /* read from the file and not yet unpacked: buf[at..n) */
@@ -28,11 +26,11 @@ struct unpack {
     ZSTD_DStream *zstd;
 };
 
-struct unpack *unpack_new(const char *path, int fd)
+struct unpack *unpack_new(struct blob *blob)
 {
     struct unpack *u = xcalloc(1, sizeof *u);
-    u->path = path;
-    u->fd = fd;
+    u->path = blob->path;
+    u->blob = blob;
     u->buf = xmalloc(BUFFER);
     return u;
 }
@@ -46,6 +44,14 @@ void unpack_free(struct unpack *u)
     xfree(u);
 }
 
+struct unpack *unpack_plain(struct blob *blob, int64_t at)
+{
+    struct unpack *u = unpack_new(blob);
+    u->format = PLAIN;
+    u->taken = at;
+    return u;
+}
+
 int64_t unpack_taken(const struct unpack *u) { return u->taken; }
 
 const char *unpack_format(const struct unpack *u) { return names[u->format]; }
@@ -54,14 +60,10 @@ static long long place(const struct unpack *u) { return (long long)(u->taken - (
 
 static int read_some(struct unpack *u, void *p, size_t room, size_t *got, struct err *e)
 {
-    ssize_t n;
-    do n = read(u->fd, p, room);
-    while (n < 0 && errno == EINTR);
-    if (n < 0) return err_errno(e, ERR_IO, errno, "%s: cannot be read at offset %lld", u->path, (long long)u->taken);
-    u->taken += n;
-    u->at_end = n == 0;
-    *got = (size_t)n;
-    return OK;
+    int code = blob_some(u->blob, u->taken, room, p, got, e);
+    u->taken += (int64_t)*got;
+    u->at_end = !code && !*got;
+    return code;
 }
 
 /* At least `want` bytes into the buffer, where the file has them. */
@@ -193,3 +195,28 @@ int unpack_read(struct unpack *u, void *p, size_t room, size_t *got, struct err 
     u->at += *got;
     return OK;
 }
+
+/* -- pieces in memory --------------------------------------------------------------------------------------- */
+
+const char *unpack_gzip_piece(const void *p, size_t n, void *out, size_t n_out)
+{
+    z_stream z = {.next_in = (unsigned char *)(uintptr_t)p, .next_out = out};
+    if (n > UINT32_MAX || n_out > UINT32_MAX) return "a piece of more than 4 GiB";
+    z.avail_in = (uInt)n;
+    z.avail_out = (uInt)n_out;
+    CHECK(inflateInit2(&z, 15 + 32) == Z_OK, "memory for gzip");
+    int rc;
+    do rc = inflate(&z, Z_FINISH);
+    while (rc == Z_STREAM_END && z.avail_in && z.avail_out && inflateReset(&z) == Z_OK);
+    bool whole = rc == Z_STREAM_END && !z.avail_out;
+    inflateEnd(&z);
+    return whole ? NULL : "its gzip data are damaged, or not as long as they should be";
+}
+
+const char *unpack_zstd_piece(const void *p, size_t n, void *out, size_t n_out)
+{
+    return ZSTD_decompress(out, n_out, p, n) == n_out ? NULL
+                                                      : "its zstd data are damaged, or not as long as they should be";
+}
+
+uint32_t unpack_crc32(uint32_t before, const void *p, size_t n) { return (uint32_t)crc32_z(before, p, n); }

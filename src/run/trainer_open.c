@@ -31,7 +31,8 @@ static int open_dataset(struct trainer *t, struct dataset **d, const struct conf
 {
     const struct config_source *items = list->items;
     struct dataset_source *s = xcalloc((size_t)list->n + 1, sizeof *s);
-    for (int i = 0; i < list->n; i++) s[i] = (struct dataset_source){items[i].path, items[i].column, items[i].weight};
+    for (int i = 0; i < list->n; i++)
+        s[i] = (struct dataset_source){items[i].path, items[i].column, items[i].weight, t->cfg.data.skip_bad};
     char *cache = t->cfg.data.cache_dir ? xstrdup(t->cfg.data.cache_dir) : fs_join(t->cfg.run.dir, "data");
     struct dataset_options o = {
         .sources = s,

@@ -172,7 +172,7 @@ static void test_no_text(void **state)
                "7zXZ\0\0\x04"),
          "compressed by xz|xzcat"},
         {BYTES("BZh91AY&SY\0\0"), "compressed by bzip2|bzcat"},
-        {BYTES("PAR1\x15\0\x15\0"), "a Parquet table|.jsonl"},
+        {BYTES("ARROW1\0\0"), "an Arrow table|.jsonl"},
         {BYTES("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x05\0\0\0"
                "a.txt"),
          "a zip archive|unzip"},

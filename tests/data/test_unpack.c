@@ -2,7 +2,6 @@
 /* What gzip and zstd packed, in one piece and in several, cut anywhere, flipped anywhere; bombs. */
 #include "data_test.h"
 
-#include <fcntl.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -49,9 +48,9 @@ static const struct {
 /* All bytes of the file, read `step` at a time. */
 static int unpack_all(const char *path, size_t step, struct str *out, struct err *e)
 {
-    int fd = open(path, O_RDONLY);
-    assert_true(fd >= 0);
-    struct unpack *u = unpack_new(path, fd);
+    struct blob *blob;
+    assert_ok(blob_open(&blob, path, e), e);
+    struct unpack *u = unpack_new(blob);
     char *buf = xmalloc(step);
     size_t got = 1;
     int code = OK;
@@ -59,10 +58,10 @@ static int unpack_all(const char *path, size_t step, struct str *out, struct err
         code = unpack_read(u, buf, step, &got, e);
         if (!code) str_add(out, buf, got);
     }
-    if (!code) assert_int_equal(unpack_taken(u), lseek(fd, 0, SEEK_END));
+    if (!code) assert_int_equal(unpack_taken(u), blob->bytes);
     xfree(buf);
     unpack_free(u);
-    close(fd);
+    blob_close(blob);
     return code;
 }
 

@@ -12,12 +12,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static uint64_t read_through(int fd, size_t step, int *code)
+static uint64_t read_through(struct blob *blob, size_t step, int *code)
 {
     struct hash64 h;
     hash64_init(&h);
-    CHECK(lseek(fd, 0, SEEK_SET) == 0, "no file to read");
-    struct unpack *u = unpack_new("the file", fd);
+    struct unpack *u = unpack_new(blob);
     char *buf = xmalloc(step);
     struct err e = {0};
     size_t got = 1;
@@ -37,8 +36,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     int fd = memfd_create("fuzz", 0), large, small;
     CHECK(fd >= 0 && write(fd, data, n) == (ssize_t)n, "no file to write to");
-    uint64_t a = read_through(fd, 1 << 22, &large), b = read_through(fd, 61, &small);
+    struct blob *blob;
+    struct err e;
+    CHECK(!blob_of_descriptor(&blob, "the file", fd, &e), "no file to read");
+    uint64_t a = read_through(blob, 1 << 22, &large), b = read_through(blob, 61, &small);
     CHECK(large || small || a == b, "other bytes in other reads");
-    close(fd);
+    blob_close(blob);
     return 0;
 }
