@@ -27,6 +27,8 @@ class Tutti(CMakePackage):
     depends_on("xxhash")
     depends_on("zlib-api")
     depends_on("zstd")
+    depends_on("curl")
+    depends_on("openssl")
     depends_on("snappy")
     depends_on("libarchive")
     depends_on("mpi@3:", when="+mpi")
