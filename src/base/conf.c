@@ -120,9 +120,74 @@ static int set_pair(const struct source *s, struct scope *sc, const struct conf_
     return code ? code : apply_row(s, sc, &sc->rows[1], v);
 }
 
+/* The kind called `name`, or NULL after refusing with the nearest name. */
+static const struct conf_kind *find_kind(const struct source *s, const struct conf_row *row, const char *label,
+                                         const char *name, int line)
+{
+    int n = 0;
+    for (; row->kinds[n]; n++)
+        if (!strcmp(row->kinds[n]->name, name)) return row->kinds[n];
+    const char **names = arena_alloc(s->arena, (size_t)n * sizeof *names);
+    struct str all = {0};
+    for (int i = 0; i < n; i++) {
+        names[i] = row->kinds[i]->name;
+        str_printf(&all, "%s%s", i ? ", " : "", names[i]);
+    }
+    const char *near = str_nearest(name, names, n);
+    if (near) conf_refuse(s, line, "", label, "there is no '%.100s'; did you mean %s?", name, near);
+    else conf_refuse(s, line, "", label, "there is no '%.100s'; there are %s", name, str_text(&all));
+    str_free(&all);
+    return NULL;
+}
+
+/* An item of one of several kinds: its name, or a map of its name alone to its keys. */
+static int set_of_kind(const struct source *s, struct scope *sc, const struct conf_row *row, const char *label,
+                       struct conf_of_kind *item, const struct conf_node *v)
+{
+    char got[64];
+    bool map = v->kind == CONF_NODE_MAP && v->n == 1, scalar = v->kind == CONF_NODE_SCALAR && !conf_node_is_null(v);
+    if (!map && !scalar)
+        return conf_refuse(s, v->line, "", label,
+                           "an item is a name, or one name with its keys (name: {key: value}), got %s%s",
+                           conf_node_show(v, got), v->kind == CONF_NODE_MAP ? "; are its keys indented?" : "");
+    const struct conf_node *body = map ? v->first : NULL;
+    const char *name = map ? body->key : v->text;
+    item->kind = find_kind(s, row, label, name, map ? body->key_line : v->line);
+    if (!item->kind) return ERR_REQUEST;
+    item->value = arena_alloc(s->arena, item->kind->bytes);
+    scope_init(sc, item->kind->rows, item->value, arena_printf(s->arena, "%s.%s.", label, name), s->arena);
+    fill_defaults(sc, s->arena);
+    if (body && conf_node_is_null(body)) body = NULL;
+    if (body && body->kind != CONF_NODE_MAP)
+        return conf_refuse(s, body->line, "", label, "%s has keys ({key: value}), got %s", name,
+                           conf_node_show(body, got));
+    int code = body ? apply_map(s, sc, "", body) : OK;
+    const struct conf_row *missing = code ? NULL : missing_row(sc);
+    if (missing) code = conf_refuse(s, v->line, sc->label, missing->path, "is required (%s)", missing->doc);
+    return code;
+}
+
+static int set_kinds(const struct source *s, const struct scope *sc, const struct conf_row *row,
+                     const struct conf_node *v)
+{
+    bool one = v->kind != CONF_NODE_LIST;
+    int n = one ? 1 : v->n, code = OK;
+    struct conf_of_kind *list = arena_alloc(s->arena, (size_t)n * sizeof *list);
+    struct scope *items = arena_alloc(s->arena, (size_t)n * sizeof *items);
+    const struct conf_node *item = one ? v : v->first;
+    for (int i = 0; i < n && !code; i++, item = item->next)
+        code =
+            set_of_kind(s, &items[i], row, arena_printf(s->arena, "%s%s[%d]", sc->label, row->path, i), &list[i], item);
+    if (code) return code;
+    *(struct conf_list *)(void *)(sc->target + row->offset) = (struct conf_list){.items = list, .n = n};
+    sc->settings[row - sc->rows].items = items;
+    return OK;
+}
+
 static int set_list(const struct source *s, const struct scope *sc, const struct conf_row *row,
                     const struct conf_node *v)
 {
+    if (row->kinds) return set_kinds(s, sc, row, v);
     bool one = v->kind != CONF_NODE_LIST; /* a single item stands for a list of itself */
     bool pairs = row->item_pairs && v->kind == CONF_NODE_MAP && !find_named(row->item, v->first);
     int n = one && !pairs ? 1 : v->n;

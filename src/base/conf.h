@@ -35,7 +35,19 @@ enum conf_type {
     CONF_CHOICE, /* int: index into choices */
     CONF_REALS,  /* double[], fixed count `n`: betas: [0.9, 0.95] */
     CONF_LIST,   /* struct conf_list: items described by `item` (a table of their own); a single item that is
-                    not in brackets is a list of one */
+                    not in brackets is a list of one. Or of several `kinds`: then each is a struct conf_of_kind */
+};
+
+/* A kind of item, with a table of its own: `- name`, or `- name: {key: value}`. */
+struct conf_kind {
+    const char *name;
+    const struct conf_row *rows; /* of its struct; ends with path NULL */
+    size_t bytes;                /* of its struct */
+    const char *doc;
+};
+struct conf_of_kind {
+    const struct conf_kind *kind;
+    void *value; /* the kind's struct, in the arena */
 };
 
 struct conf_row {
@@ -50,9 +62,10 @@ struct conf_row {
     size_t item_bytes;
     bool item_pairs; /* CONF_LIST: a map is a list of pairs; its keys are the items' first row, its values their second
                       */
-    const char *item_short; /* CONF_LIST: a plain scalar item sets this path ("path") */
-    bool plain_one;         /* CONF_LIST of items that are one text: a list of one is printed as that text */
-    const char *doc;        /* one line for --help and docs */
+    const char *item_short;               /* CONF_LIST: a plain scalar item sets this path ("path") */
+    const struct conf_kind *const *kinds; /* CONF_LIST: of these instead of `item`; ends with NULL */
+    bool plain_one;  /* CONF_LIST of items that are one text: a list of one is printed as that text */
+    const char *doc; /* one line for --help and docs */
 };
 
 struct conf_list {

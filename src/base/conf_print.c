@@ -114,6 +114,13 @@ static void print_list(const struct conf_row *row, const struct conf_list *list,
 {
     for (int i = 0; i < list->n; i++) {
         size_t start = out->n;
+        if (row->kinds) {
+            const struct conf_of_kind *item = (const struct conf_of_kind *)list->items + i;
+            bool any = item->kind->rows->path;
+            str_printf(out, "%*s- %s%s\n", indent, "", item->kind->name, any ? ":" : "");
+            print_rows(item->kind->rows, item->value, "", 0, indent + 4, out);
+            continue;
+        }
         print_rows(row->item, (const char *)list->items + (size_t)i * row->item_bytes, "", 0, indent + 2, out);
         out->p[start + (size_t)indent] = '-';
     }
@@ -190,7 +197,16 @@ static void help_rows(const struct conf_row *rows, const char *prefix, struct st
         if (row->otherwise) str_printf(out, "default %s\n", *row->otherwise ? row->otherwise : "null");
         else str_puts(out, "required\n");
         str_printf(out, "  %-28s   %s\n", "", row->doc ? row->doc : "");
-        if (row->type == CONF_LIST) {
+        for (int i = 0; row->kinds && row->kinds[i]; i++) {
+            const struct conf_kind *kind = row->kinds[i];
+            struct str inner = {0};
+            str_printf(&inner, "%s[].%s", str_text(&key), kind->name);
+            str_printf(out, "  %-28s %s\n", str_text(&inner), kind->doc);
+            str_puts(&inner, ".");
+            help_rows(kind->rows, str_text(&inner), out);
+            str_free(&inner);
+        }
+        if (row->type == CONF_LIST && !row->kinds) {
             str_puts(&key, "[].");
             help_rows(row->item, str_text(&key), out);
         }

@@ -11,7 +11,8 @@
 
 #include "base/mem.h"
 
-static const struct data_command *const commands[] = {&data_tokenize, &data_train_tokenizer, &data_inspect};
+static const struct data_command *const commands[] = {&data_tokenize, &data_train_tokenizer, &data_inspect,
+                                                      &data_clean};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 void data_print_json(struct str *text)
