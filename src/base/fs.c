@@ -252,16 +252,38 @@ struct fs_writer {
     int failed;      /* errno of the first failure: sticky, later calls change nothing */
 };
 
+static struct fs_writer *writer_new(int fd, const char *path, int64_t offset)
+{
+    struct fs_writer *w = xcalloc(1, sizeof *w);
+    w->fd = fd;
+    w->path = xstrdup(path);
+    w->buffer = xmalloc(WRITER_BYTES);
+    w->offset = offset;
+    return w;
+}
+
 int fs_writer_open(struct fs_writer **out, const char *path, struct err *e)
 {
     *out = NULL;
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return write_failed(e, errno, path, "cannot be created");
-    struct fs_writer *w = xcalloc(1, sizeof *w);
-    w->fd = fd;
-    w->path = xstrdup(path);
-    w->buffer = xmalloc(WRITER_BYTES);
-    *out = w;
+    *out = writer_new(fd, path, 0);
+    return OK;
+}
+
+int fs_writer_go_on(struct fs_writer **out, const char *path, int64_t offset, struct err *e)
+{
+    *out = NULL;
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return write_failed(e, errno, path, "cannot be written");
+    struct stat st;
+    int failed = fstat(fd, &st) ? errno : st.st_size < offset ? ESPIPE : 0;
+    if (!failed && (ftruncate(fd, offset) || lseek(fd, offset, SEEK_SET) != offset)) failed = errno;
+    if (failed) {
+        close(fd);
+        return write_failed(e, failed, path, "cannot be gone on with");
+    }
+    *out = writer_new(fd, path, offset);
     return OK;
 }
 
@@ -300,6 +322,13 @@ int fs_writer_write(struct fs_writer *w, const void *p, size_t n, struct err *e)
         w->used += n;
     }
     w->offset += (int64_t)n;
+    return status(w, e);
+}
+
+int fs_writer_flush(struct fs_writer *w, struct err *e)
+{
+    push(w, w->buffer, w->used);
+    w->used = 0;
     return status(w, e);
 }
 

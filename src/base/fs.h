@@ -67,9 +67,12 @@ void fs_lock_release(struct fs_lock *l);
  * sticky: once a write failed, every later call returns the same error. */
 struct fs_writer;
 int fs_writer_open(struct fs_writer **w, const char *path, struct err *e);
+/* Goes on with a file behind its first `offset` bytes, which it must have; what was there after them is gone. */
+int fs_writer_go_on(struct fs_writer **w, const char *path, int64_t offset, struct err *e);
 int fs_writer_write(struct fs_writer *w, const void *p, size_t n, struct err *e);
 int64_t fs_writer_offset(const struct fs_writer *w);
 int fs_writer_close(struct fs_writer *w, bool sync, struct err *e); /* frees w even on failure */
+int fs_writer_flush(struct fs_writer *w, struct err *e);            /* hands all to the system; does not sync */
 /* For tests: the n-th write(2) from the opening on fails as on a full disk; 0 is off. */
 void fs_writer_fail_at(struct fs_writer *w, int64_t n);
 

@@ -4,12 +4,14 @@
 
 #include "base/json.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "cli/cmd_data.h"
 #include "data/tokenize.h"
 #include "data/tokenizer.h"
 
 struct request {
     const char *tokenizer, *out, *column;
+    int64_t threads;
     bool json, skip_bad;
     struct cli_words inputs;
 };
@@ -20,16 +22,27 @@ static const struct cli_option option_rows[] = {
      .help = "writes PREFIX.tok, which data.train and data.valid of a config take as PREFIX"},
     DATA_COLUMN(struct request, column),
     DATA_SKIP_BAD(struct request, skip_bad),
+    {"--threads", "N", CLI_INT, offsetof(struct request, threads), .lo = 1, .hi = 4096,
+     .help = "the same file for any number of them (default: all cores)"},
     CLI_JSON(struct request, json),
 };
 static const struct cli_word words[] = {{.name = "INPUT", .at = offsetof(struct request, inputs), .many = true}};
 static const struct cli_table table = {
     .command = "data tokenize",
-    .usage = "--tokenizer byte|TOKENIZER.json --out PREFIX INPUT... [--column NAME] [--skip-bad] [--json]",
-    .about = "Makes a token file of text.\n" DATA_INPUT,
+    .usage = "--tokenizer byte|TOKENIZER.json --out PREFIX INPUT... [options]",
+    .about = "Makes a token file of text. Stopped or killed, and started again with the same inputs and tokenizer, it "
+             "goes on\n"
+             "where it was, from PREFIX.tok.work.\n" DATA_INPUT,
     CLI_OPTIONS(option_rows),
     CLI_WORDS(words),
 };
+
+/* Of what was tokenized now. */
+static double rate_of(const struct tokenize_result *r, int64_t n)
+{
+    double part = r->bytes ? (double)(r->bytes - r->bytes_before) / (double)r->bytes : 1;
+    return part * data_per_second(n, r->seconds);
+}
 
 static void report_tokenize(const struct request *o, const char *path, const struct tokenize_result *r)
 {
@@ -43,9 +56,10 @@ static void report_tokenize(const struct request *o, const char *path, const str
         json_put_int(&j, "documents", r->documents);
         json_put_int(&j, "skipped", r->skipped);
         json_put_int(&j, "bad_records", r->bad);
+        json_put_int(&j, "bytes_before", r->bytes_before);
         json_put_real_digits(&j, "seconds", r->seconds, 6);
-        json_put_real_digits(&j, "bytes_per_s", data_per_second(r->bytes, r->seconds), 6);
-        json_put_real_digits(&j, "tokens_per_s", data_per_second(r->tokens, r->seconds), 6);
+        json_put_real_digits(&j, "bytes_per_s", rate_of(r, r->bytes), 6);
+        json_put_real_digits(&j, "tokens_per_s", rate_of(r, r->tokens), 6);
         json_end_object(&j);
         data_print_json(&text);
         return;
@@ -54,7 +68,7 @@ static void report_tokenize(const struct request *o, const char *path, const str
     printf("%s: %s of text, %lld documents, %s tokens (%.2f bytes per token), %s, %s/s\n", path,
            str_bytes(bytes, (double)r->bytes), (long long)r->documents, str_count(tokens, (double)r->tokens),
            (double)r->bytes / (double)(r->tokens ? r->tokens : 1), str_duration(time, r->seconds),
-           str_bytes(rate, data_per_second(r->bytes, r->seconds)));
+           str_bytes(rate, rate_of(r, r->bytes)));
     if (r->bad) printf("%lld bad records were skipped: %s.skipped lists them\n", (long long)r->bad, path);
     if (r->skipped) printf("%lld files were passed over: binary or unreadable\n", (long long)r->skipped);
 }
@@ -69,7 +83,7 @@ static int run(const void *options, struct err *e)
     str_printf(&path, "%s%s", o->out, str_ends(o->out, ".tok") ? "" : ".tok");
     struct tokenize_result r;
     struct tokenize_input how = {o->column, o->skip_bad};
-    code = tokenize(t, o->inputs.p, o->inputs.n, &how, path.p, &r, e);
+    code = tokenize(t, o->inputs.p, o->inputs.n, &how, path.p, o->threads ? (int)o->threads : thread_n_cores(), &r, e);
     if (!code) report_tokenize(o, path.p, &r);
     str_free(&path);
     tokenizer_free(t);

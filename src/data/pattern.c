@@ -366,6 +366,7 @@ int pattern_new(struct pattern **out, const char *text, size_t n, struct err *e)
     if (!rc) rc = emit(r, x, root, accept, &x->start);
     if (!rc) find_entries(x);
     if (!rc) make_masks(r, x);
+    if (!rc) pattern_find_seams(x);
     for (int k = 0; k < r->n_sets; k++) ranges_free(&r->sets[k]);
     xfree(r);
     if (rc) {

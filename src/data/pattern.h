@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -26,5 +27,12 @@ enum pattern_result { PATTERN_MATCH, PATTERN_NONE, PATTERN_UNDECIDED, PATTERN_GA
  * change what is found. */
 enum pattern_result pattern_find(const struct pattern *x, const unsigned char *p, size_t n, size_t from, bool final,
                                  size_t *at, size_t *end);
+
+/* May a text be cut before the k-th of the bytes PATTERN_SEAM_BYTES that follows a character (code point `before`), and
+ * both sides be searched as if the other were not there? Then every match of the whole text is one of a side, and every
+ * match of a side is one of the whole text; *begins: and one begins at the cut. False also where it is not known. */
+enum { PATTERN_SEAMS = 2 };
+#define PATTERN_SEAM_BYTES "\n "
+bool pattern_parts_before(const struct pattern *x, int k, uint32_t before, bool *begins);
 
 #endif

@@ -7,6 +7,10 @@
 
 #include "data/pattern.h"
 
+/* pattern_seam.c: fills x->seams, when all else is there. */
+struct pattern;
+void pattern_find_seams(struct pattern *x);
+
 enum step_kind {
     STEP_ACCEPT,
     STEP_CHAR, /* one character of class `set` */
@@ -25,6 +29,13 @@ struct step {
     uint64_t first[2]; /* and with these ASCII characters */
 };
 
+/* What pattern_parts_before (pattern.h) goes by, for one byte of ASCII. */
+struct pattern_seam {
+    bool parts;      /* no repetition, look-ahead or failed try tells this byte from the end of the text */
+    bool begins;     /* and some match begins with it, whatever follows */
+    uint32_t within; /* sets of which a character may stand right before it inside a match */
+};
+
 enum { PATTERN_SETS = 32, PATTERN_STEPS = 1024, PAGE = 256, N_PAGES = 0x110000 / PAGE };
 
 struct pattern {
@@ -35,6 +46,7 @@ struct pattern {
     uint16_t page_of[N_PAGES];
     uint32_t (*pages)[PAGE];
     int n_pages, room_pages;
+    struct pattern_seam seams[PATTERN_SEAMS];
 };
 
 #endif

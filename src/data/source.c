@@ -354,3 +354,17 @@ int64_t source_n_skipped(const struct source *s) { return s->n_skipped; }
 const char *source_skipped(const struct source *s) { return s->skipped; }
 
 int64_t source_n_bad(const struct source *s) { return s->bad.n; }
+
+int64_t source_file(const struct source *s) { return s->next_file - 1; }
+
+const char *source_path(const struct source *s, int64_t file) { return list_of(s)->files[file].path; }
+
+void source_seek(struct source *s, int64_t file, int64_t skipped, const char *skipped_text)
+{
+    CHECK(s->next_file == 0 && file >= 0 && file < s->list.n, "file %lld of %lld", (long long)file,
+          (long long)s->list.n);
+    for (int64_t i = 0; i < file; i++) s->bytes_before += s->list.files[i].bytes;
+    s->next_file = file;
+    s->n_skipped = skipped;
+    snprintf(s->skipped, sizeof s->skipped, "%s", skipped_text);
+}

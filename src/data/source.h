@@ -68,6 +68,13 @@ struct source_place {
 };
 void source_where(const struct source *s, struct source_place *p);
 
+/* The file that the document is in, counted from 0. */
+int64_t source_file(const struct source *s);
+const char *source_path(const struct source *s, int64_t file);
+/* Goes on with this file instead of the first, before anything was read; `skipped` files before it were passed over,
+ * the first of them as source_skipped said. */
+void source_seek(struct source *s, int64_t file, int64_t skipped, const char *skipped_text);
+
 /* -- in parts ----------------------------------------------------------------------------------------------- */
 
 /* Units are parts of the inputs that are read by themselves; one after the other they are the same documents in the

@@ -57,6 +57,18 @@ int split_n_stages(const struct split *s) { return s->n; }
 
 bool split_needs_whole_text(const struct split *s) { return s->n > 0 && s->stages[0].general; }
 
+/* A stage in which nothing begins there may have the cut inside what it leaves over; a later one cuts it. */
+bool split_parts_before(const struct split *s, int k, uint32_t before)
+{
+    bool any = false;
+    for (int i = 0; i < s->n; i++) {
+        bool begins;
+        if (!s->stages[i].fast || !pattern_parts_before(s->stages[i].fast, k, before, &begins)) return false;
+        any = any || begins;
+    }
+    return any;
+}
+
 static int add(struct split *s, const char *pattern, size_t n, bool general, const char *what, struct err *e)
 {
     if (s->n == MAX_STAGES) return err_set(e, ERR_REQUEST, "%s: more than %d splits in sequence", what, MAX_STAGES);

@@ -17,6 +17,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -37,6 +38,9 @@ int split_add_general(struct split *s, const char *pattern, size_t n, const char
 int split_n_stages(const struct split *s);
 /* The first stage needs the whole text: split_run hands out nothing before `final`. */
 bool split_needs_whole_text(const struct split *s);
+/* May a text be cut before the k-th byte of PATTERN_SEAM_BYTES, which follows a character, and both sides be split
+ * apart, into the very pieces of the whole? False also where it is not known. */
+bool split_parts_before(const struct split *s, int k, uint32_t before);
 enum { SPLIT_TEXT_MAX = 64 << 20 }; /* and no text may be longer then */
 
 struct split_work;

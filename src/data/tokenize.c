@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize.c: the loop source → encoder → token file, and the cache of its results.
+/* tokenize.c: source → encoder → token file (tokenize_run.c), and the cache of its results.
  *
  * The cache is keyed by content: the checksum of every input's path, size and time of change together with the
  * tokenizer's fingerprint names the file, so that a changed text or tokenizer simply misses, and several runs can
@@ -16,8 +16,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "data/bad_list.h"
 #include "data/source.h"
+#include "data/tokenize_run.h"
 
 static uint64_t cache_key(const struct tokenizer *t, const struct source *s)
 {
@@ -25,80 +27,12 @@ static uint64_t cache_key(const struct tokenizer *t, const struct source *s)
     return hash64(parts, sizeof parts);
 }
 
-struct progress {
-    double start_s, shown_s;
-    bool shown;
-    const atomic_int *give_up;
-};
-
-/* The caller wants to end, and this takes long. */
-static int given_up(const atomic_int *give_up, struct err *e)
-{
-    return give_up && atomic_load(give_up) ? err_set(e, ERR_SIGNAL, "stopped while texts were tokenized") : OK;
-}
-
-static void show_progress(struct progress *p, const struct source *s, const struct tokenfile_writer *w)
-{
-    double now = clock_now_s(), every = log_is_terminal() ? 0.2 : 10;
-    if (now - p->shown_s < every) return;
-    p->shown_s = now;
-    p->shown = true;
-    char done[32], total[32], rate[32], tokens[32];
-    int64_t bytes = source_bytes_done(s), all = source_bytes(s);
-    log_status("tokenizing: %s of %s (%.0f %%), %s tokens, %s/s", str_bytes(done, (double)bytes),
-               str_bytes(total, (double)all), all ? 100.0 * (double)bytes / (double)all : 100.0,
-               str_count(tokens, (double)tokenfile_written(w)), str_bytes(rate, (double)bytes / (now - p->start_s)));
-}
-
-static int tokenize_document(struct source *s, struct encoder *c, struct tokenfile_writer *w, struct tokens *ids,
-                             struct progress *p, struct tokenize_result *r, struct err *e)
-{
-    const char *text;
-    size_t n;
-    int got, code;
-    while ((got = source_read(s, &text, &n, e)) > 0) {
-        ids->n = 0;
-        r->bytes += (int64_t)n;
-        code = encoder_feed(c, text, n, ids, e);
-        if (!code) code = tokenfile_append(w, ids->ids, ids->n, e);
-        if (!code) code = given_up(p->give_up, e);
-        if (code) return code;
-        show_progress(p, s, w);
-    }
-    if (got < 0) return got;
-    ids->n = 0;
-    code = encoder_end(c, ids, e);
-    if (!code) code = tokenfile_append(w, ids->ids, ids->n, e);
-    if (!code) code = tokenfile_end_document(w, e);
-    r->documents++;
-    return code;
-}
-
-static int tokenize_source(const struct tokenizer *t, struct source *s, struct tokenfile_writer *w,
-                           const atomic_int *give_up, struct tokenize_result *r, struct err *e)
-{
-    struct encoder *c = encoder_new(t);
-    struct tokens ids = {0};
-    struct progress p = {.start_s = clock_now_s(), .give_up = give_up};
-    p.shown_s = p.start_s;
-    int code;
-    while ((code = source_next(s, e)) > 0) {
-        code = tokenize_document(s, c, w, &ids, &p, r, e);
-        if (code) break;
-    }
-    if (p.shown) log_status_end();
-    r->tokens = tokenfile_written(w);
-    r->skipped = source_n_skipped(s);
-    r->bad = source_n_bad(s);
-    r->seconds = clock_now_s() - p.start_s;
-    tokens_free(&ids);
-    encoder_free(c);
-    return code;
-}
+/* Below this nothing is kept for going on: it is done again in a second. */
+enum { WORK_FROM = 16 << 20 };
 
 static int tokenize_to(const struct tokenizer *t, struct source *s, const char *first_input, const char *out_path,
-                       struct bad_list *bad, const atomic_int *give_up, bool *busy, struct tokenize_result *r,
-                       struct err *e)
+                       int n_threads, struct bad_list *bad, struct str *told, const atomic_int *give_up, bool *busy,
+                       struct tokenize_result *r, struct err *e)
 {
     *r = (struct tokenize_result){0};
     *busy = false;
@@ -116,7 +50,16 @@ static int tokenize_to(const struct tokenizer *t, struct source *s, const char *
     int code = tokenfile_create(&w, busy, out_path, &head, e);
     if (code) return code;
     bad_list_clear(bad);
-    code = tokenize_source(t, s, w, give_up, r, e);
+    struct tokenize_run run = {.tokenizer = t,
+                               .source = s,
+                               .out_path = out_path,
+                               .key = head.key,
+                               .work_from = WORK_FROM,
+                               .n_threads = n_threads,
+                               .told = told,
+                               .bad = bad,
+                               .give_up = give_up};
+    code = tokenize_run(&run, w, r, e);
     int listed = bad_list_end(bad, code ? NULL : e);
     code = code ? code : listed;
     if (!code && r->documents == 0)
@@ -127,7 +70,9 @@ static int tokenize_to(const struct tokenizer *t, struct source *s, const char *
         tokenfile_abandon(w);
         return code;
     }
-    return tokenfile_publish(w, e);
+    code = tokenfile_publish(w, e);
+    if (!code) tokenize_run_done(&run);
+    return code;
 }
 
 /* Files of a folder that are no text are nothing unusual; that they were not read is said once. */
@@ -139,9 +84,9 @@ static void say_skipped(const struct source *s, const char *input)
 }
 
 static int open_source(struct source **s, const char *const *inputs, int n, const struct tokenize_input *how,
-                       struct bad_list *bad, struct err *e)
+                       struct str *told, struct err *e)
 {
-    struct source_options o = {.tell_bad = bad_list_add, .tell_ctx = bad};
+    struct source_options o = {.tell_bad = tokenize_tell, .tell_ctx = told};
     if (how) {
         o.column = how->column;
         o.skip_bad = how->skip_bad;
@@ -150,17 +95,19 @@ static int open_source(struct source **s, const char *const *inputs, int n, cons
 }
 
 int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs, const struct tokenize_input *how,
-             const char *out_path, struct tokenize_result *r, struct err *e)
+             const char *out_path, int n_threads, struct tokenize_result *r, struct err *e)
 {
     struct source *s;
     struct bad_list bad;
     bool busy;
+    struct str told = {0};
     bad_list_init(&bad, out_path);
-    int code = open_source(&s, inputs, n_inputs, how, &bad, e);
-    if (!code) code = tokenize_to(t, s, inputs[0], out_path, &bad, NULL, &busy, r, e);
+    int code = open_source(&s, inputs, n_inputs, how, &told, e);
+    if (!code) code = tokenize_to(t, s, inputs[0], out_path, n_threads, &bad, &told, NULL, &busy, r, e);
     if (!code) say_skipped(s, inputs[0]);
     source_close(s);
     bad_list_fini(&bad);
+    str_free(&told);
     return code;
 }
 
@@ -178,7 +125,7 @@ static int is_cached(const char *path, uint64_t key, struct err *e)
 }
 
 static int make_cached(const struct tokenizer *t, struct source *s, const char *input, const char *path,
-                       struct bad_list *bad, const atomic_int *give_up, struct err *e)
+                       struct bad_list *bad, struct str *told, const atomic_int *give_up, struct err *e)
 {
     uint64_t key = cache_key(t, s);
     for (bool said = false;; said = true) {
@@ -186,12 +133,12 @@ static int make_cached(const struct tokenizer *t, struct source *s, const char *
         bool busy;
         int code = is_cached(path, key, e);
         if (code) return code < 0 ? code : OK;
-        code = tokenize_to(t, s, input, path, bad, give_up, &busy, &r, e);
+        code = tokenize_to(t, s, input, path, thread_n_cores(), bad, told, give_up, &busy, &r, e);
         if (!code) {
             char bytes[32], tokens[32], rate[32];
             log_info("data: %s: %s of text, %s tokens, %lld documents, tokenized at %s/s", input,
                      str_bytes(bytes, (double)r.bytes), str_count(tokens, (double)r.tokens), (long long)r.documents,
-                     str_bytes(rate, (double)r.bytes / (r.seconds > 1e-9 ? r.seconds : 1e-9)));
+                     str_bytes(rate, (double)(r.bytes - r.bytes_before) / (r.seconds > 1e-9 ? r.seconds : 1e-9)));
             say_skipped(s, input);
             return OK;
         }
@@ -199,7 +146,7 @@ static int make_cached(const struct tokenizer *t, struct source *s, const char *
          * again. */
         if (!busy) return code;
         if (!said) log_info("data: waiting for another process to tokenize %s; it holds %s.lock", input, path);
-        if ((code = given_up(give_up, e))) return code;
+        if ((code = tokenize_given_up(give_up, e))) return code;
         clock_sleep_s(0.2);
     }
 }
@@ -210,17 +157,19 @@ int tokenize_cached(const struct tokenizer *t, const char *input, const struct t
     *path = NULL;
     struct source *s;
     struct bad_list bad;
-    int code = open_source(&s, &input, 1, how, &bad, e);
+    struct str told = {0};
+    int code = open_source(&s, &input, 1, how, &told, e);
     if (!code) code = fs_mkdirs(cache_dir, e);
     if (!code) {
         char name[40];
         snprintf(name, sizeof name, "%016" PRIx64 ".tok", cache_key(t, s));
         *path = fs_join(cache_dir, name);
         bad_list_init(&bad, *path);
-        code = make_cached(t, s, input, *path, &bad, give_up, e);
+        code = make_cached(t, s, input, *path, &bad, &told, give_up, e);
         bad_list_fini(&bad);
     }
     source_close(s);
+    str_free(&told);
     if (code) {
         xfree(*path);
         *path = NULL;

@@ -197,6 +197,29 @@ static void a_writer_reports_any_failed_write(void **state)
     scratch_free(dir);
 }
 
+static void a_writer_goes_on(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *path = fs_join(dir, "file"), *text;
+    struct fs_writer *w;
+    struct err e = {0};
+    size_t n;
+    assert_int_equal(fs_writer_go_on(&w, path, 0, &e), ERR_IO); /* there is none */
+    assert_int_equal(fs_write_atomic(path, "0123456789", 10, &e), OK);
+    assert_int_equal(fs_writer_go_on(&w, path, 11, &e), ERR_IO); /* it is shorter */
+    assert_int_equal(fs_writer_go_on(&w, path, 4, &e), OK);
+    assert_int_equal(fs_writer_write(w, "ab", 2, &e), OK);
+    assert_int_equal(fs_writer_flush(w, &e), OK);
+    assert_int_equal(fs_size(path), 6);
+    assert_int_equal(fs_writer_offset(w), 6);
+    assert_int_equal(fs_writer_close(w, true, &e), OK);
+    assert_int_equal(fs_read_all(path, 100, &text, &n, &e), OK);
+    assert_string_equal(text, "0123ab");
+    xfree(text);
+    xfree(path);
+    scratch_free(dir);
+}
+
 static void locks_exclude_and_name_the_holder(void **state)
 {
     (void)state;
@@ -255,6 +278,7 @@ int main(void)
         cmocka_unit_test(open_files_stay_what_they_are),
         cmocka_unit_test(a_full_disk_leaves_the_old_file),
         cmocka_unit_test(a_writer_reports_any_failed_write),
+        cmocka_unit_test(a_writer_goes_on),
         cmocka_unit_test(locks_exclude_and_name_the_holder),
         cmocka_unit_test(trees_are_made_and_removed),
     };

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* seam.c: what added tokens leave of the seams that splitting allows.
+ *
+ * A seam is before a line feed or a space that follows a character other than white space. No added token contains that
+ * byte, so none crosses the seam, and to one that asks what stands around it, white space is as good as an end of the
+ * text; one that takes white space before it along stops at the seam's left side, which is none. One that takes white
+ * space behind it might end right at the seam: with such a token there are no seams.
+ */
+#include "data/seam.h"
+
+#include <string.h>
+
+#include "data/tokenizer_impl.h"
+#include "data/utf8.h"
+
+static bool tokens_allow(const struct added *a, unsigned char byte)
+{
+    for (int i = 0; i < a->n; i++)
+        if (a->tokens[i].strip_after || memchr(a->tokens[i].text, byte, a->tokens[i].n)) return false;
+    return true;
+}
+
+void seams_find(struct seams *s, const struct tokenizer *t)
+{
+    *s = (struct seams){.everywhere = t->kind == TOKENIZER_BYTE};
+    if (t->kind != TOKENIZER_BPE || split_needs_whole_text(t->cut.split)) return;
+    s->split = t->cut.split;
+    for (int k = 0; k < PATTERN_SEAMS; k++) {
+        unsigned char byte = (unsigned char)PATTERN_SEAM_BYTES[k];
+        bool spaced = t->cut.prefix_space && byte != ' '; /* the part behind the seam would get a space */
+        s->before[k] = !spaced && tokens_allow(&t->cut.added[0], byte) && tokens_allow(&t->cut.added[1], byte);
+    }
+}
+
+bool seam_at(const struct seams *s, const unsigned char *p, size_t at)
+{
+    if (s->everywhere) return true;
+    const char *byte = p[at] ? strchr(PATTERN_SEAM_BYTES, p[at]) : NULL;
+    if (!byte || !s->before[byte - PATTERN_SEAM_BYTES]) return false;
+    size_t back = 1;
+    while (back < 4 && back < at && (p[at - back] & 0xC0) == 0x80) back++;
+    const unsigned char *c = p + at - back;
+    int len;
+    if (utf8_char(c, back) != (int)back || utf8_space(c, back)) return false;
+    return split_parts_before(s->split, (int)(byte - PATTERN_SEAM_BYTES), utf8_code(c, &len));
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenize_work.c: records behind each other, each naming the checksum of the one before.
+ *
+ * Nothing is synced: a process that is killed has handed its bytes to the system, and what a power cut leaves out shows
+ * in the checksums. A record is as small as two bytes per token; the file is as large as the token file will be.
+ * Rejected: going on with the token file itself (what it ends with is only known at the end, and it is another room's
+ * format).
+ */
+#include "data/tokenize_work.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define WORK_MAGIC "tuttiwrk"
+enum { WORK_VERSION = 1, COUNT_MAX = 1 << 28 };
+
+struct work_head {
+    char magic[8];
+    uint32_t version, width;
+    uint64_t key, sum; /* sum: of all before */
+};
+
+struct record_head {
+    uint64_t before; /* `sum` of the record before, or of the file's head */
+    struct parts_place after;
+    int64_t n_begins, n_ids, n_ends, told_bytes, skipped;
+    uint32_t open, whole;
+    char skipped_text[240];
+    uint64_t body_sum; /* of the ids and ends */
+    uint64_t sum;      /* of all before */
+};
+
+struct work {
+    char *path;
+    struct fs_writer *out; /* NULL: not written to */
+    int width;
+    uint64_t head_sum, last_sum;
+    int64_t bytes;       /* of what is believed */
+    unsigned char *body; /* of one record */
+    size_t body_room;
+};
+
+/* Where the parts of a body begin: documents that begin, ids, ends, what was told; and its end. */
+struct body {
+    size_t ids, ends, told, end;
+};
+static struct body body_of(const struct work *w, const struct record_head *h)
+{
+    struct body b;
+    b.ids = to_size(h->n_begins) * sizeof(struct part_begin);
+    b.ends = b.ids + (to_size(h->n_ids) * (size_t)w->width + 3) / 4 * 4;
+    b.told = b.ends + to_size(h->n_ends) * sizeof(uint32_t);
+    b.end = (b.told + to_size(h->told_bytes) + 7) / 8 * 8;
+    return b;
+}
+
+static bool counts_can_be(const struct record_head *h)
+{
+    const int64_t counts[] = {h->n_begins, h->n_ids, h->n_ends, h->told_bytes};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i] < 0 || counts[i] > COUNT_MAX) return false;
+    return true;
+}
+
+/* -- reading ------------------------------------------------------------------------------------------------ */
+
+/* The record at `at`, its body into w->body. 1; 0: there is none that can be believed; < 0: it cannot be read. */
+static int read_record(struct work *w, const struct fs_file *f, int64_t at, uint64_t before, struct record_head *h,
+                       struct err *e)
+{
+    if (f->bytes - at < (int64_t)sizeof *h) return 0;
+    int code = fs_file_read(f, at, sizeof *h, h, e);
+    if (code) return code;
+    if (h->before != before || h->sum != hash64(h, offsetof(struct record_head, sum))) return 0;
+    if (!counts_can_be(h)) return 0;
+    size_t n = body_of(w, h).end;
+    if ((uint64_t)(f->bytes - at) - sizeof *h < n) return 0;
+    GROW(w->body, 0, w->body_room, n);
+    code = n ? fs_file_read(f, at + (int64_t)sizeof *h, n, w->body, e) : OK;
+    if (code) return code;
+    return hash64(w->body, n) == h->body_sum;
+}
+
+static void place_of(const struct record_head *h, struct work_piece *p)
+{
+    p->after = h->after;
+    p->open = h->open;
+    p->whole = h->whole;
+    p->skipped = h->skipped;
+    memcpy(p->skipped_text, h->skipped_text, sizeof p->skipped_text);
+    p->skipped_text[sizeof p->skipped_text - 1] = 0;
+}
+
+/* Finds the last record to go on from. */
+static int scan(struct work *w, const struct fs_file *f, struct work_piece *last, struct err *e)
+{
+    struct record_head h;
+    int64_t at = sizeof(struct work_head);
+    uint64_t sum = w->head_sum;
+    int got;
+    w->bytes = at;
+    while ((got = read_record(w, f, at, sum, &h, e)) > 0) {
+        at += (int64_t)(sizeof h + body_of(w, &h).end);
+        sum = h.sum;
+        if (h.open) continue;
+        place_of(&h, last);
+        w->bytes = at;
+        w->last_sum = sum;
+        if (h.whole) break;
+    }
+    if (got < 0) return got;
+    if (got == 0 && at < f->bytes)
+        log_info("data: %s: its last %lld of %lld bytes are of a record that is damaged or was not finished; from "
+                 "there "
+                 "on the text is tokenized again",
+                 w->path, (long long)(f->bytes - at), (long long)f->bytes);
+    return OK;
+}
+
+/* Is what is there ours? 1, 0, < 0. */
+static int look(struct work *w, uint64_t key, struct work_piece *last, struct err *e)
+{
+    struct fs_file f = {.fd = -1};
+    struct work_head h;
+    if (!fs_exists(w->path)) return 0;
+    int code = fs_file_open(&f, w->path, e);
+    if (!code && f.bytes >= (int64_t)sizeof h) code = fs_file_read(&f, 0, sizeof h, &h, e);
+    bool whole = !code && f.bytes >= (int64_t)sizeof h && !memcmp(h.magic, WORK_MAGIC, 8) &&
+                 h.sum == hash64(&h, offsetof(struct work_head, sum)) && h.version == WORK_VERSION;
+    bool ours = whole && h.key == key && h.width == (uint32_t)w->width;
+    if (!code && !ours && f.bytes)
+        log_info("data: %s: %s; begun anew", w->path,
+                 whole ? "is of other inputs, or of another tokenizer" : "is damaged, or no work of this program");
+    if (ours) {
+        w->head_sum = w->last_sum = h.sum;
+        code = scan(w, &f, last, e);
+    }
+    fs_file_close(&f);
+    return code ? code : ours;
+}
+
+int work_replay(struct work *w, work_piece_fn *fn, void *arg, struct err *e)
+{
+    int code = w->out ? fs_writer_flush(w->out, e) : OK;
+    struct fs_file f = {.fd = -1};
+    if (!code) code = fs_file_open(&f, w->path, e);
+    struct record_head h;
+    int32_t *ids = NULL;
+    int64_t ids_room = 0, at = sizeof(struct work_head);
+    uint64_t sum = w->head_sum;
+    while (!code && at < w->bytes) {
+        int got = read_record(w, &f, at, sum, &h, e);
+        if (got < 0) code = got;
+        if (got == 0)
+            code = err_set(e, ERR_CORRUPT,
+                           "%s: was damaged at byte %lld while it was used; start again: what is before that "
+                           "place is kept",
+                           w->path, (long long)at);
+        if (code) break;
+        struct body b = body_of(w, &h);
+        GROW(ids, 0, ids_room, h.n_ids);
+        if (w->width == 4 && h.n_ids) memcpy(ids, w->body + b.ids, to_size(h.n_ids) * 4);
+        const uint16_t *narrow = (const uint16_t *)(const void *)(w->body + b.ids);
+        for (int64_t i = 0; w->width == 2 && i < h.n_ids; i++) ids[i] = narrow[i];
+        struct work_piece p = {.begins = (const struct part_begin *)(const void *)w->body,
+                               .n_begins = h.n_begins,
+                               .ids = ids,
+                               .n_ids = h.n_ids,
+                               .ends = (const uint32_t *)(const void *)(w->body + b.ends),
+                               .n_ends = h.n_ends,
+                               .told = (const char *)w->body + b.told,
+                               .told_bytes = h.told_bytes};
+        place_of(&h, &p);
+        code = fn(arg, &p, e);
+        at += (int64_t)(sizeof h + body_of(w, &h).end);
+        sum = h.sum;
+    }
+    xfree(ids);
+    fs_file_close(&f);
+    return code;
+}
+
+/* -- writing ------------------------------------------------------------------------------------------------ */
+
+static int begin(struct work *w, uint64_t key, struct err *e)
+{
+    struct work_head h = {.version = WORK_VERSION, .width = (uint32_t)w->width, .key = key};
+    memcpy(h.magic, WORK_MAGIC, 8);
+    h.sum = hash64(&h, offsetof(struct work_head, sum));
+    w->head_sum = w->last_sum = h.sum;
+    w->bytes = sizeof h;
+    int code = fs_writer_open(&w->out, w->path, e);
+    return code ? code : fs_writer_write(w->out, &h, sizeof h, e);
+}
+
+int work_open(struct work **out, const char *path, uint64_t key, int width, struct work_piece *last, struct err *e)
+{
+    struct work *w = xcalloc(1, sizeof *w);
+    w->path = xstrdup(path);
+    w->width = width;
+    *last = (struct work_piece){.after.file = -1};
+    int got = look(w, key, last, e);
+    if (got == 0) got = begin(w, key, e);
+    else if (got > 0) got = fs_writer_go_on(&w->out, w->path, w->bytes, e);
+    if (got < 0) {
+        work_close(w, false);
+        w = NULL;
+    }
+    *out = w;
+    return got < 0 ? got : OK;
+}
+
+int work_add(struct work *w, const struct work_piece *p, struct err *e)
+{
+    struct record_head h = {.before = w->last_sum,
+                            .after = p->after,
+                            .n_begins = p->n_begins,
+                            .n_ids = p->n_ids,
+                            .n_ends = p->n_ends,
+                            .told_bytes = p->told_bytes,
+                            .skipped = p->skipped,
+                            .open = p->open,
+                            .whole = p->whole};
+    CHECK(counts_can_be(&h), "a record of %lld ids", (long long)p->n_ids);
+    memcpy(h.skipped_text, p->skipped_text, sizeof h.skipped_text);
+    struct body b = body_of(w, &h);
+    size_t n = b.end;
+    GROW(w->body, 0, w->body_room, n + 1);
+    memset(w->body, 0, n); /* also what is between its parts */
+    if (p->n_begins) memcpy(w->body, p->begins, b.ids);
+    if (w->width == 4 && p->n_ids) memcpy(w->body + b.ids, p->ids, to_size(p->n_ids) * 4);
+    uint16_t *narrow = (uint16_t *)(void *)(w->body + b.ids);
+    for (int64_t i = 0; w->width == 2 && i < p->n_ids; i++) narrow[i] = (uint16_t)p->ids[i];
+    if (p->n_ends) memcpy(w->body + b.ends, p->ends, b.told - b.ends);
+    if (p->told_bytes) memcpy(w->body + b.told, p->told, to_size(p->told_bytes));
+    h.body_sum = hash64(w->body, n);
+    h.sum = hash64(&h, offsetof(struct record_head, sum));
+    int code = fs_writer_write(w->out, &h, sizeof h, e);
+    if (!code) code = fs_writer_write(w->out, w->body, n, e);
+    if (!code) code = fs_writer_flush(w->out, e);
+    w->last_sum = h.sum;
+    w->bytes += (int64_t)(sizeof h + n);
+    return code;
+}
+
+void work_close(struct work *w, bool gone)
+{
+    if (!w) return;
+    if (w->out) fs_writer_close(w->out, false, NULL);
+    if (gone) unlink(w->path);
+    xfree(w->path);
+    xfree(w->body);
+    xfree(w);
+}
