@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What comes out against what jinja2 gave for the same templates and conversations (cases.json, made by make_cases.py);
+ * who wrote which byte; limits; refusals with their places. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "jinja/jinja.h"
+
+static const struct tm noon = {.tm_year = 125, .tm_mon = 2, .tm_mday = 9, .tm_hour = 14, .tm_min = 5, .tm_sec = 6};
+
+static struct json *cases(void)
+{
+    struct json *root;
+    struct err e;
+    if (json_parse_file(&root, TEST_DIR "/jinja/cases.json", 4 << 20, &e)) fail_msg("%s", e.text);
+    return root;
+}
+
+static uint64_t fnv(const char *p, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)p[i]) * 0x100000001b3u;
+    return h;
+}
+
+/* A scope of the members of a conversation. */
+static struct jinja_scope *scope_of(const struct json *conversation, bool prompt)
+{
+    struct jinja_scope *s = jinja_scope_new();
+    for (void *it = json_iter(conversation); it; it = json_iter_next(conversation, it))
+        if (!strcmp(json_iter_key(it), "messages")) jinja_set_messages(s, "messages", json_iter_value(it), "role");
+        else jinja_set_json(s, json_iter_key(it), json_iter_value(it));
+    jinja_set_bool(s, "add_generation_prompt", prompt);
+    jinja_set_text(s, "bos_token", "<s>");
+    jinja_set_text(s, "eos_token", "</s>");
+    return s;
+}
+
+static int render(const char *text, struct jinja_scope *s, struct jinja_output *out, struct err *e)
+{
+    struct jinja *t;
+    *out = (struct jinja_output){0};
+    int code = jinja_parse(&t, text, strlen(text), "t", e);
+    if (!code) code = jinja_render(t, s, &noon, out, e);
+    jinja_free(code && !t ? NULL : t);
+    return code;
+}
+
+static void test_as_jinja2(void **state)
+{
+    (void)state;
+    struct json *root = cases();
+    const struct json *all = json_get(root, "cases"), *templates = json_get(root, "templates");
+    int wrong = 0;
+    assert_true(json_size(all) >= 500);
+    for (size_t i = 0; i < json_size(all); i++) {
+        const struct json *c = json_at(all, i);
+        const char *name = json_string(json_at(c, 0), NULL, ""), *talk = json_string(json_at(c, 1), NULL, "");
+        bool prompt = json_bool(json_at(c, 2), false), fails = json_size(c) == 3;
+        struct jinja_scope *s = scope_of(json_get(json_get(root, "conversations"), talk), prompt);
+        struct jinja_output out;
+        struct err e;
+        char sum[20] = "";
+        int code = render(json_string(json_get(templates, name), NULL, ""), s, &out, &e);
+        snprintf(sum, sizeof sum, "%016llx", (unsigned long long)fnv(str_text(&out.text), out.text.n));
+        bool good = fails ? code == ERR_CORRUPT
+                          : !code && (int64_t)out.text.n == json_int(json_at(c, 3), -1) &&
+                                !strcmp(sum, json_string(json_at(c, 4), NULL, ""));
+        if (!good)
+            fprintf(stderr, "%s of %s, prompt %d: %s; jinja2 %s:\n%s\n", name, talk, prompt, code ? e.text : "done",
+                    fails ? "fails" : "gives another text", str_text(&out.text));
+        wrong += !good;
+        jinja_output_fini(&out);
+        jinja_scope_free(s);
+    }
+    json_free(root);
+    assert_int_equal(wrong, 0);
+}
+
+static void test_expressions(void **state)
+{
+    (void)state;
+    struct json *root = cases();
+    const struct json *all = json_get(root, "expressions");
+    int wrong = 0;
+    for (size_t i = 0; i < json_size(all); i++) {
+        const struct json *c = json_at(all, i);
+        struct jinja_scope *s = scope_of(json_get(json_get(root, "conversations"), "pair"), false);
+        struct jinja_output out;
+        struct err e;
+        struct str text = {0};
+        size_t n = 0;
+        const char *wanted = json_size(c) > 1 ? json_string(json_at(c, 1), &n, "") : NULL;
+        str_printf(&text, "{{ %s }}", json_string(json_at(c, 0), NULL, ""));
+        int code = render(text.p, s, &out, &e);
+        bool good = wanted ? !code && out.text.n == n && !memcmp(str_text(&out.text), wanted, n) : code != OK;
+        if (!good)
+            fprintf(stderr, "%s: got %s, wanted %s\n", text.p, code ? e.text : str_text(&out.text),
+                    wanted ? wanted : "an error");
+        wrong += !good;
+        str_free(&text);
+        jinja_output_fini(&out);
+        jinja_scope_free(s);
+    }
+    json_free(root);
+    assert_int_equal(wrong, 0);
+}
+
+/* Renders with {"messages": [{"role", "content"}]} and compares text and who wrote it ("." the template, "d" the data).
+ */
+static void check_who(const char *template, const char *text, const char *who)
+{
+    struct json *v;
+    struct err e;
+    static const char talk[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \" <|x|> \"}, {\"role\": \"a b\", \"content\": \"Yo\"}]}";
+    struct jinja_output out;
+    if (json_parse(&v, talk, sizeof talk - 1, "talk", &e)) fail_msg("%s", e.text);
+    struct jinja_scope *s = scope_of(v, true);
+    if (render(template, s, &out, &e)) fail_msg("%s", e.text);
+    assert_string_equal(str_text(&out.text), text);
+    assert_int_equal(out.data.n, out.text.n);
+    for (size_t i = 0; i < out.data.n; i++) out.data.p[i] = out.data.p[i] ? 'd' : '.';
+    assert_string_equal(str_text(&out.data), who);
+    jinja_output_fini(&out);
+    jinja_scope_free(s);
+    json_free(v);
+}
+
+static void test_who_wrote_it(void **state)
+{
+    (void)state;
+    check_who("<|{{ messages[0].role }}|>{{ messages[0].content | trim }}", "<|user|><|x|>", "........ddddd");
+    check_who("{{ '<' + messages[0].content.strip() + '>' }}", "<<|x|>>", ".ddddd.");
+    check_who("{{ messages[0].content[1:3] ~ messages[1].content.upper() ~ eos_token }}", "<|YO</s>", "dddd....");
+    check_who("{{ messages[1].role }}", "a b", "ddd"); /* no plain word */
+    check_who("{{ messages[1].content | replace('o', '<x>') }}", "Y<x>", "d...");
+    check_who("{{ [messages[1].content, 'z'] | tojson }}", "[\"Yo\", \"z\"]", "..dd.......");
+    check_who("{{ [messages[1].content] }}", "['Yo']", "..dd..");
+    check_who("{% set c %}<{{ messages[1].content }}>{% endset %}{{ c }}", "<Yo>", ".dd.");
+    check_who("{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m(messages[1].content)[1:] }}", "Yo>", "dd.");
+    check_who("{{ messages[0].content.split('|')[1] ~ '-'.join(['a', messages[1].content]) }}", "xa-Yo", "d..dd");
+    check_who("{{ messages[1].content * 2 }}{{ 'Y' }}", "YoYoY", "dddd.");
+    check_who("{{ messages | map(attribute='content') | join('/') | trim }}", "<|x|> /Yo", "dddddd.dd");
+}
+
+static void refused(const char *template, const char *wanted)
+{
+    struct jinja_scope *s = jinja_scope_new();
+    struct jinja_output out;
+    struct err e = {0};
+    jinja_set_text(s, "a", "x");
+    int code = render(template, s, &out, &e);
+    if (code != ERR_CORRUPT || !strstr(e.text, wanted))
+        fail_msg("%s: %s; wanted %s", template, code ? e.text : "it renders", wanted);
+    jinja_scope_free(s);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    refused("a\n  {{ a | striptags }}", "t:2:10: the filter 'striptags' is not known");
+    refused("{{ a | uper }}", "did you mean 'upper'");
+    refused("{{ a is defind }}", "t:1:9: the test 'defind' is not known here; did you mean 'defined'");
+    refused("{% include 'x' %}", "t:1:4: {% include %} is not known");
+    refused("{% if a %}x", "{% endif %}");
+    refused("{% for x in a %}{% endif %}", "{% endif %} is not known here");
+    refused("{{ a", "{{ that does not end");
+    refused("{# a", "comment that does not end");
+    refused("{{ 'a }}", "string that does not end");
+    refused("{{ (1 }}", "not");
+    refused("{{ 1 ! 2 }}", "sign ! is not known");
+    refused("{% raw %}", "without {% endraw %}");
+    refused("{{ a.b.c }}", "is undefined");
+    refused("{{ nothing.b }}", "'nothing' is undefined");
+    refused("{% set a.b = 1 %}", "only a namespace()");
+    refused("{% break %}", "outside of a loop");
+    refused("{{ raise_exception('the reason') }}", "t:1:19: the template refuses: the reason");
+    refused("{{ 'a' % 1 }}", "use ~");
+    refused("{% macro m() %}{% generation %}{% endgeneration %}{% endmacro %}{{ m() }}", "within a macro");
+    refused("{{ 99999999999999999999 }}", "beyond 64 bits");
+    refused("{{ 9223372036854775807 + 1 }}", "beyond 64 bits");
+    refused("{{ a | tojson(separators=(',', ':')) }}", "separators is not known here");
+    refused("\xFF", "not valid UTF-8");
+    refused("{{ 'ß' | upper }}", "U+00DF");
+}
+
+/* Templates without an end, or with an output without one. */
+static void test_limits(void **state)
+{
+    (void)state;
+    struct str deep = {0};
+    refused("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}", "steps");
+    refused("{{ 'abcdefgh' * 100000000 }}", "MiB of values");
+    refused("{% set n = namespace(s='xxxxxxxxxxxxxxxx') %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor "
+            "%}",
+            "MiB");
+    refused("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "within each other");
+    refused("{% set n = namespace(l=[]) %}{% for i in range(5000) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l }}",
+            "deeper");
+    refused("{% set n = namespace(l=[]) %}{% for i in range(5000) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l|tojson }}",
+            "deep");
+    refused("{% for i in range(90000) %}{{ 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' * 100 }}{% endfor %}", "MiB");
+    for (int i = 0; i < 3000; i++) str_putc(&deep, '(');
+    struct str text = {0};
+    str_printf(&text, "{{ %s }}", deep.p);
+    refused(text.p, "200 brackets");
+    str_clear(&text);
+    for (int i = 0; i < 3000; i++) str_puts(&text, "{% if a %}");
+    refused(text.p, "nested deeper");
+    str_clear(&text);
+    str_puts(&text, "{{ ");
+    for (int i = 0; i < 3000; i++) str_puts(&text, "not ");
+    str_puts(&text, "1 }}");
+    refused(text.p, "nested deeper");
+    str_clear(&text);
+    str_puts(&text, "{{ 1");
+    for (int i = 0; i < 3000; i++) str_puts(&text, " + 1");
+    str_puts(&text, " }}");
+    refused(text.p, "within each other");
+    str_free(&text);
+    str_free(&deep);
+}
+
+static void test_answers(void **state)
+{
+    (void)state;
+    static const char t[] =
+        "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ m.content }}</s>"
+        "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}";
+    struct json *root = cases();
+    struct jinja_scope *s = scope_of(json_get(json_get(root, "conversations"), "pair"), false);
+    struct jinja_output out;
+    struct err e;
+    assert_int_equal(render(t, s, &out, &e), OK);
+    assert_int_equal(out.n_answers, 1);
+    assert_int_equal(out.answers[0].to, out.text.n);
+    assert_string_equal(out.text.p + out.answers[0].from, "Hi, what is it?</s>");
+    jinja_output_fini(&out);
+    jinja_set_first(s, "messages", 1);
+    assert_int_equal(render(t, s, &out, &e), OK);
+    assert_int_equal(out.n_answers, 0);
+    assert_string_equal(str_text(&out.text), "[user]Hello");
+    jinja_output_fini(&out);
+    jinja_set_first(s, "messages", 9);
+    assert_int_equal(render(t, s, &out, &e), OK);
+    assert_int_equal(out.n_answers, 1);
+    jinja_output_fini(&out);
+    jinja_scope_free(s);
+    json_free(root);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_as_jinja2), cmocka_unit_test(test_expressions), cmocka_unit_test(test_who_wrote_it),
+        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_limits),      cmocka_unit_test(test_answers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
