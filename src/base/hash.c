@@ -17,6 +17,12 @@ _Static_assert(sizeof(XXH64_state_t) <= sizeof(struct hash64), "struct hash64 ho
 
 uint64_t hash64(const void *p, size_t n) { return XXH64(n ? p : "", n, 0); }
 
+struct hash128 hash128(const void *p, size_t n)
+{
+    XXH128_hash_t h = XXH3_128bits(n ? p : "", n);
+    return (struct hash128){.hi = h.high64, .lo = h.low64};
+}
+
 void hash64_init(struct hash64 *h) { XXH64_reset((XXH64_state_t *)(void *)h->opaque, 0); }
 
 void hash64_add(struct hash64 *h, const void *p, size_t n)

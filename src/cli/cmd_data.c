@@ -11,8 +11,8 @@
 
 #include "base/mem.h"
 
-static const struct data_command *const commands[] = {&data_tokenize, &data_train_tokenizer, &data_inspect,
-                                                      &data_clean};
+static const struct data_command *const commands[] = {&data_tokenize, &data_train_tokenizer, &data_inspect, &data_clean,
+                                                      &data_dedup};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 void data_print_json(struct str *text)

@@ -14,7 +14,7 @@ struct data_command {
     size_t size;
     int (*run)(const void *options, struct err *e); /* prints its results on stdout */
 };
-extern const struct data_command data_tokenize, data_train_tokenizer, data_inspect, data_clean;
+extern const struct data_command data_tokenize, data_train_tokenizer, data_inspect, data_clean, data_dedup;
 
 /* One JSON document, with a newline behind it, on stdout; frees it. */
 void data_print_json(struct str *text);

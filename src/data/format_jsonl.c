@@ -87,10 +87,10 @@ static int parse_line(struct jsonl *r, const char *line, size_t n, struct record
     }
     if (r->file->whole) {
         if (json_kind(r->record) != JSON_OBJECT) return no_text(r, e);
-        *out = (struct record){line, n, r->at, r->record};
+        *out = (struct record){line, n, r->at, r->record, line, n};
         return 1;
     }
-    *out = (struct record){.offset = r->at, .json = r->record};
+    *out = (struct record){.offset = r->at, .json = r->record, .line = line, .line_n = n};
     out->text = json_string(json_get(r->record, r->file->column), &out->n, NULL);
     if (!out->text) return no_text(r, e);
     return out->n > 0;

@@ -57,6 +57,8 @@ struct record {
     size_t n;
     int64_t offset;          /* where it begins: in bytes of what the file holds unpacked; of a table its row */
     const struct json *json; /* the record itself, where the format has one; borrowed like the text */
+    const char *line;        /* and as it is written */
+    size_t line_n;
 };
 
 struct unit_list { /* parts [from, to) of a file, in order */

@@ -20,7 +20,7 @@
 enum { SOURCE_VERSION = 1 };
 
 struct unit {
-    int64_t file, from, to;
+    int64_t file, from, to, parts; /* parts: of the file, in all */
 };
 
 struct source {
@@ -286,6 +286,12 @@ int source_read(struct source *s, const char **p, size_t *n, struct err *e)
 
 const struct json *source_record(const struct source *s) { return s->record.json; }
 
+const char *source_line(const struct source *s, size_t *n)
+{
+    *n = s->record.line_n;
+    return s->record.line;
+}
+
 void source_where(const struct source *s, struct source_place *p)
 {
     *p = (struct source_place){.path = s->file.listed->path, .number = s->number, .offset = s->record.offset};
@@ -293,10 +299,10 @@ void source_where(const struct source *s, struct source_place *p)
 
 /* -- units -------------------------------------------------------------------------------------------------- */
 
-static void add_unit(struct source *s, int64_t file, int64_t from, int64_t to)
+static void add_unit(struct source *s, int64_t file, int64_t from, int64_t to, int64_t parts)
 {
     GROW(s->units, s->n_units, s->units_room, 1);
-    s->units[s->n_units++] = (struct unit){file, from, to};
+    s->units[s->n_units++] = (struct unit){file, from, to, parts};
 }
 
 /* The parts of a file that is larger than a unit. */
@@ -306,8 +312,8 @@ static int cut_file(struct source *s, int64_t i, struct err *e)
     struct unit_list l = {0};
     int got = open_file(look, i, 0, INT64_MAX, true, e);
     if (got > 0 && look->format->cut) got = look->format->cut(look->reader, SOURCE_UNIT_BYTES, &l, e);
-    for (int64_t k = 0; k < l.n && got >= 0; k++) add_unit(s, i, l.part[k][0], l.part[k][1]);
-    if (l.n == 0 && got >= 0) add_unit(s, i, 0, INT64_MAX);
+    for (int64_t k = 0; k < l.n && got >= 0; k++) add_unit(s, i, l.part[k][0], l.part[k][1], l.n);
+    if (l.n == 0 && got >= 0) add_unit(s, i, 0, INT64_MAX, 1);
     xfree(l.part);
     source_close(look);
     return got < 0 ? got : OK;
@@ -319,7 +325,7 @@ int source_units(struct source *s, int64_t *n, struct err *e)
     int code = OK;
     for (int64_t i = s->n_units ? s->list.n : 0; i < s->list.n && !code; i++) {
         if (s->list.files[i].bytes > SOURCE_UNIT_BYTES) code = cut_file(s, i, e);
-        else add_unit(s, i, 0, INT64_MAX);
+        else add_unit(s, i, 0, INT64_MAX, 1);
     }
     if (code) s->n_units = 0;
     *n = s->n_units;
@@ -337,6 +343,15 @@ void source_unit(struct source *s, int64_t unit)
     s->end_file = u->file + 1;
     s->from = u->from;
     s->to = u->to;
+}
+
+struct source_unit_place source_unit_where(const struct source *s, int64_t unit)
+{
+    const struct source *first = s->first ? s->first : s;
+    CHECK(unit >= 0 && unit < first->n_units, "unit %lld of %lld", (long long)unit, (long long)first->n_units);
+    const struct unit *u = &first->units[unit];
+    const struct source_file *f = &first->list.files[u->file];
+    return (struct source_unit_place){.path = f->path, .from = u->from, .bytes = f->bytes / u->parts};
 }
 
 /* -- inspect ------------------------------------------------------------------------------------------------ */

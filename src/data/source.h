@@ -60,6 +60,8 @@ int source_read(struct source *s, const char **p, size_t *n, struct err *e);
 /* The document's record where its format has such (.jsonl): until the next source_next; else NULL. */
 struct json;
 const struct json *source_record(const struct source *s);
+/* The same as it is written, without its line end; NULL where the format has no such. */
+const char *source_line(const struct source *s, size_t *n);
 /* Where the document that source_next began comes from; the path is the source's own. */
 struct source_place {
     const char *path;
@@ -90,6 +92,12 @@ void source_seek(struct source *s, int64_t file, int64_t skipped, const char *sk
 int source_units(struct source *s, int64_t *n, struct err *e);
 struct source *source_again(const struct source *s, void (*tell_bad)(void *ctx, const char *what), void *tell_ctx);
 void source_unit(struct source *s, int64_t unit);
+/* What unit is. from: as its format counts (bytes, row groups), 0 for a whole file; bytes: about. */
+struct source_unit_place {
+    const char *path;
+    int64_t from, bytes;
+};
+struct source_unit_place source_unit_where(const struct source *s, int64_t unit);
 
 /* -- inspect ------------------------------------------------------------------------------------------------ */
 

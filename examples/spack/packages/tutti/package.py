@@ -31,6 +31,7 @@ class Tutti(CMakePackage):
     depends_on("openssl")
     depends_on("snappy")
     depends_on("libarchive")
+    depends_on("libdivsufsort")
     depends_on("mpi@3:", when="+mpi")
     depends_on("onednn", when="+onednn")
 

@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define FOLD minhash_fold_portable
+#include "curate/minhash_body.h"
