@@ -92,6 +92,8 @@ struct vocab_attrs {
 struct linear_attrs {
     bool bias_off; /* a part of a sum over ranks: only one of them adds the bias; the tape leaves it out of the forward
                       call elsewhere */
+    bool gram; /* both operands are one matrix, nothing is added: the result is its own transpose, of which half need be
+                      computed */
 };
 struct grouped_attrs {
     int64_t expected; /* rows that hold tokens, for counting FLOPs; 0: all */

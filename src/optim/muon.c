@@ -215,9 +215,16 @@ static struct kernel_call product_of(const struct muon *x, enum product what, in
                 wide = matrix_of(x->wide.p, DT_F32, k, k);
     struct kernel_call c =
         {.op = OP_LINEAR, .phase = KERNEL_FWD, .at = ATTRS(linear, 0), .n_in = 2, .n_out = 1, .what = "newton-schulz"};
+    const struct op_attrs gram = ATTRS(linear, .gram = true);
     switch (what) {
-    case GRAM_WIDE: c.in[0] = c.in[1] = X, c.out[0] = G; break;
-    case SQUARE: c.in[0] = c.in[1] = G, c.out[0] = H; break;
+    case GRAM_WIDE:
+        c.at = gram;
+        c.in[0] = c.in[1] = X, c.out[0] = G;
+        break;
+    case SQUARE: /* G is its own transpose */
+        c.at = gram;
+        c.in[0] = c.in[1] = G, c.out[0] = H;
+        break;
     case RIGHT: c.in[0] = X, c.in[1] = H, c.out[0] = Y; break;
     case LEFT:
         c.phase = KERNEL_BWD_IN;
@@ -226,6 +233,7 @@ static struct kernel_call product_of(const struct muon *x, enum product what, in
         break;
     case GRAM_TALL:
         c.phase = KERNEL_BWD_W;
+        c.at = gram;
         c.in[0] = X, c.in[1] = matrix_of(NULL, DT_BF16, k, k), c.out[0] = matrix_of(NULL, DT_BF16, m, k);
         c.dout[0] = X, c.din[1] = wide;
         break;

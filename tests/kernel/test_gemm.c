@@ -125,6 +125,51 @@ static void one(const struct tile_ops *o, struct team *const teams[3], enum dtyp
     xfree(bias);
 }
 
+/* A Gram matrix has below its diagonal the bits of the product of its operand with itself, above it the same once more;
+ * on any team. */
+static void gram(const struct tile_ops *o, struct team *const teams[3], enum dtype t, int64_t m, int64_t k)
+{
+    const enum dtype outs[] = {DT_F32, DT_BF16, DT_F16};
+    struct gemm g = {.m = m, .n = m, .k = k};
+    g.a = g.b = source_new(t, draw(2), m, k);
+    g.out.c_dtype = outs[draw(3)];
+    g.out.ldc = m + draw(4);
+    const size_t c_bytes = (size_t)(m * g.out.ldc) * dtype_bytes(g.out.c_dtype);
+    char *c = random_new(g.out.c_dtype, m * g.out.ldc), *whole = xmalloc(c_bytes), *before = xmalloc(c_bytes);
+    memcpy(before, c, c_bytes);
+    g.out.c = memcpy(whole, c, c_bytes);
+    run(o, &g, teams[0]);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = i + 1; j < m; j++)
+            put(whole, g.out.c_dtype, i * g.out.ldc + j, (float)get(whole, g.out.c_dtype, j * g.out.ldc + i));
+    g.out.c = c;
+    g.gram = true;
+    for (int i = 0; i < 3; i++) {
+        memcpy(c, before, c_bytes);
+        run(o, &g, teams[i]);
+        if (memcmp(c, whole, c_bytes))
+            fail_msg("%s: Gram matrix %ldx%ld on %d threads has other bits", o->name, (long)m, (long)k, i + 1);
+    }
+    source_free(&g.a);
+    xfree(c);
+    xfree(whole);
+    xfree(before);
+}
+
+static void test_grams(void **state)
+{
+    (void)state;
+    struct team *teams[3] = {NULL, team_new(2), team_new(3)};
+    for (int r = 0; tile_ops_at(r); r++) {
+        const struct tile_ops *o = tile_ops_at(r);
+        if (o->needs > cpu_isa()) continue;
+        for (int i = 0; i < 30 / CASE_STRIDE; i++)
+            gram(o, teams, draw(2) ? DT_BF16 : DT_F32, 1 + draw(i % 3 ? 150 : 400), 1 + draw(i % 4 ? 200 : 900));
+    }
+    if (!TUTTI_EMULATED) gram(tile_ops_get(DT_BF16), teams, DT_BF16, 2300, 700); /* chunks of rows, blocks of columns */
+    for (int t = 1; t < 3; t++) team_free(teams[t]);
+}
+
 static void test_products(void **state)
 {
     (void)state;
@@ -232,6 +277,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
+        cmocka_unit_test(test_grams),
         cmocka_unit_test(test_many_blocks),
         cmocka_unit_test(test_few_rows),
     };

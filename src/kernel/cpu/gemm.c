@@ -22,10 +22,16 @@
  * to C's (or its stand-in) with its scales, 64 vectors of 16 for 256 tile products on AMX: what such recipes cost here.
  * A slice of one block alone went through the stand-in, which is larger than L2, for every block.
  *
+ * A Gram matrix (both operands are one) has equal halves: members get rows by the area below the diagonal, tiles above
+ * it are passed over, and when all are in, what is above is copied from below. Sums of the same products in the same
+ * order.
+ *
  * Rejected: packing both operands whole (twice the scratch, and the vocabulary's weights would leave the cache
  * before use); splitting depth among threads (bits would depend on the team).
  */
 #include "kernel/cpu/gemm.h"
+
+#include <math.h>
 
 #include "base/err.h"
 
@@ -57,6 +63,17 @@ static void plan_grid(struct plan *p, int64_t m_panels, int64_t n_panels, int nr
     }
 }
 
+/* The panels of rows of a member of the grid's row `part`: all parts alike, or as much below the diagonal in each. */
+static void rows_of(const struct gemm *g, int64_t m_panels, int part, int n_parts, int64_t *lo, int64_t *hi)
+{
+    if (!g->gram) {
+        team_split(m_panels, part, n_parts, lo, hi);
+        return;
+    }
+    *lo = (int64_t)((double)m_panels * sqrt((double)part / n_parts));
+    *hi = part + 1 == n_parts ? m_panels : (int64_t)((double)m_panels * sqrt((double)(part + 1) / n_parts));
+}
+
 enum { MOST_ROWS = 1024, MOST_COLS = 1024 }; /* of a member's stand-in for C */
 
 static struct plan plan_make(const struct tile_ops *o, const struct gemm *g, int n_threads)
@@ -78,8 +95,17 @@ static struct plan plan_make(const struct tile_ops *o, const struct gemm *g, int
     p.n_blocks = ceil_div(g->n, p.nc);
     const int64_t m_panels = ceil_div(g->m, o->mr), n_panels = p.nc / o->nr;
     plan_grid(&p, m_panels, n_panels, o->nr, n_threads);
-
-    const int64_t mine = ceil_div(m_panels, p.tm);
+    int64_t mine = ceil_div(m_panels, p.tm);
+    if (g->gram) {
+        p.tm = n_threads;
+        p.tn = 1;
+        mine = 0;
+        for (int i = 0; i < p.tm; i++) {
+            int64_t lo, hi;
+            rows_of(g, m_panels, i, p.tm, &lo, &hi);
+            if (hi - lo > mine) mine = hi - lo;
+        }
+    }
     p.n_chunks = stand_in ? ceil_div(mine * o->mr, MOST_ROWS) : 1;
     p.chunk = ceil_div(mine, p.n_chunks);
     p.mc = min64(o->mc / o->mr, p.chunk) * o->mr;
@@ -244,6 +270,7 @@ static void slice_run(const struct job *w, int64_t row0, int64_t row1, int64_t j
         for (int64_t q = q0; q < q1; q++) {
             const char *ai = a;
             for (int64_t i = ic; i < ic + mc; i += o->mr, ai += a_step) {
+                if (w->g->gram && jc + q * o->nr >= i + o->mr) continue; /* above the diagonal */
                 float *tile = t ? t + ((q - q0) * w->p.chunk + (i - row0) / o->mr) * o->mr * o->nr : NULL;
                 if (w->g->blocks) {
                     tile_run_blocks(w, ai, b + (size_t)q * b_step, tile, i, jc + q * o->nr, d0, d0 + depth, slice);
@@ -265,7 +292,7 @@ static void member_run(void *arg, int member, int n_members)
     char *const a = w->scratch + 2 * p->b_bytes + (size_t)member * (p->a_bytes + p->t_bytes);
     float *const t = p->t_bytes ? (float *)(void *)(a + p->a_bytes) : NULL;
     int64_t panel0, panel1;
-    team_split(ceil_div(g->m, o->mr), member / p->tn, p->tm, &panel0, &panel1);
+    rows_of(g, ceil_div(g->m, o->mr), member / p->tn, p->tm, &panel0, &panel1);
 
     o->begin();
     int turn = 0;
@@ -291,9 +318,36 @@ static void member_run(void *arg, int member, int n_members)
     o->end();
 }
 
+/* ---- Gram matrices ---- */
+enum { MIRROR = 32 }; /* rows and columns that stay in the cache */
+
+#define MIRROR_BLOCK(T)                                                                                                \
+    for (int64_t i = i0; i < i1; i++)                                                                                  \
+        for (int64_t j = j0 > i ? j0 : i + 1; j < j1; j++) ((T *)c)[i * ld + j] = ((const T *)c)[j * ld + i];
+
+/* What lies above the diagonal, from below it: blocks of rows in turn. */
+static void mirror_member(void *arg, int member, int n_members)
+{
+    const struct gemm *g = ((const struct job *)arg)->g;
+    void *c = g->out.c;
+    const int64_t ld = g->out.ldc;
+    for (int64_t i0 = (int64_t)member * MIRROR; i0 < g->m; i0 += (int64_t)n_members * MIRROR)
+        for (int64_t i1 = min64(i0 + MIRROR, g->m), j0 = i0; j0 < g->n; j0 += MIRROR) {
+            const int64_t j1 = min64(j0 + MIRROR, g->n);
+            if (dtype_bytes(g->out.c_dtype) == 4) {
+                MIRROR_BLOCK(float)
+            } else {
+                MIRROR_BLOCK(uint16_t)
+            }
+        }
+}
+
 void gemm_run(const struct tile_ops *o, const struct gemm *g, void *scratch, struct team *team)
 {
+    CHECK(!g->gram || (g->m == g->n && !g->blocks && !g->out.bias && !g->out.acc), "no Gram matrix of %ld x %ld",
+          (long)g->m, (long)g->n);
     CHECK(g->m > 0 && g->n > 0 && g->k > 0, "empty product %ld x %ld x %ld", (long)g->m, (long)g->n, (long)g->k);
     struct job w = {.o = o, .g = g, .p = plan_make(o, g, team_size(team)), .scratch = scratch, .team = team};
     team_run(team, member_run, &w);
+    if (g->gram) team_run(team, mirror_member, &w);
 }

@@ -34,6 +34,9 @@ struct gemm {
      * each, in order (DeepSeek-V3, section 3.3.2). Both have the same depth and depth_at. */
     bool blocks;
     struct gemm_scales scale_a, scale_b;
+    /* a and b are one operand, n = m, no bias, acc or blocks: tiles above the diagonal are copied from below it, which
+     * has the same bits. */
+    bool gram;
 };
 
 /* Where a product of these panels cuts its depth. */

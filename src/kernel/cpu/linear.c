@@ -61,7 +61,8 @@ static struct gemm forward(const struct kernel_call *c)
                          .k = x->n[1],
                          .a = source(x, true),
                          .b = source(w, true),
-                         .out = target(&c->out[0], NULL, c->n_in > 2 ? &c->in[2] : NULL)};
+                         .out = target(&c->out[0], NULL, c->n_in > 2 ? &c->in[2] : NULL),
+                         .gram = at_linear(&c->at)->gram};
 }
 static struct gemm backward_in(const struct kernel_call *c)
 {
@@ -81,7 +82,8 @@ static struct gemm backward_w(const struct kernel_call *c)
                          .k = x->n[0],
                          .a = source(dy, false),
                          .b = source(x, false),
-                         .out = target(&c->din[1], &c->acc[1], NULL)};
+                         .out = target(&c->din[1], &c->acc[1], NULL),
+                         .gram = at_linear(&c->at)->gram};
 }
 
 static struct gemm product(const struct kernel_call *c)
