@@ -34,6 +34,8 @@ enum conf_type {
     CONF_STRING, /* const char * in the arena; null gives NULL */
     CONF_CHOICE, /* int: index into choices */
     CONF_REALS,  /* double[], fixed count `n`: betas: [0.9, 0.95] */
+    CONF_POINTS, /* struct conf_points: a number, or a list of {step: S, NAME: number}, NAME the row's: weight: 2, or
+                    weight: [{step: 0, weight: 1}, {step: 100, weight: 0.5}]. Steps are whole, >= 0, and rise */
     CONF_LIST,   /* struct conf_list: items described by `item` (a table of their own); a single item that is
                     not in brackets is a list of one. Or of several `kinds`: then each is a struct conf_of_kind */
 };
@@ -55,7 +57,7 @@ struct conf_row {
     enum conf_type type;
     size_t offset;               /* in the target struct */
     const char *otherwise;       /* default as YAML text; NULL: required. "null" for absent strings */
-    double lo, hi;               /* CONF_INT and CONF_REAL: inclusive range; lo == hi == 0: any */
+    double lo, hi;               /* CONF_INT, CONF_REAL and CONF_POINTS: inclusive range; lo == hi == 0: any */
     const char *choices;         /* CONF_CHOICE: "fp32|bf16|fp16" */
     int n;                       /* CONF_REALS: how many */
     const struct conf_row *item; /* CONF_LIST: rows of one item, paths relative; ends with path NULL */
@@ -66,6 +68,16 @@ struct conf_row {
     const struct conf_kind *const *kinds; /* CONF_LIST: of these instead of `item`; ends with NULL */
     bool plain_one;  /* CONF_LIST of items that are one text: a list of one is printed as that text */
     const char *doc; /* one line for --help and docs */
+};
+
+struct conf_point {
+    int64_t step;
+    double value;
+};
+struct conf_points {
+    double value;               /* n 0: the number */
+    const struct conf_point *p; /* in the arena */
+    int n;
 };
 
 struct conf_list {

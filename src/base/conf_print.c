@@ -72,6 +72,17 @@ static bool null_by_default(const struct conf_row *row)
     return row->otherwise && (!strcmp(row->otherwise, "null") || !strcmp(row->otherwise, "~") || !*row->otherwise);
 }
 
+static void print_points(struct str *out, const struct conf_row *row, const struct conf_points *v)
+{
+    const char *dot = strrchr(row->path, '.');
+    if (!v->n) print_real(out, v->value);
+    for (int i = 0; i < v->n; i++) {
+        str_printf(out, "%s{step: %lld, %s: ", i ? ", " : "[", (long long)v->p[i].step, dot ? dot + 1 : row->path);
+        print_real(out, v->p[i].value);
+        str_puts(out, i + 1 < v->n ? "}" : "}]");
+    }
+}
+
 static void print_scalar(struct str *out, const struct conf_row *row, const char *at)
 {
     switch (row->type) {
@@ -102,6 +113,7 @@ static void print_scalar(struct str *out, const struct conf_row *row, const char
         }
         str_putc(out, ']');
         break;
+    case CONF_POINTS: print_points(out, row, (const struct conf_points *)(const void *)at); break;
     case CONF_LIST: break; /* print_list: it is not one line */
     }
 }
@@ -177,8 +189,14 @@ void conf_print(const struct conf_row *rows, const void *target, struct str *out
 static void help_type(const struct conf_row *row, struct str *out)
 {
     static const char *const names[] = {
-        [CONF_BOOL] = "true|false", [CONF_INT] = "integer",   [CONF_REAL] = "number", [CONF_STRING] = "text",
-        [CONF_CHOICE] = "",         [CONF_REALS] = "numbers", [CONF_LIST] = "list",
+        [CONF_BOOL] = "true|false",
+        [CONF_INT] = "integer",
+        [CONF_REAL] = "number",
+        [CONF_STRING] = "text",
+        [CONF_CHOICE] = "",
+        [CONF_REALS] = "numbers",
+        [CONF_POINTS] = "number, or points",
+        [CONF_LIST] = "list",
     };
     str_puts(out, row->type == CONF_CHOICE ? row->choices : names[row->type]);
     if (row->lo == 0 && row->hi == 0) return;

@@ -156,11 +156,59 @@ static int set_reals(const struct source *s, const struct scope *sc, const struc
     return OK;
 }
 
+/* A member of a point; NULL. */
+static const struct conf_node *member(const struct conf_node *point, const char *name)
+{
+    for (const struct conf_node *m = point->first; m; m = m->next)
+        if (!strcmp(m->key, name)) return m;
+    return NULL;
+}
+
+static int set_point(const struct source *s, const struct scope *sc, const struct conf_row *row,
+                     const struct conf_node *v, const struct conf_point *before, struct conf_point *out)
+{
+    char wanted[160], range[96];
+    const char *dot = strrchr(row->path, '.'), *name = dot ? dot + 1 : row->path;
+    snprintf(wanted, sizeof wanted, "points such as {step: 100, %s: 0.5}, a number%s", name, range_text(row, range));
+    const struct conf_node *step = v->kind == CONF_NODE_MAP ? member(v, "step") : NULL,
+                           *value = v->kind == CONF_NODE_MAP ? member(v, name) : NULL;
+    if (!step || !value || v->n != 2) return wrong_type(s, sc, row, v, wanted);
+    if (!parse_number(value, &out->value) || (has_range(row) && (out->value < row->lo || out->value > row->hi)))
+        return out_of_range(s, sc, row, value, "a number");
+    if (!parse_integer(step, &out->step) || out->step < 0)
+        return wrong_type(s, sc, row, step, "a step: a whole number from 0 on");
+    if (!before || out->step > before->step) return OK;
+    return conf_refuse(s, step->line, sc->label, row->path, "step %lld after step %lld; steps rise",
+                       (long long)out->step, (long long)before->step);
+}
+
+static int set_points(const struct source *s, const struct scope *sc, const struct conf_row *row,
+                      const struct conf_node *v)
+{
+    struct conf_points *out = (struct conf_points *)(void *)(sc->target + row->offset);
+    char wanted[160], range[96];
+    *out = (struct conf_points){0};
+    if (v->kind == CONF_NODE_SCALAR) {
+        if (parse_number(v, &out->value) && !(has_range(row) && (out->value < row->lo || out->value > row->hi)))
+            return OK;
+        return out_of_range(s, sc, row, v, "a number");
+    }
+    snprintf(wanted, sizeof wanted, "a number%s, or a list of points", range_text(row, range));
+    if (v->kind != CONF_NODE_LIST || !v->n) return wrong_type(s, sc, row, v, wanted);
+    struct conf_point *p = arena_alloc(s->arena, (size_t)v->n * sizeof *p);
+    for (const struct conf_node *item = v->first; item; item = item->next, out->n++) {
+        int code = set_point(s, sc, row, item, out->n ? &p[out->n - 1] : NULL, &p[out->n]);
+        if (code) return code;
+    }
+    out->p = p;
+    return OK;
+}
+
 typedef int set_fn(const struct source *, const struct scope *, const struct conf_row *, const struct conf_node *);
 
 static set_fn *const setters[] = {
-    [CONF_BOOL] = set_bool,     [CONF_INT] = set_int,       [CONF_REAL] = set_real,
-    [CONF_STRING] = set_string, [CONF_CHOICE] = set_choice, [CONF_REALS] = set_reals,
+    [CONF_BOOL] = set_bool,     [CONF_INT] = set_int,     [CONF_REAL] = set_real,     [CONF_STRING] = set_string,
+    [CONF_CHOICE] = set_choice, [CONF_REALS] = set_reals, [CONF_POINTS] = set_points,
 };
 
 int conf_set_scalar(const struct source *s, const struct scope *sc, const struct conf_row *row,

@@ -13,10 +13,12 @@
 #include "config/afford.h"
 #include "config/changes.h"
 #include "config/config_codec.h"
+#include "config/config_data.h"
 #include "config/config_layout.h"
 #include "config/config_memory.h"
 #include "config/config_offload.h"
 #include "config/config_recipe.h"
+#include "data/pack.h"
 
 #define AT(field) offsetof(struct config, field)
 
@@ -26,8 +28,8 @@ static const struct conf_row source_rows[] = {
      .doc = "text file, folder, .jsonl, .csv or .tsv (also .gz or .zst), or the prefix of a token file"},
     {.path = "column", .type = CONF_STRING, .offset = offsetof(struct config_source, column), .otherwise = "null",
      .doc = "of a .jsonl, .csv or .tsv: the member or column that is the text; default text"},
-    {.path = "weight", .type = CONF_REAL, .offset = offsetof(struct config_source, weight), .otherwise = "1.0",
-     .lo = 1e-9, .hi = 1e9, .doc = "share of this source among the samples, relative to the others"},
+    {.path = "weight", .type = CONF_POINTS, .offset = offsetof(struct config_source, weight), .otherwise = "1.0",
+     .hi = 1e9, .doc = "share of this source among the samples, relative to the others; or by step, such as [{step: 0, weight: 1}, {step: 900, weight: 0.1}]"},
     {0},
 };
 /* clang-format on */
@@ -122,6 +124,13 @@ const struct conf_row config_rows[] = {
     BOOL("data.reset_positions", data.reset_positions, "false", "positions begin at 0 in every document, not in every sample"),
     BOOL("data.mask_boundaries", data.mask_boundaries, "false", "the first token of a document is not trained: what is before it says nothing of it"),
     BOOL("data.skip_bad", data.skip_bad, "false", "bad records of texts (no JSON, no UTF-8, damaged) are skipped and listed beside the cached tokens, not an error"),
+    CHOICE("data.pack", data.pack, "joined", PACK_NAMES,
+           "documents in a sample: joined end to end; best_fit: whole ones side by side, none sees another, only those longer than model.seq_len are cut; padded: one in each"),
+    INT("data.window", data.window, "4096", 1, 16777216, "documents that are packed together (best_fit), or sorted together (data.group)"),
+    INT("data.group", data.group, "0", 0, 1048576,
+        "so many samples in a row are of like length, and of one source: a divisor of batch.global; 0: as they come"),
+    CHOICE("data.weights", data.weights, "stepwise", "stepwise|linear",
+           "between two steps for which a source has a weight: the first one's, or on the line from it to the second"),
     TEXT("data.cache_dir", data.cache_dir, "null", "where tokenised text is kept; default: run.dir/data"),
 
     INT("batch.global", batch.global, "32", 1, 1 << 24, "sequences per optimizer step, over all ranks"),
@@ -518,6 +527,7 @@ static int check_accumulate(const struct config *c, const struct conf *f, struct
 int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int n_ranks, struct err *e)
 {
     int rc = resolve_model(c, f, n_vocab, e);
+    if (!rc) rc = config_resolve_data(c, f, e);
     if (!rc) rc = config_resolve_degrees(c, f, n_ranks, e);
     if (!rc) rc = afford_counted(c, f, e);
     if (!rc) rc = resolve_overlap(c, f, e);

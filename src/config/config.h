@@ -19,12 +19,13 @@
 
 struct config_source {
     const char *path, *column;
-    double weight;
+    struct conf_points weight;
 };
 struct config_key {
     const char *name;
 };
 
+enum config_weights { WEIGHTS_STEPWISE, WEIGHTS_LINEAR };
 enum config_order { ORDER_SHUFFLED, ORDER_SEQUENTIAL };
 enum config_accumulate {
     ACCUMULATE_FP32,
@@ -59,6 +60,9 @@ struct config {
         int order;
         int64_t seed;
         bool reset_positions, mask_boundaries, skip_bad;
+        int pack; /* enum pack_kind */
+        int64_t window, group;
+        int weights; /* enum config_weights */
         const char *cache_dir;
     } data;
     struct {

@@ -24,6 +24,7 @@ size_t key_bytes(const struct conf_row *r)
     case CONF_REALS: return (size_t)r->n * sizeof(double);
     case CONF_STRING: return sizeof(char *);
     case CONF_CHOICE: return sizeof(int);
+    case CONF_POINTS: return sizeof(struct conf_points);
     case CONF_LIST: break;
     }
     bug(__FILE__, __LINE__, "key", "%s is a list", r->path);

@@ -19,6 +19,7 @@ struct batch {
         };
     };
     int64_t n_trained; /* targets that are not -1 */
+    int64_t n_padded;  /* positions that hold no token of a document */
 };
 
 void batch_init(struct batch *b, int64_t n_seqs, int64_t seq_len);

@@ -6,30 +6,35 @@
  */
 #include "data/dataset.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/rng.h"
+#include "data/dataset_weights.h"
 #include "data/sampler.h"
 #include "data/source.h"
 #include "data/tokenfile.h"
 #include "data/tokenize.h"
 
+enum { USUAL_WINDOW = 4096 };
+
 struct stream {
     struct tokenfile file;
-    int64_t n_samples;
+    struct cuts cuts;
 };
 
 struct dataset {
     struct stream *streams;
     int n;
-    struct blend blend;
-    int64_t seq_len, n_samples, n_tokens;
+    struct blend blend; /* of groups */
+    int64_t seq_len, group, n_samples, n_tokens;
     uint64_t seed;
     int32_t eos;
-    bool shuffled, reset_positions, mask_boundaries;
+    bool shuffled, reset_positions, mask_boundaries, joined;
 };
 
 /* One piece of memory, the fields one after the other. */
@@ -65,6 +70,35 @@ static int check_tokenizer(const struct tokenfile *f, const struct tokenizer *t,
                    path, f->head.vocab, tokenizer_vocab(t));
 }
 
+/* A file of an older version does not say where its documents end: it is read through, which is said. */
+static int find_documents(struct stream *s, const atomic_int *give_up, struct err *e)
+{
+    if (tokenfile_has_ends(&s->file)) return OK;
+    double from = clock_now_s();
+    int code = tokenfile_find_ends(&s->file, give_up, e);
+    if (!code)
+        log_info("data: %s: is of version %d, without a table of documents: all of it was read for %lld ends of text "
+                 "in %.1f s; tokenize the text again to have one",
+                 s->file.path, s->file.version, (long long)s->file.n_documents, clock_now_s() - from);
+    return code;
+}
+
+static int cut_stream(struct stream *s, const char *path, const struct dataset_options *o, struct err *e)
+{
+    struct cuts_rule rule = {o->pack, o->seq_len, o->window ? o->window : USUAL_WINDOW, o->group > 0};
+    int code = o->pack == PACK_JOINED ? OK : find_documents(s, o->give_up, e);
+    if (!code) code = cuts_open(&s->cuts, &s->file, &rule, o->give_up, e);
+    if (code || s->cuts.n > 0) return code;
+    if (o->pack != PACK_JOINED)
+        return err_set(e, ERR_REQUEST, "%s: none of its %lld documents has a token to predict", path,
+                       (long long)s->file.n_documents);
+    return err_set(e, ERR_REQUEST,
+                   "%s: has %lld tokens, a sequence of %lld needs %lld; choose a sequence length of %lld or less, or "
+                   "more text",
+                   path, (long long)s->file.n_tokens, (long long)o->seq_len, (long long)o->seq_len + 1,
+                   (long long)(s->file.n_tokens > 1 ? s->file.n_tokens - 1 : 0));
+}
+
 static int open_stream(struct stream *s, const struct dataset_source *source, const struct dataset_options *o,
                        struct err *e)
 {
@@ -88,29 +122,21 @@ static int open_stream(struct stream *s, const struct dataset_source *source, co
     if (!code && cached) s->file.made_from = xstrdup(path);
     xfree(file);
     if (!code) code = check_tokenizer(&s->file, o->tokenizer, path, e);
-    if (code) return code;
-    s->n_samples = (s->file.n_tokens - 1) / o->seq_len;
-    if (s->n_samples > 0) return OK;
-    return err_set(e, ERR_REQUEST,
-                   "%s: has %lld tokens, a sequence of %lld needs %lld; choose a sequence length of %lld or less, or "
-                   "more text",
-                   path, (long long)s->file.n_tokens, (long long)o->seq_len, (long long)o->seq_len + 1,
-                   (long long)(s->file.n_tokens > 1 ? s->file.n_tokens - 1 : 0));
+    return code ? code : cut_stream(s, path, o, e);
 }
 
 static int check_options(const struct dataset_options *o, struct err *e)
 {
-    double total = 0;
     if (o->n_sources < 1) return err_set(e, ERR_REQUEST, "no data: name at least one text, folder or token file");
     if (o->seq_len < 1)
         return err_set(e, ERR_REQUEST, "a sequence length of %lld; at least 1 is needed", (long long)o->seq_len);
-    for (int i = 0; i < o->n_sources; i++) {
-        double w = o->sources[i].weight;
-        if (!(w >= 0) || !isfinite(w))
-            return err_set(e, ERR_REQUEST, "%s: weight %g; wanted a number >= 0", o->sources[i].path, w);
-        total += w;
-    }
-    if (!(total > 0) || !isfinite(total)) return err_set(e, ERR_REQUEST, "the weights of the data add up to %g", total);
+    if (o->group && o->pack == PACK_JOINED)
+        return err_set(e, ERR_REQUEST,
+                       "samples of joined documents are all of one length, so that there is nothing to group; pack "
+                       "documents (best_fit or padded), or do without groups");
+    if (o->group < 0 || (o->group && o->global_batch % o->group))
+        return err_set(e, ERR_REQUEST, "groups of %lld samples in batches of %lld; choose a divisor",
+                       (long long)o->group, (long long)o->global_batch);
     return OK;
 }
 
@@ -118,26 +144,26 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
 {
     *out = NULL;
     int code = check_options(o, e);
+    if (!code) code = weights_check(o, e);
     if (code) return code;
     struct dataset *d = xcalloc(1, sizeof *d);
     *d = (struct dataset){
         .streams = xcalloc((size_t)o->n_sources, sizeof *d->streams),
         .seq_len = o->seq_len,
+        .group = o->group ? o->group : 1,
+        .joined = o->pack == PACK_JOINED,
         .seed = o->seed,
         .eos = tokenizer_eos(o->tokenizer),
         .shuffled = o->shuffled,
         .reset_positions = o->reset_positions,
         .mask_boundaries = o->mask_boundaries,
     };
-    double *weights = xmalloc((size_t)o->n_sources * sizeof *weights);
     for (int i = 0; i < o->n_sources && !code; i++, d->n++) {
-        weights[i] = o->sources[i].weight;
         code = open_stream(&d->streams[i], &o->sources[i], o, e);
-        d->n_samples += d->streams[i].n_samples;
+        d->n_samples += d->streams[i].cuts.n;
         d->n_tokens += d->streams[i].file.n_tokens;
     }
-    if (!code) blend_init(&d->blend, weights, o->n_sources, (int64_t[]){0}, 1);
-    xfree(weights);
+    if (!code) code = weights_blend(&d->blend, o, e);
     if (code) dataset_close(d);
     else *out = d;
     return code;
@@ -146,49 +172,140 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
 void dataset_close(struct dataset *d)
 {
     if (!d) return;
-    for (int i = 0; i < d->n; i++) tokenfile_close(&d->streams[i].file);
+    for (int i = 0; i < d->n; i++) {
+        cuts_close(&d->streams[i].cuts);
+        tokenfile_close(&d->streams[i].file);
+    }
     blend_fini(&d->blend);
     xfree(d->streams);
     xfree(d);
 }
 
-static int read_sample(const struct dataset *d, int source, int64_t sample, int32_t *tokens, struct err *e)
-{
-    const struct tokenfile *f = &d->streams[source].file;
-    return tokenfile_read(f, sample * d->seq_len, d->seq_len + 1, tokens, e);
-}
-
 void dataset_where(const struct dataset *d, int64_t k, int *source, int64_t *epoch, int64_t *sample)
 {
     int64_t r;
-    *source = blend_pick(&d->blend, k, &r);
-    *sample = order_pick(d->seed, *source, d->shuffled, d->streams[*source].n_samples, r, epoch);
+    *source = blend_pick(&d->blend, k / d->group, &r);
+    int64_t n = d->streams[*source].cuts.n, n_groups = (n + d->group - 1) / d->group;
+    *sample = order_pick(d->seed, *source, d->shuffled, n_groups, r, epoch) * d->group + k % d->group;
+    if (*sample >= n) *sample = -1;
+}
+
+/* What deals out a window's pieces in this epoch; NULL: nothing does. */
+static const uint64_t *shuffle_of(const struct dataset *d, int source, int64_t epoch, uint64_t *room)
+{
+    char name[64];
+    snprintf(name, sizeof name, "data/pack/%d/%lld", source, (long long)epoch);
+    *room = rng_u64(d->seed, rng_stream(name), 0);
+    return d->shuffled ? room : NULL;
 }
 
 int dataset_sample(const struct dataset *d, int64_t k, int32_t *tokens, struct err *e)
 {
     int source;
     int64_t epoch, sample;
+    CHECK(d->joined, "a sample of packed documents has no tokens of its own");
     dataset_where(d, k, &source, &epoch, &sample);
-    return read_sample(d, source, sample, tokens, e);
+    return tokenfile_read(&d->streams[source].file, sample * d->seq_len, d->seq_len + 1, tokens, e);
 }
 
-/* Row `row` of the batch from its seq_len + 1 tokens. */
-static void fill_row(const struct dataset *d, struct batch *b, int64_t row, const int32_t *sample)
+/* ---- rows ---- */
+
+/* What tokens of a file and their masks are read into. */
+struct room {
+    int32_t *ids;        /* [seq_len + 1] */
+    unsigned char *mask; /* [seq_len + 1] */
+};
+
+static struct room room_new(const struct dataset *d)
+{
+    return (struct room){xmalloc(to_size(d->seq_len + 1) * sizeof(int32_t)), xmalloc(to_size(d->seq_len + 1))};
+}
+
+static void room_free(struct room *r)
+{
+    xfree(r->ids);
+    xfree(r->mask);
+}
+
+static int read_tokens(const struct tokenfile *f, int64_t at, int64_t n, struct room *r, struct err *e)
+{
+    int code = tokenfile_read(f, at, n, r->ids, e);
+    return code ? code : tokenfile_mask(f, at, n, r->mask, e);
+}
+
+/* Row `row` of the batch from its seq_len + 1 tokens: documents end with the end-of-text id. */
+static void fill_joined(const struct dataset *d, struct batch *b, int64_t row, const struct room *r)
 {
     int64_t s = b->seq_len, at = row * s;
     int32_t document = 0, position = 0;
-    memcpy(b->tokens + at, sample, to_size(s) * sizeof *sample);
+    memcpy(b->tokens + at, r->ids, to_size(s) * sizeof *r->ids);
     for (int64_t i = 0; i < s; i++) {
-        bool ends = sample[i] == d->eos;
-        bool trained = !(ends && d->mask_boundaries);
-        b->targets[at + i] = trained ? sample[i + 1] : -1;
+        bool ends = r->ids[i] == d->eos;
+        bool trained = !(ends && d->mask_boundaries) && r->mask[i + 1];
+        b->targets[at + i] = trained ? r->ids[i + 1] : -1;
         b->n_trained += trained;
         b->positions[at + i] = d->reset_positions ? position : (int32_t)i;
         b->documents[at + i] = document;
         position = ends ? 0 : position + 1;
         document += ends;
     }
+}
+
+/* Places [from, seq_len) of a row: each a document of its own, so that attention has one pair for it. */
+static void pad_row(const struct dataset *d, struct batch *b, int64_t row, int64_t from, int32_t document)
+{
+    for (int64_t i = from, at = row * b->seq_len; i < b->seq_len; i++) {
+        b->tokens[at + i] = d->eos;
+        b->targets[at + i] = -1;
+        b->positions[at + i] = 0;
+        b->documents[at + i] = document++;
+    }
+    b->n_padded += b->seq_len - from;
+}
+
+static int fill_packed(const struct dataset *d, const struct tokenfile *f, struct batch *b, int64_t row,
+                       const struct cuts_pieces *p, struct room *r, struct err *e)
+{
+    int64_t at = row * b->seq_len;
+    for (int64_t k = 0; k < p->n; at += p->p[k++].n) {
+        int64_t n = p->p[k].n;
+        int code = read_tokens(f, p->p[k].begin, n + 1, r, e);
+        if (code) return code;
+        memcpy(b->tokens + at, r->ids, to_size(n) * sizeof *r->ids);
+        for (int64_t i = 0; i < n; i++) {
+            b->targets[at + i] = r->mask[i + 1] ? r->ids[i + 1] : -1;
+            b->n_trained += r->mask[i + 1];
+            b->positions[at + i] = (int32_t)i;
+            b->documents[at + i] = (int32_t)k;
+        }
+    }
+    pad_row(d, b, row, at - row * b->seq_len, (int32_t)p->n);
+    return OK;
+}
+
+/* Sample i of a source. */
+static int fill_row(const struct dataset *d, int source, int64_t i, const uint64_t *shuffle, struct batch *b,
+                    int64_t row, struct room *r, struct err *e)
+{
+    const struct stream *s = &d->streams[source];
+    struct cuts_pieces p = {0};
+    int code = cuts_pieces(&s->cuts, i, shuffle, &p, e);
+    if (!code && d->joined) code = read_tokens(&s->file, p.p[0].begin, p.p[0].n + 1, r, e);
+    if (!code && d->joined) fill_joined(d, b, row, r);
+    else if (!code) code = fill_packed(d, &s->file, b, row, &p, r, e);
+    xfree(p.p);
+    return code;
+}
+
+static int fill_sample(const struct dataset *d, int64_t k, struct batch *b, int64_t row, struct room *r, struct err *e)
+{
+    int source;
+    int64_t epoch, sample;
+    uint64_t shuffle;
+    dataset_where(d, k, &source, &epoch, &sample);
+    if (sample < 0) pad_row(d, b, row, 0, 0);
+    if (sample < 0) return OK;
+    return fill_row(d, source, sample, shuffle_of(d, source, epoch, &shuffle), b, row, r, e);
 }
 
 static void blank_row(struct batch *b, int64_t row)
@@ -209,20 +326,19 @@ int dataset_batch(const struct dataset *d, int64_t step, int64_t global_batch, i
           (long long)d->seq_len);
     CHECK(step >= 0 && first >= 0 && first + b->n_seqs <= global_batch, "sequences [%lld, +%lld) of %lld",
           (long long)first, (long long)b->n_seqs, (long long)global_batch);
-    int32_t *sample = xmalloc(to_size(d->seq_len + 1) * sizeof *sample);
+    struct room r = room_new(d);
     int code = OK;
-    b->n_trained = 0;
-    for (int64_t row = 0; row < b->n_seqs && !code; row++) {
-        code = dataset_sample(d, step * global_batch + first + row, sample, e);
-        if (!code) fill_row(d, b, row, sample);
-    }
-    xfree(sample);
+    b->n_trained = b->n_padded = 0;
+    for (int64_t row = 0; row < b->n_seqs && !code; row++)
+        code = fill_sample(d, step * global_batch + first + row, b, row, &r, e);
+    room_free(&r);
     return code;
 }
 
-/* Samples of a source for evaluation: the short one at its end, too. */
+/* Samples of a source for evaluation: where documents are joined, the short one at its end, too. */
 static int64_t eval_samples_of(const struct dataset *d, int source)
 {
+    if (!d->joined) return d->streams[source].cuts.n;
     return (d->streams[source].file.n_tokens - 1 + d->seq_len - 1) / d->seq_len;
 }
 
@@ -240,23 +356,28 @@ int64_t dataset_eval_batches(const struct dataset *d, int64_t global_batch, int6
     return (n + global_batch - 1) / global_batch;
 }
 
-int64_t dataset_eval_tokens(const struct dataset *d) { return d->n_tokens - d->n; }
+int64_t dataset_eval_tokens(const struct dataset *d)
+{
+    int64_t n = 0;
+    for (int i = 0; i < d->n; i++) n += d->joined ? d->streams[i].file.n_tokens - 1 : d->streams[i].cuts.n_inputs;
+    return n;
+}
 
 /* Sample k of the list into a row. What lies behind the end of its source repeats the last token and is no target. */
-static int eval_row(const struct dataset *d, int64_t k, struct batch *b, int64_t row, int32_t *sample, struct err *e)
+static int eval_row(const struct dataset *d, int64_t k, struct batch *b, int64_t row, struct room *r, struct err *e)
 {
     int source = 0;
     while (k >= eval_samples_of(d, source)) k -= eval_samples_of(d, source++);
+    if (!d->joined) return fill_row(d, source, k, NULL, b, row, r, e);
     int64_t at = k * d->seq_len, left = d->streams[source].file.n_tokens - at,
             n = left < d->seq_len + 1 ? left : d->seq_len + 1;
-    int code = tokenfile_read(&d->streams[source].file, at, n, sample, e);
+    int code = read_tokens(&d->streams[source].file, at, n, r, e);
     if (code) return code;
-    for (int64_t i = n; i <= d->seq_len; i++) sample[i] = sample[n - 1];
-    fill_row(d, b, row, sample);
-    for (int64_t i = n - 1; i < d->seq_len; i++) {
-        b->n_trained -= b->targets[row * d->seq_len + i] >= 0;
-        b->targets[row * d->seq_len + i] = -1;
+    for (int64_t i = n; i <= d->seq_len; i++) {
+        r->ids[i] = r->ids[n - 1];
+        r->mask[i] = 0;
     }
+    fill_joined(d, b, row, r);
     return OK;
 }
 
@@ -266,15 +387,15 @@ int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch,
     CHECK(b->seq_len == d->seq_len, "a batch of sequences of %lld, data of %lld", (long long)b->seq_len,
           (long long)d->seq_len);
     int64_t all, n = eval_samples(d, global_batch, most, &all);
-    int32_t *sample = xmalloc(to_size(d->seq_len + 1) * sizeof *sample);
+    struct room r = room_new(d);
     int code = OK;
-    b->n_trained = 0;
+    b->n_trained = b->n_padded = 0;
     for (int64_t row = 0; row < b->n_seqs && !code; row++) {
         int64_t j = i * global_batch + first + row; /* the middle of the j-th of n equal parts of the list */
         if (j >= n) blank_row(b, row);
-        else code = eval_row(d, (int64_t)((2 * (__int128)j + 1) * all / (2 * n)), b, row, sample, e);
+        else code = eval_row(d, (int64_t)((2 * (__int128)j + 1) * all / (2 * n)), b, row, &r, e);
     }
-    xfree(sample);
+    room_free(&r);
     return code;
 }
 
@@ -290,12 +411,74 @@ uint64_t dataset_fingerprint(const struct dataset *d)
     hash64_init(&h);
     for (int i = 0; i < d->n; i++) {
         const struct stream *s = &d->streams[i];
-        uint64_t about[] = {(uint64_t)s->file.n_tokens,          (uint64_t)s->n_samples,  s->file.head.fingerprint,
-                            (uint64_t)s->file.head.eos,          (uint64_t)s->file.width, (uint64_t)s->file.chunk,
-                            s->file.table[TABLE_TOKENS].sums_sum};
+        const struct tokenfile *f = &s->file;
+        uint64_t about[] = {(uint64_t)f->n_tokens,          (uint64_t)s->cuts.n, f->head.fingerprint,
+                            (uint64_t)f->head.eos,          (uint64_t)f->width,  (uint64_t)f->chunk,
+                            f->table[TABLE_TOKENS].sums_sum};
+        uint64_t packed[] = {(uint64_t)s->cuts.rule.kind, (uint64_t)s->cuts.rule.window, (uint64_t)d->group,
+                             (uint64_t)f->n_documents, (uint64_t)s->cuts.n_inputs};
         hash64_add(&h, about, sizeof about);
+        if (tokenfile_masked(f)) hash64_add(&h, &f->table[TABLE_MASK].sums_sum, sizeof(uint64_t));
+        if (!d->joined) hash64_add(&h, packed, sizeof packed);
     }
     return hash64_value(&h);
+}
+
+int dataset_n_sources(const struct dataset *d) { return d->n; }
+
+const struct tokenfile *dataset_file(const struct dataset *d, int source) { return &d->streams[source].file; }
+
+const struct cuts *dataset_cuts(const struct dataset *d, int source) { return &d->streams[source].cuts; }
+
+/* One piece of joined documents → a piece per document. */
+static int split_joined(const struct tokenfile *f, struct cuts_pieces *out, struct err *e)
+{
+    struct cuts_piece whole = out->p[0];
+    int64_t document, end = whole.begin, room = 1;
+    if (!tokenfile_has_ends(f)) return OK;
+    int code = tokenfile_document_of(f, whole.begin, &document, e);
+    out->n = 0;
+    for (int64_t at = whole.begin; !code && at < whole.begin + whole.n; at = end, document++) {
+        code = tokenfile_ends(f, document, 1, &end, e);
+        if (code) break;
+        int64_t n = end < whole.begin + whole.n ? end - at : whole.begin + whole.n - at;
+        GROW(out->p, out->n, room, 1);
+        out->p[out->n++] = (struct cuts_piece){document, at, n};
+    }
+    return code;
+}
+
+int dataset_pieces(const struct dataset *d, int64_t k, struct cuts_pieces *out, struct err *e)
+{
+    int source;
+    int64_t epoch, sample;
+    uint64_t shuffle;
+    *out = (struct cuts_pieces){0};
+    dataset_where(d, k, &source, &epoch, &sample);
+    if (sample < 0) return OK;
+    const struct stream *s = &d->streams[source];
+    int code = cuts_pieces(&s->cuts, sample, shuffle_of(d, source, epoch, &shuffle), out, e);
+    if (!code && d->joined) code = split_joined(&s->file, out, e);
+    if (!code) return OK;
+    xfree(out->p);
+    *out = (struct cuts_pieces){0};
+    return code;
+}
+
+int64_t dataset_used(const struct dataset *d, int64_t k, int source, double *epochs)
+{
+    int64_t r, n = d->streams[source].cuts.n, whole = (n + d->group - 1) / d->group * d->group,
+               used = blend_count(&d->blend, k / d->group, source) * d->group;
+    if (k % d->group && blend_pick(&d->blend, k / d->group, &r) == source) used += k % d->group;
+    *epochs = (double)used / (double)whole;
+    return used;
+}
+
+double dataset_padding(const struct dataset *d, int source)
+{
+    const struct cuts *c = &d->streams[source].cuts;
+    double places = (double)((c->n + d->group - 1) / d->group * d->group) * (double)d->seq_len;
+    return 1 - (double)c->n_inputs / places;
 }
 
 void dataset_cost(const struct dataset *d, int64_t *bytes, double *seconds)

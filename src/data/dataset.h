@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dataset.h: token files → batches. Data order is f(seed, step): nothing is stored, nothing depends on ranks.
  *
- * A source of n tokens holds (n - 1) / seq_len samples; sample i is tokens [i*seq_len, i*seq_len + seq_len], both ends
- * included: seq_len inputs, and the same shifted by one as targets. What is left at the end, less than a sample, is
- * not used. Step s trains on the samples s*G .. s*G + G - 1 of the order in sampler.h, G the global batch; a rank takes
- * a part [first, first + count) of them, so any split over ranks trains on the same sequences.
+ * How a source is cut into samples is a rule (cuts.h): joined, where a source of n tokens holds (n - 1) / seq_len
+ * samples and sample i is tokens [i*seq_len, i*seq_len + seq_len], both ends included: seq_len inputs, and the same
+ * shifted by one as targets (what is left at the end, less than a sample, is not used); or packed, where a sample holds
+ * whole documents, or pieces of long ones, each a document of its own with positions from 0, and padding behind them:
+ * the end-of-text id, without a target, each a document of its own. A token whose bit in the file's loss mask is 0 is
+ * no target.
+ *
+ * Step s trains on the samples s*G .. s*G + G - 1 of the order in sampler.h, G the global batch; a rank takes a part
+ * [first, first + count) of them, so any split over ranks trains on the same sequences.
  *
  * Invariants: 1. any number of threads may read an open dataset at once; 2. the same options and files give the same
  * batches, whatever was read before; 3. tokens are compared with their checksums before they are handed out the first
- * time. Includes: base, batch.h, tokenizer.h. Order: Local (ranks that open the same cache_dir wait for one of them).
+ * time. Includes: base, batch.h, cuts.h, tokenizer.h. Order: Local (ranks that open the same cache_dir wait for one of
+ * them).
  */
 #ifndef TUTTI_DATA_DATASET_H
 #define TUTTI_DATA_DATASET_H
@@ -19,13 +25,23 @@
 
 #include "base/err.h"
 #include "data/batch.h"
+#include "data/cuts.h"
 #include "data/tokenizer.h"
 
+/* A source's weight from this step on. */
+struct dataset_point {
+    int64_t step;
+    double weight; /* >= 0 */
+};
+
 struct dataset_source {
-    const char *path;   /* a text file, a folder, a .jsonl file, or the prefix of a token file */
-    const char *column; /* the member or column that is the text; NULL: "text" */
-    double weight;      /* share of the samples, relative to the others' */
-    bool skip_bad;      /* bad records are listed and skipped; else they are errors (source.h) */
+    const char *path;                   /* a text file, a folder, a .jsonl file, or the prefix of a token file */
+    const char *column;                 /* the member or column that is the text; NULL: "text" */
+    double weight;                      /* share of the samples, relative to the others': */
+    const struct dataset_point *points; /* where there are some, instead of weight: by rising step; before the first its
+                                           weight holds, too */
+    int n_points;
+    bool skip_bad; /* bad records are listed and skipped; else they are errors (source.h) */
 };
 
 struct dataset_options {
@@ -37,6 +53,12 @@ struct dataset_options {
     bool shuffled;         /* else every source in file order */
     bool reset_positions;  /* positions start at 0 in every document */
     bool mask_boundaries;  /* the first token of a document is no target: -1 after an end of text */
+    enum pack_kind pack;   /* other than joined: as if both of the above were true */
+    int64_t window;        /* documents that are packed together; 0: 4096 */
+    int64_t group;         /* so many samples that come one after the other are of one source and of like length; 0: as
+                              they come. Divides global_batch */
+    int64_t global_batch;  /* what a step is, for points; 0: there are none */
+    bool ramps;            /* between two points a weight moves in a line; else it jumps at the second */
     const char *cache_dir; /* where texts are tokenized to */
     const atomic_int
         *give_up; /* other than 0: what takes long ends with ERR_SIGNAL, nothing half done is left; NULL: never */
@@ -50,7 +72,7 @@ void dataset_close(struct dataset *d); /* NULL is fine */
 
 /* -- train -------------------------------------------------------------------------------------------------- */
 
-/* Sample k of the order: seq_len + 1 tokens. */
+/* Sample k of the order, where documents are joined: seq_len + 1 tokens. */
 int dataset_sample(const struct dataset *d, int64_t k, int32_t *tokens, struct err *e);
 /* Sequences [first, first + b->n_seqs) of step's global_batch. */
 int dataset_batch(const struct dataset *d, int64_t step, int64_t global_batch, int64_t first, struct batch *b,
@@ -80,7 +102,19 @@ void dataset_cost(const struct dataset *d, int64_t *bytes, double *seconds);
  * these are read. Ranks compare it, since files of one name can differ between hosts; a run that goes on compares it
  * with its checkpoint's. */
 uint64_t dataset_fingerprint(const struct dataset *d);
-/* Where sample k comes from: source, epoch, sample in the source. For reports and tests. */
+/* Where sample k comes from: source, epoch, sample in the source; -1: none, an empty one at the end of an epoch that
+ * fills its last group. For reports and tests. */
 void dataset_where(const struct dataset *d, int64_t k, int *source, int64_t *epoch, int64_t *sample);
+/* What sample k is made of, piece after piece; none of an empty one. Where documents are joined, a piece ends with its
+ * document if the file knows where that is (tokenfile_has_ends). xfree out->p. */
+int dataset_pieces(const struct dataset *d, int64_t k, struct cuts_pieces *out, struct err *e);
+int dataset_n_sources(const struct dataset *d);
+const struct tokenfile *dataset_file(const struct dataset *d, int source);
+const struct cuts *dataset_cuts(const struct dataset *d, int source);
+/* Of the first k samples of the order, those of this source (padding of groups counted), and how often that is all of
+ * it. A pure function, O(log sources). */
+int64_t dataset_used(const struct dataset *d, int64_t k, int source, double *epochs);
+/* Share of positions that are padding in an epoch of this source. */
+double dataset_padding(const struct dataset *d, int source);
 
 #endif

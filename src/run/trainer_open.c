@@ -17,6 +17,7 @@
 #include "config/traps.h"
 #include "kernel/cpu/tile_rate.h"
 #include "run/choose.h"
+#include "run/datasets.h"
 #include "run/resume.h"
 #include "run/saved.h"
 #include "run/tell.h"
@@ -25,31 +26,6 @@ int trainer_stop_here(const struct trainer *t, const char *during, struct err *e
 {
     int number = signals_number(t->job->signals);
     return number ? err_set(e, ERR_SIGNAL, "stopped by %s while %s", signals_name(number), during) : OK;
-}
-
-static int open_dataset(struct trainer *t, struct dataset **d, const struct conf_list *list, struct err *e)
-{
-    const struct config_source *items = list->items;
-    struct dataset_source *s = xcalloc((size_t)list->n + 1, sizeof *s);
-    for (int i = 0; i < list->n; i++)
-        s[i] = (struct dataset_source){items[i].path, items[i].column, items[i].weight, t->cfg.data.skip_bad};
-    char *cache = t->cfg.data.cache_dir ? xstrdup(t->cfg.data.cache_dir) : fs_join(t->cfg.run.dir, "data");
-    struct dataset_options o = {
-        .sources = s,
-        .n_sources = list->n,
-        .tokenizer = t->tokenizer,
-        .seq_len = t->cfg.model.seq_len,
-        .seed = (uint64_t)t->cfg.data.seed,
-        .shuffled = t->cfg.data.order == ORDER_SHUFFLED,
-        .reset_positions = t->cfg.data.reset_positions,
-        .mask_boundaries = t->cfg.data.mask_boundaries,
-        .cache_dir = cache,
-        .give_up = signals_flag(t->job->signals),
-    };
-    int rc = dataset_open(d, &o, e);
-    xfree(cache);
-    xfree(s);
-    return rc;
 }
 
 static int open_data(struct trainer *t, struct err *e)
@@ -61,15 +37,16 @@ static int open_data(struct trainer *t, struct err *e)
                        "%s: data.train: is required: a text file, a folder, a .jsonl file or a token file",
                        given ? conf_where(t->conf, "data.train") : t->job->config_path);
     }
-    int rc = open_dataset(t, &t->train, &t->cfg.data.train, e);
+    int rc = datasets_open(&t->train, &t->cfg, &t->cfg.data.train, t->tokenizer, signals_flag(t->job->signals), e);
     if (rc) return err_prefix(e, "%s: data.train", conf_where(t->conf, "data.train"));
     t->data = (struct changes_data){dataset_fingerprint(t->train), true};
     if (t->leads)
         log_info("data: %s tokens, %s samples of %lld", str_count(n, (double)dataset_n_tokens(t->train)),
                  str_count(s, (double)dataset_n_samples(t->train)), (long long)t->cfg.model.seq_len);
+    if (t->leads) datasets_say(t->train);
     if (t->leads) traps_say(&t->cfg, t->conf, dataset_n_samples(t->train));
     if (t->cfg.run.eval_every && t->cfg.data.valid.n) {
-        rc = open_dataset(t, &t->valid, &t->cfg.data.valid, e);
+        rc = datasets_open(&t->valid, &t->cfg, &t->cfg.data.valid, t->tokenizer, signals_flag(t->job->signals), e);
         if (rc) err_prefix(e, "%s: data.valid", conf_where(t->conf, "data.valid"));
     }
     return rc;

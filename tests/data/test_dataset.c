@@ -493,7 +493,7 @@ static void test_bad_requests(void **state)
     source.weight = -1;
     assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "t.txt|weight");
     source.weight = 0;
-    assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "weights");
+    assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "t.txt|weight 0|above 0");
     source = (struct dataset_source){.path = "/nowhere/t", .weight = 1};
     assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "/nowhere/t|/nowhere/t.tok");
     source.path = prefix;

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config/config_data.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "data/pack.h"
+
+static const char *pack_name(const struct config *c, char out[16])
+{
+    const char *name = PACK_NAMES;
+    for (int i = c->data.pack; i > 0; i--) name = strchr(name, '|') + 1;
+    snprintf(out, 16, "%.*s", (int)strcspn(name, "|"), name);
+    return out;
+}
+
+/* A key that packing decides. */
+static int imply(const struct config *c, const struct conf *f, const char *key, const char *why, bool *value,
+                 struct err *e)
+{
+    char name[16];
+    if (!*value && strcmp(conf_where(f, key), "default") != 0)
+        return conf_error(f, e, key, "false, but with data.pack: %s %s; leave this key out", pack_name(c, name), why);
+    *value = true;
+    return OK;
+}
+
+static int check_group(const struct config *c, const struct conf *f, struct err *e)
+{
+    long long group = c->data.group, global = c->batch.global;
+    if (group && c->data.pack == PACK_JOINED)
+        return conf_error(f, e, "data.group",
+                          "%lld, but samples of joined documents are all of one length; choose data.pack: best_fit or "
+                          "padded, or leave this key out",
+                          group);
+    if (!group || global % group == 0) return OK;
+    long long near = group < global ? group : global;
+    while (global % near) near--;
+    return conf_error(f, e, "data.group", "%lld does not divide batch.global = %lld; choose %lld", group, global, near);
+}
+
+static int check_weight(const struct config_source *s, const struct conf *f, const char *key, struct err *e)
+{
+    bool used = !s->weight.n && s->weight.value > 0;
+    for (int i = 0; i < s->weight.n; i++) used |= s->weight.p[i].value > 0;
+    if (used) return OK;
+    return conf_error(f, e, key, "0%s: %s would never be used; leave it out, or choose a number above 0",
+                      s->weight.n ? " at all steps" : "", s->path);
+}
+
+int config_resolve_data(struct config *c, const struct conf *f, struct err *e)
+{
+    const struct conf_list *lists[] = {&c->data.train, &c->data.valid};
+    int rc = check_group(c, f, e);
+    for (int l = 0; l < 2; l++)
+        for (int i = 0; i < lists[l]->n && !rc; i++) {
+            char key[64];
+            snprintf(key, sizeof key, "%s[%d].weight", l ? "data.valid" : "data.train", i);
+            rc = check_weight((const struct config_source *)lists[l]->items + i, f, key, e);
+        }
+    if (rc || c->data.pack == PACK_JOINED) return rc;
+    rc = imply(c, f, "data.reset_positions", "every document begins at position 0", &c->data.reset_positions, e);
+    if (!rc)
+        rc = imply(c, f, "data.mask_boundaries", "nothing is before a document's first token", &c->data.mask_boundaries,
+                   e);
+    if (!rc && c->data.pack == PACK_BEST_FIT)
+        rc = imply(c, f, "model.document_mask", "no document sees another", &c->model.document_mask, e);
+    return rc;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/datasets.h"
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+/* Points of a config as those of a dataset, in the arena. */
+static const struct dataset_point *points_of(const struct conf_points *p, struct arena *a)
+{
+    struct dataset_point *out = arena_alloc(a, ((size_t)p->n + 1) * sizeof *out);
+    for (int i = 0; i < p->n; i++) out[i] = (struct dataset_point){p->p[i].step, p->p[i].value};
+    return out;
+}
+
+int datasets_open(struct dataset **d, const struct config *c, const struct conf_list *list, const struct tokenizer *t,
+                  const atomic_int *give_up, struct err *e)
+{
+    struct arena *a = arena_new();
+    const struct config_source *items = list->items;
+    struct dataset_source *s = arena_alloc(a, ((size_t)list->n + 1) * sizeof *s);
+    for (int i = 0; i < list->n; i++)
+        s[i] = (struct dataset_source){.path = items[i].path,
+                                       .column = items[i].column,
+                                       .weight = items[i].weight.value,
+                                       .points = points_of(&items[i].weight, a),
+                                       .n_points = items[i].weight.n,
+                                       .skip_bad = c->data.skip_bad};
+    char *cache = c->data.cache_dir ? xstrdup(c->data.cache_dir) : fs_join(c->run.dir, "data");
+    struct dataset_options o = {
+        .sources = s,
+        .n_sources = list->n,
+        .tokenizer = t,
+        .seq_len = c->model.seq_len,
+        .seed = (uint64_t)c->data.seed,
+        .shuffled = c->data.order == ORDER_SHUFFLED,
+        .reset_positions = c->data.reset_positions,
+        .mask_boundaries = c->data.mask_boundaries,
+        .pack = (enum pack_kind)c->data.pack,
+        .window = c->data.window,
+        .group = c->data.group,
+        .global_batch = c->batch.global,
+        .ramps = c->data.weights == WEIGHTS_LINEAR,
+        .cache_dir = cache,
+        .give_up = give_up,
+    };
+    int rc = dataset_open(d, &o, e);
+    xfree(cache);
+    arena_free(a);
+    return rc;
+}
+
+void datasets_say(const struct dataset *d)
+{
+    for (int i = 0; i < dataset_n_sources(d); i++) {
+        const struct cuts *c = dataset_cuts(d, i);
+        const struct tokenfile *f = dataset_file(d, i);
+        char documents[32], samples[32];
+        if (c->rule.kind == PACK_JOINED) continue;
+        log_info("data: %s: %s documents in %s samples of %lld, %.2f %% of them padding%s",
+                 f->made_from ? f->made_from : f->path, str_count(documents, (double)f->n_documents),
+                 str_count(samples, (double)c->n), (long long)c->rule.seq, 100 * dataset_padding(d, i),
+                 c->n_cut || c->n_empty ? ":" : "");
+        if (c->n_cut || c->n_empty)
+            log_info("data:   %lld documents are longer than a sample and cut, %lld have no token to predict and are "
+                     "in "
+                     "none",
+                     (long long)c->n_cut, (long long)c->n_empty);
+    }
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* datasets.h: a config's data, opened: one place for training, `tutti data ledger` and whoever else reads it.
+ * Floor 8. Order: Local (dataset_open).
+ */
+#ifndef TUTTI_RUN_DATASETS_H
+#define TUTTI_RUN_DATASETS_H
+
+#include "config/config.h"
+#include "data/dataset.h"
+
+/* data.train or data.valid (list) of a resolved config. give_up: see dataset_options. */
+int datasets_open(struct dataset **d, const struct config *c, const struct conf_list *list, const struct tokenizer *t,
+                  const atomic_int *give_up, struct err *e);
+/* What packing does to each source, a line each: sequences, padding, documents that are cut or empty. Nothing where
+ * documents are joined. */
+void datasets_say(const struct dataset *d);
+
+#endif
