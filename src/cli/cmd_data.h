@@ -15,6 +15,7 @@ struct data_command {
     int (*run)(const void *options, struct err *e); /* prints its results on stdout */
 };
 extern const struct data_command data_tokenize, data_train_tokenizer, data_inspect, data_clean, data_dedup;
+extern const struct data_command data_import_megatron, data_export_megatron;
 
 /* One JSON document, with a newline behind it, on stdout; frees it. */
 void data_print_json(struct str *text);

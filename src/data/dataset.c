@@ -15,6 +15,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "data/dataset_weights.h"
+#include "data/brace.h"
+#include "data/megatron.h"
 #include "data/sampler.h"
 #include "data/source.h"
 #include "data/tokenfile.h"
@@ -106,21 +108,26 @@ static int open_stream(struct stream *s, const struct dataset_source *source, co
     char *file = tokenfile_find(path);
     bool cached = !file;
     int code = OK;
-    if (!file && !fs_exists(path)) {
+    char *megatron = file ? NULL : megatron_find(path);
+    if (!file && !megatron && !fs_exists(path) && !brace_has(path)) {
         char plain[320];
-        snprintf(plain, sizeof plain, "no such file or folder, and no token file %.250s.tok", path);
+        snprintf(plain, sizeof plain, "no such file or folder, and no token file %.120s.tok or %.120s.bin and .idx",
+                 path, path);
         return source_missing(path, plain, e);
     }
-    if (file && source->column) {
+    if ((file || megatron) && source->column) {
         xfree(file);
+        xfree(megatron);
         return err_set(e, ERR_REQUEST, "%s: is a token file, which has no column \"%s\"; leave the column out", path,
                        source->column);
     }
     struct tokenize_input how = {source->column, source->skip_bad};
-    if (!file) code = tokenize_cached(o->tokenizer, path, &how, o->cache_dir, o->give_up, &file, e);
+    if (megatron) code = megatron_cached(o->tokenizer, megatron, o->cache_dir, o->give_up, &file, e);
+    else if (!file) code = tokenize_cached(o->tokenizer, path, &how, o->cache_dir, o->give_up, &file, e);
     if (!code) code = tokenfile_open(&s->file, file, e);
     if (!code && cached) s->file.made_from = xstrdup(path);
     xfree(file);
+    xfree(megatron);
     if (!code) code = check_tokenizer(&s->file, o->tokenizer, path, e);
     return code ? code : cut_stream(s, path, o, e);
 }

@@ -88,7 +88,7 @@ struct record_format {
     void (*close)(void *reader); /* NULL is fine */
 };
 
-extern const struct record_format format_text, format_jsonl, format_csv, format_parquet;
+extern const struct record_format format_text, format_jsonl, format_csv, format_parquet, format_tar;
 
 /* Whose the file is, whose first bytes are in its buffer. */
 const struct record_format *record_format_of(const struct record_file *f);

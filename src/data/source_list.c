@@ -14,6 +14,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "data/brace.h"
 #include "data/source.h"
 
 enum { DEPTH_MAX = 200 };
@@ -88,9 +89,23 @@ static void walk_folder(struct walk *w, const char *folder, int depth)
     fs_list_free(names, n);
 }
 
+/* Each of the names has to be there. */
+static int add_expanded(struct source_list *l, const char *pattern, struct err *e)
+{
+    char **names;
+    int64_t n;
+    int code = brace_expand(pattern, &names, &n, e);
+    for (int64_t i = 0; i < n && !code; i++)
+        code = brace_has(names[i]) ? source_missing(names[i], "No such file or folder", e)
+                                   : source_list_add(l, names[i], e);
+    brace_free(names, n);
+    return code;
+}
+
 int source_list_add(struct source_list *l, const char *path, struct err *e)
 {
     struct stat st;
+    if (stat(path, &st) && brace_has(path)) return add_expanded(l, path, e);
     if (stat(path, &st)) return source_missing(path, "No such file or folder", e);
     if (S_ISREG(st.st_mode)) {
         if (st.st_size == 0) return err_set(e, ERR_REQUEST, "%s: is empty; a text was wanted", path);
