@@ -15,7 +15,10 @@ struct request {
     bool no_eod, json;
 };
 
-#define OUT(text) {"--out", "PREFIX", CLI_TEXT, offsetof(struct request, out), .needed = true, .help = text}
+#define OUT(text)                                                                                                      \
+    {                                                                                                                  \
+        "--out", "PREFIX", CLI_TEXT, offsetof(struct request, out), .needed = true, .help = text                       \
+    }
 
 static const struct cli_option import_options[] = {
     {"--tokenizer", "T", CLI_TEXT, offsetof(struct request, tokenizer), .needed = true, .help = DATA_TOKENIZER},

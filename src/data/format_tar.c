@@ -25,8 +25,8 @@ static const struct {
     enum kind kind;
     const char *is;
 } extensions[] = {
-    {"txt", TEXT, ""},         {"text", TEXT, ""},       {"md", TEXT, ""},         {"json", JSON, ""},
-    {"jsonl", JSONL, ""},      {"ndjson", JSONL, ""},    {"jpg", MEDIA, "an image"}, {"jpeg", MEDIA, "an image"},
+    {"txt", TEXT, ""},          {"text", TEXT, ""},          {"md", TEXT, ""},           {"json", JSON, ""},
+    {"jsonl", JSONL, ""},       {"ndjson", JSONL, ""},       {"jpg", MEDIA, "an image"}, {"jpeg", MEDIA, "an image"},
     {"png", MEDIA, "an image"}, {"webp", MEDIA, "an image"}, {"gif", MEDIA, "an image"}, {"bmp", MEDIA, "an image"},
     {"tif", MEDIA, "an image"}, {"tiff", MEDIA, "an image"}, {"ppm", MEDIA, "an image"}, {"pgm", MEDIA, "an image"},
     {"wav", MEDIA, "a sound"},  {"flac", MEDIA, "a sound"},  {"mp3", MEDIA, "a sound"},  {"ogg", MEDIA, "a sound"},
@@ -38,8 +38,8 @@ enum { N_EXTENSIONS = sizeof extensions / sizeof *extensions };
 struct shard {
     struct record_file *file;
     struct tar *tar;
-    const char *only;         /* the column, where it is an extension */
-    struct tar_member ahead;  /* the first member of the next sample */
+    const char *only;        /* the column, where it is an extension */
+    struct tar_member ahead; /* the first member of the next sample */
     bool has_ahead, at_end;
     struct str key, text, lines; /* the sample's key; its text; its .jsonl */
     int64_t offset;              /* of the sample's first member */
@@ -74,8 +74,7 @@ static size_t key_of(const char *name)
 
 static int shard_open(void **reader, struct record_file *f, struct err *e)
 {
-    if (f->whole)
-        return err_set(e, ERR_REQUEST, "%s: is a tar archive, no file of records (.jsonl)", f->listed->path);
+    if (f->whole) return err_set(e, ERR_REQUEST, "%s: is a tar archive, no file of records (.jsonl)", f->listed->path);
     struct shard *r = xcalloc(1, sizeof *r);
     r->file = f;
     int row = f->chosen ? row_of(f->column) : -1;
@@ -189,9 +188,10 @@ static int next_sample(struct shard *r, struct err *e)
     if (got < 0) return got;
     if (has_text || has_json) return 1;
     char what[400];
-    snprintf(what, sizeof what, "has no text: no member .%s%s (it has %.200s)",
-             r->only ? r->only : "txt, and none .json with a string \"", r->only ? "" : r->file->column,
-             str_text(&r->found));
+    if (r->only) snprintf(what, sizeof what, "has no member .%s (it has %.200s)", r->only, str_text(&r->found));
+    else
+        snprintf(what, sizeof what, "has no text: no member %s.json with a string \"%.100s\" (it has %.200s)",
+                 r->file->chosen ? "" : ".txt, nor ", r->file->column, str_text(&r->found));
     return bad(r, what, e);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* megatron.c: reads them. The three tables of .idx are walked together, a few KiB of each at a time, so that memory does
- * not grow with the data; every entry is compared with what the ones before it make of it. */
+/* megatron.c: reads them. The three tables of .idx are walked together, a few KiB of each at a time, so that memory
+ * does not grow with the data; every entry is compared with what the ones before it make of it. */
 #include "data/megatron.h"
 
 #include <inttypes.h>
@@ -19,9 +19,9 @@
 enum { PIECE = 32 << 10, KEY_VERSION = 1 };
 
 const struct megatron_type megatron_types[MEGATRON_CODES] = {
-    {NULL, 0, 0, -1},        {"uint8", 1, 0, UINT8_MAX},         {"int8", 1, 0, INT8_MAX},
-    {"int16", 2, 0, INT16_MAX}, {"int32", 4, 0, INT32_MAX},      {"int64", 8, 0, INT64_MAX},
-    {"float64", 8, 0, -1},   {"float32", 4, 0, -1},              {"uint16", 2, 0, UINT16_MAX},
+    {NULL, 0, 0, -1},           {"uint8", 1, 0, UINT8_MAX}, {"int8", 1, 0, INT8_MAX},
+    {"int16", 2, 0, INT16_MAX}, {"int32", 4, 0, INT32_MAX}, {"int64", 8, 0, INT64_MAX},
+    {"float64", 8, 0, -1},      {"float32", 4, 0, -1},      {"uint16", 2, 0, UINT16_MAX},
 };
 
 static char *with_ending(const char *prefix, const char *ending)
@@ -65,7 +65,8 @@ static int read_head(struct megatron *m, struct err *e)
     memcpy(&sequences, head + 18, 8);
     memcpy(&entries, head + 26, 8);
     if (memcmp(head, MEGATRON_MAGIC, 9))
-        return err_set(e, ERR_CORRUPT, "%s: is no index of Megatron's token files: it does not begin with MMIDIDX", path);
+        return err_set(e, ERR_CORRUPT, "%s: is no index of Megatron's token files: it does not begin with MMIDIDX",
+                       path);
     if (version != MEGATRON_VERSION)
         return err_set(e, ERR_REQUEST, "%s: byte 9: an index of version %llu; version %d is read", path,
                        (unsigned long long)version, MEGATRON_VERSION);
@@ -117,7 +118,7 @@ struct table { /* numbers of .idx one after the other */
     const struct fs_file *file;
     int64_t begin, n; /* where it lies; entries */
     int width;
-    int64_t at, have;     /* the next entry; entries up to which are in buf */
+    int64_t at, have; /* the next entry; entries up to which are in buf */
     unsigned char buf[PIECE];
 };
 
@@ -196,7 +197,8 @@ static int import_tokens(struct import *x, int64_t at, int64_t n, struct err *e)
             int64_t id = widened(x->raw, m->type, i);
             if (id < 0 || id >= tokenizer_vocab(x->t))
                 return err_set(e, ERR_REQUEST,
-                               "%s: byte %lld: id %lld, the tokenizer has %d; name the tokenizer these tokens were made "
+                               "%s: byte %lld: id %lld, the tokenizer has %d; name the tokenizer these tokens were "
+                               "made "
                                "with",
                                m->bin.path, (long long)(at + (done + i) * m->width), (long long)id,
                                tokenizer_vocab(x->t));
@@ -270,8 +272,9 @@ static int import_documents(struct import *x, struct err *e)
         return err_set(e, ERR_CORRUPT, "%s: byte %lld: its documents end at sequence %lld of %lld", m->idx.path,
                        place(&x->documents), (long long)before, (long long)m->n_sequences);
     if (x->at != m->bin.bytes)
-        return err_set(e, ERR_CORRUPT, "%s: has %lld bytes, the sequences of %s end at byte %lld; they are not of one "
-                                       "another",
+        return err_set(e, ERR_CORRUPT,
+                       "%s: has %lld bytes, the sequences of %s end at byte %lld; they are not of one "
+                       "another",
                        m->bin.path, (long long)m->bin.bytes, m->idx.path, (long long)x->at);
     return OK;
 }

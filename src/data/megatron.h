@@ -2,9 +2,9 @@
 /* megatron.h: token files of Megatron-LM (its IndexedDataset, version 1): PREFIX.bin beside PREFIX.idx.
  *
  *   PREFIX.bin   the tokens of all sequences, one type, little-endian
- *   PREFIX.idx   magic "MMIDIDX\0\0", version (8 bytes), type (1), sequences S (8), entries D of the documents' table (8),
- *                then S lengths (4 bytes each), S offsets into .bin (8), D sequence numbers at which documents begin,
- *                the last one S (8), and of multimodal files S modes (1)
+ *   PREFIX.idx   magic "MMIDIDX\0\0", version (8 bytes), type (1), sequences S (8), entries D of the documents' table
+ * (8), then S lengths (4 bytes each), S offsets into .bin (8), D sequence numbers at which documents begin, the last
+ * one S (8), and of multimodal files S modes (1)
  *
  * A file is believed when all that fits: sizes of both files, offsets one behind the other, documents in order.
  * Import: documents become those of a token file. A document of several sequences is their tokens one after the other.
@@ -38,7 +38,8 @@ struct megatron {
     int width; /* bytes per token */
     int64_t n_sequences, n_documents, n_tokens;
 };
-/* Opens both and compares sizes and counts; the tables are compared while they are read. ERR_CORRUPT: they do not fit. */
+/* Opens both and compares sizes and counts; the tables are compared while they are read. ERR_CORRUPT: they do not fit.
+ */
 int megatron_open(struct megatron *m, const char *prefix, struct err *e);
 void megatron_close(struct megatron *m);
 const char *megatron_type(const struct megatron *m); /* "uint16" */

@@ -13,7 +13,7 @@ enum { MEGATRON_VERSION = 1, MEGATRON_HEAD = 34, MEGATRON_CODES = 9 };
 struct megatron_type {
     const char *name; /* NULL: no such code */
     int width;
-    int64_t lo, hi;   /* of ids; hi < lo: not a type of ids */
+    int64_t lo, hi; /* of ids; hi < lo: not a type of ids */
 };
 extern const struct megatron_type megatron_types[MEGATRON_CODES]; /* by code */
 

@@ -13,7 +13,8 @@
 
 enum { PIECE = 8 << 10, VOCAB_OF_UINT16 = 65500 };
 
-struct export {
+struct export
+{
     struct tokenfile *from;
     int code; /* of the type */
     bool no_eod;
@@ -125,8 +126,7 @@ static int write_idx(struct export *x, const char *path, struct err *e)
 /* Both under their names, the index last. */
 static int publish(const char *const made[2], const char *const names[2], struct err *e)
 {
-    if (unlink(names[1]) && errno != ENOENT)
-        return err_errno(e, ERR_IO, errno, "%s: cannot be replaced", names[1]);
+    if (unlink(names[1]) && errno != ENOENT) return err_errno(e, ERR_IO, errno, "%s: cannot be replaced", names[1]);
     int code = fs_rename(made[0], names[0], e);
     return code ? code : fs_rename(made[1], names[1], e);
 }

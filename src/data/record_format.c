@@ -7,7 +7,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-static const struct record_format *const formats[] = {&format_parquet, &format_tar, &format_jsonl, &format_csv, &format_text};
+static const struct record_format *const formats[] = {&format_parquet, &format_tar, &format_jsonl, &format_csv,
+                                                      &format_text};
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 int bad_record(struct bad_records *b, int code, const struct err *e)
