@@ -474,7 +474,7 @@ static void test_bad_requests(void **state)
     struct dataset *d;
     struct err e;
     assert_ok(tokenizer_open(&other, FIXTURE("gpt2.json"), &e), &e);
-    assert_ok(tokenize(byte, (const char *[]){path}, 1, NULL, prefix, &r, &e), &e);
+    assert_ok(tokenize(byte, (const char *[]){path}, 1, NULL, prefix, 2, &r, &e), &e);
     assert_int_equal(r.tokens, 101);
     struct dataset_source source = {.path = path, .weight = 1};
     struct dataset_options o = {.sources = &source,
@@ -513,7 +513,7 @@ static void test_bad_requests(void **state)
     assert_err(dataset_open(&d, &o, &e), &e, ERR_REQUEST, "no data");
     xfree(put_file(dir, "bin/x", "\0\0", 2)); /* a folder with nothing but binaries */
     char *bin = fs_join(dir, "bin");
-    assert_err(tokenize(byte, (const char *[]){bin}, 1, NULL, prefix, &r, &e), &e, ERR_REQUEST, "bin|holds no text");
+    assert_err(tokenize(byte, (const char *[]){bin}, 1, NULL, prefix, 2, &r, &e), &e, ERR_REQUEST, "bin|holds no text");
     assert_true(fs_exists(prefix)); /* what was there stays */
     xfree(bin);
     tokenizer_free(byte);
@@ -561,7 +561,7 @@ static void test_prefetch_error(void **state)
     struct tokenizer *t = tokenizer_new_byte();
     struct tokenize_result r;
     struct err e;
-    assert_ok(tokenize(t, (const char *[]){path}, 1, NULL, tok, &r, &e), &e);
+    assert_ok(tokenize(t, (const char *[]){path}, 1, NULL, tok, 2, &r, &e), &e);
     FILE *f = fopen(tok, "r+b");
     assert_non_null(f);
     assert_int_equal(fseek(f, 4096 + 2 * 33333, SEEK_SET), 0);
