@@ -73,6 +73,10 @@ check data-tokenize data tokenize --tokenizer byte --out "$dir/t" "$root/README.
 check data-inspect data inspect "$dir/t" --tokenizer byte --show 10 --verify --json
 printf 'rules:\n  - length: {min_words: 100}\n' >"$dir/rules.yaml"
 check data-clean data clean "$dir/rules.yaml" "$root/README.md" "$root/tests/script.sh" --out "$dir/clean" --json
+check data-train-language data train-language --label "en=$root/README.md" --label "c=$root/src/base" --out "$dir/l.model" --json
+for i in $(seq 200); do echo "{\"text\": \"good $i news of the day\"}"; done >"$dir/good.jsonl"
+for i in $(seq 200); do echo "{\"text\": \"buy $i cheap pills now\"}"; done >"$dir/bad.jsonl"
+check data-train-classifier data train-classifier --positive "$dir/good.jsonl" --negative "$dir/bad.jsonl" --out "$dir/q.model" --bits 12 --json
 check data-train-tokenizer data train-tokenizer --vocab-size 300 --out "$dir/tok.json" "$root/README.md" --json
 
 # What a run writes of its steps, of each kind.
