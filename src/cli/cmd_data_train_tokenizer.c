@@ -9,27 +9,44 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "cli/cmd_data.h"
 #include "data/bad_list.h"
 #include "data/bpe_train.h"
+#include "data/piece_counter.h"
 #include "data/source.h"
+#include "data/train_style.h"
+
+#define MEMORY_LEAST (16.0 * (1 << 20))
 
 struct request {
     const char *out, *style, *column;
-    int64_t vocab_size, min_count;
+    int64_t vocab_size, min_count, threads;
+    double memory;
     bool json, skip_bad;
     struct cli_words inputs;
 };
+
+static const char *read_memory(void *into, const char *text)
+{
+    struct request *o = into;
+    bool good = !str_to_bytes(text, &o->memory) && o->memory >= MEMORY_LEAST && o->memory < 1e15;
+    return good ? NULL : "a size of at least 16MiB such as 4GiB";
+}
 
 static const struct cli_option option_rows[] = {
     {"--vocab-size", "N", CLI_INT, offsetof(struct request, vocab_size), .lo = BPE_TRAIN_VOCAB_MIN,
      .hi = BPE_TRAIN_VOCAB_MAX, .needed = true,
      .help = "how many tokens: 256 bytes, the merged ones, <|endoftext|>; 257 to 16777216"},
     {"--out", "FILE", CLI_TEXT, offsetof(struct request, out), .needed = true, .help = "the tokenizer.json to write"},
-    {"--style", "S", CLI_CHOICE, offsetof(struct request, style), .choices = "gpt2|llama3",
+    {"--style", "S", CLI_CHOICE, offsetof(struct request, style), .choices = TRAIN_STYLES,
      .help = "how text is cut before merging"},
     {"--min-count", "N", CLI_INT, offsetof(struct request, min_count), .lo = 1, .hi = INT32_MAX,
      .help = "merge only pairs that occur at least N times"},
+    {"--threads", "N", CLI_INT, offsetof(struct request, threads), .lo = 1, .hi = 4096,
+     .help = "the same file for any number of them (default: all cores)"},
+    {"--memory", "SIZE", CLI_OWN, offsetof(struct request, memory), .read = read_memory,
+     .help = "for counting, such as 4GiB (default 1GiB); what does not fit waits in a folder beside FILE"},
     DATA_COLUMN(struct request, column),
     DATA_SKIP_BAD(struct request, skip_bad),
     CLI_JSON(struct request, json),
@@ -43,61 +60,74 @@ static const struct cli_table table = {
     CLI_WORDS(words),
 };
 
-static int count_text(struct bpe_trainer *t, struct source *s, struct err *e)
+/* What was counted and learnt. */
+struct learnt {
+    int32_t vocab;
+    int64_t n_pieces, n_distinct, runs;
+};
+
+static int add_piece(void *arg, const unsigned char *p, size_t n, int64_t count, struct err *e)
 {
-    int code, got;
-    double shown = clock_now_s();
-    while ((code = source_next(s, e)) > 0) {
-        const char *p;
-        size_t n;
-        while ((got = source_read(s, &p, &n, e)) > 0) {
-            code = bpe_trainer_feed(t, p, n, e);
-            if (code) return code;
-            if (!log_is_terminal() || clock_now_s() - shown < 0.2) continue;
-            shown = clock_now_s();
-            char done[32], all[32];
-            log_status("counting: %s of %s", str_bytes(done, (double)source_bytes_done(s)),
-                       str_bytes(all, (double)source_bytes(s)));
-        }
-        if (got < 0) return got;
-        code = bpe_trainer_end(t, e);
-        if (code) return code;
-    }
+    (void)e;
+    bpe_trainer_add(arg, p, n, count);
+    return OK;
+}
+
+static int learn_bpe(const struct request *o, struct piece_counter *c, const struct train_style *style,
+                     struct str *json, struct learnt *l, struct err *e)
+{
+    struct bpe_trainer *t = bpe_trainer_new();
+    int code = piece_counter_each(c, add_piece, t, e);
+    l->n_distinct = bpe_trainer_pieces(t);
+    if (!code) code = bpe_trainer_finish(t, style, (int32_t)o->vocab_size, o->min_count, json, &l->vocab, e);
+    bpe_trainer_free(t);
     return code;
 }
 
-static int write_trained(const struct request *o, struct bpe_trainer *t, const struct source *s, double start,
-                         struct err *e)
+static void report(const struct request *o, const struct learnt *l, const struct source *s, double start)
 {
-    struct str json = {0};
-    struct bpe_train_result r;
-    int code = bpe_trainer_finish(t, (int32_t)o->vocab_size, o->min_count, &json, &r, e);
-    if (!code) code = fs_write_atomic(o->out, str_text(&json), json.n, e);
-    str_free(&json);
-    if (code) return code;
     double seconds = clock_now_s() - start;
-    if (r.vocab < o->vocab_size)
+    if (l->vocab < o->vocab_size)
         log_warn("data: the text has enough repeated pairs for %d tokens, not for %lld; use more text or --min-count 1",
-                 r.vocab, (long long)o->vocab_size);
+                 l->vocab, (long long)o->vocab_size);
     if (o->json) {
         struct str text = {0};
         struct json_out j = {.s = &text};
         json_begin_document(&j, "data-train-tokenizer", 1);
         json_put_string(&j, "path", o->out);
-        json_put_int(&j, "vocab", r.vocab);
+        json_put_int(&j, "vocab", l->vocab);
         json_put_int(&j, "bytes", source_bytes_done(s));
-        json_put_int(&j, "pieces", r.n_pieces);
-        json_put_int(&j, "distinct_pieces", r.n_distinct);
+        json_put_int(&j, "pieces", l->n_pieces);
+        json_put_int(&j, "distinct_pieces", l->n_distinct);
+        json_put_int(&j, "runs", l->runs);
         json_put_real_digits(&j, "seconds", seconds, 6);
         json_end_object(&j);
         data_print_json(&text);
-        return OK;
+        return;
     }
     char bytes[32], time[32], rate[32];
-    printf("%s: %d tokens from %s of text (%lld distinct pieces), %s, %s/s\n", o->out, r.vocab,
-           str_bytes(bytes, (double)source_bytes_done(s)), (long long)r.n_distinct, str_duration(time, seconds),
+    printf("%s: %d tokens from %s of text (%lld distinct pieces), %s, %s/s\n", o->out, l->vocab,
+           str_bytes(bytes, (double)source_bytes_done(s)), (long long)l->n_distinct, str_duration(time, seconds),
            str_bytes(rate, data_per_second(source_bytes_done(s), seconds)));
-    return OK;
+}
+
+static int learn(const struct request *o, struct piece_counter *c, const struct train_style *style, struct source *s,
+                 struct learnt *l, struct err *e)
+{
+    struct str json = {0};
+    int code = piece_counter_read(c, s, e);
+    *l = (struct learnt){.n_pieces = piece_counter_total(c), .runs = piece_counter_runs(c)};
+    if (!code && source_n_skipped(s)) {
+        log_info("data: %lld of %lld files are no text and were passed over: %s", (long long)source_n_skipped(s),
+                 (long long)source_n_files(s), source_skipped(s));
+        if (source_n_skipped(s) == source_n_files(s))
+            code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files: %s)", o->inputs.p[0],
+                           (long long)source_n_files(s), source_skipped(s));
+    }
+    if (!code) code = learn_bpe(o, c, style, &json, l, e);
+    if (!code) code = fs_write_atomic(o->out, str_text(&json), json.n, e);
+    str_free(&json);
+    return code;
 }
 
 /* Asked before the text is counted, which may take an hour. */
@@ -118,7 +148,7 @@ static int run(const void *options, struct err *e)
     int code = can_write(o->out, e);
     if (code) return code;
     double start = clock_now_s();
-    struct bpe_trainer *t;
+    const struct train_style *style;
     struct source *s = NULL;
     struct bad_list bad;
     bad_list_init(&bad, o->out);
@@ -127,23 +157,29 @@ static int run(const void *options, struct err *e)
                                  .skip_bad = o->skip_bad,
                                  .tell_bad = bad_list_add,
                                  .tell_ctx = &bad};
-    code = bpe_trainer_new(&t, o->style, e);
+    struct learnt l;
+    struct piece_counter *c = NULL;
+    struct cut_rules rules = {0};
+    struct str scratch = {0};
+    str_printf(&scratch, "%s.counting", o->out);
+    code = train_style_find(&style, o->style, e);
     if (!code) code = source_open_with(&s, o->inputs.p, o->inputs.n, &how, e);
-    if (!code) code = count_text(t, s, e);
-    if (!code) code = bad_list_end(&bad, e);
-    if (!code && source_n_skipped(s)) {
-        log_info("data: %lld of %lld files are no text and were passed over: %s", (long long)source_n_skipped(s),
-                 (long long)source_n_files(s), source_skipped(s));
-        if (source_n_skipped(s) == source_n_files(s))
-            code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files: %s)", o->inputs.p[0],
-                           (long long)source_n_files(s), source_skipped(s));
+    if (!code) {
+        const char *splits[TRAIN_SPLITS];
+        int n = train_style_splits(style, splits);
+        train_rules_init(&rules, splits, n);
+        c = piece_counter_new(&rules, o->threads ? (int)o->threads : thread_n_cores(), (int64_t)o->memory, scratch.p);
+        code = learn(o, c, style, s, &l, e);
     }
-    if (!code) code = write_trained(o, t, s, start, e);
+    if (!code) code = bad_list_end(&bad, e);
+    if (!code) report(o, &l, s, start);
+    piece_counter_free(c);
+    train_rules_fini(&rules);
+    str_free(&scratch);
     source_close(s);
     bad_list_fini(&bad);
-    bpe_trainer_free(t);
     return code;
 }
 
-static const struct request usual = {.style = "gpt2", .min_count = 2};
+static const struct request usual = {.style = "gpt2", .min_count = 2, .memory = 1 << 30};
 const struct data_command data_train_tokenizer = {"train-tokenizer", &table, &usual, sizeof usual, run};

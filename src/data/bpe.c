@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "data/piece_hash.h"
 
 enum {
     SHORT_MAX = 48,
@@ -47,27 +48,6 @@ struct bpe_work {
     size_t heap_n, heap_room;
 };
 
-/* Multiply and fold, eight bytes a step. */
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-    __uint128_t m = (__uint128_t)(h ^ v ^ 0x9E3779B97F4A7C15u) * 0xD6E8FEB86659FD93u;
-    return (uint64_t)m ^ (uint64_t)(m >> 64);
-}
-
-static uint64_t hash_bytes(const unsigned char *p, size_t n)
-{
-    uint64_t h = n, v;
-    while (n >= 8) {
-        memcpy(&v, p, 8);
-        h = mix(h, v);
-        p += 8;
-        n -= 8;
-    }
-    v = 0;
-    memcpy(&v, p, n);
-    return mix(h, v);
-}
-
 /* Slots for n entries at no more than half full. */
 static uint64_t table_size(int64_t n)
 {
@@ -90,7 +70,7 @@ void piece_map_fini(struct piece_map *m)
 
 static struct piece_slot *piece_slot(const struct piece_map *m, const unsigned char *p, size_t n)
 {
-    uint64_t at = hash_bytes(p, n) & m->mask;
+    uint64_t at = piece_hash(p, n) & m->mask;
     while (m->slots[at].p && (m->slots[at].n != n || memcmp(m->slots[at].p, p, n))) at = (at + 1) & m->mask;
     return &m->slots[at];
 }
@@ -127,7 +107,7 @@ void bpe_fini(struct bpe *b)
 
 static struct bpe_rule *rule_slot(const struct bpe *b, int32_t left, int32_t right)
 {
-    uint64_t at = mix(0, (uint64_t)(uint32_t)left << 32 | (uint32_t)right) & b->mask;
+    uint64_t at = piece_mix(0, (uint64_t)(uint32_t)left << 32 | (uint32_t)right) & b->mask;
     while (b->rules[at].left >= 0 && (b->rules[at].left != left || b->rules[at].right != right))
         at = (at + 1) & b->mask;
     return &b->rules[at];
@@ -259,7 +239,7 @@ void bpe_encode(const struct bpe *b, struct bpe_work *w, const unsigned char *p,
         merge(b, w, p, n, out);
         return;
     }
-    struct cached *c = &w->cache[hash_bytes(p, n) >> (64 - CACHE_BITS)];
+    struct cached *c = &w->cache[piece_hash(p, n) >> (64 - CACHE_BITS)];
     if (c->n_bytes != n || memcmp(c->text, p, n)) {
         int64_t before = out->n;
         merge(b, w, p, n, out);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bpe_train.c: counting, then merging incrementally.
+/* bpe_train.c: merging incrementally.
  *
- * Distinct pieces with their counts are all that is kept of the text. Every pair knows its count and the pieces it was
+ * Distinct pieces with their counts are all that there is of the text. Every pair knows its count and the pieces it was
  * seen in, so that a merge touches only those; counts of the neighbours are adjusted in place. The next pair comes
  * from a heap whose entries may be stale: a popped entry whose count has since fallen goes back with the true one,
  * and a pair whose count rises is pushed anew, so the top is always the true maximum.
  *
- * Cost: O(text) for counting, then about O(sum of occurrences of merged pairs * log pairs). Rejected: recounting all
+ * Cost: about O(sum of occurrences of merged pairs * log pairs). Rejected: recounting all
  * pairs for every merge (quadratic), approximate counts (not reproducible against the reference).
  */
 #include "data/bpe_train.h"
@@ -15,10 +15,8 @@
 
 #include "base/mem.h"
 #include "data/byte_level.h"
-#include "data/cutter.h"
+#include "data/bpe.h"
 #include "data/tokenizer_write.h"
-
-#define EOS "<|endoftext|>"
 
 struct word {
     size_t at; /* bytes in the pool; later: symbols in symbols[] */
@@ -40,16 +38,9 @@ struct ranked {
 };
 
 struct bpe_trainer {
-    struct cut_rules cut;
-    struct cutter *cutter;
-    const char *pattern;
-    int64_t n_pieces;
-
     struct str pool; /* bytes of the distinct words */
     struct word *words;
     int64_t n_words, words_room;
-    int32_t *word_slots; /* hash table: index into words, -1 empty */
-    uint64_t word_mask;
 
     int32_t *symbols;
     struct pair *pairs;
@@ -68,88 +59,19 @@ struct bpe_trainer {
     int32_t n_merges, merges_room;
 };
 
-/* -- counting ----------------------------------------------------------------------------------------------- */
-
-static uint64_t hash_text(const unsigned char *p, size_t n)
+struct bpe_trainer *bpe_trainer_new(void)
 {
-    uint64_t h = 0xCBF29CE484222325u;
-    for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * 0x100000001B3u;
-    return h ^ h >> 29;
-}
-
-static int32_t *word_slot(const struct bpe_trainer *t, const unsigned char *p, size_t n)
-{
-    uint64_t at = hash_text(p, n) & t->word_mask;
-    for (;; at = (at + 1) & t->word_mask) {
-        int32_t i = t->word_slots[at];
-        if (i < 0) return &t->word_slots[at];
-        if ((size_t)t->words[i].n == n && !memcmp(t->pool.p + t->words[i].at, p, n)) return &t->word_slots[at];
-    }
-}
-
-static void grow_words(struct bpe_trainer *t)
-{
-    GROW(t->words, t->n_words, t->words_room, 1);
-    CHECK(t->words_room <= INT32_MAX / 2, "too many distinct words: %lld", (long long)t->n_words);
-    if (t->word_slots && 2 * (uint64_t)t->n_words <= t->word_mask) return;
-    t->word_mask = 4 * (uint64_t)t->words_room - 1;
-    t->word_slots = xrealloc(t->word_slots, (t->word_mask + 1) * sizeof *t->word_slots);
-    memset(t->word_slots, 0xFF, (t->word_mask + 1) * sizeof *t->word_slots);
-    for (int64_t i = 0; i < t->n_words; i++)
-        *word_slot(t, (unsigned char *)t->pool.p + t->words[i].at, (size_t)t->words[i].n) = (int32_t)i;
-}
-
-static void count_piece(void *arg, const unsigned char *p, size_t n)
-{
-    struct bpe_trainer *t = arg;
-    t->n_pieces++;
-    int32_t *slot = word_slot(t, p, n);
-    if (*slot >= 0) {
-        t->words[*slot].count++;
-        return;
-    }
-    *slot = (int32_t)t->n_words;
-    t->words[t->n_words++] = (struct word){.at = t->pool.n, .count = 1, .n = (int32_t)n};
-    str_add(&t->pool, p, n);
-    grow_words(t);
-}
-
-static void skip_token(void *arg, int32_t id)
-{
-    (void)arg;
-    (void)id;
-}
-
-int bpe_trainer_new(struct bpe_trainer **out, const char *style, struct err *e)
-{
-    *out = NULL;
-    const char *pattern = !strcmp(style, "gpt2") ? SPLIT_GPT2 : !strcmp(style, "llama3") ? SPLIT_LLAMA3 : NULL;
-    if (!pattern) return err_set(e, ERR_REQUEST, "style \"%s\" is not known; choose gpt2 or llama3", style);
     struct bpe_trainer *t = xcalloc(1, sizeof *t);
-    t->pattern = pattern;
-    t->cut.split = split_new();
-    char eos[] = EOS;
-    added_put(&t->cut.added[0], &(struct added_token){.text = eos, .n = sizeof eos - 1, .special = true});
-    for (int i = 0; i < 2; i++) added_finish(&t->cut.added[i]);
-    int code = split_add(t->cut.split, pattern, strlen(pattern), style, e);
-    CHECK(!code, "the built-in pattern: %s", e->text);
-    t->cutter = cutter_new(&t->cut, (struct cutter_sink){.piece = count_piece, .token = skip_token, .arg = t});
     t->arena = arena_new();
-    grow_words(t);
-    *out = t;
-    return OK;
+    return t;
 }
 
 void bpe_trainer_free(struct bpe_trainer *t)
 {
     if (!t) return;
-    cutter_free(t->cutter);
-    for (int i = 0; i < 2; i++) added_fini(&t->cut.added[i]);
-    split_free(t->cut.split);
     str_free(&t->pool);
     for (int64_t i = 0; i < t->n_pairs; i++) xfree(t->pairs[i].words);
     xfree(t->words);
-    xfree(t->word_slots);
     xfree(t->symbols);
     xfree(t->pairs);
     xfree(t->pair_slots);
@@ -161,12 +83,15 @@ void bpe_trainer_free(struct bpe_trainer *t)
     xfree(t);
 }
 
-int bpe_trainer_feed(struct bpe_trainer *t, const void *text, size_t n, struct err *e)
+void bpe_trainer_add(struct bpe_trainer *t, const unsigned char *p, size_t n, int64_t count)
 {
-    return cutter_feed(t->cutter, text, n, e);
+    CHECK(t->n_words < INT32_MAX && n <= INT32_MAX, "piece %lld has %zu bytes", (long long)t->n_words, n);
+    GROW(t->words, t->n_words, t->words_room, 1);
+    t->words[t->n_words++] = (struct word){.at = t->pool.n, .count = count, .n = (int32_t)n};
+    str_add(&t->pool, p, n);
 }
 
-int bpe_trainer_end(struct bpe_trainer *t, struct err *e) { return cutter_end(t->cutter, e); }
+int64_t bpe_trainer_pieces(const struct bpe_trainer *t) { return t->n_words; }
 
 /* -- pairs -------------------------------------------------------------------------------------------------- */
 
@@ -347,14 +272,13 @@ static bool merge_next(struct bpe_trainer *t, struct piece_map *known, int64_t m
     return false;
 }
 
-int bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab, int64_t min_count, struct str *json,
-                       struct bpe_train_result *r, struct err *e)
+int bpe_trainer_finish(struct bpe_trainer *t, const struct train_style *style, int32_t vocab, int64_t min_count,
+                       struct str *json, int32_t *reached, struct err *e)
 {
     if (vocab < BPE_TRAIN_VOCAB_MIN || vocab > BPE_TRAIN_VOCAB_MAX)
         return err_set(e, ERR_REQUEST, "a vocabulary of %d: wanted %d (256 bytes and the end of text) to %d", vocab,
                        BPE_TRAIN_VOCAB_MIN, BPE_TRAIN_VOCAB_MAX);
-    if (t->n_pieces == 0) return err_set(e, ERR_REQUEST, "there is no text to learn a vocabulary from");
-    *r = (struct bpe_train_result){.n_pieces = t->n_pieces, .n_distinct = t->n_words};
+    if (t->n_words == 0) return err_set(e, ERR_REQUEST, "there is no text to learn a vocabulary from");
     struct piece_map known;
     piece_map_init(&known, vocab);
     t->pieces = xmalloc((size_t)vocab * sizeof *t->pieces);
@@ -365,12 +289,15 @@ int bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab, int64_t min_count, 
     begin_symbols(t);
     while (t->n_tokens < vocab - 1 && merge_next(t, &known, min_count)) continue;
     piece_map_fini(&known);
-    r->vocab = t->n_tokens + 1;
+    *reached = t->n_tokens + 1;
+    const char *splits[TRAIN_SPLITS];
+    int n_splits = train_style_splits(style, splits);
     tokenizer_write(json, &(struct tokenizer_draft){.pieces = t->pieces,
                                                     .n_pieces = t->n_tokens,
                                                     .merges = t->merges,
                                                     .n_merges = t->n_merges,
-                                                    .split = t->pattern,
-                                                    .eos = EOS});
+                                                    .splits = splits,
+                                                    .n_splits = n_splits,
+                                                    .eos = TRAIN_EOS});
     return OK;
 }

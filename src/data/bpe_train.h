@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bpe_train.h: learns a byte-level BPE vocabulary from text.
+/* bpe_train.h: learns a byte-level BPE vocabulary from counted pieces of text (piece_counter.h).
  *
- * Counts the pieces of the text, then merges the most frequent neighbouring pair (the smaller ids on a tie), again and
- * again, until the vocabulary is full or no pair occurs often enough. Ids: the 256 bytes in the order of the
- * byte alphabet, the merged tokens as they are found, <|endoftext|> last.
+ * Merges the most frequent neighbouring pair (the smaller ids on a tie), again and again, until the vocabulary is full
+ * or no pair occurs often enough. Ids: the 256 bytes in the order of the byte alphabet, the merged tokens as they are
+ * found, <|endoftext|> last.
  *
- * Invariants: 1. the same text gives the same file, bit for bit; 2. neither the parts it came in nor
- * the order of the documents matter.
- * Includes: base. Order: Local.
+ * Invariants: 1. the same counts give the same file, bit for bit; 2. the order of the pieces does not matter; 3. memory
+ * is some 30 bytes per distinct piece and 12 per byte of it.
+ * Includes: base, train_style.h. Order: Local.
  */
 #ifndef TUTTI_DATA_BPE_TRAIN_H
 #define TUTTI_DATA_BPE_TRAIN_H
@@ -17,23 +17,20 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "data/train_style.h"
 
 enum { BPE_TRAIN_VOCAB_MIN = 257, BPE_TRAIN_VOCAB_MAX = 1 << 24 };
 
 struct bpe_trainer;
-/* style: "gpt2" or "llama3": how text is cut into pieces. */
-int bpe_trainer_new(struct bpe_trainer **t, const char *style, struct err *e);
-void bpe_trainer_free(struct bpe_trainer *t);
+struct bpe_trainer *bpe_trainer_new(void);
+void bpe_trainer_free(struct bpe_trainer *t); /* NULL is fine */
+/* Each piece once. */
+void bpe_trainer_add(struct bpe_trainer *t, const unsigned char *p, size_t n, int64_t count);
+int64_t bpe_trainer_pieces(const struct bpe_trainer *t); /* added so far */
 
-int bpe_trainer_feed(struct bpe_trainer *t, const void *text, size_t n, struct err *e);
-int bpe_trainer_end(struct bpe_trainer *t, struct err *e); /* of a document */
-
-struct bpe_train_result {
-    int64_t n_pieces, n_distinct; /* pieces counted, distinct ones */
-    int32_t vocab;                /* reached; less than asked for when pairs ran out */
-};
-/* Adds the text of the tokenizer.json. A pair must occur min_count times to be merged. Called once. */
-int bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab, int64_t min_count, struct str *json,
-                       struct bpe_train_result *r, struct err *e);
+/* Adds the text of the tokenizer.json; *reached: tokens, less than `vocab` when pairs ran out. A pair must occur
+ * min_count times to be merged. Called once. ERR_REQUEST: nothing was added, or a vocabulary that cannot be. */
+int bpe_trainer_finish(struct bpe_trainer *t, const struct train_style *style, int32_t vocab, int64_t min_count,
+                       struct str *json, int32_t *reached, struct err *e);
 
 #endif

@@ -20,16 +20,20 @@ static bool tokens_allow(const struct added *a, unsigned char byte)
     return true;
 }
 
+void seams_of_rules(struct seams *s, const struct cut_rules *rules)
+{
+    *s = (struct seams){.split = rules->split};
+    for (int k = 0; k < PATTERN_SEAMS; k++) {
+        unsigned char byte = (unsigned char)PATTERN_SEAM_BYTES[k];
+        bool spaced = rules->prefix_space && byte != ' '; /* the part behind the seam would get a space */
+        s->before[k] = !spaced && tokens_allow(&rules->added[0], byte) && tokens_allow(&rules->added[1], byte);
+    }
+}
+
 void seams_find(struct seams *s, const struct tokenizer *t)
 {
     *s = (struct seams){.everywhere = t->kind == TOKENIZER_BYTE};
-    if (t->kind != TOKENIZER_BPE || split_needs_whole_text(t->cut.split)) return;
-    s->split = t->cut.split;
-    for (int k = 0; k < PATTERN_SEAMS; k++) {
-        unsigned char byte = (unsigned char)PATTERN_SEAM_BYTES[k];
-        bool spaced = t->cut.prefix_space && byte != ' '; /* the part behind the seam would get a space */
-        s->before[k] = !spaced && tokens_allow(&t->cut.added[0], byte) && tokens_allow(&t->cut.added[1], byte);
-    }
+    if (t->kind == TOKENIZER_BPE) seams_of_rules(s, &t->cut);
 }
 
 bool seam_at(const struct seams *s, const unsigned char *p, size_t at)

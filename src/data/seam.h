@@ -21,6 +21,8 @@ struct seams {
     const struct split *split;
 };
 void seams_find(struct seams *s, const struct tokenizer *t);
+struct cut_rules;
+void seams_of_rules(struct seams *s, const struct cut_rules *rules); /* of cutting alone */
 /* Is there a seam right before p[at]? p[0..at] is all that is looked at, at >= 1. */
 bool seam_at(const struct seams *s, const unsigned char *p, size_t at);
 

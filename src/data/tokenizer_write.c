@@ -33,15 +33,8 @@ static void write_byte_level(struct json_out *o, const char *key, bool use_regex
     json_end_object(o);
 }
 
-static void write_pre_tokenizer(struct json_out *o, const char *split)
+static void write_split(struct json_out *o, const char *split)
 {
-    if (!split || split == SPLIT_GPT2) {
-        write_byte_level(o, "pre_tokenizer", split == SPLIT_GPT2);
-        return;
-    }
-    json_begin_object(o, "pre_tokenizer");
-    json_put_string(o, "type", "Sequence");
-    json_begin_array(o, "pretokenizers");
     json_begin_object(o, NULL);
     json_put_string(o, "type", "Split");
     json_begin_object(o, "pattern");
@@ -50,6 +43,19 @@ static void write_pre_tokenizer(struct json_out *o, const char *split)
     json_put_string(o, "behavior", "Isolated");
     json_put_bool(o, "invert", false);
     json_end_object(o);
+}
+
+static void write_pre_tokenizer(struct json_out *o, const struct tokenizer_draft *d)
+{
+    bool own = d->n_splits == 1 && d->splits[0] == SPLIT_GPT2;
+    if (own || d->n_splits == 0) {
+        write_byte_level(o, "pre_tokenizer", own);
+        return;
+    }
+    json_begin_object(o, "pre_tokenizer");
+    json_put_string(o, "type", "Sequence");
+    json_begin_array(o, "pretokenizers");
+    for (int i = 0; i < d->n_splits; i++) write_split(o, d->splits[i]);
     write_byte_level(o, NULL, false);
     json_end_array(o);
     json_end_object(o);
@@ -97,7 +103,7 @@ void tokenizer_write(struct str *out, const struct tokenizer_draft *d)
     json_put_null(&o, "padding");
     write_eos(&o, d);
     json_put_null(&o, "normalizer");
-    write_pre_tokenizer(&o, d->split);
+    write_pre_tokenizer(&o, d);
     json_put_null(&o, "post_processor");
     write_byte_level(&o, "decoder", true);
     write_model(&o, d);

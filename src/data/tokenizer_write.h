@@ -23,8 +23,10 @@ struct tokenizer_draft {
     int32_t n_pieces;
     const struct merge_pair *merges; /* by rank */
     int32_t n_merges;
-    const char *split; /* NULL: none; SPLIT_GPT2: ByteLevel's own; else a Split step before ByteLevel */
-    const char *eos;   /* the end-of-text token; its id is n_pieces */
+    const char *const
+        *splits; /* expressions, in turn: SPLIT_GPT2 alone is ByteLevel's own, else Split steps before it */
+    int n_splits;
+    const char *eos; /* the end-of-text token; its id is n_pieces */
 };
 
 void tokenizer_write(struct str *out, const struct tokenizer_draft *d);

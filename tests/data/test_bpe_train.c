@@ -4,6 +4,10 @@
 
 #include "base/json.h"
 #include "data/bpe_train.h"
+#include "data/piece_counter.h"
+#include "data/source.h"
+#include "data/train_style.h"
+#include "sanitized.h"
 
 static char *read_file(const char *path, size_t *n)
 {
@@ -13,17 +17,52 @@ static char *read_file(const char *path, size_t *n)
     return text;
 }
 
-static void train(const char *style, int32_t vocab, const char *text, size_t n, size_t part, struct str *json,
-                  struct bpe_train_result *r)
+struct result {
+    int32_t vocab;
+    int64_t n_pieces, runs;
+};
+
+static int add(void *arg, const unsigned char *p, size_t n, int64_t count, struct err *e)
 {
-    struct bpe_trainer *t;
+    (void)e;
+    bpe_trainer_add(arg, p, n, count);
+    return OK;
+}
+
+/* Counted by so many threads in so much memory. */
+static void train_so(const char *style, int32_t vocab, const char *text, size_t n, int n_threads, int64_t memory,
+                     struct str *json, struct result *r)
+{
     struct err e;
-    assert_ok(bpe_trainer_new(&t, style, &e), &e);
-    for (size_t at = 0; at < n; at += part)
-        assert_ok(bpe_trainer_feed(t, text + at, n - at < part ? n - at : part, &e), &e);
-    assert_ok(bpe_trainer_end(t, &e), &e);
-    assert_ok(bpe_trainer_finish(t, vocab, 2, json, r, &e), &e);
+    struct source *s;
+    const struct train_style *found;
+    struct cut_rules rules;
+    const char *splits[TRAIN_SPLITS];
+    char *dir = scratch_new(), *path = put_file(dir, "text.txt", text, n), *scratch = fs_join(dir, "counting");
+    assert_ok(train_style_find(&found, style, &e), &e);
+    int n_splits = train_style_splits(found, splits);
+    train_rules_init(&rules, splits, n_splits);
+    assert_ok(source_open(&s, (const char *const *)&path, 1, NULL, &e), &e);
+    struct piece_counter *c = piece_counter_new(&rules, n_threads, memory, scratch);
+    assert_ok(piece_counter_read(c, s, &e), &e);
+    struct bpe_trainer *t = bpe_trainer_new();
+    assert_ok(piece_counter_each(c, add, t, &e), &e);
+    assert_ok(bpe_trainer_finish(t, found, vocab, 2, json, &r->vocab, &e), &e);
+    r->n_pieces = piece_counter_total(c);
+    r->runs = piece_counter_runs(c);
     bpe_trainer_free(t);
+    piece_counter_free(c);
+    assert_false(fs_exists(scratch));
+    source_close(s);
+    train_rules_fini(&rules);
+    xfree(path);
+    xfree(scratch);
+    scratch_free(dir);
+}
+
+static void train(const char *style, int32_t vocab, const char *text, size_t n, struct str *json, struct result *r)
+{
+    train_so(style, vocab, text, n, 1, 1 << 24, json, r);
 }
 
 static void test_merges_of_the_reference(void **state)
@@ -37,8 +76,8 @@ static void test_merges_of_the_reference(void **state)
     assert_ok(json_parse_file(&wanted, FIXTURE("train.merges.json"), 1 << 20, &e), &e);
     for (int s = 0; s < 2; s++) {
         struct str out = {0};
-        struct bpe_train_result r;
-        train(styles[s], 340, text, n, n, &out, &r);
+        struct result r;
+        train(styles[s], 340, text, n, &out, &r);
         assert_int_equal(r.vocab, 340);
         assert_ok(json_parse(&got, out.p, out.n, "trained", &e), &e);
         const struct json *a = json_get(json_get(got, "model"), "merges"), *b = json_get(wanted, styles[s]);
@@ -57,33 +96,51 @@ static void test_same_file_however_it_came(void **state)
 {
     (void)state;
     size_t n;
-    char *text = read_file(FIXTURE("train.txt"), &n);
+    char *fixture = read_file(FIXTURE("train.txt"), &n);
     struct str whole = {0};
-    struct bpe_train_result r;
-    train("llama3", 330, text, n, n, &whole, &r);
-    for (size_t part = 1; part < 100; part += 33) {
-        struct str again = {0};
-        train("llama3", 330, text, n, part, &again, &r);
-        assert_string_equal(again.p, whole.p);
-        str_free(&again);
+    struct result r;
+    /* Texts of some MiB, in which every piece is in several parts. */
+    struct str text = {0};
+    for (int i = 0; i < (SANITIZED ? 250 : 700); i++) {
+        str_add(&text, fixture, n);
+        str_printf(&text, " w%dord%d \n", i * i % 1000, i);
     }
+    train("llama3", 330, text.p, text.n, &whole, &r);
+    int64_t pieces = r.n_pieces;
+    assert_int_equal(r.runs, 0);
+    static const struct {
+        int n_threads;
+        int64_t memory;
+    } ways[] = {{2, 1 << 24}, {5, 1 << 24}, {1, 40 << 10}, {3, 120 << 10}, {2, 1}, {7, 40}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct str again = {0};
+        train_so("llama3", 330, text.p, text.n / (i > 3 ? 100 : 1), ways[i].n_threads, ways[i].memory, &again, &r);
+        struct str wanted = {0};
+        if (i > 3) train("llama3", 330, text.p, text.n / 100, &wanted, &(struct result){0});
+        assert_string_equal(again.p, i > 3 ? wanted.p : whole.p);
+        if (i <= 3) assert_int_equal(r.n_pieces, pieces);
+        assert_true((r.runs > 0) == (i >= 2));
+        str_free(&again);
+        str_free(&wanted);
+    }
+    str_free(&text);
     str_free(&whole);
-    xfree(text);
+    xfree(fixture);
 }
 
 static void test_trained_files_work(void **state)
 {
     (void)state;
-    const char *const styles[] = {"gpt2", "llama3"};
+    const char *const styles[] = {"gpt2", "llama3", "qwen2", "deepseek"};
     size_t n;
     char *text = read_file(FIXTURE("train.txt"), &n);
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < 4; s++) {
         struct str json = {0}, back = {0};
         struct tokens ids = {0};
-        struct bpe_train_result r;
+        struct result r;
         struct tokenizer *t;
         struct err e;
-        train(styles[s], 330, text, n, n, &json, &r);
+        train(styles[s], 330, text, n, &json, &r);
         assert_ok(tokenizer_parse(&t, json.p, json.n, "trained", &e), &e);
         assert_int_equal(tokenizer_vocab(t), 330);
         assert_int_equal(tokenizer_eos(t), 329);
@@ -103,19 +160,19 @@ static void test_trained_files_work(void **state)
 static void test_requests_that_cannot_be_met(void **state)
 {
     (void)state;
-    struct bpe_trainer *t;
-    struct bpe_train_result r;
+    const struct train_style *style;
+    struct bpe_trainer *t = bpe_trainer_new();
     struct err e;
     struct str json = {0};
-    assert_err(bpe_trainer_new(&t, "gpt7", &e), &e, ERR_REQUEST, "gpt7|llama3");
-    assert_ok(bpe_trainer_new(&t, "gpt2", &e), &e);
-    assert_err(bpe_trainer_finish(t, 1000, 2, &json, &r, &e), &e, ERR_REQUEST, "no text");
-    assert_err(bpe_trainer_finish(t, 256, 2, &json, &r, &e), &e, ERR_REQUEST, "256|257");
-    assert_ok(bpe_trainer_feed(t, "one two", 7, &e), &e);
-    assert_ok(bpe_trainer_end(t, &e), &e);
-    assert_ok(bpe_trainer_finish(t, 1000, 2, &json, &r, &e), &e); /* no pair occurs twice: the bytes alone */
-    assert_int_equal(r.vocab, 257);
-    assert_int_equal(r.n_pieces, 2);
+    int32_t reached;
+    assert_err(train_style_find(&style, "gpt7", &e), &e, ERR_REQUEST, "gpt7|llama3|deepseek");
+    assert_ok(train_style_find(&style, "gpt2", &e), &e);
+    assert_err(bpe_trainer_finish(t, style, 1000, 2, &json, &reached, &e), &e, ERR_REQUEST, "no text");
+    assert_err(bpe_trainer_finish(t, style, 256, 2, &json, &reached, &e), &e, ERR_REQUEST, "256|257");
+    bpe_trainer_add(t, (const unsigned char *)"one", 3, 1);
+    bpe_trainer_add(t, (const unsigned char *)" two", 4, 1);
+    assert_ok(bpe_trainer_finish(t, style, 1000, 2, &json, &reached, &e), &e); /* no pair twice: the bytes alone */
+    assert_int_equal(reached, 257);
     str_free(&json);
     bpe_trainer_free(t);
 }
