@@ -26,7 +26,7 @@ static bool begins_with_record(const struct record_file *f)
     size_t n = newline ? (size_t)(newline - b->buf) : b->n;
     bool good = !json_parse_published(&record, b->buf, n, "", &e);
     if (good && f->whole) good = json_kind(record) == JSON_OBJECT;
-    else if (good) good = json_string(json_get(record, f->column), NULL, NULL);
+    else if (good) good = json_string(record_member(record, f->column), NULL, NULL);
     json_free(record);
     return good;
 }
@@ -91,7 +91,7 @@ static int parse_line(struct jsonl *r, const char *line, size_t n, struct record
         return 1;
     }
     *out = (struct record){.offset = r->at, .json = r->record, .line = line, .line_n = n};
-    out->text = json_string(json_get(r->record, r->file->column), &out->n, NULL);
+    out->text = json_string(record_member(r->record, r->file->column), &out->n, NULL);
     if (!out->text) return no_text(r, e);
     return out->n > 0;
 }

@@ -107,8 +107,7 @@ static int text_of_json(struct shard *r, const char *p, size_t n, const char **t
     r->record = NULL;
     int code = json_parse_published(&r->record, p, n, where, e);
     if (code) return code;
-    const struct json *v = json_get(r->record, r->file->column);
-    if (r->only) v = json_get(r->record, "text");
+    const struct json *v = record_member(r->record, r->only ? "text" : r->file->column);
     *text = json_string(v, text_n, NULL);
     if (!*text) return 0;
     return 1;

@@ -64,6 +64,17 @@ const struct record_format *record_format_of(const struct record_file *f)
     return formats[N_FORMATS - 1];
 }
 
+const struct json *record_member(const struct json *v, const char *name)
+{
+    const struct json *found = json_get(v, name);
+    const char *dot = strchr(name, '.');
+    if (found || !dot) return found;
+    char *first = xstrndup(name, (size_t)(dot - name));
+    const struct json *in = json_get(v, first);
+    xfree(first);
+    return in ? record_member(in, dot + 1) : NULL;
+}
+
 bool record_blank(const char *p, size_t n)
 {
     while (n && strchr(" \t\r\n", p[n - 1])) n--;

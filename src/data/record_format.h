@@ -94,6 +94,9 @@ extern const struct record_format format_text, format_jsonl, format_csv, format_
 const struct record_format *record_format_of(const struct record_file *f);
 /* The file's name ends so, but for what packed it: t.jsonl.gz is a .jsonl. */
 bool record_file_ends(const struct record_file *f, const char *ending);
+/* The member of this name; where there is none and the name has dots, "message.content", the member of a member. NULL:
+ * neither. */
+const struct json *record_member(const struct json *v, const char *name);
 bool record_blank(const char *p, size_t n); /* nothing but spaces and line ends */
 
 #endif

@@ -31,7 +31,7 @@ struct source {
     struct source_list list;
     const struct source *first; /* whose list and units these are; NULL: its own */
     struct unit *units;
-    int64_t n_units, units_room;
+    int64_t n_units, units_room, unit_bytes;
     uint64_t key;
 
     int64_t next_file, end_file; /* the open one is next_file - 1 */
@@ -77,6 +77,7 @@ static struct source *source_new(const struct source_options *o)
     s->whole = o->whole_records;
     s->bad = (struct bad_records){.skip = o->skip_bad, .tell = o->tell_bad, .ctx = o->tell_ctx};
     s->to = INT64_MAX;
+    s->unit_bytes = o->unit_bytes > 0 ? o->unit_bytes : SOURCE_UNIT_BYTES;
     return s;
 }
 
@@ -311,7 +312,7 @@ static int cut_file(struct source *s, int64_t i, struct err *e)
     struct source *look = source_again(s, NULL, NULL);
     struct unit_list l = {0};
     int got = open_file(look, i, 0, INT64_MAX, true, e);
-    if (got > 0 && look->format->cut) got = look->format->cut(look->reader, SOURCE_UNIT_BYTES, &l, e);
+    if (got > 0 && look->format->cut) got = look->format->cut(look->reader, s->unit_bytes, &l, e);
     for (int64_t k = 0; k < l.n && got >= 0; k++) add_unit(s, i, l.part[k][0], l.part[k][1], l.n);
     if (l.n == 0 && got >= 0) add_unit(s, i, 0, INT64_MAX, 1);
     xfree(l.part);
@@ -324,7 +325,7 @@ int source_units(struct source *s, int64_t *n, struct err *e)
     CHECK(!s->first, "units are listed by the source that lists the files");
     int code = OK;
     for (int64_t i = s->n_units ? s->list.n : 0; i < s->list.n && !code; i++) {
-        if (s->list.files[i].bytes > SOURCE_UNIT_BYTES) code = cut_file(s, i, e);
+        if (s->list.files[i].bytes > s->unit_bytes) code = cut_file(s, i, e);
         else add_unit(s, i, 0, INT64_MAX, 1);
     }
     if (code) s->n_units = 0;

@@ -42,6 +42,7 @@ struct source_options {
     bool skip_bad;      /* bad records (below) are told and passed over; else they are errors */
     void (*tell_bad)(void *ctx, const char *what); /* file, line or offset, reason, of each; NULL: nobody */
     void *tell_ctx;
+    int64_t unit_bytes; /* a file larger than this is read in parts (units, below); 0: SOURCE_UNIT_BYTES */
 };
 /* Lists the inputs; reads nothing yet. */
 int source_open_with(struct source **s, const char *const *paths, int n_paths, const struct source_options *o,
@@ -80,7 +81,7 @@ void source_seek(struct source *s, int64_t file, int64_t skipped, const char *sk
 /* -- in parts ----------------------------------------------------------------------------------------------- */
 
 /* Units are parts of the inputs that are read by themselves; one after the other they are the same documents in the
- * same order as source_next alone gives. A unit is a file, or of a larger file than SOURCE_UNIT_BYTES a part, where its
+ * same order as source_next alone gives. A unit is a file, or of a file larger than unit_bytes a part, where its
  * format has such (lines of a .jsonl that is not packed, row groups). They are a function of the files.
  *
  *     source_units(s, &n, e);                              lists them, once
