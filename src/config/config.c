@@ -212,6 +212,9 @@ const struct conf_row config_rows[] = {
            "groups and a ring between them"),
     INT("parallel.cp_inner", parallel.cp_inner, "0", 0, 1024,
         "two_level: ranks that exchange heads, next to each other; 0: the divisor of cp nearest to its root"),
+    CHOICE("parallel.cp_balance", parallel.cp_balance, "auto", "auto|position|area",
+           "what each rank of cp has of a sequence: a head and a tail of it, or, where documents do not see each other, as much of their attention; "
+           "auto: area with data.pack: best_fit, where nothing goes by a token's place"),
     INT("parallel.ep", parallel.ep, "1", -1, 1 << 20, "ranks that share out the experts; -1: as many of dp_shard x cp x tp as there are experts for"),
     INT("parallel.etp", parallel.etp, "null", 1, 1 << 20, "ranks that share each expert's columns: a divisor of tp; default: tp"),
     INT("parallel.servers", parallel.servers, "0", 0, 100,
@@ -753,6 +756,7 @@ struct engine_config config_engine(const struct config *c)
         .comm_param = config_comm_param(c),
         .reduce_once = c->parallel.reduce == REDUCE_STEP,
         .exact_order = c->numerics.exact_order,
+        .documents_in_order = config_cp_area(c),
         .pieces = config_pieces(c),
         .trace_bytes = c->run.trace ? to_size(c->run.trace_mib) << 20 : 0,
     };

@@ -38,6 +38,7 @@ enum config_grad { GRAD_FP32, GRAD_BF16 };
 enum config_master { MASTER_FP32, MASTER_NONE };
 enum config_round { ROUND_STOCHASTIC, ROUND_NEAREST };
 enum config_reduce { REDUCE_MICROBATCH, REDUCE_STEP };
+enum config_cp_balance { CP_BALANCE_AUTO, CP_BALANCE_POSITION, CP_BALANCE_AREA };
 enum config_cp { CP_RING, CP_ALL_GATHER, CP_ALL_TO_ALL, CP_TWO_LEVEL };
 enum config_server { SERVER_SYNC, SERVER_ASYNC };
 enum config_progress { PROGRESS_AUTO, PROGRESS_INLINE, PROGRESS_THREAD };
@@ -114,6 +115,7 @@ struct config {
         int server_mode;
         int cp_algorithm;
         int64_t cp_inner;
+        int cp_balance; /* enum config_cp_balance */
         const char *schedule, *schedule_file;
         const char *schedule_text; /* not a key: what is in the file */
         int64_t chunks, round;
@@ -199,6 +201,8 @@ int config_check_pipeline(const struct config *c, struct err *e);
 const char *config_accumulate_name(const struct config *c);
 /* Whether numerics.exact_order, where it is on, can have these degrees and this batch. */
 int config_check_exact(const struct config *c, struct err *e);
+/* Documents are put in an order of even work for the ranks of cp (parallel.cp_balance). */
+bool config_cp_area(const struct config *c);
 /* How attention goes over cp: par's context_inner and context_gather. */
 void config_context(const struct config *c, struct par *par);
 int config_ranks(const struct config *c);  /* of all axes */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/thread.h"
+#include "data/pack.h"
 
 /* ---- the dense view ---- */
 enum { DENSE = 5 };
@@ -145,6 +146,35 @@ void config_context(const struct config *c, struct par *par)
     par->context_gather = c->parallel.cp_algorithm == CP_ALL_GATHER;
 }
 
+/* What goes by a token's place, so that documents cannot be put in another order; NULL: nothing does. */
+static const char *by_place(const struct config *c)
+{
+    if (c->model.dropout > 0) return "dropout goes by a token's place in its sequence (model.dropout)";
+    if (c->model.moe.experts && c->model.moe.capacity > 0)
+        return "who finds room at an expert goes by a token's place in its sequence (model.moe.capacity)";
+    if (recipe_quantises(c->precision.recipe) || c->precision.layers.n)
+        return "scales of products in fewer bits go by tokens' places (precision.recipe)";
+    return NULL;
+}
+
+bool config_cp_area(const struct config *c)
+{
+    if (c->parallel.cp == 1 || c->parallel.cp_balance == CP_BALANCE_POSITION) return false;
+    if (c->parallel.cp_balance == CP_BALANCE_AREA) return true;
+    return c->data.pack == PACK_BEST_FIT && !by_place(c);
+}
+
+static int check_balance(const struct config *c, const struct conf *f, struct err *e)
+{
+    const char *why = by_place(c);
+    if (c->parallel.cp_balance != CP_BALANCE_AREA || c->parallel.cp == 1) return OK;
+    if (!c->model.document_mask)
+        return conf_error(f, e, "parallel.cp_balance",
+                          "area is for documents that do not see each other; choose data.pack: best_fit or "
+                          "model.document_mask: true, or position");
+    return why ? conf_error(f, e, "parallel.cp_balance", "%s; choose position or auto", why) : OK;
+}
+
 static int check_context(const struct config *c, const struct conf *f, struct err *e)
 {
     int64_t cp = c->parallel.cp, inner = c->parallel.cp_inner, seq = c->model.seq_len;
@@ -161,6 +191,7 @@ static int check_context(const struct config *c, const struct conf *f, struct er
     if (inner && cp % inner)
         return conf_error(f, e, "parallel.cp_inner", "%lld does not divide cp = %lld; the nearest that does is %lld",
                           (long long)inner, (long long)cp, (long long)nearest_divisor(cp, inner));
+    if (check_balance(c, f, e)) return e->code;
     if (cp > PAR_MAX_INNER && c->parallel.cp_algorithm == CP_ALL_TO_ALL)
         return conf_error(f, e, "parallel.cp_algorithm",
                           "all_to_all exchanges heads between at most %d ranks, cp is %lld; choose two_level",

@@ -71,6 +71,7 @@ static const struct {
     {"optimizer.schedule.decay_steps", no_decay, "only the schedule wsd has a final decay"},
     {"parallel.sequence_parallel", no_tp, "parallel.tp is 1"},
     {"parallel.cp_algorithm", no_cp, "parallel.cp is 1"}, {"parallel.cp_inner", no_cp, "parallel.cp is 1"},
+    {"parallel.cp_balance", no_cp, "parallel.cp is 1"},
     {"parallel.chunks", no_pp, "parallel.pp is 1"},
     {"parallel.server_mode", no_servers, "parallel.servers is 0"}, {"parallel.staleness", no_servers, "parallel.servers is 0"},
     {"comm.grad", no_sums, "gradients are added up on one rank"},

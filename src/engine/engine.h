@@ -81,6 +81,8 @@ struct engine_config {
     struct loss_scale_config scale;
     struct recipe_config precision; /* which products are computed in fewer bits */
     int64_t exponents_every;        /* steps (exponents.h); 0: never */
+    bool documents_in_order;        /* of even work for the ranks of cp (layout/document_order.h); wants document_mask,
+                                       and nothing that goes by a token's place: no dropout, no capacity of experts */
     struct pieces_rule pieces;      /* what is cut so that tp's messages travel beside products (tape/pieces.c) */
     struct par par;                 /* this rank's place on the mesh; all zero: alone */
     /* This rank's groups (config/ranks.h); NULL: of size 1. Of the hosts: world, model_group, workers and host. */
@@ -186,6 +188,7 @@ struct engine {
     struct buffer rope, stat, index, balance;
     struct buffer norm;    /* sums of squares of the gradients here (engine/tally.h) */
     struct buffer staging; /* the host's: the batch as it is in data */
+    int64_t *order; /* [sequences][seq] which token stands at each place, of the batch that is fed; NULL: its own */
     struct buffer
         told; /* the host's: what it must know of a step, stat, balance and norm; one wait brings it (engine/tally.h) */
     double *load; /* balance of the last step over all ranks, layer after layer (engine/balance.h) */

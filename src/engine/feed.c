@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "layout/document_order.h"
 #include "layout/sequence.h"
 
 #define IS_NAMED(name, f)                                                                                              \
@@ -19,6 +20,19 @@ IS_NAMED(docs, BATCH_DOCUMENTS);
 int64_t feed_place(const struct engine *g, int64_t i)
 {
     return context_place(g->cfg.seq, g->cfg.par.size[AXIS_CP], g->cfg.par.rank[AXIS_CP], i);
+}
+
+int64_t feed_token(const struct engine *g, int64_t sequence, int64_t i)
+{
+    int64_t place = feed_place(g, i);
+    return g->order ? g->order[sequence * g->cfg.seq + place] : place;
+}
+
+/* Puts every sequence's documents in an order of even work for the ranks of cp. */
+static void arrange(struct engine *g, const struct engine_batch *b)
+{
+    for (int64_t s = 0; g->order && s < b->n; s++)
+        document_order(b->docs + s * g->cfg.seq, g->cfg.seq, g->cfg.par.size[AXIS_CP], g->order + s * g->cfg.seq);
 }
 
 /* The fields that the model takes, in the table's order. */
@@ -49,13 +63,18 @@ size_t feed_bytes(const struct engine *g)
     return bytes;
 }
 
-/* This rank's rows of the sequences. */
-static void cut(const struct engine *g, const struct at *x, void *to, const void *from, int64_t n)
+/* Tokens of each sequence as they stand here: this rank's rows, or of a field that is wanted whole all places. */
+static void cut(const struct engine *g, const struct at *x, char *to, const char *from, int64_t n)
 {
-    int64_t here = engine_seq_here(g), *place = xmalloc(to_size(here) * sizeof *place + 1);
-    for (int64_t i = 0; i < here; i++) place[i] = feed_place(g, i);
-    batch_cut(x->row, to, from, n, g->cfg.seq, place, here);
-    xfree(place);
+    int64_t here = x->tokens, seq = g->cfg.seq, *token = xmalloc(to_size(here) * sizeof *token + 1);
+    for (int64_t s = 0; s < n; s++) {
+        for (int64_t i = 0; i < here; i++)
+            token[i] = here < seq ? feed_token(g, s, i) : g->order ? g->order[s * seq + i] : i;
+        batch_cut(x->row, to, from, 1, seq, token, here);
+        to += batch_bytes(x->row, 1, here);
+        from += batch_bytes(x->row, 1, seq);
+    }
+    xfree(token);
 }
 
 /* What is given of a field, then blanks for the sequences that are not. */
@@ -63,7 +82,7 @@ static void stage(const struct engine *g, const struct at *x, const void *from, 
 {
     char *to = (char *)g->staging.p + x->begin;
     size_t have = from ? batch_bytes(x->row, given, x->tokens) : 0;
-    if (have && x->tokens == g->cfg.seq) memcpy(to, from, have);
+    if (have && x->tokens == g->cfg.seq && !g->order) memcpy(to, from, have);
     else if (have) cut(g, x, to, from, given);
     memset(to + have, x->row->blank, x->end - x->begin - have);
 }
@@ -95,14 +114,15 @@ static int64_t trained_here(const struct engine *g, const struct engine_batch *b
 {
     int64_t here = engine_seq_here(g), n = 0;
     if (here == g->cfg.seq) return b->n_trained;
-    for (int64_t i = 0; i < here; i++)
-        for (int64_t s = 0, at = feed_place(g, i); s < b->n; s++) n += b->targets[s * g->cfg.seq + at] >= 0;
+    for (int64_t s = 0; s < b->n; s++)
+        for (int64_t i = 0; i < here; i++) n += b->targets[s * g->cfg.seq + feed_token(g, s, i)] >= 0;
     return n;
 }
 
 struct step_info feed_info(struct engine *g, const struct engine_batch *b, int64_t step, bool training,
                            int64_t *n_trained)
 {
+    arrange(g, b);
     *n_trained = trained_here(g, b);
     exchange_sum_i64(&g->exchange, n_trained, 1);
     return (struct step_info){

@@ -15,8 +15,12 @@ void feed_batch(struct engine *g, const struct engine_batch *b);
 void feed_bind(struct engine *g, int microbatch);
 /* Where row i of this rank's rows of a sequence stands in it. */
 int64_t feed_place(const struct engine *g, int64_t i);
-/* What a step's kernels are told (kernel.h). The loss is divided by the trained tokens of all ranks, *n_trained: one
- * number, known before forward. Collective over all ranks. */
+/* Which of a sequence's tokens that is: the one at this place, unless documents are in another order (document_order.h)
+ * since feed_info. */
+int64_t feed_token(const struct engine *g, int64_t sequence, int64_t i);
+/* Before feed_batch, of the same batch: it also puts documents in order. What a step's kernels are told (kernel.h). The
+ * loss is divided by the trained tokens of all ranks, *n_trained: one number, known before forward. Collective over all
+ * ranks. */
 struct step_info feed_info(struct engine *g, const struct engine_batch *b, int64_t step, bool training,
                            int64_t *n_trained);
 

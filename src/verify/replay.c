@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "layout/sequence.h"
+#include "engine/feed.h"
 
 void replay_init(struct replay *x, const struct config *c, int steps)
 {
@@ -79,11 +79,11 @@ static void give(const struct engine *g, const struct kernel_call *c, int64_t ro
  * microbatch. */
 static int64_t token_of(const struct replay_watch *w, const struct kernel_call *c, int64_t row)
 {
-    const struct engine_config *e = &w->g->cfg;
     const struct tokens_at *at = &at_router(&c->at)->tokens;
-    int64_t here = at->first + row, seq = e->seq, sequence = (int64_t)c->step->first_token / seq + here / at->seq;
+    int64_t here = at->first + row, seq = w->g->cfg.seq,
+            sequence = (int64_t)c->step->first_token / seq + here / at->seq;
     if (sequence < w->first || sequence >= w->first + w->n) return -1;
-    return sequence * seq + context_place(seq, e->par.size[AXIS_CP], e->par.rank[AXIS_CP], here % at->seq);
+    return sequence * seq + feed_token(w->g, sequence - w->first, here % at->seq);
 }
 
 static void look(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i)
