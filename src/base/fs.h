@@ -16,11 +16,17 @@
 /* A file open for reading in places. Reading is by calls into the caller's memory, never through a map: a file that
  * shrinks and a disk that fails are errors that name file, offset, bytes wanted and got, not a SIGBUS. Threads may read
  * one at once. */
+struct fs_elsewhere { /* for files that lie on no disk of this host (data/blob_remote.h) */
+    int (*read)(void *of, int64_t at, size_t n, void *out, struct err *e); /* bytes that the file has */
+    void (*close)(void *of);
+};
 struct fs_file {
-    int fd; /* -1: resting or closed */
+    int fd; /* -1: resting or closed, or elsewhere */
     char *path;
     int64_t bytes; /* when it was opened */
     uint64_t identity[3];
+    const struct fs_elsewhere *elsewhere; /* NULL: a file of this host */
+    void *of;
 };
 int fs_file_open(struct fs_file *f, const char *path, struct err *e);
 void fs_file_close(struct fs_file *f); /* also one that failed to open, or {.fd = -1} */

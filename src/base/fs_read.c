@@ -48,7 +48,7 @@ int fs_file_open(struct fs_file *f, const char *path, struct err *e)
 
 int fs_file_reopen(struct fs_file *f, struct err *e)
 {
-    if (f->fd >= 0) return OK;
+    if (f->fd >= 0 || f->elsewhere) return OK;
     struct fs_file again;
     int code = fs_file_open(&again, f->path, e);
     if (code) return code;
@@ -74,15 +74,20 @@ void fs_file_rest(struct fs_file *f)
 void fs_file_close(struct fs_file *f)
 {
     fs_file_rest(f);
+    if (f->elsewhere) f->elsewhere->close(f->of);
     xfree(f->path);
     *f = (struct fs_file){.fd = -1};
 }
 
 int fs_file_read(const struct fs_file *f, int64_t at, size_t n, void *out, struct err *e)
 {
-    CHECK(f->fd >= 0 && at >= 0, "%s: reading at %lld of a file that is not open", f->path ? f->path : "(none)",
-          (long long)at);
+    CHECK((f->fd >= 0 || f->elsewhere) && at >= 0, "%s: reading at %lld of a file that is not open",
+          f->path ? f->path : "(none)", (long long)at);
     size_t got = 0;
+    if (f->elsewhere && at <= f->bytes && (int64_t)n <= f->bytes - at) return f->elsewhere->read(f->of, at, n, out, e);
+    if (f->elsewhere)
+        return err_set(e, ERR_IO, "%s: has %lld bytes; wanted %zu at offset %lld", f->path, (long long)f->bytes, n,
+                       (long long)at);
     while (got < n) {
         size_t step = n - got < CALL_BYTES ? n - got : CALL_BYTES;
         ssize_t k = pread(f->fd, (char *)out + got, step, (off_t)at + (off_t)got);

@@ -82,7 +82,7 @@ static int run(const void *options, struct err *e)
     struct str path = {0};
     str_printf(&path, "%s%s", o->out, str_ends(o->out, ".tok") ? "" : ".tok");
     struct tokenize_result r;
-    struct tokenize_input how = {o->column, o->skip_bad};
+    struct tokenize_input how = {.column = o->column, .skip_bad = o->skip_bad};
     code = tokenize(t, o->inputs.p, o->inputs.n, &how, path.p, o->threads ? (int)o->threads : thread_n_cores(), &r, e);
     if (!code) report_tokenize(o, path.p, &r);
     str_free(&path);

@@ -40,6 +40,9 @@ static const struct rule {
     {"data.group", REFUSED},
     {"data.weights", REFUSED},
     {"data.cache_dir", SILENT},
+    {"data.workers", SILENT}, /* any number prepares the same batches */
+    {"data.prefetch", SILENT},
+    {"data.remote", SILENT},
     {"batch.global", REFUSED},
     {"optimizer.name", REFUSED},
     {"optimizer.embeddings.name", REFUSED},

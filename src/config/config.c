@@ -19,6 +19,7 @@
 #include "config/config_offload.h"
 #include "config/config_recipe.h"
 #include "data/pack.h"
+#include "config/config_feed.h"
 
 #define AT(field) offsetof(struct config, field)
 
@@ -132,6 +133,14 @@ const struct conf_row config_rows[] = {
     CHOICE("data.weights", data.weights, "stepwise", "stepwise|linear",
            "between two steps for which a source has a weight: the first one's, or on the line from it to the second"),
     TEXT("data.cache_dir", data.cache_dir, "null", "where tokenised text is kept; default: run.dir/data"),
+    INT("data.workers", data.workers, "1", 1, 64, "threads of each rank that prepare batches; any number gives the same ones (tutti bench data finds the best)"),
+    INT("data.prefetch", data.prefetch, "2", 1, 1024, "batches that are prepared ahead of the one that is trained on"),
+    INT("data.remote.connections", data.remote.connections, "8", 1, 256, "parts of http://, https:// and s3:// objects that a rank fetches at once"),
+    INT("data.remote.tries", data.remote.tries, "6", 1, 1000, "requests for a part before its failure is an error"),
+    REAL("data.remote.stall_s", data.remote.stall_s, "30", 1, 86400, "a request to which nothing comes for so long is made again"),
+    REAL("data.remote.give_up_s", data.remote.give_up_s, "300", 1, 864000, "tries and pauses for a part take no longer"),
+    TEXT("data.remote.cache_dir", data.remote.cache_dir, "null", "where what was fetched is kept, for all runs of a host; default: $XDG_CACHE_HOME/tutti/objects, else ~/.cache/tutti/objects"),
+    TEXT("data.remote.cache_limit", data.remote.cache_limit, "10GiB", "bytes that are kept there, what was used longest ago goes first; 0: none"),
 
     INT("batch.global", batch.global, "32", 1, 1 << 24, "sequences per optimizer step, over all ranks"),
     INT("batch.micro", batch.micro, "8", 1, 1 << 24, "sequences per forward and backward pass"),
@@ -548,6 +557,7 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
                           (long long)((part + most - 1) / most));
     rc = resolve_loss_chunk(c, f, e);
     if (!rc) rc = config_resolve_memory(c, f, e);
+    if (!rc) rc = config_resolve_feed(c, f, e);
     if (!rc) rc = config_resolve_offload(c, f, e);
     if (!rc) rc = config_resolve_schedule(c, f, e);
     if (!rc) rc = check_optimizer(c, f, e);
@@ -758,6 +768,7 @@ struct engine_config config_engine(const struct config *c)
         .exact_order = c->numerics.exact_order,
         .documents_in_order = config_cp_area(c),
         .pieces = config_pieces(c),
+        .batches_ahead = (int)c->data.prefetch,
         .trace_bytes = c->run.trace ? to_size(c->run.trace_mib) << 20 : 0,
     };
 }

@@ -65,6 +65,13 @@ struct config {
         int64_t window, group;
         int weights; /* enum config_weights */
         const char *cache_dir;
+        int64_t workers, prefetch;
+        struct {
+            int64_t connections, tries;
+            double stall_s, give_up_s;
+            const char *cache_dir, *cache_limit;
+            double cache_bytes; /* not a key: what cache_limit says */
+        } remote;
     } data;
     struct {
         int64_t global, micro;

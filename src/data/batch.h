@@ -23,6 +23,9 @@ struct batch {
 };
 
 void batch_init(struct batch *b, int64_t n_seqs, int64_t seq_len);
+/* The same in memory of the caller's, batch_memory bytes of it; no batch_fini. */
+size_t batch_memory(int64_t n_seqs, int64_t seq_len);
+void batch_place(struct batch *b, int64_t n_seqs, int64_t seq_len, void *memory);
 void batch_fini(struct batch *b);
 
 #endif

@@ -14,6 +14,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/str.h"
+#include "data/blob_remote.h"
 #include "data/dataset_weights.h"
 #include "data/brace.h"
 #include "data/megatron.h"
@@ -32,24 +34,42 @@ struct stream {
 struct dataset {
     struct stream *streams;
     int n;
-    struct blend blend; /* of groups */
+    struct blend blend;    /* of groups */
+    struct remote *remote; /* of token files behind addresses; NULL: there are none */
     int64_t seq_len, group, n_samples, n_tokens;
     uint64_t seed;
     int32_t eos;
     bool shuffled, reset_positions, mask_boundaries, joined;
 };
 
-/* One piece of memory, the fields one after the other. */
-void batch_init(struct batch *b, int64_t n_seqs, int64_t seq_len)
+/* One piece of memory, the fields one after the other, each on an address that fits any of them. */
+enum { FIELD_UNIT = 64 };
+
+static size_t field_room(int f, int64_t n_seqs, int64_t seq_len)
 {
-    size_t begin[BATCH_FIELDS], end = 0;
+    return (batch_bytes(&batch_rows[f], n_seqs, seq_len) + FIELD_UNIT - 1) / FIELD_UNIT * FIELD_UNIT;
+}
+
+size_t batch_memory(int64_t n_seqs, int64_t seq_len)
+{
+    size_t all = 0;
+    for (int f = 0; f < BATCH_FIELDS; f++) all += field_room(f, n_seqs, seq_len);
+    return all;
+}
+
+void batch_place(struct batch *b, int64_t n_seqs, int64_t seq_len, void *memory)
+{
+    char *at = memory;
     *b = (struct batch){.n_seqs = n_seqs, .seq_len = seq_len};
     for (int f = 0; f < BATCH_FIELDS; f++) {
-        begin[f] = batch_begin(&batch_rows[f], end);
-        end = begin[f] + batch_bytes(&batch_rows[f], n_seqs, seq_len);
+        b->field[f] = at;
+        at += field_room(f, n_seqs, seq_len);
     }
-    char *memory = xcalloc(end + 1, 1);
-    for (int f = 0; f < BATCH_FIELDS; f++) b->field[f] = memory + begin[f];
+}
+
+void batch_init(struct batch *b, int64_t n_seqs, int64_t seq_len)
+{
+    batch_place(b, n_seqs, seq_len, xcalloc(batch_memory(n_seqs, seq_len) + 1, 1));
 }
 
 void batch_fini(struct batch *b)
@@ -101,15 +121,28 @@ static int cut_stream(struct stream *s, const char *path, const struct dataset_o
                    (long long)(s->file.n_tokens > 1 ? s->file.n_tokens - 1 : 0));
 }
 
-static int open_stream(struct stream *s, const struct dataset_source *source, const struct dataset_options *o,
+/* A token file behind an address. */
+static int open_object(struct dataset *d, struct tokenfile *f, const char *url, const struct dataset_options *o,
                        struct err *e)
 {
-    const char *path = source->path;
-    char *file = tokenfile_find(path);
+    struct remote_about about;
+    struct fs_file file;
+    if (!d->remote) d->remote = remote_new(o->remote);
+    int code = remote_look(d->remote, url, &about, e);
+    if (!code) code = file_of_object(&file, d->remote, url, &about, e);
+    return code ? code : tokenfile_open_file(f, &file, e);
+}
+
+/* path: what may be said of the source's. */
+static int open_stream(struct dataset *d, struct stream *s, const struct dataset_source *source, const char *path,
+                       const struct dataset_options *o, struct err *e)
+{
+    bool address = remote_is(source->path);
+    char *file = address ? str_ends(path, ".tok") ? xstrdup(path) : NULL : tokenfile_find(path);
     bool cached = !file;
     int code = OK;
-    char *megatron = file ? NULL : megatron_find(path);
-    if (!file && !megatron && !fs_exists(path) && !brace_has(path)) {
+    char *megatron = file || address ? NULL : megatron_find(path);
+    if (!file && !megatron && !address && !fs_exists(path) && !brace_has(path)) {
         char plain[320];
         snprintf(plain, sizeof plain, "no such file or folder, and no token file %.120s.tok or %.120s.bin and .idx",
                  path, path);
@@ -121,10 +154,11 @@ static int open_stream(struct stream *s, const struct dataset_source *source, co
         return err_set(e, ERR_REQUEST, "%s: is a token file, which has no column \"%s\"; leave the column out", path,
                        source->column);
     }
-    struct tokenize_input how = {source->column, source->skip_bad};
+    struct tokenize_input how = {.column = source->column, .remote = o->remote, .skip_bad = source->skip_bad};
     if (megatron) code = megatron_cached(o->tokenizer, megatron, o->cache_dir, o->give_up, &file, e);
-    else if (!file) code = tokenize_cached(o->tokenizer, path, &how, o->cache_dir, o->give_up, &file, e);
-    if (!code) code = tokenfile_open(&s->file, file, e);
+    else if (!file) code = tokenize_cached(o->tokenizer, source->path, &how, o->cache_dir, o->give_up, &file, e);
+    if (!code && address && !cached) code = open_object(d, &s->file, source->path, o, e);
+    else if (!code) code = tokenfile_open(&s->file, file, e);
     if (!code && cached) s->file.made_from = xstrdup(path);
     xfree(file);
     xfree(megatron);
@@ -166,7 +200,10 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
         .mask_boundaries = o->mask_boundaries,
     };
     for (int i = 0; i < o->n_sources && !code; i++, d->n++) {
-        code = open_stream(&d->streams[i], &o->sources[i], o, e);
+        const char *path = o->sources[i].path;
+        char *shown = remote_is(path) ? remote_shown(path) : xstrdup(path);
+        code = open_stream(d, &d->streams[i], &o->sources[i], shown, o, e);
+        xfree(shown);
         d->n_samples += d->streams[i].cuts.n;
         d->n_tokens += d->streams[i].file.n_tokens;
     }
@@ -183,6 +220,7 @@ void dataset_close(struct dataset *d)
         cuts_close(&d->streams[i].cuts);
         tokenfile_close(&d->streams[i].file);
     }
+    remote_free(d->remote);
     blend_fini(&d->blend);
     xfree(d->streams);
     xfree(d);

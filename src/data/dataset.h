@@ -27,6 +27,7 @@
 #include "data/batch.h"
 #include "data/cuts.h"
 #include "data/tokenizer.h"
+#include "remote/remote.h"
 
 /* A source's weight from this step on. */
 struct dataset_point {
@@ -35,7 +36,8 @@ struct dataset_point {
 };
 
 struct dataset_source {
-    const char *path;                   /* a text file, a folder, a .jsonl file, or the prefix of a token file */
+    const char *path;                   /* a file or folder of texts (source.h), or the prefix of a token file; or an
+                                           address of such (remote/remote.h), of a token file with its .tok */
     const char *column;                 /* the member or column that is the text; NULL: "text" */
     double weight;                      /* share of the samples, relative to the others': */
     const struct dataset_point *points; /* where there are some, instead of weight: by rising step; before the first its
@@ -60,6 +62,7 @@ struct dataset_options {
     int64_t global_batch;  /* what a step is, for points; 0: there are none */
     bool ramps;            /* between two points a weight moves in a line; else it jumps at the second */
     const char *cache_dir; /* where texts are tokenized to */
+    const struct remote_options *remote; /* how addresses are read; NULL: as remote_defaults has it */
     const atomic_int
         *give_up; /* other than 0: what takes long ends with ERR_SIGNAL, nothing half done is left; NULL: never */
 };

@@ -1,103 +1,152 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prefetch.c: a ring of depth + 1 batches between two threads.
+/* prefetch.c: a ring of depth + 1 batches between the owner and its workers.
  *
- * The owner holds the slot it was given last; the other `depth` are the thread's to fill. The mutex guards n_filled,
- * n_taken, code, error and stop; a slot's contents belong to whoever the counters say.
+ * The owner holds the slot it was given last; the other `depth` are the workers' to fill. A worker takes the next batch
+ * that nobody has taken, fills it, and says so; the owner gets batch i when batch i is filled, so which worker was how
+ * fast changes nothing but the time. After an error at batch i nothing behind i is begun, and what is before i still
+ * comes. The mutex guards all fields from n_begun on; a slot's contents belong to whoever these say.
  */
 #include "data/prefetch.h"
 
 #include <pthread.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
 struct prefetch {
     const struct dataset *d;
-    int64_t first_step, global_batch, first;
+    struct prefetch_config c;
     int n_slots;
     struct batch *slots; /* batch i is in slots[i % n_slots] */
-    pthread_t thread;
+    pthread_t *thread;
+    int n_threads;
+    double waited_s; /* the owner's */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int64_t n_filled, n_taken;
-    int code; /* the thread stopped with this after n_filled batches */
+    int64_t n_begun, n_taken; /* batches */
+    bool *filled;             /* of each slot: its batch is there */
+    int64_t failed;           /* the batch of `error`; INT64_MAX: none */
     struct err error;
     bool stop;
 };
 
-/* Waits for a free slot; false when it is time to stop. */
-static bool wait_for_room(struct prefetch *p, int64_t i)
+/* The next batch to fill, when there is a free slot for it; -1 when it is time to stop. */
+static int64_t begin_batch(struct prefetch *p)
+{
+    int64_t i = -1;
+    pthread_mutex_lock(&p->lock);
+    while (!p->stop && p->failed == INT64_MAX && p->n_begun - p->n_taken >= p->n_slots - (p->n_taken > 0))
+        pthread_cond_wait(&p->changed, &p->lock);
+    if (!p->stop && p->failed == INT64_MAX) i = p->n_begun++;
+    pthread_mutex_unlock(&p->lock);
+    return i;
+}
+
+static void end_batch(struct prefetch *p, int64_t i, int code, const struct err *e)
 {
     pthread_mutex_lock(&p->lock);
-    while (!p->stop && i - p->n_taken >= p->n_slots - (p->n_taken > 0)) pthread_cond_wait(&p->changed, &p->lock);
-    bool go = !p->stop;
+    if (!code) {
+        p->filled[i % p->n_slots] = true;
+    } else if (i < p->failed) {
+        p->failed = i;
+        p->error = *e;
+        err_prefix(&p->error, "the batch of step %lld", (long long)(p->c.first_step + i + 1)); /* as metrics count */
+    }
+    pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
-    return go;
 }
 
 static void *fill_slots(void *arg)
 {
     struct prefetch *p = arg;
     thread_name_set("prefetch");
-    int code = OK;
-    for (int64_t i = 0; !code && wait_for_room(p, i); i++) {
+    for (int64_t i; (i = begin_batch(p)) >= 0;) {
         struct err e = {.code = OK};
-        code = dataset_batch(p->d, p->first_step + i, p->global_batch, p->first, &p->slots[i % p->n_slots], &e);
-        pthread_mutex_lock(&p->lock);
-        if (code) {
-            p->code = code;
-            p->error = e;
-        } else {
-            p->n_filled = i + 1;
-        }
-        pthread_cond_broadcast(&p->changed);
-        pthread_mutex_unlock(&p->lock);
+        int code =
+            dataset_batch(p->d, p->c.first_step + i, p->c.global_batch, p->c.first, &p->slots[i % p->n_slots], &e);
+        end_batch(p, i, code, &e);
     }
     return NULL;
 }
 
-static void release(struct prefetch *p)
+static void stop_threads(struct prefetch *p)
 {
+    pthread_mutex_lock(&p->lock);
+    p->stop = true;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    for (int i = 0; i < p->n_threads; i++) pthread_join(p->thread[i], NULL);
+}
+
+void prefetch_free(struct prefetch *p)
+{
+    if (!p) return;
+    stop_threads(p);
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->changed);
-    for (int i = 0; i < p->n_slots; i++) batch_fini(&p->slots[i]);
+    for (int i = 0; i < p->n_slots && !p->c.memory; i++) batch_fini(&p->slots[i]);
     xfree(p->slots);
+    xfree(p->filled);
+    xfree(p->thread);
     xfree(p);
 }
 
-int prefetch_new(struct prefetch **out, const struct dataset *d, int64_t first_step, int64_t global_batch,
-                 int64_t first, int64_t count, int depth, struct err *e)
+size_t prefetch_bytes(int64_t count, int64_t seq_len, int depth)
 {
-    CHECK(depth >= 1, "a prefetch of %d batches", depth);
-    struct prefetch *p = xcalloc(1, sizeof *p);
-    *p = (struct prefetch){.d = d,
-                           .first_step = first_step,
-                           .global_batch = global_batch,
-                           .first = first,
-                           .n_slots = depth + 1};
+    return (size_t)(depth + 1) * batch_memory(count, seq_len);
+}
+
+static void make_slots(struct prefetch *p)
+{
+    int64_t n = p->c.count, seq = dataset_seq_len(p->d);
+    p->n_slots = p->c.depth + 1;
     p->slots = xcalloc((size_t)p->n_slots, sizeof *p->slots);
-    for (int i = 0; i < p->n_slots; i++) batch_init(&p->slots[i], count, dataset_seq_len(d));
+    p->filled = xcalloc((size_t)p->n_slots, sizeof *p->filled);
+    for (int i = 0; i < p->n_slots; i++)
+        if (p->c.memory) batch_place(&p->slots[i], n, seq, (char *)p->c.memory + (size_t)i * batch_memory(n, seq));
+        else batch_init(&p->slots[i], n, seq);
+}
+
+int prefetch_new(struct prefetch **out, const struct dataset *d, const struct prefetch_config *c, struct err *e)
+{
+    int workers = c->workers ? c->workers : 1, failed = 0;
+    CHECK(c->depth >= 1 && workers >= 1 && workers <= c->depth, "%d workers and %d batches ahead", workers, c->depth);
+    struct prefetch *p = xcalloc(1, sizeof *p);
+    p->d = d;
+    p->c = *c;
+    p->failed = INT64_MAX;
+    make_slots(p);
+    p->thread = xcalloc((size_t)workers, sizeof *p->thread);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
-    int failed = pthread_create(&p->thread, NULL, fill_slots, p);
+    while (!failed && p->n_threads < workers) {
+        failed = pthread_create(&p->thread[p->n_threads], NULL, fill_slots, p);
+        p->n_threads += !failed;
+    }
     *out = failed ? NULL : p;
     if (!failed) return OK;
     char limits[160];
     limit_threads_text(limits);
-    release(p);
+    prefetch_free(p);
     return err_set(e, ERR_MEMORY,
-                   "the thread that reads batches ahead could not be started: %s (%s); choose fewer threads "
-                   "(run.threads), or raise the limit",
+                   "a thread that reads batches ahead could not be started: %s (%s); choose fewer threads "
+                   "(run.threads, data.workers), or raise the limit",
                    strerror(failed), limits);
 }
 
 /* The lock is held. */
 static int next_is_there(struct prefetch *p, struct err *e)
 {
-    while (p->n_filled == p->n_taken && !p->code) pthread_cond_wait(&p->changed, &p->lock);
-    return p->n_filled > p->n_taken ? OK : err_set(e, p->error.code, "%s", p->error.text);
+    int slot = (int)(p->n_taken % p->n_slots);
+    if (!p->filled[slot] && p->failed != p->n_taken) {
+        double from = clock_now_s();
+        while (!p->filled[slot] && p->failed != p->n_taken) pthread_cond_wait(&p->changed, &p->lock);
+        p->waited_s += clock_now_s() - from;
+    }
+    return p->filled[slot] ? OK : err_set(e, p->error.code, "%s", p->error.text);
 }
 
 int prefetch_wait(struct prefetch *p, struct err *e)
@@ -111,20 +160,15 @@ int prefetch_wait(struct prefetch *p, struct err *e)
 int prefetch_next(struct prefetch *p, const struct batch **b, struct err *e)
 {
     pthread_mutex_lock(&p->lock);
-    int code = next_is_there(p, e);
-    if (!code) *b = &p->slots[p->n_taken++ % p->n_slots];
+    int code = next_is_there(p, e), slot = (int)(p->n_taken % p->n_slots);
+    if (!code) {
+        *b = &p->slots[slot];
+        p->filled[slot] = false; /* and the owner's until the next call */
+        p->n_taken++;
+    }
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
     return code;
 }
 
-void prefetch_free(struct prefetch *p)
-{
-    if (!p) return;
-    pthread_mutex_lock(&p->lock);
-    p->stop = true;
-    pthread_cond_broadcast(&p->changed);
-    pthread_mutex_unlock(&p->lock);
-    pthread_join(p->thread, NULL);
-    release(p);
-}
+double prefetch_waited_s(const struct prefetch *p) { return p->waited_s; }

@@ -12,6 +12,7 @@
 #include "base/magic.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "data/blob_remote.h"
 #include "data/record_format.h"
 #include "data/source_list.h"
 #include "data/utf8.h"
@@ -59,7 +60,7 @@ static uint64_t key_of(const struct source *s)
     hash64_add(&h, s->column, strlen(s->column) + 1);
     for (int64_t i = 0; i < l->n; i++) {
         const struct source_file *f = &l->files[i];
-        char *real = realpath(f->path, NULL);
+        char *real = f->object ? NULL : realpath(f->path, NULL);
         const char *name = real ? real : f->path;
         hash64_add(&h, name, strlen(name) + 1);
         hash64_add(&h, &f->bytes, sizeof f->bytes);
@@ -87,6 +88,7 @@ int source_open_with(struct source **out, const char *const *paths, int n_paths,
     *out = NULL;
     struct source *s = source_new(o);
     int code = n_paths ? OK : err_set(e, ERR_REQUEST, "no input: name text files, folders, .jsonl or .csv files");
+    s->list.options = o->remote;
     for (int i = 0; i < n_paths && !code; i++) code = source_list_add(&s->list, paths[i], e);
     if (code) {
         source_close(s);
@@ -202,7 +204,8 @@ static int open_reader(struct source *s, const struct source_file *f, struct err
 static int open_file(struct source *s, int64_t i, int64_t from, int64_t to, bool quiet, struct err *e)
 {
     const struct source_file *f = &list_of(s)->files[i];
-    int code = blob_open(&s->blob, f->path, e);
+    int code = f->object ? blob_of_object(&s->blob, list_of(s)->remote, f->object->url, &f->object->about, e)
+                         : blob_open(&s->blob, f->path, e);
     if (code && f->named) return code;
     if (code) {
         if (s->n_unreadable++ == 0 && !quiet) log_warn("data: %s; passed over, and others like it", e->text);

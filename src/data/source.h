@@ -10,6 +10,9 @@
  *                    in its first line (a log, say) is plain text.
  * Another name than `text` may be chosen for all.
  *
+ * An http://, https:// or s3:// address is what lies there, read as a file of that name; s3://BUCKET/PREFIX/ is a
+ * folder (remote/remote.h). Its version is part of source_key, and one that changes while it is read is an error.
+ *
  * A file that is packed by gzip or zstd (by its bytes; t.jsonl.gz is a .jsonl file by its name) is what it holds; one
  * that is damaged or cut short is an error wherever it lies.
  *
@@ -39,7 +42,8 @@ struct source_options {
     const char *column; /* the member or column that is the text; NULL: "text". With a column chosen an input that is
                            plain text is an error */
     bool whole_records; /* records as they are, read by source_record; what has no records is an error where named */
-    bool skip_bad;      /* bad records (below) are told and passed over; else they are errors */
+    const struct remote_options *remote; /* how addresses are read; NULL: as remote_defaults has it */
+    bool skip_bad;                       /* bad records (below) are told and passed over; else they are errors */
     void (*tell_bad)(void *ctx, const char *what); /* file, line or offset, reason, of each; NULL: nobody */
     void *tell_ctx;
     int64_t unit_bytes; /* a file larger than this is read in parts (units, below); 0: SOURCE_UNIT_BYTES */

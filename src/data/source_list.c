@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/brace.h"
+#include "base/str.h"
 #include "data/source.h"
 
 enum { DEPTH_MAX = 200 };
@@ -102,9 +103,62 @@ static int add_expanded(struct source_list *l, const char *pattern, struct err *
     return code;
 }
 
+static void list_put_object(struct source_list *l, const char *url, const struct remote_about *about, bool named)
+{
+    struct source_object *o = xcalloc(1, sizeof *o);
+    *o = (struct source_object){xstrdup(url), *about};
+    GROW(l->files, l->n, l->room, 1);
+    l->files[l->n++] = (struct source_file){
+        .path = remote_shown(url),
+        .bytes = about->bytes,
+        .changed_ns = (int64_t)remote_version(url, about),
+        .object = o,
+        .named = named,
+    };
+    l->bytes += about->bytes;
+}
+
+/* What lies below a prefix, as a folder. 1: something; 0: nothing. */
+static int add_prefix(struct source_list *l, const char *url, struct err *e)
+{
+    struct remote_list found;
+    int code = remote_list(l->remote, url, &found, e);
+    if (code) return code;
+    for (int64_t i = 0; i < found.n; i++) list_put_object(l, found.entry[i].url, &found.entry[i].about, false);
+    code = found.n > 0;
+    remote_list_free(&found);
+    return code;
+}
+
+/* An object, else what lies below it. */
+static int add_address(struct source_list *l, const char *url, struct err *e)
+{
+    struct remote_about about;
+    if (!l->remote) l->remote = remote_new(l->options);
+    bool store = str_starts(url, "s3://"), bucket = store && !strchr(url + strlen("s3://"), '/');
+    int code = ERR_REQUEST;
+    if (!bucket && !(store && str_ends(url, "/"))) {
+        code = remote_look(l->remote, url, &about, e);
+        if (!code && about.bytes == 0) {
+            char *shown = remote_shown(url);
+            code = err_set(e, ERR_REQUEST, "%s: is empty; a text was wanted", shown);
+            xfree(shown);
+            return code;
+        }
+        if (!code) list_put_object(l, url, &about, true);
+        if (code != ERR_REQUEST || !store) return code;
+        return add_prefix(l, url, NULL) > 0 ? OK : code; /* the first answer says why */
+    }
+    code = add_prefix(l, url, e);
+    if (code) return code < 0 ? code : OK;
+    return err_set(e, ERR_REQUEST,
+                   "%s: holds no object to read (empty ones and names with a dot first are passed over)", url);
+}
+
 int source_list_add(struct source_list *l, const char *path, struct err *e)
 {
     struct stat st;
+    if (remote_is(path)) return brace_has(path) ? add_expanded(l, path, e) : add_address(l, path, e);
     if (stat(path, &st) && brace_has(path)) return add_expanded(l, path, e);
     if (stat(path, &st)) return source_missing(path, "No such file or folder", e);
     if (S_ISREG(st.st_mode)) {
@@ -125,7 +179,12 @@ int source_list_add(struct source_list *l, const char *path, struct err *e)
 
 void source_list_fini(struct source_list *l)
 {
-    for (int64_t i = 0; i < l->n; i++) xfree(l->files[i].path);
+    for (int64_t i = 0; i < l->n; i++) {
+        if (l->files[i].object) xfree(l->files[i].object->url);
+        xfree(l->files[i].object);
+        xfree(l->files[i].path);
+    }
+    remote_free(l->remote);
     xfree(l->files);
     *l = (struct source_list){0};
 }

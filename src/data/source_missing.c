@@ -18,8 +18,8 @@ int source_missing(const char *path, const char *plain, struct err *e)
         return err_set(e, ERR_REQUEST, "%s: is a link to %.*s, which is not there", path, (int)n, target);
     if (why != ENOENT && why != ENOTDIR) return err_errno(e, ERR_REQUEST, why, "%s: cannot be read", path);
     if (strstr(path, "://"))
-        return err_set(e, ERR_REQUEST, "%s: is an address; tutti downloads nothing: curl -LO %s, then name the file",
-                       path, path);
+        return err_set(e, ERR_REQUEST, "%s: is an address of a kind that is not read; http://, https:// and s3:// are",
+                       path);
     if (*path == '~')
         return err_set(e, ERR_REQUEST,
                        "%s: no such file or folder: in a key's value ~ stays ~; write $HOME%s in a shell, or the whole "

@@ -179,10 +179,18 @@ static int64_t all_chunks(const struct tokenfile *f)
 
 int tokenfile_open(struct tokenfile *f, const char *path, struct err *e)
 {
+    struct fs_file file;
+    int code = fs_file_open(&file, path, e);
+    if (!code) return tokenfile_open_file(f, &file, e);
+    *f = (struct tokenfile){0};
+    return code;
+}
+
+int tokenfile_open_file(struct tokenfile *f, const struct fs_file *file, struct err *e)
+{
     struct head_bytes head;
-    *f = (struct tokenfile){.path = xstrdup(path)};
-    int code = fs_file_open(&f->file, path, e);
-    if (!code) code = read_head(f, &head, e);
+    *f = (struct tokenfile){.path = xstrdup(file->path), .file = *file};
+    int code = read_head(f, &head, e);
     if (!code) code = read_tail(f, &head, e);
     if (code) {
         tokenfile_close(f);

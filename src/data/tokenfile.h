@@ -81,6 +81,8 @@ struct tokenfile {
  * NULL when it is neither; xfree it. */
 char *tokenfile_find(const char *path);
 int tokenfile_open(struct tokenfile *f, const char *path, struct err *e);
+/* The same of an open file, which becomes the token file's, also where this fails. */
+int tokenfile_open_file(struct tokenfile *f, const struct fs_file *file, struct err *e);
 void tokenfile_close(struct tokenfile *f);
 /* tokens [at, at + n) of the file, which must exist, as int32.
  *   fails   ERR_CORRUPT: a checksum is wrong, or a token is not below the vocabulary; ERR_IO: cut short or

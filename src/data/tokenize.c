@@ -89,6 +89,7 @@ static int open_source(struct source **s, const char *const *inputs, int n, cons
     struct source_options o = {.tell_bad = tokenize_tell, .tell_ctx = told};
     if (how) {
         o.column = how->column;
+        o.remote = how->remote;
         o.skip_bad = how->skip_bad;
     }
     return source_open_with(s, inputs, n, &o, e);

@@ -15,6 +15,7 @@
 /* How inputs are read (source.h has the words). */
 struct tokenize_input {
     const char *column;
+    const struct remote_options *remote;
     bool skip_bad; /* and list them in out_path.skipped */
 };
 struct tokenize_result {

@@ -93,6 +93,7 @@ struct engine_config {
     /* A parameter server (run/serve.h): a worker keeps no optimizer state and reduces nothing itself, a server keeps
      * its shard and runs no model. */
     int n_servers, server; /* 0: none; server: which, -1 a worker */
+    int batches_ahead;     /* for which who trains has room here, besides the one that it holds; 0: none is made */
     size_t trace_bytes;    /* of the ring that a trace is kept in (engine/trace.h); 0: none is made */
     struct comm *workers;  /* over which workers add up counts and losses; NULL: each counts its own */
 };
@@ -189,6 +190,7 @@ struct engine {
     struct buffer norm;    /* sums of squares of the gradients here (engine/tally.h) */
     struct buffer staging; /* the host's: the batch as it is in data */
     int64_t *order; /* [sequences][seq] which token stands at each place, of the batch that is fed; NULL: its own */
+    struct buffer ahead; /* the host's, for who trains: batches that are prepared ahead (data/prefetch.h) */
     struct buffer
         told; /* the host's: what it must know of a step, stat, balance and norm; one wait brings it (engine/tally.h) */
     double *load; /* balance of the last step over all ranks, layer after layer (engine/balance.h) */

@@ -12,6 +12,7 @@
 #include "engine/tally.h"
 #include "optim/adafactor.h"
 #include "optim/muon.h"
+#include "data/prefetch.h"
 #include "optim/staging.h"
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
@@ -189,6 +190,9 @@ static int new_buffers(struct engine *g, struct err *e)
     if (!rc) rc = buffer_new_host(&g->staging, g->dev, MEM_DATA, g->data.bytes, e);
     if (!rc && g->cfg.documents_in_order && g->staging.p)
         g->order = xcalloc(to_size(g->cfg.n_microbatches * g->cfg.micro * g->cfg.seq), sizeof *g->order);
+    if (!rc && g->cfg.batches_ahead)
+        rc = buffer_new_host(&g->ahead, g->dev, MEM_DATA,
+                             prefetch_bytes(g->cfg.n_microbatches * g->cfg.micro, g->cfg.seq, g->cfg.batches_ahead), e);
     if (!rc && model_rope_cols(&g->cfg.model))
         rc = buffer_new(&g->rope, g->dev, MEM_DATA,
                         to_size(g->cfg.model.max_positions * model_rope_cols(&g->cfg.model)) * sizeof(float), e);
@@ -348,6 +352,7 @@ void engine_free(struct engine *g)
     buffer_free(&g->norm);
     buffer_free(&g->told);
     buffer_free(&g->staging);
+    buffer_free(&g->ahead);
     buffer_free(&g->index);
     buffer_free(&g->balance);
     buffer_free(&g->trace_ring);

@@ -42,6 +42,15 @@ int64_t remote_bytes(const struct remote_options *o) { return slots_of(o) * o->p
 
 bool remote_is(const char *path) { return url_is(path); }
 
+char *remote_shown(const char *url)
+{
+    struct url u;
+    (void)url_parse(&u, url, NULL);
+    char *shown = xstrdup(u.shown);
+    url_free(&u);
+    return shown;
+}
+
 struct remote *remote_new(const struct remote_options *o)
 {
     struct remote *r = xcalloc(1, sizeof *r);

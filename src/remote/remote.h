@@ -46,7 +46,8 @@ struct remote *remote_new(const struct remote_options *o);
 void remote_free(struct remote *r);                   /* all its objects are closed; NULL is fine */
 int64_t remote_bytes(const struct remote_options *o); /* of pieces in memory, at most */
 
-bool remote_is(const char *path); /* an address, not a path */
+bool remote_is(const char *path);    /* an address, not a path */
+char *remote_shown(const char *url); /* of it, what everybody may see; xfree it */
 
 /* An object's version. */
 struct remote_about {

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "config/config_feed.h"
 
 /* Points of a config as those of a dataset, in the arena. */
 static const struct dataset_point *points_of(const struct conf_points *p, struct arena *a)
@@ -28,6 +29,8 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
                                        .n_points = items[i].weight.n,
                                        .skip_bad = c->data.skip_bad};
     char *cache = c->data.cache_dir ? xstrdup(c->data.cache_dir) : fs_join(c->run.dir, "data");
+    struct remote_options remote = config_remote(c);
+    remote.give_up = give_up;
     struct dataset_options o = {
         .sources = s,
         .n_sources = list->n,
@@ -43,6 +46,7 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
         .global_batch = c->batch.global,
         .ramps = c->data.weights == WEIGHTS_LINEAR,
         .cache_dir = cache,
+        .remote = &remote,
         .give_up = give_up,
     };
     int rc = dataset_open(d, &o, e);

@@ -141,6 +141,7 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
     json_put_real(&o, "lr", s->lr);
     json_put_int(&o, "tokens", s->tokens);
     json_put_real_digits(&o, "step_s", s->step_s, 6);
+    json_put_real_digits(&o, "data_wait_s", s->data_wait_s, 4);
     json_put_real_digits(&o, "tokens_per_s", rate, 6);
     json_put_real_digits(&o, "mfu", s->mfu, 4);
     json_put_int(&o, "peak_bytes", s->peak_bytes);
@@ -167,6 +168,7 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
         tb_scalar(m->tb, "train/lr", s->step, s->lr);
         tb_scalar(m->tb, "speed/tokens_per_s", s->step, rate);
         tb_scalar(m->tb, "speed/mfu", s->step, s->mfu);
+        tb_scalar(m->tb, "speed/data_wait_s", s->step, s->data_wait_s);
         if (s->scaled) tb_scalar(m->tb, "train/loss_scale", s->step, s->loss_scale);
         if (s->async) tb_scalar(m->tb, "async/staleness_mean", s->step, s->staleness_mean);
         if (s->async) tb_scalar(m->tb, "async/staleness_max", s->step, (double)s->staleness_max);

@@ -26,6 +26,7 @@ struct metrics_step {
     int64_t tokens;      /* trained so far */
     int64_t step_tokens; /* processed in this step: what tokens_per_s counts */
     double step_s, mfu;
+    double data_wait_s;                 /* for the batch, before step_s began, of the rank that waited longest */
     double mean_tokens_per_s, mean_mfu; /* of the steps since the last progress line, which shows them */
     int64_t peak_bytes;
     bool scaled;           /* fp16: */

@@ -52,10 +52,12 @@ static int one_step(struct trainer *t, struct err *e)
 static bool stop_wanted(struct trainer *t, int *rc, struct err *e)
 {
     int data = t->feed ? prefetch_wait(t->feed, e) : OK;
-    int64_t here = signals_number(t->job->signals), wanted[2] = {here, data != OK};
+    int64_t here = signals_number(t->job->signals), wanted[3] = {here, data != OK, trainer_waited_ns(t)};
     if (t->site.ranks.world)
         comm_wait(t->site.ranks.world,
-                  comm_all_reduce(t->site.ranks.world, wanted, wanted, 2, DT_I64, COMM_MAX, "stop? data?"));
+                  comm_all_reduce(t->site.ranks.world, wanted, wanted, 3, DT_I64, COMM_MAX, "stop? data? waited?"));
+    t->data_wait_s = 1e-9 * (double)wanted[2];
+    t->data_waited_s += t->data_wait_s;
     if (t->leads && wanted[0] && !here) log_info("another rank got %s: saving", signals_name((int)wanted[0]));
     t->stopped_by = (int)wanted[0];
     if (wanted[1] && !wanted[0]) *rc = trainer_together(t, data, e);
@@ -74,6 +76,11 @@ static void report_checks(const struct trainer *t)
     log_info("data: %s of tokens read for the first time and compared with their checksums in %.3f s, %.3f %% of the "
              "time",
              str_bytes(read, (double)(bytes + more)), s + more_s, 100 * (s + more_s) / (all > 1e-9 ? all : 1e-9));
+    double share = t->data_waited_s / (all > 1e-9 ? all : 1e-9);
+    log_info("data: steps waited %.3f s for batches, %.2f %% of the time", t->data_waited_s, 100 * share);
+    if (share > 0.05 && t->step - t->started_step >= 20)
+        log_warn("data: that is much; tutti bench data %s finds better data.workers and data.prefetch",
+                 t->job->config_path ? t->job->config_path : "CONFIG");
 }
 
 static int loop(struct trainer *t, struct err *e)
@@ -81,7 +88,14 @@ static int loop(struct trainer *t, struct err *e)
     int64_t first, n;
     int rc = OK;
     config_part(&t->cfg, trainer_serves(t) ? 0 : t->site.ranks.part, &first, &n);
-    if (!trainer_serves(t)) rc = prefetch_new(&t->feed, t->train, t->step, t->cfg.batch.global, first, n, 2, e);
+    struct prefetch_config feed = {.first_step = t->step,
+                                   .global_batch = t->cfg.batch.global,
+                                   .first = first,
+                                   .count = n,
+                                   .depth = (int)t->cfg.data.prefetch,
+                                   .workers = (int)t->cfg.data.workers,
+                                   .memory = t->site.engine->ahead.p};
+    if (!trainer_serves(t)) rc = prefetch_new(&t->feed, t->train, &feed, e);
     if ((rc = trainer_together(t, rc, e))) return rc;
     t->started_s = clock_now_s();
     t->started_step = t->step;

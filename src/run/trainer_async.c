@@ -12,6 +12,8 @@ static int worker_until_meeting(struct trainer *t, struct err *e)
         double from = clock_now_s(), lr = lr_at(&t->lr, t->step);
         int rc = prefetch_next(t->feed, &b, e);
         if (rc) return rc;
+        t->data_wait_s = 1e-9 * (double)trainer_waited_ns(t);
+        t->data_waited_s += t->data_wait_s;
         int64_t first, n;
         config_part(&t->cfg, t->site.ranks.part, &first, &n);
         struct engine_batch view = trainer_view(b, first);

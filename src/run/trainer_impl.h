@@ -45,6 +45,8 @@ struct trainer { /* one rank */
     struct dataset *train, *valid;
     struct changes_data data; /* of train */
     struct prefetch *feed;
+    double waited_s;                   /* of this rank for batches, as far as it was told */
+    double data_wait_s, data_waited_s; /* for this step's batch, of the rank that waited longest; of all steps */
     struct staleness stale;
     struct metrics *metrics;              /* rank 0 */
     struct tier_counts tier_before, tier; /* when this step began; of this step: bytes of all ranks, the longest wait */
@@ -73,6 +75,14 @@ static inline bool trainer_pushes(const struct trainer *t) { return t->site.serv
 static inline bool trainer_is_async(const struct trainer *t)
 {
     return t->site.serve && t->cfg.parallel.server_mode == SERVER_ASYNC;
+}
+
+/* What this rank has waited for batches since it was asked last. */
+static inline int64_t trainer_waited_ns(struct trainer *t)
+{
+    double now = t->feed ? prefetch_waited_s(t->feed) : 0, more = now - t->waited_s;
+    t->waited_s = now;
+    return (int64_t)(1e9 * more);
 }
 
 /* A rank's part of a batch, for the engine; borrows from b. */

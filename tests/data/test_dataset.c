@@ -531,9 +531,11 @@ static void test_prefetch(void **state)
     struct batch wanted;
     struct err e;
     batch_init(&wanted, 4, 16);
-    for (int depth = 1; depth <= 4; depth++) {
+    for (int depth = 1, workers = 1; depth <= 8; workers < depth ? workers++ : (workers = 1, depth *= 2)) {
         struct prefetch *p;
-        assert_ok(prefetch_new(&p, d, 7, 8, 4, 4, depth, &e), &e);
+        void *memory = workers % 2 ? NULL : xmalloc(prefetch_bytes(4, 16, depth));
+        struct prefetch_config c = {7, 8, 4, 4, depth, workers, memory};
+        assert_ok(prefetch_new(&p, d, &c, &e), &e);
         for (int64_t step = 7; step < 60; step++) {
             const struct batch *got;
             assert_ok(prefetch_next(p, &got, &e), &e);
@@ -542,9 +544,11 @@ static void test_prefetch(void **state)
             assert_memory_equal(got->targets, wanted.targets, 4 * 16 * 4);
             assert_int_equal(got->n_trained, wanted.n_trained);
         }
+        assert_true(prefetch_waited_s(p) >= 0);
         prefetch_free(p);
-        assert_ok(prefetch_new(&p, d, 0, 8, 0, 4, depth, &e), &e);
+        assert_ok(prefetch_new(&p, d, &c, &e), &e);
         prefetch_free(p); /* never used */
+        xfree(memory);
     }
     batch_fini(&wanted);
     dataset_close(d);
@@ -568,12 +572,18 @@ static void test_prefetch_error(void **state)
     assert_int_equal(fwrite("\xFF\xFF", 1, 2, f), 2);
     assert_int_equal(fclose(f), 0);
     struct dataset *d = open_one(tok, dir, 10, false);
-    struct prefetch *p;
-    assert_ok(prefetch_new(&p, d, 0, 10, 0, 10, 2, &e), &e);
-    const struct batch *b;
-    for (int i = 0; i < 327; i++) assert_ok(prefetch_next(p, &b, &e), &e); /* tokens 0 to 32700; a chunk has 8192 */
-    for (int i = 0; i < 2; i++) assert_err(prefetch_next(p, &b, &e), &e, ERR_CORRUPT, "x.tok|tokens 32768 to 40001");
-    prefetch_free(p);
+    dataset_close(d);
+    for (int workers = 1; workers <= 4; workers++) {
+        struct prefetch *p;
+        const struct batch *b;
+        d = open_one(tok, dir, 10, false);
+        assert_ok(prefetch_new(&p, d, &(struct prefetch_config){0, 10, 0, 10, 5, workers, NULL}, &e), &e);
+        for (int i = 0; i < 327; i++) assert_ok(prefetch_next(p, &b, &e), &e); /* tokens 0 to 32700; a chunk has 8192 */
+        for (int i = 0; i < 2; i++)
+            assert_err(prefetch_next(p, &b, &e), &e, ERR_CORRUPT, "batch of step 328|x.tok|tokens 32768 to 40001");
+        prefetch_free(p);
+        if (workers < 4) dataset_close(d);
+    }
     dataset_close(d);
     tokenizer_free(t);
     xfree(tok);

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config/config_feed.h"
+
+#include <string.h>
+
+#include "base/str.h"
+
+static int check_workers(const struct config *c, const struct conf *f, struct err *e)
+{
+    if (c->data.workers <= c->data.prefetch) return OK;
+    return conf_error(f, e, "data.workers", "%lld threads for %lld batches ahead; choose data.prefetch: %lld, or fewer",
+                      (long long)c->data.workers, (long long)c->data.prefetch, (long long)c->data.workers);
+}
+
+int config_resolve_feed(struct config *c, const struct conf *f, struct err *e)
+{
+    int rc = check_workers(c, f, e);
+    if (rc) return rc;
+    const char *text = c->data.remote.cache_limit;
+    struct remote_options o = remote_defaults();
+    double least = 2 * (double)(o.connections * o.piece), *bytes = &c->data.remote.cache_bytes;
+    *bytes = 0;
+    if (!text || !strcmp(text, "0")) return OK;
+    if (str_to_bytes(text, bytes) || *bytes > 1e18)
+        return conf_error(f, e, "data.remote.cache_limit", "wanted bytes, such as 50GiB, or 0, got '%s'", text);
+    if (*bytes >= least) return OK;
+    return conf_error(f, e, "data.remote.cache_limit", "%s is too little to keep anything; wanted 16MiB or more, or 0",
+                      text);
+}
+
+struct remote_options config_remote(const struct config *c)
+{
+    struct remote_options o = remote_defaults();
+    o.connections = (int)c->data.remote.connections;
+    o.tries = (int)c->data.remote.tries;
+    o.stall_s = c->data.remote.stall_s;
+    o.give_up_s = c->data.remote.give_up_s;
+    o.cache_dir = c->data.remote.cache_dir;
+    o.cache_limit = (int64_t)c->data.remote.cache_bytes;
+    return o;
+}
