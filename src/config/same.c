@@ -10,8 +10,9 @@
 #include "base/str.h"
 #include "config/config_lines.h"
 
-static const char *const free_keys[] = {"model.from",     "data.tokenizer", "data.train",  "data.valid",
-                                        "data.cache_dir", "data.remote.cache_dir", "run.threads",    "run.kernels", NULL};
+static const char *const free_keys[] = {"model.from",  "data.tokenizer", "data.train",
+                                        "data.valid",  "data.cache_dir", "data.remote.cache_dir",
+                                        "run.threads", "run.kernels",    NULL};
 
 static bool is_free(const char *key)
 {
