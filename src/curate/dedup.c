@@ -295,16 +295,15 @@ int dedup_run(struct comm *world, const struct dedup_config *c, struct dedup_res
     int code = dedup_check(c, e);
     if (!code) code = open_job(&j, e);
     if (!code && !j.rank) code = dedup_folder_take(&folder, c->out, j.key, e);
+    /* From here on an error is one that all ranks have. */
     code = comm_agree(world, code, e);
     if (!code) code = run_steps(&j, r, e);
     double write_from = clock_now_s();
     if (!code) code = comm_agree(world, dedup_write(&j, e), e);
     r->write_s = clock_now_s() - write_from;
     if (!code) code = gather(&j, r, e);
-    if (!code && !j.rank) code = dedup_finish(&j, r, e);
-    code = comm_agree(world, code, e);
-    if (!code) code = fs_remove_tree(j.work, e);
-    code = comm_agree(world, code, e);
+    if (!code) code = comm_agree(world, j.rank ? OK : dedup_finish(&j, r, e), e);
+    if (!code) code = comm_agree(world, fs_remove_tree(j.work, e), e);
     if (!j.rank) dedup_folder_leave(&folder, !code);
     if (!j.rank) log_status_end();
     r->bands = j.bands;

@@ -67,7 +67,9 @@ int dedup_folder_take(struct dedup_folder *f, const char *out, uint64_t key, str
         (struct dedup_folder){.lock.fd = -1, .work = fs_join(out, DEDUP_WORK), .lock_path = fs_join(out, "dedup.lock")};
     bool begun;
     int code = fs_mkdirs(out, e);
-    if (!code) code = fs_lock_take(&f->lock, f->lock_path, e);
+    if (!code && (code = fs_lock_take(&f->lock, f->lock_path, e)) && f->lock.busy)
+        code = err_set(e, ERR_REQUEST,
+                       "%s: another tutti data dedup is at work there; wait for it, or choose another --out", out);
     if (!code) code = check_folder(f, out, key, &begun, e);
     if (!code) code = fs_mkdirs(f->work, e);
     if (!code && !begun) {

@@ -38,6 +38,7 @@ enum { FILTER_RULES = 24, FILTER_KEEPS = -1, FILTER_SHOWN = 400 };
 struct findings {
     double value[FILTER_RULES]; /* by rule; NaN where it was not measured, as behind the rule that dropped */
     struct str removed;         /* of a text it changed: the first of what it took away, up to FILTER_SHOWN bytes */
+    struct str why;             /* of a document it drops: what a sample shows instead of the text; may be empty */
     int64_t n_removed;          /* pieces (lines, characters) that it took away or mended */
 };
 

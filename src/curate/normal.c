@@ -95,6 +95,18 @@ static const unsigned char ascii_word[128] =
      ['m'] = 'm', ['n'] = 'n', ['o'] = 'o', ['p'] = 'p', ['q'] = 'q', ['r'] = 'r', ['s'] = 's', ['t'] = 't',
      ['u'] = 'u', ['v'] = 'v', ['w'] = 'w', ['x'] = 'x', ['y'] = 'y', ['z'] = 'z'};
 
+enum normal_letter normal_letter(const char *text, size_t n, size_t *length)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    *length = 1;
+    if (*p < 0x80) return ascii_word[*p] ? LETTER_IN_WORD : LETTER_NONE;
+    int len = utf8_char(p, n);
+    if (len <= 0) return LETTER_NONE;
+    uint32_t c = utf8_code(p, &len);
+    *length = (size_t)len;
+    return !in_word(c) ? LETTER_NONE : stands_alone(c) ? LETTER_ALONE : LETTER_IN_WORD;
+}
+
 /* out has room for 2 n + 1 bytes: a character of two bytes or more may get a space before and behind it. */
 static size_t words_to(const char *text, size_t n, unsigned char *out)
 {

@@ -25,5 +25,8 @@ int normal_find(const char *name); /* -1: no such kind */
 /* Appends the normal form of text[0..n) to out. */
 void normal_add(enum normal_kind k, const char *text, size_t n, struct str *out);
 uint32_t normal_lower(uint32_t code);
+/* What the character at text[0..n), n >= 1, is in the form "words"; its bytes in *length (1 for what is no UTF-8). */
+enum normal_letter { LETTER_NONE, LETTER_IN_WORD, LETTER_ALONE };
+enum normal_letter normal_letter(const char *text, size_t n, size_t *length);
 
 #endif

@@ -37,6 +37,7 @@ void removals_fini(struct removals *t)
     }
     xfree(t->use);
     str_free(&t->found.removed);
+    str_free(&t->found.why);
     *t = (struct removals){0};
 }
 
@@ -59,6 +60,7 @@ struct findings *removals_begin(struct removals *t, int use, const struct docume
     t->bytes_before = d->text.n;
     for (int i = 0; i < t->uses[use].filter->n_rules; i++) t->found.value[i] = NAN;
     str_clear(&t->found.removed);
+    str_clear(&t->found.why);
     t->found.n_removed = 0;
     return &t->found;
 }
@@ -155,7 +157,7 @@ void removals_end(struct removals *t, int use, const struct document *d, int rul
         u->dropped_bytes += (int64_t)t->bytes_before;
         u->rule[rule].dropped++;
         u->rule[rule].dropped_bytes += (int64_t)t->bytes_before;
-        take_sample(&u->gone, d, &d->text, rule, t->found.value[rule]);
+        take_sample(&u->gone, d, t->found.why.n ? &t->found.why : &d->text, rule, t->found.value[rule]);
     } else if (t->found.n_removed) {
         u->changed++;
         u->removed_bytes += (int64_t)t->bytes_before - (int64_t)d->text.n;

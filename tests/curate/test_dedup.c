@@ -5,9 +5,12 @@
  */
 #include "scratch.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/rng.h"
@@ -17,6 +20,25 @@
 #include "curate/shingles.h"
 #include "curate/spans.h"
 #include "sanitized.h"
+
+/* The n-th write(2) from now on: the process dies in the midst of it, or the disk is full from there on. */
+static struct {
+    int at;
+    _Atomic int n;
+    bool full;
+} trouble;
+ssize_t __real_write(int fd, const void *p, size_t n);
+ssize_t __wrap_write(int fd, const void *p, size_t n);
+ssize_t __wrap_write(int fd, const void *p, size_t n)
+{
+    if (!trouble.at || fd <= 2 || ++trouble.n < trouble.at) return __real_write(fd, p, n);
+    if (!trouble.full) {
+        if (n > 1) (void)!__real_write(fd, p, n / 2);
+        _exit(77);
+    }
+    errno = ENOSPC;
+    return -1;
+}
 
 enum { MOST = 240, FILES = 5 };
 struct text {
@@ -490,11 +512,97 @@ static void in_turn(void **state)
     run_all(m, c, false);
 }
 
+/* What has its final name is what it is in the whole result; but the list of all that is. */
+static void check_final(const char *out, const char *want)
+{
+    struct err e = {0};
+    char **names;
+    int n;
+    assert_int_equal(fs_list(out, &names, &n, &e), OK);
+    for (int i = 0; i < n; i++) {
+        char *here = fs_join(out, names[i]), *there = fs_join(want, names[i]), *p, *q;
+        size_t size, other;
+        if (!fs_is_dir(here) && !str_ends(here, ".part") && !str_ends(here, ".lock") && !strstr(here, ".tmp")) {
+            assert_int_equal(fs_read_all(here, 1 << 26, &p, &size, &e), OK);
+            if (fs_read_all(there, 1 << 26, &q, &other, &e)) fail_msg("%s: %s", here, e.text);
+            if (size != other || memcmp(p, q, size)) fail_msg("%s is not whole", here);
+            xfree(p);
+            xfree(q);
+        }
+        xfree(here);
+        xfree(there);
+    }
+    fs_list_free(names, n);
+}
+
+static void remove_in(const char *dir, const char *name)
+{
+    struct err e = {0};
+    char *path = fs_join(dir, name);
+    assert_int_equal(fs_remove_tree(path, &e), OK);
+    xfree(path);
+}
+
+/* Killed at every write, and a disk that is full from every write on: it goes on to the same bytes. */
+static void killed(void **state)
+{
+    struct made *m = *state;
+    struct dedup_config c = config_of(m, "", DEDUP_EXACT);
+    struct str first = {0}, again = {0};
+    struct err e = {0};
+    c.n_steps = 6;
+    for (int i = 0; i < 6; i++) c.steps[i] = (enum dedup_kind)i;
+    c.unit_bytes = 40000 / CASE_STRIDE;
+    struct ran x = {.c = c};
+    char *want = fs_join(m->dir, "whole"), *out = fs_join(m->dir, "killed");
+    x.c.out = want;
+    assert_int_equal(comm_run_local(2, &(struct comm_config){0}, run_rank, &x, &e), OK);
+    read_result(want, &first);
+    x.c.out = out;
+    int n_died = 0;
+    for (int at = 1;; at += SANITIZED ? 13 : 3) {
+        bool full = at % 2;
+        pid_t child = fork();
+        if (!child) {
+            trouble.at = at;
+            trouble.full = full;
+            struct err why = {0};
+            int code = comm_run_local(2, &(struct comm_config){0}, run_rank, &x, &why);
+            if (code && !strstr(why.text, "free some space")) fprintf(stderr, "at write %d: %s\n", at, why.text);
+            _exit(code ? (strstr(why.text, "free some space") ? 78 : 79) : 0);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        assert_true(WIFEXITED(status));
+        if (WEXITSTATUS(status) == 0) break;
+        assert_int_equal(WEXITSTATUS(status), full ? 78 : 77);
+        n_died++;
+        check_final(out, want);
+        struct ran y = x; /* by the same ranks: what is done is taken over */
+        if (comm_run_local(2, &(struct comm_config){0}, run_rank, &y, &e)) {
+            char *finished = fs_join(out, "dedup.json"); /* it died behind its last word */
+            if (!fs_exists(finished)) fail_msg("at write %d: %s", at, e.text);
+            remove_in(out, "dedup.work");
+            remove_in(out, "dedup.lock");
+            xfree(finished);
+        }
+        read_result(out, &again);
+        assert_string_equal(first.p, again.p);
+        assert_int_equal(fs_remove_tree(out, &e), OK);
+    }
+    printf("  %d times cut short\n", n_died);
+    assert_true(n_died > 5);
+    xfree(want);
+    xfree(out);
+    str_free(&first);
+    str_free(&again);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(exact),      cmocka_unit_test(lines),
                                        cmocka_unit_test(paragraphs), cmocka_unit_test(near),
                                        cmocka_unit_test(substring),  cmocka_unit_test(passages),
-                                       cmocka_unit_test(in_turn)};
+                                       cmocka_unit_test(in_turn),    cmocka_unit_test(killed)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
