@@ -16,11 +16,12 @@
 #include "data/piece_counter.h"
 #include "data/source.h"
 #include "data/train_style.h"
+#include "data/unigram_train.h"
 
 #define MEMORY_LEAST (16.0 * (1 << 20))
 
 struct request {
-    const char *out, *style, *column;
+    const char *out, *model, *style, *column;
     int64_t vocab_size, min_count, threads;
     double memory;
     bool json, skip_bad;
@@ -39,8 +40,10 @@ static const struct cli_option option_rows[] = {
      .hi = BPE_TRAIN_VOCAB_MAX, .needed = true,
      .help = "how many tokens: 256 bytes, the merged ones, <|endoftext|>; 257 to 16777216"},
     {"--out", "FILE", CLI_TEXT, offsetof(struct request, out), .needed = true, .help = "the tokenizer.json to write"},
+    {"--model", "M", CLI_CHOICE, offsetof(struct request, model), .choices = "bpe|unigram",
+     .help = "byte-level BPE, or Unigram over words with a token per byte for what is rare"},
     {"--style", "S", CLI_CHOICE, offsetof(struct request, style), .choices = TRAIN_STYLES,
-     .help = "how text is cut before merging"},
+     .help = "how text is cut before merging (bpe)"},
     {"--min-count", "N", CLI_INT, offsetof(struct request, min_count), .lo = 1, .hi = INT32_MAX,
      .help = "merge only pairs that occur at least N times"},
     {"--threads", "N", CLI_INT, offsetof(struct request, threads), .lo = 1, .hi = 4096,
@@ -55,7 +58,7 @@ static const struct cli_word words[] = {{.name = "INPUT", .at = offsetof(struct 
 static const struct cli_table table = {
     .command = "data train-tokenizer",
     .usage = "--vocab-size N --out TOKENIZER.json INPUT... [options]",
-    .about = "Learns a byte-level BPE vocabulary and writes it in Hugging Face's format.\n" DATA_INPUT,
+    .about = "Learns a vocabulary, byte-level BPE or Unigram, and writes it in Hugging Face's format.\n" DATA_INPUT,
     CLI_OPTIONS(option_rows),
     CLI_WORDS(words),
 };
@@ -84,12 +87,35 @@ static int learn_bpe(const struct request *o, struct piece_counter *c, const str
     return code;
 }
 
+static int add_word(void *arg, const unsigned char *p, size_t n, int64_t count, struct err *e)
+{
+    (void)e;
+    unigram_trainer_add(arg, p, n, count);
+    return OK;
+}
+
+static int n_threads(const struct request *o) { return o->threads ? (int)o->threads : thread_n_cores(); }
+
+static int learn_unigram(const struct request *o, struct piece_counter *c, struct str *json, struct learnt *l,
+                         struct err *e)
+{
+    struct unigram_trainer *t = unigram_trainer_new();
+    int code = piece_counter_each(c, add_word, t, e);
+    l->n_distinct = unigram_trainer_words(t);
+    if (!code) code = unigram_trainer_finish(t, (int32_t)o->vocab_size, n_threads(o), json, &l->vocab, e);
+    unigram_trainer_free(t);
+    return code;
+}
+
+static bool is_unigram(const struct request *o) { return !strcmp(o->model, "unigram"); }
+
 static void report(const struct request *o, const struct learnt *l, const struct source *s, double start)
 {
     double seconds = clock_now_s() - start;
     if (l->vocab < o->vocab_size)
-        log_warn("data: the text has enough repeated pairs for %d tokens, not for %lld; use more text or --min-count 1",
-                 l->vocab, (long long)o->vocab_size);
+        log_warn("data: the text has enough repeated %s for %d tokens, not for %lld; use more text%s",
+                 is_unigram(o) ? "substrings" : "pairs", l->vocab, (long long)o->vocab_size,
+                 is_unigram(o) ? "" : " or --min-count 1");
     if (o->json) {
         struct str text = {0};
         struct json_out j = {.s = &text};
@@ -124,7 +150,7 @@ static int learn(const struct request *o, struct piece_counter *c, const struct 
             code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files: %s)", o->inputs.p[0],
                            (long long)source_n_files(s), source_skipped(s));
     }
-    if (!code) code = learn_bpe(o, c, style, &json, l, e);
+    if (!code) code = is_unigram(o) ? learn_unigram(o, c, &json, l, e) : learn_bpe(o, c, style, &json, l, e);
     if (!code) code = fs_write_atomic(o->out, str_text(&json), json.n, e);
     str_free(&json);
     return code;
@@ -166,9 +192,10 @@ static int run(const void *options, struct err *e)
     if (!code) code = source_open_with(&s, o->inputs.p, o->inputs.n, &how, e);
     if (!code) {
         const char *splits[TRAIN_SPLITS];
-        int n = train_style_splits(style, splits);
+        int n = is_unigram(o) ? 1 : train_style_splits(style, splits);
+        if (is_unigram(o)) splits[0] = UNIGRAM_SPLIT;
         train_rules_init(&rules, splits, n);
-        c = piece_counter_new(&rules, o->threads ? (int)o->threads : thread_n_cores(), (int64_t)o->memory, scratch.p);
+        c = piece_counter_new(&rules, n_threads(o), (int64_t)o->memory, scratch.p);
         code = learn(o, c, style, s, &l, e);
     }
     if (!code) code = bad_list_end(&bad, e);
@@ -181,5 +208,5 @@ static int run(const void *options, struct err *e)
     return code;
 }
 
-static const struct request usual = {.style = "gpt2", .min_count = 2, .memory = 1 << 30};
+static const struct request usual = {.model = "bpe", .style = "gpt2", .min_count = 2, .memory = 1 << 30};
 const struct data_command data_train_tokenizer = {"train-tokenizer", &table, &usual, sizeof usual, run};

@@ -31,4 +31,12 @@ struct tokenizer_draft {
 
 void tokenizer_write(struct str *out, const struct tokenizer_draft *d);
 
+/* A Unigram model over U+2581 words: <unk>, a token per byte for what no token covers, the list. */
+struct tokenizer_scored {
+    size_t at; /* of its UTF-8, with a NUL behind it, in `texts` */
+    double score;
+};
+void tokenizer_write_unigram(struct str *out, const char *texts, const struct tokenizer_scored *list, int64_t n,
+                             const char *eos);
+
 #endif
