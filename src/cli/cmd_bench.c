@@ -10,6 +10,7 @@ static const struct cli_command benches[] = {
     {"experts", cmd_bench_experts, "", "grouped products of experts, beside a dense product of as many rows"},
     {"train", cmd_bench_train, "", "whole training steps: tokens per second and where the time goes"},
     {"cast", cmd_bench_cast, "", "conversions of arrays to number formats and back, beside a copy of as many bytes"},
+    {"data", cmd_bench_data, "", "reading, tokenizing and batches of a config, beside what training needs"},
     {"comm", cmd_bench_comm, "", "operations between ranks, by every algorithm, beside what the memory could do"},
 };
 enum { N_BENCHES = sizeof benches / sizeof *benches };
