@@ -11,9 +11,11 @@
 
 #include "base/mem.h"
 
-static const struct data_command *const commands[] =
-    {&data_tokenize,       &data_train_tokenizer,  &data_inspect,         &data_clean,          &data_dedup,
-     &data_train_language, &data_train_classifier, &data_import_megatron, &data_export_megatron};
+static const struct data_command *const commands[] = {&data_tokenize,        &data_train_tokenizer,
+                                                      &data_inspect,         &data_ledger,
+                                                      &data_clean,           &data_dedup,
+                                                      &data_train_language,  &data_train_classifier,
+                                                      &data_import_megatron, &data_export_megatron};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 void data_print_json(struct str *text)

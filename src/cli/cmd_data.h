@@ -14,7 +14,7 @@ struct data_command {
     size_t size;
     int (*run)(const void *options, struct err *e); /* prints its results on stdout */
 };
-extern const struct data_command data_tokenize, data_train_tokenizer, data_inspect, data_clean, data_dedup;
+extern const struct data_command data_tokenize, data_train_tokenizer, data_inspect, data_clean, data_dedup, data_ledger;
 extern const struct data_command data_import_megatron, data_export_megatron;
 extern const struct data_command data_train_language, data_train_classifier;
 

@@ -80,19 +80,37 @@ static int64_t least(const struct rooms *r, int64_t n)
 /* ---- pieces ---- */
 static int64_t inputs(int64_t n_tokens) { return n_tokens > 1 ? n_tokens - 1 : 0; }
 
-/* Pieces of all documents, in an order of documents that is shuffled or not. */
+/* The numbers below n in an order drawn from `shuffle`: an exchange for each (Fisher and Yates), four draws at a time.
+ */
+static int64_t *shuffled(uint64_t shuffle, int64_t n)
+{
+    int64_t *order = xmalloc(to_size(n + 1) * sizeof *order);
+    uint32_t draw[4];
+    for (int64_t i = 0; i < n; i++) {
+        if (i % 4 == 0) rng_block(shuffle, 0, (uint64_t)i / 4, draw);
+        int64_t j = (int64_t)((uint64_t)draw[i % 4] * (uint64_t)(i + 1) >> 32);
+        order[i] = order[j];
+        order[j] = i;
+    }
+    return order;
+}
+
+/* Pieces of all documents, in an order of documents that is shuffled or not. Where every piece is a sample and samples
+ * stay as they come, there is nothing to shuffle: their order is another's (sampler.h). */
 static struct pack_piece *cut(const struct pack_options *o, const int64_t *n_tokens, int64_t n, int64_t *n_pieces)
 {
     struct pack_piece *p = NULL;
-    int64_t room = 0;
+    bool mixes = o->shuffled && (o->kind == PACK_BEST_FIT || o->by_area);
+    int64_t room = 0, *order = mixes ? shuffled(o->shuffle, n) : NULL;
     *n_pieces = 0;
     for (int64_t i = 0; i < n; i++) {
-        int64_t d = o->shuffled ? (int64_t)rng_permute(o->shuffle, 0, (uint64_t)n, (uint64_t)i) : i;
+        int64_t d = order ? order[i] : i;
         for (int64_t at = 0, all = inputs(n_tokens[d]); at < all; at += o->seq) {
             GROW(p, *n_pieces, room, 1);
             p[(*n_pieces)++] = (struct pack_piece){d, at, all - at < o->seq ? all - at : o->seq};
         }
     }
+    xfree(order);
     return p;
 }
 

@@ -29,6 +29,7 @@ static void read_loss(struct engine *g, int64_t n_trained, struct engine_report 
           "trained on %.0f tokens, the batch has %lld", tokens, (long long)n_trained);
     r->nats = nats;
     r->tokens = n_trained;
+    r->padded = g->padded;
     r->loss = n_trained ? nats / (double)n_trained : 0;
     balance_read(g, r);
 }

@@ -111,6 +111,7 @@ struct engine_batch {
     int64_t n;         /* sequences here; 0: none, this rank only meets the others */
     int64_t first;     /* index of the first sequence in the global batch */
     int64_t n_trained; /* targets of this part that are not -1 */
+    int64_t n_padded;  /* places of this part that hold no token of a document; only reported */
 };
 
 enum engine_skip { SKIP_NONE, SKIP_GRADIENT, SKIP_LOSS }; /* what was not finite; the loss, then all is */
@@ -120,6 +121,7 @@ struct engine_report {
     double loss;                 /* nats per trained token */
     double nats;                 /* sum */
     int64_t tokens;              /* trained tokens of this step, over all ranks */
+    int64_t padded;              /* places that hold no token of a document, over all ranks */
     double grad_norm;            /* before clipping */
     double balance_loss, z_loss; /* of the routers, per trained token; not in loss */
     double rounds_mean;    /* in which rows came to their experts, of all layers' forwards on all ranks; 0: not in */
@@ -189,6 +191,7 @@ struct engine {
     struct buffer rope, stat, index, balance;
     struct buffer norm;    /* sums of squares of the gradients here (engine/tally.h) */
     struct buffer staging; /* the host's: the batch as it is in data */
+    int64_t padded;        /* of the batch that is fed, over all ranks */
     int64_t *order; /* [sequences][seq] which token stands at each place, of the batch that is fed; NULL: its own */
     struct buffer ahead; /* the host's, for who trains: batches that are prepared ahead (data/prefetch.h) */
     struct buffer

@@ -123,8 +123,10 @@ struct step_info feed_info(struct engine *g, const struct engine_batch *b, int64
                            int64_t *n_trained)
 {
     arrange(g, b);
-    *n_trained = trained_here(g, b);
-    exchange_sum_i64(&g->exchange, n_trained, 1);
+    int64_t counts[2] = {trained_here(g, b), g->cfg.par.rank[AXIS_CP] ? 0 : b->n_padded};
+    exchange_sum_i64(&g->exchange, counts, 2);
+    *n_trained = counts[0];
+    g->padded = counts[1];
     return (struct step_info){
         .seed = g->cfg.seed,
         .step = (uint64_t)step,

@@ -192,6 +192,24 @@ static const double **experts_load(const struct engine *g, const struct engine_r
     return load;
 }
 
+/* Fills what metrics say of the data; returns the list. On a rank that reads none (a server) it is NULL. */
+static struct metrics_source *sources_used(const struct trainer *t, const struct engine_report *r,
+                                           struct metrics_step *m)
+{
+    if (!t->train) return NULL;
+    m->n_sources = dataset_n_sources(t->train);
+    m->packed = t->cfg.data.pack != PACK_JOINED;
+    m->padded = r->padded;
+    struct metrics_source *s = xcalloc((size_t)m->n_sources, sizeof *s);
+    for (int i = 0; i < m->n_sources; i++) {
+        s[i].samples = dataset_used(t->train, t->step * t->cfg.batch.global, i, &s[i].epochs);
+        double places = (double)s[i].samples * (double)t->cfg.model.seq_len;
+        s[i].tokens = (int64_t)llround(places * (1 - dataset_padding(t->train, i)));
+    }
+    m->sources = s;
+    return s;
+}
+
 int trainer_report(struct trainer *t, const struct engine_report *r, double lr, double step_s, struct err *e)
 {
     int64_t step_tokens = t->cfg.batch.global * t->cfg.model.seq_len;
@@ -221,6 +239,7 @@ int trainer_report(struct trainer *t, const struct engine_report *r, double lr, 
     };
     trainer_tier_judge(t, step_s);
     const double **load = experts_load(t->site.engine, r, &m);
+    struct metrics_source *sources = sources_used(t, r, &m);
     struct looks rounded = {0};
     if (!r->skip && telemetry_due(t->site.engine, t->step - 1))
         rounded.n = telemetry_rows(t->site.engine, &rounded.row);
@@ -245,6 +264,7 @@ int trainer_report(struct trainer *t, const struct engine_report *r, double lr, 
         rc = exponents_write(t->site.engine, t->metrics, t->step,
                              recipe_row((enum recipe)t->cfg.precision.recipe)->name, r->loss_scale, e);
     looks_free(&rounded);
+    xfree(sources);
     xfree(load);
     return rc;
 }

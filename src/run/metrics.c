@@ -123,6 +123,20 @@ static void put_experts(struct json_out *o, const struct metrics_step *s)
     if (s->rounds_most) json_put_int(o, "expert_rounds_most", s->rounds_most);
 }
 
+/* What was used of each source, in the config's order. */
+static void put_sources(struct json_out *o, const struct metrics_step *s)
+{
+    json_begin_array(o, "sources");
+    for (int i = 0; i < s->n_sources; i++) {
+        json_begin_object(o, NULL);
+        json_put_int(o, "samples", s->sources[i].samples);
+        json_put_int(o, "tokens", s->sources[i].tokens);
+        json_put_real_digits(o, "epochs", s->sources[i].epochs, 6);
+        json_end_object(o);
+    }
+    json_end_array(o);
+}
+
 static int add_loads(struct metrics *m, const struct metrics_step *s, struct err *e)
 {
     int rc = m->loads ? OK : loads_open(&m->loads, m->dir, s->step, s->load, s->layers, s->experts, e);
@@ -153,6 +167,8 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
         json_put_real(&o, "staleness_mean", s->staleness_mean);
         json_put_int(&o, "staleness_max", s->staleness_max);
     }
+    if (s->packed) json_put_int(&o, "padding", s->padded);
+    if (s->sources) put_sources(&o, s);
     if (s->load) put_experts(&o, s);
     if (s->rounded) looks_put(s->rounded, &o);
     if (s->fallback) looks_put_fallen(s->fallback, &o);

@@ -20,6 +20,11 @@
 
 struct looks;
 
+struct metrics_source {
+    int64_t samples, tokens;
+    double epochs;
+};
+
 struct metrics_step {
     int64_t step; /* optimizer steps done, from 1 */
     double loss, grad_norm, lr;
@@ -48,7 +53,11 @@ struct metrics_step {
     bool tier;                       /* something waits on disk: */
     int64_t put_bytes, got_bytes;    /* there and back in this step, of all ranks */
     double tier_s;                   /* what the rank waited for it that waited longest */
-    bool progress_load;              /* say the load on the progress line too */
+    int64_t padded;                  /* places of this step without a token; packed: documents are, so it is said */
+    bool packed;
+    const struct metrics_source *sources; /* what was used of each by now; NULL: nobody knows */
+    int n_sources;
+    bool progress_load; /* say the load on the progress line too */
 };
 
 struct metrics;

@@ -88,7 +88,7 @@ static inline int64_t trainer_waited_ns(struct trainer *t)
 /* A rank's part of a batch, for the engine; borrows from b. */
 static inline struct engine_batch trainer_view(const struct batch *b, int64_t first)
 {
-    struct engine_batch v = {.n = b->n_seqs, .first = first, .n_trained = b->n_trained};
+    struct engine_batch v = {.n = b->n_seqs, .first = first, .n_trained = b->n_trained, .n_padded = b->n_padded};
     for (int f = 0; f < BATCH_FIELDS; f++) v.field[f] = b->field[f];
     return v;
 }

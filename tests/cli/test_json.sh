@@ -78,6 +78,8 @@ check data-train-language data train-language --label "en=$root/README.md" --lab
 for i in $(seq 200); do echo "{\"text\": \"good $i news of the day\"}"; done >"$dir/good.jsonl"
 for i in $(seq 200); do echo "{\"text\": \"buy $i cheap pills now\"}"; done >"$dir/bad.jsonl"
 check data-train-classifier data train-classifier --positive "$dir/good.jsonl" --negative "$dir/bad.jsonl" --out "$dir/q.model" --bits 12 --json
+for n in 3 40 7 90 12; do printf '{"text": "%s"}\n' "$(head -c $n "$root/README.md" | tr -c a-z x)"; done >"$dir/some.jsonl"
+check data-ledger data ledger "$config" "${tiny[@]}" -n 2 parallel.cp=2 "data.train=[$dir/some.jsonl]" data.valid=[] data.tokenizer=byte data.pack=best_fit "run.dir=$dir/ledger" --step 2 --json
 check data-train-tokenizer data train-tokenizer --vocab-size 300 --out "$dir/tok.json" "$root/README.md" --json
 
 # What a run writes of its steps, of each kind.
@@ -88,7 +90,7 @@ grep -qE '"expert_rounds": ?[1-9][0-9.]*, ?"expert_rounds_most": ?([2-9]|[1-9][0
     fail "no rounds of experts: $(cat "$dir/experts/metrics.jsonl")"
 named metrics "$dir/experts/metrics.jsonl"
 
-"$tutti" train "$config" "${tiny[@]}" precision.recipe=mxfp8 precision.telemetry=2 "data.train=$root/README.md" data.valid=[] run.steps=3 run.threads=1 \
+"$tutti" train "$config" "${tiny[@]}" precision.recipe=mxfp8 precision.telemetry=2 "data.train=$root/README.md" data.valid=[] data.pack=best_fit run.steps=3 run.threads=1 \
     checkpoint.every=0 "run.dir=$dir/rounded" 2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"
 [ "$(grep -c '"rounded":\[{"product":"attn.q.weight","operand":"x","layer":\[0,1\],"amax":\[' "$dir/rounded/metrics.jsonl")" = 1 ] || fail "one look in three steps: $(cat "$dir/rounded/metrics.jsonl")"
 "$tutti" train "$config" "${tiny[@]}" precision.recipe=mxfp8 precision.telemetry=1 precision.fallback.after=1 precision.fallback.error=0 "data.train=$root/README.md" \

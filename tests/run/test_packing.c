@@ -95,8 +95,112 @@ static void alone_and_together(void **state)
     folder_close(&f);
 }
 
+/* ---- going on ---- */
+
+/* Losses, tokens and use of sources of steps 1 .. 8. */
+struct course {
+    double loss[9], epochs[9][2];
+    int64_t tokens[9], samples[9][2];
+};
+
+static struct course course_of(const struct folder *f, const char *name)
+{
+    struct course c;
+    memset(&c, 0, sizeof c);
+    struct json *line[32];
+    int n = read_metrics(f, name, line, 32);
+    for (int i = 0; i < n; i++) {
+        int64_t step = json_int(json_get(line[i], "step"), 0);
+        const struct json *sources = json_get(line[i], "sources");
+        assert_true(step >= 1 && step <= 8 && json_get(line[i], "padding"));
+        c.loss[step] = json_real(json_get(line[i], "loss"), NAN);
+        c.tokens[step] = json_int(json_get(line[i], "tokens"), -1);
+        for (int s = 0; s < 2; s++) {
+            c.samples[step][s] = json_int(json_get(json_at(sources, s), "samples"), -1);
+            c.epochs[step][s] = json_real(json_get(json_at(sources, s), "epochs"), NAN);
+        }
+        json_free(line[i]);
+    }
+    assert_int_equal(n, 8);
+    return c;
+}
+
+static int run_part(const struct folder *f, const char *name, int ranks, const char *pack, const char *steps,
+                    const char *more, struct err *e)
+{
+    char data[400];
+    struct trainer_result r = {0};
+    snprintf(data, sizeof data,
+             "data.train=[{path: %s/valid.jsonl, weight: [{step: 0, weight: 3}, {step: 3, weight: 0}, {step: 7, "
+             "weight: "
+             "2}]}, {path: %s/other.jsonl, weight: 1}]",
+             f->dir, f->dir);
+    const char *const keys[] = {data,
+                                pack,
+                                steps,
+                                "data.window=16",
+                                "data.weights=linear",
+                                "optimizer.schedule.name=constant",
+                                "optimizer.schedule.warmup_steps=0",
+                                "precision.recipe=fp32",
+                                "checkpoint.every=4",
+                                more,
+                                NULL};
+    return train_ranks(f, name, ranks, keys, &r, e);
+}
+
+static void goes_on(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pack;
+        int before, after;
+        const char *how_before, *how_after;
+    } cases[] = {
+        {"data.pack=best_fit", 1, 4, "data.group=0", "parallel.cp=4"},
+        {"data.pack=best_fit", 4, 2, "parallel.cp=2", "parallel.pp=2"},
+        {"data.pack=padded", 3, 1, "data.group=0", "data.group=0"},
+        {"data.pack=best_fit", 2, 3, "data.group=0", "data.group=0"},
+    };
+    struct folder f;
+    struct err e;
+    folder_open(&f);
+    documents_open(&f, "valid.jsonl", 20); /* so few that there are several epochs */
+    documents_open(&f, "other.jsonl", 6);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += CASE_STRIDE) {
+        char whole[40], part[40];
+        snprintf(whole, sizeof whole, "whole%zu", i);
+        snprintf(part, sizeof part, "part%zu", i);
+        if (run_part(&f, whole, 1, cases[i].pack, "run.steps=8", "data.group=0", &e) ||
+            run_part(&f, part, cases[i].before, cases[i].pack, "run.steps=4", cases[i].how_before, &e) ||
+            run_part(&f, part, cases[i].after, cases[i].pack, "run.steps=8", cases[i].how_after, &e))
+            fail_msg("%s", e.text);
+        struct course a = course_of(&f, whole), b = course_of(&f, part);
+        for (int s = 1; s <= 8; s++) {
+            assert_int_equal(a.tokens[s], b.tokens[s]);
+            if (fabs(a.loss[s] - b.loss[s]) > 2e-5 * a.loss[s])
+                fail_msg("case %zu, step %d: loss %.9f, and %.9f where it went on", i, s, a.loss[s], b.loss[s]);
+            for (int k = 0; k < 2; k++) {
+                assert_int_equal(a.samples[s][k], b.samples[s][k]);
+                assert_true(a.epochs[s][k] == b.epochs[s][k]);
+            }
+            assert_int_equal(a.samples[s][0] + a.samples[s][1], 4 * s);
+        }
+        assert_true(a.epochs[8][1] > 1.2); /* a second epoch was begun */
+    }
+    static const char *const changed[][2] = {{"data.pack", "data.pack=padded"},
+                                             {"data.window", "data.window=8"},
+                                             {"data.group", "data.group=2"},
+                                             {"data.weights", "data.weights=stepwise"}};
+    for (int i = 0; i < 4; i++) {
+        int code = run_part(&f, "part0", 1, cases[0].pack, "run.steps=9", changed[i][1], &e);
+        if (code != ERR_REQUEST || !strstr(e.text, changed[i][0])) fail_msg("%s: %d: %s", changed[i][0], code, e.text);
+    }
+    folder_close(&f);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(alone_and_together)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(alone_and_together), cmocka_unit_test(goes_on)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
