@@ -141,13 +141,19 @@ static int begin_document(struct state *s, struct err *e)
 {
     if (s->inside) return OK;
     s->inside = true;
-    CHECK(s->next_begin < s->n_begins, "a document that did not begin");
-    const struct part_begin *b = &s->begins[s->next_begin++];
+    const struct part_begin *b = s->next_begin < s->n_begins ? &s->begins[s->next_begin++] : NULL;
+    if (!b || b->file < 0 || b->file >= source_n_files(s->run->source) || b->offset < -1)
+        return err_set(e, ERR_CORRUPT, "%s.work: tells of a document that did not begin in any input; remove it",
+                       s->run->out_path);
     return tokenfile_origin_next(s->writer, source_path(s->run->source, b->file), b->offset, e);
 }
 
 static int append(struct state *s, const int32_t *ids, int64_t n, struct err *e)
 {
+    int32_t vocab = tokenizer_vocab(s->run->tokenizer);
+    for (int64_t i = 0; s->work && i < n; i++)
+        if (ids[i] < 0 || ids[i] >= vocab)
+            return err_set(e, ERR_CORRUPT, "%s.work: holds token %d of %d; remove it", s->run->out_path, ids[i], vocab);
     int code = n ? begin_document(s, e) : OK;
     return code ? code : tokenfile_append(s->writer, ids, n, e);
 }

@@ -19,25 +19,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-
-#define WORK_MAGIC "tuttiwrk"
-enum { WORK_VERSION = 1, COUNT_MAX = 1 << 28 };
-
-struct work_head {
-    char magic[8];
-    uint32_t version, width;
-    uint64_t key, sum; /* sum: of all before */
-};
-
-struct record_head {
-    uint64_t before; /* `sum` of the record before, or of the file's head */
-    struct parts_place after;
-    int64_t n_begins, n_ids, n_ends, told_bytes, skipped;
-    uint32_t open, whole;
-    char skipped_text[240];
-    uint64_t body_sum; /* of the ids and ends */
-    uint64_t sum;      /* of all before */
-};
+#include "data/tokenize_work_format.h"
 
 struct work {
     char *path;
@@ -53,7 +35,7 @@ struct work {
 struct body {
     size_t ids, ends, told, end;
 };
-static struct body body_of(const struct work *w, const struct record_head *h)
+static struct body body_of(const struct work *w, const struct work_record_head *h)
 {
     struct body b;
     b.ids = to_size(h->n_begins) * sizeof(struct part_begin);
@@ -63,7 +45,7 @@ static struct body body_of(const struct work *w, const struct record_head *h)
     return b;
 }
 
-static bool counts_can_be(const struct record_head *h)
+static bool counts_can_be(const struct work_record_head *h)
 {
     const int64_t counts[] = {h->n_begins, h->n_ids, h->n_ends, h->told_bytes};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
@@ -73,24 +55,34 @@ static bool counts_can_be(const struct record_head *h)
 
 /* -- reading ------------------------------------------------------------------------------------------------ */
 
+/* Ends are in order and among the ids, and what was told ends. */
+static bool body_can_be(const struct work *w, const struct work_record_head *h)
+{
+    struct body b = body_of(w, h);
+    const uint32_t *ends = (const uint32_t *)(const void *)(w->body + b.ends);
+    for (int64_t i = 0; i < h->n_ends; i++)
+        if (ends[i] > h->n_ids || (i && ends[i] < ends[i - 1])) return false;
+    return h->told_bytes == 0 || w->body[b.told + to_size(h->told_bytes) - 1] == 0;
+}
+
 /* The record at `at`, its body into w->body. 1; 0: there is none that can be believed; < 0: it cannot be read. */
-static int read_record(struct work *w, const struct fs_file *f, int64_t at, uint64_t before, struct record_head *h,
+static int read_record(struct work *w, const struct fs_file *f, int64_t at, uint64_t before, struct work_record_head *h,
                        struct err *e)
 {
     if (f->bytes - at < (int64_t)sizeof *h) return 0;
     int code = fs_file_read(f, at, sizeof *h, h, e);
     if (code) return code;
-    if (h->before != before || h->sum != hash64(h, offsetof(struct record_head, sum))) return 0;
+    if (h->before != before || h->sum != hash64(h, offsetof(struct work_record_head, sum))) return 0;
     if (!counts_can_be(h)) return 0;
     size_t n = body_of(w, h).end;
     if ((uint64_t)(f->bytes - at) - sizeof *h < n) return 0;
     GROW(w->body, 0, w->body_room, n);
     code = n ? fs_file_read(f, at + (int64_t)sizeof *h, n, w->body, e) : OK;
     if (code) return code;
-    return hash64(w->body, n) == h->body_sum;
+    return hash64(w->body, n) == h->body_sum && body_can_be(w, h);
 }
 
-static void place_of(const struct record_head *h, struct work_piece *p)
+static void place_of(const struct work_record_head *h, struct work_piece *p)
 {
     p->after = h->after;
     p->open = h->open;
@@ -103,7 +95,7 @@ static void place_of(const struct record_head *h, struct work_piece *p)
 /* Finds the last record to go on from. */
 static int scan(struct work *w, const struct fs_file *f, struct work_piece *last, struct err *e)
 {
-    struct record_head h;
+    struct work_record_head h;
     int64_t at = sizeof(struct work_head);
     uint64_t sum = w->head_sum;
     int got;
@@ -153,7 +145,7 @@ int work_replay(struct work *w, work_piece_fn *fn, void *arg, struct err *e)
     int code = w->out ? fs_writer_flush(w->out, e) : OK;
     struct fs_file f = {.fd = -1};
     if (!code) code = fs_file_open(&f, w->path, e);
-    struct record_head h;
+    struct work_record_head h;
     int32_t *ids = NULL;
     int64_t ids_room = 0, at = sizeof(struct work_head);
     uint64_t sum = w->head_sum;
@@ -221,15 +213,15 @@ int work_open(struct work **out, const char *path, uint64_t key, int width, stru
 
 int work_add(struct work *w, const struct work_piece *p, struct err *e)
 {
-    struct record_head h = {.before = w->last_sum,
-                            .after = p->after,
-                            .n_begins = p->n_begins,
-                            .n_ids = p->n_ids,
-                            .n_ends = p->n_ends,
-                            .told_bytes = p->told_bytes,
-                            .skipped = p->skipped,
-                            .open = p->open,
-                            .whole = p->whole};
+    struct work_record_head h = {.before = w->last_sum,
+                                 .after = p->after,
+                                 .n_begins = p->n_begins,
+                                 .n_ids = p->n_ids,
+                                 .n_ends = p->n_ends,
+                                 .told_bytes = p->told_bytes,
+                                 .skipped = p->skipped,
+                                 .open = p->open,
+                                 .whole = p->whole};
     CHECK(counts_can_be(&h), "a record of %lld ids", (long long)p->n_ids);
     memcpy(h.skipped_text, p->skipped_text, sizeof h.skipped_text);
     struct body b = body_of(w, &h);
@@ -243,7 +235,7 @@ int work_add(struct work *w, const struct work_piece *p, struct err *e)
     if (p->n_ends) memcpy(w->body + b.ends, p->ends, b.told - b.ends);
     if (p->told_bytes) memcpy(w->body + b.told, p->told, to_size(p->told_bytes));
     h.body_sum = hash64(w->body, n);
-    h.sum = hash64(&h, offsetof(struct record_head, sum));
+    h.sum = hash64(&h, offsetof(struct work_record_head, sum));
     int code = fs_writer_write(w->out, &h, sizeof h, e);
     if (!code) code = fs_writer_write(w->out, w->body, n, e);
     if (!code) code = fs_writer_flush(w->out, e);
