@@ -26,12 +26,13 @@ double data_per_second(int64_t n, double seconds);
 /* What help says in several of them. */
 #define DATA_TOKENIZER "byte, a tokenizer.json (GPT-2 and Llama-3 styles), or a directory that holds one"
 #define DATA_INPUT                                                                                                     \
-    "INPUT is a text file, a .jsonl, .csv or .tsv file (one document per line or row), any of them packed by\n"        \
-    "gzip or zstd, or a folder (its text files, recursively; hidden, empty and binary ones are passed over).\n"
+    "INPUT is a text file, a .jsonl, .csv, .tsv or .parquet file (one document per line or row), a tar shard of\n"     \
+    "samples, packed by gzip or zstd or not, several in braces (s-{00..99}.tar), or a folder (its text files, "        \
+    "recursively; hidden, empty and binary ones are passed over).\n"
 #define DATA_COLUMN(T, field)                                                                                          \
     {                                                                                                                  \
         "--column", "NAME", CLI_TEXT, offsetof(T, field),                                                              \
-            .help = "the member of .jsonl lines, or the column of .csv or .tsv, that is the text (default text)"       \
+            .help = "the member of .jsonl lines, or the column of a table, that is the text (default text)"            \
     }
 
 #define DATA_SKIP_BAD(T, field)                                                                                        \

@@ -26,9 +26,9 @@
 /* clang-format off */
 static const struct conf_row source_rows[] = {
     {.path = "path", .type = CONF_STRING, .offset = offsetof(struct config_source, path),
-     .doc = "text file, folder, .jsonl, .csv or .tsv (also .gz or .zst), or the prefix of a token file"},
+     .doc = "text file, folder, .jsonl, .csv, .tsv, .parquet or .tar (also .gz or .zst), or the prefix of a token file or of Megatron's"},
     {.path = "column", .type = CONF_STRING, .offset = offsetof(struct config_source, column), .otherwise = "null",
-     .doc = "of a .jsonl, .csv or .tsv: the member or column that is the text; default text"},
+     .doc = "of a .jsonl or a table: the member or column that is the text; of a .tar also an extension; default text"},
     {.path = "weight", .type = CONF_POINTS, .offset = offsetof(struct config_source, weight), .otherwise = "1.0",
      .hi = 1e9, .doc = "share of this source among the samples, relative to the others; or by step, such as [{step: 0, weight: 1}, {step: 900, weight: 0.1}]"},
     {0},

@@ -87,7 +87,9 @@ int source_open_with(struct source **out, const char *const *paths, int n_paths,
 {
     *out = NULL;
     struct source *s = source_new(o);
-    int code = n_paths ? OK : err_set(e, ERR_REQUEST, "no input: name text files, folders, .jsonl or .csv files");
+    int code =
+        n_paths ? OK
+                : err_set(e, ERR_REQUEST, "no input: name text files, folders, .jsonl, .csv, .parquet or .tar files");
     s->list.options = o->remote;
     for (int i = 0; i < n_paths && !code; i++) code = source_list_add(&s->list, paths[i], e);
     if (code) {

@@ -4,11 +4,13 @@
  *   a text file      one document
  *   a .jsonl file    one document per line: its member `text`; blank lines and empty texts are passed over
  *   a .csv, .tsv     one document per row after the first, which names the columns (csv_rows.h): its column `text`
- *   a folder         its text files, recursively, names in byte order. Passed over: names that begin with a dot,
- *                    empty and binary files, what is no regular file, folders seen before (so links may loop);
- *                    files that cannot be read, with one warning. A .jsonl or .csv file in it that has no `text`
- *                    in its first line (a log, say) is plain text.
- * Another name than `text` may be chosen for all.
+ *   a .parquet       one document per row: its column `text` (format_parquet.c)
+ *   a .tar           one document per sample (format_tar.c)
+ *   a folder         these and its text files, recursively, names in byte order. Passed over: names that begin with a
+ * dot, empty and binary files, what is no regular file, folders seen before (so links may loop); files that cannot be
+ * read, with one warning. A .jsonl or .csv file in it that has no `text` in its first line (a log, say) is plain text;
+ * a table without the column is passed over. s-{00..99}.tar   the files of these names (brace.h), all of which have to
+ * be there Another name than `text` may be chosen for all; "a.b" is the member b of the member a.
  *
  * An http://, https:// or s3:// address is what lies there, read as a file of that name; s3://BUCKET/PREFIX/ is a
  * folder (remote/remote.h). Its version is part of source_key, and one that changes while it is read is an error.
@@ -22,11 +24,12 @@
  *
  * Bad records are what cannot be used in a file that can: lines that are no JSON or have no text, rows without the
  * column, texts that are no valid UTF-8 (in records always; a plain text's bytes are taken as they are, but where bad
- * records are skipped such a file is one), lines of more than 256 MiB, and what lies behind damage in a packed file. A
+ * records are skipped such a file is one), lines of more than 256 MiB, damaged row groups,
+ * samples without text, and what lies behind damage in a packed file or an archive. A
  * file that cannot be read, or gets shorter meanwhile, is an error always.
  *
- * Invariants: 1. the order is a function of the names; 2. memory is one buffer, and for .jsonl and .csv one record.
- * Includes: base. Order: Local.
+ * Invariants: 1. the order is a function of the names; 2. memory is one buffer, and one record, of a Parquet table a
+ * page and a dictionary. Includes: base. Order: Local.
  */
 #ifndef TUTTI_DATA_SOURCE_H
 #define TUTTI_DATA_SOURCE_H

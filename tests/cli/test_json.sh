@@ -71,6 +71,8 @@ grep -q '"problems":\[\],"ok":true' "$dir/out" || fail "checkpoint verify: $(cat
 check generate generate "$dir/run" --prompt 'a "b' --max-tokens 4 --json
 grep -q '"prompt":"a \\"b","text":".*","stopped":"length","prompt_tokens":4,"new_tokens":4,' "$dir/out" || fail "generate: $(cat "$dir/out")"
 check data-tokenize data tokenize --tokenizer byte --out "$dir/t" "$root/README.md" --json
+check data-export-megatron data export-megatron "$dir/t" --out "$dir/m" --json
+check data-import-megatron data import-megatron "$dir/m" --tokenizer byte --out "$dir/t2" --json
 check data-inspect data inspect "$dir/t" --tokenizer byte --show 10 --verify --json
 printf 'rules:\n  - length: {min_words: 100}\n' >"$dir/rules.yaml"
 check data-clean data clean "$dir/rules.yaml" "$root/README.md" "$root/tests/script.sh" --out "$dir/clean" --json
