@@ -50,7 +50,8 @@ static int text_open(void **reader, struct record_file *f, struct err *e)
     if (f->listed->named && f->whole)
         return err_set(e, ERR_REQUEST, "%s: is plain text, no file of records (.jsonl)", f->listed->path);
     if (f->listed->named && f->chosen)
-        return err_set(e, ERR_REQUEST, "%s: has no column \"%s\": it is plain text, no .jsonl, .csv, .tsv or .parquet file",
+        return err_set(e, ERR_REQUEST,
+                       "%s: has no column \"%s\": it is plain text, no .jsonl, .csv, .tsv or .parquet file",
                        f->listed->path, f->column);
     if (f->listed->named) say_as_text(f);
     bool begun = false;
