@@ -6,6 +6,8 @@
  *   text      = (valid UTF-8 | one bad byte)*      utf8.h
  *   valid     = pieces                             split.h
  *
+ * With a normalizer a second cutter, which knows the second kind of tokens only, gets each sentence normalised.
+ *
  * The buffer holds what is not decided yet: at most one piece, plus one feed's step. Each level says how far it is
  * certain, and certainty only grows, so the result does not depend on how the text was parted. buf[at - 1] always
  * exists: that is where add_prefix_space puts its space.
@@ -15,6 +17,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "data/normalizer.h"
 #include "data/unicode.h"
 #include "data/unicode_table.h"
 #include "data/utf8.h"
@@ -41,6 +44,16 @@ struct cutter {
     struct pass raw, left; /* of the document; of a sentence */
     bool sentence_begins;  /* nothing of the current sentence was looked at yet */
     bool text_begins;      /* nothing of the current text has been cut yet */
+    bool first;            /* and what was cut of the document so far is nothing either */
+    /* With a normalizer: */
+    struct normalizer_run *normalizer;
+    struct cutter *inner;
+    struct cut_rules inner_rules;
+    struct str normal;
+    bool sentence_open; /* the normalizer and `inner` have begun a sentence */
+    /* With `repairs`: the beginning of a character, or of none. */
+    unsigned char held[4];
+    size_t n_held;
 };
 
 static void pass_begin(struct pass *s, size_t at)
@@ -54,7 +67,9 @@ static void begin_document(struct cutter *c)
     c->at = c->n = 1;
     pass_begin(&c->raw, 1);
     pass_begin(&c->left, 1);
-    c->sentence_begins = c->text_begins = true;
+    c->sentence_begins = c->text_begins = c->first = true;
+    c->sentence_open = false;
+    c->n_held = 0;
 }
 
 struct cutter *cutter_new(const struct cut_rules *rules, struct cutter_sink sink)
@@ -68,12 +83,21 @@ struct cutter *cutter_new(const struct cut_rules *rules, struct cutter_sink sink
     c->room = 2 * STEP;
     c->buf = xmalloc(c->room);
     begin_document(c);
+    if (!rules->normalizer) return c;
+    c->inner_rules =
+        (struct cut_rules){.added[1] = rules->added[1], .split = rules->split, .prefix_space = rules->prefix_space};
+    added_finish(&c->inner_rules.added[0]);
+    c->inner = cutter_new(&c->inner_rules, sink);
+    c->normalizer = normalizer_run_new(rules->normalizer);
     return c;
 }
 
 void cutter_free(struct cutter *c)
 {
     if (!c) return;
+    cutter_free(c->inner);
+    normalizer_run_free(c->normalizer);
+    str_free(&c->normal);
     split_work_free(c->split);
     xfree(c->buf);
     xfree(c);
@@ -174,6 +198,7 @@ static int cut_text(struct cutter *c, size_t end, bool final, struct err *e)
                        "it whole; cut the text into documents",
                        SPLIT_TEXT_MAX >> 20);
     }
+    if (c->text_begins) split_begin(c->split, c->first);
     if (c->text_begins && c->rules->prefix_space && c->buf[c->at] != ' ') c->buf[--c->at] = ' ';
     c->text_begins = false;
     while (c->at < end) {
@@ -186,6 +211,7 @@ static int cut_text(struct cutter *c, size_t end, bool final, struct err *e)
         if (code || used < valid) return code;
         if (valid == n) return OK;
         if (next < 0 && !final) return OK;
+        split_goes_on(c->split);
         c->sink.piece(c->sink.arg, c->buf + c->at, 1);
         c->at++;
     }
@@ -204,7 +230,25 @@ static int cut_sentence(struct cutter *c, size_t end, bool final, struct err *e)
         pass_over(&c->left, &h);
         c->at = h.stop;
         c->text_begins = true;
+        c->first = false;
     }
+}
+
+/* The same with a normalizer in between. */
+static int cut_normalised(struct cutter *c, size_t end, bool final, struct err *e)
+{
+    if (end == c->at && !(final && c->sentence_open)) return OK;
+    str_clear(&c->normal);
+    if (!c->sentence_open) normalizer_begin(c->normalizer);
+    int code = normalizer_feed(c->normalizer, c->buf + c->at, end - c->at, final, &c->normal, e);
+    if (!c->sentence_open || normalizer_moved(c->normalizer))
+        c->inner->first = c->first && !normalizer_moved(c->normalizer);
+    c->sentence_open = !final;
+    c->at = end;
+    pass_begin(&c->left, end);
+    if (!code) code = cutter_feed(c->inner, str_text(&c->normal), c->normal.n, e);
+    if (!code && final) code = cutter_end(c->inner, e);
+    return code;
 }
 
 static int cut(struct cutter *c, bool final, struct err *e)
@@ -217,12 +261,13 @@ static int cut(struct cutter *c, bool final, struct err *e)
             c->text_begins = true;
             c->sentence_begins = h.end == c->at;
         }
-        int code = cut_sentence(c, h.end, h.t || final, e);
+        int code = c->normalizer ? cut_normalised(c, h.end, h.t || final, e) : cut_sentence(c, h.end, h.t || final, e);
         if (code || !h.t) return code;
         c->sink.token(c->sink.arg, h.t->id);
         pass_over(&c->raw, &h);
         c->at = h.stop;
         c->sentence_begins = true;
+        c->first = false;
     }
 }
 
@@ -239,9 +284,8 @@ static void compact(struct cutter *c)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) *all[i] = *all[i] > gone ? *all[i] - gone : 1;
 }
 
-int cutter_feed(struct cutter *c, const void *text, size_t n, struct err *e)
+static int feed(struct cutter *c, const unsigned char *p, size_t n, struct err *e)
 {
-    const unsigned char *p = text;
     while (n > 0) {
         size_t step = n < STEP ? n : STEP;
         if (c->n + step > c->room) compact(c);
@@ -256,9 +300,83 @@ int cutter_feed(struct cutter *c, const void *text, size_t n, struct err *e)
     return OK;
 }
 
+/* Bytes of what begins like a character at p[0..n) and cannot become one: one U+FFFD stands for them. */
+static size_t spoilt(const unsigned char *p, size_t n)
+{
+    size_t k = 1;
+    while (k < n && utf8_char(p, k + 1) < 0) k++;
+    return k;
+}
+
+/* Adds text with U+FFFD for what is not UTF-8; what may still become a character is held. */
+static void repair(struct cutter *c, const unsigned char *p, size_t n, bool final, struct str *out)
+{
+    static const char stand_in[] = "\xEF\xBF\xBD";
+    unsigned char join[8];
+    while (n || (final && c->n_held)) {
+        if (c->n_held) { /* byte by byte until it is decided */
+            memcpy(join, c->held, c->n_held);
+            if (n) join[c->n_held] = *p;
+            size_t have = c->n_held + (n ? 1 : 0);
+            int len = utf8_char(join, have);
+            if (len < 0 && n) {
+                c->held[c->n_held++] = *p++;
+                n--;
+            } else if (len > 0) {
+                str_add(out, join, have);
+                c->n_held = 0;
+                p++;
+                n--;
+            } else {
+                str_puts(out, stand_in);
+                c->n_held = 0;
+            }
+            continue;
+        }
+        size_t valid = utf8_run(p, n);
+        str_add(out, p, valid);
+        p += valid;
+        n -= valid;
+        if (!n) continue;
+        if (utf8_char(p, n) < 0) {
+            memcpy(c->held, p, n);
+            c->n_held = n;
+            n = 0;
+            continue;
+        }
+        size_t bad = spoilt(p, n);
+        str_puts(out, stand_in);
+        p += bad;
+        n -= bad;
+    }
+}
+
+static int feed_repaired(struct cutter *c, const unsigned char *p, size_t n, bool final, struct err *e)
+{
+    struct str text = {0};
+    int code = OK;
+    do {
+        size_t step = n < STEP ? n : STEP;
+        str_clear(&text);
+        repair(c, p, step, final && step == n, &text);
+        code = feed(c, (const unsigned char *)str_text(&text), text.n, e);
+        p += step;
+        n -= step;
+    } while (n && !code);
+    str_free(&text);
+    return code;
+}
+
+int cutter_feed(struct cutter *c, const void *text, size_t n, struct err *e)
+{
+    return c->rules->repairs ? feed_repaired(c, text, n, false, e) : feed(c, text, n, e);
+}
+
 int cutter_end(struct cutter *c, struct err *e)
 {
-    int code = cut(c, true, e);
+    int code = c->n_held ? feed_repaired(c, (const unsigned char *)"", 0, true, e) : OK;
+    if (!code) code = cut(c, true, e);
+    if (code && c->inner) begin_document(c->inner);
     begin_document(c);
     return code;
 }

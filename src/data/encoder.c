@@ -1,20 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encoder.c: text → ids. The byte tokenizer widens bytes; BPE cuts (cutter.h) and merges (bpe.h). */
+/* encoder.c: text → ids. The byte tokenizer widens bytes; the others cut (cutter.h), and a row per kind says what
+ * becomes of a piece.
+ */
+#include "base/err.h"
 #include "base/mem.h"
 #include "data/cutter.h"
 
 struct encoder {
     const struct tokenizer *t;
     struct cutter *cutter;
-    struct bpe_work *work;
+    struct bpe_work *bytes; /* what the tokenizer's kind works with: one of these */
+    struct char_bpe_work *chars;
+    struct unigram_work *unigram;
+    struct str scratch;
     struct tokens *out; /* during a call */
 };
 
-static void take_piece(void *arg, const unsigned char *p, size_t n)
+static void take_bytes(void *arg, const unsigned char *p, size_t n)
 {
     struct encoder *c = arg;
-    bpe_encode(&c->t->bpe, c->work, p, n, c->out);
+    bpe_encode(&c->t->bpe, c->bytes, p, n, c->out);
 }
+
+static void take_chars(void *arg, const unsigned char *p, size_t n)
+{
+    struct encoder *c = arg;
+    char_bpe_encode(&c->t->chars, c->chars, p, n, c->out);
+}
+
+static void take_unigram(void *arg, const unsigned char *p, size_t n)
+{
+    struct encoder *c = arg;
+    unigram_encode(c->t->unigram, c->unigram, p, n, c->out);
+}
+
+static void take_word(void *arg, const unsigned char *p, size_t n)
+{
+    struct encoder *c = arg;
+    word_piece_encode(&c->t->words, &c->scratch, p, n, c->out);
+}
+
+static split_piece_fn *const take_piece[] = {[TOKENIZER_BPE] = take_bytes,
+                                             [TOKENIZER_CHAR_BPE] = take_chars,
+                                             [TOKENIZER_UNIGRAM] = take_unigram,
+                                             [TOKENIZER_WORD_PIECE] = take_word,
+                                             [TOKENIZER_WORD_LEVEL] = take_word};
 
 static void take_token(void *arg, int32_t id)
 {
@@ -27,8 +57,10 @@ struct encoder *encoder_new(const struct tokenizer *t)
     struct encoder *c = xcalloc(1, sizeof *c);
     c->t = t;
     if (t->kind == TOKENIZER_BYTE) return c;
-    c->cutter = cutter_new(&t->cut, (struct cutter_sink){.piece = take_piece, .token = take_token, .arg = c});
-    c->work = bpe_work_new();
+    c->cutter = cutter_new(&t->cut, (struct cutter_sink){.piece = take_piece[t->kind], .token = take_token, .arg = c});
+    if (t->kind == TOKENIZER_BPE) c->bytes = bpe_work_new();
+    if (t->kind == TOKENIZER_CHAR_BPE) c->chars = char_bpe_work_new();
+    if (t->kind == TOKENIZER_UNIGRAM) c->unigram = unigram_work_new();
     return c;
 }
 
@@ -36,7 +68,10 @@ void encoder_free(struct encoder *c)
 {
     if (!c) return;
     cutter_free(c->cutter);
-    bpe_work_free(c->work);
+    bpe_work_free(c->bytes);
+    char_bpe_work_free(c->chars);
+    unigram_work_free(c->unigram);
+    str_free(&c->scratch);
     xfree(c);
 }
 

@@ -24,7 +24,7 @@ void pattern_free(struct pattern *x);
 
 enum pattern_result { PATTERN_MATCH, PATTERN_NONE, PATTERN_UNDECIDED, PATTERN_GAVE_UP };
 /* The first match in the valid UTF-8 p[from..n): p[*at..*end). Unless `final`, UNDECIDED when text after p[n) could
- * change what is found. */
+ * change what is found; no match begins before *at then. */
 enum pattern_result pattern_find(const struct pattern *x, const unsigned char *p, size_t n, size_t from, bool final,
                                  size_t *at, size_t *end);
 

@@ -26,6 +26,7 @@ void seams_of_rules(struct seams *s, const struct cut_rules *rules)
     for (int k = 0; k < PATTERN_SEAMS; k++) {
         unsigned char byte = (unsigned char)PATTERN_SEAM_BYTES[k];
         bool spaced = rules->prefix_space && byte != ' '; /* the part behind the seam would get a space */
+        if (rules->normalizer) continue;                  /* what stands before a seam is not what is cut */
         s->before[k] = !spaced && tokens_allow(&rules->added[0], byte) && tokens_allow(&rules->added[1], byte);
     }
 }

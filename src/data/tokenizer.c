@@ -114,9 +114,17 @@ void tokenizer_free(struct tokenizer *t)
     xfree(t->at);
     xfree(t->special);
     piece_map_fini(&t->ids);
+    piece_map_fini(&t->model_ids);
     bpe_fini(&t->bpe);
     for (int i = 0; i < 2; i++) added_fini(&t->cut.added[i]);
     split_free(t->cut.split);
+    normalizer_free(t->cut.normalizer);
+    char_bpe_fini(&t->chars);
+    unigram_free(t->unigram);
+    str_free(&t->words.prefix);
+    detok_free(t->detokenizer);
+    for (int i = 0; i < t->n_spoken; i++) str_free(&t->spoken[i].text);
+    xfree(t->spoken);
     xfree(t);
 }
 

@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer.h: text to token ids and back, without loss and without holding the text in memory.
+/* tokenizer.h: text to token ids and back, without holding the text in memory.
  *
- * Two kinds. `byte`: ids 0..255 are the bytes, 256 separates documents, vocabulary 257. `bpe`: byte-level BPE read from
- * a Hugging Face tokenizer.json (the GPT-2 and Llama-3 families), with the ids the `tokenizers` library gives.
- * What a file asks for beyond that (normalizers, other models, ...) is refused by name, never ignored.
+ * `byte`: ids 0..255 are the bytes, 256 separates documents, vocabulary 257. Every other kind is read from a Hugging
+ * Face tokenizer.json: BPE over bytes (GPT-2, Llama 3, Qwen, DeepSeek), BPE over characters (Llama 2, Mistral, Gemma),
+ * Unigram (T5, ALBERT), WordPiece (BERT), WordLevel, with their normalizers, pre-tokenizers, decoders and added tokens,
+ * and with the ids the `tokenizers` library gives. What a file asks for beyond that is refused by name, never ignored.
+ *
+ * Templates (post_processor) are not put around texts: tutti joins documents with the end-of-text token. Their special
+ * tokens are taken for the beginning and the end of a text where nothing else names these. `truncation` and `padding`
+ * of a file are for a library's callers and have no effect.
  *
  * Invariants
  *   1. decode(encode(x)) == x for any bytes x, valid UTF-8 or not, except where the file itself asks for text to be
- *      dropped or added (lstrip, rstrip, add_prefix_space).
+ *      dropped or added (lstrip, rstrip, add_prefix_space, normalizers, unknown tokens, ...).
  *   2. The ids do not depend on how the text was parted into encoder_feed calls.
- *   3. Memory does not grow with the text.
- *   4. Where text is not valid UTF-8 each offending byte is a piece of its own, and the valid text around it is
- *      encoded as if it stood alone.
+ *   3. Memory does not grow with the text, except by runs that a step has to see whole (white space at a text's end,
+ *      and what split.h and normalizer.h name). Where a kind has no rule that cuts text, and merges would reach across
+ *      all of it, pieces of SPLIT_PIECE_MAX bytes are cut.
+ *   4. Where a vocabulary has tokens for bytes and text is not valid UTF-8 each offending byte is a piece of its own,
+ * and the valid text around it is encoded as if it stood alone. Where it has none, that text is read with U+FFFD for as
+ * much as begins like a character, as Python decodes it with "replace".
  *   5. The byte tokenizer never looks for its end-of-text id in the text: bytes in, the same bytes out.
  * Includes: base, tokens.h. Order: Local; a tokenizer is read-only after opening and may be shared by threads; an
  * encoder or decoder belongs to one thread.
@@ -27,7 +35,14 @@
 #include "base/str.h"
 #include "data/tokens.h"
 
-enum tokenizer_kind { TOKENIZER_BYTE, TOKENIZER_BPE };
+enum tokenizer_kind {
+    TOKENIZER_BYTE,
+    TOKENIZER_BPE,        /* over bytes */
+    TOKENIZER_CHAR_BPE,   /* over characters: SentencePiece's BPE */
+    TOKENIZER_UNIGRAM,    /* SentencePiece's Unigram */
+    TOKENIZER_WORD_PIECE, /* BERT */
+    TOKENIZER_WORD_LEVEL
+};
 
 /* -- create ------------------------------------------------------------------------------------------------- */
 
@@ -81,12 +96,14 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, stru
 void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, int64_t n, bool with_special, struct str *out);
 
 /* Text as ids come: what is added to `out` is valid UTF-8 always. A character whose last bytes have not come yet is
- * held back; bytes that can no longer become valid are replaced by U+FFFD. Zero-initialised with `t` set. */
+ * held back; bytes that can no longer become valid are replaced by U+FFFD. Zero-initialised with `t` set; whoever
+ * pushes calls decoder_end. */
 struct decoder {
     const struct tokenizer *t;
     bool with_special;
     unsigned char held[4];
     int n_held;
+    struct detok_state *chain; /* made by the first push, freed by decoder_end */
 };
 void decoder_push(struct decoder *d, int32_t id, struct str *out);
 void decoder_end(struct decoder *d, struct str *out);

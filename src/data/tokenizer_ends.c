@@ -2,7 +2,8 @@
 /* tokenizer_ends.c: which token ends a text, and which begins one.
  *
  * tokenizer.json does not say. In order: tokenizer_config.json's eos_token / bos_token beside it, config.json's
- * eos_token_id / bos_token_id, a template in the post_processor (bos only), and the names everybody uses.
+ * eos_token_id / bos_token_id, a template in the post_processor (its first special token is bos), the names everybody
+ * uses, and the template's last special token (eos).
  */
 #include <string.h>
 
@@ -74,6 +75,7 @@ int tokenizer_find_ends(struct tokenizer *t, const char *dir, struct err *e)
     if (bos < 0) bos = t->bos; /* the template's */
     t->eos = eos >= 0 ? eos : usual(t, ends, sizeof ends / sizeof *ends);
     t->bos = bos >= 0 ? bos : usual(t, beginnings, sizeof beginnings / sizeof *beginnings);
+    if (t->eos < 0) t->eos = t->template_end;
     return OK;
 }
 

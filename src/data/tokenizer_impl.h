@@ -5,14 +5,27 @@
 
 #include "data/added.h"
 #include "data/bpe.h"
+#include "data/char_bpe.h"
+#include "data/detokenizer.h"
+#include "data/normalizer.h"
 #include "data/split.h"
 #include "data/tokenizer.h"
+#include "data/unigram.h"
+#include "data/word_piece.h"
 
 /* How text is cut into pieces before merging. */
 struct cut_rules {
-    struct added added[2]; /* cut out of the text as it comes; then, `normalized`, out of what is left */
+    struct added added[2];         /* cut out of the text as it comes; then, `normalized`, out of what is left */
+    struct normalizer *normalizer; /* of what is left by the first; NULL: none */
     struct split *split;
     bool prefix_space; /* "add_prefix_space": a text that does not begin with a space gets one */
+    bool repairs;      /* the model has no tokens for bytes: what is not UTF-8 is read as U+FFFD */
+};
+
+/* What an added token is called when text is decoded, where that is not its text. */
+struct spoken {
+    int32_t id;
+    struct str text;
 };
 
 struct tokenizer {
@@ -20,11 +33,19 @@ struct tokenizer {
     char *json; /* the file, NUL-terminated */
     size_t json_n;
     int32_t vocab, eos, bos;
-    char *bytes;   /* the pieces, each followed by a NUL */
-    int64_t *at;   /* piece of id: bytes[at[id]] .. bytes[at[id + 1] - 1] */
-    bool *special; /* [vocab] */
-    struct piece_map ids;
-    struct bpe bpe; /* kind BPE */
+    char *bytes;                     /* the pieces, each followed by a NUL */
+    int64_t *at;                     /* piece of id: bytes[at[id]] .. bytes[at[id + 1] - 1] */
+    bool *special;                   /* [vocab] */
+    struct piece_map ids;            /* text -> id, added tokens too */
+    struct piece_map model_ids;      /* the model's own */
+    int32_t template_end;            /* the special token that a template puts behind a text; -1: none */
+    struct bpe bpe;                  /* kind BPE */
+    struct char_bpe chars;           /* kind CHAR_BPE */
+    struct unigram *unigram;         /* kind UNIGRAM */
+    struct word_piece words;         /* kinds WORD_PIECE and WORD_LEVEL */
+    struct detokenizer *detokenizer; /* NULL: the tokens' bytes, joined */
+    struct spoken *spoken;
+    int n_spoken, spoken_room;
     struct cut_rules cut;
 };
 
