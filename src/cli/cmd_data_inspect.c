@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_data_inspect.c: `tutti data inspect`: what a token file holds. */
+/* cmd_data_inspect.c: `tutti data inspect`: what a token file holds, and what is asked of it; what samples look like is
+ * inspect_samples.c's. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -7,33 +8,41 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cmd_data.h"
+#include "cli/inspect_samples.h"
 #include "data/tokenfile.h"
 #include "data/tokenizer.h"
 
-struct request {
-    const char *prefix, *tokenizer;
-    int64_t show;
-    bool verify, json;
-};
-
+#define AT(field) offsetof(struct inspect_request, field)
 static const struct cli_option option_rows[] = {
-    {"--verify", NULL, CLI_FLAG, offsetof(struct request, verify), .help = "read everything and compare the checksums"},
-    {"--show", "N", CLI_INT, offsetof(struct request, show), .lo = 1, .hi = INT32_MAX,
-     .help = "print the text of the first N tokens"},
-    {"--tokenizer", "T", CLI_TEXT, offsetof(struct request, tokenizer),
-     .help = "for --show (default byte): " DATA_TOKENIZER},
-    CLI_JSON(struct request, json),
+    {"--step", "N", CLI_INT, AT(step), .lo = 1, .hi = INT64_MAX >> 32,
+     .help = "of a CONFIG: the step whose samples are shown, counted from 1 as in metrics.jsonl (default 1)"},
+    {"--sample", "K", CLI_INT, AT(sample), .lo = 0, .hi = INT64_MAX >> 32,
+     .help = "of a step: its sample K alone, from 0; of a token file: its document K"},
+    {"--tokens", NULL, CLI_FLAG, AT(tokens), .help = "a line per token: place, document, position, id, loss, text"},
+    {"--html", "FILE", CLI_TEXT, AT(html), .help = "write them as a page that needs nothing else"},
+    {"--verify", NULL, CLI_FLAG, AT(verify), .help = "of a token file: read everything and compare the checksums"},
+    {"--show", "N", CLI_INT, AT(show), .lo = 1, .hi = INT32_MAX,
+     .help = "of a token file: print the text of the first N tokens"},
+    {"--tokenizer", "T", CLI_TEXT, AT(tokenizer),
+     .help = "of a token file, for --show and --sample (default byte): " DATA_TOKENIZER},
+    CLI_JSON(struct inspect_request, json),
 };
-static const struct cli_word words[] = {{.name = "PREFIX", .at = offsetof(struct request, prefix)}};
+static const struct cli_word words[] = {{.name = "PREFIX|CONFIG", .at = AT(what)}};
 static const struct cli_table table = {
     .command = "data inspect",
-    .usage = "PREFIX [options]",
-    .about = "Says what a token file holds.\n",
+    .usage = "PREFIX|CONFIG [--step N] [--sample K] [options] [key=value ...]",
+    .about =
+        "Says what a token file holds (PREFIX), or shows the samples of a training step (a CONFIG, .yaml): their text, "
+        "of\n"
+        "which tokens a loss is taken, where documents begin and which positions they have. In colour on a terminal\n"
+        "(not with NO_COLOR); else what a loss is taken of stands between â¦ and â§.\n",
     CLI_OPTIONS(option_rows),
     CLI_WORDS(words),
+    .takes_keys = true,
+    .keys = AT(keys),
 };
 
-static int text_of(const struct request *o, const struct tokenfile *f, struct str *text, struct err *e)
+static int text_of(const struct inspect_request *o, const struct tokenfile *f, struct str *text, struct err *e)
 {
     struct tokenizer *t;
     int code = tokenizer_open(&t, o->tokenizer ? o->tokenizer : "byte", e);
@@ -52,7 +61,7 @@ static int text_of(const struct request *o, const struct tokenfile *f, struct st
     return code;
 }
 
-static void report_inspect(const struct request *o, const struct tokenfile *f, const struct str *shown)
+static void report_inspect(const struct inspect_request *o, const struct tokenfile *f, const struct str *shown)
 {
     char fingerprint[32];
     snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, f->head.fingerprint);
@@ -83,15 +92,35 @@ static void report_inspect(const struct request *o, const struct tokenfile *f, c
     if (o->show) printf("%s\n", str_text(shown));
 }
 
+static bool is_config(const char *path) { return str_ends(path, ".yaml") || str_ends(path, ".yml"); }
+
+static int only_for_configs(const struct inspect_request *o, struct err *e)
+{
+    if (o->step || o->keys.n)
+        return err_set(e, ERR_REQUEST, "%s: is no CONFIG (.yaml), and %s means nothing for a token file", o->what,
+                       o->step ? "--step" : o->keys.p[0]);
+    if ((o->html || o->tokens) && o->sample < 0)
+        return err_set(e, ERR_REQUEST, "%s: say which document of the token file is to be shown (--sample K)", o->what);
+    return OK;
+}
+
 static int run(const void *options, struct err *e)
 {
-    const struct request *o = options;
-    char *path = tokenfile_find(o->prefix);
+    const struct inspect_request *o = options;
+    if (is_config(o->what)) return inspect_step(o, e);
+    int wrong = only_for_configs(o, e);
+    if (wrong) return wrong;
+    char *path = tokenfile_find(o->what);
     struct tokenfile f;
-    int code = tokenfile_open(&f, path ? path : o->prefix, e);
+    int code = tokenfile_open(&f, path ? path : o->what, e);
     xfree(path);
     if (code) return code;
     struct str shown = {0};
+    if (o->sample >= 0) {
+        code = inspect_document(o, &f, e);
+        tokenfile_close(&f);
+        return code;
+    }
     if (o->verify) code = tokenfile_verify(&f, e);
     if (!code && o->show) code = text_of(o, &f, &shown, e);
     if (!code) report_inspect(o, &f, &shown);
@@ -100,5 +129,5 @@ static int run(const void *options, struct err *e)
     return code;
 }
 
-static const struct request usual = {.json = false};
+static const struct inspect_request usual = {.sample = -1};
 const struct data_command data_inspect = {"inspect", &table, &usual, sizeof usual, run};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_data_tokenize.c: `tutti data tokenize`: text to a token file. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "base/str.h"
@@ -10,7 +11,7 @@
 #include "data/tokenizer.h"
 
 struct request {
-    const char *tokenizer, *out, *column;
+    const char *tokenizer, *out, *column, *chat, *train_on;
     int64_t threads;
     bool json, skip_bad;
     struct cli_words inputs;
@@ -22,6 +23,12 @@ static const struct cli_option option_rows[] = {
      .help = "writes PREFIX.tok, which data.train and data.valid of a config take as PREFIX"},
     DATA_COLUMN(struct request, column),
     DATA_SKIP_BAD(struct request, skip_bad),
+    {"--chat", "NAME", CLI_TEXT, offsetof(struct request, chat),
+     .help = "INPUT is .jsonl of conversations or instructions, written by this template: a name such as\nchatml "
+             "(docs/chat.md "
+             "has all), tokenizer: its own, or a file"},
+    {"--train-on", "WHAT", CLI_CHOICE, offsetof(struct request, train_on), .choices = CHAT_TRAIN_ON,
+     .help = "of conversations: what a loss is taken of"},
     {"--threads", "N", CLI_INT, offsetof(struct request, threads), .lo = 1, .hi = 4096,
      .help = "the same file for any number of them (default: all cores)"},
     CLI_JSON(struct request, json),
@@ -82,7 +89,12 @@ static int run(const void *options, struct err *e)
     struct str path = {0};
     str_printf(&path, "%s%s", o->out, str_ends(o->out, ".tok") ? "" : ".tok");
     struct tokenize_result r;
-    struct tokenize_input how = {.column = o->column, .skip_bad = o->skip_bad};
+    struct tokenize_input how = {.column = o->column,
+                                 .skip_bad = o->skip_bad,
+                                 .chat = {o->chat, o->tokenizer,
+                                          !strcmp(o->train_on, "all")    ? CHAT_ALL
+                                          : !strcmp(o->train_on, "last") ? CHAT_LAST
+                                                                         : CHAT_ANSWERS}};
     code = tokenize(t, o->inputs.p, o->inputs.n, &how, path.p, o->threads ? (int)o->threads : thread_n_cores(), &r, e);
     if (!code) report_tokenize(o, path.p, &r);
     str_free(&path);
@@ -90,5 +102,5 @@ static int run(const void *options, struct err *e)
     return code;
 }
 
-static const struct request usual = {.json = false};
+static const struct request usual = {.train_on = "answers"};
 const struct data_command data_tokenize = {"tokenize", &table, &usual, sizeof usual, run};

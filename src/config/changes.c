@@ -29,6 +29,8 @@ static const struct rule {
     {"data.train", REFUSED},
     {"data.train.path", SAID}, /* what is behind paths and columns is compared: compare_data */
     {"data.train.column", SAID},
+    {"data.train.chat", SAID},
+    {"data.train.train_on", SAID},
     {"data.tokenizer", SAID},
     {"data.order", REFUSED},
     {"data.seed", REFUSED},
@@ -39,6 +41,7 @@ static const struct rule {
     {"data.window", REFUSED},
     {"data.group", REFUSED},
     {"data.weights", REFUSED},
+    {"data.fim", REFUSED},
     {"data.cache_dir", SILENT},
     {"data.workers", SILENT}, /* any number prepares the same batches */
     {"data.prefetch", SILENT},
@@ -237,6 +240,7 @@ static void compare(struct differences *x, const struct pairs *mine, const struc
         const char *here = str_text(&mine->p[i].value), *there = p ? str_text(&p->value) : "nothing";
         if (!p && items_as_usual(key, here)) continue;
         bool unknown = data < 0 && (!strcmp(key, "data.train.path") || !strcmp(key, "data.train.column") ||
+                                    !strcmp(key, "data.train.chat") || !strcmp(key, "data.train.train_on") ||
                                     !strcmp(key, "data.skip_bad")); /* only they tell */
         if (!same_value(here, there))
             tell(x, unknown ? REFUSED : effect_of(key), key, "%s here, %s in the checkpoint", here, there);

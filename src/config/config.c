@@ -18,6 +18,7 @@
 #include "config/config_memory.h"
 #include "config/config_offload.h"
 #include "config/config_recipe.h"
+#include "data/chat.h"
 #include "data/pack.h"
 #include "config/config_feed.h"
 
@@ -31,6 +32,10 @@ static const struct conf_row source_rows[] = {
      .doc = "of a .jsonl or a table: the member or column that is the text; of a .tar also an extension; default text"},
     {.path = "weight", .type = CONF_POINTS, .offset = offsetof(struct config_source, weight), .otherwise = "1.0",
      .hi = 1e9, .doc = "share of this source among the samples, relative to the others; or by step, such as [{step: 0, weight: 1}, {step: 900, weight: 0.1}]"},
+    {.path = "chat", .type = CONF_STRING, .offset = offsetof(struct config_source, chat), .otherwise = "null",
+     .doc = "its records are conversations or instructions, written by this template: a name such as chatml (docs/chat.md), tokenizer: its own, or a file"},
+    {.path = "train_on", .type = CONF_CHOICE, .offset = offsetof(struct config_source, train_on), .otherwise = "answers",
+     .choices = CHAT_TRAIN_ON, .doc = "chat: what a loss is taken of: the assistant's answers with the end of their turns, everything, or the last answer"},
     {0},
 };
 /* clang-format on */
@@ -132,6 +137,12 @@ const struct conf_row config_rows[] = {
         "so many samples in a row are of like length, and of one source: a divisor of batch.global; 0: as they come"),
     CHOICE("data.weights", data.weights, "stepwise", "stepwise|linear",
            "between two steps for which a source has a weight: the first one's, or on the line from it to the second"),
+    REAL("data.fim.rate", data.fim.rate, "0", 0, 1,
+         "fill-in-the-middle: share of the documents in training samples that are cut in three at two characters, the middle put last; 0: none"),
+    REAL("data.fim.spm_rate", data.fim.spm_rate, "0.5", 0, 1, "of those, the share with the suffix before the prefix (SPM), not behind it (PSM)"),
+    TEXT("data.fim.prefix", data.fim.prefix, "null", "the tokenizer's special token before a prefix; null: those of a known family that it has"),
+    TEXT("data.fim.suffix", data.fim.suffix, "null", "before a suffix"),
+    TEXT("data.fim.middle", data.fim.middle, "null", "before a middle"),
     TEXT("data.cache_dir", data.cache_dir, "null", "where tokenised text is kept; default: run.dir/data"),
     INT("data.workers", data.workers, "1", 1, 64, "threads of each rank that prepare batches; any number gives the same ones (tutti bench data finds the best)"),
     INT("data.prefetch", data.prefetch, "2", 1, 1024, "batches that are prepared ahead of the one that is trained on"),

@@ -20,6 +20,8 @@
 struct config_source {
     const char *path, *column;
     struct conf_points weight;
+    const char *chat; /* NULL: it is texts */
+    int train_on;     /* enum chat_train_on */
 };
 struct config_key {
     const char *name;
@@ -72,6 +74,10 @@ struct config {
             const char *cache_dir, *cache_limit;
             double cache_bytes; /* not a key: what cache_limit says */
         } remote;
+        struct {
+            double rate, spm_rate;
+            const char *prefix, *suffix, *middle;
+        } fim;
     } data;
     struct {
         int64_t global, micro;

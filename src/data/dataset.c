@@ -40,6 +40,7 @@ struct dataset {
     uint64_t seed;
     int32_t eos;
     bool shuffled, reset_positions, mask_boundaries, joined;
+    struct fim fim;
 };
 
 /* One piece of memory, the fields one after the other, each on an address that fits any of them. */
@@ -154,7 +155,16 @@ static int open_stream(struct dataset *d, struct stream *s, const struct dataset
         return err_set(e, ERR_REQUEST, "%s: is a token file, which has no column \"%s\"; leave the column out", path,
                        source->column);
     }
-    struct tokenize_input how = {.column = source->column, .remote = o->remote, .skip_bad = source->skip_bad};
+    if ((file || megatron) && source->chat) {
+        xfree(file);
+        xfree(megatron);
+        return err_set(e, ERR_REQUEST,
+                       "%s: is a token file, made already: chat and train_on are for tutti data tokenize", path);
+    }
+    struct tokenize_input how = {.column = source->column,
+                                 .remote = o->remote,
+                                 .skip_bad = source->skip_bad,
+                                 .chat = {source->chat, o->tokenizer_path, (enum chat_train_on)source->train_on}};
     if (megatron) code = megatron_cached(o->tokenizer, megatron, o->cache_dir, o->give_up, &file, e);
     else if (!file) code = tokenize_cached(o->tokenizer, source->path, &how, o->cache_dir, o->give_up, &file, e);
     if (!code && address && !cached) code = open_object(d, &s->file, source->path, o, e);
@@ -199,6 +209,7 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
         .reset_positions = o->reset_positions,
         .mask_boundaries = o->mask_boundaries,
     };
+    code = fim_init(&d->fim, &o->fim, o->tokenizer, o->seed, e);
     for (int i = 0; i < o->n_sources && !code; i++, d->n++) {
         const char *path = o->sources[i].path;
         char *shown = remote_is(path) ? remote_shown(path) : xstrdup(path);
@@ -257,17 +268,20 @@ int dataset_sample(const struct dataset *d, int64_t k, int32_t *tokens, struct e
 
 /* What tokens of a file and their masks are read into. */
 struct room {
-    int32_t *ids;        /* [seq_len + 1] */
-    unsigned char *mask; /* [seq_len + 1] */
+    struct fim_work *fim; /* NULL: nothing of it is done */
+    int64_t order;        /* of the sample, for it */
+    int32_t *ids;         /* [seq_len + 1] */
+    unsigned char *mask;  /* [seq_len + 1] */
 };
 
 static struct room room_new(const struct dataset *d)
 {
-    return (struct room){xmalloc(to_size(d->seq_len + 1) * sizeof(int32_t)), xmalloc(to_size(d->seq_len + 1))};
+    return (struct room){NULL, 0, xmalloc(to_size(d->seq_len + 1) * sizeof(int32_t)), xmalloc(to_size(d->seq_len + 1))};
 }
 
 static void room_free(struct room *r)
 {
+    fim_work_free(r->fim);
     xfree(r->ids);
     xfree(r->mask);
 }
@@ -276,6 +290,12 @@ static int read_tokens(const struct tokenfile *f, int64_t at, int64_t n, struct 
 {
     int code = tokenfile_read(f, at, n, r->ids, e);
     return code ? code : tokenfile_mask(f, at, n, r->mask, e);
+}
+
+/* Fill-in-the-middle of the first n tokens read; what has a loss mask was arranged on purpose, and stays. */
+static int rearrange(const struct tokenfile *f, int64_t document, int64_t n, struct room *r, struct err *e)
+{
+    return r->fim && !tokenfile_masked(f) ? fim_apply(r->fim, r->order, document, r->ids, n, e) : OK;
 }
 
 /* Row `row` of the batch from its seq_len + 1 tokens: documents end with the end-of-text id. */
@@ -315,6 +335,7 @@ static int fill_packed(const struct dataset *d, const struct tokenfile *f, struc
     for (int64_t k = 0; k < p->n; at += p->p[k++].n) {
         int64_t n = p->p[k].n;
         int code = read_tokens(f, p->p[k].begin, n + 1, r, e);
+        if (!code) code = rearrange(f, k, n + 1, r, e);
         if (code) return code;
         memcpy(b->tokens + at, r->ids, to_size(n) * sizeof *r->ids);
         for (int64_t i = 0; i < n; i++) {
@@ -336,6 +357,7 @@ static int fill_row(const struct dataset *d, int source, int64_t i, const uint64
     struct cuts_pieces p = {0};
     int code = cuts_pieces(&s->cuts, i, shuffle, &p, e);
     if (!code && d->joined) code = read_tokens(&s->file, p.p[0].begin, p.p[0].n + 1, r, e);
+    if (!code && d->joined) code = rearrange(&s->file, 0, p.p[0].n + 1, r, e);
     if (!code && d->joined) fill_joined(d, b, row, r);
     else if (!code) code = fill_packed(d, &s->file, b, row, &p, r, e);
     xfree(p.p);
@@ -350,6 +372,7 @@ static int fill_sample(const struct dataset *d, int64_t k, struct batch *b, int6
     dataset_where(d, k, &source, &epoch, &sample);
     if (sample < 0) pad_row(d, b, row, 0, 0);
     if (sample < 0) return OK;
+    r->order = k;
     return fill_row(d, source, sample, shuffle_of(d, source, epoch, &shuffle), b, row, r, e);
 }
 
@@ -372,6 +395,7 @@ int dataset_batch(const struct dataset *d, int64_t step, int64_t global_batch, i
     CHECK(step >= 0 && first >= 0 && first + b->n_seqs <= global_batch, "sequences [%lld, +%lld) of %lld",
           (long long)first, (long long)b->n_seqs, (long long)global_batch);
     struct room r = room_new(d);
+    if (d->fim.rate > 0) r.fim = fim_work_new(&d->fim);
     int code = OK;
     b->n_trained = b->n_padded = 0;
     for (int64_t row = 0; row < b->n_seqs && !code; row++)

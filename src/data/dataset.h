@@ -26,6 +26,7 @@
 #include "base/err.h"
 #include "data/batch.h"
 #include "data/cuts.h"
+#include "data/fim.h"
 #include "data/tokenizer.h"
 #include "remote/remote.h"
 
@@ -43,13 +44,17 @@ struct dataset_source {
     const struct dataset_point *points; /* where there are some, instead of weight: by rising step; before the first its
                                            weight holds, too */
     int n_points;
-    bool skip_bad; /* bad records are listed and skipped; else they are errors (source.h) */
+    bool skip_bad;    /* bad records are listed and skipped; else they are errors (source.h) */
+    const char *chat; /* template of conversations (chat.h); NULL: texts */
+    int train_on;     /* enum chat_train_on */
 };
 
 struct dataset_options {
     const struct dataset_source *sources;
     int n_sources;
     const struct tokenizer *tokenizer; /* borrowed during open only */
+    struct fim_rule fim;        /* of training samples; with a rate > 0 the tokenizer is borrowed until closing */
+    const char *tokenizer_path; /* what it was opened by, for chat: tokenizer; NULL: not known */
     int64_t seq_len;
     uint64_t seed;
     bool shuffled;         /* else every source in file order */

@@ -18,22 +18,37 @@
 #include "base/str.h"
 #include "base/thread.h"
 #include "data/bad_list.h"
+#include "data/chat_tokenize.h"
 #include "data/source.h"
 #include "data/tokenize_run.h"
 
-static uint64_t cache_key(const struct tokenizer *t, const struct source *s)
+/* c: of conversations, else NULL. */
+static uint64_t cache_key(const struct tokenizer *t, const struct source *s, const struct chat *c)
 {
-    uint64_t parts[] = {source_key(s), tokenizer_fingerprint(t), (uint64_t)tokenizer_eos(t), 2};
-    return hash64(parts, sizeof parts);
+    uint64_t parts[] = {source_key(s), tokenizer_fingerprint(t), (uint64_t)tokenizer_eos(t), 2, c ? chat_key(c) : 0};
+    return hash64(parts, c ? sizeof parts : 4 * sizeof *parts);
 }
 
 /* Below this nothing is kept for going on: it is done again in a second. */
 enum { WORK_FROM = 16 << 20 };
 
-static int tokenize_to(const struct tokenizer *t, struct source *s, const char *first_input, const char *out_path,
-                       int n_threads, struct bad_list *bad, struct str *told, const atomic_int *give_up, bool *busy,
-                       struct tokenize_result *r, struct err *e)
+/* What is made of what. */
+struct making {
+    const struct tokenizer *t;
+    struct source *s;
+    struct chat *chat; /* NULL: of texts */
+    bool skip_bad;
+    struct bad_list bad;
+    struct str told;
+    const char *first_input;
+    const atomic_int *give_up;
+    int n_threads;
+};
+
+static int tokenize_to(struct making *m, const char *out_path, bool *busy, struct tokenize_result *r, struct err *e)
 {
+    const struct tokenizer *t = m->t;
+    struct source *s = m->s;
     *r = (struct tokenize_result){0};
     *busy = false;
     if (tokenizer_eos(t) < 0)
@@ -44,27 +59,27 @@ static int tokenize_to(const struct tokenizer *t, struct source *s, const char *
         .vocab = tokenizer_vocab(t),
         .eos = tokenizer_eos(t),
         .fingerprint = tokenizer_fingerprint(t),
-        .key = cache_key(t, s),
+        .key = cache_key(t, s, m->chat),
     };
     struct tokenfile_writer *w;
     int code = tokenfile_create(&w, busy, out_path, &head, e);
     if (code) return code;
-    bad_list_clear(bad);
+    bad_list_clear(&m->bad);
     struct tokenize_run run = {.tokenizer = t,
                                .source = s,
                                .out_path = out_path,
                                .key = head.key,
                                .work_from = WORK_FROM,
-                               .n_threads = n_threads,
-                               .told = told,
-                               .bad = bad,
-                               .give_up = give_up};
-    code = tokenize_run(&run, w, r, e);
-    int listed = bad_list_end(bad, code ? NULL : e);
+                               .n_threads = m->n_threads,
+                               .told = &m->told,
+                               .bad = &m->bad,
+                               .give_up = m->give_up};
+    code = m->chat ? chat_tokenize(m->chat, m->skip_bad, &run, w, r, e) : tokenize_run(&run, w, r, e);
+    int listed = bad_list_end(&m->bad, code ? NULL : e);
     code = code ? code : listed;
     if (!code && r->documents == 0)
         code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files, %lld of them binary or unreadable%s%s)",
-                       first_input, (long long)source_n_files(s), (long long)r->skipped, r->skipped ? ": " : "",
+                       m->first_input, (long long)source_n_files(s), (long long)r->skipped, r->skipped ? ": " : "",
                        source_skipped(s));
     if (code) {
         tokenfile_abandon(w);
@@ -83,32 +98,44 @@ static void say_skipped(const struct source *s, const char *input)
         log_info("data: %s: %lld of %lld files are no text and were passed over: %s", input, n, all, source_skipped(s));
 }
 
-static int open_source(struct source **s, const char *const *inputs, int n, const struct tokenize_input *how,
-                       struct str *told, struct err *e)
+static int open_making(struct making *m, const char *const *inputs, int n, const struct tokenize_input *how,
+                       struct err *e)
 {
-    struct source_options o = {.tell_bad = tokenize_tell, .tell_ctx = told};
-    if (how) {
-        o.column = how->column;
-        o.remote = how->remote;
-        o.skip_bad = how->skip_bad;
-    }
-    return source_open_with(s, inputs, n, &o, e);
+    static const struct tokenize_input usual = {.column = NULL};
+    if (!how) how = &usual;
+    struct source_options o = {.column = how->column,
+                               .remote = how->remote,
+                               .skip_bad = how->skip_bad,
+                               .whole_records = how->chat.template_name != NULL,
+                               .tell_bad = tokenize_tell,
+                               .tell_ctx = &m->told};
+    m->first_input = inputs[0];
+    m->skip_bad = how->skip_bad;
+    if (o.whole_records && how->column)
+        return err_set(e, ERR_REQUEST, "%s: column %s: conversations are whole records; leave the column out",
+                       inputs[0], how->column);
+    int code = o.whole_records ? chat_open(&m->chat, &how->chat, m->t, e) : OK;
+    return code ? code : source_open_with(&m->s, inputs, n, &o, e);
+}
+
+static void close_making(struct making *m)
+{
+    source_close(m->s);
+    chat_close(m->chat);
+    str_free(&m->told);
 }
 
 int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs, const struct tokenize_input *how,
              const char *out_path, int n_threads, struct tokenize_result *r, struct err *e)
 {
-    struct source *s;
-    struct bad_list bad;
+    struct making m = {.t = t, .n_threads = n_threads};
     bool busy;
-    struct str told = {0};
-    bad_list_init(&bad, out_path);
-    int code = open_source(&s, inputs, n_inputs, how, &told, e);
-    if (!code) code = tokenize_to(t, s, inputs[0], out_path, n_threads, &bad, &told, NULL, &busy, r, e);
-    if (!code) say_skipped(s, inputs[0]);
-    source_close(s);
-    bad_list_fini(&bad);
-    str_free(&told);
+    bad_list_init(&m.bad, out_path);
+    int code = open_making(&m, inputs, n_inputs, how, e);
+    if (!code) code = tokenize_to(&m, out_path, &busy, r, e);
+    if (!code) say_skipped(m.s, inputs[0]);
+    bad_list_fini(&m.bad);
+    close_making(&m);
     return code;
 }
 
@@ -125,29 +152,29 @@ static int is_cached(const char *path, uint64_t key, struct err *e)
     return fits;
 }
 
-static int make_cached(const struct tokenizer *t, struct source *s, const char *input, const char *path,
-                       struct bad_list *bad, struct str *told, const atomic_int *give_up, struct err *e)
+static int make_cached(struct making *m, const char *path, struct err *e)
 {
-    uint64_t key = cache_key(t, s);
+    const char *input = m->first_input;
+    uint64_t key = cache_key(m->t, m->s, m->chat);
     for (bool said = false;; said = true) {
         struct tokenize_result r;
         bool busy;
         int code = is_cached(path, key, e);
         if (code) return code < 0 ? code : OK;
-        code = tokenize_to(t, s, input, path, thread_n_cores(), bad, told, give_up, &busy, &r, e);
+        code = tokenize_to(m, path, &busy, &r, e);
         if (!code) {
             char bytes[32], tokens[32], rate[32];
             log_info("data: %s: %s of text, %s tokens, %lld documents, tokenized at %s/s", input,
                      str_bytes(bytes, (double)r.bytes), str_count(tokens, (double)r.tokens), (long long)r.documents,
                      str_bytes(rate, (double)(r.bytes - r.bytes_before) / (r.seconds > 1e-9 ? r.seconds : 1e-9)));
-            say_skipped(s, input);
+            say_skipped(m->s, input);
             return OK;
         }
         /* Somebody else holds the lock, who lets go also by dying: nothing was read yet, so the source can be used
          * again. */
         if (!busy) return code;
         if (!said) log_info("data: waiting for another process to tokenize %s; it holds %s.lock", input, path);
-        if ((code = tokenize_given_up(give_up, e))) return code;
+        if ((code = tokenize_given_up(m->give_up, e))) return code;
         clock_sleep_s(0.2);
     }
 }
@@ -156,21 +183,18 @@ int tokenize_cached(const struct tokenizer *t, const char *input, const struct t
                     const char *cache_dir, const atomic_int *give_up, char **path, struct err *e)
 {
     *path = NULL;
-    struct source *s;
-    struct bad_list bad;
-    struct str told = {0};
-    int code = open_source(&s, &input, 1, how, &told, e);
+    struct making m = {.t = t, .n_threads = thread_n_cores(), .give_up = give_up};
+    int code = open_making(&m, &input, 1, how, e);
     if (!code) code = fs_mkdirs(cache_dir, e);
     if (!code) {
         char name[40];
-        snprintf(name, sizeof name, "%016" PRIx64 ".tok", cache_key(t, s));
+        snprintf(name, sizeof name, "%016" PRIx64 ".tok", cache_key(t, m.s, m.chat));
         *path = fs_join(cache_dir, name);
-        bad_list_init(&bad, *path);
-        code = make_cached(t, s, input, *path, &bad, &told, give_up, e);
-        bad_list_fini(&bad);
+        bad_list_init(&m.bad, *path);
+        code = make_cached(&m, *path, e);
+        bad_list_fini(&m.bad);
     }
-    source_close(s);
-    str_free(&told);
+    close_making(&m);
     if (code) {
         xfree(*path);
         *path = NULL;

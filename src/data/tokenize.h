@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "data/chat.h"
 #include "data/tokenfile.h"
 #include "data/tokenizer.h"
 
@@ -16,7 +17,8 @@
 struct tokenize_input {
     const char *column;
     const struct remote_options *remote;
-    bool skip_bad; /* and list them in out_path.skipped */
+    bool skip_bad;          /* and list them in out_path.skipped */
+    struct chat_rules chat; /* template_name NULL: texts; else records of conversations (chat.h), and no column */
 };
 struct tokenize_result {
     int64_t bytes, tokens, documents; /* bytes of text, without what was skipped; tokens with separators */

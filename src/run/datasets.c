@@ -27,7 +27,9 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
                                        .weight = items[i].weight.value,
                                        .points = points_of(&items[i].weight, a),
                                        .n_points = items[i].weight.n,
-                                       .skip_bad = c->data.skip_bad};
+                                       .skip_bad = c->data.skip_bad,
+                                       .chat = items[i].chat,
+                                       .train_on = items[i].train_on};
     char *cache = c->data.cache_dir ? xstrdup(c->data.cache_dir) : fs_join(c->run.dir, "data");
     struct remote_options remote = config_remote(c);
     remote.give_up = give_up;
@@ -35,6 +37,8 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
         .sources = s,
         .n_sources = list->n,
         .tokenizer = t,
+        .tokenizer_path = c->data.tokenizer,
+        .fim = {c->data.fim.rate, c->data.fim.spm_rate, c->data.fim.prefix, c->data.fim.suffix, c->data.fim.middle},
         .seq_len = c->model.seq_len,
         .seed = (uint64_t)c->data.seed,
         .shuffled = c->data.order == ORDER_SHUFFLED,

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sample_view.h: a sample as people look at it: its text, of which tokens a loss is taken, where documents begin and
+ * which positions they have; in a terminal, as a page, as JSON. Includes: base, data. Order: Local. */
+#ifndef TUTTI_CLI_SAMPLE_VIEW_H
+#define TUTTI_CLI_SAMPLE_VIEW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/json.h"
+#include "base/str.h"
+#include "data/batch.h"
+#include "data/tokenizer.h"
+
+struct sample_view {
+    const struct tokenizer *t;
+    char *title;
+    int64_t n;
+    int32_t *ids, *positions, *documents; /* [n] */
+    unsigned char *loss;                  /* [n]: 1 where the token is a target */
+};
+void sample_view_init(struct sample_view *v, const struct tokenizer *t, const char *title, int64_t n);
+void sample_view_fini(struct sample_view *v);
+/* Row `row` of a batch. Behind its tokens stands the last target, if there is one. */
+void sample_view_of_row(struct sample_view *v, const struct tokenizer *t, const char *title, const struct batch *b,
+                        int64_t row);
+
+/* What is neither a newline nor a tab nor printable is written as \x1b and the like, so a text cannot speak to the
+ * terminal. colour: what a loss is taken of is green; else it stands between ⟦ and ⟧. each: a line per token. */
+void sample_view_text(const struct sample_view *v, bool colour, bool each, struct str *out);
+void sample_view_json(const struct sample_view *v, struct json_out *o); /* one object of an array */
+/* One page that needs nothing else: sample_page_begin, views, sample_page_end. */
+void sample_page_begin(struct str *out, const char *title);
+void sample_view_html(const struct sample_view *v, struct str *out);
+void sample_page_end(struct str *out);
+
+#endif

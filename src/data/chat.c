@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* chat.c: opening: the template's text from the table, from a file, or from beside the tokenizer; and which tokens are
+ * control tokens. */
+#include "data/chat.h"
+
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "data/chat_impl.h"
+#include "data/chat_templates.h"
+#include "data/tokenizer_impl.h"
+
+enum { FILE_MAX = 16 << 20, CHAT_VERSION = 1 };
+
+/* -- the template's text --------------------------------------------------------------------------------------- */
+
+/* tokenizer_config.json's chat_template: a text, or a list of {"name", "template"} of which "default" is taken. */
+static int from_config(const struct json *root, const char *path, struct str *text, struct err *e)
+{
+    const struct json *v = json_get(root, "chat_template");
+    for (size_t i = 0; v && json_kind(v) == JSON_ARRAY && i < json_size(v); i++) {
+        const struct json *item = json_at(v, i);
+        if (strcmp(json_string(json_get(item, "name"), NULL, ""), "default")) continue;
+        v = json_get(item, "template");
+        break;
+    }
+    size_t n = 0;
+    const char *p = json_string(v, &n, NULL);
+    if (!p) return err_set(e, ERR_REQUEST, "%s: has no chat_template; name one of tutti's, or a file with one", path);
+    str_add(text, p, n);
+    return OK;
+}
+
+static int from_file(const char *path, struct str *text, struct err *e)
+{
+    char *p;
+    size_t n;
+    int code = fs_read_all(path, FILE_MAX, &p, &n, e);
+    if (code) return code;
+    struct json *root = NULL;
+    if (str_ends(path, ".json")) {
+        code = json_parse_published(&root, p, n, path, e);
+        if (!code) code = from_config(root, path, text, e);
+    } else {
+        str_add(text, p, n);
+    }
+    json_free(root);
+    xfree(p);
+    return code;
+}
+
+/* chat_template.jinja or tokenizer_config.json in the tokenizer's folder. */
+static int from_tokenizer(const char *tokenizer, struct str *path, struct str *text, struct err *e)
+{
+    if (!tokenizer || !strcmp(tokenizer, "byte"))
+        return err_set(e, ERR_REQUEST,
+                       "the byte tokenizer has no chat template of its own; name one of tutti's, or a file");
+    const char *slash = strrchr(tokenizer, '/');
+    char *dir = fs_is_dir(tokenizer) ? xstrdup(tokenizer)
+                : !slash             ? xstrdup(".")
+                                     : xstrndup(tokenizer, (size_t)(slash - tokenizer) + (slash == tokenizer));
+    str_printf(path, "%s/chat_template.jinja", dir);
+    if (!fs_exists(path->p)) {
+        str_clear(path);
+        str_printf(path, "%s/tokenizer_config.json", dir);
+    }
+    xfree(dir);
+    return from_file(path->p, text, e);
+}
+
+static int no_such_template(const char *name, struct err *e)
+{
+    struct str names = {0};
+    const char *all[64];
+    int n = 0;
+    for (const struct chat_template *t = chat_templates; t->name; t++) {
+        str_printf(&names, "%s%s", n ? ", " : "", t->name);
+        all[n++] = t->name;
+    }
+    const char *near = str_nearest(name, all, n);
+    int code = err_set(e, ERR_REQUEST, "%s: is no chat template: wanted %s, tokenizer (its own), or a file%s%s%s", name,
+                       str_text(&names), near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    str_free(&names);
+    return code;
+}
+
+static int read_template(const struct chat_rules *r, struct str *name, struct str *text, struct err *e)
+{
+    if (!strcmp(r->template_name, "tokenizer")) return from_tokenizer(r->tokenizer_path, name, text, e);
+    str_puts(name, r->template_name);
+    for (const struct chat_template *t = chat_templates; t->name; t++)
+        if (!strcmp(t->name, r->template_name)) {
+            str_puts(text, t->text);
+            return OK;
+        }
+    if (!fs_exists(r->template_name)) return no_such_template(r->template_name, e);
+    return from_file(r->template_name, text, e);
+}
+
+/* -- the tokenizer's part ---------------------------------------------------------------------------------------- */
+
+/* As the tokenizer cuts it out of a text, so with the white space it takes along. */
+static void add_control(struct chat *c, int32_t id)
+{
+    size_t n;
+    const char *p = tokenizer_piece(c->t, id, &n);
+    struct added_token token = {.text = (char *)(uintptr_t)p, .n = n, .id = id, .special = true};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < c->t->cut.added[k].n; i++)
+            if (c->t->cut.added[k].tokens[i].id == id) {
+                token.strip_before = c->t->cut.added[k].tokens[i].strip_before;
+                token.strip_after = c->t->cut.added[k].tokens[i].strip_after;
+                token.text = c->t->cut.added[k].tokens[i].text;
+                token.n = c->t->cut.added[k].tokens[i].n;
+            }
+    if (token.n) added_put(&c->control, &token);
+}
+
+static int ask_tokenizer(struct chat *c, struct err *e)
+{
+    for (int32_t id = 0; id < tokenizer_vocab(c->t); id++)
+        if (tokenizer_is_special(c->t, id)) add_control(c, id);
+    added_finish(&c->control);
+    c->bos = xstrdup(tokenizer_bos(c->t) >= 0 ? tokenizer_piece(c->t, tokenizer_bos(c->t), NULL) : "");
+    c->eos = xstrdup(tokenizer_eos(c->t) >= 0 ? tokenizer_piece(c->t, tokenizer_eos(c->t), NULL) : "");
+    struct tokens probe = {0};
+    size_t n;
+    int code = tokenizer_encode(c->t, "a", 1, &probe, e);
+    if (!code && probe.n) c->spaced = tokenizer_piece(c->t, probe.ids[0], &n)[0] == ' ';
+    tokens_free(&probe);
+    return code;
+}
+
+int chat_open(struct chat **out, const struct chat_rules *rules, const struct tokenizer *t, struct err *e)
+{
+    struct str name = {0}, text = {0};
+    struct chat *c = xcalloc(1, sizeof *c);
+    c->t = t;
+    c->train_on = rules->train_on;
+    int code = read_template(rules, &name, &text, e);
+    if (!code) code = jinja_parse(&c->template, str_text(&text), text.n, str_text(&name), e);
+    if (!code) code = ask_tokenizer(c, e);
+    if (!code) {
+        uint64_t parts[] = {hash64(str_text(&text), text.n), (uint64_t)c->train_on, CHAT_VERSION,
+                            hash64(c->bos, strlen(c->bos)), hash64(c->eos, strlen(c->eos))};
+        c->key = hash64(parts, sizeof parts);
+        c->name = xstrdup(str_text(&name));
+    }
+    str_free(&name);
+    str_free(&text);
+    if (code) {
+        chat_close(c);
+        c = NULL;
+    }
+    *out = c;
+    return code;
+}
+
+void chat_close(struct chat *c)
+{
+    if (!c) return;
+    jinja_free(c->template);
+    added_fini(&c->control);
+    xfree(c->name);
+    xfree(c->bos);
+    xfree(c->eos);
+    xfree(c);
+}
+
+uint64_t chat_key(const struct chat *c) { return c->key; }
+
+struct chat_work *chat_work_new(const struct chat *c)
+{
+    struct chat_work *w = xcalloc(1, sizeof *w);
+    w->chat = c;
+    w->scope = jinja_scope_new();
+    w->encoder = encoder_new(c->t);
+    return w;
+}
+
+void chat_work_free(struct chat_work *w)
+{
+    if (!w) return;
+    jinja_scope_free(w->scope);
+    encoder_free(w->encoder);
+    tokens_free(&w->part);
+    xfree(w);
+}
+
+void chat_tokens_free(struct chat_tokens *out)
+{
+    tokens_free(&out->ids);
+    xfree(out->trained);
+    *out = (struct chat_tokens){0};
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* chat_encode.c: a text whose writers are known → tokens, each trained on or not.
+ *
+ * The text falls into control tokens (of which the template wrote every byte) and runs between them. A run is tokenized
+ * in parts: cut where an answer begins or ends, and cut inside what reads like a control token but is not, behind its
+ * first character, so that the tokenizer does not see it. Why cut at answers, rather than tokenize the run whole and
+ * ask which token holds which byte: when the model is asked, the prompt ends exactly there and is tokenized by itself,
+ * so a token across the edge would be one that it never sees at that place.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "data/chat_impl.h"
+#include "data/utf8.h"
+
+/* -- what comes out ------------------------------------------------------------------------------------------- */
+
+static void put(struct chat_tokens *out, int32_t id, bool trained)
+{
+    tokens_push(&out->ids, id);
+    GROW(out->trained, out->ids.n - 1, out->trained_room, 1);
+    out->trained[out->ids.n - 1] = trained;
+}
+
+/* Whether byte `at` is an answer's. */
+static bool in_answer(const struct chat_text *t, size_t at)
+{
+    for (int64_t i = 0; i < t->n_answers; i++)
+        if (at >= t->answers[i].from && at < t->answers[i].to) return true;
+    return false;
+}
+
+/* The first place after `at` where an answer begins or ends, or `end`. */
+static size_t next_edge(const struct chat_text *t, size_t at, size_t end)
+{
+    for (int64_t i = 0; i < t->n_answers; i++) {
+        size_t edges[] = {t->answers[i].from, t->answers[i].to};
+        for (int k = 0; k < 2; k++)
+            if (edges[k] > at && edges[k] < end) end = edges[k];
+    }
+    return end;
+}
+
+static int encode_part(struct chat_work *w, const char *p, size_t n, struct err *e)
+{
+    w->part.n = 0;
+    int code = encoder_feed(w->encoder, p, n, &w->part, e);
+    return code ? code : encoder_end(w->encoder, &w->part, e);
+}
+
+/* -- control tokens -------------------------------------------------------------------------------------------- */
+
+/* The next control token in [from, end): of the template, or (imitation) one that data wrote a byte of. */
+static const struct added_token *next_control(const struct chat_work *w, const struct chat_text *t, size_t from,
+                                              size_t end, bool imitation, size_t *at)
+{
+    size_t sure;
+    for (;;) {
+        const struct added_token *hit =
+            added_find(&w->chat->control, (const unsigned char *)t->out.text.p, from, end, true, at, &sure);
+        if (!hit || imitation == (memchr(t->out.data.p + *at, 1, hit->n) != NULL)) return hit;
+        from = *at + (imitation ? hit->n : 1);
+    }
+}
+
+/* -- runs ------------------------------------------------------------------------------------------------------ */
+
+/* [from, end) in parts. */
+static int encode_run(struct chat_work *w, const struct chat_text *t, size_t from, size_t end, struct chat_tokens *out,
+                      struct err *e)
+{
+    while (from < end) {
+        size_t to = next_edge(t, from, end), at;
+        if (next_control(w, t, from, to, true, &at)) {
+            size_t cut = at + 1;
+            while (cut < to && ((unsigned char)t->out.text.p[cut] & 0xC0) == 0x80) cut++;
+            if (cut < to) to = cut;
+        }
+        int code = encode_part(w, t->out.text.p + from, to - from, e);
+        if (code) return code;
+        bool trained = in_answer(t, from);
+        for (int64_t i = 0; i < w->part.n; i++) put(out, w->part.ids[i], trained);
+        from = to;
+    }
+    return OK;
+}
+
+/* The same for a tokenizer that puts a space before each text: whole, and bytes are counted by what tokens stand for.
+ */
+static int encode_spaced(struct chat_work *w, const struct chat_text *t, size_t from, size_t end, const char *where,
+                         struct chat_tokens *out, struct err *e)
+{
+    size_t at, n, bytes = 0;
+    const struct added_token *hit = next_control(w, t, from, end, true, &at);
+    if (hit)
+        return err_set(e, ERR_CORRUPT,
+                       "%s: a message spells the control token %.60s, which this tokenizer, that puts a space before "
+                       "every text, cannot take as plain text",
+                       where, hit->text);
+    int code = encode_part(w, t->out.text.p + from, end - from, e);
+    if (code) return code;
+    for (int64_t i = 0; i < w->part.n; i++) {
+        tokenizer_piece(w->chat->t, w->part.ids[i], &n);
+        bytes += n;
+    }
+    bool edges = next_edge(t, from, end) < end;
+    if (edges && bytes != end - from && bytes != end - from + 1)
+        return err_set(e, ERR_CORRUPT,
+                       "%s: the tokenizer changes the text between two control tokens (%zu bytes become %zu), so where "
+                       "an "
+                       "answer begins in it cannot be told",
+                       where, end - from, bytes);
+    size_t before = bytes > end - from ? 1 : 0, done = 0; /* the space */
+    for (int64_t i = 0; i < w->part.n; i++) {
+        tokenizer_piece(w->chat->t, w->part.ids[i], &n);
+        size_t lo = from + (done > before ? done - before : 0), hi = from + (done + n > before ? done + n - before : 0);
+        bool trained = false;
+        if (!edges) trained = in_answer(t, from);
+        for (size_t k = lo; edges && k < hi && !trained; k++) trained = in_answer(t, k);
+        put(out, w->part.ids[i], trained);
+        done += n;
+    }
+    return OK;
+}
+
+/* -- the whole ------------------------------------------------------------------------------------------------- */
+
+/* An answer that ends with a control token and white space behind it ends with the token: a model asked stops there. */
+static void end_at_control(const struct chat_work *w, struct chat_text *t)
+{
+    for (int64_t i = 0; i < t->n_answers; i++) {
+        struct jinja_span *a = &t->answers[i];
+        size_t end = 0, at;
+        const struct added_token *hit;
+        for (size_t from = a->from; (hit = next_control(w, t, from, a->to, false, &at)); from = end) end = at + hit->n;
+        if (!end) continue;
+        size_t rest = utf8_space_before((const unsigned char *)t->out.text.p + end, a->to - end);
+        if (rest == 0 && !memchr(t->out.data.p + end, 1, a->to - end)) a->to = end;
+    }
+}
+
+static int encode_text(struct chat_work *w, const struct chat_text *t, const char *where, struct chat_tokens *out,
+                       struct err *e)
+{
+    const unsigned char *p = (const unsigned char *)str_text(&t->out.text);
+    for (size_t from = 0, end = t->out.text.n, at; from < end;) {
+        const struct added_token *hit = next_control(w, t, from, end, false, &at);
+        size_t to = hit ? at : end;
+        if (hit && hit->strip_before) to = from + utf8_space_before(p + from, to - from);
+        int code = to == from        ? OK
+                   : w->chat->spaced ? encode_spaced(w, t, from, to, where, out, e)
+                                     : encode_run(w, t, from, to, out, e);
+        if (code || !hit) return code;
+        put(out, hit->id, in_answer(t, at));
+        from = at + hit->n;
+        for (int len; hit->strip_after && from < end && (len = utf8_space(p + from, end - from));) from += (size_t)len;
+    }
+    return OK;
+}
+
+int chat_encode(struct chat_work *w, const struct json *record, const char *where, struct chat_tokens *out,
+                struct err *e)
+{
+    struct chat_record r;
+    struct chat_text t;
+    out->ids.n = 0;
+    int code = chat_record_read(&r, record, where, e);
+    if (code) return code;
+    code = chat_render(w, &r, where, &t, e);
+    if (!code) {
+        out->ends_trained = w->chat->train_on == CHAT_ALL || !r.messages;
+        if (w->chat->train_on == CHAT_ALL && !r.messages) t.answers[0].from = 0;
+        if (w->chat->train_on != CHAT_ALL) end_at_control(w, &t);
+        code = encode_text(w, &t, where, out, e);
+        if (!code && out->ids.n && out->ids.ids[out->ids.n - 1] == tokenizer_eos(w->chat->t))
+            out->ends_trained = out->trained[--out->ids.n];
+        if (!code && !out->ids.n) code = err_set(e, ERR_CORRUPT, "%s: a conversation of no text", where);
+        chat_text_fini(&t);
+    }
+    chat_record_fini(&r);
+    return code;
+}

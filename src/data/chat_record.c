@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* chat_record.c: what is no list of messages is written as one, in JSON, and read again: the forms meet in one place,
+ * and the template sees the same values whichever it was. */
+#include "data/chat_record.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+static const char *const own_members[] = {"messages", "conversations", "prompt", "completion",           "instruction",
+                                          "input",    "output",        "system", "add_generation_prompt"};
+
+bool chat_record_passes(const char *member)
+{
+    for (size_t i = 0; i < sizeof own_members / sizeof *own_members; i++)
+        if (!strcmp(member, own_members[i])) return false;
+    return true;
+}
+
+/* -- writing messages ---------------------------------------------------------------------------------------- */
+
+static void copy(const struct json *v, const char *key, struct json_out *o)
+{
+    struct str name = {0};
+    switch (json_kind(v)) {
+    case JSON_NULL: json_put_null(o, key); break;
+    case JSON_BOOL: json_put_bool(o, key, json_bool(v, false)); break;
+    case JSON_INT: json_put_int(o, key, json_int(v, 0)); break;
+    case JSON_REAL: json_put_real(o, key, json_real(v, 0)); break;
+    case JSON_STRING: json_put_string(o, key, json_string(v, NULL, "")); break;
+    case JSON_ARRAY:
+        json_begin_array(o, key);
+        for (size_t i = 0; i < json_size(v); i++) copy(json_at(v, i), NULL, o);
+        json_end_array(o);
+        break;
+    case JSON_OBJECT:
+        json_begin_object(o, key);
+        for (void *it = json_iter(v); it; it = json_iter_next(v, it)) {
+            json_iter_key_text(it, &name);
+            copy(json_iter_value(it), str_text(&name), o);
+            str_clear(&name);
+        }
+        json_end_object(o);
+        break;
+    }
+    str_free(&name);
+}
+
+static void put_message(struct json_out *o, const char *role, const struct json *content)
+{
+    json_begin_object(o, NULL);
+    json_put_string(o, "role", role);
+    copy(content, "content", o);
+    json_end_object(o);
+}
+
+static int take(struct chat_record *r, struct json_out *o, const char *where, struct err *e)
+{
+    int code = json_parse(&r->own, str_text(o->s), o->s->n, where, e);
+    str_free(o->s);
+    r->messages = r->own;
+    return code;
+}
+
+/* A text with a NUL cannot be written anew. */
+static bool holds_nul(const struct json *v)
+{
+    size_t n = 0;
+    const char *p = json_string(v, &n, "");
+    if (json_kind(v) == JSON_STRING) return memchr(p, 0, n) != NULL;
+    for (size_t i = 0; json_kind(v) == JSON_ARRAY && i < json_size(v); i++)
+        if (holds_nul(json_at(v, i))) return true;
+    for (void *it = json_kind(v) == JSON_OBJECT ? json_iter(v) : NULL; it; it = json_iter_next(v, it))
+        if (holds_nul(json_iter_value(it))) return true;
+    return false;
+}
+
+/* -- forms --------------------------------------------------------------------------------------------------- */
+
+static bool is_text(const struct json *v) { return v && json_kind(v) == JSON_STRING; }
+static bool is_list(const struct json *v) { return v && json_kind(v) == JSON_ARRAY; }
+
+static const char *role_of(const char *from)
+{
+    static const char *const roles[][2] = {
+        {"human", "user"},
+        {"user", "user"},
+        {"gpt", "assistant"},
+        {"assistant", "assistant"},
+        {"chatgpt", "assistant"},
+        {"bing", "assistant"},
+        {"bard", "assistant"},
+        {"model", "assistant"},
+        {"system", "system"},
+        {"tool", "tool"},
+        {"function_call", "assistant"},
+        {"observation", "tool"},
+        {"function_response", "tool"},
+    };
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (!strcmp(from, roles[i][0])) return roles[i][1];
+    return NULL;
+}
+
+static int read_conversations(struct chat_record *r, const struct json *list, const char *where, struct err *e)
+{
+    struct str text = {0};
+    struct json_out o = {.s = &text};
+    json_begin_array(&o, NULL);
+    for (size_t i = 0; i < json_size(list); i++) {
+        const struct json *m = json_at(list, i);
+        const char *from = json_string(json_get(m, "from"), NULL, NULL), *role = from ? role_of(from) : NULL;
+        if (!role || !is_text(json_get(m, "value"))) {
+            str_free(&text);
+            if (from && !role)
+                return err_set(e, ERR_CORRUPT, "%s: conversations[%zu]: from \"%.60s\" is no role that is known here",
+                               where, i, from);
+            return err_set(e, ERR_CORRUPT, "%s: conversations[%zu]: wanted {\"from\": text, \"value\": text}", where,
+                           i);
+        }
+        put_message(&o, role, json_get(m, "value"));
+    }
+    json_end_array(&o);
+    return take(r, &o, where, e);
+}
+
+static int read_instruction(struct chat_record *r, const struct json *record, const char *where, struct err *e)
+{
+    const struct json *instruction = json_get(record, "instruction"), *input = json_get(record, "input"),
+                      *system = json_get(record, "system");
+    struct str text = {0}, user = {0};
+    struct json_out o = {.s = &text};
+    str_puts(&user, json_string(instruction, NULL, ""));
+    if (is_text(input) && *json_string(input, NULL, "")) str_printf(&user, "\n\n%s", json_string(input, NULL, ""));
+    json_begin_array(&o, NULL);
+    if (is_text(system) && *json_string(system, NULL, "")) put_message(&o, "system", system);
+    json_begin_object(&o, NULL);
+    json_put_string(&o, "role", "user");
+    json_put_string(&o, "content", str_text(&user));
+    json_end_object(&o);
+    put_message(&o, "assistant", json_get(record, "output"));
+    json_end_array(&o);
+    str_free(&user);
+    return take(r, &o, where, e);
+}
+
+/* Two lists: the messages of the second are what is learnt. */
+static int read_two_lists(struct chat_record *r, const struct json *a, const struct json *b, const char *where,
+                          struct err *e)
+{
+    struct str text = {0};
+    struct json_out o = {.s = &text};
+    json_begin_array(&o, NULL);
+    for (size_t i = 0; i < json_size(a); i++) copy(json_at(a, i), NULL, &o);
+    for (size_t i = 0; i < json_size(b); i++) copy(json_at(b, i), NULL, &o);
+    json_end_array(&o);
+    return take(r, &o, where, e);
+}
+
+/* -- the whole ----------------------------------------------------------------------------------------------- */
+
+/* Every message has a role; answers are the assistant's, from `first` on, whose weight is not 0. */
+static int read_answers(struct chat_record *r, size_t first, const char *where, struct err *e)
+{
+    r->n = (int64_t)json_size(r->messages);
+    if (!r->n) return err_set(e, ERR_CORRUPT, "%s: a conversation of no messages", where);
+    r->answer = xcalloc(to_size(r->n), sizeof *r->answer);
+    for (size_t i = 0; i < to_size(r->n); i++) {
+        const struct json *m = json_at(r->messages, i), *weight = json_get(m, "weight");
+        const char *role = json_string(json_get(m, "role"), NULL, NULL);
+        if (!role)
+            return err_set(e, ERR_CORRUPT, "%s: message %zu: wanted an object with a \"role\" that is a text", where,
+                           i);
+        double w = json_real(weight, weight ? -1 : 1);
+        if (w != 0 && w != 1)
+            return err_set(e, ERR_CORRUPT, "%s: message %zu: weight: wanted 0 (not trained on) or 1", where, i);
+        r->answer[i] = i >= first && w != 0 && (!strcmp(role, "assistant") || !strcmp(role, "model"));
+    }
+    return OK;
+}
+
+int chat_record_read(struct chat_record *r, const struct json *record, const char *where, struct err *e)
+{
+    const struct json *messages = json_get(record, "messages"), *talk = json_get(record, "conversations"),
+                      *prompt = json_get(record, "prompt"), *completion = json_get(record, "completion");
+    size_t first = 0;
+    int code = OK;
+    *r = (struct chat_record){.record = record};
+    if (is_list(messages)) {
+        r->messages = messages;
+    } else if (is_list(talk)) {
+        code = read_conversations(r, talk, where, e);
+    } else if (is_list(prompt) && is_list(completion)) {
+        first = json_size(prompt);
+        code = read_two_lists(r, prompt, completion, where, e);
+    } else if (is_text(prompt) && is_text(completion)) {
+        r->prompt = json_string(prompt, &r->prompt_n, "");
+        r->completion = json_string(completion, &r->completion_n, "");
+        return OK;
+    } else if (is_text(json_get(record, "instruction")) && is_text(json_get(record, "output"))) {
+        code = read_instruction(r, record, where, e);
+    } else {
+        return err_set(e, ERR_CORRUPT,
+                       "%s: wanted a record with a list \"messages\" or \"conversations\", or with \"prompt\" and "
+                       "\"completion\", or \"instruction\" and \"output\"",
+                       where);
+    }
+    if (!code && r->own && holds_nul(record))
+        code = err_set(e, ERR_CORRUPT, "%s: a text that holds a NUL, in a record without \"messages\"", where);
+    if (!code) code = read_answers(r, first, where, e);
+    if (code) chat_record_fini(r);
+    return code;
+}
+
+void chat_record_fini(struct chat_record *r)
+{
+    json_free(r->own);
+    xfree(r->answer);
+    *r = (struct chat_record){0};
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* chat_record.h: the forms of records (chat.h) as messages, and which of them are answers. Includes: base.
+ * Order: Local. */
+#ifndef TUTTI_DATA_CHAT_RECORD_H
+#define TUTTI_DATA_CHAT_RECORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/json.h"
+
+struct chat_record {
+    const struct json *messages;     /* a list of objects with a role each; NULL: the record is two texts */
+    const char *prompt, *completion; /* those */
+    size_t prompt_n, completion_n;
+    const struct json *record; /* others of its members are the template's */
+    struct json *own;          /* where messages had to be written anew */
+    bool *answer;              /* per message: it is one of which a loss may be taken */
+    int64_t n;
+};
+/* The record stays the caller's, and must stay. where: for errors. ERR_CORRUPT. */
+int chat_record_read(struct chat_record *r, const struct json *record, const char *where, struct err *e);
+void chat_record_fini(struct chat_record *r);
+/* Whether the template sees this member of the record under its name: any but those the forms are made of. */
+bool chat_record_passes(const char *member);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fill-in-the-middle: what was cut can be put together again, lengths stay, rates are what was asked for, cuts fall
+ * inside of tokens, the same arguments give the same samples, tokenizers without its tokens are refused. */
+#include "data_test.h"
+
+#include "data/fim.h"
+
+enum { N = 400, DOCUMENTS = 4 };
+
+/* The fixture's BPE with fill-in-the-middle tokens 1100, 1101, 1102 of that spelling; NULL: without. */
+static struct tokenizer *open_with(const char *prefix, const char *suffix, const char *middle)
+{
+    const char *names[] = {prefix, suffix, middle};
+    struct str text = {0};
+    char *json;
+    size_t n;
+    struct err e;
+    struct tokenizer *t;
+    assert_ok(fs_read_all(FIXTURE("gpt2.json"), 8 << 20, &json, &n, &e), &e);
+    char *list = strchr(strstr(json, "\"added_tokens\""), '[') + 1;
+    str_add(&text, json, (size_t)(list - json));
+    for (int i = 0; prefix && i < 3; i++)
+        str_printf(&text,
+                   "{\"id\":%d,\"content\":\"%s\",\"special\":true,\"single_word\":false,\"lstrip\":false,"
+                   "\"rstrip\":false,\"normalized\":false},",
+                   1100 + i, names[i]);
+    str_puts(&text, list);
+    assert_ok(tokenizer_parse(&t, text.p, text.n, "fim", &e), &e);
+    xfree(json);
+    str_free(&text);
+    return t;
+}
+
+static const char *const words[] = {"quick",  "brown", "stretches", "jumping", "naïve",
+                                    "größer", "the",   "lazily",    "of",      "你好"};
+
+/* DOCUMENTS documents of N tokens in all, each but the last ended. */
+static void fill(const struct tokenizer *t, uint64_t seed, int32_t *ids)
+{
+    struct str text = {0};
+    struct tokens out = {0};
+    struct err e;
+    for (int i = 0; i < 4 * N; i++) str_printf(&text, "%s%s", words[dice(&seed) % 10], dice(&seed) % 9 ? " " : ".\n");
+    assert_ok(tokenizer_encode(t, text.p, text.n, &out, &e), &e);
+    assert_true(out.n >= N);
+    memcpy(ids, out.ids, N * sizeof *ids);
+    for (int i = 1; i < DOCUMENTS; i++) ids[i * N / DOCUMENTS] = tokenizer_eos(t);
+    tokens_free(&out);
+    str_free(&text);
+}
+
+static struct str text_of(const struct tokenizer *t, const int32_t *ids, int64_t n)
+{
+    struct str s = {0};
+    tokenizer_decode(t, ids, n, true, &s);
+    return s;
+}
+
+static int64_t find(const int32_t *ids, int64_t n, int32_t id)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] == id) return i;
+    return -1;
+}
+
+/* Document of n tokens, before and after. 0: as it was; 1: PSM; 2: SPM. Its parts in order are a beginning of the text
+ * and the middle's end is where the suffix begins. *inside counts middles that begin within a token of before. */
+static int check_document(const struct tokenizer *t, const int32_t *before, const int32_t *after, int64_t n)
+{
+    if (!memcmp(before, after, (size_t)n * 4)) return 0;
+    int64_t suffix = find(after, n, 1101), middle = find(after, n, 1102);
+    assert_int_equal(after[0], 1100);
+    assert_true(suffix > 0 && middle > suffix);
+    struct str whole = text_of(t, before, n), joined = {0}, s;
+    if (suffix > 1 || (suffix == 1 && middle == 2)) { /* an empty prefix and an empty suffix: either way is the same */
+        s = text_of(t, after + 1, suffix - 1);
+        str_add(&joined, str_text(&s), s.n);
+        str_free(&s);
+    }
+    s = text_of(t, after + middle + 1, n - middle - 1);
+    str_add(&joined, str_text(&s), s.n); /* SPM: the prefix, too */
+    str_free(&s);
+    s = text_of(t, after + suffix + 1, middle - suffix - 1);
+    str_add(&joined, str_text(&s), s.n);
+    str_free(&s);
+    assert_true(joined.n <= whole.n);
+    assert_memory_equal(str_text(&joined), whole.p, joined.n);
+    str_free(&joined);
+    str_free(&whole);
+    return suffix == 1 ? 2 : 1;
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    struct tokenizer *t = open_with("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>");
+    struct fim f;
+    struct err e;
+    int32_t before[N], after[N], again[N];
+    int kinds[3] = {0}, all = 0;
+    assert_ok(fim_init(&f, &(struct fim_rule){.rate = 0.5, .spm_rate = 0.25}, t, 7, &e), &e);
+    struct fim_work *w = fim_work_new(&f), *other = fim_work_new(&f);
+    for (int64_t k = 0; k < 300; k++) {
+        fill(t, (uint64_t)k, before);
+        memcpy(after, before, sizeof before);
+        memcpy(again, before, sizeof before);
+        assert_ok(fim_apply(w, k, 0, after, N, &e), &e);
+        assert_ok(fim_apply(other, k, 0, again, N, &e), &e);
+        assert_memory_equal(after, again, sizeof after);
+        for (int i = 0; i < DOCUMENTS; i++, all++) {
+            int from = i * N / DOCUMENTS + (i > 0), to = (i + 1) * N / DOCUMENTS;
+            if (to < N) assert_int_equal(after[to], tokenizer_eos(t));
+            kinds[check_document(t, before + from, after + from, to - from)]++;
+        }
+    }
+    double done = kinds[1] + kinds[2]; /* a little below the rate: where the suffix is too short nothing is done */
+    if (done / all < 0.38 || done / all > 0.52) fail_msg("%g of the documents, wanted 0.5", done / all);
+    if (kinds[2] / done < 0.18 || kinds[2] / done > 0.34) fail_msg("%g of them SPM, wanted 0.25", kinds[2] / done);
+    /* Another sample, another seed: others. */
+    memcpy(after, before, sizeof before);
+    memcpy(again, before, sizeof before);
+    f.rate = 1;
+    assert_ok(fim_apply(w, 1, 0, after, N, &e), &e);
+    assert_ok(fim_apply(w, 2, 0, again, N, &e), &e);
+    assert_memory_not_equal(after, again, sizeof after);
+    /* Documents one by one are what they are together. */
+    memcpy(again, before, sizeof before);
+    for (int i = 0; i < DOCUMENTS; i++) {
+        int from = i * N / DOCUMENTS + (i > 0), to = (i + 1) * N / DOCUMENTS;
+        assert_ok(fim_apply(w, 1, i, again + from, to - from, &e), &e);
+    }
+    assert_memory_equal(after, again, sizeof after);
+    fim_work_free(w);
+    fim_work_free(other);
+    tokenizer_free(t);
+}
+
+static void test_tokens(void **state)
+{
+    (void)state;
+    struct fim f;
+    struct err e;
+    struct tokenizer *byte = tokenizer_new_byte(), *none = open_with(NULL, NULL, NULL),
+                     *deepseek = open_with("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
+                     *own = open_with("<A>", "<B>", "<C>");
+    assert_ok(fim_init(&f, &(struct fim_rule){.rate = 0}, byte, 1, &e), &e);
+    assert_err(fim_init(&f, &(struct fim_rule){.rate = 0.5}, byte, 1, &e), &e, ERR_REQUEST,
+               "data.fim|no special tokens|data.fim.rate: 0");
+    assert_err(fim_init(&f, &(struct fim_rule){.rate = 0.5}, none, 1, &e), &e, ERR_REQUEST, "no special tokens");
+    assert_ok(fim_init(&f, &(struct fim_rule){.rate = 0.5}, deepseek, 1, &e), &e);
+    assert_true(f.prefix == 1100 && f.suffix == 1101 && f.middle == 1102);
+    assert_err(fim_init(&f, &(struct fim_rule){.rate = 0.5}, own, 1, &e), &e, ERR_REQUEST, "no special tokens");
+    assert_ok(fim_init(&f, &(struct fim_rule){0.5, 0, "<A>", "<C>", "<B>"}, own, 1, &e), &e);
+    assert_true(f.suffix == 1102);
+    assert_err(fim_init(&f, &(struct fim_rule){0.5, 0, "<A>", "<C>", NULL}, own, 1, &e), &e, ERR_REQUEST,
+               "named together");
+    assert_err(fim_init(&f, &(struct fim_rule){0.5, 0, "<A>", "<C>", "<D>"}, own, 1, &e), &e, ERR_REQUEST,
+               "no token \"<D>\"");
+    tokenizer_free(byte);
+    tokenizer_free(none);
+    tokenizer_free(deepseek);
+    tokenizer_free(own);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_tokens)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,63 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Conversations through training: only answers count as trained, in every layout alike; and data inspect: text, tokens, page, JSON, with
+# what a terminal or a browser would obey taken out.
+. "$(dirname "$0")/../script.sh"
+
+printf '%s\n' '{"messages":[{"role":"user","content":"Say \u001b[31m<b>&\u009b it"},{"role":"assistant","content":"Yes & no."}]}' \
+  '{"messages":[{"role":"user","content":"More"},{"role":"assistant","content":"One.\nTwo."},{"role":"user","content":"?"},{"role":"assistant","content":"Three"}]}' >"$dir/two.jsonl"
+for i in $(seq 30); do cat "$dir/two.jsonl"; done >"$dir/talk.jsonl"
+cat >"$dir/c.yaml" <<YAML
+model: {family: llama, layers: 1, hidden: 16, heads: 2, ffn: 32, seq_len: 32}
+data: {tokenizer: byte, train: [{path: $dir/talk.jsonl, chat: plain}], pack: best_fit}
+batch: {global: 4, micro: 2}
+precision: {recipe: fp32}
+run: {dir: $dir/run, steps: 3, log_every: 1, tensorboard: false}
+checkpoint: {every: 0}
+YAML
+
+# answers and the ends of their turns, of both documents: "Yes & no." and end of text; "One.\nTwo.", "Three" and theirs
+"$tutti" data tokenize --tokenizer byte --chat plain --out "$dir/t" "$dir/two.jsonl" >/dev/null || fail "tokenize"
+json=$("$tutti" data inspect "$dir/t" --sample 0 --json) || fail "inspect --json"
+[[ "$json" == *'"schema":"tutti.data-inspect-samples.1"'*'"trained":10,'* ]] || fail "not 10 trained tokens: $json"
+[[ "$("$tutti" data inspect "$dir/t.tok" --sample 1 --json)" == *'"trained":16,'* ]] || fail "not 16 trained tokens"
+text=$("$tutti" data inspect "$dir/t" --sample 0) || fail "inspect"
+[[ "$text" == *'Assistant: ⟦Yes & no.<|endoftext|>⟧'* ]] || fail "the answer is not marked: $text"
+[[ "$text" == *'\x1b[31m'*'\x9b'* && "$text" != *$'\e'* ]] || fail "a control character reaches the terminal: $text"
+[ "$("$tutti" data inspect "$dir/t" --sample 0 --tokens | grep -c ' yes ')" = 10 ] || fail "--tokens: not 10 lines with a loss"
+"$tutti" data inspect "$dir/t" --sample 0 --html "$dir/p.html" >/dev/null || fail "--html"
+grep -q '<b>&' "$dir/p.html" && fail "the page holds what a user wrote, unescaped"
+grep -q '>&lt;<' "$dir/p.html" || fail "the page does not hold it escaped"
+grep -qE '(src|href)=' "$dir/p.html" && fail "the page needs other files"
+
+# a step of a config: the sum of its samples' trained tokens is what a run counts, and layouts agree
+"$tutti" data inspect "$dir/c.yaml" --step 2 --json >"$dir/step.json" 2>/dev/null || fail "inspect a step"
+want=0
+for step in 1 2 3; do
+    n=0
+    for t in $("$tutti" data inspect "$dir/c.yaml" --step $step --json 2>/dev/null | grep -o '"trained":[0-9]*' | cut -d: -f2); do n=$((n + t)); done
+    want=$((want + n))
+done
+[ "$want" -gt 0 ] && [ "$want" -lt 384 ] || fail "$want trained tokens of 384 in 3 steps"
+for ranks in 1 2; do
+    "$tutti" train "$dir/c.yaml" run.dir="$dir/run$ranks" -n $ranks >/dev/null 2>"$dir/err" || fail "train -n $ranks: $(cat "$dir/err")"
+    got=$(grep '"step":3' "$dir/run$ranks/metrics.jsonl" | grep -o '"tokens":[0-9]*' | cut -d: -f2)
+    [ "$got" = "$want" ] || fail "-n $ranks: trained on $got tokens, the samples have $want"
+done
+loss() { grep -o '"loss":[0-9.]*' "$1/metrics.jsonl" | cut -c1-13; }
+[ "$(loss "$dir/run1")" = "$(loss "$dir/run2")" ] || fail "one and two ranks have other losses"
+
+expect() { # words, then the command
+    local words=$1 out
+    shift
+    out=$("$@" 2>&1) && fail "accepted: $*"
+    [[ "$out" == *"$words"* ]] || fail "does not say '$words': $out"
+}
+expect "--sample 4" "$tutti" data inspect "$dir/c.yaml" --sample 4
+expect "documents 0 to 1" "$tutti" data inspect "$dir/t" --sample 2
+expect "--step" "$tutti" data inspect "$dir/t" --step 2
+expect "--sample K" "$tutti" data inspect "$dir/t" --html "$dir/x.html"
+expect "made already" "$tutti" data inspect "$dir/c.yaml" "data.train=[{path: $dir/t, chat: plain}]"
+expect "did you mean plain" "$tutti" data inspect "$dir/c.yaml" "data.train=[{path: $dir/talk.jsonl, chat: plian}]"
+expect "no special tokens" "$tutti" data inspect "$dir/c.yaml" data.fim.rate=0.5
+passed
