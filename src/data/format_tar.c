@@ -41,12 +41,15 @@ struct shard {
     const char *only;        /* the column, where it is an extension */
     struct tar_member ahead; /* the first member of the next sample */
     bool has_ahead, at_end;
+    bool looked;                 /* the sample that is gathered was not handed out yet */
+    bool no_shard;               /* a sample had no text, or was of pictures or sound */
     struct str key, text, lines; /* the sample's key; its text; its .jsonl */
     int64_t offset;              /* of the sample's first member */
     size_t line_at;              /* in lines: what was not handed out begins here */
     int64_t line;
     struct json *record;
     struct str found; /* the sample's extensions, for errors */
+    struct err held;  /* what was wrong with the first sample */
     struct err later; /* what is wrong behind a sample that is bad itself */
 };
 
@@ -72,6 +75,22 @@ static size_t key_of(const char *name)
     return dot && dot > base ? (size_t)(dot - name) : 0;
 }
 
+static int next_sample(struct shard *r, struct err *e);
+static void shard_close(void *reader);
+
+/* In a folder lie archives that are no shards: told by their first sample, which is handed out first where it is one.
+ */
+static int look_ahead(struct shard *r, struct err *e)
+{
+    int got = next_sample(r, e);
+    r->looked = got > 0;
+    if (got < 0 && !r->no_shard) r->held = *e; /* it is one, and wrong: shard_next says so */
+    if (got >= 0 || !r->no_shard) return 1;
+    err_set(e, ERR_REQUEST, "is a tar archive whose first sample, %.80s, has %.60s and no text", str_text(&r->key),
+            str_text(&r->found));
+    return 0;
+}
+
 static int shard_open(void **reader, struct record_file *f, struct err *e)
 {
     if (f->whole) return err_set(e, ERR_REQUEST, "%s: is a tar archive, no file of records (.jsonl)", f->listed->path);
@@ -80,8 +99,10 @@ static int shard_open(void **reader, struct record_file *f, struct err *e)
     int row = f->chosen ? row_of(f->column) : -1;
     if (row >= 0 && extensions[row].kind != MEDIA && !strchr(f->column, '.')) r->only = f->column;
     r->tar = tar_new(&f->buffer);
-    *reader = r;
-    return 1;
+    int got = f->listed->named ? 1 : look_ahead(r, e);
+    if (got == 1) *reader = r;
+    else shard_close(r);
+    return got;
 }
 
 static void shard_place(const void *reader, char out[RECORD_PLACE])
@@ -123,6 +144,7 @@ static int take_member(struct shard *r, const struct tar_member *m, bool *has_te
     if (r->found.n < 100) str_printf(&r->found, "%s.%.40s", r->found.n ? ", " : "", extension);
     if (r->only && strcmp(extension, r->only) != 0) return OK;
     if (kind == MEDIA) {
+        r->no_shard = true;
         return err_set(e, ERR_REQUEST,
                        "%s: member %.200s at byte %lld is %s; no model here reads images, sound or video yet. To train "
                        "on the texts beside them alone, name their extension as the column: txt",
@@ -186,6 +208,7 @@ static int next_sample(struct shard *r, struct err *e)
     if (code) return code;
     if (got < 0) return got;
     if (has_text || has_json) return 1;
+    r->no_shard = true;
     char what[400];
     if (r->only) snprintf(what, sizeof what, "has no member .%s (it has %.200s)", r->only, str_text(&r->found));
     else
@@ -221,15 +244,24 @@ static int shard_next(void *reader, struct record *out, struct err *e)
     struct shard *r = reader;
     for (;;) {
         *out = (struct record){.offset = r->offset};
+        if (r->held.code) {
+            *e = r->held;
+            r->held = (struct err){0};
+            int code = bad_record(r->file->bad, e->code, e);
+            if (code) return code;
+            str_clear(&r->lines);
+            continue;
+        }
         int got = next_line(r, out, e);
         if (got) return got;
-        if (r->at_end && r->later.code) {
+        if (r->at_end && r->later.code && !r->looked) {
             *e = r->later;
             r->later = (struct err){0};
             return bad_record(r->file->bad, e->code, e);
         }
-        if (r->at_end) return 0;
-        got = next_sample(r, e);
+        if (r->at_end && !r->looked) return 0;
+        got = r->looked ? 1 : next_sample(r, e);
+        r->looked = false;
         if (got < 0 && (got = bad_record(r->file->bad, got, e)) < 0) return got;
         if (got == 0) {
             str_clear(&r->lines);

@@ -132,6 +132,32 @@ static void test_members_that_are_none(void **state)
                                         "JSON"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!strstr(told.p, words[i])) fail_msg("nothing tells of %s: %s", words[i], told.p);
+    /* In a folder an archive whose first sample is no text is passed over; a shard is read from its first sample on. */
+    struct str other = {0};
+    add_member(&other, "x/main.c", '0', "int x;", 6);
+    end_tar(&other);
+    char *folder = fs_join(dir, "f");
+    xfree(put_file(dir, "f/a.tar", other.p, other.n));
+    other.n = 0;
+    add_member(&other, "k.txt", '0', "K", 1);
+    end_tar(&other);
+    xfree(put_file(dir, "f/b.tar", other.p, other.n));
+    xfree(put_text(dir, "f/c.txt", "C"));
+    other.n = 0;
+    add_member(&other, "j.json", '0', "{", 1);
+    add_member(&other, "k.txt", '0', "after", 5);
+    end_tar(&other);
+    char *wrong = put_file(dir, "f/d.tar", other.p, other.n);
+    assert_err(read_column(folder, NULL, &got, &e), &e, ERR_CORRUPT, "d.tar: sample j at byte 0");
+    assert_ok(read_with(folder, &(struct source_options){.skip_bad = true}, &got, &n_bad, &e), &e);
+    assert_string_equal(got.p, "K|C|after|");
+    assert_int_equal(n_bad, 1);
+    assert_int_equal(unlink(wrong), 0);
+    xfree(wrong);
+    assert_ok(read_column(folder, NULL, &got, &e), &e);
+    assert_string_equal(got.p, "K|C|");
+    xfree(folder);
+    str_free(&other);
     struct source_options only = {.column = "txt", .skip_bad = true};
     assert_ok(read_with(path, &only, &got, &n_bad, &e), &e);
     assert_string_equal(got.p, "A|B|H|");
