@@ -483,8 +483,8 @@ static void passages(void **state)
                     earlier[w] = p && (k < i || p < m->d[i].p + at);
                 }
             /* Long enough and not upon itself: some of it goes. */
-            const char *self =
-                memmem(m->d[i].p, at + surely <= m->d[i].n ? at + surely - 1 : 0, m->d[i].p + at, surely);
+            bool fits = at + surely <= m->d[i].n;
+            const char *self = fits ? memmem(m->d[i].p, at + surely - 1, m->d[i].p + at, surely) : NULL;
             for (size_t k = at; k < at + surely && k < m->d[i].n; k++) any_gone = any_gone || m->d[i].gone[k];
             if (earlier[1] && !self) {
                 assert_true(any_gone);
