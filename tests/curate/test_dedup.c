@@ -96,6 +96,7 @@ static void make_texts(struct made *m)
             while (((unsigned char)stretch.p[from] & 0xC0) == 0x80) from++;
             while (((unsigned char)stretch.p[from + n] & 0xC0) == 0x80) n++;
             str_add(&s, stretch.p + from, n);
+            str_puts(&s, draw(&k, 2) ? "\xC3\xA4" : "\xC3\xB6"); /* one byte more agrees, which is no character */
             put_words(&s, &k, 5 + (int)draw(&k, 60));
         } else if (kind == 6) { /* repeats itself */
             for (int i = 0; i < 120; i++) str_puts(&s, "ab\n");
@@ -497,6 +498,13 @@ static void passages(void **state)
     for (int i = 0; i < m->n; i++)
         for (size_t k = 0; k < m->d[i].n; k++) assert_int_not_equal(m->d[i].gone[k], 1);
     assert_true(n_must > 100 / CASE_STRIDE);
+    /* A text that repeats itself keeps a stretch of it: the first such document. */
+    for (int i = 0, found = 0; i < m->n && !found; i++) {
+        found = m->d[i].n == 360 && !strncmp(m->d[i].p, "ab\nab\n", 6);
+        size_t stays = 0;
+        for (size_t k = 0; found && k < m->d[i].n; k++) stays += !(m->d[i].gone[k] & 1);
+        if (found) assert_true(stays >= least && stays < 2 * surely);
+    }
     xfree((char *)x.c.out);
 }
 
