@@ -193,6 +193,18 @@ static int64_t some_lengths(int64_t *lengths, int64_t n, int64_t most)
     return all;
 }
 
+/* A number of who is in a sample, whatever the order of samples. */
+static uint64_t company(const struct dataset *d, int64_t k)
+{
+    struct cuts_pieces p;
+    struct err e;
+    uint64_t all = 1;
+    assert_ok(dataset_pieces(d, k, &p, &e), &e);
+    for (int64_t i = 0; i < p.n; i++) all = all * 1000003 + (uint64_t)p.p[i].begin;
+    xfree(p.p);
+    return all * all;
+}
+
 static void test_packed_batches(void **state)
 {
     (void)state;
@@ -215,7 +227,7 @@ static void test_packed_batches(void **state)
                 batch_init(&whole, 8, 50);
                 batch_init(&part, 3, 50);
                 int64_t n = dataset_n_samples(d), per_epoch = group ? (n + group - 1) / group * group : n, other = 0;
-                uint64_t look[2] = {0, 0};
+                uint64_t look[2] = {0, 0}, met[2] = {0, 0};
                 char *predicted = xcalloc((size_t)n_tokens, 1);
                 int64_t padded = 0, trained = 0;
                 for (int64_t k = 0; k < 2 * per_epoch; k++) {
@@ -226,6 +238,7 @@ static void test_packed_batches(void **state)
                     check_row(d, k, &whole, row, masked, predicted);
                     dataset_where(d, k, &s, &epoch, &sample);
                     assert_int_equal(epoch, k / per_epoch);
+                    met[epoch] += company(d, k);
                     look[epoch] = look[epoch] * 31 + (uint64_t)whole.tokens[row * 50];
                     if (k % per_epoch == per_epoch - 1) /* every prediction of every document, once */
                         for (int64_t i = 0, at = 0; i < 600; at += lengths[i++] + 1)
@@ -245,6 +258,7 @@ static void test_packed_batches(void **state)
                 double share = (double)padded / (double)(per_epoch / 8 * 8 * 50);
                 assert_true(fabs(share - dataset_padding(d, 0)) < 0.06);
                 if (kind == PACK_BEST_FIT) assert_true(dataset_padding(d, 0) < 0.12);
+                assert_int_equal(met[0] != met[1], kind == PACK_BEST_FIT); /* documents meet others in every epoch */
                 batch_fini(&whole);
                 batch_fini(&part);
                 dataset_close(d);
@@ -314,7 +328,7 @@ static void test_packed_evaluation(void **state)
     char *path = put_documents(dir, "x.tok", lengths, 200, false);
     struct dataset_source source = {.path = path, .weight = 1};
     for (int kind = PACK_BEST_FIT; kind <= PACK_PADDED; kind++) {
-        int64_t sum[2] = {0};
+        uint64_t sum[2] = {0};
         for (int s = 0; s < 2; s++) {
             struct dataset *d = open_with((struct dataset_options){.seq_len = 32,
                                                                    .shuffled = true,
@@ -329,7 +343,7 @@ static void test_packed_evaluation(void **state)
             for (int64_t i = 0; i < dataset_eval_batches(d, 6, 0); i++) {
                 assert_ok(dataset_eval_batch(d, i, 6, 0, 0, &b, &e), &e);
                 trained += b.n_trained;
-                for (int64_t k = 0; k < 6 * 32; k++) sum[s] = sum[s] * 31 + b.targets[k];
+                for (int64_t k = 0; k < 6 * 32; k++) sum[s] = sum[s] * 31 + (uint64_t)b.targets[k];
             }
             assert_int_equal(trained, wanted);
             assert_int_equal(trained, dataset_eval_tokens(d));

@@ -78,6 +78,22 @@ static void test_orders(void **state)
     xfree(docs);
 }
 
+/* Share of documents all of whose tokens one part has. */
+static double whole(const int32_t *docs, int64_t seq, int n, const int64_t *order, int64_t n_docs)
+{
+    int *part = xmalloc((size_t)n_docs * sizeof *part);
+    int64_t n_whole = 0;
+    for (int64_t d = 0; d < n_docs; d++) part[d] = -1;
+    for (int p = 0; p < n; p++)
+        for (int64_t i = 0, rows = context_rows(seq, n, p, 1); i < rows; i++) {
+            int32_t d = docs[order[context_place(seq, n, p, i)]];
+            part[d] = part[d] == -1 || part[d] == p ? p : -2;
+        }
+    for (int64_t d = 0; d < n_docs; d++) n_whole += part[d] >= 0;
+    xfree(part);
+    return (double)n_whole / (double)n_docs;
+}
+
 /* Pairs of the busiest rank beside the mean: by position up to several times, by area within a tenth. */
 static void test_even(void **state)
 {
@@ -87,8 +103,9 @@ static void test_even(void **state)
     double worst_plain = 0;
     for (int kind = 0; kind < 3; kind++)
         for (int n = 2; n <= 8; n *= 2) {
-            make(kind, MOST, docs);
+            int64_t n_docs = make(kind, MOST, docs);
             document_order(docs, MOST, n, order);
+            if (kind == 0) assert_true(whole(docs, MOST, n, order, n_docs) > 0.9); /* short ones are not cut */
             double plain = busiest(docs, MOST, n, NULL), even = busiest(docs, MOST, n, order);
             worst_plain = plain > worst_plain ? plain : worst_plain;
             print_message("  documents of kind %d over %d ranks: busiest / mean %.3f by position, %.3f by area\n", kind,
