@@ -40,7 +40,7 @@ enum trouble {
     TRUNCATE,     /* half the body, then the end, against Content-Length */
     IGNORE_RANGE, /* always the whole */
     NO_LENGTH,    /* the whole, to the end of the connection */
-    NEW_TAG,      /* other bytes under another ETag */
+    NEW_TAG,      /* the same under another ETag, whatever If-Match says */
     NO_TAG,       /* neither ETag nor a time of change */
     WRONG_RANGE,  /* bytes from another place, as it says itself */
     SLOW,         /* 8 KiB every 10 ms */
@@ -236,7 +236,7 @@ static inline bool server_give(struct object_server *s, int fd, const struct ask
         return server_answer(fd, t == REDIRECT ? 302 : s->status, head, xml, strlen(xml));
     }
     if (t == HANG_UP) return false;
-    if (match && strcmp(match, tag)) return server_answer(fd, 412, "", "", 0);
+    if (match && strcmp(match, tag) && t != NEW_TAG) return server_answer(fd, 412, "", "", 0);
     if (part && first >= (long long)o->n) {
         snprintf(head, sizeof head, "Content-Range: bytes */%zu\r\n", o->n);
         return server_answer(fd, 416, head, "", 0);

@@ -18,14 +18,16 @@ int config_resolve_feed(struct config *c, const struct conf *f, struct err *e)
     if (rc) return rc;
     const char *text = c->data.remote.cache_limit;
     struct remote_options o = remote_defaults();
-    double least = 2 * (double)(o.connections * o.piece), *bytes = &c->data.remote.cache_bytes;
+    o.connections = (int)c->data.remote.connections;
+    double least = (double)remote_bytes(&o), *bytes = &c->data.remote.cache_bytes;
+    char wanted[32];
     *bytes = 0;
     if (!text || !strcmp(text, "0")) return OK;
     if (str_to_bytes(text, bytes) || *bytes > 1e18)
         return conf_error(f, e, "data.remote.cache_limit", "wanted bytes, such as 50GiB, or 0, got '%s'", text);
     if (*bytes >= least) return OK;
-    return conf_error(f, e, "data.remote.cache_limit", "%s is too little to keep anything; wanted 16MiB or more, or 0",
-                      text);
+    return conf_error(f, e, "data.remote.cache_limit", "%s is less than what is read at once; wanted %s or more, or 0",
+                      text, str_bytes(wanted, least));
 }
 
 struct remote_options config_remote(const struct config *c)

@@ -231,6 +231,7 @@ void dataset_close(struct dataset *d)
         cuts_close(&d->streams[i].cuts);
         tokenfile_close(&d->streams[i].file);
     }
+    if (d->remote) remote_say(d->remote);
     remote_free(d->remote);
     blend_fini(&d->blend);
     xfree(d->streams);

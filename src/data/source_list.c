@@ -184,6 +184,7 @@ void source_list_fini(struct source_list *l)
         xfree(l->files[i].object);
         xfree(l->files[i].path);
     }
+    if (l->remote) remote_say(l->remote);
     remote_free(l->remote);
     xfree(l->files);
     *l = (struct source_list){0};

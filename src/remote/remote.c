@@ -18,6 +18,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/thread.h"
 #include "remote/remote_impl.h"
 
@@ -144,6 +145,16 @@ struct remote_counts remote_counts(struct remote *r)
     struct remote_counts c = r->counts;
     pthread_mutex_unlock(&r->lock);
     return c;
+}
+
+void remote_say(struct remote *r)
+{
+    struct remote_counts c = remote_counts(r);
+    char fetched[32], kept[32];
+    if (c.requests)
+        log_info("data: fetched %s in %lld requests, %lld of them had to be made again; %s were here from before",
+                 str_bytes(fetched, (double)c.fetched), (long long)c.requests, (long long)c.failed,
+                 str_bytes(kept, (double)c.from_cache));
 }
 
 /* ---- threads ---- */

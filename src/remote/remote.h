@@ -94,5 +94,7 @@ struct remote_counts {
     double waited_s;             /* of readers, for pieces */
 };
 struct remote_counts remote_counts(struct remote *r);
+/* A line of it on stderr, where anything was asked for. */
+void remote_say(struct remote *r);
 
 #endif
