@@ -162,8 +162,59 @@ static void test_tokens(void **state)
     tokenizer_free(own);
 }
 
+/* Documents of one text are cut at different places, and seldom at the same character twice. */
+static void test_places(void **state)
+{
+    (void)state;
+    struct tokenizer *t = open_with("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>");
+    struct fim f;
+    struct err e;
+    int32_t one[N], ids[2 * N];
+    int same = 0, empty = 0, done = 0;
+    assert_ok(fim_init(&f, &(struct fim_rule){.rate = 1, .spm_rate = 0}, t, 3, &e), &e);
+    struct fim_work *w = fim_work_new(&f);
+    fill(t, 5, one);
+    for (int64_t k = 0; k < 100; k++) {
+        memcpy(ids, one, 90 * sizeof *ids);
+        ids[90] = tokenizer_eos(t);
+        memcpy(ids + 91, one, 90 * sizeof *ids);
+        assert_ok(fim_apply(w, k, 0, ids, 181, &e), &e);
+        same += !memcmp(ids, ids + 91, 90 * sizeof *ids);
+        done += ids[0] == 1100;
+        empty += ids[0] == 1100 && ids[89] == 1102;
+    }
+    assert_true(done > 80);
+    assert_true(same < 5);
+    assert_true(empty < 10);
+    fim_work_free(w);
+    tokenizer_free(t);
+}
+
+/* Tokens that are not how the tokenizer would spell the text become fewer: then nothing is done. */
+static void test_other_spelling(void **state)
+{
+    (void)state;
+    static const char letters[] = "the quick brown the quick brown the quick brown ";
+    enum { LETTERS = sizeof letters - 1 };
+    struct tokenizer *t = open_with("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>");
+    struct fim f;
+    struct err e;
+    int32_t before[LETTERS], after[LETTERS];
+    assert_ok(fim_init(&f, &(struct fim_rule){.rate = 1}, t, 3, &e), &e);
+    struct fim_work *w = fim_work_new(&f);
+    for (int i = 0; i < LETTERS; i++) assert_true((before[i] = tokenizer_find(t, &letters[i], 1)) >= 0);
+    for (int64_t k = 0; k < 50; k++) {
+        memcpy(after, before, sizeof before);
+        assert_ok(fim_apply(w, k, 0, after, LETTERS, &e), &e);
+        assert_memory_equal(after, before, sizeof before);
+    }
+    fim_work_free(w);
+    tokenizer_free(t);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_tokens)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_tokens),
+                                       cmocka_unit_test(test_places), cmocka_unit_test(test_other_spelling)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
