@@ -40,7 +40,7 @@ static const struct cli_option option_rows[] = {
      .help = "text of the language XX, once for each file: a text, a .jsonl, a folder ..., as for data tokenize"},
     {"--out", "MODEL", CLI_TEXT, offsetof(struct request, out), .needed = true, .help = "the model to write"},
     {"--n-grams", "N", CLI_INT, offsetof(struct request, n_grams), .lo = 50, .hi = 65536,
-     .help = "how many n-grams of each language the model knows"},
+     .help = "how many n-grams of a language the model knows, on average"},
     DATA_COLUMN(struct request, column),
     CLI_JSON(struct request, json),
 };

@@ -166,6 +166,14 @@ static bool joins(const char *p, size_t n)
     return role_of(p + 1, n - 1, &len) == INSIDE;
 }
 
+/* A mark that is there several times in a row is one word: "...", "-----"; ideographs are one each. */
+static bool repeats(const char *p, size_t n, size_t first, size_t at, size_t len)
+{
+    int bytes;
+    if (at + len > n || memcmp(p + first, p + at, len) != 0) return false;
+    return !stands_alone(char_at(p + first, n - first, &bytes));
+}
+
 static void split_at_marks(const char *p, size_t n, struct spans *l)
 {
     size_t from = 0, chars = 0;
@@ -178,9 +186,12 @@ static void split_at_marks(const char *p, size_t n, struct spans *l)
             continue;
         }
         if (chars) add(l, from, i, chars);
-        if (role == ALONE) add(l, i, i + (size_t)len, 1);
-        i += (size_t)len;
-        from = i;
+        size_t end = i + (size_t)len, same = 1;
+        if (role == ALONE) {
+            for (; repeats(p, n, i, end, (size_t)len); end += (size_t)len) same++;
+            add(l, i, end, same);
+        }
+        i = from = end;
         chars = 0;
     }
     if (chars) add(l, from, n, chars);

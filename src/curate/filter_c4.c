@@ -5,7 +5,7 @@
  * five sentences and three words where the last has three and five.
  *
  * A sentence ends at . ! ? or their like, with what closes behind them, before white space or the end of the line; what
- * is left of a line counts as one. Bad words have a filter of their own (bad_words).
+ * is left of a line counts as one; an ellipsis does not end it. Bad words have a filter of their own (bad_words).
  */
 #include <string.h>
 
@@ -97,7 +97,8 @@ static int64_t sentences(const char *p, size_t n)
         uint32_t c = char_at(p + i, n - i, &len);
         bool space = letters_space(p + i, n - i) > 0;
         if (ending && space) open = ending = false;
-        if (letters_ends_sentence(c)) {
+        bool dots = c == '.' && ((i && p[i - 1] == '.') || (i + 1 < n && p[i + 1] == '.'));
+        if (letters_ends_sentence(c) && !dots) {
             counted = open || (ending && counted);
             count += open;
             open = false;
@@ -167,6 +168,18 @@ static int judge_line(const struct options *o, struct document *d, struct findin
     return FILTER_KEEPS;
 }
 
+/* Without the white space that citations left at both ends. */
+static void trim(struct str *s)
+{
+    size_t from = 0, space;
+    if (!s->n) return;
+    s->n = letters_trim(s->p, s->n);
+    while (from < s->n && (space = letters_space(s->p + from, s->n - from)) > 0) from += space;
+    memmove(s->p, s->p + from, s->n - from);
+    s->n -= from;
+    s->p[s->n] = 0;
+}
+
 static int judge(const struct use *u, struct document *d, struct findings *f)
 {
     const struct options *o = u->options;
@@ -180,8 +193,9 @@ static int judge(const struct use *u, struct document *d, struct findings *f)
         return rule;
     }
     f->value[LOREM] = f->value[CURLY] = 0;
+    trim(&d->spare);
     if (finds(f, SENTENCES, (double)n, (double)o->min_sentences, INFINITY)) return SENTENCES;
-    if (d->spare.n != d->text.n || memcmp(d->spare.p, d->text.p, d->text.n) != 0) {
+    if (d->spare.n != d->text.n || memcmp(str_text(&d->spare), d->text.p, d->text.n) != 0) {
         if (!f->n_removed) findings_removed(f, "(white space)", 13);
         document_replace(d);
     }

@@ -42,7 +42,7 @@ static uint32_t key_of(const uint32_t *c, int n)
 {
     uint64_t h = (uint64_t)n;
     for (int i = 0; i < n; i++) h = (h ^ c[i]) * 0x9E3779B97F4A7C15u;
-    return (uint32_t)(h >> 40);
+    return (uint32_t)(n - 1) << 22 | (uint32_t)(h >> 42);
 }
 
 /* The n-grams that end with the newest of the last characters, of which there are n. */

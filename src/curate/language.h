@@ -34,12 +34,12 @@ struct language_guess {
     int64_t known;      /* n-grams of the text that some language has */
 };
 /* Of a text's first LANGUAGE_LOOKS bytes. */
-enum { LANGUAGE_LOOKS = 16 << 10 };
+enum { LANGUAGE_LOOKS = 4 << 10 };
 struct language_guess language_of(const struct language_model *m, const char *p, size_t n);
 /* Sums by label, for training; score has room for all. Returns n-grams that were known. */
 int64_t language_scores(const struct language_model *m, const char *p, size_t n, double *score);
 
-/* The n-grams of a text, each as 24 bits of its hash. */
+/* The n-grams of a text, each as 24 bits: how many characters, less 1 (2 bits), and 22 of its hash. */
 void language_n_grams(const char *p, size_t n, void (*each)(void *ctx, uint32_t key), void *ctx);
 
 /* -- training ----------------------------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ struct language_result {
     int64_t n_grams; /* in the model */
     double temperature;
 };
-/* Writes the model of the `most` n-grams a label into out. */
+/* Writes the model of the `most` n-grams a label, on average, into out. */
 int language_trainer_finish(struct language_trainer *t, int most, struct str *out, struct language_result *r,
                             struct err *e);
 

@@ -3,9 +3,9 @@
  * on the lines that were held out.
  *
  * A key has 24 bits, so a label's counts are a plain array of 16 Mi numbers while it is fed, reduced to its most
- * frequent when the next label comes: memory does not grow with the text. The weight of an n-gram is log(count /
- * floor), where the floor is the count, as a share, of the least frequent n-gram that any label keeps. A temperature is
- * found by golden section on the mean log loss.
+ * frequent when the next label comes: memory does not grow with the text. The n-grams with the largest shares of their
+ * label's text are kept, by one threshold for all labels: one that a label has not got is rarer in it than that. The
+ * weight of an n-gram is log(2 share / threshold). A temperature is found by golden section on the mean log loss.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -156,30 +156,63 @@ static int by_key(const void *a, const void *b)
     return x->label < y->label ? -1 : x->label > y->label;
 }
 
+static int by_share(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+    if (x->share < y->share || x->share > y->share) return x->share > y->share ? -1 : 1;
+    return by_key(a, b);
+}
+
 static void put_varint(struct str *out, uint32_t v)
 {
     for (; v > 127; v >>= 7) str_putc(out, (char)(128 | (v & 127)));
     str_putc(out, (char)v);
 }
 
+/* Of single characters much rarer ones are kept: that a text has a letter which a language has not says more than any
+ * longer n-gram. Only so many, because of ideographs. */
+enum { LETTERS_MOST = 1000 };
+static const double letter_least = 2e-6;
+
+static bool is_letter(const struct entry *e) { return e->key >> 22 == 0; }
+
+/* Entries of the n-grams to keep, by key; *least is the share of the rarest that is longer than a character. */
+static struct entry *choose(const struct language_trainer *t, int most, size_t *n_out, double *least)
+{
+    struct entry *e = NULL;
+    size_t n = 0, room = 0, kept = 0, longer = 0, all = (size_t)most * (size_t)t->n_labels;
+    for (int i = 0; i < t->n_labels; i++) {
+        const struct label_counts *l = &t->label[i];
+        int letters = 0;
+        for (int k = 0; k < l->n; k++) {
+            GROW(e, n, room, 1);
+            e[n] = (struct entry){l->kept[k].key, (uint8_t)i, (double)l->kept[k].n / (double)(l->all ? l->all : 1)};
+            n += !is_letter(&e[n]) || (letters++ < LETTERS_MOST && e[n].share >= letter_least);
+        }
+    }
+    if (n) qsort(e, n, sizeof *e, by_share);
+    *least = 1;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_letter(&e[i]) && longer++ >= all) continue;
+        if (!is_letter(&e[i])) *least = e[i].share;
+        e[kept++] = e[i];
+    }
+    if (kept) qsort(e, kept, sizeof *e, by_key);
+    *n_out = kept;
+    return e;
+}
+
 static void write_model(const struct language_trainer *t, int most, float temperature, struct str *out,
                         int64_t *n_grams)
 {
-    struct entry *e = NULL;
-    size_t n = 0, room = 0;
-    double least = 1, largest = 0;
-    for (int i = 0; i < t->n_labels; i++) {
-        const struct label_counts *l = &t->label[i];
-        for (int k = 0; k < l->n && k < most; k++) {
-            double share = (double)l->kept[k].n / (double)(l->all ? l->all : 1);
-            GROW(e, n, room, 1);
-            e[n++] = (struct entry){l->kept[k].key, (uint8_t)i, share};
-            if (share < least) least = share;
-            if (share > largest) largest = share;
-        }
+    size_t n;
+    double least, largest = 0;
+    struct entry *e = choose(t, most, &n, &least);
+    for (size_t i = 0; i < n; i++) {
+        e[i].share = log(2 * e[i].share / (is_letter(&e[i]) ? letter_least : least));
+        if (e[i].share > largest) largest = e[i].share;
     }
-    if (n) qsort(e, n, sizeof *e, by_key);
-    float unit = (float)(log(largest / least * 2) / 255);
+    float unit = (float)((largest > 0 ? largest : 1) / 255);
     model_put(out, (uint64_t)t->n_labels, 1);
     for (int i = 0; i < t->n_labels; i++) {
         model_put(out, strlen(t->labels[i]), 1);
@@ -195,7 +228,7 @@ static void write_model(const struct language_trainer *t, int most, float temper
         put_varint(out, i ? e[i].key - e[i - 1].key - 1 : e[i].key);
         model_put(out, k - i, 1);
         for (size_t q = i; q < k; q++) {
-            double weight = log(e[q].share / least * 2) / (double)unit;
+            double weight = e[q].share / (double)unit;
             model_put(out, e[q].label, 1);
             model_put(out, (uint64_t)(weight < 1 ? 1 : weight > 255 ? 255 : weight + 0.5), 1);
         }

@@ -27,12 +27,12 @@ bool letters_is_word(uint32_t c)
     return k >= UNI_LU && k <= UNI_PC;
 }
 
-/* Punctuation of any script, symbols of ASCII, control characters. */
+/* Punctuation of any script, symbols of ASCII, control characters; but no bullet, as datatrove has it. */
 static bool is_mark(uint32_t c)
 {
     if (c < 0x80) return !letters_is_letter(c) && !(c >= '0' && c <= '9');
     int k = category(c);
-    return (k >= UNI_PC && k <= UNI_PO) || k == UNI_CC;
+    return ((k >= UNI_PC && k <= UNI_PO) || k == UNI_CC) && c != 0x2022;
 }
 
 enum letters letters_of(const char *p, size_t n)
