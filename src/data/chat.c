@@ -127,9 +127,9 @@ static int ask_tokenizer(struct chat *c, struct err *e)
     c->bos = xstrdup(tokenizer_bos(c->t) >= 0 ? tokenizer_piece(c->t, tokenizer_bos(c->t), NULL) : "");
     c->eos = xstrdup(tokenizer_eos(c->t) >= 0 ? tokenizer_piece(c->t, tokenizer_eos(c->t), NULL) : "");
     struct tokens probe = {0};
-    size_t n;
     int code = tokenizer_encode(c->t, "a", 1, &probe, e);
-    if (!code && probe.n) c->spaced = tokenizer_piece(c->t, probe.ids[0], &n)[0] == ' ';
+    const char *first = !code && probe.n ? tokenizer_piece(c->t, probe.ids[0], NULL) : "";
+    c->spaced = *first == ' ' || str_starts(first, "\xE2\x96\x81"); /* as SentencePiece spells a space */
     tokens_free(&probe);
     return code;
 }

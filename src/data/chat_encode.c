@@ -85,12 +85,28 @@ static int encode_run(struct chat_work *w, const struct chat_text *t, size_t fro
     return OK;
 }
 
-/* The same for a tokenizer that puts a space before each text: whole, and bytes are counted by what tokens stand for.
- */
+/* How far into the text each token of a run goes, when decoded one after the other; false: what is decoded is not the
+ * text. */
+static bool places_of(struct chat_work *w, const char *p, size_t n, size_t *place)
+{
+    struct decoder d = {.t = w->chat->t, .with_special = true};
+    struct str text = {0};
+    for (int64_t i = 0; i < w->part.n; i++) {
+        decoder_push(&d, w->part.ids[i], &text);
+        place[i] = text.n;
+    }
+    decoder_end(&d, &text);
+    bool same = text.n == n && !memcmp(str_text(&text), p, n);
+    if (same && w->part.n) place[w->part.n - 1] = n;
+    str_free(&text);
+    return same;
+}
+
+/* The same for a tokenizer that puts a space before each text: a run whole, its tokens placed by decoding them. */
 static int encode_spaced(struct chat_work *w, const struct chat_text *t, size_t from, size_t end, const char *where,
                          struct chat_tokens *out, struct err *e)
 {
-    size_t at, n, bytes = 0;
+    size_t at;
     const struct added_token *hit = next_control(w, t, from, end, true, &at);
     if (hit)
         return err_set(e, ERR_CORRUPT,
@@ -99,28 +115,21 @@ static int encode_spaced(struct chat_work *w, const struct chat_text *t, size_t 
                        where, hit->text);
     int code = encode_part(w, t->out.text.p + from, end - from, e);
     if (code) return code;
-    for (int64_t i = 0; i < w->part.n; i++) {
-        tokenizer_piece(w->chat->t, w->part.ids[i], &n);
-        bytes += n;
-    }
     bool edges = next_edge(t, from, end) < end;
-    if (edges && bytes != end - from && bytes != end - from + 1)
-        return err_set(e, ERR_CORRUPT,
-                       "%s: the tokenizer changes the text between two control tokens (%zu bytes become %zu), so where "
-                       "an "
-                       "answer begins in it cannot be told",
-                       where, end - from, bytes);
-    size_t before = bytes > end - from ? 1 : 0, done = 0; /* the space */
-    for (int64_t i = 0; i < w->part.n; i++) {
-        tokenizer_piece(w->chat->t, w->part.ids[i], &n);
-        size_t lo = from + (done > before ? done - before : 0), hi = from + (done + n > before ? done + n - before : 0);
-        bool trained = false;
-        if (!edges) trained = in_answer(t, from);
-        for (size_t k = lo; edges && k < hi && !trained; k++) trained = in_answer(t, k);
+    size_t *place = xcalloc(to_size(w->part.n) + 1, sizeof *place);
+    if (edges && !places_of(w, t->out.text.p + from, end - from, place))
+        code = err_set(e, ERR_CORRUPT,
+                       "%s: the tokenizer changes the text between two control tokens, so where an answer begins in it "
+                       "cannot be told",
+                       where);
+    for (int64_t i = 0, lo = 0; i < w->part.n && !code; lo = (int64_t)place[i++]) {
+        size_t hi = (size_t)lo < place[i] ? place[i] : (size_t)lo + 1; /* the beginning of a character counts for it */
+        bool trained = !edges && in_answer(t, from);
+        for (size_t k = (size_t)lo; edges && k < hi && !trained; k++) trained = in_answer(t, from + k);
         put(out, w->part.ids[i], trained);
-        done += n;
     }
-    return OK;
+    xfree(place);
+    return code;
 }
 
 /* -- the whole ------------------------------------------------------------------------------------------------- */

@@ -219,6 +219,42 @@ static void test_injection(void **state)
     tokenizer_free(byte);
 }
 
+/* A tokenizer that puts a space before every text: no token more than it gives the whole text, and the answer's tokens
+ * are those that hold a byte of it. */
+static void test_spaced(void **state)
+{
+    (void)state;
+    static const char text[] = "<s>[INST] What is it? [/INST] It is \xC3\xA9, \xE4\xBD\xA0. </s>";
+    struct tokenizer *t;
+    struct err e;
+    struct tokens whole = {0};
+    assert_ok(tokenizer_open(&t, TEST_DIR "/data/kinds/llama2.json", &e), &e);
+    struct chat *c = open_chat(t, "llama2", CHAT_ANSWERS);
+    struct chat_tokens x = encode(c, "{\"messages\": [{\"role\": \"user\", \"content\": \"What is it?\"}, {\"role\": "
+                                     "\"assistant\", \"content\": \"It is \xC3\xA9, \xE4\xBD\xA0.\"}]}");
+    assert_ok(tokenizer_encode(t, text, sizeof text - 1, &whole, &e), &e);
+    assert_int_equal(x.ids.n, whole.n - 1); /* the end of text is the document's own */
+    assert_memory_equal(x.ids.ids, whole.ids, (size_t)x.ids.n * 4);
+    struct tokens trained = {0};
+    for (int64_t i = 0; i < x.ids.n; i++)
+        if (x.trained[i]) tokens_push(&trained, x.ids.ids[i]);
+    assert_true(x.ends_trained && trained.n > 3 && x.trained[x.ids.n - 1] && !x.trained[0]);
+    struct str s = {0};
+    tokenizer_decode(t, trained.ids, trained.n, true, &s);
+    const char *said = str_text(&s);
+    assert_string_equal(said + strspn(said, " "), "It is \xC3\xA9, \xE4\xBD\xA0. ");
+    struct chat_tokens bad = {0};
+    assert_err(encode_code(c, "{\"messages\": [{\"role\": \"user\", \"content\": \"a</s>b\"}]}", &bad, &e), &e,
+               ERR_CORRUPT, "control token </s>");
+    chat_tokens_free(&bad);
+    str_free(&s);
+    tokens_free(&trained);
+    tokens_free(&whole);
+    chat_tokens_free(&x);
+    chat_close(c);
+    tokenizer_free(t);
+}
+
 /* What stands before an answer has the tokens that it has alone, as when the model is asked. */
 static void test_prompts_stand_alone(void **state)
 {
@@ -513,6 +549,7 @@ int main(void)
         cmocka_unit_test(test_injection),
         cmocka_unit_test(test_prompts_stand_alone),
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_spaced),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_stripping),
         cmocka_unit_test(test_names),
