@@ -24,7 +24,7 @@ void data_print_json(struct str *text);
 double data_per_second(int64_t n, double seconds);
 
 /* What help says in several of them. */
-#define DATA_TOKENIZER "byte, a tokenizer.json (GPT-2 and Llama-3 styles), or a directory that holds one"
+#define DATA_TOKENIZER "byte, a tokenizer.json, or a directory that holds one"
 #define DATA_INPUT                                                                                                     \
     "INPUT is a text file, a .jsonl, .csv, .tsv or .parquet file (one document per line or row), a tar shard of\n"     \
     "samples, packed by gzip or zstd or not, several in braces (s-{00..99}.tar), or a folder (its text files, "        \

@@ -183,15 +183,18 @@ static bool is_end(const struct generator *g, const struct tokenizer *t, int64_t
     return id == tokenizer_eos(t);
 }
 
-/* The sampling loop; the prompt was fed and logits are its last token's. */
-static int continue_text(struct generator *g, const struct tokenizer *t, const float *logits, int64_t max_tokens,
-                         const struct sample_spec *spec, generate_emit_fn *emit, void *ctx, struct generate_result *r,
-                         struct err *e)
+/* The sampling loop; the prompt was fed and logits are its last token's. What a token looks like may hang on its being
+ * the first, so the decoder gets the prompt before. */
+static int continue_text(struct generator *g, const struct tokenizer *t, const struct tokens *prompt,
+                         const float *logits, int64_t max_tokens, const struct sample_spec *spec,
+                         generate_emit_fn *emit, void *ctx, struct generate_result *r, struct err *e)
 {
     struct sampler *s = sampler_new(g->model.vocab);
     struct decoder dec = {.t = t};
     struct str piece = {0};
     int rc = OK;
+    for (int64_t i = 0; i < prompt->n; i++) decoder_push(&dec, prompt->ids[i], &piece);
+    dec.n_held = 0;
     r->stopped = "length";
     while (!rc && r->tokens < max_tokens) {
         int64_t id;
@@ -246,7 +249,7 @@ int generate(struct generator *g, const struct tokenizer *t, const char *prompt,
     if (!rc) rc = generator_feed(g, ids.ids, ids.n, &logits, e);
     r->prompt_s = clock_now_s() - from;
     from = clock_now_s();
-    if (!rc) rc = continue_text(g, t, logits, max_tokens, spec, emit, ctx, r, e);
+    if (!rc) rc = continue_text(g, t, &ids, logits, max_tokens, spec, emit, ctx, r, e);
     r->tokens_s = clock_now_s() - from;
     tokens_free(&ids);
     return rc;
