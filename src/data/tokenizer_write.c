@@ -152,11 +152,12 @@ static void write_decoder(struct json_out *o)
     json_end_object(o);
 }
 
+/* Twelve digits: with more, readers that do not round to the nearest have another number, and ties fall otherwise. */
 static void write_scored(struct json_out *o, const char *text, double score)
 {
     json_begin_array(o, NULL);
     json_put_string(o, NULL, text);
-    json_put_real_digits(o, NULL, score, 17);
+    json_put_real_digits(o, NULL, score, 12);
     json_end_array(o);
 }
 
