@@ -31,7 +31,10 @@ static void row_tags(int i, struct str *out)
     size_t before = out->n;
     int items = 0;
     for (int j = 0; j < i % 4 && i % 6 != 2; j++)
-        if ((i + j) % 5) str_printf(out, "%st%d.%d", items++ ? "\n" : "", i, j);
+        if ((i + j) % 5) {
+            str_puts(out, items++ ? "\n" : "");
+            if ((i + j) % 7 != 1) str_printf(out, "t%d.%d", i, j);
+        }
     if (out->n > before) str_putc(out, '|');
 }
 static void row_content(int i, struct str *out)
