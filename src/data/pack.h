@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pack.h: a window of documents → samples, as a pure function of the documents' lengths.
+/* pack.h: a window of documents is packed: cut into samples, as a pure function of the documents' lengths.
  *
  * A document of n tokens, its end of text included, is n - 1 inputs with their targets: its end is predicted and
  * predicts nothing. Where that is more than a sequence it is cut into pieces of a sequence and the rest, each of whose
