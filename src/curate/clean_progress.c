@@ -55,7 +55,7 @@ static int get_key(const struct json *root, const char *name, uint64_t *key, con
 
 static int get_parts(struct progress *p, const struct json *list, const char *what, struct err *e)
 {
-    if (json_kind(list) != JSON_ARRAY) return err_set(e, ERR_CORRUPT, "%s: parts: wanted a list", what);
+    if (!list || json_kind(list) != JSON_ARRAY) return err_set(e, ERR_CORRUPT, "%s: parts: wanted a list", what);
     int64_t n = (int64_t)json_size(list);
     GROW(p->part_bytes_of, 0, p->room, n);
     for (int64_t i = 0; i < n; i++) {

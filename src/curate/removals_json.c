@@ -90,7 +90,8 @@ static int get_counts(const struct json *o, const char *key, int64_t *count, con
                       struct err *e)
 {
     const struct json *list = json_get(o, key);
-    if (json_kind(list) != JSON_ARRAY || json_size(list) != REMOVALS_BINS + 2) return strange(what, filter, key, e);
+    if (!list || json_kind(list) != JSON_ARRAY || json_size(list) != REMOVALS_BINS + 2)
+        return strange(what, filter, key, e);
     for (int i = 0; i < REMOVALS_BINS + 2; i++) {
         count[i] = json_int(json_at(list, (size_t)i), -1);
         if (count[i] < 0) return strange(what, filter, key, e);
@@ -136,7 +137,8 @@ static int get_samples(const struct json *o, const char *key, const struct filte
                        const char *what, struct err *e)
 {
     const struct json *list = json_get(o, key);
-    if (json_kind(list) != JSON_ARRAY || json_size(list) > REMOVALS_SAMPLES) return strange(what, f->kind.name, key, e);
+    if (!list || json_kind(list) != JSON_ARRAY || json_size(list) > REMOVALS_SAMPLES)
+        return strange(what, f->kind.name, key, e);
     for (size_t i = 0; i < json_size(list); i++) {
         int code = get_sample(json_at(list, i), f, &l->s[i], what, e);
         if (code) return code;
@@ -158,7 +160,7 @@ static int get_use(const struct json *o, const struct filter *f, struct use_remo
     if (!code) code = json_need_int(o, "removed_bytes", INT64_MIN, INT64_MAX, &u->removed_bytes, what, e);
     if (!code) code = json_need_int(o, "removed_pieces", 0, INT64_MAX, &u->removed_pieces, what, e);
     const struct json *rules = json_get(o, "rules");
-    if (!code && (json_kind(rules) != JSON_ARRAY || json_size(rules) != (size_t)f->n_rules))
+    if (!code && (!rules || json_kind(rules) != JSON_ARRAY || json_size(rules) != (size_t)f->n_rules))
         code = strange(what, f->kind.name, "rules", e);
     for (int i = 0; i < f->n_rules && !code; i++)
         code = get_rule(json_at(rules, (size_t)i), &f->rule[i], &u->rule[i], what, f->kind.name, e);
@@ -170,7 +172,7 @@ static int get_use(const struct json *o, const struct filter *f, struct use_remo
 int removals_read(struct removals *t, const struct json *filters, const char *what, struct err *e)
 {
     removals_clear(t);
-    if (json_kind(filters) != JSON_ARRAY || json_size(filters) != (size_t)t->n)
+    if (!filters || json_kind(filters) != JSON_ARRAY || json_size(filters) != (size_t)t->n)
         return err_set(e, ERR_CORRUPT, "%s: filters: wanted a list of %d", what, t->n);
     for (int i = 0; i < t->n; i++) {
         int code = get_use(json_at(filters, (size_t)i), t->uses[i].filter, &t->use[i], what, e);
