@@ -145,6 +145,25 @@ static void test_seams_of_expressions(void **state)
     json_free(root);
 }
 
+/* What looks ahead at the very byte behind a cut would see an end of the text there instead. */
+static void test_seams_and_what_looks_ahead(void **state)
+{
+    (void)state;
+    struct rng r = {.seed = 8};
+    struct err e;
+    static const char *const patterns[] = {"[a-z]+(?=\\n)|[a-z]|\\s|[^\\sa-z]+", "[a-z]+(?! )|[a-z]|\\s|[^\\sa-z]+",
+                                           "[a-z]+(?=\\s\\S)|[a-z]|\\s|[^\\sa-z]+"};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        struct split *s = split_new();
+        assert_ok(split_add(s, patterns[i], strlen(patterns[i]), "test", &e), &e);
+        for (int k = 0; k < 200 / CASE_STRIDE; k++) {
+            unsigned char text[80];
+            check_split(s, text, draw(&r, text, sizeof text), patterns[i]);
+        }
+        split_free(s);
+    }
+}
+
 static void test_published_expressions_have_seams(void **state)
 {
     (void)state;
@@ -228,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_seams_of_expressions),
+        cmocka_unit_test(test_seams_and_what_looks_ahead),
         cmocka_unit_test(test_published_expressions_have_seams),
         cmocka_unit_test(test_seams_of_tokenizers),
     };
