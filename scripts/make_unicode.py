@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/data/unicode_table.c: what kind of character each code point is, for the classes of tokenizers.
+"""Writes src/text/unicode_table.c: what kind of character each code point is, for the classes of tokenizers.
 
-    pip install tokenizers; python3 scripts/make_unicode.py > src/data/unicode_table.c
+    pip install tokenizers; python3 scripts/make_unicode.py > src/text/unicode_table.c
 
 The tables are measured, not copied: every code point is put through the `tokenizers` library, which has its own Oniguruma
 and Rust's own tables, so that what tutti calls a letter is what that library calls a letter, whatever Unicode version the
@@ -75,7 +75,7 @@ def main():
             runs.append((c,) + now)
     out = ["/* SPDX-License-Identifier: Apache-2.0 */",
            "/* unicode_table.c: made by scripts/make_unicode.py from tokenizers %s; do not edit. */" % tokenizers.__version__,
-           '#include "data/unicode_table.h"', "", "const char unicode_made_from[] = \"tokenizers %s\";" % tokenizers.__version__,
+           '#include "text/unicode_table.h"', "", "const char unicode_made_from[] = \"tokenizers %s\";" % tokenizers.__version__,
            "const int unicode_n_runs = %d;" % len(runs), "/* clang-format off */"]
 
     def numbers(head, items, per_line=120):

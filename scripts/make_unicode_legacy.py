@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/data/unicode_legacy.c: the sets of code points and the lower-case letters that normalizers go by.
+"""Writes src/text/unicode_legacy.c: the sets of code points and the lower-case letters that normalizers go by.
 
-    pip install tokenizers; python3 scripts/make_unicode_legacy.py > src/data/unicode_legacy.c
+    pip install tokenizers; python3 scripts/make_unicode_legacy.py > src/text/unicode_legacy.c
 
-Measured like src/data/unicode_table.c: every code point is put through the `tokenizers` library. Its steps carry tables of several
+Measured like src/text/unicode_table.c: every code point is put through the `tokenizers` library. Its steps carry tables of several
 ages: normal forms are Unicode 9's, marks and punctuation older or newer, lower case is Rust's. What Unicode 9 had assigned comes from
 perl (Present_In), and is checked against the library here. Development only: the build reads the result.
 """
@@ -89,7 +89,7 @@ def main():
     }
     out = ["/* SPDX-License-Identifier: Apache-2.0 */",
            "/* unicode_legacy.c: made by scripts/make_unicode_legacy.py from tokenizers %s; do not edit. */" % tokenizers.__version__,
-           '#include "data/unicode_legacy.h"', "", "/* clang-format off */"]
+           '#include "text/unicode_legacy.h"', "", "/* clang-format off */"]
 
     def numbers(head, rows):
         line = ""

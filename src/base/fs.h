@@ -16,7 +16,7 @@
 /* A file open for reading in places. Reading is by calls into the caller's memory, never through a map: a file that
  * shrinks and a disk that fails are errors that name file, offset, bytes wanted and got, not a SIGBUS. Threads may read
  * one at once. */
-struct fs_elsewhere { /* for files that lie on no disk of this host (data/blob_remote.h) */
+struct fs_elsewhere { /* for files that lie on no disk of this host (source/blob_remote.h) */
     int (*read)(void *of, int64_t at, size_t n, void *out, struct err *e); /* bytes that the file has */
     void (*close)(void *of);
 };

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "curate/rules.h"
-#include "data/source.h"
+#include "source/source.h"
 
 /* ---- the rows ---- */
 

@@ -4,8 +4,8 @@
 #ifndef TUTTI_CLI_BENCH_TEXTS_H
 #define TUTTI_CLI_BENCH_TEXTS_H
 
-#include "data/tokenizer.h"
 #include "remote/remote.h"
+#include "token/tokenizer.h"
 
 struct bench_texts {
     const struct tokenizer *tokenizer;

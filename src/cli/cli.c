@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "data/tokenizer.h"
+#include "token/tokenizer.h"
 #include "config/setup.h"
 
 int cli_fail(const struct err *e)

@@ -10,7 +10,7 @@
 #include "cli/cmd_data.h"
 #include "cli/inspect_samples.h"
 #include "data/tokenfile.h"
-#include "data/tokenizer.h"
+#include "token/tokenizer.h"
 
 #define AT(field) offsetof(struct inspect_request, field)
 static const struct cli_option option_rows[] = {

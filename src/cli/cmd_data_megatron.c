@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "cli/cmd_data.h"
 #include "data/megatron.h"
-#include "data/tokenizer.h"
+#include "token/tokenizer.h"
 
 struct request {
     const char *tokenizer, *out, *prefix, *type;

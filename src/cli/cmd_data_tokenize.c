@@ -8,7 +8,7 @@
 #include "base/thread.h"
 #include "cli/cmd_data.h"
 #include "data/tokenize.h"
-#include "data/tokenizer.h"
+#include "token/tokenizer.h"
 
 struct request {
     const char *tokenizer, *out, *column, *chat, *train_on;

@@ -9,7 +9,7 @@
 #include "cli/cmd_data.h"
 #include "curate/model_file.h"
 #include "curate/quality.h"
-#include "data/source.h"
+#include "source/source.h"
 
 enum { MOST = 1024, LONGEST = 1 << 20 };
 struct inputs {

@@ -10,7 +10,7 @@
 #include "cli/cmd_data.h"
 #include "curate/language.h"
 #include "curate/model_file.h"
-#include "data/source.h"
+#include "source/source.h"
 
 enum { MOST = 1024 };
 struct request {

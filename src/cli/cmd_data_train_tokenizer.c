@@ -11,12 +11,12 @@
 #include "base/str.h"
 #include "base/thread.h"
 #include "cli/cmd_data.h"
-#include "data/bad_list.h"
-#include "data/bpe_train.h"
-#include "data/piece_counter.h"
-#include "data/source.h"
-#include "data/train_style.h"
-#include "data/unigram_train.h"
+#include "source/bad_list.h"
+#include "source/source.h"
+#include "token/bpe_train.h"
+#include "token/piece_counter.h"
+#include "token/train_style.h"
+#include "token/unigram_train.h"
 
 #define MEMORY_LEAST (16.0 * (1 << 20))
 

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "data/batch.h"
-#include "data/tokenizer.h"
+#include "token/tokenizer.h"
 
 struct sample_view {
     const struct tokenizer *t;

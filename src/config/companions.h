@@ -7,7 +7,7 @@
 #define TUTTI_CONFIG_COMPANIONS_H
 
 #include "checkpoint/hf.h"
-#include "data/tokenizer.h"
+#include "token/tokenizer.h"
 #include "config/config.h"
 
 /* Writes the tokenizer into dir, with the files beside it as they are where it comes with a tokenizer_config.json;

@@ -10,7 +10,7 @@
 #define TUTTI_CONFIG_FROM_H
 
 #include "checkpoint/weights.h"
-#include "data/tokenizer.h"
+#include "token/tokenizer.h"
 #include "config/config.h"
 
 /* ERR_REQUEST names the key, its value and the model's. */

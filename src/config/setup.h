@@ -6,7 +6,7 @@
 #define TUTTI_CONFIG_SETUP_H
 
 #include "checkpoint/weights.h"
-#include "data/tokenizer.h"
+#include "token/tokenizer.h"
 #include "config/config.h"
 
 /* Copies the architecture of model.from into c->model (from.h), then opens the tokenizer: data.tokenizer, or without

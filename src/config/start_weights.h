@@ -7,9 +7,9 @@
 #define TUTTI_CONFIG_START_WEIGHTS_H
 
 #include "checkpoint/weights.h"
-#include "data/tokenizer.h"
 #include "nn/model.h"
 #include "state/store.h"
+#include "token/tokenizer.h"
 
 /* A model of ours as one of theirs; eos and bos: token ids, -1 none. */
 struct hf_model source_hf_model(const struct model_config *m, int32_t bos, int32_t eos);

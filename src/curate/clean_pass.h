@@ -13,7 +13,7 @@
  *   3. The same command goes on where it stopped: what was read is read again, without filtering. Other inputs, rules
  * or sizes for the same folder are refused by name.
  *   4. Memory: three rounds of two groups a thread (group.h), and the largest document a few times.
- * Includes: base, data/source.h, group.h. Order: Local.
+ * Includes: base, source/source.h, group.h. Order: Local.
  */
 #ifndef TUTTI_CURATE_CLEAN_PASS_H
 #define TUTTI_CURATE_CLEAN_PASS_H

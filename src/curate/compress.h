@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* compress.h: bytes as one zstd frame (RFC 8878) with its checksum; frames after one another are one file. The library
- * is named here and in data/unpack.c only. Includes: base. Order: Local. */
+ * is named here and in source/unpack.c only. Includes: base. Order: Local. */
 #ifndef TUTTI_CURATE_COMPRESS_H
 #define TUTTI_CURATE_COMPRESS_H
 

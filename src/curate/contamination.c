@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "curate/normal.h"
-#include "data/source.h"
+#include "source/source.h"
 
 #define BASE 0x9E3779B97F4A7C15u
 

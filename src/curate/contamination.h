@@ -6,7 +6,7 @@
  * text of fewer than n words, but of `least` at least, is one n-gram of its own length; shorter ones mean too little
  * and are counted. Of an n-gram that several texts have the first is told. Memory: 24 bytes or less per word of the
  * benchmarks, and their names. Finding is linear in the document, times the number of different lengths. Includes:
- * base, data/source.h. Order: Local; a set that is made is read by any number of threads.
+ * base, source/source.h. Order: Local; a set that is made is read by any number of threads.
  */
 #ifndef TUTTI_CURATE_CONTAMINATION_H
 #define TUTTI_CURATE_CONTAMINATION_H
@@ -36,7 +36,7 @@ struct contamination {
 /* 1 <= least <= n <= GRAM_MOST. */
 void contamination_init(struct contamination *c, int n, int least);
 void contamination_fini(struct contamination *c);
-/* Adds all texts of a file or folder (data/source.h). */
+/* Adds all texts of a file or folder (source/source.h). */
 int contamination_add_file(struct contamination *c, const char *path, const char *column, struct err *e);
 void contamination_add(struct contamination *c, const char *text, size_t n, uint32_t file, uint32_t document);
 

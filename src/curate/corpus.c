@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus.c: a source (data/source.h) of which one unit's files at a time are read. */
+/* corpus.c: a source (source/source.h) of which one unit's files at a time are read. */
 #include "curate/corpus.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "data/bad_list.h"
-#include "data/source.h"
+#include "source/bad_list.h"
+#include "source/source.h"
 
 struct corpus {
     struct source *list, *source; /* all of it; its reader */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* corpus.h: inputs as numbered documents, in units that are dealt to ranks.
  *
- * A document's number is (part << CORPUS_BITS) | (place in its part); parts are the units of data/source.h (files, or
+ * A document's number is (part << CORPUS_BITS) | (place in its part); parts are the units of source/source.h (files, or
  * parts of large ones), in their order: so numbers order documents, and depend on the inputs alone. A unit here is some
  * parts one after the other, together of about CORPUS_UNIT bytes: neither how many ranks there are nor their memory
  * changes it.
@@ -20,7 +20,7 @@ enum { CORPUS_BITS = 36 };
 #define CORPUS_UNIT ((int64_t)256 << 20)
 
 struct corpus;
-/* unit_bytes: CORPUS_UNIT usually. text_most: a document of more bytes is refused. skip_bad: as data/source.h. */
+/* unit_bytes: CORPUS_UNIT usually. text_most: a document of more bytes is refused. skip_bad: as source/source.h. */
 int corpus_open(struct corpus **out, const char *const *paths, int n_paths, const char *column, bool skip_bad,
                 int64_t unit_bytes, size_t text_most, struct err *e);
 void corpus_close(struct corpus *c); /* NULL is fine */

@@ -47,7 +47,7 @@ struct dedup_config {
     const char *const *inputs;
     int n_inputs;
     const char *column; /* NULL: text */
-    bool skip_bad;      /* as data/source.h */
+    bool skip_bad;      /* as source/source.h */
     const char *out, *work;
     enum dedup_kind steps[EDIT_STEPS_MOST];
     int n_steps;

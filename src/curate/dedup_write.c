@@ -16,8 +16,8 @@
 #include "base/mem.h"
 #include "curate/rewrite.h"
 #include "curate/spans.h"
-#include "data/bad_list.h"
-#include "data/utf8.h"
+#include "source/bad_list.h"
+#include "text/utf8.h"
 
 enum { SAMPLE_BYTES = 240 };
 #define UNIT_FILE_MOST ((size_t)256 << 20)

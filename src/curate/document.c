@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* document.c: lines and words of a text, each found in one pass over its bytes.
  *
- * ASCII goes by a table of 128 entries, other characters by data/unicode.h. The table of a filter is open addressing
+ * ASCII goes by a table of 128 entries, other characters by text/unicode.h. The table of a filter is open addressing
  * with twice the keys' room, emptied by a pass over as many slots as the document needs.
  */
 #include "curate/document.h"
@@ -10,9 +10,9 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "data/unicode.h"
-#include "data/unicode_table.h"
-#include "data/utf8.h"
+#include "text/unicode.h"
+#include "text/unicode_table.h"
+#include "text/utf8.h"
 
 void document_free(struct document *d)
 {

@@ -5,7 +5,7 @@
  * Characters are code points; a byte that belongs to none counts as one (the filter `unicode` mends such bytes). A line
  * ends at LF; a CR before it belongs to the end. Words are counted in one of two ways (enum word_kind).
  * A document is one thread's. Memory is kept from document to document.
- * Includes: base, data/utf8.h. Order: Local.
+ * Includes: base, text/utf8.h. Order: Local.
  */
 #ifndef TUTTI_CURATE_DOCUMENT_H
 #define TUTTI_CURATE_DOCUMENT_H
@@ -43,7 +43,7 @@ struct key_table {
     size_t mask, room;
 };
 
-/* Where a document comes from: the file and its place there (data/source.h), and which of the pass it is. */
+/* Where a document comes from: the file and its place there (source/source.h), and which of the pass it is. */
 struct origin {
     const char *source;
     int64_t number, offset, index;

@@ -7,8 +7,8 @@
 #include "curate/filter.h"
 #include "curate/letters.h"
 #include "curate/wordset.h"
-#include "data/unicode_legacy.h"
-#include "data/utf8.h"
+#include "text/unicode_legacy.h"
+#include "text/utf8.h"
 
 struct options {
     struct conf_list words;

@@ -3,8 +3,8 @@
  * letters. */
 #include "curate/filter.h"
 #include "curate/letters.h"
-#include "data/unicode.h"
-#include "data/unicode_table.h"
+#include "text/unicode.h"
+#include "text/unicode_table.h"
 
 struct options {
     double symbols, digits, upper;

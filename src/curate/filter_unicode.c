@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* filter_unicode.c: text as it was meant: bytes that are no UTF-8 are read as Windows-1252, UTF-8 that was read as
  * Windows-1252 or Latin-1 is mended (also where that happened twice), marks of byte order and control characters go,
- * line ends become LF, and the rest is brought into a normal form (data/normal_form.h). Documents with too many U+FFFD,
+ * line ends become LF, and the rest is brought into a normal form (text/normal_form.h). Documents with too many U+FFFD,
  * of which the text is lost, are dropped.
  */
 #include <string.h>
 
 #include "curate/filter.h"
 #include "curate/mojibake.h"
-#include "data/normal_form.h"
-#include "data/utf8.h"
+#include "text/normal_form.h"
+#include "text/utf8.h"
 
 struct options {
     bool bytes, mojibake, controls, line_ends;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "data/utf8.h"
+#include "text/utf8.h"
 
 void group_free(struct group *g)
 {

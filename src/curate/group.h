@@ -7,14 +7,14 @@
  *     {"text": "...", "source": "a.jsonl", "document": 7, "offset": 5120, "bytes": 311}
  *
  * bytes are those of the text as it was read; behind them is what filters note (a language, say).
- * Includes: base, data/source.h, rules.h, compress.h. Order: Local.
+ * Includes: base, source/source.h, rules.h, compress.h. Order: Local.
  */
 #ifndef TUTTI_CURATE_GROUP_H
 #define TUTTI_CURATE_GROUP_H
 
 #include "curate/compress.h"
 #include "curate/rules.h"
-#include "data/source.h"
+#include "source/source.h"
 
 enum { GROUP_BYTES = 512 << 10, GROUP_DOCUMENTS = 1024 };
 

@@ -16,7 +16,7 @@
 #include "curate/language_table.h"
 #include "curate/letters.h"
 #include "curate/model_file.h"
-#include "data/unicode_legacy.h"
+#include "text/unicode_legacy.h"
 
 struct pair {
     uint8_t label, weight;

@@ -16,7 +16,7 @@
 #include "curate/language.h"
 #include "curate/model_file.h"
 #include "curate/document.h"
-#include "data/utf8.h"
+#include "text/utf8.h"
 
 enum {
     KEYS = 1 << 24,

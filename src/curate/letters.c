@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "curate/document.h"
-#include "data/unicode.h"
-#include "data/unicode_table.h"
-#include "data/utf8.h"
+#include "text/unicode.h"
+#include "text/unicode_table.h"
+#include "text/utf8.h"
 
 static int category(uint32_t c) { return unicode_kind_of(c) & 31; }
 

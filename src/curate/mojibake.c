@@ -10,7 +10,7 @@
 #include "curate/mojibake.h"
 
 #include "curate/document.h"
-#include "data/utf8.h"
+#include "text/utf8.h"
 
 static const uint16_t upper[32] = {
     0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021, 0x2C6,  0x2030, 0x160,

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "data/unicode.h"
-#include "data/unicode_table.h"
-#include "data/utf8.h"
+#include "text/unicode.h"
+#include "text/unicode_table.h"
+#include "text/utf8.h"
 
 static const char *const names[N_NORMAL_KINDS] = {"bytes", "space", "words"};
 

@@ -9,7 +9,7 @@
  *
  * Lower case is that of the letters of Latin, Greek, Cyrillic and Armenian that have a one-to-one pair in Unicode up to
  * U+0586 and in Latin Extended Additional; other letters stay. Invariant: the normal form of a normal form is itself.
- * Includes: base, data/utf8.h, data/unicode.h. Order: Local.
+ * Includes: base, text/utf8.h, text/unicode.h. Order: Local.
  */
 #ifndef TUTTI_CURATE_NORMAL_H
 #define TUTTI_CURATE_NORMAL_H

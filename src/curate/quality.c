@@ -14,8 +14,8 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "curate/model_file.h"
-#include "data/unicode_legacy.h"
-#include "data/utf8.h"
+#include "text/unicode_legacy.h"
+#include "text/utf8.h"
 
 struct quality_model {
     int grams, bits;

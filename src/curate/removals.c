@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "data/utf8.h"
+#include "text/utf8.h"
 
 void removals_init(struct removals *t, const struct use *uses, int n)
 {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "data/utf8.h"
+#include "text/utf8.h"
 
 void rewrite_string(struct str *out, const char *p, size_t n)
 {
@@ -81,7 +81,7 @@ bool rewrite_record(struct str *out, const char *record, size_t record_n, const 
     if (record_n >= 3 && !memcmp(p, "\xEF\xBB\xBF", 3)) at = 3;
     at = skip(p, at, record_n);
     if (at == record_n || p[at] != '{') return false;
-    /* Of equal members the last one counts, as data/source.h reads them. */
+    /* Of equal members the last one counts, as source/source.h reads them. */
     for (at = skip(p, at + 1, record_n); at < record_n && p[at] == '"';) {
         size_t key = at + 1, end = string_end(p, at, record_n);
         at = skip(p, end, record_n);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "data/utf8.h"
+#include "text/utf8.h"
 
 size_t passage_apart(size_t least) { return least / 4 ? least / 4 : 1; }
 

@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "data/chat_impl.h"
 #include "data/chat_templates.h"
-#include "data/tokenizer_impl.h"
+#include "token/tokenizer_impl.h"
 
 enum { FILE_MAX = 16 << 20, CHAT_VERSION = 1 };
 

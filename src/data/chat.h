@@ -32,7 +32,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
-#include "data/tokenizer.h"
+#include "token/tokenizer.h"
 
 enum chat_train_on { CHAT_ANSWERS, CHAT_ALL, CHAT_LAST };
 #define CHAT_TRAIN_ON "answers|all|last"

@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "data/chat_impl.h"
-#include "data/utf8.h"
+#include "text/utf8.h"
 
 /* -- what comes out ------------------------------------------------------------------------------------------- */
 

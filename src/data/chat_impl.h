@@ -3,10 +3,10 @@
 #ifndef TUTTI_DATA_CHAT_IMPL_H
 #define TUTTI_DATA_CHAT_IMPL_H
 
-#include "data/added.h"
 #include "data/chat.h"
 #include "data/chat_record.h"
 #include "jinja/jinja.h"
+#include "token/added.h"
 
 struct chat {
     const struct tokenizer *t;

@@ -15,14 +15,14 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/str.h"
-#include "data/blob_remote.h"
 #include "data/dataset_weights.h"
-#include "data/brace.h"
 #include "data/megatron.h"
 #include "data/sampler.h"
-#include "data/source.h"
 #include "data/tokenfile.h"
 #include "data/tokenize.h"
+#include "source/blob_remote.h"
+#include "source/brace.h"
+#include "source/source.h"
 
 enum { USUAL_WINDOW = 4096 };
 

@@ -27,8 +27,8 @@
 #include "data/batch.h"
 #include "data/cuts.h"
 #include "data/fim.h"
-#include "data/tokenizer.h"
 #include "remote/remote.h"
+#include "token/tokenizer.h"
 
 /* A source's weight from this step on. */
 struct dataset_point {

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "data/tokenizer.h"
+#include "token/tokenizer.h"
 
 enum { FIM_LEAST = 10 };
 

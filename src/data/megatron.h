@@ -22,7 +22,7 @@
 #include "base/err.h"
 #include "base/fs.h"
 #include "data/tokenfile.h"
-#include "data/tokenizer.h"
+#include "token/tokenizer.h"
 
 #define MEGATRON_TYPES "uint8|int8|int16|int32|int64|uint16"
 

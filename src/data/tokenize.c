@@ -17,10 +17,10 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/thread.h"
-#include "data/bad_list.h"
 #include "data/chat_tokenize.h"
-#include "data/source.h"
 #include "data/tokenize_run.h"
+#include "source/bad_list.h"
+#include "source/source.h"
 
 /* c: of conversations, else NULL. */
 static uint64_t cache_key(const struct tokenizer *t, const struct source *s, const struct chat *c)

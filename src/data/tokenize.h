@@ -11,7 +11,7 @@
 
 #include "data/chat.h"
 #include "data/tokenfile.h"
-#include "data/tokenizer.h"
+#include "token/tokenizer.h"
 
 /* How inputs are read (source.h has the words). */
 struct tokenize_input {

@@ -15,13 +15,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/conveyor.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "data/conveyor.h"
-#include "data/text_parts.h"
 #include "data/tokenize_work.h"
+#include "token/text_parts.h"
 
 struct strand {
     struct encoder *encoder; /* made by who works on the first of its parts */

@@ -8,11 +8,11 @@
 #include <stdatomic.h>
 
 #include "base/str.h"
-#include "data/bad_list.h"
-#include "data/text_parts.h"
-#include "data/source.h"
 #include "data/tokenfile.h"
 #include "data/tokenize.h"
+#include "source/bad_list.h"
+#include "source/source.h"
+#include "token/text_parts.h"
 
 struct tokenize_run {
     const struct tokenizer *tokenizer;

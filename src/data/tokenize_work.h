@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "data/text_parts.h"
+#include "token/text_parts.h"
 
 /* One record. */
 struct work_piece {

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "data/text_parts.h"
+#include "token/text_parts.h"
 
 #define WORK_MAGIC "tuttiwrk"
 enum { WORK_VERSION = 1, COUNT_MAX = 1 << 28 };

@@ -9,9 +9,9 @@
 #define TUTTI_RUN_GENERATE_H
 
 #include "checkpoint/weights.h"
-#include "data/tokenizer.h"
 #include "device/device.h"
 #include "run/sample.h"
+#include "token/tokenizer.h"
 
 struct generator;
 /* room: positions the cache holds, prompt included; 0: as many as the model has. dtype DT_N: bf16. */

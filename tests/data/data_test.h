@@ -18,8 +18,8 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "data/tokenizer.h"
 #include "scratch.h"
+#include "token/tokenizer.h"
 
 #define FIXTURE(name) TEST_DIR "/data/fixtures/" name
 

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "data/utf8.h"
+#include "text/utf8.h"
 
 static inline uint32_t hard_dice(uint64_t *s)
 {

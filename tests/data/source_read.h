@@ -7,7 +7,7 @@
 
 #include <fcntl.h>
 
-#include "data/source.h"
+#include "source/source.h"
 
 /* What is left of the source, each document followed by a "|". */
 static inline int read_rest(struct source *s, struct str *out, struct err *e)

@@ -3,11 +3,11 @@
 #include "data_test.h"
 
 #include "base/json.h"
-#include "data/bpe_train.h"
-#include "data/piece_counter.h"
-#include "data/source.h"
-#include "data/train_style.h"
 #include "sanitized.h"
+#include "source/source.h"
+#include "token/bpe_train.h"
+#include "token/piece_counter.h"
+#include "token/train_style.h"
 
 static char *read_file(const char *path, size_t *n)
 {

@@ -4,8 +4,8 @@
 
 #include <errno.h>
 
-#include "data/brace.h"
 #include "sanitized.h"
+#include "source/brace.h"
 
 /* -- reads that fail ---------------------------------------------------------------------------------------- */
 

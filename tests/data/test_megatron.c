@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 
 #include "data/dataset.h"
-#include "data/megatron.h"
 #include "data/tokenize.h"
 #include "sanitized.h"
+#include "data/megatron.h"
 
 static struct tokenizer *byte_tokenizer(void)
 {

@@ -4,11 +4,11 @@
  */
 #include "base/clock.h"
 #include "base/hash.h"
-#include "data/normal_form.h"
-#include "data/unicode_legacy.h"
-#include "data/utf8.h"
 #include "data_test.h"
 #include "sanitized.h"
+#include "text/normal_form.h"
+#include "text/unicode_legacy.h"
+#include "text/utf8.h"
 
 static const struct {
     enum normal_form form;

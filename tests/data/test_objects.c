@@ -7,11 +7,11 @@
 
 #include "data/dataset.h"
 #include "data/prefetch.h"
-#include "data/source.h"
 #include "data/tokenfile.h"
 #include "data/tokenize.h"
 #include "object_server.h"
 #include "remote/remote.h"
+#include "source/source.h"
 
 static struct object_server server;
 static struct remote_options options;

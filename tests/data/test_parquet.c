@@ -3,11 +3,11 @@
  * anywhere, flipped anywhere; damaged row groups; row groups as parts. */
 #include "source_read.h"
 
-#include "data/blob.h"
-#include "data/parquet_meta.h"
-#include "data/parquet_values.h"
-#include "data/thrift.h"
 #include "sanitized.h"
+#include "source/blob.h"
+#include "source/parquet_meta.h"
+#include "source/parquet_values.h"
+#include "source/thrift.h"
 
 enum { ROWS = 24, GROUP = 10 };
 static const char *const codecs[] = {"none", "snappy", "gzip", "zstd"};

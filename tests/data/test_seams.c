@@ -6,11 +6,11 @@
 
 #include "base/json.h"
 #include "base/rng.h"
-#include "data/pattern.h"
-#include "data/seam.h"
-#include "data/split.h"
-#include "data/utf8.h"
 #include "sanitized.h"
+#include "text/utf8.h"
+#include "token/pattern.h"
+#include "token/seam.h"
+#include "token/split.h"
 
 struct ends {
     size_t at[4096];

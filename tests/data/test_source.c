@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/source.h"
+#include "source/source.h"
 
 /* All documents, joined with "|". */
 static int read_all(const char *const *paths, int n_paths, struct str *out, struct err *e)

@@ -5,10 +5,10 @@
 #include "data_test.h"
 
 #include "base/json.h"
-#include "data/oniguruma.h"
-#include "data/pattern.h"
-#include "data/split.h"
-#include "data/utf8.h"
+#include "text/utf8.h"
+#include "token/oniguruma.h"
+#include "token/pattern.h"
+#include "token/split.h"
 
 struct ends {
     const unsigned char *text;

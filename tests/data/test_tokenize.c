@@ -6,12 +6,12 @@
 #include <sys/wait.h>
 
 #include "base/rng.h"
-#include "data/conveyor.h"
-#include "data/source.h"
+#include "base/conveyor.h"
 #include "data/tokenize.h"
 #include "data/tokenize_run.h"
 #include "data_test.h"
 #include "sanitized.h"
+#include "source/source.h"
 
 /* -- writes that fail, or end the process, half done ---------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 #include "data_test.h"
 
 #include "base/json.h"
-#include "data/tokenizer.h"
+#include "token/tokenizer.h"
 
 static const char *const fixtures[] = {"gpt2", "llama3", "prefix", "digits", "literal", "added"};
 enum { N_FIXTURES = sizeof fixtures / sizeof *fixtures };

@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#include "data/split.h"
+#include "token/split.h"
 
 /* A whole small file, from which each case takes or changes something. */
 struct draft {

@@ -8,10 +8,10 @@
  * bytes; called with "encode FILE" a line of ids per document.
  */
 #include "base/hash.h"
-#include "data/tokenizer_impl.h"
 #include "data_test.h"
 #include "hard_documents.h"
 #include "sanitized.h"
+#include "token/tokenizer_impl.h"
 
 enum { N_DOCUMENTS = 14000, CHUNK = 250, N_CHUNKS = N_DOCUMENTS / CHUNK };
 

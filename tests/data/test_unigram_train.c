@@ -6,10 +6,10 @@
 
 #include "base/json.h"
 #include "base/rng.h"
-#include "data/unigram_train.h"
-#include "data/unigram_words.h"
 #include "data_test.h"
 #include "sanitized.h"
+#include "token/unigram_train.h"
+#include "token/unigram_words.h"
 
 /* Words of 20 stems and 5 endings, the first more often. */
 static void add_words(struct unigram_trainer *t, int n)

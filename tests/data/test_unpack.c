@@ -5,8 +5,8 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "data/source.h"
-#include "data/unpack.h"
+#include "source/source.h"
+#include "source/unpack.h"
 
 static const char text[] = "One line.\nAnother, which is a little longer, with \xC3\xA9 and \xE2\x82\xAC.\n";
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "data/brace.h"
+#include "source/brace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

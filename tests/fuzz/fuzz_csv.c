@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "data/csv_rows.h"
+#include "source/csv_rows.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

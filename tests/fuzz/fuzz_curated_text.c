@@ -11,7 +11,7 @@
 #include "curate/rewrite.h"
 #include "curate/shingles.h"
 #include "curate/spans.h"
-#include "data/utf8.h"
+#include "text/utf8.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

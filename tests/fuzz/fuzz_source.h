@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "data/source.h"
+#include "source/source.h"
 
 /* One file for the whole process, of this name, whose bytes are replaced. */
 static inline void fuzz_put(char path[80], const char *name, const uint8_t *data, size_t n)

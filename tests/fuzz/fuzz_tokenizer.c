@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "data/tokenizer.h"
+#include "token/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

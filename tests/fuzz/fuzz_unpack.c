@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "data/unpack.h"
+#include "source/unpack.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bpe.h: byte-pair merging of one piece of text.
+ *
+ * A piece starts as its bytes; of all neighbouring pairs that have a rule, the one of the lowest rank (leftmost on a
+ * tie) is replaced by its product, until none is left. Exactly the reference's result, in the same order.
+ *
+ * Includes: base, tokens.h. Order: Local; struct bpe is read-only once filled and shared, a bpe_work belongs to
+ * one thread.
+ */
+#ifndef TUTTI_TOKEN_BPE_H
+#define TUTTI_TOKEN_BPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "token/tokens.h"
+
+/* Bytes of a token -> its id. */
+struct piece_map {
+    struct piece_slot *slots;
+    uint64_t mask;
+    int64_t n;
+};
+struct piece_slot {
+    const unsigned char *p; /* borrowed; NULL: empty */
+    uint32_t n;
+    int32_t id;
+};
+void piece_map_init(struct piece_map *m, int64_t n_expected);
+void piece_map_fini(struct piece_map *m);
+/* False when the bytes are there already (and keeps the first). The bytes stay the caller's and must stay. */
+bool piece_map_put(struct piece_map *m, const unsigned char *p, size_t n, int32_t id);
+int32_t piece_map_get(const struct piece_map *m, const unsigned char *p, size_t n); /* -1: absent */
+
+struct bpe_rule {
+    int32_t left, right; /* left < 0: empty slot */
+    int32_t rank, product;
+};
+struct bpe {
+    struct bpe_rule *rules; /* hash table over (left, right) */
+    uint64_t mask;
+    int32_t byte_id[256];
+    const struct piece_map *whole; /* "ignore_merges": a piece that is a token stays whole; NULL: off */
+};
+void bpe_init(struct bpe *b, int64_t n_rules);
+void bpe_fini(struct bpe *b);
+/* A pair given twice keeps the later rank, as the reference does. */
+void bpe_put(struct bpe *b, int32_t left, int32_t right, int32_t rank, int32_t product);
+const struct bpe_rule *bpe_get(const struct bpe *b, int32_t left, int32_t right); /* NULL: no rule */
+
+struct bpe_work; /* a cache of short pieces and room for merging; serves one struct bpe */
+struct bpe_work *bpe_work_new(void);
+void bpe_work_free(struct bpe_work *w);
+void bpe_encode(const struct bpe *b, struct bpe_work *w, const unsigned char *p, size_t n, struct tokens *out);
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* char_bpe.c: characters to symbols, symbols merged over a linked list with a heap ordered by (rank, position): n log
+ * n. A cache of words in front of it answers most pieces.
+ *
+ * These models are published without a rule that cuts text into words: a document is one piece, since spaces are part
+ * of tokens. Merges do not reach across most places all the same: if no rule joins something that ends with x to
+ * something that begins with y, no token of any text covers x followed by y, and cutting there changes nothing. The
+ * pairs that rules do join are kept in a table (joins), so that documents are cut into words, cached, and streamed.
+ * Rejected: a limit on the text, which is what the reference has (its memory).
+ */
+#include "token/char_bpe.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "text/utf8.h"
+#include "token/token_cache.h"
+
+enum { PLAIN = 0x10000 };
+
+/* -- pairs of characters that some rule joins ------------------------------------------------------------------- */
+
+struct joins {
+    uint64_t *slots; /* left << 32 | right, plus 1; 0: empty */
+    uint64_t mask, n;
+    const struct char_bpe *bpe;
+};
+
+static uint64_t *join_slot(const struct joins *j, uint64_t key)
+{
+    uint64_t at = key * 0x9E3779B97F4A7C15u >> 20 & j->mask;
+    while (j->slots[at] && j->slots[at] != key + 1) at = (at + 1) & j->mask;
+    return &j->slots[at];
+}
+
+static void join_put(struct joins *j, uint32_t left, uint32_t right)
+{
+    uint64_t key = (uint64_t)left << 32 | right, *slot;
+    if (2 * (j->n + 1) > j->mask) {
+        struct joins more = {.mask = j->mask ? 2 * j->mask + 1 : 1023, .n = j->n, .bpe = j->bpe};
+        more.slots = xcalloc(more.mask + 1, sizeof *more.slots);
+        for (uint64_t i = 0; j->slots && i <= j->mask; i++)
+            if (j->slots[i]) *join_slot(&more, j->slots[i] - 1) = j->slots[i];
+        xfree(j->slots);
+        *j = more;
+    }
+    slot = join_slot(j, key);
+    j->n += *slot == 0;
+    *slot = key + 1;
+}
+
+static int32_t token_of(const struct char_bpe *b, uint32_t code)
+{
+    unsigned char utf8[4];
+    if (code < PLAIN) return b->plain[code];
+    return piece_map_get(b->ids, utf8, (size_t)utf8_put(utf8, code));
+}
+
+bool joins_never(const struct joins *j, uint32_t left, uint32_t right)
+{
+    return !*join_slot(j, (uint64_t)left << 32 | right) && token_of(j->bpe, right) >= 0;
+}
+
+/* -- making ------------------------------------------------------------------------------------------------- */
+
+static void drop_joins(struct char_bpe *b)
+{
+    if (b->joins) xfree(b->joins->slots);
+    xfree(b->joins);
+    b->joins = NULL;
+}
+
+void char_bpe_fini(struct char_bpe *b)
+{
+    bpe_fini(&b->rules);
+    str_free(&b->prefix);
+    str_free(&b->suffix);
+    xfree(b->plain);
+    drop_joins(b);
+}
+
+const char *char_bpe_put(struct char_bpe *b, const char *left, size_t left_n, const char *right, size_t right_n,
+                         int32_t rank)
+{
+    const unsigned char *l = (const unsigned char *)left, *r = (const unsigned char *)right;
+    int32_t left_id = piece_map_get(b->ids, l, left_n), right_id = piece_map_get(b->ids, r, right_n);
+    if (left_n == 0 || left_id < 0) return "the left part";
+    if (right_n <= b->prefix.n || right_id < 0) return "the right part";
+    struct str joined = {0};
+    str_add(&joined, left, left_n);
+    str_add(&joined, right + b->prefix.n, right_n - b->prefix.n);
+    int32_t product = piece_map_get(b->ids, (unsigned char *)joined.p, joined.n);
+    str_free(&joined);
+    if (product < 0) return "the result";
+    bpe_put(&b->rules, left_id, right_id, rank, product);
+    /* Where a rule names a token that does not stand for its own text, the table says nothing about text. */
+    bool plain = b->joins;
+    for (int i = 0; i < 256 && plain && b->fallback; i++)
+        plain = b->byte_token[i] < 0 || (left_id != b->byte_token[i] && right_id != b->byte_token[i]);
+    if (plain && left_id != b->unknown && right_id != b->unknown) {
+        int len;
+        size_t last = left_n - 1;
+        while (last && (l[last] & 0xC0) == 0x80) last--;
+        join_put(b->joins, utf8_code(l + last, &len), utf8_code(r, &len));
+    } else {
+        drop_joins(b);
+    }
+    return NULL;
+}
+
+void char_bpe_start(struct char_bpe *b, int64_t n_rules)
+{
+    bpe_init(&b->rules, n_rules);
+    b->plain = xmalloc(PLAIN * sizeof *b->plain);
+    for (uint32_t c = 0; c < PLAIN; c++) {
+        unsigned char utf8[4];
+        b->plain[c] = c >= 0xD800 && c < 0xE000 ? -1 : piece_map_get(b->ids, utf8, (size_t)utf8_put(utf8, c));
+    }
+    for (int i = 0; i < 256; i++) {
+        char text[8];
+        snprintf(text, sizeof text, "<0x%02X>", (unsigned)i);
+        b->byte_token[i] = piece_map_get(b->ids, (unsigned char *)text, 6);
+    }
+    if (b->whole || b->prefix.n || b->suffix.n) return; /* then a piece's ends matter */
+    b->joins = xcalloc(1, sizeof *b->joins);
+    b->joins->bpe = b;
+}
+
+void char_bpe_finish(struct char_bpe *b)
+{
+    if (b->joins && !b->joins->n) drop_joins(b);
+}
+
+/* -- encoding ------------------------------------------------------------------------------------------------ */
+
+struct symbol {
+    int32_t id, prev, next; /* id < 0: swallowed by its left neighbour; prev, next < 0: none */
+};
+struct pending {
+    uint64_t order; /* rank << 32 | position */
+    int32_t product;
+};
+
+struct char_bpe_work {
+    struct token_cache *cache;
+    struct symbol *symbols;
+    int32_t n, room;
+    struct pending *heap;
+    size_t heap_n, heap_room;
+    struct str key;
+};
+
+struct char_bpe_work *char_bpe_work_new(void)
+{
+    struct char_bpe_work *w = xcalloc(1, sizeof *w);
+    w->cache = token_cache_new();
+    return w;
+}
+
+void char_bpe_work_free(struct char_bpe_work *w)
+{
+    if (!w) return;
+    token_cache_free(w->cache);
+    xfree(w->symbols);
+    xfree(w->heap);
+    str_free(&w->key);
+    xfree(w);
+}
+
+static void add_symbol(struct char_bpe_work *w, int32_t id)
+{
+    GROW(w->symbols, w->n, w->room, 1);
+    w->symbols[w->n] = (struct symbol){id, w->n - 1, -1};
+    if (w->n) w->symbols[w->n - 1].next = w->n;
+    w->n++;
+}
+
+/* The token of a character in its place. */
+static int32_t token_at(const struct char_bpe *b, struct char_bpe_work *w, const unsigned char *p, size_t len,
+                        bool first, bool last)
+{
+    bool prefixed = b->prefix.n && !first, suffixed = b->suffix.n && last;
+    if (!prefixed && !suffixed) {
+        int n;
+        return token_of(b, utf8_code(p, &n));
+    }
+    str_clear(&w->key);
+    if (prefixed) str_add(&w->key, b->prefix.p, b->prefix.n);
+    str_add(&w->key, p, len);
+    if (suffixed) str_add(&w->key, b->suffix.p, b->suffix.n);
+    return piece_map_get(b->ids, (unsigned char *)w->key.p, w->key.n);
+}
+
+/* The bytes of what was looked up (affixes too, as the reference has it) as tokens; false when one has none. */
+static bool add_bytes(const struct char_bpe *b, struct char_bpe_work *w, const unsigned char *p, size_t len, bool first,
+                      bool last)
+{
+    const struct {
+        const unsigned char *p;
+        size_t n;
+    } parts[] = {{(const unsigned char *)b->prefix.p, first ? 0 : b->prefix.n},
+                 {p, len},
+                 {(const unsigned char *)b->suffix.p, last ? b->suffix.n : 0}};
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < 3; i++)
+            for (size_t k = 0; k < parts[i].n; k++) {
+                int32_t id = b->byte_token[parts[i].p[k]];
+                if (id < 0) return false;
+                if (pass) add_symbol(w, id);
+            }
+    return true;
+}
+
+/* Characters to symbols. As in the reference, unknown ones wait for the next known character, also where bytes come
+ * in between. */
+static void read_symbols(const struct char_bpe *b, struct char_bpe_work *w, const unsigned char *p, size_t n)
+{
+    int unknown = 0;
+    w->n = 0;
+    for (size_t at = 0, len; at < n; at += len) {
+        int bytes;
+        (void)utf8_code(p + at, &bytes);
+        len = (size_t)bytes;
+        bool first = at == 0, last = at + len == n;
+        int32_t id = token_at(b, w, p + at, len, first, last);
+        if (id >= 0) {
+            if (unknown) add_symbol(w, b->unknown);
+            unknown = 0;
+            add_symbol(w, id);
+        } else if (!(b->fallback && add_bytes(b, w, p + at, len, first, last)) && b->unknown >= 0) {
+            if (unknown && !b->fuse_unknown) add_symbol(w, b->unknown);
+            unknown = 1;
+        }
+    }
+    if (unknown) add_symbol(w, b->unknown);
+}
+
+static void heap_push(const struct char_bpe *b, struct char_bpe_work *w, int32_t at)
+{
+    const struct symbol *s = &w->symbols[at];
+    const struct bpe_rule *r = s->next < 0 ? NULL : bpe_get(&b->rules, s->id, w->symbols[s->next].id);
+    if (!r) return;
+    GROW(w->heap, w->heap_n, w->heap_room, 1);
+    struct pending fresh = {.order = (uint64_t)r->rank << 32 | (uint32_t)at, .product = r->product};
+    size_t i = w->heap_n++;
+    for (; i > 0 && w->heap[(i - 1) / 2].order > fresh.order; i = (i - 1) / 2) w->heap[i] = w->heap[(i - 1) / 2];
+    w->heap[i] = fresh;
+}
+
+static struct pending heap_pop(struct char_bpe_work *w)
+{
+    struct pending top = w->heap[0], last = w->heap[--w->heap_n];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < w->heap_n; i = child) {
+        if (child + 1 < w->heap_n && w->heap[child + 1].order < w->heap[child].order) child++;
+        if (w->heap[child].order >= last.order) break;
+        w->heap[i] = w->heap[child];
+    }
+    w->heap[i] = last;
+    return top;
+}
+
+static void merge(const struct char_bpe *b, struct char_bpe_work *w)
+{
+    struct symbol *s = w->symbols;
+    w->heap_n = 0;
+    for (int32_t i = 0; i + 1 < w->n; i++) heap_push(b, w, i);
+    while (w->heap_n) {
+        struct pending best = heap_pop(w);
+        int32_t at = (int32_t)(uint32_t)best.order, right = s[at].next;
+        if (s[at].id < 0 || right < 0) continue;
+        const struct bpe_rule *now = bpe_get(&b->rules, s[at].id, s[right].id);
+        if (!now || now->product != best.product) continue; /* the pair this entry meant is gone */
+        s[at].id = best.product;
+        s[at].next = s[right].next;
+        s[right].id = -1;
+        if (s[at].next >= 0) s[s[at].next].prev = at;
+        if (s[at].prev >= 0) heap_push(b, w, s[at].prev);
+        heap_push(b, w, at);
+    }
+}
+
+void char_bpe_encode(const struct char_bpe *b, struct char_bpe_work *w, const unsigned char *p, size_t n,
+                     struct tokens *out)
+{
+    if (n == 1 && p[0] >= 0x80) {
+        if (b->byte_token[p[0]] >= 0) tokens_push(out, b->byte_token[p[0]]);
+        return;
+    }
+    if (token_cache_get(w->cache, p, n, out)) return;
+    int64_t before = out->n;
+    int32_t whole = b->whole ? piece_map_get(b->ids, p, n) : -1;
+    if (whole >= 0) {
+        tokens_push(out, whole);
+    } else {
+        read_symbols(b, w, p, n);
+        merge(b, w);
+        for (int32_t i = w->n ? 0 : -1; i >= 0; i = w->symbols[i].next) tokens_push(out, w->symbols[i].id);
+    }
+    token_cache_put(w->cache, p, n, out->ids + before, out->n - before);
+}

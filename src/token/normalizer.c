@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* normalizer.c: steps as streams. A step gets valid text, hands on what is certain and says how much of its input that
+ * took; the rest comes again with more behind it. What a step does to one character is a function of that character;
+ * only normal forms, replacements, white space at the ends and charsmaps look further.
+ */
+#include "token/normalizer.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "text/unicode_legacy.h"
+#include "text/utf8.h"
+#include "token/byte_level.h"
+#include "token/charsmap.h"
+#include "token/matcher.h"
+
+/* A step at work on one text. */
+struct stream {
+    const struct norm_step *step;
+    struct str in; /* what is not taken yet */
+    bool begun;    /* something of the text was handed on */
+    bool matched;  /* REPLACE_PATTERN: a match ends where `in` begins */
+};
+
+struct normalizer_run {
+    const struct normalizer *z;
+    struct stream *streams;
+    struct onig_work *onig;
+    bool moved;
+};
+
+/* What a step is called with: valid text p[0..n); nothing follows it directly (stands), or at all (ends). */
+struct part {
+    const unsigned char *p;
+    size_t n;
+    bool stands, ends;
+    struct str *out;
+    struct err *e;
+};
+
+/* -- characters one by one ----------------------------------------------------------------------------------- */
+
+static bool dropped(enum norm_kind kind, uint32_t c)
+{
+    if (kind == NORM_STRIP_ACCENTS) return unicode_in(LEGACY_MARK, c);
+    if (kind == NORM_BERT_MARKS) return unicode_in(LEGACY_NONSPACING, c);
+    if (kind == NORM_BERT_CLEAN) return c == 0 || c == 0xFFFD || unicode_in(LEGACY_CONTROL, c);
+    if (kind == NORM_NMT)
+        return (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
+    return false;
+}
+
+static bool nmt_space(uint32_t c)
+{
+    return c == '\t' || c == '\n' || c == 0xC || c == '\r' || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
+           c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+}
+
+/* The reference's blocks of ideographs; 2B820..2B91F are not among them. */
+static bool is_ideograph(uint32_t c)
+{
+    static const struct range blocks[] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},  {0x20000, 0x2A6DF},
+                                          {0x2A700, 0x2B81F}, {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F}};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        if (c >= blocks[i].lo && c <= blocks[i].hi) return true;
+    return false;
+}
+
+static void put(struct str *out, uint32_t code)
+{
+    unsigned char utf8[4];
+    str_add(out, utf8, (size_t)utf8_put(utf8, code));
+}
+
+static void change_char(enum norm_kind kind, const unsigned char *p, int len, uint32_t c, struct str *out)
+{
+    if (kind == NORM_LOWER) {
+        put(out, c == 0x130 ? 'i' : unicode_lower_of(c));
+        if (c == 0x130) put(out, 0x307);
+    } else if (kind == NORM_BERT_CHINESE && is_ideograph(c)) {
+        str_putc(out, ' ');
+        str_add(out, p, (size_t)len);
+        str_putc(out, ' ');
+    } else if ((kind == NORM_BERT_CLEAN && utf8_space(p, (size_t)len)) || (kind == NORM_NMT && nmt_space(c))) {
+        str_putc(out, ' ');
+    } else if (kind == NORM_BYTE_LEVEL) {
+        byte_level_write(out, p, (size_t)len);
+    } else {
+        str_add(out, p, (size_t)len);
+    }
+}
+
+static size_t run_chars(struct normalizer_run *r, struct stream *s, const struct part *x)
+{
+    int len;
+    for (size_t at = 0; at < x->n; at += (size_t)len) {
+        uint32_t c = utf8_code(x->p + at, &len);
+        if (dropped(s->step->kind, c)) {
+            r->moved = r->moved || !s->begun;
+            continue;
+        }
+        change_char(s->step->kind, x->p + at, len, c, x->out);
+        s->begun = true;
+    }
+    return x->n;
+}
+
+/* -- the others ---------------------------------------------------------------------------------------------- */
+
+static size_t run_strip(struct normalizer_run *r, struct stream *s, const struct part *x)
+{
+    size_t at = 0;
+    int len;
+    while (s->step->left && !s->begun && at < x->n && (len = utf8_space(x->p + at, x->n - at))) {
+        at += (size_t)len;
+        r->moved = true;
+    }
+    size_t end = s->step->right ? utf8_space_before(x->p, x->n) : x->n;
+    if (end < at) end = at;
+    if (x->stands && !x->ends) end = x->n; /* a bad byte follows: this is not the end */
+    if (end > at) s->begun = true;
+    str_add(x->out, x->p + at, end - at);
+    return x->stands ? x->n : end;
+}
+
+static size_t run_prepend(struct stream *s, const struct part *x)
+{
+    if (!s->begun && x->n) str_add(x->out, str_text(&s->step->content), s->step->content.n);
+    s->begun = s->begun || x->n;
+    str_add(x->out, x->p, x->n);
+    return x->n;
+}
+
+/* A match p[from..to) gives way to the content. */
+static void replace(struct normalizer_run *r, struct stream *s, const struct part *x, size_t from, size_t to)
+{
+    int len = 0;
+    if (to > from) (void)utf8_code(x->p + from, &len);
+    if (!s->begun && to > from && (to - from > (size_t)len || !s->step->content.n)) r->moved = true;
+    str_add(x->out, str_text(&s->step->content), s->step->content.n);
+    s->begun = s->begun || s->step->content.n;
+}
+
+static void keep(struct stream *s, const struct part *x, size_t from, size_t to)
+{
+    str_add(x->out, x->p + from, to - from);
+    s->begun = s->begun || to > from;
+}
+
+static size_t run_replace(struct normalizer_run *r, struct stream *s, const struct part *x)
+{
+    size_t text_n = s->step->text.n, at = 0;
+    const unsigned char *hit;
+    while (x->n - at >= text_n && (hit = memmem(x->p + at, x->n - at, s->step->text.p, text_n))) {
+        size_t from = (size_t)(hit - x->p);
+        keep(s, x, at, from);
+        replace(r, s, x, from, from + text_n);
+        at = from + text_n;
+    }
+    size_t left = x->stands || text_n == 0 ? 0 : text_n - 1, end = x->n - at > left ? x->n - left : at;
+    if (end < x->n) end = utf8_cut(x->p, end);
+    if (end < at) end = at;
+    keep(s, x, at, end);
+    return end;
+}
+
+static int run_pattern(struct normalizer_run *r, struct stream *s, const struct part *x, size_t *used)
+{
+    bool whole = matcher_needs_whole_text(s->step->pattern);
+    size_t at = 0, search = 0, last_end = s->matched ? 0 : SIZE_MAX;
+    *used = 0;
+    if (whole && !x->stands) {
+        if (x->n <= NORMALIZER_TEXT_MAX) return OK;
+        return err_set(x->e, ERR_REQUEST,
+                       "a text of more than %d MiB: the normalizer's regular expression needs it whole; cut the text "
+                       "into "
+                       "documents",
+                       NORMALIZER_TEXT_MAX >> 20);
+    }
+    while (search < x->n) {
+        struct found f;
+        int code = matcher_find(s->step->pattern, r->onig, x->p, x->n, search, x->stands, &f, x->e);
+        if (code) return code;
+        size_t far = f.match ? f.to : x->n;
+        if ((f.match || f.undecided) && far - f.from > NORMALIZER_MATCH_MAX) { /* as if the text ended there */
+            size_t end = utf8_cut(x->p, f.from + NORMALIZER_MATCH_MAX);
+            code = matcher_find(s->step->pattern, r->onig, x->p, end, f.from, true, &f, x->e);
+            if (code) return code;
+            if (!f.match) f = (struct found){.match = true, .from = end, .to = end};
+        }
+        if (!f.match) { /* what is before a place that is not decided stays as it is */
+            size_t sure = f.undecided ? f.from : x->n;
+            keep(s, x, at, sure);
+            at = sure;
+            break;
+        }
+        if (f.from == f.to && f.from == last_end) { /* no empty match directly behind a match */
+            int len;
+            if (f.from == x->n) break;
+            (void)utf8_code(x->p + f.from, &len);
+            search = f.from + (size_t)len;
+            continue;
+        }
+        keep(s, x, at, f.from);
+        replace(r, s, x, f.from, f.to);
+        at = search = last_end = f.to;
+    }
+    *used = at;
+    s->matched = at == last_end && !x->stands;
+    if (!x->stands) return OK;
+    keep(s, x, at, x->n);
+    *used = x->n;
+    return OK;
+}
+
+/* Whole clusters of up to 5 bytes are looked for first, then their characters: the reference's way. */
+static size_t run_charsmap(struct stream *s, const struct part *x)
+{
+    size_t at = 0, cluster, text_n;
+    while (at < x->n && (cluster = grapheme_end(x->p + at, x->n - at, x->stands))) {
+        const char *text = cluster < 6 ? charsmap_find(s->step->charsmap, x->p + at, cluster, &text_n) : NULL;
+        size_t end = at + cluster;
+        if (text) {
+            str_add(x->out, text, text_n);
+            at = end;
+        }
+        while (at < end) {
+            int len;
+            (void)utf8_code(x->p + at, &len);
+            text = charsmap_find(s->step->charsmap, x->p + at, (size_t)len, &text_n);
+            if (text) str_add(x->out, text, text_n);
+            else str_add(x->out, x->p + at, (size_t)len);
+            at += (size_t)len;
+        }
+    }
+    return at;
+}
+
+static int run_step(struct normalizer_run *r, struct stream *s, const struct part *x, size_t *used)
+{
+    switch (s->step->kind) {
+    case NORM_FORM: *used = normal_form_part(x->out, s->step->form, x->p, x->n, x->stands); return OK;
+    case NORM_PREPEND: *used = run_prepend(s, x); return OK;
+    case NORM_STRIP: *used = run_strip(r, s, x); return OK;
+    case NORM_REPLACE: *used = run_replace(r, s, x); return OK;
+    case NORM_REPLACE_PATTERN: return run_pattern(r, s, x, used);
+    case NORM_CHARSMAP: *used = run_charsmap(s, x); return OK;
+    default: *used = run_chars(r, s, x); return OK;
+    }
+}
+
+/* -- running ------------------------------------------------------------------------------------------------- */
+
+/* Everything of s->in that is certain, run by run of valid text. */
+static int advance(struct normalizer_run *r, struct stream *s, bool final, struct str *out, struct err *e)
+{
+    const unsigned char *p = (const unsigned char *)str_text(&s->in);
+    size_t n = s->in.n, at = 0;
+    int code = OK;
+    while (at < n) {
+        size_t valid = utf8_run(p + at, n - at), used = 0;
+        int next = at + valid < n ? utf8_char(p + at + valid, n - at - valid) : -1;
+        bool ends = final && at + valid == n;
+        struct part x = {.p = p + at, .n = valid, .stands = next == 0 || final, .ends = ends, .out = out, .e = e};
+        if (valid) code = run_step(r, s, &x, &used);
+        at += used;
+        if (code || used < valid || at == n || (next < 0 && !final)) break;
+        if (s->step->kind == NORM_PREPEND && !s->begun) str_add(out, str_text(&s->step->content), s->step->content.n);
+        if (s->step->kind == NORM_BYTE_LEVEL) byte_level_write(out, p + at, 1);
+        else str_add(out, p + at, 1);
+        s->begun = true;
+        at++;
+    }
+    if (at) {
+        memmove(s->in.p, s->in.p + at, n - at);
+        s->in.n = n - at;
+        s->in.p[s->in.n] = 0;
+    }
+    return code;
+}
+
+int normalizer_feed(struct normalizer_run *r, const void *p, size_t n, bool final, struct str *out, struct err *e)
+{
+    int n_steps = r->z->n, code = OK;
+    str_add(n_steps ? &r->streams[0].in : out, p, n);
+    for (int i = 0; i < n_steps && !code; i++)
+        code = advance(r, &r->streams[i], final, i + 1 < n_steps ? &r->streams[i + 1].in : out, e);
+    return code;
+}
+
+void normalizer_begin(struct normalizer_run *r)
+{
+    r->moved = false;
+    for (int i = 0; i < r->z->n; i++) {
+        str_clear(&r->streams[i].in);
+        r->streams[i].begun = r->streams[i].matched = false;
+    }
+}
+
+bool normalizer_moved(const struct normalizer_run *r) { return r->moved; }
+
+struct normalizer_run *normalizer_run_new(const struct normalizer *z)
+{
+    struct normalizer_run *r = xcalloc(1, sizeof *r);
+    r->z = z;
+    r->streams = xcalloc((size_t)z->n + 1, sizeof *r->streams);
+    for (int i = 0; i < z->n; i++) {
+        r->streams[i].step = &z->steps[i];
+        bool general = z->steps[i].pattern && matcher_needs_whole_text(z->steps[i].pattern);
+        if (general && !r->onig) r->onig = matcher_work_new();
+    }
+    return r;
+}
+
+void normalizer_run_free(struct normalizer_run *r)
+{
+    if (!r) return;
+    for (int i = 0; i < r->z->n; i++) str_free(&r->streams[i].in);
+    matcher_work_free(r->onig);
+    xfree(r->streams);
+    xfree(r);
+}
+
+void norm_step_free(struct norm_step *s)
+{
+    str_free(&s->text);
+    str_free(&s->content);
+    matcher_free(s->pattern);
+    charsmap_free(s->charsmap);
+}
+
+void normalizer_add(struct normalizer *z, struct norm_step step)
+{
+    GROW(z->steps, z->n, z->room, 1);
+    z->steps[z->n++] = step;
+}
+
+void normalizer_free(struct normalizer *z)
+{
+    if (!z) return;
+    for (int i = 0; i < z->n; i++) norm_step_free(&z->steps[i]);
+    xfree(z->steps);
+    xfree(z);
+}
