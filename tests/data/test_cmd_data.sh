@@ -48,7 +48,7 @@ expect 2 "which INPUT" "$tutti" data tokenize --tokenizer byte --out "$dir/z"
 expect 2 "--out wants a value" "$tutti" data tokenize --tokenizer byte --out
 expect 2 "--vocab-size|257" "$tutti" data train-tokenizer --vocab-size 10 --out "$dir/z.json" "$dir/text"
 expect 2 "--vocab-size|many" "$tutti" data train-tokenizer --vocab-size many --out "$dir/z.json" "$dir/text"
-expect 2 "style|gpt2 or llama3" "$tutti" data train-tokenizer --vocab-size 300 --style x --out "$dir/z.json" "$dir/text"
+expect 2 "style|gpt2, llama3, qwen2 or deepseek" "$tutti" data train-tokenizer --vocab-size 300 --style x --out "$dir/z.json" "$dir/text"
 expect 2 "$dir/none|No such file" "$tutti" data tokenize --tokenizer byte --out "$dir/z" "$dir/none"
 expect 2 "zeros|NUL" "$tutti" data tokenize --tokenizer byte --out "$dir/z" "$dir/text/zeros"
 expect 2 "no such file" "$tutti" data tokenize --tokenizer "$dir/none.json" --out "$dir/z" "$dir/text"
