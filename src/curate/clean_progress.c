@@ -29,7 +29,8 @@ void progress_write(const struct progress *p, struct str *out)
 {
     struct json_out j = {.s = out};
     char key[17];
-    json_begin_document(&j, "data-clean-progress", 1);
+    json_begin_object(&j, NULL);
+    json_put_string(&j, "schema", SCHEMA);
     json_put_string(&j, "rules", hash64_print(key, p->rules));
     json_put_string(&j, "inputs", hash64_print(key, p->inputs));
     json_put_int(&j, "part_bytes", p->part_bytes);
