@@ -127,6 +127,35 @@ static void test_threads(void **state)
     scratch_free(dir);
 }
 
+/* Packed parts, too, which are frames of a group each: more than one, and more documents than one has. */
+static void test_packed(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *in[] = {some_input(dir, "a.jsonl", 4000, 7)},
+         *out[2] = {fs_join(dir, "1"), fs_join(dir, "3")};
+    struct rules *rules = some_rules("rules: [length]\n");
+    for (int i = 0; i < 2; i++) {
+        struct pass_options o = {.rules = rules,
+                                 .inputs = (const char *const *)in,
+                                 .n_inputs = 1,
+                                 .out = out[i],
+                                 .threads = 1 + 2 * i,
+                                 .part_bytes = 1 << 20,
+                                 .most_bytes = 1 << 20};
+        struct pass_result r;
+        struct err e;
+        assert_ok(pass_run(&o, &r, &e), &e);
+        assert_int_equal(r.counts.kept, 4000);
+        pass_result_fini(&r);
+    }
+    assert_true(digest(out[0]) == digest(out[1]));
+    rules_free(rules);
+    xfree(in[0]);
+    xfree(out[0]);
+    xfree(out[1]);
+    scratch_free(dir);
+}
+
 static void test_lines(void **state)
 {
     (void)state;
@@ -277,8 +306,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),   cmocka_unit_test(test_lines),   cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_full_disk), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_packed),    cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_killed),  cmocka_unit_test(test_full_disk), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
