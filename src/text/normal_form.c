@@ -152,6 +152,13 @@ void normal_form(struct str *out, enum normal_form form, const unsigned char *p,
     (void)normal_form_part(out, form, p, n, true);
 }
 
+/* Code points that are kept for characters without a look count as controls, of which the library does not know. */
+static bool is_reserved(int32_t c)
+{
+    bool ignorable = c == 0x2065 || (c >= 0xFFF0 && c <= 0xFFF8) || (c >= 0xE0000 && c <= 0xE0FFF);
+    return ignorable && utf8proc_category(c) == UTF8PROC_CATEGORY_CN;
+}
+
 size_t grapheme_end(const unsigned char *p, size_t n, bool final)
 {
     int len, state = 0;
@@ -159,6 +166,7 @@ size_t grapheme_end(const unsigned char *p, size_t n, bool final)
     size_t at = (size_t)len;
     while (at < n && at < GRAPHEME_MAX) {
         int32_t code = (int32_t)utf8_code(p + at, &len);
+        if (is_reserved(before) || is_reserved(code)) return at;
         if (utf8proc_grapheme_break_stateful(before, code, &state)) return at;
         before = code;
         at += (size_t)len;

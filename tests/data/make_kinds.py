@@ -327,6 +327,11 @@ def added(texts):
     return t
 
 
+def first(texts, normalizer):
+    """The symbol is put where the document begins, unless the normalizer dropped its beginning."""
+    return unigram(texts, 500, normalizer, pre_tokenizers.Metaspace(prepend_scheme="first"), ("<unk>", "<s>"), fallback=True)
+
+
 def ctc(texts):
     return word_level(texts, split(["(?m:.)"], "isolated"), vocab=80, decoder=decoders.CTC("<unk>", "e", True))
 
@@ -347,6 +352,11 @@ KINDS = {
     "next": (lambda x: word_level(x, split(W, "merged_with_next", True), normalizers.Strip()), False, False),
     "contiguous": (lambda x: word_level(x, split([r"\p{L}|\d"], "contiguous"), normalizers.NFD()), False, False),
     "removed": (lambda x: word_level(x, P.Sequence([split(" ", "removed"), P.Punctuation("contiguous"), P.Digits()]), normalizers.NFKC()), False, False),
+    "neighbours": (lambda x: word_level(x, split([r"\w| "], "merged_with_previous")), False, False),
+    "neighbours_next": (lambda x: word_level(x, split([r"\w| "], "merged_with_next")), False, False),
+    "first_nmt": (lambda x: first(x, normalizers.Nmt()), True, False), "first_strip": (lambda x: first(x, normalizers.Strip()), True, False),
+    "first_replace": (lambda x: first(x, normalizers.Sequence([normalizers.Replace("the", "T"), normalizers.Replace(Regex(r"\s\s+"), "_"), normalizers.Replace("a", "")])),
+                      True, False),
     "delimiter": (lambda x: word_level(x, P.Sequence([P.CharDelimiterSplit("e"), P.Punctuation("merged_with_next"), P.Metaspace("_", "first")])), False, False),
 }
 

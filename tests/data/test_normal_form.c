@@ -157,6 +157,7 @@ static void test_graphemes(void **state)
                 {"a\xCC\x81z", 3},
                 {"\r\nx", 2},
                 {"\n\r", 1},
+                {"\xF3\xA0\x82\xB2\xCC\x81", 4},
                 {"\xF0\x9F\x91\xA8\xE2\x80\x8D\xF0\x9F\x91\xA9z", 11},
                 {"\xF0\x9F\x87\xA9\xF0\x9F\x87\xAA\xF0\x9F\x87\xA9", 8},
                 {"\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8q", 9}};
