@@ -52,13 +52,14 @@ static const struct cli_table export_table = {
     CLI_WORDS(words),
 };
 
-static void report(const struct request *o, const char *schema, const char *path, const char *type,
+static void report(const struct request *o, bool import, const char *path, const char *type,
                    const struct megatron_result *r)
 {
     if (o->json) {
         struct str text = {0};
         struct json_out j = {.s = &text};
-        json_begin_document(&j, schema, 1);
+        if (import) json_begin_document(&j, "data-import-megatron", 1);
+        else json_begin_document(&j, "data-export-megatron", 1);
         json_put_string(&j, "path", path);
         json_put_string(&j, "type", type);
         json_put_int(&j, "documents", r->documents);
@@ -93,7 +94,7 @@ static int run_import(const void *options, struct err *e)
         megatron_close(&m);
         code = megatron_import(t, prefix, path.p, NULL, &r, e);
     }
-    if (!code) report(o, "data-import-megatron", path.p, type, &r);
+    if (!code) report(o, true, path.p, type, &r);
     tokenizer_free(t);
     str_free(&path);
     xfree(prefix);
@@ -115,7 +116,7 @@ static int run_export(const void *options, struct err *e)
     tokenfile_close(&f);
     struct str name = {0};
     str_printf(&name, "%s.bin", o->out);
-    if (!code) report(o, "data-export-megatron", name.p, type, &r);
+    if (!code) report(o, false, name.p, type, &r);
     str_free(&name);
     return code;
 }

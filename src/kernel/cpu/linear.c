@@ -169,7 +169,7 @@ TILE_WAYS(FUNCTIONS)
     {&tile_ops_##isa,                                                                                                  \
      {fwd_few_##isa, NULL, NULL, name ": few rows, weights in place", NULL, NULL},                                     \
      PACKED(isa, name ": packed " panels),                                                                             \
-     PACKED(isa, name ": packed " panels ", inputs widened")},
+     PACKED(isa, name ": widened " panels)},
 static const struct ways ways[] = {TILE_WAYS(ROW)};
 
 const struct kernel_slot *linear_choose(const struct kernel_call *c)
