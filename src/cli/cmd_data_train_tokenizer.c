@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "base/thread.h"
 #include "cli/cmd_data.h"
+#include "remote/remote.h"
 #include "source/bad_list.h"
 #include "source/source.h"
 #include "token/bpe_train.h"
@@ -146,9 +147,12 @@ static int learn(const struct request *o, struct piece_counter *c, const struct 
     if (!code && source_n_skipped(s)) {
         log_info("data: %lld of %lld files are no text and were passed over: %s", (long long)source_n_skipped(s),
                  (long long)source_n_files(s), source_skipped(s));
-        if (source_n_skipped(s) == source_n_files(s))
-            code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files: %s)", o->inputs.p[0],
-                           (long long)source_n_files(s), source_skipped(s));
+        if (source_n_skipped(s) == source_n_files(s)) {
+            char *input = remote_hidden(o->inputs.p[0]);
+            code = err_set(e, ERR_REQUEST, "%s: holds no text (%lld files: %s)", input, (long long)source_n_files(s),
+                           source_skipped(s));
+            xfree(input);
+        }
     }
     if (!code) code = is_unigram(o) ? learn_unigram(o, c, &json, l, e) : learn_bpe(o, c, style, &json, l, e);
     if (!code) code = fs_write_atomic(o->out, str_text(&json), json.n, e);

@@ -7,6 +7,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/layout_picture.h"
 #include "plan/plan.h"
@@ -14,6 +15,7 @@
 #include "report/several.h"
 #include "report/page.h"
 #include "engine/build.h"
+#include "remote/remote.h"
 #include "schedule/schedule.h"
 
 enum { CONFIG_BYTES = 1 << 20 };
@@ -116,7 +118,11 @@ static void read_plan(struct page *p, struct material *m)
     struct err e = {0};
     size_t n;
     int rc = fs_read_all(m->config_path, CONFIG_BYTES, &m->config_text, &n, &e);
-    if (!rc) p->config = m->config_text;
+    if (!rc) { /* a page is shown to others */
+        char *all = m->config_text;
+        p->config = m->config_text = remote_hidden(all);
+        xfree(all);
+    }
     struct conf *f = NULL;
     if (!rc) rc = config_load(&m->cfg, &f, m->arena, m->config_path, NULL, 0, &e);
     if (!rc) rc = cli_config(&m->cfg, NULL, m->arena, m->config_path, NULL, 0, (int)ranks_of(&m->cfg), &e);

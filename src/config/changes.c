@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "config/config_lines.h"
 #include "config/config_recipe.h"
+#include "remote/remote.h"
 
 enum effect { SILENT, SAID, REFUSED };
 
@@ -201,16 +202,19 @@ static void __attribute__((format(printf, 4, 5)))
 tell(struct differences *x, enum effect effect, const char *key, const char *fmt, ...)
 {
     bool let = effect == REFUSED && allowed(x->c, key);
-    char what[2 * CONFIG_VALUE];
+    char said[2 * CONFIG_VALUE], *what;
     va_list args;
     if (effect == SILENT) return;
     va_start(args, fmt);
-    vsnprintf(what, sizeof what, fmt, args);
+    vsnprintf(said, sizeof said, fmt, args);
     va_end(args);
+    what = remote_hidden(said);
     log_info("%s: %s%s", key, what, let ? " (allowed by checkpoint.allow_changes)" : "");
-    if (effect != REFUSED || let) return;
-    str_printf(&x->refused, "%s%s: %s", x->refused.n ? "; " : "", key, what);
-    str_printf(&x->keys, "%s%s", x->keys.n ? "," : "", key);
+    if (effect == REFUSED && !let) {
+        str_printf(&x->refused, "%s%s: %s", x->refused.n ? "; " : "", key, what);
+        str_printf(&x->keys, "%s%s", x->keys.n ? "," : "", key);
+    }
+    xfree(what);
 }
 
 /* `here` are the values of a key of a list's items, and each is the one that an item has which does not name the key:

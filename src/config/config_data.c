@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "data/pack.h"
+#include "remote/remote.h"
 
 static const char *pack_name(const struct config *c, char out[16])
 {
@@ -44,8 +46,11 @@ static int check_weight(const struct config_source *s, const struct conf *f, con
     bool used = !s->weight.n && s->weight.value > 0;
     for (int i = 0; i < s->weight.n; i++) used |= s->weight.p[i].value > 0;
     if (used) return OK;
-    return conf_error(f, e, key, "0%s: %s would never be used; leave it out, or choose a number above 0",
-                      s->weight.n ? " at all steps" : "", s->path);
+    char *path = remote_hidden(s->path);
+    int code = conf_error(f, e, key, "0%s: %s would never be used; leave it out, or choose a number above 0",
+                          s->weight.n ? " at all steps" : "", path);
+    xfree(path);
+    return code;
 }
 
 int config_resolve_data(struct config *c, const struct conf *f, struct err *e)

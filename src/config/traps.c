@@ -15,6 +15,7 @@
 #include "config/config_memory.h"
 #include "config/config_recipe.h"
 #include "config/key.h"
+#include "remote/remote.h"
 
 enum { MANY_PASSES = 100 };
 
@@ -187,9 +188,12 @@ static void say_validation(const struct config *c, const struct conf *f)
                  conf_where(f, "data.valid"));
     for (int i = 0; c->run.eval_every && i < c->data.valid.n; i++)
         for (int k = 0; k < c->data.train.n; k++)
-            if (same_file(valid[i].path, train[k].path))
+            if (same_file(valid[i].path, train[k].path)) {
+                char *path = remote_hidden(valid[i].path);
                 log_warn("%s: data.valid: %s is trained on, too: its loss says nothing about text that is new",
-                         conf_where(f, "data.valid"), valid[i].path);
+                         conf_where(f, "data.valid"), path);
+                xfree(path);
+            }
 }
 
 static void say_steps(const struct config *c, const struct conf *f, int64_t samples)

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "curate/clean_progress.h"
+#include "remote/remote.h"
 
 enum { ROUNDS = 3, LEVEL = 3 }; /* of zstd: its own default */
 
@@ -379,10 +380,13 @@ static int run_locked(struct pass *p, struct pass_result *r)
         if (!code) code = run(p);
     }
     if (p->shown) log_status_end();
-    if (!code && !p->progress.counts.documents)
+    if (!code && !p->progress.counts.documents) {
+        char *input = remote_hidden(p->o->inputs[0]);
         code = err_set(p->e, ERR_REQUEST, "%s: holds no text (%lld files, %lld of them binary or unreadable%s%s)",
-                       p->o->inputs[0], (long long)source_n_files(p->source), (long long)source_n_skipped(p->source),
+                       input, (long long)source_n_files(p->source), (long long)source_n_skipped(p->source),
                        source_n_skipped(p->source) ? ": " : "", source_skipped(p->source));
+        xfree(input);
+    }
     if (!code) fill_result(p, r);
     struct err ignored;
     if (p->writer) (void)fs_writer_close(p->writer, false, &ignored);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "remote/remote.h"
 
 enum { STAIRS = 256, MOST_NODES = 1 << 24 };
 
@@ -20,37 +21,42 @@ static double weight_at(const struct dataset_source *s, bool ramps, double step)
     return p->weight + part * (p[1].weight - p->weight);
 }
 
-static int check_points(const struct dataset_source *s, struct err *e)
+/* path: what may be said of the source's. */
+static int check_points(const struct dataset_source *s, const char *path, struct err *e)
 {
     bool used = false;
     for (int i = 0; i < s->n_points; i++) {
         const struct dataset_point *p = &s->points[i];
         if (!(p->weight >= 0) || !isfinite(p->weight))
-            return err_set(e, ERR_REQUEST, "%s: weight %g from step %lld; wanted a number >= 0", s->path, p->weight,
+            return err_set(e, ERR_REQUEST, "%s: weight %g from step %lld; wanted a number >= 0", path, p->weight,
                            (long long)p->step);
         if (p->step < 0 || (i && p->step <= p[-1].step))
-            return err_set(e, ERR_REQUEST, "%s: a weight from step %lld %s; steps rise from 0", s->path,
+            return err_set(e, ERR_REQUEST, "%s: a weight from step %lld %s; steps rise from 0", path,
                            (long long)p->step, i ? "after one from a later step, or the same" : "on");
         used |= p->weight > 0;
     }
     if (used) return OK;
-    return err_set(e, ERR_REQUEST, "%s: its weight is 0 at all steps, so it would never be used; leave it out",
-                   s->path);
+    return err_set(e, ERR_REQUEST, "%s: its weight is 0 at all steps, so it would never be used; leave it out", path);
+}
+
+static int check_weight(const struct dataset_source *s, const char *path, struct err *e)
+{
+    if (s->n_points) return check_points(s, path, e);
+    if (s->weight > 0 && isfinite(s->weight)) return OK;
+    return err_set(e, ERR_REQUEST, "%s: weight %g; wanted a number above 0", path, s->weight);
 }
 
 int weights_check(const struct dataset_options *o, struct err *e)
 {
-    for (int i = 0; i < o->n_sources; i++) {
+    int code = OK;
+    for (int i = 0; i < o->n_sources && !code; i++) {
         const struct dataset_source *s = &o->sources[i];
-        if (s->n_points) {
-            int code = check_points(s, e);
-            if (code) return code;
-            CHECK(o->global_batch > 0, "weights by step, and no size of a step");
-        } else if (!(s->weight > 0) || !isfinite(s->weight)) {
-            return err_set(e, ERR_REQUEST, "%s: weight %g; wanted a number above 0", s->path, s->weight);
-        }
+        char *path = remote_hidden(s->path);
+        code = check_weight(s, path, e);
+        xfree(path);
+        CHECK(code || !s->n_points || o->global_batch > 0, "weights by step, and no size of a step");
     }
-    return OK;
+    return code;
 }
 
 static int by_value(const void *a, const void *b)

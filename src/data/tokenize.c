@@ -19,6 +19,7 @@
 #include "base/thread.h"
 #include "data/chat_tokenize.h"
 #include "data/tokenize_run.h"
+#include "remote/remote.h"
 #include "source/bad_list.h"
 #include "source/source.h"
 
@@ -40,7 +41,7 @@ struct making {
     bool skip_bad;
     struct bad_list bad;
     struct str told;
-    const char *first_input;
+    char *first_input; /* what may be said of it */
     const atomic_int *give_up;
     int n_threads;
 };
@@ -109,11 +110,11 @@ static int open_making(struct making *m, const char *const *inputs, int n, const
                                .whole_records = how->chat.template_name != NULL,
                                .tell_bad = tokenize_tell,
                                .tell_ctx = &m->told};
-    m->first_input = inputs[0];
+    m->first_input = remote_hidden(inputs[0]);
     m->skip_bad = how->skip_bad;
     if (o.whole_records && how->column)
         return err_set(e, ERR_REQUEST, "%s: column %s: conversations are whole records; leave the column out",
-                       inputs[0], how->column);
+                       m->first_input, how->column);
     int code = o.whole_records ? chat_open(&m->chat, &how->chat, m->t, e) : OK;
     return code ? code : source_open_with(&m->s, inputs, n, &o, e);
 }
@@ -122,6 +123,7 @@ static void close_making(struct making *m)
 {
     source_close(m->s);
     chat_close(m->chat);
+    xfree(m->first_input);
     str_free(&m->told);
 }
 
@@ -133,7 +135,7 @@ int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs,
     bad_list_init(&m.bad, out_path);
     int code = open_making(&m, inputs, n_inputs, how, e);
     if (!code) code = tokenize_to(&m, out_path, &busy, r, e);
-    if (!code) say_skipped(m.s, inputs[0]);
+    if (!code) say_skipped(m.s, m.first_input);
     bad_list_fini(&m.bad);
     close_making(&m);
     return code;

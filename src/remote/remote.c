@@ -52,6 +52,25 @@ char *remote_shown(const char *url)
     return shown;
 }
 
+char *remote_hidden(const char *text)
+{
+    struct str out = {0};
+    const char *at;
+    while ((at = strstr(text, "://"))) {
+        const char *from = at, *end = at;
+        while (from > text && from[-1] >= 'a' && from[-1] <= 'z') from--;
+        while (*end && !strchr(" \t\r\n", *end) && (*end != '"' || end[-1] == '\\')) end++;
+        char *url = xstrndup(from, (size_t)(end - from)), *shown = remote_is(url) ? remote_shown(url) : xstrdup(url);
+        str_add(&out, text, (size_t)(from - text));
+        str_puts(&out, shown);
+        xfree(shown);
+        xfree(url);
+        text = end;
+    }
+    str_puts(&out, text);
+    return out.p ? out.p : xstrdup("");
+}
+
 struct remote *remote_new(const struct remote_options *o)
 {
     struct remote *r = xcalloc(1, sizeof *r);

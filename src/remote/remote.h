@@ -48,6 +48,9 @@ int64_t remote_bytes(const struct remote_options *o); /* of pieces in memory, at
 
 bool remote_is(const char *path);    /* an address, not a path */
 char *remote_shown(const char *url); /* of it, what everybody may see; xfree it */
+/* text, a printed config for example, with what everybody may see of the addresses in it; of a path all; xfree it. An
+ * address ends at white space or a quotation mark. */
+char *remote_hidden(const char *text);
 
 /* An object's version. */
 struct remote_about {

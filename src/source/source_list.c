@@ -155,10 +155,21 @@ static int add_address(struct source_list *l, const char *url, struct err *e)
                    "%s: holds no object to read (empty ones and names with a dot first are passed over)", url);
 }
 
+/* Of an address what everybody may see is said, whoever says it. */
+static int add_remote(struct source_list *l, const char *path, struct err *e)
+{
+    int code = brace_has(path) ? add_expanded(l, path, e) : add_address(l, path, e);
+    if (!code) return OK;
+    char *shown = remote_hidden(e->text);
+    code = err_set(e, code, "%s", shown);
+    xfree(shown);
+    return code;
+}
+
 int source_list_add(struct source_list *l, const char *path, struct err *e)
 {
     struct stat st;
-    if (remote_is(path)) return brace_has(path) ? add_expanded(l, path, e) : add_address(l, path, e);
+    if (remote_is(path)) return add_remote(l, path, e);
     if (stat(path, &st) && brace_has(path)) return add_expanded(l, path, e);
     if (stat(path, &st)) return source_missing(path, "No such file or folder", e);
     if (S_ISREG(st.st_mode)) {

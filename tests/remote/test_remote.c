@@ -399,6 +399,27 @@ static void looking(void **state)
     end(&b);
 }
 
+/* What is shown of a text that holds addresses. */
+static void hiding(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"", ""},
+        {"a: b", "a: b"},
+        {"path: \"https://u:p@h/x?sig=1\", weight: 1", "path: \"https://h/x\", weight: 1"},
+        {"https://h/a?s=1 and http://u@h/b#c\nhttps://h/d?e", "https://h/a and http://h/b\nhttps://h/d"},
+        {"\"https://h/x?s=\\\"1\" here", "\"https://h/x\" here"},
+        {"s3://b/what?is=a&key", "s3://b/what?is=a&key"},
+        {"file:///etc?x ://", "file:///etc?x ://"},
+        {"https://", "https://"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *shown = remote_hidden(rows[i][0]);
+        assert_string_equal(shown, rows[i][1]);
+        xfree(shown);
+    }
+}
+
 /* A server that gives no parts. */
 static void whole(void **state)
 {
@@ -578,7 +599,7 @@ int main(void)
         cmocka_unit_test(cached),  cmocka_unit_test(passes),       cmocka_unit_test(goes_on),
         cmocka_unit_test(stays),   cmocka_unit_test(changes),      cmocka_unit_test(looking),
         cmocka_unit_test(whole),   cmocka_unit_test(no_version),   cmocka_unit_test(store),
-        cmocka_unit_test(stopped), cmocka_unit_test(closed_early),
+        cmocka_unit_test(stopped), cmocka_unit_test(closed_early), cmocka_unit_test(hiding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

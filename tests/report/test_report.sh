@@ -20,6 +20,14 @@ cmp -s "$dir/page.html" "$dir/one/report.html" || fail "two pages of one run dif
 for what in '<polyline' 'Loss, nats per token' '&lt;b&gt;&amp;' 'peak memory of a rank' '<td>optimizer</td>' 'kernels' 'eval_every: 3'; do has "$what" one; done
 ! grep -qE '<script|https?://[^w]|nan|-inf' "$dir/page.html" || fail "the page needs something beside it, or has numbers that are none"
 
+# A page is shown to others: what is secret in an address is in the run's config and not there.
+cp -r "$dir/one" "$dir/signed"
+sed -i "s|^\\( *- path: \\).*|\\1\"https://me:HIDDEN@host/corpus.txt?sig=HIDDEN\"|" "$dir/signed/config.yaml"
+grep -q HIDDEN "$dir/signed/config.yaml" || fail "no address in the config"
+"$tutti" report "$dir/signed" --html "$dir/page.html" >"$dir/out" || fail "report of an address"
+has 'https://host/corpus.txt' "an address"
+! grep -q HIDDEN "$dir/page.html" || fail "the page shows what is secret in an address"
+
 # What the page says is what the run wrote.
 last=$(grep '"step":6,"loss"' "$dir/one/metrics.jsonl" | sed 's/.*"loss":\([0-9.]*\),.*/\1/')
 has "$(printf '%.4f' "$last")" "the last loss"

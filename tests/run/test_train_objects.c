@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
 
 #include "base/fs.h"
 #include "base/json.h"
@@ -143,8 +144,75 @@ static void goes_away(void **state)
     }
 }
 
+/* What a run says to the screen and in an error, xfree it. keys: data.train and what else. */
+static char *heard(const char *const *more, int n_more, int *rc)
+{
+    char *keys[24], base[8][128], *path = fs_join(dir, "heard"), *text;
+    struct str dirs = {0};
+    struct trainer_result r;
+    struct err e = {0};
+    size_t n;
+    int k = 0;
+    static const char *const small[] = {"model.layers=1", "model.hidden=16",      "model.heads=2",
+                                        "model.ffn=32",   "model.seq_len=16",     "batch.global=4",
+                                        "run.threads=1",  "run.tensorboard=false"};
+    for (int i = 0; i < 8; i++) snprintf(keys[k++] = base[i], sizeof base[i], "%s", small[i]);
+    for (int i = 0; i < n_more; i++) keys[k++] = (char *)(uintptr_t)more[i];
+    str_printf(&dirs, "run.dir=%s/told", dir);
+    keys[k++] = dirs.p;
+    fflush(stderr);
+    int before = dup(2), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    dup2(fd, 2);
+    *rc = trainer_run(NULL, keys, k, 1, &r, &e);
+    fflush(stderr);
+    dup2(before, 2);
+    close(before);
+    close(fd);
+    struct err trouble;
+    if (fs_read_all(path, 1 << 20, &text, &n, &trouble)) fail_msg("%s", trouble.text);
+    struct str all = {0};
+    str_printf(&all, "%s\n%s", text, *rc ? e.text : "");
+    xfree(text);
+    xfree(path);
+    str_free(&dirs);
+    return all.p;
+}
+
+/* Passwords and signatures of addresses are in no message: not while text is fetched and tokenized, not where another
+ * address than the checkpoint's is told, not in errors. */
+static void secrets(void **state)
+{
+    (void)state;
+    static const char text[] = "A fox jumps over nine dogs, and each of them sleeps on until the morning comes.\n";
+    struct str much = {0};
+    for (int i = 0; i < 100; i++) str_puts(&much, text);
+    server_put(&server, "/t.txt", much.p, much.n, "text");
+    static const struct {
+        const char *format, *more, *says;
+    } rows[] = {
+        {"data.train=http://me:HIDDEN1@127.0.0.1:%d/t.txt?sig=HIDDEN2", "run.steps=2", "/t.txt"},
+        {"data.train=http://me:HIDDEN1@127.0.0.1:%d/t.txt?sig=HIDDEN3", "run.steps=4",
+         "data.train.path: \"http://127.0.0.1"},
+        {"data.train=[{path: \"http://127.0.0.1:%d/t.txt?sig=HIDDEN2\", weight: 0}]", "run.steps=4",
+         "/t.txt would never be used"},
+        {"data.train=http://127.0.0.1:%d/{t,u}.txt?sig=HIDDEN2", "run.steps=4", "/u.txt"},
+        {"data.train=http://127.0.0.1:%d/{t,{u}.txt?sig=HIDDEN2", "run.steps=4", "/{t,"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char address[200];
+        int rc;
+        snprintf(address, sizeof address, rows[i].format, server.port);
+        const char *more[] = {address, rows[i].more, "checkpoint.every=2", "data.remote.tries=1"};
+        char *said = heard(more, 4, &rc);
+        if (strstr(said, "HIDDEN") || !strstr(said, rows[i].says)) fail_msg("row %zu: code %d: %s", i, rc, said);
+        xfree(said);
+    }
+    str_free(&much);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_losses), cmocka_unit_test(goes_away)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_losses), cmocka_unit_test(goes_away),
+                                       cmocka_unit_test(secrets)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
