@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "cli/cmd_data.h"
 #include "cli/inspect_samples.h"
+#include "cli/sample_view.h"
 #include "data/tokenfile.h"
 #include "token/tokenizer.h"
 
@@ -89,7 +90,12 @@ static void report_inspect(const struct inspect_request *o, const struct tokenfi
            f->path, (long long)f->n_tokens, f->width, str_bytes(bytes, (double)f->file.bytes),
            (long long)f->n_documents, f->head.vocab, f->head.eos, fingerprint);
     if (o->verify) printf("  checksums   all right\n");
-    if (o->show) printf("%s\n", str_text(shown));
+    if (o->show) {
+        struct str safe = {0};
+        sample_put_safe(&safe, str_text(shown), shown->n, true);
+        printf("%s\n", str_text(&safe));
+        str_free(&safe);
+    }
 }
 
 static bool is_config(const char *path) { return str_ends(path, ".yaml") || str_ends(path, ".yml"); }

@@ -48,8 +48,7 @@ void sample_view_of_row(struct sample_view *v, const struct tokenizer *t, const 
 
 /* -- in a terminal ------------------------------------------------------------------------------------------- */
 
-/* Printable, or escaped. newlines: as they are. */
-static void put_safe(struct str *out, const char *p, size_t n, bool newlines)
+void sample_put_safe(struct str *out, const char *p, size_t n, bool newlines)
 {
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)p[i], next = i + 1 < n ? (unsigned char)p[i + 1] : 0;
@@ -79,8 +78,10 @@ static int64_t count_loss(const struct sample_view *v)
 
 static void put_heading(const struct sample_view *v, bool colour, struct str *out)
 {
-    str_printf(out, "%s%s: %lld tokens, a loss of %lld%s\n", colour ? "\033[1m" : "", v->title, (long long)v->n,
-               (long long)count_loss(v), colour ? "\033[0m" : "");
+    if (colour) str_puts(out, "\033[1m");
+    sample_put_safe(out, v->title, strlen(v->title), false); /* names of files, which may be anything */
+    str_printf(out, ": %lld tokens, a loss of %lld%s\n", (long long)v->n, (long long)count_loss(v),
+               colour ? "\033[0m" : "");
 }
 
 /* Text of token i, as far as it completes characters; the decoder goes on from token to token. */
@@ -116,7 +117,7 @@ static void put_flow(const struct sample_view *v, bool colour, struct str *out)
             open = true;
         }
         next_text(&d, v, i, &text);
-        put_safe(out, str_text(&text), text.n, true);
+        sample_put_safe(out, str_text(&text), text.n, true);
     }
     if (open) str_puts(out, colour ? "\033[0m" : "⟧");
     str_putc(out, '\n');
@@ -132,7 +133,7 @@ static void put_each(const struct sample_view *v, bool colour, struct str *out)
         str_printf(out, "%8lld  %8d  %8d  %9d  %-4s  %s", (long long)i, v->documents[i], v->positions[i], v->ids[i],
                    v->loss[i] ? "yes" : "-", colour && v->loss[i] ? "\033[32m" : "");
         next_text(&d, v, i, &text);
-        put_safe(out, str_text(&text), text.n, false);
+        sample_put_safe(out, str_text(&text), text.n, false);
         str_puts(out, colour && v->loss[i] ? "\033[0m\n" : "\n");
     }
     str_free(&text);

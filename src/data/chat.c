@@ -13,7 +13,7 @@
 #include "data/chat_templates.h"
 #include "token/tokenizer_impl.h"
 
-enum { FILE_MAX = 16 << 20, CHAT_VERSION = 1 };
+enum { FILE_MAX = 16 << 20, CHAT_VERSION = 2 };
 
 /* -- the template's text --------------------------------------------------------------------------------------- */
 
@@ -119,8 +119,38 @@ static void add_control(struct chat *c, int32_t id)
     if (token.n) added_put(&c->control, &token);
 }
 
-static int ask_tokenizer(struct chat *c, struct err *e)
+/* The id of a token that the tokenizer cuts out of a text before anything else; -1: it has none of that text. */
+static int32_t added_id(const struct tokenizer *t, const char *text)
 {
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < t->cut.added[k].n; i++)
+            if (!strcmp(t->cut.added[k].tokens[i].text, text)) return t->cut.added[k].tokens[i].id;
+    return -1;
+}
+
+/* The marks of a template by name are control tokens, also where tokenizer.json does not call them special (DeepSeek's
+ * does not). Without them in the vocabulary nothing would tell them from what a user wrote. */
+static int add_marks(struct chat *c, const char *name, struct err *e)
+{
+    const struct chat_template *t = chat_templates;
+    while (t->name && strcmp(t->name, name) != 0) t++;
+    for (int i = 0; t->name && i < CHAT_MARKS && t->marks[i]; i++) {
+        int32_t id = added_id(c->t, t->marks[i]);
+        if (id < 0)
+            return err_set(e, ERR_REQUEST,
+                           "the chat template %s is written with the token %s, which this tokenizer lacks; choose a "
+                           "template of its family (tokenizer: its own), plain, which needs no such tokens, or put it "
+                           "among the added_tokens of tokenizer.json",
+                           name, t->marks[i]);
+        if (!tokenizer_is_special(c->t, id)) add_control(c, id);
+    }
+    return OK;
+}
+
+static int ask_tokenizer(struct chat *c, const char *name, struct err *e)
+{
+    int wrong = add_marks(c, name, e);
+    if (wrong) return wrong;
     for (int32_t id = 0; id < tokenizer_vocab(c->t); id++)
         if (tokenizer_is_special(c->t, id)) add_control(c, id);
     added_finish(&c->control);
@@ -142,7 +172,7 @@ int chat_open(struct chat **out, const struct chat_rules *rules, const struct to
     c->train_on = rules->train_on;
     int code = read_template(rules, &name, &text, e);
     if (!code) code = jinja_parse(&c->template, str_text(&text), text.n, str_text(&name), e);
-    if (!code) code = ask_tokenizer(c, e);
+    if (!code) code = ask_tokenizer(c, str_text(&name), e);
     if (!code) {
         uint64_t parts[] = {hash64(str_text(&text), text.n), (uint64_t)c->train_on, CHAT_VERSION,
                             hash64(c->bos, strlen(c->bos)), hash64(c->eos, strlen(c->eos))};

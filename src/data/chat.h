@@ -18,8 +18,9 @@
  * very tokens that a prompt has when the model is asked, and no token is half an answer's. Tokenizers that put a space
  *      before every text cannot do that: there a run between control tokens is tokenized whole, and a token that holds
  *      any byte of an answer is the answer's.
- *   2. A control token (special: true in tokenizer.json) comes only of text that the template wrote (or the roles that
- * it wrote between its own marks). What a user or an answer says is text, even if it reads like one.
+ *   2. A control token (special: true in tokenizer.json, or a mark of the template by name) comes only of text that
+ * the template wrote (or the roles that it wrote between its own marks). What a user or an answer says is text, even if
+ * it reads like one.
  *   3. The loss of an answer includes the control token that ends its turn, and not the white space behind that.
  *   4. What is made is a function of record, template, rules and tokenizer.
  * Includes: base, tokenizer.h. Order: Local; a chat is read-only and shared by threads, a chat_work belongs to one.

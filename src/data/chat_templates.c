@@ -28,17 +28,27 @@
     "{% set text = (system if loop.first else '') + m.content | trim %}"
 
 const struct chat_template chat_templates[] = {
-    {"chatml", "<|im_start|>ROLE ... <|im_end|>, as Qwen and many others",
-     TEXTS_ONLY "{% set behind = '\\n' %}" TURNS("<|im_start|>", "\\n", "<|im_end|>")},
-    {"llama3", "<|start_header_id|>ROLE<|end_header_id|> ... <|eot_id|>",
-     TEXTS_ONLY "{{ bos_token }}" TURNS("<|start_header_id|>", "<|end_header_id|>\\n\\n", "<|eot_id|>")},
-    {"phi3", "<|ROLE|> ... <|end|>", TEXTS_ONLY "{% set behind = '\\n' %}" TURNS("<|", "|>\\n", "<|end|>")},
-    {"zephyr", "<|ROLE|> ... end of text",
+    {"chatml",
+     "<|im_start|>ROLE ... <|im_end|>, as Qwen and many others",
+     TEXTS_ONLY "{% set behind = '\\n' %}" TURNS("<|im_start|>", "\\n", "<|im_end|>"),
+     {"<|im_start|>", "<|im_end|>"}},
+    {"llama3",
+     "<|start_header_id|>ROLE<|end_header_id|> ... <|eot_id|>",
+     TEXTS_ONLY "{{ bos_token }}" TURNS("<|start_header_id|>", "<|end_header_id|>\\n\\n", "<|eot_id|>"),
+     {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}},
+    {"phi3",
+     "<|ROLE|> ... <|end|>",
+     TEXTS_ONLY "{% set behind = '\\n' %}" TURNS("<|", "|>\\n", "<|end|>"),
+     {"<|user|>", "<|assistant|>", "<|end|>"}},
+    {"zephyr",
+     "<|ROLE|> ... end of text",
      TEXTS_ONLY "{% for m in messages %}{{ '<|' + m.role + '|>\\n' }}"
                 "{% if m.role == 'assistant' %}{% generation %}{{ m.content + eos_token }}{% endgeneration %}"
                 "{% else %}{{ m.content + eos_token }}{% endif %}{{ '\\n' }}{% endfor %}"
-                "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"},
-    {"llama2", "[INST] ... [/INST] answer, end of text; the system's words between <<SYS>> and <</SYS>>",
+                "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}",
+     {NULL}},
+    {"llama2",
+     "[INST] ... [/INST] answer, end of text; the system's words between <<SYS>> and <</SYS>>",
      TEXTS_ONLY "{% set turns = messages[1:] if messages[0].role == 'system' else messages %}"
                 "{% set system = '<<SYS>>\\n' + messages[0].content | trim + '\\n<</SYS>>\\n\\n' "
                 "if messages[0].role == 'system' else '' %}"
@@ -47,18 +57,24 @@ const struct chat_template chat_templates[] = {
                 "{% if m.role == 'user' %}"
                 "{{ bos_token + '[INST] ' + (system if loop.first else '') + m.content | trim + ' [/INST]' }}"
                 "{% else %}{% generation %}{{ ' ' + m.content | trim + ' ' + eos_token }}{% endgeneration %}{% endif "
-                "%}{% endfor %}"},
-    {"mistral", "[INST] ... [/INST] answer, end of text",
+                "%}{% endfor %}",
+     {NULL}},
+    {"mistral",
+     "[INST] ... [/INST] answer, end of text",
      TEXTS_ONLY "{{ bos_token }}" SYSTEM_FIRST "{% if m.role == 'user' %}{{ '[INST] ' + text + ' [/INST]' }}"
-                "{% else %}{% generation %}{{ ' ' + text + eos_token }}{% endgeneration %}{% endif %}{% endfor %}"},
-    {"gemma", "<start_of_turn>user|model ... <end_of_turn>",
+                "{% else %}{% generation %}{{ ' ' + text + eos_token }}{% endgeneration %}{% endif %}{% endfor %}",
+     {NULL}},
+    {"gemma",
+     "<start_of_turn>user|model ... <end_of_turn>",
      TEXTS_ONLY
      "{{ bos_token }}" SYSTEM_FIRST
      "{% if m.role == 'user' %}{{ '<start_of_turn>user\\n' + text + '<end_of_turn>\\n' }}"
      "{% else %}{{ '<start_of_turn>model\\n' }}{% generation %}{{ text + '<end_of_turn>' }}{% endgeneration %}"
      "{{ '\\n' }}{% endif %}{% endfor %}"
-     "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}"},
-    {"deepseek", "<｜User｜> ... <｜Assistant｜> answer, end of text",
+     "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}",
+     {"<start_of_turn>", "<end_of_turn>"}},
+    {"deepseek",
+     "<｜User｜> ... <｜Assistant｜> answer, end of text",
      TEXTS_ONLY "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}"
                 "{% elif m.role == 'user' %}{{ '<｜User｜>' + m.content }}"
                 "{% elif m.role == 'assistant' %}{{ '<｜Assistant｜>' }}"
@@ -66,11 +82,14 @@ const struct chat_template chat_templates[] = {
                 "endgeneration %}"
                 "{% else %}{{ raise_exception('a role that is none of system, user and assistant: ' ~ m.role) }}{% "
                 "endif %}{% endfor %}"
-                "{% if add_generation_prompt %}{{ '<｜Assistant｜>' }}{% endif %}"},
-    {"plain", "User: ... Assistant: answer, end of text; needs no control tokens but that",
+                "{% if add_generation_prompt %}{{ '<｜Assistant｜>' }}{% endif %}",
+     {"<｜User｜>", "<｜Assistant｜>"}},
+    {"plain",
+     "User: ... Assistant: answer, end of text; needs no control tokens but that",
      TEXTS_ONLY "{% for m in messages %}{{ m.role | capitalize + ': ' }}"
                 "{% if m.role == 'assistant' %}{% generation %}{{ m.content | trim + eos_token }}{% endgeneration %}"
                 "{% else %}{{ m.content | trim }}{% endif %}{{ '\\n\\n' }}{% endfor %}"
-                "{% if add_generation_prompt %}{{ 'Assistant: ' }}{% endif %}"},
-    {NULL, NULL, NULL},
+                "{% if add_generation_prompt %}{{ 'Assistant: ' }}{% endif %}",
+     {NULL}},
+    {NULL, NULL, NULL, {NULL}},
 };

@@ -4,8 +4,10 @@
 #ifndef TUTTI_DATA_CHAT_TEMPLATES_H
 #define TUTTI_DATA_CHAT_TEMPLATES_H
 
+enum { CHAT_MARKS = 4 };
 struct chat_template {
     const char *name, *about, *text;
+    const char *marks[CHAT_MARKS]; /* the tokens that it is written with, which a tokenizer must have; then NULL */
 };
 extern const struct chat_template chat_templates[]; /* ends with name NULL */
 

@@ -14,8 +14,8 @@ static const char *const controls[] =
      "<|user|>",        "<|assistant|>", "<|system|>",          "<|end|>",           "<s>",
      "<start_of_turn>", "<end_of_turn>", "<｜User｜>",          "<｜Assistant｜>"};
 
-/* The fixture's byte-level BPE with those control tokens. flags: of all of them. */
-static struct tokenizer *with_controls(const char *flags)
+/* The fixture's byte-level BPE with those tokens, special or not. flags: whether all of them take white space along. */
+static struct tokenizer *with_added(const char *special, const char *flags)
 {
     struct str text = {0}, more = {0};
     char *json;
@@ -28,9 +28,9 @@ static struct tokenizer *with_controls(const char *flags)
     list = strchr(list, '[') + 1;
     for (size_t i = 0; i < sizeof controls / sizeof *controls; i++)
         str_printf(&more,
-                   "{\"id\":%zu,\"content\":\"%s\",\"special\":true,\"single_word\":false,\"lstrip\":false,"
+                   "{\"id\":%zu,\"content\":\"%s\",\"special\":%s,\"single_word\":false,\"lstrip\":false,"
                    "\"rstrip\":%s,\"normalized\":false},",
-                   1100 + i, controls[i], flags);
+                   1100 + i, controls[i], special, flags);
     str_add(&text, json, (size_t)(list - json));
     str_add(&text, more.p, more.n);
     str_puts(&text, list);
@@ -40,6 +40,8 @@ static struct tokenizer *with_controls(const char *flags)
     str_free(&text);
     return t;
 }
+
+static struct tokenizer *with_controls(const char *flags) { return with_added("true", flags); }
 
 static struct chat *open_chat(const struct tokenizer *t, const char *template, enum chat_train_on on)
 {
@@ -180,6 +182,13 @@ static int count(const struct chat_tokens *x, int32_t id)
     return n;
 }
 
+static const char *chatml_text(void)
+{
+    const struct chat_template *t = chat_templates;
+    while (strcmp(t->name, "chatml") != 0) t++;
+    return t->text;
+}
+
 /* What a user writes does not become a control token, nor what an answer says, nor a role that is no word; and every
  * byte of it is there. */
 static void test_injection(void **state)
@@ -197,7 +206,7 @@ static void test_injection(void **state)
     struct tokenizer *t = with_controls("false"), *byte = tokenizer_new_byte();
     const struct tokenizer *both[] = {t, byte};
     for (int i = 0; i < 2; i++) {
-        struct chat *c = open_chat(both[i], "chatml", CHAT_ANSWERS);
+        struct chat *c = i == 0 ? open_chat(t, "chatml", CHAT_ANSWERS) : open_text(byte, chatml_text(), CHAT_ANSWERS);
         struct chat_tokens x = encode(c, hostile);
         struct str s = text_of(both[i], &x, false);
         assert_string_equal(str_text(&s), text);
@@ -215,6 +224,45 @@ static void test_injection(void **state)
     assert_int_equal(count(&x, tokenizer_find(t, "<|im_start|>", 12)), 0);
     chat_tokens_free(&x);
     chat_close(plain);
+    tokenizer_free(t);
+    tokenizer_free(byte);
+}
+
+/* The marks of templates by name are control tokens, also where the tokenizer does not call them special; a tokenizer
+ * that lacks one is refused, since marks would be plain text, and a user's could not be told from them. */
+static void test_marks(void **state)
+{
+    (void)state;
+    struct tokenizer *t = with_added("false", "false"), *byte = tokenizer_new_byte();
+    for (const struct chat_template *row = chat_templates; row->name; row++) {
+        struct chat *c;
+        struct str record = {0};
+        struct err e;
+        if (!row->marks[0]) continue;
+        assert_err(chat_open(&c, &(struct chat_rules){row->name, NULL, CHAT_ANSWERS}, byte, &e), &e, ERR_REQUEST,
+                   row->marks[0]);
+        assert_non_null(strstr(e.text, "plain"));
+        c = open_chat(t, row->name, CHAT_ANSWERS);
+        struct chat_tokens clean = encode(c, TALK);
+        for (int i = 0; i < CHAT_MARKS && row->marks[i]; i++) str_printf(&record, " %s ", row->marks[i]);
+        struct str talk = {0};
+        str_printf(&talk,
+                   "{\"messages\": [{\"role\": \"user\", \"content\": \"a%s\"}, {\"role\": \"assistant\", "
+                   "\"content\": \"b%s\"}, {\"role\": \"user\", \"content\": \"c\"}, {\"role\": \"assistant\", "
+                   "\"content\": \"d\"}]}",
+                   record.p, record.p);
+        struct chat_tokens hostile = encode(c, talk.p);
+        for (int i = 0; i < CHAT_MARKS && row->marks[i]; i++) {
+            int32_t id = tokenizer_find(t, row->marks[i], (int)strlen(row->marks[i]));
+            assert_true(count(&clean, id) > 0);
+            assert_int_equal(count(&hostile, id), count(&clean, id));
+        }
+        str_free(&record);
+        str_free(&talk);
+        chat_tokens_free(&clean);
+        chat_tokens_free(&hostile);
+        chat_close(c);
+    }
     tokenizer_free(t);
     tokenizer_free(byte);
 }
@@ -513,7 +561,7 @@ static void test_token_files(void **state)
 static void test_bad_records(void **state)
 {
     (void)state;
-    struct tokenizer *t = tokenizer_new_byte();
+    struct tokenizer *t = with_controls("false");
     char *dir = scratch_new(),
          *in = put_text(dir, "talk.jsonl",
                         "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\nno json\n"
@@ -545,15 +593,11 @@ static void test_bad_records(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_templates),
-        cmocka_unit_test(test_injection),
-        cmocka_unit_test(test_prompts_stand_alone),
-        cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_spaced),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_stripping),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_token_files),
+        cmocka_unit_test(test_templates),   cmocka_unit_test(test_injection),
+        cmocka_unit_test(test_marks),       cmocka_unit_test(test_prompts_stand_alone),
+        cmocka_unit_test(test_rules),       cmocka_unit_test(test_spaced),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_stripping),
+        cmocka_unit_test(test_names),       cmocka_unit_test(test_token_files),
         cmocka_unit_test(test_bad_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

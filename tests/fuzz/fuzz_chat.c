@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct err e = {0};
     if (n > 20000 || json_parse_published(&record, (const char *)data, n, "fuzz.json", &e)) return 0;
     struct tokenizer *t = tokenizer_new_byte();
-    encode(t, "chatml", record);
+    encode(t, "plain", record);
     encode(t, "llama2", record);
     tokenizer_free(t);
     json_free(record);
