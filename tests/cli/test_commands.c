@@ -222,8 +222,8 @@ static void test_bad_data(void **state)
     char *json = read_text(w, "run/tokenizer/tokenizer.json", &n);
     write_file(w, "cut.json", json, n / 2);
     expect(w, 2, "data.tokenizer|cut.json:", cmd_train, "train @/tiny.yaml run.dir=@/d data.tokenizer=@/cut.json");
-    write_text(w, "other.json", "{\"model\": {\"type\": \"WordPiece\"}}");
-    expect(w, 2, "data.tokenizer|other.json|WordPiece", cmd_train,
+    write_text(w, "other.json", "{\"model\": {\"type\": \"CharacterPairs\"}}");
+    expect(w, 2, "data.tokenizer|other.json|CharacterPairs", cmd_train,
            "train @/tiny.yaml run.dir=@/d data.tokenizer=@/other.json");
     xfree(json);
     xfree(dir);
@@ -303,7 +303,7 @@ static void test_bad_usage(void **state)
     expect(w, 2, "--wrong", cmd_generate, "generate @/run --prompt x --wrong 1");
     expect(w, 2, "one argument too many", cmd_generate, "generate @/run @/run --prompt x");
     expect(w, 2, "nofile", cmd_generate, "generate @/run --prompt-file @/nofile");
-    expect(w, 2, "no command 'nothing'|train, cast or comm", cmd_bench, "bench nothing");
+    expect(w, 2, "no command 'nothing'|train, cast, data or comm", cmd_bench, "bench nothing");
     expect(w, 2, "--model|huge", cmd_bench, "bench train --model huge");
     expect(w, 2, "--tokens|many", cmd_bench, "bench gemm --tokens many");
 }

@@ -154,8 +154,10 @@ static struct claim claim_of(enum op op, const char *family, const char *words)
     if (!strcmp(family, "onednn")) return (struct claim){1ULL << SEEN_ONEDNN, 0};
     assert_string_equal(family, "cpu");
     int level = level_of(words, strcspn(words, ":,"));
-    if (behind(words, "packed ")) { /* of the type that the row's panels have */
-        bool narrow = !strncmp(behind(words, "packed "), "bf16", 4);
+    const char *type = behind(words, "packed "); /* of the row's panels */
+    if (!type) type = behind(words, "widened ");
+    if (type) {
+        bool narrow = !strncmp(type, "bf16", 4);
         const struct tile_ops *o = tile_ops_get(narrow ? DT_BF16 : DT_F32);
         assert_int_equal(o->panel, narrow ? DT_BF16 : DT_F32);
         assert_int_equal(o->needs, level);
