@@ -15,7 +15,13 @@ struct fim_work {
     struct encoder *encoder;
     struct str text;
     struct tokens part[3]; /* prefix, middle, suffix */
+    struct tokens scratch; /* of a part behind the mark; all parts one after the other */
+    struct str again;      /* their text */
 };
+
+/* Stands before a text that goes on in the middle of one, where a tokenizer would put a space before it; its tokens
+ * are dropped (as Code Llama's reference does it). */
+static const char mark[] = "\xE2\x98\xBA"; /* U+263A */
 
 static const struct {
     const char *prefix, *suffix, *middle;
@@ -45,10 +51,24 @@ static int by_name(struct fim *f, const struct fim_rule *r, struct err *e)
     return code ? code : need(f->t, r->middle, &f->middle, e);
 }
 
+/* Something is put before a text: its first token does not begin as the text does. */
+static int find_lead(struct fim *f, struct err *e)
+{
+    struct tokens ids = {0};
+    size_t n = 0;
+    int code = tokenizer_encode(f->t, "a", 1, &ids, e);
+    const char *piece = !code && ids.n ? tokenizer_piece(f->t, ids.ids[0], &n) : "a";
+    f->leads = *piece != 'a';
+    tokens_free(&ids);
+    return code;
+}
+
 int fim_init(struct fim *f, const struct fim_rule *r, const struct tokenizer *t, uint64_t seed, struct err *e)
 {
     *f = (struct fim){.t = t, .rate = r->rate, .spm_rate = r->spm_rate, .eos = tokenizer_eos(t), .seed = seed};
     if (r->rate == 0) return OK;
+    int code = find_lead(f, e);
+    if (code) return code;
     if (r->prefix || r->suffix || r->middle) return by_name(f, r, e);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (!need(t, families[i].prefix, &f->prefix, NULL) && !need(t, families[i].suffix, &f->suffix, NULL) &&
@@ -73,7 +93,9 @@ void fim_work_free(struct fim_work *w)
     if (!w) return;
     encoder_free(w->encoder);
     str_free(&w->text);
+    str_free(&w->again);
     for (int i = 0; i < 3; i++) tokens_free(&w->part[i]);
+    tokens_free(&w->scratch);
     xfree(w);
 }
 
@@ -92,11 +114,60 @@ static int64_t characters(const struct str *s)
     return n;
 }
 
-static int encode(struct fim_work *w, int part, size_t from, size_t to, struct err *e)
+static int encode_text(struct fim_work *w, const char *text, size_t n, struct tokens *out, struct err *e)
 {
-    w->part[part].n = 0;
-    int code = encoder_feed(w->encoder, w->text.p + from, to - from, &w->part[part], e);
-    return code ? code : encoder_end(w->encoder, &w->part[part], e);
+    int code = encoder_feed(w->encoder, text, n, out, e);
+    return code ? code : encoder_end(w->encoder, out, e);
+}
+
+/* Without what is put before a text. 1; 0: the mark's tokens cannot be told from those behind it; < 0. */
+static int encode_going_on(struct fim_work *w, const char *text, size_t n, struct tokens *out, struct err *e)
+{
+    struct str marked = {0};
+    struct tokens all = {0};
+    str_puts(&marked, mark);
+    str_add(&marked, text, n);
+    w->scratch.n = 0;
+    int code = encode_text(w, mark, sizeof mark - 1, &w->scratch, e);
+    if (!code) code = encode_text(w, marked.p, marked.n, &all, e);
+    int64_t k = w->scratch.n;
+    bool told = !code && k && all.n >= k && !memcmp(all.ids, w->scratch.ids, to_size(k) * sizeof *all.ids);
+    for (int64_t i = k; told && i < all.n; i++) tokens_push(out, all.ids[i]);
+    tokens_free(&all);
+    str_free(&marked);
+    return code ? code : told;
+}
+
+/* Bytes [from, to) of the text as a part; begins: something was put before the text, and stays there. 1, 0, < 0. */
+static int encode(struct fim_work *w, int part, size_t from, size_t to, bool begins, struct err *e)
+{
+    struct tokens *out = &w->part[part];
+    out->n = 0;
+    if (from == to) return 1;
+    if (w->f->leads && !(begins && from == 0)) return encode_going_on(w, w->text.p + from, to - from, out, e);
+    int code = encode_text(w, w->text.p + from, to - from, out, e);
+    return code ? code : 1;
+}
+
+/* Does a document begin with what is put before a text? A piece of one may not. */
+static bool is_led(const struct fim *f, int32_t id)
+{
+    static const char symbol[] = "\xE2\x96\x81"; /* U+2581 */
+    size_t n;
+    const char *piece = tokenizer_piece(f->t, id, &n);
+    return (n && *piece == ' ') || (n >= 3 && !memcmp(piece, symbol, 3));
+}
+
+/* The parts, one after the other, are the text that was cut. Asked where something is put before texts. */
+static bool is_whole(struct fim_work *w)
+{
+    if (!w->f->leads) return true;
+    w->scratch.n = 0;
+    for (int p = 0; p < 3; p++)
+        for (int64_t i = 0; i < w->part[p].n; i++) tokens_push(&w->scratch, w->part[p].ids[i]);
+    str_clear(&w->again);
+    tokenizer_decode(w->f->t, w->scratch.ids, w->scratch.n, true, &w->again);
+    return w->again.n == w->text.n && !memcmp(str_text(&w->again), str_text(&w->text), w->text.n);
 }
 
 static int32_t *put(int32_t *at, const struct tokens *t, int64_t n)
@@ -116,10 +187,11 @@ static int apply_one(struct fim_work *w, const uint32_t u[4], int32_t *ids, int6
     int64_t all = characters(&w->text) + 1;
     int64_t a = (int64_t)((uint64_t)u[2] * (uint64_t)all >> 32), b = (int64_t)((uint64_t)u[3] * (uint64_t)all >> 32);
     size_t from = character(&w->text, a < b ? a : b), to = character(&w->text, a < b ? b : a);
-    int code = encode(w, 0, 0, from, e);
-    if (!code) code = encode(w, 1, from, to, e);
-    if (!code) code = encode(w, 2, to, w->text.n, e);
-    if (code) return code;
+    bool led = f->leads && is_led(f, ids[0]);
+    int got = encode(w, 0, 0, from, led, e);
+    if (got > 0) got = encode(w, 1, from, to, led, e);
+    if (got > 0) got = encode(w, 2, to, w->text.n, led, e);
+    if (got <= 0 || !is_whole(w)) return got < 0 ? got : OK;
     const struct tokens *prefix = &w->part[0], *middle = &w->part[1], *suffix = &w->part[2];
     int64_t room = n - 3 - prefix->n - middle->n; /* for the suffix */
     if (room < 0 || room > suffix->n) return OK;

@@ -8,8 +8,10 @@
  *
  * It is done to what a sample holds of a document (the paper's context-level way), while the sample is read: each of
  * its three parts is tokenized by itself, and so many tokens are left out at the suffix's end that the document has the
- * length it had; so positions and documents stay what they are, and a middle is always whole. A document with a suffix
- * too short for that is left as it is, and so is one of fewer than FIM_LEAST tokens.
+ * length it had; so positions and documents stay what they are, and a middle is always whole. Where the tokenizer puts
+ * a space before every text it stays before the document, and none is put where it was cut. A document with a suffix
+ * too short for that is left as it is, and so is one of fewer than FIM_LEAST tokens, or whose parts would not be its
+ * text again.
  *
  * Which documents, which way and where is a pure function of (seed, sample of the order, document in the sample).
  * Includes: base, tokenizer.h. Order: Local; read-only and shared, a fim_work belongs to one thread.
@@ -17,6 +19,7 @@
 #ifndef TUTTI_DATA_FIM_H
 #define TUTTI_DATA_FIM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -34,6 +37,7 @@ struct fim {
     const struct tokenizer *t; /* borrowed while it is used */
     double rate, spm_rate;
     int32_t prefix, suffix, middle, eos;
+    bool leads; /* the tokenizer puts something before a text (a space, in SentencePiece's way) */
     uint64_t seed;
 };
 /* ERR_REQUEST: the tokenizer has no such tokens. */

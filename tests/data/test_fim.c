@@ -5,10 +5,13 @@
 
 #include "data/fim.h"
 
+#define KIND(name) TEST_DIR "/data/kinds/" name
+
 enum { N = 400, DOCUMENTS = 4 };
 
-/* The fixture's BPE with fill-in-the-middle tokens 1100, 1101, 1102 of that spelling; NULL: without. */
-static struct tokenizer *open_with(const char *prefix, const char *suffix, const char *middle)
+/* A tokenizer.json with fill-in-the-middle tokens of that spelling behind all others: of the fixture's BPE 1100, 1101,
+ * 1102; NULL: without. */
+static struct tokenizer *open_file(const char *path, const char *prefix, const char *suffix, const char *middle)
 {
     const char *names[] = {prefix, suffix, middle};
     struct str text = {0};
@@ -16,19 +19,28 @@ static struct tokenizer *open_with(const char *prefix, const char *suffix, const
     size_t n;
     struct err e;
     struct tokenizer *t;
-    assert_ok(fs_read_all(FIXTURE("gpt2.json"), 8 << 20, &json, &n, &e), &e);
-    char *list = strchr(strstr(json, "\"added_tokens\""), '[') + 1;
-    str_add(&text, json, (size_t)(list - json));
+    assert_ok(fs_read_all(path, 8 << 20, &json, &n, &e), &e);
+    assert_ok(tokenizer_parse(&t, json, n, "fim", &e), &e);
+    int first = tokenizer_vocab(t);
+    char *end = strstr(json, "],\"normalizer\"");
+    assert_non_null(end);
+    str_add(&text, json, (size_t)(end - json));
     for (int i = 0; prefix && i < 3; i++)
         str_printf(&text,
-                   "{\"id\":%d,\"content\":\"%s\",\"special\":true,\"single_word\":false,\"lstrip\":false,"
-                   "\"rstrip\":false,\"normalized\":false},",
-                   1100 + i, names[i]);
-    str_puts(&text, list);
+                   ",{\"id\":%d,\"content\":\"%s\",\"special\":true,\"single_word\":false,\"lstrip\":false,"
+                   "\"rstrip\":false,\"normalized\":false}",
+                   first + i, names[i]);
+    str_puts(&text, end);
+    tokenizer_free(t);
     assert_ok(tokenizer_parse(&t, text.p, text.n, "fim", &e), &e);
     xfree(json);
     str_free(&text);
     return t;
+}
+
+static struct tokenizer *open_with(const char *prefix, const char *suffix, const char *middle)
+{
+    return open_file(FIXTURE("gpt2.json"), prefix, suffix, middle);
 }
 
 static const char *const words[] = {"quick",  "brown", "stretches", "jumping", "naïve",
@@ -212,9 +224,67 @@ static void test_other_spelling(void **state)
     tokenizer_free(t);
 }
 
+static bool is_led(const struct tokenizer *t, int32_t id)
+{
+    size_t n;
+    const char *piece = tokenizer_piece(t, id, &n);
+    return (n >= 3 && !memcmp(piece, "\xE2\x96\x81", 3)) || (n && *piece == ' ');
+}
+
+/* The prefix, the middle and the suffix of what was done, in that order. Returns how many. */
+static int64_t in_order(const struct fim *f, const int32_t *ids, int64_t n, int32_t *out)
+{
+    int64_t suffix = find(ids, n, f->suffix), middle = find(ids, n, f->middle), psm = suffix > 1, k = 0;
+    assert_true(suffix > 0 && middle > suffix);
+    for (int64_t i = 1; psm && i < suffix; i++) out[k++] = ids[i];
+    for (int64_t i = middle + 1; i < n; i++) out[k++] = ids[i];
+    for (int64_t i = suffix + 1; i < middle; i++) out[k++] = ids[i];
+    return k;
+}
+
+/* A tokenizer that puts a space before a text puts none where a document is cut, keeps the one before the document,
+ * and gives none to a piece from the middle of a document. */
+static void test_led(void **state)
+{
+    (void)state;
+    static const char *const files[] = {KIND("llama2.json"), KIND("mistral.json"), FIXTURE("prefix.json")};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct tokenizer *t = open_file(files[i], "<PRE>", "<SUF>", "<MID>");
+        struct fim f;
+        struct err e;
+        int32_t ids[N], before[N], after[N], parts[N];
+        int done = 0, from_middle = 0;
+        assert_ok(fim_init(&f, &(struct fim_rule){.rate = 1, .spm_rate = 0.5}, t, 3, &e), &e);
+        struct fim_work *w = fim_work_new(&f);
+        fill(t, 11, ids);
+        for (int d = 1; d < DOCUMENTS; d++) ids[d * N / DOCUMENTS] = ids[1];
+        for (int64_t k = 0; k < 120; k++) {
+            int64_t from = k % 2 ? k : 0, n = N / 2;
+            memcpy(before, ids + from, (size_t)n * sizeof *ids);
+            memcpy(after, before, (size_t)n * sizeof *ids);
+            assert_ok(fim_apply(w, k, 0, after, n, &e), &e);
+            if (!memcmp(after, before, (size_t)n * sizeof *ids)) continue;
+            done++;
+            from_middle += !is_led(t, before[0]);
+            int64_t all = in_order(&f, after, n, parts);
+            struct str whole = text_of(t, before, n), again = text_of(t, parts, all);
+            if (again.n > whole.n || memcmp(again.p, whole.p, again.n))
+                fail_msg("%s, %lld: cut and joined:\n%s\nit was:\n%s", files[i], (long long)k, str_text(&again),
+                         str_text(&whole));
+            assert_int_equal(is_led(t, parts[0]), is_led(t, before[0]));
+            str_free(&whole);
+            str_free(&again);
+        }
+        if (done < 60 || !from_middle) fail_msg("%s: %d done, %d from a middle", files[i], done, from_middle);
+        fim_work_free(w);
+        tokenizer_free(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_tokens),
-                                       cmocka_unit_test(test_places), cmocka_unit_test(test_other_spelling)};
+                                       cmocka_unit_test(test_places), cmocka_unit_test(test_other_spelling),
+                                       cmocka_unit_test(test_led)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
