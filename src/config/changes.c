@@ -147,7 +147,7 @@ static void pairs_read(struct pairs *s, const char *text)
             snprintf(p->key, sizeof p->key, "%s", r.key);
         }
         if (p->value.n) str_puts(&p->value, ", ");
-        str_puts(&p->value, r.value);
+        str_add(&p->value, r.whole, r.whole_n);
     }
 }
 

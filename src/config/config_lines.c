@@ -18,6 +18,8 @@ bool config_lines_next(struct config_lines *r)
     const char *value = line + spaces + n;
     value += strspn(value, ": ");
     if (value > end) value = end;
+    r->whole = value;
+    r->whole_n = (size_t)(end - value);
     snprintf(r->value, sizeof r->value, "%.*s", (int)(end - value), value);
     return true;
 }

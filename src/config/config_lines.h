@@ -16,6 +16,8 @@ struct config_lines { /* two spaces per level, lists as "- key: value"; start fr
     int level;
     size_t begins[CONFIG_LEVELS + 1];          /* where the part of each level begins in key */
     char key[CONFIG_KEY], value[CONFIG_VALUE]; /* "data.train.path", "\"a.txt\""; cut short where longer */
+    const char *whole;                         /* the value in the text, of any length */
+    size_t whole_n;
 };
 /* Reads a line into key and value; false at the end. A line that opens a section has an empty value. */
 bool config_lines_next(struct config_lines *r);

@@ -10,9 +10,11 @@
 #include "base/str.h"
 #include "config/config_lines.h"
 
-static const char *const free_keys[] = {"model.from",  "data.tokenizer", "data.train",
-                                        "data.valid",  "data.cache_dir", "data.remote.cache_dir",
-                                        "run.threads", "run.kernels",    NULL};
+/* What is read by path may lie elsewhere on each host; the ranks compare what they read. Weights are read nowhere. */
+static const char *const free_keys[] =
+    {"model.from", "data.tokenizer", "data.train.path", "data.train.column",     "data.train.chat",
+     "data.valid", "data.cache_dir", "run.threads",     "data.remote.cache_dir", "run.kernels",
+     NULL};
 
 static bool is_free(const char *key)
 {
@@ -41,7 +43,7 @@ static int compare(const char *mine, const char *first, const struct conf *f, st
         bool more = read_key(&a), more_there = read_key(&b);
         if (!more && !more_there) break;
         aligned = more && more_there && !strcmp(a.key, b.key); /* else lists of unlike lengths */
-        if (aligned && !strcmp(a.value, b.value)) continue;
+        if (aligned && a.whole_n == b.whole_n && !memcmp(a.whole, b.whole, a.whole_n)) continue;
         const char *key = more ? a.key : b.key, *where = conf_where(f, key);
         written = strcmp(where, "default") != 0;
         if (!found || written)

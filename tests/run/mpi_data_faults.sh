@@ -17,8 +17,8 @@ YAML
 cat >"$dir/host.sh" <<'HOST'
 #!/bin/bash
 cd "$1/host${OMPI_COMM_WORLD_RANK:-${PMI_RANK:?no rank}}" || exit 9
-# shellcheck disable=SC2046
-exec "${@:2}" $(cat keys 2>/dev/null)
+[ ! -f keys ] || mapfile -t own <keys
+exec "${@:2}" "${own[@]}"
 HOST
 chmod +x "$dir/host.sh"
 
@@ -86,7 +86,10 @@ for key in precision.recipe=fp32 parallel.zero=1 optimizer.lr=0.001 run.steps=4 
     [ $status = 2 ] || fail "another config on rank 1: $key: status $status"
 done
 hosts
-echo "run.threads=2 data.cache_dir=elsewhere" >"$dir/host1/keys"
+echo "data.train=[{path: text.txt, weight: 2}]" >"$dir/host1/keys"
+refused "another weight on rank 1" "data.train.weight: '2[.0]*' here, '1[.0]*' on rank 0; start every"
+hosts
+printf '%s\n' run.threads=2 data.cache_dir=elsewhere "data.train=./text.txt" >"$dir/host1/keys"
 run
 [ $status = 0 ] || fail "other threads and folders: status $status: $(tail -5 "$dir/log")"
 

@@ -172,7 +172,7 @@ static void test_data(void **state)
 }
 
 /* ---- configs of other versions ---- */
-static int compare_with(const char *config, const char *extra, struct err *e)
+static int compare_train(const char *train, const char *config, const char *extra, struct err *e)
 {
     char *dir = scratch_new();
     struct config c;
@@ -185,7 +185,7 @@ static int compare_with(const char *config, const char *extra, struct err *e)
     struct ckpt_tensor t = {.group = "master", .name = "x", .dtype = DT_F32, .p = &one};
     assert_int_equal(ckpt_save(dir, &info, &t, 1, e), OK);
     assert_int_equal(ckpt_open(&ckpt, dir, e), OK);
-    char *keys[] = {(char *)(uintptr_t) "data.train=a.txt", (char *)(uintptr_t) "optimizer.weight_decay=1e-5"};
+    char *keys[] = {(char *)(uintptr_t)train, (char *)(uintptr_t) "optimizer.weight_decay=1e-5"};
     assert_int_equal(config_load(&c, &conf, a, NULL, keys, 2, e), OK);
     struct changes_data d = {.train = 0xabc, .known = true};
     int rc = changes_check(ckpt, &c, &d, e);
@@ -193,6 +193,32 @@ static int compare_with(const char *config, const char *extra, struct err *e)
     arena_free(a);
     scratch_free(dir);
     return rc;
+}
+
+static int compare_with(const char *config, const char *extra, struct err *e)
+{
+    return compare_train("data.train=a.txt", config, extra, e);
+}
+
+/* Weights by step are compared to their end, however many points there are. */
+static void test_long_weights(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    const char *same = "{\"data\": {\"train\": \"0000000000000abc\"}}";
+    struct str points = {0}, train = {0}, config = {0};
+    for (int i = 0; i < 400; i++) str_printf(&points, "{step: %d, weight: %d}, ", i, 1 + i % 3);
+    assert_true(points.n > 8000);
+    str_printf(&train, "data.train=[{path: a.txt, weight: [%s{step: 1000, weight: 5}]}]", points.p);
+    str_printf(&config, "data:\n  train:\n    - path: a.txt\n      weight: [%s{step: 1000, weight: 5}]\n", points.p);
+    if (compare_train(train.p, config.p, same, &e)) fail_msg("%s", e.text);
+    str_clear(&config);
+    str_printf(&config, "data:\n  train:\n    - path: a.txt\n      weight: [%s{step: 1000, weight: 6}]\n", points.p);
+    assert_int_equal(compare_train(train.p, config.p, same, &e), ERR_REQUEST);
+    assert_contains(e.text, "data.train.weight");
+    str_free(&points);
+    str_free(&train);
+    str_free(&config);
 }
 
 #define DATA "data:\n  train:\n    - path: a.txt\n      weight: 1.0\n"
@@ -231,10 +257,8 @@ int main(void)
 {
     setenv("LOG", "info", 1); /* what is said is tested */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_said_and_silent),
-        cmocka_unit_test(test_data),
-        cmocka_unit_test(test_other_versions),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_said_and_silent), cmocka_unit_test(test_data),
+        cmocka_unit_test(test_other_versions), cmocka_unit_test(test_long_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
