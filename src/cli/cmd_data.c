@@ -15,7 +15,8 @@ static const struct data_command *const commands[] = {&data_tokenize,        &da
                                                       &data_inspect,         &data_ledger,
                                                       &data_clean,           &data_dedup,
                                                       &data_train_language,  &data_train_classifier,
-                                                      &data_import_megatron, &data_export_megatron};
+                                                      &data_import_megatron, &data_export_megatron,
+                                                      &data_synthesise};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 void data_print_json(struct str *text)

@@ -16,7 +16,7 @@ struct data_command {
 };
 extern const struct data_command data_tokenize, data_train_tokenizer, data_inspect, data_clean, data_dedup, data_ledger;
 extern const struct data_command data_import_megatron, data_export_megatron;
-extern const struct data_command data_train_language, data_train_classifier;
+extern const struct data_command data_train_language, data_train_classifier, data_synthesise;
 
 /* One JSON document, with a newline behind it, on stdout; frees it. */
 void data_print_json(struct str *text);

@@ -44,6 +44,8 @@ struct jinja_scope;
 struct jinja_scope *jinja_scope_new(void);
 void jinja_scope_free(struct jinja_scope *s);
 void jinja_scope_clear(struct jinja_scope *s);
+/* From here on an undefined value that is put out is an error that names it; else it is nothing, as in transformers. */
+void jinja_scope_strict(struct jinja_scope *s);
 /* A value under a name; an older one is replaced. Text set by jinja_set_text counts as the template's, JSON as data. */
 void jinja_set_text(struct jinja_scope *s, const char *name, const char *text);
 void jinja_set_bool(struct jinja_scope *s, const char *name, bool value);

@@ -116,7 +116,9 @@ void jprint(struct jrun *r, const struct jnode *at, struct jbuild *b, const stru
 {
     char number[40];
     switch (v->kind) {
-    case JV_UNDEFINED: break;
+    case JV_UNDEFINED:
+        if (r->strict) (void)jdefined(r, at, v);
+        break;
     case JV_NONE: jbuild_puts(b, "None"); break;
     case JV_BOOL: jbuild_puts(b, v->b ? "True" : "False"); break;
     case JV_INT:

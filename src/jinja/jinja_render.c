@@ -258,6 +258,7 @@ struct jinja_scope {
     struct arena *arena;
     struct entry *entries;
     int n, room;
+    bool strict;
 };
 
 struct jinja_scope *jinja_scope_new(void)
@@ -273,6 +274,8 @@ void jinja_scope_clear(struct jinja_scope *s)
     s->n = 0;
     arena_reset(s->arena);
 }
+
+void jinja_scope_strict(struct jinja_scope *s) { s->strict = true; }
 
 void jinja_scope_free(struct jinja_scope *s)
 {
@@ -359,6 +362,7 @@ int jinja_render(const struct jinja *t, struct jinja_scope *s, const struct tm *
     struct jframe outer = {0};
     struct jbuild b = {0};
     struct jrun r = {.t = t, .arena = arena_new(), .frame = &outer, .out = &b, .into = out, .now = now, .e = e};
+    r.strict = s->strict;
     *out = (struct jinja_output){0};
     for (int i = 0; i < s->n; i++) jset(&r, s->entries[i].name, s->entries[i].value);
     open_frame(&r, &outer);

@@ -50,6 +50,7 @@ struct jrun {
     const struct tm *now;
     int64_t steps, memory;
     int depth, loops;
+    bool strict;   /* of the scope: what is undefined is not put out as nothing */
     bool captured; /* what is put out goes into a value, not into the text */
     enum { JUMP_NONE, JUMP_BREAK, JUMP_CONTINUE } jump;
     int code;

@@ -290,6 +290,13 @@ int source_read(struct source *s, const char **p, size_t *n, struct err *e)
     return *p != NULL;
 }
 
+void source_tell_place(const struct source *s, struct str *out)
+{
+    char where[RECORD_PLACE];
+    s->format->place(s->reader, where);
+    str_puts(out, where);
+}
+
 const struct json *source_record(const struct source *s) { return s->record.json; }
 
 const char *source_line(const struct source *s, size_t *n)

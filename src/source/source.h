@@ -39,6 +39,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/str.h"
 
 struct source;
 struct source_options {
@@ -77,6 +78,9 @@ struct source_place {
     int64_t offset; /* of its record, in bytes of the file, or of what a packed file holds; of a table its row */
 };
 void source_where(const struct source *s, struct source_place *p);
+
+/* The same in words, for errors: "a.jsonl:7", the line that its record is on. It may read the file up to there. */
+void source_tell_place(const struct source *s, struct str *out);
 
 /* The file that the document is in, counted from 0. */
 int64_t source_file(const struct source *s);

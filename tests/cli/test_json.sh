@@ -79,6 +79,9 @@ check data-dedup data dedup --out "$dir/once" "$root/README.md" "$root/CHANGELOG
 grep -q '"documents_in": *3, *"documents_out": *2' "$dir/out" || fail "data dedup: $(cat "$dir/out")"
 printf 'rules:\n  - length: {min_words: 100}\n' >"$dir/rules.yaml"
 check data-clean data clean "$dir/rules.yaml" "$root/README.md" "$root/tests/script.sh" --out "$dir/clean" --json
+echo '{"prompt": "a b"}' >"$dir/prompts.jsonl"
+check data-synthesise data synthesise "$dir/run" --prompts "$dir/prompts.jsonl" --rules "$dir/rules.yaml" --out "$dir/made" --max-tokens 4 --json
+grep -q '"samples_made":1,.*"new_tokens":4,.*"kept":0,' "$dir/out" || fail "data synthesise: $(cat "$dir/out")"
 check data-train-language data train-language --label "en=$root/README.md" --label "c=$root/src/base" --out "$dir/l.model" --json
 for i in $(seq 200); do echo "{\"text\": \"good $i news of the day\"}"; done >"$dir/good.jsonl"
 for i in $(seq 200); do echo "{\"text\": \"buy $i cheap pills now\"}"; done >"$dir/bad.jsonl"

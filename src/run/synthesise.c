@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* synthesise.c: one sample after another, all threads within each: a decoding step reads every parameter, and the
+ * prompt is read again for each sample. Rejected for now: several samples in a batch, for which the decoding tape has
+ * no shape. */
+#include "run/synthesise.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "config/start_weights.h"
+#include "curate/group.h"
+#include "run/prompts.h"
+#include "source/bad_list.h"
+
+struct synthesis {
+    const struct synthesis_options *o;
+    struct weights *weights;
+    struct tokenizer *tokenizer;
+    struct device *device;
+    struct generator *generator;
+    struct synthesis_parts parts;
+    struct document document;
+    struct str answer;
+    uint64_t weights_hash;
+    int64_t room, prompts, part_begun; /* part_begun: samples before the part that is written */
+    double start_s, shown_s;
+    int64_t tokens_before;
+    bool shown;
+};
+
+/* -- what the model is ------------------------------------------------------------------------------------------ */
+
+static int hash_file(struct hash64 *h, const char *path, struct err *e)
+{
+    enum { PIECE = 4 << 20 };
+    struct fs_file f;
+    int code = fs_file_open(&f, path, e);
+    if (code) return code;
+    char *piece = xmalloc(PIECE);
+    for (int64_t at = 0; at < f.bytes && !code; at += PIECE) {
+        size_t n = f.bytes - at < PIECE ? (size_t)(f.bytes - at) : PIECE;
+        code = fs_file_read(&f, at, n, piece, e);
+        if (!code) hash64_add(h, piece, n);
+    }
+    xfree(piece);
+    fs_file_close(&f);
+    return code;
+}
+
+/* A checkpoint's manifest seals its bytes. A Hugging Face directory has no such, so its files are read. */
+static int hash_weights(const struct weights *w, uint64_t *hash, struct err *e)
+{
+    if (weights_ckpt(w)) {
+        *hash = ckpt_hash(weights_ckpt(w));
+        return OK;
+    }
+    struct hash64 h;
+    char **names;
+    int n, code = fs_list(weights_path(w), &names, &n, e);
+    if (code) return code;
+    hash64_init(&h);
+    for (int i = 0; i < n && !code; i++) {
+        if (!str_ends(names[i], ".safetensors") && !str_ends(names[i], "config.json")) continue;
+        char *path = fs_join(weights_path(w), names[i]);
+        hash64_add(&h, names[i], strlen(names[i]) + 1);
+        code = hash_file(&h, path, e);
+        xfree(path);
+    }
+    fs_list_free(names, n);
+    *hash = hash64_value(&h);
+    return code;
+}
+
+static int open_model(struct synthesis *s, struct err *e)
+{
+    const struct synthesis_options *o = s->o;
+    struct hf_model m;
+    int code = weights_open(&s->weights, o->model, e);
+    if (!code) code = weights_model(s->weights, &m, e);
+    if (!code)
+        code = o->tokenizer ? tokenizer_open(&s->tokenizer, o->tokenizer, e)
+                            : source_tokenizer(s->weights, &s->tokenizer, e);
+    if (!code) code = hash_weights(s->weights, &s->weights_hash, e);
+    if (!code) s->room = o->max_length < m.model.max_positions ? o->max_length : m.model.max_positions;
+    return code;
+}
+
+static int open_generator(struct synthesis *s, struct err *e)
+{
+    int code = device_cpu_new(&s->device, s->o->threads, e);
+    if (code) return code;
+    return generator_new(&s->generator, s->weights, s->device, s->o->threads, s->room, s->o->dtype, e);
+}
+
+/* -- one sample ------------------------------------------------------------------------------------------------- */
+
+static bool take(void *ctx, const char *text, size_t n)
+{
+    str_add(ctx, text, n);
+    return true;
+}
+
+/* What is known of it, behind what filters note. */
+static void note(struct synthesis *s, const char *prompt, int64_t i, int64_t k, const struct generate_result *r)
+{
+    const struct synthesis_options *o = s->o;
+    const struct ckpt *c = weights_ckpt(s->weights);
+    struct str text = {0};
+    struct json_out j = {.s = &text};
+    char hash[17];
+    json_begin_object(&j, NULL);
+    if (!o->with_prompt) json_put_string(&j, "prompt", prompt);
+    json_begin_object(&j, "generated");
+    json_put_string(&j, "model", weights_path(s->weights));
+    if (c) json_put_int(&j, "step", ckpt_step(c));
+    json_put_string(&j, "weights", hash64_print(hash, s->weights_hash));
+    json_put_string(&j, "tokenizer", hash64_print(hash, tokenizer_fingerprint(s->tokenizer)));
+    json_put_string(&j, "dtype", dtype_name(o->dtype));
+    json_put_int(&j, "seed", (int64_t)o->spec.seed);
+    json_put_int(&j, "prompt", i);
+    json_put_int(&j, "sample", k);
+    json_put_real(&j, "temperature", o->spec.temperature);
+    json_put_int(&j, "top_k", o->spec.top_k);
+    json_put_real(&j, "top_p", o->spec.top_p);
+    json_put_int(&j, "max_tokens", o->max_tokens);
+    json_put_int(&j, "max_length", s->room);
+    json_put_int(&j, "prompt_tokens", r->prompt_tokens);
+    json_put_int(&j, "tokens", r->tokens);
+    json_put_string(&j, "stopped", r->stopped);
+    json_end_object(&j);
+    json_end_object(&j);
+    str_puts(&s->document.notes, ", ");
+    str_add(&s->document.notes, text.p + 1, text.n - 2);
+    str_free(&text);
+}
+
+static void count(struct synthesis_counts *c, const struct generate_result *r, size_t bytes)
+{
+    c->samples++;
+    c->prompt_tokens += r->prompt_tokens;
+    c->tokens += r->tokens;
+    c->bytes += (int64_t)bytes;
+    c->stopped_length += !strcmp(r->stopped, "length");
+    c->stopped_end += !strcmp(r->stopped, "end of text");
+    c->stopped_full += !strcmp(r->stopped, "cache full");
+}
+
+static void show_progress(struct synthesis *s, int64_t all)
+{
+    double now = clock_now_s(), every = log_is_terminal() ? 0.2 : 10;
+    if (now - s->shown_s < every) return;
+    s->shown_s = now;
+    s->shown = true;
+    const struct synthesis_counts *c = &s->parts.counts;
+    log_status("synthesising: %lld of %lld samples (%.0f %%), %.1f %% kept, %.1f tokens/s", (long long)c->samples,
+               (long long)all, 100.0 * (double)c->samples / (double)all,
+               100.0 * (double)c->kept / (double)(c->samples ? c->samples : 1),
+               (double)(c->tokens - s->tokens_before) / (now - s->start_s));
+}
+
+static int make_sample(struct synthesis *s, const char *prompt, const struct origin *from, int64_t i, int64_t k,
+                       struct err *e)
+{
+    struct sample_spec spec = s->o->spec;
+    struct generate_result r;
+    spec.seed = rng_u64(spec.seed, rng_stream_at(rng_stream("synthesise"), (uint64_t)i), (uint64_t)k);
+    str_clear(&s->answer);
+    if (s->o->with_prompt) str_puts(&s->answer, prompt);
+    int code = generate(s->generator, s->tokenizer, prompt, s->o->max_tokens, &spec, take, &s->answer, &r, e);
+    if (code) return err_prefix(e, "%s, prompt %lld, sample %lld", from->source, (long long)i, (long long)k);
+    struct synthesis_counts *c = &s->parts.counts;
+    struct document *d = &s->document;
+    count(c, &r, s->answer.n);
+    document_set(d, str_text(&s->answer), s->answer.n, from);
+    if (rules_judge(s->o->rules, d, &s->parts.removals) != FILTER_KEEPS) return OK;
+    if (!d->text.n || !r.tokens) {
+        c->emptied++;
+        return OK;
+    }
+    c->kept++;
+    c->kept_bytes += (int64_t)d->text.n;
+    note(s, prompt, i, k, &r);
+    group_put_line(d, &s->parts.lines);
+    return parts_flush(&s->parts, false, e);
+}
+
+/* -- all of them ------------------------------------------------------------------------------------------------ */
+
+static int open_prompts(const struct synthesis *s, struct prompts **p, struct bad_list *bad, struct err *e)
+{
+    const struct synthesis_options *o = s->o;
+    return prompts_open(p,
+                        &(struct prompts_options){.path = o->prompts,
+                                                  .template = o->template,
+                                                  .name = o->template_name,
+                                                  .tokenizer = s->tokenizer,
+                                                  .most_tokens = s->room,
+                                                  .skip_bad = o->skip_bad,
+                                                  .tell_bad = bad ? bad_list_add : NULL,
+                                                  .tell_ctx = bad},
+                        e);
+}
+
+/* Looks at all prompts; the key of their file. */
+static int look_through(struct synthesis *s, uint64_t *key, struct synthesis_result *r, struct err *e)
+{
+    struct prompts *p;
+    struct bad_list bad;
+    const char *text;
+    bad_list_init(&bad, s->o->out);
+    bad_list_clear(&bad);
+    int got = open_prompts(s, &p, &bad, e);
+    if (!got) {
+        while ((got = prompts_next(p, &text, e)) > 0) s->prompts++;
+        *key = prompts_key(p);
+        r->bad = prompts_n_bad(p);
+    }
+    prompts_close(p);
+    if (!got) got = bad_list_end(&bad, e);
+    if (!got && !s->prompts)
+        got = err_set(e, ERR_REQUEST, "%s: holds no prompt%s", s->o->prompts, r->bad ? " that is not bad" : "");
+    bad_list_fini(&bad);
+    return got;
+}
+
+static uint64_t options_key(const struct synthesis *s)
+{
+    const struct synthesis_options *o = s->o;
+    struct str t = {0};
+    str_printf(&t, "%s|%lld %lld %lld %lld %d %d %d|%.17g %lld %.17g %llu|%s", weights_path(s->weights),
+               (long long)o->n_samples, (long long)o->max_tokens, (long long)s->room, (long long)o->part_samples,
+               o->with_prompt, o->plain, o->skip_bad, o->spec.temperature, (long long)o->spec.top_k, o->spec.top_p,
+               (unsigned long long)o->spec.seed, dtype_name(o->dtype));
+    str_printf(&t, "|%d%s", o->template != NULL, o->template ? o->template : "");
+    uint64_t key = hash64(t.p, t.n);
+    str_free(&t);
+    return key;
+}
+
+static int answer_one(struct synthesis *s, struct prompts *p, const char *text, struct err *e)
+{
+    struct source_place place;
+    int64_t i = prompts_index(p), n = s->o->n_samples;
+    prompts_where(p, &place);
+    int code = OK;
+    for (int64_t k = 0; k < n && !code; k++) {
+        struct origin from = {place.path, place.number, place.offset, i * n + k};
+        code = make_sample(s, text, &from, i, k, e);
+        if (!code) show_progress(s, s->prompts * n);
+    }
+    s->parts.counts.prompts = i + 1;
+    return code;
+}
+
+static int answer_all(struct synthesis *s, struct prompts *p, struct err *e)
+{
+    const char *text;
+    int got;
+    int64_t done = s->parts.counts.prompts;
+    s->part_begun = s->parts.counts.samples;
+    while ((got = prompts_next(p, &text, e)) > 0) {
+        if (prompts_index(p) < done) continue;
+        int code = answer_one(s, p, text, e);
+        if (!code && s->parts.counts.samples - s->part_begun >= s->o->part_samples) {
+            code = parts_end(&s->parts, false, e);
+            s->part_begun = s->parts.counts.samples;
+        }
+        if (code) return code;
+    }
+    return got < 0 ? got : parts_end(&s->parts, true, e);
+}
+
+static int run_locked(struct synthesis *s, struct synthesis_result *r, struct err *e)
+{
+    bool before;
+    struct prompts *p = NULL;
+    uint64_t fingerprint = tokenizer_fingerprint(s->tokenizer);
+    s->parts.folder = s->o->out;
+    s->parts.plain = s->o->plain;
+    s->parts.key[SYNTHESIS_RULES] = s->o->rules->key;
+    s->parts.key[SYNTHESIS_MODEL] = hash64((uint64_t[]){s->weights_hash, fingerprint}, 2 * sizeof fingerprint);
+    s->parts.key[SYNTHESIS_OPTIONS] = options_key(s);
+    int code = look_through(s, &s->parts.key[SYNTHESIS_PROMPTS], r, e);
+    if (!code) code = parts_start(&s->parts, &before, e);
+    if (code) return code;
+    r->complete_before = s->parts.complete;
+    r->resumed_at = s->parts.counts.samples;
+    s->tokens_before = s->parts.counts.tokens;
+    if (r->resumed_at && !r->complete_before)
+        log_info("data: %s: goes on behind sample %lld", s->o->out, (long long)r->resumed_at);
+    if (!r->complete_before) {
+        code = open_generator(s, e);
+        s->start_s = s->shown_s = clock_now_s();
+        if (!code) code = open_prompts(s, &p, NULL, e);
+        if (!code) code = answer_all(s, p, e);
+        prompts_close(p);
+        if (s->shown) log_status_end();
+        r->seconds = clock_now_s() - s->start_s;
+    }
+    r->counts = s->parts.counts;
+    r->new_tokens = r->counts.tokens - s->tokens_before;
+    r->parts = s->parts.files;
+    r->weights = s->weights_hash;
+    r->tokenizer = fingerprint;
+    r->step = weights_ckpt(s->weights) ? ckpt_step(weights_ckpt(s->weights)) : -1;
+    removals_add(&r->removals, &s->parts.removals);
+    return code;
+}
+
+int synthesise(const struct synthesis_options *o, struct synthesis_result *r, struct err *e)
+{
+    struct synthesis s = {.o = o};
+    struct fs_lock lock = {.fd = -1};
+    *r = (struct synthesis_result){0};
+    removals_init(&r->removals, o->rules->use, o->rules->n);
+    removals_init(&s.parts.removals, o->rules->use, o->rules->n);
+    int code = sample_check(&o->spec, e);
+    if (!code && o->spec.temperature == 0 && o->n_samples > 1)
+        code = err_set(e, ERR_REQUEST,
+                       "--samples %lld with --temperature 0: all samples of a prompt would be the same; raise the "
+                       "temperature, or take one",
+                       (long long)o->n_samples);
+    if (!code) code = open_model(&s, e);
+    if (!code) code = fs_mkdirs(o->out, e);
+    if (!code) {
+        char *path = fs_join(o->out, ".lock");
+        code = fs_lock_take(&lock, path, e);
+        if (!code) code = run_locked(&s, r, e);
+        if (lock.fd >= 0) fs_lock_release(&lock);
+        xfree(path);
+    }
+    parts_fini(&s.parts);
+    document_free(&s.document);
+    generator_free(s.generator);
+    if (s.device) device_free(s.device);
+    tokenizer_free(s.tokenizer);
+    weights_close(s.weights);
+    str_free(&s.answer);
+    if (code) synthesis_result_fini(r);
+    return code;
+}
+
+void synthesis_result_fini(struct synthesis_result *r) { removals_fini(&r->removals); }
