@@ -118,10 +118,10 @@ static int lay_out(struct tokenfile *f, const struct tail_bytes *tail, int64_t r
 /* What the counts say of the tables' bytes. */
 static bool counts_fit(const struct tokenfile *f, const struct tail_bytes *t)
 {
-    int64_t n = t->n_tokens, docs = t->n_documents, tokens = f->width * n;
+    int64_t n = t->n_tokens, docs = t->n_documents;
     bool older = f->version < 3;
     if (n < 0 || n > INT64_MAX / 64 || docs < 0 || docs > n || t->n_inputs < 0 || t->n_inputs > docs + 1) return false;
-    int64_t want[TOKENFILE_TABLES] = {tokens,
+    int64_t want[TOKENFILE_TABLES] = {f->width * n,
                                       (n + 7) / 8,
                                       older ? 0 : 8 * docs,
                                       8 * docs,

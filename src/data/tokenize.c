@@ -23,10 +23,15 @@
 #include "source/bad_list.h"
 #include "source/source.h"
 
+/* Goes up when ids of the same text by the same tokenizer.json change, so that what was tokenized before is made again.
+ */
+enum { IDS_VERSION = 3 };
+
 /* c: of conversations, else NULL. */
 static uint64_t cache_key(const struct tokenizer *t, const struct source *s, const struct chat *c)
 {
-    uint64_t parts[] = {source_key(s), tokenizer_fingerprint(t), (uint64_t)tokenizer_eos(t), 2, c ? chat_key(c) : 0};
+    uint64_t parts[] = {source_key(s), tokenizer_fingerprint(t), (uint64_t)tokenizer_eos(t), IDS_VERSION,
+                        c ? chat_key(c) : 0};
     return hash64(parts, c ? sizeof parts : 4 * sizeof *parts);
 }
 

@@ -18,7 +18,7 @@
 #include "text/utf8.h"
 
 /* Goes up when what is read of the same files changes, so that what was made of them before is made again. */
-enum { SOURCE_VERSION = 1 };
+enum { SOURCE_VERSION = 2 };
 
 struct unit {
     int64_t file, from, to, parts; /* parts: of the file, in all */
@@ -53,7 +53,7 @@ static const struct source_list *list_of(const struct source *s) { return s->fir
 static uint64_t key_of(const struct source *s)
 {
     const struct source_list *l = &s->list;
-    uint64_t about[] = {SOURCE_VERSION, s->whole, s->bad.skip};
+    uint64_t about[] = {SOURCE_VERSION, s->whole, s->bad.skip, s->chosen};
     struct hash64 h;
     hash64_init(&h);
     hash64_add(&h, about, sizeof about);
@@ -61,10 +61,12 @@ static uint64_t key_of(const struct source *s)
     for (int64_t i = 0; i < l->n; i++) {
         const struct source_file *f = &l->files[i];
         char *real = f->object ? NULL : realpath(f->path, NULL);
-        const char *name = real ? real : f->path;
+        const char *name = real ? real : f->path, *slash = strrchr(f->path, '/'), *last = slash ? slash + 1 : f->path;
         hash64_add(&h, name, strlen(name) + 1);
+        hash64_add(&h, last, strlen(last) + 1); /* of a link, by whose ending its format goes */
         hash64_add(&h, &f->bytes, sizeof f->bytes);
         hash64_add(&h, &f->changed_ns, sizeof f->changed_ns);
+        hash64_add(&h, &f->named, sizeof f->named); /* named, a file is records or an error; found, it may be text */
         free(real);
     }
     return hash64_value(&h);

@@ -97,6 +97,46 @@ static void test_several_inputs_and_key(void **state)
     scratch_free(dir);
 }
 
+static uint64_t key_of(const char *path, const char *column)
+{
+    struct source *s;
+    struct err e;
+    assert_ok(source_open(&s, &path, 1, column, &e), &e);
+    uint64_t key = source_key(s);
+    source_close(s);
+    return key;
+}
+
+/* What makes other documents of the same bytes, or an error of them, makes another key. */
+static void test_key_of_what_is_read(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *folder = fs_join(dir, "folder"), *link = fs_join(dir, "link.txt");
+    struct str got = {0};
+    struct err e;
+    assert_ok(fs_mkdirs(folder, &e), &e);
+    char *log = put_text(folder, "log.jsonl", "{\"id\": 1}\n"), *text = put_text(dir, "a.jsonl", "{\"text\": \"A\"}\n");
+    const char *named = log, *found = folder, *through = link, *itself = text;
+    assert_ok(read_all(&found, 1, &got, &e), &e); /* a text where it was found, an error where it is named */
+    assert_int_equal(read_all(&named, 1, &got, &e), ERR_CORRUPT);
+    assert_true(key_of(folder, NULL) != key_of(log, NULL));
+    assert_int_equal(symlink(text, link), 0); /* a text by this name, records by the other */
+    str_clear(&got);
+    assert_ok(read_all(&itself, 1, &got, &e), &e);
+    assert_string_equal(str_text(&got), "A");
+    str_clear(&got);
+    assert_ok(read_all(&through, 1, &got, &e), &e);
+    assert_string_equal(str_text(&got), "{\"text\": \"A\"}\n");
+    assert_true(key_of(text, NULL) != key_of(link, NULL));
+    assert_true(key_of(link, NULL) != key_of(link, "text")); /* which it has not */
+    str_free(&got);
+    xfree(log);
+    xfree(text);
+    xfree(folder);
+    xfree(link);
+    scratch_free(dir);
+}
+
 static void test_big_file_and_long_lines(void **state)
 {
     (void)state;
@@ -352,6 +392,7 @@ int main(void)
         cmocka_unit_test(test_large_tables),
         cmocka_unit_test(test_no_text),
         cmocka_unit_test(test_records_of_others),
+        cmocka_unit_test(test_key_of_what_is_read),
         cmocka_unit_test(test_several_inputs_and_key),
         cmocka_unit_test(test_big_file_and_long_lines),
         cmocka_unit_test(test_bad_input),

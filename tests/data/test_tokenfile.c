@@ -559,6 +559,17 @@ static void test_huge_claims(void **state)
     struct tokenfile f;
     struct err e;
     assert_ok(write_tokens(path, &narrow, 300, 0, &e), &e);
+    struct tail_bytes tail; /* as many tokens as there are numbers, with the right checksum */
+    char *whole;
+    size_t n;
+    assert_ok(fs_read_all(path, 1 << 20, &whole, &n, &e), &e);
+    memcpy(&tail, whole + n - sizeof tail, sizeof tail);
+    tail.n_tokens = INT64_MAX;
+    tail.sum = hash64(&tail, offsetof(struct tail_bytes, sum));
+    memcpy(whole + n - sizeof tail, &tail, sizeof tail);
+    xfree(put_file(dir, "x.tok", whole, n));
+    xfree(whole);
+    assert_err(tokenfile_open(&f, path, &e), &e, ERR_CORRUPT, "x.tok|do not fit");
     assert_int_equal(truncate(path, (off_t)1 << 40), 0);
     assert_err(tokenfile_open(&f, path, &e), &e, ERR_CORRUPT, "x.tok|end is missing");
     assert_int_equal(truncate(path, 0), 0);
