@@ -24,6 +24,7 @@ done
 not_run() { # LINE: prints the reason
     case $1 in
     *' --host '*) echo "wants two hosts" ;;
+    *s3://BUCKET*) echo "wants a server: remote/test_remote and data/test_objects have one" ;;
     *' bench '*) echo "measures for minutes: kernel/test_gemm_bench, comm/test_table, run/test_timeline run it small" ;;
     *' 405b.yaml '*) echo "its keys are in plan/test_scale, which plans it" ;;
     mpirun*) [ -n "$mpirun" ] || echo "no launcher of the MPI library that tutti is built with, or ThreadSanitizer" ;;
@@ -41,6 +42,7 @@ keys_for() { # LINE: fills more
     *' train examples/five_d'*) more=(run.steps=1 run.threads=1 data.train=FOLDER "data.valid=[]") ;;
     *model.layers=1000*) more=(model.layers=20 "${short[@]}") ;;
     *' train '*) more=("${small[@]}" model.layers=6 batch.global=24 batch.micro=1 "${short[@]}" data.train=FOLDER) ;;
+    *' data inspect examples/'*) more=("${small[@]}" data.train=FOLDER "data.valid=[]" data.tokenizer=byte) ;;
     *' verify '*) more=("${small[@]}" model.layers=2 batch.global=4 batch.micro=1) ;;
     esac
     case $1 in
@@ -63,6 +65,9 @@ ln -s "$root/tests/run" "$base/tests/run"
 cp "$root/CONTRIBUTING.md" "$base/FOLDER/a.txt"
 cp "$root/CONTRIBUTING.md" "$base/FILE"
 cp "$root/CONTRIBUTING.md" "$base/text"
+cp "$root/CONTRIBUTING.md" "$base/big.txt"
+mkdir -p "$base/corpus/raw"
+cp "$root/CONTRIBUTING.md" "$root/SECURITY.md" "$base/corpus/raw"
 cat >"$base/CONFIG" <<'Y'
 model: {layers: 2, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, seq_len: 32}
 data: {train: [FOLDER]}
@@ -72,7 +77,7 @@ Y
 cp "$base/CONFIG" "$base/tiny.yaml"
 echo "all_reduce hosts 8 any two_level,direct" >"$base/cluster.comm" # as the command above it writes it, on two hosts
 (cd "$base" && "$tutti" train CONFIG "${short[@]}" run.dir=hf && "$tutti" checkpoint export hf HF_FOLDER && rm -r hf && ln -s HF_FOLDER Llama-3.2-1B &&
-    "$tutti" data train-tokenizer --vocab-size 300 --out tokenizer.json FILE) >"$dir/log" 2>&1 || { echo "FAILED: nothing to start from: $(tail -3 "$dir/log")"; exit 1; }
+    "$tutti" data train-tokenizer --vocab-size 300 --out tokenizer.json FILE && "$tutti" data tokenize --tokenizer tokenizer.json --out talk FILE) >"$dir/log" 2>&1 || { echo "FAILED: nothing to start from: $(tail -3 "$dir/log")"; exit 1; }
 
 # ---- one page ----
 # Commands and what is shown below them: "C command" and "O line"; a backslash at the end goes on.
