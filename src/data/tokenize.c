@@ -181,8 +181,8 @@ static int make_cached(struct making *m, const char *path, struct err *e)
          * again. */
         if (!busy) return code;
         if (!said) log_info("data: waiting for another process to tokenize %s; it holds %s.lock", input, path);
-        if ((code = tokenize_given_up(m->give_up, e))) return code;
         clock_sleep_s(0.2);
+        if ((code = tokenize_given_up(m->give_up, e))) return code; /* also where who held it gave up */
     }
 }
 

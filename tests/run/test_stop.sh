@@ -25,7 +25,7 @@ checkpoint: {every: 50}
 run: {steps: 1500, threads: 1, log_every: 100000, tensorboard: false}
 END
 
-losses() { sed -E 's/"(step_s|tokens_per_s|mfu)":[^,]*,?//g' "$dir/$1/metrics.jsonl"; }
+losses() { sed -E 's/"(step_s|tokens_per_s|mfu|data_wait_s)":[^,]*,?//g' "$dir/$1/metrics.jsonl"; }
 
 # same NAME: ended as the undisturbed run did
 same() {
