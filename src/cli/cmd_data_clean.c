@@ -14,7 +14,7 @@
 struct request {
     const char *rules, *out, *column, *report;
     int64_t threads, part_bytes, most_bytes;
-    bool plain, json;
+    bool plain, json, skip_bad;
     struct cli_words inputs;
 };
 
@@ -49,6 +49,7 @@ static const struct cli_option option_rows[] = {
      .help = "larger documents are left out and counted (default 64 MiB)"},
     {"--plain", NULL, CLI_FLAG, offsetof(struct request, plain), .help = "write .jsonl, not .jsonl.zst"},
     DATA_COLUMN(struct request, column),
+    DATA_SKIP_BAD(struct request, skip_bad),
     CLI_JSON(struct request, json),
 };
 static const struct cli_word words[] = {{.name = "RULES.yaml", .at = offsetof(struct request, rules)},
@@ -57,7 +58,8 @@ static const struct cli_table table = {
     .command = "data clean",
     .usage = "RULES.yaml INPUT... --out FOLDER [options]",
     .about = "Passes documents through filters: what they keep is written as shards of .jsonl, in the order of the\n"
-             "input, each with where it came from. Killed at any moment, the same command goes on.\n" DATA_INPUT,
+             "input, each with where it came from; other members of a record are left out. Killed at any moment, the\n"
+             "same command goes on.\n" DATA_INPUT,
     CLI_OPTIONS(option_rows),
     CLI_WORDS(words),
     .tell = rules_tell,
@@ -87,6 +89,7 @@ static void print_text(const struct request *o, const struct pass_result *r)
     if (c->too_large)
         printf("  %s documents larger than %s were left out (--max-document): %s\n", str_count(n, (double)c->too_large),
                str_bytes(bytes, (double)o->most_bytes), r->too_large);
+    if (r->bad) printf("  %lld bad records were passed over\n", (long long)r->bad);
     if (c->not_utf8)
         printf("  %lld kept documents had bytes that are no UTF-8, now U+FFFD; the filter unicode mends them\n",
                (long long)c->not_utf8);
@@ -111,6 +114,7 @@ static void print_json(const struct request *o, const struct pass_result *r)
     json_put_int(&j, "too_large", r->counts.too_large);
     json_put_int(&j, "not_utf8", r->counts.not_utf8);
     json_put_int(&j, "skipped", r->skipped_files);
+    json_put_int(&j, "bad", r->bad);
     json_put_int(&j, "parts", r->parts);
     json_put_int(&j, "resumed_at", r->resumed_at);
     json_put_bool(&j, "complete_before", r->complete_before);
@@ -149,7 +153,8 @@ static int run(const void *options, struct err *e)
                              .threads = (int)o->threads,
                              .part_bytes = o->part_bytes,
                              .most_bytes = o->most_bytes,
-                             .plain = o->plain};
+                             .plain = o->plain,
+                             .skip_bad = o->skip_bad};
     code = pass_run(&p, &r, e);
     if (!code) {
         if (o->report) code = write_report(o, rules, &r, e);

@@ -20,6 +20,7 @@
 #include "base/thread.h"
 #include "curate/clean_progress.h"
 #include "remote/remote.h"
+#include "source/bad_list.h"
 
 enum { ROUNDS = 3, LEVEL = 3 }; /* of zstd: its own default */
 
@@ -31,6 +32,7 @@ struct round {
 struct pass {
     const struct pass_options *o;
     struct source *source;
+    struct bad_list bad; /* begun anew by each start, which passes over what is before its place again */
     struct team *team;
     int threads, n_groups;
     struct worker *worker;
@@ -256,7 +258,8 @@ static int find_progress(struct pass *p)
             xfree(text);
         }
         if (!code && g->rules != p->o->rules->key) code = other_pass(p, "rules", p->e);
-        if (!code && g->inputs != source_key(p->source)) code = other_pass(p, "inputs (or they were changed)", p->e);
+        if (!code && g->inputs != source_key(p->source))
+            code = other_pass(p, "inputs (or they were changed), or another --skip-bad", p->e);
         if (!code && (g->part_bytes != p->o->part_bytes || g->most_bytes != p->o->most_bytes))
             code = other_pass(p, "sizes (--part-size, --max-document)", p->e);
         if (!code && g->plain != p->o->plain) code = other_pass(p, "packing (--plain)", p->e);
@@ -316,12 +319,14 @@ static int start(struct pass *p, struct pass_result *r)
         p->progress.part_bytes = p->o->part_bytes;
         p->progress.most_bytes = p->o->most_bytes;
         p->progress.plain = p->o->plain;
+        bad_list_clear(&p->bad);
         return save_progress(p);
     }
     r->resumed_at = p->progress.counts.documents;
     p->started_bytes = p->progress.counts.bytes;
     r->complete_before = p->progress.complete;
     if (r->complete_before) return OK;
+    bad_list_clear(&p->bad);
     if (r->resumed_at) log_info("data: %s: goes on behind document %lld", p->o->out, (long long)r->resumed_at);
     return skip_done(p);
 }
@@ -362,6 +367,7 @@ static void fill_result(struct pass *p, struct pass_result *r)
     r->counts = p->progress.counts;
     r->parts = p->progress.parts;
     r->skipped_files = source_n_skipped(p->source);
+    r->bad = p->bad.n;
     r->seconds = clock_now_s() - p->start_s;
     r->read_s = p->read_s;
     r->threads = p->threads;
@@ -387,6 +393,8 @@ static int run_locked(struct pass *p, struct pass_result *r)
                        source_n_skipped(p->source) ? ": " : "", source_skipped(p->source));
         xfree(input);
     }
+    int listed = bad_list_end(&p->bad, code ? NULL : p->e);
+    if (!code) code = listed;
     if (!code) fill_result(p, r);
     struct err ignored;
     if (p->writer) (void)fs_writer_close(p->writer, false, &ignored);
@@ -402,7 +410,15 @@ int pass_run(const struct pass_options *o, struct pass_result *r, struct err *e)
     removals_init(&r->removals, o->rules->use, o->rules->n);
     removals_init(&p.progress.removals, o->rules->use, o->rules->n);
     struct fs_lock lock = {.fd = -1};
-    int code = source_open(&p.source, o->inputs, o->n_inputs, o->column, e);
+    char *list = fs_join(o->out, ".clean");
+    bad_list_init(&p.bad, list);
+    xfree(list);
+    int code = source_open_with(&p.source, o->inputs, o->n_inputs,
+                                &(struct source_options){.column = o->column,
+                                                         .skip_bad = o->skip_bad,
+                                                         .tell_bad = bad_list_add,
+                                                         .tell_ctx = &p.bad},
+                                e);
     if (!code) code = fs_mkdirs(o->out, e);
     if (!code) {
         char *path = fs_join(o->out, ".lock");
@@ -412,6 +428,7 @@ int pass_run(const struct pass_options *o, struct pass_result *r, struct err *e)
         xfree(path);
     }
     source_close(p.source);
+    bad_list_fini(&p.bad);
     progress_fini(&p.progress);
     if (code) pass_result_fini(r);
     return code;

@@ -32,12 +32,14 @@ struct pass_options {
     int64_t part_bytes; /* of input text in a part */
     int64_t most_bytes; /* of a document: larger ones are counted, and left out */
     bool plain;         /* .jsonl, not .jsonl.zst */
+    bool skip_bad;      /* bad records (source/source.h) are passed over and listed in .clean.skipped of the folder */
 };
 struct pass_result {
     struct group_counts counts; /* of the whole pass, with what was done before an interruption */
     char too_large[200];        /* the first document of that kind; "" */
     int64_t parts;              /* files there are */
     int64_t skipped_files;      /* binary or unreadable, of folders; of what was read now */
+    int64_t bad;                /* records that were passed over, of all the pass */
     bool complete_before;       /* nothing was left to do */
     int64_t resumed_at;         /* documents that were done before; 0: from the start */
     double seconds;             /* of this time */

@@ -80,7 +80,7 @@ static void add_line(struct str *out, const char *p, size_t n, bool citations)
 static bool ends_well(const char *p, size_t n)
 {
     if (n >= 3 && !memcmp(p + n - 3, "...", 3)) return false;
-    return n && strchr(".?!\"'", p[n - 1]);
+    return n && p[n - 1] && strchr(".?!\"'", p[n - 1]); /* a NUL is no mark */
 }
 
 static bool closes(uint32_t c)

@@ -368,9 +368,12 @@ static void lines(void **state) { lines_of(*state, DEDUP_LINES, SPAN_LINES); }
 
 static void paragraphs(void **state) { lines_of(*state, DEDUP_PARAGRAPHS, SPAN_PARAGRAPHS); }
 
-static void near(void **state)
+/* Documents that share a band are compared each with each up to this many; more of them each with the first and with
+ * the one before it. */
+enum { PAIRS_ALL = 32 };
+
+static void near_of(struct made *m, bool crowded)
 {
-    struct made *m = *state;
     struct dedup_config c = config_of(m, "", DEDUP_NEAR);
     struct minhash h;
     int bands, rows, *up = xmalloc((size_t)m->n * sizeof *up), n_edges = 0;
@@ -380,7 +383,9 @@ static void near(void **state)
     uint64_t(*packed)[16] = xcalloc((size_t)m->n, sizeof *packed);
     struct shingles s = {0};
     shingles_parse(&s, c.shingles);
+    int(*place)[64] = xcalloc((size_t)m->n, sizeof *place); /* of a document among those that share its band */
     for (int verify = 0; verify < 2; verify++) {
+        int most = 0, left_out = 0;
         forget(m);
         for (int i = 0; i < m->n; i++) {
             shingles_of(&s, m->d[i].p, m->d[i].n);
@@ -388,12 +393,22 @@ static void near(void **state)
             minhash_sign(&h, s.hash, s.count, min[i]);
             minhash_pack(&h, min[i], packed[i]);
             up[i] = i;
+            for (int b = 0; b < bands; b++) {
+                place[i][b] = 0;
+                for (int k = 0; k < i; k++)
+                    place[i][b] += !memcmp(&min[i][b * rows], &min[k][b * rows], (size_t)rows * 4);
+                if (place[i][b] > most) most = place[i][b];
+            }
         }
         for (int i = 0; i < m->n; i++)
             for (int k = 0; k < i; k++) {
-                bool band = false;
-                for (int b = 0; b < bands; b++)
-                    band = band || !memcmp(&min[i][b * rows], &min[k][b * rows], (size_t)rows * 4);
+                bool band = false, shared = false;
+                for (int b = 0; b < bands; b++) {
+                    if (memcmp(&min[i][b * rows], &min[k][b * rows], (size_t)rows * 4) != 0) continue;
+                    shared = true;
+                    band = band || place[i][b] < PAIRS_ALL || place[k][b] == 0 || place[k][b] == place[i][b] - 1;
+                }
+                left_out += shared && !band;
                 if (!band || (verify && minhash_similarity(&h, minhash_agree(&h, packed[i], packed[k])) < c.threshold))
                     continue;
                 int a = i, b = k;
@@ -404,6 +419,7 @@ static void near(void **state)
             }
         for (int i = 0; i < m->n; i++) m->d[i].removed = up[i] != i;
         assert_true(n_edges > 20 / CASE_STRIDE);
+        assert_true(crowded == (most > 2 * PAIRS_ALL && left_out > 0));
         c.verify = verify;
         run_all(m, c, true);
     }
@@ -412,6 +428,31 @@ static void near(void **state)
     xfree(up);
     xfree(min);
     xfree(packed);
+    xfree(place);
+}
+
+static void near(void **state) { near_of(*state, false); }
+
+/* Bands that many more documents share than are compared each with each: a text of which some words change. */
+static void crowd(void **state)
+{
+    (void)state;
+    struct made *m = xcalloc(1, sizeof *m);
+    uint64_t k = 5;
+    enum { WORDS = 150 };
+    m->dir = scratch_new();
+    for (m->n = 0; m->n < 130; m->n++) {
+        struct str s = {0};
+        uint32_t other[WORDS] = {0};
+        for (uint32_t change = draw(&k, 12); change > 0; change--) other[draw(&k, WORDS)] = 1 + draw(&k, 90);
+        if (m->n % 13 == 6) put_words(&s, &k, WORDS); /* every file keeps something */
+        else
+            for (uint32_t i = 0; i < WORDS; i++) str_printf(&s, "w%u ", other[i] ? 1000 + other[i] : i);
+        m->d[m->n] = (struct text){.p = s.p, .n = s.n, .gone = xcalloc(s.n + 1, 1)};
+    }
+    write_files(m);
+    near_of(m, true);
+    tear_down((void *)&m);
 }
 
 /* The text of all documents of a unit, by documents' numbers. */
@@ -612,7 +653,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(exact),      cmocka_unit_test(lines),
                                        cmocka_unit_test(paragraphs), cmocka_unit_test(near),
-                                       cmocka_unit_test(substring),  cmocka_unit_test(passages),
-                                       cmocka_unit_test(in_turn),    cmocka_unit_test(killed)};
+                                       cmocka_unit_test(crowd),      cmocka_unit_test(substring),
+                                       cmocka_unit_test(passages),   cmocka_unit_test(in_turn),
+                                       cmocka_unit_test(killed)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -144,6 +144,7 @@ static void test_rows(void **state)
     }
     check("unicode", "a\0b", 3, NULL, "ab", 2);
     check("c4: {min_sentences: 0}", "", 0, NULL, "", 0);
+    check("c4: {min_sentences: 0, min_words: 1}", "a b.\nc d\0", 9, NULL, "a b.", 4); /* a NUL ends no sentence */
 }
 
 /* Every letter of Latin-1 and every mark of Windows-1252 comes back from having been read wrongly. */

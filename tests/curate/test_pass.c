@@ -303,11 +303,76 @@ static void test_refused(void **state)
     scratch_free(dir);
 }
 
+/* Records that cannot be used are an error with their place; or they are passed over, counted, and listed beside the
+ * parts, all of them also after a kill. */
+static void test_bad(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *some = some_input(dir, "some.jsonl", 60, 3), *text, *list;
+    size_t n;
+    struct err e;
+    struct str s = {0};
+    assert_ok(fs_read_all(some, 1 << 20, &text, &n, &e), &e);
+    str_puts(&s, "{\"text\": \"a\xFF\"}\n");
+    str_add(&s, text, n);
+    str_puts(&s, "{\"text\": 3}\nno record\n{\"text\": \"long enough to be kept as the last one of all\"}\n");
+    char *in = put_file(dir, "a.jsonl", s.p, s.n), *out[] = {fs_join(dir, "whole"), fs_join(dir, "killed")};
+    struct rules *rules = some_rules("rules: [{length: {min_chars: 10}}]\n");
+    struct pass_options o = {.rules = rules,
+                             .inputs = (const char *const *)&in,
+                             .n_inputs = 1,
+                             .out = out[0],
+                             .threads = 2,
+                             .part_bytes = 1500,
+                             .most_bytes = 6000,
+                             .plain = true};
+    struct pass_result r;
+    assert_err(pass_run(&o, &r, &e), &e, ERR_CORRUPT, "a.jsonl:1");
+    o.skip_bad = true;
+    assert_err(pass_run(&o, &r, &e), &e, ERR_REQUEST, "another --skip-bad");
+    assert_ok(fs_remove_tree(out[0], &e), &e);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        o.out = out[1];
+        trouble.at = 8;
+        (void)pass_run(&o, &r, &e);
+        _exit(99);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 77);
+    for (int i = 0; i < 2; i++) {
+        o.out = out[i];
+        assert_ok(pass_run(&o, &r, &e), &e);
+        assert_int_equal(r.bad, 3);
+        assert_true(r.counts.documents == 61 && (r.resumed_at > 0) == (i == 1));
+        pass_result_fini(&r);
+        char *path = fs_join(out[i], ".clean.skipped");
+        assert_ok(fs_read_all(path, 1 << 20, &list, &n, &e), &e);
+        assert_non_null(strstr(list, "a.jsonl:1"));
+        assert_non_null(strstr(list, "a.jsonl:62"));
+        assert_non_null(strstr(list, "a.jsonl:63"));
+        xfree(path);
+        xfree(list);
+    }
+    assert_true(digest(out[0]) == digest(out[1]));
+    rules_free(rules);
+    str_free(&s);
+    xfree(text);
+    xfree(some);
+    xfree(in);
+    xfree(out[0]);
+    xfree(out[1]);
+    scratch_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads), cmocka_unit_test(test_packed),    cmocka_unit_test(test_lines),
         cmocka_unit_test(test_killed),  cmocka_unit_test(test_full_disk), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_bad),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
