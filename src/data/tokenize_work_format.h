@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_work_format.h: the bytes of a work file; for tokenize_work.c and its fuzzer only. Little-endian, as it lies.
+/* tokenize_work_format.h: the bytes of a work file; for tokenize_work.c, its fuzzer and tests only. Little-endian, as
+ * it lies.
  */
 #ifndef TUTTI_DATA_TOKENIZE_WORK_FORMAT_H
 #define TUTTI_DATA_TOKENIZE_WORK_FORMAT_H

@@ -363,6 +363,74 @@ static void help_names_every_key(void **state)
     str_free(&s);
 }
 
+/* ---- points ---- */
+static const struct conf_row points_rows[] = {
+    {.path = "run.weight", .type = CONF_POINTS, .otherwise = "1", .lo = 0, .hi = 10, .doc = "by step"},
+    {.path = NULL},
+};
+
+/* Reads and prints; the error's text where it is refused. */
+static void points_read(const char *text, struct conf_points *v, struct str *out)
+{
+    struct arena *a = arena_new();
+    struct err e = {0};
+    struct conf *c = conf_new(points_rows, v, a);
+    int code = conf_read_text(c, text, strlen(text), "p.yaml", &e);
+    if (!code) code = conf_finish(c, &e);
+    str_clear(out);
+    if (code) str_puts(out, e.text);
+    else conf_print(points_rows, v, out);
+    arena_free(a);
+}
+
+static void test_points(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says;
+        int n;
+    } good[] = {
+        {"{}", "weight: 1\n", 0},
+        {"run: {weight: 2.5}", "weight: 2.5\n", 0},
+        {"run: {weight: [{step: 3, weight: 1}]}", "weight: [{step: 3, weight: 1}]\n", 1},
+        {"run: {weight: [{step: 0, weight: 1}, {weight: 0, step: 900000000000}]}",
+         "weight: [{step: 0, weight: 1}, {step: 900000000000, weight: 0}]\n", 2},
+    };
+    static const char *const bad[][2] = {
+        {"11", "run.weight"},
+        {"-1", "run.weight"},
+        {"nan", "run.weight"},
+        {"[]", "list of points"},
+        {"{step: 0, weight: 1}", "list of points"},
+        {"[1, 2]", "points such as {step: 100, weight: 0.5}"},
+        {"[{step: 0}]", "points such as"},
+        {"[{step: 0, weight: 1, end: 2}]", "points such as"},
+        {"[{step: 0, weight: 11}]", "run.weight"},
+        {"[{step: -1, weight: 1}]", "whole number from 0"},
+        {"[{step: 0.5, weight: 1}]", "whole number from 0"},
+        {"[{step: 5, weight: 1}, {step: 5, weight: 2}]", "step 5 after step 5; steps rise"},
+        {"[{step: 5, weight: 1}, {step: 4, weight: 2}]", "step 4 after step 5; steps rise"},
+    };
+    struct conf_points v;
+    struct str once = {0}, twice = {0};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        points_read(good[i].text, &v, &once);
+        if (!strstr(str_text(&once), good[i].says)) fail_msg("%s: %s", good[i].text, str_text(&once));
+        assert_int_equal(v.n, good[i].n);
+        points_read(once.p, &v, &twice);
+        assert_string_equal(once.p, twice.p);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "run:\n  weight: %s\n", bad[i][0]);
+        points_read(text, &v, &once);
+        if (!strstr(str_text(&once), bad[i][1]) || !strstr(str_text(&once), "p.yaml"))
+            fail_msg("%s: %s", bad[i][0], str_text(&once));
+    }
+    str_free(&once);
+    str_free(&twice);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +442,7 @@ int main(void)
         cmocka_unit_test(what_is_printed_reads_back_equal),
         cmocka_unit_test(null_is_a_choice_where_it_names_one),
         cmocka_unit_test(numbers_print_with_a_point_before_the_exponent),
+        cmocka_unit_test(test_points),
         cmocka_unit_test(help_names_every_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

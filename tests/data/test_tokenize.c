@@ -9,6 +9,7 @@
 #include "base/conveyor.h"
 #include "data/tokenize.h"
 #include "data/tokenize_run.h"
+#include "data/tokenize_work_format.h"
 #include "data_test.h"
 #include "sanitized.h"
 #include "source/source.h"
@@ -434,6 +435,42 @@ static void test_damaged_work_is_not_believed(void **state)
     end(&f);
 }
 
+/* Bytes of the record at p, of ids of two bytes. */
+static size_t record_bytes(const char *p)
+{
+    struct work_record_head h;
+    memcpy(&h, p, sizeof h);
+    size_t ends = (size_t)h.n_begins * sizeof(struct part_begin) + ((size_t)h.n_ids * 2 + 3) / 4 * 4;
+    return sizeof h + (ends + (size_t)h.n_ends * 4 + (size_t)h.told_bytes + 7) / 8 * 8;
+}
+
+/* A record that is whole, but does not follow the one before it: of two runs that wrote one file, or with one lost. */
+static void test_records_of_two_runs_are_not_mixed(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f, FIXTURE("gpt2.json"));
+    leave_work(&f);
+    char *good;
+    size_t n, from = sizeof(struct work_head);
+    struct err e;
+    assert_ok(fs_read_all(f.work, 1 << 24, &good, &n, &e), &e);
+    for (int k = 0; k < 4; k++) {
+        size_t bytes = record_bytes(good + from);
+        assert_true(from + bytes < n);
+        char *less = xmalloc(n), what[64];
+        memcpy(less, good, from);
+        memcpy(less + from, good + from + bytes, n - from - bytes);
+        xfree(put_file(f.x.dir, "out.tok.work", less, n - bytes));
+        snprintf(what, sizeof what, "without record %d", k);
+        finish(&f, 2, what);
+        xfree(less);
+        from += bytes;
+    }
+    xfree(good);
+    end(&f);
+}
+
 static void test_foreign_work_is_not_believed(void **state)
 {
     (void)state;
@@ -532,6 +569,7 @@ int main(void)
         cmocka_unit_test(test_killed_at_any_write),
         cmocka_unit_test(test_any_write_fails),
         cmocka_unit_test(test_damaged_work_is_not_believed),
+        cmocka_unit_test(test_records_of_two_runs_are_not_mixed),
         cmocka_unit_test(test_foreign_work_is_not_believed),
         cmocka_unit_test(test_bad_records_are_listed_once),
         cmocka_unit_test(test_given_up),

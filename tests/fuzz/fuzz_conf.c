@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 struct source {
     const char *path;
-    double weight;
+    struct conf_points weight;
 };
 
 struct config {
@@ -28,7 +28,7 @@ struct config {
 /* clang-format off */
 static const struct conf_row item_rows[] = {
     {.path = "path", .type = CONF_STRING, .offset = offsetof(struct source, path), .doc = "where"},
-    {.path = "weight", .type = CONF_REAL, .offset = offsetof(struct source, weight), .otherwise = "1", .doc = "how much"},
+    {.path = "weight", .type = CONF_POINTS, .offset = offsetof(struct source, weight), .otherwise = "1", .doc = "how much"},
     {.path = NULL},
 };
 /* clang-format on */
