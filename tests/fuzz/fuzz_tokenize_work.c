@@ -51,13 +51,13 @@ static void repair(unsigned char *p, size_t n, uint32_t width)
 
 static int look(void *arg, const struct work_piece *p, struct err *e)
 {
-    int64_t *sum = arg;
+    uint64_t *sum = arg; /* of what was read: that it can be */
     (void)e;
-    for (int64_t i = 0; i < p->n_ids; i++) *sum += p->ids[i];
+    for (int64_t i = 0; i < p->n_ids; i++) *sum += (uint64_t)p->ids[i];
     for (int64_t i = 0; i < p->n_ends; i++)
         CHECK(p->ends[i] <= p->n_ids && (i == 0 || p->ends[i - 1] <= p->ends[i]), "end %lld", (long long)i);
-    for (int64_t i = 0; i < p->n_begins; i++) *sum += p->begins[i].file;
-    for (const char *at = p->told; at < p->told + p->told_bytes; at += strlen(at) + 1) *sum += *at;
+    for (int64_t i = 0; i < p->n_begins; i++) *sum += (uint64_t)p->begins[i].file;
+    for (const char *at = p->told; at < p->told + p->told_bytes; at += strlen(at) + 1) *sum += (unsigned char)*at;
     return OK;
 }
 
@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct work *w;
     struct work_piece last;
     struct err e;
-    int64_t sum = 0;
+    uint64_t sum = 0;
     if (!work_open(&w, path, KEY, (int)width, &last, &e)) {
         if (work_replay(w, look, &sum, &e)) CHECK(*e.text, "refused without a reason");
         int32_t id = 3;
