@@ -102,6 +102,11 @@ static int check(struct prompts *p, struct err *e)
         err_prefix(e, "%s", where(p));
         return e->code = ERR_CORRUPT;
     }
+    for (int64_t i = 0; i < p->ids.n; i++)
+        if (p->ids.ids[i] >= p->o.vocab)
+            return err_set(e, ERR_REQUEST,
+                           "%s: token %d of the prompt is not below the model's vocabulary of %lld: another tokenizer?",
+                           where(p), p->ids.ids[i], (long long)p->o.vocab);
     if (p->ids.n > p->o.most_tokens)
         return err_set(e, ERR_CORRUPT,
                        "%s: the prompt is %lld tokens long, and there is room for %lld (--max-length, and the model's "

@@ -18,7 +18,7 @@ struct prompts_options {
     const char *template; /* its text; NULL: the member `prompt` */
     const char *name;     /* of the template, for errors */
     const struct tokenizer *tokenizer;
-    int64_t most_tokens;
+    int64_t most_tokens, vocab; /* of the model: a token that is not below it is an error always */
     bool skip_bad;
     void (*tell_bad)(void *ctx, const char *what); /* of each that is skipped; NULL: nobody */
     void *tell_ctx;

@@ -177,8 +177,10 @@ int parts_start(struct synthesis_parts *p, bool *before, struct err *e)
     xfree(other);
     xfree(path);
     if (!code && !p->plain) p->compressor = compressor_new(LEVEL);
-    return code || *before ? code : save(p, e);
+    return code;
 }
+
+int parts_claim(struct synthesis_parts *p, struct err *e) { return save(p, e); }
 
 /* -- writing -------------------------------------------------------------------------------------------------- */
 

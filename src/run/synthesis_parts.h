@@ -38,8 +38,11 @@ struct synthesis_parts {
     struct compressor *compressor;
 };
 
-/* folder, plain and key are set, removals are of the rules. *before: parts there were, or nothing was done. */
+/* folder, plain and key are set, removals are of the rules. Reads what an earlier start left (*before: there is such)
+ * and removes what is unfinished; writes nothing. */
 int parts_start(struct synthesis_parts *p, bool *before, struct err *e);
+/* From here on the folder is of these keys, before the first line and where there was nothing before. */
+int parts_claim(struct synthesis_parts *p, struct err *e);
 /* A line was added to p->lines: writes them when they are many. */
 int parts_flush(struct synthesis_parts *p, bool all, struct err *e);
 /* The part is complete: named, counted with p->counts and p->removals. */

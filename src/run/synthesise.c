@@ -28,7 +28,7 @@ struct synthesis {
     struct document document;
     struct str answer;
     uint64_t weights_hash;
-    int64_t room, prompts, part_begun; /* part_begun: samples before the part that is written */
+    int64_t room, vocab, prompts, part_begun; /* part_begun: samples before the part that is written */
     double start_s, shown_s;
     int64_t tokens_before;
     bool shown;
@@ -87,8 +87,10 @@ static int open_model(struct synthesis *s, struct err *e)
         code = o->tokenizer ? tokenizer_open(&s->tokenizer, o->tokenizer, e)
                             : source_tokenizer(s->weights, &s->tokenizer, e);
     if (!code) code = hash_weights(s->weights, &s->weights_hash, e);
-    if (!code) s->room = o->max_length < m.model.max_positions ? o->max_length : m.model.max_positions;
-    return code;
+    if (code) return code;
+    s->room = o->max_length < m.model.max_positions ? o->max_length : m.model.max_positions;
+    s->vocab = m.model.vocab;
+    return OK;
 }
 
 static int open_generator(struct synthesis *s, struct err *e)
@@ -201,24 +203,29 @@ static int open_prompts(const struct synthesis *s, struct prompts **p, struct ba
                                                   .name = o->template_name,
                                                   .tokenizer = s->tokenizer,
                                                   .most_tokens = s->room,
+                                                  .vocab = s->vocab,
                                                   .skip_bad = o->skip_bad,
                                                   .tell_bad = bad ? bad_list_add : NULL,
                                                   .tell_ctx = bad},
                         e);
 }
 
-/* Looks at all prompts; the key of their file. */
-static int look_through(struct synthesis *s, uint64_t *key, struct synthesis_result *r, struct err *e)
+/* Looks at all prompts, but for a folder of other keys, which is refused before. */
+static int look_through(struct synthesis *s, struct synthesis_result *r, struct err *e)
 {
     struct prompts *p;
     struct bad_list bad;
     const char *text;
+    bool before = false;
     bad_list_init(&bad, s->o->out);
-    bad_list_clear(&bad);
     int got = open_prompts(s, &p, &bad, e);
     if (!got) {
+        s->parts.key[SYNTHESIS_PROMPTS] = prompts_key(p);
+        got = parts_start(&s->parts, &before, e);
+    }
+    if (!got) {
+        bad_list_clear(&bad);
         while ((got = prompts_next(p, &text, e)) > 0) s->prompts++;
-        *key = prompts_key(p);
         r->bad = prompts_n_bad(p);
     }
     prompts_close(p);
@@ -226,7 +233,7 @@ static int look_through(struct synthesis *s, uint64_t *key, struct synthesis_res
     if (!got && !s->prompts)
         got = err_set(e, ERR_REQUEST, "%s: holds no prompt%s", s->o->prompts, r->bad ? " that is not bad" : "");
     bad_list_fini(&bad);
-    return got;
+    return got || before ? got : parts_claim(&s->parts, e);
 }
 
 static uint64_t options_key(const struct synthesis *s)
@@ -278,7 +285,6 @@ static int answer_all(struct synthesis *s, struct prompts *p, struct err *e)
 
 static int run_locked(struct synthesis *s, struct synthesis_result *r, struct err *e)
 {
-    bool before;
     struct prompts *p = NULL;
     uint64_t fingerprint = tokenizer_fingerprint(s->tokenizer);
     s->parts.folder = s->o->out;
@@ -286,8 +292,7 @@ static int run_locked(struct synthesis *s, struct synthesis_result *r, struct er
     s->parts.key[SYNTHESIS_RULES] = s->o->rules->key;
     s->parts.key[SYNTHESIS_MODEL] = hash64((uint64_t[]){s->weights_hash, fingerprint}, 2 * sizeof fingerprint);
     s->parts.key[SYNTHESIS_OPTIONS] = options_key(s);
-    int code = look_through(s, &s->parts.key[SYNTHESIS_PROMPTS], r, e);
-    if (!code) code = parts_start(&s->parts, &before, e);
+    int code = look_through(s, r, e);
     if (code) return code;
     r->complete_before = s->parts.complete;
     r->resumed_at = s->parts.counts.samples;

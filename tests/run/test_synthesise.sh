@@ -37,6 +37,16 @@ made greedy --temperature 0
 said=$("$tutti" generate run --prompt 'The quick 7' --max-tokens 12 --temperature 0 --dtype f32 --threads 1 --json 2>/dev/null | grep -o '"text":"[^"]*"')
 [ -n "$said" ] && [ "$(sed -n 8p greedy.lines | sed 's/^{"text": \("[^"]*"\).*/"text":\1/')" = "$said" ] || fail "prompt 7: generate says $said: $(sed -n 8p greedy.lines)"
 
+# A Hugging Face directory says the same, and has no step; --rules may be absent, the file packed.
+"$tutti" checkpoint export run hf --dtype f32 >log 2>&1 || fail "export: $(cat log)"
+gzip -c prompts.jsonl >prompts.jsonl.gz
+"$tutti" data synthesise hf --prompts prompts.jsonl.gz --out theirs --max-tokens 12 --dtype f32 --threads 1 --plain --temperature 0 >log 2>&1 || fail "hf: $(cat log)"
+diff <(sed 's/, "source.*//' greedy.lines) <(sed 's/, "source.*//' theirs/part-*) >differ || fail "a Hugging Face directory says something else: $(head -2 differ)"
+grep -q '"model":"hf","weights":"[0-9a-f]*","tokenizer"' theirs/part-00000.jsonl || fail "hf: $(head -1 theirs/part-00000.jsonl)"
+sed -i 's/"bos_token_id"/"bos_token_id" /' hf/config.json
+if "$tutti" data synthesise hf --prompts prompts.jsonl.gz --out theirs --max-tokens 12 --dtype f32 --threads 1 --plain --temperature 0 >log 2>&1; then fail "other files, and nobody says so"; fi
+grep -q 'other weights or another tokenizer' log || fail "other files: $(cat log)"
+
 # Provenance; the same samples for other numbers of threads, parts, samples and prompts.
 made all --samples 3 --part-samples 7
 [ "$(ls all)" = "$(printf 'part-0000%s.jsonl\n' 0 1 2 3)" ] || fail "parts of 9, 9, 9 and 9: $(ls all)"
@@ -137,7 +147,11 @@ refused 2 'there is no file t.jnja' --prompts prompts.jsonl --out bad --template
 refused 2 -- '--template:1:' --prompts prompts.jsonl --out bad --template 'On {{ topic'
 refused 2 'would be the same' --prompts prompts.jsonl --out bad --samples 2 --temperature 0
 refused 2 'other options' --prompts prompts.jsonl --out all --plain --samples 3 --part-samples 7
+echo kept >all.skipped
 refused 2 'other prompts' --prompts long.jsonl --out all --plain --samples 3 --part-samples 7
+[ "$(cat all.skipped)" = kept ] || fail "a refused start takes the list of what was skipped before"
+"$tutti" data train-tokenizer --vocab-size 1000 --out other.json text.txt >log 2>&1 || fail "tokenizer: $(cat log)"
+refused 2 'prompts.jsonl:[0-9]*: token [0-9]* of the prompt is not below the model.s vocabulary of [0-9]*: another tokenizer' --prompts prompts.jsonl --out bad --tokenizer other.json
 refused 2 'is not empty' --prompts prompts.jsonl --out run
 rm all/part-00002.jsonl
 "$tutti" data synthesise run --prompts prompts.jsonl --out all --max-tokens 12 --dtype f32 --threads 1 --plain --samples 3 --part-samples 7 >log 2>&1 && fail "a part is gone, and nobody says so"
