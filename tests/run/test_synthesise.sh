@@ -8,7 +8,7 @@ set -u
 cd "$dir" || exit 1
 for i in $(seq 200); do echo "$i. The quick brown fox jumps over $((i * 7 % 9)) lazy dogs, and they sleep."; done >text.txt
 "$tutti" train "$root/examples/quickstart.yaml" model.layers=1 model.hidden=32 model.heads=2 model.kv_heads=2 model.ffn=44 model.seq_len=64 batch.global=8 batch.micro=4 \
-    data.train=text.txt data.valid=[] data.cache_dir=cache data.tokenizer=byte optimizer.lr=0.02 run.threads=1 run.tensorboard=false run.steps=20 run.dir=run >log 2>&1 ||
+    data.train=text.txt data.valid=[] data.cache_dir=cache data.tokenizer=byte optimizer.lr=0.02 run.threads=1 run.tensorboard=false run.steps=60 run.dir=run >log 2>&1 ||
     { fail "train: $(tail -3 log)"; exit 1; }
 for i in $(seq 0 11); do echo "{\"prompt\": \"The quick $i\", \"topic\": \"dogs $i\", \"n\": $i}"; done >prompts.jsonl
 
@@ -50,10 +50,14 @@ grep -q 'other weights or another tokenizer' log || fail "other files: $(cat log
 # Provenance; the same samples for other numbers of threads, parts, samples and prompts.
 made all --samples 3 --part-samples 7
 [ "$(ls all)" = "$(printf 'part-0000%s.jsonl\n' 0 1 2 3)" ] || fail "parts of 9, 9, 9 and 9: $(ls all)"
-sed -n 17p all.lines | grep -qE '^\{"text": ".+", "source": "prompts.jsonl", "document": 5, "offset": [0-9]+, "bytes": [0-9]+, "prompt":"The quick 5","generated":\{"model":"run/checkpoints/step-00000020","step":20,"weights":"[0-9a-f]{16}","tokenizer":"[0-9a-f]{16}","dtype":"f32","seed":1,"prompt":5,"sample":1,"temperature":0.8,"top_k":0,"top_p":1,"max_tokens":12,"max_length":64,"prompt_tokens":11,"tokens":12,"stopped":"length"\}\}$' ||
+sed -n 17p all.lines | grep -qE '^\{"text": ".+", "source": "prompts.jsonl", "document": 5, "offset": [0-9]+, "bytes": [0-9]+, "prompt":"The quick 5","generated":\{"model":"run/checkpoints/step-00000060","step":60,"weights":"[0-9a-f]{16}","tokenizer":"[0-9a-f]{16}","dtype":"f32","seed":1,"prompt":5,"sample":1,"temperature":0.8,"top_k":0,"top_p":1,"max_tokens":12,"max_length":64,"prompt_tokens":11,"tokens":12,"stopped":"length"\}\}$' ||
     fail "provenance: $(sed -n 17p all.lines)"
 [ "$(sed 's/^{"text": \("[^"]*"\).*/\1/' all.lines | sort -u | wc -l)" -gt 20 ] || fail "36 samples are nearly all the same: $(cut -c1-40 all.lines)"
-"$tutti" checkpoint inspect run --json | grep -q '"step": *20' || fail "the run has no step 20"
+"$tutti" checkpoint inspect run --json | grep -q '"step": *60' || fail "the run has no step 60"
+grep -q '36 of 36 samples kept (100.0 %), .* of 12 prompts, 4 parts' all.said || fail "counts: $(cat all.said)"
+for i in 1 2 3 4; do head -1 prompts.jsonl; done >alike.jsonl
+"$tutti" data synthesise run --prompts alike.jsonl --out alike --plain --threads 1 --max-tokens 12 >log 2>&1 || fail "alike: $(cat log)"
+[ "$(sed 's/^{"text": \("[^"]*"\).*/\1/' alike/part-00000.jsonl | sort -u | wc -l)" = 4 ] || fail "the same prompt four times gives the same text: $(cut -c1-60 alike/part-*)"
 made threads --samples 3 --part-samples 7 --threads 2
 same all threads
 made one --samples 1
