@@ -61,6 +61,8 @@ int cuts_open(struct cuts *s, const struct tokenfile *f, const struct cuts_rule 
         return OK;
     }
     CHECK(r->window >= 1, "windows of %lld documents", (long long)r->window);
+    if (r->window > f->n_documents) s->rule.window = f->n_documents > 0 ? f->n_documents : 1; /* room for no more */
+    r = &s->rule;
     s->n_windows = (f->n_documents + r->window - 1) / r->window;
     s->first = xcalloc(to_size(s->n_windows + 1), sizeof *s->first);
     int64_t *bounds = xmalloc(to_size(r->window + 1) * sizeof *bounds),

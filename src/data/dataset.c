@@ -321,7 +321,7 @@ static void fill_joined(const struct dataset *d, struct batch *b, int64_t row, c
 static void pad_row(const struct dataset *d, struct batch *b, int64_t row, int64_t from, int32_t document)
 {
     for (int64_t i = from, at = row * b->seq_len; i < b->seq_len; i++) {
-        b->tokens[at + i] = d->eos;
+        b->tokens[at + i] = d->eos >= 0 ? d->eos : 0;
         b->targets[at + i] = -1;
         b->positions[at + i] = 0;
         b->documents[at + i] = document++;

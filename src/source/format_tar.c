@@ -2,8 +2,8 @@
 /* format_tar.c: a WebDataset shard: a tar archive whose members of one key, one behind the other, are a sample. The key
  * is the name up to the first dot of its last part; what follows is the extension, which says what a member is.
  *
- *   a sample's text   its .txt (.text, .md) whole, else the member `column` of its .json; each line of its .jsonl is a
- *                     document, as in a .jsonl file
+ *   a sample's text   its .txt (.text, .md) whole, else the member `column` of its .json (the first that has it); each
+ *                     line of its .jsonl is a document, as in a .jsonl file
  *   column chosen     one of these extensions: that member, and nothing else of the sample is looked at; another word:
  *                     of .json and .jsonl alone
  *   pictures, sound   are refused by name, unless the column is an extension: then only that text is wanted
@@ -151,7 +151,7 @@ static int take_member(struct shard *r, const struct tar_member *m, bool *has_te
                        r->file->listed->path, m->name, (long long)m->offset, extensions[row].is);
     }
     bool other_column = r->file->chosen && !r->only;
-    if (kind == OTHER || (kind == TEXT && other_column) || (kind == JSON && *has_text)) return OK;
+    if (kind == OTHER || (kind == TEXT && other_column) || (kind == JSON && (*has_text || *has_json))) return OK;
     if (!m->is_file) return bad(r, "is a link or a device, no file", e);
     if (m->bytes > SOURCE_RECORD_MAX) return bad(r, "has a member of more than 256 MiB", e);
     struct str whole = {0};

@@ -177,6 +177,7 @@ static void test_damaged_shards(void **state)
     struct err e;
     add_member(&tar, "a.txt", '0', "first", 5);
     add_member(&tar, "b.json", '0', "{\"text\": \"second\"}", 18);
+    add_member(&tar, "b.meta.json", '0', "{\"text\": \"third\"}", 17); /* the first that has it */
     size_t content = tar.n;
     end_tar(&tar);
     struct changed_file f = changed_file_new(dir, "s.tar", tar.p, tar.n);
