@@ -4,7 +4,7 @@
  * Words repeat, so a direct-mapped cache of one 64-byte line per word answers most pieces with one hash and one
  * compare. What misses is merged in one of two ways with the same result: up to SHORT_MAX symbols by scanning an
  * array of ranks for the minimum (n^2 / 2 steps, all in the first-level cache), longer ones over a linked list
- * with a heap ordered by (rank, position), n log n. The cache makes results neither depend on order nor grow.
+ * with a heap (merge.h), n log n. The cache makes results neither depend on order nor grow.
  *
  * Rejected: a cache that keeps every word (memory grows with the text); a trie of whole tokens (not the same ids).
  */
@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "token/merge.h"
 #include "token/piece_hash.h"
 
 enum {
@@ -31,21 +32,9 @@ struct cached {
 };
 _Static_assert(sizeof(struct cached) == 64, "a cached word is one cache line");
 
-struct pending {
-    uint64_t order; /* rank << 32 | position */
-    int32_t product;
-};
-
-struct symbol {
-    int32_t id, prev, next; /* id < 0: swallowed by its left neighbour; prev, next < 0: none */
-};
-
 struct bpe_work {
     struct cached *cache;
-    struct symbol *symbols;
-    size_t symbols_room;
-    struct pending *heap;
-    size_t heap_n, heap_room;
+    struct merger merger;
 };
 
 /* Slots for n entries at no more than half full. */
@@ -135,8 +124,7 @@ void bpe_work_free(struct bpe_work *w)
 {
     if (!w) return;
     xfree(w->cache);
-    xfree(w->symbols);
-    xfree(w->heap);
+    merger_fini(&w->merger);
     xfree(w);
 }
 
@@ -171,54 +159,12 @@ static void merge_short(const struct bpe *b, const unsigned char *p, size_t n, s
     for (size_t i = 0; i < live; i++) tokens_push(out, id[i]);
 }
 
-static void heap_push(struct bpe_work *w, const struct bpe *b, int32_t at)
+static void merge_long(const struct bpe *b, struct merger *m, const unsigned char *p, size_t n, struct tokens *out)
 {
-    const struct symbol *s = &w->symbols[at];
-    if (s->next < 0) return;
-    const struct bpe_rule *r = bpe_get(b, s->id, w->symbols[s->next].id);
-    if (!r) return;
-    GROW(w->heap, w->heap_n, w->heap_room, 1);
-    struct pending fresh = {.order = (uint64_t)r->rank << 32 | (uint32_t)at, .product = r->product};
-    size_t i = w->heap_n++;
-    for (; i > 0 && w->heap[(i - 1) / 2].order > fresh.order; i = (i - 1) / 2) w->heap[i] = w->heap[(i - 1) / 2];
-    w->heap[i] = fresh;
-}
-
-static struct pending heap_pop(struct bpe_work *w)
-{
-    struct pending top = w->heap[0], last = w->heap[--w->heap_n];
-    size_t i = 0;
-    for (size_t child; (child = 2 * i + 1) < w->heap_n; i = child) {
-        if (child + 1 < w->heap_n && w->heap[child + 1].order < w->heap[child].order) child++;
-        if (w->heap[child].order >= last.order) break;
-        w->heap[i] = w->heap[child];
-    }
-    w->heap[i] = last;
-    return top;
-}
-
-static void merge_long(const struct bpe *b, struct bpe_work *w, const unsigned char *p, size_t n, struct tokens *out)
-{
-    GROW(w->symbols, 0, w->symbols_room, n);
-    struct symbol *s = w->symbols;
-    for (size_t i = 0; i < n; i++)
-        s[i] = (struct symbol){b->byte_id[p[i]], (int32_t)i - 1, i + 1 < n ? (int32_t)i + 1 : -1};
-    w->heap_n = 0;
-    for (size_t i = 0; i + 1 < n; i++) heap_push(w, b, (int32_t)i);
-    while (w->heap_n) {
-        struct pending best = heap_pop(w);
-        int32_t at = (int32_t)(uint32_t)best.order, right = s[at].next;
-        if (s[at].id < 0 || right < 0) continue;
-        const struct bpe_rule *now = bpe_get(b, s[at].id, s[right].id);
-        if (!now || now->product != best.product) continue; /* the pair this entry meant is gone */
-        s[at].id = best.product;
-        s[at].next = s[right].next;
-        s[right].id = -1;
-        if (s[at].next >= 0) s[s[at].next].prev = at;
-        if (s[at].prev >= 0) heap_push(w, b, s[at].prev);
-        heap_push(w, b, at);
-    }
-    for (int32_t i = 0; i >= 0; i = s[i].next) tokens_push(out, s[i].id);
+    merger_clear(m);
+    for (size_t i = 0; i < n; i++) merger_add(m, b->byte_id[p[i]]);
+    merger_run(m, b);
+    merger_put(m, out);
 }
 
 static void merge(const struct bpe *b, struct bpe_work *w, const unsigned char *p, size_t n, struct tokens *out)
@@ -226,7 +172,7 @@ static void merge(const struct bpe *b, struct bpe_work *w, const unsigned char *
     int32_t whole = b->whole ? piece_map_get(b->whole, p, n) : -1;
     if (whole >= 0) tokens_push(out, whole);
     else if (n <= SHORT_MAX) merge_short(b, p, n, out);
-    else merge_long(b, w, p, n, out);
+    else merge_long(b, &w->merger, p, n, out);
 }
 
 void bpe_encode(const struct bpe *b, struct bpe_work *w, const unsigned char *p, size_t n, struct tokens *out)

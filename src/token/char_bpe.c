@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* char_bpe.c: characters to symbols, symbols merged over a linked list with a heap ordered by (rank, position): n log
- * n. A cache of words in front of it answers most pieces.
+/* char_bpe.c: characters to symbols, symbols merged by rules (merge.h). A cache of words in front of it answers most
+ * pieces.
  *
  * These models are published without a rule that cuts text into words: a document is one piece, since spaces are part
  * of tokens. Merges do not reach across most places all the same: if no rule joins something that ends with x to
@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "text/utf8.h"
+#include "token/merge.h"
 #include "token/token_cache.h"
 
 enum { PLAIN = 0x10000 };
@@ -135,20 +136,9 @@ void char_bpe_finish(struct char_bpe *b)
 
 /* -- encoding ------------------------------------------------------------------------------------------------ */
 
-struct symbol {
-    int32_t id, prev, next; /* id < 0: swallowed by its left neighbour; prev, next < 0: none */
-};
-struct pending {
-    uint64_t order; /* rank << 32 | position */
-    int32_t product;
-};
-
 struct char_bpe_work {
     struct token_cache *cache;
-    struct symbol *symbols;
-    int32_t n, room;
-    struct pending *heap;
-    size_t heap_n, heap_room;
+    struct merger merger;
     struct str key;
 };
 
@@ -163,18 +153,9 @@ void char_bpe_work_free(struct char_bpe_work *w)
 {
     if (!w) return;
     token_cache_free(w->cache);
-    xfree(w->symbols);
-    xfree(w->heap);
+    merger_fini(&w->merger);
     str_free(&w->key);
     xfree(w);
-}
-
-static void add_symbol(struct char_bpe_work *w, int32_t id)
-{
-    GROW(w->symbols, w->n, w->room, 1);
-    w->symbols[w->n] = (struct symbol){id, w->n - 1, -1};
-    if (w->n) w->symbols[w->n - 1].next = w->n;
-    w->n++;
 }
 
 /* The token of a character in its place. */
@@ -208,7 +189,7 @@ static bool add_bytes(const struct char_bpe *b, struct char_bpe_work *w, const u
             for (size_t k = 0; k < parts[i].n; k++) {
                 int32_t id = b->byte_token[parts[i].p[k]];
                 if (id < 0) return false;
-                if (pass) add_symbol(w, id);
+                if (pass) merger_add(&w->merger, id);
             }
     return true;
 }
@@ -218,7 +199,7 @@ static bool add_bytes(const struct char_bpe *b, struct char_bpe_work *w, const u
 static void read_symbols(const struct char_bpe *b, struct char_bpe_work *w, const unsigned char *p, size_t n)
 {
     int unknown = 0;
-    w->n = 0;
+    merger_clear(&w->merger);
     for (size_t at = 0, len; at < n; at += len) {
         int bytes;
         (void)utf8_code(p + at, &bytes);
@@ -226,60 +207,15 @@ static void read_symbols(const struct char_bpe *b, struct char_bpe_work *w, cons
         bool first = at == 0, last = at + len == n;
         int32_t id = token_at(b, w, p + at, len, first, last);
         if (id >= 0) {
-            if (unknown) add_symbol(w, b->unknown);
+            if (unknown) merger_add(&w->merger, b->unknown);
             unknown = 0;
-            add_symbol(w, id);
+            merger_add(&w->merger, id);
         } else if (!(b->fallback && add_bytes(b, w, p + at, len, first, last)) && b->unknown >= 0) {
-            if (unknown && !b->fuse_unknown) add_symbol(w, b->unknown);
+            if (unknown && !b->fuse_unknown) merger_add(&w->merger, b->unknown);
             unknown = 1;
         }
     }
-    if (unknown) add_symbol(w, b->unknown);
-}
-
-static void heap_push(const struct char_bpe *b, struct char_bpe_work *w, int32_t at)
-{
-    const struct symbol *s = &w->symbols[at];
-    const struct bpe_rule *r = s->next < 0 ? NULL : bpe_get(&b->rules, s->id, w->symbols[s->next].id);
-    if (!r) return;
-    GROW(w->heap, w->heap_n, w->heap_room, 1);
-    struct pending fresh = {.order = (uint64_t)r->rank << 32 | (uint32_t)at, .product = r->product};
-    size_t i = w->heap_n++;
-    for (; i > 0 && w->heap[(i - 1) / 2].order > fresh.order; i = (i - 1) / 2) w->heap[i] = w->heap[(i - 1) / 2];
-    w->heap[i] = fresh;
-}
-
-static struct pending heap_pop(struct char_bpe_work *w)
-{
-    struct pending top = w->heap[0], last = w->heap[--w->heap_n];
-    size_t i = 0;
-    for (size_t child; (child = 2 * i + 1) < w->heap_n; i = child) {
-        if (child + 1 < w->heap_n && w->heap[child + 1].order < w->heap[child].order) child++;
-        if (w->heap[child].order >= last.order) break;
-        w->heap[i] = w->heap[child];
-    }
-    w->heap[i] = last;
-    return top;
-}
-
-static void merge(const struct char_bpe *b, struct char_bpe_work *w)
-{
-    struct symbol *s = w->symbols;
-    w->heap_n = 0;
-    for (int32_t i = 0; i + 1 < w->n; i++) heap_push(b, w, i);
-    while (w->heap_n) {
-        struct pending best = heap_pop(w);
-        int32_t at = (int32_t)(uint32_t)best.order, right = s[at].next;
-        if (s[at].id < 0 || right < 0) continue;
-        const struct bpe_rule *now = bpe_get(&b->rules, s[at].id, s[right].id);
-        if (!now || now->product != best.product) continue; /* the pair this entry meant is gone */
-        s[at].id = best.product;
-        s[at].next = s[right].next;
-        s[right].id = -1;
-        if (s[at].next >= 0) s[s[at].next].prev = at;
-        if (s[at].prev >= 0) heap_push(b, w, s[at].prev);
-        heap_push(b, w, at);
-    }
+    if (unknown) merger_add(&w->merger, b->unknown);
 }
 
 void char_bpe_encode(const struct char_bpe *b, struct char_bpe_work *w, const unsigned char *p, size_t n,
@@ -296,8 +232,8 @@ void char_bpe_encode(const struct char_bpe *b, struct char_bpe_work *w, const un
         tokens_push(out, whole);
     } else {
         read_symbols(b, w, p, n);
-        merge(b, w);
-        for (int32_t i = w->n ? 0 : -1; i >= 0; i = w->symbols[i].next) tokens_push(out, w->symbols[i].id);
+        merger_run(&w->merger, &b->rules);
+        merger_put(&w->merger, out);
     }
     token_cache_put(w->cache, p, n, out->ids + before, out->n - before);
 }
