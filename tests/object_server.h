@@ -284,9 +284,12 @@ static inline bool server_request(struct object_server *s, int fd)
     url_decode(path);
     pthread_mutex_lock(&s->lock);
     list = good && strstr(q->query, "list-type=2");
-    const struct served *o = NULL;
-    for (int i = 0; i < s->n_objects; i++)
-        if (good && !strcmp(s->object[i].path, path)) o = &s->object[i];
+    struct served object = {.n = 0}; /* as it is now: a test may put another meanwhile */
+    bool there = false;
+    for (int i = 0; i < s->n_objects && !there; i++) {
+        there = good && !strcmp(s->object[i].path, path);
+        if (there) object = s->object[i];
+    }
     enum trouble t = good && s->left > 0 && s->left-- ? s->trouble : FINE;
     bool right = good && (!s->secret || server_signature_right(s, q));
     s->n_requests += good;
@@ -300,8 +303,9 @@ static inline bool server_request(struct object_server *s, int fd)
     const char *no = "<Error><Code>SignatureDoesNotMatch</Code><Message>no</Message></Error>",
                *none = "<Error><Code>NoSuchKey</Code><Message>no such key</Message></Error>";
     if (good && !right) good = server_answer(fd, 403, "", no, strlen(no));
-    else if (good && (!list || t != FINE) && !o && t != STATUS) good = server_answer(fd, 404, "", none, strlen(none));
-    else if (good && (!list || t != FINE)) good = server_give(s, fd, q, o ? o : &(struct served){.n = 0}, t);
+    else if (good && (!list || t != FINE) && !there && t != STATUS)
+        good = server_answer(fd, 404, "", none, strlen(none));
+    else if (good && (!list || t != FINE)) good = server_give(s, fd, q, &object, t);
     pthread_mutex_lock(&s->lock);
     s->busy--;
     pthread_mutex_unlock(&s->lock);
