@@ -364,26 +364,13 @@ int megatron_import(const struct tokenizer *t, const char *prefix, const char *p
     return code;
 }
 
-/* Is there a token file with this key? 1, 0, or an error. */
-static int is_cached(const char *path, uint64_t key, struct err *e)
-{
-    struct tokenfile f;
-    if (!fs_exists(path)) return 0;
-    int code = tokenfile_open(&f, path, e);
-    if (code == ERR_CORRUPT) log_warn("data: %s; making it again", e->text);
-    if (code) return code == ERR_CORRUPT ? 0 : code;
-    bool fits = f.head.key == key;
-    tokenfile_close(&f);
-    return fits;
-}
-
 static int make_cached(const struct megatron *m, const struct tokenizer *t, const char *path, const atomic_int *give_up,
                        struct err *e)
 {
     for (bool said = false;; said = true) {
         struct megatron_result r;
         bool busy;
-        int code = is_cached(path, key_of(m, t), e);
+        int code = tokenfile_is_cached(path, key_of(m, t), e);
         if (code) return code < 0 ? code : OK;
         code = import_to(m, t, path, give_up, &busy, &r, e);
         if (!code)
@@ -392,9 +379,9 @@ static int make_cached(const struct megatron *m, const struct tokenizer *t, cons
                      m->bin.path, (long long)r.documents, (long long)r.tokens, (long long)r.ended, (long long)r.empty);
         if (!busy) return code;
         if (!said) log_info("data: waiting for another process to read %s; it holds %s.lock", m->bin.path, path);
-        if (give_up && atomic_load(give_up))
-            return err_set(e, ERR_SIGNAL, "stopped while token files of Megatron were read");
         clock_sleep_s(0.2);
+        if (give_up && atomic_load(give_up)) /* also where who held it gave up */
+            return err_set(e, ERR_SIGNAL, "stopped while token files of Megatron were read");
     }
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/tokenfile_format.h"
@@ -341,4 +342,16 @@ void tokenfile_cost(const struct tokenfile *f, int64_t *bytes, double *seconds)
 {
     *bytes = atomic_load_explicit(&f->checked[0], memory_order_relaxed);
     *seconds = 1e-9 * (double)atomic_load_explicit(&f->checked[1], memory_order_relaxed);
+}
+
+int tokenfile_is_cached(const char *path, uint64_t key, struct err *e)
+{
+    struct tokenfile f;
+    if (!fs_exists(path)) return 0;
+    int code = tokenfile_open(&f, path, e);
+    if (code == ERR_CORRUPT) log_warn("data: %s; making it again", e->text);
+    if (code) return code == ERR_CORRUPT ? 0 : code;
+    bool fits = f.head.key == key;
+    tokenfile_close(&f);
+    return fits;
 }

@@ -96,6 +96,9 @@ int tokenfile_verify(const struct tokenfile *f, struct err *e);
 /* What comparing has cost since the file was opened. */
 void tokenfile_cost(const struct tokenfile *f, int64_t *bytes, double *seconds);
 
+/* Is path a token file of these inputs (tokenfile_head.key)? 1; 0: it is not there, of others, or damaged, which is
+ * said on stderr: it is to be made again; < 0 an error. */
+int tokenfile_is_cached(const char *path, uint64_t key, struct err *e);
 /* Documents are asked for after this: it does nothing to a file that has their ends, and reads all tokens of an older
  * one, whose ends it keeps (8 bytes each). Before threads share the file. ERR_SIGNAL when *give_up (NULL: never)
  * becomes other than 0. */

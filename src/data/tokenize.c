@@ -146,19 +146,6 @@ int tokenize(const struct tokenizer *t, const char *const *inputs, int n_inputs,
     return code;
 }
 
-/* Is there a token file with this key? 1, 0, or an error. */
-static int is_cached(const char *path, uint64_t key, struct err *e)
-{
-    struct tokenfile f;
-    if (!fs_exists(path)) return 0;
-    int code = tokenfile_open(&f, path, e);
-    if (code == ERR_CORRUPT) log_warn("data: %s; making it again", e->text);
-    if (code) return code == ERR_CORRUPT ? 0 : code;
-    bool fits = f.head.key == key;
-    tokenfile_close(&f);
-    return fits;
-}
-
 static int make_cached(struct making *m, const char *path, struct err *e)
 {
     const char *input = m->first_input;
@@ -166,7 +153,7 @@ static int make_cached(struct making *m, const char *path, struct err *e)
     for (bool said = false;; said = true) {
         struct tokenize_result r;
         bool busy;
-        int code = is_cached(path, key, e);
+        int code = tokenfile_is_cached(path, key, e);
         if (code) return code < 0 ? code : OK;
         code = tokenize_to(m, path, &busy, &r, e);
         if (!code) {
