@@ -23,6 +23,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+#define TEMPORARY ".tmp-" /* then process-thread */
+
 static int write_failed(struct err *e, int why, const char *path, const char *what)
 {
     if (why == ENOSPC || why == EDQUOT)
@@ -157,7 +159,7 @@ int fs_write_atomic(const char *path, const void *p, size_t n, struct err *e)
 {
     size_t room = strlen(path) + 40;
     char *temporary = xmalloc(room);
-    snprintf(temporary, room, "%s.tmp-%d-%d", path, (int)getpid(), (int)gettid());
+    snprintf(temporary, room, "%s" TEMPORARY "%d-%d", path, (int)getpid(), (int)gettid());
     struct fs_writer *w;
     int code = fs_writer_open(&w, temporary, e);
     if (!code) {
@@ -204,6 +206,22 @@ void fs_list_free(char **names, int n)
 {
     for (int i = 0; i < n; i++) xfree(names[i]);
     xfree(names);
+}
+
+int fs_sweep_temporaries(const char *folder, const char *name, struct err *e)
+{
+    char **names;
+    size_t length = strlen(name);
+    int n, code = fs_list(folder, &names, &n, e);
+    if (code) return code;
+    for (int i = 0; i < n && !code; i++) {
+        if (strncmp(names[i], name, length) || strncmp(names[i] + length, TEMPORARY, strlen(TEMPORARY))) continue;
+        char *path = fs_join(folder, names[i]);
+        if (unlink(path) && errno != ENOENT) code = err_errno(e, ERR_IO, errno, "%s: cannot be removed", path);
+        xfree(path);
+    }
+    fs_list_free(names, n);
+    return code;
 }
 
 int fs_lock_take(struct fs_lock *l, const char *path, struct err *e)

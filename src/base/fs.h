@@ -50,6 +50,9 @@ int fs_remove_tree(const char *path, struct err *e); /* nothing there: OK; links
 int fs_read_all(const char *path, size_t limit, char **out, size_t *n, struct err *e);
 /* Writes to a temporary name in the same directory, syncs, renames over path, syncs the directory. */
 int fs_write_atomic(const char *path, const void *p, size_t n, struct err *e);
+/* Removes the temporary files that writers of folder/name left when they were killed. The caller alone names files
+ * there. */
+int fs_sweep_temporaries(const char *folder, const char *name, struct err *e);
 int fs_sync_dir(const char *path, struct err *e);
 int fs_rename(const char *from, const char *to, struct err *e); /* and syncs the directory of `to` */
 /* Renames path to the first free of path.aside-1, path.aside-2, ...; xfree *to. The caller alone names files there. */

@@ -19,6 +19,7 @@
 #include "source/bad_list.h"
 #include "text/utf8.h"
 
+#define RESULT "dedup.json"
 enum { SAMPLE_BYTES = 240 };
 #define UNIT_FILE_MOST ((size_t)256 << 20)
 
@@ -38,7 +39,7 @@ static int check_folder(const struct dedup_folder *f, const char *out, uint64_t 
     }
     bool finished = false, other = false;
     for (int i = 0; i < n; i++) {
-        finished = finished || !strcmp(names[i], "dedup.json");
+        finished = finished || !strcmp(names[i], RESULT);
         other = other || (strcmp(names[i], DEDUP_WORK) && strcmp(names[i], "dedup.lock"));
     }
     if (finished) {
@@ -71,6 +72,7 @@ int dedup_folder_take(struct dedup_folder *f, const char *out, uint64_t key, str
         code = err_set(e, ERR_REQUEST,
                        "%s: another tutti data dedup is at work there; wait for it, or choose another --out", out);
     if (!code) code = check_folder(f, out, key, &begun, e);
+    if (!code) code = fs_sweep_temporaries(out, RESULT, e);
     if (!code) code = fs_mkdirs(f->work, e);
     if (!code && !begun) {
         char text[17], *job = fs_join(f->work, "job");
@@ -420,7 +422,7 @@ int dedup_finish(struct dedup_job *j, struct dedup_result *r, struct err *e)
     if (!code) {
         print_result(j, r, samples, &text);
         str_clear(&path);
-        str_printf(&path, "%s/dedup.json", j->config->out);
+        str_printf(&path, "%s/" RESULT, j->config->out);
         code = fs_write_atomic(str_text(&path), text.p, text.n, e);
     }
     for (int i = 0; i < EDIT_STEPS_MOST; i++) str_free(&samples[i]);
