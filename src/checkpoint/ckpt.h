@@ -143,6 +143,8 @@ const struct json *ckpt_extra(const struct ckpt *c); /* NULL: none */
  *   fails   ERR_CORRUPT naming the file; ERR_IO, ERR_REQUEST as fs_read_all */
 int ckpt_attachment(const struct ckpt *c, const char *name, char **text, size_t *n, struct err *e);
 int ckpt_check_attachments(const struct ckpt *c, struct err *e); /* all of them */
+int ckpt_n_attachments(const struct ckpt *c);
+const char *ckpt_attachment_name(const struct ckpt *c, int i); /* in the writer's order; borrowed */
 int64_t ckpt_count(const struct ckpt *c);
 struct ckpt_entry ckpt_at(const struct ckpt *c, int64_t i);                   /* in the writer's order */
 int64_t ckpt_find(const struct ckpt *c, const char *group, const char *name); /* -1: none */

@@ -382,6 +382,21 @@ int ckpt_attachment(const struct ckpt *c, const char *name, char **text, size_t 
 
 static bool is_attachment(const struct manifest_file *f) { return !str_ends(f->name, ".safetensors"); }
 
+int ckpt_n_attachments(const struct ckpt *c)
+{
+    int n = 0;
+    for (int i = 0; i < c->m.n_files; i++) n += is_attachment(&c->m.files[i]);
+    return n;
+}
+
+const char *ckpt_attachment_name(const struct ckpt *c, int i)
+{
+    for (int k = 0; k < c->m.n_files; k++)
+        if (is_attachment(&c->m.files[k]) && i-- == 0) return c->m.files[k].name;
+    CHECK(false, "there is no attachment %d", i);
+    return NULL;
+}
+
 int ckpt_check_attachments(const struct ckpt *c, struct err *e)
 {
     int rc = OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tutti checkpoint: list, inspect and verify checkpoints (diff, import and export are in files of their own).
+/* tutti checkpoint: list and verify checkpoints; the other subcommands are in files of their own.
  *
  * Every subcommand but list takes a tutti checkpoint, a run or directory of them (meaning the newest), or a Hugging
  * Face directory. Results go to stdout. */
@@ -29,11 +29,6 @@ static const struct cli_table list_options = {.command = "checkpoint list",
                                               .about = "Published checkpoints, oldest first.\n",
                                               CLI_OPTIONS(options),
                                               CLI_WORDS(dir_words)};
-static const struct cli_table inspect_options = {.command = "checkpoint inspect",
-                                                 .usage = "CHECKPOINT [--json]",
-                                                 .about = "Step, tokens, and each tensor's shape, type and norm.\n",
-                                                 CLI_OPTIONS(options),
-                                                 CLI_WORDS(words)};
 static const struct cli_table verify_options =
     {.command = "checkpoint verify",
      .usage = "CHECKPOINT [--json]",
@@ -116,97 +111,6 @@ static int checkpoint_list(int argc, char **argv)
     return status;
 }
 
-/* -- inspect ------------------------------------------------------------------------------------------------ */
-
-static void add_squares(void *ctx, const double *x, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
-    *(double *)ctx += sum;
-}
-
-/* L2 norm of tensor i; NaN for integers, which have none worth printing. */
-static int norm_of(struct weights *w, int64_t i, double *norm, struct err *e)
-{
-    double squares = 0;
-    *norm = NAN;
-    if (!dtype_info(weights_at(w, i).dtype)->is_float) return OK;
-    int rc = weights_scan(w, i, add_squares, &squares, e);
-    *norm = sqrt(squares);
-    return rc;
-}
-
-static int inspect_json(struct weights *w, struct err *e)
-{
-    struct str s = {0};
-    struct json_out o = {.s = &s};
-    const struct ckpt *c = weights_ckpt(w);
-    int rc = OK;
-    json_begin_document(&o, "checkpoint-inspect", 1);
-    json_put_string(&o, "path", weights_path(w));
-    json_put_int(&o, "step", c ? ckpt_step(c) : 0);
-    json_put_int(&o, "tokens", c ? ckpt_tokens(c) : 0);
-    if (c) json_put_int(&o, "seed", ckpt_seed(c));
-    if (c) json_put_string(&o, "tutti", ckpt_writer(c));
-    json_begin_array(&o, "tensors");
-    for (int64_t i = 0; i < weights_count(w) && rc == OK; i++) {
-        struct ckpt_entry t = weights_at(w, i);
-        double norm;
-        rc = norm_of(w, i, &norm, e);
-        json_begin_object(&o, NULL);
-        json_put_string(&o, "group", t.group);
-        json_put_string(&o, "name", t.name);
-        json_begin_array(&o, "shape");
-        for (int d = 0; d < t.shape.nd; d++) json_put_int(&o, NULL, t.shape.n[d]);
-        json_end_array(&o);
-        json_put_string(&o, "dtype", dtype_name(t.dtype));
-        json_put_int(&o, "boxes", t.n_boxes);
-        json_put_real(&o, "norm", norm);
-        json_end_object(&o);
-    }
-    json_end_array(&o);
-    json_end_object(&o);
-    if (rc == OK) print_json(&s);
-    else str_free(&s);
-    return rc;
-}
-
-static int inspect_table(struct weights *w, struct err *e)
-{
-    const struct ckpt *c = weights_ckpt(w);
-    char shape[128], count[32];
-    double elements = 0;
-    int rc = OK;
-    printf("%s\n", weights_path(w));
-    if (c)
-        printf("step %" PRId64 ", %" PRId64 " tokens, seed %" PRId64 ", written by tutti %s\n", ckpt_step(c),
-               ckpt_tokens(c), ckpt_seed(c), ckpt_writer(c));
-    printf("%-8s %-36s %-20s %-5s %s\n", "group", "name", "shape", "type", "norm");
-    for (int64_t i = 0; i < weights_count(w) && rc == OK; i++) {
-        struct ckpt_entry t = weights_at(w, i);
-        double norm;
-        rc = norm_of(w, i, &norm, e);
-        elements += (double)shape_numel(&t.shape);
-        shape_print(shape, &t.shape);
-        printf("%-8s %-36s %-20s %-5s %.7g\n", t.group, t.name, shape, dtype_name(t.dtype), norm);
-    }
-    if (rc == OK) printf("%" PRId64 " tensors, %s elements\n", weights_count(w), str_count(count, elements));
-    return rc;
-}
-
-static int checkpoint_inspect(int argc, char **argv)
-{
-    struct request q = {0};
-    int status;
-    struct err e;
-    struct weights *w;
-    if (!cli_read(&inspect_options, argc, argv, &q, &status)) return status;
-    if (weights_open(&w, q.path, &e) < 0) return cli_fail(&e);
-    if ((q.json ? inspect_json(w, &e) : inspect_table(w, &e)) < 0) status = cli_fail(&e);
-    weights_close(w);
-    return status;
-}
-
 /* -- verify ------------------------------------------------------------------------------------------------- */
 
 static void print_problem(void *ctx, const char *text)
@@ -216,6 +120,29 @@ static void print_problem(void *ctx, const char *text)
 }
 
 static void problem_json(void *ctx, const char *text) { json_put_string(ctx, NULL, text); }
+
+static void pass_over(void *ctx, const char *text) { (void)ctx, (void)text; }
+
+/* Where a person can go back to: the newest of those published before c, in its directory, that is whole; xfree it. */
+static char *nearest_whole(const struct ckpt *c)
+{
+    struct ckpt_listing *list;
+    struct err e;
+    char *root = fs_join(ckpt_path(c), ".."), *found = NULL;
+    int n;
+    if (!ckpt_list(root, &list, &n, &e)) {
+        for (int i = n - 1; i >= 0 && !found; i--) {
+            struct ckpt *older;
+            if (list[i].code || list[i].publication >= ckpt_publication(c)) continue;
+            if (ckpt_open(&older, list[i].path, &e)) continue;
+            if (ckpt_verify(older, pass_over, NULL) == 0) found = xstrdup(list[i].path);
+            ckpt_close(older);
+        }
+        ckpt_list_free(list, n);
+    }
+    xfree(root);
+    return found;
+}
 
 /* checksums: false for a Hugging Face directory, which has none. */
 static int verify_json(struct weights *w)
@@ -231,6 +158,12 @@ static int verify_json(struct weights *w)
     int64_t n = c ? ckpt_verify(c, problem_json, &o) : 0;
     json_end_array(&o);
     json_put_bool(&o, "ok", n == 0);
+    if (n > 0) {
+        char *whole = nearest_whole(c);
+        if (whole) json_put_string(&o, "whole", whole);
+        else json_put_null(&o, "whole");
+        xfree(whole);
+    }
     json_end_object(&o);
     print_json(&s);
     return n > 0 ? 2 : 0;
@@ -253,7 +186,14 @@ static int checkpoint_verify(int argc, char **argv)
     } else {
         int64_t n = ckpt_verify(c, print_problem, NULL);
         if (n == 0) printf("%s: ok: every byte is what was written\n", ckpt_path(c));
-        if (n > 0) status = 2;
+        if (n > 0) {
+            char *whole = nearest_whole(c);
+            printf(whole ? "the newest of those before it that is whole is %s\n"
+                         : "none of those before it in its directory is whole\n",
+                   whole);
+            xfree(whole);
+            status = 2;
+        }
     }
     weights_close(w);
     return status;
@@ -263,13 +203,17 @@ static int checkpoint_verify(int argc, char **argv)
 
 static const struct cli_command subcommands[] = {
     {"list", checkpoint_list, "DIR|RUN [--json]", "published checkpoints, oldest first"},
-    {"inspect", checkpoint_inspect, "CHECKPOINT [--json]", "step, tokens, and each tensor's shape, type and norm"},
+    {"inspect", checkpoint_inspect, "CHECKPOINT [--tensor TEXT] [--histogram] [--json]",
+     "step, tokens, and each tensor's shape, type, norm, exponents"},
     {"verify", checkpoint_verify, "CHECKPOINT [--json]", "compare every byte with its checksum; 2 when any differs"},
     {"diff", checkpoint_diff, "A B [--tolerance X] [--all] [--json]", "compare tensor by tensor; 1 when any differs"},
     {"import", checkpoint_import, "HF_DIR OUT [--ignore KEY,KEY]",
      "a Hugging Face model as a checkpoint of step 0 in directory OUT"},
     {"export", checkpoint_export, "CHECKPOINT OUT [--dtype f32|bf16|f16] [--shard-bytes N] [--ema]",
      "config.json, safetensors and tokenizer.json into a new directory OUT"},
+    {"reshard", checkpoint_reshard, "CHECKPOINT OUT [--files N]", "the same state in other files"},
+    {"average", checkpoint_average, "CHECKPOINT... --out DIR [--last K] [--weights W,W,...] [--ema]",
+     "the mean of the weights of several"},
 };
 enum { N_SUBCOMMANDS = sizeof subcommands / sizeof *subcommands };
 

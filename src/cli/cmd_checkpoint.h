@@ -9,5 +9,8 @@
 int checkpoint_diff(int argc, char **argv);
 int checkpoint_import(int argc, char **argv);
 int checkpoint_export(int argc, char **argv);
+int checkpoint_reshard(int argc, char **argv);
+int checkpoint_average(int argc, char **argv);
+int checkpoint_inspect(int argc, char **argv);
 
 #endif

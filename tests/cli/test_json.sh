@@ -64,10 +64,17 @@ check bench-comm bench comm --bytes 4K --seconds 0.01 --json
     "run.trace=$dir/trace.json" 2>"$dir/err" || fail "train: $(tail -2 "$dir/err")"
 check trace trace "$dir/trace.json" --json
 check checkpoint-list checkpoint list "$dir/run" --json
-check checkpoint-inspect checkpoint inspect "$dir/run" --json
+check checkpoint-inspect checkpoint inspect "$dir/run" --histogram --json
 check checkpoint-diff checkpoint diff "$dir/run/checkpoints/step-00000001" "$dir/run/checkpoints/step-00000002" --json
 check checkpoint-verify checkpoint verify "$dir/run" --json
 grep -q '"problems":\[\],"ok":true' "$dir/out" || fail "checkpoint verify: $(cat "$dir/out")"
+cp -r "$dir/run/checkpoints" "$dir/hurt"
+boxes=$(find "$dir/hurt/step-00000002" -name 'boxes-*.safetensors' | head -1)
+printf '\x55\xaa' | dd of="$boxes" bs=1 seek=$(($(stat -c %s "$boxes") - 7)) conv=notrunc status=none
+"$tutti" checkpoint verify "$dir/hurt/step-00000002" --json >"$dir/out" 2>"$dir/err"
+[ $? = 2 ] && grep -q '"ok":false,"whole":"[^"]*/step-00000001"' "$dir/out" || fail "verify of a damaged one: $(cat "$dir/out" "$dir/err")"
+"$tutti" checkpoint verify "$dir/hurt/step-00000002" >"$dir/out"
+grep -q 'before it that is whole is .*/step-00000001$' "$dir/out" || fail "verify of a damaged one: $(cat "$dir/out")"
 check generate generate "$dir/run" --prompt 'a "b' --max-tokens 4 --json
 grep -q '"prompt":"a \\"b","text":".*","stopped":"length","prompt_tokens":4,"new_tokens":4,' "$dir/out" || fail "generate: $(cat "$dir/out")"
 check data-tokenize data tokenize --tokenizer byte --out "$dir/t" "$root/README.md" --json
