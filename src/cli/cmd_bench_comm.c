@@ -29,7 +29,7 @@
 enum { MAX_SIZES = 32, MAX_ROWS = 4096, BATCHES = 3, MAX_THREADS = 256 };
 
 struct options {
-    bool op[COMM_OP_N], json, table;
+    bool op[COMM_OP_N], json, table, checksum;
     int64_t ranks, ranks_per_host, sizes[MAX_SIZES];
     int n_sizes;
     const char *algorithms; /* comma-separated, NULL: all */
@@ -117,6 +117,7 @@ static const struct cli_option options[] = {
     {"--algorithm", "LIST", CLI_OWN, .read = read_algorithms, .help = "default: all, and what the table chooses"},
     {"--dtype", "D", CLI_CHOICE, AT(dtype_name), .choices = "f32|bf16|f16|f64|i32|i64", .help = ""},
     {"--progress", "P", CLI_CHOICE, AT(progress), .choices = "inline|thread", .help = ""},
+    {"--checksum", NULL, CLI_FLAG, AT(checksum), .help = "messages between hosts carry checksums (comm.checksum)"},
     {"--seconds", "S", CLI_REAL, AT(seconds), .least = 0.001, .most = 60, .help = "per row"},
     {"--ranks-per-host", "N", CLI_INT, AT(ranks_per_host), .lo = 1, .hi = MAX_THREADS,
      .help = "pretend that so many threads share a host"},
@@ -347,7 +348,8 @@ int cmd_bench_comm(int argc, char **argv)
     int rc;
     if (!parse(argc, argv, &o, &rc)) return rc;
     struct bench b = {.o = &o, .r.rows = xcalloc(MAX_ROWS, sizeof *b.r.rows), .r.dtype = o.dtype};
-    struct comm_config cfg = {.progress = strcmp(o.progress, "thread") ? COMM_INLINE : COMM_THREAD,
+    struct comm_config cfg = {.checksum = o.checksum,
+                              .progress = strcmp(o.progress, "thread") ? COMM_INLINE : COMM_THREAD,
                               .ranks_per_host = (int)o.ranks_per_host};
     struct err e = {0};
     bool print = true;

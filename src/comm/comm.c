@@ -106,9 +106,23 @@ static void take_list(struct comm *c, struct op *o, const struct call *a)
     o->n_list = a->n_list;
 }
 
-struct comm_traffic comm_count(const struct algorithm *a, const struct moves *p, const struct coll *k)
+/* Checksums are messages too. */
+static void count_sum(const struct comm *c, int peer, int64_t n, struct comm_traffic *t)
 {
-    if (!a->native) return comm_moves_traffic(p, k->rank, k->dtype);
+    if (n <= 0 || !comm_checks(c, peer)) return;
+    t->bytes += (int64_t)sizeof(uint64_t);
+    t->messages++;
+}
+
+struct comm_traffic comm_count(const struct comm *c, const struct algorithm *a, const struct moves *p,
+                               const struct coll *k)
+{
+    if (!a->native) {
+        struct comm_traffic sum = comm_moves_traffic(p, k->rank, k->dtype);
+        for (int i = 0; c->w->cfg.checksum && i < p->n; i++)
+            if (p->move[i].kind == MOVE_SEND) count_sum(c, p->move[i].peer, p->move[i].n, &sum);
+        return sum;
+    }
     struct moves direct = {0}; /* what the library sends is unknown: count the least it can */
     direct_write(&direct, k);
     struct comm_traffic t = comm_moves_traffic(&direct, k->rank, k->dtype);
@@ -151,8 +165,9 @@ static struct comm_traffic count(const struct comm *c, struct op *o)
         if (o->list[i].send && o->list[i].peer != c->rank) {
             now.bytes += o->list[i].n * (int64_t)dtype_bytes(o->list[i].dtype);
             now.messages++;
+            count_sum(c, o->list[i].peer, o->list[i].n, &now);
         }
-    if (o->coll.op != COMM_EXCHANGE) now = comm_count(o->algorithm, &o->moves, &o->coll);
+    if (o->coll.op != COMM_EXCHANGE) now = comm_count(c, o->algorithm, &o->moves, &o->coll);
     const struct comm_config *f = &c->w->cfg;
     o->link_s =
         now.messages ? (f->link_GBps > 0 ? (double)now.bytes / (f->link_GBps * 1e9) : 0) + f->link_latency_s : 0;
@@ -253,6 +268,7 @@ static int64_t submit(struct comm *c, const struct call *a)
     o->at_work = 0;
     o->may_block = o->named = false;
     o->way = WAY_OPEN;
+    o->timeout_s = world_timeout(c->w, a->op == COMM_EXCHANGE);
     struct comm_traffic *t = &c->traffic[a->op], now = count(c, o);
     t->bytes += now.bytes;
     t->messages += now.messages;
@@ -534,7 +550,7 @@ struct comm_traffic comm_predict(const struct comm *c, enum comm_op op, int64_t 
     int64_t *pieces;
     comm_sketch(c, op, n, t, r, &pieces, &k);
     const struct algorithm *a = select_algorithm(c, &k, &p);
-    struct comm_traffic traffic = comm_count(a, &p, &k);
+    struct comm_traffic traffic = comm_count(c, a, &p, &k);
     comm_moves_free(&p);
     xfree(pieces);
     return traffic;

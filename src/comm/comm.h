@@ -59,9 +59,12 @@ enum comm_progress { COMM_INLINE, COMM_THREAD };
 
 struct comm_config {
     double timeout_s;            /* a rank later than this is named and the job ends; 0: 600 */
+    double timeout_p2p_s;        /* the same for comm_exchange; 0: timeout_s */
     enum comm_progress progress; /* default inline */
     bool check;                  /* compare descriptors before data moves where that is not free (mpi across hosts);
                                     within a host it is always done */
+    bool checksum;               /* messages between hosts travel with the XXH64 of their bytes, which the receiver
+                                    compares; the library's own collectives are not chosen between hosts then */
     bool any_order;              /* allow algorithms that add in another order than the ranks' */
     const char *algorithm;       /* NULL: by the table; a name: wherever that algorithm has the operation */
     const char *table;           /* text of comm/table.h; NULL: the one this program was measured with */
@@ -71,7 +74,11 @@ struct comm_config {
     double link_latency_s;       /* and that each operation waits so long in it */
     bool staged;                 /* processes of a host copy through stages even where they could see each other's
                                     buffers. For tests and for measuring */
-    int ranks_per_host;          /* null and tests: pretend so many ranks share a host; 0: as it is */
+    /* A drill: shown every message from another host before it is compared, on the rank that received it, and may
+     * change it. NULL: nothing is. Called by whoever moves bytes, of several ranks at once. */
+    void (*tamper)(void *ctx, int rank, int from, const char *what, void *p, size_t bytes);
+    void *tamper_ctx;
+    int ranks_per_host; /* null and tests: pretend so many ranks share a host; 0: as it is */
 };
 
 struct comm;
@@ -222,6 +229,9 @@ void comm_wait(struct comm *c, int64_t ticket); /* what follows on c's stream se
 /* Its bytes are there, for the host: the stream still wants comm_wait. Never blocks; moves things on when progress is
  * inline, notices who is late. */
 bool comm_done(struct comm *c, int64_t ticket);
+/* Operations that this rank submits from now on, on all communicators of the world, may take so long before a rank is
+ * named as late; 0: what the settings say for their kind. Making a group goes by it too. Local. */
+void comm_patience(struct comm *world, double timeout_s);
 void comm_sync(struct comm *c); /* everything enqueued on c so far */
 
 /* ---- errors ------------------------------------------------------------------------------------------------ */

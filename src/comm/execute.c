@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "comm/impl.h"
 
@@ -19,6 +20,68 @@ static char *place(struct comm *c, const struct op *o, enum side p, int64_t at)
 {
     char *base = p == SIDE_IN ? (char *)(uintptr_t)o->in : p == SIDE_OUT ? (char *)o->out : c->tmp;
     return base + (size_t)at * dtype_bytes(o->coll.dtype);
+}
+
+/* ---- checksums: a message of eight bytes behind each message to another host ---- */
+
+static int sums_of(const struct comm *c, int peer, int64_t n, enum dtype t)
+{
+    if (n <= 0 || !comm_checks(c, peer)) return 0;
+    size_t most = c->w->ops->max_message, bytes = (size_t)n * dtype_bytes(t);
+    return (int)((bytes - 1) / most) + 1;
+}
+
+/* Room for all of an operation, made before the first is on its way: they stay where they are. */
+static void sums_make(const struct comm *c, struct op *o)
+{
+    int need = 0;
+    o->n_sums = 0;
+    if (!c->w->cfg.checksum) return;
+    if (o->coll.op == COMM_EXCHANGE)
+        for (int i = 0; i < o->n_list; i++) need += sums_of(c, o->list[i].peer, o->list[i].n, o->list[i].dtype);
+    else
+        for (int i = 0; i < o->moves.n; i++) {
+            const struct move *s = &o->moves.move[i];
+            bool message = s->kind == MOVE_SEND || s->kind == MOVE_RECV;
+            if (message) need += sums_of(c, s->peer, s->n, o->coll.dtype);
+        }
+    GROW(o->sums, 0, o->sums_room, need);
+}
+
+static void post_sum(struct comm *c, struct op *o, bool send, int peer, const void *p, size_t bytes)
+{
+    CHECK(o->n_sums < o->sums_room, "%d checksums of an operation, room for %d", o->n_sums + 1, o->sums_room);
+    uint64_t *sum = &o->sums[o->n_sums++];
+    *sum = send ? hash64(p, bytes) : 0;
+    GROW(o->req, o->n_req, o->req_room, 1);
+    struct request *r = &o->req[o->n_req++];
+    *r = (struct request){.send = send,
+                          .sum = true,
+                          .peer = peer,
+                          .p = sum,
+                          .bytes = sizeof *sum,
+                          .dtype = DT_U8,
+                          .desc = &o->desc};
+    c->w->ops->start(c, r);
+}
+
+/* What arrived is what was sent, or both ends and the operation are named. */
+static bool arrived_whole(struct comm *c, const struct request *r, uint64_t sent)
+{
+    struct world *w = c->w;
+    int from = c->world_rank[r->peer];
+    if (w->cfg.tamper) w->cfg.tamper(w->cfg.tamper_ctx, w->rank, from, r->desc->what, r->p, r->bytes);
+    uint64_t here = hash64(r->p, r->bytes);
+    if (here == sent) return true;
+    struct err e;
+    char text[DESC_TEXT], a[17], b[17];
+    err_set(&e, ERR_CORRUPT,
+            "rank %d did not get what rank %d sent: %zu bytes of %s left with checksum %s and arrived with %s. A link, "
+            "an adapter or memory between the two changed them: look at both machines and at what joins them before "
+            "you start again",
+            w->rank, from, r->bytes, desc_print(text, r->desc), hash64_print(a, sent), hash64_print(b, here));
+    world_fail(w, &e);
+    return false;
 }
 
 static void post(struct comm *c, struct op *o, bool send, int peer, void *p, int64_t n, enum dtype t)
@@ -30,6 +93,7 @@ static void post(struct comm *c, struct op *o, bool send, int peer, void *p, int
         struct request *r = &o->req[o->n_req++];
         *r = (struct request){.send = send, .peer = peer, .p = p, .bytes = now, .dtype = t, .desc = &o->desc};
         c->w->ops->start(c, r);
+        if (now && comm_checks(c, peer)) post_sum(c, o, send, peer, p, now);
         p = (char *)p + now;
         bytes -= now;
     } while (bytes);
@@ -43,6 +107,13 @@ static bool settled(struct comm *c, struct op *o)
         struct request *r = &o->req[i];
         if (!r->done) r->done = c->w->ops->test(c, r);
         all &= r->done;
+    }
+    for (int i = 0; all && i < o->n_req; i++) {
+        const struct request *r = &o->req[i];
+        uint64_t sent;
+        if (!r->sum || r->send) continue;
+        memcpy(&sent, r->p, sizeof sent);
+        if (!arrived_whole(c, r - 1, sent)) return false;
     }
     if (all) o->n_req = 0;
     return all;
@@ -166,6 +237,7 @@ static bool op_work(struct comm *c, struct op *o)
         o->begun_away_s = c->w->away_s;
         o->left_s = 0;
         board_mark(c->w->board, c->w->row, o->record, RECORD_RUNNING);
+        sums_make(c, o);
         o->stage = o->coll.op == COMM_EXCHANGE ? OP_RUN : c->meet ? OP_ENTER : c->w->cfg.check ? OP_COMPARE : OP_RUN;
         return op_work(c, o);
     case OP_COMPARE:

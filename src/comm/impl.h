@@ -44,6 +44,7 @@ static inline void away_look(struct away *a, double now)
 /* One message on its way. */
 struct request {
     bool send, posted, done;
+    bool sum; /* the checksum of the request before it */
     int peer; /* rank in the communicator */
     void *p;
     size_t bytes;
@@ -115,6 +116,9 @@ struct op {
     int pc;                        /* next step */
     struct request *req;
     int n_req, req_room;
+    uint64_t *sums; /* [sums_room] checksums on their way, where messages carry any */
+    int n_sums, sums_room;
+    double timeout_s;
     bool may_block;  /* native: every rank has come, and none has anything else open */
     int64_t at_work; /* shared and native operations: grows as they get on */
     uint64_t native; /* mpi: the library's handle */
@@ -212,6 +216,7 @@ struct world {
     bool one_thread;       /* the transport allows no second thread */
     double looked_s;       /* the rank's thread: when it last asked who is late */
     double away_s, back_s, gone_s; /* who asks: not running for so long in all; since when it is back, after how long */
+    double patience_s;             /* comm_patience */
     double link_free_s;            /* engine: when the pretended link has sent what it was given */
     bool spin;                     /* the ranks that share this one's cores have one each */
     pthread_mutex_t comms_lock;    /* guards comms, n_comms; held during a poll */
@@ -237,6 +242,8 @@ void world_free(struct world *w);
 /* A failure of this rank or seen by it: the first one of the world becomes the cause; dumps the recorder. */
 void world_fail(struct world *w, const struct err *e);
 void world_quiet(struct world *w); /* nobody touches other ranks' buffers any more; after a failure only */
+/* How long an operation that begins now may wait; messages: an exchange. */
+double world_timeout(const struct world *w, bool messages);
 /* The board's row of a world rank, or -1: not visible from here. */
 int world_row(const struct world *w, int rank);
 
@@ -281,7 +288,13 @@ void tally_free(struct tally *t);
 void comm_sketch(const struct comm *c, enum comm_op op, int64_t n, enum dtype t, enum comm_red r, int64_t **pieces,
                  struct coll *k);
 /* Bytes and messages of an operation that `a` runs by program p. */
-struct comm_traffic comm_count(const struct algorithm *a, const struct moves *p, const struct coll *k);
+struct comm_traffic comm_count(const struct comm *c, const struct algorithm *a, const struct moves *p,
+                               const struct coll *k);
+/* Messages between c's rank and that one carry checksums. */
+static inline bool comm_checks(const struct comm *c, int peer)
+{
+    return c->w->cfg.checksum && c->host[peer] != c->host[c->rank];
+}
 
 /* meet_work.c: an operation in one pass over the buffers that c->part says. */
 bool meet_work(struct comm *c, struct op *o);

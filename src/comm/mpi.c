@@ -415,7 +415,8 @@ static int refuse_cards(const struct comm *c, const struct card *card, MPI_Reque
     }
     if (!rc && away.n)
         rc = err_set(e, ERR_IO, "group %s (ranks %s): after %.2f s (comm.timeout_s) rank%s %s did not come to make it",
-                     c->name, ranks, c->w->cfg.timeout_s, strchr(str_text(&away), ',') ? "s" : "", str_text(&away));
+                     c->name, ranks, world_timeout(c->w, false), strchr(str_text(&away), ',') ? "s" : "",
+                     str_text(&away));
     str_free(&away);
     return rc;
 }
@@ -438,14 +439,14 @@ static int meet_first(struct comm *c, struct err *e)
     if (c->rank == 0) {
         for (int r = 1; r < n; r++)
             MPI_Irecv(&card[r], (int)sizeof *card, MPI_BYTE, c->world_rank[r], TAG_CARD, l->world, &q[r - 1]);
-        if (!all_come(c, q, n - 1, c->w->cfg.timeout_s) || cards_differ(card, n))
+        if (!all_come(c, q, n - 1, world_timeout(c->w, false)) || cards_differ(card, n))
             rc = refuse_cards(c, card, q, str_text(&ranks), e);
         *go = !rc;
         for (int r = 1; !rc && r < n; r++) MPI_Isend(go, 1, MPI_INT, c->world_rank[r], TAG_GO, l->world, &q[r - 1]);
-        if (!rc && !all_come(c, q, n - 1, c->w->cfg.timeout_s)) rc = comm_status(c, e);
+        if (!rc && !all_come(c, q, n - 1, world_timeout(c->w, false))) rc = comm_status(c, e);
     } else {
-        double longer =
-            c->w->cfg.timeout_s + (c->w->cfg.timeout_s < 8 ? c->w->cfg.timeout_s / 4 : 2); /* the first knows better */
+        double most_s = world_timeout(c->w, false),
+               longer = most_s + (most_s < 8 ? most_s / 4 : 2); /* the first knows better */
         MPI_Isend(card, (int)sizeof *card, MPI_BYTE, c->world_rank[0], TAG_CARD, l->world, &q[0]);
         MPI_Irecv(go, 1, MPI_INT, c->world_rank[0], TAG_GO, l->world, &q[1]);
         if (!all_come(c, q, 2, longer) && !(rc = comm_status(c, e)))

@@ -48,7 +48,7 @@ static bool has_native(const struct comm *c)
 static bool take(struct moves *p, const struct comm *c, const struct coll *k, const struct algorithm *a)
 {
     comm_moves_clear(p);
-    if (a->native && !has_native(c)) return false;
+    if (a->native && (!has_native(c) || (c->w->cfg.checksum && several_hosts(c)))) return false;
     return a->write(p, k);
 }
 
@@ -94,6 +94,10 @@ int comm_config_check(const struct comm_config *cfg, struct err *e)
 {
     struct table t;
     int rc = cfg ? check_name(cfg->algorithm, e) : OK;
+    if (!rc && cfg && cfg->checksum && cfg->algorithm && !strcmp(cfg->algorithm, "native"))
+        rc = err_set(e, ERR_REQUEST,
+                     "comm.checksum: what the MPI library's own collectives send cannot be checked; leave "
+                     "comm.algorithm: native out, or comm.checksum");
     if (rc || !cfg || !cfg->table) return rc;
     rc = table_parse(&t, cfg->table, e);
     if (rc) return err_prefix(e, "comm.table");

@@ -197,7 +197,7 @@ static bool comm_check(struct comm *c, double now)
         struct op *o = &c->ring[t % COMM_RING];
         if (atomic_load_explicit(&o->done, memory_order_relaxed) >= t || o->stage == OP_QUEUED) continue;
         struct finding f = {.o = o, .waited_s = now - o->begun_s - (c->w->away_s - o->begun_away_s)};
-        bool over = f.waited_s > c->w->cfg.timeout_s;
+        bool over = f.waited_s > o->timeout_s;
         if (!missing(c, o, c->late) && !(over && unseen)) continue;
         f.fate = any(c, LEFT) ? LEFT : any(c, DIED) ? DIED : LATE;
         if (f.fate == LATE && !over) continue;

@@ -48,6 +48,14 @@ struct world *world_new(const struct transport_ops *ops, void *shared, struct bo
     return w;
 }
 
+double world_timeout(const struct world *w, bool messages)
+{
+    if (w->patience_s > 0) return w->patience_s;
+    return messages && w->cfg.timeout_p2p_s > 0 ? w->cfg.timeout_p2p_s : w->cfg.timeout_s;
+}
+
+void comm_patience(struct comm *world, double timeout_s) { world->w->patience_s = timeout_s; }
+
 int comm_configure(struct comm *world, const struct comm_config *cfg, struct err *e)
 {
     struct world *w = world->w;
@@ -158,6 +166,7 @@ static void release(struct comm *c)
         xfree(o->list);
         xfree(o->number);
         xfree(o->req);
+        xfree(o->sums);
         comm_moves_free(&o->moves);
     }
     comm_moves_free(&c->sketch);

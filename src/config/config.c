@@ -256,6 +256,10 @@ const struct conf_row config_rows[] = {
          "a schedule of your own, as tutti schedule --text writes it, or CSV"),
 
     REAL("comm.timeout_s", comm.timeout_s, "600", 0.1, 1e9, "a rank later than this is named and the run ends"),
+    REAL("comm.timeout_p2p_s", comm.timeout_p2p_s, "0", 0, 1e9,
+         "the same for messages between two ranks (stages of a pipeline, parameter servers); 0: comm.timeout_s"),
+    REAL("comm.timeout_start_s", comm.timeout_start_s, "0", 0, 1e9,
+         "the same until the first step: reading data, making groups, loading; 0: comm.timeout_s"),
     CHOICE("comm.progress", comm.progress, "auto", "auto|inline|thread",
            "who moves the bytes: the rank when it waits, or a thread of its own; auto: a thread where cores are left"),
     TEXT("comm.algorithm", comm.algorithm, "auto",
@@ -272,6 +276,8 @@ const struct conf_row config_rows[] = {
     CHOICE("comm.param", comm.param, "kept", TRAVEL_NAMES,
            "how parameters travel that zero shares out; kept: as precision.recipe has them. Masters are never rounded"),
     BOOL("comm.check", comm.check, "false", "compare every operation between ranks also where that is not free"),
+    BOOL("comm.checksum", comm.checksum, "false",
+         "messages between hosts carry checksums, and a pair of ranks between which bytes changed is named"),
 
     {.path = "memory.recompute", .type = CONF_LIST, .offset = AT(memory.recompute), .otherwise = "none", .item = recompute_rows,
      .item_bytes = sizeof(const char *), .item_short = "what", .plain_one = true,
@@ -313,6 +319,8 @@ const struct conf_row config_rows[] = {
     INT("checkpoint.retries", checkpoint.retries, "5", 0, 1e9,
         "how often in a row a save may fail (a full disk) and is tried again, while training goes on, before the run ends"),
     REAL("checkpoint.retry_s", checkpoint.retry_s, "30", 0, 1e6, "seconds before it is tried again"),
+    REAL("checkpoint.timeout_s", checkpoint.timeout_s, "0", 0, 1e9,
+         "how long ranks wait for one that saves before they name it and the run ends; 0: comm.timeout_s"),
     TEXT("checkpoint.resume", checkpoint.resume, "auto",
          "auto: from the newest of run.dir, and an error where that cannot be used; step-00000500: that one of run.dir; a path; never: "
          "afresh, what is there is moved aside"),
@@ -735,8 +743,10 @@ struct comm_config config_comm(const struct config *c)
 {
     return (struct comm_config){
         .timeout_s = c->comm.timeout_s,
+        .timeout_p2p_s = c->comm.timeout_p2p_s,
         .progress = moves_by_thread(c) ? COMM_THREAD : COMM_INLINE,
         .check = c->comm.check,
+        .checksum = c->comm.checksum,
         .any_order = !c->numerics.deterministic,
         .algorithm = strcmp(c->comm.algorithm, "auto") ? c->comm.algorithm : NULL,
         .table = c->comm.table_text,

@@ -141,9 +141,9 @@ struct config {
         int cores_left; /* every rank has cores beside its threads: 1, or -1: not all; 0: ask of this one */
     } parallel;
     struct {
-        double timeout_s;
+        double timeout_s, timeout_p2p_s, timeout_start_s;
         int progress, grad, param;
-        bool check;
+        bool check, checksum;
         const char *algorithm, *table;
         const char *table_text; /* not a key: what is in the file */
         int64_t ranks_per_host;
@@ -172,7 +172,7 @@ struct config {
     } numerics;
     struct {
         int64_t every, keep, retries;
-        double retry_s;
+        double retry_s, timeout_s;
         const char *resume;
         struct conf_list allow_changes; /* of const char * */
     } checkpoint;

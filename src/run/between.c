@@ -75,7 +75,10 @@ static int save(struct trainer *t, struct err *e)
         .eos = tokenizer_eos(t->tokenizer),
         .data = t->data,
     };
+    struct comm *w = t->site.ranks.world;
+    if (w) comm_patience(w, t->cfg.checkpoint.timeout_s);
     int rc = save_checkpoint(t->site.engine, &t->site.ranks, &s, e);
+    if (w) comm_patience(w, 0);
     if (rc == ERR_NUMERIC) advise_diverged(t, e);
     if (rc) return rc;
     t->saved = t->step;

@@ -198,6 +198,7 @@ int trainer_open(struct trainer *t, struct job *j, struct comm *world, struct er
     t->saved = t->compared = -1;
     int rc = job_read_config(j, &t->cfg, &t->conf, t->arena, &t->tokenizer, e);
     if (!rc) rc = site_join(&t->site, &(struct site_config){.config = &t->cfg, .world = world}, e);
+    if (!rc && world) comm_patience(world, t->cfg.comm.timeout_start_s);
     t->leads = t->site.ranks.rank == 0;
     t->checkpoints = fs_join(t->cfg.run.dir, "checkpoints");
     t->tokenizer_dir = fs_join(t->cfg.run.dir, "tokenizer");
@@ -221,6 +222,7 @@ int trainer_open(struct trainer *t, struct job *j, struct comm *world, struct er
                               e);
     t->ready = !rc;
     if (!rc) signals_set_up(j->signals);
+    if (!rc && world) comm_patience(world, 0);
     t->lr = config_lr(&t->cfg);
     t->retry = (struct retry){.most = t->cfg.checkpoint.retries, .pause_s = t->cfg.checkpoint.retry_s};
     return rc;
