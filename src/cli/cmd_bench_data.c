@@ -105,7 +105,7 @@ static int need_of_steps(const struct config *c, const struct dataset *d, double
     struct err why;
     int rc = site_open(&s, &(struct site_config){.config = c}, &why);
     if (rc) return err_set(e, rc, "%s; --need says without a run what training takes", why.text);
-    batch_init(&b, c->batch.global, c->model.seq_len);
+    batch_init_pictures(&b, c->batch.global, c->model.seq_len, model_pixels(&c->model));
     engine_init(s.engine);
     double from = 0;
     for (int64_t step = 0; step <= STEPS && !rc; step++) {

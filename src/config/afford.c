@@ -122,7 +122,10 @@ int afford_counted(const struct config *c, const struct conf *f, struct err *e)
 static double sequence_bytes(const struct config *c)
 {
     double bytes = 0;
-    for (int f = 0; f < BATCH_FIELDS; f++) bytes += (double)batch_bytes(&batch_rows[f], 1, c->model.seq_len);
+    for (int f = 0; f < BATCH_FIELDS; f++) {
+        struct batch_row r = batch_field_row(f, model_pixels(&c->model));
+        bytes += (double)batch_bytes(&r, 1, c->model.seq_len);
+    }
     return bytes;
 }
 

@@ -9,6 +9,7 @@
 
 struct batch {
     int64_t n_seqs, seq_len; /* B and S */
+    int64_t n_pixels;        /* values of a picture, P; 0: there are none */
     union {
         void *field[BATCH_FIELDS]; /* by the table, and by name: */
         struct {
@@ -16,16 +17,20 @@ struct batch {
             int32_t *targets;   /* [B, S] the next token; -1: not trained */
             int32_t *positions; /* [B, S] 0 .. S - 1, or from the beginning of the document */
             int32_t *documents; /* [B, S] 0, 1, ... within a sequence: attention may be kept inside a document */
+            float *pixels;      /* [B, P] of channels, rows, columns, as the model takes them */
+            int32_t *label;     /* [B] the picture's class; -1: not trained */
         };
     };
-    int64_t n_trained; /* targets that are not -1 */
+    int64_t n_trained; /* targets that are not -1; of pictures, labels */
     int64_t n_padded;  /* positions that hold no token of a document */
 };
 
 void batch_init(struct batch *b, int64_t n_seqs, int64_t seq_len);
+/* With a picture of so many values in each sequence. */
+void batch_init_pictures(struct batch *b, int64_t n_seqs, int64_t seq_len, int64_t n_pixels);
 /* The same in memory of the caller's, batch_memory bytes of it; no batch_fini. */
-size_t batch_memory(int64_t n_seqs, int64_t seq_len);
-void batch_place(struct batch *b, int64_t n_seqs, int64_t seq_len, void *memory);
+size_t batch_memory(int64_t n_seqs, int64_t seq_len, int64_t n_pixels);
+void batch_place(struct batch *b, int64_t n_seqs, int64_t seq_len, int64_t n_pixels, void *memory);
 void batch_fini(struct batch *b);
 
 #endif

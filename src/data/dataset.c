@@ -36,7 +36,7 @@ struct dataset {
     int n;
     struct blend blend;    /* of groups */
     struct remote *remote; /* of token files behind addresses; NULL: there are none */
-    int64_t seq_len, group, n_samples, n_tokens;
+    int64_t seq_len, n_pixels, group, n_samples, n_tokens;
     uint64_t seed;
     int32_t eos;
     bool shuffled, reset_positions, mask_boundaries, joined;
@@ -46,32 +46,35 @@ struct dataset {
 /* One piece of memory, the fields one after the other, each on an address that fits any of them. */
 enum { FIELD_UNIT = 64 };
 
-static size_t field_room(int f, int64_t n_seqs, int64_t seq_len)
+static size_t field_room(int f, int64_t n_seqs, int64_t seq_len, int64_t n_pixels)
 {
-    return (batch_bytes(&batch_rows[f], n_seqs, seq_len) + FIELD_UNIT - 1) / FIELD_UNIT * FIELD_UNIT;
+    struct batch_row r = batch_field_row(f, n_pixels);
+    return (batch_bytes(&r, n_seqs, seq_len) + FIELD_UNIT - 1) / FIELD_UNIT * FIELD_UNIT;
 }
 
-size_t batch_memory(int64_t n_seqs, int64_t seq_len)
+size_t batch_memory(int64_t n_seqs, int64_t seq_len, int64_t n_pixels)
 {
     size_t all = 0;
-    for (int f = 0; f < BATCH_FIELDS; f++) all += field_room(f, n_seqs, seq_len);
+    for (int f = 0; f < BATCH_FIELDS; f++) all += field_room(f, n_seqs, seq_len, n_pixels);
     return all;
 }
 
-void batch_place(struct batch *b, int64_t n_seqs, int64_t seq_len, void *memory)
+void batch_place(struct batch *b, int64_t n_seqs, int64_t seq_len, int64_t n_pixels, void *memory)
 {
     char *at = memory;
-    *b = (struct batch){.n_seqs = n_seqs, .seq_len = seq_len};
+    *b = (struct batch){.n_seqs = n_seqs, .seq_len = seq_len, .n_pixels = n_pixels};
     for (int f = 0; f < BATCH_FIELDS; f++) {
         b->field[f] = at;
-        at += field_room(f, n_seqs, seq_len);
+        at += field_room(f, n_seqs, seq_len, n_pixels);
     }
 }
 
-void batch_init(struct batch *b, int64_t n_seqs, int64_t seq_len)
+void batch_init_pictures(struct batch *b, int64_t n_seqs, int64_t seq_len, int64_t n_pixels)
 {
-    batch_place(b, n_seqs, seq_len, xcalloc(batch_memory(n_seqs, seq_len) + 1, 1));
+    batch_place(b, n_seqs, seq_len, n_pixels, xcalloc(batch_memory(n_seqs, seq_len, n_pixels) + 1, 1));
 }
+
+void batch_init(struct batch *b, int64_t n_seqs, int64_t seq_len) { batch_init_pictures(b, n_seqs, seq_len, 0); }
 
 void batch_fini(struct batch *b)
 {
@@ -470,6 +473,8 @@ int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch,
 }
 
 int64_t dataset_seq_len(const struct dataset *d) { return d->seq_len; }
+
+int64_t dataset_pixels(const struct dataset *d) { return d->n_pixels; }
 
 int64_t dataset_n_tokens(const struct dataset *d) { return d->n_tokens; }
 

@@ -102,6 +102,7 @@ int64_t dataset_eval_tokens(
 /* -- inspect ------------------------------------------------------------------------------------------------ */
 
 int64_t dataset_seq_len(const struct dataset *d);
+int64_t dataset_pixels(const struct dataset *d);    /* values of a sample's picture; 0: it has none */
 int64_t dataset_n_tokens(const struct dataset *d);  /* of all sources */
 int64_t dataset_n_samples(const struct dataset *d); /* of all sources: one epoch */
 /* What comparing the tokens with their checksums has cost so far: bytes, and seconds of whoever read them. */

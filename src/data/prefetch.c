@@ -94,20 +94,21 @@ void prefetch_free(struct prefetch *p)
     xfree(p);
 }
 
-size_t prefetch_bytes(int64_t count, int64_t seq_len, int depth)
+size_t prefetch_bytes(int64_t count, int64_t seq_len, int64_t n_pixels, int depth)
 {
-    return (size_t)(depth + 1) * batch_memory(count, seq_len);
+    return (size_t)(depth + 1) * batch_memory(count, seq_len, n_pixels);
 }
 
 static void make_slots(struct prefetch *p)
 {
-    int64_t n = p->c.count, seq = dataset_seq_len(p->d);
+    int64_t n = p->c.count, seq = dataset_seq_len(p->d), pixels = dataset_pixels(p->d);
+    size_t each = batch_memory(n, seq, pixels);
     p->n_slots = p->c.depth + 1;
     p->slots = xcalloc((size_t)p->n_slots, sizeof *p->slots);
     p->filled = xcalloc((size_t)p->n_slots, sizeof *p->filled);
     for (int i = 0; i < p->n_slots; i++)
-        if (p->c.memory) batch_place(&p->slots[i], n, seq, (char *)p->c.memory + (size_t)i * batch_memory(n, seq));
-        else batch_init(&p->slots[i], n, seq);
+        if (p->c.memory) batch_place(&p->slots[i], n, seq, pixels, (char *)p->c.memory + (size_t)i * each);
+        else batch_init_pictures(&p->slots[i], n, seq, pixels);
 }
 
 int prefetch_new(struct prefetch **out, const struct dataset *d, const struct prefetch_config *c, struct err *e)

@@ -19,7 +19,7 @@ struct prefetch_config {
     int workers;  /* threads, 1 to depth; 0: 1 */
     void *memory; /* prefetch_bytes of it, the caller's; NULL: its own */
 };
-size_t prefetch_bytes(int64_t count, int64_t seq_len, int depth);
+size_t prefetch_bytes(int64_t count, int64_t seq_len, int64_t n_pixels, int depth);
 /* The dataset is borrowed until prefetch_free. ERR_MEMORY where there is no thread for it. */
 int prefetch_new(struct prefetch **out, const struct dataset *d, const struct prefetch_config *c, struct err *e);
 /* The next step's batch, which stays until the next call. An error comes at the step it belongs to, which it names, and

@@ -106,11 +106,13 @@ struct engine_batch {
         const void *field[BATCH_FIELDS]; /* by the table (model/batch_fields.h); NULL: blank, or not read */
         struct {
             const int32_t *tokens, *targets, *positions, *docs; /* [n, seq]; docs may be NULL without document_mask */
+            const float *pixels;                                /* [n, values of a picture] */
+            const int32_t *label;                               /* [n] */
         };
     };
     int64_t n;         /* sequences here; 0: none, this rank only meets the others */
     int64_t first;     /* index of the first sequence in the global batch */
-    int64_t n_trained; /* targets of this part that are not -1 */
+    int64_t n_trained; /* targets (of pictures: labels) of this part that are not -1 */
     int64_t n_padded;  /* places of this part that hold no token of a document; only reported */
 };
 

@@ -192,7 +192,9 @@ static int new_buffers(struct engine *g, struct err *e)
         g->order = xcalloc(to_size(g->cfg.n_microbatches * g->cfg.micro * g->cfg.seq), sizeof *g->order);
     if (!rc && g->cfg.batches_ahead)
         rc = buffer_new_host(&g->ahead, g->dev, MEM_DATA,
-                             prefetch_bytes(g->cfg.n_microbatches * g->cfg.micro, g->cfg.seq, g->cfg.batches_ahead), e);
+                             prefetch_bytes(g->cfg.n_microbatches * g->cfg.micro, g->cfg.seq,
+                                            model_pixels(&g->cfg.model), g->cfg.batches_ahead),
+                             e);
     if (!rc && model_rope_cols(&g->cfg.model))
         rc = buffer_new(&g->rope, g->dev, MEM_DATA,
                         to_size(g->cfg.model.max_positions * model_rope_cols(&g->cfg.model)) * sizeof(float), e);

@@ -16,6 +16,8 @@ IS_NAMED(tokens, BATCH_TOKENS);
 IS_NAMED(targets, BATCH_TARGETS);
 IS_NAMED(positions, BATCH_POSITIONS);
 IS_NAMED(docs, BATCH_DOCUMENTS);
+IS_NAMED(pixels, BATCH_PIXELS);
+IS_NAMED(label, BATCH_LABEL);
 
 int64_t feed_place(const struct engine *g, int64_t i)
 {
@@ -38,7 +40,7 @@ static void arrange(struct engine *g, const struct engine_batch *b)
 /* The fields that the model takes, in the table's order. */
 struct at {
     int field;
-    const struct batch_row *row;
+    struct batch_row row;
     int64_t tokens;    /* of a sequence, of this field, on this rank */
     size_t begin, end; /* in the buffer */
 };
@@ -48,10 +50,10 @@ static bool next(const struct engine *g, struct at *x)
     do {
         if (++x->field == BATCH_FIELDS) return false;
     } while (!model_takes(&g->cfg.model, (enum batch_field)x->field));
-    x->row = &batch_rows[x->field];
-    x->tokens = x->row->whole ? g->cfg.seq : engine_seq_here(g);
-    x->begin = batch_begin(x->row, x->end);
-    x->end = x->begin + batch_bytes(x->row, g->cfg.n_microbatches * g->cfg.micro, x->tokens);
+    x->row = batch_field_row(x->field, model_pixels(&g->cfg.model));
+    x->tokens = x->row.whole ? g->cfg.seq : engine_seq_here(g);
+    x->begin = batch_begin(&x->row, x->end);
+    x->end = x->begin + batch_bytes(&x->row, g->cfg.n_microbatches * g->cfg.micro, x->tokens);
     return true;
 }
 #define EACH_FIELD(x, g) for (struct at x = {.field = -1}; next(g, &x);)
@@ -70,9 +72,9 @@ static void cut(const struct engine *g, const struct at *x, char *to, const char
     for (int64_t s = 0; s < n; s++) {
         for (int64_t i = 0; i < here; i++)
             token[i] = here < seq ? feed_token(g, s, i) : g->order ? g->order[s * seq + i] : i;
-        batch_cut(x->row, to, from, 1, seq, token, here);
-        to += batch_bytes(x->row, 1, here);
-        from += batch_bytes(x->row, 1, seq);
+        batch_cut(&x->row, to, from, 1, seq, token, here);
+        to += batch_bytes(&x->row, 1, here);
+        from += batch_bytes(&x->row, 1, seq);
     }
     xfree(token);
 }
@@ -81,10 +83,10 @@ static void cut(const struct engine *g, const struct at *x, char *to, const char
 static void stage(const struct engine *g, const struct at *x, const void *from, int64_t given)
 {
     char *to = (char *)g->staging.p + x->begin;
-    size_t have = from ? batch_bytes(x->row, given, x->tokens) : 0;
+    size_t have = from ? batch_bytes(&x->row, given, x->tokens) : 0;
     if (have && x->tokens == g->cfg.seq && !g->order) memcpy(to, from, have);
     else if (have) cut(g, x, to, from, given);
-    memset(to + have, x->row->blank, x->end - x->begin - have);
+    memset(to + have, x->row.blank, x->end - x->begin - have);
 }
 
 /* The last batch has left the staging: a step ends with a wait (tally_read), and so does an evaluation. */
@@ -104,7 +106,7 @@ void feed_bind(struct engine *g, int microbatch)
     for (int f = 0; f < BATCH_FIELDS; f++) g->slot[SLOT_BATCH + f] = NULL;
     EACH_FIELD(x, g)
     {
-        size_t bytes = batch_bytes(x.row, g->cfg.micro, x.tokens);
+        size_t bytes = batch_bytes(&x.row, g->cfg.micro, x.tokens);
         g->slot[SLOT_BATCH + x.field] = g->data.p ? (char *)g->data.p + x.begin + (size_t)microbatch * bytes : NULL;
     }
 }

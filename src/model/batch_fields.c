@@ -10,7 +10,17 @@ const struct batch_row batch_rows[BATCH_FIELDS] = {
     [BATCH_TARGETS] = {"targets", DT_I32, 1, false, false, 0xff}, /* not trained */
     [BATCH_POSITIONS] = {"positions", DT_I32, 1, false, false, 0},
     [BATCH_DOCUMENTS] = {"documents", DT_I32, 1, false, true, 0}, /* those of all keys are wanted on every rank */
+    [BATCH_PIXELS] = {"pixels", DT_F32, 0, true, false, 0},
+    [BATCH_LABEL] = {"label", DT_I32, 0, true, false, 0xff},
 };
+
+struct batch_row batch_field_row(int f, int64_t pixels)
+{
+    struct batch_row r = batch_rows[f];
+    if (f == BATCH_PIXELS) r.values = pixels;
+    if (f == BATCH_LABEL) r.values = pixels > 0;
+    return r;
+}
 
 static size_t one(const struct batch_row *r) { return to_size(r->values) * dtype_bytes(r->dtype); }
 

@@ -13,17 +13,29 @@
 #include "layout/dtype.h"
 
 /* Also the first slots of a tape (nn/model.h). */
-enum batch_field { BATCH_TOKENS, BATCH_TARGETS, BATCH_POSITIONS, BATCH_DOCUMENTS, BATCH_FIELDS };
+enum batch_field {
+    BATCH_TOKENS,
+    BATCH_TARGETS,
+    BATCH_POSITIONS,
+    BATCH_DOCUMENTS,
+    BATCH_PIXELS, /* of a sequence: [channels, height, width], scaled and shifted as the model wants them */
+    BATCH_LABEL,  /* of a sequence: the picture's class; -1: none, it is not trained */
+    BATCH_FIELDS
+};
 
 struct batch_row {
     const char *name;
     enum dtype dtype;
-    int64_t values; /* of each token, or of each sequence */
+    int64_t values; /* of each token, or of each sequence; 0 in the table: batch_field_row says how many */
     bool per_sequence;
     bool whole; /* every rank of cp takes it for whole sequences; else for its own tokens */
     int blank;  /* the byte that it is made of in a sequence that does not exist: 0, or 0xff for -1 */
 };
 extern const struct batch_row batch_rows[BATCH_FIELDS];
+
+/* The row of a field in batches whose sequences have pictures of so many values; 0: they have none, and what is of
+ * pictures has no bytes. */
+struct batch_row batch_field_row(int f, int64_t pixels);
 
 /* Of n sequences of so many tokens. */
 size_t batch_bytes(const struct batch_row *r, int64_t n_seqs, int64_t tokens);

@@ -61,6 +61,7 @@ static inline int64_t balance_numel(const struct model_config *c) { return c->mo
 /* Whether the model reads a field of the batch. */
 static inline bool model_takes(const struct model_config *c, enum batch_field f)
 {
+    if (f == BATCH_PIXELS || f == BATCH_LABEL) return model_pixels(c) > 0;
     return f != BATCH_DOCUMENTS || c->document_mask;
 }
 /* The router sees a part of the microbatch's tokens on each rank of tp. */

@@ -126,7 +126,7 @@ int trainer_validate(struct trainer *t, double *loss, struct err *e)
     struct batch b;
     int rc = OK;
     config_part(&t->cfg, t->site.ranks.part, &first, &count);
-    batch_init(&b, count, t->cfg.model.seq_len);
+    batch_init_pictures(&b, count, t->cfg.model.seq_len, model_pixels(&t->cfg.model));
     if (t->site.serve) {
         comm_wait(t->site.ranks.world, comm_broadcast(t->site.ranks.world, &n, 1, DT_I64, 0, "batches of validation"));
         t->site.engine->exchange.sums = t->site.ranks.workers; /* also of workers that otherwise count their own */

@@ -533,7 +533,7 @@ static void test_prefetch(void **state)
     batch_init(&wanted, 4, 16);
     for (int depth = 1, workers = 1; depth <= 8; workers < depth ? workers++ : (workers = 1, depth *= 2)) {
         struct prefetch *p;
-        void *memory = workers % 2 ? NULL : xmalloc(prefetch_bytes(4, 16, depth));
+        void *memory = workers % 2 ? NULL : xmalloc(prefetch_bytes(4, 16, 0, depth));
         struct prefetch_config c = {7, 8, 4, 4, depth, workers, memory};
         assert_ok(prefetch_new(&p, d, &c, &e), &e);
         for (int64_t step = 7; step < 60; step++) {

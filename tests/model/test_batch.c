@@ -20,7 +20,15 @@ static void sizes(void **state)
     assert_int_equal(batch_bytes(&image, 3, 7), 3 * 5 * 2); /* however many tokens */
     assert_int_equal(batch_begin(&weight, 12), 16);
     assert_int_equal(batch_begin(&image, 12), 12);
-    for (int f = 0; f < BATCH_FIELDS; f++) assert_true(batch_rows[f].name && batch_rows[f].values > 0);
+    for (int f = 0; f < BATCH_FIELDS; f++) {
+        struct batch_row text = batch_field_row(f, 0), picture = batch_field_row(f, 27);
+        assert_true(text.name && picture.values > 0);
+        assert_int_equal(text.values > 0, f != BATCH_PIXELS && f != BATCH_LABEL);
+    }
+    struct batch_row pixels = batch_field_row(BATCH_PIXELS, 27), label = batch_field_row(BATCH_LABEL, 27);
+    assert_int_equal(batch_bytes(&pixels, 3, 7), 3 * 27 * sizeof(float));
+    assert_int_equal(batch_bytes(&label, 3, 7), 3 * sizeof(int32_t));
+    assert_int_equal(label.blank, 0xff);
 }
 
 /* Tokens 4 and 1 of each of three sequences of five; what is of a sequence is there whole. */
@@ -43,21 +51,27 @@ static void cuts(void **state)
     assert_memory_equal(there, whole, sizeof whole);
 }
 
-/* Names and table are the same memory; fields do not overlap. */
+/* Names and table are the same memory; fields do not overlap, with pictures or without. */
 static void memory(void **state)
 {
     (void)state;
-    struct batch b;
-    batch_init(&b, 3, 7);
-    assert_ptr_equal(b.tokens, b.field[BATCH_TOKENS]);
-    assert_ptr_equal(b.targets, b.field[BATCH_TARGETS]);
-    assert_ptr_equal(b.positions, b.field[BATCH_POSITIONS]);
-    assert_ptr_equal(b.documents, b.field[BATCH_DOCUMENTS]);
-    for (int f = 0; f < BATCH_FIELDS; f++) memset(b.field[f], f + 1, batch_bytes(&batch_rows[f], 3, 7));
-    for (int f = 0; f < BATCH_FIELDS; f++)
-        for (size_t i = 0; i < batch_bytes(&batch_rows[f], 3, 7); i++)
-            assert_int_equal(((const char *)b.field[f])[i], f + 1);
-    batch_fini(&b);
+    for (int64_t n = 0; n <= 75; n += 75) {
+        struct batch b;
+        batch_init_pictures(&b, 3, 7, n);
+        assert_ptr_equal(b.tokens, b.field[BATCH_TOKENS]);
+        assert_ptr_equal(b.targets, b.field[BATCH_TARGETS]);
+        assert_ptr_equal(b.positions, b.field[BATCH_POSITIONS]);
+        assert_ptr_equal(b.documents, b.field[BATCH_DOCUMENTS]);
+        assert_ptr_equal(b.pixels, b.field[BATCH_PIXELS]);
+        assert_ptr_equal(b.label, b.field[BATCH_LABEL]);
+        struct batch_row r[BATCH_FIELDS];
+        for (int f = 0; f < BATCH_FIELDS; f++) r[f] = batch_field_row(f, n);
+        for (int f = 0; f < BATCH_FIELDS; f++) memset(b.field[f], f + 1, batch_bytes(&r[f], 3, 7));
+        for (int f = 0; f < BATCH_FIELDS; f++)
+            for (size_t i = 0; i < batch_bytes(&r[f], 3, 7); i++)
+                assert_int_equal(((const char *)b.field[f])[i], f + 1);
+        batch_fini(&b);
+    }
 }
 
 int main(void)
