@@ -217,7 +217,7 @@ const struct conf_row config_rows[] = {
 
     INT("parallel.dp_replicate", parallel.dp_replicate, "1", -1, 1 << 20, "data-parallel replicas; -1: what is left"),
     INT("parallel.dp_shard", parallel.dp_shard, "-1", -1, 1 << 20, "data-parallel ranks that share state; -1: what is left"),
-    INT("parallel.zero", parallel.zero, "0", 0, 3, "what dp_shard shares"),
+    INT("parallel.zero", parallel.zero, "0", 0, 3, "what dp_shard shares; left out beside memory.recompute: auto: chosen with it"),
     CHOICE("parallel.reduce", parallel.reduce, "microbatch", "microbatch|step",
            "when dp_shard adds up gradients; step: whole gradients on every rank meanwhile, fewer bytes sent"),
     INT("parallel.tp", parallel.tp, "1", -1, 1 << 20, "tensor parallel"),
@@ -283,7 +283,7 @@ const struct conf_row config_rows[] = {
      .item_bytes = sizeof(const char *), .item_short = "what", .plain_one = true,
      .doc = "what of a layer is computed again in backward and not kept: none; full (its input is kept); selective (attention, norms, "
             "activations); a list of attention, norms, activations, products, gathers, experts, latent; auto: what takes least time "
-            "within memory.limit"},
+            "within memory.limit, with memory.offload and parallel.zero where these are left open"},
     INT("memory.recompute_layers", memory.recompute_layers, "0", 0, 1 << 20, "of each stage, only the first so many layers; 0: all"),
     TEXT("memory.limit", memory.limit, "null",
          "bytes that a rank may allocate, such as 24GiB: more is refused before anything is allocated, and auto stays below it; "
@@ -586,6 +586,7 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     if (!rc) rc = config_resolve_recipe(c, f, e);
     if (!rc) rc = config_resolve_codec(c, f, e);
     if (rc) return rc;
+    config_resolve_zero(c, f);
     if (c->optimizer.min_lr > c->optimizer.lr) {
         const char *where = conf_where(f, "optimizer.schedule.min_lr");
         if (strcmp(where, "default"))

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "config/config_codec.h"
 
 static const char *word_of(const struct config *c, int i)
 {
@@ -71,4 +72,19 @@ int config_resolve_memory(struct config *c, const struct conf *f, struct err *e)
                         "auto stays below memory.limit, which is not given; choose bytes of a "
                         "rank, such as 24GiB");
     return rc;
+}
+
+bool config_zero_auto(const struct config *c) { return c->parallel.may_zero != 0; }
+
+void config_resolve_zero(struct config *c, const struct conf *f)
+{
+    struct config one = *c;
+    c->parallel.may_zero = 0;
+    if (!config_recompute_auto(c) || strcmp(conf_where(f, "parallel.zero"), "default") || c->parallel.servers ||
+        c->parallel.dp_shard * c->parallel.cp == 1)
+        return;
+    for (int level = 0; level <= 3; level++) {
+        one.parallel.zero = level;
+        if (config_codec_fits(&one)) c->parallel.may_zero |= 1u << level;
+    }
 }

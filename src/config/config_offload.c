@@ -120,8 +120,20 @@ static int find_choices(struct config *c, const struct conf *f, struct err *e)
     return OK;
 }
 
+/* Who names a folder and leaves open what waits there lets it be chosen with what is computed again. */
+static void leave_open(struct config *c, const struct conf *f)
+{
+    static const char *const chosen[] = {"auto"};
+    bool folder = c->memory.offload_to && c->memory.offload_to[0] && strcmp(c->memory.offload_to, "host");
+    if (!config_recompute_auto(c) || !folder || c->parallel.servers ||
+        strcmp(conf_where(f, "memory.offload"), "default"))
+        return;
+    c->memory.offload = (struct conf_list){(void *)(uintptr_t)chosen, 1};
+}
+
 int config_resolve_offload(struct config *c, const struct conf *f, struct err *e)
 {
+    leave_open(c, f);
     int rc = read_words(c, f, e);
     if (!rc && (c->memory.away & (AWAY_OPTIMIZER | AWAY_MASTER | AWAY_PARAMS))) rc = check_state(c, f, e);
     if (rc) return rc;

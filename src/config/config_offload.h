@@ -14,7 +14,7 @@ enum { AWAY_ACTIVATIONS = 1, AWAY_OPTIMIZER = 2, AWAY_MASTER = 4, AWAY_PARAMS = 
 int config_resolve_offload(struct config *c, const struct conf *f, struct err *e);
 /* The folder of the tier; NULL: what is offloaded waits in the host's memory, or nothing does. */
 const char *config_offload_dir(const struct config *c);
-/* memory.offload: auto. */
+/* memory.offload: auto, or a folder was given beside memory.recompute: auto and nothing said of what waits there. */
 bool config_offload_auto(const struct config *c);
 struct away_rule config_away(const struct config *c);
 struct offload config_offload(const struct config *c);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What memory.recompute: auto (and memory.offload: auto) takes, as a run would, and what it had to choose from. */
+/* What memory.recompute: auto takes, as a run would, and what it had to choose from. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config_memory.h"
 #include "config/config_offload.h"
 #include "plan/plan.h"
 
@@ -18,6 +19,7 @@ static int measure(void *ctx, const struct config *c, struct choose_cost *out, s
         out->work = fmax(out->work, p.role[i].again);
         out->flops = fmax(out->flops, p.role[i].flops);
         out->moved = fmax(out->moved, p.role[i].moved);
+        out->sent = fmax(out->sent, p.role[i].sent);
     }
     plan_free(&p);
     return OK;
@@ -37,46 +39,79 @@ static int by_bytes(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Candidates with one set away. */
-static void print_rows(const struct chosen *x, unsigned away, bool moves, struct str *out)
+/* Columns of the table, and how wide the words before them are. */
+struct table {
+    const struct chosen *x;
+    const struct config *c;
+    bool sends, moves; /* zero levels, and what is on disk, were chosen, too */
+    int words;
+};
+
+static bool together(const struct choice *a, const struct choice *b)
 {
-    const struct choice *row[CHOOSE_MOST];
+    return a->away == b->away && a->zero == b->zero;
+}
+
+static void print_row(const struct table *t, const struct choice *row, struct str *out)
+{
+    const struct choose_cost *k = &row->cost, *none = &t->x->tried[0].cost;
     char a[32], b[32], m[32], text[CHOOSE_TEXT];
-    int n = 0, first = 0;
-    while (x->tried[first].away != away) first++;
+    char mark = row == &t->x->tried[t->x->taken] ? '*' : ' ';
+    choose_text(&row->r, text);
+    if ((int)strlen(text) > t->words) { /* a line of its own */
+        str_printf(out, "%c %s\n", mark, text);
+        mark = ' ';
+        text[0] = 0;
+    }
+    str_printf(out, "%c %-*s %9s %9s %+8.1f%%", mark, t->words, text, str_bytes(a, k->bytes),
+               str_bytes(b, none->bytes - k->bytes), 100 * (k->flops / none->flops - 1));
+    if (t->sends) str_printf(out, " %9s", str_bytes(m, k->sent));
+    if (t->moves) str_printf(out, " %10s", str_bytes(m, k->moved));
+    str_putc(out, '\n');
+}
+
+/* Candidates of one zero level with one set away. */
+static void print_rows(const struct table *t, int first, struct str *out)
+{
+    const struct chosen *x = t->x;
+    const struct choice *row[CHOOSE_MOST];
+    int n = 0;
     for (int i = first; i < x->n; i++) /* groups that the model does not have save nothing */
-        if (x->tried[i].away == away && (i == first || x->tried[i].cost.bytes < x->tried[first].cost.bytes))
+        if (together(&x->tried[i], &x->tried[first]) &&
+            (i == first || i == x->taken || x->tried[i].cost.bytes < x->tried[first].cost.bytes))
             row[n++] = &x->tried[i];
     qsort(row, (size_t)n, sizeof *row, by_bytes);
-    for (int i = 0; i < n; i++) {
-        const struct choose_cost *k = &row[i]->cost, *none = &x->tried[0].cost;
-        str_printf(out, "%c %-*.*s %*s %*s %+8.1f%%", row[i] == &x->tried[x->taken] ? '*' : ' ', moves ? 57 : 62,
-                   moves ? 57 : 62, choose_text(&row[i]->r, text), moves ? 9 : 10, str_bytes(a, k->bytes),
-                   moves ? 9 : 10, str_bytes(b, none->bytes - k->bytes), 100 * (k->flops / none->flops - 1));
-        if (moves) str_printf(out, " %10s", str_bytes(m, k->moved));
-        str_putc(out, '\n');
-    }
+    for (int i = 0; i < n; i++) print_row(t, row[i], out);
+}
+
+static void print_heading(const struct table *t, const struct choice *of, struct str *out)
+{
+    struct config set = *t->c;
+    set.memory.away = of->away;
+    if (t->sends) str_printf(out, "zero %d%s", of->zero, t->moves ? ", " : "");
+    if (t->moves) str_puts(out, set.memory.away ? "on disk: " : "on disk: nothing");
+    if (t->moves) config_offload_text(&set, out);
+    if (t->sends || t->moves) str_putc(out, '\n');
 }
 
 void plan_print_chosen(const struct chosen *x, const struct config *c, struct str *out)
 {
     char a[32];
-    bool moves = config_offload_auto(c);
+    struct table t = {.x = x, .c = c, .sends = config_zero_auto(c), .moves = config_offload_auto(c)};
+    t.words = 68 - (t.sends ? 10 : 0) - (t.moves ? 11 : 0);
     if (!x->n) return;
-    str_printf(out, "\ncomputed again%s, chosen for memory.limit %s:\n", moves ? " and offloaded" : "",
-               str_bytes(a, c->memory.limit_bytes));
-    str_printf(out, "  %-*s %*s %*s %9s", moves ? 57 : 62, "", moves ? 9 : 10, "bytes", moves ? 9 : 10, "saves",
-               "FLOPs");
-    str_puts(out, moves ? " moved/step\n" : "\n");
+    str_printf(out, "\ncomputed again%s%s, chosen for memory.limit %s:\n",
+               t.sends && t.moves ? ", offloaded"
+               : t.moves          ? " and offloaded"
+                                  : "",
+               t.sends ? " and shared out" : "", str_bytes(a, c->memory.limit_bytes));
+    str_printf(out, "  %-*s %9s %9s %9s", t.words, "", "bytes", "saves", "FLOPs");
+    str_printf(out, "%s%s\n", t.sends ? " sent/step" : "", t.moves ? " moved/step" : "");
     for (int i = 0; i < x->n; i++) {
-        struct config set = *c;
-        if (i && x->tried[i].away == x->tried[i - 1].away) continue;
-        set.memory.away = x->tried[i].away;
-        if (moves) {
-            str_puts(out, set.memory.away ? "on disk: " : "on disk: nothing");
-            config_offload_text(&set, out);
-            str_putc(out, '\n');
-        }
-        print_rows(x, x->tried[i].away, moves, out);
+        int before = 0;
+        while (before < i && !together(&x->tried[before], &x->tried[i])) before++;
+        if (before < i) continue;
+        print_heading(&t, &x->tried[i], out);
+        print_rows(&t, i, out);
     }
 }

@@ -63,6 +63,7 @@ static void read_books(struct plan_rank *r, struct plan *p, const struct config 
     struct choose_cost cost = choose_cost_of(g);
     r->again = cost.work;
     r->moved = cost.moved;
+    r->sent = cost.sent;
     r->at = ranks->par;
     r->rank = ranks->rank;
     r->server = ranks->server >= 0;

@@ -33,6 +33,7 @@ struct plan_rank {
     double flops;           /* of one step */
     double again;           /* work that is computed again in it, or waited for (run/choose.h) */
     double moved;           /* bytes that it puts away and brings back */
+    double sent;            /* bytes of gradients and weights to ranks of dp_shard, by their table (run/choose.h) */
     double optimizer_flops; /* of products in an update (optim/muon.h), beside flops */
     double flops_token;     /* without recomputation, over the tokens that one pipeline takes in a step */
     int64_t serve_bytes; /* sent in one step between workers and a parameter server; asynchronous: in one update of each

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "config/config_memory.h"
 #include "config/config_offload.h"
 #include "layout/region.h"
 #include "plan/plan.h"
@@ -235,6 +236,10 @@ static void json_choice(const struct config *c, const struct choice *x, const st
     json_put_int(o, "layers", x->r.layers);
     json_put_real(o, "peak_bytes", x->cost.bytes);
     json_put_real(o, "flops_ratio", x->cost.flops / none->cost.flops);
+    if (config_zero_auto(c)) {
+        json_put_int(o, "zero", x->zero);
+        json_put_real(o, "sent_step_bytes", x->cost.sent);
+    }
     if (!config_offload_auto(c)) return;
     set.memory.away = x->away;
     config_offload_text(&set, &away);

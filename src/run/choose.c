@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "config/config_codec.h"
 #include "config/config_layout.h"
 #include "config/config_memory.h"
 #include "config/config_offload.h"
@@ -36,9 +37,28 @@ static struct travel travel_of(const struct engine *g)
     return t;
 }
 
+/* The table of state/exchange.h, for parameters that n ranks share out. */
+static double sent_of(const struct engine *g, bool expert, int n)
+{
+    const struct store *s = &g->store;
+    double grads = 0, params = 0, times = (double)g->cfg.n_microbatches;
+    for (int i = 0; i < g->params.n; i++) {
+        const struct codec_rows row = {.rows = 1, .cols = g->params.p[i].held};
+        if (g->params.p[i].expert != expert || !row.cols) continue;
+        grads += (double)codec_bytes(g->cfg.comm_grad, &row, s->grad_dtype);
+        params += (double)codec_bytes(g->cfg.comm_param, &row, s->dtype);
+    }
+    double back = s->zero == 0 ? grads : s->zero == 3 ? 2 * times * params : params;
+    return ((s->many && !s->once ? times : 1) * grads + back) * (n - 1) / n;
+}
+
+double choose_work(const struct choose_cost *x) { return x->work + FLOPS_PER_BYTE * x->sent; }
+
 struct choose_cost choose_cost_of(const struct engine *g)
 {
     struct choose_cost c = {.bytes = (double)g->dev->ledger.peak_total, .flops = engine_flops_step(g)};
+    const struct units *u = &g->store.units;
+    if (u->table) c.sent = sent_of(g, false, u->n_ranks) + sent_of(g, true, u->n_expert_ranks);
     struct travel t = travel_of(g);
     c.moved = t.beside + t.after;
     c.work = FLOPS_PER_BYTE * c.moved + FLOPS_PER_BYTE_OF_DISK * t.after;
@@ -59,7 +79,7 @@ int choose_together(void *world, const struct config *c, struct choose_cost *out
     struct comm_config link = config_comm(c);
     struct serve_config serve = {.async = c->parallel.server_mode == SERVER_ASYNC, .steps = 1};
     int rank = w ? comm_rank(w) : 0, n = w ? comm_size(w) : 1;
-    double most[4] = {0};
+    double most[5] = {0};
     link.link_GBps = link.link_latency_s = 0;
     int rc = site_open(&s,
                        &(struct site_config){.config = c,
@@ -75,14 +95,15 @@ int choose_together(void *world, const struct config *c, struct choose_cost *out
         most[1] = here.work;
         most[2] = here.flops;
         most[3] = here.moved;
+        most[4] = here.sent;
         site_close(&s);
     }
     if (w) {
         rc = comm_agree(w, rc, e);
-        if (!rc) comm_wait(w, comm_all_reduce(w, most, most, 4, DT_F64, COMM_MAX, "bytes and work of a candidate"));
+        if (!rc) comm_wait(w, comm_all_reduce(w, most, most, 5, DT_F64, COMM_MAX, "bytes and work of a candidate"));
         if (!rc) rc = comm_status(w, e);
     }
-    *out = (struct choose_cost){most[0], most[1], most[2], most[3]};
+    *out = (struct choose_cost){most[0], most[1], most[2], most[3], most[4]};
     return rc;
 }
 
@@ -93,10 +114,17 @@ struct search {
     void *ctx;
     struct chosen *out;
     double limit;
-    unsigned away; /* of candidates that are tried now */
+    unsigned away;  /* of candidates that are tried now */
+    int zero, best; /* of those, too; which of all tried fits at the least work, -1: none yet */
     int rc;
     struct err *e;
 };
+
+static bool better(const struct choice *a, const struct choice *b)
+{
+    double x = choose_work(&a->cost), y = choose_work(&b->cost);
+    return x != y ? x < y : a->cost.bytes < b->cost.bytes;
+}
 
 /* Measures once; the index of what was tried. -1 after an error, or when there is no room for more. */
 static int try(struct search *s, uint64_t again, int64_t layers, uint64_t rest)
@@ -105,14 +133,17 @@ static int try(struct search *s, uint64_t again, int64_t layers, uint64_t rest)
     for (int i = 0; i < s->out->n; i++) {
         const struct recompute *x = &s->out->tried[i].r;
         bool same = x->again == r.again && x->layers == r.layers && x->rest == r.rest;
-        if (same && s->out->tried[i].away == s->away) return i;
+        if (same && s->out->tried[i].away == s->away && s->out->tried[i].zero == s->zero) return i;
     }
     if (s->rc || s->out->n == CHOOSE_MOST) return -1;
     struct choice *x = &s->out->tried[s->out->n];
     s->c.memory.chosen = x->r = r;
     s->c.memory.away = x->away = s->away;
+    s->c.parallel.zero = x->zero = s->zero;
     s->rc = s->measure(s->ctx, &s->c, &x->cost, s->e);
-    return s->rc ? -1 : s->out->n++;
+    if (s->rc) return -1;
+    if (x->cost.bytes <= s->limit && (s->best < 0 || better(x, &s->out->tried[s->best]))) s->best = s->out->n;
+    return s->out->n++;
 }
 
 static bool fits(const struct search *s, int i) { return i >= 0 && s->out->tried[i].cost.bytes <= s->limit; }
@@ -140,7 +171,7 @@ static int groups_by_worth(struct search *s, int none, uint64_t *out)
         if (i < 0) return n;
         double saves = s->out->tried[none].cost.bytes - s->out->tried[i].cost.bytes;
         if (saves <= 0) continue;
-        double costs = s->out->tried[i].cost.work - s->out->tried[none].cost.work; /* what is away travels anyway */
+        double costs = s->out->tried[i].cost.work - s->out->tried[none].cost.work; /* others travel anyway */
         double w = saves / (costs > 0 ? costs + 1 : 1);
         int at = n++;
         for (; at > 0 && worth[at - 1] < w; at--) {
@@ -158,7 +189,9 @@ static void search_again(struct search *s)
     uint64_t group[GROUPS], all = 0;
     int none = try(s, 0, 0, 0);
     if (none < 0 || fits(s, none)) return;
-    if (s->away && !fits(s, try(s, AGAIN_ALL, 0, 0))) return;
+    bool dear = s->best >= 0 && choose_work(&s->out->tried[none].cost) >= choose_work(&s->out->tried[s->best].cost);
+    if (dear && !(s->away & AWAY_ACTIVATIONS)) return;
+    if ((s->away || (s->zero && config_zero_auto(&s->c))) && !fits(s, try(s, AGAIN_ALL, 0, 0))) return;
     int n = groups_by_worth(s, none, group);
     for (int i = 0; i < n && !s->rc; i++) {
         if (fits(s, try(s, all | group[i], 0, 0))) {
@@ -177,33 +210,45 @@ static const unsigned sets[] = {AWAY_ACTIVATIONS, AWAY_OPTIMIZER | AWAY_MASTER,
                                 AWAY_ACTIVATIONS | AWAY_OPTIMIZER | AWAY_MASTER | AWAY_PARAMS};
 enum { SETS = sizeof sets / sizeof *sets };
 
-static void search(struct search *s)
+static void search_sets(struct search *s)
 {
+    unsigned asked = s->away;
     search_again(s);
-    if (!config_offload_auto(&s->c) || s->rc || fits(s, 0)) return; /* who keeps all waits for nothing */
-    for (int i = 0; i < SETS && !s->rc; i++) {
+    for (int i = 0; i < SETS && config_offload_auto(&s->c) && !s->rc; i++) {
         s->away = sets[i] & s->c.memory.may;
         if (s->away) search_again(s);
+    }
+    s->away = asked;
+}
+
+static void search(struct search *s)
+{
+    unsigned levels = config_zero_auto(&s->c) ? s->c.parallel.may_zero : 1u << s->zero;
+    if (try(s, 0, 0, 0) < 0 || fits(s, 0)) return; /* who keeps all waits for nothing */
+    for (int level = 0; level <= 3 && !s->rc; level++) {
+        s->zero = level;
+        if (levels & 1u << level) search_sets(s);
     }
 }
 
 /* ---- what would fit ---- */
-/* With everything computed again and one key changed. */
+/* With one key changed. */
 static bool would_fit(struct search *s, struct choose_cost *x)
 {
-    s->c.memory.chosen = (struct recompute){.again = AGAIN_ALL};
     s->rc = s->measure(s->ctx, &s->c, x, s->e);
     return !s->rc && x->bytes <= s->limit;
 }
 
 /* The least change that makes it fit, tried on paper: fewer sequences at a time cost least, then the zero levels; "":
  * none of them does. */
-static void what_would(struct search *s, const struct config *c, char out[128])
+static void what_would(struct search *s, const struct config *c, const struct choice *least, char out[128])
 {
     struct choose_cost x;
     char bytes[32];
     out[0] = 0;
-    s->c.memory.away = config_offload_auto(c) ? c->memory.may : c->memory.away;
+    s->c.memory.chosen = (struct recompute){.again = AGAIN_ALL};
+    s->c.memory.away = least->away;
+    s->c.parallel.zero = least->zero;
     for (int64_t micro = c->batch.micro / 2; micro >= 1 && !s->rc && !out[0]; micro /= 2) {
         s->c.batch.micro = micro;
         if (config_microbatches(&s->c) > SCHEDULE_MAX_MICROBATCHES) break;
@@ -211,12 +256,13 @@ static void what_would(struct search *s, const struct config *c, char out[128])
             snprintf(out, 128, "batch.micro=%lld fits (%s)", (long long)micro, str_bytes(bytes, x.bytes));
     }
     s->c.batch.micro = c->batch.micro;
-    for (int64_t zero = c->parallel.zero + 1; zero <= 3 && c->parallel.dp_shard > 1 && !s->rc && !out[0]; zero++) {
+    bool shared = c->parallel.dp_shard * c->parallel.cp > 1 && !c->parallel.servers && !config_zero_auto(c);
+    for (int64_t zero = c->parallel.zero + 1; zero <= 3 && shared && !s->rc && !out[0]; zero++) {
         s->c.parallel.zero = zero;
-        if (would_fit(s, &x))
+        if (config_codec_fits(&s->c) && would_fit(s, &x))
             snprintf(out, 128, "parallel.zero=%lld fits (%s)", (long long)zero, str_bytes(bytes, x.bytes));
     }
-    s->c.parallel.zero = c->parallel.zero;
+    s->c.parallel.zero = least->zero;
     if (config_offload_auto(c) || c->memory.away) return;
     for (int i = 0; i < SETS && !s->rc && !out[0]; i++) {
         struct str what = {0};
@@ -229,11 +275,6 @@ static void what_would(struct search *s, const struct config *c, char out[128])
     s->c.memory.away = c->memory.away;
 }
 
-static bool better(const struct choice *a, const struct choice *b)
-{
-    return a->cost.work != b->cost.work ? a->cost.work < b->cost.work : a->cost.bytes < b->cost.bytes;
-}
-
 int choose_recompute(struct config *c, choose_measure *measure, void *ctx, struct chosen *out, struct err *e)
 {
     *out = (struct chosen){.taken = -1};
@@ -244,30 +285,33 @@ int choose_recompute(struct config *c, choose_measure *measure, void *ctx, struc
                        .out = out,
                        .limit = c->memory.limit_bytes,
                        .away = c->memory.away,
+                       .zero = to_int(c->parallel.zero),
+                       .best = -1,
                        .e = e};
     search(&s);
     if (s.rc) return s.rc;
-    double least = out->tried[0].cost.bytes;
-    for (int i = 0; i < out->n; i++) {
-        least = out->tried[i].cost.bytes < least ? out->tried[i].cost.bytes : least;
-        if (fits(&s, i) && (out->taken < 0 || better(&out->tried[i], &out->tried[out->taken]))) out->taken = i;
-    }
+    out->taken = s.best;
     if (out->taken >= 0) {
         c->memory.chosen = out->tried[out->taken].r;
         c->memory.away = out->tried[out->taken].away;
+        c->parallel.zero = out->tried[out->taken].zero;
         return OK;
     }
+    const struct choice *smallest = out->tried;
+    for (int i = 0; i < out->n; i++)
+        if (out->tried[i].cost.bytes < smallest->cost.bytes) smallest = &out->tried[i];
+    double least = smallest->cost.bytes;
     char want[32], have[32], more[32], fits_text[128];
-    what_would(&s, c, fits_text);
+    what_would(&s, c, smallest, fits_text);
     if (s.rc) return s.rc;
     return err_set(e, ERR_REQUEST,
                    "memory.limit: %s a rank, and at least %s is needed even where layers are computed again "
-                   "(memory.recompute: auto)%s: %s more. %s%sOtherwise choose more ranks to share the model "
-                   "(parallel.tp, "
-                   "parallel.pp, parallel.zero); tutti plan tells what it is for",
+                   "(memory.recompute: auto)%s%s: %s more. %s%sOtherwise choose more ranks to share the model "
+                   "(parallel.tp, parallel.pp%s); tutti plan tells what it is for",
                    str_bytes(have, s.limit), str_bytes(want, least),
                    config_offload_auto(c) ? " and all that may wait on disk does (memory.offload: auto)" : "",
-                   str_bytes(more, least - s.limit), fits_text, fits_text[0] ? ". " : "");
+                   config_zero_auto(c) ? ", at the zero level that needs least" : "", str_bytes(more, least - s.limit),
+                   fits_text, fits_text[0] ? ". " : "", config_zero_auto(c) ? "" : ", parallel.zero");
 }
 
 const char *choose_text(const struct recompute *r, char out[CHOOSE_TEXT])

@@ -43,6 +43,13 @@ static void say(const char *key, struct str *value)
     str_clear(value);
 }
 
+/* What memory.recompute: auto took where the config leaves it open. */
+static void chosen_for(const struct tell *t, struct str *s)
+{
+    char a[32];
+    str_printf(s, ", chosen for memory.limit %s", str_bytes(a, t->cfg->memory.limit_bytes));
+}
+
 enum { SLOW = 200000000 /* bytes a second: less than a hard disk does */ };
 
 /* What of this rank waits where; ranks are much alike. */
@@ -51,6 +58,7 @@ static void say_offload(const struct tell *t, struct str *s)
     char a[32];
     const struct tier *tier = t->engine->dev->tier;
     config_offload_text(t->cfg, s);
+    if (config_offload_auto(t->cfg)) chosen_for(t, s);
     if (!tier) {
         str_printf(s, ", %s in the host's memory, which on the cpu device is the same",
                    str_bytes(a, (double)t->engine->dev->ledger.now[MEM_HOST]));
@@ -81,12 +89,12 @@ static void say_all(const struct tell *t, const struct places *p, const struct s
     places_hosts(p, &s);
     say("hosts", &s);
     str_printf(&s, "%s, zero %d", n->mesh, g->cfg.zero);
+    if (config_zero_auto(t->cfg)) chosen_for(t, &s);
     say("mesh", &s);
     if (g->cfg.recompute.again || config_recompute_auto(t->cfg)) {
         choose_text(&g->cfg.recompute, text);
         str_printf(&s, "%s", text);
-        if (config_recompute_auto(t->cfg))
-            str_printf(&s, ", chosen for memory.limit %s", str_bytes(a, t->cfg->memory.limit_bytes));
+        if (config_recompute_auto(t->cfg)) chosen_for(t, &s);
         say("computed again", &s);
     }
     places_threads(p, &s);

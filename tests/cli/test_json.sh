@@ -40,6 +40,8 @@ unprinted() {
 check plan plan "$root/examples/five_d.yaml" -n 16 --json
 check plan plan "$config" -n 3 --json "${tiny[@]}" parallel.servers=1
 check plan plan "$config" --json "${tiny[@]}" memory.recompute=auto memory.limit=1GiB
+check plan plan "$config" -n 2 --json "${tiny[@]}" memory.recompute=auto memory.limit=1GiB
+grep -q '"sent_step_bytes":' "$dir/out" || fail "a zero level that is left open is not among what was chosen"
 check plan plan "$config" --json "${tiny[@]}" optimizer.name=muon
 for view in layout tape schedule memory comm; do
     check "explain-$view" explain "$root/examples/five_d.yaml" "$view" -n 16 --json

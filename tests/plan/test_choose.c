@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.limit and memory.recompute: auto. What is chosen fits, to the byte, at the least work among what was tried;
+ * what waits on disk and the zero level are chosen where they are left open, and never where they are asked for;
  * a run and a plan choose alike; no bit of a run depends on it; what cannot be had is refused with how much is missing.
  */
 #include "run/runs.h"
@@ -232,6 +233,182 @@ static void test_runs(void **state)
     }
 }
 
+/* A rank's bytes for exactly these keys, and what is sent over dp_shard: by the table that candidates are compared
+ * with, and on the ledger of a step. */
+static double peak_of(int ranks, const char *const *keys, double *by_table, double *on_ledger)
+{
+    struct arena *a = arena_new();
+    struct config c;
+    struct conf *f;
+    struct err e;
+    struct plan p;
+    double most = 0;
+    if (load(&c, &f, a, ranks, keys, &e) || plan_make(&p, &c, &e)) fail_msg("%s", e.text);
+    for (int i = 0; i < p.n_roles; i++) most = fmax(most, (double)p.role[i].peak_bytes);
+    if (by_table) *by_table = p.role[0].sent;
+    if (on_ledger) *on_ledger = (double)p.role[0].comm[AXIS_DP_SHARD].bytes;
+    plan_free(&p);
+    arena_free(a);
+    return most;
+}
+
+/* What a zero level sends in a step is what candidates are charged for, within small sums, and the last unit, which at
+ * zero 3 is gathered once for forward and backward where there is one microbatch. */
+static void test_sent(void **state)
+{
+    (void)state;
+    static const char *const more[][3] = {{"batch.micro=2"},
+                                          {"batch.micro=1", "parallel.reduce=step"},
+                                          {"batch.micro=1", "parallel.reduce=microbatch"},
+                                          {"batch.micro=1", "precision.recipe=fp32"},
+                                          {"batch.micro=1", "comm.grad=fp8", "comm.param=int8"}};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        for (int zero = 0; zero <= 3; zero++) {
+            char level[32];
+            double by_table, on_ledger;
+            snprintf(level, sizeof level, "parallel.zero=%d", zero);
+            const char *const keys[] = {level,      "model.vocab=64", "model.layers=12",
+                                        more[i][0], more[i][1],       more[i][1] ? more[i][2] : NULL,
+                                        NULL};
+            peak_of(4, keys, &by_table, &on_ledger);
+            if (fabs(by_table / on_ledger - 1) > 0.04)
+                fail_msg("row %zu, zero %d: %.0f by the table, %.0f sent", i, zero, by_table, on_ledger);
+        }
+}
+
+static struct chosen take(int ranks, const char *const *more, double limit, struct config *c, struct arena *a,
+                          struct err *e)
+{
+    struct conf *f;
+    struct chosen x;
+    const char *keys[MAX_KEYS];
+    int n = 0;
+    while (more[n]) keys[n] = more[n], n++;
+    keys[n++] = "memory.recompute=auto";
+    keys[n++] = arena_printf(a, "memory.limit=%.0f", floor(limit));
+    keys[n] = NULL;
+    if (load(c, &f, a, ranks, keys, e)) fail_msg("%s", e->text);
+    int rc = plan_choose(c, &x, NULL, e);
+    assert_int_equal(rc, x.taken < 0 ? ERR_REQUEST : OK);
+    return x;
+}
+
+/* What the config leaves open is chosen, and only that: a limit that sharing out alone can meet, one that a disk alone
+ * can, one that nothing can. */
+static void test_left_open(void **state)
+{
+    (void)state;
+    struct arena *a = arena_new();
+    struct config c;
+    struct chosen x;
+    struct err e;
+    struct plan p;
+    struct str out = {0}, json = {0};
+    double least_zero0 = peak_of(4, KEYS("batch.micro=2", "memory.recompute=full"), NULL, NULL),
+           plain1 = peak_of(4, KEYS("batch.micro=2", "parallel.zero=1"), NULL, NULL),
+           least2 = peak_of(4, KEYS("batch.micro=2", "memory.recompute=full", "parallel.zero=2"), NULL, NULL);
+    assert_true(plain1 < least_zero0);
+    x = take(4, KEYS("batch.micro=2"), 1e9, &c, a, &e); /* all fits: nothing is chosen */
+    assert_true(x.n == 1 && c.parallel.zero == 0 && !c.memory.chosen.again);
+    x = take(4, KEYS("batch.micro=2"), plain1, &c, a, &e);
+    assert_true(c.parallel.zero >= 1 && peak(&c) == x.tried[x.taken].cost.bytes && peak(&c) <= plain1);
+    for (int i = 0; i < x.n; i++)
+        if (x.tried[i].cost.bytes <= plain1)
+            assert_true(choose_work(&x.tried[x.taken].cost) <= choose_work(&x.tried[i].cost));
+    plan_print_chosen(&x, &c, &out);
+    assert_non_null(strstr(str_text(&out), "computed again and shared out, chosen for memory.limit"));
+    const char *star = strstr(str_text(&out), "\n* "), *under = NULL;
+    for (const char *at = str_text(&out); (at = strstr(at + 1, "\nzero ")) && at < star;) under = at + 6;
+    assert_non_null(star);
+    assert_non_null(under);
+    assert_int_equal(atoi(under), c.parallel.zero);
+    for (const char *line = str_text(&out); *line; line += strcspn(line, "\n") + 1)
+        assert_true(strcspn(line, "\n") <= 100);
+    if (plan_make(&p, &c, &e)) fail_msg("%s", e.text);
+    plan_json(&p, &c, &x, &json);
+    struct json *j;
+    if (json_parse(&j, json.p, json.n, "plan", &e)) fail_msg("%s", e.text);
+    const struct json *taken = json_get(json_get(j, "recompute"), "chosen");
+    assert_true(json_real(json_get(taken, "zero"), -1) == (double)c.parallel.zero);
+    assert_true(json_real(json_get(taken, "sent_step_bytes"), 0) == x.tried[x.taken].cost.sent);
+    json_free(j);
+    plan_free(&p);
+    /* asked for: never changed */
+    x = take(4, KEYS("batch.micro=2", "parallel.zero=0"), least2, &c, a, &e);
+    assert_true(x.taken < 0 && c.parallel.zero == 0 && strstr(e.text, "parallel.zero="));
+    /* weights of fp32 are their own masters: at zero 1 and 2 comm.param would round them, and is refused there */
+    x = take(4, KEYS("batch.micro=2", "precision.recipe=fp32", "comm.param=bf16"), 3 * least2, &c, a, &e);
+    for (int i = 0; i < x.n; i++) assert_true(x.tried[i].zero == 0 || x.tried[i].zero == 3);
+    /* one rank has nobody to share with: only a disk */
+    double full = peak_of(1, KEYS("memory.recompute=full"), NULL, NULL);
+    x = take(1, KEYS("batch.micro=4", "memory.offload_to=."), 0.8 * full, &c, a, &e);
+    assert_true(x.taken >= 0 && c.memory.away && c.memory.offload.n == 1 && peak(&c) <= 0.8 * full);
+    x = take(1, KEYS("batch.micro=4", "memory.offload_to=.", "memory.offload=[]"), 0.8 * full, &c, a, &e);
+    assert_true(x.taken < 0 && !c.memory.away);
+    x = take(1, KEYS("batch.micro=4"), 0.97 * full, &c, a, &e); /* no folder, no disk; it is said that one would do */
+    assert_true(x.taken < 0 && !c.memory.away);
+    assert_non_null(strstr(e.text, "batch.micro=2 fits"));
+    x = take(1, KEYS("batch.micro=1"), 0.8 * peak_of(1, KEYS("batch.micro=1", "memory.recompute=full"), NULL, NULL), &c,
+             a, &e);
+    assert_non_null(strstr(e.text, "to a folder fits"));
+    /* both, and the least that all of it can do */
+    x = take(4, KEYS("batch.micro=2", "memory.offload_to=."), 10e3, &c, a, &e);
+    assert_true(x.taken < 0);
+    assert_non_null(strstr(e.text, "at the zero level that needs least"));
+    double least = 1e30;
+    for (int i = 0; i < x.n; i++) least = fmin(least, x.tried[i].cost.bytes);
+    x = take(4, KEYS("batch.micro=2", "memory.offload_to=."), least, &c, a, &e);
+    assert_true(x.taken >= 0 && c.memory.away && c.parallel.zero && peak(&c) == least);
+    x = take(4, KEYS("batch.micro=2", "memory.offload_to=."), least - 1024, &c, a, &e);
+    if (!strstr(e.text, ": 1.0 KiB more. batch.micro=1 fits (")) fail_msg("%s", e.text);
+    str_free(&out);
+    str_free(&json);
+    arena_free(a);
+}
+
+/* parallel.zero as a run wrote it into its config.yaml. */
+static int level_of(const struct folder *f, const char *name)
+{
+    size_t n;
+    int level = -1;
+    char *text = read_file(f, name, "config.yaml", &n);
+    for (size_t i = 0; i + 7 < n; i++)
+        if (!memcmp(text + i, " zero: ", 7)) level = atoi(text + i + 7);
+    xfree(text);
+    return level;
+}
+
+/* Trained with: the bits of the same zero level written out by hand, and of zero 0. */
+static void test_shared_runs(void **state)
+{
+    (void)state;
+    struct folder f;
+    struct trainer_result plain, chosen, hand;
+    struct err e;
+    char limit[64], level[32];
+    folder_open(&f);
+    if (train_ranks(&f, "plain", 2, KEYS("model.vocab=300"), &plain, &e)) fail_msg("%s", e.text);
+    assert_int_equal(train_ranks(&f, "tight", 2, KEYS("model.vocab=300", "memory.limit=10kB"), &chosen, &e),
+                     ERR_REQUEST);
+    char needs[32];
+    double bytes = 0;
+    const char *told = strstr(e.text, "needs ");
+    assert_non_null(told);
+    (void)snprintf(needs, sizeof needs, "%.*s", (int)strcspn(told + 6, ","), told + 6);
+    assert_int_equal(str_to_bytes(needs, &bytes), 0);
+    snprintf(limit, sizeof limit, "memory.limit=%.0f", 0.8 * bytes); /* held to by the run itself */
+    if (train_ranks(&f, "auto", 2, KEYS("model.vocab=300", "memory.recompute=auto", limit), &chosen, &e))
+        fail_msg("%s", e.text);
+    int zero = level_of(&f, "auto");
+    assert_in_range(zero, 1, 3);
+    snprintf(level, sizeof level, "parallel.zero=%d", zero);
+    if (train_ranks(&f, "hand", 2, KEYS("model.vocab=300", level), &hand, &e)) fail_msg("%s", e.text);
+    assert_memory_equal(&plain.loss, &chosen.loss, sizeof plain.loss);
+    assert_memory_equal(&hand.loss, &chosen.loss, sizeof hand.loss);
+    same_checkpoint(&f, "hand", "auto", 2);
+    folder_close(&f);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -330,7 +507,8 @@ static void test_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_limits),  cmocka_unit_test(test_offload), cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_limits),  cmocka_unit_test(test_offload),   cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_sent),    cmocka_unit_test(test_left_open), cmocka_unit_test(test_shared_runs),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
