@@ -45,6 +45,7 @@ struct teller {
     const struct config *c;
     const struct dataset *d;
     struct json_out *j; /* NULL: words */
+    int64_t parts;      /* of a sample */
     int64_t documents, tokens;
 };
 
@@ -91,30 +92,34 @@ static int tell_piece(struct teller *l, const struct tokenfile *f, const struct 
     return OK;
 }
 
-static int tell_sample(struct teller *l, int64_t k, struct err *e)
+/* The part that stands at place j of sample k: all of it, where there is one. */
+static int tell_part(struct teller *l, int64_t k, int64_t j, struct err *e)
 {
     int source;
-    int64_t epoch, sample, used = 0;
+    int64_t epoch, sample, used = 0, part = dataset_part(l->d, k, j), places = l->c->model.seq_len / l->parts;
     struct cuts_pieces p;
-    dataset_where(l->d, k, &source, &epoch, &sample);
-    int code = dataset_pieces(l->d, k, &p, e);
+    dataset_where(l->d, part, &source, &epoch, &sample);
+    int code = dataset_pieces(l->d, part, &p, e);
     if (code) return code;
     for (int64_t i = 0; i < p.n; i++) used += p.p[i].n;
     if (l->j) {
         json_begin_object(l->j, NULL);
         json_put_int(l->j, "sample", k);
+        if (l->parts > 1) json_put_int(l->j, "part", j);
         json_put_int(l->j, "source", source);
         json_put_int(l->j, "epoch", epoch);
         if (sample >= 0) json_put_int(l->j, "of_source", sample);
-        json_put_int(l->j, "padding", l->c->model.seq_len - used);
+        json_put_int(l->j, "padding", places - used);
         json_begin_array(l->j, "documents");
     } else if (sample < 0) {
         printf("  sample %lld: empty; it fills the last group of epoch %lld of %s\n", (long long)k, (long long)epoch,
                source_name(l, source));
     } else {
-        printf("  sample %lld: %s, epoch %lld, sample %lld of %lld", (long long)k, source_name(l, source),
-               (long long)epoch, (long long)sample, (long long)dataset_cuts(l->d, source)->n);
-        if (used < l->c->model.seq_len) printf(", %lld of padding", (long long)(l->c->model.seq_len - used));
+        printf("  sample %lld", (long long)k);
+        if (l->parts > 1) printf(", part %lld of %lld", (long long)j + 1, (long long)l->parts);
+        printf(": %s, epoch %lld, sample %lld of %lld", source_name(l, source), (long long)epoch, (long long)sample,
+               (long long)dataset_cuts(l->d, source)->n);
+        if (used < places) printf(", %lld of padding", (long long)(places - used));
         printf("\n");
     }
     for (int64_t i = 0; i < p.n && !code; i++) code = tell_piece(l, dataset_file(l->d, source), &p.p[i], e);
@@ -170,9 +175,10 @@ static void tell_sources(const struct teller *l, int64_t k)
     for (int i = 0; i < dataset_n_sources(l->d); i++) {
         const struct tokenfile *f = dataset_file(l->d, i);
         double epochs;
-        int64_t samples = dataset_used(l->d, k, i, &epochs);
+        int64_t samples = dataset_used(l->d, k * l->parts, i, &epochs);
         if (!l->j) {
-            printf("  %s: %lld samples, %.4f epochs\n", source_name(l, i), (long long)samples, epochs);
+            printf("  %s: %lld %s, %.4f epochs\n", source_name(l, i), (long long)samples,
+                   l->parts > 1 ? "parts" : "samples", epochs);
             continue;
         }
         json_begin_object(l->j, NULL);
@@ -196,7 +202,8 @@ static int tell_step(struct teller *l, struct err *e)
     else if (!code)
         printf("step %lld: samples %lld to %lld of the order\n", (long long)l->q->step, (long long)first,
                (long long)(first + global - 1));
-    for (int64_t k = first; k < first + global && !code; k++) code = tell_sample(l, k, e);
+    for (int64_t k = first; k < first + global; k++)
+        for (int64_t j = 0; j < l->parts && !code; j++) code = tell_part(l, k, j, e);
     if (!code && l->j) {
         json_end_array(l->j);
         json_put_int(l->j, "tokens", l->tokens);
@@ -218,7 +225,7 @@ static int tell(const struct request *q, const struct config *c, const struct da
 {
     struct str text = {0};
     struct json_out j = {.s = &text};
-    struct teller l = {.q = q, .c = c, .d = d, .j = q->a.json ? &j : NULL};
+    struct teller l = {.q = q, .c = c, .d = d, .parts = dataset_parts(d), .j = q->a.json ? &j : NULL};
     if (l.j) {
         json_begin_document(&j, "data-ledger", 1);
         json_put_int(&j, "step", q->step);

@@ -77,11 +77,29 @@ static int show_end(struct show *s, int code, struct err *e)
 
 /* -- a step of a config --------------------------------------------------------------------------------------- */
 
+/* "sample 12 of a.jsonl, b.jsonl, a.jsonl": where its parts are from */
+static void title_of_parts(const struct dataset *d, int64_t k, struct str *out)
+{
+    str_clear(out);
+    str_printf(out, "sample %lld of", (long long)k);
+    for (int64_t j = 0; j < dataset_parts(d); j++) {
+        int source;
+        int64_t epoch, sample;
+        dataset_where(d, dataset_part(d, k, j), &source, &epoch, &sample);
+        const struct tokenfile *f = dataset_file(d, source);
+        str_printf(out, "%s %s", j ? "," : "", f->made_from ? f->made_from : f->path);
+    }
+}
+
 /* "sample 12: talk.jsonl, epoch 0, sample 3 of 40" */
 static void title_of(const struct dataset *d, int64_t k, struct str *out)
 {
     int source;
     int64_t epoch, sample;
+    if (dataset_parts(d) > 1) {
+        title_of_parts(d, k, out);
+        return;
+    }
     dataset_where(d, k, &source, &epoch, &sample);
     const struct tokenfile *f = dataset_file(d, source);
     str_clear(out);

@@ -14,7 +14,9 @@ void sample_view_init(struct sample_view *v, const struct tokenizer *t, const ch
     v->ids = xcalloc(to_size(n) + 1, sizeof *v->ids);
     v->positions = xcalloc(to_size(n) + 1, sizeof *v->positions);
     v->documents = xcalloc(to_size(n) + 1, sizeof *v->documents);
+    v->places = xcalloc(to_size(n) + 1, sizeof *v->places);
     v->loss = xcalloc(to_size(n) + 1, 1);
+    for (int64_t i = 0; i < n; i++) v->places[i] = i;
 }
 
 void sample_view_fini(struct sample_view *v)
@@ -23,27 +25,42 @@ void sample_view_fini(struct sample_view *v)
     xfree(v->ids);
     xfree(v->positions);
     xfree(v->documents);
+    xfree(v->places);
     xfree(v->loss);
     *v = (struct sample_view){0};
+}
+
+/* Whether what is predicted at place i of the row is not what stands behind it: a packed document ends there, or a part
+ * of a sample, or the row. Where documents are joined, one that ends with its end of text goes on in the next. */
+static bool ends_apart(const struct tokenizer *t, const struct batch *b, int64_t at, int64_t i)
+{
+    if (i + 1 == b->seq_len) return true;
+    if (b->documents[at + i] == b->documents[at + i + 1]) return false;
+    int32_t target = b->targets[at + i];
+    return b->tokens[at + i] != tokenizer_eos(t) || (target >= 0 && target != b->tokens[at + i + 1]);
+}
+
+static void put(struct sample_view *v, int64_t place, int32_t id, int32_t position, int32_t document, bool loss)
+{
+    v->ids[v->n] = id;
+    v->positions[v->n] = position;
+    v->documents[v->n] = document;
+    v->places[v->n] = place;
+    v->loss[v->n++] = loss;
 }
 
 void sample_view_of_row(struct sample_view *v, const struct tokenizer *t, const char *title, const struct batch *b,
                         int64_t row)
 {
     int64_t s = b->seq_len, at = row * s;
-    bool last = b->targets[at + s - 1] >= 0;
-    sample_view_init(v, t, title, s + last);
+    const int32_t *ids = b->tokens + at, *targets = b->targets + at, *documents = b->documents + at;
+    sample_view_init(v, t, title, 2 * s);
+    v->n = 0;
     for (int64_t i = 0; i < s; i++) {
-        v->ids[i] = b->tokens[at + i];
-        v->positions[i] = b->positions[at + i];
-        v->documents[i] = b->documents[at + i];
-        if (i) v->loss[i] = b->targets[at + i - 1] >= 0;
+        put(v, i, ids[i], b->positions[at + i], documents[i], i && !ends_apart(t, b, at, i - 1) && targets[i - 1] >= 0);
+        if (ends_apart(t, b, at, i) && targets[i] >= 0)
+            put(v, -1, targets[i], b->positions[at + i] + 1, documents[i], true);
     }
-    if (!last) return;
-    v->ids[s] = b->targets[at + s - 1];
-    v->positions[s] = v->positions[s - 1] + 1;
-    v->documents[s] = v->documents[s - 1];
-    v->loss[s] = 1;
 }
 
 /* -- in a terminal ------------------------------------------------------------------------------------------- */
@@ -130,7 +147,9 @@ static void put_each(const struct sample_view *v, bool colour, struct str *out)
     struct str text = {0};
     str_puts(out, "   place  document  position      token  loss  text\n");
     for (int64_t i = 0; i < v->n; i++) {
-        str_printf(out, "%8lld  %8d  %8d  %9d  %-4s  %s", (long long)i, v->documents[i], v->positions[i], v->ids[i],
+        if (v->places[i] < 0) str_puts(out, "  target");
+        else str_printf(out, "%8lld", (long long)v->places[i]);
+        str_printf(out, "  %8d  %8d  %9d  %-4s  %s", v->documents[i], v->positions[i], v->ids[i],
                    v->loss[i] ? "yes" : "-", colour && v->loss[i] ? "\033[32m" : "");
         next_text(&d, v, i, &text);
         sample_put_safe(out, str_text(&text), text.n, false);
@@ -218,8 +237,10 @@ void sample_view_html(const struct sample_view *v, struct str *out)
         if (begins_document(v, i))
             str_printf(out, "%s<small>document %d, from position %d</small>\n", i ? "<hr>" : "", v->documents[i],
                        v->positions[i]);
-        str_printf(out, "<%c title=\"place %lld, position %d, document %d, token %d\">", tag, (long long)i,
-                   v->positions[i], v->documents[i], v->ids[i]);
+        str_printf(out, "<%c title=\"%s %lld, position %d, document %d, token %d\">", tag,
+                   v->places[i] < 0 ? "target behind place" : "place",
+                   (long long)(v->places[i] < 0 ? v->places[i - 1] : v->places[i]), v->positions[i], v->documents[i],
+                   v->ids[i]);
         next_text(&d, v, i, &text);
         put_html(out, str_text(&text), text.n);
         str_printf(out, "</%c>", tag);

@@ -17,11 +17,13 @@ struct sample_view {
     char *title;
     int64_t n;
     int32_t *ids, *positions, *documents; /* [n] */
+    int64_t *places;                      /* [n]: in the sample; -1: a target only */
     unsigned char *loss;                  /* [n]: 1 where the token is a target */
 };
 void sample_view_init(struct sample_view *v, const struct tokenizer *t, const char *title, int64_t n);
 void sample_view_fini(struct sample_view *v);
-/* Row `row` of a batch. Behind its tokens stands the last target, if there is one. */
+/* Row `row` of a batch. What is predicted at the end of a packed document, or of a part of a sample, or of the row, is
+ * in no place of it: it stands behind them as a target. */
 void sample_view_of_row(struct sample_view *v, const struct tokenizer *t, const char *title, const struct batch *b,
                         int64_t row);
 

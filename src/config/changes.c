@@ -40,6 +40,7 @@ static const struct rule {
     {"data.skip_bad", SAID},
     {"data.pack", REFUSED},
     {"data.window", REFUSED},
+    {"data.parts", REFUSED},
     {"data.group", REFUSED},
     {"data.weights", REFUSED},
     {"data.fim", REFUSED},
@@ -180,16 +181,21 @@ void changes_put_data(const struct changes_data *d, struct json_out *o)
     if (!d->known) return;
     json_begin_object(o, "data");
     json_put_string(o, "train", hash64_print(text, d->train));
+    if (d->ends) json_put_string(o, "ends", hash64_print(text, d->ends));
     json_end_object(o);
 }
 
-/* 1: the same tokens; 0: others; -1: the checkpoint does not say. */
+/* 1: the same tokens; 0: others; -1: the checkpoint does not say. One of an earlier version does not say where
+ * documents end, only how many there are. */
 static int compare_data(const struct ckpt *ckpt, const struct changes_data *d)
 {
-    uint64_t print;
-    const char *text = json_string(json_get(json_get(ckpt_extra(ckpt), "data"), "train"), NULL, NULL);
+    uint64_t print, ends;
+    const struct json *data = json_get(ckpt_extra(ckpt), "data");
+    const char *text = json_string(json_get(data, "train"), NULL, NULL),
+               *of_ends = json_string(json_get(data, "ends"), NULL, NULL);
     if (!text || hash64_parse(text, &print) || !d->known) return -1;
-    return print == d->train;
+    bool same_ends = !of_ends || !d->ends || (!hash64_parse(of_ends, &ends) && ends == d->ends);
+    return print == d->train && same_ends;
 }
 
 /* ---- comparing ---- */

@@ -16,6 +16,7 @@
 /* What a checkpoint keeps of the data beside its config: paths may change, tokens not. */
 struct changes_data {
     uint64_t train; /* dataset_fingerprint */
+    uint64_t ends;  /* dataset_ends_fingerprint; 0: documents are joined */
     bool known;     /* false: this rank reads no data */
 };
 void changes_put_data(const struct changes_data *d, struct json_out *o); /* a member "data" of the checkpoint's extra */

@@ -133,6 +133,8 @@ const struct conf_row config_rows[] = {
     CHOICE("data.pack", data.pack, "joined", PACK_NAMES,
            "documents in a sample: joined end to end; best_fit: whole ones side by side, none sees another, only those longer than model.seq_len are cut; padded: one in each"),
     INT("data.window", data.window, "4096", 1, 16777216, "documents that are packed together (best_fit), or sorted together (data.group)"),
+    INT("data.parts", data.parts, "1", 1, 1048576,
+        "a sample of training is joined of so many parts, each of a source by weight, with model.seq_len / parts tokens"),
     INT("data.group", data.group, "0", 0, 1048576,
         "so many samples in a row are of like length, and of one source: a divisor of batch.global; 0: as they come"),
     CHOICE("data.weights", data.weights, "stepwise", "stepwise|linear",

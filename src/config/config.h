@@ -64,7 +64,7 @@ struct config {
         int64_t seed;
         bool reset_positions, mask_boundaries, skip_bad;
         int pack; /* enum pack_kind */
-        int64_t window, group;
+        int64_t window, parts, group;
         int weights; /* enum config_weights */
         const char *cache_dir;
         int64_t workers, prefetch;

@@ -41,6 +41,19 @@ static int check_group(const struct config *c, const struct conf *f, struct err 
     return conf_error(f, e, "data.group", "%lld does not divide batch.global = %lld; choose %lld", group, global, near);
 }
 
+static int check_parts(const struct config *c, const struct conf *f, struct err *e)
+{
+    long long parts = c->data.parts, seq = c->model.seq_len, near = parts < seq ? parts : seq;
+    if (parts > 1 && c->data.group)
+        return conf_error(f, e, "data.parts",
+                          "%lld, but with data.group the samples of a group are of one source; leave one of both keys "
+                          "out",
+                          parts);
+    if (seq % parts == 0) return OK;
+    while (seq % near) near--;
+    return conf_error(f, e, "data.parts", "%lld does not divide model.seq_len = %lld; choose %lld", parts, seq, near);
+}
+
 static int check_weight(const struct config_source *s, const struct conf *f, const char *key, struct err *e)
 {
     bool used = !s->weight.n && s->weight.value > 0;
@@ -57,6 +70,7 @@ int config_resolve_data(struct config *c, const struct conf *f, struct err *e)
 {
     const struct conf_list *lists[] = {&c->data.train, &c->data.valid};
     int rc = check_group(c, f, e);
+    if (!rc) rc = check_parts(c, f, e);
     for (int l = 0; l < 2; l++)
         for (int i = 0; i < lists[l]->n && !rc; i++) {
             char key[64];

@@ -7,6 +7,7 @@
  */
 #include "data/cuts.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
@@ -67,11 +68,16 @@ int cuts_open(struct cuts *s, const struct tokenfile *f, const struct cuts_rule 
     s->first = xcalloc(to_size(s->n_windows + 1), sizeof *s->first);
     int64_t *bounds = xmalloc(to_size(r->window + 1) * sizeof *bounds),
             *lengths = xmalloc(to_size(r->window + 1) * sizeof *lengths);
+    struct hash64 ends;
     int code = OK;
+    hash64_init(&ends);
     for (int64_t w = 0; w < s->n_windows && !code; w++) {
         struct pack p = {0};
         code = pack_window(s, w, NULL, bounds, lengths, &p, e);
-        if (!code) count(s, w, &p, lengths);
+        if (!code) {
+            count(s, w, &p, lengths);
+            hash64_add(&ends, bounds + 1, to_size(documents_in(s, w)) * sizeof *bounds);
+        }
         pack_fini(&p);
         if (!code && give_up && atomic_load(give_up))
             code = err_set(e, ERR_SIGNAL, "stopped while the documents of %s were counted", f->path);
@@ -79,6 +85,7 @@ int cuts_open(struct cuts *s, const struct tokenfile *f, const struct cuts_rule 
     xfree(bounds);
     xfree(lengths);
     s->n = s->first[s->n_windows];
+    s->ends_hash = hash64_value(&ends);
     if (code) cuts_close(s);
     return code;
 }

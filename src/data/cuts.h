@@ -30,11 +30,12 @@ struct cuts {
     const struct tokenfile *file;
     struct cuts_rule rule;
     int64_t n;
-    int64_t *first;    /* [n_windows + 1]: samples before each window; NULL: joined */
-    int64_t n_windows; /* of what is packed: */
-    int64_t n_inputs;  /* tokens of all samples that have a target, a loss taken of it or not */
-    int64_t n_cut;     /* documents longer than a sequence, in pieces */
-    int64_t n_empty;   /* documents in which nothing is predicted, in no sample */
+    int64_t *first;     /* [n_windows + 1]: samples before each window; NULL: joined */
+    int64_t n_windows;  /* of what is packed: */
+    int64_t n_inputs;   /* tokens of all samples that have a target, a loss taken of it or not */
+    int64_t n_cut;      /* documents longer than a sequence, in pieces */
+    int64_t n_empty;    /* documents in which nothing is predicted, in no sample */
+    uint64_t ends_hash; /* of what is packed: where each of its documents ends */
 };
 
 /* A part of a sample: inputs are tokens [begin, begin + n) of the file, targets the same one further. */

@@ -34,9 +34,10 @@ struct stream {
 struct dataset {
     struct stream *streams;
     int n;
-    struct blend blend;    /* of groups */
+    struct blend blend;    /* of groups, or parts */
     struct remote *remote; /* of token files behind addresses; NULL: there are none */
-    int64_t seq_len, n_pixels, group, n_samples, n_tokens;
+    int64_t seq_len, parts, n_pixels, group, n_tokens;
+    int64_t n_cuts; /* samples of all sources, each a part */
     uint64_t seed;
     int32_t eos;
     bool shuffled, reset_positions, mask_boundaries, joined;
@@ -109,9 +110,12 @@ static int find_documents(struct stream *s, const atomic_int *give_up, struct er
     return code;
 }
 
+static int64_t part_length(const struct dataset_options *o) { return o->seq_len / (o->parts ? o->parts : 1); }
+
 static int cut_stream(struct stream *s, const char *path, const struct dataset_options *o, struct err *e)
 {
-    struct cuts_rule rule = {o->pack, o->seq_len, o->window ? o->window : USUAL_WINDOW, o->group > 0};
+    int64_t seq = part_length(o);
+    struct cuts_rule rule = {o->pack, seq, o->window ? o->window : USUAL_WINDOW, o->group > 0};
     int code = o->pack == PACK_JOINED ? OK : find_documents(s, o->give_up, e);
     if (!code) code = cuts_open(&s->cuts, &s->file, &rule, o->give_up, e);
     if (code || s->cuts.n > 0) return code;
@@ -119,10 +123,12 @@ static int cut_stream(struct stream *s, const char *path, const struct dataset_o
         return err_set(e, ERR_REQUEST, "%s: none of its %lld documents has a token to predict", path,
                        (long long)s->file.n_documents);
     return err_set(e, ERR_REQUEST,
-                   "%s: has %lld tokens, a sequence of %lld needs %lld; choose a sequence length of %lld or less, or "
-                   "more text",
-                   path, (long long)s->file.n_tokens, (long long)o->seq_len, (long long)o->seq_len + 1,
-                   (long long)(s->file.n_tokens > 1 ? s->file.n_tokens - 1 : 0));
+                   "%s: has %lld tokens, %s of %lld needs %lld; choose a sequence length of %lld or less, %sor more "
+                   "text",
+                   path, (long long)s->file.n_tokens, o->parts > 1 ? "a part of a sample" : "a sequence",
+                   (long long)seq, (long long)seq + 1,
+                   (long long)(s->file.n_tokens > 1 ? s->file.n_tokens - 1 : 0) * (o->seq_len / seq),
+                   o->parts > 1 ? "more parts, " : "");
 }
 
 /* A token file behind an address. */
@@ -184,6 +190,14 @@ static int check_options(const struct dataset_options *o, struct err *e)
     if (o->n_sources < 1) return err_set(e, ERR_REQUEST, "no data: name at least one text, folder or token file");
     if (o->seq_len < 1)
         return err_set(e, ERR_REQUEST, "a sequence length of %lld; at least 1 is needed", (long long)o->seq_len);
+    if (o->parts < 0 || (o->parts && o->seq_len % o->parts))
+        return err_set(e, ERR_REQUEST, "samples of %lld tokens in %lld parts; choose a divisor", (long long)o->seq_len,
+                       (long long)o->parts);
+    if (o->parts > 1 && o->group)
+        return err_set(e, ERR_REQUEST,
+                       "the samples of a group are of one source, those of %lld parts of several; "
+                       "choose one of both",
+                       (long long)o->parts);
     if (o->group && o->pack == PACK_JOINED)
         return err_set(e, ERR_REQUEST,
                        "samples of joined documents are all of one length, so that there is nothing to group; pack "
@@ -204,6 +218,7 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
     *d = (struct dataset){
         .streams = xcalloc((size_t)o->n_sources, sizeof *d->streams),
         .seq_len = o->seq_len,
+        .parts = o->parts ? o->parts : 1,
         .group = o->group ? o->group : 1,
         .joined = o->pack == PACK_JOINED,
         .seed = o->seed,
@@ -218,7 +233,7 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
         char *shown = remote_is(path) ? remote_shown(path) : xstrdup(path);
         code = open_stream(d, &d->streams[i], &o->sources[i], shown, o, e);
         xfree(shown);
-        d->n_samples += d->streams[i].cuts.n;
+        d->n_cuts += d->streams[i].cuts.n;
         d->n_tokens += d->streams[i].file.n_tokens;
     }
     if (!code) code = weights_blend(&d->blend, o, e);
@@ -239,6 +254,16 @@ void dataset_close(struct dataset *d)
     blend_fini(&d->blend);
     xfree(d->streams);
     xfree(d);
+}
+
+int64_t dataset_parts(const struct dataset *d) { return d->parts; }
+
+int64_t dataset_part(const struct dataset *d, int64_t sample, int64_t j)
+{
+    CHECK(j >= 0 && j < d->parts, "part %lld of %lld", (long long)j, (long long)d->parts);
+    if (d->parts == 1 || !d->shuffled) return sample * d->parts + j;
+    uint64_t key = rng_u64(d->seed, rng_stream("data/parts"), (uint64_t)sample);
+    return sample * d->parts + (int64_t)rng_permute(key, 0, (uint64_t)d->parts, (uint64_t)j);
 }
 
 void dataset_where(const struct dataset *d, int64_t k, int *source, int64_t *epoch, int64_t *sample)
@@ -263,7 +288,7 @@ int dataset_sample(const struct dataset *d, int64_t k, int32_t *tokens, struct e
 {
     int source;
     int64_t epoch, sample;
-    CHECK(d->joined, "a sample of packed documents has no tokens of its own");
+    CHECK(d->joined && d->parts == 1, "a sample of packed documents or of parts has no tokens of its own");
     dataset_where(d, k, &source, &epoch, &sample);
     return tokenfile_read(&d->streams[source].file, sample * d->seq_len, d->seq_len + 1, tokens, e);
 }
@@ -273,7 +298,7 @@ int dataset_sample(const struct dataset *d, int64_t k, int32_t *tokens, struct e
 /* What tokens of a file and their masks are read into. */
 struct room {
     struct fim_work *fim; /* NULL: nothing of it is done */
-    int64_t order;        /* of the sample, for it */
+    int64_t order;        /* of the part, for it */
     int32_t *ids;         /* [seq_len + 1] */
     unsigned char *mask;  /* [seq_len + 1] */
 };
@@ -302,42 +327,50 @@ static int rearrange(const struct tokenfile *f, int64_t document, int64_t n, str
     return r->fim && !tokenfile_masked(f) ? fim_apply(r->fim, r->order, document, r->ids, n, e) : OK;
 }
 
-/* Row `row` of the batch from its seq_len + 1 tokens: documents end with the end-of-text id. */
-static void fill_joined(const struct dataset *d, struct batch *b, int64_t row, const struct room *r)
+/* Where a row is filled on. */
+struct place {
+    int64_t row, at; /* at: tokens of the row that are there */
+    int32_t document;
+};
+
+/* n places of a row from n + 1 tokens: documents end with the end-of-text id, and the last of a part with it. */
+static void fill_joined(const struct dataset *d, struct batch *b, struct place *p, int64_t n, const struct room *r)
 {
-    int64_t s = b->seq_len, at = row * s;
-    int32_t document = 0, position = 0;
-    memcpy(b->tokens + at, r->ids, to_size(s) * sizeof *r->ids);
-    for (int64_t i = 0; i < s; i++) {
+    int64_t at = p->row * b->seq_len + p->at;
+    int32_t document = p->document, position = 0;
+    memcpy(b->tokens + at, r->ids, to_size(n) * sizeof *r->ids);
+    for (int64_t i = 0; i < n; i++) {
         bool ends = r->ids[i] == d->eos;
         bool trained = !(ends && d->mask_boundaries) && r->mask[i + 1];
         b->targets[at + i] = trained ? r->ids[i + 1] : -1;
         b->n_trained += trained;
-        b->positions[at + i] = d->reset_positions ? position : (int32_t)i;
+        b->positions[at + i] = d->reset_positions ? position : (int32_t)(p->at + i);
         b->documents[at + i] = document;
         position = ends ? 0 : position + 1;
         document += ends;
     }
+    p->at += n;
+    p->document = document + (r->ids[n - 1] != d->eos);
 }
 
-/* Places [from, seq_len) of a row: each a document of its own, so that attention has one pair for it. */
-static void pad_row(const struct dataset *d, struct batch *b, int64_t row, int64_t from, int32_t document)
+/* What is left of a row: places each a document of its own, so that attention has one pair for it. */
+static void pad_row(const struct dataset *d, struct batch *b, const struct place *p)
 {
-    for (int64_t i = from, at = row * b->seq_len; i < b->seq_len; i++) {
+    int32_t document = p->document;
+    for (int64_t i = p->at, at = p->row * b->seq_len; i < b->seq_len; i++) {
         b->tokens[at + i] = d->eos >= 0 ? d->eos : 0;
         b->targets[at + i] = -1;
         b->positions[at + i] = 0;
         b->documents[at + i] = document++;
     }
-    b->n_padded += b->seq_len - from;
+    b->n_padded += b->seq_len - p->at;
 }
 
-static int fill_packed(const struct dataset *d, const struct tokenfile *f, struct batch *b, int64_t row,
-                       const struct cuts_pieces *p, struct room *r, struct err *e)
+static int fill_packed(const struct tokenfile *f, struct batch *b, struct place *to, const struct cuts_pieces *p,
+                       struct room *r, struct err *e)
 {
-    int64_t at = row * b->seq_len;
-    for (int64_t k = 0; k < p->n; at += p->p[k++].n) {
-        int64_t n = p->p[k].n;
+    for (int64_t k = 0; k < p->n; to->at += p->p[k++].n, to->document++) {
+        int64_t n = p->p[k].n, at = to->row * b->seq_len + to->at;
         int code = read_tokens(f, p->p[k].begin, n + 1, r, e);
         if (!code) code = rearrange(f, k, n + 1, r, e);
         if (code) return code;
@@ -346,38 +379,41 @@ static int fill_packed(const struct dataset *d, const struct tokenfile *f, struc
             b->targets[at + i] = r->mask[i + 1] ? r->ids[i + 1] : -1;
             b->n_trained += r->mask[i + 1];
             b->positions[at + i] = (int32_t)i;
-            b->documents[at + i] = (int32_t)k;
+            b->documents[at + i] = to->document;
         }
     }
-    pad_row(d, b, row, at - row * b->seq_len, (int32_t)p->n);
     return OK;
 }
 
-/* Sample i of a source. */
-static int fill_row(const struct dataset *d, int source, int64_t i, const uint64_t *shuffle, struct batch *b,
-                    int64_t row, struct room *r, struct err *e)
+/* Sample i of a source is a part of a row. */
+static int fill_part(const struct dataset *d, int source, int64_t i, const uint64_t *shuffle, struct batch *b,
+                     struct place *to, struct room *r, struct err *e)
 {
     const struct stream *s = &d->streams[source];
     struct cuts_pieces p = {0};
     int code = cuts_pieces(&s->cuts, i, shuffle, &p, e);
     if (!code && d->joined) code = read_tokens(&s->file, p.p[0].begin, p.p[0].n + 1, r, e);
     if (!code && d->joined) code = rearrange(&s->file, 0, p.p[0].n + 1, r, e);
-    if (!code && d->joined) fill_joined(d, b, row, r);
-    else if (!code) code = fill_packed(d, &s->file, b, row, &p, r, e);
+    if (!code && d->joined) fill_joined(d, b, to, p.p[0].n, r);
+    else if (!code) code = fill_packed(&s->file, b, to, &p, r, e);
     xfree(p.p);
     return code;
 }
 
 static int fill_sample(const struct dataset *d, int64_t k, struct batch *b, int64_t row, struct room *r, struct err *e)
 {
-    int source;
-    int64_t epoch, sample;
-    uint64_t shuffle;
-    dataset_where(d, k, &source, &epoch, &sample);
-    if (sample < 0) pad_row(d, b, row, 0, 0);
-    if (sample < 0) return OK;
-    r->order = k;
-    return fill_row(d, source, sample, shuffle_of(d, source, epoch, &shuffle), b, row, r, e);
+    struct place to = {.row = row};
+    int code = OK;
+    for (int64_t j = 0; j < d->parts && !code; j++) {
+        int source;
+        int64_t epoch, sample;
+        uint64_t shuffle;
+        r->order = dataset_part(d, k, j);
+        dataset_where(d, r->order, &source, &epoch, &sample);
+        if (sample >= 0) code = fill_part(d, source, sample, shuffle_of(d, source, epoch, &shuffle), b, &to, r, e);
+    }
+    if (!code) pad_row(d, b, &to);
+    return code;
 }
 
 static void blank_row(struct batch *b, int64_t row)
@@ -419,6 +455,7 @@ static int64_t eval_samples_of(const struct dataset *d, int source)
 static int64_t eval_samples(const struct dataset *d, int64_t global_batch, int64_t most, int64_t *all)
 {
     *all = 0;
+    CHECK(d->parts == 1, "evaluation of samples in %lld parts", (long long)d->parts);
     for (int i = 0; i < d->n; i++) *all += eval_samples_of(d, i);
     return most == 0 || most > *all / global_batch ? *all : most * global_batch;
 }
@@ -441,7 +478,12 @@ static int eval_row(const struct dataset *d, int64_t k, struct batch *b, int64_t
 {
     int source = 0;
     while (k >= eval_samples_of(d, source)) k -= eval_samples_of(d, source++);
-    if (!d->joined) return fill_row(d, source, k, NULL, b, row, r, e);
+    struct place to = {.row = row};
+    if (!d->joined) {
+        int failed = fill_part(d, source, k, NULL, b, &to, r, e);
+        if (!failed) pad_row(d, b, &to);
+        return failed;
+    }
     int64_t at = k * d->seq_len, left = d->streams[source].file.n_tokens - at,
             n = left < d->seq_len + 1 ? left : d->seq_len + 1;
     int code = read_tokens(&d->streams[source].file, at, n, r, e);
@@ -450,7 +492,7 @@ static int eval_row(const struct dataset *d, int64_t k, struct batch *b, int64_t
         r->ids[i] = r->ids[n - 1];
         r->mask[i] = 0;
     }
-    fill_joined(d, b, row, r);
+    fill_joined(d, b, &to, d->seq_len, r);
     return OK;
 }
 
@@ -478,7 +520,7 @@ int64_t dataset_pixels(const struct dataset *d) { return d->n_pixels; }
 
 int64_t dataset_n_tokens(const struct dataset *d) { return d->n_tokens; }
 
-int64_t dataset_n_samples(const struct dataset *d) { return d->n_samples; }
+int64_t dataset_n_samples(const struct dataset *d) { return d->n_cuts / d->parts; }
 
 uint64_t dataset_fingerprint(const struct dataset *d)
 {
@@ -496,6 +538,16 @@ uint64_t dataset_fingerprint(const struct dataset *d)
         if (tokenfile_masked(f)) hash64_add(&h, &f->table[TABLE_MASK].sums_sum, sizeof(uint64_t));
         if (!d->joined) hash64_add(&h, packed, sizeof packed);
     }
+    if (d->parts > 1) hash64_add(&h, &d->parts, sizeof d->parts);
+    return hash64_value(&h);
+}
+
+uint64_t dataset_ends_fingerprint(const struct dataset *d)
+{
+    struct hash64 h;
+    if (d->joined) return 0;
+    hash64_init(&h);
+    for (int i = 0; i < d->n; i++) hash64_add(&h, &d->streams[i].cuts.ends_hash, sizeof(uint64_t));
     return hash64_value(&h);
 }
 
@@ -552,7 +604,7 @@ int64_t dataset_used(const struct dataset *d, int64_t k, int source, double *epo
 double dataset_padding(const struct dataset *d, int source)
 {
     const struct cuts *c = &d->streams[source].cuts;
-    double places = (double)((c->n + d->group - 1) / d->group * d->group) * (double)d->seq_len;
+    double places = (double)((c->n + d->group - 1) / d->group * d->group) * (double)c->rule.seq;
     return 1 - (double)c->n_inputs / places;
 }
 

@@ -8,8 +8,13 @@
  * the end-of-text id, without a target, each a document of its own. A token whose bit in the file's loss mask is 0 is
  * no target.
  *
- * Step s trains on the samples s*G .. s*G + G - 1 of the order in sampler.h, G the global batch; a rank takes a part
- * [first, first + count) of them, so any split over ranks trains on the same sequences.
+ * A sample may be joined of several parts, of several sources: then a part is what was said of a sample, with
+ * seq_len / parts tokens, and the order of sampler.h is one of parts. Sample k has the parts k*parts .. k*parts + parts
+ * - 1 of it, which stand in an order drawn from (seed, k). In a sample of joined documents each part begins a document;
+ * packed ones stand one behind the other, and all padding is at the end.
+ *
+ * Step s trains on the samples s*G .. s*G + G - 1, G the global batch; a rank takes some of them, [first, first +
+ * count), so any split over ranks trains on the same sequences.
  *
  * Invariants: 1. any number of threads may read an open dataset at once; 2. the same options and files give the same
  * batches, whatever was read before; 3. tokens are compared with their checksums before they are handed out the first
@@ -62,8 +67,9 @@ struct dataset_options {
     bool mask_boundaries;  /* the first token of a document is no target: -1 after an end of text */
     enum pack_kind pack;   /* other than joined: as if both of the above were true */
     int64_t window;        /* documents that are packed together; 0: 4096 */
+    int64_t parts;         /* of which a sample is joined; divides seq_len; 0 or 1: it is one */
     int64_t group;         /* so many samples that come one after the other are of one source and of like length; 0: as
-                              they come. Divides global_batch */
+                              they come. Divides global_batch; not with parts */
     int64_t global_batch;  /* what a step is, for points; 0: there are none */
     bool ramps;            /* between two points a weight moves in a line; else it jumps at the second */
     const char *cache_dir; /* where texts are tokenized to */
@@ -80,7 +86,7 @@ void dataset_close(struct dataset *d); /* NULL is fine */
 
 /* -- train -------------------------------------------------------------------------------------------------- */
 
-/* Sample k of the order, where documents are joined: seq_len + 1 tokens. */
+/* Sample k of the order, where documents are joined and samples are one part: seq_len + 1 tokens. */
 int dataset_sample(const struct dataset *d, int64_t k, int32_t *tokens, struct err *e);
 /* Sequences [first, first + b->n_seqs) of step's global_batch. */
 int dataset_batch(const struct dataset *d, int64_t step, int64_t global_batch, int64_t first, struct batch *b,
@@ -92,7 +98,7 @@ int dataset_batch(const struct dataset *d, int64_t step, int64_t global_batch, i
  * The list of samples is all of all sources, one after the other; here the last one of a source also counts when it is
  * short, with targets of -1 after its end, so that each token after the first of a source is a target once. Of this
  * list `most` batches are taken at equal distances, from the first source to the last; 0, or more than there are: every
- * sample once. In the last batch, sequences that do not exist have targets of -1. */
+ * sample once. In the last batch, sequences that do not exist have targets of -1. Samples are of one part. */
 int64_t dataset_eval_batches(const struct dataset *d, int64_t global_batch, int64_t most);
 int dataset_eval_batch(const struct dataset *d, int64_t i, int64_t global_batch, int64_t most, int64_t first,
                        struct batch *b, struct err *e);
@@ -111,16 +117,23 @@ void dataset_cost(const struct dataset *d, int64_t *bytes, double *seconds);
  * these are read. Ranks compare it, since files of one name can differ between hosts; a run that goes on compares it
  * with its checkpoint's. */
 uint64_t dataset_fingerprint(const struct dataset *d);
-/* Where sample k comes from: source, epoch, sample in the source; -1: none, an empty one at the end of an epoch that
- * fills its last group. For reports and tests. */
+/* Of packed documents, where each of them ends; 0 where they are joined. Beside the other, since checkpoints of earlier
+ * versions have only that. */
+uint64_t dataset_ends_fingerprint(const struct dataset *d);
+int64_t dataset_parts(const struct dataset *d); /* of a sample; at least 1 */
+/* The part that stands at place j of a sample, 0 <= j < parts: its number in the order. With one part it is the sample.
+ */
+int64_t dataset_part(const struct dataset *d, int64_t sample, int64_t j);
+/* Where part k of the order comes from: source, epoch, sample in the source; -1: none, an empty one at the end of an
+ * epoch that fills its last group. For reports and tests. */
 void dataset_where(const struct dataset *d, int64_t k, int *source, int64_t *epoch, int64_t *sample);
-/* What sample k is made of, piece after piece; none of an empty one. Where documents are joined, a piece ends with its
- * document if the file knows where that is (tokenfile_has_ends). xfree out->p. */
+/* What part k of the order is made of, piece after piece; none of an empty one. Where documents are joined, a piece
+ * ends with its document if the file knows where that is (tokenfile_has_ends). xfree out->p. */
 int dataset_pieces(const struct dataset *d, int64_t k, struct cuts_pieces *out, struct err *e);
 int dataset_n_sources(const struct dataset *d);
 const struct tokenfile *dataset_file(const struct dataset *d, int source);
 const struct cuts *dataset_cuts(const struct dataset *d, int source);
-/* Of the first k samples of the order, those of this source (padding of groups counted), and how often that is all of
+/* Of the first k parts of the order, those of this source (padding of groups counted), and how often that is all of
  * it. A pure function, O(log sources). */
 int64_t dataset_used(const struct dataset *d, int64_t k, int source, double *epochs);
 /* Share of positions that are padding in an epoch of this source. */

@@ -92,11 +92,26 @@ struct phases {
     int64_t n, from_room, weights_n, weights_room;
 };
 
+/* What is too light for the fixed point of a blend would be left out in silence. */
+static int check_light(const struct dataset_options *o, const double *weights, double sum, int64_t step, struct err *e)
+{
+    int i = 0;
+    while (i < o->n_sources && (weights[i] == 0 || weights[i] / sum >= BLEND_LEAST)) i++;
+    if (i == o->n_sources) return OK;
+    char *path = remote_hidden(o->sources[i].path);
+    int code = err_set(e, ERR_REQUEST,
+                       "%s: weight %g of %g at step %lld: less than one sample in %.0g would be of it; choose a "
+                       "heavier one, or leave it out",
+                       path, weights[i], sum, (long long)step, 1 / BLEND_LEAST);
+    xfree(path);
+    return code;
+}
+
 /* Steps [lo, hi) with the weights of their middle; hi -1: all steps from lo on. */
 static int add_phase(struct phases *x, const struct dataset_options *o, int64_t lo, int64_t hi, struct err *e)
 {
     double middle = hi < 0 ? (double)lo : ((double)lo + (double)hi - 1) / 2, sum = 0;
-    int64_t per_step = o->global_batch ? o->global_batch / (o->group ? o->group : 1) : 1;
+    int64_t per_step = o->global_batch ? o->global_batch * (o->parts ? o->parts : 1) / (o->group ? o->group : 1) : 1;
     if (lo > INT64_MAX / 4 / per_step)
         return err_set(e, ERR_REQUEST, "a weight from step %lld on: no run has so many", (long long)lo);
     GROW(x->from, x->n, x->from_room, 1);
@@ -107,8 +122,9 @@ static int add_phase(struct phases *x, const struct dataset_options *o, int64_t 
     if (x->weights_n > MOST_NODES)
         return err_set(e, ERR_REQUEST, "weights of %d sources change at more than %lld steps; name fewer points",
                        o->n_sources, (long long)x->n);
-    if (sum > 0 && isfinite(sum)) return OK;
-    return err_set(e, ERR_REQUEST, "the weights of the data add up to %g at step %lld", sum, (long long)lo);
+    if (!(sum > 0) || !isfinite(sum))
+        return err_set(e, ERR_REQUEST, "the weights of the data add up to %g at step %lld", sum, (long long)lo);
+    return check_light(o, &x->weights[x->weights_n - o->n_sources], sum, lo, e);
 }
 
 int weights_blend(struct blend *b, const struct dataset_options *o, struct err *e)

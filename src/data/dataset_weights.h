@@ -13,9 +13,10 @@
 #include "data/sampler.h"
 
 /* ERR_REQUEST names the source and the step: a weight that is negative, infinite, no number or 0 throughout, steps that
- * do not rise, a step at which all are 0. Before any file is opened. */
+ * do not rise. Before any file is opened. */
 int weights_check(const struct dataset_options *o, struct err *e);
-/* Of checked options; k counts groups. */
+/* Of checked options; k counts groups, or parts. ERR_REQUEST: a step at which all weights are 0, or one is less than
+ * BLEND_LEAST of their sum. */
 int weights_blend(struct blend *b, const struct dataset_options *o, struct err *e);
 
 #endif

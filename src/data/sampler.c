@@ -49,21 +49,40 @@ static int64_t go_left(const struct blend_node *x, int64_t m)
     return (int64_t)((sum_at(x, m) + half) >> SHARE_BITS);
 }
 
+static double sum_of(const double *w, int lo, int hi)
+{
+    double sum = 0;
+    for (int i = lo; i < hi; i++) sum += w[i];
+    return sum;
+}
+
+/* The left side's share. Where a side has next to nothing, the difference of two sums has lost it: then its own weights
+ * are added up, and its share is counted from its own end. */
+static uint64_t share_of(const double *below, const double *weights, int lo, int mid, int hi)
+{
+    double all = below[hi] - below[lo], left = below[mid] - below[lo], share = all > 0 ? left / all : 0;
+    if (share > 0x1p-32 && share < 1 - 0x1p-32) return (uint64_t)ldexp(share, SHARE_BITS);
+    double own_left = sum_of(weights, lo, mid), own_right = sum_of(weights, mid, hi), own = own_left + own_right;
+    if (!(own > 0)) return 0;
+    if (own_left < own_right) return (uint64_t)ldexp(own_left / own, SHARE_BITS);
+    return ((uint64_t)1 << SHARE_BITS) - (uint64_t)ldexp(own_right / own, SHARE_BITS);
+}
+
 /* The nodes of a phase that begins when m samples have passed the one of lo .. hi - 1; below[i]: weights before i. */
-static void begin_phase(struct blend *b, int phase, const double *below, int lo, int hi, int64_t m)
+static void begin_phase(struct blend *b, int phase, const double *below, const double *weights, int lo, int hi,
+                        int64_t m)
 {
     if (hi - lo < 2) return;
     int mid = middle_of(lo, hi);
     struct blend_node *x = node(b, phase, mid);
-    double all = below[hi] - below[lo], left = below[mid] - below[lo];
-    *x = (struct blend_node){.share = all > 0 ? (uint64_t)ldexp(left / all, SHARE_BITS) : 0, .passed = m};
+    *x = (struct blend_node){.share = share_of(below, weights, lo, mid, hi), .passed = m};
     int64_t to_left = 0;
     if (phase) {
         x->sum = sum_at(node(b, phase - 1, mid), m);
         to_left = go_left(node(b, phase - 1, mid), m);
     }
-    begin_phase(b, phase, below, lo, mid, to_left);
-    begin_phase(b, phase, below, mid, hi, m - to_left);
+    begin_phase(b, phase, below, weights, lo, mid, to_left);
+    begin_phase(b, phase, below, weights, mid, hi, m - to_left);
 }
 
 void blend_init(struct blend *b, const double *weights, int n, const int64_t *from, int n_phases)
@@ -83,7 +102,7 @@ void blend_init(struct blend *b, const double *weights, int n, const int64_t *fr
             below[i + 1] = below[i] + w;
         }
         CHECK(below[n] > 0, "all weights are zero");
-        begin_phase(b, p, below, 0, n, from[p]);
+        begin_phase(b, p, below, weights + (size_t)p * (size_t)n, 0, n, from[p]);
     }
     xfree(below);
 }

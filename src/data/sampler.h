@@ -12,7 +12,7 @@
  *   order   (source, r) → sample: epoch r / n, and within it r % n sent through a permutation that depends on
  *           (seed, source, epoch), or left alone.
  *
- * Samples may be dealt out in groups: then k counts groups, and so does r.
+ * Samples may be dealt out in groups, or be joined of parts: then k counts those, and so does r.
  * Includes: base. Order: Local.
  */
 #ifndef TUTTI_DATA_SAMPLER_H
@@ -27,7 +27,9 @@ struct blend {
     int64_t *from;            /* [n_phases] the k with which each begins; the first with 0 */
     struct blend_node *nodes; /* [n_phases][n]: of sources lo .. hi - 1 at its middle */
 };
-/* weights[phase * n + source] are >= 0, finite, and in every phase at least one is > 0. */
+/* Shares are in units of 2^-62; what is lighter than this share of all has too few of them to be drawn exactly. */
+#define BLEND_LEAST 0x1p-52
+/* weights[phase * n + source] are 0 or at least BLEND_LEAST of their phase's sum, which is finite. */
 void blend_init(struct blend *b, const double *weights, int n, const int64_t *from, int n_phases);
 void blend_fini(struct blend *b);
 int blend_pick(const struct blend *b, int64_t k, int64_t *r);

@@ -203,10 +203,11 @@ static struct metrics_source *sources_used(const struct trainer *t, const struct
     m->n_sources = dataset_n_sources(t->train);
     m->packed = t->cfg.data.pack != PACK_JOINED;
     m->padded = r->padded;
+    int64_t parts = dataset_parts(t->train);
     struct metrics_source *s = xcalloc((size_t)m->n_sources, sizeof *s);
     for (int i = 0; i < m->n_sources; i++) {
-        s[i].samples = dataset_used(t->train, t->step * t->cfg.batch.global, i, &s[i].epochs);
-        double places = (double)s[i].samples * (double)t->cfg.model.seq_len;
+        s[i].samples = dataset_used(t->train, t->step * t->cfg.batch.global * parts, i, &s[i].epochs);
+        double places = (double)s[i].samples * (double)(t->cfg.model.seq_len / parts);
         s[i].tokens = (int64_t)llround(places * (1 - dataset_padding(t->train, i)));
     }
     m->sources = s;

@@ -46,6 +46,7 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
         .mask_boundaries = c->data.mask_boundaries,
         .pack = (enum pack_kind)c->data.pack,
         .window = c->data.window,
+        .parts = list == &c->data.train ? c->data.parts : 1, /* samples for validation are whole */
         .group = c->data.group,
         .global_batch = c->batch.global,
         .ramps = c->data.weights == WEIGHTS_LINEAR,

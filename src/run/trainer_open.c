@@ -39,7 +39,7 @@ static int open_data(struct trainer *t, struct err *e)
     }
     int rc = datasets_open(&t->train, &t->cfg, &t->cfg.data.train, t->tokenizer, signals_flag(t->job->signals), e);
     if (rc) return err_prefix(e, "%s: data.train", conf_where(t->conf, "data.train"));
-    t->data = (struct changes_data){dataset_fingerprint(t->train), true};
+    t->data = (struct changes_data){dataset_fingerprint(t->train), dataset_ends_fingerprint(t->train), true};
     if (t->leads)
         log_info("data: %s tokens, %s samples of %lld", str_count(n, (double)dataset_n_tokens(t->train)),
                  str_count(s, (double)dataset_n_samples(t->train)), (long long)t->cfg.model.seq_len);
@@ -67,10 +67,10 @@ static int same_data(struct trainer *t, struct err *e)
     int rc = OK;
     if (!t->site.ranks.world) return OK;
     if (!trainer_serves(t)) {
-        mine[TRAIN] = (int64_t)t->data.train;
+        mine[TRAIN] = (int64_t)(t->data.train + t->data.ends);
         mine[TOKENS] = dataset_n_tokens(t->train);
         if (t->valid) {
-            mine[VALID] = (int64_t)dataset_fingerprint(t->valid);
+            mine[VALID] = (int64_t)(dataset_fingerprint(t->valid) + dataset_ends_fingerprint(t->valid));
             mine[VALID_TOKENS] = dataset_n_tokens(t->valid);
         }
     }

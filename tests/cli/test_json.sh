@@ -96,7 +96,7 @@ for i in $(seq 200); do echo "{\"text\": \"good $i news of the day\"}"; done >"$
 for i in $(seq 200); do echo "{\"text\": \"buy $i cheap pills now\"}"; done >"$dir/bad.jsonl"
 check data-train-classifier data train-classifier --positive "$dir/good.jsonl" --negative "$dir/bad.jsonl" --out "$dir/q.model" --bits 12 --json
 for n in 3 40 7 90 12; do printf '{"text": "%s"}\n' "$(head -c $n "$root/README.md" | tr -c a-z x)"; done >"$dir/some.jsonl"
-check data-ledger data ledger "$config" "${tiny[@]}" -n 2 parallel.cp=2 "data.train=[$dir/some.jsonl]" data.valid=[] data.tokenizer=byte data.pack=best_fit "run.dir=$dir/ledger" --step 2 --json
+check data-ledger data ledger "$config" "${tiny[@]}" -n 2 parallel.cp=2 "data.train=[$dir/some.jsonl]" data.valid=[] data.tokenizer=byte data.pack=best_fit data.parts=2 "run.dir=$dir/ledger" --step 2 --json
 check data-train-tokenizer data train-tokenizer --vocab-size 300 --out "$dir/tok.json" "$root/README.md" --json
 
 # What a run writes of its steps, of each kind.

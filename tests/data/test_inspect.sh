@@ -54,6 +54,15 @@ done
 loss() { grep -o '"loss":[0-9.]*' "$1/metrics.jsonl" | cut -c1-13; }
 [ "$(loss "$dir/run1")" = "$(loss "$dir/run2")" ] || fail "one and two ranks have other losses"
 
+# what a packed document ends with is predicted and stands in no place; parts say where they are from
+[ "$("$tutti" data inspect "$dir/c.yaml" --sample 0 --tokens 2>/dev/null | grep -c '^  target .* yes .*<|endoftext|>$')" -gt 0 ] || fail "no end of text is shown as a target"
+echo '{"text":"plain words, all of them trained"}' >"$dir/plain.jsonl"
+mixed=(data.parts=2 "data.train=[{path: $dir/talk.jsonl, chat: plain}, {path: $dir/plain.jsonl}]")
+text=$("$tutti" data inspect "$dir/c.yaml" --sample 1 "${mixed[@]}" 2>/dev/null) || fail "inspect parts"
+[[ "$text" == *"sample 1 of "*"plain.jsonl"* && "$text" == *"talk.jsonl"* ]] || fail "parts are not named: $text"
+text=$("$tutti" data ledger "$dir/c.yaml" "${mixed[@]}" 2>/dev/null) || fail "ledger of parts"
+[[ "$text" == *"sample 3, part 2 of 2: "* && "$text" == *"plain.jsonl: 0 parts"* ]] || fail "the ledger does not tell parts: $text"
+
 expect() { # words, then the command
     local words=$1 out
     shift
@@ -66,5 +75,7 @@ expect "--step" "$tutti" data inspect "$dir/t" --step 2
 expect "--sample K" "$tutti" data inspect "$dir/t" --html "$dir/x.html"
 expect "made already" "$tutti" data inspect "$dir/c.yaml" "data.train=[{path: $dir/t, chat: plain}]"
 expect "did you mean plain" "$tutti" data inspect "$dir/c.yaml" "data.train=[{path: $dir/talk.jsonl, chat: plian}]"
+expect "choose 4" "$tutti" data inspect "$dir/c.yaml" data.parts=5
+expect "leave one of both" "$tutti" data inspect "$dir/c.yaml" data.parts=2 data.group=2
 expect "no special tokens" "$tutti" data inspect "$dir/c.yaml" data.fim.rate=0.5
 passed

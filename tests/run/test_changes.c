@@ -172,7 +172,8 @@ static void test_data(void **state)
 }
 
 /* ---- configs of other versions ---- */
-static int compare_train(const char *train, const char *config, const char *extra, struct err *e)
+static int compare_data(const char *train, const struct changes_data *d, const char *config, const char *extra,
+                        struct err *e)
 {
     char *dir = scratch_new();
     struct config c;
@@ -187,12 +188,17 @@ static int compare_train(const char *train, const char *config, const char *extr
     assert_int_equal(ckpt_open(&ckpt, dir, e), OK);
     char *keys[] = {(char *)(uintptr_t)train, (char *)(uintptr_t) "optimizer.weight_decay=1e-5"};
     assert_int_equal(config_load(&c, &conf, a, NULL, keys, 2, e), OK);
-    struct changes_data d = {.train = 0xabc, .known = true};
-    int rc = changes_check(ckpt, &c, &d, e);
+    int rc = changes_check(ckpt, &c, d, e);
     ckpt_close(ckpt);
     arena_free(a);
     scratch_free(dir);
     return rc;
+}
+
+static int compare_train(const char *train, const char *config, const char *extra, struct err *e)
+{
+    struct changes_data d = {.train = 0xabc, .known = true};
+    return compare_data(train, &d, config, extra, e);
 }
 
 static int compare_with(const char *config, const char *extra, struct err *e)
@@ -237,6 +243,15 @@ static void test_other_versions(void **state)
                      ERR_REQUEST); /* only the path can tell */
     assert_contains(e.text, "data.train.path: a.txt here, b.txt in the checkpoint");
     if (compare_with("data:\n  train:\n    - path: a.txt\n      weight: 1.0\n", "{}", &e)) fail_msg("%s", e.text);
+    /* Where packed documents end is compared with what says it; a checkpoint of an earlier version does not. */
+    const struct changes_data packed = {.train = 0xabc, .ends = 0xdef, .known = true};
+    const char *ends = "{\"data\": {\"train\": \"0000000000000abc\", \"ends\": \"0000000000000def\"}}",
+               *other_ends = "{\"data\": {\"train\": \"0000000000000abc\", \"ends\": \"0000000000000dee\"}}";
+    if (compare_data("data.train=a.txt", &packed, DATA, same, &e)) fail_msg("%s", e.text);
+    if (compare_data("data.train=a.txt", &packed, DATA, ends, &e)) fail_msg("%s", e.text);
+    assert_int_equal(compare_data("data.train=a.txt", &packed, DATA, other_ends, &e), ERR_REQUEST);
+    assert_contains(e.text, "not the tokens");
+    if (compare_with("data:\n  train:\n    - path: a.txt\n      weight: 1.0\n", ends, &e)) fail_msg("%s", e.text);
     /* The column tells too, where the checkpoint does not know its tokens; named and not known to a config, it is said.
      */
     const char *column = "data:\n  train:\n    - path: a.txt\n      column: body\n      weight: 1.0\n";

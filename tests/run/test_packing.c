@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Packed documents: a document's loss is what it is alone, in every family, by plain loops and fast kernels, over every
  * way of context parallelism; training over ranks is training on one; and a run that is stopped goes on as if it had
- * not been, on other ranks too, with packing, weights by step and several epochs. */
+ * not been, on other ranks too, with packing, samples joined of parts, weights by step and several epochs. */
 #include "run/runs.h"
 
 #include "sanitized.h"
@@ -103,7 +103,7 @@ struct course {
     int64_t tokens[9], samples[9][2];
 };
 
-static struct course course_of(const struct folder *f, const char *name)
+static struct course course_of(const struct folder *f, const char *name, bool packed)
 {
     struct course c;
     memset(&c, 0, sizeof c);
@@ -112,7 +112,7 @@ static struct course course_of(const struct folder *f, const char *name)
     for (int i = 0; i < n; i++) {
         int64_t step = json_int(json_get(line[i], "step"), 0);
         const struct json *sources = json_get(line[i], "sources");
-        assert_true(step >= 1 && step <= 8 && json_get(line[i], "padding"));
+        assert_true(step >= 1 && step <= 8 && packed == (json_get(line[i], "padding") != NULL));
         c.loss[step] = json_real(json_get(line[i], "loss"), NAN);
         c.tokens[step] = json_int(json_get(line[i], "tokens"), -1);
         for (int s = 0; s < 2; s++) {
@@ -125,8 +125,8 @@ static struct course course_of(const struct folder *f, const char *name)
     return c;
 }
 
-static int run_part(const struct folder *f, const char *name, int ranks, const char *pack, const char *steps,
-                    const char *more, struct err *e)
+static int run_part(const struct folder *f, const char *name, int ranks, const char *pack, const char *parts,
+                    const char *steps, const char *more, struct err *e)
 {
     char data[400];
     struct trainer_result r = {0};
@@ -137,6 +137,7 @@ static int run_part(const struct folder *f, const char *name, int ranks, const c
              f->dir, f->dir);
     const char *const keys[] = {data,
                                 pack,
+                                parts,
                                 steps,
                                 "data.window=16",
                                 "data.weights=linear",
@@ -154,13 +155,15 @@ static void goes_on(void **state)
     (void)state;
     static const struct {
         const char *pack;
-        int before, after;
+        int parts, before, after;
         const char *how_before, *how_after;
     } cases[] = {
-        {"data.pack=best_fit", 1, 4, "data.group=0", "parallel.cp=4"},
-        {"data.pack=best_fit", 4, 2, "parallel.cp=2", "parallel.pp=2"},
-        {"data.pack=padded", 3, 1, "data.group=0", "data.group=0"},
-        {"data.pack=best_fit", 2, 3, "data.group=0", "data.group=0"},
+        {"data.pack=best_fit", 1, 1, 4, "data.group=0", "parallel.cp=4"},
+        {"data.pack=best_fit", 1, 4, 2, "parallel.cp=2", "parallel.pp=2"},
+        {"data.pack=best_fit", 3, 2, 4, "parallel.cp=2", "parallel.tp=2"},
+        {"data.pack=padded", 1, 3, 1, "data.group=0", "data.group=0"},
+        {"data.pack=joined", 2, 4, 1, "parallel.cp=2", "data.group=0"},
+        {"data.pack=best_fit", 1, 2, 3, "data.group=0", "data.group=0"},
     };
     struct folder f;
     struct err e;
@@ -168,14 +171,16 @@ static void goes_on(void **state)
     documents_open(&f, "valid.jsonl", 20); /* so few that there are several epochs */
     documents_open(&f, "other.jsonl", 6);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += CASE_STRIDE) {
-        char whole[40], part[40];
+        char whole[40], part[40], parts[40];
+        bool packed = strcmp(cases[i].pack, "data.pack=joined") != 0;
+        snprintf(parts, sizeof parts, "data.parts=%d", cases[i].parts);
         snprintf(whole, sizeof whole, "whole%zu", i);
         snprintf(part, sizeof part, "part%zu", i);
-        if (run_part(&f, whole, 1, cases[i].pack, "run.steps=8", "data.group=0", &e) ||
-            run_part(&f, part, cases[i].before, cases[i].pack, "run.steps=4", cases[i].how_before, &e) ||
-            run_part(&f, part, cases[i].after, cases[i].pack, "run.steps=8", cases[i].how_after, &e))
+        if (run_part(&f, whole, 1, cases[i].pack, parts, "run.steps=8", "data.group=0", &e) ||
+            run_part(&f, part, cases[i].before, cases[i].pack, parts, "run.steps=4", cases[i].how_before, &e) ||
+            run_part(&f, part, cases[i].after, cases[i].pack, parts, "run.steps=8", cases[i].how_after, &e))
             fail_msg("%s", e.text);
-        struct course a = course_of(&f, whole), b = course_of(&f, part);
+        struct course a = course_of(&f, whole, packed), b = course_of(&f, part, packed);
         for (int s = 1; s <= 8; s++) {
             assert_int_equal(a.tokens[s], b.tokens[s]);
             if (fabs(a.loss[s] - b.loss[s]) > 2e-5 * a.loss[s])
@@ -184,16 +189,17 @@ static void goes_on(void **state)
                 assert_int_equal(a.samples[s][k], b.samples[s][k]);
                 assert_true(a.epochs[s][k] == b.epochs[s][k]);
             }
-            assert_int_equal(a.samples[s][0] + a.samples[s][1], 4 * s);
+            assert_int_equal(a.samples[s][0] + a.samples[s][1], 4 * s * cases[i].parts);
         }
         assert_true(a.epochs[8][1] > 1.2); /* a second epoch was begun */
     }
     static const char *const changed[][2] = {{"data.pack", "data.pack=padded"},
                                              {"data.window", "data.window=8"},
                                              {"data.group", "data.group=2"},
+                                             {"data.parts", "data.parts=2"},
                                              {"data.weights", "data.weights=stepwise"}};
-    for (int i = 0; i < 4; i++) {
-        int code = run_part(&f, "part0", 1, cases[0].pack, "run.steps=9", changed[i][1], &e);
+    for (int i = 0; i < 5; i++) {
+        int code = run_part(&f, "part0", 1, cases[0].pack, "data.parts=1", "run.steps=9", changed[i][1], &e);
         if (code != ERR_REQUEST || !strstr(e.text, changed[i][0])) fail_msg("%s: %d: %s", changed[i][0], code, e.text);
     }
     folder_close(&f);
