@@ -55,7 +55,7 @@ loss() { grep -o '"loss":[0-9.]*' "$1/metrics.jsonl" | cut -c1-13; }
 [ "$(loss "$dir/run1")" = "$(loss "$dir/run2")" ] || fail "one and two ranks have other losses"
 
 # what a packed document ends with is predicted and stands in no place; parts say where they are from
-[ "$("$tutti" data inspect "$dir/c.yaml" --sample 0 --tokens 2>/dev/null | grep -c '^  target .* yes .*<|endoftext|>$')" -gt 0 ] || fail "no end of text is shown as a target"
+[ "$("$tutti" data inspect "$dir/c.yaml" --step 1 --tokens 2>/dev/null | grep -c '^  target .* yes .*<|endoftext|>$')" -gt 0 ] || fail "no end of text is shown as a target"
 echo '{"text":"plain words, all of them trained"}' >"$dir/plain.jsonl"
 mixed=(data.parts=2 "data.train=[{path: $dir/talk.jsonl, chat: plain}, {path: $dir/plain.jsonl}]")
 text=$("$tutti" data inspect "$dir/c.yaml" --sample 1 "${mixed[@]}" 2>/dev/null) || fail "inspect parts"
