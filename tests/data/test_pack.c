@@ -249,7 +249,7 @@ static void test_packed_batches(void **state)
                     }
                     if (k % 5) continue; /* any split over ranks has the same rows */
                     assert_ok(dataset_batch(d, k / 8, 8, row < 5 ? row : 5, &part, &e), &e);
-                    for (int f = 0; f < BATCH_FIELDS; f++)
+                    for (int f = 0; f <= BATCH_DOCUMENTS; f++)
                         assert_memory_equal(part.field[f], (int32_t *)whole.field[f] + (row < 5 ? row : 5) * 50,
                                             150 * 4);
                     other++;

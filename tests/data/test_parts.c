@@ -164,7 +164,7 @@ static void check_kind(struct made *m, enum pack_kind kind, int64_t parts)
         assert_int_equal(whole.n_trained, trained);
         for (int64_t first = 0; first < GLOBAL; first += 2) {
             assert_ok(dataset_batch(d, step, GLOBAL, first, &part, &e), &e);
-            for (int f = 0; f < BATCH_FIELDS; f++)
+            for (int f = 0; f <= BATCH_DOCUMENTS; f++)
                 assert_memory_equal(part.field[f], (int32_t *)whole.field[f] + first * SEQ, 2 * SEQ * 4);
         }
     }
@@ -215,7 +215,7 @@ static void test_one_part(void **state)
     for (int64_t step = 0; step < 9; step++) {
         assert_ok(dataset_batch(none, step, GLOBAL, 0, &a, &e), &e);
         assert_ok(dataset_batch(one, step, GLOBAL, 0, &b, &e), &e);
-        for (int f = 0; f < BATCH_FIELDS; f++) assert_memory_equal(a.field[f], b.field[f], GLOBAL * SEQ * 4);
+        for (int f = 0; f <= BATCH_DOCUMENTS; f++) assert_memory_equal(a.field[f], b.field[f], GLOBAL * SEQ * 4);
     }
     assert_true(dataset_fingerprint(none) == dataset_fingerprint(one));
     assert_true(dataset_fingerprint(none) != dataset_fingerprint(four));
