@@ -237,7 +237,7 @@ static void token_files(void **state)
         if (step == 5) server_trouble(&server, STATUS, 2, 500, "");
         assert_ok(dataset_batch(here, step, 8, 0, &a, &e), &e);
         assert_ok(dataset_batch(step % 2 ? there : store, step, 8, 0, &b, &e), &e);
-        for (int f = 0; f < BATCH_FIELDS; f++)
+        for (int f = 0; f <= BATCH_DOCUMENTS; f++)
             assert_memory_equal(a.field[f], b.field[f], batch_bytes(&batch_rows[f], 8, 64));
     }
     dataset_close(here);

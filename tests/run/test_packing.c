@@ -159,7 +159,7 @@ static void goes_on(void **state)
         const char *how_before, *how_after;
     } cases[] = {
         {"data.pack=best_fit", 1, 1, 4, "data.group=0", "parallel.cp=4"},
-                {"data.pack=best_fit", 3, 4, 2, "parallel.cp=2", "parallel.pp=2"},
+        {"data.pack=best_fit", 3, 4, 2, "parallel.cp=2", "parallel.pp=2"},
         {"data.pack=padded", 1, 3, 1, "data.group=0", "data.group=0"},
         {"data.pack=joined", 2, 4, 1, "parallel.tp=2", "data.group=0"},
         {"data.pack=best_fit", 1, 2, 3, "data.group=0", "data.group=0"},
