@@ -347,6 +347,9 @@ const struct conf_row config_rows[] = {
     REAL("run.sample_temperature", run.sample_temperature, "0.8", 0, 1e6, "of those texts; 0: the likeliest token always"),
     INT("run.compare_every", run.compare_every, "100", 0, 1e12,
         "steps between comparisons of what several ranks hold; before every checkpoint too; 0: only then"),
+    INT("run.replay_every", run.replay_every, "0", 0, 1e12,
+        "steps between those in which another rank computes every part of the batch as well and all results are compared, "
+        "bit for bit; 0: never"),
     INT("run.threads", run.threads, "0", 0, 4096, "threads of a rank; 0: all cores"),
     CHOICE("run.device", run.device, "cpu", "cpu|null", "where to compute; null only counts"),
     TEXT("run.kernels", run.kernels, "auto", "auto, or ref for the plain loops"),

@@ -180,8 +180,8 @@ struct config {
     } checkpoint;
     struct {
         const char *dir;
-        int64_t steps, seed, log_every, eval_every, eval_batches, compare_every, exponents_every, sample_every,
-            sample_tokens, threads;
+        int64_t steps, seed, log_every, eval_every, eval_batches, compare_every, replay_every, exponents_every,
+            sample_every, sample_tokens, threads;
         double sample_temperature;
         const char *sample_prompt;
         int device;

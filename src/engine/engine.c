@@ -88,6 +88,7 @@ void engine_gradients(struct engine *g, const struct engine_batch *b, int64_t st
 bool engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r)
 {
     engine_gradients(g, b, step, r);
+    if (g->before_update) g->before_update(g->before_update_ctx);
     if (exponents_due(g, step)) exponents_agree(g);
     bool finite = isfinite(r->loss) && isfinite(r->grad_norm), goes_on = finite;
     if (g->cfg.scale.first > 0) {

@@ -209,6 +209,10 @@ struct engine {
      * through it. */
     void (*watch)(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);
     void *watch_ctx;
+    /* NULL, or called in engine_step when the gradients are made, before anything follows from them; it may compute
+     * gradients of other batches (run/witness.h). */
+    void (*before_update)(void *ctx);
+    void *before_update_ctx;
 };
 
 /* Tokens of a sequence that this rank holds: all, but for context parallelism. */

@@ -235,6 +235,22 @@ int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const ch
     return append(m, &line, e);
 }
 
+int metrics_witness(struct metrics *m, int64_t step, const char *tensor, const int *ranks, int n_ranks, struct err *e)
+{
+    struct str line = {0};
+    struct json_out o = {.s = &line};
+    json_begin_object(&o, NULL);
+    json_put_int(&o, "step", step);
+    json_begin_object(&o, "replay_differs");
+    json_put_string(&o, "tensor", tensor);
+    json_begin_array(&o, "ranks");
+    for (int i = 0; i < n_ranks; i++) json_put_int(&o, NULL, ranks[i]);
+    json_end_array(&o);
+    json_end_object(&o);
+    json_end_object(&o);
+    return append(m, &line, e);
+}
+
 void metrics_progress(const struct metrics *m, const struct metrics_step *s, int64_t steps, double eta_s)
 {
     (void)m;

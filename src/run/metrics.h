@@ -72,6 +72,9 @@ int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, 
 /* Ranks that must hold the same numbers do not (engine/replicas.h): which tensor, where in it, which ranks. */
 int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const char *element, const int *ranks,
                    int n_ranks, struct err *e);
+/* A rank that computed a part of the batch a second time got other bits (run/witness.h): in what first, who is wrong.
+ */
+int metrics_witness(struct metrics *m, int64_t step, const char *tensor, const int *ranks, int n_ranks, struct err *e);
 /* The progress line: "step 120/1000  loss 2.345  12.3k tok/s  MFU 41 %  ETA 3m 10s". */
 void metrics_progress(const struct metrics *m, const struct metrics_step *s, int64_t steps, double eta_s);
 

@@ -36,9 +36,12 @@ static int one_step(struct trainer *t, struct err *e)
     config_part(&t->cfg, t->site.ranks.part, &first, &n);
     struct engine_batch view = trainer_view(b, first);
     trainer_tier_begin(t);
-    bool finite = t->site.serve ? serve_step(t->site.serve, &view, t->step, lr, &r)
-                                : engine_step(t->site.engine, &view, t->step, lr, &r);
-    rc = engine_status(t->site.engine, e);
+    bool finite = true;
+    if (trainer_witness_due(t)) rc = trainer_witness_step(t, &view, lr, &r, &finite, e);
+    else
+        finite = t->site.serve ? serve_step(t->site.serve, &view, t->step, lr, &r)
+                               : engine_step(t->site.engine, &view, t->step, lr, &r);
+    if (!rc) rc = engine_status(t->site.engine, e);
     if (!rc) rc = trainer_tier_end(t, e);
     if (rc) return rc;
     if (!finite) return trainer_not_finite(t, &view, &r, lr, e);

@@ -20,6 +20,7 @@
 #include "run/speed.h"
 #include "run/tracer.h"
 #include "run/trainer.h"
+#include "run/witness.h"
 
 /* What all ranks of a process share: the request, the directory, the signals. */
 struct job {
@@ -61,10 +62,11 @@ struct trainer { /* one rank */
     double flops;       /* of a step over all ranks, without recomputation */
     int64_t peak_bytes; /* of the rank that needs most */
     struct tracer tracer;
-    int64_t step, tokens; /* done */
-    struct retry retry;   /* of saving */
-    int64_t saved;        /* step of the newest checkpoint, -1 none */
-    int64_t compared;     /* step after which replicas were compared last */
+    struct witness *witness; /* NULL: nobody looks twice */
+    int64_t step, tokens;    /* done */
+    struct retry retry;      /* of saving */
+    int64_t saved;           /* step of the newest checkpoint, -1 none */
+    int64_t compared;        /* step after which replicas were compared last */
     double started_s;
     int64_t started_step;
     double valid_loss;
@@ -131,6 +133,14 @@ void trainer_tier_begin(struct trainer *t);
 int trainer_tier_end(struct trainer *t, struct err *e);
 /* Warns, once, where steps wait for the disk for more than a tenth of their time. Rank 0, after a step. Local. */
 void trainer_tier_judge(struct trainer *t, double step_s);
+
+/* ---- trainer_witness.c ---- */
+/* Where run.replay_every asks for it. Collective. */
+int trainer_witness_open(struct trainer *t, struct err *e);
+bool trainer_witness_due(const struct trainer *t);
+/* engine_step, witnessed. Collective. */
+int trainer_witness_step(struct trainer *t, const struct engine_batch *own, double lr, struct engine_report *r,
+                         bool *finite, struct err *e);
 
 /* ---- trainer_async.c ---- */
 /* Steps until the run is over, without a common step: from one meeting to the next. Collective. */

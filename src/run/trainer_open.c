@@ -213,6 +213,7 @@ int trainer_open(struct trainer *t, struct job *j, struct comm *world, struct er
         rc = tell_start(&(struct tell){&t->cfg, &t->site.ranks, t->site.engine, t->step, t->site.tier_put,
                                        t->site.tier_get},
                         e);
+    if (!rc) rc = trainer_together(t, trainer_witness_open(t, e), e);
     if (!rc && t->site.serve) serve_begin(t->site.serve, t->step);
     if (!rc) rc = trainer_together(t, write_config(t, e), e);
     if (!rc)
@@ -233,6 +234,7 @@ int trainer_close(struct trainer *t, struct err *e)
     prefetch_free(t->feed);
     int rc = metrics_close(t->metrics, e);
     trace_free(&t->tracer.trace);
+    witness_free(t->witness);
     site_close(&t->site);
     dataset_close(t->train);
     dataset_close(t->valid);
