@@ -7,6 +7,9 @@ foreach(found YAML JANSSON ONIG XXHASH ZLIB ZSTD CURL CRYPTO UTF8PROC SNAPPY ARC
     string(APPEND PC_REQUIRES " ${${found}_MODULE_NAME}")
   endif()
 endforeach()
+foreach(module ${MEDIA_MODULES})
+  string(APPEND PC_REQUIRES " ${module}")
+endforeach()
 # Found from where the file lies, so that the folder it is installed in may be moved.
 file(RELATIVE_PATH PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 set(PC_LIBS "-L\${libdir} -ltutti_core")

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* video_ffmpeg.c: moving pictures by FFmpeg's libraries, out of memory: no name is ever opened, so that a file which
+ * names others (a playlist) reaches nothing.
+ *
+ * Frames come in the order in which they show. One of a wished rate is the frame that shows at that moment: the last
+ * that begins no later. Sampling begins at the file's first frame, decoding at its beginning: cost is that of all
+ * frames before to_s. */
+#include <math.h>
+#include <string.h>
+
+#include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
+#include <libavutil/display.h>
+#include <libavutil/opt.h>
+#include <libswscale/swscale.h>
+
+#include "base/mem.h"
+#include "media/media.h"
+
+enum { IO_BUFFER = 65536 };
+
+bool video_ffmpeg_there(void) { return true; }
+
+struct bytes {
+    const unsigned char *p;
+    int64_t n, at;
+};
+
+struct work {
+    struct bytes bytes;
+    AVIOContext *io;
+    AVFormatContext *file;
+    AVCodecContext *codec;
+    struct SwsContext *scale;
+    AVPacket *packet;
+    AVFrame *frame, *shown; /* decoded last; the one before, which shows until it */
+    AVStream *stream;
+    int turn; /* enum of exif's orientation: 1, 3, 6, 8 */
+    double first_s, shown_s;
+    bool any;       /* a frame came */
+    int64_t wished; /* moments of the wish that are done */
+    int64_t decoded;
+    struct video *out;
+    const struct video_wish *wish;
+    const struct media_limits *limits;
+};
+
+static int give(void *of, uint8_t *to, int n)
+{
+    struct bytes *b = of;
+    int64_t left = b->n - b->at;
+    if (left <= 0) return AVERROR_EOF;
+    if (n > left) n = (int)left;
+    memcpy(to, b->p + b->at, (size_t)n);
+    b->at += n;
+    return n;
+}
+
+static int64_t seek(void *of, int64_t to, int whence)
+{
+    struct bytes *b = of;
+    if (whence & AVSEEK_SIZE) return b->n;
+    whence &= ~AVSEEK_FORCE;
+    if (whence == SEEK_CUR) to += b->at;
+    if (whence == SEEK_END) to += b->n;
+    if (to < 0 || to > b->n) return AVERROR(EINVAL);
+    return b->at = to;
+}
+
+/* Of a file in memory nothing else is to be opened. */
+static int refuse_open(AVFormatContext *f, AVIOContext **io, const char *url, int flags, AVDictionary **options)
+{
+    (void)f, (void)url, (void)flags, (void)options;
+    *io = NULL;
+    return AVERROR(EPERM);
+}
+
+static int failed(int code, const char *what, struct err *e)
+{
+    char text[AV_ERROR_MAX_STRING_SIZE];
+    av_strerror(code, text, sizeof text);
+    return err_set(e, code == AVERROR(ENOMEM) ? ERR_MEMORY : ERR_CORRUPT, "%s: %s", what, text);
+}
+
+/* The matrix that a camera writes, as one of the turns that image_orient knows. */
+static int turn_of(const AVStream *s)
+{
+    const uint8_t *m = av_stream_get_side_data(s, AV_PKT_DATA_DISPLAYMATRIX, NULL);
+    double degrees = m ? av_display_rotation_get((const int32_t *)m) : 0;
+    if (isnan(degrees)) return 1;
+    switch ((int)(lrint(degrees / 90) & 3)) {
+    case 1: return 8;
+    case 2: return 3;
+    case 3: return 6;
+    default: return 1;
+    }
+}
+
+static int open_codec(struct work *w, struct err *e)
+{
+    const AVCodec *codec;
+    int i = av_find_best_stream(w->file, AVMEDIA_TYPE_VIDEO, -1, -1, &codec, 0);
+    if (i == AVERROR_STREAM_NOT_FOUND) return err_set(e, ERR_REQUEST, "has no moving pictures in it");
+    if (i < 0 || !codec) return err_set(e, ERR_REQUEST, "its codec is none that this FFmpeg decodes");
+    w->stream = w->file->streams[i];
+    for (unsigned k = 0; k < w->file->nb_streams; k++)
+        if ((int)k != i) w->file->streams[k]->discard = AVDISCARD_ALL;
+    w->turn = turn_of(w->stream);
+    w->codec = avcodec_alloc_context3(codec);
+    CHECK(w->codec, "FFmpeg has no memory");
+    int code = avcodec_parameters_to_context(w->codec, w->stream->codecpar);
+    w->codec->thread_count = 1;
+    w->codec->max_pixels = w->limits->max_pixels;
+    w->codec->err_recognition = AV_EF_CRCCHECK;
+    if (code >= 0) code = avcodec_open2(w->codec, codec, NULL);
+    return code < 0 ? failed(code, "its decoder cannot be opened", e) : OK;
+}
+
+static int open_file(struct work *w, struct err *e)
+{
+    w->file = avformat_alloc_context();
+    unsigned char *buffer = av_malloc(IO_BUFFER);
+    w->io = buffer ? avio_alloc_context(buffer, IO_BUFFER, 0, &w->bytes, give, NULL, seek) : NULL;
+    CHECK(w->file && w->io, "FFmpeg has no memory");
+    w->file->pb = w->io;
+    w->file->io_open = refuse_open;
+    w->file->max_streams = 64;
+    int code = av_opt_set(w->file, "format_whitelist", "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi", 0);
+    if (code >= 0) code = avformat_open_input(&w->file, NULL, NULL, NULL); /* frees w->file where it fails */
+    if (code < 0) return failed(code, "damaged header", e);
+    code = avformat_find_stream_info(w->file, NULL);
+    if (code < 0) return failed(code, "damaged", e);
+    return open_codec(w, e);
+}
+
+static int add_frame(struct work *w, const AVFrame *f, double time_s, struct err *e)
+{
+    struct video *v = w->out;
+    if (v->n >= w->limits->max_frames)
+        return err_set(e, ERR_CORRUPT,
+                       "more than %lld frames are wanted of it; ask for a shorter piece or a lower rate",
+                       (long long)w->limits->max_frames);
+    struct image m;
+    int code = image_new(&m, f->width, f->height, 3, w->limits->max_pixels, e);
+    if (code) return code;
+    if ((v->n + 1) * m.width * m.height > w->limits->max_pixels * 8) {
+        image_free(&m);
+        return err_set(e, ERR_CORRUPT, "frames of more than 8 times %lld pixels together; ask for fewer",
+                       (long long)w->limits->max_pixels);
+    }
+    w->scale = sws_getCachedContext(w->scale, f->width, f->height, f->format, f->width, f->height, AV_PIX_FMT_RGB24,
+                                    SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT, NULL, NULL, NULL);
+    if (!w->scale) {
+        image_free(&m);
+        return err_set(e, ERR_REQUEST, "its pixels are of a form that FFmpeg does not turn into colours");
+    }
+    uint8_t *rows[4] = {m.p};
+    int stride[4] = {3 * f->width};
+    sws_scale(w->scale, (const uint8_t *const *)f->data, f->linesize, 0, f->height, rows, stride);
+    image_orient(&m, w->turn);
+    GROW(v->frame, v->n, v->room, 1);
+    v->time_s = xrealloc(v->time_s, (size_t)v->room * sizeof *v->time_s);
+    v->frame[v->n] = m;
+    v->time_s[v->n++] = time_s;
+    return OK;
+}
+
+static bool enough(const struct work *w) { return (w->wish->most && w->out->n >= w->wish->most); }
+
+static double moment(const struct work *w) { return w->wish->from_s + (double)w->wished / w->wish->rate; }
+
+/* What showed until `until_s` (infinite: to the end) fills the moments of the wish before that. */
+static int show(struct work *w, double until_s, struct err *e)
+{
+    int code = OK;
+    double to = w->wish->to_s > 0 ? w->wish->to_s : INFINITY;
+    if (w->wish->rate <= 0) {
+        if (w->shown_s >= w->wish->from_s && w->shown_s < to && !enough(w))
+            code = add_frame(w, w->shown, w->shown_s, e);
+        return code;
+    }
+    while (!code && !enough(w) && moment(w) < until_s && moment(w) < to) {
+        code = add_frame(w, w->shown, w->shown_s, e);
+        w->wished++;
+    }
+    return code;
+}
+
+/* Seconds from the first frame; a file whose frames have no times has them at its rate. */
+static int take_frame(struct work *w, struct err *e)
+{
+    int code = OK;
+    double rate = av_q2d(w->stream->avg_frame_rate), s;
+    if (w->frame->best_effort_timestamp != AV_NOPTS_VALUE)
+        s = (double)w->frame->best_effort_timestamp * av_q2d(w->stream->time_base);
+    else s = rate > 0 ? w->first_s + (double)w->decoded / rate : w->first_s + w->shown_s;
+    if (++w->decoded > w->limits->max_frames)
+        return err_set(e, ERR_CORRUPT, "more than %lld frames", (long long)w->limits->max_frames);
+    if (!w->any) w->first_s = s;
+    s -= w->first_s;
+    if (w->any) code = show(w, s, e);
+    av_frame_unref(w->shown);
+    av_frame_move_ref(w->shown, w->frame);
+    w->any = true;
+    w->shown_s = s;
+    return code;
+}
+
+static bool done(const struct work *w)
+{
+    return enough(w) || (w->wish->to_s > 0 && w->any && w->shown_s >= w->wish->to_s);
+}
+
+static int take_frames(struct work *w, struct err *e)
+{
+    int got = 0, code = OK;
+    while (!code && !done(w) && (got = avcodec_receive_frame(w->codec, w->frame)) >= 0) code = take_frame(w, e);
+    if (!code && got < 0 && got != AVERROR(EAGAIN) && got != AVERROR_EOF) return failed(got, "a damaged frame", e);
+    return code;
+}
+
+static int decode(struct work *w, struct err *e)
+{
+    int code = OK, got = 0;
+    while (!code && !done(w) && (got = av_read_frame(w->file, w->packet)) >= 0) {
+        if (w->packet->stream_index == w->stream->index) {
+            int sent = avcodec_send_packet(w->codec, w->packet);
+            if (sent < 0 && sent != AVERROR(EAGAIN)) code = failed(sent, "a damaged frame", e);
+            else code = take_frames(w, e);
+        }
+        av_packet_unref(w->packet);
+    }
+    if (code || done(w)) return code;
+    if (got != AVERROR_EOF) return failed(got, "damaged", e);
+    if (w->io->error < 0) return failed(w->io->error, "damaged", e);
+    avcodec_send_packet(w->codec, NULL);
+    code = take_frames(w, e);
+    if (!code && w->any && !done(w)) { /* the last one shows to the end */
+        double lasts = w->out->duration_s > w->shown_s ? w->out->duration_s : nextafter(w->shown_s, INFINITY);
+        code = show(w, lasts, e);
+    }
+    return code;
+}
+
+int video_ffmpeg(struct video *out, const void *p, size_t n, const struct video_wish *wish,
+                 const struct media_limits *l, struct err *e)
+{
+    struct work *w = xcalloc(1, sizeof *w);
+    *w = (struct work){.bytes = {p, (int64_t)n, 0}, .out = out, .wish = wish, .limits = l, .turn = 1};
+    w->packet = av_packet_alloc();
+    w->frame = av_frame_alloc();
+    w->shown = av_frame_alloc();
+    CHECK(w->packet && w->frame && w->shown, "FFmpeg has no memory");
+    int code = open_file(w, e);
+    if (!code) {
+        bool swap = w->turn == 6 || w->turn == 8;
+        out->width = swap ? w->codec->height : w->codec->width;
+        out->height = swap ? w->codec->width : w->codec->height;
+        out->rate = av_q2d(w->stream->avg_frame_rate);
+        if (!isfinite(out->rate)) out->rate = 0;
+        if (w->file->duration > 0) out->duration_s = (double)w->file->duration / AV_TIME_BASE;
+        code = decode(w, e);
+    }
+    if (!code && !w->any) code = err_set(e, ERR_CORRUPT, "holds no frame");
+    else if (!code && !out->n)
+        code = err_set(e, ERR_REQUEST, "has no frame from %g s on; it lasts %g s", wish->from_s, out->duration_s);
+    if (w->io) av_freep(&w->io->buffer);
+    avformat_close_input(&w->file);
+    avio_context_free(&w->io);
+    avcodec_free_context(&w->codec);
+    sws_freeContext(w->scale);
+    av_packet_free(&w->packet);
+    av_frame_free(&w->frame);
+    av_frame_free(&w->shown);
+    xfree(w);
+    return code;
+}
