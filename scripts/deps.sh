@@ -8,14 +8,15 @@
 #   --tests    what the tests need besides: a second MPI library, a browser that looks at the page of a run, a formatter
 #   --fuzz     clang with libFuzzer, which neither needs
 #
-# Where MPI and oneDNN (but for the tests) or a browser cannot be had, that is said, and is no error.
+# Where MPI, oneDNN, libwebp, libsndfile and FFmpeg (but for the tests) or a browser cannot be had, that is said, and is no error.
 set -euo pipefail
 
 here=$(dirname "${BASH_SOURCE[0]}")
 quiet=0 for_tests=0
 recommended=--no-install-recommends
-packages=(build-essential cmake ninja-build pkg-config libyaml-dev libjansson-dev libonig-dev libxxhash-dev zlib1g-dev libzstd-dev libcurl4-openssl-dev libssl-dev libutf8proc-dev libsnappy-dev libarchive-dev libdivsufsort-dev)
+packages=(build-essential cmake ninja-build pkg-config libyaml-dev libjansson-dev libonig-dev libxxhash-dev zlib1g-dev libzstd-dev libcurl4-openssl-dev libssl-dev libutf8proc-dev libsnappy-dev libarchive-dev libdivsufsort-dev libjpeg-dev libpng-dev)
 optional=(libdnnl-dev openmpi-bin libopenmpi-dev) # more matrix kernels; ranks as processes
+optional+=(libwebp-dev libsndfile1-dev libavformat-dev libavcodec-dev libavutil-dev libswscale-dev) # WebP, sound, video
 tests=(libcmocka-dev)
 tests+=(mpich libmpich-dev) # the other MPI library
 for arg in "$@"; do
@@ -40,17 +41,17 @@ say() { if [ "$quiet" = 0 ]; then echo "deps: $*" >&2; fi; }
 have_everything() {
     command -v cmake >/dev/null && command -v ninja >/dev/null && command -v cc >/dev/null &&
         command -v pkg-config >/dev/null &&
-        pkg-config --exists yaml-0.1 jansson oniguruma libxxhash zlib libzstd libcurl libcrypto libutf8proc snappy libarchive libdivsufsort &&
+        pkg-config --exists yaml-0.1 jansson oniguruma libxxhash zlib libzstd libcurl libcrypto libutf8proc snappy libarchive libdivsufsort libjpeg libpng &&
         { [ "$for_tests" = 0 ] || pkg-config --exists cmocka; }
 }
 
 if ! command -v dpkg-query >/dev/null; then
     if have_everything; then
-        say "compiler, cmake and libraries found (not a Debian system; oneDNN and MPI are optional)"
+        say "compiler, cmake and libraries found (not a Debian system; oneDNN, MPI, WebP, sound and video are optional)"
         exit 0
     fi
     echo "deps: this is not Debian or Ubuntu, and something is missing. Install a C compiler, cmake, ninja," >&2
-    echo "      pkg-config, and the development files of libyaml, jansson, Oniguruma, xxhash, zlib, zstd, libcurl, OpenSSL, utf8proc, snappy, libarchive, libdivsufsort, oneDNN and MPI; for the" >&2
+    echo "      pkg-config, and the development files of libyaml, jansson, Oniguruma, xxhash, zlib, zstd, libcurl, OpenSSL, utf8proc, snappy, libarchive, libdivsufsort, libjpeg, libpng, oneDNN, MPI, libwebp, libsndfile and FFmpeg; for the" >&2
     echo "      tests also those of cmocka." >&2
     exit 1
 fi
@@ -100,7 +101,7 @@ fi
 if [ ${#as_root[@]} = 1 ]; then as_root=(sudo -n); fi
 may_install() { command -v apt-get >/dev/null && { say "installing $*" && install "$@"; }; }
 if [ ${#wanted[@]} -gt 0 ] && ! may_install "${wanted[@]}"; then
-    say "could not install ${wanted[*]}: tutti does without (no MPI: ranks are threads of one process)"
+    say "could not install ${wanted[*]}: tutti does without (no MPI: ranks are threads of one process; no libwebp, libsndfile, FFmpeg: such media are refused by name)"
 elif [ ${#needed[@]} = 0 ]; then
     say "all $((${#packages[@]} + ${#optional[@]})) packages are installed"
 fi

@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "comm/comm.h"
+#include "media/media.h"
 
 static const struct cli_command commands[] = {
     {"train", cmd_train, "CONFIG [-n RANKS] [key=value ...]", "train a model"},
@@ -62,7 +63,10 @@ int main(int argc, char **argv)
         return 0;
     }
     if (!strcmp(argv[1], "--version")) {
-        printf("tutti %s%s%s\n", TUTTI_VERSION, comm_mpi_name() ? ", " : "", comm_mpi_name() ? comm_mpi_name() : "");
+        char missing[128];
+        media_missing(missing);
+        printf("tutti %s%s%s%s%s\n", TUTTI_VERSION, comm_mpi_name() ? ", " : "", comm_mpi_name() ? comm_mpi_name() : "",
+               missing[0] ? ", " : "", missing);
         return 0;
     }
     const struct cli_command *c = cli_choose("", commands, N_COMMANDS, argv[1]);

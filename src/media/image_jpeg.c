@@ -35,7 +35,7 @@ static void ends(j_common_ptr d)
 }
 
 /* level -1: damage that the library would pass over. What costs no pixel is passed over here too: bytes between
- * markers, unusual version numbers, and a missing end behind the last row. */
+ * markers, unusual version numbers, and whatever is wrong behind the last row. */
 static void warns(j_common_ptr d, int level)
 {
     static const int harmless[] = {JWRN_EXTRANEOUS_DATA, JWRN_JFIF_MAJOR, JWRN_ADOBE_XFORM};

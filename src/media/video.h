@@ -7,7 +7,8 @@
 
 #include "media/image.h"
 
-/* Which frames: those that show at from_s, from_s + 1 / rate, ... , before to_s. */
+/* Which frames: those that show at from_s, from_s + 1 / rate, ... , before to_s (to within 1 ms, to
+ * which some files round times). */
 struct video_wish {
     double from_s, to_s; /* to_s 0: to the end */
     double rate;         /* frames a second; 0: every frame there is */

@@ -18,6 +18,7 @@
 #include "media/media.h"
 
 enum { IO_BUFFER = 65536 };
+static const double TICK_S = 0.001; /* Matroska rounds times to it: what begins so little later begins in time */
 
 bool video_ffmpeg_there(void) { return true; }
 
@@ -118,6 +119,7 @@ static int open_codec(struct work *w, struct err *e)
 
 static int open_file(struct work *w, struct err *e)
 {
+    av_log_set_level(AV_LOG_QUIET); /* else it writes on stderr by itself; what fails is said by its code */
     w->file = avformat_alloc_context();
     unsigned char *buffer = av_malloc(IO_BUFFER);
     w->io = buffer ? avio_alloc_context(buffer, IO_BUFFER, 0, &w->bytes, give, NULL, seek) : NULL;
@@ -175,30 +177,36 @@ static int show(struct work *w, double until_s, struct err *e)
     int code = OK;
     double to = w->wish->to_s > 0 ? w->wish->to_s : INFINITY;
     if (w->wish->rate <= 0) {
-        if (w->shown_s >= w->wish->from_s && w->shown_s < to && !enough(w))
+        if (w->shown_s + TICK_S >= w->wish->from_s && w->shown_s + TICK_S < to && !enough(w))
             code = add_frame(w, w->shown, w->shown_s, e);
         return code;
     }
-    while (!code && !enough(w) && moment(w) < until_s && moment(w) < to) {
+    while (!code && !enough(w) && moment(w) + TICK_S < until_s && moment(w) < to) {
         code = add_frame(w, w->shown, w->shown_s, e);
         w->wished++;
     }
     return code;
 }
 
-/* Seconds from the first frame; a file whose frames have no times has them at its rate. */
-static int take_frame(struct work *w, struct err *e)
+/* When a frame begins, in seconds from the first. One without a time of its own, or with one that does not rise (AVI
+ * has none), follows the one before at the file's rate. */
+static double begins(struct work *w)
 {
-    int code = OK;
-    double rate = av_q2d(w->stream->avg_frame_rate), s;
+    double rate = av_q2d(w->stream->avg_frame_rate), s = NAN;
     if (w->frame->best_effort_timestamp != AV_NOPTS_VALUE)
         s = (double)w->frame->best_effort_timestamp * av_q2d(w->stream->time_base);
-    else s = rate > 0 ? w->first_s + (double)w->decoded / rate : w->first_s + w->shown_s;
+    if (!w->any) w->first_s = isfinite(s) ? s : 0;
+    s -= w->first_s;
+    if (!w->any) return 0;
+    return s > w->shown_s ? s : w->shown_s + (rate > 0 && isfinite(rate) ? 1 / rate : 0.04);
+}
+
+static int take_frame(struct work *w, struct err *e)
+{
     if (++w->decoded > w->limits->max_frames)
         return err_set(e, ERR_CORRUPT, "more than %lld frames", (long long)w->limits->max_frames);
-    if (!w->any) w->first_s = s;
-    s -= w->first_s;
-    if (w->any) code = show(w, s, e);
+    double s = begins(w);
+    int code = w->any ? show(w, s, e) : OK;
     av_frame_unref(w->shown);
     av_frame_move_ref(w->shown, w->frame);
     w->any = true;
@@ -236,7 +244,8 @@ static int decode(struct work *w, struct err *e)
     avcodec_send_packet(w->codec, NULL);
     code = take_frames(w, e);
     if (!code && w->any && !done(w)) { /* the last one shows to the end */
-        double lasts = w->out->duration_s > w->shown_s ? w->out->duration_s : nextafter(w->shown_s, INFINITY);
+        double lasts = w->shown_s + 2 * TICK_S;
+        if (w->out->duration_s > lasts) lasts = w->out->duration_s;
         code = show(w, lasts, e);
     }
     return code;
