@@ -64,7 +64,8 @@ struct ckpt_info {
     const char *extra; /* JSON text of an object: positions, and "model" (hf_config_put in hf.h); NULL: none */
     const struct ckpt_attachment *attachments;
     int n_attachments;
-    int keep; /* published checkpoints to keep, this one included; 0: all */
+    int keep;           /* published checkpoints to keep, this one included; 0: all */
+    int64_t keep_every; /* and all whose step is a multiple of this; 0: none beside those */
 };
 
 /* -- saving ------------------------------------------------------------------------------------------------- */

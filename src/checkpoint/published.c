@@ -281,7 +281,7 @@ int published_set_latest(const char *root, const char *dir, struct err *e)
     return rc;
 }
 
-int published_prune(const char *root, int keep, const char *newest, struct err *e)
+int published_prune(const char *root, int keep, int64_t keep_every, const char *newest, struct err *e)
 {
     if (keep <= 0) return OK;
     struct ckpt_listing *list;
@@ -291,8 +291,8 @@ int published_prune(const char *root, int keep, const char *newest, struct err *
     for (int i = 0; i < n; i++) n_complete += !*list[i].problem;
     for (int i = 0; i < n && n_complete > keep && rc == OK; i++) {
         if (*list[i].problem || strcmp(list[i].path, newest) == 0) continue; /* a broken one is for a person */
-        rc = remove_via_trash(root, list[i].path, e);
         n_complete--;
+        if (!keep_every || list[i].step % keep_every) rc = remove_via_trash(root, list[i].path, e);
     }
     ckpt_list_free(list, n);
     return rc;

@@ -28,8 +28,9 @@ int published_latest(const char *root, char **name, struct err *e);
 int64_t published_step(const char *name);
 /* More than any publication below root. */
 int published_next(const char *root, int64_t *publication, struct err *e);
-/* Removes the earliest publications until `keep` complete ones are left; never `newest`. */
-int published_prune(const char *root, int keep, const char *newest, struct err *e);
+/* Removes complete ones, never `newest`: of the `keep` last published (0: all) none, and none whose step is a multiple
+ * of keep_every (0: no such rule). */
+int published_prune(const char *root, int keep, int64_t keep_every, const char *newest, struct err *e);
 /* The newest complete one, whatever else is there; NULL: none; xfree it. For messages. */
 char *published_any(const char *root);
 

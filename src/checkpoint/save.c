@@ -35,11 +35,9 @@ static char *rank_file(const char *dir, int rank, const char *suffix)
 
 int ckpt_save_begin(const char *root, int64_t step, struct err *e)
 {
-    char *dir = published_temporary(root, step), *above = fs_join(root, "..");
+    char *dir = published_temporary(root, step);
     int rc = fs_remove_tree(dir, e);
     if (rc == OK) rc = fs_mkdirs(dir, e);
-    if (rc == OK) rc = fs_sync_dir(above, e); /* root's own name must outlast a power cut too */
-    xfree(above);
     xfree(dir);
     return rc;
 }
@@ -341,14 +339,17 @@ static int build(const char *root, const char *dir, int n_ranks, const struct ck
 int ckpt_save_publish(const char *root, int n_ranks, const struct ckpt_info *info, struct err *e)
 {
     char *dir = published_temporary(root, info->step), *final = published_dir(root, info->step);
-    int rc = build(root, dir, n_ranks, info, e);
+    char *above = fs_join(root, "..");
+    int rc = fs_sync_dir(above, e); /* root's own name must outlast a power cut too */
+    if (rc == OK) rc = build(root, dir, n_ranks, info, e);
     if (rc == OK) rc = published_rename(dir, final, e);
     if (rc == OK) {
         /* Published. What fails from here on is worth a warning, not the run. */
         struct err later;
         if (published_set_latest(root, final, &later) < 0) log_warn("%s", later.text);
-        if (published_prune(root, info->keep, final, &later) < 0) log_warn("%s", later.text);
+        if (published_prune(root, info->keep, info->keep_every, final, &later) < 0) log_warn("%s", later.text);
     }
+    xfree(above);
     xfree(final);
     xfree(dir);
     return rc;

@@ -317,7 +317,14 @@ const struct conf_row config_rows[] = {
     BOOL("numerics.exact_order", numerics.exact_order, "false", "any power of two of data-parallel ranks gives the bits of one; costs memory and traffic (tutti plan)"),
 
     INT("checkpoint.every", checkpoint.every, "500", 0, 1e12, "steps between checkpoints; 0: only at the end"),
+    REAL("checkpoint.every_s", checkpoint.every_s, "0", 0, 1e9, "and a checkpoint when the last one was begun so many seconds ago; 0: steps alone decide"),
     INT("checkpoint.keep", checkpoint.keep, "3", 0, 1e9, "newest checkpoints to keep; 0: all"),
+    INT("checkpoint.keep_every", checkpoint.keep_every, "0", 0, 1e12, "and all whose step is a multiple of this; 0: none beside the newest"),
+    BOOL("checkpoint.async", checkpoint.async, "false",
+         "steps go on while a checkpoint is written: a step waits for a copy of the state in the host's memory (tutti plan counts it), "
+         "a thread writes that"),
+    CHOICE("checkpoint.busy", checkpoint.busy, "wait", "wait|skip",
+           "a checkpoint that is due while the one before is still being written: wait for that one, or do without this one"),
     INT("checkpoint.retries", checkpoint.retries, "5", 0, 1e9,
         "how often in a row a save may fail (a full disk) and is tried again, while training goes on, before the run ends"),
     REAL("checkpoint.retry_s", checkpoint.retry_s, "30", 0, 1e6, "seconds before it is tried again"),
@@ -611,6 +618,11 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     if (c->run.trace && c->parallel.servers && c->parallel.server_mode == SERVER_ASYNC)
         return conf_error(f, e, "run.trace",
                           "ranks of an asynchronous server have no steps in common; choose parallel.server_mode: sync");
+    if ((c->checkpoint.async || c->checkpoint.every_s > 0) && c->parallel.servers && c->parallel.server_mode == SERVER_ASYNC)
+        return conf_error(f, e, c->checkpoint.async ? "checkpoint.async" : "checkpoint.every_s",
+                          "ranks of an asynchronous server have no steps in common, at whose end they could agree; "
+                          "choose parallel.server_mode: sync, or %s",
+                          c->checkpoint.async ? "false" : "0");
     if (c->run.exponents_every && c->parallel.servers)
         return conf_error(f, e, "run.exponents_every",
                           "workers of a parameter server do not add up what they counted; choose 0, or "
@@ -796,6 +808,7 @@ struct engine_config config_engine(const struct config *c)
         .documents_in_order = config_cp_area(c),
         .pieces = config_pieces(c),
         .batches_ahead = (int)c->data.prefetch,
+        .snapshots = c->checkpoint.async,
         .trace_bytes = c->run.trace ? to_size(c->run.trace_mib) << 20 : 0,
     };
 }

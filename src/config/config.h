@@ -29,6 +29,7 @@ struct config_key {
 
 enum config_weights { WEIGHTS_STEPWISE, WEIGHTS_LINEAR };
 enum config_order { ORDER_SHUFFLED, ORDER_SEQUENTIAL };
+enum config_busy { BUSY_WAIT, BUSY_SKIP };
 enum config_accumulate {
     ACCUMULATE_FP32,
     ACCUMULATE_HOPPER_BF16,
@@ -173,8 +174,10 @@ struct config {
         enum config_accumulate accumulate;
     } numerics;
     struct {
-        int64_t every, keep, retries;
-        double retry_s, timeout_s;
+        int64_t every, keep, keep_every, retries;
+        double every_s, retry_s, timeout_s;
+        bool async;
+        enum config_busy busy;
         const char *resume;
         struct conf_list allow_changes; /* of const char * */
     } checkpoint;

@@ -201,6 +201,7 @@ void ranks_engine(const struct ranks *r, struct engine_config *ec)
     ec->n_servers = r->n_servers;
     ec->server = r->server;
     ec->workers = r->workers;
+    ec->snapshots &= r->writes;
     ec->par = r->par;
     if (r->server >= 0) {
         struct mesh servers = ranks_servers(r->n_servers);

@@ -59,6 +59,8 @@ static bool no_sums(const struct config *c)
 {
     return !c->parallel.servers && config_dp(c) * c->parallel.cp * c->parallel.tp == 1;
 }
+static bool saves_at_once(const struct config *c) { return !c->checkpoint.async; }
+static bool keeps_all_saved(const struct config *c) { return !c->checkpoint.keep; }
 static bool no_trace(const struct config *c) { return !c->run.trace; }
 
 static const struct {
@@ -93,6 +95,8 @@ static const struct {
     {"memory.offload_to", no_offload, "memory.offload is empty"},
     {"moe.buffer", no_dispatch, "no rows are sent to other ranks' experts"},
     {"moe.buffer_least", worst_room, "there is room for the worst choice"},
+    {"checkpoint.busy", saves_at_once, "checkpoint.async is false"},
+    {"checkpoint.keep_every", keeps_all_saved, "checkpoint.keep is 0: all are kept"},
     {"run.trace_steps", no_trace, "run.trace names no file"},
     /* clang-format on */
 };

@@ -26,6 +26,7 @@
 #include "schedule/schedule.h"
 #include "state/copies.h"
 #include "state/exchange.h"
+#include "state/snapshot.h"
 #include "state/store.h"
 #include "tape/away.h"
 #include "tape/program.h"
@@ -94,6 +95,7 @@ struct engine_config {
      * its shard and runs no model. */
     int n_servers, server; /* 0: none; server: which, -1 a worker */
     int batches_ahead;     /* for which who trains has room here, besides the one that it holds; 0: none is made */
+    bool snapshots;        /* room in the host's memory for what this rank writes to a checkpoint (run/saving.h) */
     size_t trace_bytes;    /* of the ring that a trace is kept in (engine/trace.h); 0: none is made */
     struct comm *workers;  /* over which workers add up counts and losses; NULL: each counts its own */
 };
@@ -195,7 +197,9 @@ struct engine {
     struct buffer staging; /* the host's: the batch as it is in data */
     int64_t padded;        /* of the batch that is fed, over all ranks */
     int64_t *order; /* [sequences][seq] which token stands at each place, of the batch that is fed; NULL: its own */
-    struct buffer ahead; /* the host's, for who trains: batches that are prepared ahead (data/prefetch.h) */
+    struct buffer ahead;         /* the host's, for who trains: batches that are prepared ahead (data/prefetch.h) */
+    struct snapshot snapshot;    /* what this rank writes to a checkpoint, */
+    struct buffer snapshot_room; /* and the host's memory for it; dev NULL: there is none */
     struct buffer
         told; /* the host's: what it must know of a step, stat, balance and norm; one wait brings it (engine/tally.h) */
     double *load; /* balance of the last step over all ranks, layer after layer (engine/balance.h) */

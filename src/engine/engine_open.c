@@ -311,6 +311,14 @@ static int make_tools(struct engine *g, struct err *e)
     return rc ? rc : adafactor_new(&g->tools.adafactor, &g->store, &g->cfg.optim, g->stream, &groups, e);
 }
 
+/* Who writes checkpoints beside the steps copies the state there first. */
+static int make_snapshot(struct engine *g, struct err *e)
+{
+    if (!g->cfg.snapshots) return OK;
+    snapshot_init(&g->snapshot, &g->store, SNAPSHOT_WRITTEN);
+    return buffer_new_host(&g->snapshot_room, g->dev, MEM_HOST, g->snapshot.bytes, e);
+}
+
 int engine_new(struct engine **out, const struct engine_config *c, struct device *d, struct err *e)
 {
     int rc = begin(out, c, d, e);
@@ -318,7 +326,10 @@ int engine_new(struct engine **out, const struct engine_config *c, struct device
     if (!rc) rc = kernel_table_init(&g->kernels, c->kernels, c->threads, d->counts_only, e);
     if (!rc && c->accumulate) rc = kernel_table_accumulate(&g->kernels, c->accumulate, e);
     if (!rc) kernel_on(g->stream, &g->kernels);
-    if (!rc && is_server(c)) return finish(out, new_shard(g, e));
+    if (!rc && is_server(c)) {
+        rc = new_shard(g, e);
+        return finish(out, rc ? rc : make_snapshot(g, e));
+    }
     if (!rc) rc = build_schedule(g, e);
     if (!rc) rc = build_stages(g, e);
     if (!rc) rc = new_store(g, e);
@@ -327,6 +338,7 @@ int engine_new(struct engine **out, const struct engine_config *c, struct device
     if (!rc) rc = build_lists(g, e);
     if (!rc) rc = build_itineraries(g, e);
     if (!rc) rc = new_buffers(g, e);
+    if (!rc) rc = make_snapshot(g, e);
     if (!rc) bind(g);
     return finish(out, rc);
 }
@@ -355,6 +367,8 @@ void engine_free(struct engine *g)
     buffer_free(&g->told);
     buffer_free(&g->staging);
     buffer_free(&g->ahead);
+    buffer_free(&g->snapshot_room);
+    snapshot_free(&g->snapshot);
     buffer_free(&g->index);
     buffer_free(&g->balance);
     buffer_free(&g->trace_ring);

@@ -167,10 +167,14 @@ void plan_print(const struct plan *p, const struct config *c, struct str *out)
     static const char *const beside[] = {"and in the host's", "and on disk"};
     for (int i = MEM_HOST; i <= MEM_DISK; i++)
         if (most->bytes[i]) {
+            bool snapshot = i == MEM_HOST && c->checkpoint.async;
+            bool away = c->memory.away && (config_offload_dir(c) ? MEM_DISK : MEM_HOST) == i;
             str_printf(out, "  %-18s %16zu %10s of ", beside[i - MEM_HOST], most->bytes[i],
                        str_bytes(a, (double)most->bytes[i]));
-            config_offload_text(c, out);
-            str_puts(out, " (memory.offload), beside the peak\n");
+            if (away) config_offload_text(c, out);
+            str_printf(out, "%s%s%s, beside the peak\n", away ? " (memory.offload)" : "",
+                       away && snapshot ? " and " : "",
+                       snapshot ? "the state while it is saved (checkpoint.async)" : "");
         }
     if (p->n_ranks > 1) str_puts(out, "bytes that it sends in a step:\n");
     for (int x = 0; x < AXIS_N; x++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happens between steps: replicas are compared, checkpoints saved, validation text is looked at, a sample is
- * written, and a step that went wrong is explained. Nothing here changes a parameter. */
+/* What happens between steps: replicas are compared, validation text is looked at, and a step that went wrong is
+ * explained. Nothing here changes a parameter. */
 #include "run/trainer_impl.h"
 
 #include <math.h>
@@ -12,18 +12,6 @@
 #include "engine/replicas.h"
 #include "run/exponents_file.h"
 #include "run/looks.h"
-#include "run/samples.h"
-#include "run/saved.h"
-
-/* A text that cannot be written is no reason to end a run. */
-static void write_sample(struct trainer *t)
-{
-    struct err e = {0};
-    const int64_t every = t->cfg.run.sample_every;
-    if (!every || (t->step % every && t->step != t->cfg.run.steps)) return;
-    if (samples_write(&t->cfg, t->checkpoints, t->step, &e))
-        log_warn("no sample of step %lld: %s", (long long)t->step, e.text);
-}
 
 int trainer_compare(struct trainer *t, struct err *e)
 {
@@ -46,65 +34,6 @@ int trainer_compare(struct trainer *t, struct err *e)
                    "step %lld: ranks that must hold the same numbers do not: %s. Nothing of it was saved; %s. "
                    "Memory or a transfer went wrong there: look at that machine before you start again",
                    (long long)t->step, r.text, saved);
-}
-
-static void advise_diverged(const struct trainer *t, struct err *e)
-{
-    char saved[64] = "there is none before it", text[sizeof e->text];
-    if (t->saved >= 0) snprintf(saved, sizeof saved, "the last one is of step %lld", (long long)t->saved);
-    snprintf(text, sizeof text, "%s", e->text);
-    err_set(e, ERR_NUMERIC,
-            "%.700s; %s. Lower optimizer.lr (now %g), raise warmup_steps, or set optimizer.clip (now %g)", text, saved,
-            t->cfg.optimizer.lr, t->cfg.optimizer.clip);
-}
-
-static int save(struct trainer *t, struct err *e)
-{
-    double from = clock_now_s();
-    int same = trainer_compare(t, e);
-    if (same) return same;
-    struct save_info s = {
-        .root = t->checkpoints,
-        .step = t->step,
-        .tokens = t->tokens,
-        .keep = t->cfg.checkpoint.keep,
-        .config_text = str_text(&t->config_text),
-        .tokenizer_dir = t->tokenizer_dir,
-        .cfg = &t->cfg,
-        .bos = tokenizer_bos(t->tokenizer),
-        .eos = tokenizer_eos(t->tokenizer),
-        .data = t->data,
-    };
-    struct comm *w = t->site.ranks.world;
-    if (w) comm_patience(w, t->cfg.checkpoint.timeout_s);
-    int rc = save_checkpoint(t->site.engine, &t->site.ranks, &s, e);
-    if (w) comm_patience(w, 0);
-    if (rc == ERR_NUMERIC) advise_diverged(t, e);
-    if (rc) return rc;
-    t->saved = t->step;
-    if (!t->leads) return OK;
-    log_status_end();
-    log_info("saved step %lld in %.2f s", (long long)t->step, clock_now_s() - from);
-    write_sample(t);
-    return OK;
-}
-
-/* What waits on disk is gone for good: no other try would find it. All ranks have a disk, or none (site.c). */
-static bool lost(struct trainer *t)
-{
-    struct err why;
-    return t->site.dev->tier && trainer_together(t, device_status(t->site.dev, &why), &why);
-}
-
-int trainer_save(struct trainer *t, bool waits, struct err *e)
-{
-    for (int rc;;) {
-        if (!(rc = save(t, e))) retry_done(&t->retry);
-        else if (lost(t)) return rc;
-        else rc = retry_failed(&t->retry, t->site.ranks.world, waits, rc, e);
-        if (rc || !waits || !t->retry.failed) return rc;
-        clock_sleep_s(t->retry.pause_s);
-    }
 }
 
 /* Servers know of validation only that workers agree on each batch. */
@@ -157,6 +86,7 @@ int trainer_not_finite(struct trainer *t, const struct engine_batch *b, const st
                        struct err *e)
 {
     char what[256], saved[40] = "none";
+    if (t->saving) trainer_save_end(t, &(struct err){0}); /* what is being written is of a step that went well */
     if (t->saved >= 0) snprintf(saved, sizeof saved, "of step %lld", (long long)t->saved);
     snprintf(what, sizeof what, "a worker's gradients");
     if (!t->site.serve) engine_blame(t->site.engine, b, t->step, what, sizeof what);

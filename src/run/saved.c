@@ -37,7 +37,7 @@ static int from_host(void *ctx, int64_t offset, size_t bytes, const void *src, s
     return device_status(x->stream->dev, e);
 }
 
-static void forget(struct ckpt_tensor *t, int64_t n)
+void save_forget(struct ckpt_tensor *t, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) xfree(t[i].ctx);
     xfree(t);
@@ -101,50 +101,87 @@ static void describe_model(const struct engine *g, const struct save_info *s, st
 
 static int agree(const struct ranks *r, int rc, struct err *e) { return r->world ? comm_agree(r->world, rc, e) : rc; }
 
+int save_is_worth(const struct engine *g, const struct ranks *r, int64_t step, struct err *e)
+{
+    int rc = agree(r, r->writes ? health_check(g, e) : OK, e);
+    return rc ? err_prefix(e, "step %lld was not saved, since it would take the place of a good checkpoint",
+                           (long long)step)
+              : OK;
+}
+
+int64_t save_describe(const struct engine *g, const void *memory, struct ckpt_tensor **out)
+{
+    if (!memory) return describe(g, true, false, out);
+    const struct snapshot *x = &g->snapshot;
+    struct ckpt_tensor *t = xcalloc(to_size(x->n) + 1, sizeof *t);
+    for (int64_t i = 0; i < x->n; i++) {
+        const struct snapshot_part *p = &x->part[i];
+        t[i] =
+            tensor_of(&g->store.array[p->array].row, store_array(&g->store, p->array), &g->params.p[p->param], p->span);
+        t[i].p = (char *)(uintptr_t)memory + p->at;
+    }
+    *out = t;
+    return x->n;
+}
+
+int save_abort(const struct engine *g, const struct ranks *r, const char *root, int64_t step, int rc, struct err *e)
+{
+    if (r->rank == 0) ckpt_save_abort(root, step, store_saved_bytes(&g->store), e);
+    agree(r, r->rank == 0 ? rc : OK, e); /* all leave with the explanation, whoever is the first to */
+    return rc;
+}
+
 /* Begin (one rank), write (those that hold the first replica), publish (one rank). */
 static int save_together(const struct engine *g, const struct ranks *r, const char *root, const struct ckpt_info *info,
                          struct err *e)
 {
     struct ckpt_tensor *t;
-    int rc = agree(r, r->writes ? health_check(g, e) : OK, e);
-    if (rc)
-        return err_prefix(e, "step %lld was not saved, since it would take the place of a good checkpoint",
-                          (long long)info->step);
-    int64_t n = describe(g, true, false, &t);
+    int rc = save_is_worth(g, r, info->step, e);
+    if (rc) return rc;
+    int64_t n = save_describe(g, NULL, &t);
     rc = agree(r, r->rank == 0 ? ckpt_save_begin(root, info->step, e) : OK, e);
     if (!rc) rc = agree(r, r->writes ? ckpt_save_rank(root, info->step, r->writer, t, n, e) : OK, e);
     if (!rc) rc = agree(r, r->rank == 0 ? ckpt_save_publish(root, r->n_writers, info, e) : OK, e);
-    if (rc && r->rank == 0) ckpt_save_abort(root, info->step, store_saved_bytes(&g->store), e);
-    if (rc) agree(r, r->rank == 0 ? rc : OK, e); /* all leave with the explanation, whoever is the first to */
-    forget(t, n);
+    if (rc) rc = save_abort(g, r, root, info->step, rc, e);
+    save_forget(t, n);
     return rc;
+}
+
+void save_words_make(struct save_words *w, const struct engine *g, const struct save_info *s)
+{
+    *w = (struct save_words){0};
+    w->file[0] = (struct ckpt_attachment){.name = "config.yaml", .p = s->config_text, .bytes = strlen(s->config_text)};
+    int n = 1;
+    for (int i = 0; s->tokenizer_dir && i < HF_BESIDE; i++) {
+        w->path[i] = fs_join(s->tokenizer_dir, hf_beside[i]);
+        if (fs_exists(w->path[i]))
+            w->file[n++] = (struct ckpt_attachment){.name = hf_beside[i], .copy_from = w->path[i]};
+    }
+    describe_model(g, s, &w->extra);
+    w->info = (struct ckpt_info){
+        .step = s->step,
+        .tokens = s->tokens,
+        .seed = (int64_t)g->cfg.seed,
+        .extra = str_text(&w->extra),
+        .attachments = w->file,
+        .n_attachments = n,
+        .keep = to_int(s->keep),
+        .keep_every = s->keep_every,
+    };
+}
+
+void save_words_free(struct save_words *w)
+{
+    for (int i = 0; i < HF_BESIDE; i++) xfree(w->path[i]);
+    str_free(&w->extra);
 }
 
 int save_checkpoint(const struct engine *g, const struct ranks *r, const struct save_info *s, struct err *e)
 {
-    struct ckpt_attachment files[1 + HF_BESIDE] = {
-        {.name = "config.yaml", .p = s->config_text, .bytes = strlen(s->config_text)}};
-    char *paths[HF_BESIDE] = {NULL};
-    int n_files = 1;
-    for (int i = 0; s->tokenizer_dir && i < HF_BESIDE; i++) {
-        paths[i] = fs_join(s->tokenizer_dir, hf_beside[i]);
-        if (fs_exists(paths[i]))
-            files[n_files++] = (struct ckpt_attachment){.name = hf_beside[i], .copy_from = paths[i]};
-    }
-    struct str extra = {0};
-    describe_model(g, s, &extra);
-    struct ckpt_info info = {
-        .step = s->step,
-        .tokens = s->tokens,
-        .seed = (int64_t)g->cfg.seed,
-        .extra = str_text(&extra),
-        .attachments = files,
-        .n_attachments = n_files,
-        .keep = to_int(s->keep),
-    };
-    int rc = save_together(g, r, s->root, &info, e);
-    for (int i = 0; i < HF_BESIDE; i++) xfree(paths[i]);
-    str_free(&extra);
+    struct save_words w;
+    save_words_make(&w, g, s);
+    int rc = save_together(g, r, s->root, &w.info, e);
+    save_words_free(&w);
     return rc;
 }
 
@@ -156,7 +193,7 @@ int save_check(const struct engine *g, const struct ckpt *c, struct err *e)
     if (!rc)
         rc = ckpt_check(c, t, n, e); /* also that it holds nothing more: a model of fewer layers is another model */
     if (rc) err_prefix(e, "cannot resume");
-    forget(t, n);
+    save_forget(t, n);
     return rc;
 }
 
@@ -186,7 +223,7 @@ static int read_own(struct engine *g, const struct source *x, struct err *e)
     struct ckpt_tensor *t;
     int64_t n = describe(g, false, true, &t);
     int rc = n ? explain(x, ckpt_load(x->c, t, n, e), e) : OK;
-    forget(t, n);
+    save_forget(t, n);
     return rc;
 }
 

@@ -19,15 +19,36 @@
 struct save_info {
     const char *root;     /* run.dir/checkpoints */
     int64_t step, tokens; /* done so far */
-    int64_t keep;
+    int64_t keep, keep_every;
     const char *config_text;   /* resolved config.yaml */
     const char *tokenizer_dir; /* holds tokenizer.json and what goes with it (companions.h); NULL: none */
     const struct config *cfg;  /* for what model.from says of the ends of texts; NULL: nothing */
     int32_t bos, eos;
     struct changes_data data;
 };
-/* Fails with ERR_NUMERIC, and nothing is written, when the state is not worth publishing (health.h). */
+/* Saves while all ranks wait for it; beside the steps: saving.h. Fails with ERR_NUMERIC, and nothing is written, when
+ * the state is not worth publishing (health.h). */
 int save_checkpoint(const struct engine *g, const struct ranks *r, const struct save_info *s, struct err *e);
+/* ---- of a save, for who takes its steps one by one (saving.h) ---- */
+
+/* What a checkpoint has beside tensors. Its texts are its own but for config_text, which outlives it. */
+struct save_words {
+    struct ckpt_info info;
+    struct ckpt_attachment file[1 + HF_BESIDE];
+    char *path[HF_BESIDE];
+    struct str extra;
+};
+void save_words_make(struct save_words *w, const struct engine *g, const struct save_info *s);
+void save_words_free(struct save_words *w);
+/* ERR_NUMERIC on all ranks when the state of one is not worth publishing. Collective. */
+int save_is_worth(const struct engine *g, const struct ranks *r, int64_t step, struct err *e);
+/* What this rank writes: where it is, or in a snapshot of it that lies at `memory`. Free with save_forget. Local. */
+int64_t save_describe(const struct engine *g, const void *memory, struct ckpt_tensor **out);
+void save_forget(struct ckpt_tensor *t, int64_t n);
+/* After one rank's failure: what it left is removed, and *e says on all ranks what happened and what is still there.
+ * Collective. */
+int save_abort(const struct engine *g, const struct ranks *r, const char *root, int64_t step, int rc, struct err *e);
+
 /* Whether c holds this model and its arrays: names, shapes and types; attachments are compared with their checksums.
  * Local. */
 int save_check(const struct engine *g, const struct ckpt *c, struct err *e);

@@ -61,7 +61,7 @@ static void say_offload(const struct tell *t, struct str *s)
     if (config_offload_auto(t->cfg)) chosen_for(t, s);
     if (!tier) {
         str_printf(s, ", %s in the host's memory, which on the cpu device is the same",
-                   str_bytes(a, (double)t->engine->dev->ledger.now[MEM_HOST]));
+                   str_bytes(a, (double)(t->engine->dev->ledger.now[MEM_HOST] - t->engine->snapshot_room.bytes)));
         say("offload", s);
         return;
     }

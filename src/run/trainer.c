@@ -55,16 +55,21 @@ static int one_step(struct trainer *t, struct err *e)
 static bool stop_wanted(struct trainer *t, int *rc, struct err *e)
 {
     int data = t->feed ? prefetch_wait(t->feed, e) : OK;
-    int64_t here = signals_number(t->job->signals), wanted[3] = {here, data != OK, trainer_waited_ns(t)};
+    enum { STOP, DATA, WAITED, SAVING, SAVE_TIME, N };
+    int64_t here = signals_number(t->job->signals);
+    int64_t wanted[N] = {here, data != OK, trainer_waited_ns(t), t->saving && saving_is_busy(t->saving),
+                         trainer_save_time(t)};
     if (t->site.ranks.world)
         comm_wait(t->site.ranks.world,
-                  comm_all_reduce(t->site.ranks.world, wanted, wanted, 3, DT_I64, COMM_MAX, "stop? data? waited?"));
-    t->data_wait_s = 1e-9 * (double)wanted[2];
+                  comm_all_reduce(t->site.ranks.world, wanted, wanted, N, DT_I64, COMM_MAX, "stop? data? waited?"));
+    t->saves_there = wanted[SAVING];
+    t->save_time = wanted[SAVE_TIME];
+    t->data_wait_s = 1e-9 * (double)wanted[WAITED];
     t->data_waited_s += t->data_wait_s;
-    if (t->leads && wanted[0] && !here) log_info("another rank got %s: saving", signals_name((int)wanted[0]));
-    t->stopped_by = (int)wanted[0];
-    if (wanted[1] && !wanted[0]) *rc = trainer_together(t, data, e);
-    return wanted[0] || *rc;
+    if (t->leads && wanted[STOP] && !here) log_info("another rank got %s: saving", signals_name((int)wanted[STOP]));
+    t->stopped_by = (int)wanted[STOP];
+    if (wanted[DATA] && !wanted[STOP]) *rc = trainer_together(t, data, e);
+    return wanted[STOP] || *rc;
 }
 
 /* What comparing the tokens that were read with their checksums has cost, on rank 0. */
@@ -100,13 +105,14 @@ static int loop(struct trainer *t, struct err *e)
                                    .memory = t->site.engine->ahead.p};
     if (!trainer_serves(t)) rc = prefetch_new(&t->feed, t->train, &feed, e);
     if ((rc = trainer_together(t, rc, e))) return rc;
-    t->started_s = clock_now_s();
+    t->started_s = t->save_from_s = clock_now_s();
     t->started_step = t->step;
     tracer_begin(&t->tracer, &t->cfg, t->site.engine, &t->site.ranks, t->step);
     if (trainer_is_async(t)) return trainer_loop_async(t, e);
     rc = trainer_compare(t, e);
     while (!rc && t->step < t->cfg.run.steps && !stop_wanted(t, &rc, e)) {
-        rc = tracer_before(&t->tracer, t->step, e);
+        rc = trainer_save_poll(t, e);
+        if (!rc) rc = tracer_before(&t->tracer, t->step, e);
         double from = clock_now_s();
         if (!rc) rc = one_step(t, e);
         tracer_after(&t->tracer, t->step, from);
@@ -114,8 +120,7 @@ static int loop(struct trainer *t, struct err *e)
         bool last = t->step == t->cfg.run.steps;
         bool valid = t->cfg.data.valid.n && t->cfg.run.eval_every;
         if (!rc && valid && (last || t->step % t->cfg.run.eval_every == 0)) rc = trainer_validate(t, &t->valid_loss, e);
-        bool due = t->cfg.checkpoint.every && t->step % t->cfg.checkpoint.every == 0;
-        if (!rc && (t->retry.failed ? retry_due(&t->retry, t->site.ranks.world) : due)) rc = trainer_save(t, false, e);
+        if (!rc && trainer_save_due(t)) rc = trainer_save(t, false, e);
     }
     if (!rc) tracer_end(&t->tracer, t->step);
     if (!rc && t->saved != t->step && t->step > 0) rc = trainer_save(t, true, e);

@@ -14,6 +14,7 @@
 #include "config/setup.h"
 #include "run/metrics.h"
 #include "run/retry.h"
+#include "run/saving.h"
 #include "run/serve.h"
 #include "run/signals.h"
 #include "run/site.h"
@@ -66,6 +67,10 @@ struct trainer { /* one rank */
     int64_t step, tokens;    /* done */
     struct retry retry;      /* of saving */
     int64_t saved;           /* step of the newest checkpoint, -1 none */
+    struct saving *saving;   /* a save beside the steps; NULL: none. On all ranks, or none */
+    bool saves_there;        /* a rank was busy with it when they last met */
+    bool save_time;          /* and checkpoint.every_s had passed */
+    double save_from_s;      /* when the last save was begun */
     int64_t compared;        /* step after which replicas were compared last */
     double started_s;
     int64_t started_step;
@@ -115,9 +120,6 @@ int trainer_stop_here(const struct trainer *t, const char *during, struct err *e
 /* Ranks that must hold the same numbers do, or the run ends before anything of them is published. Workers of an
  * asynchronous server go ways of their own. Collective. */
 int trainer_compare(struct trainer *t, struct err *e);
-/* Saves. One that fails is tried again: later, or, where nothing else is to be done (waits), until it is over.
- * Collective. */
-int trainer_save(struct trainer *t, bool waits, struct err *e);
 /* *loss: the mean over the validation text, as it was when a signal ends it early. Collective. */
 int trainer_validate(struct trainer *t, double *loss, struct err *e);
 /* The error of a step whose numbers are not finite. b: the batch, to look for the first tensor; NULL on servers. */
@@ -125,6 +127,19 @@ int trainer_not_finite(struct trainer *t, const struct engine_batch *b, const st
                        struct err *e);
 /* What a step did, to metrics and the terminal; rank 0 only. Local. */
 int trainer_report(struct trainer *t, const struct engine_report *r, double lr, double step_s, struct err *e);
+
+/* ---- trainer_save.c ---- */
+/* After a step: whether it is to be saved. Collective. */
+bool trainer_save_due(struct trainer *t);
+/* checkpoint.every_s has passed: of rank 0, for the others to learn. Local. */
+bool trainer_save_time(const struct trainer *t);
+/* Saves, or begins to (checkpoint.async). One that fails is tried again: later, or, where nothing else is to be done
+ * (waits), until it is over. Collective. */
+int trainer_save(struct trainer *t, bool waits, struct err *e);
+/* Goes on with a save beside the steps where no rank is busy with it; waits until it is over. A failure that is to be
+ * tried again is OK. Collective. */
+int trainer_save_poll(struct trainer *t, struct err *e);
+int trainer_save_end(struct trainer *t, struct err *e);
 
 /* ---- trainer_tier.c ---- */
 /* Around a step's work, where something waits on disk: nothing that was read there is other than what was written, on

@@ -232,6 +232,7 @@ int trainer_open(struct trainer *t, struct job *j, struct comm *world, struct er
 int trainer_close(struct trainer *t, struct err *e)
 {
     prefetch_free(t->feed);
+    saving_free(t->saving);
     int rc = metrics_close(t->metrics, e);
     trace_free(&t->tracer.trace);
     witness_free(t->witness);

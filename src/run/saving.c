@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One thread at a time for each rank, made for its part and joined after it. It touches the copy of the state and
+ * files, never a communicator or a device: those are the rank's own thread's. */
+#include "run/saving.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/thread.h"
+
+struct saving {
+    const struct engine *g;
+    const struct ranks *r;
+    char *root;
+    struct save_words words;
+    struct ckpt_tensor *t; /* in the snapshot */
+    int64_t n;
+    bool publishes; /* else it writes */
+    double from_s, paused_s;
+    pthread_t thread;
+    bool runs; /* the thread is to be joined */
+    atomic_bool done;
+    int rc; /* the thread's, when it is done */
+    struct err why;
+};
+
+static int agree(const struct ranks *r, int rc, struct err *e) { return r->world ? comm_agree(r->world, rc, e) : rc; }
+
+static void *work(void *arg)
+{
+    struct saving *x = arg;
+    const struct ckpt_info *info = &x->words.info;
+    thread_name_set("r%d save %s", x->r->rank, x->publishes ? "pub" : "");
+    x->rc = x->publishes ? ckpt_save_publish(x->root, x->r->n_writers, info, &x->why)
+                         : ckpt_save_rank(x->root, info->step, x->r->writer, x->t, x->n, &x->why);
+    atomic_store(&x->done, true);
+    return NULL;
+}
+
+/* A rank without a part is done at once. Where the system has no thread the part is done here and the steps wait. */
+static void start(struct saving *x)
+{
+    bool mine = x->publishes ? x->r->rank == 0 : x->r->writes;
+    x->rc = OK;
+    x->why = (struct err){0};
+    atomic_store(&x->done, !mine);
+    if (!mine) return;
+    int failed = pthread_create(&x->thread, NULL, work, x);
+    x->runs = !failed;
+    if (!failed) return;
+    char name[16];
+    thread_name_get(name);
+    log_warn("checkpoint.async: no thread to write with (%s): the steps wait this time", strerror(failed));
+    work(x);
+    thread_name_set("%s", name);
+}
+
+static void join(struct saving *x)
+{
+    if (x->runs) pthread_join(x->thread, NULL);
+    x->runs = false;
+}
+
+static int begin(struct saving *x, struct err *e)
+{
+    const struct engine *g = x->g;
+    const struct ranks *r = x->r;
+    int64_t step = x->words.info.step;
+    int rc = save_is_worth(g, r, step, e);
+    if (rc) return rc;
+    if (r->rank == 0) rc = ckpt_save_begin(x->root, step, e);
+    if (!rc && r->writes) rc = snapshot_take(&g->snapshot, &g->store, g->stream, g->snapshot_room.p, e);
+    rc = agree(r, rc, e);
+    return rc ? save_abort(g, r, x->root, step, rc, e) : OK;
+}
+
+int saving_begin(struct saving **out, const struct engine *g, const struct ranks *r, const struct save_info *s,
+                 struct err *e)
+{
+    struct saving *x = xcalloc(1, sizeof *x);
+    *out = NULL;
+    CHECK(g->snapshot_room.p || !r->writes || !g->snapshot.n, "no room for a snapshot");
+    x->g = g;
+    x->r = r;
+    x->root = xstrdup(s->root);
+    x->from_s = clock_now_s();
+    save_words_make(&x->words, g, s);
+    int rc = begin(x, e);
+    if (rc) {
+        saving_free(x);
+        return rc;
+    }
+    if (r->writes) x->n = save_describe(g, g->snapshot_room.p, &x->t);
+    start(x);
+    x->paused_s = clock_now_s() - x->from_s;
+    *out = x;
+    return OK;
+}
+
+bool saving_is_busy(const struct saving *x) { return !atomic_load(&x->done); }
+
+int saving_next(struct saving *x, bool *over, struct err *e)
+{
+    join(x);
+    if (x->rc && e) *e = x->why;
+    int rc = agree(x->r, x->rc, e);
+    *over = !rc && x->publishes;
+    if (rc) return save_abort(x->g, x->r, x->root, x->words.info.step, rc, e);
+    if (*over) return OK;
+    x->publishes = true;
+    start(x);
+    return OK;
+}
+
+int saving_finish(struct saving *x, struct err *e)
+{
+    bool over = false;
+    int rc = OK;
+    while (!rc && !over) rc = saving_next(x, &over, e);
+    return rc;
+}
+
+int64_t saving_step(const struct saving *x) { return x->words.info.step; }
+
+double saving_seconds(const struct saving *x, double *paused)
+{
+    *paused = x->paused_s;
+    return clock_now_s() - x->from_s;
+}
+
+void saving_free(struct saving *x)
+{
+    if (!x) return;
+    join(x);
+    save_forget(x->t, x->n);
+    save_words_free(&x->words);
+    xfree(x->root);
+    xfree(x);
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When a run saves, and what comes of it: at once, while all wait, or beside the steps (saving.h); a save that failed
+ * is tried again (retry.h); a published checkpoint writes a sample. All ranks decide alike: from the step, from what
+ * they agreed on when they last met (trainer.c), from rank 0's clock. */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "run/samples.h"
+#include "run/saved.h"
+#include "run/trainer_impl.h"
+
+/* A text that cannot be written is no reason to end a run. */
+static void write_sample(struct trainer *t)
+{
+    struct err e = {0};
+    const int64_t every = t->cfg.run.sample_every;
+    if (!every || (t->saved % every && t->saved != t->cfg.run.steps)) return;
+    if (samples_write(&t->cfg, t->checkpoints, t->saved, &e))
+        log_warn("no sample of step %lld: %s", (long long)t->saved, e.text);
+}
+
+static void advise_diverged(const struct trainer *t, struct err *e)
+{
+    char saved[64] = "there is none before it", text[sizeof e->text];
+    if (t->saved >= 0) snprintf(saved, sizeof saved, "the last one is of step %lld", (long long)t->saved);
+    snprintf(text, sizeof text, "%s", e->text);
+    err_set(e, ERR_NUMERIC,
+            "%.700s; %s. Lower optimizer.lr (now %g), raise warmup_steps, or set optimizer.clip (now %g)", text, saved,
+            t->cfg.optimizer.lr, t->cfg.optimizer.clip);
+}
+
+static struct save_info info_of(const struct trainer *t)
+{
+    return (struct save_info){
+        .root = t->checkpoints,
+        .step = t->step,
+        .tokens = t->tokens,
+        .keep = t->cfg.checkpoint.keep,
+        .keep_every = t->cfg.checkpoint.keep_every,
+        .config_text = str_text(&t->config_text),
+        .tokenizer_dir = t->tokenizer_dir,
+        .cfg = &t->cfg,
+        .bos = tokenizer_bos(t->tokenizer),
+        .eos = tokenizer_eos(t->tokenizer),
+        .data = t->data,
+    };
+}
+
+static void published(struct trainer *t, int64_t step, const char *how)
+{
+    t->saved = step;
+    retry_done(&t->retry);
+    if (!t->leads) return;
+    log_status_end();
+    log_info("saved step %lld in %s", (long long)step, how);
+    write_sample(t);
+}
+
+/* Other ranks are late here for as long as a disk takes: checkpoint.timeout_s. */
+static void patient(struct trainer *t, bool now)
+{
+    struct comm *w = t->site.ranks.world;
+    if (w) comm_patience(w, now ? t->cfg.checkpoint.timeout_s : 0);
+}
+
+static int save_now(struct trainer *t, struct err *e)
+{
+    char how[40];
+    double from = clock_now_s();
+    int rc = trainer_compare(t, e);
+    if (rc) return rc;
+    struct save_info s = info_of(t);
+    patient(t, true);
+    rc = save_checkpoint(t->site.engine, &t->site.ranks, &s, e);
+    patient(t, false);
+    if (rc == ERR_NUMERIC) advise_diverged(t, e);
+    if (rc) return rc;
+    snprintf(how, sizeof how, "%.2f s", clock_now_s() - from);
+    published(t, t->step, how);
+    return OK;
+}
+
+/* ---- beside the steps ---- */
+
+static int begin(struct trainer *t, struct err *e)
+{
+    int rc = trainer_compare(t, e);
+    if (rc) return rc;
+    struct save_info s = info_of(t);
+    patient(t, true);
+    rc = saving_begin(&t->saving, t->site.engine, &t->site.ranks, &s, e);
+    patient(t, false);
+    if (rc == ERR_NUMERIC) advise_diverged(t, e);
+    return rc;
+}
+
+static void end(struct trainer *t, int rc)
+{
+    double paused, s = saving_seconds(t->saving, &paused);
+    int64_t step = saving_step(t->saving);
+    char how[96];
+    snprintf(how, sizeof how, "%.2f s beside the steps, which waited for %.3f s of it", s, paused);
+    saving_free(t->saving);
+    t->saving = NULL;
+    if (!rc) published(t, step, how);
+}
+
+/* What waits on disk is gone for good: no other try would find it. All ranks have a disk, or none (site.c). */
+static bool lost(struct trainer *t)
+{
+    struct err why;
+    return t->site.dev->tier && trainer_together(t, device_status(t->site.dev, &why), &why);
+}
+
+static int failed(struct trainer *t, bool waits, int rc, struct err *e)
+{
+    return lost(t) ? rc : retry_failed(&t->retry, t->site.ranks.world, waits, rc, e);
+}
+
+int trainer_save_poll(struct trainer *t, struct err *e)
+{
+    bool over;
+    if (!t->saving || t->saves_there) return OK;
+    patient(t, true);
+    int rc = saving_next(t->saving, &over, e);
+    patient(t, false);
+    if (rc || over) end(t, rc);
+    return rc ? failed(t, false, rc, e) : OK;
+}
+
+int trainer_save_end(struct trainer *t, struct err *e)
+{
+    if (!t->saving) return OK;
+    patient(t, true);
+    int rc = saving_finish(t->saving, e);
+    patient(t, false);
+    end(t, rc);
+    return rc ? failed(t, false, rc, e) : OK;
+}
+
+/* ---- */
+
+bool trainer_save_due(struct trainer *t)
+{
+    int64_t every = t->cfg.checkpoint.every;
+    bool due = (every && t->step % every == 0) || t->save_time;
+    t->save_time = false;
+    return t->retry.failed && !t->saving ? retry_due(&t->retry, t->site.ranks.world) : due;
+}
+
+bool trainer_save_time(const struct trainer *t)
+{
+    double every_s = t->cfg.checkpoint.every_s;
+    return t->leads && every_s > 0 && !t->saving && clock_now_s() - t->save_from_s >= every_s;
+}
+
+static bool skips(struct trainer *t)
+{
+    if (!t->saving || t->cfg.checkpoint.busy != BUSY_SKIP) return false;
+    if (t->leads) log_status_end();
+    if (t->leads)
+        log_info("step %lld is not saved: step %lld is still being written (checkpoint.busy: skip)", (long long)t->step,
+                 (long long)saving_step(t->saving));
+    return true;
+}
+
+int trainer_save(struct trainer *t, bool waits, struct err *e)
+{
+    if (!waits && skips(t)) return OK;
+    int rc = trainer_save_end(t, e);
+    if (rc || (waits && t->saved == t->step)) return rc;
+    t->save_from_s = clock_now_s();
+    if (!waits && t->cfg.checkpoint.async) {
+        rc = begin(t, e);
+        return rc ? failed(t, false, rc, e) : OK;
+    }
+    for (;;) {
+        if ((rc = save_now(t, e))) rc = failed(t, waits, rc, e);
+        if (rc || !waits || !t->retry.failed) return rc;
+        clock_sleep_s(t->retry.pause_s);
+    }
+}
