@@ -618,7 +618,8 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     if (c->run.trace && c->parallel.servers && c->parallel.server_mode == SERVER_ASYNC)
         return conf_error(f, e, "run.trace",
                           "ranks of an asynchronous server have no steps in common; choose parallel.server_mode: sync");
-    if ((c->checkpoint.async || c->checkpoint.every_s > 0) && c->parallel.servers && c->parallel.server_mode == SERVER_ASYNC)
+    if ((c->checkpoint.async || c->checkpoint.every_s > 0) && c->parallel.servers &&
+        c->parallel.server_mode == SERVER_ASYNC)
         return conf_error(f, e, c->checkpoint.async ? "checkpoint.async" : "checkpoint.every_s",
                           "ranks of an asynchronous server have no steps in common, at whose end they could agree; "
                           "choose parallel.server_mode: sync, or %s",
