@@ -18,6 +18,10 @@ struct cores {
 
 /* What a process may run on (0: this thread). False, and empty, where the system does not say. */
 bool cores_of(int pid, struct cores *c);
+/* The calling thread runs on these from now on, and so do threads that it starts. False: the system refuses (errno). */
+bool cores_bind(const struct cores *c);
+bool cores_has(const struct cores *c, int core);
+void cores_add(struct cores *c, int core); /* 0 <= core < CORES_MOST */
 int cores_count(const struct cores *c);
 void cores_join(struct cores *into, const struct cores *c);
 /* Cores in both. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tutti explain CONFIG layout|tape|schedule|memory|comm [-n RANKS] [--full] [--json] [key=value ...]: prints the three
- * plans and what they weigh, as rank 0 has them, on the null device. */
+/* tutti explain CONFIG layout|tape|schedule|memory|comm|binding [-n RANKS] [--full] [--json] [key=value ...]: prints
+ * the three plans and what they weigh, as rank 0 has them, on the null device. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +40,7 @@ static void begin_tape(struct json_out *o) { json_begin_document(o, "explain-tap
 static void begin_schedule(struct json_out *o) { json_begin_document(o, "explain-schedule", 1); }
 static void begin_memory(struct json_out *o) { json_begin_document(o, "explain-memory", 1); }
 static void begin_comm(struct json_out *o) { json_begin_document(o, "explain-comm", 2); }
+static void begin_binding(struct json_out *o) { json_begin_document(o, "explain-binding", 1); }
 
 static const struct topic {
     const char *name;
@@ -50,7 +51,8 @@ static const struct topic {
               {"tape", explain_tape, explain_tape_json, begin_tape},
               {"schedule", explain_schedule, explain_schedule_json, begin_schedule},
               {"memory", explain_memory, explain_memory_json, begin_memory},
-              {"comm", explain_comm, explain_comm_json, begin_comm}};
+              {"comm", explain_comm, explain_comm_json, begin_comm},
+              {"binding", explain_binding, explain_binding_json, begin_binding}};
 
 /* What can be wrong after the document was opened (no memory for the step) leaves nothing on stdout. */
 static int tell(const struct topic *t, const struct explain *x, bool json, struct str *out, struct err *e)
@@ -86,7 +88,7 @@ static int write_picture(const struct config *c, int n, const char *file, struct
 
 struct request {
     struct cli_args a;
-    const char *topic, *svg;
+    const char *topic, *svg, *topology;
     bool full;
 };
 static const struct cli_option options[] = {
@@ -94,23 +96,26 @@ static const struct cli_option options[] = {
     {"--full", NULL, CLI_FLAG, offsetof(struct request, full),
      .help = "nothing left out: axes of size 1, layers and experts that are like others, operations\n"
              "that do nothing here, and every address"},
+    {"--topology", "T", CLI_TEXT, offsetof(struct request, topology),
+     .help = "binding: of the machine that lstopo wrote to file T, or 'synthetic:package:2 core:8 pu:2'"},
     CLI_JSON(struct request, a.json),
     {"--svg", "FILE", CLI_TEXT, offsetof(struct request, svg),
      .help = "layout: a picture of all ranks (any number; those alike are folded): who has which\n"
              "tokens, layers and parts of parameters"},
 };
 static const struct cli_word words[] = {{.name = "CONFIG", .at = offsetof(struct request, a.config)},
-                                        {.name = "of layout, tape, schedule, memory or comm",
+                                        {.name = "of layout, tape, schedule, memory, comm or binding",
                                          .at = offsetof(struct request, topic)}};
 static const struct cli_table table = {
     .command = "explain",
-    .usage = "CONFIG layout|tape|schedule|memory|comm [-n RANKS] [--full] [--json] [key=value ...]",
+    .usage = "CONFIG layout|tape|schedule|memory|comm|binding [-n RANKS] [--full] [--json] [key=value ...]",
     .about =
         "  layout    every parameter, its shape, and where it lies on the mesh\n"
         "  tape      the operations of one microbatch, and the instructions they become: work (FLOP) and bytes\n"
         "  schedule  which action comes when, on every rank of the pipeline, and all that rank 0 does in its stages\n"
         "  memory    bytes by category, the arrays of parameters, and what a microbatch keeps\n"
         "  comm      what is sent in a step, by group, and when\n"
+        "  binding   which cores each rank of a host and its threads get (run.bind), here or on another machine\n"
         "As rank 0 of RANKS has it, in lines of at most 100 columns.\n",
     CLI_OPTIONS(options),
     CLI_WORDS(words),
@@ -129,13 +134,16 @@ int cmd_explain(int argc, char **argv)
     const struct topic *t = NULL;
     for (size_t i = 0; i < sizeof topics / sizeof *topics; i++)
         if (!strcmp(q.topic, topics[i].name)) t = &topics[i];
-    if (!t) return cli_usage("explain", "explain what? layout, tape, schedule, memory or comm, not %s", q.topic);
+    if (!t)
+        return cli_usage("explain", "explain what? layout, tape, schedule, memory, comm or binding, not %s", q.topic);
     if (q.svg && t->print != explain_layout)
         return cli_usage("explain", "--svg is a picture of the layout, not of %s", t->name);
+    if (q.topology && t->print != explain_binding)
+        return cli_usage("explain", "--topology is of binding, not of %s", t->name);
     struct err e = {0};
     struct config c;
     struct arena *arena = arena_new();
-    struct explain x = {.c = &c, .full = q.full};
+    struct explain x = {.c = &c, .full = q.full, .topology = q.topology};
     struct str out = {0};
     rc = cli_config(&c, NULL, arena, a->config, a->keys.p, a->keys.n, (int)a->ranks, &e);
     if (!rc) rc = plan_choose(&c, NULL, NULL, &e);

@@ -17,6 +17,7 @@ struct explain {
     struct device *d;
     struct ranks ranks;
     bool full;
+    const char *topology; /* NULL: this machine's */
 };
 
 /* Every parameter, and what rank 0 has of it. */
@@ -32,6 +33,8 @@ void explain_arrays(const struct explain *x, struct str *out);
 void explain_arrays_json(const struct explain *x, struct json_out *o);
 /* What rank 0 sends in one step, by group and operation, and when. */
 int explain_comm(const struct explain *x, struct str *out, struct err *e);
+/* Which cores each rank of the first host and its threads get (run.bind). */
+int explain_binding(const struct explain *x, struct str *out, struct err *e);
 
 /* The same as JSON: members of the open document (docs/json.md). */
 int explain_layout_json(const struct explain *x, struct json_out *o, struct err *e);
@@ -39,6 +42,7 @@ int explain_tape_json(const struct explain *x, struct json_out *o, struct err *e
 int explain_schedule_json(const struct explain *x, struct json_out *o, struct err *e);
 int explain_memory_json(const struct explain *x, struct json_out *o, struct err *e);
 int explain_comm_json(const struct explain *x, struct json_out *o, struct err *e);
+int explain_binding_json(const struct explain *x, struct json_out *o, struct err *e);
 
 /* "attn.q.weight" of "layers.3.attn.q.weight" where a heading says that this is layer 3. */
 const char *explain_short_name(const char *name, int layer);

@@ -16,7 +16,7 @@ static const struct cli_command commands[] = {
     {"data", cmd_data, "tokenize|train-tokenizer|inspect ...", "prepare and look at data"},
     {"plan", cmd_plan, "CONFIG [--json] [key=value ...]", "memory and work of a config, without running it"},
     {"verify", cmd_verify, "CONFIG [-n RANKS] [--json] [key=value ...]", "prove that every layout equals one rank"},
-    {"explain", cmd_explain, "CONFIG layout|tape|schedule|memory|comm [-n RANKS] [...]", "print the plans of a config"},
+    {"explain", cmd_explain, "CONFIG layout|tape|schedule|memory|comm|binding [...]", "print the plans of a config"},
     {"checkpoint", cmd_checkpoint, "list|inspect|verify|diff|import|export ...",
      "look at, compare, convert checkpoints"},
     {"schedule", cmd_schedule, "KIND --stages P --microbatches M [...]", "a pipeline schedule: text, picture, figures"},

@@ -358,6 +358,8 @@ const struct conf_row config_rows[] = {
         "steps between those in which another rank computes every part of the batch as well and all results are compared, "
         "bit for bit; 0: never"),
     INT("run.threads", run.threads, "0", 0, 4096, "threads of a rank; 0: all cores"),
+    CHOICE("run.bind", run.bind, "none", "none|rank|core",
+           "bind threads to cores: rank: those of a rank to its part of the host's; core: each to one of them"),
     CHOICE("run.device", run.device, "cpu", "cpu|null", "where to compute; null only counts"),
     TEXT("run.kernels", run.kernels, "auto", "auto, or ref for the plain loops"),
     TEXT("run.trace", run.trace, "null", "a trace of a few steps goes here, for Perfetto and tutti trace: what each rank did when"),

@@ -44,6 +44,7 @@ enum config_reduce { REDUCE_MICROBATCH, REDUCE_STEP };
 enum config_cp_balance { CP_BALANCE_AUTO, CP_BALANCE_POSITION, CP_BALANCE_AREA };
 enum config_cp { CP_RING, CP_ALL_GATHER, CP_ALL_TO_ALL, CP_TWO_LEVEL };
 enum config_server { SERVER_SYNC, SERVER_ASYNC };
+enum bind { BIND_NONE, BIND_RANK, BIND_CORE }; /* run/binding.h */
 enum config_progress { PROGRESS_AUTO, PROGRESS_INLINE, PROGRESS_THREAD };
 /* How what travels is written: as it is kept, fp32 where that is the same, or by a codec (layout/codec.h). */
 enum config_codec { TRAVEL_KEPT, TRAVEL_FP32, TRAVEL_BF16, TRAVEL_FP8, TRAVEL_FP8_E5M2, TRAVEL_INT8 };
@@ -187,7 +188,7 @@ struct config {
             sample_every, sample_tokens, threads;
         double sample_temperature;
         const char *sample_prompt;
-        int device;
+        int device, bind;
         const char *kernels;
         bool tensorboard;
         bool log_experts;

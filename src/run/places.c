@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank brings what it knows of itself, and rank 0 tells it; the sets of cores travel as wide as the widest of them.
- * Everything after the gathering is a function of the list, so that tests make lists of machines that they do not
- * have. */
+/* A rank brings what it knows of itself, all get it, and rank 0 tells it; the sets of cores travel as wide as the
+ * widest of them. Everything after the gathering is a function of the list, so that tests make lists of machines that
+ * they do not have. */
 #include "run/places.h"
 
 #include <stdio.h>
@@ -64,10 +64,7 @@ int places_gather(struct places *p, struct comm *world, int threads, struct err 
     struct seat m = mine(world, threads);
     int n = world ? comm_size(world) : 1;
     int64_t words = words_of(&m.cores), head = (int64_t)offsetof(struct seat, cores);
-    bool tells = !world || comm_rank(world) == 0;
-    *p = (struct places){.n = tells ? n : 0,
-                         .n_hosts = 1,
-                         .one_process = !world || !strcmp(comm_transport(world), "local")};
+    *p = (struct places){.n = n, .n_hosts = 1, .one_process = !world || !strcmp(comm_transport(world), "local")};
     p->seat = xcalloc((size_t)p->n + 1, sizeof *p->seat);
     for (int r = 0; p->one_process && r < p->n; r++) p->seat[r] = m;
     if (p->one_process) return OK;

@@ -32,7 +32,7 @@ struct places {
     struct seat *seat; /* [n] */
 };
 
-/* world NULL: one rank. The list is rank 0's; others get an empty one. Collective(world). */
+/* world NULL: one rank. Every rank gets the list. Collective(world). */
 int places_gather(struct places *p, struct comm *world, int threads, struct err *e);
 void places_free(struct places *p);
 

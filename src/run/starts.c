@@ -60,6 +60,11 @@ int starts_write(const char *dir, const struct starts_note *s, struct err *e)
     json_put_int(&o, "hosts", s->places->n_hosts);
     json_put_string(&o, "mesh", s->mesh);
     json_put_int(&o, "zero", s->zero);
+    if (s->binding->how) {
+        json_begin_object(&o, "bound");
+        binding_put(s->binding, &o);
+        json_end_object(&o);
+    }
     json_put_string(&o, "binding", places_bound(s->places));
     places_put(s->places, &o);
     json_put_int(&o, "step", s->step);

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "run/places.h"
+#include "run/binding.h"
 
 struct starts_note {
     int64_t step; /* done before */
@@ -19,6 +19,7 @@ struct starts_note {
     const char *kernel_library, *mpi, *mesh; /* "": none */
     int zero;
     const struct places *places;
+    const struct binding *binding;
 };
 int starts_write(const char *dir, const struct starts_note *s, struct err *e);
 

@@ -76,8 +76,9 @@ static void say_offload(const struct tell *t, struct str *s)
                  tier_dir(tier), 1e-6 * t->tier_put, 1e-6 * t->tier_get);
 }
 
-static void say_all(const struct tell *t, const struct places *p, const struct starts_note *n)
+static void say_all(const struct tell *t, const struct starts_note *n)
 {
+    const struct places *p = t->places;
     char a[32], b[32], text[CHOOSE_TEXT];
     const struct engine *g = t->engine;
     struct str s = {0};
@@ -101,6 +102,10 @@ static void say_all(const struct tell *t, const struct places *p, const struct s
     say("threads", &s);
     places_binding(p, &s);
     say("binding", &s);
+    if (t->binding->how) {
+        binding_line(t->binding, &s);
+        say("bound", &s);
+    }
     transport(t->ranks, n->mpi, p->n_hosts, &s);
     say("transport", &s);
     str_printf(&s, "%s%s%s", n->kernels, n->kernel_library[0] ? ", " : "", n->kernel_library);
@@ -123,6 +128,7 @@ static void say_all(const struct tell *t, const struct places *p, const struct s
         say("precision", &s);
     }
     places_warnings(p, &s);
+    binding_warnings(t->binding, &s);
     for (char *line = s.p, *end; line && (end = strchr(line, '\n')); line = end + 1) {
         *end = 0;
         log_warn("%s", line);
@@ -130,15 +136,13 @@ static void say_all(const struct tell *t, const struct places *p, const struct s
     str_free(&s);
 }
 
-int tell_start(const struct tell *t, struct err *e)
+void tell_start(const struct tell *t)
 {
-    struct places p;
     struct str axes = {0};
     struct err why = {0};
     char mpi[64] = "", library[32];
-    int rc = places_gather(&p, t->ranks->world, t->engine->cfg.threads, e);
-    if (!rc && t->ranks->rank == 0) {
-        if (!p.one_process) comm_mpi_library(mpi);
+    if (t->ranks->rank == 0) {
+        if (!t->places->one_process) comm_mpi_library(mpi);
         kernel_libraries(&t->engine->kernels, library);
         mesh(t, &axes);
         const struct starts_note note = {
@@ -151,12 +155,11 @@ int tell_start(const struct tell *t, struct err *e)
             .mpi = mpi,
             .mesh = str_text(&axes),
             .zero = t->engine->cfg.zero,
-            .places = &p,
+            .places = t->places,
+            .binding = t->binding,
         };
-        say_all(t, &p, &note);
+        say_all(t, &note);
         if (starts_write(t->cfg->run.dir, &note, &why)) log_warn("%s", why.text);
     }
     str_free(&axes);
-    places_free(&p);
-    return rc;
 }

@@ -8,15 +8,18 @@
 #include "config/config.h"
 #include "engine/engine.h"
 #include "config/ranks.h"
+#include "run/binding.h"
 
 struct tell {
     const struct config *cfg;
     const struct ranks *ranks;
     const struct engine *engine;
-    int64_t step;              /* done before */
+    int64_t step; /* done before */
+    const struct places *places;
+    const struct binding *binding;
     double tier_put, tier_get; /* bytes a second (run/site.h) */
 };
-/* A file that cannot be written is a warning. Collective(world). */
-int tell_start(const struct tell *t, struct err *e);
+/* A file that cannot be written is a warning. Rank 0 tells. Local. */
+void tell_start(const struct tell *t);
 
 #endif

@@ -191,6 +191,36 @@ static int write_config(struct trainer *t, struct err *e)
     return rc;
 }
 
+/* Where the ranks of this run are, which cores each of them and its threads get (run.bind), and the first lines. */
+static int settle(struct trainer *t, struct err *e)
+{
+    struct places places;
+    struct binding binding = {0};
+    struct topology machine = {0};
+    int rc = places_gather(&places, t->site.ranks.world, t->site.engine->cfg.threads, e), bound = OK;
+    if (rc) return rc;
+    if (t->cfg.run.bind) {
+        int me = t->site.ranks.rank;
+        bound = topology_read(&machine, NULL, e);
+        if (!bound) bound = binding_choose(&binding, t->cfg.run.bind, &machine, &places, places.seat[me].on, e);
+        if (!bound) bound = binding_apply(&binding, me, t->site.engine->dev->team, e);
+        rc = trainer_together(t, bound, e);
+    }
+    if (!rc)
+        tell_start(&(struct tell){.cfg = &t->cfg,
+                                  .ranks = &t->site.ranks,
+                                  .engine = t->site.engine,
+                                  .step = t->step,
+                                  .places = &places,
+                                  .binding = &binding,
+                                  .tier_put = t->site.tier_put,
+                                  .tier_get = t->site.tier_get});
+    topology_free(&machine);
+    binding_free(&binding);
+    places_free(&places);
+    return rc;
+}
+
 int trainer_open(struct trainer *t, struct job *j, struct comm *world, struct err *e)
 {
     t->job = j;
@@ -209,10 +239,7 @@ int trainer_open(struct trainer *t, struct job *j, struct comm *world, struct er
     if (!rc) sum_ranks(t);
     if (!rc) rc = trainer_together(t, open_serve(t, e), e);
     if (!rc) rc = open_weights(t, e);
-    if (!rc)
-        rc = tell_start(&(struct tell){&t->cfg, &t->site.ranks, t->site.engine, t->step, t->site.tier_put,
-                                       t->site.tier_get},
-                        e);
+    if (!rc) rc = settle(t, e);
     if (!rc) rc = trainer_together(t, trainer_witness_open(t, e), e);
     if (!rc && t->site.serve) serve_begin(t->site.serve, t->step);
     if (!rc) rc = trainer_together(t, write_config(t, e), e);

@@ -48,6 +48,7 @@ for view in layout tape schedule memory comm; do
     check "explain-$view" explain "$config" "$view" -n 3 --json "${tiny[@]}" parallel.servers=1
     check "explain-$view" explain "$config" "$view" --json "${tiny[@]}" memory.recompute=full model.dropout=0.1
 done
+check explain-binding explain "$config" binding -n 4 --json "${tiny[@]}" run.bind=core --topology "synthetic:package:2 core:4 pu:2"
 check explain-memory explain "$config" memory --json "${tiny[@]}" optimizer.moments=8bit
 grep -q '"row_block": *256' "$dir/out" || fail "moments in 8 bits have no row_block"
 check verify verify "$config" -n 2 --json "${tiny[@]}"

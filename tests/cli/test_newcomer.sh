@@ -94,7 +94,7 @@ train 2 "run.steps: wanted an integer from 1" run.steps=0
 train 2 "optimizer.lr: wanted a number" optimizer.lr=nan
 expect 2 "there is no command 'trian'; did you mean 'train'" "$tutti" trian c.yaml
 expect 2 "which CONFIG" "$tutti" train
-expect 2 "layout, tape, schedule, memory or comm, not layuot" "$tutti" explain c.yaml layuot
+expect 2 "layout, tape, schedule, memory, comm or binding, not layuot" "$tutti" explain c.yaml layuot
 "$tutti" help plan >a 2>&1 && "$tutti" plan --help >b 2>&1 && cmp -s a b || fail "tutti help plan is not tutti plan --help"
 
 # Places that cannot be written.

@@ -37,6 +37,15 @@ if [ "$first" != "$last" ]; then
     train 2 "$first,$last" "$last"
     has "^binding: overlap, rank 0: $first[-,]$last, rank 1: $last$"
     has "^warning: .*: ranks 0 and 1 may both use core $last, and each has others"
+    # Bound by tutti: ranks that may use the same cores get a part of them each; across each other is refused.
+    train 2 "$first,$last" "$first,$last" run.bind=core
+    has "^binding: shared, ranks 0-1: $first[-,]$last$"
+    has "^bound: core, rank 0: [0-9]+ \\((memory node|no memory).*, rank 1: [0-9]+ \\("
+    grep -q '"bound":{"bind":"core"' "$dir/run/starts.jsonl" || fail "starts.jsonl: $(cat "$dir/run/starts.jsonl")"
+    train 2 "$first" "$last" run.bind=rank
+    has "^bound: rank, rank 0: $first \\(.*, rank 1: $last \\("
+    (fail() { false; }; train 2 "$first,$last" "$last" run.bind=rank) && fail "ranks across each other were bound"
+    has "run.bind: on .* ranks 0 and 1 may both use cores $last, and each has others"
     SLURM_CPUS_PER_TASK=2 train 2 "$first" "$last"
     has '^warning: .*: rank 0 may use 1 core, the job asked for 2 per task: srun does not take that over from sbatch; srun --cpus-per-task=2'
     # As many threads as a rank has cores of its own, however many ranks the host has.

@@ -27,6 +27,7 @@ class Tutti(CMakePackage):
     depends_on("xxhash")
     depends_on("zlib-api")
     depends_on("zstd")
+    depends_on("hwloc@2:")
     depends_on("curl")
     depends_on("openssl")
     depends_on("snappy")
