@@ -66,6 +66,9 @@ struct ckpt_info {
     int n_attachments;
     int keep;           /* published checkpoints to keep, this one included; 0: all */
     int64_t keep_every; /* and all whose step is a multiple of this; 0: none beside those */
+    /* Of a checkpoint whose files lie on several hosts (run/memckpt.h), each of which publishes what it has: */
+    bool parted;         /* the files of some ranks are elsewhere; a directory of this step is replaced, whatever it is */
+    int64_t publication; /* which one it is, the same on all hosts; 0: the next one below root */
 };
 
 /* -- saving ------------------------------------------------------------------------------------------------- */
@@ -81,6 +84,9 @@ int ckpt_save_begin(const char *root, int64_t step, struct err *e);
 /* Every rank, after begin: writes boxes-RANK.safetensors with the boxes it holds. Over all ranks each element of
  * each tensor must be given exactly once: of several replicas one is saved. */
 int ckpt_save_rank(const char *root, int64_t step, int rank, const struct ckpt_tensor *t, int64_t n, struct err *e);
+/* Where a rank's boxes and their list lie until they are published; xfree it. */
+char *ckpt_boxes_path(const char *root, int64_t step, int rank);
+char *ckpt_list_path(const char *root, int64_t step, int rank);
 /* One rank, after all have written: checks that the boxes tile the tensors, writes the manifest, publishes, moves
  * `latest`, removes the oldest beyond `keep`. An error means: not published. */
 int ckpt_save_publish(const char *root, int n_ranks, const struct ckpt_info *info, struct err *e);
@@ -130,7 +136,18 @@ struct ckpt_entry {
 
 /* path: as in ckpt_resolve. The manifest is read and checked, the files' sizes are compared. */
 int ckpt_open(struct ckpt **c, const char *path, struct err *e);
+/* One whose files lie on several hosts: path is the directory of this one, with the manifest and what is attached; files
+ * of boxes may be missing. */
+int ckpt_open_parted(struct ckpt **c, const char *path, struct err *e);
 void ckpt_close(struct ckpt *c);
+/* Its files of boxes, and whether the one called ckpt_file_name is here in its full size. */
+int ckpt_n_files(const struct ckpt *c);
+const char *ckpt_file_name(const struct ckpt *c, int file);
+bool ckpt_file_here(const struct ckpt *c, int file);
+/* Which of n ranks can read which file: sees[file * n + rank], copied. Without this call all can. */
+void ckpt_seen_by(struct ckpt *c, const uint8_t *sees, int n);
+/* Whether that rank can read box k of tensor i. */
+bool ckpt_sees(const struct ckpt *c, int64_t i, int k, int rank);
 const char *ckpt_path(const struct ckpt *c);
 int64_t ckpt_step(const struct ckpt *c);
 int64_t ckpt_tokens(const struct ckpt *c);

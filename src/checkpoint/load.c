@@ -32,17 +32,16 @@ struct ckpt {
     struct safetensors **files; /* NULL until needed */
     int recent[MAX_OPEN];       /* the files that may have a descriptor, newest first; -1: none */
     bool ***seen;               /* per tensor, box and chunk: was compared; NULL until needed */
+    uint8_t *sees;              /* [file][n_ranks] who can read it; NULL: all */
+    int n_ranks;
 };
 
-int ckpt_open(struct ckpt **out, const char *path, struct err *e)
+/* Takes over dir. */
+static int open_at(struct ckpt **out, char *dir, bool parted, struct err *e)
 {
-    *out = NULL;
-    char *dir;
-    int rc = ckpt_resolve(path, &dir, e);
-    if (rc < 0) return rc;
     struct ckpt *c = xcalloc(1, sizeof *c);
     c->dir = dir;
-    rc = published_read(&c->m, dir, e);
+    int rc = parted ? published_manifest(&c->m, dir, e) : published_read(&c->m, dir, e);
     if (rc < 0) {
         xfree(c->dir);
         xfree(c);
@@ -57,9 +56,24 @@ int ckpt_open(struct ckpt **out, const char *path, struct err *e)
     return OK;
 }
 
+int ckpt_open(struct ckpt **out, const char *path, struct err *e)
+{
+    *out = NULL;
+    char *dir;
+    int rc = ckpt_resolve(path, &dir, e);
+    return rc < 0 ? rc : open_at(out, dir, false, e);
+}
+
+int ckpt_open_parted(struct ckpt **out, const char *path, struct err *e)
+{
+    *out = NULL;
+    return open_at(out, xstrdup(path), true, e);
+}
+
 void ckpt_close(struct ckpt *c)
 {
     if (!c) return;
+    xfree(c->sees);
     for (int i = 0; i < c->m.n_files; i++) safetensors_close(c->files[i]);
     for (int i = 0; i < c->m.n_tensors; i++) {
         for (int k = 0; k < c->m.tensors[i].n_boxes; k++) xfree(c->seen[i][k]);
@@ -73,6 +87,35 @@ void ckpt_close(struct ckpt *c)
 }
 
 const char *ckpt_path(const struct ckpt *c) { return c->dir; }
+
+/* ---- files that lie on several hosts ---- */
+int ckpt_n_files(const struct ckpt *c) { return c->m.n_files; }
+
+const char *ckpt_file_name(const struct ckpt *c, int file) { return c->m.files[file].name; }
+
+bool ckpt_file_here(const struct ckpt *c, int file)
+{
+    char *path = fs_join(c->dir, c->m.files[file].name);
+    int64_t bytes;
+    bool here = fs_look(path, &bytes, NULL) == OK && bytes == c->m.files[file].bytes;
+    xfree(path);
+    return here;
+}
+
+void ckpt_seen_by(struct ckpt *c, const uint8_t *sees, int n)
+{
+    size_t bytes = (size_t)c->m.n_files * (size_t)n;
+    xfree(c->sees);
+    c->n_ranks = n;
+    c->sees = xmalloc(bytes + 1);
+    memcpy(c->sees, sees, bytes);
+}
+
+bool ckpt_sees(const struct ckpt *c, int64_t i, int k, int rank)
+{
+    if (!c->sees) return true;
+    return rank < c->n_ranks && c->sees[(size_t)c->m.tensors[i].boxes[k].file * (size_t)c->n_ranks + (size_t)rank];
+}
 
 int64_t ckpt_step(const struct ckpt *c) { return c->m.step; }
 

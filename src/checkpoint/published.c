@@ -58,7 +58,7 @@ static const char *last_part(const char *path)
 
 /* -- reading ------------------------------------------------------------------------------------------------ */
 
-static int read_manifest(struct manifest *m, const char *dir, struct err *e)
+int published_manifest(struct manifest *m, const char *dir, struct err *e)
 {
     char *path = fs_join(dir, MANIFEST_NAME), *text = NULL;
     int64_t bytes;
@@ -92,7 +92,7 @@ static int compare_sizes(const struct manifest *m, const char *dir, struct err *
 
 int published_read(struct manifest *m, const char *dir, struct err *e)
 {
-    int rc = read_manifest(m, dir, e);
+    int rc = published_manifest(m, dir, e);
     if (rc < 0) return rc;
     rc = compare_sizes(m, dir, e);
     if (rc < 0) manifest_fini(m);
@@ -118,7 +118,7 @@ static void describe(struct ckpt_listing *l)
     struct manifest m;
     struct err problem = {0};
     l->publication = -1;
-    l->code = read_manifest(&m, l->path, &problem);
+    l->code = published_manifest(&m, l->path, &problem);
     if (l->code == OK) {
         l->step = m.step;
         l->tokens = m.tokens;
@@ -249,9 +249,12 @@ static int rename_by_turns(const char *temporary, const char *final, struct err 
 
 int published_rename(const char *temporary, const char *final, struct err *e)
 {
-    if (!fs_exists(final)) return fs_rename(temporary, final, e);
-    int rc = make_room(final, e);
-    if (rc < 0) return rc;
+    int rc = fs_exists(final) ? make_room(final, e) : OK;
+    return rc < 0 ? rc : published_replace(temporary, final, e);
+}
+
+int published_replace(const char *temporary, const char *final, struct err *e)
+{
     if (!fs_exists(final)) return fs_rename(temporary, final, e);
     /* The step was saved before (a run was rewound): swap the two, so that there is always a complete one. */
     if (renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE)) {
@@ -260,7 +263,7 @@ int published_rename(const char *temporary, const char *final, struct err *e)
     }
     struct str root = {0};
     str_add(&root, final, (size_t)(last_part(final) - final));
-    rc = fs_sync_dir(root.n ? root.p : ".", e);
+    int rc = fs_sync_dir(root.n ? root.p : ".", e);
     str_free(&root);
     if (rc < 0) return rc;
     struct err ignored;

@@ -20,6 +20,10 @@ int published_read(struct manifest *m, const char *dir, struct err *e);
 /* Gives a finished temporary directory its published name, in one step even when that name is taken: a checkpoint that
  * can be read is replaced, one that cannot is moved aside. */
 int published_rename(const char *temporary, const char *final, struct err *e);
+/* The same whatever the one of that name is. */
+int published_replace(const char *temporary, const char *final, struct err *e);
+/* Reads dir's manifest alone. */
+int published_manifest(struct manifest *m, const char *dir, struct err *e);
 /* Points root/latest to dir (a child of root). */
 int published_set_latest(const char *root, const char *dir, struct err *e);
 /* Where root/latest points: the name, xfree it; NULL: there is no such link. ERR_IO: it cannot be looked at. */

@@ -33,6 +33,20 @@ static char *rank_file(const char *dir, int rank, const char *suffix)
     return fs_join(dir, name);
 }
 
+static char *being_saved(const char *root, int64_t step, int rank, const char *suffix)
+{
+    char *dir = published_temporary(root, step), *path = rank_file(dir, rank, suffix);
+    xfree(dir);
+    return path;
+}
+
+char *ckpt_boxes_path(const char *root, int64_t step, int rank)
+{
+    return being_saved(root, step, rank, "safetensors");
+}
+
+char *ckpt_list_path(const char *root, int64_t step, int rank) { return being_saved(root, step, rank, "json"); }
+
 int ckpt_save_begin(const char *root, int64_t step, struct err *e)
 {
     char *dir = published_temporary(root, step);
@@ -326,7 +340,8 @@ static int build(const char *root, const char *dir, int n_ranks, const struct ck
     m.seed = info->seed;
     int rc = info->extra ? json_parse(&extra, info->extra, strlen(info->extra), "extra", e) : OK;
     m.extra = extra;
-    if (rc == OK) rc = published_next(root, &m.publication, e);
+    m.publication = info->publication;
+    if (rc == OK && !m.publication) rc = published_next(root, &m.publication, e);
     if (rc == OK) rc = gather(&m, dir, parts, n_ranks, info, e);
     if (rc == OK) rc = seal(&m, dir, n_ranks, e);
     for (int r = 0; r < n_ranks; r++) manifest_fini(&parts[r]);
@@ -342,7 +357,7 @@ int ckpt_save_publish(const char *root, int n_ranks, const struct ckpt_info *inf
     char *above = fs_join(root, "..");
     int rc = fs_sync_dir(above, e); /* root's own name must outlast a power cut too */
     if (rc == OK) rc = build(root, dir, n_ranks, info, e);
-    if (rc == OK) rc = published_rename(dir, final, e);
+    if (rc == OK) rc = info->parted ? published_replace(dir, final, e) : published_rename(dir, final, e);
     if (rc == OK) {
         /* Published. What fails from here on is worth a warning, not the run. */
         struct err later;

@@ -269,7 +269,7 @@ const struct conf_row config_rows[] = {
     TEXT("comm.table", comm.table, "null",
          "file of rules measured on your network, as tutti bench comm --op all --table writes them"),
     INT("comm.ranks_per_host", comm.ranks_per_host, "0", 0, 1 << 20,
-        "pretend that so many ranks share a host (plan, explain, ranks as threads); 0: all. Launched ranks see for themselves"),
+        "pretend that so many ranks share a host (plan, explain, ranks as threads); 0: all. Launched ranks see for themselves, but for where checkpoints in memory go"),
     REAL("comm.link_GBps", comm.link_GBps, "0", 0, 1e6,
          "pretend that each rank sends over a link this fast, to see on one machine what is hidden behind it; 0: no"),
     REAL("comm.link_latency_us", comm.link_latency_us, "0", 0, 1e9, "and that each operation takes so long in it"),
@@ -333,6 +333,10 @@ const struct conf_row config_rows[] = {
     TEXT("checkpoint.resume", checkpoint.resume, "auto",
          "auto: from the newest of run.dir, and an error where that cannot be used; step-00000500: that one of run.dir; a path; never: "
          "afresh, what is there is moved aside"),
+
+    INT("checkpoint.memory_every", checkpoint.memory_every, "0", 0, 1e12,
+        "steps between checkpoints in memory, which outlive a killed job and the loss of any one host (docs/resilience.md); 0: none"),
+    TEXT("checkpoint.memory_dir", checkpoint.memory_dir, "/dev/shm", "folder of each host, in memory, where these lie"),
 
     {.path = "checkpoint.allow_changes", .type = CONF_LIST, .offset = AT(checkpoint.allow_changes), .otherwise = "[]", .item = key_rows,
      .item_bytes = sizeof(const char *), .item_short = "key",
@@ -630,6 +634,9 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
         return conf_error(f, e, "run.exponents_every",
                           "workers of a parameter server do not add up what they counted; choose 0, or "
                           "parallel.servers: 0");
+    if (c->checkpoint.memory_every && c->parallel.servers)
+        return conf_error(f, e, "checkpoint.memory_every",
+                          "a parameter server's state is kept on disk only; choose 0, or parallel.servers: 0");
     if (c->run.sample_every && (!c->checkpoint.every || c->run.sample_every % c->checkpoint.every)) {
         long long every = c->checkpoint.every, n = every ? (c->run.sample_every + every - 1) / every * every : 0;
         return every ? conf_error(f, e, "run.sample_every",

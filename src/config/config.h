@@ -175,11 +175,11 @@ struct config {
         enum config_accumulate accumulate;
     } numerics;
     struct {
-        int64_t every, keep, keep_every, retries;
+        int64_t every, keep, keep_every, retries, memory_every;
         double every_s, retry_s, timeout_s;
         bool async;
         enum config_busy busy;
-        const char *resume;
+        const char *resume, *memory_dir;
         struct conf_list allow_changes; /* of const char * */
     } checkpoint;
     struct {

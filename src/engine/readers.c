@@ -73,11 +73,16 @@ static int look_for(struct builder *b, const struct region *box, int64_t lo, int
     return some;
 }
 
-static int choose(const struct builder *b)
+/* Of those that can read it the ones that hold some of it come first. */
+static int choose(const struct builder *b, const struct ckpt *c, const struct reading *x)
 {
     int best = -1;
-    for (int i = 0; i < b->h.n; i++)
-        if (b->wants[i] && (best < 0 || b->r->reads[i] < b->r->reads[best])) best = i;
+    for (int i = 0; i < b->h.n; i++) {
+        if (!ckpt_sees(c, x->tensor, x->box, i)) continue;
+        bool wants = b->wants[i] > 0, was = best >= 0 && b->wants[best] > 0;
+        if (best < 0 || wants > was || (wants == was && b->r->reads[i] < b->r->reads[best])) best = i;
+    }
+    CHECK(best >= 0, "nobody can read box %d of tensor %lld", x->box, (long long)x->tensor);
     return best;
 }
 
@@ -126,11 +131,11 @@ static void add_box(struct builder *b, const struct ckpt *c, struct reading x)
     bool alone;
     int64_t step = ckpt_stretch(c, x.tensor, x.box, &alone);
     x.reader = -1;
-    if (alone && look_for(b, &box, 0, all)) x.reader = choose(b);
+    if (alone && look_for(b, &box, 0, all)) x.reader = choose(b, c, &x);
     for (x.lo = 0; x.lo < all; x.lo += x.n) {
         x.n = all - x.lo < step ? all - x.lo : step;
         if (!look_for(b, &box, x.lo, x.n) && !alone) continue;
-        if (!alone) x.reader = choose(b);
+        if (!alone) x.reader = choose(b, c, &x);
         if (x.reader >= 0) add(b, x, width);
     }
 }

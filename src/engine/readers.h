@@ -3,7 +3,8 @@
  * by one rank, and travels along routes (state/route_run.h) to all that hold it, whichever layout wrote it.
  *
  * A *reading* is what one checksum is about, some 4 MiB of a stored box at most (ckpt_stretch). One of the ranks that
- * hold some of it reads it: of these the one that has the fewest bytes to read so far, then the lowest. So what only
+ * hold some of it reads it: of these the one that has the fewest bytes to read so far, then the lowest; where none of
+ * them can (the files of a checkpoint in memory lie on several hosts, ckpt_sees), one that can. So what only
  * one rank holds is read where it belongs and does not travel (the same layout; no replicas: reading directly is
  * cheaper), and what many hold is spread evenly over them. Readings are dealt to *rounds* in the order of arrays,
  * parameters, boxes: within a round no rank reads, and none receives, more than READERS_ROUND bytes, or what one

@@ -110,6 +110,7 @@ static int loop(struct trainer *t, struct err *e)
     tracer_begin(&t->tracer, &t->cfg, t->site.engine, &t->site.ranks, t->step);
     if (trainer_is_async(t)) return trainer_loop_async(t, e);
     rc = trainer_compare(t, e);
+    if (!rc) rc = trainer_memory_save(t, e);
     while (!rc && t->step < t->cfg.run.steps && !stop_wanted(t, &rc, e)) {
         rc = trainer_save_poll(t, e);
         if (!rc) rc = tracer_before(&t->tracer, t->step, e);
@@ -121,9 +122,11 @@ static int loop(struct trainer *t, struct err *e)
         bool valid = t->cfg.data.valid.n && t->cfg.run.eval_every;
         if (!rc && valid && (last || t->step % t->cfg.run.eval_every == 0)) rc = trainer_validate(t, &t->valid_loss, e);
         if (!rc && trainer_save_due(t)) rc = trainer_save(t, false, e);
+        if (!rc) rc = trainer_memory_save(t, e);
     }
     if (!rc) tracer_end(&t->tracer, t->step);
     if (!rc && t->saved != t->step && t->step > 0) rc = trainer_save(t, true, e);
+    if (!rc) memckpt_drop(&t->memory); /* all of it is on disk */
     if (t->leads) log_status_end();
     if (!rc) report_checks(t);
     return rc;

@@ -12,6 +12,7 @@
 #include "data/prefetch.h"
 #include "device/tier.h"
 #include "config/setup.h"
+#include "run/memckpt.h"
 #include "run/metrics.h"
 #include "run/retry.h"
 #include "run/saving.h"
@@ -66,6 +67,7 @@ struct trainer { /* one rank */
     struct witness *witness; /* NULL: nobody looks twice */
     int64_t step, tokens;    /* done */
     struct retry retry;      /* of saving */
+    struct memckpt memory;   /* checkpoints in memory */
     int64_t saved;           /* step of the newest checkpoint, -1 none */
     struct saving *saving;   /* a save beside the steps; NULL: none. On all ranks, or none */
     bool saves_there;        /* a rank was busy with it when they last met */
@@ -129,6 +131,8 @@ int trainer_not_finite(struct trainer *t, const struct engine_batch *b, const st
 int trainer_report(struct trainer *t, const struct engine_report *r, double lr, double step_s, struct err *e);
 
 /* ---- trainer_save.c ---- */
+/* What a checkpoint of now is, on disk or in memory. Local. */
+struct save_info trainer_save_info(const struct trainer *t);
 /* After a step: whether it is to be saved. Collective. */
 bool trainer_save_due(struct trainer *t);
 /* checkpoint.every_s has passed: of rank 0, for the others to learn. Local. */
@@ -140,6 +144,17 @@ int trainer_save(struct trainer *t, bool waits, struct err *e);
  * tried again is OK. Collective. */
 int trainer_save_poll(struct trainer *t, struct err *e);
 int trainer_save_end(struct trainer *t, struct err *e);
+
+/* ---- trainer_memory.c ---- */
+/* Loads the newest checkpoint in memory where it is as new as `disk` (NULL: none), or newer, and sets step and tokens;
+ * *loaded: it did. One that cannot be used is said, with what is used instead. Collective. */
+int trainer_memory_load(struct trainer *t, const struct ckpt *disk, bool *loaded, struct err *e);
+/* The run goes on from what a person chose: memory begins anew. Collective. */
+int trainer_memory_begin(struct trainer *t, struct err *e);
+/* Saves into memory when it is due; one that fails for lack of room is said, and the run goes on. Collective. */
+int trainer_memory_save(struct trainer *t, struct err *e);
+/* All that c holds into the engine, when it is of this run. Collective. */
+int trainer_load(struct trainer *t, struct ckpt *c, const char *root, int rc, struct err *e);
 
 /* ---- trainer_tier.c ---- */
 /* Around a step's work, where something waits on disk: nothing that was read there is other than what was written, on

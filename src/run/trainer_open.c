@@ -101,30 +101,39 @@ static int fresh_weights(struct trainer *t, struct err *e)
     return rc;
 }
 
+int trainer_load(struct trainer *t, struct ckpt *c, const char *root, int rc, struct err *e)
+{
+    struct str said = {0};
+    if (!rc && t->leads) rc = changes_histories(c, &t->cfg, e);
+    if (!rc && !trainer_pushes(t)) rc = save_check(t->site.engine, c, e);
+    if (!rc && t->leads) rc = changes_check(c, &t->cfg, &t->data, e);
+    if (rc && root && rc != ERR_REQUEST) resume_advise(root, ckpt_path(c), e);
+    rc = save_resume(t->site.engine, c, root, rc, &said, e);
+    if (!rc) {
+        t->step = ckpt_step(c);
+        t->tokens = ckpt_tokens(c);
+        if (t->leads) log_info("resumed from %s: %lld steps done", ckpt_path(c), (long long)t->step);
+        if (t->leads && said.n) log_info("read %s", str_text(&said));
+    }
+    str_free(&said);
+    return rc;
+}
+
 static int open_weights(struct trainer *t, struct err *e)
 {
     struct resume r;
-    struct str said = {0};
+    bool in_memory = false;
     int rc = resume_choose(&r, t->site.ranks.world, &t->cfg, t->conf, t->checkpoints, e);
     if (rc) return rc;
-    if (r.ckpt && t->leads) rc = changes_histories(r.ckpt, &t->cfg, e);
-    if (!rc && r.ckpt && !trainer_pushes(t)) rc = save_check(t->site.engine, r.ckpt, e);
-    if (!rc && r.ckpt && t->leads) rc = changes_check(r.ckpt, &t->cfg, &t->data, e);
-    if (!rc && !r.ckpt) rc = fresh_weights(t, e);
-    if (rc && r.ckpt && rc != ERR_REQUEST) resume_advise(t->checkpoints, ckpt_path(r.ckpt), e);
-    if (r.ckpt) rc = save_resume(t->site.engine, r.ckpt, t->checkpoints, rc, &said, e);
-    else rc = trainer_together(t, rc, e);
-    if (!rc && !trainer_pushes(t) && !r.ckpt && t->cfg.from.dir) exchange_publish(&t->site.engine->exchange);
-    if (!rc && r.ckpt) {
-        t->step = ckpt_step(r.ckpt);
-        t->tokens = ckpt_tokens(r.ckpt);
-        if (r.own) t->saved = t->step;
-        if (t->leads) log_info("resumed from %s: %lld steps done", ckpt_path(r.ckpt), (long long)t->step);
-        if (t->leads && said.n) log_info("read %s", str_text(&said));
-    }
+    if (t->cfg.checkpoint.memory_every && !r.chosen) rc = trainer_memory_load(t, r.ckpt, &in_memory, e);
+    if (!rc && !in_memory && r.ckpt) rc = trainer_load(t, r.ckpt, t->checkpoints, OK, e);
+    if (!rc && !in_memory && !r.ckpt) rc = trainer_together(t, fresh_weights(t, e), e);
+    if (!rc && !trainer_pushes(t) && !r.ckpt && !in_memory && t->cfg.from.dir)
+        exchange_publish(&t->site.engine->exchange);
+    if (!rc && r.ckpt && r.own) t->saved = ckpt_step(r.ckpt);
     if (!rc) rc = trainer_together(t, t->leads ? resume_done(&r, t->checkpoints, e) : OK, e);
+    if (!rc && t->cfg.checkpoint.memory_every && r.chosen) rc = trainer_memory_begin(t, e);
     resume_free(&r);
-    str_free(&said);
     return rc;
 }
 
@@ -225,7 +234,7 @@ int trainer_open(struct trainer *t, struct job *j, struct comm *world, struct er
 {
     t->job = j;
     t->arena = arena_new();
-    t->saved = t->compared = -1;
+    t->saved = t->compared = t->memory.saved = -1;
     int rc = job_read_config(j, &t->cfg, &t->conf, t->arena, &t->tokenizer, e);
     if (!rc) rc = site_join(&t->site, &(struct site_config){.config = &t->cfg, .world = world}, e);
     if (!rc && world) comm_patience(world, t->cfg.comm.timeout_start_s);
@@ -268,6 +277,7 @@ int trainer_close(struct trainer *t, struct err *e)
     dataset_close(t->valid);
     tokenizer_free(t->tokenizer);
     str_free(&t->config_text);
+    memckpt_close(&t->memory);
     xfree(t->checkpoints);
     xfree(t->tokenizer_dir);
     arena_free(t->arena);

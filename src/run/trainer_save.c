@@ -30,7 +30,7 @@ static void advise_diverged(const struct trainer *t, struct err *e)
             t->cfg.optimizer.lr, t->cfg.optimizer.clip);
 }
 
-static struct save_info info_of(const struct trainer *t)
+struct save_info trainer_save_info(const struct trainer *t)
 {
     return (struct save_info){
         .root = t->checkpoints,
@@ -70,7 +70,7 @@ static int save_now(struct trainer *t, struct err *e)
     double from = clock_now_s();
     int rc = trainer_compare(t, e);
     if (rc) return rc;
-    struct save_info s = info_of(t);
+    struct save_info s = trainer_save_info(t);
     patient(t, true);
     rc = save_checkpoint(t->site.engine, &t->site.ranks, &s, e);
     patient(t, false);
@@ -87,7 +87,7 @@ static int begin(struct trainer *t, struct err *e)
 {
     int rc = trainer_compare(t, e);
     if (rc) return rc;
-    struct save_info s = info_of(t);
+    struct save_info s = trainer_save_info(t);
     patient(t, true);
     rc = saving_begin(&t->saving, t->site.engine, &t->site.ranks, &s, e);
     patient(t, false);
