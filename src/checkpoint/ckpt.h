@@ -67,7 +67,7 @@ struct ckpt_info {
     int keep;           /* published checkpoints to keep, this one included; 0: all */
     int64_t keep_every; /* and all whose step is a multiple of this; 0: none beside those */
     /* Of a checkpoint whose files lie on several hosts (run/memckpt.h), each of which publishes what it has: */
-    bool parted;         /* the files of some ranks are elsewhere; a directory of this step is replaced, whatever it is */
+    bool parted; /* the files of some ranks are elsewhere; a directory of this step is replaced, whatever it is */
     int64_t publication; /* which one it is, the same on all hosts; 0: the next one below root */
 };
 
@@ -136,8 +136,8 @@ struct ckpt_entry {
 
 /* path: as in ckpt_resolve. The manifest is read and checked, the files' sizes are compared. */
 int ckpt_open(struct ckpt **c, const char *path, struct err *e);
-/* One whose files lie on several hosts: path is the directory of this one, with the manifest and what is attached; files
- * of boxes may be missing. */
+/* One whose files lie on several hosts: path is the directory of this one, with the manifest and what is attached;
+ * files of boxes may be missing. */
 int ckpt_open_parted(struct ckpt **c, const char *path, struct err *e);
 void ckpt_close(struct ckpt *c);
 /* Its files of boxes, and whether the one called ckpt_file_name is here in its full size. */

@@ -40,10 +40,7 @@ static char *being_saved(const char *root, int64_t step, int rank, const char *s
     return path;
 }
 
-char *ckpt_boxes_path(const char *root, int64_t step, int rank)
-{
-    return being_saved(root, step, rank, "safetensors");
-}
+char *ckpt_boxes_path(const char *root, int64_t step, int rank) { return being_saved(root, step, rank, "safetensors"); }
 
 char *ckpt_list_path(const char *root, int64_t step, int rank) { return being_saved(root, step, rank, "json"); }
 

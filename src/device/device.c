@@ -16,11 +16,11 @@
 const char *mem_cat_name(enum mem_cat c)
 {
     static const char *const names[MEM_N] = {"param", "master", "grad",    "optimizer", "activation", "wgrad",
-                                             "comm",  "data",   "scratch", "host",      "disk"};
+                                             "comm",  "data",   "scratch", "host",      "disk",       "kept"};
     return names[c];
 }
 
-static bool of_device(enum mem_cat c) { return c != MEM_HOST && c != MEM_DISK; }
+static bool of_device(enum mem_cat c) { return c < MEM_HOST; }
 
 static void ledger_add(struct ledger *l, enum mem_cat c, size_t bytes)
 {
@@ -76,6 +76,10 @@ void buffer_free(struct buffer *b)
     if (b->bytes) b->dev->ops->release(b->dev, b->cat, b->p, b->bytes);
     memset(b, 0, sizeof *b);
 }
+
+void device_hold(struct device *d, enum mem_cat cat, size_t bytes) { ledger_add(&d->ledger, cat, bytes); }
+
+void device_let_go(struct device *d, enum mem_cat cat, size_t bytes) { ledger_remove(&d->ledger, cat, bytes); }
 
 void device_pages_set(struct device *d, const struct device_pages *pages)
 {

@@ -14,8 +14,8 @@
  *
  * Invariants
  *   1. ledger.now[c] = sum of the bytes of live buffers of category c; ledger.peak_total = max over time of the
- *      sum over categories but MEM_HOST and MEM_DISK. The null device and a real one given the same calls have equal
- * ledgers.
+ *      sum over categories but MEM_HOST, MEM_DISK, MEM_KEPT. The null device and a real one given the same calls have
+ * equal ledgers.
  *   2. Buffers of the null device have p = NULL: host code never dereferences a buffer, only kernels and
  *      device_copy do.
  * Floors 0-1 only. Order: Local to the owning rank.
@@ -44,6 +44,7 @@ enum mem_cat {
     MEM_HOST,       /* put away in the host's memory, which only copies touch: not the device's, and in none of its
                        totals */
     MEM_DISK,       /* the same on files (tier.h) */
+    MEM_KEPT,       /* checkpoints in memory (run/memckpt.h), of what this rank writes: here and at its partner */
     MEM_N
 };
 const char *mem_cat_name(enum mem_cat c); /* the names of INTERFACE: "param", "master", ... */
@@ -51,7 +52,7 @@ const char *mem_cat_name(enum mem_cat c); /* the names of INTERFACE: "param", "m
 struct ledger {
     size_t now[MEM_N];
     size_t peak[MEM_N];    /* each category's own maximum */
-    size_t now_total;      /* of the device: all but MEM_HOST and MEM_DISK */
+    size_t now_total;      /* of the device: all but MEM_HOST, MEM_DISK, MEM_KEPT */
     size_t peak_total;     /* the maximum of the sum: not the sum of the maxima */
     size_t at_peak[MEM_N]; /* categories at the moment of peak_total */
 };
@@ -214,6 +215,9 @@ int buffer_new(struct buffer *b, struct device *d, enum mem_cat cat, size_t byte
  * enqueued before. */
 int buffer_new_host(struct buffer *b, struct device *d, enum mem_cat cat, size_t bytes, struct err *e);
 void buffer_free(struct buffer *b); /* also of a zeroed struct */
+/* Bytes that are no buffer's: files in memory. On the ledger until they are given back. */
+void device_hold(struct device *d, enum mem_cat cat, size_t bytes);
+void device_let_go(struct device *d, enum mem_cat cat, size_t bytes);
 
 /* Handles. name is borrowed (a text of the program's). stream_free waits for what the stream holds; event_free leaves
  * what was enqueued behind the event as it is. NULL is fine. */

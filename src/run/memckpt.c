@@ -119,7 +119,8 @@ static int is_ours(const char *path, struct err *e)
     struct stat st;
     if (lstat(path, &st)) return err_errno(e, ERR_IO, errno, "%s: cannot be looked at", path);
     if (!S_ISDIR(st.st_mode))
-        return err_set(e, ERR_REQUEST, "%s: is not a directory; remove it, or choose another checkpoint.memory_dir", path);
+        return err_set(e, ERR_REQUEST, "%s: is not a directory; remove it, or choose another checkpoint.memory_dir",
+                       path);
     if (st.st_uid != geteuid())
         return err_set(e, ERR_REQUEST,
                        "%s: belongs to user %u, and this run is user %u's: it is not touched; choose another "
@@ -139,8 +140,8 @@ static int own_dir(const char *path, struct err *e)
     return is_ours(path, e);
 }
 
-/* A run that was here before under the same run.dir, whose files it lost: nobody will ask for its memory again. This one
- * has run.dir's lock. */
+/* A run that was here before under the same run.dir, whose files it lost: nobody will ask for its memory again. This
+ * one has run.dir's lock. */
 static void remove_earlier(const char *above, const char *mine, const char *prefix)
 {
     char **names;
@@ -163,7 +164,8 @@ static void check_kind(const char *dir)
 {
     struct statfs fs;
     if (!statfs(dir, &fs) && (long)fs.f_type != TMPFS && (long)fs.f_type != RAMFS)
-        log_warn("checkpoint.memory_dir: %s does not lie in memory: every checkpoint.memory_every steps the run waits for "
+        log_warn("checkpoint.memory_dir: %s does not lie in memory: every checkpoint.memory_every steps the run waits "
+                 "for "
                  "a disk",
                  dir);
 }
@@ -188,7 +190,8 @@ static int make_dirs(struct memckpt *m, const struct config *c, const uint64_t i
     m->root = fs_join(m->dir, host);
     if (!m->leads) return OK;
     if (!fs_is_dir(c->checkpoint.memory_dir))
-        return err_set(e, ERR_REQUEST, "checkpoint.memory_dir: %s is not a directory of this host; choose one in memory",
+        return err_set(e, ERR_REQUEST,
+                       "checkpoint.memory_dir: %s is not a directory of this host; choose one in memory",
                        c->checkpoint.memory_dir);
     int rc = own_dir(m->dir, e);
     if (!rc) rc = own_dir(m->root, e);

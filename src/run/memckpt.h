@@ -2,8 +2,8 @@
 /* memckpt.h: checkpoints in memory, every few steps, that outlive their processes and the loss of any one host.
  *
  * A memory checkpoint is a checkpoint like any other (checkpoint/ckpt.h: the same files, manifest, checksums and code)
- * in a folder of a file system that lies in memory (checkpoint.memory_dir, /dev/shm). Each rank writes the boxes that it
- * would write to disk and sends the file to a partner on another host, which keeps it too.
+ * in a folder of a file system that lies in memory (checkpoint.memory_dir, /dev/shm). Each rank writes the boxes that
+ * it would write to disk and sends the file to a partner on another host, which keeps it too.
  *
  *   DIR/tutti-UID-RUNDIR-ID/HOST/step-00000012/boxes-00000.safetensors  of the writers of this host, and of those
  *                                                                       whose partner is here

@@ -113,7 +113,8 @@ static int all_there(const struct memckpt *m, const struct slot *s, const uint8_
             return err_set(e, ERR_CORRUPT,
                            "file %lld of %lld (boxes-%05lld.safetensors) is in the memory of none of %d host%s: it was "
                            "lost there and at its partner",
-                           (long long)f + 1, (long long)s->n_files, (long long)f, m->n_hosts, m->n_hosts > 1 ? "s" : "");
+                           (long long)f + 1, (long long)s->n_files, (long long)f, m->n_hosts,
+                           m->n_hosts > 1 ? "s" : "");
     }
     return OK;
 }
@@ -141,7 +142,8 @@ static int bring(struct memckpt *m, int from, const char *dir, const char *name,
 
 static int complete_hosts(struct memckpt *m, const struct slot *s, const char *dir, struct err *e)
 {
-    static const char *const small[] = {"config.yaml", MEMCKPT_RUN, MANIFEST}; /* the manifest last: it stands for all */
+    static const char *const small[] = {"config.yaml", MEMCKPT_RUN,
+                                        MANIFEST}; /* the manifest last: it stands for all */
     struct ckpt *c = NULL;
     bool has = !ckpt_open_parted(&c, dir, NULL) && is_it(c, s) && !ckpt_check_attachments(c, NULL);
     ckpt_close(c);

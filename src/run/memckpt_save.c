@@ -68,7 +68,8 @@ static void exchange(struct sending *s, int64_t at)
     for (int64_t t = first ? first : last; t && t <= last; t++) comm_wait(m->world, t);
 }
 
-/* told: [n] bytes of each rank's file, then [n] which writer it is. Messages go on after a file has failed: the other end waits for them. */
+/* told: [n] bytes of each rank's file, then [n] which writer it is. Messages go on after a file has failed: the other
+ * end waits for them. */
 static int carry(struct sending *s, struct err *e)
 {
     struct memckpt *m = s->m;
@@ -183,14 +184,12 @@ static int write_all(struct memckpt *m, const struct engine *g, const struct ran
     struct ckpt_tensor *t;
     int64_t n = save_describe(g, NULL, &t);
     int rc = memckpt_together(m, m->leads ? ckpt_save_begin(m->root, info->step, e) : OK, e);
-    if (!rc)
-        rc = memckpt_together(m, r->writes ? ckpt_save_rank(m->root, info->step, r->writer, t, n, e) : OK, e);
+    if (!rc) rc = memckpt_together(m, r->writes ? ckpt_save_rank(m->root, info->step, r->writer, t, n, e) : OK, e);
     save_forget(t, n);
     if (!rc) rc = memckpt_together(m, memckpt_send(m, info->step, r, e), e);
     if (!rc && m->world) rc = memckpt_together(m, share_lists(m, info->step, r, e), e);
     if (!rc) rc = next_publication(m, &info->publication, e);
-    if (!rc)
-        rc = memckpt_together(m, m->leads ? ckpt_save_publish(m->root, r->n_writers, info, e) : OK, e);
+    if (!rc) rc = memckpt_together(m, m->leads ? ckpt_save_publish(m->root, r->n_writers, info, e) : OK, e);
     return rc;
 }
 

@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "config/config_memory.h"
 #include "config/config_offload.h"
+#include "run/memckpt.h"
 
 int site_join(struct site *s, const struct site_config *x, struct err *e)
 {
@@ -61,6 +62,23 @@ static int reserve(struct site *s, struct err *e)
     return rc || !t ? rc : tier_status(t, e);
 }
 
+/* Checkpoints in memory: nothing is taken yet, it must fit beside the rest. */
+static void hold_kept(struct site *s, const struct config *c)
+{
+    int n = s->ranks.n, n_hosts = 1;
+    if (!c->checkpoint.memory_every || !s->ranks.writes) return;
+    if (c->comm.ranks_per_host) n_hosts = n > c->comm.ranks_per_host ? 2 : 1;
+    else
+        for (int r = 0; s->ranks.world && r < n; r++)
+            if (comm_host(s->ranks.world, r) > 0) n_hosts = 2;
+    struct ckpt_tensor *t;
+    int64_t count = save_describe(s->engine, NULL, &t), bytes = 0;
+    for (int64_t i = 0; i < count; i++) bytes += region_volume(&t[i].box) * (int64_t)dtype_bytes(t[i].dtype);
+    save_forget(t, count);
+    s->kept = to_size(memckpt_bytes(bytes, n_hosts));
+    device_hold(s->dev, MEM_KEPT, s->kept);
+}
+
 int site_build(struct site *s, const struct site_config *x, struct err *e)
 {
     struct engine_config ec = config_engine(x->config);
@@ -74,6 +92,7 @@ int site_build(struct site *s, const struct site_config *x, struct err *e)
     }
     if (x->kind == SITE_PAPER) return engine_new_paper(&s->engine, &ec, s->dev, e);
     rc = engine_new(&s->engine, &ec, s->dev, e);
+    if (!rc) hold_kept(s, x->config);
     if (!rc) rc = within_limit(s, x, e);
     return rc ? rc : reserve(s, e);
 }
@@ -105,6 +124,7 @@ void site_close(struct site *s)
     engine_free(s->engine);
     ranks_fini(&s->ranks);
     comm_free(s->counted);
+    if (s->dev && s->kept) device_let_go(s->dev, MEM_KEPT, s->kept);
     if (s->dev) device_free(s->dev);
     *s = (struct site){0};
 }

@@ -30,6 +30,7 @@ struct site {
     struct device *dev;
     struct engine *engine;
     struct serve *serve;       /* NULL: none */
+    size_t kept;               /* of checkpoints in memory, on dev's ledger */
     double tier_put, tier_get; /* bytes a second, measured when its space was reserved; 0: there is none */
 };
 

@@ -13,12 +13,14 @@ static void say_where(const struct trainer *t)
     if (!t->leads) return;
     str_bytes(bytes, (double)memckpt_bytes(store_saved_bytes(&t->site.engine->store), m->n_hosts));
     if (m->n_hosts > 1)
-        log_info("checkpoints in memory: every %lld steps in %s, and at a partner on another host (rank 0: rank %d, of %d "
+        log_info("checkpoints in memory: every %lld steps in %s, and at a partner on another host (rank 0: rank %d, of "
+                 "%d "
                  "%shosts), at most %s in all",
                  (long long)t->cfg.checkpoint.memory_every, m->dir, m->partner[0], m->n_hosts,
                  m->pretended ? "pretended " : "", bytes);
     else
-        log_info("checkpoints in memory: every %lld steps in %s, at most %s in all; there is one host, so they outlive the "
+        log_info("checkpoints in memory: every %lld steps in %s, at most %s in all; there is one host, so they outlive "
+                 "the "
                  "processes and not the machine",
                  (long long)t->cfg.checkpoint.memory_every, m->dir, bytes);
 }

@@ -141,7 +141,7 @@ static int open_weights(struct trainer *t, struct err *e)
 static int planned_fits(struct trainer *t, struct err *e)
 {
     const struct ledger *l = &t->site.dev->ledger;
-    double bytes = (double)l->peak_total + (double)l->peak[MEM_HOST]; /* the cpu device has its memory of the host */
+    double bytes = (double)l->peak_total + (double)l->peak[MEM_HOST] + (double)l->peak[MEM_KEPT]; /* all of the host */
     int here = t->cfg.parallel.ranks_here > 1 ? t->cfg.parallel.ranks_here : 1;
     struct comm *w = t->site.ranks.world;
     if (w && here == t->site.ranks.n)

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoints in memory: a job that is killed at any moment goes on from the step before, whichever host loses its
+ * memory, with the bits of a run that nobody disturbed; what is damaged, of another run or another's is refused by
+ * name, and the run goes on from what is left. The linker puts this file before the trainer's calls (--wrap), where it
+ * kills the process. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+
+#include "child.h"
+#include "engine/engine.h"
+#include "kernel/cpu/tile_rate.h"
+#include "run/memckpt.h"
+#include "run/runs.h"
+#include "sanitized.h"
+
+enum { RANKS = 3, STEPS = 8 };
+
+/* ---- killed at a chosen call ---- */
+static struct {
+    const char *where;
+    int64_t step;
+    atomic_int calls;
+    int nth;
+} plan;
+
+static void strike(const char *where)
+{
+    if (plan.where && !strcmp(plan.where, where) && atomic_fetch_add(&plan.calls, 1) + 1 == plan.nth) raise(SIGKILL);
+}
+
+bool __real_engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr,
+                        struct engine_report *r);
+bool __wrap_engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr,
+                        struct engine_report *r);
+bool __wrap_engine_step(struct engine *g, const struct engine_batch *b, int64_t step, double lr,
+                        struct engine_report *r)
+{
+    if (step == plan.step) strike("step");
+    return __real_engine_step(g, b, step, lr, r);
+}
+
+int __real_ckpt_save_publish(const char *root, int n_ranks, const struct ckpt_info *info, struct err *e);
+int __wrap_ckpt_save_publish(const char *root, int n_ranks, const struct ckpt_info *info, struct err *e);
+int __wrap_ckpt_save_publish(const char *root, int n_ranks, const struct ckpt_info *info, struct err *e)
+{
+    if (info->parted && info->step == plan.step) strike("publish");
+    int rc = __real_ckpt_save_publish(root, n_ranks, info, e);
+    if (info->parted && info->step == plan.step) strike("published");
+    return rc;
+}
+
+int __real_ckpt_save_rank(const char *root, int64_t step, int rank, const struct ckpt_tensor *t, int64_t n,
+                          struct err *e);
+int __wrap_ckpt_save_rank(const char *root, int64_t step, int rank, const struct ckpt_tensor *t, int64_t n,
+                          struct err *e);
+int __wrap_ckpt_save_rank(const char *root, int64_t step, int rank, const struct ckpt_tensor *t, int64_t n,
+                          struct err *e)
+{
+    if (step == plan.step) strike("write");
+    return __real_ckpt_save_rank(root, step, rank, t, n, e);
+}
+
+/* The machine's speed only stands in the metrics. */
+double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *t);
+double __wrap_tile_rate_registers(const struct tile_ops *o, struct team *t)
+{
+    (void)o;
+    (void)t;
+    return 1e12;
+}
+
+/* ---- runs ---- */
+#define LAYOUT "parallel.dp_replicate=1", "parallel.dp_shard=3", "parallel.zero=2", "batch.global=6", "model.layers=1"
+
+struct request {
+    const struct folder *f;
+    const char *name;
+    int here; /* ranks of a host */
+    char memory[160], hosts[64];
+};
+
+static int train_memory(struct request *q, int ranks, const char *const *more, struct trainer_result *r, struct err *e)
+{
+    const char *keys[32];
+    int n = 0;
+    snprintf(q->hosts, sizeof q->hosts, "comm.ranks_per_host=%d", q->here);
+    keys[n++] = q->memory;
+    keys[n++] = q->hosts;
+    for (int i = 0; more && more[i]; i++) keys[n++] = more[i];
+    keys[n] = NULL;
+    return train_ranks(q->f, q->name, ranks, keys, r, e);
+}
+
+static int body(void *arg)
+{
+    struct trainer_result r;
+    struct err e;
+    return train_memory(arg, RANKS, KEYS("checkpoint.memory_every=1", "checkpoint.every=0", LAYOUT), &r, &e) ? 1 : 0;
+}
+
+static char *memory_of(const struct request *q) { return fs_join(q->f->dir, "memory"); }
+
+static struct request request(const struct folder *f, const char *name)
+{
+    struct request q = {.f = f, .name = name, .here = 1};
+    struct err e;
+    char *dir = memory_of(&q);
+    assert_int_equal(fs_remove_tree(dir, &e), OK);
+    assert_int_equal(mkdir(dir, 0700), 0);
+    snprintf(q.memory, sizeof q.memory, "checkpoint.memory_dir=%s", dir);
+    xfree(dir);
+    return q;
+}
+
+static void forget(const struct folder *f, const char *name)
+{
+    struct err e;
+    char *path = fs_join(f->dir, name);
+    assert_int_equal(fs_remove_tree(path, &e), OK);
+    xfree(path);
+}
+
+/* The run is killed there; what it left is in memory. */
+static void killed(struct request *q, const char *where, int64_t step, int nth)
+{
+    plan.where = where;
+    plan.step = step;
+    plan.nth = nth;
+    atomic_store(&plan.calls, 0);
+    assert_int_equal(child_end(body, q), -SIGKILL);
+    plan.where = NULL;
+}
+
+static void shell(const char *how, ...)
+{
+    char line[600];
+    va_list args;
+    va_start(args, how);
+    vsnprintf(line, sizeof line, how, args);
+    va_end(args);
+    if (system(line)) fail_msg("%s", line); /* NOLINT: a test's own folder */
+}
+
+/* What a run killed after step 6 left behind, again and again: killed once. */
+static struct request dead(const struct folder *f, const char *name)
+{
+    struct request q = request(f, name);
+    char *kept = fs_join(f->dir, "kept"), *run = fs_join(f->dir, name);
+    if (!fs_is_dir(kept)) {
+        killed(&q, "step", 6, 1);
+        shell("mkdir %s && cp -a %s %s/run && cp -a %s/memory %s/memory", kept, run, kept, f->dir, kept);
+    }
+    forget(f, name);
+    shell("cp -a %s/run %s && rm -rf %s/memory && cp -a %s/memory %s/memory", kept, run, f->dir, kept, f->dir);
+    xfree(run);
+    xfree(kept);
+    return q;
+}
+
+static struct trainer_result go_on(struct request *q)
+{
+    struct trainer_result r;
+    struct err e;
+    if (train_memory(q, RANKS, KEYS("checkpoint.memory_every=1", "checkpoint.every=0", LAYOUT), &r, &e))
+        fail_msg("%s: %s", q->name, e.text);
+    assert_int_equal(r.steps, STEPS);
+    return r;
+}
+
+/* The only directory of a run in memory, or NULL. xfree it. */
+static char *the_run(const struct request *q)
+{
+    char **names, *above = memory_of(q), *path = NULL;
+    int n;
+    struct err e;
+    assert_int_equal(fs_list(above, &names, &n, &e), OK);
+    assert_true(n <= 1);
+    if (n) path = fs_join(above, names[0]);
+    fs_list_free(names, n);
+    xfree(above);
+    return path;
+}
+
+static char *host_dir(const struct request *q, int host)
+{
+    char name[32], *run = the_run(q);
+    assert_non_null(run);
+    snprintf(name, sizeof name, "host-%d", host);
+    char *path = fs_join(run, name);
+    xfree(run);
+    return path;
+}
+
+static void lose(const struct request *q, int host)
+{
+    struct err e;
+    char *path = host_dir(q, host);
+    assert_true(fs_is_dir(path));
+    assert_int_equal(fs_remove_tree(path, &e), OK);
+    xfree(path);
+}
+
+static void same_end(const struct folder *f, const char *name)
+{
+    for (int w = 0; w < RANKS; w++) {
+        char file[80];
+        snprintf(file, sizeof file, "checkpoints/step-%08d/boxes-%05d.safetensors", STEPS, w);
+        same_file(f, "reference", name, file);
+    }
+}
+
+static void nothing_left(const struct request *q)
+{
+    char *run = the_run(q);
+    assert_null(run);
+}
+
+static void reference(const struct folder *f)
+{
+    struct trainer_result r;
+    struct err e;
+    if (train_ranks(f, "reference", RANKS, KEYS("checkpoint.every=0", LAYOUT), &r, &e)) fail_msg("%s", e.text);
+}
+
+/* ---- tests ---- */
+static void partners_are_on_other_hosts(void **state)
+{
+    (void)state;
+    enum { N = 9 };
+    static const int hosts[][N] = {{0, 0, 0, 1, 1, 1, 2, 2, 2},
+                                   {0, 1, 2, 0, 1, 2, 0, 1, 2},
+                                   {0, 0, 0, 0, 0, 1, 1, 2, 3}};
+    int partner[N], kept[N];
+    for (size_t k = 0; k < sizeof hosts / sizeof *hosts; k++) {
+        memset(kept, 0, sizeof kept);
+        memckpt_partners(hosts[k], N, partner);
+        for (int r = 0; r < N; r++) {
+            assert_in_range(partner[r], 0, N - 1);
+            assert_int_not_equal(hosts[k][partner[r]], hosts[k][r]);
+            kept[partner[r]]++;
+        }
+        if (k < 2) /* hosts alike: nobody keeps more than one copy */
+            for (int r = 0; r < N; r++) assert_int_equal(kept[r], 1);
+    }
+    static const int alone[N];
+    memckpt_partners(alone, N, partner);
+    for (int r = 0; r < N; r++) assert_int_equal(partner[r], -1);
+    assert_int_equal(memckpt_bytes(100, 1), 200);
+    assert_int_equal(memckpt_bytes(100, 3), 400);
+}
+
+static void any_host_may_be_lost(void **state)
+{
+    struct folder *f = *state;
+    for (int lost = -1; lost<RANKS; lost += CASE_STRIDE> 1 ? 2 : 1) {
+        struct request q = dead(f, "dead");
+        if (lost >= 0) lose(&q, lost);
+        struct trainer_result r = go_on(&q);
+        assert_in_range(r.first_step, 5, 6); /* steps 0 to 5 are done; of the last one some hosts may lack the end */
+        same_end(f, "dead");
+        nothing_left(&q);
+        forget(f, "dead");
+    }
+}
+
+static void two_hosts_lost_is_said(void **state)
+{
+    struct folder *f = *state;
+    struct request q = dead(f, "dead");
+    lose(&q, 1);
+    lose(&q, 2);
+    struct trainer_result r = go_on(&q);
+    assert_int_equal(r.first_step, 0); /* nothing on disk */
+    same_end(f, "dead");
+    forget(f, "dead");
+}
+
+/* A crash between any two of the hosts' publications leaves one step whole, also when a host is lost with it. */
+static void killed_while_saving(void **state)
+{
+    struct folder *f = *state;
+    static const char *const where[] = {"write", "publish", "published"};
+    for (size_t k = 0; k < sizeof where / sizeof *where; k++)
+        for (int nth = 1; nth <= RANKS; nth += CASE_STRIDE > 1 ? RANKS : 1) {
+            if (k == 0 && nth > 1) continue;
+            struct request q = request(f, "saving");
+            killed(&q, where[k], 5, nth);
+            if (nth % 2) lose(&q, nth - 1);
+            struct trainer_result r = go_on(&q);
+            assert_in_range(r.first_step, 4, 5);
+            if (k == 0) assert_int_equal(r.first_step, 4);
+            same_end(f, "saving");
+            nothing_left(&q);
+            forget(f, "saving");
+        }
+}
+
+/* Changes byte `at` (from the end where negative) of a file of every host that has it. */
+static void flip(const struct request *q, const char *file, long at)
+{
+    for (int h = 0; h < RANKS; h++) {
+        char path[400], *host = host_dir(q, h);
+        DIR *d = opendir(host);
+        assert_non_null(d);
+        for (struct dirent *x; (x = readdir(d));) {
+            if (strncmp(x->d_name, "step-", 5)) continue;
+            snprintf(path, sizeof path, "%s/%s/%s", host, x->d_name, file);
+            int fd = open(path, O_RDWR);
+            if (fd < 0) continue;
+            unsigned char c;
+            off_t to = lseek(fd, at, at < 0 ? SEEK_END : SEEK_SET);
+            assert_int_equal(pread(fd, &c, 1, to), 1);
+            c ^= 4;
+            assert_int_equal(pwrite(fd, &c, 1, to), 1);
+            close(fd);
+        }
+        closedir(d);
+        xfree(host);
+    }
+}
+
+static void damage_is_not_loaded(void **state)
+{
+    struct folder *f = *state;
+    static const struct {
+        const char *file;
+        long at;
+    } rows[] = {{"boxes-00002.safetensors", -3},
+                {"boxes-00000.safetensors", 20},
+                {"manifest.json", 40},
+                {"manifest.json", -20},
+                {"config.yaml", 9},
+                {"run.id", 0}};
+    for (size_t i = 0; i<sizeof rows / sizeof *rows; i += CASE_STRIDE> 1 ? 3 : 1) {
+        struct request q = dead(f, "dead");
+        flip(&q, rows[i].file, rows[i].at);
+        struct trainer_result r = go_on(&q);
+        assert_int_equal(r.first_step, 0);
+        same_end(f, "dead");
+        nothing_left(&q);
+        forget(f, "dead");
+    }
+}
+
+/* The newest on disk is chosen where memory has none as new. */
+static void disk_is_next(void **state)
+{
+    struct folder *f = *state;
+    struct request q = request(f, "disk");
+    struct trainer_result r;
+    struct err e;
+    if (train_memory(&q, RANKS, KEYS("checkpoint.memory_every=2", "checkpoint.every=0", "run.steps=5", LAYOUT), &r, &e))
+        fail_msg("%s", e.text);
+    nothing_left(&q);
+    killed(&q, "step", 7, 1); /* goes on from disk at 5, dies with 7 in memory */
+    lose(&q, 0);
+    lose(&q, 1);
+    r = go_on(&q);
+    assert_int_equal(r.first_step, 5);
+    forget(f, "disk");
+}
+
+/* Another layout, other hosts: boxes are routed as from a checkpoint, and what lies on a host that is no more is not
+ * there. */
+static void another_layout_reads_it(void **state)
+{
+    struct folder *f = *state;
+    static const char *const layout[] =
+        {"parallel.tp=2", "batch.global=6", "model.layers=1", "checkpoint.every=0", "checkpoint.memory_every=3", NULL};
+    for (int here = 1; here <= 3; here += 2) {
+        struct request q = request(f, "other");
+        struct trainer_result r;
+        struct err e;
+        q.here = here;
+        killed(&q, "step", 6, 1);
+        /* Of three hosts two are left, with all files between them; three ranks of one host are two ranks of it now. */
+        if (train_memory(&q, 2, layout, &r, &e)) fail_msg("%s", e.text);
+        assert_in_range(r.first_step, 5, 6);
+        assert_int_equal(r.steps, STEPS);
+        forget(f, "other");
+    }
+}
+
+static void what_is_not_ours_is_refused(void **state)
+{
+    struct folder *f = *state;
+    struct trainer_result r;
+    struct err e;
+    struct request q = dead(f, "dead");
+    char *run = the_run(&q);
+    assert_int_equal(chmod(run, 0755), 0);
+    assert_int_equal(train_memory(&q, RANKS, KEYS("checkpoint.memory_every=1", LAYOUT), &r, &e), ERR_REQUEST);
+    assert_non_null(strstr(e.text, run));
+    assert_non_null(strstr(e.text, "mode 755"));
+    assert_int_equal(chmod(run, 0700), 0);
+    /* Another name of the run: the earlier one's memory is removed, and the run begins afresh. */
+    char *id = fs_join(f->dir, "dead/id");
+    assert_int_equal(fs_write_atomic(id, "0123456789abcdeX\n", 17, &e), OK);
+    assert_int_equal(train_memory(&q, RANKS, KEYS("checkpoint.memory_every=1", LAYOUT), &r, &e), ERR_CORRUPT);
+    assert_non_null(strstr(e.text, "dead/id"));
+    assert_int_equal(fs_write_atomic(id, "0123456789abcdef\n", 17, &e), OK);
+    r = go_on(&q);
+    assert_int_equal(r.first_step, 0);
+    same_end(f, "dead");
+    nothing_left(&q);
+    xfree(id);
+    xfree(run);
+    forget(f, "dead");
+}
+
+/* A person chose what the run goes on from: what is in memory is of no use to it any more. */
+static void a_choice_forgets_memory(void **state)
+{
+    struct folder *f = *state;
+    struct trainer_result r;
+    struct err e;
+    struct request q = dead(f, "dead");
+    if (train_memory(&q, RANKS, KEYS("checkpoint.memory_every=1", "checkpoint.resume=never", LAYOUT), &r, &e))
+        fail_msg("%s", e.text);
+    assert_int_equal(r.first_step, 0);
+    nothing_left(&q);
+    forget(f, "dead");
+}
+
+static void no_room_is_borne(void **state)
+{
+    struct folder *f = *state;
+    struct trainer_result r;
+    struct err e;
+    struct request q = request(f, "place");
+    char key[200];
+    snprintf(key, sizeof key, "checkpoint.memory_dir=%s/none", f->dir);
+    assert_int_equal(train_ranks(f, "place", RANKS, KEYS("checkpoint.memory_every=1", key, LAYOUT), &r, &e),
+                     ERR_REQUEST);
+    assert_non_null(strstr(e.text, "checkpoint.memory_dir"));
+    forget(f, "place");
+    assert_int_equal(train_memory(&q, RANKS, KEYS("checkpoint.memory_every=1", "parallel.servers=1", "batch.global=6"),
+                                  &r, &e),
+                     ERR_REQUEST);
+    if (!strstr(e.text, "checkpoint.memory_every")) fail_msg("%s", e.text);
+}
+
+static int set_up(void **state)
+{
+    static struct folder f;
+    folder_open(&f);
+    reference(&f);
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    folder_close(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(partners_are_on_other_hosts), cmocka_unit_test(any_host_may_be_lost),
+        cmocka_unit_test(two_hosts_lost_is_said),      cmocka_unit_test(killed_while_saving),
+        cmocka_unit_test(damage_is_not_loaded),        cmocka_unit_test(disk_is_next),
+        cmocka_unit_test(another_layout_reads_it),     cmocka_unit_test(what_is_not_ours_is_refused),
+        cmocka_unit_test(a_choice_forgets_memory),     cmocka_unit_test(no_room_is_borne),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
