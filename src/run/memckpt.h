@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memckpt.h: a checkpoint in memory, every few steps, that outlives their processes and the loss of any one host.
+/* memckpt.h: a checkpoint in memory, every few steps, that outlives its processes and the loss of any one host.
  *
  * A memory checkpoint is a checkpoint like any other (checkpoint/ckpt.h: the same files, manifest, checksums and code)
  * in a folder of a file system that lies in memory (checkpoint.memory_dir, /dev/shm). Each rank writes the boxes that
