@@ -86,9 +86,7 @@ static int64_t describe(const struct engine *g, bool pieces, bool own, struct ck
     return n;
 }
 
-int64_t save_describe(const struct engine *g, struct ckpt_tensor **t) { return describe(g, true, false, t); }
-
-void save_extra(const struct engine *g, const struct save_info *s, struct str *extra)
+static void describe_model(const struct engine *g, const struct save_info *s, struct str *extra)
 {
     struct hf_model h = source_hf_model(&g->cfg.model, s->bos, s->eos);
     companions_ends(s->cfg, &h);
