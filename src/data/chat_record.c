@@ -3,6 +3,7 @@
  * and the template sees the same values whichever it was. */
 #include "data/chat_record.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -158,6 +159,21 @@ static int read_two_lists(struct chat_record *r, const struct json *a, const str
     return take(r, &o, where, e);
 }
 
+/* Tables often hold a list as its JSON: then that is read. NULL in *list: it is no such text. */
+static int read_text_of_list(struct chat_record *r, const struct json *v, const char *member, const struct json **list,
+                             const char *where, struct err *e)
+{
+    size_t n = 0;
+    const char *p = json_string(v, &n, "");
+    char what[700];
+    *list = NULL;
+    if (!is_text(v) || *(p + strspn(p, " \t\r\n")) != '[') return OK;
+    snprintf(what, sizeof what, "%.600s: the text of \"%s\"", where, member);
+    int code = json_parse_published(&r->of_text, p, n, what, e);
+    if (!code) *list = r->of_text;
+    return code;
+}
+
 /* -- the whole ----------------------------------------------------------------------------------------------- */
 
 /* Every message has a role; answers are the assistant's, from `first` on, whose weight is not 0. */
@@ -187,6 +203,13 @@ int chat_record_read(struct chat_record *r, const struct json *record, const cha
     size_t first = 0;
     int code = OK;
     *r = (struct chat_record){.record = record};
+    const struct json *list;
+    if ((code = read_text_of_list(r, messages, "messages", &list, where, e))) return code;
+    if (list) messages = list;
+    if (!is_list(messages)) {
+        if ((code = read_text_of_list(r, talk, "conversations", &list, where, e))) return code;
+        if (list) talk = list;
+    }
     if (is_list(messages)) {
         r->messages = messages;
     } else if (is_list(talk)) {
@@ -216,6 +239,7 @@ int chat_record_read(struct chat_record *r, const struct json *record, const cha
 void chat_record_fini(struct chat_record *r)
 {
     json_free(r->own);
+    json_free(r->of_text);
     xfree(r->answer);
     *r = (struct chat_record){0};
 }

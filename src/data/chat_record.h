@@ -16,6 +16,7 @@ struct chat_record {
     size_t prompt_n, completion_n;
     const struct json *record; /* others of its members are the template's */
     struct json *own;          /* where messages had to be written anew */
+    struct json *of_text;      /* of a list that the record holds as a text of JSON */
     bool *answer;              /* per message: it is one of which a loss may be taken */
     int64_t n;
 };

@@ -8,7 +8,7 @@
 #include "data/tokenize_run.h"
 
 /* As tokenize_run, of a source opened with whole_records; the same file for any number of threads. skip_bad: records
- * that are no conversations are listed and passed over. Stopped, it begins again. */
+ * that are no conversations are listed and passed over. Stopped or killed, it goes on as that does. */
 int chat_tokenize(const struct chat *c, bool skip_bad, const struct tokenize_run *run, struct tokenfile_writer *w,
                   struct tokenize_result *r, struct err *e);
 

@@ -259,7 +259,7 @@ static int run_belt(struct state *s, struct err *e)
     return code;
 }
 
-static char *work_path(const struct tokenize_run *run)
+char *tokenize_work_path(const struct tokenize_run *run)
 {
     struct str s = {0};
     str_printf(&s, "%s.work", run->out_path);
@@ -269,7 +269,7 @@ static char *work_path(const struct tokenize_run *run)
 /* What another run left is gone on with. */
 static int open_work(struct state *s, struct err *e)
 {
-    char *path = work_path(s->run);
+    char *path = tokenize_work_path(s->run);
     const uint64_t about[] = {s->run->key, PARTS_VERSION};
     int width = tokenizer_vocab(s->run->tokenizer) <= 1 << 16 ? 2 : 4;
     int code = work_open(&s->work, path, hash64(about, sizeof about), width, &s->piece, e);
@@ -298,10 +298,9 @@ static int finish(struct state *s, struct err *e)
     return s->work ? work_add(s->work, &s->piece, e) : to_writer(s, &s->piece, e);
 }
 
-static void say_kept(const struct state *s, struct err *e)
+void tokenize_say_kept(const struct tokenize_run *run, struct err *e)
 {
-    if (!s->work || s->piece.after.file < 0 || e->code == ERR_SIGNAL) return;
-    char *path = work_path(s->run);
+    char *path = tokenize_work_path(run);
     struct err why = *e;
     err_set(e, why.code, "%.700s; what was done is kept in %.200s, and goes on from there when started again", why.text,
             path);
@@ -331,7 +330,7 @@ int tokenize_run(const struct tokenize_run *run, struct tokenfile_writer *w, str
                                   .skipped = s.piece.skipped,
                                   .bad = s.n_bad,
                                   .seconds = clock_now_s() - start};
-    if (code) say_kept(&s, e);
+    if (code && s.work && s.piece.after.file >= 0 && code != ERR_SIGNAL) tokenize_say_kept(run, e);
     work_close(s.work, false);
     parts_free(s.parts);
     xfree(s.begins);
@@ -340,7 +339,7 @@ int tokenize_run(const struct tokenize_run *run, struct tokenfile_writer *w, str
 
 void tokenize_run_done(const struct tokenize_run *run)
 {
-    char *path = work_path(run);
+    char *path = tokenize_work_path(run);
     unlink(path);
     xfree(path);
 }

@@ -33,6 +33,9 @@ void tokenize_tell(void *told, const char *what);
 int tokenize_run(const struct tokenize_run *run, struct tokenfile_writer *w, struct tokenize_result *r, struct err *e);
 /* The caller wants to end, and this takes long: ERR_SIGNAL, else OK. */
 int tokenize_given_up(const atomic_int *give_up, struct err *e);
-void tokenize_run_done(const struct tokenize_run *run);
+void tokenize_run_done(const struct tokenize_run *run); /* removes the work */
+/* For who runs otherwise (chat_tokenize.c). The work's name, to be xfreed; says of a failure that it is kept. */
+char *tokenize_work_path(const struct tokenize_run *run);
+void tokenize_say_kept(const struct tokenize_run *run, struct err *e);
 
 #endif

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* format_parquet.c: a Parquet table: a document per row, the text of one column. Nulls and empty texts are passed over;
  * the items of a list become one document, a line each. Only that column's bytes are read. A part of a file is some of
- * its row groups; one that is damaged is a bad record. */
+ * its row groups; one that is damaged is a bad record. Where whole records are wanted, a row is one (parquet_record.h).
+ */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "source/parquet_pages.h"
+#include "source/parquet_record.h"
 #include "source/record_format.h"
 
 struct table {
@@ -19,11 +21,17 @@ struct table {
     bool begun;                 /* the row group */
     struct parquet_value ahead; /* of a list: the first value of the next row, where there is one */
     bool has_ahead;
-    struct str text; /* of a list: its items */
+    struct str text;               /* of a list: its items; of a whole record: its JSON */
+    struct parquet_record *record; /* where whole records are wanted: then meta and pages are not used */
 };
 
 /* Behind its name a page's head or the footer begins, with a field 1 of type i32. */
 static bool table_begins(const unsigned char *p, size_t n) { return n >= 5 && !memcmp(p, "PAR1\x15", 5); }
+
+static const struct parquet_meta *meta_of(const struct table *r)
+{
+    return r->record ? parquet_record_meta(r->record) : &r->meta;
+}
 
 static int table_open(void **reader, struct record_file *f, struct err *e)
 {
@@ -32,18 +40,24 @@ static int table_open(void **reader, struct record_file *f, struct err *e)
                        f->listed->path);
     struct table *r = xcalloc(1, sizeof *r);
     r->file = f;
-    int code = f->whole
-                   ? err_set(e, ERR_REQUEST, "%s: is a Parquet table, which has no records (.jsonl)", f->listed->path)
-                   : parquet_meta_read(&r->meta, f->blob, f->column, e);
+    int code =
+        f->whole ? parquet_record_open(&r->record, f->blob, e) : parquet_meta_read(&r->meta, f->blob, f->column, e);
+    if (!code && f->whole && !r->record) {
+        xfree(r);
+        bool named = f->listed->named;
+        code = err_set(e, ERR_REQUEST, "%s%sis a Parquet table without a column of text", named ? f->listed->path : "",
+                       named ? ": " : "");
+        return named ? code : 0;
+    }
     if (code) {
         xfree(r);
-        if (code != ERR_REQUEST || f->listed->named) return code;
+        if (code != ERR_REQUEST || f->listed->named || f->whole) return code;
         err_set(e, ERR_REQUEST, "is a Parquet table without a column \"%s\" of text", f->column);
         return 0;
     }
-    parquet_pages_init(&r->pages, f->blob, &r->meta);
+    if (!f->whole) parquet_pages_init(&r->pages, f->blob, &r->meta);
     r->chunk = f->from;
-    r->end = f->to < r->meta.n_chunks ? f->to : r->meta.n_chunks;
+    r->end = f->to < meta_of(r)->n_chunks ? f->to : meta_of(r)->n_chunks;
     f->done = 0;
     *reader = r;
     return 1;
@@ -52,8 +66,9 @@ static int table_open(void **reader, struct record_file *f, struct err *e)
 /* The share of the file that lies behind, for progress. */
 static void count_done(struct table *r)
 {
-    int64_t of = r->meta.n_rows, rows = r->chunk < r->meta.n_chunks ? r->meta.chunks[r->chunk].row : of;
-    int64_t from = r->file->from < r->meta.n_chunks ? r->meta.chunks[r->file->from].row : of;
+    const struct parquet_meta *m = meta_of(r);
+    int64_t of = m->n_rows, rows = r->chunk < m->n_chunks ? m->chunks[r->chunk].row : of;
+    int64_t from = r->file->from < m->n_chunks ? m->chunks[r->file->from].row : of;
     if (of) r->file->done = (int64_t)((double)r->file->listed->bytes * (double)(rows - from) / (double)of);
 }
 
@@ -88,15 +103,24 @@ static int next_list(struct table *r, struct parquet_value *v, struct err *e)
         *v = r->ahead;
     }
     r->has_ahead = got;
-    *v = (struct parquet_value){true, r->text.n > 0, str_text(&r->text), r->text.n};
+    *v = (struct parquet_value){.begins_row = true, .there = r->text.n > 0, .p = str_text(&r->text), .n = r->text.n};
     return 1;
+}
+
+static int next_record(struct table *r, struct parquet_value *v, struct err *e)
+{
+    int got = r->begun ? OK : parquet_record_go(r->record, r->chunk, e);
+    r->begun = true;
+    if (!got) got = parquet_record_next(r->record, &r->text, e);
+    *v = (struct parquet_value){.there = got > 0, .p = str_text(&r->text), .n = r->text.n};
+    return got;
 }
 
 /* The next row of the row group, with text or without. */
 static int next_row(struct table *r, struct parquet_value *v, struct err *e)
 {
-    const struct parquet_chunk *c = &r->meta.chunks[r->chunk];
-    int got = r->meta.max_rep ? next_list(r, v, e) : next_value(r, v, e);
+    const struct parquet_chunk *c = &meta_of(r)->chunks[r->chunk];
+    int got = r->record ? next_record(r, v, e) : r->meta.max_rep ? next_list(r, v, e) : next_value(r, v, e);
     if (got > 0) r->row = c->row + r->n_rows++;
     if (got == 0 && r->n_rows != c->n_rows)
         return err_set(e, ERR_CORRUPT, "%s: damaged Parquet file: row group %lld has %lld rows, its footer says %lld",
@@ -136,11 +160,11 @@ static void table_place(const void *reader, char out[RECORD_PLACE])
 
 static int table_cut(void *reader, int64_t bytes, struct unit_list *l, struct err *e)
 {
-    const struct table *r = reader;
-    int64_t from = 0, in = 0, n = r->meta.n_chunks;
+    const struct parquet_meta *m = meta_of(reader);
+    int64_t from = 0, in = 0, n = m->n_chunks;
     (void)e;
     for (int64_t i = 0; i < n; i++) {
-        in += r->meta.chunks[i].end - r->meta.chunks[i].begin;
+        in += m->chunks[i].end - m->chunks[i].begin;
         if (in < bytes && i + 1 < n) continue;
         unit_list_add(l, from, i + 1 < n ? i + 1 : INT64_MAX);
         from = i + 1;
@@ -153,6 +177,7 @@ static void table_close(void *reader)
 {
     struct table *r = reader;
     if (!r) return;
+    parquet_record_close(r->record);
     parquet_pages_fini(&r->pages);
     parquet_meta_fini(&r->meta);
     str_free(&r->text);

@@ -6,6 +6,7 @@
  *                     line of its .jsonl is a document, as in a .jsonl file
  *   column chosen     one of these extensions: that member, and nothing else of the sample is looked at; another word:
  *                     of .json and .jsonl alone
+ *   whole records     (conversations) are its .json and each line of its .jsonl, objects as they are
  *   pictures, sound   are refused by name, unless the column is an extension: then only that text is wanted
  *
  * Other extensions (labels, numbers) are passed over; a sample without text is a bad record. An archive is one part:
@@ -93,7 +94,6 @@ static int look_ahead(struct shard *r, struct err *e)
 
 static int shard_open(void **reader, struct record_file *f, struct err *e)
 {
-    if (f->whole) return err_set(e, ERR_REQUEST, "%s: is a tar archive, no file of records (.jsonl)", f->listed->path);
     struct shard *r = xcalloc(1, sizeof *r);
     r->file = f;
     int row = f->chosen ? row_of(f->column) : -1;
@@ -128,6 +128,9 @@ static int text_of_json(struct shard *r, const char *p, size_t n, const char **t
     r->record = NULL;
     int code = json_parse_published(&r->record, p, n, where, e);
     if (code) return code;
+    *text = p;
+    *text_n = n;
+    if (r->file->whole) return json_kind(r->record) == JSON_OBJECT;
     const struct json *v = record_member(r->record, r->only ? "text" : r->file->column);
     *text = json_string(v, text_n, NULL);
     if (!*text) return 0;
@@ -150,7 +153,7 @@ static int take_member(struct shard *r, const struct tar_member *m, bool *has_te
                        "on the texts beside them alone, name their extension as the column: txt",
                        r->file->listed->path, m->name, (long long)m->offset, extensions[row].is);
     }
-    bool other_column = r->file->chosen && !r->only;
+    bool other_column = (r->file->chosen && !r->only) || r->file->whole;
     if (kind == OTHER || (kind == TEXT && other_column) || (kind == JSON && (*has_text || *has_json))) return OK;
     if (!m->is_file) return bad(r, "is a link or a device, no file", e);
     if (m->bytes > SOURCE_RECORD_MAX) return bad(r, "has a member of more than 256 MiB", e);
@@ -210,7 +213,10 @@ static int next_sample(struct shard *r, struct err *e)
     if (has_text || has_json) return 1;
     r->no_shard = true;
     char what[400];
-    if (r->only) snprintf(what, sizeof what, "has no member .%s (it has %.200s)", r->only, str_text(&r->found));
+    if (r->file->whole)
+        snprintf(what, sizeof what, "has no record: no .json that is an object, nor .jsonl (it has %.200s)",
+                 str_text(&r->found));
+    else if (r->only) snprintf(what, sizeof what, "has no member .%s (it has %.200s)", r->only, str_text(&r->found));
     else
         snprintf(what, sizeof what, "has no text: no member %s.json with a string \"%.100s\" (it has %.200s)",
                  r->file->chosen ? "" : ".txt, nor ", r->file->column, str_text(&r->found));
@@ -229,8 +235,10 @@ static int next_line(struct shard *r, struct record *out, struct err *e)
         int got = text_of_json(r, p, n, &out->text, &out->n, e);
         if (got == 0) {
             char what[300];
-            snprintf(what, sizeof what, "line %lld of its .jsonl is no object with a string \"%.100s\"",
-                     (long long)r->line, r->only ? "text" : r->file->column);
+            if (r->file->whole) snprintf(what, sizeof what, "line %lld of its .jsonl is no object", (long long)r->line);
+            else
+                snprintf(what, sizeof what, "line %lld of its .jsonl is no object with a string \"%.100s\"",
+                         (long long)r->line, r->only ? "text" : r->file->column);
             got = bad(r, what, e);
         }
         if (got < 0 && (got = bad_record(r->file->bad, got, e))) return got;

@@ -19,7 +19,7 @@ static const char *const type_names[TYPES] = {"BOOLEAN", "INT32",  "INT64",     
 
 struct node {
     int64_t type, repetition, children;
-    bool leaf, is_list;
+    bool leaf, is_list, is_map;
     const char *name;
     size_t name_n;
 };
@@ -30,7 +30,9 @@ struct footer {
     const char *path, *column; /* the file's; as it is asked for */
     struct node *nodes;
     int64_t n_nodes, nodes_room;
-    int64_t n_leaves, leaf; /* the column among them; -1: not there */
+    int64_t n_leaves, leaf;        /* the column among them; -1: not there */
+    int64_t wanted;                /* the column's number, whatever its name; -1: it goes by that */
+    struct parquet_schema *schema; /* filled, where it is wanted; columns are not */
     int64_t leaf_type;
     struct str names; /* columns of bytes, for the error */
 };
@@ -57,11 +59,14 @@ static void read_node(struct footer *f, struct node *n)
         } else if (i.id == 5) {
             n->children = thrift_int(t, &i);
         } else if (i.id == 6) {
-            n->is_list |= thrift_int(t, &i) == 3;
+            int64_t kind = thrift_int(t, &i);
+            n->is_list |= kind == 3;
+            n->is_map |= kind == 1 || kind == 2;
         } else if (i.id == 10 && thrift_struct(t, &i)) { /* a union: its one field is the type */
             struct thrift_field u = {0};
             while (thrift_next(t, &u)) {
                 n->is_list |= u.id == 3;
+                n->is_map |= u.id == 2;
                 thrift_skip(t, &u);
             }
         } else {
@@ -87,7 +92,8 @@ static bool walk_schema(struct footer *f, struct walk *w, struct str path, struc
     if (!in_list) str_printf(&less, "%s%.*s", brief.n ? "." : "", (int)n->name_n, n->name ? n->name : "");
     bool good = n->name_n < 4096 && n->children >= 0;
     if (good && n->leaf) {
-        bool named = !strcmp(str_text(&full), f->column) || !strcmp(str_text(&less), f->column);
+        bool named = f->wanted >= 0 ? f->n_leaves == f->wanted
+                                    : !strcmp(str_text(&full), f->column) || !strcmp(str_text(&less), f->column);
         if (named && f->leaf < 0) {
             f->leaf = f->n_leaves;
             f->leaf_type = n->type;
@@ -111,6 +117,38 @@ static bool walk_schema(struct footer *f, struct walk *w, struct str path, struc
     return good;
 }
 
+/* Node i and what is below it, of a schema that read_schema has seen; returns what comes behind. -1: it is no tree. */
+static int64_t copy_nodes(struct footer *f, int64_t i, int def, int rep, int depth)
+{
+    if (i >= f->n_nodes || depth > DEPTH_MAX) return -1;
+    const struct node *n = &f->nodes[i];
+    struct parquet_node *to = &f->schema->node[i];
+    if (i) def += n->repetition != 0;
+    if (i) rep += n->repetition == 2;
+    if (n->name_n >= 4096 || n->children < 0 || (!n->leaf && n->children == 0) || (n->leaf && !i)) return -1;
+    *to = (struct parquet_node){.leaf = n->leaf ? f->schema->n_leaves++ : -1,
+                                .def = def,
+                                .rep = rep,
+                                .repeated = i && n->repetition == 2,
+                                .is_list = n->is_list,
+                                .is_map = n->is_map,
+                                .is_text = n->leaf && n->type == BYTE_ARRAY};
+    to->name = xmalloc(n->name_n + 1);
+    if (n->name_n) memcpy(to->name, n->name, n->name_n);
+    to->name[n->name_n] = 0;
+    int64_t at = i + 1;
+    for (int64_t k = 0; !n->leaf && k < n->children && at >= 0; k++) at = copy_nodes(f, at, def, rep, depth + 1);
+    return f->schema->node[i].after = at;
+}
+
+static int copy_schema(struct footer *f, struct err *e)
+{
+    f->schema->node = xcalloc(to_size(f->n_nodes) + 1, sizeof *f->schema->node);
+    f->schema->n = f->n_nodes;
+    if (f->n_nodes < 1 || copy_nodes(f, 0, 0, 0, 0) != f->n_nodes) return broken(f, "has a schema that is no tree", e);
+    return OK;
+}
+
 static int find_column(struct footer *f, struct err *e)
 {
     struct walk w = {.at = 1};
@@ -131,7 +169,7 @@ static int find_column(struct footer *f, struct err *e)
         return err_set(e, ERR_REQUEST, "%s: column \"%s\" is of %s, no text; its columns of text: %s", f->path,
                        f->m->column, f->leaf_type >= 0 && f->leaf_type < TYPES ? type_names[f->leaf_type] : "?",
                        f->names.n ? str_text(&f->names) : "none");
-    if (f->m->max_rep > 1)
+    if (f->m->max_rep > 1 && f->wanted < 0)
         return err_set(e, ERR_REQUEST,
                        "%s: column \"%s\" is a list of lists; write its rows as texts, or as lists of texts", f->path,
                        f->m->column);
@@ -215,7 +253,9 @@ static int read_schema(struct footer *f, const struct thrift_field *i, struct er
         GROW(f->nodes, f->n_nodes, f->nodes_room, 1);
         read_node(f, &f->nodes[f->n_nodes++]);
     }
-    return f->t.bad || f->m->column ? broken(f, "cannot be made out: its schema", e) : find_column(f, e);
+    if (f->t.bad || f->m->column || (f->schema && f->schema->node))
+        return broken(f, "cannot be made out: its schema", e);
+    return f->schema ? copy_schema(f, e) : find_column(f, e);
 }
 
 static int read_row_groups(struct footer *f, const struct thrift_field *i, struct err *e)
@@ -245,17 +285,19 @@ static int read_footer(struct footer *f, struct err *e)
     while (!code && thrift_next(t, &i)) {
         if (i.id == 2) code = read_schema(f, &i, e);
         else if (i.id == 3) rows = thrift_int(t, &i);
-        else if (i.id == 4) code = read_row_groups(f, &i, e);
+        else if (i.id == 4 && !f->schema) code = read_row_groups(f, &i, e);
         else thrift_skip(t, &i);
     }
     if (code) return code;
     if (t->bad) return broken(f, "cannot be made out", e);
+    if (f->schema) return f->schema->node ? OK : broken(f, "has no schema", e);
     if (!f->m->column) return broken(f, "has no schema", e);
     if (rows != f->m->n_rows) return broken(f, "counts other rows than its row groups have", e);
     return OK;
 }
 
-int parquet_meta_read(struct parquet_meta *m, struct blob *b, const char *column, struct err *e)
+/* what: `column`, or `wanted`, or `schema`. */
+static int read_file(struct footer what, struct parquet_meta *m, struct blob *b, struct err *e)
 {
     *m = (struct parquet_meta){0};
     unsigned char tail[8];
@@ -277,7 +319,10 @@ int parquet_meta_read(struct parquet_meta *m, struct blob *b, const char *column
                        b->path, (long long)n, (long long)b->bytes);
     m->footer_at = b->bytes - 8 - n;
     unsigned char *p = xmalloc((size_t)n + 1);
-    struct footer f = {.t = {.p = p, .n = (size_t)n}, .m = m, .path = b->path, .column = column};
+    struct footer f = what;
+    f.t = (struct thrift){.p = p, .n = (size_t)n};
+    f.m = m;
+    f.path = b->path;
     code = blob_read(b, m->footer_at, (size_t)n, p, e);
     if (!code) code = read_footer(&f, e);
     xfree(p);
@@ -285,6 +330,33 @@ int parquet_meta_read(struct parquet_meta *m, struct blob *b, const char *column
     str_free(&f.names);
     if (code) parquet_meta_fini(m);
     return code;
+}
+
+int parquet_meta_read(struct parquet_meta *m, struct blob *b, const char *column, struct err *e)
+{
+    return read_file((struct footer){.column = column, .wanted = -1}, m, b, e);
+}
+
+int parquet_meta_read_leaf(struct parquet_meta *m, struct blob *b, int64_t leaf, struct err *e)
+{
+    return read_file((struct footer){.column = "", .wanted = leaf}, m, b, e);
+}
+
+int parquet_schema_read(struct parquet_schema *s, struct blob *b, struct err *e)
+{
+    struct parquet_meta none;
+    *s = (struct parquet_schema){0};
+    int code = read_file((struct footer){.column = "", .wanted = -1, .schema = s}, &none, b, e);
+    parquet_meta_fini(&none);
+    if (code) parquet_schema_fini(s);
+    return code;
+}
+
+void parquet_schema_fini(struct parquet_schema *s)
+{
+    for (int64_t i = 0; s->node && i < s->n; i++) xfree(s->node[i].name);
+    xfree(s->node);
+    *s = (struct parquet_schema){0};
 }
 
 void parquet_meta_fini(struct parquet_meta *m)

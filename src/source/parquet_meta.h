@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parquet_meta.h: what the footer of a Parquet file says about one of its columns.
+/* parquet_meta.h: what the footer of a Parquet file says about one of its columns, and its schema.
  *
  *   a column is named by its path, "text" or "message.content"; what Parquet puts between a list and its items
  *   ("list.element") may be left out. It must be of strings or bytes (BYTE_ARRAY), at any depth of structs, in at most
@@ -11,6 +11,7 @@
 #ifndef TUTTI_SOURCE_PARQUET_META_H
 #define TUTTI_SOURCE_PARQUET_META_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -44,6 +45,24 @@ struct parquet_meta {
 
 /* ERR_CORRUPT: the file contradicts itself; ERR_REQUEST: it has no such column of text, or is encrypted. */
 int parquet_meta_read(struct parquet_meta *m, struct blob *b, const char *column, struct err *e);
+/* Of a leaf by its number, in any lists. */
+int parquet_meta_read_leaf(struct parquet_meta *m, struct blob *b, int64_t leaf, struct err *e);
 void parquet_meta_fini(struct parquet_meta *m);
+
+/* The schema's tree, depth first: below node i are the nodes i + 1 .. after - 1. Node 0 is the row. Every group has
+ * nodes below it. */
+struct parquet_node {
+    char *name;
+    int64_t after, leaf;            /* leaf: its number; -1: a group */
+    int def, rep;                   /* levels, its own counted */
+    bool repeated, is_list, is_map; /* is_list: its one repeated node holds the items */
+    bool is_text;                   /* a leaf of strings or bytes */
+};
+struct parquet_schema {
+    struct parquet_node *node;
+    int64_t n, n_leaves;
+};
+int parquet_schema_read(struct parquet_schema *s, struct blob *b, struct err *e);
+void parquet_schema_fini(struct parquet_schema *s);
 
 #endif

@@ -280,7 +280,10 @@ int parquet_pages_next(struct parquet_pages *r, struct parquet_value *v, struct 
     if (r->seen == 0 && rep) return damaged(r, "its row group begins in the middle of a row", e);
     r->left--;
     r->seen++;
-    *v = (struct parquet_value){.begins_row = rep == 0, .there = (int64_t)def == m->max_def};
+    *v = (struct parquet_value){.begins_row = rep == 0,
+                                .there = (int64_t)def == m->max_def,
+                                .rep = (int)rep,
+                                .def = (int)def};
     if (!v->there) return 1;
     const char *wrong = parquet_values_next(&r->values, &v->p, &v->n);
     if (wrong) return damaged(r, wrong, e);

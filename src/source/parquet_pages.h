@@ -36,6 +36,7 @@ struct parquet_pages {
 struct parquet_value {
     bool begins_row; /* else it is one more of the row's list */
     bool there;      /* else null, or an empty list */
+    int rep, def;    /* its levels */
     const char *p;   /* stays until the next call */
     size_t n;
 };

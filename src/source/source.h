@@ -45,7 +45,8 @@ struct source;
 struct source_options {
     const char *column; /* the member or column that is the text; NULL: "text". With a column chosen an input that is
                            plain text is an error */
-    bool whole_records; /* records as they are, read by source_record; what has no records is an error where named */
+    bool whole_records; /* JSON objects, as source_read's text: lines, rows of a table (parquet_record.h), a shard's
+                           .json and .jsonl; what has no records is an error where named */
     const struct remote_options *remote; /* how addresses are read; NULL: as remote_defaults has it */
     bool skip_bad;                       /* bad records (below) are told and passed over; else they are errors */
     void (*tell_bad)(void *ctx, const char *what); /* file, line or offset, reason, of each; NULL: nobody */

@@ -13,6 +13,7 @@ import io
 import itertools
 import json
 import os
+import random
 import subprocess
 import sys
 import tarfile
@@ -80,6 +81,76 @@ def make_parquet(folder):
         write(os.path.join(folder, name), t, codec, version, encoding, 64, 10, len(encoding) % 2 == 0)
     for codec in ["BROTLI", "LZ4"]:
         write(os.path.join(folder, codec.lower() + ".parquet"), table(4), codec, "1.0", "PLAIN", 64, 10, False)
+
+
+def record(i):
+    """A row of the tables of whole records; nulls at every depth."""
+    r = random.Random(i)
+    word = lambda: None if r.random() < 0.15 else r.choice(["", "é\n\"quoted\" \\", "plain", "x" * r.randrange(40), "\t\u0001"])
+    few = lambda item: None if r.random() < 0.15 else [item() for _ in range(r.randrange(4))]
+    call = lambda: None if r.random() < 0.1 else {"name": word(), "args": few(word)}
+    message = lambda: None if r.random() < 0.05 else {"role": r.choice(["user", "assistant"]), "content": word(), "calls": few(call)}
+    return {"id": i, "messages": few(message), "note": word(), "lists": few(lambda: few(word)),
+            "about": None if r.random() < 0.2 else {"lang": word(), "from": {"url": word()}},
+            "score": {"x": 0.5, "why": "passed over"}, "embedding": [1.0, 2.0]}
+
+
+RECORD = pa.schema([
+    ("id", pa.int64()),
+    ("messages", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string()),
+                                     ("calls", pa.list_(pa.struct([("name", pa.string()), ("args", pa.list_(pa.string()))])))]))),
+    ("note", pa.string()),
+    ("lists", pa.list_(pa.list_(pa.string()))),
+    ("about", pa.struct([("lang", pa.string()), ("from", pa.struct([("url", pa.string())]))])),
+    ("score", pa.struct([("x", pa.float64()), ("why", pa.string())])),
+    ("embedding", pa.list_(pa.float32())),
+])
+
+
+def as_read(v):
+    """JSON as the reader writes it: members that are null are left out, what must be escaped is by its number."""
+    if v is None:
+        return "null"
+    if isinstance(v, str):
+        return '"%s"' % "".join("\\u%04x" % ord(c) if ord(c) < 32 or c in '"\\' else c for c in v)
+    if isinstance(v, list):
+        return "[%s]" % ",".join(as_read(x) for x in v)
+    return "{%s}" % ",".join('"%s":%s' % (k, as_read(x)) for k, x in v.items() if x is not None)
+
+
+def make_records(folder):
+    rows = [record(i) for i in range(40)]
+    t = pa.Table.from_pylist(rows, RECORD)
+    for version, codec, plain, item in [("1.0", "SNAPPY", False, True), ("2.0", "ZSTD", True, True), ("2.0", "NONE", False, False)]:
+        name = "records-%s-%s.parquet" % (version[0], codec.lower())
+        pq.write_table(t, os.path.join(folder, name), compression=codec, data_page_version=version, data_page_size=64,
+                       row_group_size=15, write_batch_size=4, store_schema=False, write_statistics=False,
+                       use_dictionary=not plain, use_compliant_nested_type=item)
+    with open(os.path.join(folder, "records.jsonl"), "w", newline="") as f:
+        for r in rows:
+            f.write(as_read({k: v for k, v in r.items() if k not in ("id", "score", "embedding")}) + "\n")
+    for name, kind, value in [("weight", pa.int64(), 0), ("map", pa.map_(pa.string(), pa.string()), [("a", "b")])]:
+        t = pa.table({"messages": pa.array([[{"role": "user", name: value}]], pa.list_(pa.struct([("role", pa.string()), (name, kind)])))})
+        pq.write_table(t, os.path.join(folder, "refused-%s.parquet" % name), store_schema=False, write_statistics=False)
+    pq.write_table(pa.table({"id": pa.array([1, 2])}), os.path.join(folder, "numbers.parquet"), store_schema=False)
+
+
+def make_talk(folder):
+    """The same conversations four ways: lines, a table of lists of structs, a table of JSON, a shard."""
+    talk = [[m for k in range(1 + i % 3) for m in ({"role": "user", "content": "What is %d?\n\"é\"" % (i + k)},
+                                                  {"role": "assistant", "content": "It is %d." % (i + k)})] for i in range(30)]
+    lines = [json.dumps({"messages": m}, ensure_ascii=i % 2 == 0) for i, m in enumerate(talk)]
+    with open(os.path.join(folder, "talk.jsonl"), "w", newline="") as f:
+        f.write("".join(line + "\n" for line in lines))
+    kind = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string()), ("name", pa.string())]))
+    for name, column in [("talk", pa.array(talk, kind)), ("talk-json", pa.array([json.dumps(m) for m in talk]))]:
+        pq.write_table(pa.table({"id": pa.array(range(30)), "messages": column}), os.path.join(folder, name + ".parquet"),
+                       compression="ZSTD", row_group_size=12, store_schema=False, write_statistics=False)
+    with tarfile.open(os.path.join(folder, "talk.tar"), "w", bufsize=512) as t:
+        for i, line in enumerate(lines):
+            info = tarfile.TarInfo("%03d.json" % i)
+            info.size = len(line.encode())
+            t.addfile(info, io.BytesIO(line.encode()))
 
 
 def check_parquet(tutti):
@@ -191,7 +262,9 @@ def main():
     if a.check:
         return check_parquet(os.path.abspath(a.check)) != 0
     make_parquet(os.path.join(HERE, "parquet"))
+    make_records(os.path.join(HERE, "parquet"))
     make_shards(os.path.join(HERE, "shards"))
+    make_talk(os.path.join(HERE, "shards"))
     if a.megatron:
         make_megatron(os.path.join(HERE, "megatron"), a.megatron)
 

@@ -58,6 +58,19 @@ static void test_shards(void **state)
         str_printf(&path, FIXTURE("shards/%s.tar"), kinds[k]);
         assert_ok(read_column(path.p, NULL, &got, &e), &e);
         assert_string_equal(got.p, k ? "from txt \xC3\xA9|two|l1|l2|" LONG_NAME : "from txt \xC3\xA9|two|l1|l2|");
+        /* As whole records: objects as they stand in .json and .jsonl; a sample that is none is a bad record. */
+        struct source_options records = {.whole_records = true, .skip_bad = k > 0};
+        int64_t n_bad;
+        assert_ok(read_with(path.p, &records, &got, &n_bad, &e), &e);
+        assert_string_equal(got.p,
+                            "{\"text\": \"from json\", \"caption\": \"a caption\"}|{\"text\": \"two\", \"caption\": "
+                            "\"another\"}|{\"text\": \"l1\", \"caption\": \"k1\"}|{\"text\": \"l2\", \"caption\": "
+                            "\"k2\"}|");
+        assert_int_equal(n_bad, k > 0);
+        records.skip_bad = false;
+        if (k)
+            assert_err(read_with(path.p, &records, &got, NULL, &e), &e, ERR_CORRUPT,
+                       "sample long/nnn|has no record|txt");
         int code = read_column(path.p, "caption", &got, &e);
         if (k)
             assert_err(code, &e, ERR_CORRUPT, "sample long/nnn|has no text: no member .json with a string \"caption\"");

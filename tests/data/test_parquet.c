@@ -75,6 +75,97 @@ static void test_every_combination(void **state)
     str_free(&want);
 }
 
+/* ---- rows as records ---- */
+static const struct source_options whole = {.whole_records = true};
+
+/* Lists in structs in lists with nulls at every depth, in row groups and pages of a few values, as JSON; a row group by
+ * itself; what cannot be a record is refused by name. */
+static void test_records(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"1-snappy", "2-zstd", "2-none"};
+    struct str got = {0}, want = {0};
+    struct err e;
+    char *lines, *dir = scratch_new();
+    size_t n;
+    assert_ok(fs_read_all(FIXTURE("parquet/records.jsonl"), 1 << 20, &lines, &n, &e), &e);
+    for (size_t i = 0; i < n; i++) str_putc(&want, lines[i] == '\n' ? '|' : lines[i]);
+    for (int i = 0; i < 3; i++) {
+        struct str path = {0};
+        str_printf(&path, FIXTURE("parquet/records-%s.parquet"), files[i]);
+        assert_ok(read_with(path.p, &whole, &got, NULL, &e), &e);
+        assert_string_equal(got.p, want.p);
+        struct source_options parts = whole;
+        const char *paths[] = {path.p};
+        struct source *s;
+        int64_t n_units;
+        parts.unit_bytes = 100;
+        assert_ok(source_open_with(&s, paths, 1, &parts, &e), &e);
+        assert_ok(source_units(s, &n_units, &e), &e);
+        assert_int_equal(n_units, 3);
+        str_clear(&got);
+        for (int64_t u = 0; u < n_units; u++) {
+            struct source *r = source_again(s, NULL, NULL);
+            source_unit(r, u);
+            assert_ok(read_rest(r, &got, &e), &e);
+            source_close(r);
+        }
+        assert_string_equal(got.p, want.p);
+        source_close(s);
+        str_free(&path);
+    }
+    assert_err(read_with(FIXTURE("parquet/refused-weight.parquet"), &whole, &got, NULL, &e), &e, ERR_REQUEST,
+               "refused-weight.parquet|\"messages\"|no text: weight");
+    assert_err(read_with(FIXTURE("parquet/refused-map.parquet"), &whole, &got, NULL, &e), &e, ERR_REQUEST,
+               "refused-map.parquet|\"messages\"|a map");
+    assert_err(read_with(FIXTURE("parquet/numbers.parquet"), &whole, &got, NULL, &e), &e, ERR_REQUEST,
+               "numbers.parquet|without a column of text");
+    /* In a folder a table of numbers is passed over; one that would be read but for a number in a list is an error. */
+    char *bytes;
+    assert_ok(fs_read_all(FIXTURE("parquet/numbers.parquet"), 1 << 20, &bytes, &n, &e), &e);
+    xfree(put_file(dir, "t/n.parquet", bytes, n));
+    xfree(bytes);
+    xfree(put_text(dir, "t/a.jsonl", "{\"a\":1}\n"));
+    char *folder = fs_join(dir, "t");
+    assert_ok(read_with(folder, &whole, &got, NULL, &e), &e);
+    assert_string_equal(got.p, "{\"a\":1}|");
+    assert_ok(fs_read_all(FIXTURE("parquet/refused-weight.parquet"), 1 << 20, &bytes, &n, &e), &e);
+    xfree(put_file(dir, "t/w.parquet", bytes, n));
+    xfree(bytes);
+    assert_err(read_with(folder, &whole, &got, NULL, &e), &e, ERR_REQUEST, "w.parquet|weight");
+    xfree(folder);
+    xfree(lines);
+    str_free(&got);
+    str_free(&want);
+    scratch_free(dir);
+}
+
+/* Any flip of a bit gives other records, or an error that names the file; none reads beyond. */
+static void test_damaged_records(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *bytes;
+    struct str got = {0};
+    struct err e;
+    size_t n;
+    int bad = 0;
+    assert_ok(fs_read_all(FIXTURE("parquet/records-2-none.parquet"), 1 << 20, &bytes, &n, &e), &e);
+    struct changed_file f = changed_file_new(dir, "r.parquet", bytes, n);
+    for (size_t bit = 32; bit < n * 8; bit += 37 * CASE_STRIDE) {
+        changed_file_flip(&f, bit);
+        int code = read_with(f.path, &whole, &got, NULL, &e);
+        if (code && !strstr(e.text, "r.parquet")) fail_msg("bit %zu: %s", bit, e.text);
+        bad += code != OK;
+        changed_file_flip(&f, bit);
+    }
+    assert_true(bad > 20);
+    assert_ok(read_with(f.path, &whole, &got, NULL, &e), &e);
+    changed_file_free(&f);
+    xfree(bytes);
+    str_free(&got);
+    scratch_free(dir);
+}
+
 static void test_refused_by_name(void **state)
 {
     (void)state;
@@ -87,8 +178,6 @@ static void test_refused_by_name(void **state)
     assert_err(read_column(table, "nothing", &got, &e), &e, ERR_REQUEST,
                "no column \"nothing\"|text, tags, message.role, message.content|--column NAME");
     assert_err(read_column(table, "id", &got, &e), &e, ERR_REQUEST, "\"id\" is of INT64, no text");
-    assert_err(read_with(table, &(struct source_options){.whole_records = true}, &got, NULL, &e), &e, ERR_REQUEST,
-               "is a Parquet table, which has no records");
     /* In a folder a table without the column is passed over; any beginning of another kind is no table. */
     char *path = fs_join(dir, "t"), *p;
     size_t n;
@@ -300,7 +389,8 @@ static void test_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_combination),    cmocka_unit_test(test_refused_by_name),
+        cmocka_unit_test(test_every_combination),    cmocka_unit_test(test_records),
+        cmocka_unit_test(test_damaged_records),      cmocka_unit_test(test_refused_by_name),
         cmocka_unit_test(test_cut_and_flipped),      cmocka_unit_test(test_damaged_row_group),
         cmocka_unit_test(test_delta_of_every_width), cmocka_unit_test(test_runs),
     };
