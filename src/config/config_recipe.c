@@ -41,7 +41,8 @@ static int try_rank(const struct config *c, const struct par *par, int *choice, 
                                 .dtype = config_dtype(c),
                                 .batch = c->batch.micro,
                                 .seq = c->model.seq_len,
-                                .loss_rows = config_loss_rows(c)};
+                                .loss_rows = config_loss_rows(c),
+                                .experts = {c->moe.buffer, c->moe.buffer_least}};
     struct tape *t = tape_new();
     model_declare(&c->model, par, &params);
     model_record(t, &c->model, &params, par, &shape);
@@ -56,22 +57,28 @@ static int try_rank(const struct config *c, const struct par *par, int *choice, 
     return rc;
 }
 
-/* Ranks of tp and cp differ in what they hold; along the other axes they are alike. */
+/* Ranks of tp and cp differ in what they hold; along the other axes they are alike: the first of dp_shard stands for
+ * all. */
 static int try_layout(const struct config *c, int *choice, enum axis *axis, struct err *e)
 {
-    int rc = OK, tp = to_int(c->parallel.tp), cp = to_int(c->parallel.cp), etp = to_int(c->parallel.etp);
+    int rc = OK, tp = to_int(c->parallel.tp), cp = to_int(c->parallel.cp), etp = to_int(c->parallel.etp),
+        ep = to_int(c->parallel.ep), shard = to_int(c->parallel.dp_shard);
     if (etp < 1 || tp % etp) etp = tp; /* nearest_degree asks for others than it was given for */
+    if (shard < 1 || shard * cp * tp % (ep * etp)) ep = shard = 1;
     for (int i = 0; !rc && i < tp * cp; i++) {
         struct par par = par_single();
         par.sequence = c->parallel.sequence_parallel && tp > 1;
         par.size[AXIS_TP] = tp;
         par.size[AXIS_ETP] = etp;
         par.size[AXIS_CP] = cp;
-        par.size[AXIS_EDP] = tp * cp / etp;
+        par.size[AXIS_DP_SHARD] = shard;
+        par.size[AXIS_EP] = ep;
+        par.size[AXIS_EDP] = shard * tp * cp / (ep * etp);
         par.rank[AXIS_TP] = i % tp;
         par.rank[AXIS_ETP] = i % etp;
         par.rank[AXIS_CP] = i / tp;
-        par.rank[AXIS_EDP] = i / etp;
+        par.rank[AXIS_EP] = i / etp % ep;
+        par.rank[AXIS_EDP] = i / etp / ep;
         config_context(c, &par);
         rc = try_rank(c, &par, choice, axis, e);
     }
@@ -182,6 +189,7 @@ int config_resolve_recipe(const struct config *c, const struct conf *f, struct e
     if (!try_layout(c, &choice, &axis, &why)) return OK;
     if (axis == AXIS_ETP)
         return conf_error(f, e, "parallel.etp", "%s; choose %lld", why.text, (long long)c->parallel.tp);
+    if (axis == AXIS_EP) return conf_error(f, e, "moe.buffer", "%s; choose 0 (room for all rows at once)", why.text);
     if (axis < AXIS_N) {
         int64_t fits = nearest_degree(c, axis);
         bool cp = axis == AXIS_CP;

@@ -80,6 +80,8 @@ static int groups(struct ranks *r, struct err *e)
             one == AXIS_DP_SHARD || one == AXIS_DP_REPLICATE || one == AXIS_EDP || one == AXIS_EP || one == AXIS_ETP;
         if (!elsewhere) rc = group(&r->axis[a], r, 1, &one, "", e);
     }
+    static const enum axis columns[] = {AXIS_ETP};
+    if (!rc && par_expert_copies(&r->par) > 1) rc = group(&r->axis[AXIS_ETP], r, 1, columns, "", e);
     if (!rc) rc = group(&r->axis[AXIS_EP], r, par_expert_copies(&r->par) > 1 ? 2 : 1, experts, "", e);
     return rc ? rc : host_groups(r, e);
 }

@@ -28,17 +28,21 @@ static int params_of(const void *ctx, int slot)
     return g->recipes.together[first_param(slot)];
 }
 
-/* Ranks of ep are neighbours of dp_shard, and each has as many sequences as the next. */
+/* Ranks of ep are neighbours of dp_shard, and each has as many sequences as the next; where tokens are shared out over
+ * tp, the ranks that its rows are from are so many for each microbatch (products_fit). */
 static struct parts_attrs expert_parts(const void *ctx, int slot)
 {
     const struct engine *g = ctx;
     const struct engine_config *c = &g->cfg;
     int64_t lo, hi, experts = c->model.moe.experts;
+    int together = par_experts_apart(&c->par) ? c->par.size[AXIS_TP] : 1, copies = par_expert_copies(&c->par);
+    int at = c->par.rank[AXIS_EP] * copies + (copies > 1 ? c->par.rank[AXIS_ETP] : 0);
     (void)slot;
     region_split(experts, c->par.rank[AXIS_EP], c->par.size[AXIS_EP], &lo, &hi);
     return (struct parts_attrs){.experts = to_int(experts),
                                 .expert = to_int(lo),
-                                .source = c->par.rank[AXIS_EP],
+                                .together = together,
+                                .source = at / together,
                                 .tokens = c->micro * c->seq,
                                 .apart = c->n_microbatches * c->micro * c->seq};
 }
@@ -81,6 +85,7 @@ static void make_rule(struct engine *g)
                                    .parts = expert_parts,
                                    .cols = cols_of,
                                    .slot_index = apart ? SLOT_INDEX : -1,
+                                   .experts_apart = par_experts_apart(&g->cfg.par),
                                    .ctx = g};
     for (int a = 0; a < AXIS_N; a++) s->rule.axis[a] = par_ranks(&g->cfg.par, (enum axis)a);
 }

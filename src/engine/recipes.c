@@ -124,11 +124,11 @@ static int refuse(const struct fit *f, enum axis a, const char *what, int64_t ea
 }
 
 /* Parameters of one product, or columns of what it makes, of this rank: each a whole number of blocks. */
-static int fit_params(const struct fit *f, int64_t each)
+static int fit_params(const struct fit *f, enum axis over, int64_t each)
 {
     for (int k = 0; k < f->x->n; k++) {
         int64_t n = f->params->p[f->x->first + k].ln[0];
-        if (n % each) return refuse(f, AXIS_TP, "the out-features", each, n);
+        if (n % each) return refuse(f, over, "the out-features", each, n);
     }
     return OK;
 }
@@ -153,25 +153,35 @@ static struct spmd_type dual_of(struct spmd_type t)
 }
 
 /* A scale that follows from the tensor itself, or blocks down the rows, want an expert's rows of one microbatch
- * together, in the order of one rank. */
+ * together, in the order of one rank: where tp shares out its tokens, all of them send to one rank of each expert. */
 static int fit_experts(const struct fit *f)
 {
     const struct par *p = f->par;
     const char *name = f->params->p[f->x->first].name, *recipe = recipe_row(f->x->recipe)->name;
-    enum axis apart = p->size[AXIS_CP] > 1 ? AXIS_CP : par_experts_apart(p) ? AXIS_ETP : AXIS_N;
-    if (apart < AXIS_N) {
-        *f->axis = apart;
+    int tp = p->size[AXIS_TP], met = p->size[AXIS_EP] * par_expert_copies(p);
+    if (p->size[AXIS_CP] > 1) {
+        *f->axis = AXIS_CP;
         return err_set(f->e, ERR_REQUEST,
-                       "%s and the other experts in %s: where %s the rows that an expert has of one microbatch lie on "
-                       "several ranks, and scales would not be those of one rank (fp8-delayed has them: "
-                       "precision.layers: {\"*.experts.*\": fp8-delayed})",
-                       name, recipe, apart == AXIS_CP ? "cp shares out tokens" : "etp is less than tp");
+                       "%s and the other experts in %s: where cp shares out tokens the rows that an expert has of one "
+                       "microbatch lie on several ranks, in another order, and scales would not be those of one rank "
+                       "(fp8-delayed has them: precision.layers: {\"*.experts.*\": fp8-delayed})",
+                       name, recipe);
+    }
+    if (par_experts_apart(p) && met % tp) {
+        *f->axis = AXIS_ETP;
+        return err_set(f->e, ERR_REQUEST,
+                       "%s and the other experts in %s: tp shares out the tokens of a microbatch over %d ranks, ep x "
+                       "etp "
+                       "= %d of them send their rows to one rank of an expert, and scales would not be those of one "
+                       "rank; ep x etp that is a multiple of %d has them, as has fp8-delayed (precision.layers: "
+                       "{\"*.experts.*\": fp8-delayed})",
+                       name, recipe, tp, met, tp);
     }
     if (f->t->nodes[f->x->node].wave < 0) return OK;
     *f->axis = AXIS_EP;
     return err_set(f->e, ERR_REQUEST,
-                   "moe.buffer: %s and the other experts in %s: rows come in rounds, and the largest value of an "
-                   "expert's is known after the last; choose moe.buffer: 0 (room for all rows at once), or fp8-delayed "
+                   "%s and the other experts in %s: rows come in rounds, and the largest value of what an expert makes "
+                   "of them is known after the last, when the first are gone; fp8-delayed has it before "
                    "(precision.layers: {\"*.experts.*\": fp8-delayed})",
                    name, recipe);
 }
@@ -183,8 +193,10 @@ static int fit_use(const struct fit *f, enum recipe_operand o, const struct reci
     const struct tensor *v = tape_tensor(f->t, of);
     struct spmd_type type = o == OPERAND_DY ? dual_of(v->type) : v->type;
     int64_t rows = u->rotate && u->rows < 16 ? 16 : u->rows, cols = u->cols;
-    bool tp = f->par->size[AXIS_TP] > 1;
-    if (tp && type.on[AXIS_TP] == SPMD_P) {
+    bool apart = f->x->experts && par_experts_apart(f->par); /* columns are cut over etp */
+    enum axis cut = apart ? AXIS_ETP : AXIS_TP;
+    bool tp = f->par->size[cut] > 1;
+    if (tp && !apart && type.on[cut] == SPMD_P) {
         *f->axis = AXIS_TP;
         return err_set(f->e, ERR_REQUEST,
                        "%s is whole on every rank of tp, and each has a part of its gradient only: there is no scale "
@@ -192,13 +204,14 @@ static int fit_use(const struct fit *f, enum recipe_operand o, const struct reci
                        "the sum",
                        f->params->p[f->x->first].name);
     }
-    if (tp && u->chance && type.on[AXIS_TP] == SPMD_S0) return refuse(f, AXIS_TP, "the tokens", v->n[0] + 1, v->n[0]);
+    if (tp && !f->x->experts && u->chance && type.on[AXIS_TP] == SPMD_S0)
+        return refuse(f, AXIS_TP, "the tokens", v->n[0] + 1, v->n[0]);
     int rc = OK;
-    if (rows > 1 && o != OPERAND_W) rc = fit_tokens(f, type, v->n[0], rows);
-    if (!rc && tp && rows > 1 && o == OPERAND_W && type.on[AXIS_TP] == SPMD_S0) rc = fit_params(f, rows);
-    if (!rc && tp && cols > 1 && type.on[AXIS_TP] == SPMD_S1 && o == OPERAND_DY) rc = fit_params(f, cols);
-    if (!rc && tp && cols > 1 && type.on[AXIS_TP] == SPMD_S1 && o != OPERAND_DY && v->n[1] % cols)
-        rc = refuse(f, AXIS_TP, "the in-features", cols, v->n[1]);
+    if (rows > 1 && o != OPERAND_W && !apart) rc = fit_tokens(f, type, v->n[0], rows);
+    if (!rc && tp && rows > 1 && o == OPERAND_W && type.on[cut] == SPMD_S0) rc = fit_params(f, cut, rows);
+    if (!rc && tp && cols > 1 && type.on[cut] == SPMD_S1 && o == OPERAND_DY) rc = fit_params(f, cut, cols);
+    if (!rc && tp && cols > 1 && type.on[cut] == SPMD_S1 && o != OPERAND_DY && v->n[1] % cols)
+        rc = refuse(f, cut, "the in-features", cols, v->n[1]);
     return rc;
 }
 

@@ -186,7 +186,7 @@ struct trim_attrs {
  *   tokens and picks f_se, aux * E/k * sum_e f_se/n_s p_te, where p are the scores scaled to sum 1 (Shazeer et al.
  *   2017; Fedus et al. 2021; DeepSeek-V3, eq. 17-20), and z * lse(logits_t)^2 (Zoph et al. 2022). It is a root like
  *   XENT: its backward is times step->loss_scale, so both are means over trained tokens.
- * PERMUTE: rows of expert 0 first, and so on; inside an expert by choice, then by token. Rows from `used` on are zero.
+ * PERMUTE: rows of expert 0 first, and so on; inside an expert by token. Rows from `used` on are zero.
  *   N = T, unless capacity > 0: of one sequence an expert takes the first so many, by choice, then by place in the
  *   sequence, and drops the rest. That takes the picks of whole sequences: N = batch * seq, of which x is rows first
  *   on. parts > 1: these rows are as layout/sequence.h shares them out, part after part; else in order. */
@@ -336,17 +336,18 @@ struct linear_scaled_attrs {
  * What AMAX, QUANTISE and GROUPED do, part by part (kernel/expert_parts.h): each part is a tensor of its own, with a
  * scale of its own, and its blocks and rotated groups begin at its first row. A weight's parts are its experts (`each`
  * rows). Those of rows are given by `rows`: GROUPED's rows_E, where a part is an expert; or DISPATCH's from_nE, where
- * it is what an expert has of one rank, expert after expert and inside one rank after rank: a microbatch's rows for it,
- * in the order that one rank has. Numbers of parts (amax_P; descale by tensor) are a matrix of one column. Blocks'
+ * it is what an expert has of one rank, or of `together` neighbours that share out the tokens of one microbatch, expert
+ * after expert and inside one rank after rank: a microbatch's rows for it, in the order that one rank has. Numbers of parts (amax_P; descale by tensor) are a matrix of one column. Blocks'
  * descales follow each other, part by part. What lies behind the last part is left alone in q, and is zero in y and dx.
  * GROUPED_SCALED: sx and sdy have one number per part of rows, sw one per expert, or blocks as LINEAR_SCALED has. Parts
  *   of one expert are added to its dw one after the other. In rounds `rows` is [2,E], as GROUPED has it. */
 struct parts_attrs {
     int64_t each; /* of a weight: rows of a part; 0: `rows` says */
     int sources;  /* ranks that rows are from; 0: rows_E */
+    int together; /* of them, next to each other, have tokens of one microbatch: one part; 0: 1 */
     /* By chance: rows are counted apart for each microbatch and expert of the model. */
-    int experts, expert, source; /* all of them, the first one here; which of the sources this rank is */
-    int64_t tokens, apart;       /* of a microbatch, from one source's first token to the next's */
+    int experts, expert, source; /* all of them, the first one here; which microbatch is this rank's */
+    int64_t tokens, apart;       /* of a microbatch, from one microbatch's first token to the next one's */
 };
 struct amax_parts_attrs {
     struct amax_attrs amax;

@@ -7,8 +7,8 @@
 
 /* ---- which parts ---- */
 struct part {
-    int64_t index, expert, source, first, rows; /* rows [first, first + rows) of the buffer */
-    int64_t blocks;                             /* of the parts before it */
+    int64_t index, expert, batch, first, rows; /* rows [first, first + rows) of the buffer */
+    int64_t blocks;                            /* of the parts before it */
 };
 
 static int64_t experts_of(const struct parts_attrs *at, const struct view *rows, int64_t x_rows)
@@ -16,9 +16,15 @@ static int64_t experts_of(const struct parts_attrs *at, const struct view *rows,
     return at->each ? x_rows / at->each : view_cols(rows);
 }
 
+/* Microbatches that an expert's rows are from. */
+static int64_t batches_of(const struct parts_attrs *at)
+{
+    return at->sources ? at->sources / (at->together ? at->together : 1) : 1;
+}
+
 int64_t parts_count(const struct parts_attrs *at, const struct view *rows, int64_t x_rows)
 {
-    return experts_of(at, rows, x_rows) * (at->sources ? at->sources : 1);
+    return experts_of(at, rows, x_rows) * batches_of(at);
 }
 
 int64_t parts_blocks(const struct parts_attrs *at, const struct view *rows, int64_t x_rows, int block_rows)
@@ -30,18 +36,21 @@ int64_t parts_blocks(const struct parts_attrs *at, const struct view *rows, int6
 
 static int64_t rows_of(const struct parts_attrs *at, const struct view *rows, const struct part *p)
 {
+    const int64_t n = at->sources && at->together ? at->together : 1;
+    int64_t all = 0;
     if (at->each) return at->each;
-    return ((const int32_t *)rows->p)[p->source * rows->stride + p->expert];
+    for (int64_t k = 0; k < n; k++) all += ((const int32_t *)rows->p)[(p->batch * n + k) * rows->stride + p->expert];
+    return all;
 }
 
 /* The first part, then the next one; false: there is none. */
 static bool part_at(struct part *p, const struct parts_attrs *at, const struct view *rows, int64_t x_rows,
                     int block_rows)
 {
-    const int64_t n = at->sources ? at->sources : 1;
+    const int64_t n = batches_of(at);
     if (p->index >= parts_count(at, rows, x_rows)) return false;
     p->expert = p->index / n;
-    p->source = p->index % n;
+    p->batch = p->index % n;
     if (p->index) p->first += p->rows;
     if (p->index && block_rows) p->blocks += (p->rows + block_rows - 1) / block_rows;
     p->rows = rows_of(at, rows, p);
@@ -79,7 +88,7 @@ static const struct parts_attrs *parts_of(const struct kernel_call *c)
 static int64_t counted_from(const struct kernel_call *c, const struct part *p)
 {
     const struct parts_attrs *at = parts_of(c);
-    int64_t token = (int64_t)c->step->first_token + (at->sources ? p->source - at->source : 0) * at->apart;
+    int64_t token = (int64_t)c->step->first_token + (at->sources ? p->batch - at->source : 0) * at->apart;
     return (token / at->tokens * at->experts + at->expert + p->expert) * ((at->tokens + 15) / 16 * 16);
 }
 
@@ -195,7 +204,7 @@ void parts_products(const struct kernel_call *c, parts_product_fn *fn, const voi
     for (struct part p = {0}; part_at(&p, &at->parts, rows, x_rows, block); p.index++) {
         struct kernel_call one = product(c, &p, n, made == p.expert);
         end = p.first + p.rows;
-        bool last = p.source + 1 >= at->parts.sources;
+        bool last = p.batch + 1 >= batches_of(&at->parts);
         if (p.rows) {
             fn(&one, rounds ? ((const int32_t *)rows->p)[rows->stride + p.expert] : p.rows, arg);
             made = p.expert;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* experts.h: which row a token's copy for an expert gets: PERMUTE's order, written once for all families.
  *
- * Rows of one expert lie together, by choice and then by token, so the order is a function of the picks alone. Two
+ * Rows of one expert lie together, by token, which none has twice: so the order is a function of the picks alone, and
+ * where ranks share out tokens in order, an expert's rows of one follow those of the other as they do on one rank. Two
  * passes over the picks on one thread: a nanosecond per pick beside the rows that are then moved.
  *
  * With a capacity the first pass goes over the picks of whole sequences, also of tokens that are other ranks', chunk by
@@ -92,8 +93,8 @@ static inline int64_t permute_deal(const struct kernel_call *c)
         next[e] = used;
         used += rows_E[e];
     }
-    for (int j = 0; j < m->top_k; j++)
-        for (int64_t t = 0; t < row->n[0]; t++)
+    for (int64_t t = 0; t < row->n[0]; t++)
+        for (int j = 0; j < m->top_k; j++)
             if (ints_row(row, t)[j] == 0) ints_row(row, t)[j] = (int32_t)next[ints_row(pick, first + t)[j]]++;
     return used;
 }

@@ -176,10 +176,11 @@ static struct rotate_attrs rotation(const struct recipe_use *u)
 /* Over the axes on which ranks have other parts of the microbatch's tensor. */
 static void emit_agree(struct pass *p, const struct instr *i, const struct source *s, const struct operand *amax)
 {
-    static const enum axis axes[] = {AXIS_CP, AXIS_TP};
+    static const enum axis axes[] = {AXIS_CP, AXIS_TP}, apart[] = {AXIS_CP, AXIS_ETP};
     for (int k = 0; k < 2; k++) {
-        struct axis_ranks over = p->rule->axis[axes[k]];
-        enum spmd on = (enum spmd)s->type.on[axes[k]];
+        enum axis axis = s->experts && p->rule->experts_apart ? apart[k] : axes[k];
+        struct axis_ranks over = p->rule->axis[axis];
+        enum spmd on = (enum spmd)s->type.on[axis];
         if (over.n_parts < 2 || on == SPMD_I || on == SPMD_R) continue;
         CHECK(on != SPMD_P, "%s of %s is a part of a sum: there is no scale for it", recipe_operand_name(s->which),
               tape_tensor(p->l->t, p->l->t->nodes[i->node].out[0])->name);

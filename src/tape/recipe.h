@@ -74,6 +74,7 @@ struct recipe_rule {
     const uint8_t *of_slot; /* [n_slots] by the slot of a product's weight: enum recipe */
     int n_slots;
     struct axis_ranks axis[AXIS_N]; /* n_parts 0 or 1: nothing to agree on */
+    bool experts_apart;             /* their rows are shared out over tp, and their columns over etp (parallel.h) */
     bool fp32_scales;               /* BLOCK: not powers of two */
     bool falls_back;                /* the product as it would be without is there, too (instr.when) */
     /* Scales that follow from earlier steps: f32 by product and operand, RECIPE_OPERANDS numbers from that of the

@@ -46,7 +46,7 @@ struct buffers { /* of one case */
     struct team *team;
     struct step_info step;
     uint64_t seed;
-    int64_t experts, sources, rows, k, n;
+    int64_t experts, sources, together, rows, k, n;
     int32_t count[MOST_PARTS]; /* source by expert */
     struct view table;
 };
@@ -90,6 +90,8 @@ static void make_case(struct buffers *b, uint64_t seed)
     b->step = (struct step_info){.seed = 3, .step = seed, .first_token = 4 * 48, .training = true, .loss_scale = 1};
     b->experts = 1 + (int64_t)(rng_u32(seed, 1, 0) % 4);
     b->sources = seed % 3 ? 1 + (int64_t)(rng_u32(seed, 1, 1) % 3) : 0;
+    b->together = seed % 3 == 2 ? 2 : 1; /* ranks that share out the tokens of one microbatch */
+    b->sources *= b->together;
     b->k = seed % 2 ? 48 : 33;
     b->n = seed % 2 ? 32 : 21;
     b->rows = 5;
@@ -103,10 +105,21 @@ static void make_case(struct buffers *b, uint64_t seed)
     b->table.n[1] = b->sources ? b->experts : 0;
 }
 
+/* What an expert has of one microbatch. */
+static int64_t rows_of(const struct buffers *b, int64_t batch, int64_t e)
+{
+    int64_t n = 0;
+    for (int64_t k = 0; k < b->together; k++) n += b->count[(batch * b->together + k) * b->experts + e];
+    return n;
+}
+
+static int64_t batches_of(const struct buffers *b) { return b->sources ? b->sources / b->together : 1; }
+
 static struct parts_attrs parts_of(const struct buffers *b, bool weight)
 {
     struct parts_attrs p = {.sources = to_int(b->sources), .experts = 9, .expert = 2, .tokens = 48, .apart = 96};
-    p.source = b->sources > 1;
+    p.source = batches_of(b) > 1;
+    p.together = b->together > 1 ? to_int(b->together) : 0;
     if (weight) p = (struct parts_attrs){.each = b->n};
     return p;
 }
@@ -195,12 +208,12 @@ static double *check_parts(struct buffers *b, const struct rounded *r, const str
                            const struct quantise_attrs *at, bool weight)
 {
     double *value = xcalloc(to_size(x->n[0] * x->n[1]) + 1, sizeof *value);
-    int64_t sources = weight || !b->sources ? 1 : b->sources, first = 0, blocks = 0;
+    int64_t sources = weight ? 1 : batches_of(b), first = 0, blocks = 0;
     const struct parts_attrs p = parts_of(b, weight);
     for (int64_t e = 0; e < b->experts; e++)
         for (int64_t s = 0; s < sources; s++) {
-            int64_t rows = weight ? b->n : b->count[s * b->experts + e];
-            /* microbatch 4 here, each source two further on; expert 2 is the first of 9 here; 48 tokens */
+            int64_t rows = weight ? b->n : rows_of(b, s, e);
+            /* microbatch 4 here, each of a source two further on; expert 2 is the first of 9 here; 48 tokens */
             int64_t counted = ((4 + (p.sources ? s - p.source : 0) * 2) * 9 + 2 + e) * 48;
             if (rows)
                 check_part(b, r, x, *at, e * sources + s, first, rows, at->rows == 1 ? first : blocks, counted, value);
@@ -220,9 +233,9 @@ static void close_to(const struct buffers *b, const struct view *got, int64_t r,
 static int64_t expert_of(const struct buffers *b, int64_t row)
 {
     for (int64_t e = 0; e < b->experts; e++)
-        for (int64_t s = 0; s < (b->sources ? b->sources : 1); s++) {
-            if (row < b->count[s * b->experts + e]) return e;
-            row -= b->count[s * b->experts + e];
+        for (int64_t s = 0; s < batches_of(b); s++) {
+            if (row < rows_of(b, s, e)) return e;
+            row -= rows_of(b, s, e);
         }
     return -1;
 }

@@ -172,7 +172,10 @@ static const struct refusal patterns[] = {
     {EXPERTS "precision.layers={\"*.router.*\":fp8-current}", 1, "precision.layers[0].layers", "the head or a router", "precision.layers={\"*.attn.*\":fp8-current}", 0},
     {EXPERTS "precision.layers={\"*.experts.0.*\":fp8-current}", 1, "precision.layers[0].layers", "names 2 of the 10 parameters that make one product", "precision.layers={\"*.experts.*\":fp8-current}", 0},
     {EXPERTS "precision.recipe=fp8-current parallel.cp=2", 2, "parallel.cp", "fp8-delayed has them: precision.layers: {\"*.experts.*\": fp8-delayed}", "precision.layers={\"*.experts.*\":fp8-delayed}", 0},
-    {EXPERTS "precision.recipe=fp8-current parallel.tp=2 parallel.etp=1", 2, "parallel.etp", "where etp is less than tp the rows that an expert has of one microbatch lie on several ranks", "parallel.etp=2", 0},
+    {EXPERTS "precision.recipe=fp8-current parallel.tp=2 parallel.etp=1", 2, "parallel.etp", "ep x etp = 1 of them send their rows to one rank of an expert", "parallel.etp=2", 0},
+    {EXPERTS "precision.recipe=fp8-current parallel.tp=2 parallel.etp=1", 2, "parallel.etp", "ep x etp that is a multiple of 2 has them", "parallel.ep=2", 0},
+    {EXPERTS "precision.recipe=mxfp8 parallel.ep=2 moe.buffer=0.5 moe.buffer_least=1 model.hidden=32 model.ffn=32 model.moe.ffn=32", 2, "moe.buffer", "rows come in rounds", "moe.buffer=0", 0},
+    {EXPERTS "precision.recipe=mxfp8 parallel.ep=2 moe.buffer=0.5 moe.buffer_least=1 model.hidden=32 model.ffn=32 model.moe.ffn=32", 2, "moe.buffer", "fp8-delayed has it before", "precision.layers={\"*.experts.*\":fp8-delayed}", 0},
 };
 /* clang-format on */
 

@@ -37,7 +37,7 @@ static const struct variant {
       "model.moe.ffn=52", "precision.layers={layers.*.attn.*: fp8-delayed, layers.0.attn.o.weight: fp8-current}",
       "batch.global=4"}},
     EXPERTS("fp8-delayed", VERIFY_TP | VERIFY_CP | VERIFY_DP | VERIFY_EP, 25),
-    EXPERTS("fp8-current", VERIFY_TP | VERIFY_DP | VERIFY_EP, 12),
+    EXPERTS("fp8-current", VERIFY_TP | VERIFY_DP | VERIFY_EP, 13),
     EXPERTS("mxfp8", VERIFY_TP | VERIFY_DP | VERIFY_EP, 12),
     EXPERTS("nvfp4", VERIFY_TP | VERIFY_DP | VERIFY_EP, 12),
     EXPERTS("fp8-block", VERIFY_DP | VERIFY_EP, 10),

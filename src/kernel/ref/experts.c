@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens sorted by expert, the experts' products, and back, plainly.
  *
- * PERMUTE counts, sums up and deals: two passes over the picks, rows of one expert by choice and then by token, so the
+ * PERMUTE counts, sums up and deals: two passes over the picks, rows of one expert by token, so the
  * order is a function of the picks alone. With a capacity a pick is dropped when its expert has had its number from
  * this sequence (kernel/experts.h); dropped picks have row -1 and contribute nothing to z, forward or backward (Switch
  * Transformer's residual stream carries such a token on). Backward of a gather is a sum over a token's k rows in order
