@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/mem.h"
 #include "engine/engine.h"
 
 void exponents_new(struct engine *g)
@@ -23,35 +24,78 @@ bool exponents_due(const struct engine *g, int64_t step)
 
 void exponents_begin(struct engine *g) { memset(g->exponents.bins, 0, CLASS_N * sizeof *g->exponents.bins); }
 
-/* Whether this rank is the one that counts a tensor of this type. */
-static bool counts_here(const struct engine *g, struct spmd_type t, bool gradient)
+/* Whether this rank is the one that counts a tensor of this type. Experts' columns are cut over etp where that is less
+ * than tp. */
+static bool counts_here(const struct engine *g, struct spmd_type t, bool gradient, bool experts)
 {
-    enum spmd on = (enum spmd)t.on[AXIS_TP];
+    const struct par *p = &g->cfg.par;
+    enum axis cut = experts && par_experts_apart(p) ? AXIS_ETP : AXIS_TP;
+    enum spmd on = (enum spmd)t.on[cut];
     if (gradient) on = spmd_dual(on);
-    return g->cfg.par.size[AXIS_TP] <= 1 || g->cfg.par.rank[AXIS_TP] == 0 || (on != SPMD_I && on != SPMD_R);
+    return p->size[cut] <= 1 || p->rank[cut] == 0 || (on != SPMD_I && on != SPMD_R);
 }
 
-static void count(struct engine *g, enum exponent_class k, const struct view *v)
+static void count(struct engine *g, enum exponent_class k, const struct view *v, int64_t times)
 {
-    if (v->p) kernel_count_exponents(g->stream, v, g->exponents.bins[k]);
+    int64_t bins[EXPONENT_BINS] = {0};
+    if (!v->p || !times) return;
+    kernel_count_exponents(g->stream, v, bins);
+    for (int i = 0; i < EXPONENT_BINS; i++) g->exponents.bins[k][i] += times * bins[i];
+}
+
+/* Rows of experts that there are: of all parts, in this round. */
+static int64_t rows_used(struct engine *g, const struct view *rows, bool sources)
+{
+    int64_t n = view_rows(rows) * view_cols(rows), used = 0, from = sources || rows->nd == 1 ? n : view_cols(rows);
+    int32_t *room = xmalloc(to_size(n) * sizeof *room + 1);
+    const int32_t *of = rows->p ? device_peek(g->stream, rows->p, to_size(n) * sizeof *of, room) : NULL;
+    for (int64_t i = 0; of && i < from; i++) used += of[i];
+    xfree(room);
+    return used;
+}
+
+/* A weight is counted once for each microbatch whose rows meet it, as on one rank: where ranks of ep send rows of
+ * several microbatches so often, and where those of one go to several ranks, on the first of these. */
+static int64_t times_met(const struct engine *g)
+{
+    const struct par *p = &g->cfg.par;
+    int tp = p->size[AXIS_TP], met = p->size[AXIS_EP] * par_expert_copies(p);
+    if (!par_experts_apart(p)) return p->size[AXIS_EP];
+    if (met % tp == 0) return met / tp;
+    return tp % met || p->rank[AXIS_EDP] % (tp / met) == 0;
+}
+
+/* What a product of experts reads: rows that there are, of x and dy. */
+static struct view rows_of(struct engine *g, const struct kernel_call *c, const struct view *v)
+{
+    struct view used = *v;
+    bool sources = c->op == OP_QUANTISE_PARTS && at_quantise_parts(&c->at)->parts.sources > 0;
+    if (c->op == OP_GROUPED || c->op == OP_QUANTISE_PARTS) used.n[0] = rows_used(g, &c->in[2], sources);
+    return used;
 }
 
 void exponents_look(struct engine *g, const struct program *p, const struct kernel_call *c, const struct instr *i)
 {
     const struct tape *t = p->tape;
     const struct node *d = &t->nodes[i->node];
-    if (d->op != OP_LINEAR || i->again || (c->op != OP_LINEAR && c->op != OP_QUANTISE)) return;
-    bool rounds = c->op == OP_QUANTISE;
+    bool experts = d->op == OP_GROUPED, rounds = c->op == OP_QUANTISE || c->op == OP_QUANTISE_PARTS;
+    if ((d->op != OP_LINEAR && !experts) || i->again || i->refill || (c->op != d->op && !rounds)) return;
     enum kernel_phase direction = rounds ? i->direction : c->phase;
     if (direction == KERNEL_BWD_W) return;
-    bool x = counts_here(g, tape_tensor(t, d->in[0])->type, false),
-         dy = counts_here(g, tape_tensor(t, d->out[0])->type, true);
+    bool x = counts_here(g, tape_tensor(t, d->in[0])->type, false, experts),
+         dy = counts_here(g, tape_tensor(t, d->out[0])->type, true, experts);
     if (direction == KERNEL_FWD) {
-        if (x && (!rounds || i->operand == OPERAND_X)) count(g, CLASS_ACTIVATIONS, &c->in[0]);
-        if (!rounds) count(g, CLASS_WEIGHTS, &c->in[1]);
-        else if (i->operand == OPERAND_W) count(g, CLASS_WEIGHTS, &c->in[0]);
+        const struct view rows =
+            x && (!rounds || i->operand == OPERAND_X) ? rows_of(g, c, &c->in[0]) : (struct view){0};
+        int64_t times = !counts_here(g, tape_tensor(t, d->in[1])->type, false, experts) || c->round ? 0
+                        : experts                                                                   ? times_met(g)
+                                                                                                    : 1;
+        count(g, CLASS_ACTIVATIONS, &rows, 1);
+        if (!rounds) count(g, CLASS_WEIGHTS, &c->in[1], times);
+        else if (i->operand == OPERAND_W) count(g, CLASS_WEIGHTS, &c->in[0], times);
     } else if (dy && (!rounds || i->operand == OPERAND_DY)) {
-        count(g, CLASS_GRADIENTS, rounds ? &c->in[0] : &c->dout[0]);
+        const struct view rows = rows_of(g, c, rounds ? &c->in[0] : &c->dout[0]);
+        count(g, CLASS_GRADIENTS, &rows, 1);
     }
 }
 
@@ -64,7 +108,7 @@ void exponents_agree(struct engine *g)
                          .nd = 1,
                          .n = {n},
                          .stride = 1};
-        if (n) count(g, CLASS_WEIGHT_GRADIENTS, &v);
+        if (n) count(g, CLASS_WEIGHT_GRADIENTS, &v, 1);
     }
     int64_t *all = g->exponents.bins[0];
     if (g->cfg.world)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine/exponents.h: on every so many steps, the numbers that a step works on by their exponents
- * (kernel/exponent_bins.h): what explains loss scaling. Of each product of a layer or the head, but for experts': what
+ * (kernel/exponent_bins.h): what explains loss scaling. Of each product of a layer or the head: what
  * it reads, in the type that it comes in and before it is rounded to fewer bits, once per microbatch; and all gradients
  * of weights, as the optimizer gets them. With a loss scale gradients are times it. Over all ranks; what is whole on
  * several ranks of tp is counted once. It changes no bit of training. Floor 6. Order: as said.

@@ -30,8 +30,8 @@ static const struct telemetry_row *worst(const struct fallback_config *c, const 
 {
     const struct telemetry_row *out = NULL;
     for (int i = 0; i < n; i++)
-        if (row[i].layer == layer && (row[i].saturated > c->saturated || row[i].error > c->error) &&
-            (!out || row[i].error > out->error))
+        if (row[i].layer == layer && (row[i].worst_saturated > c->saturated || row[i].worst_error > c->error) &&
+            (!out || row[i].worst_error > out->worst_error))
             out = &row[i];
     return out;
 }
@@ -53,8 +53,8 @@ void fallback_decide(struct engine *g)
                    "%slayer %d falls back to bf16 in what follows: in %lld looks in a row it lost too much by "
                    "rounding, "
                    "now %s of %s: %.2g %% saturate, moved by %.2g %%",
-                   f->said.n ? "; " : "", l, (long long)c->after, w->operand, w->product, 100 * w->saturated,
-                   100 * w->error);
+                   f->said.n ? "; " : "", l, (long long)c->after, w->operand, w->product, 100 * w->worst_saturated,
+                   100 * w->worst_error);
     }
     if (f->n) xfree(row);
 }

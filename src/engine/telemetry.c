@@ -6,7 +6,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "engine/engine.h"
+#include "layout/region.h"
 
 enum { SUMS = 5 }; /* of struct rounded_counts, at its beginning; then the largest */
 
@@ -32,13 +34,24 @@ bool telemetry_begin(struct engine *g, int64_t step)
     return true;
 }
 
+static int64_t experts_here(const struct engine *g)
+{
+    const struct par *p = &g->cfg.par;
+    int64_t lo, hi;
+    region_split(g->cfg.model.moe.experts, p->rank[AXIS_EP], p->size[AXIS_EP], &lo, &hi);
+    return hi - lo;
+}
+
 void telemetry_look(struct engine *g, const struct program *p, const struct kernel_call *c, const struct instr *i)
 {
     const struct node *d = &p->tape->nodes[i->node];
-    if (c->op != OP_QUANTISE || i->again || d->op != OP_LINEAR) return;
+    bool experts = c->op == OP_QUANTISE_PARTS && d->op == OP_GROUPED;
+    if (i->again || i->refill || (!experts && (c->op != OP_QUANTISE || d->op != OP_LINEAR))) return;
     int slot = tape_tensor(p->tape, tape_tensor(p->tape, d->in[1])->root)->slot;
-    int64_t at = g->recipes.rule.number(g->recipes.rule.ctx, slot) + i->operand;
-    kernel_count_rounded(g->stream, c, &g->telemetry.counts[at]);
+    const struct recipe_rule *r = &g->recipes.rule;
+    int64_t at = r->number(r->ctx, slot) + i->operand, apart = 0;
+    if (experts) apart = r->params(r->ctx, slot) / experts_here(g) * RECIPE_OPERANDS;
+    kernel_count_rounded(g->stream, c, &g->telemetry.counts[at], apart);
 }
 
 void telemetry_agree(struct engine *g)
@@ -63,31 +76,66 @@ void telemetry_agree(struct engine *g)
     xfree(most);
 }
 
+/* Experts' products by what they are called together. */
+static const struct {
+    const char *end, *name;
+} of_experts[] = {{".gate.weight", "moe.experts.*.gate.weight"}, {".down.weight", "moe.experts.*.down.weight"}};
+
 /* "layers.3.attn.q.weight" is attn.q.weight's. */
 static const char *product_of(const char *name)
 {
     const char *at = strncmp(name, "layers.", 7) ? NULL : strchr(name + 7, '.');
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof of_experts / sizeof *of_experts && strstr(name, ".moe.experts."); i++) {
+        size_t k = strlen(of_experts[i].end);
+        if (n > k && !strcmp(name + n - k, of_experts[i].end)) return of_experts[i].name;
+    }
     return at ? at + 1 : name;
+}
+
+static void figures(struct telemetry_row *r, const struct rounded_counts *x)
+{
+    r->amax = (double)x->amax;
+    r->saturated = x->saturated / x->elements;
+    r->flushed = x->flushed / x->elements;
+    r->error = x->squares > 0 ? sqrt(x->moved / x->squares) : 0;
+}
+
+/* The row that operand k is counted in: a product's own, or that of all experts of its layer. */
+static int row_of(const struct engine *g, const struct telemetry_row *rows, int n, int64_t k)
+{
+    const struct param *p = &g->params.p[k / RECIPE_OPERANDS];
+    const char *product = product_of(p->name),
+               *operand = recipe_operand_name((enum recipe_operand)(k % RECIPE_OPERANDS));
+    for (int i = n - 1; i >= 0 && strchr(product, '*') && rows[i].layer == p->layer; i--)
+        if (rows[i].product == product && rows[i].operand == operand) return i;
+    return n;
 }
 
 int telemetry_rows(const struct engine *g, struct telemetry_row **rows)
 {
     int n = 0;
     *rows = xcalloc(to_size(numbers(g)) + 1, sizeof **rows);
+    struct rounded_counts *sum = xcalloc(to_size(numbers(g)) + 1, sizeof *sum);
     for (int64_t k = 0; g->telemetry.counts && k < numbers(g); k++) {
         const struct rounded_counts *x = &g->telemetry.counts[k];
         const struct param *p = &g->params.p[k / RECIPE_OPERANDS];
         if (!(x->elements > 0)) continue;
-        (*rows)[n++] = (struct telemetry_row){
-            .product = product_of(p->name),
-            .operand = recipe_operand_name((enum recipe_operand)(k % RECIPE_OPERANDS)),
-            .param = (int)(k / RECIPE_OPERANDS),
-            .layer = p->layer,
-            .amax = (double)x->amax,
-            .saturated = x->saturated / x->elements,
-            .flushed = x->flushed / x->elements,
-            .error = x->squares > 0 ? sqrt(x->moved / x->squares) : 0,
-        };
+        int at = row_of(g, *rows, n, k);
+        struct telemetry_row *r = &(*rows)[at], one = {0};
+        if (at == n)
+            (*rows)[n++] = (struct telemetry_row){
+                .product = product_of(p->name),
+                .operand = recipe_operand_name((enum recipe_operand)(k % RECIPE_OPERANDS)),
+                .param = (int)(k / RECIPE_OPERANDS),
+                .layer = p->layer,
+            };
+        figures(&one, x);
+        if (one.saturated > r->worst_saturated) r->worst_saturated = one.saturated;
+        if (one.error > r->worst_error) r->worst_error = one.error;
+        rounded_add(&sum[at], x);
+        figures(r, &sum[at]);
     }
+    xfree(sum);
     return n;
 }

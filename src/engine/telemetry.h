@@ -7,7 +7,7 @@
  * that round the same numbers (a weight over data-parallel ranks, an input that is whole on every rank of tp) count
  * them as often as all else of the same operand, so shares, errors and largest values are those of one rank; where tp
  * exceeds the heads of keys, those are counted as often as they are held. An operand that two products share is
- * counted with the first. Products of experts are not counted.
+ * counted with the first. Experts are counted each by itself, and told by layer together with the worst of them.
  * Floor 6. Order: as said.
  */
 #ifndef TUTTI_ENGINE_TELEMETRY_H
@@ -26,11 +26,12 @@ struct telemetry {
 };
 /* After a look. */
 struct telemetry_row {
-    const char *product; /* "attn.q.weight", the first of those that make it */
+    const char *product; /* "attn.q.weight", the first of those that make it; moe.experts.*.gate.weight: of all */
     const char *operand; /* "dy" */
     int param, layer;
-    double amax, saturated, flushed; /* shares of all elements */
-    double error;                    /* root of: squares of what rounding moved / squares of what was there */
+    double amax, saturated, flushed;     /* shares of all elements */
+    double error;                        /* root of: squares of what rounding moved / squares of what was there */
+    double worst_saturated, worst_error; /* of one expert; of other products the same again */
 };
 
 void telemetry_new(struct engine *g); /* after recipes_rule */

@@ -337,10 +337,11 @@ struct linear_scaled_attrs {
  * scale of its own, and its blocks and rotated groups begin at its first row. A weight's parts are its experts (`each`
  * rows). Those of rows are given by `rows`: GROUPED's rows_E, where a part is an expert; or DISPATCH's from_nE, where
  * it is what an expert has of one rank, or of `together` neighbours that share out the tokens of one microbatch, expert
- * after expert and inside one rank after rank: a microbatch's rows for it, in the order that one rank has. Numbers of parts (amax_P; descale by tensor) are a matrix of one column. Blocks'
- * descales follow each other, part by part. What lies behind the last part is left alone in q, and is zero in y and dx.
- * GROUPED_SCALED: sx and sdy have one number per part of rows, sw one per expert, or blocks as LINEAR_SCALED has. Parts
- *   of one expert are added to its dw one after the other. In rounds `rows` is [2,E], as GROUPED has it. */
+ * after expert and inside one rank after rank: a microbatch's rows for it, in the order that one rank has. Numbers of
+ * parts (amax_P; descale by tensor) are a matrix of one column. Blocks' descales follow each other, part by part. What
+ * lies behind the last part is left alone in q, and is zero in y and dx. GROUPED_SCALED: sx and sdy have one number per
+ * part of rows, sw one per expert, or blocks as LINEAR_SCALED has. Parts of one expert are added to its dw one after
+ * the other. In rounds `rows` is [2,E], as GROUPED has it. */
 struct parts_attrs {
     int64_t each; /* of a weight: rows of a part; 0: `rows` says */
     int sources;  /* ranks that rows are from; 0: rows_E */

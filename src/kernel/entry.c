@@ -194,6 +194,7 @@ void kernel_enqueue(struct stream *s, struct kernel_call *c)
 struct queued_count {
     struct queued_call q;
     struct rounded_counts *out;
+    int64_t apart;
 };
 
 static void run_count(struct stream *s, void *arg)
@@ -201,13 +202,13 @@ static void run_count(struct stream *s, void *arg)
     struct queued_count *x = arg;
     (void)s;
     if (x->q.call.step) x->q.call.step = &x->q.step;
-    rounded_count(&x->q.call, x->out);
+    rounded_count(&x->q.call, x->out, x->apart);
 }
 
-void kernel_count_rounded(struct stream *s, const struct kernel_call *c, struct rounded_counts *out)
+void kernel_count_rounded(struct stream *s, const struct kernel_call *c, struct rounded_counts *out, int64_t apart)
 {
     struct spans x;
-    struct queued_count w = {.q = {.call = entered_call(s, c)}, .out = out};
+    struct queued_count w = {.q = {.call = entered_call(s, c)}, .out = out, .apart = apart};
     w.q.call.team = s->team;
     if (c->step) w.q.step = *c->step;
     if (!stream_takes_work(s)) {

@@ -118,16 +118,32 @@ static struct kernel_call rounding(const struct kernel_call *c, const struct par
     return one;
 }
 
-void parts_each(const struct kernel_call *c, kernel_fn *fn)
+void parts_visit(const struct kernel_call *c, parts_visit_fn *fn, void *arg)
 {
     const bool amax = c->op == OP_AMAX_PARTS;
     const struct view *rows = &c->in[amax ? 1 : 2];
     const int block = amax ? 0 : at_quantise_parts(&c->at)->quantise.rows;
     for (struct part p = {0}; part_at(&p, parts_of(c), rows, c->in[0].n[0], block); p.index++) {
         struct kernel_call one = rounding(c, &p);
-        if (p.rows) fn(&one);
+        if (p.rows) fn(&one, p.expert, arg);
         else if (amax && !at_amax_parts(&c->at)->amax.more) *(float *)one.out[0].p = 0;
     }
+}
+
+struct runs {
+    kernel_fn *fn;
+};
+
+static void run_one(const struct kernel_call *one, int64_t expert, void *arg)
+{
+    (void)expert;
+    ((const struct runs *)arg)->fn(one);
+}
+
+void parts_each(const struct kernel_call *c, kernel_fn *fn)
+{
+    struct runs r = {fn};
+    parts_visit(c, run_one, &r);
 }
 
 struct kernel_call parts_whole(const struct kernel_call *c)

@@ -14,6 +14,9 @@ int64_t parts_blocks(const struct parts_attrs *at, const struct view *rows, int6
 
 /* AMAX_PARTS, QUANTISE_PARTS: fn for each part that has rows, with a call of AMAX, QUANTISE. */
 void parts_each(const struct kernel_call *c, kernel_fn *fn);
+/* The same, and whose part it is: of the experts here. */
+typedef void parts_visit_fn(const struct kernel_call *one, int64_t expert, void *arg);
+void parts_visit(const struct kernel_call *c, parts_visit_fn *fn, void *arg);
 /* The call of AMAX, QUANTISE on all rows as one part: it stands for any of them when a way is chosen, and needs the
  * most scratch. */
 struct kernel_call parts_whole(const struct kernel_call *c);

@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/thread.h"
+#include "kernel/expert_parts.h"
 #include "kernel/quantise.h"
 
 enum { TENSOR_BAND = 16, LANES = 8 };
@@ -217,7 +218,7 @@ static void member(void *arg, int i, int n_members)
     xfree(b.x);
 }
 
-void rounded_count(const struct kernel_call *c, struct rounded_counts *out)
+static void count_one(const struct kernel_call *c, struct rounded_counts *out)
 {
     const struct quantise_attrs *at = at_quantise(&c->at);
     const struct format_info f = format_info(at->format);
@@ -230,4 +231,22 @@ void rounded_count(const struct kernel_call *c, struct rounded_counts *out)
     team_run(c->team, member, &w);
     for (int64_t k = 0; k < w.n_bands; k++) rounded_add(out, &w.band[k]);
     xfree(w.band);
+}
+
+struct by_expert {
+    struct rounded_counts *out;
+    int64_t apart;
+};
+
+static void count_part(const struct kernel_call *one, int64_t expert, void *arg)
+{
+    const struct by_expert *x = arg;
+    count_one(one, &x->out[expert * x->apart]);
+}
+
+void rounded_count(const struct kernel_call *c, struct rounded_counts *out, int64_t apart)
+{
+    struct by_expert x = {out, apart};
+    if (c->op == OP_QUANTISE_PARTS) parts_visit(c, count_part, &x);
+    else count_one(c, out);
 }

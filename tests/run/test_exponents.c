@@ -133,8 +133,55 @@ static void test_layouts(void **state)
     arena_free(a);
 }
 
+/* Products of experts: as many numbers in every layout as on one rank, rows of rounds once; a layer that computes
+ * attention alone in front of them has fewer. */
+static void test_experts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *keys;
+        int ranks;
+    } ways[] = {
+        {"parallel.dp_shard=2", 2},
+        {"parallel.ep=2", 2},
+        {"parallel.ep=4", 4},
+        {"parallel.tp=2 parallel.dp_shard=1", 2},
+        {"parallel.tp=2 parallel.dp_shard=1 parallel.etp=1", 2},
+        {"parallel.tp=2 parallel.dp_shard=1 parallel.etp=1 parallel.ep=2", 2},
+        {"parallel.tp=4 parallel.dp_shard=1 parallel.etp=2 parallel.ep=2", 4},
+        {"parallel.ep=2 moe.buffer=0.3 moe.buffer_least=3", 2},
+        {"memory.recompute=full", 1},
+        {"precision.layers={\"*.experts.*\":fp8-delayed}", 1},
+        {"precision.layers={\"*.experts.*\":fp8-current} parallel.ep=2", 2},
+        {"precision.layers={\"*.experts.*\":fp8-delayed} parallel.ep=2 moe.buffer=0.3 moe.buffer_least=3", 2},
+    };
+    static const char moe[] = "precision.recipe=bf16 model.family=mixtral model.moe.experts=4 model.moe.top_k=2 "
+                              "model.heads=4 model.kv_heads=4 model.hidden=32 model.moe.ffn=64";
+    struct arena *a = arena_new();
+    struct job *one = xcalloc(1, sizeof *one), *other = xcalloc(1, sizeof *other);
+    run(one, a, moe, 1);
+    const int64_t T = 8 * one->c.model.seq_len, L = 3, D = 32, F = 64, heads = 4 * D; /* q, k, v and o */
+    const int64_t x = T * L * (D /* qkv */ + D /* o */ + D /* router */ + 2 * (D + F)) + T * D /* head */;
+    assert_int_equal(sum(one->bins[CLASS_ACTIVATIONS]), x);
+    assert_int_equal(sum(one->bins[CLASS_GRADIENTS]),
+                     T * L * (3 * D + D + 4 /* router */ + 2 * (2 * F + D)) + T * one->c.model.vocab);
+    assert_int_equal(sum(one->bins[CLASS_WEIGHTS]),
+                     4 /* microbatches */ * (L * D * (heads + 4 + 4 * 3 * F) + D * one->c.model.vocab));
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        run(other, a, arena_printf(a, "%s %s", moe, ways[w].keys), ways[w].ranks);
+        for (int k = 0; k < CLASS_N; k++)
+            if (sum(other->bins[k]) != sum(one->bins[k]))
+                fail_msg("'%s': class %d: %lld numbers, one rank has %lld", ways[w].keys, k,
+                         (long long)sum(other->bins[k]), (long long)sum(one->bins[k]));
+    }
+    xfree(one);
+    xfree(other);
+    arena_free(a);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bins), cmocka_unit_test(test_layouts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bins), cmocka_unit_test(test_layouts),
+                                       cmocka_unit_test(test_experts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

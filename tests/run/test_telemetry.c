@@ -262,6 +262,57 @@ static void test_layouts(void **state)
     arena_free(a);
 }
 
+/* Experts: told together by layer, the same wherever they are, and the worst of them beside. */
+static void test_experts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *keys;
+        int ranks;
+        double by;
+    } ways[] = {
+        {"parallel.ep=2", 2, 0},
+        {"parallel.ep=4", 4, 0},
+        {"parallel.dp_shard=2", 2, 0},
+        {"parallel.ep=2 moe.buffer=0.3 moe.buffer_least=3", 2, 0},
+        {"memory.recompute=full", 1, 0},
+        {"parallel.tp=2 parallel.dp_shard=1", 2, 0.04},
+        {"parallel.tp=2 parallel.dp_shard=1 parallel.etp=1 parallel.ep=2", 2, 0.04},
+    };
+    static const char moe[] =
+        "model.family=mixtral model.moe.experts=4 model.moe.top_k=2 model.heads=4 model.kv_heads=4 "
+        "model.hidden=32 model.moe.ffn=64 optimizer.lr=1e-5 precision.fallback.after=0";
+    struct arena *a = arena_new();
+    struct job *one = xcalloc(1, sizeof *one), *other = xcalloc(1, sizeof *other);
+    run(one, a, moe, 1);
+    int told = 0;
+    for (int i = 0; i < one->n; i++) {
+        bool experts = !strncmp(one->product[i], "moe.experts.*.", 14);
+        assert_true(one->row[i].error > 1e-3 && one->row[i].amax > 0);
+        assert_true(experts ? one->row[i].worst_error >= one->row[i].error
+                            : one->row[i].worst_error == one->row[i].error);
+        told += experts;
+    }
+    assert_int_equal(told, 3 /* layers */ * 2 /* products */ * RECIPE_OPERANDS);
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        run(other, a, arena_printf(a, "%s %s", moe, ways[w].keys), ways[w].ranks);
+        assert_int_equal(other->n, one->n);
+        for (int i = 0; i < one->n; i++) {
+            const struct telemetry_row *x = &one->row[i], *y = &other->row[i];
+            double by = ways[w].by;
+            if (strcmp(one->product[i], other->product[i]) || strcmp(x->operand, y->operand) || x->layer != y->layer ||
+                fabs(x->error - y->error) > (by ? 5 * by : 1e-9) * x->error ||
+                fabs(x->amax - y->amax) > 5 * by * x->amax)
+                fail_msg("'%s': layer %d %s %s: amax %g, error %g; one rank has layer %d %s %s %g, %g", ways[w].keys,
+                         y->layer, other->product[i], y->operand, y->amax, y->error, x->layer, one->product[i],
+                         x->operand, x->amax, x->error);
+        }
+    }
+    xfree(one);
+    xfree(other);
+    arena_free(a);
+}
+
 /* The layer whose operands are moved most, and it alone, falls back on every rank of every layout. */
 static void test_fallback(void **state)
 {
@@ -350,8 +401,8 @@ static void test_fallen(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recount), cmocka_unit_test(test_same_bits),
-                                       cmocka_unit_test(test_layouts), cmocka_unit_test(test_fallback),
-                                       cmocka_unit_test(test_fallen)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recount),  cmocka_unit_test(test_same_bits),
+                                       cmocka_unit_test(test_layouts),  cmocka_unit_test(test_experts),
+                                       cmocka_unit_test(test_fallback), cmocka_unit_test(test_fallen)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
