@@ -125,6 +125,7 @@ static void add_instr(const struct program *p, int k, struct lines *l)
     snprintf(at, sizeof at, "%5d ", k);
     if (i->loop && !i->once)
         n += snprintf(text + n, sizeof text - (size_t)n, "  in rounds%s", i->refill ? ", if more than one" : "");
+    if (i->kept) n += snprintf(text + n, sizeof text - (size_t)n, "  once a step");
     if (i->when == WHEN_FALLEN) n += snprintf(text + n, sizeof text - (size_t)n, "  if the layer falls back");
     if (i->until > k + 1) /* in the text, so that layers with other flights are not alike */
         snprintf(text + n, sizeof text - (size_t)n, "  travels beside %d", i->until - k - 1);

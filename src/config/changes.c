@@ -57,6 +57,7 @@ static const struct rule {
     {"precision.master", REFUSED},
     {"precision.history", REFUSED},
     {"precision.fallback", SAID},
+    {"precision.keep_weights", SILENT},
     {"precision.telemetry", SAID}, /* when a layer falls back */
     {"parallel", SILENT},
     {"parallel.servers", SAID},

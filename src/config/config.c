@@ -198,6 +198,9 @@ const struct conf_row config_rows[] = {
     CHOICE("precision.block_scale", precision.block_scale, "pow2", "pow2|fp32", "fp8-block: scales that are powers of two, or fp32"),
     INT("precision.history", precision.history, "16", 1, 65536, "fp8-delayed: steps that a scale follows from"),
     INT("precision.margin", precision.margin, "0", 0, 64, "fp8-delayed: scales are 2^-margin of what those steps allow"),
+    BOOL("precision.keep_weights", precision.keep_weights, "false",
+         "recipes of fewer bits: what weights become is made once a step and kept for all microbatches, the same bits; 2 bytes of memory "
+         "more per weight and orientation (mxfp8 has two)"),
     INT("precision.telemetry", precision.telemetry, "100", 0, 1e9,
         "steps between looks at what rounding to fewer bits does: what saturates, becomes 0, the error; 0: never"),
     INT("precision.fallback.after", precision.fallback.after, "3", 0, 1e9,

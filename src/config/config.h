@@ -113,6 +113,7 @@ struct config {
         struct conf_list layers; /* of struct recipe_choice */
         int block_scale;         /* 0: powers of two, 1: fp32 */
         int64_t history, margin, telemetry;
+        bool keep_weights;
         struct {
             int64_t after;
             double saturated, error;

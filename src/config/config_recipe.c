@@ -14,6 +14,7 @@ struct recipe_config config_recipe(const struct config *c)
                                   .choice = c->precision.layers.items,
                                   .n_choices = c->precision.layers.n,
                                   .fp32_scales = c->precision.block_scale == 1,
+                                  .keep_weights = c->precision.keep_weights,
                                   .history = c->precision.history,
                                   .margin = c->precision.margin,
                                   .look_every = c->parallel.servers ? 0 : c->precision.telemetry,

@@ -81,6 +81,7 @@ static const struct {
     {"comm.param", no_sharing, "no parameter travels where parallel.zero or parallel.dp_shard share out none"},
     {"run.sample_prompt", no_samples, "run.sample_every is 0"}, {"run.sample_tokens", no_samples, "run.sample_every is 0"},
     {"run.sample_temperature", no_samples, "run.sample_every is 0"}, {"run.eval_batches", no_eval, "run.eval_every is 0"},
+    {"precision.keep_weights", no_fewer_bits, "no product has fewer bits (precision.recipe)"},
     {"precision.telemetry", no_fewer_bits, "no product has fewer bits (precision.recipe)"},
     {"precision.fallback.after", no_looks, "nobody looks at rounding (precision.recipe, precision.telemetry)"},
     {"precision.fallback.saturated", no_fallback, "no layer falls back"},

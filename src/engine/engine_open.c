@@ -215,7 +215,7 @@ static int new_buffers(struct engine *g, struct err *e)
 
 static void bind(struct engine *g)
 {
-    g->n_slots = slot_recipe(g->params.n, to_int(g->cfg.model.layers)) + 2;
+    g->n_slots = slot_recipe(g->params.n, to_int(g->cfg.model.layers)) + 3;
     g->slot = xcalloc((size_t)g->n_slots, sizeof *g->slot);
     g->written = xcalloc((size_t)g->n_slots, 1);
     g->slot[SLOT_ROPE] = g->rope.p;

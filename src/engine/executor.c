@@ -133,6 +133,7 @@ static struct program_args args_of(struct running *r, const struct step *x, cons
         .away = slab(g->away, g->act_at, s->act_class, x->act),
         .written = g->written,
         .fallen = g->fallback.fallen,
+        .kept = g->recipes.kept_made,
         .ranks = par_run_carrier(&g->collectives),
         .copies = away_run_carrier(&g->putting_away),
         .profile = g->profile,

@@ -90,6 +90,7 @@ void exponents_look(struct engine *g, const struct program *p, const struct kern
         int64_t times = !counts_here(g, tape_tensor(t, d->in[1])->type, false, experts) || c->round ? 0
                         : experts                                                                   ? times_met(g)
                                                                                                     : 1;
+        if (i->kept) times *= g->cfg.n_microbatches; /* made once for all of them */
         count(g, CLASS_ACTIVATIONS, &rows, 1);
         if (!rounds) count(g, CLASS_WEIGHTS, &c->in[1], times);
         else if (i->operand == OPERAND_W) count(g, CLASS_WEIGHTS, &c->in[0], times);

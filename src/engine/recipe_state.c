@@ -65,6 +65,21 @@ static int cols_of(const void *ctx, int slot, int experts, struct recipe_cols ou
     return at == whole ? 1 : n;
 }
 
+/* Programs of one stage may be lowered more than once, and ask for the same. */
+static int keep(const void *ctx, int slot, enum kernel_phase direction, size_t values, size_t scales, size_t *at)
+{
+    struct recipe_state *s = &((struct engine *)(uintptr_t)ctx)->recipes;
+    int i = 0;
+    while (i < s->n_kept && (s->kept[i].slot != slot || s->kept[i].direction != direction)) i++;
+    if (i == s->n_kept) {
+        GROW(s->kept, s->n_kept, s->room_kept, 1);
+        s->kept[s->n_kept++] = (struct recipe_kept){slot, direction, s->kept_bytes};
+        s->kept_bytes += values + (scales + 63) / 64 * 64;
+    }
+    *at = s->kept[i].at;
+    return i + 1;
+}
+
 static void make_rule(struct engine *g)
 {
     struct recipe_state *s = &g->recipes;
@@ -85,6 +100,8 @@ static void make_rule(struct engine *g)
                                    .parts = expert_parts,
                                    .cols = cols_of,
                                    .slot_index = apart ? SLOT_INDEX : -1,
+                                   .keep = g->cfg.precision.keep_weights ? keep : NULL,
+                                   .slot_kept = slot_recipe(g->params.n, to_int(g->cfg.model.layers)) + 2,
                                    .experts_apart = par_experts_apart(&g->cfg.par),
                                    .ctx = g};
     for (int a = 0; a < AXIS_N; a++) s->rule.axis[a] = par_ranks(&g->cfg.par, (enum axis)a);
@@ -155,6 +172,8 @@ int recipes_buffers(struct engine *g, struct err *e)
     size_t bytes = to_size(numbers(g)) * sizeof(float);
     int rc = buffer_new(&g->recipes.now, g->dev, MEM_DATA, bytes, e);
     if (!rc) rc = buffer_new(&g->recipes.told, g->dev, MEM_DATA, bytes, e);
+    g->recipes.kept_made = xcalloc(to_size(g->recipes.n_kept) + 1, 1);
+    if (!rc) rc = buffer_new(&g->recipes.kept_values, g->dev, MEM_PARAM, g->recipes.kept_bytes, e);
     return rc ? rc : buffer_new_host(&g->recipes.read, g->dev, MEM_DATA, bytes, e);
 }
 
@@ -163,6 +182,7 @@ void recipes_bind(struct engine *g)
     int slot = slot_recipe(g->params.n, to_int(g->cfg.model.layers));
     g->slot[slot] = g->recipes.now.p;
     g->slot[slot + 1] = g->recipes.told.p;
+    g->slot[slot + 2] = g->recipes.kept_values.p;
 }
 
 /* ---- from step to step ---- */
@@ -204,6 +224,7 @@ static float *read_histories(struct engine *g, const struct array *a)
 
 void recipes_begin(struct engine *g)
 {
+    if (g->recipes.n_kept) memset(g->recipes.kept_made, 0, to_size(g->recipes.n_kept)); /* weights are other ones */
     if (!numbers(g) || g->dev->counts_only) return;
     const struct array *a = store_array(&g->store, store_find(&g->store, "amax"));
     int64_t H = g->cfg.precision.history, n = numbers(g);
@@ -260,6 +281,9 @@ void recipes_free(struct engine *g)
     buffer_free(&g->recipes.now);
     buffer_free(&g->recipes.told);
     buffer_free(&g->recipes.read);
+    buffer_free(&g->recipes.kept_values);
+    xfree(g->recipes.kept_made);
+    xfree(g->recipes.kept);
     xfree(g->recipes.of_slot);
     xfree(g->recipes.together);
 }
@@ -274,6 +298,10 @@ void recipes_text(const struct engine *g, struct str *out)
     if (s->count[RECIPE_BF16]) str_printf(out, "; bf16 in %d", s->count[RECIPE_BF16]);
     str_puts(out, "; embeddings, head and routers in bf16");
     const struct recipe_config *c = &g->cfg.precision;
+    char bytes[32];
+    if (s->n_kept)
+        str_printf(out, "; what weights become is made once a step and kept (%s)",
+                   str_bytes(bytes, (double)s->kept_bytes));
     if (!c->look_every) str_puts(out, "; what rounding does is not looked at");
     else str_printf(out, "; what rounding does is looked at every %lld steps", (long long)c->look_every);
     if (!g->fallback.n) str_puts(out, "; no layer falls back");

@@ -33,8 +33,9 @@ struct recipe_config {
     enum recipe recipe;
     const struct recipe_choice *choice; /* the last that fits decides */
     int n_choices;
-    bool fp32_scales; /* of fp8-block: not powers of two */
-    int64_t history;  /* steps */
+    bool fp32_scales;  /* of fp8-block: not powers of two */
+    bool keep_weights; /* what weights become is made once a step, not once a microbatch */
+    int64_t history;   /* steps */
     int64_t margin;
     int64_t look_every; /* steps (engine/telemetry.h); 0: never */
     struct fallback_config fallback;
@@ -62,15 +63,25 @@ int products_fit(const struct products *p, const struct tape *t, const struct pa
                  const struct par *par, int64_t seq, enum axis *axis, struct err *e);
 
 /* ---- of an engine ---- */
+struct recipe_kept {
+    int slot;                    /* of the weight */
+    enum kernel_phase direction; /* the first that wants it so */
+    size_t at;
+};
 struct recipe_state {
     struct recipe_rule rule;
-    uint8_t *of_slot;     /* by slot; NULL: no product is quantised */
-    int *together;        /* by the first parameter of a product: how many make it */
-    bool history, chance; /* of some product here */
-    int count[RECIPE_N];  /* products of layers here, by recipe */
-    struct buffer now;    /* device, f32: largest values of this step, RECIPE_OPERANDS per parameter */
-    struct buffer told;   /* device, f32: what scales follow from */
-    struct buffer read;   /* the host's copy of now */
+    uint8_t *of_slot;         /* by slot; NULL: no product is quantised */
+    int *together;            /* by the first parameter of a product: how many make it */
+    bool history, chance;     /* of some product here */
+    int count[RECIPE_N];      /* products of layers here, by recipe */
+    struct buffer now;        /* device, f32: largest values of this step, RECIPE_OPERANDS per parameter */
+    struct buffer told;       /* device, f32: what scales follow from */
+    struct buffer read;       /* the host's copy of now */
+    struct recipe_kept *kept; /* what weights became, by number - 1 */
+    int n_kept, room_kept;
+    size_t kept_bytes;
+    struct buffer kept_values; /* device: all of it */
+    uint8_t *kept_made;        /* by number - 1: in this step */
 };
 /* What the products of a tape here are lowered by; *out NULL: as they are. */
 int recipes_rule(struct engine *g, const struct tape *t, const struct recipe_rule **out, struct err *e);

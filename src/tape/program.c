@@ -154,6 +154,7 @@ static int next(const struct program *p, int k, int end, struct rounds *r, struc
 
 static bool is_left_out(const struct program *p, const struct instr *i, const struct program_args *a)
 {
+    if (i->kept && a->kept && a->kept[i->kept - 1]) return true;
     if (i->when == ALWAYS) return false;
     int layer = p->tape->nodes[i->node].layer;
     bool fallen = a->fallen && layer >= 0 && a->fallen[layer];
@@ -173,6 +174,8 @@ void program_run_part(const struct program *p, int begin, int end, struct progra
             if (w->n) finish(w, a, k);
             if (a->before) a->before(a->around_ctx, k);
             run_one(p, i, r.at, w, a);
+            if (i->kept && i->op != OP_AMAX && i->op != OP_AMAX_PARTS && i->op != OP_AGREE && a->kept)
+                a->kept[i->kept - 1] = 1;
             if (a->after) a->after(a->around_ctx, k);
         }
         if (tells && !i->refill) r.n = ask(p, i, a);

@@ -72,6 +72,7 @@ struct instr {
     int n_in, n_out;
     struct operand in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT], dout[KERNEL_MAX_OUT], din[KERNEL_MAX_IN], acc[KERNEL_MAX_IN];
     enum when when;              /* by program_args.fallen */
+    int kept;                    /* > 0: what it makes is kept from microbatch to microbatch; by program_args.kept */
     int operand;                 /* of a QUANTISE: for which operand of the product (enum recipe_operand), */
     enum kernel_phase direction; /* and for which of its directions first */
     int scratch;                 /* place, -1 none */
@@ -182,6 +183,9 @@ struct program_args {
     uint8_t *written;
     /* By layer: its products of fewer bits are computed as they would be without (recipe.c). NULL: of none. */
     const uint8_t *fallen;
+    /* By instr.kept - 1: is there already, and what makes it is left out; set when it was made. NULL: nothing is kept.
+     * The caller clears it when a step begins. */
+    uint8_t *kept;
     struct tape_profile *profile; /* NULL: no timing */
     /* Called around each instruction with its index; NULL: not. Windows: they see, and decide nothing. */
     void (*before)(void *ctx, int instr);

@@ -34,6 +34,7 @@ struct made { /* something that an operand became, and where it is */
     int layer;
     bool is_amax; /* q is the largest value */
     bool refill;  /* in rounds: only where there are several */
+    bool kept;    /* from microbatch to microbatch: it outlives its phase */
     struct recipe_use use;
     struct operand q, descale;
 };
@@ -50,6 +51,7 @@ struct source { /* an operand of a product */
     struct operand o;
     struct spmd_type type;
     int slot; /* of the product's weight */
+    int kept; /* number of what is made of it now, 0: it is made anew for each microbatch */
     /* Of experts' products: */
     int experts; /* 0: it is none */
     struct parts_attrs parts;
@@ -98,7 +100,12 @@ static const struct made *find(const struct pass *p, const struct operand *o, in
     for (int i = p->n_made - 1; i >= 0; i--) {
         const struct made *m = &p->made[i];
         if (p->rule->falls_back && m->layer != layer) continue;
-        if (m->is_amax != is_amax || !same_operand(&m->of, o) || (!is_amax && m->phase != p->phase)) continue;
+        if (m->is_amax != is_amax || !same_operand(&m->of, o)) continue;
+        if (m->kept) { /* a weight; who makes it has run, if only with another microbatch */
+            if (memcmp(&m->use, u, sizeof *u)) continue;
+            return m;
+        }
+        if (!is_amax && m->phase != p->phase) continue;
         if (m->refill && !refill) continue; /* with one round it was not made */
         if (m->use.rotate != u->rotate || (!is_amax && memcmp(&m->use, u, sizeof *u))) continue;
         return written_since(p, m) ? NULL : m;
@@ -135,6 +142,23 @@ static struct operand new_operand(struct pass *p, const struct view *v)
     if (v->nd)
         o.place = lower_place(p->l, TID_NONE, false, to_size(view_rows(v) * view_cols(v)) * dtype_bytes(v->dtype));
     return o;
+}
+
+/* Of a weight that is kept: values, and behind them scales. */
+static bool keep_weight(struct pass *p, const struct instr *i, struct source *s, const struct recipe_use *u,
+                        const struct view out[2], struct made *m)
+{
+    if (!p->rule->keep || !p->l->o.training || s->which != OPERAND_W || u->chance) return false;
+    size_t values = (to_size(view_rows(&out[0]) * view_cols(&out[0])) * dtype_bytes(out[0].dtype) + 63) / 64 * 64,
+           scales = out[1].nd ? to_size(view_rows(&out[1]) * view_cols(&out[1])) * dtype_bytes(out[1].dtype) : 0, at;
+    s->kept = p->rule->keep(p->rule->ctx, s->slot, i->kphase, values, scales, &at);
+    m->kept = true;
+    m->q = (struct operand){.view = out[0], .place = OPERAND_SLOT, .slot = p->rule->slot_kept, .offset = at};
+    m->descale = (struct operand){.view = out[1], .place = OPERAND_NONE};
+    if (out[1].nd) m->descale.place = OPERAND_SLOT;
+    m->descale.slot = p->rule->slot_kept;
+    m->descale.offset = at + values;
+    return true;
 }
 
 static struct view one_number(void) { return (struct view){.dtype = DT_F32, .nd = 1, .n = {1}, .stride = 1}; }
@@ -185,6 +209,7 @@ static void emit_agree(struct pass *p, const struct instr *i, const struct sourc
         CHECK(on != SPMD_P, "%s of %s is a part of a sum: there is no scale for it", recipe_operand_name(s->which),
               tape_tensor(p->l->t, p->l->t->nodes[i->node].out[0])->name);
         struct instr *a = row(p, i, OP_AGREE);
+        a->kept = s->kept;
         a->at = ATTRS(sum, .over = over);
         a->n_in = a->n_out = 1;
         a->in[0] = a->out[0] = *amax;
@@ -195,6 +220,7 @@ static struct instr *emit_amax(struct pass *p, const struct instr *i, const stru
                                const struct recipe_use *u, const struct operand *to, bool more)
 {
     struct instr *a = row(p, i, s->experts ? OP_AMAX_PARTS : OP_AMAX);
+    a->kept = s->kept;
     struct amax_attrs at = {.more = more, .rotate = rotation(u)};
     a->at = s->experts ? ATTRS(amax_parts, .amax = at, .parts = s->parts) : attrs_amax(at);
     a->n_in = s->rows.view.nd ? 2 : 1;
@@ -210,13 +236,18 @@ static struct operand amax_of(struct pass *p, const struct instr *i, const struc
                               bool history)
 {
     const int layer = p->l->t->nodes[i->node].layer;
-    const struct made *m = find(p, &s->o, layer, true, u, i->refill);
+    const struct made *m = s->kept ? NULL : find(p, &s->o, layer, true, u, i->refill);
     if (history) {
         struct operand now = number_at(p, p->rule->slot_now, s);
         if (p->l->o.training && !i->again && !m) {
             emit_amax(p, i, s, u, &now, true);
-            keep(p,
-                 (struct made){.of = s->o, .layer = layer, .is_amax = true, .refill = i->refill, .use = *u, .q = now});
+            if (!s->kept)
+                keep(p, (struct made){.of = s->o,
+                                      .layer = layer,
+                                      .is_amax = true,
+                                      .refill = i->refill,
+                                      .use = *u,
+                                      .q = now});
         }
         return number_at(p, p->rule->slot_told, s);
     }
@@ -227,7 +258,8 @@ static struct operand amax_of(struct pass *p, const struct instr *i, const struc
     struct operand amax = new_operand(p, &one);
     emit_amax(p, i, s, u, &amax, false);
     emit_agree(p, i, s, &amax);
-    keep(p, (struct made){.of = s->o, .layer = layer, .is_amax = true, .refill = i->refill, .use = *u, .q = amax});
+    if (!s->kept)
+        keep(p, (struct made){.of = s->o, .layer = layer, .is_amax = true, .refill = i->refill, .use = *u, .q = amax});
     return amax;
 }
 
@@ -265,6 +297,7 @@ static void emit_quantise(struct pass *p, const struct instr *i, const struct so
 {
     struct quantise_attrs here = *at;
     struct instr *q = row(p, i, s->experts ? OP_QUANTISE_PARTS : OP_QUANTISE);
+    q->kept = s->kept;
     here.first_col = c.first;
     here.whole_cols = c.whole;
     q->at = s->experts ? ATTRS(quantise_parts, .quantise = here, .parts = s->parts) : attrs_quantise(here);
@@ -295,7 +328,7 @@ static int pieces_of(const struct pass *p, const struct source *s, const struct 
     return u->chance && s->which == OPERAND_DY ? p->rule->cols(p->rule->ctx, s->slot, s->experts, out) : 1;
 }
 
-static struct made quantised(struct pass *p, const struct instr *i, const struct source *s, const struct recipe_use *u,
+static struct made quantised(struct pass *p, const struct instr *i, struct source *s, const struct recipe_use *u,
                              bool history)
 {
     const int layer = p->l->t->nodes[i->node].layer;
@@ -304,11 +337,14 @@ static struct made quantised(struct pass *p, const struct instr *i, const struct
     struct made m = {.of = s->o, .layer = layer, .refill = i->refill, .use = *u};
     struct operand amax = {.place = OPERAND_NONE};
     bool from_amax = u->scaling == SCALING_TENSOR || u->scaling == SCALING_NV;
-    if (from_amax) amax = amax_of(p, i, s, u, history);
     const struct quantise_attrs at = attrs_of(p, i, s, u);
     const struct op_attrs all =
         s->experts ? ATTRS(quantise_parts, .quantise = at, .parts = s->parts) : attrs_quantise(at);
-    struct view in[3] = {s->o.view, amax.view, s->rows.view}, out[KERNEL_MAX_OUT] = {{0}};
+    struct view number = one_number();
+    if (s->experts)
+        number.n[0] = parts_count(&s->parts, s->rows.view.nd ? &s->rows.view : NULL, s->o.view.n[0]), number.nd = 2,
+        number.n[1] = 1;
+    struct view in[3] = {s->o.view, from_amax ? number : (struct view){0}, s->rows.view}, out[KERNEL_MAX_OUT] = {{0}};
     const char *why = op_row(s->experts ? OP_QUANTISE_PARTS : OP_QUANTISE)
                           ->infer(&all,
                                   s->experts  ? 3
@@ -317,8 +353,12 @@ static struct made quantised(struct pass *p, const struct instr *i, const struct
                                   in, out);
     CHECK(!why, "%s of %s: %s", recipe_operand_name(s->which),
           tape_tensor(p->l->t, p->l->t->nodes[i->node].out[0])->name, why);
-    m.q = new_operand(p, &out[0]);
-    m.descale = new_operand(p, &out[1]);
+    bool kept = keep_weight(p, i, s, u, out, &m);
+    if (from_amax) amax = amax_of(p, i, s, u, history);
+    if (!kept) {
+        m.q = new_operand(p, &out[0]);
+        m.descale = new_operand(p, &out[1]);
+    }
     struct recipe_cols c[RECIPE_MOST_COLS];
     int n = pieces_of(p, s, u, c);
     for (int k = 0; k < n; k++) emit_quantise(p, i, s, &at, &amax, c[k], &m);

@@ -11,6 +11,9 @@
  * shared out; blocks are cut by the index in the whole tensor, so layouts whose boundaries cut a block are refused
  * (engine/recipes.h).
  *
+ * A weight is the same for all microbatches of a step: where the rule says so (rule.keep), what it becomes is made with
+ * the first of them and kept, for each direction that wants it otherwise.
+ *
  * What always stays as it was: embeddings, the head, routers, and biases' gradients (from what was not rounded).
  * Order: Same(mesh). Floors 0-2.
  */
@@ -87,6 +90,11 @@ struct recipe_rule {
     struct parts_attrs (*parts)(const void *ctx, int slot); /* of experts' rows, but for how many are from where */
     /* experts: of so many the weight is, whose columns are alike; 0: it is none */
     int (*cols)(const void *ctx, int slot, int experts, struct recipe_cols out[RECIPE_MOST_COLS]);
+    /* NULL: nothing is. What a weight becomes is kept from microbatch to microbatch, in memory at slot_kept:
+     * `direction` is the first that wants it so. Gives where it lies, of bytes for values and then for scales, and its
+     * number, from 1; the same for the same. */
+    int (*keep)(const void *ctx, int slot, enum kernel_phase direction, size_t values, size_t scales, size_t *at);
+    int slot_kept;
     int slot_index; /* which row of the microbatch each row is; -1: rows are in order */
     const void *ctx;
 };
