@@ -186,6 +186,7 @@ static void wait_for(struct comm *c, int64_t ticket)
     if (done) return;
     double to = clock_now_s(), waited = to - from, linked = 1e-9 * (double)(atomic_load(&c->link_ns) - link);
     c->times.waited_s += waited;
+    c->w->waited_s += waited;
     c->times.exposed_s += linked < waited ? linked : waited;
     if (is_watched(c)) c->w->watch.stayed(c->w->watch.ctx, c, ticket, COMM_WAITS, from, to);
 }
@@ -501,6 +502,8 @@ const struct comm *comm_nth(const struct comm *world, int i)
     return i < world->w->n_comms ? world->w->comms[i] : NULL;
 }
 const char *comm_transport(const struct comm *c) { return c->w->ops->name; }
+
+double comm_waited_s(const struct comm *world) { return world->w->waited_s; }
 
 struct comm_times comm_times(const struct comm *c) { return c->times; }
 

@@ -260,6 +260,9 @@ struct comm_times {
 };
 struct comm_times comm_times(const struct comm *c);
 
+/* How long this rank was blocked in waits for any communicator of its world, since that was made. */
+double comm_waited_s(const struct comm *world);
+
 /* Operations on c so far that ran in the buffers of all ranks themselves. */
 int64_t comm_one_pass(const struct comm *c);
 

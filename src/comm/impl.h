@@ -217,6 +217,7 @@ struct world {
     double looked_s;       /* the rank's thread: when it last asked who is late */
     double away_s, back_s, gone_s; /* who asks: not running for so long in all; since when it is back, after how long */
     double patience_s;             /* comm_patience */
+    double waited_s;               /* the rank's own thread, in waits for any communicator */
     double link_free_s;            /* engine: when the pretended link has sent what it was given */
     bool spin;                     /* the ranks that share this one's cores have one each */
     pthread_mutex_t comms_lock;    /* guards comms, n_comms; held during a poll */

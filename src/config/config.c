@@ -376,6 +376,8 @@ const struct conf_row config_rows[] = {
     INT("run.trace_collect", run.trace_collect, "0", 0, 1e6,
         "steps between collections, which leave a file that can be read if the run is killed; 0: when a rank's events fill half their memory"),
     BOOL("run.log_experts", run.log_experts, "false", "the busiest expert's load on the progress line"),
+    BOOL("run.rank_times", run.rank_times, "false",
+         "rank-times.jsonl: of each step how long every rank took for forward, backward, update and waiting"),
     BOOL("run.tensorboard", run.tensorboard, "true", "write event files for TensorBoard"),
     {0},
 };

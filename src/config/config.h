@@ -191,7 +191,7 @@ struct config {
         const char *sample_prompt;
         int device, bind;
         const char *kernels;
-        bool tensorboard;
+        bool tensorboard, rank_times;
         bool log_experts;
         const char *trace;
         int64_t trace_from, trace_steps, trace_mib, trace_collect;

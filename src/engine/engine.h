@@ -134,6 +134,9 @@ struct engine_report {
     double loss_scale;     /* of this step; 1 without */
 };
 
+/* What a rank spends on its own actions, without what it waits for others in them. */
+enum engine_spent { ENGINE_FORWARD, ENGINE_BACKWARD, ENGINE_UPDATE, ENGINE_SPENT_N };
+
 /* A stage held by this rank. */
 struct engine_stage {
     int index; /* position in the pipeline */
@@ -205,10 +208,11 @@ struct engine {
     double *load; /* balance of the last step over all ranks, layer after layer (engine/balance.h) */
     void **slot;  /* bindings for the programs */
     int n_slots;
-    uint8_t *written;             /* by slot: gradients that hold something */
-    struct tape_profile *profile; /* NULL, or filled by every step */
-    struct buffer trace_ring;     /* the host's */
-    struct trace *trace;          /* NULL, or where events go; borrowed */
+    uint8_t *written;               /* by slot: gradients that hold something */
+    double spent_s[ENGINE_SPENT_N]; /* in training, since it was made */
+    struct tape_profile *profile;   /* NULL, or filled by every step */
+    struct buffer trace_ring;       /* the host's */
+    struct trace *trace;            /* NULL, or where events go; borrowed */
     /* NULL, or called after every instruction of steps and evaluations. A window; tutti verify repeats routers' choices
      * through it. */
     void (*watch)(void *ctx, const struct program *p, const struct kernel_call *c, const struct instr *i);

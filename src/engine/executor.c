@@ -238,6 +238,17 @@ static void run_step(struct running *r, const struct step *x, const char *text)
     }
 }
 
+/* Backward has its weight gradients, and what it computes again. */
+static void count_spent(struct running *r, const struct step *x, double begun_s, double waited_s)
+{
+    struct engine *g = r->g;
+    bool forward = x->a.kind == ACTION_F;
+    if (!r->training || (x->kind != STEP_RUN && x->kind != STEP_UPDATE)) return;
+    enum engine_spent on = x->kind == STEP_UPDATE ? ENGINE_UPDATE : forward ? ENGINE_FORWARD : ENGINE_BACKWARD;
+    double waited = g->cfg.world ? comm_waited_s(g->cfg.world) - waited_s : 0;
+    g->spent_s[on] += clock_now_s() - begun_s - waited;
+}
+
 static void run_steps(struct running *r, const struct itinerary *t, int64_t from, int64_t to)
 {
     struct engine *g = r->g;
@@ -246,8 +257,9 @@ static void run_steps(struct running *r, const struct itinerary *t, int64_t from
         char text[32];
         action_print(text, x->a);
         thread_name_set("r%d s%lld %s", g->cfg.rank, (long long)r->info->step, text);
-        double begun = g->trace ? clock_now_s() : 0;
+        double begun = clock_now_s(), waited = g->cfg.world ? comm_waited_s(g->cfg.world) : 0;
         run_step(r, x, text);
+        count_spent(r, x, begun, waited);
         trace_step(r, x, text, begun);
     }
     thread_name_set("r%d s%lld", g->cfg.rank, (long long)r->info->step);

@@ -184,6 +184,7 @@ int trainer_report(struct trainer *t, const struct engine_report *r, double lr, 
         log_warn("step %lld: %s (precision.fallback)", (long long)t->step, str_text(&m.fallback->said));
     }
     m.progress_load = t->cfg.run.log_experts;
+    m.ranks = t->ranks_took.n > 1 ? &t->ranks_took : NULL;
     if (t->speed.raised && !was_raised)
         log_info("steps are faster than what this machine did when it was measured: MFU is the share of the fastest "
                  "step from now on");

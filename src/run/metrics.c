@@ -13,6 +13,7 @@
 #include "base/append.h"
 #include "run/loads.h"
 #include "run/looks.h"
+#include "run/pace.h"
 #include "run/tail.h"
 #include "run/tensorboard.h"
 
@@ -137,6 +138,44 @@ static void put_sources(struct json_out *o, const struct metrics_step *s)
     json_end_array(o);
 }
 
+/* The least, the median and the most of all ranks, and who computed longest. */
+static void put_ranks(struct json_out *o, const struct pace_step *s)
+{
+    json_begin_object(o, "ranks");
+    for (int i = 0; i < PACE_N; i++) {
+        json_begin_array(o, pace_names[i]);
+        json_put_real_digits(o, NULL, s->of[i].least, 4);
+        json_put_real_digits(o, NULL, s->of[i].median, 4);
+        json_put_real_digits(o, NULL, s->of[i].most, 4);
+        json_end_array(o);
+    }
+    json_begin_array(o, "slowest");
+    for (int i = 0; i < s->n_slowest; i++) json_put_int(o, NULL, s->slowest[i]);
+    json_end_array(o);
+    json_end_object(o);
+}
+
+int metrics_straggler(struct metrics *m, int64_t step, const struct pace_verdict *v, struct err *e)
+{
+    struct str line = {0};
+    struct json_out o = {.s = &line};
+    json_begin_object(&o, NULL);
+    json_put_int(&o, "step", step);
+    json_begin_object(&o, "straggler");
+    json_put_int(&o, "rank", v->rank);
+    json_put_string(&o, "cause", v->cause == PACE_LINK ? "link" : "compute");
+    json_put_real_digits(&o, "own_s", v->own_s, 4);
+    json_put_real_digits(&o, "others_s", v->others_s, 4);
+    if (v->cause == PACE_COMPUTE) {
+        json_put_real_digits(&o, "waited_for_s", v->waits_s, 4);
+        json_put_int(&o, "slower_steps", v->steps);
+        json_put_int(&o, "window", v->window);
+    }
+    json_end_object(&o);
+    json_end_object(&o);
+    return append(m, &line, e);
+}
+
 static int add_loads(struct metrics *m, const struct metrics_step *s, struct err *e)
 {
     int rc = m->loads ? OK : loads_open(&m->loads, m->dir, s->step, s->load, s->layers, s->experts, e);
@@ -167,6 +206,7 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
         json_put_real(&o, "staleness_mean", s->staleness_mean);
         json_put_int(&o, "staleness_max", s->staleness_max);
     }
+    if (s->ranks) put_ranks(&o, s->ranks);
     if (s->packed) json_put_int(&o, "padding", s->padded);
     if (s->sources) put_sources(&o, s);
     if (s->load) put_experts(&o, s);

@@ -19,6 +19,8 @@
 #include "base/str.h"
 
 struct looks;
+struct pace_step;
+struct pace_verdict;
 
 struct metrics_source {
     int64_t samples, tokens;
@@ -57,7 +59,8 @@ struct metrics_step {
     bool packed;
     const struct metrics_source *sources; /* what was used of each by now; NULL: nobody knows */
     int n_sources;
-    bool progress_load; /* say the load on the progress line too */
+    const struct pace_step *ranks; /* how long ranks took for what (pace.h); NULL: there is one */
+    bool progress_load;            /* say the load on the progress line too */
 };
 
 struct metrics;
@@ -75,6 +78,8 @@ int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const ch
 /* A rank that computed a part of the batch a second time got other bits (run/witness.h): in what first, who is wrong.
  */
 int metrics_witness(struct metrics *m, int64_t step, const char *tensor, const int *ranks, int n_ranks, struct err *e);
+/* A rank holds up the others. */
+int metrics_straggler(struct metrics *m, int64_t step, const struct pace_verdict *v, struct err *e);
 /* The progress line: "step 120/1000  loss 2.345  12.3k tok/s  MFU 41 %  ETA 3m 10s". */
 void metrics_progress(const struct metrics *m, const struct metrics_step *s, int64_t steps, double eta_s);
 

@@ -36,6 +36,7 @@ static int one_step(struct trainer *t, struct err *e)
     config_part(&t->cfg, t->site.ranks.part, &first, &n);
     struct engine_batch view = trainer_view(b, first);
     trainer_tier_begin(t);
+    pace_begin(t->pace);
     bool finite = true;
     if (trainer_witness_due(t)) rc = trainer_witness_step(t, &view, lr, &r, &finite, e);
     else
@@ -47,7 +48,9 @@ static int one_step(struct trainer *t, struct err *e)
     if (!finite) return trainer_not_finite(t, &view, &r, lr, e);
     t->step++;
     t->tokens += r.skip ? 0 : r.tokens;
-    return t->leads ? trainer_report(t, &r, lr, clock_now_s() - from, e) : OK;
+    double step_s = clock_now_s() - from;
+    if ((rc = trainer_pace(t, step_s, e))) return rc;
+    return t->leads ? trainer_report(t, &r, lr, step_s, e) : OK;
 }
 
 /* A signal reaches the ranks at different moments, and data fails on one of them: they stop after the same step, and

@@ -14,6 +14,7 @@
 #include "config/setup.h"
 #include "run/memckpt.h"
 #include "run/metrics.h"
+#include "run/pace.h"
 #include "run/retry.h"
 #include "run/saving.h"
 #include "run/serve.h"
@@ -64,6 +65,8 @@ struct trainer { /* one rank */
     double flops;       /* of a step over all ranks, without recomputation */
     int64_t peak_bytes; /* of the rank that needs most */
     struct tracer tracer;
+    struct pace *pace; /* NULL: with a parameter server */
+    struct pace_step ranks_took;
     struct witness *witness; /* NULL: nobody looks twice */
     int64_t step, tokens;    /* done */
     struct retry retry;      /* of saving */
@@ -163,6 +166,11 @@ void trainer_tier_begin(struct trainer *t);
 int trainer_tier_end(struct trainer *t, struct err *e);
 /* Warns, once, where steps wait for the disk for more than a tenth of their time. Rank 0, after a step. Local. */
 void trainer_tier_judge(struct trainer *t, double step_s);
+
+/* ---- trainer_pace.c ---- */
+int trainer_pace_open(struct trainer *t, struct err *e);
+/* After a step that took step_s here: who is slow is said, and t->ranks_took is filled. Collective. */
+int trainer_pace(struct trainer *t, double step_s, struct err *e);
 
 /* ---- trainer_witness.c ---- */
 /* Where run.replay_every asks for it. Collective. */

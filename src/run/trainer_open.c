@@ -257,6 +257,7 @@ int trainer_open(struct trainer *t, struct job *j, struct comm *world, struct er
                               t->leads ? metrics_open(&t->metrics, t->cfg.run.dir, t->step, t->cfg.run.tensorboard, e)
                                        : OK,
                               e);
+    if (!rc) rc = trainer_together(t, trainer_pace_open(t, e), e);
     t->ready = !rc;
     if (!rc) signals_set_up(j->signals);
     if (!rc && world) comm_patience(world, 0);
@@ -270,6 +271,8 @@ int trainer_close(struct trainer *t, struct err *e)
     prefetch_free(t->feed);
     saving_free(t->saving);
     int rc = metrics_close(t->metrics, e);
+    int pace = pace_close(t->pace, rc ? NULL : e);
+    if (!rc) rc = pace;
     trace_free(&t->tracer.trace);
     witness_free(t->witness);
     site_close(&t->site);
