@@ -38,6 +38,8 @@ unprinted() {
 }
 
 check plan plan "$root/examples/five_d.yaml" -n 16 --json
+"$tutti" train "$config" "${tiny[@]}" data.train="$root/README.md" data.valid='[]' run.steps=2 run.eval_every=0 run.sample_every=0 run.dir="$dir/again" >/dev/null 2>&1 || fail "a run to run again"
+check replay replay "$dir/again" --step 2 --json
 check plan plan "$config" -n 3 --json "${tiny[@]}" parallel.servers=1
 check plan plan "$config" --json "${tiny[@]}" memory.recompute=auto memory.limit=1GiB
 check plan plan "$config" -n 2 --json "${tiny[@]}" memory.recompute=auto memory.limit=1GiB
