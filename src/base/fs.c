@@ -155,7 +155,7 @@ int fs_set_aside(const char *path, char **to, struct err *e)
     return code;
 }
 
-int fs_write_atomic(const char *path, const void *p, size_t n, struct err *e)
+static int write_atomic(const char *path, const void *p, size_t n, bool private, struct err *e)
 {
     size_t room = strlen(path) + 40;
     char *temporary = xmalloc(room);
@@ -163,7 +163,8 @@ int fs_write_atomic(const char *path, const void *p, size_t n, struct err *e)
     struct fs_writer *w;
     int code = fs_writer_open(&w, temporary, e);
     if (!code) {
-        int wrote = fs_writer_write(w, p, n, e);
+        int wrote = private ? fs_writer_private(w, e) : OK;
+        if (!wrote) wrote = fs_writer_write(w, p, n, e);
         code = fs_writer_close(w, true, wrote ? NULL : e);
         if (wrote) code = wrote;
         if (!code) code = fs_rename(temporary, path, e);
@@ -171,6 +172,16 @@ int fs_write_atomic(const char *path, const void *p, size_t n, struct err *e)
     }
     xfree(temporary);
     return code;
+}
+
+int fs_write_atomic(const char *path, const void *p, size_t n, struct err *e)
+{
+    return write_atomic(path, p, n, false, e);
+}
+
+int fs_write_private(const char *path, const void *p, size_t n, struct err *e)
+{
+    return write_atomic(path, p, n, true, e);
 }
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -287,6 +298,11 @@ int fs_writer_open(struct fs_writer **out, const char *path, struct err *e)
     if (fd < 0) return write_failed(e, errno, path, "cannot be created");
     *out = writer_new(fd, path, 0);
     return OK;
+}
+
+int fs_writer_private(struct fs_writer *w, struct err *e)
+{
+    return fchmod(w->fd, 0600) ? write_failed(e, errno, w->path, "cannot be kept from others") : OK;
 }
 
 int fs_writer_go_on(struct fs_writer **out, const char *path, int64_t offset, struct err *e)

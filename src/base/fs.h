@@ -50,6 +50,7 @@ int fs_remove_tree(const char *path, struct err *e); /* nothing there: OK; links
 int fs_read_all(const char *path, size_t limit, char **out, size_t *n, struct err *e);
 /* Writes to a temporary name in the same directory, syncs, renames over path, syncs the directory. */
 int fs_write_atomic(const char *path, const void *p, size_t n, struct err *e);
+int fs_write_private(const char *path, const void *p, size_t n, struct err *e); /* the same, for its owner's eyes */
 /* Removes the temporary files that writers of folder/name left when they were killed. The caller alone names files
  * there. */
 int fs_sweep_temporaries(const char *folder, const char *name, struct err *e);
@@ -76,6 +77,7 @@ void fs_lock_release(struct fs_lock *l);
  * sticky: once a write failed, every later call returns the same error. */
 struct fs_writer;
 int fs_writer_open(struct fs_writer **w, const char *path, struct err *e);
+int fs_writer_private(struct fs_writer *w, struct err *e); /* before anything is written: for its owner's eyes */
 /* Goes on with a file behind its first `offset` bytes, which it must have; what was there after them is gone. */
 int fs_writer_go_on(struct fs_writer **w, const char *path, int64_t offset, struct err *e);
 int fs_writer_write(struct fs_writer *w, const void *p, size_t n, struct err *e);

@@ -55,6 +55,7 @@ struct ckpt_attachment {
     const void *p;
     size_t bytes;
     const char *copy_from; /* p is NULL */
+    bool private;          /* for its owner's eyes only */
 };
 
 struct ckpt_info {

@@ -273,10 +273,11 @@ static int attach(const char *dir, const struct ckpt_attachment *a, struct manif
     hash64_init(&h);
     int rc = fs_writer_open(&w, path, e);
     if (rc == OK) {
-        if (a->p || !a->copy_from) {
+        if (a->private) rc = fs_writer_private(w, e);
+        if (rc == OK && (a->p || !a->copy_from)) {
             hash64_add(&h, a->p, a->bytes);
             rc = fs_writer_write(w, a->p, a->bytes, e);
-        } else {
+        } else if (rc == OK) {
             rc = copy_file(w, a->copy_from, &h, e);
         }
         *f = (struct manifest_file){.name = a->name, .bytes = fs_writer_offset(w), .hash = hash64_value(&h)};

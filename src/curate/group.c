@@ -5,12 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
+#include "curate/rewrite.h"
 #include "text/utf8.h"
 
 void group_free(struct group *g)
 {
     str_free(&g->text);
+    str_free(&g->others);
     str_free(&g->lines);
     str_free(&g->packed);
     xfree(g->item);
@@ -19,8 +22,10 @@ void group_free(struct group *g)
 
 static void clear(struct group *g)
 {
-    if (g->text.room > 8 * (size_t)GROUP_BYTES) group_free(g); /* after a document that was much larger */
+    if (g->text.room + g->others.room > 8 * (size_t)GROUP_BYTES)
+        group_free(g); /* after a document that was much larger */
     str_clear(&g->text);
+    str_clear(&g->others);
     str_clear(&g->lines);
     str_clear(&g->packed);
     g->n = 0;
@@ -29,6 +34,11 @@ static void clear(struct group *g)
     *g->too_large = 0;
     g->error = (struct err){.code = OK};
 }
+
+/* What a line says itself, and what filters note. */
+static const char *const our_members[] = {"text",         "source",   "document", "offset",
+                                          "bytes",        "language", "quality",  "language_probability",
+                                          "contaminated", NULL};
 
 /* The document that source_next began, or its size alone. */
 static int read_document(struct group *g, struct source *s, int64_t index, int64_t most, int64_t *bytes, struct err *e)
@@ -58,7 +68,15 @@ static int read_document(struct group *g, struct source *s, int64_t index, int64
     }
     struct origin origin = {from_file.path, from_file.number, from_file.offset, index};
     GROW(g->item, g->n, g->room, 1);
-    g->item[g->n++] = (struct group_item){.at = from, .n = g->text.n - from, .origin = origin};
+    size_t line_n, others = g->others.n;
+    const char *line = source_line(s, &line_n);
+    if (line && json_size(source_record(s)) > 1)
+        rewrite_others(&g->others, line, line_n, source_column(s), our_members);
+    g->item[g->n++] = (struct group_item){.at = from,
+                                          .n = g->text.n - from,
+                                          .others_at = others,
+                                          .others_n = g->others.n - others,
+                                          .origin = origin};
     return OK;
 }
 
@@ -66,7 +84,7 @@ int group_read(struct group *g, struct source *s, int64_t *index, int64_t *part,
                struct err *e)
 {
     clear(g);
-    while (g->text.n < GROUP_BYTES && g->counts.documents < GROUP_DOCUMENTS && !g->ends_part) {
+    while (g->text.n + g->others.n < GROUP_BYTES && g->counts.documents < GROUP_DOCUMENTS && !g->ends_part) {
         int64_t bytes;
         int got = source_next(s, e);
         if (got < 0) return got;
@@ -118,7 +136,7 @@ static void put_text(struct str *out, const char *p, size_t n, bool *bad)
     str_putc(out, '"');
 }
 
-static void put_line(const struct document *d, struct str *out, bool *bad)
+static void put_line(const struct document *d, const char *others, size_t others_n, struct str *out, bool *bad)
 {
     bool ignored = false;
     str_puts(out, "{\"text\": ");
@@ -128,13 +146,14 @@ static void put_line(const struct document *d, struct str *out, bool *bad)
     str_printf(out, ", \"document\": %lld, \"offset\": %lld, \"bytes\": %lld", (long long)d->origin.number,
                (long long)d->origin.offset, (long long)d->bytes_read);
     str_add(out, str_text(&d->notes), d->notes.n);
+    str_add(out, others, others_n);
     str_puts(out, "}\n");
 }
 
 void group_put_line(const struct document *d, struct str *out)
 {
     bool ignored;
-    put_line(d, out, &ignored);
+    put_line(d, "", 0, out, &ignored);
 }
 
 void group_filter(struct group *g, struct worker *w)
@@ -148,7 +167,7 @@ void group_filter(struct group *g, struct worker *w)
             g->counts.emptied++;
             continue;
         }
-        put_line(&w->document, &g->lines, &bad);
+        put_line(&w->document, str_text(&g->others) + item->others_at, item->others_n, &g->lines, &bad);
         g->counts.kept++;
         g->counts.kept_bytes += (int64_t)w->document.text.n;
         g->counts.not_utf8 += bad;

@@ -6,7 +6,8 @@
  *
  *     {"text": "...", "source": "a.jsonl", "document": 7, "offset": 5120, "bytes": 311}
  *
- * bytes are those of the text as it was read; behind them is what filters note (a language, say).
+ * bytes are those of the text as it was read; behind them is what filters note (a language, say), and then the other
+ * members of its record in a .jsonl file, as they stand (rewrite_others).
  * Includes: base, source/source.h, rules.h, compress.h. Order: Local.
  */
 #ifndef TUTTI_CURATE_GROUP_H
@@ -19,7 +20,7 @@
 enum { GROUP_BYTES = 512 << 10, GROUP_DOCUMENTS = 1024 };
 
 struct group_item {
-    size_t at, n;
+    size_t at, n, others_at, others_n; /* in group.text, group.others */
     struct origin origin;
 };
 struct group_counts {
@@ -30,7 +31,7 @@ struct group_counts {
     int64_t not_utf8;                     /* kept ones with bytes that are no UTF-8, written as U+FFFD */
 };
 struct group {
-    struct str text;
+    struct str text, others;
     struct group_item *item;
     size_t n, room;
     bool ends_part, ends_input;

@@ -14,5 +14,9 @@ void rewrite_string(struct str *out, const char *p, size_t n);
  * and nothing, where no member is spelt so. */
 bool rewrite_record(struct str *out, const char *record, size_t record_n, const char *column, const char *text,
                     size_t n);
+/* Appends the record's members as they stand, each behind ", ", but for `column` (of "a.b", where there is no such
+ * member, a). One with a name that is among `ours` (up to a NULL) becomes original_NAME, or is left out where the
+ * record has one of that name, too. */
+void rewrite_others(struct str *out, const char *record, size_t record_n, const char *column, const char *const *ours);
 
 #endif

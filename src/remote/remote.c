@@ -52,6 +52,14 @@ char *remote_shown(const char *url)
     return shown;
 }
 
+bool remote_has_secrets(const char *text)
+{
+    char *hidden = remote_hidden(text);
+    bool has = strcmp(hidden, text) != 0;
+    xfree(hidden);
+    return has;
+}
+
 char *remote_hidden(const char *text)
 {
     struct str out = {0};

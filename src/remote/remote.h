@@ -51,6 +51,7 @@ char *remote_shown(const char *url); /* of it, what everybody may see; xfree it 
 /* text, a printed config for example, with what everybody may see of the addresses in it; of a path all; xfree it. An
  * address ends at white space or a quotation mark. */
 char *remote_hidden(const char *text);
+bool remote_has_secrets(const char *text); /* remote_hidden leaves something out */
 
 /* An object's version. */
 struct remote_about {

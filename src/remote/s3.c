@@ -71,6 +71,10 @@ int s3_from_environment(struct s3 *s, struct err *e)
         s->secret = xstrdup(secret);
         if (token) s->token = xstrdup(token);
     }
+    const char *style = variable("AWS_S3_ADDRESSING_STYLE", NULL);
+    s->virtual_hosts = style && !strcmp(style, "virtual");
+    if (style && !s->virtual_hosts && strcmp(style, "path"))
+        return err_set(e, ERR_REQUEST, "AWS_S3_ADDRESSING_STYLE: wanted path or virtual, got %.40s", style);
     return set_endpoint(s, variable("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), e);
 }
 
@@ -88,7 +92,8 @@ static void add_line(struct s3_get *g, const char *name, const char *value)
     g->header[g->n_headers++] = l->p;
 }
 
-static void sign(struct s3_get *g, const struct s3 *s, const char *path, const char *query, double unix_s)
+static void sign(struct s3_get *g, const struct s3 *s, const char *host, const char *path, const char *query,
+                 double unix_s)
 {
     char date[32];
     time_t t = (time_t)unix_s;
@@ -96,7 +101,7 @@ static void sign(struct s3_get *g, const struct s3 *s, const char *path, const c
     struct str authorization = {0};
     gmtime_r(&t, &utc);
     strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &utc);
-    const struct sigv4_header signed_ones[] = {{"host", s->host},
+    const struct sigv4_header signed_ones[] = {{"host", host},
                                                {"x-amz-content-sha256", NO_BODY},
                                                {"x-amz-date", date},
                                                {"x-amz-security-token", s->token}};
@@ -118,18 +123,32 @@ static void sign(struct s3_get *g, const struct s3 *s, const char *path, const c
     str_free(&authorization);
 }
 
+/* One label of a host's name: what a certificate for *.HOST covers. */
+static bool is_label(const char *bucket)
+{
+    size_t n = strlen(bucket);
+    return n && n <= 63 && strspn(bucket, "abcdefghijklmnopqrstuvwxyz0123456789-") == n && bucket[0] != '-' &&
+           bucket[n - 1] != '-';
+}
+
 void s3_get_make(struct s3_get *g, const struct s3 *s, const char *bucket, const char *key, const char *query,
                  double unix_s)
 {
-    struct str path = {0};
+    struct str path = {0}, host = {0};
+    bool in_host = s->virtual_hosts && is_label(bucket);
+    int scheme = (int)(strstr(s->endpoint, "://") + 3 - s->endpoint),
+        rest = (int)(strlen(s->endpoint) - strlen(s->base)) - scheme;
     *g = (struct s3_get){0};
-    str_printf(&path, "%s/%s/", s->base, bucket);
+    str_printf(&host, "%s%s%s", in_host ? bucket : "", in_host ? "." : "", s->host);
+    str_printf(&path, "%s/%s%s", s->base, in_host ? "" : bucket, in_host ? "" : "/");
     url_encode(&path, key, strlen(key), true);
-    if (!*key) path.p[--path.n] = 0;
-    str_printf(&g->url, "%.*s%s", (int)(strlen(s->endpoint) - strlen(s->base)), s->endpoint, path.p);
+    if (!*key && !in_host) path.p[--path.n] = 0;
+    str_printf(&g->url, "%.*s%s%s%.*s%s", scheme, s->endpoint, in_host ? bucket : "", in_host ? "." : "", rest,
+               s->endpoint + scheme, path.p);
     if (*query) str_printf(&g->url, "?%s", query);
-    if (s->id) sign(g, s, path.p, query, unix_s);
+    if (s->id) sign(g, s, host.p, path.p, query, unix_s);
     str_free(&path);
+    str_free(&host);
 }
 
 void s3_get_free(struct s3_get *g)

@@ -6,9 +6,10 @@
  *   AWS_REGION, else AWS_DEFAULT_REGION             default us-east-1
  *   AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY        requests are signed with them; without both they are anonymous
  *   AWS_SESSION_TOKEN                               goes with temporary keys
+ *   AWS_S3_ADDRESSING_STYLE                         path (default): HOST/BUCKET/KEY; virtual: BUCKET.HOST/KEY
  *
- * The bucket stands in the path, not in the host's name. Files with profiles and roles of machines are not read.
- * Includes: base. Order: Local.
+ * A bucket whose name is no label of a host's name (capitals, dots, underscores) stands in the path always. Files with
+ * profiles and roles of machines are not read. Includes: base. Order: Local.
  */
 #ifndef TUTTI_REMOTE_S3_H
 #define TUTTI_REMOTE_S3_H
@@ -23,6 +24,7 @@ struct s3 {
     char *host;                         /* of it, as the header Host has it */
     char *base;                         /* of it: "/base" or "" */
     char *region, *id, *secret, *token; /* id NULL: anonymous; token may be NULL */
+    bool virtual_hosts;                 /* the bucket is part of the host's name */
 };
 
 /* ERR_REQUEST where the environment contradicts itself. Free it in any case. */

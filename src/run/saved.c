@@ -13,6 +13,7 @@
 #include "engine/health.h"
 #include "engine/loading.h"
 #include "config/start_weights.h"
+#include "remote/remote.h"
 #include "run/resume.h"
 
 /* ---- bytes that the host cannot reach ---- */
@@ -150,7 +151,10 @@ static int save_together(const struct engine *g, const struct ranks *r, const ch
 void save_words_make(struct save_words *w, const struct engine *g, const struct save_info *s)
 {
     *w = (struct save_words){0};
-    w->file[0] = (struct ckpt_attachment){.name = "config.yaml", .p = s->config_text, .bytes = strlen(s->config_text)};
+    w->file[0] = (struct ckpt_attachment){.name = "config.yaml",
+                                          .p = s->config_text,
+                                          .bytes = strlen(s->config_text),
+                                          .private = remote_has_secrets(s->config_text)};
     int n = 1;
     for (int i = 0; s->tokenizer_dir && i < HF_BESIDE; i++) {
         w->path[i] = fs_join(s->tokenizer_dir, hf_beside[i]);

@@ -193,7 +193,9 @@ static int write_config(struct trainer *t, struct err *e)
     config_print(&t->cfg, &t->config_text);
     int rc = OK;
     if (t->leads) {
-        rc = fs_write_atomic(path, str_text(&t->config_text), t->config_text.n, e);
+        const char *text = str_text(&t->config_text);
+        rc = remote_has_secrets(text) ? fs_write_private(path, text, t->config_text.n, e)
+                                      : fs_write_atomic(path, text, t->config_text.n, e);
         if (!rc) rc = companions_keep(t->tokenizer, &t->cfg, t->tokenizer_dir, e);
     }
     xfree(path);

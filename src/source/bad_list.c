@@ -11,12 +11,13 @@
 
 void bad_list_init(struct bad_list *l, const char *made_from_it)
 {
-    struct str name = {0};
+    struct str name = {0}, temporary = {0};
     str_printf(&name, "%s.skipped", made_from_it);
-    *l = (struct bad_list){.path = name.p};
+    str_printf(&temporary, "%s.skipped.part", made_from_it);
+    *l = (struct bad_list){.path = name.p, .temporary = temporary.p};
 }
 
-void bad_list_clear(struct bad_list *l) { unlink(l->path); }
+void bad_list_clear(struct bad_list *l) { unlink(l->temporary); }
 
 /* Reasons may quote the input: a line stays a line. */
 static void write_line(struct bad_list *l, const char *what)
@@ -37,23 +38,31 @@ void bad_list_add(void *list, const char *what)
     struct bad_list *l = list;
     if (l->n++ < BAD_LIST_SHOWN) log_warn("data: skipped: %s", what);
     if (l->n == BAD_LIST_SHOWN + 1) log_warn("data: more is skipped; all of it goes to %s", l->path);
-    if (!l->file && !l->error.code) (void)fs_writer_open(&l->file, l->path, &l->error);
+    if (!l->file && !l->error.code) (void)fs_writer_open(&l->file, l->temporary, &l->error);
     if (l->file && !l->error.code) write_line(l, what);
 }
 
 int bad_list_end(struct bad_list *l, struct err *e)
 {
     struct err last = {0};
-    if (l->file && fs_writer_close(l->file, false, &last) && !l->error.code) l->error = last;
+    bool any = l->file;
+    if (any && fs_writer_close(l->file, false, &last) && !l->error.code) l->error = last;
     l->file = NULL;
+    if (any && e && !l->error.code) (void)fs_rename(l->temporary, l->path, &l->error);
+    if (any && (!e || l->error.code)) unlink(l->temporary);
     if (l->error.code) return err_set(e, l->error.code, "%s", l->error.text);
-    if (l->n) log_warn("data: %lld bad records were skipped; they are listed in %s", (long long)l->n, l->path);
+    if (!any && e) unlink(l->path); /* of what was made before */
+    if (l->n && e) log_warn("data: %lld bad records were skipped; they are listed in %s", (long long)l->n, l->path);
     return OK;
 }
 
 void bad_list_fini(struct bad_list *l)
 {
-    if (l->file) (void)fs_writer_close(l->file, false, NULL);
+    if (l->file) {
+        (void)fs_writer_close(l->file, false, NULL);
+        unlink(l->temporary);
+    }
     xfree(l->path);
+    xfree(l->temporary);
     *l = (struct bad_list){0};
 }

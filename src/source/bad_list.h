@@ -2,7 +2,8 @@
 /* bad_list.h: the records that were skipped, as a file of one line each (file, line or offset, reason), the first few
  * of them on the screen too.
  *
- * The file is made when there is something to write. Includes: base. Order: Local; one thread at a time adds.
+ * The list that was there stays until bad_list_end, when what there is takes its place: the list of what was made last,
+ * whole. The file is made when there is something to write. Includes: base. Order: Local; one thread at a time adds.
  */
 #ifndef TUTTI_SOURCE_BAD_LIST_H
 #define TUTTI_SOURCE_BAD_LIST_H
@@ -15,7 +16,7 @@ enum { BAD_LIST_SHOWN = 5 };
 
 struct fs_writer;
 struct bad_list {
-    char *path;
+    char *path, *temporary;
     struct fs_writer *file; /* NULL: nothing was added */
     int64_t n;
     struct err error; /* the first, which bad_list_end returns */
@@ -23,11 +24,12 @@ struct bad_list {
 /* The list is made_from_it.skipped: beside the file that the other records make. */
 void bad_list_init(struct bad_list *l, const char *made_from_it);
 void bad_list_fini(struct bad_list *l);
-/* Removes an earlier list of this name: what it lists is about to be read again. */
+/* Removes what was killed while it wrote one, and begins anew. */
 void bad_list_clear(struct bad_list *l);
 /* For source_options.tell_bad, with the list as its context. */
 void bad_list_add(void *list, const char *what);
-/* Completes the file and says how many there are and where. ERR_IO: it could not be written. */
+/* Puts the list in its place, or none where nothing is bad, and says how many there are and where. e NULL: what was to
+ * be made was not; the list that was there stays. ERR_IO: it could not be written. */
 int bad_list_end(struct bad_list *l, struct err *e);
 
 #endif

@@ -301,6 +301,8 @@ void source_tell_place(const struct source *s, struct str *out)
 
 const struct json *source_record(const struct source *s) { return s->record.json; }
 
+const char *source_column(const struct source *s) { return s->column; }
+
 const char *source_line(const struct source *s, size_t *n)
 {
     *n = s->record.line_n;

@@ -70,6 +70,7 @@ int source_read(struct source *s, const char **p, size_t *n, struct err *e);
 /* The document's record where its format has such (.jsonl): until the next source_next; else NULL. */
 struct json;
 const struct json *source_record(const struct source *s);
+const char *source_column(const struct source *s); /* the member or column that is the text */
 /* The same as it is written, without its line end; NULL where the format has no such. */
 const char *source_line(const struct source *s, size_t *n);
 /* Where the document that source_next began comes from; the path is the source's own. */

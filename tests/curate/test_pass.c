@@ -156,6 +156,54 @@ static void test_packed(void **state)
     scratch_free(dir);
 }
 
+/* Other members of records are kept: those with our names as original_..., once; never the text as it was. */
+static void test_other_members(void **state)
+{
+    (void)state;
+    char *dir = scratch_new(), *text, *out = fs_join(dir, "out"), *again = fs_join(dir, "again");
+    char *in[] = {put_text(dir, "a.jsonl",
+                           "{\"id\": 12345678901234567890, \"text\": \"long enough to stay\", \"meta\": {\"a\": [1, "
+                           "\"}\"]}, \"source\": \"cc\", \"te\\u0078t\": \"the last one counts\", \"k\\n\": 1.50}\n")};
+    struct rules *rules = some_rules("rules: [{length: {min_chars: 3}}]\n");
+    struct pass_result r;
+    struct err e;
+    struct str wanted = {0};
+    size_t n;
+    char *first[1];
+    assert_ok(run(rules, in, 1, out, 1, 1 << 20, &r, &e), &e);
+    pass_result_fini(&r);
+    first[0] = fs_join(out, "part-00000.jsonl");
+    assert_ok(fs_read_all(first[0], 1 << 20, &text, &n, &e), &e);
+    str_printf(&wanted,
+               "{\"text\": \"the last one counts\", \"source\": \"%s\", \"document\": 0, \"offset\": 0, \"bytes\": 19, "
+               "\"id\": 12345678901234567890, \"meta\": {\"a\": [1, \"}\"]}, \"original_source\": \"cc\", \"k\\n\": "
+               "1.50}\n",
+               in[0]);
+    assert_string_equal(text, wanted.p);
+    xfree(text);
+    assert_ok(run(rules, first, 1, again, 1, 1 << 20, &r, &e), &e);
+    pass_result_fini(&r);
+    char *second = fs_join(again, "part-00000.jsonl");
+    assert_ok(fs_read_all(second, 1 << 20, &text, &n, &e), &e);
+    str_clear(&wanted);
+    str_printf(&wanted,
+               "{\"text\": \"the last one counts\", \"source\": \"%s\", \"document\": 0, \"offset\": 0, \"bytes\": 19, "
+               "\"original_document\": 0, \"original_offset\": 0, \"original_bytes\": 19, "
+               "\"id\": 12345678901234567890, \"meta\": {\"a\": [1, \"}\"]}, \"original_source\": \"cc\", \"k\\n\": "
+               "1.50}\n",
+               first[0]);
+    assert_string_equal(text, wanted.p);
+    str_free(&wanted);
+    xfree(text);
+    xfree(first[0]);
+    xfree(second);
+    xfree(in[0]);
+    xfree(out);
+    xfree(again);
+    rules_free(rules);
+    scratch_free(dir);
+}
+
 static void test_lines(void **state)
 {
     (void)state;
@@ -370,9 +418,9 @@ static void test_bad(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_packed),    cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_killed),  cmocka_unit_test(test_full_disk), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_packed), cmocka_unit_test(test_other_members),
+        cmocka_unit_test(test_lines),   cmocka_unit_test(test_killed), cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_bad),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

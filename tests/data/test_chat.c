@@ -582,6 +582,16 @@ static void test_bad_records(void **state)
     assert_ok(fs_read_all(list, 1 << 20, &told, &n, &e), &e);
     assert_non_null(strstr(told, "talk.jsonl:2"));
     assert_non_null(strstr(told, "record 2, at byte"));
+    /* A list stays until another is made: of what fails nothing is known, and of what has no bad records there is none.
+     */
+    char *good = put_text(dir, "good.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n");
+    inputs[0] = in;
+    how.skip_bad = false;
+    assert_err(tokenize(t, inputs, 1, &how, out, 2, &r, &e), &e, ERR_CORRUPT, "talk.jsonl:2");
+    assert_true(fs_exists(list));
+    tokenize_file(t, good, out, 2, true);
+    assert_false(fs_exists(list));
+    xfree(good);
     xfree(told);
     xfree(list);
     xfree(out);

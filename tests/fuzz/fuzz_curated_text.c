@@ -103,6 +103,21 @@ static void records(const char *p, size_t n)
             json_free(was);
         }
     }
+    /* Its other members, with ours in front, are a record; none of ours is theirs. */
+    static const char *const ours[] = {"source", NULL};
+    struct json *was;
+    str_clear(&out);
+    str_puts(&out, "{\"source\": 1");
+    rewrite_others(&out, p, n, "text", ours);
+    str_putc(&out, '}');
+    if (!json_parse_published(&was, p, n, "", &e)) {
+        if (json_kind(was) == JSON_OBJECT) {
+            CHECK(!json_parse_published(&j, out.p, out.n, "", &e), "other members are no record: %s", e.text);
+            CHECK(json_int(json_get(j, "source"), 0) == 1 && !json_get(j, "text"), "a member of ours is theirs");
+            json_free(j);
+        }
+        json_free(was);
+    }
     str_free(&out);
 }
 

@@ -186,6 +186,39 @@ static void requests(void **state)
     s3_get_free(&g);
     s3_free(&s);
 
+    /* The bucket in the host's name, and in the path where it cannot be. */
+    setenv("AWS_S3_ADDRESSING_STYLE", "virtual", 1);
+    environment("https://store.example:9000/base", "ID", "SECRET", NULL, NULL);
+    assert_int_equal(s3_from_environment(&s, &e), OK);
+    static const char *const urls[][3] = {
+        {"my-bucket", "a/b c.txt", "https://my-bucket.store.example:9000/base/a/b%20c.txt"},
+        {"my-bucket", "", "https://my-bucket.store.example:9000/base/"},
+        {"my.bucket", "a", "https://store.example:9000/base/my.bucket/a"},
+        {"My_bucket", "", "https://store.example:9000/base/My_bucket"},
+    };
+    char signatures[4][80];
+    for (int i = 0; i < 4; i++) {
+        s3_get_make(&g, &s, urls[i][0], urls[i][1], "", 1440938160);
+        assert_string_equal(str_text(&g.url), urls[i][2]);
+        snprintf(signatures[i], sizeof signatures[i], "%s", strstr(g.header[g.n_headers - 1], "Signature="));
+        s3_get_free(&g);
+    }
+    /* Signed as what it is: the signature of a plain request for that host and path. */
+    struct str wanted = {0};
+    const struct sigv4_header h[] = {{"host", "my-bucket.store.example:9000"},
+                                     {"x-amz-content-sha256", NOTHING},
+                                     {"x-amz-date", "20150830T123600Z"}};
+    struct sigv4_request plain = {"GET", "/base/a/b%20c.txt", "", "20150830T123600Z", "us-east-1", "s3", NOTHING, h, 3};
+    sigv4_authorization(&plain, &(struct sigv4_keys){"ID", "SECRET"}, &wanted);
+    assert_string_equal(strstr(wanted.p, "Signature="), signatures[0]);
+    str_free(&wanted);
+    s3_free(&s);
+    setenv("AWS_S3_ADDRESSING_STYLE", "auto", 1);
+    assert_int_equal(s3_from_environment(&s, &e), ERR_REQUEST);
+    assert_non_null(strstr(e.text, "path or virtual"));
+    s3_free(&s);
+    unsetenv("AWS_S3_ADDRESSING_STYLE");
+
     const char *bad[][5] = {{"ftp://h", "I", "S", NULL, NULL},     {"http://u:p@h", "I", "S", NULL, NULL},
                             {"http://", NULL, NULL, NULL, NULL},   {NULL, "I", NULL, NULL, NULL},
                             {NULL, NULL, "S", NULL, NULL},         {NULL, "I\r\nX: y", "S", NULL, NULL},

@@ -13,6 +13,8 @@
 #include <cmocka.h>
 #include <fcntl.h>
 
+#include <sys/stat.h>
+
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/str.h"
@@ -24,6 +26,8 @@
 static struct object_server server;
 static char *dir, *bytes;
 static size_t n_bytes;
+
+static const char *secret = ""; /* of the address: a user and a password */
 
 static int set_up(void **state)
 {
@@ -75,7 +79,7 @@ static int train(const char *name, bool remote, int ranks, int workers, int step
     KEY("model.seq_len=16");
     KEY("batch.global=4");
     KEY("batch.micro=2");
-    if (remote) KEY("data.train=http://127.0.0.1:%d/t.tok", server.port);
+    if (remote) KEY("data.train=http://%s127.0.0.1:%d/t.tok", secret, server.port);
     else KEY("data.train=%s/t.tok", dir);
     KEY("data.workers=%d", workers);
     KEY("data.prefetch=4");
@@ -104,6 +108,33 @@ static void same_losses(void **state)
     if (train("here2", false, 2, 2, 12, &here, &e)) fail_msg("%s", e.text);
     if (train("there2", true, 2, 4, 12, &there, &e)) fail_msg("%s", e.text);
     assert_true(here.loss == there.loss);
+}
+
+static void check_mode(const char *file, mode_t mode)
+{
+    struct stat st;
+    char *path = fs_join(dir, file);
+    if (stat(path, &st) || (st.st_mode & 0777) != mode) fail_msg("%s: mode %o", path, st.st_mode & 0777);
+    xfree(path);
+}
+
+/* A config that holds a password can be read by its owner only, the run's and its checkpoints'; another as files are.
+ */
+static void kept_from_others(void **state)
+{
+    (void)state;
+    struct trainer_result r;
+    struct err e;
+    mode_t before = umask(022);
+    if (train("plain", true, 1, 1, 5, &r, &e)) fail_msg("%s", e.text);
+    secret = "me:hidden@";
+    if (train("secret", true, 1, 1, 5, &r, &e)) fail_msg("%s", e.text);
+    secret = "";
+    umask(before);
+    check_mode("plain/config.yaml", 0644);
+    check_mode("plain/checkpoints/step-00000005/config.yaml", 0644);
+    check_mode("secret/config.yaml", 0600);
+    check_mode("secret/checkpoints/step-00000005/config.yaml", 0600);
 }
 
 static void *take_away(void *arg)
@@ -212,7 +243,7 @@ static void secrets(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_losses), cmocka_unit_test(goes_away),
-                                       cmocka_unit_test(secrets)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_losses), cmocka_unit_test(kept_from_others),
+                                       cmocka_unit_test(goes_away), cmocka_unit_test(secrets)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
