@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "curate/clean_progress.h"
+#include "curate/parts_sweep.h"
 #include "remote/remote.h"
 #include "source/bad_list.h"
 
@@ -55,10 +56,7 @@ struct pass {
 
 static char *part_path(const struct pass *p, int64_t part, bool hidden)
 {
-    char name[64];
-    snprintf(name, sizeof name, "%spart-%05lld.jsonl%s%s", hidden ? "." : "", (long long)part,
-             p->o->plain ? "" : ".zst", hidden ? ".tmp" : "");
-    return fs_join(p->o->out, name);
+    return parts_path(p->o->out, part, p->o->plain, hidden);
 }
 
 static int write_group(struct pass *p, const struct group *g)
@@ -283,30 +281,10 @@ static int skip_done(struct pass *p)
     return OK;
 }
 
-/* Removes what a start that was killed left unfinished; the lock is held. *other: a file that is no pass's, or NULL. */
-static int sweep(const struct pass *p, char **other)
-{
-    char **names;
-    int n, code = fs_list(p->o->out, &names, &n, p->e);
-    if (code) return code;
-    *other = NULL;
-    for (int i = 0; i < n && !code; i++) {
-        bool unfinished = str_starts(names[i], PROGRESS_FILE ".tmp-") ||
-                          (str_starts(names[i], ".part-") && str_ends(names[i], ".tmp"));
-        if (*names[i] != '.' && !*other) *other = xstrdup(names[i]);
-        if (!unfinished) continue;
-        char *path = fs_join(p->o->out, names[i]);
-        code = fs_remove_tree(path, p->e);
-        xfree(path);
-    }
-    fs_list_free(names, n);
-    return code;
-}
-
 static int start(struct pass *p, struct pass_result *r)
 {
     char *other = NULL;
-    int code = sweep(p, &other), found = code ? code : find_progress(p);
+    int code = parts_sweep(p->o->out, PROGRESS_FILE, &other, p->e), found = code ? code : find_progress(p);
     if (found == 0 && other)
         found = err_set(p->e, ERR_REQUEST,
                         "--out: %s is not empty (it holds %s) and no pass of this command; give another folder",

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "curate/parts_sweep.h"
 
 #define PROGRESS ".synthesis.json"
 #define SCHEMA "tutti.data-synthesis-progress.1"
@@ -45,10 +46,7 @@ static int64_t *count_at(struct synthesis_parts *p, int i)
 
 static char *part_path(const struct synthesis_parts *p, int64_t part, bool hidden)
 {
-    char name[64];
-    snprintf(name, sizeof name, "%spart-%05lld.jsonl%s%s", hidden ? "." : "", (long long)part, p->plain ? "" : ".zst",
-             hidden ? ".tmp" : "");
-    return fs_join(p->folder, name);
+    return parts_path(p->folder, part, p->plain, hidden);
 }
 
 /* -- progress ------------------------------------------------------------------------------------------------- */
@@ -130,26 +128,6 @@ static int check_files(const struct synthesis_parts *p, struct err *e)
 
 /* -- starting ------------------------------------------------------------------------------------------------- */
 
-/* Removes what is unfinished. *other: a file that is none of this command's, or NULL. */
-static int sweep(const struct synthesis_parts *p, char **other, struct err *e)
-{
-    char **names;
-    int n, code = fs_list(p->folder, &names, &n, e);
-    *other = NULL;
-    if (code) return code;
-    for (int i = 0; i < n && !code; i++) {
-        bool unfinished =
-            str_starts(names[i], PROGRESS ".tmp-") || (str_starts(names[i], ".part-") && str_ends(names[i], ".tmp"));
-        if (*names[i] != '.' && !*other) *other = xstrdup(names[i]);
-        if (!unfinished) continue;
-        char *path = fs_join(p->folder, names[i]);
-        code = fs_remove_tree(path, e);
-        xfree(path);
-    }
-    fs_list_free(names, n);
-    return code;
-}
-
 static int read_progress(struct synthesis_parts *p, const char *path, struct err *e)
 {
     struct json *root;
@@ -169,7 +147,7 @@ int parts_start(struct synthesis_parts *p, bool *before, struct err *e)
     int code = fs_look(path, &bytes, e);
     *before = bytes >= 0;
     if (!code && *before) code = read_progress(p, path, e);
-    if (!code) code = sweep(p, &other, e);
+    if (!code) code = parts_sweep(p->folder, PROGRESS, &other, e);
     if (!code && !*before && other)
         code = err_set(e, ERR_REQUEST,
                        "--out: %s is not empty (it holds %s) and no folder of this command; give another one",
