@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "text/script_runs.h"
 #include "text/utf8.h"
 #include "token/byte_level.h"
 #include "token/char_bpe.h"
@@ -40,6 +41,8 @@ struct stage {
     struct matcher *matcher;
     struct char_set *set;
     const struct joins *joins; /* a cut before what it matches, and no match */
+    int64_t fixed;             /* cuts behind so many characters; 0: it does not */
+    bool scripts;              /* cuts where the script changes */
     enum split_behavior behavior;
     bool inverted;
     enum change change;
@@ -97,7 +100,7 @@ bool split_needs_whole_text(const struct split *s)
 bool split_keeps_text(const struct split *s)
 {
     for (int i = 0; i < s->n; i++)
-        if (s->stages[i].change || s->stages[i].behavior == SPLIT_REMOVED) return false;
+        if (s->stages[i].change || s->stages[i].scripts || s->stages[i].behavior == SPLIT_REMOVED) return false;
     return true;
 }
 
@@ -183,6 +186,17 @@ int split_add_prefix(struct split *s, const char *what, struct err *e)
 int split_add_alphabet(struct split *s, const char *what, struct err *e)
 {
     return add_stage(s, (struct stage){.change = CHANGE_ALPHABET}, what, e);
+}
+
+int split_add_fixed(struct split *s, int64_t chars, const char *what, struct err *e)
+{
+    CHECK(chars >= 1 && chars <= SPLIT_FIXED_MAX, "pieces of %lld characters", (long long)chars);
+    return add_stage(s, (struct stage){.fixed = chars}, what, e);
+}
+
+int split_add_scripts(struct split *s, const char *what, struct err *e)
+{
+    return add_stage(s, (struct stage){.scripts = true}, what, e);
 }
 
 int split_add_joins(struct split *s, const struct joins *j, const char *what, struct err *e)
@@ -489,6 +503,51 @@ static int run_joins(const struct run *r, int stage, const unsigned char *p, siz
     return OK;
 }
 
+/* -- so many characters ------------------------------------------------------------------------------------------ */
+
+static int run_fixed(const struct run *r, int stage, const unsigned char *p, size_t n, bool final, struct place at,
+                     size_t *used)
+{
+    int64_t chars = 0;
+    int len;
+    for (size_t i = 0, done = 0; i < n;) {
+        (void)utf8_code(p + i, &len);
+        i += (size_t)len;
+        if (++chars < r->s->stages[stage].fixed && !(final && i >= n)) continue;
+        struct place here = {.first = at.first && done == 0, .begins = at.begins && done == 0};
+        int code = hand_on(r, stage, p + done, i - done, here);
+        if (code) return code;
+        *used = done = i;
+        chars = 0;
+    }
+    return OK;
+}
+
+/* -- scripts ----------------------------------------------------------------------------------------------------- */
+
+static int run_scripts(const struct run *r, int stage, const unsigned char *p, size_t n, bool final, struct place at,
+                       size_t *used)
+{
+    size_t from = 0, i = 0; /* of the piece that is open */
+    bool open = !at.begins;
+    int before = 0, len = 0, code = OK;
+    for (; i < n && !code; i += (size_t)len) {
+        int script = script_of(utf8_code(p + i, &len));
+        bool full = open && i - from >= SPLIT_PIECE_MAX;
+        if ((full || (script && script != before)) && open && i > from) {
+            code = hand_on(r, stage, p + from, i - from, from ? (struct place){0} : at);
+            *used = i;
+        }
+        if (full || (script && script != before)) from = i;
+        open = open || script;
+        before = script ? script : full ? 0 : before;
+    }
+    if (code || !final) return code;
+    if (open) code = hand_on(r, stage, p + from, n - from, from ? (struct place){0} : at);
+    *used = n;
+    return code;
+}
+
 /* -- running ------------------------------------------------------------------------------------------------- */
 
 static int run_uncut(const struct run *r, int stage, const unsigned char *p, size_t n, bool final, struct place at,
@@ -515,6 +574,8 @@ static int run_stage(const struct run *r, int stage, const unsigned char *p, siz
     *used = 0;
     if (x->matcher && matcher_needs_whole_text(x->matcher) && !final) return OK;
     if (x->matcher && x->behavior == SPLIT_ISOLATED) return run_isolated(r, stage, p, n, final, at, used);
+    if (x->scripts) return run_scripts(r, stage, p, n, final, at, used);
+    if (x->fixed) return run_fixed(r, stage, p, n, final, at, used);
     if (x->matcher || x->set) return run_folded(r, stage, p, n, final, at, used);
     return x->joins ? run_joins(r, stage, p, n, final, at, used) : run_uncut(r, stage, p, n, final, at, used);
 }

@@ -60,6 +60,12 @@ int split_add_metaspace(struct split *s, uint32_t symbol, enum split_prepend pre
 /* A space is put before a piece that does not begin with one. Not as the first stage: that is cut_rules.prefix_space.
  */
 int split_add_prefix(struct split *s, const char *what, struct err *e);
+/* Cuts into pieces of so many characters, the last shorter; 1 to SPLIT_FIXED_MAX. */
+int split_add_fixed(struct split *s, int64_t chars, const char *what, struct err *e);
+enum { SPLIT_FIXED_MAX = SPLIT_PIECE_MAX / 4 };
+/* Cuts where the script changes (script_runs.h); what is of any script goes with what is before it, and is dropped at a
+ * text's beginning. */
+int split_add_scripts(struct split *s, const char *what, struct err *e);
 /* Every byte is written as a character of the alphabet of byte_level.h. */
 int split_add_alphabet(struct split *s, const char *what, struct err *e);
 /* Cuts where no merge reaches across (char_bpe.h), so that a text without other cuts need not be held whole. Also a

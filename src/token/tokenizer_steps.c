@@ -3,6 +3,7 @@
  * post_processor. A table per list says which types there are and who reads them; a type that is not in it is refused
  * by name.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -315,6 +316,21 @@ static int pre_delimiter(struct reader *r, const struct json *v)
     return code;
 }
 
+static int pre_fixed_length(struct reader *r, const struct json *v)
+{
+    int64_t chars = json_int(json_get(v, "length"), 5);
+    if (chars >= 1 && chars <= SPLIT_FIXED_MAX) return split_add_fixed(r->t->cut.split, chars, r->what, r->e);
+    char text[64];
+    snprintf(text, sizeof text, "%lld characters; wanted 1 to %d", (long long)chars, SPLIT_FIXED_MAX);
+    return reader_corrupt(r, "pre_tokenizer.FixedLength.length", text);
+}
+
+static int pre_scripts(struct reader *r, const struct json *v)
+{
+    (void)v;
+    return split_add_scripts(r->t->cut.split, r->what, r->e);
+}
+
 /* The scheme of a Metaspace step or decoder. */
 static int read_scheme(struct reader *r, const struct json *v, enum split_prepend *scheme)
 {
@@ -354,6 +370,8 @@ int reader_pre_tokenizer(struct reader *r)
                                              {"WhitespaceSplit", pre_whitespace_split},
                                              {"BertPreTokenizer", pre_bert},
                                              {"Punctuation", pre_punctuation},
+                                             {"FixedLength", pre_fixed_length},
+                                             {"UnicodeScripts", pre_scripts},
                                              {"CharDelimiterSplit", pre_delimiter}};
     const struct json *v = json_get(r->root, "pre_tokenizer");
     r->t->cut.split = split_new();

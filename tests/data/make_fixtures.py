@@ -9,6 +9,7 @@ only read the results: they need neither Python nor the library.
 """
 import json
 import os
+import re
 import sys
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
@@ -155,6 +156,24 @@ def nul_key(d):
         t["id"] = n + i
 
 
+def write_cutters(runs):
+    """Pre-tokenizers alone: every piece is a word. runs: of scripts (src/text/script_runs.c), whose ends are tried."""
+    edges = [chr(c) for lo, hi, _ in runs for c in (lo, hi, hi + 1) if not 0xD800 <= c < 0xE000 and c < 0x110000]
+    texts = TEXTS + ["".join(edges[i:i + 40]) for i in range(0, len(edges), 40)] + ["  \u3042\u30a2\u4e00\u30fc \u0431 a1\u0301", " 1 a"]
+    for name, pre in [("fixed", pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.FixedLength(3)])),
+                      ("fixed_first", pre_tokenizers.FixedLength(4)), ("scripts", pre_tokenizers.UnicodeScripts()),
+                      ("scripts_words", pre_tokenizers.Sequence([pre_tokenizers.Split(Regex("[aeiou]"), "merged_with_next"),
+                                                                 pre_tokenizers.UnicodeScripts()]))]:
+        words = {"[UNK]": 0}
+        for x in texts:
+            for w, _ in pre.pre_tokenize_str(x):
+                words.setdefault(w, len(words))
+        t = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+        t.pre_tokenizer = pre
+        t.add_special_tokens(["</s>"])
+        write(name, t, texts=texts)
+
+
 def main():
     write_trained(training_text())
     files = sys.argv[1:]
@@ -177,6 +196,8 @@ def main():
                                              byte_level(add_prefix_space=False, use_regex=False)]), 300, files, ["</s>"])
     write("literal", literal)
     write_added(files)
+    with open(os.path.join(HERE, "../../../src/text/script_runs.c")) as f:
+        write_cutters([[int(x) for x in r.split(",")] for r in re.findall(r"\{(\d+,\d+,\d+)\}", f.read())])
 
 
 main()
