@@ -76,7 +76,7 @@ static int save(struct synthesis_parts *p, struct err *e)
     return code;
 }
 
-static int parse(struct synthesis_parts *p, const struct json *root, const char *what, struct err *e)
+static int read_members(struct synthesis_parts *p, const struct json *root, const char *what, struct err *e)
 {
     if (strcmp(json_string(json_get(root, "schema"), NULL, ""), SCHEMA) != 0)
         return err_set(e, ERR_CORRUPT, "%s: is not of the schema %s", what, SCHEMA);
@@ -106,6 +106,16 @@ static int parse(struct synthesis_parts *p, const struct json *root, const char 
     return code ? code : removals_read(&p->removals, json_get(root, "filters"), what, e);
 }
 
+int parts_parse(struct synthesis_parts *p, const char *text, size_t n, const char *what, struct err *e)
+{
+    struct json *root;
+    int code = json_parse(&root, text, n, what, e);
+    if (code) return code;
+    code = read_members(p, root, what, e);
+    json_free(root);
+    return code;
+}
+
 static int check_files(const struct synthesis_parts *p, struct err *e)
 {
     int code = OK;
@@ -130,11 +140,12 @@ static int check_files(const struct synthesis_parts *p, struct err *e)
 
 static int read_progress(struct synthesis_parts *p, const char *path, struct err *e)
 {
-    struct json *root;
-    int code = json_parse_file(&root, path, MOST, e);
+    char *text;
+    size_t n;
+    int code = fs_read_all(path, MOST, &text, &n, e);
     if (!code) {
-        code = parse(p, root, path, e);
-        json_free(root);
+        code = parts_parse(p, text, n, path, e);
+        xfree(text);
     }
     if (code == ERR_CORRUPT) err_prefix(e, "what an earlier start left is damaged; delete the folder to start again");
     return code ? code : check_files(p, e);

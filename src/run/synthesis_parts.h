@@ -41,6 +41,9 @@ struct synthesis_parts {
 /* folder, plain and key are set, removals are of the rules. Reads what an earlier start left (*before: there is such)
  * and removes what is unfinished; writes nothing. */
 int parts_start(struct synthesis_parts *p, bool *before, struct err *e);
+/* The progress that an earlier start wrote, into p: its keys are compared with p's. For parts_start, and its fuzzer.
+ * ERR_CORRUPT; ERR_REQUEST: of other keys. */
+int parts_parse(struct synthesis_parts *p, const char *text, size_t n, const char *what, struct err *e);
 /* From here on the folder is of these keys, before the first line and where there was nothing before. */
 int parts_claim(struct synthesis_parts *p, struct err *e);
 /* A line was added to p->lines: writes them when they are many. */
