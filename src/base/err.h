@@ -22,6 +22,7 @@ enum err_code {
     ERR_STOPPED = -5, /* a signal or another rank asked to stop */
     ERR_CORRUPT = -6, /* an input or checkpoint file contradicts itself; exit status 2 */
     ERR_SIGNAL = -7,  /* a signal asked to stop before anything was done; exit status 128 + its number */
+    ERR_LOST = -8,    /* a rank is no more; exit status 1, or the others go on (comm/crew.h) */
 };
 
 /* What happened, in words a user can act on. Filled by the first failing function; later layers may prefix. */

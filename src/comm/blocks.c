@@ -94,6 +94,20 @@ static bool own_new(struct own *o, size_t bytes)
     return o->p != NULL;
 }
 
+void *blocks_memory_new(size_t bytes, int *fd)
+{
+    struct own o = {0};
+    bool made = own_new(&o, whole_pages(bytes));
+    *fd = made ? o.fd : -1;
+    return made ? o.p : NULL;
+}
+
+void blocks_memory_free(void *p, size_t bytes, int fd)
+{
+    if (p) munmap(p, whole_pages(bytes));
+    if (p && fd >= 0) close(fd);
+}
+
 static void *take_slot(struct blocks *b, size_t bytes)
 {
     char *p = NULL;
@@ -162,6 +176,16 @@ static bool is_block(int fd, int64_t bytes)
 {
     struct stat s;
     return fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size == bytes;
+}
+
+void *blocks_memory_see(int64_t pid, int64_t of, size_t bytes)
+{
+    char path[64], *p = NULL;
+    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)pid, (long long)of);
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0 && is_block(fd, (int64_t)whole_pages(bytes))) p = map(fd, whole_pages(bytes));
+    if (fd >= 0) close(fd);
+    return p;
 }
 
 /* Maps block `id` of a slot. OK with s->p NULL: the slot held it no more when that was tried. */

@@ -32,6 +32,12 @@
 
 #define BLOCK_LEAST ((size_t)64 << 10) /* smaller memory comes from ordinary pages */
 
+/* Memory for the ranks of a host that one of them makes and the others see: an anonymous file, too. NULL: the system
+ * has none, or does not let them. The owner keeps *fd until all have seen it. */
+void *blocks_memory_new(size_t bytes, int *fd);
+void *blocks_memory_see(int64_t pid, int64_t fd, size_t bytes);
+void blocks_memory_free(void *p, size_t bytes, int fd); /* fd -1: none. NULL is fine */
+
 struct blocks;
 
 /* tables: memory that the n ranks of the host see, blocks_table_bytes(n); me: this rank's row on their board. Makes a

@@ -151,9 +151,9 @@ bool board_died(struct board *b, int row, int64_t *pid)
     struct board_row *r = &b->row[row];
     lock(&r->lock);
     *pid = r->pid;
-    bool visible = r->pid != 0 && r->pid_space != 0 && r->pid_space == pid_space();
+    bool visible = r->pid != 0 && r->pid_space != 0 && r->pid_space == pid_space(), dead = r->state == RANK_DIED;
     unlock(&r->lock);
-    return visible && ended(*pid);
+    return dead || (visible && ended(*pid));
 }
 
 void board_beat(struct board *b, int row)
@@ -166,12 +166,15 @@ bool board_waits(struct board *b, int row, double within_s)
     return clock_now_s() - 1e-9 * (double)atomic_load_explicit(&b->row[row].beat_ns, memory_order_relaxed) < within_s;
 }
 
-void board_leave(struct board *b, int row)
+static void set_state(struct board *b, int row, enum rank_state s)
 {
     lock(&b->row[row].lock);
-    b->row[row].state = RANK_LEFT;
+    if (b->row[row].state != RANK_DIED) b->row[row].state = s;
     unlock(&b->row[row].lock);
 }
+
+void board_leave(struct board *b, int row) { set_state(b, row, RANK_LEFT); }
+void board_die(struct board *b, int row) { set_state(b, row, RANK_DIED); }
 
 bool board_left(struct board *b, int row)
 {
@@ -272,6 +275,7 @@ bool board_fail(struct board *b, int rank, const struct err *e)
     if (first) {
         b->cause = *e;
         b->cause_rank = rank;
+        b->failed_s = clock_now_s();
         atomic_store(&b->failed, 1);
     }
     unlock(&b->lock);

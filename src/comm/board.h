@@ -51,7 +51,7 @@ struct record {
     double queued_s, started_s, done_s; /* clock_now_s */
 };
 
-enum rank_state { RANK_HERE, RANK_LEFT };
+enum rank_state { RANK_HERE, RANK_LEFT, RANK_DIED };
 struct board_row {
     _Alignas(64) atomic_int lock;
     atomic_int busy;      /* this rank is touching other ranks' buffers */
@@ -69,6 +69,7 @@ struct board {
     atomic_int kept;   /* and the recorder is on disk, where that was asked for */
     _Alignas(64) atomic_int lock;
     int32_t n_rows, cause_rank;
+    double failed_s; /* clock_now_s() */
     struct err cause;
     struct board_row row[];
 };
@@ -79,8 +80,9 @@ int64_t board_queue(struct board *b, int row, const struct desc *d); /* returns 
 void board_mark(struct board *b, int row, int64_t record, enum record_state s);
 void board_enter(struct board *b, int row, int rank); /* this process is that rank */
 void board_leave(struct board *b, int row);
+void board_die(struct board *b, int row); /* a thread that is no rank any more */
 bool board_left(struct board *b, int row);
-bool board_died(struct board *b, int row, int64_t *pid); /* its process is no more */
+bool board_died(struct board *b, int row, int64_t *pid); /* its process is no more, or it is a dead thread */
 /* The rank waits for others and looks around while it does; a rank that computes, hangs or is stopped has no fresh
  * beat. */
 void board_beat(struct board *b, int row);

@@ -248,11 +248,27 @@ static int64_t submit_counted(struct comm *c, const struct call *a, int64_t tick
     return ticket;
 }
 
+/* Everybody who waits for this rank learns it at once, as from a process that the system reports. */
+static void die(struct comm *c, const struct call *a)
+{
+    struct world *w = c->w;
+    struct err e;
+    if (w->ops->die) w->ops->die(w);
+    w->died = true;
+    board_die(w->board, w->row);
+    err_set(&e, ERR_LOST, "rank %d is gone: it died before its %s '%s' on %s", w->rank, op_names[a->op],
+            a->what ? a->what : "", c->name);
+    world_fail(w, &e);
+}
+
 static int64_t submit(struct comm *c, const struct call *a)
 {
     int64_t ticket = c->called + 1;
     check_places(c, a);
     if (board_failed(c->w->board)) return ticket;
+    const struct comm_config *f = &c->w->cfg;
+    if (f->dies && !c->w->ops->counts_only && f->dies(f->dies_ctx, c->w->rank, a->op, a->what))
+        return die(c, a), ticket;
     if (c->w->ops->counts_only) return submit_counted(c, a, ticket);
     if (ticket > COMM_RING) wait_for(c, ticket - COMM_RING);
     if (board_failed(c->w->board)) return ticket;
@@ -400,7 +416,8 @@ void comm_wait(struct comm *c, int64_t ticket)
 
 bool comm_done(struct comm *c, int64_t ticket)
 {
-    if (c->w->ops->counts_only || board_failed(c->w->board)) return true;
+    if (c->w->ops->counts_only) return true;
+    if (board_failed(c->w->board)) return world_quiet(c->w), true;
     double from = is_watched(c) ? clock_now_s() : 0;
     bool moved = c->w->cfg.progress == COMM_INLINE && engine_poll(c->w);
     if (moved && from > 0) c->w->watch.stayed(c->w->watch.ctx, c, ticket, COMM_MOVES, from, clock_now_s());
@@ -426,6 +443,10 @@ int comm_status(struct comm *c, struct err *e)
     if (e) *e = cause;
     return cause.code;
 }
+
+double comm_failed_s(const struct comm *c) { return board_failed(c->w->board) ? c->w->board->failed_s : 0; }
+
+bool comm_died(const struct comm *c) { return c->w->died; }
 
 struct verdict {
     int64_t code;

@@ -79,6 +79,10 @@ struct comm_config {
     void (*tamper)(void *ctx, int rank, int from, const char *what, void *p, size_t bytes);
     void *tamper_ctx;
     int ranks_per_host; /* null and tests: pretend so many ranks share a host; 0: as it is */
+    /* For tests: asked before each operation of a rank; true: the rank dies there and then. A process is killed, a
+     * thread takes part in nothing any more. NULL: nobody dies. */
+    bool (*dies)(void *ctx, int world_rank, enum comm_op op, const char *what);
+    void *dies_ctx;
 };
 
 struct comm;
@@ -236,8 +240,12 @@ void comm_sync(struct comm *c); /* everything enqueued on c so far */
 
 /* ---- errors ------------------------------------------------------------------------------------------------ */
 
-/* 0, or the sticky error of this rank's world. Local. */
+/* 0, or the sticky error of this rank's world. ERR_LOST: a rank is no more, and the text says which one and who waited
+ * for it in what. Local. */
 int comm_status(struct comm *c, struct err *e);
+double comm_failed_s(const struct comm *c); /* clock_now_s() when it was found, here; 0: all is well. Local. */
+/* This very rank is the one that died (config.dies, threads). Local. */
+bool comm_died(const struct comm *c);
 /* A decision that all ranks take together: gives OK when every rank brought OK; else every rank gets the error of the
  * lowest rank that failed, with "rank 3: " before its text. Waits. Collective(c). */
 int comm_agree(struct comm *c, int code, struct err *e);

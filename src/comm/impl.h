@@ -80,6 +80,9 @@ struct transport_ops {
     void (*native_start)(struct comm *c, struct op *o);
     bool (*native_test)(struct comm *c, struct op *o);
     void (*abort)(struct world *w, const struct err *why);
+    /* After a failure, before buffers are given up: no message of this rank is under way any more. NULL: none is. */
+    void (*quiet)(struct world *w);
+    void (*die)(struct world *w);   /* config.dies; NULL: a thread, which only stops taking part */
     void (*close)(struct world *w); /* the rank leaves the world */
 };
 
@@ -214,6 +217,8 @@ struct world {
     atomic_bool watched;
     struct blocks *blocks; /* memory that processes of this host see in each other; NULL: of threads, or one process */
     bool one_thread;       /* the transport allows no second thread */
+    bool died;             /* config.dies said so: of this rank */
+    bool quieted;          /* ops->quiet is done */
     double looked_s;       /* the rank's thread: when it last asked who is late */
     double away_s, back_s, gone_s; /* who asks: not running for so long in all; since when it is back, after how long */
     double patience_s;             /* comm_patience */

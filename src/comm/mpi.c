@@ -12,10 +12,12 @@
  */
 #include <limits.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/cores.h"
@@ -24,6 +26,7 @@
 #include "base/mem.h"
 #include "comm/blocks.h"
 #include "comm/host.h"
+#include "comm/mpi_inside.h"
 #include "comm/staged.h"
 
 #define MESSAGE_MOST ((size_t)1 << 30)
@@ -34,8 +37,12 @@ enum {
     TAG_CARD,
     TAG_GO,
     TAG_COLLECTIVE = 16,
-    TAG_TURNS = 1024
-};                 /* below 32767, MPI's least bound */
+    TAG_TURNS = 1024, /* below 32767, MPI's least bound */
+    /* Of a crew's world, whose library has more: the messages of each of its groups. */
+    GROUP_TURNS = 128,
+    TAGS_OF_GROUP = TAG_COLLECTIVE + GROUP_TURNS * COMM_OP_N,
+    TAG_GROUPS = TAG_COLLECTIVE + TAG_TURNS * COMM_OP_N
+};
 #define ROLL_S 1.0 /* a rank that waits looks for calls every 20 ms */
 #define PAGE ((size_t)4096)
 
@@ -50,22 +57,20 @@ enum {
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(uint64_t), "a request fits in the handle of struct request");
 
-/* What the world holds. */
-struct launch {
-    MPI_Comm world, host; /* all; the ranks of this host */
-    MPI_Win board;
-};
-
 /* What a group holds. */
 struct group {
     MPI_Comm comm;
-    MPI_Win window;     /* MPI_WIN_NULL: no common memory */
+    MPI_Win window; /* MPI_WIN_NULL: no common memory, or that of a crew: */
+    void *memory;
+    size_t memory_bytes;
+    int memory_fd;      /* of who made it; -1 */
+    int id;             /* of its messages among all of the world's; a crew's */
     int *counts;        /* [4 * size] of the collective that runs */
     struct desc *descs; /* [size] compared by request */
     bool copy_back;     /* the result is in c->tmp */
 };
 
-static int failed(int rc, struct err *e, const char *what)
+int mpi_failed(int rc, struct err *e, const char *what)
 {
     if (rc == MPI_SUCCESS) return OK;
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -74,15 +79,21 @@ static int failed(int rc, struct err *e, const char *what)
     return err_set(e, ERR_IO, "MPI: %s: %s", what, text);
 }
 
-/* A failure inside an operation. */
-static void fail(struct comm *c, int rc, const struct desc *d, const char *what)
+/* A failure inside an operation. peer: a rank of c that it was about, or -1. */
+static void fail_with(struct comm *c, int rc, int peer, const struct desc *d, const char *what)
 {
     struct err e;
     char text[DESC_TEXT];
-    if (failed(rc, &e, what) == OK) return;
+    if (mpi_failed(rc, &e, what) == OK) return;
+    if (mpi_lost(c, rc, peer < 0 ? -1 : c->world_rank[peer], desc_print(text, d), &e)) {
+        world_fail(c->w, &e);
+        return;
+    }
     err_prefix(&e, "rank %d: %s", c->w->rank, desc_print(text, d));
     world_fail(c->w, &e);
 }
+
+static void fail(struct comm *c, int rc, const struct desc *d, const char *what) { fail_with(c, rc, -1, d, what); }
 
 static uint64_t handle_of(MPI_Request r)
 {
@@ -102,19 +113,21 @@ static MPI_Request request_of(uint64_t h)
 
 /* Messages of different operations never meet, so ranks that disagree wait, which is found out, and do not go on with
  * wrong numbers. */
-static int tag_of(const struct desc *d)
+static int tag_of(const struct desc *d, int turns)
 {
-    return d->op == COMM_EXCHANGE ? TAG : TAG_COLLECTIVE + (int)(d->seq % TAG_TURNS) * COMM_OP_N + d->op;
+    return d->op == COMM_EXCHANGE ? TAG : TAG_COLLECTIVE + (int)(d->seq % turns) * COMM_OP_N + d->op;
 }
 
 static void mpi_start(struct comm *c, struct request *r)
 {
     struct group *g = c->group;
     MPI_Request q;
-    int tag = tag_of(r->desc);
-    int rc = r->send ? MPI_Isend(r->p, (int)r->bytes, MPI_BYTE, r->peer, tag, g->comm, &q)
-                     : MPI_Irecv(r->p, (int)r->bytes, MPI_BYTE, r->peer, tag, g->comm, &q);
-    if (rc != MPI_SUCCESS) return fail(c, rc, r->desc, r->send ? "send" : "receive");
+    bool lasting = ((struct launch *)c->w->shared)->lasting;
+    int tag = lasting ? TAG_GROUPS + g->id * TAGS_OF_GROUP + tag_of(r->desc, GROUP_TURNS) : tag_of(r->desc, TAG_TURNS);
+    int peer = lasting ? c->world_rank[r->peer] : r->peer;
+    int rc = r->send ? MPI_Isend(r->p, (int)r->bytes, MPI_BYTE, peer, tag, g->comm, &q)
+                     : MPI_Irecv(r->p, (int)r->bytes, MPI_BYTE, peer, tag, g->comm, &q);
+    if (rc != MPI_SUCCESS) return fail_with(c, rc, r->peer, r->desc, r->send ? "send" : "receive");
     r->handle = handle_of(q);
     r->posted = true;
 }
@@ -129,7 +142,7 @@ static bool mpi_test(struct comm *c, struct request *r)
     r->handle = handle_of(q);
     if (rc != MPI_SUCCESS) MPI_Error_class(rc, &class);
     if (rc != MPI_SUCCESS && class != MPI_ERR_TRUNCATE)
-        return fail(c, rc, r->desc, r->send ? "send" : "receive"), false;
+        return fail_with(c, rc, r->peer, r->desc, r->send ? "send" : "receive"), false;
     if (rc == MPI_SUCCESS && (!done || r->send)) return done;
     if (rc == MPI_SUCCESS) MPI_Get_count(&status, MPI_BYTE, &n);
     if (rc == MPI_SUCCESS && (size_t)n == r->bytes) return true;
@@ -290,6 +303,9 @@ static bool mpi_compare(struct comm *c, struct op *o)
 static void mpi_answer(struct world *w)
 {
     struct launch *l = w->shared;
+    struct err e;
+    if (l->lasting && mpi_broken(w, &e)) world_fail(w, &e);
+    if (l->lasting && board_failed(w->board)) return;
     for (int asked = 1; asked;) {
         MPI_Status from;
         char group[DESC_GROUP];
@@ -356,7 +372,7 @@ static int window_new(MPI_Comm comm, size_t bytes, MPI_Win *win, void **p, struc
         rc = MPI_Win_allocate_shared(rank == 0 ? (MPI_Aint)(bytes + PAGE) : 0, 1, MPI_INFO_NULL, comm, &mine, win);
     if (rc == MPI_SUCCESS) rc = MPI_Win_shared_query(*win, 0, &size, &unit, &first);
     if (rc == MPI_SUCCESS) *p = (void *)(((uintptr_t)first + PAGE - 1) / PAGE * PAGE);
-    return failed(rc, e, "shared memory");
+    return mpi_failed(rc, e, "shared memory");
 }
 
 static bool one_host(const struct comm *c)
@@ -372,6 +388,12 @@ struct card {
     int32_t size;
     uint32_t pad;
     uint64_t ranks; /* hash64 of the list */
+};
+
+/* What it says to them. Of a crew: which messages are theirs, and where the memory is that they have in common. */
+struct go {
+    int32_t yes, id;
+    int64_t pid, fd; /* fd -1: none */
 };
 
 /* False when the requests have waited too long, or the job has failed. Whoever asks for us is answered meanwhile. */
@@ -424,13 +446,14 @@ static int refuse_cards(const struct comm *c, const struct card *card, MPI_Reque
 /* Making a group waits inside the library, for ever if a rank does not come or has another list. So its ranks meet
  * first, in messages that are timed: each hands its list to the first of them, which lets all go on. After a failure
  * the requests stay as they are: the library may still look at what they point to. */
-static int meet_first(struct comm *c, struct err *e)
+static int meet_first(struct comm *c, struct go *told, struct err *e)
 {
     struct launch *l = c->w->shared;
     struct str ranks = {0};
     int n = c->size, rc = OK;
-    if (n == 1 || c->w->n_comms == 0) return OK; /* all ranks came to make the world */
-    int *go = xcalloc(1, sizeof *go);
+    if (n == 1 || (c->w->n_comms == 0 && !l->lasting)) return OK; /* all ranks came to make the world */
+    struct go *go = xcalloc(1, sizeof *go);
+    *go = *told;
     struct card *card = xcalloc((size_t)n, sizeof *card);
     MPI_Request *q = xcalloc((size_t)n, sizeof *q);
     *card = (struct card){.size = n, .ranks = hash64(c->world_rank, (size_t)n * sizeof *c->world_rank)};
@@ -441,23 +464,26 @@ static int meet_first(struct comm *c, struct err *e)
             MPI_Irecv(&card[r], (int)sizeof *card, MPI_BYTE, c->world_rank[r], TAG_CARD, l->world, &q[r - 1]);
         if (!all_come(c, q, n - 1, world_timeout(c->w, false)) || cards_differ(card, n))
             rc = refuse_cards(c, card, q, str_text(&ranks), e);
-        *go = !rc;
-        for (int r = 1; !rc && r < n; r++) MPI_Isend(go, 1, MPI_INT, c->world_rank[r], TAG_GO, l->world, &q[r - 1]);
+        go->yes = !rc;
+        for (int r = 1; !rc && r < n; r++)
+            MPI_Isend(go, (int)sizeof *go, MPI_BYTE, c->world_rank[r], TAG_GO, l->world, &q[r - 1]);
         if (!rc && !all_come(c, q, n - 1, world_timeout(c->w, false))) rc = comm_status(c, e);
     } else {
         double most_s = world_timeout(c->w, false),
                longer = most_s + (most_s < 8 ? most_s / 4 : 2); /* the first knows better */
         MPI_Isend(card, (int)sizeof *card, MPI_BYTE, c->world_rank[0], TAG_CARD, l->world, &q[0]);
-        MPI_Irecv(go, 1, MPI_INT, c->world_rank[0], TAG_GO, l->world, &q[1]);
+        MPI_Irecv(go, (int)sizeof *go, MPI_BYTE, c->world_rank[0], TAG_GO, l->world, &q[1]);
         if (!all_come(c, q, 2, longer) && !(rc = comm_status(c, e)))
             rc = err_set(e, ERR_IO,
                          "group %s (ranks %s): after %.2f s (comm.timeout_s) rank %d, the first of them, did not come "
                          "to make it",
                          c->name, str_text(&ranks), longer, c->world_rank[0]);
     }
+    if (rc && l->lasting && !board_failed(c->w->board)) rc = mpi_broken(c->w, e) ? ERR_LOST : rc;
     if (rc) world_fail(c->w, e);
     str_free(&ranks);
-    if (rc) return rc;
+    if (rc) return comm_status(c, e);
+    *told = *go;
     xfree(card);
     xfree(q);
     xfree(go);
@@ -467,13 +493,13 @@ static int meet_first(struct comm *c, struct err *e)
 static int mpi_join(struct comm *c, struct err *e)
 {
     struct launch *l = c->w->shared;
-    int met = meet_first(c, e);
+    int met = meet_first(c, &(struct go){0}, e);
     if (met) return met;
     struct group *g = xcalloc(1, sizeof *g);
     MPI_Group all, some;
     MPI_Comm_group(l->world, &all);
     MPI_Group_incl(all, c->size, c->world_rank, &some);
-    int rc = failed(MPI_Comm_create_group(l->world, some, TAG, &g->comm), e, "a group");
+    int rc = mpi_failed(MPI_Comm_create_group(l->world, some, TAG, &g->comm), e, "a group");
     MPI_Group_free(&all);
     MPI_Group_free(&some);
     g->window = MPI_WIN_NULL;
@@ -503,6 +529,113 @@ static void mpi_leave(struct comm *c)
     xfree(g->counts);
     xfree(g->descs);
     xfree(g);
+}
+
+/* ---- groups of a crew's world --------------------------------------------------------------------------------- */
+
+/* What the ranks of a group of one host have in common begins with the number of those that see it. */
+static size_t common_bytes(const struct comm *c)
+{
+    return 64 + (staged_bytes(c->size, STAGE_MPI) + 63) / 64 * 64 + meet_pieces_bytes(c->size);
+}
+
+static void lay_out(struct comm *c, void *p)
+{
+    char *at = (char *)p + 64;
+    c->stage_bytes = STAGE_MPI;
+    c->meet = (struct meet *)(void *)at;
+    c->pieces = (int64_t *)(void *)(at + (staged_bytes(c->size, STAGE_MPI) + 63) / 64 * 64);
+}
+
+/* Its maker may close it when all see it. */
+static int all_see(struct comm *c, struct group *g, struct err *e)
+{
+    atomic_int *seen = g->memory;
+    struct away away = {0};
+    if (g->memory_fd < 0) return atomic_fetch_add(seen, 1), OK;
+    for (double from = clock_now_s(); atomic_load(seen) < c->size - 1; clock_sleep_s(1e-4)) {
+        mpi_answer(c->w);
+        board_beat(c->w->board, c->w->row);
+        if (board_failed(c->w->board)) return comm_status(c, e);
+        away_look(&away, clock_now_s());
+        if (away.last_s - from - away.lost_s > c->w->cfg.timeout_s)
+            return err_set(e, ERR_IO, "group %s: after %.2f s (comm.timeout_s) only %d of %d ranks see its memory",
+                           c->name, c->w->cfg.timeout_s, atomic_load(seen) + 1, c->size);
+    }
+    return OK;
+}
+
+static int lasting_join(struct comm *c, struct err *e)
+{
+    struct launch *l = c->w->shared;
+    struct group *g = xcalloc(1, sizeof *g);
+    struct go go = {.fd = -1, .pid = getpid()};
+    bool common = one_host(c), makes = c->rank == 0;
+    *g = (struct group){.comm = l->world, .window = MPI_WIN_NULL, .memory_fd = -1, .memory_bytes = common_bytes(c)};
+    if (makes) go.id = c->w->rank * WORLD_COMMS + l->led++ % WORLD_COMMS;
+    if (makes && common) {
+        g->memory = blocks_memory_new(g->memory_bytes, &g->memory_fd);
+        go.fd = g->memory_fd;
+        if (g->memory) {
+            lay_out(c, g->memory);
+            staged_init(c->meet, c->size);
+        }
+    }
+    c->group = g;
+    int rc = meet_first(c, &go, e);
+    g->id = go.id;
+    if (!rc && common && !makes && go.fd >= 0) {
+        g->memory = blocks_memory_see(go.pid, go.fd, g->memory_bytes);
+        if (g->memory) lay_out(c, g->memory);
+    }
+    if (!rc && common && !g->memory)
+        rc = err_set(e, ERR_MEMORY, "group %s: no memory that its %d ranks have in common (memfd, /proc/PID/fd)",
+                     c->name, c->size);
+    if (!rc && common) rc = all_see(c, g, e);
+    if (!rc) return OK;
+    world_fail(c->w, e);
+    c->meet = NULL;
+    blocks_memory_free(g->memory, g->memory_bytes, g->memory_fd);
+    xfree(g);
+    return comm_status(c, e);
+}
+
+static void lasting_leave(struct comm *c)
+{
+    struct group *g = c->group;
+    blocks_memory_free(g->memory, g->memory_bytes, g->memory_fd);
+    xfree(g);
+}
+
+#define QUIET_S 20.0
+
+/* Messages that are under way write into buffers which are about to be given up. A world that is revoked completes
+ * them, with an error. */
+static void lasting_quiet(struct world *w)
+{
+    mpi_revoke(w);
+    for (int i = 0; i < w->n_comms; i++)
+        for (int k = 0; k < COMM_RING; k++) {
+            struct op *o = &w->comms[i]->ring[k];
+            double until = clock_now_s() + QUIET_S;
+            for (int n = 0; n < o->n_req; n++) {
+                struct request *r = &o->req[n];
+                MPI_Request q = request_of(r->handle);
+                for (int done = !r->posted || r->done; !done && clock_now_s() < until;)
+                    if (MPI_Test(&q, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) done = 1;
+                r->posted = false;
+            }
+            if (clock_now_s() < until) continue;
+            log_error("rank %d: a message of '%s' does not end, though its world has: going on would overwrite memory",
+                      w->rank, o->desc.what);
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+}
+
+static void lasting_die(struct world *w)
+{
+    (void)w;
+    raise(SIGKILL);
 }
 
 static bool has_window(const struct comm *c) { return c->meet != NULL; }
@@ -582,6 +715,34 @@ static const struct transport_ops transport_mpi = {
     .close = mpi_close,
 };
 
+static void lasting_close(struct world *w)
+{
+    struct launch *l = w->shared;
+    board_leave(w->board, w->row);
+    blocks_free(w->blocks);
+    blocks_memory_free(l->memory, l->memory_bytes, -1);
+    xfree(l);
+}
+
+const struct transport_ops mpi_lasting = {
+    .name = "mpi",
+    .max_message = MESSAGE_MOST,
+    .join = lasting_join,
+    .leave = lasting_leave,
+    .start = mpi_start,
+    .test = mpi_test,
+    .shared_may = has_window,
+    .prepare = host_prepare,
+    .shared = host_work,
+    .behind = host_behind,
+    .roll = mpi_roll,
+    .answer = mpi_answer,
+    .abort = mpi_abort,
+    .quiet = lasting_quiet,
+    .die = lasting_die,
+    .close = lasting_close,
+};
+
 const char *comm_mpi_name(void) { return LIBRARY; }
 
 /* Up to the first comma or line end of what the library says, in one spelling of the blanks: "Open MPI v4.1.4", "MPICH
@@ -598,12 +759,12 @@ void comm_mpi_library(char out[64])
     out[k] = 0;
 }
 
-static int initialise(const struct comm_config *cfg, bool *one_thread, struct err *e)
+int mpi_initialise(const struct comm_config *cfg, bool *one_thread, struct err *e)
 {
     int have = 0;
     MPI_Initialized(&have);
     if (have) return err_set(e, ERR_REQUEST, "the world of the launcher can be made once");
-    int rc = failed(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &have), e, "start");
+    int rc = mpi_failed(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &have), e, "start");
     *one_thread = have < MPI_THREAD_SERIALIZED;
     if (!rc && *one_thread && cfg && cfg->progress == COMM_THREAD)
         rc = err_set(e, ERR_REQUEST, "%s allows no calls from a second thread: set comm.progress to inline",
@@ -662,7 +823,7 @@ int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err 
         return err_set(e, ERR_REQUEST, "no launcher started this process: mpirun -np N tutti ..., or tutti train -n N");
     int rc = comm_config_check(cfg, e), rank, size, here;
     bool one_thread = false;
-    if (!rc) rc = initialise(cfg, &one_thread, e);
+    if (!rc) rc = mpi_initialise(cfg, &one_thread, e);
     if (rc) return rc;
     struct launch *l = xcalloc(1, sizeof *l);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

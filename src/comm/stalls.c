@@ -93,10 +93,13 @@ static void report(struct comm *c, const struct finding *f)
         if (c->late[r] && n++ < 2) describe(c, r, f->asked, &doing);
     }
     struct err e;
-    err_set(&e, f->fate == LEFT ? ERR_STOPPED : ERR_IO, "rank%s %s %s: %s has waited %.2f s for %s%s (here: %s)%s",
-            n > 1 ? "s" : "", str_text(&names), (n > 1 ? many : one)[f->fate], desc_print(text, &f->o->desc),
-            f->waited_s, n > 1 ? "them" : "it", f->passed ? ", through ranks that wait as well" : "", str_text(&there),
-            str_text(&doing));
+    err_set(&e,
+            f->fate == LEFT   ? ERR_STOPPED
+            : f->fate == DIED ? ERR_LOST
+                              : ERR_IO,
+            "rank%s %s %s: %s has waited %.2f s for %s%s (here: %s)%s", n > 1 ? "s" : "", str_text(&names),
+            (n > 1 ? many : one)[f->fate], desc_print(text, &f->o->desc), f->waited_s, n > 1 ? "them" : "it",
+            f->passed ? ", through ranks that wait as well" : "", str_text(&there), str_text(&doing));
     str_free(&names);
     str_free(&there);
     str_free(&doing);

@@ -111,8 +111,16 @@ void world_fail(struct world *w, const struct err *e)
 
 /* Threads come to rest for certain. A process that is stopped or dead does not; what it would touch are its own
  * mappings, which stay valid, so after a while the others go on. */
+static void quiet(void *world)
+{
+    struct world *w = world;
+    w->ops->quiet(w);
+}
+
 void world_quiet(struct world *w)
 {
+    if (w->ops->quiet && !w->quieted) engine_call(w, quiet, w);
+    w->quieted = true;
     double until = w->blocks ? clock_now_s() + QUIET_S : 0;
     for (int r = 0; r < w->board->n_rows; r++)
         while (atomic_load(&w->board->row[r].busy) && (until <= 0 || clock_now_s() < until)) sched_yield();

@@ -375,6 +375,11 @@ const struct conf_row config_rows[] = {
     INT("run.trace_mib", run.trace_mib, "16", 1, 1 << 16, "MiB that a rank keeps events in until they are collected, planned like all its memory"),
     INT("run.trace_collect", run.trace_collect, "0", 0, 1e6,
         "steps between collections, which leave a file that can be read if the run is killed; 0: when a rank's events fill half their memory"),
+    BOOL("run.elastic", run.elastic, "false",
+         "a rank that dies does not end the run: the others go on from the newest checkpoint, with a spare in its place or with fewer "
+         "data-parallel ranks (threads, and MPI libraries with fault tolerance); false: the run ends"),
+    INT("run.spares", run.spares, "0", 0, 1 << 20, "run.elastic: so many of the ranks that are started wait until one at work dies"),
+    INT("run.least_ranks", run.least_ranks, "1", 1, 1 << 20, "run.elastic: with fewer ranks at work than that the run ends"),
     BOOL("run.log_experts", run.log_experts, "false", "the busiest expert's load on the progress line"),
     BOOL("run.rank_times", run.rank_times, "false",
          "rank-times.jsonl: of each step how long every rank took for forward, backward, update and waiting"),
@@ -578,6 +583,28 @@ static int check_accumulate(const struct config *c, const struct conf *f, struct
     return OK;
 }
 
+static int check_elastic(const struct config *c, const struct conf *f, struct err *e)
+{
+    if (!c->run.elastic && c->run.spares)
+        return conf_error(f, e, "run.spares",
+                          "nobody takes in a spare where run.elastic is false; choose 0, or run.elastic: true");
+    if (!c->run.elastic) return OK;
+    if (!c->checkpoint.every && !c->checkpoint.memory_every && c->checkpoint.every_s <= 0)
+        return conf_error(f, e, "run.elastic",
+                          "who goes on does so from a checkpoint, and checkpoint.every: 0 makes none before the end; "
+                          "choose checkpoint.every: 100");
+    if (strcmp(c->checkpoint.resume, "auto"))
+        return conf_error(f, e, "checkpoint.resume",
+                          "%s: who goes on does so from the newest checkpoint, and run.elastic is true; choose auto, "
+                          "or "
+                          "run.elastic: false",
+                          c->checkpoint.resume);
+    if (c->comm.check)
+        return conf_error(f, e, "comm.check",
+                          "operations between hosts are not compared where run.elastic is true; choose false");
+    return OK;
+}
+
 int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int n_ranks, struct err *e)
 {
     int rc = resolve_model(c, f, n_vocab, e);
@@ -642,6 +669,8 @@ int config_resolve(struct config *c, const struct conf *f, int64_t n_vocab, int 
     if (c->checkpoint.memory_every && c->parallel.servers)
         return conf_error(f, e, "checkpoint.memory_every",
                           "a parameter server's state is kept on disk only; choose 0, or parallel.servers: 0");
+    rc = check_elastic(c, f, e);
+    if (rc) return rc;
     if (c->run.sample_every && (!c->checkpoint.every || c->run.sample_every % c->checkpoint.every)) {
         long long every = c->checkpoint.every, n = every ? (c->run.sample_every + every - 1) / every * every : 0;
         return every ? conf_error(f, e, "run.sample_every",

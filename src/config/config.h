@@ -193,6 +193,8 @@ struct config {
         const char *kernels;
         bool tensorboard, rank_times;
         bool log_experts;
+        bool elastic;
+        int64_t spares, least_ranks;
         const char *trace;
         int64_t trace_from, trace_steps, trace_mib, trace_collect;
     } run;

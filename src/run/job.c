@@ -9,6 +9,7 @@
 #include "config/same.h"
 #include "config/setup.h"
 #include "config/traps.h"
+#include "run/epochs.h"
 #include "run/trainer_impl.h"
 
 int job_read_config(struct job *j, struct config *c, struct conf **f, struct arena *a, struct tokenizer **t,
@@ -28,7 +29,7 @@ int job_read_config(struct job *j, struct config *c, struct conf **f, struct are
     return rc;
 }
 
-static int take_directory(struct job *j, const struct config *c, const struct conf *f, struct err *e)
+int job_take_directory(struct job *j, const struct config *c, const struct conf *f, struct err *e)
 {
     int rc = fs_mkdirs(c->run.dir, e);
     if (rc) return err_prefix(e, "%s: run.dir", conf_where(f, "run.dir"));
@@ -40,9 +41,7 @@ static int take_directory(struct job *j, const struct config *c, const struct co
     return rc;
 }
 
-/* Hosts and ranks have different cores; what follows from them for all is decided by the least.
- * Collective(launched). */
-static int same_cores(struct job *j, struct comm *launched, struct config *c, struct err *e)
+int job_same_cores(struct job *j, struct comm *launched, struct config *c, struct err *e)
 {
     int64_t least[2] = {j->ranks_here, config_cores_left(c)};
     comm_wait(launched, comm_all_reduce(launched, least, least, 2, DT_I64, COMM_MIN, "ranks of a host, cores"));
@@ -60,7 +59,7 @@ static int run_job(struct job *j, struct comm *launched, struct err *e)
     bool takes = !launched || comm_rank(launched) == 0;
     int rc = job_read_config(j, &c, &f, a, &t, e); /* refused before any rank starts */
     if (!rc) rc = afford_least(&c, f, j->n_ranks, j->ranks_here, e);
-    if (!rc && takes) rc = take_directory(j, &c, f, e);
+    if (!rc && takes) rc = job_take_directory(j, &c, f, e);
     struct comm_config cc = {0};
     if (!rc) cc = config_comm(&c);
     cc.dump_dir = rc ? NULL : c.run.dir;
@@ -69,7 +68,7 @@ static int run_job(struct job *j, struct comm *launched, struct err *e)
     if (launched) {
         rc = comm_agree(launched, rc, e);
         if (!rc) rc = same_config(launched, &c, f, e);
-        if (!rc) rc = same_cores(j, launched, &c, e);
+        if (!rc) rc = job_same_cores(j, launched, &c, e);
         if (!rc) cc = config_comm(&c);
         cc.dump_dir = c.run.dir;
         if (!rc) rc = comm_configure(launched, &cc, e);
@@ -114,31 +113,45 @@ static int count_ranks(struct job *j, struct comm *launched, int asked, struct e
     return OK;
 }
 
-int trainer_run(const char *config_path, char *const *overrides, int n_overrides, int n_ranks, struct trainer_result *r,
-                struct err *e)
+static int start(struct job *j, struct comm *launched, int n_ranks, struct err *e)
 {
-    struct job j = {.config_path = config_path, .overrides = overrides, .n_overrides = n_overrides, .result = r};
+    int rc = count_ranks(j, launched, n_ranks, e);
+    return rc ? rc : run_job(j, launched, e);
+}
+
+/* A launcher's world, as long as its first rank. */
+static int run_launched(struct job *j, int n_ranks, struct err *e)
+{
+    struct trainer_result *r = j->result;
     struct comm *launched = NULL;
-    memset(r, 0, sizeof *r);
-    r->loss = r->valid_loss = NAN;
-    int rc = signals_open(&j.signals, e);
-    if (!rc && comm_launched()) {
-        rc = comm_world_mpi(&launched, &(struct comm_config){0}, e);
-        if (!rc) {
-            r->rank = comm_rank(launched);
-            signals_speak(j.signals, r->rank == 0);
-            signals_launched(j.signals);
-        }
+    int rc = comm_world_mpi(&launched, &(struct comm_config){0}, e);
+    if (!rc) {
+        r->rank = comm_rank(launched);
+        signals_speak(j->signals, r->rank == 0);
+        signals_launched(j->signals);
+        rc = start(j, launched, n_ranks, e);
     }
-    if (!rc) rc = count_ranks(&j, launched, n_ranks, e);
-    if (!rc) rc = run_job(&j, launched, e);
-    if (rc && launched && !j.refused) comm_abort(launched, e);
+    if (rc && launched && !j->refused) comm_abort(launched, e);
     if (rc && launched) { /* a launcher kills the others when the first of them ends with a status: rank 0 speaks before
                              that */
         r->told = r->rank == 0 && fprintf(stderr, "tutti: %s\n", e->text) > 0;
         comm_wait(launched, comm_barrier(launched, "refused"));
     }
     comm_free(launched);
+    return rc;
+}
+
+int trainer_run(const char *config_path, char *const *overrides, int n_overrides, int n_ranks, struct trainer_result *r,
+                struct err *e)
+{
+    struct job j = {.config_path = config_path, .overrides = overrides, .n_overrides = n_overrides, .result = r};
+    memset(r, 0, sizeof *r);
+    r->loss = r->valid_loss = NAN;
+    int rc = signals_open(&j.signals, e);
+    bool elastic = !rc && epochs_wanted(&j);
+    if (elastic) rc = epochs_run(&j, n_ranks, e);
+    else if (!rc && comm_launched()) rc = run_launched(&j, n_ranks, e);
+    else if (!rc) rc = start(&j, NULL, n_ranks, e);
     if (!r->signal) r->signal = signals_number(j.signals);
     signals_close(j.signals);
     return rc;

@@ -7,9 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/thread.h"
 #include "base/append.h"
+#include "run/epochs.h"
 #include "run/signals.h"
 
 /* The first "model name" of /proc/cpuinfo; "" where the system tells none (ARM). */
@@ -34,6 +36,19 @@ static void utc_now(char out[32])
     struct tm utc;
     out[0] = 0;
     if (gmtime_r(&t, &utc)) strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &utc);
+}
+
+/* The seconds are those since the first of the others noticed, up to this line: all that a step needs is there. */
+static void put_epoch(const struct epoch *p, struct json_out *o)
+{
+    json_put_int(o, "epoch", p->number);
+    json_put_int(o, "spares", p->spares);
+    json_begin_array(o, "lost");
+    for (int i = 0; i < p->n_lost; i++) json_put_int(o, NULL, p->lost[i]);
+    json_end_array(o);
+    json_put_string(o, "lost_why", p->why);
+    if (p->since_s > 0) json_put_real_digits(o, "going_on_s", clock_now_s() - p->since_s, 6);
+    else json_put_null(o, "going_on_s");
 }
 
 int starts_write(const char *dir, const struct starts_note *s, struct err *e)
@@ -68,6 +83,7 @@ int starts_write(const char *dir, const struct starts_note *s, struct err *e)
     json_put_string(&o, "binding", places_bound(s->places));
     places_put(s->places, &o);
     json_put_int(&o, "step", s->step);
+    if (s->epoch) put_epoch(s->epoch, &o);
     json_end_object(&o);
     int rc = append_line(dir, "starts.jsonl", &line, e);
     str_free(&line);

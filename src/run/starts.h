@@ -20,6 +20,7 @@ struct starts_note {
     int zero;
     const struct places *places;
     const struct binding *binding;
+    const struct epoch *epoch; /* run/epochs.h; NULL: run.elastic is off */
 };
 int starts_write(const char *dir, const struct starts_note *s, struct err *e);
 

@@ -157,6 +157,7 @@ void tell_start(const struct tell *t)
             .zero = t->engine->cfg.zero,
             .places = t->places,
             .binding = t->binding,
+            .epoch = t->epoch,
         };
         say_all(t, &note);
         if (starts_write(t->cfg->run.dir, &note, &why)) log_warn("%s", why.text);

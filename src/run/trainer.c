@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "run/epochs.h"
 #include "run/starts.h"
 #include "run/trainer_impl.h"
 
@@ -174,7 +175,7 @@ int trainer_rank(struct comm *world, void *arg, struct err *e)
         rc = trainer_together(&t, t.leads ? write_end(&t, first, e) : OK, e);
     if (t.leads) {
         struct trainer_result *r = j->result;
-        r->first_step = first;
+        if (!j->epoch || j->epoch->number == 1) r->first_step = first;
         r->steps = t.step;
         r->tokens = t.tokens;
         r->valid_loss = t.valid_loss;

@@ -34,6 +34,8 @@ struct job {
     struct fs_lock lock;
     bool locked, refused;          /* all ranks know that the request cannot be carried out: nothing to tear down */
     struct trainer_result *result; /* filled by rank 0 */
+    const struct epoch
+        *epoch; /* run.elastic (run/epochs.h); NULL: there is one world, and it ends with its first rank */
 };
 
 struct trainer { /* one rank */
@@ -106,6 +108,11 @@ static inline struct engine_batch trainer_view(const struct batch *b, int64_t fi
 }
 
 /* ---- job.c ---- */
+/* run.dir is this process's, and stays it until fs_lock_release. Local. */
+int job_take_directory(struct job *j, const struct config *c, const struct conf *f, struct err *e);
+/* Hosts and ranks have different cores; what follows from them for all is decided by the least. Collective(launched).
+ */
+int job_same_cores(struct job *j, struct comm *launched, struct config *c, struct err *e);
 /* What the config says for this many ranks, complete. *t: the tokenizer, the caller frees it. Same(job). */
 int job_read_config(struct job *j, struct config *c, struct conf **f, struct arena *a, struct tokenizer **t,
                     struct err *e);

@@ -225,7 +225,8 @@ static int settle(struct trainer *t, struct err *e)
                                   .places = &places,
                                   .binding = &binding,
                                   .tier_put = t->site.tier_put,
-                                  .tier_get = t->site.tier_get});
+                                  .tier_get = t->site.tier_get,
+                                  .epoch = t->job->epoch});
     topology_free(&machine);
     binding_free(&binding);
     places_free(&places);

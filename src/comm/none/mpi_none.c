@@ -2,7 +2,7 @@
 /* No MPI in this build: asking for its world is refused. The build compiles either this file or comm/mpi.c. */
 #include <stddef.h>
 
-#include "comm/comm.h"
+#include "comm/crew.h"
 
 const char *comm_mpi_name(void) { return NULL; }
 
@@ -14,3 +14,12 @@ int comm_world_mpi(struct comm **out, const struct comm_config *cfg, struct err 
     *out = NULL;
     return err_set(e, ERR_REQUEST, "this tutti was built without MPI; ranks as threads: tutti train CONFIG -n RANKS");
 }
+
+int crew_open_mpi(struct crew **out, int *rank, struct err *e)
+{
+    *out = NULL;
+    *rank = 0;
+    return err_set(e, ERR_REQUEST, "this tutti was built without MPI; ranks as threads: tutti train CONFIG -n RANKS");
+}
+
+void crew_close(struct crew *c) { (void)c; }
