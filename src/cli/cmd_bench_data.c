@@ -292,8 +292,8 @@ static int read_config(const struct request *q, struct config *c, struct arena *
     struct conf *f;
     int rc = config_load(c, &f, a, q->config, q->keys.p, q->keys.n, e);
     if (!rc) rc = setup_model(c, f, a, t, e);
-    if (!rc && !*t) rc = setup_no_tokenizer(c, f, e);
-    if (!rc) rc = config_resolve(c, f, tokenizer_vocab(*t), 1, e);
+    if (!rc && !*t && !model_sees(&c->model)) rc = setup_no_tokenizer(c, f, e);
+    if (!rc) rc = config_resolve(c, f, *t ? tokenizer_vocab(*t) : 0, 1, e);
     if (!rc && !c->data.train.n) rc = err_set(e, ERR_REQUEST, "%s: data.train: names nothing to measure", q->config);
     return rc;
 }

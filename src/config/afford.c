@@ -42,6 +42,9 @@ static const char *odd_of_model(const struct config *c, const struct conf *f)
         {"model.moe.experts", c->model.moe.experts, 256},
         {"model.moe.ffn", c->model.moe.experts ? c->model.moe.ffn : 0, 16384},
         {"model.max_positions", c->model.family == MODEL_GPT2 ? c->model.max_positions : 0, 32768},
+        {"model.image_size", model_sees(&c->model) ? c->model.image_size : 0, 1024},
+        {"model.channels", model_sees(&c->model) ? c->model.channels : 0, 3},
+        {"model.classes", model_sees(&c->model) ? c->model.classes : 0, 32768},
     };
     return odd_one(parts, sizeof parts / sizeof *parts, f);
 }
@@ -62,9 +65,12 @@ static double least_parameters(const struct config *c)
 {
     double h = (double)c->model.hidden, layers = (double)c->model.layers, n = 0;
     double dense = c->model.moe.experts ? (double)c->model.moe.first_dense : layers,
-           matrices = c->model.family == MODEL_GPT2 ? 2 : 3;
+           matrices = c->model.family == MODEL_GPT2 || model_sees(&c->model) ? 2 : 3;
     if (dense > layers) dense = layers;
-    n += (double)c->model.vocab * h * (c->model.tie_embeddings ? 1 : 2);
+    if (model_sees(&c->model))
+        n += h * ((double)c->model.classes + (double)model_places(&c->model) +
+                  (double)c->model.channels * (double)c->model.patch_size * (double)c->model.patch_size);
+    else n += (double)c->model.vocab * h * (c->model.tie_embeddings ? 1 : 2);
     if (!c->model.mla.kv_rank)
         n += layers * h * (double)c->model.head_dim * 2 * ((double)c->model.heads + (double)c->model.kv_heads);
     n += dense * matrices * h * (double)c->model.ffn;

@@ -418,6 +418,30 @@ int config_load(struct config *c, struct conf **conf, struct arena *a, const cha
 
 void config_print(const struct config *c, struct str *out) { conf_print(config_rows, c, out); }
 
+static int check_model(const struct config *c, const struct conf *f, struct err *e)
+{
+    if (model_check(&c->model, e)) {
+        char text[sizeof e->text];
+        snprintf(text, sizeof text, "%s", e->text);
+        char key[64] = "model";
+        sscanf(text, "%63[a-z_.]", key);
+        return err_set(e, ERR_REQUEST, "%s: %s", conf_where(f, key), text);
+    }
+    return OK;
+}
+
+static bool has_plain_mlp(const struct config *c)
+{
+    return c->model.family == MODEL_GPT2 || c->model.family == MODEL_VIT;
+}
+
+/* Of a picture, held to what the key allows: what is beyond, model_check says. */
+static int64_t places(const struct config *c)
+{
+    int64_t n = model_places(&c->model), most = 1 << 24;
+    return n < most ? n : most;
+}
+
 static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab, struct err *e)
 {
     if (c->model.rope_scaling.factor > 0 && c->model.yarn.factor > 0)
@@ -430,26 +454,22 @@ static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab
     if (!c->model.head_dim && c->model.hidden % c->model.heads == 0)
         c->model.head_dim = c->model.hidden / c->model.heads;
     if (!c->model.ffn)
-        c->model.ffn = c->model.family == MODEL_GPT2 ? 4 * c->model.hidden : (c->model.hidden * 8 / 3 + 63) / 64 * 64;
+        c->model.ffn =
+            has_plain_mlp(c) ? 4 * c->model.hidden : (c->model.hidden * 8 / 3 + 63) / 64 * 64;
     if (!c->model.moe.ffn) c->model.moe.ffn = c->model.ffn;
+    if (model_sees(&c->model) && strcmp(conf_where(f, "model.seq_len"), "default") == 0) c->model.seq_len = places(c);
     if (!c->model.max_positions) c->model.max_positions = c->model.seq_len;
     if (c->model.max_positions < c->model.seq_len)
         return conf_error(f, e, "model.max_positions", "%lld is less than model.seq_len = %lld; choose at least that",
                           (long long)c->model.max_positions, (long long)c->model.seq_len);
+    if (model_sees(&c->model)) return check_model(c, f, e);
     if (!c->model.vocab) c->model.vocab = n_vocab;
     if (!c->model.vocab) return conf_error(f, e, "model.vocab", "wanted a number: there is no tokenizer to ask");
     if (n_vocab > c->model.vocab)
         return conf_error(f, e, "model.vocab",
                           "%lld is less than the tokenizer's %lld ids; leave it out, or choose %lld",
                           (long long)c->model.vocab, (long long)n_vocab, (long long)n_vocab);
-    if (model_check(&c->model, e)) {
-        char text[sizeof e->text];
-        snprintf(text, sizeof text, "%s", e->text);
-        char key[64] = "model";
-        sscanf(text, "%63[a-z_.]", key);
-        return err_set(e, ERR_REQUEST, "%s: %s", conf_where(f, key), text);
-    }
-    return OK;
+    return check_model(c, f, e);
 }
 
 /* auto: 0, off: 1, or the number that is written; -1: something else is. */
@@ -745,7 +765,7 @@ static struct loss_scale_config config_loss_scale(const struct config *c)
 int64_t config_loss_rows(const struct config *c)
 {
     if (c->memory.loss_chunk) return c->memory.loss_chunk;
-    int64_t row_bytes = c->model.vocab * (int64_t)dtype_bytes(config_dtype(c));
+    int64_t row_bytes = (model_sees(&c->model) ? c->model.classes : c->model.vocab) * (int64_t)dtype_bytes(config_dtype(c));
     int64_t rows = (128 << 20) / row_bytes / 64 * 64;
     return rows < 64 ? 64 : rows;
 }

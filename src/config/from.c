@@ -37,7 +37,7 @@ static struct config filled(const struct config *c, const struct model_config *m
 /* ---- one key ---- */
 static bool is_shape(const struct number *n, const struct model_config *m)
 {
-    return n->role == NUMBER_SHAPE || (n->role == NUMBER_TABLE && m->family == MODEL_GPT2);
+    return n->role == NUMBER_SHAPE || (n->role == NUMBER_TABLE && (m->family == MODEL_GPT2 || model_sees(m)));
 }
 
 static int take(struct config *c, const struct conf *f, struct config *theirs, const char *key, bool shape,
@@ -133,5 +133,5 @@ void from_say(const struct weights *w, const struct config *c, const struct toke
                      key_show(r, key_value(r, &theirs), b), weights_path(w));
     }
     say_dropout(&h, w, c);
-    say_tokenizer(w, t);
+    if (t) say_tokenizer(w, t);
 }

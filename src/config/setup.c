@@ -70,7 +70,7 @@ int setup_model(struct config *c, const struct conf *f, struct arena *a, struct 
         weights_close(w);
         return rc;
     }
-    rc = w ? own_tokenizer(t, c, f, w, a, e) : tokenizer_open(t, c->data.tokenizer, e);
+    if (!model_sees(&c->model)) rc = w ? own_tokenizer(t, c, f, w, a, e) : tokenizer_open(t, c->data.tokenizer, e);
     weights_close(w);
     return rc ? err_prefix(e, "%s: data.tokenizer", conf_where(f, "data.tokenizer")) : OK;
 }

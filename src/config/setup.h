@@ -11,7 +11,7 @@
 
 /* Copies the architecture of model.from into c->model (from.h), then opens the tokenizer: data.tokenizer, or without
  * that key the one of model.from, which c->data.tokenizer then names. *t is NULL afterwards where model.from has none:
- * the vocabulary is known, and a plan needs no more. */
+ * the vocabulary is known, and a plan needs no more; and where the model sees pictures. */
 int setup_model(struct config *c, const struct conf *f, struct arena *a, struct tokenizer **t, struct err *e);
 
 /* Opens model.from; keys named in model.ignore are not refused. */

@@ -23,14 +23,14 @@ void engine_init(struct engine *g)
 
 static void read_loss(struct engine *g, int64_t n_trained, struct engine_report *r)
 {
-    double nats, tokens;
-    tally_loss(g, &nats, &tokens);
-    CHECK(g->dev->counts_only || (int64_t)tokens == n_trained || engine_status(g, NULL),
-          "trained on %.0f tokens, the batch has %lld", tokens, (long long)n_trained);
-    r->nats = nats;
+    struct tally sum = tally_loss(g);
+    CHECK(g->dev->counts_only || (int64_t)sum.tokens == n_trained || engine_status(g, NULL),
+          "trained on %.0f tokens, the batch has %lld", sum.tokens, (long long)n_trained);
+    r->nats = sum.nats;
+    r->right = sum.right;
     r->tokens = n_trained;
     r->padded = g->padded;
-    r->loss = n_trained ? nats / (double)n_trained : 0;
+    r->loss = n_trained ? sum.nats / (double)n_trained : 0;
     balance_read(g, r);
 }
 

@@ -124,6 +124,7 @@ extern const char *const engine_skips[SKIP_LOSS + 1];
 struct engine_report {
     double loss;                 /* nats per trained token */
     double nats;                 /* sum */
+    double right;                /* of pictures: trained ones whose class has the largest logit */
     int64_t tokens;              /* trained tokens of this step, over all ranks */
     int64_t padded;              /* places that hold no token of a document, over all ranks */
     double grad_norm;            /* before clipping */

@@ -111,11 +111,20 @@ void feed_bind(struct engine *g, int microbatch)
     }
 }
 
-/* Of the rows here. */
+static int64_t labels_here(const struct engine *g, const struct engine_batch *b)
+{
+    int64_t lo, hi, n = 0;
+    par_share(&g->cfg.par, AXIS_CP, g->cfg.micro, &lo, &hi);
+    for (int64_t s = 0; s < b->n; s++) n += s % g->cfg.micro >= lo && s % g->cfg.micro < hi && b->label[s] >= 0;
+    return n;
+}
+
+/* Of the rows here; of pictures, of those whose class is read here: ranks of cp share out a microbatch's. */
 static int64_t trained_here(const struct engine *g, const struct engine_batch *b)
 {
     int64_t here = engine_seq_here(g), n = 0;
-    if (here == g->cfg.seq) return b->n_trained;
+    if (g->cfg.par.size[AXIS_CP] == 1) return b->n_trained;
+    if (model_sees(&g->cfg.model)) return labels_here(g, b);
     for (int64_t s = 0; s < b->n; s++)
         for (int64_t i = 0; i < here; i++) n += b->targets[s * g->cfg.seq + feed_token(g, s, i)] >= 0;
     return n;

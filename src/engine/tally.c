@@ -8,14 +8,17 @@
 
 #include "optim/squares.h"
 
+/* Numbers of a microbatch: nats, trained tokens; of pictures, how many of them were right. */
+static size_t width(const struct engine *g) { return model_sees(&g->cfg.model) ? 3 : 2; }
+
 static int at_least_1(int n) { return n > 1 ? n : 1; }
 
 int tally_buffers(struct engine *g, struct err *e)
 {
     bool runs = !(g->cfg.n_servers && g->cfg.server >= 0); /* a server has gradients only */
-    size_t pairs = runs ? (g->cfg.exact_order ? to_size(g->cfg.n_microbatches) : 1) : 0;
+    size_t sets = runs ? (g->cfg.exact_order ? to_size(g->cfg.n_microbatches) : 1) : 0;
     size_t norm = !g->cfg.training ? 0 : g->cfg.exact_order ? FLAT_SQUARES_WORDS * sizeof(int64_t) : sizeof(double);
-    int rc = buffer_new(&g->stat, g->dev, MEM_DATA, pairs * 2 * sizeof(double), e);
+    int rc = buffer_new(&g->stat, g->dev, MEM_DATA, sets * width(g) * sizeof(double), e);
     if (!rc) rc = buffer_new(&g->norm, g->dev, MEM_DATA, norm, e);
     return rc ? rc : buffer_new_host(&g->told, g->dev, MEM_DATA, g->stat.bytes + g->balance.bytes + norm, e);
 }
@@ -55,7 +58,7 @@ double tally_squares(const struct engine *g)
 
 void *tally_at(const struct engine *g, int microbatch)
 {
-    size_t one = g->cfg.exact_order ? 2 * sizeof(double) : 0;
+    size_t one = g->cfg.exact_order ? width(g) * sizeof(double) : 0;
     return g->stat.p ? (char *)g->stat.p + (size_t)microbatch * one : NULL;
 }
 
@@ -67,23 +70,25 @@ static void over_ranks(struct engine *g, double *v, int64_t n)
     if (pipe) comm_wait(pipe, comm_all_reduce(pipe, v, v, n, DT_F64, COMM_SUM, "loss over stages"));
 }
 
-void tally_loss(struct engine *g, double *nats, double *tokens)
+struct tally tally_loss(struct engine *g)
 {
     const struct par *p = &g->cfg.par;
-    int64_t here = (int64_t)(g->stat.bytes / (2 * sizeof(double))), parts = 1, part = 0;
+    int64_t n = (int64_t)width(g), here = (int64_t)(g->stat.bytes / (width(g) * sizeof(double))), parts = 1, part = 0;
     if (g->cfg.exact_order) {
         parts = (int64_t)at_least_1(p->size[AXIS_DP_REPLICATE]) * at_least_1(p->size[AXIS_DP_SHARD]);
         part = (int64_t)p->rank[AXIS_DP_REPLICATE] * at_least_1(p->size[AXIS_DP_SHARD]) + p->rank[AXIS_DP_SHARD];
     }
-    double *all = xcalloc(to_size(2 * here * parts), sizeof *all);
-    if (g->told.p) memcpy(all + 2 * here * part, told(g, &g->stat), g->stat.bytes);
-    over_ranks(g, all, 2 * here * parts);
-    *nats = *tokens = 0;
+    double *all = xcalloc(to_size(n * here * parts), sizeof *all);
+    if (g->told.p) memcpy(all + n * here * part, told(g, &g->stat), g->stat.bytes);
+    over_ranks(g, all, n * here * parts);
+    struct tally sum = {0};
     for (int64_t i = 0; i < here * parts; i++) {
-        *nats += all[2 * i];
-        *tokens += all[2 * i + 1];
+        sum.nats += all[n * i];
+        sum.tokens += all[n * i + 1];
+        if (n > 2) sum.right += all[n * i + 2];
     }
     xfree(all);
+    return sum;
 }
 
 static void over_model(struct engine *g, void *v, int64_t n, enum dtype t)

@@ -24,8 +24,12 @@ void tally_zero(struct engine *g);
 void tally_read(struct engine *g, bool norm);
 /* What it brought of the routers' load; NULL on the null device. Local. */
 const double *tally_balance(const struct engine *g);
-/* Sum of the loss in nats over the batch, and tokens it was summed over. */
-void tally_loss(struct engine *g, double *nats, double *tokens);
+/* Sums over the batch: the loss in nats, the tokens (of pictures: labels) it was summed over, and those of pictures whose
+ * class was right. */
+struct tally {
+    double nats, tokens, right;
+};
+struct tally tally_loss(struct engine *g);
 /* Global L2 norm of the gradients. */
 double tally_norm(struct engine *g);
 /* The sum of squares of this rank's gradients. Waits. Local. */

@@ -46,6 +46,8 @@ enum op {
     OP_UNPERMUTE,
     OP_MLA_KV,
     OP_TRIM,
+    OP_PATCHES,
+    OP_POOL,
     OP_ENTER, /* collectives from here to CONTEXT */
     OP_REDUCE,
     OP_GATHER,
@@ -70,7 +72,7 @@ enum op {
 
 /* ---- the vocabulary ----
  *   EMBED      ids_T i32, w_VD                                     y_TD
- *   XENT       logits_TV, target_T i32 [, stats_{N*T,3} f32]       stat_2 f64 += {sum of nats, trained tokens}
+ *   XENT       logits_TV, target_T i32 [, stats_{N*T,3} f32]       stat_2 f64 += {sum of nats, trained tokens [, right]}
  *   XENT_PART  logits_TV, target_T i32                             stats_T3 f32 (max, sum of exp(x - max), target's
  *                                                                  logit)
  * EMBED: with part of the table other ids give zero rows and no gradient.
@@ -78,10 +80,12 @@ enum op {
  *   (softmax(logits) - onehot(target)) * step->loss_scale, zeros where target is -1 (not trained); the loss is the
  *   root, so dout[0] is not read, and stat is not needed. With stats, logits are some columns of the vocabulary on each
  *   of N ranks, and stats are all ranks' XENT_PART, rank after rank: combined in rank order, so that every rank finds
- *   the same bits. */
+ *   the same bits. right, without stats: stat_3, the third is += trained tokens whose target has the largest logit, of
+ *   equal ones the first. */
 struct vocab_attrs {
     int64_t first, whole; /* the part's first id, and all ids; whole 0: the part is all */
     int n_parts;          /* XENT: in stats */
+    bool right;           /* XENT: count them */
 };
 
 /* ---- products ----
@@ -107,13 +111,13 @@ struct norm_attrs {
 };
 
 /* ---- element by element ----
- *   ACT        x_TF (gelu) or x_T,2F (swiglu: gate | up)           y_TF
+ *   ACT        x_TF (gelu, gelu_erf) or x_T,2F (swiglu: gate | up) y_TF
  *   ADD        a_TD, b_TD [, index_T i32]                          y_TD = a + dropout(b)
  *   DROPOUT    x_TD [, index_T i32]                                y_TD
  *   COPY       x                                                   y = x, cast to y's dtype; no attributes
  * ADD, DROPOUT: index_T says which token of the microbatch a row is; absent: rows are tokens in order.
  * COPY takes the dtype of y from out[0].dtype as the caller set it before infer. */
-enum act_kind { ACT_GELU /* tanh form, "gelu_new" */, ACT_SWIGLU, ACT_N };
+enum act_kind { ACT_GELU /* tanh form, "gelu_new" */, ACT_SWIGLU, ACT_GELU_ERF /* x times the normal distribution */, ACT_N };
 struct act_attrs {
     enum act_kind kind;
 };
@@ -170,6 +174,29 @@ struct mla_kv_attrs {
 };
 struct trim_attrs {
     int heads, head_dim, value;
+};
+
+/* ---- pictures ----
+ *   PATCHES    pixels_B,(C*I*I) f32                                x_T,(C*P*P), place_T i32, kind_T i32   (no backward)
+ *   POOL       x_TD                                                y_BD
+ * A picture is a sequence: place 0 is for its class, place 1 + i for patch i of P x P pixels, line by line; C channels.
+ * PATCHES: rows of patches as a convolution's weight [N, C, P, P] wants them, row of the class all zeros; kind is 0
+ *   for the class, 1 for a patch. It takes the dtype of x as COPY does.
+ * POOL: the row of the class, or the mean of the patches. Of rows that are not here nothing is added: with some rows
+ *   of the sequences y is a part of a sum. */
+struct picture_rows { /* rows [first, first + rows) of those that part `part` of `parts` has (layout/sequence.h) */
+    int64_t batch, seq;
+    int parts, part;
+    int64_t first, rows;
+};
+struct patches_attrs {
+    struct picture_rows at;
+    int64_t channels, image, patch; /* C, I, P; P divides I */
+};
+enum pool_kind { POOL_CLASS, POOL_MEAN, POOL_N };
+struct pool_attrs {
+    struct picture_rows at;
+    enum pool_kind kind;
 };
 
 /* ---- experts ----
@@ -378,6 +405,8 @@ struct grouped_scaled_attrs {
     X(ATTENTION_PART, attention_part)                                                                                  \
     X(MLA_KV, mla_kv)                                                                                                  \
     X(TRIM, trim)                                                                                                      \
+    X(PATCHES, patches)                                                                                                \
+    X(POOL, pool)                                                                                                      \
     X(ROUTER, router)                                                                                                  \
     X(LOAD, load)                                                                                                      \
     X(BALANCE, balance)                                                                                                \

@@ -30,10 +30,10 @@ rule_fn rule_embed, rule_linear, rule_norm, rule_rotary, rule_attention, rule_at
     rule_add, rule_dropout, rule_xent, rule_xent_part, rule_copy;
 
 infer_fn infer_router, infer_load, infer_balance, infer_permute, infer_grouped, infer_unpermute, infer_mla_kv,
-    infer_trim, infer_dispatch, infer_combine;
+    infer_trim, infer_patches, infer_pool, infer_dispatch, infer_combine;
 cost_fn flops_grouped;
-rule_fn rule_router, rule_load, rule_balance, rule_permute, rule_grouped, rule_unpermute, rule_mla_kv, rule_dispatch,
-    rule_combine;
+rule_fn rule_router, rule_load, rule_balance, rule_permute, rule_grouped, rule_unpermute, rule_mla_kv, rule_patches,
+    rule_pool, rule_dispatch, rule_combine;
 
 /* Of what lowering puts in: ops_lowered.c, ops_parts.c. */
 infer_fn infer_amax, infer_quantise, infer_linear_scaled, infer_amax_parts, infer_quantise_parts, infer_grouped_scaled;

@@ -395,6 +395,26 @@ static const struct type_refusal mla_kv_refusals[] = {
 };
 RULE(mla_kv);
 
+/* Every rank that has a picture cuts it whole; which rows it keeps is said by the attributes, and par_patches gives
+ * them the letter of the axes that share rows out. */
+static const struct type_line patches_lines[] = {
+    {{I}, {SPMD_I, SPMD_I, SPMD_I}},
+    {{R}, {SPMD_R, SPMD_R, SPMD_R}},
+    {{V}, {SPMD_V, SPMD_V, SPMD_V}},
+};
+static const struct type_refusal patches_refusals[] = {
+    {{ANY}, "pictures must be whole on every rank, or others on each (V)"},
+    ELSE,
+};
+RULE(patches);
+
+/* Linear in x, and rows that lie elsewhere are missing from the sum. */
+static const struct type_line pool_lines[] = {
+    {{I}, {SPMD_I}}, {{R}, {SPMD_R}}, {{V}, {SPMD_V}}, {{S0 | P}, {SPMD_P}}, {{S1}, {SPMD_S1}},
+};
+static const struct type_refusal pool_refusals[] = {{{ANY}, "x has two dims: it can be split along S0 or S1 only"}, ELSE};
+RULE(pool);
+
 /* On the axes that they do not move along: the rows keep their letter. */
 static const struct type_line travel_lines[] = {
     {{I, WHOLE | S0, WHOLE | S0}, {SPMD_I, SPMD_I, SPMD_I}},
@@ -443,5 +463,7 @@ const char *rule_permute(const struct op_attrs *at, int n_in, const enum spmd *i
 RULE_FN(grouped, grouped, 1)
 RULE_FN(unpermute, unpermute, 1)
 RULE_FN(mla_kv, mla_kv, 1)
+RULE_FN(patches, patches, 3)
+RULE_FN(pool, pool, 1)
 RULE_FN(dispatch, travel, 3)
 RULE_FN(combine, travel, 1)

@@ -4,6 +4,7 @@
  * Checks that depend on data (ids in range, positions in the table) are the kernels'. */
 #include "kernel/attention_heads.h"
 #include "kernel/ops.h"
+#include "kernel/pictures.h"
 #include "layout/sequence.h"
 #include "layout/region.h"
 
@@ -246,7 +247,8 @@ const char *infer_xent(const struct op_attrs *attrs, int n_in, const struct view
     if (n_in > 2)
         NEED(in[2].nd == 2 && in[2].dtype == DT_F32 && in[2].n[0] == at->n_parts * in[0].n[0] && in[2].n[1] == 3,
              "stats must be f32: 3 per token and part");
-    out[0] = dense1(DT_F64, 2);
+    NEED(!at->right || n_in == 2, "what is right is counted from whole rows of logits");
+    out[0] = dense1(DT_F64, at->right ? 3 : 2);
     return NULL;
 }
 
@@ -419,6 +421,48 @@ const char *infer_trim(const struct op_attrs *attrs, int n_in, const struct view
     NEED(is_matrix(&in[0]) && in[0].n[1] == (int64_t)at->heads * at->head_dim,
          "x must be a float matrix: tokens by heads * head_dim");
     out[0] = dense2(in[0].dtype, in[0].n[0], (int64_t)at->heads * at->value);
+    return NULL;
+}
+
+/* ---- pictures ---- */
+static const char *infer_picture_rows(const struct picture_rows *a)
+{
+    NEED(a->batch > 0 && a->seq > 1 && a->parts > 0 && a->part >= 0 && a->part < a->parts,
+         "rows must be of pictures of two places or more, of a part that there is");
+    NEED(a->first >= 0 && a->rows >= 0 && a->first + a->rows <= a->batch * picture_rows_each(a),
+         "the rows must lie among those of the part");
+    return NULL;
+}
+
+const char *infer_patches(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
+{
+    const struct patches_attrs *at = at_patches(attrs);
+    const char *why = infer_picture_rows(&at->at);
+    enum dtype to = out[0].dtype;
+    (void)n_in;
+    NEED(!why, why);
+    NEED(at->channels > 0 && at->patch > 0 && at->image > 0 && at->image % at->patch == 0,
+         "a picture must be cut into whole patches");
+    NEED(at->at.seq == (at->image / at->patch) * (at->image / at->patch) + 1,
+         "a picture has a place for each patch and one for its class");
+    NEED(is_matrix(&in[0]) && in[0].dtype == DT_F32 && in[0].n[0] == at->at.batch &&
+             in[0].n[1] == at->channels * at->image * at->image,
+         "pixels must be f32: pictures by channels * rows * columns");
+    out[0] = dense2(to, at->at.rows, at->channels * at->patch * at->patch);
+    NEED(is_act(&out[0]), "patches are f32, bf16 or f16");
+    out[1] = out[2] = dense1(DT_I32, at->at.rows);
+    return NULL;
+}
+
+const char *infer_pool(const struct op_attrs *attrs, int n_in, const struct view *in, struct view *out)
+{
+    const struct pool_attrs *at = at_pool(attrs);
+    const char *why = infer_picture_rows(&at->at);
+    (void)n_in;
+    NEED(!why, why);
+    NEED((int)at->kind >= 0 && at->kind < POOL_N, "no such pool");
+    NEED(is_matrix(&in[0]) && in[0].n[0] == at->at.rows, "x must be a float matrix: the rows by hidden");
+    out[0] = dense2(in[0].dtype, at->at.batch, in[0].n[1]);
     return NULL;
 }
 

@@ -49,6 +49,18 @@ static inline struct xent_row xent_combine(const struct kernel_call *c, int64_t 
     return x;
 }
 
+/* Whether the target's logit is the largest of the row, of equal ones the first. get: of this call's logits. */
+static inline bool xent_right(const struct kernel_call *c, int64_t r, double (*get)(const struct view *, int64_t, int64_t))
+{
+    const struct view *x = &c->in[XENT_LOGITS];
+    int64_t target = xent_column(c, r);
+    if (target < 0) return false;
+    double mine = get(x, r, target);
+    for (int64_t v = 0; v < x->n[1]; v++)
+        if (v != target && !(v < target ? get(x, r, v) < mine : get(x, r, v) <= mine)) return false;
+    return true;
+}
+
 static inline bool xent_has_parts(const struct kernel_call *c) { return c->n_in > XENT_STATS; }
 
 #endif

@@ -15,8 +15,10 @@ enum {
     D2 = 1 << HF_DEEPSEEK_V2,
     D3 = 1 << HF_DEEPSEEK_V3,
     D = D2 | D3,
-    R = L | M | D,
-    ALL = G | R /* R: those with rotary positions */
+    R = L | M | D, /* those with rotary positions */
+    V = 1 << HF_VIT,
+    TEXTS = G | R,
+    ALL = TEXTS | V
 };
 
 #endif

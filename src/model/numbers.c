@@ -52,7 +52,9 @@ const struct number *number_find(const char *key)
 }
 
 static bool always(const struct model_config *c) { return c != NULL; }
-static bool has_rotary(const struct model_config *c) { return c->family != MODEL_GPT2; }
+static bool sees(const struct model_config *c) { return model_sees(c); }
+static bool reads(const struct model_config *c) { return !model_sees(c); }
+static bool has_rotary(const struct model_config *c) { return c->family != MODEL_GPT2 && reads(c); }
 static bool has_llama3(const struct model_config *c) { return has_rotary(c) && c->rope_scaling.factor > 0; }
 static bool has_yarn(const struct model_config *c) { return has_rotary(c) && c->yarn.factor > 0; }
 static bool is_scaled(const struct model_config *c) { return has_llama3(c) || has_yarn(c); }
@@ -66,7 +68,7 @@ static const struct {
     const char *idle;
 } needs[] = {
     [NEED_ALWAYS] = {always, ""},
-    [NEED_ROTARY] = {has_rotary, "gpt2 has no rotary positions"},
+    [NEED_ROTARY] = {has_rotary, "gpt2 and vit have no rotary positions"},
     [NEED_LLAMA3] = {has_llama3, "model.rope_scaling.factor is 0"},
     [NEED_YARN] = {has_yarn, "model.yarn.factor is 0"},
     [NEED_SCALED] = {is_scaled, "model.rope_scaling.factor and model.yarn.factor are 0"},
@@ -74,6 +76,8 @@ static const struct {
     [NEED_GROUPS] = {has_groups, "model.moe.groups is 0"},
     [NEED_BIAS] = {has_bias, "model.moe.bias is false"},
     [NEED_LATENT] = {is_latent, "model.mla.kv_rank is 0"},
+    [NEED_TEXT] = {reads, "vit sees pictures and reads no text"},
+    [NEED_PICTURES] = {sees, "only vit sees pictures"},
 };
 
 bool number_needed(const struct number *n, const struct model_config *c) { return needs[n->need].met(c); }

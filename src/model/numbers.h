@@ -18,10 +18,10 @@
 
 #include "base/conf.h"
 
-enum model_family { MODEL_GPT2, MODEL_LLAMA, MODEL_MIXTRAL, MODEL_DEEPSEEK, MODEL_N };
-#define MODEL_FAMILIES "gpt2|llama|mixtral|deepseek"
+enum model_family { MODEL_GPT2, MODEL_LLAMA, MODEL_MIXTRAL, MODEL_DEEPSEEK, MODEL_VIT, MODEL_N };
+#define MODEL_FAMILIES "gpt2|llama|mixtral|deepseek|vit"
 /* Hugging Face's, by their model_type. */
-enum hf_family { HF_GPT2, HF_LLAMA, HF_MIXTRAL, HF_DEEPSEEK_V2, HF_DEEPSEEK_V3, HF_N };
+enum hf_family { HF_GPT2, HF_LLAMA, HF_MIXTRAL, HF_DEEPSEEK_V2, HF_DEEPSEEK_V3, HF_VIT, HF_N };
 
 enum moe_aux_scope {
     MOE_AUX_SEQUENCE,
@@ -44,11 +44,18 @@ struct model_config {
 #include "model/numbers.def"
 };
 
-/* Values of the picture that a sample is; 0: samples are texts. */
+/* Whether samples are pictures with a class; else they are texts. */
+static inline bool model_sees(const struct model_config *c) { return c->family == MODEL_VIT; }
+/* Values of a picture; 0: there are none. */
 static inline int64_t model_pixels(const struct model_config *c)
 {
-    (void)c; /* so they are in all families */
-    return 0;
+    return model_sees(c) ? c->channels * c->image_size * c->image_size : 0;
+}
+/* Patches of a picture, along one side squared, and the class's place before them: the rows of a sequence. */
+static inline int64_t model_places(const struct model_config *c)
+{
+    int64_t side = c->image_size / c->patch_size;
+    return side * side + 1;
 }
 
 /* What follows from a number. */
@@ -70,7 +77,9 @@ enum number_need {
     NEED_EXPERTS,
     NEED_GROUPS,
     NEED_BIAS,
-    NEED_LATENT
+    NEED_LATENT,
+    NEED_TEXT,
+    NEED_PICTURES
 };
 
 /* Where a key of Hugging Face stands: in config.json of these families (1 << enum hf_family), or in its object of

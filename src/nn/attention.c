@@ -32,7 +32,7 @@ struct heads heads_here(const struct model_config *c, const struct par *p)
 
 static int64_t count(struct share s) { return s.hi - s.lo; }
 
-void attention_declare(struct declare_ctx *x, int layer, bool bias, double std, double std_out)
+void attention_declare(struct declare_ctx *x, int layer, struct attention_bias bias, double std, double std_out)
 {
     const struct model_config *c = x->c;
     int64_t A = c->head_dim, HA = c->heads * A, GA = c->kv_heads * A, rows[3] = {HA, GA, GA};
@@ -42,13 +42,13 @@ void attention_declare(struct declare_ctx *x, int layer, bool bias, double std, 
         struct declare d = {INIT_NORMAL, std, layer, i == 0 || h.kv_split ? SPMD_S0 : SPMD_R, i ? kv : q};
         layer_declare(x, d, 2, (int64_t[]){rows[i], c->hidden}, "layers.%d.attn.%c.weight", layer, "qkv"[i]);
     }
-    for (int i = 0; bias && i < 3; i++) {
+    for (int i = 0; bias.qkv && i < 3; i++) {
         struct declare d = {INIT_ZEROS, 0, layer, i == 0 || h.kv_split ? SPMD_S0 : SPMD_R, i ? kv : q};
         layer_declare(x, d, 1, &rows[i], "layers.%d.attn.%c.bias", layer, "qkv"[i]);
     }
     layer_declare(x, (struct declare){INIT_NORMAL, std_out, layer, SPMD_S1, q}, 2, (int64_t[]){c->hidden, HA},
                   "layers.%d.attn.o.weight", layer);
-    if (bias)
+    if (bias.o)
         layer_declare(x, (struct declare){INIT_ZEROS, 0, layer, SPMD_I, 0}, 1, &c->hidden, "layers.%d.attn.o.bias",
                       layer);
 }
@@ -72,7 +72,7 @@ tid attention_between(struct layer_ctx *x, tid q, tid k, tid v, int layer, doubl
         .group = c->heads / c->kv_heads,
         .heads_all = c->heads,
         .head_dim = c->head_dim,
-        .causal = true,
+        .causal = !model_sees(c), /* a patch sees all of its picture */
         .dropout = {(float)c->dropout, dropout_stream("attention", layer)},
         .scale = (float)scale,
     };
@@ -119,14 +119,14 @@ static void project_apart(struct layer_ctx *x, tid h_TD, int layer, bool bias, b
     *p = (struct qkv){q, k, tape_cols(x->t, kv, GA, GA)};
 }
 
-tid attention_record(struct layer_ctx *x, tid h_TD, int layer, bool bias, bool rope)
+tid attention_record(struct layer_ctx *x, tid h_TD, int layer, struct attention_bias bias, bool rope)
 {
     struct qkv p;
     h_TD = region_enter(x, h_TD);
-    if (heads_here(x->c, x->par).kv_split) project_together(x, h_TD, layer, bias, rope, &p);
-    else project_apart(x, h_TD, layer, bias, rope, &p);
+    if (heads_here(x->c, x->par).kv_split) project_together(x, h_TD, layer, bias.qkv, rope, &p);
+    else project_apart(x, h_TD, layer, bias.qkv, rope, &p);
     tid o_THA = attention_between(x, p.q_THA, p.k_TGA, p.v_TGA, layer, 0);
     tid w_o = layer_param(x, 1, "layers.%d.attn.o.weight", layer);
-    tid b_o = bias ? layer_param(x, 1, "layers.%d.attn.o.bias", layer) : TID_NONE;
+    tid b_o = bias.o ? layer_param(x, 1, "layers.%d.attn.o.bias", layer) : TID_NONE;
     return region_leave(x, op_linear_partial(x->t, o_THA, w_o, b_o, x->par->rank[AXIS_TP] != 0, "attn.o"));
 }

@@ -7,11 +7,28 @@
 
 #include "nn/layers.h"
 
-static void declare_norm(struct declare_ctx *x, int layer, const char *prefix)
+static const struct plain_block as_gpt2 = {true, ACT_GELU};
+
+void plain_declare_norm(struct declare_ctx *x, int layer, enum spmd over_tp, const char *prefix)
 {
-    enum spmd over_tp = over_stream(x->par);
     layer_declare(x, (struct declare){INIT_ONES, 0, layer, over_tp, 0}, 1, &x->c->hidden, "%s.weight", prefix);
     layer_declare(x, (struct declare){INIT_ZEROS, 0, layer, over_tp, 0}, 1, &x->c->hidden, "%s.bias", prefix);
+}
+
+void plain_declare(struct declare_ctx *x, int l, struct plain_block b, double std, double std_out)
+{
+    const struct model_config *c = x->c;
+    int64_t FD[2] = {c->ffn, c->hidden}, DF[2] = {c->hidden, c->ffn};
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "layers.%d.norm1", l);
+    plain_declare_norm(x, l, over_stream(x->par), prefix);
+    attention_declare(x, l, (struct attention_bias){b.qkv_bias, true}, std, std_out);
+    snprintf(prefix, sizeof prefix, "layers.%d.norm2", l);
+    plain_declare_norm(x, l, over_stream(x->par), prefix);
+    layer_declare(x, (struct declare){INIT_NORMAL, std, l, SPMD_S0, 0}, 2, FD, "layers.%d.mlp.up.weight", l);
+    layer_declare(x, (struct declare){INIT_ZEROS, 0, l, SPMD_S0, 0}, 1, &c->ffn, "layers.%d.mlp.up.bias", l);
+    layer_declare(x, (struct declare){INIT_NORMAL, std_out, l, SPMD_S1, 0}, 2, DF, "layers.%d.mlp.down.weight", l);
+    layer_declare(x, (struct declare){INIT_ZEROS, 0, l, SPMD_I, 0}, 1, &c->hidden, "layers.%d.mlp.down.bias", l);
 }
 
 static void declare(struct declare_ctx *x)
@@ -20,27 +37,16 @@ static void declare(struct declare_ctx *x)
     double std = 0.02, std_out = 0.02 / sqrt(2.0 * c->layers);
     struct declare table = {INIT_NORMAL, std, -1, over_vocab(x->par), 0};
     struct declare position = {INIT_NORMAL, std, -1, over_stream(x->par), 0};
-    int64_t VD[2] = {c->vocab, c->hidden}, FD[2] = {c->ffn, c->hidden}, DF[2] = {c->hidden, c->ffn};
-    char prefix[32];
+    int64_t VD[2] = {c->vocab, c->hidden};
     layer_declare(x, table, 2, VD, "embed.token");
     layer_declare(x, position, 2, (int64_t[]){c->max_positions, c->hidden}, "embed.position");
-    for (int l = 0; l < c->layers; l++) {
-        snprintf(prefix, sizeof prefix, "layers.%d.norm1", l);
-        declare_norm(x, l, prefix);
-        attention_declare(x, l, true, std, std_out);
-        snprintf(prefix, sizeof prefix, "layers.%d.norm2", l);
-        declare_norm(x, l, prefix);
-        layer_declare(x, (struct declare){INIT_NORMAL, std, l, SPMD_S0, 0}, 2, FD, "layers.%d.mlp.up.weight", l);
-        layer_declare(x, (struct declare){INIT_ZEROS, 0, l, SPMD_S0, 0}, 1, &c->ffn, "layers.%d.mlp.up.bias", l);
-        layer_declare(x, (struct declare){INIT_NORMAL, std_out, l, SPMD_S1, 0}, 2, DF, "layers.%d.mlp.down.weight", l);
-        layer_declare(x, (struct declare){INIT_ZEROS, 0, l, SPMD_I, 0}, 1, &c->hidden, "layers.%d.mlp.down.bias", l);
-    }
-    declare_norm(x, -1, "norm");
+    for (int l = 0; l < c->layers; l++) plain_declare(x, l, as_gpt2, std, std_out);
+    plain_declare_norm(x, -1, over_stream(x->par), "norm");
     table.layer = -2; /* by itself: its gradient is there after the forward pass, the norm's only after the backward */
     if (!c->tie_embeddings) layer_declare(x, table, 2, VD, "head.weight");
 }
 
-static tid norm(struct layer_ctx *x, tid h_TD, const char *prefix, const char *label)
+tid plain_norm(struct layer_ctx *x, tid h_TD, const char *prefix, const char *label)
 {
     tid w_D = layer_param(x, 1, "%s.weight", prefix);
     return op_layernorm(x->t, h_TD, w_D, layer_param(x, 1, "%s.bias", prefix), (float)x->c->norm_eps, label);
@@ -62,23 +68,25 @@ static tid embed(struct layer_ctx *x, tid ids_T)
     return op_dropout(x->t, h_TD, (float)x->c->dropout, dropout_stream("embed", 0), x->index_T, "embed.dropout");
 }
 
-static tid block(struct layer_ctx *x, tid h_TD, int l)
+tid plain_block(struct layer_ctx *x, tid h_TD, int l, struct plain_block b)
 {
     float p = (float)x->c->dropout;
     char prefix[32];
     snprintf(prefix, sizeof prefix, "layers.%d.norm1", l);
-    tid o_TD = attention_record(x, norm(x, h_TD, prefix, "norm1"), l, true, false);
+    tid o_TD = attention_record(x, plain_norm(x, h_TD, prefix, "norm1"), l, (struct attention_bias){b.qkv_bias, true}, false);
     h_TD = op_add(x->t, h_TD, o_TD, p, dropout_stream("attn.o", l), x->index_T, "residual1");
 
     snprintf(prefix, sizeof prefix, "layers.%d.norm2", l);
-    tid n_TD = region_enter(x, norm(x, h_TD, prefix, "norm2"));
-    tid a_TF = op_act(x->t, up(x, n_TD, l), ACT_GELU, "gelu");
+    tid n_TD = region_enter(x, plain_norm(x, h_TD, prefix, "norm2"));
+    tid a_TF = op_act(x->t, up(x, n_TD, l), b.act, "gelu");
     tid w_down = layer_param(x, 1, "layers.%d.mlp.down.weight", l),
         b_down = layer_param(x, 1, "layers.%d.mlp.down.bias", l);
     tid d_TD = region_leave(x, op_linear_partial(x->t, a_TF, w_down, b_down, x->par->rank[AXIS_TP] != 0, "down"));
     return op_add(x->t, h_TD, d_TD, p, dropout_stream("mlp.down", l), x->index_T, "residual2");
 }
 
-static tid final_norm(struct layer_ctx *x, tid h_TD) { return norm(x, h_TD, "norm", "norm"); }
+static tid block(struct layer_ctx *x, tid h_TD, int l) { return plain_block(x, h_TD, l, as_gpt2); }
 
-const struct family family_gpt2 = {"gpt2", false, declare, embed, block, final_norm};
+static tid final_norm(struct layer_ctx *x, tid h_TD) { return plain_norm(x, h_TD, "norm", "norm"); }
+
+const struct family family_gpt2 = {"gpt2", false, declare, embed, block, final_norm, NULL};

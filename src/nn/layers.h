@@ -35,8 +35,9 @@ struct family {
     tid (*embed)(struct layer_ctx *x, tid ids_T);
     tid (*block)(struct layer_ctx *x, tid h_TD, int layer);
     tid (*norm)(struct layer_ctx *x, tid h_TD);
+    void (*head)(struct layer_ctx *x, tid h_TD); /* NULL: the next token of each; else instead of norm, to the loss */
 };
-extern const struct family family_gpt2, family_llama, family_mixtral, family_deepseek;
+extern const struct family family_gpt2, family_llama, family_mixtral, family_deepseek, family_vit;
 
 /* A parameter as a tensor, its name printf-style; span > 1: this and the following ones as one matrix (rows one after
  * the other). */
@@ -85,8 +86,11 @@ struct heads heads_here(const struct model_config *c, const struct par *p);
 
 /* attention.c: q, k, v projections as one matrix, rotary if the family has it, attention, output projection;
  * prefix is "layers.N.attn". Returns the projected output, summed over tp. */
-tid attention_record(struct layer_ctx *x, tid h_TD, int layer, bool bias, bool rope);
-void attention_declare(struct declare_ctx *x, int layer, bool bias, double std, double std_out);
+struct attention_bias {
+    bool qkv, o; /* the products that have one */
+};
+tid attention_record(struct layer_ctx *x, tid h_TD, int layer, struct attention_bias bias, bool rope);
+void attention_declare(struct declare_ctx *x, int layer, struct attention_bias bias, double std, double std_out);
 /* mla.c: latent attention instead. */
 tid mla_record(struct layer_ctx *x, tid h_TD, int layer);
 void mla_declare(struct declare_ctx *x, int layer, double std, double std_out);
@@ -102,6 +106,15 @@ tid mlp_down(struct layer_ctx *x, tid a_TF, int layer, const char *name);
 /* moe.c: experts instead, from the stream to the stream. */
 void moe_declare(struct declare_ctx *x, int layer, double std, double std_out);
 tid moe_record(struct layer_ctx *x, tid h_TD, int layer);
+/* gpt2.c: a block with LayerNorm before each half and an MLP of two products with biases, as GPT-2 and ViT have it. */
+struct plain_block {
+    bool qkv_bias;
+    enum act_kind act;
+};
+void plain_declare_norm(struct declare_ctx *x, int layer, enum spmd over_tp, const char *prefix);
+void plain_declare(struct declare_ctx *x, int layer, struct plain_block b, double std, double std_out);
+tid plain_norm(struct layer_ctx *x, tid h_TD, const char *prefix, const char *label);
+tid plain_block(struct layer_ctx *x, tid h_TD, int layer, struct plain_block b);
 /* llama.c: a block of norm, attention, norm, MLP or experts, as Llama, Mixtral and DeepSeek have it. */
 void llama_declare(struct declare_ctx *x);
 tid llama_embed(struct layer_ctx *x, tid ids_T);

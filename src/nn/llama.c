@@ -17,7 +17,7 @@ void llama_declare(struct declare_ctx *x)
         struct declare gain = {INIT_ONES, 0, l, over_stream(x->par), 0};
         layer_declare(x, gain, 1, &c->hidden, "layers.%d.norm1.weight", l);
         if (c->mla.kv_rank) mla_declare(x, l, std, std_out);
-        else attention_declare(x, l, false, std, std_out);
+        else attention_declare(x, l, (struct attention_bias){false, false}, std, std_out);
         layer_declare(x, gain, 1, &c->hidden, "layers.%d.norm2.weight", l);
         if (model_layer_is_moe(c, l)) moe_declare(x, l, std, std_out);
         else mlp_declare(x, l, "mlp", c->ffn, std, std_out);
@@ -42,7 +42,7 @@ tid llama_block(struct layer_ctx *x, tid h_TD, int l)
 {
     float p = (float)x->c->dropout;
     tid n_TD = norm(x, h_TD, layer_param(x, 1, "layers.%d.norm1.weight", l), "norm1");
-    tid o_TD = x->c->mla.kv_rank ? mla_record(x, n_TD, l) : attention_record(x, n_TD, l, false, true);
+    tid o_TD = x->c->mla.kv_rank ? mla_record(x, n_TD, l) : attention_record(x, n_TD, l, (struct attention_bias){false, false}, true);
     h_TD = op_add(x->t, h_TD, o_TD, p, dropout_stream("attn.o", l), x->index_T, "residual1");
 
     n_TD = norm(x, h_TD, layer_param(x, 1, "layers.%d.norm2.weight", l), "norm2");
@@ -53,4 +53,4 @@ tid llama_block(struct layer_ctx *x, tid h_TD, int l)
 
 tid llama_norm(struct layer_ctx *x, tid h_TD) { return norm(x, h_TD, layer_param(x, 1, "norm.weight"), "norm"); }
 
-const struct family family_llama = {"llama", true, llama_declare, llama_embed, llama_block, llama_norm};
+const struct family family_llama = {"llama", true, llama_declare, llama_embed, llama_block, llama_norm, NULL};

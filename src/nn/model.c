@@ -13,11 +13,13 @@
 #include "nn/layers.h"
 
 _Static_assert(SCORE_SOFTMAX == 0 && SCORE_SIGMOID == 1, "the words of moe.score in model/numbers.def");
+_Static_assert(POOL_CLASS == 0 && POOL_MEAN == 1, "the words of pool in model/numbers.def");
 
 static const struct family *const families[MODEL_N] = {[MODEL_GPT2] = &family_gpt2,
                                                        [MODEL_LLAMA] = &family_llama,
                                                        [MODEL_MIXTRAL] = &family_mixtral,
-                                                       [MODEL_DEEPSEEK] = &family_deepseek};
+                                                       [MODEL_DEEPSEEK] = &family_deepseek,
+                                                       [MODEL_VIT] = &family_vit};
 
 const char *model_family_name(enum model_family f) { return families[f]->name; }
 
@@ -98,6 +100,42 @@ static int check_latent(const struct model_config *c, struct err *e)
     return OK;
 }
 
+/* What a model that reads text has, and one that sees pictures. */
+static int check_vocabulary(const struct model_config *c, struct err *e)
+{
+    if (c->vocab < 2) return err_set(e, ERR_REQUEST, "model.vocab: wanted at least 2, got %lld", (long long)c->vocab);
+    if (c->vocab > INT32_MAX)
+        return err_set(e, ERR_REQUEST, "model.vocab: token ids are 32 bits, got %lld", (long long)c->vocab);
+    return OK;
+}
+
+static int check_pictures(const struct model_config *c, struct err *e)
+{
+    if (c->classes < 2)
+        return err_set(e, ERR_REQUEST, "model.classes: %s wants to know how many kinds of pictures there are, 2 or more",
+                       model_family_name(c->family));
+    if (c->image_size % c->patch_size)
+        return err_set(e, ERR_REQUEST,
+                       "model.patch_size: %" PRId64 " does not divide model.image_size = %" PRId64
+                       ", and pixels at the edges would be in no patch; the nearest that does is %" PRId64,
+                       c->patch_size, c->image_size,
+                       nearest_divisor(c->image_size, c->patch_size < c->image_size ? c->patch_size : c->image_size));
+    if (model_places(c) > 1 << 24)
+        return err_set(e, ERR_REQUEST,
+                       "model.patch_size: pictures of %" PRId64 " rows in patches of %" PRId64 " make %" PRId64
+                       " places, more than 2^24; choose larger patches",
+                       c->image_size, c->patch_size, model_places(c));
+    if (c->seq_len != model_places(c))
+        return err_set(e, ERR_REQUEST,
+                       "model.seq_len: %" PRId64 ", but a picture has %" PRId64 " places (its patches, and one for its "
+                       "class); leave the key out",
+                       c->seq_len, model_places(c));
+    if (c->kv_heads != c->heads)
+        return err_set(e, ERR_REQUEST, "model.kv_heads: %" PRId64 ", but %s has as many as model.heads = %" PRId64
+                       "; leave the key out", c->kv_heads, model_family_name(c->family), c->heads);
+    return OK;
+}
+
 int model_check(const struct model_config *c, struct err *e)
 {
     if (c->kv_heads > c->heads || c->heads % c->kv_heads)
@@ -119,9 +157,8 @@ int model_check(const struct model_config *c, struct err *e)
     int rc = check_experts(c, e);
     if (!rc) rc = check_latent(c, e);
     if (rc) return rc;
-    if (c->vocab < 2) return err_set(e, ERR_REQUEST, "model.vocab: wanted at least 2, got %lld", (long long)c->vocab);
-    if (c->vocab > INT32_MAX)
-        return err_set(e, ERR_REQUEST, "model.vocab: token ids are 32 bits, got %lld", (long long)c->vocab);
+    rc = model_sees(c) ? check_pictures(c, e) : check_vocabulary(c, e);
+    if (rc) return rc;
     if (c->dropout < 0 || c->dropout >= 1)
         return err_set(e, ERR_REQUEST, "model.dropout: wanted 0 <= p < 1, got %g", c->dropout);
     return model_check_size(c, e);
@@ -237,7 +274,7 @@ struct vocab_attrs vocab_here(const struct model_config *c, const struct par *p)
 {
     int64_t lo, hi;
     par_share(p, AXIS_TP, c->vocab, &lo, &hi);
-    return (struct vocab_attrs){lo, c->vocab, p->size[AXIS_TP]};
+    return (struct vocab_attrs){.first = lo, .whole = c->vocab, .n_parts = p->size[AXIS_TP]};
 }
 
 enum spmd over_vocab(const struct par *p) { return p->size[AXIS_TP] > 1 ? SPMD_S0 : SPMD_I; }
@@ -367,11 +404,26 @@ static tid record_index(struct layer_ctx *x)
     return x->par->sequence ? par_rows(x->t, x->par, index_T, AXIS_TP) : index_T;
 }
 
+/* What is embedded, and what is predicted: a text's tokens lie over cp, pictures and labels are whole on each rank. */
+static tid record_input(struct layer_ctx *x, struct spmd_type type)
+{
+    int64_t n[2] = {x->s->batch, model_pixels(x->c)};
+    if (!model_sees(x->c)) return tape_input(x->t, "tokens", SLOT_TOKENS, DT_I32, 1, &x->tokens, type);
+    return tape_input(x->t, "pixels", SLOT_PIXELS, DT_F32, 2, n, type_tokens(SPMD_I));
+}
+
+static tid record_targets(struct layer_ctx *x, struct spmd_type type)
+{
+    if (!model_sees(x->c)) return tape_input(x->t, "targets", SLOT_TARGETS, DT_I32, 1, &x->tokens, type);
+    return tape_input(x->t, "label", SLOT_LABEL, DT_I32, 1, &x->s->batch, type_tokens(SPMD_I));
+}
+
 void model_record(struct tape *t, const struct model_config *c, const struct param_table *p, const struct par *par,
                   const struct model_shape *s)
 {
     const struct family *f = families[c->family];
     const struct model_stage whole = {0, c->layers, true, true}, *g = s->stage ? s->stage : &whole;
+    CHECK(s->mode != MODEL_DECODE || !model_sees(c), "%s writes nothing", f->name);
     bool decode = s->mode == MODEL_DECODE; /* no loss of a whole sequence: its cache is on this rank */
     int64_t tokens = s->batch * (decode ? s->seq : context_rows(s->seq, par->size[AXIS_CP], par->rank[AXIS_CP], 1));
     int64_t all = s->batch * s->seq; /* on all ranks of cp */
@@ -380,22 +432,22 @@ void model_record(struct tape *t, const struct model_config *c, const struct par
     CHECK(g->embeds || g->heads || g->end > g->first, "a stage with nothing in it");
     x.param_tid = arena_alloc(t->arena, sizeof *x.param_tid * (size_t)p->n);
     for (int i = 0; i < p->n; i++) x.param_tid[i] = TID_NONE;
-    tid ids_T = g->embeds ? tape_input(t, "tokens", SLOT_TOKENS, DT_I32, 1, &tokens, type) : TID_NONE;
     bool trains = s->mode == MODEL_TRAIN;
     bool weighs =
         c->moe.experts && g->end > g->first && g->end > c->moe.first_dense; /* balance is over trained tokens */
-    x.target_T =
-        trains && (g->heads || weighs) ? tape_input(t, "targets", SLOT_TARGETS, DT_I32, 1, &tokens, type) : TID_NONE;
-    x.pos_T = tape_input(t, "positions", SLOT_POSITIONS, DT_I32, 1, &tokens, type);
+    tid in = g->embeds ? record_input(&x, type) : TID_NONE;
+    x.target_T = trains && (g->heads || weighs) ? record_targets(&x, type) : TID_NONE;
+    x.pos_T = model_sees(c) ? TID_NONE : tape_input(t, "positions", SLOT_POSITIONS, DT_I32, 1, &tokens, type);
     x.doc_T = c->document_mask && trains ? tape_input(t, "documents", SLOT_DOCS, DT_I32, 1, &all, type_tokens(SPMD_I))
                                          : TID_NONE;
     x.index_T = record_index(&x);
     if (f->uses_rope)
         x.rope_PA = tape_input(t, "rope", SLOT_ROPE, DT_F32, 2, (int64_t[]){c->max_positions, model_rope_cols(c)},
                                spmd_all(SPMD_I));
-    tid h_TD = g->embeds ? f->embed(&x, ids_T) : stream_arrives(&x, type);
+    tid h_TD = g->embeds ? f->embed(&x, in) : stream_arrives(&x, type);
     h_TD = record_layers(&x, f, h_TD, g->first, g->end);
-    if (g->heads) record_head(&x, f->norm(&x, h_TD), x.target_T);
+    if (g->heads && f->head) f->head(&x, h_TD);
+    else if (g->heads) record_head(&x, f->norm(&x, h_TD), x.target_T);
     else tape_stage_out(t, h_TD, SLOT_STAGE_OUT, SLOT_STAGE_DOUT);
 }
 
@@ -418,7 +470,7 @@ static double layer_cost(const struct model_config *c, int64_t seq, bool moe)
 {
     struct model_config one = *c;
     struct param_table t = {0};
-    double cost = (double)c->heads * c->head_dim * (double)(seq + 1);
+    double cost = (double)c->heads * c->head_dim * (double)(model_sees(c) ? 2 * seq : seq + 1);
     one.layers = 1;
     one.moe.first_dense = !moe;
     model_declare(&one, NULL, &t);
@@ -435,6 +487,7 @@ void model_costs(const struct model_config *c, int64_t seq, double *layer, doubl
     of[last] = layer_cost(c, seq, last);
     if (first != last) of[first] = layer_cost(c, seq, first);
     for (int l = 0; l < c->layers; l++) layer[l] = of[model_layer_is_moe(c, l)];
-    *embed = 0; /* a table is looked up */
-    *head = (double)c->vocab * (double)c->hidden;
+    double D = (double)c->hidden;
+    *embed = model_sees(c) ? (double)(c->channels * c->patch_size * c->patch_size) * D : 0; /* a table is looked up */
+    *head = model_sees(c) ? (double)c->classes * D / (double)seq : (double)c->vocab * D;
 }

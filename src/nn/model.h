@@ -14,6 +14,8 @@
  *   layers.N.moe.shared.{gate,up,down}.weight
  *   layers.N.attn.{q_a,q_a_norm,q_b | q, kv_a, kv_a_norm, k_rope, kv_b}.weight (latent attention)
  *   norm.weight (.bias)  head.weight [V,D] (absent when tied)
+ *   vit: embed.patch.weight [D, C P P], embed.class [1,D], embed.patch.bias [1,D], embed.position [places,D],
+ *   head.weight [classes,D] (.bias)
  * Floors 0-4 (model, tape, parallel, state). Order: Same(mesh).
  */
 #ifndef TUTTI_NN_MODEL_H
@@ -40,6 +42,8 @@ enum {
     SLOT_TARGETS = SLOT_BATCH + BATCH_TARGETS,
     SLOT_POSITIONS = SLOT_BATCH + BATCH_POSITIONS,
     SLOT_DOCS = SLOT_BATCH + BATCH_DOCUMENTS,
+    SLOT_PIXELS = SLOT_BATCH + BATCH_PIXELS,
+    SLOT_LABEL = SLOT_BATCH + BATCH_LABEL,
     SLOT_ROPE = SLOT_BATCH + BATCH_FIELDS,
     SLOT_STAT,
     SLOT_INDEX, /* i32 [tokens]: which token of the microbatch each row is, where rows are sharded */
@@ -61,7 +65,8 @@ static inline int64_t balance_numel(const struct model_config *c) { return c->mo
 /* Whether the model reads a field of the batch. */
 static inline bool model_takes(const struct model_config *c, enum batch_field f)
 {
-    if (f == BATCH_PIXELS || f == BATCH_LABEL) return model_pixels(c) > 0;
+    if (model_sees(c) || f == BATCH_PIXELS || f == BATCH_LABEL)
+        return model_sees(c) && (f == BATCH_PIXELS || f == BATCH_LABEL);
     return f != BATCH_DOCUMENTS || c->document_mask;
 }
 /* The router sees a part of the microbatch's tokens on each rank of tp. */

@@ -226,5 +226,5 @@ tid moe_record(struct layer_ctx *x, tid h_TD, int layer)
     return region_leave(x, z_TD);
 }
 
-const struct family family_mixtral = {"mixtral", true, llama_declare, llama_embed, llama_block, llama_norm};
-const struct family family_deepseek = {"deepseek", true, llama_declare, llama_embed, llama_block, llama_norm};
+const struct family family_mixtral = {"mixtral", true, llama_declare, llama_embed, llama_block, llama_norm, NULL};
+const struct family family_deepseek = {"deepseek", true, llama_declare, llama_embed, llama_block, llama_norm, NULL};

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "layout/region.h"
+#include "layout/sequence.h"
 
 struct change {
     const char *call;
@@ -140,4 +141,25 @@ tid par_rows(struct tape *t, const struct par *p, tid x, enum axis a)
     CHECK(!dtype_info(tape_tensor(t, x)->dtype)->is_float, "%s wants a gradient: spread it", tape_tensor(t, x)->name);
     t->tensors[own].type = spmd_with(t->tensors[own].type, a, SPMD_S0);
     return own;
+}
+
+struct picture_rows par_picture_rows(const struct par *p, int64_t batch, int64_t seq)
+{
+    int64_t all = batch * context_rows(seq, p->size[AXIS_CP], p->rank[AXIS_CP], 1), lo = 0, hi = all;
+    if (p->sequence) par_share(p, AXIS_TP, all, &lo, &hi);
+    return (struct picture_rows){batch, seq, p->size[AXIS_CP], p->rank[AXIS_CP], lo, hi - lo};
+}
+
+void par_patches(struct tape *t, const struct par *p, tid pixels, struct patches_attrs a, enum dtype to,
+                 const char *name, tid out[3])
+{
+    tid made = op_patches(t, pixels, a, to, name);
+    for (int i = 0; i < 3; i++) {
+        char was[TAPE_NAME];
+        out[i] = TID_NONE;
+        if (t->err.code) continue;
+        snprintf(was, sizeof was, "%s", tape_tensor(t, made + i)->name);
+        out[i] = tape_retype(t, made + i, AXIS_CP, SPMD_S0, was);
+        if (p->sequence) out[i] = tape_retype(t, out[i], AXIS_TP, SPMD_S0, was);
+    }
 }

@@ -53,6 +53,14 @@ tid par_collect_tokens(struct tape *t, const struct par *p, tid x, int64_t batch
 /* This rank's rows of integers that every rank has (ids, positions): a view, I or R -> S0. */
 tid par_rows(struct tape *t, const struct par *p, tid x, enum axis a);
 
+/* The rows of the stream that this rank has of pictures of `seq` places: its own along cp, and along tp where tokens are
+ * sharded there. */
+struct picture_rows par_picture_rows(const struct par *p, int64_t batch, int64_t seq);
+/* Patches of pictures that every rank of the axes has (type I), of these rows (a.at): S0 where an axis shares rows out.
+ * out: the patches in dtype `to`, the places, the kinds. */
+void par_patches(struct tape *t, const struct par *p, tid pixels, struct patches_attrs a, enum dtype to,
+                 const char *name, tid out[3]);
+
 /* Experts are cut over fewer ranks than tp has, or whole: so tp shares out the tokens that they see. */
 static inline bool par_experts_apart(const struct par *p) { return p->size[AXIS_ETP] < p->size[AXIS_TP]; }
 /* Ranks that share the columns of an expert and are each sent its tokens' copies; where tp is one of the MLP they have

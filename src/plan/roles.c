@@ -37,6 +37,7 @@ static bool uneven(const struct config *c)
 {
     int64_t tp = c->parallel.tp, of[] = {c->model.heads, c->model.kv_heads, c->model.ffn, c->model.vocab};
     if (c->model.moe.experts && c->model.moe.ffn % c->parallel.etp) return true;
+    if (model_sees(&c->model)) of[3] = c->parallel.sequence_parallel ? c->batch.micro * c->model.seq_len : tp;
     for (int i = 0; i < 4; i++)
         if (of[i] % tp) return true;
     return false;

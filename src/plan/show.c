@@ -135,9 +135,10 @@ static void print_model(const struct plan *p, const struct config *c, struct str
 {
     char a[32], b[32];
     int64_t dp = config_dp(c);
-    str_printf(out, "model       %s, %d layers, hidden %" PRId64 ", vocabulary %" PRId64 "\n",
+    str_printf(out, "model       %s, %d layers, hidden %" PRId64 ", %s %" PRId64 "\n",
                model_family_name((enum model_family)c->model.family), (int)c->model.layers, c->model.hidden,
-               c->model.vocab);
+               model_sees(&c->model) ? "classes" : "vocabulary",
+               model_sees(&c->model) ? c->model.classes : c->model.vocab);
     str_printf(out, "parameters  %" PRId64 " (%s)\n", p->params, str_count(a, (double)p->params));
     str_printf(out, "step        %" PRId64 " sequences x %" PRId64 " tokens in %" PRId64 " microbatch%s of %" PRId64,
                c->batch.global, c->model.seq_len, p->microbatches, p->microbatches > 1 ? "es" : "", c->batch.micro);

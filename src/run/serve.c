@@ -138,14 +138,15 @@ void serve_begin(struct serve *v, int64_t step)
 
 bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, double lr, struct engine_report *r)
 {
-    double seen[3] = {0}, norm = 0;
+    double seen[4] = {0}, norm = 0;
     if (!serves(v)) {
         engine_gradients(v->g, b, step, r);
         seen[0] = r->loss;
         seen[1] = r->nats;
         seen[2] = (double)r->tokens;
+        seen[3] = r->right;
     }
-    comm_wait(v->world, comm_broadcast(v->world, seen, 3, DT_F64, 0, "loss"));
+    comm_wait(v->world, comm_broadcast(v->world, seen, 4, DT_F64, 0, "loss"));
     travel(&v->push, "push");
     if (serves(v)) {
         double squares = tally_squares(v->g);
@@ -155,7 +156,11 @@ bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, dou
         norm = sqrt(squares);
     }
     comm_wait(v->world, comm_broadcast(v->world, &norm, 1, DT_F64, v->n_workers, "gradient norm"));
-    *r = (struct engine_report){.loss = seen[0], .nats = seen[1], .tokens = (int64_t)seen[2], .grad_norm = norm};
+    *r = (struct engine_report){.loss = seen[0],
+                                .nats = seen[1],
+                                .tokens = (int64_t)seen[2],
+                                .right = seen[3],
+                                .grad_norm = norm};
     if (!isfinite(r->loss) || !isfinite(norm)) return false;
     double from = clock_now_s();
     if (serves(v)) optim_step(&v->g->store, v->g->stream, &v->c.optim, &v->g->tools, lr, step, norm);

@@ -237,7 +237,9 @@ static bool wants_gradient(const struct lower *l, tid x)
 {
     if (x < 0) return false;
     const struct tensor *root = tape_tensor(l->t, tape_tensor(l->t, x)->root);
-    return root->kind == TENSOR_LOCAL || root->grad_slot >= 0;
+    if (root->kind != TENSOR_LOCAL) return root->grad_slot >= 0;
+    const struct node *made = root->producer >= 0 ? &l->t->nodes[root->producer] : NULL;
+    return !made || made->retype || op_row(made->op)->has_backward; /* of what is only cut or counted nothing follows */
 }
 
 static void operands_backward(const struct lower *l, const struct node *d, struct instr *i, uint8_t save_in,

@@ -119,6 +119,17 @@ tid op_trim(struct tape *t, tid x, struct trim_attrs a, const char *name)
     return record(t, OP_TRIM, attrs_trim(a), 1, (tid[]){x}, name);
 }
 
+tid op_patches(struct tape *t, tid pixels, struct patches_attrs a, enum dtype to, const char *name)
+{
+    struct op_attrs at = attrs_patches(a);
+    return tape_record(t, OP_PATCHES, &at, 1, &pixels, to, name);
+}
+
+tid op_pool(struct tape *t, tid x_TD, struct pool_attrs a, const char *name)
+{
+    return record(t, OP_POOL, attrs_pool(a), 1, &x_TD, name);
+}
+
 tid op_cast(struct tape *t, tid x, enum dtype to, const char *name)
 {
     if (t->err.code || tape_tensor(t, x)->dtype == to) return x;
@@ -128,6 +139,13 @@ tid op_cast(struct tape *t, tid x, enum dtype to, const char *name)
 tid op_xent(struct tape *t, tid logits_TV, tid target_T, int stat_slot, const char *name)
 {
     tid stat = record(t, OP_XENT, ATTRS(vocab, 0), 2, (tid[]){logits_TV, target_T}, name);
+    tape_bind(t, stat, stat_slot);
+    return stat;
+}
+
+tid op_xent_right(struct tape *t, tid logits_TV, tid target_T, int stat_slot, const char *name)
+{
+    tid stat = record(t, OP_XENT, ATTRS(vocab, .right = true), 2, (tid[]){logits_TV, target_T}, name);
     tape_bind(t, stat, stat_slot);
     return stat;
 }

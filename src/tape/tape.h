@@ -174,6 +174,8 @@ tid op_add(struct tape *t, tid a, tid b, float dropout, uint64_t stream, tid ind
 tid op_dropout(struct tape *t, tid x, float dropout, uint64_t stream, tid index_T, const char *name);
 /* The sums {nats, trained tokens} are added into the f64[2] bound at stat_slot. */
 tid op_xent(struct tape *t, tid logits_TV, tid target_T, int stat_slot, const char *name);
+/* And, third, the tokens whose target has the largest logit: f64[3]. */
+tid op_xent_right(struct tape *t, tid logits_TV, tid target_T, int stat_slot, const char *name);
 /* The same where logits are columns [first, first + V') of `whole`, on one of n_parts ranks: statistics of the part,
  * then the loss from everybody's, collected one part after the other. */
 tid op_xent_part(struct tape *t, tid logits_TV, tid target_T, struct vocab_attrs v, const char *name);
@@ -190,6 +192,9 @@ tid op_unpermute(struct tape *t, tid y_UD, tid gate_Tk, tid row_Tk, int top_k, c
 tid op_grouped(struct tape *t, tid x_UK, tid w, tid rows_E, int64_t expected, const char *name);
 tid op_mla_kv(struct tape *t, tid kv, tid rope, struct mla_kv_attrs a, const char *name);
 tid op_trim(struct tape *t, tid x, struct trim_attrs a, const char *name);
+/* to: of the patches. Then come the places, then the kinds. */
+tid op_patches(struct tape *t, tid pixels, struct patches_attrs a, enum dtype to, const char *name);
+tid op_pool(struct tape *t, tid x_TD, struct pool_attrs a, const char *name);
 tid op_cast(struct tape *t, tid x, enum dtype to, const char *name);
 
 #endif

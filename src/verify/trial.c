@@ -42,10 +42,25 @@ uint64_t outcome_state(const struct outcome *o, const float *state)
 /* ---- batches ---- */
 /* Every eighth target is not trained, and in larger batches of every fourth sequence none is: ranks have unlike numbers
  * of trained tokens, some have none. */
+static void fill_pictures(const struct config *c, uint64_t stream, int32_t *label, float *pixels)
+{
+    int64_t each = model_pixels(&c->model);
+    for (int64_t i = 0; i < c->batch.global; i++) {
+        bool trained = i % 4 != 1 || c->batch.global < 4;
+        label[i] = trained ? (int32_t)(rng_u32(7, 2 + stream, (uint64_t)i) % (uint64_t)c->model.classes) : -1;
+    }
+    for (int64_t i = 0; i < c->batch.global * each; i++)
+        pixels[i] = (float)(rng_u32(7, 1 + stream, (uint64_t)i) % 513) / 256 - 1;
+}
+
 int32_t *trial_tokens(const struct config *c, int which)
 {
-    int64_t n = c->batch.global * c->model.seq_len;
-    int32_t *t = xcalloc(to_size(4 * n), sizeof *t);
+    int64_t n = c->batch.global * c->model.seq_len, more = c->batch.global * (1 + model_pixels(&c->model));
+    int32_t *t = xcalloc(to_size(4 * n + more), sizeof *t);
+    if (model_sees(&c->model)) {
+        fill_pictures(c, 3 * (uint64_t)which, t + 4 * n, (float *)(void *)(t + 4 * n + c->batch.global));
+        return t;
+    }
     uint64_t stream = 3 * (uint64_t)which;
     for (int64_t i = 0; i < n; i++) {
         uint64_t at = (uint64_t)i;
@@ -69,6 +84,13 @@ static struct engine_batch part_of(const struct trial *t, const int32_t *tokens,
                              .docs = at + 3 * field,
                              .n = count,
                              .first = first};
+    if (model_sees(&t->c->model)) {
+        b.label = tokens + 4 * field + first;
+        b.pixels = (const float *)(const void *)(tokens + 4 * field + t->c->batch.global) +
+                   first * model_pixels(&t->c->model);
+        for (int64_t i = 0; i < count; i++) b.n_trained += b.label[i] >= 0;
+        return b;
+    }
     for (int64_t i = 0; i < count * seq; i++) b.n_trained += b.targets[i] >= 0;
     return b;
 }

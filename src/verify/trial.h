@@ -47,7 +47,8 @@ struct trial {
     int64_t began; /* bytes that rank 0 had sent to servers before the first step */
 };
 
-/* [4][global][seq]: random tokens, targets, positions, documents; `which` batch. xfree it. */
+/* [4][global][seq]: random tokens, targets, positions, documents; `which` batch. Of pictures they are zeros, and behind
+ * them are labels, [global], and pixels, f32. xfree it. */
 int32_t *trial_tokens(const struct config *c, int which);
 int trial_run(struct trial *t, struct err *e);
 

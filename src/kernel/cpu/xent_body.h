@@ -91,6 +91,11 @@ VEC_INLINE void xent_nats_rows(const struct kernel_call *c, int64_t lo, int64_t 
 }
 VEC_ROW_KERNEL(xent_nats)
 
+static double xent_get(const struct view *v, int64_t r, int64_t c)
+{
+    return (double)v_get_one(row_at(v, r), c, v->dtype);
+}
+
 static void xent_fwd(const struct kernel_call *c)
 {
     xent_nats(c);
@@ -101,6 +106,7 @@ static void xent_fwd(const struct kernel_call *c)
     }
     stat[0] += sum;
     stat[1] += trained;
+    for (int64_t r = 0; at_vocab(&c->at)->right && r < view_rows(&c->in[0]); r++) stat[2] += xent_right(c, r, xent_get);
 }
 static size_t xent_fwd_scratch(const struct kernel_call *c, int n_threads)
 {

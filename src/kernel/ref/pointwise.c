@@ -3,6 +3,7 @@
  *
  *   rotary (Su et al. 2021)   (x1, x2) turned by the angle of its position; x2 is half a head after x1
  *   gelu (Hendrycks and Gimpel 2016), tanh form   y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+ *   gelu by the error function                    y = x/2 erfc(-x / sqrt(2))
  *   swiglu (Shazeer 2020)     y = gate sigmoid(gate) up
  *
  * All read an element of dout before they write din there, so the two may share memory where the row says so. */
@@ -66,6 +67,14 @@ static struct tangent gelu(double x)
     return (struct tangent){0.5 * x * (1 + th), 0.5 * (1 + th) + 0.5 * x * (1 - th * th) * inner};
 }
 
+static struct tangent gelu_erf(double x)
+{
+    double below = 0.5 * erfc(-x * 0.70710678118654752440), here = 0.39894228040143267794 * exp(-0.5 * x * x);
+    return (struct tangent){x * below, below + x * here};
+}
+
+static struct tangent act_plain(enum act_kind kind, double x) { return kind == ACT_GELU_ERF ? gelu_erf(x) : gelu(x); }
+
 static struct tangent silu(double x)
 {
     double s = 1 / (1 + exp(-x));
@@ -75,18 +84,20 @@ static struct tangent silu(double x)
 static void act_row(const struct kernel_call *c, int64_t t, double *mine)
 {
     (void)mine;
-    bool gated = at_act(&c->at)->kind == ACT_SWIGLU;
+    enum act_kind kind = at_act(&c->at)->kind;
+    bool gated = kind == ACT_SWIGLU;
     int64_t n = c->out[0].n[1];
     for (int64_t f = 0; f < n; f++) {
         double x = ref_get(&c->in[0], t, f);
-        ref_set(&c->out[0], t, f, gated ? silu(x).y * ref_get(&c->in[0], t, n + f) : gelu(x).y);
+        ref_set(&c->out[0], t, f, gated ? silu(x).y * ref_get(&c->in[0], t, n + f) : act_plain(kind, x).y);
     }
 }
 
 static void act_dx_row(const struct kernel_call *c, int64_t t, double *mine)
 {
     (void)mine;
-    bool gated = at_act(&c->at)->kind == ACT_SWIGLU;
+    enum act_kind kind = at_act(&c->at)->kind;
+    bool gated = kind == ACT_SWIGLU;
     int64_t n = c->dout[0].n[1];
     for (int64_t f = 0; f < n; f++) {
         double x = ref_get(&c->in[0], t, f), dy = ref_get(&c->dout[0], t, f);
@@ -96,7 +107,7 @@ static void act_dx_row(const struct kernel_call *c, int64_t t, double *mine)
             ref_put_grad(c, 0, t, f, dy * up * gate.dy);
             ref_put_grad(c, 0, t, n + f, dy * gate.y);
         } else {
-            ref_put_grad(c, 0, t, f, dy * gelu(x).dy);
+            ref_put_grad(c, 0, t, f, dy * act_plain(kind, x).dy);
         }
     }
 }

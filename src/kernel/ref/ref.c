@@ -69,6 +69,8 @@ const struct kernel_family kernel_family_ref = {
                           [KERNEL_BWD_IN] = {.run = unpermute_bwd_in_ref, .scratch = unpermute_scratch_ref}},
         [OP_MLA_KV] = {[KERNEL_FWD] = {.run = mla_kv_fwd_ref}, [KERNEL_BWD_IN] = {.run = mla_kv_bwd_in_ref}},
         [OP_TRIM] = {[KERNEL_FWD] = {.run = trim_fwd_ref}, [KERNEL_BWD_IN] = {.run = trim_bwd_in_ref}},
+        [OP_PATCHES] = {[KERNEL_FWD] = {.run = patches_fwd_ref}},
+        [OP_POOL] = {[KERNEL_FWD] = {.run = pool_fwd_ref}, [KERNEL_BWD_IN] = {.run = pool_bwd_in_ref}},
         [OP_AMAX] = {[KERNEL_FWD] = {.run = amax_ref}},
         [OP_QUANTISE] = {[KERNEL_FWD] = {.run = quantise_ref}},
         [OP_LINEAR_SCALED] = {[KERNEL_FWD] = {.run = linear_scaled_fwd_ref},

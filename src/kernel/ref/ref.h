@@ -75,6 +75,7 @@ kernel_fn grouped_fwd_ref, grouped_bwd_in_ref, grouped_bwd_w_ref;
 kernel_fn amax_ref, quantise_ref, linear_scaled_fwd_ref, linear_scaled_bwd_in_ref, linear_scaled_bwd_w_ref;
 kernel_fn amax_parts_ref, quantise_parts_ref, grouped_scaled_ref;
 kernel_fn mla_kv_fwd_ref, mla_kv_bwd_in_ref, trim_fwd_ref, trim_bwd_in_ref;
+kernel_fn patches_fwd_ref, pool_fwd_ref, pool_bwd_in_ref;
 
 size_t linear_scratch_ref(const struct kernel_call *c, int n_threads);
 size_t attention_scratch_ref(const struct kernel_call *c, int n_threads);

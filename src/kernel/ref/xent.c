@@ -32,6 +32,8 @@ static void xent_row(const struct kernel_call *c, int64_t t, double *mine)
     nats_T[t] = xent_column(c, t) == -1 ? 0 : x.max + log(x.sum) - x.logit;
 }
 
+static double get(const struct view *v, int64_t r, int64_t c) { return ref_get(v, r, c); }
+
 void xent_fwd_ref(const struct kernel_call *c)
 {
     int64_t n_t = c->in[0].n[0], trained = 0;
@@ -44,6 +46,9 @@ void xent_fwd_ref(const struct kernel_call *c)
     }
     ref_set(&c->out[0], 0, 0, ref_get(&c->out[0], 0, 0) + nats);
     ref_set(&c->out[0], 0, 1, ref_get(&c->out[0], 0, 1) + (double)trained);
+    int64_t right = 0;
+    for (int64_t t = 0; at_vocab(&c->at)->right && t < n_t; t++) right += xent_right(c, t, get);
+    if (at_vocab(&c->at)->right) ref_set(&c->out[0], 0, 2, ref_get(&c->out[0], 0, 2) + (double)right);
 }
 
 static void xent_part_row(const struct kernel_call *c, int64_t t, double *mine)
