@@ -63,7 +63,8 @@ struct hf_param {
     struct shape shape;
     char theirs[96]; /* without the prefix "transformer." or "model." when `prefixed` */
     bool prefixed;
-    struct shape their_shape;
+    struct shape their_shape; /* as rows and columns of one matrix, */
+    struct shape file_shape;  /* and as their file has it: other dims of as many elements */
     bool transposed;
     int64_t offset;
 };

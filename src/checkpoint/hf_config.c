@@ -25,7 +25,8 @@ static const char *const family_names[HF_N] = {[HF_GPT2] = "gpt2",
                                                [HF_LLAMA] = "llama",
                                                [HF_MIXTRAL] = "mixtral",
                                                [HF_DEEPSEEK_V2] = "deepseek_v2",
-                                               [HF_DEEPSEEK_V3] = "deepseek_v3"};
+                                               [HF_DEEPSEEK_V3] = "deepseek_v3",
+                                               [HF_VIT] = "vit"};
 
 const char *hf_family_name(enum hf_family f)
 {
@@ -35,8 +36,8 @@ const char *hf_family_name(enum hf_family f)
 
 struct hf_model hf_model_default(enum hf_family f)
 {
-    static const enum model_family ours[HF_N] = {MODEL_GPT2, MODEL_LLAMA, MODEL_MIXTRAL, MODEL_DEEPSEEK,
-                                                 MODEL_DEEPSEEK};
+    static const enum model_family ours[HF_N] = {MODEL_GPT2,     MODEL_LLAMA,    MODEL_MIXTRAL,
+                                                 MODEL_DEEPSEEK, MODEL_DEEPSEEK, MODEL_VIT};
     struct hf_model m = {.family = f, .model.family = ours[f], .bos = -1};
     struct err none;
     (void)hf_numbers_read(&m.model, model_numbers, NULL, 1u << f, "", &none);
@@ -187,6 +188,34 @@ static int settle_deepseek(struct hf_model *m, const struct json *config, const 
     return rc == OK ? settle_router(m, config, what, e) : rc;
 }
 
+/* num_labels may be left out where labels have names. */
+static int settle_vit(struct hf_model *m, const struct json *config, const struct hf_ignore *ignore, const char *what,
+                      struct err *e)
+{
+    struct model_config *c = &m->model;
+    const struct json *names = json_get(config, "id2label");
+    bool named = names && json_kind(names) == JSON_OBJECT;
+    (void)ignore; /* no nested keys here */
+    if (named && c->classes && json_size(names) != (size_t)c->classes)
+        return err_set(e, ERR_REQUEST, "%s: id2label: names %zu labels, num_labels is %lld", what, json_size(names),
+                       (long long)c->classes);
+    if (!c->classes) c->classes = named ? (int64_t)json_size(names) : 2; /* two are their default */
+    if (c->classes < 2)
+        return err_set(e, ERR_REQUEST, "%s: id2label: of one label (a regression) no class is told; wanted 2 or more",
+                       what);
+    if (c->hidden % c->heads)
+        return err_set(e, ERR_REQUEST, "%s: hidden_size: %lld is not a multiple of num_attention_heads %lld", what,
+                       (long long)c->hidden, (long long)c->heads);
+    if (c->image_size % c->patch_size)
+        return err_set(e, ERR_REQUEST,
+                       "%s: patch_size: %lld does not divide image_size %lld; tutti cuts pictures into whole patches",
+                       what, (long long)c->patch_size, (long long)c->image_size);
+    c->kv_heads = c->heads;
+    c->head_dim = c->hidden / c->heads;
+    c->seq_len = c->max_positions = model_places(c);
+    return OK;
+}
+
 /* Sizes whose products are element counts: bounded so that no shape overflows. */
 static int check_sizes(const struct model_config *c, const char *what, struct err *e)
 {
@@ -205,7 +234,8 @@ int hf_config_parse(struct hf_model *m, const struct json *config, const struct 
                                                       [HF_LLAMA] = settle_llama,
                                                       [HF_MIXTRAL] = settle_mixtral,
                                                       [HF_DEEPSEEK_V2] = settle_deepseek,
-                                                      [HF_DEEPSEEK_V3] = settle_deepseek};
+                                                      [HF_DEEPSEEK_V3] = settle_deepseek,
+                                                      [HF_VIT] = settle_vit};
     const char *type;
     int rc = json_need_string(config, "model_type", &type, what, e);
     if (rc < 0) return rc;
@@ -214,7 +244,7 @@ int hf_config_parse(struct hf_model *m, const struct json *config, const struct 
     if (family == HF_N)
         return err_set(e, ERR_REQUEST,
                        "%s: model_type: %.60s is not one of tutti's families: gpt2, llama, mixtral, deepseek_v2, "
-                       "deepseek_v3",
+                       "deepseek_v3, vit",
                        what, type);
     *m = hf_model_default((enum hf_family)family);
     rc = hf_keys_check(m->family, config, ignore, what, e);
@@ -277,6 +307,14 @@ static void put_pairs(struct json_out *o, const struct hf_put *p)
 
 int hf_config_expressible(const struct hf_model *m, struct err *e)
 {
+    if (m->family == HF_VIT && m->model.pool)
+        return err_set(e, ERR_REQUEST,
+                       "vit: their code reads the class off its own place, this model off the mean of the patches "
+                       "(model.pool)");
+    if (m->family == HF_VIT && m->model.head_dim * m->model.heads != m->model.hidden)
+        return err_set(e, ERR_REQUEST,
+                       "vit: their code has heads of hidden / heads columns, this model of %lld (model.head_dim)",
+                       (long long)m->model.head_dim);
     if (m->family != HF_DEEPSEEK_V2 && m->family != HF_DEEPSEEK_V3) return OK;
     if (m->model.moe.shared == 0)
         return err_set(e, ERR_REQUEST, "%s: their code wants shared experts, this model has none",
@@ -315,14 +353,17 @@ static void put_ids(struct json_out *o, const struct hf_model *m)
 
 void hf_config_put(struct json_out *o, const char *key, const struct hf_model *m, enum dtype dtype)
 {
-    static const char *const architecture[HF_N] = {"GPT2LMHeadModel", "LlamaForCausalLM", "MixtralForCausalLM",
-                                                   "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM"};
+    static const char *const architecture[HF_N] = {"GPT2LMHeadModel",       "LlamaForCausalLM",
+                                                   "MixtralForCausalLM",    "DeepseekV2ForCausalLM",
+                                                   "DeepseekV3ForCausalLM", "ViTForImageClassification"};
     struct model_config theirs = in_their_words(&m->model);
     struct hf_puts puts = {.n = 0};
     hf_keys_add(&puts, m->family);
     hf_puts_add_numbers(&puts, &theirs, model_numbers, 1u << m->family);
     hf_puts_add_numbers(&puts, m, hf_more_numbers, 1u << m->family);
-    if (m->family != HF_GPT2) hf_puts_add(&puts, (struct hf_put){150, "rope_scaling", put_rope, &theirs, NULL});
+    bool texts = !model_sees(&m->model);
+    if (texts && m->family != HF_GPT2)
+        hf_puts_add(&puts, (struct hf_put){150, "rope_scaling", put_rope, &theirs, NULL});
     if (m->model.mla.kv_rank) hf_puts_add(&puts, (struct hf_put){310, "topk_method", put_method, &theirs, NULL});
     bool otherwise = m->model.moe.groups && m->model.moe.group_pairs != m->model.moe.bias;
     if (m->model.mla.kv_rank && otherwise)
@@ -333,8 +374,8 @@ void hf_config_put(struct json_out *o, const char *key, const struct hf_model *m
     json_end_array(o);
     json_put_string(o, "model_type", hf_family_name(m->family));
     hf_puts_write(&puts, o);
-    put_ids(o, m);
+    if (texts) put_ids(o, m);
     json_put_string(o, "torch_dtype", torch_dtype(dtype));
-    json_put_bool(o, "use_cache", true);
+    if (texts) json_put_bool(o, "use_cache", true);
     json_end_object(o);
 }

@@ -46,7 +46,7 @@ static void plan_make(struct plan *p, const struct hf_export *x)
         }
         const struct hf_param *q = &p->params[i];
         snprintf(p->names[p->n], sizeof *p->names, "%s%s", q->prefixed ? hf_prefix(x->model->family) : "", q->theirs);
-        p->specs[p->n] = (struct safetensors_spec){.name = p->names[p->n], .dtype = x->dtype, .shape = q->their_shape};
+        p->specs[p->n] = (struct safetensors_spec){.name = p->names[p->n], .dtype = x->dtype, .shape = q->file_shape};
         p->groups[p->n++] = (struct fused){.first = i, .n = 1};
     }
 }
@@ -97,7 +97,9 @@ static int source(void *ctx, int64_t i, int64_t row, int64_t n_rows, void *dst, 
     int rc = OK;
     for (int64_t k = 0; k < p->groups[i].n && rc == OK; k++) {
         const struct hf_param *q = &p->params[p->groups[i].first + k];
-        rc = q->transposed ? get_transposed(p, q, row, n_rows, dst, e) : get_rows(p, q, row, n_rows, dst, e);
+        int64_t each = q->their_shape.n[0] / q->file_shape.n[0]; /* rows of the matrix in one of the file's */
+        rc = q->transposed ? get_transposed(p, q, row, n_rows, dst, e)
+                           : get_rows(p, q, row * each, n_rows * each, dst, e);
     }
     return rc;
 }
@@ -117,6 +119,10 @@ static int write_configs(const char *dir, const struct hf_export *x, struct err 
     hf_config_put(&o, NULL, x->model, x->dtype);
     str_putc(&text, '\n');
     int rc = write_text(dir, "config.json", &text, e);
+    if (rc || model_sees(&x->model->model)) { /* nothing is generated */
+        str_free(&text);
+        return rc;
+    }
     str_clear(&text);
     o = (struct json_out){.s = &text, .pretty = true};
     json_begin_object(&o, NULL);
@@ -151,7 +157,7 @@ static int write_tokenizer(const char *dir, const struct hf_export *x, struct er
         xfree(text);
         xfree(path);
     }
-    if (rc == OK && none)
+    if (rc == OK && none && !model_sees(&x->model->model))
         log_warn("no tokenizer.json is at hand: the exported model has none; put one beside it to use it with text");
     return rc;
 }

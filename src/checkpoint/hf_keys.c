@@ -40,6 +40,11 @@ static const struct key keys[] = {
     {"model_type", ALL, READ, NULL, 0},
     {"bos_token_id", ALL, READ, NULL, 0},
     {"eos_token_id", ALL, READ, NULL, 0},
+    {"id2label", V, READ, NULL, 0}, /* how many there are */
+
+    {"encoder_stride", V, HARMLESS, NULL, 0},     /* of a head that draws pictures */
+    {"pooler_output_size", V, HARMLESS, NULL, 0}, /* of a head that classifiers leave out */
+    {"pooler_act", V, HARMLESS, NULL, 0},
 
     {"activation_function", G, TEXT, "gelu_new|gelu_pytorch_tanh", 20},
     {"scale_attn_weights", G, TRUE_, NULL, 0},

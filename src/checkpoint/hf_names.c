@@ -6,8 +6,9 @@
  * layer, the second the expert: a run of a layer may be repeated for each. Sizes are letters: V vocabulary, P
  * positions, D hidden, F ffn, Q = heads x head size, K = kv heads x head size; E experts, X ffn of an expert, S of the
  * shared ones; a and c the short vectors of queries and of keys and values, r rotated columns, B = heads x (nope +
- * value), O = heads x value. `part` numbers the pieces of one fused tensor of theirs, which all have the same first
- * size, unless `before` and `whole` say where the piece begins and how long the tensor is.
+ * value), O = heads x value; C classes, h channels, p the rows of a patch, U its values, 1 one. `part` numbers the
+ * pieces of one fused tensor of theirs, which all have the same first size, unless `before` and `whole` say where the
+ * piece begins and how long the tensor is.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,43 +22,45 @@ struct row {
     bool transposed;
     int part, parts; /* parts 0: not fused */
     bool head;       /* absent when tied, and never prefixed */
-    char when; /* 0: always; q, n: with, without a short query; b: with a bias of choice; s: with shared experts */
+    char when;       /* 0: always; q, n: with, without a short query; b: with a bias of choice; s: with shared experts;
+                        v: with biases of queries, keys and values */
     char before, whole;
+    char file[4]; /* theirs where it has other dims in the file; none: the same */
 };
 
 #define PAIR(our, their, rows, cols)                                                                                   \
-    {our ".weight", their ".weight", {rows, cols, 0}, true, 0, 0, false, 0, 0, 0},                                     \
+    {our ".weight", their ".weight", {rows, cols, 0}, true, 0, 0, false, 0, 0, 0, {0}},                                \
     {                                                                                                                  \
-        our ".bias", their ".bias", {rows, 0, 0}, false, 0, 0, false, 0, 0, 0                                          \
+        our ".bias", their ".bias", {rows, 0, 0}, false, 0, 0, false, 0, 0, 0, { 0 }                                   \
     }
 #define NORM(our, their)                                                                                               \
-    {our ".weight", their ".weight", {'D', 0, 0}, false, 0, 0, false, 0, 0, 0},                                        \
+    {our ".weight", their ".weight", {'D', 0, 0}, false, 0, 0, false, 0, 0, 0, {0}},                                   \
     {                                                                                                                  \
-        our ".bias", their ".bias", {'D', 0, 0}, false, 0, 0, false, 0, 0, 0                                           \
+        our ".bias", their ".bias", {'D', 0, 0}, false, 0, 0, false, 0, 0, 0, { 0 }                                    \
     }
 #define FUSED(our, their, i)                                                                                           \
     {                                                                                                                  \
-        our ".weight", their ".weight", {'D', 'D', 0}, true, i, 3, false, 0, 0, 0                                      \
+        our ".weight", their ".weight", {'D', 'D', 0}, true, i, 3, false, 0, 0, 0, { 0 }                               \
     }
 #define FUSED_BIAS(our, their, i)                                                                                      \
     {                                                                                                                  \
-        our ".bias", their ".bias", {'D', 0, 0}, false, i, 3, false, 0, 0, 0                                           \
+        our ".bias", their ".bias", {'D', 0, 0}, false, i, 3, false, 0, 0, 0, { 0 }                                    \
     }
 #define PLAIN(our, their, rows, cols)                                                                                  \
     {                                                                                                                  \
-        our, their, {rows, cols, 0}, false, 0, 0, false, 0, 0, 0                                                       \
+        our, their, {rows, cols, 0}, false, 0, 0, false, 0, 0, 0, { 0 }                                                \
     }
 #define WHEN(c, our, their, rows, cols)                                                                                \
     {                                                                                                                  \
-        our, their, {rows, cols, 0}, false, 0, 0, false, c, 0, 0                                                       \
+        our, their, {rows, cols, 0}, false, 0, 0, false, c, 0, 0, { 0 }                                                \
     }
 #define PIECE(our, their, rows, cols, from, all)                                                                       \
     {                                                                                                                  \
-        our, their, {rows, cols, 0}, false, 0, 0, false, 0, from, all                                                  \
+        our, their, {rows, cols, 0}, false, 0, 0, false, 0, from, all, { 0 }                                           \
     }
 #define END                                                                                                            \
     {                                                                                                                  \
-        NULL, NULL, {0, 0, 0}, false, 0, 0, false, 0, 0, 0                                                             \
+        NULL, NULL, {0, 0, 0}, false, 0, 0, false, 0, 0, 0, { 0 }                                                      \
     }
 
 static const struct row gpt2_first[] = {
@@ -81,7 +84,7 @@ static const struct row gpt2_layer[] = {
 };
 static const struct row gpt2_last[] = {
     NORM("norm", "ln_f"),
-    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true, 0, 0, 0},
+    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true, 0, 0, 0, {0}},
     END,
 };
 
@@ -153,7 +156,40 @@ static const struct row deepseek_shared[] = {
 };
 static const struct row llama_last[] = {
     PLAIN("norm.weight", "norm.weight", 'D', 0),
-    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true, 0, 0, 0},
+    {"head.weight", "lm_head.weight", {'V', 'D', 0}, false, 0, 0, true, 0, 0, 0, {0}},
+    END,
+};
+
+#define VIT(our, their, rows, cols)                                                                                    \
+    PLAIN(our ".weight", their ".weight", rows, cols), PLAIN(our ".bias", their ".bias", rows, 0)
+#define VIT_QKV(our, their)                                                                                            \
+    PLAIN(our ".weight", their ".weight", 'D', 'D'), WHEN('v', our ".bias", their ".bias", 'D', 0)
+#define IN_FILE(our, their, rows, cols, a, b, c, d)                                                                    \
+    {                                                                                                                  \
+        our, their, {rows, cols, 0}, false, 0, 0, false, 0, 0, 0, { a, b, c, d }                                       \
+    }
+static const struct row vit_first[] = {
+    IN_FILE("embed.patch.weight", "embeddings.patch_embeddings.projection.weight", 'D', 'U', 'D', 'h', 'p', 'p'),
+    IN_FILE("embed.class", "embeddings.cls_token", 'D', 0, '1', '1', 'D', 0),
+    PLAIN("embed.patch.bias", "embeddings.patch_embeddings.projection.bias", 'D', 0),
+    IN_FILE("embed.position", "embeddings.position_embeddings", 'P', 'D', '1', 'P', 'D', 0),
+    END,
+};
+static const struct row vit_layer[] = {
+    VIT("layers.%d.norm1", "encoder.layer.%d.layernorm_before", 'D', 0),
+    VIT_QKV("layers.%d.attn.q", "encoder.layer.%d.attention.attention.query"),
+    VIT_QKV("layers.%d.attn.k", "encoder.layer.%d.attention.attention.key"),
+    VIT_QKV("layers.%d.attn.v", "encoder.layer.%d.attention.attention.value"),
+    VIT("layers.%d.attn.o", "encoder.layer.%d.attention.output.dense", 'D', 'D'),
+    VIT("layers.%d.norm2", "encoder.layer.%d.layernorm_after", 'D', 0),
+    VIT("layers.%d.mlp.up", "encoder.layer.%d.intermediate.dense", 'F', 'D'),
+    VIT("layers.%d.mlp.down", "encoder.layer.%d.output.dense", 'D', 'F'),
+    END,
+};
+static const struct row vit_last[] = {
+    VIT("norm", "layernorm", 'D', 0),
+    {"head.weight", "classifier.weight", {'C', 'D', 0}, false, 0, 0, true, 0, 0, 0, {0}},
+    {"head.bias", "classifier.bias", {'C', 0, 0}, false, 0, 0, true, 0, 0, 0, {0}},
     END,
 };
 
@@ -184,6 +220,7 @@ static const struct family_names {
      "model.", {".rotary_emb.inv_freq", NULL}}
     [HF_DEEPSEEK_V2] = DEEPSEEK,
     [HF_DEEPSEEK_V3] = DEEPSEEK,
+    [HF_VIT] = {vit_first, vit_last, {{vit_layer, false}}, {{NULL, false}}, "vit.", {NULL}},
     /* clang-format on */
 };
 
@@ -196,6 +233,7 @@ static bool is_there(const struct hf_model *m, const struct row *r)
     case 'n': return m->model.mla.q_rank == 0;
     case 'b': return m->model.moe.bias;
     case 's': return m->model.moe.shared > 0;
+    case 'v': return m->model.qkv_bias;
     default: return true;
     }
 }
@@ -255,6 +293,11 @@ static int64_t size_of(const struct hf_model *m, char letter)
     case 'k': return m->model.mla.kv_rank + m->model.mla.rope_dim;
     case 'B': return m->model.heads * (m->model.mla.nope_dim + m->model.mla.value_dim);
     case 'O': return m->model.heads * m->model.mla.value_dim;
+    case 'C': return m->model.classes;
+    case 'h': return m->model.channels;
+    case 'p': return m->model.patch_size;
+    case 'U': return m->model.channels * m->model.patch_size * m->model.patch_size;
+    case '1': return 1;
     case 0: return 0;
     default: CHECK(0, "size letter %c", letter);
     }
@@ -329,6 +372,11 @@ struct hf_param hf_param_at(const struct hf_model *m, int64_t i)
         int64_t rows = p.their_shape.n[0];
         p.their_shape.n[0] = p.their_shape.n[1];
         p.their_shape.n[1] = rows;
+    }
+    p.file_shape = p.their_shape;
+    for (int k = 0; k < 4 && r->file[k]; k++) {
+        p.file_shape.nd = k + 1;
+        p.file_shape.n[k] = size_of(m, r->file[k]);
     }
     return p;
 }

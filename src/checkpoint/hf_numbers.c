@@ -11,12 +11,13 @@
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
     }
-enum { G = 1 << HF_GPT2, ALL = (1 << HF_N) - 1 };
+enum { G = 1 << HF_GPT2, V = 1 << HF_VIT, ALL = (1 << HF_N) - 1 };
 
 const struct number hf_more_numbers[] = {
     MORE(embed_dropout, 1, {G, "embd_pdrop", 110, SPELT_ZERO, 0}),
     MORE(attention_dropout, 1, {G, "attn_pdrop", 120, SPELT_ZERO, 0},
-         {ALL & ~G, "attention_dropout", 140, SPELT_ZERO, 0}),
+         {ALL & ~G & ~V, "attention_dropout", 140, SPELT_ZERO, 0},
+         {V, "attention_probs_dropout_prob", 120, SPELT_ZERO, 0}),
     MORE(init_std, 10, {ALL, "initializer_range", 910, SPELT_ZERO, 0.02}),
     {.row = {.path = NULL}},
 };

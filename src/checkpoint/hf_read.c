@@ -55,9 +55,9 @@ static void match_params(struct hf *h, bool *used, struct str *s, int64_t *n_bad
         }
         used[t - safetensors_at(h->files, 0)] = true;
         if (again) continue;
-        if (!shape_equal(&t->shape, &p->their_shape)) {
+        if (!shape_equal(&t->shape, &p->file_shape)) {
             snprintf(text, sizeof text, "is %s, config.json makes it %s", shape_print(x, &t->shape),
-                     shape_print(y, &p->their_shape));
+                     shape_print(y, &p->file_shape));
             list(s, n_bad, t->name, text);
         } else if (t->dtype < 0 || !dtype_info((enum dtype)t->dtype)->is_float) {
             snprintf(text, sizeof text, "has type %.20s; F32, BF16 or F16 is wanted", t->dtype_text);
@@ -174,7 +174,7 @@ int hf_read(struct hf *h, int64_t i, const struct region *box, enum dtype as, vo
     if (region_volume(box) == 0) return OK;
     struct stored f = {.file = h->files,
                        .t = t,
-                       .box = region_whole(&t->shape),
+                       .box = region_whole(&p->their_shape),
                        .width = dtype_bytes((enum dtype)t->dtype)};
     struct reading x = {p, box, box->nd ? *box : whole, dst, as, (enum dtype)t->dtype};
     if (p->transposed) {

@@ -48,8 +48,9 @@ static void say_end(const struct trainer_result *r)
 {
     char rate[32], time[32], valid[48] = "";
     if (isfinite(r->valid_loss)) snprintf(valid, sizeof valid, ", validation loss %.4f", r->valid_loss);
-    log_info("%s after step %lld of %lld, loss %.4f%s, %s tok/s, %s; checkpoint %s", r->stopped ? "stopped" : "done",
-             (long long)r->steps, (long long)r->wanted, r->loss, valid, str_count(rate, r->tokens_per_s),
+    log_info("%s after step %lld of %lld, loss %.4f%s, %s %s/s, %s; checkpoint %s", r->stopped ? "stopped" : "done",
+             (long long)r->steps, (long long)r->wanted, r->loss, valid,
+             str_count(rate, r->tokens_per_s / (r->places ? (double)r->places : 1)), r->places ? "pictures" : "tok",
              str_duration(time, r->seconds), r->checkpoint);
 }
 

@@ -45,7 +45,12 @@ int companions_keep(const struct tokenizer *t, const struct config *c, const cha
 {
     char *from = folder_of(c->data.tokenizer), *config = from ? fs_join(from, "tokenizer_config.json") : NULL;
     bool whole = config && fs_exists(config);
-    int rc = tokenizer_save(t, dir, e);
+    int rc = t ? tokenizer_save(t, dir, e) : OK;
+    if (!t) { /* nothing is read */
+        xfree(from);
+        xfree(config);
+        return fs_remove_tree(dir, e);
+    }
     for (int i = 1; !rc && i < HF_BESIDE; i++) {
         bool generation = is_of_generation(hf_beside[i]);
         const char *source = generation ? c->from.dir : whole ? from : NULL;

@@ -453,9 +453,7 @@ static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab
     if (!c->model.head_dim && c->model.mla.kv_rank) c->model.head_dim = c->model.mla.nope_dim + c->model.mla.rope_dim;
     if (!c->model.head_dim && c->model.hidden % c->model.heads == 0)
         c->model.head_dim = c->model.hidden / c->model.heads;
-    if (!c->model.ffn)
-        c->model.ffn =
-            has_plain_mlp(c) ? 4 * c->model.hidden : (c->model.hidden * 8 / 3 + 63) / 64 * 64;
+    if (!c->model.ffn) c->model.ffn = has_plain_mlp(c) ? 4 * c->model.hidden : (c->model.hidden * 8 / 3 + 63) / 64 * 64;
     if (!c->model.moe.ffn) c->model.moe.ffn = c->model.ffn;
     if (model_sees(&c->model) && strcmp(conf_where(f, "model.seq_len"), "default") == 0) c->model.seq_len = places(c);
     if (!c->model.max_positions) c->model.max_positions = c->model.seq_len;
@@ -765,7 +763,8 @@ static struct loss_scale_config config_loss_scale(const struct config *c)
 int64_t config_loss_rows(const struct config *c)
 {
     if (c->memory.loss_chunk) return c->memory.loss_chunk;
-    int64_t row_bytes = (model_sees(&c->model) ? c->model.classes : c->model.vocab) * (int64_t)dtype_bytes(config_dtype(c));
+    int64_t row_bytes =
+        (model_sees(&c->model) ? c->model.classes : c->model.vocab) * (int64_t)dtype_bytes(config_dtype(c));
     int64_t rows = (128 << 20) / row_bytes / 64 * 64;
     return rows < 64 ? 64 : rows;
 }

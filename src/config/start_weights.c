@@ -9,7 +9,7 @@
 /* The nearest of their architectures; DeepSeek-V2's router is the plain one. */
 static enum hf_family hf_family_of(const struct model_config *m)
 {
-    static const enum hf_family family[MODEL_N] = {HF_GPT2, HF_LLAMA, HF_MIXTRAL, HF_DEEPSEEK_V3};
+    static const enum hf_family family[MODEL_N] = {HF_GPT2, HF_LLAMA, HF_MIXTRAL, HF_DEEPSEEK_V3, HF_VIT};
     bool plain = m->moe.score == SCORE_SOFTMAX && !m->moe.norm_topk && !m->moe.bias && m->mla.rope_pairs;
     return m->family == MODEL_DEEPSEEK && plain ? HF_DEEPSEEK_V2 : family[m->family];
 }

@@ -24,8 +24,8 @@ void tally_zero(struct engine *g);
 void tally_read(struct engine *g, bool norm);
 /* What it brought of the routers' load; NULL on the null device. Local. */
 const double *tally_balance(const struct engine *g);
-/* Sums over the batch: the loss in nats, the tokens (of pictures: labels) it was summed over, and those of pictures whose
- * class was right. */
+/* Sums over the batch: the loss in nats, the tokens (of pictures: labels) it was summed over, and those of pictures
+ * whose class was right. */
 struct tally {
     double nats, tokens, right;
 };

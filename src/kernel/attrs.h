@@ -72,16 +72,14 @@ enum op {
 
 /* ---- the vocabulary ----
  *   EMBED      ids_T i32, w_VD                                     y_TD
- *   XENT       logits_TV, target_T i32 [, stats_{N*T,3} f32]       stat_2 f64 += {sum of nats, trained tokens [, right]}
- *   XENT_PART  logits_TV, target_T i32                             stats_T3 f32 (max, sum of exp(x - max), target's
- *                                                                  logit)
- * EMBED: with part of the table other ids give zero rows and no gradient.
- * XENT adds into stat: the caller zeroes it (once a step, or once a microbatch). Its backward writes dlogits =
- *   (softmax(logits) - onehot(target)) * step->loss_scale, zeros where target is -1 (not trained); the loss is the
- *   root, so dout[0] is not read, and stat is not needed. With stats, logits are some columns of the vocabulary on each
- *   of N ranks, and stats are all ranks' XENT_PART, rank after rank: combined in rank order, so that every rank finds
- *   the same bits. right, without stats: stat_3, the third is += trained tokens whose target has the largest logit, of
- *   equal ones the first. */
+ *   XENT       logits_TV, target_T i32 [, stats_{N*T,3} f32]       stat_2 f64 += {sum of nats, trained tokens [,
+ * right]} XENT_PART  logits_TV, target_T i32                             stats_T3 f32 (max, sum of exp(x - max),
+ * target's logit) EMBED: with part of the table other ids give zero rows and no gradient. XENT adds into stat: the
+ * caller zeroes it (once a step, or once a microbatch). Its backward writes dlogits = (softmax(logits) -
+ * onehot(target)) * step->loss_scale, zeros where target is -1 (not trained); the loss is the root, so dout[0] is not
+ * read, and stat is not needed. With stats, logits are some columns of the vocabulary on each of N ranks, and stats are
+ * all ranks' XENT_PART, rank after rank: combined in rank order, so that every rank finds the same bits. right, without
+ * stats: stat_3, the third is += trained tokens whose target has the largest logit, of equal ones the first. */
 struct vocab_attrs {
     int64_t first, whole; /* the part's first id, and all ids; whole 0: the part is all */
     int n_parts;          /* XENT: in stats */
@@ -117,7 +115,12 @@ struct norm_attrs {
  *   COPY       x                                                   y = x, cast to y's dtype; no attributes
  * ADD, DROPOUT: index_T says which token of the microbatch a row is; absent: rows are tokens in order.
  * COPY takes the dtype of y from out[0].dtype as the caller set it before infer. */
-enum act_kind { ACT_GELU /* tanh form, "gelu_new" */, ACT_SWIGLU, ACT_GELU_ERF /* x times the normal distribution */, ACT_N };
+enum act_kind {
+    ACT_GELU /* tanh form, "gelu_new" */,
+    ACT_SWIGLU,
+    ACT_GELU_ERF /* x times the normal distribution */,
+    ACT_N
+};
 struct act_attrs {
     enum act_kind kind;
 };

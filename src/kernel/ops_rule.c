@@ -412,7 +412,8 @@ RULE(patches);
 static const struct type_line pool_lines[] = {
     {{I}, {SPMD_I}}, {{R}, {SPMD_R}}, {{V}, {SPMD_V}}, {{S0 | P}, {SPMD_P}}, {{S1}, {SPMD_S1}},
 };
-static const struct type_refusal pool_refusals[] = {{{ANY}, "x has two dims: it can be split along S0 or S1 only"}, ELSE};
+static const struct type_refusal pool_refusals[] = {{{ANY}, "x has two dims: it can be split along S0 or S1 only"},
+                                                    ELSE};
 RULE(pool);
 
 /* On the axes that they do not move along: the rows keep their letter. */

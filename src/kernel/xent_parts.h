@@ -50,7 +50,8 @@ static inline struct xent_row xent_combine(const struct kernel_call *c, int64_t 
 }
 
 /* Whether the target's logit is the largest of the row, of equal ones the first. get: of this call's logits. */
-static inline bool xent_right(const struct kernel_call *c, int64_t r, double (*get)(const struct view *, int64_t, int64_t))
+static inline bool xent_right(const struct kernel_call *c, int64_t r,
+                              double (*get)(const struct view *, int64_t, int64_t))
 {
     const struct view *x = &c->in[XENT_LOGITS];
     int64_t target = xent_column(c, r);

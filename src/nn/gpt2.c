@@ -73,7 +73,8 @@ tid plain_block(struct layer_ctx *x, tid h_TD, int l, struct plain_block b)
     float p = (float)x->c->dropout;
     char prefix[32];
     snprintf(prefix, sizeof prefix, "layers.%d.norm1", l);
-    tid o_TD = attention_record(x, plain_norm(x, h_TD, prefix, "norm1"), l, (struct attention_bias){b.qkv_bias, true}, false);
+    tid o_TD =
+        attention_record(x, plain_norm(x, h_TD, prefix, "norm1"), l, (struct attention_bias){b.qkv_bias, true}, false);
     h_TD = op_add(x->t, h_TD, o_TD, p, dropout_stream("attn.o", l), x->index_T, "residual1");
 
     snprintf(prefix, sizeof prefix, "layers.%d.norm2", l);

@@ -42,6 +42,8 @@ extern const struct family family_gpt2, family_llama, family_mixtral, family_dee
 /* A parameter as a tensor, its name printf-style; span > 1: this and the following ones as one matrix (rows one after
  * the other). */
 tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Vectors that follow each other as the rows of a matrix. */
+tid layer_rows(struct layer_ctx *x, int span, const char *name);
 /* A row of the table of parameters: initial values are normal with `std`, or all zeros or ones. over_tp: S0 or S1, the
  * dim that tp splits, in whole units; I, the same on all ranks; R, the same, but each rank's gradient is only a part of
  * the sum. */

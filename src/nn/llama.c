@@ -42,7 +42,8 @@ tid llama_block(struct layer_ctx *x, tid h_TD, int l)
 {
     float p = (float)x->c->dropout;
     tid n_TD = norm(x, h_TD, layer_param(x, 1, "layers.%d.norm1.weight", l), "norm1");
-    tid o_TD = x->c->mla.kv_rank ? mla_record(x, n_TD, l) : attention_record(x, n_TD, l, (struct attention_bias){false, false}, true);
+    tid o_TD = x->c->mla.kv_rank ? mla_record(x, n_TD, l)
+                                 : attention_record(x, n_TD, l, (struct attention_bias){false, false}, true);
     h_TD = op_add(x->t, h_TD, o_TD, p, dropout_stream("attn.o", l), x->index_T, "residual1");
 
     n_TD = norm(x, h_TD, layer_param(x, 1, "layers.%d.norm2.weight", l), "norm2");

@@ -112,7 +112,8 @@ static int check_vocabulary(const struct model_config *c, struct err *e)
 static int check_pictures(const struct model_config *c, struct err *e)
 {
     if (c->classes < 2)
-        return err_set(e, ERR_REQUEST, "model.classes: %s wants to know how many kinds of pictures there are, 2 or more",
+        return err_set(e, ERR_REQUEST,
+                       "model.classes: %s wants to know how many kinds of pictures there are, 2 or more",
                        model_family_name(c->family));
     if (c->image_size % c->patch_size)
         return err_set(e, ERR_REQUEST,
@@ -130,9 +131,14 @@ static int check_pictures(const struct model_config *c, struct err *e)
                        "model.seq_len: %" PRId64 ", but a picture has %" PRId64 " places (its patches, and one for its "
                        "class); leave the key out",
                        c->seq_len, model_places(c));
+    if (c->tie_embeddings)
+        return err_set(e, ERR_REQUEST, "model.tie_embeddings: %s has no table of tokens to share; leave the key out",
+                       model_family_name(c->family));
     if (c->kv_heads != c->heads)
-        return err_set(e, ERR_REQUEST, "model.kv_heads: %" PRId64 ", but %s has as many as model.heads = %" PRId64
-                       "; leave the key out", c->kv_heads, model_family_name(c->family), c->heads);
+        return err_set(e, ERR_REQUEST,
+                       "model.kv_heads: %" PRId64 ", but %s has as many as model.heads = %" PRId64
+                       "; leave the key out",
+                       c->kv_heads, model_family_name(c->family), c->heads);
     return OK;
 }
 
@@ -331,6 +337,19 @@ tid layer_param(struct layer_ctx *x, int span, const char *fmt, ...)
     if (x->param_tid[i] < 0 || span > 1)
         x->param_tid[i] = tape_param(x->t, p->name, slot_param(i), slot_grad(i), x->s->dtype, p->nd, n, p->type);
     return x->param_tid[i];
+}
+
+tid layer_rows(struct layer_ctx *x, int span, const char *name)
+{
+    int i = param_find(x->params, name);
+    CHECK(i >= 0, "the model declares no parameter %s", name);
+    const struct param *p = &x->params->p[i];
+    for (int k = 0; k < span; k++) {
+        const struct param *q = p + k;
+        CHECK(q->nd == 1 && q->ln[0] == p->ln[0] && spmd_equal(q->type, p->type), "%s is no row beside %s", q->name,
+              p->name);
+    }
+    return tape_param(x->t, p->name, slot_param(i), slot_grad(i), x->s->dtype, 2, (int64_t[]){span, p->ln[0]}, p->type);
 }
 
 /* Nats of a chunk of tokens; over tp each rank has the logits of its part of the vocabulary, and only three numbers per

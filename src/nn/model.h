@@ -14,7 +14,7 @@
  *   layers.N.moe.shared.{gate,up,down}.weight
  *   layers.N.attn.{q_a,q_a_norm,q_b | q, kv_a, kv_a_norm, k_rope, kv_b}.weight (latent attention)
  *   norm.weight (.bias)  head.weight [V,D] (absent when tied)
- *   vit: embed.patch.weight [D, C P P], embed.class [1,D], embed.patch.bias [1,D], embed.position [places,D],
+ *   vit: embed.patch.weight [D, C P P], embed.class [D], embed.patch.bias [D], embed.position [places,D],
  *   head.weight [classes,D] (.bias)
  * Floors 0-4 (model, tape, parallel, state). Order: Same(mesh).
  */

@@ -22,13 +22,13 @@ static void declare(struct declare_ctx *x)
 {
     const struct model_config *c = x->c;
     double std = 0.02, std_out = 0.02 / sqrt(2.0 * c->layers);
-    int64_t one[2] = {1, c->hidden}, patch[2] = {c->hidden, c->channels * c->patch_size * c->patch_size},
+    int64_t patch[2] = {c->hidden, c->channels * c->patch_size * c->patch_size},
             places[2] = {model_places(c), c->hidden}, head[2] = {c->classes, c->hidden};
     struct declare drawn = {INIT_NORMAL, std, -1, over_stream(x->par), 0},
                    zeros = {INIT_ZEROS, 0, -1, over_stream(x->par), 0};
     layer_declare(x, drawn, 2, patch, "embed.patch.weight");
-    layer_declare(x, drawn, 2, one, "embed.class"); /* kind 0; */
-    layer_declare(x, zeros, 2, one, "embed.patch.bias"); /* kind 1 */
+    layer_declare(x, drawn, 1, &c->hidden, "embed.class");      /* kind 0 of the table of two rows, */
+    layer_declare(x, zeros, 1, &c->hidden, "embed.patch.bias"); /* kind 1 */
     layer_declare(x, drawn, 2, places, "embed.position");
     for (int l = 0; l < c->layers; l++) plain_declare(x, l, as_vit(c), std, std_out);
     plain_declare_norm(x, -1, SPMD_I, "norm"); /* behind the pool: whole on every rank of tp */
@@ -48,8 +48,9 @@ static tid embed(struct layer_ctx *x, tid pixels)
     tid patch[3]; /* the patches, places, kinds */
     par_patches(x->t, x->par, pixels, a, x->s->dtype, "patches", patch);
     tid h_TD = op_linear(x->t, patch[0], layer_param(x, 1, "embed.patch.weight"), TID_NONE, "embed.patch");
-    tid kind_TD = op_embed(x->t, patch[2], layer_param(x, 2, "embed.class"), (struct vocab_attrs){0}, "embed.kind");
-    tid place_TD = op_embed(x->t, patch[1], layer_param(x, 1, "embed.position"), (struct vocab_attrs){0}, "embed.position");
+    tid kind_TD = op_embed(x->t, patch[2], layer_rows(x, 2, "embed.class"), (struct vocab_attrs){0}, "embed.kind");
+    tid place_TD =
+        op_embed(x->t, patch[1], layer_param(x, 1, "embed.position"), (struct vocab_attrs){0}, "embed.position");
     h_TD = op_add(x->t, op_add(x->t, h_TD, kind_TD, 0, 0, TID_NONE, "embed.kinds"), place_TD, 0, 0, TID_NONE, "embed");
     return op_dropout(x->t, h_TD, (float)c->dropout, dropout_stream("embed", 0), x->index_T, "embed.dropout");
 }

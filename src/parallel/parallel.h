@@ -53,8 +53,8 @@ tid par_collect_tokens(struct tape *t, const struct par *p, tid x, int64_t batch
 /* This rank's rows of integers that every rank has (ids, positions): a view, I or R -> S0. */
 tid par_rows(struct tape *t, const struct par *p, tid x, enum axis a);
 
-/* The rows of the stream that this rank has of pictures of `seq` places: its own along cp, and along tp where tokens are
- * sharded there. */
+/* The rows of the stream that this rank has of pictures of `seq` places: its own along cp, and along tp where tokens
+ * are sharded there. */
 struct picture_rows par_picture_rows(const struct par *p, int64_t batch, int64_t seq);
 /* Patches of pictures that every rank of the axes has (type I), of these rows (a.at): S0 where an axis shares rows out.
  * out: the patches in dtype `to`, the places, the kinds. */

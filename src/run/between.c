@@ -51,7 +51,7 @@ int trainer_validate(struct trainer *t, double *loss, struct err *e)
     if (trainer_serves(t)) return validate_server(t, e);
     int64_t most = t->cfg.run.eval_batches, n = dataset_eval_batches(t->valid, t->cfg.batch.global, most), trained = 0,
             first, count;
-    double nats = 0;
+    double nats = 0, right = 0;
     struct batch b;
     int rc = OK;
     config_part(&t->cfg, t->site.ranks.part, &first, &count);
@@ -68,6 +68,7 @@ int trainer_validate(struct trainer *t, double *loss, struct err *e)
         struct engine_batch view = trainer_view(&b, first);
         engine_evaluate(t->site.engine, &view, &r);
         nats += r.nats;
+        right += r.right;
         trained += r.tokens;
     }
     batch_fini(&b);
@@ -77,9 +78,15 @@ int trainer_validate(struct trainer *t, double *loss, struct err *e)
     *loss = trained ? nats / (double)trained : NAN;
     if (!t->leads) return OK;
     log_status_end();
+    if (model_sees(&t->cfg.model)) {
+        double share = trained ? right / (double)trained : 0;
+        log_info("step %lld  validation loss %.4f, accuracy %.2f %% of %lld pictures", (long long)t->step, *loss,
+                 100 * share, (long long)trained);
+        return metrics_valid(t->metrics, t->step, t->tokens, *loss, share, trained, e);
+    }
     log_info("step %lld  validation loss %.4f (perplexity %.2f) over %lld of %lld tokens", (long long)t->step, *loss,
              exp(*loss), (long long)trained, (long long)dataset_eval_tokens(t->valid));
-    return metrics_valid(t->metrics, t->step, t->tokens, *loss, trained, e);
+    return metrics_valid(t->metrics, t->step, t->tokens, *loss, NAN, trained, e);
 }
 
 int trainer_not_finite(struct trainer *t, const struct engine_batch *b, const struct engine_report *r, double lr,
@@ -151,6 +158,9 @@ int trainer_report(struct trainer *t, const struct engine_report *r, double lr, 
     struct metrics_step m = {
         .step = t->step,
         .loss = r->loss,
+        .sees = model_sees(&t->cfg.model),
+        .accuracy = r->tokens ? r->right / (double)r->tokens : 0,
+        .pictures = t->cfg.batch.global,
         .grad_norm = r->grad_norm,
         .lr = lr,
         .tokens = t->tokens,

@@ -3,6 +3,7 @@
  * is not read. */
 #include "run/metrics.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -190,12 +191,14 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
     json_begin_object(&o, NULL);
     json_put_int(&o, "step", s->step);
     json_put_real_digits(&o, "loss", s->loss, 9);
+    if (s->sees) json_put_real_digits(&o, "accuracy", s->accuracy, 6);
     json_put_real_digits(&o, "grad_norm", s->grad_norm, 9);
     json_put_real(&o, "lr", s->lr);
     json_put_int(&o, "tokens", s->tokens);
     json_put_real_digits(&o, "step_s", s->step_s, 6);
     json_put_real_digits(&o, "data_wait_s", s->data_wait_s, 4);
     json_put_real_digits(&o, "tokens_per_s", rate, 6);
+    if (s->sees) json_put_real_digits(&o, "pictures_per_s", s->step_s > 0 ? (double)s->pictures / s->step_s : 0, 6);
     json_put_real_digits(&o, "mfu", s->mfu, 4);
     json_put_int(&o, "peak_bytes", s->peak_bytes);
     json_put_int(&o, "skipped", s->skip != NULL); /* without a loss scale a step that cannot be taken ends the run */
@@ -220,6 +223,7 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
     json_end_object(&o);
     if (m->tb) {
         tb_scalar(m->tb, "train/loss", s->step, s->loss);
+        if (s->sees) tb_scalar(m->tb, "train/accuracy", s->step, s->accuracy);
         tb_scalar(m->tb, "train/grad_norm", s->step, s->grad_norm);
         tb_scalar(m->tb, "train/lr", s->step, s->lr);
         tb_scalar(m->tb, "speed/tokens_per_s", s->step, rate);
@@ -243,17 +247,20 @@ int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e)
     return rc || !s->load ? rc : add_loads(m, s, e);
 }
 
-int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, int64_t valid_tokens, struct err *e)
+int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, double accuracy, int64_t valid_tokens,
+                  struct err *e)
 {
     struct str line = {0};
     struct json_out o = {.s = &line};
     json_begin_object(&o, NULL);
     json_put_int(&o, "step", step);
     json_put_real_digits(&o, "valid_loss", loss, 9);
+    if (!isnan(accuracy)) json_put_real_digits(&o, "valid_accuracy", accuracy, 6);
     json_put_int(&o, "valid_tokens", valid_tokens);
     json_put_int(&o, "tokens", tokens);
     json_end_object(&o);
     if (m->tb) tb_scalar(m->tb, "valid/loss", step, loss);
+    if (m->tb && !isnan(accuracy)) tb_scalar(m->tb, "valid/accuracy", step, accuracy);
     return append(m, &line, e);
 }
 
@@ -306,8 +313,12 @@ void metrics_progress(const struct metrics *m, const struct metrics_step *s, int
         snprintf(disk, sizeof disk, "  disk %s, waited %.2g s", str_bytes(moved, (double)(s->put_bytes + s->got_bytes)),
                  s->tier_s);
     if (s->rounded) looks_progress(s->rounded, rounded, sizeof rounded);
-    str_count(rate, s->mean_tokens_per_s);
-    log_status("step %lld/%lld  loss %.4f  grad norm %.3g  lr %.2e  %s tok/s  MFU %.0f %%%s%s%s%s%s%s  ETA %s",
-               (long long)s->step, (long long)steps, s->loss, s->grad_norm, s->lr, rate, 100 * s->mean_mfu, load,
-               rounds, stale, scale, disk, rounded, str_duration(eta, eta_s));
+    char right[32] = "";
+    double each = s->sees && s->pictures ? (double)s->step_tokens / (double)s->pictures : 1; /* places of a picture */
+    if (s->sees) snprintf(right, sizeof right, "  accuracy %.1f %%", 100 * s->accuracy);
+    str_count(rate, s->mean_tokens_per_s / each);
+    log_status("step %lld/%lld  loss %.4f%s  grad norm %.3g  lr %.2e  %s %s/s  MFU %.0f %%%s%s%s%s%s%s  ETA %s",
+               (long long)s->step, (long long)steps, s->loss, right, s->grad_norm, s->lr, rate,
+               s->sees ? "pictures" : "tok", 100 * s->mean_mfu, load, rounds, stale, scale, disk, rounded,
+               str_duration(eta, eta_s));
 }

@@ -30,6 +30,9 @@ struct metrics_source {
 struct metrics_step {
     int64_t step; /* optimizer steps done, from 1 */
     double loss, grad_norm, lr;
+    bool sees;           /* samples are pictures: */
+    double accuracy;     /* share of the trained ones whose class was told right, before the step */
+    int64_t pictures;    /* of this step */
     int64_t tokens;      /* trained so far */
     int64_t step_tokens; /* processed in this step: what tokens_per_s counts */
     double step_s, mfu;
@@ -70,8 +73,9 @@ int metrics_close(struct metrics *m, struct err *e);
 /* A line of exponents.jsonl beside it, without its end, which it gets; on a full disk it waits, too. */
 int metrics_exponents(struct metrics *m, struct str *line, struct err *e);
 int metrics_step(struct metrics *m, const struct metrics_step *s, struct err *e);
-/* tokens: trained so far; loss: the mean over valid_tokens. */
-int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, int64_t valid_tokens, struct err *e);
+/* tokens: trained so far; loss: the mean over valid_tokens; accuracy: of pictures, else NAN. */
+int metrics_valid(struct metrics *m, int64_t step, int64_t tokens, double loss, double accuracy, int64_t valid_tokens,
+                  struct err *e);
 /* Ranks that must hold the same numbers do not (engine/replicas.h): which tensor, where in it, which ranks. */
 int metrics_differ(struct metrics *m, int64_t step, const char *tensor, const char *element, const int *ranks,
                    int n_ranks, struct err *e);

@@ -15,9 +15,9 @@
 #include "engine/tally.h"
 #include "run/serve_routes.h"
 
-enum { HEAD = 8 };
-enum { HEAD_NATS, HEAD_TOKENS, HEAD_NORM, HEAD_STOP };                                         /* push */
-enum { BACK_STALE, BACK_MEAN, BACK_MAX, BACK_N, BACK_MEET, BACK_OVER, BACK_NATS, BACK_COUNT }; /* answer */
+enum { HEAD_NATS, HEAD_TOKENS, HEAD_NORM, HEAD_STOP, HEAD_RIGHT }; /* push */
+/* Answer. */
+enum { BACK_STALE, BACK_MEAN, BACK_MAX, BACK_N, BACK_MEET, BACK_OVER, BACK_NATS, BACK_COUNT, BACK_RIGHT, HEAD };
 
 struct client { /* what a server knows of a worker */
     double head[HEAD], back[HEAD];
@@ -27,7 +27,7 @@ struct client { /* what a server knows of a worker */
     int64_t words;  /* and what is said with it */
     int64_t clock;  /* steps done */
     int64_t pulled; /* updates made when it last pulled */
-    double nats, tokens;
+    double nats, tokens, right;
     bool waits;
 };
 
@@ -186,6 +186,7 @@ int serve_push(struct serve *v, const struct engine_batch *b, int64_t step, bool
     head[HEAD_NATS] = r->nats;
     head[HEAD_TOKENS] = (double)r->tokens;
     head[HEAD_NORM] = r->grad_norm;
+    head[HEAD_RIGHT] = r->right;
     head[HEAD_STOP] =
         stop ? (double)(step + v->c.staleness + 2) : 0; /* others are at most staleness + 1 ahead of `step` */
     for (int k = 0; finite && k < v->n_servers; k++) {
@@ -202,6 +203,7 @@ int serve_push(struct serve *v, const struct engine_batch *b, int64_t step, bool
     if (back[BACK_MEET] != 0) { /* all workers' losses of the step */
         r->nats = back[BACK_NATS];
         r->tokens = (int64_t)back[BACK_COUNT];
+        r->right = back[BACK_RIGHT];
         r->loss = r->tokens ? r->nats / (double)r->tokens : 0;
     }
     *meet = back[BACK_MEET] != 0;
@@ -236,6 +238,7 @@ static void apply(struct serve *v, int w, int64_t *tokens)
     c->waits = true;
     c->nats = c->head[HEAD_NATS];
     c->tokens = c->head[HEAD_TOKENS];
+    c->right = c->head[HEAD_RIGHT];
     *tokens += (int64_t)c->tokens;
     c->back[BACK_STALE] = stale;
     v->stale_sum += stale;
@@ -253,10 +256,11 @@ static void answer(struct serve *v, int w, bool meet, bool over)
     c->back[BACK_N] = (double)v->stale_n;
     c->back[BACK_MEET] = meet;
     c->back[BACK_OVER] = over;
-    c->back[BACK_NATS] = c->back[BACK_COUNT] = 0;
+    c->back[BACK_NATS] = c->back[BACK_COUNT] = c->back[BACK_RIGHT] = 0;
     for (int i = 0; meet && i < v->n_workers; i++) {
         c->back[BACK_NATS] += v->client[i].nats;
         c->back[BACK_COUNT] += v->client[i].tokens;
+        c->back[BACK_RIGHT] += v->client[i].right;
     }
     int64_t said = comm_send(v->words, c->back, HEAD, DT_F64, w, "answer: who goes on");
     travel(&c->pull, "answer");

@@ -148,6 +148,7 @@ static int write_end(struct trainer *t, int64_t first, struct err *e)
     r->tokens_per_s = speed_all(&t->speed);
     r->seconds = clock_now_s() - t->started_s;
     r->wanted = t->cfg.run.steps;
+    r->places = model_sees(&t->cfg.model) ? t->cfg.model.seq_len : 0;
     struct ends_note n = {
         .first = first,
         .step = t->step,

@@ -20,6 +20,7 @@ struct trainer_result {
     int64_t tokens;
     int64_t wanted;          /* run.steps */
     double loss, valid_loss; /* of the last step; NaN when there was none */
+    int64_t places;          /* of a picture: tokens_per_s counts them; 0: texts are read */
     double tokens_per_s;     /* over the time of this call's steps; 0: none */
     double seconds;          /* from the first step to the end, saving and validation included */
     bool stopped;            /* by a signal */

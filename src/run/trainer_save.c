@@ -41,8 +41,8 @@ struct save_info trainer_save_info(const struct trainer *t)
         .config_text = str_text(&t->config_text),
         .tokenizer_dir = t->tokenizer_dir,
         .cfg = &t->cfg,
-        .bos = tokenizer_bos(t->tokenizer),
-        .eos = tokenizer_eos(t->tokenizer),
+        .bos = t->tokenizer ? tokenizer_bos(t->tokenizer) : -1,
+        .eos = t->tokenizer ? tokenizer_eos(t->tokenizer) : -1,
         .data = t->data,
     };
 }

@@ -19,7 +19,7 @@ static int read_part(void *ctx, int part, struct engine_batch *out, struct err *
     int64_t first, n;
     config_part(c, part, &first, &n);
     if (x->made) batch_fini(&x->batch);
-    batch_init(&x->batch, n, c->model.seq_len);
+    batch_init_pictures(&x->batch, n, c->model.seq_len, model_pixels(&c->model));
     x->made = true;
     int rc = dataset_batch(x->t->train, x->t->step, c->batch.global, first, &x->batch, e);
     *out = trainer_view(&x->batch, first);

@@ -86,8 +86,8 @@ static struct engine_batch part_of(const struct trial *t, const int32_t *tokens,
                              .first = first};
     if (model_sees(&t->c->model)) {
         b.label = tokens + 4 * field + first;
-        b.pixels = (const float *)(const void *)(tokens + 4 * field + t->c->batch.global) +
-                   first * model_pixels(&t->c->model);
+        b.pixels =
+            (const float *)(const void *)(tokens + 4 * field + t->c->batch.global) + first * model_pixels(&t->c->model);
         for (int64_t i = 0; i < count; i++) b.n_trained += b.label[i] >= 0;
         return b;
     }

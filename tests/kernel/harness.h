@@ -27,6 +27,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kernel/kernel.h"
+#include "kernel/pictures.h"
 
 enum { KCASE_BLOCKS = 96, KCASE_GUARD = 64 };
 
@@ -363,6 +364,7 @@ static inline void build_xent(struct kcase *k)
     int64_t t = kcase_int(k, 1, 20), v = kcase_int(k, 1, k->large ? 3000 : 90);
     k->in[0] = kcase_floats(k, t, v, 2);
     k->in[1] = kcase_ints(k, t, -1, v - 1);
+    if (k->op == OP_XENT) edit_vocab(&k->at)->right = kcase_int(k, 0, 1);
     k->n_in = 2;
 }
 
@@ -547,6 +549,36 @@ static inline void build_mla(struct kcase *k)
     k->n_in = 2;
 }
 
+static inline struct picture_rows build_picture_rows(struct kcase *k, int64_t seq)
+{
+    struct picture_rows a = {.batch = kcase_int(k, 1, 5), .seq = seq, .parts = (int)kcase_int(k, 1, 3)};
+    a.part = (int)kcase_int(k, 0, a.parts - 1);
+    int64_t all = a.batch * picture_rows_each(&a); /* none, where pictures have fewer places than there are parts */
+    a.first = all ? kcase_int(k, 0, all - 1) : 0;
+    a.rows = all ? kcase_int(k, 1, all - a.first) : 0;
+    if (kcase_int(k, 0, 1)) a.first = 0, a.rows = all;
+    return a;
+}
+
+static inline void build_patches(struct kcase *k)
+{
+    int64_t side = kcase_int(k, 1, 4), patch = kcase_int(k, 1, 5), channels = kcase_int(k, 1, 3);
+    struct picture_rows rows = build_picture_rows(k, side * side + 1);
+    k->at = ATTRS(patches, rows, channels, side * patch, patch);
+    k->in[0] = kcase_tensor(k, DT_F32, rows.batch, channels * side * side * patch * patch);
+    view_fill(&k->in[0], k->seed, 3, 1);
+    k->out[0].dtype = k->dtype;
+    k->n_in = 1;
+}
+
+static inline void build_pool(struct kcase *k)
+{
+    struct picture_rows rows = build_picture_rows(k, kcase_int(k, 2, 20));
+    k->at = ATTRS(pool, rows, (enum pool_kind)kcase_int(k, 0, POOL_N - 1));
+    k->in[0] = kcase_floats(k, rows.rows, kcase_int(k, 1, 70), 1);
+    k->n_in = 1;
+}
+
 /* A root of the loss: no gradient comes in, and forward adds to what is there. */
 static inline bool kcase_is_root(enum op op) { return op == OP_XENT || op == OP_BALANCE; }
 
@@ -607,6 +639,8 @@ static inline void kcase_random(struct kcase *k, enum op op, enum dtype dtype, u
         [OP_UNPERMUTE] = build_unpermute,
         [OP_MLA_KV] = build_mla,
         [OP_TRIM] = build_mla,
+        [OP_PATCHES] = build_patches,
+        [OP_POOL] = build_pool,
     };
     *k = (struct kcase){.op = op, .dtype = dtype, .seed = seed * 64 + (uint64_t)op * 4 + (uint64_t)dtype};
     k->large = seed % 6 == 5;

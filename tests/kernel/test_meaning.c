@@ -122,15 +122,16 @@ struct point {
     double x, up, y;
 };
 
-/* Values from tables of tanh and the logistic function. */
+/* Values from tables of tanh, the logistic function and the normal distribution. */
 static void test_activations(void **state)
 {
     (void)state;
     static const struct point gelu[] = {{0, 0, 0}, {1, 0, 0.84119199}, {-1, 0, -0.15880801}, {3, 0, 2.99636261}};
+    static const struct point by_erf[] = {{0, 0, 0}, {1, 0, 0.84134475}, {-1, 0, -0.15865525}, {3, 0, 2.99595031}};
     static const struct point swiglu[] = {{0, 5, 0}, {1, 2, 1.46211716}, {-2, 3, -0.71521754}, {30, -1, -30}};
     for (int act = 0; act < ACT_N; act++)
         for (int i = 0; i < 4; i++) {
-            struct point p = act == ACT_SWIGLU ? swiglu[i] : gelu[i];
+            struct point p = act == ACT_SWIGLU ? swiglu[i] : act == ACT_GELU_ERF ? by_erf[i] : gelu[i];
             struct kcase k = {.op = OP_ACT, .dtype = DT_F32, .n_in = 1, .at = ATTRS(act, .kind = (enum act_kind)act)};
             k.in[0] = kcase_tensor(&k, DT_F32, 1, act == ACT_SWIGLU ? 2 : 1);
             view_set(&k.in[0], 0, 0, p.x);
@@ -140,6 +141,79 @@ static void test_activations(void **state)
             assert_true(fabs(view_get(&k.out[0], 0, 0) - p.y) < 1e-6);
             kcase_free(&k);
         }
+}
+
+/* Pixel (y, x) of channel c of picture b is 1000 b + 100 c + 10 y + x: patch 3 of 2 x 2 pixels of 4 x 4 begins at (2,
+ * 2). Over two parts the first has the head and the tail of the five places. */
+static void test_patches(void **state)
+{
+    (void)state;
+    static const int64_t place[2][3] = {{0, 1, 4}, {2, 3, -1}};
+    for (int part = -1; part < 2; part++) {
+        struct picture_rows rows = {2, 5, part < 0 ? 1 : 2, part < 0 ? 0 : part, 0, part < 0 ? 10 : part ? 4 : 6};
+        struct kcase k = {.op = OP_PATCHES, .dtype = DT_F32, .n_in = 1, .at = ATTRS(patches, rows, 2, 4, 2)};
+        k.in[0] = kcase_tensor(&k, DT_F32, 2, 32);
+        for (int64_t b = 0; b < 2; b++)
+            for (int64_t i = 0; i < 32; i++)
+                view_set(&k.in[0], b, i, (double)(1000 * b + i / 16 * 100 + i % 16 / 4 * 10 + i % 4));
+        k.out[0].dtype = DT_F32;
+        kcase_outputs(&k);
+        assert_true(kcase_forward(&k, &kernel_family_ref, 1));
+        int64_t each = rows.rows / 2;
+        for (int64_t t = 0; t < rows.rows; t++) {
+            int64_t at = part < 0 ? t % 5 : place[part][t % each], p = at - 1;
+            assert_int_equal(((int32_t *)k.out[1].p)[t], at);
+            assert_int_equal(((int32_t *)k.out[2].p)[t], at > 0);
+            for (int64_t i = 0; i < 8; i++) {
+                int64_t y = p / 2 * 2 + i % 4 / 2, x = p % 2 * 2 + i % 2;
+                double want = at ? (double)(t / each * 1000 + i / 4 * 100 + y * 10 + x) : 0;
+                assert_true(view_get(&k.out[0], t, i) == want);
+            }
+        }
+        kcase_free(&k);
+    }
+}
+
+/* Of three places the class, or the mean of the other two; of a stretch of rows what is there of them. */
+static void test_pool(void **state)
+{
+    (void)state;
+    static const double x[6] = {1, 2, 4, 8, 16, 32};
+    static const double want[2][2][2] = {{{1, 8}, {3, 24}}, {{0, 8}, {3, 8}}}; /* all rows; rows 1 to 4 */
+    for (int some = 0; some < 2; some++)
+        for (int kind = 0; kind < POOL_N; kind++) {
+            struct picture_rows rows = {2, 3, 1, 0, some, some ? 4 : 6};
+            struct kcase k = {.op = OP_POOL, .dtype = DT_F32, .n_in = 1, .at = ATTRS(pool, rows, (enum pool_kind)kind)};
+            k.in[0] = kcase_tensor(&k, DT_F32, rows.rows, 1);
+            for (int64_t t = 0; t < rows.rows; t++) view_set(&k.in[0], t, 0, x[t + some]);
+            kcase_outputs(&k);
+            assert_true(kcase_forward(&k, &kernel_family_ref, 1));
+            for (int b = 0; b < 2; b++) assert_true(view_get(&k.out[0], b, 0) == want[some][kind][b]);
+            kcase_free(&k);
+        }
+}
+
+/* The first of equal logits wins, one that is not a number is never right, and what is not trained is not counted. */
+static void test_right(void **state)
+{
+    (void)state;
+    static const double x[5][3] = {{1, 2, 3}, {3, 3, 1}, {3, 3, 1}, {0, NAN, 0}, {9, 1, 1}};
+    static const int target[5] = {2, 0, 1, 0, -1};
+    static const int right[5] = {1, 1, 0, 0, 0};
+    for (int t = 0; t < 5; t++) {
+        struct kcase k = {.op = OP_XENT, .dtype = DT_F32, .n_in = 2, .at = ATTRS(vocab, .right = true)};
+        k.in[0] = kcase_tensor(&k, DT_F32, 1, 3);
+        k.in[1] = kcase_tensor(&k, DT_I32, 1, 0);
+        for (int i = 0; i < 3; i++) view_set(&k.in[0], 0, i, x[t][i]);
+        view_set(&k.in[1], 0, 0, target[t]);
+        kcase_outputs(&k);
+        for (int f = 0; f < 2; f++) {
+            view_fill_zero(&k.out[0]);
+            if (!kcase_forward(&k, f ? &kernel_family_cpu : &kernel_family_ref, 1)) continue;
+            assert_true(view_get(&k.out[0], 0, 2) == right[t]);
+        }
+        kcase_free(&k);
+    }
 }
 
 /* Equal logits cost log V each; a certain one nothing; large logits do not overflow; -1 is not counted. */
@@ -256,6 +330,9 @@ int main(void)
         cmocka_unit_test(test_cache_is_attention_in_pieces),
         cmocka_unit_test(test_rotary_is_relative),
         cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_patches),
+        cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_right),
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_norms),
     };

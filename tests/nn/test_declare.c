@@ -35,8 +35,8 @@ static struct model_config model(uint64_t seed, enum model_family f)
 {
     struct model_config c = toy_model(f);
     c.heads = 6;
-    c.kv_heads = f == MODEL_DEEPSEEK ? 6 : (int[]){1, 2, 3, 6}[roll(seed, 14, 4)];
-    c.tie_embeddings = roll(seed, 15, 2);
+    c.kv_heads = f == MODEL_DEEPSEEK || f == MODEL_VIT ? 6 : (int[]){1, 2, 3, 6}[roll(seed, 14, 4)];
+    c.tie_embeddings = f != MODEL_VIT && roll(seed, 15, 2);
     return c;
 }
 

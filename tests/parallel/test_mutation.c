@@ -72,7 +72,7 @@ static void test_forgotten_collectives(void **state)
          {.tp = 4, .rank = 1, .etp = 2},
          {.tp = 6, .rank = 3, .sequence = true, .ep = 2, .etp = 3, .cp = 2}};
     int refused = 0, uncounted = 0;
-    for (int family = 0; family < MODEL_N; family++)
+    for (int family = 0; family < TOY_TEXTS; family++)
         for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
             struct err e = {0};
             int n, ignored;

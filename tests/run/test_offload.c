@@ -58,7 +58,7 @@ static void look_at(const struct program *p, struct seen *s)
 static void test_what_goes(void **state)
 {
     (void)state;
-    for (int v = 0; v < 2 * MODEL_N; v++) {
+    for (int v = 0; v < 2 * TOY_TEXTS; v++) {
         enum model_family f = (enum model_family)(v / 2);
         struct engine_config c = config_of(f, true);
         struct kernel_table k;

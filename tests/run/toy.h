@@ -36,6 +36,9 @@ enum { TOY_SANITIZED = 0 };
 enum { TOY_SANITIZED = 0 };
 #endif
 
+/* Families before this one read text, which a toy's batch is; the layouts of ViT are test_vit.c's. */
+enum { TOY_TEXTS = MODEL_VIT };
+
 /* Odd sizes on purpose: nothing is a multiple of a vector or a tile. */
 static inline struct model_config toy_model(enum model_family family)
 {
@@ -60,6 +63,14 @@ static inline struct model_config toy_model(enum model_family family)
                                     .scale = 1,
                                     .aux = 0.02,
                                     .z = 0.001};
+    if (family == MODEL_VIT) {
+        m.image_size = 10;
+        m.patch_size = 2;
+        m.channels = 3;
+        m.classes = 11;
+        m.qkv_bias = true;
+        m.seq_len = m.max_positions = 26;
+    }
     if (family != MODEL_DEEPSEEK) return m;
     m.moe = (struct moe_config){.experts = 6,
                                 .top_k = 3,

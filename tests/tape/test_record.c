@@ -162,7 +162,7 @@ static void test_every_wrong_layout(void **state)
 {
     (void)state;
     static const enum spmd letters[] = {SPMD_I, SPMD_R, SPMD_S0, SPMD_S1, SPMD_V, SPMD_P};
-    for (int family = 0; family < MODEL_N; family++) {
+    for (int family = 0; family < TOY_TEXTS; family++) {
         struct model_config c = toy_model((enum model_family)family);
         struct param_table p = {0};
         struct err e = {0};
@@ -267,7 +267,7 @@ static void test_all_programs(void **state)
     struct err e = {0};
     assert_int_equal(kernel_table_init(&k, "auto", 2, true, &e), OK);
     for (int v = 0; v < 64; v++) {
-        struct model_config c = toy_model((enum model_family)(v % MODEL_N));
+        struct model_config c = toy_model((enum model_family)(v % TOY_TEXTS));
         c.tie_embeddings = v & 2;
         c.dropout = v & 4 ? 0.1 : 0;
         c.document_mask = v & 8;
