@@ -114,6 +114,8 @@ static int make_config(const struct request *q, struct config *c, struct arena *
                                                         : "bf16");
     for (int i = 0; i < q->keys.n; i++) keys[n++] = q->keys.p[i];
     int rc = cli_config(c, NULL, a, NULL, keys, n, to_int(q->ranks), e);
+    if (!rc && model_sees(&c->model))
+        rc = err_set(e, ERR_REQUEST, "model.family: sees pictures; this command measures models that read text");
     return rc ? rc : plan_choose(c, NULL, NULL, e);
 }
 

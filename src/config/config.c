@@ -460,6 +460,8 @@ static int resolve_model(struct config *c, const struct conf *f, int64_t n_vocab
     if (c->model.max_positions < c->model.seq_len)
         return conf_error(f, e, "model.max_positions", "%lld is less than model.seq_len = %lld; choose at least that",
                           (long long)c->model.max_positions, (long long)c->model.seq_len);
+    if (model_sees(&c->model) && c->run.sample_every)
+        return conf_error(f, e, "run.sample_every", "a model that sees pictures writes no text; leave it out");
     if (model_sees(&c->model)) return check_model(c, f, e);
     if (!c->model.vocab) c->model.vocab = n_vocab;
     if (!c->model.vocab) return conf_error(f, e, "model.vocab", "wanted a number: there is no tokenizer to ask");

@@ -44,6 +44,8 @@ int setup_no_tokenizer(const struct config *c, const struct conf *f, struct err 
 {
     static const char *const other[] = {"tokenizer.model", "vocab.json", "merges.txt", "tekken.json", "spiece.model"};
     struct str has = {0};
+    if (model_sees(&c->model))
+        return conf_error(f, e, "model.family", "sees pictures; this command is for models that read text");
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
         char *path = fs_join(c->from.dir, other[i]);
         if (fs_exists(path)) str_printf(&has, "%s%s", has.n ? ", " : "; it has ", other[i]);

@@ -134,6 +134,9 @@ static int check_pictures(const struct model_config *c, struct err *e)
     if (c->tie_embeddings)
         return err_set(e, ERR_REQUEST, "model.tie_embeddings: %s has no table of tokens to share; leave the key out",
                        model_family_name(c->family));
+    if (c->document_mask)
+        return err_set(e, ERR_REQUEST, "model.document_mask: %s sees one picture in a sequence; leave the key out",
+                       model_family_name(c->family));
     if (c->kv_heads != c->heads)
         return err_set(e, ERR_REQUEST,
                        "model.kv_heads: %" PRId64 ", but %s has as many as model.heads = %" PRId64

@@ -190,6 +190,8 @@ static void test_refused(void **state)
         {"model.moe.experts=4", "vit has no experts"},
         {"model.mla.kv_rank=4", "latent attention"},
         {"model.image_size=65536 model.patch_size=1", "more than 2^24"},
+        {"model.document_mask=true", "model.document_mask: vit sees one picture"},
+        {"run.sample_every=5", "run.sample_every: a model that sees pictures"},
         {"model.image_size=0", "model.image_size"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
