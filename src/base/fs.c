@@ -269,16 +269,20 @@ void fs_lock_release(struct fs_lock *l)
 }
 
 #define WRITER_BYTES ((size_t)1 << 20)
+#define CALL_BYTES ((size_t)8 << 20) /* calls end at multiples of it: at the borders of stripes and pages */
+#define WRITEBACK_BYTES                                                                                                \
+    ((int64_t)32 << 20) /* the disk works beside the writer, and a sync at the end finds little left */
 
 struct fs_writer {
     int fd;
     char *path;
     unsigned char *buffer;
-    size_t used;     /* bytes in the buffer */
-    int64_t offset;  /* bytes accepted, buffer included */
-    int64_t n_calls; /* write(2) calls so far */
-    int64_t fail_at; /* the call that is made to fail; 0: none */
-    int failed;      /* errno of the first failure: sticky, later calls change nothing */
+    size_t used;           /* bytes in the buffer */
+    int64_t offset;        /* bytes accepted, buffer included */
+    int64_t n_calls;       /* write(2) calls so far */
+    int64_t fail_at;       /* the call that is made to fail; 0: none */
+    int64_t pushed, begun; /* offset behind the last byte written; before it the disk was told to begin */
+    int failed;            /* errno of the first failure: sticky, later calls change nothing */
 };
 
 static struct fs_writer *writer_new(int fd, const char *path, int64_t offset)
@@ -287,7 +291,7 @@ static struct fs_writer *writer_new(int fd, const char *path, int64_t offset)
     w->fd = fd;
     w->path = xstrdup(path);
     w->buffer = xmalloc(WRITER_BYTES);
-    w->offset = offset;
+    w->offset = w->pushed = w->begun = offset;
     return w;
 }
 
@@ -327,14 +331,19 @@ static void push(struct fs_writer *w, const unsigned char *p, size_t n)
 {
     while (n && !w->failed) {
         ssize_t k = -1;
+        size_t room = CALL_BYTES - (size_t)(w->pushed % (int64_t)CALL_BYTES);
         if (++w->n_calls == w->fail_at) errno = ENOSPC;
-        else k = write(w->fd, p, n);
+        else k = write(w->fd, p, n < room ? n : room);
         if (k < 0) {
             if (errno != EINTR) w->failed = errno;
             continue;
         }
         p += k;
         n -= (size_t)k;
+        w->pushed += k;
+        if (w->pushed - w->begun < WRITEBACK_BYTES) continue;
+        sync_file_range(w->fd, w->begun, w->pushed - w->begun, SYNC_FILE_RANGE_WRITE); /* a hint: nothing to fail */
+        w->begun = w->pushed;
     }
 }
 

@@ -31,6 +31,8 @@ struct fs_file {
 int fs_file_open(struct fs_file *f, const char *path, struct err *e);
 void fs_file_close(struct fs_file *f); /* also one that failed to open, or {.fd = -1} */
 int fs_file_read(const struct fs_file *f, int64_t at, size_t n, void *out, struct err *e);
+/* Bytes [at, at + n) will be wanted soon: the disk may begin. A hint; those that the file lacks are nothing. */
+void fs_file_ahead(const struct fs_file *f, int64_t at, int64_t n);
 /* Who holds many files lets some rest: the descriptor is closed, the rest stays. Reopening fails when another file has
  * come under the name meanwhile, or the file was changed. Nothing is done to an open one. */
 void fs_file_rest(struct fs_file *f);

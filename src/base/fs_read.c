@@ -79,6 +79,11 @@ void fs_file_close(struct fs_file *f)
     *f = (struct fs_file){.fd = -1};
 }
 
+void fs_file_ahead(const struct fs_file *f, int64_t at, int64_t n)
+{
+    if (f->fd >= 0) posix_fadvise(f->fd, at, n, POSIX_FADV_WILLNEED);
+}
+
 int fs_file_read(const struct fs_file *f, int64_t at, size_t n, void *out, struct err *e)
 {
     CHECK((f->fd >= 0 || f->elsewhere) && at >= 0, "%s: reading at %lld of a file that is not open",

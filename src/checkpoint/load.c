@@ -226,7 +226,7 @@ static int checked_box(struct ckpt *c, int64_t i, int k, struct stored *out, str
     int rc = stored_box(c, i, k, out, e);
     if (rc < 0 || b->n_chunks || b->bytes <= MANIFEST_CHUNK) return rc;
     out->sums = NULL;
-    if (!out->seen[0]) rc = stored_verify(out, b->hash, e);
+    if (!out->seen[0]) rc = stored_verify(out, &b->hash, e);
     if (rc == OK) out->seen[0] = true;
     return rc;
 }
@@ -482,7 +482,7 @@ int64_t ckpt_verify(struct ckpt *c, ckpt_problem_fn *bad, void *ctx)
             if (!c->files[b->file]) continue; /* the file itself was told already */
             int rc = stored_box(c, i, k, &f, &e);
             if (rc == OK && !b->n_chunks) f.sums = NULL; /* its one sum is compared below */
-            if (rc == OK) rc = stored_verify(&f, b->hash, &e);
+            if (rc == OK) rc = stored_verify(&f, b->n_chunks && c->m.version > 1 ? NULL : &b->hash, &e);
             if (rc < 0) {
                 n_bad++;
                 bad(ctx, e.text);

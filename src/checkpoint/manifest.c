@@ -23,7 +23,7 @@ static const char seal_head[] = ",\n\"xxh64\":\"", seal_tail[] = "\"}\n";
 #define INT_LIMIT INT64_MAX
 #define CHUNK_LIMIT ((int64_t)64 << 20) /* readers have a buffer of this size */
 
-void manifest_init(struct manifest *m) { *m = (struct manifest){.arena = arena_new()}; }
+void manifest_init(struct manifest *m) { *m = (struct manifest){.version = MANIFEST_VERSION, .arena = arena_new()}; }
 
 void manifest_fini(struct manifest *m)
 {
@@ -38,6 +38,18 @@ void manifest_key(struct str *s, const struct manifest_tensor *t, const struct r
     struct region whole = region_whole(&t->shape);
     str_printf(s, "%s/%s", t->group, t->name);
     if (!region_equal(&whole, box)) str_puts(s, region_print(text, box));
+}
+
+uint64_t manifest_root(const uint64_t *chunks, int64_t n)
+{
+    struct hash64 h;
+    hash64_init(&h);
+    for (int64_t i = 0; i < n; i++) {
+        unsigned char b[8];
+        for (int k = 0; k < 8; k++) b[k] = (unsigned char)(chunks[i] >> (8 * k));
+        hash64_add(&h, b, sizeof b);
+    }
+    return hash64_value(&h);
 }
 
 /* -- printing ----------------------------------------------------------------------------------------------- */
@@ -115,7 +127,7 @@ void manifest_print(const struct manifest *m, struct str *out)
     struct json_out o = {.s = &s};
     json_begin_object(&o, NULL);
     json_put_string(&o, "format", FORMAT);
-    json_put_int(&o, "version", MANIFEST_VERSION);
+    json_put_int(&o, "version", m->version);
     json_put_string(&o, "tutti", m->tutti);
     json_put_int(&o, "step", m->step);
     json_put_int(&o, "tokens", m->tokens);
@@ -301,6 +313,7 @@ static int parse_head(struct manifest *m, const struct json *v, const char *what
                        "%s: written in version %lld of the format by tutti %.40s; this tutti reads version %d: use "
                        "that one",
                        what, (long long)version, tutti, MANIFEST_VERSION);
+    m->version = (int)version;
     rc = json_need_int(v, "step", 0, INT_LIMIT, &m->step, what, e);
     if (rc == OK) rc = json_need_int(v, "tokens", 0, INT_LIMIT, &m->tokens, what, e);
     if (rc == OK) rc = json_need_int(v, "seed", INT64_MIN, INT_LIMIT, &m->seed, what, e);

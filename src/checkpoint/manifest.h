@@ -4,7 +4,7 @@
  * A tensor is known by (group, name): group says which of a parameter's companions it is ("param", "master",
  * "m", "v"). Its elements lie in boxes, each a tensor of some safetensors file. The text is one JSON object
  *
- *   {"format": "tutti checkpoint", "version": 1, "tutti": "0.1.0", "step": 500, "tokens": 4096000, "seed": 1,
+ *   {"format": "tutti checkpoint", "version": 2, "tutti": "0.1.0", "step": 500, "tokens": 4096000, "seed": 1,
  *    "publication": 7, "chunk": 4194304,
  *    "files": [{"name": "boxes-00000.safetensors", "bytes": 1234, "xxh64": "..."}, ...],
  *    "tensors": [{"group": "param", "name": "norm.weight", "dtype": "bf16", "shape": [256],
@@ -13,9 +13,11 @@
  *    "xxh64": "of every byte before the comma that precedes this member"}
  *
  * A box of more than "chunk" bytes also has "chunks": the xxh64 of each of its chunks, 16 digits after 16 digits, so
- * that who reads a part of it compares what it reads and no more. Manifests without (written before there were chunks)
- * are read whole. A file's xxh64 covers its header when its name ends in .safetensors (the boxes have their own), else
- * all of it: every byte of a checkpoint is under some checksum, the manifest's own bytes included.
+ * that who reads a part of it compares what it reads and no more; its "xxh64" is then that of its chunks' sums, 8 bytes
+ * each, little-endian (manifest_root). In version 1 a box's "xxh64" is of its bytes, whether it has chunks or not; the
+ * first of them, without "chunk", are read whole. docs/checkpoint-format.md is the specification. A file's xxh64 covers
+ * its header when its name ends in .safetensors (the boxes have their own), else all of it: every byte of a checkpoint
+ * is under some checksum, the manifest's own bytes included.
  *
  * Invariants of a parsed manifest
  *   1. Every box lies in its tensor; bytes = elements x element size.
@@ -37,7 +39,7 @@
 #include "layout/region.h"
 
 #define MANIFEST_NAME "manifest.json"
-#define MANIFEST_VERSION 1
+#define MANIFEST_VERSION 2
 #define MANIFEST_LIMIT ((size_t)1 << 30)
 #define MANIFEST_CHUNK ((int64_t)4 << 20) /* what is written: 16 digits of manifest for each 4 MiB */
 
@@ -45,7 +47,7 @@ struct manifest_box {
     struct region box;
     int file; /* position in files */
     int64_t bytes;
-    uint64_t hash;
+    uint64_t hash;          /* of its bytes; where there are chunks, from version 2 on, of their sums */
     const uint64_t *chunks; /* of every m.chunk bytes; NULL: none, and compare all of it with hash */
     int64_t n_chunks;
 };
@@ -65,6 +67,7 @@ struct manifest_file {
 };
 
 struct manifest {
+    int version;       /* of the format; of what is built MANIFEST_VERSION */
     const char *tutti; /* version of the program that wrote it */
     int64_t step;      /* optimizer steps done */
     int64_t tokens;    /* trained so far */
@@ -95,6 +98,9 @@ void manifest_print(const struct manifest *m, struct str *out);
 int manifest_finish(struct manifest *m, const char *what, bool part, struct err *e);
 /* Position of a tensor, or -1. */
 int manifest_find(const struct manifest *m, const char *group, const char *name);
+
+/* The sum of a box from those of its chunks. */
+uint64_t manifest_root(const uint64_t *chunks, int64_t n);
 
 /* The key of a box in its safetensors file: "param/norm.weight", or "param/norm.weight[0:128]" when the box is
  * not the whole tensor. */

@@ -19,6 +19,8 @@
 #include "base/magic.h"
 #include "base/mem.h"
 
+enum { AHEAD_BYTES = 8 << 20 }; /* the disk works while what came is summed */
+
 struct file {
     char *path;
     struct fs_file disk;    /* resting unless it is the set's open one */
@@ -389,5 +391,6 @@ int safetensors_read(struct safetensors *s, const struct safetensors_entry *t, i
         if (rc == OK) s->open = t->file;
     }
     if (rc == OK) rc = read_file(f, t->at + at, n, out, e);
+    if (rc == OK && !f->p && n >= AHEAD_BYTES / 8) fs_file_ahead(&f->disk, t->at + at + (int64_t)n, AHEAD_BYTES);
     return rc < 0 ? err_prefix(e, "tensor %.200s", t->name) : OK;
 }

@@ -10,8 +10,10 @@
  *      dtype and shape say.
  *   2. Names are unique over all files of a set.
  * Writing streams: the header is known beforehand, the bytes follow in any pieces. The header is padded with
- * spaces so that the data begin at a multiple of 64 bytes, and wider types come first, so that every tensor of
- * a file is aligned for its type.
+ * spaces so that the data begin at a multiple of SAFETENSORS_ALIGN bytes, a page, and tensors come in the order of the
+ * largest power of two that divides their bytes (a page counts for all above it), the largest first: so every tensor
+ * begins at a multiple of it, aligned for its type, and those of whole pages at pages, without padding between them,
+ * which the format does not allow.
  * Includes: base, layout. Order: Local.
  */
 #ifndef TUTTI_CHECKPOINT_SAFETENSORS_H
@@ -25,6 +27,7 @@
 #include "layout/dtype.h"
 #include "layout/shape.h"
 
+#define SAFETENSORS_ALIGN ((size_t)4096)
 #define SAFETENSORS_HEADER_LIMIT ((size_t)100 << 20) /* the format's own limit */
 
 /* -- reading ------------------------------------------------------------------------------------------------ */
@@ -80,8 +83,11 @@ int safetensors_writer_open(struct safetensors_writer **w, const char *path, con
 int64_t safetensors_writer_next(const struct safetensors_writer *w);
 /* The next bytes of that tensor; at most what is left of it. */
 int safetensors_writer_write(struct safetensors_writer *w, const void *p, size_t n, struct err *e);
-/* XXH64 of tensor i's bytes, once they are all written; and of length word and header. */
+/* XXH64 of tensor i's bytes, once they are all written (not of one that has sums of chunks); and of length word and
+ * header. */
 uint64_t safetensors_writer_hash(const struct safetensors_writer *w, int64_t i);
+/* The same without a sum of them, for all of that tensor: somebody else makes it. */
+int safetensors_writer_put(struct safetensors_writer *w, const void *p, size_t n, struct err *e);
 /* Before the first byte: wants an XXH64 of every `chunk` bytes of each tensor that has more. */
 void safetensors_writer_chunks(struct safetensors_writer *w, int64_t chunk);
 /* Those of tensor i, borrowed until the closing; NULL, *n = 0 when it has one chunk. */

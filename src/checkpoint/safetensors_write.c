@@ -2,11 +2,11 @@
 /* safetensors_write.c: writing weight files as a stream.
  *
  * The specs fix every offset before the first byte, so the header goes first and the data follow in pieces of
- * any size: memory is one write buffer, whatever the model. Tensors are laid out by falling element size (stable
- * within a size), which keeps each aligned for its type without padding between them, as the format demands. A
- * running XXH64 per tensor, and one per chunk of it where that is wanted, come with the bytes, so that nobody reads
- * them twice. A set is planned first (greedy, in the caller's order), because every file's name carries the number of
- * files.
+ * any size: memory is one write buffer, whatever the model. Tensors are laid out by falling alignment of their
+ * size (stable within one): what comes before a tensor is a multiple of what divides its own size, so it begins aligned
+ * without padding between them, which the format forbids. A running XXH64 per tensor, or one per chunk of it where that
+ * is wanted, comes with the bytes, so that nobody reads them twice. A set is planned first (greedy, in the caller's
+ * order), because every file's name carries the number of files.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,6 @@
 #include "base/mem.h"
 #include "checkpoint/safetensors.h"
 
-#define DATA_ALIGN 64
 #define PIECE_BYTES ((size_t)8 << 20)
 
 struct safetensors_writer {
@@ -47,14 +46,28 @@ static int spec_bytes(const struct safetensors_spec *t, size_t *bytes, const cha
     return OK;
 }
 
-/* A counting sort by element size, wide first. */
-static void order_by_width(struct safetensors_writer *w)
+/* The largest power of two that divides a tensor's bytes, up to a page. */
+static size_t alignment(size_t bytes)
+{
+    size_t n = SAFETENSORS_ALIGN;
+    while (n > 1 && bytes % n) n /= 2;
+    return n;
+}
+
+/* A counting sort, the largest alignment first. */
+static void order_by_alignment(struct safetensors_writer *w)
 {
     int64_t at = 0;
-    for (size_t width = 8; width; width /= 2)
+    for (size_t n = SAFETENSORS_ALIGN; n; n /= 2)
         for (int64_t i = 0; i < w->n; i++)
-            if (dtype_bytes(w->specs[i].dtype) == width) w->order[at++] = i;
-    CHECK(at == w->n, "an element size that is no power of two");
+            if (alignment(w->bytes[i]) == n) w->order[at++] = i;
+}
+
+static int measure(struct safetensors_writer *w, struct err *e)
+{
+    int rc = OK;
+    for (int64_t i = 0; i < w->n && rc == OK; i++) rc = spec_bytes(&w->specs[i], &w->bytes[i], w->path, e);
+    return rc;
 }
 
 static int build_header(struct safetensors_writer *w, const char *const *metadata, int n_metadata, struct str *out,
@@ -72,9 +85,7 @@ static int build_header(struct safetensors_writer *w, const char *const *metadat
     int rc = OK;
     for (int64_t k = 0; k < w->n && rc == OK; k++) {
         const struct safetensors_spec *t = &w->specs[w->order[k]];
-        size_t *bytes = &w->bytes[w->order[k]];
-        rc = spec_bytes(t, bytes, w->path, e);
-        if (rc < 0) break;
+        size_t bytes = w->bytes[w->order[k]];
         json_begin_object(&o, t->name);
         json_put_string(&o, "dtype", dtype_info(t->dtype)->safetensors);
         json_begin_array(&o, "shape");
@@ -82,14 +93,14 @@ static int build_header(struct safetensors_writer *w, const char *const *metadat
         json_end_array(&o);
         json_begin_array(&o, "data_offsets");
         json_put_int(&o, NULL, at);
-        if (__builtin_add_overflow(at, (int64_t)*bytes, &at))
+        if (__builtin_add_overflow(at, (int64_t)bytes, &at))
             rc = err_set(e, ERR_REQUEST, "%s: the tensors are larger than any file", w->path);
         json_put_int(&o, NULL, at);
         json_end_array(&o);
         json_end_object(&o);
     }
     json_end_object(&o);
-    while ((8 + text.n) % DATA_ALIGN) str_putc(&text, ' ');
+    while ((8 + text.n) % SAFETENSORS_ALIGN) str_putc(&text, ' ');
     if (rc == OK && text.n > SAFETENSORS_HEADER_LIMIT)
         rc = err_set(e, ERR_REQUEST, "%s: %lld tensors need a header above the format's limit of 100 MiB", w->path,
                      (long long)w->n);
@@ -137,8 +148,9 @@ int safetensors_writer_open(struct safetensors_writer **out, const char *path, c
     w->hashes = xcalloc(to_size(n) + 1, sizeof *w->hashes);
     struct str header = {0};
     *out = NULL;
-    order_by_width(w);
-    int rc = build_header(w, metadata, n_metadata, &header, e);
+    int rc = measure(w, e);
+    if (rc == OK) order_by_alignment(w);
+    if (rc == OK) rc = build_header(w, metadata, n_metadata, &header, e);
     if (rc == OK) rc = fs_writer_open(&w->out, path, e);
     if (rc == OK && (rc = fs_writer_write(w->out, header.p, header.n, e)) < 0) fs_writer_close(w->out, false, NULL);
     w->header_hash = hash64(header.p, header.n);
@@ -185,19 +197,29 @@ static void sum_chunks(struct safetensors_writer *w, int64_t i, const unsigned c
     }
 }
 
-int safetensors_writer_write(struct safetensors_writer *w, const void *p, size_t n, struct err *e)
+static int put(struct safetensors_writer *w, const void *p, size_t n, bool sums, struct err *e)
 {
     if (n == 0) return OK;
     CHECK(w->at < w->n, "%s: bytes after the last tensor", w->path);
-    CHECK(n <= w->bytes[w->order[w->at]] - w->done, "%s: %s: more bytes than its shape", w->path,
-          w->specs[w->order[w->at]].name);
+    int64_t i = w->order[w->at];
+    CHECK(n <= w->bytes[i] - w->done, "%s: %s: more bytes than its shape", w->path, w->specs[i].name);
     int rc = fs_writer_write(w->out, p, n, e);
     if (rc < 0) return rc;
-    hash64_add(&w->hash, p, n);
-    if (chunks_of(w, w->order[w->at])) sum_chunks(w, w->order[w->at], p, n);
+    if (sums && chunks_of(w, i)) sum_chunks(w, i, p, n);
+    else if (sums) hash64_add(&w->hash, p, n);
     w->done += n;
     skip_empty(w);
     return OK;
+}
+
+int safetensors_writer_write(struct safetensors_writer *w, const void *p, size_t n, struct err *e)
+{
+    return put(w, p, n, true, e);
+}
+
+int safetensors_writer_put(struct safetensors_writer *w, const void *p, size_t n, struct err *e)
+{
+    return put(w, p, n, false, e);
 }
 
 uint64_t safetensors_writer_hash(const struct safetensors_writer *w, int64_t i)

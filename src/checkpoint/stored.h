@@ -28,8 +28,8 @@ int stored_each(struct stored *f, const struct region *part, stored_fn *fn, void
 /* Bytes [lo, lo + n) of the tensor to dst. Where there are checksums the stretch begins and ends where a chunk does; it
  * is read once, and compared. Fails as stored_each. */
 int stored_stretch(struct stored *f, int64_t lo, int64_t n, void *dst, struct err *e);
-/* Reads all of it: compares the sum of all bytes, and those of the chunks where there are any, whatever was seen
- * before. */
-int stored_verify(struct stored *f, uint64_t hash, struct err *e);
+/* Reads all of it: compares the sums of the chunks where there are any, whatever was seen before, and, where hash is
+ * not NULL, the sum of all bytes. */
+int stored_verify(struct stored *f, const uint64_t *hash, struct err *e);
 
 #endif

@@ -30,6 +30,7 @@ int cmd_bench_experts(int argc, char **argv);
 int cmd_bench_train(int argc, char **argv);
 int cmd_bench_comm(int argc, char **argv);
 int cmd_bench_cast(int argc, char **argv);
+int cmd_bench_checkpoint(int argc, char **argv);
 int cmd_bench_data(int argc, char **argv);
 
 /* "tutti: TEXT" on stderr; the exit status of e->code. */

@@ -9,6 +9,7 @@ static const struct cli_command benches[] = {
     {"gemm", cmd_bench_gemm, "", "matrix products of a model, beside the library and what the processor could do"},
     {"experts", cmd_bench_experts, "", "grouped products of experts, beside a dense product of as many rows"},
     {"train", cmd_bench_train, "", "whole training steps: tokens per second and where the time goes"},
+    {"checkpoint", cmd_bench_checkpoint, "", "saving and loading, beside a plain writer and reader on the same disk"},
     {"cast", cmd_bench_cast, "", "conversions of arrays to number formats and back, beside a copy of as many bytes"},
     {"data", cmd_bench_data, "", "reading, tokenizing and batches of a config, beside what training needs"},
     {"comm", cmd_bench_comm, "", "operations between ranks, by every algorithm, beside what the memory could do"},
@@ -23,7 +24,7 @@ int cmd_bench(int argc, char **argv)
     }
     FILE *f = cli_lists(argc, argv) ? stdout : stderr;
     fprintf(f, "usage: tutti bench WHAT [--json] ...\n\n");
-    for (int i = 0; i < N_BENCHES; i++) fprintf(f, "  %-8s %s\n", benches[i].name, benches[i].what);
+    for (int i = 0; i < N_BENCHES; i++) fprintf(f, "  %-10s %s\n", benches[i].name, benches[i].what);
     fprintf(f, "\n  tutti bench WHAT --help tells more\n");
     return f == stdout ? 0 : 2;
 }

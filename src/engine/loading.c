@@ -91,6 +91,19 @@ static int add_reading(struct loading *x, struct round *o, const struct reading 
 }
 
 /* ---- reading ---- */
+/* One rank holds all of it as it is stored, in memory that the host reaches: it is read to where it stays. NULL: not
+ * so. */
+static void *place_of(struct loading *x, const struct reading *r)
+{
+    const struct array *a = store_array(&x->g->store, r->which);
+    struct array_span held = store_held(&x->g->store, r->param, r->which);
+    struct region box = ckpt_box(x->c, r->tensor, r->box);
+    if (x->boxes.n != 1 || !device_is_direct(x->g->dev) || a->buf.dev != x->g->dev || a->row.away || held.lo)
+        return NULL;
+    boxes_look(&x->boxes, r->which, r->param);
+    return region_equal(&box, &x->boxes.box[0]) ? array_at(a, held.at + r->lo) : NULL;
+}
+
 static int read_one(struct loading *x, struct round *o, const struct reading *r, struct err *e)
 {
     enum dtype as = store_array(&x->g->store, r->which)->row.dtype;
@@ -105,12 +118,12 @@ static int read_one(struct loading *x, struct round *o, const struct reading *r,
     return rc;
 }
 
-static size_t bytes_here(const struct loading *x, int round)
+static size_t bytes_here(struct loading *x, int round)
 {
     const struct readers *plan = x->plan;
     size_t bytes = 0;
     for (int64_t k = x->next; k < plan->n && plan->p[k].round == round; k++)
-        if (plan->p[k].reader == x->g->params.rank)
+        if (plan->p[k].reader == x->g->params.rank && !place_of(x, &plan->p[k]))
             bytes = plan->p[k].at +
                     to_size(plan->p[k].n) * dtype_bytes(store_array(&x->g->store, plan->p[k].which)->row.dtype);
     return bytes;
@@ -125,8 +138,10 @@ static int prepare(struct loading *x, int i, struct err *e)
     int rc = buffer_new(&o->stage, x->g->dev, MEM_COMM, bytes_here(x, i), e);
     for (; x->next < plan->n && plan->p[x->next].round == i && !rc; x->next++) {
         const struct reading *r = &plan->p[x->next];
-        if (r->reader == me) rc = read_one(x, o, r, e);
-        if (!rc) rc = add_reading(x, o, r, e);
+        void *place = place_of(x, r);
+        if (place) rc = x->read(x->ctx, r, store_array(&x->g->store, r->which)->row.dtype, place, e);
+        else if (r->reader == me) rc = read_one(x, o, r, e);
+        if (!rc && !place) rc = add_reading(x, o, r, e);
     }
     if (!rc) rc = route_run_new(&o->run, x->comm, x->g->stream, o->t, o->n, NULL, e);
     return rc;

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/published.h"
 
 static void save(const char *root, int64_t step, int version, int keep)
 {
@@ -282,17 +283,47 @@ static void damage_is_named(void **state)
     save(root, 1, 1, 0);
     char *path = member(root, 1, "boxes-00000.safetensors");
     assert_ok(fs_read_all(path, 1 << 20, &text, &n, &e));
-    text[n - 1] ^= 1; /* narrow types come last: the end of layers.0.norm1.weight */
+    text[n - 1] ^= 1; /* sizes that small powers of two divide come last: the end of positions */
     assert_ok(fs_write_atomic(path, text, n, &e));
     struct ckpt *c;
     assert_ok(ckpt_open(&c, root, &e));
-    struct ckpt_tensor t = known_whole(2, 1);
-    assert_err(ERR_CORRUPT, "boxes-00000.safetensors: tensor param/layers.0.norm1.weight", ckpt_load(c, &t, 1, &e));
+    struct ckpt_tensor t = known_whole(7, 1);
+    assert_err(ERR_CORRUPT, "boxes-00000.safetensors: tensor data/positions", ckpt_load(c, &t, 1, &e));
     xfree(t.p);
     ckpt_close(c);
     xfree(path);
     xfree(text);
     scratch_free(root);
+}
+
+/* Which of steps 1 .. 9, saved in that order, are left. */
+static void retention(void **state)
+{
+    (void)state;
+    static const struct {
+        int keep;
+        int64_t keep_every;
+        const char *left;
+    } rows[] = {{0, 0, "123456789"}, {0, 4, "123456789"}, {1, 0, "9"}, {3, 0, "789"}, {1, 4, "489"},
+                {3, 4, "4789"},      {2, 1, "123456789"}, {1, 9, "9"}, {2, 20, "89"}, {20, 2, "123456789"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct err e;
+        char *root = scratch_new(), left[16] = "";
+        for (int64_t step = 1; step <= 9; step++) {
+            char *dir = published_dir(root, step);
+            save(root, step, (int)step, 0);
+            assert_ok(published_prune(root, rows[i].keep, rows[i].keep_every, dir, &e));
+            assert_true(fs_exists(dir));
+            xfree(dir);
+        }
+        for (int64_t step = 1; step <= 9; step++) {
+            char *dir = published_dir(root, step);
+            if (fs_exists(dir)) snprintf(left + strlen(left), sizeof left - strlen(left), "%d", (int)step);
+            xfree(dir);
+        }
+        assert_string_equal(left, rows[i].left);
+        scratch_free(root);
+    }
 }
 
 static void newer_formats_are_refused(void **state)
@@ -306,13 +337,13 @@ static void newer_formats_are_refused(void **state)
     assert_ok(manifest_finish(&m, "t", false, &e));
     manifest_print(&m, &text);
     manifest_fini(&m);
-    char *version = strstr(text.p, "\"version\":1");
+    char *version = strstr(text.p, "\"version\":2");
     assert_non_null(version);
-    version[10] = '2';
+    version[10] = '3';
     char hash[17];
     size_t sealed = text.n - strlen(",\n\"xxh64\":\"0123456789abcdef\"}\n");
     memcpy(text.p + text.n - strlen("0123456789abcdef\"}\n"), hash64_print(hash, hash64(text.p, sealed)), 16);
-    assert_err(ERR_REQUEST, "version 2 of the format by tutti 9.9", manifest_parse(&m, text.p, text.n, "t", false, &e));
+    assert_err(ERR_REQUEST, "version 3 of the format by tutti 9.9", manifest_parse(&m, text.p, text.n, "t", false, &e));
     str_free(&text);
 }
 
@@ -324,7 +355,7 @@ int main(void)
         cmocka_unit_test(the_newest_is_not_guessed), cmocka_unit_test(a_rewound_one_without_manifest),
         cmocka_unit_test(none_can_be_used),          cmocka_unit_test(the_unreadable_is_not_replaced),
         cmocka_unit_test(every_byte_counts),         cmocka_unit_test(damage_is_named),
-        cmocka_unit_test(newer_formats_are_refused),
+        cmocka_unit_test(newer_formats_are_refused), cmocka_unit_test(retention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

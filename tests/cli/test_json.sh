@@ -59,6 +59,7 @@ mkdir "$dir/disk"
 check bench-train bench train --model tiny --seq 32 --micro 1 --threads 1 --steps 1 --json "memory.offload=[optimizer]" "memory.offload_to=$dir/disk"
 check bench-experts bench experts --rows 64 --hidden 32 --ffn 32 --threads 1 --json
 check bench-cast bench cast --elements 1000 --threads 1 --json
+check bench-checkpoint bench checkpoint --model tiny --dir "$dir" --runs 1 --seq 16 --micro 1 --threads 1 --json
 check bench-data bench data "$config" --need 1000 --seconds 0.01 --json "${tiny[@]}" "data.train=$root/README.md" "run.dir=$dir/measured"
 check bench-comm bench comm --bytes 4K --seconds 0.01 --json
 "$tutti" train "$config" "${tiny[@]}" "data.train=$root/README.md" data.valid=[] run.steps=2 run.threads=1 checkpoint.every=1 "run.dir=$dir/run" \
