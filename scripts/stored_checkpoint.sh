@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # scripts/stored_checkpoint.sh REVISION DIR: makes tests/checkpoint/stored-vN: a small checkpoint as the tutti of REVISION
 # writes it, of two ranks, with chunks of 1 KiB (else no box of a few KiB would have any). Builds that revision in a
-# folder of its own and removes it. Which revisions the stored ones are of: tests/checkpoint/stored.txt.
+# folder of its own and removes it. stored-v1 is of 6d2a3e1, stored-v2 of the revision that began version 2.
 set -euo pipefail
 [ $# = 2 ] || { sed -n '3,5s/^# //p' "$0" >&2; exit 2; }
 revision=$1 out=$(realpath -m "$2")
