@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conf_yaml.h: one YAML document as a tree of nodes that know their line. For conf.c, conf_values.c and conf_print.c
- * only.
+/* conf_yaml.h: one YAML document as a tree of nodes that know their line. For conf.c, conf_values.c and conf_print.c,
+ * and for the small YAML files of others (data/energon.c).
  *
  * The tree holds what a configuration needs and refuses the rest of YAML with a sentence: anchors and aliases,
  * tags, several documents, duplicate keys, keys that are not scalars, nesting deeper than 32.

@@ -28,7 +28,8 @@ enum { USUAL_WINDOW = 4096 };
 
 struct stream {
     struct tokenfile file;
-    struct cuts cuts;
+    struct cuts cuts;           /* of pictures only n and n_inputs */
+    struct image_index *images; /* NULL: texts */
 };
 
 struct dataset {
@@ -42,6 +43,7 @@ struct dataset {
     int32_t eos;
     bool shuffled, reset_positions, mask_boundaries, joined;
     struct fim fim;
+    struct image_rule images;
 };
 
 /* One piece of memory, the fields one after the other, each on an address that fits any of them. */
@@ -185,8 +187,46 @@ static int open_stream(struct dataset *d, struct stream *s, const struct dataset
     return code ? code : cut_stream(s, path, o, e);
 }
 
+/* path: what may be said of the source's. */
+static int open_images(struct stream *s, const struct dataset_source *source, const char *path,
+                       const struct dataset_options *o, struct err *e)
+{
+    struct image_index_options x = {
+        .path = source->path,
+        .part = o->images.part,
+        .label = source->column,
+        .classes = o->images.classes,
+        .skip_bad = source->skip_bad,
+        .limits = o->images.limits,
+        .cache_dir = o->cache_dir,
+        .remote = o->remote,
+        .give_up = o->give_up,
+    };
+    if (source->chat)
+        return err_set(e, ERR_REQUEST,
+                       "%s: holds pictures, for this model, and chat is for conversations; leave it out", path);
+    int code = image_index_open(&s->images, &x, e);
+    if (!code) s->cuts.n = s->cuts.n_inputs = image_index_n(s->images);
+    return code;
+}
+
+static int check_images(const struct dataset_options *o, struct err *e)
+{
+    if (o->images.view.size < 1) return OK;
+    if (o->images.view.channels != 1 && o->images.view.channels != VIEW_CHANNELS)
+        return err_set(e, ERR_REQUEST, "pictures of %d channels (model.channels); files hold 1 or 3",
+                       o->images.view.channels);
+    if (o->pack != PACK_JOINED || o->group || o->parts > 1 || o->fim.rate > 0)
+        return err_set(e, ERR_REQUEST, "samples are pictures, and %s; leave the key out",
+                       o->fim.rate > 0 ? "data.fim rearranges texts"
+                                       : "data.pack, data.group and data.parts are of texts");
+    return OK;
+}
+
 static int check_options(const struct dataset_options *o, struct err *e)
 {
+    int code = check_images(o, e);
+    if (code) return code;
     if (o->n_sources < 1) return err_set(e, ERR_REQUEST, "no data: name at least one text, folder or token file");
     if (o->seq_len < 1)
         return err_set(e, ERR_REQUEST, "a sequence length of %lld; at least 1 is needed", (long long)o->seq_len);
@@ -220,18 +260,22 @@ int dataset_open(struct dataset **out, const struct dataset_options *o, struct e
         .seq_len = o->seq_len,
         .parts = o->parts ? o->parts : 1,
         .group = o->group ? o->group : 1,
-        .joined = o->pack == PACK_JOINED,
+        .joined = o->pack == PACK_JOINED && !o->images.view.size,
         .seed = o->seed,
-        .eos = tokenizer_eos(o->tokenizer),
+        .eos = o->tokenizer ? tokenizer_eos(o->tokenizer) : -1,
+        .images = o->images,
+        .n_pixels = o->images.view.size ? image_rule_pixels(&o->images) : 0,
         .shuffled = o->shuffled,
         .reset_positions = o->reset_positions,
         .mask_boundaries = o->mask_boundaries,
     };
-    code = fim_init(&d->fim, &o->fim, o->tokenizer, o->seed, e);
+    if (!d->n_pixels) code = fim_init(&d->fim, &o->fim, o->tokenizer, o->seed, e);
     for (int i = 0; i < o->n_sources && !code; i++, d->n++) {
         const char *path = o->sources[i].path;
         char *shown = remote_is(path) ? remote_shown(path) : xstrdup(path);
-        code = open_stream(d, &d->streams[i], &o->sources[i], shown, o, e);
+        d->streams[i].file.file.fd = -1;
+        if (d->n_pixels) code = open_images(&d->streams[i], &o->sources[i], shown, o, e);
+        else code = open_stream(d, &d->streams[i], &o->sources[i], shown, o, e);
         xfree(shown);
         d->n_cuts += d->streams[i].cuts.n;
         d->n_tokens += d->streams[i].file.n_tokens;
@@ -246,6 +290,8 @@ void dataset_close(struct dataset *d)
 {
     if (!d) return;
     for (int i = 0; i < d->n; i++) {
+        image_index_close(d->streams[i].images);
+        if (d->n_pixels) continue;
         cuts_close(&d->streams[i].cuts);
         tokenfile_close(&d->streams[i].file);
     }
@@ -425,6 +471,33 @@ static void blank_row(struct batch *b, int64_t row)
         b->positions[at + i] = (int32_t)i;
         b->documents[at + i] = 0;
     }
+    if (!b->n_pixels) return;
+    memset(b->pixels + row * b->n_pixels, 0, to_size(b->n_pixels) * sizeof *b->pixels);
+    b->label[row] = -1;
+}
+
+/* Sample i of a source of pictures. What is of texts says nothing. */
+static int fill_image(const struct dataset *d, int source, int64_t i, int64_t order, struct batch *b, int64_t row,
+                      struct err *e)
+{
+    blank_row(b, row);
+    int code = image_fill(d->streams[source].images, &d->images, i, d->seed, (uint64_t)order,
+                          b->pixels + row * d->n_pixels, &b->label[row], e);
+    b->n_trained += !code;
+    return code;
+}
+
+static int fill_images(const struct dataset *d, int64_t first, struct batch *b, struct err *e)
+{
+    int code = OK;
+    b->n_trained = b->n_padded = 0;
+    for (int64_t row = 0; row < b->n_seqs && !code; row++) {
+        int source;
+        int64_t epoch, sample;
+        dataset_where(d, first + row, &source, &epoch, &sample);
+        code = fill_image(d, source, sample, first + row, b, row, e);
+    }
+    return code;
 }
 
 int dataset_batch(const struct dataset *d, int64_t step, int64_t global_batch, int64_t first, struct batch *b,
@@ -434,6 +507,9 @@ int dataset_batch(const struct dataset *d, int64_t step, int64_t global_batch, i
           (long long)d->seq_len);
     CHECK(step >= 0 && first >= 0 && first + b->n_seqs <= global_batch, "sequences [%lld, +%lld) of %lld",
           (long long)first, (long long)b->n_seqs, (long long)global_batch);
+    CHECK(b->n_pixels == d->n_pixels, "a batch of pictures of %lld values, data of %lld", (long long)b->n_pixels,
+          (long long)d->n_pixels);
+    if (d->n_pixels) return fill_images(d, step * global_batch + first, b, e);
     struct room r = room_new(d);
     if (d->fim.rate > 0) r.fim = fim_work_new(&d->fim);
     int code = OK;
@@ -478,6 +554,7 @@ static int eval_row(const struct dataset *d, int64_t k, struct batch *b, int64_t
 {
     int source = 0;
     while (k >= eval_samples_of(d, source)) k -= eval_samples_of(d, source++);
+    if (d->n_pixels) return fill_image(d, source, k, k, b, row, e);
     struct place to = {.row = row};
     if (!d->joined) {
         int failed = fill_part(d, source, k, NULL, b, &to, r, e);
@@ -518,6 +595,10 @@ int64_t dataset_seq_len(const struct dataset *d) { return d->seq_len; }
 
 int64_t dataset_pixels(const struct dataset *d) { return d->n_pixels; }
 
+struct image_index *dataset_images(const struct dataset *d, int source) { return d->streams[source].images; }
+
+const struct image_rule *dataset_image_rule(const struct dataset *d) { return &d->images; }
+
 int64_t dataset_n_tokens(const struct dataset *d) { return d->n_tokens; }
 
 int64_t dataset_n_samples(const struct dataset *d) { return d->n_cuts / d->parts; }
@@ -534,6 +615,9 @@ uint64_t dataset_fingerprint(const struct dataset *d)
                             f->table[TABLE_TOKENS].sums_sum};
         uint64_t packed[] = {(uint64_t)s->cuts.rule.kind, (uint64_t)s->cuts.rule.window, (uint64_t)d->group,
                              (uint64_t)f->n_documents, (uint64_t)s->cuts.n_inputs};
+        uint64_t images[] = {s->images ? image_index_sum(s->images) : 0, (uint64_t)d->images.classes};
+        if (s->images) hash64_add(&h, images, sizeof images);
+        if (s->images) continue;
         hash64_add(&h, about, sizeof about);
         if (tokenfile_masked(f)) hash64_add(&h, &f->table[TABLE_MASK].sums_sum, sizeof(uint64_t));
         if (!d->joined) hash64_add(&h, packed, sizeof packed);
@@ -545,7 +629,7 @@ uint64_t dataset_fingerprint(const struct dataset *d)
 uint64_t dataset_ends_fingerprint(const struct dataset *d)
 {
     struct hash64 h;
-    if (d->joined) return 0;
+    if (d->joined || d->n_pixels) return 0;
     hash64_init(&h);
     for (int i = 0; i < d->n; i++) hash64_add(&h, &d->streams[i].cuts.ends_hash, sizeof(uint64_t));
     return hash64_value(&h);
@@ -582,7 +666,7 @@ int dataset_pieces(const struct dataset *d, int64_t k, struct cuts_pieces *out, 
     uint64_t shuffle;
     *out = (struct cuts_pieces){0};
     dataset_where(d, k, &source, &epoch, &sample);
-    if (sample < 0) return OK;
+    if (sample < 0 || d->n_pixels) return OK;
     const struct stream *s = &d->streams[source];
     int code = cuts_pieces(&s->cuts, sample, shuffle_of(d, source, epoch, &shuffle), out, e);
     if (!code && d->joined) code = split_joined(&s->file, out, e);
@@ -604,6 +688,7 @@ int64_t dataset_used(const struct dataset *d, int64_t k, int source, double *epo
 double dataset_padding(const struct dataset *d, int source)
 {
     const struct cuts *c = &d->streams[source].cuts;
+    if (d->n_pixels) return 0;
     double places = (double)((c->n + d->group - 1) / d->group * d->group) * (double)c->rule.seq;
     return 1 - (double)c->n_inputs / places;
 }
@@ -612,7 +697,7 @@ void dataset_cost(const struct dataset *d, int64_t *bytes, double *seconds)
 {
     *bytes = 0;
     *seconds = 0;
-    for (int i = 0; i < d->n; i++) {
+    for (int i = 0; i < d->n && !d->n_pixels; i++) {
         int64_t b;
         double s;
         tokenfile_cost(&d->streams[i].file, &b, &s);

@@ -32,6 +32,7 @@
 #include "data/batch.h"
 #include "data/cuts.h"
 #include "data/fim.h"
+#include "data/image_fill.h"
 #include "remote/remote.h"
 #include "token/tokenizer.h"
 
@@ -62,12 +63,14 @@ struct dataset_options {
     const char *tokenizer_path; /* what it was opened by, for chat: tokenizer; NULL: not known */
     int64_t seq_len;
     uint64_t seed;
-    bool shuffled;         /* else every source in file order */
-    bool reset_positions;  /* positions start at 0 in every document */
-    bool mask_boundaries;  /* the first token of a document is no target: -1 after an end of text */
-    enum pack_kind pack;   /* other than joined: as if both of the above were true */
-    int64_t window;        /* documents that are packed together; 0: 4096 */
-    int64_t parts;         /* of which a sample is joined; divides seq_len; 0 or 1: it is one */
+    bool shuffled;            /* else every source in file order */
+    bool reset_positions;     /* positions start at 0 in every document */
+    bool mask_boundaries;     /* the first token of a document is no target: -1 after an end of text */
+    enum pack_kind pack;      /* other than joined: as if both of the above were true */
+    int64_t window;           /* documents that are packed together; 0: 4096 */
+    struct image_rule images; /* with a size: every source is pictures (image_index.h), and a sample is one of them with
+                                 its class; tokenizer may be NULL then, and seq_len is what the model makes of one */
+    int64_t parts;            /* of which a sample is joined; divides seq_len; 0 or 1: it is one */
     int64_t group;         /* so many samples that come one after the other are of one source and of like length; 0: as
                               they come. Divides global_batch; not with parts */
     int64_t global_batch;  /* what a step is, for points; 0: there are none */
@@ -131,7 +134,9 @@ void dataset_where(const struct dataset *d, int64_t k, int *source, int64_t *epo
  * ends with its document if the file knows where that is (tokenfile_has_ends). xfree out->p. */
 int dataset_pieces(const struct dataset *d, int64_t k, struct cuts_pieces *out, struct err *e);
 int dataset_n_sources(const struct dataset *d);
-const struct tokenfile *dataset_file(const struct dataset *d, int source);
+const struct tokenfile *dataset_file(const struct dataset *d, int source); /* of texts */
+struct image_index *dataset_images(const struct dataset *d, int source);   /* of pictures; NULL: it is texts */
+const struct image_rule *dataset_image_rule(const struct dataset *d);
 const struct cuts *dataset_cuts(const struct dataset *d, int source);
 /* Of the first k parts of the order, those of this source (padding of groups counted), and how often that is all of
  * it. A pure function, O(log sources). */

@@ -29,10 +29,10 @@ static struct image_box middle_box(const struct view_rule *r, int64_t width, int
     return b;
 }
 
-struct view view_random(const struct view_rule *r, int64_t width, int64_t height, uint64_t seed, uint64_t sample)
+struct view_choice view_random(const struct view_rule *r, int64_t width, int64_t height, uint64_t seed, uint64_t sample)
 {
     uint64_t stream = rng_stream_at(rng_stream("data/image/view"), sample);
-    struct view v = {.mirrored = rng_uniform(seed, stream, TRIES * DRAWS) < r->flip};
+    struct view_choice v = {.mirrored = rng_uniform(seed, stream, TRIES * DRAWS) < r->flip};
     double area = (double)width * (double)height, low = log(r->ratio[0]), high = log(r->ratio[1]);
     for (uint64_t try = 0; try < TRIES; try++) {
         double u[DRAWS];
@@ -77,7 +77,7 @@ void view_image(const struct view_rule *r, struct image *m, uint64_t seed, uint6
         middle(r, m, out);
         return;
     }
-    struct view v = view_random(r, m->width, m->height, seed, sample);
+    struct view_choice v = view_random(r, m->width, m->height, seed, sample);
     image_resize(out, m, v.box, r->size, r->size, r->filter);
     if (v.mirrored) mirror(out);
 }

@@ -26,14 +26,15 @@ struct view_rule {
     double mean[VIEW_CHANNELS], std[VIEW_CHANNELS]; /* of values from 0 to 1 */
 };
 
-struct view {
+struct view_choice {
     struct image_box box;
     bool mirrored;
 };
 /* random: a box of a random share of the area and a random shape that lies inside, ten tries, else the largest middle
  * box of a legal shape (Szegedy et al. 2015, "Going Deeper with Convolutions", as torchvision has it); center: the
  * square in the middle that becomes `size` when the shorter side becomes `resize`. */
-struct view view_random(const struct view_rule *r, int64_t width, int64_t height, uint64_t seed, uint64_t sample);
+struct view_choice view_random(const struct view_rule *r, int64_t width, int64_t height, uint64_t seed,
+                               uint64_t sample);
 /* fp32 [channels, size, size]: (value / 255 - mean) / std. The picture's channels become the rule's. */
 void view_values(const struct view_rule *r, struct image *m, uint64_t seed, uint64_t sample, float *out);
 /* The same before it becomes numbers, for people. */

@@ -31,14 +31,32 @@ static la_ssize_t give(struct archive *a, void *ctx, const void **p)
     return (la_ssize_t)n;
 }
 
-struct tar *tar_new(struct source_buffer *b)
+/* Seeks; the end of the file is found when it is read. */
+static la_int64_t pass(struct archive *a, void *ctx, la_int64_t n)
+{
+    struct tar *t = ctx;
+    (void)a;
+    source_buffer_seek(t->bytes, source_buffer_offset(t->bytes) + n);
+    t->zeros = 0;
+    return n;
+}
+
+static struct tar *open_tar(struct source_buffer *b, archive_skip_callback *skip)
 {
     struct tar *t = xcalloc(1, sizeof *t);
     t->bytes = b;
     t->archive = archive_read_new();
     CHECK(t->archive && archive_read_support_format_tar(t->archive) == ARCHIVE_OK, "libarchive cannot read tar");
-    (void)archive_read_open(t->archive, t, NULL, give, NULL); /* what fails fails again at the first member */
+    (void)archive_read_open2(t->archive, t, NULL, give, skip, NULL); /* what fails fails again at the first member */
     return t;
+}
+
+struct tar *tar_new(struct source_buffer *b) { return open_tar(b, NULL); }
+
+struct tar *tar_new_seeking(struct source_buffer *b)
+{
+    CHECK(!source_buffer_packed(b), "%s: is packed, and cannot be sought in", b->blob->path);
+    return open_tar(b, pass);
 }
 
 void tar_free(struct tar *t)
@@ -102,4 +120,20 @@ int tar_read(struct tar *t, const struct tar_member *m, struct str *out, struct 
     else if ((int64_t)out->n != m->bytes) code = damaged(t, m->offset, "it is not as long as its header says", e);
     xfree(piece);
     return code;
+}
+
+int tar_data_offset(struct tar *t, const struct tar_member *m, int64_t *offset, struct err *e)
+{
+    const void *p;
+    size_t n = 0;
+    la_int64_t at = 0;
+    *offset = 0;
+    if (!m->bytes) return OK;
+    int rc = archive_read_data_block(t->archive, &p, &n, &at);
+    if (rc != ARCHIVE_OK || !n || at) {
+        if (t->lost.code || rc < ARCHIVE_WARN) return damaged(t, m->offset, archive_error_string(t->archive), e);
+        return damaged(t, m->offset, "a sparse file, whose bytes do not lie one behind the other", e);
+    }
+    *offset = archive_filter_bytes(t->archive, -1);
+    return OK;
 }

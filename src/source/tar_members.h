@@ -25,10 +25,15 @@ struct tar_member {
 
 struct tar;
 struct tar *tar_new(struct source_buffer *b); /* at the archive's first byte; the buffer stays the caller's */
-void tar_free(struct tar *t);                 /* NULL is fine */
+/* The same of what is not packed, and whose members are mostly not read: it seeks over them. */
+struct tar *tar_new_seeking(struct source_buffer *b);
+void tar_free(struct tar *t); /* NULL is fine */
 /* 1, 0 at the end, < 0: ERR_CORRUPT with the offset, or how reading fails. Behind an error nothing follows. */
 int tar_next(struct tar *t, struct tar_member *m, struct err *e);
 /* The bytes of the member that tar_next has found, m->bytes of them. */
 int tar_read(struct tar *t, const struct tar_member *m, struct str *out, struct err *e);
+/* Instead: where these bytes lie, one behind the other, in what the file holds unpacked. ERR_CORRUPT: they do not
+ * (a sparse file), or as tar_read. */
+int tar_data_offset(struct tar *t, const struct tar_member *m, int64_t *offset, struct err *e);
 
 #endif

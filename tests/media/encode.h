@@ -159,7 +159,7 @@ static inline void tar_add(struct str *tar, const char *name, const void *p, siz
     memcpy(block + 100, "0000644", 8);
     memcpy(block + 108, "0000000", 8);
     memcpy(block + 116, "0000000", 8);
-    snprintf(block + 124, 12, "%011zo", n);
+    snprintf(block + 124, 12, "%011o", (unsigned)n);
     memcpy(block + 136, "00000000000", 12);
     memset(block + 148, ' ', 8);
     block[156] = '0';

@@ -31,8 +31,8 @@ static void test_random_boxes(void **state)
     const int n = 4000;
     double share = 0, mirrored = 0, left = 0;
     for (int i = 0; i < n; i++) {
-        struct view v = view_random(&usual, 640, 480, 7, (uint64_t)i),
-                    again = view_random(&usual, 640, 480, 7, (uint64_t)i);
+        struct view_choice v = view_random(&usual, 640, 480, 7, (uint64_t)i),
+                           again = view_random(&usual, 640, 480, 7, (uint64_t)i);
         assert_memory_equal(&v.box, &again.box, sizeof v.box);
         assert_int_equal(v.mirrored, again.mirrored);
         assert_true(v.box.x >= 0 && v.box.y >= 0 && v.box.x + v.box.width <= 640 && v.box.y + v.box.height <= 480);
@@ -45,12 +45,12 @@ static void test_random_boxes(void **state)
     }
     assert_true(fabs(mirrored - 0.5) < 0.03 && fabs(left - 0.5) < 0.03);
     assert_true(share > 0.4 && share < 0.56); /* uniform shares, less those that do not fit */
-    struct view a = view_random(&usual, 640, 480, 7, 1), b = view_random(&usual, 640, 480, 8, 1),
-                c = view_random(&usual, 640, 480, 7, 2);
+    struct view_choice a = view_random(&usual, 640, 480, 7, 1), b = view_random(&usual, 640, 480, 8, 1),
+                       c = view_random(&usual, 640, 480, 7, 2);
     assert_true(memcmp(&a.box, &b.box, sizeof a.box) && memcmp(&a.box, &c.box, sizeof a.box));
-    struct view thin = view_random(&usual, 3000, 2, 7, 1); /* no shape fits: the largest that does */
+    struct view_choice thin = view_random(&usual, 3000, 2, 7, 1); /* no shape fits: the largest that does */
     assert_true(thin.box.height == 2 && thin.box.width <= 3 && thin.box.x > 1000);
-    struct view dot = view_random(&usual, 1, 1, 7, 1);
+    struct view_choice dot = view_random(&usual, 1, 1, 7, 1);
     assert_true(dot.box.width == 1 && dot.box.height == 1);
     assert_int_equal(view_random(&(struct view_rule){.scale = {1, 1}, .ratio = {1, 1}, .flip = 1}, 64, 64, 1, 1)
                          .box.width,
