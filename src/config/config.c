@@ -20,6 +20,7 @@
 #include "config/config_recipe.h"
 #include "data/chat.h"
 #include "data/pack.h"
+#include "media/view.h"
 #include "config/config_feed.h"
 
 #define AT(field) offsetof(struct config, field)
@@ -27,9 +28,9 @@
 /* clang-format off */
 static const struct conf_row source_rows[] = {
     {.path = "path", .type = CONF_STRING, .offset = offsetof(struct config_source, path),
-     .doc = "text file, folder, .jsonl, .csv, .tsv, .parquet or .tar (also .gz or .zst), or the prefix of a token file or of Megatron's"},
+     .doc = "text file, folder, .jsonl, .csv, .tsv, .parquet or .tar (also .gz or .zst), or the prefix of a token file or of Megatron's; for a model of pictures tar shards, or a Megatron-Energon folder"},
     {.path = "column", .type = CONF_STRING, .offset = offsetof(struct config_source, column), .otherwise = "null",
-     .doc = "of a .jsonl or a table: the member or column that is the text; of a .tar also an extension; default text"},
+     .doc = "of a .jsonl or a table: the member or column that is the text; of a .tar also an extension; default text. Of pictures: where their class is; default cls,json[label],txt"},
     {.path = "weight", .type = CONF_POINTS, .offset = offsetof(struct config_source, weight), .otherwise = "1.0",
      .hi = 1e9, .doc = "share of this source among the samples, relative to the others; or by step, such as [{step: 0, weight: 1}, {step: 900, weight: 0.1}]"},
     {.path = "chat", .type = CONF_STRING, .offset = offsetof(struct config_source, chat), .otherwise = "null",
@@ -91,6 +92,10 @@ static const struct conf_row choice_rows[] = {
     {                                                                                                                  \
         .path = p, .type = CONF_REAL, .offset = AT(f), .otherwise = def, .lo = low, .hi = high, .doc = d               \
     }
+#define REALS(p, f, def, count, low, high, d)                                                                          \
+    {                                                                                                                  \
+        .path = p, .type = CONF_REALS, .offset = AT(f), .otherwise = def, .n = count, .lo = low, .hi = high, .doc = d  \
+    }
 #define TEXT(p, f, def, d)                                                                                             \
     {                                                                                                                  \
         .path = p, .type = CONF_STRING, .offset = AT(f), .otherwise = def, .doc = d                                    \
@@ -145,7 +150,19 @@ const struct conf_row config_rows[] = {
     TEXT("data.fim.prefix", data.fim.prefix, "null", "the tokenizer's special token before a prefix; null: those of a known family that it has"),
     TEXT("data.fim.suffix", data.fim.suffix, "null", "before a suffix"),
     TEXT("data.fim.middle", data.fim.middle, "null", "before a middle"),
-    TEXT("data.cache_dir", data.cache_dir, "null", "where tokenised text is kept; default: run.dir/data"),
+    CHOICE("data.image.crop", data.image.crop, "random", VIEW_CROPS,
+           "what of a picture is trained on: a box by chance, mirrored by chance, or the middle, of which validation always is"),
+    REALS("data.image.scale", data.image.scale, "[0.08, 1.0]", 2, 1e-6, 1, "random: the box's share of the picture, from and to"),
+    REALS("data.image.ratio", data.image.ratio, "[0.75, 1.3333333333333333]", 2, 1e-3, 1e3, "random: its width over its height, from and to"),
+    REAL("data.image.flip", data.image.flip, "0.5", 0, 1, "random: how often left and right are exchanged"),
+    INT("data.image.resize", data.image.resize, "null", 1, 1 << 16,
+        "the middle: the shorter side first becomes this many pixels; default: 8/7 of model.image_size"),
+    CHOICE("data.image.filter", data.image.filter, "bicubic", RESIZE_FILTERS, "how pictures are resized, antialiased, to the bit as PIL does"),
+    REALS("data.image.mean", data.image.mean, "[0.5, 0.5, 0.5]", 3, -1e3, 1e3, "taken from red, green and blue, which are 0 to 1 (gray: the first)"),
+    REALS("data.image.std", data.image.std, "[0.5, 0.5, 0.5]", 3, 1e-6, 1e6, "and what the rest is divided by"),
+    INT("data.image.max_pixels", data.image.max_pixels, "134217728", 1, 4294836225.0,
+        "a file that says it holds a larger picture is bad: a few bytes may say so"),
+    TEXT("data.cache_dir", data.cache_dir, "null", "where tokenised text and the places of pictures are kept; default: run.dir/data"),
     INT("data.workers", data.workers, "1", 1, 64, "threads of each rank that prepare batches; any number gives the same ones (tutti bench data finds the best)"),
     INT("data.prefetch", data.prefetch, "2", 1, 1024, "batches that are prepared ahead of the one that is trained on"),
     INT("data.remote.connections", data.remote.connections, "8", 1, 256, "parts of http://, https:// and s3:// objects that a rank fetches at once"),

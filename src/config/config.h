@@ -80,6 +80,11 @@ struct config {
             double rate, spm_rate;
             const char *prefix, *suffix, *middle;
         } fim;
+        struct {
+            int crop, filter; /* enum view_crop, resize_filter */
+            int64_t resize, max_pixels;
+            double scale[2], ratio[2], flip, mean[3], std[3];
+        } image;
     } data;
     struct {
         int64_t global, micro;

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "data/pack.h"
+#include "media/view.h"
 #include "remote/remote.h"
 
 static const char *pack_name(const struct config *c, char out[16])
@@ -66,10 +67,39 @@ static int check_weight(const struct config_source *s, const struct conf *f, con
     return code;
 }
 
+/* What views of pictures are made of. */
+static int check_image(struct config *c, const struct conf *f, struct err *e)
+{
+    if (!model_sees(&c->model)) return OK;
+    long long size = c->model.image_size;
+    if (!c->data.image.resize) c->data.image.resize = (size * 8 + 3) / 7;
+    if (c->data.image.resize < size)
+        return conf_error(f, e, "data.image.resize",
+                          "%lld, of which %lld are seen (model.image_size); choose at least that",
+                          (long long)c->data.image.resize, size);
+    if (c->data.image.scale[0] > c->data.image.scale[1])
+        return conf_error(f, e, "data.image.scale", "from %g to %g; wanted the smaller one first",
+                          c->data.image.scale[0], c->data.image.scale[1]);
+    if (c->data.image.ratio[0] > c->data.image.ratio[1])
+        return conf_error(f, e, "data.image.ratio", "from %g to %g; wanted the smaller one first",
+                          c->data.image.ratio[0], c->data.image.ratio[1]);
+    if (c->model.channels != 1 && c->model.channels != VIEW_CHANNELS && c->data.train.n)
+        return conf_error(f, e, "model.channels", "%lld; pictures of files have 1 (gray) or 3",
+                          (long long)c->model.channels);
+    if (c->data.pack != PACK_JOINED || c->data.group || c->data.fim.rate > 0)
+        return conf_error(f, e,
+                          c->data.fim.rate > 0 ? "data.fim.rate"
+                          : c->data.group      ? "data.group"
+                                               : "data.pack",
+                          "is of texts, and this model's samples are pictures; leave it out");
+    return OK;
+}
+
 int config_resolve_data(struct config *c, const struct conf *f, struct err *e)
 {
     const struct conf_list *lists[] = {&c->data.train, &c->data.valid};
-    int rc = check_group(c, f, e);
+    int rc = check_image(c, f, e);
+    if (!rc) rc = check_group(c, f, e);
     if (!rc) rc = check_parts(c, f, e);
     for (int l = 0; l < 2; l++)
         for (int i = 0; i < lists[l]->n && !rc; i++) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/datasets.h"
 
+#include <string.h>
+
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -13,6 +15,27 @@ static const struct dataset_point *points_of(const struct conf_points *p, struct
     struct dataset_point *out = arena_alloc(a, ((size_t)p->n + 1) * sizeof *out);
     for (int i = 0; i < p->n; i++) out[i] = (struct dataset_point){p->p[i].step, p->p[i].value};
     return out;
+}
+
+/* How pictures are seen; those of validation in the middle. */
+static struct image_rule images_of(const struct config *c, bool valid)
+{
+    if (!model_sees(&c->model)) return (struct image_rule){0};
+    struct image_rule r = {.classes = c->model.classes,
+                           .limits = media_limits_usual(),
+                           .part = valid ? "val" : "train"};
+    r.limits.max_pixels = c->data.image.max_pixels;
+    r.view = (struct view_rule){.size = c->model.image_size,
+                                .channels = (int)c->model.channels,
+                                .crop = valid ? CROP_CENTER : (enum view_crop)c->data.image.crop,
+                                .filter = (enum resize_filter)c->data.image.filter,
+                                .resize = c->data.image.resize,
+                                .flip = c->data.image.flip};
+    memcpy(r.view.scale, c->data.image.scale, sizeof r.view.scale);
+    memcpy(r.view.ratio, c->data.image.ratio, sizeof r.view.ratio);
+    memcpy(r.view.mean, c->data.image.mean, sizeof r.view.mean);
+    memcpy(r.view.std, c->data.image.std, sizeof r.view.std);
+    return r;
 }
 
 int datasets_open(struct dataset **d, const struct config *c, const struct conf_list *list, const struct tokenizer *t,
@@ -33,6 +56,7 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
                                        .skip_bad = c->data.skip_bad,
                                        .chat = items[i].chat,
                                        .train_on = items[i].train_on};
+    if (model_sees(&c->model)) t = NULL; /* what a picture's model never asks */
     char *cache = c->data.cache_dir ? xstrdup(c->data.cache_dir) : fs_join(c->run.dir, "data");
     struct remote_options remote = config_remote(c);
     remote.give_up = give_up;
@@ -49,6 +73,7 @@ int datasets_open(struct dataset **d, const struct config *c, const struct conf_
         .mask_boundaries = c->data.mask_boundaries,
         .pack = (enum pack_kind)c->data.pack,
         .window = c->data.window,
+        .images = images_of(c, list == &c->data.valid),
         .parts = list == &c->data.train ? c->data.parts : 1, /* samples for validation are whole */
         .group = c->data.group,
         .global_batch = c->batch.global,
@@ -69,6 +94,7 @@ void datasets_say(const struct dataset *d)
         const struct cuts *c = dataset_cuts(d, i);
         const struct tokenfile *f = dataset_file(d, i);
         char documents[32], samples[32];
+        if (dataset_images(d, i)) continue;
         if (c->rule.kind == PACK_JOINED) continue;
         log_info("data: %s: %s documents in %s samples of %lld, %.2f %% of them padding%s",
                  f->made_from ? f->made_from : f->path, str_count(documents, (double)f->n_documents),
