@@ -287,6 +287,37 @@ static int measure_texts(const struct request *q, const struct config *c, const 
     return n < 0 ? n : OK;
 }
 
+/* What one thread makes of pictures: read, decoded, seen as the model does. */
+static int measure_images(const struct request *q, const struct config *c, const struct dataset *d, struct json_out *j,
+                          struct err *e)
+{
+    const struct config_source *items = c->data.train.items;
+    float *pixels = xmalloc(to_size(dataset_pixels(d)) * sizeof *pixels);
+    int rc = OK;
+    json_begin_array(j, "inputs");
+    for (int i = 0; i < c->data.train.n && !rc; i++) {
+        struct image_index *x = dataset_images(d, i);
+        double from = clock_now_s(), spent = 0, bytes = 0;
+        int64_t n = 0;
+        for (; !rc && (!n || spent < q->seconds); spent = clock_now_s() - from, n++) {
+            struct image_place p;
+            int32_t label;
+            int64_t sample = n % image_index_n(x);
+            rc = image_index_where(x, sample, &p, e);
+            if (!rc) rc = image_fill(x, dataset_image_rule(d), sample, 1, (uint64_t)n, pixels, &label, e);
+            if (!rc) bytes += (double)p.bytes;
+        }
+        struct bench_text_rate rate = {"decode", "pictures", bytes / spent, (double)n / spent};
+        char *shown = remote_hidden(items[i].path);
+        if (!rc && !q->json) print_texts(shown, &rate, 1);
+        if (!rc) json_texts(j, shown, &rate, 1);
+        xfree(shown);
+    }
+    json_end_array(j);
+    xfree(pixels);
+    return rc;
+}
+
 static int read_config(const struct request *q, struct config *c, struct arena *a, struct tokenizer **t, struct err *e)
 {
     struct conf *f;
@@ -313,8 +344,9 @@ int cmd_bench_data(int argc, char **argv)
     struct json_out j = {.s = &text};
     int rc = read_config(&q, &c, a, &t, &e);
     json_begin_document(&j, "bench-data", 1);
-    if (!rc) rc = measure_texts(&q, &c, t, &j, &e);
+    if (!rc && !model_sees(&c.model)) rc = measure_texts(&q, &c, t, &j, &e);
     if (!rc) rc = datasets_open(&d, &c, &c.data.train, t, NULL, &e);
+    if (!rc && dataset_pixels(d)) rc = measure_images(&q, &c, d, &j, &e);
     if (!rc) rc = find_need(&q, &c, d, &f, &e);
     if (!rc) rc = measure_settings(&q, &c, d, &f, &e);
     if (!rc) json_found(&j, &f);

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cmd_data.h"
+#include "cli/inspect_media.h"
 #include "cli/inspect_samples.h"
 #include "cli/sample_view.h"
 #include "data/tokenfile.h"
@@ -28,14 +29,17 @@ static const struct cli_option option_rows[] = {
      .help = "of a token file, for --show and --sample (default byte): " DATA_TOKENIZER},
     CLI_JSON(struct inspect_request, json),
 };
-static const struct cli_word words[] = {{.name = "PREFIX|CONFIG", .at = AT(what)}};
+static const struct cli_word words[] = {{.name = "PREFIX|CONFIG|FILE", .at = AT(what)}};
 static const struct cli_table table = {
     .command = "data inspect",
-    .usage = "PREFIX|CONFIG [--step N] [--sample K] [options] [key=value ...]",
+    .usage = "PREFIX|CONFIG|FILE [--step N] [--sample K] [options] [key=value ...]",
     .about =
-        "Says what a token file holds (PREFIX), or shows the samples of a training step (a CONFIG, .yaml): their text, "
+        "Says what a token file holds (PREFIX), or a picture, sound or video (FILE), or shows the samples of a "
+        "training step (a CONFIG, .yaml): their text, "
         "of\n"
-        "which tokens a loss is taken, where documents begin and which positions they have. In colour on a terminal\n"
+        "which tokens a loss is taken, where documents begin and which positions they have; of a model that sees, "
+        "each\n"
+        "picture's shard, key, size and class, and with --html what the model sees of it. In colour on a terminal\n"
         "(not with NO_COLOR); else what a loss is taken of stands between â¦ and â§.\n",
     CLI_OPTIONS(option_rows),
     CLI_WORDS(words),
@@ -114,6 +118,7 @@ static int run(const void *options, struct err *e)
 {
     const struct inspect_request *o = options;
     if (is_config(o->what)) return inspect_step(o, e);
+    if (inspect_is_media(o->what)) return inspect_media(o, e);
     int wrong = only_for_configs(o, e);
     if (wrong) return wrong;
     char *path = tokenfile_find(o->what);

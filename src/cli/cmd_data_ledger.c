@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "cli/cmd_data.h"
 #include "cli/cli.h"
+#include "cli/image_samples.h"
 #include "config/setup.h"
 #include "data/batch.h"
 #include "layout/document_order.h"
@@ -249,14 +250,15 @@ static int run(const void *options, struct err *e)
     struct dataset *d = NULL;
     int code = config_load(&c, &f, a, q->a.config, q->a.keys.p, q->a.keys.n, e);
     if (!code) code = setup_model(&c, f, a, &t, e);
-    if (!code && !t) code = setup_no_tokenizer(&c, f, e);
-    if (!code) code = config_resolve(&c, f, tokenizer_vocab(t), to_int(q->a.ranks), e);
+    if (!code && !t && !model_sees(&c.model)) code = setup_no_tokenizer(&c, f, e);
+    if (!code) code = config_resolve(&c, f, t ? tokenizer_vocab(t) : 0, to_int(q->a.ranks), e);
     if (!code && !c.data.train.n)
         code = err_set(e, ERR_REQUEST, "%s: data.train: is required: a ledger is of the data that is trained on",
                        q->a.config);
     if (!code && (code = datasets_open(&d, &c, &c.data.train, t, NULL, e)))
         err_prefix(e, "%s: data.train", conf_where(f, "data.train"));
-    if (!code) code = tell(q, &c, d, e);
+    if (!code && dataset_pixels(d)) code = image_samples_ledger(&c, d, q->step, q->a.json, e);
+    else if (!code) code = tell(q, &c, d, e);
     dataset_close(d);
     tokenizer_free(t);
     arena_free(a);

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cmd_data.h"
+#include "cli/image_samples.h"
 #include "cli/sample_view.h"
 #include "config/setup.h"
 #include "run/datasets.h"
@@ -145,13 +146,14 @@ int inspect_step(const struct inspect_request *q, struct err *e)
     struct dataset *d = NULL;
     int code = config_load(&c, &f, a, q->what, q->keys.p, q->keys.n, e);
     if (!code) code = setup_model(&c, f, a, &t, e);
-    if (!code && !t) code = setup_no_tokenizer(&c, f, e);
-    if (!code) code = config_resolve(&c, f, tokenizer_vocab(t), 1, e);
+    if (!code && !t && !model_sees(&c.model)) code = setup_no_tokenizer(&c, f, e);
+    if (!code) code = config_resolve(&c, f, t ? tokenizer_vocab(t) : 0, 1, e);
     if (!code && !c.data.train.n)
         code = err_set(e, ERR_REQUEST, "%s: data.train: is required: what is trained on is shown", q->what);
     if (!code && (code = datasets_open(&d, &c, &c.data.train, t, NULL, e)))
         err_prefix(e, "%s: data.train", conf_where(f, "data.train"));
-    if (!code) code = show_step(q, &c, d, t, e);
+    if (!code && dataset_pixels(d)) code = image_samples_inspect(q, &c, d, e);
+    else if (!code) code = show_step(q, &c, d, t, e);
     dataset_close(d);
     tokenizer_free(t);
     arena_free(a);

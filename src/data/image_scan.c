@@ -34,7 +34,7 @@ struct image_scan {
     struct str key, label, found; /* found: the sample's extensions, for errors */
     int label_way;                /* n_ways: none yet */
     struct image_found image;
-    bool has_image;
+    bool has_image, other; /* other: the sample has sound or video */
 };
 
 /* "cls", "json[a][0]". */
@@ -136,6 +136,7 @@ static int take_member(struct image_scan *s, const struct tar_member *m, struct 
     const struct media_row *row = media_of_name(extension);
     if (s->found.n < 100) str_printf(&s->found, "%s.%.40s", s->found.n ? ", " : "", extension);
     bool picture = s->o.image ? in_list(s->o.image, extension) : row && row->kind == MEDIA_IMAGE;
+    s->other |= row && row->kind != MEDIA_IMAGE;
     if (picture && s->has_image) return bad(s, m->offset, "has two pictures; name the extension of one", e);
     int way = 0;
     while (way < s->n_ways && strcasecmp(s->way[way].extension, extension)) way++;
@@ -240,7 +241,7 @@ int image_scan_next(struct image_scan *s, struct image_found *f, struct err *e)
     str_clear(&s->found);
     str_clear(&s->label);
     str_add(&s->key, m.name, image_key(m.name));
-    s->has_image = false;
+    s->has_image = s->other = false;
     s->label_way = s->n_ways;
     s->image = (struct image_found){.header = m.offset};
     int64_t at = m.offset;
@@ -259,8 +260,9 @@ int image_scan_next(struct image_scan *s, struct image_found *f, struct err *e)
     s->at_end = got == 0;
     if (code) return code;
     if (!s->has_image) {
-        char what[200];
-        snprintf(what, sizeof what, "has no picture (it has %.150s)", str_text(&s->found));
+        char what[300];
+        snprintf(what, sizeof what, "has no picture (it has %.150s)%s", str_text(&s->found),
+                 s->other ? "; no model here trains on sound or video yet" : "");
         return bad(s, at, what, e);
     }
     code = read_label(s, at, e);

@@ -100,3 +100,22 @@ int image_png(struct image *out, const void *p, size_t n, const struct media_lim
     xfree(orientation);
     return code;
 }
+
+static void put(png_structp png, png_bytep p, size_t n) { str_add(png_get_io_ptr(png), p, n); }
+
+static void flush(png_structp png) { (void)png; }
+
+void image_png_write(struct str *out, const struct image *m)
+{
+    png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL, warns);
+    png_infop info = png ? png_create_info_struct(png) : NULL;
+    CHECK(info, "libpng cannot be set up");
+    png_set_write_fn(png, out, put, flush);
+    png_set_IHDR(png, info, (png_uint_32)m->width, (png_uint_32)m->height, 8,
+                 m->channels == 3 ? PNG_COLOR_TYPE_RGB : PNG_COLOR_TYPE_GRAY, PNG_INTERLACE_NONE,
+                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_write_info(png, info);
+    for (int64_t y = 0; y < m->height; y++) png_write_row(png, m->p + y * m->width * m->channels);
+    png_write_end(png, info);
+    png_destroy_write_struct(&png, &info);
+}

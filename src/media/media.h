@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/str.h"
 #include "media/audio.h"
 #include "media/image.h"
 #include "media/video.h"
@@ -66,6 +67,8 @@ int image_jpeg(struct image *out, const void *p, size_t n, const struct media_li
 int image_png(struct image *out, const void *p, size_t n, const struct media_limits *l, struct err *e);
 int image_webp(struct image *out, const void *p, size_t n, const struct media_limits *l, struct err *e);
 bool image_webp_there(void);
+/* The picture as a PNG, for people to look at. */
+void image_png_write(struct str *out, const struct image *m);
 int audio_sndfile(struct audio *out, const void *p, size_t n, const struct media_limits *l, struct err *e);
 bool audio_sndfile_there(void);
 int video_ffmpeg(struct video *out, const void *p, size_t n, const struct video_wish *wish,

@@ -40,7 +40,9 @@ static int open_data(struct trainer *t, struct err *e)
     int rc = datasets_open(&t->train, &t->cfg, &t->cfg.data.train, t->tokenizer, signals_flag(t->job->signals), e);
     if (rc) return err_prefix(e, "%s: data.train", conf_where(t->conf, "data.train"));
     t->data = (struct changes_data){dataset_fingerprint(t->train), dataset_ends_fingerprint(t->train), true};
-    if (t->leads)
+    if (t->leads && dataset_pixels(t->train))
+        log_info("data: %s pictures", str_count(s, (double)dataset_n_samples(t->train)));
+    else if (t->leads)
         log_info("data: %s tokens, %s samples of %lld", str_count(n, (double)dataset_n_tokens(t->train)),
                  str_count(s, (double)dataset_n_samples(t->train)), (long long)t->cfg.model.seq_len);
     if (t->leads) datasets_say(t->train);

@@ -87,6 +87,7 @@ check data-export-megatron data export-megatron "$dir/t" --out "$dir/m" --json
 check data-import-megatron data import-megatron "$dir/m" --tokenizer byte --out "$dir/t2" --json
 check data-inspect data inspect "$dir/t" --tokenizer byte --show 10 --verify --json
 check data-inspect-samples data inspect "$dir/t" --tokenizer byte --sample 0 --json
+check data-inspect-media data inspect "$root/tests/fuzz/corpus/image/exif.jpg" --json
 check data-dedup data dedup --out "$dir/once" "$root/README.md" "$root/CHANGELOG.md" "$root/README.md" --steps exact,near -n 1 --json
 grep -q '"documents_in": *3, *"documents_out": *2' "$dir/out" || fail "data dedup: $(cat "$dir/out")"
 printf 'rules:\n  - length: {min_words: 100}\n' >"$dir/rules.yaml"

@@ -135,7 +135,7 @@ static void test_members_that_are_none(void **state)
     end_tar(&tar);
     char *path = put_file(dir, "s.tar", tar.p, tar.n);
     assert_err(read_column(path, NULL, &got, &e), &e, ERR_REQUEST,
-               "s.tar: member b.jpg at byte|is an image; no model here reads images|column: txt");
+               "s.tar: member b.jpg at byte|is an image, and this is read as text|column: txt");
     assert_string_equal(got.p, "A|");
     assert_ok(read_with(path, &skip, &got, &n_bad, &e), &e);
     assert_string_equal(got.p, "A|H|");
