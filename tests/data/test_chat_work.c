@@ -57,7 +57,7 @@ static void test_tables_and_shards(void **state)
     unsigned char *first_mask = NULL, *mask;
     int64_t first_n = 0, n;
     for (int i = 0; i < 4; i++) {
-        struct tokenize_input how = {.chat = {"plain", NULL, CHAT_ANSWERS}};
+        struct tokenize_input how = {.chat = {"mistral", NULL, CHAT_ANSWERS}};
         struct tokenize_result r;
         struct err e;
         assert_ok(tokenize(t, &inputs[i], 1, &how, out, 2, &r, &e), &e);
@@ -76,6 +76,8 @@ static void test_tables_and_shards(void **state)
     int64_t trained = 0;
     for (int64_t i = 0; i < first_n; i++) trained += first_mask[i];
     assert_true(trained > 500 && trained < first_n / 2);
+    assert_int_equal(first[first_n - 1], tokenizer_eos(t)); /* what ends an answer is learnt with it */
+    assert_int_equal(first_mask[first_n - 1], 1);
     xfree(first);
     xfree(first_mask);
     xfree(out);

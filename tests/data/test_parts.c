@@ -233,6 +233,26 @@ static void test_one_part(void **state)
     scratch_free(dir);
 }
 
+/* Weights change with steps, whatever the parts of a sample. */
+static void test_weights(void **state)
+{
+    (void)state;
+    static const struct dataset_point early[] = {{0, 1}, {3, 0}}, late[] = {{0, 0}, {3, 1}};
+    const struct dataset_source sources[] = {{.path = "early", .points = early, .n_points = 2},
+                                             {.path = "late", .points = late, .n_points = 2}};
+    struct dataset_options o = {.sources = sources, .n_sources = 2, .global_batch = GLOBAL, .parts = 4};
+    struct blend b;
+    struct err e;
+    assert_ok(weights_check(&o, &e), &e);
+    assert_ok(weights_blend(&b, &o, &e), &e);
+    for (int64_t k = 0; k < 6 * GLOBAL * 4; k++) {
+        int64_t r;
+        assert_int_equal(blend_pick(&b, k, &r), k / 4 / GLOBAL >= 3);
+        assert_int_equal(r, k % (3 * GLOBAL * 4));
+    }
+    blend_fini(&b);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -347,8 +367,8 @@ static void test_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),          cmocka_unit_test(test_one_part), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_light_sources), cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_rows),    cmocka_unit_test(test_one_part),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_weights), cmocka_unit_test(test_light_sources), cmocka_unit_test(test_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
