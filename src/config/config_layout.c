@@ -222,8 +222,10 @@ static int check_servers(const struct config *c, const struct conf *f, int n_ran
          "servers keep masters in fp32 and send weights rounded"},
         {"optimizer.name", optim_steps(&optim, OPTIM_ADAFACTOR), "adamw",
          "servers step pieces of matrices, and adafactor agrees on sums over whole ones"},
-        {"precision.recipe", c->precision.recipe == RECIPE_FP16, "bf16",
-         "servers step as soon as gradients arrive, and know no loss scale"},
+        {"precision.recipe", c->precision.recipe == RECIPE_FP16 && c->parallel.server_mode == SERVER_ASYNC, "bf16",
+         "whether a step of fp16 is left out, and by what the loss is multiplied, all ranks agree on after each step, "
+         "and "
+         "those of an asynchronous server have none in common (parallel.server_mode: sync has)"},
         {"numerics.exact_order", c->numerics.exact_order, "false",
          "servers add up gradients worker by worker, which depends on their number"},
         {"model.moe.bias_speed", c->model.moe.bias && c->model.moe.bias_speed != 0, "0",

@@ -153,17 +153,25 @@ bool serve_step(struct serve *v, const struct engine_batch *b, int64_t step, dou
         if (v->servers)
             comm_wait(v->servers,
                       comm_all_reduce(v->servers, &squares, &squares, 1, DT_F64, COMM_SUM, "gradient norm"));
-        norm = sqrt(squares);
+        v->g->store.grad_times = v->g->scale.now;
+        norm = sqrt(squares) / v->g->scale.now;
     }
     comm_wait(v->world, comm_broadcast(v->world, &norm, 1, DT_F64, v->n_workers, "gradient norm"));
     *r = (struct engine_report){.loss = seen[0],
                                 .nats = seen[1],
                                 .tokens = (int64_t)seen[2],
                                 .right = seen[3],
-                                .grad_norm = norm};
-    if (!isfinite(r->loss) || !isfinite(norm)) return false;
+                                .grad_norm = norm,
+                                .loss_scale = v->g->scale.now};
+    bool finite = isfinite(r->loss) && isfinite(norm), goes_on = finite;
+    if (v->g->cfg.scale.first > 0) { /* all ranks were told the same, and do the same */
+        r->skip = finite ? SKIP_NONE : isfinite(r->loss) ? SKIP_GRADIENT : SKIP_LOSS;
+        goes_on = loss_scale_after(&v->g->scale, &v->g->cfg.scale, finite);
+    }
+    if (!finite) return goes_on;
     double from = clock_now_s();
-    if (serves(v)) optim_step(&v->g->store, v->g->stream, &v->c.optim, &v->g->tools, lr, step, norm);
+    if (serves(v))
+        optim_step(&v->g->store, v->g->stream, &v->c.optim, &v->g->tools, lr, step - v->g->scale.skipped, norm);
     if (serves(v)) trace_add(v->g->trace, TRACE_OPTIMIZER, "update parameters", step, from, clock_now_s());
     travel(&v->pull, "pull");
     return true;

@@ -198,13 +198,55 @@ static void going_on_decides_as_going_through(void **state)
     folder_close(&f);
 }
 
+/* Two workers, one or two servers: the steps and scales of two ranks without, through a stop and on. */
+static void servers_leave_out_the_same_steps(void **state)
+{
+    (void)state;
+    static const char *const fields[] = {"loss_scale", "skipped", "skipped_so_far", "tokens", "loss", "grad_norm"};
+#define FP16(...)                                                                                                      \
+    KEYS("precision.recipe=fp16", "precision.loss_scale.initial=16777216", "precision.loss_scale.grow_every=3",        \
+         "optimizer.schedule.name=constant", "checkpoint.every=0", __VA_ARGS__)
+    struct folder f;
+    struct trainer_result plain, one, two, parts;
+    struct err e;
+    folder_open(&f);
+    if (train_ranks(&f, "plain", 2, FP16("run.steps=16"), &plain, &e)) fail_msg("%s", e.text);
+    if (train_ranks(&f, "one", 3, FP16("run.steps=16", "parallel.servers=1"), &one, &e)) fail_msg("%s", e.text);
+    if (train_ranks(&f, "two", 4, FP16("run.steps=16", "parallel.servers=2"), &two, &e)) fail_msg("%s", e.text);
+    for (int steps = 8; steps <= 16; steps += 8) {
+        char key[32];
+        snprintf(key, sizeof key, "run.steps=%d", steps);
+        if (train_ranks(&f, "parts", 3, FP16(key, "parallel.servers=1"), &parts, &e)) fail_msg("%s", e.text);
+    }
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        struct str a = {0}, b = {0}, c = {0}, d = {0};
+        field(&f, "plain", fields[i], &a);
+        field(&f, "one", fields[i], &b);
+        field(&f, "two", fields[i], &c);
+        field(&f, "parts", fields[i], &d);
+        assert_string_equal(str_text(&b), str_text(&d));
+        if (i < 4) assert_string_equal(str_text(&a), str_text(&b));
+        if (i < 4) assert_string_equal(str_text(&a), str_text(&c));
+        if (i == 1) assert_contains(str_text(&a), "1 ");
+        str_free(&a);
+        str_free(&b);
+        str_free(&c);
+        str_free(&d);
+    }
+    assert_true(fabs(one.loss - plain.loss) < 1e-3 * plain.loss && fabs(two.loss - plain.loss) < 1e-3 * plain.loss);
+    folder_close(&f);
+}
+
 static void a_scale_that_falls_too_low_ends_the_run(void **state)
 {
     (void)state;
     static const char *const keys[] = {"precision.recipe=fp16", "precision.loss_scale.initial=4294967296",
                                        "precision.loss_scale.least=1073741824", NULL};
     static const char *const odd[] = {"precision.recipe=fp16", "precision.loss_scale.initial=1000", NULL};
-    static const char *const served[] = {"precision.recipe=fp16", "parallel.servers=1", NULL};
+    static const char *const served[] = {"precision.recipe=fp16", "parallel.servers=1", "parallel.server_mode=async",
+                                         NULL};
+    static const char *const low_served[] = {"precision.recipe=fp16", "precision.loss_scale.initial=4294967296",
+                                             "precision.loss_scale.least=1073741824", "parallel.servers=1", NULL};
     struct folder f;
     struct trainer_result r;
     struct err e;
@@ -218,7 +260,10 @@ static void a_scale_that_falls_too_low_ends_the_run(void **state)
     assert_int_equal(train(&f, "odd", odd, &r, &e), ERR_REQUEST);
     assert_contains(e.text, "no power of two; choose 512");
     assert_int_equal(train_ranks(&f, "served", 2, served, &r, &e), ERR_REQUEST);
-    assert_contains(e.text, "know no loss scale");
+    assert_contains(e.text, "parallel.server_mode: sync has");
+    assert_int_equal(train_ranks(&f, "low_served", 3, low_served, &r, &e), ERR_NUMERIC);
+    assert_contains(e.text, "step 3:");
+    assert_contains(e.text, "3 of 3 steps were left out");
     folder_close(&f);
 }
 
@@ -230,6 +275,7 @@ int main(void)
         cmocka_unit_test(overflowing_steps_change_nothing_but_the_scale),
         cmocka_unit_test(gradients_are_unscaled_before_they_are_clipped),
         cmocka_unit_test(going_on_decides_as_going_through),
+        cmocka_unit_test(servers_leave_out_the_same_steps),
         cmocka_unit_test(a_scale_that_falls_too_low_ends_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
